@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What can register memory: an ops table that libkedge-uring and the other
+ * device libraries fill, or the caller himself.
+ */
+#ifndef KEDGE_DEVICE_H
+#define KEDGE_DEVICE_H
+
+#include <kedge/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct kedge_device;
+
+/**
+ * enum kedge_access - what a registration allows; or'ed
+ * @KEDGE_ACCESS_LOCAL_READ:    always allowed
+ * @KEDGE_ACCESS_LOCAL_WRITE:   the local device may write
+ * @KEDGE_ACCESS_REMOTE_READ:   a peer may read
+ * @KEDGE_ACCESS_REMOTE_WRITE:  a peer may write
+ * @KEDGE_ACCESS_REMOTE_ATOMIC: a peer may do atomic operations
+ */
+enum kedge_access {
+	KEDGE_ACCESS_LOCAL_READ = 0,
+	KEDGE_ACCESS_LOCAL_WRITE = 1 << 0,
+	KEDGE_ACCESS_REMOTE_READ = 1 << 1,
+	KEDGE_ACCESS_REMOTE_WRITE = 1 << 2,
+	KEDGE_ACCESS_REMOTE_ATOMIC = 1 << 3,
+};
+#define KEDGE_ACCESS_ALL 0xfu
+
+/**
+ * struct kedge_device_mr - what a device made of a range
+ * @handle: what its user needs: a buffer index, or lkey and rkey
+ * @offset: the device's position of the range's first byte
+ * @priv:   the device's own
+ */
+struct kedge_device_mr {
+	uint64_t handle;
+	uint64_t offset;
+	uint64_t priv;
+};
+
+/**
+ * struct kedge_device_attr - what a device can do; 0 in a field is no limit
+ * @size:        sizeof(struct kedge_device_attr), set by the caller
+ * @flags:       KEDGE_DEVICE_*
+ * @max_len:     longest range it registers at once, in bytes
+ * @max_regions: registrations at one time
+ * @chunk_len:   the piece in which large areas are best registered, in bytes
+ * @access:      the access it can give; more is refused with -EOPNOTSUPP
+ */
+struct kedge_device_attr {
+	uint32_t size;
+	uint32_t flags;
+	uint64_t max_len;
+	uint64_t max_regions;
+	uint64_t chunk_len;
+	uint32_t access;
+	uint32_t reserved;
+};
+
+/** KEDGE_DEVICE_WRITES - every registration lets the device write, so memory
+ *  must be writable whatever access is asked for */
+#define KEDGE_DEVICE_WRITES (1u << 0)
+/** KEDGE_DEVICE_PINS - registrations pin pages and count against
+ *  RLIMIT_MEMLOCK */
+#define KEDGE_DEVICE_PINS (1u << 1)
+
+/**
+ * struct kedge_device_ops - a device, as its author writes it
+ * @size:  sizeof(struct kedge_device_ops)
+ * @name:  "uring"; static
+ * @reg:   register [addr, addr + len) for @access and fill @mr; both ends are
+ *         page-aligned. 0 or a negative errno, and nothing left behind on
+ *         failure. -ENOSPC: the device has no room, the cache evicts and tries
+ *         again; so it does for -ENOMEM and -EAGAIN
+ * @dereg: end a registration; transfers in flight are the caller's affair, he
+ *         holds a reference through them
+ * @query: fill @attr, whose size is set; may be NULL
+ * @close: free @ctx; every registration is gone by then; may be NULL
+ *
+ * Threads: every op may run on any thread, several at once. None may call
+ * kedge with the same device's cache.
+ */
+struct kedge_device_ops {
+	uint32_t size;
+	uint32_t reserved;
+	const char *name;
+	int (*reg)(void *ctx, void *addr, size_t len, uint32_t access,
+		   struct kedge_device_mr *mr);
+	void (*dereg)(void *ctx, const struct kedge_device_mr *mr);
+	int (*query)(void *ctx, struct kedge_device_attr *attr);
+	void (*close)(void *ctx);
+};
+
+/**
+ * kedge_device_open() - make a device of an ops table
+ * @ops: copied; the name is borrowed
+ * @ctx: handed to every op; the device ends it through ops->close
+ * @dev: set on success, left untouched on failure
+ *
+ * Threads: any. Fork: a device is of the process that opened it, as what it
+ * stands for is.
+ * Ownership: the caller ends *@dev with kedge_device_close(); on failure @ctx
+ * stays the caller's.
+ *
+ * Return: 0, or -EINVAL if @ops or @dev is NULL, reg, dereg or name is
+ * missing or @ops->size is too small, -E2BIG if @ops is of a newer version
+ * and sets a field unknown here, -ENOMEM.
+ */
+KEDGE_API int kedge_device_open(const struct kedge_device_ops *ops, void *ctx,
+				struct kedge_device **dev);
+
+/**
+ * kedge_device_close() - end a device; its caches are closed before
+ * @dev: may be NULL
+ *
+ * Threads: one, the last user.
+ */
+KEDGE_API void kedge_device_close(struct kedge_device *dev);
+
+/**
+ * kedge_device_query() - what a device can do
+ * @dev:  borrowed
+ * @attr: filled; @attr->size is set by the caller
+ *
+ * Threads: any.
+ *
+ * Return: 0, -EINVAL for a NULL pointer or a size too small, or what the
+ * device's own query returns.
+ */
+KEDGE_API int kedge_device_query(struct kedge_device *dev,
+				 struct kedge_device_attr *attr);
+
+/**
+ * kedge_device_name() - the device's name, as its ops table has it
+ * @dev: borrowed
+ *
+ * Threads: any.
+ *
+ * Return: a string that lives as long as the ops table's author promised.
+ */
+KEDGE_API const char *kedge_device_name(const struct kedge_device *dev);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* KEDGE_DEVICE_H */

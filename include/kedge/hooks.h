@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Announce a change of the address space before making it. libkedge-hooks does
+ * it for libc's functions; a runtime that makes its own system calls may do so
+ * for those. Nothing here is needed for coherence where the notifier is
+ * KEDGE_LEVEL_ORDERED or better: it makes the change cheaper (nobody has to be
+ * woken) and closes the window before the announcing call returns.
+ */
+#ifndef KEDGE_HOOKS_H
+#define KEDGE_HOOKS_H
+
+#include <kedge/notifier.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * struct kedge_hook - a change under way; on the caller's stack
+ * @start: private
+ * @end:   private
+ * @kind:  private
+ * @state: private
+ */
+struct kedge_hook {
+	uint64_t start;
+	uint64_t end;
+	uint32_t kind;
+	uint32_t state;
+};
+
+/**
+ * kedge_hook_begin() - the calling thread is about to change a range
+ * @hook: filled; goes to kedge_hook_end() when the change is done or failed
+ * @kind: KEDGE_EVENT_UNMAP, KEDGE_EVENT_REMOVE, KEDGE_EVENT_REMAP or
+ *        KEDGE_EVENT_OTHER
+ * @addr: first byte
+ * @len:  bytes; 0, or a range that wraps, does nothing
+ *
+ * On return every notifier of this process has invalidated the range, and
+ * nothing registered there before kedge_hook_end() is kept. Every begin has its
+ * end on the same thread; several may be open at once.
+ *
+ * Threads: any; async-signal-safe, does not allocate, keeps errno.
+ * Fork: in a child it does nothing for the parent's notifiers.
+ */
+KEDGE_API void kedge_hook_begin(struct kedge_hook *hook, int kind,
+				const void *addr, size_t len);
+
+/**
+ * kedge_hook_end() - the change is done, or failed
+ * @hook: as kedge_hook_begin() filled it
+ *
+ * Threads: the one that began; async-signal-safe, keeps errno.
+ */
+KEDGE_API void kedge_hook_end(struct kedge_hook *hook);
+
+/**
+ * kedge_hook_attach() - say that libc's calls are announced from now on
+ * @blind: enum kedge_blind_spot that remain with the announcer
+ *
+ * libkedge-hooks calls it when it is loaded; it makes the "hooks" backend
+ * available.
+ *
+ * Threads: any.
+ */
+KEDGE_API void kedge_hook_attach(uint32_t blind);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* KEDGE_HOOKS_H */

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* All of libkedge. Device libraries have their own: <kedge/uring.h>. */
+#ifndef KEDGE_KEDGE_H
+#define KEDGE_KEDGE_H
+
+#include <kedge/base.h>
+#include <kedge/cache.h>
+#include <kedge/device.h>
+#include <kedge/notifier.h>
+
+#endif /* KEDGE_KEDGE_H */

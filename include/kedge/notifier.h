@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Watch ranges of the calling process's address space, learn when what is
+ * mapped there changes, and check with one load that nothing has changed.
+ *
+ * The idea is ummunotify's (Roland Dreier, 2009): ranges with a cookie, events
+ * that coalesce per range so that no queue overflows, and a counter in a mapped
+ * page.
+ */
+#ifndef KEDGE_NOTIFIER_H
+#define KEDGE_NOTIFIER_H
+
+#include <kedge/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct kedge_notifier;
+
+/**
+ * enum kedge_level - what a notifier promises about an invalidation
+ * @KEDGE_LEVEL_DEFAULT:  in options: KEDGE_LEVEL_ORDERED where it can be had,
+ *                        else KEDGE_LEVEL_NONE
+ * @KEDGE_LEVEL_NONE:     nothing is watched; a cache registers at every get
+ * @KEDGE_LEVEL_ADVISORY: seen when made through an interposed libc function
+ * @KEDGE_LEVEL_ORDERED:  visible before the call that changed the mapping
+ *                        returns to its caller, however it was made
+ * @KEDGE_LEVEL_EXACT:    visible before any thread can get the range back from
+ *                        the kernel
+ */
+enum kedge_level {
+	KEDGE_LEVEL_DEFAULT = 0,
+	KEDGE_LEVEL_NONE = 1,
+	KEDGE_LEVEL_ADVISORY = 2,
+	KEDGE_LEVEL_ORDERED = 3,
+	KEDGE_LEVEL_EXACT = 4,
+};
+
+/** KEDGE_NOTIFIER_NO_BLIND_SPOT - refuse a backend that knows of events it
+ *  cannot see on this kernel (see struct kedge_notifier_info) */
+#define KEDGE_NOTIFIER_NO_BLIND_SPOT (1u << 0)
+
+/**
+ * struct kedge_notifier_opts - how to open a notifier; 0 is the default
+ * @size:      sizeof(struct kedge_notifier_opts)
+ * @flags:     KEDGE_NOTIFIER_*
+ * @backend:   "auto", "uffd", "hooks" or "none"; NULL takes KEDGE_NOTIFIER from
+ *             the environment, else "auto"
+ * @min_level: enum kedge_level; fewer is refused
+ * @spin_us:   how long the monitor thread of the "uffd" backend keeps looking
+ *             for the next event before it sleeps, in microseconds; 0 is 200,
+ *             UINT32_MAX is never. It only spins while events come that fast,
+ *             and never where the process may use one CPU alone.
+ */
+struct kedge_notifier_opts {
+	uint32_t size;
+	uint32_t flags;
+	const char *backend;
+	uint32_t min_level;
+	uint32_t spin_us;
+};
+
+/** enum kedge_blind_spot - events that a backend cannot see on this kernel
+ * @KEDGE_BLIND_SHM_REMAP: shmat(SHM_REMAP) over watched memory, made by a
+ *                         system call instruction outside libc
+ * @KEDGE_BLIND_GUARD:     madvise(MADV_GUARD_INSTALL), made likewise
+ * @KEDGE_BLIND_RAW:       every change not made through libc
+ */
+enum kedge_blind_spot {
+	KEDGE_BLIND_SHM_REMAP = 1 << 0,
+	KEDGE_BLIND_GUARD = 1 << 1,
+	KEDGE_BLIND_RAW = 1 << 2,
+};
+
+/**
+ * struct kedge_notifier_info - what a notifier is
+ * @size:      sizeof(struct kedge_notifier_info), set by the caller
+ * @level:     enum kedge_level
+ * @backend:   its name; static
+ * @blind:     enum kedge_blind_spot, or'ed
+ * @hooked:    1 if libkedge-hooks serves this process too
+ * @watches:   watches now
+ * @armed:     disjoint ranges that the kernel watches for this notifier now
+ * @events:    invalidations seen since it was opened, coalesced or not
+ */
+struct kedge_notifier_info {
+	uint32_t size;
+	uint32_t level;
+	const char *backend;
+	uint32_t blind;
+	uint32_t hooked;
+	uint64_t watches;
+	uint64_t armed;
+	uint64_t events;
+};
+
+/** enum kedge_event_kind - what happened to a watched range
+ * @KEDGE_EVENT_LAST:   the queue was empty at @generation; nothing happened
+ * @KEDGE_EVENT_UNMAP:  unmapped, or another mapping was put there
+ * @KEDGE_EVENT_REMOVE: still mapped, but its pages were or are being dropped
+ *                      (MADV_DONTNEED, MADV_FREE, MADV_REMOVE)
+ * @KEDGE_EVENT_REMAP:  moved elsewhere by mremap()
+ * @KEDGE_EVENT_OTHER:  something happened that the backend cannot name
+ */
+enum kedge_event_kind {
+	KEDGE_EVENT_LAST = 0,
+	KEDGE_EVENT_UNMAP = 1,
+	KEDGE_EVENT_REMOVE = 2,
+	KEDGE_EVENT_REMAP = 3,
+	KEDGE_EVENT_OTHER = 4,
+};
+
+/**
+ * struct kedge_event - what happened to one watch since it was last read
+ * @kind:       enum kedge_event_kind of the latest of them
+ * @flags:      0
+ * @start:      first byte that changed, within the watch
+ * @end:        the byte after the last that changed; several events coalesce
+ *              to the smallest range that holds them all
+ * @cookie:     the watch's cookie
+ * @generation: the generation that the latest of them brought
+ */
+struct kedge_event {
+	uint32_t kind;
+	uint32_t flags;
+	uint64_t start;
+	uint64_t end;
+	uint64_t cookie;
+	uint64_t generation;
+};
+
+/**
+ * kedge_notifier_open() - watch this process's address space
+ * @opts: options with @opts->size set, or NULL for the defaults; copied
+ * @nf:   set on success, left untouched on failure
+ *
+ * Threads: any.
+ * Fork: the notifier belongs to the process that opened it. In a forked child
+ * its generation reads 0 and every other call but kedge_notifier_close() fails
+ * with -ECHILD; the child opens its own.
+ * Ownership: the caller ends *@nf with kedge_notifier_close().
+ *
+ * Return: 0, or a negative errno:
+ *   -EINVAL      @nf is NULL, @opts->size is too small, a flag, level or
+ *                backend name is unknown
+ *   -E2BIG       @opts is of a newer version and sets a field unknown here
+ *   -EOPNOTSUPP  no backend here reaches the level, or the one asked for is
+ *                not there; kedge_strerror() says what would help
+ *   -EPERM       the kernel has the backend but this process may not use it
+ *   -ENOMEM      no memory
+ *   -EMFILE, -ENFILE, -EAGAIN  no file descriptor or thread to be had
+ */
+KEDGE_API int kedge_notifier_open(const struct kedge_notifier_opts *opts,
+				  struct kedge_notifier **nf);
+
+/**
+ * kedge_notifier_close() - stop watching and free the notifier
+ * @nf: may be NULL; nobody else may use it any more, caches are closed before
+ *
+ * Threads: one, the last user. Fork: in a child it frees the child's copy and
+ * leaves the parent's alone.
+ */
+KEDGE_API void kedge_notifier_close(struct kedge_notifier *nf);
+
+/**
+ * kedge_notifier_info() - what a notifier is and how much it watches
+ * @nf:   borrowed
+ * @info: filled; @info->size is set by the caller
+ *
+ * Threads: any.
+ *
+ * Return: 0, or -EINVAL for a NULL pointer or a size too small, -ECHILD in a
+ * forked child.
+ */
+KEDGE_API int kedge_notifier_info(struct kedge_notifier *nf,
+				  struct kedge_notifier_info *info);
+
+/* The head of every notifier: private, here for the inline load below. */
+struct kedge_notifier_head {
+	const uint64_t *generation;
+	const uint64_t *trips;
+};
+
+/**
+ * kedge_notifier_generation() - the generation counter
+ * @nf: borrowed
+ *
+ * While it returns the number that a KEDGE_EVENT_LAST carried, nothing that was
+ * watched then has changed since. It may also differ for a moment without an
+ * event to read (the monitor is looking); a read tells. It is an acquire load:
+ * what is read after it is no older than it.
+ *
+ * Threads: any, no lock, no system call. Fork: 0 in a forked child, and never
+ * 0 in the process that opened the notifier.
+ *
+ * Return: the counter.
+ */
+static inline uint64_t kedge_notifier_generation(const struct kedge_notifier *nf)
+{
+	const struct kedge_notifier_head *h =
+		(const struct kedge_notifier_head *)(const void *)nf;
+
+	return __atomic_load_n(h->generation, __ATOMIC_ACQUIRE) +
+	       __atomic_load_n(h->trips, __ATOMIC_ACQUIRE);
+}
+
+/** KEDGE_WATCH_PROVISIONAL - returned by kedge_watch_add(): watched, but pages
+ *  there may still be on their way out (the kernel announces MADV_DONTNEED
+ *  before it drops the pages). What is registered now may be used at once but
+ *  must not be kept. */
+#define KEDGE_WATCH_PROVISIONAL 1
+
+/**
+ * kedge_watch_add() - watch a range
+ * @nf:     borrowed
+ * @addr:   first byte; the watch covers the whole pages that hold the range
+ * @len:    bytes, at least 1
+ * @cookie: names this watch in events and in kedge_watch_remove()
+ *
+ * Every change after the return is reported. Register the memory with the
+ * device after this call, and believe the registration only if no event for
+ * @cookie is read after it. Watches may overlap and stay through events until
+ * they are removed.
+ *
+ * Threads: any. It costs O(log n) and, where the kernel does not watch the
+ * range yet, a system call.
+ *
+ * Return: 0, KEDGE_WATCH_PROVISIONAL, or a negative errno:
+ *   -EINVAL      @len is 0 or @addr + @len wraps
+ *   -EEXIST      @cookie names another watch
+ *   -EFAULT      part of the range is not mapped
+ *   -EOPNOTSUPP  the backend cannot see what happens to that memory (a file or
+ *                System V mapping, shared memory, a special mapping)
+ *   -EBUSY       another userfaultfd owns it
+ *   -ENOSPC      watching it would take the process near vm.max_map_count
+ *   -ENOMEM      no memory
+ *   -ECHILD      the notifier belongs to the parent process
+ */
+KEDGE_API int kedge_watch_add(struct kedge_notifier *nf, const void *addr,
+			      size_t len, uint64_t cookie);
+
+/**
+ * kedge_watch_remove() - end a watch; its unread event is dropped
+ * @nf:     borrowed
+ * @cookie: as given to kedge_watch_add()
+ *
+ * Threads: any; O(log n).
+ *
+ * Return: 0, or -ENOENT if no watch has that cookie, -ECHILD in a forked child.
+ */
+KEDGE_API int kedge_watch_remove(struct kedge_notifier *nf, uint64_t cookie);
+
+/**
+ * kedge_notifier_read() - take what happened
+ * @nf:  borrowed
+ * @ev:  filled with at most @max events
+ * @max: at least 1
+ *
+ * Never blocks on an event. An event a watch at the most is queued, so the
+ * queue cannot overflow. Where it was emptied and @ev has room left, a last
+ * event of kind KEDGE_EVENT_LAST carries the generation at which it was empty.
+ *
+ * Threads: any; each event goes to one reader.
+ *
+ * Return: the number of events, or -EINVAL for a NULL pointer or @max of 0,
+ * -ECHILD in a forked child.
+ */
+KEDGE_API ssize_t kedge_notifier_read(struct kedge_notifier *nf,
+				      struct kedge_event *ev, size_t max);
+
+/**
+ * kedge_notifier_fd() - a file descriptor that is readable while events wait
+ * @nf: borrowed
+ *
+ * For poll, select, epoll, O_ASYNC (SIGIO) and io_uring. Do not read from it:
+ * kedge_notifier_read() empties it when the queue is empty.
+ *
+ * Threads: any. Ownership: the notifier keeps it; do not close it.
+ *
+ * Return: the descriptor, or -EMFILE, -ENFILE, -ENOMEM if there is none to be
+ * had, -ECHILD in a forked child.
+ */
+KEDGE_API int kedge_notifier_fd(struct kedge_notifier *nf);
+
+/**
+ * struct kedge_backend_info - whether a backend would work here
+ * @size:   sizeof(struct kedge_backend_info), set by the caller
+ * @level:  the level it would have; KEDGE_LEVEL_DEFAULT (0) if it can't run
+ * @name:   static
+ * @blind:  enum kedge_blind_spot
+ * @rc:     0, or the negative errno that opening it gives
+ * @reason: why it can't run and what to do, or what limits it; may be empty
+ */
+struct kedge_backend_info {
+	uint32_t size;
+	uint32_t level;
+	const char *name;
+	uint32_t blind;
+	int32_t rc;
+	char reason[256];
+};
+
+/**
+ * kedge_backend_probe() - try a backend
+ * @index: 0 for the first of them, in the order in which "auto" prefers them
+ * @info:  filled; @info->size is set by the caller
+ *
+ * Tries it for real: opens it and closes it again.
+ *
+ * Threads: any. Fork: works in the child.
+ *
+ * Return: 0, -ENOENT if there is no backend @index, -EINVAL for a NULL pointer
+ * or a size too small.
+ */
+KEDGE_API int kedge_backend_probe(unsigned int index,
+				  struct kedge_backend_info *info);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* KEDGE_NOTIFIER_H */

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * io_uring's fixed buffers as a device: really pinned pages on any Linux with
+ * io_uring, no hardware needed. In libkedge-uring.
+ */
+#ifndef KEDGE_URING_H
+#define KEDGE_URING_H
+
+#include <kedge/device.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct io_uring;
+
+/** KEDGE_URING_TABLE_EXISTS - the ring has a buffer table already; use its
+ *  slots [first_slot, first_slot + slots) and leave the others alone */
+#define KEDGE_URING_TABLE_EXISTS (1u << 0)
+
+/**
+ * struct kedge_uring_opts - how to use a ring's table; 0 is the default
+ * @size:       sizeof(struct kedge_uring_opts)
+ * @flags:      KEDGE_URING_*
+ * @slots:      how many slots; 0 is as many as the kernel takes (16,384, less
+ *              on old kernels). One slot is one registration
+ * @first_slot: with KEDGE_URING_TABLE_EXISTS: the first slot that is ours
+ */
+struct kedge_uring_opts {
+	uint32_t size;
+	uint32_t flags;
+	uint32_t slots;
+	uint32_t first_slot;
+};
+
+/**
+ * kedge_device_open_uring() - io_uring's fixed-buffer table as a device
+ * @ring: borrowed, must outlive the device; the caller goes on submitting to it
+ * @opts: options with @opts->size set, or NULL for the defaults; copied
+ * @dev:  set on success, left untouched on failure
+ *
+ * A registration's device_handle is the buffer index for
+ * io_uring_prep_read_fixed() and its kin; addresses stay addresses. The kernel
+ * pins every buffer for writing, whatever access was asked for.
+ *
+ * Threads: any, unless the ring was made with IORING_SETUP_SINGLE_ISSUER: then
+ * only its submitter may register.
+ * Fork: the device belongs to the ring's process.
+ * Ownership: kedge_device_close() empties the slots and, where this call made
+ * the table, unregisters it; the ring stays the caller's.
+ *
+ * Return: 0, or a negative errno:
+ *   -EINVAL      @ring or @dev is NULL, @opts->size is too small, a flag is
+ *                unknown or the slots are out of the table
+ *   -E2BIG       @opts is of a newer version and sets a field unknown here
+ *   -EBADF       the ring is closed
+ *   -EBUSY       the ring has a buffer table already and
+ *                KEDGE_URING_TABLE_EXISTS is not set
+ *   -EOPNOTSUPP  this kernel cannot update single slots (Linux 5.13 can)
+ *   -ENOMEM      no memory
+ */
+KEDGE_API int kedge_device_open_uring(struct io_uring *ring,
+				      const struct kedge_uring_opts *opts,
+				      struct kedge_device **dev);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* KEDGE_URING_H */

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Small things every part uses. */
+#ifndef BASE_BASE_H
+#define BASE_BASE_H
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+
+#include <kedge/base.h>
+
+#define likely(x)   __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+#define container_of(ptr, type, member)                                        \
+	((type *)(void *)((char *)(ptr)-offsetof(type, member)))
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+
+/* Registered ranges are pages; the page size is asked for once. */
+size_t kedge__page_size(void);
+
+static inline uint64_t round_down(uint64_t v, uint64_t to)
+{
+	return v & ~(to - 1);
+}
+
+static inline uint64_t round_up(uint64_t v, uint64_t to)
+{
+	return round_down(v + to - 1, to);
+}
+
+static inline uint64_t clock_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static inline void cpu_relax(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+/*
+ * Copy a caller's options into @dst of @size bytes. 0; -EINVAL if @user is
+ * smaller than its first version (@min bytes); -E2BIG if its unknown tail is
+ * not all zero. NULL gives zeros.
+ */
+int kedge__opts_copy(void *dst, size_t size, size_t min, const void *user);
+
+/*
+ * Copy a result out to a caller whose struct may be older or newer than ours.
+ * The first member is its uint32_t size, which stays what the caller set.
+ * 0 or -EINVAL.
+ */
+int kedge__info_copy(void *user, size_t min, const void *src, size_t size);
+
+void kedge__log(int severity, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* The value of a KEDGE_* variable that env.c knows, or NULL. */
+const char *kedge__env(const char *name);
+
+/* Warn once about KEDGE_* variables that env.c doesn't know. */
+void kedge__env_check(void);
+
+#endif /* BASE_BASE_H */

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Environment variables: one table, so that kedge info --env can show each with
+ * its meaning, and a misspelt one is warned about.
+ */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/base.h"
+
+extern char **environ;
+
+static const struct kedge_env vars[] = {
+	{ "KEDGE_NOTIFIER", "the notifier to use where the program names none",
+	  "auto|uffd|hooks|none", "auto", NULL },
+	{ "KEDGE_VERIFY",
+	  "check on every hit that the device's page is the CPU's (needs "
+	  "CAP_SYS_ADMIN) and abort if not",
+	  "0|1", "0", NULL },
+	{ "KEDGE_LOG", "print messages of this severity and worse to stderr",
+	  "error|warn|info|debug", "(nothing is printed)", NULL },
+};
+
+const char *kedge__env(const char *name)
+{
+	/* A set-user-ID program does not take orders from its caller. */
+	return secure_getenv(name);
+}
+
+size_t kedge_env_list(struct kedge_env *list, size_t max)
+{
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(vars) && i < max && list; i++) {
+		list[i] = vars[i];
+		list[i].value = kedge__env(vars[i].name);
+	}
+	return ARRAY_SIZE(vars);
+}
+
+static bool known(const char *entry, size_t len)
+{
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(vars); i++)
+		if (strlen(vars[i].name) == len &&
+		    !memcmp(vars[i].name, entry, len))
+			return true;
+	return false;
+}
+
+void kedge__env_check(void)
+{
+	static bool done;
+	char **e;
+
+	if (__atomic_exchange_n(&done, true, __ATOMIC_RELAXED))
+		return;
+	for (e = environ; e && *e; e++) {
+		size_t len = strcspn(*e, "=");
+
+		if (!strncmp(*e, "KEDGE_", 6) && !known(*e, len))
+			kedge__log(KEDGE_LOG_WARN,
+				   "%.*s is no variable of kedge's: see kedge "
+				   "info --env",
+				   (int)len, *e);
+	}
+}
