@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A mutex held with signals blocked. A thread that is inside one of these locks
+ * must never run foreign code: a signal handler that unmaps watched memory
+ * would wait for a monitor thread that waits for this lock.
+ */
+#ifndef BASE_LOCK_H
+#define BASE_LOCK_H
+
+#include <pthread.h>
+#include <signal.h>
+
+struct sig_lock {
+	pthread_mutex_t mutex;
+	sigset_t saved; /* the holder's mask */
+};
+
+#define SIG_LOCK_INIT { .mutex = PTHREAD_MUTEX_INITIALIZER }
+
+int sig_lock_init(struct sig_lock *l);
+void sig_lock_fini(struct sig_lock *l);
+void sig_lock(struct sig_lock *l);
+void sig_unlock(struct sig_lock *l);
+
+#endif /* BASE_LOCK_H */

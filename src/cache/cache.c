@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Opening and closing a cache, and its limits' defaults.
+ */
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "cache/internal.h"
+
+#define REGIONS_DEFAULT (1u << 20)
+#define IDS_SPARE	(1u << 16) /* for what is held or on its way out */
+#define CHUNK_DEFAULT	((uint64_t)16 << 20)
+#define HUGE		((size_t)2 << 20)
+
+static _Atomic uint64_t serials; /* of caches in this process */
+
+static void *reserve(size_t len)
+{
+	void *p = mmap(NULL, len, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (p == MAP_FAILED)
+		return NULL;
+	/* Huge pages for what a big cache uses, none for a small one. */
+	if (len > 2 * HUGE)
+		madvise((char *)p + HUGE, len - HUGE, MADV_HUGEPAGE);
+	return p;
+}
+
+static size_t regions_len(const struct kedge_cache *c)
+{
+	return round_up((size_t)c->ids * sizeof(*c->regions),
+			kedge__page_size());
+}
+
+static size_t cold_len(const struct kedge_cache *c)
+{
+	return round_up((size_t)c->ids * sizeof(*c->cold), kedge__page_size());
+}
+
+/* A line "Name:  number" of /proc/self/status; 0 if there is none. */
+static uint64_t status_value(const char *name, int base)
+{
+	FILE *f = fopen("/proc/self/status", "re");
+	size_t len = strlen(name);
+	char line[128];
+	uint64_t v = 0;
+
+	if (!f)
+		return 0;
+	while (fgets(line, sizeof(line), f))
+		if (!strncmp(line, name, len) && line[len] == ':')
+			v = strtoull(line + len + 1, NULL, base);
+	fclose(f);
+	return v;
+}
+
+#define CAP_IPC_LOCK_BIT 14
+
+/* What RLIMIT_MEMLOCK leaves; 0 where it does not bind. */
+static uint64_t memlock_left(void)
+{
+	struct rlimit rl;
+	uint64_t used;
+
+	if (getrlimit(RLIMIT_MEMLOCK, &rl) || rl.rlim_cur == RLIM_INFINITY ||
+	    status_value("CapEff", 16) >> CAP_IPC_LOCK_BIT & 1)
+		return 0;
+	used = (status_value("VmLck", 10) + status_value("VmPin", 10)) << 10;
+	/* 1, not 0, where nothing is left: no limit is something else. */
+	return used < rl.rlim_cur ? rl.rlim_cur - used : 1;
+}
+
+static uint32_t usable_cpus(void)
+{
+	cpu_set_t set;
+	int n = 8;
+
+	if (!sched_getaffinity(0, sizeof(set), &set))
+		n = CPU_COUNT(&set);
+	return n < 8 ? (uint32_t)n : 8;
+}
+
+static int set_limits(struct kedge_cache *c,
+		      const struct kedge_cache_opts *o)
+{
+	uint64_t max = o->max_regions, page = kedge__page_size();
+
+	if (!max)
+		max = c->attr.max_regions ? c->attr.max_regions
+					  : REGIONS_DEFAULT;
+	if (max > IDS_MAX)
+		max = o->max_regions ? 0 : IDS_MAX;
+	if (!max)
+		return kedge_reason(-E2BIG, "a cache holds 16 Mi regions at "
+					    "most");
+	c->max_regions = (uint32_t)max;
+	c->ids = c->max_regions + IDS_SPARE;
+	c->max_bytes = o->max_bytes;
+	if (!c->max_bytes && c->attr.flags & KEDGE_DEVICE_PINS)
+		c->max_bytes = memlock_left();
+	c->chunk_bytes = o->chunk_bytes	   ? o->chunk_bytes
+			 : c->attr.chunk_len ? c->attr.chunk_len
+					     : CHUNK_DEFAULT;
+	if (c->attr.max_len && c->chunk_bytes > c->attr.max_len)
+		c->chunk_bytes = c->attr.max_len;
+	/* A power of two: chunks lie on multiples of it. */
+	while (c->chunk_bytes & (c->chunk_bytes - 1))
+		c->chunk_bytes &= c->chunk_bytes - 1;
+	if (c->chunk_bytes < page)
+		c->chunk_bytes = page;
+	c->merge_bytes = o->merge_bytes ? o->merge_bytes : c->chunk_bytes;
+	c->hint_threads = o->hint_threads ? o->hint_threads : usable_cpus();
+	return 0;
+}
+
+static int claim_notifier(struct kedge_cache *c, struct kedge_notifier *nf)
+{
+	bool taken;
+
+	if (!nf) {
+		c->own_nf = true;
+		return kedge_notifier_open(NULL, &c->nf);
+	}
+	if (!nf_owned(nf))
+		return nf_not_owned();
+	sig_lock(&nf->lock);
+	taken = nf->has_user;
+	nf->has_user = true;
+	sig_unlock(&nf->lock);
+	if (taken)
+		return kedge_reason(-EBUSY, "another cache reads this "
+					    "notifier's events");
+	c->nf = nf;
+	return 0;
+}
+
+static void release_notifier(struct kedge_cache *c)
+{
+	if (c->own_nf) {
+		kedge_notifier_close(c->nf);
+	} else if (nf_owned(c->nf)) {
+		sig_lock(&c->nf->lock);
+		c->nf->has_user = false;
+		sig_unlock(&c->nf->lock);
+	}
+}
+
+static int init(struct kedge_cache *c, struct kedge_device *dev,
+		struct kedge_notifier *nf, const struct kedge_cache_opts *opts)
+{
+	int rc;
+
+	c->dev = dev;
+	c->serial = atomic_fetch_add(&serials, 1) + 1;
+	c->ids_used = 1;
+	atomic_init(&c->epoch, 1);
+	c->attr.size = sizeof(c->attr);
+	rc = kedge_device_query(dev, &c->attr);
+	if (rc)
+		return rc;
+	rc = set_limits(c, opts);
+	if (rc)
+		return rc;
+	rc = -pthread_mutex_init(&c->lock, NULL);
+	if (rc)
+		return rc;
+	rc = -ENOMEM;
+	c->regions = reserve(regions_len(c));
+	if (!c->regions)
+		goto destroy_lock;
+	c->cold = reserve(cold_len(c));
+	if (!c->cold)
+		goto free_regions;
+	rc = recs_init(c);
+	if (rc)
+		goto free_cold;
+	rc = verify_open(c);
+	if (rc)
+		goto free_recs;
+	rc = claim_notifier(c, nf);
+	if (rc)
+		goto close_verify;
+	/* 0 is no generation: the first get reads what there is. */
+	return 0;
+
+close_verify:
+	if (c->pagemap_fd >= 0)
+		close(c->pagemap_fd);
+free_recs:
+	recs_free(c);
+free_cold:
+	munmap(c->cold, cold_len(c));
+free_regions:
+	munmap(c->regions, regions_len(c));
+destroy_lock:
+	pthread_mutex_destroy(&c->lock);
+	return rc;
+}
+
+int kedge_cache_open(struct kedge_device *dev, struct kedge_notifier *nf,
+		     const struct kedge_cache_opts *user,
+		     struct kedge_cache **out)
+{
+	struct kedge_cache_opts opts;
+	struct kedge_cache *c;
+	int rc;
+
+	if (!dev || !out)
+		return kedge_reason(-EINVAL, "the device or the result pointer "
+					     "is NULL");
+	rc = kedge__opts_copy(&opts, sizeof(opts), sizeof(opts), user);
+	if (rc)
+		return rc;
+	if (opts.flags || opts.reserved)
+		return kedge_reason(-EINVAL, "unknown flag 0x%x", opts.flags);
+	c = aligned_alloc(64, round_up(sizeof(*c), 64));
+	if (!c)
+		return -ENOMEM;
+	memset(c, 0, sizeof(*c));
+	rc = init(c, dev, nf, &opts);
+	if (rc) {
+		free(c);
+		return rc;
+	}
+	*out = c;
+	return 0;
+}
+
+void kedge_cache_close(struct kedge_cache *c)
+{
+	if (!c)
+		return;
+	kedge_cache_flush(c); /* does nothing in a forked child */
+	release_notifier(c);
+	if (c->pagemap_fd >= 0)
+		close(c->pagemap_fd);
+	recs_free(c);
+	index_free(c);
+	munmap(c->cold, cold_len(c));
+	munmap(c->regions, regions_len(c));
+	pthread_mutex_destroy(&c->lock);
+	free(c);
+}

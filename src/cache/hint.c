@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * A whole area in one shot. Chunks lie on multiples of the chunk size, so that
+ * two hints of overlapping areas make the same chunks; a chunk that one region
+ * serves already is left alone. Several threads take chunk after chunk: pinning
+ * is the kernel's work and goes in parallel.
+ */
+#include <signal.h>
+
+#include "cache/internal.h"
+
+struct job {
+	struct kedge_cache *c;
+	uint64_t start;
+	uint64_t end;
+	uint32_t access;
+	uint64_t chunks;
+	_Atomic uint64_t next;
+	_Atomic uint64_t bytes;
+	_Atomic int error; /* the first one */
+};
+
+static bool served(struct kedge_cache *c, const struct want *w)
+{
+	uint32_t killed = 0, dead = 0, id;
+	bool yes;
+
+	pthread_mutex_lock(&c->lock);
+	cache_sync(c, &killed);
+	id = index_find(c, w->start);
+	yes = id && region_serves(c, &c->regions[id], w->start, w->end,
+				  w->access);
+	region_collect(c, &killed, &dead);
+	pthread_mutex_unlock(&c->lock);
+	region_reap(c, dead);
+	return yes;
+}
+
+static void do_chunk(struct job *j, uint64_t n)
+{
+	uint64_t size = j->c->chunk_bytes;
+	uint64_t start = round_down(j->start, size) + n * size;
+	struct want w = { .start = start > j->start ? start : j->start,
+			  .end = start + size < j->end ? start + size : j->end,
+			  .access = j->access };
+	struct region *r;
+	int rc, none = 0;
+
+	rc = served(j->c, &w) ? 0 : cache_register(j->c, &w, &r);
+	if (rc) {
+		atomic_compare_exchange_strong(&j->error, &none, rc);
+		return;
+	}
+	/* What could not be kept is gone again, and not counted. */
+	if (served(j->c, &w))
+		atomic_fetch_add(&j->bytes, w.end - w.start);
+	else
+		atomic_compare_exchange_strong(&j->error, &none, -EOPNOTSUPP);
+}
+
+static void *work(void *arg)
+{
+	struct job *j = arg;
+	uint64_t n;
+
+	while ((n = atomic_fetch_add(&j->next, 1)) < j->chunks)
+		do_chunk(j, n);
+	return NULL;
+}
+
+/* Threads that help; fewer, or none, if the system has none to give. */
+static unsigned int start_helpers(struct job *j, pthread_t *t, unsigned int max)
+{
+	sigset_t all, saved;
+	unsigned int n = 0;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &saved);
+	while (n < max && !pthread_create(&t[n], NULL, work, j))
+		n++;
+	pthread_sigmask(SIG_SETMASK, &saved, NULL);
+	return n;
+}
+
+#define HELPERS_MAX	 64
+#define CHUNKS_A_THREAD	 2 /* less is not worth a thread */
+
+static void run(struct job *j)
+{
+	pthread_t t[HELPERS_MAX];
+	uint64_t want = j->chunks / CHUNKS_A_THREAD;
+	unsigned int n, i;
+
+	if (want > j->c->hint_threads)
+		want = j->c->hint_threads;
+	if (want > HELPERS_MAX)
+		want = HELPERS_MAX;
+	n = want > 1 ? start_helpers(j, t, (unsigned int)want - 1) : 0;
+	work(j);
+	for (i = 0; i < n; i++)
+		pthread_join(t[i], NULL);
+}
+
+ssize_t kedge_cache_hint(struct kedge_cache *c, const void *addr, size_t len,
+			 uint32_t access)
+{
+	size_t page = kedge__page_size();
+	uint64_t start = (uintptr_t)addr;
+	struct job j = { .c = c, .access = access };
+	uint64_t size;
+	int rc;
+
+	if (!c)
+		return kedge_reason(-EINVAL, "the cache is NULL");
+	rc = cache_check_args(c, start, len, access);
+	if (rc)
+		return rc;
+	size = c->chunk_bytes;
+	j.start = round_down(start, page);
+	j.end = round_up(start + len, page);
+	j.chunks = (round_up(j.end, size) - round_down(j.start, size)) / size;
+	run(&j);
+	if (j.bytes)
+		return (ssize_t)j.bytes;
+	return j.error == -EOPNOTSUPP
+		? kedge_reason(-EOPNOTSUPP, "nothing of that memory can be "
+			       "kept: it can't be watched, or is being changed")
+		: j.error;
+}

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The registration cache's insides.
+ *
+ * A region is one registration of the device. Regions live in an array and are
+ * named by their index in it, the id; memory of a region is never anything else
+ * while the cache is open, so a reader may look at one that is on its way out.
+ *
+ * The index maps each 4 KiB of address space to the id of the region to use
+ * there. A region whose every page is good is WHOLE: any range within it is a
+ * hit, whichever region its other pages name. A region of which an event took
+ * pages is HOLED: then each page of a range must name it.
+ *
+ * References are counted per thread and region: a hit adds to a number that no
+ * other thread writes. Who wants to know whether a region is in use first makes
+ * it unreachable, waits until no thread is in the middle of a lookup, and adds
+ * up (refs.c has the proof). The idea is that of the kernel's percpu_ref.
+ *
+ * lock guards all but what is marked otherwise. Order: cache lock, then the
+ * notifier's. The device is never called with the lock held.
+ */
+#ifndef CACHE_INTERNAL_H
+#define CACHE_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include <kedge/cache.h>
+
+#include "base/base.h"
+#include "device/device.h"
+#include "notify/internal.h"
+
+#define SLOT_SHIFT 12 /* the index's granule, on every machine */
+#define LEVEL_BITS 12 /* three levels of it: 48 bits of address */
+#define LEVEL_CNT  (1u << LEVEL_BITS)
+#define ADDR_BITS  (SLOT_SHIFT + 3 * LEVEL_BITS)
+#define IDS_MAX	   (1u << 24)
+
+enum region_state {
+	REGION_FREE = 0,
+	REGION_WHOLE,	 /* in the index */
+	REGION_HOLED,	 /* in the index, with pages missing */
+	REGION_MAKING,	 /* being registered; nobody has it */
+	REGION_DYING,	 /* out of the index; its last put deregisters it */
+	REGION_DEAD,	 /* being deregistered */
+};
+
+/* What a hit reads: one cache line. */
+struct region {
+	struct kedge_mr mr;	/* constant while the region is not FREE */
+	_Atomic uint32_t state; /* written under lock */
+	_Atomic uint32_t used;	/* c->epoch of the last use; any thread */
+} __attribute__((aligned(64)));
+
+/* What only slow paths need. */
+struct region_cold {
+	struct watch watch;
+	struct kedge_device_mr dev;
+	uint64_t *frames;	/* for KEDGE_VERIFY, or NULL */
+	uint64_t bad;		/* bytes that events took */
+	uint64_t spoiled_start; /* while MAKING: what events took */
+	uint64_t spoiled_end;
+	uint32_t queued; /* region.used when it was put in the LRU list */
+	uint32_t next;	 /* LRU list, free list or a list of dead */
+	uint32_t prev;
+	bool watched;
+};
+
+struct leaf {
+	_Atomic uint32_t id[LEVEL_CNT];
+};
+
+struct mid {
+	_Atomic(struct leaf *) leaf[LEVEL_CNT];
+};
+
+struct arena {
+	char *next;
+	char *end;
+	void *chunks;
+};
+
+/* One thread's part of a cache; see refs.c. */
+struct thread_rec {
+	_Atomic uint32_t section; /* odd inside a lookup; its thread writes */
+	_Atomic uint32_t gone;	  /* REC_* */
+	_Atomic uint32_t *refs;	  /* by id; its thread writes */
+	_Atomic uint64_t hits;	  /* its thread writes */
+	uint64_t serial;	     /* of the cache */
+	struct thread_rec *next;     /* of the cache */
+	struct thread_rec *next_own; /* of the thread */
+};
+
+#define REC_THREAD_GONE 1u
+#define REC_CACHE_GONE	2u
+
+/* What a lookup must do besides looking up; any bit is rare. */
+#define MODE_FENCE  1u /* there is no membarrier(): fence in every lookup */
+#define MODE_VERIFY 2u
+
+struct kedge_cache {
+	/* Read by every hit, written rarely. */
+	struct kedge_notifier *nf;
+	uint64_t serial;
+	_Atomic uint64_t seen; /* generation up to which events are handled */
+	struct region *regions;
+	_Atomic uint32_t epoch; /* grows with every miss: the LRU's clock */
+	uint32_t modes;
+	_Atomic(struct mid *) root[LEVEL_CNT];
+
+	pthread_mutex_t lock;
+	struct kedge_device *dev;
+	struct kedge_device_attr attr;
+	bool own_nf;
+	uint64_t max_bytes;
+	uint32_t max_regions;
+	uint64_t chunk_bytes;
+	uint64_t merge_bytes;
+	uint32_t hint_threads;
+
+	struct region_cold *cold; /* by id */
+	uint32_t ids;		  /* ids there can be; 0 names none */
+	uint32_t ids_used;	  /* ids below this were used */
+	uint32_t free_ids;	  /* list */
+	uint32_t lru_first;	  /* least recently used */
+	uint32_t lru_last;
+	uint32_t live; /* regions that are not FREE */
+	struct arena arena;
+	struct thread_rec *recs;
+	struct thread_rec *common; /* references counted under the lock */
+	uint64_t bytes; /* registered, the dying included */
+	struct kedge_cache_stats st;
+	int pagemap_fd;
+};
+
+static inline uint32_t region_id(const struct kedge_cache *c,
+				 const struct region *r)
+{
+	return (uint32_t)(r - c->regions);
+}
+
+static inline struct region_cold *cold_of(const struct kedge_cache *c,
+					  const struct region *r)
+{
+	return &c->cold[region_id(c, r)];
+}
+
+static inline uint32_t state_of(const struct region *r)
+{
+	return atomic_load_explicit(&r->state, memory_order_relaxed);
+}
+
+static inline void set_state(struct region *r, uint32_t state)
+{
+	/* release: who finds the region through the index sees it made. */
+	atomic_store_explicit(&r->state, state, memory_order_release);
+}
+
+/* index.c. Stores with the lock held; index_find by any thread. */
+int index_set(struct kedge_cache *c, uint64_t start, uint64_t end, uint32_t id);
+void index_clear(struct kedge_cache *c, uint64_t start, uint64_t end,
+		 uint32_t id);
+bool index_all(const struct kedge_cache *c, uint64_t start, uint64_t end,
+	       uint32_t id);
+void index_free(struct kedge_cache *c);
+
+static inline uint32_t index_find(const struct kedge_cache *c, uint64_t addr)
+{
+	struct mid *mid;
+	struct leaf *leaf;
+
+	if (unlikely(addr >> ADDR_BITS))
+		return 0;
+	/* acquire, three times: partner is the release in index_set(). */
+	mid = atomic_load_explicit(
+		&c->root[addr >> (SLOT_SHIFT + 2 * LEVEL_BITS)],
+		memory_order_acquire);
+	if (unlikely(!mid))
+		return 0;
+	leaf = atomic_load_explicit(
+		&mid->leaf[(addr >> (SLOT_SHIFT + LEVEL_BITS)) &
+			   (LEVEL_CNT - 1)],
+		memory_order_acquire);
+	if (unlikely(!leaf))
+		return 0;
+	return atomic_load_explicit(
+		&leaf->id[(addr >> SLOT_SHIFT) & (LEVEL_CNT - 1)],
+		memory_order_acquire);
+}
+
+/* Whether a region serves [addr, end) with @access. By any thread. */
+static inline bool region_serves(const struct kedge_cache *c,
+				 const struct region *r, uint64_t addr,
+				 uint64_t end, uint32_t access)
+{
+	uint32_t state = state_of(r);
+
+	if (addr < r->mr.addr || end > r->mr.addr + r->mr.len ||
+	    access & ~r->mr.access)
+		return false;
+	return likely(state == REGION_WHOLE) ||
+	       (state == REGION_HOLED &&
+		index_all(c, addr, end, region_id(c, r)));
+}
+
+/* refs.c */
+int recs_init(struct kedge_cache *c);
+void recs_free(struct kedge_cache *c);
+struct thread_rec *rec_of_thread(struct kedge_cache *c); /* NULL: no memory */
+/* With the lock held: */
+uint32_t refs_sum(struct kedge_cache *c, uint32_t id);
+void ref_add(struct kedge_cache *c, uint32_t id, uint32_t by);
+void readers_wait(struct kedge_cache *c);
+
+/* region.c. With the lock held: */
+struct region *region_new(struct kedge_cache *c);
+void region_forget(struct kedge_cache *c, struct region *r);
+void region_kill(struct kedge_cache *c, struct region *r, uint32_t *dead);
+void region_collect(struct kedge_cache *c, uint32_t *killed, uint32_t *dead);
+/* Without the lock: */
+void region_put_slow(struct kedge_cache *c, uint32_t id, uint32_t by);
+void region_reap(struct kedge_cache *c, uint32_t dead);
+void lru_add(struct kedge_cache *c, struct region *r);
+void lru_remove(struct kedge_cache *c, struct region *r);
+
+/* sync.c. With the lock held. Regions that died come back in *killed. */
+void cache_sync(struct kedge_cache *c, uint32_t *killed);
+
+/* evict.c. With the lock held: make room; false if nothing can go. */
+bool evict(struct kedge_cache *c, uint64_t bytes, uint32_t *killed);
+bool over_limit(const struct kedge_cache *c, uint64_t bytes);
+
+/* miss.c */
+struct want {
+	uint64_t start; /* what was asked for, in pages */
+	uint64_t end;
+	uint32_t access;
+	bool hold;  /* the caller wants a reference */
+	bool merge; /* neighbours may be taken in */
+	bool evict; /* others may go for it */
+};
+int cache_register(struct kedge_cache *c, const struct want *want,
+		   struct region **out);
+int cache_check_args(struct kedge_cache *c, uint64_t addr, size_t len,
+		     uint32_t access);
+int get_slow(struct kedge_cache *c, uint64_t addr, size_t len, uint32_t access,
+	     const struct kedge_mr **mr);
+
+/* verify.c */
+int verify_open(struct kedge_cache *c);
+void verify_record(struct kedge_cache *c, struct region *r);
+void verify_hit(struct kedge_cache *c, const struct region *r, uint64_t addr,
+		uint64_t end);
+
+#endif /* CACHE_INTERNAL_H */

@@ -1,0 +1,444 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * What a get does when it finds nothing: catch up with the notifier, look
+ * again, register.
+ *
+ * The order within cache_register() is the contract's other half: the range is
+ * watched first, then the device pins its pages, then the events are read. If
+ * none names the range, the pages that the device has are those that are mapped.
+ * If one does, the registration is not kept, and where it names what was asked
+ * for, made again.
+ */
+#include "cache/internal.h"
+
+#define SPOILED_TRIES 4
+
+/* What is about to be registered. */
+struct plan {
+	uint64_t start;
+	uint64_t end;
+	uint32_t access;
+	bool merged;
+	bool keep;
+};
+
+static struct region *find(struct kedge_cache *c, uint64_t start, uint64_t end,
+			   uint32_t access)
+{
+	uint32_t id = index_find(c, start);
+	struct region *r = &c->regions[id];
+
+	return id && region_serves(c, r, start, end, access) ? r : NULL;
+}
+
+/*
+ * Whether a neighbour is worth registering again along with [p->start, p->end).
+ * Only one that is no longer than that: so a page is registered again at most
+ * once each time its region doubles, however small the steps.
+ */
+static bool worth_merging(struct kedge_cache *c, const struct plan *p,
+			  const struct region *r)
+{
+	uint64_t start = r->mr.addr, end = start + r->mr.len;
+	uint64_t low = start < p->start ? start : p->start;
+	uint64_t high = end > p->end ? end : p->end;
+
+	if (state_of(r) != REGION_WHOLE || r->mr.access != p->access)
+		return false;
+	if (end < p->start || start > p->end || r->mr.len > p->end - p->start)
+		return false;
+	return high - low <= c->merge_bytes &&
+	       (!c->attr.max_len || high - low <= c->attr.max_len);
+}
+
+/* Take in the neighbour that the page at @at belongs to. */
+static bool merge_at(struct kedge_cache *c, struct plan *p, uint64_t at)
+{
+	uint32_t id = index_find(c, at);
+	struct region *r = &c->regions[id];
+
+	if (!id || !worth_merging(c, p, r))
+		return false;
+	if (r->mr.addr >= p->start && r->mr.addr + r->mr.len <= p->end)
+		return false;
+	if (r->mr.addr < p->start)
+		p->start = r->mr.addr;
+	if (r->mr.addr + r->mr.len > p->end)
+		p->end = r->mr.addr + r->mr.len;
+	p->merged = true;
+	return true;
+}
+
+static void make_plan(struct kedge_cache *c, const struct want *w,
+		      struct plan *p)
+{
+	uint32_t id = index_find(c, w->start);
+	struct region *r = &c->regions[id];
+
+	*p = (struct plan){ .start = w->start, .end = w->end,
+			    .access = w->access, .keep = true };
+	/* Asked for both ways: one registration that serves both. */
+	if (id && w->start >= r->mr.addr &&
+	    w->end <= r->mr.addr + r->mr.len)
+		p->access |= r->mr.access;
+	if (!w->merge)
+		return;
+	while ((p->start && merge_at(c, p, p->start - 1)) ||
+	       merge_at(c, p, p->end))
+		;
+}
+
+/* Room for the plan, at others' cost if that is wanted. */
+static int make_room(struct kedge_cache *c, const struct want *w,
+		     struct plan *p, uint32_t *killed)
+{
+	if (!over_limit(c, p->end - p->start))
+		return 0;
+	if (!w->evict)
+		return kedge_reason(-ENOSPC, "the cache's limits are reached: "
+					     "%u registrations, %llu bytes",
+				    c->live, (unsigned long long)c->bytes);
+	if (!evict(c, p->end - p->start, killed))
+		p->keep = false;
+	return 0;
+}
+
+static void set_range(struct region *r, const struct plan *p)
+{
+	r->mr.addr = p->start;
+	r->mr.len = p->end - p->start;
+	r->mr.access = p->access;
+}
+
+/* A region in the state MAKING for the plan, with the lock taken and let go. */
+static int begin(struct kedge_cache *c, const struct want *w, struct plan *p,
+		 struct region **out)
+{
+	uint32_t killed = 0, dead = 0;
+	int rc;
+
+	pthread_mutex_lock(&c->lock);
+	cache_sync(c, &killed);
+	make_plan(c, w, p);
+	rc = make_room(c, w, p, &killed);
+	region_collect(c, &killed, &dead);
+	pthread_mutex_unlock(&c->lock);
+	region_reap(c, dead);
+	if (rc)
+		return rc;
+	pthread_mutex_lock(&c->lock);
+	*out = region_new(c);
+	if (*out) {
+		set_range(*out, p);
+		c->bytes += (*out)->mr.len;
+	}
+	pthread_mutex_unlock(&c->lock);
+	return *out ? 0
+		    : kedge_reason(-ENOSPC, "all %u regions are held: put some "
+				   "back", c->ids);
+}
+
+/* Back to what was asked for: the neighbours can't be had. */
+static void unmerge(struct kedge_cache *c, const struct want *w,
+		    struct plan *p, struct region *r)
+{
+	p->start = w->start;
+	p->end = w->end;
+	p->merged = false;
+	pthread_mutex_lock(&c->lock);
+	c->bytes -= r->mr.len;
+	set_range(r, p);
+	c->bytes += r->mr.len;
+	pthread_mutex_unlock(&c->lock);
+}
+
+static int try_watch(struct kedge_cache *c, const struct want *w,
+		     const struct plan *p, struct region *r)
+{
+	struct region_cold *cold = cold_of(c, r);
+	struct own_range own = { w->start, w->end };
+	int rc = notify_watch_add(c->nf, &cold->watch, p->start, p->end, own);
+
+	cold->watched = rc >= 0;
+	return rc;
+}
+
+/* Watch the region's range. An error only where the memory isn't there. */
+static int watch(struct kedge_cache *c, const struct want *w, struct plan *p,
+		 struct region *r)
+{
+	int rc = p->keep ? try_watch(c, w, p, r) : -ENOSPC;
+
+	if (rc < 0 && p->merged) {
+		unmerge(c, w, p, r);
+		rc = p->keep ? try_watch(c, w, p, r) : rc;
+	}
+	if (rc)
+		p->keep = false;
+	return rc == -EFAULT ? rc : 0;
+}
+
+static bool pressure(int rc)
+{
+	return rc == -ENOSPC || rc == -ENOMEM || rc == -EAGAIN;
+}
+
+/* Let others go for @r. False: there are none to go. */
+static bool relieve(struct kedge_cache *c, const struct region *r)
+{
+	uint32_t killed = 0, dead = 0;
+	bool some;
+
+	pthread_mutex_lock(&c->lock);
+	some = evict(c, r->mr.len, &killed) || killed;
+	region_collect(c, &killed, &dead);
+	pthread_mutex_unlock(&c->lock);
+	region_reap(c, dead);
+	return some && dead;
+}
+
+static int call_device(struct kedge_cache *c, const struct want *w,
+		       struct region *r)
+{
+	struct region_cold *cold = cold_of(c, r);
+	uint64_t t0 = clock_ns();
+	int rc;
+
+	do {
+		rc = device_reg(c->dev, (void *)(uintptr_t)r->mr.addr,
+				r->mr.len, r->mr.access, &cold->dev);
+	} while (pressure(rc) && w->evict && relieve(c, r));
+	pthread_mutex_lock(&c->lock);
+	c->st.register_ns += clock_ns() - t0;
+	if (!rc)
+		c->st.registrations++;
+	pthread_mutex_unlock(&c->lock);
+	if (rc)
+		return rc;
+	r->mr.device_handle = cold->dev.handle;
+	r->mr.offset = cold->dev.offset;
+	verify_record(c, r);
+	return 0;
+}
+
+/* The device has failed, or what it made is of no use. */
+static void drop_unmade(struct kedge_cache *c, struct region *r)
+{
+	struct region_cold *cold = cold_of(c, r);
+
+	if (cold->watched)
+		notify_watch_remove(c->nf, &cold->watch);
+	cold->watched = false;
+	pthread_mutex_lock(&c->lock);
+	c->bytes -= r->mr.len;
+	region_forget(c, r);
+	pthread_mutex_unlock(&c->lock);
+}
+
+/* Regions wholly inside the new one: nothing would find them any more. */
+static void kill_covered(struct kedge_cache *c, const struct region *r,
+			 uint32_t *killed)
+{
+	uint64_t at = r->mr.addr, end = at + r->mr.len;
+
+	while (at < end) {
+		uint32_t id = index_find(c, at);
+		struct region *old = &c->regions[id];
+		uint64_t stop = old->mr.addr + old->mr.len;
+
+		if (!id) {
+			at += 1u << SLOT_SHIFT;
+		} else if (old->mr.addr >= r->mr.addr && stop <= end) {
+			region_kill(c, old, killed);
+			at = stop;
+		} else {
+			/* Its pages up to where it ends, or another's. */
+			at += 1u << SLOT_SHIFT;
+		}
+	}
+}
+
+/* Put a made region where others find it. False: it can't be kept. */
+static bool publish(struct kedge_cache *c, const struct plan *p,
+		    struct region *r, uint32_t *killed)
+{
+	struct region_cold *cold = cold_of(c, r);
+
+	if (!p->keep || cold->spoiled_start != cold->spoiled_end)
+		return false;
+	kill_covered(c, r, killed);
+	set_state(r, REGION_WHOLE);
+	if (index_set(c, r->mr.addr, r->mr.addr + r->mr.len,
+		      region_id(c, r))) {
+		set_state(r, REGION_MAKING);
+		return false;
+	}
+	atomic_store_explicit(
+		&r->used,
+		atomic_fetch_add_explicit(&c->epoch, 1, memory_order_relaxed) +
+			1,
+		memory_order_relaxed);
+	lru_add(c, r);
+	if (p->merged)
+		c->st.merges++;
+	if (c->bytes > c->st.bytes_peak)
+		c->st.bytes_peak = c->bytes;
+	return true;
+}
+
+/* A made region that is not kept: it lives until its put, if it is held. */
+static void not_kept(struct kedge_cache *c, struct region *r, uint32_t *killed)
+{
+	struct region_cold *cold = cold_of(c, r);
+
+	if (cold->watched)
+		notify_watch_remove(c->nf, &cold->watch);
+	cold->watched = false;
+	set_state(r, REGION_DYING);
+	cold->next = *killed;
+	*killed = region_id(c, r);
+}
+
+static bool spoils(const struct region_cold *cold, const struct want *w)
+{
+	return cold->spoiled_start < w->end && cold->spoiled_end > w->start;
+}
+
+/*
+ * The device has made @r: read what happened meanwhile and decide. Returns 0
+ * with *out set; -EAGAIN if what was asked for changed while it was registered.
+ */
+static int finish(struct kedge_cache *c, const struct want *w,
+		  const struct plan *p, struct region *r, bool last_try,
+		  struct region **out)
+{
+	uint32_t killed = 0, dead = 0;
+	struct region *old;
+	int rc = 0;
+
+	pthread_mutex_lock(&c->lock);
+	cache_sync(c, &killed);
+	old = find(c, w->start, w->end, w->access);
+	if (old || (spoils(cold_of(c, r), w) && !last_try)) {
+		/* Another thread was faster, or the pages have changed. */
+		not_kept(c, r, &killed);
+		r = old;
+		rc = old ? 0 : -EAGAIN;
+	} else if (!publish(c, p, r, &killed)) {
+		not_kept(c, r, &killed);
+		c->st.uncached += w->hold;
+	}
+	if (!rc && w->hold)
+		ref_add(c, region_id(c, r), 1);
+	region_collect(c, &killed, &dead);
+	pthread_mutex_unlock(&c->lock);
+	region_reap(c, dead);
+	*out = r;
+	return rc;
+}
+
+int cache_register(struct kedge_cache *c, const struct want *w,
+		   struct region **out)
+{
+	struct region *r;
+	struct plan p;
+	int rc = -EAGAIN, tries;
+
+	if (c->attr.max_len && w->end - w->start > c->attr.max_len)
+		return kedge_reason(-E2BIG,
+				    "%llu bytes at once: %s takes %llu",
+				    (unsigned long long)(w->end - w->start),
+				    c->dev->ops.name,
+				    (unsigned long long)c->attr.max_len);
+	for (tries = 1; rc == -EAGAIN && tries <= SPOILED_TRIES; tries++) {
+		rc = begin(c, w, &p, &r);
+		if (rc)
+			return rc;
+		rc = watch(c, w, &p, r);
+		if (!rc)
+			rc = call_device(c, w, r);
+		if (rc) {
+			drop_unmade(c, r);
+			return rc;
+		}
+		rc = finish(c, w, &p, r, tries == SPOILED_TRIES, out);
+	}
+	return rc;
+}
+
+/* Catch up, and look once more. */
+static struct region *look_again(struct kedge_cache *c, uint64_t addr,
+				 uint64_t end, uint32_t access)
+{
+	uint32_t killed = 0, dead = 0;
+	struct region *r;
+
+	pthread_mutex_lock(&c->lock);
+	cache_sync(c, &killed);
+	r = find(c, addr, end, access);
+	if (r) {
+		ref_add(c, region_id(c, r), 1);
+		c->st.hits++;
+	}
+	region_collect(c, &killed, &dead);
+	pthread_mutex_unlock(&c->lock);
+	region_reap(c, dead);
+	return r;
+}
+
+int cache_check_args(struct kedge_cache *c, uint64_t addr, size_t len,
+		      uint32_t access)
+{
+	uint64_t end;
+
+	if (!len || __builtin_add_overflow(addr, len, &end) ||
+	    end > UINT64_MAX - kedge__page_size())
+		return kedge_reason(-EINVAL, "an empty range, or one that "
+					     "wraps: 0x%llx + %zu",
+				    (unsigned long long)addr, len);
+	if (access & ~KEDGE_ACCESS_ALL)
+		return kedge_reason(-EINVAL, "unknown access flag 0x%x",
+				    access & ~KEDGE_ACCESS_ALL);
+	if (!nf_owned(c->nf))
+		return nf_not_owned();
+	if (c->attr.access && access & ~c->attr.access)
+		return kedge_reason(-EOPNOTSUPP,
+				    "%s gives no access 0x%x", c->dev->ops.name,
+				    access & ~c->attr.access);
+	return 0;
+}
+
+int get_slow(struct kedge_cache *c, uint64_t addr, size_t len, uint32_t access,
+	     const struct kedge_mr **mr)
+{
+	size_t page = kedge__page_size();
+	struct want w = { .access = access, .hold = true, .merge = true,
+			  .evict = true };
+	struct region *r;
+	int rc = cache_check_args(c, addr, len, access);
+
+	if (rc)
+		return rc;
+	r = look_again(c, addr, addr + len, access);
+	if (!r) {
+		w.start = round_down(addr, page);
+		w.end = round_up(addr + len, page);
+		rc = cache_register(c, &w, &r);
+		pthread_mutex_lock(&c->lock);
+		if (rc)
+			c->st.failures++;
+		else
+			c->st.misses++;
+		pthread_mutex_unlock(&c->lock);
+		if (rc)
+			return rc;
+	}
+	atomic_store_explicit(&r->used,
+			      atomic_load_explicit(&c->epoch,
+						   memory_order_relaxed),
+			      memory_order_relaxed);
+	if (c->modes & MODE_VERIFY)
+		verify_hit(c, r, addr, addr + len);
+	*mr = &r->mr;
+	return 0;
+}

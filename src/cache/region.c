@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The life of a region:
+ *
+ *   FREE -> MAKING -> WHOLE <-> ... -> HOLED -> DYING -> DEAD -> FREE
+ *              \________________________________^
+ *
+ * MAKING: the device is at it. DYING: out of the index, or never in it (memory
+ * that cannot be watched), and held. DEAD: nobody holds it, the device is ending
+ * it. Lists of regions are chained by their cold part's next; 0 ends them.
+ */
+#include <stdlib.h>
+
+#include "cache/internal.h"
+
+struct region *region_new(struct kedge_cache *c)
+{
+	uint32_t id = c->free_ids;
+	struct region *r;
+
+	if (id)
+		c->free_ids = c->cold[id].next;
+	else if (c->ids_used < c->ids)
+		id = c->ids_used++;
+	else
+		return NULL;
+	r = &c->regions[id];
+	memset(&c->cold[id], 0, sizeof(c->cold[id]));
+	memset(&r->mr, 0, sizeof(r->mr));
+	r->mr.reserved = id;
+	set_state(r, REGION_MAKING);
+	c->live++;
+	return r;
+}
+
+/* Back to the free ones. The device knows nothing of it any more. */
+void region_forget(struct kedge_cache *c, struct region *r)
+{
+	uint32_t id = region_id(c, r);
+
+	free(c->cold[id].frames);
+	c->cold[id].frames = NULL;
+	set_state(r, REGION_FREE);
+	c->cold[id].next = c->free_ids;
+	c->free_ids = id;
+	c->live--;
+}
+
+void lru_add(struct kedge_cache *c, struct region *r)
+{
+	uint32_t id = region_id(c, r);
+	struct region_cold *cold = &c->cold[id];
+
+	cold->queued = atomic_load_explicit(&r->used, memory_order_relaxed);
+	cold->next = 0;
+	cold->prev = c->lru_last;
+	if (c->lru_last)
+		c->cold[c->lru_last].next = id;
+	else
+		c->lru_first = id;
+	c->lru_last = id;
+}
+
+void lru_remove(struct kedge_cache *c, struct region *r)
+{
+	struct region_cold *cold = cold_of(c, r);
+
+	if (cold->prev)
+		c->cold[cold->prev].next = cold->next;
+	else
+		c->lru_first = cold->next;
+	if (cold->next)
+		c->cold[cold->next].prev = cold->prev;
+	else
+		c->lru_last = cold->prev;
+}
+
+/*
+ * Take a region of the index out of it and put it on the list *killed. The list
+ * goes to region_collect() before the lock is let go.
+ */
+void region_kill(struct kedge_cache *c, struct region *r, uint32_t *killed)
+{
+	struct region_cold *cold = cold_of(c, r);
+
+	index_clear(c, r->mr.addr, r->mr.addr + r->mr.len, region_id(c, r));
+	set_state(r, REGION_DYING);
+	lru_remove(c, r);
+	if (cold->watched)
+		notify_watch_remove(c->nf, &cold->watch);
+	cold->watched = false;
+	cold->next = *killed;
+	*killed = region_id(c, r);
+}
+
+static void to_dead(struct kedge_cache *c, uint32_t id, uint32_t *dead)
+{
+	set_state(&c->regions[id], REGION_DEAD);
+	c->cold[id].next = *dead;
+	*dead = id;
+}
+
+/*
+ * Move those of *killed that nobody holds to *dead, for region_reap(). The
+ * others are deregistered by their last put. Proof in refs.c.
+ */
+void region_collect(struct kedge_cache *c, uint32_t *killed, uint32_t *dead)
+{
+	uint32_t id, next;
+
+	if (!*killed)
+		return;
+	readers_wait(c);
+	for (id = *killed; id; id = next) {
+		next = c->cold[id].next;
+		c->cold[id].next = 0;
+		if (!refs_sum(c, id))
+			to_dead(c, id, dead);
+	}
+	*killed = 0;
+}
+
+/* Deregister a list of dead regions. Without the lock: the device is slow. */
+void region_reap(struct kedge_cache *c, uint32_t dead)
+{
+	uint32_t id, next;
+
+	if (!dead)
+		return;
+	for (id = dead; id; id = c->cold[id].next)
+		device_dereg(c->dev, &c->cold[id].dev);
+	pthread_mutex_lock(&c->lock);
+	for (id = dead; id; id = next) {
+		next = c->cold[id].next;
+		c->bytes -= c->regions[id].mr.len;
+		c->st.deregistrations++;
+		region_forget(c, &c->regions[id]);
+	}
+	pthread_mutex_unlock(&c->lock);
+}
+
+/*
+ * A put that found its region dying, or has no record of its own (@by is then
+ * -1). Many may come here for the same region: one of them finds the sum 0
+ * while it is DYING.
+ */
+void region_put_slow(struct kedge_cache *c, uint32_t id, uint32_t by)
+{
+	uint32_t dead = 0;
+
+	if (!nf_owned(c->nf))
+		return; /* a forked child: the device is the parent's */
+	pthread_mutex_lock(&c->lock);
+	if (by)
+		ref_add(c, id, by);
+	if (state_of(&c->regions[id]) == REGION_DYING && !refs_sum(c, id))
+		to_dead(c, id, &dead);
+	pthread_mutex_unlock(&c->lock);
+	region_reap(c, dead);
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Counters for people, and dropping everything. */
+#include "cache/internal.h"
+
+/* Hits are counted by each thread for itself. */
+static uint64_t fast_hits(struct kedge_cache *c)
+{
+	struct thread_rec *rec;
+	uint64_t hits = 0;
+
+	for (rec = c->recs; rec; rec = rec->next)
+		hits += atomic_load_explicit(&rec->hits, memory_order_relaxed);
+	return hits;
+}
+
+int kedge_cache_stats(struct kedge_cache *c, struct kedge_cache_stats *stats)
+{
+	struct kedge_cache_stats st;
+
+	if (!c)
+		return kedge_reason(-EINVAL, "the cache is NULL");
+	if (!nf_owned(c->nf))
+		return nf_not_owned();
+	pthread_mutex_lock(&c->lock);
+	st = c->st;
+	st.hits += fast_hits(c);
+	st.gets = st.hits + st.misses;
+	st.regions = c->live;
+	st.bytes = c->bytes;
+	pthread_mutex_unlock(&c->lock);
+	return kedge__info_copy(stats, sizeof(st), &st, sizeof(st));
+}
+
+ssize_t kedge_cache_flush(struct kedge_cache *c)
+{
+	uint32_t killed = 0, dead = 0, id;
+	ssize_t n = 0;
+
+	if (!c)
+		return kedge_reason(-EINVAL, "the cache is NULL");
+	if (!nf_owned(c->nf))
+		return nf_not_owned();
+	pthread_mutex_lock(&c->lock);
+	cache_sync(c, &killed);
+	while (c->lru_first)
+		region_kill(c, &c->regions[c->lru_first], &killed);
+	region_collect(c, &killed, &dead);
+	for (id = dead; id; id = c->cold[id].next)
+		n++;
+	pthread_mutex_unlock(&c->lock);
+	region_reap(c, dead);
+	return n;
+}

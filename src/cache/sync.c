@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Catching up with the notifier: read what happened, take just the pages it
+ * names out of the index. What is in flight keeps its region until its put.
+ */
+#include "cache/internal.h"
+
+#define BATCH 64
+
+/* Below this a region goes whole: to keep the rest is not worth a hole. */
+#define HOLE_MIN ((uint64_t)64 << 10)
+
+static void spoil(struct region_cold *cold, const struct taken *t)
+{
+	if (cold->spoiled_start == cold->spoiled_end) {
+		cold->spoiled_start = t->start;
+		cold->spoiled_end = t->end;
+	}
+	if (t->start < cold->spoiled_start)
+		cold->spoiled_start = t->start;
+	if (t->end > cold->spoiled_end)
+		cold->spoiled_end = t->end;
+}
+
+/*
+ * An event took [t->start, t->end) of a region. While at least half of it is
+ * good, the rest goes on serving; the pages that are gone stay pinned till the
+ * region goes, so no more than as many as are good.
+ */
+static void invalidate(struct kedge_cache *c, struct region *r,
+		       const struct taken *t, uint32_t *killed)
+{
+	struct region_cold *cold = cold_of(c, r);
+
+	c->st.invalidations++;
+	cold->bad += t->end - t->start;
+	if (r->mr.len <= HOLE_MIN || cold->bad * 2 > r->mr.len) {
+		region_kill(c, r, killed);
+		return;
+	}
+	/*
+	 * The state first: who sees the slots cleared only half must not
+	 * take the region for whole. Readers that saw it whole loaded the
+	 * generation before this event.
+	 */
+	set_state(r, REGION_HOLED);
+	index_clear(c, t->start, t->end, region_id(c, r));
+}
+
+static void handle(struct kedge_cache *c, const struct taken *t,
+		   uint32_t *killed)
+{
+	struct region_cold *cold =
+		container_of(t->watch, struct region_cold, watch);
+	struct region *r = &c->regions[cold - c->cold];
+
+	switch (state_of(r)) {
+	case REGION_MAKING:
+		spoil(cold, t);
+		break;
+	case REGION_WHOLE:
+	case REGION_HOLED:
+		invalidate(c, r, t, killed);
+		break;
+	}
+}
+
+void cache_sync(struct kedge_cache *c, uint32_t *killed)
+{
+	struct taken t[BATCH];
+	uint64_t drained = 0;
+	size_t n, i;
+
+	if (kedge_notifier_generation(c->nf) ==
+	    atomic_load_explicit(&c->seen, memory_order_relaxed))
+		return;
+	c->st.resyncs++;
+	while (!drained) {
+		n = notify_take(c->nf, t, BATCH, &drained);
+		for (i = 0; i < n; i++)
+			handle(c, &t[i], killed);
+	}
+	/* release: after the index was changed. Partner: lookup()'s acquire. */
+	atomic_store_explicit(&c->seen, drained, memory_order_release);
+}

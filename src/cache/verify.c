@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * KEDGE_VERIFY=1: on every get, compare the page frames that were mapped when
+ * the region was registered (those the device has) with those that are mapped
+ * now. A difference is a failure of the contract, and ends the process with both
+ * frames in the message: better than data that is wrong.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "cache/internal.h"
+
+#define FRAME_MASK ((1ull << 55) - 1)
+#define BATCH	   64
+
+static bool read_frames(const struct kedge_cache *c, uint64_t addr,
+			uint64_t *frames, size_t cnt)
+{
+	size_t page = kedge__page_size(), i;
+	ssize_t got = pread(c->pagemap_fd, frames, cnt * 8,
+			    (off_t)(addr / page * 8));
+
+	if (got != (ssize_t)(cnt * 8))
+		return false;
+	for (i = 0; i < cnt; i++)
+		frames[i] &= FRAME_MASK;
+	return true;
+}
+
+int verify_open(struct kedge_cache *c)
+{
+	const char *v = kedge__env("KEDGE_VERIFY");
+	volatile char here = 1;
+	uint64_t frame;
+
+	c->pagemap_fd = -1;
+	if (!v || strcmp(v, "1"))
+		return 0;
+	c->pagemap_fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	if (c->pagemap_fd >= 0 &&
+	    read_frames(c, (uintptr_t)&here, &frame, 1) && frame && here) {
+		c->modes |= MODE_VERIFY;
+		return 0;
+	}
+	kedge__log(KEDGE_LOG_WARN, "KEDGE_VERIFY has no effect: the kernel "
+				   "shows page frames only with CAP_SYS_ADMIN");
+	return 0;
+}
+
+void verify_record(struct kedge_cache *c, struct region *r)
+{
+	size_t cnt = r->mr.len / kedge__page_size();
+	uint64_t *frames;
+
+	if (!(c->modes & MODE_VERIFY))
+		return;
+	frames = malloc(cnt * sizeof(*frames));
+	if (frames && !read_frames(c, r->mr.addr, frames, cnt)) {
+		free(frames);
+		frames = NULL;
+	}
+	cold_of(c, r)->frames = frames;
+}
+
+static void fail(const struct kedge_cache *c, const struct region *r,
+		 uint64_t addr, uint64_t was, uint64_t now)
+{
+	fprintf(stderr,
+		"kedge: KEDGE_VERIFY: stale registration: at 0x%llx (region "
+		"0x%llx + %llu) the device has frame 0x%llx, the CPU frame "
+		"0x%llx\n",
+		(unsigned long long)addr, (unsigned long long)r->mr.addr,
+		(unsigned long long)r->mr.len, (unsigned long long)was,
+		(unsigned long long)now);
+	(void)c;
+	abort();
+}
+
+void verify_hit(struct kedge_cache *c, const struct region *r, uint64_t addr,
+		uint64_t end)
+{
+	size_t page = kedge__page_size(), i, cnt;
+	const uint64_t *was = cold_of(c, r)->frames;
+	uint64_t now[BATCH], at;
+
+	for (at = round_down(addr, page); was && at < end; at += cnt * page) {
+		cnt = (round_up(end, page) - at) / page;
+		if (cnt > BATCH)
+			cnt = BATCH;
+		if (!read_frames(c, at, now, cnt))
+			return;
+		for (i = 0; i < cnt; i++) {
+			uint64_t w = was[(at - r->mr.addr) / page + i];
+
+			/*
+			 * Changed after this get looked: the application's
+			 * own affair, and the next get's.
+			 */
+			if (w != now[i] &&
+			    kedge_notifier_generation(c->nf) ==
+				    atomic_load(&c->seen))
+				fail(c, r, at + i * page, w, now[i]);
+		}
+	}
+}

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Changes announced before they are made: by libkedge-hooks for libc's calls,
+ * or by a runtime for its own. They reach every notifier of the process.
+ *
+ * Most calls concern memory that nobody watches, and those must cost next to
+ * nothing: two tables of counters, hashed by 2 MiB of address space, say
+ * whether anybody watches there and whether a change is under way there. A
+ * collision costs a look at the notifier's tree, or a registration that is not
+ * kept.
+ *
+ * Proof that a watch and a change cannot miss each other. The announcer raises
+ * "changing", then reads "watched"; who adds a watch raises "watched", then
+ * (after arming) reads "changing". Both raise by a seq_cst read-modify-write and
+ * read with seq_cst, so in their total order at least one sees the other: the
+ * announcer, who then invalidates, or the watcher, who then does not keep. With
+ * weaker orders both could read 0 and a registration of the old pages be kept.
+ */
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "notify/internal.h"
+
+#define GRANULE_SHIFT 21
+#define TABLE_BITS    14
+#define TABLE_CNT     (1u << TABLE_BITS)
+#define SPAN_MAX      1024u /* granules counted one by one */
+#define NOTIFIERS_MAX 64
+
+/* Zero in a forked child: what is here then belongs to the parent. */
+struct proc_page {
+	_Atomic uint32_t ours;
+};
+
+static struct proc_page *proc;
+static _Atomic uint32_t watched[TABLE_CNT];
+static _Atomic uint32_t changing[TABLE_CNT];
+static _Atomic uint32_t watched_wide; /* ranges of more than SPAN_MAX granules */
+static _Atomic uint32_t changing_wide;
+static _Atomic uint32_t hooked; /* 1 + the announcer's blind spots, or 0 */
+
+/* lock guards listeners, and keeps them alive while they are told. */
+static struct sig_lock lock = SIG_LOCK_INIT;
+static struct kedge_notifier *listeners[NOTIFIERS_MAX];
+
+static unsigned int slot_of(uint64_t granule)
+{
+	return (unsigned int)((granule * 0x9e3779b97f4a7c15ull) >>
+			      (64 - TABLE_BITS));
+}
+
+static void count(_Atomic uint32_t *table, _Atomic uint32_t *wide,
+		  uint64_t start, uint64_t end, uint32_t by)
+{
+	uint64_t g = start >> GRANULE_SHIFT;
+	uint64_t last = (end - 1) >> GRANULE_SHIFT;
+
+	if (last - g >= SPAN_MAX) {
+		atomic_fetch_add(wide, by);
+		return;
+	}
+	for (; g <= last; g++)
+		atomic_fetch_add(&table[slot_of(g)], by);
+}
+
+static bool counted(_Atomic uint32_t *table, _Atomic uint32_t *wide,
+		    uint64_t start, uint64_t end)
+{
+	uint64_t g = start >> GRANULE_SHIFT;
+	uint64_t last = (end - 1) >> GRANULE_SHIFT;
+
+	if (atomic_load(wide) || last - g >= SPAN_MAX)
+		return true;
+	for (; g <= last; g++)
+		if (atomic_load(&table[slot_of(g)]))
+			return true;
+	return false;
+}
+
+void announce_watch(uint64_t start, uint64_t end)
+{
+	count(watched, &watched_wide, start, end, 1);
+}
+
+void announce_unwatch(uint64_t start, uint64_t end)
+{
+	count(watched, &watched_wide, start, end, (uint32_t)-1);
+}
+
+/* A wide question is not answered by "yes" alone: look what is counted. */
+bool announce_active(uint64_t start, uint64_t end)
+{
+	unsigned int i;
+
+	if (((end - 1) >> GRANULE_SHIFT) - (start >> GRANULE_SHIFT) < SPAN_MAX)
+		return counted(changing, &changing_wide, start, end);
+	if (atomic_load(&changing_wide))
+		return true;
+	for (i = 0; i < TABLE_CNT; i++)
+		if (atomic_load(&changing[i]))
+			return true;
+	return false;
+}
+
+bool announce_hooked(uint32_t *blind)
+{
+	uint32_t h = atomic_load_explicit(&hooked, memory_order_relaxed);
+
+	if (blind)
+		*blind = h ? h - 1 : 0;
+	return h;
+}
+
+void kedge_hook_attach(uint32_t blind)
+{
+	atomic_store_explicit(&hooked, blind + 1, memory_order_relaxed);
+}
+
+/*
+ * A forked child starts with the parent's lock, listeners and counters. Nobody
+ * else runs there yet that could use them: forget them all.
+ */
+static int adopt(void)
+{
+	static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
+	unsigned int i;
+	int rc = 0;
+
+	pthread_mutex_lock(&once);
+	if (!proc) {
+		proc = mmap(NULL, kedge__page_size(), PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (proc == MAP_FAILED ||
+		    madvise(proc, kedge__page_size(), MADV_WIPEONFORK)) {
+			if (proc != MAP_FAILED)
+				munmap(proc, kedge__page_size());
+			proc = NULL;
+			rc = -ENOMEM;
+			goto unlock;
+		}
+	}
+	if (atomic_load(&proc->ours))
+		goto unlock;
+	sig_lock_init(&lock);
+	memset(listeners, 0, sizeof(listeners));
+	for (i = 0; i < TABLE_CNT; i++) {
+		atomic_store(&watched[i], 0);
+		atomic_store(&changing[i], 0);
+	}
+	atomic_store(&watched_wide, 0);
+	atomic_store(&changing_wide, 0);
+	atomic_store(&proc->ours, 1);
+unlock:
+	pthread_mutex_unlock(&once);
+	return rc;
+}
+
+int announce_attach(struct kedge_notifier *nf)
+{
+	int rc = adopt();
+	unsigned int i;
+
+	if (rc)
+		return rc;
+	rc = kedge_reason(-ENOSPC, "%d notifiers are open in this process: "
+				   "close some", NOTIFIERS_MAX);
+	sig_lock(&lock);
+	for (i = 0; i < NOTIFIERS_MAX && rc; i++) {
+		if (listeners[i])
+			continue;
+		listeners[i] = nf;
+		rc = 0;
+	}
+	sig_unlock(&lock);
+	return rc;
+}
+
+void announce_detach(struct kedge_notifier *nf)
+{
+	unsigned int i;
+
+	sig_lock(&lock);
+	for (i = 0; i < NOTIFIERS_MAX; i++)
+		if (listeners[i] == nf)
+			listeners[i] = NULL;
+	sig_unlock(&lock);
+}
+
+/*
+ * Unregister what is armed, so that the change need not wait for the monitor:
+ * it has been told here. What is not armed brings an event as ever.
+ */
+static void disarm_overlap(struct kedge_notifier *nf, uint64_t start,
+			   uint64_t end)
+{
+	struct tree_node *n;
+
+	while ((n = tree_first_overlap(&nf->armed, start, end))) {
+		uint64_t s = n->start > start ? n->start : start;
+		uint64_t e = n->end < end ? n->end : end;
+
+		armed_cut(nf, s, e);
+		nf->ops->disarm(nf, s, e);
+	}
+}
+
+static void tell(struct kedge_notifier *nf, uint32_t kind, uint64_t start,
+		 uint64_t end)
+{
+	sig_lock(&nf->lock);
+	if (queue_publish(nf, kind, start, end))
+		/*
+		 * Release: whoever sees the new generation sees the queue.
+		 * No odd phase: the mapping has not changed yet.
+		 */
+		atomic_fetch_add_explicit(&nf->page->generation,
+					  GENERATION_STEP,
+					  memory_order_release);
+	disarm_overlap(nf, start, end);
+	queue_signal(nf);
+	sig_unlock(&nf->lock);
+}
+
+static void tell_all(uint32_t kind, uint64_t start, uint64_t end)
+{
+	unsigned int i;
+
+	sig_lock(&lock);
+	for (i = 0; i < NOTIFIERS_MAX; i++)
+		if (listeners[i])
+			tell(listeners[i], kind, start, end);
+	sig_unlock(&lock);
+}
+
+enum { HOOK_IDLE, HOOK_COUNTED };
+
+void kedge_hook_begin(struct kedge_hook *hook, int kind, const void *addr,
+		      size_t len)
+{
+	uint64_t page = kedge__page_size();
+	uint64_t start = (uintptr_t)addr, end;
+	int saved = errno;
+
+	hook->state = HOOK_IDLE;
+	if (!proc || !atomic_load_explicit(&proc->ours, memory_order_relaxed))
+		return;
+	if (!len || __builtin_add_overflow(start, len, &end) ||
+	    end > UINT64_MAX - page)
+		return;
+	hook->start = round_down(start, page);
+	hook->end = round_up(end, page);
+	hook->kind = (uint32_t)kind;
+	hook->state = HOOK_COUNTED;
+	count(changing, &changing_wide, hook->start, hook->end, 1);
+	if (counted(watched, &watched_wide, hook->start, hook->end))
+		tell_all(hook->kind, hook->start, hook->end);
+	errno = saved;
+}
+
+void kedge_hook_end(struct kedge_hook *hook)
+{
+	if (hook->state != HOOK_COUNTED)
+		return;
+	hook->state = HOOK_IDLE;
+	count(changing, &changing_wide, hook->start, hook->end, (uint32_t)-1);
+}

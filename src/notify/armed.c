@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Which ranges the kernel reports on for this notifier. Two sets of disjoint
+ * ranges:
+ *
+ * armed - what may be relied upon. For every byte: the kernel's mapping there
+ *         is registered, or an event that names it is on its way (it is cut
+ *         from this set when that is handled). Only ranges that somebody asked
+ *         to watch enter it, after the mapping was found to be of the right
+ *         kind with no cut in between.
+ * maybe - all that the kernel may have registered: armed, the gaps that were
+ *         bridged to save VMAs, and where mremap() took registered mappings.
+ *         Nothing is concluded from it; closing unregisters it, so that no
+ *         munmap() waits for a reader that is gone.
+ */
+#include "notify/internal.h"
+
+struct range {
+	struct tree_node node;
+};
+
+static struct range *range_of(struct tree_node *n)
+{
+	return container_of(n, struct range, node);
+}
+
+static int set_insert(struct kedge_notifier *nf, struct tree *t, uint64_t start,
+		      uint64_t end)
+{
+	struct range *r = pool_get(&nf->range_pool);
+
+	if (!r)
+		return -ENOMEM;
+	r->node.start = start;
+	r->node.end = end;
+	tree_insert(t, &r->node);
+	return 0;
+}
+
+static void set_drop(struct kedge_notifier *nf, struct tree *t,
+		     struct tree_node *n)
+{
+	tree_remove(t, n);
+	pool_put(&nf->range_pool, range_of(n));
+}
+
+/* Take [start, end) out of the set. Without memory it takes out more. */
+static void set_cut(struct kedge_notifier *nf, struct tree *t, uint64_t start,
+		    uint64_t end)
+{
+	struct tree_node *n;
+
+	while ((n = tree_first_overlap(t, start, end))) {
+		uint64_t tail = n->end;
+
+		if (n->start < start)
+			tree_resize(t, n, n->start, start);
+		else
+			set_drop(nf, t, n);
+		if (tail > end)
+			set_insert(nf, t, end, tail);
+	}
+}
+
+/* Add [start, end), melting with what it touches. */
+static int set_add(struct kedge_notifier *nf, struct tree *t, uint64_t start,
+		   uint64_t end)
+{
+	uint64_t low = start ? start - 1 : 0, high = end + 1;
+	struct tree_node *n, *first;
+
+	first = tree_first_overlap(t, low, high);
+	if (!first)
+		return set_insert(nf, t, start, end);
+	if (first->start < start)
+		start = first->start;
+	while ((n = tree_next_overlap(first, low, high))) {
+		if (n->end > end)
+			end = n->end;
+		set_drop(nf, t, n);
+	}
+	if (first->end > end)
+		end = first->end;
+	tree_resize(t, first, start, end);
+	return 0;
+}
+
+bool armed_covers(struct kedge_notifier *nf, uint64_t start, uint64_t end)
+{
+	struct tree_node *n = tree_first_overlap(&nf->armed, start, end);
+
+	/* Ranges that touch have melted, so one node has it all or none. */
+	return n && n->start <= start && n->end >= end;
+}
+
+/* Narrow [*start, *end) to the hull of what is not armed in it. */
+void armed_first_gap(struct kedge_notifier *nf, uint64_t *start, uint64_t *end)
+{
+	struct tree_node *n = tree_first_overlap(&nf->armed, *start, *end);
+
+	if (n && n->start <= *start)
+		*start = n->end;
+	n = tree_first_overlap(&nf->armed, *end - 1, *end);
+	if (n && n->start > *start)
+		*end = n->start;
+}
+
+void armed_add(struct kedge_notifier *nf, uint64_t start, uint64_t end)
+{
+	/* A range that is not recorded is armed again at the next watch. */
+	set_add(nf, &nf->armed, start, end);
+}
+
+void armed_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end)
+{
+	nf->cuts++;
+	set_cut(nf, &nf->armed, start, end);
+}
+
+int maybe_add(struct kedge_notifier *nf, uint64_t start, uint64_t end)
+{
+	return set_add(nf, &nf->maybe, start, end);
+}
+
+void maybe_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end)
+{
+	set_cut(nf, &nf->maybe, start, end);
+}
+
+/*
+ * How far apart two registered ranges may be to be registered with what lies
+ * between them. Every separate range within one mapping costs up to two VMAs,
+ * and a process has 65,530 of them; what is bridged costs an event when it is
+ * unmapped. So the more there are, the more is bridged.
+ */
+static uint64_t gap_limit(size_t ranges)
+{
+	if (ranges < 512)
+		return 0;
+	if (ranges < 4096)
+		return (uint64_t)256 << 10;
+	if (ranges < 16384)
+		return (uint64_t)4 << 20;
+	return (uint64_t)64 << 20;
+}
+
+/*
+ * Stretch [*start, *end) to its neighbours in the maybe set, if near. -ENOSPC
+ * where that would be one separate range too many: the application needs
+ * mappings too.
+ */
+int armed_widen(struct kedge_notifier *nf, uint64_t *start, uint64_t *end)
+{
+	uint64_t gap = gap_limit(nf->maybe.cnt);
+	uint64_t low = *start > gap ? *start - gap : 0;
+	uint64_t high = *end + gap;
+	struct tree_node *n;
+	bool lonely = true;
+
+	for (n = tree_first_overlap(&nf->maybe, low ? low - 1 : 0, high + 1); n;
+	     n = tree_next_overlap(n, low ? low - 1 : 0, high + 1)) {
+		lonely = false;
+		if (n->end < *start)
+			*start = n->end;
+		if (n->start > *end) {
+			*end = n->start;
+			break;
+		}
+	}
+	return lonely && nf->maybe.cnt >= nf->maybe_max ? -ENOSPC : 0;
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The notifier's insides, and what the cache uses of them: watches that are
+ * embedded in its regions instead of allocated one by one.
+ *
+ * The generation is even at rest and grows by 2 with every invalidation of a
+ * watched range. It is odd while a backend has taken an event from the kernel
+ * and has not yet queued it: a lookup that sees it odd takes the slow way, and
+ * there waits for nf->lock, which the backend holds all that time.
+ */
+#ifndef NOTIFY_INTERNAL_H
+#define NOTIFY_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include <kedge/hooks.h>
+#include <kedge/notifier.h>
+
+#include "base/base.h"
+#include "base/lock.h"
+#include "base/pool.h"
+#include "base/tree.h"
+
+#define GENERATION_FIRST 2u
+#define GENERATION_STEP	 2u
+
+/*
+ * The generation's page. MADV_WIPEONFORK makes it zero in a forked child,
+ * however the fork was made: generation 0 is no notifier's, owned is false.
+ */
+struct gen_page {
+	_Atomic uint64_t generation;
+	_Atomic uint64_t no_trips; /* stays 0: where there is no tripwire */
+	_Atomic uint32_t owned;
+};
+
+struct watch {
+	struct tree_node node; /* in nf->watches */
+	struct watch *next;    /* in nf->pending, if pending */
+	struct watch *prev;
+	uint64_t cookie;
+	bool pending;
+	uint32_t kind; /* what follows is valid while pending */
+	uint64_t start;
+	uint64_t end;
+	uint64_t generation;
+};
+
+/* A watch of kedge_watch_add(): with a cookie to be found by. */
+struct public_watch {
+	struct watch watch;
+	struct tree_node by_cookie; /* start is the cookie, end too */
+	bool ready;		    /* its add has returned */
+};
+
+/* A range whose pages were announced to go and may not have gone yet. */
+struct taint {
+	uint64_t start;
+	uint64_t end;
+	uint64_t witness; /* see taint.c; 0 if there is none */
+};
+
+#define TAINT_MAX 64
+
+struct notify_ops;
+
+struct kedge_notifier {
+	struct kedge_notifier_head head; /* first: the inline load is public */
+	const struct notify_ops *ops;
+	struct gen_page *page;
+	uint32_t blind;
+	bool has_user; /* a cache reads the events */
+
+	/* lock guards all that follows, and every store to the generation. */
+	struct sig_lock lock;
+	struct tree watches;
+	struct watch *pending; /* oldest first */
+	struct watch *pending_last;
+	struct tree cookies; /* public watches by cookie */
+	struct pool public_pool;
+	uint64_t events;
+	uint64_t trips_seen;
+	int pipe[2];
+	bool fd_wanted;
+	bool fd_signalled;
+
+	struct tree armed; /* disjoint; see armed.c */
+	struct tree maybe; /* disjoint; see armed.c */
+	struct pool range_pool;
+	uint64_t cuts;
+	size_t maybe_max;
+
+	struct taint taint[TAINT_MAX];
+	unsigned int taint_cnt;
+	int pagemap_fd;
+	int maps_fd;
+
+	void *backend; /* ops->open's */
+};
+
+/* One backend. */
+struct notify_ops {
+	const char *name;
+	uint32_t level;
+
+	/* 0 or a negative errno with a reason; sets nf->backend, nf->blind. */
+	int (*open)(struct kedge_notifier *nf,
+		    const struct kedge_notifier_opts *opts);
+	/* In the owner: nothing is armed and no thread runs afterwards. */
+	void (*close)(struct kedge_notifier *nf);
+	/* In a forked child: free memory and descriptors, nothing else. */
+	void (*abandon)(struct kedge_notifier *nf);
+	/* Make the kernel report on [start, end). Called without the lock. */
+	int (*arm)(struct kedge_notifier *nf, uint64_t start, uint64_t end);
+	/* The reverse, for a range of nf->armed. Called with the lock. */
+	void (*disarm)(struct kedge_notifier *nf, uint64_t start, uint64_t end);
+};
+
+extern const struct notify_ops notify_uffd;
+extern const struct notify_ops notify_hooks;
+extern const struct notify_ops notify_none;
+
+static inline bool nf_owned(const struct kedge_notifier *nf)
+{
+	return atomic_load_explicit(&nf->page->owned, memory_order_relaxed);
+}
+
+int nf_not_owned(void); /* -ECHILD, with its reason */
+
+/* notifier.c: open a named backend without probing others. */
+int nf_open_backend(const struct notify_ops *ops,
+		    const struct kedge_notifier_opts *opts,
+		    struct kedge_notifier **out);
+const struct notify_ops *nf_backend(unsigned int index);
+
+/* queue.c. With nf->lock held: */
+size_t queue_publish(struct kedge_notifier *nf, uint32_t kind, uint64_t start,
+		     uint64_t end);
+void queue_forget(struct kedge_notifier *nf, struct watch *w);
+void queue_check_trips(struct kedge_notifier *nf);
+/* With nf->lock held: wake whoever polls the descriptor. */
+void queue_signal(struct kedge_notifier *nf);
+
+struct taken {
+	struct watch *watch;
+	uint64_t cookie;
+	uint32_t kind;
+	uint64_t start;
+	uint64_t end;
+	uint64_t generation;
+};
+/*
+ * Take at most @max pending watches. If that empties the queue *drained is the
+ * generation at which it was empty, else 0.
+ */
+size_t notify_take(struct kedge_notifier *nf, struct taken *out, size_t max,
+		   uint64_t *drained);
+
+/*
+ * watch.c: as kedge_watch_add() and kedge_watch_remove(), for a watch that the
+ * caller keeps; start and end are whole pages. own is what the caller was asked
+ * about; the rest (a neighbour that is merged with it) may be unmapped by its
+ * user at any moment, so it must be armed already: -ESTALE if it is not.
+ */
+struct own_range {
+	uint64_t start;
+	uint64_t end;
+};
+
+int notify_watch_add(struct kedge_notifier *nf, struct watch *w, uint64_t start,
+		     uint64_t end, struct own_range own);
+void notify_watch_remove(struct kedge_notifier *nf, struct watch *w);
+
+/* armed.c. With nf->lock held. */
+bool armed_covers(struct kedge_notifier *nf, uint64_t start, uint64_t end);
+void armed_first_gap(struct kedge_notifier *nf, uint64_t *start, uint64_t *end);
+void armed_add(struct kedge_notifier *nf, uint64_t start, uint64_t end);
+void armed_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end);
+int armed_widen(struct kedge_notifier *nf, uint64_t *start, uint64_t *end);
+int maybe_add(struct kedge_notifier *nf, uint64_t start, uint64_t end);
+void maybe_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end);
+
+/* taint.c. With nf->lock held. */
+void taint_add(struct kedge_notifier *nf, uint64_t start, uint64_t end);
+void taint_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end);
+bool taint_overlaps(struct kedge_notifier *nf, uint64_t start, uint64_t end);
+/* Look at the witnesses; true while there are taints worth another look. */
+bool taint_look(struct kedge_notifier *nf);
+void taint_witness(struct kedge_notifier *nf);
+
+/*
+ * vma.c: 0 if [start, end) is private anonymous memory without a hole; -EFAULT
+ * if part of it is not mapped; -EOPNOTSUPP if part of it is something else.
+ */
+int vma_check(int maps_fd, uint64_t start, uint64_t end);
+
+/* announce.c: who listens to kedge_hook_begin(). */
+int announce_attach(struct kedge_notifier *nf);
+void announce_detach(struct kedge_notifier *nf);
+void announce_watch(uint64_t start, uint64_t end);
+void announce_unwatch(uint64_t start, uint64_t end);
+bool announce_active(uint64_t start, uint64_t end);
+bool announce_hooked(uint32_t *blind);
+
+#endif /* NOTIFY_INTERNAL_H */

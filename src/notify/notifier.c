@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Opening and closing notifiers, and choosing a backend.
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "notify/internal.h"
+
+/* In the order in which auto prefers them. */
+static const struct notify_ops *const backends[] = {
+	&notify_uffd,
+	&notify_hooks,
+	&notify_none,
+};
+
+const struct notify_ops *nf_backend(unsigned int index)
+{
+	return index < ARRAY_SIZE(backends) ? backends[index] : NULL;
+}
+
+static const struct notify_ops *find_backend(const char *name)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(backends); i++)
+		if (!strcmp(backends[i]->name, name))
+			return backends[i];
+	return NULL;
+}
+
+static struct gen_page *page_new(void)
+{
+	size_t len = kedge__page_size();
+	struct gen_page *page = mmap(NULL, len, PROT_READ | PROT_WRITE,
+				     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (page == MAP_FAILED)
+		return NULL;
+	if (madvise(page, len, MADV_WIPEONFORK)) {
+		munmap(page, len);
+		return NULL;
+	}
+	atomic_init(&page->generation, GENERATION_FIRST);
+	atomic_init(&page->owned, 1);
+	return page;
+}
+
+static void page_free(struct gen_page *page)
+{
+	munmap(page, kedge__page_size());
+}
+
+static int proc_open(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	return fd < 0 ? kedge_reason(-errno, "%s can't be opened: mount /proc",
+				     path)
+		      : fd;
+}
+
+static void init_sets(struct kedge_notifier *nf)
+{
+	pool_init(&nf->range_pool, sizeof(struct tree_node));
+	pool_init(&nf->public_pool, sizeof(struct public_watch));
+}
+
+int nf_open_backend(const struct notify_ops *ops,
+		    const struct kedge_notifier_opts *opts,
+		    struct kedge_notifier **out)
+{
+	struct kedge_notifier *nf = calloc(1, sizeof(*nf));
+	int rc = -ENOMEM;
+
+	if (!nf)
+		return rc;
+	nf->ops = ops;
+	nf->page = page_new();
+	if (!nf->page)
+		goto free_nf;
+	nf->head.generation = (const uint64_t *)&nf->page->generation;
+	nf->head.trips = (const uint64_t *)&nf->page->no_trips;
+	rc = sig_lock_init(&nf->lock);
+	if (rc)
+		goto free_page;
+	init_sets(nf);
+	if (pipe2(nf->pipe, O_CLOEXEC | O_NONBLOCK)) {
+		rc = -errno;
+		goto fini_lock;
+	}
+	rc = proc_open("/proc/self/maps");
+	if (rc < 0)
+		goto close_pipe;
+	nf->maps_fd = rc;
+	rc = proc_open("/proc/self/pagemap");
+	if (rc < 0)
+		goto close_maps;
+	nf->pagemap_fd = rc;
+	rc = ops->open(nf, opts);
+	if (rc)
+		goto close_pagemap;
+	/* Last: from here on announcements arrive. */
+	rc = announce_attach(nf);
+	if (rc)
+		goto close_backend;
+	*out = nf;
+	return 0;
+
+close_backend:
+	ops->close(nf);
+close_pagemap:
+	close(nf->pagemap_fd);
+close_maps:
+	close(nf->maps_fd);
+close_pipe:
+	close(nf->pipe[0]);
+	close(nf->pipe[1]);
+fini_lock:
+	pool_fini(&nf->range_pool);
+	pool_fini(&nf->public_pool);
+	sig_lock_fini(&nf->lock);
+free_page:
+	page_free(nf->page);
+free_nf:
+	free(nf);
+	return rc;
+}
+
+void kedge_notifier_close(struct kedge_notifier *nf)
+{
+	if (!nf)
+		return;
+	if (nf_owned(nf)) {
+		announce_detach(nf);
+		nf->ops->close(nf);
+		sig_lock_fini(&nf->lock);
+	} else {
+		nf->ops->abandon(nf);
+	}
+	close(nf->pagemap_fd);
+	close(nf->maps_fd);
+	close(nf->pipe[0]);
+	close(nf->pipe[1]);
+	pool_fini(&nf->range_pool);
+	pool_fini(&nf->public_pool);
+	page_free(nf->page);
+	free(nf);
+}
+
+/* The best backend of at least @min; none only if that was asked for. */
+static int open_auto(const struct kedge_notifier_opts *opts, uint32_t min,
+		     struct kedge_notifier **out)
+{
+	bool fall_back = min == KEDGE_LEVEL_DEFAULT;
+	unsigned int i;
+	int rc = -EOPNOTSUPP, first = 0;
+
+	if (fall_back)
+		min = KEDGE_LEVEL_ORDERED;
+	for (i = 0; i < ARRAY_SIZE(backends); i++) {
+		if (backends[i]->level < min)
+			continue;
+		rc = nf_open_backend(backends[i], opts, out);
+		if (!rc)
+			return 0;
+		if (!first)
+			first = rc;
+	}
+	rc = first ? first : rc;
+	if (!fall_back)
+		return first ? first
+			     : kedge_reason(rc, "no notifier here reaches level "
+					    "%u: see kedge info", min);
+	kedge__log(KEDGE_LOG_WARN, "no cache: every get registers, because %s",
+		   kedge_strerror(rc));
+	return nf_open_backend(&notify_none, opts, out);
+}
+
+static int open_named(const struct kedge_notifier_opts *opts, uint32_t min,
+		      const char *name, struct kedge_notifier **out)
+{
+	const struct notify_ops *ops = find_backend(name);
+
+	if (!ops)
+		return kedge_reason(-EINVAL, "there is no notifier \"%s\": "
+				    "take auto, uffd, hooks or none", name);
+	if (ops->level < min)
+		return kedge_reason(-EOPNOTSUPP,
+				    "notifier %s reaches level %u, %u was "
+				    "asked for", name, ops->level, min);
+	return nf_open_backend(ops, opts, out);
+}
+
+int kedge_notifier_open(const struct kedge_notifier_opts *user,
+			struct kedge_notifier **out)
+{
+	struct kedge_notifier_opts opts;
+	struct kedge_notifier *nf;
+	const char *name;
+	int rc;
+
+	if (!out)
+		return kedge_reason(-EINVAL, "the result pointer is NULL");
+	rc = kedge__opts_copy(&opts, sizeof(opts), sizeof(opts), user);
+	if (rc)
+		return rc;
+	if (opts.flags & ~KEDGE_NOTIFIER_NO_BLIND_SPOT ||
+	    opts.min_level > KEDGE_LEVEL_EXACT)
+		return kedge_reason(-EINVAL, "unknown flag or level");
+	kedge__env_check();
+	name = opts.backend ? opts.backend : kedge__env("KEDGE_NOTIFIER");
+	rc = !name || !strcmp(name, "auto")
+		? open_auto(&opts, opts.min_level, &nf)
+		: open_named(&opts, opts.min_level, name, &nf);
+	if (rc)
+		return rc;
+	if (nf->blind && opts.flags & KEDGE_NOTIFIER_NO_BLIND_SPOT) {
+		rc = kedge_reason(-EOPNOTSUPP, "notifier %s has blind spots "
+				  "here (0x%x): see kedge info",
+				  nf->ops->name, nf->blind);
+		kedge_notifier_close(nf);
+		return rc;
+	}
+	*out = nf;
+	return 0;
+}
+
+int kedge_notifier_info(struct kedge_notifier *nf,
+			struct kedge_notifier_info *info)
+{
+	struct kedge_notifier_info i = { .size = sizeof(i) };
+
+	if (!nf)
+		return kedge_reason(-EINVAL, "the notifier is NULL");
+	if (!nf_owned(nf))
+		return nf_not_owned();
+	i.level = nf->ops->level;
+	i.backend = nf->ops->name;
+	i.blind = nf->blind;
+	i.hooked = announce_hooked(NULL);
+	sig_lock(&nf->lock);
+	i.watches = nf->watches.cnt;
+	i.armed = nf->armed.cnt;
+	i.events = nf->events;
+	sig_unlock(&nf->lock);
+	return kedge__info_copy(info, 40, &i, sizeof(i));
+}
+
+int kedge_notifier_fd(struct kedge_notifier *nf)
+{
+	if (!nf)
+		return kedge_reason(-EINVAL, "the notifier is NULL");
+	if (!nf_owned(nf))
+		return nf_not_owned();
+	sig_lock(&nf->lock);
+	nf->fd_wanted = true;
+	queue_signal(nf);
+	sig_unlock(&nf->lock);
+	return nf->pipe[0];
+}

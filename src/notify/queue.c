@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The queue is the set of watches that have something to tell, oldest first.
+ * Each tells it once, as the smallest range that holds all that happened to it,
+ * so there is nothing that could overflow.
+ */
+#include <unistd.h>
+
+#include "notify/internal.h"
+
+static void append(struct kedge_notifier *nf, struct watch *w)
+{
+	w->next = NULL;
+	w->prev = nf->pending_last;
+	if (nf->pending_last)
+		nf->pending_last->next = w;
+	else
+		nf->pending = w;
+	nf->pending_last = w;
+	w->pending = true;
+}
+
+void queue_forget(struct kedge_notifier *nf, struct watch *w)
+{
+	if (!w->pending)
+		return;
+	if (w->prev)
+		w->prev->next = w->next;
+	else
+		nf->pending = w->next;
+	if (w->next)
+		w->next->prev = w->prev;
+	else
+		nf->pending_last = w->prev;
+	w->pending = false;
+}
+
+/*
+ * Tell every watch on [start, end). The generation that the next step of the
+ * counter will bring is what the events carry; the caller makes that step with
+ * the lock still held. Returns how many watches were told.
+ */
+size_t queue_publish(struct kedge_notifier *nf, uint32_t kind, uint64_t start,
+		     uint64_t end)
+{
+	uint64_t now = atomic_load_explicit(&nf->page->generation,
+					    memory_order_relaxed) & ~1ull;
+	struct tree_node *n;
+	size_t told = 0;
+
+	for (n = tree_first_overlap(&nf->watches, start, end); n;
+	     n = tree_next_overlap(n, start, end)) {
+		struct watch *w = container_of(n, struct watch, node);
+		uint64_t s = start > n->start ? start : n->start;
+		uint64_t e = end < n->end ? end : n->end;
+
+		if (!w->pending) {
+			append(nf, w);
+			w->start = s;
+			w->end = e;
+		}
+		if (s < w->start)
+			w->start = s;
+		if (e > w->end)
+			w->end = e;
+		w->kind = kind;
+		w->generation = now + GENERATION_STEP + nf->trips_seen;
+		told++;
+	}
+	nf->events += told;
+	return told;
+}
+
+/* The tripwire moved: something happened somewhere that has no event. */
+void queue_check_trips(struct kedge_notifier *nf)
+{
+	uint64_t trips = __atomic_load_n(nf->head.trips, __ATOMIC_ACQUIRE);
+
+	if (trips == nf->trips_seen)
+		return;
+	nf->trips_seen = trips;
+	queue_publish(nf, KEDGE_EVENT_OTHER, 0, UINT64_MAX);
+	armed_cut(nf, 0, UINT64_MAX);
+}
+
+void queue_signal(struct kedge_notifier *nf)
+{
+	if (!nf->fd_wanted || nf->fd_signalled || !nf->pending)
+		return;
+	/* The pipe holds one byte at the most, so it is never full. */
+	nf->fd_signalled = write(nf->pipe[1], "", 1) == 1;
+}
+
+static void unsignal(struct kedge_notifier *nf)
+{
+	char byte;
+
+	if (nf->fd_signalled && read(nf->pipe[0], &byte, 1) == 1)
+		nf->fd_signalled = false;
+}
+
+size_t notify_take(struct kedge_notifier *nf, struct taken *out, size_t max,
+		   uint64_t *drained)
+{
+	size_t n = 0;
+
+	sig_lock(&nf->lock);
+	queue_check_trips(nf);
+	while (n < max && nf->pending) {
+		struct watch *w = nf->pending;
+
+		queue_forget(nf, w);
+		out[n++] = (struct taken){ w, w->cookie, w->kind, w->start,
+					   w->end, w->generation };
+	}
+	*drained = 0;
+	if (!nf->pending) {
+		unsignal(nf);
+		*drained = atomic_load_explicit(&nf->page->generation,
+						memory_order_relaxed) +
+			   nf->trips_seen;
+	}
+	sig_unlock(&nf->lock);
+	return n;
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Ranges whose pages are on their way out. userfaultfd tells of MADV_DONTNEED
+ * and its kin *before* the pages go, and no event marks the end. Whoever
+ * registers in between gets the old pages: right at that moment, stale for ever
+ * once they have gone. So a range is tainted from the event on, and while it is,
+ * registrations there are provisional: used, never kept.
+ *
+ * A taint ends by proof alone. The zap walks upwards and takes every page. A
+ * page that was seen present after the event, and later is seen gone, was taken
+ * by it: pinned pages are neither swapped nor freed, and other ways to lose a
+ * page bring an event of their own. That page is the witness: the last of the
+ * range that is present. When it has gone, so has all below it.
+ *
+ * Without a witness, or where the application touched the page again before
+ * anybody looked, the taint stays until the range is unmapped. That costs
+ * registrations, never data. What goes through libkedge-hooks is announced
+ * instead and needs none of this.
+ */
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "notify/internal.h"
+
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#endif
+
+#define PAGEMAP_PRESENT (1ull << 63)
+#define PAGEMAP_SWAPPED (1ull << 62)
+#define LOOK_BACK	64 /* pages searched for a witness */
+
+void taint_add(struct kedge_notifier *nf, uint64_t start, uint64_t end)
+{
+	struct taint *t;
+
+	if (nf->taint_cnt < TAINT_MAX) {
+		nf->taint[nf->taint_cnt++] = (struct taint){ start, end, 0 };
+		return;
+	}
+	/* No room: widen one. More is provisional than need be. */
+	t = &nf->taint[TAINT_MAX - 1];
+	if (start < t->start)
+		t->start = start;
+	if (end > t->end)
+		t->end = end;
+	t->witness = 0;
+}
+
+static void drop(struct kedge_notifier *nf, unsigned int i)
+{
+	nf->taint[i] = nf->taint[--nf->taint_cnt];
+}
+
+/* The range is another mapping now: nothing of the old one can be pending. */
+void taint_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end)
+{
+	unsigned int i = 0;
+
+	while (i < nf->taint_cnt) {
+		struct taint *t = &nf->taint[i];
+
+		if (t->start >= start && t->end <= end) {
+			drop(nf, i);
+			continue;
+		}
+		if (t->start < start && t->end > start && t->end <= end)
+			t->end = start;
+		else if (t->start >= start && t->start < end)
+			t->start = end;
+		if (t->witness >= t->end || t->witness < t->start)
+			t->witness = 0;
+		i++;
+	}
+}
+
+bool taint_overlaps(struct kedge_notifier *nf, uint64_t start, uint64_t end)
+{
+	unsigned int i;
+
+	for (i = 0; i < nf->taint_cnt; i++)
+		if (nf->taint[i].start < end && nf->taint[i].end > start)
+			return true;
+	return false;
+}
+
+static ssize_t pagemap_read(struct kedge_notifier *nf, uint64_t addr,
+			    uint64_t *entries, size_t cnt)
+{
+	ssize_t got = pread(nf->pagemap_fd, entries, cnt * 8,
+			    (off_t)(addr / kedge__page_size() * 8));
+
+	return got < 0 ? 0 : got / 8;
+}
+
+/* The last present page of [start, end), as far as is worth looking; or 0. */
+static uint64_t last_present(struct kedge_notifier *nf, uint64_t start,
+			     uint64_t end)
+{
+	size_t page = kedge__page_size();
+	uint64_t entries[LOOK_BACK];
+	size_t cnt = (end - start) / page;
+	ssize_t i;
+
+	if (cnt > LOOK_BACK)
+		cnt = LOOK_BACK;
+	start = end - cnt * page;
+	for (i = pagemap_read(nf, start, entries, cnt) - 1; i >= 0; i--)
+		if (entries[i] & PAGEMAP_PRESENT)
+			return start + (uint64_t)i * page;
+	return 0;
+}
+
+/*
+ * Find a witness for the newest taint. Called as soon after the event as can
+ * be. If the last page is not there, a read fault brings the zero page: nobody
+ * can tell the difference, and the zap takes it like any other.
+ */
+void taint_witness(struct kedge_notifier *nf)
+{
+	struct taint *t = &nf->taint[nf->taint_cnt - 1];
+	size_t page = kedge__page_size();
+
+	if (!nf->taint_cnt || t->end - t->start < page)
+		return;
+	t->witness = last_present(nf, t->start, t->end);
+	if (t->witness + page == t->end)
+		return;
+	if (!madvise((void *)(uintptr_t)(t->end - page), page,
+		     MADV_POPULATE_READ))
+		t->witness = t->end - page;
+}
+
+bool taint_look(struct kedge_notifier *nf)
+{
+	size_t page = kedge__page_size();
+	bool more = false;
+	unsigned int i = 0;
+
+	while (i < nf->taint_cnt) {
+		struct taint *t = &nf->taint[i];
+		uint64_t entry;
+
+		if (!t->witness || pagemap_read(nf, t->witness, &entry, 1) != 1) {
+			i++;
+			continue;
+		}
+		if (entry & (PAGEMAP_PRESENT | PAGEMAP_SWAPPED)) {
+			more = true;
+			i++;
+			continue;
+		}
+		t->start = t->witness + page;
+		t->witness = 0;
+		if (t->start >= t->end)
+			drop(nf, i);
+		else
+			i++;
+	}
+	return more;
+}

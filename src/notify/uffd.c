@@ -1,0 +1,522 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The userfaultfd backend: the kernel tells of munmap, mremap, MAP_FIXED over,
+ * MADV_DONTNEED and their kin, and holds the calling thread until the event has
+ * been read. Ranges are registered for write-protect faults and never protected,
+ * so that no access ever faults or hangs because of it.
+ *
+ * Why a change is visible before the call that made it returns (level ordered):
+ *
+ *  1. read() lets the calling thread go *before* it returns the event here. So
+ *     the monitor polls, takes nf->lock, makes the generation odd, and only then
+ *     reads. The store precedes the read in program order; the kernel passes
+ *     the message under a spinlock that the waiting thread takes too; so when
+ *     that thread is back from munmap() it sees the odd generation or a later
+ *     one, never the one before. Any thread it tells sees it as well.
+ *  2. A lookup that finds the generation odd or moved takes nf->lock, which the
+ *     monitor holds until the event is queued. There is no state in which the
+ *     event is neither unread nor visible.
+ *  3. MADV_DONTNEED and its kin are announced before the pages go. Nothing that
+ *     is registered from then until the pages are known to be gone is kept: see
+ *     taint.c.
+ *
+ * What would break: reading before the store (an event seen by nobody), queueing
+ * after unlocking (a lookup drains too early), a blocking read (the generation
+ * would have to be odd all the time).
+ *
+ * The monitor allocates nothing, frees nothing, takes no lock but nf->lock, and
+ * no thread waits for an event while it holds that: signals are blocked under it
+ * and no memory is unmapped there. So a thread that sits in munmap() within an
+ * allocator, whichever it is, always gets its answer.
+ *
+ * The monitor has its own table of file descriptors: a program that closes all
+ * descriptors it does not know can not cut it off, which would leave munmap()
+ * hanging or unseen.
+ */
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/close_range.h>
+#include <linux/userfaultfd.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "notify/internal.h"
+
+#ifndef UFFD_USER_MODE_ONLY
+#define UFFD_USER_MODE_ONLY 1
+#endif
+#ifndef USERFAULTFD_IOC_NEW
+#define USERFAULTFD_IOC_NEW _IO(0xAA, 0x00)
+#endif
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102
+#endif
+
+#define EVENTS                                                                 \
+	(UFFD_FEATURE_EVENT_UNMAP | UFFD_FEATURE_EVENT_REMAP |                 \
+	 UFFD_FEATURE_EVENT_REMOVE)
+
+#define SPIN_DEFAULT_US 200
+#define EVENTS_A_ROUND	64  /* then others get the lock */
+#define LOOKS		20  /* at a witness, after an event */
+#define LOOK_EVERY_NS	50000
+
+struct uffd {
+	int fd;
+	int stop;
+	pthread_t thread;
+	uint64_t spin_ns;
+	/* The monitor's own: */
+	uint64_t last_ns;
+	uint64_t gap_ns; /* between events, smoothed */
+	unsigned int looks;
+};
+
+static size_t told_by(struct kedge_notifier *nf, const struct uffd_msg *m)
+{
+	uint64_t start, end, to;
+
+	if (m->event == UFFD_EVENT_REMAP) {
+		start = m->arg.remap.from;
+		end = start + m->arg.remap.len;
+		to = m->arg.remap.to;
+		armed_cut(nf, start, end);
+		maybe_add(nf, to, to + m->arg.remap.len);
+		taint_cut(nf, start, end);
+		return queue_publish(nf, KEDGE_EVENT_REMAP, start, end);
+	}
+	start = m->arg.remove.start;
+	end = m->arg.remove.end;
+	if (m->event == UFFD_EVENT_UNMAP) {
+		armed_cut(nf, start, end);
+		maybe_cut(nf, start, end);
+		taint_cut(nf, start, end);
+		return queue_publish(nf, KEDGE_EVENT_UNMAP, start, end);
+	}
+	if (m->event == UFFD_EVENT_REMOVE) {
+		taint_add(nf, start, end);
+		taint_witness(nf);
+		return queue_publish(nf, KEDGE_EVENT_REMOVE, start, end);
+	}
+	return queue_publish(nf, KEDGE_EVENT_OTHER, 0, UINT64_MAX);
+}
+
+/* Read what there is and queue it: points 1 and 2 above. */
+static void handle_events(struct kedge_notifier *nf)
+{
+	struct uffd *u = nf->backend;
+	struct uffd_msg m;
+	uint64_t g;
+	size_t told = 0;
+	int n;
+
+	sig_lock(&nf->lock);
+	g = atomic_load_explicit(&nf->page->generation, memory_order_relaxed);
+	/* seq_cst: before the read() in every eye; partner: the hit's load. */
+	atomic_store_explicit(&nf->page->generation, g | 1,
+			      memory_order_seq_cst);
+	for (n = 0; n < EVENTS_A_ROUND; n++) {
+		if (read(u->fd, &m, sizeof(m)) != (ssize_t)sizeof(m))
+			break;
+		told += told_by(nf, &m);
+		if (m.event == UFFD_EVENT_REMOVE)
+			u->looks = LOOKS;
+	}
+	/* release: who sees the new generation sees the queue. */
+	atomic_store_explicit(&nf->page->generation,
+			      told ? g + GENERATION_STEP : g,
+			      memory_order_release);
+	queue_signal(nf);
+	sig_unlock(&nf->lock);
+}
+
+static bool more_than_one_cpu(void)
+{
+	cpu_set_t set;
+
+	/* Fails where there are more CPUs than fit: that is more than one. */
+	return sched_getaffinity(0, sizeof(set), &set) || CPU_COUNT(&set) > 1;
+}
+
+/* Events come in bursts: how long to keep looking after this one. */
+static uint64_t spin_until(struct uffd *u)
+{
+	uint64_t now = clock_ns(), gap = now - u->last_ns;
+
+	u->last_ns = now;
+	if (gap > 4 * u->spin_ns)
+		gap = 4 * u->spin_ns;
+	u->gap_ns = (3 * u->gap_ns + gap) / 4;
+	if (u->gap_ns >= u->spin_ns || !more_than_one_cpu())
+		return 0;
+	return now + u->spin_ns;
+}
+
+/* Look whether tainted pages have gone. True: it is worth looking again. */
+static bool look(struct kedge_notifier *nf)
+{
+	struct uffd *u = nf->backend;
+	bool more;
+
+	if (!u->looks)
+		return false;
+	u->looks--;
+	sig_lock(&nf->lock);
+	more = taint_look(nf);
+	sig_unlock(&nf->lock);
+	if (!more)
+		u->looks = 0;
+	return more;
+}
+
+/* Wait for an event. False: stop. */
+static bool wait_event(struct kedge_notifier *nf, uint64_t spin)
+{
+	struct uffd *u = nf->backend;
+	struct pollfd p[2] = { { .fd = u->fd, .events = POLLIN },
+			       { .fd = u->stop, .events = POLLIN } };
+	struct timespec pause = { 0, LOOK_EVERY_NS };
+	struct timespec none = { 0, 0 };
+
+	for (;;) {
+		bool spinning = spin && clock_ns() < spin;
+		bool looking = look(nf);
+		int n = ppoll(p, 2, spinning ? &none : looking ? &pause : NULL,
+			      NULL);
+
+		if (n > 0 && p[0].revents & POLLIN)
+			return true;
+		if (n > 0 && p[1].revents)
+			return false;
+		if (spinning)
+			cpu_relax();
+	}
+}
+
+/* A table of descriptors for this thread alone, with just what it needs. */
+static void own_descriptors(struct kedge_notifier *nf)
+{
+	struct uffd *u = nf->backend;
+	int keep[4] = { u->fd, u->stop, nf->pipe[1], nf->pagemap_fd };
+	unsigned int from = 0, flags = CLOSE_RANGE_UNSHARE;
+	int i, j, tmp;
+
+	for (i = 0; i < 4; i++)
+		for (j = i + 1; j < 4; j++)
+			if (keep[j] < keep[i]) {
+				tmp = keep[i];
+				keep[i] = keep[j];
+				keep[j] = tmp;
+			}
+	for (i = 0; i < 4; i++) {
+		if ((unsigned int)keep[i] > from) {
+			/* A first failure leaves the table shared: so be it. */
+			if (syscall(SYS_close_range, from, keep[i] - 1, flags))
+				return;
+			flags = 0;
+		}
+		from = (unsigned int)keep[i] + 1;
+	}
+	if (!flags)
+		syscall(SYS_close_range, from, UINT_MAX, flags);
+}
+
+static void *monitor(void *arg)
+{
+	struct kedge_notifier *nf = arg;
+	uint64_t spin = 0;
+
+	prctl(PR_SET_NAME, "kedge-uffd");
+	own_descriptors(nf);
+	while (wait_event(nf, spin)) {
+		handle_events(nf);
+		spin = spin_until(nf->backend);
+	}
+	return NULL;
+}
+
+static int start_monitor(struct kedge_notifier *nf)
+{
+	struct uffd *u = nf->backend;
+	pthread_attr_t attr;
+	sigset_t all, saved;
+	int rc = -pthread_attr_init(&attr);
+
+	if (rc)
+		return rc;
+	pthread_attr_setstacksize(&attr, PTHREAD_STACK_MIN > 65536
+						 ? PTHREAD_STACK_MIN
+						 : 65536);
+	/* No signal is ever the monitor's: it could not be handled there. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &saved);
+	rc = -pthread_create(&u->thread, &attr, monitor, nf);
+	pthread_sigmask(SIG_SETMASK, &saved, NULL);
+	pthread_attr_destroy(&attr);
+	return rc ? kedge_reason(rc, "no thread to be had for the monitor: "
+				     "raise ulimit -u")
+		  : 0;
+}
+
+static int new_fd(void)
+{
+	int flags = O_CLOEXEC | O_NONBLOCK, dev, fd, err;
+
+	fd = (int)syscall(SYS_userfaultfd, flags | UFFD_USER_MODE_ONLY);
+	if (fd < 0 && errno == EINVAL) /* before Linux 5.11 */
+		fd = (int)syscall(SYS_userfaultfd, flags);
+	if (fd >= 0)
+		return fd;
+	err = errno;
+	dev = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
+	if (dev >= 0) {
+		fd = ioctl(dev, USERFAULTFD_IOC_NEW, flags);
+		close(dev);
+		if (fd >= 0)
+			return fd;
+	}
+	if (err == ENOSYS)
+		return kedge_reason(-EOPNOTSUPP, "this kernel is built without "
+						 "userfaultfd");
+	return kedge_reason(-err,
+			    "userfaultfd is refused (%s): sysctl -w "
+			    "vm.unprivileged_userfaultfd=1, or open up "
+			    "/dev/userfaultfd, or allow the system call in the "
+			    "container's seccomp profile",
+			    strerrordesc_np(err));
+}
+
+static int handshake(int fd)
+{
+	struct uffdio_api api = { .api = UFFD_API, .features = EVENTS };
+
+	if (ioctl(fd, UFFDIO_API, &api))
+		return kedge_reason(-EOPNOTSUPP,
+				    "this kernel's userfaultfd reports no "
+				    "unmap events: Linux 4.11 does");
+	if (!(api.features & UFFD_FEATURE_PAGEFAULT_FLAG_WP))
+		return kedge_reason(-EOPNOTSUPP,
+				    "this kernel's userfaultfd has no "
+				    "write-protect mode on this machine: Linux "
+				    "5.7 has it on x86-64, 6.10 on arm64");
+	return 0;
+}
+
+/* What userfaultfd does not report on this kernel, found by trying. */
+static uint32_t blind_spots(void)
+{
+	size_t len = kedge__page_size();
+	uint32_t blind = KEDGE_BLIND_SHM_REMAP;
+	void *p = mmap(NULL, len, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+		       0);
+
+	if (p == MAP_FAILED)
+		return blind | KEDGE_BLIND_GUARD;
+	if (!madvise(p, len, MADV_GUARD_INSTALL))
+		blind |= KEDGE_BLIND_GUARD;
+	munmap(p, len);
+	return blind;
+}
+
+/* A quarter of the mappings a process may have; two VMAs a range. */
+static size_t separate_ranges(void)
+{
+	FILE *f = fopen("/proc/sys/vm/max_map_count", "re");
+	unsigned long max = 65530;
+
+	if (f) {
+		if (fscanf(f, "%lu", &max) != 1)
+			max = 65530;
+		fclose(f);
+	}
+	return max / 4;
+}
+
+static int uffd_open(struct kedge_notifier *nf,
+		     const struct kedge_notifier_opts *opts)
+{
+	struct uffd *u = calloc(1, sizeof(*u));
+	int rc = -ENOMEM;
+
+	if (!u)
+		return rc;
+	nf->backend = u;
+	nf->blind = blind_spots();
+	nf->maybe_max = separate_ranges();
+	u->spin_ns = opts->spin_us == UINT32_MAX ? 0
+		     : 1000ull * (opts->spin_us ? opts->spin_us
+						: SPIN_DEFAULT_US);
+	u->gap_ns = u->spin_ns;
+	rc = new_fd();
+	if (rc < 0)
+		goto free_u;
+	u->fd = rc;
+	rc = handshake(u->fd);
+	if (rc)
+		goto close_fd;
+	u->stop = eventfd(0, EFD_CLOEXEC);
+	if (u->stop < 0) {
+		rc = -errno;
+		goto close_fd;
+	}
+	rc = start_monitor(nf);
+	if (rc)
+		goto close_stop;
+	return 0;
+
+close_stop:
+	close(u->stop);
+close_fd:
+	close(u->fd);
+free_u:
+	nf->backend = NULL;
+	free(u);
+	return rc;
+}
+
+static int unregister(struct uffd *u, uint64_t start, uint64_t end)
+{
+	struct uffdio_range r = { .start = start, .len = end - start };
+
+	return ioctl(u->fd, UFFDIO_UNREGISTER, &r) ? -errno : 0;
+}
+
+/*
+ * Unregister all that may be registered, mapping by mapping, while the monitor
+ * still answers. A forked child may hold a copy of the descriptor: closing ours
+ * would then not end the registrations, and an munmap() would wait for ever.
+ */
+static void unregister_all(struct kedge_notifier *nf)
+{
+	FILE *f = fopen("/proc/self/maps", "re");
+	unsigned long start, end;
+	char line[512];
+
+	if (!f)
+		return;
+	while (fgets(line, sizeof(line), f)) {
+		bool ours;
+
+		if (sscanf(line, "%lx-%lx ", &start, &end) != 2)
+			continue;
+		sig_lock(&nf->lock);
+		ours = tree_first_overlap(&nf->maybe, start, end);
+		sig_unlock(&nf->lock);
+		if (ours)
+			unregister(nf->backend, start, end);
+	}
+	fclose(f);
+}
+
+/* The application may have closed it, and opened another under its number. */
+static bool still_ours(int fd)
+{
+	char path[64], name[64];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	n = readlink(path, name, sizeof(name) - 1);
+	if (n < 0)
+		return errno == ENOENT ? false : true;
+	name[n] = '\0';
+	return !strcmp(name, "anon_inode:[userfaultfd]");
+}
+
+static void uffd_close(struct kedge_notifier *nf)
+{
+	struct uffd *u = nf->backend;
+	uint64_t one = 1;
+
+	unregister_all(nf);
+	while (write(u->stop, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
+	pthread_join(u->thread, NULL);
+	if (still_ours(u->fd))
+		close(u->fd);
+	close(u->stop);
+	free(u);
+}
+
+static void uffd_abandon(struct kedge_notifier *nf)
+{
+	struct uffd *u = nf->backend;
+
+	if (still_ours(u->fd))
+		close(u->fd);
+	close(u->stop);
+	free(u);
+}
+
+static int register_range(struct uffd *u, uint64_t start, uint64_t end)
+{
+	struct uffdio_register r = {
+		.range = { .start = start, .len = end - start },
+		.mode = UFFDIO_REGISTER_MODE_WP,
+	};
+
+	return ioctl(u->fd, UFFDIO_REGISTER, &r) ? -errno : 0;
+}
+
+static int register_error(struct kedge_notifier *nf, int rc, uint64_t start,
+			  uint64_t end)
+{
+	int kind = vma_check(nf->maps_fd, start, end);
+
+	if (kind)
+		return kind;
+	if (rc == -EBUSY)
+		return kedge_reason(rc, "another userfaultfd owns the memory");
+	if (rc == -ENOMEM)
+		return kedge_reason(-ENOSPC, "the process is at its limit of "
+					     "mappings: raise vm.max_map_count");
+	return kedge_reason(-EOPNOTSUPP, "userfaultfd refuses to watch that "
+					 "memory (%s)", strerrordesc_np(-rc));
+}
+
+static int uffd_arm(struct kedge_notifier *nf, uint64_t start, uint64_t end)
+{
+	struct uffd *u = nf->backend;
+	uint64_t wide_start = start, wide_end = end;
+	int rc;
+
+	sig_lock(&nf->lock);
+	rc = armed_widen(nf, &wide_start, &wide_end);
+	if (!rc)
+		rc = maybe_add(nf, wide_start, wide_end);
+	sig_unlock(&nf->lock);
+	if (rc == -ENOSPC)
+		return kedge_reason(rc, "watching it would take the process "
+					"near its limit of mappings: raise "
+					"vm.max_map_count");
+	if (rc)
+		return rc;
+	rc = register_range(u, wide_start, wide_end);
+	if (rc && (wide_start != start || wide_end != end))
+		rc = register_range(u, start, end);
+	return rc ? register_error(nf, rc, start, end) : 0;
+}
+
+static void uffd_disarm(struct kedge_notifier *nf, uint64_t start, uint64_t end)
+{
+	if (!unregister(nf->backend, start, end))
+		maybe_cut(nf, start, end);
+}
+
+const struct notify_ops notify_uffd = {
+	.name = "uffd",
+	.level = KEDGE_LEVEL_ORDERED,
+	.open = uffd_open,
+	.close = uffd_close,
+	.abandon = uffd_abandon,
+	.arm = uffd_arm,
+	.disarm = uffd_disarm,
+};

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * What kind of memory a range is. Only private anonymous memory changes by
+ * nothing but this process's own calls on these addresses: whatever has a file
+ * behind it can be truncated or punched by anybody who has the file, without a
+ * word to those who map it.
+ *
+ * Asked by PROCMAP_QUERY (Linux 6.11, O(log n)) where the kernel has it, else
+ * read from /proc/self/maps. Uses the stack alone: no allocation.
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "notify/internal.h"
+
+/* struct procmap_query of <linux/fs.h>, which older headers lack. */
+struct procmap_query_v1 {
+	uint64_t size;
+	uint64_t query_flags;
+	uint64_t query_addr;
+	uint64_t vma_start;
+	uint64_t vma_end;
+	uint64_t vma_flags;
+	uint64_t vma_page_size;
+	uint64_t vma_offset;
+	uint64_t inode;
+	uint32_t dev_major;
+	uint32_t dev_minor;
+	uint32_t vma_name_size;
+	uint32_t build_id_size;
+	uint64_t vma_name_addr;
+	uint64_t build_id_addr;
+};
+
+_Static_assert(sizeof(struct procmap_query_v1) == 104, "kernel ABI");
+
+#define PROCMAP_QUERY_V1 _IOWR('f', 17, struct procmap_query_v1)
+#define VMA_SHARED	 0x08u
+
+struct vma {
+	uint64_t start;
+	uint64_t end;
+	bool plain; /* private and anonymous */
+};
+
+static int not_mapped(uint64_t addr)
+{
+	return kedge_reason(-EFAULT, "nothing is mapped at 0x%llx",
+			    (unsigned long long)addr);
+}
+
+static int not_plain(uint64_t addr)
+{
+	return kedge_reason(-EOPNOTSUPP,
+			    "0x%llx is shared or file-backed memory: whoever "
+			    "has the file can change its pages unseen, so it "
+			    "is not cached",
+			    (unsigned long long)addr);
+}
+
+/* How far [at, end) is good in one mapping; 0 done, 1 go on, or an error. */
+static int step(const struct vma *v, uint64_t *at, uint64_t end)
+{
+	if (*at < v->start)
+		return not_mapped(*at);
+	if (!v->plain)
+		return not_plain(*at);
+	*at = v->end;
+	return *at < end;
+}
+
+static int check_by_query(int fd, uint64_t start, uint64_t end)
+{
+	uint64_t at = start;
+	int rc = 1;
+
+	while (rc > 0) {
+		struct procmap_query_v1 q = { .size = sizeof(q) };
+		struct vma v;
+
+		q.query_addr = at;
+		if (ioctl(fd, PROCMAP_QUERY_V1, &q))
+			return errno == ENOENT ? not_mapped(at) : -ENOTTY;
+		v.start = q.vma_start;
+		v.end = q.vma_end;
+		v.plain = !q.inode && !(q.vma_flags & VMA_SHARED);
+		rc = step(&v, &at, end);
+	}
+	return rc;
+}
+
+/* "start-end perms offset dev inode name"; false if it is not such a line. */
+static bool parse_line(const char *line, struct vma *v)
+{
+	char *p;
+	int i;
+
+	v->start = strtoull(line, &p, 16);
+	if (*p != '-')
+		return false;
+	v->end = strtoull(p + 1, &p, 16);
+	if (*p != ' ' || strlen(p) < 6)
+		return false;
+	v->plain = p[4] == 'p';
+	for (i = 0; i < 3; i++) { /* to the offset, the device, the inode */
+		p = strchr(p + 1, ' ');
+		if (!p)
+			return false;
+	}
+	v->plain = v->plain && strtoull(p, NULL, 10) == 0;
+	return true;
+}
+
+struct maps_reader {
+	int fd;
+	size_t have;
+	char buf[4096];
+};
+
+/* The next line, without its newline; NULL at the end. Names may be cut. */
+static char *next_line(struct maps_reader *r, char *line, size_t size)
+{
+	size_t n = 0;
+
+	for (;;) {
+		char *nl = memchr(r->buf, '\n', r->have);
+		size_t len = nl ? (size_t)(nl - r->buf) : r->have;
+		size_t keep = len < size - 1 - n ? len : size - 1 - n;
+		ssize_t got;
+
+		memcpy(line + n, r->buf, keep);
+		n += keep;
+		len += nl ? 1 : 0;
+		r->have -= len;
+		memmove(r->buf, r->buf + len, r->have);
+		if (nl) {
+			line[n] = '\0';
+			return line;
+		}
+		do {
+			got = read(r->fd, r->buf, sizeof(r->buf));
+		} while (got < 0 && errno == EINTR);
+		if (got <= 0)
+			return NULL;
+		r->have = (size_t)got;
+	}
+}
+
+/*
+ * A descriptor of its own: read from start to end in one go, the kernel goes on
+ * by address where it stopped, so a line is never torn by what others map
+ * meanwhile.
+ */
+static int check_by_reading(uint64_t start, uint64_t end)
+{
+	struct maps_reader r;
+	char line[256];
+	uint64_t at = start;
+	int rc = 1;
+
+	r.have = 0;
+	r.fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	if (r.fd < 0)
+		return kedge_reason(-EOPNOTSUPP,
+				    "/proc/self/maps can't be read (%s): mount "
+				    "/proc", strerrordesc_np(errno));
+	while (rc > 0 && next_line(&r, line, sizeof(line))) {
+		struct vma v;
+
+		if (!parse_line(line, &v) || v.end <= at)
+			continue;
+		rc = step(&v, &at, end);
+	}
+	close(r.fd);
+	return rc > 0 ? not_mapped(at) : rc;
+}
+
+int vma_check(int maps_fd, uint64_t start, uint64_t end)
+{
+	int saved = errno;
+	int rc = check_by_query(maps_fd, start, end);
+
+	if (rc == -ENOTTY)
+		rc = check_by_reading(start, end);
+	errno = saved;
+	return rc;
+}

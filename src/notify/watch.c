@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Adding and removing watches.
+ *
+ * Adding has an order that everything rests on: first the watch is in the tree,
+ * so that no event passes it by; then the kernel is made to report on the
+ * range; then the mapping is looked at. Only if nothing was cut from the armed
+ * set meanwhile does the range enter it: a cut may have been this very range,
+ * unmapped and mapped anew without being registered.
+ */
+#include "notify/internal.h"
+
+#define ARM_TRIES 8
+
+int nf_not_owned(void)
+{
+	return kedge_reason(-ECHILD,
+			    "this belongs to the parent process: after fork "
+			    "the child opens its own");
+}
+
+/* One try to arm [start, end). 1: something was cut meanwhile, try again. */
+static int arm_once(struct kedge_notifier *nf, uint64_t start, uint64_t end,
+		    uint64_t cuts)
+{
+	int rc = nf->ops->arm(nf, start, end);
+
+	if (!rc)
+		rc = vma_check(nf->maps_fd, start, end);
+	if (rc)
+		return rc;
+	sig_lock(&nf->lock);
+	if (nf->cuts == cuts)
+		armed_add(nf, start, end);
+	else
+		rc = 1;
+	sig_unlock(&nf->lock);
+	return rc;
+}
+
+/*
+ * Arm what is not armed of [start, end).
+ *
+ * Outside of own it must be armed at the very moment at which cuts is read: its
+ * user may be unmapping it. If it is, that brings a cut and is noticed. If it
+ * were not, it could be gone when the kernel is asked to report on it, and a new
+ * mapping be there when it is looked at.
+ */
+static int arm(struct kedge_notifier *nf, uint64_t start, uint64_t end,
+	       struct own_range own)
+{
+	int rc = 1, tries;
+
+	for (tries = 0; rc > 0 && tries < ARM_TRIES; tries++) {
+		uint64_t s = start, e = end, cuts;
+		bool covered;
+
+		sig_lock(&nf->lock);
+		queue_check_trips(nf);
+		covered = armed_covers(nf, s, e);
+		if (!covered)
+			armed_first_gap(nf, &s, &e);
+		cuts = nf->cuts;
+		sig_unlock(&nf->lock);
+		if (!covered && (s < own.start || e > own.end))
+			return -ESTALE;
+		rc = covered ? 0 : arm_once(nf, s, e, cuts);
+	}
+	/*
+	 * Others unmap without a pause. The kernel does report on the range,
+	 * so the watch holds; it is only not known to be armed next time.
+	 * What was looked at may however have been exchanged in between.
+	 */
+	return rc > 0 ? KEDGE_WATCH_PROVISIONAL : rc;
+}
+
+int notify_watch_add(struct kedge_notifier *nf, struct watch *w, uint64_t start,
+		     uint64_t end, struct own_range own)
+{
+	bool provisional;
+	int rc;
+
+	w->node.start = start;
+	w->node.end = end;
+	w->pending = false;
+	announce_watch(start, end);
+	sig_lock(&nf->lock);
+	tree_insert(&nf->watches, &w->node);
+	provisional = taint_overlaps(nf, start, end);
+	if (provisional) {
+		taint_look(nf);
+		provisional = taint_overlaps(nf, start, end);
+	}
+	sig_unlock(&nf->lock);
+
+	rc = arm(nf, start, end, own);
+	if (rc < 0) {
+		notify_watch_remove(nf, w);
+		return rc;
+	}
+	if (provisional || announce_active(start, end))
+		rc = KEDGE_WATCH_PROVISIONAL;
+	return rc;
+}
+
+/*
+ * What nobody watches any more need not be reported: its munmap() is then as
+ * cheap as without kedge. But a hole in a registered mapping costs VMAs, so
+ * with many ranges they are left as they are.
+ */
+#define DISARM_BELOW 512
+
+static void disarm_unwatched(struct kedge_notifier *nf, uint64_t start,
+			     uint64_t end)
+{
+	struct tree_node *n;
+
+	if (!nf->watches.cnt) {
+		while ((n = tree_first(&nf->armed))) {
+			start = n->start;
+			end = n->end;
+			armed_cut(nf, start, end);
+			nf->ops->disarm(nf, start, end);
+		}
+		return;
+	}
+	if (nf->maybe.cnt >= DISARM_BELOW ||
+	    tree_first_overlap(&nf->watches, start, end) ||
+	    !armed_covers(nf, start, end))
+		return;
+	armed_cut(nf, start, end);
+	nf->ops->disarm(nf, start, end);
+}
+
+void notify_watch_remove(struct kedge_notifier *nf, struct watch *w)
+{
+	uint64_t start = w->node.start, end = w->node.end;
+
+	sig_lock(&nf->lock);
+	queue_forget(nf, w);
+	tree_remove(&nf->watches, &w->node);
+	disarm_unwatched(nf, start, end);
+	sig_unlock(&nf->lock);
+	announce_unwatch(start, end);
+}
+
+static struct public_watch *find_cookie(struct kedge_notifier *nf,
+					uint64_t cookie)
+{
+	struct tree_node *n = tree_at_or_after(&nf->cookies, cookie);
+
+	return n && n->start == cookie
+		? container_of(n, struct public_watch, by_cookie)
+		: NULL;
+}
+
+/* A public watch with its cookie taken, or NULL and *rc. */
+static struct public_watch *new_public(struct kedge_notifier *nf,
+				       uint64_t cookie, int *rc)
+{
+	struct public_watch *p = NULL;
+
+	sig_lock(&nf->lock);
+	if (find_cookie(nf, cookie)) {
+		*rc = -EEXIST;
+	} else {
+		p = pool_get(&nf->public_pool);
+		*rc = p ? 0 : -ENOMEM;
+	}
+	if (p) {
+		p->by_cookie.start = cookie;
+		p->by_cookie.end = cookie;
+		p->watch.cookie = cookie;
+		tree_insert(&nf->cookies, &p->by_cookie);
+	}
+	sig_unlock(&nf->lock);
+	if (*rc == -EEXIST)
+		kedge_reason(*rc, "cookie %llu names another watch",
+			     (unsigned long long)cookie);
+	return p;
+}
+
+int kedge_watch_add(struct kedge_notifier *nf, const void *addr, size_t len,
+		    uint64_t cookie)
+{
+	size_t page = kedge__page_size();
+	uint64_t start = (uintptr_t)addr, end;
+	struct public_watch *p;
+	int rc;
+
+	if (!nf || !len || __builtin_add_overflow(start, len, &end) ||
+	    end > UINT64_MAX - page)
+		return kedge_reason(-EINVAL, "an empty range, or one that "
+					     "wraps: %p + %zu", addr, len);
+	if (!nf_owned(nf))
+		return nf_not_owned();
+	start = round_down(start, page);
+	end = round_up(end, page);
+	p = new_public(nf, cookie, &rc);
+	if (!p)
+		return rc;
+	rc = notify_watch_add(nf, &p->watch, start, end,
+			      (struct own_range){ start, end });
+	sig_lock(&nf->lock);
+	p->ready = rc >= 0;
+	if (rc < 0) {
+		tree_remove(&nf->cookies, &p->by_cookie);
+		pool_put(&nf->public_pool, p);
+	}
+	sig_unlock(&nf->lock);
+	return rc;
+}
+
+int kedge_watch_remove(struct kedge_notifier *nf, uint64_t cookie)
+{
+	struct public_watch *p;
+
+	if (!nf)
+		return kedge_reason(-EINVAL, "the notifier is NULL");
+	if (!nf_owned(nf))
+		return nf_not_owned();
+	sig_lock(&nf->lock);
+	p = find_cookie(nf, cookie);
+	if (p && !p->ready)
+		p = NULL;
+	if (p)
+		tree_remove(&nf->cookies, &p->by_cookie);
+	sig_unlock(&nf->lock);
+	if (!p)
+		return kedge_reason(-ENOENT, "no watch has cookie %llu",
+				    (unsigned long long)cookie);
+	notify_watch_remove(nf, &p->watch);
+	sig_lock(&nf->lock);
+	pool_put(&nf->public_pool, p);
+	sig_unlock(&nf->lock);
+	return 0;
+}
+
+ssize_t kedge_notifier_read(struct kedge_notifier *nf, struct kedge_event *ev,
+			    size_t max)
+{
+	uint64_t drained = 0;
+	size_t n = 0;
+
+	if (!nf || !ev || !max)
+		return kedge_reason(-EINVAL, "no notifier or no room for an "
+					     "event");
+	if (!nf_owned(nf))
+		return nf_not_owned();
+	while (n < max && !drained) {
+		struct taken t[16];
+		size_t want = max - n < 16 ? max - n : 16, i, got;
+
+		got = notify_take(nf, t, want, &drained);
+		for (i = 0; i < got; i++)
+			ev[n++] = (struct kedge_event){
+				.kind = t[i].kind,
+				.start = t[i].start,
+				.end = t[i].end,
+				.cookie = t[i].cookie,
+				.generation = t[i].generation,
+			};
+	}
+	if (drained && n < max)
+		ev[n++] = (struct kedge_event){ .kind = KEDGE_EVENT_LAST,
+						.generation = drained };
+	return (ssize_t)n;
+}
