@@ -13,10 +13,10 @@
  * The end of the structs' first versions. A later version moves the structs'
  * ends, never these.
  */
-#define OPS_V1                                                                 \
-	(offsetof(struct kedge_device_ops, close) +                            \
+#define OPS_V1                                      \
+	(offsetof(struct kedge_device_ops, close) + \
 	 sizeof(((struct kedge_device_ops *)0)->close))
-#define ATTR_V1                                                                \
+#define ATTR_V1 \
 	(offsetof(struct kedge_device_attr, reserved) + sizeof(uint32_t))
 
 static int check_ops(const struct kedge_device_ops *ops)
@@ -71,8 +71,7 @@ void kedge_device_close(struct kedge_device *dev)
 	free(dev);
 }
 
-int kedge_device_query(struct kedge_device *dev,
-		       struct kedge_device_attr *user)
+int kedge_device_query(struct kedge_device *dev, struct kedge_device_attr *user)
 {
 	/* Ours, not the caller's: the op may fill all that it knows of. */
 	struct kedge_device_attr attr = { .size = sizeof(attr) };
