@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* See uring_paper.h. */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "uring_paper.h"
+
+#define REGISTERED (1u << 31)
+
+struct paper paper;
+struct io_uring paper_ring;
+
+/* lock guards paper. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* The @fault-th step from now fails; @live counts what is not undone. */
+static int fault, live;
+static bool tracking;
+
+static bool step_fails(void)
+{
+	return tracking && fault > 0 && !--fault;
+}
+
+static void track(int by)
+{
+	if (tracking)
+		live += by;
+}
+
+static int kernel_update(const struct io_uring_rsrc_update2 *up)
+{
+	const struct iovec *iov = (const void *)(uintptr_t)up->data;
+
+	assert_int_equal(up->nr, 1);
+	assert_int_equal(up->tags, 0);
+	if (paper.no_update)
+		return -EINVAL;
+	if (!paper.nr)
+		return -ENXIO;
+	if (up->offset >= paper.nr)
+		return up->offset == UINT32_MAX ? -EOVERFLOW : -EINVAL;
+	if (up->data >= ~UINT64_C(15))
+		return -EFAULT;
+	assert_true(!iov->iov_base == !iov->iov_len);
+	paper.slot[up->offset] = iov->iov_base;
+	return 1;
+}
+
+static int kernel_table(uint32_t nr)
+{
+	if (paper.nr)
+		return -EBUSY;
+	if (!nr || nr > paper.max)
+		return -EINVAL;
+	paper.nr = nr;
+	memset(paper.slot, 0, sizeof(paper.slot));
+	track(1);
+	return 0;
+}
+
+static int kernel(unsigned int op, const void *arg, unsigned int nr)
+{
+	const struct io_uring_rsrc_register *reg = arg;
+
+	paper.calls++;
+	if (paper.times && op == paper.op) {
+		if (!paper.skip) {
+			paper.times--;
+			return paper.rc;
+		}
+		paper.skip--;
+	}
+	switch (op) {
+	case IORING_REGISTER_BUFFERS2:
+		assert_int_equal(reg->flags, IORING_RSRC_REGISTER_SPARSE);
+		return paper.no_sparse ? -EINVAL : kernel_table(reg->nr);
+	case IORING_REGISTER_BUFFERS:
+		return paper.no_empty ? -EFAULT : kernel_table(nr);
+	case IORING_REGISTER_BUFFERS_UPDATE:
+		return kernel_update(arg);
+	case IORING_UNREGISTER_BUFFERS:
+		if (!paper.nr)
+			return -ENXIO;
+		paper.nr = 0;
+		track(-1);
+		return 0;
+	}
+	fail_msg("io_uring_register(%u)", op);
+	return -EINVAL;
+}
+
+int __wrap_io_uring_register(unsigned int fd, unsigned int op, const void *arg,
+			     unsigned int nr);
+int __wrap_io_uring_register(unsigned int fd, unsigned int op, const void *arg,
+			     unsigned int nr)
+{
+	int rc;
+
+	if (step_fails())
+		return -ENOMEM;
+	/* Never by the caller's number, which may be another ring's by now. */
+	if (paper_ring.ring_fd < 0) {
+		assert_true(op & REGISTERED);
+		assert_int_equal(fd, PAPER_RING_INDEX);
+		op &= ~REGISTERED;
+	} else {
+		assert_int_not_equal(fd, paper_ring.ring_fd);
+		assert_true(fcntl((int)fd, F_GETFD) & FD_CLOEXEC);
+	}
+	pthread_mutex_lock(&lock);
+	rc = kernel(op, arg, nr);
+	pthread_mutex_unlock(&lock);
+	return rc;
+}
+
+/* ---- every step that may fail, and its undoing ---- */
+
+void *__real_malloc(size_t n);
+void *__wrap_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void __real_free(void *p);
+void __wrap_free(void *p);
+int __real_madvise(void *p, size_t len, int advice);
+int __wrap_madvise(void *p, size_t len, int advice);
+void *__real_mmap(void *p, size_t len, int prot, int flags, int fd, off_t at);
+void *__wrap_mmap(void *p, size_t len, int prot, int flags, int fd, off_t at);
+void *__wrap_mmap64(void *p, size_t len, int prot, int flags, int fd, off_t at);
+int __real_fcntl(int fd, int cmd, ...);
+int __wrap_fcntl(int fd, int cmd, ...);
+int __wrap_fcntl64(int fd, int cmd, ...);
+int __real_munmap(void *p, size_t len);
+int __wrap_munmap(void *p, size_t len);
+int __real_close(int fd);
+int __wrap_close(int fd);
+int __real_pthread_mutex_init(pthread_mutex_t *m,
+			      const pthread_mutexattr_t *attr);
+int __wrap_pthread_mutex_init(pthread_mutex_t *m,
+			      const pthread_mutexattr_t *attr);
+int __real_pthread_mutex_destroy(pthread_mutex_t *m);
+int __wrap_pthread_mutex_destroy(pthread_mutex_t *m);
+
+static void *count_ptr(void *p)
+{
+	if (p)
+		track(1);
+	return p;
+}
+
+void *__wrap_malloc(size_t n)
+{
+	return step_fails() ? NULL : count_ptr(__real_malloc(n));
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+	return step_fails() ? NULL : count_ptr(__real_calloc(n, size));
+}
+
+void __wrap_free(void *p)
+{
+	track(p ? -1 : 0);
+	__real_free(p);
+}
+
+int __wrap_madvise(void *p, size_t len, int advice)
+{
+	if (step_fails()) {
+		errno = ENOMEM;
+		return -1;
+	}
+	return __real_madvise(p, len, advice);
+}
+
+void *__wrap_mmap(void *p, size_t len, int prot, int flags, int fd, off_t at)
+{
+	if (step_fails()) {
+		errno = ENOMEM;
+		return MAP_FAILED;
+	}
+	track(1);
+	return __real_mmap(p, len, prot, flags, fd, at);
+}
+
+/* The name that _FILE_OFFSET_BITS=64 gives it. */
+void *__wrap_mmap64(void *p, size_t len, int prot, int flags, int fd, off_t at)
+{
+	return __wrap_mmap(p, len, prot, flags, fd, at);
+}
+
+static int wrap_fcntl(int fd, int cmd, int arg)
+{
+	if (cmd == F_DUPFD_CLOEXEC) {
+		if (step_fails()) {
+			errno = ENOMEM;
+			return -1;
+		}
+		/* An fcntl that fails by itself has made nothing. */
+		fd = __real_fcntl(fd, cmd, arg);
+		track(fd >= 0);
+		return fd;
+	}
+	return __real_fcntl(fd, cmd, arg);
+}
+
+int __wrap_fcntl(int fd, int cmd, ...)
+{
+	va_list ap;
+	int arg;
+
+	va_start(ap, cmd);
+	arg = va_arg(ap, int);
+	va_end(ap);
+	return wrap_fcntl(fd, cmd, arg);
+}
+
+int __wrap_fcntl64(int fd, int cmd, ...)
+{
+	va_list ap;
+	int arg;
+
+	va_start(ap, cmd);
+	arg = va_arg(ap, int);
+	va_end(ap);
+	return wrap_fcntl(fd, cmd, arg);
+}
+
+int __wrap_munmap(void *p, size_t len)
+{
+	track(-1);
+	return __real_munmap(p, len);
+}
+
+int __wrap_close(int fd)
+{
+	track(-1);
+	return __real_close(fd);
+}
+
+int __wrap_pthread_mutex_init(pthread_mutex_t *m,
+			      const pthread_mutexattr_t *attr)
+{
+	if (step_fails())
+		return ENOMEM;
+	track(1);
+	return __real_pthread_mutex_init(m, attr);
+}
+
+int __wrap_pthread_mutex_destroy(pthread_mutex_t *m)
+{
+	track(-1);
+	return __real_pthread_mutex_destroy(m);
+}
+
+/* ---- the tests' side ---- */
+
+int paper_reset(void)
+{
+	memset(&paper, 0, sizeof(paper));
+	paper.max = 16384;
+	memset(&paper_ring, 0, sizeof(paper_ring));
+	paper_ring.ring_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	paper_ring.enter_ring_fd = paper_ring.ring_fd;
+	return paper_ring.ring_fd < 0 ? -1 : 0;
+}
+
+void paper_refuse(unsigned int op, int rc, int times)
+{
+	paper.op = op;
+	paper.rc = rc;
+	paper.skip = 0;
+	paper.times = times;
+}
+
+void paper_track(int step)
+{
+	live = 0;
+	fault = step;
+	tracking = true;
+}
+
+void paper_calm(void)
+{
+	fault = 0;
+}
+
+int paper_untrack(void)
+{
+	tracking = false;
+	return live;
+}

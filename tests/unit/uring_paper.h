@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A kernel made of paper for the io_uring device: one ring whose buffer table
+ * can be of any version and refuse anything, and every other step of an open
+ * that can fail. It replaces them at link time.
+ */
+#ifndef TESTS_URING_PAPER_H
+#define TESTS_URING_PAPER_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <liburing.h>
+
+#define PAPER_RING_INDEX 3u
+
+/*
+ * @no_sparse, @no_empty, @no_update: what an older kernel lacks
+ * @max:   the largest table it makes
+ * @nr:    slots of the table; 0: there is none
+ * @slot:  what is in them
+ * @op, @rc, @skip, @times: the next @times calls of @op after @skip fail
+ * @calls: how many there were
+ */
+struct paper {
+	bool no_sparse, no_empty, no_update;
+	uint32_t max;
+	uint32_t nr;
+	void *slot[20000];
+	unsigned int op;
+	int rc, skip, times;
+	int calls;
+};
+
+extern struct paper paper;
+extern struct io_uring paper_ring;
+
+/* A new kernel and a new, open ring. 0 or -1. */
+int paper_reset(void);
+void paper_refuse(unsigned int op, int rc, int times);
+
+/*
+ * From here on the @step-th step fails (0: none) and what is done and not
+ * undone is counted, until paper_untrack() returns the count.
+ */
+void paper_track(int step);
+void paper_calm(void); /* no step fails any more; the count goes on */
+int paper_untrack(void);
+
+#endif /* TESTS_URING_PAPER_H */
