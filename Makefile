@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: BSD-2-Clause
+# The front door; meson does the work. "make help" shows what there is.
+B ?= build
+PREFIX ?= /usr/local
+SECONDS ?= 60
+MESON_ARGS ?=
+DEPS ?= scripts/deps.sh
+NINJA = ninja -C $(B)
+
+.PHONY: all run test check install clean lint fuzz torture bench deps help
+all: deps $(B)/build.ninja
+	@$(NINJA)
+
+deps:
+	@$(DEPS) build
+
+$(B)/build.ninja: | deps
+	@meson setup --prefix=$(PREFIX) $(MESON_ARGS) $(B)
+
+# Exit status 3 of "kedge info" is a finding; the demo shows what it means.
+run: all
+	@$(B)/kedge info || [ $$? = 3 ]
+	$(B)/kedge demo
+
+test check:
+	@$(DEPS) build test
+	@$(MAKE) --no-print-directory all
+	@scripts/test.py $(B)
+
+install: deps $(B)/build.ninja
+ifneq ($(origin PREFIX),file)
+	meson configure $(B) -Dprefix=$(PREFIX)
+endif
+	@$(NINJA)
+	meson install -C $(B) --no-rebuild
+	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then ldconfig; fi
+
+clean:
+	rm -rf $(B) $(B)-fuzz
+
+lint:
+	@$(DEPS) build test ci
+	@$(MAKE) --no-print-directory all
+	@scripts/lint.sh $(B)
+
+# Each harness for SECONDS.
+fuzz:
+	@$(DEPS) build ci
+	@scripts/fuzz.sh $(B)-fuzz $(SECONDS)
+
+torture: all
+	$(B)/kedge torture --seconds $(SECONDS)
+
+bench: all
+	$(B)/kedge bench cache
+	$(B)/kedge bench watch
+
+help:
+	@echo 'make           build into $(B)/'
+	@echo 'make run       show what this machine can do, then the demo'
+	@echo 'make test      build and run every test'
+	@echo 'make install   install under PREFIX ($(PREFIX)); DESTDIR is heeded'
+	@echo 'make torture   try to break the coherence contract for SECONDS ($(SECONDS))'
+	@echo 'make bench     measure the cache and the notifier'
+	@echo 'make fuzz      run each fuzz harness for SECONDS ($(SECONDS))'
+	@echo 'make lint      check headers, exports, man pages, spelling, scripts'
+	@echo 'make clean     remove $(B)/'
+	@echo 'Root installs the packages that are missing; others are told which.'
+	@echo 'DEPS=: skips looking for them.'

@@ -1,0 +1,107 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# The checks that need no run of the program.
+#   lint.sh BUILD [CHECK...]   run them, all without a name; say how each went
+#   lint.sh --list             their names
+set -u
+
+checks="headers api man spelling shell style"
+src=$(cd "$(dirname "$0")/.." && pwd)
+
+# What belongs to the project; in a tarball, every file.
+files()
+{
+	git -c safe.directory="$src" ls-files 2>/dev/null && return
+	find . -type f -not -path './build*' -not -path './.git/*'
+}
+
+check_man()
+{
+	pages=$(find "$build/man" -name '*.[137]' -size +0 | sort)
+	[ -n "$pages" ] || { echo "no man pages in $build/man"; return 1; }
+	# A page that is one .so line has nothing to check.
+	# shellcheck disable=SC2086 # a list of paths
+	real=$(grep -L '^\.so ' $pages)
+	# shellcheck disable=SC2086
+	mandoc -T lint -W warning $real
+}
+
+check_spelling()
+{
+	files | grep -vE '^(LICENSE|scripts/codespell-ignore)$' |
+		xargs codespell -I scripts/codespell-ignore
+}
+
+check_shell()
+{
+	files | while read -r f; do
+		head -n 1 "$f" | grep -Eq '^#!.*\b(ba)?sh$' && echo "$f"
+	done | xargs shellcheck
+}
+
+# What a compiler does not see; docs of each rule in CONTRIBUTING.md.
+check_style()
+{
+	# shellcheck disable=SC2016 # they are awk's
+	files | grep -E '\.(c|h|cc|sh|py|build|ci/run)$|^Makefile$' |
+		xargs awk '
+		function fail(text) { print FILENAME ":" FNR ": " text; bad = 1 }
+		function finish() {
+			if (file && !spdx)
+				{ print file ": no SPDX line on top"; bad = 1 }
+			if (limit && lines > limit)
+				{ print file ": " lines " lines, limit " limit; bad = 1 }
+		}
+		FNR == 1 {
+			finish(); file = FILENAME; spdx = 0
+			limit = file ~ /\.c$/ ? 600 : file ~ /\.h$/ ? 400 : 0
+		}
+		FNR <= 2 && /SPDX-License-Identifier: BSD-2-Clause/ { spdx = 1 }
+		/[ \t]$/ { fail("white space at the end") }
+		/(^|[^A-Z_])(TO[D]O|FIX[M]E)([^A-Z_]|$)/ { fail("unfinished") }
+		file ~ /\.[ch]$/ {
+			n = 0
+			for (i = 1; i <= length($0); i++)
+				n = substr($0, i, 1) == "\t" ? n + 8 - n % 8 : n + 1
+			if (n > 100)
+				fail(n " columns, limit 100")
+		}
+		{ lines = FNR }
+		END { finish(); exit bad }'
+}
+
+run()
+{
+	case $1 in
+	headers) scripts/check-headers.sh . ;;
+	api) scripts/check-api.py . "$build" ;;
+	man) check_man ;;
+	spelling) check_spelling ;;
+	shell) check_shell ;;
+	style) check_style ;;
+	*) echo "lint.sh: no check is called $1"; return 1 ;;
+	esac
+}
+
+if [ "${1:-}" = --list ]; then
+	echo "$checks" | tr ' ' '\n'
+	exit 0
+fi
+[ $# -ge 1 ] || { echo "usage: lint.sh BUILD [CHECK...]" >&2; exit 2; }
+build=$(cd "$1" && pwd) || exit 2
+shift
+# shellcheck disable=SC2086 # a list of words
+[ $# -gt 0 ] || set -- $checks
+cd "$src" || exit 2
+status=0
+for check; do
+	if out=$(run "$check" 2>&1); then
+		echo "ok   $check"
+	else
+		echo "FAIL $check"
+		printf '%s\n' "$out"
+		status=1
+	fi
+done
+exit $status

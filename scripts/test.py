@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Run meson's tests and say, on one closing line, how they went.
+
+  test.py BUILD [ARGUMENT OF MESON TEST...]
+
+meson prints no line that counts, so its log is read afterwards. A program that
+reports its cases one by one, as cmocka's do, counts by its cases; any other is
+one test. A program that fails otherwise (a crash, a sanitizer's exit status, a
+timeout) counts one failure even where each case it got to passed.
+"""
+import json
+import os
+import re
+import subprocess
+import sys
+
+RUN = re.compile(r'^\[ RUN      \] (\S+)', re.M)
+DONE = re.compile(r'^\[\s*(OK|SKIPPED)\s*\] (\S+)\s*$', re.M)
+TAP = re.compile(r'^(ok|not ok) \d+(?: - ([^#\n]*))?(?:# *(SKIP) *(.*))?$',
+                 re.M | re.I)
+WHY = re.compile(r'^.*\bskip.*$', re.M | re.I)
+GOOD = ('OK', 'EXPECTEDFAIL')
+
+
+def read_log(path):
+    with open(path, encoding='utf-8', errors='replace') as f:
+        return [json.loads(line) for line in f if line.strip()]
+
+
+def why_skipped(output):
+    """The lines in which a test says why, or its last one."""
+    lines = [m.group(0).strip() for m in WHY.finditer(output)
+             if not re.match(r'\s*\[|\s*\d+ SKIPPED TEST', m.group(0))]
+    if not lines:
+        lines = output.strip().splitlines()[-1:] or ['it does not say why']
+    return '; '.join(dict.fromkeys(lines))
+
+
+def cases(output):
+    """[(case, verdict, why skipped)] of the cases that a program reports."""
+    run = RUN.findall(output)
+    if run:
+        # cmocka names each case when it starts; one that is never said to be
+        # done has failed, or taken the program down. Names may repeat, and the
+        # skipped are listed again at the end: match them in order.
+        done = [(m.group(2), m.group(1)) for m in DONE.finditer(output)]
+        out = []
+        for name in run:
+            hit = next((d for d in done if d[0] == name), None)
+            if hit:
+                done.remove(hit)
+            out.append((name, hit[1] if hit else 'FAILED', why_skipped(output)))
+        return out
+    out = []
+    for m in TAP.finditer(output):
+        verdict = 'SKIPPED' if m.group(3) else \
+            'OK' if m.group(1).lower() == 'ok' else 'FAILED'
+        name = (m.group(2) or '').strip() or str(len(out) + 1)
+        out.append((name, verdict, m.group(4) or 'it does not say why'))
+    return out
+
+
+def count(test):
+    """(passed, failed, [(skipped name, why)]) of one entry of the log."""
+    output = (test.get('stdout') or '') + '\n' + (test.get('stderr') or '')
+    result = test['result']
+    if result == 'SKIP':
+        return 0, 0, [(test['name'], why_skipped(output))]
+    found = cases(output)
+    passed = sum(v == 'OK' for _, v, _ in found)
+    failed = sum(v == 'FAILED' for _, v, _ in found)
+    skipped = [(test['name'] + ': ' + n, why)
+               for n, v, why in found if v == 'SKIPPED']
+    if result not in GOOD:
+        failed = max(failed, 1)
+    elif failed:
+        print('%s: exit status 0 although a case failed' % test['name'])
+    elif not passed and not skipped:
+        passed = 1
+    return passed, failed, skipped
+
+
+def main():
+    if len(sys.argv) < 2:
+        sys.exit('usage: test.py BUILD [ARGUMENT OF MESON TEST...]')
+    build, args = sys.argv[1], sys.argv[2:]
+    log = os.path.join(build, 'meson-logs', 'testlog.json')
+    if os.path.exists(log):
+        os.unlink(log)          # an old one must not be counted
+    status = subprocess.call(['meson', 'test', '-C', build,
+                              '--print-errorlogs', *args],
+                             stdin=subprocess.DEVNULL)
+    if not os.path.exists(log):
+        print('meson test left no log (exit status %d)' % status)
+        print('0 passed, 1 failed, 0 skipped')
+        return 1
+    passed, failed, skipped = 0, 0, []
+    for test in read_log(log):
+        p, f, s = count(test)
+        passed, failed, skipped = passed + p, failed + f, skipped + s
+    if status and not failed:
+        print('meson test ended with status %d' % status)
+        failed = 1
+    for name, why in skipped:
+        print('skipped: %s: %s' % (name, why))
+    print('%d passed, %d failed, %d skipped' % (passed, failed, len(skipped)))
+    return 1 if failed or not passed else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
