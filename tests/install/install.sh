@@ -1,0 +1,143 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# install.sh SOURCE BUILD: install into an empty folder, then be a user who has
+# only that: find the libraries with pkg-config, compile against them as C and
+# as C++, shared and static, and run the programs. One TAP line a step.
+# shellcheck disable=SC2317 # step() calls the functions
+set -u
+
+src=$1
+build=$2
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+root=$tmp/root
+n=0
+bad=0
+warn="-Wall -Wextra -Wpedantic -Werror"
+
+# step NAME COMMAND...
+step()
+{
+	name=$1
+	shift
+	n=$((n + 1))
+	"$@" >"$tmp/log" 2>&1
+	case $? in
+	0) echo "ok $n - $name" ;;
+	77) echo "ok $n - $name # SKIP $(tail -n 1 "$tmp/log")" ;;
+	*)
+		echo "not ok $n - $name"
+		sed 's/^/# /' "$tmp/log"
+		bad=1
+		;;
+	esac
+}
+
+install_all()
+{
+	DESTDIR="$root" meson install -C "$build" --no-rebuild || return 1
+	pc=$(find "$root" -name kedge.pc)
+	[ -n "$pc" ] || { echo "no kedge.pc"; return 1; }
+}
+
+pkg()
+{
+	PKG_CONFIG_PATH=$pcdir pkg-config --define-variable=prefix="$dest" "$@"
+}
+
+# Each public header, library, .pc and man page, the command, and no more.
+all_files()
+{
+	rc=0
+	for h in "$src"/include/kedge/*.h; do
+		[ -f "$dest/include/kedge/$(basename "$h")" ] ||
+			{ echo "$(basename "$h") is not installed"; rc=1; }
+	done
+	for f in bin/kedge share/man/man1/kedge.1 share/man/man7/kedge.7 \
+		share/man/man3/kedge_cache_get.3; do
+		[ -s "$dest/$f" ] || { echo "$f is not installed"; rc=1; }
+	done
+	for l in kedge kedge-uring kedge-hooks; do
+		[ -e "$libdir/lib$l.so.0" ] ||
+			{ echo "lib$l.so.0 is not installed"; rc=1; }
+		[ -f "$pcdir/$l.pc" ] ||
+			{ echo "$l.pc is not installed"; rc=1; }
+	done
+	find "$root" -type f ! -path "$dest/*" | grep . &&
+		{ echo "outside the prefix"; rc=1; }
+	return "$rc"
+}
+
+# The build folder must not be needed, nor named.
+no_build_path()
+{
+	for f in "$dest/bin/kedge" "$libdir"/lib*.so.*; do
+		readelf -d "$f" | grep -E 'R(UN)?PATH.*(build|home|tmp)' &&
+			{ echo "$f: has a run path"; return 1; }
+	done
+	! grep -rl "$build" "$pcdir"
+}
+
+version_agrees()
+{
+	v=$(pkg --modversion kedge)
+	[ "$(LD_LIBRARY_PATH=$libdir "$dest/bin/kedge" --version)" = "kedge $v" ]
+}
+
+c_shared()
+{
+	# shellcheck disable=SC2046,SC2086 # lists of words
+	gcc -std=c11 -D_DEFAULT_SOURCE $warn -o "$tmp/c" \
+		"$src/tests/install/user.c" $(pkg --cflags --libs kedge) &&
+		LD_LIBRARY_PATH=$libdir "$tmp/c"
+}
+
+c_static()
+{
+	[ -f "$libdir/libkedge.a" ] ||
+		{ echo "built without static libraries"; return 77; }
+	# shellcheck disable=SC2046,SC2086
+	gcc -static -std=c11 -D_DEFAULT_SOURCE $warn -o "$tmp/cs" \
+		"$src/tests/install/user.c" \
+		$(pkg --static --cflags --libs kedge) && "$tmp/cs"
+}
+
+cxx_shared()
+{
+	command -v g++ || { echo "there is no g++"; return 77; }
+	# shellcheck disable=SC2046,SC2086
+	g++ -std=c++17 $warn -o "$tmp/cc" "$src/tests/install/user.cc" \
+		$(pkg --cflags --libs kedge-uring) &&
+		LD_LIBRARY_PATH=$libdir "$tmp/cc"
+}
+
+cxx_static()
+{
+	command -v g++ || { echo "there is no g++"; return 77; }
+	[ -f "$libdir/libkedge-uring.a" ] ||
+		{ echo "built without static libraries"; return 77; }
+	# shellcheck disable=SC2046,SC2086
+	g++ -static -std=c++17 $warn -o "$tmp/ccs" \
+		"$src/tests/install/user.cc" \
+		$(pkg --static --cflags --libs kedge-uring) && "$tmp/ccs"
+}
+
+pc=
+step "meson install" install_all
+if [ -z "$pc" ]; then
+	exit 1
+fi
+pcdir=$(dirname "$pc")
+libdir=$(dirname "$pcdir")
+dest=$root$(sed -n 's/^prefix=//p' "$pc")
+
+step "every file is there" all_files
+step "nothing names the build folder" no_build_path
+step "versions agree" version_agrees
+step "C11, shared" c_shared
+step "C11, static" c_static
+step "C++17, shared" cxx_shared
+step "C++17, static" cxx_static
+echo "1..$n"
+exit $bad
