@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The device table: what open accepts of an ops table, and what goes through. */
+/* The device table: what open accepts of an ops table, and what goes through.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -151,8 +152,7 @@ static void incomplete_ops_are_refused(void **state)
 
 static void query_and_close_may_be_missing(void **state)
 {
-	struct kedge_device_attr attr = { .size = sizeof(attr),
-					  .max_len = 99 };
+	struct kedge_device_attr attr = { .size = sizeof(attr), .max_len = 99 };
 	struct kedge_device_ops ops = good;
 	struct kedge_device *dev;
 

@@ -354,7 +354,9 @@ static void a_closed_ring_is_refused(void **state)
 	kedge_device_close(dev);
 	/* Ours is unpinned, the stranger's is not. */
 	assert_int_equal(status_kib("VmPin:") - pinned, page / 1024);
-	io_uring_queue_exit(&stranger);
+	ring = stranger;
+	ring_open = true;
+	assert_int_equal(read_fixed(mem + page, (unsigned int)page, 0), page);
 }
 
 static void a_file_is_no_ring(void **state)
