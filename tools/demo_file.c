@@ -108,9 +108,9 @@ static int open_source(struct demo_file *f, const char *path, uint64_t size)
 		return CMD_CANNOT;
 	}
 	if (!S_ISREG(f->st.st_mode) || f->st.st_size == 0) {
-		util_error("%s is %s: name a regular file that has some",
-			   f->path, S_ISREG(f->st.st_mode) ?
-			   "empty" : "no regular file and has no contents");
+		util_error("%s is %s: name one with something in it", f->path,
+			   S_ISREG(f->st.st_mode) ? "an empty file" :
+						    "no regular file");
 		return CMD_CANNOT;
 	}
 	f->bytes = (uint64_t)f->st.st_size;

@@ -106,9 +106,9 @@ int demo_print_json(const struct demo_report *r)
 		json_array_append_new(modes,
 				      mode_json(&r->result[i], r->rounds));
 	return util_json_print(json_pack(
-		"{s:s, s:I, s:I, s:f, s:i, s:i, s:i, s:i, s:s, s:s, s:o, s:f, "
+		"{s:o, s:I, s:I, s:f, s:i, s:i, s:i, s:i, s:s, s:s, s:o, s:f, "
 		"s:f}",
-		"file", r->file->path, "bytes", (json_int_t)r->file->bytes,
+		"file", util_json_text(r->file->path), "bytes", (json_int_t)r->file->bytes,
 		"seed", (json_int_t)r->seed, "churn", 100 * r->app->churn,
 		"chunk", (int)DEMO_CHUNK, "buffers", (int)r->app->buffers,
 		"depth", (int)r->app->depth, "rounds", (int)r->rounds,

@@ -63,13 +63,14 @@ static int no_such(const char *word)
 static int run(const struct subcommand *sub, int argc, char **argv)
 {
 	char name[32];
+	int status;
 
 	snprintf(name, sizeof(name), "kedge %s", sub->name);
 	argv[0] = name;
 	util_name = name;
-	argc = sub->run(argc, argv);
+	status = sub->run(argc, argv);
 	util_name = "kedge";
-	return argc;
+	return status;
 }
 
 static int dispatch(int argc, char **argv)

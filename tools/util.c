@@ -355,6 +355,22 @@ void util_progress_stop(struct util_progress *p)
 	p->on = false;
 }
 
+json_t *util_json_text(const char *text)
+{
+	json_t *s = json_string(text);
+	char *copy, *c;
+
+	if (s)
+		return s;
+	copy = strdup(text);
+	for (c = copy; c && *c; c++)
+		if ((unsigned char)*c >= 0x80)
+			*c = '?';
+	s = copy ? json_string(copy) : NULL;
+	free(copy);
+	return s;
+}
+
 int util_json_print(json_t *root)
 {
 	int rc;

@@ -116,6 +116,9 @@ void util_progress_stop(struct util_progress *p);
  * message printed. A NULL @root is no memory: -ENOMEM with a message.
  */
 int util_json_print(json_t *root);
+/* A JSON string of any bytes: what is not UTF-8 (a file's name may be) becomes
+ * question marks. */
+json_t *util_json_text(const char *text);
 
 /* "kedge demo", for messages; main() sets it. */
 extern const char *util_name;
