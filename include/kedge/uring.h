@@ -22,8 +22,8 @@ struct io_uring;
  * struct kedge_uring_opts - how to use a ring's table; 0 is the default
  * @size:       sizeof(struct kedge_uring_opts)
  * @flags:      KEDGE_URING_*
- * @slots:      how many slots; 0 is as many as the kernel takes (16,384, less
- *              on old kernels). One slot is one registration
+ * @slots:      how many slots; 0 is as many as the kernel takes (16,384). One
+ *              slot is one registration
  * @first_slot: with KEDGE_URING_TABLE_EXISTS: the first slot that is ours
  */
 struct kedge_uring_opts {
@@ -47,16 +47,21 @@ struct kedge_uring_opts {
  * only its submitter may register.
  * Fork: the device belongs to the ring's process.
  * Ownership: kedge_device_close() empties the slots and, where this call made
- * the table, unregisters it; the ring stays the caller's.
+ * the table, unregisters it, which ends it for another device that uses slots
+ * of it too; the ring stays the caller's.
  *
  * Return: 0, or a negative errno:
  *   -EINVAL      @ring or @dev is NULL, @opts->size is too small, a flag is
  *                unknown or the slots are out of the table
  *   -E2BIG       @opts is of a newer version and sets a field unknown here
- *   -EBADF       the ring is closed
+ *   -EBADF       the ring is closed, or it is no ring
  *   -EBUSY       the ring has a buffer table already and
  *                KEDGE_URING_TABLE_EXISTS is not set
  *   -EOPNOTSUPP  this kernel cannot update single slots (Linux 5.13 can)
+ *   -EEXIST      the ring is IORING_SETUP_SINGLE_ISSUER and another thread's
+ *   -EACCES      the ring's restrictions forbid it
+ *   -EPERM, -ENOSYS  io_uring is not permitted here (seccomp, sysctl)
+ *   -EMFILE      no file descriptor left: the device keeps one of its own
  *   -ENOMEM      no memory
  */
 KEDGE_API int kedge_device_open_uring(struct io_uring *ring,

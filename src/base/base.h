@@ -48,12 +48,16 @@ static inline void cpu_relax(void)
 #endif
 }
 
+/* For kedge's own device libraries: in the KEDGE_PRIVATE version, no ABI. */
+#define KEDGE_PRIVATE __attribute__((visibility("default")))
+
 /*
  * Copy a caller's options into @dst of @size bytes. 0; -EINVAL if @user is
  * smaller than its first version (@min bytes); -E2BIG if its unknown tail is
  * not all zero. NULL gives zeros.
  */
-int kedge__opts_copy(void *dst, size_t size, size_t min, const void *user);
+KEDGE_PRIVATE int kedge__opts_copy(void *dst, size_t size, size_t min,
+				   const void *user);
 
 /*
  * Copy a result out to a caller whose struct may be older or newer than ours.
@@ -62,7 +66,7 @@ int kedge__opts_copy(void *dst, size_t size, size_t min, const void *user);
  */
 int kedge__info_copy(void *user, size_t min, const void *src, size_t size);
 
-void kedge__log(int severity, const char *fmt, ...)
+KEDGE_PRIVATE void kedge__log(int severity, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /* The value of a KEDGE_* variable that env.c knows, or NULL. */
