@@ -56,7 +56,8 @@ int use(io_uring &ring, kedge_cache *cache)
 			return 1;
 		}
 	}
-	kedge_cache_stats stats = {};
+	// "struct": the function of that name hides it in C++.
+	struct kedge_cache_stats stats = {};
 	stats.size = sizeof(stats);
 	return kedge_cache_stats(cache, &stats) || stats.gets != 8 ||
 	       stats.hits + stats.misses != 8;
