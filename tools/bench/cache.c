@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* kedge bench cache: the command line. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tools/bench/cache.h"
+
+const char *const kind_names[KIND_CNT + 1] = { "hit",	     "miss",  "hint",
+					       "invalidate", "unmap", NULL };
+static const char *const layout_names[] = { "aligned", "offset", NULL };
+
+static int run_bench(const struct cache_opts *opt)
+{
+	struct cache_result res = { 0 };
+	int rc;
+
+	rc = cache_run(opt, &res);
+	if (!rc)
+		rc = cache_report(&res, opt->csv);
+	if (!rc && opt->plot)
+		rc = cache_plot(&res, opt->plot);
+	free(res.rows);
+	return rc;
+}
+
+static int parse_peer(struct cache_opts *opt)
+{
+	if (!opt->peer_text || !strcmp(opt->peer_text, "none"))
+		return UTIL_GO_ON;
+	if (strcmp(opt->peer_text, "ucx"))
+		return util_usage("--peer: there is no peer '%s', only ucx",
+				  opt->peer_text);
+	opt->peer = side_ucx();
+	if (opt->peer)
+		return UTIL_GO_ON;
+	util_error("this build has no UCX: install its headers (Debian's "
+		   "libucx-dev) and build kedge again");
+	return CMD_CANNOT;
+}
+
+static int parse(struct cache_opts *opt)
+{
+	const char *entries = "1,1000,100000,1000000";
+	int rc;
+
+	if (opt->batches < 1 || opt->batches > 100000)
+		return util_usage("--batches: %d is not in 1..100000",
+				  opt->batches);
+	if (!(opt->seconds >= 0 && opt->seconds <= 3600))
+		return util_usage("--seconds: not in 0..3600");
+	if (opt->csv && util_flags.json)
+		return util_usage("--csv or --json, not both");
+	rc = bench_parse_list("entries",
+			      opt->entries_text ? opt->entries_text : entries,
+			      1, MAX_ENTRIES, &opt->entries);
+	if (rc == UTIL_GO_ON)
+		rc = bench_parse_list("threads",
+				      opt->threads_text ? opt->threads_text
+							: "1,2",
+				      1, MAX_THREADS, &opt->threads);
+	if (rc == UTIL_GO_ON)
+		rc = bench_parse_words("layout",
+				       opt->layout_text ? opt->layout_text
+							: "aligned,offset",
+				       layout_names, &opt->layouts);
+	if (rc == UTIL_GO_ON)
+		rc = bench_parse_words(
+			"bench",
+			opt->bench_text ? opt->bench_text
+					: "hit,miss,hint,invalidate,unmap",
+			kind_names, &opt->kinds);
+	return rc == UTIL_GO_ON ? parse_peer(opt) : rc;
+}
+
+static const char help[] =
+	"Entries are 64 KiB with a gap between them, looked up in a random "
+	"order that\n"
+	"is the same on both sides; the device registers nothing. kedge and "
+	"the peer\n"
+	"run in a process each and take turns in batches of about 1.5 ms. ns "
+	"is the\n"
+	"median of the batches for an operation of a thread, best the least.\n"
+	"\n"
+	"  hit         get and put of a registered entry\n"
+	"  miss        get and put of memory mapped a moment ago\n"
+	"  hint        want 1 MiB, mapped a moment ago, cached (UCX: get and "
+	"put)\n"
+	"  invalidate  madvise(MADV_DONTNEED) of an entry, get and put\n"
+	"  unmap       munmap() of an entry, mmap() at its address, get and "
+	"put\n"
+	"\n"
+	"Several threads hit entries of their own (\"own\"), or all the same "
+	"entries\n"
+	"in the same order at the same time (\"same\"). \"vs 1\" is the ratio "
+	"to one\n"
+	"thread's time, measured in turns with it.\n"
+	"\n"
+	"Exit status: 0 done, 2 the command line is wrong, 3 it cannot run "
+	"here.\n";
+
+int bench_cache(int argc, char **argv)
+{
+	struct cache_opts opt = { .batches = 41 };
+	struct poptOption table[] = {
+		{ "peer", 'p', POPT_ARG_STRING, &opt.peer_text, 0,
+		  "Measure that cache beside kedge's: ucx", "NAME" },
+		{ "entries", 'e', POPT_ARG_STRING, &opt.entries_text, 0,
+		  "Registered entries (1,1000,100000,1000000)", "N,..." },
+		{ "threads", 't', POPT_ARG_STRING, &opt.threads_text, 0,
+		  "Threads that hit (1,2)", "N,..." },
+		{ "layout", 'l', POPT_ARG_STRING, &opt.layout_text, 0,
+		  "aligned, offset (by 4 KiB), or both", "NAME,..." },
+		{ "bench", 'b', POPT_ARG_STRING, &opt.bench_text, 0,
+		  "What to measure (all)", "NAME,..." },
+		{ "notifier", 'n', POPT_ARG_STRING, &opt.notifier, 0,
+		  "kedge's backend (auto)", "NAME" },
+		{ "batches", 'B', POPT_ARG_INT, &opt.batches, 0,
+		  "Undisturbed batches of each row (41)", "N" },
+		{ "seconds", 's', POPT_ARG_DOUBLE, &opt.seconds, 0,
+		  "Go on for that long with each row (0)", "N" },
+		{ "csv", 'c', POPT_ARG_NONE, &opt.csv, 0,
+		  "Print CSV instead of text", NULL },
+		{ "plot", 'P', POPT_ARG_STRING, &opt.plot, 0,
+		  "Draw the hits into FILE with gnuplot", "FILE.svg" },
+		POPT_TABLEEND
+	};
+	const struct util_cmd cmd = { .synopsis = "[OPTION...]",
+				      .help = help,
+				      .opts = table };
+	struct util_args args;
+	int rc;
+
+	rc = util_options(&cmd, argc, argv, &args);
+	if (rc == UTIL_GO_ON)
+		rc = parse(&opt);
+	if (rc == UTIL_GO_ON)
+		rc = run_bench(&opt);
+	free(opt.peer_text);
+	free(opt.entries_text);
+	free(opt.threads_text);
+	free(opt.layout_text);
+	free(opt.bench_text);
+	free(opt.notifier);
+	free(opt.plot);
+	return rc;
+}

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The result of kedge bench cache for people, programs and gnuplot. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tools/bench/cache.h"
+
+/* Registrations for an operation that say that a row is not what it claims. */
+#define REGS_HIT_MAX  0.01
+#define REGS_MISS_MIN 0.5
+
+static const char *layout_name(const struct cache_row *row)
+{
+	return row->offset ? "offset" : "aligned";
+}
+
+static const char *share_name(const struct cache_row *row)
+{
+	return row->own ? "own" : "same";
+}
+
+static double ratio(double a, double b)
+{
+	return b > 0 ? a / b : 0;
+}
+
+/*
+ * NULL, or what is wrong: a "hit" that registered, a miss that did not (the
+ * side never saw the memory go: it would have handed out a stale one).
+ */
+static const char *odd(const struct cache_row *row, unsigned int side)
+{
+	if (row->kind == KIND_HIT)
+		return row->regs[side] > REGS_HIT_MAX ? "registers" : NULL;
+	if (row->kind == KIND_HINT && !side)
+		return NULL;
+	return row->regs[side] < REGS_MISS_MIN ? "sees nothing" : NULL;
+}
+
+static const char *number(char buf[UTIL_HUMAN], double ns)
+{
+	snprintf(buf, UTIL_HUMAN, ns < 1000 ? "%.1f" : "%.0f", ns);
+	return buf;
+}
+
+static void print_row(const struct cache_result *res,
+		      const struct cache_row *row)
+{
+	char a[UTIL_HUMAN], b[UTIL_HUMAN], n[UTIL_HUMAN];
+	unsigned int side;
+
+	printf("%-10s %-7s %9s %7llu %-4s %9s %9s", kind_names[row->kind],
+	       layout_name(row), util_human_count(n, row->entries),
+	       (unsigned long long)row->threads, share_name(row),
+	       number(a, row->ns[0]), number(b, row->best_ns[0]));
+	if (res->peer)
+		printf(" %9s %9s %6.2f", number(a, row->ns[1]),
+		       number(b, row->best_ns[1]),
+		       ratio(row->ns[0], row->ns[1]));
+	if (row->threads > 1)
+		printf(" %6.2f", ratio(row->ns[0], row->single_ns));
+	for (side = 0; side < (res->peer ? 2 : 1); side++)
+		if (odd(row, side))
+			printf("  %s %s", side ? res->peer : "kedge",
+			       odd(row, side));
+	putchar('\n');
+}
+
+static void print_text(const struct cache_result *res)
+{
+	size_t i;
+
+	printf("kedge %s, notifier %s (%s)", res->info[0].version,
+	       res->info[0].notifier, res->info[0].level);
+	if (res->peer)
+		printf("; %s %s", res->peer, res->info[1].version);
+	printf("; %u CPUs\n\n%-10s %-7s %9s %7s %-4s %9s %9s", bench_cpus(),
+	       "bench", "layout", "entries", "threads", "", "kedge ns", "best");
+	if (res->peer)
+		printf(" %6s ns %9s %6s", res->peer, "best", "ratio");
+	printf(" %6s\n", "vs 1");
+	for (i = 0; i < res->n; i++)
+		if (!res->rows[i].hidden)
+			print_row(res, &res->rows[i]);
+}
+
+static void print_csv(const struct cache_result *res)
+{
+	size_t i;
+
+	puts("bench,layout,entries,threads,share,kedge_ns,kedge_best_ns,"
+	     "kedge_regs,peer,peer_ns,peer_best_ns,peer_regs,ratio,vs_single,"
+	     "pairs,dropped");
+	for (i = 0; i < res->n; i++) {
+		const struct cache_row *row = &res->rows[i];
+
+		if (row->hidden)
+			continue;
+		printf("%s,%s,%llu,%llu,%s,%.2f,%.2f,%.3f,",
+		       kind_names[row->kind], layout_name(row),
+		       (unsigned long long)row->entries,
+		       (unsigned long long)row->threads, share_name(row),
+		       row->ns[0], row->best_ns[0], row->regs[0]);
+		if (res->peer)
+			printf("%s,%.2f,%.2f,%.3f,%.4f,", res->peer, row->ns[1],
+			       row->best_ns[1], row->regs[1],
+			       ratio(row->ns[0], row->ns[1]));
+		else
+			printf(",,,,,");
+		printf("%.4f,%llu,%llu\n", ratio(row->ns[0], row->single_ns),
+		       (unsigned long long)row->pairs,
+		       (unsigned long long)row->dropped);
+	}
+}
+
+static json_t *row_json(const struct cache_result *res,
+			const struct cache_row *row)
+{
+	json_t *o;
+	int rc;
+
+	o = json_pack("{s:s, s:s, s:I, s:I, s:s, s:f, s:f, s:f, s:f, s:I, s:I}",
+		      "bench", kind_names[row->kind], "layout",
+		      layout_name(row), "entries", (json_int_t)row->entries,
+		      "threads", (json_int_t)row->threads, "share",
+		      share_name(row), "kedge_ns", row->ns[0], "kedge_best_ns",
+		      row->best_ns[0], "kedge_regs", row->regs[0], "vs_single",
+		      ratio(row->ns[0], row->single_ns), "pairs",
+		      (json_int_t)row->pairs, "dropped",
+		      (json_int_t)row->dropped);
+	if (!o)
+		return NULL;
+	if (res->peer)
+		rc = json_object_update_new(
+			o, json_pack("{s:s, s:f, s:f, s:f, s:f}", "peer",
+				     res->peer, "peer_ns", row->ns[1],
+				     "peer_best_ns", row->best_ns[1],
+				     "peer_regs", row->regs[1], "ratio",
+				     ratio(row->ns[0], row->ns[1])));
+	else
+		rc = json_object_update_new(
+			o, json_pack("{s:n, s:n, s:n, s:n, s:n}", "peer",
+				     "peer_ns", "peer_best_ns", "peer_regs",
+				     "ratio"));
+	if (!rc)
+		return o;
+	json_decref(o);
+	return NULL;
+}
+
+static int print_json(const struct cache_result *res)
+{
+	json_t *rows = json_array(), *root;
+	int rc = rows ? 0 : -1;
+	size_t i;
+
+	for (i = 0; i < res->n && !rc; i++)
+		if (!res->rows[i].hidden)
+			rc = json_array_append_new(
+				rows, row_json(res, &res->rows[i]));
+	if (rc) {
+		json_decref(rows);
+		return util_json_print(NULL);
+	}
+	root = json_pack("{s:s, s:s, s:s, s:s?, s:s?, s:i, s:o}", "version",
+			 res->info[0].version, "notifier",
+			 res->info[0].notifier, "level", res->info[0].level,
+			 "peer", res->peer, "peer_version",
+			 res->peer ? res->info[1].version : NULL, "cpus",
+			 (int)bench_cpus(), "rows", rows);
+	return util_json_print(root);
+}
+
+int cache_report(const struct cache_result *res, bool csv)
+{
+	if (util_flags.json)
+		return print_json(res) ? CMD_CANNOT : CMD_OK;
+	if (csv)
+		print_csv(res);
+	else
+		print_text(res);
+	return CMD_OK;
+}
+
+/* ---- the picture ---- */
+
+/* A block of "entries kedge peer" a layout: one thread's hits. */
+static void plot_data(const struct cache_result *res, uint64_t offset,
+		      FILE *out)
+{
+	size_t i;
+
+	for (i = 0; i < res->n; i++) {
+		const struct cache_row *row = &res->rows[i];
+
+		if (row->kind == KIND_HIT && row->threads == 1 &&
+		    !row->hidden && row->offset == offset)
+			fprintf(out, "%llu %.2f %.2f\n",
+				(unsigned long long)row->entries, row->ns[0],
+				row->ns[1]);
+	}
+}
+
+static void plot_script(const struct cache_result *res, FILE *out)
+{
+	static const char *const title[] = { "aligned", "4 KiB-offset" };
+	bool first = true;
+	int block, side;
+
+	fputs("set logscale xy\nset xlabel 'registered entries'\n"
+	      "set ylabel 'get and put, ns'\nset key left top\nset grid\n"
+	      "plot ",
+	      out);
+	for (block = 0; block < 2; block++) {
+		for (side = 0; side < (res->peer ? 2 : 1); side++) {
+			fprintf(out,
+				"%s$data index %d using 1:%d with linespoints "
+				"title '%s, %s'",
+				first ? "" : ", ", block, side + 2,
+				side ? res->peer : "kedge", title[block]);
+			first = false;
+		}
+	}
+	fputc('\n', out);
+}
+
+int cache_plot(const struct cache_result *res, const char *file)
+{
+	char *script = NULL, *data = NULL;
+	size_t script_len, data_len;
+	FILE *s, *d;
+	int rc;
+
+	s = open_memstream(&script, &script_len);
+	d = open_memstream(&data, &data_len);
+	if (s && d) {
+		plot_data(res, 0, d);
+		/* Two empty lines end a block. */
+		fputs("\n\n", d);
+		plot_data(res, OFFSET_LAYOUT, d);
+		plot_script(res, s);
+	}
+	rc = s && d ? 0 : -ENOMEM;
+	if (s && fclose(s))
+		rc = -ENOMEM;
+	if (d && fclose(d))
+		rc = -ENOMEM;
+	rc = rc ? util_fail(rc, "cannot draw %s", file)
+		: bench_plot(file, script, data);
+	free(script);
+	free(data);
+	return rc;
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* kedge bench watch: the command line. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tools/bench/watch.h"
+
+/* The order is that of the bits in struct watch_opts. */
+static const char *const cpus_names[] = { "any", "one", NULL };
+
+static int parse(struct watch_opts *opt)
+{
+	int rc;
+
+	if (opt->rounds < 1 || opt->rounds > 100000)
+		return util_usage("--rounds: %d is not in 1..100000",
+				  opt->rounds);
+	if (opt->csv && util_flags.json)
+		return util_usage("--csv or --json, not both");
+	rc = bench_parse_list("pace", opt->pace_text ? opt->pace_text : "0,500",
+			      0, 100000, &opt->pace);
+	if (rc == UTIL_GO_ON)
+		rc = bench_parse_words(
+			"cpus", opt->cpus_text ? opt->cpus_text : "any,one",
+			cpus_names, &opt->cpus);
+	if (rc == UTIL_GO_ON)
+		rc = bench_parse_list("watches",
+				      opt->watches_text ? opt->watches_text
+							: "1,1000,100000",
+				      1, COST_MAX, &opt->watches);
+	return rc;
+}
+
+static int run(const struct watch_opts *opt)
+{
+	struct watch_result *res = calloc(1, sizeof(*res));
+	int rc;
+
+	if (!res)
+		return util_fail(-ENOMEM, "cannot start");
+	rc = watch_run(opt, res);
+	if (!rc)
+		rc = watch_report(opt, res);
+	free(res);
+	return rc;
+}
+
+static const char help[] =
+	"Times munmap() of 64 KiB that was touched, in processes that take "
+	"turns:\n"
+	"\n"
+	"  none         libc's own munmap(), nothing open: a process without "
+	"kedge\n"
+	"  control      the same once more: what differs from none is noise\n"
+	"  linked       libkedge-hooks' munmap(), where linked; no notifier "
+	"open\n"
+	"  unwatched    the same, and a notifier watches 1,000 other ranges\n"
+	"  watched      the same, and the memory is watched\n"
+	"  watched-raw  the same, unmapped by a system call instruction of its "
+	"own\n"
+	"  plain        watched by a userfaultfd that one thread polls and "
+	"reads\n"
+	"\n"
+	"\"adds ns\" and \"x none\" are medians of the difference and the "
+	"ratio to none\n"
+	"in the same round, \"x plain\" is what is added divided by what plain "
+	"adds.\n"
+	"--pace is how long the process is busy with other things before each\n"
+	"munmap(): at 0 a notifier's thread is still awake, at 500 it sleeps.\n"
+	"--cpus one keeps the process and its threads on one CPU.\n"
+	"\n"
+	"Then times watching itself, beside a plain userfaultfd: add, "
+	"add-again (what\n"
+	"is watched already), remove-one (of two), remove, event (an madvise() "
+	"that\n"
+	"drops pages, and reading its event), read (one of many), generation "
+	"(the\n"
+	"check of a cache's hit) and, for comparison, the cheapest system "
+	"call.\n"
+	"\n"
+	"Exit status: 0 done, 2 the command line is wrong, 3 it cannot run "
+	"here.\n";
+
+int bench_watch(int argc, char **argv)
+{
+	struct watch_opts opt = { .rounds = 100 };
+	struct poptOption table[] = {
+		{ "notifier", 'n', POPT_ARG_STRING, &opt.notifier, 0,
+		  "kedge's backend (auto)", "NAME" },
+		{ "rounds", 'r', POPT_ARG_INT, &opt.rounds, 0,
+		  "Batches of each (100)", "N" },
+		{ "pace", 'p', POPT_ARG_STRING, &opt.pace_text, 0,
+		  "Microseconds before each munmap() (0,500)", "US,..." },
+		{ "cpus", 'C', POPT_ARG_STRING, &opt.cpus_text, 0,
+		  "any, one, or both", "NAME,..." },
+		{ "watches", 'w', POPT_ARG_STRING, &opt.watches_text, 0,
+		  "Watches that exist already (1,1000,100000)", "N,..." },
+		{ "instructions", 'i', POPT_ARG_NONE, &opt.instructions, 0,
+		  "Count instructions too, where the machine can", NULL },
+		{ "csv", 'c', POPT_ARG_NONE, &opt.csv, 0,
+		  "Print CSV instead of text", NULL },
+		POPT_TABLEEND
+	};
+	const struct util_cmd cmd = { .synopsis = "[OPTION...]",
+				      .help = help,
+				      .opts = table };
+	struct util_args args;
+	int rc;
+
+	rc = util_options(&cmd, argc, argv, &args);
+	if (rc == UTIL_GO_ON)
+		rc = parse(&opt);
+	if (rc == UTIL_GO_ON)
+		rc = run(&opt);
+	free(opt.watches_text);
+	free(opt.pace_text);
+	free(opt.cpus_text);
+	free(opt.notifier);
+	return rc;
+}
