@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Open what is under test, and look up through it. */
+#include <errno.h>
+#include <string.h>
+
+#include <kedge/uring.h>
+
+#include "tools/torture/rig.h"
+
+#define RING_ENTRIES 64
+
+/* So few that eviction takes part, and pinned memory stays bounded. */
+#define MAX_REGIONS 512
+#define MAX_BYTES   (256u << 20)
+
+static int open_kedge(struct rig *rig, const char *backend)
+{
+	struct kedge_notifier_opts no = { .size = sizeof(no),
+					  .backend = backend };
+	struct kedge_cache_opts co = { .size = sizeof(co),
+				       .max_regions = MAX_REGIONS,
+				       .max_bytes = MAX_BYTES };
+	int rc;
+
+	rc = kedge_notifier_open(&no, &rig->nf);
+	if (rc)
+		return rc;
+	rig->info.size = sizeof(rig->info);
+	rc = kedge_notifier_info(rig->nf, &rig->info);
+	if (rc)
+		goto close_notifier;
+	rc = kedge_device_open_uring(&rig->ring, NULL, &rig->dev);
+	if (rc)
+		goto close_notifier;
+	rc = kedge_cache_open(rig->dev, rig->nf, &co, &rig->cache);
+	if (rc)
+		goto close_device;
+	return 0;
+
+close_device:
+	kedge_device_close(rig->dev);
+close_notifier:
+	kedge_notifier_close(rig->nf);
+	return rc;
+}
+
+int rig_open(struct rig *rig, const char *backend, bool naive)
+{
+	int rc;
+
+	memset(rig, 0, sizeof(*rig));
+	rc = -pthread_mutex_init(&rig->ring_lock, NULL);
+	if (rc)
+		return rc;
+	rc = io_uring_queue_init(RING_ENTRIES, &rig->ring, 0);
+	if (rc) {
+		kedge_reason(rc, "io_uring_setup: %s; the test needs io_uring",
+			     strerror(-rc));
+		goto destroy_lock;
+	}
+	if (naive)
+		rc = naive_open(&rig->ring, &rig->naive);
+	else
+		rc = open_kedge(rig, backend);
+	if (rc)
+		goto exit_ring;
+	return 0;
+
+exit_ring:
+	io_uring_queue_exit(&rig->ring);
+destroy_lock:
+	pthread_mutex_destroy(&rig->ring_lock);
+	return rc;
+}
+
+void rig_close(struct rig *rig)
+{
+	if (rig->naive) {
+		naive_close(rig->naive);
+	} else {
+		kedge_cache_close(rig->cache);
+		kedge_device_close(rig->dev);
+		kedge_notifier_close(rig->nf);
+	}
+	io_uring_queue_exit(&rig->ring);
+	pthread_mutex_destroy(&rig->ring_lock);
+}
+
+int rig_get(struct rig *rig, const void *addr, size_t len, struct ref *ref)
+{
+	int rc;
+
+	memset(ref, 0, sizeof(*ref));
+	if (rig->naive)
+		return naive_get(rig->naive, addr, len, &ref->naive,
+				 &ref->handle);
+	rc = kedge_cache_get(rig->cache, addr, len, KEDGE_ACCESS_LOCAL_WRITE,
+			     &ref->mr);
+	if (rc)
+		return rc;
+	ref->handle = ref->mr->device_handle;
+	ref->shift = ref->mr->offset - ref->mr->addr;
+	return 0;
+}
+
+void rig_put(struct rig *rig, struct ref *ref)
+{
+	if (rig->naive)
+		naive_put(rig->naive, ref->naive);
+	else
+		kedge_cache_put(rig->cache, ref->mr);
+}
+
+void rig_stats(struct rig *rig, struct kedge_cache_stats *stats)
+{
+	memset(stats, 0, sizeof(*stats));
+	stats->size = sizeof(*stats);
+	if (!rig->naive)
+		kedge_cache_stats(rig->cache, stats);
+}
