@@ -196,8 +196,8 @@ struct demo_result {
 /**
  * struct demo_report - what the demo has to say
  * @result:      uncached, naive, kedge
- * @vs_naive:    median of the rounds' ratios kedge to naive
- * @vs_uncached: and kedge to uncached
+ * @vs_naive:    kedge's median speed in naive's
+ * @vs_uncached: and in uncached's
  */
 struct demo_report {
 	const struct demo_file *file;

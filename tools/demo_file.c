@@ -20,9 +20,10 @@
 #define DEFAULT_FOLDER "/usr/lib"
 #define DEFAULT_BYTES  (256ull << 20)
 
-/* A round copies this many chunks at least, and at most. */
-#define ROUND_MIN 128u
-#define ROUND_MAX 256u
+/* A large file is copied in parts of this many chunks, one a round; a small one
+ * as often as it fits in ROUND_FILL. */
+#define ROUND_MAX  256u
+#define ROUND_FILL 320u
 
 /* nftw() hands its callback no context. */
 static struct {
@@ -156,11 +157,9 @@ int demo_file_open(struct demo_file *f, const char *path, uint64_t size)
 
 	chunks = (f->bytes + DEMO_CHUNK - 1) / DEMO_CHUNK;
 	f->windows = (uint32_t)((chunks + ROUND_MAX - 1) / ROUND_MAX);
-	f->passes = 1;
-	if (chunks < ROUND_MIN)
-		f->passes = (uint32_t)((ROUND_MIN + chunks - 1) / chunks);
 	if (chunks > ROUND_MAX)
 		chunks = ROUND_MAX;
+	f->passes = (uint32_t)(ROUND_FILL / chunks);
 
 	rc = open_destination(f, (uint32_t)chunks * f->passes);
 	if (rc)

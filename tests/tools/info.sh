@@ -1,0 +1,54 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+# kedge info: its JSON, its exit status and --env.
+# shellcheck source=/dev/null
+. "$(dirname "$0")/lib.sh"
+
+"$KEDGE" info --json >"$DIR/out" 2>"$DIR/err"
+status=$?
+case $status in
+0) json 'd["coherent"]' 'd["level"] in ("ordered", "exact")' ;;
+3) json 'not d["coherent"]' ;;
+*) fail "exit status $status" ;;
+esac
+json '[n["name"] for n in d["notifiers"]] == ["uffd", "hooks", "none"]' \
+	'[n["name"] for n in d["devices"]] == ["uring", "verbs", "ofi"]' \
+	'sum(n["taken"] for n in d["notifiers"]) == 1' \
+	'{"version", "kernel", "arch", "notifier", "level"} <= d.keys()' \
+	'all({"name", "state", "text", "todo"} <= l.keys()
+	     for s in ("notifiers", "devices", "limits") for l in d[s])' \
+	'all(l["state"] in ("ok", "limited", "missing")
+	     for s in ("notifiers", "devices", "limits") for l in d[s])' \
+	'{"memlock", "mappings", "pagemap", "cpus", "pages"} <=
+	     {l["name"] for l in d["limits"]}'
+
+# The command links libkedge-hooks, and it must really be loaded.
+json '[n["state"] for n in d["notifiers"] if n["name"] == "hooks"] !=
+	["missing"]'
+
+# What the environment asks for is what is taken.
+KEDGE_NOTIFIER=none "$KEDGE" info --json >"$DIR/out" 2>"$DIR/err"
+[ $? -eq 3 ] || fail 'no notifier, and yet coherent'
+json 'd["notifier"] == "none"' 'not d["coherent"]'
+
+expect 0 info --env
+says out KEDGE_NOTIFIER
+says out 'not set'
+expect 0 info --env --json
+json '{"KEDGE_NOTIFIER", "KEDGE_VERIFY", "KEDGE_LOG"} <=
+	{e["name"] for e in d["environment"]}' \
+	'all({"name", "known", "valid", "value"} <= e.keys()
+	     for e in d["environment"])'
+KEDGE_NOTIFER=uffd
+export KEDGE_NOTIFER
+expect 1 info --env
+says out 'did you mean KEDGE_NOTIFIER?'
+expect 1 info --env --json
+json 'd["environment"][-1]["name"] == "KEDGE_NOTIFER"' \
+	'not d["environment"][-1]["known"]'
+unset KEDGE_NOTIFER
+KEDGE_VERIFY=maybe
+export KEDGE_VERIFY
+expect 1 info --env
+says out 'none of these values'
+exit "$FAILED"

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: BSD-2-Clause
+# shellcheck shell=sh
+# Sourced by the tests of the command: $1 is the command.
+KEDGE=$1
+FAILED=0
+DIR=$(mktemp -d) || exit 1
+trap 'rm -rf "$DIR"' EXIT
+unset KEDGE_NOTIFIER KEDGE_VERIFY KEDGE_LOG
+
+fail() {
+	echo "FAIL: $*"
+	FAILED=1
+}
+
+# expect STATUS ARGUMENT...: runs kedge; its output is in $DIR/out and $DIR/err
+expect() {
+	want=$1
+	shift
+	"$KEDGE" "$@" >"$DIR/out" 2>"$DIR/err"
+	got=$?
+	[ "$got" -eq "$want" ] ||
+		fail "kedge $*: exit status $got, not $want: $(cat "$DIR/err")"
+}
+
+# says out|err TEXT: what the last run printed has TEXT in it
+says() {
+	grep -qF -- "$2" "$DIR/$1" || fail "no '$2' in: $(cat "$DIR/$1")"
+}
+
+# silent out|err: the last run printed nothing there
+silent() {
+	[ ! -s "$DIR/$1" ] || fail "unexpected on $1: $(cat "$DIR/$1")"
+}
+
+# json EXPRESSION...: each holds of the last run's JSON, which is d
+json() {
+	python3 -m json.tool "$DIR/out" >/dev/null || {
+		fail "not JSON: $(cat "$DIR/out")"
+		return
+	}
+	for e; do
+		python3 -c '
+import json, sys
+d = json.load(open(sys.argv[1]))
+sys.exit(0 if eval("(" + sys.argv[2] + ")") else 1)' "$DIR/out" "$e" ||
+			fail "does not hold: $e"
+	done
+}
