@@ -2,6 +2,7 @@
 # shellcheck shell=sh
 # Sourced by the tests of the command: $1 is the command.
 KEDGE=$1
+# shellcheck disable=SC2034
 FAILED=0
 DIR=$(mktemp -d) || exit 1
 trap 'rm -rf "$DIR"' EXIT
@@ -9,6 +10,7 @@ unset KEDGE_NOTIFIER KEDGE_VERIFY KEDGE_LOG
 
 fail() {
 	echo "FAIL: $*"
+	# shellcheck disable=SC2034
 	FAILED=1
 }
 
