@@ -21,12 +21,16 @@ extern "C" {
  * @end:   private
  * @kind:  private
  * @state: private
+ * @back_start: private
+ * @back_end:   private
  */
 struct kedge_hook {
 	uint64_t start;
 	uint64_t end;
 	uint32_t kind;
 	uint32_t state;
+	uint64_t back_start;
+	uint64_t back_end;
 };
 
 /**

@@ -188,28 +188,34 @@ void announce_detach(struct kedge_notifier *nf)
 }
 
 /*
- * Unregister what is armed, so that the change need not wait for the monitor:
- * it has been told here. What is not armed brings an event as ever.
+ * Unregister, so that the change need not wait for the monitor: it has been
+ * told here. What is taken back is noted in @hook: where the mapping stays
+ * (KEDGE_EVENT_REMOVE) it is registered again at the end, or it would stay
+ * split and the application's next mremap() over the seam would fail.
  */
-static void disarm_overlap(struct kedge_notifier *nf, uint64_t start,
-			   uint64_t end)
+static void disarm_overlap(struct kedge_notifier *nf, struct kedge_hook *hook)
 {
-	struct tree_node *n;
+	struct tree_node *n = tree_first_overlap(&nf->maybe, hook->start,
+						 hook->end);
 
-	while ((n = tree_first_overlap(&nf->armed, start, end))) {
-		uint64_t s = n->start > start ? n->start : start;
-		uint64_t e = n->end < end ? n->end : end;
+	armed_cut(nf, hook->start, hook->end);
+	while (n) {
+		uint64_t s = n->start > hook->start ? n->start : hook->start;
+		uint64_t e = n->end < hook->end ? n->end : hook->end;
 
-		armed_cut(nf, s, e);
 		nf->ops->disarm(nf, s, e);
+		if (hook->back_start == hook->back_end || s < hook->back_start)
+			hook->back_start = s;
+		if (e > hook->back_end)
+			hook->back_end = e;
+		n = tree_first_overlap(&nf->maybe, e, hook->end);
 	}
 }
 
-static void tell(struct kedge_notifier *nf, uint32_t kind, uint64_t start,
-		 uint64_t end)
+static void tell(struct kedge_notifier *nf, struct kedge_hook *hook)
 {
 	sig_lock(&nf->lock);
-	if (queue_publish(nf, kind, start, end))
+	if (queue_publish(nf, hook->kind, hook->start, hook->end))
 		/*
 		 * Release: whoever sees the new generation sees the queue.
 		 * No odd phase: the mapping has not changed yet.
@@ -217,19 +223,32 @@ static void tell(struct kedge_notifier *nf, uint32_t kind, uint64_t start,
 		atomic_fetch_add_explicit(&nf->page->generation,
 					  GENERATION_STEP,
 					  memory_order_release);
-	disarm_overlap(nf, start, end);
+	disarm_overlap(nf, hook);
 	queue_signal(nf);
 	sig_unlock(&nf->lock);
 }
 
-static void tell_all(uint32_t kind, uint64_t start, uint64_t end)
+static void tell_all(struct kedge_hook *hook)
 {
 	unsigned int i;
 
 	sig_lock(&lock);
 	for (i = 0; i < NOTIFIERS_MAX; i++)
 		if (listeners[i])
-			tell(listeners[i], kind, start, end);
+			tell(listeners[i], hook);
+	sig_unlock(&lock);
+}
+
+/* The mapping is as it was: watched as a whole again. */
+static void rearm_all(const struct kedge_hook *hook)
+{
+	unsigned int i;
+
+	sig_lock(&lock);
+	for (i = 0; i < NOTIFIERS_MAX; i++)
+		if (listeners[i])
+			listeners[i]->ops->arm(listeners[i], hook->back_start,
+					       hook->back_end);
 	sig_unlock(&lock);
 }
 
@@ -251,10 +270,12 @@ void kedge_hook_begin(struct kedge_hook *hook, int kind, const void *addr,
 	hook->start = round_down(start, page);
 	hook->end = round_up(end, page);
 	hook->kind = (uint32_t)kind;
+	hook->back_start = 0;
+	hook->back_end = 0;
 	hook->state = HOOK_COUNTED;
 	count(changing, &changing_wide, hook->start, hook->end, 1);
 	if (counted(watched, &watched_wide, hook->start, hook->end))
-		tell_all(hook->kind, hook->start, hook->end);
+		tell_all(hook);
 	errno = saved;
 }
 
@@ -263,5 +284,12 @@ void kedge_hook_end(struct kedge_hook *hook)
 	if (hook->state != HOOK_COUNTED)
 		return;
 	hook->state = HOOK_IDLE;
+	if (hook->kind == KEDGE_EVENT_REMOVE &&
+	    hook->back_start != hook->back_end) {
+		int saved = errno;
+
+		rearm_all(hook);
+		errno = saved;
+	}
 	count(changing, &changing_wide, hook->start, hook->end, (uint32_t)-1);
 }

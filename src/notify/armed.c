@@ -8,10 +8,15 @@
  *         from this set when that is handled). Only ranges that somebody asked
  *         to watch enter it, after the mapping was found to be of the right
  *         kind with no cut in between.
- * maybe - all that the kernel may have registered: armed, the gaps that were
- *         bridged to save VMAs, and where mremap() took registered mappings.
+ * maybe - all that the kernel may have registered: the whole mappings in which
+ *         armed ranges lie, and where mremap() took registered mappings.
  *         Nothing is concluded from it; closing unregisters it, so that no
  *         munmap() waits for a reader that is gone.
+ *
+ * Always whole mappings are registered, never a part: a registration that ends
+ * within a mapping would split it, and then mremap() of the application's over
+ * the seam fails with EFAULT, and 100,000 watched ranges would need more VMAs
+ * than a process may have. The price is an event for the neighbours' munmap().
  */
 #include "notify/internal.h"
 
@@ -125,47 +130,4 @@ int maybe_add(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 void maybe_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 {
 	set_cut(nf, &nf->maybe, start, end);
-}
-
-/*
- * How far apart two registered ranges may be to be registered with what lies
- * between them. Every separate range within one mapping costs up to two VMAs,
- * and a process has 65,530 of them; what is bridged costs an event when it is
- * unmapped. So the more there are, the more is bridged.
- */
-static uint64_t gap_limit(size_t ranges)
-{
-	if (ranges < 512)
-		return 0;
-	if (ranges < 4096)
-		return (uint64_t)256 << 10;
-	if (ranges < 16384)
-		return (uint64_t)4 << 20;
-	return (uint64_t)64 << 20;
-}
-
-/*
- * Stretch [*start, *end) to its neighbours in the maybe set, if near. -ENOSPC
- * where that would be one separate range too many: the application needs
- * mappings too.
- */
-int armed_widen(struct kedge_notifier *nf, uint64_t *start, uint64_t *end)
-{
-	uint64_t gap = gap_limit(nf->maybe.cnt);
-	uint64_t low = *start > gap ? *start - gap : 0;
-	uint64_t high = *end + gap;
-	struct tree_node *n;
-	bool lonely = true;
-
-	for (n = tree_first_overlap(&nf->maybe, low ? low - 1 : 0, high + 1); n;
-	     n = tree_next_overlap(n, low ? low - 1 : 0, high + 1)) {
-		lonely = false;
-		if (n->end < *start)
-			*start = n->end;
-		if (n->start > *end) {
-			*end = n->start;
-			break;
-		}
-	}
-	return lonely && nf->maybe.cnt >= nf->maybe_max ? -ENOSPC : 0;
 }

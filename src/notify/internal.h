@@ -90,7 +90,6 @@ struct kedge_notifier {
 	struct tree maybe; /* disjoint; see armed.c */
 	struct pool range_pool;
 	uint64_t cuts;
-	size_t maybe_max;
 
 	struct taint taint[TAINT_MAX];
 	unsigned int taint_cnt;
@@ -112,9 +111,9 @@ struct notify_ops {
 	void (*close)(struct kedge_notifier *nf);
 	/* In a forked child: free memory and descriptors, nothing else. */
 	void (*abandon)(struct kedge_notifier *nf);
-	/* Make the kernel report on [start, end). Called without the lock. */
+	/* Make the kernel report on [start, end). Without the lock. */
 	int (*arm)(struct kedge_notifier *nf, uint64_t start, uint64_t end);
-	/* The reverse, for a range of nf->armed. Called with the lock. */
+	/* The reverse, for a range of nf->maybe. Called with the lock. */
 	void (*disarm)(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 };
 
@@ -178,7 +177,6 @@ bool armed_covers(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 void armed_first_gap(struct kedge_notifier *nf, uint64_t *start, uint64_t *end);
 void armed_add(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 void armed_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end);
-int armed_widen(struct kedge_notifier *nf, uint64_t *start, uint64_t *end);
 int maybe_add(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 void maybe_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 
@@ -192,9 +190,15 @@ void taint_witness(struct kedge_notifier *nf);
 
 /*
  * vma.c: 0 if [start, end) is private anonymous memory without a hole; -EFAULT
- * if part of it is not mapped; -EOPNOTSUPP if part of it is something else.
+ * if part of it is not mapped; -EOPNOTSUPP if part of it is something else. On
+ * 0, *whole are the mappings that the range lies in, from end to end.
  */
-int vma_check(int maps_fd, uint64_t start, uint64_t end);
+struct vma_span {
+	uint64_t start;
+	uint64_t end;
+};
+int vma_check(int maps_fd, uint64_t start, uint64_t end,
+	      struct vma_span *whole);
 
 /* announce.c: who listens to kedge_hook_begin(). */
 int announce_attach(struct kedge_notifier *nf);

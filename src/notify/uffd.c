@@ -327,20 +327,6 @@ static uint32_t blind_spots(void)
 	return blind;
 }
 
-/* A quarter of the mappings a process may have; two VMAs a range. */
-static size_t separate_ranges(void)
-{
-	FILE *f = fopen("/proc/sys/vm/max_map_count", "re");
-	unsigned long max = 65530;
-
-	if (f) {
-		if (fscanf(f, "%lu", &max) != 1)
-			max = 65530;
-		fclose(f);
-	}
-	return max / 4;
-}
-
 static int uffd_open(struct kedge_notifier *nf,
 		     const struct kedge_notifier_opts *opts)
 {
@@ -351,7 +337,6 @@ static int uffd_open(struct kedge_notifier *nf,
 		return rc;
 	nf->backend = u;
 	nf->blind = blind_spots();
-	nf->maybe_max = separate_ranges();
 	u->spin_ns = opts->spin_us == UINT32_MAX ? 0
 		     : 1000ull * (opts->spin_us ? opts->spin_us
 						: SPIN_DEFAULT_US);
@@ -466,13 +451,8 @@ static int register_range(struct uffd *u, uint64_t start, uint64_t end)
 	return ioctl(u->fd, UFFDIO_REGISTER, &r) ? -errno : 0;
 }
 
-static int register_error(struct kedge_notifier *nf, int rc, uint64_t start,
-			  uint64_t end)
+static int register_error(int rc)
 {
-	int kind = vma_check(nf->maps_fd, start, end);
-
-	if (kind)
-		return kind;
 	if (rc == -EBUSY)
 		return kedge_reason(rc, "another userfaultfd owns the memory");
 	if (rc == -ENOMEM)
@@ -484,25 +464,16 @@ static int register_error(struct kedge_notifier *nf, int rc, uint64_t start,
 
 static int uffd_arm(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 {
-	struct uffd *u = nf->backend;
-	uint64_t wide_start = start, wide_end = end;
 	int rc;
 
+	/* First: it must be known when it may be so. */
 	sig_lock(&nf->lock);
-	rc = armed_widen(nf, &wide_start, &wide_end);
-	if (!rc)
-		rc = maybe_add(nf, wide_start, wide_end);
+	rc = maybe_add(nf, start, end);
 	sig_unlock(&nf->lock);
-	if (rc == -ENOSPC)
-		return kedge_reason(rc, "watching it would take the process "
-					"near its limit of mappings: raise "
-					"vm.max_map_count");
 	if (rc)
 		return rc;
-	rc = register_range(u, wide_start, wide_end);
-	if (rc && (wide_start != start || wide_end != end))
-		rc = register_range(u, start, end);
-	return rc ? register_error(nf, rc, start, end) : 0;
+	rc = register_range(nf->backend, start, end);
+	return rc ? register_error(rc) : 0;
 }
 
 static void uffd_disarm(struct kedge_notifier *nf, uint64_t start, uint64_t end)

@@ -60,18 +60,26 @@ static int not_plain(uint64_t addr)
 			    (unsigned long long)addr);
 }
 
-/* How far [at, end) is good in one mapping; 0 done, 1 go on, or an error. */
-static int step(const struct vma *v, uint64_t *at, uint64_t end)
+/*
+ * How far [at, end) is good in one mapping; 0 done, 1 go on, or an error. The
+ * first one's start and the last one's end are kept in @whole.
+ */
+static int step(const struct vma *v, uint64_t *at, uint64_t end,
+		struct vma_span *whole)
 {
 	if (*at < v->start)
 		return not_mapped(*at);
 	if (!v->plain)
 		return not_plain(*at);
+	if (!whole->end)
+		whole->start = v->start;
+	whole->end = v->end;
 	*at = v->end;
 	return *at < end;
 }
 
-static int check_by_query(int fd, uint64_t start, uint64_t end)
+static int check_by_query(int fd, uint64_t start, uint64_t end,
+			  struct vma_span *whole)
 {
 	uint64_t at = start;
 	int rc = 1;
@@ -86,7 +94,7 @@ static int check_by_query(int fd, uint64_t start, uint64_t end)
 		v.start = q.vma_start;
 		v.end = q.vma_end;
 		v.plain = !q.inode && !(q.vma_flags & VMA_SHARED);
-		rc = step(&v, &at, end);
+		rc = step(&v, &at, end, whole);
 	}
 	return rc;
 }
@@ -153,7 +161,8 @@ static char *next_line(struct maps_reader *r, char *line, size_t size)
  * by address where it stopped, so a line is never torn by what others map
  * meanwhile.
  */
-static int check_by_reading(uint64_t start, uint64_t end)
+static int check_by_reading(uint64_t start, uint64_t end,
+			    struct vma_span *whole)
 {
 	struct maps_reader r;
 	char line[256];
@@ -171,19 +180,23 @@ static int check_by_reading(uint64_t start, uint64_t end)
 
 		if (!parse_line(line, &v) || v.end <= at)
 			continue;
-		rc = step(&v, &at, end);
+		rc = step(&v, &at, end, whole);
 	}
 	close(r.fd);
 	return rc > 0 ? not_mapped(at) : rc;
 }
 
-int vma_check(int maps_fd, uint64_t start, uint64_t end)
+int vma_check(int maps_fd, uint64_t start, uint64_t end,
+	      struct vma_span *whole)
 {
-	int saved = errno;
-	int rc = check_by_query(maps_fd, start, end);
+	int saved = errno, rc;
 
-	if (rc == -ENOTTY)
-		rc = check_by_reading(start, end);
+	*whole = (struct vma_span){ 0, 0 };
+	rc = check_by_query(maps_fd, start, end, whole);
+	if (rc == -ENOTTY) {
+		*whole = (struct vma_span){ 0, 0 };
+		rc = check_by_reading(start, end, whole);
+	}
 	errno = saved;
 	return rc;
 }

@@ -23,10 +23,14 @@ int nf_not_owned(void)
 static int arm_once(struct kedge_notifier *nf, uint64_t start, uint64_t end,
 		    uint64_t cuts)
 {
-	int rc = nf->ops->arm(nf, start, end);
+	struct vma_span whole;
+	int rc = vma_check(nf->maps_fd, start, end, &whole);
 
+	if (rc)
+		return rc;
+	rc = nf->ops->arm(nf, whole.start, whole.end);
 	if (!rc)
-		rc = vma_check(nf->maps_fd, start, end);
+		rc = vma_check(nf->maps_fd, start, end, &whole);
 	if (rc)
 		return rc;
 	sig_lock(&nf->lock);
@@ -105,31 +109,23 @@ int notify_watch_add(struct kedge_notifier *nf, struct watch *w, uint64_t start,
 
 /*
  * What nobody watches any more need not be reported: its munmap() is then as
- * cheap as without kedge. But a hole in a registered mapping costs VMAs, so
- * with many ranges they are left as they are.
+ * cheap as without kedge. By whole mappings, as it was registered.
  */
-#define DISARM_BELOW 512
-
 static void disarm_unwatched(struct kedge_notifier *nf, uint64_t start,
 			     uint64_t end)
 {
 	struct tree_node *n;
 
-	if (!nf->watches.cnt) {
-		while ((n = tree_first(&nf->armed))) {
-			start = n->start;
-			end = n->end;
-			armed_cut(nf, start, end);
-			nf->ops->disarm(nf, start, end);
-		}
-		return;
+	while ((n = tree_first_overlap(&nf->maybe, start, end))) {
+		uint64_t s = n->start, e = n->end;
+
+		if (tree_first_overlap(&nf->watches, s, e))
+			return;
+		armed_cut(nf, s, e);
+		nf->ops->disarm(nf, s, e);
+		if (tree_first_overlap(&nf->maybe, s, e))
+			return; /* the kernel would not: leave it as it is */
 	}
-	if (nf->maybe.cnt >= DISARM_BELOW ||
-	    tree_first_overlap(&nf->watches, start, end) ||
-	    !armed_covers(nf, start, end))
-		return;
-	armed_cut(nf, start, end);
-	nf->ops->disarm(nf, start, end);
 }
 
 void notify_watch_remove(struct kedge_notifier *nf, struct watch *w)
