@@ -133,7 +133,10 @@ static int parse(struct demo_args *a, int argc, char **argv,
 	return rc;
 }
 
-/* RLIMIT_MEMLOCK may leave less than the working set asks for. */
+/* RLIMIT_MEMLOCK may leave less than the working set asks for. What was freed
+ * but is still registered or in flight needs some of it. */
+#define MEMLOCK_SPARE 2
+
 static int fit_memlock(struct demo_app *app)
 {
 	struct sys_memlock lock;
@@ -144,15 +147,15 @@ static int fit_memlock(struct demo_app *app)
 	if (!lock.bound || lock.soft == UINT64_MAX)
 		return 0;
 	fits = lock.soft / DEMO_CHUNK;
-	if (fits >= app->buffers)
+	if (fits >= app->buffers + MEMLOCK_SPARE)
 		return 0;
 	util_human_bytes(buf, lock.soft);
-	if (fits < 2) {
-		util_error("RLIMIT_MEMLOCK is %s, and two buffers of 1 MiB are "
-			   "the least: raise it with ulimit -l or "
-			   "LimitMEMLOCK=", buf);
+	if (fits < 2 + MEMLOCK_SPARE) {
+		util_error("RLIMIT_MEMLOCK is %s, and 4 MiB are the least: "
+			   "raise it with ulimit -l or LimitMEMLOCK=", buf);
 		return CMD_CANNOT;
 	}
+	fits -= MEMLOCK_SPARE;
 	util_error("note: RLIMIT_MEMLOCK is %s, so the working set is %u "
 		   "buffers instead of %u", buf, (unsigned int)fits,
 		   app->buffers);

@@ -147,11 +147,13 @@ static struct demo_naive_entry *naive_find(struct demo_mode *m, void *buf)
 	}
 }
 
-/* Transfers in flight keep their pages: the kernel counts references. */
+/* Transfers in flight keep their pages: the kernel counts references. Those
+ * that are only queued must be in flight first. */
 static void naive_flush(struct demo_mode *m)
 {
 	size_t i;
 
+	io_uring_submit(m->ring);
 	for (i = 0; i < DEMO_NAIVE_BUCKETS; i++)
 		if (m->seen[i].addr)
 			slot_deregister(m, m->seen[i].index);
