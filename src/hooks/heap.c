@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * free and realloc of chunks so large that the allocator may give their pages
+ * back at once: glibc does it by calls within itself that no symbol leads to.
+ * Whatever the allocator, freed memory has no use for its registration; one that
+ * is given back later was announced when it was freed.
+ *
+ * The allocator is the next one in the search order, glibc's or a preloaded one.
+ * Other libraries' constructors may free before ours has looked it up, hence
+ * the first functions.
+ */
+#include <dlfcn.h>
+#include <malloc.h>
+#include <stdlib.h>
+
+#include "hooks/hooks.h"
+
+#define LARGE 65536u /* glibc's free() gives nothing back below it */
+
+static void first_free(void *ptr);
+static void *first_realloc(void *ptr, size_t len);
+static size_t no_size(void *ptr);
+
+/* Words replaced whole, as in struct kedge__real. */
+static void (*real_free)(void *) = first_free;
+static void *(*real_realloc)(void *, size_t) = first_realloc;
+static size_t (*real_size)(void *) = no_size;
+
+/* dlsym() may free what an earlier error left behind. */
+static __thread int resolving __attribute__((tls_model("initial-exec")));
+
+static size_t no_size(void *ptr)
+{
+	return 0;
+}
+
+/*
+ * Sizes are asked for only of the library that has free(): another would read
+ * a chunk that is not its own.
+ */
+static int same_library(void *a, void *b)
+{
+	Dl_info ia, ib;
+
+	return a && b && dladdr(a, &ia) && dladdr(b, &ib) &&
+	       ia.dli_fbase == ib.dli_fbase;
+}
+
+#define SET(fn, next)                                                          \
+	__atomic_store_n((void **)(void *)&(fn), next, __ATOMIC_RELAXED)
+
+__attribute__((constructor(101))) static void resolve(void)
+{
+	void *next_free, *next_realloc, *next_size;
+
+	resolving = 1;
+	next_free = kedge__next("free");
+	next_realloc = kedge__next("realloc");
+	next_size = kedge__next("malloc_usable_size");
+	if (same_library(next_free, next_size))
+		SET(real_size, next_size);
+	if (next_realloc)
+		SET(real_realloc, next_realloc);
+	if (next_free)
+		SET(real_free, next_free);
+	resolving = 0;
+}
+
+/* A few bytes lost, once, where there is no free() to be had. */
+static void first_free(void *ptr)
+{
+	if (resolving)
+		return;
+	resolve();
+	if (real_free != first_free)
+		real_free(ptr);
+}
+
+static void *first_realloc(void *ptr, size_t len)
+{
+	if (!resolving) {
+		resolve();
+		if (real_realloc != first_realloc)
+			return real_realloc(ptr, len);
+	}
+	errno = ENOMEM;
+	return NULL;
+}
+
+KEDGE_API void free(void *ptr)
+{
+	struct kedge_hook hook;
+	size_t len;
+
+	if (!ptr)
+		return;
+	len = real_size(ptr);
+	if (likely(len < LARGE)) {
+		real_free(ptr);
+		return;
+	}
+	kedge_hook_begin(&hook, KEDGE_EVENT_UNMAP, ptr, len);
+	real_free(ptr);
+	kedge_hook_end(&hook);
+}
+
+/* A chunk that keeps its pages stays where it is. */
+KEDGE_API void *realloc(void *ptr, size_t len)
+{
+	struct kedge_hook hook;
+	size_t had;
+	void *at;
+
+	had = ptr ? real_size(ptr) : 0;
+	if (likely(had < LARGE) ||
+	    (len <= had && had - len < kedge__hooks_page()))
+		return real_realloc(ptr, len);
+	kedge_hook_begin(&hook, KEDGE_EVENT_REMAP, ptr, had);
+	at = real_realloc(ptr, len);
+	kedge_hook_end(&hook);
+	return at;
+}
+
+/* Drops whole pages of any free chunk, wherever those are. */
+KEDGE_API int malloc_trim(size_t pad)
+{
+	static int (*real)(size_t);
+	struct kedge_hook hook;
+	void *next;
+	int rc;
+
+	if (!__atomic_load_n(&real, __ATOMIC_RELAXED)) {
+		next = kedge__next("malloc_trim");
+		if (!next)
+			return 0;
+		SET(real, next);
+	}
+	kedge_hook_begin(&hook, KEDGE_EVENT_REMOVE, NULL, EVERYTHING_LEN);
+	rc = real(pad);
+	kedge_hook_end(&hook);
+	return rc;
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * How much shmdt(addr) unmaps: every piece, of one segment, that lies where an
+ * attachment at addr would have put it. The kernel is asked each time, rather
+ * than a table kept of the attachments seen: such a table is wrong as soon as
+ * one call is not. PROCMAP_QUERY (Linux 6.11) answers for one mapping; before
+ * it /proc/self/maps is read with a buffer on the stack. Pieces of a segment
+ * have one inode, and its number is the segment's id.
+ */
+#include <fcntl.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/shm.h>
+#include <unistd.h>
+
+#include "hooks/hooks.h"
+
+/* struct procmap_query of <linux/fs.h>, which older headers lack. */
+struct procmap_query_v1 {
+	uint64_t size;
+	uint64_t query_flags;
+	uint64_t query_addr;
+	uint64_t vma_start;
+	uint64_t vma_end;
+	uint64_t vma_flags;
+	uint64_t vma_page_size;
+	uint64_t vma_offset;
+	uint64_t inode;
+	uint32_t dev_major;
+	uint32_t dev_minor;
+	uint32_t vma_name_size;
+	uint32_t build_id_size;
+	uint64_t vma_name_addr;
+	uint64_t build_id_addr;
+};
+
+_Static_assert(sizeof(struct procmap_query_v1) == 104, "kernel ABI");
+
+#define PROCMAP_QUERY_V1      _IOWR('f', 17, struct procmap_query_v1)
+#define COVERING_OR_NEXT_VMA  0x10
+#define NAME_MAX_LEN	      4096
+#define PREFIX		      "/SYSV"
+
+struct piece {
+	uint64_t start;
+	uint64_t end;
+	uint64_t offset;
+	uint64_t inode;
+	int sysv;
+};
+
+/* Whether the piece is of a segment that was attached at @addr. */
+static int attached_at(const struct piece *p, uintptr_t addr)
+{
+	return p->sysv && p->start >= addr && p->start - addr == p->offset;
+}
+
+/* 1 found, 0 there is none, or a negative errno. */
+static int find_by_query(int fd, uintptr_t addr, struct piece *p)
+{
+	char name[NAME_MAX_LEN];
+	uint64_t at = addr;
+
+	for (;;) {
+		struct procmap_query_v1 q = {
+			.size = sizeof(q),
+			.query_flags = COVERING_OR_NEXT_VMA,
+			.query_addr = at,
+			.vma_name_size = sizeof(name),
+			.vma_name_addr = (uintptr_t)name,
+		};
+
+		if (ioctl(fd, PROCMAP_QUERY_V1, &q))
+			return errno == ENOENT ? 0 : -errno;
+		p->start = q.vma_start;
+		p->end = q.vma_end;
+		p->offset = q.vma_offset;
+		p->inode = q.inode;
+		p->sysv = q.vma_name_size > sizeof(PREFIX) - 1 &&
+			  !memcmp(name, PREFIX, sizeof(PREFIX) - 1);
+		if (attached_at(p, addr))
+			return 1;
+		at = q.vma_end;
+	}
+}
+
+static const char *number(const char *s, unsigned int base, uint64_t *v)
+{
+	unsigned int digit;
+
+	for (*v = 0;; s++) {
+		if (*s >= '0' && *s <= '9')
+			digit = (unsigned int)(*s - '0');
+		else if (base == 16 && *s >= 'a' && *s <= 'f')
+			digit = (unsigned int)(*s - 'a') + 10;
+		else
+			return s;
+		*v = *v * base + digit;
+	}
+}
+
+/* "start-end rwxp offset major:minor inode     name" */
+static void parse_line(const char *s, struct piece *p)
+{
+	uint64_t skip;
+
+	s = number(s, 16, &p->start);
+	s = number(s + (*s == '-'), 16, &p->end);
+	while (*s == ' ')
+		s++;
+	while (*s && *s != ' ')
+		s++;
+	s = number(s + (*s == ' '), 16, &p->offset);
+	s = number(s + (*s == ' '), 16, &skip);
+	s = number(s + (*s == ':'), 16, &skip);
+	s = number(s + (*s == ' '), 10, &p->inode);
+	while (*s == ' ')
+		s++;
+	p->sysv = !strncmp(s, PREFIX, sizeof(PREFIX) - 1);
+}
+
+/* As find_by_query(). A line's first 255 bytes hold all that matters. */
+static int find_by_text(int fd, uintptr_t addr, struct piece *p)
+{
+	char text[4096], line[256];
+	size_t have = 0;
+	ssize_t n, i;
+
+	for (;;) {
+		n = read(fd, text, sizeof(text));
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? -errno : 0;
+		for (i = 0; i < n; i++) {
+			if (text[i] != '\n') {
+				if (have < sizeof(line) - 1)
+					line[have++] = text[i];
+				continue;
+			}
+			line[have] = '\0';
+			have = 0;
+			parse_line(line, p);
+			if (attached_at(p, addr))
+				return 1;
+		}
+	}
+}
+
+/* The segment's size, though what is left of it may be less. */
+static size_t segment_len(const struct piece *p, uintptr_t addr)
+{
+	size_t len = p->end - addr, whole;
+	struct shmid_ds ds;
+
+	if (shmctl((int)p->inode, IPC_STAT, &ds))
+		return EVERYTHING_LEN - addr;
+	whole = up_to(ds.shm_segsz, kedge__hooks_page());
+	/* A segment of huge TLB pages is longer than its size says. */
+	return whole > len ? whole : len;
+}
+
+size_t kedge__shm_len(uintptr_t addr)
+{
+	struct piece p;
+	int fd, rc;
+
+	if (addr & (kedge__hooks_page() - 1))
+		return 0;
+	fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return EVERYTHING_LEN - addr;
+	rc = find_by_query(fd, addr, &p);
+	if (rc < 0)
+		rc = find_by_text(fd, addr, &p);
+	close(fd);
+	if (rc < 0)
+		return EVERYTHING_LEN - addr;
+	return rc ? segment_len(&p, addr) : 0;
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <kedge/hooks.h>
+
+#include "recorder.h"
+
+KEDGE_API __thread struct record record[RECORD_MAX];
+KEDGE_API __thread int record_cnt;
+KEDGE_API __thread int record_open;
+KEDGE_API _Atomic int recorder_total;
+KEDGE_API _Atomic int recorder_blind;
+KEDGE_API _Atomic int recorder_attached;
+KEDGE_API void (*_Atomic recorder_fn)(const struct record *r);
+
+static __thread bool on;
+
+KEDGE_API void recorder_start(void)
+{
+	record_cnt = 0;
+	record_open = 0;
+	on = true;
+}
+
+KEDGE_API void recorder_stop(void)
+{
+	on = false;
+}
+
+static bool mapped(uint64_t at)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	unsigned char vec;
+
+	return !mincore((void *)(uintptr_t)(at & ~(page - 1)), 1, &vec);
+}
+
+/* As the real one promises: errno stays, whatever is done in here. */
+KEDGE_API void kedge_hook_begin(struct kedge_hook *hook, int kind,
+				const void *addr, size_t len)
+{
+	int saved = errno;
+	struct record *r;
+
+	hook->state = 0;
+	if (!len)
+		goto out;
+	atomic_fetch_add(&recorder_total, 1);
+	hook->kind = (uint32_t)kind;
+	hook->start = (uintptr_t)addr;
+	hook->end = hook->start + len;
+	if (recorder_fn) {
+		struct record now = { .kind = hook->kind,
+				      .start = hook->start,
+				      .end = hook->end };
+
+		recorder_fn(&now);
+	}
+	if (!on || record_cnt == RECORD_MAX)
+		goto out;
+	r = &record[record_cnt];
+	r->kind = hook->kind;
+	r->start = hook->start;
+	r->end = hook->end;
+	r->ended = false;
+	r->mapped_at_begin = mapped(r->start);
+	hook->state = (uint32_t)++record_cnt;
+	record_open++;
+out:
+	errno = saved;
+}
+
+KEDGE_API void kedge_hook_end(struct kedge_hook *hook)
+{
+	int saved = errno;
+	struct record *r;
+
+	if (!hook->state || !on)
+		return;
+	r = &record[hook->state - 1];
+	if (r->ended)
+		abort();
+	r->ended = true;
+	r->mapped_at_end = mapped(r->start);
+	record_open--;
+	errno = saved;
+}
+
+KEDGE_API void kedge_hook_attach(uint32_t blind)
+{
+	atomic_store(&recorder_blind, (int)blind);
+	atomic_fetch_add(&recorder_attached, 1);
+}

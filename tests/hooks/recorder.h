@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A libkedge that writes down what is announced; stands in for the real one. */
+#ifndef TESTS_HOOKS_RECORDER_H
+#define TESTS_HOOKS_RECORDER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define RECORD_MAX 64
+
+struct record {
+	uint32_t kind;
+	bool mapped_at_begin; /* its first page, when it was announced */
+	bool mapped_at_end;
+	bool ended;
+	uint64_t start;
+	uint64_t end;
+};
+
+/* Announcements of this thread since recorder_start(). */
+extern __thread struct record record[RECORD_MAX];
+extern __thread int record_cnt;
+extern __thread int record_open;
+
+/* Announcements of every thread, and the mask given to kedge_hook_attach(). */
+extern _Atomic int recorder_total;
+extern _Atomic int recorder_blind;
+extern _Atomic int recorder_attached;
+
+void recorder_start(void);
+void recorder_stop(void);
+
+/* Called at each begin, on the announcing thread, while not NULL. */
+extern void (*_Atomic recorder_fn)(const struct record *r);
+
+#endif /* TESTS_HOOKS_RECORDER_H */

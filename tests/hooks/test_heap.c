@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * What libc gives back within itself: large chunks, thread stacks, libraries.
+ * Linked with the shared library. argv: a library, and one that needs it.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <threads.h>
+#include <unistd.h>
+
+#include <kedge/hooks.h>
+
+#include "check.h"
+#include "recorder.h"
+
+#define LARGE	    (1u << 20)
+#define UNSET_ERRNO 4711
+
+/* What the callback looks for, and how often it was announced. */
+static _Atomic uintptr_t wanted;
+static _Atomic int seen;
+
+static void look(const struct record *r)
+{
+	uintptr_t w = atomic_load(&wanted);
+
+	if (w && r->start <= w && w < r->end)
+		atomic_fetch_add(&seen, 1);
+}
+
+/* @p by value: after free() it is only a number. */
+static void expect_one(uint32_t kind, uintptr_t p, size_t len)
+{
+	recorder_stop();
+	CHECK(record_cnt == 1 && record_open == 0);
+	CHECK(record[0].kind == kind && record[0].ended);
+	CHECK(record[0].start == p && record[0].end == p + len);
+	CHECK(record[0].mapped_at_begin);
+}
+
+static void large_chunks_are_announced_when_freed(void)
+{
+	char *p = malloc(LARGE);
+	size_t len = malloc_usable_size(p);
+	uintptr_t at = (uintptr_t)p;
+
+	CHECK(p);
+	memset(p, 1, LARGE);
+	errno = UNSET_ERRNO;
+	recorder_start();
+	free(p);
+	expect_one(KEDGE_EVENT_UNMAP, at, len);
+	CHECK(errno == UNSET_ERRNO);
+}
+
+static void small_chunks_are_not(void)
+{
+	void *p = malloc(1000), *q = malloc(60000);
+
+	recorder_start();
+	free(p);
+	q = realloc(q, 65000);
+	free(q);
+	free(NULL);
+	recorder_stop();
+	CHECK(record_cnt == 0);
+}
+
+static void realloc_announces_what_may_move(void)
+{
+	char *p = malloc(LARGE), *q;
+	size_t len = malloc_usable_size(p);
+	uintptr_t at = (uintptr_t)p;
+
+	CHECK(p);
+	memset(p, 7, LARGE);
+	recorder_start();
+	q = realloc(p, LARGE - 100);
+	recorder_stop();
+	CHECK(record_cnt == 0 && (uintptr_t)q == at);
+	len = malloc_usable_size(q);
+	recorder_start();
+	q = realloc(q, 8 * (size_t)LARGE);
+	expect_one(KEDGE_EVENT_REMAP, at, len);
+	CHECK(q && q[0] == 7 && q[LARGE - 101] == 7);
+	at = (uintptr_t)q;
+	len = malloc_usable_size(q);
+	recorder_start();
+	q = realloc(q, LARGE);
+	expect_one(KEDGE_EVENT_REMAP, at, len);
+	free(q);
+}
+
+static void malloc_trim_announces_everything(void)
+{
+	recorder_start();
+	malloc_trim(0);
+	recorder_stop();
+	CHECK(record_cnt == 1 && record[0].ended);
+	CHECK(record[0].start == 0 &&
+	      record[0].end > (uintptr_t)__builtin_frame_address(0));
+}
+
+static void *thread(void *arg)
+{
+	char here = 0;
+
+	atomic_store(&seen, 0);
+	atomic_store(&wanted, (uintptr_t)&here);
+	if (!strcmp(arg, "exit"))
+		pthread_exit(arg);
+	while (!strcmp(arg, "cancel"))
+		pause();
+	return arg;
+}
+
+static int thread_c11(void *arg)
+{
+	thread(arg);
+	return 42;
+}
+
+static void a_stack_is_announced_when_its_thread_ends(void)
+{
+	static char *how[] = { "return", "exit", "cancel" };
+	pthread_attr_t attr;
+	pthread_t t;
+	thrd_t c11;
+	void *ret;
+	size_t i;
+	int res;
+
+	for (i = 0; i < 3; i++) {
+		atomic_store(&wanted, 0);
+		CHECK(!pthread_create(&t, NULL, thread, how[i]));
+		while (!atomic_load(&wanted))
+			usleep(100);
+		if (i == 2)
+			pthread_cancel(t);
+		CHECK(!pthread_join(t, &ret));
+		CHECK(ret == (i == 2 ? PTHREAD_CANCELED : how[i]));
+		CHECK(atomic_load(&seen) == 1);
+	}
+	CHECK(thrd_create(&c11, thread_c11, "return") == thrd_success);
+	CHECK(thrd_join(c11, &res) == thrd_success && res == 42);
+	CHECK(atomic_load(&seen) == 1);
+	/* What pthread_create refuses comes back as it is. */
+	CHECK(!pthread_attr_init(&attr));
+	CHECK(!pthread_attr_setstacksize(&attr, (size_t)1 << 50));
+	CHECK(pthread_create(&t, &attr, thread, "return") == EAGAIN);
+	pthread_attr_destroy(&attr);
+	atomic_store(&wanted, 0);
+}
+
+/* @path's variable is announced: on the way, or in all that comes after. */
+static void a_library_is_announced_when_closed(const char *path,
+					       const char *symbol)
+{
+	void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL), *var;
+
+	if (!lib)
+		fprintf(stderr, "%s\n", dlerror());
+	CHECK(lib);
+	var = dlsym(lib, symbol);
+	CHECK(var);
+	atomic_store(&seen, 0);
+	atomic_store(&wanted, (uintptr_t)var);
+	recorder_start();
+	CHECK(!dlclose(lib));
+	recorder_stop();
+	CHECK(atomic_load(&seen) >= 1);
+	CHECK(record_cnt >= 1 && record_open == 0);
+	if (!strcmp(symbol, "plugin_bss")) {
+		CHECK(record[0].mapped_at_begin && !record[0].mapped_at_end);
+		CHECK(record_cnt == 1);
+	}
+	atomic_store(&wanted, 0);
+}
+
+int main(int argc, char **argv)
+{
+	CHECK(argc == 3);
+	recorder_fn = look;
+	large_chunks_are_announced_when_freed();
+	small_chunks_are_not();
+	realloc_announces_what_may_move();
+	malloc_trim_announces_everything();
+	a_stack_is_announced_when_its_thread_ends();
+	a_library_is_announced_when_closed(argv[1], "plugin_bss");
+	a_library_is_announced_when_closed(argv[2], "plugin_bss_of_needed");
+	return 0;
+}
