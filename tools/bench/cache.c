@@ -72,31 +72,25 @@ static int parse(struct cache_opts *opt)
 	return rc == UTIL_GO_ON ? parse_peer(opt) : rc;
 }
 
+/* clang-format off */
 static const char help[] =
-	"Entries are 64 KiB with a gap between them, looked up in a random "
-	"order that\n"
-	"is the same on both sides; the device registers nothing. kedge and "
-	"the peer\n"
-	"run in a process each and take turns in batches of about 1.5 ms. ns "
-	"is the\n"
-	"median of the batches for an operation of a thread, best the least.\n"
-	"\n"
-	"  hit         get and put of a registered entry\n"
-	"  miss        get and put of memory mapped a moment ago\n"
-	"  hint        want 1 MiB, mapped a moment ago, cached (UCX: get and "
-	"put)\n"
-	"  invalidate  madvise(MADV_DONTNEED) of an entry, get and put\n"
-	"  unmap       munmap() of an entry, mmap() at its address, get and "
-	"put\n"
-	"\n"
-	"Several threads hit entries of their own (\"own\"), or all the same "
-	"entries\n"
-	"in the same order at the same time (\"same\"). \"vs 1\" is the ratio "
-	"to one\n"
-	"thread's time, measured in turns with it.\n"
-	"\n"
-	"Exit status: 0 done, 2 the command line is wrong, 3 it cannot run "
-	"here.\n";
+"Entries are 64 KiB with a gap between them, looked up in a random order that is\n"
+"the same on both sides; the device registers nothing. kedge and the peer run in\n"
+"a process each and take turns in batches of about 1.5 ms. ns is the median of\n"
+"the batches for an operation of a thread, best the least.\n"
+"\n"
+"  hit         get and put of a registered entry\n"
+"  miss        get and put of memory mapped a moment ago\n"
+"  hint        want 1 MiB, mapped a moment ago, cached (UCX: get and put)\n"
+"  invalidate  madvise(MADV_DONTNEED) of an entry, get and put\n"
+"  unmap       munmap() of an entry, mmap() at its address, get and put\n"
+"\n"
+"Several threads hit entries of their own (\"own\"), or all the same entries in\n"
+"the same order at the same time (\"same\"). \"vs 1\" is the ratio to one thread's\n"
+"time, measured in turns with it.\n"
+"\n"
+"Exit status: 0 done, 2 the command line is wrong, 3 it cannot run here.\n";
+/* clang-format on */
 
 int bench_cache(int argc, char **argv)
 {

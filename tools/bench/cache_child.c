@@ -249,6 +249,9 @@ static int renew_scratch(struct child *c)
 	struct walk w = c->miss;
 	int rc;
 
+	/* munmap() first: not every cache sees what is mapped over. */
+	if (munmap(c->scratch, SCRATCH_LEN))
+		return -errno;
 	rc = cache_map(c->scratch, SCRATCH_LEN);
 	if (rc)
 		return rc;

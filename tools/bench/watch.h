@@ -40,7 +40,8 @@ long raw_getppid(void);
  * @CFG_CONTROL:   the same in another process: what differs is noise
  * @CFG_LINKED:    libkedge-hooks' munmap(), no notifier open
  * @CFG_UNWATCHED: the same, a notifier open that watches other memory
- * @CFG_WATCHED:   the same, and the memory is watched
+ * @CFG_NEAR:      the same, and memory 64 KiB away is watched too
+ * @CFG_WATCHED:   libkedge-hooks' munmap() of memory that is watched
  * @CFG_RAW:       watched, and unmapped by a system call instruction
  * @CFG_PLAIN:     watched by the plain userfaultfd, unmapped likewise
  */
@@ -49,6 +50,7 @@ enum munmap_config {
 	CFG_CONTROL,
 	CFG_LINKED,
 	CFG_UNWATCHED,
+	CFG_NEAR,
 	CFG_WATCHED,
 	CFG_RAW,
 	CFG_PLAIN,

@@ -18,6 +18,8 @@
 #define OTHER_WATCHES 1000u
 #define OTHER_LEN     ((uint64_t)OTHER_WATCHES * WATCH_STRIDE)
 #define COOKIE	      (OTHER_WATCHES + 1u)
+#define LONELY_LEN    ((size_t)16 << 20)
+#define LONELY_ALIGN  ((uint64_t)2 << 20)
 #define WARM_OPS      4
 #define EVENTS	      16
 
@@ -26,6 +28,8 @@
  * @other:       memory that is not unmapped, alike in all processes
  * @slot:        where the range is mapped, between two mappings that it cannot
  *               merge with: a munmap() that splits a mapping costs more
+ * @near:        memory 64 KiB before the slot
+ * @lonely:      the reservation that holds both
  * @insn:        counter, or a negative errno
  * @insn_cost:   of reading it
  */
@@ -35,7 +39,9 @@ struct munmap_state {
 	struct kedge_notifier *nf;
 	struct plain *plain;
 	char *other;
+	char *lonely;
 	char *slot;
+	char *near;
 	int insn;
 	uint64_t insn_cost;
 	struct bench_samples ns;
@@ -53,20 +59,39 @@ static int find_libc_munmap(struct munmap_state *s)
 	return 0;
 }
 
+/*
+ * The slot and its neighbour, in the middle of address space where nothing else
+ * lies within 2 MiB.
+ */
+static int map_slot(struct munmap_state *s)
+{
+	uintptr_t at;
+	void *p;
+
+	p = mmap(NULL, LONELY_LEN, PROT_NONE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (p == MAP_FAILED)
+		return -errno;
+	s->lonely = p;
+	at = round_up((uintptr_t)p, LONELY_ALIGN) + LONELY_LEN / 2 +
+	     LONELY_ALIGN / 2;
+	s->slot = s->lonely + (at - (uintptr_t)p);
+	s->near = s->slot - WATCH_STRIDE;
+	if (mprotect(s->near, WATCH_LEN, PROT_READ | PROT_WRITE))
+		return -errno;
+	return raw_munmap(s->slot, WATCH_LEN) ? -EINVAL : 0;
+}
+
 static int map_all(struct munmap_state *s)
 {
-	const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-	char *p;
+	void *p;
 
-	p = mmap(NULL, OTHER_LEN, PROT_READ | PROT_WRITE, flags, -1, 0);
+	p = mmap(NULL, OTHER_LEN, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (p == MAP_FAILED)
 		return -errno;
 	s->other = p;
-	p = mmap(NULL, 3 * WATCH_LEN, PROT_NONE, flags, -1, 0);
-	if (p == MAP_FAILED)
-		return -errno;
-	s->slot = p + WATCH_LEN;
-	return raw_munmap(s->slot, WATCH_LEN) ? -EINVAL : 0;
+	return map_slot(s);
 }
 
 static int watch_others(struct munmap_state *s)
@@ -77,6 +102,8 @@ static int watch_others(struct munmap_state *s)
 	for (i = 0; i < OTHER_WATCHES && rc >= 0; i++)
 		rc = kedge_watch_add(s->nf, s->other + i * WATCH_STRIDE,
 				     WATCH_LEN, i);
+	if (rc >= 0 && s->cfg->config == CFG_NEAR)
+		rc = kedge_watch_add(s->nf, s->near, WATCH_LEN, COOKIE);
 	return rc < 0 ? rc : 0;
 }
 
@@ -134,6 +161,7 @@ static int set_up(struct munmap_state *s, struct munmap_rep *rep)
 	}
 	switch (s->cfg->config) {
 	case CFG_UNWATCHED:
+	case CFG_NEAR:
 	case CFG_WATCHED:
 	case CFG_RAW:
 		return open_notifier(s, rep);
@@ -148,10 +176,9 @@ static void tear_down(struct munmap_state *s)
 {
 	kedge_notifier_close(s->nf);
 	plain_close(s->plain);
-	if (s->slot) {
-		munmap(s->slot - WATCH_LEN, WATCH_LEN);
-		munmap(s->slot + WATCH_LEN, WATCH_LEN);
-	}
+	/* The slot is a hole in it, which munmap() allows. */
+	if (s->lonely)
+		munmap(s->lonely, LONELY_LEN);
 	if (s->other)
 		munmap(s->other, OTHER_LEN);
 	if (s->insn >= 0)

@@ -24,8 +24,10 @@
 #define SETTLE_NS 300000
 
 const char *const munmap_names[CFG_CNT] = {
-	"none",	   "control",	  "linked", "unwatched",
-	"watched", "watched-raw", "plain",
+	[CFG_NONE] = "none",	   [CFG_CONTROL] = "control",
+	[CFG_LINKED] = "linked",   [CFG_UNWATCHED] = "unwatched",
+	[CFG_NEAR] = "near",	   [CFG_WATCHED] = "watched",
+	[CFG_RAW] = "watched-raw", [CFG_PLAIN] = "plain",
 };
 
 const char *const cost_names[COST_CNT] = {
