@@ -6,6 +6,7 @@
  * because the monitor thread of a notifier may not.
  */
 #include <pthread.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,11 +37,28 @@ static int env_severity(void)
 	return KEDGE_LOG_WARN;
 }
 
+/*
+ * A forked child may have inherited it locked, by a thread that it does not
+ * have. It is held for a few loads otherwise, so who can't have it goes without.
+ */
+static bool take(void)
+{
+	unsigned int tries;
+
+	for (tries = 0; tries < 1000; tries++) {
+		if (!pthread_mutex_trylock(&lock))
+			return true;
+		sched_yield();
+	}
+	return false;
+}
+
 void kedge_log_set(kedge_log_fn fn, void *ctx, int severity)
 {
 	int env = env_severity();
 
-	pthread_mutex_lock(&lock);
+	if (!take())
+		return;
 	log_fn = fn;
 	log_ctx = ctx;
 	log_severity = severity ? severity : env ? env : KEDGE_LOG_WARN;
@@ -57,7 +75,8 @@ void kedge__log(int severity, const char *fmt, ...)
 	bool set;
 	va_list ap;
 
-	pthread_mutex_lock(&lock);
+	if (!take())
+		return;
 	fn = log_fn;
 	ctx = log_ctx;
 	limit = log_severity;

@@ -49,7 +49,7 @@ bool evict(struct kedge_cache *c, uint64_t bytes, uint32_t *killed)
 		freed += r->mr.len;
 		cnt++;
 		c->st.evictions++;
-		region_kill(c, r, killed);
+		region_kill(c, r, WHY_UNWANTED, killed);
 	}
 	return enough(c, bytes, freed, cnt);
 }

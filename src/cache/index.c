@@ -9,36 +9,45 @@
 
 #include "cache/internal.h"
 
-#define CHUNK_LEN ((size_t)4 << 20)
-#define HUGE	  ((size_t)2 << 20)
+#define HUGE	    ((size_t)2 << 20)
+#define FIRST_CHUNK ((size_t)1 << 20)
+#define NEXT_CHUNK  (16 * HUGE)
 
 struct chunk {
 	void *before;
 	size_t len;
 };
 
+/*
+ * A small cache takes a small chunk. One that outgrows it is looked up all over
+ * the place, and huge pages save it a TLB miss a lookup.
+ */
+static int add_chunk(struct arena *a)
+{
+	size_t len = a->chunks ? NEXT_CHUNK : FIRST_CHUNK;
+	struct chunk *chunk = mmap(NULL, len, PROT_READ | PROT_WRITE,
+				   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+				   -1, 0);
+
+	if (chunk == MAP_FAILED)
+		return -ENOMEM;
+	if (a->chunks)
+		madvise(chunk, len, MADV_HUGEPAGE);
+	chunk->before = a->chunks;
+	chunk->len = len;
+	a->chunks = chunk;
+	a->next = (char *)chunk + 64;
+	a->end = (char *)chunk + len;
+	return 0;
+}
+
 /* Zeroed memory of @len bytes, 64-aligned; never freed singly. */
 static void *arena_get(struct arena *a, size_t len)
 {
-	struct chunk *chunk;
 	void *p;
 
-	if ((size_t)(a->end - a->next) < len) {
-		p = mmap(NULL, CHUNK_LEN, PROT_READ | PROT_WRITE,
-			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-		if (p == MAP_FAILED)
-			return NULL;
-		/* One that is filled is worth huge pages; the first may not
-		 * be. */
-		if (a->chunks)
-			madvise(p, CHUNK_LEN, MADV_HUGEPAGE);
-		chunk = p;
-		chunk->before = a->chunks;
-		chunk->len = CHUNK_LEN;
-		a->chunks = chunk;
-		a->next = (char *)p + 64;
-		a->end = (char *)p + CHUNK_LEN;
-	}
+	if ((size_t)(a->end - a->next) < len && add_chunk(a))
+		return NULL;
 	p = a->next;
 	a->next += len;
 	return p;

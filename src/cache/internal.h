@@ -216,7 +216,12 @@ void readers_wait(struct kedge_cache *c);
 /* region.c. With the lock held: */
 struct region *region_new(struct kedge_cache *c);
 void region_forget(struct kedge_cache *c, struct region *r);
-void region_kill(struct kedge_cache *c, struct region *r, uint32_t *dead);
+enum why {
+	WHY_CHANGED, /* or replaced: the range is likely to be asked for again */
+	WHY_UNWANTED,
+};
+void region_kill(struct kedge_cache *c, struct region *r, enum why why,
+		 uint32_t *killed);
 void region_collect(struct kedge_cache *c, uint32_t *killed, uint32_t *dead);
 /* Without the lock: */
 void region_put_slow(struct kedge_cache *c, uint32_t id, uint32_t by);

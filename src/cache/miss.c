@@ -227,7 +227,7 @@ static void drop_unmade(struct kedge_cache *c, struct region *r)
 	struct region_cold *cold = cold_of(c, r);
 
 	if (cold->watched)
-		notify_watch_remove(c->nf, &cold->watch);
+		notify_watch_remove(c->nf, &cold->watch, true);
 	cold->watched = false;
 	pthread_mutex_lock(&c->lock);
 	c->bytes -= r->mr.len;
@@ -249,7 +249,7 @@ static void kill_covered(struct kedge_cache *c, const struct region *r,
 		if (!id) {
 			at += 1u << SLOT_SHIFT;
 		} else if (old->mr.addr >= r->mr.addr && stop <= end) {
-			region_kill(c, old, killed);
+			region_kill(c, old, WHY_CHANGED, killed);
 			at = stop;
 		} else {
 			/* Its pages up to where it ends, or another's. */
@@ -292,7 +292,7 @@ static void not_kept(struct kedge_cache *c, struct region *r, uint32_t *killed)
 	struct region_cold *cold = cold_of(c, r);
 
 	if (cold->watched)
-		notify_watch_remove(c->nf, &cold->watch);
+		notify_watch_remove(c->nf, &cold->watch, true);
 	cold->watched = false;
 	set_state(r, REGION_DYING);
 	cold->next = *killed;

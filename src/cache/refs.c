@@ -184,6 +184,16 @@ struct thread_rec *rec_of_thread(struct kedge_cache *c)
 	return rec;
 }
 
+static bool is_own(const struct thread_rec *rec)
+{
+	const struct thread_rec *own;
+
+	for (own = own_recs; own; own = own->next_own)
+		if (own == rec)
+			return true;
+	return false;
+}
+
 uint32_t refs_sum(struct kedge_cache *c, uint32_t id)
 {
 	struct thread_rec *rec;
@@ -220,10 +230,26 @@ static void wait_section(struct thread_rec *rec)
 	}
 }
 
+/*
+ * Nobody but the caller, who is in no section, has ever looked something up:
+ * a thread gets its record under the lock.
+ */
+static bool alone(const struct kedge_cache *c)
+{
+	struct thread_rec *rec;
+
+	for (rec = c->recs; rec; rec = rec->next)
+		if (rec != c->common && !is_own(rec))
+			return false;
+	return true;
+}
+
 void readers_wait(struct kedge_cache *c)
 {
 	struct thread_rec *rec;
 
+	if (alone(c))
+		return;
 	if (c->modes & MODE_FENCE)
 		atomic_thread_fence(memory_order_seq_cst);
 	else

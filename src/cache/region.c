@@ -79,7 +79,8 @@ void lru_remove(struct kedge_cache *c, struct region *r)
  * Take a region of the index out of it and put it on the list *killed. The list
  * goes to region_collect() before the lock is let go.
  */
-void region_kill(struct kedge_cache *c, struct region *r, uint32_t *killed)
+void region_kill(struct kedge_cache *c, struct region *r, enum why why,
+		 uint32_t *killed)
 {
 	struct region_cold *cold = cold_of(c, r);
 
@@ -87,7 +88,7 @@ void region_kill(struct kedge_cache *c, struct region *r, uint32_t *killed)
 	set_state(r, REGION_DYING);
 	lru_remove(c, r);
 	if (cold->watched)
-		notify_watch_remove(c->nf, &cold->watch);
+		notify_watch_remove(c->nf, &cold->watch, why == WHY_CHANGED);
 	cold->watched = false;
 	cold->next = *killed;
 	*killed = region_id(c, r);

@@ -43,7 +43,7 @@ ssize_t kedge_cache_flush(struct kedge_cache *c)
 	pthread_mutex_lock(&c->lock);
 	cache_sync(c, &killed);
 	while (c->lru_first)
-		region_kill(c, &c->regions[c->lru_first], &killed);
+		region_kill(c, &c->regions[c->lru_first], WHY_UNWANTED, &killed);
 	region_collect(c, &killed, &dead);
 	for (id = dead; id; id = c->cold[id].next)
 		n++;

@@ -35,7 +35,7 @@ static void invalidate(struct kedge_cache *c, struct region *r,
 	c->st.invalidations++;
 	cold->bad += t->end - t->start;
 	if (r->mr.len <= HOLE_MIN || cold->bad * 2 > r->mr.len) {
-		region_kill(c, r, killed);
+		region_kill(c, r, WHY_CHANGED, killed);
 		return;
 	}
 	/*

@@ -170,7 +170,8 @@ struct own_range {
 
 int notify_watch_add(struct kedge_notifier *nf, struct watch *w, uint64_t start,
 		     uint64_t end, struct own_range own);
-void notify_watch_remove(struct kedge_notifier *nf, struct watch *w);
+/* @keep: the range will be watched again soon; let the kernel go on. */
+void notify_watch_remove(struct kedge_notifier *nf, struct watch *w, bool keep);
 
 /* armed.c. With nf->lock held. */
 bool armed_covers(struct kedge_notifier *nf, uint64_t start, uint64_t end);

@@ -99,7 +99,7 @@ int notify_watch_add(struct kedge_notifier *nf, struct watch *w, uint64_t start,
 
 	rc = arm(nf, start, end, own);
 	if (rc < 0) {
-		notify_watch_remove(nf, w);
+		notify_watch_remove(nf, w, false);
 		return rc;
 	}
 	if (provisional || announce_active(start, end))
@@ -128,14 +128,15 @@ static void disarm_unwatched(struct kedge_notifier *nf, uint64_t start,
 	}
 }
 
-void notify_watch_remove(struct kedge_notifier *nf, struct watch *w)
+void notify_watch_remove(struct kedge_notifier *nf, struct watch *w, bool keep)
 {
 	uint64_t start = w->node.start, end = w->node.end;
 
 	sig_lock(&nf->lock);
 	queue_forget(nf, w);
 	tree_remove(&nf->watches, &w->node);
-	disarm_unwatched(nf, start, end);
+	if (!keep)
+		disarm_unwatched(nf, start, end);
 	sig_unlock(&nf->lock);
 	announce_unwatch(start, end);
 }
@@ -225,7 +226,7 @@ int kedge_watch_remove(struct kedge_notifier *nf, uint64_t cookie)
 	if (!p)
 		return kedge_reason(-ENOENT, "no watch has cookie %llu",
 				    (unsigned long long)cookie);
-	notify_watch_remove(nf, &p->watch);
+	notify_watch_remove(nf, &p->watch, false);
 	sig_lock(&nf->lock);
 	pool_put(&nf->public_pool, p);
 	sig_unlock(&nf->lock);
