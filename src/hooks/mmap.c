@@ -99,7 +99,7 @@ KEDGE_API void *mmap64(void *addr, size_t len, int prot, int flags, int fd,
 /*
  * A mapping that grows may move or grow in place, which only the kernel knows;
  * one that shrinks without MREMAP_FIXED stays. An old length of 0 maps the same
- * shared pages a second time and takes nothing away.
+ * shared pages a second time and takes nothing away, as a range of 0 says.
  */
 void kedge__on_mremap(struct change *c, void *old, size_t old_len,
 		      size_t new_len, int flags, void *to)
@@ -109,8 +109,6 @@ void kedge__on_mremap(struct change *c, void *old, size_t old_len,
 
 	if (flags & MREMAP_FIXED)
 		change_add(c, KEDGE_EVENT_UNMAP, to, new_len);
-	if (!old_len)
-		return;
 	if ((flags & (MREMAP_FIXED | MREMAP_DONTUNMAP)) ||
 	    (had < keep && (flags & MREMAP_MAYMOVE)))
 		change_add(c, KEDGE_EVENT_REMAP, old, old_len);

@@ -274,7 +274,15 @@ static void segments_are_announced_with_their_size(void)
 	start();
 	CHECK(shmdt(p) == -1 && errno == EINVAL);
 	expect(0);
-	/* Of which the first page is gone, and the segment removed. */
+	/* The first page found is not all that is left. */
+	at = shmat(id, NULL, 0);
+	CHECK(at != (void *)-1);
+	do_munmap(at + PG, PG);
+	start();
+	CHECK(!shmdt(at));
+	expect(1);
+	range(0, UNMAP, at, 3 * PG);
+	/* The first page is gone, and the segment removed. */
 	do_munmap(other, PG);
 	CHECK(!shmctl(id, IPC_RMID, NULL));
 	start();
