@@ -378,9 +378,12 @@ static int run_config(struct run *r, const struct config *c)
 				     .seed = 1,
 				     .notifier = r->opt->notifier,
 				     .side = &side_kedge };
-	rc = reserve(&cfg[0], &mem, &len);
-	if (rc)
-		return util_fail(rc, "cannot reserve address space");
+	if (reserve(&cfg[0], &mem, &len)) {
+		util_error("cannot reserve %zu GiB of address space: raise "
+			   "RLIMIT_AS (ulimit -v)",
+			   (len >> 30) + 1);
+		return CMD_CANNOT;
+	}
 	cfg[1] = cfg[0];
 	cfg[1].side = r->opt->peer;
 
