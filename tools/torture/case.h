@@ -199,6 +199,7 @@ struct run {
 	void *ptr; /* the rest is the event's own */
 	size_t size;
 	long state;
+	bool cut; /* perhaps no longer one mapping, as it was made */
 	char why[WHY_MAX];
 };
 

@@ -156,6 +156,9 @@ static int fire_realloc(struct run *x)
 	return rc;
 }
 
+/* A sanitizer's malloc keeps what is freed. */
+#define EV_UNMAPS (HAVE_ASAN || HAVE_TSAN ? 0 : EV_STALE)
+
 #define BLOCK(ev_name, ev_flags, ev_arg, ev_fire)                         \
 	{                                                                 \
 		.name = ev_name, .routes = R(LIBC) | R(THREAD),           \
@@ -178,9 +181,9 @@ const struct event ev_heap[] = {
 	  .setup = setup_break,
 	  .fire = fire_sbrk,
 	  .fini = fini_break },
-	BLOCK("malloc-trim", 0, SMALL_LEN, fire_trim),
+	BLOCK("malloc-trim", EV_UNMAPS, SMALL_LEN, fire_trim),
 	BLOCK("free-small", 0, SMALL_LEN, fire_free),
-	BLOCK("free-large", EV_STALE | EV_RECYCLE, LARGE_LEN, fire_free),
+	BLOCK("free-large", EV_UNMAPS | EV_RECYCLE, LARGE_LEN, fire_free),
 	BLOCK("realloc", EV_RECYCLE, LARGE_LEN, fire_realloc),
 	{ .name = NULL },
 };

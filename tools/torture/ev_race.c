@@ -298,15 +298,15 @@ static int setup_none(struct run *x)
 	}
 
 const struct event ev_race[] = {
-	RACE("race-neighbours", ROUTES_CALL, P(4K) | P(THP), EV_STALE, 0,
+	RACE("race-neighbours", ROUTES_CALL, P(4K) | P(THP), 0, 0,
 	     setup_neighbours, anon_fini, race_neighbours),
-	RACE("race-queue", ROUTES_CALL, P(4K) | P(THP), EV_STALE, 0,
-	     setup_queues, fini_queues, race_queues),
+	RACE("race-queue", ROUTES_CALL, P(4K) | P(THP), 0, 0, setup_queues,
+	     fini_queues, race_queues),
 	RACE("race-malloc-small", R(LIBC), P(4K), 0, (long)96 << 10, setup_none,
 	     anon_fini, race_malloc),
-	RACE("race-malloc-large", R(LIBC), P(4K), EV_STALE | EV_RECYCLE,
-	     (long)1 << 20, setup_none, anon_fini, race_malloc),
-	RACE("race-recycle", R(LIBC) | R(SYSCALL) | R(RAW), P(4K),
-	     EV_STALE | EV_RECYCLE, 0, setup_none, anon_fini, race_recycle),
+	RACE("race-malloc-large", R(LIBC), P(4K), EV_RECYCLE, (long)1 << 20,
+	     setup_none, anon_fini, race_malloc),
+	RACE("race-recycle", R(LIBC) | R(SYSCALL) | R(RAW), P(4K), EV_RECYCLE,
+	     0, setup_none, anon_fini, race_recycle),
 	{ .name = NULL },
 };

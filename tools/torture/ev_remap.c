@@ -25,6 +25,12 @@ static int move(struct run *x, uint8_t *from, uint8_t *to, size_t len,
 
 	if (got == (long)(uintptr_t)to)
 		return 0;
+	/*
+	 * It moves one mapping at a time, and a mapping that fills a hole need
+	 * not become one with its neighbours.
+	 */
+	if (got == -EFAULT && x->cut)
+		return EV_AGAIN;
 	/* MREMAP_DONTUNMAP is of Linux 5.7, hugetlb's mremap of 5.16. */
 	if (got == -EINVAL)
 		got = -EOPNOTSUPP;

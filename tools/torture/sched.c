@@ -206,11 +206,13 @@ static void run_row(struct torture *t, struct row *row, uint64_t slice_ns)
 	row->uncached += to.uncached - from.uncached;
 }
 
-static struct torture *signalled;
+static struct torture *_Atomic signalled;
 
 static void on_signal(int sig)
 {
-	atomic_fetch_add_explicit(&signalled->signals, 1, memory_order_relaxed);
+	struct torture *t = atomic_load(&signalled);
+
+	atomic_fetch_add_explicit(&t->signals, 1, memory_order_relaxed);
 }
 
 static void signals(struct torture *t, bool on)
@@ -220,7 +222,7 @@ static void signals(struct torture *t, bool on)
 	struct sigaction sa = { .sa_handler = on_signal };
 
 	/* The handler stays: a last signal may be on its way. */
-	signalled = t;
+	atomic_store(&signalled, t);
 	sigaction(SIGPROF, &sa, NULL);
 	setitimer(ITIMER_PROF, &it, NULL);
 }
@@ -238,6 +240,17 @@ static void shuffle(struct util_rng *rng, struct row **row, size_t cnt)
 	}
 }
 
+/*
+ * In parts of a slice. Small pages on one thread do many rounds in little
+ * time; a storm's rounds are slow; the races are few.
+ */
+static uint64_t part_of(const struct row *row)
+{
+	if (row->mode == MODE_STORM)
+		return 1;
+	return row->mode == MODE_RACE || row->pages == PAGES_4K ? 4 : 2;
+}
+
 static bool over(const struct torture *t, uint64_t now)
 {
 	return now >= t->end_ns;
@@ -246,29 +259,29 @@ static bool over(const struct torture *t, uint64_t now)
 static void pass(struct torture *t, struct row **alone, size_t cnt,
 		 struct crowd *crowd, uint64_t slice_ns)
 {
-	uint64_t now = clock_ns();
+	uint64_t start = clock_ns(), now = start;
 	size_t i;
 
 	shuffle(&t->lane[0].rng, alone, cnt);
 	for (i = 0; i < cnt && !over(t, now); i++) {
 		if (!atomic_load(&alone[i]->off))
-			run_row(t, alone[i], slice_ns);
+			run_row(t, alone[i], slice_ns * part_of(alone[i]));
 		now = clock_ns();
 		util_progress_at(&t->progress,
 				 (now - t->start_ns) / 1000000000u);
 	}
 	if (!crowd->cnt || over(t, now))
 		return;
-	crowd->end_ns = cnt ? now + cnt * slice_ns / CROWD_PART : t->end_ns;
+	crowd->end_ns = cnt ? now + (now - start) / CROWD_PART : t->end_ns;
 	if (crowd->end_ns > t->end_ns)
 		crowd->end_ns = t->end_ns;
 	crew_run(t, t->threads, crowd_main, crowd);
 }
 
 /* Three passes at least where there is time for them. */
-static uint64_t slice_of(const struct torture *t, size_t cnt)
+static uint64_t slice_of(const struct torture *t, uint64_t parts)
 {
-	double ns = t->seconds * 1e9 / (double)(cnt + 1) /
+	double ns = t->seconds * 1e9 / (double)(parts + 1) /
 		    (3 * (1 + 1.0 / CROWD_PART));
 
 	if (ns > SLICE_MAX_NS)
@@ -290,19 +303,23 @@ int sched_run(struct torture *t)
 {
 	struct row **alone = calloc(t->row_cnt * 2 + 1, sizeof(*alone));
 	struct crowd crowd = { 0 };
-	uint64_t slice_ns, n;
+	uint64_t slice_ns, parts = 0, n;
 	size_t cnt = 0, i;
 
 	if (!alone)
 		return -ENOMEM;
 	crowd.row = alone + t->row_cnt;
 	for (i = 0; i < t->row_cnt; i++) {
-		if (t->rows[i].mode == MODE_CROWD)
+		if (atomic_load(&t->rows[i].off))
+			continue;
+		if (t->rows[i].mode == MODE_CROWD) {
 			crowd.row[crowd.cnt++] = &t->rows[i];
-		else
-			alone[cnt++] = &t->rows[i];
+			continue;
+		}
+		alone[cnt++] = &t->rows[i];
+		parts += part_of(&t->rows[i]);
 	}
-	slice_ns = slice_of(t, cnt);
+	slice_ns = slice_of(t, parts);
 	t->start_ns = clock_ns();
 	t->end_ns = t->start_ns + (uint64_t)(t->seconds * 1e9);
 	util_progress_start(&t->progress, "seconds", (uint64_t)t->seconds,
