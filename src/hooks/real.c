@@ -6,8 +6,8 @@
  * because the library is preloaded or linked, and which hand on to the next
  * definition of the name, be it libc's, a sanitizer's or another interposer's.
  * A wrapper takes no lock of its own and allocates nothing, so that it may run
- * in a signal handler, in a vfork child and before any constructor; thread
- * creation and dlclose, which are no such functions in libc either, excepted.
+ * in a signal handler, in a vfork child and before any constructor; threads
+ * and dlclose, which are no such functions in libc either, excepted.
  *
  * What stays unseen, and therefore is left to the kernel's notifier (with the
  * hooks alone it is KEDGE_BLIND_RAW):

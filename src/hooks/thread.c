@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The stack of a thread that ends: libc drops its pages or unmaps it within
- * itself, and gives it to a later thread. It is announced when the thread's
- * function is left, by return, pthread_exit or cancellation; what the thread's
- * destructors register on the stack after that stays unseen, as does the drop
- * itself: nothing of ours runs when it is done. A stack that the caller brought
- * is announced too, needlessly.
+ * Thread stacks. libc drops the pages of a stack whose thread ends, or unmaps
+ * it, within itself, and gives it to a later thread. Three announcements stand
+ * for that one that cannot be made around the drop:
+ * - when the thread's function is left, by return, pthread_exit or cancellation;
+ * - when a join has returned, the drop being over then;
+ * - when a thread starts, on a stack that may have been another's.
+ * Unseen stays what others register on the stack of a dying detached thread,
+ * if its stack is unmapped and the range used for something else. A stack that
+ * the caller brought is announced too, needlessly.
  */
 #include <stdlib.h>
 
@@ -31,17 +34,14 @@ static void announce_stack(void *arg)
 	kedge_hook_end(&hook);
 }
 
-/*
- * Asked for at the start: it allocates, and at its end a thread may be one that
- * an allocator waits for.
- */
-static void find_stack(struct stack *s)
+/* It allocates: not for the end of a thread, which an allocator may await. */
+static void find_stack(struct stack *s, pthread_t thread)
 {
 	pthread_attr_t attr;
 
 	s->addr = NULL;
 	s->len = 0;
-	if (pthread_getattr_np(pthread_self(), &attr))
+	if (pthread_getattr_np(thread, &attr))
 		return;
 	if (pthread_attr_getstack(&attr, &s->addr, &s->len))
 		s->len = 0;
@@ -55,7 +55,8 @@ static void *run(void *arg)
 	void *ret;
 
 	free(arg);
-	find_stack(&stack);
+	find_stack(&stack, pthread_self());
+	announce_stack(&stack);
 	pthread_cleanup_push(announce_stack, &stack);
 	ret = start.fn(start.arg);
 	pthread_cleanup_pop(1);
@@ -69,7 +70,8 @@ static int run_c11(void *arg)
 	int ret;
 
 	free(arg);
-	find_stack(&stack);
+	find_stack(&stack, pthread_self());
+	announce_stack(&stack);
 	pthread_cleanup_push(announce_stack, &stack);
 	ret = start.c11(start.arg);
 	pthread_cleanup_pop(1);
@@ -119,4 +121,74 @@ KEDGE_API int thrd_create(thrd_t *thread, thrd_start_t fn, void *arg)
 	if (rc != thrd_success)
 		free(start);
 	return rc;
+}
+
+/* 0: it has been joined. */
+static int joined(int rc, struct stack *stack)
+{
+	if (!rc)
+		announce_stack(stack);
+	return rc;
+}
+
+KEDGE_API int pthread_join(pthread_t thread, void **ret)
+{
+	int (*real)(pthread_t, void **);
+	struct stack stack;
+
+	*(void **)(void *)&real = kedge__next("pthread_join");
+	if (!real)
+		return ENOSYS;
+	find_stack(&stack, thread);
+	return joined(real(thread, ret), &stack);
+}
+
+KEDGE_API int pthread_tryjoin_np(pthread_t thread, void **ret)
+{
+	int (*real)(pthread_t, void **);
+	struct stack stack;
+
+	*(void **)(void *)&real = kedge__next("pthread_tryjoin_np");
+	if (!real)
+		return ENOSYS;
+	find_stack(&stack, thread);
+	return joined(real(thread, ret), &stack);
+}
+
+KEDGE_API int pthread_timedjoin_np(pthread_t thread, void **ret,
+				   const struct timespec *until)
+{
+	int (*real)(pthread_t, void **, const struct timespec *);
+	struct stack stack;
+
+	*(void **)(void *)&real = kedge__next("pthread_timedjoin_np");
+	if (!real)
+		return ENOSYS;
+	find_stack(&stack, thread);
+	return joined(real(thread, ret, until), &stack);
+}
+
+KEDGE_API int pthread_clockjoin_np(pthread_t thread, void **ret, clockid_t clock,
+				   const struct timespec *until)
+{
+	int (*real)(pthread_t, void **, clockid_t, const struct timespec *);
+	struct stack stack;
+
+	*(void **)(void *)&real = kedge__next("pthread_clockjoin_np");
+	if (!real)
+		return ENOSYS;
+	find_stack(&stack, thread);
+	return joined(real(thread, ret, clock, until), &stack);
+}
+
+KEDGE_API int thrd_join(thrd_t thread, int *ret)
+{
+	int (*real)(thrd_t, int *);
+	struct stack stack;
+
+	*(void **)(void *)&real = kedge__next("thrd_join");
+	if (!real)
+		return thrd_error;
+	find_stack(&stack, (pthread_t)thread);
+	return joined(real(thread, ret), &stack);
 }

@@ -126,6 +126,23 @@ static int thread_c11(void *arg)
 	return 42;
 }
 
+static void *thread_that_counts(void *arg)
+{
+	*(int *)arg = atomic_load(&seen);
+	return NULL;
+}
+
+static int join_by(size_t way, pthread_t t)
+{
+	struct timespec past = { 0 };
+
+	if (way == 0)
+		return pthread_tryjoin_np(t, NULL);
+	if (way == 1)
+		return pthread_timedjoin_np(t, NULL, &past);
+	return pthread_clockjoin_np(t, NULL, CLOCK_MONOTONIC, &past);
+}
+
 static void a_stack_is_announced_when_its_thread_ends(void)
 {
 	static char *how[] = { "return", "exit", "cancel" };
@@ -145,11 +162,31 @@ static void a_stack_is_announced_when_its_thread_ends(void)
 			pthread_cancel(t);
 		CHECK(!pthread_join(t, &ret));
 		CHECK(ret == (i == 2 ? PTHREAD_CANCELED : how[i]));
-		CHECK(atomic_load(&seen) == 1);
+		CHECK(atomic_load(&seen) == 2); /* its end, and the join */
 	}
 	CHECK(thrd_create(&c11, thread_c11, "return") == thrd_success);
 	CHECK(thrd_join(c11, &res) == thrd_success && res == 42);
-	CHECK(atomic_load(&seen) == 1);
+	CHECK(atomic_load(&seen) == 2);
+	/*
+	 * The next thread gets that stack, and before it runs hears of it: the
+	 * place that is looked for is still the last thread's.
+	 */
+	atomic_store(&seen, 0);
+	CHECK(!pthread_create(&t, NULL, thread_that_counts, &res));
+	CHECK(!pthread_join(t, NULL));
+	CHECK(res == 1);
+	/* Every way to join; one that does not join announces nothing. */
+	for (i = 0; i < 3; i++) {
+		atomic_store(&wanted, 0);
+		CHECK(!pthread_create(&t, NULL, thread, "cancel"));
+		while (!atomic_load(&wanted))
+			usleep(100);
+		CHECK(join_by(i, t) != 0 && atomic_load(&seen) == 0);
+		pthread_cancel(t);
+		while (join_by(i, t))
+			usleep(100);
+		CHECK(atomic_load(&seen) == 2);
+	}
 	/* What pthread_create refuses comes back as it is. */
 	CHECK(!pthread_attr_init(&attr));
 	CHECK(!pthread_attr_setstacksize(&attr, (size_t)1 << 50));
