@@ -39,6 +39,24 @@ static inline uint64_t clock_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
+/* A full fence. ThreadSanitizer knows no fences, but it knows this. */
+static inline void full_fence(void)
+{
+#if defined(__SANITIZE_THREAD__)
+	static uint32_t dummy;
+
+	__atomic_fetch_add(&dummy, 0, __ATOMIC_SEQ_CST);
+#else
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
+}
+
+/* The compiler moves nothing across. */
+static inline void compiler_fence(void)
+{
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
 static inline void cpu_relax(void)
 {
 #if defined(__x86_64__)

@@ -22,4 +22,8 @@ void sig_lock_fini(struct sig_lock *l);
 void sig_lock(struct sig_lock *l);
 void sig_unlock(struct sig_lock *l);
 
+/* The same, for a thread that has all signals blocked for good. */
+void sig_lock_blocked(struct sig_lock *l);
+void sig_unlock_blocked(struct sig_lock *l);
+
 #endif /* BASE_LOCK_H */

@@ -50,9 +50,9 @@ static inline uint32_t enter(struct thread_rec *rec, uint32_t modes)
 	uint32_t s = atomic_load_explicit(&rec->section, memory_order_relaxed);
 
 	atomic_store_explicit(&rec->section, s + 1, memory_order_relaxed);
-	atomic_signal_fence(memory_order_seq_cst);
+	compiler_fence();
 	if (unlikely(modes & MODE_FENCE))
-		atomic_thread_fence(memory_order_seq_cst);
+		full_fence();
 	return s;
 }
 
@@ -155,9 +155,9 @@ void kedge_cache_put(struct kedge_cache *c, const struct kedge_mr *mr)
 	 * counts this put, or we see that the region is dying. Partner:
 	 * region_collect().
 	 */
-	atomic_signal_fence(memory_order_seq_cst);
+	compiler_fence();
 	if (unlikely(c->modes & MODE_FENCE))
-		atomic_thread_fence(memory_order_seq_cst);
+		full_fence();
 	if (unlikely(state_of(r) >= REGION_MAKING))
 		region_put_slow(c, id, 0);
 }

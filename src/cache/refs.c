@@ -251,7 +251,7 @@ void readers_wait(struct kedge_cache *c)
 	if (alone(c))
 		return;
 	if (c->modes & MODE_FENCE)
-		atomic_thread_fence(memory_order_seq_cst);
+		full_fence();
 	else
 		syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
 	for (rec = c->recs; rec; rec = rec->next)

@@ -4,10 +4,11 @@
  * or by a runtime for its own. They reach every notifier of the process.
  *
  * Most calls concern memory that nobody watches, and those must cost next to
- * nothing: two tables of counters, hashed by 2 MiB of address space, say
- * whether anybody watches there and whether a change is under way there. A
- * collision costs a look at the notifier's tree, or a registration that is not
- * kept.
+ * nothing: tables of counters, hashed by address, say whether anybody watches
+ * there and whether a change is under way there. A collision costs a look at
+ * the notifier's tree, or a registration that is not kept. Short watches are
+ * counted by 64 KiB, so that they do not slow their neighbours; long ones and
+ * changes by 2 MiB.
  *
  * Proof that a watch and a change cannot miss each other. The announcer raises
  * "changing", then reads "watched"; who adds a watch raises "watched", then
@@ -22,11 +23,21 @@
 
 #include "notify/internal.h"
 
-#define GRANULE_SHIFT 21
-#define TABLE_BITS    14
-#define TABLE_CNT     (1u << TABLE_BITS)
 #define SPAN_MAX      1024u /* granules counted one by one */
 #define NOTIFIERS_MAX 64
+
+#define FINE_SHIFT   16
+#define FINE_BITS    16
+#define COARSE_SHIFT 21
+#define COARSE_BITS  14
+#define FINE_MAX     ((uint64_t)16 << 20) /* longer ranges count coarsely */
+
+struct table {
+	unsigned int shift;
+	unsigned int bits;
+	_Atomic uint32_t wide; /* ranges of more than SPAN_MAX granules */
+	_Atomic uint32_t *slot;
+};
 
 /* Zero in a forked child: what is here then belongs to the parent. */
 struct proc_page {
@@ -34,58 +45,68 @@ struct proc_page {
 };
 
 static struct proc_page *proc;
-static _Atomic uint32_t watched[TABLE_CNT];
-static _Atomic uint32_t changing[TABLE_CNT];
-static _Atomic uint32_t watched_wide; /* ranges of more than SPAN_MAX granules */
-static _Atomic uint32_t changing_wide;
+static _Atomic uint32_t fine_slot[1u << FINE_BITS];
+static _Atomic uint32_t coarse_slot[1u << COARSE_BITS];
+static _Atomic uint32_t changing_slot[1u << COARSE_BITS];
+static struct table watched_fine = { FINE_SHIFT, FINE_BITS, 0, fine_slot };
+static struct table watched_coarse = { COARSE_SHIFT, COARSE_BITS, 0,
+				       coarse_slot };
+static struct table changing = { COARSE_SHIFT, COARSE_BITS, 0, changing_slot };
 static _Atomic uint32_t hooked; /* 1 + the announcer's blind spots, or 0 */
 
 /* lock guards listeners, and keeps them alive while they are told. */
 static struct sig_lock lock = SIG_LOCK_INIT;
 static struct kedge_notifier *listeners[NOTIFIERS_MAX];
 
-static unsigned int slot_of(uint64_t granule)
+static _Atomic uint32_t *slot_of(const struct table *t, uint64_t granule)
 {
-	return (unsigned int)((granule * 0x9e3779b97f4a7c15ull) >>
-			      (64 - TABLE_BITS));
+	return &t->slot[(granule * 0x9e3779b97f4a7c15ull) >> (64 - t->bits)];
 }
 
-static void count(_Atomic uint32_t *table, _Atomic uint32_t *wide,
-		  uint64_t start, uint64_t end, uint32_t by)
+static void count(struct table *t, uint64_t start, uint64_t end, uint32_t by)
 {
-	uint64_t g = start >> GRANULE_SHIFT;
-	uint64_t last = (end - 1) >> GRANULE_SHIFT;
+	uint64_t g = start >> t->shift, last = (end - 1) >> t->shift;
 
 	if (last - g >= SPAN_MAX) {
-		atomic_fetch_add(wide, by);
+		atomic_fetch_add(&t->wide, by);
 		return;
 	}
 	for (; g <= last; g++)
-		atomic_fetch_add(&table[slot_of(g)], by);
+		atomic_fetch_add(slot_of(t, g), by);
 }
 
-static bool counted(_Atomic uint32_t *table, _Atomic uint32_t *wide,
-		    uint64_t start, uint64_t end)
+/* Whether anything may be counted there. */
+static bool counted(struct table *t, uint64_t start, uint64_t end)
 {
-	uint64_t g = start >> GRANULE_SHIFT;
-	uint64_t last = (end - 1) >> GRANULE_SHIFT;
+	uint64_t g = start >> t->shift, last = (end - 1) >> t->shift;
 
-	if (atomic_load(wide) || last - g >= SPAN_MAX)
+	if (atomic_load(&t->wide) || last - g >= SPAN_MAX)
 		return true;
 	for (; g <= last; g++)
-		if (atomic_load(&table[slot_of(g)]))
+		if (atomic_load(slot_of(t, g)))
 			return true;
 	return false;
 }
 
+static struct table *watched_table(uint64_t start, uint64_t end)
+{
+	return end - start <= FINE_MAX ? &watched_fine : &watched_coarse;
+}
+
 void announce_watch(uint64_t start, uint64_t end)
 {
-	count(watched, &watched_wide, start, end, 1);
+	count(watched_table(start, end), start, end, 1);
 }
 
 void announce_unwatch(uint64_t start, uint64_t end)
 {
-	count(watched, &watched_wide, start, end, (uint32_t)-1);
+	count(watched_table(start, end), start, end, (uint32_t)-1);
+}
+
+static bool watched(uint64_t start, uint64_t end)
+{
+	return counted(&watched_coarse, start, end) ||
+	       counted(&watched_fine, start, end);
 }
 
 /* A wide question is not answered by "yes" alone: look what is counted. */
@@ -93,12 +114,12 @@ bool announce_active(uint64_t start, uint64_t end)
 {
 	unsigned int i;
 
-	if (((end - 1) >> GRANULE_SHIFT) - (start >> GRANULE_SHIFT) < SPAN_MAX)
-		return counted(changing, &changing_wide, start, end);
-	if (atomic_load(&changing_wide))
+	if ((end - 1 - start) >> COARSE_SHIFT < SPAN_MAX - 1)
+		return counted(&changing, start, end);
+	if (atomic_load(&changing.wide))
 		return true;
-	for (i = 0; i < TABLE_CNT; i++)
-		if (atomic_load(&changing[i]))
+	for (i = 0; i < 1u << COARSE_BITS; i++)
+		if (atomic_load(&changing_slot[i]))
 			return true;
 	return false;
 }
@@ -117,6 +138,15 @@ void kedge_hook_attach(uint32_t blind)
 	atomic_store_explicit(&hooked, blind + 1, memory_order_relaxed);
 }
 
+static void reset(struct table *t)
+{
+	unsigned int i;
+
+	atomic_store(&t->wide, 0);
+	for (i = 0; i < 1u << t->bits; i++)
+		atomic_store(&t->slot[i], 0);
+}
+
 /*
  * A forked child starts with the parent's lock, listeners and counters. Nobody
  * else runs there yet that could use them: forget them all.
@@ -124,7 +154,6 @@ void kedge_hook_attach(uint32_t blind)
 static int adopt(void)
 {
 	static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
-	unsigned int i;
 	int rc = 0;
 
 	pthread_mutex_lock(&once);
@@ -144,12 +173,9 @@ static int adopt(void)
 		goto unlock;
 	sig_lock_init(&lock);
 	memset(listeners, 0, sizeof(listeners));
-	for (i = 0; i < TABLE_CNT; i++) {
-		atomic_store(&watched[i], 0);
-		atomic_store(&changing[i], 0);
-	}
-	atomic_store(&watched_wide, 0);
-	atomic_store(&changing_wide, 0);
+	reset(&watched_fine);
+	reset(&watched_coarse);
+	reset(&changing);
 	atomic_store(&proc->ours, 1);
 unlock:
 	pthread_mutex_unlock(&once);
@@ -214,7 +240,8 @@ static void disarm_overlap(struct kedge_notifier *nf, struct kedge_hook *hook)
 
 static void tell(struct kedge_notifier *nf, struct kedge_hook *hook)
 {
-	sig_lock(&nf->lock);
+	/* Signals are blocked: the caller holds lock. */
+	sig_lock_blocked(&nf->lock);
 	if (queue_publish(nf, hook->kind, hook->start, hook->end))
 		/*
 		 * Release: whoever sees the new generation sees the queue.
@@ -225,7 +252,7 @@ static void tell(struct kedge_notifier *nf, struct kedge_hook *hook)
 					  memory_order_release);
 	disarm_overlap(nf, hook);
 	queue_signal(nf);
-	sig_unlock(&nf->lock);
+	sig_unlock_blocked(&nf->lock);
 }
 
 static void tell_all(struct kedge_hook *hook)
@@ -273,8 +300,8 @@ void kedge_hook_begin(struct kedge_hook *hook, int kind, const void *addr,
 	hook->back_start = 0;
 	hook->back_end = 0;
 	hook->state = HOOK_COUNTED;
-	count(changing, &changing_wide, hook->start, hook->end, 1);
-	if (counted(watched, &watched_wide, hook->start, hook->end))
+	count(&changing, hook->start, hook->end, 1);
+	if (watched(hook->start, hook->end))
 		tell_all(hook);
 	errno = saved;
 }
@@ -291,5 +318,5 @@ void kedge_hook_end(struct kedge_hook *hook)
 		rearm_all(hook);
 		errno = saved;
 	}
-	count(changing, &changing_wide, hook->start, hook->end, (uint32_t)-1);
+	count(&changing, hook->start, hook->end, (uint32_t)-1);
 }

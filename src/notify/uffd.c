@@ -119,7 +119,7 @@ static void handle_events(struct kedge_notifier *nf)
 	size_t told = 0;
 	int n;
 
-	sig_lock(&nf->lock);
+	sig_lock_blocked(&nf->lock);
 	g = atomic_load_explicit(&nf->page->generation, memory_order_relaxed);
 	/* seq_cst: before the read() in every eye; partner: the hit's load. */
 	atomic_store_explicit(&nf->page->generation, g | 1,
@@ -136,7 +136,7 @@ static void handle_events(struct kedge_notifier *nf)
 			      told ? g + GENERATION_STEP : g,
 			      memory_order_release);
 	queue_signal(nf);
-	sig_unlock(&nf->lock);
+	sig_unlock_blocked(&nf->lock);
 }
 
 static bool more_than_one_cpu(void)
@@ -170,9 +170,9 @@ static bool look(struct kedge_notifier *nf)
 	if (!u->looks)
 		return false;
 	u->looks--;
-	sig_lock(&nf->lock);
+	sig_lock_blocked(&nf->lock);
 	more = taint_look(nf);
-	sig_unlock(&nf->lock);
+	sig_unlock_blocked(&nf->lock);
 	if (!more)
 		u->looks = 0;
 	return more;
