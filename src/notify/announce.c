@@ -52,6 +52,7 @@ static struct table watched_fine = { FINE_SHIFT, FINE_BITS, 0, fine_slot };
 static struct table watched_coarse = { COARSE_SHIFT, COARSE_BITS, 0,
 				       coarse_slot };
 static struct table changing = { COARSE_SHIFT, COARSE_BITS, 0, changing_slot };
+static _Atomic uint32_t announced_only; /* notifiers that live by this */
 static _Atomic uint32_t hooked; /* 1 + the announcer's blind spots, or 0 */
 
 /* lock guards listeners, and keeps them alive while they are told. */
@@ -173,6 +174,7 @@ static int adopt(void)
 		goto unlock;
 	sig_lock_init(&lock);
 	memset(listeners, 0, sizeof(listeners));
+	announced_only = 0;
 	reset(&watched_fine);
 	reset(&watched_coarse);
 	reset(&changing);
@@ -196,6 +198,7 @@ int announce_attach(struct kedge_notifier *nf)
 		if (listeners[i])
 			continue;
 		listeners[i] = nf;
+		announced_only += nf->ops->announced_only;
 		rc = 0;
 	}
 	sig_unlock(&lock);
@@ -208,8 +211,10 @@ void announce_detach(struct kedge_notifier *nf)
 
 	sig_lock(&lock);
 	for (i = 0; i < NOTIFIERS_MAX; i++)
-		if (listeners[i] == nf)
+		if (listeners[i] == nf) {
 			listeners[i] = NULL;
+			announced_only -= nf->ops->announced_only;
+		}
 	sig_unlock(&lock);
 }
 
@@ -279,6 +284,28 @@ static void rearm_all(const struct kedge_hook *hook)
 	sig_unlock(&lock);
 }
 
+/*
+ * A watch that was added since the begin may have looked at the old mapping,
+ * and be about to believe it. Where the kernel tells of the change that is cut;
+ * where it does not, it is cut here, once the change is over.
+ */
+static void cut_again(const struct kedge_hook *hook)
+{
+	unsigned int i;
+
+	sig_lock(&lock);
+	for (i = 0; i < NOTIFIERS_MAX; i++) {
+		struct kedge_notifier *nf = listeners[i];
+
+		if (!nf || !nf->ops->announced_only)
+			continue;
+		sig_lock_blocked(&nf->lock);
+		armed_cut(nf, hook->start, hook->end);
+		sig_unlock_blocked(&nf->lock);
+	}
+	sig_unlock(&lock);
+}
+
 enum { HOOK_IDLE, HOOK_COUNTED };
 
 void kedge_hook_begin(struct kedge_hook *hook, int kind, const void *addr,
@@ -308,15 +335,17 @@ void kedge_hook_begin(struct kedge_hook *hook, int kind, const void *addr,
 
 void kedge_hook_end(struct kedge_hook *hook)
 {
+	int saved = errno;
+
 	if (hook->state != HOOK_COUNTED)
 		return;
 	hook->state = HOOK_IDLE;
 	if (hook->kind == KEDGE_EVENT_REMOVE &&
-	    hook->back_start != hook->back_end) {
-		int saved = errno;
-
+	    hook->back_start != hook->back_end)
 		rearm_all(hook);
-		errno = saved;
-	}
+	if (atomic_load_explicit(&announced_only, memory_order_relaxed) &&
+	    watched(hook->start, hook->end))
+		cut_again(hook);
 	count(&changing, hook->start, hook->end, (uint32_t)-1);
+	errno = saved;
 }

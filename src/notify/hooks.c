@@ -73,6 +73,7 @@ static void hooks_disarm(struct kedge_notifier *nf, uint64_t start,
 const struct notify_ops notify_hooks = {
 	.name = "hooks",
 	.level = KEDGE_LEVEL_ADVISORY,
+	.announced_only = true,
 	.open = hooks_open,
 	.close = hooks_close,
 	.abandon = hooks_close,

@@ -103,6 +103,7 @@ struct kedge_notifier {
 struct notify_ops {
 	const char *name;
 	uint32_t level;
+	bool announced_only; /* the kernel tells it nothing */
 
 	/* 0 or a negative errno with a reason; sets nf->backend, nf->blind. */
 	int (*open)(struct kedge_notifier *nf,

@@ -34,10 +34,14 @@ static int arm_once(struct kedge_notifier *nf, uint64_t start, uint64_t end,
 	if (rc)
 		return rc;
 	sig_lock(&nf->lock);
-	if (nf->cuts == cuts)
-		armed_add(nf, start, end);
-	else
+	/*
+	 * Where the kernel tells of nothing, what nobody watches can change
+	 * without a cut: look again each time.
+	 */
+	if (nf->cuts != cuts)
 		rc = 1;
+	else if (!nf->ops->announced_only)
+		armed_add(nf, start, end);
 	sig_unlock(&nf->lock);
 	return rc;
 }
