@@ -337,31 +337,52 @@ static int finish(struct kedge_cache *c, const struct want *w,
 	return rc;
 }
 
-int cache_register(struct kedge_cache *c, const struct want *w,
-		   struct region **out)
+/* One round. -EAGAIN: what was asked for changed meanwhile. */
+static int register_once(struct kedge_cache *c, const struct want *w,
+			 bool last_try, bool *merged, struct region **out)
 {
 	struct region *r;
 	struct plan p;
+	int rc = begin(c, w, &p, &r);
+
+	if (rc)
+		return rc;
+	rc = watch(c, w, &p, r);
+	if (!rc)
+		rc = call_device(c, w, r);
+	*merged = p.merged;
+	if (!rc)
+		return finish(c, w, &p, r, last_try, out);
+	drop_unmade(c, r);
+	return rc;
+}
+
+int cache_register(struct kedge_cache *c, const struct want *want,
+		   struct region **out)
+{
+	struct want w = *want;
 	int rc = -EAGAIN, tries;
 
-	if (c->attr.max_len && w->end - w->start > c->attr.max_len)
+	if (c->attr.max_len && w.end - w.start > c->attr.max_len)
 		return kedge_reason(-E2BIG,
 				    "%llu bytes at once: %s takes %llu",
-				    (unsigned long long)(w->end - w->start),
+				    (unsigned long long)(w.end - w.start),
 				    c->dev->ops.name,
 				    (unsigned long long)c->attr.max_len);
 	for (tries = 1; rc == -EAGAIN && tries <= SPOILED_TRIES; tries++) {
-		rc = begin(c, w, &p, &r);
-		if (rc)
-			return rc;
-		rc = watch(c, w, &p, r);
-		if (!rc)
-			rc = call_device(c, w, r);
-		if (rc) {
-			drop_unmade(c, r);
-			return rc;
+		bool merged = false;
+
+		rc = register_once(c, &w, tries == SPOILED_TRIES, &merged, out);
+		if (rc && merged) {
+			/*
+			 * It may be the neighbour that fails: its user may
+			 * have unmapped or protected it. Never the caller's
+			 * affair.
+			 */
+			w.merge = false;
+			rc = register_once(c, &w, tries == SPOILED_TRIES,
+					   &merged, out);
 		}
-		rc = finish(c, w, &p, r, tries == SPOILED_TRIES, out);
 	}
 	return rc;
 }

@@ -111,25 +111,35 @@ int notify_watch_add(struct kedge_notifier *nf, struct watch *w, uint64_t start,
 	return rc;
 }
 
+/* Whether somebody watches in there. With the lock held. */
+static bool unwatched(struct kedge_notifier *nf, uint64_t start, uint64_t end)
+{
+	return !tree_first_overlap(&nf->watches, start, end);
+}
+
 /*
  * What nobody watches any more need not be reported: its munmap() is then as
- * cheap as without kedge. By whole mappings, as it was registered.
+ * cheap as without kedge. By whole mappings as they are now, which may have
+ * grown since they were registered: a part would split them.
  */
 static void disarm_unwatched(struct kedge_notifier *nf, uint64_t start,
 			     uint64_t end)
 {
-	struct tree_node *n;
+	struct vma_span whole;
+	bool go;
 
-	while ((n = tree_first_overlap(&nf->maybe, start, end))) {
-		uint64_t s = n->start, e = n->end;
-
-		if (tree_first_overlap(&nf->watches, s, e))
-			return;
-		armed_cut(nf, s, e);
-		nf->ops->disarm(nf, s, e);
-		if (tree_first_overlap(&nf->maybe, s, e))
-			return; /* the kernel would not: leave it as it is */
+	sig_lock(&nf->lock);
+	go = tree_first_overlap(&nf->maybe, start, end) &&
+	     unwatched(nf, start, end);
+	sig_unlock(&nf->lock);
+	if (!go || vma_check(nf->maps_fd, start, end, &whole))
+		return;
+	sig_lock(&nf->lock);
+	if (unwatched(nf, whole.start, whole.end)) {
+		armed_cut(nf, whole.start, whole.end);
+		nf->ops->disarm(nf, whole.start, whole.end);
 	}
+	sig_unlock(&nf->lock);
 }
 
 void notify_watch_remove(struct kedge_notifier *nf, struct watch *w, bool keep)
@@ -139,9 +149,9 @@ void notify_watch_remove(struct kedge_notifier *nf, struct watch *w, bool keep)
 	sig_lock(&nf->lock);
 	queue_forget(nf, w);
 	tree_remove(&nf->watches, &w->node);
+	sig_unlock(&nf->lock);
 	if (!keep)
 		disarm_unwatched(nf, start, end);
-	sig_unlock(&nf->lock);
 	announce_unwatch(start, end);
 }
 
