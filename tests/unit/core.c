@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* See core.h. */
+#include <dirent.h>
+#include <errno.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "core.h"
+
+size_t page_len(void)
+{
+	return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static char *map_pages(void *at, size_t cnt, int flags)
+{
+	size_t len = cnt * page_len(), i;
+	char *p = mmap(at, len, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+
+	assert_ptr_not_equal(p, MAP_FAILED);
+	for (i = 0; i < len; i += page_len())
+		p[i] = 1;
+	return p;
+}
+
+/*
+ * With a page on either side that nobody may touch, so that what others map is
+ * no neighbour.
+ */
+char *new_pages(size_t cnt)
+{
+	size_t page = page_len();
+	char *p = mmap(NULL, (cnt + 2) * page, PROT_NONE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	assert_ptr_not_equal(p, MAP_FAILED);
+	pages_at(p + page, cnt);
+	return p + page;
+}
+
+void pages_at(void *at, size_t cnt)
+{
+	map_pages(at, cnt, MAP_FIXED);
+}
+
+void free_pages(void *at, size_t cnt)
+{
+	size_t page = page_len();
+
+	assert_int_equal(munmap((char *)at - page, (cnt + 2) * page), 0);
+}
+
+struct kedge_notifier *open_uffd(void)
+{
+	struct kedge_notifier_opts o = { .size = sizeof(o), .backend = "uffd" };
+	struct kedge_notifier *nf = NULL;
+
+	assert_int_equal(kedge_notifier_open(&o, &nf), 0);
+	assert_non_null(nf);
+	return nf;
+}
+
+int need_uffd(void)
+{
+	struct kedge_notifier_opts o = { .size = sizeof(o), .backend = "uffd" };
+	struct kedge_notifier *nf;
+	int rc = kedge_notifier_open(&o, &nf);
+
+	if (!rc) {
+		kedge_notifier_close(nf);
+		return 0;
+	}
+	printf("skipped: %s\n", kedge_strerror(rc));
+	return 77;
+}
+
+static int run_child(pid_t pid, int (*fn)(void *), void *arg)
+{
+	int status = -1;
+
+	assert_int_not_equal(pid, -1);
+	if (!pid) {
+		alarm(CHILD_TIMEOUT);
+		_exit(fn(arg));
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return status;
+}
+
+int in_child(int (*fn)(void *), void *arg)
+{
+	fflush(NULL);
+	return run_child(fork(), fn, arg);
+}
+
+int in_raw_child(int (*fn)(void *), void *arg)
+{
+	fflush(NULL);
+	/* clone() where the machine has no fork(): the same but for a signal. */
+	return run_child((pid_t)syscall(SYS_clone, 17 /* SIGCHLD */, 0, 0, 0,
+					0), fn, arg);
+}
+
+static unsigned int entries(const char *path)
+{
+	DIR *d = opendir(path);
+	unsigned int n = 0;
+
+	assert_non_null(d);
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+unsigned int open_fds(void)
+{
+	return entries("/proc/self/fd");
+}
+
+unsigned int threads_now(void)
+{
+	return entries("/proc/self/task");
+}
+
+unsigned int map_lines(void)
+{
+	FILE *f = fopen("/proc/self/maps", "re");
+	unsigned int n = 0;
+	int ch;
+
+	assert_non_null(f);
+	while ((ch = getc(f)) != EOF)
+		n += ch == '\n';
+	fclose(f);
+	return n;
+}
+
+static int nodev_reg(void *ctx, void *addr, size_t len, uint32_t access,
+		     struct kedge_device_mr *mr)
+{
+	struct nodev *d = ctx;
+	uint32_t h;
+
+	if (d->fail_cnt) {
+		d->fail_cnt -= d->fail_cnt > 0;
+		return kedge_reason(d->fail_rc, "the test's device was told "
+						"to fail");
+	}
+	if (d->on_reg)
+		d->on_reg(d, addr, len);
+	if (d->max_live && d->live >= d->max_live)
+		return kedge_reason(-ENOSPC, "the test's device is full");
+	h = atomic_fetch_add(&d->next, 1) + 1;
+	atomic_fetch_add(&d->regs, 1);
+	atomic_fetch_add(&d->live, 1);
+	atomic_store(&d->alive[h % NODEV_HANDLES], 1);
+	mr->handle = h;
+	mr->offset = (uint64_t)(uintptr_t)addr;
+	d->last_addr = mr->offset;
+	d->last_len = len;
+	d->last_access = access;
+	return 0;
+}
+
+static void nodev_dereg(void *ctx, const struct kedge_device_mr *mr)
+{
+	struct nodev *d = ctx;
+
+	if (!atomic_exchange(&d->alive[mr->handle % NODEV_HANDLES], 0))
+		atomic_fetch_add(&d->wrong, 1);
+	atomic_fetch_add(&d->deregs, 1);
+	atomic_fetch_sub(&d->live, 1);
+}
+
+static int nodev_query(void *ctx, struct kedge_device_attr *attr)
+{
+	struct nodev *d = ctx;
+
+	*attr = d->attr;
+	return 0;
+}
+
+struct nodev *nodev_new(void)
+{
+	static const struct kedge_device_ops ops = {
+		.size = sizeof(ops),
+		.name = "nodev",
+		.reg = nodev_reg,
+		.dereg = nodev_dereg,
+		.query = nodev_query,
+	};
+	struct nodev *d = calloc(1, sizeof(*d));
+
+	assert_non_null(d);
+	d->attr.size = sizeof(d->attr);
+	d->attr.access = KEDGE_ACCESS_ALL;
+	assert_int_equal(kedge_device_open(&ops, d, &d->dev), 0);
+	return d;
+}
+
+void nodev_free(struct nodev *d)
+{
+	kedge_device_close(d->dev);
+	free(d);
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the tests of the core share: memory to watch, a child to ask, and a
+ * device that registers nothing but counts, and keeps a table that knows which
+ * of its handles are alive.
+ */
+#ifndef TESTS_CORE_H
+#define TESTS_CORE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <kedge/kedge.h>
+
+#define CHILD_TIMEOUT 20 /* seconds */
+
+/* In a child: say what is wrong and end. cmocka's own would jump away. */
+#define CHILD_CHECK(x)                                                         \
+	do {                                                                   \
+		if (!(x)) {                                                    \
+			fprintf(stderr, "%s:%d: in the child: %s\n", __FILE__, \
+				__LINE__, #x);                                 \
+			_exit(1);                                              \
+		}                                                              \
+	} while (0)
+
+size_t page_len(void);
+
+/* @cnt private anonymous pages, each written to. */
+char *new_pages(size_t cnt);
+/* The same at @at, whatever is there. */
+void pages_at(void *at, size_t cnt);
+void free_pages(void *at, size_t cnt);
+
+/* A notifier of the backend "uffd". */
+struct kedge_notifier *open_uffd(void);
+/* 0, or 77 after printing why there can be none here. */
+int need_uffd(void);
+
+/*
+ * Fork, run @fn there under alarm(CHILD_TIMEOUT), and return what waitpid()
+ * said: 0 if @fn returned 0.
+ */
+int in_child(int (*fn)(void *), void *arg);
+/* The same by the system call alone: no atfork handler runs. */
+int in_raw_child(int (*fn)(void *), void *arg);
+
+/* Open descriptors of this process, and lines of its maps. */
+unsigned int open_fds(void);
+unsigned int map_lines(void);
+unsigned int threads_now(void);
+
+#define NODEV_HANDLES (1u << 20)
+
+/* A device that registers nothing. Handles are never used twice. */
+struct nodev {
+	_Atomic uint32_t next;
+	_Atomic uint64_t regs;
+	_Atomic uint64_t deregs;
+	_Atomic uint64_t wrong; /* deregistered twice, or never registered */
+	_Atomic uint64_t live;
+	uint64_t max_live; /* -ENOSPC beyond; 0 is no limit */
+	int fail_rc;	   /* what reg returns, */
+	int fail_cnt;	   /* so many times; -1 is for ever */
+	struct kedge_device_attr attr;
+	void (*on_reg)(struct nodev *d, void *addr, size_t len);
+	uint64_t last_addr;
+	uint64_t last_len;
+	uint32_t last_access;
+	_Atomic uint8_t alive[NODEV_HANDLES];
+	struct kedge_device *dev;
+};
+
+struct nodev *nodev_new(void);
+void nodev_free(struct nodev *d);
+
+static inline uint64_t addr_of(const void *p)
+{
+	return (uint64_t)(uintptr_t)p;
+}
+
+#endif /* TESTS_CORE_H */

@@ -1,0 +1,632 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* A notifier as its user sees it: every errno, every event, the counter. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/shm.h>
+#include <sys/syscall.h>
+
+#include "core.h"
+
+static struct kedge_notifier *nf;
+static struct kedge_notifier *const before = (struct kedge_notifier *)0x1;
+
+static int setup(void **state)
+{
+	nf = open_uffd();
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	kedge_notifier_close(nf);
+	return 0;
+}
+
+static void watch(void *at, size_t pages, uint64_t cookie)
+{
+	assert_int_equal(kedge_watch_add(nf, at, pages * page_len(), cookie),
+			 0);
+}
+
+static void expect(const struct kedge_event *ev, uint64_t cookie,
+		   uint32_t kind, const void *start, size_t pages)
+{
+	assert_int_equal(ev->cookie, cookie);
+	assert_int_equal(ev->kind, kind);
+	assert_int_equal(ev->flags, 0);
+	assert_int_equal(ev->start, addr_of(start));
+	assert_int_equal(ev->end, addr_of(start) + pages * page_len());
+	assert_true(ev->generation <= kedge_notifier_generation(nf));
+}
+
+/* Just this one event is queued, then LAST with the generation of now. */
+static void expect_one(uint64_t cookie, uint32_t kind, const void *start,
+		       size_t pages)
+{
+	struct kedge_event ev[4];
+
+	assert_int_equal(kedge_notifier_read(nf, ev, 4), 2);
+	expect(&ev[0], cookie, kind, start, pages);
+	assert_int_equal(ev[1].kind, KEDGE_EVENT_LAST);
+	assert_int_equal(ev[1].generation, kedge_notifier_generation(nf));
+	assert_int_equal(ev[0].generation, ev[1].generation);
+}
+
+static void expect_none(void)
+{
+	struct kedge_event ev[2];
+
+	assert_int_equal(kedge_notifier_read(nf, ev, 2), 1);
+	assert_int_equal(ev[0].kind, KEDGE_EVENT_LAST);
+	assert_int_equal(ev[0].generation, kedge_notifier_generation(nf));
+}
+
+static void refuse(const struct kedge_notifier_opts *o, int want)
+{
+	struct kedge_notifier *out = before;
+
+	assert_int_equal(kedge_notifier_open(o, &out), want);
+	assert_ptr_equal(out, before);
+	assert_true(strlen(kedge_strerror(want)) > 0);
+}
+
+static void bad_options_are_refused(void **state)
+{
+	struct kedge_notifier_opts o = { .size = sizeof(o) };
+	struct {
+		struct kedge_notifier_opts o;
+		uint64_t more;
+	} newer = { { .size = sizeof(newer) }, 0 };
+	struct kedge_notifier *out = before;
+
+	assert_int_equal(kedge_notifier_open(&o, NULL), -EINVAL);
+	o.size = sizeof(o) - 1;
+	refuse(&o, -EINVAL);
+	o.size = 0;
+	refuse(&o, -EINVAL);
+	o.size = sizeof(o);
+	o.flags = 1u << 31;
+	refuse(&o, -EINVAL);
+	o.flags = 0;
+	o.min_level = KEDGE_LEVEL_EXACT + 1;
+	refuse(&o, -EINVAL);
+	o.min_level = 0;
+	o.backend = "ufd";
+	refuse(&o, -EINVAL);
+	o.backend = "";
+	refuse(&o, -EINVAL);
+	newer.more = 1;
+	refuse(&newer.o, -E2BIG);
+	newer.more = 0;
+	assert_int_equal(kedge_notifier_open(&newer.o, &out), 0);
+	kedge_notifier_close(out);
+}
+
+static void levels_are_kept(void **state)
+{
+	struct kedge_notifier_opts o = { .size = sizeof(o),
+					 .min_level = KEDGE_LEVEL_EXACT };
+	struct kedge_notifier_info info = { .size = sizeof(info) };
+	struct kedge_notifier *out;
+
+	refuse(&o, -EOPNOTSUPP);
+	o.backend = "none";
+	o.min_level = KEDGE_LEVEL_ADVISORY;
+	refuse(&o, -EOPNOTSUPP);
+	o.backend = "uffd";
+	o.min_level = KEDGE_LEVEL_EXACT;
+	refuse(&o, -EOPNOTSUPP);
+	o.backend = "auto";
+	o.min_level = KEDGE_LEVEL_ORDERED;
+	assert_int_equal(kedge_notifier_open(&o, &out), 0);
+	assert_int_equal(kedge_notifier_info(out, &info), 0);
+	assert_true(info.level >= KEDGE_LEVEL_ORDERED);
+	kedge_notifier_close(out);
+	/* userfaultfd does not see SHM_REMAP, and says so. */
+	assert_true(info.blind & KEDGE_BLIND_SHM_REMAP);
+	o.flags = KEDGE_NOTIFIER_NO_BLIND_SPOT;
+	refuse(&o, -EOPNOTSUPP);
+}
+
+static void hooks_without_an_announcer_are_refused(void **state)
+{
+	struct kedge_notifier_opts o = { .size = sizeof(o),
+					 .backend = "hooks" };
+
+	refuse(&o, -EOPNOTSUPP);
+	assert_non_null(strstr(kedge_strerror(-EOPNOTSUPP), "libkedge-hooks"));
+}
+
+static void bad_arguments_are_refused(void **state)
+{
+	char *p = new_pages(1);
+	struct kedge_event ev;
+	struct kedge_notifier_info info = { .size = 8 };
+
+	assert_int_equal(kedge_watch_add(nf, p, 0, 1), -EINVAL);
+	assert_int_equal(kedge_watch_add(nf, p, SIZE_MAX, 1), -EINVAL);
+	assert_int_equal(kedge_watch_add(nf, (void *)UINTPTR_MAX, 1, 1),
+			 -EINVAL);
+	assert_int_equal(kedge_watch_add(nf, (void *)(UINTPTR_MAX - 5), 3, 1),
+			 -EINVAL);
+	assert_int_equal(kedge_watch_add(NULL, p, 1, 1), -EINVAL);
+	assert_int_equal(kedge_watch_remove(NULL, 1), -EINVAL);
+	assert_int_equal(kedge_watch_remove(nf, 1), -ENOENT);
+	assert_int_equal(kedge_notifier_read(nf, NULL, 1), -EINVAL);
+	assert_int_equal(kedge_notifier_read(nf, &ev, 0), -EINVAL);
+	assert_int_equal(kedge_notifier_read(NULL, &ev, 1), -EINVAL);
+	assert_int_equal(kedge_notifier_fd(NULL), -EINVAL);
+	assert_int_equal(kedge_notifier_info(NULL, &info), -EINVAL);
+	assert_int_equal(kedge_notifier_info(nf, NULL), -EINVAL);
+	assert_int_equal(kedge_notifier_info(nf, &info), -EINVAL);
+	kedge_notifier_close(NULL);
+	free_pages(p, 1);
+}
+
+static uint64_t watches(void)
+{
+	struct kedge_notifier_info info = { .size = sizeof(info) };
+
+	assert_int_equal(kedge_notifier_info(nf, &info), 0);
+	return info.watches;
+}
+
+static void a_cookie_names_one_watch(void **state)
+{
+	char *p = new_pages(2);
+
+	watch(p, 1, 7);
+	assert_int_equal(kedge_watch_add(nf, p + page_len(), 1, 7), -EEXIST);
+	assert_int_equal(watches(), 1);
+	assert_int_equal(kedge_watch_remove(nf, 7), 0);
+	assert_int_equal(kedge_watch_remove(nf, 7), -ENOENT);
+	watch(p + page_len(), 1, 7);
+	/* 0 and the largest are cookies like any other. */
+	watch(p, 1, 0);
+	watch(p, 1, UINT64_MAX);
+	assert_int_equal(kedge_watch_remove(nf, 0), 0);
+	assert_int_equal(kedge_watch_remove(nf, UINT64_MAX), 0);
+	assert_int_equal(watches(), 1);
+	free_pages(p, 2);
+}
+
+/* Whether another user of userfaultfd could have all of it. */
+static bool others_may_watch(void *at, size_t pages)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register r = {
+		.range = { addr_of(at), pages * page_len() },
+		.mode = UFFDIO_REGISTER_MODE_MISSING,
+	};
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
+	int rc;
+
+	assert_true(fd >= 0);
+	assert_int_equal(ioctl(fd, UFFDIO_API, &api), 0);
+	rc = ioctl(fd, UFFDIO_REGISTER, &r);
+	close(fd);
+	return !rc;
+}
+
+static void a_hole_is_efault(void **state)
+{
+	char *p = new_pages(3);
+
+	assert_int_equal(munmap(p + page_len(), page_len()), 0);
+	assert_int_equal(kedge_watch_add(nf, p, 3 * page_len(), 1), -EFAULT);
+	assert_int_equal(kedge_watch_add(nf, p + page_len(), 1, 1), -EFAULT);
+	/* Nor does a range that only starts, or ends, in one. */
+	assert_int_equal(kedge_watch_add(nf, p + page_len(), 2 * page_len(), 1),
+			 -EFAULT);
+	assert_int_equal(kedge_watch_add(nf, p, 2 * page_len(), 1), -EFAULT);
+	assert_int_equal(watches(), 0);
+	assert_true(others_may_watch(p, 1));
+	assert_true(others_may_watch(p + 2 * page_len(), 1));
+	free_pages(p, 3);
+}
+
+static void refuse_memory(void *p, size_t pages)
+{
+	assert_ptr_not_equal(p, MAP_FAILED);
+	assert_int_equal(kedge_watch_add(nf, p, pages * page_len(), 1),
+			 -EOPNOTSUPP);
+	assert_int_equal(watches(), 0);
+}
+
+static void files_and_shared_memory_are_refused(void **state)
+{
+	size_t len = 2 * page_len();
+	int prot = PROT_READ | PROT_WRITE, fd, id;
+	char *p;
+
+	fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	p = mmap(NULL, len, PROT_READ, MAP_PRIVATE, fd, 0);
+	refuse_memory(p, 2);
+	munmap(p, len);
+	close(fd);
+
+	fd = memfd_create("kedge-test", MFD_CLOEXEC);
+	assert_int_equal(ftruncate(fd, (off_t)len), 0);
+	p = mmap(NULL, len, prot, MAP_SHARED, fd, 0);
+	refuse_memory(p, 2);
+	assert_true(others_may_watch(p, 2));
+	munmap(p, len);
+	p = mmap(NULL, len, prot, MAP_PRIVATE, fd, 0);
+	refuse_memory(p, 2);
+	munmap(p, len);
+	close(fd);
+
+	p = mmap(NULL, len, prot, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	refuse_memory(p, 2);
+	assert_true(others_may_watch(p, 2));
+	munmap(p, len);
+
+	id = shmget(IPC_PRIVATE, len, IPC_CREAT | 0600);
+	if (id < 0)
+		return; /* a kernel without System V */
+	p = shmat(id, NULL, 0);
+	shmctl(id, IPC_RMID, NULL);
+	refuse_memory(p, 2);
+	shmdt(p);
+}
+
+static void memory_of_another_userfaultfd_is_busy(void **state)
+{
+	char *p = new_pages(2);
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register r = {
+		.range = { addr_of(p), 2 * page_len() },
+		.mode = UFFDIO_REGISTER_MODE_MISSING,
+	};
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
+
+	assert_true(fd >= 0);
+	assert_int_equal(ioctl(fd, UFFDIO_API, &api), 0);
+	assert_int_equal(ioctl(fd, UFFDIO_REGISTER, &r), 0);
+	assert_int_equal(kedge_watch_add(nf, p, 1, 1), -EBUSY);
+	assert_int_equal(watches(), 0);
+	close(fd);
+	watch(p, 2, 1);
+	free_pages(p, 2);
+}
+
+static void an_unmap_names_what_it_took(void **state)
+{
+	char *p = new_pages(4);
+	uint64_t g;
+
+	watch(p, 4, 1);
+	expect_none();
+	g = kedge_notifier_generation(nf);
+	assert_int_equal(munmap(p + page_len(), page_len()), 0);
+	assert_true(kedge_notifier_generation(nf) > g);
+	expect_one(1, KEDGE_EVENT_UNMAP, p + page_len(), 1);
+	expect_none();
+	/* More than was watched: the event stays within the watch. */
+	assert_int_equal(munmap(p - page_len(), 6 * page_len()), 0);
+	expect_one(1, KEDGE_EVENT_UNMAP, p, 4);
+}
+
+static void a_range_is_watched_in_whole_pages(void **state)
+{
+	char *p = new_pages(3);
+
+	assert_int_equal(kedge_watch_add(nf, p + page_len() - 1, 2, 5), 0);
+	assert_int_equal(munmap(p, 3 * page_len()), 0);
+	expect_one(5, KEDGE_EVENT_UNMAP, p, 2);
+	pages_at(p, 3);
+	free_pages(p, 3);
+}
+
+static void a_fixed_map_over_it_is_an_unmap(void **state)
+{
+	char *p = new_pages(4);
+
+	watch(p, 4, 1);
+	pages_at(p + page_len(), 2);
+	expect_one(1, KEDGE_EVENT_UNMAP, p + page_len(), 2);
+	free_pages(p, 4);
+}
+
+static void a_move_is_a_remap(void **state)
+{
+	char *p = new_pages(2), *q = new_pages(2), *r;
+	struct kedge_event ev[4];
+	ssize_t n;
+
+	watch(p, 2, 1);
+	r = mremap(p, 2 * page_len(), 2 * page_len(),
+		   MREMAP_MAYMOVE | MREMAP_FIXED, q);
+	assert_ptr_equal(r, q);
+	n = kedge_notifier_read(nf, ev, 4);
+	assert_int_equal(n, 2);
+	assert_true(ev[0].kind == KEDGE_EVENT_REMAP ||
+		    ev[0].kind == KEDGE_EVENT_UNMAP);
+	expect(&ev[0], 1, ev[0].kind, p, 2);
+	pages_at(p, 2);
+	free_pages(p, 2);
+	free_pages(q, 2);
+}
+
+static void a_move_onto_it_is_an_unmap(void **state)
+{
+	char *p = new_pages(2), *q = new_pages(1), *r;
+
+	watch(p, 2, 1);
+	r = mremap(q, page_len(), page_len(), MREMAP_MAYMOVE | MREMAP_FIXED, p);
+	assert_ptr_equal(r, p);
+	expect_one(1, KEDGE_EVENT_UNMAP, p, 1);
+	pages_at(q, 1);
+	free_pages(p, 2);
+	free_pages(q, 1);
+}
+
+static void a_shrink_names_the_tail(void **state)
+{
+	char *p = new_pages(4);
+
+	watch(p, 4, 1);
+	assert_ptr_equal(mremap(p, 4 * page_len(), page_len(), 0), p);
+	expect_one(1, KEDGE_EVENT_UNMAP, p + page_len(), 3);
+	free_pages(p, 4);
+}
+
+static void dropped_pages_are_a_remove(void **state)
+{
+	char *p = new_pages(4);
+
+	watch(p, 4, 1);
+	assert_int_equal(madvise(p, page_len(), MADV_DONTNEED), 0);
+	expect_one(1, KEDGE_EVENT_REMOVE, p, 1);
+	/* Still watched. */
+	assert_int_equal(madvise(p + page_len(), page_len(), MADV_FREE), 0);
+	expect_one(1, KEDGE_EVENT_REMOVE, p + page_len(), 1);
+	free_pages(p, 4);
+}
+
+static void protection_and_use_are_no_events(void **state)
+{
+	char *p = new_pages(2);
+	uint64_t g;
+
+	watch(p, 2, 1);
+	g = kedge_notifier_generation(nf);
+	assert_int_equal(mprotect(p, page_len(), PROT_READ), 0);
+	assert_int_equal(mprotect(p, page_len(), PROT_READ | PROT_WRITE), 0);
+	p[0] = 2;
+	assert_int_equal(madvise(p, page_len(), MADV_WILLNEED), 0);
+	expect_none();
+	assert_int_equal(kedge_notifier_generation(nf), g);
+	free_pages(p, 2);
+}
+
+static void events_of_one_watch_coalesce(void **state)
+{
+	char *p = new_pages(8);
+
+	watch(p, 8, 1);
+	assert_int_equal(madvise(p + 6 * page_len(), page_len(),
+				 MADV_DONTNEED), 0);
+	assert_int_equal(munmap(p + page_len(), page_len()), 0);
+	/* The smallest range with both; the kind and generation of the last. */
+	expect_one(1, KEDGE_EVENT_UNMAP, p + page_len(), 6);
+	pages_at(p, 8);
+	free_pages(p, 8);
+}
+
+static void overlapping_watches_are_each_told(void **state)
+{
+	char *p = new_pages(6);
+	struct kedge_event ev[8];
+	bool seen[4] = { false };
+	int i;
+
+	watch(p, 6, 0);
+	watch(p + 2 * page_len(), 2, 1);
+	watch(p + 2 * page_len(), 2, 2); /* the same range twice */
+	watch(p + 4 * page_len(), 1, 3);
+	assert_int_equal(munmap(p + 3 * page_len(), page_len()), 0);
+	assert_int_equal(kedge_notifier_read(nf, ev, 8), 4);
+	for (i = 0; i < 3; i++) {
+		assert_true(ev[i].cookie < 3);
+		assert_false(seen[ev[i].cookie]);
+		seen[ev[i].cookie] = true;
+		expect(&ev[i], ev[i].cookie, KEDGE_EVENT_UNMAP,
+		       p + 3 * page_len(), 1);
+	}
+	assert_int_equal(ev[3].kind, KEDGE_EVENT_LAST);
+	/* One gone, the others stay watched. */
+	assert_int_equal(kedge_watch_remove(nf, 0), 0);
+	assert_int_equal(munmap(p + 4 * page_len(), page_len()), 0);
+	expect_one(3, KEDGE_EVENT_UNMAP, p + 4 * page_len(), 1);
+	pages_at(p, 6);
+	free_pages(p, 6);
+}
+
+static void a_read_of_few_takes_few(void **state)
+{
+	char *p = new_pages(1);
+	struct kedge_event ev[64];
+	int i;
+
+	for (i = 0; i < 40; i++)
+		watch(p, 1, (uint64_t)i);
+	assert_int_equal(munmap(p, page_len()), 0);
+	for (i = 0; i < 3; i++) {
+		assert_int_equal(kedge_notifier_read(nf, ev, 1), 1);
+		assert_int_equal(ev[0].kind, KEDGE_EVENT_UNMAP);
+		/* Oldest first, and no number is told twice. */
+		assert_int_equal(ev[0].cookie, i);
+	}
+	/* Room for just what is left: no LAST. */
+	assert_int_equal(kedge_notifier_read(nf, ev, 37), 37);
+	assert_int_equal(ev[36].kind, KEDGE_EVENT_UNMAP);
+	assert_int_equal(ev[36].cookie, 39);
+	expect_none();
+	pages_at(p, 1);
+	free_pages(p, 1);
+}
+
+static void what_is_removed_is_not_told(void **state)
+{
+	char *p = new_pages(2);
+
+	watch(p, 2, 1);
+	assert_int_equal(munmap(p, page_len()), 0);
+	assert_int_equal(kedge_watch_remove(nf, 1), 0);
+	expect_none();
+	assert_int_equal(munmap(p + page_len(), page_len()), 0);
+	expect_none();
+	pages_at(p, 2);
+	free_pages(p, 2);
+}
+
+static void an_unmap_is_visible_when_it_returns(void **state)
+{
+	char *p = new_pages(1);
+	struct kedge_event ev[2];
+	int i;
+
+	for (i = 0; i < 20000; i++) {
+		uint64_t g;
+
+		watch(p, 1, (uint64_t)i);
+		g = kedge_notifier_generation(nf);
+		assert_int_equal(munmap(p, page_len()), 0);
+		assert_int_not_equal(kedge_notifier_generation(nf), g);
+		assert_int_equal(kedge_notifier_read(nf, ev, 2), 2);
+		expect(&ev[0], (uint64_t)i, KEDGE_EVENT_UNMAP, p, 1);
+		assert_int_equal(kedge_watch_remove(nf, (uint64_t)i), 0);
+		pages_at(p, 1);
+	}
+	free_pages(p, 1);
+}
+
+/* None of the steps of one big DONTNEED is taken for an end of it. */
+static void memory_being_dropped_is_provisional_or_gone(void **state)
+{
+	size_t pages = 16, i;
+	char *p = new_pages(pages);
+	int rc;
+
+	for (i = 0; i < 2000; i++) {
+		memset(p, 1, pages * page_len());
+		rc = kedge_watch_add(nf, p, pages * page_len(), i);
+		assert_true(rc == 0 || rc == KEDGE_WATCH_PROVISIONAL);
+		assert_int_equal(madvise(p, pages * page_len(),
+					 MADV_DONTNEED), 0);
+		expect_one(i, KEDGE_EVENT_REMOVE, p, pages);
+		assert_int_equal(kedge_watch_remove(nf, i), 0);
+	}
+	/* It does not stay so: what is mapped anew is like any other. */
+	assert_true(kedge_watch_add(nf, p, pages * page_len(), 1) >= 0);
+	pages_at(p, pages);
+	watch(p, pages, 2);
+	free_pages(p, pages);
+}
+
+#define MANY 100000
+
+static void many_watches_need_few_mappings(void **state)
+{
+	size_t len = (size_t)64 << 10, i;
+	char *p = mmap(NULL, 2 * len * MANY, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	unsigned int lines;
+
+	assert_ptr_not_equal(p, MAP_FAILED);
+	for (i = 0; i < MANY; i++)
+		assert_int_equal(kedge_watch_add(nf, p + 2 * i * len, len, i),
+				 0);
+	lines = map_lines();
+	assert_true(lines < 65530 / 2);
+	assert_int_equal(watches(), MANY);
+	/* Each still reports by itself. */
+	for (i = 0; i < MANY; i += MANY / 10) {
+		assert_int_equal(madvise(p + 2 * i * len, page_len(),
+					 MADV_DONTNEED), 0);
+		expect_one(i, KEDGE_EVENT_REMOVE, p + 2 * i * len, 1);
+	}
+	for (i = 0; i < MANY; i++)
+		assert_int_equal(kedge_watch_remove(nf, i), 0);
+	assert_int_equal(munmap(p, 2 * len * MANY), 0);
+}
+
+static void info_counts(void **state)
+{
+	struct kedge_notifier_info info = { .size = sizeof(info) };
+	char *p = new_pages(4);
+
+	watch(p, 1, 1);
+	watch(p + 2 * page_len(), 1, 2);
+	assert_int_equal(munmap(p, page_len()), 0);
+	assert_int_equal(kedge_notifier_info(nf, &info), 0);
+	assert_string_equal(info.backend, "uffd");
+	assert_int_equal(info.level, KEDGE_LEVEL_ORDERED);
+	assert_int_equal(info.hooked, 0);
+	assert_int_equal(info.watches, 2);
+	assert_int_equal(info.events, 1);
+	assert_true(info.armed >= 1);
+	free_pages(p, 4);
+}
+
+static void backends_can_be_tried(void **state)
+{
+	struct kedge_backend_info info = { .size = sizeof(info) };
+	unsigned int fds = open_fds(), maps = map_lines(), i;
+
+	for (i = 0; !kedge_backend_probe(i, &info); i++) {
+		assert_non_null(info.name);
+		assert_int_equal(!info.level, !!info.rc);
+		if (info.rc)
+			assert_true(info.reason[0]);
+	}
+	assert_int_equal(i, 3);
+	assert_string_equal(info.name, "none");
+	assert_int_equal(kedge_backend_probe(i, &info), -ENOENT);
+	assert_int_equal(kedge_backend_probe(0, NULL), -EINVAL);
+	info.size = 4;
+	assert_int_equal(kedge_backend_probe(0, &info), -EINVAL);
+	assert_int_equal(open_fds(), fds);
+	assert_in_range(map_lines(), 1, maps + 4);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(bad_options_are_refused),
+		CASE(levels_are_kept),
+		CASE(hooks_without_an_announcer_are_refused),
+		CASE(bad_arguments_are_refused),
+		CASE(a_cookie_names_one_watch),
+		CASE(a_hole_is_efault),
+		CASE(files_and_shared_memory_are_refused),
+		CASE(memory_of_another_userfaultfd_is_busy),
+		CASE(an_unmap_names_what_it_took),
+		CASE(a_range_is_watched_in_whole_pages),
+		CASE(a_fixed_map_over_it_is_an_unmap),
+		CASE(a_move_is_a_remap),
+		CASE(a_move_onto_it_is_an_unmap),
+		CASE(a_shrink_names_the_tail),
+		CASE(dropped_pages_are_a_remove),
+		CASE(protection_and_use_are_no_events),
+		CASE(events_of_one_watch_coalesce),
+		CASE(overlapping_watches_are_each_told),
+		CASE(a_read_of_few_takes_few),
+		CASE(what_is_removed_is_not_told),
+		CASE(an_unmap_is_visible_when_it_returns),
+		CASE(memory_being_dropped_is_provisional_or_gone),
+		CASE(many_watches_need_few_mappings),
+		CASE(info_counts),
+		CASE(backends_can_be_tried),
+	};
+
+	if (need_uffd())
+		return 77;
+	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}
