@@ -30,6 +30,7 @@ LD_PRELOAD=$hooks grep -q libkedge-hooks /proc/self/maps ||
 	{ echo "$hooks is not loaded" >&2; exit 1; }
 
 run "$hooks" ls -l /
+# shellcheck disable=SC2016 # the inner shell expands it
 run "$hooks" bash -c 'for i in 1 2 3; do x=$(ls / | wc -l); done; test $x -gt 0'
 run "$hooks" "$workload"
 if command -v python3 >/dev/null; then

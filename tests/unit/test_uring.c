@@ -23,33 +23,13 @@
 
 static char page[2 * PAGE] __attribute__((aligned(PAGE)));
 static struct kedge_device *const before = (struct kedge_device *)0x1;
-static char logged[512];
-static int log_cnt;
-static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- fixture ---- */
 
-static void on_log(void *ctx, int severity, const char *text)
-{
-	pthread_mutex_lock(&log_lock);
-	snprintf(logged, sizeof(logged), "%s", text);
-	log_cnt++;
-	pthread_mutex_unlock(&log_lock);
-}
-
 static int setup(void **state)
 {
-	log_cnt = 0;
-	logged[0] = '\0';
-	kedge_log_set(on_log, NULL, KEDGE_LOG_DEBUG);
+	paper_log_start();
 	return paper_reset();
-}
-
-static int teardown(void **state)
-{
-	if (paper_ring.ring_fd >= 0)
-		close(paper_ring.ring_fd);
-	return 0;
 }
 
 static struct kedge_device *open_with(uint32_t flags, uint32_t first,
@@ -311,7 +291,7 @@ static void a_registration_fills_its_slot(void **state)
 	assert_null(paper.slot[mr.handle]);
 	kedge_device_close(dev);
 	assert_int_equal(paper.nr, 0);
-	assert_int_equal(log_cnt, 0);
+	assert_int_equal(paper_log_cnt, 0);
 }
 
 static void bad_ranges_do_not_reach_the_kernel(void **state)
@@ -388,7 +368,7 @@ static void a_signal_repeats_the_call(void **state)
 	paper_refuse(IORING_UNREGISTER_BUFFERS, -EINTR, 3);
 	kedge_device_close(dev);
 	assert_int_equal(paper.nr, 0);
-	assert_int_equal(log_cnt, 0);
+	assert_int_equal(paper_log_cnt, 0);
 }
 
 static void a_full_table_has_no_room(void **state)
@@ -418,8 +398,8 @@ static void a_slot_that_is_not_emptied_is_not_reused(void **state)
 	assert_int_equal(reg(dev, &a), 0);
 	paper_refuse(IORING_REGISTER_BUFFERS_UPDATE, -ENOMEM, 1000);
 	device_dereg(dev, &a);
-	assert_int_equal(log_cnt, 1);
-	assert_non_null(strstr(logged, "did not empty buffer slot 0"));
+	assert_int_equal(paper_log_cnt, 1);
+	assert_non_null(strstr(paper_logged, "did not empty buffer slot 0"));
 	assert_ptr_equal(paper.slot[a.handle], page);
 
 	/* Its emptying fails again, then the other slot is taken. */
@@ -433,7 +413,7 @@ static void a_slot_that_is_not_emptied_is_not_reused(void **state)
 	/* The kernel relents: emptied first, then filled anew. */
 	assert_int_equal(reg(dev, &c), 0);
 	assert_int_equal(c.handle, a.handle);
-	assert_int_equal(log_cnt, 1);
+	assert_int_equal(paper_log_cnt, 1);
 	device_dereg(dev, &b);
 	device_dereg(dev, &c);
 	kedge_device_close(dev);
@@ -448,7 +428,7 @@ static void a_second_dereg_harms_nobody(void **state)
 	device_dereg(dev, &a);
 	device_dereg(dev, &a);
 	device_dereg(dev, &wild);
-	assert_int_equal(log_cnt, 2);
+	assert_int_equal(paper_log_cnt, 2);
 	assert_int_equal(reg(dev, &a), 0);
 	assert_int_equal(reg(dev, &b), 0);
 	assert_int_not_equal(a.handle, b.handle);
@@ -468,7 +448,7 @@ static void a_table_taken_away_leaves_nothing_to_empty(void **state)
 	device_dereg(dev, &mr);
 	assert_int_equal(reg(dev, &mr), -EBADF);
 	kedge_device_close(dev);
-	assert_int_equal(log_cnt, 0);
+	assert_int_equal(paper_log_cnt, 0);
 }
 
 static void a_failing_close_is_logged(void **state)
@@ -478,14 +458,14 @@ static void a_failing_close_is_logged(void **state)
 
 	paper_refuse(IORING_UNREGISTER_BUFFERS, -EEXIST, 1);
 	kedge_device_close(dev);
-	assert_int_equal(log_cnt, 1);
+	assert_int_equal(paper_log_cnt, 1);
 
 	dev = open_with(KEDGE_URING_TABLE_EXISTS, 0, 2);
 	assert_int_equal(reg(dev, &mr), 0);
 	paper_refuse(IORING_REGISTER_BUFFERS_UPDATE, -EEXIST, 1);
 	kedge_device_close(dev);
-	assert_int_equal(log_cnt, 2);
-	assert_non_null(strstr(logged, "1 buffer slots"));
+	assert_int_equal(paper_log_cnt, 2);
+	assert_non_null(strstr(paper_logged, "1 buffer slots"));
 }
 
 /* ---- threads and processes ---- */
@@ -588,7 +568,7 @@ static void threads_share_the_slots(void **state)
 	kedge_device_close(dev);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define TEST(f) cmocka_unit_test_setup_paper_close(f, setup, paper_close)
 
 int main(void)
 {

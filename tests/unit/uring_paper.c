@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* See uring_paper.h. */
+#include <pthread.h>
+#include <stdio.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -11,6 +13,8 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include <kedge/base.h>
 
 #include "uring_paper.h"
 
@@ -298,4 +302,30 @@ int paper_untrack(void)
 {
 	tracking = false;
 	return live;
+}
+
+char paper_logged[512];
+int paper_log_cnt;
+static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void on_log(void *ctx, int severity, const char *text)
+{
+	pthread_mutex_lock(&log_lock);
+	snprintf(paper_logged, sizeof(paper_logged), "%s", text);
+	paper_log_cnt++;
+	pthread_mutex_unlock(&log_lock);
+}
+
+void paper_log_start(void)
+{
+	paper_log_cnt = 0;
+	paper_logged[0] = '\0';
+	kedge_log_set(on_log, NULL, KEDGE_LOG_DEBUG);
+}
+
+int paper_close(void **unused)
+{
+	if (paper_ring.ring_fd >= 0)
+		close(paper_ring.ring_fd);
+	return 0;
 }

@@ -36,8 +36,14 @@ struct paper {
 extern struct paper paper;
 extern struct io_uring paper_ring;
 
+/* The last message logged since paper_log_start(), and how many there were. */
+extern char paper_logged[512];
+extern int paper_log_cnt;
+void paper_log_start(void);
+
 /* A new kernel and a new, open ring. 0 or -1. */
 int paper_reset(void);
+int paper_close(void **unused); /* its descriptor */
 void paper_refuse(unsigned int op, int rc, int times);
 
 /*

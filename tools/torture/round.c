@@ -178,7 +178,7 @@ int run_round(struct run *x)
 void run_slice(struct lane *l, struct row *row, uint64_t end_ns,
 	       unsigned int max, struct run *shared)
 {
-	struct run own = { 0 }, *x = shared ? shared : &own;
+	struct run own = { .addr = NULL }, *x = shared ? shared : &own;
 	unsigned int tries = 0;
 	bool up = false;
 

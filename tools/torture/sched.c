@@ -155,7 +155,7 @@ static void race_main(struct lane *l, void *arg)
 
 static void run_race(struct torture *t, struct row *row, uint64_t end_ns)
 {
-	struct race r = { 0 };
+	struct race r = { .x = { .addr = NULL } };
 
 	if (!run_setup(&r.x, &t->lane[0], row)) {
 		r.end_ns = end_ns;
