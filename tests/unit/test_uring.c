@@ -568,7 +568,7 @@ static void threads_share_the_slots(void **state)
 	kedge_device_close(dev);
 }
 
-#define TEST(f) cmocka_unit_test_setup_paper_close(f, setup, paper_close)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, paper_close)
 
 int main(void)
 {
