@@ -326,6 +326,14 @@ void kedge_hook_begin(struct kedge_hook *hook, int kind, const void *addr,
 	hook->kind = (uint32_t)kind;
 	hook->back_start = 0;
 	hook->back_end = 0;
+	/*
+	 * Memory that nobody watches: done. A watch that is added meanwhile
+	 * gets the kernel's own event; only where there is none the proof
+	 * above is needed.
+	 */
+	if (!atomic_load_explicit(&announced_only, memory_order_relaxed) &&
+	    !watched(hook->start, hook->end))
+		return;
 	hook->state = HOOK_COUNTED;
 	count(&changing, hook->start, hook->end, 1);
 	if (watched(hook->start, hook->end))
