@@ -15,27 +15,42 @@ bool over_limit(const struct kedge_cache *c, uint64_t bytes)
 				 c->bytes > c->max_bytes - bytes));
 }
 
-static bool enough(const struct kedge_cache *c, uint64_t want, uint64_t freed,
-		   uint32_t cnt)
+/* Whether the limits let @want more bytes in when @cnt regions have gone. */
+static bool fits(const struct kedge_cache *c, uint64_t want, uint64_t freed,
+		 uint32_t cnt)
 {
-	if (!cnt || c->live - cnt >= c->max_regions)
-		return false;
-	if (!c->max_bytes)
-		return freed >= want;
-	return want <= c->max_bytes && c->bytes - freed <= c->max_bytes - want;
+	return c->live - cnt < c->max_regions &&
+	       (!c->max_bytes || c->bytes - freed <= c->max_bytes - want);
+}
+
+/* Where the device is full: whether as much is free as is wanted. */
+static bool relieved(uint64_t want, uint64_t freed, uint32_t cnt)
+{
+	return cnt && freed >= want;
+}
+
+static bool enough(const struct kedge_cache *c, enum room room, uint64_t want,
+		   uint64_t freed, uint32_t cnt)
+{
+	return room == ROOM_LIMITS ? fits(c, want, freed, cnt)
+				   : relieved(want, freed, cnt);
 }
 
 /*
- * Kill the least recently used until @bytes more fit: within the limits, and
- * where the device itself is the limit, until as much is free.
+ * Kill the least recently used until @bytes more fit: into the cache's limits,
+ * or into the device. What could never fit drives nothing out.
  */
-bool evict(struct kedge_cache *c, uint64_t bytes, uint32_t *killed)
+bool evict(struct kedge_cache *c, enum room room, uint64_t bytes,
+	   uint32_t *killed)
 {
 	uint64_t freed = 0;
 	uint32_t cnt = 0;
 	uint64_t scans = 2ull * c->live + 2;
 
-	while (c->lru_first && scans-- && !enough(c, bytes, freed, cnt)) {
+	if (room == ROOM_LIMITS && c->max_bytes && bytes > c->max_bytes)
+		return false;
+	while (c->lru_first && scans-- &&
+	       !enough(c, room, bytes, freed, cnt)) {
 		uint32_t id = c->lru_first;
 		struct region *r = &c->regions[id];
 		uint32_t used = atomic_load_explicit(&r->used,
@@ -51,5 +66,5 @@ bool evict(struct kedge_cache *c, uint64_t bytes, uint32_t *killed)
 		c->st.evictions++;
 		region_kill(c, r, WHY_UNWANTED, killed);
 	}
-	return enough(c, bytes, freed, cnt);
+	return enough(c, room, bytes, freed, cnt);
 }

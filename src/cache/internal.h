@@ -233,7 +233,12 @@ void lru_remove(struct kedge_cache *c, struct region *r);
 void cache_sync(struct kedge_cache *c, uint32_t *killed);
 
 /* evict.c. With the lock held: make room; false if nothing can go. */
-bool evict(struct kedge_cache *c, uint64_t bytes, uint32_t *killed);
+enum room {
+	ROOM_LIMITS, /* within the cache's own */
+	ROOM_DEVICE, /* in the device, which has refused */
+};
+bool evict(struct kedge_cache *c, enum room room, uint64_t bytes,
+	   uint32_t *killed);
 bool over_limit(const struct kedge_cache *c, uint64_t bytes);
 
 /* miss.c */

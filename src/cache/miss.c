@@ -98,7 +98,7 @@ static int make_room(struct kedge_cache *c, const struct want *w,
 		return kedge_reason(-ENOSPC, "the cache's limits are reached: "
 					     "%u registrations, %llu bytes",
 				    c->live, (unsigned long long)c->bytes);
-	if (!evict(c, p->end - p->start, killed))
+	if (!evict(c, ROOM_LIMITS, p->end - p->start, killed))
 		p->keep = false;
 	return 0;
 }
@@ -183,14 +183,18 @@ static bool pressure(int rc)
 	return rc == -ENOSPC || rc == -ENOMEM || rc == -EAGAIN;
 }
 
-/* Let others go for @r. False: there are none to go. */
-static bool relieve(struct kedge_cache *c, const struct region *r)
+/*
+ * Let others go for @r, which the device refused with @rc: one where its table
+ * is full, as many bytes where memory is short. False: there are none to go.
+ */
+static bool relieve(struct kedge_cache *c, const struct region *r, int rc)
 {
+	uint64_t bytes = rc == -ENOSPC ? 0 : r->mr.len;
 	uint32_t killed = 0, dead = 0;
 	bool some;
 
 	pthread_mutex_lock(&c->lock);
-	some = evict(c, r->mr.len, &killed) || killed;
+	some = evict(c, ROOM_DEVICE, bytes, &killed) || killed;
 	region_collect(c, &killed, &dead);
 	pthread_mutex_unlock(&c->lock);
 	region_reap(c, dead);
@@ -207,7 +211,7 @@ static int call_device(struct kedge_cache *c, const struct want *w,
 	do {
 		rc = device_reg(c->dev, (void *)(uintptr_t)r->mr.addr,
 				r->mr.len, r->mr.access, &cold->dev);
-	} while (pressure(rc) && w->evict && relieve(c, r));
+	} while (pressure(rc) && w->evict && relieve(c, r, rc));
 	pthread_mutex_lock(&c->lock);
 	c->st.register_ns += clock_ns() - t0;
 	if (!rc)
