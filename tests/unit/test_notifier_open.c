@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Opening a notifier: what is refused, and with what error. */
+#include <errno.h>
+
+#include "core.h"
+
+static struct kedge_notifier *nf;
+static struct kedge_notifier *const before = (struct kedge_notifier *)0x1;
+
+static int setup(void **state)
+{
+	nf = open_uffd();
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	kedge_notifier_close(nf);
+	return 0;
+}
+
+static void refuse(const struct kedge_notifier_opts *o, int want)
+{
+	struct kedge_notifier *out = before;
+
+	assert_int_equal(kedge_notifier_open(o, &out), want);
+	assert_ptr_equal(out, before);
+	assert_true(strlen(kedge_strerror(want)) > 0);
+}
+
+static void bad_options_are_refused(void **state)
+{
+	struct kedge_notifier_opts o = { .size = sizeof(o) };
+	struct {
+		struct kedge_notifier_opts o;
+		uint64_t more;
+	} newer = { { .size = sizeof(newer) }, 0 };
+	struct kedge_notifier *out = before;
+
+	assert_int_equal(kedge_notifier_open(&o, NULL), -EINVAL);
+	o.size = sizeof(o) - 1;
+	refuse(&o, -EINVAL);
+	o.size = 0;
+	refuse(&o, -EINVAL);
+	o.size = sizeof(o);
+	o.flags = 1u << 31;
+	refuse(&o, -EINVAL);
+	o.flags = 0;
+	o.min_level = KEDGE_LEVEL_EXACT + 1;
+	refuse(&o, -EINVAL);
+	o.min_level = 0;
+	o.backend = "ufd";
+	refuse(&o, -EINVAL);
+	o.backend = "";
+	refuse(&o, -EINVAL);
+	newer.more = 1;
+	refuse(&newer.o, -E2BIG);
+	newer.more = 0;
+	assert_int_equal(kedge_notifier_open(&newer.o, &out), 0);
+	kedge_notifier_close(out);
+}
+
+static void levels_are_kept(void **state)
+{
+	struct kedge_notifier_opts o = { .size = sizeof(o),
+					 .min_level = KEDGE_LEVEL_EXACT };
+	struct kedge_notifier_info info = { .size = sizeof(info) };
+	struct kedge_notifier *out;
+
+	refuse(&o, -EOPNOTSUPP);
+	o.backend = "none";
+	o.min_level = KEDGE_LEVEL_ADVISORY;
+	refuse(&o, -EOPNOTSUPP);
+	o.backend = "uffd";
+	o.min_level = KEDGE_LEVEL_EXACT;
+	refuse(&o, -EOPNOTSUPP);
+	o.backend = "auto";
+	o.min_level = KEDGE_LEVEL_ORDERED;
+	assert_int_equal(kedge_notifier_open(&o, &out), 0);
+	assert_int_equal(kedge_notifier_info(out, &info), 0);
+	assert_true(info.level >= KEDGE_LEVEL_ORDERED);
+	kedge_notifier_close(out);
+	/* userfaultfd does not see SHM_REMAP, and says so. */
+	assert_true(info.blind & KEDGE_BLIND_SHM_REMAP);
+	o.flags = KEDGE_NOTIFIER_NO_BLIND_SPOT;
+	refuse(&o, -EOPNOTSUPP);
+}
+
+static void hooks_without_an_announcer_are_refused(void **state)
+{
+	struct kedge_notifier_opts o = { .size = sizeof(o),
+					 .backend = "hooks" };
+
+	refuse(&o, -EOPNOTSUPP);
+	assert_non_null(strstr(kedge_strerror(-EOPNOTSUPP), "libkedge-hooks"));
+}
+
+static void bad_arguments_are_refused(void **state)
+{
+	char *p = new_pages(1);
+	struct kedge_event ev;
+	struct kedge_notifier_info info = { .size = 8 };
+
+	assert_int_equal(kedge_watch_add(nf, p, 0, 1), -EINVAL);
+	assert_int_equal(kedge_watch_add(nf, p, SIZE_MAX, 1), -EINVAL);
+	assert_int_equal(kedge_watch_add(nf, (void *)UINTPTR_MAX, 1, 1),
+			 -EINVAL);
+	assert_int_equal(kedge_watch_add(nf, (void *)(UINTPTR_MAX - 5), 3, 1),
+			 -EINVAL);
+	assert_int_equal(kedge_watch_add(NULL, p, 1, 1), -EINVAL);
+	assert_int_equal(kedge_watch_remove(NULL, 1), -EINVAL);
+	assert_int_equal(kedge_watch_remove(nf, 1), -ENOENT);
+	assert_int_equal(kedge_notifier_read(nf, NULL, 1), -EINVAL);
+	assert_int_equal(kedge_notifier_read(nf, &ev, 0), -EINVAL);
+	assert_int_equal(kedge_notifier_read(NULL, &ev, 1), -EINVAL);
+	assert_int_equal(kedge_notifier_fd(NULL), -EINVAL);
+	assert_int_equal(kedge_notifier_info(NULL, &info), -EINVAL);
+	assert_int_equal(kedge_notifier_info(nf, NULL), -EINVAL);
+	assert_int_equal(kedge_notifier_info(nf, &info), -EINVAL);
+	kedge_notifier_close(NULL);
+	free_pages(p, 1);
+}
+
+static void backends_can_be_tried(void **state)
+{
+	struct kedge_backend_info info = { .size = sizeof(info) };
+	unsigned int fds = open_fds(), maps = map_lines(), i;
+
+	for (i = 0; !kedge_backend_probe(i, &info); i++) {
+		assert_non_null(info.name);
+		assert_int_equal(!info.level, !!info.rc);
+		if (info.rc)
+			assert_true(info.reason[0]);
+	}
+	assert_int_equal(i, 3);
+	assert_string_equal(info.name, "none");
+	assert_int_equal(kedge_backend_probe(i, &info), -ENOENT);
+	assert_int_equal(kedge_backend_probe(0, NULL), -EINVAL);
+	info.size = 4;
+	assert_int_equal(kedge_backend_probe(0, &info), -EINVAL);
+	assert_int_equal(open_fds(), fds);
+	assert_in_range(map_lines(), 1, maps + 4);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(bad_options_are_refused),
+		CASE(levels_are_kept),
+		CASE(hooks_without_an_announcer_are_refused),
+		CASE(bad_arguments_are_refused),
+		CASE(backends_can_be_tried),
+	};
+
+	if (need_uffd())
+		return 77;
+	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}
