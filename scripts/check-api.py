@@ -77,9 +77,9 @@ def main():
             alien = {n for n in nm(['-g'], archive) - listed
                      if not n.startswith('kedge_')}
             if alien:
-                print('note: lib%s.a has %d globals outside kedge_*, such as '
-                      '%s; a static program must not define them'
-                      % (name, len(alien), min(alien)))
+                wrong.append('lib%s.a: %d globals outside kedge_*, such as '
+                             '%s; a static program could not define them'
+                             % (name, len(alien), min(alien)))
     # libkedge-hooks exports libc's names, which are declared elsewhere; kedge__
     # is what kedge's own libraries use of each other.
     compare('declared in a header', calls, 'exported',
