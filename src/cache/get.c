@@ -22,6 +22,12 @@ static __thread struct {
 	struct thread_rec *rec;
 } last;
 
+void forget_last(void)
+{
+	last.serial = 0;
+	last.rec = NULL;
+}
+
 static struct thread_rec *switch_rec(struct kedge_cache *c)
 {
 	struct thread_rec *rec = rec_of_thread(c);

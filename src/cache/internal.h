@@ -204,6 +204,9 @@ static inline bool region_serves(const struct kedge_cache *c,
 		index_all(c, addr, end, region_id(c, r)));
 }
 
+/* get.c: the calling thread's records are no longer its own. */
+void forget_last(void);
+
 /* refs.c */
 int recs_init(struct kedge_cache *c);
 void recs_free(struct kedge_cache *c);

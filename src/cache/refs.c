@@ -49,11 +49,15 @@ static void free_rec(struct thread_rec *rec)
 	free(rec);
 }
 
-/* The thread ends: its records are for others to take, or to free. */
+/*
+ * The thread ends: its records are for others to take, or to free. Other
+ * destructors may still come here after this one: they begin anew.
+ */
 static void thread_ends(void *unused)
 {
 	struct thread_rec *rec, *next;
 
+	forget_last();
 	for (rec = own_recs; rec; rec = next) {
 		next = rec->next_own;
 		/* acq_rel: whoever comes second sees all of the first. */
