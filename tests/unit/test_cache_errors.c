@@ -1,0 +1,528 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The cache where something is wrong: arguments, a device that refuses, a
+ * forked child, threads that come and go, caches that close before them.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include "core.h"
+
+static struct nodev *dev;
+static struct kedge_cache *cache;
+static char *mem;
+
+#define PAGES 64
+
+static int setup(void **state)
+{
+	dev = nodev_new();
+	mem = new_pages(PAGES);
+	cache = NULL;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	kedge_cache_close(cache);
+	assert_int_equal(dev->live, 0);
+	assert_int_equal(dev->wrong, 0);
+	assert_int_equal(dev->regs, dev->deregs);
+	nodev_free(dev);
+	free_pages(mem, PAGES);
+	return 0;
+}
+
+static void open_cache(const struct kedge_cache_opts *o)
+{
+	assert_int_equal(kedge_cache_open(dev->dev, NULL, o, &cache), 0);
+}
+
+static char *at(size_t page)
+{
+	return mem + page * page_len();
+}
+
+static int try_get(const void *p, size_t len, const struct kedge_mr **mr)
+{
+	return kedge_cache_get(cache, p, len, KEDGE_ACCESS_LOCAL_WRITE, mr);
+}
+
+static const struct kedge_mr *get(const void *p, size_t len)
+{
+	const struct kedge_mr *mr = NULL;
+
+	assert_int_equal(try_get(p, len, &mr), 0);
+	return mr;
+}
+
+static struct kedge_cache_stats stats(void)
+{
+	struct kedge_cache_stats st = { .size = sizeof(st) };
+
+	assert_int_equal(kedge_cache_stats(cache, &st), 0);
+	assert_int_equal(st.registrations - st.deregistrations, st.regions);
+	assert_int_equal(st.regions, dev->live);
+	return st;
+}
+
+static void refuse_open(struct kedge_notifier *nf,
+			const struct kedge_cache_opts *o, int want)
+{
+	struct kedge_cache *const before = (struct kedge_cache *)0x1;
+	struct kedge_cache *out = before;
+
+	assert_int_equal(kedge_cache_open(dev->dev, nf, o, &out), want);
+	assert_ptr_equal(out, before);
+}
+
+static void bad_options_are_refused(void **state)
+{
+	struct kedge_cache_opts o = { .size = sizeof(o) };
+	struct {
+		struct kedge_cache_opts o;
+		uint64_t more;
+	} newer = { { .size = sizeof(newer) }, 1 };
+	struct kedge_cache *out;
+
+	assert_int_equal(kedge_cache_open(NULL, NULL, &o, &out), -EINVAL);
+	assert_int_equal(kedge_cache_open(dev->dev, NULL, &o, NULL), -EINVAL);
+	o.size = sizeof(o) - 1;
+	refuse_open(NULL, &o, -EINVAL);
+	o.size = sizeof(o);
+	o.flags = 1;
+	refuse_open(NULL, &o, -EINVAL);
+	o.flags = 0;
+	o.max_regions = (1u << 24) + 1;
+	refuse_open(NULL, &o, -E2BIG);
+	refuse_open(NULL, &newer.o, -E2BIG);
+	newer.more = 0;
+	open_cache(&newer.o);
+}
+
+static void a_notifier_serves_one_cache(void **state)
+{
+	struct kedge_notifier *nf = open_uffd();
+
+	assert_int_equal(kedge_cache_open(dev->dev, nf, NULL, &cache), 0);
+	refuse_open(nf, NULL, -EBUSY);
+	kedge_cache_close(cache);
+	assert_int_equal(kedge_cache_open(dev->dev, nf, NULL, &cache), 0);
+	kedge_cache_close(cache);
+	cache = NULL;
+	kedge_notifier_close(nf);
+}
+
+static void bad_arguments_are_refused(void **state)
+{
+	const struct kedge_mr *const before = (const struct kedge_mr *)0x1;
+	const struct kedge_mr *mr = before;
+	struct kedge_cache_stats st = { .size = 8 };
+
+	dev->attr.access = KEDGE_ACCESS_LOCAL_WRITE;
+	dev->attr.max_len = 4 * page_len();
+	open_cache(NULL);
+	assert_int_equal(kedge_cache_get(NULL, mem, 1, 0, &mr), -EINVAL);
+	assert_int_equal(kedge_cache_get(cache, mem, 1, 0, NULL), -EINVAL);
+	assert_int_equal(try_get(mem, 0, &mr), -EINVAL);
+	assert_int_equal(try_get(mem, SIZE_MAX, &mr), -EINVAL);
+	assert_int_equal(try_get((void *)UINTPTR_MAX, 1, &mr), -EINVAL);
+	assert_int_equal(try_get((void *)(UINTPTR_MAX - 7), 3, &mr), -EINVAL);
+	assert_int_equal(kedge_cache_get(cache, mem, 1, 1u << 30, &mr),
+			 -EINVAL);
+	assert_int_equal(kedge_cache_get(cache, mem, 1,
+					 KEDGE_ACCESS_REMOTE_READ, &mr),
+			 -EOPNOTSUPP);
+	assert_int_equal(try_get(mem, 5 * page_len(), &mr), -E2BIG);
+	assert_int_equal(try_get(mem + 1, 4 * page_len(), &mr), -E2BIG);
+	assert_int_equal(kedge_cache_hint(NULL, mem, 1, 0), -EINVAL);
+	assert_int_equal(kedge_cache_hint(cache, mem, 0, 0), -EINVAL);
+	assert_int_equal(kedge_cache_hint(cache, mem, SIZE_MAX, 0), -EINVAL);
+	assert_int_equal(kedge_cache_hint(cache, mem, 1, 1u << 30), -EINVAL);
+	assert_int_equal(kedge_cache_flush(NULL), -EINVAL);
+	assert_int_equal(kedge_cache_stats(NULL, &st), -EINVAL);
+	assert_int_equal(kedge_cache_stats(cache, NULL), -EINVAL);
+	assert_int_equal(kedge_cache_stats(cache, &st), -EINVAL);
+	assert_ptr_equal(mr, before);
+	assert_int_equal(dev->regs, 0);
+	kedge_cache_put(cache, NULL);
+	kedge_cache_put(NULL, before);
+	kedge_cache_close(NULL);
+	/* What is longer than the device takes is hinted in pieces. */
+	assert_int_equal(kedge_cache_hint(cache, mem, PAGES * page_len(), 0),
+			 PAGES * page_len());
+	assert_true(dev->last_len <= 4 * page_len());
+}
+
+static void a_full_device_makes_room(void **state)
+{
+	size_t i;
+
+	dev->max_live = 4;
+	open_cache(NULL);
+	for (i = 0; i < 8; i++)
+		kedge_cache_put(cache, get(at(2 * i), 1));
+	/* One goes for one, however long the new one is. */
+	assert_int_equal(stats().evictions, 4);
+	kedge_cache_put(cache, get(at(24), 16 * page_len()));
+	assert_int_equal(stats().evictions, 5);
+	assert_int_equal(dev->live, 4);
+	assert_int_equal(stats().failures, 0);
+}
+
+static void refused_for(int rc)
+{
+	const struct kedge_mr *mr = NULL;
+	size_t i;
+
+	open_cache(NULL);
+	for (i = 0; i < 4; i++)
+		kedge_cache_put(cache, get(at(2 * i), 1));
+	dev->fail_rc = rc;
+	dev->fail_cnt = 1;
+	kedge_cache_put(cache, get(at(16), 1));
+	assert_int_equal(stats().evictions, 1);
+	assert_int_equal(stats().failures, 0);
+	/* For ever: a clean failure, when all that can go has gone. */
+	dev->fail_cnt = -1;
+	assert_int_equal(try_get(at(32), 1, &mr), rc);
+	assert_null(mr);
+	assert_int_equal(dev->live, 0);
+	assert_int_equal(stats().failures, 1);
+	assert_int_equal(stats().bytes, 0);
+	assert_non_null(strstr(kedge_strerror(rc), "told to fail"));
+	dev->fail_cnt = 0;
+	kedge_cache_put(cache, get(at(32), 1));
+}
+
+static void enospc_evicts(void **state)
+{
+	refused_for(-ENOSPC);
+}
+
+static void enomem_evicts(void **state)
+{
+	refused_for(-ENOMEM);
+}
+
+static void eagain_evicts(void **state)
+{
+	refused_for(-EAGAIN);
+}
+
+static void what_is_held_survives_a_full_device(void **state)
+{
+	const struct kedge_mr *held[4], *mr = NULL;
+	size_t i;
+
+	dev->max_live = 4;
+	open_cache(NULL);
+	for (i = 0; i < 4; i++)
+		held[i] = get(at(2 * i), 1);
+	assert_int_equal(try_get(at(16), 1, &mr), -ENOSPC);
+	assert_null(mr);
+	assert_int_equal(stats().evictions, 0);
+	for (i = 0; i < 4; i++) {
+		assert_true(dev->alive[held[i]->device_handle]);
+		kedge_cache_put(cache, held[i]);
+	}
+	kedge_cache_put(cache, get(at(16), 1));
+}
+
+static void other_errors_evict_nothing(void **state)
+{
+	static const int errors[] = { -EBADF, -EFAULT, -EPERM, -EIO };
+	const struct kedge_mr *mr = NULL;
+	size_t i;
+
+	open_cache(NULL);
+	kedge_cache_put(cache, get(at(0), 1));
+	for (i = 0; i < 4; i++) {
+		dev->fail_rc = errors[i];
+		dev->fail_cnt = -1;
+		assert_int_equal(try_get(at(16), 1, &mr), errors[i]);
+		assert_int_equal(kedge_cache_hint(cache, at(16), 1, 0),
+				 errors[i]);
+	}
+	assert_null(mr);
+	assert_int_equal(dev->live, 1);
+	assert_int_equal(stats().failures, 4);
+}
+
+/* The pages change under the device's hands. */
+static void change_it(struct nodev *d, void *addr, size_t len)
+{
+	d->on_reg = NULL;
+	pages_at(addr, 1);
+}
+
+static void what_changes_while_registered_is_made_again(void **state)
+{
+	const struct kedge_mr *mr;
+
+	open_cache(NULL);
+	dev->on_reg = change_it;
+	mr = get(mem, 2 * page_len());
+	assert_int_equal(dev->regs, 2);
+	assert_int_equal(dev->deregs, 1);
+	assert_int_equal(mr->device_handle, 2);
+	kedge_cache_put(cache, mr);
+	kedge_cache_put(cache, get(mem, 1));
+	assert_int_equal(dev->regs, 2);
+}
+
+static int use_in_child(void *arg)
+{
+	struct kedge_cache_stats st = { .size = sizeof(st) };
+	const struct kedge_mr *held = arg, *mr = NULL;
+
+	CHILD_CHECK(try_get(mem, 1, &mr) == -ECHILD && !mr);
+	CHILD_CHECK(kedge_cache_hint(cache, mem, 1, 0) == -ECHILD);
+	CHILD_CHECK(kedge_cache_flush(cache) == -ECHILD);
+	CHILD_CHECK(kedge_cache_stats(cache, &st) == -ECHILD);
+	kedge_cache_put(cache, held);
+	kedge_cache_close(cache);
+	/* The parent's registrations are not the child's to end. */
+	CHILD_CHECK(dev->deregs == 0);
+	/* It opens its own. */
+	CHILD_CHECK(!kedge_cache_open(dev->dev, NULL, NULL, &cache));
+	CHILD_CHECK(!try_get(mem, 1, &mr));
+	kedge_cache_put(cache, mr);
+	kedge_cache_close(cache);
+	CHILD_CHECK(dev->deregs == 1);
+	return 0;
+}
+
+static void a_child_is_told_not_yours(void **state)
+{
+	const struct kedge_mr *held;
+
+	open_cache(NULL);
+	held = get(mem, 1);
+	assert_int_equal(in_child(use_in_child, (void *)held), 0);
+	assert_int_equal(in_raw_child(use_in_child, (void *)held), 0);
+	kedge_cache_put(cache, held);
+	kedge_cache_put(cache, get(mem, 1));
+	assert_int_equal(dev->regs, 1);
+}
+
+static void *put_it(void *mr)
+{
+	kedge_cache_put(cache, mr);
+	return NULL;
+}
+
+static void *get_it(void *p)
+{
+	const struct kedge_mr *mr = NULL;
+
+	return try_get(p, 1, &mr) ? NULL : (void *)mr;
+}
+
+static void *on_thread(void *(*fn)(void *), void *arg)
+{
+	pthread_t t;
+	void *out;
+
+	assert_int_equal(pthread_create(&t, NULL, fn, arg), 0);
+	assert_int_equal(pthread_join(t, &out), 0);
+	return out;
+}
+
+static void a_put_may_be_another_threads(void **state)
+{
+	const struct kedge_mr *mr;
+
+	open_cache(NULL);
+	mr = get(mem, 1);
+	assert_int_equal(kedge_cache_flush(cache), 0);
+	assert_int_equal(dev->live, 1);
+	on_thread(put_it, (void *)mr);
+	assert_int_equal(dev->live, 0);
+}
+
+static void a_reference_outlives_its_thread(void **state)
+{
+	const struct kedge_mr *a, *b;
+
+	open_cache(NULL);
+	a = on_thread(get_it, mem);
+	b = on_thread(get_it, mem); /* takes the first one's record over */
+	assert_non_null(a);
+	assert_ptr_equal(a, b);
+	assert_int_equal(kedge_cache_flush(cache), 0);
+	assert_int_equal(dev->live, 1);
+	kedge_cache_put(cache, a);
+	assert_int_equal(dev->live, 1);
+	on_thread(put_it, (void *)b);
+	assert_int_equal(dev->live, 0);
+}
+
+static pthread_key_t late_key;
+static pthread_barrier_t adopted;
+
+/*
+ * Runs when the library's own destructor has run: the thread's record may be
+ * another's by now, and is not to be written to by two.
+ */
+static void late(void *arg)
+{
+	const struct kedge_mr *mr;
+	int i;
+
+	pthread_barrier_wait(&adopted); /* the other is let in, */
+	pthread_barrier_wait(&adopted); /* and has a record */
+	for (i = 0; i < 200000; i++)
+		if (!try_get(mem, 1, &mr))
+			kedge_cache_put(cache, mr);
+}
+
+static void *get_late(void *arg)
+{
+	const struct kedge_mr *mr;
+
+	if (!try_get(mem, 1, &mr))
+		kedge_cache_put(cache, mr);
+	pthread_setspecific(late_key, arg);
+	return NULL;
+}
+
+static void *get_meanwhile(void *arg)
+{
+	const struct kedge_mr *mr;
+	int i;
+
+	pthread_barrier_wait(&adopted);
+	if (!try_get(mem, 1, &mr))
+		kedge_cache_put(cache, mr);
+	pthread_barrier_wait(&adopted);
+	for (i = 0; i < 200000; i++)
+		if (!try_get(mem, 1, &mr))
+			kedge_cache_put(cache, mr);
+	return NULL;
+}
+
+static void a_late_destructor_may_use_the_cache(void **state)
+{
+	pthread_t a, b;
+
+	open_cache(NULL);
+	kedge_cache_put(cache, get(mem, 1));
+	assert_int_equal(pthread_key_create(&late_key, late), 0);
+	assert_int_equal(pthread_barrier_init(&adopted, NULL, 2), 0);
+	assert_int_equal(pthread_create(&b, NULL, get_meanwhile, NULL), 0);
+	assert_int_equal(pthread_create(&a, NULL, get_late, &late_key), 0);
+	pthread_join(a, NULL);
+	pthread_join(b, NULL);
+	pthread_barrier_destroy(&adopted);
+	pthread_key_delete(late_key);
+	/* The count is right: nobody holds it, so a flush ends it. */
+	assert_int_equal(kedge_cache_flush(cache), 1);
+	assert_int_equal(dev->live, 0);
+}
+
+static void two_caches_in_one_thread(void **state)
+{
+	struct nodev *other = nodev_new();
+	char *theirs = new_pages(1); /* no two notifiers watch one page */
+	struct kedge_cache *two;
+	const struct kedge_mr *a, *b;
+	int i;
+
+	open_cache(NULL);
+	assert_int_equal(kedge_cache_open(other->dev, NULL, NULL, &two), 0);
+	for (i = 0; i < 1000; i++) {
+		a = get(mem, 1);
+		assert_int_equal(kedge_cache_get(two, theirs, 1, 0, &b), 0);
+		assert_ptr_not_equal(a, b);
+		kedge_cache_put(cache, a);
+		kedge_cache_put(two, b);
+	}
+	assert_int_equal(dev->regs, 1);
+	assert_int_equal(other->regs, 1);
+	kedge_cache_close(two);
+	assert_int_equal(other->live, 0);
+	nodev_free(other);
+	free_pages(theirs, 1);
+	kedge_cache_put(cache, get(mem, 1));
+}
+
+static pthread_barrier_t step;
+
+static void *use_and_wait(void *arg)
+{
+	const struct kedge_mr *mr;
+
+	if (!try_get(mem, 1, &mr))
+		kedge_cache_put(cache, mr);
+	pthread_barrier_wait(&step);
+	pthread_barrier_wait(&step); /* the cache is closed now */
+	return NULL;
+}
+
+static void a_thread_may_end_after_its_cache(void **state)
+{
+	pthread_t t;
+
+	assert_int_equal(pthread_barrier_init(&step, NULL, 2), 0);
+	open_cache(NULL);
+	assert_int_equal(pthread_create(&t, NULL, use_and_wait, NULL), 0);
+	pthread_barrier_wait(&step);
+	kedge_cache_close(cache);
+	cache = NULL;
+	pthread_barrier_wait(&step);
+	pthread_join(t, NULL);
+	pthread_barrier_destroy(&step);
+	open_cache(NULL);
+	kedge_cache_put(cache, get(mem, 1));
+}
+
+static void nothing_is_kept_without_a_notifier(void **state)
+{
+	struct kedge_notifier_opts o = { .size = sizeof(o), .backend = "none" };
+	struct kedge_notifier *nf;
+	int i;
+
+	assert_int_equal(kedge_notifier_open(&o, &nf), 0);
+	assert_int_equal(kedge_cache_open(dev->dev, nf, NULL, &cache), 0);
+	for (i = 1; i <= 3; i++) {
+		kedge_cache_put(cache, get(mem, 1));
+		assert_int_equal(dev->regs, i);
+		assert_int_equal(dev->live, 0);
+	}
+	assert_int_equal(stats().uncached, 3);
+	assert_int_equal(kedge_cache_hint(cache, mem, 1, 0), -EOPNOTSUPP);
+	kedge_cache_close(cache);
+	cache = NULL;
+	kedge_notifier_close(nf);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(bad_options_are_refused),
+		CASE(a_notifier_serves_one_cache),
+		CASE(bad_arguments_are_refused),
+		CASE(a_full_device_makes_room),
+		CASE(enospc_evicts),
+		CASE(enomem_evicts),
+		CASE(eagain_evicts),
+		CASE(what_is_held_survives_a_full_device),
+		CASE(other_errors_evict_nothing),
+		CASE(what_changes_while_registered_is_made_again),
+		CASE(a_child_is_told_not_yours),
+		CASE(a_put_may_be_another_threads),
+		CASE(a_reference_outlives_its_thread),
+		CASE(a_late_destructor_may_use_the_cache),
+		CASE(two_caches_in_one_thread),
+		CASE(a_thread_may_end_after_its_cache),
+		CASE(nothing_is_kept_without_a_notifier),
+	};
+
+	if (need_uffd())
+		return 77;
+	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}
