@@ -64,8 +64,8 @@ void verify_record(struct kedge_cache *c, struct region *r)
 	cold_of(c, r)->frames = frames;
 }
 
-static void fail(const struct kedge_cache *c, const struct region *r,
-		 uint64_t addr, uint64_t was, uint64_t now)
+static void fail(const struct region *r, uint64_t addr, uint64_t was,
+		 uint64_t now)
 {
 	fprintf(stderr,
 		"kedge: KEDGE_VERIFY: stale registration: at 0x%llx (region "
@@ -74,8 +74,43 @@ static void fail(const struct kedge_cache *c, const struct region *r,
 		(unsigned long long)addr, (unsigned long long)r->mr.addr,
 		(unsigned long long)r->mr.len, (unsigned long long)was,
 		(unsigned long long)now);
-	(void)c;
 	abort();
+}
+
+/*
+ * Whether a get would return the region now. If not, the range was changed while
+ * this one was under way, which is the application's own affair; so it is where
+ * the registration was never kept, because a change was under way already.
+ */
+static bool still_good(const struct kedge_cache *c, const struct region *r,
+		       uint64_t addr, uint64_t end)
+{
+	return kedge_notifier_generation(c->nf) ==
+		       atomic_load_explicit(&c->seen, memory_order_acquire) &&
+	       region_serves(c, r, addr, end, 0);
+}
+
+#define PATIENCE_MS 1000
+
+/*
+ * A difference. Another thread may be in the middle of the call that changes
+ * the range, which takes the pages first and tells afterwards; or the kernel is
+ * about to put the page back. Only what stays different and is not told is a
+ * failure.
+ */
+static void judge(const struct kedge_cache *c, const struct region *r,
+		  uint64_t addr, uint64_t end, uint64_t was)
+{
+	uint64_t now;
+	int ms;
+
+	for (ms = 0; ms < PATIENCE_MS; ms++) {
+		if (!read_frames(c, addr, &now, 1) || now == was ||
+		    !still_good(c, r, addr, end))
+			return;
+		usleep(1000);
+	}
+	fail(r, addr, was, now);
 }
 
 void verify_hit(struct kedge_cache *c, const struct region *r, uint64_t addr,
@@ -94,14 +129,8 @@ void verify_hit(struct kedge_cache *c, const struct region *r, uint64_t addr,
 		for (i = 0; i < cnt; i++) {
 			uint64_t w = was[(at - r->mr.addr) / page + i];
 
-			/*
-			 * Changed after this get looked: the application's
-			 * own affair, and the next get's.
-			 */
-			if (w != now[i] &&
-			    kedge_notifier_generation(c->nf) ==
-				    atomic_load(&c->seen))
-				fail(c, r, at + i * page, w, now[i]);
+			if (w != now[i])
+				judge(c, r, at + i * page, end, w);
 		}
 	}
 }
