@@ -72,8 +72,9 @@ static size_t tail_len(const struct btf_type *t)
 static const struct btf_type *type_at(const struct btf *b, uint32_t id)
 {
 	return id && id < b->cnt
-		? (const struct btf_type *)(const void *)(b->types + b->at[id])
-		: NULL;
+		       ? (const struct btf_type *)(const void *)(b->types +
+								 b->at[id])
+		       : NULL;
 }
 
 static const char *name_at(const struct btf *b, uint32_t off)
@@ -159,8 +160,8 @@ int btf_init(struct btf *b, const void *data, size_t len)
 	if (!find_sections(b))
 		return kedge_reason(-EOPNOTSUPP, "%s", odd);
 	/* Mapped, not allocated: it is large and soon gone. */
-	b->at_len = (b->types_len / sizeof(struct btf_type) + 2) *
-		    sizeof(*b->at);
+	b->at_len =
+		(b->types_len / sizeof(struct btf_type) + 2) * sizeof(*b->at);
 	b->at = mmap(NULL, b->at_len, PROT_READ | PROT_WRITE,
 		     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (b->at == MAP_FAILED)
@@ -200,12 +201,12 @@ int btf_open(struct btf *b, const char *path)
 	void *data;
 
 	if (fd < 0)
-		return kedge_reason(-errno, "%s can't be read: the kernel is "
+		return kedge_reason(-errno,
+				    "%s can't be read: the kernel is "
 				    "built without BTF, or /sys is not there",
 				    path);
 	rc = -EIO;
-	if (fstat(fd, &st) || st.st_size <= 0 ||
-	    (uint64_t)st.st_size > LEN_MAX)
+	if (fstat(fd, &st) || st.st_size <= 0 || (uint64_t)st.st_size > LEN_MAX)
 		goto close_fd;
 	data = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE,
 		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

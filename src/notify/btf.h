@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The little of BTF, the kernel's description of its own types, that it takes to
- * attach a program to a function of the kernel: ids by name, the place of an
+ * The little of BTF, the kernel's description of its own types, that it takes
+ * to attach a program to a function of the kernel: ids by name, the place of an
  * argument, the offset of a member. Every reference is checked against the
  * bounds of what was read; a description that is not understood is refused.
  */

@@ -51,16 +51,9 @@
 #ifndef MADV_GUARD_INSTALL
 #define MADV_GUARD_INSTALL 102
 #endif
-#ifndef SYS_pidfd_open
-#define SYS_pidfd_open 434
-#endif
-#ifndef SYS_process_madvise
-#define SYS_process_madvise 440
-#endif
 
-#define VMLINUX	    "/sys/kernel/btf/vmlinux"
-#define INSNS_MAX   32
-#define GET_CURRENT BPF_FUNC_get_current_task_btf
+#define VMLINUX	  "/sys/kernel/btf/vmlinux"
+#define INSNS_MAX 32
 
 /*
  * The programs use a type of the kernel's, which the kernel allows only under a
@@ -241,7 +234,8 @@ static void put_map(struct code *c, uint8_t dst, int map)
 /* r3 = current->mm; r0 to r5 are lost. */
 static void put_mm(struct code *c, int mm)
 {
-	put(c, BPF_JMP | BPF_CALL, 0, 0, 0, GET_CURRENT);
+	put(c, BPF_JMP | BPF_CALL, 0, 0, 0,
+	    BPF_FUNC_get_current_task_btf);
 	put_load(c, BPF_DW, BPF_REG_3, BPF_REG_0, mm);
 }
 
@@ -366,7 +360,7 @@ static int attach(struct tripwire *t, const struct places *p, int point,
 	return 0;
 }
 
-/* The application may have closed it, and opened another under its number. */
+/* Its number may be another's by now: the application closes what it likes. */
 static void close_link(const struct link *l)
 {
 	uint32_t id;
@@ -478,26 +472,32 @@ static int map_create(uint32_t flags)
 	return bpf(BPF_MAP_CREATE, &attr);
 }
 
-static int map_counter(struct tripwire *t, int fd)
+/* Take back what the tries counted: a forked child reads 0 then. */
+static int reset(int counter)
 {
-	void *p = mmap(NULL, kedge__page_size(), PROT_READ, MAP_SHARED, fd, 0);
+	uint64_t zero = 0;
+	uint32_t key = 0;
+	union bpf_attr attr;
 
-	if (p == MAP_FAILED)
-		return -errno;
-	t->counter = p;
-	return 0;
+	memset(&attr, 0, sizeof(attr));
+	attr.map_fd = (uint32_t)counter;
+	attr.key = (uintptr_t)&key;
+	attr.value = (uintptr_t)&zero;
+	return bpf(BPF_MAP_UPDATE_ELEM, &attr);
 }
 
 static int set_up(struct tripwire *t, const struct places *p)
 {
-	int rc, own, counter;
+	int rc, own, counter = map_create(BPF_F_MMAPABLE);
+	void *view;
 
-	counter = map_create(BPF_F_MMAPABLE);
 	if (counter < 0)
 		return counter;
-	rc = map_counter(t, counter);
-	if (rc)
+	view = mmap(NULL, kedge__page_size(), PROT_READ, MAP_SHARED, counter, 0);
+	rc = -errno;
+	if (view == MAP_FAILED)
 		goto close_counter;
+	t->counter = view; /* tripwire_close() unmaps it */
 	own = map_create(0);
 	rc = own;
 	if (own < 0)
@@ -506,8 +506,7 @@ static int set_up(struct tripwire *t, const struct places *p)
 	if (rc)
 		goto close_own;
 	t->covers = attach_all(t, p, own, counter);
-	if (!t->covers)
-		rc = -EOPNOTSUPP;
+	rc = t->covers ? reset(counter) : -EOPNOTSUPP;
 close_own:
 	/* The programs hold the maps from here on; nobody else needs them. */
 	close(own);
@@ -516,25 +515,29 @@ close_counter:
 	return rc;
 }
 
-/* What costs nothing and tells most who may not: may it make a program? */
+/*
+ * What costs nothing and tells most who may not: a program on the exit of no
+ * function is always refused, but before that the kernel looks who asks.
+ */
 static int may_load(void)
 {
 	struct code c = { .cnt = 0 };
 	int fd;
 
 	put_return(&c);
-	fd = load(&c, BPF_PROG_TYPE_RAW_TRACEPOINT, 0, 0);
-	if (fd < 0)
-		return fd;
-	close(fd);
-	return 0;
+	fd = load(&c, BPF_PROG_TYPE_TRACING, BPF_TRACE_FEXIT, 0);
+	if (fd >= 0)
+		close(fd);
+	return fd == -EPERM || fd == -EACCES || fd == -ENOSYS ? fd : 0;
 }
 
 static int reason(int rc)
 {
 	if (rc == -EPERM || rc == -EACCES)
-		return kedge_reason(-EPERM, "eBPF is refused: it takes CAP_BPF "
-					    "and CAP_PERFMON");
+		return kedge_reason(-EPERM, "eBPF on the kernel's functions is "
+					    "refused: it takes CAP_BPF and "
+					    "CAP_PERFMON, and a kernel that "
+					    "allows it");
 	return kedge_reason(rc, "the kernel's eBPF can't watch shmat() and "
 				"madvise() here (%s)", strerrordesc_np(-rc));
 }

@@ -15,9 +15,10 @@
 struct tripwire;
 
 /*
- * 0 or a negative errno with its reason: -EPERM without CAP_BPF and CAP_PERFMON,
- * -EOPNOTSUPP where the kernel has none of what it takes, or did not pass the
- * test. It may need a few milliseconds, the first time in a process.
+ * 0 or a negative errno with its reason: -EPERM without CAP_BPF and
+ * CAP_PERFMON, -EOPNOTSUPP where the kernel has none of what it takes, or did
+ * not pass the test. It may need a few milliseconds, the first time in a
+ * process.
  */
 int tripwire_open(struct tripwire **out);
 

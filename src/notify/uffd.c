@@ -50,6 +50,7 @@
 #include <unistd.h>
 
 #include "notify/internal.h"
+#include "notify/tripwire.h"
 
 #ifndef UFFD_USER_MODE_ONLY
 #define UFFD_USER_MODE_ONLY 1
@@ -73,6 +74,7 @@
 struct uffd {
 	int fd;
 	int stop;
+	struct tripwire *tripwire; /* NULL: there is none */
 	pthread_t thread;
 	uint64_t spin_ns;
 	/* The monitor's own: */
@@ -202,22 +204,23 @@ static bool wait_event(struct kedge_notifier *nf, uint64_t spin)
 	}
 }
 
+static int by_number(const void *a, const void *b)
+{
+	return *(const int *)a - *(const int *)b;
+}
+
 /* A table of descriptors for this thread alone, with just what it needs. */
 static void own_descriptors(struct kedge_notifier *nf)
 {
 	struct uffd *u = nf->backend;
-	int keep[4] = { u->fd, u->stop, nf->pipe[1], nf->pagemap_fd };
-	unsigned int from = 0, flags = CLOSE_RANGE_UNSHARE;
-	int i, j, tmp;
+	int keep[4 + TRIPWIRE_FDS] = { u->fd, u->stop, nf->pipe[1],
+				       nf->pagemap_fd };
+	unsigned int from = 0, flags = CLOSE_RANGE_UNSHARE, i, cnt = 4;
 
-	for (i = 0; i < 4; i++)
-		for (j = i + 1; j < 4; j++)
-			if (keep[j] < keep[i]) {
-				tmp = keep[i];
-				keep[i] = keep[j];
-				keep[j] = tmp;
-			}
-	for (i = 0; i < 4; i++) {
+	if (u->tripwire)
+		cnt += tripwire_fds(u->tripwire, keep + cnt);
+	qsort(keep, cnt, sizeof(keep[0]), by_number);
+	for (i = 0; i < cnt; i++) {
 		if ((unsigned int)keep[i] > from) {
 			/* A first failure leaves the table shared: so be it. */
 			if (syscall(SYS_close_range, from, keep[i] - 1, flags))
@@ -327,6 +330,31 @@ static uint32_t blind_spots(void)
 	return blind;
 }
 
+/* Before the monitor starts, which keeps the descriptors. */
+static void open_tripwire(struct kedge_notifier *nf)
+{
+	struct uffd *u = nf->backend;
+	int rc = tripwire_open(&u->tripwire);
+
+	if (rc) {
+		kedge__log(KEDGE_LOG_DEBUG, "no tripwire: %s",
+			   kedge_strerror(rc));
+		return;
+	}
+	nf->blind &= ~tripwire_covers(u->tripwire);
+	nf->head.trips = tripwire_counter(u->tripwire);
+	nf->trips_seen = *nf->head.trips;
+}
+
+static void close_tripwire(struct kedge_notifier *nf)
+{
+	struct uffd *u = nf->backend;
+
+	nf->head.trips = (const uint64_t *)&nf->page->no_trips;
+	nf->trips_seen = 0;
+	tripwire_close(u->tripwire);
+}
+
 static int uffd_open(struct kedge_notifier *nf,
 		     const struct kedge_notifier_opts *opts)
 {
@@ -353,12 +381,14 @@ static int uffd_open(struct kedge_notifier *nf,
 		rc = -errno;
 		goto close_fd;
 	}
+	open_tripwire(nf);
 	rc = start_monitor(nf);
 	if (rc)
-		goto close_stop;
+		goto close_tripwire;
 	return 0;
 
-close_stop:
+close_tripwire:
+	close_tripwire(nf);
 	close(u->stop);
 close_fd:
 	close(u->fd);
@@ -425,6 +455,7 @@ static void uffd_close(struct kedge_notifier *nf)
 	while (write(u->stop, &one, sizeof(one)) < 0 && errno == EINTR)
 		;
 	pthread_join(u->thread, NULL);
+	close_tripwire(nf);
 	if (still_ours(u->fd))
 		close(u->fd);
 	close(u->stop);
@@ -435,6 +466,7 @@ static void uffd_abandon(struct kedge_notifier *nf)
 {
 	struct uffd *u = nf->backend;
 
+	close_tripwire(nf);
 	if (still_ours(u->fd))
 		close(u->fd);
 	close(u->stop);
