@@ -120,8 +120,22 @@ unsigned int open_fds(void)
 	return entries("/proc/self/fd");
 }
 
+/* A thread that was joined stays listed for a moment. */
+bool threads_are(unsigned int want)
+{
+	int tries;
+
+	for (tries = 0; tries < 1000; tries++) {
+		if (entries("/proc/self/task") == want)
+			return true;
+		usleep(1000);
+	}
+	return false;
+}
+
 unsigned int threads_now(void)
 {
+	usleep(20000);
 	return entries("/proc/self/task");
 }
 

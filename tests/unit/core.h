@@ -59,6 +59,7 @@ int in_raw_child(int (*fn)(void *), void *arg);
 unsigned int open_fds(void);
 unsigned int map_lines(void);
 unsigned int threads_now(void);
+bool threads_are(unsigned int want);
 
 #define NODEV_HANDLES (1u << 20)
 

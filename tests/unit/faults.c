@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* See faults.h. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/types.h>
+
+#include "faults.h"
+
+static int target, calls;
+static const char *failed = "nothing";
+static __thread bool mine;
+static _Atomic long live;
+
+void fault_at(int step)
+{
+	target = step;
+	calls = 0;
+	mine = step != 0;
+}
+
+int fault_hit(void)
+{
+	return calls >= target;
+}
+
+const char *fault_name(void)
+{
+	return failed;
+}
+
+long fault_live(void)
+{
+	return atomic_load(&live);
+}
+
+static bool fails(const char *name)
+{
+	if (!mine || ++calls != target)
+		return false;
+	failed = name;
+	return true;
+}
+
+static void *counted(void *p)
+{
+	if (p)
+		atomic_fetch_add(&live, 1);
+	return p;
+}
+
+#define WRAP(ret, name, ...)            \
+	ret __real_##name(__VA_ARGS__); \
+	ret __wrap_##name(__VA_ARGS__)
+
+WRAP(void *, malloc, size_t size);
+WRAP(void *, calloc, size_t cnt, size_t size);
+WRAP(void *, aligned_alloc, size_t align, size_t size);
+WRAP(void, free, void *p);
+WRAP(void *, mmap, void *at, size_t len, int prot, int flags, int fd,
+     off_t off);
+WRAP(int, munmap, void *at, size_t len);
+WRAP(int, madvise, void *at, size_t len, int advice);
+WRAP(int, open, const char *path, int flags, ...);
+WRAP(FILE *, fopen, const char *path, const char *mode);
+void *__wrap_mmap64(void *at, size_t len, int prot, int flags, int fd,
+		    off_t off);
+int __wrap_open64(const char *path, int flags, ...);
+FILE *__wrap_fopen64(const char *path, const char *mode);
+WRAP(int, pipe2, int fd[2], int flags);
+WRAP(int, eventfd, unsigned int n, int flags);
+WRAP(int, ioctl, int fd, unsigned long request, ...);
+WRAP(long, syscall, long nr, ...);
+WRAP(int, pthread_create, pthread_t *t, const pthread_attr_t *attr,
+     void *(*fn)(void *), void *arg);
+WRAP(int, pthread_mutex_init, pthread_mutex_t *m,
+     const pthread_mutexattr_t *attr);
+
+void *__wrap_malloc(size_t size)
+{
+	return fails("malloc") ? NULL : counted(__real_malloc(size));
+}
+
+void *__wrap_calloc(size_t cnt, size_t size)
+{
+	return fails("calloc") ? NULL : counted(__real_calloc(cnt, size));
+}
+
+void *__wrap_aligned_alloc(size_t align, size_t size)
+{
+	return fails("aligned_alloc")
+		? NULL
+		: counted(__real_aligned_alloc(align, size));
+}
+
+void __wrap_free(void *p)
+{
+	if (p)
+		atomic_fetch_sub(&live, 1);
+	__real_free(p);
+}
+
+void *__wrap_mmap(void *at, size_t len, int prot, int flags, int fd, off_t off)
+{
+	void *p;
+
+	if (fails("mmap")) {
+		errno = ENOMEM;
+		return MAP_FAILED;
+	}
+	p = __real_mmap(at, len, prot, flags, fd, off);
+	/* What replaces a mapping is none more. */
+	if (p != MAP_FAILED && !(flags & MAP_FIXED))
+		atomic_fetch_add(&live, 1);
+	return p;
+}
+
+/* The names they have where files' offsets are asked to be of 64 bits. */
+void *__wrap_mmap64(void *at, size_t len, int prot, int flags, int fd,
+		    off_t off)
+{
+	return __wrap_mmap(at, len, prot, flags, fd, off);
+}
+
+int __wrap_open64(const char *path, int flags, ...)
+{
+	return __wrap_open(path, flags);
+}
+
+FILE *__wrap_fopen64(const char *path, const char *mode)
+{
+	return __wrap_fopen(path, mode);
+}
+
+int __wrap_munmap(void *at, size_t len)
+{
+	atomic_fetch_sub(&live, 1);
+	return __real_munmap(at, len);
+}
+
+int __wrap_madvise(void *at, size_t len, int advice)
+{
+	if (fails("madvise")) {
+		errno = ENOMEM;
+		return -1;
+	}
+	return __real_madvise(at, len, advice);
+}
+
+int __wrap_open(const char *path, int flags, ...)
+{
+	if (fails("open")) {
+		errno = EMFILE;
+		return -1;
+	}
+	return __real_open(path, flags, 0);
+}
+
+FILE *__wrap_fopen(const char *path, const char *mode)
+{
+	if (fails("fopen")) {
+		errno = EMFILE;
+		return NULL;
+	}
+	return __real_fopen(path, mode);
+}
+
+int __wrap_pipe2(int fd[2], int flags)
+{
+	if (fails("pipe2")) {
+		errno = EMFILE;
+		return -1;
+	}
+	return __real_pipe2(fd, flags);
+}
+
+int __wrap_eventfd(unsigned int n, int flags)
+{
+	if (fails("eventfd")) {
+		errno = EMFILE;
+		return -1;
+	}
+	return __real_eventfd(n, flags);
+}
+
+int __wrap_ioctl(int fd, unsigned long request, ...)
+{
+	va_list ap;
+	void *arg;
+
+	va_start(ap, request);
+	arg = va_arg(ap, void *);
+	va_end(ap);
+	if (fails("ioctl")) {
+		errno = ENOMEM;
+		return -1;
+	}
+	return __real_ioctl(fd, request, arg);
+}
+
+long __wrap_syscall(long nr, ...)
+{
+	long a[6];
+	va_list ap;
+	int i;
+
+	va_start(ap, nr);
+	for (i = 0; i < 6; i++)
+		a[i] = va_arg(ap, long);
+	va_end(ap);
+	if (fails("syscall")) {
+		errno = EMFILE;
+		return -1;
+	}
+	return __real_syscall(nr, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+
+int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *attr,
+			  void *(*fn)(void *), void *arg)
+{
+	return fails("pthread_create") ? EAGAIN
+				       : __real_pthread_create(t, attr, fn, arg);
+}
+
+int __wrap_pthread_mutex_init(pthread_mutex_t *m,
+			      const pthread_mutexattr_t *attr)
+{
+	return fails("pthread_mutex_init") ? ENOMEM
+					   : __real_pthread_mutex_init(m, attr);
+}

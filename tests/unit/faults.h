@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Replacements, at link time, of what the core takes from the system. The calls
+ * of the thread that set the fault are counted, and the one it names fails.
+ */
+#ifndef TESTS_FAULTS_H
+#define TESTS_FAULTS_H
+
+/* The @step-th call from now on fails; 0: none does, and nothing is counted. */
+void fault_at(int step);
+/* Whether it came to that since fault_at(). Ask before fault_at(0). */
+int fault_hit(void);
+/* What failed last, for messages. */
+const char *fault_name(void);
+
+/* What the core holds: allocations, mappings. */
+long fault_live(void);
+
+#endif /* TESTS_FAULTS_H */
