@@ -64,6 +64,16 @@ struct taint {
 
 #define TAINT_MAX 64
 
+/*
+ * What a descriptor was when we opened it. The application may close what is
+ * not its own, as daemons do, and have another under the number: that one is
+ * not to be read, written or closed.
+ */
+struct fd_id {
+	uint64_t dev;
+	uint64_t ino;
+};
+
 struct notify_ops;
 
 struct kedge_notifier {
@@ -83,6 +93,7 @@ struct kedge_notifier {
 	uint64_t events;
 	uint64_t trips_seen;
 	int pipe[2];
+	struct fd_id pipe_id; /* of both ends */
 	bool fd_wanted;
 	bool fd_signalled;
 
@@ -95,6 +106,8 @@ struct kedge_notifier {
 	unsigned int taint_cnt;
 	int pagemap_fd;
 	int maps_fd;
+	struct fd_id pagemap_id;
+	struct fd_id maps_id;
 
 	void *backend; /* ops->open's */
 };
@@ -128,6 +141,9 @@ static inline bool nf_owned(const struct kedge_notifier *nf)
 }
 
 int nf_not_owned(void); /* -ECHILD, with its reason */
+
+/* notifier.c: whether @fd is still what it was. */
+bool fd_same(int fd, const struct fd_id *id);
 
 /* notifier.c: open a named backend without probing others. */
 int nf_open_backend(const struct notify_ops *ops,

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "notify/internal.h"
@@ -53,13 +54,40 @@ static void page_free(struct gen_page *page)
 	munmap(page, kedge__page_size());
 }
 
-static int proc_open(const char *path)
+static void fd_note(int fd, struct fd_id *id)
+{
+	struct stat st;
+
+	if (!fstat(fd, &st))
+		*id = (struct fd_id){ st.st_dev, st.st_ino };
+}
+
+bool fd_same(int fd, const struct fd_id *id)
+{
+	struct fd_id now = { 0, 0 };
+
+	fd_note(fd, &now);
+	return now.ino && now.dev == id->dev && now.ino == id->ino;
+}
+
+static void close_own(int fd, const struct fd_id *id)
+{
+	int saved = errno;
+
+	if (fd_same(fd, id))
+		close(fd);
+	errno = saved;
+}
+
+static int proc_open(const char *path, struct fd_id *id)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 
-	return fd < 0 ? kedge_reason(-errno, "%s can't be opened: mount /proc",
-				     path)
-		      : fd;
+	if (fd < 0)
+		return kedge_reason(-errno, "%s can't be opened: mount /proc",
+				    path);
+	fd_note(fd, id);
+	return fd;
 }
 
 static void init_sets(struct kedge_notifier *nf)
@@ -91,11 +119,12 @@ int nf_open_backend(const struct notify_ops *ops,
 		rc = -errno;
 		goto fini_lock;
 	}
-	rc = proc_open("/proc/self/maps");
+	fd_note(nf->pipe[0], &nf->pipe_id);
+	rc = proc_open("/proc/self/maps", &nf->maps_id);
 	if (rc < 0)
 		goto close_pipe;
 	nf->maps_fd = rc;
-	rc = proc_open("/proc/self/pagemap");
+	rc = proc_open("/proc/self/pagemap", &nf->pagemap_id);
 	if (rc < 0)
 		goto close_maps;
 	nf->pagemap_fd = rc;
@@ -140,10 +169,10 @@ void kedge_notifier_close(struct kedge_notifier *nf)
 	} else {
 		nf->ops->abandon(nf);
 	}
-	close(nf->pagemap_fd);
-	close(nf->maps_fd);
-	close(nf->pipe[0]);
-	close(nf->pipe[1]);
+	close_own(nf->pagemap_fd, &nf->pagemap_id);
+	close_own(nf->maps_fd, &nf->maps_id);
+	close_own(nf->pipe[0], &nf->pipe_id);
+	close_own(nf->pipe[1], &nf->pipe_id);
 	pool_fini(&nf->range_pool);
 	pool_fini(&nf->public_pool);
 	page_free(nf->page);

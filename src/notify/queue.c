@@ -85,7 +85,8 @@ void queue_check_trips(struct kedge_notifier *nf)
 
 void queue_signal(struct kedge_notifier *nf)
 {
-	if (!nf->fd_wanted || nf->fd_signalled || !nf->pending)
+	if (!nf->fd_wanted || nf->fd_signalled || !nf->pending ||
+	    !fd_same(nf->pipe[1], &nf->pipe_id))
 		return;
 	/* The pipe holds one byte at the most, so it is never full. */
 	nf->fd_signalled = write(nf->pipe[1], "", 1) == 1;
@@ -95,7 +96,8 @@ static void unsignal(struct kedge_notifier *nf)
 {
 	char byte;
 
-	if (nf->fd_signalled && read(nf->pipe[0], &byte, 1) == 1)
+	if (nf->fd_signalled && fd_same(nf->pipe[0], &nf->pipe_id) &&
+	    read(nf->pipe[0], &byte, 1) == 1)
 		nf->fd_signalled = false;
 }
 

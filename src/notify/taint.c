@@ -87,9 +87,13 @@ bool taint_overlaps(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 static ssize_t pagemap_read(struct kedge_notifier *nf, uint64_t addr,
 			    uint64_t *entries, size_t cnt)
 {
-	ssize_t got = pread(nf->pagemap_fd, entries, cnt * 8,
-			    (off_t)(addr / kedge__page_size() * 8));
+	ssize_t got;
 
+	/* Another file's zeros would say that the pages have gone. */
+	if (!fd_same(nf->pagemap_fd, &nf->pagemap_id))
+		return 0;
+	got = pread(nf->pagemap_fd, entries, cnt * 8,
+		    (off_t)(addr / kedge__page_size() * 8));
 	return got < 0 ? 0 : got / 8;
 }
 

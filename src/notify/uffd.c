@@ -39,10 +39,10 @@
 #include <linux/userfaultfd.h>
 #include <poll.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -71,13 +71,20 @@
 #define LOOKS		20  /* at a witness, after an event */
 #define LOOK_EVERY_NS	50000
 
+/*
+ * The bell is a page of our own that is watched like others': unmapping it ends
+ * the monitor. Unlike a descriptor nobody can close it. It is of a kind that no
+ * neighbour's mapping melts with.
+ */
 struct uffd {
 	int fd;
-	int stop;
+	uint64_t bell;
+	sem_t ready; /* the monitor has its own descriptors */
 	struct tripwire *tripwire; /* NULL: there is none */
 	pthread_t thread;
 	uint64_t spin_ns;
 	/* The monitor's own: */
+	bool rung;
 	uint64_t last_ns;
 	uint64_t gap_ns; /* between events, smoothed */
 	unsigned int looks;
@@ -85,6 +92,7 @@ struct uffd {
 
 static size_t told_by(struct kedge_notifier *nf, const struct uffd_msg *m)
 {
+	struct uffd *u = nf->backend;
 	uint64_t start, end, to;
 
 	if (m->event == UFFD_EVENT_REMAP) {
@@ -99,6 +107,7 @@ static size_t told_by(struct kedge_notifier *nf, const struct uffd_msg *m)
 	start = m->arg.remove.start;
 	end = m->arg.remove.end;
 	if (m->event == UFFD_EVENT_UNMAP) {
+		u->rung = u->rung || (start <= u->bell && u->bell < end);
 		armed_cut(nf, start, end);
 		maybe_cut(nf, start, end);
 		taint_cut(nf, start, end);
@@ -180,25 +189,22 @@ static bool look(struct kedge_notifier *nf)
 	return more;
 }
 
-/* Wait for an event. False: stop. */
+/* Wait for an event. False: there will be none any more. */
 static bool wait_event(struct kedge_notifier *nf, uint64_t spin)
 {
 	struct uffd *u = nf->backend;
-	struct pollfd p[2] = { { .fd = u->fd, .events = POLLIN },
-			       { .fd = u->stop, .events = POLLIN } };
+	struct pollfd p = { .fd = u->fd, .events = POLLIN };
 	struct timespec pause = { 0, LOOK_EVERY_NS };
 	struct timespec none = { 0, 0 };
 
 	for (;;) {
 		bool spinning = spin && clock_ns() < spin;
 		bool looking = look(nf);
-		int n = ppoll(p, 2, spinning ? &none : looking ? &pause : NULL,
+		int n = ppoll(&p, 1, spinning ? &none : looking ? &pause : NULL,
 			      NULL);
 
-		if (n > 0 && p[0].revents & POLLIN)
-			return true;
-		if (n > 0 && p[1].revents)
-			return false;
+		if (n > 0)
+			return p.revents & POLLIN;
 		if (spinning)
 			cpu_relax();
 	}
@@ -213,9 +219,8 @@ static int by_number(const void *a, const void *b)
 static void own_descriptors(struct kedge_notifier *nf)
 {
 	struct uffd *u = nf->backend;
-	int keep[4 + TRIPWIRE_FDS] = { u->fd, u->stop, nf->pipe[1],
-				       nf->pagemap_fd };
-	unsigned int from = 0, flags = CLOSE_RANGE_UNSHARE, i, cnt = 4;
+	int keep[3 + TRIPWIRE_FDS] = { u->fd, nf->pipe[1], nf->pagemap_fd };
+	unsigned int from = 0, flags = CLOSE_RANGE_UNSHARE, i, cnt = 3;
 
 	if (u->tripwire)
 		cnt += tripwire_fds(u->tripwire, keep + cnt);
@@ -236,13 +241,15 @@ static void own_descriptors(struct kedge_notifier *nf)
 static void *monitor(void *arg)
 {
 	struct kedge_notifier *nf = arg;
+	struct uffd *u = nf->backend;
 	uint64_t spin = 0;
 
 	prctl(PR_SET_NAME, "kedge-uffd");
 	own_descriptors(nf);
-	while (wait_event(nf, spin)) {
+	sem_post(&u->ready);
+	while (!u->rung && wait_event(nf, spin)) {
 		handle_events(nf);
-		spin = spin_until(nf->backend);
+		spin = spin_until(u);
 	}
 	return NULL;
 }
@@ -265,9 +272,13 @@ static int start_monitor(struct kedge_notifier *nf)
 	rc = -pthread_create(&u->thread, &attr, monitor, nf);
 	pthread_sigmask(SIG_SETMASK, &saved, NULL);
 	pthread_attr_destroy(&attr);
-	return rc ? kedge_reason(rc, "no thread to be had for the monitor: "
-				     "raise ulimit -u")
-		  : 0;
+	if (rc)
+		return kedge_reason(rc, "no thread to be had for the monitor: "
+					"raise ulimit -u");
+	/* Till then a close_range() of the application's would cut it off. */
+	while (sem_wait(&u->ready) && errno == EINTR)
+		;
+	return 0;
 }
 
 static int new_fd(void)
@@ -355,6 +366,50 @@ static void close_tripwire(struct kedge_notifier *nf)
 	tripwire_close(u->tripwire);
 }
 
+static int unregister(struct uffd *u, uint64_t start, uint64_t end)
+{
+	struct uffdio_range r = { .start = start, .len = end - start };
+
+	return ioctl(u->fd, UFFDIO_UNREGISTER, &r) ? -errno : 0;
+}
+
+static int register_range(struct uffd *u, uint64_t start, uint64_t end)
+{
+	struct uffdio_register r = {
+		.range = { .start = start, .len = end - start },
+		.mode = UFFDIO_REGISTER_MODE_WP,
+	};
+
+	return ioctl(u->fd, UFFDIO_REGISTER, &r) ? -errno : 0;
+}
+
+static int hang_bell(struct uffd *u)
+{
+	size_t len = kedge__page_size();
+	void *p = mmap(NULL, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+		       0);
+	int rc = -ENOMEM;
+
+	if (p == MAP_FAILED)
+		return rc;
+	u->bell = (uintptr_t)p;
+	/* In a child it is there too, and nobody listens. */
+	if (!madvise(p, len, MADV_WIPEONFORK))
+		rc = register_range(u, u->bell, u->bell + len);
+	if (rc)
+		munmap(p, len);
+	return rc ? kedge_reason(rc, "userfaultfd refuses to watch a page of "
+				     "kedge's own (%s)", strerrordesc_np(-rc))
+		  : 0;
+}
+
+/* Unmap it while nobody listens. */
+static void drop_bell(struct uffd *u)
+{
+	unregister(u, u->bell, u->bell + kedge__page_size());
+	munmap((void *)(uintptr_t)u->bell, kedge__page_size());
+}
+
 static int uffd_open(struct kedge_notifier *nf,
 		     const struct kedge_notifier_opts *opts)
 {
@@ -376,11 +431,10 @@ static int uffd_open(struct kedge_notifier *nf,
 	rc = handshake(u->fd);
 	if (rc)
 		goto close_fd;
-	u->stop = eventfd(0, EFD_CLOEXEC);
-	if (u->stop < 0) {
-		rc = -errno;
+	rc = hang_bell(u);
+	if (rc)
 		goto close_fd;
-	}
+	sem_init(&u->ready, 0, 0);
 	open_tripwire(nf);
 	rc = start_monitor(nf);
 	if (rc)
@@ -389,20 +443,14 @@ static int uffd_open(struct kedge_notifier *nf,
 
 close_tripwire:
 	close_tripwire(nf);
-	close(u->stop);
+	sem_destroy(&u->ready);
+	drop_bell(u);
 close_fd:
 	close(u->fd);
 free_u:
 	nf->backend = NULL;
 	free(u);
 	return rc;
-}
-
-static int unregister(struct uffd *u, uint64_t start, uint64_t end)
-{
-	struct uffdio_range r = { .start = start, .len = end - start };
-
-	return ioctl(u->fd, UFFDIO_UNREGISTER, &r) ? -errno : 0;
 }
 
 /*
@@ -449,16 +497,14 @@ static bool still_ours(int fd)
 static void uffd_close(struct kedge_notifier *nf)
 {
 	struct uffd *u = nf->backend;
-	uint64_t one = 1;
 
 	unregister_all(nf);
-	while (write(u->stop, &one, sizeof(one)) < 0 && errno == EINTR)
-		;
+	munmap((void *)(uintptr_t)u->bell, kedge__page_size());
 	pthread_join(u->thread, NULL);
+	sem_destroy(&u->ready);
 	close_tripwire(nf);
 	if (still_ours(u->fd))
 		close(u->fd);
-	close(u->stop);
 	free(u);
 }
 
@@ -469,18 +515,8 @@ static void uffd_abandon(struct kedge_notifier *nf)
 	close_tripwire(nf);
 	if (still_ours(u->fd))
 		close(u->fd);
-	close(u->stop);
+	munmap((void *)(uintptr_t)u->bell, kedge__page_size());
 	free(u);
-}
-
-static int register_range(struct uffd *u, uint64_t start, uint64_t end)
-{
-	struct uffdio_register r = {
-		.range = { .start = start, .len = end - start },
-		.mode = UFFDIO_REGISTER_MODE_WP,
-	};
-
-	return ioctl(u->fd, UFFDIO_REGISTER, &r) ? -errno : 0;
 }
 
 static int register_error(int rc)
