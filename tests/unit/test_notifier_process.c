@@ -238,6 +238,56 @@ static void a_storm_of_signals_loses_nothing(void **state)
 	assert_true(ticks >= 20);
 }
 
+/* As daemons do. Nothing hangs, and no invalidation is missed. */
+static int close_all_descriptors(void *arg)
+{
+	struct kedge_event ev[2];
+	uint64_t g;
+	size_t i;
+	int fd;
+
+	nf = open_uffd();
+	CHILD_CHECK(kedge_watch_add(nf, pages, PAGES * page_len(), 1) == 0);
+	CHILD_CHECK(!syscall(SYS_close_range, 3u, ~0u, 0u));
+	/* The numbers are soon somebody else's. */
+	for (i = 0; arg && i < 20; i++) {
+		fd = memfd_create("kedge-test-other", 0);
+		CHILD_CHECK(fd >= 0);
+	}
+	for (i = 0; i < PAGES; i++) {
+		g = kedge_notifier_generation(nf);
+		CHILD_CHECK(!munmap(pages + i * page_len(), page_len()));
+		CHILD_CHECK(kedge_notifier_generation(nf) > g);
+		CHILD_CHECK(kedge_notifier_read(nf, ev, 2) == 2);
+		CHILD_CHECK(ev[0].start == addr_of(pages) + i * page_len());
+	}
+	pages_at(pages, PAGES);
+	/* It may be refused now; what it may not is to be believed. */
+	if (kedge_watch_add(nf, pages, page_len(), 2) == 0) {
+		g = kedge_notifier_generation(nf);
+		CHILD_CHECK(!munmap(pages, page_len()));
+		CHILD_CHECK(kedge_notifier_generation(nf) > g);
+	}
+	kedge_notifier_close(nf);
+	CHILD_CHECK(!munmap(pages, PAGES * page_len()));
+	/* Not one of theirs was closed, or written to. */
+	for (fd = 3; arg && fd < 23; fd++)
+		CHILD_CHECK(lseek(fd, 0, SEEK_END) == 0);
+	return 0;
+}
+
+static void closed_descriptors_miss_nothing(void **state)
+{
+	assert_int_equal(in_child(close_all_descriptors, NULL), 0);
+}
+
+static void descriptors_of_others_are_left_alone(void **state)
+{
+	int reuse = 1;
+
+	assert_int_equal(in_child(close_all_descriptors, &reuse), 0);
+}
+
 /* Children that come and go while another thread unmaps what is watched. */
 static _Atomic bool stop;
 
@@ -347,6 +397,8 @@ int main(void)
 		CASE(a_vforked_child_unmaps_for_its_parent),
 		CASE(exec_takes_nothing_along),
 		CASE(a_storm_of_signals_loses_nothing),
+		CASE(closed_descriptors_miss_nothing),
+		CASE(descriptors_of_others_are_left_alone),
 		CASE(forks_beside_unmaps),
 		CASE(the_environment_chooses),
 		CASE(a_close_leaves_nothing),
