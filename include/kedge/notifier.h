@@ -137,7 +137,7 @@ struct kedge_event {
  *
  * Threads: any.
  * Fork: the notifier belongs to the process that opened it. In a forked child
- * its generation reads 0 and every other call but kedge_notifier_close() fails
+ * its generation is none of the parent's and every other call but kedge_notifier_close() fails
  * with -ECHILD; the child opens its own.
  * Ownership: the caller ends *@nf with kedge_notifier_close().
  *
@@ -191,8 +191,8 @@ struct kedge_notifier_head {
  * event to read (the monitor is looking); a read tells. It is an acquire load:
  * what is read after it is no older than it.
  *
- * Threads: any, no lock, no system call. Fork: 0 in a forked child, and never
- * 0 in the process that opened the notifier.
+ * Threads: any, no lock, no system call. Fork: in a forked child it is none of
+ * the numbers that it is in the process that opened the notifier.
  *
  * Return: the counter.
  */

@@ -449,11 +449,13 @@ static uint32_t attach_all(struct tripwire *t, const struct places *p, int own,
 		covers |= KEDGE_BLIND_SHM_REMAP;
 	if ((!attach_group(t, p, GUARD_CALLS, own, counter) ||
 	     !attach_group(t, p, GUARD_CALLS_OLD, own, counter)) &&
-	    guard_trips(t)) {
-		/* A second look: where it is not to be had, one must do. */
-		attach_group(t, p, GUARD_MARKS, own, counter);
+	    guard_trips(t) && !attach_group(t, p, GUARD_MARKS, own, counter))
+		/*
+		 * Only with the place where the marks are made: all ways lead
+		 * there, io_uring's too, which is not tried above because it
+		 * would start a thread in the application.
+		 */
 		covers |= KEDGE_BLIND_GUARD;
-	}
 	return covers;
 }
 
