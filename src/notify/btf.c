@@ -280,9 +280,13 @@ uint32_t btf_argument_struct(const struct btf *b, uint32_t func, int arg)
 	return t && kind_of(t) == BTF_KIND_STRUCT ? (uint32_t)arg : 0;
 }
 
-/* Members without a name are looked into, as C does. */
+/*
+ * Members without a name are looked into, as C does. No struct is met twice on
+ * that way, so @left members are all that there can be to look at: without it,
+ * types that hold each other many times over would take for ever.
+ */
 static int member_within(const struct btf *b, uint32_t id, const char *name,
-			 int depth)
+			 int depth, size_t *left)
 {
 	const struct btf_type *t = type_at(b, bare(b, id));
 	const struct btf_member *m;
@@ -292,21 +296,25 @@ static int member_within(const struct btf *b, uint32_t id, const char *name,
 	if (!t || !is_record(t) || !depth)
 		return -1;
 	m = (const void *)(t + 1);
-	for (i = 0; i < vlen_of(t); i++) {
+	for (i = 0; i < vlen_of(t) && *left; i++) {
+		--*left;
 		/* A struct with bit-fields keeps their width above bit 24. */
 		bits = t->info >> 31 ? m[i].offset & 0xffffff : m[i].offset;
 		if (!strcmp(name_at(b, m[i].name_off), name))
 			return bits % 8 ? -1 : (int)(bits / 8);
 		if (*name_at(b, m[i].name_off))
 			continue;
-		inner = member_within(b, m[i].type, name, depth - 1);
+		inner = member_within(b, m[i].type, name, depth - 1, left);
 		if (inner >= 0)
-			return (int)(bits / 8) + inner;
+			return __builtin_add_overflow((int)(bits / 8), inner,
+						      &inner) ? -1 : inner;
 	}
 	return -1;
 }
 
 int btf_member(const struct btf *b, uint32_t id, const char *name)
 {
-	return member_within(b, id, name, NESTING_MAX);
+	size_t left = b->types_len / sizeof(struct btf_member);
+
+	return member_within(b, id, name, NESTING_MAX, &left);
 }
