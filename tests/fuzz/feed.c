@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The file that harnesses read instead of the kernel's. */
+#include "feed.h"
+
+#define FEED_FD 1000000 /* nobody has as many */
+
+static struct {
+	const uint8_t *data;
+	size_t len, pos, chunk;
+	int interrupts, reads, opened;
+} feed;
+
+uint8_t take(struct bytes *b)
+{
+	if (!b->left)
+		return 0;
+	b->left--;
+	return *b->at++;
+}
+
+uint64_t take_number(struct bytes *b, unsigned int len)
+{
+	uint64_t v = 0;
+
+	while (len--)
+		v = v << 8 | take(b);
+	return v;
+}
+
+void feed_set(const void *data, size_t len, size_t chunk, int interrupts)
+{
+	feed.data = data;
+	feed.len = len;
+	feed.chunk = chunk ? chunk : SIZE_MAX;
+	feed.interrupts = interrupts;
+	feed.opened = 0;
+}
+
+int feed_is_closed(void)
+{
+	return !feed.opened;
+}
+
+int fuzz_open(const char *path, int flags, ...)
+{
+	CHECK(!feed.opened);
+	CHECK((flags & O_ACCMODE) == O_RDONLY && (flags & O_CLOEXEC));
+	feed.opened = 1;
+	feed.pos = 0;
+	feed.reads = 0;
+	return FEED_FD;
+}
+
+ssize_t fuzz_read(int fd, void *to, size_t len)
+{
+	CHECK(fd == FEED_FD && feed.opened && len);
+	if (feed.interrupts && !(feed.reads++ % 2)) {
+		errno = EINTR;
+		return -1;
+	}
+	if (len > feed.len - feed.pos)
+		len = feed.len - feed.pos;
+	if (len > feed.chunk)
+		len = feed.chunk;
+	if (len)
+		memcpy(to, feed.data + feed.pos, len);
+	feed.pos += len;
+	return (ssize_t)len;
+}
+
+int fuzz_close(int fd)
+{
+	CHECK(fd == FEED_FD && feed.opened);
+	feed.opened = 0;
+	return 0;
+}
+
+int fuzz_ioctl(int fd, unsigned long what, ...)
+{
+	CHECK(fd == FEED_FD && feed.opened);
+	errno = ENOTTY;
+	return -1;
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The notifier's reader of /proc/self/maps: hostile text does no harm, and what
+ * the kernel would write is understood.
+ */
+#include "maps_text.h"
+
+#include "notify/vma.c"
+
+/* The mapping that @addr is in. */
+static const struct mapping *at(const struct maps *m, uint64_t addr)
+{
+	int i;
+
+	for (i = 0; i < m->cnt; i++)
+		if (addr >= m->at[i].start && addr < m->at[i].end)
+			return &m->at[i];
+	return NULL;
+}
+
+static int expected(const struct maps *m, uint64_t start, uint64_t end,
+		    struct vma_span *whole)
+{
+	const struct mapping *v;
+
+	*whole = (struct vma_span){ 0, 0 };
+	while (start < end) {
+		v = at(m, start);
+		if (!v)
+			return -EFAULT;
+		if (v->perm[3] == 's' || v->inode)
+			return -EOPNOTSUPP;
+		if (!whole->end)
+			whole->start = v->start;
+		whole->end = start = v->end;
+	}
+	return 0;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+	struct bytes in = { data, len }, range = { data, len < 8 ? len : 8 };
+	struct vma_span got, want;
+	uint64_t start, end;
+	struct maps m;
+	int fd, rc;
+
+	if (len < 8)
+		return 0;
+	in.at += 8;
+	in.left -= 8;
+	maps_feed(&m, &in);
+	start = maps_address(&m, &range);
+	end = maps_address(&m, &range);
+	if (end <= start)
+		end = start + PAGE;
+	if (end < start)
+		return 0;
+
+	/* Its own descriptor, for the query that the kernel does not know. */
+	fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	rc = check_by_query(fd, start, end, &got);
+	close(fd);
+	CHECK(rc == -ENOTTY);
+
+	got = (struct vma_span){ 0, 0 };
+	rc = check_by_reading(start, end, &got);
+	CHECK(feed_is_closed());
+	CHECK(rc == 0 || rc == -EFAULT || rc == -EOPNOTSUPP);
+	if (m.cnt < 0)
+		return 0;
+	CHECK(rc == expected(&m, start, end, &want));
+	CHECK(rc || (got.start == want.start && got.end == want.end));
+	return 0;
+}
