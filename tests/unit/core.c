@@ -76,6 +76,16 @@ int need_uffd(void)
 	return 77;
 }
 
+/* It takes a clone() that shares the memory for such a fork, too. */
+void need_threads_after_fork(void)
+{
+#ifdef __SANITIZE_THREAD__
+	print_message("skipped: ThreadSanitizer ends a forked child that "
+		      "starts a thread\n");
+	skip();
+#endif
+}
+
 static int run_child(pid_t pid, int (*fn)(void *), void *arg)
 {
 	int status = -1;
@@ -91,12 +101,14 @@ static int run_child(pid_t pid, int (*fn)(void *), void *arg)
 
 int in_child(int (*fn)(void *), void *arg)
 {
+	need_threads_after_fork();
 	fflush(NULL);
 	return run_child(fork(), fn, arg);
 }
 
 int in_raw_child(int (*fn)(void *), void *arg)
 {
+	need_threads_after_fork();
 	fflush(NULL);
 	/* clone() where the machine has no fork(): the same but for a signal. */
 	return run_child((pid_t)syscall(SYS_clone, 17 /* SIGCHLD */, 0, 0, 0,
@@ -173,9 +185,7 @@ static int nodev_reg(void *ctx, void *addr, size_t len, uint32_t access,
 	atomic_store(&d->alive[h % NODEV_HANDLES], 1);
 	mr->handle = h;
 	mr->offset = (uint64_t)(uintptr_t)addr;
-	d->last_addr = mr->offset;
 	d->last_len = len;
-	d->last_access = access;
 	return 0;
 }
 

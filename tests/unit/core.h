@@ -55,6 +55,9 @@ int in_child(int (*fn)(void *), void *arg);
 /* The same by the system call alone: no atfork handler runs. */
 int in_raw_child(int (*fn)(void *), void *arg);
 
+/* Skips the case where a sanitizer would end a forked child for its threads. */
+void need_threads_after_fork(void);
+
 /* Open descriptors of this process, and lines of its maps. */
 unsigned int open_fds(void);
 unsigned int map_lines(void);
@@ -75,9 +78,7 @@ struct nodev {
 	int fail_cnt;	   /* so many times; -1 is for ever */
 	struct kedge_device_attr attr;
 	void (*on_reg)(struct nodev *d, void *addr, size_t len);
-	uint64_t last_addr;
-	uint64_t last_len;
-	uint32_t last_access;
+	_Atomic uint64_t last_len;
 	_Atomic uint8_t alive[NODEV_HANDLES];
 	struct kedge_device *dev;
 };

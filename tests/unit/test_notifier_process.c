@@ -178,6 +178,7 @@ static void a_vforked_child_unmaps_for_its_parent(void **state)
 	int status, i;
 	pid_t pid;
 
+	need_threads_after_fork();
 	for (i = 0; i < 200; i++) {
 		assert_int_equal(kedge_watch_add(nf, pages, page_len(), 1), 0);
 		g = kedge_notifier_generation(nf);
