@@ -327,6 +327,7 @@ static void forks_beside_unmaps(void **state)
 	void *rounds;
 	int i;
 
+	need_threads_after_fork();
 	atomic_store(&stop, false);
 	assert_int_equal(pthread_create(&t, NULL, unmap_and_check, NULL), 0);
 	for (i = 0; i < 50; i++)
