@@ -463,12 +463,17 @@ static void unregister_all(struct kedge_notifier *nf)
 	FILE *f = fopen("/proc/self/maps", "re");
 	unsigned long start, end;
 	char line[512];
+	int c;
 
 	if (!f)
 		return;
 	while (fgets(line, sizeof(line), f)) {
 		bool ours;
 
+		/* A long name: what is left of it is no line. */
+		while (!strchr(line, '\n') && (c = fgetc(f)) != EOF)
+			if (c == '\n')
+				break;
 		if (sscanf(line, "%lx-%lx ", &start, &end) != 2)
 			continue;
 		sig_lock(&nf->lock);
