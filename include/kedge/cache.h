@@ -108,7 +108,8 @@ struct kedge_cache_stats {
  * @dev:   borrowed, must outlive the cache
  * @nf:    borrowed, must outlive the cache and serves it alone: the cache reads
  *         its events. NULL opens one with the default options that the cache
- *         owns
+ *         owns. Where the kernel lets one notifier watch a mapping ("uffd"), a
+ *         second cache keeps nothing there: share one cache
  * @opts:  options with @opts->size set, or NULL for the defaults; copied
  * @cache: set on success, left untouched on failure
  *

@@ -221,7 +221,11 @@ static inline uint64_t kedge_notifier_generation(const struct kedge_notifier *nf
  * Every change after the return is reported. Register the memory with the
  * device after this call, and believe the registration only if no event for
  * @cookie is read after it. Watches may overlap and stay through events until
- * they are removed.
+ * they are removed; but what is mapped anew after a KEDGE_EVENT_UNMAP or
+ * KEDGE_EVENT_REMAP is watched only by another add.
+ *
+ * The kernel lets one userfaultfd watch a mapping: with the "uffd" backend, a
+ * second notifier of the process gets -EBUSY for what a first one watches.
  *
  * Threads: any. It costs O(log n) and, where the kernel does not watch the
  * range yet, a system call.
@@ -274,7 +278,9 @@ KEDGE_API ssize_t kedge_notifier_read(struct kedge_notifier *nf,
  * @nf: borrowed
  *
  * For poll, select, epoll, O_ASYNC (SIGIO) and io_uring. Do not read from it:
- * kedge_notifier_read() empties it when the queue is empty.
+ * kedge_notifier_read() empties it when the queue is empty. It wakes those who
+ * wait; it may become readable a moment after the call that changed the memory
+ * has returned. Who must know at once loads the generation.
  *
  * Threads: any. Ownership: the notifier keeps it; do not close it.
  *

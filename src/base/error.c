@@ -67,6 +67,8 @@ const char *kedge_strerror(int rc)
 		rc = -rc;
 	if (!rc)
 		return "success";
+	if (rc < -4095) /* no errno, and INT_MIN has no negative */
+		return "not an error of kedge's";
 	if (last.rc == rc)
 		return last.text;
 	for (i = 0; i < ARRAY_SIZE(general); i++)

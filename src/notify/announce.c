@@ -255,6 +255,12 @@ static void tell(struct kedge_notifier *nf, struct kedge_hook *hook)
 		atomic_fetch_add_explicit(&nf->page->generation,
 					  GENERATION_STEP,
 					  memory_order_release);
+	/* As the monitor would: with the kernel's event taken away. */
+	if (hook->kind == KEDGE_EVENT_UNMAP ||
+	    hook->kind == KEDGE_EVENT_REMAP)
+		taint_cut(nf, hook->start, hook->end);
+	else
+		taint_no_witness(nf, hook->start, hook->end);
 	disarm_overlap(nf, hook);
 	queue_signal(nf);
 	sig_unlock_blocked(&nf->lock);

@@ -200,6 +200,7 @@ void maybe_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 
 /* taint.c. With nf->lock held. */
 void taint_add(struct kedge_notifier *nf, uint64_t start, uint64_t end);
+void taint_no_witness(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 void taint_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 bool taint_overlaps(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 /* Look at the witnesses; true while there are taints worth another look. */

@@ -12,6 +12,9 @@
  * page bring an event of their own. That page is the witness: the last of the
  * range that is present. When it has gone, so has all below it.
  *
+ * Two calls that are under way on the same page could each take the other's
+ * witness, so where taints overlap there is none.
+ *
  * Without a witness, or where the application touched the page again before
  * anybody looked, the taint stays until the range is unmapped. That costs
  * registrations, never data. What goes through libkedge-hooks is announced
@@ -30,10 +33,21 @@
 #define PAGEMAP_SWAPPED (1ull << 62)
 #define LOOK_BACK	64 /* pages searched for a witness */
 
+/* Something else takes pages of [start, end): they prove nothing any more. */
+void taint_no_witness(struct kedge_notifier *nf, uint64_t start, uint64_t end)
+{
+	unsigned int i;
+
+	for (i = 0; i < nf->taint_cnt; i++)
+		if (nf->taint[i].witness >= start && nf->taint[i].witness < end)
+			nf->taint[i].witness = 0;
+}
+
 void taint_add(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 {
 	struct taint *t;
 
+	taint_no_witness(nf, start, end);
 	if (nf->taint_cnt < TAINT_MAX) {
 		nf->taint[nf->taint_cnt++] = (struct taint){ start, end, 0 };
 		return;
@@ -115,6 +129,16 @@ static uint64_t last_present(struct kedge_notifier *nf, uint64_t start,
 	return 0;
 }
 
+/* Whether a page lies in more than one taint. */
+static bool shared(const struct kedge_notifier *nf, uint64_t addr)
+{
+	unsigned int i, cnt = 0;
+
+	for (i = 0; i < nf->taint_cnt; i++)
+		cnt += nf->taint[i].start <= addr && addr < nf->taint[i].end;
+	return cnt > 1;
+}
+
 /*
  * Find a witness for the newest taint. Called as soon after the event as can
  * be. If the last page is not there, a read fault brings the zero page: nobody
@@ -128,11 +152,12 @@ void taint_witness(struct kedge_notifier *nf)
 	if (!nf->taint_cnt || t->end - t->start < page)
 		return;
 	t->witness = last_present(nf, t->start, t->end);
-	if (t->witness + page == t->end)
-		return;
-	if (!madvise((void *)(uintptr_t)(t->end - page), page,
+	if (t->witness + page != t->end &&
+	    !madvise((void *)(uintptr_t)(t->end - page), page,
 		     MADV_POPULATE_READ))
 		t->witness = t->end - page;
+	if (t->witness && shared(nf, t->witness))
+		t->witness = 0;
 }
 
 bool taint_look(struct kedge_notifier *nf)

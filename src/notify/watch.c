@@ -129,8 +129,9 @@ static void disarm_unwatched(struct kedge_notifier *nf, uint64_t start,
 	bool go;
 
 	sig_lock(&nf->lock);
+	/* A taint ends by the range's unmapping at the latest: hear of that. */
 	go = tree_first_overlap(&nf->maybe, start, end) &&
-	     unwatched(nf, start, end);
+	     unwatched(nf, start, end) && !taint_overlaps(nf, start, end);
 	sig_unlock(&nf->lock);
 	if (!go || vma_check(nf->maps_fd, start, end, &whole))
 		return;
