@@ -37,7 +37,13 @@ says out 'lucky this time'
 says out 'kedge: right'
 
 # Every notifier, a byte, and zeros, where stale zeros would look right.
-for n in uffd hooks none; do
+# A sanitizer's allocator unmaps around libc, which "hooks" does not promise to
+# see.
+notifiers="uffd hooks none"
+if ldd "$KEDGE" | grep -qE 'lib[at]san'; then
+	notifiers="uffd none"
+fi
+for n in $notifiers; do
 	"$KEDGE" demo --json -n "$n" -r 1 "$DIR/file" >"$DIR/out" 2>"$DIR/err"
 	case $? in
 	0) json "d[\"notifier\"] == \"$n\"" ;;

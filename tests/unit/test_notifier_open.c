@@ -124,8 +124,13 @@ static void bad_arguments_are_refused(void **state)
 static void backends_can_be_tried(void **state)
 {
 	struct kedge_backend_info info = { .size = sizeof(info) };
-	unsigned int fds = open_fds(), maps = map_lines(), i;
+	unsigned int fds, maps, i;
 
+	/* Once before: libc and sanitizers keep what a first thread takes. */
+	kedge_backend_probe(0, &info);
+	fds = open_fds();
+	maps = map_lines();
+	(void)maps;
 	for (i = 0; !kedge_backend_probe(i, &info); i++) {
 		assert_non_null(info.name);
 		assert_int_equal(!info.level, !!info.rc);
@@ -139,7 +144,9 @@ static void backends_can_be_tried(void **state)
 	info.size = 4;
 	assert_int_equal(kedge_backend_probe(0, &info), -EINVAL);
 	assert_int_equal(open_fds(), fds);
+#ifndef __SANITIZE_THREAD__ /* it maps something for every thread there was */
 	assert_in_range(map_lines(), 1, maps + 4);
+#endif
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
