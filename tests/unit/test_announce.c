@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Announced changes: what kedge_hook_begin() and kedge_hook_end() do. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <kedge/hooks.h>
+
+#include "base/base.h"
+
+#define LEN ((size_t)1 << 20)
+
+static const char *backend;
+static struct kedge_notifier *nf;
+static char *mem;
+
+static int setup(void **state)
+{
+	struct kedge_notifier_opts opts = { .size = sizeof(opts),
+					    .backend = backend };
+
+	kedge_hook_attach(KEDGE_BLIND_RAW);
+	mem = mmap(NULL, LEN, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return mem == MAP_FAILED ? -1 : kedge_notifier_open(&opts, &nf);
+}
+
+static int teardown(void **state)
+{
+	kedge_notifier_close(nf);
+	return munmap(mem, LEN);
+}
+
+/* The one event that waits, and nothing else. */
+static struct kedge_event only_event(void)
+{
+	struct kedge_event ev[4];
+
+	assert_int_equal(kedge_notifier_read(nf, ev, 4), 2);
+	assert_int_equal(ev[1].kind, KEDGE_EVENT_LAST);
+	assert_int_equal(ev[1].generation, kedge_notifier_generation(nf));
+	return ev[0];
+}
+
+static void expect_quiet(void)
+{
+	struct kedge_event ev[4];
+
+	assert_int_equal(kedge_notifier_read(nf, ev, 4), 1);
+	assert_int_equal(ev[0].kind, KEDGE_EVENT_LAST);
+}
+
+static void it_is_seen_before_it_happens(void **state)
+{
+	struct kedge_hook hook;
+	struct kedge_event ev;
+	uint64_t before;
+
+	assert_int_equal(kedge_watch_add(nf, mem, 65536, 7), 0);
+	before = kedge_notifier_generation(nf);
+	errno = 99;
+	kedge_hook_begin(&hook, KEDGE_EVENT_UNMAP, mem + 4096, 4096);
+	assert_int_equal(errno, 99);
+	assert_int_not_equal(kedge_notifier_generation(nf), before);
+	ev = only_event();
+	assert_int_equal(ev.cookie, 7);
+	assert_int_equal(ev.kind, KEDGE_EVENT_UNMAP);
+	assert_int_equal(ev.start, (uintptr_t)mem + 4096);
+	assert_int_equal(ev.end, (uintptr_t)mem + 8192);
+	kedge_hook_end(&hook);
+	assert_int_equal(errno, 99);
+	expect_quiet();
+}
+
+static void what_is_added_meanwhile_is_not_kept(void **state)
+{
+	struct kedge_hook hook;
+
+	assert_int_equal(kedge_watch_add(nf, mem, 65536, 1), 0);
+	kedge_hook_begin(&hook, KEDGE_EVENT_REMOVE, mem, 65536);
+	assert_int_equal(kedge_watch_add(nf, mem + 8192, 4096, 2),
+			 KEDGE_WATCH_PROVISIONAL);
+	kedge_hook_end(&hook);
+	assert_int_equal(kedge_watch_add(nf, mem + 16384, 4096, 3), 0);
+}
+
+static void memory_nobody_watches_moves_nothing(void **state)
+{
+	uint64_t before;
+	struct kedge_hook hook;
+
+	assert_int_equal(kedge_watch_add(nf, mem, 4096, 1), 0);
+	before = kedge_notifier_generation(nf);
+	kedge_hook_begin(&hook, KEDGE_EVENT_UNMAP, mem + LEN / 2, 4096);
+	kedge_hook_end(&hook);
+	assert_int_equal(kedge_notifier_generation(nf), before);
+	expect_quiet();
+}
+
+static void nonsense_does_nothing(void **state)
+{
+	struct kedge_hook hook;
+
+	assert_int_equal(kedge_watch_add(nf, mem, 4096, 1), 0);
+	kedge_hook_begin(&hook, KEDGE_EVENT_UNMAP, mem, 0);
+	kedge_hook_end(&hook);
+	kedge_hook_begin(&hook, KEDGE_EVENT_UNMAP, mem, SIZE_MAX);
+	kedge_hook_end(&hook);
+	kedge_hook_begin(&hook, KEDGE_EVENT_UNMAP, (void *)-4096ul, 4096);
+	kedge_hook_end(&hook);
+	expect_quiet();
+}
+
+/* Announced and done, then mapped anew: it must not count as watched. */
+static void what_was_announced_is_watched_anew(void **state)
+{
+	struct kedge_hook hook;
+
+	assert_int_equal(kedge_watch_add(nf, mem, 65536, 1), 0);
+	kedge_hook_begin(&hook, KEDGE_EVENT_UNMAP, mem, 65536);
+	assert_int_equal(syscall(SYS_munmap, mem, 65536), 0);
+	kedge_hook_end(&hook);
+	assert_ptr_equal((void *)syscall(SYS_mmap, mem, 65536, PROT_READ,
+					 MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED,
+					 -1, 0), mem);
+	assert_int_equal(kedge_watch_add(nf, mem, 65536, 2), -EOPNOTSUPP);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+static int run(const char *name)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(it_is_seen_before_it_happens),
+		CASE(what_is_added_meanwhile_is_not_kept),
+		CASE(memory_nobody_watches_moves_nothing),
+		CASE(nonsense_does_nothing),
+		CASE(what_was_announced_is_watched_anew),
+	};
+
+	backend = name;
+	return cmocka_run_group_tests_name(name, tests, NULL, NULL);
+}
+
+int main(void)
+{
+	struct kedge_backend_info uffd = { .size = sizeof(uffd) };
+	int failed = run("hooks");
+
+	kedge_backend_probe(0, &uffd);
+	if (uffd.rc)
+		print_message("skipped: uffd: %s\n", uffd.reason);
+	else
+		failed += run("uffd");
+	return failed ? 1 : 0;
+}
