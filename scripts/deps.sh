@@ -7,8 +7,8 @@
 set -eu
 
 build="gcc libc6-dev meson ninja-build pkg-config python3 liburing-dev libpopt-dev
-	libjansson-dev libucx-dev"
-test="g++ libcmocka-dev libjemalloc2 libmimalloc2.0"
+	libjansson-dev libucx-dev libcmocka-dev"
+test="g++ libjemalloc2 libmimalloc2.0"
 ci="clang clang-format libclang-rt-dev mandoc codespell shellcheck git"
 
 usage()
