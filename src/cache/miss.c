@@ -121,18 +121,17 @@ static int begin(struct kedge_cache *c, const struct want *w, struct plan *p,
 	cache_sync(c, &killed);
 	make_plan(c, w, p);
 	rc = make_room(c, w, p, &killed);
+	/* In one go: or two threads would take the same room. */
+	*out = rc ? NULL : region_new(c);
+	if (*out) {
+		set_range(*out, p);
+		c->bytes += (*out)->mr.len;
+	}
 	region_collect(c, &killed, &dead);
 	pthread_mutex_unlock(&c->lock);
 	region_reap(c, dead);
 	if (rc)
 		return rc;
-	pthread_mutex_lock(&c->lock);
-	*out = region_new(c);
-	if (*out) {
-		set_range(*out, p);
-		c->bytes += (*out)->mr.len;
-	}
-	pthread_mutex_unlock(&c->lock);
 	return *out ? 0
 		    : kedge_reason(-ENOSPC, "all %u regions are held: put some "
 				   "back", c->ids);
