@@ -29,7 +29,7 @@ void sig_lock_fini(struct sig_lock *l)
 
 /*
  * It is held for a microsecond or a few, and who wants it has mostly just been
- * let go by the monitor that holds it. To sleep costs ten times as much.
+ * let go by the monitor that holds it: to sleep would cost two switches more.
  */
 #define SPINS 400
 
