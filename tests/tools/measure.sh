@@ -1,0 +1,32 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# kedge bench and kedge torture, for seconds: that they run, what their JSON has,
+# and that the torture finds a cache that is wrong. No time is judged.
+# shellcheck source-path=SCRIPTDIR
+. "$(dirname "$0")/lib.sh"
+
+# What the command says of a machine it can't run on.
+"$KEDGE" torture --seconds 1 --event munmap --json >"$DIR/out" 2>"$DIR/err"
+if [ $? -eq 3 ]; then
+	echo "skipped: $(cat "$DIR/err")"
+	exit 77
+fi
+
+expect 0 bench cache -e 1,100 -B 3 -t 1 -b hit,miss,unmap --json
+json '{r["bench"] for r in d["rows"]} == {"hit", "miss", "unmap"}' \
+	'{r["entries"] for r in d["rows"]} == {1, 100}' \
+	'all(r["kedge_ns"] > 0 for r in d["rows"])' \
+	'all(r["kedge_regs"] == 0 for r in d["rows"] if r["bench"] == "hit")' \
+	'all(r["kedge_regs"] >= 1 for r in d["rows"] if r["bench"] == "unmap")'
+expect 0 bench watch -r 2 -w 1 -p 0 --json
+json 'all(r["ns"] > 0 for r in d["rows"] if r["bench"] == "munmap")'
+
+expect 0 torture --seconds 3 --event 'm*' --json
+json 'd["stale"] == 0' 'd["rounds"] > 0' 'd["hits"] > 0' \
+	'sum(c["rounds"] for c in d["cases"]) == d["rounds"]'
+# A cache keyed by pointer and length is stale wherever pages change.
+expect 1 torture --naive --mode single --seconds 3 --event 'm*map*' --json
+json 'all(c["stale"] for c in d["cases"] if c["changes"] and c["rounds"] > 10)' \
+	'any(c["stale"] for c in d["cases"])'
+exit "$FAILED"
