@@ -3,7 +3,7 @@
 #
 # kedge bench and kedge torture, for seconds: that they run, what their JSON has,
 # and that the torture finds a cache that is wrong. No time is judged.
-# shellcheck source-path=SCRIPTDIR
+# shellcheck source=/dev/null
 . "$(dirname "$0")/lib.sh"
 
 # What the command says of a machine it can't run on.
