@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The index: a radix tree of three levels, as page tables are, from granule of
- * address to region id. Readers walk it without a lock. Tables are added, never
- * taken away while the cache is open, and filled before they are linked; 16 KiB
- * of leaf serve 16 MiB of address space.
+ * The index: a radix tree, as page tables are, from address to region id. Its
+ * leaves have a slot for each block of 64 KiB, so that those of many regions
+ * share a cache line. Where a block must name more than one region, or one of
+ * which an event took pages, it is split: its pages have slots of their own, as
+ * if a huge page were split. It stays split, so no reader looks at a slot that
+ * has come to stand for something else.
+ *
+ * Readers walk it without a lock. Tables are added, never taken away while the
+ * cache is open, and filled before they are linked. 1 KiB of leaf serves 16 MiB
+ * of address space, or 17 KiB where blocks of it are split.
  */
 #include <sys/mman.h>
 
@@ -46,6 +52,7 @@ static void *arena_get(struct arena *a, size_t len)
 {
 	void *p;
 
+	len = round_up(len, 64);
 	if ((size_t)(a->end - a->next) < len && add_chunk(a))
 		return NULL;
 	p = a->next;
@@ -63,104 +70,220 @@ void index_free(struct kedge_cache *c)
 	}
 }
 
-static unsigned int level(uint64_t addr, unsigned int up)
+#define PAGE_LEN  ((uint64_t)1 << PAGE_SHIFT)
+#define BLOCK_LEN ((uint64_t)1 << BLOCK_SHIFT)
+#define LEAF_LEN  ((uint64_t)1 << LEAF_SHIFT)
+
+/* A part of a region's range, within one block. */
+struct piece {
+	uint64_t start;
+	uint64_t end;
+};
+
+/* What of [start, end) is in the block of @at. */
+static struct piece piece_at(uint64_t at, uint64_t start, uint64_t end)
 {
-	return (addr >> (SLOT_SHIFT + up * LEVEL_BITS)) & (LEVEL_CNT - 1);
+	uint64_t low = round_down(at, BLOCK_LEN), high = low + BLOCK_LEN;
+
+	return (struct piece){ start > low ? start : low,
+			       end < high ? end : high };
 }
 
-static struct leaf *leaf_of(const struct kedge_cache *c, uint64_t addr)
+/* What region @id has of the block of @at. */
+static struct piece piece_of(const struct kedge_cache *c, uint64_t at,
+			     uint32_t id)
 {
-	struct mid *mid;
+	const struct kedge_mr *mr = &c->regions[id].mr;
 
-	if (addr >> ADDR_BITS)
-		return NULL;
-	mid = atomic_load_explicit(&c->root[level(addr, 2)],
-				   memory_order_acquire);
-	if (!mid)
-		return NULL;
-	return atomic_load_explicit(&mid->leaf[level(addr, 1)],
-				    memory_order_acquire);
+	return piece_at(at, mr->addr, mr->addr + mr->len);
+}
+
+static bool within(struct piece in, struct piece out)
+{
+	return in.start >= out.start && in.end <= out.end;
+}
+
+static uint32_t load(const _Atomic uint32_t *slot)
+{
+	return atomic_load_explicit(slot, memory_order_relaxed);
+}
+
+/* release: what the id or BLOCK_SPLIT leads to is made. */
+static void store(_Atomic uint32_t *slot, uint32_t id)
+{
+	atomic_store_explicit(slot, id, memory_order_release);
 }
 
 static struct leaf *leaf_make(struct kedge_cache *c, uint64_t addr)
 {
-	_Atomic(struct mid *) *root = &c->root[level(addr, 2)];
+	_Atomic(struct mid *) *root = &c->root[addr >> (LEAF_SHIFT + LEVEL_BITS)];
 	struct mid *mid = atomic_load_explicit(root, memory_order_relaxed);
+	_Atomic(struct leaf *) *link;
 	struct leaf *leaf;
 
 	if (!mid) {
 		mid = arena_get(&c->arena, sizeof(*mid));
 		if (!mid)
 			return NULL;
-		/* release: linked when it is zero. Partner: index_find(). */
+		/* release: linked when it is zero. Partner: index_leaf(). */
 		atomic_store_explicit(root, mid, memory_order_release);
 	}
-	leaf = atomic_load_explicit(&mid->leaf[level(addr, 1)],
-				    memory_order_relaxed);
+	link = &mid->leaf[(addr >> LEAF_SHIFT) & (LEVEL_CNT - 1)];
+	leaf = atomic_load_explicit(link, memory_order_relaxed);
 	if (leaf)
 		return leaf;
 	leaf = arena_get(&c->arena, sizeof(*leaf));
 	if (leaf)
-		atomic_store_explicit(&mid->leaf[level(addr, 1)], leaf,
-				      memory_order_release);
+		atomic_store_explicit(link, leaf, memory_order_release);
 	return leaf;
 }
 
-#define LEAF_SPAN ((uint64_t)1 << (SLOT_SHIFT + LEVEL_BITS))
-
-static uint64_t leaf_end(uint64_t addr, uint64_t end)
+static bool pages_make(struct kedge_cache *c, struct leaf *leaf)
 {
-	uint64_t next = round_down(addr, LEAF_SPAN) + LEAF_SPAN;
+	struct pages *pages =
+		atomic_load_explicit(&leaf->pages, memory_order_relaxed);
 
-	return next < end ? next : end;
+	if (pages)
+		return true;
+	pages = arena_get(&c->arena, sizeof(*pages));
+	if (pages)
+		atomic_store_explicit(&leaf->pages, pages,
+				      memory_order_release);
+	return pages;
 }
 
-int index_set(struct kedge_cache *c, uint64_t start, uint64_t end, uint32_t id)
+static void fill(struct leaf *leaf, struct piece p, uint32_t id)
 {
-	uint64_t at, stop;
+	for (; p.start < p.end; p.start += PAGE_LEN)
+		store(page_of(leaf, p.start), id);
+}
+
+/* Split the block of @at, which names region @id. Its pages exist. */
+static void split(struct kedge_cache *c, struct leaf *leaf, uint64_t at,
+		  uint32_t id)
+{
+	fill(leaf, piece_of(c, at, id), id);
+	store(block_of(leaf, at), BLOCK_SPLIT);
+}
+
+/* Whether a block that names @old must be split to name @p another's, too. */
+static bool shares(const struct kedge_cache *c, struct piece p, uint32_t old)
+{
+	return old && old != BLOCK_SPLIT &&
+	       !within(piece_of(c, p.start, old), p);
+}
+
+/* All that index_set() will need. */
+static int prepare(struct kedge_cache *c, uint64_t start, uint64_t end)
+{
+	struct piece p;
+	uint64_t at;
+
+	for (at = start; at < end; at = p.end) {
+		struct leaf *leaf = leaf_make(c, at);
+
+		if (!leaf)
+			return -ENOMEM;
+		p = piece_at(at, start, end);
+		if (shares(c, p, load(block_of(leaf, at))) &&
+		    !pages_make(c, leaf))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static void set_piece(struct kedge_cache *c, struct piece p, uint32_t id)
+{
+	struct leaf *leaf = index_leaf(c, p.start);
+	_Atomic uint32_t *block = block_of(leaf, p.start);
+	uint32_t old = load(block);
+
+	if (shares(c, p, old))
+		split(c, leaf, p.start, old);
+	if (load(block) == BLOCK_SPLIT)
+		fill(leaf, p, id);
+	else
+		store(block, id);
+}
+
+int index_set(struct kedge_cache *c, uint32_t id)
+{
+	const struct kedge_mr *mr = &c->regions[id].mr;
+	uint64_t at = mr->addr, end = at + mr->len;
+	struct piece p;
 
 	if ((end - 1) >> ADDR_BITS)
 		return -EOPNOTSUPP;
-	for (at = start; at < end; at = leaf_end(at, end))
-		if (!leaf_make(c, at))
-			return -ENOMEM;
-	for (at = start; at < end; at = stop) {
-		struct leaf *leaf = leaf_of(c, at);
-
-		stop = leaf_end(at, end);
-		for (; at < stop; at += 1u << SLOT_SHIFT)
-			/* release: the region is made. */
-			atomic_store_explicit(&leaf->id[level(at, 0)], id,
-					      memory_order_release);
+	if (prepare(c, at, end))
+		return -ENOMEM;
+	for (; at < end; at = p.end) {
+		p = piece_at(at, mr->addr, end);
+		set_piece(c, p, id);
 	}
 	return 0;
+}
+
+static void clear_pages(struct leaf *leaf, struct piece p, uint32_t id)
+{
+	for (; p.start < p.end; p.start += PAGE_LEN)
+		if (load(page_of(leaf, p.start)) == id)
+			store(page_of(leaf, p.start), 0);
+}
+
+static void clear_piece(struct kedge_cache *c, struct leaf *leaf,
+			struct piece p, uint32_t id)
+{
+	_Atomic uint32_t *block = block_of(leaf, p.start);
+
+	if (load(block) == id) {
+		/* Without memory for pages the block's others go, too. */
+		if (within(piece_of(c, p.start, id), p) ||
+		    !pages_make(c, leaf)) {
+			store(block, 0);
+			return;
+		}
+		split(c, leaf, p.start, id);
+	}
+	if (load(block) == BLOCK_SPLIT)
+		clear_pages(leaf, p, id);
 }
 
 void index_clear(struct kedge_cache *c, uint64_t start, uint64_t end,
 		 uint32_t id)
 {
-	uint64_t at, stop;
+	struct piece p;
 
-	for (at = start; at < end; at = stop) {
-		struct leaf *leaf = leaf_of(c, at);
+	for (; start < end; start = p.end) {
+		struct leaf *leaf = index_leaf(c, start);
 
-		stop = leaf_end(at, end);
-		for (; leaf && at < stop; at += 1u << SLOT_SHIFT)
-			if (atomic_load_explicit(&leaf->id[level(at, 0)],
-						 memory_order_relaxed) == id)
-				atomic_store_explicit(&leaf->id[level(at, 0)],
-						      0, memory_order_relaxed);
+		p = piece_at(start, start, end);
+		if (leaf)
+			clear_piece(c, leaf, p, id);
 	}
 }
 
 bool index_all(const struct kedge_cache *c, uint64_t start, uint64_t end,
 	       uint32_t id)
 {
-	uint64_t at;
+	uint64_t at, step;
 
-	for (at = start; at < end;
-	     at = round_down(at, 1u << SLOT_SHIFT) + (1u << SLOT_SHIFT))
-		if (index_find(c, at) != id)
+	for (at = start; at < end; at = round_down(at, step) + step) {
+		struct leaf *leaf = index_leaf(c, at);
+		uint32_t named;
+
+		if (!leaf)
 			return false;
+		step = BLOCK_LEN;
+		/* acquire: as in index_find(). */
+		named = atomic_load_explicit(block_of(leaf, at),
+					     memory_order_acquire);
+		if (named == BLOCK_SPLIT) {
+			step = PAGE_LEN;
+			named = atomic_load_explicit(page_of(leaf, at),
+						     memory_order_acquire);
+		}
+		if (named != id)
+			return false;
+	}
 	return true;
 }

@@ -6,10 +6,11 @@
  * named by their index in it, the id; memory of a region is never anything else
  * while the cache is open, so a reader may look at one that is on its way out.
  *
- * The index maps each 4 KiB of address space to the id of the region to use
- * there. A region whose every page is good is WHOLE: any range within it is a
- * hit, whichever region its other pages name. A region of which an event took
- * pages is HOLED: then each page of a range must name it.
+ * The index maps address space to the id of the region to use there: 64 KiB by
+ * 64 KiB where one region is all there is to name, else page by page. A region
+ * whose every page is good is WHOLE: any range within it is a hit, whichever
+ * region its other pages name. A region of which an event took pages is HOLED:
+ * then each page of a range must name it.
  *
  * References are counted per thread and region: a hit adds to a number that no
  * other thread writes. Who wants to know whether a region is in use first makes
@@ -31,10 +32,14 @@
 #include "device/device.h"
 #include "notify/internal.h"
 
-#define SLOT_SHIFT 12 /* the index's granule, on every machine */
-#define LEVEL_BITS 12 /* three levels of it: 48 bits of address */
-#define LEVEL_CNT  (1u << LEVEL_BITS)
-#define ADDR_BITS  (SLOT_SHIFT + 3 * LEVEL_BITS)
+#define PAGE_SHIFT  12 /* the index's page, on every machine */
+#define BLOCK_SHIFT 16
+#define LEAF_SHIFT  24
+#define LEVEL_BITS  12 /* two levels above the leaves */
+#define LEVEL_CNT   (1u << LEVEL_BITS)
+#define LEAF_BLOCKS (1u << (LEAF_SHIFT - BLOCK_SHIFT))
+#define LEAF_PAGES  (1u << (LEAF_SHIFT - PAGE_SHIFT))
+#define ADDR_BITS   (LEAF_SHIFT + 2 * LEVEL_BITS)
 #define IDS_MAX	   (1u << 24)
 
 enum region_state {
@@ -67,8 +72,16 @@ struct region_cold {
 	bool watched;
 };
 
+#define BLOCK_SPLIT UINT32_MAX /* ask the pages */
+
+struct pages {
+	_Atomic uint32_t id[LEAF_PAGES];
+};
+
 struct leaf {
-	_Atomic uint32_t id[LEVEL_CNT];
+	/* An id stands for those of the block's pages that its region has. */
+	_Atomic uint32_t block[LEAF_BLOCKS];
+	_Atomic(struct pages *) pages; /* NULL while no block is split */
 };
 
 struct mid {
@@ -157,36 +170,60 @@ static inline void set_state(struct region *r, uint32_t state)
 	atomic_store_explicit(&r->state, state, memory_order_release);
 }
 
-/* index.c. Stores with the lock held; index_find by any thread. */
-int index_set(struct kedge_cache *c, uint64_t start, uint64_t end, uint32_t id);
+/* index.c. Stores with the lock held; the others by any thread. */
+int index_set(struct kedge_cache *c, uint32_t id); /* where its mr is */
 void index_clear(struct kedge_cache *c, uint64_t start, uint64_t end,
 		 uint32_t id);
 bool index_all(const struct kedge_cache *c, uint64_t start, uint64_t end,
 	       uint32_t id);
 void index_free(struct kedge_cache *c);
 
-static inline uint32_t index_find(const struct kedge_cache *c, uint64_t addr)
+static inline struct leaf *index_leaf(const struct kedge_cache *c,
+				      uint64_t addr)
 {
 	struct mid *mid;
-	struct leaf *leaf;
 
 	if (unlikely(addr >> ADDR_BITS))
-		return 0;
-	/* acquire, three times: partner is the release in index_set(). */
-	mid = atomic_load_explicit(
-		&c->root[addr >> (SLOT_SHIFT + 2 * LEVEL_BITS)],
-		memory_order_acquire);
+		return NULL;
+	/* acquire, here and below: partner is the release in index.c. */
+	mid = atomic_load_explicit(&c->root[addr >> (LEAF_SHIFT + LEVEL_BITS)],
+				   memory_order_acquire);
 	if (unlikely(!mid))
-		return 0;
-	leaf = atomic_load_explicit(
-		&mid->leaf[(addr >> (SLOT_SHIFT + LEVEL_BITS)) &
-			   (LEVEL_CNT - 1)],
+		return NULL;
+	return atomic_load_explicit(
+		&mid->leaf[(addr >> LEAF_SHIFT) & (LEVEL_CNT - 1)],
 		memory_order_acquire);
+}
+
+static inline _Atomic uint32_t *block_of(struct leaf *leaf, uint64_t addr)
+{
+	return &leaf->block[(addr >> BLOCK_SHIFT) & (LEAF_BLOCKS - 1)];
+}
+
+static inline _Atomic uint32_t *page_of(struct leaf *leaf, uint64_t addr)
+{
+	struct pages *pages =
+		atomic_load_explicit(&leaf->pages, memory_order_acquire);
+
+	return &pages->id[(addr >> PAGE_SHIFT) & (LEAF_PAGES - 1)];
+}
+
+/*
+ * The region to ask for @addr, or 0. It may not have @addr: the other end of
+ * its block may be all that it has there.
+ */
+static inline uint32_t index_find(const struct kedge_cache *c, uint64_t addr)
+{
+	struct leaf *leaf = index_leaf(c, addr);
+	uint32_t id;
+
 	if (unlikely(!leaf))
 		return 0;
-	return atomic_load_explicit(
-		&leaf->id[(addr >> SLOT_SHIFT) & (LEVEL_CNT - 1)],
-		memory_order_acquire);
+	id = atomic_load_explicit(block_of(leaf, addr), memory_order_acquire);
+	if (id == BLOCK_SPLIT)
+		id = atomic_load_explicit(page_of(leaf, addr),
+					  memory_order_acquire);
+	return id;
 }
 
 /* Whether a region serves [addr, end) with @access. By any thread. */

@@ -249,14 +249,12 @@ static void kill_covered(struct kedge_cache *c, const struct region *r,
 		struct region *old = &c->regions[id];
 		uint64_t stop = old->mr.addr + old->mr.len;
 
-		if (!id) {
-			at += 1u << SLOT_SHIFT;
-		} else if (old->mr.addr >= r->mr.addr && stop <= end) {
+		if (id && old->mr.addr >= r->mr.addr && stop <= end) {
 			region_kill(c, old, WHY_CHANGED, killed);
 			at = stop;
 		} else {
 			/* Its pages up to where it ends, or another's. */
-			at += 1u << SLOT_SHIFT;
+			at += 1u << PAGE_SHIFT;
 		}
 	}
 }
@@ -271,8 +269,7 @@ static bool publish(struct kedge_cache *c, const struct plan *p,
 		return false;
 	kill_covered(c, r, killed);
 	set_state(r, REGION_WHOLE);
-	if (index_set(c, r->mr.addr, r->mr.addr + r->mr.len,
-		      region_id(c, r))) {
+	if (index_set(c, region_id(c, r))) {
 		set_state(r, REGION_MAKING);
 		return false;
 	}
