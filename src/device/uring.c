@@ -380,6 +380,9 @@ static int uring_reg(void *ctx, void *addr, size_t len, uint32_t access,
 				    "are in use",
 				    u->slots);
 	rc = update_slot(u, slot, addr, len);
+	/* The slot, or a range over two files' mappings (Linux 5.13 to 6.4)? */
+	if (rc == -EINVAL && probe_slot(u, u->first + slot) == -EFAULT)
+		rc = -EXDEV;
 	if (rc != 1) {
 		/* Filling it is the kernel's last step: an error left it be. */
 		give(u, slot, rc < 0 ? SLOT_FREE : SLOT_LOST);

@@ -259,9 +259,14 @@ int kedge__uring_reg_refused(const struct uring *u, int rc, uint64_t addr,
 				    "the kernel does not pin the kind of "
 				    "memory at %#" PRIx64,
 				    addr);
+	case EXDEV:
+		return kedge_reason(-EOPNOTSUPP,
+				    "this kernel does not pin one buffer over "
+				    "mappings of different files (Linux 6.5 "
+				    "does): %#" PRIx64 "-%#" PRIx64,
+				    addr, addr + len);
 	case ENXIO:
 	case EINVAL:
-		/* The range was checked, so it is the slot. */
 		return kedge_reason(-EBADF, "the ring's buffer table was "
 					    "unregistered or replaced");
 	}

@@ -329,7 +329,7 @@ static void what_the_kernel_says_to_reg_comes_back(void **state)
 		{ -ENOSYS, -ENOSYS, "seccomp" },
 		{ -EBADF, -EBADF, "closed" },
 		{ -ENXIO, -EBADF, "replaced" },
-		{ -EINVAL, -EBADF, "replaced" },
+		{ -EINVAL, -EOPNOTSUPP, "different files" },
 		{ -EIO, -EIO, "error 5" },
 	};
 	struct kedge_device *dev = open_with(0, 0, 1);
@@ -345,6 +345,10 @@ static void what_the_kernel_says_to_reg_comes_back(void **state)
 		assert_int_equal(reg(dev, &mr), 0);
 		device_dereg(dev, &mr);
 	}
+	/* A table that is not there refuses the question about the slot, too. */
+	paper_refuse(IORING_REGISTER_BUFFERS_UPDATE, -EINVAL, 2);
+	assert_int_equal(reg(dev, &mr), -EBADF);
+	expect_words(-EBADF, "replaced");
 	/* Neither done nor refused: who knows what is in the slot? */
 	paper_refuse(IORING_REGISTER_BUFFERS_UPDATE, 0, 1);
 	assert_int_equal(reg(dev, &mr), -EIO);

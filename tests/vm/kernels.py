@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Debian's kernels for the guests: downloaded as packages, unpacked into a
+folder of ours and never installed."""
+import glob
+import os
+import re
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SOURCE = os.path.dirname(os.path.dirname(HERE))
+
+# What a user says, and the packages that name the newest of that line.
+IMAGES = {'6.1': 'linux-image-amd64', '6.12': 'linux-image-6.12-amd64'}
+HEADERS = {'6.1': 'linux-headers-amd64', '6.12': 'linux-headers-6.12-amd64'}
+
+
+class Unusable(Exception):
+    """Something is missing; the text says what to do."""
+
+
+def folder():
+    return os.environ.get('KEDGE_VM_DIR') or os.path.join(SOURCE, 'build-vm')
+
+
+def apt(*args):
+    out = subprocess.run(args, capture_output=True, text=True, check=False)
+    if out.returncode:
+        raise Unusable('%s: %s' % (' '.join(args), out.stderr.strip()))
+    return out.stdout
+
+
+def depends(package):
+    """The real packages that one depends on, the first of alternatives."""
+    names = re.findall(r'^ +\|?Depends: (\S+)$', apt('apt-cache', 'depends',
+                                                     package), re.M)
+    return [n for n in names if not n.startswith('<')]
+
+
+def wanted(line):
+    """The packages of a line: its image, headers and what those build with."""
+    image = depends(IMAGES[line])[0]
+    headers = [p for p in depends(HEADERS[line])
+               if p.startswith('linux-headers-')][0]
+    more = [p for p in depends(headers)
+            if re.match(r'linux-(headers|kbuild)-', p)]
+    return [image, headers] + more
+
+
+def unpack(line, say):
+    top = os.path.join(folder(), line)
+    os.makedirs(os.path.join(top, 'debs'), exist_ok=True)
+    for package in wanted(line):
+        have = glob.glob(os.path.join(top, 'debs', package + '_*.deb'))
+        if have:
+            continue
+        say('fetching %s' % package)
+        # A download that was cut off leaves nothing that looks complete.
+        part = os.path.join(top, 'debs', 'part')
+        os.makedirs(part, exist_ok=True)
+        out = subprocess.run(['apt-get', 'download', '-q', package], cwd=part,
+                             capture_output=True, text=True, check=False)
+        debs = glob.glob(os.path.join(part, '*.deb'))
+        if out.returncode or len(debs) != 1:
+            raise Unusable('apt-get download %s failed:\n%s' %
+                           (package, out.stderr.strip()))
+        subprocess.run(['dpkg-deb', '-x', debs[0], os.path.join(top, 'root')],
+                       check=True)
+        os.rename(debs[0], os.path.join(top, 'debs',
+                                        os.path.basename(debs[0])))
+
+
+def depmod(root, version):
+    if not os.path.exists(os.path.join(root, 'lib/modules', version,
+                                       'modules.dep')):
+        subprocess.run(['depmod', '-b', root, version], check=True)
+
+
+class Kernel:
+    """image: bzImage; root: folder with lib/modules/VERSION."""
+
+    def __init__(self, image, root, version):
+        self.image, self.root, self.version = image, root, version
+
+    def headers(self):
+        return os.path.join(self.root, 'usr/src/linux-headers-' + self.version)
+
+    def modules(self):
+        return os.path.join(self.root, 'lib/modules', self.version)
+
+    def closure(self, names):
+        """Files of the modules @names and what they need, in order of load.
+        One that is built into the kernel is left out."""
+        deps = {}
+        with open(os.path.join(self.modules(), 'modules.dep'),
+                  encoding='utf-8') as f:
+            for entry in f:
+                path, needs = entry.rstrip('\n').split(':')
+                deps[module_name(path)] = [path] + needs.split()
+        with open(os.path.join(self.modules(), 'modules.builtin'),
+                  encoding='utf-8') as f:
+            builtin = {module_name(entry.strip()) for entry in f}
+        out = []
+        for name in names:
+            if name in builtin:
+                continue
+            if name not in deps:
+                raise Unusable('kernel %s has no module %s' %
+                               (self.version, name))
+            for path in reversed(deps[name]):
+                if path not in out:
+                    out.append(path)
+        return out
+
+
+def module_name(path):
+    return re.sub(r'\.ko(\.[a-z]+)?$', '', os.path.basename(path)) \
+        .replace('-', '_')
+
+
+def own(top):
+    """A kernel that was built in a folder: bzImage and root/lib/modules."""
+    versions = os.listdir(os.path.join(top, 'root/lib/modules'))
+    if len(versions) != 1:
+        raise Unusable('%s/root/lib/modules must have one version' % top)
+    return Kernel(os.path.join(top, 'bzImage'), os.path.join(top, 'root'),
+                  versions[0])
+
+
+def kernel(name, say=lambda text: print(text, file=sys.stderr)):
+    """'6.1', '6.12', or a folder as own() wants it."""
+    if name not in IMAGES:
+        if os.path.exists(os.path.join(name, 'bzImage')):
+            return own(name)
+        raise Unusable('no kernel "%s": say %s or a folder with bzImage' %
+                       (name, ' or '.join(IMAGES)))
+    unpack(name, say)
+    top = os.path.join(folder(), name, 'root')
+    images = glob.glob(os.path.join(top, 'boot/vmlinuz-*'))
+    newest = max(images, key=os.path.getmtime)
+    version = os.path.basename(newest)[len('vmlinuz-'):]
+    depmod(top, version)
+    return Kernel(newest, top, version)
