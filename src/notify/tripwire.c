@@ -369,6 +369,13 @@ static void close_link(const struct link *l)
 		close(l->fd);
 }
 
+/* Still opening: the numbers are ours, and nothing that may fail is asked. */
+static void undo(struct tripwire *t, unsigned int keep)
+{
+	while (t->link_cnt > keep)
+		close(t->link[--t->link_cnt].fd);
+}
+
 /* All points of the group, or none. */
 static int attach_group(struct tripwire *t, const struct places *p,
 			enum group group, int own, int counter)
@@ -383,8 +390,7 @@ static int attach_group(struct tripwire *t, const struct places *p,
 		return 0;
 	kedge__log(KEDGE_LOG_DEBUG, "tripwire: %s can't be watched: %s",
 		   points[i - 1].func, strerrordesc_np(-rc));
-	while (t->link_cnt > before)
-		close_link(&t->link[--t->link_cnt]);
+	undo(t, before);
 	return rc;
 }
 
@@ -561,6 +567,7 @@ int tripwire_open(struct tripwire **out)
 		return -ENOMEM;
 	rc = set_up(t, &places);
 	if (rc) {
+		undo(t, 0);
 		tripwire_close(t);
 		return reason(rc);
 	}

@@ -132,23 +132,29 @@ unsigned int open_fds(void)
 	return entries("/proc/self/fd");
 }
 
-/* A thread that was joined stays listed for a moment. */
+/* No more than @want. A thread that was joined stays listed for a moment. */
 bool threads_are(unsigned int want)
 {
 	int tries;
 
 	for (tries = 0; tries < 1000; tries++) {
-		if (entries("/proc/self/task") == want)
+		if (entries("/proc/self/task") <= want)
 			return true;
 		usleep(1000);
 	}
 	return false;
 }
 
+/* When it has not changed for a while. */
 unsigned int threads_now(void)
 {
-	usleep(20000);
-	return entries("/proc/self/task");
+	unsigned int n = entries("/proc/self/task"), was = 0, same = 0;
+
+	for (; same < 10; was = n, n = entries("/proc/self/task")) {
+		same = n == was ? same + 1 : 0;
+		usleep(5000);
+	}
+	return n;
 }
 
 unsigned int map_lines(void)

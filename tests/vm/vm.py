@@ -55,7 +55,7 @@ def initramfs(kernel, modules, extra):
 def job(args):
     lines = ['cd ' + shlex.quote(os.getcwd()),
              'export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:'
-             '/sbin:/bin HOME=/root LC_ALL=C.UTF-8 KEDGE_IN_VM=1']
+             '/sbin:/bin HOME=/root LC_ALL=C.UTF-8']
     lines += ['export ' + shlex.quote(e) for e in args.env]
     if args.user:
         lines.append('exec setpriv --reuid=%d --regid=%d --clear-groups %s' %
