@@ -7,7 +7,7 @@ MESON_ARGS ?=
 DEPS ?= scripts/deps.sh
 NINJA = ninja -C $(B)
 
-.PHONY: all run test check install clean lint fuzz torture bench deps help
+.PHONY: all run test check test-vm install clean lint fuzz torture bench deps help
 all: deps $(B)/build.ninja
 	@$(NINJA)
 
@@ -26,6 +26,12 @@ test check:
 	@$(DEPS) build test
 	@$(MAKE) --no-print-directory all
 	@scripts/test.py $(B)
+
+# Under Debian's kernels 6.1 and 6.12, in QEMU. VM_ARGS=--quick: the short way.
+test-vm:
+	@$(DEPS) build test vm
+	@$(MAKE) --no-print-directory all
+	@tests/vm/suite.py $(VM_ARGS) $(B)
 
 install: deps $(B)/build.ninja
 ifneq ($(origin PREFIX),file)
@@ -59,6 +65,7 @@ help:
 	@echo 'make           build into $(B)/'
 	@echo 'make run       show what this machine can do, then the demo'
 	@echo 'make test      build and run every test'
+	@echo 'make test-vm   run tests under other kernels, in QEMU (VM_ARGS=--quick: few)'
 	@echo 'make install   install under PREFIX ($(PREFIX)); DESTDIR is heeded'
 	@echo 'make torture   try to break the coherence contract for SECONDS ($(SECONDS))'
 	@echo 'make bench     measure the cache and the notifier'

@@ -9,11 +9,12 @@ set -eu
 build="gcc libc6-dev meson ninja-build pkg-config python3 liburing-dev libpopt-dev
 	libjansson-dev libucx-dev libcmocka-dev"
 test="g++ libjemalloc2 libmimalloc2.0"
+vm="qemu-system-x86 busybox-static kmod"
 ci="clang clang-format libclang-rt-dev mandoc codespell shellcheck git"
 
 usage()
 {
-	echo "usage: deps.sh [--list] build|test|ci ..." >&2
+	echo "usage: deps.sh [--list] build|test|vm|ci ..." >&2
 	exit 2
 }
 
@@ -25,6 +26,7 @@ for set_name; do
 	--list) list=1 ;;
 	build) want="$want $build" ;;
 	test) want="$want $test" ;;
+	vm) want="$want $vm" ;;
 	ci) want="$want $ci" ;;
 	*) usage ;;
 	esac

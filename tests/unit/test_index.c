@@ -17,6 +17,7 @@
 #define ROUNDS	  20000
 
 static bool no_memory;
+static int mapped;
 
 void *__real_mmap(void *addr, size_t len, int prot, int flags, int fd,
 		  off_t off);
@@ -26,8 +27,10 @@ void *__wrap_mmap(void *addr, size_t len, int prot, int flags, int fd,
 void *__wrap_mmap(void *addr, size_t len, int prot, int flags, int fd,
 		  off_t off)
 {
-	return no_memory ? MAP_FAILED
-			 : __real_mmap(addr, len, prot, flags, fd, off);
+	if (no_memory)
+		return MAP_FAILED;
+	mapped++;
+	return __real_mmap(addr, len, prot, flags, fd, off);
 }
 
 /* The name that _FILE_OFFSET_BITS=64 gives it. */
@@ -38,6 +41,15 @@ void *__wrap_mmap64(void *addr, size_t len, int prot, int flags, int fd,
 		    off_t off)
 {
 	return __wrap_mmap(addr, len, prot, flags, fd, off);
+}
+
+int __real_munmap(void *addr, size_t len);
+int __wrap_munmap(void *addr, size_t len);
+
+int __wrap_munmap(void *addr, size_t len)
+{
+	mapped--;
+	return __real_munmap(addr, len);
 }
 
 static uint64_t seed = 0x853c49e6748fea9bull;
@@ -74,6 +86,7 @@ static int tear_down(void **state)
 
 	no_memory = false;
 	index_free(m->c);
+	assert_int_equal(mapped, 0);
 	free(m->c->regions);
 	free(m->c);
 	free(m);
@@ -110,8 +123,7 @@ static int put_in(struct model *m, uint32_t id, uint32_t first, uint32_t cnt)
 	return rc;
 }
 
-static void take_out(struct model *m, uint32_t id, uint32_t first,
-		     uint32_t cnt)
+static void take_out(struct model *m, uint32_t id, uint32_t first, uint32_t cnt)
 {
 	uint32_t i;
 
@@ -184,8 +196,8 @@ static void check_run(const struct model *m)
 		cnt = first_of(m, id) + cnt_of(m, id) - first;
 	for (i = first; i < first + cnt; i++)
 		all = all && m->page[i] == id;
-	assert_int_equal(index_all(m->c, addr_of(first), addr_of(first + cnt),
-				   id), all);
+	assert_int_equal(
+		index_all(m->c, addr_of(first), addr_of(first + cnt), id), all);
 }
 
 static void like_an_array(void **state)
