@@ -33,8 +33,6 @@
  * death of the process, the kernel takes the programs off.
  */
 #include <linux/bpf.h>
-#include <linux/btf.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
@@ -45,14 +43,13 @@
 #include <kedge/notifier.h>
 
 #include "base/base.h"
-#include "notify/btf.h"
 #include "notify/tripwire.h"
+#include "notify/tripwire_places.h"
 
 #ifndef MADV_GUARD_INSTALL
 #define MADV_GUARD_INSTALL 102
 #endif
 
-#define VMLINUX	  "/sys/kernel/btf/vmlinux"
 #define INSNS_MAX 32
 
 /*
@@ -61,51 +58,6 @@
  * instructions below, which may be used under either.
  */
 static const char licence[] = "Dual BSD/GPL";
-
-/* A function of the kernel, and which of its calls count. */
-struct point {
-	const char *func;
-	const char *what; /* an argument, or a member of one; NULL: all calls */
-	uint8_t test;	  /* BPF_JEQ or BPF_JSET */
-	int32_t value;
-	uint32_t group; /* one of enum group */
-};
-
-/* A group is complete when all of its points are attached. */
-enum group {
-	SHM,
-	SHM_AGAIN,
-	GUARD_CALLS,	/* one point that sees all calls, Linux 6.15 */
-	GUARD_CALLS_OLD, /* or several that do together */
-	GUARD_MARKS,
-	GROUPS,
-};
-
-#define POINTS 6
-
-static const struct point points[POINTS] = {
-	{ "do_shmat", "shmflg", BPF_JSET, SHM_REMAP, SHM },
-	{ "do_shmat", "shmflg", BPF_JSET, SHM_REMAP, SHM_AGAIN },
-	{ "madvise_do_behavior", "behavior", BPF_JEQ, MADV_GUARD_INSTALL,
-	  GUARD_CALLS },
-	{ "do_madvise", "behavior", BPF_JEQ, MADV_GUARD_INSTALL,
-	  GUARD_CALLS_OLD },
-	{ "vector_madvise", "behavior", BPF_JEQ, MADV_GUARD_INSTALL,
-	  GUARD_CALLS_OLD },
-	{ "guard_install_set_pte", NULL, 0, 0, GUARD_MARKS },
-};
-
-/* Where these are in the running kernel. */
-struct place {
-	uint32_t func;	/* BTF id, or 0: not there */
-	int16_t arg;	/* -1: all calls count */
-	int16_t member; /* offset in what the argument points to, or -1 */
-};
-
-struct places {
-	int32_t mm; /* offset of task_struct.mm */
-	struct place at[POINTS];
-};
 
 struct link {
 	int fd;
@@ -124,80 +76,6 @@ static int bpf(int cmd, union bpf_attr *attr)
 	int rc = (int)syscall(SYS_bpf, cmd, attr, sizeof(*attr));
 
 	return rc < 0 ? -errno : rc;
-}
-
-/* Where a function's argument (or its member) @what is; false if nowhere. */
-static bool find_what(const struct btf *b, struct place *p, const char *what)
-{
-	int arg, off;
-	uint32_t id;
-
-	p->member = -1;
-	p->arg = (int16_t)btf_argument(b, p->func, what);
-	if (p->arg >= 0)
-		return true;
-	for (arg = 0; arg < 8; arg++) {
-		id = btf_argument_struct(b, p->func, arg);
-		off = id ? btf_member(b, id, what) : -1;
-		if (off < 0 || off > INT16_MAX)
-			continue;
-		p->arg = (int16_t)arg;
-		p->member = (int16_t)off;
-		return true;
-	}
-	return false;
-}
-
-static int read_places(struct places *out)
-{
-	struct places p = { 0 };
-	struct btf b;
-	uint32_t id;
-	int i, rc;
-
-	rc = btf_open(&b, VMLINUX);
-	if (rc)
-		return rc;
-	for (i = 0; i < POINTS; i++) {
-		p.at[i].func = btf_find(&b, BTF_KIND_FUNC, points[i].func);
-		p.at[i].arg = -1;
-		p.at[i].member = -1;
-		if (p.at[i].func && points[i].what &&
-		    !find_what(&b, &p.at[i], points[i].what))
-			p.at[i].func = 0;
-	}
-	id = btf_find(&b, BTF_KIND_STRUCT, "task_struct");
-	p.mm = id ? btf_member(&b, id, "mm") : -1;
-	btf_close(&b);
-	if (p.mm < 0 || p.mm > INT16_MAX)
-		return kedge_reason(-EOPNOTSUPP,
-				    "this kernel has no task_struct.mm");
-	*out = p;
-	return 0;
-}
-
-/*
- * The same, read once in a process: it is 5 MiB. Two threads may both read it.
- * No lock: a child forked meanwhile would find it taken for ever.
- */
-static int find_places(struct places *out)
-{
-	enum { EMPTY, FILLING, FULL };
-	static _Atomic int state;
-	static struct places kept;
-	int rc, expected = EMPTY;
-
-	/* acquire: partner of the release below, for what is kept. */
-	if (atomic_load_explicit(&state, memory_order_acquire) == FULL) {
-		*out = kept;
-		return 0;
-	}
-	rc = read_places(out);
-	if (!rc && atomic_compare_exchange_strong(&state, &expected, FILLING)) {
-		kept = *out;
-		atomic_store_explicit(&state, FULL, memory_order_release);
-	}
-	return rc;
 }
 
 /* A program that is being put together. */
@@ -293,8 +171,8 @@ static int load_wire(const struct places *p, int point, int own, int counter)
 		put_load(&c, BPF_DW, BPF_REG_2, BPF_REG_1, 8 * at->arg);
 		if (at->member >= 0)
 			put_load(&c, BPF_W, BPF_REG_2, BPF_REG_2, at->member);
-		put(&c, BPF_JMP32 | points[point].test | BPF_K, BPF_REG_2, 0, 1,
-		    points[point].value);
+		put(&c, BPF_JMP32 | tripwire_points[point].test | BPF_K, BPF_REG_2, 0, 1,
+		    tripwire_points[point].value);
 		skip_call = c.cnt;
 		put(&c, BPF_JMP | BPF_JA, 0, 0, 0, 0);
 	}
@@ -384,12 +262,12 @@ static int attach_group(struct tripwire *t, const struct places *p,
 	int i, rc = 0;
 
 	for (i = 0; i < POINTS && !rc; i++)
-		if (points[i].group == group)
+		if (tripwire_points[i].group == group)
 			rc = attach(t, p, i, own, counter);
 	if (!rc)
 		return 0;
 	kedge__log(KEDGE_LOG_DEBUG, "tripwire: %s can't be watched: %s",
-		   points[i - 1].func, strerrordesc_np(-rc));
+		   tripwire_points[i - 1].func, strerrordesc_np(-rc));
 	undo(t, before);
 	return rc;
 }
@@ -559,7 +437,7 @@ int tripwire_open(struct tripwire **out)
 	rc = may_load();
 	if (rc)
 		return reason(rc);
-	rc = find_places(&places);
+	rc = tripwire_places(&places);
 	if (rc)
 		return rc;
 	t = calloc(1, sizeof(*t));

@@ -24,8 +24,6 @@
 static char page[2 * PAGE] __attribute__((aligned(PAGE)));
 static struct kedge_device *const before = (struct kedge_device *)0x1;
 
-/* ---- fixture ---- */
-
 static int setup(void **state)
 {
 	paper_log_start();
@@ -206,8 +204,6 @@ static void a_closed_ring_is_refused(void **state)
 	paper_ring.enter_ring_fd = -1;
 	expect_refusal(NULL, -EBADF);
 }
-
-/* ---- a table that was there before ---- */
 
 static void the_slots_of_a_table_are_counted(void **state)
 {
