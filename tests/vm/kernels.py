@@ -68,6 +68,22 @@ def unpack(line, say):
                        check=True)
         os.rename(debs[0], os.path.join(top, 'debs',
                                         os.path.basename(debs[0])))
+    for made in glob.glob(os.path.join(top, 'root/usr/src/linux-headers-*')):
+        if os.path.exists(os.path.join(made, '.config')):
+            relocate(made)
+
+
+def relocate(headers):
+    """Debian's headers name their other half by where it is installed."""
+    path = os.path.join(headers, 'Makefile')
+    with open(path, encoding='utf-8') as f:
+        text = f.read()
+    moved = re.sub(r'^include /usr/src/',
+                   'include $(dir $(lastword $(MAKEFILE_LIST)))../', text,
+                   flags=re.M)
+    if moved != text:
+        with open(path, 'w', encoding='utf-8') as f:
+            f.write(moved)
 
 
 def depmod(root, version):
