@@ -1,0 +1,490 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * /dev/ummunot, the calls: what each takes and refuses, the mapped counter,
+ * reading, waiting. Which changes are told: ummunot_events.c; who may have the
+ * descriptor: ummunot_share.c.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/select.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "ummunot_lib.h"
+
+#define PARAMS "/sys/module/ummunot/parameters/"
+
+static void opens_for_reading_alone(void **state)
+{
+	assert_int_equal(open("/dev/ummunot", O_RDWR), -1);
+	assert_int_equal(errno, EINVAL);
+	assert_int_equal(open("/dev/ummunot", O_WRONLY), -1);
+	assert_int_equal(errno, EINVAL);
+}
+
+static int raw_register(struct um *u, struct ummunot_register_ioctl r)
+{
+	return ioctl(u->fd, UMMUNOT_REGISTER_REGION, &r) ? -errno : 0;
+}
+
+static void refuses_bad_ranges(void **state)
+{
+	const uint64_t m = (uintptr_t)um_memory(1);
+	const struct ummunot_register_ioctl bad[] = {
+		{ m, m, 1, 0, 0 },	   { m + 1, m, 1, 0, 0 },
+		{ m, 0, 1, 0, 0 },	   { UINT64_MAX, 1, 1, 0, 0 },
+		{ m, m + 1, 1, 2, 0 },	   { m, m + 1, 1, 0, 1 },
+		{ m, m + 1, 1, 1u << 31, 0 },
+		{ m, UINT64_MAX, 1, 0, 0 },
+		{ 0xffff888000000000ull, 0xffff888000001000ull, 1, 0, 0 },
+		{ 0, 0xffff888000001000ull, 1, 0, 0 },
+		/* A flag whose feature was not asked for. */
+		{ m, m + 1, 1, UMMUNOT_REGISTER_PROTECTION, 0 },
+	};
+	struct um u;
+	size_t i;
+
+	um_open(&u, O_NONBLOCK);
+	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_int_equal(raw_register(&u, bad[i]), -EINVAL);
+	assert_int_equal(um_unwatch(&u, 1), -ENOENT);
+	/* Nothing mapped there, unaligned, all of user space: these are fine. */
+	assert_int_equal(um_watch(&u, (void *)1, 1, 1, 0), 0);
+	assert_int_equal(um_watch(&u, NULL, 0x7ffffffff000, 2, 0), 0);
+	um_close(&u);
+}
+
+static void cookies_name_one_watch(void **state)
+{
+	char *m = um_memory(2);
+	struct um u;
+
+	um_open(&u, O_NONBLOCK);
+	assert_int_equal(um_watch(&u, m, PAGE, 0, 0), 0);
+	assert_int_equal(um_watch(&u, m + PAGE, PAGE, 0, 0), -EEXIST);
+	assert_int_equal(um_watch(&u, m, PAGE, UINT64_MAX, 0), 0);
+	assert_int_equal(um_watch(&u, m, PAGE, 1ull << 32, 0), 0);
+	assert_int_equal(um_unwatch(&u, 0), 0);
+	assert_int_equal(um_unwatch(&u, 0), -ENOENT);
+	assert_int_equal(um_watch(&u, m, PAGE, 0, 0), 0);
+	um_close(&u);
+}
+
+static void bad_pointers_fault(void **state)
+{
+	static const unsigned long cmds[] = { UMMUNOT_EXCHANGE_FEATURES,
+					      UMMUNOT_REGISTER_REGION,
+					      UMMUNOT_UNREGISTER_REGION };
+	char *m = um_memory(1);
+	struct um u;
+	size_t i;
+
+	mprotect(m, PAGE, PROT_NONE);
+	um_open(&u, O_NONBLOCK);
+	for (i = 0; i < 3; i++) {
+		assert_int_equal(ioctl(u.fd, cmds[i], m), -1);
+		assert_int_equal(errno, EFAULT);
+		assert_int_equal(ioctl(u.fd, cmds[i], ~0ul), -1);
+		assert_int_equal(errno, EFAULT);
+	}
+	assert_int_equal(ioctl(u.fd, _IO(UMMUNOT_MAGIC, 4), m), -1);
+	assert_int_equal(errno, ENOTTY);
+	assert_int_equal(ioctl(u.fd, TIOCGWINSZ, m), -1);
+	assert_int_equal(errno, ENOTTY);
+	um_close(&u);
+}
+
+static void features_are_agreed_before_the_first_watch(void **state)
+{
+	const int all = UMMUNOT_FEATURE_PROTECTION | UMMUNOT_FEATURE_SETTLED;
+	char *m = um_memory(1);
+	struct um u;
+
+	um_open(&u, O_NONBLOCK);
+	assert_int_equal(um_features(&u, 0), 0);
+	assert_int_equal(um_features(&u, UINT32_MAX), all);
+	assert_int_equal(um_features(&u, UMMUNOT_FEATURE_SETTLED),
+			 UMMUNOT_FEATURE_SETTLED);
+	assert_int_equal(um_features(&u, all), all);
+	assert_int_equal(um_watch(&u, m, PAGE, 1, UMMUNOT_REGISTER_PROTECTION),
+			 0);
+	assert_int_equal(um_features(&u, all), all);
+	assert_int_equal(um_features(&u, 0), -EBUSY);
+	um_close(&u);
+}
+
+static void set_param(const char *path, uint64_t value)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
+	assert_int_equal(um_write(path, text), 0);
+}
+
+static void limits_hold(void **state)
+{
+	const uint64_t file = um_number(PARAMS "max_watches_per_file");
+	const uint64_t user = um_number(PARAMS "max_watches_per_user");
+	char *m = um_memory(1);
+	struct um a, b;
+
+	um_open(&a, O_NONBLOCK);
+	um_open(&b, O_NONBLOCK);
+	set_param(PARAMS "max_watches_per_file", 2);
+	assert_int_equal(um_watch(&a, m, PAGE, 1, 0), 0);
+	assert_int_equal(um_watch(&a, m, PAGE, 2, 0), 0);
+	assert_int_equal(um_watch(&a, m, PAGE, 3, 0), -ENOSPC);
+	assert_int_equal(um_unwatch(&a, 2), 0);
+	assert_int_equal(um_watch(&a, m, PAGE, 3, 0), 0);
+	set_param(PARAMS "max_watches_per_user", 3);
+	assert_int_equal(um_watch(&b, m, PAGE, 1, 0), 0);
+	assert_int_equal(um_watch(&b, m, PAGE, 2, 0), -EDQUOT);
+	um_close(&a);
+	/* What the closed file had is to be had again; no failure was counted. */
+	assert_int_equal(um_watch(&b, m, PAGE, 2, 0), 0);
+	set_param(PARAMS "max_watches_per_file", file);
+	assert_int_equal(um_watch(&b, m, PAGE, 3, 0), 0);
+	assert_int_equal(um_watch(&b, m, PAGE, 4, 0), -EDQUOT);
+	set_param(PARAMS "max_watches_per_user", user);
+	um_close(&b);
+}
+
+static int map_errno(int fd, size_t len, int prot, int flags, off_t off)
+{
+	void *p = mmap(NULL, len, prot, flags, fd, off);
+
+	if (p == MAP_FAILED)
+		return -errno;
+	munmap(p, len);
+	return 0;
+}
+
+static void maps_one_page_for_reading(void **state)
+{
+	char *copy;
+	struct um u;
+
+	um_open(&u, O_NONBLOCK);
+	assert_int_equal(um_counter(&u), 1);
+	assert_int_equal(map_errno(u.fd, PAGE, PROT_READ, MAP_SHARED, PAGE),
+			 -EINVAL);
+	assert_int_equal(map_errno(u.fd, 2 * PAGE, PROT_READ, MAP_SHARED, 0),
+			 -EINVAL);
+	assert_int_equal(map_errno(u.fd, PAGE, PROT_READ, MAP_PRIVATE, 0),
+			 -EINVAL);
+	assert_int_equal(map_errno(u.fd, PAGE, PROT_READ | PROT_WRITE,
+				   MAP_SHARED, 0), -EACCES);
+	assert_int_equal(map_errno(u.fd, PAGE, PROT_READ | PROT_EXEC,
+				   MAP_SHARED, 0), -EPERM);
+	assert_int_equal(mprotect((void *)u.counter, PAGE,
+				  PROT_READ | PROT_WRITE), -1);
+	assert_int_equal(errno, EACCES);
+	copy = mremap((void *)u.counter, PAGE, 2 * PAGE, MREMAP_MAYMOVE);
+	assert_true(copy == MAP_FAILED);
+	/* Dropped by the program, it comes back. */
+	madvise((void *)u.counter, PAGE, MADV_DONTNEED);
+	assert_int_equal(um_counter(&u), 1);
+	um_close(&u);
+}
+
+static void the_mapping_outlives_the_descriptor(void **state)
+{
+	char *m = um_memory(1);
+	struct um u;
+
+	um_open(&u, O_NONBLOCK);
+	assert_int_equal(um_watch(&u, m, PAGE, 1, 0), 0);
+	close(u.fd);
+	munmap(m, PAGE);
+	assert_int_equal(um_counter(&u), 3);
+	munmap((void *)u.counter, PAGE);
+}
+
+static void seeking_is_refused(void **state)
+{
+	char buf[64];
+	struct um u;
+
+	um_open(&u, O_NONBLOCK);
+	assert_int_equal(lseek(u.fd, 0, SEEK_SET), -1);
+	assert_int_equal(errno, ESPIPE);
+	assert_int_equal(pread(u.fd, buf, sizeof(buf), 0), -1);
+	assert_int_equal(errno, ESPIPE);
+	um_close(&u);
+}
+
+static void reads_whole_events(void **state)
+{
+	struct ummunot_event ev[4];
+	char *m = um_memory(3);
+	struct um u;
+	int i;
+
+	um_open(&u, O_NONBLOCK);
+	assert_int_equal(um_read(&u, ev, 4), -EAGAIN);
+	assert_int_equal(read(u.fd, ev, 31), -1);
+	assert_int_equal(errno, EINVAL);
+	for (i = 0; i < 3; i++)
+		assert_int_equal(um_watch(&u, m + i * PAGE, PAGE, i, 0), 0);
+	munmap(m, 3 * PAGE);
+	assert_int_equal(read(u.fd, ev, 2 * sizeof(ev[0]) + 31),
+			 2 * sizeof(ev[0]));
+	assert_int_equal(ev[0].user_cookie_counter, 0);
+	assert_int_equal(ev[1].user_cookie_counter, 1);
+	/* It just fits: the LAST is owed. */
+	assert_int_equal(um_read(&u, ev, 1), 1);
+	assert_int_equal(ev[0].type, UMMUNOT_EVENT_TYPE_INVAL);
+	assert_int_equal(ev[0].user_cookie_counter, 2);
+	assert_int_equal(ev[0].flags, 0);
+	assert_int_equal(ev[0].hint_start, (uintptr_t)m + 2 * PAGE);
+	assert_int_equal(ev[0].hint_end, (uintptr_t)m + 3 * PAGE);
+	assert_int_equal(um_read(&u, ev, 4), 1);
+	assert_int_equal(ev[0].type, UMMUNOT_EVENT_TYPE_LAST);
+	assert_int_equal(ev[0].flags, 0);
+	assert_int_equal(ev[0].hint_start, 0);
+	assert_int_equal(ev[0].hint_end, 0);
+	assert_int_equal(ev[0].user_cookie_counter, um_counter(&u));
+	assert_int_equal(um_read(&u, ev, 4), -EAGAIN);
+	um_close(&u);
+}
+
+/* 40 events through a buffer whose second page cannot be written. */
+static void a_fault_loses_no_event(void **state)
+{
+	struct ummunot_event *ev;
+	char *m = um_memory(40);
+	char *buf = um_memory(2);
+	uint64_t seen = 0;
+	struct um u;
+	ssize_t n;
+	int i;
+
+	um_open(&u, O_NONBLOCK);
+	for (i = 0; i < 40; i++)
+		assert_int_equal(um_watch(&u, m + i * PAGE, PAGE, i, 0), 0);
+	munmap(m, 40 * PAGE);
+	mprotect(buf + PAGE, PAGE, PROT_NONE);
+	assert_int_equal(read(u.fd, buf + PAGE, 1024), -1);
+	assert_int_equal(errno, EFAULT);
+	/* Room for 5 and a half. */
+	for (;;) {
+		ev = (void *)(buf + PAGE - 176);
+		n = read(u.fd, ev, 1024);
+		if (n < 0)
+			break;
+		assert_true(n <= 160);
+		for (i = 0; i < n / 32; i++)
+			if (ev[i].type == UMMUNOT_EVENT_TYPE_INVAL)
+				seen |= 1ull << ev[i].user_cookie_counter;
+			else
+				assert_int_equal(ev[i].user_cookie_counter,
+						 um_counter(&u));
+	}
+	assert_int_equal(errno, EAGAIN);
+	assert_int_equal(seen, (1ull << 40) - 1);
+	um_close(&u);
+}
+
+static void readv_scatters(void **state)
+{
+	char *m = um_memory(1);
+	char a[20], b[44];
+	struct iovec v[2] = { { a, 20 }, { b, 44 } };
+	struct um u;
+
+	um_open(&u, 0);
+	assert_int_equal(um_watch(&u, m, PAGE, 9, 0), 0);
+	munmap(m, PAGE);
+	assert_int_equal(readv(u.fd, v, 2), 64);
+	um_close(&u);
+}
+
+static void events_coalesce(void **state)
+{
+	struct ummunot_event ev[4];
+	char *m = um_memory(16);
+	struct um u;
+
+	um_open(&u, O_NONBLOCK);
+	assert_int_equal(um_watch(&u, m + 100, 15 * PAGE, 5, 0), 0);
+	madvise(m + 3 * PAGE, PAGE, MADV_DONTNEED);
+	madvise(m + 7 * PAGE, 2 * PAGE, MADV_DONTNEED);
+	assert_int_equal(um_counter(&u), 5);
+	assert_int_equal(um_read(&u, ev, 4), 2);
+	assert_int_equal(ev[0].flags, UMMUNOT_EVENT_FLAG_HINT);
+	assert_int_equal(ev[0].hint_start, (uintptr_t)m + 3 * PAGE);
+	assert_int_equal(ev[0].hint_end, (uintptr_t)m + 9 * PAGE);
+	assert_int_equal(ev[1].user_cookie_counter, 5);
+	/* Clipped to the watch, which is not made of whole pages. */
+	madvise(m, 2 * PAGE, MADV_DONTNEED);
+	assert_int_equal(um_read(&u, ev, 4), 2);
+	assert_int_equal(ev[0].hint_start, (uintptr_t)m + 100);
+	assert_int_equal(ev[0].hint_end, (uintptr_t)m + 2 * PAGE);
+	/* All of it: no hint. */
+	munmap(m, 16 * PAGE);
+	assert_int_equal(um_read(&u, ev, 4), 2);
+	assert_int_equal(ev[0].flags, 0);
+	assert_int_equal(ev[0].hint_end, (uintptr_t)m + 100 + 15 * PAGE);
+	um_close(&u);
+}
+
+static void unregister_drops_the_event(void **state)
+{
+	struct ummunot_event ev[4];
+	char *m = um_memory(2);
+	struct um u;
+
+	um_open(&u, O_NONBLOCK);
+	assert_int_equal(um_watch(&u, m, PAGE, 1, 0), 0);
+	assert_int_equal(um_watch(&u, m, 2 * PAGE, 2, 0), 0);
+	munmap(m, PAGE);
+	assert_int_equal(um_unwatch(&u, 1), 0);
+	assert_int_equal(um_read(&u, ev, 4), 2);
+	assert_int_equal(ev[0].user_cookie_counter, 2);
+	/* The counter moved for a watch that is no more: a LAST says so. */
+	munmap(m + PAGE, PAGE);
+	assert_int_equal(um_unwatch(&u, 2), 0);
+	assert_int_equal(um_read(&u, ev, 4), 1);
+	assert_int_equal(ev[0].type, UMMUNOT_EVENT_TYPE_LAST);
+	assert_int_equal(ev[0].user_cookie_counter, um_counter(&u));
+	um_close(&u);
+}
+
+static int poll_now(int fd)
+{
+	struct pollfd p = { fd, POLLIN | POLLOUT, 0 };
+
+	assert_in_range(poll(&p, 1, 0), 0, 1);
+	return p.revents;
+}
+
+static void poll_select_and_epoll_tell(void **state)
+{
+	struct epoll_event ee = { .events = EPOLLIN };
+	struct timeval tv = { 0, 0 };
+	struct ummunot_event ev[4];
+	char *m = um_memory(1);
+	struct um u;
+	fd_set set;
+	int ep;
+
+	um_open(&u, O_NONBLOCK);
+	ep = epoll_create1(EPOLL_CLOEXEC);
+	assert_int_equal(epoll_ctl(ep, EPOLL_CTL_ADD, u.fd, &ee), 0);
+	assert_int_equal(um_watch(&u, m, PAGE, 1, 0), 0);
+	FD_ZERO(&set);
+	FD_SET(u.fd, &set);
+	assert_int_equal(poll_now(u.fd), 0);
+	assert_int_equal(select(u.fd + 1, &set, NULL, NULL, &tv), 0);
+	assert_int_equal(epoll_wait(ep, &ee, 1, 0), 0);
+	munmap(m, PAGE);
+	FD_SET(u.fd, &set);
+	assert_int_equal(poll_now(u.fd), POLLIN);
+	assert_int_equal(select(u.fd + 1, &set, NULL, NULL, &tv), 1);
+	assert_int_equal(epoll_wait(ep, &ee, 1, 0), 1);
+	assert_int_equal(um_read(&u, ev, 1), 1);
+	assert_int_equal(poll_now(u.fd), POLLIN);
+	assert_int_equal(um_read(&u, ev, 1), 1);
+	assert_int_equal(poll_now(u.fd), 0);
+	close(ep);
+	um_close(&u);
+}
+
+static volatile sig_atomic_t signals;
+
+static void count_signal(int sig)
+{
+	signals++;
+}
+
+static void sigio_comes(void **state)
+{
+	char *m = um_memory(1);
+	struct um u;
+
+	signal(SIGIO, count_signal);
+	um_open(&u, O_NONBLOCK);
+	fcntl(u.fd, F_SETOWN, getpid());
+	fcntl(u.fd, F_SETFL, O_NONBLOCK | O_ASYNC);
+	assert_int_equal(um_watch(&u, m, PAGE, 1, 0), 0);
+	assert_int_equal(signals, 0);
+	munmap(m, PAGE);
+	assert_true(signals > 0);
+	um_close(&u);
+	signal(SIGIO, SIG_DFL);
+}
+
+static void *unmap_soon(void *m)
+{
+	usleep(200000);
+	munmap(m, PAGE);
+	return NULL;
+}
+
+static void a_read_waits(void **state)
+{
+	struct ummunot_event ev[4];
+	char *m = um_memory(1);
+	pthread_t t;
+	struct um u;
+
+	um_open(&u, 0);
+	assert_int_equal(um_watch(&u, m, PAGE, 1, 0), 0);
+	pthread_create(&t, NULL, unmap_soon, m);
+	assert_true(um_read(&u, ev, 4) >= 1);
+	assert_int_equal(ev[0].user_cookie_counter, 1);
+	pthread_join(t, NULL);
+	um_close(&u);
+}
+
+static void a_signal_ends_the_wait(void **state)
+{
+	struct sigaction sa = { .sa_handler = count_signal };
+	struct ummunot_event ev[4];
+	struct um u;
+
+	sigaction(SIGALRM, &sa, NULL);
+	um_open(&u, 0);
+	alarm(1);
+	assert_int_equal(um_read(&u, ev, 4), -EINTR);
+	um_close(&u);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(opens_for_reading_alone),
+		cmocka_unit_test(refuses_bad_ranges),
+		cmocka_unit_test(cookies_name_one_watch),
+		cmocka_unit_test(bad_pointers_fault),
+		cmocka_unit_test(features_are_agreed_before_the_first_watch),
+		cmocka_unit_test(limits_hold),
+		cmocka_unit_test(maps_one_page_for_reading),
+		cmocka_unit_test(the_mapping_outlives_the_descriptor),
+		cmocka_unit_test(seeking_is_refused),
+		cmocka_unit_test(reads_whole_events),
+		cmocka_unit_test(a_fault_loses_no_event),
+		cmocka_unit_test(readv_scatters),
+		cmocka_unit_test(events_coalesce),
+		cmocka_unit_test(unregister_drops_the_event),
+		cmocka_unit_test(poll_select_and_epoll_tell),
+		cmocka_unit_test(sigio_comes),
+		cmocka_unit_test(a_read_waits),
+		cmocka_unit_test(a_signal_ends_the_wait),
+	};
+
+	return cmocka_run_group_tests_name("ummunot_abi", tests, NULL, NULL);
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * What a watch costs munmap(): of 64 KiB that were touched, with no file of
+ * /dev/ummunot open, one that watches nothing, one with 4,096 watches
+ * elsewhere, and one with a watch on the memory itself.
+ *
+ *	ummunot_cost [BASELINE]
+ *
+ * Meant for "vm.py run --icount", where a nanosecond is an instruction of the
+ * guest. Prints a line a case: its name, the median and, where BASELINE (the
+ * median without the module) is given, their ratio and the bar; exits with 1
+ * where it is over. Without the module it prints the first case alone.
+ */
+#include <err.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <linux/ummunot.h>
+
+#define LEN	65536
+#define ROUNDS	1001
+#define OTHERS	4096
+
+static char *area; /* where the memory comes and goes */
+
+static uint64_t now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static int compare(const void *a, const void *b)
+{
+	const uint64_t *x = a, *y = b;
+
+	return *x < *y ? -1 : *x > *y;
+}
+
+static uint64_t median_munmap(int fd)
+{
+	static uint64_t took[ROUNDS];
+	struct ummunot_event ev[4];
+	uint64_t start;
+	char *p;
+	int i;
+
+	for (i = 0; i < ROUNDS; i++) {
+		p = mmap(area, LEN, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1,
+			 0);
+		if (p != area)
+			err(2, "mmap");
+		memset(p, 1, LEN);
+		start = now();
+		munmap(p, LEN);
+		took[i] = now() - start;
+		/* So that each round finds the queue empty. */
+		if (fd >= 0 && read(fd, ev, sizeof(ev)) < 0 && errno != EAGAIN)
+			err(2, "read");
+	}
+	qsort(took, ROUNDS, sizeof(took[0]), compare);
+	return took[ROUNDS / 2];
+}
+
+static void watch(int fd, const char *start, size_t len, uint64_t cookie)
+{
+	struct ummunot_register_ioctl r = {
+		.start = (uintptr_t)start,
+		.end = (uintptr_t)start + len,
+		.user_cookie = cookie,
+	};
+
+	if (ioctl(fd, UMMUNOT_REGISTER_REGION, &r))
+		err(2, "register");
+}
+
+static int report(const char *what, uint64_t ns, double baseline, double bar)
+{
+	if (baseline <= 0) {
+		printf("%-8s %6llu\n", what, (unsigned long long)ns);
+		return 0;
+	}
+	printf("%-8s %6llu  %.4fx, bar %.2fx\n", what, (unsigned long long)ns,
+	       (double)ns / baseline, bar);
+	return (double)ns > bar * baseline;
+}
+
+int main(int argc, char **argv)
+{
+	double baseline = argc > 1 ? atof(argv[1]) : 0;
+	int failed, fd, i;
+
+	area = mmap(NULL, LEN, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (area == MAP_FAILED)
+		err(2, "mmap");
+	munmap(area, LEN);
+
+	failed = report("closed", median_munmap(-1), baseline, 1.02);
+	fd = open("/dev/ummunot", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT ? failed : 2;
+	failed |= report("open", median_munmap(fd), baseline, 1.02);
+	for (i = 0; i < OTHERS; i++)
+		watch(fd, (char *)0x10000000 + (size_t)i * 2 * LEN, LEN, i);
+	failed |= report("others", median_munmap(fd), baseline, 1.05);
+	watch(fd, area, LEN, OTHERS);
+	failed |= report("itself", median_munmap(fd), baseline, 1.25);
+	return failed;
+}

@@ -1,0 +1,478 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * /dev/ummunot: which changes are told, by whomever they are made, and which
+ * are not. KSM and reclaim need root; reclaim needs swap.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/shm.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "ummunot_lib.h"
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
+
+#define PAGES 8
+#define KSM "/sys/kernel/mm/ksm/"
+
+struct scene {
+	struct um u;
+	char *m; /* PAGES pages, watched as cookie 1 */
+};
+
+static void scene_open(struct scene *s, char *m, uint32_t flags)
+{
+	um_open(&s->u, O_NONBLOCK);
+	assert_int_equal(um_features(&s->u, flags), flags);
+	s->m = m;
+	assert_int_equal(um_watch(&s->u, m, PAGES * PAGE, 1, flags), 0);
+	assert_int_equal(um_counter(&s->u), 1);
+}
+
+/* Pages [from, to) of the scene changed, and nothing else did. */
+static void assert_told(struct scene *s, size_t from, size_t to)
+{
+	struct news n;
+
+	assert_true(um_counter(&s->u) > 1);
+	um_drain(&s->u, &n);
+	assert_true(n.cnt >= 1);
+	assert_int_equal(n.cookie, 1);
+	assert_int_equal(n.start, (uintptr_t)s->m + from * PAGE);
+	assert_int_equal(n.end, (uintptr_t)s->m + to * PAGE);
+	assert_int_equal(n.last, um_counter(&s->u));
+}
+
+static void assert_silent(struct scene *s)
+{
+	struct ummunot_event ev;
+
+	assert_int_equal(um_counter(&s->u), 1);
+	assert_int_equal(um_read(&s->u, &ev, 1), -EAGAIN);
+}
+
+static void scene_close(struct scene *s)
+{
+	um_close(&s->u);
+	munmap(s->m, PAGES * PAGE);
+}
+
+static void munmap_is_told(void **state)
+{
+	struct scene s;
+
+	scene_open(&s, um_memory(PAGES), 0);
+	munmap(s.m + 2 * PAGE, 2 * PAGE);
+	assert_told(&s, 2, 4);
+	scene_close(&s);
+}
+
+static void neighbours_are_not(void **state)
+{
+	char *m = um_memory(PAGES + 2);
+	struct scene s;
+
+	scene_open(&s, m + PAGE, 0);
+	munmap(m, PAGE);
+	munmap(m + (PAGES + 1) * PAGE, PAGE);
+	assert_silent(&s);
+	scene_close(&s);
+}
+
+static void mremap_is_told(void **state)
+{
+	char *to = um_memory(PAGES);
+	struct scene s;
+
+	scene_open(&s, um_memory(PAGES), 0);
+	assert_ptr_equal(mremap(s.m + PAGE, 2 * PAGE, 2 * PAGE,
+				MREMAP_MAYMOVE | MREMAP_FIXED, to), to);
+	assert_told(&s, 1, 3);
+	scene_close(&s);
+	munmap(to, PAGES * PAGE);
+}
+
+static void mremap_dontunmap_is_told(void **state)
+{
+	struct scene s;
+	char *to;
+
+	scene_open(&s, um_memory(PAGES), 0);
+	to = mremap(s.m, PAGES * PAGE, PAGES * PAGE,
+		    MREMAP_MAYMOVE | MREMAP_DONTUNMAP);
+	assert_true(to != MAP_FAILED);
+	assert_told(&s, 0, PAGES);
+	scene_close(&s);
+	munmap(to, PAGES * PAGE);
+}
+
+static void mremap_onto_is_told(void **state)
+{
+	char *from = um_memory(1);
+	struct scene s;
+
+	scene_open(&s, um_memory(PAGES), 0);
+	mremap(from, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, s.m + 5 * PAGE);
+	assert_told(&s, 5, 6);
+	scene_close(&s);
+}
+
+static void map_fixed_is_told(void **state)
+{
+	struct scene s;
+
+	scene_open(&s, um_memory(PAGES), 0);
+	mmap(s.m + PAGE, PAGE, PROT_READ,
+	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	assert_told(&s, 1, 2);
+	scene_close(&s);
+}
+
+static void advice_is_told(void **state)
+{
+	static const int advice[] = { MADV_DONTNEED, MADV_FREE };
+	struct scene s;
+	size_t i;
+
+	for (i = 0; i < 2; i++) {
+		scene_open(&s, um_memory(PAGES), 0);
+		madvise(s.m + 3 * PAGE, 2 * PAGE, advice[i]);
+		assert_told(&s, 3, 5);
+		scene_close(&s);
+	}
+}
+
+static void a_vfork_childs_munmap_is_told(void **state)
+{
+	struct scene s;
+	pid_t pid;
+
+	scene_open(&s, um_memory(PAGES), 0);
+	pid = vfork();
+	if (!pid) {
+		munmap(s.m + PAGE, PAGE);
+		_exit(0);
+	}
+	waitpid(pid, NULL, 0);
+	assert_told(&s, 1, 2);
+	scene_close(&s);
+}
+
+static int page_out(void *arg)
+{
+	struct iovec v = { arg, PAGES * PAGE };
+	int fd = (int)syscall(SYS_pidfd_open, getppid(), 0);
+
+	return syscall(SYS_process_madvise, fd, &v, 1, MADV_PAGEOUT, 0) < 0;
+}
+
+/*
+ * The child shares no page: what it reclaims is mapped once. It runs on the
+ * CPU that touched them, which has them in hand until it makes them reclaimable.
+ */
+static void another_processs_pageout_is_told(void **state)
+{
+	char *m = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	FILE *swaps = fopen("/proc/swaps", "re");
+	cpu_set_t one, old;
+	char line[256];
+	struct scene s;
+	int lines = 0;
+
+	while (swaps && fgets(line, sizeof(line), swaps))
+		lines++;
+	if (swaps)
+		fclose(swaps);
+	if (lines < 2) {
+		munmap(m, PAGES * PAGE);
+		print_message("skipped: no swap\n");
+		skip();
+	}
+	sched_getaffinity(0, sizeof(old), &old);
+	CPU_ZERO(&one);
+	CPU_SET(0, &one);
+	sched_setaffinity(0, sizeof(one), &one);
+	madvise(m, PAGES * PAGE, MADV_DONTFORK);
+	memset(m, 3, PAGES * PAGE);
+	scene_open(&s, m, 0);
+	assert_int_equal(um_child(page_out, m), 0);
+	sched_setaffinity(0, sizeof(old), &old);
+	assert_told(&s, 0, PAGES);
+	scene_close(&s);
+}
+
+static int cut(void *fd)
+{
+	return ftruncate((int)(intptr_t)fd, 3 * PAGE) != 0;
+}
+
+static int punch(void *fd)
+{
+	return fallocate((int)(intptr_t)fd,
+			 FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 2 * PAGE,
+			 3 * PAGE) != 0;
+}
+
+static void another_processs_change_of_the_file(int (*fn)(void *), size_t from,
+						size_t to)
+{
+	int fd = memfd_create("test", MFD_CLOEXEC);
+	struct scene s;
+	char *m;
+
+	assert_int_equal(ftruncate(fd, PAGES * PAGE), 0);
+	m = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	memset(m, 1, PAGES * PAGE);
+	scene_open(&s, m, 0);
+	assert_int_equal(um_child(fn, (void *)(intptr_t)fd), 0);
+	assert_told(&s, from, to);
+	scene_close(&s);
+	close(fd);
+}
+
+static void another_processs_truncation_is_told(void **state)
+{
+	another_processs_change_of_the_file(cut, 3, PAGES);
+	another_processs_change_of_the_file(punch, 2, 5);
+}
+
+static void detaching_shared_memory_is_told(void **state)
+{
+	int id = shmget(IPC_PRIVATE, PAGES * PAGE, 0600);
+	struct scene s;
+	char *m;
+
+	m = shmat(id, NULL, 0);
+	shmctl(id, IPC_RMID, NULL);
+	assert_true(m != MAP_FAILED);
+	memset(m, 1, PAGES * PAGE);
+	scene_open(&s, m, 0);
+	shmdt(m);
+	assert_told(&s, 0, PAGES);
+	um_close(&s.u);
+}
+
+static int nothing(void *arg)
+{
+	return 0;
+}
+
+static int wait_for_byte(void *fd)
+{
+	char c;
+
+	return read((int)(intptr_t)fd, &c, 1) != 1;
+}
+
+/* While the child has the page, a write puts another in the parent. */
+static void copy_on_write_is_told(void **state)
+{
+	struct scene s;
+	int pipes[2];
+	pid_t pid;
+
+	assert_int_equal(pipe(pipes), 0);
+	scene_open(&s, um_memory(PAGES), 0);
+	pid = fork();
+	if (!pid)
+		_exit(wait_for_byte((void *)(intptr_t)pipes[0]));
+	assert_silent(&s);
+	s.m[4 * PAGE] = 9;
+	assert_told(&s, 4, 5);
+	assert_int_equal(write(pipes[1], "x", 1), 1);
+	waitpid(pid, NULL, 0);
+	close(pipes[0]);
+	close(pipes[1]);
+	scene_close(&s);
+}
+
+static char *untouched(void)
+{
+	char *m = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	madvise(m, PAGES * PAGE, MADV_NOHUGEPAGE);
+	return m;
+}
+
+static void the_page_of_zeros_that_is_replaced_is_told(void **state)
+{
+	struct scene s;
+
+	scene_open(&s, untouched(), 0);
+	*(volatile char *)(s.m + PAGE);
+	assert_silent(&s);
+	s.m[PAGE] = 1;
+	assert_told(&s, 1, 2);
+	scene_close(&s);
+}
+
+static void harmless(struct scene *s)
+{
+	mprotect(s->m, PAGES * PAGE, PROT_READ);
+	mprotect(s->m, PAGES * PAGE, PROT_READ | PROT_WRITE);
+	um_write("/proc/self/clear_refs", "4");
+	mlock(s->m, PAGES * PAGE);
+	munlock(s->m, PAGES * PAGE);
+	madvise(s->m, PAGES * PAGE, MADV_DONTDUMP);
+	/* Last: a write after it may well copy. */
+	um_child(nothing, NULL);
+}
+
+static void what_changes_no_page_is_silent(void **state)
+{
+	struct scene s;
+
+	scene_open(&s, um_memory(PAGES), 0);
+	harmless(&s);
+	assert_silent(&s);
+	scene_close(&s);
+
+	/* Also where a flag could have asked for it. */
+	um_open(&s.u, O_NONBLOCK);
+	assert_int_equal(um_features(&s.u, UMMUNOT_FEATURE_PROTECTION),
+			 UMMUNOT_FEATURE_PROTECTION);
+	s.m = um_memory(PAGES);
+	assert_int_equal(um_watch(&s.u, s.m, PAGES * PAGE, 1, 0), 0);
+	harmless(&s);
+	assert_silent(&s);
+	scene_close(&s);
+
+	scene_open(&s, untouched(), UMMUNOT_REGISTER_PROTECTION);
+	memset(s.m, 1, PAGES * PAGE);
+	assert_silent(&s);
+	scene_close(&s);
+}
+
+static void protection_is_told_if_asked_for(void **state)
+{
+	struct scene s;
+
+	scene_open(&s, um_memory(PAGES), UMMUNOT_REGISTER_PROTECTION);
+	mprotect(s.m + 2 * PAGE, PAGE, PROT_READ);
+	assert_told(&s, 2, 3);
+	scene_close(&s);
+
+	scene_open(&s, um_memory(PAGES), UMMUNOT_REGISTER_PROTECTION);
+	um_child(nothing, NULL);
+	assert_told(&s, 0, PAGES);
+	scene_close(&s);
+
+	scene_open(&s, um_memory(PAGES), UMMUNOT_REGISTER_PROTECTION);
+	assert_int_equal(um_write("/proc/self/clear_refs", "4"), 0);
+	assert_told(&s, 0, PAGES);
+	scene_close(&s);
+	/* And changes are told to those, too. */
+	scene_open(&s, um_memory(PAGES), UMMUNOT_REGISTER_PROTECTION);
+	madvise(s.m, PAGE, MADV_DONTNEED);
+	assert_told(&s, 0, 1);
+	scene_close(&s);
+}
+
+static void a_page_merged_by_ksm_is_told(void **state)
+{
+	char *m = um_memory(PAGES);
+	struct scene s;
+	int i;
+
+	if (um_write(KSM "sleep_millisecs", "10") ||
+	    um_write(KSM "pages_to_scan", "1000") || um_write(KSM "run", "1")) {
+		print_message("skipped: no KSM, or not root\n");
+		skip();
+	}
+	memset(m, 0x5a, PAGES * PAGE);
+	scene_open(&s, m, 0);
+	assert_int_equal(madvise(m, PAGES * PAGE, MADV_MERGEABLE), 0);
+	for (i = 0; i < 1000 && um_counter(&s.u) < 3; i++)
+		usleep(20000);
+	um_write(KSM "run", "2");
+	assert_true(um_counter(&s.u) >= 3);
+	scene_close(&s);
+}
+
+/* 2 MiB of small pages made one: all of them are others then. */
+static void collapse_is_told(void **state)
+{
+	const size_t huge = 2ul << 20;
+	char *m = mmap(NULL, 2 * huge, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *a = (char *)(((uintptr_t)m + huge - 1) & ~(huge - 1));
+	struct news n;
+	struct um u;
+
+	madvise(m, 2 * huge, MADV_NOHUGEPAGE);
+	memset(a, 1, huge);
+	madvise(m, 2 * huge, MADV_HUGEPAGE);
+	um_open(&u, O_NONBLOCK);
+	assert_int_equal(um_watch(&u, a + PAGE, PAGE, 4, 0), 0);
+	if (madvise(a, huge, MADV_COLLAPSE)) {
+		um_close(&u);
+		print_message("skipped: no MADV_COLLAPSE\n");
+		skip();
+	}
+	um_drain(&u, &n);
+	assert_int_equal(n.cnt, 1);
+	assert_int_equal(n.cookie, 4);
+	um_close(&u);
+	munmap(m, 2 * huge);
+}
+
+/* Two files of one process are told alike. */
+static void every_file_is_told(void **state)
+{
+	char *m = um_memory(PAGES);
+	struct scene a, b;
+
+	scene_open(&a, m, 0);
+	scene_open(&b, m, 0);
+	munmap(m, PAGE);
+	assert_told(&a, 0, 1);
+	assert_told(&b, 0, 1);
+	um_close(&a.u);
+	scene_close(&b);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(munmap_is_told),
+		cmocka_unit_test(neighbours_are_not),
+		cmocka_unit_test(mremap_is_told),
+		cmocka_unit_test(mremap_dontunmap_is_told),
+		cmocka_unit_test(mremap_onto_is_told),
+		cmocka_unit_test(map_fixed_is_told),
+		cmocka_unit_test(advice_is_told),
+		cmocka_unit_test(a_vfork_childs_munmap_is_told),
+		cmocka_unit_test(another_processs_pageout_is_told),
+		cmocka_unit_test(another_processs_truncation_is_told),
+		cmocka_unit_test(detaching_shared_memory_is_told),
+		cmocka_unit_test(copy_on_write_is_told),
+		cmocka_unit_test(the_page_of_zeros_that_is_replaced_is_told),
+		cmocka_unit_test(what_changes_no_page_is_silent),
+		cmocka_unit_test(protection_is_told_if_asked_for),
+		cmocka_unit_test(a_page_merged_by_ksm_is_told),
+		cmocka_unit_test(collapse_is_told),
+		cmocka_unit_test(every_file_is_told),
+	};
+
+	return cmocka_run_group_tests_name("ummunot_events", tests, NULL, NULL);
+}

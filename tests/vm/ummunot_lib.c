@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include <err.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "ummunot_lib.h"
+
+void um_open(struct um *u, int flags)
+{
+	u->fd = open("/dev/ummunot", O_RDONLY | O_CLOEXEC | flags);
+	if (u->fd < 0)
+		err(1, "/dev/ummunot");
+	u->counter = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, u->fd, 0);
+	if (u->counter == MAP_FAILED)
+		err(1, "mapping /dev/ummunot");
+}
+
+void um_close(struct um *u)
+{
+	munmap((void *)u->counter, PAGE);
+	close(u->fd);
+}
+
+uint64_t um_counter(const struct um *u)
+{
+	return __atomic_load_n(u->counter, __ATOMIC_ACQUIRE);
+}
+
+int um_features(struct um *u, uint32_t features)
+{
+	if (ioctl(u->fd, UMMUNOT_EXCHANGE_FEATURES, &features))
+		return -errno;
+	return (int)features;
+}
+
+int um_watch(struct um *u, const void *start, size_t len, uint64_t cookie,
+	     uint32_t flags)
+{
+	struct ummunot_register_ioctl r = {
+		.start = (uintptr_t)start,
+		.end = (uintptr_t)start + len,
+		.user_cookie = cookie,
+		.flags = flags,
+	};
+
+	return ioctl(u->fd, UMMUNOT_REGISTER_REGION, &r) ? -errno : 0;
+}
+
+int um_unwatch(struct um *u, uint64_t cookie)
+{
+	return ioctl(u->fd, UMMUNOT_UNREGISTER_REGION, &cookie) ? -errno : 0;
+}
+
+ssize_t um_read(struct um *u, struct ummunot_event *ev, size_t max)
+{
+	ssize_t n = read(u->fd, ev, max * sizeof(*ev));
+
+	if (n < 0)
+		return -errno;
+	return n / (ssize_t)sizeof(*ev);
+}
+
+void um_drain(struct um *u, struct news *n)
+{
+	struct ummunot_event ev[8];
+	ssize_t i, got;
+
+	memset(n, 0, sizeof(*n));
+	n->start = UINT64_MAX;
+	while ((got = um_read(u, ev, 8)) > 0) {
+		for (i = 0; i < got; i++) {
+			if (ev[i].type == UMMUNOT_EVENT_TYPE_LAST) {
+				n->last = ev[i].user_cookie_counter;
+				continue;
+			}
+			n->cnt++;
+			n->cookie = ev[i].user_cookie_counter;
+			if (ev[i].hint_start < n->start)
+				n->start = ev[i].hint_start;
+			if (ev[i].hint_end > n->end)
+				n->end = ev[i].hint_end;
+		}
+		if (n->last == um_counter(u))
+			return;
+	}
+}
+
+char *um_memory(size_t pages)
+{
+	char *p = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		err(1, "mmap");
+	/* A page at a time: what splits a huge page is told. */
+	madvise(p, pages * PAGE, MADV_NOHUGEPAGE);
+	memset(p, 1, pages * PAGE);
+	return p;
+}
+
+int um_child(int (*fn)(void *), void *arg)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (pid < 0)
+		err(1, "fork");
+	if (!pid)
+		_exit(fn(arg));
+	if (waitpid(pid, &status, 0) != pid)
+		err(1, "waitpid");
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+uint64_t um_number(const char *path)
+{
+	unsigned long long n = 0;
+	FILE *f = fopen(path, "re");
+
+	if (!f)
+		return 0;
+	if (fscanf(f, "%llu", &n) != 1)
+		n = 0;
+	fclose(f);
+	return n;
+}
+
+int um_write(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return -errno;
+	n = write(fd, text, strlen(text));
+	n = n < 0 ? -errno : 0;
+	close(fd);
+	return (int)n;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the tests of /dev/ummunot share. */
+#ifndef UMMUNOT_LIB_H
+#define UMMUNOT_LIB_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <linux/ummunot.h>
+
+#define PAGE 4096ul
+
+struct um {
+	int fd;
+	const uint64_t *counter;
+};
+
+/* What a drain brought. */
+struct news {
+	unsigned int cnt;	/* events of INVAL */
+	uint64_t start, end;	/* of all their hints, as one range */
+	uint64_t cookie;	/* of the latest */
+	uint64_t last;		/* what the LAST carried; 0 if there was none */
+};
+
+/* Fails the test where the node cannot be opened or mapped. */
+void um_open(struct um *u, int flags);
+void um_close(struct um *u);
+uint64_t um_counter(const struct um *u);
+/* 0, a count, or a negative errno. */
+int um_features(struct um *u, uint32_t features);
+int um_watch(struct um *u, const void *start, size_t len, uint64_t cookie,
+	     uint32_t flags);
+int um_unwatch(struct um *u, uint64_t cookie);
+ssize_t um_read(struct um *u, struct ummunot_event *ev, size_t max);
+/* Reads until nothing is left. */
+void um_drain(struct um *u, struct news *n);
+
+/* @pages of private anonymous memory, touched. */
+char *um_memory(size_t pages);
+/* Runs fn(arg) in a forked child, which exits with what it returns. */
+int um_child(int (*fn)(void *), void *arg);
+/* Reads a number from a file of /proc or /sys; 0 if there is none. */
+uint64_t um_number(const char *path);
+int um_write(const char *path, const char *text);
+
+#endif /* UMMUNOT_LIB_H */
