@@ -20,7 +20,7 @@ class Unusable(Exception):
 
 
 def folder():
-    return os.environ.get('KEDGE_VM_DIR') or os.path.join(SOURCE, 'build-vm')
+    return os.environ.get('VM_DIR') or os.path.join(SOURCE, 'build-vm')
 
 
 def apt(*args):
