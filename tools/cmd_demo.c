@@ -107,7 +107,7 @@ static int parse(struct demo_args *a, int argc, char **argv,
 		  "Rounds (15)", "N" },
 		{ "notifier", 'n', POPT_ARG_STRING, &a->notifier, 0,
 		  "What the kedge mode uses (KEDGE_NOTIFIER, else auto)",
-		  "auto|uffd|hooks|none" },
+		  "auto|ummunot|uffd|hooks|none" },
 		POPT_TABLEEND
 	};
 	struct util_cmd cmd = {

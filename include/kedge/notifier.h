@@ -45,8 +45,8 @@ enum kedge_level {
  * struct kedge_notifier_opts - how to open a notifier; 0 is the default
  * @size:      sizeof(struct kedge_notifier_opts)
  * @flags:     KEDGE_NOTIFIER_*
- * @backend:   "auto", "uffd", "hooks" or "none"; NULL takes KEDGE_NOTIFIER from
- *             the environment, else "auto"
+ * @backend:   "auto", "ummunot", "uffd", "hooks" or "none"; NULL takes
+ *             KEDGE_NOTIFIER from the environment, else "auto"
  * @min_level: enum kedge_level; fewer is refused
  * @spin_us:   how long the monitor thread of the "uffd" backend keeps looking
  *             for the next event before it sleeps, in microseconds; 0 is 200,

@@ -12,7 +12,7 @@ extern char **environ;
 
 static const struct kedge_env vars[] = {
 	{ "KEDGE_NOTIFIER", "the notifier to use where the program names none",
-	  "auto|uffd|hooks|none", "auto", NULL },
+	  "auto|ummunot|uffd|hooks|none", "auto", NULL },
 	{ "KEDGE_VERIFY",
 	  "check on every hit that the device's page is the CPU's (needs "
 	  "CAP_SYS_ADMIN) and abort if not",

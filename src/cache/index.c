@@ -223,34 +223,41 @@ int index_set(struct kedge_cache *c, uint32_t id)
 	return 0;
 }
 
-static void clear_pages(struct leaf *leaf, struct piece p, uint32_t id)
+static uint64_t clear_pages(struct leaf *leaf, struct piece p, uint32_t id)
 {
-	for (; p.start < p.end; p.start += PAGE_LEN)
-		if (load(page_of(leaf, p.start)) == id)
-			store(page_of(leaf, p.start), 0);
+	uint64_t cleared = 0;
+
+	for (; p.start < p.end; p.start += PAGE_LEN) {
+		if (load(page_of(leaf, p.start)) != id)
+			continue;
+		store(page_of(leaf, p.start), 0);
+		cleared += PAGE_LEN;
+	}
+	return cleared;
 }
 
-static void clear_piece(struct kedge_cache *c, struct leaf *leaf,
-			struct piece p, uint32_t id)
+static uint64_t clear_piece(struct kedge_cache *c, struct leaf *leaf,
+			    struct piece p, uint32_t id)
 {
 	_Atomic uint32_t *block = block_of(leaf, p.start);
 
 	if (load(block) == id) {
+		struct piece all = piece_of(c, p.start, id);
+
 		/* Without memory for pages the block's others go, too. */
-		if (within(piece_of(c, p.start, id), p) ||
-		    !pages_make(c, leaf)) {
+		if (within(all, p) || !pages_make(c, leaf)) {
 			store(block, 0);
-			return;
+			return all.end - all.start;
 		}
 		split(c, leaf, p.start, id);
 	}
-	if (load(block) == BLOCK_SPLIT)
-		clear_pages(leaf, p, id);
+	return load(block) == BLOCK_SPLIT ? clear_pages(leaf, p, id) : 0;
 }
 
-void index_clear(struct kedge_cache *c, uint64_t start, uint64_t end,
-		 uint32_t id)
+uint64_t index_clear(struct kedge_cache *c, uint64_t start, uint64_t end,
+		     uint32_t id)
 {
+	uint64_t cleared = 0;
 	struct piece p;
 
 	for (; start < end; start = p.end) {
@@ -258,8 +265,9 @@ void index_clear(struct kedge_cache *c, uint64_t start, uint64_t end,
 
 		p = piece_at(start, start, end);
 		if (leaf)
-			clear_piece(c, leaf, p, id);
+			cleared += clear_piece(c, leaf, p, id);
 	}
+	return cleared;
 }
 
 bool index_all(const struct kedge_cache *c, uint64_t start, uint64_t end,

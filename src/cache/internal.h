@@ -63,7 +63,7 @@ struct region_cold {
 	struct watch watch;
 	struct kedge_device_mr dev;
 	uint64_t *frames;	/* for KEDGE_VERIFY, or NULL */
-	uint64_t bad;		/* bytes that events took */
+	uint64_t bad;		/* bytes that events took from the index */
 	uint64_t spoiled_start; /* while MAKING: what events took */
 	uint64_t spoiled_end;
 	uint32_t queued; /* region.used when it was put in the LRU list */
@@ -172,8 +172,9 @@ static inline void set_state(struct region *r, uint32_t state)
 
 /* index.c. Stores with the lock held; the others by any thread. */
 int index_set(struct kedge_cache *c, uint32_t id); /* where its mr is */
-void index_clear(struct kedge_cache *c, uint64_t start, uint64_t end,
-		 uint32_t id);
+/* Returns how many bytes named @id until now. */
+uint64_t index_clear(struct kedge_cache *c, uint64_t start, uint64_t end,
+		     uint32_t id);
 bool index_all(const struct kedge_cache *c, uint64_t start, uint64_t end,
 	       uint32_t id);
 void index_free(struct kedge_cache *c);

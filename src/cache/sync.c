@@ -33,8 +33,7 @@ static void invalidate(struct kedge_cache *c, struct region *r,
 	struct region_cold *cold = cold_of(c, r);
 
 	c->st.invalidations++;
-	cold->bad += t->end - t->start;
-	if (r->mr.len <= HOLE_MIN || cold->bad * 2 > r->mr.len) {
+	if (r->mr.len <= HOLE_MIN) {
 		region_kill(c, r, WHY_CHANGED, killed);
 		return;
 	}
@@ -44,7 +43,9 @@ static void invalidate(struct kedge_cache *c, struct region *r,
 	 * generation before this event.
 	 */
 	set_state(r, REGION_HOLED);
-	index_clear(c, t->start, t->end, region_id(c, r));
+	cold->bad += index_clear(c, t->start, t->end, region_id(c, r));
+	if (cold->bad * 2 > r->mr.len)
+		region_kill(c, r, WHY_CHANGED, killed);
 }
 
 static void handle(struct kedge_cache *c, const struct taken *t,

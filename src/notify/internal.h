@@ -75,6 +75,7 @@ struct fd_id {
 };
 
 struct notify_ops;
+struct taken;
 
 struct kedge_notifier {
 	struct kedge_notifier_head head; /* first: the inline load is public */
@@ -129,8 +130,21 @@ struct notify_ops {
 	int (*arm)(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 	/* The reverse, for a range of nf->maybe. Called with the lock. */
 	void (*disarm)(struct kedge_notifier *nf, uint64_t start, uint64_t end);
+
+	/*
+	 * Where the kernel keeps the watches and their queue itself, these
+	 * take the place of the two above and of queue.c, all with the lock,
+	 * and nothing is announced to the notifier. add: 0,
+	 * KEDGE_WATCH_PROVISIONAL or a negative errno. take: as notify_take().
+	 */
+	int (*add)(struct kedge_notifier *nf, struct watch *w);
+	void (*remove)(struct kedge_notifier *nf, struct watch *w);
+	size_t (*take)(struct kedge_notifier *nf, struct taken *out, size_t max,
+		       uint64_t *drained);
+	int (*fd)(struct kedge_notifier *nf);
 };
 
+extern const struct notify_ops notify_ummunot;
 extern const struct notify_ops notify_uffd;
 extern const struct notify_ops notify_hooks;
 extern const struct notify_ops notify_none;
@@ -142,7 +156,8 @@ static inline bool nf_owned(const struct kedge_notifier *nf)
 
 int nf_not_owned(void); /* -ECHILD, with its reason */
 
-/* notifier.c: whether @fd is still what it was. */
+/* notifier.c: what @fd is, and whether it still is. */
+void fd_note(int fd, struct fd_id *id);
 bool fd_same(int fd, const struct fd_id *id);
 
 /* notifier.c: open a named backend without probing others. */
@@ -205,7 +220,6 @@ void taint_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 bool taint_overlaps(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 /* Look at the witnesses; true while there are taints worth another look. */
 bool taint_look(struct kedge_notifier *nf);
-void taint_witness(struct kedge_notifier *nf);
 
 /*
  * vma.c: 0 if [start, end) is private anonymous memory without a hole; -EFAULT

@@ -12,6 +12,7 @@
 
 /* In the order in which auto prefers them. */
 static const struct notify_ops *const backends[] = {
+	&notify_ummunot,
 	&notify_uffd,
 	&notify_hooks,
 	&notify_none,
@@ -54,7 +55,7 @@ static void page_free(struct gen_page *page)
 	munmap(page, kedge__page_size());
 }
 
-static void fd_note(int fd, struct fd_id *id)
+void fd_note(int fd, struct fd_id *id)
 {
 	struct stat st;
 
@@ -132,7 +133,7 @@ int nf_open_backend(const struct notify_ops *ops,
 	if (rc)
 		goto close_pagemap;
 	/* Last: from here on announcements arrive. */
-	rc = announce_attach(nf);
+	rc = ops->add ? 0 : announce_attach(nf);
 	if (rc)
 		goto close_backend;
 	*out = nf;
@@ -179,13 +180,16 @@ void kedge_notifier_close(struct kedge_notifier *nf)
 	free(nf);
 }
 
-/* The best backend of at least @min; none only if that was asked for. */
+/*
+ * The best backend of at least @min; none only if that was asked for. What is
+ * told is why the last of them failed, which asks the least of the machine.
+ */
 static int open_auto(const struct kedge_notifier_opts *opts, uint32_t min,
 		     struct kedge_notifier **out)
 {
-	bool fall_back = min == KEDGE_LEVEL_DEFAULT;
+	bool fall_back = min == KEDGE_LEVEL_DEFAULT, tried = false;
 	unsigned int i;
-	int rc = -EOPNOTSUPP, first = 0;
+	int rc = -EOPNOTSUPP;
 
 	if (fall_back)
 		min = KEDGE_LEVEL_ORDERED;
@@ -195,12 +199,10 @@ static int open_auto(const struct kedge_notifier_opts *opts, uint32_t min,
 		rc = nf_open_backend(backends[i], opts, out);
 		if (!rc)
 			return 0;
-		if (!first)
-			first = rc;
+		tried = true;
 	}
-	rc = first ? first : rc;
 	if (!fall_back)
-		return first ? first
+		return tried ? rc
 			     : kedge_reason(rc, "no notifier here reaches level "
 					    "%u: see kedge info", min);
 	kedge__log(KEDGE_LOG_WARN, "no cache: every get registers, because %s",
@@ -215,7 +217,8 @@ static int open_named(const struct kedge_notifier_opts *opts, uint32_t min,
 
 	if (!ops)
 		return kedge_reason(-EINVAL, "there is no notifier \"%s\": "
-				    "take auto, uffd, hooks or none", name);
+				    "take auto, ummunot, uffd, hooks or "
+				    "none", name);
 	if (ops->level < min)
 		return kedge_reason(-EOPNOTSUPP,
 				    "notifier %s reaches level %u, %u was "
@@ -284,6 +287,8 @@ int kedge_notifier_fd(struct kedge_notifier *nf)
 		return kedge_reason(-EINVAL, "the notifier is NULL");
 	if (!nf_owned(nf))
 		return nf_not_owned();
+	if (nf->ops->fd)
+		return nf->ops->fd(nf);
 	sig_lock(&nf->lock);
 	nf->fd_wanted = true;
 	queue_signal(nf);

@@ -107,6 +107,11 @@ size_t notify_take(struct kedge_notifier *nf, struct taken *out, size_t max,
 	size_t n = 0;
 
 	sig_lock(&nf->lock);
+	if (nf->ops->take) {
+		n = nf->ops->take(nf, out, max, drained);
+		sig_unlock(&nf->lock);
+		return n;
+	}
 	queue_check_trips(nf);
 	while (n < max && nf->pending) {
 		struct watch *w = nf->pending;

@@ -43,61 +43,6 @@ void taint_no_witness(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 			nf->taint[i].witness = 0;
 }
 
-void taint_add(struct kedge_notifier *nf, uint64_t start, uint64_t end)
-{
-	struct taint *t;
-
-	taint_no_witness(nf, start, end);
-	if (nf->taint_cnt < TAINT_MAX) {
-		nf->taint[nf->taint_cnt++] = (struct taint){ start, end, 0 };
-		return;
-	}
-	/* No room: widen one. More is provisional than need be. */
-	t = &nf->taint[TAINT_MAX - 1];
-	if (start < t->start)
-		t->start = start;
-	if (end > t->end)
-		t->end = end;
-	t->witness = 0;
-}
-
-static void drop(struct kedge_notifier *nf, unsigned int i)
-{
-	nf->taint[i] = nf->taint[--nf->taint_cnt];
-}
-
-/* The range is another mapping now: nothing of the old one can be pending. */
-void taint_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end)
-{
-	unsigned int i = 0;
-
-	while (i < nf->taint_cnt) {
-		struct taint *t = &nf->taint[i];
-
-		if (t->start >= start && t->end <= end) {
-			drop(nf, i);
-			continue;
-		}
-		if (t->start < start && t->end > start && t->end <= end)
-			t->end = start;
-		else if (t->start >= start && t->start < end)
-			t->start = end;
-		if (t->witness >= t->end || t->witness < t->start)
-			t->witness = 0;
-		i++;
-	}
-}
-
-bool taint_overlaps(struct kedge_notifier *nf, uint64_t start, uint64_t end)
-{
-	unsigned int i;
-
-	for (i = 0; i < nf->taint_cnt; i++)
-		if (nf->taint[i].start < end && nf->taint[i].end > start)
-			return true;
-	return false;
-}
-
 static ssize_t pagemap_read(struct kedge_notifier *nf, uint64_t addr,
 			    uint64_t *entries, size_t cnt)
 {
@@ -140,16 +85,15 @@ static bool shared(const struct kedge_notifier *nf, uint64_t addr)
 }
 
 /*
- * Find a witness for the newest taint. Called as soon after the event as can
- * be. If the last page is not there, a read fault brings the zero page: nobody
- * can tell the difference, and the zap takes it like any other.
+ * Find a witness for a new taint. If the last page is not there, a read fault
+ * brings the zero page: nobody can tell the difference, and the zap takes it
+ * like any other.
  */
-void taint_witness(struct kedge_notifier *nf)
+static void find_witness(struct kedge_notifier *nf, struct taint *t)
 {
-	struct taint *t = &nf->taint[nf->taint_cnt - 1];
 	size_t page = kedge__page_size();
 
-	if (!nf->taint_cnt || t->end - t->start < page)
+	if (t->end - t->start < page)
 		return;
 	t->witness = last_present(nf, t->start, t->end);
 	if (t->witness + page != t->end &&
@@ -158,6 +102,118 @@ void taint_witness(struct kedge_notifier *nf)
 		t->witness = t->end - page;
 	if (t->witness && shared(nf, t->witness))
 		t->witness = 0;
+}
+
+static void drop(struct kedge_notifier *nf, unsigned int i)
+{
+	nf->taint[i] = nf->taint[--nf->taint_cnt];
+}
+
+static bool overlaps(const struct taint *t, uint64_t start, uint64_t end)
+{
+	return t->start < end && t->end > start;
+}
+
+/* How much longer a taint gets that takes in [start, end). */
+static uint64_t growth(const struct taint *t, uint64_t start, uint64_t end)
+{
+	return (start < t->start ? t->start - start : 0) +
+	       (end > t->end ? end - t->end : 0);
+}
+
+/*
+ * The taint that takes in [start, end): one without a witness that overlaps it,
+ * for it could have none either; if there is no room, the nearest. NULL: a new
+ * one.
+ */
+static struct taint *taker(struct kedge_notifier *nf, uint64_t start,
+			   uint64_t end)
+{
+	struct taint *nearest = &nf->taint[0], *t;
+
+	for (t = nf->taint; t < nf->taint + nf->taint_cnt; t++) {
+		if (!t->witness && overlaps(t, start, end))
+			return t;
+		if (growth(t, start, end) < growth(nearest, start, end))
+			nearest = t;
+	}
+	return nf->taint_cnt < TAINT_MAX ? NULL : nearest;
+}
+
+/*
+ * Called as soon after the event as can be. Who is taken in by another has no
+ * witness, and the other loses his: what takes that page proves nothing of the
+ * rest.
+ */
+void taint_add(struct kedge_notifier *nf, uint64_t start, uint64_t end)
+{
+	struct taint *t;
+
+	taint_no_witness(nf, start, end);
+	t = taker(nf, start, end);
+	if (!t) {
+		t = &nf->taint[nf->taint_cnt++];
+		*t = (struct taint){ start, end, 0 };
+		find_witness(nf, t);
+		return;
+	}
+	if (start < t->start)
+		t->start = start;
+	if (end > t->end)
+		t->end = end;
+	t->witness = 0;
+}
+
+/* Take [start, end) out of a taint that goes on at both sides of it. */
+static void split(struct kedge_notifier *nf, struct taint *t, uint64_t start,
+		  uint64_t end)
+{
+	/* Without room the whole stays tainted. */
+	if (nf->taint_cnt == TAINT_MAX)
+		return;
+	/* The walk upwards may have got to the witness, or past it. */
+	nf->taint[nf->taint_cnt++] =
+		(struct taint){ end, t->end,
+				t->witness >= end ? t->witness : 0 };
+	t->end = start;
+}
+
+/*
+ * The range is another mapping now: nothing of the old one can be pending. A
+ * witness in there was taken by this.
+ */
+void taint_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end)
+{
+	unsigned int i = 0;
+
+	taint_no_witness(nf, start, end);
+	while (i < nf->taint_cnt) {
+		struct taint *t = &nf->taint[i];
+
+		if (t->start >= start && t->end <= end) {
+			drop(nf, i);
+			continue;
+		}
+		if (t->start < start && t->end > end)
+			split(nf, t, start, end);
+		else if (t->start < start && t->end > start)
+			t->end = start;
+		else if (t->start < end && t->end > end)
+			t->start = end;
+		if (t->witness >= t->end || t->witness < t->start)
+			t->witness = 0;
+		i++;
+	}
+}
+
+bool taint_overlaps(struct kedge_notifier *nf, uint64_t start, uint64_t end)
+{
+	unsigned int i;
+
+	for (i = 0; i < nf->taint_cnt; i++)
+		if (overlaps(&nf->taint[i], start, end))
+			return true;
+	return false;
 }
 
 bool taint_look(struct kedge_notifier *nf)

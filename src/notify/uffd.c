@@ -115,7 +115,6 @@ static size_t told_by(struct kedge_notifier *nf, const struct uffd_msg *m)
 	}
 	if (m->event == UFFD_EVENT_REMOVE) {
 		taint_add(nf, start, end);
-		taint_witness(nf);
 		return queue_publish(nf, KEDGE_EVENT_REMOVE, start, end);
 	}
 	return queue_publish(nf, KEDGE_EVENT_OTHER, 0, UINT64_MAX);

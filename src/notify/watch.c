@@ -8,6 +8,9 @@
  * set meanwhile does the range enter it: a cut may have been this very range,
  * unmapped and mapped anew without being registered.
  */
+#include <inttypes.h>
+#include <sys/mman.h>
+
 #include "notify/internal.h"
 
 #define ARM_TRIES 8
@@ -82,6 +85,27 @@ static int arm(struct kedge_notifier *nf, uint64_t start, uint64_t end,
 	return rc > 0 ? KEDGE_WATCH_PROVISIONAL : rc;
 }
 
+/*
+ * The kernel keeps the watch: nothing need be known of the mapping, but that
+ * there is one. msync() looks, and does nothing else with this flag.
+ */
+static int add_in_kernel(struct kedge_notifier *nf, struct watch *w)
+{
+	int rc;
+
+	if (msync((void *)(uintptr_t)w->node.start, w->node.end - w->node.start,
+		  MS_ASYNC))
+		return kedge_reason(-EFAULT, "nothing is mapped in a part of "
+				    "%#" PRIx64 "-%#" PRIx64,
+				    w->node.start, w->node.end);
+	sig_lock(&nf->lock);
+	rc = nf->ops->add(nf, w);
+	if (rc >= 0)
+		tree_insert(&nf->watches, &w->node);
+	sig_unlock(&nf->lock);
+	return rc;
+}
+
 int notify_watch_add(struct kedge_notifier *nf, struct watch *w, uint64_t start,
 		     uint64_t end, struct own_range own)
 {
@@ -91,6 +115,8 @@ int notify_watch_add(struct kedge_notifier *nf, struct watch *w, uint64_t start,
 	w->node.start = start;
 	w->node.end = end;
 	w->pending = false;
+	if (nf->ops->add)
+		return add_in_kernel(nf, w);
 	announce_watch(start, end);
 	sig_lock(&nf->lock);
 	tree_insert(&nf->watches, &w->node);
@@ -150,7 +176,11 @@ void notify_watch_remove(struct kedge_notifier *nf, struct watch *w, bool keep)
 	sig_lock(&nf->lock);
 	queue_forget(nf, w);
 	tree_remove(&nf->watches, &w->node);
+	if (nf->ops->remove)
+		nf->ops->remove(nf, w);
 	sig_unlock(&nf->lock);
+	if (nf->ops->remove)
+		return;
 	if (!keep)
 		disarm_unwatched(nf, start, end);
 	announce_unwatch(start, end);

@@ -11,7 +11,7 @@ case $status in
 3) json 'not d["coherent"]' ;;
 *) fail "exit status $status" ;;
 esac
-json '[n["name"] for n in d["notifiers"]] == ["uffd", "hooks", "none"]' \
+json '[n["name"] for n in d["notifiers"]] == ["ummunot", "uffd", "hooks", "none"]' \
 	'[n["name"] for n in d["devices"]] == ["uring", "verbs", "ofi"]' \
 	'sum(n["taken"] for n in d["notifiers"]) == 1' \
 	'{"version", "kernel", "arch", "notifier", "level"} <= d.keys()' \

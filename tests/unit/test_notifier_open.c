@@ -67,7 +67,8 @@ static void levels_are_kept(void **state)
 	struct kedge_notifier_info info = { .size = sizeof(info) };
 	struct kedge_notifier *out;
 
-	refuse(&o, -EOPNOTSUPP);
+	if (access("/dev/ummunot", R_OK))
+		refuse(&o, -EOPNOTSUPP);
 	o.backend = "none";
 	o.min_level = KEDGE_LEVEL_ADVISORY;
 	refuse(&o, -EOPNOTSUPP);
@@ -131,7 +132,7 @@ static void backends_can_be_tried(void **state)
 	unsigned int fds, maps, i;
 
 	/* Once before: libc and sanitizers keep what a first thread takes. */
-	kedge_backend_probe(0, &info);
+	kedge_backend_probe(1, &info);
 	fds = open_fds();
 	maps = map_lines();
 	(void)maps;
@@ -141,7 +142,7 @@ static void backends_can_be_tried(void **state)
 		if (info.rc)
 			assert_true(info.reason[0]);
 	}
-	assert_int_equal(i, 3);
+	assert_int_equal(i, 4);
 	assert_string_equal(info.name, "none");
 	assert_int_equal(kedge_backend_probe(i, &info), -ENOENT);
 	assert_int_equal(kedge_backend_probe(0, NULL), -EINVAL);

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The ummunot backend: the kernel module keeps the watches, their queue and the
+ * counter. A watch here is one there, by its address as the cookie, so there is
+ * no thread, nothing to arm, and no kind of memory that is not seen.
+ *
+ * Why the level is exact. The counter moves when an invalidation begins, before
+ * the first page goes, and again when the last is gone. Who has a new page has
+ * therefore a new counter, and takes the event of the beginning. Between the two
+ * the old pages can still be pinned; what is registered then is not kept: a
+ * watch that is added meanwhile gets an event at once, one that was there before
+ * has one, and the cache reads events after the device has pinned. The end's
+ * event then takes what else may have slipped in. While an invalidation of a
+ * watched range is under way, the queue's end carries another number than the
+ * counter (UMMUNOT_FEATURE_SETTLED), so no lookup goes without asking.
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "notify/internal.h"
+#include "uapi/linux/ummunot.h"
+
+#define NODE "/dev/ummunot"
+
+struct ummunot {
+	int fd;
+	struct fd_id id;
+	const uint64_t *counter;
+};
+
+static int no_node(int rc)
+{
+	if (rc == -ENOENT || rc == -ENXIO || rc == -ENODEV)
+		return kedge_reason(-EOPNOTSUPP,
+				    "the kernel module ummunot is not loaded: "
+				    "modprobe ummunot");
+	if (rc == -EACCES || rc == -EPERM)
+		return kedge_reason(rc, NODE " may not be opened: its mode "
+					     "should be 0666 (a process sees "
+					     "only itself)");
+	return kedge_reason(rc, NODE " can't be opened (%s)",
+			    strerrordesc_np(-rc));
+}
+
+static int greet(int fd)
+{
+	uint32_t features = UMMUNOT_FEATURE_SETTLED;
+
+	if (ioctl(fd, UMMUNOT_EXCHANGE_FEATURES, &features))
+		return no_node(-errno);
+	if (!(features & UMMUNOT_FEATURE_SETTLED))
+		return kedge_reason(-EOPNOTSUPP,
+				    NODE " is that of a module which does not "
+					 "tell when a change has ended: load "
+					 "kedge's");
+	return 0;
+}
+
+static int open_node(struct ummunot *u)
+{
+	void *page;
+	int rc;
+
+	u->fd = open(NODE, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (u->fd < 0)
+		return no_node(-errno);
+	fd_note(u->fd, &u->id);
+	rc = greet(u->fd);
+	if (rc)
+		goto close;
+	page = mmap(NULL, kedge__page_size(), PROT_READ, MAP_SHARED, u->fd, 0);
+	rc = no_node(-errno);
+	if (page == MAP_FAILED)
+		goto close;
+	u->counter = page;
+	return 0;
+
+close:
+	close(u->fd);
+	return rc;
+}
+
+static int ummunot_open(struct kedge_notifier *nf,
+			const struct kedge_notifier_opts *opts)
+{
+	struct ummunot *u = calloc(1, sizeof(*u));
+	int rc;
+
+	if (!u)
+		return -ENOMEM;
+	rc = open_node(u);
+	if (rc) {
+		free(u);
+		return rc;
+	}
+	/* A forked child reads 0 there: no number of the parent's. */
+	nf->head.trips = u->counter;
+	nf->backend = u;
+	return 0;
+}
+
+static void ummunot_close(struct kedge_notifier *nf)
+{
+	struct ummunot *u = nf->backend;
+
+	if (fd_same(u->fd, &u->id))
+		close(u->fd);
+	munmap((void *)(uintptr_t)u->counter, kedge__page_size());
+	free(u);
+}
+
+static int ummunot_add(struct kedge_notifier *nf, struct watch *w)
+{
+	struct ummunot_register_ioctl reg = {
+		.start = w->node.start,
+		.end = w->node.end,
+		.user_cookie = (uintptr_t)w,
+	};
+	struct ummunot *u = nf->backend;
+
+	if (!fd_same(u->fd, &u->id))
+		return kedge_reason(-EBADF, "the notifier's descriptor was "
+					    "closed by the application");
+	if (ioctl(u->fd, UMMUNOT_REGISTER_REGION, &reg))
+		return kedge_reason(-errno, "the kernel does not watch %#llx-"
+				    "%#llx (%s)",
+				    (unsigned long long)reg.start,
+				    (unsigned long long)reg.end,
+				    strerrordesc_np(errno));
+	return 0;
+}
+
+static void ummunot_remove(struct kedge_notifier *nf, struct watch *w)
+{
+	uint64_t cookie = (uintptr_t)w;
+	struct ummunot *u = nf->backend;
+
+	if (fd_same(u->fd, &u->id))
+		ioctl(u->fd, UMMUNOT_UNREGISTER_REGION, &cookie);
+}
+
+/*
+ * One event of the kernel's. Its cookie is a watch of ours that is still there:
+ * unregistering takes its event away, and both are done with the lock held.
+ */
+static struct taken translate(const struct ummunot_event *e, uint64_t counter)
+{
+	struct watch *w = (struct watch *)(uintptr_t)e->user_cookie_counter;
+	uint64_t page = kedge__page_size();
+	struct taken t = { .watch = w,
+			   .cookie = w->cookie,
+			   .kind = KEDGE_EVENT_OTHER,
+			   .start = w->node.start,
+			   .end = w->node.end,
+			   .generation = counter };
+
+	if (e->flags & UMMUNOT_EVENT_FLAG_HINT) {
+		uint64_t start = round_down(e->hint_start, page);
+		uint64_t end = round_up(e->hint_end, page);
+
+		t.start = start > t.start ? start : t.start;
+		t.end = end < t.end ? end : t.end;
+	}
+	return t;
+}
+
+static ssize_t read_events(const struct ummunot *u, struct ummunot_event *ev,
+			   size_t max)
+{
+	ssize_t len;
+
+	if (!fd_same(u->fd, &u->id))
+		return -EBADF;
+	do {
+		len = read(u->fd, ev, max * sizeof(*ev));
+	} while (len < 0 && errno == EINTR);
+	return len < 0 ? -errno : len / (ssize_t)sizeof(*ev);
+}
+
+#define BATCH 16
+
+/*
+ * -EAGAIN: all was told before, at the number that the counter still has. Any
+ * other error (the application closed the descriptor) is for good: answer with
+ * a number that the counter will never have, so that nothing is a hit again.
+ */
+static size_t ummunot_take(struct kedge_notifier *nf, struct taken *out,
+			   size_t max, uint64_t *drained)
+{
+	uint64_t own = atomic_load_explicit(&nf->page->generation,
+					    memory_order_relaxed);
+	struct ummunot *u = nf->backend;
+	uint64_t now = own + __atomic_load_n(u->counter, __ATOMIC_ACQUIRE);
+	struct ummunot_event ev[BATCH];
+	ssize_t cnt = read_events(u, ev, max < BATCH ? max : BATCH), i;
+	size_t n = 0;
+
+	*drained = 0;
+	if (cnt < 0)
+		*drained = cnt == -EAGAIN ? now : now ^ (1ull << 63);
+	for (i = 0; i < cnt; i++) {
+		if (ev[i].type == UMMUNOT_EVENT_TYPE_LAST)
+			*drained = own + ev[i].user_cookie_counter;
+		else
+			out[n++] = translate(&ev[i], now);
+	}
+	nf->events += n;
+	return n;
+}
+
+static int ummunot_fd(struct kedge_notifier *nf)
+{
+	const struct ummunot *u = nf->backend;
+
+	return u->fd;
+}
+
+static int ummunot_arm(struct kedge_notifier *nf, uint64_t start, uint64_t end)
+{
+	return 0;
+}
+
+static void ummunot_disarm(struct kedge_notifier *nf, uint64_t start,
+			   uint64_t end)
+{
+}
+
+const struct notify_ops notify_ummunot = {
+	.name = "ummunot",
+	.level = KEDGE_LEVEL_EXACT,
+	.open = ummunot_open,
+	.close = ummunot_close,
+	.abandon = ummunot_close,
+	.arm = ummunot_arm,
+	.disarm = ummunot_disarm,
+	.add = ummunot_add,
+	.remove = ummunot_remove,
+	.take = ummunot_take,
+	.fd = ummunot_fd,
+};
