@@ -57,7 +57,7 @@ check_style()
 			finish(); file = FILENAME; spdx = 0
 			limit = file ~ /\.c$/ ? 600 : file ~ /\.h$/ ? 400 : 0
 		}
-		FNR <= 2 && /SPDX-License-Identifier: BSD-2-Clause/ { spdx = 1 }
+		FNR <= 2 && /SPDX-License-Identifier: .*BSD-2-Clause/ { spdx = 1 }
 		/[ \t]$/ { fail("white space at the end") }
 		/(^|[^A-Z_])(TO[D]O|FIX[M]E)([^A-Z_]|$)/ { fail("unfinished") }
 		file ~ /\.[ch]$/ {

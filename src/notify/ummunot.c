@@ -23,7 +23,8 @@
 #include "notify/internal.h"
 #include "uapi/linux/ummunot.h"
 
-#define NODE "/dev/ummunot"
+#define NODE	 "/dev/ummunot"
+#define OWN_PART (1ull << 62)
 
 struct ummunot {
 	int fd;
@@ -96,7 +97,12 @@ static int ummunot_open(struct kedge_notifier *nf,
 		free(u);
 		return rc;
 	}
-	/* A forked child reads 0 there: no number of the parent's. */
+	/*
+	 * A forked child goes on seeing the counter, but not this page: what
+	 * adds up there is no number of the parent's.
+	 */
+	atomic_store_explicit(&nf->page->generation, OWN_PART,
+			      memory_order_relaxed);
 	nf->head.trips = u->counter;
 	nf->backend = u;
 	return 0;
