@@ -71,6 +71,8 @@ static int ummunot_open(struct inode *inode, struct file *file)
 	mmgrab(f->mm);
 
 	file->private_data = f;
+	/* Who may not wait gets EAGAIN, also io_uring: it polls then. */
+	file->f_mode |= FMODE_NOWAIT;
 	return stream_open(inode, file);
 
 free_page:

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <liburing.h>
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -450,6 +451,44 @@ static void a_read_waits(void **state)
 	um_close(&u);
 }
 
+/* By io_uring: a read that was queued before completes with the event. */
+static void io_uring_reads(void **state)
+{
+	struct io_uring_cqe *cqe;
+	struct io_uring_sqe *sqe;
+	struct ummunot_event ev[4];
+	char *m = um_memory(1);
+	struct io_uring ring;
+	struct um u;
+
+	assert_int_equal(io_uring_queue_init(4, &ring, 0), 0);
+	um_open(&u, 0);
+	assert_int_equal(um_watch(&u, m, PAGE, 8, 0), 0);
+	sqe = io_uring_get_sqe(&ring);
+	io_uring_prep_read(sqe, u.fd, ev, sizeof(ev), 0);
+	assert_int_equal(io_uring_submit(&ring), 1);
+	assert_int_equal(io_uring_peek_cqe(&ring, &cqe), -EAGAIN);
+	munmap(m, PAGE);
+	assert_int_equal(io_uring_wait_cqe(&ring, &cqe), 0);
+	assert_in_range(cqe->res, 32, 64);
+	assert_int_equal(ev[0].user_cookie_counter, 8);
+	io_uring_cqe_seen(&ring, cqe);
+	io_uring_queue_exit(&ring);
+	um_close(&u);
+}
+
+static void a_read_that_may_not_wait_does_not(void **state)
+{
+	struct ummunot_event ev;
+	struct iovec v = { &ev, sizeof(ev) };
+	struct um u;
+
+	um_open(&u, 0);
+	assert_int_equal(preadv2(u.fd, &v, 1, -1, RWF_NOWAIT), -1);
+	assert_int_equal(errno, EAGAIN);
+	um_close(&u);
+}
+
 static void a_signal_ends_the_wait(void **state)
 {
 	struct sigaction sa = { .sa_handler = count_signal };
@@ -483,6 +522,8 @@ int main(void)
 		cmocka_unit_test(poll_select_and_epoll_tell),
 		cmocka_unit_test(sigio_comes),
 		cmocka_unit_test(a_read_waits),
+		cmocka_unit_test(io_uring_reads),
+		cmocka_unit_test(a_read_that_may_not_wait_does_not),
 		cmocka_unit_test(a_signal_ends_the_wait),
 	};
 
