@@ -171,6 +171,8 @@ size_t queue_publish(struct kedge_notifier *nf, uint32_t kind, uint64_t start,
 		     uint64_t end);
 void queue_forget(struct kedge_notifier *nf, struct watch *w);
 void queue_check_trips(struct kedge_notifier *nf);
+/* The oldest of nf->pending, at most @max. */
+size_t queue_pop(struct kedge_notifier *nf, struct taken *out, size_t max);
 /* With nf->lock held: wake whoever polls the descriptor. */
 void queue_signal(struct kedge_notifier *nf);
 

@@ -101,18 +101,10 @@ static void unsignal(struct kedge_notifier *nf)
 		nf->fd_signalled = false;
 }
 
-size_t notify_take(struct kedge_notifier *nf, struct taken *out, size_t max,
-		   uint64_t *drained)
+size_t queue_pop(struct kedge_notifier *nf, struct taken *out, size_t max)
 {
 	size_t n = 0;
 
-	sig_lock(&nf->lock);
-	if (nf->ops->take) {
-		n = nf->ops->take(nf, out, max, drained);
-		sig_unlock(&nf->lock);
-		return n;
-	}
-	queue_check_trips(nf);
 	while (n < max && nf->pending) {
 		struct watch *w = nf->pending;
 
@@ -120,6 +112,17 @@ size_t notify_take(struct kedge_notifier *nf, struct taken *out, size_t max,
 		out[n++] = (struct taken){ w, w->cookie, w->kind, w->start,
 					   w->end, w->generation };
 	}
+	return n;
+}
+
+/* Where the queue is ours, not the kernel's. */
+static size_t take_own(struct kedge_notifier *nf, struct taken *out, size_t max,
+		       uint64_t *drained)
+{
+	size_t n;
+
+	queue_check_trips(nf);
+	n = queue_pop(nf, out, max);
 	*drained = 0;
 	if (!nf->pending) {
 		unsignal(nf);
@@ -127,6 +130,17 @@ size_t notify_take(struct kedge_notifier *nf, struct taken *out, size_t max,
 						memory_order_relaxed) +
 			   nf->trips_seen;
 	}
+	return n;
+}
+
+size_t notify_take(struct kedge_notifier *nf, struct taken *out, size_t max,
+		   uint64_t *drained)
+{
+	size_t n;
+
+	sig_lock(&nf->lock);
+	n = nf->ops->take ? nf->ops->take(nf, out, max, drained)
+			  : take_own(nf, out, max, drained);
 	sig_unlock(&nf->lock);
 	return n;
 }

@@ -30,6 +30,7 @@ struct ummunot {
 	int fd;
 	struct fd_id id;
 	const uint64_t *counter;
+	bool lost; /* the descriptor, which the application closed */
 };
 
 static int no_node(int rc)
@@ -189,27 +190,40 @@ static ssize_t read_events(const struct ummunot *u, struct ummunot_event *ev,
 #define BATCH 16
 
 /*
- * -EAGAIN: all was told before, at the number that the counter still has. Any
- * other error (the application closed the descriptor) is for good: answer with
- * a number that the counter will never have, so that nothing is a hit again.
+ * The application closed the descriptor. Every watch is told once, and the
+ * number is one that the counter will never have: nothing is a hit again, and
+ * nothing is kept, for no watch can be added.
  */
+static size_t take_lost(struct kedge_notifier *nf, struct taken *out,
+			size_t max, uint64_t *drained, uint64_t now)
+{
+	struct ummunot *u = nf->backend;
+	size_t n;
+
+	if (!u->lost)
+		queue_publish(nf, KEDGE_EVENT_OTHER, 0, UINT64_MAX);
+	u->lost = true;
+	n = queue_pop(nf, out, max);
+	*drained = nf->pending ? 0 : now ^ (1ull << 63);
+	return n;
+}
+
+/* -EAGAIN: all was told before, at the number that the counter still has. */
 static size_t ummunot_take(struct kedge_notifier *nf, struct taken *out,
 			   size_t max, uint64_t *drained)
 {
-	uint64_t own = atomic_load_explicit(&nf->page->generation,
-					    memory_order_relaxed);
 	struct ummunot *u = nf->backend;
-	uint64_t now = own + __atomic_load_n(u->counter, __ATOMIC_ACQUIRE);
+	uint64_t now = OWN_PART + __atomic_load_n(u->counter, __ATOMIC_ACQUIRE);
 	struct ummunot_event ev[BATCH];
 	ssize_t cnt = read_events(u, ev, max < BATCH ? max : BATCH), i;
 	size_t n = 0;
 
-	*drained = 0;
-	if (cnt < 0)
-		*drained = cnt == -EAGAIN ? now : now ^ (1ull << 63);
+	if (cnt < 0 && cnt != -EAGAIN)
+		return take_lost(nf, out, max, drained, now);
+	*drained = cnt < 0 ? now : 0;
 	for (i = 0; i < cnt; i++) {
 		if (ev[i].type == UMMUNOT_EVENT_TYPE_LAST)
-			*drained = own + ev[i].user_cookie_counter;
+			*drained = OWN_PART + ev[i].user_cookie_counter;
 		else
 			out[n++] = translate(&ev[i], now);
 	}
