@@ -9,48 +9,13 @@
 #include <cmocka.h>
 
 #include "cache/internal.h"
+#include "no_memory.h"
 
 #define PAGE	  ((uint64_t)1 << PAGE_SHIFT)
 #define REGIONS	  64u
 #define SPACE_CNT 6000u /* pages: more than a leaf */
 #define BASE	  (((uint64_t)3 << (LEAF_SHIFT + LEVEL_BITS)) - 1000 * PAGE)
 #define ROUNDS	  20000
-
-static bool no_memory;
-static int mapped;
-
-void *__real_mmap(void *addr, size_t len, int prot, int flags, int fd,
-		  off_t off);
-void *__wrap_mmap(void *addr, size_t len, int prot, int flags, int fd,
-		  off_t off);
-
-void *__wrap_mmap(void *addr, size_t len, int prot, int flags, int fd,
-		  off_t off)
-{
-	if (no_memory)
-		return MAP_FAILED;
-	mapped++;
-	return __real_mmap(addr, len, prot, flags, fd, off);
-}
-
-/* The name that _FILE_OFFSET_BITS=64 gives it. */
-void *__wrap_mmap64(void *addr, size_t len, int prot, int flags, int fd,
-		    off_t off);
-
-void *__wrap_mmap64(void *addr, size_t len, int prot, int flags, int fd,
-		    off_t off)
-{
-	return __wrap_mmap(addr, len, prot, flags, fd, off);
-}
-
-int __real_munmap(void *addr, size_t len);
-int __wrap_munmap(void *addr, size_t len);
-
-int __wrap_munmap(void *addr, size_t len)
-{
-	mapped--;
-	return __real_munmap(addr, len);
-}
 
 static uint64_t seed = 0x853c49e6748fea9bull;
 

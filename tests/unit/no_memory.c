@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include <stddef.h>
+#include <sys/mman.h>
+
+#include "no_memory.h"
+
+bool no_memory;
+int mapped;
+
+void *__real_mmap(void *addr, size_t len, int prot, int flags, int fd,
+		  off_t off);
+void *__wrap_mmap(void *addr, size_t len, int prot, int flags, int fd,
+		  off_t off);
+void *__wrap_mmap64(void *addr, size_t len, int prot, int flags, int fd,
+		    off_t off);
+int __real_munmap(void *addr, size_t len);
+int __wrap_munmap(void *addr, size_t len);
+
+void *__wrap_mmap(void *addr, size_t len, int prot, int flags, int fd,
+		  off_t off)
+{
+	if (no_memory)
+		return MAP_FAILED;
+	mapped++;
+	return __real_mmap(addr, len, prot, flags, fd, off);
+}
+
+/* The name that _FILE_OFFSET_BITS=64 gives it. */
+void *__wrap_mmap64(void *addr, size_t len, int prot, int flags, int fd,
+		    off_t off)
+{
+	return __wrap_mmap(addr, len, prot, flags, fd, off);
+}
+
+int __wrap_munmap(void *addr, size_t len)
+{
+	mapped--;
+	return __real_munmap(addr, len);
+}
