@@ -78,11 +78,35 @@ static void uffd_todo(struct info_line *l)
 			  " (Linux 6.1 has it)" : "");
 }
 
+/* The module's version, or "" where it is not loaded. */
+static void module_version(char *text, size_t len)
+{
+	FILE *f = fopen("/sys/module/ummunot/version", "re");
+
+	*text = '\0';
+	if (!f)
+		return;
+	if (!fgets(text, (int)len, f))
+		*text = '\0';
+	text[strcspn(text, "\n")] = '\0';
+	fclose(f);
+}
+
+static void ummunot_state(struct info_line *l, const char *version)
+{
+	json_object_set_new(l->data, "module",
+			    *version ? json_string(version) : json_null());
+	if (*version)
+		return;
+	info_todo(l, "optional: make -C kernel && insmod kernel/build/ummunot.ko, or "
+		     "by DKMS (see ummunot(4))");
+}
+
 static void add_backend(struct info *info, const struct kedge_backend_info *b)
 {
 	bool taken = info->notifier && !strcmp(info->notifier, b->name);
 	struct info_line *l;
-	char blind[256];
+	char blind[256], version[32];
 	json_t *spots;
 
 	l = info_add(info, INFO_NOTIFIERS, b->name,
@@ -101,6 +125,10 @@ static void add_backend(struct info *info, const struct kedge_backend_info *b)
 			  "; blind to " : "",
 			  b->level >= KEDGE_LEVEL_ORDERED ? blind : "",
 			  taken ? " <- taken by default" : "");
+	}
+	if (!strcmp(b->name, "ummunot")) {
+		module_version(version, sizeof(version));
+		ummunot_state(l, version);
 	}
 	json_object_set_new(l->data, "level",
 			    b->rc ? json_null()

@@ -18,10 +18,10 @@ import kernels
 # name, arguments of "vm.py run", seconds it may take, command, {n} in it for the
 # quick run and for the other; None: not for the quick run.
 JOBS = [
-    ('unit', [], 1500, 'meson test -C {b} --no-rebuild -t 10 --suite unit '
+    ('unit', ['-d'], 1500, 'meson test -C {b} --no-rebuild -t 10 --suite unit '
      '--suite hooks --suite stress', None),
     ('tripwire', [], 200, '{b}/tests/unit/test_tripwire', (1, 1)),
-    ('torture', [], 900, '{b}/kedge torture -q --seconds {n}', (20, 120)),
+    ('torture', ['-d'], 900, '{b}/kedge torture -q --seconds {n}', (20, 120)),
     ('demo', [], 600, '{b}/kedge demo -q', None),
 ]
 

@@ -24,6 +24,7 @@ import cpio
 import kernels
 
 GUEST_MODULES = ['virtio_pci', '9p', '9pnet_virtio', 'overlay']
+DISK_MODULES = ['crc32c_generic', 'loop', 'ext4']
 COMPLAINTS = re.compile(
     r'BUG[: ]|WARNING: |\bOops\b|general protection fault|Kernel panic|'
     r'INFO: task .* blocked|rcu: INFO: .*stall|KASAN|KCSAN|UBSAN|'
@@ -33,7 +34,7 @@ COMPLAINTS = re.compile(
 COMPLAINED, UNFINISHED = 99, 98
 
 
-def initramfs(kernel, modules, extra):
+def initramfs(kernel, modules, extra, disk):
     """@modules: of the kernel, by name; @extra: files of others' modules."""
     a = cpio.Archive()
     a.console()
@@ -41,6 +42,9 @@ def initramfs(kernel, modules, extra):
            else '/usr/bin/busybox')
     a.copy('init', os.path.join(kernels.HERE, 'init'))
     names = []
+    if disk:
+        a.file('disk', b'')
+        modules = DISK_MODULES + modules
     for path in kernel.closure(GUEST_MODULES + modules):
         names.append(os.path.basename(path))
         a.copy('modules/' + names[-1], os.path.join(kernel.modules(), path))
@@ -56,6 +60,7 @@ def job(args):
     lines = ['cd ' + shlex.quote(os.getcwd()),
              'export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:'
              '/sbin:/bin HOME=/root LC_ALL=C.UTF-8']
+    lines.append('export TMPDIR=' + ('/run/disk' if args.disk else '/run'))
     lines += ['export ' + shlex.quote(e) for e in args.env]
     if args.user:
         lines.append('exec setpriv --reuid=%d --regid=%d --clear-groups %s' %
@@ -163,7 +168,7 @@ def run(args):
             if os.path.exists(os.path.join(share, name)):
                 os.unlink(os.path.join(share, name))
         with open(os.path.join(tmp, 'initrd'), 'wb') as f:
-            f.write(initramfs(kernel, args.module, args.insmod))
+            f.write(initramfs(kernel, args.module, args.insmod, args.disk))
         with open(os.path.join(share, 'job'), 'w', encoding='utf-8') as f:
             f.write(job(args))
         tail = Tail(os.path.join(share, 'out'), False)
@@ -197,6 +202,8 @@ def parse():
     r.add_argument('-t', '--timeout', type=int, default=600, help='seconds')
     r.add_argument('-s', '--share', help="the folder that is the guest's "
                    '/share, kept')
+    r.add_argument('-d', '--disk', action='store_true',
+                   help='with TMPDIR on ext4, else on tmpfs')
     r.add_argument('-a', '--append', default='', help="for the kernel's "
                    'command line')
     r.add_argument('--icount', action='store_true',

@@ -1,0 +1,90 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# debug-kernel.sh kasan|kcsan FOLDER: build a kernel from Debian's source that
+# checks itself, for "vm.py run -k FOLDER". kasan: KASAN, lockdep, kmemleak and
+# what else finds misuse of memory and locks; kcsan: data races. Takes an hour
+# of one CPU and 8 GB. Needs the packages that the last line of an error names.
+set -eu
+
+usage()
+{
+	echo "usage: debug-kernel.sh kasan|kcsan FOLDER" >&2
+	exit 2
+}
+
+[ $# = 2 ] || usage
+kind=$1
+case $kind in
+kasan | kcsan) ;;
+*) usage ;;
+esac
+mkdir -p "$2"
+top=$(cd "$2" && pwd)
+line=${LINE:-6.12}
+jobs=${JOBS:-$(nproc)}
+
+for tool in flex bison bc xz gcc make depmod; do
+	command -v $tool >/dev/null || {
+		echo "debug-kernel.sh: $tool is missing: apt-get install flex" \
+		     "bison bc xz-utils libelf-dev libssl-dev kmod" >&2
+		exit 1
+	}
+done
+
+# The source is the same for both kinds.
+if [ ! -d "$top/source" ]; then
+	cd "$top"
+	apt-get download -q "linux-source-$line"
+	dpkg-deb -x linux-source-"$line"_*.deb deb
+	mkdir source.part
+	tar -xf deb/usr/src/linux-source-"$line".tar.xz -C source.part \
+		--strip-components=1
+	rm -rf deb linux-source-"$line"_*.deb
+	mv source.part source
+fi
+src=$top/source
+out=$top/build
+mkdir -p "$out"
+
+make -s -C "$src" O="$out" x86_64_defconfig kvm_guest.config
+# What the guest needs, built in; nothing of what it has no device for.
+"$src/scripts/config" --file "$out/.config" \
+	-e VIRTIO_PCI -e NET_9P -e NET_9P_VIRTIO -e 9P_FS -e OVERLAY_FS \
+	-e BLK_DEV_LOOP -e EXT4_FS -e TMPFS -e HUGETLBFS -e MEMCG \
+	-e USERFAULTFD -e IO_URING -e TRANSPARENT_HUGEPAGE -e KSM \
+	-e COMPACTION -e MIGRATION -e CHECKPOINT_RESTORE -e BPF_SYSCALL \
+	-e MODULES -e MODULE_UNLOAD -e MMU_NOTIFIER -e SYSVIPC -e FUSE_FS \
+	-e DEBUG_FS -e DYNAMIC_DEBUG -e PROC_PAGE_MONITOR -e MEM_SOFT_DIRTY \
+	-d SOUND -d DRM -d USB_SUPPORT -d WLAN -d WIRELESS -d ETHERNET \
+	-d NETFILTER -d MD -d ATA -d SCSI -d INPUT_TOUCHSCREEN -d HID \
+	-d NFS_FS -d NFSD -d SECURITY_SELINUX -d MACINTOSH_DRIVERS -d PCMCIA \
+	-d AGP -d I2C -d THERMAL -d SYSTEM_TRUSTED_KEYS -d MODULE_SIG \
+	--set-str SYSTEM_TRUSTED_KEYS "" --set-str LOCALVERSION "-$kind" \
+	-d LOCALVERSION_AUTO -d DEBUG_INFO_BTF -e DEBUG_INFO_NONE \
+	-e DEBUG_KERNEL -e DETECT_HUNG_TASK -e FRAME_WARN
+case $kind in
+kasan)
+	"$src/scripts/config" --file "$out/.config" \
+		-e KASAN -e KASAN_GENERIC -e KASAN_OUTLINE -e KASAN_VMALLOC \
+		-e PROVE_LOCKING -e PROVE_RCU -e DEBUG_ATOMIC_SLEEP \
+		-e DEBUG_KMEMLEAK -e DEBUG_VM -e DEBUG_VM_PGTABLE \
+		-e DEBUG_LIST -e SLUB_DEBUG -e SLUB_DEBUG_ON \
+		-e DEBUG_OBJECTS -e DEBUG_OBJECTS_WORK -e FAULT_INJECTION \
+		-e FAILSLAB -e FAIL_PAGE_ALLOC -e FAULT_INJECTION_DEBUG_FS \
+		-e UBSAN --set-val DEBUG_KMEMLEAK_MEM_POOL_SIZE 40000
+	;;
+kcsan)
+	"$src/scripts/config" --file "$out/.config" \
+		-e KCSAN -d KASAN -e KCSAN_REPORT_ONCE_IN_MS \
+		-d KCSAN_STRICT -e DEBUG_ATOMIC_SLEEP
+	;;
+esac
+make -s -C "$src" O="$out" olddefconfig
+make -s -C "$src" O="$out" -j "$jobs" bzImage modules
+version=$(make -s -C "$src" O="$out" kernelrelease)
+rm -rf "$top/root"
+make -s -C "$src" O="$out" INSTALL_MOD_PATH="$top/root" modules_install
+ln -sfn build/arch/x86/boot/bzImage "$top/bzImage"
+depmod -b "$top/root" "$version"
+echo "$version: vm.py run -k $top; modules build against $out"
