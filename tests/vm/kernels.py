@@ -93,13 +93,15 @@ def depmod(root, version):
 
 
 class Kernel:
-    """image: bzImage; root: folder with lib/modules/VERSION."""
+    """image: bzImage; root: folder with lib/modules/VERSION; headers: what
+    modules for it are built against."""
 
-    def __init__(self, image, root, version):
+    def __init__(self, image, root, version, headers):
         self.image, self.root, self.version = image, root, version
+        self.built = headers
 
     def headers(self):
-        return os.path.join(self.root, 'usr/src/linux-headers-' + self.version)
+        return self.built
 
     def modules(self):
         return os.path.join(self.root, 'lib/modules', self.version)
@@ -135,12 +137,12 @@ def module_name(path):
 
 
 def own(top):
-    """A kernel that was built in a folder: bzImage and root/lib/modules."""
+    """A kernel that debug-kernel.sh built in a folder."""
     versions = os.listdir(os.path.join(top, 'root/lib/modules'))
     if len(versions) != 1:
         raise Unusable('%s/root/lib/modules must have one version' % top)
     return Kernel(os.path.join(top, 'bzImage'), os.path.join(top, 'root'),
-                  versions[0])
+                  versions[0], os.path.join(top, 'build'))
 
 
 def kernel(name, say=lambda text: print(text, file=sys.stderr)):
@@ -156,4 +158,5 @@ def kernel(name, say=lambda text: print(text, file=sys.stderr)):
     newest = max(images, key=os.path.getmtime)
     version = os.path.basename(newest)[len('vmlinuz-'):]
     depmod(top, version)
-    return Kernel(newest, top, version)
+    return Kernel(newest, top, version,
+                  os.path.join(top, 'usr/src/linux-headers-' + version))
