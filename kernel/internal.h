@@ -6,6 +6,7 @@
 #ifndef UMMUNOT_INTERNAL_H
 #define UMMUNOT_INTERNAL_H
 
+#include <linux/build_bug.h>
 #include <linux/fs.h>
 #include <linux/interval_tree.h>
 #include <linux/list.h>
@@ -18,6 +19,10 @@
 #include <linux/wait.h>
 
 #include <linux/ummunot.h>
+
+/* What programs were compiled with. */
+static_assert(sizeof(struct ummunot_event) == 32);
+static_assert(sizeof(struct ummunot_register_ioctl) == 32);
 
 #define UMMUNOT_FEATURES (UMMUNOT_FEATURE_PROTECTION | UMMUNOT_FEATURE_SETTLED)
 

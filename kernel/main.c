@@ -10,6 +10,7 @@
 #include <linux/module.h>
 #include <linux/poll.h>
 #include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 #include <linux/uio.h>
@@ -120,7 +121,8 @@ static ssize_t copy_events(struct file_state *f, struct iov_iter *to,
 			watch_put_back(f, ev + copied, n - copied);
 			return total ? total : -EFAULT;
 		}
-		if (ev[n - 1].type == UMMUNOT_EVENT_TYPE_LAST)
+		if (ev[n - 1].type == UMMUNOT_EVENT_TYPE_LAST ||
+		    signal_pending(current))
 			break;
 		cond_resched();
 	}
@@ -184,7 +186,7 @@ static int exchange_features(struct file_state *f, u32 __user *arg)
 	if (f->notifying && features != f->features)
 		err = -EBUSY;
 	else
-		f->features = features;
+		WRITE_ONCE(f->features, features);
 	mutex_unlock(&f->setup);
 	if (err)
 		return err;

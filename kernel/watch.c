@@ -33,6 +33,11 @@
  * counter (an acquire, or the address dependency and x86) sees it moved.
  * Between the counter and the queue no order is needed: a reader of the queue
  * takes f->lock, under which both changed.
+ *
+ * A processor may use the old page from its TLB until the change flushes that,
+ * which may be after its end. What is pinned meanwhile is found by the page
+ * tables and is the new page; what is written to the old one is lost, as it
+ * would be had it been written just before.
  */
 #include <linux/poll.h>
 #include <linux/sched/signal.h>
@@ -42,7 +47,8 @@
 
 static struct kmem_cache *watch_cache;
 
-/* Freed as it was made: on no queue. A constructor also keeps the cache apart
+/*
+ * Freed as it was made: on no queue. A constructor also keeps the cache apart
  * from others of its size, so that what is left over shows under its name.
  */
 static void watch_construct(void *p)
@@ -249,7 +255,7 @@ static void mm_release(struct mmu_notifier *mn, struct mm_struct *mm)
 	struct file_state *f = container_of(mn, struct file_state, notifier);
 
 	spin_lock(&f->lock);
-	f->dead = true;
+	WRITE_ONCE(f->dead, true);
 	spin_unlock(&f->lock);
 	wake_up_poll(&f->wait, EPOLLHUP);
 }

@@ -12,6 +12,9 @@
 
 #include "ummunot_lib.h"
 
+_Static_assert(sizeof(struct ummunot_event) == 32, "its layout is for ever");
+_Static_assert(sizeof(struct ummunot_register_ioctl) == 32, "likewise");
+
 void um_open(struct um *u, int flags)
 {
 	u->fd = open("/dev/ummunot", O_RDONLY | O_CLOEXEC | flags);

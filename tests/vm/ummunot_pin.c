@@ -15,6 +15,11 @@
  * Half of the time the watch is a new one: a change that was running when it was
  * registered must be waited for, too.
  *
+ * It is the kernel that writes the number (process_vm_writev), by the page
+ * tables: a processor may go on using the old page from its cache of translations
+ * until the call that dropped it returns, which is after the second event. What
+ * it writes there meanwhile is lost, as if it had been written just before.
+ *
  * Where the second event of a change is missing, or a LAST is given before it,
  * this fails within seconds. Prints how often it believed and was right.
  */
@@ -119,6 +124,16 @@ static bool pin(int pipe_in, char *at)
 	return vmsplice(pipe_in, &v, 1, SPLICE_F_NONBLOCK) == sizeof(uint64_t);
 }
 
+/* By the page tables, whatever this processor remembers of them. */
+static void write_there(char *at, uint64_t value)
+{
+	struct iovec from = { &value, sizeof(value) };
+	struct iovec to = { at, sizeof(value) };
+
+	if (process_vm_writev(getpid(), &from, 1, &to, 1, 0) != sizeof(value))
+		err(1, "process_vm_writev");
+}
+
 static void try_once(struct um *u, const int pipes[2], unsigned int *state,
 		     struct tally *t)
 {
@@ -142,7 +157,7 @@ static void try_once(struct um *u, const int pipes[2], unsigned int *state,
 			usleep(next_random(state) % 500);
 		if (um_counter(u) == counter)
 			t->believed++;
-		__atomic_store_n((uint64_t *)at, value, __ATOMIC_SEQ_CST);
+		write_there(at, value);
 	}
 	if (read(pipes[0], &pinned, sizeof(pinned)) != sizeof(pinned))
 		err(1, "pipe");
@@ -177,7 +192,7 @@ int main(int argc, char **argv)
 	for (i = 0; i < DROPPERS; i++)
 		pthread_join(threads[i], NULL);
 	um_close(&u);
-	printf("%lu pins, %lu told, %lu believed, %lu of a counter that moved, %lu wrong\n",
+	printf("%lu pins, %lu told, %lu believed, %lu moved, %lu wrong\n",
 	       t.pins, t.told, t.believed, t.moved, t.wrong);
 	if (!t.believed)
 		errx(1, "never believed: nothing was tested");

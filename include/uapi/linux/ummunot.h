@@ -50,6 +50,9 @@
  * to it that what one of them has read is acted on before another goes by a
  * LAST.
  *
+ * A store that races with a change may still go to the old page until the call
+ * that makes the change returns, and is lost with it, watched or not.
+ *
  * The layout is that of the ummunotify patches of 2009: programs written for
  * those recompile with a change of names.
  */
