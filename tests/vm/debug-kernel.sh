@@ -62,7 +62,7 @@ make -s -C "$src" O="$out" x86_64_defconfig kvm_guest.config
 	-d AGP -d I2C -d THERMAL -d SYSTEM_TRUSTED_KEYS -d MODULE_SIG \
 	--set-str SYSTEM_TRUSTED_KEYS "" --set-str LOCALVERSION "-$kind" \
 	-d LOCALVERSION_AUTO -d DEBUG_INFO_BTF -e DEBUG_INFO_NONE \
-	-e DEBUG_KERNEL -e DETECT_HUNG_TASK -e FRAME_WARN
+	-e DEBUG_KERNEL -e DETECT_HUNG_TASK
 case $kind in
 kasan)
 	"$src/scripts/config" --file "$out/.config" \
@@ -76,7 +76,7 @@ kasan)
 	;;
 kcsan)
 	"$src/scripts/config" --file "$out/.config" \
-		-e KCSAN -d KASAN -e KCSAN_REPORT_ONCE_IN_MS \
+		-e KCSAN -d KASAN \
 		-d KCSAN_STRICT -e DEBUG_ATOMIC_SLEEP
 	;;
 esac

@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What runs in the guests, on each of Debian's kernels.
 
-  suite.py [--quick] [--kernel 6.1] [--only GLOB] BUILD
+  suite.py [--quick] [--kernel 6.1|6.12|FOLDER] [--only GLOB] BUILD
 
 A job says "ok" or "FAIL" on one line, its output follows only if it failed;
 the last line counts."""
 import argparse
+import collections
 import fnmatch
 import os
 import subprocess
@@ -15,35 +16,74 @@ import time
 
 import kernels
 
-# name, arguments of "vm.py run", seconds it may take, command, {n} in it for the
-# quick run and for the other; None: not for the quick run.
+Job = collections.namedtuple('Job', 'name module args seconds command work')
+
+# module: ummunot is loaded. args: of "vm.py run". seconds: what it may take. {b}
+# in the command is the build's folder, {n} one of work: for the quick run and
+# for the other. work None: not for the quick run.
+LEFT = os.path.join(kernels.HERE, 'ummunot.sh') + ' {b}/tests/vm/ummunot_'
+ONCE = (1, 1)
 JOBS = [
-    ('unit', ['-d'], 1500, 'meson test -C {b} --no-rebuild -t 10 --suite unit '
-     '--suite hooks --suite stress', None),
-    ('tripwire', [], 200, '{b}/tests/unit/test_tripwire', (1, 1)),
-    ('torture', ['-d'], 900, '{b}/kedge torture -q --seconds {n}', (20, 120)),
-    ('demo', [], 600, '{b}/kedge demo -q', None),
+    Job('unit', False, ['-d'], 1500, 'meson test -C {b} --no-rebuild -t 10 '
+        '--suite unit --suite hooks --suite stress', None),
+    Job('tripwire', False, [], 200, '{b}/tests/unit/test_tripwire', ONCE),
+    Job('torture', False, ['-d'], 900, '{b}/kedge torture -q --seconds {n}',
+        (20, 120)),
+    Job('demo', False, [], 600, '{b}/kedge demo -q', None),
+    Job('module abi', True, [], 200, LEFT + 'abi', ONCE),
+    Job('module events', True, ['-d', '-m', 'zram'], 300, LEFT + 'events',
+        ONCE),
+    Job('module share', True, [], 200, LEFT + 'share', ONCE),
+    Job('module pin', True, [], 900, LEFT + 'pin {n}', (10, 120)),
+    Job('module stress', True, [], 1500, LEFT + 'stress {n}', (15, 600)),
+    Job('module fuzz', True, [], 1500, LEFT + 'fuzz {n}', (15, 600)),
+    Job('module scale', True, ['-M', '4096'], 900, LEFT + 'scale', None),
+    Job('module backend', True, [], 300, '{b}/tests/unit/test_ummunot', ONCE),
+    Job('module cache', True, [], 300, '{b}/tests/unit/test_cache', ONCE),
+    Job('module unit', True, ['-d'], 1500, 'meson test -C {b} --no-rebuild '
+        '-t 10 --suite unit --suite stress', None),
+    Job('module torture', True, ['-d'], 900,
+        '{b}/kedge torture -q --strict --seconds {n}', (20, 120)),
 ]
 
 
-def run(job, kernel, args):
-    name, more, seconds, command, work = job
-    n = work[0 if args.quick else 1] if work else 0
-    command = command.format(b=os.path.abspath(args.build), n=n)
-    line = [os.path.join(kernels.HERE, 'vm.py'), 'run', '-k', kernel, '-t',
-            str(seconds)] + more + ['--'] + command.split()
-    start = time.monotonic()
-    out = subprocess.run(line, stdout=subprocess.PIPE,
-                         stderr=subprocess.STDOUT, text=True,
-                         errors='replace', check=False)
-    print('%s %s on %s (%d s)' % ('FAIL' if out.returncode else 'ok', name,
-                                  kernel, time.monotonic() - start),
-          flush=True)
+def module(name):
+    """ummunot for a kernel; built beside it."""
+    folder = os.path.join(kernels.folder(), 'module-' + os.path.basename(name))
+    kernel = kernels.kernel(name)
+    out = subprocess.run(['make', '-s', '-C',
+                          os.path.join(kernels.SOURCE, 'kernel'),
+                          'KDIR=' + kernel.headers(), 'B=' + folder],
+                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                         text=True, check=False)
     if out.returncode:
-        print('    exit status %d' % out.returncode)
-        print('\n'.join('    ' + t for t in out.stdout.splitlines()[-60:]),
+        raise kernels.Unusable('the module does not build for %s:\n%s' %
+                               (name, out.stdout))
+    return os.path.join(folder, 'ummunot.ko')
+
+
+def run(job, kernel, args):
+    n = job.work[0 if args.quick else 1] if job.work else 0
+    command = job.command.format(b=os.path.abspath(args.build), n=n)
+    line = [os.path.join(kernels.HERE, 'vm.py'), 'run', '-k', kernel, '-t',
+            str(job.seconds)] + job.args
+    start = time.monotonic()
+    try:
+        if job.module:
+            line += ['-i', module(kernel)]
+        out = subprocess.run(line + ['--'] + command.split(),
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                             text=True, errors='replace', check=False)
+        status, text = out.returncode, out.stdout
+    except kernels.Unusable as e:
+        status, text = 1, str(e)
+    print('%s %s on %s (%d s)' % ('FAIL' if status else 'ok', job.name, kernel,
+                                  time.monotonic() - start), flush=True)
+    if status:
+        print('    exit status %d' % status)
+        print('\n'.join('    ' + t for t in text.splitlines()[-60:]),
               flush=True)
-    return not out.returncode
+    return not status
 
 
 def main():
@@ -58,8 +98,8 @@ def main():
     results = []
     for kernel in args.kernel or list(kernels.IMAGES):
         for job in JOBS:
-            if fnmatch.fnmatch(job[0], args.only) and \
-                    (job[-1] or not args.quick):
+            if fnmatch.fnmatch(job.name, args.only) and \
+                    (job.work or not args.quick):
                 results.append(run(job, kernel, args))
     print('%d passed, %d failed, 0 skipped' %
           (results.count(True), results.count(False)))
