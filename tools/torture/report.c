@@ -207,7 +207,11 @@ static void print_findings(const struct torture *t, enum status which)
 
 	for (i = 0; i < t->row_cnt; i++) {
 		row = &t->rows[i];
-		if (row_status(row) != which || ++cnt > SHOWN)
+		/* An error shows even where the row has worse to tell. */
+		if (which == STATUS_ERROR ? !row->errors
+					  : row_status(row) != which)
+			continue;
+		if (++cnt > SHOWN)
 			continue;
 		printf("%s: %s by %s, %s pages, %s: %llu of %llu; %s\n",
 		       status_name[which], row->ev->name,
@@ -235,9 +239,10 @@ static void print_totals(const struct torture *t, const struct totals *sum)
 	       util_colour(sum->stale ? UTIL_RED : UTIL_GREEN), stale, rounds,
 	       util_colour(UTIL_PLAIN), (double)t->elapsed_ns / 1e9, t->seed,
 	       t->threads);
-	printf("rows: %u ok, %u stale, %u error, %u skipped", sum->rows[0],
-	       sum->rows[STATUS_STALE], sum->rows[STATUS_ERROR],
-	       sum->rows[STATUS_SKIPPED]);
+	printf("rows: %u ok, %u stale, %u error, %u skipped; %" PRIu64
+	       " errors", sum->rows[0], sum->rows[STATUS_STALE],
+	       sum->rows[STATUS_ERROR], sum->rows[STATUS_SKIPPED],
+	       sum->errors);
 	printf("; lookups outside the crowd: %s, %s hits, %s not cached\n",
 	       util_human_count(gets, sum->gets),
 	       util_human_count(hits, sum->hits),

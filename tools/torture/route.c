@@ -213,21 +213,21 @@ static int uring_prep(struct io_uring_sqe *sqe, long nr, const long a[6])
 	return -EOPNOTSUPP;
 }
 
-static long uring_call(struct lane *l, long nr, const long a[6])
+/* A call that a signal broke off: the kernel's own words for "again", too. */
+static bool broken_off(long ret)
 {
+	return ret == -EINTR || ret == -512 || ret == -513;
+}
+
+static long uring_once(struct lane *l, long nr, const long a[6])
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(l->ring);
+	int rc = uring_prep(sqe, nr, a);
 	struct io_uring_cqe *cqe;
-	struct io_uring_sqe *sqe;
 	long ret;
-	int rc = own_ring(l);
 
 	if (rc)
-		return rc;
-	sqe = io_uring_get_sqe(l->ring);
-	rc = uring_prep(sqe, nr, a);
-	if (rc) {
 		io_uring_prep_nop(sqe);
-		nr = 0;
-	}
 	while (io_uring_submit(l->ring) == -EINTR)
 		;
 	while (io_uring_wait_cqe(l->ring, &cqe))
@@ -235,6 +235,18 @@ static long uring_call(struct lane *l, long nr, const long a[6])
 	ret = cqe->res;
 	io_uring_cqe_seen(l->ring, cqe);
 	return rc ? rc : ret;
+}
+
+static long uring_call(struct lane *l, long nr, const long a[6])
+{
+	long ret = own_ring(l);
+
+	if (ret)
+		return ret;
+	do
+		ret = uring_once(l, nr, a);
+	while (broken_off(ret));
+	return ret;
 }
 
 static long route_once(struct lane *l, enum route_id route, long nr,
