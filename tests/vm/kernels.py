@@ -30,6 +30,11 @@ def apt(*args):
     return out.stdout
 
 
+def refresh():
+    """The lists of packages, where there are none or they are old."""
+    apt('apt-get', 'update', '-q')
+
+
 def depends(package):
     """The real packages that one depends on, the first of alternatives."""
     names = re.findall(r'^ +\|?Depends: (\S+)$', apt('apt-cache', 'depends',
@@ -39,7 +44,14 @@ def depends(package):
 
 def wanted(line):
     """The packages of a line: its image, headers and what those build with."""
-    image = depends(IMAGES[line])[0]
+    try:
+        image = depends(IMAGES[line])[0]
+    except (Unusable, IndexError):
+        refresh()
+        image = (depends(IMAGES[line]) or [None])[0]
+    if not image:
+        raise Unusable('no package %s: this Debian has no Linux %s' %
+                       (IMAGES[line], line))
     headers = [p for p in depends(HEADERS[line])
                if p.startswith('linux-headers-')][0]
     more = [p for p in depends(headers)
