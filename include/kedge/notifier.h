@@ -137,8 +137,8 @@ struct kedge_event {
  *
  * Threads: any.
  * Fork: the notifier belongs to the process that opened it. In a forked child
- * its generation is none of the parent's and every other call but kedge_notifier_close() fails
- * with -ECHILD; the child opens its own.
+ * its generation is none of the parent's and every other call but
+ * kedge_notifier_close() fails with -ECHILD; the child opens its own.
  * Ownership: the caller ends *@nf with kedge_notifier_close().
  *
  * Return: 0, or a negative errno:

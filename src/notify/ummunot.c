@@ -174,6 +174,18 @@ static struct taken translate(const struct ummunot_event *e, uint64_t counter)
 	return t;
 }
 
+/*
+ * The application has the descriptor too, and who asks for SIGIO sets all flags
+ * at once: without O_NONBLOCK a read of an idle queue would wait, with the lock.
+ */
+static void keep_nonblock(int fd)
+{
+	int flags = fcntl(fd, F_GETFL);
+
+	if (flags >= 0 && !(flags & O_NONBLOCK))
+		fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+}
+
 static ssize_t read_events(const struct ummunot *u, struct ummunot_event *ev,
 			   size_t max)
 {
@@ -181,6 +193,7 @@ static ssize_t read_events(const struct ummunot *u, struct ummunot_event *ev,
 
 	if (!fd_same(u->fd, &u->id))
 		return -EBADF;
+	keep_nonblock(u->fd);
 	do {
 		len = read(u->fd, ev, max * sizeof(*ev));
 	} while (len < 0 && errno == EINTR);

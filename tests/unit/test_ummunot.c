@@ -192,6 +192,56 @@ static void the_descriptor_polls(void **state)
 	assert_int_equal(poll(&p, 1, 0), 0);
 }
 
+/* As who wants SIGIO does: the flag that keeps reads from waiting is lost. */
+static void flags_set_by_the_application_do_no_harm(void **state)
+{
+	int fd = kedge_notifier_fd(nf);
+
+	watch(1, 1, 1);
+	assert_int_equal(fcntl(fd, F_SETFL, O_ASYNC), 0);
+	alarm(CHILD_TIMEOUT);
+	expect_nothing(kedge_notifier_generation(nf));
+	alarm(0);
+}
+
+#define LIMIT "/sys/module/ummunot/parameters/max_watches_per_file"
+
+static void set_limit(const char *text)
+{
+	FILE *f = fopen(LIMIT, "we");
+
+	if (!f || fputs(text, f) < 0 || fclose(f))
+		fail_msg("%s can't be written", LIMIT);
+}
+
+/* The kernel takes no more watches: used once each, and never kept. */
+static void beyond_the_limit_nothing_is_kept(void **state)
+{
+	struct kedge_cache_stats st = { .size = sizeof(st) };
+	struct nodev *dev = nodev_new();
+	const struct kedge_mr *mr;
+	struct kedge_cache *cache;
+	int i;
+
+	if (access(LIMIT, W_OK)) {
+		nodev_free(dev);
+		skip();
+	}
+	assert_int_equal(kedge_cache_open(dev->dev, NULL, NULL, &cache), 0);
+	set_limit("0");
+	assert_int_equal(kedge_watch_add(nf, mem, 1, 1), -ENOSPC);
+	for (i = 0; i < 3; i++) {
+		assert_int_equal(kedge_cache_get(cache, mem, 1, 1, &mr), 0);
+		kedge_cache_put(cache, mr);
+	}
+	set_limit("1048576");
+	assert_int_equal(kedge_cache_stats(cache, &st), 0);
+	assert_int_equal(st.uncached, 3);
+	assert_int_equal(dev->live, 0);
+	kedge_cache_close(cache);
+	nodev_free(dev);
+}
+
 static void unmapped_memory_is_refused(void **state)
 {
 	munmap(at(10), page_len());
@@ -305,6 +355,8 @@ int main(void)
 		CASE(another_process_truncates_the_file),
 		CASE(shm_remap_over_it),
 		CASE(the_descriptor_polls),
+		CASE(flags_set_by_the_application_do_no_harm),
+		CASE(beyond_the_limit_nothing_is_kept),
 		CASE(unmapped_memory_is_refused),
 		CASE(a_child_never_sees_the_parents_number),
 		CASE(a_program_closes_every_descriptor),
