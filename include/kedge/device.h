@@ -68,19 +68,35 @@ struct kedge_device_attr {
 /** KEDGE_DEVICE_PINS - registrations pin pages and count against
  *  RLIMIT_MEMLOCK */
 #define KEDGE_DEVICE_PINS (1u << 1)
+/** KEDGE_DEVICE_EXACT - reg takes ranges that do not start or end at a page,
+ *  and a peer reaches no byte beyond them */
+#define KEDGE_DEVICE_EXACT (1u << 2)
 
 /**
  * struct kedge_device_ops - a device, as its author writes it
  * @size:  sizeof(struct kedge_device_ops)
  * @name:  "uring"; static
  * @reg:   register [addr, addr + len) for @access and fill @mr; both ends are
- *         page-aligned. 0 or a negative errno, and nothing left behind on
+ *         page-aligned, but for KEDGE_DEVICE_EXACT and remote access that ends
+ *         with its put. 0 or a negative errno, and nothing left behind on
  *         failure. -ENOSPC: the device has no room, the cache evicts and tries
  *         again; so it does for -ENOMEM and -EAGAIN
  * @dereg: end a registration; transfers in flight are the caller's affair, he
  *         holds a reference through them
  * @query: fill @attr, whose size is set; may be NULL
  * @close: free @ctx; every registration is gone by then; may be NULL
+ * @replace: the pages of @mr, a registration of [addr, addr + len), have
+ *         changed in [changed, changed + changed_len): let it name those that
+ *         are mapped there now, under the same handle, and let go of the old
+ *         ones. Nobody holds @mr. 0 or a negative errno; then the cache
+ *         registers anew and deregisters @mr. NULL: it always does
+ * @bind:  let a peer reach exactly [addr, addr + len), a part of the
+ *         registration @mr, for the remote rights in @access, by
+ *         @window->handle: a memory window. Cheaper than reg; NULL where there
+ *         is no such thing. 0 or a negative errno; -EOPNOTSUPP: the cache
+ *         registers the part by itself
+ * @unbind: end a window: when this returns no peer reaches the memory by it.
+ *         Set if @bind is
  *
  * Threads: every op may run on any thread, several at once. None may call
  * kedge with the same device's cache.
@@ -94,6 +110,12 @@ struct kedge_device_ops {
 	void (*dereg)(void *ctx, const struct kedge_device_mr *mr);
 	int (*query)(void *ctx, struct kedge_device_attr *attr);
 	void (*close)(void *ctx);
+	int (*replace)(void *ctx, struct kedge_device_mr *mr, void *addr,
+		       size_t len, void *changed, size_t changed_len);
+	int (*bind)(void *ctx, const struct kedge_device_mr *mr, void *addr,
+		    size_t len, uint32_t access,
+		    struct kedge_device_mr *window);
+	void (*unbind)(void *ctx, const struct kedge_device_mr *window);
 };
 
 /**
@@ -108,7 +130,7 @@ struct kedge_device_ops {
  * stays the caller's.
  *
  * Return: 0, or -EINVAL if @ops or @dev is NULL, reg, dereg or name is
- * missing or @ops->size is too small, -E2BIG if @ops is of a newer version
+ * missing, bind comes without unbind or @ops->size is too small, -E2BIG if @ops is of a newer version
  * and sets a field unknown here, -ENOMEM.
  */
 KEDGE_API int kedge_device_open(const struct kedge_device_ops *ops, void *ctx,

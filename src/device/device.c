@@ -30,6 +30,9 @@ static int check_ops(const struct kedge_device_ops *ops)
 	if (!ops->reg || !ops->dereg)
 		return kedge_reason(-EINVAL, "device %s has no .%s op",
 				    ops->name, ops->reg ? "dereg" : "reg");
+	if (!ops->bind != !ops->unbind)
+		return kedge_reason(-EINVAL, "device %s has no .%s op",
+				    ops->name, ops->bind ? "unbind" : "bind");
 	return 0;
 }
 

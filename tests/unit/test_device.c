@@ -52,6 +52,13 @@ static int query(void *c, struct kedge_device_attr *attr)
 	return query_rc;
 }
 
+static int bind_window(void *c, const struct kedge_device_mr *mr, void *addr,
+		       size_t len, uint32_t access,
+		       struct kedge_device_mr *window)
+{
+	return -EOPNOTSUPP;
+}
+
 static void on_close(void *c)
 {
 	assert_ptr_equal(c, ctx);
@@ -146,6 +153,13 @@ static void incomplete_ops_are_refused(void **state)
 	expect_refusal(&ops, -EINVAL);
 	assert_non_null(strstr(kedge_strerror(-EINVAL), ".dereg"));
 	ops = good;
+	ops.bind = bind_window;
+	expect_refusal(&ops, -EINVAL);
+	assert_non_null(strstr(kedge_strerror(-EINVAL), ".unbind"));
+	ops = good;
+	ops.unbind = dereg;
+	expect_refusal(&ops, -EINVAL);
+	ops = good;
 	ops.reserved = 1;
 	expect_refusal(&ops, -E2BIG);
 }
@@ -176,7 +190,15 @@ static void sizes_of_other_versions(void **state)
 	struct kedge_device_ops ops = good;
 	struct kedge_device *dev;
 
-	ops.size = sizeof(ops) - 1;
+	/* The first version ended with close. */
+	ops.size = offsetof(struct kedge_device_ops, replace);
+	ops.bind = bind_window;
+	assert_int_equal(kedge_device_open(&ops, ctx, &dev), 0);
+	assert_null(dev->ops.bind);
+	kedge_device_close(dev);
+	assert_int_equal(closed, 1);
+	closed = 0;
+	ops.size--;
 	expect_refusal(&ops, -EINVAL);
 	ops.size = 0;
 	expect_refusal(&ops, -EINVAL);
