@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What runs in the guests, on each of Debian's kernels.
 
-  suite.py [--quick] [--kernel 6.1|6.12|FOLDER] [--only GLOB] BUILD
+  suite.py [--quick] [--kernel 6.1|6.12|FOLDER] [--only GLOB]
+           [--patience N] [--append WORDS] BUILD
 
 A job says "ok" or "FAIL" on one line, its output follows only if it failed;
 the last line counts."""
@@ -66,7 +67,7 @@ def run(job, kernel, args):
     n = job.work[0 if args.quick else 1] if job.work else 0
     command = job.command.format(b=os.path.abspath(args.build), n=n)
     line = [os.path.join(kernels.HERE, 'vm.py'), 'run', '-k', kernel, '-t',
-            str(job.seconds)] + job.args
+            str(job.seconds * args.patience), '-a', args.append] + job.args
     start = time.monotonic()
     try:
         if job.module:
@@ -93,6 +94,10 @@ def main():
     p.add_argument('--quick', action='store_true')
     p.add_argument('-k', '--kernel', action='append')
     p.add_argument('--only', default='*')
+    p.add_argument('--patience', type=int, default=1, metavar='N',
+                   help='a job may take N times as long: a debugging kernel')
+    p.add_argument('-a', '--append', default='',
+                   help="for the kernel's command line")
     p.add_argument('build')
     args = p.parse_args()
     results = []
