@@ -17,17 +17,27 @@ extern "C" {
 
 struct kedge_cache;
 
+/** KEDGE_CACHE_TRUSTED_PEERS - registrations with remote access are kept, as
+ *  others are: a peer that knows a key reaches the memory until the
+ *  registration is dropped, long after its put. Without this flag remote access
+ *  ends before the put returns */
+#define KEDGE_CACHE_TRUSTED_PEERS (1u << 0)
+/** KEDGE_CACHE_RESYNC - a thread of the cache's own calls
+ *  kedge_cache_resync() for all there is whenever something has changed */
+#define KEDGE_CACHE_RESYNC (1u << 1)
+
 /**
  * struct kedge_cache_opts - limits of a cache; 0 is the default
  * @size:         sizeof(struct kedge_cache_opts)
- * @flags:        0
+ * @flags:        KEDGE_CACHE_*
  * @max_bytes:    registered bytes kept at most; 0 is what RLIMIT_MEMLOCK
  *                leaves where the device pins and the process is bound by it,
  *                else no limit
  * @max_regions:  registrations kept at most; 0 is what the device takes, and
  *                1 Mi where it names no limit. Up to 16 Mi
- * @chunk_bytes:  the piece in which kedge_cache_hint() registers; 0 is what
- *                the device prefers, else 16 MiB. Rounded up to pages
+ * @chunk_bytes:  the piece in which kedge_cache_hint() and
+ *                kedge_cache_getv() register; 0 is what the device prefers,
+ *                else 16 MiB. Rounded down to a power of two
  * @hint_threads: threads that register one hint's chunks; 0 is as many as the
  *                process may use CPUs, at most 8
  * @merge_bytes:  neighbouring registrations are not merged beyond this size;
@@ -64,10 +74,23 @@ struct kedge_mr {
 };
 
 /**
+ * struct kedge_piece - a part of a range, and the registration that serves it
+ * @addr: its first byte
+ * @len:  bytes
+ * @mr:   a registration that the caller holds
+ */
+struct kedge_piece {
+	uint64_t addr;
+	uint64_t len;
+	const struct kedge_mr *mr;
+};
+
+/**
  * struct kedge_cache_stats - what a cache has done since it was opened
  * @size:            sizeof(struct kedge_cache_stats), set by the caller
  * @regions:         registrations now
- * @gets:            successful kedge_cache_get() calls
+ * @gets:            successful kedge_cache_get() calls, and the pieces of
+ *                   kedge_cache_getv()
  * @hits:            those that found a registration
  * @misses:          those that registered
  * @uncached:        misses whose registration could not be kept (the memory
@@ -82,6 +105,10 @@ struct kedge_mr {
  * @bytes_peak:      the most there were
  * @register_ns:     time spent in the device's reg, in nanoseconds
  * @failures:        gets that failed
+ * @lent:            registrations and windows with remote access that ended
+ *                   with their put
+ * @resynced:        registrations made good ahead of use
+ * @replaced:        those of them that the device did under the same handle
  */
 struct kedge_cache_stats {
 	uint32_t size;
@@ -101,6 +128,9 @@ struct kedge_cache_stats {
 	uint64_t bytes_peak;
 	uint64_t register_ns;
 	uint64_t failures;
+	uint64_t lent;
+	uint64_t resynced;
+	uint64_t replaced;
 };
 
 /**
@@ -125,6 +155,7 @@ struct kedge_cache_stats {
  *            asks for more than 16 Mi regions
  *   -EBUSY   another cache uses @nf
  *   -ENOMEM  no memory
+ *   -EAGAIN  no room for another thread (KEDGE_CACHE_RESYNC)
  *   or what kedge_notifier_open() returns, where @nf is NULL
  */
 KEDGE_API int kedge_cache_open(struct kedge_device *dev,
@@ -152,6 +183,13 @@ KEDGE_API void kedge_cache_close(struct kedge_cache *cache);
  * that hold the range; where the memory cannot be watched the registration
  * lives until its put.
  *
+ * Remote access is a right given to a peer. Unless the cache was opened with
+ * KEDGE_CACHE_TRUSTED_PEERS, each get with remote access has a key of its own,
+ * which covers what was asked for and not a byte more where the device can
+ * tell (KEDGE_DEVICE_EXACT; else the pages that hold it), and which is void
+ * when the put returns: a memory window over a kept registration where the
+ * device has windows, else a registration for this get alone.
+ *
  * Threads: any.
  * Ownership: the caller ends the reference with kedge_cache_put(), on any
  * thread.
@@ -162,7 +200,8 @@ KEDGE_API void kedge_cache_close(struct kedge_cache *cache);
  *   -EFAULT      part of the range is not mapped, or not writable where the
  *                device writes
  *   -EOPNOTSUPP  the device cannot give that access or take that memory
- *   -E2BIG       longer than the device registers at once
+ *   -E2BIG       longer than the device registers at once: use
+ *                kedge_cache_getv()
  *   -ENOSPC      the device has no room and everything kept is in use
  *   -ENOMEM      no memory, or RLIMIT_MEMLOCK is used up by what is in use
  *   -EBADF       the device is gone (its ring is closed)
@@ -187,6 +226,69 @@ KEDGE_API void kedge_cache_put(struct kedge_cache *cache,
 			       const struct kedge_mr *mr);
 
 /**
+ * kedge_cache_getv() - registrations that together cover a range
+ * @cache:  borrowed
+ * @addr:   first byte
+ * @len:    bytes, at least 1
+ * @access: KEDGE_ACCESS_*, or'ed
+ * @pieces: filled with adjacent pieces, in the order of their addresses
+ * @max:    how many @pieces has room for
+ *
+ * For ranges that are registered in chunks (kedge_cache_hint(), or this call),
+ * and for devices that register no more than so much at once. Allocates
+ * nothing on the way of a hit. Where registrations have lost pages, the holes
+ * are filled with registrations of their own; if that makes more than @max
+ * pieces, the chunks are registered anew.
+ *
+ * Threads: any.
+ * Ownership: the caller ends the references with kedge_cache_putv(), or one by
+ * one with kedge_cache_put().
+ *
+ * Return: the number of pieces, or a negative errno, and nothing is held:
+ *   -ENOBUFS  it takes more than @max pieces
+ *   else as kedge_cache_get(), but never -E2BIG
+ */
+KEDGE_API ssize_t kedge_cache_getv(struct kedge_cache *cache, const void *addr,
+				   size_t len, uint32_t access,
+				   struct kedge_piece *pieces, size_t max);
+
+/**
+ * kedge_cache_putv() - end the references of a kedge_cache_getv()
+ * @cache:  borrowed
+ * @pieces: as kedge_cache_getv() filled them
+ * @cnt:    how many
+ *
+ * Threads: any, not only the one that got them.
+ */
+KEDGE_API void kedge_cache_putv(struct kedge_cache *cache,
+				const struct kedge_piece *pieces, size_t cnt);
+
+/**
+ * kedge_cache_resync() - make good what has been invalidated, ahead of use
+ * @cache: borrowed
+ * @addr:  first byte of the area to look at
+ * @len:   bytes; 0 with @addr NULL is everything
+ *
+ * What lost pages since it was registered is registered again, chunk by chunk:
+ * those that changed and no others. A transfer in flight keeps the old pages
+ * of its chunk until its put; those on other chunks notice nothing. Where the
+ * device can swap pages under one handle and nobody holds the chunk, its handle
+ * stays. Memory that is not there any more is forgotten. Gets that come sooner
+ * register by themselves what they need.
+ *
+ * The last 1,024 losses are remembered.
+ *
+ * Threads: any.
+ *
+ * Return: the bytes registered anew, 0 if there was nothing to do, or
+ *   -EINVAL  @cache is NULL, or the range is empty or wraps
+ *   -ECHILD  the cache belongs to the parent process
+ *   or, where nothing could be registered, what the device's reg returns
+ */
+KEDGE_API ssize_t kedge_cache_resync(struct kedge_cache *cache,
+				     const void *addr, size_t len);
+
+/**
  * kedge_cache_hint() - want a whole area cached in one shot
  * @cache:  borrowed
  * @addr:   first byte
@@ -194,7 +296,9 @@ KEDGE_API void kedge_cache_put(struct kedge_cache *cache,
  * @access: KEDGE_ACCESS_*, or'ed
  *
  * Registers in chunks, on several threads where the area is large, what is not
- * registered yet. A get within one chunk is a hit from then on.
+ * registered yet. A get within one chunk is a hit from then on, and so is a
+ * kedge_cache_getv(). Remote access that ends with its put cannot be wanted
+ * ahead: only the local part of @access counts then.
  *
  * Threads: any.
  *

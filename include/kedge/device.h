@@ -130,8 +130,8 @@ struct kedge_device_ops {
  * stays the caller's.
  *
  * Return: 0, or -EINVAL if @ops or @dev is NULL, reg, dereg or name is
- * missing, bind comes without unbind or @ops->size is too small, -E2BIG if @ops is of a newer version
- * and sets a field unknown here, -ENOMEM.
+ * missing, bind comes without unbind or @ops->size is too small,
+ * -E2BIG if @ops is of a newer version and sets a field unknown here, -ENOMEM.
  */
 KEDGE_API int kedge_device_open(const struct kedge_device_ops *ops, void *ctx,
 				struct kedge_device **dev);

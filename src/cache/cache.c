@@ -15,6 +15,7 @@
 #define IDS_SPARE	(1u << 16) /* for what is held or on its way out */
 #define CHUNK_DEFAULT	((uint64_t)16 << 20)
 #define HUGE		((size_t)2 << 20)
+#define FLAGS_ALL	(KEDGE_CACHE_TRUSTED_PEERS | KEDGE_CACHE_RESYNC)
 
 static _Atomic uint64_t serials; /* of caches in this process */
 
@@ -156,6 +157,7 @@ static int init(struct kedge_cache *c, struct kedge_device *dev,
 	int rc;
 
 	c->dev = dev;
+	c->trusted = opts->flags & KEDGE_CACHE_TRUSTED_PEERS;
 	c->serial = atomic_fetch_add(&serials, 1) + 1;
 	c->ids_used = 1;
 	atomic_init(&c->epoch, 1);
@@ -186,8 +188,13 @@ static int init(struct kedge_cache *c, struct kedge_device *dev,
 	if (rc)
 		goto close_verify;
 	/* 0 is no generation: the first get reads what there is. */
+	rc = opts->flags & KEDGE_CACHE_RESYNC ? resyncer_start(c) : 0;
+	if (rc)
+		goto release_nf;
 	return 0;
 
+release_nf:
+	release_notifier(c);
 close_verify:
 	if (c->pagemap_fd >= 0)
 		close(c->pagemap_fd);
@@ -216,8 +223,9 @@ int kedge_cache_open(struct kedge_device *dev, struct kedge_notifier *nf,
 	rc = kedge__opts_copy(&opts, sizeof(opts), sizeof(opts), user);
 	if (rc)
 		return rc;
-	if (opts.flags || opts.reserved)
-		return kedge_reason(-EINVAL, "unknown flag 0x%x", opts.flags);
+	if (opts.flags & ~FLAGS_ALL || opts.reserved)
+		return kedge_reason(-EINVAL, "unknown flag 0x%x",
+				    opts.flags & ~FLAGS_ALL);
 	c = aligned_alloc(64, round_up(sizeof(*c), 64));
 	if (!c)
 		return -ENOMEM;
@@ -235,6 +243,7 @@ void kedge_cache_close(struct kedge_cache *c)
 {
 	if (!c)
 		return;
+	resyncer_stop(c);
 	kedge_cache_flush(c); /* does nothing in a forked child */
 	release_notifier(c);
 	if (c->pagemap_fd >= 0)

@@ -11,85 +11,25 @@
  * that becomes visible after the load is one that the application makes while
  * it asks for the memory, which the contract leaves to it.
  */
-#include "cache/internal.h"
+#include "cache/hit.h"
 
-/*
- * The calling thread's record of the cache that it used last. Both words are
- * this thread's own.
- */
-static __thread struct {
-	uint64_t serial;
-	struct thread_rec *rec;
-} last;
+__thread struct last_rec last_rec;
 
 void forget_last(void)
 {
-	last.serial = 0;
-	last.rec = NULL;
+	last_rec.serial = 0;
+	last_rec.rec = NULL;
 }
 
-static struct thread_rec *switch_rec(struct kedge_cache *c)
+struct thread_rec *switch_rec(struct kedge_cache *c)
 {
 	struct thread_rec *rec = rec_of_thread(c);
 
 	if (rec) {
-		last.serial = c->serial;
-		last.rec = rec;
+		last_rec.serial = c->serial;
+		last_rec.rec = rec;
 	}
 	return rec;
-}
-
-static inline struct thread_rec *own_rec(struct kedge_cache *c)
-{
-	if (likely(last.serial == c->serial))
-		return last.rec;
-	return switch_rec(c);
-}
-
-/*
- * Enter and leave a section. The store must be visible before anything that is
- * read inside: the compiler is held here, the CPU by membarrier() in
- * readers_wait(), or by a fence of its own where there is no such call.
- */
-static inline uint32_t enter(struct thread_rec *rec, uint32_t modes)
-{
-	uint32_t s = atomic_load_explicit(&rec->section, memory_order_relaxed);
-
-	atomic_store_explicit(&rec->section, s + 1, memory_order_relaxed);
-	compiler_fence();
-	if (unlikely(modes & MODE_FENCE))
-		full_fence();
-	return s;
-}
-
-/* release: the reference that was taken is seen by who sees this. */
-static inline void leave(struct thread_rec *rec, uint32_t s)
-{
-	atomic_store_explicit(&rec->section, s + 2, memory_order_release);
-}
-
-static inline void add_own(_Atomic uint32_t *n, uint32_t by)
-{
-	uint32_t v = atomic_load_explicit(n, memory_order_relaxed);
-
-	/* release: what was done with the memory before a put stays before. */
-	atomic_store_explicit(n, v + by, memory_order_release);
-}
-
-static inline void count_own(_Atomic uint64_t *n)
-{
-	uint64_t v = atomic_load_explicit(n, memory_order_relaxed);
-
-	atomic_store_explicit(n, v + 1, memory_order_relaxed);
-}
-
-static inline void mark_used(struct kedge_cache *c, struct region *r)
-{
-	uint32_t now = atomic_load_explicit(&c->epoch, memory_order_relaxed);
-
-	/* A store only once between two misses, so the line stays shared. */
-	if (atomic_load_explicit(&r->used, memory_order_relaxed) != now)
-		atomic_store_explicit(&r->used, now, memory_order_relaxed);
 }
 
 /* The region of a hit with a reference taken, or NULL. */
@@ -100,8 +40,7 @@ static inline struct region *lookup(struct kedge_cache *c,
 	struct region *r = NULL;
 	uint32_t id, s = enter(rec, c->modes);
 
-	if (unlikely(kedge_notifier_generation(c->nf) !=
-		     atomic_load_explicit(&c->seen, memory_order_acquire)))
+	if (unlikely(!caught_up(c)))
 		goto leave;
 	id = index_find(c, addr);
 	if (unlikely(!id))

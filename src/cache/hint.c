@@ -115,6 +115,8 @@ ssize_t kedge_cache_hint(struct kedge_cache *c, const void *addr, size_t len,
 	rc = cache_check_args(c, start, len, access);
 	if (rc)
 		return rc;
+	if (is_lent(c, access))
+		j.access = local_part(access);
 	size = c->chunk_bytes;
 	j.start = round_down(start, page);
 	j.end = round_up(start + len, page);

@@ -270,8 +270,8 @@ uint64_t index_clear(struct kedge_cache *c, uint64_t start, uint64_t end,
 	return cleared;
 }
 
-bool index_all(const struct kedge_cache *c, uint64_t start, uint64_t end,
-	       uint32_t id)
+uint64_t index_run(const struct kedge_cache *c, uint64_t start, uint64_t end,
+		   uint32_t id)
 {
 	uint64_t at, step;
 
@@ -280,7 +280,7 @@ bool index_all(const struct kedge_cache *c, uint64_t start, uint64_t end,
 		uint32_t named;
 
 		if (!leaf)
-			return false;
+			return at;
 		step = BLOCK_LEN;
 		/* acquire: as in index_find(). */
 		named = atomic_load_explicit(block_of(leaf, at),
@@ -291,7 +291,7 @@ bool index_all(const struct kedge_cache *c, uint64_t start, uint64_t end,
 						     memory_order_acquire);
 		}
 		if (named != id)
-			return false;
+			return at;
 	}
-	return true;
+	return end;
 }

@@ -66,11 +66,23 @@ struct region_cold {
 	uint64_t bad;		/* bytes that events took from the index */
 	uint64_t spoiled_start; /* while MAKING: what events took */
 	uint64_t spoiled_end;
+	uint32_t base;	 /* of a window: the region that it is a part of */
 	uint32_t queued; /* region.used when it was put in the LRU list */
 	uint32_t next;	 /* LRU list, free list or a list of dead */
 	uint32_t prev;
 	bool watched;
+	bool lent; /* ends with its put, and peers' rights with it */
 };
+
+/* What an event took from a region, to be made good by a resync. */
+struct lost {
+	uint64_t start;
+	uint64_t end;
+	uint32_t access;
+	uint32_t id; /* the region, if it is HOLED still; see lost_region() */
+};
+
+#define LOST_MAX 1024
 
 #define BLOCK_SPLIT UINT32_MAX /* ask the pages */
 
@@ -145,6 +157,12 @@ struct kedge_cache {
 	uint64_t bytes; /* registered, the dying included */
 	struct kedge_cache_stats st;
 	int pagemap_fd;
+
+	bool trusted; /* peers; else what they may touch ends with the put */
+	struct lost lost[LOST_MAX]; /* in no order */
+	uint32_t lost_cnt;
+	uint32_t lost_next; /* to go where there is no room */
+	struct resync_thread *resyncer;
 };
 
 static inline uint32_t region_id(const struct kedge_cache *c,
@@ -175,8 +193,9 @@ int index_set(struct kedge_cache *c, uint32_t id); /* where its mr is */
 /* Returns how many bytes named @id until now. */
 uint64_t index_clear(struct kedge_cache *c, uint64_t start, uint64_t end,
 		     uint32_t id);
-bool index_all(const struct kedge_cache *c, uint64_t start, uint64_t end,
-	       uint32_t id);
+/* Where the pages from @start on that name @id end; @end at most. */
+uint64_t index_run(const struct kedge_cache *c, uint64_t start, uint64_t end,
+		   uint32_t id);
 void index_free(struct kedge_cache *c);
 
 static inline struct leaf *index_leaf(const struct kedge_cache *c,
@@ -239,7 +258,27 @@ static inline bool region_serves(const struct kedge_cache *c,
 		return false;
 	return likely(state == REGION_WHOLE) ||
 	       (state == REGION_HOLED &&
-		index_all(c, addr, end, region_id(c, r)));
+		index_run(c, addr, end, region_id(c, r)) >= end);
+}
+
+/* Where that ends which a region serves from @at on; @at if it is nothing. */
+static inline uint64_t region_run(const struct kedge_cache *c,
+				  const struct region *r, uint64_t at,
+				  uint64_t end, uint32_t access)
+{
+	uint64_t stop = r->mr.addr + r->mr.len;
+
+	if (end < stop)
+		stop = end;
+	if (at < r->mr.addr || at >= stop || access & ~r->mr.access)
+		return at;
+	switch (state_of(r)) {
+	case REGION_WHOLE:
+		return stop;
+	case REGION_HOLED:
+		return index_run(c, at, stop, region_id(c, r));
+	}
+	return at;
 }
 
 /* get.c: the calling thread's records are no longer its own. */
@@ -273,6 +312,16 @@ void lru_remove(struct kedge_cache *c, struct region *r);
 /* sync.c. With the lock held. Regions that died come back in *killed. */
 void cache_sync(struct kedge_cache *c, uint32_t *killed);
 
+/* resync.c. The first with the lock held. */
+void lost_note(struct kedge_cache *c, const struct region *r, uint64_t start,
+	       uint64_t end);
+int resyncer_start(struct kedge_cache *c);
+void resyncer_stop(struct kedge_cache *c);
+
+/* replace.c: 0, or the software path is to do it. */
+int region_replace(struct kedge_cache *c, uint32_t id, uint64_t start,
+		   uint64_t end);
+
 /* evict.c. With the lock held: make room; false if nothing can go. */
 enum room {
 	ROOM_LIMITS, /* within the cache's own */
@@ -290,13 +339,34 @@ struct want {
 	bool hold;  /* the caller wants a reference */
 	bool merge; /* neighbours may be taken in */
 	bool evict; /* others may go for it */
+	bool lend;  /* ends with its put; not of whole pages, maybe */
 };
 int cache_register(struct kedge_cache *c, const struct want *want,
 		   struct region **out);
+/* A region in the state MAKING: made, to be kept if nothing came in between. */
+void region_finish(struct kedge_cache *c, struct region *r);
+void region_drop_unmade(struct kedge_cache *c, struct region *r);
 int cache_check_args(struct kedge_cache *c, uint64_t addr, size_t len,
 		     uint32_t access);
+void count_miss(struct kedge_cache *c, int rc);
+/* A region with a reference: the one there is, or a new one. */
+int get_kept(struct kedge_cache *c, uint64_t addr, size_t len, uint32_t access,
+	     struct region **out);
 int get_slow(struct kedge_cache *c, uint64_t addr, size_t len, uint32_t access,
 	     const struct kedge_mr **mr);
+
+/* lend.c */
+#define ACCESS_REMOTE \
+	((uint32_t)(KEDGE_ACCESS_REMOTE_READ | KEDGE_ACCESS_REMOTE_WRITE | \
+		    KEDGE_ACCESS_REMOTE_ATOMIC))
+static inline bool is_lent(const struct kedge_cache *c, uint32_t access)
+{
+	return access & ACCESS_REMOTE && !c->trusted;
+}
+uint32_t local_part(uint32_t access);
+int lend(struct kedge_cache *c, uint64_t addr, uint64_t len, uint32_t access,
+	 struct region **out);
+void lend_end(struct kedge_cache *c, uint32_t id);
 
 /* verify.c */
 int verify_open(struct kedge_cache *c);

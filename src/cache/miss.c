@@ -77,9 +77,15 @@ static void make_plan(struct kedge_cache *c, const struct want *w,
 
 	*p = (struct plan){ .start = w->start, .end = w->end,
 			    .access = w->access, .keep = true };
-	/* Asked for both ways: one registration that serves both. */
-	if (id && w->start >= r->mr.addr &&
-	    w->end <= r->mr.addr + r->mr.len)
+	if (w->lend) {
+		p->keep = false;
+		return;
+	}
+	/*
+	 * Asked for both ways: one registration that serves both. Not where
+	 * it has holes: what is mapped there now was not asked for that way.
+	 */
+	if (id && region_serves(c, r, w->start, w->end, 0))
 		p->access |= r->mr.access;
 	if (!w->merge)
 		return;
@@ -225,7 +231,7 @@ static int call_device(struct kedge_cache *c, const struct want *w,
 }
 
 /* The device has failed, or what it made is of no use. */
-static void drop_unmade(struct kedge_cache *c, struct region *r)
+void region_drop_unmade(struct kedge_cache *c, struct region *r)
 {
 	struct region_cold *cold = cold_of(c, r);
 
@@ -326,7 +332,9 @@ static int finish(struct kedge_cache *c, const struct want *w,
 		rc = old ? 0 : -EAGAIN;
 	} else if (!publish(c, p, r, &killed)) {
 		not_kept(c, r, &killed);
-		c->st.uncached += w->hold;
+		cold_of(c, r)->lent = w->lend;
+		c->st.lent += w->lend;
+		c->st.uncached += w->hold && !w->lend;
 	}
 	if (!rc && w->hold)
 		ref_add(c, region_id(c, r), 1);
@@ -335,6 +343,17 @@ static int finish(struct kedge_cache *c, const struct want *w,
 	region_reap(c, dead);
 	*out = r;
 	return rc;
+}
+
+void region_finish(struct kedge_cache *c, struct region *r)
+{
+	struct plan p = { .keep = true };
+	struct want w = { .start = r->mr.addr,
+			  .end = r->mr.addr + r->mr.len,
+			  .access = r->mr.access };
+	struct region *unused;
+
+	finish(c, &w, &p, r, true, &unused);
 }
 
 /* One round. -EAGAIN: what was asked for changed meanwhile. */
@@ -353,7 +372,7 @@ static int register_once(struct kedge_cache *c, const struct want *w,
 	*merged = p.merged;
 	if (!rc)
 		return finish(c, w, &p, r, last_try, out);
-	drop_unmade(c, r);
+	region_drop_unmade(c, r);
 	return rc;
 }
 
@@ -365,7 +384,8 @@ int cache_register(struct kedge_cache *c, const struct want *want,
 
 	if (c->attr.max_len && w.end - w.start > c->attr.max_len)
 		return kedge_reason(-E2BIG,
-				    "%llu bytes at once: %s takes %llu",
+				    "%llu bytes at once: %s takes %llu; "
+				    "kedge_cache_getv() takes any number",
 				    (unsigned long long)(w.end - w.start),
 				    c->dev->ops.name,
 				    (unsigned long long)c->attr.max_len);
@@ -429,30 +449,50 @@ int cache_check_args(struct kedge_cache *c, uint64_t addr, size_t len,
 	return 0;
 }
 
+void count_miss(struct kedge_cache *c, int rc)
+{
+	pthread_mutex_lock(&c->lock);
+	if (rc)
+		c->st.failures++;
+	else
+		c->st.misses++;
+	pthread_mutex_unlock(&c->lock);
+}
+
+int get_kept(struct kedge_cache *c, uint64_t addr, size_t len, uint32_t access,
+	     struct region **out)
+{
+	size_t page = kedge__page_size();
+	struct want w = { .start = round_down(addr, page),
+			  .end = round_up(addr + len, page),
+			  .access = access,
+			  .hold = true,
+			  .merge = true,
+			  .evict = true };
+	int rc;
+
+	*out = look_again(c, addr, addr + len, access);
+	if (*out)
+		return 0;
+	rc = cache_register(c, &w, out);
+	if (!rc)
+		count_miss(c, 0);
+	return rc;
+}
+
 int get_slow(struct kedge_cache *c, uint64_t addr, size_t len, uint32_t access,
 	     const struct kedge_mr **mr)
 {
-	size_t page = kedge__page_size();
-	struct want w = { .access = access, .hold = true, .merge = true,
-			  .evict = true };
 	struct region *r;
 	int rc = cache_check_args(c, addr, len, access);
 
 	if (rc)
 		return rc;
-	r = look_again(c, addr, addr + len, access);
-	if (!r) {
-		w.start = round_down(addr, page);
-		w.end = round_up(addr + len, page);
-		rc = cache_register(c, &w, &r);
-		pthread_mutex_lock(&c->lock);
-		if (rc)
-			c->st.failures++;
-		else
-			c->st.misses++;
-		pthread_mutex_unlock(&c->lock);
-		if (rc)
-			return rc;
+	rc = is_lent(c, access) ? lend(c, addr, len, access, &r)
+				: get_kept(c, addr, len, access, &r);
+	if (rc) {
+		count_miss(c, rc);
+		return rc;
 	}
 	atomic_store_explicit(&r->used,
 			      atomic_load_explicit(&c->epoch,

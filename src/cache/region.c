@@ -128,13 +128,19 @@ void region_reap(struct kedge_cache *c, uint32_t dead)
 
 	if (!dead)
 		return;
-	for (id = dead; id; id = c->cold[id].next)
-		device_dereg(c->dev, &c->cold[id].dev);
+	for (id = dead; id; id = c->cold[id].next) {
+		if (c->cold[id].base)
+			lend_end(c, id);
+		else
+			device_dereg(c->dev, &c->cold[id].dev);
+	}
 	pthread_mutex_lock(&c->lock);
 	for (id = dead; id; id = next) {
 		next = c->cold[id].next;
-		c->bytes -= c->regions[id].mr.len;
-		c->st.deregistrations++;
+		if (!c->cold[id].base) {
+			c->bytes -= c->regions[id].mr.len;
+			c->st.deregistrations++;
+		}
 		region_forget(c, &c->regions[id]);
 	}
 	pthread_mutex_unlock(&c->lock);

@@ -33,6 +33,7 @@ static void invalidate(struct kedge_cache *c, struct region *r,
 	struct region_cold *cold = cold_of(c, r);
 
 	c->st.invalidations++;
+	lost_note(c, r, t->start, t->end);
 	if (r->mr.len <= HOLE_MIN) {
 		region_kill(c, r, WHY_CHANGED, killed);
 		return;

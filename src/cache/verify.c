@@ -51,10 +51,11 @@ int verify_open(struct kedge_cache *c)
 
 void verify_record(struct kedge_cache *c, struct region *r)
 {
-	size_t cnt = r->mr.len / kedge__page_size();
+	size_t page = kedge__page_size(), cnt = r->mr.len / page;
 	uint64_t *frames;
 
-	if (!(c->modes & MODE_VERIFY))
+	/* What is not of whole pages is lent, and found by no other get. */
+	if (!(c->modes & MODE_VERIFY) || r->mr.addr % page || r->mr.len % page)
 		return;
 	frames = malloc(cnt * sizeof(*frames));
 	if (frames && !read_frames(c, r->mr.addr, frames, cnt)) {

@@ -33,4 +33,29 @@ static inline void device_dereg(struct kedge_device *dev,
 	dev->ops.dereg(dev->ctx, mr);
 }
 
+/* As the op of that name; -EOPNOTSUPP where the device has none. */
+static inline int device_replace(struct kedge_device *dev,
+				 struct kedge_device_mr *mr, void *addr,
+				 size_t len, void *changed, size_t changed_len)
+{
+	if (!dev->ops.replace)
+		return -EOPNOTSUPP;
+	return dev->ops.replace(dev->ctx, mr, addr, len, changed, changed_len);
+}
+
+static inline int device_bind(struct kedge_device *dev,
+			      const struct kedge_device_mr *mr, void *addr,
+			      size_t len, uint32_t access,
+			      struct kedge_device_mr *window)
+{
+	*window = (struct kedge_device_mr){ 0 };
+	return dev->ops.bind(dev->ctx, mr, addr, len, access, window);
+}
+
+static inline void device_unbind(struct kedge_device *dev,
+				 const struct kedge_device_mr *window)
+{
+	dev->ops.unbind(dev->ctx, window);
+}
+
 #endif /* DEVICE_DEVICE_H */

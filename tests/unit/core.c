@@ -191,7 +191,9 @@ static int nodev_reg(void *ctx, void *addr, size_t len, uint32_t access,
 	atomic_store(&d->alive[h % NODEV_HANDLES], 1);
 	mr->handle = h;
 	mr->offset = (uint64_t)(uintptr_t)addr;
+	d->last_addr = (uint64_t)(uintptr_t)addr;
 	d->last_len = len;
+	d->last_access = access;
 	return 0;
 }
 
@@ -213,9 +215,61 @@ static int nodev_query(void *ctx, struct kedge_device_attr *attr)
 	return 0;
 }
 
-struct nodev *nodev_new(void)
+static int nodev_replace(void *ctx, struct kedge_device_mr *mr, void *addr,
+			 size_t len, void *changed, size_t changed_len)
 {
-	static const struct kedge_device_ops ops = {
+	struct nodev *d = ctx;
+
+	if (!d->alive[mr->handle % NODEV_HANDLES])
+		atomic_fetch_add(&d->wrong, 1);
+	if (d->replace_rc)
+		return d->replace_rc;
+	if (d->on_reg)
+		d->on_reg(d, addr, len);
+	d->changed = (uint64_t)(uintptr_t)changed;
+	d->changed_len = changed_len;
+	atomic_fetch_add(&d->replaces, 1);
+	return 0;
+}
+
+static int nodev_bind(void *ctx, const struct kedge_device_mr *mr, void *addr,
+		      size_t len, uint32_t access,
+		      struct kedge_device_mr *window)
+{
+	struct nodev *d = ctx;
+	uint32_t h;
+
+	if (!d->alive[mr->handle % NODEV_HANDLES])
+		atomic_fetch_add(&d->wrong, 1);
+	if (d->bind_rc)
+		return d->bind_rc;
+	h = atomic_fetch_add(&d->next, 1) + 1;
+	atomic_store(&d->alive[h % NODEV_HANDLES], 1);
+	atomic_fetch_add(&d->windows, 1);
+	atomic_fetch_add(&d->binds, 1);
+	window->handle = h;
+	window->offset = (uint64_t)(uintptr_t)addr;
+	window->priv = mr->handle;
+	d->last_addr = window->offset;
+	d->last_len = len;
+	d->last_access = access;
+	return 0;
+}
+
+static void nodev_unbind(void *ctx, const struct kedge_device_mr *window)
+{
+	struct nodev *d = ctx;
+
+	/* While what it is a window to still is. */
+	if (!atomic_exchange(&d->alive[window->handle % NODEV_HANDLES], 0) ||
+	    !d->alive[window->priv % NODEV_HANDLES])
+		atomic_fetch_add(&d->wrong, 1);
+	atomic_fetch_sub(&d->windows, 1);
+}
+
+struct nodev *nodev_new_with(unsigned int what)
+{
+	struct kedge_device_ops ops = {
 		.size = sizeof(ops),
 		.name = "nodev",
 		.reg = nodev_reg,
@@ -225,10 +279,21 @@ struct nodev *nodev_new(void)
 	struct nodev *d = calloc(1, sizeof(*d));
 
 	assert_non_null(d);
+	if (what & NODEV_WINDOWS) {
+		ops.bind = nodev_bind;
+		ops.unbind = nodev_unbind;
+	}
+	if (what & NODEV_REPLACE)
+		ops.replace = nodev_replace;
 	d->attr.size = sizeof(d->attr);
 	d->attr.access = KEDGE_ACCESS_ALL;
 	assert_int_equal(kedge_device_open(&ops, d, &d->dev), 0);
 	return d;
+}
+
+struct nodev *nodev_new(void)
+{
+	return nodev_new_with(0);
 }
 
 void nodev_free(struct nodev *d)

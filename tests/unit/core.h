@@ -78,12 +78,25 @@ struct nodev {
 	int fail_cnt;	   /* so many times; -1 is for ever */
 	struct kedge_device_attr attr;
 	void (*on_reg)(struct nodev *d, void *addr, size_t len);
+	_Atomic uint64_t last_addr;
 	_Atomic uint64_t last_len;
+	_Atomic uint32_t last_access;
+	_Atomic uint64_t windows; /* bound now */
+	_Atomic uint64_t binds;
+	_Atomic uint64_t replaces; /* what they were asked to exchange: */
+	_Atomic uint64_t changed;
+	_Atomic uint64_t changed_len;
+	int bind_rc;	/* what bind returns, */
+	int replace_rc; /* and replace */
 	_Atomic uint8_t alive[NODEV_HANDLES];
 	struct kedge_device *dev;
 };
 
 struct nodev *nodev_new(void);
+/* The same with the ops that not every device has. */
+#define NODEV_WINDOWS (1u << 0)
+#define NODEV_REPLACE (1u << 1)
+struct nodev *nodev_new_with(unsigned int what);
 void nodev_free(struct nodev *d);
 
 static inline uint64_t addr_of(const void *p)

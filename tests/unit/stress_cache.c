@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Threads that get, put, hint and flush while they exchange the memory under
- * it: each its own range, and all of them one that they share.
+ * Threads that get, put, hint, resync and flush while they exchange the memory
+ * under it: each its own range, and all of them one that they share. Then the
+ * same with a thread of the cache's own that resyncs what it likes.
  *
  * The device notes, page by page, the number that stands in the page when it is
  * registered, as real pages would be pinned. In its own range a thread writes a
@@ -29,12 +30,16 @@ struct made {
 	uint64_t *stamps; /* NULL in the shared range */
 };
 
+#define PIECES 16
+
 static _Atomic uint32_t next_handle;
 static _Atomic int32_t held[HANDLES];
 static _Atomic uint8_t alive[HANDLES];
 static struct made *_Atomic made[HANDLES];
 static _Atomic uint64_t live, stale, wrong, gets, failures;
 static _Atomic bool stop;
+static bool stamping; /* only owners register their ranges */
+static _Atomic uint64_t replaces, pieces;
 
 static struct kedge_cache *cache;
 static char *shared;
@@ -66,7 +71,7 @@ static int reg(void *ctx, void *addr, size_t len, uint32_t access,
 	}
 	m->addr = addr_of(addr);
 	m->len = len;
-	if (!is_shared(m->addr)) {
+	if (stamping && !is_shared(m->addr)) {
 		m->stamps = malloc(len / page * sizeof(*m->stamps));
 		for (i = 0; m->stamps && i < len / page; i++)
 			m->stamps[i] = *(uint64_t *)((char *)addr + i * page);
@@ -98,11 +103,31 @@ static void dereg(void *ctx, const struct kedge_device_mr *mr)
 	free(m);
 }
 
+/* The old pages go: that must be nobody's who holds the handle. */
+static int replace(void *ctx, struct kedge_device_mr *mr, void *addr,
+		   size_t len, void *changed, size_t changed_len)
+{
+	struct made *m = atomic_load(&made[mr->handle]);
+	size_t i, first = (addr_of(changed) - addr_of(addr)) / page;
+
+	if (!m || atomic_load(&held[mr->handle])) {
+		fprintf(stderr, "handle %u is exchanged while it is held\n",
+			(unsigned int)mr->handle);
+		atomic_fetch_add(&wrong, 1);
+		return -EIO;
+	}
+	for (i = first; m->stamps && i < first + changed_len / page; i++)
+		m->stamps[i] = *(uint64_t *)((char *)addr + i * page);
+	atomic_fetch_add(&replaces, 1);
+	return 0;
+}
+
 static const struct kedge_device_ops ops = {
 	.size = sizeof(ops),
 	.name = "stress",
 	.reg = reg,
 	.dereg = dereg,
+	.replace = replace,
 };
 
 static uint32_t roll(struct worker *w, uint32_t below)
@@ -161,6 +186,26 @@ static void get(struct worker *w, const char *p, size_t pages)
 	w->held[slot] = mr;
 }
 
+static void getv(struct worker *w, const char *p, size_t pages)
+{
+	struct kedge_piece v[PIECES];
+	ssize_t n = kedge_cache_getv(cache, p, pages * page,
+				     KEDGE_ACCESS_LOCAL_WRITE, v, PIECES), i;
+
+	if (n < 0) {
+		atomic_fetch_add(&failures, n != -ENOBUFS);
+		return;
+	}
+	atomic_fetch_add(&pieces, (uint64_t)n);
+	for (i = 0; i < n; i++)
+		atomic_fetch_add(&held[v[i].mr->device_handle], 1);
+	for (i = 0; i < n; i++)
+		check_stamps(v[i].mr, (char *)(uintptr_t)v[i].addr,
+			     v[i].len / page);
+	for (i = 0; i < n; i++)
+		put(v[i].mr);
+}
+
 static void write_stamps(struct worker *w, char *p, size_t pages)
 {
 	size_t i;
@@ -197,7 +242,9 @@ static void one(struct worker *w)
 
 	if (first + pages > OWN)
 		pages = OWN - first;
-	if (what < 55)
+	if (what < 8)
+		getv(w, w->own + first * page, OWN - first);
+	else if (what < 55)
 		get(w, w->own + first * page, pages);
 	else if (what < 75)
 		get(w, shared + sfirst * page, pages);
@@ -205,6 +252,10 @@ static void one(struct worker *w)
 		exchange_own(w, w->own + first * page, pages);
 	else if (what < 92)
 		exchange_shared(w, shared + sfirst * page, pages);
+	else if (what < 94)
+		kedge_cache_resync(cache, w->own, OWN * page);
+	else if (what < 95)
+		kedge_cache_resync(cache, shared, SHARED * page);
 	else if (what < 96)
 		kedge_cache_hint(cache, w->own + first * page, pages * page,
 				 KEDGE_ACCESS_LOCAL_WRITE);
@@ -248,7 +299,7 @@ static void run_round(struct worker *w)
 
 static int seconds = 3;
 
-static void nothing_stale_nothing_lost(void **state)
+static void run(uint32_t flags)
 {
 	struct kedge_cache_opts o = { .size = sizeof(o), .max_regions = 48,
 				      .hint_threads = 2 };
@@ -258,8 +309,11 @@ static void nothing_stale_nothing_lost(void **state)
 	int i;
 
 	page = page_len();
-	o.max_bytes = 240 * page;
-	o.chunk_bytes = 8 * page;
+	gets = 0;
+	failures = 0;
+	o.flags = flags | KEDGE_CACHE_TRUSTED_PEERS;
+	o.max_bytes = 400 * page;
+	o.chunk_bytes = 32 * page; /* less never has holes */
 	shared = new_pages(SHARED);
 	for (i = 0; i < THREADS; i++) {
 		w[i].own = new_pages(OWN);
@@ -274,15 +328,21 @@ static void nothing_stale_nothing_lost(void **state)
 	assert_int_equal(kedge_cache_stats(cache, &st), 0);
 	print_message("%llu gets, %llu hits, %llu failed, %llu registrations, "
 		      "%llu invalidations, %llu merges, %llu evictions, %llu "
-		      "uncached\n", (unsigned long long)gets,
+		      "uncached, %llu resynced, %llu replaced, %llu pieces\n",
+		      (unsigned long long)gets,
 		      (unsigned long long)st.hits, (unsigned long long)failures,
 		      (unsigned long long)st.registrations,
 		      (unsigned long long)st.invalidations,
 		      (unsigned long long)st.merges,
 		      (unsigned long long)st.evictions,
-		      (unsigned long long)st.uncached);
+		      (unsigned long long)st.uncached,
+		      (unsigned long long)st.resynced,
+		      (unsigned long long)st.replaced,
+		      (unsigned long long)pieces);
 	assert_int_equal(st.registrations - st.deregistrations, live);
 	assert_true(st.hits > 0 && st.invalidations > 0 && st.evictions > 0);
+	assert_true(st.resynced > 0 && st.replaced > 0);
+	assert_true(st.replaced <= replaces);
 	kedge_cache_flush(cache);
 	assert_int_equal(live, 0);
 	kedge_cache_close(cache);
@@ -294,10 +354,23 @@ static void nothing_stale_nothing_lost(void **state)
 	free_pages(shared, SHARED);
 }
 
+static void nothing_stale_nothing_lost(void **state)
+{
+	stamping = true;
+	run(0);
+}
+
+static void a_thread_of_the_cache_disturbs_nobody(void **state)
+{
+	stamping = false;
+	run(KEDGE_CACHE_RESYNC);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nothing_stale_nothing_lost),
+		cmocka_unit_test(a_thread_of_the_cache_disturbs_nobody),
 	};
 
 	if (argc > 1)

@@ -154,9 +154,11 @@ static void bytes_are_counted(void **state)
 
 static void more_access_is_another_registration(void **state)
 {
+	struct kedge_cache_opts o = { .size = sizeof(o) };
 	const struct kedge_mr *ro, *rw;
 
-	open_cache(NULL);
+	o.flags = KEDGE_CACHE_TRUSTED_PEERS;
+	open_cache(&o);
 	ro = get_access(at(0), 2 * page_len(), KEDGE_ACCESS_REMOTE_READ);
 	rw = get_access(at(0), page_len(), KEDGE_ACCESS_LOCAL_WRITE);
 	assert_ptr_not_equal(ro, rw);

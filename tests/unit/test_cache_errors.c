@@ -94,7 +94,7 @@ static void bad_options_are_refused(void **state)
 	o.size = sizeof(o) - 1;
 	refuse_open(NULL, &o, -EINVAL);
 	o.size = sizeof(o);
-	o.flags = 1;
+	o.flags = 1u << 31;
 	refuse_open(NULL, &o, -EINVAL);
 	o.flags = 0;
 	o.max_regions = (1u << 24) + 1;

@@ -79,8 +79,9 @@ static void must_work(struct kedge_cache *c)
 	kedge_cache_put(c, mr);
 }
 
-static void open_undoes_every_step(void **state)
+static int undo_every_step_of_open(uint32_t flags)
 {
+	struct kedge_cache_opts o = { .size = sizeof(o), .flags = flags };
 	struct kedge_cache *const before = (struct kedge_cache *)0x1;
 	int step, rc, hit = 1, errors = 0;
 
@@ -89,7 +90,7 @@ static void open_undoes_every_step(void **state)
 
 		live = fault_live();
 		fault_at(step);
-		rc = kedge_cache_open(dev->dev, NULL, NULL, &c);
+		rc = kedge_cache_open(dev->dev, NULL, &o, &c);
 		hit = fault_hit();
 		fault_at(0);
 		if (rc) {
@@ -105,7 +106,17 @@ static void open_undoes_every_step(void **state)
 		close_cache(c);
 	}
 	print_message("%d steps, %d of them needed\n", step - 2, errors);
-	assert_true(errors >= 5);
+	return errors;
+}
+
+static void open_undoes_every_step(void **state)
+{
+	int without = undo_every_step_of_open(0);
+
+	assert_true(without >= 5);
+	/* The thread, what it is known by, and what wakes it. */
+	assert_int_equal(undo_every_step_of_open(KEDGE_CACHE_RESYNC),
+			 without + 3);
 }
 
 static void a_miss_fails_or_is_right(void **state)
@@ -184,6 +195,56 @@ static void a_hint_does_what_it_can(void **state)
 	}
 }
 
+/* All of the pieces, or none of them held. */
+static void pieces_come_together_or_not(void **state)
+{
+	struct kedge_piece p[PAGES];
+	int step, hit = 1;
+	ssize_t n;
+
+	for (step = 1; hit; step++) {
+		struct kedge_cache *c = open_cache();
+
+		fault_at(step);
+		n = kedge_cache_getv(c, mem, PAGES * page_len(), 0, p, PAGES);
+		hit = fault_hit();
+		fault_at(0);
+		if (n < 0)
+			assert_true(n == -ENOMEM || n == -ENOSPC);
+		else
+			assert_int_equal(n, PAGES);
+		kedge_cache_putv(c, p, n > 0 ? (size_t)n : 0);
+		kedge_cache_flush(c);
+		assert_int_equal(dev->live, 0);
+		must_work(c);
+		close_cache(c);
+	}
+}
+
+static void a_resync_does_what_it_can(void **state)
+{
+	size_t len = PAGES * page_len();
+	int step, hit = 1;
+	ssize_t n;
+
+	for (step = 1; hit; step++) {
+		struct kedge_cache *c = open_cache();
+
+		kedge_cache_hint(c, mem, len, 0);
+		pages_at(mem, PAGES / 2);
+		fault_at(step);
+		n = kedge_cache_resync(c, NULL, 0);
+		hit = fault_hit();
+		fault_at(0);
+		if (n < 0)
+			assert_true(n == -ENOMEM || n == -ENOSPC);
+		else
+			assert_true((size_t)n <= len / 2);
+		must_work(c);
+		close_cache(c);
+	}
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -193,6 +254,8 @@ int main(void)
 		CASE(a_miss_fails_or_is_right),
 		CASE(a_put_never_fails),
 		CASE(a_hint_does_what_it_can),
+		CASE(pieces_come_together_or_not),
+		CASE(a_resync_does_what_it_can),
 	};
 
 	if (need_uffd())

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The steps that a hit is made of; refs.c has the proof. */
+#ifndef CACHE_HIT_H
+#define CACHE_HIT_H
+
+#include "cache/internal.h"
+
+/*
+ * The calling thread's record of the cache that it used last. Both words are
+ * this thread's own.
+ */
+struct last_rec {
+	uint64_t serial;
+	struct thread_rec *rec;
+};
+
+extern __thread struct last_rec last_rec;
+
+struct thread_rec *switch_rec(struct kedge_cache *c);
+
+static inline struct thread_rec *own_rec(struct kedge_cache *c)
+{
+	if (likely(last_rec.serial == c->serial))
+		return last_rec.rec;
+	return switch_rec(c);
+}
+
+/*
+ * Enter and leave a section. The store must be visible before anything that is
+ * read inside: the compiler is held here, the CPU by membarrier() in
+ * readers_wait(), or by a fence of its own where there is no such call.
+ */
+static inline uint32_t enter(struct thread_rec *rec, uint32_t modes)
+{
+	uint32_t s = atomic_load_explicit(&rec->section, memory_order_relaxed);
+
+	atomic_store_explicit(&rec->section, s + 1, memory_order_relaxed);
+	compiler_fence();
+	if (unlikely(modes & MODE_FENCE))
+		full_fence();
+	return s;
+}
+
+/* release: the reference that was taken is seen by who sees this. */
+static inline void leave(struct thread_rec *rec, uint32_t s)
+{
+	atomic_store_explicit(&rec->section, s + 2, memory_order_release);
+}
+
+static inline void add_own(_Atomic uint32_t *n, uint32_t by)
+{
+	uint32_t v = atomic_load_explicit(n, memory_order_relaxed);
+
+	/* release: what was done with the memory before a put stays before. */
+	atomic_store_explicit(n, v + by, memory_order_release);
+}
+
+static inline void count_own(_Atomic uint64_t *n)
+{
+	uint64_t v = atomic_load_explicit(n, memory_order_relaxed);
+
+	atomic_store_explicit(n, v + 1, memory_order_relaxed);
+}
+
+static inline void mark_used(struct kedge_cache *c, struct region *r)
+{
+	uint32_t now = atomic_load_explicit(&c->epoch, memory_order_relaxed);
+
+	/* A store only once between two misses, so the line stays shared. */
+	if (atomic_load_explicit(&r->used, memory_order_relaxed) != now)
+		atomic_store_explicit(&r->used, now, memory_order_relaxed);
+}
+
+/* Whether the cache has handled all that is visible to this thread. */
+static inline bool caught_up(struct kedge_cache *c)
+{
+	return kedge_notifier_generation(c->nf) ==
+	       atomic_load_explicit(&c->seen, memory_order_acquire);
+}
+
+#endif /* CACHE_HIT_H */

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * What peers may touch. Unless the application trusts them, a registration with
+ * remote access is lent: it is made for one get, is in no index, and ends with
+ * its put, its key with it. Nobody else gets the same key, because whoever has
+ * it has it for all of what it covers.
+ *
+ * Where the device has memory windows, what is lent is a window over a kept
+ * registration with local access, which it holds for as long as it is open.
+ */
+#include "cache/internal.h"
+
+/* What the local device must be able to do: a peer's write is a write. */
+uint32_t local_part(uint32_t access)
+{
+	uint32_t local = access & KEDGE_ACCESS_LOCAL_WRITE;
+
+	if (access & (KEDGE_ACCESS_REMOTE_WRITE | KEDGE_ACCESS_REMOTE_ATOMIC))
+		local |= KEDGE_ACCESS_LOCAL_WRITE;
+	return local;
+}
+
+/* A region for a window over @base, whose reference goes over to it. */
+static struct region *window_region(struct kedge_cache *c, uint32_t base,
+				    uint64_t addr, uint64_t len,
+				    uint32_t access)
+{
+	struct region *r;
+
+	pthread_mutex_lock(&c->lock);
+	r = region_new(c);
+	if (r) {
+		r->mr.addr = addr;
+		r->mr.len = len;
+		r->mr.access = access;
+		cold_of(c, r)->base = base;
+		cold_of(c, r)->lent = true;
+	}
+	pthread_mutex_unlock(&c->lock);
+	return r;
+}
+
+static void window_forget(struct kedge_cache *c, struct region *r)
+{
+	pthread_mutex_lock(&c->lock);
+	region_forget(c, r);
+	pthread_mutex_unlock(&c->lock);
+}
+
+static void window_open(struct kedge_cache *c, struct region *r)
+{
+	struct region_cold *cold = cold_of(c, r);
+
+	r->mr.device_handle = cold->dev.handle;
+	r->mr.offset = cold->dev.offset;
+	pthread_mutex_lock(&c->lock);
+	set_state(r, REGION_DYING);
+	ref_add(c, region_id(c, r), 1);
+	c->st.lent++;
+	pthread_mutex_unlock(&c->lock);
+}
+
+static int lend_window(struct kedge_cache *c, uint64_t addr, uint64_t len,
+		       uint32_t access, struct region **out)
+{
+	struct region *base, *r;
+	int rc;
+
+	if (!c->dev->ops.bind)
+		return -EOPNOTSUPP;
+	rc = get_kept(c, addr, len, local_part(access), &base);
+	if (rc)
+		return rc;
+	r = window_region(c, region_id(c, base), addr, len, access);
+	if (!r) {
+		rc = -ENOSPC;
+		goto put_base;
+	}
+	rc = device_bind(c->dev, &cold_of(c, base)->dev,
+			 (void *)(uintptr_t)addr, len, access,
+			 &cold_of(c, r)->dev);
+	if (rc)
+		goto forget;
+	window_open(c, r);
+	*out = r;
+	return 0;
+
+forget:
+	window_forget(c, r);
+put_base:
+	kedge_cache_put(c, &base->mr);
+	return rc;
+}
+
+/* A registration for this get alone. */
+static int lend_region(struct kedge_cache *c, uint64_t addr, uint64_t len,
+		       uint32_t access, struct region **out)
+{
+	uint64_t page = c->attr.flags & KEDGE_DEVICE_EXACT
+				? 1
+				: kedge__page_size();
+	struct want w = { .start = round_down(addr, page),
+			  .end = round_up(addr + len, page),
+			  .access = access,
+			  .hold = true,
+			  .evict = true,
+			  .lend = true };
+	int rc = cache_register(c, &w, out);
+
+	if (!rc)
+		count_miss(c, 0);
+	return rc;
+}
+
+int lend(struct kedge_cache *c, uint64_t addr, uint64_t len, uint32_t access,
+	 struct region **out)
+{
+	/* What stands in a window's way need not stand in the other's. */
+	if (!lend_window(c, addr, len, access, out))
+		return 0;
+	return lend_region(c, addr, len, access, out);
+}
+
+/* The last put of a window. Without the lock: the device is slow. */
+void lend_end(struct kedge_cache *c, uint32_t id)
+{
+	device_unbind(c->dev, &c->cold[id].dev);
+	kedge_cache_put(c, &c->regions[c->cold[id].base].mr);
+}

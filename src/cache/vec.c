@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * A range that is registered piece by piece. Each piece is a lookup of its own:
+ * it loads the generation before the index, so the proof of get.c holds for it.
+ */
+#include "cache/hit.h"
+
+/* What a getv is asked for. */
+struct ask {
+	struct kedge_cache *c;
+	uint64_t at; /* from here on it has no piece yet */
+	uint64_t end;
+	uint32_t access;
+};
+
+/* Hold @r for what it serves from a->at on. False: that is nothing. */
+static bool hold_run(struct ask *a, struct region *r, _Atomic uint32_t *refs,
+		     struct kedge_piece *p)
+{
+	uint64_t stop = region_run(a->c, r, a->at, a->end, a->access);
+
+	if (stop <= a->at)
+		return false;
+	add_own(&refs[region_id(a->c, r)], 1);
+	*p = (struct kedge_piece){ a->at, stop - a->at, &r->mr };
+	return true;
+}
+
+static bool piece_hit(struct ask *a, struct thread_rec *rec,
+		      struct kedge_piece *p)
+{
+	struct kedge_cache *c = a->c;
+	uint32_t id, s = enter(rec, c->modes);
+	bool hit = false;
+
+	if (caught_up(c)) {
+		id = index_find(c, a->at);
+		hit = id && hold_run(a, &c->regions[id], rec->refs, p);
+	}
+	leave(rec, s);
+	if (!hit)
+		return false;
+	mark_used(c, container_of(p->mr, struct region, mr));
+	count_own(&rec->hits);
+	return true;
+}
+
+/* With the cache caught up. */
+static bool piece_again(struct ask *a, struct kedge_piece *p)
+{
+	struct kedge_cache *c = a->c;
+	uint32_t killed = 0, dead = 0, id;
+	bool hit;
+
+	pthread_mutex_lock(&c->lock);
+	cache_sync(c, &killed);
+	id = index_find(c, a->at);
+	hit = id && hold_run(a, &c->regions[id], c->common->refs, p);
+	c->st.hits += hit;
+	region_collect(c, &killed, &dead);
+	pthread_mutex_unlock(&c->lock);
+	region_reap(c, dead);
+	return hit;
+}
+
+/*
+ * Where the piece ends that is to be registered from a->at on: at the chunk's
+ * end, or where something is registered already.
+ */
+static uint64_t gap_end(const struct ask *a)
+{
+	uint64_t page = kedge__page_size(), size = a->c->chunk_bytes;
+	uint64_t at = round_down(a->at, page), end = round_up(a->end, page);
+	uint64_t stop = round_down(at, size) + size;
+
+	if (end < stop)
+		stop = end;
+	pthread_mutex_lock(&a->c->lock);
+	for (at += page; at < stop; at += page) {
+		uint32_t id = index_find(a->c, at);
+
+		if (id && region_run(a->c, &a->c->regions[id], at, stop,
+				     a->access) > at)
+			break;
+	}
+	pthread_mutex_unlock(&a->c->lock);
+	return at < stop ? at : stop;
+}
+
+static int piece_register(struct ask *a, struct kedge_piece *p)
+{
+	struct kedge_cache *c = a->c;
+	struct want w = { .start = round_down(a->at, kedge__page_size()),
+			  .end = gap_end(a),
+			  .access = a->access,
+			  .hold = true,
+			  .evict = true };
+	struct region *r;
+	uint64_t stop;
+	int rc = cache_register(c, &w, &r);
+
+	if (rc)
+		return rc;
+	count_miss(c, 0);
+	stop = w.end < a->end ? w.end : a->end;
+	*p = (struct kedge_piece){ a->at, stop - a->at, &r->mr };
+	return 0;
+}
+
+static int piece_kept(struct ask *a, struct thread_rec *rec,
+		      struct kedge_piece *p)
+{
+	int rc;
+
+	if (likely(rec) && likely(piece_hit(a, rec, p)))
+		return 0;
+	if (!piece_again(a, p)) {
+		rc = piece_register(a, p);
+		if (rc)
+			return rc;
+	}
+	if (a->c->modes & MODE_VERIFY)
+		verify_hit(a->c, container_of(p->mr, struct region, mr),
+			   p->addr, p->addr + p->len);
+	return 0;
+}
+
+/* As long as what is lent can be: up to the end of what is kept beneath it. */
+static int piece_lent(struct ask *a, struct thread_rec *rec,
+		      struct kedge_piece *p)
+{
+	struct ask local = *a;
+	uint64_t max = a->c->attr.max_len;
+	struct region *r;
+	int rc;
+
+	*p = (struct kedge_piece){ .addr = a->at, .len = a->end - a->at };
+	if (a->c->dev->ops.bind) {
+		local.access = local_part(a->access);
+		rc = piece_kept(&local, rec, p);
+		if (rc)
+			return rc;
+		kedge_cache_put(a->c, p->mr);
+	} else if (max && p->len > max) {
+		p->len = max;
+	}
+	rc = lend(a->c, p->addr, p->len, a->access, &r);
+	if (!rc)
+		p->mr = &r->mr;
+	return rc;
+}
+
+static ssize_t fill(struct ask a, struct kedge_piece *pieces, size_t max)
+{
+	struct thread_rec *rec = own_rec(a.c);
+	bool lent = is_lent(a.c, a.access);
+	size_t n = 0;
+	int rc;
+
+	while (a.at < a.end) {
+		rc = n == max ? -ENOBUFS
+		     : lent   ? piece_lent(&a, rec, &pieces[n])
+			      : piece_kept(&a, rec, &pieces[n]);
+		if (rc) {
+			kedge_cache_putv(a.c, pieces, n);
+			return rc;
+		}
+		a.at += pieces[n++].len;
+	}
+	return (ssize_t)n;
+}
+
+#define MANY_CHUNKS 4 /* worth the threads of a hint */
+
+ssize_t kedge_cache_getv(struct kedge_cache *c, const void *addr, size_t len,
+			 uint32_t access, struct kedge_piece *pieces,
+			 size_t max)
+{
+	struct ask a = { c, (uintptr_t)addr, (uintptr_t)addr + len, access };
+	ssize_t n;
+	int rc;
+
+	if (!c || !pieces)
+		return kedge_reason(-EINVAL, "the cache or the result pointer "
+					     "is NULL");
+	rc = cache_check_args(c, a.at, len, access);
+	if (rc)
+		return rc;
+	if (len / c->chunk_bytes >= MANY_CHUNKS && !index_find(c, a.at))
+		kedge_cache_hint(c, addr, len, access);
+	n = fill(a, pieces, max);
+	if (n == -ENOBUFS) {
+		/* Holes make pieces. Where there are none this does nothing. */
+		kedge_cache_hint(c, addr, len, access);
+		n = fill(a, pieces, max);
+	}
+	if (n < 0)
+		count_miss(c, (int)n);
+	if (n == -ENOBUFS)
+		return kedge_reason(-ENOBUFS, "%zu bytes in chunks of %llu take "
+				    "more than %zu pieces", len,
+				    (unsigned long long)c->chunk_bytes, max);
+	return n;
+}
+
+void kedge_cache_putv(struct kedge_cache *c, const struct kedge_piece *pieces,
+		      size_t cnt)
+{
+	size_t i;
+
+	for (i = 0; c && pieces && i < cnt; i++)
+		kedge_cache_put(c, pieces[i].mr);
+}

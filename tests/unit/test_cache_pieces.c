@@ -1,0 +1,488 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Ranges of many registrations, and making good what was lost: pieces, chunks,
+ * holes, and a device that swaps pages under one handle.
+ */
+#include <errno.h>
+#include <sys/mman.h>
+
+#include "core.h"
+
+#define PAGES 256
+#define CHUNK 32 /* pages */
+#define CHUNKS (PAGES / CHUNK)
+#define WRITE KEDGE_ACCESS_LOCAL_WRITE
+
+static struct nodev *dev;
+static struct kedge_notifier *nf;
+static struct kedge_cache *cache;
+static char *whole, *mem; /* mem starts at a chunk */
+static size_t page;
+
+static void open_on(unsigned int what, uint32_t flags)
+{
+	struct kedge_cache_opts o = { .size = sizeof(o), .flags = flags };
+
+	o.chunk_bytes = CHUNK * page;
+	dev = nodev_new_with(what);
+	/* Not ummunot, which tells of all that a huge page might have had. */
+	nf = open_uffd();
+	assert_int_equal(kedge_cache_open(dev->dev, nf, &o, &cache), 0);
+}
+
+static int setup(void **state)
+{
+	page = page_len();
+	whole = new_pages(PAGES + CHUNK);
+	mem = (char *)((addr_of(whole) + CHUNK * page - 1) &
+		       ~(uint64_t)(CHUNK * page - 1));
+	cache = NULL;
+	nf = NULL;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	kedge_cache_close(cache);
+	kedge_notifier_close(nf);
+	assert_int_equal(dev->live, 0);
+	assert_int_equal(dev->wrong, 0);
+	nodev_free(dev);
+	free_pages(whole, PAGES + CHUNK);
+	return 0;
+}
+
+static char *at(size_t n)
+{
+	return mem + n * page;
+}
+
+static struct kedge_cache_stats stats(void)
+{
+	struct kedge_cache_stats st = { .size = sizeof(st) };
+
+	assert_int_equal(kedge_cache_stats(cache, &st), 0);
+	assert_int_equal(st.gets, st.hits + st.misses);
+	return st;
+}
+
+/* @cnt pieces that lie one after the other and are what was asked for. */
+static void check_pieces(const struct kedge_piece *p, size_t cnt,
+			 const void *addr, size_t len)
+{
+	uint64_t next = addr_of(addr);
+	size_t i;
+
+	for (i = 0; i < cnt; i++) {
+		assert_int_equal(p[i].addr, next);
+		assert_true(p[i].len > 0);
+		assert_true(p[i].mr->addr <= p[i].addr);
+		assert_true(p[i].addr + p[i].len <= p[i].mr->addr + p[i].mr->len);
+		assert_true(dev->alive[p[i].mr->device_handle]);
+		next += p[i].len;
+	}
+	assert_int_equal(next, addr_of(addr) + len);
+}
+
+static size_t getv(const void *addr, size_t len, struct kedge_piece *p,
+		   size_t max)
+{
+	ssize_t n = kedge_cache_getv(cache, addr, len, WRITE, p, max);
+
+	assert_true(n > 0 && (size_t)n <= max);
+	check_pieces(p, (size_t)n, addr, len);
+	return (size_t)n;
+}
+
+static size_t getv_put(const void *addr, size_t len)
+{
+	struct kedge_piece p[PAGES];
+	size_t n = getv(addr, len, p, PAGES);
+
+	kedge_cache_putv(cache, p, n);
+	return n;
+}
+
+static void hint_all(void)
+{
+	assert_int_equal(kedge_cache_hint(cache, mem, PAGES * page, WRITE),
+			 PAGES * page);
+}
+
+static void chunks_come_as_pieces(void **state)
+{
+	uint64_t regs;
+
+	open_on(0, 0);
+	hint_all();
+	regs = dev->regs;
+	assert_int_equal(getv_put(mem, PAGES * page), CHUNKS);
+	assert_int_equal(getv_put(mem + 100, PAGES * page - 200), CHUNKS);
+	assert_int_equal(getv_put(at(CHUNK) - 1, 2), 2);
+	assert_int_equal(getv_put(at(3), 10), 1);
+	assert_int_equal(dev->regs, regs);
+	assert_int_equal(stats().misses, 0);
+	assert_int_equal(stats().hits, 2 * CHUNKS + 3);
+}
+
+static void what_is_missing_is_registered_in_chunks(void **state)
+{
+	open_on(0, 0);
+	assert_int_equal(getv_put(at(CHUNK / 2), CHUNK * page), 2);
+	assert_int_equal(dev->regs, 2);
+	/* Between what is there and the chunks' ends. */
+	assert_int_equal(getv_put(mem, 2 * CHUNK * page), 4);
+	assert_int_equal(dev->regs, 4);
+	assert_int_equal(getv_put(mem, 2 * CHUNK * page), 4);
+	assert_int_equal(dev->regs, 4);
+}
+
+static void a_long_range_is_one_call(void **state)
+{
+	open_on(0, 0);
+	dev->attr.max_len = CHUNK * page / 2;
+	kedge_cache_close(cache);
+	assert_int_equal(kedge_cache_open(dev->dev, nf, NULL, &cache), 0);
+	assert_int_equal(getv_put(mem, PAGES * page), 2 * CHUNKS);
+	assert_int_equal(getv_put(mem, PAGES * page), 2 * CHUNKS);
+	assert_int_equal(dev->regs, 2 * CHUNKS);
+}
+
+static void too_few_pieces_hold_nothing(void **state)
+{
+	struct kedge_piece p[CHUNKS];
+
+	open_on(0, 0);
+	hint_all();
+	assert_int_equal(kedge_cache_getv(cache, mem, PAGES * page, WRITE, p,
+					  CHUNKS - 1), -ENOBUFS);
+	assert_non_null(strstr(kedge_strerror(-ENOBUFS), "pieces"));
+	assert_int_equal(kedge_cache_getv(cache, mem, 1, WRITE, p, 0),
+			 -ENOBUFS);
+	assert_int_equal(kedge_cache_flush(cache), CHUNKS);
+	assert_int_equal(dev->live, 0);
+}
+
+static void bad_arguments(void **state)
+{
+	struct kedge_piece p;
+
+	open_on(0, 0);
+	assert_int_equal(kedge_cache_getv(NULL, mem, 1, 0, &p, 1), -EINVAL);
+	assert_int_equal(kedge_cache_getv(cache, mem, 1, 0, NULL, 1), -EINVAL);
+	assert_int_equal(kedge_cache_getv(cache, mem, 0, 0, &p, 1), -EINVAL);
+	assert_int_equal(kedge_cache_getv(cache, mem, SIZE_MAX, 0, &p, 1),
+			 -EINVAL);
+	assert_int_equal(kedge_cache_getv(cache, mem, 1, 1u << 20, &p, 1),
+			 -EINVAL);
+	assert_int_equal(kedge_cache_resync(NULL, NULL, 0), -EINVAL);
+	assert_int_equal(kedge_cache_resync(cache, mem, 0), -EINVAL);
+	assert_int_equal(kedge_cache_resync(cache, mem, SIZE_MAX), -EINVAL);
+	kedge_cache_putv(cache, NULL, 3);
+	kedge_cache_putv(NULL, &p, 1);
+}
+
+/* A piece that cannot be had gives back those before it. */
+static void a_gap_in_the_mapping_is_efault(void **state)
+{
+	struct kedge_piece p[PAGES];
+
+	open_on(0, 0);
+	assert_int_equal(munmap(at(40), page), 0);
+	assert_int_equal(kedge_cache_getv(cache, mem, PAGES * page, WRITE, p,
+					  PAGES), -EFAULT);
+	kedge_cache_flush(cache);
+	assert_int_equal(dev->live, 0);
+	assert_int_equal(stats().failures, 1);
+	pages_at(at(40), 1);
+	getv_put(mem, PAGES * page);
+}
+
+static void a_hole_is_a_piece(void **state)
+{
+	uint64_t regs;
+
+	open_on(0, 0);
+	hint_all();
+	regs = dev->regs;
+	pages_at(at(40), 1);
+	assert_int_equal(getv_put(mem, PAGES * page), CHUNKS + 2);
+	assert_int_equal(dev->regs, regs + 1);
+	assert_int_equal(dev->last_len, page);
+}
+
+/* Where there is no room for so many, the chunk is made anew. */
+static void holes_close_where_room_is_short(void **state)
+{
+	struct kedge_piece p[CHUNKS];
+
+	open_on(0, 0);
+	hint_all();
+	pages_at(at(40), 1);
+	pages_at(at(44), 1);
+	assert_int_equal(getv(mem, PAGES * page, p, CHUNKS), CHUNKS);
+	kedge_cache_putv(cache, p, CHUNKS);
+	assert_int_equal(dev->last_len, CHUNK * page);
+}
+
+static void resync_replaces_what_changed(void **state)
+{
+	uint64_t regs;
+
+	open_on(0, 0);
+	hint_all();
+	regs = dev->regs;
+	assert_int_equal(kedge_cache_resync(cache, NULL, 0), 0);
+	pages_at(at(40), 1);
+	pages_at(at(43), 2);
+	assert_int_equal(kedge_cache_resync(cache, NULL, 0), CHUNK * page);
+	assert_int_equal(dev->regs, regs + 1);
+	assert_int_equal(dev->last_addr, addr_of(at(CHUNK)));
+	assert_int_equal(dev->last_len, CHUNK * page);
+	assert_int_equal(dev->live, CHUNKS);
+	assert_int_equal(getv_put(mem, PAGES * page), CHUNKS);
+	assert_int_equal(dev->regs, regs + 1);
+	assert_int_equal(kedge_cache_resync(cache, NULL, 0), 0);
+	assert_int_equal(stats().resynced, 1);
+	assert_int_equal(stats().replaced, 0);
+}
+
+static void resync_keeps_to_its_area(void **state)
+{
+	open_on(0, 0);
+	hint_all();
+	pages_at(at(1), 1);
+	pages_at(at(PAGES - 1), 1);
+	assert_int_equal(kedge_cache_resync(cache, at(CHUNK), page), 0);
+	assert_int_equal(kedge_cache_resync(cache, at(5), 1), CHUNK * page);
+	assert_int_equal(kedge_cache_resync(cache, mem, PAGES * page),
+			 CHUNK * page);
+}
+
+/* Small ones and those that lost most of their pages, too. */
+static void what_went_whole_comes_back(void **state)
+{
+	const struct kedge_mr *mr;
+	uint64_t regs;
+
+	open_on(0, 0);
+	assert_int_equal(kedge_cache_get(cache, mem, page, WRITE, &mr), 0);
+	kedge_cache_put(cache, mr);
+	assert_int_equal(kedge_cache_hint(cache, at(CHUNK), CHUNK * page,
+					  WRITE), CHUNK * page);
+	pages_at(mem, 1);
+	pages_at(at(CHUNK), CHUNK);
+	assert_int_equal(kedge_cache_resync(cache, NULL, 0),
+			 (CHUNK + 1) * page);
+	regs = dev->regs;
+	getv_put(mem, page);
+	getv_put(at(CHUNK), CHUNK * page);
+	assert_int_equal(dev->regs, regs);
+}
+
+static void what_is_gone_is_forgotten(void **state)
+{
+	open_on(0, 0);
+	hint_all();
+	assert_int_equal(munmap(at(0), 4 * page), 0);
+	assert_int_equal(kedge_cache_resync(cache, NULL, 0), 0);
+	assert_int_equal(kedge_cache_resync(cache, NULL, 0), 0);
+	/* The rest of the chunk serves on. */
+	assert_int_equal(getv_put(at(4), (PAGES - 4) * page), CHUNKS);
+	assert_int_equal(dev->regs, CHUNKS);
+	pages_at(at(0), 4);
+}
+
+/* Of one that is longer than a chunk, a chunk is made anew. */
+static void a_long_region_is_resynced_in_chunks(void **state)
+{
+	const struct kedge_mr *mr;
+
+	open_on(0, 0);
+	assert_int_equal(kedge_cache_get(cache, mem, PAGES * page, WRITE, &mr),
+			 0);
+	kedge_cache_put(cache, mr);
+	pages_at(at(100), 1);
+	assert_int_equal(kedge_cache_resync(cache, NULL, 0), CHUNK * page);
+	assert_int_equal(dev->last_addr, addr_of(at(96)));
+	assert_int_equal(getv_put(mem, PAGES * page), 3);
+	assert_int_equal(dev->regs, 2);
+}
+
+static void what_is_in_flight_keeps_its_pages(void **state)
+{
+	struct kedge_piece old[CHUNKS], now[CHUNKS];
+	size_t i;
+
+	open_on(NODEV_REPLACE, 0);
+	hint_all();
+	assert_int_equal(getv(mem, PAGES * page, old, CHUNKS), CHUNKS);
+	pages_at(at(40), 1);
+	assert_int_equal(kedge_cache_resync(cache, NULL, 0), CHUNK * page);
+	/* Held: not by the device, whatever it can do. */
+	assert_int_equal(dev->replaces, 0);
+	assert_int_equal(getv(mem, PAGES * page, now, CHUNKS), CHUNKS);
+	for (i = 0; i < CHUNKS; i++)
+		assert_int_equal(old[i].mr != now[i].mr, i == 1);
+	assert_true(dev->alive[old[1].mr->device_handle]);
+	assert_int_equal(dev->deregs, 0);
+	kedge_cache_putv(cache, old, CHUNKS);
+	assert_int_equal(dev->deregs, 1);
+	kedge_cache_putv(cache, now, CHUNKS);
+	assert_int_equal(dev->live, CHUNKS);
+}
+
+static void a_device_swaps_under_one_handle(void **state)
+{
+	struct kedge_piece p[CHUNKS];
+	uint64_t handle;
+
+	open_on(NODEV_REPLACE, 0);
+	hint_all();
+	getv(at(CHUNK), page, p, 1);
+	handle = p[0].mr->device_handle;
+	kedge_cache_putv(cache, p, 1);
+	pages_at(at(40), 1);
+	pages_at(at(43), 2);
+	assert_int_equal(kedge_cache_resync(cache, NULL, 0), CHUNK * page);
+	assert_int_equal(dev->replaces, 1);
+	assert_int_equal(dev->changed, addr_of(at(40)));
+	assert_int_equal(dev->changed_len, 5 * page);
+	assert_int_equal(dev->regs, CHUNKS);
+	assert_int_equal(getv(mem, PAGES * page, p, CHUNKS), CHUNKS);
+	assert_int_equal(p[1].mr->device_handle, handle);
+	kedge_cache_putv(cache, p, CHUNKS);
+	assert_int_equal(stats().replaced, 1);
+	assert_int_equal(stats().bytes, PAGES * page);
+	/* And once more, as often as one likes. */
+	pages_at(at(40), 1);
+	assert_int_equal(kedge_cache_resync(cache, NULL, 0), CHUNK * page);
+	assert_int_equal(dev->replaces, 2);
+}
+
+static void where_it_cannot_there_is_the_other_way(void **state)
+{
+	open_on(NODEV_REPLACE, 0);
+	hint_all();
+	dev->replace_rc = -EIO;
+	pages_at(at(40), 1);
+	assert_int_equal(kedge_cache_resync(cache, NULL, 0), CHUNK * page);
+	assert_int_equal(dev->regs, CHUNKS + 1);
+	assert_int_equal(dev->live, CHUNKS);
+	assert_int_equal(getv_put(mem, PAGES * page), CHUNKS);
+}
+
+/* Pages that change while the device swaps are not believed. */
+static void change_again(struct nodev *d, void *addr, size_t len)
+{
+	d->on_reg = NULL;
+	pages_at(at(50), 1);
+}
+
+static void a_change_during_the_swap_is_not_believed(void **state)
+{
+	uint64_t regs;
+
+	open_on(NODEV_REPLACE, 0);
+	hint_all();
+	pages_at(at(40), 1);
+	dev->on_reg = change_again;
+	assert_int_equal(kedge_cache_resync(cache, NULL, 0), 0);
+	assert_int_equal(dev->live, CHUNKS - 1);
+	regs = dev->regs;
+	getv_put(at(50), page);
+	assert_int_equal(dev->regs, regs + 1);
+}
+
+static void errors_of_the_device_come_back(void **state)
+{
+	open_on(0, 0);
+	hint_all();
+	pages_at(at(40), 1);
+	dev->fail_rc = -EIO;
+	dev->fail_cnt = -1;
+	assert_int_equal(kedge_cache_resync(cache, NULL, 0), -EIO);
+	dev->fail_cnt = 0;
+	assert_int_equal(getv_put(mem, PAGES * page), CHUNKS + 2);
+}
+
+/* More losses than are remembered cost registrations by their gets. */
+static void losses_without_end(void **state)
+{
+	size_t i;
+
+	open_on(0, 0);
+	for (i = 0; i < 3000; i++) {
+		getv_put(at(i % PAGES), page);
+		pages_at(at(i % PAGES), 1);
+	}
+	assert_true(kedge_cache_resync(cache, NULL, 0) > 0);
+	getv_put(mem, PAGES * page);
+}
+
+static void a_thread_does_it_by_itself(void **state)
+{
+	int round, tries;
+
+	open_on(0, KEDGE_CACHE_RESYNC);
+	hint_all();
+	for (round = 1; round <= 3; round++) {
+		pages_at(at(40), 1);
+		for (tries = 0; stats().resynced < (uint64_t)round; tries++) {
+			assert_true(tries < 5000);
+			usleep(1000);
+		}
+		assert_int_equal(getv_put(mem, PAGES * page), CHUNKS);
+		assert_int_equal(stats().misses, 0);
+	}
+}
+
+static void the_thread_outlives_its_descriptors(void **state)
+{
+	unsigned int before = threads_now();
+	int fd;
+
+	open_on(0, KEDGE_CACHE_RESYNC);
+	hint_all();
+	/* As a daemon does that wants to inherit nothing. */
+	for (fd = 3; fd < 1024; fd++)
+		close(fd);
+	kedge_cache_close(cache);
+	kedge_notifier_close(nf);
+	cache = NULL;
+	nf = NULL;
+	assert_true(threads_are(before));
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(chunks_come_as_pieces),
+		CASE(what_is_missing_is_registered_in_chunks),
+		CASE(a_long_range_is_one_call),
+		CASE(too_few_pieces_hold_nothing),
+		CASE(bad_arguments),
+		CASE(a_gap_in_the_mapping_is_efault),
+		CASE(a_hole_is_a_piece),
+		CASE(holes_close_where_room_is_short),
+		CASE(resync_replaces_what_changed),
+		CASE(resync_keeps_to_its_area),
+		CASE(what_went_whole_comes_back),
+		CASE(what_is_gone_is_forgotten),
+		CASE(a_long_region_is_resynced_in_chunks),
+		CASE(what_is_in_flight_keeps_its_pages),
+		CASE(a_device_swaps_under_one_handle),
+		CASE(where_it_cannot_there_is_the_other_way),
+		CASE(a_change_during_the_swap_is_not_believed),
+		CASE(errors_of_the_device_come_back),
+		CASE(losses_without_end),
+		CASE(a_thread_does_it_by_itself),
+		CASE(the_thread_outlives_its_descriptors),
+	};
+
+	if (need_uffd())
+		return 77;
+	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}

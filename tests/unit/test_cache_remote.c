@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Who may touch what: registrations and windows that a peer gets a key of. */
+#include <errno.h>
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include "core.h"
+
+#define PAGES 64
+#define REMOTE (KEDGE_ACCESS_REMOTE_READ | KEDGE_ACCESS_REMOTE_WRITE)
+
+static struct nodev *dev;
+static struct kedge_cache *cache;
+static char *mem;
+
+static void open_on(unsigned int what, uint32_t dev_flags, uint32_t flags)
+{
+	struct kedge_cache_opts o = { .size = sizeof(o), .flags = flags };
+
+	dev = nodev_new_with(what);
+	dev->attr.flags = dev_flags;
+	assert_int_equal(kedge_cache_open(dev->dev, NULL, &o, &cache), 0);
+}
+
+static int setup(void **state)
+{
+	mem = new_pages(PAGES);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	kedge_cache_close(cache);
+	assert_int_equal(dev->windows, 0);
+	assert_int_equal(dev->live, 0);
+	assert_int_equal(dev->wrong, 0);
+	nodev_free(dev);
+	free_pages(mem, PAGES);
+	return 0;
+}
+
+static const struct kedge_mr *get(const void *p, size_t len, uint32_t access)
+{
+	const struct kedge_mr *mr = NULL;
+
+	assert_int_equal(kedge_cache_get(cache, p, len, access, &mr), 0);
+	assert_int_equal(mr->access & access, access);
+	assert_true(dev->alive[mr->device_handle]);
+	return mr;
+}
+
+static void put(const struct kedge_mr *mr)
+{
+	kedge_cache_put(cache, mr);
+}
+
+static struct kedge_cache_stats stats(void)
+{
+	struct kedge_cache_stats st = { .size = sizeof(st) };
+
+	assert_int_equal(kedge_cache_stats(cache, &st), 0);
+	return st;
+}
+
+static void access_ends_with_the_put(void **state)
+{
+	const struct kedge_mr *mr;
+	uint64_t handle;
+
+	open_on(0, KEDGE_DEVICE_EXACT, 0);
+	mr = get(mem, 100, REMOTE);
+	handle = mr->device_handle;
+	put(mr);
+	assert_false(dev->alive[handle]);
+	assert_int_equal(dev->live, 0);
+	assert_int_equal(stats().lent, 1);
+	assert_int_equal(stats().uncached, 0);
+	assert_int_equal(stats().gets, 1);
+}
+
+static void not_a_byte_beyond(void **state)
+{
+	const struct kedge_mr *mr;
+
+	open_on(0, KEDGE_DEVICE_EXACT, 0);
+	mr = get(mem + 7, 4097, REMOTE);
+	assert_int_equal(mr->addr, addr_of(mem + 7));
+	assert_int_equal(mr->len, 4097);
+	assert_int_equal(mr->offset, addr_of(mem + 7));
+	assert_int_equal(dev->last_addr, addr_of(mem + 7));
+	assert_int_equal(dev->last_len, 4097);
+	assert_int_equal(dev->last_access, REMOTE);
+	put(mr);
+}
+
+static void whole_pages_where_the_device_knows_no_less(void **state)
+{
+	const struct kedge_mr *mr;
+
+	open_on(0, 0, 0);
+	mr = get(mem + 7, 4097, REMOTE);
+	assert_int_equal(mr->addr, addr_of(mem));
+	assert_int_equal(mr->len, 2 * page_len());
+	put(mr);
+	assert_int_equal(dev->live, 0);
+}
+
+/* Nobody's key is another's: whoever has one has it for all it covers. */
+static void each_get_has_its_own_key(void **state)
+{
+	const struct kedge_mr *all, *part, *again;
+
+	open_on(0, KEDGE_DEVICE_EXACT, 0);
+	all = get(mem, PAGES * page_len(), REMOTE);
+	part = get(mem, 64, REMOTE);
+	again = get(mem, 64, REMOTE);
+	assert_int_equal(part->len, 64);
+	assert_int_not_equal(part->device_handle, all->device_handle);
+	assert_int_not_equal(part->device_handle, again->device_handle);
+	put(part);
+	assert_false(dev->alive[part->device_handle]);
+	assert_true(dev->alive[all->device_handle]);
+	assert_true(dev->alive[again->device_handle]);
+	put(all);
+	put(again);
+}
+
+static void local_access_is_kept_beside_it(void **state)
+{
+	const struct kedge_mr *local, *remote;
+
+	open_on(0, KEDGE_DEVICE_EXACT, 0);
+	local = get(mem, page_len(), KEDGE_ACCESS_LOCAL_WRITE);
+	remote = get(mem, page_len(), REMOTE | KEDGE_ACCESS_LOCAL_WRITE);
+	assert_ptr_not_equal(local, remote);
+	put(remote);
+	put(local);
+	put(get(mem, page_len(), KEDGE_ACCESS_LOCAL_WRITE));
+	assert_int_equal(dev->regs, 2);
+	assert_int_equal(local->access & REMOTE, 0);
+}
+
+static void *put_it(void *mr)
+{
+	put(mr);
+	return NULL;
+}
+
+static void a_put_by_another_thread_ends_it(void **state)
+{
+	const struct kedge_mr *mr;
+	pthread_t t;
+
+	open_on(0, KEDGE_DEVICE_EXACT, 0);
+	mr = get(mem, 100, REMOTE);
+	assert_int_equal(pthread_create(&t, NULL, put_it, (void *)mr), 0);
+	assert_int_equal(pthread_join(t, NULL), 0);
+	assert_int_equal(dev->live, 0);
+}
+
+static void a_window_over_what_is_kept(void **state)
+{
+	const struct kedge_mr *a, *b;
+	uint64_t handle;
+	int i;
+
+	open_on(NODEV_WINDOWS, KEDGE_DEVICE_EXACT, 0);
+	for (i = 0; i < 10; i++) {
+		a = get(mem + 100, 200, KEDGE_ACCESS_REMOTE_WRITE);
+		assert_int_equal(a->addr, addr_of(mem + 100));
+		assert_int_equal(a->len, 200);
+		assert_int_equal(dev->last_len, 200);
+		b = get(mem + 300, 8, KEDGE_ACCESS_REMOTE_READ);
+		assert_int_equal(dev->windows, 2);
+		handle = a->device_handle;
+		put(a);
+		assert_false(dev->alive[handle]);
+		assert_int_equal(dev->windows, 1);
+		put(b);
+	}
+	assert_int_equal(dev->binds, 20);
+	assert_int_equal(dev->windows, 0);
+	/* For reading, and then for writing too, as a peer's write needs. */
+	assert_in_range(dev->regs, 1, 2);
+	assert_int_equal(stats().lent, 20);
+}
+
+/* The pages under an open window are not deregistered, whatever happens. */
+static void a_window_holds_its_pages(void **state)
+{
+	const struct kedge_mr *mr;
+
+	open_on(NODEV_WINDOWS, KEDGE_DEVICE_EXACT, 0);
+	mr = get(mem, page_len(), KEDGE_ACCESS_REMOTE_WRITE);
+	pages_at(mem, 1);
+	kedge_cache_flush(cache);
+	assert_int_equal(dev->live, 1);
+	put(mr);
+	assert_int_equal(dev->windows, 0);
+	assert_int_equal(dev->live, 0);
+}
+
+static void without_a_window_there_is_the_other_way(void **state)
+{
+	const struct kedge_mr *mr;
+
+	open_on(NODEV_WINDOWS, KEDGE_DEVICE_EXACT, 0);
+	dev->bind_rc = -EIO;
+	mr = get(mem, 100, REMOTE);
+	assert_int_equal(dev->windows, 0);
+	assert_int_equal(mr->len, 100);
+	put(mr);
+	assert_false(dev->alive[mr->device_handle]);
+	/* The local one that was to be its base stays. */
+	assert_int_equal(dev->live, 1);
+}
+
+static void both_ways_may_fail(void **state)
+{
+	const struct kedge_mr *const before = (const struct kedge_mr *)0x1;
+	const struct kedge_mr *mr = before;
+
+	open_on(NODEV_WINDOWS, KEDGE_DEVICE_EXACT, 0);
+	dev->fail_rc = -EIO;
+	dev->fail_cnt = -1;
+	assert_int_equal(kedge_cache_get(cache, mem, 1, REMOTE, &mr), -EIO);
+	assert_ptr_equal(mr, before);
+	dev->fail_cnt = 0;
+	put(get(mem, 1, REMOTE));
+	assert_int_equal(stats().failures, 1);
+}
+
+static void trusted_peers_keep_their_key(void **state)
+{
+	const struct kedge_mr *mr;
+	uint64_t handle;
+
+	open_on(NODEV_WINDOWS, KEDGE_DEVICE_EXACT, KEDGE_CACHE_TRUSTED_PEERS);
+	mr = get(mem, 100, REMOTE);
+	handle = mr->device_handle;
+	put(mr);
+	assert_true(dev->alive[handle]);
+	assert_int_equal(get(mem + 10, 50, REMOTE)->device_handle, handle);
+	assert_int_equal(dev->regs, 1);
+	assert_int_equal(dev->binds, 0);
+	put(mr);
+	/* Until the memory goes. */
+	pages_at(mem, 1);
+	kedge_cache_put(cache, get(mem, 1, 0));
+	assert_false(dev->alive[handle]);
+}
+
+/* A range that was asked for with less never comes under a peer's key. */
+static void merging_never_widens(void **state)
+{
+	const struct kedge_mr *mr;
+	size_t p = page_len();
+
+	open_on(0, 0, KEDGE_CACHE_TRUSTED_PEERS);
+	put(get(mem, p, KEDGE_ACCESS_LOCAL_WRITE));
+	put(get(mem + 2 * p, p, KEDGE_ACCESS_LOCAL_WRITE));
+	mr = get(mem + p, p, KEDGE_ACCESS_LOCAL_WRITE | REMOTE);
+	assert_int_equal(mr->addr, addr_of(mem + p));
+	assert_int_equal(mr->len, p);
+	put(mr);
+	/* Its neighbours may grow together over it, without the peers. */
+	mr = get(mem, 3 * p, KEDGE_ACCESS_LOCAL_WRITE);
+	assert_int_equal(mr->access & REMOTE, 0);
+	put(mr);
+}
+
+/* What is mapped in a hole was never given to a peer. */
+static void a_hole_inherits_no_access(void **state)
+{
+	const struct kedge_mr *mr;
+	size_t p = page_len();
+
+	open_on(0, 0, KEDGE_CACHE_TRUSTED_PEERS);
+	put(get(mem, PAGES * p, KEDGE_ACCESS_LOCAL_WRITE | REMOTE));
+	pages_at(mem + 40 * p, 1);
+	mr = get(mem + 39 * p, 3 * p, KEDGE_ACCESS_LOCAL_WRITE);
+	assert_true(mr->addr <= addr_of(mem + 40 * p));
+	assert_true(mr->addr + mr->len > addr_of(mem + 40 * p));
+	assert_int_equal(mr->access & REMOTE, 0);
+	put(mr);
+}
+
+static void a_hint_wants_the_local_part(void **state)
+{
+	size_t len = PAGES * page_len();
+	const struct kedge_mr *mr;
+	uint64_t regs;
+
+	open_on(NODEV_WINDOWS, KEDGE_DEVICE_EXACT, 0);
+	assert_int_equal(kedge_cache_hint(cache, mem, len, REMOTE), len);
+	assert_int_equal(dev->last_access, KEDGE_ACCESS_LOCAL_WRITE);
+	regs = dev->regs;
+	mr = get(mem, 1, REMOTE);
+	assert_int_equal(dev->regs, regs);
+	put(mr);
+}
+
+static void pieces_are_lent(void **state)
+{
+	struct kedge_piece p[PAGES];
+	size_t page = page_len();
+	ssize_t n;
+
+	open_on(0, KEDGE_DEVICE_EXACT, 0);
+	assert_int_equal(kedge_cache_getv(cache, mem + 5, 3 * page, REMOTE, p,
+					  PAGES), 1);
+	assert_int_equal(p[0].mr->len, 3 * page);
+	kedge_cache_putv(cache, p, 1);
+	assert_int_equal(dev->live, 0);
+	kedge_cache_close(cache);
+
+	/* No longer than the device takes at once. */
+	dev->attr.max_len = 2 * page;
+	assert_int_equal(kedge_cache_open(dev->dev, NULL, NULL, &cache), 0);
+	n = kedge_cache_getv(cache, mem + 5, 5 * page, REMOTE, p, PAGES);
+	assert_int_equal(n, 3);
+	assert_int_equal(p[2].len, page);
+	assert_int_equal(p[2].addr, addr_of(mem + 5 + 4 * page));
+	assert_int_equal(p[2].mr->addr, p[2].addr);
+	kedge_cache_putv(cache, p, 3);
+	assert_int_equal(dev->live, 0);
+}
+
+static void windows_over_chunks(void **state)
+{
+	struct kedge_cache_opts o = { .size = sizeof(o) };
+	struct kedge_piece p[PAGES];
+	ssize_t n, i;
+
+	open_on(NODEV_WINDOWS, KEDGE_DEVICE_EXACT, 0);
+	kedge_cache_close(cache);
+	o.chunk_bytes = 16 * page_len();
+	assert_int_equal(kedge_cache_open(dev->dev, NULL, &o, &cache), 0);
+	n = kedge_cache_getv(cache, mem, PAGES * page_len(), REMOTE, p, PAGES);
+	assert_in_range(n, 4, 5);
+	assert_int_equal(dev->windows, n);
+	for (i = 0; i < n; i++) {
+		assert_int_equal(p[i].mr->addr, p[i].addr);
+		assert_int_equal(p[i].mr->len, p[i].len);
+	}
+	kedge_cache_putv(cache, p, (size_t)n);
+	assert_int_equal(dev->windows, 0);
+	assert_int_equal(dev->live, n);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(access_ends_with_the_put),
+		CASE(not_a_byte_beyond),
+		CASE(whole_pages_where_the_device_knows_no_less),
+		CASE(each_get_has_its_own_key),
+		CASE(local_access_is_kept_beside_it),
+		CASE(a_put_by_another_thread_ends_it),
+		CASE(a_window_over_what_is_kept),
+		CASE(a_window_holds_its_pages),
+		CASE(without_a_window_there_is_the_other_way),
+		CASE(both_ways_may_fail),
+		CASE(trusted_peers_keep_their_key),
+		CASE(merging_never_widens),
+		CASE(a_hole_inherits_no_access),
+		CASE(a_hint_wants_the_local_part),
+		CASE(pieces_are_lent),
+		CASE(windows_over_chunks),
+	};
+
+	if (need_uffd())
+		return 77;
+	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}
