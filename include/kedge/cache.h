@@ -136,10 +136,11 @@ struct kedge_cache_stats {
 /**
  * kedge_cache_open() - create a registration cache on a device
  * @dev:   borrowed, must outlive the cache
- * @nf:    borrowed, must outlive the cache and serves it alone: the cache reads
- *         its events. NULL opens one with the default options that the cache
- *         owns. Where the kernel lets one notifier watch a mapping ("uffd"), a
- *         second cache keeps nothing there: share one cache
+ * @nf:    borrowed, must outlive the cache. It may serve any number of caches,
+ *         and whoever else adds watches to it. NULL opens one with the default
+ *         options that the cache owns. Where the kernel lets one notifier watch
+ *         a mapping ("uffd"), a cache with another one keeps nothing there: let
+ *         the caches of several devices share a notifier
  * @opts:  options with @opts->size set, or NULL for the defaults; copied
  * @cache: set on success, left untouched on failure
  *
@@ -153,7 +154,6 @@ struct kedge_cache_stats {
  *            unknown
  *   -E2BIG   @opts is of a newer version and sets a field unknown here, or
  *            asks for more than 16 Mi regions
- *   -EBUSY   another cache uses @nf
  *   -ENOMEM  no memory
  *   -EAGAIN  no room for another thread (KEDGE_CACHE_RESYNC)
  *   or what kedge_notifier_open() returns, where @nf is NULL

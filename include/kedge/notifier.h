@@ -280,7 +280,10 @@ KEDGE_API ssize_t kedge_notifier_read(struct kedge_notifier *nf,
  * For poll, select, epoll, O_ASYNC (SIGIO) and io_uring. Do not read from it:
  * kedge_notifier_read() empties it when the queue is empty. It wakes those who
  * wait; it may become readable a moment after the call that changed the memory
- * has returned. Who must know at once loads the generation.
+ * has returned. Who must know at once loads the generation. Where caches share
+ * the notifier it becomes readable for them as well, and with "ummunot" a cache
+ * that looks for its own events may make it unreadable: then poll with a
+ * timeout, or have a notifier of your own.
  *
  * Threads: any. Ownership: the notifier keeps it; do not close it.
  *

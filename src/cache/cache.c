@@ -121,34 +121,17 @@ static int set_limits(struct kedge_cache *c,
 
 static int claim_notifier(struct kedge_cache *c, struct kedge_notifier *nf)
 {
-	bool taken;
-
-	if (!nf) {
-		c->own_nf = true;
-		return kedge_notifier_open(NULL, &c->nf);
-	}
-	if (!nf_owned(nf))
-		return nf_not_owned();
-	sig_lock(&nf->lock);
-	taken = nf->has_user;
-	nf->has_user = true;
-	sig_unlock(&nf->lock);
-	if (taken)
-		return kedge_reason(-EBUSY, "another cache reads this "
-					    "notifier's events");
+	c->own_nf = !nf;
 	c->nf = nf;
-	return 0;
+	if (!nf)
+		return kedge_notifier_open(NULL, &c->nf);
+	return nf_owned(nf) ? 0 : nf_not_owned();
 }
 
 static void release_notifier(struct kedge_cache *c)
 {
-	if (c->own_nf) {
+	if (c->own_nf)
 		kedge_notifier_close(c->nf);
-	} else if (nf_owned(c->nf)) {
-		sig_lock(&c->nf->lock);
-		c->nf->has_user = false;
-		sig_unlock(&c->nf->lock);
-	}
 }
 
 static int init(struct kedge_cache *c, struct kedge_device *dev,

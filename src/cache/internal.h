@@ -144,6 +144,7 @@ struct kedge_cache {
 	uint64_t merge_bytes;
 	uint32_t hint_threads;
 
+	struct queue queue;	  /* of nf: what happened to our regions */
 	struct region_cold *cold; /* by id */
 	uint32_t ids;		  /* ids there can be; 0 names none */
 	uint32_t ids_used;	  /* ids below this were used */

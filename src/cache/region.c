@@ -26,6 +26,7 @@ struct region *region_new(struct kedge_cache *c)
 		return NULL;
 	r = &c->regions[id];
 	memset(&c->cold[id], 0, sizeof(c->cold[id]));
+	c->cold[id].watch.queue = &c->queue;
 	memset(&r->mr, 0, sizeof(r->mr));
 	r->mr.reserved = id;
 	set_state(r, REGION_MAKING);

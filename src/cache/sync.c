@@ -78,7 +78,7 @@ void cache_sync(struct kedge_cache *c, uint32_t *killed)
 		return;
 	c->st.resyncs++;
 	while (!drained) {
-		n = notify_take(c->nf, t, BATCH, &drained);
+		n = notify_take(c->nf, &c->queue, t, BATCH, &drained);
 		for (i = 0; i < n; i++)
 			handle(c, &t[i], killed);
 	}

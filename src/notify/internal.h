@@ -36,9 +36,19 @@ struct gen_page {
 	_Atomic uint32_t owned;
 };
 
+/*
+ * What one user of a notifier is to be told: those of his watches that have
+ * something to tell, oldest first. Guarded by the notifier's lock.
+ */
+struct queue {
+	struct watch *first;
+	struct watch *last;
+};
+
 struct watch {
 	struct tree_node node; /* in nf->watches */
-	struct watch *next;    /* in nf->pending, if pending */
+	struct queue *queue;   /* its user's */
+	struct watch *next;    /* in the queue, if pending */
 	struct watch *prev;
 	uint64_t cookie;
 	bool pending;
@@ -82,13 +92,11 @@ struct kedge_notifier {
 	const struct notify_ops *ops;
 	struct gen_page *page;
 	uint32_t blind;
-	bool has_user; /* a cache reads the events */
 
 	/* lock guards all that follows, and every store to the generation. */
 	struct sig_lock lock;
 	struct tree watches;
-	struct watch *pending; /* oldest first */
-	struct watch *pending_last;
+	struct queue queue; /* of the public watches */
 	struct tree cookies; /* public watches by cookie */
 	struct pool public_pool;
 	uint64_t events;
@@ -96,6 +104,7 @@ struct kedge_notifier {
 	int pipe[2];
 	struct fd_id pipe_id; /* of both ends */
 	bool fd_wanted;
+	bool fd_due; /* something was queued that nobody was woken for */
 	bool fd_signalled;
 
 	struct tree armed; /* disjoint; see armed.c */
@@ -139,8 +148,8 @@ struct notify_ops {
 	 */
 	int (*add)(struct kedge_notifier *nf, struct watch *w);
 	void (*remove)(struct kedge_notifier *nf, struct watch *w);
-	size_t (*take)(struct kedge_notifier *nf, struct taken *out, size_t max,
-		       uint64_t *drained);
+	size_t (*take)(struct kedge_notifier *nf, struct queue *q,
+		       struct taken *out, size_t max, uint64_t *drained);
 	int (*fd)(struct kedge_notifier *nf);
 };
 
@@ -169,10 +178,12 @@ const struct notify_ops *nf_backend(unsigned int index);
 /* queue.c. With nf->lock held: */
 size_t queue_publish(struct kedge_notifier *nf, uint32_t kind, uint64_t start,
 		     uint64_t end);
-void queue_forget(struct kedge_notifier *nf, struct watch *w);
+void queue_tell(struct watch *w, uint32_t kind, uint64_t start, uint64_t end,
+		uint64_t generation);
+void queue_forget(struct watch *w);
 void queue_check_trips(struct kedge_notifier *nf);
-/* The oldest of nf->pending, at most @max. */
-size_t queue_pop(struct kedge_notifier *nf, struct taken *out, size_t max);
+/* The oldest, at most @max. */
+size_t queue_pop(struct queue *q, struct taken *out, size_t max);
 /* With nf->lock held: wake whoever polls the descriptor. */
 void queue_signal(struct kedge_notifier *nf);
 
@@ -185,15 +196,15 @@ struct taken {
 	uint64_t generation;
 };
 /*
- * Take at most @max pending watches. If that empties the queue *drained is the
- * generation at which it was empty, else 0.
+ * Take at most @max of a user's pending watches. If that empties his queue
+ * *drained is the generation at which it was empty, else 0.
  */
-size_t notify_take(struct kedge_notifier *nf, struct taken *out, size_t max,
-		   uint64_t *drained);
+size_t notify_take(struct kedge_notifier *nf, struct queue *q,
+		   struct taken *out, size_t max, uint64_t *drained);
 
 /*
  * watch.c: as kedge_watch_add() and kedge_watch_remove(), for a watch that the
- * caller keeps; start and end are whole pages. own is what the caller was asked
+ * caller keeps, with its queue set; start and end are whole pages. own is what the caller was asked
  * about; the rest (a neighbour that is merged with it) may be unmapped by its
  * user at any moment, so it must be armed already: -ESTALE if it is not.
  */

@@ -1,38 +1,58 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The queue is the set of watches that have something to tell, oldest first.
- * Each tells it once, as the smallest range that holds all that happened to it,
+ * A queue is the set of a user's watches that have something to tell, oldest
+ * first: those of a cache, or those of kedge_watch_add(). Each tells it once, as the smallest range that holds all that happened to it,
  * so there is nothing that could overflow.
  */
 #include <unistd.h>
 
 #include "notify/internal.h"
 
-static void append(struct kedge_notifier *nf, struct watch *w)
+static void append(struct watch *w)
 {
+	struct queue *q = w->queue;
+
 	w->next = NULL;
-	w->prev = nf->pending_last;
-	if (nf->pending_last)
-		nf->pending_last->next = w;
+	w->prev = q->last;
+	if (q->last)
+		q->last->next = w;
 	else
-		nf->pending = w;
-	nf->pending_last = w;
+		q->first = w;
+	q->last = w;
 	w->pending = true;
 }
 
-void queue_forget(struct kedge_notifier *nf, struct watch *w)
+void queue_forget(struct watch *w)
 {
+	struct queue *q = w->queue;
+
 	if (!w->pending)
 		return;
 	if (w->prev)
 		w->prev->next = w->next;
 	else
-		nf->pending = w->next;
+		q->first = w->next;
 	if (w->next)
 		w->next->prev = w->prev;
 	else
-		nf->pending_last = w->prev;
+		q->last = w->prev;
 	w->pending = false;
+}
+
+void queue_tell(struct watch *w, uint32_t kind, uint64_t start, uint64_t end,
+		uint64_t generation)
+{
+	if (!w->pending) {
+		append(w);
+		w->start = start;
+		w->end = end;
+	}
+	if (start < w->start)
+		w->start = start;
+	if (end > w->end)
+		w->end = end;
+	w->kind = kind;
+	w->generation = generation;
 }
 
 /*
@@ -50,24 +70,14 @@ size_t queue_publish(struct kedge_notifier *nf, uint32_t kind, uint64_t start,
 
 	for (n = tree_first_overlap(&nf->watches, start, end); n;
 	     n = tree_next_overlap(n, start, end)) {
-		struct watch *w = container_of(n, struct watch, node);
-		uint64_t s = start > n->start ? start : n->start;
-		uint64_t e = end < n->end ? end : n->end;
-
-		if (!w->pending) {
-			append(nf, w);
-			w->start = s;
-			w->end = e;
-		}
-		if (s < w->start)
-			w->start = s;
-		if (e > w->end)
-			w->end = e;
-		w->kind = kind;
-		w->generation = now + GENERATION_STEP + nf->trips_seen;
+		queue_tell(container_of(n, struct watch, node), kind,
+			   start > n->start ? start : n->start,
+			   end < n->end ? end : n->end,
+			   now + GENERATION_STEP + nf->trips_seen);
 		told++;
 	}
 	nf->events += told;
+	nf->fd_due = nf->fd_due || told;
 	return told;
 }
 
@@ -85,30 +95,32 @@ void queue_check_trips(struct kedge_notifier *nf)
 
 void queue_signal(struct kedge_notifier *nf)
 {
-	if (!nf->fd_wanted || nf->fd_signalled || !nf->pending ||
+	if (!nf->fd_wanted || nf->fd_signalled || !nf->fd_due ||
 	    !fd_same(nf->pipe[1], &nf->pipe_id))
 		return;
 	/* The pipe holds one byte at the most, so it is never full. */
 	nf->fd_signalled = write(nf->pipe[1], "", 1) == 1;
+	nf->fd_due = false;
 }
 
 static void unsignal(struct kedge_notifier *nf)
 {
 	char byte;
 
+	nf->fd_due = false;
 	if (nf->fd_signalled && fd_same(nf->pipe[0], &nf->pipe_id) &&
 	    read(nf->pipe[0], &byte, 1) == 1)
 		nf->fd_signalled = false;
 }
 
-size_t queue_pop(struct kedge_notifier *nf, struct taken *out, size_t max)
+size_t queue_pop(struct queue *q, struct taken *out, size_t max)
 {
 	size_t n = 0;
 
-	while (n < max && nf->pending) {
-		struct watch *w = nf->pending;
+	while (n < max && q->first) {
+		struct watch *w = q->first;
 
-		queue_forget(nf, w);
+		queue_forget(w);
 		out[n++] = (struct taken){ w, w->cookie, w->kind, w->start,
 					   w->end, w->generation };
 	}
@@ -116,16 +128,18 @@ size_t queue_pop(struct kedge_notifier *nf, struct taken *out, size_t max)
 }
 
 /* Where the queue is ours, not the kernel's. */
-static size_t take_own(struct kedge_notifier *nf, struct taken *out, size_t max,
-		       uint64_t *drained)
+static size_t take_own(struct kedge_notifier *nf, struct queue *q,
+		       struct taken *out, size_t max, uint64_t *drained)
 {
 	size_t n;
 
 	queue_check_trips(nf);
-	n = queue_pop(nf, out, max);
+	n = queue_pop(q, out, max);
 	*drained = 0;
-	if (!nf->pending) {
-		unsignal(nf);
+	if (!q->first) {
+		/* While public watches wait, those who poll for them do. */
+		if (!nf->queue.first)
+			unsignal(nf);
 		*drained = atomic_load_explicit(&nf->page->generation,
 						memory_order_relaxed) +
 			   nf->trips_seen;
@@ -133,14 +147,14 @@ static size_t take_own(struct kedge_notifier *nf, struct taken *out, size_t max,
 	return n;
 }
 
-size_t notify_take(struct kedge_notifier *nf, struct taken *out, size_t max,
-		   uint64_t *drained)
+size_t notify_take(struct kedge_notifier *nf, struct queue *q,
+		   struct taken *out, size_t max, uint64_t *drained)
 {
 	size_t n;
 
 	sig_lock(&nf->lock);
-	n = nf->ops->take ? nf->ops->take(nf, out, max, drained)
-			  : take_own(nf, out, max, drained);
+	n = nf->ops->take ? nf->ops->take(nf, q, out, max, drained)
+			  : take_own(nf, q, out, max, drained);
 	sig_unlock(&nf->lock);
 	return n;
 }

@@ -207,8 +207,9 @@ static ssize_t read_events(const struct ummunot *u, struct ummunot_event *ev,
  * number is one that the counter will never have: nothing is a hit again, and
  * nothing is kept, for no watch can be added.
  */
-static size_t take_lost(struct kedge_notifier *nf, struct taken *out,
-			size_t max, uint64_t *drained, uint64_t now)
+static size_t take_lost(struct kedge_notifier *nf, struct queue *q,
+			struct taken *out, size_t max, uint64_t *drained,
+			uint64_t now)
 {
 	struct ummunot *u = nf->backend;
 	size_t n;
@@ -216,31 +217,50 @@ static size_t take_lost(struct kedge_notifier *nf, struct taken *out,
 	if (!u->lost)
 		queue_publish(nf, KEDGE_EVENT_OTHER, 0, UINT64_MAX);
 	u->lost = true;
-	n = queue_pop(nf, out, max);
-	*drained = nf->pending ? 0 : now ^ (1ull << 63);
+	n = queue_pop(q, out, max);
+	*drained = q->first ? 0 : now ^ (1ull << 63);
 	return n;
 }
 
-/* -EAGAIN: all was told before, at the number that the counter still has. */
-static size_t ummunot_take(struct kedge_notifier *nf, struct taken *out,
-			   size_t max, uint64_t *drained)
+/*
+ * The kernel has one queue for all users of the descriptor: what is for others
+ * goes on to theirs. What others found for this one comes first; it is no older
+ * than what the kernel has, and the number at which this queue is empty is only
+ * known once the kernel's is, too.
+ * -EAGAIN: all was told before, at the number that the counter still has.
+ */
+static size_t ummunot_take(struct kedge_notifier *nf, struct queue *q,
+			   struct taken *out, size_t max, uint64_t *drained)
 {
 	struct ummunot *u = nf->backend;
 	uint64_t now = OWN_PART + __atomic_load_n(u->counter, __ATOMIC_ACQUIRE);
 	struct ummunot_event ev[BATCH];
-	ssize_t cnt = read_events(u, ev, max < BATCH ? max : BATCH), i;
-	size_t n = 0;
+	size_t n = queue_pop(q, out, max);
+	ssize_t cnt, i;
 
+	*drained = 0;
+	if (n == max)
+		return n;
+	cnt = read_events(u, ev, max - n < BATCH ? max - n : BATCH);
 	if (cnt < 0 && cnt != -EAGAIN)
-		return take_lost(nf, out, max, drained, now);
-	*drained = cnt < 0 ? now : 0;
+		return n + take_lost(nf, q, out + n, max - n, drained, now);
+	if (cnt < 0)
+		*drained = now;
 	for (i = 0; i < cnt; i++) {
-		if (ev[i].type == UMMUNOT_EVENT_TYPE_LAST)
+		struct taken t;
+
+		if (ev[i].type == UMMUNOT_EVENT_TYPE_LAST) {
 			*drained = OWN_PART + ev[i].user_cookie_counter;
+			continue;
+		}
+		t = translate(&ev[i], now);
+		nf->events++;
+		if (t.watch->queue == q)
+			out[n++] = t;
 		else
-			out[n++] = translate(&ev[i], now);
+			queue_tell(t.watch, t.kind, t.start, t.end,
+				   t.generation);
 	}
-	nf->events += n;
 	return n;
 }
 

@@ -174,7 +174,7 @@ void notify_watch_remove(struct kedge_notifier *nf, struct watch *w, bool keep)
 	uint64_t start = w->node.start, end = w->node.end;
 
 	sig_lock(&nf->lock);
-	queue_forget(nf, w);
+	queue_forget(w);
 	tree_remove(&nf->watches, &w->node);
 	if (nf->ops->remove)
 		nf->ops->remove(nf, w);
@@ -241,6 +241,7 @@ int kedge_watch_add(struct kedge_notifier *nf, const void *addr, size_t len,
 	p = new_public(nf, cookie, &rc);
 	if (!p)
 		return rc;
+	p->watch.queue = &nf->queue;
 	rc = notify_watch_add(nf, &p->watch, start, end,
 			      (struct own_range){ start, end });
 	sig_lock(&nf->lock);
@@ -293,7 +294,7 @@ ssize_t kedge_notifier_read(struct kedge_notifier *nf, struct kedge_event *ev,
 		struct taken t[16];
 		size_t want = max - n < 16 ? max - n : 16, i, got;
 
-		got = notify_take(nf, t, want, &drained);
+		got = notify_take(nf, &nf->queue, t, want, &drained);
 		for (i = 0; i < got; i++)
 			ev[n++] = (struct kedge_event){
 				.kind = t[i].kind,

@@ -104,14 +104,54 @@ static void bad_options_are_refused(void **state)
 	open_cache(&newer.o);
 }
 
-static void a_notifier_serves_one_cache(void **state)
+static uint64_t handle_in(struct kedge_cache *c)
 {
-	struct kedge_notifier *nf = open_uffd();
+	const struct kedge_mr *mr = NULL;
+	uint64_t handle;
 
+	assert_int_equal(kedge_cache_get(c, mem, 1, 0, &mr), 0);
+	handle = mr->device_handle;
+	kedge_cache_put(c, mr);
+	return handle;
+}
+
+/* Each is told of its own, whoever looks first; so is who adds watches. */
+static void a_notifier_serves_many(void **state)
+{
+	struct kedge_notifier *nf = NULL;
+	struct kedge_cache *other;
+	struct kedge_event ev[4];
+	uint64_t a, b;
+	int round;
+
+	assert_int_equal(kedge_notifier_open(NULL, &nf), 0);
 	assert_int_equal(kedge_cache_open(dev->dev, nf, NULL, &cache), 0);
-	refuse_open(nf, NULL, -EBUSY);
-	kedge_cache_close(cache);
-	assert_int_equal(kedge_cache_open(dev->dev, nf, NULL, &cache), 0);
+	assert_int_equal(kedge_cache_open(dev->dev, nf, NULL, &other), 0);
+	assert_int_equal(kedge_watch_add(nf, mem, 1, 7), 0);
+	for (round = 0; round < 6; round++) {
+		a = handle_in(cache);
+		b = handle_in(other);
+		assert_int_equal(handle_in(cache), a);
+		assert_int_equal(handle_in(other), b);
+		pages_at(mem, 1);
+		if (round % 3 == 0)
+			assert_int_not_equal(handle_in(other), b);
+		assert_int_not_equal(handle_in(cache), a);
+		if (round % 3 == 1)
+			assert_int_not_equal(handle_in(other), b);
+		assert_int_equal(kedge_notifier_read(nf, ev, 4), 2);
+		assert_int_equal(ev[0].cookie, 7);
+		assert_int_equal(ev[0].start, addr_of(mem));
+		assert_int_equal(ev[1].kind, KEDGE_EVENT_LAST);
+		if (round % 3 == 2)
+			assert_int_not_equal(handle_in(other), b);
+		/* The mapping is another: so must the watch be. */
+		assert_int_equal(kedge_watch_remove(nf, 7), 0);
+		assert_int_equal(kedge_watch_add(nf, mem, 1, 7), 0);
+	}
+	kedge_cache_close(other);
+	a = handle_in(cache);
+	assert_int_equal(handle_in(cache), a);
 	kedge_cache_close(cache);
 	cache = NULL;
 	kedge_notifier_close(nf);
@@ -506,7 +546,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(bad_options_are_refused),
-		CASE(a_notifier_serves_one_cache),
+		CASE(a_notifier_serves_many),
 		CASE(bad_arguments_are_refused),
 		CASE(a_full_device_makes_room),
 		CASE(enospc_evicts),
