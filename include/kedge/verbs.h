@@ -74,7 +74,8 @@ struct kedge_verbs_opts {
  * memory window on a region that gives none, which costs two work requests and
  * no system call of ours to grant and to end. Where a window cannot be had (the
  * queue pair is not in RTS, or the device has no more) a region of its own
- * takes its place. A bind or an invalidation that has not completed after a
+ * takes its place; so it does on soft-RoCE, whose windows have no bounds, but
+ * for a window on the whole of a region. A bind or an invalidation that has not completed after a
  * second counts as failed; the window is then deallocated, which ends its
  * access as well.
  *

@@ -51,14 +51,18 @@ struct ibv_mr *kedge__verbs_reg(const struct verbs *v, void *addr, size_t len,
 	return mr;
 }
 
+int kedge__verbs_errno(int returned)
+{
+	/* The positive errno, says the manual; providers have -1 and -errno. */
+	if (returned == -1)
+		return errno ? errno : EIO;
+	return abs(returned);
+}
+
 int kedge__verbs_dereg(struct verbs *v, struct ibv_mr *mr)
 {
-	int err = ibv_dereg_mr(mr);
+	int err = kedge__verbs_errno(ibv_dereg_mr(mr));
 
-	/* Some providers return -1 and errno, or a negative one. */
-	if (err == -1)
-		err = errno ? errno : EIO;
-	err = abs(err);
 	return err && kedge__verbs_gone(v, err) ? 0 : err;
 }
 
@@ -69,7 +73,7 @@ bool kedge__verbs_gone(struct verbs *v, int err)
 	if (err != EIO && err != ENODEV && err != ENXIO)
 		return false;
 	/* A driver may say EIO for other things: ask for something harmless. */
-	err = abs(ibv_query_device(v->pd->context, &attr));
+	err = kedge__verbs_errno(ibv_query_device(v->pd->context, &attr));
 	if (!err)
 		return false;
 	if (!__atomic_exchange_n(&v->gone, true, __ATOMIC_RELAXED))
@@ -195,6 +199,23 @@ static int check_reg(const struct verbs *v, const void *addr, size_t len,
 	return 0;
 }
 
+static int make_region(struct verbs *v, struct region *r, void *addr,
+		       size_t len, uint32_t access)
+{
+	r->flags = access_flags(v, access);
+	r->mr = kedge__verbs_reg(v, addr, len, r->flags);
+	/* Windows, which may give any right, want writable memory as well. */
+	if (!r->mr && errno == EFAULT &&
+	    (r->flags & ACCESS_WRITES) == IBV_ACCESS_MW_BIND) {
+		r->flags &= ~(unsigned int)IBV_ACCESS_MW_BIND;
+		r->mr = kedge__verbs_reg(v, addr, len, r->flags);
+	}
+	if (!r->mr)
+		return kedge__verbs_reg_refused(v, errno, (uintptr_t)addr, len,
+						r->flags);
+	return 0;
+}
+
 static int verbs_reg(void *ctx, void *addr, size_t len, uint32_t access,
 		     struct kedge_device_mr *mr)
 {
@@ -205,15 +226,13 @@ static int verbs_reg(void *ctx, void *addr, size_t len, uint32_t access,
 	rc = check_reg(v, addr, len, access);
 	if (rc)
 		return rc;
+	kedge__verbs_windows_retry(v);
 	retry_lost(v);
 	r = malloc(sizeof(*r));
 	if (!r)
 		return kedge_reason(-ENOMEM, "no memory for a registration");
-	r->flags = access_flags(v, access);
-	r->mr = kedge__verbs_reg(v, addr, len, r->flags);
-	if (!r->mr) {
-		rc = kedge__verbs_reg_refused(v, errno, (uintptr_t)addr, len,
-					      r->flags);
+	rc = make_region(v, r, addr, len, access);
+	if (rc) {
 		free(r);
 		return rc;
 	}
@@ -297,6 +316,9 @@ static void verbs_close(void *ctx)
 	struct verbs *v = ctx;
 	struct region *r, *next;
 
+	/* Windows first: what they are bound to cannot go before them. */
+	if (v->win.qp)
+		kedge__verbs_windows_fini(v);
 	if (*v->here)
 		end_lost(v);
 	for (r = v->lost; r; r = next) {
@@ -355,7 +377,8 @@ static int ask_device(struct verbs *v, const struct kedge_verbs_opts *opts)
 	int err;
 
 	memset(&attr, 0, sizeof(attr));
-	err = abs(ibv_query_device_ex(v->pd->context, NULL, &attr));
+	err = kedge__verbs_errno(
+		ibv_query_device_ex(v->pd->context, NULL, &attr));
 	if (err == EIO || err == ENODEV || err == ENXIO)
 		return kedge_reason(-ENODEV, "the RDMA device %s is gone",
 				    v->name);
@@ -378,7 +401,10 @@ static int ask_device(struct verbs *v, const struct kedge_verbs_opts *opts)
 	if (opts->flags & KEDGE_VERBS_ODP &&
 	    attr.odp_caps.general_caps & IBV_ODP_SUPPORT)
 		v->flags |= IBV_ACCESS_ON_DEMAND;
-	return 0;
+	if (!opts->window_qp)
+		return 0;
+	v->flags |= IBV_ACCESS_MW_BIND;
+	return kedge__verbs_windows_check(v, opts->window_qp, &attr.orig_attr);
 }
 
 static bool is_unsupported(int err)
@@ -439,6 +465,17 @@ static const struct kedge_device_ops verbs_ops = {
 	.close = verbs_close,
 };
 
+static const struct kedge_device_ops window_ops = {
+	.size = sizeof(window_ops),
+	.name = "verbs",
+	.reg = verbs_reg,
+	.dereg = verbs_dereg,
+	.query = verbs_query,
+	.close = verbs_close,
+	.bind = kedge__verbs_bind,
+	.unbind = kedge__verbs_unbind,
+};
+
 int kedge_device_open_verbs(struct ibv_pd *pd,
 			    const struct kedge_verbs_opts *user,
 			    struct kedge_device **dev)
@@ -474,12 +511,20 @@ int kedge_device_open_verbs(struct ibv_pd *pd,
 	rc = try_options(v);
 	if (rc)
 		goto unmark;
-	rc = kedge_device_open(&verbs_ops, v, dev);
+	if (opts.window_qp)
+		rc = kedge__verbs_windows_init(v, opts.window_qp);
 	if (rc)
 		goto unmark;
+	rc = kedge_device_open(opts.window_qp ? &window_ops : &verbs_ops, v,
+			       dev);
+	if (rc)
+		goto fini_windows;
 	warn_of_fork(v);
 	return 0;
 
+fini_windows:
+	if (opts.window_qp)
+		kedge__verbs_windows_fini(v);
 unmark:
 	munmap((void *)(uintptr_t)v->here, 2 * v->page_len);
 destroy_lock:

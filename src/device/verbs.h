@@ -9,6 +9,8 @@
 
 #include <infiniband/verbs.h>
 
+#include <kedge/device.h>
+
 #define MIB (UINT64_C(1) << 20)
 
 /* Access for which the kernel wants writable memory. */
@@ -29,6 +31,34 @@ struct region {
 };
 
 /*
+ * Memory windows; without a queue pair there are none.
+ * @qp:        the caller's, lent to us
+ * @boundless: the device checks a window's key and rights, but lets a peer reach
+ *             all of the region
+ * @lock:      guards what follows, and lets one work request be in flight
+ * @ready:     the queue pair was in RTS and nothing has failed since
+ * @retry_at:  it did not answer: no try before that (clock_ns())
+ * @last_id:   of a work request
+ * @free:      windows to be bound, the one that waited longest first
+ * @free_end:  where the next one is hung
+ * @free_cnt:  how many
+ * @lost:      windows that could not be ended; read without the lock too, as a
+ *             hint
+ */
+struct windows {
+	struct ibv_qp *qp;
+	bool boundless;
+	pthread_mutex_t lock;
+	bool ready;
+	uint64_t retry_at;
+	uint64_t last_id;
+	struct window *free;
+	struct window **free_end;
+	unsigned int free_cnt;
+	struct window *lost;
+};
+
+/*
  * @pd:          the caller's
  * @name:        of the RDMA device
  * @flags:       IBV_ACCESS_* that every registration gets
@@ -41,6 +71,7 @@ struct region {
  * @regions:     how many registrations there are; atomic, relaxed: a hint
  * @gone:        the device was removed; atomic, relaxed: set once, and who does
  *               not see it finds out by himself
+ * @win:         memory windows
  * @lock:        guards what follows
  * @lost:        registrations that could not be ended, the oldest first
  * @lost_end:    where the next one is hung; lost is read without the lock, too,
@@ -59,6 +90,7 @@ struct verbs {
 	const uint32_t *here;
 	uint64_t regions;
 	bool gone;
+	struct windows win;
 
 	pthread_mutex_t lock;
 	struct region *lost;
@@ -75,6 +107,9 @@ struct ibv_mr *kedge__verbs_reg(const struct verbs *v, void *addr, size_t len,
 /* End what kedge__verbs_reg() made: 0, or a positive errno and it still is. */
 int kedge__verbs_dereg(struct verbs *v, struct ibv_mr *mr);
 
+/* What a call of libibverbs' returned, as 0 or a positive errno. */
+int kedge__verbs_errno(int returned);
+
 /*
  * What a positive errno says: has the device been removed? Then the kernel has
  * ended all that was on it. Logs it the first time.
@@ -88,5 +123,18 @@ bool kedge__verbs_gone(struct verbs *v, int err);
  */
 int kedge__verbs_reg_refused(struct verbs *v, int err, uint64_t addr,
 			     uint64_t len, unsigned int flags);
+
+/* Can @qp bind windows on a device of @attr? 0 or a negative errno. */
+int kedge__verbs_windows_check(struct verbs *v, const struct ibv_qp *qp,
+			       const struct ibv_device_attr *attr);
+int kedge__verbs_windows_init(struct verbs *v, struct ibv_qp *qp);
+void kedge__verbs_windows_fini(struct verbs *v);
+/* Try again to end a lost one. */
+void kedge__verbs_windows_retry(struct verbs *v);
+
+int kedge__verbs_bind(void *ctx, const struct kedge_device_mr *mr, void *addr,
+		      size_t len, uint32_t access,
+		      struct kedge_device_mr *window);
+void kedge__verbs_unbind(void *ctx, const struct kedge_device_mr *window);
 
 #endif /* DEVICE_VERBS_H */

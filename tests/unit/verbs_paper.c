@@ -11,8 +11,6 @@
 
 #include <cmocka.h>
 
-#include <kedge/base.h>
-
 #include "verbs_paper.h"
 
 #define MRS 4096u
@@ -429,7 +427,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *ts)
 
 /* ---- the tests' side ---- */
 
-void paper_reset(void)
+static void reset(void)
 {
 	memset(&paper, 0, sizeof(paper));
 	paper.attr.orig_attr.max_mr_size = UINT64_MAX;
@@ -502,9 +500,40 @@ static void on_log(void *ctx, int severity, const char *text)
 	pthread_mutex_unlock(&log_lock);
 }
 
-void paper_log_start(void)
+int paper_setup(void **state)
 {
 	paper_log_cnt = 0;
 	paper_logged[0] = '\0';
 	kedge_log_set(on_log, NULL, KEDGE_LOG_DEBUG);
+	reset();
+	return 0;
+}
+
+int paper_teardown(void **state)
+{
+	return paper_clean() ? 0 : -1;
+}
+
+struct kedge_device *paper_open(const struct kedge_verbs_opts *opts)
+{
+	struct kedge_verbs_opts o = { 0 };
+	struct kedge_device *dev = NULL;
+
+	if (opts)
+		o = *opts;
+	o.size = sizeof(o);
+	assert_int_equal(kedge_device_open_verbs(&paper_pd, &o, &dev), 0);
+	return dev;
+}
+
+uint32_t paper_rkey(const struct kedge_device_mr *mr)
+{
+	return (uint32_t)(mr->handle >> 32);
+}
+
+void paper_words(int rc, const char *words)
+{
+	if (!strstr(kedge_strerror(rc), words))
+		fail_msg("\"%s\" does not say \"%s\"", kedge_strerror(rc),
+			 words);
 }

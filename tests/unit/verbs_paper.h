@@ -14,6 +14,8 @@
 
 #include <infiniband/verbs.h>
 
+#include <kedge/verbs.h>
+
 enum paper_op {
 	PAPER_NONE,
 	PAPER_REG,
@@ -71,8 +73,9 @@ extern struct paper paper;
 extern struct ibv_pd paper_pd, paper_other_pd;
 extern struct ibv_qp paper_qp;
 
-void paper_reset(void);
-/* As if nothing was left over from a test. False if something is. */
+/* Around each test: a new device, and nothing of the test's left on it. */
+int paper_setup(void **state);
+int paper_teardown(void **state);
 bool paper_clean(void);
 void paper_refuse(enum paper_op op, int err, int times);
 
@@ -80,9 +83,14 @@ void paper_refuse(enum paper_op op, int err, int times);
 bool paper_peer(uint32_t rkey, uint64_t iova, uint64_t len,
 		unsigned int access);
 
-/* The last message logged since paper_log_start(), and how many there were. */
+/* The last message logged since paper_setup(), and how many there were. */
 extern char paper_logged[512];
 extern int paper_log_cnt;
-void paper_log_start(void);
+
+/* Opened on it; NULL: with the defaults. @opts->size is set here. */
+struct kedge_device *paper_open(const struct kedge_verbs_opts *opts);
+uint32_t paper_rkey(const struct kedge_device_mr *mr);
+/* Fails the test if the reason for @rc does not say @words. */
+void paper_words(int rc, const char *words);
 
 #endif /* TESTS_VERBS_PAPER_H */
