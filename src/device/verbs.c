@@ -33,13 +33,9 @@
 
 /* ---- libibverbs ---- */
 
-void *kedge__verbs_spare_page(const struct verbs *v)
-{
-	return (char *)(uintptr_t)v->here + v->page_len;
-}
-
-struct ibv_mr *kedge__verbs_reg(const struct verbs *v, void *addr, size_t len,
-				unsigned int flags)
+/* NULL and errno on failure. */
+static struct ibv_mr *reg_mr(const struct verbs *v, void *addr, size_t len,
+			     unsigned int flags)
 {
 	struct ibv_mr *mr;
 
@@ -57,13 +53,6 @@ int kedge__verbs_errno(int returned)
 	if (returned == -1)
 		return errno ? errno : EIO;
 	return abs(returned);
-}
-
-int kedge__verbs_dereg(struct verbs *v, struct ibv_mr *mr)
-{
-	int err = kedge__verbs_errno(ibv_dereg_mr(mr));
-
-	return err && kedge__verbs_gone(v, err) ? 0 : err;
 }
 
 bool kedge__verbs_gone(struct verbs *v, int err)
@@ -103,15 +92,16 @@ static unsigned int access_flags(const struct verbs *v, uint32_t access)
 	return flags;
 }
 
+/* 0, or a positive errno and it is what it was. */
 static int end_region(struct verbs *v, struct region *r)
 {
-	int err = kedge__verbs_dereg(v, r->mr);
+	int err = kedge__verbs_errno(ibv_dereg_mr(r->mr));
 
-	if (!err) {
-		__atomic_fetch_sub(&v->regions, 1, __ATOMIC_RELAXED);
-		free(r);
-	}
-	return err;
+	if (err && !kedge__verbs_gone(v, err))
+		return err;
+	__atomic_fetch_sub(&v->regions, 1, __ATOMIC_RELAXED);
+	free(r);
+	return 0;
 }
 
 static struct region *take_lost(struct verbs *v)
@@ -147,6 +137,44 @@ static void retry_lost(struct verbs *v)
 
 	if (r && end_region(v, r))
 		give_lost(v, r);
+}
+
+/* End it now, or later. */
+static void end_or_lose(struct verbs *v, struct region *r)
+{
+	uint32_t rkey = r->mr->rkey;
+	int err = end_region(v, r);
+
+	if (!err)
+		return;
+	give_lost(v, r);
+	kedge__log(KEDGE_LOG_ERROR,
+		   "ibv_dereg_mr refuses rkey %#x of %s (error %d%s): the pages "
+		   "stay pinned, and within reach of whom the key was given, "
+		   "until a later registration or the close has ended it",
+		   rkey, v->name, err,
+		   err == EBUSY || err == EINVAL ? ", a window bound to it?"
+						 : "");
+}
+
+int kedge__verbs_try(struct verbs *v, unsigned int flags)
+{
+	void *page = (char *)(uintptr_t)v->here + v->page_len;
+	struct region *r = malloc(sizeof(*r));
+	int err;
+
+	if (!r)
+		return ENOMEM;
+	r->flags = flags;
+	r->mr = reg_mr(v, page, v->page_len, flags);
+	if (!r->mr) {
+		err = errno;
+		free(r);
+		return err;
+	}
+	__atomic_fetch_add(&v->regions, 1, __ATOMIC_RELAXED);
+	end_or_lose(v, r);
+	return 0;
 }
 
 /* A hint to the HCA, whose failure costs a page fault later. */
@@ -203,12 +231,12 @@ static int make_region(struct verbs *v, struct region *r, void *addr,
 		       size_t len, uint32_t access)
 {
 	r->flags = access_flags(v, access);
-	r->mr = kedge__verbs_reg(v, addr, len, r->flags);
+	r->mr = reg_mr(v, addr, len, r->flags);
 	/* Windows, which may give any right, want writable memory as well. */
 	if (!r->mr && errno == EFAULT &&
 	    (r->flags & ACCESS_WRITES) == IBV_ACCESS_MW_BIND) {
 		r->flags &= ~(unsigned int)IBV_ACCESS_MW_BIND;
-		r->mr = kedge__verbs_reg(v, addr, len, r->flags);
+		r->mr = reg_mr(v, addr, len, r->flags);
 	}
 	if (!r->mr)
 		return kedge__verbs_reg_refused(v, errno, (uintptr_t)addr, len,
@@ -249,25 +277,12 @@ static void verbs_dereg(void *ctx, const struct kedge_device_mr *mr)
 {
 	struct verbs *v = ctx;
 	struct region *r = (struct region *)(uintptr_t)mr->priv;
-	uint32_t rkey = (uint32_t)(mr->handle >> 32);
-	int err;
 
 	/* libibverbs' call would end the parent's. */
-	if (!*v->here) {
+	if (*v->here)
+		end_or_lose(v, r);
+	else
 		free(r);
-		return;
-	}
-	err = end_region(v, r);
-	if (!err)
-		return;
-	give_lost(v, r);
-	kedge__log(KEDGE_LOG_ERROR,
-		   "ibv_dereg_mr refuses rkey %#x of %s (error %d%s): the pages "
-		   "stay pinned, and within reach of whom the key was given, "
-		   "until a later registration or the close has ended it",
-		   rkey, v->name, err,
-		   err == EBUSY || err == EINVAL ? ", a window bound to it?"
-						 : "");
 }
 
 static int verbs_query(void *ctx, struct kedge_device_attr *attr)
@@ -418,30 +433,21 @@ static int try_options(struct verbs *v)
 {
 	static const unsigned int optional[] = { IBV_ACCESS_ON_DEMAND,
 						 IBV_ACCESS_RELAXED_ORDERING };
-	void *page = kedge__verbs_spare_page(v);
-	struct ibv_mr *mr;
 	size_t i;
 	int err;
 
 	if (!v->flags)
 		return 0;
-	mr = kedge__verbs_reg(v, page, v->page_len, v->flags);
-	for (i = 0; !mr && is_unsupported(errno) && i < ARRAY_SIZE(optional);
-	     i++) {
+	err = kedge__verbs_try(v, v->flags);
+	for (i = 0; is_unsupported(err) && i < ARRAY_SIZE(optional); i++) {
 		if (!(v->flags & optional[i]))
 			continue;
 		v->flags &= ~optional[i];
-		mr = kedge__verbs_reg(v, page, v->page_len, v->flags);
+		err = kedge__verbs_try(v, v->flags);
 	}
-	if (!mr)
-		return kedge__verbs_reg_refused(v, errno, (uintptr_t)page,
-						v->page_len, v->flags);
-	err = kedge__verbs_dereg(v, mr);
 	if (err)
-		kedge__log(KEDGE_LOG_ERROR,
-			   "ibv_dereg_mr refuses a page that was tried on %s "
-			   "(error %d): it stays pinned",
-			   v->name, err);
+		return kedge__verbs_reg_refused(v, err, (uintptr_t)v->here,
+						v->page_len, v->flags);
 	return 0;
 }
 
@@ -526,6 +532,7 @@ fini_windows:
 	if (opts.window_qp)
 		kedge__verbs_windows_fini(v);
 unmark:
+	end_lost(v);
 	munmap((void *)(uintptr_t)v->here, 2 * v->page_len);
 destroy_lock:
 	pthread_mutex_destroy(&v->lock);

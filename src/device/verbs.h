@@ -97,15 +97,8 @@ struct verbs {
 	struct region **lost_end;
 };
 
-/* The page that is there to be registered when something is tried. */
-void *kedge__verbs_spare_page(const struct verbs *v);
-
-/* libibverbs' call with the device's iova; NULL and errno on failure. */
-struct ibv_mr *kedge__verbs_reg(const struct verbs *v, void *addr, size_t len,
-				unsigned int flags);
-
-/* End what kedge__verbs_reg() made: 0, or a positive errno and it still is. */
-int kedge__verbs_dereg(struct verbs *v, struct ibv_mr *mr);
+/* Register the spare page and end that again: 0 or a positive errno. */
+int kedge__verbs_try(struct verbs *v, unsigned int flags);
 
 /* What a call of libibverbs' returned, as 0 or a positive errno. */
 int kedge__verbs_errno(int returned);

@@ -14,23 +14,10 @@
 /* True if the device takes not even one more page: its table is full. */
 static bool takes_nothing(struct verbs *v)
 {
-	struct ibv_mr *mr;
-	int err;
+	uint64_t regions = __atomic_load_n(&v->regions, __ATOMIC_RELAXED);
 
-	if (v->max_regions &&
-	    __atomic_load_n(&v->regions, __ATOMIC_RELAXED) >= v->max_regions)
-		return true;
-	mr = kedge__verbs_reg(v, kedge__verbs_spare_page(v),
-			      v->page_len, 0);
-	if (!mr)
-		return true;
-	err = kedge__verbs_dereg(v, mr);
-	if (err)
-		kedge__log(KEDGE_LOG_ERROR,
-			   "ibv_dereg_mr refuses a page that was tried on %s "
-			   "(error %d): it stays pinned",
-			   v->name, err);
-	return false;
+	return (v->max_regions && regions >= v->max_regions) ||
+	       kedge__verbs_try(v, 0);
 }
 
 static int table_full(const struct verbs *v)

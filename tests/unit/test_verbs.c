@@ -70,8 +70,9 @@ static void open_undoes_every_step(void **state)
 		assert_int_equal(fault_live(), live);
 		assert_true(paper_clean());
 	}
-	/* context, lock, pages, their mark, lock of the windows, device */
-	assert_int_equal(step - 1, 6);
+	/* context, lock, pages, their mark, a page that is tried, lock of the
+	 * windows, device */
+	assert_int_equal(step - 1, 7);
 	kedge_device_close(dev);
 	assert_int_equal(fault_live(), live);
 }

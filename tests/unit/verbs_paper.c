@@ -48,6 +48,7 @@ static struct ibv_device device = { .name = "paper0" };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct paper_mr mrs[MRS];
 static struct paper_mw mws[MWS];
+static uint32_t next_mw;
 static struct ibv_wc wcs[WCS];
 static unsigned int wc_cnt;
 static uint64_t skew;
@@ -59,6 +60,10 @@ static int refused(enum paper_op op)
 	if (paper.removed && op != PAPER_POST && op != PAPER_POLL &&
 	    op != PAPER_BIND && op != PAPER_INVALIDATE)
 		return EIO;
+	if (op == paper.also_op) {
+		paper.also_op = PAPER_NONE;
+		return paper.also_err;
+	}
 	if (!paper.times || op != paper.op)
 		return 0;
 	if (paper.skip) {
@@ -102,7 +107,7 @@ static struct ibv_mr *reg_locked(struct ibv_pd *pd, void *addr, size_t len,
 	int err = reg_refused(access);
 
 	if (err) {
-		errno = err;
+		errno = err < 0 ? 0 : err;
 		return NULL;
 	}
 	while (m->live)
@@ -163,6 +168,7 @@ int __wrap_ibv_dereg_mr(struct ibv_mr *mr)
 		paper.regs--;
 	}
 	pthread_mutex_unlock(&lock);
+	errno = EBUSY;
 	return err;
 }
 
@@ -245,8 +251,8 @@ int __wrap_ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 
 static struct ibv_mw *alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 {
-	struct paper_mw *w = mws;
-	uint32_t tag;
+	struct paper_mw *w = NULL;
+	uint32_t tag, i;
 	int err;
 
 	pthread_mutex_lock(&lock);
@@ -254,9 +260,11 @@ static struct ibv_mw *alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 	if (!err && type != IBV_MW_TYPE_2)
 		err = EINVAL;
 	if (!err) {
-		while (w < mws + MWS && w->live)
-			w++;
-		if (w == mws + MWS)
+		/* As late as can be, so that a key is not soon there again. */
+		for (i = 0; i < MWS && mws[next_mw % MWS].live; i++)
+			next_mw++;
+		w = &mws[next_mw++ % MWS];
+		if (w->live)
 			err = ENOMEM;
 	}
 	if (!err) {
@@ -392,11 +400,7 @@ static int poll_cq(struct ibv_cq *cq, int cnt, struct ibv_wc *wc)
 	assert_ptr_equal(cq, &send_cq);
 	if (refused(PAPER_POLL)) {
 		got = -1;
-	} else if (paper.late) {
-		/* Long enough for whoever waits. */
-		skew += 2000000000;
-		paper.late = false;
-	} else if (wc_cnt) {
+	} else if (wc_cnt && !paper.late) {
 		got = 1;
 		*wc = wcs[0];
 		memmove(wcs, wcs + 1, --wc_cnt * sizeof(*wcs));
@@ -473,6 +477,12 @@ void paper_refuse(enum paper_op op, int err, int times)
 	paper.times = times;
 }
 
+void paper_refuse_also(enum paper_op op, int err)
+{
+	paper.also_op = op;
+	paper.also_err = err;
+}
+
 bool paper_peer(uint32_t rkey, uint64_t iova, uint64_t len, unsigned int access)
 {
 	const struct paper_mw *w = window_of(rkey);
@@ -524,6 +534,13 @@ struct kedge_device *paper_open(const struct kedge_verbs_opts *opts)
 	o.size = sizeof(o);
 	assert_int_equal(kedge_device_open_verbs(&paper_pd, &o, &dev), 0);
 	return dev;
+}
+
+void paper_wait(unsigned int ms)
+{
+	pthread_mutex_lock(&lock);
+	skew += ms * UINT64_C(1000000);
+	pthread_mutex_unlock(&lock);
 }
 
 uint32_t paper_rkey(const struct kedge_device_mr *mr)

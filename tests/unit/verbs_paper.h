@@ -42,8 +42,10 @@ enum paper_op {
  * @fork:       what libibverbs says of fork
  * @state:      of the queue pair
  * @silent:     work requests are taken and never completed
- * @late:       the next completion comes only after the wait for it is over
- * @op, @err, @skip, @times: the next @times calls of @op after @skip fail
+ * @late:       completions are held back
+ * @op, @err, @skip, @times: the next @times calls of @op after @skip fail; -1
+ *              is a call that returns that, with errno
+ * @also_op, @also_err: so does one of @also_op
  * @calls:      of each op
  * @regs, @mws: alive
  * @access:     IBV_ACCESS_* of the last region
@@ -62,6 +64,8 @@ struct paper {
 	bool silent, late;
 	enum paper_op op;
 	int err, skip, times;
+	enum paper_op also_op;
+	int also_err;
 	int calls[PAPER_OPS];
 	int regs, mws;
 	unsigned int access;
@@ -78,6 +82,7 @@ int paper_setup(void **state);
 int paper_teardown(void **state);
 bool paper_clean(void);
 void paper_refuse(enum paper_op op, int err, int times);
+void paper_refuse_also(enum paper_op op, int err);
 
 /* Whether a peer that knows @rkey may do IBV_ACCESS_* to those bytes. */
 bool paper_peer(uint32_t rkey, uint64_t iova, uint64_t len,
@@ -86,6 +91,9 @@ bool paper_peer(uint32_t rkey, uint64_t iova, uint64_t len,
 /* The last message logged since paper_setup(), and how many there were. */
 extern char paper_logged[512];
 extern int paper_log_cnt;
+
+/* That time goes by, as far as the library sees. */
+void paper_wait(unsigned int ms);
 
 /* Opened on it; NULL: with the defaults. @opts->size is set here. */
 struct kedge_device *paper_open(const struct kedge_verbs_opts *opts);
