@@ -69,13 +69,14 @@ static void describe(struct info_line *l, const char *name,
 	bool atomics = a->access & KEDGE_ACCESS_REMOTE_ATOMIC;
 	char regions[UTIL_HUMAN], max[UTIL_HUMAN], chunk[UTIL_HUMAN];
 
-	info_text(l, "%s registered a page; %s registrations of up to %s, "
+	info_text(l, "%s registered a page; %s registrations of %s%s, "
 		     "large areas in chunks of %s; type-2 memory windows: %s, "
 		     "on-demand paging: %s, remote atomics: %s%s",
 		  name,
 		  a->max_regions ? util_human_count(regions, a->max_regions)
 				 : "any number of",
-		  a->max_len ? util_human_bytes(max, a->max_len) : "any size",
+		  a->max_len ? "up to " : "any size",
+		  a->max_len ? util_human_bytes(max, a->max_len) : "",
 		  util_human_bytes(chunk, a->chunk_len), windows ? "yes" : "no",
 		  odp ? "yes" : "no", atomics ? "yes" : "no",
 		  up ? "" : "; no port is up");

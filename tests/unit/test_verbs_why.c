@@ -145,16 +145,41 @@ static int bound(void)
 	return 0;
 }
 
-static void the_limit_is_named(void **state)
+/* As one whom it does not: then it is not the limit. */
+static int unbound(void)
+{
+	const struct rlimit none = { 0, 0 };
+	struct kedge_device *dev = paper_open(NULL);
+	struct kedge_device_mr mr;
+	int rc;
+
+	if (setrlimit(RLIMIT_MEMLOCK, &none))
+		return 1;
+	paper_refuse(PAPER_REG, ENOMEM, 1);
+	rc = device_reg(dev, mem, PAGE, LW, &mr);
+	if (rc != -ENOMEM || strstr(kedge_strerror(rc), "RLIMIT"))
+		return 2;
+	kedge_device_close(dev);
+	return 0;
+}
+
+static void in_a_child(int (*fn)(void))
 {
 	pid_t pid = fork();
 	int status;
 
 	assert_true(pid >= 0);
 	if (!pid)
-		_exit(bound());
+		_exit(fn());
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);
+}
+
+static void the_limit_is_named(void **state)
+{
+	in_a_child(bound);
+	if (kedge__proc_may_pin())
+		in_a_child(unbound);
 }
 
 static void bad_memory_is_named(void **state)

@@ -395,6 +395,10 @@ static void late_answers_are_nobodys(void **state)
 	assert_int_equal(paper.regs, 1);
 	paper_wait(1100);
 	paper.late = false;
+	/* The late one's success is not that of the next. */
+	paper_refuse(PAPER_BIND, 1, 1);
+	assert_int_equal(bind_part(&mr, W, &b), -EOPNOTSUPP);
+	paper.state = IBV_QPS_RTS;
 	assert_int_equal(bind_part(&mr, W, &b), 0);
 	assert_true(peer(&b, 1, IBV_ACCESS_REMOTE_WRITE));
 	unbind(&b);
