@@ -289,7 +289,7 @@ static int check_bind(const struct verbs *v, const struct region *r,
 				    "windows of %s do not confine a peer to a "
 				    "part of a registration",
 				    v->name);
-	if (!access || access & ~REMOTE_ALL)
+	if (!(access & REMOTE_ALL) || access & ~KEDGE_ACCESS_ALL)
 		return kedge_reason(-EINVAL,
 				    "access %#x is not what a window gives",
 				    access);
@@ -299,7 +299,7 @@ static int check_bind(const struct verbs *v, const struct region *r,
 	if (!(r->flags & IBV_ACCESS_MW_BIND))
 		return kedge_reason(-EOPNOTSUPP, "no window on memory that is "
 						 "not writable");
-	if (access & ~(uint32_t)KEDGE_ACCESS_REMOTE_READ &&
+	if (access & REMOTE_ALL & ~(uint32_t)KEDGE_ACCESS_REMOTE_READ &&
 	    !(r->flags & IBV_ACCESS_LOCAL_WRITE))
 		return kedge_reason(-EOPNOTSUPP,
 				    "a window that lets a peer write needs a "
@@ -310,6 +310,7 @@ static int check_bind(const struct verbs *v, const struct region *r,
 	return 0;
 }
 
+/* The local rights are the region's. */
 static unsigned int window_flags(uint32_t access)
 {
 	unsigned int flags = 0;

@@ -460,6 +460,57 @@ static void a_broken_queue_pair_is_told_and_comes_back(void **state)
 	device_dereg(dev, &mr);
 }
 
+/* ---- behind the cache ---- */
+
+/* By @windows or by registrations: after the put nobody comes in. */
+static void check_cache(bool windows)
+{
+	struct kedge_notifier_opts no = { .size = sizeof(no),
+					  .backend = "none" };
+	struct kedge_notifier *nf;
+	struct kedge_cache *cache;
+	const struct kedge_mr *mr;
+	uint64_t iova;
+	uint32_t key;
+	int i;
+
+	open_device(OFFSET, windows);
+	assert_int_equal(kedge_notifier_open(&no, &nf), 0);
+	assert_int_equal(kedge_cache_open(dev, nf, NULL, &cache), 0);
+	for (i = 0; i < 4; i++) {
+		/* Whole pages, then a part of one. */
+		size_t at = i & 1 ? 77 : 0, len = i & 1 ? 1000 : LEN;
+
+		memset(mem, 0, LEN);
+		assert_int_equal(kedge_cache_get(cache, mem + at, len, LW | W,
+						 &mr), 0);
+		key = kedge_verbs_rkey(mr);
+		iova = kedge_verbs_iova(mr, mem + at);
+		assert_int_equal(iova, (uintptr_t)mem + at + OFFSET);
+		reaches(IBV_WR_RDMA_WRITE, key, iova, (uint32_t)len);
+		assert_int_equal(mem[at + len - 1], 'p');
+		/* That ends the connection: only the last time. */
+		if (i == 3)
+			refused(IBV_WR_RDMA_WRITE, key, iova, 1001);
+		kedge_cache_put(cache, mr);
+		memset(mem, 0, LEN);
+		refused(IBV_WR_RDMA_WRITE, key, iova, 1);
+		assert_int_equal(mem[at], 0);
+	}
+	kedge_cache_close(cache);
+	kedge_notifier_close(nf);
+}
+
+static void a_put_ends_the_peers_access(void **state)
+{
+	check_cache(false);
+}
+
+static void a_put_ends_the_peers_window(void **state)
+{
+	check_cache(true);
+}
+
 /* ---- all together ---- */
 
 static int find_gid(void)
@@ -532,6 +583,8 @@ int main(void)
 		TEST(a_window_has_its_bounds),
 		TEST(old_keys_open_nothing),
 		TEST(a_broken_queue_pair_is_told_and_comes_back),
+		TEST(a_put_ends_the_peers_access),
+		TEST(a_put_ends_the_peers_window),
 	};
 
 	return cmocka_run_group_tests(tests, open_all, close_all) ? 1 : 0;
