@@ -74,10 +74,10 @@ struct kedge_verbs_opts {
  * memory window on a region that gives none, which costs two work requests and
  * no system call of ours to grant and to end. Where a window cannot be had (the
  * queue pair is not in RTS, or the device has no more) a region of its own
- * takes its place; so it does on soft-RoCE, whose windows have no bounds, but
- * for a window on the whole of a region. A bind or an invalidation that has not completed after a
- * second counts as failed; the window is then deallocated, which ends its
- * access as well.
+ * takes its place; so it does on soft-RoCE, whose windows do not keep a peer
+ * from the rest of the region, unless the window is all of it. A bind or an
+ * invalidation that has not completed after a second counts as failed; the
+ * window is then deallocated, which ends its access as well.
  *
  * What cannot be ended (ibv_dereg_mr() and ibv_dealloc_mw() fail) is logged,
  * kept, and tried again by each later registration and by the close. When the

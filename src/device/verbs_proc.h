@@ -17,7 +17,7 @@ enum proc_fault {
 	PROC_HOLE,        /* not mapped */
 	PROC_NO_READ,     /* PROT_NONE, or only executable */
 	PROC_NO_WRITE,    /* not writable, and that was wanted */
-	PROC_SHARED_FILE, /* writable, but the kernel does not pin it for long */
+	PROC_SHARED_FILE, /* writable, but not pinned for long */
 };
 
 /* The first mapping that cannot be pinned, or the hole. */
