@@ -19,7 +19,9 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import headers  # noqa: E402
 
 LIBRARIES = {'kedge/uring.h': ('libkedge-uring', '-lkedge-uring -lkedge',
-                               'kedge-uring')}
+                               'kedge-uring'),
+             'kedge/verbs.h': ('libkedge-verbs', '-lkedge-verbs -lkedge',
+                               'kedge-verbs')}
 DEFAULT_LIBRARY = ('libkedge', '-lkedge', 'kedge')
 # What an errno means where the comment gives the bare name.
 BARE = {'ENOMEM': 'There is no memory.'}

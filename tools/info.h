@@ -64,6 +64,7 @@ void info_fini(struct info *info);
 
 void info_notifiers(struct info *info);
 void info_devices(struct info *info);
+void info_verbs(struct info *info);
 void info_limits(struct info *info);
 
 /* 0, or the exit status of a failure. */

@@ -179,8 +179,7 @@ static void add_uring(struct info *info)
 void info_devices(struct info *info)
 {
 	add_uring(info);
-	info_text(info_add(info, INFO_DEVICES, "verbs", INFO_MISSING),
-		  "not built: this kedge has no RDMA device");
+	info_verbs(info);
 	info_text(info_add(info, INFO_DEVICES, "ofi", INFO_MISSING),
 		  "not built: this kedge has no libfabric device");
 }

@@ -59,7 +59,7 @@ all_files()
 		include/linux/ummunot.h lib/udev/rules.d/60-ummunot.rules; do
 		[ -s "$dest/$f" ] || { echo "$f is not installed"; rc=1; }
 	done
-	for l in kedge kedge-uring kedge-hooks; do
+	for l in kedge kedge-uring kedge-hooks ${verbs:+kedge-verbs}; do
 		[ -e "$libdir/lib$l.so.0" ] ||
 			{ echo "lib$l.so.0 is not installed"; rc=1; }
 		[ -f "$pcdir/$l.pc" ] ||
@@ -124,6 +124,30 @@ cxx_static()
 		$(pkg --static --cflags --libs kedge-uring) && "$tmp/ccs"
 }
 
+# verbs_user COMPILER...: one program for both languages.
+verbs_user()
+{
+	[ -n "$verbs" ] || { echo "built without libibverbs"; return 77; }
+	command -v "$1" || { echo "there is no $1"; return 77; }
+	# shellcheck disable=SC2046,SC2086
+	"$@" $warn -o "$tmp/verbs" "$src/tests/install/user_verbs.c" \
+		-x none $(pkg --cflags --libs kedge-verbs) &&
+		LD_LIBRARY_PATH=$libdir "$tmp/verbs"
+}
+
+# The archive's own names; libibverbs is not meant to be linked statically.
+verbs_static()
+{
+	[ -n "$verbs" ] || { echo "built without libibverbs"; return 77; }
+	[ -f "$libdir/libkedge-verbs.a" ] ||
+		{ echo "built without static libraries"; return 77; }
+	# shellcheck disable=SC2046,SC2086
+	gcc -std=c11 -D_DEFAULT_SOURCE $warn -o "$tmp/verbss" \
+		"$src/tests/install/user_verbs.c" $(pkg --cflags kedge-verbs) \
+		"$libdir/libkedge-verbs.a" "$libdir/libkedge.a" -libverbs \
+		-pthread && "$tmp/verbss"
+}
+
 pc=
 step "meson install" install_all
 if [ -z "$pc" ]; then
@@ -132,6 +156,8 @@ fi
 pcdir=$(dirname "$pc")
 libdir=$(dirname "$pcdir")
 dest=$root$(sed -n 's/^prefix=//p' "$pc")
+verbs=
+[ ! -f "$pcdir/kedge-verbs.pc" ] || verbs=1
 
 step "every file is there" all_files
 step "nothing names the build folder" no_build_path
@@ -140,5 +166,8 @@ step "C11, shared" c_shared
 step "C11, static" c_static
 step "C++17, shared" cxx_shared
 step "C++17, static" cxx_static
+step "C11, verbs" verbs_user gcc -std=c11 -D_DEFAULT_SOURCE
+step "C++17, verbs" verbs_user g++ -std=c++17 -x c++
+step "C11, verbs, static" verbs_static
 echo "1..$n"
 exit $bad

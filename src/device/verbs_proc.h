@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What this process's memory is like, for whoever explains why it was not
+ * pinned. Read from /proc with nothing allocated, because the caller may hold
+ * the allocator's locks; another thread may change it at any time, so an answer
+ * is a good guess.
+ */
+#ifndef DEVICE_VERBS_PROC_H
+#define DEVICE_VERBS_PROC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum proc_fault {
+	PROC_NO_FAULT,    /* or none that shows */
+	PROC_HOLE,        /* not mapped */
+	PROC_NO_READ,     /* PROT_NONE, or only executable */
+	PROC_NO_WRITE,    /* not writable, and that was wanted */
+	PROC_SHARED_FILE, /* writable, but not pinned for long */
+};
+
+/* The first mapping that cannot be pinned, or the hole. */
+struct proc_vma {
+	uint64_t start, end;
+	char perm[5];
+	char name[112];
+};
+
+/* Bytes that this process has pinned; 0 where /proc does not tell. */
+uint64_t kedge__proc_pinned(void);
+
+/* Why [start, end) cannot be pinned, for writing or for reading. */
+enum proc_fault kedge__proc_fault(uint64_t start, uint64_t end, bool writes,
+				  struct proc_vma *v);
+
+/* True if RLIMIT_MEMLOCK does not bind this thread. */
+bool kedge__proc_may_pin(void);
+
+/* "64 MiB", "20 KiB", "5 bytes". Returns @buf. */
+const char *kedge__proc_bytes(char *buf, size_t size, uint64_t bytes);
+
+#endif /* DEVICE_VERBS_PROC_H */

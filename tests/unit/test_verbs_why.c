@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Why the verbs device refuses, on this machine's own memory and limits. */
+#include <fcntl.h>
+#include <grp.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <kedge/verbs.h>
+
+#include "base/base.h"
+#include "device/device.h"
+#include "device/verbs_proc.h"
+#include "verbs_paper.h"
+
+#define PAGE 4096u
+#define LW KEDGE_ACCESS_LOCAL_WRITE
+
+static char *mem;
+static size_t page_len;
+
+static int setup(void **state)
+{
+	paper_setup(state);
+	page_len = (size_t)sysconf(_SC_PAGESIZE);
+	mem = mmap(NULL, 8 * page_len, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return mem == MAP_FAILED ? -1 : 0;
+}
+
+static int teardown(void **state)
+{
+	munmap(mem, 8 * page_len);
+	return paper_teardown(state);
+}
+
+/* The device says @err to [at, at + len); what comes of it. */
+static void expect(void *at, size_t len, uint32_t access, int err, int rc,
+		   const char *words)
+{
+	struct kedge_device *dev = paper_open(NULL);
+	struct kedge_device_mr mr;
+
+	paper_refuse(PAPER_REG, err, 1);
+	assert_int_equal(device_reg(dev, at, len, access, &mr), rc);
+	paper_words(rc, words);
+	/* What was tried to find out is gone. */
+	assert_int_equal(paper.regs, 0);
+	kedge_device_close(dev);
+}
+
+static void errors_of_the_device_are_told_apart(void **state)
+{
+	expect(mem, PAGE, LW, ENOSPC, -ENOSPC, "no room");
+	expect(mem, PAGE, LW, EOPNOTSUPP, -EOPNOTSUPP, "DAX");
+	expect(mem, PAGE, LW, EINVAL, -EOPNOTSUPP, "access 0x1 (error 22)");
+	expect(mem, PAGE, LW, EIO, -EIO, "error 5");
+	/* A NULL without an errno. */
+	expect(mem, PAGE, LW, -1, -EIO, "error 5");
+}
+
+static void a_full_table_is_no_lack_of_memory(void **state)
+{
+	static const int says[] = { ENOMEM, EINVAL };
+	struct kedge_device *dev;
+	struct kedge_device_mr a, b;
+	size_t i;
+
+	paper.attr.orig_attr.max_mr = 1;
+	dev = paper_open(NULL);
+	assert_int_equal(device_reg(dev, mem, PAGE, 0, &a), 0);
+	assert_int_equal(device_reg(dev, mem, PAGE, 0, &b), -ENOSPC);
+	paper_words(-ENOSPC, "this process has 1 on it, the device takes 1");
+	device_dereg(dev, &a);
+	/* Others' registrations: not one page is taken any more. */
+	for (i = 0; i < ARRAY_SIZE(says); i++) {
+		paper_refuse(PAPER_REG, says[i], 2);
+		assert_int_equal(device_reg(dev, mem, PAGE, 0, &b), -ENOSPC);
+	}
+	paper_refuse(PAPER_REG, ENOMEM, 1);
+	assert_int_equal(device_reg(dev, mem, PAGE, 0, &b), -ENOMEM);
+	paper_words(-ENOMEM, "paper0 has no memory to register 4 KiB");
+	kedge_device_close(dev);
+}
+
+/* What was tried to find out cannot be ended. */
+static void a_page_that_stays_is_told(void **state)
+{
+	struct kedge_device *dev = paper_open(NULL);
+	struct kedge_device_mr mr;
+
+	paper_refuse(PAPER_REG, EINVAL, 1);
+	paper_refuse_also(PAPER_DEREG, EBUSY);
+	assert_int_equal(device_reg(dev, mem, PAGE, 0, &mr), -EOPNOTSUPP);
+	assert_int_equal(paper_log_cnt, 1);
+	assert_int_equal(paper.regs, 1);
+	kedge_device_close(dev);
+	assert_int_equal(paper.regs, 0);
+}
+
+/* As a user whom the limit binds, in a child. */
+static int bound(void)
+{
+	const struct rlimit limit = { 64 * 1024, 64 * 1024 };
+	const struct rlimit none = { 0, 0 };
+	struct kedge_device *dev = paper_open(NULL);
+	struct kedge_device_mr mr;
+	int rc;
+
+	if (setrlimit(RLIMIT_MEMLOCK, &limit))
+		return 1;
+	if (!getuid() && (setgroups(0, NULL) || setuid(65534)))
+		return 2;
+	if (kedge__proc_may_pin())
+		return 3;
+	paper_refuse(PAPER_REG, ENOMEM, 1);
+	rc = device_reg(dev, mem + 100, 64 * 1024, LW, &mr);
+	if (rc != -ENOMEM || !strstr(kedge_strerror(rc),
+				     "RLIMIT_MEMLOCK is 64 KiB, this process "
+				     "has pinned 0 KiB and asks for 68 KiB "
+				     "more: raise it with ulimit -l"))
+		return 4;
+	if (paper.calls[PAPER_REG] != 1)
+		return 5;
+	/* Within it, it is something else. */
+	paper_refuse(PAPER_REG, ENOMEM, 1);
+	rc = device_reg(dev, mem, 32 * 1024, LW, &mr);
+	if (rc != -ENOMEM || strstr(kedge_strerror(rc), "RLIMIT"))
+		return 6;
+	if (setrlimit(RLIMIT_MEMLOCK, &none))
+		return 7;
+	paper_refuse(PAPER_REG, EPERM, 1);
+	rc = device_reg(dev, mem, PAGE, LW, &mr);
+	if (rc != -ENOMEM ||
+	    !strstr(kedge_strerror(rc), "RLIMIT_MEMLOCK is 0 KiB"))
+		return 8;
+	kedge_device_close(dev);
+	return 0;
+}
+
+/* As one whom it does not: then it is not the limit. */
+static int unbound(void)
+{
+	const struct rlimit none = { 0, 0 };
+	struct kedge_device *dev = paper_open(NULL);
+	struct kedge_device_mr mr;
+	int rc;
+
+	if (setrlimit(RLIMIT_MEMLOCK, &none))
+		return 1;
+	paper_refuse(PAPER_REG, ENOMEM, 1);
+	rc = device_reg(dev, mem, PAGE, LW, &mr);
+	if (rc != -ENOMEM || strstr(kedge_strerror(rc), "RLIMIT"))
+		return 2;
+	kedge_device_close(dev);
+	return 0;
+}
+
+static void in_a_child(int (*fn)(void))
+{
+	pid_t pid = fork();
+	int status;
+
+	assert_true(pid >= 0);
+	if (!pid)
+		_exit(fn());
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+static void the_limit_is_named(void **state)
+{
+	in_a_child(bound);
+	if (kedge__proc_may_pin())
+		in_a_child(unbound);
+}
+
+static void bad_memory_is_named(void **state)
+{
+	char *file;
+	int fd;
+
+	expect(mem, 8 * page_len, LW, EFAULT, -EFAULT, "cannot be pinned");
+	mprotect(mem + page_len, page_len, PROT_READ);
+	expect(mem, 8 * page_len, LW, EFAULT, -EFAULT, "not writable");
+	expect(mem, 8 * page_len, 0, EFAULT, -EFAULT, "cannot be pinned");
+	mprotect(mem + page_len, page_len, PROT_NONE);
+	expect(mem, 8 * page_len, 0, EFAULT, -EFAULT, "not readable");
+	munmap(mem + page_len, page_len);
+	expect(mem, 8 * page_len, 0, EFAULT, -EFAULT, "is not mapped");
+	expect(mem, page_len, 0, EFAULT, -EFAULT, "cannot be pinned");
+	/* Ends in a hole. */
+	expect(mem, 2 * page_len, 0, EFAULT, -EFAULT, "is not mapped");
+
+	fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	file = mmap(NULL, page_len, PROT_READ, MAP_SHARED, fd, 0);
+	close(fd);
+	assert_ptr_not_equal(file, MAP_FAILED);
+	expect(file, page_len, LW, EFAULT, -EFAULT, "not writable");
+	expect(file, page_len, 0, EFAULT, -EFAULT, "cannot be pinned");
+	munmap(file, page_len);
+}
+
+static void a_shared_file_is_named(void **state)
+{
+	char path[] = "./verbs_why_XXXXXX";
+	int fd = mkstemp(path);
+	char *file;
+
+	if (fd < 0)
+		skip();
+	unlink(path);
+	assert_int_equal(ftruncate(fd, (off_t)page_len), 0);
+	file = mmap(NULL, page_len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	close(fd);
+	assert_ptr_not_equal(file, MAP_FAILED);
+	expect(file, page_len, LW, EFAULT, -EOPNOTSUPP, "shared file mappings");
+	expect(file, page_len, 0, EFAULT, -EFAULT, "cannot be pinned");
+	munmap(file, page_len);
+	/* Memory has no file. */
+	file = mmap(NULL, page_len, PROT_READ | PROT_WRITE,
+		    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	expect(file, page_len, LW, EFAULT, -EFAULT, "cannot be pinned");
+	munmap(file, page_len);
+}
+
+static void bytes_are_told_in_words(void **state)
+{
+	char buf[32];
+
+	assert_string_equal(kedge__proc_bytes(buf, sizeof(buf), 0), "0 KiB");
+	assert_string_equal(kedge__proc_bytes(buf, sizeof(buf), 5), "5 bytes");
+	assert_string_equal(kedge__proc_bytes(buf, sizeof(buf), 12288),
+			    "12 KiB");
+	assert_string_equal(kedge__proc_bytes(buf, sizeof(buf), 3u << 20),
+			    "3 MiB");
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(errors_of_the_device_are_told_apart),
+		TEST(a_full_table_is_no_lack_of_memory),
+		TEST(a_page_that_stays_is_told),
+		TEST(the_limit_is_named),
+		TEST(bad_memory_is_named),
+		TEST(a_shared_file_is_named),
+		TEST(bytes_are_told_in_words),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}

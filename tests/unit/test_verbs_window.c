@@ -1,0 +1,580 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The verbs device's memory windows, against an RDMA device made of paper. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <kedge/verbs.h>
+
+#include "base/base.h"
+#include "device/device.h"
+#include "faults.h"
+#include "verbs_paper.h"
+
+#define PAGE 4096u
+#define R KEDGE_ACCESS_REMOTE_READ
+#define W KEDGE_ACCESS_REMOTE_WRITE
+#define LW KEDGE_ACCESS_LOCAL_WRITE
+
+static char area[6 * PAGE] __attribute__((aligned(PAGE)));
+static char *const page = area + PAGE;
+#define LEN (4 * PAGE)
+static struct kedge_device *dev;
+
+static int setup(void **state)
+{
+	const struct kedge_verbs_opts o = { .window_qp = &paper_qp };
+
+	paper_setup(state);
+	dev = paper_open(&o);
+	memset(paper.calls, 0, sizeof(paper.calls));
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	kedge_device_close(dev);
+	return paper_teardown(state);
+}
+
+static struct kedge_device_mr reg(uint32_t access)
+{
+	struct kedge_device_mr mr;
+
+	assert_int_equal(device_reg(dev, page, LEN, access, &mr), 0);
+	return mr;
+}
+
+static int bind_part(const struct kedge_device_mr *mr, uint32_t access,
+		     struct kedge_device_mr *w)
+{
+	return dev->ops.bind(dev->ctx, mr, page + 10, 100, access, w);
+}
+
+static void unbind(const struct kedge_device_mr *w)
+{
+	dev->ops.unbind(dev->ctx, w);
+}
+
+static bool peer(const struct kedge_device_mr *w, uint64_t len,
+		 unsigned int access)
+{
+	return paper_peer(paper_rkey(w), w->offset, len, access);
+}
+
+/* ---- open ---- */
+
+static void expect_refusal(struct ibv_qp *qp, int rc, const char *words)
+{
+	struct kedge_verbs_opts o = { .size = sizeof(o), .window_qp = qp };
+	struct kedge_device *before = (struct kedge_device *)0x1, *d = before;
+
+	assert_int_equal(kedge_device_open_verbs(&paper_pd, &o, &d), rc);
+	assert_ptr_equal(d, before);
+	paper_words(rc, words);
+}
+
+static void a_queue_pair_that_cannot_bind_is_refused(void **state)
+{
+	struct ibv_qp qp = paper_qp;
+
+	qp.pd = &paper_other_pd;
+	expect_refusal(&qp, -EINVAL, "another protection domain");
+	qp = paper_qp;
+	qp.qp_type = IBV_QPT_UD;
+	expect_refusal(&qp, -EINVAL, "neither RC nor UC");
+	qp = paper_qp;
+	qp.recv_cq = qp.send_cq;
+	expect_refusal(&qp, -EINVAL, "completion queue");
+	paper.attr.orig_attr.device_cap_flags = IBV_DEVICE_MEM_WINDOW;
+	expect_refusal(&paper_qp, -EOPNOTSUPP, "no type-2 memory windows");
+	/* It says so, and yet registers nothing for them. */
+	paper.attr.orig_attr.device_cap_flags = IBV_DEVICE_MEM_WINDOW_TYPE_2A;
+	paper.lacks = IBV_ACCESS_MW_BIND;
+	expect_refusal(&paper_qp, -EOPNOTSUPP, "access 0x10");
+}
+
+static void without_a_queue_pair_there_are_no_windows(void **state)
+{
+	struct kedge_device *plain = paper_open(NULL);
+
+	assert_null(plain->ops.bind);
+	assert_null(plain->ops.unbind);
+	kedge_device_close(plain);
+}
+
+/* ---- windows ---- */
+
+static void a_window_gives_what_it_says_until_it_ends(void **state)
+{
+	struct kedge_device_mr mr = reg(LW), w;
+
+	assert_false(paper_peer(paper_rkey(&mr), mr.offset, 1,
+				IBV_ACCESS_REMOTE_WRITE));
+	assert_int_equal(bind_part(&mr, W, &w), 0);
+	assert_int_equal(w.offset, (uintptr_t)page + 10);
+	assert_true(peer(&w, 100, IBV_ACCESS_REMOTE_WRITE));
+	assert_false(peer(&w, 101, IBV_ACCESS_REMOTE_WRITE));
+	assert_false(peer(&w, 1, IBV_ACCESS_REMOTE_READ));
+	unbind(&w);
+	assert_false(peer(&w, 1, IBV_ACCESS_REMOTE_WRITE));
+	assert_int_equal(bind_part(&mr, LW | R, &w), 0);
+	assert_true(peer(&w, 1, IBV_ACCESS_REMOTE_READ));
+	assert_false(peer(&w, 1, IBV_ACCESS_REMOTE_WRITE));
+	unbind(&w);
+	/* The second took the first's window and asked for no state again. */
+	assert_int_equal(paper.calls[PAPER_ALLOC_MW], 1);
+	assert_int_equal(paper.calls[PAPER_QUERY_QP], 1);
+	device_dereg(dev, &mr);
+	assert_int_equal(paper_log_cnt, 0);
+}
+
+static void windows_know_moved_addresses(void **state)
+{
+	const struct kedge_verbs_opts o = { .window_qp = &paper_qp,
+					    .iova_offset = 7 * PAGE };
+	struct kedge_device_mr mr, w;
+
+	kedge_device_close(dev);
+	dev = paper_open(&o);
+	mr = reg(LW);
+	assert_int_equal(bind_part(&mr, W, &w), 0);
+	assert_int_equal(w.offset, (uintptr_t)page + 10 + 7 * PAGE);
+	assert_true(peer(&w, 100, IBV_ACCESS_REMOTE_WRITE));
+	unbind(&w);
+	device_dereg(dev, &mr);
+}
+
+/* A work request that the device refuses ends the connection: none is made. */
+static void what_the_device_would_refuse_is_not_posted(void **state)
+{
+	struct kedge_device_mr mr = reg(LW), ro, w;
+
+	assert_int_equal(bind_part(&mr, 0, &w), -EINVAL);
+	assert_int_equal(bind_part(&mr, LW, &w), -EINVAL);
+	assert_int_equal(bind_part(&mr, W | 16, &w), -EINVAL);
+	assert_int_equal(dev->ops.bind(dev->ctx, &mr, page, 0, W, &w), -EINVAL);
+	assert_int_equal(dev->ops.bind(dev->ctx, &mr, page - 1, 2, W, &w),
+			 -EINVAL);
+	assert_int_equal(dev->ops.bind(dev->ctx, &mr, page + 1, LEN, W,
+				       &w), -EINVAL);
+	assert_int_equal(dev->ops.bind(dev->ctx, &mr, page + 1, SIZE_MAX, W,
+				       &w), -EINVAL);
+	device_dereg(dev, &mr);
+	/* The region is not the device's to write. */
+	mr = reg(0);
+	assert_int_equal(bind_part(&mr, W, &w), -EOPNOTSUPP);
+	assert_int_equal(bind_part(&mr, LW | R, &w), 0);
+	unbind(&w);
+	device_dereg(dev, &mr);
+	/* Nor is the memory, which a window wants all the same. */
+	paper.readonly = true;
+	ro = reg(R);
+	assert_int_equal(paper.access, IBV_ACCESS_REMOTE_READ);
+	assert_int_equal(bind_part(&ro, R, &w), -EOPNOTSUPP);
+	device_dereg(dev, &ro);
+	assert_int_equal(paper.calls[PAPER_POST], 2);
+	assert_int_equal(paper.state, IBV_QPS_RTS);
+}
+
+static void atomics_are_only_given_where_there_are_some(void **state)
+{
+	const struct kedge_verbs_opts o = { .window_qp = &paper_qp };
+	struct kedge_device_mr mr = reg(LW), w;
+
+	assert_int_equal(bind_part(&mr, KEDGE_ACCESS_REMOTE_ATOMIC, &w), 0);
+	assert_true(peer(&w, 8, IBV_ACCESS_REMOTE_ATOMIC));
+	unbind(&w);
+	device_dereg(dev, &mr);
+	kedge_device_close(dev);
+	paper.attr.orig_attr.atomic_cap = IBV_ATOMIC_NONE;
+	dev = paper_open(&o);
+	mr = reg(LW);
+	assert_int_equal(bind_part(&mr, KEDGE_ACCESS_REMOTE_ATOMIC, &w),
+			 -EOPNOTSUPP);
+	device_dereg(dev, &mr);
+}
+
+static void windows_without_bounds_take_all_or_nothing(void **state)
+{
+	const struct kedge_verbs_opts o = { .window_qp = &paper_qp };
+	struct kedge_device_mr mr, w;
+
+	kedge_device_close(dev);
+	paper.attr.orig_attr.vendor_id = 0xffffff;
+	dev = paper_open(&o);
+	mr = reg(LW);
+	assert_int_equal(bind_part(&mr, W, &w), -EOPNOTSUPP);
+	paper_words(-EOPNOTSUPP, "do not confine");
+	assert_int_equal(dev->ops.bind(dev->ctx, &mr, page, LEN, W,
+				       &w), 0);
+	unbind(&w);
+	device_dereg(dev, &mr);
+}
+
+/* ---- keys and the pool ---- */
+
+static void no_key_is_given_twice(void **state)
+{
+	struct kedge_device_mr mr = reg(LW), w;
+	static uint32_t seen[600];
+	int i, j;
+
+	for (i = 0; i < 600; i++) {
+		assert_int_equal(bind_part(&mr, W, &w), 0);
+		seen[i] = paper_rkey(&w);
+		for (j = 0; j < i; j++)
+			assert_int_not_equal(seen[j], seen[i]);
+		unbind(&w);
+	}
+	/* 255 keys of each. */
+	assert_int_equal(paper.calls[PAPER_ALLOC_MW], 3);
+	assert_int_equal(paper.calls[PAPER_DEALLOC_MW], 2);
+	device_dereg(dev, &mr);
+}
+
+static void the_pool_has_a_bound_and_takes_turns(void **state)
+{
+	struct kedge_device_mr mr = reg(LW), w[100], more;
+	int i;
+
+	for (i = 0; i < 100; i++)
+		assert_int_equal(bind_part(&mr, W, &w[i]), 0);
+	assert_int_equal(paper.mws, 100);
+	for (i = 0; i < 100; i++)
+		unbind(&w[i]);
+	assert_int_equal(paper.mws, 64);
+	/* Who was freed first comes first. */
+	assert_int_equal(bind_part(&mr, W, &more), 0);
+	assert_int_equal(paper_rkey(&more) >> 8, paper_rkey(&w[0]) >> 8);
+	unbind(&more);
+	device_dereg(dev, &mr);
+}
+
+static void a_device_without_more_windows_is_told(void **state)
+{
+	struct kedge_device_mr mr = reg(LW), w;
+	long live = fault_live();
+
+	paper_refuse(PAPER_ALLOC_MW, ENOMEM, 1);
+	assert_int_equal(bind_part(&mr, W, &w), -EOPNOTSUPP);
+	paper_words(-EOPNOTSUPP, "no more memory windows: error 12");
+	fault_at(1);
+	assert_int_equal(bind_part(&mr, W, &w), -EOPNOTSUPP);
+	fault_at(0);
+	assert_int_equal(fault_live(), live);
+	assert_int_equal(bind_part(&mr, W, &w), 0);
+	unbind(&w);
+	device_dereg(dev, &mr);
+	assert_int_equal(paper_log_cnt, 0);
+}
+
+/* ---- a queue pair that fails ---- */
+
+static void an_unconnected_queue_pair_is_waited_for(void **state)
+{
+	struct kedge_device_mr mr = reg(LW), w;
+
+	paper.state = IBV_QPS_INIT;
+	assert_int_equal(bind_part(&mr, W, &w), -EOPNOTSUPP);
+	paper_words(-EOPNOTSUPP, "not in RTS");
+	assert_int_equal(paper.calls[PAPER_POST], 0);
+	paper.state = IBV_QPS_RTS;
+	paper_refuse(PAPER_QUERY_QP, EPERM, 1);
+	assert_int_equal(bind_part(&mr, W, &w), -EOPNOTSUPP);
+	assert_int_equal(bind_part(&mr, W, &w), 0);
+	unbind(&w);
+	device_dereg(dev, &mr);
+	assert_int_equal(paper_log_cnt, 0);
+}
+
+static void check_failing_bind(enum paper_op op, int err, const char *words)
+{
+	struct kedge_device_mr mr = reg(LW), w;
+
+	paper_log_cnt = 0;
+	paper_refuse(op, err, 1);
+	assert_int_equal(bind_part(&mr, W, &w), -EOPNOTSUPP);
+	assert_int_equal(paper_log_cnt, 1);
+	if (!strstr(paper_logged, words))
+		fail_msg("\"%s\" does not say \"%s\"", paper_logged, words);
+	/* What is in doubt is gone. */
+	assert_int_equal(paper.mws, 0);
+	paper.state = IBV_QPS_RTS;
+	assert_int_equal(bind_part(&mr, W, &w), 0);
+	unbind(&w);
+	device_dereg(dev, &mr);
+}
+
+static void a_bind_that_fails_leaves_nothing(void **state)
+{
+	check_failing_bind(PAPER_POST, ENOMEM, "ibv_post_send: error 12");
+	check_failing_bind(PAPER_BIND, 1, "memory management operation error");
+	check_failing_bind(PAPER_POLL, 1, "ibv_poll_cq");
+}
+
+static void check_failing_unbind(enum paper_op op, int err)
+{
+	struct kedge_device_mr mr = reg(LW), w;
+
+	assert_int_equal(bind_part(&mr, W, &w), 0);
+	paper_log_cnt = 0;
+	paper_refuse(op, err, 1);
+	unbind(&w);
+	assert_int_equal(paper_log_cnt, 1);
+	assert_false(peer(&w, 1, IBV_ACCESS_REMOTE_WRITE));
+	device_dereg(dev, &mr);
+	assert_int_equal(paper.regs, 0);
+	paper.state = IBV_QPS_RTS;
+}
+
+static void access_ends_where_the_queue_pair_fails(void **state)
+{
+	check_failing_unbind(PAPER_POST, EINVAL);
+	check_failing_unbind(PAPER_INVALIDATE, 1);
+	check_failing_unbind(PAPER_POLL, 1);
+}
+
+static void a_queue_pair_in_error_ends_windows_by_the_kernel(void **state)
+{
+	struct kedge_device_mr mr = reg(LW), a, b, c;
+
+	assert_int_equal(bind_part(&mr, W, &a), 0);
+	assert_int_equal(bind_part(&mr, W, &b), 0);
+	paper.state = IBV_QPS_ERR;
+	unbind(&a);
+	assert_non_null(strstr(paper_logged, "Flushed"));
+	unbind(&b);
+	assert_false(peer(&a, 1, IBV_ACCESS_REMOTE_WRITE));
+	assert_false(peer(&b, 1, IBV_ACCESS_REMOTE_WRITE));
+	assert_int_equal(paper_log_cnt, 1);
+	assert_int_equal(paper.calls[PAPER_POST], 3);
+	assert_int_equal(bind_part(&mr, W, &c), -EOPNOTSUPP);
+	paper.state = IBV_QPS_RTS;
+	assert_int_equal(bind_part(&mr, W, &c), 0);
+	unbind(&c);
+	device_dereg(dev, &mr);
+}
+
+static void no_answer_is_no_hang(void **state)
+{
+	struct kedge_device_mr mr = reg(LW), w;
+	uint64_t start = clock_ns();
+
+	paper.silent = true;
+	assert_int_equal(bind_part(&mr, W, &w), -EOPNOTSUPP);
+	assert_non_null(strstr(paper_logged, "no completion within a second"));
+	assert_true(clock_ns() - start < UINT64_C(5000000000));
+	assert_int_equal(paper.mws, 0);
+	/* Not again at once. */
+	assert_int_equal(bind_part(&mr, W, &w), -EOPNOTSUPP);
+	paper_words(-EOPNOTSUPP, "tried again");
+	assert_int_equal(paper.calls[PAPER_POST], 1);
+	paper.silent = false;
+	paper_wait(1100);
+	assert_int_equal(bind_part(&mr, W, &w), 0);
+	paper.silent = true;
+	unbind(&w);
+	assert_false(peer(&w, 1, IBV_ACCESS_REMOTE_WRITE));
+	assert_int_equal(paper_log_cnt, 2);
+	device_dereg(dev, &mr);
+}
+
+/* The completion that nobody waited for any more is not the next one's. */
+static void late_answers_are_nobodys(void **state)
+{
+	struct kedge_device_mr mr = reg(LW), a, b;
+
+	paper.late = true;
+	assert_int_equal(bind_part(&mr, W, &a), -EOPNOTSUPP);
+	assert_int_equal(paper.mws, 0);
+	assert_int_equal(paper.regs, 1);
+	paper_wait(1100);
+	paper.late = false;
+	/* The late one's success is not that of the next. */
+	paper_refuse(PAPER_BIND, 1, 1);
+	assert_int_equal(bind_part(&mr, W, &b), -EOPNOTSUPP);
+	paper.state = IBV_QPS_RTS;
+	assert_int_equal(bind_part(&mr, W, &b), 0);
+	assert_true(peer(&b, 1, IBV_ACCESS_REMOTE_WRITE));
+	unbind(&b);
+	assert_false(peer(&b, 1, IBV_ACCESS_REMOTE_WRITE));
+	device_dereg(dev, &mr);
+}
+
+/* ---- what cannot be ended ---- */
+
+static void a_lost_window_is_tried_again(void **state)
+{
+	struct kedge_device_mr mr = reg(LW), w, other;
+
+	assert_int_equal(bind_part(&mr, W, &w), 0);
+	paper.state = IBV_QPS_ERR;
+	paper_refuse(PAPER_DEALLOC_MW, EBUSY, 2);
+	unbind(&w);
+	assert_non_null(strstr(paper_logged, "ibv_dealloc_mw refuses"));
+	assert_true(peer(&w, 1, IBV_ACCESS_REMOTE_WRITE));
+	/* Its region cannot go before it, and both are tried by each reg. */
+	device_dereg(dev, &mr);
+	assert_non_null(strstr(paper_logged, "a window bound to it?"));
+	assert_int_equal(paper.regs, 1);
+	other = reg(0);
+	assert_int_equal(paper.mws, 1);
+	device_dereg(dev, &other);
+	other = reg(0);
+	assert_int_equal(paper.mws, 0);
+	assert_int_equal(paper.regs, 1);
+	assert_false(peer(&w, 1, IBV_ACCESS_REMOTE_WRITE));
+	device_dereg(dev, &other);
+	assert_int_equal(paper_log_cnt, 3);
+}
+
+static void the_close_ends_lost_windows_first(void **state)
+{
+	const struct kedge_verbs_opts o = { .window_qp = &paper_qp };
+	struct kedge_device_mr mr = reg(LW), w;
+
+	assert_int_equal(bind_part(&mr, W, &w), 0);
+	paper.state = IBV_QPS_ERR;
+	paper_refuse(PAPER_DEALLOC_MW, -1, 1);
+	unbind(&w);
+	device_dereg(dev, &mr);
+	paper_log_cnt = 0;
+	kedge_device_close(dev);
+	assert_true(paper_clean());
+	assert_int_equal(paper_log_cnt, 0);
+
+	/* Or says that it cannot. */
+	paper.state = IBV_QPS_RTS;
+	dev = paper_open(&o);
+	mr = reg(LW);
+	assert_int_equal(bind_part(&mr, W, &w), 0);
+	unbind(&w);
+	device_dereg(dev, &mr);
+	paper_refuse(PAPER_DEALLOC_MW, EBUSY, 2);
+	kedge_device_close(dev);
+	assert_int_equal(paper_log_cnt, 1);
+	assert_non_null(strstr(paper_logged, "1 memory windows of paper0"));
+	paper.mws = 0;
+	paper.times = 0;
+	dev = paper_open(&o);
+}
+
+static void a_removed_device_has_no_windows(void **state)
+{
+	struct kedge_device_mr mr = reg(LW), w, other;
+
+	assert_int_equal(bind_part(&mr, W, &w), 0);
+	paper.removed = true;
+	paper.state = IBV_QPS_ERR;
+	unbind(&w);
+	device_dereg(dev, &mr);
+	assert_int_equal(device_reg(dev, page, PAGE, 0, &other), -ENODEV);
+	/* The queue pair's failure, and the device's. */
+	assert_int_equal(paper_log_cnt, 2);
+	assert_non_null(strstr(paper_logged, "paper0 is gone"));
+	paper.regs = 0;
+	paper.mws = 0;
+}
+
+/* ---- threads and processes ---- */
+
+static void a_forked_child_leaves_windows_alone(void **state)
+{
+	struct kedge_device_mr mr = reg(LW), w, pooled, other;
+	int status;
+	pid_t pid;
+
+	assert_int_equal(bind_part(&mr, W, &w), 0);
+	assert_int_equal(bind_part(&mr, W, &pooled), 0);
+	unbind(&pooled);
+	memset(paper.calls, 0, sizeof(paper.calls));
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid) {
+		status = bind_part(&mr, W, &other) != -ECHILD;
+		unbind(&w);
+		device_dereg(dev, &mr);
+		kedge_device_close(dev);
+		_exit(status || paper.calls[PAPER_POST] ||
+		      paper.calls[PAPER_DEALLOC_MW] ||
+		      paper.calls[PAPER_DEREG]);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	unbind(&w);
+	device_dereg(dev, &mr);
+}
+
+static void *churn(void *arg)
+{
+	struct kedge_device_mr mr, w;
+	intptr_t bad = 0;
+	int i;
+
+	for (i = 0; i < 2000; i++) {
+		if (device_reg(dev, page, LEN, LW, &mr))
+			return (void *)1;
+		if (!bind_part(&mr, W, &w)) {
+			bad += !peer(&w, 100, IBV_ACCESS_REMOTE_WRITE);
+			unbind(&w);
+		}
+		device_dereg(dev, &mr);
+	}
+	return (void *)bad;
+}
+
+static void threads_take_turns(void **state)
+{
+	pthread_t thread[4];
+	void *bad;
+	int i;
+
+	paper_refuse(PAPER_DEALLOC_MW, EBUSY, 100);
+	for (i = 0; i < 4; i++)
+		assert_int_equal(pthread_create(&thread[i], NULL, churn, NULL),
+				 0);
+	for (i = 0; i < 4; i++) {
+		pthread_join(thread[i], &bad);
+		assert_null(bad);
+	}
+	paper.times = 0;
+	assert_int_equal(paper.regs, 0);
+	assert_int_equal(paper.state, IBV_QPS_RTS);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(a_queue_pair_that_cannot_bind_is_refused),
+		TEST(without_a_queue_pair_there_are_no_windows),
+		TEST(a_window_gives_what_it_says_until_it_ends),
+		TEST(windows_know_moved_addresses),
+		TEST(what_the_device_would_refuse_is_not_posted),
+		TEST(atomics_are_only_given_where_there_are_some),
+		TEST(windows_without_bounds_take_all_or_nothing),
+		TEST(no_key_is_given_twice),
+		TEST(the_pool_has_a_bound_and_takes_turns),
+		TEST(a_device_without_more_windows_is_told),
+		TEST(an_unconnected_queue_pair_is_waited_for),
+		TEST(a_bind_that_fails_leaves_nothing),
+		TEST(access_ends_where_the_queue_pair_fails),
+		TEST(a_queue_pair_in_error_ends_windows_by_the_kernel),
+		TEST(no_answer_is_no_hang),
+		TEST(late_answers_are_nobodys),
+		TEST(a_lost_window_is_tried_again),
+		TEST(the_close_ends_lost_windows_first),
+		TEST(a_removed_device_has_no_windows),
+		TEST(a_forked_child_leaves_windows_alone),
+		TEST(threads_take_turns),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}

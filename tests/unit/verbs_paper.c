@@ -1,0 +1,556 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* See verbs_paper.h. */
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "verbs_paper.h"
+
+#define MRS 4096u
+#define MWS 512u
+#define WCS 16u
+/* Bits of a key that are the application's. */
+#define TAG 0xffu
+
+struct paper_mr {
+	struct ibv_mr ibv;
+	bool live;
+	unsigned int access;
+	uint64_t iova;
+	int windows;
+};
+
+/* @rkey: the device's, of which ibv.rkey is the application's copy */
+struct paper_mw {
+	struct ibv_mw ibv;
+	bool live;
+	uint32_t rkey;
+	struct paper_mr *mr;
+	uint64_t start, end;
+	unsigned int access;
+};
+
+struct paper paper;
+struct ibv_pd paper_pd, paper_other_pd;
+struct ibv_qp paper_qp;
+static struct ibv_cq send_cq, recv_cq;
+static struct verbs_context vctx;
+static struct ibv_device device = { .name = "paper0" };
+
+/* lock guards paper and all below. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct paper_mr mrs[MRS];
+static struct paper_mw mws[MWS];
+static uint32_t next_mw;
+static struct ibv_wc wcs[WCS];
+static unsigned int wc_cnt;
+static uint64_t skew;
+
+/* Counted; the errno to fail with, or 0. */
+static int refused(enum paper_op op)
+{
+	paper.calls[op]++;
+	if (paper.removed && op != PAPER_POST && op != PAPER_POLL &&
+	    op != PAPER_BIND && op != PAPER_INVALIDATE)
+		return EIO;
+	if (op == paper.also_op) {
+		paper.also_op = PAPER_NONE;
+		return paper.also_err;
+	}
+	if (!paper.times || op != paper.op)
+		return 0;
+	if (paper.skip) {
+		paper.skip--;
+		return 0;
+	}
+	paper.times--;
+	return paper.err;
+}
+
+/* ---- regions ---- */
+
+static int reg_refused(unsigned int access)
+{
+	const unsigned int writes = IBV_ACCESS_LOCAL_WRITE |
+				    IBV_ACCESS_REMOTE_WRITE |
+				    IBV_ACCESS_REMOTE_ATOMIC |
+				    IBV_ACCESS_MW_BIND;
+	int err = refused(PAPER_REG);
+
+	if (err)
+		return err;
+	/* The verbs' own rule. */
+	if (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC) &&
+	    !(access & IBV_ACCESS_LOCAL_WRITE))
+		return EINVAL;
+	if (paper.lacks && (access & paper.lacks) == paper.lacks)
+		return paper.lacks_err;
+	if (paper.readonly && access & writes)
+		return EFAULT;
+	if (paper.attr.orig_attr.max_mr &&
+	    paper.regs >= paper.attr.orig_attr.max_mr)
+		return ENOMEM;
+	return 0;
+}
+
+static struct ibv_mr *reg_locked(struct ibv_pd *pd, void *addr, size_t len,
+				 uint64_t iova, unsigned int access)
+{
+	struct paper_mr *m = mrs;
+	int err = reg_refused(access);
+
+	if (err) {
+		errno = err < 0 ? 0 : err;
+		return NULL;
+	}
+	while (m->live)
+		m++;
+	if (m == mrs + MRS)
+		fail_msg("%u regions", MRS);
+	*m = (struct paper_mr){ .live = true, .access = access, .iova = iova };
+	m->ibv.context = pd->context;
+	m->ibv.pd = pd;
+	m->ibv.addr = addr;
+	m->ibv.length = len;
+	m->ibv.lkey = (uint32_t)(m - mrs) << 8;
+	m->ibv.rkey = m->ibv.lkey | 1;
+	paper.regs++;
+	paper.access = access;
+	return &m->ibv;
+}
+
+struct ibv_mr *__wrap_ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr,
+				       size_t len, uint64_t iova,
+				       unsigned int access);
+struct ibv_mr *__wrap_ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr,
+				       size_t len, uint64_t iova,
+				       unsigned int access)
+{
+	struct ibv_mr *mr;
+
+	pthread_mutex_lock(&lock);
+	mr = reg_locked(pd, addr, len, iova, access);
+	pthread_mutex_unlock(&lock);
+	return mr;
+}
+
+/* What the header makes of it where the flags are a constant, or older. */
+struct ibv_mr *__wrap_ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t len,
+				      uint64_t iova, int access);
+struct ibv_mr *__wrap_ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t len,
+				      uint64_t iova, int access)
+{
+	return __wrap_ibv_reg_mr_iova2(pd, addr, len, iova,
+				       (unsigned int)access);
+}
+
+int __wrap_ibv_dereg_mr(struct ibv_mr *mr);
+int __wrap_ibv_dereg_mr(struct ibv_mr *mr)
+{
+	struct paper_mr *m = (struct paper_mr *)mr;
+	int err;
+
+	pthread_mutex_lock(&lock);
+	err = refused(PAPER_DEREG);
+	if (!err && m->windows)
+		err = EBUSY;
+	if (!err && !m->live)
+		err = ENOENT;
+	if (!err) {
+		m->live = false;
+		paper.regs--;
+	}
+	pthread_mutex_unlock(&lock);
+	errno = EBUSY;
+	return err;
+}
+
+static int advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice,
+		     uint32_t flags, struct ibv_sge *sge, uint32_t cnt)
+{
+	const struct paper_mr *m;
+	int err;
+
+	pthread_mutex_lock(&lock);
+	m = &mrs[sge->lkey >> 8];
+	err = refused(PAPER_ADVISE);
+	if (!err &&
+	    (cnt != 1 || !sge->length || sge->addr < m->iova ||
+	     sge->addr - m->iova + sge->length > m->ibv.length))
+		err = EINVAL;
+	if (!err) {
+		paper.advised += sge->length;
+		paper.advice = advice;
+	}
+	pthread_mutex_unlock(&lock);
+	return err;
+}
+
+/* ---- what the device says of itself ---- */
+
+int __wrap_ibv_query_device(struct ibv_context *context,
+			    struct ibv_device_attr *attr);
+int __wrap_ibv_query_device(struct ibv_context *context,
+			    struct ibv_device_attr *attr)
+{
+	int err;
+
+	pthread_mutex_lock(&lock);
+	err = refused(PAPER_QUERY);
+	if (!err)
+		*attr = paper.attr.orig_attr;
+	pthread_mutex_unlock(&lock);
+	return err;
+}
+
+static int query_device_ex(struct ibv_context *context,
+			   const struct ibv_query_device_ex_input *input,
+			   struct ibv_device_attr_ex *attr, size_t size)
+{
+	int err;
+
+	pthread_mutex_lock(&lock);
+	err = paper.old ? EOPNOTSUPP : refused(PAPER_QUERY);
+	if (!err)
+		*attr = paper.attr;
+	pthread_mutex_unlock(&lock);
+	return err;
+}
+
+enum ibv_fork_status __wrap_ibv_is_fork_initialized(void);
+enum ibv_fork_status __wrap_ibv_is_fork_initialized(void)
+{
+	return paper.fork;
+}
+
+int __wrap_ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
+			struct ibv_qp_init_attr *init);
+int __wrap_ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
+			struct ibv_qp_init_attr *init)
+{
+	int err;
+
+	pthread_mutex_lock(&lock);
+	err = refused(PAPER_QUERY_QP);
+	if (!err) {
+		memset(attr, 0, sizeof(*attr));
+		attr->qp_state = paper.state;
+	}
+	pthread_mutex_unlock(&lock);
+	return err;
+}
+
+/* ---- windows ---- */
+
+static struct ibv_mw *alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
+{
+	struct paper_mw *w = NULL;
+	uint32_t tag, i;
+	int err;
+
+	pthread_mutex_lock(&lock);
+	err = refused(PAPER_ALLOC_MW);
+	if (!err && type != IBV_MW_TYPE_2)
+		err = EINVAL;
+	if (!err) {
+		/* As late as can be, so that a key is not soon there again. */
+		for (i = 0; i < MWS && mws[next_mw % MWS].live; i++)
+			next_mw++;
+		w = &mws[next_mw++ % MWS];
+		if (w->live)
+			err = ENOMEM;
+	}
+	if (!err) {
+		tag = w->rkey & TAG;
+		*w = (struct paper_mw){ .live = true };
+		w->rkey = (MRS + (uint32_t)(w - mws)) << 8 | tag;
+		w->ibv.context = pd->context;
+		w->ibv.pd = pd;
+		w->ibv.rkey = w->rkey;
+		w->ibv.type = type;
+		paper.mws++;
+	}
+	pthread_mutex_unlock(&lock);
+	errno = err;
+	return err ? NULL : &w->ibv;
+}
+
+static void unbind(struct paper_mw *w)
+{
+	if (w->mr)
+		w->mr->windows--;
+	w->mr = NULL;
+}
+
+static int dealloc_mw(struct ibv_mw *mw)
+{
+	struct paper_mw *w = (struct paper_mw *)mw;
+	int err;
+
+	pthread_mutex_lock(&lock);
+	err = refused(PAPER_DEALLOC_MW);
+	if (!err && !w->live)
+		err = ENOENT;
+	if (!err) {
+		unbind(w);
+		w->live = false;
+		paper.mws--;
+	}
+	pthread_mutex_unlock(&lock);
+	return err;
+}
+
+/* As a device checks it, which ends the queue pair if it is wrong. */
+static bool bind(const struct ibv_send_wr *wr)
+{
+	const struct ibv_mw_bind_info *info = &wr->bind_mw.bind_info;
+	struct paper_mw *w = (struct paper_mw *)wr->bind_mw.mw;
+	struct paper_mr *m = (struct paper_mr *)info->mr;
+
+	if (!w->live || w->mr || w->ibv.rkey != w->rkey ||
+	    (wr->bind_mw.rkey ^ w->rkey) & ~TAG || wr->bind_mw.rkey == w->rkey)
+		return false;
+	if (!m->live || !(m->access & IBV_ACCESS_MW_BIND) || !info->length ||
+	    info->addr < m->iova ||
+	    info->addr - m->iova + info->length > m->ibv.length)
+		return false;
+	if (info->mw_access_flags &
+		    (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC) &&
+	    !(m->access & IBV_ACCESS_LOCAL_WRITE))
+		return false;
+	m->windows++;
+	w->mr = m;
+	w->rkey = wr->bind_mw.rkey;
+	w->start = info->addr;
+	w->end = info->addr + info->length;
+	w->access = info->mw_access_flags;
+	return true;
+}
+
+static struct paper_mw *window_of(uint32_t rkey)
+{
+	uint32_t i = (rkey >> 8) - MRS;
+
+	return i < MWS && mws[i].live && mws[i].rkey == rkey && mws[i].mr
+		? &mws[i]
+		: NULL;
+}
+
+static enum ibv_wc_status execute(const struct ibv_send_wr *wr)
+{
+	enum paper_op op = wr->opcode == IBV_WR_BIND_MW ? PAPER_BIND
+							: PAPER_INVALIDATE;
+	struct paper_mw *w;
+
+	if (paper.state != IBV_QPS_RTS)
+		return IBV_WC_WR_FLUSH_ERR;
+	if (refused(op))
+		return IBV_WC_MW_BIND_ERR;
+	if (op == PAPER_BIND)
+		return bind(wr) ? IBV_WC_SUCCESS : IBV_WC_MW_BIND_ERR;
+	w = window_of(wr->invalidate_rkey);
+	if (!w)
+		return IBV_WC_LOC_QP_OP_ERR;
+	unbind(w);
+	return IBV_WC_SUCCESS;
+}
+
+static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
+		     struct ibv_send_wr **bad)
+{
+	struct ibv_wc *wc = &wcs[wc_cnt];
+	int err;
+
+	pthread_mutex_lock(&lock);
+	err = refused(PAPER_POST);
+	if (!err && wc_cnt == WCS)
+		err = ENOMEM;
+	if (!err && (wr->next || wr->num_sge ||
+		     !(wr->send_flags & IBV_SEND_SIGNALED) ||
+		     (wr->opcode != IBV_WR_BIND_MW &&
+		      wr->opcode != IBV_WR_LOCAL_INV)))
+		err = EINVAL;
+	if (err) {
+		*bad = wr;
+	} else if (!paper.silent) {
+		memset(wc, 0, sizeof(*wc));
+		wc->wr_id = wr->wr_id;
+		wc->qp_num = qp->qp_num;
+		wc->status = execute(wr);
+		if (wc->status != IBV_WC_SUCCESS)
+			paper.state = IBV_QPS_ERR;
+		wc_cnt++;
+	}
+	pthread_mutex_unlock(&lock);
+	return err;
+}
+
+static int poll_cq(struct ibv_cq *cq, int cnt, struct ibv_wc *wc)
+{
+	int got = 0;
+
+	pthread_mutex_lock(&lock);
+	assert_ptr_equal(cq, &send_cq);
+	if (refused(PAPER_POLL)) {
+		got = -1;
+	} else if (wc_cnt && !paper.late) {
+		got = 1;
+		*wc = wcs[0];
+		memmove(wcs, wcs + 1, --wc_cnt * sizeof(*wcs));
+	} else {
+		skew += 10000000;
+	}
+	pthread_mutex_unlock(&lock);
+	return got;
+}
+
+/* Who waits in vain does not wait for real. */
+int __real_clock_gettime(clockid_t clock, struct timespec *ts);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ts);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ts)
+{
+	int rc = __real_clock_gettime(clock, ts);
+
+	pthread_mutex_lock(&lock);
+	ts->tv_sec += (time_t)(skew / 1000000000);
+	ts->tv_nsec += (long)(skew % 1000000000);
+	pthread_mutex_unlock(&lock);
+	if (ts->tv_nsec >= 1000000000) {
+		ts->tv_nsec -= 1000000000;
+		ts->tv_sec++;
+	}
+	return rc;
+}
+
+/* ---- the tests' side ---- */
+
+static void reset(void)
+{
+	memset(&paper, 0, sizeof(paper));
+	paper.attr.orig_attr.max_mr_size = UINT64_MAX;
+	paper.attr.orig_attr.atomic_cap = IBV_ATOMIC_HCA;
+	paper.attr.orig_attr.device_cap_flags = IBV_DEVICE_MEM_WINDOW_TYPE_2B;
+	paper.lacks_err = EOPNOTSUPP;
+	paper.fork = IBV_FORK_UNNEEDED;
+	paper.state = IBV_QPS_RTS;
+	memset(mrs, 0, sizeof(mrs));
+	memset(mws, 0, sizeof(mws));
+	wc_cnt = 0;
+	vctx.sz = sizeof(vctx);
+	vctx.advise_mr = advise_mr;
+	vctx.query_device_ex = query_device_ex;
+	vctx.context.device = &device;
+	vctx.context.abi_compat = __VERBS_ABI_IS_EXTENDED;
+	vctx.context.ops.alloc_mw = alloc_mw;
+	vctx.context.ops.dealloc_mw = dealloc_mw;
+	vctx.context.ops.post_send = post_send;
+	vctx.context.ops.poll_cq = poll_cq;
+	paper_pd.context = &vctx.context;
+	paper_other_pd.context = &vctx.context;
+	send_cq.context = &vctx.context;
+	recv_cq.context = &vctx.context;
+	paper_qp.context = &vctx.context;
+	paper_qp.pd = &paper_pd;
+	paper_qp.send_cq = &send_cq;
+	paper_qp.recv_cq = &recv_cq;
+	paper_qp.qp_num = 17;
+	paper_qp.qp_type = IBV_QPT_RC;
+}
+
+bool paper_clean(void)
+{
+	return !paper.regs && !paper.mws;
+}
+
+void paper_refuse(enum paper_op op, int err, int times)
+{
+	paper.op = op;
+	paper.err = err;
+	paper.skip = 0;
+	paper.times = times;
+}
+
+void paper_refuse_also(enum paper_op op, int err)
+{
+	paper.also_op = op;
+	paper.also_err = err;
+}
+
+bool paper_peer(uint32_t rkey, uint64_t iova, uint64_t len, unsigned int access)
+{
+	const struct paper_mw *w = window_of(rkey);
+	const struct paper_mr *m = &mrs[(rkey >> 8) % MRS];
+
+	if (paper.removed)
+		return false;
+	if (w)
+		return iova >= w->start && iova + len <= w->end &&
+		       !(access & ~w->access);
+	return rkey >> 8 < MRS && m->live && m->ibv.rkey == rkey &&
+	       iova >= m->iova && iova + len <= m->iova + m->ibv.length &&
+	       !(access & ~m->access);
+}
+
+char paper_logged[512];
+int paper_log_cnt;
+static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void on_log(void *ctx, int severity, const char *text)
+{
+	pthread_mutex_lock(&log_lock);
+	snprintf(paper_logged, sizeof(paper_logged), "%s", text);
+	paper_log_cnt++;
+	pthread_mutex_unlock(&log_lock);
+}
+
+int paper_setup(void **state)
+{
+	paper_log_cnt = 0;
+	paper_logged[0] = '\0';
+	kedge_log_set(on_log, NULL, KEDGE_LOG_DEBUG);
+	reset();
+	return 0;
+}
+
+int paper_teardown(void **state)
+{
+	return paper_clean() ? 0 : -1;
+}
+
+struct kedge_device *paper_open(const struct kedge_verbs_opts *opts)
+{
+	struct kedge_verbs_opts o = { 0 };
+	struct kedge_device *dev = NULL;
+
+	if (opts)
+		o = *opts;
+	o.size = sizeof(o);
+	assert_int_equal(kedge_device_open_verbs(&paper_pd, &o, &dev), 0);
+	return dev;
+}
+
+void paper_wait(unsigned int ms)
+{
+	pthread_mutex_lock(&lock);
+	skew += ms * UINT64_C(1000000);
+	pthread_mutex_unlock(&lock);
+}
+
+uint32_t paper_rkey(const struct kedge_device_mr *mr)
+{
+	return (uint32_t)(mr->handle >> 32);
+}
+
+void paper_words(int rc, const char *words)
+{
+	if (!strstr(kedge_strerror(rc), words))
+		fail_msg("\"%s\" does not say \"%s\"", kedge_strerror(rc),
+			 words);
+}
