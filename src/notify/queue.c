@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * A queue is the set of a user's watches that have something to tell, oldest
- * first: those of a cache, or those of kedge_watch_add(). Each tells it once, as the smallest range that holds all that happened to it,
- * so there is nothing that could overflow.
+ * first: those of a cache, or those of kedge_watch_add(). Each tells it once, as
+ * the smallest range that holds all that happened to it, so there is nothing
+ * that could overflow.
  */
 #include <unistd.h>
 
