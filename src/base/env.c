@@ -17,6 +17,12 @@ static const struct kedge_env vars[] = {
 	  "check on every hit that the device's page is the CPU's (needs "
 	  "CAP_SYS_ADMIN) and abort if not",
 	  "0|1", "0", NULL },
+	{ "KEDGE_PEERS",
+	  "kedge run: whether remote access ends with its registration, or "
+	  "peers are trusted with it for as long as it is cached",
+	  "revoke|trusted", "revoke", NULL },
+	{ "KEDGE_STATS", "kedge run: print at exit what the cache has done",
+	  "0|1", "0", NULL },
 	{ "KEDGE_LOG", "print messages of this severity and worse to stderr",
 	  "error|warn|info|debug", "(nothing is printed)", NULL },
 };

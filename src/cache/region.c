@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "cache/internal.h"
+#include "cache/priv.h"
 
 struct region *region_new(struct kedge_cache *c)
 {
@@ -165,4 +166,10 @@ void region_put_slow(struct kedge_cache *c, uint32_t id, uint32_t by)
 		to_dead(c, id, &dead);
 	pthread_mutex_unlock(&c->lock);
 	region_reap(c, dead);
+}
+
+uint64_t kedge__cache_priv(const struct kedge_cache *c,
+			   const struct kedge_mr *mr)
+{
+	return c->cold[mr->reserved].dev.priv;
 }

@@ -273,6 +273,11 @@ static int verbs_reg(void *ctx, void *addr, size_t len, uint32_t access,
 	return 0;
 }
 
+const struct ibv_mr *kedge__verbs_mr(uint64_t priv)
+{
+	return ((const struct region *)(uintptr_t)priv)->mr;
+}
+
 static void verbs_dereg(void *ctx, const struct kedge_device_mr *mr)
 {
 	struct verbs *v = ctx;

@@ -30,6 +30,9 @@ struct region {
 	unsigned int flags;
 };
 
+/* For the preload: libibverbs' own of a registration with this priv. */
+KEDGE_PRIVATE const struct ibv_mr *kedge__verbs_mr(uint64_t priv);
+
 /*
  * Memory windows; without a queue pair there are none.
  * @qp:        the caller's, lent to us

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* For kedge's own libraries: what the device knows a registration by. */
+#ifndef CACHE_PRIV_H
+#define CACHE_PRIV_H
+
+#include <kedge/cache.h>
+
+#include "base/base.h"
+
+/* The priv of the struct kedge_device_mr. @mr is held. */
+KEDGE_PRIVATE uint64_t kedge__cache_priv(const struct kedge_cache *c,
+					 const struct kedge_mr *mr);
+
+#endif /* CACHE_PRIV_H */
