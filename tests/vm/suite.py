@@ -24,6 +24,11 @@ Job = collections.namedtuple('Job', 'name module args seconds command work')
 # for the other. work None: not for the quick run.
 LEFT = os.path.join(kernels.HERE, 'ummunot.sh') + ' {b}/tests/vm/ummunot_'
 ONCE = (1, 1)
+RDMA = [w for m in ('crc32_generic', 'dummy', 'veth', 'rdma_rxe', 'ib_uverbs',
+                    'rdma_ucm') for w in ('-m', m)]
+ONE = os.path.join(kernels.HERE, 'rdma.sh') + ' one '
+TWO = os.path.join(kernels.HERE, 'rdma.sh') + ' two '
+CLIENTS = os.path.join(kernels.HERE, 'rdma_clients.sh')
 JOBS = [
     Job('unit', False, ['-d'], 1500, 'meson test -C {b} --no-rebuild -t 10 '
         '--suite unit --suite hooks --suite stress', None),
@@ -31,6 +36,8 @@ JOBS = [
     Job('torture', False, ['-d'], 900, '{b}/kedge torture -q --seconds {n}',
         (20, 120)),
     Job('demo', False, [], 600, '{b}/kedge demo -q', None),
+    Job('rdma clients', False, RDMA, 400, ONE + CLIENTS, None),
+    Job('rdma clients wire', False, RDMA, 400, TWO + CLIENTS, ONCE),
     Job('module abi', True, [], 200, LEFT + 'abi', ONCE),
     Job('module events', True, ['-d', '-m', 'zram'], 300, LEFT + 'events',
         ONCE),
