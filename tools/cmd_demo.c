@@ -19,9 +19,9 @@
 #define MAX_ROUNDS   100000u
 
 static const char help_text[] =
-	"Copies FILE into memory three times a round, through io_uring's "
-	"registered\nbuffers, as a program does that keeps a few buffers and "
-	"now and then frees\none and allocates another:\n"
+	"Copies FILE into memory three times a round, through registered "
+	"buffers, as a\nprogram does that keeps a few buffers and now and then "
+	"frees one and allocates\nanother:\n"
 	"  uncached  registers a buffer for each transfer and deregisters it\n"
 	"  naive     caches registrations by pointer and length, as cut-corner\n"
 	"            caches do\n"
@@ -29,6 +29,11 @@ static const char help_text[] =
 	"and compares the copies with FILE. FILE is the largest file up to "
 	"256 MiB under\n/usr/lib where none is named. GB/s is the median of "
 	"the rounds.\n\n"
+	"What moves the data is the DEVICE:\n"
+	"  uring     the kernel, with io_uring's fixed buffers\n"
+	"  verbs[:NAME]  another process, which writes into the buffers and "
+	"reads them\n            through an RDMA device, by address and rkey; "
+	"FILE is up to 16 MiB\n\n"
 	"Exit status: 0 if the kedge mode's copy is right, 1 if not, 2 for a "
 	"wrong command\nline, 3 if the demo cannot run here.\n";
 
@@ -38,6 +43,9 @@ struct demo_args {
 	char *seed_text;
 	char *size_text;
 	char *notifier;
+	char *device_text;
+	const struct demo_device_ops *device;
+	const char *device_name; /* in device_text, or NULL */
 	int buffers;
 	int depth;
 	int rounds;
@@ -52,6 +60,7 @@ static void args_fini(struct demo_args *a, struct util_args *files)
 	free(a->seed_text);
 	free(a->size_text);
 	free(a->notifier);
+	free(a->device_text);
 	util_args_fini(files);
 }
 
@@ -68,6 +77,30 @@ static int parse_churn(const char *text, double *out)
 				  "100", text);
 	*out = v / 100;
 	return UTIL_GO_ON;
+}
+
+/* "uring", "verbs", or "verbs:mlx5_0". */
+static int parse_device(struct demo_args *a)
+{
+	static const struct demo_device_ops *const all[] = {
+		&demo_device_uring, &demo_device_verbs,
+	};
+	size_t i, len;
+	char *text = a->device_text;
+
+	a->device = &demo_device_uring;
+	if (!text)
+		return UTIL_GO_ON;
+	for (i = 0; i < ARRAY_SIZE(all); i++) {
+		len = strlen(all[i]->name);
+		if (strncmp(text, all[i]->name, len) ||
+		    (text[len] && (text[len] != ':' || !text[len + 1])))
+			continue;
+		a->device = all[i];
+		a->device_name = text[len] ? text + len + 1 : NULL;
+		return UTIL_GO_ON;
+	}
+	return util_usage("--device: '%s' is neither uring nor verbs", text);
 }
 
 static int check_numbers(struct demo_args *a)
@@ -98,7 +131,7 @@ static int parse(struct demo_args *a, int argc, char **argv,
 		  "Which chunks those are (1)", "N" },
 		{ "size", 0, POPT_ARG_STRING, &a->size_text, 0,
 		  "Copy no more of FILE; a file up to this size is taken "
-		  "where none is named (256M)", "BYTES" },
+		  "where none is named (256M; verbs: 16M)", "BYTES" },
 		{ "buffers", 'b', POPT_ARG_INT, &a->buffers, 0,
 		  "Buffers in the working set (16)", "N" },
 		{ "depth", 'd', POPT_ARG_INT, &a->depth, 0,
@@ -108,6 +141,8 @@ static int parse(struct demo_args *a, int argc, char **argv,
 		{ "notifier", 'n', POPT_ARG_STRING, &a->notifier, 0,
 		  "What the kedge mode uses (KEDGE_NOTIFIER, else auto)",
 		  "auto|ummunot|uffd|hooks|none" },
+		{ "device", 'D', POPT_ARG_STRING, &a->device_text, 0,
+		  "What moves the data (uring)", "uring|verbs[:NAME]" },
 		POPT_TABLEEND
 	};
 	struct util_cmd cmd = {
@@ -128,6 +163,8 @@ static int parse(struct demo_args *a, int argc, char **argv,
 	    (util_parse_size(a->size_text, &a->size) || !a->size))
 		rc = util_usage("--size: '%s' is no size such as 64M",
 				a->size_text);
+	if (rc == UTIL_GO_ON)
+		rc = parse_device(a);
 	if (rc == UTIL_GO_ON)
 		rc = check_numbers(a);
 	return rc;
@@ -169,7 +206,7 @@ static int fit_memlock(struct demo_app *app)
 struct demo_run {
 	struct demo_file *file;
 	struct demo_report *report;
-	struct io_uring ring;
+	struct demo_device device;
 	const char *backend;
 	struct util_progress progress;
 	uint64_t moved;
@@ -192,7 +229,7 @@ static int run_mode(struct demo_run *run, uint32_t which, uint32_t round)
 	m = malloc(sizeof(*m));
 	if (!m)
 		return util_fail(-ENOMEM, "cannot run the %s mode", res->name);
-	rc = demo_mode_open(m, modes[which], &run->ring, run->backend);
+	rc = demo_mode_open(m, modes[which], &run->device, run->backend);
 	if (rc) {
 		rc = util_fail(rc, "cannot open the %s mode", res->name);
 		goto free_mode;
@@ -292,11 +329,13 @@ static int run_demo(struct demo_args *a, struct demo_file *file)
 		.notifier = "none",
 	};
 	struct demo_run run = { .file = file, .report = &r,
+				.device = { .ops = a->device, .file = file },
 				.backend = a->notifier };
 	double *figures;
 	uint32_t i;
 	int rc;
 
+	r.device = &run.device;
 	/* A part for each mode, and one to work in. */
 	figures = calloc((size_t)r.rounds * (DEMO_MODES + 1),
 			 sizeof(*figures));
@@ -306,12 +345,10 @@ static int run_demo(struct demo_args *a, struct demo_file *file)
 		r.result[i].name = modes[i]->name;
 		r.result[i].gbps = figures + (size_t)i * r.rounds;
 	}
-	/* A transfer at a time has one entry in each of the rings. */
-	rc = io_uring_queue_init(DEMO_MAX_DEPTH, &run.ring, 0);
+	rc = a->device->open(&run.device, file, a->device_name);
 	if (rc) {
-		util_error("cannot make an io_uring: %s; 'kedge info' tells "
-			   "more", strerror(-rc));
-		rc = CMD_CANNOT;
+		rc = util_fail(rc, "cannot open the %s device",
+			       a->device->name);
 		goto free_figures;
 	}
 	rc = run_rounds(&run);
@@ -319,7 +356,7 @@ static int run_demo(struct demo_args *a, struct demo_file *file)
 		summarise(&r, figures + (size_t)DEMO_MODES * r.rounds);
 		rc = report(&r);
 	}
-	io_uring_queue_exit(&run.ring);
+	a->device->close(&run.device);
 free_figures:
 	free(figures);
 	return rc;
@@ -345,7 +382,8 @@ int cmd_demo(int argc, char **argv)
 		goto free_args;
 	if (rc)
 		goto free_args;
-	rc = demo_file_open(&file, files.cnt ? files.arg[0] : NULL, a.size);
+	rc = demo_file_open(&file, files.cnt ? files.arg[0] : NULL, a.size,
+			    a.device->max_bytes, a.device->chunks);
 	if (rc)
 		goto free_args;
 	rc = run_demo(&a, &file);

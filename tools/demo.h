@@ -11,8 +11,6 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-#include <liburing.h>
-
 #include <kedge/kedge.h>
 
 #include "tools/util.h"
@@ -67,10 +65,13 @@ struct demo_chunk {
 };
 
 /*
- * @path NULL: the largest file up to @size bytes under /usr/lib. @size 0 is no
- * limit for a named file. 0 or an exit status with a message printed.
+ * @path NULL: the largest file up to @size bytes, or else @max_bytes, under
+ * /usr/lib. @size 0 is no limit for a named file. A small file is copied as
+ * often in a round as it fits in @chunks. 0 or an exit status with a message
+ * printed.
  */
-int demo_file_open(struct demo_file *f, const char *path, uint64_t size);
+int demo_file_open(struct demo_file *f, const char *path, uint64_t size,
+		   uint64_t max_bytes, uint32_t chunks);
 void demo_file_close(struct demo_file *f);
 /* Go to window @index and learn its checksums. */
 int demo_file_window(struct demo_file *f, uint32_t index);
@@ -83,22 +84,83 @@ uint32_t demo_file_wrong(const struct demo_file *f);
 /* The source is not what it was when it was opened. */
 bool demo_file_changed(const struct demo_file *f);
 
-/* --- demo_mode.c: three ways to a registration --- */
+/* --- the device: demo_uring.c, demo_verbs.c --- */
 
-/* A registration in use: the buffer index for the transfer, and what put
- * needs. */
+/* A registration in use: the device's slot, or kedge's. */
 struct demo_reg {
-	int index;
+	int slot;
 	const struct kedge_mr *mr;
 };
+
+/* A transfer that is to be made, between a buffer and the file. */
+struct demo_io {
+	struct demo_chunk chunk;
+	uint8_t *buf;
+	const struct demo_reg *reg;
+	bool writing; /* from the buffer into the copy */
+	void *tag;
+};
+
+struct demo_device;
+
+/**
+ * struct demo_device_ops - what the application's transfers go through
+ * @name:        as --device takes it
+ * @access:      what its transfers need of a registration; 0: what each asks
+ *               for
+ * @chunks:      chunks in a round of a small file
+ * @max_bytes:   of the file that is taken where none is named
+ * @open:        ready for transfers of @file; @name of the device or NULL.
+ *               Each returns 0 or a negative errno after kedge_reason()
+ * @table_open:  room for DEMO_SLOTS raw registrations
+ * @table_close: deregister all
+ * @reg:         register a chunk buffer in a slot; a bare negative errno
+ * @dereg:       the slot is free; transfers under way go on
+ * @kedge_open:  the same registrations, as kedge's device
+ * @queue:       start a transfer, or wait for submit; there is room for
+ *               DEMO_MAX_DEPTH
+ * @submit:      start what is queued
+ * @wait:        until a transfer came back, more or less
+ * @next:        take one that did; @res is its bytes or a negative errno
+ */
+struct demo_device_ops {
+	const char *name;
+	uint32_t access;
+	uint32_t chunks;
+	uint64_t max_bytes;
+	int (*open)(struct demo_device *d, const struct demo_file *file,
+		    const char *name);
+	void (*close)(struct demo_device *d);
+	int (*table_open)(struct demo_device *d);
+	void (*table_close)(struct demo_device *d);
+	int (*reg)(struct demo_device *d, int slot, void *buf);
+	void (*dereg)(struct demo_device *d, int slot);
+	int (*kedge_open)(struct demo_device *d, struct kedge_device **dev);
+	int (*queue)(struct demo_device *d, const struct demo_io *io);
+	void (*submit)(struct demo_device *d);
+	int (*wait)(struct demo_device *d);
+	bool (*next)(struct demo_device *d, void **tag, int *res);
+};
+
+/* @ctx: the device's own; @label: as printed */
+struct demo_device {
+	const struct demo_device_ops *ops;
+	const struct demo_file *file;
+	char label[80];
+	void *ctx;
+};
+
+extern const struct demo_device_ops demo_device_uring, demo_device_verbs;
+
+/* --- demo_mode.c: three ways to a registration --- */
 
 struct demo_mode;
 
 /**
  * struct demo_mode_ops - how a mode registers
  * @name:  as printed
- * @open:  make the ring's buffer table; 0 or a negative errno
- * @close: deregister all and take the table away
+ * @open:  make room for registrations; 0 or a negative errno
+ * @close: deregister all
  * @get:   a registration that covers the chunk buffer @buf
  * @put:   the transfer is done
  */
@@ -117,7 +179,7 @@ extern const struct demo_mode_ops demo_uncached, demo_naive, demo_kedge;
 struct demo_naive_entry {
 	void *addr;
 	size_t len;
-	int index;
+	int slot;
 };
 
 #define DEMO_NAIVE_BUCKETS (4 * DEMO_SLOTS)
@@ -125,7 +187,7 @@ struct demo_naive_entry {
 /**
  * struct demo_mode - a mode, open for one round
  * @ops:           which
- * @ring:          borrowed
+ * @device:        borrowed
  * @backend:       the notifier to use, or NULL; borrowed
  * @registrations: made so far
  * @hits:          gets that made none
@@ -134,7 +196,7 @@ struct demo_naive_entry {
  */
 struct demo_mode {
 	const struct demo_mode_ops *ops;
-	struct io_uring *ring;
+	struct demo_device *device;
 	const char *backend;
 	uint64_t registrations;
 	uint64_t hits;
@@ -148,7 +210,7 @@ struct demo_mode {
 };
 
 int demo_mode_open(struct demo_mode *m, const struct demo_mode_ops *ops,
-		   struct io_uring *ring, const char *backend);
+		   struct demo_device *device, const char *backend);
 void demo_mode_close(struct demo_mode *m);
 
 /* --- demo_copy.c: the application --- */
@@ -201,6 +263,7 @@ struct demo_result {
  */
 struct demo_report {
 	const struct demo_file *file;
+	const struct demo_device *device;
 	const struct demo_app *app;
 	struct demo_result result[DEMO_MODES];
 	double vs_naive;

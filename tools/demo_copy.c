@@ -111,20 +111,23 @@ static int churn(struct app *a)
 	return 0;
 }
 
-/* The ring has an entry for every transfer, so there is always one. */
-static void queue(struct app *a, struct transfer *t)
+static int queue(struct app *a, struct transfer *t)
 {
-	struct io_uring_sqe *sqe = io_uring_get_sqe(a->mode->ring);
-	const struct demo_chunk *c = &t->chunk;
+	struct demo_device *d = a->mode->device;
+	struct demo_io io = {
+		.chunk = t->chunk,
+		.buf = a->buffer[t->buf],
+		.reg = &t->reg,
+		.writing = t->writing,
+		.tag = t,
+	};
+	int rc = d->ops->queue(d, &io);
 
-	if (t->writing)
-		io_uring_prep_write_fixed(sqe, a->file->dst, a->buffer[t->buf],
-					  c->len, c->dst_off, t->reg.index);
+	if (rc)
+		a->mode->ops->put(a->mode, &t->reg);
 	else
-		io_uring_prep_read_fixed(sqe, a->file->src, a->buffer[t->buf],
-					 c->len, c->src_off, t->reg.index);
-	io_uring_sqe_set_data(sqe, t);
-	t->busy = true;
+		t->busy = true;
+	return rc;
 }
 
 static int start_read(struct app *a)
@@ -143,13 +146,13 @@ static int start_read(struct app *a)
 	t->buf = take(a);
 	rc = a->mode->ops->get(a->mode, a->buffer[t->buf],
 			       KEDGE_ACCESS_LOCAL_WRITE, &t->reg);
+	if (!rc)
+		rc = queue(a, t);
 	if (rc) {
 		give(a, t->buf);
 		a->idle[a->idle_cnt++] = t;
-		return rc;
 	}
-	queue(a, t);
-	return 0;
+	return rc;
 }
 
 static int start_write(struct app *a, struct transfer *t)
@@ -165,11 +168,12 @@ static int start_write(struct app *a, struct transfer *t)
 	if (rc)
 		return rc;
 	t->writing = true;
-	queue(a, t);
-	/* At once: the kernel writes while we work on the next chunk. Where
+	rc = queue(a, t);
+	/* At once: the device writes while we work on the next chunk. Where
 	 * that fails, the next wait submits it and tells. */
-	io_uring_submit(a->mode->ring);
-	return 0;
+	if (!rc)
+		a->mode->device->ops->submit(a->mode->device);
+	return rc;
 }
 
 /* A transfer came back with @res. */
@@ -198,24 +202,20 @@ static int finish(struct app *a, struct transfer *t, int res, bool stop)
 /* Handle all that came back. Returns @err, or the first error if that is 0. */
 static int reap(struct app *a, int err)
 {
-	struct io_uring *ring = a->mode->ring;
-	struct io_uring_cqe *cqe;
-	struct transfer *t;
+	struct demo_device *d = a->mode->device;
+	void *tag;
 	int rc, res;
 
-	while (!io_uring_peek_cqe(ring, &cqe)) {
-		t = io_uring_cqe_get_data(cqe);
-		res = cqe->res;
-		io_uring_cqe_seen(ring, cqe);
-		rc = finish(a, t, res, err != 0);
+	while (d->ops->next(d, &tag, &res)) {
+		rc = finish(a, tag, res, err != 0);
 		if (!err)
 			err = rc;
 	}
 	return err;
 }
 
-/* The ring is out of order: the kernel keeps the pages of what is under way,
- * and nothing of it will be looked at. */
+/* The device is out of order: the pages of what is under way are kept, and
+ * nothing of it will be looked at. */
 static void abandon(struct app *a)
 {
 	uint32_t i;
@@ -235,11 +235,10 @@ static int run(struct app *a)
 		if (a->idle_cnt == a->opts->depth)
 			return err;
 		/* On an error, too: what is under way uses the buffers. */
-		rc = io_uring_submit_and_wait(a->mode->ring, 1);
-		if (rc < 0 && rc != -EINTR && rc != -EAGAIN && rc != -EBUSY) {
+		rc = a->mode->device->ops->wait(a->mode->device);
+		if (rc) {
 			abandon(a);
-			return kedge_reason(rc, "io_uring takes no transfer: "
-					    "%s", strerror(-rc));
+			return rc;
 		}
 		err = reap(a, err);
 	}

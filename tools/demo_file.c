@@ -18,12 +18,9 @@
 #include "tools/demo.h"
 
 #define DEFAULT_FOLDER "/usr/lib"
-#define DEFAULT_BYTES  (256ull << 20)
 
-/* A large file is copied in parts of this many chunks, one a round; a small one
- * as often as it fits in ROUND_FILL. */
-#define ROUND_MAX  256u
-#define ROUND_FILL 320u
+/* A large file is copied in parts of this many chunks, one a round. */
+#define ROUND_MAX 256u
 
 /* nftw() hands its callback no context. */
 static struct {
@@ -90,12 +87,13 @@ static uint64_t checksum(const uint8_t *p, size_t len)
 	return h ^ (h >> 32);
 }
 
-static int open_source(struct demo_file *f, const char *path, uint64_t size)
+static int open_source(struct demo_file *f, const char *path, uint64_t size,
+		       uint64_t max_bytes)
 {
 	if (path)
 		f->path = strdup(path);
 	else
-		f->path = default_file(size ? size : DEFAULT_BYTES);
+		f->path = default_file(size ? size : max_bytes);
 	if (!f->path && path)
 		return util_fail(-ENOMEM, "cannot open %s", path);
 	if (!f->path) {
@@ -145,13 +143,14 @@ fail:
 	return CMD_CANNOT;
 }
 
-int demo_file_open(struct demo_file *f, const char *path, uint64_t size)
+int demo_file_open(struct demo_file *f, const char *path, uint64_t size,
+		   uint64_t max_bytes, uint32_t fill)
 {
 	uint64_t chunks;
 	int rc;
 
 	*f = (struct demo_file){ .src = -1, .dst = -1 };
-	rc = open_source(f, path, size);
+	rc = open_source(f, path, size, max_bytes);
 	if (rc)
 		goto close_file;
 
@@ -159,7 +158,7 @@ int demo_file_open(struct demo_file *f, const char *path, uint64_t size)
 	f->windows = (uint32_t)((chunks + ROUND_MAX - 1) / ROUND_MAX);
 	if (chunks > ROUND_MAX)
 		chunks = ROUND_MAX;
-	f->passes = (uint32_t)(ROUND_FILL / chunks);
+	f->passes = chunks < fill ? (uint32_t)(fill / chunks) : 1;
 
 	rc = open_destination(f, (uint32_t)chunks * f->passes);
 	if (rc)

@@ -1,34 +1,29 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Three ways to a registration in the ring's fixed-buffer table, each for one
- * round. The raw ones do no more than they must, so that what kedge costs is
+ * Three ways to a registration of the device's, each for one round. The raw ones do no more than they must, so that what kedge costs is
  * measured against the best that can be had without it.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <kedge/uring.h>
-
 #include "base/base.h"
 #include "tools/demo.h"
 
-/* An empty table: zeroed vectors are empty slots since Linux 5.13. */
+#ifdef KEDGE_CACHE_TRUSTED_PEERS
+#define TRUSTED KEDGE_CACHE_TRUSTED_PEERS
+#else
+#define TRUSTED 0
+#endif
+
 static int table_open(struct demo_mode *m)
 {
-	struct iovec *iov = calloc(DEMO_SLOTS, sizeof(*iov));
-	__u64 *tags = calloc(DEMO_SLOTS, sizeof(*tags));
 	uint32_t i;
-	int rc = -ENOMEM;
+	int rc;
 
-	if (iov && tags)
-		rc = io_uring_register_buffers_tags(m->ring, iov, tags,
-						    DEMO_SLOTS);
-	free(tags);
-	free(iov);
-	if (rc < 0)
-		return kedge_reason(rc, "io_uring makes no table of %u "
-				    "buffers: %s", DEMO_SLOTS, strerror(-rc));
+	rc = m->device->ops->table_open(m->device);
+	if (rc)
+		return rc;
 	for (i = 0; i < DEMO_SLOTS; i++)
 		m->free_slot[i] = (uint16_t)(DEMO_SLOTS - 1 - i);
 	m->free_cnt = DEMO_SLOTS;
@@ -37,18 +32,7 @@ static int table_open(struct demo_mode *m)
 
 static void table_close(struct demo_mode *m)
 {
-	io_uring_unregister_buffers(m->ring);
-}
-
-static int slot_update(struct demo_mode *m, int slot, void *addr, size_t len)
-{
-	struct iovec iov = { .iov_base = addr, .iov_len = len };
-	__u64 tag = 0;
-	int rc;
-
-	rc = io_uring_register_buffers_update_tag(m->ring, (unsigned int)slot,
-						  &iov, &tag, 1);
-	return rc < 0 ? rc : 0;
+	m->device->ops->table_close(m->device);
 }
 
 /* A slot for @buf, or a negative errno. */
@@ -59,7 +43,7 @@ static int slot_register(struct demo_mode *m, void *buf)
 	if (!m->free_cnt)
 		return -ENOSPC;
 	slot = m->free_slot[m->free_cnt - 1];
-	rc = slot_update(m, slot, buf, DEMO_CHUNK);
+	rc = m->device->ops->reg(m->device, slot, buf);
 	if (rc)
 		return rc;
 	m->free_cnt--;
@@ -69,14 +53,14 @@ static int slot_register(struct demo_mode *m, void *buf)
 
 static void slot_deregister(struct demo_mode *m, int slot)
 {
-	slot_update(m, slot, NULL, 0);
+	m->device->ops->dereg(m->device, slot);
 	m->free_slot[m->free_cnt++] = (uint16_t)slot;
 }
 
-static int register_failed(int rc)
+static int register_failed(const struct demo_mode *m, int rc)
 {
-	return kedge_reason(rc, "io_uring registers no 1 MiB buffer: %s%s",
-			    strerror(-rc), rc == -ENOMEM ?
+	return kedge_reason(rc, "%s registers no 1 MiB buffer: %s%s",
+			    m->device->label, strerror(-rc), rc == -ENOMEM ?
 			    "; raise RLIMIT_MEMLOCK with ulimit -l, or use "
 			    "fewer --buffers" : "");
 }
@@ -89,14 +73,14 @@ static int uncached_get(struct demo_mode *m, void *buf, uint32_t access,
 	int slot = slot_register(m, buf);
 
 	if (slot < 0)
-		return register_failed(slot);
-	reg->index = slot;
+		return register_failed(m, slot);
+	reg->slot = slot;
 	return 0;
 }
 
 static void uncached_put(struct demo_mode *m, const struct demo_reg *reg)
 {
-	slot_deregister(m, reg->index);
+	slot_deregister(m, reg->slot);
 }
 
 const struct demo_mode_ops demo_uncached = {
@@ -147,16 +131,16 @@ static struct demo_naive_entry *naive_find(struct demo_mode *m, void *buf)
 	}
 }
 
-/* Transfers in flight keep their pages: the kernel counts references. Those
- * that are only queued must be in flight first. */
+/* Transfers in flight keep their pages. Those that are only queued must be in
+ * flight first. */
 static void naive_flush(struct demo_mode *m)
 {
 	size_t i;
 
-	io_uring_submit(m->ring);
+	m->device->ops->submit(m->device);
 	for (i = 0; i < DEMO_NAIVE_BUCKETS; i++)
 		if (m->seen[i].addr)
-			slot_deregister(m, m->seen[i].index);
+			slot_deregister(m, m->seen[i].slot);
 	memset(m->seen, 0, DEMO_NAIVE_BUCKETS * sizeof(*m->seen));
 }
 
@@ -168,7 +152,7 @@ static int naive_get(struct demo_mode *m, void *buf, uint32_t access,
 
 	if (e->addr) {
 		m->hits++;
-		reg->index = e->index;
+		reg->slot = e->slot;
 		return 0;
 	}
 	slot = slot_register(m, buf);
@@ -178,9 +162,9 @@ static int naive_get(struct demo_mode *m, void *buf, uint32_t access,
 		slot = slot_register(m, buf);
 	}
 	if (slot < 0)
-		return register_failed(slot);
+		return register_failed(m, slot);
 	*e = (struct demo_naive_entry){ buf, DEMO_CHUNK, slot };
-	reg->index = slot;
+	reg->slot = slot;
 	return 0;
 }
 
@@ -202,8 +186,9 @@ static int kedge_mode_open(struct demo_mode *m)
 {
 	struct kedge_notifier_opts no = { .size = sizeof(no),
 					  .backend = m->backend };
-	struct kedge_uring_opts uo = { .size = sizeof(uo),
-				       .slots = DEMO_SLOTS };
+	/* The peers of a demo are trusted, as those of MPI are. */
+	struct kedge_cache_opts co = { .size = sizeof(co),
+				       .flags = TRUSTED };
 	int rc;
 
 	rc = kedge_notifier_open(&no, &m->nf);
@@ -213,10 +198,10 @@ static int kedge_mode_open(struct demo_mode *m)
 	rc = kedge_notifier_info(m->nf, &m->notifier);
 	if (rc)
 		goto close_notifier;
-	rc = kedge_device_open_uring(m->ring, &uo, &m->dev);
+	rc = m->device->ops->kedge_open(m->device, &m->dev);
 	if (rc)
 		goto close_notifier;
-	rc = kedge_cache_open(m->dev, m->nf, NULL, &m->cache);
+	rc = kedge_cache_open(m->dev, m->nf, &co, &m->cache);
 	if (rc)
 		goto close_device;
 	return 0;
@@ -244,12 +229,10 @@ static void kedge_mode_close(struct demo_mode *m)
 static int kedge_mode_get(struct demo_mode *m, void *buf, uint32_t access,
 			  struct demo_reg *reg)
 {
-	int rc = kedge_cache_get(m->cache, buf, DEMO_CHUNK, access, &reg->mr);
+	const uint32_t all = m->device->ops->access;
 
-	if (rc)
-		return rc;
-	reg->index = (int)reg->mr->device_handle;
-	return 0;
+	return kedge_cache_get(m->cache, buf, DEMO_CHUNK, all ? all : access,
+			       &reg->mr);
 }
 
 static void kedge_mode_put(struct demo_mode *m, const struct demo_reg *reg)
@@ -266,11 +249,11 @@ const struct demo_mode_ops demo_kedge = {
 };
 
 int demo_mode_open(struct demo_mode *m, const struct demo_mode_ops *ops,
-		   struct io_uring *ring, const char *backend)
+		   struct demo_device *device, const char *backend)
 {
 	memset(m, 0, sizeof(*m));
 	m->ops = ops;
-	m->ring = ring;
+	m->device = device;
 	m->backend = backend;
 	return ops->open(m);
 }

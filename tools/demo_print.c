@@ -9,8 +9,9 @@ static void print_head(const struct demo_report *r)
 {
 	char bytes[UTIL_HUMAN];
 
-	printf("Copying %s, %s, through registered buffers of 1 MiB\n",
-	       r->file->path, util_human_bytes(bytes, r->file->bytes));
+	printf("Copying %s, %s, through registered buffers of 1 MiB\n"
+	       "by %s; ", r->file->path,
+	       util_human_bytes(bytes, r->file->bytes), r->device->label);
 	printf("%u buffers, %u chunks under way, a buffer freed and another "
 	       "allocated\nbefore %.3g %% of the chunks; %u rounds, seed %llu; "
 	       "notifier %s (%s)\n\n",
@@ -106,9 +107,11 @@ int demo_print_json(const struct demo_report *r)
 		json_array_append_new(modes,
 				      mode_json(&r->result[i], r->rounds));
 	return util_json_print(json_pack(
-		"{s:o, s:I, s:I, s:f, s:i, s:i, s:i, s:i, s:s, s:s, s:o, s:f, "
+		"{s:o, s:I, s:s, s:s, s:I, s:f, s:i, s:i, s:i, s:i, s:s, s:s, s:o, s:f, "
 		"s:f}",
 		"file", util_json_text(r->file->path), "bytes", (json_int_t)r->file->bytes,
+		"device", r->device->ops->name, "device_label",
+		r->device->label,
 		"seed", (json_int_t)r->seed, "churn", 100 * r->app->churn,
 		"chunk", (int)DEMO_CHUNK, "buffers", (int)r->app->buffers,
 		"depth", (int)r->app->depth, "rounds", (int)r->rounds,

@@ -78,3 +78,14 @@ for bad in --churn=101 --churn=x --seed=-1 --size=0 --size=1Q --buffers=1 \
 done
 expect 2 demo "$DIR/file" "$DIR/file"
 exit "$FAILED"
+
+# RDMA: where there is a device it is right, else it says how to get one.
+"$KEDGE" demo --json --device verbs -r 1 "$DIR/file" >"$DIR/out" 2>"$DIR/err"
+case $? in
+0) json 'd["device"] == "verbs"' 'd["modes"][2]["intact"]' ;;
+3) grep -Eq 'rdma link add|libibverbs-dev|/dev/infiniband|link up' \
+	"$DIR/err" || fail "verbs: $(cat "$DIR/err")" ;;
+*) fail "verbs: $(cat "$DIR/err")" ;;
+esac
+expect 2 demo --device nonesuch "$DIR/file"
+expect 2 demo --device verbs: "$DIR/file"

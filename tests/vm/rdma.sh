@@ -26,7 +26,8 @@ die()
 link()
 {
 	ip addr add "$3/24" dev "$1" noprefixroute
-	ip link set "$1" up
+	# Room for RDMA packets of 4 KiB: four times fewer than of 1 KiB.
+	ip link set "$1" mtu 9000 up
 	rdma link add "$2" type rxe netdev "$1"
 }
 

@@ -38,6 +38,8 @@ JOBS = [
     Job('demo', False, [], 600, '{b}/kedge demo -q', None),
     Job('rdma clients', False, RDMA, 400, ONE + CLIENTS, None),
     Job('rdma clients wire', False, RDMA, 400, TWO + CLIENTS, ONCE),
+    Job('rdma demo', False, RDMA, 600, ONE + os.path.join(
+        kernels.HERE, 'rdma_demo.sh') + ' {b}/kedge {n}', (3, 10)),
     Job('module abi', True, [], 200, LEFT + 'abi', ONCE),
     Job('module events', True, ['-d', '-m', 'zram'], 300, LEFT + 'events',
         ONCE),
