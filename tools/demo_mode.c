@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Three ways to a registration of the device's, each for one round. The raw ones do no more than they must, so that what kedge costs is
- * measured against the best that can be had without it.
+ * Three ways to a registration of the device's, each for one round. The raw
+ * ones do no more than they must, so that what kedge costs is measured against
+ * the best that can be had without it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -10,11 +11,6 @@
 #include "base/base.h"
 #include "tools/demo.h"
 
-#ifdef KEDGE_CACHE_TRUSTED_PEERS
-#define TRUSTED KEDGE_CACHE_TRUSTED_PEERS
-#else
-#define TRUSTED 0
-#endif
 
 static int table_open(struct demo_mode *m)
 {
@@ -188,7 +184,7 @@ static int kedge_mode_open(struct demo_mode *m)
 					  .backend = m->backend };
 	/* The peers of a demo are trusted, as those of MPI are. */
 	struct kedge_cache_opts co = { .size = sizeof(co),
-				       .flags = TRUSTED };
+				       .flags = KEDGE_CACHE_TRUSTED_PEERS };
 	int rc;
 
 	rc = kedge_notifier_open(&no, &m->nf);

@@ -112,7 +112,7 @@ status=0
 n=0
 until [ -z "$(left_over)" ]; do
 	n=$((n + 1))
-	[ $n -lt 50 ] || { left_over >&2; die "the command left these"; }
+	[ $n -lt 10 ] || { left_over >&2; die "the command left these"; }
 	sleep 0.1
 done
 for dev in /sys/class/infiniband/rxe*; do

@@ -28,6 +28,7 @@ RDMA = [w for m in ('crc32_generic', 'dummy', 'veth', 'rdma_rxe', 'ib_uverbs',
                     'rdma_ucm') for w in ('-m', m)]
 ONE = os.path.join(kernels.HERE, 'rdma.sh') + ' one '
 TWO = os.path.join(kernels.HERE, 'rdma.sh') + ' two '
+TORTURE = os.path.join(kernels.HERE, 'rdma_torture.sh') + ' {b}/kedge'
 CLIENTS = os.path.join(kernels.HERE, 'rdma_clients.sh')
 JOBS = [
     Job('unit', False, ['-d'], 1500, 'meson test -C {b} --no-rebuild -t 10 '
@@ -40,6 +41,10 @@ JOBS = [
     Job('rdma clients wire', False, RDMA, 400, TWO + CLIENTS, ONCE),
     Job('rdma demo', False, RDMA, 600, ONE + os.path.join(
         kernels.HERE, 'rdma_demo.sh') + ' {b}/kedge {n}', (3, 10)),
+    Job('rdma torture', False, RDMA + ['-d'], 900, ONE + TORTURE + ' uffd {n}',
+        (20, 240)),
+    Job('module rdma torture', True, RDMA + ['-d'], 900,
+        ONE + TORTURE + ' ummunot {n}', (20, 240)),
     Job('module abi', True, [], 200, LEFT + 'abi', ONCE),
     Job('module events', True, ['-d', '-m', 'zram'], 300, LEFT + 'events',
         ONCE),

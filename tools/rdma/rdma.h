@@ -86,8 +86,9 @@ struct rdma_op {
 };
 
 /*
- * Make @cnt transfers, one after the other as the device keeps them in order,
- * and wait for the last. A failure breaks the connection:
+ * Make @cnt transfers, which don't depend on each other, and wait for all. (A
+ * fence would order them, but soft-RoCE of Linux 6.1 was seen to wait at one for
+ * ever.) A failure breaks the connection:
  *   -EACCES     the peer's registration does not allow it
  *   -EFAULT     ours does not
  *   -ETIMEDOUT  not done after @timeout_ms, or the peer does not answer

@@ -62,9 +62,6 @@ static int post(struct rdma_end *end, const struct rdma_op *op,
 		wr[i].num_sge = 1;
 		wr[i].opcode = op[i].read ? IBV_WR_RDMA_READ :
 					    IBV_WR_RDMA_WRITE;
-		/* A read of what an earlier one of them wrote waits by itself;
-		 * a write after a read shall, too. */
-		wr[i].send_flags = i ? IBV_SEND_FENCE : 0;
 		wr[i].wr.rdma.remote_addr = op[i].remote;
 		wr[i].wr.rdma.rkey = op[i].rkey;
 		wr[i].next = i + 1 < cnt ? &wr[i + 1] : NULL;

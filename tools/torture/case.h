@@ -218,6 +218,8 @@ struct torture {
 	int threads;
 	const char *event, *route, *mode;
 	bool naive, strict;
+	const struct dio_ops *dio;
+	const char *dio_name;
 
 	struct rig rig;
 	struct peer peer;

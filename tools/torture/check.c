@@ -113,7 +113,7 @@ int check_held(struct lane *l, uint8_t *addr, size_t len,
 		poke64(at[i], cpu[i]);
 	if (hold)
 		hold(l);
-	rc = dio_move(rig, &l->port, &ref, at, in, out, cnt);
+	rc = rig->dio->move(rig, &l->port, &ref, at, in, out, cnt);
 	if (rc)
 		snprintf(text, WHY_MAX, "transfer at %p: %s", (void *)addr,
 			 strerror(-rc));

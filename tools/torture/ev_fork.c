@@ -126,9 +126,14 @@ static int child_renews(struct run *x, int sock)
 	char text[WHY_MAX];
 	int i, rc;
 
-	/* The notifier's name is the parent's; the cache is our own. */
-	rc = rig_open(&t->rig, t->rig.naive ? NULL : t->rig.info.backend,
-		      t->rig.naive);
+	/*
+	 * The notifier's name is the parent's; the cache, and the way to the
+	 * device, are our own.
+	 */
+	rc = rig_open(&t->rig, t->rig.dio, t->rig.dio_name,
+		      t->rig.naive ? NULL : t->rig.info.backend, t->rig.naive);
+	if (!rc)
+		rc = t->rig.dio->open(&t->rig, &x->lane->port);
 	for (i = 0; !rc && i < CHILD_ROUNDS; i++) {
 		rc = check_data(x->lane, x->addr, x->len, NULL, text);
 		if (!rc)
@@ -156,7 +161,7 @@ static void serve(struct run *x, int sock)
 		return;
 	ref.handle = ask.handle;
 	ref.shift = ask.shift;
-	if (dio_move(&l->t->rig, &l->port, &ref, &at, &in, &out, 1))
+	if (l->t->rig.dio->move(&l->t->rig, &l->port, &ref, &at, &in, &out, 1))
 		return;
 	if (write(sock, &out, sizeof(out)) != sizeof(out))
 		why(x, -EPIPE, "the child went");

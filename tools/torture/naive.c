@@ -4,7 +4,7 @@
  * believes what it knows. It is here so that the test can show that it sees
  * stale data where there is some.
  *
- * One entry a slot of the ring's table, found by hash; a new key takes the
+ * One entry a slot of the device's table, found by hash; a new key takes the
  * entry's place, and deregisters it, unless someone holds that one: then the
  * registration is not kept.
  */
@@ -16,6 +16,7 @@
 
 #include <kedge/kedge.h>
 
+#include "tools/torture/dio.h"
 #include "tools/torture/rig.h"
 
 #define SLOTS 64
@@ -25,39 +26,29 @@
 struct naive_mr {
 	uintptr_t addr;
 	size_t len;
+	uint64_t handle;
 	unsigned int refs;
 	bool used;
 };
 
 struct naive {
-	struct io_uring *ring;
+	struct rig *rig;
 	pthread_mutex_t lock; /* guards mr */
 	struct naive_mr mr[SLOTS + EXTRA];
 };
 
-static int slot_update(struct naive *nv, size_t slot, const void *addr,
-		       size_t len)
-{
-	struct iovec iov = { (void *)(uintptr_t)addr, len };
-	__u64 tag = 0;
-	int rc = io_uring_register_buffers_update_tag(
-		nv->ring, (unsigned int)slot, &iov, &tag, 1);
-
-	return rc < 0 ? rc : 0;
-}
-
-int naive_open(struct io_uring *ring, struct naive **out)
+int naive_open(struct rig *rig, struct naive **out)
 {
 	struct naive *nv = calloc(1, sizeof(*nv));
 	int rc;
 
 	if (!nv)
 		return -ENOMEM;
-	nv->ring = ring;
+	nv->rig = rig;
 	rc = -pthread_mutex_init(&nv->lock, NULL);
 	if (rc)
 		goto free_naive;
-	rc = io_uring_register_buffers_sparse(ring, SLOTS + EXTRA);
+	rc = rig->dio->table_open(rig, SLOTS + EXTRA);
 	if (rc)
 		goto destroy_lock;
 	*out = nv;
@@ -72,7 +63,7 @@ free_naive:
 
 void naive_close(struct naive *nv)
 {
-	io_uring_unregister_buffers(nv->ring);
+	nv->rig->dio->table_close(nv->rig);
 	pthread_mutex_destroy(&nv->lock);
 	free(nv);
 }
@@ -104,14 +95,16 @@ int naive_get(struct naive *nv, const void *addr, size_t len,
 		goto unlock;
 	}
 	if (!mr->used || mr->addr != (uintptr_t)addr || mr->len != len) {
-		rc = slot_update(nv, (size_t)(mr - nv->mr), addr, len);
+		rc = nv->rig->dio->table_set(nv->rig,
+					     (unsigned int)(mr - nv->mr), addr,
+					     len, &mr->handle);
 		mr->used = !rc;
 		mr->addr = (uintptr_t)addr;
 		mr->len = len;
 	}
 	if (!rc) {
 		mr->refs++;
-		*handle = (uint64_t)(mr - nv->mr);
+		*handle = mr->handle;
 		*out = mr;
 	}
 unlock:

@@ -79,9 +79,10 @@ static json_t *report_json(const struct torture *t, const struct totals *sum)
 	for (i = 0; cases && i < t->row_cnt; i++)
 		json_array_append_new(cases, row_json(&t->rows[i]));
 	return json_pack(
-		"{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:f, "
+		"{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:f, "
 		"s:b, s:i, s:I, s:o}",
-		"notifier", t->naive ? "naive" : info->backend, "level",
+		"device", t->dio->name, "notifier",
+		t->naive ? "naive" : info->backend, "level",
 		util_level_name(t->naive ? KEDGE_LEVEL_NONE : info->level),
 		"stale", (json_int_t)sum->stale, "unpromised",
 		(json_int_t)sum->unpromised, "errors", (json_int_t)sum->errors,
@@ -264,7 +265,7 @@ int report(struct torture *t)
 		if (util_json_print(report_json(t, &sum)))
 			return CMD_CANNOT;
 	} else {
-		printf("notifier: %s (%s)%s\n",
+		printf("device: %s; notifier: %s (%s)%s\n", t->dio->name,
 		       t->naive ? "naive" : info->backend,
 		       t->naive ? "follows nothing"
 				: util_level_name(info->level),

@@ -3,11 +3,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include <kedge/uring.h>
-
+#include "tools/torture/dio.h"
 #include "tools/torture/rig.h"
-
-#define RING_ENTRIES 64
 
 /* So few that eviction takes part, and pinned memory stays bounded. */
 #define MAX_REGIONS 512
@@ -17,7 +14,9 @@ static int open_kedge(struct rig *rig, const char *backend)
 {
 	struct kedge_notifier_opts no = { .size = sizeof(no),
 					  .backend = backend };
+	/* A peer's keys are to be cached, or there is nothing to test. */
 	struct kedge_cache_opts co = { .size = sizeof(co),
+				       .flags = KEDGE_CACHE_TRUSTED_PEERS,
 				       .max_regions = MAX_REGIONS,
 				       .max_bytes = MAX_BYTES };
 	int rc;
@@ -29,7 +28,7 @@ static int open_kedge(struct rig *rig, const char *backend)
 	rc = kedge_notifier_info(rig->nf, &rig->info);
 	if (rc)
 		goto close_notifier;
-	rc = kedge_device_open_uring(&rig->ring, NULL, &rig->dev);
+	rc = rig->dio->kedge_open(rig, &rig->dev);
 	if (rc)
 		goto close_notifier;
 	rc = kedge_cache_open(rig->dev, rig->nf, &co, &rig->cache);
@@ -44,30 +43,30 @@ close_notifier:
 	return rc;
 }
 
-int rig_open(struct rig *rig, const char *backend, bool naive)
+int rig_open(struct rig *rig, const struct dio_ops *dio, const char *dio_name,
+	     const char *backend, bool naive)
 {
 	int rc;
 
 	memset(rig, 0, sizeof(*rig));
+	rig->dio = dio;
+	rig->dio_name = dio_name;
 	rc = -pthread_mutex_init(&rig->ring_lock, NULL);
 	if (rc)
 		return rc;
-	rc = io_uring_queue_init(RING_ENTRIES, &rig->ring, 0);
-	if (rc) {
-		kedge_reason(rc, "io_uring_setup: %s; the test needs io_uring",
-			     strerror(-rc));
+	rc = dio->rig_open(rig, dio_name);
+	if (rc)
 		goto destroy_lock;
-	}
 	if (naive)
-		rc = naive_open(&rig->ring, &rig->naive);
+		rc = naive_open(rig, &rig->naive);
 	else
 		rc = open_kedge(rig, backend);
 	if (rc)
-		goto exit_ring;
+		goto close_dio;
 	return 0;
 
-exit_ring:
-	io_uring_queue_exit(&rig->ring);
+close_dio:
+	dio->rig_close(rig);
 destroy_lock:
 	pthread_mutex_destroy(&rig->ring_lock);
 	return rc;
@@ -82,7 +81,7 @@ void rig_close(struct rig *rig)
 		kedge_device_close(rig->dev);
 		kedge_notifier_close(rig->nf);
 	}
-	io_uring_queue_exit(&rig->ring);
+	rig->dio->rig_close(rig);
 	pthread_mutex_destroy(&rig->ring_lock);
 }
 
@@ -94,7 +93,7 @@ int rig_get(struct rig *rig, const void *addr, size_t len, struct ref *ref)
 	if (rig->naive)
 		return naive_get(rig->naive, addr, len, &ref->naive,
 				 &ref->handle);
-	rc = kedge_cache_get(rig->cache, addr, len, KEDGE_ACCESS_LOCAL_WRITE,
+	rc = kedge_cache_get(rig->cache, addr, len, rig->dio->access,
 			     &ref->mr);
 	if (rc)
 		return rc;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What is under test: a ring, its device, a notifier and one cache that all
+ * What is under test: a device, a notifier and one cache that all
  * lanes share; or, with --naive, a cache that follows nothing.
  */
 #ifndef TORTURE_RIG_H
@@ -13,12 +13,17 @@
 
 #include <kedge/kedge.h>
 
+struct dio_ops;
+struct dio_rdma;
 struct naive;
 struct naive_mr;
 
 struct rig {
+	const struct dio_ops *dio;
+	const char *dio_name; /* which of its kind, or NULL; borrowed */
 	struct io_uring ring;
 	pthread_mutex_t ring_lock; /* submitting and reaping on ring */
+	struct dio_rdma *rdma;	   /* instead of the two above */
 	struct kedge_device *dev;
 	struct kedge_notifier *nf;
 	struct kedge_cache *cache;
@@ -35,7 +40,8 @@ struct ref {
 };
 
 /* 0, or a negative errno that kedge_strerror() explains. */
-int rig_open(struct rig *rig, const char *backend, bool naive);
+int rig_open(struct rig *rig, const struct dio_ops *dio, const char *dio_name,
+	     const char *backend, bool naive);
 void rig_close(struct rig *rig);
 int rig_get(struct rig *rig, const void *addr, size_t len, struct ref *ref);
 void rig_put(struct rig *rig, struct ref *ref);
@@ -43,7 +49,7 @@ void rig_put(struct rig *rig, struct ref *ref);
 void rig_stats(struct rig *rig, struct kedge_cache_stats *stats);
 
 /* naive.c */
-int naive_open(struct io_uring *ring, struct naive **naive);
+int naive_open(struct rig *rig, struct naive **naive);
 void naive_close(struct naive *nv);
 int naive_get(struct naive *nv, const void *addr, size_t len,
 	      struct naive_mr **mr, uint64_t *handle);

@@ -31,12 +31,12 @@ int lanes_init(struct torture *t)
 		l->t = t;
 		l->id = (unsigned int)i;
 		util_rng_init(&l->rng, t->seed + (uint64_t)i);
-		rc = dio_open(&l->port);
+		rc = t->rig.dio->open(&t->rig, &l->port);
 		if (rc)
 			goto close_ports;
 		rc = i ? worker_start(&t->crew[i]) : 0;
 		if (rc) {
-			dio_close(&l->port);
+			t->rig.dio->close(&l->port);
 			goto close_ports;
 		}
 	}
@@ -45,7 +45,7 @@ int lanes_init(struct torture *t)
 close_ports:
 	while (i-- > 0) {
 		worker_stop(&t->crew[i]);
-		dio_close(&t->lane[i].port);
+		t->rig.dio->close(&t->lane[i].port);
 	}
 	return rc;
 }
@@ -57,7 +57,7 @@ void lanes_fini(struct torture *t)
 	for (i = 0; i < t->threads; i++) {
 		worker_stop(&t->crew[i]);
 		route_fini(&t->lane[i]);
-		dio_close(&t->lane[i].port);
+		t->rig.dio->close(&t->lane[i].port);
 	}
 }
 

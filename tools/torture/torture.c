@@ -35,6 +35,7 @@ struct options {
 	double seconds;
 	int threads;
 	char *notifier, *seed, *event, *route, *mode;
+	char *device;
 	int naive, strict;
 };
 
@@ -45,6 +46,7 @@ static void options_free(struct options *o)
 	free(o->event);
 	free(o->route);
 	free(o->mode);
+	free(o->device);
 }
 
 static int options_read(struct options *o, int argc, char **argv)
@@ -67,6 +69,9 @@ static int options_read(struct options *o, int argc, char **argv)
 		  "Only by these routes", "GLOB" },
 		{ "mode", 'm', POPT_ARG_STRING, &o->mode, 0,
 		  "Only in these modes", "GLOB" },
+		{ "device", 'D', POPT_ARG_STRING, &o->device, 0,
+		  "What moves the data: io_uring (default), or a peer by RDMA",
+		  "uring|verbs[:NAME]" },
 		{ "naive", 0, POPT_ARG_NONE, &o->naive, 0,
 		  "Test a cache that follows nothing, to see that the test "
 		  "sees",
@@ -84,6 +89,27 @@ static int options_read(struct options *o, int argc, char **argv)
 	if (rc == UTIL_GO_ON)
 		util_args_fini(&args);
 	return rc;
+}
+
+/* "uring", "verbs", or "verbs:mlx5_0". */
+static int device_check(const char *text, struct torture *t)
+{
+	static const struct dio_ops *const all[] = { &dio_uring, &dio_verbs };
+	size_t i, len;
+
+	t->dio = &dio_uring;
+	if (!text)
+		return UTIL_GO_ON;
+	for (i = 0; i < ARRAY_SIZE(all); i++) {
+		len = strlen(all[i]->name);
+		if (strncmp(text, all[i]->name, len) ||
+		    (text[len] && (text[len] != ':' || !text[len + 1])))
+			continue;
+		t->dio = all[i];
+		t->dio_name = text[len] ? text + len + 1 : NULL;
+		return UTIL_GO_ON;
+	}
+	return util_usage("--device: '%s' is neither uring nor verbs", text);
 }
 
 static int options_check(const struct options *o, struct torture *t)
@@ -106,7 +132,7 @@ static int options_check(const struct options *o, struct torture *t)
 	t->mode = o->mode;
 	t->naive = o->naive;
 	t->strict = o->strict;
-	return UTIL_GO_ON;
+	return device_check(o->device, t);
 }
 
 static int run(struct torture *t, const char *notifier)
@@ -117,7 +143,7 @@ static int run(struct torture *t, const char *notifier)
 	rc = peer_start(&t->peer);
 	if (rc)
 		return util_fail(rc, "cannot start another process");
-	rc = rig_open(&t->rig, notifier, t->naive);
+	rc = rig_open(&t->rig, t->dio, t->dio_name, notifier, t->naive);
 	if (rc) {
 		util_fail(rc, "cannot open the notifier, device and cache");
 		goto stop_peer;

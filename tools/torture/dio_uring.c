@@ -11,9 +11,58 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <kedge/uring.h>
+
 #include "tools/torture/dio.h"
 
-int dio_open(struct dio_port *port)
+#define RING_ENTRIES 64
+
+static int uring_rig_open(struct rig *rig, const char *name)
+{
+	int rc;
+
+	if (name)
+		return kedge_reason(-EINVAL, "io_uring has no name");
+	rc = io_uring_queue_init(RING_ENTRIES, &rig->ring, 0);
+	if (rc)
+		return kedge_reason(rc, "io_uring_setup: %s; the test needs "
+				    "io_uring", strerror(-rc));
+	return 0;
+}
+
+static void uring_rig_close(struct rig *rig)
+{
+	io_uring_queue_exit(&rig->ring);
+}
+
+static int uring_kedge_open(struct rig *rig, struct kedge_device **dev)
+{
+	return kedge_device_open_uring(&rig->ring, NULL, dev);
+}
+
+static int uring_table_open(struct rig *rig, unsigned int slots)
+{
+	return io_uring_register_buffers_sparse(&rig->ring, slots);
+}
+
+static void uring_table_close(struct rig *rig)
+{
+	io_uring_unregister_buffers(&rig->ring);
+}
+
+static int uring_table_set(struct rig *rig, unsigned int slot, const void *addr,
+			   size_t len, uint64_t *handle)
+{
+	struct iovec iov = { (void *)(uintptr_t)addr, len };
+	__u64 tag = 0;
+	int rc = io_uring_register_buffers_update_tag(&rig->ring, slot, &iov,
+						      &tag, 1);
+
+	*handle = slot;
+	return rc < 0 ? rc : 0;
+}
+
+static int uring_open(struct rig *rig, struct dio_port *port)
 {
 	int err;
 
@@ -28,7 +77,7 @@ int dio_open(struct dio_port *port)
 	return 0;
 }
 
-void dio_close(struct dio_port *port)
+static void uring_close(struct dio_port *port)
 {
 	close(port->out[0]);
 	close(port->out[1]);
@@ -114,9 +163,9 @@ static int transfer(struct rig *rig, struct dio_port *port,
 	return rc;
 }
 
-int dio_move(struct rig *rig, struct dio_port *port, const struct ref *ref,
-	     uint8_t *const *at, const uint64_t *in, uint64_t *out,
-	     unsigned int cnt)
+static int uring_move(struct rig *rig, struct dio_port *port,
+		      const struct ref *ref, uint8_t *const *at,
+		      const uint64_t *in, uint64_t *out, unsigned int cnt)
 {
 	const ssize_t bytes = (ssize_t)(cnt * sizeof(uint64_t));
 	int rc = 0;
@@ -133,3 +182,17 @@ int dio_move(struct rig *rig, struct dio_port *port, const struct ref *ref,
 	}
 	return rc;
 }
+
+const struct dio_ops dio_uring = {
+	.name = "uring",
+	.access = KEDGE_ACCESS_LOCAL_WRITE,
+	.rig_open = uring_rig_open,
+	.rig_close = uring_rig_close,
+	.kedge_open = uring_kedge_open,
+	.table_open = uring_table_open,
+	.table_close = uring_table_close,
+	.table_set = uring_table_set,
+	.open = uring_open,
+	.close = uring_close,
+	.move = uring_move,
+};
