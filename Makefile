@@ -60,6 +60,7 @@ torture: all
 bench: all
 	$(B)/kedge bench cache
 	$(B)/kedge bench watch
+	$(B)/kedge bench reg
 
 help:
 	@echo 'make           build into $(B)/'

@@ -22,6 +22,19 @@ json '{r["bench"] for r in d["rows"]} == {"hit", "miss", "unmap"}' \
 expect 0 bench watch -r 2 -w 1 -p 0 --json
 json 'all(r["ns"] > 0 for r in d["rows"] if r["bench"] == "munmap")'
 
+# One page of 64 chunks: one call of the device where it took 64.
+expect 0 bench reg -d noop,uring -s 64K -C 64 -e 64,1e9 -r 3 -t 1,2 --json
+json '{r["device"] for r in d["rows"]} == {"noop", "uring"}' \
+	'all(r["ns"] > 0 for r in d["rows"])' \
+	'all(r["hits"] >= 64 for r in d["rows"] if r["step"] == "cached")' \
+	'all(r["calls"] == 0 for r in d["rows"] if r["step"] == "hinted")' \
+	'all(r["calls"] == 1 for r in d["rows"] if r["every"] == 10**9)'
+expect 0 bench reg -d noop -s 4K -C 4 -r 1 -b cached --csv
+says out 'noop,,cached,4096,4,1,0,'
+expect 2 bench reg -s 5000
+expect 2 bench reg -d nosuch
+expect 3 bench reg -s 1T
+
 expect 0 torture --seconds 3 --event 'm*' --json
 json 'd["stale"] == 0' 'd["rounds"] > 0' 'd["hits"] > 0' \
 	'sum(c["rounds"] for c in d["cases"]) == d["rounds"]'

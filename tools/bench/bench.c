@@ -14,6 +14,8 @@ static const struct benchmark {
 	  "hit, miss, hint and invalidation of the registration cache" },
 	{ "watch", bench_watch,
 	  "watching memory, and what it adds to munmap()" },
+	{ "reg", bench_reg,
+	  "registering memory with a device, one by one, cached, hinted" },
 };
 
 static void print_help(void)
@@ -67,7 +69,7 @@ int cmd_bench(int argc, char **argv)
 	size_t i;
 
 	if (!word)
-		return util_usage("which benchmark, cache or watch?");
+		return util_usage("which benchmark: cache, watch or reg?");
 	if (!strcmp(word, "--help") || !strcmp(word, "-h")) {
 		print_help();
 		return CMD_OK;

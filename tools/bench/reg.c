@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* kedge bench reg: the command line. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/bench/reg.h"
+
+#define SIZE_MAX_	 ((uint64_t)1 << 40)
+#define COUNT_MAX	 1000000u
+#define THREADS_MAX	 64u
+#define MEMORY_PER_SHARE 2 /* of what is free, no more than half */
+
+static int parse_sizes(struct reg_opts *opt)
+{
+	const char *text = opt->sizes_text ? opt->sizes_text : "4K,64K,1M";
+	char *copy = strdup(text), *save = NULL, *word;
+	int rc = UTIL_GO_ON;
+
+	if (!copy)
+		return util_fail(-ENOMEM, "--size");
+	for (word = strtok_r(copy, ",", &save); word && rc == UTIL_GO_ON;
+	     word = strtok_r(NULL, ",", &save)) {
+		uint64_t size;
+
+		if (opt->sizes.n == BENCH_LIST_MAX)
+			rc = util_usage("--size: more than %d sizes",
+					BENCH_LIST_MAX);
+		else if (util_parse_size(word, &size) || size < 4096 ||
+			 size > SIZE_MAX_ || size % 4096)
+			rc = util_usage("--size: '%s' is no multiple of 4096 "
+					"such as 64K", word);
+		else
+			opt->sizes.v[opt->sizes.n++] = size;
+	}
+	if (rc == UTIL_GO_ON && !opt->sizes.n)
+		rc = util_usage("--size: sizes and commas, please");
+	free(copy);
+	return rc;
+}
+
+static uint64_t largest(const struct bench_list *l)
+{
+	uint64_t max = 0;
+	size_t i;
+
+	for (i = 0; i < l->n; i++)
+		if (l->v[i] > max)
+			max = l->v[i];
+	return max;
+}
+
+/* Registered memory cannot be swapped out: too much would end the machine. */
+static int check_memory(const struct reg_opts *opt)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), want;
+	uint64_t have = (uint64_t)sysconf(_SC_AVPHYS_PAGES) * page;
+	char a[UTIL_HUMAN], b[UTIL_HUMAN];
+
+	if (!__builtin_mul_overflow(largest(&opt->sizes),
+				    largest(&opt->counts), &want) &&
+	    want <= have / MEMORY_PER_SHARE)
+		return UTIL_GO_ON;
+	util_error("the largest working set is %s, and of %s free memory no "
+		   "more than half is pinned: lower --size or --count",
+		   util_human_bytes(a, want), util_human_bytes(b, have));
+	return CMD_CANNOT;
+}
+
+static int parse(struct reg_opts *opt)
+{
+	int rc;
+
+	if (opt->rounds < 1 || opt->rounds > 100000)
+		return util_usage("--rounds: %d is not in 1..100000",
+				  opt->rounds);
+	if (opt->csv && util_flags.json)
+		return util_usage("--csv or --json, not both");
+	rc = bench_parse_words("device",
+			       opt->devices_text ? opt->devices_text
+						 : "noop,uring",
+			       reg_device_names, &opt->devices);
+	if (rc == UTIL_GO_ON && opt->steps_text)
+		rc = bench_parse_words("step", opt->steps_text, reg_step_names,
+				       &opt->steps);
+	if (rc == UTIL_GO_ON)
+		rc = parse_sizes(opt);
+	if (rc == UTIL_GO_ON)
+		rc = bench_parse_list("count",
+				      opt->counts_text ? opt->counts_text
+						       : "16,256",
+				      1, COUNT_MAX, &opt->counts);
+	if (rc == UTIL_GO_ON)
+		rc = bench_parse_list("threads",
+				      opt->threads_text ? opt->threads_text
+							: "1",
+				      1, THREADS_MAX, &opt->threads);
+	if (rc == UTIL_GO_ON)
+		rc = bench_parse_list("every",
+				      opt->every_text ? opt->every_text
+						      : "1024,1e9",
+				      1, UINT64_MAX / 4096, &opt->every);
+	return rc == UTIL_GO_ON ? check_memory(opt) : rc;
+}
+
+static int run(const struct reg_opts *opt)
+{
+	struct reg_result res = { NULL };
+	int rc = reg_run(opt, &res);
+
+	if (!rc)
+		rc = reg_report(opt, &res);
+	free(res.row);
+	return rc;
+}
+
+/* clang-format off */
+static const char help[] =
+"Times a working set of COUNT buffers of SIZE bytes, side by side in one area\n"
+"of memory that has been touched:\n"
+"\n"
+"  register    the device's own registration call for each, one by one\n"
+"  deregister  its end\n"
+"  uncached    both at each use\n"
+"  miss        kedge_cache_get() and put of what is not registered yet\n"
+"  cached      the same of what is\n"
+"  hint        kedge_cache_hint() of the whole area, once\n"
+"  hinted      kedge_cache_getv() and putv after it\n"
+"  anew        kedge_cache_flush() and kedge_cache_hint()\n"
+"  resync      kedge_cache_resync() after a page in EVERY was exchanged;\n"
+"              a number beyond the area is one page alone, in its middle\n"
+"\n"
+"\"us\" is the time for all of them, \"ns each\" that for a buffer, \"calls\" how\n"
+"often the device was asked to register. \"x\" is the median of the ratio, in the\n"
+"same round, to what the step stands in for: register and deregister; register,\n"
+"of hint and anew; anew, of resync. With --threads each has its share of the\n"
+"buffers.\n"
+"\n"
+"The devices: noop registers nothing, which leaves what kedge costs; uring is\n"
+"io_uring's fixed buffers; verbs is RDMA.\n"
+"\n"
+"Exit status: 0 done, 2 the command line is wrong, 3 it cannot run here.\n";
+/* clang-format on */
+
+static void free_texts(struct reg_opts *opt)
+{
+	free(opt->devices_text);
+	free(opt->sizes_text);
+	free(opt->counts_text);
+	free(opt->threads_text);
+	free(opt->every_text);
+	free(opt->steps_text);
+	free(opt->notifier);
+	free(opt->model);
+}
+
+int bench_reg(int argc, char **argv)
+{
+	struct reg_opts opt = { .rounds = 15, .steps = (1u << REG_STEPS) - 1 };
+	struct poptOption table[] = {
+		{ "device", 'd', POPT_ARG_STRING, &opt.devices_text, 0,
+		  "noop, uring, verbs (noop,uring)", "NAME,..." },
+		{ "model", 'm', POPT_ARG_STRING, &opt.model, 0,
+		  "Which RDMA device (the first with an active port)", "NAME" },
+		{ "size", 's', POPT_ARG_STRING, &opt.sizes_text, 0,
+		  "Of a buffer (4K,64K,1M)", "BYTES,..." },
+		{ "count", 'C', POPT_ARG_STRING, &opt.counts_text, 0,
+		  "Buffers (16,256)", "N,..." },
+		{ "threads", 't', POPT_ARG_STRING, &opt.threads_text, 0,
+		  "That share them (1)", "N,..." },
+		{ "every", 'e', POPT_ARG_STRING, &opt.every_text, 0,
+		  "A page in so many changes before a resync (1024,1e9)",
+		  "N,..." },
+		{ "step", 'b', POPT_ARG_STRING, &opt.steps_text, 0,
+		  "Show these alone", "NAME,..." },
+		{ "notifier", 'n', POPT_ARG_STRING, &opt.notifier, 0,
+		  "kedge's backend (auto)", "NAME" },
+		{ "rounds", 'r', POPT_ARG_INT, &opt.rounds, 0,
+		  "Of which the medians are taken (15)", "N" },
+		{ "csv", 'c', POPT_ARG_NONE, &opt.csv, 0,
+		  "Print CSV instead of text", NULL },
+		POPT_TABLEEND
+	};
+	const struct util_cmd cmd = { .synopsis = "[OPTION...]",
+				      .help = help,
+				      .opts = table };
+	struct util_args args;
+	int rc;
+
+	rc = util_options(&cmd, argc, argv, &args);
+	if (rc == UTIL_GO_ON)
+		rc = parse(&opt);
+	if (rc == UTIL_GO_ON)
+		rc = run(&opt);
+	free_texts(&opt);
+	return rc;
+}
