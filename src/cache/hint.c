@@ -101,6 +101,24 @@ static void run(struct job *j)
 		pthread_join(t[i], NULL);
 }
 
+/*
+ * With a watch over all of it meanwhile: the notifier looks at the mapping once,
+ * not for each chunk, which takes longer than registering it where the kernel
+ * has only /proc/self/maps to look at. What it is told is told to the chunks'
+ * own watches, too. Where it cannot be had, there may still be some chunks.
+ */
+static void run_watched(struct job *j)
+{
+	struct own_range own = { j->start, j->end };
+	struct queue ignored = { NULL, NULL };
+	struct watch area = { .queue = &ignored };
+	int rc = notify_watch_add(j->c->nf, &area, own.start, own.end, own);
+
+	run(j);
+	if (rc >= 0)
+		notify_watch_remove(j->c->nf, &area, true);
+}
+
 ssize_t kedge_cache_hint(struct kedge_cache *c, const void *addr, size_t len,
 			 uint32_t access)
 {
@@ -121,7 +139,10 @@ ssize_t kedge_cache_hint(struct kedge_cache *c, const void *addr, size_t len,
 	j.start = round_down(start, page);
 	j.end = round_up(start + len, page);
 	j.chunks = (round_up(j.end, size) - round_down(j.start, size)) / size;
-	run(&j);
+	if (j.chunks > 1)
+		run_watched(&j);
+	else
+		run(&j);
 	if (j.bytes)
 		return (ssize_t)j.bytes;
 	return j.error == -EOPNOTSUPP
