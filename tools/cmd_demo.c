@@ -79,28 +79,21 @@ static int parse_churn(const char *text, double *out)
 	return UTIL_GO_ON;
 }
 
-/* "uring", "verbs", or "verbs:mlx5_0". */
 static int parse_device(struct demo_args *a)
 {
-	static const struct demo_device_ops *const all[] = {
+	static const struct demo_device_ops *const device[] = {
 		&demo_device_uring, &demo_device_verbs,
 	};
-	size_t i, len;
-	char *text = a->device_text;
+	static const char *const names[] = { "uring", "verbs", NULL };
+	int i = 0;
 
-	a->device = &demo_device_uring;
-	if (!text)
-		return UTIL_GO_ON;
-	for (i = 0; i < ARRAY_SIZE(all); i++) {
-		len = strlen(all[i]->name);
-		if (strncmp(text, all[i]->name, len) ||
-		    (text[len] && (text[len] != ':' || !text[len + 1])))
-			continue;
-		a->device = all[i];
-		a->device_name = text[len] ? text + len + 1 : NULL;
-		return UTIL_GO_ON;
-	}
-	return util_usage("--device: '%s' is neither uring nor verbs", text);
+	if (a->device_text)
+		i = util_parse_device(a->device_text, names, &a->device_name);
+	if (i < 0)
+		return util_usage("--device: '%s' is neither uring nor "
+				  "verbs[:NAME]", a->device_text);
+	a->device = device[i];
+	return UTIL_GO_ON;
 }
 
 static int check_numbers(struct demo_args *a)

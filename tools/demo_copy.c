@@ -183,9 +183,10 @@ static int finish(struct app *a, struct transfer *t, int res, bool stop)
 
 	a->mode->ops->put(a->mode, &t->reg);
 	t->busy = false;
-	if (res < 0)
+	/* What comes after the first error is its consequence. */
+	if (res < 0 && !stop)
 		rc = kedge_reason(res, "a transfer failed: %s", strerror(-res));
-	else if ((uint32_t)res != t->chunk.len)
+	else if (res >= 0 && (uint32_t)res != t->chunk.len)
 		rc = kedge_reason(-EIO, "a transfer moved %d of %u bytes: the "
 				  "file became shorter, or memory is short",
 				  res, t->chunk.len);

@@ -181,6 +181,8 @@ int demo_peer_start(struct demo_peer *p, struct rdma_end *end,
 void demo_peer_stop(struct demo_peer *p)
 {
 	close(p->sock);
+	/* It has nothing to lose, and may hang. */
+	kill(p->pid, SIGKILL);
 	while (waitpid(p->pid, NULL, 0) < 0 && errno == EINTR)
 		;
 }

@@ -183,6 +183,25 @@ int util_parse_size(const char *text, uint64_t *out)
 	return 0;
 }
 
+int util_parse_device(const char *text, const char *const *names,
+		      const char **which)
+{
+	const char *end = strchrnul(text, ':');
+	size_t len = (size_t)(end - text);
+	int i;
+
+	/* A colon announces a name. */
+	if (*end && !end[1])
+		return -EINVAL;
+	for (i = 0; names[i]; i++) {
+		if (strlen(names[i]) != len || strncmp(names[i], text, len))
+			continue;
+		*which = *end ? end + 1 : NULL;
+		return i;
+	}
+	return -EINVAL;
+}
+
 #define WORD_MAX 32
 
 /* Levenshtein's distance of two short words. */

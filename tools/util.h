@@ -69,6 +69,13 @@ int util_parse_size(const char *text, uint64_t *out);
 int util_parse_u64(const char *text, uint64_t *out);
 
 /*
+ * "verbs:mlx5_0": where "verbs" is among @names (ended by a NULL), with "mlx5_0"
+ * (or NULL where none is given) in *@which; or -EINVAL.
+ */
+int util_parse_device(const char *text, const char *const *names,
+		      const char **which);
+
+/*
  * The name that @word was meant to be, or NULL if none of @names (ended by a
  * NULL) is near.
  */

@@ -42,4 +42,7 @@ json 'd["stale"] == 0' 'd["rounds"] > 0' 'd["hits"] > 0' \
 expect 1 torture --naive --mode single --seconds 3 --event 'm*map*' --json
 json 'all(c["stale"] for c in d["cases"] if c["changes"] and c["rounds"] > 10)' \
 	'any(c["stale"] for c in d["cases"])'
+expect 2 torture --device nonesuch
+expect 2 torture --device verbs:
+expect 3 torture --device verbs:nonesuch
 exit "$FAILED"

@@ -91,25 +91,17 @@ static int options_read(struct options *o, int argc, char **argv)
 	return rc;
 }
 
-/* "uring", "verbs", or "verbs:mlx5_0". */
 static int device_check(const char *text, struct torture *t)
 {
-	static const struct dio_ops *const all[] = { &dio_uring, &dio_verbs };
-	size_t i, len;
+	static const struct dio_ops *const dio[] = { &dio_uring, &dio_verbs };
+	static const char *const names[] = { "uring", "verbs", NULL };
+	int i = text ? util_parse_device(text, names, &t->dio_name) : 0;
 
-	t->dio = &dio_uring;
-	if (!text)
-		return UTIL_GO_ON;
-	for (i = 0; i < ARRAY_SIZE(all); i++) {
-		len = strlen(all[i]->name);
-		if (strncmp(text, all[i]->name, len) ||
-		    (text[len] && (text[len] != ':' || !text[len + 1])))
-			continue;
-		t->dio = all[i];
-		t->dio_name = text[len] ? text + len + 1 : NULL;
-		return UTIL_GO_ON;
-	}
-	return util_usage("--device: '%s' is neither uring nor verbs", text);
+	if (i < 0)
+		return util_usage("--device: '%s' is neither uring nor "
+				  "verbs[:NAME]", text);
+	t->dio = dio[i];
+	return UTIL_GO_ON;
 }
 
 static int options_check(const struct options *o, struct torture *t)
