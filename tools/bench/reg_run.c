@@ -73,7 +73,7 @@ static void *work(void *arg)
 
 static int for_each(struct reg_set *s, int (*each)(struct reg_set *, uint64_t))
 {
-	struct share sh[THREADS_MAX];
+	struct share sh[THREADS_MAX] = { { 0 } };
 	uint64_t i, started;
 	int rc = 0;
 
