@@ -3,13 +3,15 @@
 """What runs in the guests, on each of Debian's kernels.
 
   suite.py [--quick] [--kernel 6.1|6.12|FOLDER] [--only GLOB]
-           [--patience N] [--append WORDS] BUILD
+           [--patience N] [--append WORDS] [--jobs N] BUILD
 
 A job says "ok" or "FAIL" on one line, its output follows only if it failed;
 the last line counts."""
 import argparse
 import collections
+import concurrent.futures
 import fnmatch
+import functools
 import os
 import subprocess
 import sys
@@ -62,8 +64,9 @@ JOBS = [
 ]
 
 
+@functools.lru_cache(maxsize=None)
 def module(name):
-    """ummunot for a kernel; built beside it."""
+    """ummunot for a kernel; built once, beside it."""
     folder = os.path.join(kernels.folder(), 'module-' + os.path.basename(name))
     kernel = kernels.kernel(name)
     out = subprocess.run(['make', '-s', '-C',
@@ -92,13 +95,24 @@ def run(job, kernel, args):
         status, text = out.returncode, out.stdout
     except kernels.Unusable as e:
         status, text = 1, str(e)
-    print('%s %s on %s (%d s)' % ('FAIL' if status else 'ok', job.name, kernel,
-                                  time.monotonic() - start), flush=True)
+    lines = ['%s %s on %s (%d s)' % ('FAIL' if status else 'ok', job.name,
+                                     kernel, time.monotonic() - start)]
     if status:
-        print('    exit status %d' % status)
-        print('\n'.join('    ' + t for t in text.splitlines()[-60:]),
-              flush=True)
+        lines.append('    exit status %d' % status)
+        lines += ['    ' + t for t in text.splitlines()[-60:]]
+    print('\n'.join(lines), flush=True)
     return not status
+
+
+def prepare(kernel, args):
+    """What jobs share. What fails here is told by each of them."""
+    try:
+        kernels.kernel(kernel)
+        if any(job.module and fnmatch.fnmatch(job.name, args.only)
+               for job in JOBS):
+            module(kernel)
+    except kernels.Unusable:
+        pass
 
 
 def main():
@@ -112,14 +126,18 @@ def main():
                    help='a job may take N times as long: a debugging kernel')
     p.add_argument('-a', '--append', default='',
                    help="for the kernel's command line")
+    p.add_argument('-j', '--jobs', type=int, default=1, metavar='N',
+                   help='guests at a time; each uses up to two CPUs')
     p.add_argument('build')
     args = p.parse_args()
-    results = []
-    for kernel in args.kernel or list(kernels.IMAGES):
-        for job in JOBS:
-            if fnmatch.fnmatch(job.name, args.only) and \
-                    (job.work or not args.quick):
-                results.append(run(job, kernel, args))
+    kinds = args.kernel or list(kernels.IMAGES)
+    for kernel in kinds:
+        prepare(kernel, args)
+    todo = [(job, kernel) for kernel in kinds for job in JOBS
+            if fnmatch.fnmatch(job.name, args.only) and
+            (job.work or not args.quick)]
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        results = list(pool.map(lambda t: run(t[0], t[1], args), todo))
     print('%d passed, %d failed, 0 skipped' %
           (results.count(True), results.count(False)))
     return 1 if False in results else 0
