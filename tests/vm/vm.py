@@ -27,7 +27,7 @@ GUEST_MODULES = ['virtio_pci', '9p', '9pnet_virtio', 'overlay']
 DISK_MODULES = ['crc32c_generic', 'loop', 'ext4']
 COMPLAINTS = re.compile(
     r'BUG[: ]|WARNING: |\bOops\b|general protection fault|Kernel panic|'
-    r'INFO: task .* blocked|rcu: INFO: .*stall|KASAN|KCSAN|UBSAN|'
+    r'INFO: task .* blocked|rcu: INFO: .*stall|UBSAN: |'
     r'possible (recursive|circular|irq lock)|suspicious RCU|refcount_t: |'
     r'Bad page|Bad rss-counter|corruption|Objects remaining|'
     r'inconsistent lock state|unable to handle|sleeping function called')
