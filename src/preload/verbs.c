@@ -78,12 +78,16 @@ static bool shadow_add(struct shadow *s)
 
 static struct shadow *shadow_find(const struct ibv_mr *mr)
 {
+	struct shadow *s = NULL;
 	void *node;
 
 	pthread_mutex_lock(&lock);
 	node = tfind(mr, &shadows, by_address);
+	/* The node is the tree's: another thread's tdelete() may free it. */
+	if (node)
+		s = *(struct shadow **)node;
 	pthread_mutex_unlock(&lock);
-	return node ? *(struct shadow **)node : NULL;
+	return s;
 }
 
 /* The shadow that @mr is, which nobody finds from now on. */
