@@ -74,40 +74,10 @@ static void try_maps(struct bytes *in, struct bytes *range)
 	CHECK(rc == (want->perm[1] == '-' ? -EFAULT : -EOPNOTSUPP));
 }
 
-/*
- * VmPin of a status text in KiB: the first line of that name. -1 if it is not
- * one that the kernel writes, or it has none.
- */
-static int64_t vmpin(const char *text, size_t len)
-{
-	const char *end, *p;
-	int64_t v;
-	int digits;
-
-	for (; len; len -= (size_t)(end + 1 - text), text = end + 1) {
-		end = memchr(text, '\n', len);
-		if (!end)
-			return -1;
-		if (end - text < 6 || memcmp(text, "VmPin:", 6))
-			continue;
-		p = text + 6;
-		if (*p++ != '\t')
-			return -1;
-		while (*p == ' ')
-			p++;
-		for (v = 0, digits = 0; *p >= '0' && *p <= '9' && digits < 15;
-		     digits++)
-			v = v * 10 + (*p++ - '0');
-		return digits && end - p == 3 && !memcmp(p, " kB", 3) &&
-		       end - text < 100 ? v : -1;
-	}
-	return -1;
-}
-
 static void try_status(struct bytes *in, struct bytes *control)
 {
 	const struct uring u = { .fd = -1 };
-	int64_t want = vmpin((const char *)in->at, in->left);
+	int64_t want = status_vmpin((const char *)in->at, in->left);
 	uint64_t got;
 
 	feed_set(in->at, in->left, (size_t)take_number(control, 2),

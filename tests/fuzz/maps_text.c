@@ -181,3 +181,29 @@ int has_prefix(const struct mapping *v, const char *prefix)
 	return v->name_len >= strlen(prefix) &&
 	       !memcmp(v->name, prefix, strlen(prefix));
 }
+
+int64_t status_vmpin(const char *text, size_t len)
+{
+	const char *end, *p;
+	int64_t v;
+	int digits;
+
+	for (; len; len -= (size_t)(end + 1 - text), text = end + 1) {
+		end = memchr(text, '\n', len);
+		if (!end)
+			return -1;
+		if (end - text < 6 || memcmp(text, "VmPin:", 6))
+			continue;
+		p = text + 6;
+		if (*p++ != '\t')
+			return -1;
+		while (*p == ' ')
+			p++;
+		for (v = 0, digits = 0; *p >= '0' && *p <= '9' && digits < 15;
+		     digits++)
+			v = v * 10 + (*p++ - '0');
+		return digits && end - p == 3 && !memcmp(p, " kB", 3) &&
+		       end - text < 100 ? v : -1;
+	}
+	return -1;
+}

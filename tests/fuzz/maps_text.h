@@ -36,6 +36,12 @@ void maps_feed(struct maps *m, struct bytes *in);
 /* Some page near where a mapping starts or ends. */
 uint64_t maps_address(const struct maps *m, struct bytes *in);
 
+/*
+ * VmPin of a status text in KiB: the first line of that name. -1 if it is not
+ * one that the kernel writes, or it has none.
+ */
+int64_t status_vmpin(const char *text, size_t len);
+
 int has_prefix(const struct mapping *v, const char *prefix);
 
 #endif /* FUZZ_MAPS_TEXT_H */

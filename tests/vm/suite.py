@@ -32,6 +32,8 @@ ONE = os.path.join(kernels.HERE, 'rdma.sh') + ' one '
 TWO = os.path.join(kernels.HERE, 'rdma.sh') + ' two '
 TORTURE = os.path.join(kernels.HERE, 'rdma_torture.sh') + ' {b}/kedge'
 CLIENTS = os.path.join(kernels.HERE, 'rdma_clients.sh')
+PROGRAM = os.path.join(kernels.HERE, 'verbs_program')
+BOTH = ' {b}/kedge {b}/tests/vm/verbs_program'
 JOBS = [
     Job('unit', False, ['-d'], 1500, 'meson test -C {b} --no-rebuild -t 10 '
         '--suite unit --suite hooks --suite stress', None),
@@ -41,6 +43,17 @@ JOBS = [
     Job('demo', False, [], 600, '{b}/kedge demo -q', None),
     Job('rdma clients', False, RDMA, 400, ONE + CLIENTS, None),
     Job('rdma clients wire', False, RDMA, 400, TWO + CLIENTS, ONCE),
+    Job('rdma clients cached', False, RDMA, 400, ONE + CLIENTS +
+        ' {b}/kedge run --', ONCE),
+    Job('rdma clients trusted', False, RDMA, 400, TWO + CLIENTS +
+        ' {b}/kedge run --trusted-peers --', None),
+    Job('rdma device', False, RDMA, 300, ONE + '{b}/tests/vm/verbs_device',
+        ONCE),
+    Job('rdma program', False, RDMA, 600, ONE + PROGRAM + '.sh' + BOTH, ONCE),
+    Job('rdma program cost', False, RDMA, 900, ONE + PROGRAM + '_bench.py' +
+        BOTH + ' {n}', (2, 5)),
+    Job('rdma resync', False, RDMA, 600, ONE + '{b}/tests/vm/verbs_resync {n}',
+        ('64 20', '256 100')),
     Job('rdma demo', False, RDMA, 600, ONE + os.path.join(
         kernels.HERE, 'rdma_demo.sh') + ' {b}/kedge {n}', (3, 10)),
     Job('rdma torture', False, RDMA + ['-d'], 900, ONE + TORTURE + ' uffd {n}',

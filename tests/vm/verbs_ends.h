@@ -28,6 +28,7 @@ struct ends {
 	/* The peer's memory, registered for everything. */
 	unsigned char *peer_mem;
 	struct ibv_mr *peer_mr;
+	bool joined; /* device and domain are another's */
 };
 
 /* NULL where it cannot be opened. */
@@ -35,9 +36,13 @@ struct ibv_context *ends_device(void);
 
 /* All of it; false, and a word on stderr, where something is missing. */
 bool ends_open(struct ends *e);
+/* Two more queue pairs in the domain of @with, which goes after it. */
+bool ends_join(struct ends *e, const struct ends *with);
 /* 0 if nothing was left on the device. */
 int ends_close(struct ends *e);
 bool ends_connect(struct ends *e);
+/* One of them with another process' that has connected as often as this. */
+bool ends_bring_up(const struct ends *e, struct ibv_qp *qp, uint32_t other);
 
 /*
  * One transfer and what became of it. A refused one ends the connection: then

@@ -66,14 +66,16 @@ static unsigned long long tenth(uint64_t ns[SAMPLES])
 	return ns[SAMPLES / 10];
 }
 
-static unsigned long long mean(const uint64_t ns[SAMPLES])
+/* Of a registration, in the median of the rounds. */
+static unsigned long long per_round(const uint64_t ns[SAMPLES])
 {
-	uint64_t sum = 0;
+	uint64_t round[ROUNDS] = { 0 };
 	unsigned int i;
 
 	for (i = 0; i < SAMPLES; i++)
-		sum += ns[i];
-	return sum / SAMPLES;
+		round[i / BUFS] += ns[i];
+	qsort(round, ROUNDS, sizeof(*round), by_size);
+	return round[ROUNDS / 2] / BUFS;
 }
 
 static bool measure(const char *name, int access, uint32_t len)
@@ -84,7 +86,7 @@ static bool measure(const char *name, int access, uint32_t len)
 		if (!one(i, access, len))
 			return false;
 	if (!len)
-		printf("\"%s\": %llu, ", name, mean(all_ns));
+		printf("\"%s\": %llu, ", name, per_round(all_ns));
 	else
 		printf("\"%s\": %llu, \"%s_reg\": %llu, ", name, tenth(all_ns),
 		       name, tenth(reg_ns));

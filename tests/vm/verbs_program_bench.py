@@ -7,7 +7,8 @@
 Plain and under kedge by turns; the best of the rounds counts. Prints a line of
 JSON with the ratios plain : kedge, and fails below what is promised of
 --trusted-peers: a loop of registrations ten times as fast, and no message loop
-slower."""
+slower. Of large messages it is what they take for registering that is looked at:
+soft-RoCE's transfer of one takes twice as long now and then, with or without."""
 import json
 import subprocess
 import sys
@@ -36,13 +37,16 @@ def main():
                     for what, ns in best[name].items() if what != 'samples'}
              for name in wraps if name != 'plain'}
     print(json.dumps({'ns': best, 'plain_to_kedge': ratio}))
-    bad = ['%s: %.2f' % (what, r) for what, r in ratio['trusted'].items()
-           if r < (LOOP if what.startswith('loop') else NOISE)]
-    # Regions with remote access end with each message there: no gain.
-    bad += ['%s, default: %.2f' % (what, r)
-            for what, r in ratio['default'].items()
-            if 'remote' not in what and
-            r < (NOISE if what != 'loop' else 0)]
+    # Regions with remote access end with each message unless peers are trusted.
+    least = {'trusted': {'loop': LOOP, 'loop_local': LOOP, 'message_4k': NOISE,
+                         'message_4k_remote': NOISE, 'message_4k_reg': 1,
+                         'message_64k_reg': 1, 'message_4k_remote_reg': 1,
+                         'message_64k_remote_reg': 1},
+             'default': {'loop_local': LOOP, 'message_4k': NOISE,
+                         'message_4k_reg': 1, 'message_64k_reg': 1}}
+    bad = ['%s, %s: %.2f' % (what, name, ratio[name][what])
+           for name in least for what, n in least[name].items()
+           if ratio[name][what] < n]
     if bad:
         print('too slow: ' + '; '.join(bad), file=sys.stderr)
     return 1 if bad else 0
