@@ -42,8 +42,8 @@ JOBS = [
         (20, 120)),
     Job('demo', False, [], 600, '{b}/kedge demo -q', None),
     Job('rdma clients', False, RDMA, 400, ONE + CLIENTS, None),
-    Job('rdma clients wire', False, RDMA, 400, TWO + CLIENTS, ONCE),
-    Job('rdma clients cached', False, RDMA, 400, ONE + CLIENTS +
+    Job('rdma clients wire', False, RDMA, 400, TWO + CLIENTS, None),
+    Job('rdma clients cached', False, RDMA, 400, TWO + CLIENTS +
         ' {b}/kedge run --', ONCE),
     Job('rdma clients trusted', False, RDMA, 400, TWO + CLIENTS +
         ' {b}/kedge run --trusted-peers --', None),
@@ -51,9 +51,9 @@ JOBS = [
         ONCE),
     Job('rdma program', False, RDMA, 600, ONE + PROGRAM + '.sh' + BOTH, ONCE),
     Job('rdma program cost', False, RDMA, 900, ONE + PROGRAM + '_bench.py' +
-        BOTH + ' {n}', (2, 5)),
-    Job('rdma resync', False, RDMA, 600, ONE + '{b}/tests/vm/verbs_resync {n}',
-        ('64 20', '256 100')),
+        BOTH + ' 5', None),
+    Job('rdma resync', False, RDMA, 900, ONE + '{b}/tests/vm/verbs_resync '
+        '256 100', None),
     Job('rdma demo', False, RDMA, 600, ONE + os.path.join(
         kernels.HERE, 'rdma_demo.sh') + ' {b}/kedge {n}', (3, 10)),
     Job('rdma torture', False, RDMA + ['-d'], 900, ONE + TORTURE + ' uffd {n}',

@@ -15,7 +15,8 @@
 /* 4.096 us << 16 is 268 ms, seven times: two seconds to a dead peer. Soft-RoCE
  * on a loaded machine is slow to answer. */
 #define ACK_TIMEOUT 16
-#define RETRIES	    7
+#define RETRIES	    6 /* 7 is for ever to some devices */
+#define RNR_RETRIES 7 /* for ever */
 #define RNR_TIMER   12
 
 static int open_failed(const char *what)
@@ -137,7 +138,7 @@ static int to_send(struct rdma_end *end)
 		.qp_state = IBV_QPS_RTS,
 		.timeout = ACK_TIMEOUT,
 		.retry_cnt = RETRIES,
-		.rnr_retry = RETRIES,
+		.rnr_retry = RNR_RETRIES,
 		.sq_psn = end->psn,
 		.max_rd_atomic = end->dev->reads,
 	};
