@@ -339,13 +339,17 @@ static void run(uint32_t flags)
 		      (unsigned long long)st.resynced,
 		      (unsigned long long)st.replaced,
 		      (unsigned long long)pieces);
-	assert_int_equal(st.registrations - st.deregistrations, live);
+	/* Where a thread of the cache's is at work, live is never at rest. */
+	if (!(flags & KEDGE_CACHE_RESYNC))
+		assert_int_equal(st.registrations - st.deregistrations, live);
 	assert_true(st.hits > 0 && st.invalidations > 0 && st.evictions > 0);
 	assert_true(st.resynced > 0 && st.replaced > 0);
 	assert_true(st.replaced <= replaces);
 	kedge_cache_flush(cache);
-	assert_int_equal(live, 0);
+	if (!(flags & KEDGE_CACHE_RESYNC))
+		assert_int_equal(live, 0);
 	kedge_cache_close(cache);
+	assert_int_equal(live, 0);
 	kedge_device_close(dev);
 	assert_int_equal(stale, 0);
 	assert_int_equal(wrong, 0);
