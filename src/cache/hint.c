@@ -20,22 +20,6 @@ struct job {
 	_Atomic int error; /* the first one */
 };
 
-static bool served(struct kedge_cache *c, const struct want *w)
-{
-	uint32_t killed = 0, dead = 0, id;
-	bool yes;
-
-	pthread_mutex_lock(&c->lock);
-	cache_sync(c, &killed);
-	id = index_find(c, w->start);
-	yes = id && region_serves(c, &c->regions[id], w->start, w->end,
-				  w->access);
-	region_collect(c, &killed, &dead);
-	pthread_mutex_unlock(&c->lock);
-	region_reap(c, dead);
-	return yes;
-}
-
 static void do_chunk(struct job *j, uint64_t n)
 {
 	uint64_t size = j->c->chunk_bytes;
@@ -46,13 +30,15 @@ static void do_chunk(struct job *j, uint64_t n)
 	struct region *r;
 	int rc, none = 0;
 
-	rc = served(j->c, &w) ? 0 : cache_register(j->c, &w, &r);
+	rc = cache_serves(j->c, w.start, w.end, w.access)
+		? 0
+		: cache_register(j->c, &w, &r);
 	if (rc) {
 		atomic_compare_exchange_strong(&j->error, &none, rc);
 		return;
 	}
 	/* What could not be kept is gone again, and not counted. */
-	if (served(j->c, &w))
+	if (cache_serves(j->c, w.start, w.end, w.access))
 		atomic_fetch_add(&j->bytes, w.end - w.start);
 	else
 		atomic_compare_exchange_strong(&j->error, &none, -EOPNOTSUPP);

@@ -312,6 +312,9 @@ void lru_remove(struct kedge_cache *c, struct region *r);
 
 /* sync.c. With the lock held. Regions that died come back in *killed. */
 void cache_sync(struct kedge_cache *c, uint32_t *killed);
+/* Whether one region does, after that. Without the lock. */
+bool cache_serves(struct kedge_cache *c, uint64_t start, uint64_t end,
+		  uint32_t access);
 
 /* resync.c. The first with the lock held. */
 void lost_note(struct kedge_cache *c, const struct region *r, uint64_t start,

@@ -82,22 +82,6 @@ static bool lost_take(struct kedge_cache *c, uint64_t start, uint64_t end,
 	return found;
 }
 
-static bool served(struct kedge_cache *c, uint64_t start, uint64_t end,
-		   uint32_t access)
-{
-	uint32_t killed = 0, dead = 0, id;
-	bool yes;
-
-	pthread_mutex_lock(&c->lock);
-	cache_sync(c, &killed);
-	id = index_find(c, start);
-	yes = id && region_serves(c, &c->regions[id], start, end, access);
-	region_collect(c, &killed, &dead);
-	pthread_mutex_unlock(&c->lock);
-	region_reap(c, dead);
-	return yes;
-}
-
 static void count(struct kedge_cache *c, bool replaced)
 {
 	pthread_mutex_lock(&c->lock);
@@ -115,7 +99,7 @@ static ssize_t make_good(struct kedge_cache *c, const struct lost *l,
 	bool replaced;
 	int rc = 0;
 
-	if (served(c, start, end, l->access))
+	if (cache_serves(c, start, end, l->access))
 		return 0;
 	replaced = l->id && !region_replace(c, l->id, start, end);
 	if (!replaced)
@@ -123,7 +107,7 @@ static ssize_t make_good(struct kedge_cache *c, const struct lost *l,
 	/* -EFAULT: it is not there any more, or not in one piece. */
 	if (rc)
 		return rc == -EFAULT ? 0 : rc;
-	if (!served(c, start, end, l->access))
+	if (!cache_serves(c, start, end, l->access))
 		return 0; /* it could not be kept, or changed again */
 	count(c, replaced);
 	return (ssize_t)(end - start);
