@@ -71,7 +71,6 @@ struct region_cold {
 	uint32_t next;	 /* LRU list, free list or a list of dead */
 	uint32_t prev;
 	bool watched;
-	bool lent; /* ends with its put, and peers' rights with it */
 };
 
 /* What an event took from a region, to be made good by a resync. */
@@ -370,6 +369,11 @@ static inline bool is_lent(const struct kedge_cache *c, uint32_t access)
 uint32_t local_part(uint32_t access);
 int lend(struct kedge_cache *c, uint64_t addr, uint64_t len, uint32_t access,
 	 struct region **out);
+/* The same, over @base where that can be; the caller's reference to it goes. */
+int lend_over(struct kedge_cache *c, struct region *base, uint64_t addr,
+	      uint64_t len, uint32_t access, struct region **out);
+/* A made region that is held once and ends with that. */
+void lend_begin(struct kedge_cache *c, struct region *r);
 void lend_end(struct kedge_cache *c, uint32_t id);
 
 /* verify.c */

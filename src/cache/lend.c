@@ -20,6 +20,16 @@ uint32_t local_part(uint32_t access)
 	return local;
 }
 
+/* In no index before, so there is no lookup to wait for. */
+void lend_begin(struct kedge_cache *c, struct region *r)
+{
+	pthread_mutex_lock(&c->lock);
+	set_state(r, REGION_DYING);
+	ref_add(c, region_id(c, r), 1);
+	c->st.lent++;
+	pthread_mutex_unlock(&c->lock);
+}
+
 /* A region for a window over @base, whose reference goes over to it. */
 static struct region *window_region(struct kedge_cache *c, uint32_t base,
 				    uint64_t addr, uint64_t len,
@@ -34,7 +44,6 @@ static struct region *window_region(struct kedge_cache *c, uint32_t base,
 		r->mr.len = len;
 		r->mr.access = access;
 		cold_of(c, r)->base = base;
-		cold_of(c, r)->lent = true;
 	}
 	pthread_mutex_unlock(&c->lock);
 	return r;
@@ -47,49 +56,29 @@ static void window_forget(struct kedge_cache *c, struct region *r)
 	pthread_mutex_unlock(&c->lock);
 }
 
-static void window_open(struct kedge_cache *c, struct region *r)
+/* On success the caller's reference to @base is the window's. */
+static int lend_window(struct kedge_cache *c, struct region *base,
+		       uint64_t addr, uint64_t len, uint32_t access,
+		       struct region **out)
 {
-	struct region_cold *cold = cold_of(c, r);
-
-	r->mr.device_handle = cold->dev.handle;
-	r->mr.offset = cold->dev.offset;
-	pthread_mutex_lock(&c->lock);
-	set_state(r, REGION_DYING);
-	ref_add(c, region_id(c, r), 1);
-	c->st.lent++;
-	pthread_mutex_unlock(&c->lock);
-}
-
-static int lend_window(struct kedge_cache *c, uint64_t addr, uint64_t len,
-		       uint32_t access, struct region **out)
-{
-	struct region *base, *r;
+	struct region *r = window_region(c, region_id(c, base), addr, len,
+					 access);
 	int rc;
 
-	if (!c->dev->ops.bind)
-		return -EOPNOTSUPP;
-	rc = get_kept(c, addr, len, local_part(access), &base);
-	if (rc)
-		return rc;
-	r = window_region(c, region_id(c, base), addr, len, access);
-	if (!r) {
-		rc = -ENOSPC;
-		goto put_base;
-	}
+	if (!r)
+		return -ENOSPC;
 	rc = device_bind(c->dev, &cold_of(c, base)->dev,
 			 (void *)(uintptr_t)addr, len, access,
 			 &cold_of(c, r)->dev);
-	if (rc)
-		goto forget;
-	window_open(c, r);
+	if (rc) {
+		window_forget(c, r);
+		return rc;
+	}
+	r->mr.device_handle = cold_of(c, r)->dev.handle;
+	r->mr.offset = cold_of(c, r)->dev.offset;
+	lend_begin(c, r);
 	*out = r;
 	return 0;
-
-forget:
-	window_forget(c, r);
-put_base:
-	kedge_cache_put(c, &base->mr);
-	return rc;
 }
 
 /* A registration for this get alone. */
@@ -112,13 +101,25 @@ static int lend_region(struct kedge_cache *c, uint64_t addr, uint64_t len,
 	return rc;
 }
 
+/* What stands in a window's way need not stand in the other's. */
+int lend_over(struct kedge_cache *c, struct region *base, uint64_t addr,
+	      uint64_t len, uint32_t access, struct region **out)
+{
+	if (!lend_window(c, base, addr, len, access, out))
+		return 0;
+	kedge_cache_put(c, &base->mr);
+	return lend_region(c, addr, len, access, out);
+}
+
 int lend(struct kedge_cache *c, uint64_t addr, uint64_t len, uint32_t access,
 	 struct region **out)
 {
-	/* What stands in a window's way need not stand in the other's. */
-	if (!lend_window(c, addr, len, access, out))
-		return 0;
-	return lend_region(c, addr, len, access, out);
+	struct region *base;
+
+	if (!c->dev->ops.bind ||
+	    get_kept(c, addr, len, local_part(access), &base))
+		return lend_region(c, addr, len, access, out);
+	return lend_over(c, base, addr, len, access, out);
 }
 
 /* The last put of a window. Without the lock: the device is slow. */

@@ -332,9 +332,7 @@ static int finish(struct kedge_cache *c, const struct want *w,
 		rc = old ? 0 : -EAGAIN;
 	} else if (!publish(c, p, r, &killed)) {
 		not_kept(c, r, &killed);
-		cold_of(c, r)->lent = w->lend;
-		c->st.lent += w->lend;
-		c->st.uncached += w->hold && !w->lend;
+		c->st.uncached += w->hold;
 	}
 	if (!rc && w->hold)
 		ref_add(c, region_id(c, r), 1);
@@ -370,10 +368,15 @@ static int register_once(struct kedge_cache *c, const struct want *w,
 	if (!rc)
 		rc = call_device(c, w, r);
 	*merged = p.merged;
-	if (!rc)
+	if (rc) {
+		region_drop_unmade(c, r);
+		return rc;
+	}
+	if (!w->lend)
 		return finish(c, w, &p, r, last_try, out);
-	region_drop_unmade(c, r);
-	return rc;
+	lend_begin(c, r);
+	*out = r;
+	return 0;
 }
 
 int cache_register(struct kedge_cache *c, const struct want *want,

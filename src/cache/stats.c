@@ -13,6 +13,11 @@ static uint64_t fast_hits(struct kedge_cache *c)
 	return hits;
 }
 
+/* The end of the first version. A later one moves the end, never this. */
+#define STATS_V1                                          \
+	(offsetof(struct kedge_cache_stats, failures) + \
+	 sizeof(((struct kedge_cache_stats *)0)->failures))
+
 int kedge_cache_stats(struct kedge_cache *c, struct kedge_cache_stats *stats)
 {
 	struct kedge_cache_stats st;
@@ -28,7 +33,7 @@ int kedge_cache_stats(struct kedge_cache *c, struct kedge_cache_stats *stats)
 	st.regions = c->live;
 	st.bytes = c->bytes;
 	pthread_mutex_unlock(&c->lock);
-	return kedge__info_copy(stats, sizeof(st), &st, sizeof(st));
+	return kedge__info_copy(stats, STATS_V1, &st, sizeof(st));
 }
 
 ssize_t kedge_cache_flush(struct kedge_cache *c)

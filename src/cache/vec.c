@@ -125,26 +125,43 @@ static int piece_kept(struct ask *a, struct thread_rec *rec,
 	return 0;
 }
 
-/* As long as what is lent can be: up to the end of what is kept beneath it. */
+/* A window is no longer than what is kept beneath it. */
+static int piece_window(struct ask *a, struct thread_rec *rec,
+			struct kedge_piece *p, struct region **out)
+{
+	struct ask local = *a;
+	int rc;
+
+	local.access = local_part(a->access);
+	rc = piece_kept(&local, rec, p);
+	return rc ? rc
+		  : lend_over(a->c, container_of(p->mr, struct region, mr),
+			      p->addr, p->len, a->access, out);
+}
+
+/* Up to what the device registers at once, whole pages where it has no less. */
+static int piece_alone(struct ask *a, struct kedge_piece *p,
+		       struct region **out)
+{
+	uint64_t max = a->c->attr.max_len, end = a->end, first = a->at;
+
+	if (max && !(a->c->attr.flags & KEDGE_DEVICE_EXACT)) {
+		first = round_down(first, kedge__page_size());
+		max = round_down(max, kedge__page_size());
+	}
+	if (max && end - first > max)
+		end = first + max;
+	*p = (struct kedge_piece){ .addr = a->at, .len = end - a->at };
+	return lend(a->c, p->addr, p->len, a->access, out);
+}
+
 static int piece_lent(struct ask *a, struct thread_rec *rec,
 		      struct kedge_piece *p)
 {
-	struct ask local = *a;
-	uint64_t max = a->c->attr.max_len;
 	struct region *r;
-	int rc;
+	int rc = a->c->dev->ops.bind ? piece_window(a, rec, p, &r)
+				     : piece_alone(a, p, &r);
 
-	*p = (struct kedge_piece){ .addr = a->at, .len = a->end - a->at };
-	if (a->c->dev->ops.bind) {
-		local.access = local_part(a->access);
-		rc = piece_kept(&local, rec, p);
-		if (rc)
-			return rc;
-		kedge_cache_put(a->c, p->mr);
-	} else if (max && p->len > max) {
-		p->len = max;
-	}
-	rc = lend(a->c, p->addr, p->len, a->access, &r);
 	if (!rc)
 		p->mr = &r->mr;
 	return rc;

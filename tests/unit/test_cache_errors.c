@@ -157,6 +157,19 @@ static void a_notifier_serves_many(void **state)
 	kedge_notifier_close(nf);
 }
 
+/* What a program was compiled with that knows the first version alone. */
+static void older_stats_are_filled(void **state)
+{
+	struct kedge_cache_stats st = { .lent = 7 };
+
+	open_cache(NULL);
+	st.size = offsetof(struct kedge_cache_stats, lent);
+	assert_int_equal(kedge_cache_stats(cache, &st), 0);
+	assert_int_equal(st.lent, 7);
+	st.size--;
+	assert_int_equal(kedge_cache_stats(cache, &st), -EINVAL);
+}
+
 static void bad_arguments_are_refused(void **state)
 {
 	const struct kedge_mr *const before = (const struct kedge_mr *)0x1;
@@ -547,6 +560,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(bad_options_are_refused),
 		CASE(a_notifier_serves_many),
+		CASE(older_stats_are_filled),
 		CASE(bad_arguments_are_refused),
 		CASE(a_full_device_makes_room),
 		CASE(enospc_evicts),

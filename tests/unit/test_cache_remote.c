@@ -326,6 +326,56 @@ static void pieces_are_lent(void **state)
 	assert_int_equal(dev->live, 0);
 }
 
+/* The pages that hold a piece are no more than the device takes, either. */
+static void pieces_in_whole_pages(void **state)
+{
+	struct kedge_piece p[PAGES];
+	size_t page = page_len(), i;
+	ssize_t n;
+
+	open_on(0, 0, 0);
+	kedge_cache_close(cache);
+	dev->attr.max_len = 2 * page;
+	assert_int_equal(kedge_cache_open(dev->dev, NULL, NULL, &cache), 0);
+	n = kedge_cache_getv(cache, mem + 5, 5 * page, REMOTE, p, PAGES);
+	assert_int_equal(n, 3);
+	for (i = 0; i < 3; i++) {
+		assert_int_equal(p[i].mr->addr, addr_of(mem + 2 * i * page));
+		assert_int_equal(p[i].mr->len, 2 * page);
+	}
+	assert_int_equal(p[0].len + p[1].len + p[2].len, 5 * page);
+	kedge_cache_putv(cache, p, 3);
+	assert_int_equal(dev->live, 0);
+}
+
+/* What is lent takes places too; without any left nothing is half made. */
+static void no_place_for_a_window(void **state)
+{
+	struct kedge_cache_opts o = { .size = sizeof(o), .max_regions = 1 };
+	const struct kedge_mr **mr = calloc(100000, sizeof(*mr));
+	size_t n = 0, i;
+	int rc = 0;
+
+	assert_non_null(mr);
+	open_on(NODEV_WINDOWS, KEDGE_DEVICE_EXACT, 0);
+	kedge_cache_close(cache);
+	assert_int_equal(kedge_cache_open(dev->dev, NULL, &o, &cache), 0);
+	while (n < 100000 && !rc) {
+		rc = kedge_cache_get(cache, mem, 8, REMOTE, &mr[n]);
+		n += !rc;
+	}
+	assert_int_equal(rc, -ENOSPC);
+	assert_true(n > 1000);
+	assert_int_equal(dev->windows, n);
+	assert_int_equal(dev->live, 1);
+	put(mr[--n]);
+	mr[n] = get(mem, 8, REMOTE);
+	for (i = 0; i <= n; i++)
+		put(mr[i]);
+	assert_int_equal(dev->windows, 0);
+	free(mr);
+}
+
 static void windows_over_chunks(void **state)
 {
 	struct kedge_cache_opts o = { .size = sizeof(o) };
@@ -339,6 +389,7 @@ static void windows_over_chunks(void **state)
 	n = kedge_cache_getv(cache, mem, PAGES * page_len(), REMOTE, p, PAGES);
 	assert_in_range(n, 4, 5);
 	assert_int_equal(dev->windows, n);
+	assert_int_equal(stats().gets, n);
 	for (i = 0; i < n; i++) {
 		assert_int_equal(p[i].mr->addr, p[i].addr);
 		assert_int_equal(p[i].mr->len, p[i].len);
@@ -368,6 +419,8 @@ int main(void)
 		CASE(a_hole_inherits_no_access),
 		CASE(a_hint_wants_the_local_part),
 		CASE(pieces_are_lent),
+		CASE(pieces_in_whole_pages),
+		CASE(no_place_for_a_window),
 		CASE(windows_over_chunks),
 	};
 
