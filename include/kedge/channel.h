@@ -362,7 +362,7 @@ KEDGE_API int kedge_channel_wait(struct kedge_channel *channel,
  * channel is open: for peers that are trusted with this memory. A receive into
  * it needs neither registration nor copy.
  *
- * Return: memory aligned to a page, zero at first, that ends with
+ * Return: memory aligned to a page, of any content, that ends with
  * kedge_channel_free() or the channel; or NULL if @channel is, @len is 0, or
  * kedge_channel_opts.heap_bytes are used up.
  */

@@ -5,6 +5,8 @@
 
 #include <kedge/base.h>
 #include <kedge/cache.h>
+#include <kedge/channel.h>
+#include <kedge/channel_info.h>
 #include <kedge/device.h>
 #include <kedge/notifier.h>
 

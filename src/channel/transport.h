@@ -32,6 +32,8 @@ enum bulk_flags {
 	BULK_STREAM = 1 << 3, /* through the transport's own pages, copied out
 			       * by step() */
 	BULK_KNOWN = 1 << 4,  /* registered before, says ready() */
+	BULK_FIN = 1 << 5,    /* the sender says that all of it has landed and
+			       * has forgotten it: step() ends its own part */
 };
 
 /*
@@ -57,10 +59,11 @@ enum bulk_ready {
  * struct transport_ops - what carries a channel
  * @name:    "shm", "ofi"
  * @reserve: room for a packet of @len bytes, up to PACKET_MAX, contiguous and
- *           aligned to 8; NULL if there is none now
+ *           aligned to 8; NULL if there is none now. One that is not committed
+ *           is forgotten with the next
  * @commit:  send what reserve() gave, @len bytes of it
- * @next:    the next packet that came, or NULL: sets @len. It stays until
- *           release(). Makes the transport's own progress, too. What it points
+ * @next:    the next packet that came, or NULL: sets @len. It stays, and is what
+ *           every further call returns, until release(). Makes the transport's own progress, too. What it points
  *           to may be written by the peer meanwhile
  * @release: done with that packet
  * @check:   0, or why no packet will come any more (-ECONNRESET, -EPROTO);
@@ -77,11 +80,13 @@ enum bulk_ready {
  *           -EOPNOTSUPP: not this way
  * @start:   (sender, on the CTS) begin
  * @step:    (both) do a bounded part of the work. 1: this side has done its
- *           part (the sender's: all of it has landed), 0: more to do, or a
- *           negative errno
+ *           part (the sender's: all of it has landed), 0: something moved and
+ *           more is to do, -EAGAIN: nothing to do until the peer or the device
+ *           has done something, which the fd shows; or a negative errno
  * @stop:    0: the peer touches nothing of @b any more; -EBUSY: ask again. From
  *           the first call on step() is not called
- * @end:     forget @b, after stop() or when all of it has landed
+ * @end:     forget @b, after stop() or when all of it has landed, or because
+ *           close() comes next
  * @heap_alloc, @heap_free: memory that the peer reaches; NULL if there is none
  * @explain: what is missing here for some of the ways, in words, or ""
  * @close:   end it; every bulk has ended. Whatever was committed reaches the

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Giving up: cancelled, out of time, failed, or the peer is dead.
+ *
+ * Whoever gives up lets go of the data first (STOP), tells the peer (ABORT) and
+ * keeps the operation until the answer (ABORTED), because until then the peer
+ * may name it. The caller hears of it as soon as nobody can touch his buffer.
+ */
+#include <stdlib.h>
+
+#include "channel/internal.h"
+
+#define REPLIES_SPARE 1024u
+
+void bulk_close(struct kedge_channel *ch, struct op *op)
+{
+	if (op->bulk_open)
+		ch->t->end(ch->ctx, &op->bulk);
+	op->bulk_open = false;
+	way_drop(ch, op);
+}
+
+/* The transport may need a while to let go; -EBUSY until then. */
+static int let_go(struct kedge_channel *ch, struct op *op)
+{
+	return op->bulk_open ? ch->t->stop(ch->ctx, &op->bulk) : 0;
+}
+
+static bool step_stop(struct kedge_channel *ch, struct op *op)
+{
+	int busy = let_go(ch, op);
+
+	/* Landing pages are nobody's buffer: they wait alone. */
+	if (!busy || op->landing)
+		op_report(ch, op, op->status);
+	if (busy || send_op(ch, PACKET_ABORT, op, op->status))
+		return false;
+	op_move(ch, op, &ch->idle, OP_LINGER);
+	return true;
+}
+
+void give_up(struct kedge_channel *ch, struct op *op, int status)
+{
+	switch (op->state) {
+	case OP_QUEUED:
+	case OP_POSTED:
+		bulk_close(ch, op);
+		op_done(ch, op, status);
+		return;
+	case OP_FIN:
+	case OP_REFUSE:
+	case OP_STOP:
+	case OP_LINGER:
+	case OP_ANSWER:
+		return; /* it is over already, but for a message */
+	}
+	op->status = status;
+	op_move(ch, op, &ch->active, OP_STOP);
+	step_stop(ch, op);
+}
+
+/* To an operation of the peer's that has none here. */
+static int reply_aborted(struct kedge_channel *ch, struct op_name name,
+			 uint32_t flags)
+{
+	struct packet_op body = { .op = name, .flags = flags };
+	struct reply *r;
+
+	if (list_empty(&ch->replies) &&
+	    !send_control(ch, PACKET_ABORTED, &body, sizeof(body)))
+		return 0;
+	if (ch->replies_cnt >= ch->opts.unexpected_cnt + REPLIES_SPARE)
+		return kedge_reason(-EPROTO, "the peer gives up more messages "
+				    "than there are");
+	r = malloc(sizeof(*r));
+	if (!r)
+		return -ENOMEM;
+	r->body = body;
+	list_add_tail(&ch->replies, &r->node);
+	ch->replies_cnt++;
+	return 0;
+}
+
+void send_replies(struct kedge_channel *ch)
+{
+	struct reply *r;
+
+	while (!list_empty(&ch->replies)) {
+		r = list_entry(ch->replies.next, struct reply, node);
+		if (send_control(ch, PACKET_ABORTED, &r->body, sizeof(r->body)))
+			return;
+		list_remove(&r->node);
+		ch->replies_cnt--;
+		free(r);
+	}
+}
+
+/* A receive that has matched the message of that sender, and can be told. */
+static struct op *receiver_of(struct kedge_channel *ch, struct op_name sender)
+{
+	struct list *heads[] = { &ch->active, &ch->idle };
+	struct list *l, *tmp;
+	struct op *op;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(heads); i++)
+		list_for_each_safe(l, tmp, heads[i]) {
+			op = list_entry(l, struct op, node);
+			if (op->is_recv && op->peer.index == sender.index &&
+			    op->peer.gen == sender.gen)
+				return op;
+		}
+	return NULL;
+}
+
+static bool step_answer(struct kedge_channel *ch, struct op *op)
+{
+	int busy = let_go(ch, op);
+
+	if (!busy || op->landing)
+		op_report(ch, op, op->status);
+	if (busy || send_op(ch, PACKET_ABORTED, op, 0))
+		return false;
+	bulk_close(ch, op);
+	op_done(ch, op, op->status);
+	return true;
+}
+
+/* The peer has given it up: its caller cancelled it, or it failed there. */
+static void answer(struct kedge_channel *ch, struct op *op,
+		   const struct packet *p)
+{
+	/* What is refused, or has landed, is no longer undone by anybody. */
+	if (op->state == OP_FIN)
+		op->status = 0;
+	else if (op->state != OP_REFUSE)
+		op->status = p->op.status ? p->op.status : -ECANCELED;
+	op->peer = p->op.from;
+	op_move(ch, op, &ch->active, OP_ANSWER);
+	step_answer(ch, op);
+}
+
+/* Whom an ABORT means; or NULL, and then it is over here. */
+static struct op *abort_target(struct kedge_channel *ch,
+			       const struct packet *p)
+{
+	bool to_sender = p->op.flags & PACKET_OP_TO_SENDER;
+	struct op *op;
+
+	if (!p->op.op.gen)
+		return to_sender ? NULL : receiver_of(ch, p->op.from);
+	op = op_find(ch, p->op.op);
+	return op && op->is_recv != to_sender ? op : NULL;
+}
+
+int abort_came(struct kedge_channel *ch, const struct packet *p)
+{
+	uint32_t flags = PACKET_OP_TO_SENDER & ~p->op.flags;
+	struct op *op = abort_target(ch, p);
+	struct early *e = NULL;
+
+	switch (op ? op->state : OP_FREE) {
+	case OP_RTS:
+	case OP_PUT:
+	case OP_FIN:
+	case OP_MATCHED:
+	case OP_CTS:
+	case OP_LAND:
+	case OP_REFUSE:
+		answer(ch, op, p);
+		return 0;
+	}
+	if (!op && flags && !p->op.op.gen)
+		e = early_find(ch, p->op.from);
+	if (e) {
+		early_drop(ch, e);
+		matched(ch, 0);
+	}
+	return reply_aborted(ch, p->op.from, flags);
+}
+
+int aborted_came(struct kedge_channel *ch, const struct packet *p)
+{
+	struct op *op = op_find(ch, p->op.op);
+
+	if (!op || op->state != OP_LINGER)
+		return 0;
+	bulk_close(ch, op);
+	op_done(ch, op, op->status);
+	return 0;
+}
+
+bool abort_step(struct kedge_channel *ch, struct op *op)
+{
+	return op->state == OP_STOP ? step_stop(ch, op) : step_answer(ch, op);
+}
+
+/* The peer is gone, and touches nothing. */
+static void op_dies(struct kedge_channel *ch, struct op *op, int why)
+{
+	bulk_close(ch, op);
+	op_done(ch, op, why);
+}
+
+void channel_dies(struct kedge_channel *ch, int why)
+{
+	struct list *heads[] = { &ch->queued, &ch->active, &ch->idle,
+				 &ch->posted_any };
+	struct list *l, *tmp;
+	size_t i;
+
+	ch->dead = why;
+	for (i = 0; i < ARRAY_SIZE(heads); i++)
+		list_for_each_safe(l, tmp, heads[i])
+			op_dies(ch, list_entry(l, struct op, node), why);
+	for (i = 0; i < BUCKETS; i++)
+		list_for_each_safe(l, tmp, &ch->posted[i])
+			op_dies(ch, list_entry(l, struct op, node), why);
+	early_drop_rts(ch);
+}

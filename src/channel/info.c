@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * What a channel is and what it has done.
+ */
+#include "channel/internal.h"
+
+KEDGE_API const char *kedge_way_name(uint32_t way)
+{
+	static const char *const names[KEDGE_WAY_COUNT] = {
+		"auto", "eager", "direct", "swap", "copy", "register",
+	};
+
+	return way < KEDGE_WAY_COUNT ? names[way] : NULL;
+}
+
+KEDGE_API int kedge_channel_info(struct kedge_channel *ch,
+				 struct kedge_channel_info *info)
+{
+	struct kedge_channel_info i;
+
+	if (!ch || !info)
+		return -EINVAL;
+	i = (struct kedge_channel_info){
+		.size = info->size,
+		.ways = ch->t->ways | 1u << KEDGE_WAY_EAGER,
+		.transport = ch->t->name,
+		.why = ch->t->explain(ch->ctx),
+		.peer_pid = ch->peer.pid,
+		.eager_max = ch->peer.eager_max,
+	};
+	return kedge__info_copy(info, sizeof(i), &i, sizeof(i));
+}
+
+KEDGE_API int kedge_channel_stats(struct kedge_channel *ch,
+				  struct kedge_channel_stats *stats)
+{
+	struct kedge_channel_stats st;
+
+	if (!ch || !stats)
+		return -EINVAL;
+	st = ch->st;
+	st.size = stats->size;
+	return kedge__info_copy(stats, sizeof(st), &st, sizeof(st));
+}

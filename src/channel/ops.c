@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The table of operations and the queue of completions. There is always room
+ * for a completion of every live operation, so that none can be lost: room is
+ * made when the operation is.
+ */
+#include <stdlib.h>
+
+#include "channel/internal.h"
+
+#define OPS_SLAB 64u
+#define OPS_MAX	 (1u << 24)
+
+static uint32_t waiting(const struct completions *d)
+{
+	return d->tail - d->head;
+}
+
+static int completions_room(struct completions *d, uint32_t cnt)
+{
+	uint32_t cap = d->cap ? d->cap : 64, i;
+	struct kedge_completion *v;
+
+	if (cnt <= d->cap)
+		return 0;
+	while (cap < cnt)
+		cap *= 2;
+	v = calloc(cap, sizeof(*v));
+	if (!v)
+		return -ENOMEM;
+	for (i = d->head; i != d->tail; i++)
+		v[i & (cap - 1)] = d->v[i & (d->cap - 1)];
+	free(d->v);
+	d->v = v;
+	d->cap = cap;
+	return 0;
+}
+
+int ops_init(struct kedge_channel *ch)
+{
+	list_init(&ch->free_ops);
+	list_init(&ch->queued);
+	list_init(&ch->active);
+	list_init(&ch->idle);
+	list_init(&ch->timed);
+	return completions_room(&ch->done, 1);
+}
+
+void ops_fini(struct kedge_channel *ch)
+{
+	uint32_t i;
+
+	for (i = 0; i < ch->slab_cnt; i++)
+		free(ch->slab[i]);
+	free(ch->slab);
+	free(ch->done.v);
+}
+
+static int ops_grow(struct kedge_channel *ch)
+{
+	struct op **slab, *ops;
+	uint32_t i;
+
+	if (ch->slab_cnt >= OPS_MAX / OPS_SLAB)
+		return -ENOMEM;
+	ops = calloc(OPS_SLAB, sizeof(*ops));
+	if (!ops)
+		return -ENOMEM;
+	slab = realloc(ch->slab, (ch->slab_cnt + 1) * sizeof(*slab));
+	if (!slab) {
+		free(ops);
+		return -ENOMEM;
+	}
+	ch->slab = slab;
+	slab[ch->slab_cnt] = ops;
+	for (i = 0; i < OPS_SLAB; i++) {
+		ops[i].index = ch->slab_cnt * OPS_SLAB + i;
+		list_init(&ops[i].timed);
+		list_add_tail(&ch->free_ops, &ops[i].node);
+	}
+	ch->slab_cnt++;
+	return 0;
+}
+
+struct op *op_get(struct kedge_channel *ch)
+{
+	struct op *op;
+
+	if (completions_room(&ch->done, ch->live_ops + waiting(&ch->done) + 1))
+		return NULL;
+	if (list_empty(&ch->free_ops) && ops_grow(ch))
+		return NULL;
+	op = list_entry(ch->free_ops.next, struct op, node);
+	list_remove(&op->node);
+	ch->live_ops++;
+	op->gen++;
+	op->reported = false;
+	op->bulk_open = false;
+	op->peer = (struct op_name){ 0 };
+	op->way = KEDGE_WAY_EAGER;
+	op->landing = NULL;
+	return op;
+}
+
+void op_put(struct kedge_channel *ch, struct op *op)
+{
+	list_remove(&op->node);
+	list_remove(&op->timed);
+	op->state = OP_FREE;
+	ch->live_ops--;
+	/* The latest first: it is in the processor's cache. */
+	list_add_tail(ch->free_ops.next, &op->node);
+}
+
+struct op *op_find(struct kedge_channel *ch, struct op_name name)
+{
+	struct op *op;
+
+	if (name.index >= ch->slab_cnt * OPS_SLAB)
+		return NULL;
+	op = &ch->slab[name.index / OPS_SLAB][name.index % OPS_SLAB];
+	return op->state != OP_FREE && op->gen == name.gen ? op : NULL;
+}
+
+void op_move(struct kedge_channel *ch, struct op *op, struct list *list,
+	     enum op_state state)
+{
+	list_remove(&op->node);
+	list_add_tail(list, &op->node);
+	op->state = state;
+}
+
+void op_report(struct kedge_channel *ch, struct op *op, int status)
+{
+	struct completions *d = &ch->done;
+
+	if (op->reported)
+		return;
+	op->reported = true;
+	list_remove(&op->timed);
+	if (status) {
+		ch->st.failed++;
+	} else if (op->is_recv) {
+		ch->st.received++;
+		ch->st.bytes_received += op->msg_len;
+		ch->st.ways[op->way]++;
+	}
+	d->v[d->tail++ & (d->cap - 1)] = (struct kedge_completion){
+		.user = op->user,
+		.tag = op->tag,
+		.len = op->msg_len,
+		.status = status,
+		.flags = op->is_recv ? KEDGE_COMPLETION_RECV : 0,
+		.way = op->way,
+	};
+}
+
+void op_done(struct kedge_channel *ch, struct op *op, int status)
+{
+	op_report(ch, op, status);
+	op_put(ch, op);
+}
+
+size_t completions_take(struct kedge_channel *ch, struct kedge_completion *out,
+			size_t n)
+{
+	struct completions *d = &ch->done;
+	size_t i;
+
+	for (i = 0; i < n && d->head != d->tail; i++)
+		out[i] = d->v[d->head++ & (d->cap - 1)];
+	return i;
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What goes over the wire. Both ends are of one byte order: the handshake of a
+ * transport sees to that. Every field that comes in is checked by packet_parse()
+ * before anything looks at it.
+ */
+#ifndef CHANNEL_PACKET_H
+#define CHANNEL_PACKET_H
+
+#include "channel/transport.h"
+
+enum packet_type {
+	PACKET_EAGER = 1, /* a whole message */
+	PACKET_RTS,	  /* sender: a message waits to be fetched */
+	PACKET_CTS,	  /* receiver: it may land there */
+	PACKET_FIN,	  /* sender: all of it has landed */
+	PACKET_REFUSE,	  /* receiver: it does not fit, the sender is done */
+	PACKET_ABORT,	  /* either: give it up */
+	PACKET_ABORTED,	  /* the answer: nothing here touches it any more */
+	PACKET_CREDIT,	  /* nothing but the head */
+	PACKET_BYE,	  /* no packet follows */
+	PACKET_TYPES
+};
+
+/*
+ * @credit_cnt and @credit_bytes: messages and bytes of eager messages that this
+ * side has matched since it began, modulo 2^32: the peer may send as many again.
+ */
+struct packet_head {
+	uint8_t type;
+	uint8_t zero[3];
+	uint32_t len; /* bytes that follow */
+	uint64_t tag;
+	uint32_t credit_cnt;
+	uint32_t credit_bytes;
+};
+
+/* An operation: a place in its owner's table and how often it was used, so that
+ * what comes late or twice finds nobody. */
+struct op_name {
+	uint32_t index;
+	uint32_t gen;
+};
+
+struct packet_rts {
+	uint64_t len;
+	struct op_name sender;
+	uint32_t desc_len;
+	uint32_t zero;
+	uint8_t desc[DESC_MAX];
+};
+
+struct packet_cts {
+	struct op_name sender;
+	struct op_name receiver;
+	uint32_t way;
+	uint32_t desc_len;
+	uint8_t desc[DESC_MAX];
+};
+
+/*
+ * FIN, REFUSE, ABORT, ABORTED. @op is the addressee's; its generation is 0 in
+ * the ABORT of a sender that has seen no CTS: then @from says which message.
+ */
+struct packet_op {
+	struct op_name op;
+	struct op_name from; /* ABORT: whom to answer */
+	int32_t status;
+	uint32_t flags;
+};
+
+#define PACKET_OP_TO_SENDER (1u << 0) /* the addressee is the message's sender */
+
+/* What can follow the head, copied out of the peer's reach. */
+struct packet {
+	struct packet_head head;
+	union {
+		struct packet_rts rts;
+		struct packet_cts cts;
+		struct packet_op op;
+	};
+	const void *data; /* EAGER: in place */
+};
+
+/*
+ * Read the packet of @len bytes at @raw, which the peer may change while it is
+ * read: once, into @p. 0, or -EPROTO with a reason.
+ */
+int packet_parse(const void *raw, size_t len, uint32_t eager_max,
+		 struct packet *p);
+
+#endif /* CHANNEL_PACKET_H */

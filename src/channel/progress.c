@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Progress: what came, what is under way, what waits, whose time is up, and
+ * whether the peer is still there. The last two cost a system call and are
+ * looked at now and then.
+ */
+#include "channel/internal.h"
+
+#define PACKETS_A_POLL 64
+#define CHECK_POLLS    4096u /* idle polls between looks at the peer */
+
+void matched(struct kedge_channel *ch, uint64_t eager_bytes)
+{
+	ch->matched_cnt++;
+	ch->matched_bytes += (uint32_t)eager_bytes;
+	send_credit(ch);
+}
+
+static int eager_came(struct kedge_channel *ch, const struct packet *p)
+{
+	struct op *op = match_posted(ch, p->head.tag);
+	size_t len = p->head.len;
+
+	if (!op) {
+		int rc = early_add(ch, p);
+
+		if (rc)
+			return rc;
+	}
+	ch->came_cnt++;
+	ch->came_bytes += (uint32_t)len;
+	if (!op)
+		return 0;
+	op->tag = p->head.tag;
+	op->msg_len = len;
+	if (len <= op->len && len)
+		memcpy(op->buf, p->data, len);
+	op_done(ch, op, len <= op->len ? 0 : -EMSGSIZE);
+	matched(ch, len);
+	return 0;
+}
+
+static int rts_came(struct kedge_channel *ch, const struct packet *p)
+{
+	struct op *op = match_posted(ch, p->head.tag);
+
+	if (!op) {
+		int rc = early_add(ch, p);
+
+		if (!rc)
+			ch->came_cnt++;
+		return rc;
+	}
+	ch->came_cnt++;
+	op->tag = p->head.tag;
+	op->since = clock_ns();
+	rndv_matched(ch, op, p->rts.len, p->rts.sender, p->rts.desc,
+		     p->rts.desc_len);
+	matched(ch, 0);
+	return 0;
+}
+
+static int packet_came(struct kedge_channel *ch, const void *raw, size_t len)
+{
+	struct packet p;
+	int rc = packet_parse(raw, len, ch->peer.eager_max, &p);
+
+	if (unlikely(rc))
+		return rc;
+	ch->credit_cnt = p.head.credit_cnt;
+	ch->credit_bytes = p.head.credit_bytes;
+	switch (p.head.type) {
+	case PACKET_EAGER:
+		return eager_came(ch, &p);
+	case PACKET_RTS:
+		return rts_came(ch, &p);
+	case PACKET_CTS:
+		return rndv_cts(ch, &p);
+	case PACKET_FIN:
+		return rndv_fin(ch, &p);
+	case PACKET_REFUSE:
+		return rndv_refuse(ch, &p);
+	case PACKET_ABORT:
+		return abort_came(ch, &p);
+	case PACKET_ABORTED:
+		return aborted_came(ch, &p);
+	case PACKET_BYE:
+		ch->bye = true;
+	}
+	return 0;
+}
+
+/* Packets taken; a packet for which there is no memory waits. */
+static size_t take_packets(struct kedge_channel *ch, size_t max)
+{
+	const void *raw;
+	size_t len, n;
+	int rc;
+
+	for (n = 0; n < max && !ch->bye; n++) {
+		raw = ch->t->next(ch->ctx, &len);
+		if (!raw)
+			break;
+		rc = packet_came(ch, raw, len);
+		if (unlikely(rc == -ENOMEM))
+			break;
+		ch->t->release(ch->ctx, raw);
+		if (unlikely(rc)) {
+			channel_dies(ch, rc);
+			break;
+		}
+	}
+	return n;
+}
+
+static bool step_active(struct kedge_channel *ch)
+{
+	struct list *l, *tmp;
+	bool moved = false;
+
+	list_for_each_safe(l, tmp, &ch->active)
+		moved |= rndv_step(ch, list_entry(l, struct op, node));
+	return moved;
+}
+
+static void check_timers(struct kedge_channel *ch)
+{
+	uint64_t now = clock_ns();
+	struct op *op;
+
+	while (!list_empty(&ch->timed)) {
+		op = list_entry(ch->timed.next, struct op, timed);
+		if (op->deadline > now)
+			return;
+		list_remove(&op->timed);
+		give_up(ch, op, -ETIMEDOUT);
+	}
+}
+
+/* The peer may have died with packets under way to us: those first. */
+static void check_peer(struct kedge_channel *ch)
+{
+	int rc = ch->t->check(ch->ctx);
+
+	if (!rc)
+		return;
+	while (!ch->dead && !ch->bye && take_packets(ch, PACKETS_A_POLL))
+		;
+	if (!ch->dead)
+		channel_dies(ch, rc);
+}
+
+bool channel_progress(struct kedge_channel *ch, uint32_t idle_max)
+{
+	bool moved = take_packets(ch, PACKETS_A_POLL);
+
+	if (unlikely(ch->dead))
+		return true;
+	if (unlikely(ch->bye)) {
+		channel_dies(ch, -ECONNRESET);
+		return true;
+	}
+	if (!list_empty(&ch->active))
+		moved |= step_active(ch);
+	if (!list_empty(&ch->queued))
+		send_queue(ch);
+	if (!list_empty(&ch->replies))
+		send_replies(ch);
+	if (!list_empty(&ch->timed) && ++ch->timer_polls >= TIMER_POLLS) {
+		ch->timer_polls = 0;
+		check_timers(ch);
+	}
+	ch->idle_polls = moved ? 0 : ch->idle_polls + 1;
+	if (unlikely(ch->idle_polls >= idle_max)) {
+		ch->idle_polls = 0;
+		check_peer(ch);
+	}
+	return moved;
+}
+
+KEDGE_API ssize_t kedge_channel_poll(struct kedge_channel *ch,
+				     struct kedge_completion *out, size_t n)
+{
+	size_t got;
+
+	if (unlikely(!ch || (!out && n)))
+		return -EINVAL;
+	if (unlikely(!is_ours(ch)))
+		return channel_gone(ch);
+	if (likely(!ch->dead))
+		channel_progress(ch, CHECK_POLLS);
+	got = completions_take(ch, out, n);
+	return got || !ch->dead || ch->done.head != ch->done.tail
+		       ? (ssize_t)got : ch->dead;
+}
