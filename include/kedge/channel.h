@@ -160,6 +160,8 @@ KEDGE_API int kedge_listener_accept(struct kedge_listener *listener,
  * kedge_listener_fd() - a descriptor to wait on for peers
  * @listener: borrowed
  *
+ * Threads: and Fork: as kedge_channel_open_shm().
+ *
  * Return: a descriptor that is readable when kedge_listener_accept() may have
  * something to do, owned by the listener; -EINVAL if @listener is NULL.
  */
@@ -219,8 +221,10 @@ KEDGE_API int kedge_channel_open_shm(const char *path,
  * Both sides call it. The socket shows when the peer is gone; where a third
  * process keeps the peer's end open, the peer's death alone shows it.
  *
- * Threads, Fork, Ownership, Return: as kedge_channel_open_shm(), and -EBADF if
- * @fd is no Unix socket.
+ * Threads: and Fork: as kedge_channel_open_shm().
+ * Ownership: the caller ends *@channel with kedge_channel_close().
+ *
+ * Return: as kedge_channel_open_shm(), and -EBADF if @fd is no Unix socket.
  */
 KEDGE_API int kedge_channel_open_fd(int fd,
 				    const struct kedge_channel_opts *opts,
@@ -248,7 +252,7 @@ KEDGE_API void kedge_channel_close(struct kedge_channel *channel);
  * @user:    comes back in the completion
  * @op:      set if the return is 0, for kedge_channel_cancel(); may be NULL
  *
- * Threads, Fork: as kedge_channel_open_shm().
+ * Threads: and Fork: as kedge_channel_open_shm().
  *
  * Return: 1: it is complete, @buf is free and no completion follows; 0: it is
  * under way, a completion follows; or a negative errno, and nothing was sent:
@@ -276,7 +280,7 @@ KEDGE_API int kedge_channel_send(struct kedge_channel *channel,
  * Receives are matched in the order in which they were posted. A completion
  * follows always.
  *
- * Threads, Fork: as kedge_channel_open_shm().
+ * Threads: and Fork: as kedge_channel_open_shm().
  *
  * Return: 0, or a negative errno as kedge_channel_send(). Where the peer is
  * gone, messages that had arrived whole are still received.
@@ -294,7 +298,7 @@ KEDGE_API int kedge_channel_recv(struct kedge_channel *channel, void *buf,
  * complete anyway. A message that the peer has matched is over there, too, with
  * -ECANCELED.
  *
- * Threads, Fork: as kedge_channel_open_shm().
+ * Threads: and Fork: as kedge_channel_open_shm().
  *
  * Return: 0, -ENOENT if it is complete already, -EINVAL, -ECHILD.
  */
@@ -309,7 +313,7 @@ KEDGE_API int kedge_channel_cancel(struct kedge_channel *channel, uint64_t op);
  * Nothing moves but in this call; who waits for the peer calls it again and
  * again, or waits on kedge_channel_fd().
  *
- * Threads, Fork: as kedge_channel_open_shm().
+ * Threads: and Fork: as kedge_channel_open_shm().
  *
  * Return: completions written to @out; or a negative errno once there are none
  * left and none will come: -ECONNRESET, -EPROTO, and -EINVAL, -ECHILD.
@@ -325,6 +329,8 @@ KEDGE_API ssize_t kedge_channel_poll(struct kedge_channel *channel,
  * 0, when it is gone, or when an operation's time is up. For poll(), select(),
  * epoll and io_uring; never read from it.
  *
+ * Threads: and Fork: as kedge_channel_open_shm().
+ *
  * Return: the descriptor, owned by the channel; -EINVAL, -ECHILD.
  */
 KEDGE_API int kedge_channel_fd(struct kedge_channel *channel);
@@ -333,7 +339,7 @@ KEDGE_API int kedge_channel_fd(struct kedge_channel *channel);
  * kedge_channel_arm() - before waiting on kedge_channel_fd()
  * @channel: borrowed
  *
- * Threads, Fork: as kedge_channel_open_shm().
+ * Threads: and Fork: as kedge_channel_open_shm().
  *
  * Return: 0: nothing is left to do, wait; 1: call kedge_channel_poll() first;
  * or a negative errno as kedge_channel_poll().
@@ -346,6 +352,8 @@ KEDGE_API int kedge_channel_arm(struct kedge_channel *channel);
  * @timeout_ms: at most so long; -1 is for ever
  *
  * kedge_channel_arm() and poll() in one.
+ *
+ * Threads: and Fork: as kedge_channel_open_shm().
  *
  * Return: 1: call kedge_channel_poll(); 0: the time is up; -EINTR: a signal
  * came; or as kedge_channel_arm().
@@ -362,6 +370,8 @@ KEDGE_API int kedge_channel_wait(struct kedge_channel *channel,
  * channel is open: for peers that are trusted with this memory. A receive into
  * it needs neither registration nor copy.
  *
+ * Threads: and Fork: as kedge_channel_open_shm().
+ *
  * Return: memory aligned to a page, of any content, that ends with
  * kedge_channel_free() or the channel; or NULL if @channel is, @len is 0, or
  * kedge_channel_opts.heap_bytes are used up.
@@ -372,6 +382,8 @@ KEDGE_API void *kedge_channel_alloc(struct kedge_channel *channel, size_t len);
  * kedge_channel_free() - give memory back
  * @channel: borrowed
  * @p:       of kedge_channel_alloc(), in no operation; NULL does nothing
+ *
+ * Threads: and Fork: as kedge_channel_open_shm().
  */
 KEDGE_API void kedge_channel_free(struct kedge_channel *channel, void *p);
 

@@ -34,6 +34,8 @@ struct kedge_channel_info {
  * @channel: borrowed
  * @info:    filled; @info->size set
  *
+ * Threads: and Fork: as kedge_channel_open_shm().
+ *
  * Return: 0, or -EINVAL if an argument is NULL or @info->size is too small.
  */
 KEDGE_API int kedge_channel_info(struct kedge_channel *channel,
@@ -78,6 +80,8 @@ struct kedge_channel_stats {
  * @channel: borrowed
  * @stats:   filled; @stats->size set
  *
+ * Threads: and Fork: as kedge_channel_open_shm().
+ *
  * Return: 0, or -EINVAL if an argument is NULL or @stats->size is too small.
  */
 KEDGE_API int kedge_channel_stats(struct kedge_channel *channel,
@@ -97,6 +101,8 @@ KEDGE_API int kedge_channel_stats(struct kedge_channel *channel,
  * By the model that was measured on this machine when the process opened its
  * first channel; KEDGE_WAY_AUTO takes the least.
  *
+ * Threads: and Fork: as kedge_channel_open_shm().
+ *
  * Return: 0, -EINVAL, or -EOPNOTSUPP for a way that does not work here.
  */
 KEDGE_API int kedge_channel_cost(struct kedge_channel *channel, uint32_t way,
@@ -105,6 +111,8 @@ KEDGE_API int kedge_channel_cost(struct kedge_channel *channel, uint32_t way,
 /**
  * kedge_way_name() - a way's name
  * @way: an enum kedge_way
+ *
+ * Threads: any.
  *
  * Return: "auto", "eager", "direct", "swap", "copy" or "register", static; NULL
  * for what is none.

@@ -33,7 +33,7 @@ enum bulk_flags {
 			       * by step() */
 	BULK_KNOWN = 1 << 4,  /* registered before, says ready() */
 	BULK_FIN = 1 << 5,    /* the sender says that all of it has landed and
-			       * has forgotten it: step() ends its own part */
+			       * has forgotten it: step() ends its part */
 };
 
 /*
@@ -63,8 +63,9 @@ enum bulk_ready {
  *           is forgotten with the next
  * @commit:  send what reserve() gave, @len bytes of it
  * @next:    the next packet that came, or NULL: sets @len. It stays, and is what
- *           every further call returns, until release(). Makes the transport's own progress, too. What it points
- *           to may be written by the peer meanwhile
+ *           every further call returns, until release(). Makes the transport's
+ *           own progress, too. What it points to may be written by the peer
+ *           meanwhile
  * @release: done with that packet
  * @check:   0, or why no packet will come any more (-ECONNRESET, -EPROTO);
  *           may take a system call
