@@ -9,5 +9,6 @@
 #include <kedge/channel_info.h>
 #include <kedge/device.h>
 #include <kedge/notifier.h>
+#include <kedge/pageswap.h>
 
 #endif /* KEDGE_KEDGE_H */

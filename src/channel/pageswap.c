@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The page swap's calls. Around the change every notifier is told: a lookup that
+ * begins after the announcement finds no registration of either range, and what
+ * is registered before its end is not kept. The announcement also takes the
+ * ranges out of the hands of kedge's own userfaultfds: a mapping can be watched
+ * by one only.
+ */
+#include <pthread.h>
+#include <signal.h>
+
+#include "channel/pageswap_priv.h"
+
+#define TAKEN_TRIES 8 /* somebody keeps watching what we want to swap */
+#define FLAGS_ALL   (KEDGE_SWAP_MOVE | KEDGE_SWAP_REMAP)
+
+int swap_check(uintptr_t a, uintptr_t b, size_t len, uint32_t flags)
+{
+	size_t mask = kedge__page_size() - 1;
+	uintptr_t end_a, end_b;
+
+	if (flags & ~FLAGS_ALL)
+		return kedge_reason(-EINVAL, "unknown flag: 0x%x", flags);
+	if (!len || (a | b | len) & mask)
+		return kedge_reason(-EINVAL, "not whole pages: 0x%llx and "
+				    "0x%llx + %zu", (unsigned long long)a,
+				    (unsigned long long)b, len);
+	if (__builtin_add_overflow(a, len, &end_a) ||
+	    __builtin_add_overflow(b, len, &end_b) || end_a > UINTPTR_MAX / 2 ||
+	    end_b > UINTPTR_MAX / 2)
+		return kedge_reason(-EINVAL, "a range wraps");
+	if (a < end_b && b < end_a)
+		return kedge_reason(-EINVAL, "the ranges overlap");
+	return 0;
+}
+
+static int announced(uintptr_t a, uintptr_t b, size_t len, uint32_t way)
+{
+	struct kedge_hook ha, hb;
+	int rc;
+
+	kedge_hook_begin(&ha, KEDGE_EVENT_REMOVE, (void *)a, len);
+	kedge_hook_begin(&hb, KEDGE_EVENT_REMOVE, (void *)b, len);
+	rc = way == KEDGE_SWAP_MOVE ? swap_by_move(a, b, len)
+				    : swap_by_remap(a, b, len);
+	kedge_hook_end(&hb);
+	kedge_hook_end(&ha);
+	return rc;
+}
+
+/*
+ * With signals held back: a handler that touched a range would wait for the
+ * thread that it interrupts.
+ */
+static int one_way(uintptr_t a, uintptr_t b, size_t len, uint32_t way)
+{
+	unsigned int tries = 0;
+	sigset_t all, saved;
+	int rc;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &saved);
+	do {
+		rc = announced(a, b, len, way);
+	} while (rc == SWAP_TAKEN && ++tries < TAKEN_TRIES);
+	pthread_sigmask(SIG_SETMASK, &saved, NULL);
+	if (rc == SWAP_TAKEN)
+		rc = kedge_reason(-EOPNOTSUPP, "another userfaultfd watches "
+				  "that memory: copy instead");
+	return rc;
+}
+
+int kedge_page_swap_with(void *a, void *b, size_t len, uint32_t flags)
+{
+	int rc = swap_check((uintptr_t)a, (uintptr_t)b, len, flags);
+	uint32_t way = flags;
+
+	if (rc)
+		return rc;
+	if (!way)
+		way = KEDGE_SWAP_MOVE;
+	if (way == FLAGS_ALL)
+		way = swap_faster((uintptr_t)a, (uintptr_t)b, len);
+	rc = one_way((uintptr_t)a, (uintptr_t)b, len, way);
+	if (flags == FLAGS_ALL && rc == -EOPNOTSUPP)
+		rc = one_way((uintptr_t)a, (uintptr_t)b, len,
+			     FLAGS_ALL & ~way);
+	return rc;
+}
+
+int kedge_page_swap(void *a, void *b, size_t len)
+{
+	return kedge_page_swap_with(a, b, len, 0);
+}
+
+int pages_land(void *dst, void *landing, size_t len, uint32_t flags)
+{
+	return kedge_page_swap_with(dst, landing, len, flags);
+}

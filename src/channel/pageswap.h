@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Page swap, as the channel uses it: the pages that a message landed in appear
+ * under the application's addresses, and the application's old ones join the
+ * pool in their place.
+ */
+#ifndef CHANNEL_PAGESWAP_H
+#define CHANNEL_PAGESWAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <kedge/pageswap.h>
+
+/*
+ * Exchange the pages of @dst and @landing; flags and result as of
+ * kedge_page_swap_with(). What it is fast for, with KEDGE_SWAP_MOVE: landing of
+ * huge pages, at addresses that are congruent to dst's, and dst either never
+ * touched or of huge pages too. Landing pages that a device has registered need
+ * KEDGE_SWAP_REMAP: they are pinned. Not for a signal handler.
+ */
+int pages_land(void *dst, void *landing, size_t len, uint32_t flags);
+
+/*
+ * The size of a huge page that one entry of a page table maps; the page size
+ * where there are none. Addresses that are equal modulo this are congruent.
+ */
+size_t pages_huge_len(void);
+
+/* Where in [base, base + pages_huge_len()) a landing for @dst has to start. */
+size_t pages_landing_offset(const void *dst);
+
+/*
+ * What pages_land() would take, in nanoseconds, by what is mapped there now and
+ * by what was measured on this machine; UINT64_MAX if there is no way to do it
+ * here. The first call in a process measures: that takes some milliseconds.
+ */
+uint64_t pages_land_ns(const void *dst, const void *landing, size_t len,
+		       uint32_t flags);
+
+#endif /* CHANNEL_PAGESWAP_H */

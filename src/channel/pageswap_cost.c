@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * What a swap costs on this machine, measured once in a process, at the first
+ * question: each way at two lengths, the best of a few tries, and a line through
+ * both. The ranges are the measurement's own.
+ */
+#include <math.h>
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include "channel/pageswap_priv.h"
+
+#define TRIES	    4
+#define SMALL_FEW   16 /* pages */
+#define SMALL_MANY  128
+#define ALIKE_FIRST 100000 /* ns: until smaps has been read once */
+
+/* Nanoseconds; INFINITY: not to be had here. */
+struct line {
+	double fixed;
+	double each;
+};
+
+static struct costs {
+	struct line small;  /* MOVE, by page */
+	struct line huge;   /* MOVE, by huge page, congruent */
+	struct line split;  /* MOVE, by huge page, not congruent */
+	struct line tables; /* REMAP, by huge page's length, congruent */
+	struct line pages;  /* REMAP, by page, not congruent */
+} costs;
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* Two ranges to try on: each starts at a huge page's boundary. */
+struct field {
+	char *area;
+	size_t area_len;
+	uintptr_t a;
+	uintptr_t b;
+};
+
+static bool field_init(struct field *f, bool huge)
+{
+	size_t unit = pages_huge_len(), each = 3 * unit;
+
+	f->area_len = 2 * each + unit;
+	f->area = mmap(NULL, f->area_len, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (f->area == MAP_FAILED)
+		return false;
+	munlock(f->area, f->area_len);
+	madvise(f->area, f->area_len, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+	f->a = round_up((uintptr_t)f->area, unit);
+	f->b = f->a + each;
+	return true;
+}
+
+static void field_fini(struct field *f)
+{
+	munmap(f->area, f->area_len);
+}
+
+static void touch(uintptr_t at, size_t len)
+{
+	size_t page = kedge__page_size(), i;
+
+	for (i = 0; i < len; i += page)
+		*(volatile char *)(at + i) = 1;
+}
+
+typedef int (*swap_fn)(uintptr_t a, uintptr_t b, size_t len);
+
+static double best(swap_fn fn, uintptr_t a, uintptr_t b, size_t len, int tries)
+{
+	double ns = INFINITY;
+	uint64_t t0;
+
+	while (tries--) {
+		t0 = clock_ns();
+		if (fn(a, b, len))
+			return INFINITY;
+		t0 = clock_ns() - t0;
+		if ((double)t0 < ns)
+			ns = (double)t0;
+	}
+	return ns;
+}
+
+static struct line through(double x0, double y0, double x1, double y1)
+{
+	struct line l = { INFINITY, INFINITY };
+
+	if (isinf(y0) || isinf(y1))
+		return l;
+	l.each = y1 > y0 ? (y1 - y0) / (x1 - x0) : 0;
+	l.fixed = y0 > l.each * x0 ? y0 - l.each * x0 : 0;
+	return l;
+}
+
+static struct line measure(swap_fn fn, const struct field *f, size_t off,
+			   size_t unit, size_t few, size_t many)
+{
+	double y0 = best(fn, f->a, f->b + off, few * unit, TRIES);
+	double y1 = best(fn, f->a, f->b + off, many * unit, TRIES);
+
+	return through((double)few, y0, (double)many, y1);
+}
+
+static void measure_small(void)
+{
+	size_t page = kedge__page_size(), huge = pages_huge_len();
+	struct field f;
+
+	if (!field_init(&f, false))
+		return;
+	touch(f.a, SMALL_MANY * page);
+	touch(f.b, SMALL_MANY * page);
+	costs.small = measure(swap_by_move, &f, 0, page, SMALL_FEW, SMALL_MANY);
+	costs.pages = measure(remap_exchange, &f, page, page, SMALL_FEW,
+			      SMALL_MANY);
+	costs.tables = measure(remap_exchange, &f, 0, huge, 1, 2);
+	field_fini(&f);
+}
+
+/* Where no huge pages come, there are none to be swapped. */
+static void measure_huge(void)
+{
+	size_t page = kedge__page_size(), huge = pages_huge_len();
+	struct swap_kit *kit;
+	uint8_t kind[4];
+	struct field f;
+	double ns;
+
+	if (huge == page || kit_get(huge, &kit))
+		return;
+	if (!field_init(&f, true))
+		goto put_kit;
+	touch(f.a, huge);
+	move_classify(kit, f.a, huge, kind);
+	if (kind[0] != PIECE_HUGE)
+		goto fini_field;
+	touch(f.a, 2 * huge);
+	touch(f.b, 2 * huge);
+	costs.huge = measure(swap_by_move, &f, 0, huge, 1, 2);
+	/* Once: the second time there is nothing left to split. */
+	ns = best(swap_by_move, f.a, f.b + page, huge, 1);
+	costs.split = (struct line){ costs.huge.fixed, ns };
+fini_field:
+	field_fini(&f);
+put_kit:
+	kit_put(kit);
+}
+
+static void measure_all(void)
+{
+	const struct line none = { INFINITY, INFINITY };
+
+	costs = (struct costs){ none, none, none, none, none };
+	measure_small();
+	measure_huge();
+}
+
+/* Nothing costs nothing, at whatever price. */
+static double times(double n, double each)
+{
+	return n > 0 ? n * each : 0;
+}
+
+static double cost_of_move(uintptr_t a, uintptr_t b, size_t len)
+{
+	size_t page = kedge__page_size(), huge = pages_huge_len(), i, cnt;
+	double pages = 0, whole = 0;
+	uintptr_t at[2] = { a, b };
+	struct swap_kit *kit;
+	int side;
+
+	if (kit_get(len, &kit))
+		return INFINITY;
+	for (side = 0; side < 2; side++) {
+		move_classify(kit, at[side], len, kit->kind[side]);
+		cnt = piece_cnt(at[side], len, huge);
+		for (i = 0; i < cnt; i++) {
+			whole += kit->kind[side][i] == PIECE_HUGE;
+			pages += kit->kind[side][i] == PIECE_SMALL
+				? (double)(len < huge ? len : huge) /
+					  (double)page
+				: 0;
+		}
+	}
+	kit_put(kit);
+	/* Measured with both sides full. */
+	return costs.small.fixed + times(pages / 2, costs.small.each) +
+	       times(whole / 2, (a ^ b) & (huge - 1) ? costs.split.each
+						     : costs.huge.each);
+}
+
+static double cost_of_remap(uintptr_t a, uintptr_t b, size_t len)
+{
+	size_t huge = pages_huge_len();
+	double alike = (double)swap_alike_ns();
+
+	if (!alike)
+		alike = ALIKE_FIRST;
+	if ((a ^ b) & (huge - 1) || len < huge)
+		return alike + costs.pages.fixed +
+		       costs.pages.each * (double)(len / kedge__page_size());
+	return alike + costs.tables.fixed +
+	       costs.tables.each * (double)(len / huge) +
+	       2 * costs.pages.each * (double)(len % huge /
+					       kedge__page_size());
+}
+
+uint32_t swap_faster(uintptr_t a, uintptr_t b, size_t len)
+{
+	pthread_once(&once, measure_all);
+	return cost_of_remap(a, b, len) < cost_of_move(a, b, len)
+		? KEDGE_SWAP_REMAP
+		: KEDGE_SWAP_MOVE;
+}
+
+uint64_t pages_land_ns(const void *dst, const void *landing, size_t len,
+		       uint32_t flags)
+{
+	uintptr_t a = (uintptr_t)dst, b = (uintptr_t)landing;
+	double move = INFINITY, remap = INFINITY;
+
+	if (swap_check(a, b, len, flags))
+		return UINT64_MAX;
+	pthread_once(&once, measure_all);
+	if (!flags || flags & KEDGE_SWAP_MOVE)
+		move = cost_of_move(a, b, len);
+	if (flags & KEDGE_SWAP_REMAP)
+		remap = cost_of_remap(a, b, len);
+	if (remap < move)
+		move = remap;
+	return isinf(move) ? UINT64_MAX : (uint64_t)move;
+}

@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * What a swap works with, kept for the next one. Each swap that is under way has
+ * a kit of its own; a few are kept, the rest is closed.
+ *
+ * The scratch space is registered with the kit's userfaultfd for good, so that
+ * pages can be moved into it, and is never touched: a thread would wait there
+ * for ever. It is not mapped in forked children. A child's copy of the kits'
+ * descriptors works on the parent's memory and is closed at its first swap.
+ */
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "channel/pageswap_priv.h"
+
+#ifndef UFFD_USER_MODE_ONLY
+#define UFFD_USER_MODE_ONLY 1
+#endif
+
+#define CAP_MIN	  ((size_t)16 << 20)
+#define CAP_KEPT  ((size_t)256 << 20) /* a larger one is not kept */
+#define KITS_KEPT 4
+#define AREAS	  4
+
+static struct sig_lock lock = SIG_LOCK_INIT; /* guards what follows */
+static struct swap_kit *idle;
+static unsigned int idle_cnt;
+
+/* Zero in a forked child: what is idle then belongs to the parent. */
+static _Atomic uint32_t *owned;
+static _Atomic int movable; /* 1: this kernel has UFFDIO_MOVE; else an errno */
+
+size_t pages_huge_len(void)
+{
+	static _Atomic size_t known;
+	size_t len = atomic_load_explicit(&known, memory_order_relaxed);
+	char text[32];
+	ssize_t n;
+	int fd;
+
+	if (len)
+		return len;
+	len = kedge__page_size();
+	fd = open("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size",
+		  O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		n = read(fd, text, sizeof(text) - 1);
+		text[n > 0 ? n : 0] = '\0';
+		if (strtoull(text, NULL, 10) > len)
+			len = strtoull(text, NULL, 10);
+		close(fd);
+	}
+	atomic_store_explicit(&known, len, memory_order_relaxed);
+	return len;
+}
+
+size_t pages_landing_offset(const void *dst)
+{
+	return (uintptr_t)dst & (pages_huge_len() - 1);
+}
+
+/*
+ * One that handles the kernel's own faults as well, if it is to be had: then a
+ * system call of another thread waits as an access does, instead of failing.
+ */
+static int new_uffd(void)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	int flags = O_CLOEXEC | O_NONBLOCK, err;
+	int fd = (int)syscall(SYS_userfaultfd, flags);
+
+	if (fd < 0)
+		fd = (int)syscall(SYS_userfaultfd, flags | UFFD_USER_MODE_ONLY);
+	if (fd < 0) {
+		err = errno == ENOSYS ? EOPNOTSUPP : errno;
+		return kedge_reason(-err, "userfaultfd is refused (%s): allow "
+				    "the system call in the container's "
+				    "seccomp profile", strerrordesc_np(errno));
+	}
+	if (!ioctl(fd, UFFDIO_API, &api))
+		return fd;
+	err = errno;
+	close(fd);
+	return kedge_reason(-EOPNOTSUPP, "userfaultfd does not answer (%s)",
+			    strerrordesc_np(err));
+}
+
+int kit_register(struct swap_kit *kit, uintptr_t at, size_t len)
+{
+	struct uffdio_register r = {
+		.range = { .start = at, .len = len },
+		.mode = UFFDIO_REGISTER_MODE_MISSING,
+	};
+
+	return ioctl(kit->uffd, UFFDIO_REGISTER, &r) ? -errno : 0;
+}
+
+/* Whether the kernel moves a page, found by moving one. */
+static int try_move(struct swap_kit *kit)
+{
+	size_t page = kedge__page_size();
+	char *p = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct uffdio_move_v1 m = { .len = page };
+	int rc;
+
+	if (p == MAP_FAILED)
+		return -ENOMEM;
+	*p = 1;
+	m.src = (uintptr_t)p;
+	m.dst = m.src + page;
+	/* A process whose memory is all locked could not see it otherwise. */
+	munlock(p, 2 * page);
+	rc = kit_register(kit, m.dst, page);
+	if (!rc && ioctl(kit->uffd, UFFDIO_MOVE_V1, &m))
+		rc = errno == EINVAL || errno == ENOTTY ? -EOPNOTSUPP : -errno;
+	munmap(p, 2 * page);
+	return rc;
+}
+
+static int need_move(struct swap_kit *kit)
+{
+	int rc = atomic_load_explicit(&movable, memory_order_relaxed);
+
+	if (!rc) {
+		rc = try_move(kit);
+		if (!rc || rc == -EOPNOTSUPP)
+			atomic_store_explicit(&movable, rc ? rc : 1,
+					      memory_order_relaxed);
+	}
+	if (rc >= 0)
+		return 0;
+	return kedge_reason(rc, rc == -EOPNOTSUPP
+				 ? "this kernel cannot move pages by "
+				   "userfaultfd: Linux 6.8 can"
+				 : "no memory to try whether pages can be "
+				   "moved");
+}
+
+static int area_error(void)
+{
+	return kedge_reason(-ENOMEM, "no room for scratch space (%s): is the "
+			    "process near vm.max_map_count or out of address "
+			    "space?", strerrordesc_np(errno));
+}
+
+/*
+ * Without access at first, or memory would be put there in a process that locks
+ * all it maps; and unlocked, as pages move between mappings of a kind.
+ */
+static int map_area(struct swap_kit *kit)
+{
+	size_t huge = pages_huge_len(), each = kit->cap + huge, i;
+	size_t want = AREAS * each, pieces = each / huge + 1;
+	uintptr_t base;
+
+	kit->kind[0] = calloc(2, pieces);
+	if (!kit->kind[0])
+		return -ENOMEM;
+	kit->kind[1] = kit->kind[0] + pieces;
+	kit->area_len = want + 2 * huge;
+	kit->area = mmap(NULL, kit->area_len, PROT_NONE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (kit->area == MAP_FAILED)
+		goto free_kind;
+	munlock(kit->area, kit->area_len);
+	base = round_down((uintptr_t)kit->area + huge, huge);
+	if (madvise((void *)base, want, MADV_DONTFORK) ||
+	    mprotect((void *)base, want, PROT_READ | PROT_WRITE))
+		goto unmap;
+	if (kit_register(kit, base, want))
+		goto unmap;
+	for (i = 0; i < 2; i++) {
+		kit->huge[i] = base + i * each;
+		kit->small[i] = base + (2 + i) * each;
+	}
+	return 0;
+
+unmap:
+	munmap(kit->area, kit->area_len);
+free_kind:
+	free(kit->kind[0]);
+	kit->kind[0] = NULL;
+	return area_error();
+}
+
+static int open_proc(const char *path, struct fd_id *id)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd >= 0)
+		fd_note(fd, id);
+	return fd;
+}
+
+static void close_own(int fd, const struct fd_id *id)
+{
+	if (fd >= 0 && fd_same(fd, id))
+		close(fd);
+}
+
+static void kit_close(struct swap_kit *kit)
+{
+	close_own(kit->uffd, &kit->uffd_id);
+	close_own(kit->pagemap, &kit->pagemap_id);
+	close_own(kit->maps, &kit->maps_id);
+	if (kit->area)
+		munmap(kit->area, kit->area_len);
+	free(kit->kind[0]);
+	free(kit);
+}
+
+/* What /proc does not show is done without: pages are moved one by one. */
+static int kit_open(size_t len, struct swap_kit **out)
+{
+	struct swap_kit *kit = calloc(1, sizeof(*kit));
+	int rc;
+
+	if (!kit)
+		return -ENOMEM;
+	kit->cap = CAP_MIN;
+	while (kit->cap < len && kit->cap < SIZE_MAX / (4 * AREAS))
+		kit->cap *= 2;
+	if (kit->cap < len) {
+		rc = -ENOMEM;
+		goto free_kit;
+	}
+	kit->uffd = new_uffd();
+	if (kit->uffd < 0) {
+		rc = kit->uffd;
+		goto free_kit;
+	}
+	fd_note(kit->uffd, &kit->uffd_id);
+	rc = need_move(kit);
+	if (!rc)
+		rc = map_area(kit);
+	if (rc)
+		goto close_uffd;
+	kit->pagemap = open_proc("/proc/self/pagemap", &kit->pagemap_id);
+	kit->maps = open_proc("/proc/self/maps", &kit->maps_id);
+	*out = kit;
+	return 0;
+
+close_uffd:
+	close(kit->uffd);
+free_kit:
+	free(kit);
+	return rc;
+}
+
+/* In a child: the parent's kits are ours to forget. With the lock held. */
+static void forget_idle(void)
+{
+	struct swap_kit *kit;
+
+	while ((kit = idle)) {
+		idle = kit->next;
+		kit->area = NULL; /* not mapped here */
+		kit_close(kit);
+	}
+	idle_cnt = 0;
+}
+
+/*
+ * A forked child finds the lock as some thread of the parent had it, and nobody
+ * else runs there yet that could hold it.
+ */
+static int adopt(void)
+{
+	static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
+	int rc = 0;
+	void *p;
+
+	pthread_mutex_lock(&once);
+	if (!owned) {
+		p = mmap(NULL, kedge__page_size(), PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		if (p == MAP_FAILED) {
+			rc = area_error();
+		} else if (madvise(p, kedge__page_size(), MADV_WIPEONFORK)) {
+			rc = area_error();
+			munmap(p, kedge__page_size());
+		} else {
+			owned = p;
+			atomic_store(owned, 1);
+		}
+	} else if (!atomic_load(owned)) {
+		sig_lock_init(&lock);
+		forget_idle();
+		atomic_store(owned, 1);
+	}
+	pthread_mutex_unlock(&once);
+	return rc;
+}
+
+static bool whole(const struct swap_kit *kit)
+{
+	return fd_same(kit->uffd, &kit->uffd_id) &&
+	       (kit->pagemap < 0 || fd_same(kit->pagemap, &kit->pagemap_id)) &&
+	       (kit->maps < 0 || fd_same(kit->maps, &kit->maps_id));
+}
+
+int kit_get(size_t len, struct swap_kit **out)
+{
+	struct swap_kit **link, *kit, *small = NULL;
+	int rc = adopt();
+
+	if (rc)
+		return rc;
+	sig_lock(&lock);
+	for (link = &idle; (kit = *link); link = &kit->next)
+		if (kit->cap >= len)
+			break;
+	if (!kit && idle_cnt == KITS_KEPT) {
+		small = idle; /* makes room for one that fits */
+		link = &idle;
+	}
+	if (kit || small) {
+		*link = (*link)->next;
+		idle_cnt--;
+	}
+	sig_unlock(&lock);
+	if (small)
+		kit_close(small);
+	/* The application may have closed what it does not know. */
+	if (kit && !whole(kit)) {
+		kit_close(kit);
+		kit = NULL;
+	}
+	if (!kit)
+		return kit_open(len, out);
+	*out = kit;
+	return 0;
+}
+
+void kit_put(struct swap_kit *kit)
+{
+	bool keep;
+
+	sig_lock(&lock);
+	keep = !kit->broken && kit->cap <= CAP_KEPT && idle_cnt < KITS_KEPT;
+	if (keep) {
+		kit->next = idle;
+		idle = kit;
+		idle_cnt++;
+	}
+	sig_unlock(&lock);
+	if (!keep)
+		kit_close(kit);
+}
+
+int kit_reopen(struct swap_kit *kit)
+{
+	size_t huge = pages_huge_len();
+	int fd = new_uffd();
+
+	if (fd < 0)
+		return fd;
+	kit->uffd = fd;
+	fd_note(fd, &kit->uffd_id);
+	kit->broken = true; /* closed when this swap is done */
+	return kit_register(kit, kit->huge[0], AREAS * (kit->cap + huge));
+}

@@ -1,0 +1,441 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The swap by UFFDIO_MOVE.
+ *
+ * Both ranges are registered for missing pages, so that whoever touches an
+ * address whose page is under way waits. Then all pages of both are moved out to
+ * scratch space, and from there in again, each to the other's address.
+ *
+ * The way out is where the kernel refuses: a page that is pinned, or shared with
+ * a child, stays, and what is out goes back to where it was. Once out, pages are
+ * known to nobody, so that the way in, and the way back, end well: what stops
+ * them for a moment is tried again. Had pages been moved to their new address at
+ * once, some thread could have pinned them there, and there would be no way back.
+ *
+ * Huge pages go as such if the entry of the page table that they come to is
+ * empty. Page tables that single pages have left there are in the way;
+ * MADV_DONTNEED takes them away, where the kernel does that (Linux 6.14); else
+ * it splits the huge page, which is slow and nothing worse.
+ *
+ * In the window nothing may be touched that may lie in the ranges: no allocation,
+ * no signal handler, no callback.
+ */
+#include <linux/userfaultfd.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "channel/pageswap_priv.h"
+
+#define OUT_TRIES  2000 /* for a page that somebody else is at */
+#define NAP_NS	   100000
+#define ARM_TRIES  8
+#define SCAN_CNT   64
+
+/* PAGEMAP_SCAN of <linux/fs.h>, which older headers lack. */
+struct scan_arg_v1 {
+	uint64_t size;
+	uint64_t flags;
+	uint64_t start;
+	uint64_t end;
+	uint64_t walk_end;
+	uint64_t vec;
+	uint64_t vec_len;
+	uint64_t max_pages;
+	uint64_t category_inverted;
+	uint64_t category_mask;
+	uint64_t category_anyof_mask;
+	uint64_t return_mask;
+};
+
+struct scan_region_v1 {
+	uint64_t start;
+	uint64_t end;
+	uint64_t categories;
+};
+
+#define PAGEMAP_SCAN_V1 _IOWR('f', 16, struct scan_arg_v1)
+#define SCAN_PRESENT	(1u << 3)
+#define SCAN_SWAPPED	(1u << 4)
+#define SCAN_HUGE	(1u << 6)
+
+_Static_assert(sizeof(struct scan_arg_v1) == 96, "kernel ABI");
+
+/* One of the two ranges. */
+struct side {
+	struct swap_kit *kit;
+	uintptr_t at;
+	size_t len;
+	uintptr_t scratch[PIECE_SMALL + 1]; /* by kind; for the byte at @at */
+	const uint8_t *kind;
+	size_t out; /* so many bytes have been moved out */
+};
+
+/* Bytes [start, end) of a range, of pieces of one kind. */
+struct run {
+	enum piece_kind kind;
+	size_t start;
+	size_t end;
+};
+
+/* ---- what is there ---- */
+
+static void note_region(uintptr_t at, size_t len, uint8_t *kind,
+			const struct scan_region_v1 *r)
+{
+	size_t huge = pages_huge_len();
+	uintptr_t base = round_down(at, huge), p;
+
+	for (p = round_down(r->start, huge); p < r->end; p += huge) {
+		bool one = r->categories & SCAN_HUGE && r->start <= p &&
+			   p + huge <= r->end && p >= at && p + huge <= at + len;
+
+		kind[(p - base) / huge] = one ? PIECE_HUGE : PIECE_SMALL;
+	}
+}
+
+void move_classify(struct swap_kit *kit, uintptr_t at, size_t len,
+		   uint8_t *kind)
+{
+	size_t cnt = piece_cnt(at, len, pages_huge_len());
+	struct scan_region_v1 r[SCAN_CNT];
+	struct scan_arg_v1 s = {
+		.size = sizeof(s),
+		.start = at,
+		.end = at + len,
+		.vec = (uintptr_t)r,
+		.vec_len = SCAN_CNT,
+		.category_anyof_mask = SCAN_PRESENT | SCAN_SWAPPED,
+		.return_mask = SCAN_HUGE,
+	};
+	int n, i;
+
+	memset(kind, PIECE_EMPTY, cnt);
+	while (s.start < s.end) {
+		n = ioctl(kit->pagemap, PAGEMAP_SCAN_V1, &s);
+		if (n < 0 || (!n && s.walk_end < s.end)) {
+			/* Not known: what is right for all. */
+			memset(kind, PIECE_SMALL, cnt);
+			return;
+		}
+		for (i = 0; i < n; i++)
+			note_region(at, len, kind, &r[i]);
+		s.start = s.walk_end;
+	}
+}
+
+/* The run that starts at byte @from; false at the end. */
+static bool next_run(const struct side *s, size_t from, struct run *run)
+{
+	size_t huge = pages_huge_len(), i, first;
+	uintptr_t base = round_down(s->at, huge);
+
+	if (from >= s->len)
+		return false;
+	first = i = (s->at + from - base) / huge;
+	run->kind = s->kind[first];
+	run->start = from;
+	do {
+		run->end = base + ++i * huge - s->at;
+	} while (run->end < s->len && s->kind[i] == run->kind);
+	if (run->end > s->len)
+		run->end = s->len;
+	return true;
+}
+
+/* ---- moving ---- */
+
+/* No library's nap: those are cancellation points. */
+static void nap(void)
+{
+	struct timespec ts = { 0, NAP_NS };
+
+	syscall(SYS_nanosleep, &ts, NULL);
+}
+
+/* How much of @len from @at is one mapping; all of it, if that is not known. */
+static size_t in_one_vma(struct swap_kit *kit, uintptr_t at, size_t len)
+{
+	struct vma_span vma;
+
+	if (swap_vma_at(kit->maps, at, &vma) || vma.end <= at ||
+	    vma.end - at > len)
+		return len;
+	return vma.end - at;
+}
+
+/*
+ * One call of the kernel's: bytes moved, or a negative errno. Neither side may
+ * span mappings: what is refused is tried again with no more than is in one.
+ */
+static ssize_t move_once(struct swap_kit *kit, uintptr_t dst, uintptr_t src,
+			 size_t len)
+{
+	struct uffdio_move_v1 m = {
+		.dst = dst,
+		.src = src,
+		.len = len,
+		.mode = MOVE_DONTWAKE | MOVE_ALLOW_HOLES,
+	};
+	size_t less;
+
+	if (!ioctl(kit->uffd, UFFDIO_MOVE_V1, &m))
+		return (ssize_t)len;
+	if (errno == EAGAIN && m.move > 0)
+		return (ssize_t)m.move;
+	if (errno != EINVAL)
+		return -errno;
+	less = in_one_vma(kit, src, in_one_vma(kit, dst, len));
+	if (less == len)
+		return -EINVAL;
+	return move_once(kit, dst, src, less);
+}
+
+static int move_out(struct side *s, const struct run *run)
+{
+	size_t end = run->end;
+	unsigned int tries = 0;
+	ssize_t n;
+
+	s->out = run->start;
+	if (run->kind == PIECE_EMPTY)
+		s->out = end;
+	while (s->out < end) {
+		n = move_once(s->kit, s->scratch[run->kind] + s->out,
+			      s->at + s->out, end - s->out);
+		if (n > 0) {
+			s->out += (size_t)n;
+			tries = 0;
+		} else if (n != -EAGAIN) {
+			return n ? (int)n : -EINVAL;
+		} else if (++tries == OUT_TRIES) {
+			return -EBUSY;
+		} else if (tries % 16 == 0) {
+			nap();
+		}
+	}
+	return 0;
+}
+
+static int all_out(struct side *s)
+{
+	struct run run;
+	size_t at = 0;
+	int rc = 0;
+
+	while (!rc && next_run(s, at, &run)) {
+		rc = move_out(s, &run);
+		at = run.end;
+	}
+	return rc;
+}
+
+/*
+ * The way in was refused. True: it is worth another try. A page that has come
+ * there meanwhile can only be a stranger: the registration was lost, because
+ * somebody closed the descriptor.
+ */
+static bool heal(struct swap_kit *kit, uintptr_t dst, size_t len, int rc)
+{
+	switch (rc) {
+	case -EAGAIN:
+		sched_yield();
+		return true;
+	case -ENOMEM: /* for page tables: as a fault would wait for it */
+	case -EBUSY:
+		nap();
+		return true;
+	case -EBADF:
+	case -ENOTTY:
+		return !kit_reopen(kit) && !kit_register(kit, dst, len);
+	case -EEXIST:
+		return !kit_register(kit, dst, len) &&
+		       !madvise((void *)dst, kedge__page_size(),
+				MADV_DONTNEED);
+	}
+	return false;
+}
+
+/*
+ * False: the destination has been unmapped under our hands, and nobody is left
+ * who could want the pages.
+ */
+static bool move_in(struct swap_kit *kit, uintptr_t dst, uintptr_t src,
+		    size_t len)
+{
+	ssize_t n;
+
+	while (len) {
+		n = move_once(kit, dst, src, len);
+		if (n > 0) {
+			dst += (size_t)n;
+			src += (size_t)n;
+			len -= (size_t)n;
+		} else if (!heal(kit, dst, len, (int)n)) {
+			madvise((void *)src, len, MADV_DONTNEED);
+			kit->broken = true;
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Move what is out of @s to @to, up to byte @end. */
+static bool all_in(uintptr_t to, const struct side *s, size_t end)
+{
+	bool ok = true;
+	struct run run;
+	size_t at = 0;
+
+	while (at < end && next_run(s, at, &run)) {
+		at = run.end;
+		if (run.end > end)
+			run.end = end;
+		if (run.kind == PIECE_EMPTY)
+			continue;
+		if (!move_in(s->kit, to + run.start,
+			     s->scratch[run.kind] + run.start,
+			     run.end - run.start))
+			ok = false;
+	}
+	return ok;
+}
+
+/* Where huge pages of @from come to @s, take away page tables of single ones. */
+static void clear_way(const struct side *s, const struct side *from)
+{
+	size_t at = 0, i, first;
+	struct run run;
+
+	if ((s->at ^ from->at) & (pages_huge_len() - 1))
+		return;
+	for (; next_run(from, at, &run); at = run.end) {
+		if (run.kind != PIECE_HUGE)
+			continue;
+		first = (s->at + run.start - round_down(s->at, pages_huge_len())) /
+			pages_huge_len();
+		for (i = 0; i < (run.end - run.start) / pages_huge_len(); i++)
+			if (s->kind[first + i] != PIECE_HUGE)
+				break;
+		if (i < (run.end - run.start) / pages_huge_len())
+			madvise((void *)(s->at + run.start),
+				run.end - run.start, MADV_DONTNEED);
+	}
+}
+
+/* ---- the swap ---- */
+
+static void side_init(struct side *s, struct swap_kit *kit, int i, uintptr_t at,
+		      size_t len)
+{
+	size_t off = at & (pages_huge_len() - 1);
+
+	s->kit = kit;
+	s->at = at;
+	s->len = len;
+	s->scratch[PIECE_EMPTY] = 0;
+	s->scratch[PIECE_HUGE] = kit->huge[i] + off;
+	s->scratch[PIECE_SMALL] = kit->small[i] + off;
+	s->kind = kit->kind[i];
+	s->out = 0;
+	move_classify(kit, at, len, kit->kind[i]);
+}
+
+/* 0; or the error that stopped it, and all is back. @lost: see move_in(). */
+static int exchange(struct swap_kit *kit, uintptr_t a, uintptr_t b, size_t len,
+		    bool *lost)
+{
+	struct side sa, sb;
+	bool ok;
+	int rc;
+
+	side_init(&sa, kit, 0, a, len);
+	side_init(&sb, kit, 1, b, len);
+	rc = all_out(&sa);
+	if (!rc)
+		rc = all_out(&sb);
+	if (rc) {
+		ok = all_in(a, &sa, sa.out);
+		ok = all_in(b, &sb, sb.out) && ok;
+	} else {
+		clear_way(&sa, &sb);
+		clear_way(&sb, &sa);
+		ok = all_in(a, &sb, len);
+		ok = all_in(b, &sa, len) && ok;
+	}
+	*lost = !ok;
+	return rc;
+}
+
+/*
+ * This wakes who waits there. Where the ends do not let themselves be cut (the
+ * ranges touch and have melted, and there is no mapping left to have), closing
+ * the descriptor ends it all.
+ */
+static void unregister(struct swap_kit *kit, uintptr_t at, size_t len)
+{
+	struct uffdio_range r = { .start = at, .len = len };
+
+	if (ioctl(kit->uffd, UFFDIO_UNREGISTER, &r))
+		kit->broken = true;
+}
+
+static int register_both(struct swap_kit *kit, uintptr_t a, uintptr_t b,
+			 size_t len)
+{
+	int rc = kit_register(kit, a, len);
+
+	if (rc)
+		return rc;
+	rc = kit_register(kit, b, len);
+	if (rc)
+		unregister(kit, a, len);
+	return rc;
+}
+
+static int refused(int rc, uintptr_t a, uintptr_t b, size_t len)
+{
+	int why;
+
+	switch (rc) {
+	case -EBUSY:
+		return kedge_reason(rc, "a page is pinned by a device or a "
+				    "transfer, or shared with a forked child: "
+				    "deregister it, or try again later");
+	case -ENOMEM:
+		return kedge_reason(rc, "no memory for page tables, or the "
+				    "process is at vm.max_map_count");
+	}
+	why = swap_why_not(a, len);
+	if (!why)
+		why = swap_why_not(b, len);
+	if (why)
+		return why;
+	return kedge_reason(-EOPNOTSUPP, "the kernel does not move pages of "
+			    "that memory (%s)", strerrordesc_np(-rc));
+}
+
+int swap_by_move(uintptr_t a, uintptr_t b, size_t len)
+{
+	struct swap_kit *kit;
+	bool lost = false;
+	int rc = kit_get(len, &kit);
+
+	if (rc)
+		return rc;
+	rc = register_both(kit, a, b, len);
+	if (rc == -EBUSY) {
+		rc = SWAP_TAKEN;
+	} else if (!rc) {
+		rc = exchange(kit, a, b, len, &lost);
+		unregister(kit, a, len);
+		unregister(kit, b, len);
+	}
+	kit_put(kit);
+	if (lost)
+		return kedge_reason(-EFAULT, "a mapping was changed by another "
+				    "thread during the swap");
+	return rc < 0 ? refused(rc, a, b, len) : rc;
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The insides of the page swap. pageswap.c has the calls, pageswap_kit.c what a
+ * swap works with, pageswap_move.c and pageswap_remap.c the two ways,
+ * pageswap_vma.c the questions about mappings, pageswap_cost.c the measurement.
+ */
+#ifndef CHANNEL_PAGESWAP_PRIV_H
+#define CHANNEL_PAGESWAP_PRIV_H
+
+#include "base/base.h"
+#include "channel/pageswap.h"
+#include "notify/internal.h"
+
+/* UFFDIO_MOVE of <linux/userfaultfd.h>, which older headers lack. */
+struct uffdio_move_v1 {
+	uint64_t dst;
+	uint64_t src;
+	uint64_t len;
+	uint64_t mode;
+	int64_t move;
+};
+
+#define UFFDIO_MOVE_V1	   _IOWR(0xAA, 0x05, struct uffdio_move_v1)
+#define MOVE_DONTWAKE	   (1u << 0)
+#define MOVE_ALLOW_HOLES   (1u << 1)
+
+_Static_assert(sizeof(struct uffdio_move_v1) == 40, "kernel ABI");
+
+/* What is mapped in a piece of a range that is as long as a huge page. */
+enum piece_kind {
+	PIECE_EMPTY, /* no page */
+	PIECE_HUGE,  /* one huge page, whole */
+	PIECE_SMALL, /* anything else */
+};
+
+/*
+ * What one swap works with: a userfaultfd of its own, so that its registrations
+ * never melt with another swap's, and scratch space: for the huge pages of both
+ * sides, and for their single pages, apart from each other, as the page tables
+ * of single pages would make the kernel split a huge page that follows.
+ */
+struct swap_kit {
+	struct swap_kit *next;
+	int uffd;
+	int pagemap;
+	int maps;
+	struct fd_id uffd_id;
+	struct fd_id pagemap_id;
+	struct fd_id maps_id;
+	char *area; /* as mapped: area_len bytes */
+	size_t area_len;
+	size_t cap; /* the longest range that it serves */
+	uintptr_t huge[2];
+	uintptr_t small[2];
+	uint8_t *kind[2]; /* of the pieces: enum piece_kind */
+	bool broken;	  /* not to be used again */
+};
+
+/* pageswap_kit.c. 0 or a negative errno with a reason. */
+int kit_get(size_t len, struct swap_kit **kit);
+void kit_put(struct swap_kit *kit);
+/* A userfaultfd in place of one that somebody closed; 0 or a negative errno. */
+int kit_reopen(struct swap_kit *kit);
+int kit_register(struct swap_kit *kit, uintptr_t at, size_t len);
+
+/* Another userfaultfd has a range, perhaps one of kedge's notifiers. */
+#define SWAP_TAKEN 1
+
+/* pageswap_move.c: 0, SWAP_TAKEN or a negative errno with a reason. */
+int swap_by_move(uintptr_t a, uintptr_t b, size_t len);
+/* What is mapped in [at, at + len), by pieces. */
+void move_classify(struct swap_kit *kit, uintptr_t at, size_t len,
+		   uint8_t *kind);
+static inline size_t piece_cnt(uintptr_t at, size_t len, size_t huge)
+{
+	return (round_up(at + len, huge) - round_down(at, huge)) / huge;
+}
+
+/* pageswap_remap.c: 0 or a negative errno with a reason. */
+int swap_by_remap(uintptr_t a, uintptr_t b, size_t len);
+/* The same without a look at what is swapped. */
+int remap_exchange(uintptr_t a, uintptr_t b, size_t len);
+
+/* pageswap_vma.c: the private anonymous mapping that @at lies in. */
+int swap_vma_at(int maps_fd, uintptr_t at, struct vma_span *vma);
+/* Why the kernel refuses [at, at + len): -EFAULT or -EOPNOTSUPP, in words. */
+int swap_why_not(uintptr_t at, size_t len);
+/* 0 if both are of one mapping each, fit to be swapped, and alike. */
+int swap_alike(uintptr_t a, uintptr_t b, size_t len);
+/* How long that took the last time; 0 if it was never asked. */
+uint64_t swap_alike_ns(void);
+/* Mappings of the process now, and how many it may have. */
+int swap_vma_count(size_t *have, size_t *max);
+
+/* pageswap_cost.c: which way is the faster one, by measurement. */
+uint32_t swap_faster(uintptr_t a, uintptr_t b, size_t len);
+
+/* pageswap.c: 0, or -EINVAL with a reason. */
+int swap_check(uintptr_t a, uintptr_t b, size_t len, uint32_t flags);
+
+#endif /* CHANNEL_PAGESWAP_PRIV_H */
