@@ -171,13 +171,13 @@ static size_t in_one_vma(struct swap_kit *kit, uintptr_t at, size_t len)
  * span mappings: what is refused is tried again with no more than is in one.
  */
 static ssize_t move_once(struct swap_kit *kit, uintptr_t dst, uintptr_t src,
-			 size_t len)
+			 size_t len, uint32_t holes)
 {
 	struct uffdio_move_v1 m = {
 		.dst = dst,
 		.src = src,
 		.len = len,
-		.mode = MOVE_DONTWAKE | MOVE_ALLOW_HOLES,
+		.mode = MOVE_DONTWAKE | holes,
 	};
 	size_t less;
 
@@ -185,26 +185,32 @@ static ssize_t move_once(struct swap_kit *kit, uintptr_t dst, uintptr_t src,
 		return (ssize_t)len;
 	if (errno == EAGAIN && m.move > 0)
 		return (ssize_t)m.move;
+	/* It has looked at both mappings, then found no page at all. */
+	if (errno == ENOENT && !holes)
+		return (ssize_t)len;
 	if (errno != EINVAL)
 		return -errno;
 	less = in_one_vma(kit, src, in_one_vma(kit, dst, len));
 	if (less == len)
 		return -EINVAL;
-	return move_once(kit, dst, src, less);
+	return move_once(kit, dst, src, less, holes);
 }
 
+/*
+ * Where there is nothing to move the kernel is asked all the same whether it
+ * would: the other side's pages are to come here. That leaves no page table.
+ */
 static int move_out(struct side *s, const struct run *run)
 {
+	uint32_t holes = run->kind == PIECE_EMPTY ? 0 : MOVE_ALLOW_HOLES;
 	size_t end = run->end;
 	unsigned int tries = 0;
 	ssize_t n;
 
 	s->out = run->start;
-	if (run->kind == PIECE_EMPTY)
-		s->out = end;
 	while (s->out < end) {
 		n = move_once(s->kit, s->scratch[run->kind] + s->out,
-			      s->at + s->out, end - s->out);
+			      s->at + s->out, end - s->out, holes);
 		if (n > 0) {
 			s->out += (size_t)n;
 			tries = 0;
@@ -268,7 +274,7 @@ static bool move_in(struct swap_kit *kit, uintptr_t dst, uintptr_t src,
 	ssize_t n;
 
 	while (len) {
-		n = move_once(kit, dst, src, len);
+		n = move_once(kit, dst, src, len, MOVE_ALLOW_HOLES);
 		if (n > 0) {
 			dst += (size_t)n;
 			src += (size_t)n;
@@ -335,9 +341,9 @@ static void side_init(struct side *s, struct swap_kit *kit, int i, uintptr_t at,
 	s->kit = kit;
 	s->at = at;
 	s->len = len;
-	s->scratch[PIECE_EMPTY] = 0;
 	s->scratch[PIECE_HUGE] = kit->huge[i] + off;
 	s->scratch[PIECE_SMALL] = kit->small[i] + off;
+	s->scratch[PIECE_EMPTY] = s->scratch[PIECE_SMALL];
 	s->kind = kit->kind[i];
 	s->out = 0;
 	move_classify(kit, at, len, kit->kind[i]);

@@ -106,7 +106,7 @@ static const struct {
 	{ "ex", "executable" },
 };
 
-/* Whether a mapping may be swapped: 0 or -EOPNOTSUPP. @first flags are asked. */
+/* Whether a mapping may be swapped: 0 or -EOPNOTSUPP. */
 static int fit(const struct traits *t)
 {
 	size_t i;
@@ -140,23 +140,35 @@ static int not_there(uint64_t at)
 			    (unsigned long long)at);
 }
 
-int swap_why_not(uintptr_t at, size_t len)
+/* Whether all of a range may be swapped. @first is its first mapping. */
+static int range_fit(FILE *smaps, uintptr_t at, size_t len,
+		     struct traits *first)
 {
-	FILE *smaps = fopen("/proc/self/smaps", "re");
-	uint64_t pos = at;
-	struct traits t;
+	struct traits t = { .end = at };
+	uint64_t pos;
 	int rc = 0;
 
-	if (!smaps)
-		return no_proc();
-	while (!rc && pos < at + len) {
+	for (pos = at; !rc && pos < at + len; pos = t.end) {
 		rc = traits_of(smaps, pos, &t);
 		if (rc == -ENOENT || (!rc && t.start > pos))
 			rc = not_there(pos);
 		if (!rc)
 			rc = fit(&t);
-		pos = t.end;
+		if (pos == at)
+			*first = t;
 	}
+	return rc;
+}
+
+int swap_why_not(uintptr_t at, size_t len)
+{
+	FILE *smaps = fopen("/proc/self/smaps", "re");
+	struct traits t;
+	int rc;
+
+	if (!smaps)
+		return no_proc();
+	rc = range_fit(smaps, at, len, &t);
 	fclose(smaps);
 	return rc;
 }
@@ -201,11 +213,8 @@ static bool same_policy(uintptr_t a, uintptr_t b)
 
 static int one_mapping(FILE *smaps, uintptr_t at, size_t len, struct traits *t)
 {
-	int rc = traits_of(smaps, at, t);
+	int rc = range_fit(smaps, at, len, t);
 
-	if (rc == -ENOENT || t->start > at)
-		return not_there(at);
-	rc = fit(t);
 	if (!rc && t->end - at < len)
 		rc = kedge_reason(-EOPNOTSUPP, "the range at 0x%llx lies in "
 				  "several mappings, which mremap() does not "

@@ -489,7 +489,9 @@ static void refused(char *odd, size_t len, int want, const char *words)
 
 	for (i = 0; i < 2; i++) {
 		rc = kedge_page_swap_with(i ? b : odd, i ? odd : b, len, way);
-		assert_int_equal(rc, want);
+		if (rc != want)
+			fail_msg("%d, not %d: %s", rc, want,
+				 kedge_strerror(rc));
 		if (!strstr(kedge_strerror(rc), words))
 			fail_msg("\"%s\" has no \"%s\"", kedge_strerror(rc),
 				 words);
