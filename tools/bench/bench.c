@@ -16,6 +16,8 @@ static const struct benchmark {
 	  "watching memory, and what it adds to munmap()" },
 	{ "reg", bench_reg,
 	  "registering memory with a device, one by one, cached, hinted" },
+	{ "swap", bench_swap,
+	  "exchanging pages, beside copying what is in them" },
 };
 
 static void print_help(void)
@@ -69,7 +71,7 @@ int cmd_bench(int argc, char **argv)
 	size_t i;
 
 	if (!word)
-		return util_usage("which benchmark: cache, watch or reg?");
+		return util_usage("which benchmark: cache, watch, reg or swap?");
 	if (!strcmp(word, "--help") || !strcmp(word, "-h")) {
 		print_help();
 		return CMD_OK;

@@ -17,6 +17,7 @@
 int bench_cache(int argc, char **argv);
 int bench_watch(int argc, char **argv);
 int bench_reg(int argc, char **argv);
+int bench_swap(int argc, char **argv);
 
 /* ---- child processes: proc.c ---- */
 
