@@ -300,7 +300,8 @@ KEDGE_API int kedge_channel_recv(struct kedge_channel *channel, void *buf,
  *
  * Threads: and Fork: as kedge_channel_open_shm().
  *
- * Return: 0, -ENOENT if it is complete already, -EINVAL, -ECHILD.
+ * Return: 0, -ENOENT if it is complete already, -EINVAL if @channel is NULL,
+ * -ECHILD if the channel is of the parent process.
  */
 KEDGE_API int kedge_channel_cancel(struct kedge_channel *channel, uint64_t op);
 
@@ -315,8 +316,12 @@ KEDGE_API int kedge_channel_cancel(struct kedge_channel *channel, uint64_t op);
  *
  * Threads: and Fork: as kedge_channel_open_shm().
  *
- * Return: completions written to @out; or a negative errno once there are none
- * left and none will come: -ECONNRESET, -EPROTO, and -EINVAL, -ECHILD.
+ * Return: completions written to @out; or a negative errno, and there are none
+ * left and none will come:
+ *   -EINVAL     an argument is NULL
+ *   -ECONNRESET the peer is gone
+ *   -EPROTO     the peer broke the protocol
+ *   -ECHILD     the channel is of the parent process
  */
 KEDGE_API ssize_t kedge_channel_poll(struct kedge_channel *channel,
 				     struct kedge_completion *out, size_t n);
@@ -331,7 +336,8 @@ KEDGE_API ssize_t kedge_channel_poll(struct kedge_channel *channel,
  *
  * Threads: and Fork: as kedge_channel_open_shm().
  *
- * Return: the descriptor, owned by the channel; -EINVAL, -ECHILD.
+ * Return: the descriptor, owned by the channel; -EINVAL if @channel is NULL,
+ * -ECHILD if it is of the parent process.
  */
 KEDGE_API int kedge_channel_fd(struct kedge_channel *channel);
 

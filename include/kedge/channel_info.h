@@ -103,7 +103,8 @@ KEDGE_API int kedge_channel_stats(struct kedge_channel *channel,
  *
  * Threads: and Fork: as kedge_channel_open_shm().
  *
- * Return: 0, -EINVAL, or -EOPNOTSUPP for a way that does not work here.
+ * Return: 0, -EINVAL if an argument is NULL or @way is none, or -EOPNOTSUPP for a
+ * way that does not work here.
  */
 KEDGE_API int kedge_channel_cost(struct kedge_channel *channel, uint32_t way,
 				 uint64_t len, uint32_t flags, uint64_t *ns);
