@@ -2,7 +2,8 @@
 /*
  * A cache for each protection domain and ordering, made when the first region
  * is registered there and ended with the domain, which could not be deallocated
- * while it has regions.
+ * while it has regions. Where a program ends a domain or its device with regions
+ * in use, no other domain that comes to the same address finds the cache.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -15,9 +16,10 @@
 
 struct domain {
 	struct domain *next;
-	struct ibv_pd *pd;
+	struct ibv_pd *pd; /* NULL: gone, but for regions in use */
 	struct ibv_context *context;
 	bool relaxed;
+	bool closed; /* with its device: nothing there may be touched again */
 	struct kedge_device *dev;
 	struct kedge_cache *cache; /* NULL: there can be none */
 	uint64_t shadows;
@@ -126,10 +128,50 @@ static struct domain *domain_use(struct ibv_pd *pd, bool relaxed)
 	return d;
 }
 
+/* What was done, for those who ask. */
+static struct kedge_cache_stats total;
+
+static void add_stats(struct kedge_cache *cache)
+{
+	struct kedge_cache_stats st = { .size = sizeof(st) };
+
+	if (kedge_cache_stats(cache, &st))
+		return;
+	total.hits += st.hits;
+	total.misses += st.misses;
+	total.uncached += st.uncached;
+	total.lent += st.lent;
+	total.registrations += st.registrations;
+	total.invalidations += st.invalidations;
+	total.failures += st.failures;
+}
+
+static void free_domain(struct domain *d)
+{
+	if (d->cache)
+		add_stats(d->cache);
+	kedge_cache_close(d->cache);
+	kedge_device_close(d->dev);
+	free(d);
+}
+
+static void unlink_domain(const struct domain *gone)
+{
+	struct domain **link = &domains;
+
+	while (*link != gone)
+		link = &(*link)->next;
+	*link = gone->next;
+}
+
 static void domain_unuse(struct domain *d)
 {
 	pthread_mutex_lock(&lock);
 	d->shadows--;
+	if (!d->shadows && !d->pd && !d->closed) {
+		unlink_domain(d);
+		free_domain(d);
+	}
 	pthread_mutex_unlock(&lock);
 }
 
@@ -188,7 +230,8 @@ void shadow_release(struct shadow *s)
 	bool was = inside;
 
 	inside = true;
-	kedge_cache_put(s->domain->cache, s->held);
+	if (!s->domain->closed)
+		kedge_cache_put(s->domain->cache, s->held);
 	domain_unuse(s->domain);
 	inside = was;
 }
@@ -207,35 +250,17 @@ void domains_flush(void)
 	inside = was;
 }
 
-/* ---- what was done, for those who ask ---- */
+/* ---- the ends of domains and devices ---- */
 
-static struct kedge_cache_stats total;
-
-static void add_stats(struct kedge_cache *cache)
-{
-	struct kedge_cache_stats st = { .size = sizeof(st) };
-
-	if (kedge_cache_stats(cache, &st))
-		return;
-	total.hits += st.hits;
-	total.misses += st.misses;
-	total.uncached += st.uncached;
-	total.lent += st.lent;
-	total.registrations += st.registrations;
-	total.invalidations += st.invalidations;
-	total.failures += st.failures;
-}
-
-static void free_domain(struct domain *d)
+/* Its last region ends it. What is merely kept would hold up another process. */
+static void lose_pd(struct domain *d)
 {
 	if (d->cache)
-		add_stats(d->cache);
-	kedge_cache_close(d->cache);
-	kedge_device_close(d->dev);
-	free(d);
+		kedge_cache_flush(d->cache);
+	d->pd = NULL;
 }
 
-void domains_end(const struct ibv_pd *pd, const struct ibv_context *context)
+void pd_end(const struct ibv_pd *pd, bool surely)
 {
 	struct domain **link = &domains, *d;
 	bool was = inside;
@@ -243,14 +268,51 @@ void domains_end(const struct ibv_pd *pd, const struct ibv_context *context)
 	inside = true;
 	pthread_mutex_lock(&lock);
 	while ((d = *link)) {
-		/* With regions in use libibverbs will refuse, or leaks. */
-		if (d->shadows ||
-		    (d->pd != pd && d->context != context)) {
+		if (d->pd == pd && !d->shadows) {
+			*link = d->next;
+			free_domain(d);
+			continue;
+		}
+		if (d->pd == pd && surely)
+			lose_pd(d);
+		link = &d->next;
+	}
+	pthread_mutex_unlock(&lock);
+	inside = was;
+}
+
+/*
+ * What the cache merely keeps ends in time. What the program still uses ends
+ * with the device, whoever made it; should it be deregistered nevertheless, the
+ * device must not be asked, so the cache can never be closed, and its memory is
+ * lost as that of libibverbs' own regions is.
+ */
+static void leave_domain(struct domain *d)
+{
+	if (d->cache) {
+		kedge_cache_flush(d->cache);
+		add_stats(d->cache);
+	}
+	d->closed = true;
+}
+
+void device_end(const struct ibv_context *context)
+{
+	struct domain **link = &domains, *d;
+	bool was = inside;
+
+	inside = true;
+	pthread_mutex_lock(&lock);
+	while ((d = *link)) {
+		if (d->context != context) {
 			link = &d->next;
 			continue;
 		}
 		*link = d->next;
-		free_domain(d);
+		if (d->shadows)
+			leave_domain(d);
+		else
+			free_domain(d);
 	}
 	pthread_mutex_unlock(&lock);
 	inside = was;

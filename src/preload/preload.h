@@ -57,8 +57,13 @@ bool shadow_register(struct shadow *s, struct ibv_pd *pd, void *addr,
 void shadow_release(struct shadow *s);
 /* Drop what nobody holds, so that others may pin. */
 void domains_flush(void);
-/* End the caches of a domain, or of all on a device. */
-void domains_end(const struct ibv_pd *pd, const struct ibv_context *context);
+/*
+ * Before a domain goes: end its caches. With regions in use libibverbs refuses,
+ * and they stay, or it goes all the same (@surely).
+ */
+void pd_end(const struct ibv_pd *pd, bool surely);
+/* Before a device is closed, which is never refused. */
+void device_end(const struct ibv_context *context);
 
 /* True while this thread is inside kedge: then libibverbs is meant. */
 extern __thread bool inside;

@@ -242,18 +242,18 @@ EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd,
 
 EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
 {
-	domains_end(pd, NULL);
+	pd_end(pd, false);
 	return real()->dealloc_pd(pd);
 }
 
 EXPORT void ibv_unimport_pd(struct ibv_pd *pd)
 {
-	domains_end(pd, NULL);
+	pd_end(pd, true);
 	real()->unimport_pd(pd);
 }
 
 EXPORT int ibv_close_device(struct ibv_context *context)
 {
-	domains_end(NULL, context);
+	device_end(context);
 	return real()->close_device(context);
 }

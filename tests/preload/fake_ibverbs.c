@@ -94,14 +94,25 @@ EXPORT struct ibv_context *ibv_open_device(struct ibv_device *dev)
 	return context;
 }
 
+static void end(struct fake_mr *m)
+{
+	m->live = false;
+	((struct fake_pd *)m->ibv.pd)->regs--;
+	fake.regs--;
+}
+
+/* Regions end with their device. */
 EXPORT int ibv_close_device(struct ibv_context *context)
 {
 	unsigned int i;
 
 	pthread_mutex_lock(&lock);
-	for (i = 0; i < MRS; i++)
-		if (mrs[i].live && mrs[i].ibv.context == context)
-			fake.leaked++;
+	for (i = 0; i < MRS; i++) {
+		if (!mrs[i].live || mrs[i].ibv.context != context)
+			continue;
+		end(&mrs[i]);
+		fake.leaked++;
+	}
 	pthread_mutex_unlock(&lock);
 	free(context);
 	return 0;
@@ -164,10 +175,10 @@ EXPORT struct ibv_pd *ibv_import_pd(struct ibv_context *context,
 	return ibv_alloc_pd(context);
 }
 
+/* With regions in use the domain is another process's to end. */
 EXPORT void ibv_unimport_pd(struct ibv_pd *pd)
 {
-	if (ibv_dealloc_pd(pd))
-		fake.wrong++;
+	ibv_dealloc_pd(pd);
 }
 
 /* ---- regions ---- */
@@ -270,11 +281,8 @@ EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
 	m = find(mr);
 	if (!err && !m)
 		err = EINVAL;
-	if (!err) {
-		m->live = false;
-		((struct fake_pd *)mr->pd)->regs--;
-		fake.regs--;
-	}
+	if (!err)
+		end(m);
 	pthread_mutex_unlock(&lock);
 	return err;
 }

@@ -22,26 +22,20 @@
 
 #include <cmocka.h>
 
-#include "fake_ibverbs.h"
+#include "test_preload.h"
 
-#define PAGE 4096u
-#define AREA (64 * PAGE)
-#define LW IBV_ACCESS_LOCAL_WRITE
-#define RW IBV_ACCESS_REMOTE_WRITE
-#define RR IBV_ACCESS_REMOTE_READ
 #define ROUNDS 10
 #define THREADS 4
 /* Far from where the kernel maps. */
 #define APART (UINT64_C(1) << 40)
 
-static enum { PLAIN, DEFAULT, TRUSTED } mode;
-static struct fake *fake;
-static struct ibv_context *context;
-static struct ibv_pd *pd;
-static char *area;
+enum mode mode;
+struct fake *fake;
+struct ibv_context *context;
+struct ibv_pd *pd;
+char *area;
 
-/* Regions asked of libibverbs, by whatever name. */
-static int regs_made(void)
+int regs_made(void)
 {
 	return fake->calls[FAKE_REG_MR] + fake->calls[FAKE_REG_MR_IOVA] +
 	       fake->calls[FAKE_REG_MR_IOVA2];
@@ -52,12 +46,12 @@ static int by_mode(int plain, int by_default, int trusted)
 	return mode == PLAIN ? plain : mode == DEFAULT ? by_default : trusted;
 }
 
-static int kept(int plain, int kedge)
+int kept(int plain, int kedge)
 {
 	return by_mode(plain, kedge, kedge);
 }
 
-static struct ibv_mr *reg(void *addr, size_t len, int access)
+struct ibv_mr *reg(void *addr, size_t len, int access)
 {
 	/* The function, not the macro. */
 	struct ibv_mr *mr = (ibv_reg_mr)(pd, addr, len, access);
@@ -67,12 +61,12 @@ static struct ibv_mr *reg(void *addr, size_t len, int access)
 	return mr;
 }
 
-static void dereg(struct ibv_mr *mr)
+void dereg(struct ibv_mr *mr)
 {
 	assert_int_equal(ibv_dereg_mr(mr), 0);
 }
 
-static struct ibv_context *open_fake(void)
+struct ibv_context *open_fake(void)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
 	struct ibv_context *c = ibv_open_device(list[0]);
@@ -405,44 +399,7 @@ static void a_dereg_that_fails_leaves_the_region(void **state)
 	assert_int_equal(fake->regs, before - 1);
 }
 
-/* ---- the ends of things ---- */
-
-static void a_domain_is_busy_while_it_has_regions(void **state)
-{
-	struct ibv_pd *other = ibv_alloc_pd(context);
-	struct ibv_mr *a = ibv_reg_mr(other, area, PAGE, LW);
-	struct ibv_mr *b = ibv_reg_mr(other, area + PAGE, PAGE, LW | RW);
-
-	assert_int_equal(ibv_dealloc_pd(other), EBUSY);
-	dereg(a);
-	assert_int_equal(ibv_dealloc_pd(other), EBUSY);
-	dereg(b);
-	assert_int_equal(ibv_dealloc_pd(other), 0);
-	assert_int_equal(fake->regs, 0);
-}
-
-static void an_imported_domain_is_let_go(void **state)
-{
-	struct ibv_pd *other = ibv_import_pd(context, 0);
-
-	dereg(ibv_reg_mr(other, area, PAGE, LW));
-	assert_int_equal(fake->regs, kept(0, 1));
-	ibv_unimport_pd(other);
-	assert_int_equal(fake->regs, 0);
-}
-
-static void a_device_is_closed_with_all_that_is_kept(void **state)
-{
-	struct ibv_context *c = open_fake();
-	struct ibv_pd *p = ibv_alloc_pd(c);
-
-	dereg(ibv_reg_mr(p, area, PAGE, LW));
-	assert_int_equal(fake->regs, kept(0, 1));
-	assert_int_equal(ibv_close_device(c), 0);
-	assert_int_equal(fake->leaked, 0);
-	assert_int_equal(fake->regs, 0);
-	assert_int_equal(ibv_dealloc_pd(p), 0);
-}
+/* ---- fork ---- */
 
 static void ibv_fork_init_is_respected(void **state)
 {
@@ -455,8 +412,6 @@ static void ibv_fork_init_is_respected(void **state)
 	assert_int_equal(fake->calls[FAKE_REG_MR], ROUNDS);
 	assert_int_equal(regs_made(), ROUNDS);
 }
-
-/* ---- fork ---- */
 
 static int childs_life(void)
 {
@@ -572,6 +527,8 @@ static int run(void)
 		TEST(a_domain_is_busy_while_it_has_regions),
 		TEST(an_imported_domain_is_let_go),
 		TEST(a_device_is_closed_with_all_that_is_kept),
+		TEST(a_device_is_closed_with_regions_in_use),
+		TEST(an_imported_domain_goes_with_regions_in_use),
 		TEST(ibv_fork_init_is_respected),
 		TEST(a_child_has_its_own),
 		TEST(threads_register_what_another_unmaps),
@@ -590,7 +547,7 @@ int main(int argc, char **argv)
 	for (i = 0; argc == 2 && find && i < 3; i++) {
 		if (strcmp(argv[1], modes[i]))
 			continue;
-		mode = i;
+		mode = (enum mode)i;
 		fake = find();
 		return run();
 	}
