@@ -71,11 +71,4 @@ static inline void mark_used(struct kedge_cache *c, struct region *r)
 		atomic_store_explicit(&r->used, now, memory_order_relaxed);
 }
 
-/* Whether the cache has handled all that is visible to this thread. */
-static inline bool caught_up(struct kedge_cache *c)
-{
-	return kedge_notifier_generation(c->nf) ==
-	       atomic_load_explicit(&c->seen, memory_order_acquire);
-}
-
 #endif /* CACHE_HIT_H */

@@ -281,6 +281,16 @@ static inline uint64_t region_run(const struct kedge_cache *c,
 	return at;
 }
 
+/*
+ * Whether the cache has handled all that is visible to this thread. acquire:
+ * partner of the release in cache_sync().
+ */
+static inline bool caught_up(const struct kedge_cache *c)
+{
+	return kedge_notifier_generation(c->nf) ==
+	       atomic_load_explicit(&c->seen, memory_order_acquire);
+}
+
 /* get.c: the calling thread's records are no longer its own. */
 void forget_last(void);
 

@@ -157,8 +157,9 @@ ssize_t kedge_cache_resync(struct kedge_cache *c, const void *addr, size_t len)
 
 /* ---- the thread ---- */
 
-#define GATHER_US  1000	  /* what comes together is done together */
-#define PATIENCE_MS 1000 /* should both descriptors have been closed on us */
+#define GATHER_US   1000 /* what comes together is done together */
+#define IDLE_MS	    100	 /* where the descriptors tell nothing */
+#define PATIENCE_MS 1000 /* should both have been closed on us */
 
 struct resync_thread {
 	struct kedge_cache *c;
@@ -168,9 +169,21 @@ struct resync_thread {
 	struct fd_id wake_id;
 };
 
+static bool has_work(struct kedge_cache *c)
+{
+	bool yes;
+
+	pthread_mutex_lock(&c->lock);
+	/* A get may have caught up, and left notes. */
+	yes = c->lost_cnt || !caught_up(c);
+	pthread_mutex_unlock(&c->lock);
+	return yes;
+}
+
 /*
  * Waits until something has happened. A program may close descriptors that it
- * does not know; then the thread looks from time to time.
+ * does not know; then the thread looks from time to time. So it does while the
+ * notifier's stays readable for another of its users, who has not read yet.
  */
 static void wait_for_events(struct resync_thread *t)
 {
@@ -182,9 +195,11 @@ static void wait_for_events(struct resync_thread *t)
 	if (poll(p, 2, PATIENCE_MS) <= 0)
 		return;
 	if ((p[0].revents | p[1].revents) & (POLLNVAL | POLLERR))
-		usleep(PATIENCE_MS * 100);
-	else
+		usleep(IDLE_MS * 1000);
+	else if (p[1].revents || has_work(t->c))
 		usleep(GATHER_US);
+	else
+		poll(&p[1], 1, IDLE_MS);
 }
 
 static void *run(void *arg)

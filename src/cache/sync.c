@@ -73,8 +73,7 @@ void cache_sync(struct kedge_cache *c, uint32_t *killed)
 	uint64_t drained = 0;
 	size_t n, i;
 
-	if (kedge_notifier_generation(c->nf) ==
-	    atomic_load_explicit(&c->seen, memory_order_relaxed))
+	if (caught_up(c))
 		return;
 	c->st.resyncs++;
 	while (!drained) {
@@ -82,7 +81,7 @@ void cache_sync(struct kedge_cache *c, uint32_t *killed)
 		for (i = 0; i < n; i++)
 			handle(c, &t[i], killed);
 	}
-	/* release: after the index was changed. Partner: lookup()'s acquire. */
+	/* release: after the index was changed. Partner: caught_up(). */
 	atomic_store_explicit(&c->seen, drained, memory_order_release);
 }
 

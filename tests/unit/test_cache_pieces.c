@@ -4,7 +4,10 @@
  * holes, and a device that swaps pages under one handle.
  */
 #include <errno.h>
+#include <poll.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <time.h>
 
 #include "core.h"
 
@@ -437,6 +440,53 @@ static void a_thread_does_it_by_itself(void **state)
 	}
 }
 
+static uint64_t now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/* How often a thread of this process has gone to sleep. */
+static uint64_t sleeps(void)
+{
+	struct rusage ru;
+
+	assert_int_equal(getrusage(RUSAGE_SELF, &ru), 0);
+	return (uint64_t)ru.ru_nvcsw;
+}
+
+/* Their events keep the descriptor readable until they read them. */
+static void the_thread_sleeps_through_others_events(void **state)
+{
+	struct pollfd p = { .events = POLLIN };
+	uint64_t start, before;
+	int tries;
+
+	open_on(0, KEDGE_CACHE_RESYNC);
+	assert_int_equal(kedge_watch_add(nf, at(0), page, 1), 0);
+	kedge_cache_hint(cache, at(CHUNK), CHUNK * page, WRITE);
+	p.fd = kedge_notifier_fd(nf);
+	pages_at(at(0), 1);
+	assert_int_equal(poll(&p, 1, 10000), 1);
+	usleep(10000);
+	start = now_ms();
+	before = sleeps();
+	usleep(500000);
+	/* It would be once in a millisecond, or two. */
+	assert_in_range(sleeps() - before, 0, (now_ms() - start) / 20 + 20);
+	assert_int_equal(poll(&p, 1, 0), 1);
+
+	/* Its own it does not miss. */
+	pages_at(at(CHUNK), 1);
+	for (tries = 0; !stats().resynced; tries++) {
+		assert_true(tries < 5000);
+		usleep(1000);
+	}
+	assert_int_equal(kedge_watch_remove(nf, 1), 0);
+}
+
 static void the_thread_outlives_its_descriptors(void **state)
 {
 	unsigned int before = threads_now();
@@ -479,6 +529,7 @@ int main(void)
 		CASE(errors_of_the_device_come_back),
 		CASE(losses_without_end),
 		CASE(a_thread_does_it_by_itself),
+		CASE(the_thread_sleeps_through_others_events),
 		CASE(the_thread_outlives_its_descriptors),
 	};
 
