@@ -276,7 +276,7 @@ KEDGE_API void kedge_cache_putv(struct kedge_cache *cache,
  * stays. Memory that is not there any more is forgotten. Gets that come sooner
  * register by themselves what they need.
  *
- * The last 1,024 losses are remembered.
+ * Up to 1,024 losses are remembered, and more cost others their place.
  *
  * Threads: any.
  *

@@ -78,7 +78,7 @@ struct lost {
 	uint64_t start;
 	uint64_t end;
 	uint32_t access;
-	uint32_t id; /* the region, if it is HOLED still; see lost_region() */
+	uint32_t id; /* the region, if it is HOLED still; see lost_take() */
 };
 
 #define LOST_MAX 1024

@@ -149,7 +149,7 @@ ssize_t kedge_cache_resync(struct kedge_cache *c, const void *addr, size_t len)
 		return nf_not_owned();
 	if (rc)
 		return rc;
-	/* What is lost meanwhile is for the next one. */
+	/* Others may lose more all the time: so many and no more. */
 	for (todo = LOST_MAX; todo && lost_take(c, start, end, &l); todo--)
 		sum += make_all_good(c, &l, &rc);
 	return sum || !rc ? (ssize_t)sum : rc;

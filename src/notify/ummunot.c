@@ -224,9 +224,9 @@ static size_t take_lost(struct kedge_notifier *nf, struct queue *q,
 
 /*
  * The kernel has one queue for all users of the descriptor: what is for others
- * goes on to theirs. What others found for this one comes first; it is no older
- * than what the kernel has, and the number at which this queue is empty is only
- * known once the kernel's is, too.
+ * goes on to theirs. What others found for this one comes first: it was queued
+ * before what the kernel has now. The number at which this queue is empty is
+ * known only once the kernel's is, too.
  * -EAGAIN: all was told before, at the number that the counter still has.
  */
 static size_t ummunot_take(struct kedge_notifier *nf, struct queue *q,
