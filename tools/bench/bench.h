@@ -67,6 +67,15 @@ int bench_parse_list(const char *option, const char *text, uint64_t min,
 int bench_parse_words(const char *option, const char *text,
 		      const char *const *names, uint32_t *mask);
 
+/*
+ * What each benchmark is told: how many rounds, by @option, and --csv. As
+ * above.
+ */
+int bench_check(const char *option, int rounds, int csv);
+
+/* Bytes of a page of memory. */
+size_t bench_page(void);
+
 /* ---- samples: list.c ---- */
 
 struct bench_samples {

@@ -41,15 +41,12 @@ static int parse_peer(struct cache_opts *opt)
 static int parse(struct cache_opts *opt)
 {
 	const char *entries = "1,1000,100000,1000000";
-	int rc;
+	int rc = bench_check("batches", opt->batches, opt->csv);
 
-	if (opt->batches < 1 || opt->batches > 100000)
-		return util_usage("--batches: %d is not in 1..100000",
-				  opt->batches);
+	if (rc != UTIL_GO_ON)
+		return rc;
 	if (!(opt->seconds >= 0 && opt->seconds <= 3600))
 		return util_usage("--seconds: not in 0..3600");
-	if (opt->csv && util_flags.json)
-		return util_usage("--csv or --json, not both");
 	rc = bench_parse_list("entries",
 			      opt->entries_text ? opt->entries_text : entries,
 			      1, MAX_ENTRIES, &opt->entries);

@@ -6,7 +6,8 @@
 
 #include "tools/bench/bench.h"
 
-#define WORD_LEN 32
+#define WORD_LEN   32
+#define ROUNDS_MAX 100000
 
 /*
  * The next word of a comma-separated list into @word. 1 if there was one, 0 at
@@ -75,6 +76,16 @@ int bench_parse_list(const char *option, const char *text, uint64_t min,
 	}
 	if (rc)
 		return util_usage("--%s: numbers and commas, please", option);
+	return UTIL_GO_ON;
+}
+
+int bench_check(const char *option, int rounds, int csv)
+{
+	if (rounds < 1 || rounds > ROUNDS_MAX)
+		return util_usage("--%s: %d is not in 1..%d", option, rounds,
+				  ROUNDS_MAX);
+	if (csv && util_flags.json)
+		return util_usage("--csv or --json, not both");
 	return UTIL_GO_ON;
 }
 

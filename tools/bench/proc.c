@@ -113,6 +113,11 @@ int bench_wait(int fd, void *msg, size_t len, struct util_progress *progress,
 	}
 }
 
+size_t bench_page(void)
+{
+	return (size_t)sysconf(_SC_PAGESIZE);
+}
+
 unsigned int bench_cpus(void)
 {
 	cpu_set_t set;

@@ -10,15 +10,30 @@
 
 #define SIZE_MAX_	 ((uint64_t)1 << 40)
 #define COUNT_MAX	 1000000u
-#define THREADS_MAX	 64u
 #define MEMORY_PER_SHARE 2 /* of what is free, no more than half */
+
+/* A page, and more of them. */
+static int default_sizes(struct reg_opts *opt, uint64_t page)
+{
+	static const uint64_t more[] = { 64 << 10, 1 << 20 };
+	size_t i;
+
+	opt->sizes.v[opt->sizes.n++] = page;
+	for (i = 0; i < ARRAY_SIZE(more); i++)
+		if (more[i] > page)
+			opt->sizes.v[opt->sizes.n++] = more[i];
+	return UTIL_GO_ON;
+}
 
 static int parse_sizes(struct reg_opts *opt)
 {
-	const char *text = opt->sizes_text ? opt->sizes_text : "4K,64K,1M";
-	char *copy = strdup(text), *save = NULL, *word;
+	char *copy, *save = NULL, *word;
+	uint64_t page = bench_page();
 	int rc = UTIL_GO_ON;
 
+	if (!opt->sizes_text)
+		return default_sizes(opt, page);
+	copy = strdup(opt->sizes_text);
 	if (!copy)
 		return util_fail(-ENOMEM, "--size");
 	for (word = strtok_r(copy, ",", &save); word && rc == UTIL_GO_ON;
@@ -28,10 +43,11 @@ static int parse_sizes(struct reg_opts *opt)
 		if (opt->sizes.n == BENCH_LIST_MAX)
 			rc = util_usage("--size: more than %d sizes",
 					BENCH_LIST_MAX);
-		else if (util_parse_size(word, &size) || size < 4096 ||
-			 size > SIZE_MAX_ || size % 4096)
-			rc = util_usage("--size: '%s' is no multiple of 4096 "
-					"such as 64K", word);
+		else if (util_parse_size(word, &size) || !size ||
+			 size > SIZE_MAX_ || size % page)
+			rc = util_usage("--size: '%s' is no multiple of a "
+					"page, %llu bytes, such as 64K", word,
+					(unsigned long long)page);
 		else
 			opt->sizes.v[opt->sizes.n++] = size;
 	}
@@ -55,8 +71,8 @@ static uint64_t largest(const struct bench_list *l)
 /* Registered memory cannot be swapped out: too much would end the machine. */
 static int check_memory(const struct reg_opts *opt)
 {
-	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), want;
-	uint64_t have = (uint64_t)sysconf(_SC_AVPHYS_PAGES) * page;
+	uint64_t have = (uint64_t)sysconf(_SC_AVPHYS_PAGES) * bench_page();
+	uint64_t want;
 	char a[UTIL_HUMAN], b[UTIL_HUMAN];
 
 	if (!__builtin_mul_overflow(largest(&opt->sizes),
@@ -71,13 +87,10 @@ static int check_memory(const struct reg_opts *opt)
 
 static int parse(struct reg_opts *opt)
 {
-	int rc;
+	int rc = bench_check("rounds", opt->rounds, opt->csv);
 
-	if (opt->rounds < 1 || opt->rounds > 100000)
-		return util_usage("--rounds: %d is not in 1..100000",
-				  opt->rounds);
-	if (opt->csv && util_flags.json)
-		return util_usage("--csv or --json, not both");
+	if (rc != UTIL_GO_ON)
+		return rc;
 	rc = bench_parse_words("device",
 			       opt->devices_text ? opt->devices_text
 						 : "noop,uring",
@@ -96,12 +109,12 @@ static int parse(struct reg_opts *opt)
 		rc = bench_parse_list("threads",
 				      opt->threads_text ? opt->threads_text
 							: "1",
-				      1, THREADS_MAX, &opt->threads);
+				      1, REG_THREADS_MAX, &opt->threads);
 	if (rc == UTIL_GO_ON)
 		rc = bench_parse_list("every",
 				      opt->every_text ? opt->every_text
 						      : "1024,1e9",
-				      1, UINT64_MAX / 4096, &opt->every);
+				      1, UINT64_MAX, &opt->every);
 	return rc == UTIL_GO_ON ? check_memory(opt) : rc;
 }
 
@@ -165,7 +178,7 @@ int bench_reg(int argc, char **argv)
 		{ "model", 'm', POPT_ARG_STRING, &opt.model, 0,
 		  "Which RDMA device (the first with an active port)", "NAME" },
 		{ "size", 's', POPT_ARG_STRING, &opt.sizes_text, 0,
-		  "Of a buffer (4K,64K,1M)", "BYTES,..." },
+		  "Of a buffer (a page,64K,1M)", "BYTES,..." },
 		{ "count", 'C', POPT_ARG_STRING, &opt.counts_text, 0,
 		  "Buffers (16,256)", "N,..." },
 		{ "threads", 't', POPT_ARG_STRING, &opt.threads_text, 0,

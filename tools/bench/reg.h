@@ -68,6 +68,8 @@ enum reg_step {
 };
 extern const char *const reg_step_names[REG_STEPS + 1];
 
+#define REG_THREADS_MAX 64
+
 struct reg_opts {
 	char *devices_text;
 	char *sizes_text;

@@ -17,9 +17,6 @@ const char *const reg_step_names[REG_STEPS + 1] = {
 	"hint",	    "hinted",	  "anew",     "resync", NULL,
 };
 
-#define THREADS_MAX 64
-#define PAGE	    4096u
-
 /* What one round said of a step. */
 struct figure {
 	double ns;
@@ -73,7 +70,7 @@ static void *work(void *arg)
 
 static int for_each(struct reg_set *s, int (*each)(struct reg_set *, uint64_t))
 {
-	struct share sh[THREADS_MAX] = { { 0 } };
+	struct share sh[REG_THREADS_MAX] = { { 0 } };
 	uint64_t i, started;
 	int rc = 0;
 
@@ -180,14 +177,15 @@ static int resync(struct reg_set *s)
 /* A page in every @every gives way to another, as after free and malloc. */
 static int change(struct reg_set *s, uint64_t every)
 {
-	uint64_t pages = s->size * s->count / PAGE, i;
+	size_t page = bench_page();
+	uint64_t pages = s->size * s->count / page, i;
 
 	if (every > pages)
 		every = pages;
 	for (i = every / 2; i < pages; i += every) {
-		char *p = s->mem + i * PAGE;
+		char *p = s->mem + i * page;
 
-		if (mmap(p, PAGE, PROT_READ | PROT_WRITE,
+		if (mmap(p, page, PROT_READ | PROT_WRITE,
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
 			 0) == MAP_FAILED)
 			return -errno;

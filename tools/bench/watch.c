@@ -10,13 +10,10 @@ static const char *const cpus_names[] = { "any", "one", NULL };
 
 static int parse(struct watch_opts *opt)
 {
-	int rc;
+	int rc = bench_check("rounds", opt->rounds, opt->csv);
 
-	if (opt->rounds < 1 || opt->rounds > 100000)
-		return util_usage("--rounds: %d is not in 1..100000",
-				  opt->rounds);
-	if (opt->csv && util_flags.json)
-		return util_usage("--csv or --json, not both");
+	if (rc != UTIL_GO_ON)
+		return rc;
 	rc = bench_parse_list("pace", opt->pace_text ? opt->pace_text : "0,500",
 			      0, 100000, &opt->pace);
 	if (rc == UTIL_GO_ON)
