@@ -375,10 +375,7 @@ static int uring_reg(void *ctx, void *addr, size_t len, uint32_t access,
 		return rc;
 	retry_lost(u);
 	if (!take_free(u, &slot))
-		return kedge_reason(-ENOSPC,
-				    "all %u slots of the ring's buffer table "
-				    "are in use",
-				    u->slots);
+		return kedge__uring_full(u);
 	rc = update_slot(u, slot, addr, len);
 	/* The slot, or a range over two files' mappings (Linux 5.13 to 6.4)? */
 	if (rc == -EINVAL && probe_slot(u, u->first + slot) == -EFAULT)

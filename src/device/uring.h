@@ -54,6 +54,9 @@ enum slot_state {
 /* True if RLIMIT_MEMLOCK does not bind what this thread makes now. */
 bool kedge__uring_unbound(void);
 
+/* -ENOSPC: no slot of ours is free. */
+int kedge__uring_full(const struct uring *u);
+
 /*
  * Record why the kernel refused, and make of its errno the one that we
  * document: for a registration, and for a table of @nr slots.

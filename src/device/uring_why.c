@@ -241,6 +241,15 @@ static int ring_refused(const struct uring *u, int rc)
 	return 0;
 }
 
+int kedge__uring_full(const struct uring *u)
+{
+	return kedge_reason(-ENOSPC,
+			    "all %u slots of the ring's buffer table are in "
+			    "use: hold fewer registrations at once, or make "
+			    "the table larger (16384 is the most of Linux 6)",
+			    u->slots);
+}
+
 int kedge__uring_reg_refused(const struct uring *u, int rc, uint64_t addr,
 			     uint64_t len)
 {

@@ -381,7 +381,7 @@ static void a_full_table_has_no_room(void **state)
 		for (i = 0; i < 3; i++)
 			assert_int_equal(reg(dev, &mr[i]), 0);
 		assert_int_equal(reg(dev, &more), -ENOSPC);
-		expect_words(-ENOSPC, "all 3 slots");
+		expect_words(-ENOSPC, "are in use: hold fewer");
 		device_dereg(dev, &mr[1]);
 		assert_int_equal(reg(dev, &mr[1]), 0);
 		for (i = 0; i < 3; i++)

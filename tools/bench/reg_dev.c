@@ -101,7 +101,9 @@ static int uring_raw_reg(struct reg_dev *d, void *addr, size_t len,
 	int rc;
 
 	if (!take_slot(u, &slot))
-		return -ENOSPC;
+		return kedge_reason(-ENOSPC,
+				    "all %u slots are in use: lower --count",
+				    RAW_SLOTS);
 	rc = io_uring_register_buffers_update_tag(&u->ring, KEDGE_SLOTS + slot,
 						  &iov, &tag, 1);
 	if (rc != 1) {
