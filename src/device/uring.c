@@ -31,6 +31,7 @@
 #include <kedge/uring.h>
 
 #include "base/base.h"
+#include "device/proc.h"
 #include "device/uring.h"
 
 /* The kernel's own limit on one buffer. */
@@ -120,7 +121,7 @@ static int ring_open(struct uring *u, struct io_uring *ring)
 {
 	u->ring = ring;
 	u->tid = gettid();
-	u->unbound = kedge__uring_unbound();
+	u->unbound = kedge__proc_has_ipc_lock();
 	u->fd = -1;
 	/* liburing's mark of a ring that only has a registered index. */
 	if (ring->ring_fd < 0 && ring->enter_ring_fd >= 0)

@@ -20,7 +20,7 @@ struct io_uring;
  * @first:    our first slot in the ring's table
  * @slots:    how many are ours
  * @made:     the table is of our making
- * @unbound:  RLIMIT_MEMLOCK does not bind the ring
+ * @unbound:  RLIMIT_MEMLOCK does not bind the ring, unless in a user namespace
  * @here:     points to 1, but to 0 in a forked child
  * @lock:     guards what follows
  * @free_cnt: slots at the bottom of the stack
@@ -50,9 +50,6 @@ enum slot_state {
 	SLOT_USED,
 	SLOT_LOST,
 };
-
-/* True if RLIMIT_MEMLOCK does not bind what this thread makes now. */
-bool kedge__uring_unbound(void);
 
 /* -ENOSPC: no slot of ours is free. */
 int kedge__uring_full(const struct uring *u);

@@ -1,142 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Why io_uring refused to register, in words. The kernel has few errnos for
- * many causes: what else it takes to tell them apart is read from /proc, with
- * nothing allocated, because the caller may hold the allocator's locks.
+ * many causes: what else it takes to tell them apart is read from /proc.
  */
-#include <fcntl.h>
 #include <inttypes.h>
-#include <linux/capability.h>
-#include <stdio.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/base.h"
+#include "device/proc.h"
 #include "device/uring.h"
-
-struct lines {
-	int fd;
-	size_t pos, len;
-	char buf[2048];
-};
-
-/* The next line, cut to @size. False at the end. */
-static bool next_line(struct lines *l, char *line, size_t size)
-{
-	size_t n = 0;
-	ssize_t got;
-	char c;
-
-	for (;;) {
-		if (l->pos == l->len) {
-			do
-				got = read(l->fd, l->buf, sizeof(l->buf));
-			while (got < 0 && errno == EINTR);
-			if (got <= 0)
-				return false;
-			l->pos = 0;
-			l->len = (size_t)got;
-		}
-		c = l->buf[l->pos++];
-		if (c == '\n')
-			break;
-		if (n < size - 1)
-			line[n++] = c;
-	}
-	line[n] = '\0';
-	return true;
-}
-
-/* Bytes that this process has pinned; 0 where /proc does not tell. */
-static uint64_t pinned_bytes(void)
-{
-	struct lines l = { .fd = open("/proc/self/status",
-				      O_RDONLY | O_CLOEXEC) };
-	uint64_t kib = 0;
-	char line[128];
-
-	if (l.fd < 0)
-		return 0;
-	while (next_line(&l, line, sizeof(line)))
-		if (sscanf(line, "VmPin: %" SCNu64, &kib) == 1)
-			break;
-	close(l.fd);
-	return kib * 1024;
-}
-
-struct vma {
-	uint64_t start, end;
-	char perm[5];
-	char name[112];
-};
-
-/* Shared memory is pinned as any other; what else is shared is a file. */
-static bool is_shared_file(const struct vma *v)
-{
-	static const char *const memory[] = { "/memfd:", "/dev/zero", "/SYSV",
-					      "/dev/shm/", "anon_inode:" };
-	size_t i;
-
-	if (v->perm[3] != 's')
-		return false;
-	for (i = 0; i < ARRAY_SIZE(memory); i++)
-		if (!strncmp(v->name, memory[i], strlen(memory[i])))
-			return false;
-	return true;
-}
-
-/*
- * The first mapping that touches [start, end) and that the kernel does not pin
- * for writing: not writable, or shared with a file.
- */
-static bool find_culprit(uint64_t start, uint64_t end, struct vma *v)
-{
-	struct lines l = { .fd = open("/proc/self/maps",
-				      O_RDONLY | O_CLOEXEC) };
-	bool found = false;
-	char line[256];
-
-	if (l.fd < 0)
-		return false;
-	while (!found && next_line(&l, line, sizeof(line))) {
-		v->name[0] = '\0';
-		if (sscanf(line,
-			   "%" SCNx64 "-%" SCNx64 " %4s %*s %*s %*s %111[^\n]",
-			   &v->start, &v->end, v->perm, v->name) < 3 ||
-		    v->end <= start)
-			continue;
-		if (v->start >= end)
-			break;
-		found = v->perm[1] != 'w' || is_shared_file(v);
-	}
-	close(l.fd);
-	return found;
-}
-
-bool kedge__uring_unbound(void)
-{
-	struct __user_cap_header_struct h = {
-		.version = _LINUX_CAPABILITY_VERSION_3,
-	};
-	struct __user_cap_data_struct d[_LINUX_CAPABILITY_U32S_3];
-
-	memset(d, 0, sizeof(d));
-	if (syscall(SYS_capget, &h, d))
-		return false;
-	return d[CAP_TO_INDEX(CAP_IPC_LOCK)].effective &
-	       CAP_TO_MASK(CAP_IPC_LOCK);
-}
-
-static const char *in_words(char *buf, size_t size, uint64_t bytes)
-{
-	if (bytes >= MIB && !(bytes % MIB))
-		snprintf(buf, size, "%" PRIu64 " MiB", bytes / MIB);
-	else
-		snprintf(buf, size, "%" PRIu64 " KiB", bytes / 1024);
-	return buf;
-}
 
 /*
  * -ENOMEM is both: the limit and a kernel without memory. A ring that was made
@@ -146,12 +19,12 @@ static const char *in_words(char *buf, size_t size, uint64_t bytes)
  */
 static int no_memory(const struct uring *u, uint64_t len)
 {
-	uint64_t pinned = pinned_bytes();
+	uint64_t pinned = kedge__proc_pinned();
 	char limit[32], used[32], more[32];
 	struct rlimit rl;
 	bool over;
 
-	in_words(more, sizeof(more), len);
+	kedge__proc_bytes(more, sizeof(more), len);
 	if (getrlimit(RLIMIT_MEMLOCK, &rl))
 		rl.rlim_cur = RLIM_INFINITY;
 	over = pinned + len > rl.rlim_cur;
@@ -164,8 +37,9 @@ static int no_memory(const struct uring *u, uint64_t len)
 			    "RLIMIT_MEMLOCK is %s, this process has pinned %s "
 			    "and asks for %s more%s: raise it with ulimit -l "
 			    "or LimitMEMLOCK=",
-			    in_words(limit, sizeof(limit), rl.rlim_cur),
-			    in_words(used, sizeof(used), pinned), more,
+			    kedge__proc_bytes(limit, sizeof(limit),
+					      rl.rlim_cur),
+			    kedge__proc_bytes(used, sizeof(used), pinned), more,
 			    over ? ""
 				 : " (all rings of a user share the limit, and "
 				   "huge pages count whole)");
@@ -181,31 +55,35 @@ static int bad_memory(uint64_t addr, uint64_t len)
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	uint64_t start = round_down(addr, page);
 	uint64_t end = round_up(addr + len, page);
-	struct vma v;
+	struct proc_vma v;
 
-	/* MS_ASYNC does nothing but look for holes. */
-	if (msync((void *)(uintptr_t)start, end - start, MS_ASYNC) &&
-	    errno == ENOMEM)
+	switch (kedge__proc_fault(start, end, true, &v)) {
+	case PROC_HOLE:
 		return kedge_reason(-EFAULT,
 				    "part of %#" PRIx64 "-%#" PRIx64
-				    " is not mapped",
-				    addr, addr + len);
-	if (!find_culprit(start, end, &v))
-		return kedge_reason(-EFAULT,
-				    "%#" PRIx64 "-%#" PRIx64
-				    " cannot be pinned: a hole or guard in it, "
-				    "or it is past the end of its file",
-				    addr, addr + len);
-	if (v.perm[1] != 'w')
+				    " is not mapped: %#" PRIx64,
+				    addr, addr + len, v.start);
+	case PROC_NO_WRITE:
 		return kedge_reason(-EFAULT,
 				    "%#" PRIx64 "-%#" PRIx64
 				    " is not writable (%s): io_uring pins "
 				    "every buffer for writing",
 				    v.start, v.end, v.perm);
-	return kedge_reason(-EOPNOTSUPP,
-			    "the kernel does not pin shared file mappings for "
-			    "long: %#" PRIx64 "-%#" PRIx64 " is one of %s",
-			    v.start, v.end, v.name);
+	case PROC_SHARED_FILE:
+		return kedge_reason(-EOPNOTSUPP,
+				    "the kernel does not pin shared file "
+				    "mappings for long: %#" PRIx64 "-%#" PRIx64
+				    " is one of %s",
+				    v.start, v.end, v.name);
+	case PROC_NO_READ:
+	case PROC_NO_FAULT:
+		break;
+	}
+	return kedge_reason(-EFAULT,
+			    "%#" PRIx64 "-%#" PRIx64
+			    " cannot be pinned: a hole or guard in it, or it "
+			    "is past the end of its file",
+			    addr, addr + len);
 }
 
 static int wrong_thread(const struct uring *u)

@@ -8,8 +8,8 @@
 #include <sys/resource.h>
 
 #include "base/base.h"
+#include "device/proc.h"
 #include "device/verbs.h"
-#include "device/verbs_proc.h"
 
 /* True if the device takes not even one more page: its table is full. */
 static bool takes_nothing(struct verbs *v)

@@ -17,7 +17,7 @@
 
 #include "base/base.h"
 #include "device/device.h"
-#include "device/verbs_proc.h"
+#include "device/proc.h"
 #include "verbs_paper.h"
 
 #define PAGE 4096u
@@ -232,18 +232,6 @@ static void a_shared_file_is_named(void **state)
 	munmap(file, page_len);
 }
 
-static void bytes_are_told_in_words(void **state)
-{
-	char buf[32];
-
-	assert_string_equal(kedge__proc_bytes(buf, sizeof(buf), 0), "0 KiB");
-	assert_string_equal(kedge__proc_bytes(buf, sizeof(buf), 5), "5 bytes");
-	assert_string_equal(kedge__proc_bytes(buf, sizeof(buf), 12288),
-			    "12 KiB");
-	assert_string_equal(kedge__proc_bytes(buf, sizeof(buf), 3u << 20),
-			    "3 MiB");
-}
-
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -255,7 +243,6 @@ int main(void)
 		TEST(the_limit_is_named),
 		TEST(bad_memory_is_named),
 		TEST(a_shared_file_is_named),
-		TEST(bytes_are_told_in_words),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What this process's memory is like, for whoever explains why it was not
- * pinned. Read from /proc with nothing allocated, because the caller may hold
- * the allocator's locks; another thread may change it at any time, so an answer
- * is a good guess.
+ * What this process's memory is like, for the device that explains why it was
+ * not pinned. Part of each library that has one. Read from /proc with nothing
+ * allocated, because the caller may hold the allocator's locks; another thread
+ * may change it at any time, so an answer is a good guess.
  */
-#ifndef DEVICE_VERBS_PROC_H
-#define DEVICE_VERBS_PROC_H
+#ifndef DEVICE_PROC_H
+#define DEVICE_PROC_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,10 +34,13 @@ uint64_t kedge__proc_pinned(void);
 enum proc_fault kedge__proc_fault(uint64_t start, uint64_t end, bool writes,
 				  struct proc_vma *v);
 
+/* True if this thread has CAP_IPC_LOCK, in whatever namespace. Reads no file. */
+bool kedge__proc_has_ipc_lock(void);
+
 /* True if RLIMIT_MEMLOCK does not bind this thread. */
 bool kedge__proc_may_pin(void);
 
 /* "64 MiB", "20 KiB", "5 bytes". Returns @buf. */
 const char *kedge__proc_bytes(char *buf, size_t size, uint64_t bytes);
 
-#endif /* DEVICE_VERBS_PROC_H */
+#endif /* DEVICE_PROC_H */

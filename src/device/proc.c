@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* See verbs_proc.h. */
+/* See proc.h. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <linux/capability.h>
@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "device/verbs_proc.h"
+#include "device/proc.h"
 
 struct lines {
 	int fd;
@@ -83,13 +83,14 @@ static bool is_shared_file(const struct proc_vma *v)
 	return true;
 }
 
+/* As the kernel asks: who pins for writing need not be able to read. */
 static enum proc_fault fault_of(const struct proc_vma *v, bool writes)
 {
-	if (writes && v->perm[1] != 'w')
+	if (!writes)
+		return v->perm[0] != 'r' ? PROC_NO_READ : PROC_NO_FAULT;
+	if (v->perm[1] != 'w')
 		return PROC_NO_WRITE;
-	if (v->perm[0] != 'r')
-		return PROC_NO_READ;
-	return writes && is_shared_file(v) ? PROC_SHARED_FILE : PROC_NO_FAULT;
+	return is_shared_file(v) ? PROC_SHARED_FILE : PROC_NO_FAULT;
 }
 
 static bool parse_vma(const char *line, struct proc_vma *v)
@@ -142,7 +143,7 @@ static bool first_namespace(void)
 	return !read || (!inside && !outside && cnt == UINT32_MAX);
 }
 
-bool kedge__proc_may_pin(void)
+bool kedge__proc_has_ipc_lock(void)
 {
 	struct __user_cap_header_struct h = {
 		.version = _LINUX_CAPABILITY_VERSION_3,
@@ -153,8 +154,12 @@ bool kedge__proc_may_pin(void)
 	if (syscall(SYS_capget, &h, d))
 		return false;
 	return d[CAP_TO_INDEX(CAP_IPC_LOCK)].effective &
-		       CAP_TO_MASK(CAP_IPC_LOCK) &&
-	       first_namespace();
+	       CAP_TO_MASK(CAP_IPC_LOCK);
+}
+
+bool kedge__proc_may_pin(void)
+{
+	return kedge__proc_has_ipc_lock() && first_namespace();
 }
 
 const char *kedge__proc_bytes(char *buf, size_t size, uint64_t bytes)

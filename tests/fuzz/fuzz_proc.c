@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What the verbs device reads in /proc to explain a refusal: hostile text does
- * no harm, and what the kernel would write is understood.
+ * What the devices read in /proc to explain a refusal: hostile text does no
+ * harm, and what the kernel would write is understood.
  */
 #include "maps_text.h"
 
-#include "device/verbs_proc.c"
+#include "device/proc.c"
 
 static bool shared_file(const struct mapping *v)
 {
@@ -16,11 +16,11 @@ static bool shared_file(const struct mapping *v)
 
 static enum proc_fault fault_in(const struct mapping *v, bool writes)
 {
-	if (writes && v->perm[1] == '-')
+	if (!writes)
+		return v->perm[0] == '-' ? PROC_NO_READ : PROC_NO_FAULT;
+	if (v->perm[1] == '-')
 		return PROC_NO_WRITE;
-	if (v->perm[0] == '-')
-		return PROC_NO_READ;
-	return writes && shared_file(v) ? PROC_SHARED_FILE : PROC_NO_FAULT;
+	return shared_file(v) ? PROC_SHARED_FILE : PROC_NO_FAULT;
 }
 
 /* *@which: the mapping at fault; *@hole: where there is none. */

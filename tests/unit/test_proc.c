@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What the devices read of this process's memory, on memory of this machine's. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/base.h"
+#include "device/proc.h"
+
+#define PAGES 8
+
+static char *mem;
+static size_t page;
+
+static int setup(void **state)
+{
+	page = (size_t)sysconf(_SC_PAGESIZE);
+	mem = mmap(NULL, PAGES * page, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return mem == MAP_FAILED ? -1 : 0;
+}
+
+static int teardown(void **state)
+{
+	return munmap(mem, PAGES * page);
+}
+
+static uint64_t at(size_t n)
+{
+	return (uintptr_t)mem + n * page;
+}
+
+static void expect(size_t from, size_t to, bool writes, enum proc_fault fault,
+		   uint64_t start)
+{
+	struct proc_vma v;
+
+	assert_int_equal(kedge__proc_fault(at(from), at(to), writes, &v),
+			 fault);
+	if (fault)
+		assert_int_equal(v.start, start);
+}
+
+static void protect(size_t n, int prot)
+{
+	assert_int_equal(mprotect(mem + n * page, page, prot), 0);
+}
+
+static void the_first_fault_is_told(void **state)
+{
+	expect(0, PAGES, true, PROC_NO_FAULT, 0);
+	expect(0, PAGES, false, PROC_NO_FAULT, 0);
+	protect(2, PROT_READ);
+	protect(4, PROT_NONE);
+	munmap(mem + 6 * page, page);
+	expect(0, PAGES, true, PROC_NO_WRITE, at(2));
+	expect(0, PAGES, false, PROC_NO_READ, at(4));
+	expect(3, PAGES, true, PROC_NO_WRITE, at(4));
+	expect(5, PAGES, true, PROC_HOLE, at(6));
+	expect(5, 7, false, PROC_HOLE, at(6));
+	expect(6, 7, true, PROC_HOLE, at(6));
+	/* What begins where the range ends is nobody's business. */
+	expect(0, 2, true, PROC_NO_FAULT, 0);
+	expect(5, 6, true, PROC_NO_FAULT, 0);
+	expect(7, PAGES, true, PROC_NO_FAULT, 0);
+}
+
+static void what_is_written_need_not_be_readable(void **state)
+{
+	protect(2, PROT_WRITE);
+	expect(0, PAGES, true, PROC_NO_FAULT, 0);
+	expect(0, PAGES, false, PROC_NO_READ, at(2));
+}
+
+static void a_shared_file_is_one_for_writing(void **state)
+{
+	char path[] = "./proc_XXXXXX";
+	int fd = mkstemp(path);
+	struct proc_vma v;
+	char *p;
+
+	if (fd < 0)
+		skip();
+	unlink(path);
+	assert_int_equal(ftruncate(fd, (off_t)page), 0);
+	p = mmap(mem + page, page, PROT_READ | PROT_WRITE,
+		 MAP_SHARED | MAP_FIXED, fd, 0);
+	close(fd);
+	assert_ptr_equal(p, mem + page);
+	expect(0, PAGES, true, PROC_SHARED_FILE, at(1));
+	expect(0, PAGES, false, PROC_NO_FAULT, 0);
+	assert_int_equal(kedge__proc_fault(at(0), at(PAGES), true, &v),
+			 PROC_SHARED_FILE);
+	assert_non_null(strstr(v.name, "proc_"));
+	/* Memory has no file. */
+	p = mmap(mem + page, page, PROT_READ | PROT_WRITE,
+		 MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	assert_ptr_equal(p, mem + page);
+	expect(0, PAGES, true, PROC_NO_FAULT, 0);
+}
+
+static void bytes_are_told_in_words(void **state)
+{
+	char buf[32];
+
+	assert_string_equal(kedge__proc_bytes(buf, sizeof(buf), 0), "0 KiB");
+	assert_string_equal(kedge__proc_bytes(buf, sizeof(buf), 5), "5 bytes");
+	assert_string_equal(kedge__proc_bytes(buf, sizeof(buf), 12288),
+			    "12 KiB");
+	assert_string_equal(kedge__proc_bytes(buf, sizeof(buf), 3u << 20),
+			    "3 MiB");
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(the_first_fault_is_told),
+		TEST(what_is_written_need_not_be_readable),
+		TEST(a_shared_file_is_one_for_writing),
+		TEST(bytes_are_told_in_words),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}
