@@ -14,10 +14,15 @@
 
 void bulk_close(struct kedge_channel *ch, struct op *op)
 {
-	if (op->bulk_open)
+	bool quiet = true;
+
+	if (op->bulk_open) {
+		if (op->landing.cnt)
+			quiet = !ch->t->stop(ch->ctx, &op->bulk);
 		ch->t->end(ch->ctx, &op->bulk);
+	}
 	op->bulk_open = false;
-	way_drop(ch, op);
+	way_drop(ch, op, quiet);
 }
 
 /* The transport may need a while to let go; -EBUSY until then. */
@@ -31,7 +36,7 @@ static bool step_stop(struct kedge_channel *ch, struct op *op)
 	int busy = let_go(ch, op);
 
 	/* Landing pages are nobody's buffer: they wait alone. */
-	if (!busy || op->landing)
+	if (!busy || op->landing.cnt)
 		op_report(ch, op, op->status);
 	if (busy || send_op(ch, PACKET_ABORT, op, op->status))
 		return false;
@@ -117,7 +122,7 @@ static bool step_answer(struct kedge_channel *ch, struct op *op)
 {
 	int busy = let_go(ch, op);
 
-	if (!busy || op->landing)
+	if (!busy || op->landing.cnt)
 		op_report(ch, op, op->status);
 	if (busy || send_op(ch, PACKET_ABORTED, op, 0))
 		return false;

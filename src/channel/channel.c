@@ -201,7 +201,7 @@ KEDGE_API void kedge_channel_close(struct kedge_channel *ch)
 	}
 	if (ours)
 		close_fds(ch);
-	pool_close(ch->pool);
+	pool_close(ch->pool, ours);
 	ch->t->close(ch->ctx);
 	match_fini(ch);
 	ops_fini(ch);

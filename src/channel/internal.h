@@ -24,6 +24,7 @@
 
 #include "base/list.h"
 #include "channel/packet.h"
+#include "channel/pool.h"
 #include "channel/transport.h"
 
 enum op_state {
@@ -41,8 +42,6 @@ enum op_state {
 	OP_LINGER, /* the ABORT is sent; its answer ends it */
 	OP_ANSWER, /* given up by the peer: the transport lets go, then ABORTED */
 };
-
-struct landing;
 
 struct op {
 	struct list node;  /* ch->queued, posted_any, a bucket, active or idle */
@@ -67,7 +66,7 @@ struct op {
 	uint64_t since; /* when it could be answered by a CTS */
 	struct bulk bulk;
 	struct bulk_piece whole; /* the buffer as a piece */
-	struct landing *landing;
+	struct landing landing; /* its cnt is 0 if there is none */
 	uint32_t desc_len; /* MATCHED: the RTS's, then what the CTS says */
 	uint8_t desc[DESC_MAX];
 };
@@ -99,8 +98,6 @@ struct completions {
 	uint32_t head;
 	uint32_t tail;
 };
-
-struct pool_landing;
 
 struct kedge_channel {
 	const struct transport_ops *t;
@@ -232,10 +229,10 @@ void channel_dies(struct kedge_channel *ch, int why);
 /* Sets op->way and prepares op->bulk; -errno: none works. */
 int way_accept(struct kedge_channel *ch, struct op *op, const void *rts,
 	       size_t rts_len);
-/* All has landed: put it where it belongs. 0 or a negative errno. */
-int way_finish(struct kedge_channel *ch, struct op *op);
-/* Landing pages back. @quiet: the peer touches them no more. */
-void way_drop(struct kedge_channel *ch, struct op *op);
+/* All has landed: put it where it belongs. */
+void way_finish(struct kedge_channel *ch, struct op *op);
+/* Landing pages back. @quiet: nobody writes there any more. */
+void way_drop(struct kedge_channel *ch, struct op *op, bool quiet);
 
 /* ---- channel.c ---- */
 

@@ -98,7 +98,7 @@ struct op *op_get(struct kedge_channel *ch)
 	op->bulk_open = false;
 	op->peer = (struct op_name){ 0 };
 	op->way = KEDGE_WAY_EAGER;
-	op->landing = NULL;
+	op->landing.cnt = 0;
 	return op;
 }
 

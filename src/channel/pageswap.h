@@ -39,4 +39,8 @@ size_t pages_landing_offset(const void *dst);
 uint64_t pages_land_ns(const void *dst, const void *landing, size_t len,
 		       uint32_t flags);
 
+/* Of up to 64 huge pages: true if every one is there, mapped whole. False where
+ * the kernel does not tell (Linux before 6.7). */
+bool pages_are_huge(const void *at, size_t len);
+
 #endif /* CHANNEL_PAGESWAP_H */

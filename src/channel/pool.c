@@ -1,7 +1,341 @@
 // SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The pool's blocks are as long as a huge page and aligned like one, so that a
+ * block and the part of a buffer that it lands for have page tables alike: one
+ * entry of a page table moves, however much it maps.
+ *
+ * A block is FREE (without pages, or with whatever pages came back), READY (one
+ * huge page, or all the single pages where there are no huge ones), LENT, or
+ * LOST: a peer that did not let go may write there, so the addresses are never
+ * used again. The thread makes FREE blocks READY, as many as twice the largest
+ * message of late wants, and gives all of them back to the system after a while
+ * without any.
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "base/base.h"
+#include "channel/model.h"
+#include "channel/pageswap.h"
 #include "channel/pool.h"
 
-void pool_close(struct pool_landing *p)
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+#define IDLE_S	   2
+#define BLOCKS_MAX (1u << 16)
+
+enum block {
+	BLOCK_FREE,
+	BLOCK_MAKING, /* the thread has it */
+	BLOCK_READY,
+	BLOCK_LENT,
+	BLOCK_LOST,
+};
+
+struct pool_landing {
+	char *area; /* as mapped */
+	size_t area_len;
+	char *base; /* the first block */
+	size_t unit;
+	uint32_t cnt;
+	/* lock guards what follows; its holder calls nothing that waits */
+	pthread_mutex_t lock;
+	pthread_cond_t wake;
+	pthread_t thread;
+	bool quit;
+	uint32_t want; /* blocks that are to be READY */
+	uint32_t ready;
+	uint64_t used; /* counts takes, to see idle times */
+	uint8_t *block;
+};
+
+static char *address(const struct pool_landing *p, uint32_t i)
 {
-	(void)p;
+	return p->base + (size_t)i * p->unit;
+}
+
+/* ---- the thread ---- */
+
+/* One huge page where the kernel has one; what was there before goes. */
+static bool make(struct pool_landing *p, uint32_t i)
+{
+	char *at = address(p, i), *page;
+
+	if (pages_are_huge(at, p->unit))
+		return true;
+	madvise(at, p->unit, MADV_DONTNEED);
+	if (!madvise(at, p->unit, MADV_POPULATE_WRITE))
+		return true;
+	if (errno != EINVAL)
+		return false;
+	/* Linux before 5.14 */
+	for (page = at; page < at + p->unit; page += kedge__page_size())
+		*(volatile char *)page = 0;
+	return true;
+}
+
+static uint32_t find(const struct pool_landing *p, enum block what)
+{
+	uint32_t i;
+
+	for (i = 0; i < p->cnt; i++)
+		if (p->block[i] == what)
+			return i;
+	return p->cnt;
+}
+
+/* Called with the lock, which it lets go of for the slow part. */
+static bool make_one(struct pool_landing *p)
+{
+	uint32_t i = find(p, BLOCK_FREE);
+	bool ok;
+
+	if (p->ready >= p->want || i == p->cnt)
+		return false;
+	p->block[i] = BLOCK_MAKING;
+	pthread_mutex_unlock(&p->lock);
+	ok = make(p, i);
+	pthread_mutex_lock(&p->lock);
+	p->block[i] = ok ? BLOCK_READY : BLOCK_FREE;
+	p->ready += ok;
+	if (!ok)
+		p->want = p->ready; /* there is no memory: ask for no more */
+	return ok;
+}
+
+/* Nobody has used it for a while. */
+static void trim(struct pool_landing *p)
+{
+	uint32_t i;
+
+	p->want = 0;
+	for (i = 0; i < p->cnt; i++) {
+		if (p->block[i] != BLOCK_READY && p->block[i] != BLOCK_FREE)
+			continue;
+		p->ready -= p->block[i] == BLOCK_READY;
+		p->block[i] = BLOCK_FREE;
+		madvise(address(p, i), p->unit, MADV_DONTNEED);
+	}
+}
+
+static void nap(struct pool_landing *p)
+{
+	uint64_t used = p->used;
+	struct timespec ts;
+	int rc;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	ts.tv_sec += IDLE_S;
+	if (p->ready)
+		rc = pthread_cond_timedwait(&p->wake, &p->lock, &ts);
+	else
+		rc = pthread_cond_wait(&p->wake, &p->lock);
+	if (rc == ETIMEDOUT && p->used == used)
+		trim(p);
+}
+
+static void *run(void *arg)
+{
+	struct pool_landing *p = arg;
+
+	model_measure();
+	pthread_mutex_lock(&p->lock);
+	while (!p->quit)
+		if (!make_one(p))
+			nap(p);
+	pthread_mutex_unlock(&p->lock);
+	return NULL;
+}
+
+static int start(struct pool_landing *p)
+{
+	sigset_t all, saved;
+	int rc;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &saved);
+	rc = -pthread_create(&p->thread, NULL, run, p);
+	pthread_sigmask(SIG_SETMASK, &saved, NULL);
+	return rc;
+}
+
+/* ---- opening and closing ---- */
+
+static int map(struct pool_landing *p)
+{
+	p->area_len = (size_t)(p->cnt + 1) * p->unit;
+	p->area = mmap(NULL, p->area_len, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (p->area == MAP_FAILED)
+		return -errno;
+	p->base = (char *)round_up((uintptr_t)p->area, p->unit);
+	madvise(p->area, p->area_len, MADV_HUGEPAGE);
+	/* A page shared with a child could not be swapped. */
+	madvise(p->area, p->area_len, MADV_DONTFORK);
+	return 0;
+}
+
+static int init_wake(pthread_cond_t *c)
+{
+	pthread_condattr_t a;
+	int rc = -pthread_condattr_init(&a);
+
+	if (rc)
+		return rc;
+	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
+	rc = -pthread_cond_init(c, &a);
+	pthread_condattr_destroy(&a);
+	return rc;
+}
+
+int pool_open(uint64_t bytes, struct pool_landing **out)
+{
+	struct pool_landing *p = calloc(1, sizeof(*p));
+	int rc = -ENOMEM;
+
+	if (!p)
+		return rc;
+	p->unit = pages_huge_len();
+	bytes /= p->unit;
+	p->cnt = bytes < BLOCKS_MAX ? (uint32_t)bytes : BLOCKS_MAX;
+	p->block = calloc(p->cnt + 1, 1);
+	if (!p->block)
+		goto free_pool;
+	rc = map(p);
+	if (rc)
+		goto free_blocks;
+	rc = -pthread_mutex_init(&p->lock, NULL);
+	if (rc)
+		goto unmap;
+	rc = init_wake(&p->wake);
+	if (rc)
+		goto destroy_lock;
+	rc = start(p);
+	if (rc)
+		goto destroy_wake;
+	*out = p;
+	return 0;
+
+destroy_wake:
+	pthread_cond_destroy(&p->wake);
+destroy_lock:
+	pthread_mutex_destroy(&p->lock);
+unmap:
+	munmap(p->area, p->area_len);
+free_blocks:
+	free(p->block);
+free_pool:
+	free(p);
+	return rc;
+}
+
+/* Addresses that somebody may still write to stay taken, and fault. */
+static void unmap_blocks(struct pool_landing *p)
+{
+	char *from = p->area, *at;
+	uint32_t i;
+
+	for (i = 0; i < p->cnt; i++) {
+		if (p->block[i] != BLOCK_LOST)
+			continue;
+		at = address(p, i);
+		if (at > from)
+			munmap(from, (size_t)(at - from));
+		mmap(at, p->unit, PROT_NONE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+		     -1, 0);
+		from = at + p->unit;
+	}
+	if (from < p->area + p->area_len)
+		munmap(from, (size_t)(p->area + p->area_len - from));
+}
+
+void pool_close(struct pool_landing *p, bool ours)
+{
+	if (!p)
+		return;
+	if (ours) {
+		pthread_mutex_lock(&p->lock);
+		p->quit = true;
+		pthread_cond_signal(&p->wake);
+		pthread_mutex_unlock(&p->lock);
+		pthread_join(p->thread, NULL);
+		pthread_cond_destroy(&p->wake);
+		pthread_mutex_destroy(&p->lock);
+		unmap_blocks(p);
+	}
+	free(p->block);
+	free(p);
+}
+
+/* ---- taking and giving ---- */
+
+/* Neighbours, all READY; or p->cnt. */
+static uint32_t find_run(const struct pool_landing *p, uint32_t cnt)
+{
+	uint32_t i, run = 0;
+
+	for (i = 0; i < p->cnt; i++) {
+		run = p->block[i] == BLOCK_READY ? run + 1 : 0;
+		if (run == cnt)
+			return i + 1 - cnt;
+	}
+	return p->cnt;
+}
+
+int pool_take(struct pool_landing *p, const char *buf, uint64_t len,
+	      struct landing *l)
+{
+	uint64_t off = (uintptr_t)buf & (p->unit - 1);
+	uint64_t cnt = (off + len + p->unit - 1) / p->unit;
+	int rc = -EAGAIN;
+	uint32_t i;
+
+	if (cnt > p->cnt)
+		return rc;
+	pthread_mutex_lock(&p->lock);
+	p->used++;
+	l->cnt = (uint32_t)cnt;
+	l->at = find_run(p, l->cnt);
+	if (l->at < p->cnt) {
+		for (i = 0; i < l->cnt; i++)
+			p->block[l->at + i] = BLOCK_LENT;
+		p->ready -= l->cnt;
+		l->addr = address(p, l->at) + off;
+		rc = 0;
+	}
+	if (p->want < 2 * l->cnt || p->ready < p->want) {
+		if (p->want < 2 * l->cnt)
+			p->want = 2 * l->cnt;
+		pthread_cond_signal(&p->wake);
+	}
+	pthread_mutex_unlock(&p->lock);
+	return rc;
+}
+
+void pool_give(struct pool_landing *p, const struct landing *l, bool quiet)
+{
+	enum block to;
+	uint32_t i;
+
+	for (i = l->at; i < l->at + l->cnt; i++) {
+		/* Looked at without the lock: it is the caller's alone. */
+		to = BLOCK_LOST;
+		if (quiet)
+			to = pages_are_huge(address(p, i), p->unit)
+				     ? BLOCK_READY : BLOCK_FREE;
+		pthread_mutex_lock(&p->lock);
+		p->block[i] = (uint8_t)to;
+		p->ready += to == BLOCK_READY;
+		pthread_mutex_unlock(&p->lock);
+	}
+	pthread_mutex_lock(&p->lock);
+	if (p->ready < p->want)
+		pthread_cond_signal(&p->wake);
+	pthread_mutex_unlock(&p->lock);
 }

@@ -44,6 +44,11 @@ static uint32_t shm_ready(void *ctx, const void *buf, size_t len)
 	return s->can_cma ? READY_DIRECT | READY_REGISTER : 0;
 }
 
+static bool shm_can_push(void *ctx)
+{
+	return ((struct shm *)ctx)->peer_can_cma;
+}
+
 static void *shm_heap_alloc(void *ctx, size_t len)
 {
 	return heap_alloc(&((struct shm *)ctx)->heap, len);
@@ -77,6 +82,7 @@ const struct transport_ops shm_ops = {
 	.fd = shm_fd,
 	.arm = ring_arm,
 	.ready = shm_ready,
+	.can_push = shm_can_push,
 	.offer = bulk_offer,
 	.accept = bulk_accept,
 	.start = bulk_start,

@@ -74,6 +74,7 @@ enum bulk_ready {
  * @arm:     0: the fd will tell; 1: there is something to do already
  * @ready:   BULK_READY_* of a buffer, without a system call where that is
  *           possible
+ * @can_push: the peer can write what BULK_PUSH lets it; may be NULL
  * @offer:   (sender, with the RTS) describe the source in @desc of DESC_MAX
  *           bytes, set @len
  * @accept:  (receiver) prepare the pieces of @b for the message that @rts
@@ -104,6 +105,7 @@ struct transport_ops {
 	int (*fd)(void *ctx);
 	int (*arm)(void *ctx);
 	uint32_t (*ready)(void *ctx, const void *buf, size_t len);
+	bool (*can_push)(void *ctx);
 	int (*offer)(void *ctx, struct bulk *b, void *desc, size_t *len);
 	int (*accept)(void *ctx, struct bulk *b, const void *rts,
 		      size_t rts_len, void *cts, size_t *cts_len);

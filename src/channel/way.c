@@ -1,30 +1,106 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * By which way a message is received.
+ * By which way a message is received: the one that the model expects to cost
+ * least of those that the buffer, the transport and the pool allow. Whatever is
+ * not to be had after all ends in KEDGE_WAY_COPY, which always is.
  */
-#include "channel/internal.h"
+#include <stdlib.h>
+#include <sys/mman.h>
 
+#include "channel/internal.h"
+#include "channel/model.h"
+#include "channel/pageswap.h"
+#include "channel/pool.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+#define SAMPLES 3u
+/* Until the model is there: what pulling is worth a system call for. */
 #define PULL_MIN (256u << 10)
+
+/* ---- the buffer ---- */
+
+/* By looking at a few of its pages, so that it costs the same for any length. */
+static bool is_fresh(const char *buf, uint64_t len)
+{
+	size_t page = kedge__page_size();
+	unsigned int i, there = 0;
+	unsigned char resident;
+	uintptr_t at;
+
+	for (i = 0; i < SAMPLES; i++) {
+		at = (uintptr_t)buf + (len - 1) / (SAMPLES - 1) * i;
+		if (mincore((void *)round_down(at, page), page, &resident))
+			return false;
+		there += resident & 1;
+	}
+	return there < SAMPLES - 1;
+}
+
+static uint64_t body_of(const char *buf, uint64_t len)
+{
+	uint64_t unit = pages_huge_len();
+	uint64_t start = body_start(buf, unit), end = body_end(buf, len, unit);
+
+	return end > start ? end - start : 0;
+}
+
+static void describe(const struct kedge_channel *ch, const struct op *op,
+		     uint32_t ready, struct model_case *c)
+{
+	uint32_t ways = ch->t->ways;
+
+	*c = (struct model_case){
+		.len = op->msg_len,
+		.heap = ready & READY_HEAP,
+		.pull = ready & READY_DIRECT,
+		.push = ch->t->can_push && ch->t->can_push(ch->ctx),
+	};
+	if (c->heap)
+		return;
+	c->fresh = is_fresh(op->buf, op->msg_len);
+	if (ways & 1u << KEDGE_WAY_SWAP)
+		c->body = body_of(op->buf, op->msg_len);
+}
 
 static uint32_t choose(const struct kedge_channel *ch, const struct op *op,
 		       uint32_t ready)
 {
+	static const uint8_t ways[] = { KEDGE_WAY_DIRECT, KEDGE_WAY_SWAP,
+					KEDGE_WAY_COPY, KEDGE_WAY_REGISTER };
+	uint64_t least = UINT64_MAX, ns;
+	uint32_t way = KEDGE_WAY_COPY, i;
+	struct model_case c;
+
 	if (ch->opts.way != KEDGE_WAY_AUTO)
 		return ch->opts.way;
 	if (ready & READY_HEAP)
 		return KEDGE_WAY_DIRECT;
-	if (ready & READY_DIRECT && op->msg_len >= PULL_MIN)
-		return KEDGE_WAY_DIRECT;
-	return KEDGE_WAY_COPY;
+	if (!model_ready())
+		return ready & READY_DIRECT && op->msg_len >= PULL_MIN
+			       ? KEDGE_WAY_DIRECT : KEDGE_WAY_COPY;
+	describe(ch, op, ready, &c);
+	for (i = 0; i < ARRAY_SIZE(ways); i++) {
+		ns = model_cost(ways[i], &c);
+		if (ns >= least)
+			continue;
+		least = ns;
+		way = ways[i];
+	}
+	return way;
 }
 
-static int accept_as(struct kedge_channel *ch, struct op *op, uint32_t flags,
-		     const void *rts, size_t rts_len)
+/* ---- the ways ---- */
+
+static int accept_at(struct kedge_channel *ch, struct op *op, uint32_t flags,
+		     const void *addr, const void *rts, size_t rts_len)
 {
 	size_t len = 0;
 	int rc;
 
-	op->whole = (struct bulk_piece){ (uintptr_t)op->buf, op->msg_len };
+	op->whole = (struct bulk_piece){ (uintptr_t)addr, op->msg_len };
 	op->bulk = (struct bulk){ .flags = BULK_RECV | flags,
 				  .piece = &op->whole,
 				  .piece_cnt = 1,
@@ -37,34 +113,173 @@ static int accept_as(struct kedge_channel *ch, struct op *op, uint32_t flags,
 	return 0;
 }
 
+static int accept_direct(struct kedge_channel *ch, struct op *op,
+			 uint32_t ready, const void *rts, size_t rts_len)
+{
+	if (!(ready & READY_DIRECT))
+		return -EOPNOTSUPP;
+	return accept_at(ch, op, ready & READY_HEAP ? BULK_HEAP : BULK_KNOWN,
+			 op->buf, rts, rts_len);
+}
+
+/* The pages are made now, in one call, and not at a fault each. */
+static int accept_register(struct kedge_channel *ch, struct op *op,
+			   uint32_t ready, const void *rts, size_t rts_len)
+{
+	uint64_t page = kedge__page_size();
+	uint64_t start = round_down((uintptr_t)op->buf, page);
+
+	if (!(ready & READY_REGISTER))
+		return -EOPNOTSUPP;
+	madvise((void *)start, (uintptr_t)op->buf + op->msg_len - start,
+		MADV_POPULATE_WRITE);
+	return accept_at(ch, op, 0, op->buf, rts, rts_len);
+}
+
+/* The pool starts with the first message that might want it. */
+static int pool_of(struct kedge_channel *ch)
+{
+	int rc = 0;
+
+	if (!ch->pool)
+		rc = pool_open(ch->opts.pool_bytes, &ch->pool);
+	return rc;
+}
+
+static int accept_swap(struct kedge_channel *ch, struct op *op, uint32_t ready,
+		       const void *rts, size_t rts_len)
+{
+	struct landing l;
+	int rc;
+
+	if (!(ch->t->ways & 1u << KEDGE_WAY_SWAP) || ready & READY_HEAP ||
+	    !body_of(op->buf, op->msg_len) || !ch->pool)
+		return -EOPNOTSUPP;
+	if (pool_take(ch->pool, op->buf, op->msg_len, &l)) {
+		ch->st.pool_empty++;
+		return -EOPNOTSUPP;
+	}
+	rc = accept_at(ch, op, BULK_PUSH, l.addr, rts, rts_len);
+	if (rc) {
+		pool_give(ch->pool, &l, true);
+		return rc;
+	}
+	op->landing = l;
+	return 0;
+}
+
+static int accept_by(struct kedge_channel *ch, struct op *op, uint32_t ready,
+		     const void *rts, size_t rts_len)
+{
+	switch (op->way) {
+	case KEDGE_WAY_DIRECT:
+		return accept_direct(ch, op, ready, rts, rts_len);
+	case KEDGE_WAY_SWAP:
+		return accept_swap(ch, op, ready, rts, rts_len);
+	case KEDGE_WAY_REGISTER:
+		return accept_register(ch, op, ready, rts, rts_len);
+	}
+	return accept_at(ch, op, BULK_STREAM, op->buf, rts, rts_len);
+}
+
+/* What is next best where a way is not to be had now. */
+static uint32_t instead(const struct kedge_channel *ch, uint32_t way,
+			uint32_t ready)
+{
+	if (ch->opts.way == KEDGE_WAY_AUTO && way == KEDGE_WAY_SWAP &&
+	    ready & READY_DIRECT)
+		return KEDGE_WAY_DIRECT;
+	return KEDGE_WAY_COPY;
+}
+
 int way_accept(struct kedge_channel *ch, struct op *op, const void *rts,
 	       size_t rts_len)
 {
 	uint32_t ready = ch->t->ready(ch->ctx, op->buf, op->msg_len);
-	uint32_t way = choose(ch, op, ready), flags;
-	int rc = -EOPNOTSUPP;
+	int rc;
 
-	if (way == KEDGE_WAY_DIRECT && ready & READY_DIRECT) {
-		op->way = way;
-		flags = ready & READY_HEAP ? BULK_HEAP : 0;
-		rc = accept_as(ch, op, flags, rts, rts_len);
-	}
-	if (rc == -EOPNOTSUPP) {
-		op->way = KEDGE_WAY_COPY;
-		rc = accept_as(ch, op, BULK_STREAM, rts, rts_len);
+	/* Without a pool neither model nor pages are ever there. */
+	if (ch->opts.way == KEDGE_WAY_AUTO || ch->opts.way == KEDGE_WAY_SWAP)
+		pool_of(ch);
+	op->way = choose(ch, op, ready);
+	rc = accept_by(ch, op, ready, rts, rts_len);
+	while (rc == -EOPNOTSUPP && op->way != KEDGE_WAY_COPY) {
+		op->way = instead(ch, op->way, ready);
+		rc = accept_by(ch, op, ready, rts, rts_len);
 	}
 	return rc;
 }
 
-int way_finish(struct kedge_channel *ch, struct op *op)
+/* ---- all of it has landed ---- */
+
+/* [from, to) of the buffer, as addresses, out of the landing. */
+static void copy_out(struct kedge_channel *ch, const struct op *op,
+		     uint64_t from, uint64_t to)
 {
-	(void)ch;
-	(void)op;
-	return 0;
+	uint64_t off = from - (uintptr_t)op->buf;
+
+	if (to <= from)
+		return;
+	memcpy(op->buf + off, op->landing.addr + off, to - from);
+	ch->st.copied += to - from;
 }
 
-void way_drop(struct kedge_channel *ch, struct op *op)
+void way_finish(struct kedge_channel *ch, struct op *op)
 {
-	(void)ch;
-	(void)op;
+	uint64_t unit = pages_huge_len(), start, end, last;
+
+	if (!op->landing.cnt)
+		return;
+	start = body_start(op->buf, unit);
+	end = body_end(op->buf, op->msg_len, unit);
+	last = (uintptr_t)op->buf + op->msg_len;
+	if (pages_land((void *)start,
+		       op->landing.addr + (start - (uintptr_t)op->buf),
+		       end - start, KEDGE_SWAP_MOVE)) {
+		/* Pinned, locked, watched by others: it is only slow. */
+		copy_out(ch, op, (uintptr_t)op->buf, last);
+		op->way = KEDGE_WAY_COPY;
+		return;
+	}
+	ch->st.swapped += end - start;
+	copy_out(ch, op, (uintptr_t)op->buf, start);
+	copy_out(ch, op, end, last);
+}
+
+void way_drop(struct kedge_channel *ch, struct op *op, bool quiet)
+{
+	if (op->landing.cnt)
+		pool_give(ch->pool, &op->landing, quiet);
+	op->landing.cnt = 0;
+}
+
+/* ---- what the caller may ask ---- */
+
+KEDGE_API int kedge_channel_cost(struct kedge_channel *ch, uint32_t way,
+				 uint64_t len, uint32_t flags, uint64_t *ns)
+{
+	uint32_t ready;
+	struct model_case c;
+
+	if (!ch || !ns || !len || way >= KEDGE_WAY_COUNT ||
+	    flags & ~KEDGE_COST_FRESH)
+		return -EINVAL;
+	model_measure();
+	ready = ch->t->ready(ch->ctx, &c, 1);
+	c = (struct model_case){
+		.len = len,
+		.fresh = flags & KEDGE_COST_FRESH,
+		.pull = ready & READY_DIRECT,
+		.push = ch->t->can_push && ch->t->can_push(ch->ctx),
+		.body = round_down(len, pages_huge_len()),
+	};
+	if (way != KEDGE_WAY_AUTO) {
+		*ns = model_cost(way, &c);
+		return *ns == UINT64_MAX ? -EOPNOTSUPP : 0;
+	}
+	*ns = UINT64_MAX;
+	for (way = KEDGE_WAY_DIRECT; way < KEDGE_WAY_COUNT; way++)
+		if (model_cost(way, &c) < *ns)
+			*ns = model_cost(way, &c);
+	return 0;
 }
