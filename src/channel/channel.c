@@ -268,7 +268,7 @@ KEDGE_API int kedge_channel_arm(struct kedge_channel *ch)
 	rc = ch->t->arm(ch->ctx);
 	if (rc)
 		return rc;
-	if (channel_progress(ch, 1) || ch->done.head != ch->done.tail)
+	if (channel_progress(ch, UINT32_MAX, 1) || ch->done.head != ch->done.tail)
 		return 1;
 	if (ch->dead)
 		return ch->dead;

@@ -150,8 +150,8 @@ struct kedge_channel {
 
 int ops_init(struct kedge_channel *ch);
 void ops_fini(struct kedge_channel *ch);
-struct op *op_get(struct kedge_channel *ch);
-void op_put(struct kedge_channel *ch, struct op *op);
+/* Room for one more operation and its completion. */
+int ops_room(struct kedge_channel *ch);
 struct op *op_find(struct kedge_channel *ch, struct op_name name);
 static inline struct op_name op_name(const struct op *op)
 {
@@ -159,20 +159,14 @@ static inline struct op_name op_name(const struct op *op)
 }
 void op_move(struct kedge_channel *ch, struct op *op, struct list *list,
 	     enum op_state state);
-/* Its completion; the operation stays. */
-void op_report(struct kedge_channel *ch, struct op *op, int status);
-/* Its completion if there was none, and its end. */
-void op_done(struct kedge_channel *ch, struct op *op, int status);
-size_t completions_take(struct kedge_channel *ch, struct kedge_completion *out,
-			size_t n);
 
 /* ---- match.c ---- */
 
 void match_init(struct kedge_channel *ch);
 void match_fini(struct kedge_channel *ch);
-void match_post(struct kedge_channel *ch, struct op *op);
-/* The earliest posted receive for a tag, out of its list; or NULL. */
-struct op *match_posted(struct kedge_channel *ch, uint64_t tag);
+/* Among receives for any tag, too. @exact: the earliest for this one. */
+struct op *match_posted_slow(struct kedge_channel *ch, uint64_t tag,
+			     struct op *exact);
 /* The earliest message for a receive; it stays. */
 struct early *match_early(struct kedge_channel *ch, uint64_t tag,
 			  uint64_t mask);
@@ -196,9 +190,9 @@ void send_credit(struct kedge_channel *ch);
 
 #define TIMER_POLLS 64u /* between looks at the clock */
 
-/* True if something moved. The peer is looked at after @idle_max of them in
- * which nothing did. */
-bool channel_progress(struct kedge_channel *ch, uint32_t idle_max);
+/* True if something moved. No more packets are taken once @max completions
+ * wait; the peer is looked at after @idle_max of them in which nothing moved. */
+bool channel_progress(struct kedge_channel *ch, size_t max, uint32_t idle_max);
 
 /* A message has been matched, or has come and been dropped. */
 void matched(struct kedge_channel *ch, uint64_t eager_bytes);
@@ -242,5 +236,7 @@ static inline bool is_ours(const struct kedge_channel *ch)
 {
 	return *(const volatile uint32_t *)ch->ours;
 }
+
+#include "channel/fast.h"
 
 #endif /* CHANNEL_INTERNAL_H */

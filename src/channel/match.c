@@ -9,11 +9,6 @@
 
 #include "channel/internal.h"
 
-static uint32_t bucket(uint64_t tag)
-{
-	return (uint32_t)((tag * 0x9e3779b97f4a7c15u) >> 58);
-}
-
 void match_init(struct kedge_channel *ch)
 {
 	uint32_t i;
@@ -37,60 +32,26 @@ void match_fini(struct kedge_channel *ch)
 		free(list_entry(l, struct reply, node));
 }
 
-void match_post(struct kedge_channel *ch, struct op *op)
-{
-	struct list *l = &ch->posted_any;
-
-	if (op->mask == UINT64_MAX)
-		l = &ch->posted[bucket(op->tag)];
-	op->seq = ch->seq++;
-	op->state = OP_POSTED;
-	list_add_tail(l, &op->node);
-}
-
-static struct op *first_exact(struct kedge_channel *ch, uint64_t tag)
-{
-	struct list *l, *tmp, *head = &ch->posted[bucket(tag)];
-	struct op *op;
-
-	list_for_each_safe(l, tmp, head) {
-		op = list_entry(l, struct op, node);
-		if (op->tag == tag)
-			return op;
-	}
-	return NULL;
-}
-
-static struct op *first_masked(struct kedge_channel *ch, uint64_t tag)
+struct op *match_posted_slow(struct kedge_channel *ch, uint64_t tag,
+			     struct op *exact)
 {
 	struct list *l, *tmp;
 	struct op *op;
 
 	list_for_each_safe(l, tmp, &ch->posted_any) {
 		op = list_entry(l, struct op, node);
+		if (exact && exact->seq < op->seq)
+			return exact;
 		if (!((op->tag ^ tag) & op->mask))
 			return op;
 	}
-	return NULL;
-}
-
-struct op *match_posted(struct kedge_channel *ch, uint64_t tag)
-{
-	struct op *exact = first_exact(ch, tag);
-	struct op *masked = first_masked(ch, tag);
-	struct op *op = exact;
-
-	if (!exact || (masked && masked->seq < exact->seq))
-		op = masked;
-	if (op)
-		list_remove(&op->node);
-	return op;
+	return exact;
 }
 
 struct early *match_early(struct kedge_channel *ch, uint64_t tag,
 			  uint64_t mask)
 {
-	struct list *l, *tmp, *head = &ch->early_by_tag[bucket(tag)];
+	struct list *l, *tmp, *head = &ch->early_by_tag[tag_bucket(tag)];
 	struct early *e;
 
 	if (mask == UINT64_MAX) {
@@ -129,7 +90,7 @@ int early_add(struct kedge_channel *ch, const struct packet *p)
 	e->desc_len = (uint32_t)len;
 	memcpy(e->data, is_rts ? p->rts.desc : p->data, len);
 	list_add_tail(&ch->early, &e->node);
-	list_add_tail(&ch->early_by_tag[bucket(e->tag)], &e->hash);
+	list_add_tail(&ch->early_by_tag[tag_bucket(e->tag)], &e->hash);
 	ch->early_cnt++;
 	ch->early_bytes += is_rts ? 0 : len;
 	ch->st.unexpected++;

@@ -11,18 +11,11 @@
 #define OPS_SLAB 64u
 #define OPS_MAX	 (1u << 24)
 
-static uint32_t waiting(const struct completions *d)
-{
-	return d->tail - d->head;
-}
-
 static int completions_room(struct completions *d, uint32_t cnt)
 {
 	uint32_t cap = d->cap ? d->cap : 64, i;
 	struct kedge_completion *v;
 
-	if (cnt <= d->cap)
-		return 0;
 	while (cap < cnt)
 		cap *= 2;
 	v = calloc(cap, sizeof(*v));
@@ -82,34 +75,14 @@ static int ops_grow(struct kedge_channel *ch)
 	return 0;
 }
 
-struct op *op_get(struct kedge_channel *ch)
+int ops_room(struct kedge_channel *ch)
 {
-	struct op *op;
+	struct completions *d = &ch->done;
+	uint32_t cnt = ch->live_ops + (d->tail - d->head) + 1;
 
-	if (completions_room(&ch->done, ch->live_ops + waiting(&ch->done) + 1))
-		return NULL;
-	if (list_empty(&ch->free_ops) && ops_grow(ch))
-		return NULL;
-	op = list_entry(ch->free_ops.next, struct op, node);
-	list_remove(&op->node);
-	ch->live_ops++;
-	op->gen++;
-	op->reported = false;
-	op->bulk_open = false;
-	op->peer = (struct op_name){ 0 };
-	op->way = KEDGE_WAY_EAGER;
-	op->landing.cnt = 0;
-	return op;
-}
-
-void op_put(struct kedge_channel *ch, struct op *op)
-{
-	list_remove(&op->node);
-	list_remove(&op->timed);
-	op->state = OP_FREE;
-	ch->live_ops--;
-	/* The latest first: it is in the processor's cache. */
-	list_add_tail(ch->free_ops.next, &op->node);
+	if (cnt > d->cap && completions_room(d, cnt))
+		return -ENOMEM;
+	return list_empty(&ch->free_ops) ? ops_grow(ch) : 0;
 }
 
 struct op *op_find(struct kedge_channel *ch, struct op_name name)
@@ -128,46 +101,4 @@ void op_move(struct kedge_channel *ch, struct op *op, struct list *list,
 	list_remove(&op->node);
 	list_add_tail(list, &op->node);
 	op->state = state;
-}
-
-void op_report(struct kedge_channel *ch, struct op *op, int status)
-{
-	struct completions *d = &ch->done;
-
-	if (op->reported)
-		return;
-	op->reported = true;
-	list_remove(&op->timed);
-	if (status) {
-		ch->st.failed++;
-	} else if (op->is_recv) {
-		ch->st.received++;
-		ch->st.bytes_received += op->msg_len;
-		ch->st.ways[op->way]++;
-	}
-	d->v[d->tail++ & (d->cap - 1)] = (struct kedge_completion){
-		.user = op->user,
-		.tag = op->tag,
-		.len = op->msg_len,
-		.status = status,
-		.flags = op->is_recv ? KEDGE_COMPLETION_RECV : 0,
-		.way = op->way,
-	};
-}
-
-void op_done(struct kedge_channel *ch, struct op *op, int status)
-{
-	op_report(ch, op, status);
-	op_put(ch, op);
-}
-
-size_t completions_take(struct kedge_channel *ch, struct kedge_completion *out,
-			size_t n)
-{
-	struct completions *d = &ch->done;
-	size_t i;
-
-	for (i = 0; i < n && d->head != d->tail; i++)
-		out[i] = d->v[d->head++ & (d->cap - 1)];
-	return i;
 }

@@ -59,23 +59,12 @@ static int parse_op(const uint8_t *body, size_t len, struct packet *p)
 	return 0;
 }
 
-int packet_parse(const void *raw, size_t len, uint32_t eager_max,
-		 struct packet *p)
+int packet_parse_body(const void *raw, struct packet *p)
 {
 	const uint8_t *body = (const uint8_t *)raw + sizeof(p->head);
+	size_t len = p->head.len;
 
-	if (len < sizeof(p->head))
-		return refuse("no head");
-	memcpy(&p->head, raw, sizeof(p->head));
-	if (p->head.len != len - sizeof(p->head))
-		return refuse("length");
-	if (p->head.zero[0] | p->head.zero[1] | p->head.zero[2])
-		return refuse("head");
-	len = p->head.len;
 	switch (p->head.type) {
-	case PACKET_EAGER:
-		p->data = body;
-		return len <= eager_max ? 0 : refuse("length of a message");
 	case PACKET_RTS:
 		return parse_rts(body, len, p);
 	case PACKET_CTS:
@@ -88,6 +77,13 @@ int packet_parse(const void *raw, size_t len, uint32_t eager_max,
 	case PACKET_CREDIT:
 	case PACKET_BYE:
 		return len ? refuse("length") : 0;
+	case PACKET_EAGER:
+		return refuse("length of a message");
 	}
 	return refuse("type");
+}
+
+int packet_refused(const char *what)
+{
+	return refuse(what);
 }

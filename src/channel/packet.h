@@ -71,22 +71,39 @@ struct packet_op {
 
 #define PACKET_OP_TO_SENDER (1u << 0) /* the addressee is the message's sender */
 
-/* What can follow the head, copied out of the peer's reach. */
+/* A control message, copied out of the peer's reach. */
 struct packet {
 	struct packet_head head;
 	union {
 		struct packet_rts rts;
 		struct packet_cts cts;
 		struct packet_op op;
+		const void *data; /* EAGER: in place */
 	};
-	const void *data; /* EAGER: in place */
 };
 
+int packet_refused(const char *what);
+
 /*
- * Read the packet of @len bytes at @raw, which the peer may change while it is
- * read: once, into @p. 0, or -EPROTO with a reason.
+ * Read the head of the packet of @len bytes at @raw, which the peer may change
+ * while it is read: once, into @h. 0, or -EPROTO with a reason. Here, because
+ * every short message goes through it.
  */
-int packet_parse(const void *raw, size_t len, uint32_t eager_max,
-		 struct packet *p);
+static inline int packet_parse_head(const void *raw, size_t len,
+				    struct packet_head *h)
+{
+	if (unlikely(len < sizeof(*h)))
+		return packet_refused("no head");
+	memcpy(h, raw, sizeof(*h));
+	compiler_fence();
+	if (unlikely(h->len != len - sizeof(*h)))
+		return packet_refused("length");
+	if (unlikely(h->zero[0] | h->zero[1] | h->zero[2]))
+		return packet_refused("head");
+	return 0;
+}
+
+/* What follows it, of any type but EAGER, into @p: 0 or -EPROTO. */
+int packet_parse_body(const void *raw, struct packet *p);
 
 #endif /* CHANNEL_PACKET_H */

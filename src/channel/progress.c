@@ -16,14 +16,23 @@ void matched(struct kedge_channel *ch, uint64_t eager_bytes)
 	send_credit(ch);
 }
 
-static int eager_came(struct kedge_channel *ch, const struct packet *p)
+static int eager_early(struct kedge_channel *ch, const struct packet_head *h,
+		       const void *data)
 {
-	struct op *op = match_posted(ch, p->head.tag);
-	size_t len = p->head.len;
+	struct packet p = { .head = *h, .data = data };
+
+	return early_add(ch, &p);
+}
+
+static int eager_came(struct kedge_channel *ch, const struct packet_head *h,
+		      const void *data)
+{
+	struct op *op = match_posted(ch, h->tag);
+	size_t len = h->len;
+	int rc;
 
 	if (!op) {
-		int rc = early_add(ch, p);
-
+		rc = eager_early(ch, h, data);
 		if (rc)
 			return rc;
 	}
@@ -31,11 +40,14 @@ static int eager_came(struct kedge_channel *ch, const struct packet *p)
 	ch->came_bytes += (uint32_t)len;
 	if (!op)
 		return 0;
-	op->tag = p->head.tag;
+	op->tag = h->tag;
 	op->msg_len = len;
-	if (len <= op->len && len)
-		memcpy(op->buf, p->data, len);
-	op_done(ch, op, len <= op->len ? 0 : -EMSGSIZE);
+	if (likely(len <= op->len)) {
+		copy_short(op->buf, data, len);
+		op_done(ch, op, 0);
+	} else {
+		op_done(ch, op, -EMSGSIZE);
+	}
 	matched(ch, len);
 	return 0;
 }
@@ -60,44 +72,57 @@ static int rts_came(struct kedge_channel *ch, const struct packet *p)
 	return 0;
 }
 
-static int packet_came(struct kedge_channel *ch, const void *raw, size_t len)
+static int control_came(struct kedge_channel *ch, const void *raw,
+			struct packet *p)
 {
-	struct packet p;
-	int rc = packet_parse(raw, len, ch->peer.eager_max, &p);
+	int rc = packet_parse_body(raw, p);
 
-	if (unlikely(rc))
+	if (rc)
 		return rc;
-	ch->credit_cnt = p.head.credit_cnt;
-	ch->credit_bytes = p.head.credit_bytes;
-	switch (p.head.type) {
-	case PACKET_EAGER:
-		return eager_came(ch, &p);
+	switch (p->head.type) {
 	case PACKET_RTS:
-		return rts_came(ch, &p);
+		return rts_came(ch, p);
 	case PACKET_CTS:
-		return rndv_cts(ch, &p);
+		return rndv_cts(ch, p);
 	case PACKET_FIN:
-		return rndv_fin(ch, &p);
+		return rndv_fin(ch, p);
 	case PACKET_REFUSE:
-		return rndv_refuse(ch, &p);
+		return rndv_refuse(ch, p);
 	case PACKET_ABORT:
-		return abort_came(ch, &p);
+		return abort_came(ch, p);
 	case PACKET_ABORTED:
-		return aborted_came(ch, &p);
+		return aborted_came(ch, p);
 	case PACKET_BYE:
 		ch->bye = true;
 	}
 	return 0;
 }
 
-/* Packets taken; a packet for which there is no memory waits. */
+static int packet_came(struct kedge_channel *ch, const void *raw, size_t len)
+{
+	struct packet p;
+	int rc = packet_parse_head(raw, len, &p.head);
+
+	if (unlikely(rc))
+		return rc;
+	ch->credit_cnt = p.head.credit_cnt;
+	ch->credit_bytes = p.head.credit_bytes;
+	if (likely(p.head.type == PACKET_EAGER && p.head.len <= ch->peer.eager_max))
+		return eager_came(ch, &p.head,
+				  (const char *)raw + sizeof(p.head));
+	return control_came(ch, raw, &p);
+}
+/* Packets taken, until so many completions wait; a packet for which there is no
+ * memory waits. */
 static size_t take_packets(struct kedge_channel *ch, size_t max)
 {
 	const void *raw;
 	size_t len, n;
 	int rc;
 
-	for (n = 0; n < max && !ch->bye; n++) {
+	for (n = 0; n < PACKETS_A_POLL && !ch->bye &&
+		    ch->done.tail - ch->done.head < max;
+	     n++) {
 		raw = ch->t->next(ch->ctx, &len);
 		if (!raw)
 			break;
@@ -144,15 +169,15 @@ static void check_peer(struct kedge_channel *ch)
 
 	if (!rc)
 		return;
-	while (!ch->dead && !ch->bye && take_packets(ch, PACKETS_A_POLL))
+	while (!ch->dead && !ch->bye && take_packets(ch, UINT32_MAX))
 		;
 	if (!ch->dead)
 		channel_dies(ch, rc);
 }
 
-bool channel_progress(struct kedge_channel *ch, uint32_t idle_max)
+bool channel_progress(struct kedge_channel *ch, size_t max, uint32_t idle_max)
 {
-	bool moved = take_packets(ch, PACKETS_A_POLL);
+	bool moved = take_packets(ch, max);
 
 	if (unlikely(ch->dead))
 		return true;
@@ -188,7 +213,7 @@ KEDGE_API ssize_t kedge_channel_poll(struct kedge_channel *ch,
 	if (unlikely(!is_ours(ch)))
 		return channel_gone(ch);
 	if (likely(!ch->dead))
-		channel_progress(ch, CHECK_POLLS);
+		channel_progress(ch, n ? n : UINT32_MAX, CHECK_POLLS);
 	got = completions_take(ch, out, n);
 	return got || !ch->dead || ch->done.head != ch->done.tail
 		       ? (ssize_t)got : ch->dead;

@@ -79,8 +79,7 @@ static int send_eager(struct kedge_channel *ch, const void *buf, size_t len,
 	if (!h)
 		return -EAGAIN;
 	head_fill(ch, h, PACKET_EAGER, len, tag);
-	if (len)
-		memcpy(h + 1, buf, len);
+	copy_short(h + 1, buf, len);
 	ch->sent_cnt++;
 	ch->sent_bytes += (uint32_t)len;
 	ch->t->commit(ch->ctx, h, sizeof(*h) + len);
