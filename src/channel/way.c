@@ -137,13 +137,10 @@ static int accept_register(struct kedge_channel *ch, struct op *op,
 }
 
 /* The pool starts with the first message that might want it. */
-static int pool_of(struct kedge_channel *ch)
+static void pool_of(struct kedge_channel *ch)
 {
-	int rc = 0;
-
-	if (!ch->pool)
-		rc = pool_open(ch->opts.pool_bytes, &ch->pool);
-	return rc;
+	if (!ch->pool && pool_open(ch->opts.pool_bytes, &ch->pool))
+		ch->st.pool_empty++;
 }
 
 static int accept_swap(struct kedge_channel *ch, struct op *op, uint32_t ready,
@@ -198,8 +195,9 @@ int way_accept(struct kedge_channel *ch, struct op *op, const void *rts,
 	uint32_t ready = ch->t->ready(ch->ctx, op->buf, op->msg_len);
 	int rc;
 
-	/* Without a pool neither model nor pages are ever there. */
-	if (ch->opts.way == KEDGE_WAY_AUTO || ch->opts.way == KEDGE_WAY_SWAP)
+	/* Its thread makes the model, too. Without it there is another way. */
+	if (ch->opts.way == KEDGE_WAY_SWAP ||
+	    (ch->opts.way == KEDGE_WAY_AUTO && op->msg_len >= PULL_MIN))
 		pool_of(ch);
 	op->way = choose(ch, op, ready);
 	rc = accept_by(ch, op, ready, rts, rts_len);
@@ -217,9 +215,14 @@ static void copy_out(struct kedge_channel *ch, const struct op *op,
 		     uint64_t from, uint64_t to)
 {
 	uint64_t off = from - (uintptr_t)op->buf;
+	uint64_t page = kedge__page_size();
+	uint64_t first = round_up(from, page), last = round_down(to, page);
 
 	if (to <= from)
 		return;
+	/* If it is new, in one call instead of a fault for each page. */
+	if (last > first)
+		madvise((void *)first, last - first, MADV_POPULATE_WRITE);
 	memcpy(op->buf + off, op->landing.addr + off, to - from);
 	ch->st.copied += to - from;
 }
