@@ -6,9 +6,6 @@
  * ranges out of the hands of kedge's own userfaultfds: a mapping can be watched
  * by one only.
  */
-#include <pthread.h>
-#include <signal.h>
-
 #include "channel/pageswap_priv.h"
 
 #define TAKEN_TRIES 8 /* somebody keeps watching what we want to swap */
@@ -55,15 +52,14 @@ static int announced(uintptr_t a, uintptr_t b, size_t len, uint32_t way)
 static int one_way(uintptr_t a, uintptr_t b, size_t len, uint32_t way)
 {
 	unsigned int tries = 0;
-	sigset_t all, saved;
+	sigset_t saved;
 	int rc;
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &saved);
+	signals_off(&saved);
 	do {
 		rc = announced(a, b, len, way);
 	} while (rc == SWAP_TAKEN && ++tries < TAKEN_TRIES);
-	pthread_sigmask(SIG_SETMASK, &saved, NULL);
+	signals_back(&saved);
 	if (rc == SWAP_TAKEN)
 		rc = kedge_reason(-EOPNOTSUPP, "another userfaultfd watches "
 				  "that memory: copy instead");

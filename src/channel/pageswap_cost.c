@@ -10,7 +10,7 @@
 
 #include "channel/pageswap_priv.h"
 
-#define TRIES	    4
+#define TRIES	    3
 #define SMALL_FEW   16 /* pages */
 #define SMALL_MANY  128
 #define ALIKE_FIRST 100000 /* ns: until smaps has been read once */
@@ -154,10 +154,13 @@ put_kit:
 static void measure_all(void)
 {
 	const struct line none = { INFINITY, INFINITY };
+	sigset_t saved;
 
 	costs = (struct costs){ none, none, none, none, none };
+	signals_off(&saved);
 	measure_small();
 	measure_huge();
+	signals_back(&saved);
 }
 
 /* Nothing costs nothing, at whatever price. */
@@ -172,10 +175,14 @@ static double cost_of_move(uintptr_t a, uintptr_t b, size_t len)
 	double pages = 0, whole = 0;
 	uintptr_t at[2] = { a, b };
 	struct swap_kit *kit;
+	sigset_t saved;
 	int side;
 
-	if (kit_get(len, &kit))
+	signals_off(&saved);
+	if (kit_get(len, &kit)) {
+		signals_back(&saved);
 		return INFINITY;
+	}
 	for (side = 0; side < 2; side++) {
 		move_classify(kit, at[side], len, kit->kind[side]);
 		cnt = piece_cnt(at[side], len, huge);
@@ -188,6 +195,7 @@ static double cost_of_move(uintptr_t a, uintptr_t b, size_t len)
 		}
 	}
 	kit_put(kit);
+	signals_back(&saved);
 	/* Measured with both sides full. */
 	return costs.small.fixed + times(pages / 2, costs.small.each) +
 	       times(whole / 2, (a ^ b) & (huge - 1) ? costs.split.each

@@ -300,13 +300,6 @@ static int adopt(void)
 	return rc;
 }
 
-static bool whole(const struct swap_kit *kit)
-{
-	return fd_same(kit->uffd, &kit->uffd_id) &&
-	       (kit->pagemap < 0 || fd_same(kit->pagemap, &kit->pagemap_id)) &&
-	       (kit->maps < 0 || fd_same(kit->maps, &kit->maps_id));
-}
-
 int kit_get(size_t len, struct swap_kit **out)
 {
 	struct swap_kit **link, *kit, *small = NULL;
@@ -314,7 +307,7 @@ int kit_get(size_t len, struct swap_kit **out)
 
 	if (rc)
 		return rc;
-	sig_lock(&lock);
+	sig_lock_blocked(&lock);
 	for (link = &idle; (kit = *link); link = &kit->next)
 		if (kit->cap >= len)
 			break;
@@ -326,11 +319,14 @@ int kit_get(size_t len, struct swap_kit **out)
 		*link = (*link)->next;
 		idle_cnt--;
 	}
-	sig_unlock(&lock);
+	sig_unlock_blocked(&lock);
 	if (small)
 		kit_close(small);
-	/* The application may have closed what it does not know. */
-	if (kit && !whole(kit)) {
+	/*
+	 * The application may have closed what it does not know. Of the others
+	 * only this one does harm if it is another file now.
+	 */
+	if (kit && !fd_same(kit->uffd, &kit->uffd_id)) {
 		kit_close(kit);
 		kit = NULL;
 	}
@@ -340,18 +336,31 @@ int kit_get(size_t len, struct swap_kit **out)
 	return 0;
 }
 
+void signals_off(sigset_t *saved)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, saved);
+}
+
+void signals_back(const sigset_t *saved)
+{
+	pthread_sigmask(SIG_SETMASK, saved, NULL);
+}
+
 void kit_put(struct swap_kit *kit)
 {
 	bool keep;
 
-	sig_lock(&lock);
+	sig_lock_blocked(&lock);
 	keep = !kit->broken && kit->cap <= CAP_KEPT && idle_cnt < KITS_KEPT;
 	if (keep) {
 		kit->next = idle;
 		idle = kit;
 		idle_cnt++;
 	}
-	sig_unlock(&lock);
+	sig_unlock_blocked(&lock);
 	if (!keep)
 		kit_close(kit);
 }

@@ -118,6 +118,9 @@ void move_classify(struct swap_kit *kit, uintptr_t at, size_t len,
 		if (n < 0 || (!n && s.walk_end < s.end)) {
 			/* Not known: what is right for all. */
 			memset(kind, PIECE_SMALL, cnt);
+			if (kit->pagemap >= 0 &&
+			    !fd_same(kit->pagemap, &kit->pagemap_id))
+				kit->broken = true;
 			return;
 		}
 		for (i = 0; i < n; i++)

@@ -7,6 +7,8 @@
 #ifndef CHANNEL_PAGESWAP_PRIV_H
 #define CHANNEL_PAGESWAP_PRIV_H
 
+#include <signal.h>
+
 #include "base/base.h"
 #include "channel/pageswap.h"
 #include "notify/internal.h"
@@ -56,7 +58,11 @@ struct swap_kit {
 	bool broken;	  /* not to be used again */
 };
 
-/* pageswap_kit.c. 0 or a negative errno with a reason. */
+/* pageswap_kit.c. With a kit in hand signals are off: no handler of the
+ * application's may meet a page that is under way. */
+void signals_off(sigset_t *saved);
+void signals_back(const sigset_t *saved);
+/* 0 or a negative errno with a reason. With signals off: */
 int kit_get(size_t len, struct swap_kit **kit);
 void kit_put(struct swap_kit *kit);
 /* A userfaultfd in place of one that somebody closed; 0 or a negative errno. */

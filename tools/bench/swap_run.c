@@ -26,11 +26,6 @@ struct field {
 	struct bench_samples x[SWAP_WAYS];
 };
 
-static int advice(const struct field *f)
-{
-	return f->pages == SWAP_SMALL ? MADV_NOHUGEPAGE : MADV_HUGEPAGE;
-}
-
 /* Range @i anew, without a page in it. */
 static int lay(struct field *f, int i)
 {
@@ -47,7 +42,10 @@ static int lay(struct field *f, int i)
 	f->area[i] = p;
 	f->at[i] = (char *)round_up((uintptr_t)p, HUGE) + off;
 	/* Fails where the kernel has no huge pages: then there are none. */
-	madvise(p, f->area_len, advice(f));
+	if (f->pages == SWAP_SMALL)
+		madvise(p, f->area_len, MADV_NOHUGEPAGE);
+	else if (f->pages == SWAP_HUGE || i == 1)
+		madvise(p, f->area_len, MADV_HUGEPAGE);
 	return 0;
 }
 
