@@ -368,8 +368,12 @@ void kit_put(struct swap_kit *kit)
 int kit_reopen(struct swap_kit *kit)
 {
 	size_t huge = pages_huge_len();
-	int fd = new_uffd();
+	int fd;
 
+	/* Were it still open, nobody could register what it has. */
+	close_own(kit->uffd, &kit->uffd_id);
+	kit->uffd = -1;
+	fd = new_uffd();
 	if (fd < 0)
 		return fd;
 	kit->uffd = fd;

@@ -29,10 +29,10 @@
 
 #include "channel/pageswap_priv.h"
 
-#define OUT_TRIES  2000 /* for a page that somebody else is at */
-#define NAP_NS	   100000
-#define ARM_TRIES  8
-#define SCAN_CNT   64
+#define OUT_TRIES     2000 /* for a page that somebody else is at */
+#define STRANGE_TRIES 3
+#define NAP_NS	      100000
+#define SCAN_CNT      64
 
 /* PAGEMAP_SCAN of <linux/fs.h>, which older headers lack. */
 struct scan_arg_v1 {
@@ -246,7 +246,8 @@ static int all_out(struct side *s)
  * there meanwhile can only be a stranger: the registration was lost, because
  * somebody closed the descriptor.
  */
-static bool heal(struct swap_kit *kit, uintptr_t dst, size_t len, int rc)
+static bool heal(struct swap_kit *kit, uintptr_t dst, size_t len, int rc,
+		 unsigned int *strange)
 {
 	switch (rc) {
 	case -EAGAIN:
@@ -258,13 +259,21 @@ static bool heal(struct swap_kit *kit, uintptr_t dst, size_t len, int rc)
 		return true;
 	case -EBADF:
 	case -ENOTTY:
-		return !kit_reopen(kit) && !kit_register(kit, dst, len);
+		if (kit_reopen(kit))
+			nap(); /* no descriptor to be had now */
+		else
+			kit_register(kit, dst, len);
+		return true;
 	case -EEXIST:
 		return !kit_register(kit, dst, len) &&
 		       !madvise((void *)dst, kedge__page_size(),
 				MADV_DONTNEED);
 	}
-	return false;
+	/* Perhaps the registration alone is gone; else the mapping is. */
+	if (++*strange > STRANGE_TRIES)
+		return false;
+	kit_register(kit, dst, len);
+	return true;
 }
 
 /*
@@ -274,6 +283,7 @@ static bool heal(struct swap_kit *kit, uintptr_t dst, size_t len, int rc)
 static bool move_in(struct swap_kit *kit, uintptr_t dst, uintptr_t src,
 		    size_t len)
 {
+	unsigned int strange = 0;
 	ssize_t n;
 
 	while (len) {
@@ -282,7 +292,7 @@ static bool move_in(struct swap_kit *kit, uintptr_t dst, uintptr_t src,
 			dst += (size_t)n;
 			src += (size_t)n;
 			len -= (size_t)n;
-		} else if (!heal(kit, dst, len, (int)n)) {
+		} else if (!heal(kit, dst, len, (int)n, &strange)) {
 			madvise((void *)src, len, MADV_DONTNEED);
 			kit->broken = true;
 			return false;
