@@ -49,8 +49,8 @@ extern "C" {
  * process may use userfaultfd for kernel faults (CAP_SYS_PTRACE, or
  * vm.unprivileged_userfaultfd), and fails with EFAULT elsewhere. Signals of the
  * calling thread are held back meanwhile.
- * Fork: works in the child. A child that another thread forks while the call
- * runs has pages of zeros where pages were under way.
+ * Fork: works in the child. A fork() by another thread waits for the call; a
+ * child that is made around libc meanwhile has zeros where pages are under way.
  *
  * Return: 0, or a negative errno, and then all is as it was:
  *   -EINVAL      a range is empty, wraps or is not of whole pages, or they

@@ -53,13 +53,14 @@ static int one_way(uintptr_t a, uintptr_t b, size_t len, uint32_t way)
 {
 	unsigned int tries = 0;
 	sigset_t saved;
-	int rc;
+	int rc = swap_begin(&saved);
 
-	signals_off(&saved);
+	if (rc)
+		return rc;
 	do {
 		rc = announced(a, b, len, way);
 	} while (rc == SWAP_TAKEN && ++tries < TAKEN_TRIES);
-	signals_back(&saved);
+	swap_end(&saved);
 	if (rc == SWAP_TAKEN)
 		rc = kedge_reason(-EOPNOTSUPP, "another userfaultfd watches "
 				  "that memory: copy instead");

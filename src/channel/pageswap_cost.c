@@ -157,10 +157,11 @@ static void measure_all(void)
 	sigset_t saved;
 
 	costs = (struct costs){ none, none, none, none, none };
-	signals_off(&saved);
+	if (swap_begin(&saved))
+		return;
 	measure_small();
 	measure_huge();
-	signals_back(&saved);
+	swap_end(&saved);
 }
 
 /* Nothing costs nothing, at whatever price. */
@@ -178,9 +179,10 @@ static double cost_of_move(uintptr_t a, uintptr_t b, size_t len)
 	sigset_t saved;
 	int side;
 
-	signals_off(&saved);
+	if (swap_begin(&saved))
+		return INFINITY;
 	if (kit_get(len, &kit)) {
-		signals_back(&saved);
+		swap_end(&saved);
 		return INFINITY;
 	}
 	for (side = 0; side < 2; side++) {
@@ -195,7 +197,7 @@ static double cost_of_move(uintptr_t a, uintptr_t b, size_t len)
 		}
 	}
 	kit_put(kit);
-	signals_back(&saved);
+	swap_end(&saved);
 	/* Measured with both sides full. */
 	return costs.small.fixed + times(pages / 2, costs.small.each) +
 	       times(whole / 2, (a ^ b) & (huge - 1) ? costs.split.each

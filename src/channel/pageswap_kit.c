@@ -35,6 +35,10 @@ static unsigned int idle_cnt;
 
 /* Zero in a forked child: what is idle then belongs to the parent. */
 static _Atomic uint32_t *owned;
+/* Held by who swaps, against forks. */
+#define FORK_LOCK_INIT PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP
+static pthread_rwlock_t fork_lock = FORK_LOCK_INIT;
+
 static _Atomic int movable; /* 1: this kernel has UFFDIO_MOVE; else an errno */
 
 size_t pages_huge_len(void)
@@ -269,12 +273,31 @@ static void forget_idle(void)
 }
 
 /*
+ * A fork() waits until no page is under way: the child would have zeros there.
+ * A child that was made around libc has the lock as it was, and holds nothing.
+ */
+static void before_fork(void)
+{
+	const pthread_rwlock_t fresh = FORK_LOCK_INIT;
+
+	if (!atomic_load(owned))
+		fork_lock = fresh;
+	pthread_rwlock_wrlock(&fork_lock);
+}
+
+static void after_fork(void)
+{
+	pthread_rwlock_unlock(&fork_lock);
+}
+
+/*
  * A forked child finds the lock as some thread of the parent had it, and nobody
  * else runs there yet that could hold it.
  */
 static int adopt(void)
 {
 	static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
+	const pthread_rwlock_t fresh = FORK_LOCK_INIT;
 	int rc = 0;
 	void *p;
 
@@ -287,12 +310,16 @@ static int adopt(void)
 		} else if (madvise(p, kedge__page_size(), MADV_WIPEONFORK)) {
 			rc = area_error();
 			munmap(p, kedge__page_size());
+		} else if (pthread_atfork(before_fork, after_fork, after_fork)) {
+			rc = -ENOMEM;
+			munmap(p, kedge__page_size());
 		} else {
 			owned = p;
 			atomic_store(owned, 1);
 		}
 	} else if (!atomic_load(owned)) {
 		sig_lock_init(&lock);
+		fork_lock = fresh;
 		forget_idle();
 		atomic_store(owned, 1);
 	}
@@ -303,10 +330,7 @@ static int adopt(void)
 int kit_get(size_t len, struct swap_kit **out)
 {
 	struct swap_kit **link, *kit, *small = NULL;
-	int rc = adopt();
 
-	if (rc)
-		return rc;
 	sig_lock_blocked(&lock);
 	for (link = &idle; (kit = *link); link = &kit->next)
 		if (kit->cap >= len)
@@ -336,7 +360,7 @@ int kit_get(size_t len, struct swap_kit **out)
 	return 0;
 }
 
-void signals_off(sigset_t *saved)
+static void signals_off(sigset_t *saved)
 {
 	sigset_t all;
 
@@ -344,9 +368,28 @@ void signals_off(sigset_t *saved)
 	pthread_sigmask(SIG_SETMASK, &all, saved);
 }
 
-void signals_back(const sigset_t *saved)
+static void signals_back(const sigset_t *saved)
 {
 	pthread_sigmask(SIG_SETMASK, saved, NULL);
+}
+
+int swap_begin(sigset_t *saved)
+{
+	int rc;
+
+	signals_off(saved);
+	rc = adopt();
+	if (rc)
+		signals_back(saved);
+	else
+		pthread_rwlock_rdlock(&fork_lock);
+	return rc;
+}
+
+void swap_end(const sigset_t *saved)
+{
+	pthread_rwlock_unlock(&fork_lock);
+	signals_back(saved);
 }
 
 void kit_put(struct swap_kit *kit)

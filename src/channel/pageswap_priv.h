@@ -58,11 +58,14 @@ struct swap_kit {
 	bool broken;	  /* not to be used again */
 };
 
-/* pageswap_kit.c. With a kit in hand signals are off: no handler of the
- * application's may meet a page that is under way. */
-void signals_off(sigset_t *saved);
-void signals_back(const sigset_t *saved);
-/* 0 or a negative errno with a reason. With signals off: */
+/*
+ * pageswap_kit.c. Between the two signals are off and no fork() begins: neither
+ * a handler nor a child may meet a page that is under way. 0 or a negative errno
+ * with a reason, and then there is nothing to end.
+ */
+int swap_begin(sigset_t *saved);
+void swap_end(const sigset_t *saved);
+/* In between: 0 or a negative errno with a reason. */
 int kit_get(size_t len, struct swap_kit **kit);
 void kit_put(struct swap_kit *kit);
 /* A userfaultfd in place of one that somebody closed; 0 or a negative errno. */

@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 
 #include <kedge/hooks.h>
 
@@ -260,6 +261,84 @@ static void threads_swap_side_by_side(void **state)
 		assert_null(bad);
 	}
 	free_pages(p, 8 * SWAPPERS);
+}
+
+/* ---- a thread that forks ---- */
+
+static void *forker(void *arg)
+{
+	struct arena *r = arg;
+	size_t i;
+
+	while (!r->stop) {
+		int status = -1;
+		pid_t pid = fork();
+
+		if (!pid) {
+			for (i = 0; i < PAGES; i++)
+				if (*word(r->a, i) >> 32 == 0 ||
+				    *word(r->b, i) >> 32 == 0)
+					_exit(1);
+			_exit(0);
+		}
+		if (pid < 0 || waitpid(pid, &status, 0) != pid || status)
+			r->wrong++;
+		r->looks++;
+	}
+	return NULL;
+}
+
+static void a_child_has_all_pages(void **state)
+{
+	struct arena r;
+	pthread_t t;
+	size_t i;
+	int n;
+
+	need_move();
+	need_threads_after_fork();
+	arena_init(&r);
+	assert_int_equal(pthread_create(&t, NULL, forker, &r), 0);
+	for (n = 0; n < 4000; n++) {
+		int rc = kedge_page_swap(r.a, r.b, PAGES * page_len());
+
+		/* Shared with a child, till they are written again. */
+		assert_true(!rc || rc == -EBUSY);
+		for (i = 0; i < PAGES && rc; i++) {
+			atomic_fetch_add(word(r.a, i), 1);
+			atomic_fetch_add(word(r.b, i), 1);
+		}
+	}
+	r.stop = true;
+	pthread_join(t, NULL);
+	assert_int_equal(r.wrong, 0);
+	assert_true(r.looks > 0);
+	free_pages(r.area, 2 * (PAGES + 2 * EDGE));
+}
+
+/* ---- somebody who may not do much ---- */
+
+static int as_nobody(void *arg)
+{
+	size_t len = 8 * page_len();
+	char *p = new_pages(16);
+
+	if (setresuid(65534, 65534, 65534))
+		return 0;
+	fill(p, 8, 1);
+	fill(p + len, 8, 2);
+	if (kedge_page_swap(p, p + len, len) == -EPERM)
+		return 0; /* userfaultfd is root's alone here */
+	CHILD_CHECK(p[0] == 2 && p[len - 1] == 2 && p[len] == 1);
+	CHILD_CHECK(!kedge_page_swap(p, p + len, len));
+	CHILD_CHECK(p[0] == 1 && p[len] == 2);
+	return 0;
+}
+
+static void it_takes_no_privilege(void **state)
+{
+	need_move();
+	assert_int_equal(in_child(as_nobody, NULL), 0);
 }
 
 /* ---- signals ---- */
@@ -568,6 +647,8 @@ int main(void)
 		cmocka_unit_test(neighbours_of_a_remap_see_nothing),
 		cmocka_unit_test(nobody_gets_the_range),
 		cmocka_unit_test(threads_swap_side_by_side),
+		cmocka_unit_test(a_child_has_all_pages),
+		cmocka_unit_test(it_takes_no_privilege),
 		cmocka_unit_test(a_handler_may_touch_the_range),
 		cmocka_unit_test(watchers_are_told_of_a_move),
 		cmocka_unit_test(watchers_are_told_of_a_remap),
