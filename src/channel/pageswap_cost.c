@@ -70,19 +70,32 @@ static void touch(uintptr_t at, size_t len)
 
 typedef int (*swap_fn)(uintptr_t a, uintptr_t b, size_t len);
 
-static double best(swap_fn fn, uintptr_t a, uintptr_t b, size_t len, int tries)
+/*
+ * The best of a few tries on ranges of their own, of which @touched bytes have
+ * pages: mremap() would leave another length in several mappings.
+ */
+static double best(swap_fn fn, bool huge, size_t off, size_t len,
+		   size_t touched, int tries)
 {
 	double ns = INFINITY;
+	struct field f;
 	uint64_t t0;
 
+	if (!field_init(&f, huge))
+		return INFINITY;
+	touch(f.a, touched);
+	touch(f.b + off, touched);
 	while (tries--) {
 		t0 = clock_ns();
-		if (fn(a, b, len))
-			return INFINITY;
+		if (fn(f.a, f.b + off, len)) {
+			ns = INFINITY;
+			break;
+		}
 		t0 = clock_ns() - t0;
 		if ((double)t0 < ns)
 			ns = (double)t0;
 	}
+	field_fini(&f);
 	return ns;
 }
 
@@ -97,58 +110,53 @@ static struct line through(double x0, double y0, double x1, double y1)
 	return l;
 }
 
-static struct line measure(swap_fn fn, const struct field *f, size_t off,
-			   size_t unit, size_t few, size_t many)
+static struct line pages(swap_fn fn, size_t off)
 {
-	double y0 = best(fn, f->a, f->b + off, few * unit, TRIES);
-	double y1 = best(fn, f->a, f->b + off, many * unit, TRIES);
+	size_t few = SMALL_FEW * kedge__page_size();
+	size_t many = SMALL_MANY * kedge__page_size();
 
-	return through((double)few, y0, (double)many, y1);
+	return through(SMALL_FEW, best(fn, false, off, few, few, TRIES),
+		       SMALL_MANY, best(fn, false, off, many, many, TRIES));
 }
 
-static void measure_small(void)
+/* A table costs the same however full it is. */
+static struct line tables(void)
 {
-	size_t page = kedge__page_size(), huge = pages_huge_len();
-	struct field f;
+	size_t huge = pages_huge_len(), few = SMALL_FEW * kedge__page_size();
 
-	if (!field_init(&f, false))
-		return;
-	touch(f.a, SMALL_MANY * page);
-	touch(f.b, SMALL_MANY * page);
-	costs.small = measure(swap_by_move, &f, 0, page, SMALL_FEW, SMALL_MANY);
-	costs.pages = measure(remap_exchange, &f, page, page, SMALL_FEW,
-			      SMALL_MANY);
-	costs.tables = measure(remap_exchange, &f, 0, huge, 1, 2);
-	field_fini(&f);
+	return through(1, best(remap_exchange, false, 0, huge, few, TRIES),
+		       2, best(remap_exchange, false, 0, 2 * huge, few, TRIES));
 }
 
 /* Where no huge pages come, there are none to be swapped. */
+static bool huge_pages_come(void)
+{
+	size_t huge = pages_huge_len();
+	struct swap_kit *kit;
+	uint8_t kind[4] = { PIECE_EMPTY };
+	struct field f;
+
+	if (huge == kedge__page_size() || kit_get(huge, &kit))
+		return false;
+	if (field_init(&f, true)) {
+		touch(f.a, kedge__page_size());
+		move_classify(kit, f.a, huge, kind);
+		field_fini(&f);
+	}
+	kit_put(kit);
+	return kind[0] == PIECE_HUGE;
+}
+
 static void measure_huge(void)
 {
 	size_t page = kedge__page_size(), huge = pages_huge_len();
-	struct swap_kit *kit;
-	uint8_t kind[4];
-	struct field f;
-	double ns;
 
-	if (huge == page || kit_get(huge, &kit))
-		return;
-	if (!field_init(&f, true))
-		goto put_kit;
-	touch(f.a, huge);
-	move_classify(kit, f.a, huge, kind);
-	if (kind[0] != PIECE_HUGE)
-		goto fini_field;
-	touch(f.a, 2 * huge);
-	touch(f.b, 2 * huge);
-	costs.huge = measure(swap_by_move, &f, 0, huge, 1, 2);
+	costs.huge = through(1, best(swap_by_move, true, 0, huge, huge, TRIES),
+			     2, best(swap_by_move, true, 0, 2 * huge, 2 * huge,
+				     TRIES));
+	costs.split.fixed = costs.huge.fixed;
 	/* Once: the second time there is nothing left to split. */
-	ns = best(swap_by_move, f.a, f.b + page, huge, 1);
-	costs.split = (struct line){ costs.huge.fixed, ns };
-fini_field:
-	field_fini(&f);
-put_kit:
-	kit_put(kit);
+	costs.split.each = best(swap_by_move, true, page, huge, huge, 1);
 }
 
 static void measure_all(void)
@@ -159,8 +167,11 @@ static void measure_all(void)
 	costs = (struct costs){ none, none, none, none, none };
 	if (swap_begin(&saved))
 		return;
-	measure_small();
-	measure_huge();
+	costs.small = pages(swap_by_move, 0);
+	costs.pages = pages(remap_exchange, kedge__page_size());
+	costs.tables = tables();
+	if (huge_pages_come())
+		measure_huge();
 	swap_end(&saved);
 }
 
