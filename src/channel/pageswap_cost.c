@@ -12,7 +12,7 @@
 
 #define TRIES	    3
 #define SMALL_FEW   16 /* pages */
-#define SMALL_MANY  128
+#define SMALL_MANY  64
 #define ALIKE_FIRST 100000 /* ns: until smaps has been read once */
 
 /* Nanoseconds; INFINITY: not to be had here. */

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What the page swap's tests share: stamped memory, in which each word tells
+ * which page it belongs to, and the way that a case runs with.
+ */
+#ifndef TESTS_PAGESWAP_MEM_H
+#define TESTS_PAGESWAP_MEM_H
+
+#include "base/base.h"
+#include "channel/pageswap.h"
+#include "core.h"
+
+/* @len bytes at a huge page's boundary, with a huge page of nothing around. */
+char *area(size_t len);
+void area_free(char *p, size_t len);
+/* The same, of single pages, or of huge ones if there are any; stamped. */
+char *small_area(size_t len, uint64_t id);
+char *huge_area(size_t len, uint64_t id);
+
+uint64_t stamp_of(uint64_t id, size_t page);
+void stamp(char *p, size_t len, uint64_t id);
+bool stamped(const char *p, size_t len, uint64_t id);
+bool zeros(const char *p, size_t len);
+
+/* A flag such as "hg" of the mapping at @p, 0 or 1; or a size in KiB. */
+long smaps_of(const void *p, const char *what);
+
+/* 0 if pages can be moved here; else what a swap returns. */
+int can_move(void);
+/* Skips the case where the way that it runs with is not to be had. */
+void need_way(void);
+
+extern uint32_t way; /* the flags that a case runs with */
+int way_move(void **state);
+int way_remap(void **state);
+
+#define BOTH(f)                                                          \
+	{ #f " (move)", f, way_move, NULL, NULL },                       \
+	{ #f " (remap)", f, way_remap, NULL, NULL }
+#define MOVE(f) { #f, f, way_move, NULL, NULL }
+
+#endif /* TESTS_PAGESWAP_MEM_H */
