@@ -146,6 +146,55 @@ static void huge_pages_land_whole(void **state)
 	area_free(landing, len);
 }
 
+static long page_tables(void)
+{
+	FILE *f = fopen("/proc/self/status", "re");
+	char line[256];
+	long kib = -1;
+
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f))
+		sscanf(line, "VmPTE: %ld", &kib);
+	fclose(f);
+	return kib;
+}
+
+/* Whether MADV_DONTNEED takes away page tables that it has emptied. */
+static bool tables_go(void)
+{
+	size_t len = 16 * pages_huge_len(), i;
+	char *p = area(len);
+	long before;
+
+	madvise(p, len, MADV_NOHUGEPAGE);
+	for (i = 0; i < len; i += pages_huge_len())
+		p[i] = 1;
+	before = page_tables();
+	madvise(p, len, MADV_DONTNEED);
+	i = page_tables() < before;
+	area_free(p, len);
+	return i;
+}
+
+static void huge_pages_land_whole_on_single_ones(void **state)
+{
+	size_t len = 2 * pages_huge_len();
+	char *used = small_area(len, 1), *landing = huge_area(len, 2);
+
+	need_way();
+	need_huge(landing, len);
+	if (!tables_go()) {
+		print_message("skipped: this kernel keeps page tables\n");
+		skip();
+	}
+	assert_int_equal(pages_land(used, landing, len, 0), 0);
+	assert_true(stamped(used, len, 2));
+	assert_true(stamped(landing, len, 1));
+	assert_int_equal(smaps_of(used, "AnonHugePages") * 1024, len);
+	area_free(used, len);
+	area_free(landing, len);
+}
+
 static void a_cut_huge_page_keeps_its_rest(void **state)
 {
 	size_t page = page_len(), h = pages_huge_len(), len = h + 6 * page;
@@ -425,6 +474,7 @@ int main(void)
 		BOTH(never_touched_memory_is_swapped),
 		MOVE(huge_pages_stay_huge),
 		MOVE(huge_pages_land_whole),
+		MOVE(huge_pages_land_whole_on_single_ones),
 		BOTH(a_cut_huge_page_keeps_its_rest),
 		MOVE(any_ranges_agree_with_a_model),
 		MOVE(mappings_keep_their_attributes),

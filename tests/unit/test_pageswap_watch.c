@@ -255,6 +255,7 @@ static int at_the_limit(void *arg)
 	char *p = new_pages(16), *a = p + page, *b = p + 8 * page, *wall;
 	int rc;
 
+	alarm(6 * CHILD_TIMEOUT); /* so many mappings, in an emulated machine */
 	fill(p, 16, 5);
 	fill(a, 4, 1);
 	fill(b, 4, 2);
