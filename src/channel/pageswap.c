@@ -8,7 +8,7 @@
  */
 #include "channel/pageswap_priv.h"
 
-#define TAKEN_TRIES 8 /* somebody keeps watching what we want to swap */
+#define TAKEN_TRIES 64 /* somebody keeps watching what we want to swap */
 #define FLAGS_ALL   (KEDGE_SWAP_MOVE | KEDGE_SWAP_REMAP)
 
 int swap_check(uintptr_t a, uintptr_t b, size_t len, uint32_t flags)

@@ -82,15 +82,16 @@ struct run {
 
 /* ---- what is there ---- */
 
-static void note_region(uintptr_t at, size_t len, uint8_t *kind,
+static void note_region(uintptr_t at, uint8_t *kind,
 			const struct scan_region_v1 *r)
 {
 	size_t huge = pages_huge_len();
 	uintptr_t base = round_down(at, huge), p;
 
 	for (p = round_down(r->start, huge); p < r->end; p += huge) {
+		/* Regions end where the range does: none of those is whole. */
 		bool one = r->categories & SCAN_HUGE && r->start <= p &&
-			   p + huge <= r->end && p >= at && p + huge <= at + len;
+			   p + huge <= r->end;
 
 		kind[(p - base) / huge] = one ? PIECE_HUGE : PIECE_SMALL;
 	}
@@ -124,7 +125,7 @@ void move_classify(struct swap_kit *kit, uintptr_t at, size_t len,
 			return;
 		}
 		for (i = 0; i < n; i++)
-			note_region(at, len, kind, &r[i]);
+			note_region(at, kind, &r[i]);
 		s.start = s.walk_end;
 	}
 }

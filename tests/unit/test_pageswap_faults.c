@@ -15,11 +15,15 @@
 #include "core.h"
 
 static int target, calls, with;
+static bool for_good; /* and all calls of that name from then on */
 static const char *failed = "nothing";
 
 static bool fails(const char *name)
 {
-	if (!target || ++calls != target)
+	if (!target)
+		return false;
+	if (++calls != target &&
+	    !(for_good && calls > target && !strcmp(name, failed)))
 		return false;
 	failed = name;
 	errno = with;
@@ -137,6 +141,7 @@ struct try {
 	int step;
 	int with;
 	bool second; /* not the first swap of the process */
+	bool for_good;
 	bool done;   /* told back: the step was never reached */
 };
 
@@ -196,6 +201,7 @@ static int one_try(void *arg)
 		now = 2;
 	}
 	with = t->with;
+	for_good = t->for_good;
 	calls = 0;
 	target = t->step;
 	rc = kedge_page_swap_with(a, b, len, t->way);
@@ -279,11 +285,29 @@ static void remapping(void **state)
 	every_failure_leaves_all_or_nothing(KEDGE_SWAP_REMAP);
 }
 
+/* What is out comes home, if need be by copying it. */
+static void remapping_that_fails_for_good(void **state)
+{
+	struct try *t = shared_try();
+
+	t->way = KEDGE_SWAP_REMAP;
+	t->with = ENOMEM;
+	t->for_good = true;
+	do {
+		t->step++;
+		if (in_child(one_try, t))
+			fail_msg("call %d and on", t->step);
+	} while (!t->done);
+	assert_true(t->step > 3);
+	munmap(t, page_len());
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(moving),
 		cmocka_unit_test(remapping),
+		cmocka_unit_test(remapping_that_fails_for_good),
 	};
 
 	return cmocka_run_group_tests_name("pageswap_faults", tests, NULL,

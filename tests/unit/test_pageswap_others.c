@@ -161,14 +161,15 @@ static void neighbours_of_a_remap_see_nothing(void **state)
 	free_pages(r.area, 2 * (PAGES + 2 * EDGE));
 }
 
-/* No hole: what others map never comes to lie in a range. */
+/* No hole: who asks for an address of a range would get it if it were free. */
 static void *mapper(void *arg)
 {
 	struct arena *r = arg;
 	size_t len = 4 * page_len();
+	unsigned int n = 0;
 
 	while (!r->stop) {
-		char *p = mmap(NULL, len, PROT_READ | PROT_WRITE,
+		char *p = mmap(n++ % 2 ? r->a : r->b, len, PROT_READ | PROT_WRITE,
 			       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 		if (p == MAP_FAILED ||
