@@ -5,12 +5,17 @@
  * Whoever gives up lets go of the data first (STOP), tells the peer (ABORT) and
  * keeps the operation until the answer (ABORTED), because until then the peer
  * may name it. The caller hears of it as soon as nobody can touch his buffer.
+ *
+ * Where both give up at once the ABORTs cross, and each is the answer to the
+ * other: both had let go before they sent them.
  */
 #include <stdlib.h>
 
 #include "channel/internal.h"
 
-#define REPLIES_SPARE 1024u
+/* What an honest peer can give up that is over here already: as many as there
+ * are FINs and REFUSEs under way to it, and messages that nobody received. */
+#define REPLIES_SPARE 16384u
 
 void bulk_close(struct kedge_channel *ch, struct op *op)
 {
@@ -52,7 +57,6 @@ void give_up(struct kedge_channel *ch, struct op *op, int status)
 		bulk_close(ch, op);
 		op_done(ch, op, status);
 		return;
-	case OP_FIN:
 	case OP_REFUSE:
 	case OP_STOP:
 	case OP_LINGER:
@@ -138,7 +142,7 @@ static void answer(struct kedge_channel *ch, struct op *op,
 	/* What is refused, or has landed, is no longer undone by anybody. */
 	if (op->state == OP_FIN)
 		op->status = 0;
-	else if (op->state != OP_REFUSE)
+	else if (op->state != OP_REFUSE && op->state != OP_STOP)
 		op->status = p->op.status ? p->op.status : -ECANCELED;
 	op->peer = p->op.from;
 	op_move(ch, op, &ch->active, OP_ANSWER);
@@ -158,6 +162,12 @@ static struct op *abort_target(struct kedge_channel *ch,
 	return op && op->is_recv != to_sender ? op : NULL;
 }
 
+static void linger_ends(struct kedge_channel *ch, struct op *op)
+{
+	bulk_close(ch, op);
+	op_done(ch, op, op->status);
+}
+
 int abort_came(struct kedge_channel *ch, const struct packet *p)
 {
 	uint32_t flags = PACKET_OP_TO_SENDER & ~p->op.flags;
@@ -172,7 +182,11 @@ int abort_came(struct kedge_channel *ch, const struct packet *p)
 	case OP_CTS:
 	case OP_LAND:
 	case OP_REFUSE:
+	case OP_STOP:
 		answer(ch, op, p);
+		return 0;
+	case OP_LINGER:
+		linger_ends(ch, op);
 		return 0;
 	}
 	if (!op && flags && !p->op.op.gen)
@@ -188,10 +202,8 @@ int aborted_came(struct kedge_channel *ch, const struct packet *p)
 {
 	struct op *op = op_find(ch, p->op.op);
 
-	if (!op || op->state != OP_LINGER)
-		return 0;
-	bulk_close(ch, op);
-	op_done(ch, op, op->status);
+	if (op && op->state == OP_LINGER)
+		linger_ends(ch, op);
 	return 0;
 }
 

@@ -199,10 +199,12 @@ KEDGE_API void kedge_channel_close(struct kedge_channel *ch)
 		send_control(ch, PACKET_BYE, NULL, 0);
 		channel_dies(ch, -ECONNRESET);
 	}
-	if (ours)
-		close_fds(ch);
+	close_fds(ch);
 	pool_close(ch->pool, ours);
-	ch->t->close(ch->ctx);
+	if (ours)
+		ch->t->close(ch->ctx);
+	else if (ch->t->leave)
+		ch->t->leave(ch->ctx);
 	match_fini(ch);
 	ops_fini(ch);
 	munmap((void *)(uintptr_t)ch->ours, kedge__page_size());

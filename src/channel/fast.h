@@ -34,7 +34,9 @@ static inline struct op *op_get(struct kedge_channel *ch)
 	op = list_entry(ch->free_ops.next, struct op, node);
 	list_remove(&op->node);
 	ch->live_ops++;
-	op->gen++;
+	/* 0 is no operation's name. */
+	if (unlikely(!++op->gen))
+		op->gen = 1;
 	op->reported = false;
 	op->bulk_open = false;
 	op->peer = (struct op_name){ 0 };

@@ -8,6 +8,7 @@
 
 #define PACKETS_A_POLL 64
 #define CHECK_POLLS    4096u /* idle polls between looks at the peer */
+#define PACKETS_LAST   65536u /* more than those a dead peer has under way */
 
 void matched(struct kedge_channel *ch, uint64_t eager_bytes)
 {
@@ -112,6 +113,7 @@ static int packet_came(struct kedge_channel *ch, const void *raw, size_t len)
 				  (const char *)raw + sizeof(p.head));
 	return control_came(ch, raw, &p);
 }
+
 /* Packets taken, until so many completions wait; a packet for which there is no
  * memory waits. */
 static size_t take_packets(struct kedge_channel *ch, size_t max)
@@ -162,15 +164,20 @@ static void check_timers(struct kedge_channel *ch)
 	}
 }
 
-/* The peer may have died with packets under way to us: those first. */
+/* The peer may have died with packets under way to us: those first. One that
+ * pretends to be dead and goes on sending is not listened to for ever. */
 static void check_peer(struct kedge_channel *ch)
 {
 	int rc = ch->t->check(ch->ctx);
+	size_t n, got;
 
 	if (!rc)
 		return;
-	while (!ch->dead && !ch->bye && take_packets(ch, UINT32_MAX))
-		;
+	for (n = 0; n < PACKETS_LAST && !ch->dead && !ch->bye; n += got) {
+		got = take_packets(ch, UINT32_MAX);
+		if (!got)
+			break;
+	}
 	if (!ch->dead)
 		channel_dies(ch, rc);
 }
@@ -185,12 +192,14 @@ bool channel_progress(struct kedge_channel *ch, size_t max, uint32_t idle_max)
 		channel_dies(ch, -ECONNRESET);
 		return true;
 	}
+	if (!list_empty(&ch->replies))
+		send_replies(ch);
 	if (!list_empty(&ch->active))
 		moved |= step_active(ch);
 	if (!list_empty(&ch->queued))
 		send_queue(ch);
-	if (!list_empty(&ch->replies))
-		send_replies(ch);
+	/* There was no room for it, perhaps, when it was due. */
+	send_credit(ch);
 	if (!list_empty(&ch->timed) && ++ch->timer_polls >= TIMER_POLLS) {
 		ch->timer_polls = 0;
 		check_timers(ch);

@@ -17,6 +17,8 @@ static bool step_refuse(struct kedge_channel *ch, struct op *op)
 static void refuse(struct kedge_channel *ch, struct op *op)
 {
 	op_move(ch, op, &ch->active, OP_REFUSE);
+	/* The caller does not wait until there is room to say it. */
+	op_report(ch, op, op->status);
 	step_refuse(ch, op);
 }
 
@@ -32,7 +34,10 @@ static void send_cts(struct kedge_channel *ch, struct op *op)
 
 	memcpy(cts.desc, op->desc, op->desc_len);
 	if (send_control(ch, PACKET_CTS, &cts, len)) {
-		op_move(ch, op, &ch->active, OP_CTS);
+		/* It keeps its place: who goes through the list would come to
+		 * it again and again. */
+		if (op->state != OP_CTS)
+			op_move(ch, op, &ch->active, OP_CTS);
 		return;
 	}
 	ch->st.cts_ns += clock_ns() - op->since;

@@ -66,8 +66,23 @@ static const char *shm_explain(void *ctx)
 
 static void shm_close(void *ctx)
 {
-	shm_fini(ctx);
-	free(ctx);
+	struct shm *s = ctx;
+
+	/* A forked child may keep the socket open: closing it does not show. */
+	shutdown(s->sock, SHUT_RDWR);
+	shm_fini(s);
+	free(s);
+}
+
+/* The areas are not mapped in a child; whatever is there is somebody else's. */
+static void shm_leave(void *ctx)
+{
+	struct shm *s = ctx;
+
+	s->mine = NULL;
+	s->peers = NULL;
+	shm_fini(s);
+	free(s);
 }
 
 const struct transport_ops shm_ops = {
@@ -93,6 +108,7 @@ const struct transport_ops shm_ops = {
 	.heap_free = shm_heap_free,
 	.explain = shm_explain,
 	.close = shm_close,
+	.leave = shm_leave,
 };
 
 int shm_channel(int sock, const struct kedge_channel_opts *opts,

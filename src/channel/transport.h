@@ -92,7 +92,10 @@ enum bulk_ready {
  * @heap_alloc, @heap_free: memory that the peer reaches; NULL if there is none
  * @explain: what is missing here for some of the ways, in words, or ""
  * @close:   end it; every bulk has ended. Whatever was committed reaches the
- *           peer if it lives
+ *           peer if it lives, and the peer sees the end
+ * @leave:   in a forked child, instead of close: free memory and descriptors,
+ *           which are the child's own; what is shared goes on, and what was
+ *           not to be inherited is not mapped here. NULL: nothing is done
  */
 struct transport_ops {
 	const char *name;
@@ -118,6 +121,7 @@ struct transport_ops {
 	void (*heap_free)(void *ctx, void *p);
 	const char *(*explain)(void *ctx);
 	void (*close)(void *ctx);
+	void (*leave)(void *ctx);
 };
 
 /* What both sides of a connection agree on before it carries packets. */
