@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A channel over libfabric: what its files share.
+ *
+ * Packets are sends into buffers that the peer has posted. Each has a head of
+ * ours before the channel's, and one is only sent for a credit, which the peer
+ * gives for each buffer that it has posted: so no packet waits in the network
+ * for a buffer, and no RMA write behind it. HEAD_CREDIT alone needs none; at
+ * most two of them are under way, and there are buffers for them.
+ *
+ * Bulk data are RMA writes of the sender. What the channel sends after the last
+ * one has completed here is received after all of them have landed: by the
+ * provider's order (FI_ORDER_SAW), or because each completes only when it has
+ * landed (FI_DELIVERY_COMPLETE).
+ *
+ * A flow is one bulk under way. The receiver names it; the sender names it as
+ * the receiver did. To stop one the receiver sends HEAD_STOP, and the sender
+ * answers HEAD_STOPPED when it has no write of that name under way and will
+ * never have one. Until then registrations stay: a provider may be in the
+ * middle of a write that it looked up before the registration ended.
+ *
+ * All of it is the channel's one thread's. Fabrics are shared by a listener and
+ * its channels and are counted; each channel has a domain of its own.
+ */
+#ifndef CHANNEL_OFI_H
+#define CHANNEL_OFI_H
+
+/* First: libfabric has a container_of() of its own where there is none. */
+#include "base/base.h"
+
+#include <sys/uio.h>
+
+#include <rdma/fabric.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+
+#include <kedge/cache.h>
+#include <kedge/ofi.h>
+
+#include "base/list.h"
+#include "channel/ofi_desc.h"
+#include "channel/transport.h"
+
+#define OFI_API FI_VERSION(1, 17)
+
+/* Buffers posted for packets, and those beyond them for HEAD_CREDIT. */
+#define RX_CNT	 64u
+#define RX_SPARE 4u
+/* Buffers to send from, and those that reserve() leaves to the transport. */
+#define TX_CNT	 64u
+#define TX_SPARE 8u
+#define BUF_LEN	 (PACKET_MAX + 64u)
+/* Writes under way in all, and of one flow. */
+#define WRITE_CNT 16u
+#define FLOW_WRITES 8u
+#define CHUNK_LEN ((uint64_t)512 * 1024)
+/* The window of a flow that is copied out: what the peer writes ahead. */
+#define SLOT_LEN ((uint64_t)256 * 1024)
+#define SLOT_CNT 8u
+/* How long a peer may take to let go of a flow, and to take what was sent. */
+#define STOP_NS	 (5 * 1000000000ull)
+#define FLUSH_NS (2 * 1000000000ull)
+#define BYE_NS	 (200 * 1000000ull)
+/* Flows that were stopped before they began, and answers not yet sent: of no
+ * more than the packets that can be here. */
+#define STOPPED_CNT 256u
+
+enum ofi_kind {
+	OFI_RX,
+	OFI_TX,
+	OFI_WRITE,
+	OFI_READ,
+};
+
+/* What every completion points to. */
+struct ofi_op {
+	struct fi_context2 context;
+	enum ofi_kind kind;
+};
+
+struct ofi_buf {
+	struct ofi_op op;
+	struct list node; /* free_tx, ready or came; or with the provider */
+	size_t len;
+	char *data;
+};
+
+enum head_kind {
+	HEAD_PACKET = 1, /* the channel's packet follows */
+	HEAD_CREDIT,	 /* nothing but credit */
+	HEAD_STOP,	 /* receiver: no more writes of flow @id */
+	HEAD_STOPPED,	 /* sender: there are none */
+	HEAD_FILLED,	 /* sender: @cnt more slots of @id hold data */
+	HEAD_DRAINED,	 /* receiver: @cnt more slots of @id are free */
+	HEAD_BYE,	 /* nothing follows */
+};
+
+struct ofi_head {
+	uint8_t kind;
+	uint8_t cnt;
+	uint16_t credit; /* buffers posted anew */
+	uint32_t id;
+};
+
+struct ofi_fabric {
+	struct fid_fabric *fid;
+	unsigned int refs; /* atomic: channels may be of other threads */
+};
+
+/* A registration of ours: one fid, or one reference of the cache's. */
+struct ofi_mr {
+	struct fid_mr *fid;
+	const struct kedge_mr *cached;
+	uint64_t addr; /* as the peer names the first byte */
+	uint64_t key;
+};
+
+/* Memory of ours that the peer may write to by its key: heap and windows. */
+struct ofi_block {
+	struct list node;
+	char *at;
+	size_t len;
+	struct ofi_mr mr;
+};
+
+struct flow {
+	struct list node; /* o->sending or o->landing */
+	struct bulk *bulk; /* NULL: its owner has forgotten it */
+	uint32_t id;
+	bool recv, stream;
+	/* Sender: the peer wants it no more. */
+	bool stopped;
+	bool answer; /* HEAD_STOPPED is due when the last write is done */
+	/* Receiver: HEAD_STOP is due, has been sent, is answered. */
+	bool stop_due, stop_sent, quiet;
+	uint64_t deadline; /* of stop(), once it was called */
+	uint64_t len;
+	/* Sender: where it goes to, and how far it is. */
+	uint32_t target_cnt;
+	struct ofi_target *target;
+	struct fid_mr *table_mr;
+	struct ofi_op read_op; /* fetches the targets */
+	struct ofi_target table;
+	bool read_due, reading;
+	uint32_t src, dst;	  /* the pieces at work */
+	uint64_t src_off, dst_off; /* bytes done in them */
+	uint64_t posted, landed;
+	uint32_t in_flight;
+	/* Streams: slots, counted since the beginning. */
+	uint64_t slot_len;
+	uint32_t slot_cnt;
+	uint32_t filled, drained, told;
+	struct ofi_block *window;
+	/* Receiver: registrations of the pieces. */
+	struct ofi_mr *mr;
+	uint32_t mr_cnt;
+};
+
+struct ofi_write {
+	struct ofi_op op;
+	struct list node; /* idle_writes */
+	struct flow *flow;
+	uint64_t len;
+	bool slot_end;
+	const struct kedge_mr *cached;
+};
+
+/* Ids that wait: a ring. */
+struct ofi_ids {
+	uint32_t head, tail;
+	uint32_t id[STOPPED_CNT];
+};
+
+/*
+ * @pins:    registering pins: it goes by the cache, and @local_desc is needed
+ * @virt:    the peer names bytes by our addresses, else by their offset
+ * @own_key: the provider wants keys of ours
+ * @err:     0, or why the endpoint is closed; told when all that came is taken
+ * @owed:    buffers posted anew of which the peer has not been told
+ */
+struct ofi {
+	struct ofi_fabric *fabric;
+	struct fid_domain *domain;
+	struct fid_cq *cq;
+	struct fid_eq *eq;
+	struct fid_ep *ep;
+	int fd;
+	pid_t pid;
+	int err;
+	bool pins, local_desc, virt, own_key, ordered;
+	uint64_t key_mask;
+	size_t inject_len;
+	uint64_t chunk_len;
+
+	char *slab;
+	size_t slab_len;
+	struct fid_mr *slab_mr;
+	void *slab_desc;
+	struct ofi_buf *bufs; /* RX first */
+	uint32_t rx_cnt, buf_cnt;
+	struct list free_tx, ready, came, unposted;
+	struct ofi_buf *reserved; /* not committed yet */
+	uint32_t free_cnt, sent_cnt;
+	uint32_t credit, credit_max, owed;
+
+	struct list sending, landing;
+	uint32_t next_id;
+	struct ofi_ids stopped, answers;
+	struct ofi_write writes[WRITE_CNT];
+	struct list idle_writes;
+
+	struct kedge_device *dev;
+	struct kedge_cache *cache;
+	struct list heap, spare_windows;
+	uint32_t spare_cnt;
+	uint64_t heap_used, heap_max;
+	uint64_t keys[32];
+	uint32_t key_cnt;
+};
+
+/* What the sides tell each other when they connect; in the private data of the
+ * connection, of which verbs has 48 bytes. */
+#define HELLO_MAGIC   UINT64_C(0x6b6564676563686e)
+#define HELLO_VERSION 1u
+
+struct ofi_hello {
+	uint64_t magic; /* shows another byte order, too */
+	uint16_t version;
+	uint16_t rx_cnt;
+	uint32_t pid;
+	uint32_t eager_max;
+	uint32_t unexpected_cnt;
+	uint64_t unexpected_bytes;
+	int32_t status; /* of a refusal: a negative errno */
+	uint32_t zero;
+};
+
+/* ---- ofi_conn.c: endpoints ---- */
+
+/* A libfabric error as a negative errno. */
+int kedge__ofi_errno(ssize_t rc);
+int kedge__ofi_getinfo(const char *provider, const char *node,
+		       const char *service, uint64_t flags,
+		       struct fi_info **info);
+int kedge__ofi_fabric_open(const struct fi_info *info,
+			   struct ofi_fabric **fabric);
+void kedge__ofi_fabric_put(struct ofi_fabric *fabric);
+/* An endpoint with its buffers posted, not connected. */
+int kedge__ofi_open(struct ofi_fabric *fabric, struct fi_info *info,
+		    struct ofi **out);
+/* Free it; nothing is sent. */
+void kedge__ofi_free(struct ofi *o);
+/* Wait for FI_CONNECTED until @deadline; what the peer said goes to @hello. */
+int kedge__ofi_connected(struct ofi *o, uint64_t deadline,
+			 struct ofi_hello *hello);
+int kedge__ofi_eq_open(struct fid_fabric *fabric, struct fid_eq **eq, int *fd);
+/* One event, or -EAGAIN; 0 and *@event, else what the error event says. */
+int kedge__ofi_eq_read(struct fid_eq *eq, uint32_t *event,
+		       struct fi_info **info, struct ofi_hello *hello);
+/* Wait for the descriptor until @deadline. 0, or -ETIMEDOUT. */
+int kedge__ofi_wait(int fd, uint64_t deadline);
+uint64_t kedge__ofi_deadline(int timeout_ms);
+void kedge__ofi_hello(struct ofi_hello *hello,
+		      const struct kedge_channel_opts *opts);
+/* 0 or -EPROTO, or what the peer says of itself. */
+int kedge__ofi_hello_check(const struct ofi_hello *hello, size_t len);
+int kedge__ofi_agree(struct ofi *o, const struct kedge_channel_opts *opts,
+		     const struct ofi_hello *hello,
+		     struct transport_peer *peer);
+int kedge__ofi_connect(const char *provider, const char *node,
+		       const char *service,
+		       const struct kedge_channel_opts *opts, int timeout_ms,
+		       struct ofi **out, struct transport_peer *peer);
+
+/* ---- ofi_listen.c ---- */
+
+struct ofi_listener;
+int kedge__ofi_listen(const char *provider, const char *node,
+		      const char *service,
+		      const struct kedge_channel_opts *opts,
+		      struct ofi_listener **out);
+int kedge__ofi_accept(struct ofi_listener *l, int timeout_ms, struct ofi **out,
+		      struct transport_peer *peer);
+const struct kedge_channel_opts *
+kedge__ofi_listener_opts(const struct ofi_listener *l);
+int kedge__ofi_listener_fd(const struct ofi_listener *l);
+/* The port that it listens on, of an IP address; 0 if it is none. */
+unsigned int kedge__ofi_listener_port(const struct ofi_listener *l);
+void kedge__ofi_listener_close(struct ofi_listener *l);
+
+/* ---- ofi.c: packets ---- */
+
+extern const struct transport_ops kedge__ofi_ops;
+
+/* The connection is at an end: the endpoint is closed, @why is kept. */
+void kedge__ofi_die(struct ofi *o, int why);
+void kedge__ofi_progress(struct ofi *o);
+/* A head for flow @id. False: no room now. */
+bool kedge__ofi_signal(struct ofi *o, enum head_kind kind, uint32_t id,
+		       uint8_t cnt);
+/* Post what is ready. */
+void kedge__ofi_pump(struct ofi *o);
+int kedge__ofi_repost(struct ofi *o, struct ofi_buf *b);
+
+/* ---- ofi_cq.c: completions ---- */
+
+void kedge__ofi_cq_drain(struct ofi *o);
+
+/* ---- ofi_bulk.c, ofi_put.c, ofi_land.c: flows ---- */
+
+int kedge__ofi_offer(void *ctx, struct bulk *b, void *desc, size_t *len);
+int kedge__ofi_bulk_accept(void *ctx, struct bulk *b, const void *rts,
+			   size_t rts_len, void *cts, size_t *cts_len);
+int kedge__ofi_start(void *ctx, struct bulk *b, const void *cts,
+		     size_t cts_len);
+int kedge__ofi_step(void *ctx, struct bulk *b);
+int kedge__ofi_stop(void *ctx, struct bulk *b);
+void kedge__ofi_end(void *ctx, struct bulk *b);
+int kedge__ofi_send_step(struct ofi *o, struct flow *f);
+int kedge__ofi_send_stop(struct ofi *o, struct flow *f);
+void kedge__ofi_send_end(struct ofi *o, struct flow *f);
+int kedge__ofi_land_step(struct ofi *o, struct flow *f);
+int kedge__ofi_land_stop(struct ofi *o, struct flow *f);
+void kedge__ofi_land_end(struct ofi *o, struct flow *f, bool fin);
+void kedge__ofi_land_free(struct ofi *o, struct flow *f);
+struct flow *kedge__ofi_flow_new(struct bulk *b, uint32_t id);
+struct flow *kedge__ofi_flow_find(struct list *flows, uint32_t id);
+void kedge__ofi_flow_free(struct flow *f);
+/* The write is over, for better or worse. */
+void kedge__ofi_write_idle(struct ofi *o, struct ofi_write *w);
+bool kedge__ofi_stop_came(struct ofi *o, uint32_t id);
+/* How long stop() waits for the peer. 0 where that is over. */
+int kedge__ofi_stop_wait(struct ofi *o, struct flow *f);
+static inline uint64_t flow_slots(const struct flow *f)
+{
+	return (f->len + f->slot_len - 1) / f->slot_len;
+}
+void kedge__ofi_write_done(struct ofi *o, struct ofi_write *w);
+void kedge__ofi_read_done(struct ofi *o, struct flow *f);
+/* What a head says of a flow. False: nonsense. */
+bool kedge__ofi_flow_head(struct ofi *o, const struct ofi_head *h);
+/* Send what flows have to say and could not yet. */
+void kedge__ofi_flow_signals(struct ofi *o);
+/* Whether step() would do something now. */
+bool kedge__ofi_flow_work(const struct ofi *o);
+void kedge__ofi_flows_free(struct ofi *o);
+
+/* ---- ofi_mem.c: registrations ---- */
+
+int kedge__ofi_reg(struct ofi *o, void *at, size_t len, uint64_t access,
+		   struct fid_mr **mr);
+/* For one flow: the peer may write [@addr, @addr + @len). */
+int kedge__ofi_lend(struct ofi *o, uint64_t addr, uint64_t len,
+		    struct ofi_mr *mr);
+void kedge__ofi_lend_end(struct ofi *o, struct ofi_mr *mr);
+/* Its first byte as a peer names it. */
+static inline uint64_t ofi_addr(const struct ofi *o, const void *at)
+{
+	return o->virt ? (uintptr_t)at : 0;
+}
+/* The local descriptor for a source; *@cached to be put when it is written. */
+int kedge__ofi_source(struct ofi *o, uint64_t addr, uint64_t len, void **desc,
+		      const struct kedge_mr **cached);
+/* -EFAULT where a part of it is not mapped at all. */
+int kedge__ofi_mapped(uint64_t addr, uint64_t len);
+/* Memory of ours, by a key of its own where @reg or the provider pins. */
+struct ofi_block *kedge__ofi_block_open(struct ofi *o, size_t len, bool reg);
+void kedge__ofi_block_close(struct ofi *o, struct ofi_block *b);
+/* The heap's, that holds this range; or NULL. */
+struct ofi_block *kedge__ofi_block_of(const struct ofi *o, uint64_t addr,
+				      uint64_t len);
+void *kedge__ofi_heap_alloc(void *ctx, size_t len);
+void kedge__ofi_heap_free(void *ctx, void *p);
+void kedge__ofi_mem_fini(struct ofi *o);
+
+#endif /* CHANNEL_OFI_H */
