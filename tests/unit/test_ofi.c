@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Packets over libfabric: order, fullness, waiting, and the ends. */
+#include <poll.h>
+#include <unistd.h>
+
+#include "ofi_pair.h"
+
+static struct pair p;
+
+static int setup(void **state)
+{
+	return pair_open(&p);
+}
+
+static int teardown(void **state)
+{
+	pair_close(&p);
+	return 0;
+}
+
+static bool send_one(struct ofi *o, size_t len, uint64_t seed)
+{
+	void *packet = T.reserve(o, len);
+
+	if (!packet)
+		return false;
+	assert_int_equal((uintptr_t)packet % 8, 0);
+	fill_bytes(packet, len, seed);
+	T.commit(o, packet, len);
+	return true;
+}
+
+static bool recv_one(struct ofi *o, size_t want, uint64_t seed)
+{
+	const void *packet, *again;
+	size_t len = 0;
+
+	packet = T.next(o, &len);
+	if (!packet)
+		return false;
+	again = T.next(o, &len);
+	assert_ptr_equal(packet, again);
+	assert_int_equal(len, want);
+	assert_true(same_bytes(packet, len, seed));
+	T.release(o, packet);
+	return true;
+}
+
+static size_t len_of(uint64_t n)
+{
+	static const size_t lens[] = { 1, 8, 24, 119, 120, 121, 128, 4096, 1000,
+				       PACKET_MAX - 1, PACKET_MAX, 7 };
+
+	return lens[n % ARRAY_SIZE(lens)];
+}
+
+static void packets_of_all_sizes_come_in_order(void **state)
+{
+	uint64_t to_b = 0, at_b = 0, to_a = 0, at_a = 0;
+	uint64_t end = clock_ns() + 20000000000ull;
+
+	while (at_b < 3000 || at_a < 1000) {
+		if (to_b < 3000 && send_one(p.a, len_of(to_b), to_b))
+			to_b++;
+		if (to_a < 1000 && send_one(p.b, len_of(to_a + 5), to_a))
+			to_a++;
+		if (recv_one(p.b, len_of(at_b), at_b))
+			at_b++;
+		if (recv_one(p.a, len_of(at_a + 5), at_a))
+			at_a++;
+		assert_true(clock_ns() < end);
+	}
+}
+
+/* A receiver that takes nothing: the sender runs full and loses nothing. */
+static void a_full_queue_waits(void **state)
+{
+	uint64_t sent = 0, got = 0, i;
+
+	for (i = 0; i < 100000; i++)
+		if (send_one(p.a, len_of(sent), sent))
+			sent++;
+		else
+			kedge__ofi_progress(p.b);
+	assert_true(sent >= RX_CNT);
+	/* What the peer has posted, and what we have to send from. */
+	assert_true(sent <= RX_CNT + TX_CNT);
+	assert_int_equal(p.a->credit, 0);
+	PAIR_UNTIL(&p, !recv_one(p.b, len_of(got), got) || ++got == sent);
+	while (got < sent) {
+		if (recv_one(p.b, len_of(got), got))
+			got++;
+		kedge__ofi_progress(p.a);
+	}
+	assert_true(send_one(p.a, 1, 1));
+}
+
+/* Credit comes back though the receiver has nothing to say. */
+static void one_way_needs_no_answer(void **state)
+{
+	uint64_t sent = 0, got = 0;
+	uint64_t end = clock_ns() + 20000000000ull;
+
+	while (got < 20 * RX_CNT) {
+		if (send_one(p.a, 100, sent))
+			sent++;
+		if (recv_one(p.b, 100, got))
+			got++;
+		assert_true(clock_ns() < end);
+	}
+	assert_int_equal(p.a->credit_max, RX_CNT);
+}
+
+static void what_is_not_committed_is_forgotten(void **state)
+{
+	void *one = T.reserve(p.a, 100);
+	unsigned int i;
+
+	assert_null(T.reserve(p.a, PACKET_MAX + 1));
+	for (i = 0; i < 1000; i++)
+		assert_ptr_equal(T.reserve(p.a, 10), one);
+	assert_true(send_one(p.a, 10, 3));
+	PAIR_UNTIL(&p, recv_one(p.b, 10, 3));
+}
+
+static int readable(struct ofi *o, int ms)
+{
+	struct pollfd pfd = { .fd = T.fd(o), .events = POLLIN };
+
+	return poll(&pfd, 1, ms);
+}
+
+/* After arm() the descriptor tells of what comes, and not before. */
+static void the_descriptor_tells(void **state)
+{
+	uint64_t n;
+
+	for (n = 0; n < 200; n++) {
+		PAIR_UNTIL(&p, !T.arm(p.b));
+		assert_int_equal(readable(p.b, n ? 0 : 20), 0);
+		assert_true(send_one(p.a, len_of(n), n));
+		while (p.a->sent_cnt)
+			kedge__ofi_progress(p.a);
+		assert_int_equal(readable(p.b, 5000), 1);
+		PAIR_UNTIL(&p, recv_one(p.b, len_of(n), n));
+	}
+}
+
+static void arm_says_what_is_there(void **state)
+{
+	assert_true(send_one(p.a, 5, 0));
+	PAIR_UNTIL(&p, !list_empty(&p.b->came));
+	assert_int_equal(T.arm(p.b), 1);
+	assert_true(recv_one(p.b, 5, 0));
+}
+
+/* All that was committed comes, then the end. */
+static void close_loses_nothing(void **state)
+{
+	uint64_t n, got = 0;
+
+	for (n = 0; n < 40; n++)
+		assert_true(send_one(p.a, len_of(n), n));
+	/* In its own time: nobody drives the other end meanwhile. */
+	T.close(p.a);
+	p.a = NULL;
+	PAIR_UNTIL(&p, !recv_one(p.b, len_of(got), got) || ++got == 40);
+	while (got < 40)
+		if (recv_one(p.b, len_of(got), got))
+			got++;
+		else
+			assert_int_equal(T.check(p.b), 0);
+	PAIR_UNTIL(&p, T.check(p.b));
+	assert_int_equal(T.check(p.b), -ECONNRESET);
+	assert_int_equal(T.arm(p.b), 0);
+}
+
+/* The peer had sent us what nobody has read. */
+static void close_with_unread_packets_loses_nothing(void **state)
+{
+	uint64_t n, got = 0;
+
+	for (n = 0; n < 40; n++) {
+		assert_true(send_one(p.b, len_of(n), n));
+		assert_true(send_one(p.a, len_of(n), n));
+	}
+	T.close(p.a);
+	p.a = NULL;
+	PAIR_UNTIL(&p, recv_one(p.b, len_of(got), got) ? ++got == 40
+						      : T.check(p.b));
+	assert_int_equal(got, 40);
+}
+
+static void the_end_is_noticed_by_waiting(void **state)
+{
+	int i;
+
+	PAIR_UNTIL(&p, !T.arm(p.b));
+	kedge__ofi_free(p.a); /* no goodbye, as if killed */
+	p.a = NULL;
+	assert_int_equal(readable(p.b, 5000), 1);
+	for (i = 0; i < 100 && !T.check(p.b); i++)
+		usleep(1000);
+	assert_int_equal(T.check(p.b), -ECONNRESET);
+	assert_null(T.reserve(p.b, 10));
+}
+
+static void limits_are_told(void **state)
+{
+	assert_int_equal(p.at_a.eager_max, 8192);
+	assert_int_equal(p.at_b.unexpected_cnt, 4096);
+	assert_int_equal(p.at_b.unexpected_bytes, 4 << 20);
+	assert_string_equal(T.explain(p.a), p.a->pins ? T.explain(p.b) : "");
+}
+
+/* ---- a peer that lies ---- */
+
+static void raw(struct ofi *o, const void *data, size_t len)
+{
+	struct ofi_buf *b = &o->bufs[o->buf_cnt - 1];
+
+	memcpy(b->data, data, len);
+	list_remove(&b->node);
+	o->free_cnt--;
+	o->sent_cnt++;
+	assert_int_equal(fi_send(o->ep, b->data, len, o->slab_desc, 0, &b->op),
+			 0);
+}
+
+static void expect_broken(const void *data, size_t len)
+{
+	raw(p.a, data, len);
+	PAIR_UNTIL(&p, T.check(p.b));
+	assert_int_equal(T.check(p.b), -EPROTO);
+	assert_null(p.b->ep);
+	/* The liar is cut off. */
+	PAIR_UNTIL(&p, T.check(p.a));
+}
+
+#define LIE(name, ...)                                                 \
+	static void name(void **state)                                 \
+	{                                                              \
+		const struct ofi_head h = { __VA_ARGS__ };             \
+                                                                       \
+		expect_broken(&h, sizeof(h));                          \
+	}
+
+LIE(an_unknown_head_is_refused, .kind = 77)
+LIE(too_much_credit_is_refused, .kind = HEAD_CREDIT, .credit = 1)
+LIE(an_answer_to_no_question_is_refused, .kind = HEAD_STOPPED, .id = 1)
+LIE(slots_of_no_flow_are_refused, .kind = HEAD_FILLED, .cnt = 1, .id = 1)
+
+static void a_short_packet_is_refused(void **state)
+{
+	expect_broken("abc", 3);
+}
+
+static void a_long_packet_is_refused(void **state)
+{
+	static char data[BUF_LEN] = { HEAD_PACKET };
+
+	expect_broken(data, sizeof(struct ofi_head) + PACKET_MAX + 1);
+}
+
+/* Questions for answers that are never fetched. */
+static void stops_without_end_are_refused(void **state)
+{
+	const struct ofi_head h = { .kind = HEAD_STOP, .id = 5 };
+	unsigned int i;
+
+	/* Without credit, whatever it costs. */
+	p.b->credit = 0;
+	p.a->credit_max = 1u << 20;
+	for (i = 0; i < STOPPED_CNT + TX_CNT + 8 && !p.b->err; i++) {
+		raw(p.a, &h, sizeof(h));
+		PAIR_UNTIL(&p, !p.a->sent_cnt || p.b->err);
+	}
+	PAIR_UNTIL(&p, T.check(p.b));
+	assert_int_equal(T.check(p.b), -EPROTO);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(packets_of_all_sizes_come_in_order),
+		TEST(a_full_queue_waits),
+		TEST(one_way_needs_no_answer),
+		TEST(what_is_not_committed_is_forgotten),
+		TEST(the_descriptor_tells),
+		TEST(arm_says_what_is_there),
+		TEST(close_loses_nothing),
+		TEST(close_with_unread_packets_loses_nothing),
+		TEST(the_end_is_noticed_by_waiting),
+		TEST(limits_are_told),
+		TEST(an_unknown_head_is_refused),
+		TEST(too_much_credit_is_refused),
+		TEST(an_answer_to_no_question_is_refused),
+		TEST(slots_of_no_flow_are_refused),
+		TEST(a_short_packet_is_refused),
+		TEST(a_long_packet_is_refused),
+		TEST(stops_without_end_are_refused),
+	};
+
+	if (pair_missing())
+		return 77;
+	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}

@@ -1,0 +1,519 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Connecting over libfabric: who is let in, who is not, and how long it takes. */
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <kedge/ofi.h>
+
+#include "ofi_pair.h"
+
+static struct kedge_channel_opts opts;
+
+static int setup(void **state)
+{
+	opts = pair_opts();
+	return 0;
+}
+
+static int connect_to(const char *port, int timeout_ms)
+{
+	struct transport_peer peer;
+	struct ofi *o = NULL;
+	int rc;
+
+	rc = kedge__ofi_connect(pair_provider(), "127.0.0.1", port, &opts,
+				timeout_ms, &o, &peer);
+	if (!rc)
+		T.close(o);
+	else
+		assert_null(o);
+	return rc;
+}
+
+static unsigned int fds(void)
+{
+	unsigned int n = 0;
+	int fd;
+
+	for (fd = 0; fd < 1024; fd++)
+		n += lseek(fd, 0, SEEK_CUR) >= 0 || errno != EBADF;
+	return n;
+}
+
+/* ---- the program's mistakes ---- */
+
+static void arguments_are_checked(void **state)
+{
+	struct kedge_channel_opts small = { .size = 4 };
+	struct kedge_listener *l = NULL;
+	struct kedge_channel *ch = NULL;
+
+	assert_int_equal(kedge_channel_open_ofi(NULL, NULL, "1", NULL, 0, &ch),
+			 -EINVAL);
+	assert_int_equal(kedge_channel_open_ofi(NULL, "::1", NULL, NULL, 0,
+						&ch), -EINVAL);
+	assert_int_equal(kedge_channel_open_ofi(NULL, "::1", "1", NULL, 0,
+						NULL), -EINVAL);
+	assert_int_equal(kedge_channel_open_ofi(NULL, "::1", "1", &small, 0,
+						&ch), -EINVAL);
+	assert_int_equal(kedge_listener_open_ofi(NULL, NULL, NULL, NULL, &l),
+			 -EINVAL);
+	assert_int_equal(kedge_listener_open_ofi(NULL, NULL, "0", NULL, NULL),
+			 -EINVAL);
+	assert_int_equal(kedge_listener_open_ofi(NULL, NULL, "0", &small, &l),
+			 -EINVAL);
+	assert_null(l);
+	assert_null(ch);
+}
+
+static void providers_are_told_apart(void **state)
+{
+	struct kedge_listener *l = NULL;
+
+	assert_int_equal(kedge_listener_open_ofi("nosuch", NULL, "0", NULL,
+						 &l), -ENODEV);
+	assert_non_null(strstr(kedge_strerror(-ENODEV), "\"nosuch\""));
+	/* It is part of libfabric, and has no connected endpoints. */
+	assert_int_equal(kedge_listener_open_ofi("shm", NULL, "0", NULL, &l),
+			 -EOPNOTSUPP);
+	assert_non_null(strstr(kedge_strerror(-EOPNOTSUPP), "FI_EP_MSG"));
+	assert_int_equal(kedge_listener_open_ofi("tcp", "256.1.1.1", "0", NULL,
+						 &l), -EADDRNOTAVAIL);
+	assert_null(l);
+}
+
+static void what_there_is_is_listed(void **state)
+{
+	struct kedge_ofi_provider *list;
+	ssize_t n, i, tcp = -1, shm = -1;
+
+	assert_int_equal(kedge_ofi_list(NULL, 1), -EINVAL);
+	n = kedge_ofi_list(NULL, 0);
+	assert_true(n > 0);
+	list = calloc((size_t)n, sizeof(*list));
+	assert_non_null(list);
+	assert_int_equal(kedge_ofi_list(list, (size_t)n), n);
+	for (i = 0; i < n; i++) {
+		if (!strcmp(list[i].name, "tcp"))
+			tcp = i;
+		if (!strcmp(list[i].name, "shm"))
+			shm = i;
+	}
+	assert_true(tcp >= 0 && shm >= 0);
+	assert_int_equal(list[tcp].flags, KEDGE_OFI_CHANNEL);
+	assert_int_equal(list[shm].flags, 0);
+	free(list);
+}
+
+/* ---- who is there ---- */
+
+static void nobody_listens(void **state)
+{
+	struct ofi_listener *l;
+	unsigned int before;
+	char port[8];
+
+	l = pair_listen(port);
+	kedge__ofi_listener_close(l);
+	assert_int_equal(connect_to(port, 5000), -ECONNREFUSED);
+	before = fds();
+	assert_int_equal(connect_to(port, 5000), -ECONNREFUSED);
+	assert_int_equal(fds(), before);
+	assert_non_null(strstr(kedge_strerror(-ECONNREFUSED), port));
+}
+
+static void a_port_is_taken_once(void **state)
+{
+	struct ofi_listener *l, *second = NULL;
+	char port[8];
+
+	l = pair_listen(port);
+	assert_int_equal(kedge__ofi_listen(pair_provider(), "127.0.0.1", port,
+					   &opts, &second), -EADDRINUSE);
+	assert_null(second);
+	kedge__ofi_listener_close(l);
+}
+
+static uint64_t took_ms(uint64_t since)
+{
+	return (clock_ns() - since) / 1000000u;
+}
+
+static void nobody_accepts(void **state)
+{
+	struct ofi_listener *l;
+	uint64_t since;
+	char port[8];
+
+	l = pair_listen(port);
+	since = clock_ns();
+	assert_int_equal(connect_to(port, 200), -ETIMEDOUT);
+	assert_true(took_ms(since) >= 200 && took_ms(since) < 5000);
+	kedge__ofi_listener_close(l);
+}
+
+static void nobody_comes(void **state)
+{
+	struct transport_peer peer;
+	struct ofi_listener *l;
+	struct ofi *o = NULL;
+	uint64_t since = clock_ns();
+	char port[8];
+
+	l = pair_listen(port);
+	assert_int_equal(kedge__ofi_accept(l, 0, &o, &peer), -ETIMEDOUT);
+	assert_true(took_ms(since) < 1000);
+	assert_int_equal(kedge__ofi_accept(l, 100, &o, &peer), -ETIMEDOUT);
+	assert_true(took_ms(since) >= 100);
+	assert_null(o);
+	kedge__ofi_listener_close(l);
+}
+
+/* ---- strangers ---- */
+
+static int socket_to(const char *port)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET };
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	a.sin_port = htons((uint16_t)atoi(port));
+	a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	assert_true(fd >= 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+	return fd;
+}
+
+struct call {
+	const char *port;
+	int rc;
+};
+
+static void *call(void *arg)
+{
+	struct call *c = arg;
+
+	c->rc = connect_to(c->port, 10000);
+	return NULL;
+}
+
+/* A listener lives on after whoever came; then one of ours gets in. */
+static void still_lets_in(struct ofi_listener *l, const char *port)
+{
+	struct call c = { .port = port, .rc = 1 };
+	struct transport_peer peer;
+	struct ofi *o = NULL;
+	pthread_t thread;
+
+	assert_int_equal(pthread_create(&thread, NULL, call, &c), 0);
+	assert_int_equal(kedge__ofi_accept(l, 10000, &o, &peer), 0);
+	T.close(o);
+	pthread_join(thread, NULL);
+	assert_int_equal(c.rc, 0);
+}
+
+static void strangers_do_no_harm(void **state)
+{
+	struct transport_peer peer;
+	struct ofi_listener *l;
+	struct ofi *o = NULL;
+	int silent, rude, gone;
+	char port[8];
+
+	l = pair_listen(port);
+	silent = socket_to(port);
+	rude = socket_to(port);
+	gone = socket_to(port);
+	assert_int_equal(write(rude, "GET / HTTP/1.0\r\n\r\n", 18), 18);
+	close(gone);
+	assert_int_equal(kedge__ofi_accept(l, 100, &o, &peer), -ETIMEDOUT);
+	still_lets_in(l, port);
+	close(silent);
+	close(rude);
+	kedge__ofi_listener_close(l);
+}
+
+/* A server of something else. */
+static void *serve_rubbish(void *arg)
+{
+	int fd = accept4(*(int *)arg, NULL, NULL, SOCK_CLOEXEC);
+	char buf[512];
+
+	if (fd < 0)
+		return NULL;
+	if (read(fd, buf, sizeof(buf)) > 0 &&
+	    write(fd, "220 mail.example ESMTP, hello and welcome\r\n", 43) < 0)
+		fprintf(stderr, "write: %d\n", errno);
+	usleep(100000);
+	close(fd);
+	return NULL;
+}
+
+static void another_server_is_no_kedge(void **state)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET };
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	socklen_t len = sizeof(a);
+	pthread_t thread;
+	char port[8];
+
+	a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof(a)), 0);
+	assert_int_equal(listen(fd, 1), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &len), 0);
+	snprintf(port, sizeof(port), "%u", ntohs(a.sin_port));
+	assert_int_equal(pthread_create(&thread, NULL, serve_rubbish, &fd), 0);
+	assert_int_equal(connect_to(port, 5000), -EPROTO);
+	pthread_join(thread, NULL);
+	close(fd);
+}
+
+/* ---- what a peer says of itself ---- */
+
+static struct ofi_hello good(void)
+{
+	struct ofi_hello h;
+
+	kedge__ofi_hello(&h, &opts);
+	return h;
+}
+
+static void limits_are_checked(void **state)
+{
+	struct ofi_hello h = good();
+
+	assert_int_equal(kedge__ofi_hello_check(&h, sizeof(h)), 0);
+	assert_int_equal(kedge__ofi_hello_check(&h, sizeof(h) - 1), -EPROTO);
+#define BAD(field, value)                                                      \
+	do {                                                                   \
+		h = good();                                                    \
+		h.field = (value);                                             \
+		assert_int_equal(kedge__ofi_hello_check(&h, sizeof(h)),        \
+				 -EPROTO);                                     \
+	} while (0)
+	BAD(magic, __builtin_bswap64(HELLO_MAGIC));
+	BAD(version, HELLO_VERSION + 1);
+	BAD(rx_cnt, 7);
+	BAD(rx_cnt, 4097);
+	BAD(eager_max, 0);
+	BAD(eager_max, 32 * 1024 + 1);
+	BAD(unexpected_cnt, 0);
+	BAD(unexpected_cnt, 65537);
+	BAD(unexpected_bytes, h.eager_max - 1);
+	BAD(unexpected_bytes, (1u << 30) + 1);
+	BAD(status, 1);
+	BAD(status, -5000);
+	BAD(zero, 1);
+	h = good();
+	h.status = -ENOMEM;
+	assert_int_equal(kedge__ofi_hello_check(&h, sizeof(h)), -ENOMEM);
+}
+
+/* By libfabric, but with the wrong words. */
+static void *call_wrongly(void *arg)
+{
+	struct call *c = arg;
+	struct ofi_hello h = good(), answer;
+	struct ofi_fabric *fabric;
+	struct fi_info *info;
+	struct ofi *o;
+
+	h.version++;
+	assert_int_equal(kedge__ofi_getinfo(pair_provider(), "127.0.0.1",
+					    c->port, 0, &info), 0);
+	assert_int_equal(kedge__ofi_fabric_open(info, &fabric), 0);
+	assert_int_equal(kedge__ofi_open(fabric, info, &o), 0);
+	assert_int_equal(fi_connect(o->ep, info->dest_addr, &h, sizeof(h)), 0);
+	memset(&answer, 0, sizeof(answer));
+	kedge__ofi_connected(o, clock_ns() + 5000000000u, &answer);
+	c->rc = answer.status;
+	kedge__ofi_free(o);
+	kedge__ofi_fabric_put(fabric);
+	fi_freeinfo(info);
+	return NULL;
+}
+
+static void another_version_is_turned_away(void **state)
+{
+	struct call c = { .rc = 1 };
+	struct transport_peer peer;
+	struct ofi_listener *l;
+	struct ofi *o = NULL;
+	pthread_t thread;
+	char port[8];
+
+	l = pair_listen(port);
+	c.port = port;
+	assert_int_equal(pthread_create(&thread, NULL, call_wrongly, &c), 0);
+	assert_int_equal(kedge__ofi_accept(l, 5000, &o, &peer), -EPROTO);
+	assert_null(o);
+	pthread_join(thread, NULL);
+	/* It was told why. */
+	assert_int_equal(c.rc, -EPROTO);
+	still_lets_in(l, port);
+	kedge__ofi_listener_close(l);
+}
+
+static void the_smaller_limit_holds(void **state)
+{
+	struct call c = { .rc = 1 };
+	struct transport_peer peer;
+	struct ofi_listener *l;
+	struct ofi *o = NULL;
+	pthread_t thread;
+	char port[8];
+
+	l = pair_listen(port);
+	c.port = port;
+	opts.eager_max = 1000;
+	opts.unexpected_cnt = 17;
+	assert_int_equal(pthread_create(&thread, NULL, call, &c), 0);
+	assert_int_equal(kedge__ofi_accept(l, 5000, &o, &peer), 0);
+	assert_int_equal(peer.eager_max, 1000);
+	assert_int_equal(peer.unexpected_cnt, 17);
+	T.close(o);
+	pthread_join(thread, NULL);
+	kedge__ofi_listener_close(l);
+}
+
+/* ---- a peer that dies ---- */
+
+/* In a child: connect, and send @packets; then wait to be killed. */
+static pid_t doomed(const char *port, int packets)
+{
+	struct transport_peer peer;
+	struct ofi *o;
+	pid_t pid = fork();
+	void *packet;
+
+	assert_true(pid >= 0);
+	if (pid)
+		return pid;
+	alarm(30);
+	if (kedge__ofi_connect(pair_provider(), "127.0.0.1", port, &opts, 10000,
+			       &o, &peer))
+		_exit(1);
+	for (; packets; packets--) {
+		packet = T.reserve(o, 8);
+		if (!packet)
+			_exit(2);
+		memset(packet, 0, 8);
+		T.commit(o, packet, 8);
+	}
+	for (;;)
+		kedge__ofi_progress(o);
+}
+
+static void a_killed_peer_is_noticed(void **state)
+{
+	struct transport_peer peer;
+	struct ofi_listener *l;
+	struct ofi *o = NULL;
+	uint64_t since;
+	char port[8];
+	int status, came = 0;
+	size_t len;
+	pid_t pid;
+
+	l = pair_listen(port);
+	pid = doomed(port, 20);
+	assert_int_equal(kedge__ofi_accept(l, 10000, &o, &peer), 0);
+	while (came < 10) {
+		if (!T.next(o, &len))
+			continue;
+		T.release(o, T.next(o, &len));
+		came++;
+	}
+	usleep(20000);
+	kill(pid, SIGKILL);
+	waitpid(pid, &status, 0);
+	assert_true(WIFSIGNALED(status));
+	/* What it had sent is received first. */
+	since = clock_ns();
+	while (!T.check(o)) {
+		if (T.next(o, &len)) {
+			T.release(o, T.next(o, &len));
+			came++;
+		}
+		assert_true(took_ms(since) < 3000);
+	}
+	assert_int_equal(T.check(o), -ECONNRESET);
+	assert_int_equal(came, 20);
+	T.close(o);
+	kedge__ofi_listener_close(l);
+}
+
+/* A fork takes nothing away from the parent. */
+static void a_child_closes_nothing(void **state)
+{
+	struct pair p;
+	int status;
+	pid_t pid;
+	void *packet;
+	size_t len;
+
+	pair_open(&p);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid) {
+		T.close(p.a);
+		T.close(p.b);
+		kedge__ofi_listener_close(p.l);
+		_exit(0);
+	}
+	waitpid(pid, &status, 0);
+	assert_int_equal(status, 0);
+	packet = T.reserve(p.a, 8);
+	memset(packet, 0, 8);
+	T.commit(p.a, packet, 8);
+	PAIR_UNTIL(&p, T.next(p.b, &len));
+	assert_int_equal(T.check(p.a), 0);
+	pair_close(&p);
+}
+
+static void nothing_is_left(void **state)
+{
+	unsigned int before, i;
+	struct pair p;
+
+	pair_open(&p);
+	pair_close(&p);
+	before = fds();
+	for (i = 0; i < 10; i++) {
+		pair_open(&p);
+		pair_close(&p);
+	}
+	assert_int_equal(fds(), before);
+}
+
+#define TEST(f) cmocka_unit_test_setup(f, setup)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(arguments_are_checked),
+		TEST(providers_are_told_apart),
+		TEST(what_there_is_is_listed),
+		TEST(nobody_listens),
+		TEST(a_port_is_taken_once),
+		TEST(nobody_accepts),
+		TEST(nobody_comes),
+		TEST(strangers_do_no_harm),
+		TEST(another_server_is_no_kedge),
+		TEST(limits_are_checked),
+		TEST(another_version_is_turned_away),
+		TEST(the_smaller_limit_holds),
+		TEST(a_killed_peer_is_noticed),
+		TEST(a_child_closes_nothing),
+		TEST(nothing_is_left),
+	};
+
+	if (pair_missing())
+		return 77;
+	signal(SIGPIPE, SIG_IGN);
+	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}
