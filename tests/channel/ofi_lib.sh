@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: BSD-2-Clause
+# shellcheck shell=sh
+# Sourced: runs both ends of ofi_ends. SERVER and CLIENT are words that come
+# before the command of that side.
+FAILED=0
+
+# both PROVIDER ADDRESS PORT COUNT
+both()
+{
+	# shellcheck disable=SC2086 # words
+	$SERVER "$ENDS" serve "$1" "$2" "$3" 7 "$4" &
+	server=$!
+	# shellcheck disable=SC2086
+	$CLIENT "$ENDS" connect "$1" "$2" "$3" 7 "$4" >/dev/null || {
+		echo "FAIL: the connecting side"
+		FAILED=1
+	}
+	wait $server || {
+		echo "FAIL: the listening side"
+		FAILED=1
+	}
+}
+
+# killed PROVIDER ADDRESS PORT who: connect|serve kills itself
+killed()
+{
+	serve=die connect=orphan
+	[ "$4" = serve ] || { serve=orphan; connect=die; }
+	# shellcheck disable=SC2086
+	$SERVER "$ENDS" serve "$1" "$2" "$3" 3 400 $serve &
+	server=$!
+	status=0
+	# shellcheck disable=SC2086
+	$CLIENT "$ENDS" connect "$1" "$2" "$3" 3 400 $connect || status=$?
+	if [ "$4" = serve ]; then
+		wait $server
+		[ $? -eq 137 ] || { echo "FAIL: nobody was killed"; FAILED=1; }
+	else
+		wait $server || status=1
+		[ $status -eq 137 ] && status=0
+	fi
+	[ $status -eq 0 ] || {
+		echo "FAIL: $4 was killed, and the other side:" $status
+		FAILED=1
+	}
+}
