@@ -212,9 +212,20 @@ bool abort_step(struct kedge_channel *ch, struct op *op)
 	return op->state == OP_STOP ? step_stop(ch, op) : step_answer(ch, op);
 }
 
+/* The sender had said that all of it has landed: what is left to do is ours. */
+static bool lands_still(struct kedge_channel *ch, struct op *op)
+{
+	while (op->state == OP_LAND && op->bulk.flags & BULK_FIN)
+		if (!rndv_step(ch, op))
+			return false;
+	return op->state == OP_FREE;
+}
+
 /* The peer is gone, and touches nothing. */
 static void op_dies(struct kedge_channel *ch, struct op *op, int why)
 {
+	if (lands_still(ch, op))
+		return;
 	bulk_close(ch, op);
 	op_done(ch, op, why);
 }
