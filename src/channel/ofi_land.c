@@ -238,8 +238,10 @@ int kedge__ofi_land_stop(struct ofi *o, struct flow *f)
 {
 	if (f->stream)
 		return 0;
-	if (f->quiet) {
+	/* After its FIN the sender has no name for the pieces any more. */
+	if (f->quiet || f->bulk->flags & BULK_FIN) {
 		end_regs(o, f);
+		f->quiet = true;
 		return 0;
 	}
 	f->stop_due = true;

@@ -26,10 +26,12 @@
 #define TOLD_SEC 5
 
 static const uint32_t ways[] = { KEDGE_WAY_AUTO, KEDGE_WAY_DIRECT,
+				 KEDGE_WAY_SWAP, KEDGE_WAY_REGISTER,
 				 KEDGE_WAY_COPY };
 
 struct side {
-	const char *provider, *node, *port;
+	const char *provider, *node;
+	char port[8]; /* the next for each channel */
 	uint64_t seed, cnt;
 	int serve, die, orphan;
 	struct kedge_listener *l;
@@ -236,7 +238,6 @@ int main(int argc, char **argv)
 	s.serve = !strcmp(argv[1], "serve");
 	s.provider = argv[2];
 	s.node = argv[3];
-	s.port = argv[4];
 	s.seed = strtoull(argv[5], NULL, 0);
 	s.cnt = strtoull(argv[6], NULL, 0);
 	s.die = argc > 7 && !strcmp(argv[7], "die");
@@ -247,6 +248,7 @@ int main(int argc, char **argv)
 		s.in[i] = buffer();
 	}
 	for (i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+		snprintf(s.port, sizeof(s.port), "%d", atoi(argv[4]) + (int)i);
 		open_side(&s, ways[i]);
 		if (s.orphan) {
 			post(&s);
