@@ -353,7 +353,7 @@ static uint32_t ofi_ready(void *ctx, const void *buf, size_t len)
 	struct ofi *o = ctx;
 
 	if (!o->pins)
-		return READY_DIRECT | READY_REGISTER;
+		return READY_DIRECT | READY_REGISTER | READY_ANYWHERE;
 	if (kedge__ofi_block_of(o, (uintptr_t)buf, len))
 		return READY_DIRECT | READY_HEAP | READY_REGISTER;
 	return READY_REGISTER;

@@ -53,6 +53,7 @@ enum bulk_ready {
 	READY_DIRECT = 1 << 0, /* the peer's data can go there now */
 	READY_HEAP = 1 << 1,   /* it is of heap_alloc() */
 	READY_REGISTER = 1 << 2, /* it can be registered */
+	READY_ANYWHERE = 1 << 3, /* data that lands elsewhere lands no cheaper */
 };
 
 /**

@@ -76,7 +76,7 @@ static uint32_t choose(const struct kedge_channel *ch, const struct op *op,
 
 	if (ch->opts.way != KEDGE_WAY_AUTO)
 		return ch->opts.way;
-	if (ready & READY_HEAP)
+	if (ready & (READY_HEAP | READY_ANYWHERE))
 		return KEDGE_WAY_DIRECT;
 	if (!model_ready())
 		return ready & READY_DIRECT && op->msg_len >= PULL_MIN
