@@ -39,7 +39,9 @@ struct kedge_ofi_provider {
  *
  * Threads: any. Fork: works in the child.
  *
- * Return: how many there are, which may be more than @max; or -EINVAL, -ENOMEM.
+ * Return: how many there are, which may be more than @max; or a negative errno:
+ *   -EINVAL @list is NULL and @max is not 0
+ *   -ENOMEM no memory
  */
 KEDGE_API ssize_t kedge_ofi_list(struct kedge_ofi_provider *list, size_t max);
 

@@ -199,7 +199,8 @@ bool channel_progress(struct kedge_channel *ch, size_t max, uint32_t idle_max)
 	if (!list_empty(&ch->queued))
 		send_queue(ch);
 	/* There was no room for it, perhaps, when it was due. */
-	send_credit(ch);
+	if (!moved)
+		send_credit(ch);
 	if (!list_empty(&ch->timed) && ++ch->timer_polls >= TIMER_POLLS) {
 		ch->timer_polls = 0;
 		check_timers(ch);
