@@ -37,7 +37,7 @@ check_shell()
 {
 	files | while read -r f; do
 		head -n 1 "$f" | grep -Eq '^#!.*\b(ba)?sh$' && echo "$f"
-	done | xargs shellcheck
+	done | xargs shellcheck -x
 }
 
 # What a compiler does not see; docs of each rule in CONTRIBUTING.md.

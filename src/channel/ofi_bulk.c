@@ -107,8 +107,8 @@ bool kedge__ofi_flow_head(struct ofi *o, const struct ofi_head *h)
 static bool say_slots(struct ofi *o, struct flow *f)
 {
 	enum head_kind kind = f->recv ? HEAD_DRAINED : HEAD_FILLED;
-	uint32_t upto = f->recv ? f->drained : f->filled;
-	uint32_t cnt = upto - f->told;
+	uint32_t now = f->recv ? f->drained : f->filled;
+	uint32_t cnt = now - f->told;
 
 	if (!cnt)
 		return true;

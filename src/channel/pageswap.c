@@ -6,6 +6,7 @@
  * ranges out of the hands of kedge's own userfaultfds: a mapping can be watched
  * by one only.
  */
+#include "base/swaps.h"
 #include "channel/pageswap_priv.h"
 
 #define TAKEN_TRIES 64 /* somebody keeps watching what we want to swap */
@@ -38,8 +39,10 @@ static int announced(uintptr_t a, uintptr_t b, size_t len, uint32_t way)
 
 	kedge_hook_begin(&ha, KEDGE_EVENT_REMOVE, (void *)a, len);
 	kedge_hook_begin(&hb, KEDGE_EVENT_REMOVE, (void *)b, len);
+	swap_counts_in();
 	rc = way == KEDGE_SWAP_MOVE ? swap_by_move(a, b, len)
 				    : swap_by_remap(a, b, len);
+	swap_counts_out();
 	kedge_hook_end(&hb);
 	kedge_hook_end(&ha);
 	return rc;

@@ -21,6 +21,7 @@
 
 #define VMA_COST  4 /* mappings that a swap leaves behind at the most */
 #define VMA_SHARE 8 /* one in so many of vm.max_map_count may be ours */
+#define BUDGET_MAX 1024 /* swaps between two looks: others map, too */
 #define TRIES	  64
 
 static struct sig_lock lock = SIG_LOCK_INIT; /* guards what follows */
@@ -46,10 +47,20 @@ static int pay(void)
 					  "userfaultfd do it, which needs none",
 					  have, max);
 	}
+	if (budget > BUDGET_MAX)
+		budget = BUDGET_MAX;
 	if (!rc)
 		budget--;
 	sig_unlock(&lock);
 	return rc;
+}
+
+/* The kernel has none left: what was counted is out of date. */
+static void count_again(void)
+{
+	sig_lock(&lock);
+	budget = 0;
+	sig_unlock(&lock);
 }
 
 /* The pages of @from, with their mapping, to @to; an empty one stays. */
@@ -123,5 +134,10 @@ int swap_by_remap(uintptr_t a, uintptr_t b, size_t len)
 
 	if (!rc)
 		rc = pay();
-	return rc ? rc : remap_exchange(a, b, len);
+	if (rc)
+		return rc;
+	rc = remap_exchange(a, b, len);
+	if (rc == -ENOMEM)
+		count_again();
+	return rc;
 }

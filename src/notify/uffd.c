@@ -49,6 +49,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/swaps.h"
 #include "notify/internal.h"
 #include "notify/tripwire.h"
 
@@ -70,6 +71,8 @@
 #define EVENTS_A_ROUND	64  /* then others get the lock */
 #define LOOKS		20  /* at a witness, after an event */
 #define LOOK_EVERY_NS	50000
+#define SWAP_NAP_NS	50000
+#define SWAP_NAPS	4000
 
 /*
  * The bell is a page of our own that is watched like others': unmapping it ends
@@ -534,6 +537,24 @@ static int register_error(int rc)
 					 "memory (%s)", strerrordesc_np(-rc));
 }
 
+/* A page swap of our own may have the mapping: not for long. */
+static int register_patiently(struct uffd *u, uint64_t start, uint64_t end)
+{
+	const struct timespec nap = { 0, SWAP_NAP_NS };
+	unsigned int naps;
+	uint32_t ended;
+	int rc;
+
+	for (naps = 0;; naps++) {
+		ended = swaps_ended();
+		rc = register_range(u, start, end);
+		if (rc != -EBUSY || naps == SWAP_NAPS || !swaps_since(ended))
+			return rc;
+		/* No library's: those are cancellation points. */
+		syscall(SYS_nanosleep, &nap, NULL);
+	}
+}
+
 static int uffd_arm(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 {
 	int rc;
@@ -544,7 +565,7 @@ static int uffd_arm(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 	sig_unlock(&nf->lock);
 	if (rc)
 		return rc;
-	rc = register_range(nf->backend, start, end);
+	rc = register_patiently(nf->backend, start, end);
 	return rc ? register_error(rc) : 0;
 }
 

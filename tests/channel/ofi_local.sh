@@ -19,4 +19,4 @@ print(s.getsockname()[1])') || exit 1
 both tcp 127.0.0.1 "$port" 400
 killed tcp 127.0.0.1 "$port" connect
 killed tcp 127.0.0.1 "$port" serve
-exit $FAILED
+exit "$FAILED"

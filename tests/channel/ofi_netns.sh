@@ -16,4 +16,4 @@ both tcp 192.0.2.1 7471 400
 both tcp fd00:6b65::1 7471 100
 killed tcp 192.0.2.1 7471 connect
 killed tcp 192.0.2.1 7471 serve
-exit $FAILED
+exit "$FAILED"
