@@ -26,6 +26,7 @@ int cmd_info(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
 int cmd_torture(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
+int cmd_perf(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 
 #endif /* TOOLS_CMD_H */

@@ -21,6 +21,8 @@ static const struct subcommand {
 	{ "torture", cmd_torture,
 	  "try to make a registration stale, in every known way" },
 	{ "bench", cmd_bench, "measure the cache and the notifier" },
+	{ "perf", cmd_perf,
+	  "measure messages between two processes, by every way" },
 	{ "run", cmd_run,
 	  "run an RDMA program, unmodified, on a coherent registration cache" },
 };

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Lanes whose ranks are both children. They sleep in recv() until they are
+ * asked. A rank that dies, fails or does nothing for long ends the run: the
+ * other one waits for it, and is killed.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tools/perf/perf.h"
+
+#define REDRAW_MS 200
+#define OTHER_MS  500
+/* No batch takes that long, on no machine. */
+#define STUCK_NS 120000000000ull
+
+static const char *rank_name(unsigned int rank)
+{
+	return rank ? "receiver" : "sender";
+}
+
+/* Say how a rank ended. */
+static int died(struct perf_lane *l, unsigned int rank)
+{
+	struct bench_proc *p = &l->proc[rank];
+	int status = 0;
+
+	close(p->fd);
+	while (waitpid(p->pid, &status, 0) < 0 && errno == EINTR)
+		;
+	p->pid = 0;
+	if (WIFSIGNALED(status))
+		util_error("%s, %s: its %s was killed: %s", l->cfg.side->name,
+			   l->cfg.name, rank_name(rank),
+			   strsignal(WTERMSIG(status)));
+	else
+		util_error("%s, %s: its %s has ended by itself, with status %d",
+			   l->cfg.side->name, l->cfg.name, rank_name(rank),
+			   WEXITSTATUS(status));
+	return CMD_CANNOT;
+}
+
+static int take(struct perf_lane *l, unsigned int rank, struct perf_rep *rep)
+{
+	int rc = bench_recv(l->proc[rank].fd, rep, sizeof(*rep));
+
+	if (rc == -EPIPE)
+		return died(l, rank);
+	if (rc)
+		return util_fail(rc, "%s, %s", l->cfg.side->name, l->cfg.name);
+	if (!rep->rc)
+		return 0;
+	util_error("%s, %s, %s: %s", l->cfg.side->name, l->cfg.name,
+		   rank_name(rank), rep->why);
+	return CMD_CANNOT;
+}
+
+/* What the other rank has to say of a failure, which may be the cause. */
+static void ask_other(struct perf_lane *l, unsigned int rank)
+{
+	struct pollfd pfd = { .fd = l->proc[rank].fd, .events = POLLIN };
+	struct perf_rep rep;
+
+	if (poll(&pfd, 1, OTHER_MS) > 0)
+		take(l, rank, &rep);
+}
+
+/* The replies of the ranks in @want, in whatever order they come. */
+static int wait_ranks(struct perf_lane *l, unsigned int want,
+		      struct perf_rep rep[2], struct util_progress *progress,
+		      uint64_t done)
+{
+	const uint64_t start = clock_ns();
+	struct pollfd pfd[2];
+	unsigned int i;
+	int rc = 0;
+
+	while (want && !rc) {
+		for (i = 0; i < 2; i++)
+			pfd[i] = (struct pollfd){
+				.fd = want & (1u << i) ? l->proc[i].fd : -1,
+				.events = POLLIN
+			};
+		if (poll(pfd, 2, REDRAW_MS) < 0 && errno != EINTR)
+			return util_fail(-errno, "cannot wait");
+		if (progress)
+			util_progress_at(progress, done);
+		for (i = 0; i < 2 && !rc; i++) {
+			if (pfd[i].fd < 0 || !pfd[i].revents)
+				continue;
+			rc = take(l, i, &rep[i]);
+			want &= ~(1u << i);
+			if (rc && want)
+				ask_other(l, !i);
+		}
+		if (!rc && want && clock_ns() - start > STUCK_NS) {
+			util_error("%s, %s: nothing has come for %llu s",
+				   l->cfg.side->name, l->cfg.name,
+				   STUCK_NS / 1000000000u);
+			rc = CMD_CANNOT;
+		}
+	}
+	return rc;
+}
+
+int perf_lane_start(struct perf_lane *l)
+{
+	struct perf_child child[2];
+	struct perf_rep hello[2];
+	unsigned int rank;
+	int pair[2], rc;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
+		return util_fail(-errno, "cannot connect two processes");
+	for (rank = 0; rank < 2; rank++) {
+		child[rank] = (struct perf_child){
+			.cfg = &l->cfg,
+			.rank = rank,
+			.pair = { pair[0], pair[1] },
+		};
+		rc = bench_proc_start(&l->proc[rank], perf_rank_child,
+				      &child[rank]);
+		if (rc) {
+			rc = util_fail(rc, "cannot start a process");
+			break;
+		}
+	}
+	/* A copy here would hide from a rank that the other is gone. */
+	close(pair[0]);
+	close(pair[1]);
+	if (!rc)
+		rc = wait_ranks(l, 3, hello, NULL, 0);
+	if (!rc)
+		l->facts = hello[0].facts;
+	return rc;
+}
+
+int perf_lane_run(struct perf_lane *l, const struct perf_req *req,
+		  struct perf_rep rep[2], struct util_progress *progress,
+		  uint64_t done)
+{
+	unsigned int rank;
+	int rc;
+
+	if (l->remote)
+		return perf_remote_run(l, req, rep, progress, done);
+	for (rank = 2; rank-- > 0;) {
+		rc = bench_send(l->proc[rank].fd, req, sizeof(*req));
+		/* That it is gone shows below. */
+		if (rc && rc != -EPIPE)
+			return util_fail(rc, "%s", l->cfg.name);
+	}
+	return wait_ranks(l, 3, rep, progress, done);
+}
+
+int perf_lane_ask(struct perf_lane *l, const struct perf_req *req,
+		  struct perf_rep *rep)
+{
+	struct perf_rep both[2];
+	int rc;
+
+	if (l->remote) {
+		perf_rank_run(l->local, req, rep);
+		return rep->rc;
+	}
+	rc = bench_send(l->proc[0].fd, req, sizeof(*req));
+	if (!rc)
+		rc = bench_recv(l->proc[0].fd, &both[0], sizeof(both[0]));
+	*rep = both[0];
+	return rc ? rc : rep->rc;
+}
+
+void perf_lane_stop(struct perf_lane *l, bool failed)
+{
+	unsigned int rank;
+
+	if (l->remote)
+		perf_remote_stop(l);
+	for (rank = 0; rank < 2; rank++) {
+		/* It may be waiting for the other one, for ever. */
+		if (failed && l->proc[rank].pid > 0)
+			kill(l->proc[rank].pid, SIGKILL);
+		bench_proc_stop(&l->proc[rank]);
+	}
+}

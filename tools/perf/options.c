@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What the command line of kedge perf means. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <kedge/kedge.h>
+
+#include "tools/perf/perf.h"
+
+#define ROUNDS_MAX  10000
+#define REGISTER_AT (4ull << 20)
+#define SIZES                                                                  \
+	"1,8,64,256,1K,4K,8K,16K,64K,256K,1M,4M,16M,64M"
+
+const char *const perf_buffers_names[PERF_BUFFERS + 1] = { "malloc", "heap",
+							   "fresh", NULL };
+
+static int add_size(struct perf_opts *opt, uint64_t size)
+{
+	if (opt->size_cnt == PERF_SIZES_MAX)
+		return util_usage("--sizes: more than %u", PERF_SIZES_MAX);
+	opt->sizes[opt->size_cnt++] = size;
+	return UTIL_GO_ON;
+}
+
+static int parse_sizes(struct perf_opts *opt)
+{
+	char *copy = strdup(opt->sizes_text ? opt->sizes_text : SIZES);
+	char *save = NULL, *word;
+	int rc = UTIL_GO_ON;
+	uint64_t size;
+
+	if (!copy)
+		return util_fail(-ENOMEM, "--sizes");
+	for (word = strtok_r(copy, ",", &save); word && rc == UTIL_GO_ON;
+	     word = strtok_r(NULL, ",", &save)) {
+		if (util_parse_size(word, &size) || !size ||
+		    size > PERF_BYTES_MAX)
+			rc = util_usage("--sizes: '%s' is no size from 1 to 1G",
+					word);
+		else
+			rc = add_size(opt, size);
+	}
+	if (rc == UTIL_GO_ON && !opt->size_cnt)
+		rc = util_usage("--sizes: sizes and commas, please");
+	free(copy);
+	return rc;
+}
+
+static int parse_ways(struct perf_opts *opt)
+{
+	const char *names[KEDGE_WAY_COUNT + 1];
+	uint32_t way;
+	int rc;
+
+	for (way = 0; way < KEDGE_WAY_COUNT; way++)
+		names[way] = kedge_way_name(way);
+	names[way] = NULL;
+	rc = bench_parse_words("way", opt->ways_text ? opt->ways_text : "auto",
+			       names, &opt->ways);
+	if (rc != UTIL_GO_ON)
+		return rc;
+	return bench_parse_words("buffers",
+				 opt->buffers_text   ? opt->buffers_text
+				 : opt->turnaround ? "fresh"
+						   : "malloc",
+				 perf_buffers_names, &opt->buffers);
+}
+
+/* What the turnaround is compared with: registering 4 MiB. */
+static int add_register(struct perf_opts *opt)
+{
+	size_t i;
+
+	if (!opt->turnaround)
+		return UTIL_GO_ON;
+	opt->ways |= 1u << KEDGE_WAY_REGISTER;
+	for (i = 0; i < opt->size_cnt; i++)
+		if (opt->sizes[i] == REGISTER_AT)
+			return UTIL_GO_ON;
+	return add_size(opt, REGISTER_AT);
+}
+
+static int parse_peer(struct perf_opts *opt)
+{
+	if (!opt->peer_text || !strcmp(opt->peer_text, "none"))
+		return opt->tls_text ? util_usage("--peer-tls: of no --peer")
+				     : UTIL_GO_ON;
+	if (strcmp(opt->peer_text, "ucx"))
+		return util_usage("--peer: there is no peer '%s', only ucx",
+				  opt->peer_text);
+	if (opt->connect || opt->listen)
+		return util_usage("--peer: only where both ends are on this "
+				  "host");
+	opt->peer = perf_ucx();
+	if (opt->peer)
+		return UTIL_GO_ON;
+	util_error("this build has no UCX: install its headers (Debian's "
+		   "libucx-dev) and build kedge again");
+	return CMD_CANNOT;
+}
+
+static int set(char **to, const char *text)
+{
+	*to = strdup(text);
+	return *to ? UTIL_GO_ON : util_fail(-ENOMEM, "cannot keep an option");
+}
+
+/* "host", "host:port", "[::1]:port"; a shm path as it is. */
+static int parse_address(struct perf_opts *opt, const char *text)
+{
+	struct perf_place *at = &opt->place;
+	const char *colon = strrchr(text, ':');
+	const char *first = strchr(text, ':');
+	char *node;
+	int rc;
+
+	if (!strcmp(at->transport, "shm"))
+		return set(&at->node, text);
+	if (text[0] == '[') {
+		first = strchr(text, ']');
+		if (!first || (first[1] && first[1] != ':'))
+			return util_usage("'%s' is no address", text);
+		node = strndup(text + 1, (size_t)(first - text - 1));
+		colon = first[1] ? first + 1 : NULL;
+	} else {
+		/* Several colons are an IPv6 address without a port. */
+		if (colon != first)
+			colon = NULL;
+		node = colon ? strndup(text, (size_t)(colon - text))
+			     : strdup(text);
+	}
+	if (!node)
+		return util_fail(-ENOMEM, "cannot keep an option");
+	if (*node)
+		at->node = node;
+	else
+		free(node);
+	rc = UTIL_GO_ON;
+	if (colon && !colon[1])
+		rc = util_usage("'%s': a port after the colon, please", text);
+	else if (colon)
+		rc = set(&at->service, colon + 1);
+	return rc;
+}
+
+static int parse_place(struct perf_opts *opt, const struct util_args *args)
+{
+	const char *transport = opt->transport_text ? opt->transport_text
+						    : "shm";
+	int rc;
+
+	if (opt->listen && opt->connect)
+		return util_usage("--listen or --connect, not both");
+	if (args->cnt && !opt->listen)
+		return util_usage("'%s' is an address, which --listen takes",
+				  args->arg[0]);
+	if (!*transport || strchr(transport, ','))
+		return util_usage("--transport: one name, please");
+	rc = set(&opt->place.transport, transport);
+	if (rc == UTIL_GO_ON && opt->connect)
+		rc = parse_address(opt, opt->connect);
+	if (rc == UTIL_GO_ON && args->cnt)
+		rc = parse_address(opt, args->arg[0]);
+	return rc;
+}
+
+static int parse_numbers(struct perf_opts *opt)
+{
+	if (opt->window < 1 || opt->window > (int)PERF_WINDOW_MAX)
+		return util_usage("--window: %d is not in 1..%u", opt->window,
+				  PERF_WINDOW_MAX);
+	if (opt->rounds < 1 || opt->rounds > ROUNDS_MAX)
+		return util_usage("--rounds: %d is not in 1..%d", opt->rounds,
+				  ROUNDS_MAX);
+	if (opt->csv && util_flags.json)
+		return util_usage("--csv or --json, not both");
+	opt->seed = util_rng_seed();
+	if (opt->seed_text && util_parse_u64(opt->seed_text, &opt->seed))
+		return util_usage("--seed: '%s' is no number", opt->seed_text);
+	return UTIL_GO_ON;
+}
+
+int perf_parse(struct perf_opts *opt, const struct util_args *args)
+{
+	int rc = parse_numbers(opt);
+
+	if (rc == UTIL_GO_ON)
+		rc = parse_sizes(opt);
+	if (rc == UTIL_GO_ON)
+		rc = parse_ways(opt);
+	if (rc == UTIL_GO_ON)
+		rc = add_register(opt);
+	if (rc == UTIL_GO_ON)
+		rc = parse_peer(opt);
+	if (rc == UTIL_GO_ON)
+		rc = parse_place(opt, args);
+	return rc;
+}

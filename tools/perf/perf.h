@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * kedge perf. What is measured is a lane: two processes that exchange messages,
+ * rank 0 (which takes the time) and rank 1, on a side's channel (side_kedge.c,
+ * side_ucx.c). The planner (run.c) lets the lanes take turns in short batches,
+ * while the ranks of all others sleep; pattern.c is what a batch does, the same
+ * code for every side.
+ *
+ * On one host both ranks are children (rank.c, lane.c). With --connect rank 0
+ * is this process and rank 1 the one that was started with --listen, over there
+ * (remote.c).
+ */
+#ifndef TOOLS_PERF_PERF_H
+#define TOOLS_PERF_PERF_H
+
+#include "tools/perf/rank.h"
+
+#define PERF_SIZES_MAX 64u
+#define PERF_LANES_MAX 24u
+
+/* ---- lanes: lane.c, remote.c ---- */
+
+struct perf_remote;
+
+/** struct perf_lane - two ranks
+ * @cfg:    what it was made of
+ * @facts:  what its rank 0 says
+ * @proc:   the ranks, where both are children
+ * @remote: else the other host, and
+ * @local:  the rank that is this process
+ * @index:  of the lane over there
+ */
+struct perf_lane {
+	struct perf_lane_cfg cfg;
+	struct perf_facts facts;
+	struct bench_proc proc[2];
+	struct perf_remote *remote;
+	struct perf_rank *local;
+	uint32_t index;
+};
+
+/* What a child is started with; @pair leads to the other rank. */
+struct perf_child {
+	const struct perf_lane_cfg *cfg;
+	unsigned int rank;
+	int pair[2];
+};
+
+/* The child's main; @arg is its struct perf_child. */
+void perf_rank_child(int fd, void *arg);
+
+/* 0, or an exit status with a message printed. perf_lane_stop() after both. */
+int perf_lane_start(struct perf_lane *l);
+int perf_lane_run(struct perf_lane *l, const struct perf_req *req,
+		  struct perf_rep rep[2], struct util_progress *progress,
+		  uint64_t done);
+/* A question to rank 0 alone: 0 or a negative errno, nothing printed. */
+int perf_lane_ask(struct perf_lane *l, const struct perf_req *req,
+		  struct perf_rep *rep);
+/* @failed: do not wait for what the ranks are doing. */
+void perf_lane_stop(struct perf_lane *l, bool failed);
+
+/* Reach the process that was started with --listen. */
+int perf_remote_open(const struct perf_place *at, struct perf_remote **remote);
+/* Tells it the end. */
+void perf_remote_close(struct perf_remote *remote);
+/* As those of lanes. */
+int perf_remote_start(struct perf_remote *remote, struct perf_lane *l);
+int perf_remote_run(struct perf_lane *l, const struct perf_req *req,
+		    struct perf_rep rep[2], struct util_progress *progress,
+		    uint64_t done);
+void perf_remote_stop(struct perf_lane *l);
+/* Be that process, for one peer; an exit status. */
+int perf_serve(const struct perf_place *at);
+
+/* ---- the run ---- */
+
+/** struct perf_opts - the command line, as popt leaves it and as parsed */
+struct perf_opts {
+	char *sizes_text;
+	char *ways_text;
+	char *buffers_text;
+	char *transport_text;
+	char *connect;
+	char *peer_text;
+	char *tls_text;
+	char *seed_text;
+	char *plot;
+	int listen;
+	int window;
+	int rounds;
+	int check;
+	int use;
+	int turnaround;
+	int model;
+	int csv;
+	uint64_t sizes[PERF_SIZES_MAX];
+	size_t size_cnt;
+	uint32_t ways;
+	uint32_t buffers;
+	const struct perf_side *peer;
+	uint64_t seed;
+	struct perf_place place;
+};
+
+/** struct perf_row - what a lane did with one size and kind of buffers
+ * @lane:    index in the result
+ * @window:  messages under way in the stream
+ * @latency_us, @gbps: medians
+ * @cts_us:  from RTS to CTS, of ping-pong; 0 if none was sent
+ * @ways:    messages received by each
+ * @faults:  page faults for a message of the stream, of the receiver
+ * @wrong:   messages that came out wrong
+ * @rounds:  of the medians
+ * @dropped: rounds in which a rank lost its CPU
+ */
+struct perf_row {
+	unsigned int lane;
+	uint64_t bytes;
+	enum perf_buffers buffers;
+	uint32_t window;
+	double latency_us;
+	double gbps;
+	double cts_us;
+	uint64_t ways[8];
+	double faults;
+	uint64_t wrong;
+	uint64_t rounds;
+	uint64_t dropped;
+};
+
+/* A point of the cost model; @ns is 0 where the way does not work. */
+struct perf_point {
+	uint32_t way;
+	uint32_t fresh;
+	uint64_t bytes;
+	uint64_t ns;
+};
+
+/* From @bytes on @above costs no more than @below. */
+struct perf_even {
+	uint32_t below;
+	uint32_t above;
+	uint32_t fresh;
+	uint64_t bytes;
+};
+
+struct perf_result {
+	const struct perf_opts *opt;
+	struct perf_lane lane[PERF_LANES_MAX];
+	unsigned int lane_cnt;
+	struct perf_remote *remote;
+	unsigned int cpus;
+	struct perf_row *rows;
+	size_t n;
+	size_t max;
+	uint64_t wrong;
+	char why[PERF_WHY_LEN];
+	struct perf_point *points;
+	size_t point_cnt;
+	struct perf_even *evens;
+	size_t even_cnt;
+};
+
+/* cmd_perf.c and options.c */
+int perf_parse(struct perf_opts *opt, const struct util_args *args);
+
+/*
+ * Start the lanes, and measure or ask the model. 0, or an exit status with a
+ * message printed; perf_result_fini() in every case.
+ */
+int perf_run(const struct perf_opts *opt, struct perf_result *res);
+int perf_measure(struct perf_result *res);
+int perf_model(struct perf_result *res);
+void perf_result_fini(struct perf_result *res);
+
+/* ---- the report ---- */
+
+/* The peer's rows for one of ours: the least latency, the most bandwidth. */
+struct perf_best {
+	double latency_us;
+	double gbps;
+	size_t cnt;
+};
+
+void perf_best_peer(const struct perf_result *res, const struct perf_row *row,
+		    struct perf_best *best);
+bool perf_same(const struct perf_row *a, const struct perf_row *b);
+bool perf_is_peer(const struct perf_result *res, const struct perf_row *row);
+/* The way most messages took. */
+const char *perf_way_taken(const struct perf_row *row);
+/* Time to register 4 MiB in such buffers, or 0 if it was not measured. */
+double perf_register_us(const struct perf_result *res,
+			enum perf_buffers buffers);
+double perf_ratio(double a, double b);
+
+void perf_print_text(const struct perf_result *res);
+void perf_print_csv(const struct perf_result *res);
+int perf_print_json(const struct perf_result *res);
+int perf_plot(const struct perf_result *res, const char *file);
+
+#endif /* TOOLS_PERF_PERF_H */
