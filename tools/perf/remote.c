@@ -165,6 +165,7 @@ static int open_lane(struct perf_remote *r, struct perf_lane *l)
 	int rc;
 
 	perf_kedge_opts(&l->cfg, &opts);
+	opts.timeout_ms = CTL_STUCK_MS;
 	rc = perf_connect(r->at, &opts, CONNECT_MS, &ch);
 	if (rc)
 		return util_fail(rc, "cannot connect");

@@ -6,6 +6,8 @@
 #include "tools/perf/perf.h"
 
 #define CTL_TAG 2u
+/* No message of a batch takes that long, on no network. */
+#define CTL_STUCK_MS 120000
 /* The sizes of the structs are part of it. */
 #define CTL_MAGIC                                                              \
 	(0x6b65646700000000u | (uint32_t)sizeof(struct perf_ctl) << 16 |       \

@@ -245,7 +245,9 @@ static int add_row(struct perf_result *res, const struct perf_row *row)
 
 static int finish(struct group *g)
 {
-	const bool clean = clean_rounds(g) >= CLEAN_MIN;
+	const uint64_t rounds = (uint64_t)g->res->opt->rounds;
+	const bool clean = clean_rounds(g) >=
+			   (rounds < CLEAN_MIN ? rounds : CLEAN_MIN);
 	double ns[PERF_PHASES];
 	unsigned int i, phase;
 	int rc = 0;

@@ -112,6 +112,7 @@ static int open_lane(struct server *s, const struct perf_ctl *ctl)
 	r->rank = 1;
 	r->yield = s->yield;
 	perf_kedge_opts(&cfg, &opts);
+	opts.timeout_ms = CTL_STUCK_MS;
 	rc = accept_lane(s, r, &opts);
 	if (rc) {
 		free(r);

@@ -1,0 +1,234 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# kedge perf: every option, the JSON, what --check finds, and how it ends when a
+# process of it dies. No time is judged.
+# usage: perf.sh kedge corrupt.so
+# shellcheck source=/dev/null
+. "$(dirname "$0")/lib.sh"
+CORRUPT=$(readlink -f "$2")
+SAN=$(ldd "$KEDGE" | sed -n 's/.*lib[at]san[^ ]* => \([^ ]*\).*/\1/p')
+# It fills what is allocated, which is what this measures.
+unset MALLOC_PERTURB_
+# A place of this run's own.
+AT=@kedge-perf-test-$$
+
+# Members that a row has, each way and kind of buffers.
+expect 0 perf -s 1,3000,100K -r 2 -b malloc,heap,fresh -W auto,eager,copy --json
+json 'd["transport"] == "shm" and d["wrong"] == 0 and not d["remote"]' \
+	'd["rounds"] == 2 and d["window"] == 16 and d["peer"] is None' \
+	'{r["bytes"] for r in d["rows"]} == {1, 3000, 102400}' \
+	'{r["buffers"] for r in d["rows"]} == {"malloc", "heap", "fresh"}' \
+	'{r["way"] for r in d["rows"]} == {"auto", "eager", "copy"}' \
+	'all(r["transport"] == "shm" for r in d["rows"])' \
+	'all(r["latency_us"] > 0 and r["gbps"] > 0 for r in d["rows"])' \
+	'all(r["peer"] is None and r["peer_gbps"] is None for r in d["rows"])' \
+	'all(sum(r["ways"].values()) > 0 for r in d["rows"])' \
+	'all(r["way_taken"] in r["ways"] for r in d["rows"])' \
+	'all(r["bytes"] <= 32768 for r in d["rows"] if r["way"] == "eager")' \
+	'all(r["way_taken"] == "copy" for r in d["rows"]
+		if r["way"] == "copy" and r["bytes"] > 1
+		and r["buffers"] != "heap")' \
+	'len(d["rows"]) == 9 * 3 - 3' \
+	'"model" not in d or d["model"] is None'
+
+# A fresh buffer has no pages; one that was used has.
+expect 0 perf -s 1M -r 2 -b malloc,fresh -W copy --json
+json 'all(r["faults"] >= 200 for r in d["rows"] if r["buffers"] == "fresh")' \
+	'all(r["faults"] < 20 for r in d["rows"] if r["buffers"] == "malloc")'
+
+# Large messages leave the window two at least.
+expect 0 perf -s 20M -r 1 -w 4 --json
+json '[r["window"] for r in d["rows"]] == [2]'
+expect 0 perf -s 64 -r 1 -w 1 -u --csv
+says out 'transport,way,bytes,buffers,way_taken,window,latency_us,gbps,cts_us'
+says out 'shm,"auto",64,malloc,eager,1,'
+expect 0 perf -s 1K -r 1
+says out 'both ends on this host'
+says out ' 1 KiB malloc auto '
+# On one CPU both ends share it, and say so.
+taskset -c "$(taskset -pc $$ | sed 's/.*: //; s/[-,].*//')" \
+	"$KEDGE" perf -s 8 -r 1 >"$DIR/out" 2>"$DIR/err" ||
+	fail "on one CPU: $(cat "$DIR/err")"
+says out 'one CPU for both'
+
+# The turnaround brings what it is compared with.
+expect 0 perf -T -s 64K -r 2 --json
+json '{r["way"] for r in d["rows"]} == {"auto", "register"}' \
+	'{r["bytes"] for r in d["rows"]} == {65536, 4 << 20}' \
+	'{r["buffers"] for r in d["rows"]} == {"fresh"}' \
+	'd["register_4m_us"] > 0' \
+	'all(r["cts_us"] > 0 and r["cts_ratio"] > 0 for r in d["rows"]
+		if r["way_taken"] != "eager")'
+
+# The model, and its picture.
+expect 0 perf --model --json
+json 'd["rows"] == []' 'len(d["model"]["curves"]) > 10' \
+	'all(c["ns"] > 0 for c in d["model"]["curves"])' \
+	'{c["fresh"] for c in d["model"]["curves"]} == {False, True}' \
+	'all(c["ns"] <= o["ns"] for c in d["model"]["curves"]
+		for o in d["model"]["curves"] if c["way"] == "auto"
+		and (c["bytes"], c["fresh"]) == (o["bytes"], o["fresh"]))' \
+	'all(b["bytes"] >= 1024 and b["below"] != b["above"]
+		for b in d["model"]["break_even"])'
+expect 0 perf --model -s 4K,1M --csv
+says out 'copy,1,1048576,'
+if command -v gnuplot >/dev/null; then
+	expect 0 perf -s 8,64K -r 1 -b malloc,fresh --plot "$DIR/it's.svg"
+	grep -q 'kedge auto, fresh' "$DIR/it's.svg" || fail 'no such curve'
+	expect 0 perf --model --plot "$DIR/model.svg"
+	grep -q 'copy, used' "$DIR/model.svg" || fail 'no such curve'
+	expect 3 perf -s 8 -r 1 --plot "$DIR/none/x.svg"
+else
+	expect 3 perf -s 8 -r 1 --plot "$DIR/x.svg"
+	says err 'cannot run gnuplot'
+fi
+
+# The peer, if this build knows it and it is installed.
+"$KEDGE" perf -s 8,100K -r 1 -b malloc,heap,fresh -p ucx --json \
+	>"$DIR/out" 2>"$DIR/err"
+case $? in
+0)
+	json 'd["peer"] == "ucx" and d["peer_version"]' \
+		'all(r["peer"] == "ucx" for r in d["rows"])' \
+		'all(r["peer_latency_us"] == min(p["latency_us"]
+			for p in r["peers"]) for r in d["rows"])' \
+		'all(r["peer_gbps"] == max(p["gbps"]
+			for p in r["peers"]) for r in d["rows"])' \
+		'all([p["tls"] for p in r["peers"]] == ["posix", "posix,cma"]
+			for r in d["rows"])' \
+		'all(abs(r["gbps_ratio"] * r["peer_gbps"] / r["gbps"] - 1)
+			< 1e-6 for r in d["rows"])'
+	expect 0 perf -s 5000 -r 1 -C -p ucx --peer-tls posix --csv
+	says out 'ucx,"posix",5000,malloc,'
+	expect 3 perf -s 8 -r 1 -p ucx --peer-tls nosuch
+	;;
+*)
+	grep -qE 'no UCX|cannot load UCX|UCX installed' "$DIR/err" ||
+		fail "with a peer: $(cat "$DIR/err")"
+	echo "without the peer: $(cat "$DIR/err")"
+	expect 2 perf -p none --peer-tls posix
+	;;
+esac
+
+# Every byte is verified: right ones are, wrong ones are found.
+expect 0 perf -C -s 1,2,63,4095,70001 -r 1 -b malloc,heap,fresh \
+	-W auto,direct,swap,copy,register --seed 5 --json
+json 'd["check"] and d["wrong"] == 0 and d["seed"] == 5'
+LD_PRELOAD="${SAN:+$SAN }$CORRUPT" "$KEDGE" perf -C -s 1000,70000 -r 1 \
+	--json >"$DIR/out" 2>"$DIR/err"
+[ $? -eq 1 ] || fail "wrong bytes are not found: $(cat "$DIR/err")"
+says err 'messages came out wrong; the first: kedge, auto, malloc: message '
+json 'd["wrong"] > 0 and all(r["wrong"] > 0 for r in d["rows"])'
+# Who does not ask is not told.
+LD_PRELOAD="${SAN:+$SAN }$CORRUPT" "$KEDGE" perf -s 1000 -r 1 \
+	>/dev/null 2>"$DIR/err" || fail "without --check: $(cat "$DIR/err")"
+
+# listen OPTION...: the other end, in the background, once it listens
+listen()
+{
+	: >"$DIR/other.err"
+	"$KEDGE" perf --listen "$@" >"$DIR/other" 2>"$DIR/other.err" &
+	other=$!
+	for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+		grep -q listening "$DIR/other.err" && return
+		sleep 0.1
+	done
+	fail "nobody listens: $(cat "$DIR/other.err")"
+}
+
+# ends STATUS: how that end ended
+ends()
+{
+	wait "$other"
+	got=$?
+	[ "$got" -eq "$1" ] ||
+		fail "the other end: $got, not $1: $(cat "$DIR/other.err")"
+}
+
+listen "$AT"
+expect 0 perf --connect "$AT" -s 8,70000 -r 1 -b malloc,heap,fresh -C \
+	-W auto,copy,eager --json
+json 'd["remote"] and len(d["rows"]) == 15 and d["wrong"] == 0' \
+	'all(r["latency_us"] > 0 and r["gbps"] > 0 for r in d["rows"])'
+ends 0
+listen "$DIR/socket"
+expect 0 perf --connect "$DIR/socket" --model --csv
+ends 0
+[ ! -e "$DIR/socket" ] || fail 'a socket is left behind'
+# A wrong byte at either end is told at that end, and to who measures.
+SAVED=$KEDGE
+printf '#!/bin/sh\nexec env LD_PRELOAD="%s" "%s" "$@"\n' \
+	"${SAN:+$SAN }$CORRUPT" "$KEDGE" >"$DIR/wrong"
+chmod +x "$DIR/wrong"
+KEDGE=$DIR/wrong
+listen "$AT"
+KEDGE=$SAVED
+expect 1 perf --connect "$AT" -s 5000 -r 1 -C
+ends 1
+expect 3 perf --connect "$AT"
+says err 'cannot connect'
+
+# alive PID: it is there, and no zombie that nobody waits for
+alive()
+{
+	grep -q '^State:.*[RSDTt] (' "/proc/$1/status" 2>/dev/null
+}
+
+# children PID: the processes that it started
+children()
+{
+	cat "/proc/$1/task/$1/children"
+}
+
+# A process that dies ends the run, and takes all others along.
+"$KEDGE" perf -s 8 -r 10000 >"$DIR/out" 2>"$DIR/err" &
+main=$!
+sleep 0.7
+all=$(children $main)
+# shellcheck disable=SC2086 # two words
+set -- $all
+[ $# -eq 2 ] || fail "children: '$all'"
+kill -SEGV "$2"
+wait $main
+[ $? -eq 3 ] || fail 'a receiver that died goes unnoticed'
+says err 'its receiver was killed: Segmentation fault'
+for pid in $all; do
+	! alive "$pid" || fail 'a process is left behind'
+done
+"$KEDGE" perf -s 8 -r 10000 >"$DIR/out" 2>"$DIR/err" &
+main=$!
+sleep 0.7
+all=$(children $main)
+kill -TERM $main
+wait $main 2>/dev/null
+sleep 0.3
+for pid in $all; do
+	! alive "$pid" || fail 'a process outlives the command'
+done
+
+# Mistakes.
+expect 2 perf -s 0
+expect 2 perf -s 2G
+expect 2 perf -s ,
+expect 2 perf -s 8,big
+says err "'big' is no size"
+expect 2 perf -W swop
+says err "did you mean 'swap'?"
+expect 2 perf -b cold
+expect 2 perf -w 0
+expect 2 perf -w 1025
+expect 2 perf -r 0
+expect 2 perf -p mpi
+expect 2 perf --peer-tls posix
+expect 2 perf --seed x
+expect 2 perf --csv --json
+expect 2 perf --listen --connect x
+expect 2 perf "$AT"
+says err 'which --listen takes'
+expect 2 perf --connect "$AT" -p ucx
+expect 2 perf -t ''
+expect 3 perf -t nosuchprovider -s 8 -r 1
+expect 3 perf -s 1G -b malloc,fresh -W auto,swap,copy,register,direct -r 1
+says err 'lower --sizes'
+exit "$FAILED"
