@@ -16,7 +16,7 @@ static inline void copy_short(void *dst, const void *src, size_t len)
 	if (len == 8)
 		memcpy(d, s, 8);
 	else if (len > 16)
-		memcpy(d, s, len);
+		copy_bytes(d, s, len);
 	else
 		while (len--)
 			*d++ = *s++;

@@ -22,6 +22,7 @@
 
 #include <kedge/channel_info.h>
 
+#include "base/copy.h"
 #include "base/list.h"
 #include "channel/packet.h"
 #include "channel/pool.h"

@@ -275,13 +275,14 @@ void pool_close(struct pool_landing *p, bool ours)
 
 /* ---- taking and giving ---- */
 
-/* Neighbours, all READY; or p->cnt. */
-static uint32_t find_run(const struct pool_landing *p, uint32_t cnt)
+/* Neighbours, all READY; FREE ones among them if @any; or p->cnt. */
+static uint32_t find_run(const struct pool_landing *p, uint32_t cnt, bool any)
 {
 	uint32_t i, run = 0;
 
 	for (i = 0; i < p->cnt; i++) {
-		run = p->block[i] == BLOCK_READY ? run + 1 : 0;
+		run = p->block[i] == BLOCK_READY ||
+		      (any && p->block[i] == BLOCK_FREE) ? run + 1 : 0;
 		if (run == cnt)
 			return i + 1 - cnt;
 	}
@@ -301,11 +302,16 @@ int pool_take(struct pool_landing *p, const char *buf, uint64_t len,
 	pthread_mutex_lock(&p->lock);
 	p->used++;
 	l->cnt = (uint32_t)cnt;
-	l->at = find_run(p, l->cnt);
+	l->at = find_run(p, l->cnt, false);
+	/* The thread is behind: pages come as the data does, a huge one at a
+	 * fault, which still is a fraction of what they cost one by one. */
+	if (l->at == p->cnt)
+		l->at = find_run(p, l->cnt, true);
 	if (l->at < p->cnt) {
-		for (i = 0; i < l->cnt; i++)
-			p->block[l->at + i] = BLOCK_LENT;
-		p->ready -= l->cnt;
+		for (i = l->at; i < l->at + l->cnt; i++) {
+			p->ready -= p->block[i] == BLOCK_READY;
+			p->block[i] = BLOCK_LENT;
+		}
 		l->addr = address(p, l->at) + off;
 		rc = 0;
 	}

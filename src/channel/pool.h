@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The landing pool: huge pages that are there before a message needs them. A
- * thread of its own makes them, off the path of any message; where there are
- * none the message takes another way, and nobody waits.
+ * thread of its own makes them, off the path of any message; where it is behind,
+ * a message lands on blocks whose pages come with the data; where all blocks are
+ * lent it takes another way. Nobody waits.
  */
 #ifndef CHANNEL_POOL_H
 #define CHANNEL_POOL_H
@@ -26,8 +27,8 @@ int pool_open(uint64_t bytes, struct pool_landing **pool);
 void pool_close(struct pool_landing *p, bool ours);
 
 /*
- * Blocks for a message that is to be at @buf: congruent to it. -EAGAIN: there
- * are none now, or the pool is too small; the thread makes some if that helps.
+ * Blocks for a message that is to be at @buf: congruent to it. -EAGAIN: all
+ * are lent, or the pool is too small.
  */
 int pool_take(struct pool_landing *p, const char *buf, uint64_t len,
 	      struct landing *l);

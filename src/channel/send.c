@@ -223,7 +223,7 @@ static void recv_early(struct kedge_channel *ch, struct op *op,
 		matched(ch, 0);
 	} else {
 		if (e->len <= op->len)
-			memcpy(op->buf, e->data, e->len);
+			copy_bytes(op->buf, e->data, e->len);
 		op_done(ch, op, e->len <= op->len ? 0 : -EMSGSIZE);
 		matched(ch, e->len);
 	}

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <sys/uio.h>
 
+#include "base/copy.h"
 #include "channel/shm.h"
 
 enum mode {
@@ -374,7 +375,7 @@ static int put_chunk(struct shm *s, struct bulk *b, struct xfer *x, uint64_t i)
 	char *src = (char *)(uintptr_t)x->from + off;
 
 	if (x->mode == MODE_SHARED) {
-		memcpy(x->to + off, src, len);
+		copy_bytes(x->to + off, src, len);
 		return 0;
 	}
 	return cross(s, true, src, 0, x, off, len);
@@ -387,7 +388,7 @@ static void scatter(const struct xfer *x, uint64_t off, const char *src,
 	size_t n = slice(x, off, len, v), i;
 
 	for (i = 0; i < n; i++) {
-		memcpy(v[i].iov_base, src, v[i].iov_len);
+		copy_bytes(v[i].iov_base, src, v[i].iov_len);
 		src += v[i].iov_len;
 	}
 }
@@ -398,7 +399,7 @@ static int get_chunk(struct shm *s, struct bulk *b, struct xfer *x, uint64_t i)
 	uint64_t off = i * x->chunk, len = chunk_len(b, x, i);
 
 	if (x->mode == MODE_SHARED)
-		memcpy(x->to + off, x->from + off, len);
+		copy_bytes(x->to + off, x->from + off, len);
 	else if (x->from)
 		scatter(x, off, x->from + off, len);
 	else
@@ -457,9 +458,9 @@ static int step_fill(struct shm *s, struct bulk *b, struct xfer *x)
 	int moved = -EAGAIN;
 
 	if (x->done < x->cnt && x->done - drained < x->slot_cnt) {
-		memcpy(x->to + x->done % x->slot_cnt * x->chunk,
-		       x->from + x->done * x->chunk,
-		       chunk_len(b, x, x->done));
+		copy_bytes(x->to + x->done % x->slot_cnt * x->chunk,
+			   x->from + x->done * x->chunk,
+			   chunk_len(b, x, x->done));
 		count(s, &x->rec->sender_done, x);
 		moved = 0;
 	}
@@ -473,10 +474,10 @@ static int step_drain(struct shm *s, struct bulk *b, struct xfer *x)
 	int moved = -EAGAIN;
 
 	if (x->done < x->cnt && filled != x->done) {
-		memcpy((char *)(uintptr_t)b->piece[0].addr +
-			       x->done * x->chunk,
-		       x->to + x->done % x->slot_cnt * x->chunk,
-		       chunk_len(b, x, x->done));
+		copy_bytes((char *)(uintptr_t)b->piece[0].addr +
+				   x->done * x->chunk,
+			   x->to + x->done % x->slot_cnt * x->chunk,
+			   chunk_len(b, x, x->done));
 		count(s, &x->rec->receiver_done, x);
 		moved = 0;
 	}
