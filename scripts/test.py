@@ -15,8 +15,8 @@ import re
 import subprocess
 import sys
 
-RUN = re.compile(r'^\[ RUN      \] (\S+)', re.M)
-DONE = re.compile(r'^\[\s*(OK|SKIPPED)\s*\] (\S+)\s*$', re.M)
+RUN = re.compile(r'^\[ RUN      \] (.+?)\s*$', re.M)
+DONE = re.compile(r'^\[\s*(OK|SKIPPED)\s*\] (.+?)\s*$', re.M)
 TAP = re.compile(r'^(ok|not ok) \d+(?: - ([^#\n]*))?(?:# *(SKIP) *(.*))?$',
                  re.M | re.I)
 WHY = re.compile(r'^.*\bskip.*$', re.M | re.I)

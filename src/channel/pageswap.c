@@ -6,11 +6,17 @@
  * ranges out of the hands of kedge's own userfaultfds: a mapping can be watched
  * by one only.
  */
-#include "base/swaps.h"
-#include "channel/pageswap_priv.h"
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
-#define TAKEN_TRIES 64 /* somebody keeps watching what we want to swap */
-#define FLAGS_ALL   (KEDGE_SWAP_MOVE | KEDGE_SWAP_REMAP)
+#include "base/turns.h"
+#include "channel/pageswap_priv.h"
+#include "notify/announce.h"
+
+#define TAKEN_TRIES  1000 /* somebody keeps watching what we want to swap */
+#define TAKEN_NAP_NS 50000
+#define FLAGS_ALL    (KEDGE_SWAP_MOVE | KEDGE_SWAP_REMAP)
 
 int swap_check(uintptr_t a, uintptr_t b, size_t len, uint32_t flags)
 {
@@ -32,20 +38,43 @@ int swap_check(uintptr_t a, uintptr_t b, size_t len, uint32_t flags)
 	return 0;
 }
 
-static int announced(uintptr_t a, uintptr_t b, size_t len, uint32_t way)
+/* @taken: a watch was in the way, if only of a neighbour's. mremap() looks at
+ * the mapping, so to it each would be. */
+static int announced(uintptr_t a, uintptr_t b, size_t len, uint32_t way,
+		     bool taken)
 {
+	void (*begin)(struct kedge_hook *hook, int kind, const void *addr,
+		      size_t len) =
+			taken || way == KEDGE_SWAP_REMAP ? announce_to_all
+							 : kedge_hook_begin;
 	struct kedge_hook ha, hb;
 	int rc;
 
-	kedge_hook_begin(&ha, KEDGE_EVENT_REMOVE, (void *)a, len);
-	kedge_hook_begin(&hb, KEDGE_EVENT_REMOVE, (void *)b, len);
-	swap_counts_in();
+	begin(&ha, KEDGE_EVENT_REMOVE, (void *)a, len);
+	begin(&hb, KEDGE_EVENT_REMOVE, (void *)b, len);
+	turn_begins(&kedge__swaps);
 	rc = way == KEDGE_SWAP_MOVE ? swap_by_move(a, b, len)
 				    : swap_by_remap(a, b, len);
-	swap_counts_out();
+	turn_ends(&kedge__swaps);
 	kedge_hook_end(&hb);
 	kedge_hook_end(&ha);
 	return rc;
+}
+
+/* Whether it may have been watched anew, and not by a stranger. At first only
+ * who watches the range itself has been told. */
+static bool try_again(uint32_t ended, unsigned int tries)
+{
+	const struct timespec nap = { 0, TAKEN_NAP_NS };
+
+	if (tries == 1)
+		return true;
+	if (!turns_since(&kedge__watches, ended) || tries == TAKEN_TRIES)
+		return false;
+	/* No library's: those are cancellation points. */
+	if (tries % 8 == 0)
+		syscall(SYS_nanosleep, &nap, NULL);
+	return true;
 }
 
 /*
@@ -55,14 +84,16 @@ static int announced(uintptr_t a, uintptr_t b, size_t len, uint32_t way)
 static int one_way(uintptr_t a, uintptr_t b, size_t len, uint32_t way)
 {
 	unsigned int tries = 0;
+	uint32_t ended;
 	sigset_t saved;
 	int rc = swap_begin(&saved);
 
 	if (rc)
 		return rc;
 	do {
-		rc = announced(a, b, len, way);
-	} while (rc == SWAP_TAKEN && ++tries < TAKEN_TRIES);
+		ended = turns_ended(&kedge__watches);
+		rc = announced(a, b, len, way, tries);
+	} while (rc == SWAP_TAKEN && try_again(ended, ++tries));
 	swap_end(&saved);
 	if (rc == SWAP_TAKEN)
 		rc = kedge_reason(-EOPNOTSUPP, "another userfaultfd watches "

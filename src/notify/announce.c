@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "notify/announce.h"
 #include "notify/internal.h"
 
 #define SPAN_MAX      1024u /* granules counted one by one */
@@ -314,8 +315,9 @@ static void cut_again(const struct kedge_hook *hook)
 
 enum { HOOK_IDLE, HOOK_COUNTED };
 
-void kedge_hook_begin(struct kedge_hook *hook, int kind, const void *addr,
-		      size_t len)
+/* @all: tell even if nobody watches there. */
+static void begin(struct kedge_hook *hook, int kind, const void *addr,
+		  size_t len, bool all)
 {
 	uint64_t page = kedge__page_size();
 	uint64_t start = (uintptr_t)addr, end;
@@ -337,14 +339,27 @@ void kedge_hook_begin(struct kedge_hook *hook, int kind, const void *addr,
 	 * gets the kernel's own event; only where there is none the proof
 	 * above is needed.
 	 */
-	if (!atomic_load_explicit(&announced_only, memory_order_relaxed) &&
+	if (!all &&
+	    !atomic_load_explicit(&announced_only, memory_order_relaxed) &&
 	    !watched(hook->start, hook->end))
 		return;
 	hook->state = HOOK_COUNTED;
 	count(&changing, hook->start, hook->end, 1);
-	if (watched(hook->start, hook->end))
+	if (all || watched(hook->start, hook->end))
 		tell_all(hook);
 	errno = saved;
+}
+
+void kedge_hook_begin(struct kedge_hook *hook, int kind, const void *addr,
+		      size_t len)
+{
+	begin(hook, kind, addr, len, false);
+}
+
+void announce_to_all(struct kedge_hook *hook, int kind, const void *addr,
+		     size_t len)
+{
+	begin(hook, kind, addr, len, true);
 }
 
 void kedge_hook_end(struct kedge_hook *hook)

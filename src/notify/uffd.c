@@ -49,7 +49,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/swaps.h"
+#include "base/turns.h"
 #include "notify/internal.h"
 #include "notify/tripwire.h"
 
@@ -546,9 +546,12 @@ static int register_patiently(struct uffd *u, uint64_t start, uint64_t end)
 	int rc;
 
 	for (naps = 0;; naps++) {
-		ended = swaps_ended();
+		ended = turns_ended(&kedge__swaps);
+		turn_begins(&kedge__watches);
 		rc = register_range(u, start, end);
-		if (rc != -EBUSY || naps == SWAP_NAPS || !swaps_since(ended))
+		turn_ends(&kedge__watches);
+		if (rc != -EBUSY || naps == SWAP_NAPS ||
+		    !turns_since(&kedge__swaps, ended))
 			return rc;
 		/* No library's: those are cancellation points. */
 		syscall(SYS_nanosleep, &nap, NULL);

@@ -3,6 +3,7 @@
  * The counters: they are of no part, so that neither the watching nor the
  * channels need each other.
  */
-#include "base/swaps.h"
+#include "base/turns.h"
 
-_Atomic uint32_t kedge__swaps_begun, kedge__swaps_ended;
+struct turns kedge__swaps;
+struct turns kedge__watches;

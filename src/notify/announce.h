@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What kedge announces of its own changes, beyond <kedge/hooks.h>. */
+#ifndef NOTIFY_ANNOUNCE_H
+#define NOTIFY_ANNOUNCE_H
+
+#include <kedge/hooks.h>
+
+/*
+ * As kedge_hook_begin(), but where nobody watches, too: mappings are watched as
+ * a whole, so a neighbour's watch is in the way of who wants to register the
+ * range itself.
+ */
+void announce_to_all(struct kedge_hook *hook, int kind, const void *addr,
+		     size_t len);
+
+#endif /* NOTIFY_ANNOUNCE_H */
