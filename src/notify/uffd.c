@@ -49,9 +49,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/turns.h"
 #include "notify/internal.h"
 #include "notify/tripwire.h"
+#include "notify/uffd_range.h"
 
 #ifndef UFFD_USER_MODE_ONLY
 #define UFFD_USER_MODE_ONLY 1
@@ -71,8 +71,6 @@
 #define EVENTS_A_ROUND	64  /* then others get the lock */
 #define LOOKS		20  /* at a witness, after an event */
 #define LOOK_EVERY_NS	50000
-#define SWAP_NAP_NS	50000
-#define SWAP_NAPS	4000
 
 /*
  * The bell is a page of our own that is watched like others': unmapping it ends
@@ -368,23 +366,6 @@ static void close_tripwire(struct kedge_notifier *nf)
 	tripwire_close(u->tripwire);
 }
 
-static int unregister(struct uffd *u, uint64_t start, uint64_t end)
-{
-	struct uffdio_range r = { .start = start, .len = end - start };
-
-	return ioctl(u->fd, UFFDIO_UNREGISTER, &r) ? -errno : 0;
-}
-
-static int register_range(struct uffd *u, uint64_t start, uint64_t end)
-{
-	struct uffdio_register r = {
-		.range = { .start = start, .len = end - start },
-		.mode = UFFDIO_REGISTER_MODE_WP,
-	};
-
-	return ioctl(u->fd, UFFDIO_REGISTER, &r) ? -errno : 0;
-}
-
 static int hang_bell(struct uffd *u)
 {
 	size_t len = kedge__page_size();
@@ -397,7 +378,7 @@ static int hang_bell(struct uffd *u)
 	u->bell = (uintptr_t)p;
 	/* In a child it is there too, and nobody listens. */
 	if (!madvise(p, len, MADV_WIPEONFORK))
-		rc = register_range(u, u->bell, u->bell + len);
+		rc = uffd_register(u->fd, u->bell, u->bell + len);
 	if (rc)
 		munmap(p, len);
 	return rc ? kedge_reason(rc, "userfaultfd refuses to watch a page of "
@@ -408,7 +389,7 @@ static int hang_bell(struct uffd *u)
 /* Unmap it while nobody listens. */
 static void drop_bell(struct uffd *u)
 {
-	unregister(u, u->bell, u->bell + kedge__page_size());
+	uffd_unregister(u->fd, u->bell, u->bell + kedge__page_size());
 	munmap((void *)(uintptr_t)u->bell, kedge__page_size());
 }
 
@@ -463,6 +444,7 @@ free_u:
 static void unregister_all(struct kedge_notifier *nf)
 {
 	FILE *f = fopen("/proc/self/maps", "re");
+	struct uffd *u = nf->backend;
 	unsigned long start, end;
 	char line[512];
 	int c;
@@ -482,7 +464,7 @@ static void unregister_all(struct kedge_notifier *nf)
 		ours = tree_first_overlap(&nf->maybe, start, end);
 		sig_unlock(&nf->lock);
 		if (ours)
-			unregister(nf->backend, start, end);
+			uffd_unregister(u->fd, start, end);
 	}
 	fclose(f);
 }
@@ -526,55 +508,41 @@ static void uffd_abandon(struct kedge_notifier *nf)
 	free(u);
 }
 
-static int register_error(int rc)
-{
-	if (rc == -EBUSY)
-		return kedge_reason(rc, "another userfaultfd owns the memory");
-	if (rc == -ENOMEM)
-		return kedge_reason(-ENOSPC, "the process is at its limit of "
-					     "mappings: raise vm.max_map_count");
-	return kedge_reason(-EOPNOTSUPP, "userfaultfd refuses to watch that "
-					 "memory (%s)", strerrordesc_np(-rc));
-}
-
-/* A page swap of our own may have the mapping: not for long. */
-static int register_patiently(struct uffd *u, uint64_t start, uint64_t end)
-{
-	const struct timespec nap = { 0, SWAP_NAP_NS };
-	unsigned int naps;
-	uint32_t ended;
-	int rc;
-
-	for (naps = 0;; naps++) {
-		ended = turns_ended(&kedge__swaps);
-		turn_begins(&kedge__watches);
-		rc = register_range(u, start, end);
-		turn_ends(&kedge__watches);
-		if (rc != -EBUSY || naps == SWAP_NAPS ||
-		    !turns_since(&kedge__swaps, ended))
-			return rc;
-		/* No library's: those are cancellation points. */
-		syscall(SYS_nanosleep, &nap, NULL);
-	}
-}
-
-static int uffd_arm(struct kedge_notifier *nf, uint64_t start, uint64_t end)
+static int note_maybe(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 {
 	int rc;
 
-	/* First: it must be known when it may be so. */
 	sig_lock(&nf->lock);
 	rc = maybe_add(nf, start, end);
 	sig_unlock(&nf->lock);
+	return rc;
+}
+
+/*
+ * It is noted before, because it must be known when it may be so, and again
+ * afterwards: who disarmed the range in between has forgotten it.
+ */
+static int uffd_arm(struct kedge_notifier *nf, uint64_t start, uint64_t end)
+{
+	struct uffd *u = nf->backend;
+	int rc = note_maybe(nf, start, end);
+
 	if (rc)
 		return rc;
-	rc = register_patiently(nf->backend, start, end);
-	return rc ? register_error(rc) : 0;
+	rc = uffd_register_patiently(u->fd, start, end);
+	if (rc)
+		return rc;
+	rc = note_maybe(nf, start, end);
+	if (rc)
+		uffd_unregister(u->fd, start, end);
+	return rc;
 }
 
 static void uffd_disarm(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 {
-	if (!unregister(nf->backend, start, end))
+	struct uffd *u = nf->backend;
+
+	if (!uffd_unregister(u->fd, start, end))
 		maybe_cut(nf, start, end);
 }
 
