@@ -251,6 +251,14 @@ void way_drop(struct kedge_channel *ch, struct op *op, bool quiet)
 
 /* ---- what the caller may ask ---- */
 
+static uint64_t cost_of(const struct kedge_channel *ch, uint32_t way,
+			const struct model_case *c)
+{
+	if (way == KEDGE_WAY_EAGER && c->len > ch->peer.eager_max)
+		return UINT64_MAX;
+	return model_cost(way, c);
+}
+
 KEDGE_API int kedge_channel_cost(struct kedge_channel *ch, uint32_t way,
 				 uint64_t len, uint32_t flags, uint64_t *ns)
 {
@@ -270,12 +278,12 @@ KEDGE_API int kedge_channel_cost(struct kedge_channel *ch, uint32_t way,
 		.body = round_down(len, pages_huge_len()),
 	};
 	if (way != KEDGE_WAY_AUTO) {
-		*ns = model_cost(way, &c);
+		*ns = cost_of(ch, way, &c);
 		return *ns == UINT64_MAX ? -EOPNOTSUPP : 0;
 	}
 	*ns = UINT64_MAX;
-	for (way = KEDGE_WAY_DIRECT; way < KEDGE_WAY_COUNT; way++)
-		if (model_cost(way, &c) < *ns)
-			*ns = model_cost(way, &c);
+	for (way = KEDGE_WAY_EAGER; way < KEDGE_WAY_COUNT; way++)
+		if (cost_of(ch, way, &c) < *ns)
+			*ns = cost_of(ch, way, &c);
 	return 0;
 }
