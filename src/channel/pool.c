@@ -329,14 +329,16 @@ int pool_take(struct pool_landing *p, const char *buf, uint64_t len,
 
 void pool_give(struct pool_landing *p, const struct landing *l, bool quiet)
 {
+	/* Looked at without the lock: they are the caller's alone. */
+	bool huge = quiet && pages_are_huge(address(p, l->at),
+					    l->cnt * p->unit);
 	enum block to;
 	uint32_t i;
 
 	for (i = l->at; i < l->at + l->cnt; i++) {
-		/* Looked at without the lock: it is the caller's alone. */
 		to = BLOCK_LOST;
 		if (quiet)
-			to = pages_are_huge(address(p, i), p->unit)
+			to = huge || pages_are_huge(address(p, i), p->unit)
 				     ? BLOCK_READY : BLOCK_FREE;
 		pthread_mutex_lock(&p->lock);
 		p->block[i] = (uint8_t)to;

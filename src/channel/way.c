@@ -22,7 +22,7 @@
 /* ---- the buffer ---- */
 
 /* By a look at the middle page, which costs the same for any length. */
-static bool is_fresh(const char *buf, uint64_t len)
+static bool is_fresh(const void *buf, uint64_t len)
 {
 	size_t page = kedge__page_size();
 	uintptr_t at = round_down((uintptr_t)buf + len / 2, page);
@@ -214,7 +214,7 @@ static void copy_out(struct kedge_channel *ch, const struct op *op,
 	if (to <= from)
 		return;
 	/* If it is new, in one call instead of a fault for each page. */
-	if (last > first)
+	if (last > first && is_fresh((void *)first, last - first))
 		madvise((void *)first, last - first, MADV_POPULATE_WRITE);
 	memcpy(op->buf + off, op->landing.addr + off, to - from);
 	ch->st.copied += to - from;
