@@ -10,9 +10,9 @@
 #include "tools/info.h"
 
 static const char help_text[] =
-	"Tries each notifier and device for real and looks at the limits that "
-	"matter.\nEach line says ok, limited or missing, and what to do about "
-	"it.\n\n"
+	"Tries each notifier, each device and messages for real and looks at "
+	"the limits that\nmatter. Each line says ok, limited or missing, and "
+	"what to do about it.\n\n"
 	"Exit status: 0 if a cache is coherent and really caches here (a "
 	"notifier of\nlevel ordered or better opens), 3 if not. With --env: 1 "
 	"if a KEDGE_* variable\nis unknown or has a value that means "
@@ -71,6 +71,7 @@ static int run(void)
 		return util_fail(-ENOMEM, "cannot keep what it finds");
 	info_notifiers(info);
 	info_devices(info);
+	info_messages(info);
 	info_limits(info);
 	rc = info_print(info);
 	if (!rc && info->level < KEDGE_LEVEL_ORDERED)

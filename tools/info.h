@@ -20,6 +20,7 @@ enum info_state {
 enum info_section {
 	INFO_NOTIFIERS,
 	INFO_DEVICES,
+	INFO_MESSAGES,
 	INFO_LIMITS,
 	INFO_SECTIONS,
 };
@@ -65,6 +66,8 @@ void info_fini(struct info *info);
 void info_notifiers(struct info *info);
 void info_devices(struct info *info);
 void info_verbs(struct info *info);
+void info_messages(struct info *info);
+void info_ofi(struct info *info);
 void info_limits(struct info *info);
 
 /* 0, or the exit status of a failure. */

@@ -26,12 +26,14 @@ static const enum util_colour state_colour[] = {
 static const char *const section_name[] = {
 	[INFO_NOTIFIERS] = "notifiers",
 	[INFO_DEVICES] = "devices",
+	[INFO_MESSAGES] = "messages",
 	[INFO_LIMITS] = "limits",
 };
 
 static const char *const section_title[] = {
 	[INFO_NOTIFIERS] = "Notifiers (who tells that memory has changed)",
 	[INFO_DEVICES] = "Devices (who registers memory)",
+	[INFO_MESSAGES] = "Messages (how they move between processes)",
 	[INFO_LIMITS] = "Limits",
 };
 

@@ -18,9 +18,12 @@ json '[n["name"] for n in d["notifiers"]] == ["ummunot", "uffd", "hooks", "none"
 	'sum(n["taken"] for n in d["notifiers"]) == 1' \
 	'{"version", "kernel", "arch", "notifier", "level"} <= d.keys()' \
 	'all({"name", "state", "text", "todo"} <= l.keys()
-	     for s in ("notifiers", "devices", "limits") for l in d[s])' \
+	     for s in ("notifiers", "devices", "messages", "limits") for l in d[s])' \
 	'all(l["state"] in ("ok", "limited", "missing")
-	     for s in ("notifiers", "devices", "limits") for l in d[s])' \
+	     for s in ("notifiers", "devices", "messages", "limits") for l in d[s])' \
+	'[m["name"] for m in d["messages"]] == ["shm", "swap", "libfabric"]' \
+	'd["messages"][0]["state"] == "missing" or
+		{"eager", "copy"} <= set(d["messages"][0]["ways"])' \
 	'{"memlock", "mappings", "pagemap", "cpus", "pages"} <=
 	     {l["name"] for l in d["limits"]}'
 

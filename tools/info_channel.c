@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* How messages move: a channel to a forked process, and a swap of pages. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <kedge/channel_info.h>
+#include <kedge/kedge.h>
+#include <kedge/pageswap.h>
+
+#include "base/base.h"
+#include "tools/info.h"
+#include "tools/sys.h"
+
+#define TIMEOUT_MS 5000
+#define WORD	   0x6b65646765ull
+#define TAG	   1u
+
+/* The other end: sends a word and stays until it has been taken. */
+static int peer(int fd)
+{
+	struct kedge_channel *ch;
+	uint64_t word = WORD;
+	struct kedge_completion c;
+
+	if (kedge_channel_open_fd(fd, NULL, TIMEOUT_MS, &ch))
+		return 1;
+	kedge_channel_send(ch, &word, sizeof(word), TAG, 0, NULL);
+	while (kedge_channel_poll(ch, &c, 1) >= 0)
+		kedge_channel_wait(ch, TIMEOUT_MS);
+	kedge_channel_close(ch);
+	return 0;
+}
+
+static int take_word(struct kedge_channel *ch)
+{
+	struct kedge_completion c = { .status = -ETIMEDOUT };
+	uint64_t word = 0;
+	ssize_t n;
+	int rc;
+
+	rc = kedge_channel_recv(ch, &word, sizeof(word), TAG, UINT64_MAX, 0,
+				NULL);
+	if (rc)
+		return rc;
+	while (!(n = kedge_channel_poll(ch, &c, 1)))
+		if (kedge_channel_wait(ch, TIMEOUT_MS) <= 0)
+			return -ETIMEDOUT;
+	if (n < 0)
+		return (int)n;
+	return c.status ? c.status : word == WORD ? 0 : -EIO;
+}
+
+static void describe(struct info_line *l, struct kedge_channel *ch)
+{
+	struct kedge_channel_info info = { .size = sizeof(info) };
+	char ways[80] = "";
+	json_t *list = json_array();
+	uint32_t way;
+	size_t len;
+
+	kedge_channel_info(ch, &info);
+	for (way = KEDGE_WAY_EAGER; way < KEDGE_WAY_COUNT; way++) {
+		if (!(info.ways & 1u << way))
+			continue;
+		len = strlen(ways);
+		snprintf(ways + len, sizeof(ways) - len, "%s%s",
+			 len ? ", " : "", kedge_way_name(way));
+		json_array_append_new(list, json_string(kedge_way_name(way)));
+	}
+	json_object_set_new(l->data, "ways", list);
+	info_text(l, "a message came from another process; ways to receive: "
+		  "%s", ways);
+	if (!info.why || !*info.why)
+		return;
+	l->state = INFO_LIMITED;
+	info_todo(l, "%s", info.why);
+}
+
+static int try_channel(struct info_line *l)
+{
+	struct kedge_channel *ch;
+	int fds[2], rc, status;
+	pid_t pid;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds))
+		return -errno;
+	fflush(NULL);
+	pid = fork();
+	if (!pid) {
+		close(fds[0]);
+		_exit(peer(fds[1]));
+	}
+	close(fds[1]);
+	if (pid < 0) {
+		rc = -errno;
+		close(fds[0]);
+		return rc;
+	}
+	rc = kedge_channel_open_fd(fds[0], NULL, TIMEOUT_MS, &ch);
+	if (!rc) {
+		rc = take_word(ch);
+		if (!rc)
+			describe(l, ch);
+		kedge_channel_close(ch);
+	}
+	waitpid(pid, &status, 0);
+	return rc;
+}
+
+static void add_shm(struct info *info)
+{
+	struct info_line *l = info_add(info, INFO_MESSAGES, "shm", INFO_OK);
+	int rc = try_channel(l);
+
+	if (!rc)
+		return;
+	l->state = INFO_MISSING;
+	info_text(l, "no channel between two processes: %s",
+		  kedge_strerror(rc));
+}
+
+/* Two pages for two, in one mapping. */
+static int try_swap(void)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	char *p = mmap(NULL, 4 * page, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int rc;
+
+	if (p == MAP_FAILED)
+		return -errno;
+	memset(p, 1, 2 * page);
+	memset(p + 2 * page, 2, 2 * page);
+	rc = kedge_page_swap(p, p + 2 * page, 2 * page);
+	if (!rc && (p[0] != 2 || p[4 * page - 1] != 1))
+		rc = -EIO;
+	munmap(p, 4 * page);
+	return rc;
+}
+
+static void add_swap(struct info *info)
+{
+	struct info_line *l = info_add(info, INFO_MESSAGES, "swap", INFO_OK);
+	int rc = try_swap();
+	char thp[20];
+
+	if (rc) {
+		l->state = INFO_LIMITED;
+		info_text(l, "large messages into new memory are copied: %s",
+			  kedge_strerror(rc));
+		if (rc == -EOPNOTSUPP)
+			info_todo(l, "Linux 6.8 or later, where userfaultfd "
+				  "moves pages");
+		return;
+	}
+	sys_choice("/sys/kernel/mm/transparent_hugepage/enabled", thp,
+		   sizeof(thp));
+	info_text(l, "exchanged the pages of two ranges; transparent huge "
+		  "pages: %s", *thp ? thp : "none");
+	if (*thp && strcmp(thp, "never"))
+		return;
+	l->state = INFO_LIMITED;
+	info_todo(l, "messages land in huge pages where there are some: echo "
+		  "madvise >/sys/kernel/mm/transparent_hugepage/enabled");
+}
+
+void info_messages(struct info *info)
+{
+	add_shm(info);
+	add_swap(info);
+	info_ofi(info);
+}

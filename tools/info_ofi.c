@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What libfabric has to carry a channel. */
+#include <stdio.h>
+#include <string.h>
+
+#include <kedge/kedge.h>
+#include <kedge/ofi.h>
+
+#include "base/base.h"
+#include "tools/info.h"
+
+#define LIST_MAX 64
+
+void info_ofi(struct info *info)
+{
+	struct info_line *l =
+		info_add(info, INFO_MESSAGES, "libfabric", INFO_OK);
+	struct kedge_ofi_provider list[LIST_MAX];
+	ssize_t n = kedge_ofi_list(list, LIST_MAX), i;
+	json_t *names = json_array();
+	char text[300] = "";
+	size_t len;
+
+	json_object_set_new(l->data, "providers", names);
+	for (i = 0; i < n && i < LIST_MAX; i++) {
+		if (!(list[i].flags & KEDGE_OFI_CHANNEL))
+			continue;
+		json_array_append_new(names, json_string(list[i].name));
+		len = strlen(text);
+		snprintf(text + len, sizeof(text) - len, "%s%.59s",
+			 len ? ", " : "", list[i].name);
+	}
+	if (*text) {
+		info_text(l, "carries channels between hosts by %s", text);
+		return;
+	}
+	l->state = INFO_MISSING;
+	info_text(l, "no provider that carries channels: %s",
+		  n < 0 ? kedge_strerror((int)n) : "fi_info lists them");
+	info_todo(l, "set a network interface up; FI_PROVIDER may exclude "
+		  "what is there");
+}
