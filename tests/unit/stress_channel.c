@@ -101,6 +101,14 @@ static char *new_buffer(struct run *r, int n)
 		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 }
 
+static void free_buffer(int n, char *buf)
+{
+	if (n % 3 == 1)
+		free(buf - 16 * (n % 4));
+	else if (n % 3 == 2)
+		munmap(buf, LEN_MAX);
+}
+
 static void post_some(struct run *r)
 {
 	struct slot *s = &r->in[r->posted % WINDOW];
@@ -185,7 +193,12 @@ static void *run_side(void *arg)
 	sides_done++;
 	while (sides_done < 2)
 		kedge_channel_poll(r.ch, c, 1);
+	/* What is of the channel goes with it. */
 	kedge_channel_close(r.ch);
+	for (i = 0; i < WINDOW; i++) {
+		free_buffer((int)i, r.in[i].buf);
+		free_buffer((int)i + 1, r.out[i].buf);
+	}
 	return NULL;
 }
 
