@@ -34,7 +34,8 @@ static struct costs {
 	struct curve cross;	 /* between processes, single pages */
 	struct curve cross_huge; /* the same where the other side's are huge */
 	struct curve touch;	 /* the first of new pages */
-	struct curve swap;	 /* of huge pages under a buffer */
+	struct curve swap;	 /* huge pages under a buffer that has pages */
+	struct curve swap_fresh; /* and under one that has none */
 	bool has_cross;
 	bool has_swap;
 } costs;
@@ -110,12 +111,31 @@ static void untouch(struct field *f, size_t len)
 	madvise(f->a, len, MADV_DONTNEED);
 }
 
-static bool swap(struct field *f, size_t len)
+static size_t whole(size_t len)
 {
 	size_t unit = pages_huge_len();
 
-	return !pages_land(f->h + f->len, f->h,
-			   len < unit ? unit : round_down(len, unit), 0);
+	return len < unit ? unit : round_down(len, unit);
+}
+
+/* The best is what it costs again and again: where the kernel takes page tables
+ * of single pages away, they are in the way the first time only. */
+static bool swap(struct field *f, size_t len)
+{
+	return !pages_land(f->a, f->h, whole(len), 0);
+}
+
+/* Under the second half of the huge pages' area. */
+static bool swap_fresh(struct field *f, size_t len)
+{
+	return !pages_land(f->h + f->len, f->h, whole(len), 0);
+}
+
+static void renew(struct field *f, size_t len)
+{
+	mmap(f->h + f->len, f->len, PROT_READ | PROT_WRITE,
+	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+	memset(f->h, 1, whole(len));
 }
 
 static bool measure(struct curve *c, struct field *f, work_fn work,
@@ -153,10 +173,10 @@ static bool field_init(struct field *f)
 	f->h = (char *)round_up((uintptr_t)f->area, unit);
 	f->a = f->h + 2 * f->len;
 	f->b = f->a + f->len;
-	madvise(f->h, 2 * f->len, MADV_HUGEPAGE);
+	madvise(f->h, f->len, MADV_HUGEPAGE);
 	madvise(f->a, 2 * f->len, MADV_NOHUGEPAGE);
 	madvise(f->area, f->area_len, MADV_DONTFORK);
-	memset(f->h, 1, 2 * f->len);
+	memset(f->h, 1, f->len);
 	memset(f->b, 1, f->len);
 	return true;
 }
@@ -171,7 +191,8 @@ static void measure_all(void)
 	measure(&costs.copy, &f, copy, NULL);
 	costs.has_cross = measure(&costs.cross, &f, cross_small, NULL) &&
 			  measure(&costs.cross_huge, &f, cross_huge, NULL);
-	costs.has_swap = measure(&costs.swap, &f, swap, NULL);
+	costs.has_swap = measure(&costs.swap_fresh, &f, swap_fresh, renew) &&
+			 measure(&costs.swap, &f, swap, NULL);
 	munmap(f.area, f.area_len);
 	/* Release: who sees it sees the costs. */
 	atomic_store_explicit(&ready, true, memory_order_release);
@@ -221,7 +242,8 @@ static double swap_cost(const struct model_case *c)
 		land = c->pull ? together(land, huge) : huge;
 	edges = at(&costs.copy, c->len - c->body) +
 		fresh_cost(c, c->len - c->body);
-	return land + at(&costs.swap, c->body) + edges;
+	return land + edges +
+	       at(c->fresh ? &costs.swap_fresh : &costs.swap, c->body);
 }
 
 /* The sender fills while the receiver drains; what crosses from one cache to

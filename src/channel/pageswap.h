@@ -39,8 +39,13 @@ size_t pages_landing_offset(const void *dst);
 uint64_t pages_land_ns(const void *dst, const void *landing, size_t len,
 		       uint32_t flags);
 
-/* Of up to 64 huge pages: true if every one is there, mapped whole. False where
- * the kernel does not tell (Linux before 6.7). */
-bool pages_are_huge(const void *at, size_t len);
+/* What is under up to 64 huge pages' worth of addresses. */
+enum pages_kind {
+	PAGES_NONE,
+	PAGES_HUGE,  /* every one is there, mapped whole */
+	PAGES_OTHER, /* or the kernel does not tell (Linux before 6.7) */
+};
+
+enum pages_kind pages_kind(const void *at, size_t len);
 
 #endif /* CHANNEL_PAGESWAP_H */

@@ -4,16 +4,17 @@
  * block and the part of a buffer that it lands for have page tables alike: one
  * entry of a page table moves, however much it maps.
  *
- * A block is FREE (without pages, or with whatever pages came back), READY (one
- * huge page, or all the single pages where there are no huge ones), LENT, or
- * LOST: a peer that did not let go may write there, so the addresses are never
- * used again. The thread makes FREE blocks READY, as many as twice the largest
+ * A block is FREE (without pages), USED (with whatever single pages came back),
+ * READY (one huge page, or all the single pages where there are no huge ones),
+ * LENT, or LOST: a peer that did not let go may write there, so the addresses are
+ * never used again. The thread makes FREE and USED blocks READY, as many as twice the largest
  * message of late wants, and gives all of them back to the system after a while
  * without any.
  */
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -32,6 +33,7 @@
 
 enum block {
 	BLOCK_FREE,
+	BLOCK_USED,
 	BLOCK_MAKING, /* the thread has it */
 	BLOCK_READY,
 	BLOCK_LENT,
@@ -49,6 +51,7 @@ struct pool_landing {
 	pthread_cond_t wake;
 	pthread_t thread;
 	bool quit;
+	atomic_bool single; /* the kernel gives no huge pages here */
 	uint32_t want; /* blocks that are to be READY */
 	uint32_t ready;
 	uint64_t used; /* counts takes, to see idle times */
@@ -62,21 +65,36 @@ static char *address(const struct pool_landing *p, uint32_t i)
 
 /* ---- the thread ---- */
 
-/* One huge page where the kernel has one; what was there before goes. */
+/*
+ * What was there goes, and so does the table of its single pages, which would be
+ * in a huge page's way for good: madvise() takes that away since Linux 6.14 only.
+ */
+static bool empty(struct pool_landing *p, uint32_t i)
+{
+	char *at = address(p, i);
+
+	if (mmap(at, p->unit, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+		 0) == MAP_FAILED)
+		return !madvise(at, p->unit, MADV_DONTNEED);
+	madvise(at, p->unit, MADV_HUGEPAGE);
+	madvise(at, p->unit, MADV_DONTFORK);
+	return true;
+}
+
+/* One huge page where the kernel has one. */
 static bool make(struct pool_landing *p, uint32_t i)
 {
 	char *at = address(p, i), *page;
 
-	if (pages_are_huge(at, p->unit))
-		return true;
-	madvise(at, p->unit, MADV_DONTNEED);
-	if (!madvise(at, p->unit, MADV_POPULATE_WRITE))
-		return true;
-	if (errno != EINVAL)
-		return false;
-	/* Linux before 5.14 */
-	for (page = at; page < at + p->unit; page += kedge__page_size())
-		*(volatile char *)page = 0;
+	if (madvise(at, p->unit, MADV_POPULATE_WRITE)) {
+		if (errno != EINVAL)
+			return false;
+		/* Linux before 5.14 */
+		for (page = at; page < at + p->unit; page += kedge__page_size())
+			*(volatile char *)page = 0;
+	}
+	p->single = pages_kind(at, p->unit) != PAGES_HUGE;
 	return true;
 }
 
@@ -93,17 +111,19 @@ static uint32_t find(const struct pool_landing *p, enum block what)
 /* Called with the lock, which it lets go of for the slow part. */
 static bool make_one(struct pool_landing *p)
 {
-	uint32_t i = find(p, BLOCK_FREE);
-	bool ok;
+	uint32_t i = find(p, BLOCK_USED);
+	bool used = i < p->cnt, ok = true;
 
-	if (p->ready >= p->want || i == p->cnt)
+	if (!used)
+		i = find(p, BLOCK_FREE);
+	if (i == p->cnt || (!used && p->ready >= p->want))
 		return false;
 	p->block[i] = BLOCK_MAKING;
 	pthread_mutex_unlock(&p->lock);
-	ok = make(p, i);
+	ok = used ? empty(p, i) : make(p, i);
 	pthread_mutex_lock(&p->lock);
-	p->block[i] = ok ? BLOCK_READY : BLOCK_FREE;
-	p->ready += ok;
+	p->block[i] = ok && !used ? BLOCK_READY : BLOCK_FREE;
+	p->ready += ok && !used;
 	if (!ok)
 		p->want = p->ready; /* there is no memory: ask for no more */
 	return ok;
@@ -116,7 +136,8 @@ static void trim(struct pool_landing *p)
 
 	p->want = 0;
 	for (i = 0; i < p->cnt; i++) {
-		if (p->block[i] != BLOCK_READY && p->block[i] != BLOCK_FREE)
+		if (p->block[i] != BLOCK_READY && p->block[i] != BLOCK_FREE &&
+		    p->block[i] != BLOCK_USED)
 			continue;
 		p->ready -= p->block[i] == BLOCK_READY;
 		p->block[i] = BLOCK_FREE;
@@ -327,24 +348,37 @@ int pool_take(struct pool_landing *p, const char *buf, uint64_t len,
 	return rc;
 }
 
+/* Looked at without the lock: they are the caller's alone. */
+static enum block came_back(const struct pool_landing *p, uint32_t i)
+{
+	switch (pages_kind(address(p, i), p->unit)) {
+	case PAGES_HUGE:
+		return BLOCK_READY;
+	case PAGES_NONE:
+		return BLOCK_FREE;
+	default:
+		/* Where there are no others these are as good as new. */
+		return p->single ? BLOCK_READY : BLOCK_USED;
+	}
+}
+
+static void put_block(struct pool_landing *p, uint32_t i, enum block to)
+{
+	pthread_mutex_lock(&p->lock);
+	p->block[i] = (uint8_t)to;
+	p->ready += to == BLOCK_READY;
+	pthread_mutex_unlock(&p->lock);
+}
+
 void pool_give(struct pool_landing *p, const struct landing *l, bool quiet)
 {
-	/* Looked at without the lock: they are the caller's alone. */
-	bool huge = quiet && pages_are_huge(address(p, l->at),
-					    l->cnt * p->unit);
-	enum block to;
+	bool huge = quiet && pages_kind(address(p, l->at),
+					l->cnt * p->unit) == PAGES_HUGE;
 	uint32_t i;
 
-	for (i = l->at; i < l->at + l->cnt; i++) {
-		to = BLOCK_LOST;
-		if (quiet)
-			to = huge || pages_are_huge(address(p, i), p->unit)
-				     ? BLOCK_READY : BLOCK_FREE;
-		pthread_mutex_lock(&p->lock);
-		p->block[i] = (uint8_t)to;
-		p->ready += to == BLOCK_READY;
-		pthread_mutex_unlock(&p->lock);
-	}
+	for (i = l->at; i < l->at + l->cnt; i++)
+		put_block(p, i, !quiet ? BLOCK_LOST
+				: huge ? BLOCK_READY : came_back(p, i));
 	pthread_mutex_lock(&p->lock);
 	if (p->ready < p->want)
 		pthread_cond_signal(&p->wake);
