@@ -75,7 +75,8 @@ static int curves(struct perf_result *res)
 	return 0;
 }
 
-/* Which of the two costs less: -1 where one of them does not work. */
+/* Which of the two costs less; one that does not work costs more. -1: neither
+ * works. */
 static int cheaper(struct perf_result *res, const uint32_t pair[2],
 		   uint64_t bytes, uint32_t fresh, int *which)
 {
@@ -87,7 +88,7 @@ static int cheaper(struct perf_result *res, const uint32_t pair[2],
 		rc = ask(res, pair[1], bytes, fresh, &b);
 	if (rc)
 		return rc;
-	*which = a && b ? b <= a : -1;
+	*which = !a && !b ? -1 : !b ? 0 : !a || b <= a;
 	return 0;
 }
 
