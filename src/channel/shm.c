@@ -213,6 +213,9 @@ KEDGE_API int kedge_channel_open_shm(const char *path,
 	rc = connect_until(fd, &a, len, deadline);
 	if (rc == -ECONNREFUSED)
 		kedge_reason(rc, "nobody listens on %s", path);
+	else if (rc)
+		kedge_reason(rc, "cannot connect to %s: %s", path,
+			     strerror(-rc));
 	if (!rc)
 		rc = shm_channel(fd, &opts, deadline, channel);
 	if (rc)
@@ -295,6 +298,11 @@ static int bind_to(int fd, const struct sockaddr_un *a, socklen_t len)
 	return bind(fd, (const struct sockaddr *)a, len) ? -errno : 0;
 }
 
+static int cannot_listen(int rc, const char *path)
+{
+	return kedge_reason(rc, "cannot listen on %s: %s", path, strerror(-rc));
+}
+
 KEDGE_API int kedge_listener_open_shm(const char *path,
 				      const struct kedge_channel_opts *user,
 				      struct kedge_listener **listener)
@@ -320,11 +328,10 @@ KEDGE_API int kedge_listener_open_shm(const char *path,
 	}
 	rc = bind_to(l->fd, &l->address, len);
 	if (rc) {
-		kedge_reason(rc, "cannot listen on %s: %s", path,
-			     strerror(-rc));
+		cannot_listen(rc, path);
 		goto close_fd;
 	}
-	rc = listen(l->fd, BACKLOG) ? -errno : 0;
+	rc = listen(l->fd, BACKLOG) ? cannot_listen(-errno, path) : 0;
 	if (!rc)
 		rc = kedge__listener_open(&listener_ops, l, listener);
 	if (rc)

@@ -84,6 +84,22 @@ static int wait_for(int sock, short what, uint64_t deadline)
 	return rc ? 0 : kedge_reason(-ETIMEDOUT, "the peer does not answer");
 }
 
+static int hung_up(void)
+{
+	return kedge_reason(-ECONNRESET, "the peer closed the connection: it "
+			    "has the reason");
+}
+
+/* Descriptors under way count as open ones of this user. */
+static int not_sent(void)
+{
+	if (errno == EPIPE || errno == ECONNRESET)
+		return hung_up();
+	return kedge_reason(-errno, "nothing can be sent to the peer: %s%s",
+			    strerror(errno), errno == ETOOMANYREFS
+			    ? ": raise ulimit -n" : "");
+}
+
 static int send_hello(int sock, const struct hello *h, const int *fds)
 {
 	union {
@@ -109,7 +125,7 @@ static int send_hello(int sock, const struct hello *h, const int *fds)
 	memcpy(CMSG_DATA(c), &me, sizeof(me));
 	if (sendmsg(sock, &m, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof(*h))
 		return 0;
-	return errno == EPIPE ? -ECONNRESET : -errno;
+	return not_sent();
 }
 
 static void drop_fds(struct guest *g)
@@ -175,7 +191,7 @@ static int recv_hello(int sock, struct guest *g, uint64_t deadline)
 		}
 	}
 	if (!n)
-		rc = kedge_reason(-ECONNRESET, "the peer closed the connection");
+		rc = hung_up();
 	else if (n != sizeof(g->hello) || g->fd[1] < 0 || !known ||
 		 g->hello.magic != MAGIC || g->hello.version != VERSION)
 		rc = no_kedge();
@@ -187,16 +203,21 @@ static int recv_hello(int sock, struct guest *g, uint64_t deadline)
 static int exchange_verdict(struct shm *s, uint64_t deadline)
 {
 	struct verdict v = { MAGIC, s->can_cma, 0 };
+	ssize_t n;
 	int rc;
 
 	if (send(s->sock, &v, sizeof(v), MSG_NOSIGNAL | MSG_DONTWAIT) !=
 	    sizeof(v))
-		return errno == EPIPE ? -ECONNRESET : -errno;
+		return not_sent();
 	rc = wait_for(s->sock, POLLIN, deadline);
 	if (rc)
 		return rc;
-	if (recv(s->sock, &v, sizeof(v), MSG_DONTWAIT) != sizeof(v) ||
-	    v.magic != MAGIC || v.can_cma > 1)
+	n = recv(s->sock, &v, sizeof(v), MSG_DONTWAIT);
+	if (!n || (n < 0 && errno == ECONNRESET))
+		return hung_up();
+	if (n < 0)
+		return -errno;
+	if (n != sizeof(v) || v.magic != MAGIC || v.can_cma > 1)
 		return no_kedge();
 	s->peer_can_cma = v.can_cma;
 	return 0;
@@ -354,7 +375,7 @@ static int meet(struct shm *s, const struct kedge_channel_opts *o,
 	int fds[FDS] = { area_fd, s->wake_fd }, rc, one = 1;
 
 	if (getrandom(nonce, sizeof(nonce), 0) != sizeof(nonce))
-		return -EIO;
+		return kedge_reason(-EIO, "the kernel gives no random numbers");
 	memcpy(h.nonce, nonce, sizeof(nonce));
 	if (!(o->flags & KEDGE_CHANNEL_NO_CMA))
 		h.nonce_addr = (uintptr_t)nonce;
