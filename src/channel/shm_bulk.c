@@ -428,6 +428,19 @@ static void count(struct shm *s, _Atomic uint64_t *done, struct xfer *x)
 	ring_wake(s);
 }
 
+/*
+ * A chunk that was claimed and cannot be done is over, too. The receiver waits
+ * for those of the sender in stop(), so it is told; but the sender is not told
+ * of the receiver's, for whom all would seem to have landed.
+ */
+static void forgo(struct shm *s, bool recv, struct xfer *x)
+{
+	if (recv)
+		x->done++;
+	else
+		count(s, &x->rec->sender_done, x);
+}
+
 static int step_chunks(struct shm *s, struct bulk *b, struct xfer *x)
 {
 	bool recv = b->flags & BULK_RECV;
@@ -440,8 +453,10 @@ static int step_chunks(struct shm *s, struct bulk *b, struct xfer *x)
 
 	if ((recv ? x->pull : x->push) && !claim(x, &i)) {
 		moved = recv ? get_chunk(s, b, x, i) : put_chunk(s, b, x, i);
-		if (moved)
+		if (moved) {
+			forgo(s, recv, x);
 			return moved;
+		}
 		count(s, mine, x);
 	}
 	return x->done + atomic_load_explicit(other, memory_order_acquire) >=

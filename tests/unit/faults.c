@@ -48,6 +48,16 @@ static bool fails(const char *name)
 	return true;
 }
 
+int fault_now(const char *name)
+{
+	return fails(name);
+}
+
+void fault_holds(void)
+{
+	atomic_fetch_add(&live, 1);
+}
+
 static void *counted(void *p)
 {
 	if (p)

@@ -16,4 +16,9 @@ const char *fault_name(void);
 /* What the core holds: allocations, mappings. */
 long fault_live(void);
 
+/* For replacements elsewhere: whether this call of @name is the one to fail, and
+ * that something is held that was not. */
+int fault_now(const char *name);
+void fault_holds(void);
+
 #endif /* TESTS_FAULTS_H */

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * What a channel takes from the system beside what faults.c replaces: memory to
+ * share, sockets, and ways to wait and to reach another process.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/timerfd.h>
+#include <sys/uio.h>
+
+#include "faults.h"
+
+#define WRAP(ret, name, ...)            \
+	ret __real_##name(__VA_ARGS__); \
+	ret __wrap_##name(__VA_ARGS__)
+
+WRAP(void *, realloc, void *p, size_t size);
+WRAP(int, memfd_create, const char *name, unsigned int flags);
+WRAP(int, ftruncate64, int fd, off64_t len);
+WRAP(int, fcntl64, int fd, int cmd, ...);
+WRAP(int, fstat64, int fd, struct stat64 *st);
+WRAP(int, mincore, void *at, size_t len, unsigned char *vec);
+WRAP(int, epoll_create1, int flags);
+WRAP(int, epoll_ctl, int epfd, int op, int fd, struct epoll_event *ev);
+WRAP(int, timerfd_create, clockid_t clock, int flags);
+WRAP(int, timerfd_settime, int fd, int flags, const struct itimerspec *value,
+     struct itimerspec *old);
+WRAP(int, socket, int domain, int type, int protocol);
+WRAP(int, bind, int fd, const struct sockaddr *a, socklen_t len);
+WRAP(int, listen, int fd, int backlog);
+WRAP(int, connect, int fd, const struct sockaddr *a, socklen_t len);
+WRAP(int, accept4, int fd, struct sockaddr *a, socklen_t *len, int flags);
+WRAP(int, getsockopt, int fd, int level, int name, void *v, socklen_t *len);
+WRAP(int, setsockopt, int fd, int level, int name, const void *v,
+     socklen_t len);
+WRAP(ssize_t, sendmsg, int fd, const struct msghdr *m, int flags);
+WRAP(ssize_t, recvmsg, int fd, struct msghdr *m, int flags);
+WRAP(ssize_t, send, int fd, const void *p, size_t len, int flags);
+WRAP(ssize_t, recv, int fd, void *p, size_t len, int flags);
+WRAP(int, poll, struct pollfd *p, nfds_t n, int timeout);
+WRAP(ssize_t, getrandom, void *p, size_t len, unsigned int flags);
+WRAP(ssize_t, process_vm_readv, pid_t pid, const struct iovec *here,
+     unsigned long here_cnt, const struct iovec *there,
+     unsigned long there_cnt, unsigned long flags);
+WRAP(ssize_t, process_vm_writev, pid_t pid, const struct iovec *here,
+     unsigned long here_cnt, const struct iovec *there,
+     unsigned long there_cnt, unsigned long flags);
+
+static int fails(const char *name, int err)
+{
+	if (!fault_now(name))
+		return 0;
+	errno = err;
+	return 1;
+}
+
+void *__wrap_realloc(void *p, size_t size)
+{
+	void *q;
+
+	if (fails("realloc", ENOMEM))
+		return NULL;
+	q = __real_realloc(p, size);
+	if (q && !p)
+		fault_holds();
+	return q;
+}
+
+int __wrap_memfd_create(const char *name, unsigned int flags)
+{
+	return fails("memfd_create", EMFILE) ? -1
+					     : __real_memfd_create(name, flags);
+}
+
+int __wrap_ftruncate64(int fd, off64_t len)
+{
+	return fails("ftruncate", ENOMEM) ? -1 : __real_ftruncate64(fd, len);
+}
+
+int __wrap_fcntl64(int fd, int cmd, ...)
+{
+	va_list ap;
+	long arg;
+
+	va_start(ap, cmd);
+	arg = va_arg(ap, long);
+	va_end(ap);
+	return fails("fcntl", EPERM) ? -1 : __real_fcntl64(fd, cmd, arg);
+}
+
+int __wrap_fstat64(int fd, struct stat64 *st)
+{
+	return fails("fstat", ENOMEM) ? -1 : __real_fstat64(fd, st);
+}
+
+int __wrap_mincore(void *at, size_t len, unsigned char *vec)
+{
+	return fails("mincore", ENOMEM) ? -1 : __real_mincore(at, len, vec);
+}
+
+int __wrap_epoll_create1(int flags)
+{
+	return fails("epoll_create1", EMFILE) ? -1 : __real_epoll_create1(flags);
+}
+
+int __wrap_epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
+{
+	return fails("epoll_ctl", ENOMEM) ? -1
+					  : __real_epoll_ctl(epfd, op, fd, ev);
+}
+
+int __wrap_timerfd_create(clockid_t clock, int flags)
+{
+	return fails("timerfd_create", EMFILE)
+		       ? -1 : __real_timerfd_create(clock, flags);
+}
+
+int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *value,
+			   struct itimerspec *old)
+{
+	return fails("timerfd_settime", ECANCELED)
+		       ? -1 : __real_timerfd_settime(fd, flags, value, old);
+}
+
+int __wrap_socket(int domain, int type, int protocol)
+{
+	return fails("socket", EMFILE) ? -1
+				       : __real_socket(domain, type, protocol);
+}
+
+int __wrap_bind(int fd, const struct sockaddr *a, socklen_t len)
+{
+	return fails("bind", EACCES) ? -1 : __real_bind(fd, a, len);
+}
+
+int __wrap_listen(int fd, int backlog)
+{
+	return fails("listen", EADDRINUSE) ? -1 : __real_listen(fd, backlog);
+}
+
+int __wrap_connect(int fd, const struct sockaddr *a, socklen_t len)
+{
+	return fails("connect", EACCES) ? -1 : __real_connect(fd, a, len);
+}
+
+int __wrap_accept4(int fd, struct sockaddr *a, socklen_t *len, int flags)
+{
+	return fails("accept4", EMFILE) ? -1
+					: __real_accept4(fd, a, len, flags);
+}
+
+int __wrap_getsockopt(int fd, int level, int name, void *v, socklen_t *len)
+{
+	return fails("getsockopt", ENOBUFS)
+		       ? -1 : __real_getsockopt(fd, level, name, v, len);
+}
+
+int __wrap_setsockopt(int fd, int level, int name, const void *v,
+		      socklen_t len)
+{
+	return fails("setsockopt", ENOMEM)
+		       ? -1 : __real_setsockopt(fd, level, name, v, len);
+}
+
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *m, int flags)
+{
+	return fails("sendmsg", ETOOMANYREFS) ? -1
+					      : __real_sendmsg(fd, m, flags);
+}
+
+ssize_t __wrap_recvmsg(int fd, struct msghdr *m, int flags)
+{
+	return fails("recvmsg", ENOMEM) ? -1 : __real_recvmsg(fd, m, flags);
+}
+
+ssize_t __wrap_send(int fd, const void *p, size_t len, int flags)
+{
+	return fails("send", ENOBUFS) ? -1 : __real_send(fd, p, len, flags);
+}
+
+ssize_t __wrap_recv(int fd, void *p, size_t len, int flags)
+{
+	return fails("recv", ENOMEM) ? -1 : __real_recv(fd, p, len, flags);
+}
+
+int __wrap_poll(struct pollfd *p, nfds_t n, int timeout)
+{
+	return fails("poll", ENOMEM) ? -1 : __real_poll(p, n, timeout);
+}
+
+ssize_t __wrap_getrandom(void *p, size_t len, unsigned int flags)
+{
+	return fails("getrandom", ENOSYS) ? -1
+					  : __real_getrandom(p, len, flags);
+}
+
+ssize_t __wrap_process_vm_readv(pid_t pid, const struct iovec *here,
+				unsigned long here_cnt,
+				const struct iovec *there,
+				unsigned long there_cnt, unsigned long flags)
+{
+	return fails("process_vm_readv", EFAULT)
+		       ? -1
+		       : __real_process_vm_readv(pid, here, here_cnt, there,
+						 there_cnt, flags);
+}
+
+ssize_t __wrap_process_vm_writev(pid_t pid, const struct iovec *here,
+				 unsigned long here_cnt,
+				 const struct iovec *there,
+				 unsigned long there_cnt, unsigned long flags)
+{
+	return fails("process_vm_writev", EFAULT)
+		       ? -1
+		       : __real_process_vm_writev(pid, here, here_cnt, there,
+						  there_cnt, flags);
+}
