@@ -7,7 +7,7 @@ MESON_ARGS ?=
 DEPS ?= scripts/deps.sh
 NINJA = ninja -C $(B)
 
-.PHONY: all run test check test-vm install clean lint fuzz torture bench deps help
+.PHONY: all run test check test-model test-vm install clean lint fuzz torture bench deps help
 all: deps $(B)/build.ninja
 	@$(NINJA)
 
@@ -26,6 +26,11 @@ test check:
 	@$(DEPS) build test
 	@$(MAKE) --no-print-directory all
 	@scripts/test.py $(B)
+
+# The channel's protocol, by spin: every interleaving, and what breaks it.
+test-model:
+	@$(DEPS) test
+	@tests/model/run.sh
 
 # Under Debian's kernels 6.1 and 6.12, in QEMU. VM_ARGS=--quick: the short way.
 test-vm:
@@ -66,6 +71,7 @@ help:
 	@echo 'make           build into $(B)/'
 	@echo 'make run       show what this machine can do, then the demo'
 	@echo 'make test      build and run every test'
+	@echo 'make test-model  check the model of the channel'"'"'s protocol'
 	@echo 'make test-vm   run tests under other kernels, in QEMU (VM_ARGS=--quick: few)'
 	@echo 'make install   install under PREFIX ($(PREFIX)); DESTDIR is heeded'
 	@echo 'make torture   try to break the coherence contract for SECONDS ($(SECONDS))'

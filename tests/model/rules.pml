@@ -1,0 +1,610 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The rules of the protocol: what an end does with what it gets, a function of C
+ * each, with its name. Part of channel.pml, which has the state and says who
+ * calls what when.
+ */
+
+/* ---- fast.h, ops.c ---- */
+
+/* op_get(): the lowest that is free */
+inline op_get(request)
+{
+	i = 0;
+	do
+	:: OP.state != FREE -> i++
+	:: else -> break
+	od;
+	OP.gen++;
+	OP.req = request
+}
+
+#define has_free (ME.op[0].state == FREE || \
+		  (TABLE > 1 && ME.op[1].state == FREE))
+
+inline told_recv()
+{
+	assert(!ME.was_recv[OP.req]);
+	ME.was_recv[OP.req] = 1
+}
+
+inline told_send(which)
+{
+	assert(!ME.was_sent[which]);
+	ME.was_sent[which] = 1
+}
+
+inline op_report(how)
+{
+	if
+	:: OP.reported
+	:: else ->
+		OP.reported = 1;
+		if
+		:: OP.is_recv -> told_recv()
+		:: else -> told_send(OP.req)
+		fi
+	fi
+}
+
+/* op_done() and the bulk_close() before it: at the end of this step */
+inline op_done(how)
+{
+	OP.status = how;
+	over = 1
+}
+
+/* op_find(): i, or SLOTS */
+inline op_find(where, which)
+{
+	i = SLOTS;
+	if
+	:: where < SLOTS && ME.op[where].state != FREE &&
+	   (MUTANT == 1 || ME.op[where].gen == which) -> i = where
+	:: else
+	fi
+}
+
+/* ---- send.c ---- */
+
+inline packet(kind, to_i, to_g, from_i, from_g, value, about)
+{
+	ME.told = ME.matched;
+	out!kind, to_i, to_g, from_i, from_g, value, about, ME.matched
+}
+
+/* send_op(); the caller has seen room */
+inline send_op(kind, how)
+{
+	packet(kind, OP.peer_i, OP.peer_g, i, OP.gen,
+	       how + (OP.is_recv -> TO_SENDER : 0), OP.msg)
+}
+
+inline send_credit()
+{
+	if
+	:: ME.told != ME.matched && ME.came - ME.told >= CREDITS / 2 && room ->
+		MARK(0)
+		packet(CREDIT, 0, 0, 0, 0, 0, 0)
+	:: else
+	fi
+}
+
+/* matched() of progress.c */
+inline is_matched()
+{
+	ME.matched++;
+	send_credit()
+}
+
+/* send_first(): the first of the queue, which can go */
+inline send_first()
+{
+	queued?<i>;
+	ME.sent++;
+	if
+	:: bit_of(LARGE, OP.req) ->
+		OP.bulk_open = 1; /* offer() */
+		packet(RTS, 0, 0, i, OP.gen, 0, OP.msg);
+		OP.state = RTSED
+	:: else ->
+		packet(EAGER, 0, 0, 0, 0, 0, OP.msg);
+		op_done(OK)
+	fi;
+	queued?_
+}
+
+/* ---- the transport's part of a message: shm_bulk.c ---- */
+
+inline bulk_stop()
+{
+	if
+	:: !OP.bulk_open || !OP.started
+	:: else ->
+		if
+		:: OP.way == STREAM
+		:: OP.way != STREAM && OP.is_recv -> ME.rec.closed = 1
+		:: OP.way != STREAM && !OP.is_recv ->
+			assert(YOU.rec.owner == OP.msg || !both_there);
+			YOU.rec.closed = 1
+		fi
+	fi
+}
+
+/* A chunk into where the message lands at end @whose. */
+inline write_chunk(whose, value)
+{
+	if
+	:: OP.way == LAND ->
+		assert(end[whose].land == OP.msg || end[whose].land == LOST ||
+		       !both_there);
+		end[whose].page[k] = value
+	:: else ->
+		assert(!end[whose].was_recv[end[whose].rec.req] || !both_there);
+		end[whose].buf[end[whose].rec.req * PIECES + k] = value
+	fi
+}
+
+/* ---- abort.c ---- */
+
+inline bulk_close()
+{
+	if
+	:: OP.bulk_open ->
+		quiet = 1;
+		if
+		:: OP.is_recv && OP.way == LAND ->
+			bulk_stop();
+			quiet = !is_busy
+		:: else
+		fi;
+		OP.bulk_open = 0;
+		if
+		:: OP.is_recv ->
+			if
+			:: OP.way == LAND ->
+				ME.land = (quiet -> 0 : LOST)
+			:: else
+			fi;
+			ME.rec.used = 0;
+			ME.rec.closed = 0;
+			ME.rec.claim = 0;
+			ME.rec.sent = 0;
+			ME.rec.taken = 0;
+			ME.rec.owner = 0;
+			ME.rec.req = 0;
+			ME.slot = 0
+		:: else
+		fi;
+		OP.started = 0;
+		quiet = 0
+	:: else
+	fi
+}
+
+inline step_stop()
+{
+	if
+	:: is_busy && OP.way != LAND && MUTANT != 2
+	:: else -> op_report(OP.status)
+	fi;
+	if
+	:: is_busy || !room
+	:: else ->
+		send_op(ABORTS, OP.status);
+		OP.state = LINGER;
+		if
+		:: MUTANT == 4 -> op_done(OP.status)
+		:: else
+		fi
+	fi
+}
+
+/* Its first step_stop() is a step of its own. */
+inline give_up(how)
+{
+	if
+	:: OP.state == QUEUED ->
+		MARK(1)
+		queued??eval(i);
+		op_done(how)
+	:: OP.state == POSTED ->
+		MARK(2)
+		posted??_, eval(i);
+		op_done(how)
+	:: OP.state == REFUSING || OP.state == STOP || OP.state == LINGER ||
+	   OP.state == ANSWER -> MARK(3)
+	:: else ->
+		OP.status = how;
+		OP.state = STOP;
+		bulk_stop()
+	fi
+}
+
+/* reply_aborted() */
+inline reply_aborted(to_i, to_g, about)
+{
+	if
+	:: MUTANT == 5
+	:: MUTANT != 5 && len(replies) == 0 && room ->
+		MARK(4)
+		packet(ABORTED, to_i, to_g, 0, 0, 0, about)
+	:: MUTANT != 5 && !(len(replies) == 0 && room) ->
+		MARK(5)
+		replies!to_i, to_g, about
+	fi
+}
+
+inline step_answer()
+{
+	if
+	:: is_busy && OP.way != LAND
+	:: else -> op_report(OP.status)
+	fi;
+	if
+	:: is_busy || !room
+	:: else ->
+		send_op(ABORTED, 0);
+		op_done(OP.status)
+	fi
+}
+
+/* Its first step_answer() is a step of its own. */
+inline answer()
+{
+	if
+	:: OP.state == FINI -> MARK(6) OP.status = OK
+	:: OP.state == REFUSING -> MARK(7)
+	:: OP.state == STOP -> MARK(8)
+	:: else -> MARK(9) OP.status = pv & 15
+	fi;
+	OP.peer_i = pfi;
+	OP.peer_g = pfg;
+	OP.state = ANSWER;
+	bulk_stop()
+}
+
+/* receiver_of(): i, or SLOTS */
+inline receiver_of()
+{
+	i = 0;
+	do
+	:: i < SLOTS && !(OP.is_recv && OP.state != POSTED &&
+			  OP.peer_i == pfi && OP.peer_g == pfg) -> i++
+	:: else -> break
+	od;
+	if
+	:: MUTANT == 6 -> i = SLOTS
+	:: else
+	fi
+}
+
+/* abort_target() */
+inline abort_target()
+{
+	if
+	:: pwg == 0 && (pv & TO_SENDER) -> i = SLOTS
+	:: pwg == 0 && !(pv & TO_SENDER) -> receiver_of()
+	:: else ->
+		op_find(pwi, pwg);
+		if
+		:: i < SLOTS && OP.is_recv == (pv & TO_SENDER) / TO_SENDER ->
+			i = SLOTS
+		:: else
+		fi
+	fi
+}
+
+/* abort_came() without an operation: a message that waits is dropped. */
+inline abort_of_nobody()
+{
+	if
+	:: !(pv & TO_SENDER) && pwg == 0 && MUTANT != 7 &&
+	   early??[1, _, _, eval(pfi), eval(pfg)] ->
+		MARK(10)
+		early??1, _, n, eval(pfi), eval(pfg);
+		assert(n == pm);
+		ME.early_cnt--;
+		is_matched()
+	:: else
+	fi;
+	reply_aborted(pfi, pfg, pm)
+}
+
+inline abort_came()
+{
+	abort_target();
+	if
+	:: i == SLOTS -> abort_of_nobody()
+	:: else ->
+		assert(OP.msg == pm);
+		if
+		:: OP.state == LINGER ->
+			MARK(11)
+			if
+			:: MUTANT == 8
+			:: else -> op_done(OP.status)
+			fi
+		:: OP.state == ANSWER -> assert(false) /* one ABORT is enough */
+		:: OP.state == STOP && MUTANT == 9
+		:: else -> answer()
+		fi
+	fi
+}
+
+inline aborted_came()
+{
+	op_find(pwi, pwg);
+	if
+	:: i < SLOTS && OP.state == LINGER ->
+		assert(OP.msg == pm);
+		MARK(13)
+		op_done(OP.status)
+	:: else
+	fi
+}
+
+/* ---- rndv.c ---- */
+
+inline step_refuse()
+{
+	send_op(REFUSE, OP.status);
+	op_done(OP.status)
+}
+
+inline refuse(how)
+{
+	MARK(15)
+	OP.status = how;
+	OP.state = REFUSING;
+	op_report(how)
+}
+
+inline send_cts()
+{
+	if
+	:: room ->
+		packet(CTS, OP.peer_i, OP.peer_g, i, OP.gen, OP.way, OP.msg);
+		OP.state = LANDING
+	:: else -> MARK(17) OP.state = CTSED
+	fi
+}
+
+/* bulk_accept() */
+inline accept(by)
+{
+	MARK(32)
+	OP.way = by;
+	OP.bulk_open = 1;
+	OP.started = 1;
+	ME.rec.used = 1;
+	ME.rec.owner = OP.msg;
+	ME.rec.req = OP.req
+}
+
+/* way_accept() within step_matched(): by any of the ways */
+inline step_matched()
+{
+	if
+	:: bit_of(SHORT, OP.req) -> refuse(EMSGSIZE)
+	:: FAIL && !bit_of(SHORT, OP.req) -> refuse(EFAULT)
+	:: !bit_of(SHORT, OP.req) ->
+		if
+		:: WAYS & PULL -> accept(PULL)
+		:: WAYS & HEAP -> accept(HEAP)
+		:: (WAYS & LAND) && !ME.land -> accept(LAND); ME.land = OP.msg
+		:: WAYS & STREAM -> accept(STREAM)
+		:: WAYS == LAND && ME.land -> accept(STREAM) /* instead() */
+		fi;
+		send_cts()
+	fi
+}
+
+/* Its first step_matched() is a step of its own. */
+inline rndv_matched(about, from_i, from_g)
+{
+	OP.msg = about;
+	OP.peer_i = from_i;
+	OP.peer_g = from_g;
+	OP.state = MATCHED
+}
+
+inline rndv_cts()
+{
+	op_find(pwi, pwg);
+	if
+	:: i < SLOTS && !OP.is_recv &&
+	   (OP.state == RTSED || (MUTANT == 3 && OP.state == LINGER)) ->
+		assert(OP.msg == pm);
+		OP.peer_i = pfi;
+		OP.peer_g = pfg;
+		/* transport_ops.start */
+		if
+		:: OP.way = pv; OP.started = 1; OP.state = PUT
+		:: FAIL -> MARK(19) OP.started = 0; failed = 1
+		fi
+	:: else -> MARK(20)
+	fi
+}
+
+inline rndv_fin()
+{
+	op_find(pwi, pwg);
+	if
+	:: i < SLOTS && OP.is_recv && OP.state == LANDING ->
+		assert(OP.msg == pm);
+		OP.fin = 1
+	:: else -> MARK(21)
+	fi
+}
+
+inline rndv_refuse()
+{
+	op_find(pwi, pwg);
+	if
+	:: i < SLOTS && !OP.is_recv && OP.state == RTSED && MUTANT != 11 ->
+		assert(OP.msg == pm);
+		op_done(((pv & 15) == EMSGSIZE -> OK : pv & 15))
+	:: else -> MARK(22)
+	fi
+}
+
+inline step_fin()
+{
+	ME.fin_sent[OP.req] = 1;
+	send_op(FIN, OK);
+	op_done(OK)
+}
+
+/* step_put() when all of it has landed; its step_fin() is a step of its own */
+inline put_all()
+{
+	MARK(23)
+	bulk_close();
+	OP.state = FINI
+}
+
+/* step_land() when all of it has landed, and FIN said so; way_finish() is
+ * its first half */
+inline land_all()
+{
+	if
+	:: OP.way == LAND ->
+		k = 0;
+		do
+		:: k < CHUNKS ->
+			ME.buf[OP.req * PIECES + k] = ME.page[k];
+			ME.page[k] = 0;
+			k++
+		:: else -> break
+		od;
+		k = 0
+	:: else
+	fi;
+	MARK(24)
+	op_done(OK)
+}
+
+/* ---- progress.c, match.c ---- */
+
+/* match_posted(): i, or SLOTS; and that it is this message's turn */
+inline match_posted()
+{
+	if
+	:: posted??[eval(tag), _] -> posted??eval(tag), i
+	:: else -> i = SLOTS
+	fi
+}
+
+/* A message has been matched; those of its tag before it were, or are gone. */
+inline in_order(about)
+{
+	assert(about > ME.last[tag]);
+	ME.last[tag] = about
+}
+
+inline early_add(kind)
+{
+	assert(ME.early_cnt < CREDITS);
+	ME.early_cnt++;
+	early!kind, tag, pm, pfi, pfg
+}
+
+inline eager_came()
+{
+	match_posted();
+	ME.came++;
+	if
+	:: i == SLOTS -> MARK(25) early_add(0)
+	:: else ->
+		MARK(26)
+		in_order(pm);
+		OP.msg = pm;
+		op_done(OK);
+		is_matched()
+	fi
+}
+
+inline rts_came()
+{
+	match_posted();
+	ME.came++;
+	if
+	:: i == SLOTS -> early_add(1)
+	:: else ->
+		in_order(pm);
+		rndv_matched(pm, pfi, pfg);
+		is_matched()
+	fi
+}
+
+/* packet_came() */
+inline take_packet()
+{
+	in?ptype, pwi, pwg, pfi, pfg, pv, pm, pc;
+	ME.credit = pc;
+	tag = bit_of(TAGS, (pm - 1) % REQS);
+	if
+	:: ptype == EAGER -> eager_came()
+	:: ptype == RTS -> rts_came()
+	:: ptype == CTS -> rndv_cts()
+	:: ptype == FIN -> rndv_fin()
+	:: ptype == REFUSE -> rndv_refuse()
+	:: ptype == ABORTS -> abort_came()
+	:: ptype == ABORTED -> aborted_came()
+	:: ptype == CREDIT
+	:: ptype == BYE -> ME.bye = 1
+	fi
+}
+
+/* lands_still(), of what the sender said is there */
+inline drain_all()
+{
+	do
+	:: OP.way == STREAM && OP.done < CHUNKS ->
+		/* else bulk_step() says that the peer broke the rules */
+		assert(ME.rec.sent > OP.done);
+		k = OP.done;
+		write_chunk(me, ME.slot);
+		OP.done++
+	:: else -> break
+	od;
+	k = 0
+}
+
+/* op_dies() of operation i, whatever it is */
+inline op_dies()
+{
+	if
+	:: OP.state == FREE
+	:: OP.state == LANDING && OP.fin && MUTANT != 12 ->
+		MARK(27)
+		drain_all();
+		land_all()
+	:: else ->
+		/* What is said to have landed is not lost, but for a cancel. */
+		assert(!(OP.state == LANDING &&
+			 YOU.fin_sent[(OP.msg - 1) % REQS]) || ME.closing);
+		if
+		:: OP.state == QUEUED -> queued??eval(i)
+		:: OP.state == POSTED -> posted??_, eval(i)
+		:: else
+		fi;
+		op_done(ECONNRESET)
+	fi
+}
+
+inline channel_dies()
+{
+	ME.dead = 1;
+	/* early_drop_rts() */
+	do
+	:: early??[1, _, _, _, _] -> early??1, _, _, _, _
+	:: else -> break
+	od;
+	/* No packet is taken any more, and no reply sent. */
+	do
+	:: len(replies) -> replies?_, _, _
+	:: else -> break
+	od
+}
