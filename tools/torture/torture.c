@@ -1,15 +1,23 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * kedge torture: tries to make a registration stale, in every known way, and
- * judges by data that the device moves.
+ * judges by data that the device moves. With --channel it tries to make a
+ * message wrong, or lose it.
  */
 #include <errno.h>
+#include <float.h>
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
 #include "tools/torture/case.h"
+#include "tools/torture/chan.h"
+
+#define SECONDS		30
+#define THREADS		4
+#define CHANNEL_SECONDS 10
+#define NOT_GIVEN	(-DBL_MAX) /* for a number of seconds */
 
 static const char help[] =
 	"Changes what is mapped behind registered memory by every EVENT and "
@@ -24,9 +32,16 @@ static const char help[] =
 	"that it promises\n"
 	"nothing there; its stale rounds are shown but do not make the test "
 	"fail.\n\n"
+	"With --channel two processes send each other random messages, which "
+	"are received\n"
+	"by every way, cancelled and truncated, while they are stopped, killed "
+	"and forked\n"
+	"and their memory changes. Each message arrives whole or as an error, "
+	"once, and\n"
+	"nothing else changes.\n\n"
 	"Exit status:\n"
-	"  0  nothing was stale\n"
-	"  1  something was stale, or a case failed\n"
+	"  0  nothing was stale, wrong or lost\n"
+	"  1  something was, or a case failed\n"
 	"  2  the command line is wrong\n"
 	"  3  it cannot run here\n";
 
@@ -37,6 +52,8 @@ struct options {
 	char *notifier, *seed, *event, *route, *mode;
 	char *device;
 	int naive, strict;
+	int channel;
+	char *messages, *sizes;
 };
 
 static void options_free(struct options *o)
@@ -47,13 +64,16 @@ static void options_free(struct options *o)
 	free(o->route);
 	free(o->mode);
 	free(o->device);
+	free(o->messages);
+	free(o->sizes);
 }
 
 static int options_read(struct options *o, int argc, char **argv)
 {
 	struct poptOption opts[] = {
 		{ "seconds", 's', POPT_ARG_DOUBLE, &o->seconds, 0,
-		  "How long, in seconds (default 30)", "N" },
+		  "How long, in seconds (default 30; with --channel 10, or as "
+		  "long as --messages takes)", "N" },
 		{ "notifier", 'n', POPT_ARG_STRING, &o->notifier, 0,
 		  "The notifier: auto (default), ummunot, uffd, hooks or none",
 		  "NAME" },
@@ -78,6 +98,13 @@ static int options_read(struct options *o, int argc, char **argv)
 		  NULL },
 		{ "strict", 0, POPT_ARG_NONE, &o->strict, 0,
 		  "Take everything for promised", NULL },
+		{ "channel", 0, POPT_ARG_NONE, &o->channel, 0,
+		  "Messages between processes instead of registrations", NULL },
+		{ "messages", 0, POPT_ARG_STRING, &o->messages, 0,
+		  "So many messages (--channel)", "N" },
+		{ "sizes", 0, POPT_ARG_STRING, &o->sizes, 0,
+		  "How long they are: small, mixed (default) or large "
+		  "(--channel)", "MIX" },
 		POPT_TABLEEND
 	};
 	const struct util_cmd cmd = { .synopsis = "[OPTION...]",
@@ -104,19 +131,29 @@ static int device_check(const char *text, struct torture *t)
 	return UTIL_GO_ON;
 }
 
-static int options_check(const struct options *o, struct torture *t)
+/* What both kinds take. */
+static int numbers_check(struct options *o, double def, uint64_t *seed)
 {
-	if (!(o->seconds > 0 && o->seconds <= 1e6))
+	if (o->seconds == NOT_GIVEN)
+		o->seconds = def;
+	else if (!(o->seconds > 0 && o->seconds <= 1e6))
 		return util_usage("--seconds takes a number above 0");
+	*seed = util_rng_seed() >> 1;
+	if (o->seed && util_parse_u64(o->seed, seed))
+		return util_usage("--seed takes a number");
+	if (*seed > INT64_MAX)
+		return util_usage("--seed takes a number below 2^63");
+	return UTIL_GO_ON;
+}
+
+static int options_check(struct options *o, struct torture *t)
+{
+	if (o->messages || o->sizes)
+		return util_usage("--messages and --sizes belong to --channel");
 	if (o->threads < 2 || o->threads > MAX_LANES)
 		return util_usage("--threads takes 2 to %d", MAX_LANES);
 	if (o->naive && o->notifier)
 		return util_usage("--naive takes no notifier");
-	t->seed = util_rng_seed() >> 1;
-	if (o->seed && util_parse_u64(o->seed, &t->seed))
-		return util_usage("--seed takes a number");
-	if (t->seed > INT64_MAX)
-		return util_usage("--seed takes a number below 2^63");
 	t->seconds = o->seconds;
 	t->threads = o->threads;
 	t->event = o->event;
@@ -125,6 +162,34 @@ static int options_check(const struct options *o, struct torture *t)
 	t->naive = o->naive;
 	t->strict = o->strict;
 	return device_check(o->device, t);
+}
+
+static int channel_check(const struct options *o, struct chan_opts *c)
+{
+	if (o->notifier || o->event || o->route || o->mode || o->device ||
+	    o->naive || o->strict || o->threads != THREADS)
+		return util_usage("--channel takes --seconds, --messages, "
+				  "--sizes and --seed only");
+	if (o->messages && (util_parse_u64(o->messages, &c->messages) ||
+			    !c->messages || c->messages > INT64_MAX))
+		return util_usage("--messages takes a number above 0");
+	c->seconds = o->seconds;
+	if (!o->sizes)
+		return UTIL_GO_ON;
+	for (c->mix = 0; c->mix < CHAN_MIXES; c->mix++)
+		if (!strcmp(o->sizes, chan_mix_names[c->mix]))
+			return UTIL_GO_ON;
+	return util_usage("--sizes takes small, mixed or large");
+}
+
+static int channel_run(struct options *o)
+{
+	struct chan_opts c = { .mix = CHAN_MIXED };
+	int rc = numbers_check(o, o->messages ? 0 : CHANNEL_SECONDS, &c.seed);
+
+	if (rc == UTIL_GO_ON)
+		rc = channel_check(o, &c);
+	return rc == UTIL_GO_ON ? chan_torture(&c) : rc;
 }
 
 static int run(struct torture *t, const char *notifier)
@@ -166,25 +231,34 @@ stop_peer:
 	return status;
 }
 
-int cmd_torture(int argc, char **argv)
+static int cache_run(struct options *o)
 {
-	struct options o = { .seconds = 30, .threads = 4 };
 	struct torture *t = calloc(1, sizeof(*t));
 	int rc;
 
 	if (!t)
 		return util_fail(-ENOMEM, "cannot start");
-	rc = options_read(&o, argc, argv);
+	rc = numbers_check(o, SECONDS, &t->seed);
 	if (rc == UTIL_GO_ON)
-		rc = options_check(&o, t);
+		rc = options_check(o, t);
 	if (rc != UTIL_GO_ON)
-		goto free_options;
+		goto free_torture;
 	/* Where malloc turns to mmap shall not move with what is freed. */
 	mallopt(M_MMAP_THRESHOLD, 128 << 10);
 	mallopt(M_TRIM_THRESHOLD, 128 << 10);
-	rc = run(t, o.notifier);
-free_options:
-	options_free(&o);
+	rc = run(t, o->notifier);
+free_torture:
 	free(t);
+	return rc;
+}
+
+int cmd_torture(int argc, char **argv)
+{
+	struct options o = { .seconds = NOT_GIVEN, .threads = THREADS };
+	int rc = options_read(&o, argc, argv);
+
+	if (rc == UTIL_GO_ON)
+		rc = o.channel ? channel_run(&o) : cache_run(&o);
+	options_free(&o);
 	return rc;
 }
