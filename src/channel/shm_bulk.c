@@ -344,6 +344,13 @@ static size_t advance(struct iovec *v, size_t n, size_t done)
 	return n - i;
 }
 
+static int cross_failed(ssize_t did)
+{
+	if (!did)
+		return -EFAULT;
+	return errno == ESRCH ? -ECONNRESET : -errno;
+}
+
 /* The kernel may stop early: at a page that it cannot reach, or its limit. */
 static int cross(const struct shm *s, bool push, char *here, uint64_t there,
 		 const struct xfer *x, uint64_t off, uint64_t len)
@@ -357,7 +364,7 @@ static int cross(const struct shm *s, bool push, char *here, uint64_t there,
 		did = push ? process_vm_writev(s->pid, &one, 1, v, n, 0)
 			   : process_vm_readv(s->pid, v, n, &far, 1, 0);
 		if (did <= 0)
-			return did ? -errno : -EFAULT;
+			return cross_failed(did);
 		len -= (uint64_t)did;
 		n = advance(v, n, (size_t)did);
 		one.iov_base = (char *)one.iov_base + did;

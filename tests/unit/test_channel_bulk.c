@@ -4,10 +4,12 @@
  * and neither keeps an operation, whoever of them meets the hole.
  */
 #include <sys/mman.h>
+#include <sys/wait.h>
 
 #include "channel_pair.h"
 
 #include "channel/internal.h"
+#include "channel/shm.h"
 
 #define LEN  (8 * MIB)
 #define HOLE (5 * MIB)
@@ -94,11 +96,34 @@ static void a_sender_that_cannot_read_on_lets_go(void **state)
 	with_a_hole(false);
 }
 
+/* It has died in the middle; the socket tells later. */
+static void whose_process_is_no_more(void **state)
+{
+	struct kedge_channel_opts o = { .size = sizeof(o),
+					.way = KEDGE_WAY_DIRECT };
+	char *src = calloc(1, MIB), *dst = calloc(1, MIB);
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(0);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	open_pair(&o, &o);
+	((struct shm *)b.ch->ctx)->pid = pid;
+	post(&b, dst, MIB, ANY, 1);
+	put(&a, src, MIB, 1);
+	turns(1, 1);
+	assert_int_equal(b.done[0].status, -ECONNRESET);
+	close_pair();
+	free(src);
+	free(dst);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_receiver_that_cannot_read_on_lets_go),
 		cmocka_unit_test(a_sender_that_cannot_read_on_lets_go),
+		cmocka_unit_test(whose_process_is_no_more),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
