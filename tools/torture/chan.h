@@ -109,7 +109,7 @@ struct chan_dir {
 struct chan_tally {
 	uint64_t sent, whole, bytes;
 	uint64_t ways[8];
-	uint64_t cancelled, timed_out, truncated, reset, other;
+	uint64_t cancelled, timed_out, truncated, reset, faults, other;
 	uint64_t forks, maps, leaks;
 	uint64_t notice_ns; /* the slowest to see that the peer is dead */
 	uint64_t wrong;

@@ -303,6 +303,7 @@ static void add_up(struct boss *b)
 		to->timed_out += t->timed_out;
 		to->truncated += t->truncated;
 		to->reset += t->reset;
+		to->faults += t->faults;
 		to->other += t->other;
 		to->forks += t->forks;
 		to->maps += t->maps;

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tools/torture/chan.h"
 
@@ -15,6 +16,25 @@ int chan_leaks(void)
 		       ? __lsan_do_recoverable_leak_check() : 0;
 }
 
+/* What the library keeps to swap pages with, from the first swap on. */
+static bool is_kept(int dir, const char *name)
+{
+	static const char *const ends[] = { "[userfaultfd]", "/pagemap",
+					    "/maps" };
+	char to[128];
+	ssize_t len = readlinkat(dir, name, to, sizeof(to) - 1);
+	size_t i, n;
+
+	if (len < 0)
+		return false;
+	for (i = 0; i < ARRAY_SIZE(ends); i++) {
+		n = strlen(ends[i]);
+		if ((size_t)len >= n && !memcmp(to + len - n, ends[i], n))
+			return true;
+	}
+	return false;
+}
+
 static unsigned int entries(const char *path)
 {
 	DIR *dir = opendir(path);
@@ -24,7 +44,7 @@ static unsigned int entries(const char *path)
 	if (!dir)
 		return 0;
 	while ((e = readdir(dir)))
-		n += e->d_name[0] != '.';
+		n += e->d_name[0] != '.' && !is_kept(dirfd(dir), e->d_name);
 	closedir(dir);
 	return n;
 }

@@ -45,6 +45,9 @@ void chan_failed(struct chan_rank *r, const char *what, int status)
 	case -EMSGSIZE:
 		t->truncated++;
 		return;
+	case -EFAULT:
+		t->faults++; /* who knows of the message says whether it may */
+		return;
 	case -ECONNRESET:
 		t->reset++;
 		if (killed_at(r) || r->board->left[!r->me])

@@ -185,6 +185,11 @@ static void got_message(struct chan_rank *r, struct chan_recv *v, uint32_t n,
 		chan_wrong(r->tally, "message %u of %zu bytes did not fit "
 			   "into %zu", n, chan_len(&r->go, !r->me, n),
 			   v->buf.cap);
+	/* The sender gave it up, and has no such memory any more. */
+	if (c->status == -EFAULT && r->in->out[n] != OUT_FAILED)
+		chan_wrong(r->tally, "message %u of %zu bytes, by %s: it "
+			   "could not be read or written", n,
+			   chan_len(&r->go, !r->me, n), kedge_way_name(c->way));
 	if (chan_buf_check(&v->buf, false))
 		chan_wrong(r->tally, "message %u, not received: a byte %s has "
 			   "changed", n, chan_buf_check(&v->buf, false));

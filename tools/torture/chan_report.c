@@ -37,7 +37,7 @@ static int report_json(const struct chan_opts *opts,
 	const struct chan_tally *t = &r->sum;
 
 	return util_json_print(json_pack(
-		"{s:I, s:I, s:I, s:I, s:I, s:o, s:{s:I, s:I, s:I, s:I, s:I}, "
+		"{s:I, s:I, s:I, s:I, s:I, s:o, s:{s:I, s:I, s:I, s:I, s:I, s:I}, "
 		"s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:s, "
 		"s:I, s:f}",
 		"messages", (json_int_t)r->messages, "sessions",
@@ -46,7 +46,8 @@ static int report_json(const struct chan_opts *opts,
 		ways_json(t), "errors", "cancelled", (json_int_t)t->cancelled,
 		"timed_out", (json_int_t)t->timed_out, "truncated",
 		(json_int_t)t->truncated, "reset", (json_int_t)t->reset,
-		"other", (json_int_t)t->other, "deaths", (json_int_t)r->deaths,
+		"faults", (json_int_t)t->faults, "other",
+		(json_int_t)t->other, "deaths", (json_int_t)r->deaths,
 		"notice_ms", (double)t->notice_ns / 1e6, "stops",
 		(json_int_t)r->stops, "forks", (json_int_t)t->forks, "maps",
 		(json_int_t)t->maps, "wrong", (json_int_t)r->wrong, "lost",
@@ -83,8 +84,9 @@ static void report_text(const struct chan_opts *opts,
 	printf("ways:    ");
 	print_ways(t);
 	printf("errors:   %" PRIu64 " cancelled, %" PRIu64 " timed out, %" PRIu64
-	       " truncated, %" PRIu64 " reset, %" PRIu64 " other\n",
-	       t->cancelled, t->timed_out, t->truncated, t->reset, t->other);
+	       " truncated, %" PRIu64 " reset, %" PRIu64 " faults, %" PRIu64
+	       " other\n", t->cancelled, t->timed_out, t->truncated, t->reset,
+	       t->faults, t->other);
 	printf("tricks:   %" PRIu64 " sessions, %" PRIu64 " deaths (noticed "
 	       "within %s), %" PRIu64 " stops, %" PRIu64 " forks, %" PRIu64
 	       " mappings changed\n\n", r->sessions, r->deaths,

@@ -84,6 +84,9 @@ void chan_send_over(struct chan_rank *r, const struct kedge_completion *c)
 	r->sends--;
 	if (c->status)
 		chan_failed(r, "send", c->status);
+	if (c->status == -EFAULT)
+		chan_wrong(r->tally, "message %u of %zu bytes could not be "
+			   "read or written", s->n, s->buf.cap);
 	settle(r, s->n, c->status ? OUT_FAILED : OUT_DONE);
 	give_back(r, s);
 }
