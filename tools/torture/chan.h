@@ -266,6 +266,7 @@ struct chan_rank {
 	uint32_t next_in;  /* what the next receive is posted for */
 	uint32_t missing;  /* all before are settled */
 	uint64_t posts;
+	uint32_t owed;	   /* messages whose receives were given up */
 	uint32_t hold;	   /* polls in which no receive is posted */
 	uint32_t sends, recvs; /* under way */
 	struct chan_send send[CHAN_WINDOW];

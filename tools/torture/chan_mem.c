@@ -156,11 +156,13 @@ static int get_mem(struct chan_rank *r, struct chan_buf *b, size_t cap)
 		return 0;
 	case MEM_MALLOC:
 		b->base = malloc(cap + 3 * EDGE);
-		b->at = b->base + EDGE + util_rng_below(&r->rng, EDGE);
+		if (b->base)
+			b->at = b->base + EDGE + util_rng_below(&r->rng, EDGE);
 		break;
 	case MEM_HEAP:
 		b->base = kedge_channel_alloc(r->ch, cap + 2 * EDGE);
-		b->at = b->base + EDGE;
+		if (b->base)
+			b->at = b->base + EDGE;
 		break;
 	default:
 		return get_map(r, b, cap, b->mem == MEM_FLUSH);
@@ -262,7 +264,8 @@ static bool put_spare(struct chan_rank *r, struct chan_buf *b)
 	return spare_give(r, b->base, b->base_len);
 }
 
-/* A page of it goes elsewhere, with what is in it. */
+/* A page of it goes elsewhere, with what is in it. Where it was is anybody's
+ * at once, so it is unmapped round that. */
 static void put_moved(struct chan_rank *r, struct chan_buf *b)
 {
 	uint8_t *page = b->base + PAGE, *to;
@@ -274,6 +277,9 @@ static void put_moved(struct chan_rank *r, struct chan_buf *b)
 		return;
 	if (to[PAGE - 1] != was)
 		chan_wrong(r->tally, "a page that was moved has other data");
+	munmap(b->base, PAGE);
+	b->base += 2 * PAGE;
+	b->base_len -= 2 * PAGE;
 }
 
 static void put_map(struct chan_rank *r, struct chan_buf *b)

@@ -86,7 +86,7 @@ void chan_plan(struct util_rng *rng, uint32_t mix, struct chan_go *go)
 		go->flags[i] = util_rng_below(rng, 8) ? 0
 						      : KEDGE_CHANNEL_NO_CMA;
 		go->timeout_ms[i] = util_rng_below(rng, 3)
-					    ? 0 : 1 + util_rng_below(rng, 40);
+					    ? 0 : 20 + util_rng_below(rng, 200);
 		go->eager_max[i] = util_rng_below(rng, 3)
 					   ? 0 : 1 + util_rng_below(rng, 20000);
 		go->unexpected[i] = util_rng_below(rng, 3)

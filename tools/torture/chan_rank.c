@@ -17,7 +17,7 @@
 #define OPEN_MS	   20000
 #define TICK	   64u /* polls between tricks */
 #define IDLE_POLLS 256u
-#define IDLE_WAITS 50u
+#define IDLE_WAITS 5u
 #define DRAIN_NS   10000000000ull
 #define NOTICE_NS  10000000000ull /* to see that a peer is dead */
 #define SETTLED	   3u /* sessions until a process has all it keeps */
@@ -246,7 +246,8 @@ static void begin(struct chan_rank *r)
 	r->ch = NULL;
 	r->out = &r->board->dir[r->me];
 	r->in = &r->board->dir[!r->me];
-	r->next_out = r->next_in = r->missing = r->hold = 0;
+	r->next_out = r->next_in = r->missing = 0;
+	r->hold = r->owed = 0;
 	r->posts = 0;
 	r->sends = r->recvs = 0;
 	memset(&r->order, 0, sizeof(r->order));

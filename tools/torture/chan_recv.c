@@ -2,8 +2,9 @@
 /*
  * What a rank receives. A receive is posted for the next message that none was
  * posted for: for its tag, for its class or for any. So messages and receives
- * meet in order, as long as nobody gives up one of either; what then never
- * meets its message is given up, too.
+ * meet in order, as long as nobody gives up one of either. A receive that then
+ * never meets its message is given up, too, and for a message that has lost its
+ * receive (r->owed of them) one is posted that takes any.
  */
 #include <string.h>
 
@@ -49,18 +50,19 @@ static void wish_for(struct chan_rank *r, struct chan_recv *v, uint32_t n,
 		v->pattern = CHAN_CLASSES;
 		w->tag = UINT64_MAX;
 		w->mask = 0;
-		if (chan_once(r, 8))
-			w->cap = chan_class_max(CHAN_CLASSES - 1);
+		/* Others than that one may come. */
+		if (w->cap < 1024)
+			w->cap = 1024;
 	}
 }
 
-/* What is left is taken whatever it is. */
-static void wish_any(struct chan_recv *v, struct wish *w)
+/* What is left is taken whatever it is, if it is not too long. */
+static void wish_any(struct chan_rank *r, struct chan_recv *v, struct wish *w)
 {
 	v->pattern = CHAN_CLASSES;
 	w->tag = UINT64_MAX;
 	w->mask = 0;
-	w->cap = chan_class_max(CHAN_CLASSES - 1);
+	w->cap = chan_class_max(CHAN_CLASSES - (chan_once(r, 16) ? 1 : 3));
 }
 
 static int recv_one(struct chan_rank *r, struct chan_recv *v, bool any)
@@ -69,7 +71,7 @@ static int recv_one(struct chan_rank *r, struct chan_recv *v, bool any)
 	int rc;
 
 	if (any)
-		wish_any(v, &w);
+		wish_any(r, v, &w);
 	else
 		wish_for(r, v, r->next_in, &w);
 	if (chan_buf_get(r, &v->buf, w.cap))
@@ -98,8 +100,8 @@ static bool is_last(const struct chan_rank *r)
 
 void chan_recv_some(struct chan_rank *r)
 {
-	bool any = is_last(r);
-	uint32_t i, max = any ? 2 : CHAN_WINDOW;
+	bool last = is_last(r), any;
+	uint32_t i, max = last ? 2 : CHAN_WINDOW;
 	int rc;
 
 	if (r->hold) {
@@ -109,18 +111,30 @@ void chan_recv_some(struct chan_rank *r)
 	for (i = 0; i < CHAN_WINDOW && r->recvs < max; i++) {
 		if (r->recv[i].busy)
 			continue;
+		while (r->next_in < r->go.messages &&
+		       r->in->out[r->next_in] == OUT_FAILED)
+			r->next_in++;
+		any = last || r->owed || r->next_in == r->go.messages;
 		rc = recv_one(r, &r->recv[i], any);
 		if (rc) {
 			chan_failed(r, "receive", rc);
 			return;
 		}
 		r->next_in += !any;
+		r->owed -= any && r->owed;
 	}
 	if (chan_once(r, 256))
 		r->hold = (uint32_t)util_rng_below(&r->rng, 200);
 }
 
 /* ---- completions ---- */
+
+/* Its one message will not come: it was given up, or went elsewhere. */
+static bool is_orphan(const struct chan_rank *r, const struct chan_recv *v)
+{
+	return v->pattern == PATTERN_ONE &&
+	       (r->in->in[v->n] != IN_NONE || r->in->out[v->n] == OUT_FAILED);
+}
 
 static void got_whole(struct chan_rank *r, struct chan_recv *v, uint32_t n,
 		      const struct kedge_completion *c)
@@ -216,6 +230,8 @@ void chan_recv_over(struct chan_rank *r, const struct kedge_completion *c)
 	else if (!c->status || c->status == -EMSGSIZE || n != CHAN_NO_NUMBER)
 		chan_wrong(r->tally, "a message came that was never sent, with "
 			   "tag %llx", (unsigned long long)c->tag);
+	else if (!is_orphan(r, v))
+		r->owed++;
 	chan_buf_put(r, &v->buf);
 }
 
@@ -237,7 +253,6 @@ void chan_recv_cancel(struct chan_rank *r)
 		cancel(r, v);
 }
 
-/* What is for one message that was given up, or went to another receive. */
 void chan_recv_orphans(struct chan_rank *r, bool all)
 {
 	struct chan_recv *v;
@@ -247,9 +262,7 @@ void chan_recv_orphans(struct chan_rank *r, bool all)
 		v = &r->recv[i];
 		if (!v->busy || v->pattern == CHAN_CLASSES)
 			continue;
-		if (all || (v->pattern == PATTERN_ONE &&
-			     (r->in->in[v->n] != IN_NONE ||
-			      r->in->out[v->n] == OUT_FAILED)))
+		if (all || is_orphan(r, v))
 			cancel(r, v);
 	}
 }
