@@ -338,7 +338,8 @@ static size_t advance(struct iovec *v, size_t n, size_t done)
 	for (j = i; j < n; j++)
 		v[j - i] = v[j];
 	if (n > i) {
-		v[0].iov_base = (char *)v[0].iov_base + done;
+		/* A number: the peer's addresses may be anything. */
+		v[0].iov_base = (void *)((uintptr_t)v[0].iov_base + done);
 		v[0].iov_len -= done;
 	}
 	return n - i;
@@ -355,22 +356,20 @@ static int cross_failed(ssize_t did)
 static int cross(const struct shm *s, bool push, char *here, uint64_t there,
 		 const struct xfer *x, uint64_t off, uint64_t len)
 {
-	struct iovec v[PIECES_MAX], one = { here, len };
+	struct iovec v[PIECES_MAX], one;
+	uint64_t at = push ? (uintptr_t)here : there;
 	size_t n = slice(x, off, len, v);
-	struct iovec far = { (void *)(uintptr_t)there, len };
 	ssize_t did;
 
 	while (len) {
+		one = (struct iovec){ (void *)(uintptr_t)at, len };
 		did = push ? process_vm_writev(s->pid, &one, 1, v, n, 0)
-			   : process_vm_readv(s->pid, v, n, &far, 1, 0);
+			   : process_vm_readv(s->pid, v, n, &one, 1, 0);
 		if (did <= 0)
 			return cross_failed(did);
 		len -= (uint64_t)did;
+		at += (uint64_t)did;
 		n = advance(v, n, (size_t)did);
-		one.iov_base = (char *)one.iov_base + did;
-		one.iov_len = len;
-		far.iov_base = (char *)far.iov_base + did;
-		far.iov_len = len;
 	}
 	return 0;
 }
