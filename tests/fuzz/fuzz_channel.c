@@ -1,0 +1,457 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * A whole channel over a transport of paper. The input says what this side
+ * posts, cancels and polls, what the peer sends (any bytes, or packets that are
+ * nearly right) and what the transport has room for and does. Each operation
+ * completes once, nothing touches a buffer after that, and every bulk that was
+ * opened is ended.
+ */
+#include <sys/eventfd.h>
+
+#include "feed.h"
+#undef open
+#undef read
+#undef close
+#undef ioctl
+
+#include "channel/internal.h"
+
+#define OPS	 64u
+#define BUF_MAX	 40000u
+#define QUEUE	 64u
+#define EAGER	 1024u
+#define NAMES	 96u /* of operations that may be meant */
+
+struct user_op {
+	uint64_t op;
+	uint8_t *buf;
+	size_t len;
+	bool busy;
+};
+
+static struct bytes in;
+static struct user_op ops[OPS];
+static unsigned int live, bulks;
+
+/* ---- the transport ---- */
+
+static struct {
+	uint64_t out[PACKET_MAX / 8 + 1];
+	struct {
+		uint8_t *raw;
+		size_t len;
+	} queue[QUEUE];
+	unsigned int first, last;
+	unsigned int room; /* packets */
+	int check;
+} wire;
+
+static void *wire_reserve(void *ctx, size_t len)
+{
+	CHECK(len <= PACKET_MAX);
+	return wire.room ? wire.out : NULL;
+}
+
+static void wire_commit(void *ctx, void *packet, size_t len)
+{
+	struct packet p;
+
+	CHECK(packet == wire.out && wire.room);
+	wire.room--;
+	/* What we send is what we would take. */
+	CHECK(!packet_parse_head(packet, len, &p.head));
+	if (p.head.type != PACKET_EAGER)
+		CHECK(!packet_parse_body(packet, &p));
+}
+
+static const void *wire_next(void *ctx, size_t *len)
+{
+	if (wire.first == wire.last)
+		return NULL;
+	*len = wire.queue[wire.first % QUEUE].len;
+	return wire.queue[wire.first % QUEUE].raw;
+}
+
+static void wire_release(void *ctx, const void *packet)
+{
+	CHECK(packet == wire.queue[wire.first % QUEUE].raw);
+	free(wire.queue[wire.first++ % QUEUE].raw);
+}
+
+static int wire_check(void *ctx)
+{
+	return wire.check;
+}
+
+static int wire_fd(void *ctx)
+{
+	return *(int *)ctx;
+}
+
+static int wire_arm(void *ctx)
+{
+	return wire.first != wire.last;
+}
+
+static uint32_t wire_ready(void *ctx, const void *buf, size_t len)
+{
+	return take(&in) & (READY_DIRECT | READY_HEAP | READY_REGISTER |
+			    READY_ANYWHERE);
+}
+
+static void opened(struct bulk *b)
+{
+	b->priv[0] = 1;
+	bulks++;
+}
+
+static int wire_offer(void *ctx, struct bulk *b, void *desc, size_t *len)
+{
+	if (take(&in) == 255)
+		return -EFAULT;
+	*len = take(&in) % (DESC_MAX + 1);
+	memset(desc, 3, *len);
+	opened(b);
+	return 0;
+}
+
+static int wire_accept(void *ctx, struct bulk *b, const void *rts,
+		       size_t rts_len, void *cts, size_t *cts_len)
+{
+	static const int rcs[] = { -EOPNOTSUPP, -EAGAIN, -EPROTO, -ENOMEM };
+	uint8_t how = take(&in);
+
+	CHECK(rts_len <= DESC_MAX && b->flags & BULK_RECV);
+	if (how >= 252 && !(how == 252 && b->flags & BULK_STREAM))
+		return rcs[how - 252];
+	*cts_len = how;
+	memset(cts, 4, *cts_len);
+	opened(b);
+	return 0;
+}
+
+static int wire_start(void *ctx, struct bulk *b, const void *cts,
+		      size_t cts_len)
+{
+	uint8_t how = take(&in);
+
+	CHECK(b->priv[0] == 1 && cts_len <= DESC_MAX);
+	return how == 255 ? -EPROTO : how == 254 ? -ENOMEM : 0;
+}
+
+/* A receiver writes what it has there. */
+static int wire_step(void *ctx, struct bulk *b)
+{
+	static const int rcs[] = { 0, -EAGAIN, 1, 1 };
+	uint8_t how = take(&in);
+
+	CHECK(b->priv[0] == 1);
+	if (b->flags & BULK_RECV)
+		memset((void *)(uintptr_t)b->piece[0].addr, how, b->len);
+	if (how == 255)
+		return -EFAULT;
+	/* A step that only ever moves would never end the poll. */
+	return in.left ? rcs[how & 3] : 1;
+}
+
+static int wire_stop(void *ctx, struct bulk *b)
+{
+	CHECK(b->priv[0] == 1);
+	return take(&in) % 4 ? 0 : in.left ? -EBUSY : 0;
+}
+
+static void wire_end(void *ctx, struct bulk *b)
+{
+	CHECK(b->priv[0] == 1 && bulks);
+	b->priv[0] = 0;
+	bulks--;
+}
+
+static const char *wire_explain(void *ctx)
+{
+	return "";
+}
+
+static void wire_close(void *ctx)
+{
+	CHECK(!bulks);
+	while (wire.first != wire.last)
+		free(wire.queue[wire.first++ % QUEUE].raw);
+}
+
+static const struct transport_ops wire_ops = {
+	.name = "paper",
+	.ways = 1u << KEDGE_WAY_DIRECT | 1u << KEDGE_WAY_COPY |
+		1u << KEDGE_WAY_REGISTER,
+	.reserve = wire_reserve,
+	.commit = wire_commit,
+	.next = wire_next,
+	.release = wire_release,
+	.check = wire_check,
+	.fd = wire_fd,
+	.arm = wire_arm,
+	.ready = wire_ready,
+	.offer = wire_offer,
+	.accept = wire_accept,
+	.start = wire_start,
+	.step = wire_step,
+	.stop = wire_stop,
+	.end = wire_end,
+	.explain = wire_explain,
+	.close = wire_close,
+};
+
+/* ---- the peer ---- */
+
+static void queue(const void *raw, size_t len)
+{
+	unsigned int at = wire.last % QUEUE;
+
+	if (wire.last - wire.first == QUEUE)
+		return;
+	/* Exactly as long as it is, for the sanitizer. */
+	wire.queue[at].raw = malloc(len ? len : 1);
+	CHECK(wire.queue[at].raw);
+	if (len)
+		memcpy(wire.queue[at].raw, raw, len);
+	wire.queue[at].len = len;
+	wire.last++;
+}
+
+static void peer_raw(void)
+{
+	uint8_t raw[300];
+	size_t len = take(&in), i;
+
+	for (i = 0; i < len; i++)
+		raw[i] = take(&in);
+	queue(raw, len);
+}
+
+static struct op_name name(void)
+{
+	struct op_name n = { take(&in) % NAMES, take(&in) % 16 };
+
+	return n;
+}
+
+/* One that parses. Credit follows what was sent, more or less. */
+static void peer_packet(struct kedge_channel *ch, uint8_t type)
+{
+	struct {
+		struct packet_head head;
+		union {
+			struct packet_rts rts;
+			struct packet_cts cts;
+			struct packet_op op;
+			uint8_t data[EAGER + 64];
+		};
+	} p = { { 0 } };
+	size_t len = 0;
+
+	p.head.type = type;
+	p.head.tag = take(&in) % 8;
+	p.head.credit_cnt = ch->sent_cnt - take(&in) % 4;
+	p.head.credit_bytes = ch->sent_bytes;
+	switch (type) {
+	case PACKET_EAGER:
+		len = take_number(&in, 2) % sizeof(p.data);
+		break;
+	case PACKET_RTS:
+		p.rts.len = 1 + take_number(&in, 2);
+		p.rts.sender = name();
+		p.rts.desc_len = take(&in);
+		len = offsetof(struct packet_rts, desc) + p.rts.desc_len;
+		break;
+	case PACKET_CTS:
+		p.cts.sender = name();
+		p.cts.receiver = name();
+		p.cts.way = 2 + take(&in) % 4;
+		p.cts.desc_len = take(&in);
+		len = offsetof(struct packet_cts, desc) + p.cts.desc_len;
+		break;
+	case PACKET_FIN:
+	case PACKET_REFUSE:
+	case PACKET_ABORT:
+	case PACKET_ABORTED:
+		p.op.op = name();
+		p.op.from = name();
+		p.op.status = -(int32_t)take(&in);
+		p.op.flags = take(&in) & PACKET_OP_TO_SENDER;
+		len = sizeof(p.op);
+	}
+	p.head.len = (uint32_t)len;
+	queue(&p, sizeof(p.head) + len);
+}
+
+/* ---- this side ---- */
+
+static struct user_op *op_new(size_t len)
+{
+	unsigned int i;
+
+	for (i = 0; i < OPS; i++)
+		if (!ops[i].buf)
+			break;
+	if (i == OPS)
+		return NULL;
+	ops[i].buf = malloc(len ? len : 1);
+	CHECK(ops[i].buf);
+	memset(ops[i].buf, 1, len);
+	ops[i].len = len;
+	return &ops[i];
+}
+
+static void op_over(struct user_op *o)
+{
+	/* Whoever touches it now is seen by the sanitizer. */
+	free(o->buf);
+	o->buf = NULL;
+	live -= o->busy;
+	o->busy = false;
+}
+
+static void do_recv(struct kedge_channel *ch)
+{
+	struct user_op *o = op_new(take_number(&in, 2) % BUF_MAX);
+	uint8_t tag = take(&in);
+
+	if (!o)
+		return;
+	if (kedge_channel_recv(ch, o->buf, o->len, tag % 8,
+			       tag & 8 ? 0 : tag & 16 ? 1 : UINT64_MAX,
+			       (uint64_t)(o - ops), &o->op)) {
+		op_over(o);
+		return;
+	}
+	o->busy = true;
+	live++;
+}
+
+static void do_send(struct kedge_channel *ch)
+{
+	struct user_op *o = op_new(take_number(&in, 2) % BUF_MAX);
+	int rc;
+
+	if (!o)
+		return;
+	rc = kedge_channel_send(ch, o->buf, o->len, take(&in) % 8,
+				(uint64_t)(o - ops), &o->op);
+	if (rc) {
+		op_over(o);
+		return;
+	}
+	o->busy = true;
+	live++;
+}
+
+static void do_cancel(struct kedge_channel *ch)
+{
+	struct user_op *o = &ops[take(&in) % OPS];
+	int rc = kedge_channel_cancel(ch, o->op);
+
+	CHECK(!rc || rc == -ENOENT);
+}
+
+static ssize_t do_poll(struct kedge_channel *ch)
+{
+	struct kedge_completion c[4];
+	ssize_t n = kedge_channel_poll(ch, c, 1 + take(&in) % 4), i;
+
+	for (i = 0; i < n; i++) {
+		CHECK(c[i].user < OPS && ops[c[i].user].busy);
+		CHECK(c[i].status <= 0);
+		if (!c[i].status)
+			CHECK(c[i].len <= ops[c[i].user].len);
+		op_over(&ops[c[i].user]);
+	}
+	return n;
+}
+
+static void do_one(struct kedge_channel *ch)
+{
+	uint8_t what = take(&in);
+
+	switch (what % 16) {
+	case 0:
+	case 1:
+		do_recv(ch);
+		break;
+	case 2:
+	case 3:
+		do_send(ch);
+		break;
+	case 4:
+		do_cancel(ch);
+		break;
+	case 5:
+		peer_raw();
+		break;
+	case 6:
+		wire.room = take(&in);
+		break;
+	case 7:
+		CHECK(kedge_channel_arm(ch) <= 1);
+		break;
+	case 8:
+	case 9:
+	case 10:
+		do_poll(ch);
+		break;
+	default:
+		peer_packet(ch, 1 + take(&in) % (PACKET_TYPES - 1));
+	}
+}
+
+/* The peer dies: everything ends. */
+static void all_ends(struct kedge_channel *ch)
+{
+	unsigned int i;
+	ssize_t n;
+
+	wire.check = -ECONNRESET;
+	for (i = 0; i < 100000; i++) {
+		n = do_poll(ch);
+		if (n < 0)
+			break;
+	}
+	CHECK(n == -ECONNRESET || n == -EPROTO || n == -ENOMEM);
+	CHECK(!live);
+	for (i = 0; i < OPS; i++)
+		CHECK(!ops[i].buf);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+	static int fd = -1;
+	struct kedge_channel_opts o = { .size = sizeof(o) }, opts;
+	struct transport_peer peer = { .pid = 1,
+				       .eager_max = EAGER,
+				       .unexpected_cnt = 8,
+				       .unexpected_bytes = 8192 };
+	static const uint32_t ways[] = { KEDGE_WAY_AUTO, KEDGE_WAY_DIRECT,
+					 KEDGE_WAY_COPY, KEDGE_WAY_REGISTER };
+	struct kedge_channel *ch;
+	unsigned int i;
+
+	if (fd < 0)
+		fd = eventfd(0, 0);
+	in = (struct bytes){ data, len };
+	memset(&wire, 0, sizeof(wire));
+	wire.room = 16;
+	o.way = ways[take(&in) % 4];
+	o.unexpected_cnt = 16;
+	CHECK(!kedge__channel_opts(&opts, &o));
+	CHECK(!kedge__channel_open(&wire_ops, &fd, &opts, &peer, &ch));
+	while (in.left)
+		do_one(ch);
+	if (len & 1)
+		all_ends(ch);
+	kedge_channel_close(ch);
+	CHECK(!bulks);
+	for (i = 0; i < OPS; i++)
+		if (ops[i].buf)
+			op_over(&ops[i]);
+	CHECK(!live);
+	return 0;
+}
