@@ -120,7 +120,7 @@ struct chan_tally {
 /** struct chan_board - what boss and ranks share
  * @stop:      the boss: begin no more messages
  * @killed_ns: when the boss killed a rank in this session
- * @beat:      changes as long as a rank moves
+ * @beat:      changes as long as a rank gets on
  * @left:      a rank has closed its end
  * @dir:       by the rank that sends
  */
@@ -266,6 +266,7 @@ struct chan_rank {
 	uint32_t next_in;  /* what the next receive is posted for */
 	uint32_t missing;  /* all before are settled */
 	uint64_t posts;
+	uint64_t settled;  /* what was written to the board */
 	uint32_t owed;	   /* messages whose receives were given up */
 	uint32_t hold;	   /* polls in which no receive is posted */
 	uint32_t sends, recvs; /* under way */

@@ -18,7 +18,7 @@
 #define TICK	   64u /* polls between tricks */
 #define IDLE_POLLS 256u
 #define IDLE_WAITS 5u
-#define DRAIN_NS   10000000000ull
+#define DRAIN_NS   5000000000ull /* nothing comes any more */
 #define NOTICE_NS  10000000000ull /* to see that a peer is dead */
 #define SETTLED	   3u /* sessions until a process has all it keeps */
 #define MAPS_SPARE 64u
@@ -179,24 +179,33 @@ static bool is_over(struct chan_rank *r)
 	return r->missing == r->in->sent;
 }
 
-/* Nothing moved in so many polls, or since then. True: nothing will. */
-static bool idle(struct chan_rank *r, uint32_t polls, uint64_t *since)
+/* Nothing moved in so many polls. */
+static void idle(struct chan_rank *r, uint32_t polls)
 {
 	if (polls % TICK)
-		return false;
+		return;
 	chan_recv_orphans(r, polls > IDLE_POLLS + IDLE_WAITS * TICK);
-	if (polls < IDLE_POLLS)
-		return false;
-	if (polls == IDLE_POLLS)
-		*since = clock_ns();
-	kedge_channel_wait(r->ch, 1);
-	return r->out->closed && r->in->closed &&
-	       clock_ns() - *since > DRAIN_NS;
+	if (polls >= IDLE_POLLS)
+		kedge_channel_wait(r->ch, 1);
+}
+
+/* All is said, and what is missing has not come for long. Receives that are
+ * given up and posted again are no progress. */
+static bool is_stuck(struct chan_rank *r, uint64_t *settled, uint64_t *since)
+{
+	uint64_t now = clock_ns();
+
+	if (r->settled != *settled || !r->out->closed || !r->in->closed) {
+		*settled = r->settled;
+		*since = now;
+	}
+	r->board->beat[r->me] = r->settled;
+	return now - *since > DRAIN_NS;
 }
 
 static void exchange(struct chan_rank *r)
 {
-	uint64_t since = 0, turns = 0;
+	uint64_t since = clock_ns(), settled = 0, turns = 0;
 	struct kedge_completion c[16];
 	uint32_t polls = 0;
 	ssize_t n, i;
@@ -211,12 +220,13 @@ static void exchange(struct chan_rank *r)
 		}
 		for (i = 0; i < n; i++)
 			over(r, &c[i]);
-		if (!(++turns % TICK))
-			trick(r);
 		polls = n ? 0 : polls + 1;
-		if (n)
-			r->board->beat[r->me]++;
-		else if (idle(r, polls, &since))
+		if (polls)
+			idle(r, polls);
+		if (++turns % TICK)
+			continue;
+		trick(r);
+		if (is_stuck(r, &settled, &since))
 			return; /* the audit says what is missing */
 	}
 }
@@ -287,7 +297,7 @@ static void look_for_leaks(struct chan_rank *r, const struct chan_owned *was)
 		return;
 	r->tally->leaks++;
 	chan_wrong(r->tally, "after a session there are %u descriptors, not "
-		   "%u; %u threads, not %u; %u mappings, not %u; %u areas, "
+		   "%u; %u threads, not %u; %u mappings, once %u; %u areas, "
 		   "not 0", now.fds, was->fds, now.threads, was->threads,
 		   now.maps, r->maps, now.areas);
 }

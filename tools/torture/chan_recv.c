@@ -15,6 +15,7 @@
 static void settle(struct chan_rank *r, uint32_t n, enum chan_in in)
 {
 	atomic_store_explicit(&r->in->in[n], (uint8_t)in, memory_order_release);
+	r->settled++;
 }
 
 /* ---- posting ---- */

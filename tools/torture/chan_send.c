@@ -10,6 +10,7 @@ static void settle(struct chan_rank *r, uint32_t n, enum chan_out out)
 {
 	atomic_store_explicit(&r->out->out[n], (uint8_t)out,
 			      memory_order_release);
+	r->settled++;
 }
 
 /* The library has only read it. */

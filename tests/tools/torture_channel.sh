@@ -1,0 +1,58 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# kedge torture --channel, for seconds: that it finds nothing, that it did all it
+# says, and that it finds each kind of fault when there is one.
+# usage: torture_channel.sh kedge spoil.so
+# shellcheck source=/dev/null
+. "$(dirname "$0")/lib.sh"
+LIB=$(readlink -f "$2")
+SAN=$(ldd "$KEDGE" | sed -n 's/.*lib[at]san[^ ]* => \([^ ]*\).*/\1/p')
+
+expect 0 torture --channel --seconds 6 --json
+json 'd["wrong"] == d["lost"] == d["leaks"] == d["crashes"] == d["hangs"] == 0' \
+	'd["found"] == [] and d["errors"]["other"] == 0' \
+	'd["messages"] >= d["whole"] > 0 and d["bytes"] > 0' \
+	'sum(d["ways"].values()) == d["whole"] and d["ways"]["eager"] > 0' \
+	'd["sessions"] > 0 and d["stops"] > 0 and d["maps"] > 0' \
+	'd["elapsed"] < 60'
+# A number of messages, whatever time that takes, and the same by its seed.
+expect 0 torture --channel --messages 1001 --sizes small --seed 0x11
+says out '0 wrong, 0 lost, 0 leaks, 0 crashes, 0 hangs'
+says out 'sizes small, seed 17'
+expect 0 torture --channel --messages 300 --sizes large --json
+json 'd["messages"] >= 1 and d["sizes"] == "large"'
+
+# finds WHAT TEXT: what is spoilt so is found, and named so
+finds() {
+	SPOIL=$1 LD_PRELOAD="${SAN:+$SAN:}$LIB" "$KEDGE" torture --channel \
+		--messages 60000 --seconds 15 --sizes small --seed 3 --json \
+		>"$DIR/out" 2>"$DIR/err"
+	[ $? -eq 1 ] || fail "--channel does not see '$1': $(cat "$DIR/out")"
+	says out "$2"
+}
+finds flip 'is wrong'
+finds short 'bytes, not'
+finds before 'a byte before its buffer has changed'
+finds behind 'a byte behind its'
+finds tag 'to a receive for another'
+finds overtake 'came'
+finds twice 'of a receive that there is not'
+finds lose '"lost": '
+finds fail 'its sender says failed, its receiver whole'
+finds end 'and the peer lives'
+finds leak 'descriptors, not'
+finds child 'a forked child ended with status 1'
+finds crash 'died by signal'
+
+expect 2 torture --channel --naive
+says err '--channel takes'
+expect 2 torture --messages 5
+says err 'belong to --channel'
+expect 2 torture --channel --messages 0
+says err '--messages takes'
+expect 2 torture --channel --sizes huge
+says err 'small, mixed or large'
+expect 2 torture --channel --seconds 0
+says err '--seconds takes'
+exit "$FAILED"
