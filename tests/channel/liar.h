@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the liar and who listens to it share: numbers from a seed. */
+#ifndef TESTS_LIAR_H
+#define TESTS_LIAR_H
+
+#include <stdint.h>
+
+struct rng {
+	uint64_t s;
+};
+
+static inline uint64_t rng_next(struct rng *r)
+{
+	r->s ^= r->s << 13;
+	r->s ^= r->s >> 7;
+	r->s ^= r->s << 17;
+	return r->s * 0x2545f4914f6cdd1du;
+}
+
+static inline uint64_t below(struct rng *r, uint64_t n)
+{
+	return (rng_next(r) >> 16) % n;
+}
+
+/* The other end of the socket @fd: speaks the protocol, and lies. Never
+ * returns. */
+void liar(int fd, uint64_t seed) __attribute__((noreturn));
+
+#endif /* TESTS_LIAR_H */
