@@ -9,6 +9,10 @@
 LIB=$(readlink -f "$2")
 SAN=$(ldd "$KEDGE" | sed -n 's/.*lib[at]san[^ ]* => \([^ ]*\).*/\1/p')
 
+expect 0 torture --help
+says out '--channel'
+says out '--messages'
+says out '--sizes'
 expect 0 torture --channel --seconds 6 --json
 json 'd["wrong"] == d["lost"] == d["leaks"] == d["crashes"] == d["hangs"] == 0' \
 	'd["found"] == [] and d["errors"]["other"] == 0' \

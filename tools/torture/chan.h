@@ -107,7 +107,7 @@ struct chan_dir {
 
 /* What a rank counts, in all sessions. */
 struct chan_tally {
-	uint64_t sent, whole, bytes;
+	uint64_t whole, bytes;
 	uint64_t ways[8];
 	uint64_t cancelled, timed_out, truncated, reset, faults, other;
 	uint64_t forks, maps, leaks;

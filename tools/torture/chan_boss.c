@@ -294,7 +294,6 @@ static void add_up(struct boss *b)
 
 	for (i = 0; i < 2; i++) {
 		t = &b->board->tally[i];
-		to->sent += t->sent;
 		to->whole += t->whole;
 		to->bytes += t->bytes;
 		for (k = 0; k < ARRAY_SIZE(to->ways); k++)

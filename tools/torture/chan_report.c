@@ -37,12 +37,11 @@ static int report_json(const struct chan_opts *opts,
 	const struct chan_tally *t = &r->sum;
 
 	return util_json_print(json_pack(
-		"{s:I, s:I, s:I, s:I, s:I, s:o, s:{s:I, s:I, s:I, s:I, s:I, s:I}, "
+		"{s:I, s:I, s:I, s:I, s:o, s:{s:I, s:I, s:I, s:I, s:I, s:I}, "
 		"s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:s, "
 		"s:I, s:f}",
 		"messages", (json_int_t)r->messages, "sessions",
-		(json_int_t)r->sessions, "sent", (json_int_t)t->sent, "whole",
-		(json_int_t)t->whole, "bytes", (json_int_t)t->bytes, "ways",
+		(json_int_t)r->sessions, "whole", (json_int_t)t->whole, "bytes", (json_int_t)t->bytes, "ways",
 		ways_json(t), "errors", "cancelled", (json_int_t)t->cancelled,
 		"timed_out", (json_int_t)t->timed_out, "truncated",
 		(json_int_t)t->truncated, "reset", (json_int_t)t->reset,

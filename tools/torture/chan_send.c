@@ -42,7 +42,6 @@ static int send_one(struct chan_rank *r, struct chan_send *s)
 	chan_fill(&r->go, r->me, n, s->buf.at, len);
 	settle(r, n, OUT_TRIED);
 	r->out->sent = ++r->next_out;
-	r->tally->sent++;
 	rc = kedge_channel_send(r->ch, s->buf.at, len,
 				chan_tag(chan_class(&r->go, r->me, n), n),
 				CHAN_WINDOW + i, &s->op);
