@@ -132,7 +132,10 @@ static int get_map(struct chan_rank *r, struct chan_buf *b, size_t cap,
 	if (!flush)
 		return 0;
 	b->at = b->base + b->base_len - PAGE - cap;
-	return mprotect(b->base + b->base_len - PAGE, PAGE, PROT_NONE);
+	if (!mprotect(b->base + b->base_len - PAGE, PAGE, PROT_NONE))
+		return 0;
+	munmap(b->base, b->base_len);
+	return -ENOMEM;
 }
 
 static enum chan_mem choose(struct chan_rank *r, size_t cap)
@@ -230,10 +233,13 @@ static void page_anew(struct chan_buf *b, uint8_t *page)
 
 void chan_buf_disturb(struct chan_rank *r, struct chan_buf *b)
 {
-	uint8_t *first = b->base, *last = b->base + b->base_len - PAGE;
+	uint8_t *first, *last;
 
-	if (b->mem != MEM_MAP || b->base_len < 4 * PAGE ||
-	    b->at - EDGE < first + PAGE || b->at + b->cap + EDGE > last)
+	if (b->mem != MEM_MAP || b->base_len < 4 * PAGE)
+		return;
+	first = b->base;
+	last = b->base + b->base_len - PAGE;
+	if (b->at - EDGE < first + PAGE || b->at + b->cap + EDGE > last)
 		return;
 	r->tally->maps++;
 	switch (util_rng_below(&r->rng, 4)) {
