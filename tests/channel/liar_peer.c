@@ -217,8 +217,11 @@ static void send_cts(struct liar *l)
 	r = &l->rts[below(&l->rng, l->rts_cnt < KNOWN ? l->rts_cnt : KNOWN)];
 	cts_fill(l, &d, r->len);
 	memset(&l->s.my_records[d.record % RECORDS], 0, sizeof(struct record));
-	p.sender.index = lie32(l, r->sender.index);
-	p.sender.gen = lie32(l, r->sender.gen);
+	p.sender = r->sender;
+	if (l->mode && once_in(l, 30))
+		p.sender = l->cts[below(&l->rng, KNOWN)].receiver;
+	p.sender.index = lie32(l, p.sender.index);
+	p.sender.gen = lie32(l, p.sender.gen);
 	p.receiver.index = (uint32_t)below(&l->rng, 64);
 	p.receiver.gen = 1;
 	p.way = lie32(l, KEDGE_WAY_DIRECT + (uint32_t)below(&l->rng, 4));
@@ -254,7 +257,11 @@ static void send_op_packet(struct liar *l)
 	p.op.gen = lie32(l, p.op.gen);
 	p.from.gen = lie32(l, p.from.gen);
 	p.status = -errs[below(&l->rng, ARRAY_SIZE(errs))];
-	p.status = (int32_t)lie32(l, (uint32_t)p.status);
+	if (l->mode && once_in(l, 30))
+		p.status = (int32_t)lie32(l, EAGAIN);
+	/* The right name, of an operation of the other kind. */
+	if (l->mode && once_in(l, 30))
+		p.op = once_in(l, 2) ? r->sender : c->receiver;
 	p.flags = lie32(l, p.flags);
 	send_packet(l, type, 0, &p, sizeof(p));
 }
@@ -267,6 +274,18 @@ static void send_random(struct liar *l)
 	for (i = 0; i < len; i++)
 		raw[i] = (uint8_t)rng_next(&l->rng);
 	push(l, raw, len);
+}
+
+/* Of a type that there is, and any length. */
+static void send_long(struct liar *l)
+{
+	uint8_t type = (uint8_t)(1 + below(&l->rng, PACKET_TYPES - 1));
+	uint8_t body[4096];
+	size_t len = below(&l->rng, sizeof(body)), i;
+
+	for (i = 0; i < len; i++)
+		body[i] = (uint8_t)below(&l->rng, 3);
+	send_packet(l, type, below(&l->rng, 8), body, len);
 }
 
 static void send_again(struct liar *l)
@@ -411,6 +430,8 @@ static void one(struct liar *l)
 	case 10:
 		if (l->mode > 1 && once_in(l, 8))
 			send_random(l);
+		else if (l->mode > 1 && once_in(l, 8))
+			send_long(l);
 		break;
 	case 11:
 		if (l->mode > 1 && once_in(l, 8))

@@ -20,7 +20,7 @@ const char *const chan_mix_names[CHAN_MIXES + 1] = {
 
 /* Bytes at most. The third passes the border of what goes eagerly. */
 static const uint32_t class_max[CHAN_CLASSES] = { 64,	 1024,	 9000,
-						  40960, 307200, 5 << 20 };
+						  40960, 307200, 8 << 20 };
 
 /* Of 2,048. */
 static const uint16_t weight[CHAN_MIXES][CHAN_CLASSES] = {
@@ -72,6 +72,7 @@ void chan_plan(struct util_rng *rng, uint32_t mix, struct chan_go *go)
 {
 	static const uint32_t ways[] = { KEDGE_WAY_AUTO, KEDGE_WAY_AUTO,
 					 KEDGE_WAY_DIRECT, KEDGE_WAY_SWAP,
+					 KEDGE_WAY_SWAP,
 					 KEDGE_WAY_COPY, KEDGE_WAY_REGISTER };
 	unsigned int i;
 
