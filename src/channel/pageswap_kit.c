@@ -34,7 +34,7 @@ static struct swap_kit *idle;
 static unsigned int idle_cnt;
 
 /* Zero in a forked child: what is idle then belongs to the parent. */
-static _Atomic uint32_t *owned;
+static _Atomic uint32_t *_Atomic owned;
 /* Held by who swaps, against forks. */
 #define FORK_LOCK_INIT PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP
 static pthread_rwlock_t fork_lock = FORK_LOCK_INIT;
@@ -290,6 +290,31 @@ static void after_fork(void)
 	pthread_rwlock_unlock(&fork_lock);
 }
 
+/* Once in a process, and in none of its children again. */
+static int own(void)
+{
+	_Atomic uint32_t *p;
+	int rc = -ENOMEM;
+
+	p = mmap(NULL, kedge__page_size(), PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (p == MAP_FAILED)
+		return area_error();
+	if (madvise((void *)p, kedge__page_size(), MADV_WIPEONFORK)) {
+		rc = area_error();
+		goto unmap;
+	}
+	atomic_store(p, 1);
+	/* First: a thread that forks looks at it as soon as it is asked to. */
+	owned = p;
+	if (!pthread_atfork(before_fork, after_fork, after_fork))
+		return 0;
+	owned = NULL;
+unmap:
+	munmap((void *)p, kedge__page_size());
+	return rc;
+}
+
 /*
  * A forked child finds the lock as some thread of the parent had it, and nobody
  * else runs there yet that could hold it.
@@ -299,24 +324,10 @@ static int adopt(void)
 	static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
 	const pthread_rwlock_t fresh = FORK_LOCK_INIT;
 	int rc = 0;
-	void *p;
 
 	pthread_mutex_lock(&once);
 	if (!owned) {
-		p = mmap(NULL, kedge__page_size(), PROT_READ | PROT_WRITE,
-			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		if (p == MAP_FAILED) {
-			rc = area_error();
-		} else if (madvise(p, kedge__page_size(), MADV_WIPEONFORK)) {
-			rc = area_error();
-			munmap(p, kedge__page_size());
-		} else if (pthread_atfork(before_fork, after_fork, after_fork)) {
-			rc = -ENOMEM;
-			munmap(p, kedge__page_size());
-		} else {
-			owned = p;
-			atomic_store(owned, 1);
-		}
+		rc = own();
 	} else if (!atomic_load(owned)) {
 		sig_lock_init(&lock);
 		fork_lock = fresh;
