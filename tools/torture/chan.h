@@ -199,6 +199,9 @@ const char *chan_buf_check(const struct chan_buf *b, bool marked);
 void chan_buf_put(struct chan_rank *r, struct chan_buf *b);
 /* Without a channel. */
 void chan_buf_drop(struct chan_buf *b);
+/* Give back memory of the channel's that was kept to see whether somebody still
+ * writes there; @all: at once. */
+void chan_kept_look(struct chan_rank *r, bool all);
 /* Memory that waits to be used again. */
 void chan_spares_drop(struct chan_rank *r);
 
@@ -245,11 +248,19 @@ struct chan_recv {
 #define PATTERN_ONE (CHAN_CLASSES + 1)
 
 #define CHAN_SPARES   4
+#define CHAN_KEPT     8
 #define CHAN_CHILDREN 4
 
 struct chan_spare {
 	uint8_t *base;
 	size_t len;
+};
+
+/* Memory of the channel's after its operation, until @until. */
+struct chan_kept {
+	uint8_t *base;
+	size_t len;
+	uint64_t until;
 };
 
 struct chan_rank {
@@ -274,6 +285,7 @@ struct chan_rank {
 	struct chan_recv recv[CHAN_WINDOW];
 	struct chan_order order;
 	struct chan_spare spare[CHAN_SPARES];
+	struct chan_kept kept[CHAN_KEPT];
 	pid_t child[CHAN_CHILDREN];
 	uint32_t sessions;
 	unsigned int maps; /* of this process after its first sessions */

@@ -19,6 +19,9 @@
 #define SLOT_CAP  9216u
 #define PAGE	  page_len()
 #define PLACES	  8u /* looked at for zeros */
+#define KEEP_MIN  (32u << 10)
+#define KEEP_MAX  (1u << 20)
+#define KEEP_NS	  50000000ull
 
 static size_t page_len(void)
 {
@@ -306,6 +309,51 @@ static void put_map(struct chan_rank *r, struct chan_buf *b)
 	munmap(b->base, b->base_len);
 }
 
+/* ---- memory that both processes can write to ---- */
+
+static bool is_kept(const struct chan_kept *k)
+{
+	return k->base[0] == EDGE_BYTE &&
+	       !memcmp(k->base, k->base + 1, k->len - 1);
+}
+
+/* The peer must not touch it any more: nobody has it for a while. */
+static bool keep(struct chan_rank *r, struct chan_buf *b)
+{
+	size_t i;
+
+	if (b->cap < KEEP_MIN || (b->cap > KEEP_MAX && !chan_once(r, 4)))
+		return false;
+	for (i = 0; i < CHAN_KEPT; i++) {
+		if (r->kept[i].base)
+			continue;
+		r->kept[i].base = b->base;
+		r->kept[i].len = b->cap + 2 * EDGE;
+		r->kept[i].until = clock_ns() + KEEP_NS;
+		memset(b->base, EDGE_BYTE, r->kept[i].len);
+		return true;
+	}
+	return false;
+}
+
+void chan_kept_look(struct chan_rank *r, bool all)
+{
+	uint64_t now = clock_ns();
+	struct chan_kept *k;
+	size_t i;
+
+	for (i = 0; i < CHAN_KEPT; i++) {
+		k = &r->kept[i];
+		if (!k->base || (!all && k->until > now))
+			continue;
+		if (!is_kept(k))
+			chan_wrong(r->tally, "memory of an operation that is "
+				   "over was written to");
+		kedge_channel_free(r->ch, k->base);
+		k->base = NULL;
+	}
+}
+
 void chan_buf_put(struct chan_rank *r, struct chan_buf *b)
 {
 	switch (b->mem) {
@@ -314,7 +362,8 @@ void chan_buf_put(struct chan_rank *r, struct chan_buf *b)
 		put_map(r, b);
 		break;
 	case MEM_HEAP:
-		kedge_channel_free(r->ch, b->base);
+		if (!keep(r, b))
+			kedge_channel_free(r->ch, b->base);
 		break;
 	case MEM_MALLOC:
 		free(b->base);

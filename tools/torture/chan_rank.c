@@ -132,6 +132,8 @@ static void trick(struct chan_rank *r)
 		chan_buf_disturb(r, &r->recv[i].buf);
 	if (r->send[i].busy)
 		chan_buf_disturb(r, &r->send[i].buf);
+	if (chan_once(r, 64))
+		chan_kept_look(r, false);
 }
 
 /* ---- a session ---- */
@@ -311,6 +313,7 @@ static void session(struct chan_rank *r, int fd)
 	was.fds--; /* the channel's own socket */
 	if (!open_channel(r, fd)) {
 		exchange(r);
+		chan_kept_look(r, true);
 		r->board->left[r->me] = 1;
 		kedge_channel_close(r->ch);
 	}

@@ -231,6 +231,9 @@ void chan_recv_over(struct chan_rank *r, const struct kedge_completion *c)
 	else if (!c->status || c->status == -EMSGSIZE || n != CHAN_NO_NUMBER)
 		chan_wrong(r->tally, "a message came that was never sent, with "
 			   "tag %llx", (unsigned long long)c->tag);
+	else if (v->below != UINT64_MAX)
+		chan_wrong(r->tally, "message %llu went to a receive that was "
+			   "posted later", (unsigned long long)v->below);
 	else if (!is_orphan(r, v))
 		r->owed++;
 	chan_buf_put(r, &v->buf);
