@@ -249,10 +249,17 @@ static void cancel(struct chan_rank *r, struct chan_recv *v)
 		chan_failed(r, "cancel", rc);
 }
 
+/* Any, or the one that was posted first, which is landing perhaps. */
 void chan_recv_cancel(struct chan_rank *r)
 {
 	struct chan_recv *v = &r->recv[util_rng_below(&r->rng, CHAN_WINDOW)];
+	size_t i;
 
+	if (chan_once(r, 4))
+		for (i = 0; i < CHAN_WINDOW; i++)
+			if (r->recv[i].busy &&
+			    (!v->busy || r->recv[i].post < v->post))
+				v = &r->recv[i];
 	if (v->busy)
 		cancel(r, v);
 }
