@@ -27,7 +27,7 @@
 #define CHAN_MESSAGES (1u << 18) /* of a session in one direction, at most */
 #define CHAN_WINDOW   32u	 /* operations under way, of each kind */
 #define CHAN_WHY_LEN  200
-#define CHAN_WHYS     4u
+#define CHAN_WHYS     16u
 #define CHAN_LATE_NS  30000000000ull /* nothing moves for so long: it hangs */
 
 /* ---- what a message is: chan_plan.c ---- */

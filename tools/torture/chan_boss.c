@@ -25,6 +25,7 @@
 #define STOPPED_NS (40 * MS)
 #define POLL_MS	   5
 #define NEVER	   UINT64_MAX
+#define NOTES	   3u /* of each kind and rank; other kinds find room, too */
 
 struct boss {
 	const struct chan_opts *opts;
@@ -35,6 +36,7 @@ struct boss {
 	struct chan_rank *rank[2]; /* what they are forked with */
 	struct bench_proc proc[2];
 	uint64_t end; /* when the time is up */
+	unsigned int audits, crashes; /* that are noted */
 	/* of the session */
 	struct chan_go go;
 	bool busy[2], died[2];
@@ -82,6 +84,8 @@ static void rank_kill(struct boss *b, unsigned int i)
 static void rank_crashed(struct boss *b, unsigned int i, int status)
 {
 	b->res->crashes++;
+	if (b->crashes++ >= NOTES)
+		return;
 	if (WIFSIGNALED(status))
 		chan_note(&b->res->sum, "rank %u died by signal %d (%s), "
 			  "session %" PRIu64, i, WTERMSIG(status),
@@ -279,7 +283,7 @@ static int session_run(struct boss *b)
 	b->res->messages += audit.messages;
 	b->res->lost += audit.lost;
 	b->res->wrong += audit.wrong;
-	if (*audit.why)
+	if (*audit.why && b->audits++ < NOTES)
 		chan_note(&b->res->sum, "session %" PRIu64 ": %s",
 			  b->go.session, audit.why);
 	return 0;
@@ -310,7 +314,7 @@ static void add_up(struct boss *b)
 		b->res->leaks += t->leaks;
 		if (t->notice_ns > to->notice_ns)
 			to->notice_ns = t->notice_ns;
-		for (k = 0; k < t->why_cnt; k++)
+		for (k = 0; k < t->why_cnt && k < NOTES; k++)
 			chan_note(to, "%s", t->why[k]);
 	}
 }
