@@ -3,7 +3,7 @@
 #
 # kedge perf: every option, the JSON, what --check finds, and how it ends when a
 # process of it dies. No time is judged.
-# usage: perf.sh kedge corrupt.so
+# usage: perf.sh kedge corrupt.so [ofi]: there is libkedge-ofi
 # shellcheck source=/dev/null
 . "$(dirname "$0")/lib.sh"
 CORRUPT=$(readlink -f "$2")
@@ -168,6 +168,44 @@ expect 1 perf --connect "$AT" -s 5000 -r 1 -C
 ends 1
 expect 3 perf --connect "$AT"
 says err 'cannot connect'
+
+# Over libfabric, if this build has it: two processes, then two ends.
+if [ "${3:-}" = ofi ]; then
+	expect 0 perf -t tcp -s 8,70000 -r 1 -C -b malloc,heap,fresh \
+		-W auto,direct,copy --json
+	json 'd["transport"] == "ofi" and not d["remote"]' \
+		'd["wrong"] == 0 and len(d["rows"]) == 18' \
+		'all(r["latency_us"] > 0 and r["gbps"] > 0 for r in d["rows"])' \
+		'all(r["way_taken"] == "direct" for r in d["rows"]
+			if r["bytes"] == 70000 and r["way"] != "copy")'
+	LD_PRELOAD="${SAN:+$SAN }$CORRUPT" "$KEDGE" perf -t tcp -C -s 70000 \
+		-r 1 >/dev/null 2>"$DIR/err"
+	[ $? -eq 1 ] || fail "wrong bytes are not found: $(cat "$DIR/err")"
+	port=$(python3 -c '
+import socket
+s = socket.socket()
+s.bind(("127.0.0.1", 0))
+print(s.getsockname()[1])')
+	listen -t tcp "127.0.0.1:$port"
+	expect 0 perf -t tcp --connect "127.0.0.1:$port" -s 8,70000 -r 1 -C \
+		-W auto,copy --json
+	json 'd["remote"] and d["wrong"] == 0 and len(d["rows"]) == 4'
+	ends 0
+	# The name is looked up, and nobody is there any more.
+	expect 3 perf -t tcp --connect "localhost:$port"
+	says err 'nobody listens'
+	expect 3 perf -t tcp --listen 256.1.1.1
+	says err 'no such address'
+	# What it loads would catch this signal, and end by itself.
+	"$KEDGE" perf --listen -t tcp "127.0.0.1:$port" 2>"$DIR/other.err" &
+	other=$!
+	until grep -q listening "$DIR/other.err"; do sleep 0.1; done
+	kill -TERM $other
+	ends 143
+else
+	expect 3 perf -t tcp -s 8 -r 1
+	says err 'there is only shm here'
+fi
 
 # alive PID: it is there, and no zombie that nobody waits for
 alive()

@@ -167,7 +167,7 @@ int perf_open_pair(const struct perf_place *at, unsigned int rank, int fd,
 		   const struct kedge_channel_opts *opts,
 		   struct kedge_channel **ch);
 
-/* The same by libfabric; -EOPNOTSUPP where this build has none. */
+/* The same by libfabric; -EOPNOTSUPP where there is no libkedge-ofi. */
 int perf_listen_ofi(const struct perf_place *at,
 		    const struct kedge_channel_opts *opts,
 		    struct kedge_listener **listener);

@@ -1,0 +1,56 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# kedge perf between two hosts, which are two network namespaces with a wire
+# between them: every byte is verified, by IPv4 and IPv6, at a port that is
+# named and at the default one. Needs root.
+#
+#	perf_netns.sh KEDGE
+KEDGE=$1
+
+# shellcheck source=tests/channel/netns.sh
+. "$(dirname "$0")/netns.sh"
+
+out=$(mktemp -d) || exit 1
+trap 'gone; rm -rf "$out"' EXIT
+FAILED=0
+
+# measure LISTEN CONNECT OPTION...: the addresses as each end names them
+measure()
+{
+	where=$1 to=$2
+	shift 2
+	# shellcheck disable=SC2086 # words
+	$SERVER "$KEDGE" perf --listen -t tcp $where 2>"$out/listen" &
+	server=$!
+	for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+		grep -q listening "$out/listen" && break
+		sleep 0.1
+	done
+	$CLIENT "$KEDGE" perf --connect "$to" -t tcp -C -r 1 --json "$@" \
+		>"$out/json" || {
+		echo "FAIL: perf --connect $to"
+		FAILED=1
+	}
+	wait $server || {
+		echo "FAIL: perf --listen $where: $(cat "$out/listen")"
+		FAILED=1
+	}
+	python3 - "$out/json" <<'END' || FAILED=1
+import json
+import sys
+
+d = json.load(open(sys.argv[1]))
+rows = d["rows"]
+if d["wrong"] or not d["check"] or not d["remote"] or not rows:
+    sys.exit("FAIL: %r" % d)
+if any(r["gbps"] <= 0 or not sum(r["ways"].values()) for r in rows):
+    sys.exit("FAIL: %r" % rows)
+print("%d rows, every byte is right" % len(rows))
+END
+}
+
+measure '' 192.0.2.1 -s 1,8K,64K,1M,16M -b malloc,heap,fresh
+measure 192.0.2.1:7500 192.0.2.1:7500 -s 64K,4M -W auto,direct,swap,copy,register
+measure '[fd00:6b65::1]:7501' '[fd00:6b65::1]:7501' -s 8,1M
+exit "$FAILED"
