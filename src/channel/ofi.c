@@ -6,6 +6,7 @@
  * posted. A buffer to receive into is posted, or in @came, or with the channel,
  * or in @unposted until the provider takes it again.
  */
+#include <assert.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -73,6 +74,8 @@ static bool post(struct ofi *o, struct ofi_buf *b, bool inject)
 	}
 	o->owed -= h->credit;
 	list_remove(&b->node);
+	if (b == o->open)
+		o->open = NULL;
 	if (inject)
 		give_tx(o, b);
 	else
@@ -80,13 +83,29 @@ static bool post(struct ofi *o, struct ofi_buf *b, bool inject)
 	return true;
 }
 
-static void fill(struct ofi_buf *b, enum head_kind kind, uint32_t id,
-		 uint8_t cnt)
+/* Room for a head and @len bytes, or NULL; @spare buffers are left. */
+static void *append_at(struct ofi *o, size_t len, uint32_t spare)
 {
-	struct ofi_head *h = (struct ofi_head *)b->data;
+	size_t need = sizeof(struct ofi_head) + round_up(len, 8);
 
-	*h = (struct ofi_head){ .kind = (uint8_t)kind, .cnt = cnt, .id = id };
-	b->len = sizeof(*h);
+	if (o->open && o->open->len && o->open->len + need > BATCH_LEN)
+		o->open = NULL;
+	if (!o->open && o->free_cnt > spare) {
+		o->open = take_tx(o);
+		o->open->len = 0;
+	}
+	return o->open ? o->open->data + o->open->len : NULL;
+}
+
+/* The head where append_at() said; @len bytes behind it are there already. */
+static void append(struct ofi *o, const struct ofi_head *h, size_t len)
+{
+	struct ofi_buf *b = o->open;
+
+	if (!b->len)
+		list_add_tail(&o->ready, &b->node);
+	memcpy(b->data + b->len, h, sizeof(*h));
+	b->len += sizeof(*h) + round_up(len, 8);
 }
 
 /* What needs no credit. */
@@ -98,7 +117,10 @@ static bool post_free(struct ofi *o, enum head_kind kind)
 
 	if (!b)
 		return false;
-	fill(b, kind, 0, 0);
+	*(struct ofi_head *)b->data = (struct ofi_head){
+		.kind = (uint8_t)kind
+	};
+	b->len = sizeof(struct ofi_head);
 	if (post(o, b, inject))
 		return true;
 	give_tx(o, b);
@@ -122,43 +144,56 @@ void kedge__ofi_pump(struct ofi *o)
 bool kedge__ofi_signal(struct ofi *o, enum head_kind kind, uint32_t id,
 		       uint8_t cnt)
 {
-	struct ofi_buf *b = take_tx(o);
+	const struct ofi_head h = { .kind = (uint8_t)kind, .cnt = cnt,
+				    .id = id };
 
-	if (!b)
+	if (!append_at(o, 0, 0))
 		return false;
-	fill(b, kind, id, cnt);
-	list_add_tail(&o->ready, &b->node);
+	append(o, &h, 0);
 	return true;
 }
 
 static void *ofi_reserve(void *ctx, size_t len)
 {
 	struct ofi *o = ctx;
+	char *at;
 
-	if (len > PACKET_MAX)
+	if (len > PACKET_MAX || o->err)
 		return NULL;
-	if (!o->reserved && o->free_cnt <= TX_SPARE)
+	at = append_at(o, len, TX_SPARE);
+	if (!at) {
 		kedge__ofi_progress(o);
-	if (!o->reserved && (o->err || o->free_cnt <= TX_SPARE))
-		return NULL;
-	if (!o->reserved)
-		o->reserved = take_tx(o);
-	return o->reserved->data + sizeof(struct ofi_head);
+		at = o->err ? NULL : append_at(o, len, TX_SPARE);
+	}
+	return at ? at + sizeof(struct ofi_head) : NULL;
 }
 
 static void ofi_commit(void *ctx, void *packet, size_t len)
 {
+	const struct ofi_head h = { .kind = HEAD_PACKET, .id = (uint32_t)len };
 	struct ofi *o = ctx;
-	struct ofi_buf *b = buf_of(o, packet);
+	bool wait = o->polling || o->later;
 
-	o->reserved = NULL;
-	if (o->err) {
-		give_tx(o, b);
+	o->later = false;
+	if (o->err)
 		return;
-	}
-	fill(b, HEAD_PACKET, 0, 0);
-	b->len += len;
-	list_add_tail(&o->ready, &b->node);
+	assert((char *)packet == o->open->data + o->open->len + sizeof(h));
+	append(o, &h, len);
+	/* Nothing of a rendezvous moves without a poll, which is what its RTS
+	 * and CTS wait for: they go with others. */
+	if (!wait)
+		kedge__ofi_pump(o);
+}
+
+static void ofi_flush(void *ctx)
+{
+	struct ofi *o = ctx;
+
+	o->polling = false;
+	o->burst = 0;
+	if (o->err)
+		return;
+	kedge__ofi_flow_signals(o);
 	kedge__ofi_pump(o);
 }
 
@@ -202,6 +237,8 @@ void kedge__ofi_progress(struct ofi *o)
 {
 	if (o->err)
 		return;
+	o->burst = 0;
+	kedge__ofi_pump(o);
 	kedge__ofi_cq_drain(o);
 	if (o->err)
 		return;
@@ -212,16 +249,19 @@ void kedge__ofi_progress(struct ofi *o)
 
 static const void *ofi_next(void *ctx, size_t *len)
 {
+	const struct ofi_head *h;
 	struct ofi *o = ctx;
 	struct ofi_buf *b;
 
+	o->polling = true;
 	if (list_empty(&o->came))
 		kedge__ofi_progress(o);
 	if (list_empty(&o->came))
 		return NULL;
 	b = list_entry(o->came.next, struct ofi_buf, node);
-	*len = b->len - sizeof(struct ofi_head);
-	return b->data + sizeof(struct ofi_head);
+	h = (const struct ofi_head *)(b->data + b->at);
+	*len = h->id;
+	return h + 1;
 }
 
 static void ofi_release(void *ctx, const void *packet)
@@ -229,6 +269,9 @@ static void ofi_release(void *ctx, const void *packet)
 	struct ofi *o = ctx;
 	struct ofi_buf *b = buf_of(o, packet);
 
+	b->at = kedge__ofi_packet_after(b, b->at);
+	if (b->at < b->len)
+		return;
 	list_remove(&b->node);
 	if (o->err)
 		return;
@@ -378,6 +421,7 @@ const struct transport_ops kedge__ofi_ops = {
 	.commit = ofi_commit,
 	.next = ofi_next,
 	.release = ofi_release,
+	.flush = ofi_flush,
 	.check = ofi_check,
 	.fd = ofi_fd,
 	.arm = ofi_arm,

@@ -2,11 +2,12 @@
 /*
  * A channel over libfabric: what its files share.
  *
- * Packets are sends into buffers that the peer has posted. Each has a head of
- * ours before the channel's, and one is only sent for a credit, which the peer
- * gives for each buffer that it has posted: so no packet waits in the network
- * for a buffer, and no RMA write behind it. HEAD_CREDIT alone needs none; at
- * most two of them are under way, and there are buffers for them.
+ * Packets are sends into buffers that the peer has posted. A buffer holds one or
+ * several, each with a head of ours before the channel's: what a poll commits
+ * goes together. A buffer is only sent for a credit, which the peer gives for
+ * each one that it has posted: so no packet waits in the network for a buffer,
+ * and no RMA write behind it. HEAD_CREDIT alone needs none; at most two of them
+ * are under way, and there are buffers for them.
  *
  * Bulk data are RMA writes of the sender. What the channel sends after the last
  * one has completed here is received after all of them have landed: by the
@@ -54,10 +55,14 @@
 #define TX_CNT	 64u
 #define TX_SPARE 8u
 #define BUF_LEN	 (PACKET_MAX + 64u)
+/* Packets share a buffer up to here. */
+#define BATCH_LEN 2048u
 /* Writes under way in all, and of one flow. */
 #define WRITE_CNT 16u
 #define FLOW_WRITES 8u
 #define CHUNK_LEN ((uint64_t)512 * 1024)
+/* Posted in one poll: what goes on packets meanwhile is behind it. */
+#define BURST_LEN ((uint64_t)256 * 1024)
 /* The window of a flow that is copied out: what the peer writes ahead. */
 #define SLOT_LEN ((uint64_t)256 * 1024)
 #define SLOT_CNT 8u
@@ -65,9 +70,11 @@
 #define STOP_NS	 (5 * 1000000000ull)
 #define FLUSH_NS (2 * 1000000000ull)
 #define BYE_NS	 (200 * 1000000ull)
-/* Flows that were stopped before they began, and answers not yet sent: of no
- * more than the packets that can be here. */
-#define STOPPED_CNT 256u
+/* Flows that were stopped before they began: as many as there can be CTS here
+ * that nobody has looked at, of 120 bytes at least. */
+#define STOPPED_CNT 2048u
+/* Questions under way: fewer than the answers that the peer keeps. */
+#define STOPS_MAX 256u
 
 enum ofi_kind {
 	OFI_RX,
@@ -86,11 +93,12 @@ struct ofi_buf {
 	struct ofi_op op;
 	struct list node; /* free_tx, ready or came; or with the provider */
 	size_t len;
+	size_t at; /* came: of the head of the next packet */
 	char *data;
 };
 
 enum head_kind {
-	HEAD_PACKET = 1, /* the channel's packet follows */
+	HEAD_PACKET = 1, /* the channel's packet of @id bytes follows */
 	HEAD_CREDIT,	 /* nothing but credit */
 	HEAD_STOP,	 /* receiver: no more writes of flow @id */
 	HEAD_STOPPED,	 /* sender: there are none */
@@ -99,10 +107,11 @@ enum head_kind {
 	HEAD_BYE,	 /* nothing follows */
 };
 
+/* At a multiple of 8. HEAD_CREDIT and HEAD_BYE have a buffer of their own. */
 struct ofi_head {
 	uint8_t kind;
 	uint8_t cnt;
-	uint16_t credit; /* buffers posted anew */
+	uint16_t credit; /* buffers posted anew: in the first of a buffer */
 	uint32_t id;
 };
 
@@ -181,6 +190,10 @@ struct ofi_ids {
  * @own_key: the provider wants keys of ours
  * @err:     0, or why the endpoint is closed; told when all that came is taken
  * @owed:    buffers posted anew of which the peer has not been told
+ * @open:    what is committed next goes there, if it has room
+ * @polling: a poll is under way, and flush() comes
+ * @later:   what is committed next is an RTS or a CTS
+ * @say:     flows may have something to say
  */
 struct ofi {
 	struct ofi_fabric *fabric;
@@ -203,12 +216,14 @@ struct ofi {
 	struct ofi_buf *bufs; /* RX first */
 	uint32_t rx_cnt, buf_cnt;
 	struct list free_tx, ready, came, unposted;
-	struct ofi_buf *reserved; /* not committed yet */
+	struct ofi_buf *open;
+	bool polling, later, say;
+	uint64_t burst; /* bytes of writes posted in this poll */
 	uint32_t free_cnt, sent_cnt;
 	uint32_t credit, credit_max, owed;
 
 	struct list sending, landing;
-	uint32_t next_id;
+	uint32_t next_id, stops_cnt;
 	struct ofi_ids stopped, answers;
 	struct ofi_write writes[WRITE_CNT];
 	struct list idle_writes;
@@ -309,6 +324,9 @@ int kedge__ofi_repost(struct ofi *o, struct ofi_buf *b);
 /* ---- ofi_cq.c: completions ---- */
 
 void kedge__ofi_cq_drain(struct ofi *o);
+/* Behind the head at @at, where the next HEAD_PACKET is, or the end. What came
+ * was checked. */
+size_t kedge__ofi_packet_after(const struct ofi_buf *b, size_t at);
 
 /* ---- ofi_bulk.c, ofi_put.c, ofi_land.c: flows ---- */
 
@@ -339,6 +357,8 @@ static inline uint64_t flow_slots(const struct flow *f)
 {
 	return (f->len + f->slot_len - 1) / f->slot_len;
 }
+/* Whether a write of it can be posted now. */
+bool kedge__ofi_may_write(const struct ofi *o, const struct flow *f);
 void kedge__ofi_write_done(struct ofi *o, struct ofi_write *w);
 void kedge__ofi_read_done(struct ofi *o, struct flow *f);
 /* What a head says of a flow. False: nonsense. */

@@ -77,9 +77,13 @@ static bool stopped_came(struct ofi *o, uint32_t id)
 {
 	struct flow *f = kedge__ofi_flow_find(&o->landing, id);
 
+	if (!o->stops_cnt)
+		return false;
+	o->stops_cnt--;
+	o->say = true;
 	if (!f) /* what was asked about has ended otherwise */
 		return id && id - 1 < o->next_id;
-	if (!f->stop_sent)
+	if (!f->stop_sent || f->quiet)
 		return false;
 	f->quiet = true;
 	if (!f->bulk)
@@ -125,6 +129,9 @@ static bool say_answers(struct ofi *o)
 	struct ofi_ids *a = &o->answers;
 
 	while (a->head != a->tail) {
+		/* Here they are counted, in a buffer they are not. */
+		if (!o->credit)
+			return false;
 		if (!kedge__ofi_signal(o, HEAD_STOPPED,
 				       a->id[a->head % STOPPED_CNT], 0))
 			return false;
@@ -133,38 +140,40 @@ static bool say_answers(struct ofi *o)
 	return true;
 }
 
-void kedge__ofi_flow_signals(struct ofi *o)
+static bool say_all(struct ofi *o)
 {
 	struct list *l, *tmp;
 	struct flow *f;
 
 	list_for_each_safe(l, tmp, &o->sending)
 		if (!say_slots(o, list_entry(l, struct flow, node)))
-			return;
+			return false;
 	list_for_each_safe(l, tmp, &o->landing) {
 		f = list_entry(l, struct flow, node);
 		if (!say_slots(o, f))
-			return;
+			return false;
 		if (!f->stop_due || f->stop_sent)
 			continue;
-		if (!kedge__ofi_signal(o, HEAD_STOP, f->id, 0))
-			return;
+		if (o->stops_cnt == STOPS_MAX ||
+		    !kedge__ofi_signal(o, HEAD_STOP, f->id, 0))
+			return false;
 		f->stop_sent = true;
+		o->stops_cnt++;
 	}
-	say_answers(o);
+	return say_answers(o);
+}
+
+void kedge__ofi_flow_signals(struct ofi *o)
+{
+	if (o->say)
+		o->say = !say_all(o);
 }
 
 static bool send_work(const struct ofi *o, const struct flow *f)
 {
 	if (f->stopped || f->reading)
 		return false;
-	if (f->read_due || f->landed == f->len)
-		return true;
-	if (f->posted == f->len || f->in_flight >= FLOW_WRITES ||
-	    list_empty(&o->idle_writes))
-		return false;
-	return !f->stream ||
-	       f->posted / f->slot_len - f->drained < f->slot_cnt;
+	return f->read_due || f->landed == f->len || kedge__ofi_may_write(o, f);
 }
 
 bool kedge__ofi_flow_work(const struct ofi *o)
@@ -202,14 +211,9 @@ int kedge__ofi_step(void *ctx, struct bulk *b)
 {
 	struct flow *f = flow_of(b);
 	struct ofi *o = ctx;
-	int rc;
 
-	rc = f->recv ? kedge__ofi_land_step(o, f) : kedge__ofi_send_step(o, f);
-	if (!o->err) {
-		kedge__ofi_flow_signals(o);
-		kedge__ofi_pump(o);
-	}
-	return rc;
+	return f->recv ? kedge__ofi_land_step(o, f)
+		       : kedge__ofi_send_step(o, f);
 }
 
 int kedge__ofi_stop(void *ctx, struct bulk *b)

@@ -24,37 +24,70 @@ static void taken(struct ofi *o, struct ofi_buf *b, bool counted)
 		o->owed++;
 }
 
-static void packet_came(struct ofi *o, struct ofi_buf *b, size_t len)
+static const struct ofi_head *head_at(const struct ofi_buf *b, size_t at)
 {
-	struct ofi_head h;
+	return (const struct ofi_head *)(b->data + at);
+}
 
-	if (len < sizeof(h) || len > sizeof(h) + PACKET_MAX) {
+/* The head and what belongs to it. */
+static size_t length_of(const struct ofi_head *h)
+{
+	return sizeof(*h) + (h->kind == HEAD_PACKET ? round_up(h->id, 8) : 0);
+}
+
+size_t kedge__ofi_packet_after(const struct ofi_buf *b, size_t at)
+{
+	do {
+		at += length_of(head_at(b, at));
+	} while (at < b->len && head_at(b, at)->kind != HEAD_PACKET);
+	return at;
+}
+
+/* All heads of a buffer, what they say of flows done; false: nonsense. */
+static bool heads_came(struct ofi *o, struct ofi_buf *b, uint32_t *packets)
+{
+	const struct ofi_head *h;
+	size_t at, left;
+
+	for (at = 0; at < b->len; at += length_of(h)) {
+		h = head_at(b, at);
+		left = b->len - at;
+		if (left < sizeof(*h) || (at && h->credit))
+			return false;
+		if (h->kind == HEAD_PACKET) {
+			if (!h->id || h->id > PACKET_MAX ||
+			    length_of(h) > left)
+				return false;
+			if (!(*packets)++)
+				b->at = at;
+		} else if (!kedge__ofi_flow_head(o, h)) {
+			return false;
+		}
+	}
+	return true;
+}
+
+static void buffer_came(struct ofi *o, struct ofi_buf *b, size_t len)
+{
+	const struct ofi_head *h = head_at(b, 0);
+	uint32_t packets = 0;
+
+	b->len = len;
+	if (len < sizeof(*h) || h->credit > o->credit_max - o->credit) {
 		lies(o);
 		return;
 	}
-	memcpy(&h, b->data, sizeof(h));
-	if (h.credit > o->credit_max - o->credit ||
-	    (h.kind != HEAD_PACKET && len != sizeof(h))) {
-		lies(o);
-		return;
-	}
-	o->credit += h.credit;
-	switch (h.kind) {
-	case HEAD_PACKET:
-		b->len = len;
-		list_add_tail(&o->came, &b->node);
-		return;
-	case HEAD_CREDIT:
+	o->credit += h->credit;
+	if (len == sizeof(*h) && h->kind == HEAD_CREDIT)
 		taken(o, b, false);
-		return;
-	case HEAD_BYE:
+	else if (len == sizeof(*h) && h->kind == HEAD_BYE)
 		kedge__ofi_die(o, -ECONNRESET);
-		return;
-	}
-	if (kedge__ofi_flow_head(o, &h))
-		taken(o, b, true);
-	else
+	else if (!heads_came(o, b, &packets))
 		lies(o);
+	else if (packets)
+		list_add_tail(&o->came, &b->node);
+	else
+		taken(o, b, true);
 }
 
 static void completed(struct ofi *o, const struct fi_cq_msg_entry *e)
@@ -63,7 +96,7 @@ static void completed(struct ofi *o, const struct fi_cq_msg_entry *e)
 
 	switch (op->kind) {
 	case OFI_RX:
-		packet_came(o, container_of(op, struct ofi_buf, op), e->len);
+		buffer_came(o, container_of(op, struct ofi_buf, op), e->len);
 		return;
 	case OFI_TX:
 		list_add_tail(o->free_tx.next,

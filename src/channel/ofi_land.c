@@ -212,6 +212,7 @@ int kedge__ofi_bulk_accept(void *ctx, struct bulk *b, const void *rts,
 	}
 	list_add_tail(&o->landing, &f->node);
 	b->priv[0] = (uintptr_t)f;
+	o->later = true;
 	*cts_len = sizeof(d.desc) + sizeof(struct ofi_target) *
 		   (d.desc.kind == DESC_DIRECT ? d.desc.cnt : 1);
 	memcpy(cts, &d, *cts_len);
@@ -224,8 +225,10 @@ int kedge__ofi_land_step(struct ofi *o, struct flow *f)
 
 	if (!f->stream)
 		return 1;
-	if (f->drained != f->filled)
+	if (f->drained != f->filled) {
 		copy_out(f);
+		o->say = true;
+	}
 	if (f->drained == flow_slots(f))
 		return 1;
 	/* The sender has filled what it will ever fill. */
@@ -244,7 +247,7 @@ int kedge__ofi_land_stop(struct ofi *o, struct flow *f)
 		f->quiet = true;
 		return 0;
 	}
-	f->stop_due = true;
+	f->stop_due = o->say = true;
 	return kedge__ofi_stop_wait(o, f);
 }
 
@@ -252,7 +255,8 @@ void kedge__ofi_land_end(struct ofi *o, struct flow *f, bool fin)
 {
 	/* @fin: there is nothing left that the peer could write. */
 	if (f->stream && !o->err && f->drained != flow_slots(f)) {
-		f->stop_due = true; /* and it goes with the answer */
+		/* It goes with the answer. */
+		f->stop_due = o->say = true;
 		return;
 	}
 	/* Nobody has asked the peer to stop: the connection is given up. */

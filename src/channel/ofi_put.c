@@ -19,6 +19,7 @@ int kedge__ofi_offer(void *ctx, struct bulk *b, void *desc, size_t *len)
 	}
 	b->priv[0] = 0;
 	*len = 0;
+	((struct ofi *)ctx)->later = true;
 	return 0;
 }
 
@@ -61,6 +62,7 @@ bool kedge__ofi_stop_came(struct ofi *o, uint32_t id)
 			o->stopped.head++;
 		ids_add(&o->stopped, id);
 	}
+	o->say = true;
 	return ids_add(&o->answers, id);
 }
 
@@ -69,6 +71,7 @@ static void answer_if_due(struct ofi *o, struct flow *f)
 	if (!f->answer || f->in_flight || f->reading)
 		return;
 	f->answer = false;
+	o->say = true;
 	if (!ids_add(&o->answers, f->id))
 		kedge__ofi_die(o, -EPROTO);
 }
@@ -194,8 +197,10 @@ void kedge__ofi_write_done(struct ofi *o, struct ofi_write *w)
 	struct flow *f = w->flow;
 
 	f->landed += w->len;
-	if (w->slot_end)
+	if (w->slot_end) {
 		f->filled++;
+		o->say = true;
+	}
 	kedge__ofi_write_idle(o, w);
 	answer_if_due(o, f);
 }
@@ -233,8 +238,9 @@ static uint64_t room_for(const struct ofi *o, struct flow *f, uint64_t *to)
 	return len < t->len - f->dst_off ? len : t->len - f->dst_off;
 }
 
-static void advance(struct flow *f, struct ofi_write *w)
+static void advance(struct ofi *o, struct flow *f, struct ofi_write *w)
 {
+	o->burst += w->len;
 	f->src_off += w->len;
 	f->posted += w->len;
 	f->in_flight++;
@@ -277,16 +283,35 @@ static int post_write(struct ofi *o, struct flow *f, struct ofi_write *w)
 	return -EAGAIN;
 }
 
-static bool may_write(const struct ofi *o, const struct flow *f)
+static bool has_room(const struct flow *f)
 {
-	/* Without an order, one after the other: slots fill in order. */
-	uint32_t max = f->stream && !o->ordered ? 1 : FLOW_WRITES;
+	return f->posted != f->len && !f->stopped && !f->reading &&
+	       (!f->stream ||
+		f->posted / f->slot_len - f->drained < f->slot_cnt);
+}
 
-	if (f->posted == f->len || f->in_flight >= max ||
-	    list_empty(&o->idle_writes))
-		return false;
-	return !f->stream ||
-	       f->posted / f->slot_len - f->drained < f->slot_cnt;
+/*
+ * The first one goes ahead, the others move on by one write at a time: if all
+ * were done at the same time, nothing would be under way while the messages
+ * after them are agreed on.
+ */
+static uint32_t writes_max(const struct ofi *o, const struct flow *f)
+{
+	const struct list *l;
+
+	/* Without an order, one after the other: slots fill in order. */
+	if (f->stream && !o->ordered)
+		return 1;
+	for (l = o->sending.next; l != &f->node; l = l->next)
+		if (has_room(list_entry(l, struct flow, node)))
+			return 1;
+	return FLOW_WRITES;
+}
+
+bool kedge__ofi_may_write(const struct ofi *o, const struct flow *f)
+{
+	return has_room(f) && !list_empty(&o->idle_writes) &&
+	       o->burst < BURST_LEN && f->in_flight < writes_max(o, f);
 }
 
 int kedge__ofi_send_step(struct ofi *o, struct flow *f)
@@ -301,7 +326,7 @@ int kedge__ofi_send_step(struct ofi *o, struct flow *f)
 		return -EAGAIN;
 	if (f->read_due)
 		return post_read(o, f);
-	while (may_write(o, f)) {
+	while (kedge__ofi_may_write(o, f)) {
 		w = list_entry(o->idle_writes.next, struct ofi_write, node);
 		rc = post_write(o, f, w);
 		if (rc == -EAGAIN)
@@ -310,7 +335,7 @@ int kedge__ofi_send_step(struct ofi *o, struct flow *f)
 			return rc;
 		list_remove(&w->node);
 		w->flow = f;
-		advance(f, w);
+		advance(o, f, w);
 		moved = 0;
 	}
 	return f->landed == f->len && f->told == f->filled ? 1 : moved;

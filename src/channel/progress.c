@@ -210,6 +210,8 @@ bool channel_progress(struct kedge_channel *ch, size_t max, uint32_t idle_max)
 		ch->idle_polls = 0;
 		check_peer(ch);
 	}
+	if (ch->t->flush)
+		ch->t->flush(ch->ctx);
 	return moved;
 }
 

@@ -68,6 +68,8 @@ enum bulk_ready {
  *           own progress, too. What it points to may be written by the peer
  *           meanwhile
  * @release: done with that packet
+ * @flush:   the end of a poll: what was committed since its first next() goes
+ *           out now, if it has not yet. NULL: it always has
  * @check:   0, or why no packet will come any more (-ECONNRESET, -EPROTO);
  *           may take a system call
  * @fd:      readable when next() or a bulk may have something to do after
@@ -105,6 +107,7 @@ struct transport_ops {
 	void (*commit)(void *ctx, void *packet, size_t len);
 	const void *(*next)(void *ctx, size_t *len);
 	void (*release)(void *ctx, const void *packet);
+	void (*flush)(void *ctx);
 	int (*check)(void *ctx);
 	int (*fd)(void *ctx);
 	int (*arm)(void *ctx);
