@@ -3,14 +3,18 @@
  * The transport over libfabric: packets, waiting, and the end.
  *
  * A buffer to send from is free, reserved, ready (in the order of commit) or
- * posted. A buffer to receive into is posted, or in @came, or with the channel,
- * or in @unposted until the provider takes it again.
+ * posted. A buffer to receive into is in @posted, in the order in which messages
+ * take them; or in @came, also while the channel looks at it; or in @unposted
+ * until the provider takes it again.
  */
 #include <assert.h>
 #include <stdlib.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "channel/ofi.h"
+
+#define TICK_NS 1000000
 
 static struct ofi_buf *buf_of(struct ofi *o, const void *packet)
 {
@@ -26,6 +30,8 @@ void kedge__ofi_die(struct ofi *o, int why)
 	if (o->err)
 		return;
 	o->err = why;
+	if (o->ctl)
+		kedge__ofi_die(o->ctl, why);
 	fi_close(&o->ep->fid);
 	o->ep = NULL;
 	/* From here on nothing of ours is touched, and nothing completes. */
@@ -63,9 +69,10 @@ static bool post(struct ofi *o, struct ofi_buf *b, bool inject)
 
 	h->credit = (uint16_t)o->owed;
 	if (inject)
-		rc = fi_inject(o->ep, b->data, b->len, 0);
+		rc = fi_inject(o->ep, b->data, b->len, o->peer);
 	else
-		rc = fi_send(o->ep, b->data, b->len, o->slab_desc, 0, &b->op);
+		rc = fi_send(o->ep, b->data, b->len, o->slab_desc, o->peer,
+			     &b->op);
 	if (rc == -FI_EAGAIN)
 		return false;
 	if (rc) {
@@ -201,12 +208,16 @@ static void ofi_flush(void *ctx)
 
 int kedge__ofi_repost(struct ofi *o, struct ofi_buf *b)
 {
-	ssize_t rc = fi_recv(o->ep, b->data, BUF_LEN, o->slab_desc, 0, &b->op);
+	ssize_t rc = fi_recv(o->ep, b->data, BUF_LEN, o->slab_desc, o->peer,
+			     &b->op);
 
 	if (rc == -FI_EAGAIN) {
 		list_add_tail(&o->unposted, &b->node);
 		return 0;
 	}
+	b->len = 0;
+	if (!rc)
+		list_add_tail(&o->posted, &b->node);
 	return rc ? kedge_reason(kedge__ofi_errno(rc), "fi_recv: %s",
 				 fi_strerror((int)-rc))
 		  : 0;
@@ -286,19 +297,24 @@ static void ofi_release(void *ctx, const void *packet)
 
 /* ---- waiting ---- */
 
-static int ofi_check(void *ctx)
+static bool is_over(struct ofi *o)
 {
 	struct ofi_hello ignored;
-	struct ofi *o = ctx;
 	struct fi_info *info;
 	uint32_t event;
-	int rc = -EAGAIN;
+
+	if (o->rdm)
+		return kedge__ofi_ctl_check(o);
+	return kedge__ofi_eq_read(o->eq, &event, &info, &ignored) != -EAGAIN;
+}
+
+static int ofi_check(void *ctx)
+{
+	struct ofi *o = ctx;
 
 	/* A provider may see the end only where it looks for data. */
 	kedge__ofi_progress(o);
-	if (!o->err)
-		rc = kedge__ofi_eq_read(o->eq, &event, &info, &ignored);
-	if (rc != -EAGAIN) {
+	if (!o->err && is_over(o)) {
 		/* What came before the end is still received. */
 		kedge__ofi_cq_drain(o);
 		kedge__ofi_die(o, -ECONNRESET);
@@ -316,10 +332,25 @@ static int ofi_fd(void *ctx)
 	return ((struct ofi *)ctx)->fd;
 }
 
+static int arm_fds(struct ofi *o)
+{
+	const struct itimerspec soon = { .it_value = { .tv_nsec = TICK_NS } };
+	struct fid *fids[2];
+	int cnt = 0;
+
+	if (o->tick_fd >= 0) {
+		timerfd_settime(o->tick_fd, 0, &soon, NULL);
+		return 0;
+	}
+	fids[cnt++] = &o->cq->fid;
+	if (o->eq)
+		fids[cnt++] = &o->eq->fid;
+	return fi_trywait(o->fabric->fid, fids, cnt) ? 1 : 0;
+}
+
 static int ofi_arm(void *ctx)
 {
 	struct ofi *o = ctx;
-	struct fid *fids[] = { &o->cq->fid, &o->eq->fid };
 
 	if (!list_empty(&o->came))
 		return 1;
@@ -330,7 +361,9 @@ static int ofi_arm(void *ctx)
 		return 1;
 	kedge__ofi_flow_signals(o);
 	kedge__ofi_pump(o);
-	return !o->err && fi_trywait(o->fabric->fid, fids, 2) ? 1 : 0;
+	if (o->ctl && !o->err && ofi_arm(o->ctl))
+		ofi_check(o);
+	return o->err ? 0 : arm_fds(o);
 }
 
 /* ---- closing ---- */

@@ -11,8 +11,8 @@
  *
  * Bulk data are RMA writes of the sender. What the channel sends after the last
  * one has completed here is received after all of them have landed: by the
- * provider's order (FI_ORDER_SAW), or because each completes only when it has
- * landed (FI_DELIVERY_COMPLETE).
+ * order of a connection (FI_ORDER_SAW), or because each completes only when it
+ * has landed (FI_DELIVERY_COMPLETE), as over reliable datagrams always.
  *
  * A flow is one bulk under way. The receiver names it; the sender names it as
  * the receiver did. To stop one the receiver sends HEAD_STOP, and the sender
@@ -91,8 +91,8 @@ struct ofi_op {
 
 struct ofi_buf {
 	struct ofi_op op;
-	struct list node; /* free_tx, ready or came; or with the provider */
-	size_t len;
+	struct list node; /* free_tx, ready, posted or came; or being sent */
+	size_t len; /* posted: 0, or it has come, after one that has not */
 	size_t at; /* came: of the head of the next packet */
 	char *data;
 };
@@ -188,6 +188,10 @@ struct ofi_ids {
  * @pins:    registering pins: it goes by the cache, and @local_desc is needed
  * @virt:    the peer names bytes by our addresses, else by their offset
  * @own_key: the provider wants keys of ours
+ * @bind_mr: a registration is of the endpoint
+ * @rdm:     the endpoint is not connected: @peer, in @av, is who it speaks to,
+ *           and @ctl the connection that says whether he lives
+ * @tick_fd: in the place of a descriptor of the provider's, or -1
  * @err:     0, or why the endpoint is closed; told when all that came is taken
  * @owed:    buffers posted anew of which the peer has not been told
  * @open:    what is committed next goes there, if it has room
@@ -199,12 +203,15 @@ struct ofi {
 	struct ofi_fabric *fabric;
 	struct fid_domain *domain;
 	struct fid_cq *cq;
-	struct fid_eq *eq;
+	struct fid_eq *eq; /* of a connection */
+	struct fid_av *av;
 	struct fid_ep *ep;
-	int fd;
+	struct ofi *ctl;
+	fi_addr_t peer;
+	int fd, tick_fd;
 	pid_t pid;
 	int err;
-	bool pins, local_desc, virt, own_key, ordered;
+	bool pins, local_desc, virt, own_key, ordered, bind_mr, rdm;
 	uint64_t key_mask;
 	size_t inject_len;
 	uint64_t chunk_len;
@@ -215,7 +222,7 @@ struct ofi {
 	void *slab_desc;
 	struct ofi_buf *bufs; /* RX first */
 	uint32_t rx_cnt, buf_cnt;
-	struct list free_tx, ready, came, unposted;
+	struct list free_tx, ready, posted, came, unposted;
 	struct ofi_buf *open;
 	bool polling, later, say;
 	uint64_t burst; /* bytes of writes posted in this poll */
@@ -251,7 +258,7 @@ struct ofi_hello {
 	uint32_t unexpected_cnt;
 	uint64_t unexpected_bytes;
 	int32_t status; /* of a refusal: a negative errno */
-	uint32_t zero;
+	uint32_t rdm;	/* 1: packets go another way, see ofi_rdm.c */
 };
 
 /* ---- ofi_conn.c: endpoints ---- */
@@ -264,7 +271,7 @@ int kedge__ofi_getinfo(const char *provider, const char *node,
 int kedge__ofi_fabric_open(const struct fi_info *info,
 			   struct ofi_fabric **fabric);
 void kedge__ofi_fabric_put(struct ofi_fabric *fabric);
-/* An endpoint with its buffers posted, not connected. */
+/* An endpoint, not connected; with its buffers posted, if it will be. */
 int kedge__ofi_open(struct ofi_fabric *fabric, struct fi_info *info,
 		    struct ofi **out);
 /* Free it; nothing is sent. */
@@ -280,7 +287,7 @@ int kedge__ofi_eq_read(struct fid_eq *eq, uint32_t *event,
 int kedge__ofi_wait(int fd, uint64_t deadline);
 uint64_t kedge__ofi_deadline(int timeout_ms);
 void kedge__ofi_hello(struct ofi_hello *hello,
-		      const struct kedge_channel_opts *opts);
+		      const struct kedge_channel_opts *opts, bool rdm);
 /* 0 or -EPROTO, or what the peer says of itself. */
 int kedge__ofi_hello_check(const struct ofi_hello *hello, size_t len);
 int kedge__ofi_agree(struct ofi *o, const struct kedge_channel_opts *opts,
@@ -290,6 +297,25 @@ int kedge__ofi_connect(const char *provider, const char *node,
 		       const char *service,
 		       const struct kedge_channel_opts *opts, int timeout_ms,
 		       struct ofi **out, struct transport_peer *peer);
+
+/* Post the buffers to receive into. */
+int kedge__ofi_post_all(struct ofi *o);
+/*
+ * What connects for @provider, with an address as for fi_getinfo(): itself, or
+ * "tcp" and *@rdm.
+ */
+int kedge__ofi_getinfo_any(const char *provider, const char *node,
+			   const char *service, uint64_t flags,
+			   struct fi_info **info, bool *rdm);
+
+/* ---- ofi_rdm.c: reliable datagrams ---- */
+
+int kedge__ofi_getinfo_rdm(const char *provider, const char *node,
+			   struct fi_info **info);
+/* In the place of the connection *@conn, which it owns on success. */
+int kedge__ofi_rdm(struct ofi **conn, const char *provider, uint64_t deadline);
+/* 0, or what the connection beside the endpoint says. */
+int kedge__ofi_ctl_check(struct ofi *o);
 
 /* ---- ofi_listen.c ---- */
 

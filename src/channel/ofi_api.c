@@ -100,12 +100,18 @@ KEDGE_API int kedge_listener_open_ofi(const char *provider, const char *node,
 static void describe(struct kedge_ofi_provider *p, const char *name)
 {
 	struct fi_info *info;
+	bool rdm;
 
 	memset(p, 0, sizeof(*p));
 	snprintf(p->name, sizeof(p->name), "%s", name);
 	/* The same that a listener asks for. */
-	if (kedge__ofi_getinfo(name, NULL, NULL, 0, &info))
+	if (kedge__ofi_getinfo_any(name, NULL, NULL, 0, &info, &rdm))
 		return;
+	if (rdm) {
+		fi_freeinfo(info);
+		if (kedge__ofi_getinfo_rdm(name, NULL, &info))
+			return;
+	}
 	p->flags = KEDGE_OFI_CHANNEL;
 	if (info->domain_attr->mr_mode & (FI_MR_LOCAL | FI_MR_ALLOCATED))
 		p->flags |= KEDGE_OFI_PINS;

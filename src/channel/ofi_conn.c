@@ -46,7 +46,8 @@ static void hints_channel(struct fi_info *h)
 	h->rx_attr->msg_order = FI_ORDER_SAS | FI_ORDER_SAW;
 }
 
-/* Why there is nothing to be had. */
+/* Why there is nothing to be had; -EOPNOTSUPP without a reason: no connected
+ * endpoints with ordered RMA writes. */
 static int explain(const char *provider, const char *node)
 {
 	struct fi_info *h = hints_new(provider), *info = NULL;
@@ -67,11 +68,7 @@ static int explain(const char *provider, const char *node)
 				    "kedge info and fi_info -l list those it "
 				    "has", provider);
 	if (!fits)
-		return kedge_reason(-EOPNOTSUPP,
-				    "libfabric's provider \"%s\" has no "
-				    "connected endpoints with ordered RMA "
-				    "writes (FI_EP_MSG): take \"tcp\", or "
-				    "\"verbs\" on an RDMA adapter", provider);
+		return -EOPNOTSUPP;
 	return kedge_reason(-EADDRNOTAVAIL,
 			    "libfabric's provider \"%s\" cannot reach or "
 			    "listen at \"%s\": no such address, name or "
@@ -100,6 +97,25 @@ int kedge__ofi_getinfo(const char *provider, const char *node,
 	if (rc == -FI_ENOMEM)
 		return kedge_reason(-ENOMEM, "no memory for libfabric");
 	return rc ? explain(provider, node) : 0;
+}
+
+int kedge__ofi_getinfo_any(const char *provider, const char *node,
+			   const char *service, uint64_t flags,
+			   struct fi_info **info, bool *rdm)
+{
+	struct fi_info *there;
+	int rc;
+
+	*rdm = false;
+	rc = kedge__ofi_getinfo(provider, node, service, flags, info);
+	if (rc != -EOPNOTSUPP)
+		return rc;
+	rc = kedge__ofi_getinfo_rdm(provider, NULL, &there);
+	if (rc)
+		return rc;
+	fi_freeinfo(there);
+	*rdm = true;
+	return kedge__ofi_getinfo("tcp", node, service, flags, info);
 }
 
 int kedge__ofi_fabric_open(const struct fi_info *info, struct ofi_fabric **out)
@@ -221,7 +237,7 @@ int kedge__ofi_eq_read(struct fid_eq *eq, uint32_t *event,
 /* ---- what the sides say of themselves ---- */
 
 void kedge__ofi_hello(struct ofi_hello *hello,
-		      const struct kedge_channel_opts *opts)
+		      const struct kedge_channel_opts *opts, bool rdm)
 {
 	*hello = (struct ofi_hello){
 		.magic = HELLO_MAGIC,
@@ -231,6 +247,7 @@ void kedge__ofi_hello(struct ofi_hello *hello,
 		.eager_max = opts->eager_max,
 		.unexpected_cnt = opts->unexpected_cnt,
 		.unexpected_bytes = opts->unexpected_bytes,
+		.rdm = rdm,
 	};
 }
 
@@ -247,7 +264,7 @@ int kedge__ofi_hello_check(const struct ofi_hello *h, size_t len)
 		return kedge_reason(h->status < -4095 || h->status > 0
 					    ? -EPROTO : h->status,
 				    "the peer turned this side away");
-	if (h->rx_cnt < 8 || h->rx_cnt > 4096 || h->zero || !h->eager_max ||
+	if (h->rx_cnt < 8 || h->rx_cnt > 4096 || h->rdm > 1 || !h->eager_max ||
 	    h->eager_max > 32u * 1024 || !h->unexpected_cnt ||
 	    h->unexpected_cnt > 65536 || h->unexpected_bytes < h->eager_max ||
 	    h->unexpected_bytes > 1u << 30)
@@ -325,7 +342,7 @@ static int connect_failed(int rc, const struct ofi_hello *hello,
 			    service, -rc);
 }
 
-static int connect_to(struct ofi *o, const struct fi_info *info,
+static int connect_to(struct ofi *o, const struct fi_info *info, bool rdm,
 		      const char *node, const char *service,
 		      const struct kedge_channel_opts *opts, uint64_t deadline,
 		      struct transport_peer *peer)
@@ -333,7 +350,7 @@ static int connect_to(struct ofi *o, const struct fi_info *info,
 	struct ofi_hello hello;
 	int rc;
 
-	kedge__ofi_hello(&hello, opts);
+	kedge__ofi_hello(&hello, opts, rdm);
 	rc = fi_connect(o->ep, info->dest_addr, &hello, sizeof(hello));
 	memset(&hello, 0, sizeof(hello));
 	if (!rc)
@@ -342,6 +359,9 @@ static int connect_to(struct ofi *o, const struct fi_info *info,
 		rc = kedge__ofi_errno(rc);
 	if (rc)
 		return connect_failed(rc, &hello, node, service);
+	if (hello.rdm != rdm)
+		return kedge_reason(-EPROTO, "%s, service %s, has another "
+				    "provider", node, service);
 	return kedge__ofi_agree(o, opts, &hello, peer);
 }
 
@@ -354,9 +374,10 @@ int kedge__ofi_connect(const char *provider, const char *node,
 	struct ofi_fabric *fabric;
 	struct fi_info *info;
 	struct ofi *o;
+	bool rdm;
 	int rc;
 
-	rc = kedge__ofi_getinfo(provider, node, service, 0, &info);
+	rc = kedge__ofi_getinfo_any(provider, node, service, 0, &info, &rdm);
 	if (rc)
 		return rc;
 	rc = kedge__ofi_fabric_open(info, &fabric);
@@ -365,7 +386,9 @@ int kedge__ofi_connect(const char *provider, const char *node,
 	rc = kedge__ofi_open(fabric, info, &o);
 	if (rc)
 		goto put_fabric;
-	rc = connect_to(o, info, node, service, opts, deadline, peer);
+	rc = connect_to(o, info, rdm, node, service, opts, deadline, peer);
+	if (!rc && rdm)
+		rc = kedge__ofi_rdm(&o, provider, deadline);
 	if (rc)
 		kedge__ofi_free(o);
 	else

@@ -67,12 +67,13 @@ static bool heads_came(struct ofi *o, struct ofi_buf *b, uint32_t *packets)
 	return true;
 }
 
-static void buffer_came(struct ofi *o, struct ofi_buf *b, size_t len)
+static void buffer_in_turn(struct ofi *o, struct ofi_buf *b)
 {
 	const struct ofi_head *h = head_at(b, 0);
+	const size_t len = b->len;
 	uint32_t packets = 0;
 
-	b->len = len;
+	list_remove(&b->node);
 	if (len < sizeof(*h) || h->credit > o->credit_max - o->credit) {
 		lies(o);
 		return;
@@ -88,6 +89,23 @@ static void buffer_came(struct ofi *o, struct ofi_buf *b, size_t len)
 		list_add_tail(&o->came, &b->node);
 	else
 		taken(o, b, true);
+}
+
+/* Messages take buffers in order; that they complete in order is promised for
+ * connections only: a long one may be fetched while short ones come. */
+static void buffer_came(struct ofi *o, struct ofi_buf *b, size_t len)
+{
+	if (!len) {
+		lies(o);
+		return;
+	}
+	b->len = len;
+	while (!o->err && !list_empty(&o->posted)) {
+		b = list_entry(o->posted.next, struct ofi_buf, node);
+		if (!b->len)
+			return;
+		buffer_in_turn(o, b);
+	}
 }
 
 static void completed(struct ofi *o, const struct fi_cq_msg_entry *e)

@@ -19,6 +19,7 @@ struct ofi_listener {
 	struct fid_pep *pep;
 	int fd;
 	pid_t pid;
+	char *rdm; /* the provider, if another one connects for it */
 	struct kedge_channel_opts opts;
 };
 
@@ -52,15 +53,23 @@ int kedge__ofi_listen(const char *provider, const char *node,
 		      struct ofi_listener **out)
 {
 	struct ofi_listener *l = calloc(1, sizeof(*l));
+	bool rdm;
 	int rc;
 
 	if (!l)
 		return kedge_reason(-ENOMEM, "no memory for a listener");
 	l->opts = *opts;
 	l->pid = getpid();
-	rc = kedge__ofi_getinfo(provider, node, service, FI_SOURCE, &l->info);
+	rc = kedge__ofi_getinfo_any(provider, node, service, FI_SOURCE,
+				    &l->info, &rdm);
 	if (rc)
 		goto free_listener;
+	if (rdm) {
+		l->rdm = strdup(provider);
+		rc = l->rdm ? 0 : -ENOMEM;
+	}
+	if (rc)
+		goto free_info;
 	rc = kedge__ofi_fabric_open(l->info, &l->fabric);
 	if (rc)
 		goto free_info;
@@ -81,6 +90,7 @@ put_fabric:
 	kedge__ofi_fabric_put(l->fabric);
 free_info:
 	fi_freeinfo(l->info);
+	free(l->rdm);
 free_listener:
 	free(l);
 	return rc;
@@ -104,6 +114,7 @@ void kedge__ofi_listener_close(struct ofi_listener *l)
 		kedge__ofi_fabric_put(l->fabric);
 		fi_freeinfo(l->info);
 	}
+	free(l->rdm);
 	free(l);
 }
 
@@ -139,7 +150,7 @@ static void turn_away(struct ofi_listener *l, struct fi_info *info, int why)
 {
 	struct ofi_hello hello;
 
-	kedge__ofi_hello(&hello, &l->opts);
+	kedge__ofi_hello(&hello, &l->opts, l->rdm);
 	hello.status = why;
 	fi_reject(l->pep, info->handle, &hello, sizeof(hello));
 }
@@ -153,13 +164,15 @@ static int take_peer(struct ofi_listener *l, struct fi_info *info,
 	int rc;
 
 	rc = kedge__ofi_hello_check(theirs, sizeof(*theirs));
+	if (!rc && theirs->rdm != (l->rdm != NULL))
+		rc = kedge_reason(-EPROTO, "the peer has another provider");
 	if (!rc)
 		rc = kedge__ofi_open(l->fabric, info, &o);
 	if (rc) {
 		turn_away(l, info, rc);
 		return rc;
 	}
-	kedge__ofi_hello(&ours, &l->opts);
+	kedge__ofi_hello(&ours, &l->opts, l->rdm);
 	rc = fi_accept(o->ep, &ours, sizeof(ours));
 	if (rc) {
 		/* In this order: the endpoint refers to the handle. */
@@ -175,6 +188,8 @@ static int take_peer(struct ofi_listener *l, struct fi_info *info,
 		goto free_ofi;
 	}
 	rc = kedge__ofi_agree(o, &l->opts, theirs, peer);
+	if (!rc && l->rdm)
+		rc = kedge__ofi_rdm(&o, l->rdm, clock_ns() + ACCEPT_NS);
 	if (rc)
 		goto free_ofi;
 	*out = o;

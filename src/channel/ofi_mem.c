@@ -70,6 +70,17 @@ static uint64_t new_key(struct ofi *o)
 	return o->key_cnt ? o->keys[--o->key_cnt] & o->key_mask : 0;
 }
 
+static int bind_mr(struct ofi *o, struct fid_mr *mr)
+{
+	int rc = fi_mr_bind(mr, &o->ep->fid, 0);
+
+	if (!rc)
+		rc = fi_mr_enable(mr);
+	if (rc)
+		fi_close(&mr->fid);
+	return rc;
+}
+
 int kedge__ofi_reg(struct ofi *o, void *at, size_t len, uint64_t access,
 		   struct fid_mr **mr)
 {
@@ -82,6 +93,8 @@ int kedge__ofi_reg(struct ofi *o, void *at, size_t len, uint64_t access,
 		if (o->own_key && !key)
 			return kedge_reason(-EAGAIN, "no random key");
 		rc = fi_mr_reg(o->domain, at, len, access, 0, key, 0, mr, NULL);
+		if (!rc && o->bind_mr)
+			rc = bind_mr(o, *mr);
 	} while (rc == -FI_ENOKEY && --tries);
 	if (rc == -FI_ENOMEM && o->pins)
 		return kedge_reason(-ENOMEM, "no memory, or RLIMIT_MEMLOCK is "

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "channel/ofi.h"
@@ -28,46 +29,69 @@ static void take_attr(struct ofi *o, const struct fi_info *info)
 	o->local_desc = mode & FI_MR_LOCAL;
 	o->virt = mode & FI_MR_VIRT_ADDR;
 	o->own_key = !(mode & FI_MR_PROV_KEY);
-	o->ordered = order & FI_ORDER_SAW;
+	o->bind_mr = mode & FI_MR_ENDPOINT;
+	o->rdm = info->ep_attr->type == FI_EP_RDM;
+	o->ordered = !o->rdm && order & FI_ORDER_SAW;
 	o->key_mask = key_len && key_len < 8
 			      ? (UINT64_C(1) << key_len * 8) - 1
 			      : UINT64_MAX;
-	o->inject_len = info->tx_attr->inject_size;
+	/* What is injected completes before it has arrived. */
+	o->inject_len = o->rdm ? 0 : info->tx_attr->inject_size;
 	o->chunk_len = CHUNK_LEN;
 	if (info->ep_attr->max_msg_size < o->chunk_len)
 		o->chunk_len = info->ep_attr->max_msg_size;
 	o->rx_cnt = RX_CNT + RX_SPARE;
 }
 
-static int open_queues(struct ofi *o)
+static int open_cq(struct ofi *o, int *fd)
 {
 	struct fi_cq_attr attr = {
 		.size = 2 * (RX_CNT + RX_SPARE + TX_CNT + WRITE_CNT),
 		.format = FI_CQ_FORMAT_MSG,
 		.wait_obj = FI_WAIT_FD,
 	};
-	struct epoll_event ev = { .events = EPOLLIN };
-	int rc, fd;
+	int rc;
 
-	rc = kedge__ofi_eq_open(o->fabric->fid, &o->eq, &fd);
-	if (rc)
-		return rc;
+	rc = fi_cq_open(o->domain, &attr, &o->cq, NULL);
+	if (!rc)
+		rc = fi_control(&o->cq->fid, FI_GETWAIT, fd);
+	if (!rc || !o->rdm)
+		return rc ? failed(rc, "fi_cq_open") : 0;
+	/* "shm" has none: who waits looks every millisecond. */
+	if (o->cq)
+		fi_close(&o->cq->fid);
+	o->cq = NULL;
+	attr.wait_obj = FI_WAIT_NONE;
 	rc = fi_cq_open(o->domain, &attr, &o->cq, NULL);
 	if (rc)
 		return failed(rc, "fi_cq_open");
-	o->fd = epoll_create1(EPOLL_CLOEXEC);
-	if (o->fd < 0 || epoll_ctl(o->fd, EPOLL_CTL_ADD, fd, &ev))
-		goto no_fd;
-	rc = fi_control(&o->cq->fid, FI_GETWAIT, &fd);
-	if (rc)
-		return failed(rc, "no descriptor for completions");
-	if (epoll_ctl(o->fd, EPOLL_CTL_ADD, fd, &ev))
-		goto no_fd;
+	*fd = o->tick_fd = timerfd_create(CLOCK_MONOTONIC,
+					  TFD_CLOEXEC | TFD_NONBLOCK);
 	return 0;
+}
 
-no_fd:
-	rc = -errno;
-	return kedge_reason(rc, "no descriptor to wait on: error %d", -rc);
+static int open_queues(struct ofi *o)
+{
+	struct epoll_event ev = { .events = EPOLLIN };
+	int rc, cq_fd = -1, eq_fd = -1;
+
+	if (!o->rdm) {
+		rc = kedge__ofi_eq_open(o->fabric->fid, &o->eq, &eq_fd);
+		if (rc)
+			return rc;
+	}
+	rc = open_cq(o, &cq_fd);
+	if (rc)
+		return rc;
+	o->fd = epoll_create1(EPOLL_CLOEXEC);
+	if (cq_fd < 0 || o->fd < 0 ||
+	    epoll_ctl(o->fd, EPOLL_CTL_ADD, cq_fd, &ev) ||
+	    (o->eq && epoll_ctl(o->fd, EPOLL_CTL_ADD, eq_fd, &ev))) {
+		rc = -errno;
+		return kedge_reason(rc, "no descriptor to wait on: error %d",
+				    -rc);
+	}
+	return 0;
 }
 
 static int make_bufs(struct ofi *o)
@@ -102,21 +126,42 @@ static int make_bufs(struct ofi *o)
 	return 0;
 }
 
+static int open_av(struct ofi *o, const struct fi_info *info)
+{
+	struct fi_av_attr attr = { .type = info->domain_attr->av_type,
+				   .count = 1 };
+	int rc = fi_av_open(o->domain, &attr, &o->av, NULL);
+
+	return rc ? failed(rc, "fi_av_open") : 0;
+}
+
 static int open_endpoint(struct ofi *o, struct fi_info *info)
 {
-	uint32_t i;
+	struct fid *where;
 	int rc;
 
+	if (o->rdm) {
+		rc = open_av(o, info);
+		if (rc)
+			return rc;
+	}
+	where = o->rdm ? &o->av->fid : &o->eq->fid;
 	rc = fi_endpoint(o->domain, info, &o->ep, NULL);
 	if (rc)
 		return failed(rc, "fi_endpoint");
-	rc = fi_ep_bind(o->ep, &o->eq->fid, 0);
+	rc = fi_ep_bind(o->ep, where, 0);
 	if (!rc)
 		rc = fi_ep_bind(o->ep, &o->cq->fid, FI_TRANSMIT | FI_RECV);
 	if (!rc)
 		rc = fi_enable(o->ep);
-	if (rc)
-		return failed(rc, "fi_enable");
+	return rc ? failed(rc, "fi_enable") : 0;
+}
+
+int kedge__ofi_post_all(struct ofi *o)
+{
+	uint32_t i;
+	int rc;
+
 	for (i = 0; i < o->rx_cnt; i++) {
 		rc = kedge__ofi_repost(o, &o->bufs[i]);
 		if (rc)
@@ -132,10 +177,11 @@ static struct ofi *ofi_new(struct ofi_fabric *fabric)
 
 	if (!o)
 		return NULL;
-	o->fd = -1;
+	o->fd = o->tick_fd = -1;
 	o->pid = getpid();
 	list_init(&o->free_tx);
 	list_init(&o->ready);
+	list_init(&o->posted);
 	list_init(&o->came);
 	list_init(&o->unposted);
 	list_init(&o->sending);
@@ -169,9 +215,11 @@ int kedge__ofi_open(struct ofi_fabric *fabric, struct fi_info *info,
 	}
 	rc = open_queues(o);
 	if (!rc)
-		rc = make_bufs(o);
-	if (!rc)
 		rc = open_endpoint(o, info);
+	if (!rc)
+		rc = make_bufs(o);
+	if (!rc && !o->rdm)
+		rc = kedge__ofi_post_all(o);
 	if (rc)
 		goto free_ofi;
 	*out = o;
@@ -191,6 +239,8 @@ static void close_fids(struct ofi *o)
 	kedge__ofi_mem_fini(o);
 	if (o->slab_mr)
 		fi_close(&o->slab_mr->fid);
+	if (o->av)
+		fi_close(&o->av->fid);
 	if (o->cq)
 		fi_close(&o->cq->fid);
 	if (o->eq)
@@ -205,8 +255,12 @@ void kedge__ofi_free(struct ofi *o)
 	/* In a forked child they are the parent's. */
 	if (o->pid == getpid())
 		close_fids(o);
+	if (o->ctl)
+		kedge__ofi_free(o->ctl);
 	if (o->fd >= 0)
 		close(o->fd);
+	if (o->tick_fd >= 0)
+		close(o->tick_fd);
 	if (o->slab)
 		munmap(o->slab, o->slab_len);
 	free(o->bufs);

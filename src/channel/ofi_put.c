@@ -103,7 +103,7 @@ static int post_read(struct ofi *o, struct flow *f)
 	ssize_t rc;
 
 	rc = fi_read(o->ep, f->target, len,
-		     f->table_mr ? fi_mr_desc(f->table_mr) : NULL, 0,
+		     f->table_mr ? fi_mr_desc(f->table_mr) : NULL, o->peer,
 		     f->table.addr, f->table.key, &f->read_op);
 	if (rc == -FI_EAGAIN)
 		return -EAGAIN;
@@ -257,6 +257,7 @@ static int post_write(struct ofi *o, struct flow *f, struct ofi_write *w)
 	struct fi_rma_iov to = { .key = 0 };
 	struct fi_msg_rma msg = { .msg_iov = &iov, .iov_count = 1,
 				  .rma_iov = &to, .rma_iov_count = 1,
+				  .addr = o->peer,
 				  .context = &w->op };
 	uint64_t addr;
 	void *desc;

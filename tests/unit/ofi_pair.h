@@ -46,6 +46,9 @@ void pair_turn(struct pair *p);
 		}                                                      \
 	} while (0)
 
+/* The same for a call of libfabric's that may be too early. */
+#define PAIR_TRY(p, call) PAIR_UNTIL(p, (call) != -FI_EAGAIN)
+
 /* A pattern that tells bytes and messages apart. */
 void fill_bytes(void *at, size_t len, uint64_t seed);
 bool same_bytes(const void *at, size_t len, uint64_t seed);
