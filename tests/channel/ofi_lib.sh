@@ -31,7 +31,9 @@ killed()
 	server=$!
 	status=0
 	# shellcheck disable=SC2086
-	$CLIENT "$ENDS" connect "$1" "$2" "$3" 3 400 $connect || status=$?
+	$CLIENT "$ENDS" connect "$1" "$2" "$3" 3 400 $connect &
+	client=$!
+	wait $client || status=$?
 	if [ "$4" = serve ]; then
 		wait $server
 		[ $? -eq 137 ] || { echo "FAIL: nobody was killed"; FAILED=1; }
@@ -39,6 +41,8 @@ killed()
 		wait $server || status=1
 		[ $status -eq 137 ] && status=0
 	fi
+	# What libfabric's "shm" of who was killed leaves behind.
+	rm -f "/dev/shm/$server:"* "/dev/shm/$client:"*
 	[ $status -eq 0 ] || {
 		echo "FAIL: $4 was killed, and the other side:" $status
 		FAILED=1

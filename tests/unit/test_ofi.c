@@ -288,6 +288,57 @@ static void a_long_packet_is_refused(void **state)
 	expect_broken(data, sizeof(struct ofi_head) + PACKET_MAX + 1);
 }
 
+/* Several in a buffer: the second one is looked at as the first one is. */
+static void expect_second_refused(struct ofi_head second, size_t len)
+{
+	struct {
+		struct ofi_head first;
+		uint64_t word;
+		struct ofi_head second;
+		char rest[64];
+	} both = { .first = { .kind = HEAD_PACKET, .id = 8 },
+		   .second = second };
+
+	expect_broken(&both, 16 + len);
+}
+
+#define LIE_SECOND(name, len, ...)                                     \
+	static void name(void **state)                                 \
+	{                                                              \
+		const struct ofi_head h = { __VA_ARGS__ };             \
+                                                                       \
+		expect_second_refused(h, len);                         \
+	}
+
+LIE_SECOND(half_a_head_is_refused, 4, .kind = HEAD_PACKET, .id = 8)
+LIE_SECOND(more_than_came_is_refused, 16, .kind = HEAD_PACKET, .id = 9)
+LIE_SECOND(an_empty_packet_is_refused, 8, .kind = HEAD_PACKET)
+LIE_SECOND(an_end_behind_a_packet_is_refused, 8, .kind = HEAD_BYE)
+LIE_SECOND(late_credit_is_refused, 16, .kind = HEAD_PACKET, .id = 8,
+	   .credit = 1)
+
+/* Packets of a poll share buffers, and are taken one by one. */
+static void packets_of_a_poll_go_together(void **state)
+{
+	uint64_t n, got = 0;
+	size_t len;
+
+	assert_null(T.next(p.a, &len));
+	for (n = 0; n < 200; n++)
+		assert_true(send_one(p.a, 24, n));
+	assert_int_equal(p.a->sent_cnt, 0);
+	T.flush(p.a);
+	PAIR_UNTIL(&p, p.a->credit != p.a->credit_max);
+	assert_in_range(p.a->credit_max - p.a->credit, 1, 200 * 32 / 1024);
+	PAIR_UNTIL(&p, !recv_one(p.b, 24, got) || ++got == 200);
+	while (got < 200)
+		got += recv_one(p.b, 24, got);
+	/* Outside of a poll nothing waits. */
+	n = p.a->credit;
+	assert_true(send_one(p.a, 24, 1));
+	assert_true(p.a->credit < n || p.a->rdm);
+}
+
 /* Questions for answers that are never fetched. */
 static void stops_without_end_are_refused(void **state)
 {
@@ -326,6 +377,12 @@ int main(void)
 		TEST(slots_of_no_flow_are_refused),
 		TEST(a_short_packet_is_refused),
 		TEST(a_long_packet_is_refused),
+		TEST(half_a_head_is_refused),
+		TEST(more_than_came_is_refused),
+		TEST(an_empty_packet_is_refused),
+		TEST(an_end_behind_a_packet_is_refused),
+		TEST(late_credit_is_refused),
+		TEST(packets_of_a_poll_go_together),
 		TEST(stops_without_end_are_refused),
 	};
 

@@ -358,6 +358,76 @@ static void another_version_is_turned_away(void **state)
 	kedge__ofi_listener_close(l);
 }
 
+/* Both ends come by tcp, and one of them wants to go on otherwise. */
+static void *call_otherwise(void *arg)
+{
+	struct transport_peer peer;
+	struct call *c = arg;
+	struct ofi *o = NULL;
+
+	c->rc = kedge__ofi_connect(strcmp(pair_provider(), "tcp")
+					   ? "tcp" : "tcp;ofi_rxm",
+				   "127.0.0.1", c->port, &opts, 5000, &o,
+				   &peer);
+	return NULL;
+}
+
+static void another_provider_is_turned_away(void **state)
+{
+	struct call c = { .rc = 1 };
+	struct transport_peer peer;
+	struct ofi_listener *l;
+	struct ofi *o = NULL;
+	pthread_t thread;
+	char port[8];
+
+	l = pair_listen(port);
+	c.port = port;
+	assert_int_equal(pthread_create(&thread, NULL, call_otherwise, &c), 0);
+	assert_int_equal(kedge__ofi_accept(l, 5000, &o, &peer), -EPROTO);
+	assert_null(o);
+	pthread_join(thread, NULL);
+	assert_int_equal(c.rc, -EPROTO);
+	still_lets_in(l, port);
+	kedge__ofi_listener_close(l);
+}
+
+struct shm_call {
+	char port[8];
+	int rc;
+};
+
+static void *call_shm(void *arg)
+{
+	struct transport_peer peer;
+	struct shm_call *c = arg;
+	struct ofi *o = NULL;
+
+	c->rc = kedge__ofi_connect("shm", "127.0.0.1", c->port, &opts, 5000, &o,
+				   &peer);
+	return NULL;
+}
+
+/* It would crash when one end is closed. */
+static void shm_is_for_two_processes(void **state)
+{
+	struct shm_call c = { .rc = 1 };
+	struct transport_peer peer;
+	struct ofi_listener *l;
+	struct ofi *o = NULL;
+	pthread_t thread;
+
+	assert_int_equal(kedge__ofi_listen("shm", "127.0.0.1", "0", &opts, &l),
+			 0);
+	snprintf(c.port, sizeof(c.port), "%u", kedge__ofi_listener_port(l));
+	assert_int_equal(pthread_create(&thread, NULL, call_shm, &c), 0);
+	assert_int_equal(kedge__ofi_accept(l, 5000, &o, &peer), -EOPNOTSUPP);
+	pthread_join(thread, NULL);
+	assert_true(c.rc < 0);
+	assert_null(o);
+	kedge__ofi_listener_close(l);
+}
+
 static void the_smaller_limit_holds(void **state)
 {
 	struct call c = { .rc = 1 };
@@ -475,6 +545,17 @@ static void a_child_closes_nothing(void **state)
 	pair_close(&p);
 }
 
+static void say_hello(struct pair *p)
+{
+	void *packet = T.reserve(p->a, 8);
+	size_t len;
+
+	memset(packet, 0, 8);
+	T.commit(p->a, packet, 8);
+	PAIR_UNTIL(p, T.next(p->b, &len));
+	T.release(p->b, T.next(p->b, &len));
+}
+
 static void nothing_is_left(void **state)
 {
 	unsigned int before, i;
@@ -485,6 +566,8 @@ static void nothing_is_left(void **state)
 	before = fds();
 	for (i = 0; i < 10; i++) {
 		pair_open(&p);
+		/* Not from both ends at once: rxm would keep a socket. */
+		say_hello(&p);
 		pair_close(&p);
 	}
 	assert_int_equal(fds(), before);
@@ -506,6 +589,8 @@ int main(void)
 		TEST(another_server_is_no_kedge),
 		TEST(limits_are_checked),
 		TEST(another_version_is_turned_away),
+		TEST(another_provider_is_turned_away),
+		TEST(shm_is_for_two_processes),
 		TEST(the_smaller_limit_holds),
 		TEST(a_killed_peer_is_noticed),
 		TEST(a_child_closes_nothing),
