@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Channels between hosts, over libfabric: TCP, RDMA, and whatever else it has
- * connected endpoints for. In libkedge-ofi.
+ * connected endpoints or reliable datagrams for. In libkedge-ofi.
  */
 #ifndef KEDGE_OFI_H
 #define KEDGE_OFI_H
@@ -13,7 +13,8 @@ extern "C" {
 #endif
 
 /** KEDGE_OFI_CHANNEL - it can carry a channel: it has connected endpoints with
- *  RMA and ordered sends (FI_EP_MSG) */
+ *  RMA and ordered sends (FI_EP_MSG), or reliable datagrams with RMA that says
+ *  when it has landed (FI_EP_RDM) */
 #define KEDGE_OFI_CHANNEL (1u << 0)
 /** KEDGE_OFI_PINS - it registers memory before it moves data there. Without it
  *  a peer's data goes straight into any buffer */
@@ -59,6 +60,10 @@ KEDGE_API ssize_t kedge_ofi_list(struct kedge_ofi_provider *list, size_t max);
  * them trusts it. It is for networks whose hosts are trusted.
  * KEDGE_CHANNEL_ANY_USER changes nothing.
  *
+ * A provider without connections ("shm", "efa", "tcp;ofi_rxm") is met by "tcp":
+ * that is what @node and @service are of, and that connection stays, as the sign
+ * that the peer lives.
+ *
  * Threads: a listener is one thread's at a time. Fork: it is of the process
  * that opened it.
  * Ownership: the caller ends it with kedge_listener_close(); its channels live
@@ -69,7 +74,8 @@ KEDGE_API ssize_t kedge_ofi_list(struct kedge_ofi_provider *list, size_t max);
  *                  an option is out of range
  *   -E2BIG         @opts is of a newer version and sets a field unknown here
  *   -ENODEV        libfabric has no such provider here
- *   -EOPNOTSUPP    the provider has no connected endpoints ("shm", "efa")
+ *   -EOPNOTSUPP    the provider has neither connected endpoints nor reliable
+ *                  datagrams
  *   -EADDRNOTAVAIL no such address, name or service
  *   -EADDRINUSE    somebody listens there
  *   -ENOMEM        no memory
@@ -94,6 +100,9 @@ KEDGE_API int kedge_listener_open_ofi(const char *provider, const char *node,
  * kernel gives it up. A cancelled receive completes when the peer has let go of
  * its buffer; one that does not answer for five seconds is cut off.
  *
+ * What was sent last over a provider without connections is lost if the peer
+ * does not poll for two seconds while this side closes.
+ *
  * Threads: a channel is one thread's at a time; channels are independent of
  * each other.
  * Fork: a channel is of the process that opened it. In a forked child every
@@ -105,12 +114,14 @@ KEDGE_API int kedge_listener_open_ofi(const char *provider, const char *node,
  *                  small, or an option is out of range
  *   -E2BIG         @opts is of a newer version and sets a field unknown here
  *   -ENODEV        libfabric has no such provider here
- *   -EOPNOTSUPP    the provider has no connected endpoints ("shm", "efa")
+ *   -EOPNOTSUPP    the provider has neither connected endpoints nor reliable
+ *                  datagrams; or it is libfabric's "shm" and the listener is
+ *                  in this process
  *   -EADDRNOTAVAIL no such address, name or service
  *   -ECONNREFUSED  nobody listens there
  *   -ETIMEDOUT     the listener did not accept in time
- *   -EPROTO        what answers is no kedge, or one of another version or byte
- *                  order
+ *   -EPROTO        what answers is no kedge, or one of another version, byte
+ *                  order or provider
  *   -ENOMEM        no memory
  *   or what else the listener or libfabric says
  */

@@ -35,8 +35,7 @@ static void take_attr(struct ofi *o, const struct fi_info *info)
 	o->key_mask = key_len && key_len < 8
 			      ? (UINT64_C(1) << key_len * 8) - 1
 			      : UINT64_MAX;
-	/* What is injected completes before it has arrived. */
-	o->inject_len = o->rdm ? 0 : info->tx_attr->inject_size;
+	o->inject_len = info->tx_attr->inject_size;
 	o->chunk_len = CHUNK_LEN;
 	if (info->ep_attr->max_msg_size < o->chunk_len)
 		o->chunk_len = info->ep_attr->max_msg_size;

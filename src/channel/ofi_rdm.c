@@ -10,8 +10,8 @@
  *
  * What orders a FIN behind its data: each write completes when it has landed
  * (FI_DELIVERY_COMPLETE), and the FIN is sent after that. Message order is not
- * relied on, as it says nothing of the data in all providers. Packets complete
- * when they are in the peer's buffers, so that close() knows what it waits for.
+ * relied on, as it says nothing of the data in all providers. Packets do without:
+ * "shm" takes no second one before the peer has seen the first.
  */
 #include <netdb.h>
 #include <stdlib.h>
@@ -86,6 +86,8 @@ int kedge__ofi_getinfo_rdm(const char *provider, const char *node,
 		rc = fi_getinfo(OFI_API, node, NULL, FI_SOURCE, h, info);
 	}
 	fi_freeinfo(h);
+	if (!rc)
+		(*info)->tx_attr->op_flags = 0; /* each write asks for it */
 	if (rc == -FI_ENOMEM)
 		return kedge_reason(-ENOMEM, "no memory for libfabric");
 	if (rc)

@@ -364,11 +364,17 @@ static void a_stream_is_given_up_at_once(void **state)
 
 static ssize_t write_raw(size_t len, const struct ofi_target *to)
 {
+	struct iovec iov = { src, len };
+	struct fi_rma_iov there = { to->addr, len, to->key };
+	struct fi_msg_rma msg = { .msg_iov = &iov, .iov_count = 1,
+				  .desc = &p.a->slab_desc,
+				  .rma_iov = &there, .rma_iov_count = 1,
+				  .addr = p.a->peer,
+				  .context = &p.a->bufs[p.a->buf_cnt - 1].op };
 	ssize_t rc;
 
-	PAIR_TRY(&p, rc = fi_write(p.a->ep, src, len, p.a->slab_desc, p.a->peer,
-				   to->addr, to->key,
-				   &p.a->bufs[p.a->buf_cnt - 1].op));
+	PAIR_TRY(&p, rc = fi_writemsg(p.a->ep, &msg, p.a->ordered ? 0 :
+						     FI_DELIVERY_COMPLETE));
 	return rc;
 }
 

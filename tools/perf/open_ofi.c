@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -18,6 +19,13 @@
 /* Others may take a port between our finding it and our listening there. */
 #define TRIES 16
 
+/* "ofi:shm" is libfabric's shm: "shm" is ours. */
+static const char *provider_of(const struct perf_place *at)
+{
+	return strncmp(at->transport, "ofi:", 4) ? at->transport
+						 : at->transport + 4;
+}
+
 static const char *service_of(const struct perf_place *at)
 {
 	return at->service ? at->service : SERVICE;
@@ -30,7 +38,7 @@ int perf_listen_ofi(const struct perf_place *at,
 	const struct ofi_calls *ofi;
 	int rc = ofi_load(&ofi);
 
-	return rc ? rc : ofi->listener_open(at->transport, at->node,
+	return rc ? rc : ofi->listener_open(provider_of(at), at->node,
 					    service_of(at), opts, listener);
 }
 
@@ -41,7 +49,7 @@ int perf_connect_ofi(const struct perf_place *at,
 	const struct ofi_calls *ofi;
 	int rc = ofi_load(&ofi);
 
-	return rc ? rc : ofi->channel_open(at->transport,
+	return rc ? rc : ofi->channel_open(provider_of(at),
 					   at->node ? at->node : LOOPBACK,
 					   service_of(at), opts, timeout_ms,
 					   ch);
