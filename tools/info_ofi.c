@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include <kedge/kedge.h>
-#include <kedge/ofi.h>
 
 #include "base/base.h"
 #include "tools/info.h"
+#include "tools/ofi.h"
 
 #define LIST_MAX 64
 
@@ -16,11 +16,15 @@ void info_ofi(struct info *info)
 	struct info_line *l =
 		info_add(info, INFO_MESSAGES, "libfabric", INFO_OK);
 	struct kedge_ofi_provider list[LIST_MAX];
-	ssize_t n = kedge_ofi_list(list, LIST_MAX), i;
 	json_t *names = json_array();
+	const struct ofi_calls *ofi;
 	char text[300] = "";
+	ssize_t n, i;
 	size_t len;
 
+	n = ofi_load(&ofi);
+	if (!n)
+		n = ofi->list(list, LIST_MAX);
 	json_object_set_new(l->data, "providers", names);
 	for (i = 0; i < n && i < LIST_MAX; i++) {
 		if (!(list[i].flags & KEDGE_OFI_CHANNEL))

@@ -172,6 +172,7 @@ static void *ofi_reserve(void *ctx, size_t len)
 		kedge__ofi_progress(o);
 		at = o->err ? NULL : append_at(o, len, TX_SPARE);
 	}
+	o->later = o->later && at;
 	return at ? at + sizeof(struct ofi_head) : NULL;
 }
 
@@ -186,8 +187,8 @@ static void ofi_commit(void *ctx, void *packet, size_t len)
 		return;
 	assert((char *)packet == o->open->data + o->open->len + sizeof(h));
 	append(o, &h, len);
-	/* Nothing of a rendezvous moves without a poll, which is what its RTS
-	 * and CTS wait for: they go with others. */
+	/* Where data move in polls alone, an RTS and a CTS wait for one: they
+	 * go with others. */
 	if (!wait)
 		kedge__ofi_pump(o);
 }

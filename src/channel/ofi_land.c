@@ -212,7 +212,7 @@ int kedge__ofi_bulk_accept(void *ctx, struct bulk *b, const void *rts,
 	}
 	list_add_tail(&o->landing, &f->node);
 	b->priv[0] = (uintptr_t)f;
-	o->later = true;
+	o->later = !o->pins;
 	*cts_len = sizeof(d.desc) + sizeof(struct ofi_target) *
 		   (d.desc.kind == DESC_DIRECT ? d.desc.cnt : 1);
 	memcpy(cts, &d, *cts_len);

@@ -11,6 +11,8 @@
 
 /* For what the peer does between fi_accept() and FI_CONNECTED. */
 #define ACCEPT_NS 1000000000ull
+/* And for the endpoints of datagrams, which take longer to make. */
+#define MEET_NS 3000000000ull
 
 struct ofi_listener {
 	struct ofi_fabric *fabric;
@@ -189,7 +191,7 @@ static int take_peer(struct ofi_listener *l, struct fi_info *info,
 	}
 	rc = kedge__ofi_agree(o, &l->opts, theirs, peer);
 	if (!rc && l->rdm)
-		rc = kedge__ofi_rdm(&o, l->rdm, clock_ns() + ACCEPT_NS);
+		rc = kedge__ofi_rdm(&o, l->rdm, clock_ns() + MEET_NS);
 	if (rc)
 		goto free_ofi;
 	*out = o;

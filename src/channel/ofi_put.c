@@ -9,6 +9,7 @@
 
 int kedge__ofi_offer(void *ctx, struct bulk *b, void *desc, size_t *len)
 {
+	struct ofi *o = ctx;
 	uint32_t i;
 	int rc;
 
@@ -19,7 +20,7 @@ int kedge__ofi_offer(void *ctx, struct bulk *b, void *desc, size_t *len)
 	}
 	b->priv[0] = 0;
 	*len = 0;
-	((struct ofi *)ctx)->later = true;
+	o->later = !o->pins;
 	return 0;
 }
 
