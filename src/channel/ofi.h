@@ -62,7 +62,7 @@
 #define FLOW_WRITES 8u
 #define CHUNK_LEN ((uint64_t)512 * 1024)
 /* Posted in one poll: what goes on packets meanwhile is behind it. */
-#define BURST_LEN ((uint64_t)256 * 1024)
+#define BURST_LEN ((uint64_t)1024 * 1024)
 /* The window of a flow that is copied out: what the peer writes ahead. */
 #define SLOT_LEN ((uint64_t)256 * 1024)
 #define SLOT_CNT 8u

@@ -98,19 +98,29 @@ free_listener:
 	return rc;
 }
 
-void kedge__ofi_listener_close(struct ofi_listener *l)
+/* Those who have asked and got no answer. */
+static void reject_all(struct ofi_listener *l)
 {
 	struct ofi_hello hello;
 	struct fi_info *info;
 	uint32_t event;
+	int rc, idle = 0;
 
+	/* Whom one call lets in the next one tells of. */
+	while (idle < 4) {
+		rc = kedge__ofi_eq_read(l->eq, &event, &info, &hello);
+		idle = rc ? idle + 1 : 0;
+		if (rc || !info)
+			continue;
+		fi_reject(l->pep, info->handle, NULL, 0);
+		fi_freeinfo(info);
+	}
+}
+
+void kedge__ofi_listener_close(struct ofi_listener *l)
+{
 	if (l->pid == getpid()) {
-		/* Those who have asked and got no answer. */
-		while (!kedge__ofi_eq_read(l->eq, &event, &info, &hello))
-			if (info) {
-				fi_reject(l->pep, info->handle, NULL, 0);
-				fi_freeinfo(info);
-			}
+		reject_all(l);
 		fi_close(&l->pep->fid);
 		fi_close(&l->eq->fid);
 		kedge__ofi_fabric_put(l->fabric);
