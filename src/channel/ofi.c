@@ -197,7 +197,7 @@ static void ofi_flush(void *ctx)
 {
 	struct ofi *o = ctx;
 
-	o->polling = false;
+	o->polling = o->pause = false;
 	o->burst = 0;
 	if (o->err)
 		return;
@@ -250,6 +250,7 @@ void kedge__ofi_progress(struct ofi *o)
 	if (o->err)
 		return;
 	o->burst = 0;
+	o->pause = false;
 	kedge__ofi_pump(o);
 	kedge__ofi_cq_drain(o);
 	if (o->err)

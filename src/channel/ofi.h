@@ -60,7 +60,7 @@
 /* Writes under way in all, and of one flow. */
 #define WRITE_CNT 16u
 #define FLOW_WRITES 8u
-#define CHUNK_LEN ((uint64_t)512 * 1024)
+#define CHUNK_LEN ((uint64_t)256 * 1024)
 /* Posted in one poll: what goes on packets meanwhile is behind it. */
 #define BURST_LEN ((uint64_t)1024 * 1024)
 /* The window of a flow that is copied out: what the peer writes ahead. */
@@ -226,6 +226,7 @@ struct ofi {
 	struct ofi_buf *open;
 	bool polling, later, say;
 	uint64_t burst; /* bytes of writes posted in this poll */
+	bool pause;	/* no more of them in this poll */
 	uint32_t free_cnt, sent_cnt;
 	uint32_t credit, credit_max, owed;
 

@@ -90,6 +90,9 @@ void kedge__ofi_send_end(struct ofi *o, struct flow *f)
 	/* Nobody has asked it to stop: the connection is given up. */
 	if (f->in_flight || f->reading)
 		kedge__ofi_die(o, -ECONNRESET);
+	/* First the program hears of it, and says what comes next: announced
+	 * behind all the other data it would be answered too late. */
+	o->pause = o->polling;
 	answer_if_due(o, f);
 	if (f->table_mr)
 		fi_close(&f->table_mr->fid);
@@ -312,7 +315,7 @@ static uint32_t writes_max(const struct ofi *o, const struct flow *f)
 
 bool kedge__ofi_may_write(const struct ofi *o, const struct flow *f)
 {
-	return has_room(f) && !list_empty(&o->idle_writes) &&
+	return has_room(f) && !list_empty(&o->idle_writes) && !o->pause &&
 	       o->burst < BURST_LEN && f->in_flight < writes_max(o, f);
 }
 

@@ -4,9 +4,10 @@
 # Bandwidth between two network namespaces with a wire between them: kedge's
 # channel and libfabric's own calls (sends, and RMA writes), in turns. Prints
 # the medians of ROUNDS runs in Gbit/s, and kedge's against the better of the
-# two. Needs root.
+# two. Needs root. WITH comes before the commands: "chrt -f 10" on a machine that
+# has other things to do.
 #
-#	ofi_bench.sh OFI_BENCH [ROUNDS [LEN...]]
+#	[WITH=...] ofi_bench.sh OFI_BENCH [ROUNDS [LEN...]]
 BENCH=$1
 rounds=${2:-5}
 shift
@@ -22,10 +23,10 @@ run()
 {
 	port=$((port + 1))
 	# shellcheck disable=SC2086 # words
-	$SERVER "$BENCH" serve "$1" tcp 192.0.2.1 $port "$2" "$3" "$4" &
+	$SERVER ${WITH:-} "$BENCH" serve "$1" tcp 192.0.2.1 $port "$2" "$3" "$4" &
 	server=$!
 	# shellcheck disable=SC2086
-	$CLIENT "$BENCH" connect "$1" tcp 192.0.2.1 $port "$2" "$3" "$4"
+	$CLIENT ${WITH:-} "$BENCH" connect "$1" tcp 192.0.2.1 $port "$2" "$3" "$4"
 	wait $server || echo failed
 }
 
