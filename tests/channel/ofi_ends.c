@@ -4,6 +4,7 @@
  * both directions at once, every byte looked at.
  *
  *	ofi_ends serve|connect PROVIDER NODE PORT SEED COUNT [die|orphan]
+ *	ofi_ends has PROVIDER
  *
  * One channel for each way of receiving, one after the other. With "die" this
  * side kills itself in the middle; with "orphan" the other one does, and this
@@ -218,6 +219,18 @@ static void run(struct side *s)
 	}
 }
 
+/* Exit status: whether that provider is here. */
+static int has(const char *provider)
+{
+	struct kedge_ofi_provider list[64];
+	ssize_t i, n = kedge_ofi_list(list, 64);
+
+	for (i = 0; i < n && i < 64; i++)
+		if (!strcmp(list[i].name, provider))
+			return !(list[i].flags & KEDGE_OFI_CHANNEL);
+	return 1;
+}
+
 static char *buffer(void)
 {
 	char *p = mmap(NULL, LEN_MAX, PROT_READ | PROT_WRITE,
@@ -233,6 +246,8 @@ int main(int argc, char **argv)
 	struct side s = { 0 };
 	size_t i;
 
+	if (argc == 3 && !strcmp(argv[1], "has"))
+		return has(argv[2]);
 	if (argc < 7)
 		DIE("usage: serve|connect PROVIDER NODE PORT SEED COUNT");
 	s.serve = !strcmp(argv[1], "serve");

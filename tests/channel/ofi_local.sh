@@ -21,7 +21,7 @@ both tcp 127.0.0.1 "$port" 400
 killed tcp 127.0.0.1 "$port" connect
 killed tcp 127.0.0.1 "$port" serve
 for provider in shm 'tcp;ofi_rxm' 'udp;ofi_rxd'; do
-	fi_info -p "$provider" -t FI_EP_RDM >/dev/null 2>&1 || {
+	"$ENDS" has "$provider" || {
 		echo "without $provider, which libfabric does not have here"
 		continue
 	}

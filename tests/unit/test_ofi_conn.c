@@ -277,7 +277,7 @@ static struct ofi_hello good(void)
 {
 	struct ofi_hello h;
 
-	kedge__ofi_hello(&h, &opts, false);
+	kedge__ofi_hello(&h, &opts, strcmp(pair_provider(), "tcp"));
 	return h;
 }
 
@@ -359,17 +359,25 @@ static void another_version_is_turned_away(void **state)
 }
 
 /* Both ends come by tcp, and one of them wants to go on otherwise. */
-static void *call_otherwise(void *arg)
+static void *call_by(struct call *c, const char *provider)
 {
 	struct transport_peer peer;
-	struct call *c = arg;
 	struct ofi *o = NULL;
 
-	c->rc = kedge__ofi_connect(strcmp(pair_provider(), "tcp")
-					   ? "tcp" : "tcp;ofi_rxm",
-				   "127.0.0.1", c->port, &opts, 5000, &o,
-				   &peer);
+	c->rc = kedge__ofi_connect(provider, "127.0.0.1", c->port, &opts, 5000,
+				   &o, &peer);
 	return NULL;
+}
+
+static void *call_otherwise(void *arg)
+{
+	return call_by(arg, strcmp(pair_provider(), "tcp") ? "tcp"
+							  : "tcp;ofi_rxm");
+}
+
+static void *call_shm(void *arg)
+{
+	return call_by(arg, "shm");
 }
 
 static void another_provider_is_turned_away(void **state)
@@ -392,34 +400,20 @@ static void another_provider_is_turned_away(void **state)
 	kedge__ofi_listener_close(l);
 }
 
-struct shm_call {
-	char port[8];
-	int rc;
-};
-
-static void *call_shm(void *arg)
-{
-	struct transport_peer peer;
-	struct shm_call *c = arg;
-	struct ofi *o = NULL;
-
-	c->rc = kedge__ofi_connect("shm", "127.0.0.1", c->port, &opts, 5000, &o,
-				   &peer);
-	return NULL;
-}
-
 /* It would crash when one end is closed. */
 static void shm_is_for_two_processes(void **state)
 {
-	struct shm_call c = { .rc = 1 };
+	struct call c = { .rc = 1 };
 	struct transport_peer peer;
 	struct ofi_listener *l;
 	struct ofi *o = NULL;
 	pthread_t thread;
+	char port[8];
 
 	assert_int_equal(kedge__ofi_listen("shm", "127.0.0.1", "0", &opts, &l),
 			 0);
-	snprintf(c.port, sizeof(c.port), "%u", kedge__ofi_listener_port(l));
+	snprintf(port, sizeof(port), "%u", kedge__ofi_listener_port(l));
+	c.port = port;
 	assert_int_equal(pthread_create(&thread, NULL, call_shm, &c), 0);
 	assert_int_equal(kedge__ofi_accept(l, 5000, &o, &peer), -EOPNOTSUPP);
 	pthread_join(thread, NULL);
