@@ -310,7 +310,7 @@ static void expect_second_refused(struct ofi_head second, size_t len)
 		expect_second_refused(h, len);                         \
 	}
 
-LIE_SECOND(half_a_head_is_refused, 4, .kind = HEAD_PACKET, .id = 8)
+LIE_SECOND(half_a_head_is_refused, 4, .kind = HEAD_STOP, .id = 8)
 LIE_SECOND(more_than_came_is_refused, 16, .kind = HEAD_PACKET, .id = 9)
 LIE_SECOND(an_empty_packet_is_refused, 8, .kind = HEAD_PACKET)
 LIE_SECOND(an_end_behind_a_packet_is_refused, 8, .kind = HEAD_BYE)
