@@ -247,10 +247,10 @@ static double swap_cost(const struct model_case *c)
 }
 
 /* The sender fills while the receiver drains; what crosses from one cache to
- * the other costs about as much again. */
+ * the other costs about half as much again. */
 static double copy_cost(const struct model_case *c)
 {
-	return 2 * at(&costs.copy, c->len) + fresh_cost(c, c->len);
+	return 1.5 * at(&costs.copy, c->len) + fresh_cost(c, c->len);
 }
 
 uint64_t model_cost(uint32_t way, const struct model_case *c)

@@ -7,6 +7,7 @@
 #include "channel/internal.h"
 
 #define PACKETS_A_POLL 64
+#define IDLE_POLLS     32u
 #define CHECK_POLLS    4096u /* idle polls between looks at the peer */
 #define PACKETS_LAST   65536u /* more than those a dead peer has under way */
 
@@ -182,6 +183,18 @@ static void check_peer(struct kedge_channel *ch)
 		channel_dies(ch, rc);
 }
 
+/* What is done where nothing moves: seldom, as who polls waits for a message. */
+static __attribute__((noinline)) void idle(struct kedge_channel *ch,
+					   uint32_t idle_max)
+{
+	/* There was no room for it, perhaps, when it was due. */
+	send_credit(ch);
+	if (ch->idle_polls < idle_max)
+		return;
+	ch->idle_polls = 0;
+	check_peer(ch);
+}
+
 bool channel_progress(struct kedge_channel *ch, size_t max, uint32_t idle_max)
 {
 	bool moved = take_packets(ch, max);
@@ -198,18 +211,15 @@ bool channel_progress(struct kedge_channel *ch, size_t max, uint32_t idle_max)
 		moved |= step_active(ch);
 	if (!list_empty(&ch->queued))
 		send_queue(ch);
-	/* There was no room for it, perhaps, when it was due. */
-	if (!moved)
-		send_credit(ch);
 	if (!list_empty(&ch->timed) && ++ch->timer_polls >= TIMER_POLLS) {
 		ch->timer_polls = 0;
 		check_timers(ch);
 	}
-	ch->idle_polls = moved ? 0 : ch->idle_polls + 1;
-	if (unlikely(ch->idle_polls >= idle_max)) {
+	if (moved)
 		ch->idle_polls = 0;
-		check_peer(ch);
-	}
+	else if (unlikely(++ch->idle_polls % IDLE_POLLS == 0 ||
+			  ch->idle_polls >= idle_max))
+		idle(ch, idle_max);
 	if (ch->t->flush)
 		ch->t->flush(ch->ctx);
 	return moved;
