@@ -65,7 +65,7 @@ enum kedge_way {
  *                    4 MiB
  * @heap_bytes:       memory that kedge_channel_alloc() and the copying way
  *                    have in all; 0 is 128 MiB. It is taken as it is used
- * @pool_bytes:       landing pages of KEDGE_WAY_SWAP; 0 is 64 MiB
+ * @pool_bytes:       addresses to land at of KEDGE_WAY_SWAP; 0 is 160 MiB
  */
 struct kedge_channel_opts {
 	uint32_t size;

@@ -20,7 +20,7 @@
 #define BYTES_MAX	  ((uint64_t)1 << 30)
 #define HEAP_DEFAULT	  ((uint64_t)128 << 20)
 #define HEAP_MAX	  ((uint64_t)1 << 36)
-#define POOL_DEFAULT	  ((uint64_t)64 << 20)
+#define POOL_DEFAULT	  ((uint64_t)160 << 20)
 #define FLAGS_ALL	  (KEDGE_CHANNEL_ANY_USER | KEDGE_CHANNEL_NO_CMA)
 #define CLOSE_NS	  1000000000ull /* what a transport gets to let go */
 

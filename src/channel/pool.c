@@ -36,6 +36,7 @@ enum block {
 	BLOCK_USED,
 	BLOCK_MAKING, /* the thread has it */
 	BLOCK_READY,
+	BLOCK_EMPTYING, /* LENT in a moment */
 	BLOCK_LENT,
 	BLOCK_LOST,
 };
@@ -300,18 +301,45 @@ void pool_close(struct pool_landing *p, bool ours)
 
 /* ---- taking and giving ---- */
 
-/* Neighbours, all READY; FREE ones among them if @any; or p->cnt. */
-static uint32_t find_run(const struct pool_landing *p, uint32_t cnt, bool any)
+/* What a message may land on: at best READY blocks. */
+enum { TAKE_READY, TAKE_FREE, TAKE_USED, TAKES };
+
+static bool fits(enum block b, int take)
+{
+	return b == BLOCK_READY || (b == BLOCK_FREE && take >= TAKE_FREE) ||
+	       (b == BLOCK_USED && take >= TAKE_USED);
+}
+
+/* Neighbours; or p->cnt. */
+static uint32_t find_run(const struct pool_landing *p, uint32_t cnt, int take)
 {
 	uint32_t i, run = 0;
 
 	for (i = 0; i < p->cnt; i++) {
-		run = p->block[i] == BLOCK_READY ||
-		      (any && p->block[i] == BLOCK_FREE) ? run + 1 : 0;
+		run = fits(p->block[i], take) ? run + 1 : 0;
 		if (run == cnt)
 			return i + 1 - cnt;
 	}
 	return p->cnt;
+}
+
+/* With the lock, which it lets go of to empty those that are USED. */
+static void lend(struct pool_landing *p, const struct landing *l)
+{
+	uint8_t *b = p->block + l->at;
+	uint32_t i;
+
+	for (i = 0; i < l->cnt; i++) {
+		p->ready -= b[i] == BLOCK_READY;
+		b[i] = b[i] == BLOCK_USED ? BLOCK_EMPTYING : BLOCK_LENT;
+	}
+	pthread_mutex_unlock(&p->lock);
+	for (i = 0; i < l->cnt; i++)
+		if (b[i] == BLOCK_EMPTYING)
+			empty(p, l->at + i);
+	pthread_mutex_lock(&p->lock);
+	for (i = 0; i < l->cnt; i++)
+		b[i] = BLOCK_LENT;
 }
 
 int pool_take(struct pool_landing *p, const char *buf, uint64_t len,
@@ -319,24 +347,20 @@ int pool_take(struct pool_landing *p, const char *buf, uint64_t len,
 {
 	uint64_t off = (uintptr_t)buf & (p->unit - 1);
 	uint64_t cnt = (off + len + p->unit - 1) / p->unit;
-	int rc = -EAGAIN;
-	uint32_t i;
+	int rc = -EAGAIN, take;
 
 	if (cnt > p->cnt)
 		return rc;
 	pthread_mutex_lock(&p->lock);
 	p->used++;
 	l->cnt = (uint32_t)cnt;
-	l->at = find_run(p, l->cnt, false);
-	/* The thread is behind: pages come as the data does, a huge one at a
+	/* If the thread is behind, pages come as the data does, a huge one at a
 	 * fault, which still is a fraction of what they cost one by one. */
-	if (l->at == p->cnt)
-		l->at = find_run(p, l->cnt, true);
+	l->at = p->cnt;
+	for (take = TAKE_READY; take < TAKES && l->at == p->cnt; take++)
+		l->at = find_run(p, l->cnt, take);
 	if (l->at < p->cnt) {
-		for (i = l->at; i < l->at + l->cnt; i++) {
-			p->ready -= p->block[i] == BLOCK_READY;
-			p->block[i] = BLOCK_LENT;
-		}
+		lend(p, l);
 		l->addr = address(p, l->at) + off;
 		rc = 0;
 	}
