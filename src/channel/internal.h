@@ -44,6 +44,11 @@ enum op_state {
 	OP_ANSWER, /* given up by the peer: the transport lets go, then ABORTED */
 };
 
+struct op_range {
+	uint64_t from;
+	uint64_t to;
+};
+
 struct op {
 	struct list node;  /* ch->queued, posted_any, a bucket, active or idle */
 	struct list timed; /* ch->timed */
@@ -67,6 +72,7 @@ struct op {
 	uint64_t since; /* when it could be answered by a CTS */
 	struct bulk bulk;
 	struct bulk_piece whole; /* the buffer as a piece */
+	struct op_range make[2]; /* of the buffer: to get pages while it lands */
 	struct landing landing; /* its cnt is 0 if there is none */
 	uint32_t desc_len; /* MATCHED: the RTS's, then what the CTS says */
 	uint8_t desc[DESC_MAX];
@@ -224,6 +230,8 @@ void channel_dies(struct kedge_channel *ch, int why);
 /* Sets op->way and prepares op->bulk; -errno: none works. */
 int way_accept(struct kedge_channel *ch, struct op *op, const void *rts,
 	       size_t rts_len);
+/* Something to do while it lands: true if that was done. */
+bool way_meanwhile(struct op *op);
 /* All has landed: put it where it belongs. */
 void way_finish(struct kedge_channel *ch, struct op *op);
 /* Landing pages back. @quiet: nobody writes there any more. */

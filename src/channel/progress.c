@@ -141,13 +141,24 @@ static size_t take_packets(struct kedge_channel *ch, size_t max)
 	return n;
 }
 
+/*
+ * The data of one message moves, the earliest that can: it is done sooner, while
+ * what it is made of is in the caches, and the others are no later.
+ */
 static bool step_active(struct kedge_channel *ch)
 {
+	bool moved = false, data = false;
 	struct list *l, *tmp;
-	bool moved = false;
 
-	list_for_each_safe(l, tmp, &ch->active)
-		moved |= rndv_step(ch, list_entry(l, struct op, node));
+	list_for_each_safe(l, tmp, &ch->active) {
+		struct op *op = list_entry(l, struct op, node);
+		bool has_data = op->state == OP_PUT || op->state == OP_LAND;
+
+		if ((has_data && data) || !rndv_step(ch, op))
+			continue;
+		moved = true;
+		data |= has_data;
+	}
 	return moved;
 }
 

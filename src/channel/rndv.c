@@ -152,8 +152,11 @@ static bool step_put(struct kedge_channel *ch, struct op *op)
 static bool step_land(struct kedge_channel *ch, struct op *op)
 {
 	bool fin = op->bulk.flags & BULK_FIN;
-	int rc = ch->t->step(ch->ctx, &op->bulk);
+	int rc;
 
+	if (way_meanwhile(op))
+		return true;
+	rc = ch->t->step(ch->ctx, &op->bulk);
 	if (rc < 0 && rc != -EAGAIN) {
 		give_up(ch, op, rc);
 		return true;

@@ -18,6 +18,8 @@
 
 /* Until the model is there: what pulling is worth a system call for. */
 #define PULL_MIN (256u << 10)
+/* Pages made at once: so long nothing else moves. */
+#define MAKE_LEN (256u << 10)
 
 /* ---- the buffer ---- */
 
@@ -136,6 +138,25 @@ static void pool_of(struct kedge_channel *ch)
 		ch->st.pool_empty++;
 }
 
+/* The single pages at the ends of a buffer that has none yet. */
+static void plan_ends(struct op *op)
+{
+	uint64_t page = kedge__page_size(), unit = pages_huge_len();
+	uint64_t from = (uintptr_t)op->buf, to = from + op->msg_len;
+	int i;
+
+	op->make[0].from = round_up(from, page);
+	op->make[0].to = body_start(op->buf, unit);
+	op->make[1].from = body_end(op->buf, op->msg_len, unit);
+	op->make[1].to = round_down(to, page);
+	for (i = 0; i < 2; i++) {
+		from = op->make[i].from;
+		to = op->make[i].to;
+		if (to <= from || !is_fresh((char *)from, to - from))
+			op->make[i].from = to;
+	}
+}
+
 static int accept_swap(struct kedge_channel *ch, struct op *op, uint32_t ready,
 		       const void *rts, size_t rts_len)
 {
@@ -155,6 +176,7 @@ static int accept_swap(struct kedge_channel *ch, struct op *op, uint32_t ready,
 		return rc;
 	}
 	op->landing = l;
+	plan_ends(op);
 	return 0;
 }
 
@@ -199,6 +221,25 @@ int way_accept(struct kedge_channel *ch, struct op *op, const void *rts,
 		rc = accept_by(ch, op, ready, rts, rts_len);
 	}
 	return rc;
+}
+
+/* ---- while it lands ---- */
+
+/* Some pages in one call each time, instead of a fault for every one; the sender
+ * fills the landing pages meanwhile. */
+bool way_meanwhile(struct op *op)
+{
+	struct op_range *r = &op->make[op->make[0].from >= op->make[0].to];
+	uint64_t len;
+
+	if (!op->landing.cnt || r->from >= r->to)
+		return false;
+	len = r->to - r->from;
+	if (len > MAKE_LEN)
+		len = MAKE_LEN;
+	madvise((void *)r->from, len, MADV_POPULATE_WRITE);
+	r->from += len;
+	return true;
 }
 
 /* ---- all of it has landed ---- */

@@ -82,9 +82,10 @@ static int run_batch(struct group *g, unsigned int lane, enum perf_phase phase,
 	return 0;
 }
 
+/* Fewer would show how a batch begins, with memory that others had before. */
 static uint64_t least(const struct group *g, enum perf_phase phase)
 {
-	return phase == PERF_STREAM ? g->req.window : 2;
+	return phase == PERF_STREAM ? 4 * g->req.window : 8;
 }
 
 /* As many messages as fill a batch on the slowest lane. */
