@@ -28,17 +28,6 @@ int pages_land(void *dst, void *landing, size_t len, uint32_t flags);
  */
 size_t pages_huge_len(void);
 
-/* Where in [base, base + pages_huge_len()) a landing for @dst has to start. */
-size_t pages_landing_offset(const void *dst);
-
-/*
- * What pages_land() would take, in nanoseconds, by what is mapped there now and
- * by what was measured on this machine; UINT64_MAX if there is no way to do it
- * here. The first call in a process measures: that takes some milliseconds.
- */
-uint64_t pages_land_ns(const void *dst, const void *landing, size_t len,
-		       uint32_t flags);
-
 /* What is under up to 64 huge pages' worth of addresses. */
 enum pages_kind {
 	PAGES_NONE,

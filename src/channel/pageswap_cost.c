@@ -238,21 +238,3 @@ uint32_t swap_faster(uintptr_t a, uintptr_t b, size_t len)
 		? KEDGE_SWAP_REMAP
 		: KEDGE_SWAP_MOVE;
 }
-
-uint64_t pages_land_ns(const void *dst, const void *landing, size_t len,
-		       uint32_t flags)
-{
-	uintptr_t a = (uintptr_t)dst, b = (uintptr_t)landing;
-	double move = INFINITY, remap = INFINITY;
-
-	if (swap_check(a, b, len, flags))
-		return UINT64_MAX;
-	pthread_once(&once, measure_all);
-	if (!flags || flags & KEDGE_SWAP_MOVE)
-		move = cost_of_move(a, b, len);
-	if (flags & KEDGE_SWAP_REMAP)
-		remap = cost_of_remap(a, b, len);
-	if (remap < move)
-		move = remap;
-	return isinf(move) ? UINT64_MAX : (uint64_t)move;
-}

@@ -65,11 +65,6 @@ size_t pages_huge_len(void)
 	return len;
 }
 
-size_t pages_landing_offset(const void *dst)
-{
-	return (uintptr_t)dst & (pages_huge_len() - 1);
-}
-
 /*
  * One that handles the kernel's own faults as well, if it is to be had: then a
  * system call of another thread waits as an access does, instead of failing.
