@@ -197,7 +197,7 @@ KEDGE_API int kedge_channel_open_shm(const char *path,
 	uint64_t deadline = deadline_of(timeout_ms);
 	struct kedge_channel_opts opts;
 	struct sockaddr_un a;
-	socklen_t len;
+	socklen_t len = 0;
 	int fd, rc;
 
 	if (!path || !channel)
@@ -308,7 +308,7 @@ KEDGE_API int kedge_listener_open_shm(const char *path,
 				      struct kedge_listener **listener)
 {
 	struct shm_listener *l;
-	socklen_t len;
+	socklen_t len = 0;
 	int rc;
 
 	if (!path || !listener)

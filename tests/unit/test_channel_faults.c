@@ -393,7 +393,10 @@ static void let_run(void)
 	int idle = 0;
 
 	while (idle < IDLE) {
-		idle = take(&a) | take(&b) ? 0 : idle + 1;
+		bool took = take(&a);
+
+		took |= take(&b);
+		idle = took ? 0 : idle + 1;
 		if (idle > IDLE / 2 && !a.ch->live_ops && !b.ch->live_ops)
 			return;
 	}
