@@ -125,25 +125,24 @@ static bool make_one(struct pool_landing *p)
 	pthread_mutex_lock(&p->lock);
 	p->block[i] = ok && !used ? BLOCK_READY : BLOCK_FREE;
 	p->ready += ok && !used;
+	/* There is no memory: ask for no more. A block that could not be emptied
+	 * is FREE all the same, and lands on what it has: that is only slow. */
 	if (!ok)
-		p->want = p->ready; /* there is no memory: ask for no more */
+		p->want = p->ready;
 	return ok;
 }
 
-/* Nobody has used it for a while. */
+/* Nobody has used it for a while: the thread empties them next, one by one, so
+ * that a message that comes now does not wait for all. */
 static void trim(struct pool_landing *p)
 {
 	uint32_t i;
 
 	p->want = 0;
-	for (i = 0; i < p->cnt; i++) {
-		if (p->block[i] != BLOCK_READY && p->block[i] != BLOCK_FREE &&
-		    p->block[i] != BLOCK_USED)
-			continue;
-		p->ready -= p->block[i] == BLOCK_READY;
-		p->block[i] = BLOCK_FREE;
-		madvise(address(p, i), p->unit, MADV_DONTNEED);
-	}
+	p->ready = 0;
+	for (i = 0; i < p->cnt; i++)
+		if (p->block[i] == BLOCK_READY)
+			p->block[i] = BLOCK_USED;
 }
 
 static void nap(struct pool_landing *p)
@@ -323,7 +322,8 @@ static uint32_t find_run(const struct pool_landing *p, uint32_t cnt, int take)
 	return p->cnt;
 }
 
-/* With the lock, which it lets go of to empty those that are USED. */
+/* With the lock, which it lets go of to empty those that are USED. What is
+ * EMPTYING or LENT is written by nobody else, so it is read without it. */
 static void lend(struct pool_landing *p, const struct landing *l)
 {
 	uint8_t *b = p->block + l->at;
