@@ -296,7 +296,7 @@ KEDGE_API int kedge_channel_recv(struct kedge_channel *channel, void *buf,
  *
  * A completion follows in any case: with -ECANCELED, or as it was about to
  * complete anyway. A message that the peer has matched is over there, too, with
- * -ECANCELED.
+ * -ECANCELED, unless it is complete there already.
  *
  * Threads: and Fork: as kedge_channel_open_shm().
  *

@@ -98,13 +98,14 @@ KEDGE_API int kedge_channel_stats(struct kedge_channel *channel,
  * @flags:   KEDGE_COST_*
  * @ns:      set on success: time until it is received, in nanoseconds
  *
- * By the model that was measured on this machine when the process opened its
- * first channel; KEDGE_WAY_AUTO takes the least.
+ * By the model of shared memory, whatever the transport, that is measured once
+ * in a process: now, or before, when a message of 256 KiB or more came. That
+ * takes some milliseconds. KEDGE_WAY_AUTO takes the least.
  *
  * Threads: and Fork: as kedge_channel_open_shm().
  *
  * Return: 0, -EINVAL if an argument is NULL or @way is none, or -EOPNOTSUPP for a
- * way that does not work here.
+ * way that does not work here, or not for that length.
  */
 KEDGE_API int kedge_channel_cost(struct kedge_channel *channel, uint32_t way,
 				 uint64_t len, uint32_t flags, uint64_t *ns);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Copying what other processes share. libc copies from some kilobytes on by the
- * processor's string instructions, which on some (AMD's Zen 3 to 5) are fifteen
- * times slower where the target is a little further into its page than the
- * source: their loads wait for stores that only look as if they went to the
- * same place (glibc's bug 30994). That is so for a malloc()ed buffer, which
+ * processor's string instructions. On some processors of AMD's those are slow
+ * where the target is a little further into its page than the source (glibc's
+ * bug 30994): 2.9 GB/s instead of 43 were measured on an EPYC for 32 KiB. That is so for a malloc()ed buffer, which
  * begins 16 bytes into a page, and a buffer that begins with its page. Plain
- * moves do not mind, and are as fast there as the instructions are elsewhere.
+ * moves do not mind.
  */
 #ifndef BASE_COPY_H
 #define BASE_COPY_H
