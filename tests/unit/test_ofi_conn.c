@@ -337,7 +337,8 @@ static void *call_wrongly(void *arg)
 	return NULL;
 }
 
-static void another_version_is_turned_away(void **state)
+/* Who calls so is told why, and others are let in. */
+static void turned_away(void *(*call)(void *arg))
 {
 	struct call c = { .rc = 1 };
 	struct transport_peer peer;
@@ -348,14 +349,18 @@ static void another_version_is_turned_away(void **state)
 
 	l = pair_listen(port);
 	c.port = port;
-	assert_int_equal(pthread_create(&thread, NULL, call_wrongly, &c), 0);
+	assert_int_equal(pthread_create(&thread, NULL, call, &c), 0);
 	assert_int_equal(kedge__ofi_accept(l, 5000, &o, &peer), -EPROTO);
 	assert_null(o);
 	pthread_join(thread, NULL);
-	/* It was told why. */
 	assert_int_equal(c.rc, -EPROTO);
 	still_lets_in(l, port);
 	kedge__ofi_listener_close(l);
+}
+
+static void another_version_is_turned_away(void **state)
+{
+	turned_away(call_wrongly);
 }
 
 /* Both ends come by tcp, and one of them wants to go on otherwise. */
@@ -382,22 +387,7 @@ static void *call_shm(void *arg)
 
 static void another_provider_is_turned_away(void **state)
 {
-	struct call c = { .rc = 1 };
-	struct transport_peer peer;
-	struct ofi_listener *l;
-	struct ofi *o = NULL;
-	pthread_t thread;
-	char port[8];
-
-	l = pair_listen(port);
-	c.port = port;
-	assert_int_equal(pthread_create(&thread, NULL, call_otherwise, &c), 0);
-	assert_int_equal(kedge__ofi_accept(l, 5000, &o, &peer), -EPROTO);
-	assert_null(o);
-	pthread_join(thread, NULL);
-	assert_int_equal(c.rc, -EPROTO);
-	still_lets_in(l, port);
-	kedge__ofi_listener_close(l);
+	turned_away(call_otherwise);
 }
 
 /* It would crash when one end is closed. */

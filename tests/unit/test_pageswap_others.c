@@ -142,22 +142,29 @@ static void other_threads_see_old_or_new(void **state)
 	free_pages(r.area, 2 * (PAGES + 2 * EDGE));
 }
 
+/* By mremap(), while another thread looks for what is wrong. */
+static void remap_beside(void *(*other)(void *arg), int rounds, struct arena *r)
+{
+	pthread_t t;
+	int i;
+
+	arena_init(r);
+	assert_int_equal(pthread_create(&t, NULL, other, r), 0);
+	for (i = 0; i < rounds; i++)
+		assert_int_equal(kedge_page_swap_with(r->a, r->b,
+						      PAGES * page_len(),
+						      KEDGE_SWAP_REMAP), 0);
+	r->stop = true;
+	pthread_join(t, NULL);
+	assert_int_equal(r->wrong, 0);
+}
+
 /* mremap() promises less of the ranges, and no less of the neighbours. */
 static void neighbours_of_a_remap_see_nothing(void **state)
 {
 	struct arena r;
-	pthread_t t;
-	int i;
 
-	arena_init(&r);
-	assert_int_equal(pthread_create(&t, NULL, neighbour, &r), 0);
-	for (i = 0; i < 300; i++)
-		assert_int_equal(kedge_page_swap_with(r.a, r.b,
-						      PAGES * page_len(),
-						      KEDGE_SWAP_REMAP), 0);
-	r.stop = true;
-	pthread_join(t, NULL);
-	assert_int_equal(r.wrong, 0);
+	remap_beside(neighbour, 300, &r);
 	free_pages(r.area, 2 * (PAGES + 2 * EDGE));
 }
 
@@ -184,18 +191,8 @@ static void *mapper(void *arg)
 static void nobody_gets_the_range(void **state)
 {
 	struct arena r;
-	pthread_t t;
-	int i;
 
-	arena_init(&r);
-	assert_int_equal(pthread_create(&t, NULL, mapper, &r), 0);
-	for (i = 0; i < 500; i++)
-		assert_int_equal(kedge_page_swap_with(r.a, r.b,
-						      PAGES * page_len(),
-						      KEDGE_SWAP_REMAP), 0);
-	r.stop = true;
-	pthread_join(t, NULL);
-	assert_int_equal(r.wrong, 0);
+	remap_beside(mapper, 500, &r);
 	assert_int_equal(*word(r.a, 3) >> 32, 1);
 	free_pages(r.area, 2 * (PAGES + 2 * EDGE));
 }
