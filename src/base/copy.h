@@ -3,9 +3,9 @@
  * Copying what other processes share. libc copies from some kilobytes on by the
  * processor's string instructions. On some processors of AMD's those are slow
  * where the target is a little further into its page than the source (glibc's
- * bug 30994): 2.9 GB/s instead of 43 were measured on an EPYC for 32 KiB. That is so for a malloc()ed buffer, which
- * begins 16 bytes into a page, and a buffer that begins with its page. Plain
- * moves do not mind.
+ * bug 30994): 2.9 GB/s instead of 43 were measured on an EPYC for 32 KiB. That is
+ * so for a malloc()ed buffer, which begins 16 bytes into a page, and a buffer
+ * that begins with its page. Plain moves do not mind.
  */
 #ifndef BASE_COPY_H
 #define BASE_COPY_H

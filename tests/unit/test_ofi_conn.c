@@ -208,7 +208,7 @@ static void still_lets_in(struct ofi_listener *l, const char *port)
 	struct ofi *o = NULL;
 	pthread_t thread;
 
-	assert_int_equal(pthread_create(&thread, NULL, call, &c), 0);
+	assert_int_equal(pthread_create(&thread, NULL, caller, &c), 0);
 	assert_int_equal(kedge__ofi_accept(l, 10000, &o, &peer), 0);
 	T.close(o);
 	pthread_join(thread, NULL);
@@ -338,7 +338,7 @@ static void *call_wrongly(void *arg)
 }
 
 /* Who calls so is told why, and others are let in. */
-static void turned_away(void *(*call)(void *arg))
+static void turned_away(void *(*caller)(void *arg))
 {
 	struct call c = { .rc = 1 };
 	struct transport_peer peer;
