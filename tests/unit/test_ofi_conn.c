@@ -208,7 +208,7 @@ static void still_lets_in(struct ofi_listener *l, const char *port)
 	struct ofi *o = NULL;
 	pthread_t thread;
 
-	assert_int_equal(pthread_create(&thread, NULL, caller, &c), 0);
+	assert_int_equal(pthread_create(&thread, NULL, call, &c), 0);
 	assert_int_equal(kedge__ofi_accept(l, 10000, &o, &peer), 0);
 	T.close(o);
 	pthread_join(thread, NULL);
@@ -349,7 +349,7 @@ static void turned_away(void *(*caller)(void *arg))
 
 	l = pair_listen(port);
 	c.port = port;
-	assert_int_equal(pthread_create(&thread, NULL, call, &c), 0);
+	assert_int_equal(pthread_create(&thread, NULL, caller, &c), 0);
 	assert_int_equal(kedge__ofi_accept(l, 5000, &o, &peer), -EPROTO);
 	assert_null(o);
 	pthread_join(thread, NULL);
