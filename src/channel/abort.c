@@ -36,10 +36,21 @@ static int let_go(struct kedge_channel *ch, struct op *op)
 	return op->bulk_open ? ch->t->stop(ch->ctx, &op->bulk) : 0;
 }
 
+/* It was too late to give it up: the peer knows that it has all of it. */
+static void has_landed(struct kedge_channel *ch, struct op *op)
+{
+	bulk_close(ch, op);
+	op_done(ch, op, 0);
+}
+
 static bool step_stop(struct kedge_channel *ch, struct op *op)
 {
 	int busy = let_go(ch, op);
 
+	if (!busy && op->bulk_open && op->bulk.flags & BULK_TOLD) {
+		has_landed(ch, op);
+		return true;
+	}
 	/* Landing pages are nobody's buffer: they wait alone. */
 	if (!busy || op->landing.cnt)
 		op_report(ch, op, op->status);
@@ -226,6 +237,8 @@ static void op_dies(struct kedge_channel *ch, struct op *op, int why)
 {
 	if (lands_still(ch, op))
 		return;
+	if (op->bulk_open && op->bulk.flags & BULK_TOLD)
+		why = 0;
 	bulk_close(ch, op);
 	op_done(ch, op, why);
 }

@@ -65,14 +65,17 @@ static void give_tx(struct ofi *o, struct ofi_buf *b)
 static bool post(struct ofi *o, struct ofi_buf *b, bool inject)
 {
 	struct ofi_head *h = (struct ofi_head *)b->data;
+	const struct iovec iov = { .iov_base = b->data, .iov_len = b->len };
+	const struct fi_msg msg = { .msg_iov = &iov, .desc = &o->slab_desc,
+				    .iov_count = 1, .addr = o->peer,
+				    .context = &b->op };
 	ssize_t rc;
 
 	h->credit = (uint16_t)o->owed;
 	if (inject)
 		rc = fi_inject(o->ep, b->data, b->len, o->peer);
 	else
-		rc = fi_send(o->ep, b->data, b->len, o->slab_desc, o->peer,
-			     &b->op);
+		rc = fi_sendmsg(o->ep, &msg, FI_COMPLETION);
 	if (rc == -FI_EAGAIN)
 		return false;
 	if (rc) {
@@ -105,12 +108,14 @@ static void *append_at(struct ofi *o, size_t len, uint32_t spare)
 }
 
 /* The head where append_at() said; @len bytes behind it are there already. */
-static void append(struct ofi *o, const struct ofi_head *h, size_t len)
+static void append(struct ofi *o, const struct ofi_head *h, size_t len,
+		   bool rts)
 {
 	struct ofi_buf *b = o->open;
 
 	if (!b->len)
 		list_add_tail(&o->ready, &b->node);
+	o->patient = rts && (!b->len || o->patient);
 	memcpy(b->data + b->len, h, sizeof(*h));
 	b->len += sizeof(*h) + round_up(len, 8);
 }
@@ -134,12 +139,24 @@ static bool post_free(struct ofi *o, enum head_kind kind)
 	return false;
 }
 
+/*
+ * Announced one by one, each message costs a packet; those that are agreed on
+ * go ahead meanwhile, and when few are left what has gathered goes at once.
+ * They leave as long as the peer takes data, and this is asked in each poll.
+ */
+static bool may_gather(const struct ofi *o, const struct ofi_buf *b)
+{
+	return o->patient && b == o->open && ofi_ahead(o);
+}
+
 void kedge__ofi_pump(struct ofi *o)
 {
 	struct ofi_buf *b;
 
 	while (!o->err && o->credit && !list_empty(&o->ready)) {
 		b = list_entry(o->ready.next, struct ofi_buf, node);
+		if (may_gather(o, b))
+			break;
 		if (!post(o, b, b->len <= o->inject_len))
 			return;
 		o->credit--;
@@ -156,7 +173,7 @@ bool kedge__ofi_signal(struct ofi *o, enum head_kind kind, uint32_t id,
 
 	if (!append_at(o, 0, 0))
 		return false;
-	append(o, &h, 0);
+	append(o, &h, 0, false);
 	return true;
 }
 
@@ -173,6 +190,7 @@ static void *ofi_reserve(void *ctx, size_t len)
 		at = o->err ? NULL : append_at(o, len, TX_SPARE);
 	}
 	o->later = o->later && at;
+	o->rts = o->rts && at;
 	return at ? at + sizeof(struct ofi_head) : NULL;
 }
 
@@ -180,13 +198,13 @@ static void ofi_commit(void *ctx, void *packet, size_t len)
 {
 	const struct ofi_head h = { .kind = HEAD_PACKET, .id = (uint32_t)len };
 	struct ofi *o = ctx;
-	bool wait = o->polling || o->later;
+	bool wait = o->polling || o->later, rts = o->rts;
 
-	o->later = false;
+	o->later = o->rts = false;
 	if (o->err)
 		return;
 	assert((char *)packet == o->open->data + o->open->len + sizeof(h));
-	append(o, &h, len);
+	append(o, &h, len, rts);
 	/* Where data move in polls alone, an RTS and a CTS wait for one: they
 	 * go with others. */
 	if (!wait)
@@ -203,6 +221,7 @@ static void ofi_flush(void *ctx)
 		return;
 	kedge__ofi_flow_signals(o);
 	kedge__ofi_pump(o);
+	kedge__ofi_writes_post(o);
 }
 
 /* ---- receiving ---- */
@@ -252,6 +271,7 @@ void kedge__ofi_progress(struct ofi *o)
 	o->burst = 0;
 	o->pause = false;
 	kedge__ofi_pump(o);
+	kedge__ofi_writes_post(o);
 	kedge__ofi_cq_drain(o);
 	if (o->err)
 		return;
@@ -363,6 +383,7 @@ static int ofi_arm(void *ctx)
 		return 1;
 	kedge__ofi_flow_signals(o);
 	kedge__ofi_pump(o);
+	kedge__ofi_writes_post(o);
 	if (o->ctl && !o->err && ofi_arm(o->ctl))
 		ofi_check(o);
 	return o->err ? 0 : arm_fds(o);
@@ -452,6 +473,7 @@ const struct transport_ops kedge__ofi_ops = {
 	.ways = 1u << KEDGE_WAY_EAGER | 1u << KEDGE_WAY_DIRECT |
 		1u << KEDGE_WAY_SWAP | 1u << KEDGE_WAY_COPY |
 		1u << KEDGE_WAY_REGISTER,
+	.posts = true,
 	.reserve = ofi_reserve,
 	.commit = ofi_commit,
 	.next = ofi_next,

@@ -60,9 +60,14 @@
 /* Writes under way in all, and of one flow. */
 #define WRITE_CNT 16u
 #define FLOW_WRITES 8u
-#define CHUNK_LEN ((uint64_t)256 * 1024)
+#define CHUNK_LEN ((uint64_t)512 * 1024)
+/* Posted and not done: a packet waits behind all of it. */
+#define FLIGHT_LEN ((uint64_t)1024 * 1024)
 /* Posted in one poll: what goes on packets meanwhile is behind it. */
 #define BURST_LEN ((uint64_t)1024 * 1024)
+/* So much agreed on is enough to go on with while more is. */
+#define AHEAD_CNT 8u
+#define AHEAD_LEN ((uint64_t)512 * 1024)
 /* The window of a flow that is copied out: what the peer writes ahead. */
 #define SLOT_LEN ((uint64_t)256 * 1024)
 #define SLOT_CNT 8u
@@ -144,8 +149,9 @@ struct flow {
 	/* Sender: the peer wants it no more. */
 	bool stopped;
 	bool answer; /* HEAD_STOPPED is due when the last write is done */
-	/* Receiver: HEAD_STOP is due, has been sent, is answered. */
-	bool stop_due, stop_sent, quiet;
+	/* Receiver: HEAD_STOP is due, has been sent, is answered; nothing is
+	 * written any more. */
+	bool stop_due, stop_sent, answered, quiet;
 	uint64_t deadline; /* of stop(), once it was called */
 	uint64_t len;
 	/* Sender: where it goes to, and how far it is. */
@@ -169,12 +175,17 @@ struct flow {
 	uint32_t mr_cnt;
 };
 
+/* Idle, staged until the poll ends or the next is, or under way. */
 struct ofi_write {
 	struct ofi_op op;
-	struct list node; /* idle_writes */
+	struct list node; /* idle_writes, staged or written */
 	struct flow *flow;
 	uint64_t len;
 	bool slot_end;
+	bool tells; /* the flow's last */
+	struct iovec from;
+	struct fi_rma_iov to;
+	void *desc;
 	const struct kedge_mr *cached;
 };
 
@@ -196,7 +207,12 @@ struct ofi_ids {
  * @owed:    buffers posted anew of which the peer has not been told
  * @open:    what is committed next goes there, if it has room
  * @polling: a poll is under way, and flush() comes
+ * @tells:   a write can tell the peer that it has landed, by the flow's id
+ * @batch:   writes complete in order, and only the last of a poll is asked to
+ *           say so
  * @later:   what is committed next is an RTS or a CTS
+ * @rts:     it is an RTS
+ * @patient: there is nothing but RTS in @open
  * @say:     flows may have something to say
  */
 struct ofi {
@@ -211,7 +227,7 @@ struct ofi {
 	int fd, tick_fd;
 	pid_t pid;
 	int err;
-	bool pins, local_desc, virt, own_key, ordered, bind_mr, rdm;
+	bool pins, local_desc, virt, own_key, ordered, bind_mr, rdm, tells, batch;
 	uint64_t key_mask;
 	size_t inject_len;
 	uint64_t chunk_len;
@@ -224,17 +240,20 @@ struct ofi {
 	uint32_t rx_cnt, buf_cnt;
 	struct list free_tx, ready, posted, came, unposted;
 	struct ofi_buf *open;
-	bool polling, later, say;
+	bool polling, later, rts, patient, say;
 	uint64_t burst; /* bytes of writes posted in this poll */
 	bool pause;	/* no more of them in this poll */
 	uint32_t free_cnt, sent_cnt;
 	uint32_t credit, credit_max, owed;
 
 	struct list sending, landing;
+	uint32_t sending_cnt;
+	uint64_t sending_len; /* of them: what has not left */
+	uint64_t flight_len;  /* of that: what has been posted */
 	uint32_t next_id, stops_cnt;
 	struct ofi_ids stopped, answers;
 	struct ofi_write writes[WRITE_CNT];
-	struct list idle_writes;
+	struct list idle_writes, staged, written;
 
 	struct kedge_device *dev;
 	struct kedge_cache *cache;
@@ -295,10 +314,19 @@ static inline uint64_t flow_slots(const struct flow *f)
 {
 	return (f->len + f->slot_len - 1) / f->slot_len;
 }
+/* There is enough agreed on to go on with. */
+static inline bool ofi_ahead(const struct ofi *o)
+{
+	return o->sending_cnt >= AHEAD_CNT && o->sending_len >= AHEAD_LEN;
+}
 /* Whether a write of it can be posted now. */
 bool kedge__ofi_may_write(const struct ofi *o, const struct flow *f);
 void kedge__ofi_write_done(struct ofi *o, struct ofi_write *w);
+/* Post what is staged. */
+void kedge__ofi_writes_post(struct ofi *o);
 void kedge__ofi_read_done(struct ofi *o, struct flow *f);
+/* The peer says that all of flow @id has landed. False: nonsense. */
+bool kedge__ofi_flow_landed(struct ofi *o, uint64_t id);
 /* What a head says of a flow. False: nonsense. */
 bool kedge__ofi_flow_head(struct ofi *o, const struct ofi_head *h);
 /* Send what flows have to say and could not yet. */

@@ -83,11 +83,27 @@ static bool stopped_came(struct ofi *o, uint32_t id)
 	o->say = true;
 	if (!f) /* what was asked about has ended otherwise */
 		return id && id - 1 < o->next_id;
-	if (!f->stop_sent || f->quiet)
+	if (!f->stop_sent || f->answered)
 		return false;
-	f->quiet = true;
+	f->answered = f->quiet = true;
 	if (!f->bulk)
 		kedge__ofi_land_free(o, f);
+	return true;
+}
+
+bool kedge__ofi_flow_landed(struct ofi *o, uint64_t id)
+{
+	struct flow *f = id <= o->next_id
+				 ? kedge__ofi_flow_find(&o->landing,
+							(uint32_t)id)
+				 : NULL;
+
+	if (!f) /* it was stopped, and is forgotten */
+		return id && id <= o->next_id;
+	if (!o->tells || f->stream)
+		return false;
+	if (f->bulk)
+		f->bulk->flags |= BULK_FIN;
 	return true;
 }
 

@@ -108,10 +108,16 @@ static void buffer_came(struct ofi *o, struct ofi_buf *b, size_t len)
 	}
 }
 
-static void completed(struct ofi *o, const struct fi_cq_msg_entry *e)
+static void completed(struct ofi *o, const struct fi_cq_data_entry *e)
 {
 	struct ofi_op *op = e->op_context;
 
+	/* What the peer did has no context of ours. */
+	if (e->flags & FI_REMOTE_WRITE) {
+		if (!kedge__ofi_flow_landed(o, e->data))
+			lies(o);
+		return;
+	}
 	switch (op->kind) {
 	case OFI_RX:
 		buffer_came(o, container_of(op, struct ofi_buf, op), e->len);
@@ -137,7 +143,8 @@ static void completed(struct ofi *o, const struct fi_cq_msg_entry *e)
  * many, after packets that came whole. */
 static int error_of(const struct fi_cq_err_entry *e)
 {
-	const struct ofi_op *op = e->op_context;
+	const struct ofi_op *op = e->flags & FI_REMOTE_WRITE ? NULL
+							     : e->op_context;
 
 	if (e->err == FI_ETRUNC)
 		return -EPROTO;
@@ -151,7 +158,7 @@ static int error_of(const struct fi_cq_err_entry *e)
 
 void kedge__ofi_cq_drain(struct ofi *o)
 {
-	struct fi_cq_msg_entry e[BATCH];
+	struct fi_cq_data_entry e[BATCH];
 	struct fi_cq_err_entry err;
 	unsigned int errors = 0;
 	ssize_t i, n;

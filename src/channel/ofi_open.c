@@ -32,6 +32,11 @@ static void take_attr(struct ofi *o, const struct fi_info *info)
 	o->bind_mr = mode & FI_MR_ENDPOINT;
 	o->rdm = info->ep_attr->type == FI_EP_RDM;
 	o->ordered = !o->rdm && order & FI_ORDER_SAW;
+	/* Where that takes no buffer of those that are posted. */
+	o->tells = o->ordered && info->domain_attr->cq_data_size >= 4 &&
+		   !((info->mode | info->rx_attr->mode) & FI_RX_CQ_DATA);
+	o->batch = o->tells && !o->pins &&
+		   info->tx_attr->comp_order & FI_ORDER_STRICT;
 	o->key_mask = key_len && key_len < 8
 			      ? (UINT64_C(1) << key_len * 8) - 1
 			      : UINT64_MAX;
@@ -46,7 +51,7 @@ static int open_cq(struct ofi *o, int *fd)
 {
 	struct fi_cq_attr attr = {
 		.size = 2 * (RX_CNT + RX_SPARE + TX_CNT + WRITE_CNT),
-		.format = FI_CQ_FORMAT_MSG,
+		.format = FI_CQ_FORMAT_DATA,
 		.wait_obj = FI_WAIT_FD,
 	};
 	int rc;
@@ -150,7 +155,10 @@ static int open_endpoint(struct ofi *o, struct fi_info *info)
 		return failed(rc, "fi_endpoint");
 	rc = fi_ep_bind(o->ep, where, 0);
 	if (!rc)
-		rc = fi_ep_bind(o->ep, &o->cq->fid, FI_TRANSMIT | FI_RECV);
+		rc = fi_ep_bind(o->ep, &o->cq->fid, FI_RECV);
+	if (!rc)
+		rc = fi_ep_bind(o->ep, &o->cq->fid, FI_TRANSMIT |
+				(o->batch ? FI_SELECTIVE_COMPLETION : 0));
 	if (!rc)
 		rc = fi_enable(o->ep);
 	return rc ? failed(rc, "fi_enable") : 0;
@@ -186,6 +194,8 @@ static struct ofi *ofi_new(struct ofi_fabric *fabric)
 	list_init(&o->sending);
 	list_init(&o->landing);
 	list_init(&o->idle_writes);
+	list_init(&o->staged);
+	list_init(&o->written);
 	list_init(&o->heap);
 	list_init(&o->spare_windows);
 	for (i = 0; i < WRITE_CNT; i++) {

@@ -20,7 +20,7 @@ int kedge__ofi_offer(void *ctx, struct bulk *b, void *desc, size_t *len)
 	}
 	b->priv[0] = 0;
 	*len = 0;
-	o->later = !o->pins;
+	o->later = o->rts = !o->pins;
 	return 0;
 }
 
@@ -92,7 +92,9 @@ void kedge__ofi_send_end(struct ofi *o, struct flow *f)
 		kedge__ofi_die(o, -ECONNRESET);
 	/* First the program hears of it, and says what comes next: announced
 	 * behind all the other data it would be answered too late. */
-	o->pause = o->polling;
+	o->sending_cnt--;
+	o->sending_len -= f->len - f->landed;
+	o->pause = o->polling && !ofi_ahead(o);
 	answer_if_due(o, f);
 	if (f->table_mr)
 		fi_close(&f->table_mr->fid);
@@ -103,12 +105,19 @@ void kedge__ofi_send_end(struct ofi *o, struct flow *f)
 
 static int post_read(struct ofi *o, struct flow *f)
 {
-	size_t len = f->target_cnt * sizeof(*f->target);
+	const size_t len = f->target_cnt * sizeof(*f->target);
+	const struct iovec to = { .iov_base = f->target, .iov_len = len };
+	const struct fi_rma_iov from = { f->table.addr, len, f->table.key };
+	void *desc = f->table_mr ? fi_mr_desc(f->table_mr) : NULL;
+	const struct fi_msg_rma msg = {
+		.msg_iov = &to, .desc = &desc, .iov_count = 1,
+		.addr = o->peer,
+		.rma_iov = &from, .rma_iov_count = 1,
+		.context = &f->read_op,
+	};
 	ssize_t rc;
 
-	rc = fi_read(o->ep, f->target, len,
-		     f->table_mr ? fi_mr_desc(f->table_mr) : NULL, o->peer,
-		     f->table.addr, f->table.key, &f->read_op);
+	rc = fi_readmsg(o->ep, &msg, FI_COMPLETION);
 	if (rc == -FI_EAGAIN)
 		return -EAGAIN;
 	if (rc) {
@@ -178,6 +187,8 @@ int kedge__ofi_start(void *ctx, struct bulk *b, const void *cts, size_t cts_len)
 	}
 	f->stopped = was_stopped(&o->stopped, f->id);
 	list_add_tail(&o->sending, &f->node);
+	o->sending_cnt++;
+	o->sending_len += f->len;
 	b->priv[0] = (uintptr_t)f;
 	return 0;
 }
@@ -193,20 +204,41 @@ void kedge__ofi_write_idle(struct ofi *o, struct ofi_write *w)
 	w->cached = NULL;
 	w->flow = NULL;
 	f->in_flight--;
+	o->flight_len -= w->len;
+	list_remove(&w->node);
 	list_add_tail(&o->idle_writes, &w->node);
 }
 
-void kedge__ofi_write_done(struct ofi *o, struct ofi_write *w)
+/* Its last write goes with its name, and there is no FIN. */
+static bool tells(const struct ofi *o, const struct flow *f)
+{
+	return o->tells && !f->stream;
+}
+
+static void one_done(struct ofi *o, struct ofi_write *w)
 {
 	struct flow *f = w->flow;
 
 	f->landed += w->len;
+	o->sending_len -= w->len;
 	if (w->slot_end) {
 		f->filled++;
 		o->say = true;
 	}
 	kedge__ofi_write_idle(o, w);
+	if (f->landed == f->len && f->bulk && tells(o, f))
+		f->bulk->flags |= BULK_TOLD;
 	answer_if_due(o, f);
+}
+
+void kedge__ofi_write_done(struct ofi *o, struct ofi_write *w)
+{
+	struct list *l;
+
+	/* Those before it, which were not asked. */
+	while (o->batch && (l = o->written.next) != &w->node)
+		one_done(o, list_entry(l, struct ofi_write, node));
+	one_done(o, w);
 }
 
 /* How much can be written at once from here to there. */
@@ -248,44 +280,73 @@ static void advance(struct ofi *o, struct flow *f, struct ofi_write *w)
 	f->src_off += w->len;
 	f->posted += w->len;
 	f->in_flight++;
+	o->flight_len += w->len;
 	if (f->stream)
 		w->slot_end = !(f->posted % f->slot_len) || f->posted == f->len;
 	else
 		f->dst_off += w->len;
 }
 
-/* 0, -EAGAIN, or a negative errno. */
-static int post_write(struct ofi *o, struct flow *f, struct ofi_write *w)
+/* Where the next write goes from and to: 0, or a negative errno. */
+static int prepare(struct ofi *o, struct flow *f, struct ofi_write *w)
 {
-	struct iovec iov;
-	struct fi_rma_iov to = { .key = 0 };
-	struct fi_msg_rma msg = { .msg_iov = &iov, .iov_count = 1,
-				  .rma_iov = &to, .rma_iov_count = 1,
-				  .addr = o->peer,
-				  .context = &w->op };
 	uint64_t addr;
-	void *desc;
+	int rc;
+
+	w->len = room_for(o, f, &w->to.addr);
+	addr = f->bulk->piece[f->src].addr + f->src_off;
+	rc = kedge__ofi_source(o, addr, w->len, &w->desc, &w->cached);
+	if (rc)
+		return rc;
+	w->to.len = w->from.iov_len = w->len;
+	w->to.key = f->target[f->stream ? 0 : f->dst].key;
+	w->from.iov_base = (void *)(uintptr_t)addr;
+	w->slot_end = false;
+	w->tells = tells(o, f) && f->posted + w->len == f->len;
+	w->flow = f;
+	return 0;
+}
+
+/* False: the provider has no room now, or none any more. */
+static bool post_write(struct ofi *o, struct ofi_write *w, uint64_t flags)
+{
+	const struct fi_msg_rma msg = {
+		.msg_iov = &w->from, .desc = &w->desc, .iov_count = 1,
+		.addr = o->peer,
+		.rma_iov = &w->to, .rma_iov_count = 1,
+		.context = &w->op,
+		.data = w->flow->id,
+	};
 	ssize_t rc;
 
-	w->len = to.len = iov.iov_len = room_for(o, f, &to.addr);
-	to.key = f->target[f->stream ? 0 : f->dst].key;
-	addr = f->bulk->piece[f->src].addr + f->src_off;
-	iov.iov_base = (void *)(uintptr_t)addr;
-	w->slot_end = false;
-	rc = kedge__ofi_source(o, addr, w->len, &desc, &w->cached);
-	if (rc)
-		return (int)rc;
-	msg.desc = &desc;
-	rc = fi_writemsg(o->ep, &msg, o->ordered ? 0 : FI_DELIVERY_COMPLETE);
-	if (!rc)
-		return 0;
-	if (w->cached)
-		kedge_cache_put(o->cache, w->cached);
-	w->cached = NULL;
-	if (rc == -FI_EAGAIN)
-		return -EAGAIN;
-	kedge__ofi_die(o, -ECONNRESET);
-	return -EAGAIN;
+	if (w->tells)
+		flags |= FI_REMOTE_CQ_DATA;
+	if (!o->ordered)
+		flags |= FI_DELIVERY_COMPLETE;
+	rc = fi_writemsg(o->ep, &msg, flags);
+	if (rc && rc != -FI_EAGAIN)
+		kedge__ofi_die(o, -ECONNRESET);
+	return !rc;
+}
+
+/*
+ * Each completion that is asked for costs what a descriptor costs to be made
+ * readable, and read: with TCP as much as a short message.
+ */
+void kedge__ofi_writes_post(struct ofi *o)
+{
+	struct list *l;
+	uint64_t flags;
+
+	while (!o->err && !list_empty(&o->staged)) {
+		l = o->staged.next;
+		flags = o->batch && l->next != &o->staged ? 0 : FI_COMPLETION;
+		if (!post_write(o, list_entry(l, struct ofi_write, node),
+				flags))
+			return;
+		list_remove(l);
+		list_add_tail(&o->written, l);
+	}
 }
 
 static bool has_room(const struct flow *f)
@@ -316,7 +377,8 @@ static uint32_t writes_max(const struct ofi *o, const struct flow *f)
 bool kedge__ofi_may_write(const struct ofi *o, const struct flow *f)
 {
 	return has_room(f) && !list_empty(&o->idle_writes) && !o->pause &&
-	       o->burst < BURST_LEN && f->in_flight < writes_max(o, f);
+	       o->burst < BURST_LEN && o->flight_len < FLIGHT_LEN &&
+	       f->in_flight < writes_max(o, f);
 }
 
 int kedge__ofi_send_step(struct ofi *o, struct flow *f)
@@ -333,15 +395,16 @@ int kedge__ofi_send_step(struct ofi *o, struct flow *f)
 		return post_read(o, f);
 	while (kedge__ofi_may_write(o, f)) {
 		w = list_entry(o->idle_writes.next, struct ofi_write, node);
-		rc = post_write(o, f, w);
-		if (rc == -EAGAIN)
-			break;
+		rc = prepare(o, f, w);
 		if (rc)
 			return rc;
 		list_remove(&w->node);
-		w->flow = f;
+		list_add_tail(&o->staged, &w->node);
 		advance(o, f, w);
 		moved = 0;
 	}
+	/* Nobody says when a poll ends. */
+	if (!o->polling)
+		kedge__ofi_writes_post(o);
 	return f->landed == f->len && f->told == f->filled ? 1 : moved;
 }

@@ -142,8 +142,9 @@ static size_t take_packets(struct kedge_channel *ch, size_t max)
 }
 
 /*
- * The data of one message moves, the earliest that can: it is done sooner, while
- * what it is made of is in the caches, and the others are no later.
+ * Where we move the data ourselves, those of one message do, the earliest that
+ * can: it is done sooner, while what it is made of is in the caches, and the
+ * others are no later.
  */
 static bool step_active(struct kedge_channel *ch)
 {
@@ -154,10 +155,10 @@ static bool step_active(struct kedge_channel *ch)
 		struct op *op = list_entry(l, struct op, node);
 		bool has_data = op->state == OP_PUT || op->state == OP_LAND;
 
-		if ((has_data && data) || !rndv_step(ch, op))
+		if ((data && has_data) || !rndv_step(ch, op))
 			continue;
 		moved = true;
-		data |= has_data;
+		data |= has_data && !ch->t->posts;
 	}
 	return moved;
 }

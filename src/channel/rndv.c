@@ -144,7 +144,10 @@ static bool step_put(struct kedge_channel *ch, struct op *op)
 	} else if (rc) {
 		bulk_close(ch, op);
 		op->state = OP_FIN;
-		step_fin(ch, op);
+		if (op->bulk.flags & BULK_TOLD)
+			op_done(ch, op, 0);
+		else
+			step_fin(ch, op);
 	}
 	return true;
 }

@@ -34,6 +34,8 @@ enum bulk_flags {
 	BULK_KNOWN = 1 << 4,  /* registered before, says ready() */
 	BULK_FIN = 1 << 5,    /* the sender says that all of it has landed and
 			       * has forgotten it: step() ends its part */
+	BULK_TOLD = 1 << 6,   /* the sender's transport: all of it has landed, and
+			       * the peer's has seen that and set BULK_FIN */
 };
 
 /*
@@ -59,6 +61,8 @@ enum bulk_ready {
 /**
  * struct transport_ops - what carries a channel
  * @name:    "shm", "ofi"
+ * @posts:   step() hands the data to something else that moves it: all messages
+ *           take a step in one poll
  * @reserve: room for a packet of @len bytes, up to PACKET_MAX, contiguous and
  *           aligned to 8; NULL if there is none now. One that is not committed
  *           is forgotten with the next
@@ -103,6 +107,7 @@ enum bulk_ready {
 struct transport_ops {
 	const char *name;
 	uint32_t ways; /* 1 << KEDGE_WAY_x that may work */
+	bool posts;
 	void *(*reserve)(void *ctx, size_t len);
 	void (*commit)(void *ctx, void *packet, size_t len);
 	const void *(*next)(void *ctx, size_t *len);

@@ -242,14 +242,17 @@ static void limits_are_told(void **state)
 static void raw(struct ofi *o, const void *data, size_t len)
 {
 	struct ofi_buf *b = &o->bufs[o->buf_cnt - 1];
+	const struct iovec iov = { b->data, len };
+	const struct fi_msg msg = { .msg_iov = &iov, .desc = &o->slab_desc,
+				    .iov_count = 1, .addr = o->peer,
+				    .context = &b->op };
 	ssize_t rc;
 
 	memcpy(b->data, data, len);
 	list_remove(&b->node);
 	o->free_cnt--;
 	o->sent_cnt++;
-	PAIR_TRY(&p, rc = fi_send(o->ep, b->data, len, o->slab_desc, o->peer,
-				  &b->op));
+	PAIR_TRY(&p, rc = fi_sendmsg(o->ep, &msg, FI_COMPLETION));
 	assert_int_equal(rc, 0);
 }
 

@@ -117,7 +117,8 @@ static bool tell(struct ofi *from, struct ofi *to)
 	return true;
 }
 
-/* To the end, as the channel does it: FIN after the sender's last step. */
+/* To the end, as the channel does it: FIN after the sender's last step, where
+ * the transport does not say so itself. */
 static void finish(struct message *m)
 {
 	uint64_t end = clock_ns() + 30000000000ull;
@@ -132,8 +133,13 @@ static void finish(struct message *m)
 		assert_true(clock_ns() < end);
 	}
 	T.end(p.a, &m->out);
-	tell(p.a, p.b);
-	m->in.flags |= BULK_FIN;
+	if (m->out.flags & BULK_TOLD) {
+		PAIR_UNTIL(&p, m->in.flags & BULK_FIN);
+	} else {
+		tell(p.a, p.b);
+		assert_false(m->in.flags & BULK_FIN);
+		m->in.flags |= BULK_FIN;
+	}
 	while (in != 1) {
 		in = T.step(p.b, &m->in);
 		assert_true(in >= 0 || in == -EAGAIN);
@@ -298,6 +304,7 @@ static void the_sender_stops_it(void **state)
 {
 	struct message m;
 	struct flow *f;
+	uint64_t before;
 	int i;
 
 	fill_bytes(src, 16 * MIB, 3);
@@ -305,11 +312,15 @@ static void the_sender_stops_it(void **state)
 	PAIR_UNTIL(&p, T.step(p.a, &m.out) != -EAGAIN);
 	/* Until the network takes no more, as the other end does not look. */
 	f = list_entry(p.a->sending.next, struct flow, node);
-	do {
+	for (i = 0; i < 1000; i++) {
+		before = f->landed;
 		kedge__ofi_cq_drain(p.a);
 		p.a->burst = 0;
 		T.step(p.a, &m.out);
-	} while (f->posted < f->len && f->in_flight < FLOW_WRITES);
+		if (f->landed != before)
+			i = 0;
+	}
+	assert_true(f->landed < f->len && f->in_flight);
 	assert_int_equal(T.stop(p.a, &m.out), -EBUSY);
 	PAIR_UNTIL(&p, !T.stop(p.a, &m.out));
 	T.end(p.a, &m.out);
@@ -366,7 +377,8 @@ static void a_stream_is_given_up_at_once(void **state)
 	transfer(16 * MIB, 1, BULK_STREAM);
 }
 
-static ssize_t write_raw(size_t len, const struct ofi_target *to)
+static ssize_t write_raw(size_t len, const struct ofi_target *to,
+			 uint64_t flags, uint64_t id)
 {
 	struct iovec iov = { src, len };
 	struct fi_rma_iov there = { to->addr, len, to->key };
@@ -374,11 +386,13 @@ static ssize_t write_raw(size_t len, const struct ofi_target *to)
 				  .desc = &p.a->slab_desc,
 				  .rma_iov = &there, .rma_iov_count = 1,
 				  .addr = p.a->peer,
+				  .data = id,
 				  .context = &p.a->bufs[p.a->buf_cnt - 1].op };
 	ssize_t rc;
 
-	PAIR_TRY(&p, rc = fi_writemsg(p.a->ep, &msg, p.a->ordered ? 0 :
-						     FI_DELIVERY_COMPLETE));
+	if (!p.a->ordered)
+		flags |= FI_DELIVERY_COMPLETE;
+	PAIR_TRY(&p, rc = fi_writemsg(p.a->ep, &msg, flags));
 	return rc;
 }
 
@@ -395,7 +409,7 @@ static void a_key_that_is_over_opens_nothing(void **state)
 	d = (struct ofi_desc *)m.cts;
 	memset(dst, 0x55, 8192);
 	w->flow = NULL;
-	assert_int_equal(write_raw(4096, &d->target[0]), 0);
+	assert_int_equal(write_raw(4096, &d->target[0], 0, 0), 0);
 	PAIR_UNTIL(&p, T.check(p.b));
 	while (T.check(p.a) == 0)
 		pair_turn(&p);
@@ -412,7 +426,7 @@ static void a_byte_beyond_is_refused(void **state)
 	assert_int_equal(begin(&m, 4096, 1, 0), 0);
 	d = (struct ofi_desc *)m.cts;
 	memset(dst, 0x55, 8192);
-	assert_int_equal(write_raw(4097, &d->target[0]), 0);
+	assert_int_equal(write_raw(4097, &d->target[0], 0, 0), 0);
 	PAIR_UNTIL(&p, T.check(p.b));
 	assert_int_equal((uint8_t)dst[EDGE], 0x55);
 	assert_int_equal((uint8_t)dst[EDGE + 4096], 0x55);
@@ -420,6 +434,55 @@ static void a_byte_beyond_is_refused(void **state)
 	while (T.check(p.a) == 0)
 		pair_turn(&p);
 	drop(&m);
+}
+
+/* What has landed and is of no message, or of one that does not end so. */
+static void lies_of(uint32_t flags, uint64_t id)
+{
+	const struct ofi_desc *d;
+	struct message m;
+
+	fill_bytes(src, 4096, 1);
+	assert_int_equal(begin(&m, 4096, 1, flags), 0);
+	d = (const struct ofi_desc *)m.cts;
+	assert_int_equal(write_raw(8, &d->target[0], FI_REMOTE_CQ_DATA,
+				   id ? id : d->id), 0);
+	PAIR_UNTIL(&p, T.check(p.b));
+	assert_int_equal(T.check(p.b), -EPROTO);
+	assert_false(m.in.flags & BULK_FIN);
+	PAIR_UNTIL(&p, T.check(p.a));
+	drop(&m);
+	pair_close(&p);
+	pair_open(&p);
+}
+
+static void what_nobody_waits_for_has_not_landed(void **state)
+{
+	if (!p.b->tells)
+		skip();
+	lies_of(0, 2);
+	lies_of(0, UINT64_C(1) << 32 | 1);
+	lies_of(0, UINT64_MAX);
+	lies_of(BULK_STREAM, 0);
+}
+
+/* Stopped, and landed all the same: that is no reason to mistrust the peer. */
+static void what_was_stopped_may_have_landed(void **state)
+{
+	struct message m;
+
+	fill_bytes(src, 4096, 1);
+	assert_int_equal(begin(&m, 4096, 1, 0), 0);
+	assert_int_equal(T.stop(p.b, &m.in), -EBUSY);
+	/* It does not look whether anything came, and writes. */
+	assert_int_equal(T.step(p.a, &m.out), 0);
+	PAIR_UNTIL(&p, !T.stop(p.b, &m.in));
+	assert_true(!p.b->tells || m.in.flags & BULK_FIN);
+	PAIR_UNTIL(&p, !p.b->stops_cnt);
+	assert_int_equal(T.check(p.b), 0);
+	PAIR_UNTIL(&p, !T.stop(p.a, &m.out));
+	drop(&m);
+	transfer(MIB, 1, 0);
 }
 
 static void memory_that_is_not_there_is_refused(void **state)
@@ -511,6 +574,8 @@ int main(void)
 		TEST(a_stream_is_given_up_at_once),
 		TEST(a_key_that_is_over_opens_nothing),
 		TEST(a_byte_beyond_is_refused),
+		TEST(what_nobody_waits_for_has_not_landed),
+		TEST(what_was_stopped_may_have_landed),
 		TEST(memory_that_is_not_there_is_refused),
 		TEST(a_peer_goes_at_any_stage),
 		TEST(an_end_without_a_stop_cuts_off),

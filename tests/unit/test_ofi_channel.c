@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Channels over libfabric at their ends: a message whose last bytes are under
+ * way is given up, or its receiver leaves as soon as it has all of it. Both ends
+ * are of this process, so that a case decides who moves when.
+ */
+#include "ofi_pair.h"
+
+#include "channel/internal.h"
+
+#define MAX  ((size_t)32 << 20)
+#define STEP ((size_t)512 << 10)
+
+static struct kedge_channel *a, *b;
+static struct pair p;
+static char *src, *dst;
+static bool tells; /* else there is a FIN, and time until then */
+
+static void channel_over(struct ofi *o, const struct transport_peer *peer,
+			 struct kedge_channel **ch)
+{
+	struct kedge_channel_opts opts;
+
+	assert_int_equal(kedge__channel_opts(&opts, NULL), 0);
+	assert_int_equal(kedge__channel_open(&T, o, &opts, peer, ch), 0);
+}
+
+static int setup(void **state)
+{
+	if (pair_open(&p))
+		return -1;
+	tells = p.a->tells;
+	channel_over(p.a, &p.at_a, &a);
+	channel_over(p.b, &p.at_b, &b);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	kedge_channel_close(a);
+	kedge_channel_close(b);
+	p.a = p.b = NULL;
+	pair_close(&p);
+	return 0;
+}
+
+static int poll_one(struct kedge_channel *ch, struct kedge_completion *c)
+{
+	ssize_t n = kedge_channel_poll(ch, c, 1);
+
+	assert_true(n >= 0 || n == -ECONNRESET);
+	return n == 1;
+}
+
+static struct kedge_completion wait_one(struct kedge_channel *ch,
+					struct kedge_channel *other)
+{
+	uint64_t end = clock_ns() + 10000000000ull;
+	struct kedge_completion c;
+
+	while (!poll_one(ch, &c)) {
+		if (other)
+			kedge_channel_poll(other, NULL, 0);
+		assert_true(clock_ns() < end);
+	}
+	return c;
+}
+
+/* The one flow of what @a sends, when @b has agreed to it. */
+static struct flow *agreed(void)
+{
+	uint64_t end = clock_ns() + 10000000000ull;
+
+	while (list_empty(&p.a->sending)) {
+		kedge_channel_poll(b, NULL, 0);
+		kedge_channel_poll(a, NULL, 0);
+		assert_true(clock_ns() < end);
+	}
+	return list_entry(p.a->sending.next, struct flow, node);
+}
+
+/* As far as @a comes without @b: whether all is posted, and not all has left. */
+static bool last_bytes_wait(const struct flow *f)
+{
+	int i;
+
+	for (i = 0; i < 2000 && !list_empty(&p.a->sending); i++) {
+		if (f->posted == f->len && f->in_flight && i > 500)
+			return true;
+		kedge_channel_poll(a, NULL, 0);
+	}
+	return false;
+}
+
+static uint64_t begin(size_t len)
+{
+	uint64_t id;
+
+	fill_bytes(src, len, len);
+	memset(dst, 0, len);
+	assert_int_equal(kedge_channel_recv(b, dst, len, 1, UINT64_MAX, 0,
+					    NULL), 0);
+	assert_int_equal(kedge_channel_send(a, src, len, 1, 0, &id), 0);
+	return id;
+}
+
+/* The peer is told by what is in the network already, so it is whole on both
+ * sides or on none. */
+static void it_is_too_late_to_give_up(void **state)
+{
+	struct kedge_completion of_a, of_b;
+	bool was_late = false;
+	size_t len;
+	uint64_t id;
+
+	if (!tells)
+		skip();
+	for (len = MAX; !was_late && len > 2 * STEP; len -= STEP) {
+		id = begin(len);
+		was_late = last_bytes_wait(agreed());
+		if (was_late)
+			assert_int_equal(kedge_channel_cancel(a, id), 0);
+		of_a = wait_one(a, b);
+		of_b = wait_one(b, a);
+		assert_int_equal(of_a.status, 0);
+		assert_int_equal(of_b.status, 0);
+		assert_true(same_bytes(dst, len, len));
+	}
+	assert_true(was_late);
+}
+
+static void the_receiver_leaves_at_once(void **state)
+{
+	struct kedge_completion c;
+	const size_t len = STEP + 1;
+	struct flow *f;
+
+	if (!tells)
+		skip();
+	begin(len);
+	f = agreed();
+	/* @a does not look whether its last bytes have left. */
+	while (f->posted < len)
+		kedge_channel_poll(a, NULL, 0);
+	c = wait_one(b, NULL);
+	assert_int_equal(c.status, 0);
+	assert_true(same_bytes(dst, len, len));
+	kedge_channel_close(b);
+	b = NULL;
+	c = wait_one(a, NULL);
+	assert_int_equal(c.status, 0);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(it_is_too_late_to_give_up),
+		TEST(the_receiver_leaves_at_once),
+	};
+	int rc = pair_missing();
+
+	if (rc)
+		return rc;
+	src = malloc(MAX);
+	dst = malloc(MAX);
+	if (!src || !dst)
+		return 1;
+	rc = cmocka_run_group_tests(tests, NULL, NULL);
+	free(src);
+	free(dst);
+	return rc;
+}
