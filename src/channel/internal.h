@@ -231,7 +231,7 @@ void channel_dies(struct kedge_channel *ch, int why);
 int way_accept(struct kedge_channel *ch, struct op *op, const void *rts,
 	       size_t rts_len);
 /* Something to do while it lands: true if that was done. */
-bool way_meanwhile(struct op *op);
+bool way_meanwhile(struct kedge_channel *ch, struct op *op);
 /* All has landed: put it where it belongs. */
 void way_finish(struct kedge_channel *ch, struct op *op);
 /* Landing pages back. @quiet: nobody writes there any more. */

@@ -23,6 +23,15 @@
 int pages_land(void *dst, void *landing, size_t len, uint32_t flags);
 
 /*
+ * Copy @len bytes, whole pages, to @dst where there are no pages yet; to be
+ * preferred to memcpy() from some dozens of pages on. Returns the bytes done,
+ * from the beginning: what is left is to be copied otherwise, because a page was
+ * there, or the memory is watched by others, or userfaultfd is not to be had.
+ * Not for a signal handler.
+ */
+size_t pages_fill(void *dst, const void *src, size_t len);
+
+/*
  * The size of a huge page that one entry of a page table maps; the page size
  * where there are none. Addresses that are equal modulo this are congruent.
  */

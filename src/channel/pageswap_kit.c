@@ -101,6 +101,14 @@ int kit_register(struct swap_kit *kit, uintptr_t at, size_t len)
 	return ioctl(kit->uffd, UFFDIO_REGISTER, &r) ? -errno : 0;
 }
 
+void kit_unregister(struct swap_kit *kit, uintptr_t at, size_t len)
+{
+	struct uffdio_range r = { .start = at, .len = len };
+
+	if (ioctl(kit->uffd, UFFDIO_UNREGISTER, &r))
+		kit->broken = true;
+}
+
 /* Whether the kernel moves a page, found by moving one. */
 static int try_move(struct swap_kit *kit)
 {

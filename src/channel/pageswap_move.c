@@ -389,19 +389,6 @@ static int exchange(struct swap_kit *kit, uintptr_t a, uintptr_t b, size_t len,
 	return rc;
 }
 
-/*
- * This wakes who waits there. Where the ends do not let themselves be cut (the
- * ranges touch and have melted, and there is no mapping left to have), closing
- * the descriptor ends it all.
- */
-static void unregister(struct swap_kit *kit, uintptr_t at, size_t len)
-{
-	struct uffdio_range r = { .start = at, .len = len };
-
-	if (ioctl(kit->uffd, UFFDIO_UNREGISTER, &r))
-		kit->broken = true;
-}
-
 static int register_both(struct swap_kit *kit, uintptr_t a, uintptr_t b,
 			 size_t len)
 {
@@ -411,7 +398,7 @@ static int register_both(struct swap_kit *kit, uintptr_t a, uintptr_t b,
 		return rc;
 	rc = kit_register(kit, b, len);
 	if (rc)
-		unregister(kit, a, len);
+		kit_unregister(kit, a, len);
 	return rc;
 }
 
@@ -450,8 +437,8 @@ int swap_by_move(uintptr_t a, uintptr_t b, size_t len)
 		rc = SWAP_TAKEN;
 	} else if (!rc) {
 		rc = exchange(kit, a, b, len, &lost);
-		unregister(kit, a, len);
-		unregister(kit, b, len);
+		kit_unregister(kit, a, len);
+		kit_unregister(kit, b, len);
 	}
 	kit_put(kit);
 	if (lost)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The insides of the page swap. pageswap.c has the calls, pageswap_kit.c what a
- * swap works with, pageswap_move.c and pageswap_remap.c the two ways,
+ * swap works with, pageswap_move.c and pageswap_remap.c the two ways, and
+ * pageswap_fill.c another, for pages that are not there yet;
  * pageswap_vma.c the questions about mappings, pageswap_cost.c the measurement.
  */
 #ifndef CHANNEL_PAGESWAP_PRIV_H
@@ -71,6 +72,12 @@ void kit_put(struct swap_kit *kit);
 /* A userfaultfd in place of one that somebody closed; 0 or a negative errno. */
 int kit_reopen(struct swap_kit *kit);
 int kit_register(struct swap_kit *kit, uintptr_t at, size_t len);
+/*
+ * This wakes who waits there. Where the ends do not let themselves be cut (the
+ * ranges touch and have melted, and there is no mapping left to have), closing
+ * the descriptor ends it all.
+ */
+void kit_unregister(struct swap_kit *kit, uintptr_t at, size_t len);
 
 /* Another userfaultfd has a range, perhaps one of kedge's notifiers. */
 #define SWAP_TAKEN 1

@@ -7,9 +7,15 @@
  * A block is FREE (without pages), USED (with whatever single pages came back),
  * READY (one huge page, or all the single pages where there are no huge ones),
  * LENT, or LOST: a peer that did not let go may write there, so the addresses are
- * never used again. The thread makes FREE and USED blocks READY, as many as twice the largest
- * message of late wants, and gives all of them back to the system after a while
- * without any.
+ * never used again. What is wanted READY are the first blocks, as many as were
+ * lent together of late, and twice what the largest message takes: each message
+ * gets the first that fit, and leaves a hole where its pages were. The thread
+ * fills the holes if few blocks are READY, and gives all of them back to the
+ * system after a while without messages. Where one follows another the channel
+ * fills them itself, by pool_make(): huge pages that an application has just
+ * given back are still in the cache, and in the allocator's list, of the
+ * processor that it did so on. Where a hypervisor takes free memory away, others
+ * cost ten times as much.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -53,7 +59,8 @@ struct pool_landing {
 	pthread_t thread;
 	bool quit;
 	atomic_bool single; /* the kernel gives no huge pages here */
-	uint32_t want; /* blocks that are to be READY */
+	bool resting; /* the thread sleeps until it is woken */
+	uint32_t want; /* blocks that are to be READY: the first */
 	uint32_t ready;
 	uint64_t used; /* counts takes, to see idle times */
 	uint8_t *block;
@@ -117,7 +124,7 @@ static bool make_one(struct pool_landing *p)
 
 	if (!used)
 		i = find(p, BLOCK_FREE);
-	if (i == p->cnt || (!used && p->ready >= p->want))
+	if (i == p->cnt || (!used && i >= p->want))
 		return false;
 	p->block[i] = BLOCK_MAKING;
 	pthread_mutex_unlock(&p->lock);
@@ -128,7 +135,7 @@ static bool make_one(struct pool_landing *p)
 	/* There is no memory: ask for no more. A block that could not be emptied
 	 * is FREE all the same, and lands on what it has: that is only slow. */
 	if (!ok)
-		p->want = p->ready;
+		p->want = 0;
 	return ok;
 }
 
@@ -153,10 +160,12 @@ static void nap(struct pool_landing *p)
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	ts.tv_sec += IDLE_S;
-	if (p->ready)
-		rc = pthread_cond_timedwait(&p->wake, &p->lock, &ts);
-	else
+	p->resting = !p->ready && !p->want;
+	if (p->resting)
 		rc = pthread_cond_wait(&p->wake, &p->lock);
+	else
+		rc = pthread_cond_timedwait(&p->wake, &p->lock, &ts);
+	p->resting = false;
 	if (rc == ETIMEDOUT && p->used == used)
 		trim(p);
 }
@@ -368,8 +377,20 @@ int pool_take(struct pool_landing *p, const char *buf, uint64_t len,
 	 * shares with us it would hold up the answer to the sender now. */
 	if (p->want < 2 * l->cnt)
 		p->want = 2 * l->cnt;
+	if (!rc && p->want < l->at + l->cnt)
+		p->want = l->at + l->cnt;
 	pthread_mutex_unlock(&p->lock);
 	return rc;
+}
+
+bool pool_make(struct pool_landing *p)
+{
+	bool made;
+
+	pthread_mutex_lock(&p->lock);
+	made = make_one(p);
+	pthread_mutex_unlock(&p->lock);
+	return made;
 }
 
 /* Looked at without the lock: they are the caller's alone. */
@@ -404,7 +425,7 @@ void pool_give(struct pool_landing *p, const struct landing *l, bool quiet)
 		put_block(p, i, !quiet ? BLOCK_LOST
 				: huge ? BLOCK_READY : came_back(p, i));
 	pthread_mutex_lock(&p->lock);
-	if (p->ready < p->want)
+	if (p->resting || p->ready < 2 * l->cnt)
 		pthread_cond_signal(&p->wake);
 	pthread_mutex_unlock(&p->lock);
 }

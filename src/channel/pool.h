@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The landing pool: huge pages that are there before a message needs them. A
- * thread of its own makes them, off the path of any message; where it is behind,
- * a message lands on blocks whose pages come with the data; where all blocks are
- * lent it takes another way. Nobody waits.
+ * thread of its own makes them, or the channel while it waits for data; where
+ * they are behind, a message lands on blocks whose pages come with the data;
+ * where all blocks are lent it takes another way. Nobody waits.
  */
 #ifndef CHANNEL_POOL_H
 #define CHANNEL_POOL_H
@@ -32,6 +32,9 @@ void pool_close(struct pool_landing *p, bool ours);
  */
 int pool_take(struct pool_landing *p, const char *buf, uint64_t len,
 	      struct landing *l);
+/* Make one block ready, if one is wanted: true if that was done. It takes what
+ * clearing a huge page takes. */
+bool pool_make(struct pool_landing *p);
 /* @quiet: nobody writes there any more. If not, they are never used again. */
 void pool_give(struct pool_landing *p, const struct landing *l, bool quiet);
 

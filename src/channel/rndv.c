@@ -157,7 +157,7 @@ static bool step_land(struct kedge_channel *ch, struct op *op)
 	bool fin = op->bulk.flags & BULK_FIN;
 	int rc;
 
-	if (way_meanwhile(op))
+	if (way_meanwhile(ch, op))
 		return true;
 	rc = ch->t->step(ch->ctx, &op->bulk);
 	if (rc < 0 && rc != -EAGAIN) {

@@ -18,6 +18,8 @@
 
 /* Until the model is there: what pulling is worth a system call for. */
 #define PULL_MIN (256u << 10)
+/* What registering for it is worth. */
+#define FILL_MIN (128u << 10)
 /* Pages made at once: so long nothing else moves. */
 #define MAKE_LEN (256u << 10)
 
@@ -225,14 +227,23 @@ int way_accept(struct kedge_channel *ch, struct op *op, const void *rts,
 
 /* ---- while it lands ---- */
 
-/* Some pages in one call each time, instead of a fault for every one; the sender
- * fills the landing pages meanwhile. */
-bool way_meanwhile(struct op *op)
+/*
+ * The sender fills the landing pages meanwhile. A message that is alone gets the
+ * pages at its ends, some in one call each time instead of a fault for every one.
+ * Of several each has to wait for what is done for the others: there the ends are
+ * made with their contents when they have landed, which is less work, and the
+ * pool's next block here.
+ */
+bool way_meanwhile(struct kedge_channel *ch, struct op *op)
 {
 	struct op_range *r = &op->make[op->make[0].from >= op->make[0].to];
 	uint64_t len;
 
-	if (!op->landing.cnt || r->from >= r->to)
+	if (!op->landing.cnt)
+		return false;
+	if (ch->active.next->next != &ch->active)
+		return pool_make(ch->pool);
+	if (r->from >= r->to)
 		return false;
 	len = r->to - r->from;
 	if (len > MAKE_LEN)
@@ -244,21 +255,43 @@ bool way_meanwhile(struct op *op)
 
 /* ---- all of it has landed ---- */
 
+/* Addresses of the buffer. */
+static void copy_range(const struct op *op, uint64_t from, uint64_t to)
+{
+	uint64_t off = from - (uintptr_t)op->buf;
+
+	memcpy(op->buf + off, op->landing.addr + off, to - from);
+}
+
+/* Where there are no pages yet: up to where it came. */
+static uint64_t fill_new(const struct op *op, uint64_t from, uint64_t to)
+{
+	uint64_t off = from - (uintptr_t)op->buf;
+
+	if (to < from + FILL_MIN || !is_fresh((void *)from, to - from))
+		return from;
+	from += pages_fill((void *)from, op->landing.addr + off, to - from);
+	/* In one call at least, instead of a fault for each page. */
+	if (from < to)
+		madvise((void *)from, to - from, MADV_POPULATE_WRITE);
+	return from;
+}
+
 /* [from, to) of the buffer, as addresses, out of the landing. */
 static void copy_out(struct kedge_channel *ch, const struct op *op,
 		     uint64_t from, uint64_t to)
 {
-	uint64_t off = from - (uintptr_t)op->buf;
 	uint64_t page = kedge__page_size();
 	uint64_t first = round_up(from, page), last = round_down(to, page);
 
 	if (to <= from)
 		return;
-	/* If it is new, in one call instead of a fault for each page. */
-	if (last > first && is_fresh((void *)first, last - first))
-		madvise((void *)first, last - first, MADV_POPULATE_WRITE);
-	memcpy(op->buf + off, op->landing.addr + off, to - from);
 	ch->st.copied += to - from;
+	if (last > first) {
+		copy_range(op, from, first);
+		from = fill_new(op, first, last);
+	}
+	copy_range(op, from, to);
 }
 
 void way_finish(struct kedge_channel *ch, struct op *op)

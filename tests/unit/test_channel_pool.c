@@ -136,6 +136,33 @@ static void nothing_is_kept_that_nobody_uses(void **state)
 	pool_close(p, true);
 }
 
+/*
+ * The middle of three leaves with a message: where many are ready the thread
+ * lets the channel fill the hole, and gives that up, too, when nothing comes.
+ */
+static void a_hole_is_filled_by_who_waits(void **state)
+{
+	struct pool_landing *p = pool_of(16);
+	size_t unit = pages_huge_len();
+	struct landing a, b;
+
+	assert_int_equal(pool_take(p, buffer_at(0), 3 * unit, &a), 0);
+	assert_int_equal(pool_take(p, buffer_at(0), 9 * unit, &b), 0);
+	memset(a.addr, 1, 3 * unit);
+	memset(b.addr, 1, 9 * unit);
+	pool_give(p, &b, true);
+	madvise(a.addr + unit, unit, MADV_DONTNEED);
+	pool_give(p, &a, true);
+	/* The thread may have it for a moment. */
+	while (pool_make(p) || !is_there(a.addr + unit))
+		;
+	assert_int_equal(pages_kind(a.addr, 3 * unit), PAGES_HUGE);
+	assert_true(gone_in_time(a.addr + unit));
+	assert_true(gone_in_time(b.addr));
+	assert_false(pool_make(p));
+	pool_close(p, true);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -143,6 +170,7 @@ int main(void)
 		cmocka_unit_test(what_a_peer_may_still_write_to_is_lent_no_more),
 		cmocka_unit_test(used_blocks_are_empty_when_they_are_lent_again),
 		cmocka_unit_test(nothing_is_kept_that_nobody_uses),
+		cmocka_unit_test(a_hole_is_filled_by_who_waits),
 	};
 
 	return cmocka_run_group_tests_name("channel_pool", tests, NULL, NULL);

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * New pages with contents (UFFDIO_COPY): one that is not cleared before it is
+ * written, nor faulted in by itself, costs half of one that is. Who reads there
+ * meanwhile waits, as with a swap.
+ */
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
+
+#include "base/turns.h"
+#include "channel/pageswap_priv.h"
+
+/* Bytes done, until something was there already, or there is no memory. */
+static size_t copy_in(struct swap_kit *kit, uintptr_t dst, uintptr_t src,
+		      size_t len)
+{
+	struct uffdio_copy c = { .dst = dst, .src = src, .len = len };
+
+	while (ioctl(kit->uffd, UFFDIO_COPY, &c)) {
+		if (c.copy > 0) {
+			c.dst += (uint64_t)c.copy;
+			c.src += (uint64_t)c.copy;
+			c.len -= (uint64_t)c.copy;
+		} else if (errno != EAGAIN) {
+			return c.dst - dst;
+		}
+		c.copy = 0;
+	}
+	return len;
+}
+
+static size_t fill(uintptr_t dst, uintptr_t src, size_t len)
+{
+	struct swap_kit *kit;
+	size_t done = 0;
+
+	if (kit_get(len, &kit))
+		return 0;
+	if (!kit_register(kit, dst, len)) {
+		done = copy_in(kit, dst, src, len);
+		kit_unregister(kit, dst, len);
+	}
+	kit_put(kit);
+	return done;
+}
+
+size_t pages_fill(void *dst, const void *src, size_t len)
+{
+	sigset_t saved;
+	size_t done;
+
+	if (swap_begin(&saved))
+		return 0;
+	turn_begins(&kedge__swaps);
+	done = fill((uintptr_t)dst, (uintptr_t)src, len);
+	turn_ends(&kedge__swaps);
+	swap_end(&saved);
+	return done;
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * New pages with contents: all of it where there is nothing, up to the first page
+ * where there is something, and nothing where others watch; no neighbour changes.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "channel/pageswap.h"
+#include "core.h"
+
+#define PAGES 64u
+
+static size_t page;
+static char *src, *dst; /* dst: one page more on either side */
+
+static int setup(void **state)
+{
+	size_t i;
+
+	page = page_len();
+	src = mmap(NULL, PAGES * page, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	dst = mmap(NULL, (PAGES + 2) * page, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (src == MAP_FAILED || dst == MAP_FAILED)
+		return -1;
+	madvise(dst, (PAGES + 2) * page, MADV_NOHUGEPAGE);
+	dst += page;
+	for (i = 0; i < PAGES * page; i++)
+		src[i] = (char)(i * 7 + i / page);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	munmap(src, PAGES * page);
+	munmap(dst - page, (PAGES + 2) * page);
+	return 0;
+}
+
+static bool is_there(const char *at)
+{
+	unsigned char c = 0;
+
+	assert_int_equal(mincore((void *)at, page, &c), 0);
+	return c & 1;
+}
+
+static unsigned int mappings(void)
+{
+	FILE *f = fopen("/proc/self/maps", "re");
+	unsigned int n = 0;
+	int c;
+
+	assert_non_null(f);
+	while ((c = getc(f)) != EOF)
+		n += c == '\n';
+	fclose(f);
+	return n;
+}
+
+static void what_is_new_gets_everything(void **state)
+{
+	unsigned int before;
+
+	/* What it works with is kept. */
+	if (!pages_fill(dst, src, page)) {
+		puts("skipped: userfaultfd is not to be had");
+		skip();
+	}
+	madvise(dst, page, MADV_DONTNEED);
+	before = mappings();
+	assert_int_equal(pages_fill(dst, src, PAGES * page), PAGES * page);
+	assert_memory_equal(dst, src, PAGES * page);
+	assert_false(is_there(dst - page));
+	assert_false(is_there(dst + PAGES * page));
+	assert_int_equal(mappings(), before);
+	/* They are the application's like any others. */
+	dst[0]++;
+	assert_int_equal(src[0] + 1, dst[0]);
+}
+
+static void it_stops_where_something_is(void **state)
+{
+	size_t at = 5 * page;
+
+	if (!pages_fill(dst, src, page))
+		skip();
+	madvise(dst, page, MADV_DONTNEED);
+	memset(dst + at, 0x55, page);
+	assert_int_equal(pages_fill(dst, src, PAGES * page), at);
+	assert_memory_equal(dst, src, at);
+	assert_int_equal(dst[at], 0x55);
+	assert_int_equal(dst[at + page - 1], 0x55);
+	assert_false(is_there(dst + at + page));
+	assert_int_equal(pages_fill(dst + at, src, page), 0);
+}
+
+static void nothing_where_there_is_no_mapping(void **state)
+{
+	munmap(dst, page);
+	assert_int_equal(pages_fill(dst, src, page), 0);
+	mmap(dst, page, PROT_READ | PROT_WRITE,
+	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	assert_int_equal(pages_fill(dst, (void *)page, page), 0);
+	assert_false(is_there(dst));
+}
+
+/* Another's userfaultfd keeps what it has. */
+static void nothing_where_another_watches(void **state)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register r = {
+		.range = { (uintptr_t)dst + page, page },
+		.mode = UFFDIO_REGISTER_MODE_MISSING,
+	};
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | 1);
+
+	if (fd < 0 || ioctl(fd, UFFDIO_API, &api) ||
+	    ioctl(fd, UFFDIO_REGISTER, &r))
+		skip();
+	assert_int_equal(pages_fill(dst, src, 4 * page), 0);
+	assert_false(is_there(dst));
+	assert_int_equal(ioctl(fd, UFFDIO_UNREGISTER, &r.range), 0);
+	close(fd);
+	assert_int_equal(pages_fill(dst, src, 4 * page), 4 * page);
+}
+
+/* ---- a thread that looks meanwhile ---- */
+
+static atomic_uint stop, wrong, looks;
+
+/* A page has all of its contents, or is new and empty because this thread came
+ * before. */
+static void *look(void *arg)
+{
+	unsigned int i = 0;
+	char first, last;
+
+	while (!atomic_load(&stop)) {
+		i = (i + 13) % PAGES;
+		first = *(volatile char *)(dst + i * page + 1);
+		last = *(volatile char *)(dst + (i + 1) * page - 1);
+		if (first && last &&
+		    (first != src[i * page + 1] ||
+		     last != src[(i + 1) * page - 1]))
+			atomic_fetch_add(&wrong, 1);
+		atomic_fetch_add(&looks, 1);
+	}
+	return arg;
+}
+
+static void who_looks_meanwhile_waits(void **state)
+{
+	size_t done, some = 0;
+	pthread_t thread;
+	int i;
+
+	atomic_store(&stop, 0);
+	assert_int_equal(pthread_create(&thread, NULL, look, NULL), 0);
+	for (i = 0; i < 2000; i++) {
+		done = pages_fill(dst, src, PAGES * page);
+		assert_memory_equal(dst, src, done);
+		some += done;
+		madvise(dst, PAGES * page, MADV_DONTNEED);
+	}
+	atomic_store(&stop, 1);
+	pthread_join(thread, NULL);
+	assert_int_equal(atomic_load(&wrong), 0);
+	assert_true(atomic_load(&looks) > 0);
+	printf("%zu of %zu pages, %u looks\n", some / page,
+	       (size_t)2000 * PAGES, atomic_load(&looks));
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(what_is_new_gets_everything),
+		TEST(it_stops_where_something_is),
+		TEST(nothing_where_there_is_no_mapping),
+		TEST(nothing_where_another_watches),
+		TEST(who_looks_meanwhile_waits),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
