@@ -233,12 +233,15 @@ static void one_done(struct ofi *o, struct ofi_write *w)
 
 void kedge__ofi_write_done(struct ofi *o, struct ofi_write *w)
 {
-	struct list *l;
+	struct ofi_write *first = w;
 
-	/* Those before it, which were not asked. */
-	while (o->batch && (l = o->written.next) != &w->node)
-		one_done(o, list_entry(l, struct ofi_write, node));
-	one_done(o, w);
+	do {
+		/* Those before it were not asked. */
+		if (o->batch && !list_empty(&o->written))
+			first = list_entry(o->written.next, struct ofi_write,
+					   node);
+		one_done(o, first);
+	} while (first != w && !o->err);
 }
 
 /* How much can be written at once from here to there. */

@@ -5,9 +5,9 @@
 # channel and libfabric's own calls (sends, and RMA writes), in turns. Prints
 # the medians of ROUNDS runs in Gbit/s, and kedge's against the better of the
 # two. Needs root. WITH comes before the commands: "chrt -f 10" on a machine that
-# has other things to do.
+# has other things to do. CONGESTION is TCP's congestion control (the system's).
 #
-#	[WITH=...] ofi_bench.sh OFI_BENCH [ROUNDS [LEN...]]
+#	[WITH=...] [CONGESTION=...] ofi_bench.sh OFI_BENCH [ROUNDS [LEN...]]
 BENCH=$1
 rounds=${2:-5}
 shift
@@ -16,6 +16,11 @@ shift
 
 # shellcheck source=tests/channel/netns.sh
 . "$(dirname "$0")/netns.sh"
+# shellcheck disable=SC2154 # $ns is netns.sh's
+for i in 1 2; do
+	[ -z "${CONGESTION:-}" ] || ip netns exec "$ns-$i" sh -c \
+		"echo $CONGESTION >/proc/sys/net/ipv4/tcp_congestion_control"
+done
 
 port=7500
 # run WAY LEN COUNT WINDOW

@@ -76,7 +76,7 @@
 #define TO_SENDER 16 /* with a status, as flags */
 
 /* The environment, and what was reached at all, told in the end. */
-#define MARKS 40
+#define MARKS 42
 c_decl {
 \#include <stdio.h>
 \#include <stdlib.h>
@@ -102,7 +102,7 @@ c_decl {
 
 /* Not in the state: they never change. */
 hidden byte SEND0, SEND1, RECV0, RECV1, LARGE, TAGS, SHORT, CANCEL, CREDITS,
-	    TABLE, ROOM, CHUNKS, WAYS, FAIL, DEATH, CLOSE, MUTANT;
+	    TABLE, ROOM, CHUNKS, WAYS, TELLS, FAIL, DEATH, CLOSE, MUTANT;
 
 typedef Op {
 	byte state;
@@ -111,7 +111,7 @@ typedef Op {
 	bit reported;
 	bit bulk_open;
 	bit started; /* the transport has a record for it */
-	bit fin;     /* BULK_FIN */
+	bit fin;     /* BULK_FIN; of a sender BULK_TOLD */
 	byte peer_i;
 	byte peer_g;
 	byte status;
@@ -147,6 +147,8 @@ typedef End {
 	byte last[2];  /* of each tag: the message matched last, plus one */
 	bit was_sent[REQS]; /* completed */
 	bit was_recv[REQS];
+	bit gave_up[REQS]; /* was_sent, and not with success */
+	bit got[REQS]; /* of the peer's messages: received with success */
 	bit fin_sent[REQS];
 	byte buf[REQS * PIECES]; /* of receives: whose data */
 	byte page[PIECES];	 /* what is in the landing pages */
@@ -159,9 +161,9 @@ typedef End {
 End end[2];
 
 /* type, whom (index, generation), from whom, status and flags, message,
- * matched_cnt */
-chan ring0 = [2] of { byte, byte, byte, byte, byte, byte, byte, byte };
-chan ring1 = [2] of { byte, byte, byte, byte, byte, byte, byte, byte };
+ * matched_cnt. With the data goes what needs no room. */
+chan ring0 = [2 + SLOTS] of { byte, byte, byte, byte, byte, byte, byte, byte };
+chan ring1 = [2 + SLOTS] of { byte, byte, byte, byte, byte, byte, byte, byte };
 /* operations in order; messages: is_rts, tag, message, sender (two) */
 chan queued0 = [SLOTS] of { byte };
 chan queued1 = [SLOTS] of { byte };
@@ -309,9 +311,9 @@ inline is_over()
 #define S(n)  AT(n).state
 
 #define can_claim(n) (AT(n).is_recv -> \
-	S(n) == LANDING && !AT(n).fin && AT(n).way != STREAM && \
+	S(n) == LANDING && !AT(n).fin && AT(n).way != STREAM && !TELLS && \
 	!ME.rec.closed && ME.rec.claim < CHUNKS : \
-	S(n) == PUT && may_push(AT(n).way) && \
+	S(n) == PUT && may_push(AT(n).way) && !AT(n).fin && \
 	!YOU.rec.closed && YOU.rec.claim < CHUNKS)
 #define can_fill(n) (S(n) == PUT && AT(n).way == STREAM && \
 	AT(n).done < CHUNKS && AT(n).done == YOU.rec.taken)
@@ -319,7 +321,8 @@ inline is_over()
 	AT(n).done < ME.rec.sent)
 #define can_move(n) (can_claim(n) || can_fill(n) || can_drain(n))
 
-#define put_done(n) (S(n) == PUT && (AT(n).way == STREAM -> \
+#define put_done(n) (S(n) == PUT && AT(n).fin || \
+	S(n) == PUT && (AT(n).way == STREAM -> \
 	YOU.rec.taken == CHUNKS : YOU.rec.taken + AT(n).done == CHUNKS || \
 	(MUTANT == 15 && YOU.rec.claim == CHUNKS)))
 #define land_done(n) (S(n) == LANDING && AT(n).fin && \
@@ -349,6 +352,8 @@ inline is_told()
 {
 	if
 	:: OP.status == OK && OP.is_recv && OP.way ->
+		assert(!YOU.gave_up[(OP.msg - 1) % REQS]);
+		ME.got[(OP.msg - 1) % REQS] = 1;
 		k = 0;
 		do
 		:: k < CHUNKS ->
@@ -415,6 +420,9 @@ inline read_source()
 		YOU.died -> GARBAGE : OP.msg)
 }
 
+/* Over libfabric: the sender writes alone. */
+#define tells (TELLS && !OP.is_recv && OP.way != STREAM)
+
 /* The second half: the data is there, then it is counted. */
 inline end_chunk()
 {
@@ -434,7 +442,14 @@ inline end_chunk()
 		:: else -> MARK(34) write_chunk(1 - me, OP.msg)
 		fi;
 		OP.done++;
-		YOU.rec.sent = OP.done
+		YOU.rec.sent = OP.done;
+		if
+		:: tells && OP.done == CHUNKS ->
+			OP.fin = 1;
+			ME.fin_sent[OP.req] = 1;
+			send_op(FIN, OK)
+		:: else
+		fi
 	fi;
 	from = 0;
 	k = 0
@@ -613,6 +628,7 @@ inline configuration()
 		ROOM = set("ROOM", 2);	   /* packets in a ring, up to 2 */
 		CHUNKS = set("CHUNKS", 2); /* of a message, up to PIECES */
 		WAYS = set("WAYS", 15);	   /* how messages may land */
+		TELLS = set("TELLS", 0);  /* a sender's last chunk is the FIN */
 		FAIL = set("FAIL", 0);	   /* what can be refused may be */
 		DEATH = set("DEATH", 0);   /* ends that may die: bits */
 		CLOSE = set("CLOSE", 0);   /* ends that may close: bits */

@@ -42,7 +42,10 @@ inline op_report(how)
 		OP.reported = 1;
 		if
 		:: OP.is_recv -> told_recv()
-		:: else -> told_send(OP.req)
+		:: else ->
+			told_send(OP.req);
+			assert(how == OK || !YOU.got[OP.req]);
+			ME.gave_up[OP.req] = (how != OK)
 		fi
 	fi
 }
@@ -119,7 +122,7 @@ inline send_first()
 inline bulk_stop()
 {
 	if
-	:: !OP.bulk_open || !OP.started
+	:: !OP.bulk_open || !OP.started || (!OP.is_recv && OP.fin)
 	:: else ->
 		if
 		:: OP.way == STREAM
@@ -182,7 +185,7 @@ inline bulk_close()
 	fi
 }
 
-inline step_stop()
+inline stop_it()
 {
 	if
 	:: is_busy && OP.way != LAND && MUTANT != 2
@@ -197,6 +200,14 @@ inline step_stop()
 		:: MUTANT == 4 -> op_done(OP.status)
 		:: else
 		fi
+	fi
+}
+
+inline step_stop()
+{
+	if
+	:: !OP.is_recv && OP.fin && MUTANT != 19 -> MARK(41) op_done(OK)
+	:: else -> stop_it()
 	fi
 }
 
@@ -461,7 +472,10 @@ inline put_all()
 {
 	MARK(23)
 	bulk_close();
-	OP.state = FINI
+	if
+	:: OP.fin -> op_done(OK)
+	:: else -> OP.state = FINI
+	fi
 }
 
 /* step_land() when all of it has landed, and FIN said so; way_finish() is
@@ -581,6 +595,7 @@ inline op_dies()
 		MARK(27)
 		drain_all();
 		land_all()
+	:: !OP.is_recv && OP.fin && MUTANT != 20 -> MARK(40) op_done(OK)
 	:: else ->
 		/* What is said to have landed is not lost, but for a cancel. */
 		assert(!(OP.state == LANDING &&

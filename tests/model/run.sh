@@ -85,6 +85,13 @@ holds "an end that dies" SEND0=2 CANCEL=2 DEATH=3
 holds "an end that dies, short messages" \
 	SEND0=3 LARGE=0 CANCEL=3 CREDITS=2 TABLE=2 DEATH=3
 holds "ends that are closed" SEND0=2 CANCEL=1 CLOSE=3 TABLE=2 CHUNKS=1
+holds "the last of the data is the FIN" SEND0=2 CANCEL=3 TELLS=1 WAYS=6
+holds "the same, and two operations at a time" \
+	SEND0=2 CANCEL=3 TABLE=2 CHUNKS=1 TELLS=1 WAYS=6
+holds "the same, and an end that dies" \
+	SEND0=2 CANCEL=2 DEATH=3 TELLS=1 WAYS=6
+holds "the same, and ends that are closed" \
+	SEND0=2 CANCEL=1 CLOSE=3 TABLE=2 CHUNKS=1 TELLS=1 WAYS=6
 
 # Every transition that is marked in the model has been made by one of these.
 grep -Hn 'MARK([0-9]' "$src/"*.pml >want
@@ -115,6 +122,9 @@ mutant 16 "credit that found no room is forgotten" SEND0=3 LARGE=4 SEND1=1 \
 	ROOM=1
 mutant 17 "a chunk that failed is waited for" FAIL=1
 mutant 18 "a close stops what was stopped" SEND0=2 CANCEL=3 CLOSE=1 TABLE=2
+mutant 19 "a message is given up of which the peer has all" \
+	SEND0=2 CANCEL=3 TELLS=1 WAYS=6
+mutant 20 "it is lost when the peer leaves" CANCEL=1 CLOSE=2 TELLS=1 WAYS=2
 
 [ "$failed" = 0 ] && echo "the model holds"
 exit "$failed"
