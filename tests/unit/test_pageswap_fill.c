@@ -56,19 +56,6 @@ static bool is_there(const char *at)
 	return c & 1;
 }
 
-static unsigned int mappings(void)
-{
-	FILE *f = fopen("/proc/self/maps", "re");
-	unsigned int n = 0;
-	int c;
-
-	assert_non_null(f);
-	while ((c = getc(f)) != EOF)
-		n += c == '\n';
-	fclose(f);
-	return n;
-}
-
 static void what_is_new_gets_everything(void **state)
 {
 	unsigned int before;
@@ -79,12 +66,12 @@ static void what_is_new_gets_everything(void **state)
 		skip();
 	}
 	madvise(dst, page, MADV_DONTNEED);
-	before = mappings();
+	before = map_lines();
 	assert_int_equal(pages_fill(dst, src, PAGES * page), PAGES * page);
 	assert_memory_equal(dst, src, PAGES * page);
 	assert_false(is_there(dst - page));
 	assert_false(is_there(dst + PAGES * page));
-	assert_int_equal(mappings(), before);
+	assert_int_equal(map_lines(), before);
 	/* They are the application's like any others. */
 	dst[0]++;
 	assert_int_equal(src[0] + 1, dst[0]);
