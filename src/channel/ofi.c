@@ -216,7 +216,6 @@ static void ofi_flush(void *ctx)
 	struct ofi *o = ctx;
 
 	o->polling = o->pause = false;
-	o->burst = 0;
 	if (o->err)
 		return;
 	kedge__ofi_flow_signals(o);
@@ -268,7 +267,6 @@ void kedge__ofi_progress(struct ofi *o)
 {
 	if (o->err)
 		return;
-	o->burst = 0;
 	o->pause = false;
 	kedge__ofi_pump(o);
 	kedge__ofi_writes_post(o);

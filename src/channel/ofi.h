@@ -63,8 +63,6 @@
 #define CHUNK_LEN ((uint64_t)512 * 1024)
 /* Posted and not done: a packet waits behind all of it. */
 #define FLIGHT_LEN ((uint64_t)1024 * 1024)
-/* Posted in one poll: what goes on packets meanwhile is behind it. */
-#define BURST_LEN ((uint64_t)1024 * 1024)
 /* So much agreed on is enough to go on with while more is. */
 #define AHEAD_CNT 8u
 #define AHEAD_LEN ((uint64_t)512 * 1024)
@@ -241,7 +239,6 @@ struct ofi {
 	struct list free_tx, ready, posted, came, unposted;
 	struct ofi_buf *open;
 	bool polling, later, rts, patient, say;
-	uint64_t burst; /* bytes of writes posted in this poll */
 	bool pause;	/* no more of them in this poll */
 	uint32_t free_cnt, sent_cnt;
 	uint32_t credit, credit_max, owed;

@@ -279,7 +279,6 @@ static uint64_t room_for(const struct ofi *o, struct flow *f, uint64_t *to)
 
 static void advance(struct ofi *o, struct flow *f, struct ofi_write *w)
 {
-	o->burst += w->len;
 	f->src_off += w->len;
 	f->posted += w->len;
 	f->in_flight++;
@@ -380,7 +379,7 @@ static uint32_t writes_max(const struct ofi *o, const struct flow *f)
 bool kedge__ofi_may_write(const struct ofi *o, const struct flow *f)
 {
 	return has_room(f) && !list_empty(&o->idle_writes) && !o->pause &&
-	       o->burst < BURST_LEN && o->flight_len < FLIGHT_LEN &&
+	       o->flight_len < FLIGHT_LEN &&
 	       f->in_flight < writes_max(o, f);
 }
 

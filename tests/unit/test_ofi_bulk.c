@@ -315,7 +315,6 @@ static void the_sender_stops_it(void **state)
 	for (i = 0; i < 1000; i++) {
 		before = f->landed;
 		kedge__ofi_cq_drain(p.a);
-		p.a->burst = 0;
 		T.step(p.a, &m.out);
 		if (f->landed != before)
 			i = 0;
