@@ -173,7 +173,7 @@ struct flow {
 	uint32_t mr_cnt;
 };
 
-/* Idle, staged until the poll ends or the next is, or under way. */
+/* Idle, staged until the poll ends, or under way. */
 struct ofi_write {
 	struct ofi_op op;
 	struct list node; /* idle_writes, staged or written */

@@ -17,13 +17,11 @@ static size_t copy_in(struct swap_kit *kit, uintptr_t dst, uintptr_t src,
 	struct uffdio_copy c = { .dst = dst, .src = src, .len = len };
 
 	while (ioctl(kit->uffd, UFFDIO_COPY, &c)) {
-		if (c.copy > 0) {
-			c.dst += (uint64_t)c.copy;
-			c.src += (uint64_t)c.copy;
-			c.len -= (uint64_t)c.copy;
-		} else if (errno != EAGAIN) {
+		if (c.copy <= 0)
 			return c.dst - dst;
-		}
+		c.dst += (uint64_t)c.copy;
+		c.src += (uint64_t)c.copy;
+		c.len -= (uint64_t)c.copy;
 		c.copy = 0;
 	}
 	return len;

@@ -40,7 +40,7 @@
 enum block {
 	BLOCK_FREE,
 	BLOCK_USED,
-	BLOCK_MAKING, /* the thread has it */
+	BLOCK_MAKING, /* the thread has it, or pool_make() */
 	BLOCK_READY,
 	BLOCK_EMPTYING, /* LENT in a moment */
 	BLOCK_LENT,
