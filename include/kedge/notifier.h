@@ -25,7 +25,10 @@ struct kedge_notifier;
  * @KEDGE_LEVEL_NONE:     nothing is watched; a cache registers at every get
  * @KEDGE_LEVEL_ADVISORY: seen when made through an interposed libc function
  * @KEDGE_LEVEL_ORDERED:  visible before the call that changed the mapping
- *                        returns to its caller, however it was made
+ *                        returns to its caller, however it was made; and a
+ *                        thread that the kernel hands the range before that
+ *                        return is not served by a cache, nor told "unchanged"
+ *                        by kedge_notifier_unchanged()
  * @KEDGE_LEVEL_EXACT:    visible before any thread can get the range back from
  *                        the kernel
  */
@@ -73,6 +76,22 @@ enum kedge_blind_spot {
 	KEDGE_BLIND_RAW = 1 << 2,
 };
 
+/** enum kedge_check - what a lookup does to be sure that nothing has changed
+ * @KEDGE_CHECK_LOAD: loads the generation: libkedge-hooks or the kernel module
+ *                    make changes visible before anybody else can have the
+ *                    range
+ * @KEDGE_CHECK_CALL: makes one system call before it, which tells whether a
+ *                    change is under way: some hundred nanoseconds
+ * @KEDGE_CHECK_NONE: cannot be sure, so everything is registered anew: nothing
+ *                    is watched, or the application closed the notifier's
+ *                    descriptor
+ */
+enum kedge_check {
+	KEDGE_CHECK_LOAD = 0,
+	KEDGE_CHECK_CALL = 1,
+	KEDGE_CHECK_NONE = 2,
+};
+
 /**
  * struct kedge_notifier_info - what a notifier is
  * @size:      sizeof(struct kedge_notifier_info), set by the caller
@@ -83,6 +102,8 @@ enum kedge_blind_spot {
  * @watches:   watches now
  * @armed:     disjoint ranges that the kernel watches for this notifier now
  * @events:    invalidations seen since it was opened, coalesced or not
+ * @check:     enum kedge_check: how a lookup makes sure
+ * @reserved:  0
  */
 struct kedge_notifier_info {
 	uint32_t size;
@@ -93,6 +114,8 @@ struct kedge_notifier_info {
 	uint64_t watches;
 	uint64_t armed;
 	uint64_t events;
+	uint32_t check;
+	uint32_t reserved;
 };
 
 /** enum kedge_event_kind - what happened to a watched range
@@ -191,6 +214,11 @@ struct kedge_notifier_head {
  * event to read (the monitor is looking); a read tells. It is an acquire load:
  * what is read after it is no older than it.
  *
+ * It shows every change whose call has returned. A thread that may be handed a
+ * range by the kernel while another thread's munmap() of it has not returned yet
+ * wants kedge_notifier_unchanged() instead, unless enum kedge_check says that
+ * the load is enough.
+ *
  * Threads: any, no lock, no system call. Fork: in a forked child it is none of
  * the numbers that it is in the process that opened the notifier.
  *
@@ -204,6 +232,23 @@ static inline uint64_t kedge_notifier_generation(const struct kedge_notifier *nf
 	return __atomic_load_n(h->generation, __ATOMIC_ACQUIRE) +
 	       __atomic_load_n(h->trips, __ATOMIC_ACQUIRE);
 }
+
+/**
+ * kedge_notifier_unchanged() - whether nothing watched has changed since
+ * @nf:         borrowed
+ * @generation: the number that a KEDGE_EVENT_LAST carried
+ *
+ * As a comparison with kedge_notifier_generation(), but true to the level: it
+ * asks the kernel whether a change is under way where the generation alone does
+ * not tell (see enum kedge_check).
+ *
+ * Threads: any; no lock, at most one system call.
+ *
+ * Return: 1 if nothing has changed; 0 if something has, or may have: read the
+ * events, or ask again; -EINVAL for a NULL pointer, -ECHILD in a forked child.
+ */
+KEDGE_API int kedge_notifier_unchanged(struct kedge_notifier *nf,
+				       uint64_t generation);
 
 /** KEDGE_WATCH_PROVISIONAL - returned by kedge_watch_add(): watched, but pages
  *  there may still be on their way out (the kernel announces MADV_DONTNEED

@@ -144,6 +144,8 @@ static int init(struct kedge_cache *c, struct kedge_device *dev,
 	c->serial = atomic_fetch_add(&serials, 1) + 1;
 	c->ids_used = 1;
 	atomic_init(&c->epoch, 1);
+	atomic_init(&c->seen, SEEN_NEVER);
+	atomic_init(&c->handled, SEEN_NEVER);
 	c->attr.size = sizeof(c->attr);
 	rc = kedge_device_query(dev, &c->attr);
 	if (rc)
@@ -170,7 +172,6 @@ static int init(struct kedge_cache *c, struct kedge_device *dev,
 	rc = claim_notifier(c, nf);
 	if (rc)
 		goto close_verify;
-	/* 0 is no generation: the first get reads what there is. */
 	rc = opts->flags & KEDGE_CACHE_RESYNC ? resyncer_start(c) : 0;
 	if (rc)
 		goto release_nf;

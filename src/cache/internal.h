@@ -127,11 +127,13 @@ struct kedge_cache {
 	/* Read by every hit, written rarely. */
 	struct kedge_notifier *nf;
 	uint64_t serial;
-	_Atomic uint64_t seen; /* generation up to which events are handled */
+	_Atomic uint64_t seen; /* see caught_up() */
 	struct region *regions;
 	_Atomic uint32_t epoch; /* grows with every miss: the LRU's clock */
 	uint32_t modes;
 	_Atomic(struct mid *) root[LEVEL_CNT];
+
+	_Atomic uint64_t handled; /* generation up to which events are handled */
 
 	pthread_mutex_t lock;
 	struct kedge_device *dev;
@@ -281,14 +283,31 @@ static inline uint64_t region_run(const struct kedge_cache *c,
 	return at;
 }
 
+/* No generation, ever: those are even at rest, and grow by 2. */
+#define SEEN_NEVER UINT64_MAX
+
+/* sync.c: the same where the notifier has to ask. */
+bool caught_up_by_asking(struct kedge_cache *c);
+
 /*
- * Whether the cache has handled all that is visible to this thread. acquire:
+ * Whether the cache has handled all that this thread may know of: the question
+ * that makes a lookup a hit. Where the generation alone does not answer it,
+ * seen is SEEN_NEVER, so that the common way has one comparison. acquire:
  * partner of the release in cache_sync().
  */
-static inline bool caught_up(const struct kedge_cache *c)
+static inline bool caught_up(struct kedge_cache *c)
+{
+	if (likely(kedge_notifier_generation(c->nf) ==
+		   atomic_load_explicit(&c->seen, memory_order_acquire)))
+		return true;
+	return unlikely(nf_asks(c->nf)) && caught_up_by_asking(c);
+}
+
+/* Whether there is no event to read. It makes no lookup a hit. */
+static inline bool all_handled(const struct kedge_cache *c)
 {
 	return kedge_notifier_generation(c->nf) ==
-	       atomic_load_explicit(&c->seen, memory_order_acquire);
+	       atomic_load_explicit(&c->handled, memory_order_acquire);
 }
 
 /* get.c: the calling thread's records are no longer its own. */
@@ -353,6 +372,7 @@ struct want {
 	bool merge; /* neighbours may be taken in */
 	bool evict; /* others may go for it */
 	bool lend;  /* ends with its put; not of whole pages, maybe */
+	bool anew;  /* a change is under way: what is there may be stale */
 };
 int cache_register(struct kedge_cache *c, const struct want *want,
 		   struct region **out);

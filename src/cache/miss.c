@@ -87,7 +87,7 @@ static void make_plan(struct kedge_cache *c, const struct want *w,
 	 */
 	if (id && region_serves(c, r, w->start, w->end, 0))
 		p->access |= r->mr.access;
-	if (!w->merge)
+	if (!w->merge || w->anew)
 		return;
 	while ((p->start && merge_at(c, p, p->start - 1)) ||
 	       merge_at(c, p, p->end))
@@ -324,7 +324,7 @@ static int finish(struct kedge_cache *c, const struct want *w,
 
 	pthread_mutex_lock(&c->lock);
 	cache_sync(c, &killed);
-	old = find(c, w->start, w->end, w->access);
+	old = w->anew ? NULL : find(c, w->start, w->end, w->access);
 	if (old || (spoils(cold_of(c, r), w) && !last_try)) {
 		/* Another thread was faster, or the pages have changed. */
 		not_kept(c, r, &killed);
@@ -471,10 +471,11 @@ int get_kept(struct kedge_cache *c, uint64_t addr, size_t len, uint32_t access,
 			  .access = access,
 			  .hold = true,
 			  .merge = true,
-			  .evict = true };
+			  .evict = true,
+			  .anew = !notify_settle(c->nf) };
 	int rc;
 
-	*out = look_again(c, addr, addr + len, access);
+	*out = w.anew ? NULL : look_again(c, addr, addr + len, access);
 	if (*out)
 		return 0;
 	rc = cache_register(c, &w, out);

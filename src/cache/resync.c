@@ -175,7 +175,7 @@ static bool has_work(struct kedge_cache *c)
 
 	pthread_mutex_lock(&c->lock);
 	/* A get may have caught up, and left notes. */
-	yes = c->lost_cnt || !caught_up(c);
+	yes = c->lost_cnt || !all_handled(c);
 	pthread_mutex_unlock(&c->lock);
 	return yes;
 }

@@ -73,7 +73,7 @@ void cache_sync(struct kedge_cache *c, uint32_t *killed)
 	uint64_t drained = 0;
 	size_t n, i;
 
-	if (caught_up(c))
+	if (all_handled(c))
 		return;
 	c->st.resyncs++;
 	while (!drained) {
@@ -81,8 +81,20 @@ void cache_sync(struct kedge_cache *c, uint32_t *killed)
 		for (i = 0; i < n; i++)
 			handle(c, &t[i], killed);
 	}
-	/* release: after the index was changed. Partner: caught_up(). */
-	atomic_store_explicit(&c->seen, drained, memory_order_release);
+	/*
+	 * release: after the index was changed. Partners: caught_up(),
+	 * all_handled(). Whoever makes the notifier ask moves the generation
+	 * afterwards: a value of before in seen equals nothing any more.
+	 */
+	atomic_store_explicit(&c->handled, drained, memory_order_release);
+	atomic_store_explicit(&c->seen, nf_asks(c->nf) ? SEEN_NEVER : drained,
+			      memory_order_release);
+}
+
+/* The question first: what it lets pass shows in the generation after it. */
+bool caught_up_by_asking(struct kedge_cache *c)
+{
+	return notify_settled(c->nf) && all_handled(c);
 }
 
 bool cache_serves(struct kedge_cache *c, uint64_t start, uint64_t end,

@@ -87,14 +87,15 @@ static uint64_t gap_end(const struct ask *a)
 	return at < stop ? at : stop;
 }
 
-static int piece_register(struct ask *a, struct kedge_piece *p)
+static int piece_register(struct ask *a, struct kedge_piece *p, bool anew)
 {
 	struct kedge_cache *c = a->c;
 	struct want w = { .start = round_down(a->at, kedge__page_size()),
 			  .end = gap_end(a),
 			  .access = a->access,
 			  .hold = true,
-			  .evict = true };
+			  .evict = true,
+			  .anew = anew };
 	struct region *r;
 	uint64_t stop;
 	int rc = cache_register(c, &w, &r);
@@ -110,12 +111,14 @@ static int piece_register(struct ask *a, struct kedge_piece *p)
 static int piece_kept(struct ask *a, struct thread_rec *rec,
 		      struct kedge_piece *p)
 {
+	bool anew;
 	int rc;
 
 	if (likely(rec) && likely(piece_hit(a, rec, p)))
 		return 0;
-	if (!piece_again(a, p)) {
-		rc = piece_register(a, p);
+	anew = !notify_settle(a->c->nf);
+	if (anew || !piece_again(a, p)) {
+		rc = piece_register(a, p, anew);
 		if (rc)
 			return rc;
 	}

@@ -34,6 +34,14 @@ struct gen_page {
 	_Atomic uint64_t generation;
 	_Atomic uint64_t no_trips; /* stays 0: where there is no tripwire */
 	_Atomic uint32_t owned;
+	_Atomic uint32_t asks; /* enum asks; see settle.c */
+};
+
+/* Whether a lookup has to ask for changes under way, in rising order. */
+enum asks {
+	ASKS_NOT,    /* the generation tells in time */
+	ASKS_KERNEL, /* by ops->settled */
+	ASKS_LOST,   /* nobody can tell any more: nothing is served */
 };
 
 /*
@@ -151,6 +159,13 @@ struct notify_ops {
 	size_t (*take)(struct kedge_notifier *nf, struct queue *q,
 		       struct taken *out, size_t max, uint64_t *drained);
 	int (*fd)(struct kedge_notifier *nf);
+
+	/*
+	 * Where asks is ASKS_KERNEL: whether all changes that were begun
+	 * before the call are visible in the generation after it. One system
+	 * call, no lock. May set ASKS_LOST.
+	 */
+	bool (*settled)(struct kedge_notifier *nf);
 };
 
 extern const struct notify_ops notify_ummunot;
@@ -163,11 +178,23 @@ static inline bool nf_owned(const struct kedge_notifier *nf)
 	return atomic_load_explicit(&nf->page->owned, memory_order_relaxed);
 }
 
+static inline uint32_t nf_asks(const struct kedge_notifier *nf)
+{
+	return atomic_load_explicit(&nf->page->asks, memory_order_relaxed);
+}
+
 int nf_not_owned(void); /* -ECHILD, with its reason */
 
 /* notifier.c: what @fd is, and whether it still is. */
 void fd_note(int fd, struct fd_id *id);
 bool fd_same(int fd, const struct fd_id *id);
+
+/* settle.c. The first with nf->lock held. */
+void notify_must_ask(struct kedge_notifier *nf, enum asks asks);
+/* Whether every change begun before the call shows in the generation. */
+bool notify_settled(struct kedge_notifier *nf);
+/* The same, waiting for it a little. */
+bool notify_settle(struct kedge_notifier *nf);
 
 /* notifier.c: open a named backend without probing others. */
 int nf_open_backend(const struct notify_ops *ops,

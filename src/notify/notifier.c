@@ -273,6 +273,10 @@ int kedge_notifier_info(struct kedge_notifier *nf,
 	i.backend = nf->ops->name;
 	i.blind = nf->blind;
 	i.hooked = announce_hooked(NULL);
+	i.check = nf->ops->level == KEDGE_LEVEL_NONE ? KEDGE_CHECK_NONE
+						      : nf_asks(nf);
+	if (i.check == KEDGE_CHECK_NONE)
+		i.level = KEDGE_LEVEL_NONE;
 	sig_lock(&nf->lock);
 	i.watches = nf->watches.cnt;
 	i.armed = nf->armed.cnt;

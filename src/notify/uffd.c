@@ -75,10 +75,12 @@
 /*
  * The bell is a page of our own that is watched like others': unmapping it ends
  * the monitor. Unlike a descriptor nobody can close it. It is of a kind that no
- * neighbour's mapping melts with.
+ * neighbour's mapping melts with. It is present, so that to fill it with zeros
+ * is refused: that is the question of uffd_settled().
  */
 struct uffd {
 	int fd;
+	bool counts; /* the kernel counts changes under way */
 	uint64_t bell;
 	sem_t ready; /* the monitor has its own descriptors */
 	struct tripwire *tripwire; /* NULL: there is none */
@@ -91,6 +93,48 @@ struct uffd {
 	unsigned int looks;
 };
 
+/* glibc moves the heap's end down within itself, with the heap's lock held. */
+static bool heap_shrank(uint64_t start)
+{
+	return start == round_up((uint64_t)syscall(SYS_brk, 0),
+				 kedge__page_size());
+}
+
+/*
+ * Watched memory went by a call that libkedge-hooks did not announce: this
+ * program has another way than libc. The next such change may be in the window
+ * that the hooks were to close, so from now on lookups ask. An announced change
+ * brings an event, too, where the range was armed again meanwhile; it is still
+ * under way then.
+ */
+static void hooks_were_passed_by(struct kedge_notifier *nf, uint64_t start,
+				 uint64_t end)
+{
+	struct uffd *u = nf->backend;
+
+	if (nf_asks(nf) != ASKS_NOT || announce_active(start, end) ||
+	    heap_shrank(start))
+		return;
+	/* The caller moves the generation: it was told to somebody. */
+	atomic_store_explicit(&nf->page->asks,
+			      u->counts ? ASKS_KERNEL : ASKS_LOST,
+			      memory_order_relaxed);
+}
+
+/* [start, end) is another mapping now, or none. */
+static size_t gone(struct kedge_notifier *nf, uint32_t kind, uint64_t start,
+		   uint64_t end)
+{
+	size_t told;
+
+	armed_cut(nf, start, end);
+	taint_cut(nf, start, end);
+	told = queue_publish(nf, kind, start, end);
+	if (told)
+		hooks_were_passed_by(nf, start, end);
+	return told;
+}
+
 static size_t told_by(struct kedge_notifier *nf, const struct uffd_msg *m)
 {
 	struct uffd *u = nf->backend;
@@ -100,19 +144,15 @@ static size_t told_by(struct kedge_notifier *nf, const struct uffd_msg *m)
 		start = m->arg.remap.from;
 		end = start + m->arg.remap.len;
 		to = m->arg.remap.to;
-		armed_cut(nf, start, end);
 		maybe_add(nf, to, to + m->arg.remap.len);
-		taint_cut(nf, start, end);
-		return queue_publish(nf, KEDGE_EVENT_REMAP, start, end);
+		return gone(nf, KEDGE_EVENT_REMAP, start, end);
 	}
 	start = m->arg.remove.start;
 	end = m->arg.remove.end;
 	if (m->event == UFFD_EVENT_UNMAP) {
 		u->rung = u->rung || (start <= u->bell && u->bell < end);
-		armed_cut(nf, start, end);
 		maybe_cut(nf, start, end);
-		taint_cut(nf, start, end);
-		return queue_publish(nf, KEDGE_EVENT_UNMAP, start, end);
+		return gone(nf, KEDGE_EVENT_UNMAP, start, end);
 	}
 	if (m->event == UFFD_EVENT_REMOVE) {
 		taint_add(nf, start, end);
@@ -309,14 +349,20 @@ static int new_fd(void)
 			    strerrordesc_np(err));
 }
 
-static int handshake(int fd)
+/*
+ * The kernel counts changes under way since 5.15; before that a flag said that
+ * there was one, and the first of two to be read took it down for both. Of the
+ * features that it names, EXACT_ADDRESS came next.
+ */
+static int handshake(struct uffd *u)
 {
 	struct uffdio_api api = { .api = UFFD_API, .features = EVENTS };
 
-	if (ioctl(fd, UFFDIO_API, &api))
+	if (ioctl(u->fd, UFFDIO_API, &api))
 		return kedge_reason(-EOPNOTSUPP,
 				    "this kernel's userfaultfd reports no "
 				    "unmap events: Linux 4.11 does");
+	u->counts = api.features & UFFD_FEATURE_EXACT_ADDRESS;
 	if (!(api.features & UFFD_FEATURE_PAGEFAULT_FLAG_WP))
 		return kedge_reason(-EOPNOTSUPP,
 				    "this kernel's userfaultfd has no "
@@ -369,13 +415,14 @@ static void close_tripwire(struct kedge_notifier *nf)
 static int hang_bell(struct uffd *u)
 {
 	size_t len = kedge__page_size();
-	void *p = mmap(NULL, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-		       0);
+	char *p = mmap(NULL, len, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	int rc = -ENOMEM;
 
 	if (p == MAP_FAILED)
 		return rc;
 	u->bell = (uintptr_t)p;
+	*(volatile char *)p = 1;
 	/* In a child it is there too, and nobody listens. */
 	if (!madvise(p, len, MADV_WIPEONFORK))
 		rc = uffd_register(u->fd, u->bell, u->bell + len);
@@ -391,6 +438,56 @@ static void drop_bell(struct uffd *u)
 {
 	uffd_unregister(u->fd, u->bell, u->bell + kedge__page_size());
 	munmap((void *)(uintptr_t)u->bell, kedge__page_size());
+}
+
+/* How lookups make sure: see settle.c. */
+static int choose_check(struct kedge_notifier *nf)
+{
+	const struct uffd *u = nf->backend;
+
+	if (announce_hooked(NULL))
+		return 0;
+	if (!u->counts)
+		return kedge_reason(-EOPNOTSUPP, "this kernel's userfaultfd "
+				    "does not tell reliably whether a change "
+				    "is under way (Linux 5.18 does), and "
+				    "libkedge-hooks is not loaded: link it, or "
+				    "set LD_PRELOAD=libkedge-hooks.so");
+	notify_must_ask(nf, ASKS_KERNEL);
+	return 0;
+}
+
+/*
+ * Every call that will report an event raises the descriptor's count of changes
+ * (mmap_changing) while it holds the address space's lock, before a page goes,
+ * and lowers it when its event has been read. While it is raised, requests to
+ * fill a page are refused with EAGAIN; else one for a page that is there is
+ * refused with EEXIST.
+ *
+ * Proof. Thread A takes a range away, the kernel hands it to thread B. B took
+ * the address space's lock after A had raised the count, so B, and whoever B
+ * tells, finds it raised until A's event has been read; and before that read
+ * the monitor made the generation odd (point 1 above), which then is, or a
+ * later one, what is loaded after this. Asked after the load it would prove
+ * nothing: the event could be read in between.
+ */
+static bool uffd_settled(struct kedge_notifier *nf)
+{
+	struct uffd *u = nf->backend;
+	struct uffdio_zeropage z = {
+		.range = { .start = u->bell, .len = kedge__page_size() },
+		.mode = UFFDIO_ZEROPAGE_MODE_DONTWAKE,
+	};
+	int saved = errno, err;
+
+	err = ioctl(u->fd, UFFDIO_ZEROPAGE, &z) ? errno : 0;
+	errno = saved;
+	if (likely(err == EEXIST) || !err)
+		return true;
+	if (err != EAGAIN) /* the descriptor is not ours any more */
+		atomic_store_explicit(&nf->page->asks, ASKS_LOST,
+				      memory_order_relaxed);
+	return false;
 }
 
 static int uffd_open(struct kedge_notifier *nf,
@@ -411,7 +508,10 @@ static int uffd_open(struct kedge_notifier *nf,
 	if (rc < 0)
 		goto free_u;
 	u->fd = rc;
-	rc = handshake(u->fd);
+	rc = handshake(u);
+	if (rc)
+		goto close_fd;
+	rc = choose_check(nf);
 	if (rc)
 		goto close_fd;
 	rc = hang_bell(u);
@@ -554,4 +654,5 @@ const struct notify_ops notify_uffd = {
 	.abandon = uffd_abandon,
 	.arm = uffd_arm,
 	.disarm = uffd_disarm,
+	.settled = uffd_settled,
 };

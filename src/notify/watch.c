@@ -112,6 +112,10 @@ int notify_watch_add(struct kedge_notifier *nf, struct watch *w, uint64_t start,
 	bool provisional;
 	int rc;
 
+	if (unlikely(nf_asks(nf) == ASKS_LOST))
+		return kedge_reason(-EOPNOTSUPP, "the application closed "
+				    "kedge's userfaultfd: nothing can be "
+				    "watched any more");
 	w->node.start = start;
 	w->node.end = end;
 	w->pending = false;

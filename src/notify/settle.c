@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Whether a change of watched memory is under way that the generation does not
+ * show yet.
+ *
+ * With level ordered an event is visible before the call that made the change
+ * returns. In between, the kernel may hand the range to a second thread, whose
+ * lookup would then find a generation that has not moved. Three things close
+ * that window:
+ *
+ *  - the kernel module: its counter moves before the range is free;
+ *  - libkedge-hooks: the generation moves before the change is made;
+ *  - asking: the backend asks the kernel, at each lookup, whether a change was
+ *    begun whose event has not been read (ops->settled).
+ *
+ * page->asks says which. It only grows, under nf->lock, and each step moves the
+ * generation: a cache that handled events under the old rule looks again.
+ */
+#include <sched.h>
+
+#include "notify/internal.h"
+
+/* With nf->lock held. */
+void notify_must_ask(struct kedge_notifier *nf, enum asks asks)
+{
+	if (atomic_load_explicit(&nf->page->asks, memory_order_relaxed) >= asks)
+		return;
+	atomic_store_explicit(&nf->page->asks, asks, memory_order_relaxed);
+	/* release: a cache that sees the new generation sees the new rule. */
+	atomic_fetch_add_explicit(&nf->page->generation, GENERATION_STEP,
+				  memory_order_release);
+}
+
+bool notify_settled(struct kedge_notifier *nf)
+{
+	switch (nf_asks(nf)) {
+	case ASKS_NOT:
+		return true;
+	case ASKS_KERNEL:
+		return nf->ops->settled(nf);
+	}
+	return false;
+}
+
+/*
+ * The event is read within microseconds, unless the monitor has to wait for a
+ * CPU; and where others unmap without a pause there may always be one unread. A
+ * caller that is told "false" can still register anew, which needs no promise.
+ */
+#define SETTLE_TRIES 64
+#define SETTLE_SPINS 8
+
+bool notify_settle(struct kedge_notifier *nf)
+{
+	unsigned int i;
+
+	for (i = 0; i < SETTLE_TRIES; i++) {
+		if (notify_settled(nf))
+			return true;
+		if (nf_asks(nf) == ASKS_LOST)
+			return false;
+		if (i < SETTLE_SPINS)
+			cpu_relax();
+		else
+			sched_yield();
+	}
+	return false;
+}
+
+int kedge_notifier_unchanged(struct kedge_notifier *nf, uint64_t generation)
+{
+	if (!nf)
+		return kedge_reason(-EINVAL, "the notifier is NULL");
+	if (!nf_owned(nf))
+		return nf_not_owned();
+	/* The question first: what it lets pass is visible afterwards. */
+	return notify_settled(nf) &&
+	       kedge_notifier_generation(nf) == generation;
+}
