@@ -206,6 +206,19 @@ int announce_attach(struct kedge_notifier *nf)
 	return rc;
 }
 
+void announce_each(void (*fn)(struct kedge_notifier *nf, void *arg), void *arg)
+{
+	unsigned int i;
+
+	if (!proc || !atomic_load(&proc->ours))
+		return;
+	sig_lock(&lock);
+	for (i = 0; i < NOTIFIERS_MAX; i++)
+		if (listeners[i])
+			fn(listeners[i], arg);
+	sig_unlock(&lock);
+}
+
 void announce_detach(struct kedge_notifier *nf)
 {
 	unsigned int i;
@@ -256,12 +269,6 @@ static void tell(struct kedge_notifier *nf, struct kedge_hook *hook)
 		atomic_fetch_add_explicit(&nf->page->generation,
 					  GENERATION_STEP,
 					  memory_order_release);
-	/* As the monitor would: with the kernel's event taken away. */
-	if (hook->kind == KEDGE_EVENT_UNMAP ||
-	    hook->kind == KEDGE_EVENT_REMAP)
-		taint_cut(nf, hook->start, hook->end);
-	else
-		taint_no_witness(nf, hook->start, hook->end);
 	disarm_overlap(nf, hook);
 	queue_signal(nf);
 	sig_unlock_blocked(&nf->lock);

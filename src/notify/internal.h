@@ -19,9 +19,11 @@
 #include <kedge/notifier.h>
 
 #include "base/base.h"
+#include "base/fd.h"
 #include "base/lock.h"
 #include "base/pool.h"
 #include "base/tree.h"
+#include "notify/threads.h"
 
 #define GENERATION_FIRST 2u
 #define GENERATION_STEP	 2u
@@ -77,20 +79,10 @@ struct public_watch {
 struct taint {
 	uint64_t start;
 	uint64_t end;
-	uint64_t witness; /* see taint.c; 0 if there is none */
+	uint64_t serial; /* of the latest announcement in it; see taint.c */
 };
 
 #define TAINT_MAX 64
-
-/*
- * What a descriptor was when we opened it. The application may close what is
- * not its own, as daemons do, and have another under the number: that one is
- * not to be read, written or closed.
- */
-struct fd_id {
-	uint64_t dev;
-	uint64_t ino;
-};
 
 struct notify_ops;
 struct taken;
@@ -122,9 +114,9 @@ struct kedge_notifier {
 
 	struct taint taint[TAINT_MAX];
 	unsigned int taint_cnt;
-	int pagemap_fd;
+	uint64_t taint_serial;
+	struct threads threads; /* with a lock of its own */
 	int maps_fd;
-	struct fd_id pagemap_id;
 	struct fd_id maps_id;
 
 	void *backend; /* ops->open's */
@@ -184,10 +176,6 @@ static inline uint32_t nf_asks(const struct kedge_notifier *nf)
 }
 
 int nf_not_owned(void); /* -ECHILD, with its reason */
-
-/* notifier.c: what @fd is, and whether it still is. */
-void fd_note(int fd, struct fd_id *id);
-bool fd_same(int fd, const struct fd_id *id);
 
 /* settle.c. The first with nf->lock held. */
 void notify_must_ask(struct kedge_notifier *nf, enum asks asks);
@@ -253,13 +241,14 @@ void armed_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 int maybe_add(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 void maybe_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 
-/* taint.c. With nf->lock held. */
+/* taint.c. With nf->lock held: */
 void taint_add(struct kedge_notifier *nf, uint64_t start, uint64_t end);
-void taint_no_witness(struct kedge_notifier *nf, uint64_t start, uint64_t end);
-void taint_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end);
-bool taint_overlaps(struct kedge_notifier *nf, uint64_t start, uint64_t end);
-/* Look at the witnesses; true while there are taints worth another look. */
-bool taint_look(struct kedge_notifier *nf);
+/* The latest announcement that concerns [start, end); 0: none does. */
+uint64_t taint_serial(const struct kedge_notifier *nf, uint64_t start,
+		      uint64_t end);
+void taint_expire(struct kedge_notifier *nf, uint64_t serial);
+/* Without it: whether no page of [start, end) is on its way out. It looks. */
+bool taint_over(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 
 /*
  * vma.c: 0 if [start, end) is private anonymous memory without a hole; -EFAULT
@@ -272,10 +261,15 @@ struct vma_span {
 };
 int vma_check(int maps_fd, uint64_t start, uint64_t end,
 	      struct vma_span *whole);
+/* Call @fn for each mapping, as read from @maps_fd by its own position. */
+void vma_each(int maps_fd, void (*fn)(void *arg, uint64_t start, uint64_t end),
+	      void *arg);
 
 /* announce.c: who listens to kedge_hook_begin(). */
 int announce_attach(struct kedge_notifier *nf);
 void announce_detach(struct kedge_notifier *nf);
+/* Call @fn, with signals blocked, for each notifier of this process. */
+void announce_each(void (*fn)(struct kedge_notifier *nf, void *arg), void *arg);
 void announce_watch(uint64_t start, uint64_t end);
 void announce_unwatch(uint64_t start, uint64_t end);
 bool announce_active(uint64_t start, uint64_t end);

@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "notify/internal.h"
@@ -55,31 +54,6 @@ static void page_free(struct gen_page *page)
 	munmap(page, kedge__page_size());
 }
 
-void fd_note(int fd, struct fd_id *id)
-{
-	struct stat st;
-
-	if (!fstat(fd, &st))
-		*id = (struct fd_id){ st.st_dev, st.st_ino };
-}
-
-bool fd_same(int fd, const struct fd_id *id)
-{
-	struct fd_id now = { 0, 0 };
-
-	fd_note(fd, &now);
-	return now.ino && now.dev == id->dev && now.ino == id->ino;
-}
-
-static void close_own(int fd, const struct fd_id *id)
-{
-	int saved = errno;
-
-	if (fd_same(fd, id))
-		close(fd);
-	errno = saved;
-}
-
 static int proc_open(const char *path, struct fd_id *id)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -125,13 +99,12 @@ int nf_open_backend(const struct notify_ops *ops,
 	if (rc < 0)
 		goto close_pipe;
 	nf->maps_fd = rc;
-	rc = proc_open("/proc/self/pagemap", &nf->pagemap_id);
-	if (rc < 0)
+	rc = threads_init(&nf->threads);
+	if (rc)
 		goto close_maps;
-	nf->pagemap_fd = rc;
 	rc = ops->open(nf, opts);
 	if (rc)
-		goto close_pagemap;
+		goto fini_threads;
 	/* Last: from here on announcements arrive. */
 	rc = ops->add ? 0 : announce_attach(nf);
 	if (rc)
@@ -141,8 +114,8 @@ int nf_open_backend(const struct notify_ops *ops,
 
 close_backend:
 	ops->close(nf);
-close_pagemap:
-	close(nf->pagemap_fd);
+fini_threads:
+	threads_fini(&nf->threads);
 close_maps:
 	close(nf->maps_fd);
 close_pipe:
@@ -166,14 +139,15 @@ void kedge_notifier_close(struct kedge_notifier *nf)
 	if (nf_owned(nf)) {
 		announce_detach(nf);
 		nf->ops->close(nf);
+		threads_fini(&nf->threads);
 		sig_lock_fini(&nf->lock);
 	} else {
 		nf->ops->abandon(nf);
+		threads_abandon(&nf->threads);
 	}
-	close_own(nf->pagemap_fd, &nf->pagemap_id);
-	close_own(nf->maps_fd, &nf->maps_id);
-	close_own(nf->pipe[0], &nf->pipe_id);
-	close_own(nf->pipe[1], &nf->pipe_id);
+	fd_close(nf->maps_fd, &nf->maps_id);
+	fd_close(nf->pipe[0], &nf->pipe_id);
+	fd_close(nf->pipe[1], &nf->pipe_id);
 	pool_fini(&nf->range_pool);
 	pool_fini(&nf->public_pool);
 	page_free(nf->page);
@@ -273,11 +247,10 @@ int kedge_notifier_info(struct kedge_notifier *nf,
 	i.backend = nf->ops->name;
 	i.blind = nf->blind;
 	i.hooked = announce_hooked(NULL);
-	i.check = nf->ops->level == KEDGE_LEVEL_NONE ? KEDGE_CHECK_NONE
-						      : nf_asks(nf);
+	sig_lock(&nf->lock);
+	i.check = i.level == KEDGE_LEVEL_NONE ? KEDGE_CHECK_NONE : nf_asks(nf);
 	if (i.check == KEDGE_CHECK_NONE)
 		i.level = KEDGE_LEVEL_NONE;
-	sig_lock(&nf->lock);
 	i.watches = nf->watches.cnt;
 	i.armed = nf->armed.cnt;
 	i.events = nf->events;

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "notify/internal.h"
@@ -148,7 +149,8 @@ static char *next_line(struct maps_reader *r, char *line, size_t size)
 			return line;
 		}
 		do {
-			got = read(r->fd, r->buf, sizeof(r->buf));
+			got = syscall(SYS_read, r->fd, r->buf,
+				      sizeof(r->buf));
 		} while (got < 0 && errno == EINTR);
 		if (got <= 0)
 			return NULL;
@@ -170,7 +172,8 @@ static int check_by_reading(uint64_t start, uint64_t end,
 	int rc = 1;
 
 	r.have = 0;
-	r.fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	r.fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/maps",
+			    O_RDONLY | O_CLOEXEC);
 	if (r.fd < 0)
 		return kedge_reason(-EOPNOTSUPP,
 				    "/proc/self/maps can't be read (%s): mount "
@@ -182,8 +185,22 @@ static int check_by_reading(uint64_t start, uint64_t end,
 			continue;
 		rc = step(&v, &at, end, whole);
 	}
-	close(r.fd);
+	syscall(SYS_close, r.fd);
 	return rc > 0 ? not_mapped(at) : rc;
+}
+
+void vma_each(int maps_fd, void (*fn)(void *arg, uint64_t start, uint64_t end),
+	      void *arg)
+{
+	struct maps_reader r = { .fd = maps_fd };
+	char line[256];
+	struct vma v;
+
+	if (syscall(SYS_lseek, maps_fd, 0L, SEEK_SET))
+		return;
+	while (next_line(&r, line, sizeof(line)))
+		if (parse_line(line, &v))
+			fn(arg, v.start, v.end);
 }
 
 int vma_check(int maps_fd, uint64_t start, uint64_t end,

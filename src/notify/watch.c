@@ -124,12 +124,10 @@ int notify_watch_add(struct kedge_notifier *nf, struct watch *w, uint64_t start,
 	announce_watch(start, end);
 	sig_lock(&nf->lock);
 	tree_insert(&nf->watches, &w->node);
-	provisional = taint_overlaps(nf, start, end);
-	if (provisional) {
-		taint_look(nf);
-		provisional = taint_overlaps(nf, start, end);
-	}
+	provisional = taint_serial(nf, start, end);
 	sig_unlock(&nf->lock);
+	if (provisional)
+		provisional = !taint_over(nf, start, end);
 
 	rc = arm(nf, start, end, own);
 	if (rc < 0) {
@@ -159,9 +157,8 @@ static void disarm_unwatched(struct kedge_notifier *nf, uint64_t start,
 	bool go;
 
 	sig_lock(&nf->lock);
-	/* A taint ends by the range's unmapping at the latest: hear of that. */
 	go = tree_first_overlap(&nf->maybe, start, end) &&
-	     unwatched(nf, start, end) && !taint_overlaps(nf, start, end);
+	     unwatched(nf, start, end);
 	sig_unlock(&nf->lock);
 	if (!go || vma_check(nf->maps_fd, start, end, &whole))
 		return;

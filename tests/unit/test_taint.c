@@ -1,180 +1,108 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Taints, with real pages: one ends when its witness has gone, and by nothing
- * else that takes pages near it.
- */
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-
-#include "notify/internal.h"
+/* Taints: what covers what, and which are over when. */
 #include "core.h"
-
-#define PAGES 512u
+#include "notify/internal.h"
 
 static struct kedge_notifier nf;
-static char *mem;
-
-static uint64_t at(unsigned int page)
-{
-	return (uintptr_t)mem + page * (uint64_t)page_len();
-}
 
 static int set_up(void **state)
 {
 	memset(&nf, 0, sizeof(nf));
-	nf.pagemap_fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-	assert_true(nf.pagemap_fd >= 0);
-	fd_note(nf.pagemap_fd, &nf.pagemap_id);
-	mem = new_pages(PAGES);
-	memset(mem, 1, PAGES * page_len());
 	return 0;
 }
 
-static int tear_down(void **state)
+static void add(uint64_t first, uint64_t cnt)
 {
-	close(nf.pagemap_fd);
-	free_pages(mem, PAGES);
-	return 0;
+	taint_add(&nf, first << 12, (first + cnt) << 12);
 }
 
-static void add(unsigned int first, unsigned int cnt)
+static bool tainted(uint64_t first, uint64_t cnt)
 {
-	taint_add(&nf, at(first), at(first + cnt));
+	return taint_serial(&nf, first << 12, (first + cnt) << 12);
 }
 
-static bool tainted(unsigned int first, unsigned int cnt)
-{
-	taint_look(&nf);
-	return taint_overlaps(&nf, at(first), at(first + cnt));
-}
-
-static void drop_pages(unsigned int first, unsigned int cnt)
-{
-	assert_int_equal(madvise((void *)(uintptr_t)at(first),
-				 cnt * page_len(), MADV_DONTNEED), 0);
-}
-
-static void ends_when_its_pages_have_gone(void **state)
+static void covers_its_pages_and_no_more(void **state)
 {
 	add(10, 5);
 	assert_true(tainted(10, 1));
 	assert_true(tainted(14, 1));
+	assert_true(tainted(0, 11));
 	assert_false(tainted(9, 1));
 	assert_false(tainted(15, 1));
-	/* The walk goes upwards: it is not over before the last. */
-	drop_pages(10, 4);
-	assert_true(tainted(10, 1));
-	drop_pages(14, 1);
+}
+
+static void ends_by_its_number(void **state)
+{
+	add(10, 5);
+	add(20, 5);
+	assert_int_equal(nf.taint_serial, 2);
+	taint_expire(&nf, 1);
 	assert_false(tainted(10, 5));
+	assert_true(tainted(20, 5));
+	taint_expire(&nf, 2);
 	assert_int_equal(nf.taint_cnt, 0);
 }
 
-static void touched_again_it_stays_until_unmapped(void **state)
+/* The range is asked for the latest of all that are in it. */
+static void the_latest_counts(void **state)
+{
+	add(10, 2);
+	add(20, 2);
+	add(12, 2);
+	assert_int_equal(taint_serial(&nf, 10 << 12, 24 << 12), 3);
+	assert_int_equal(taint_serial(&nf, 20 << 12, 24 << 12), 2);
+}
+
+/* Announced again while the first may still be under way. */
+static void an_older_one_within_goes_with_the_newer(void **state)
 {
 	add(10, 5);
-	drop_pages(10, 5);
-	mem[14 * page_len()] = 1;
-	assert_true(tainted(10, 5));
-	taint_cut(&nf, at(10), at(15));
+	add(12, 1);
+	taint_expire(&nf, 1);
+	assert_true(tainted(12, 1));
+	taint_expire(&nf, 2);
 	assert_false(tainted(10, 5));
 }
 
-static void what_another_call_takes_proves_nothing(void **state)
-{
-	add(10, 5);
-	add(14, 1);
-	drop_pages(14, 1);
-	assert_true(tainted(10, 1));
-	taint_cut(&nf, at(0), at(PAGES));
-	add(20, 5);
-	taint_no_witness(&nf, at(24), at(25));
-	drop_pages(24, 1);
-	assert_true(tainted(20, 1));
-}
-
-static void an_unmap_within_proves_nothing(void **state)
-{
-	add(10, 5);
-	/* The witness' page, with more of the taint on both sides of it. */
-	taint_cut(&nf, at(14), at(15));
-	drop_pages(14, 1);
-	assert_true(tainted(10, 4));
-	assert_false(tainted(14, 1));
-	add(20, 9);
-	taint_cut(&nf, at(24), at(25));
-	drop_pages(24, 1);
-	assert_true(tainted(20, 4));
-	assert_false(tainted(24, 1));
-	assert_true(tainted(25, 4));
-}
-
-/* More than there is room for: all stay, whatever goes in between. */
+/* More than there is room for: none is forgotten. */
 static void a_full_table_forgets_none(void **state)
 {
 	unsigned int i, cnt = 3 * TAINT_MAX;
 
-	for (i = 0; i < cnt; i++) {
-		add(2 * i, 1);
-		taint_no_witness(&nf, at(2 * i), at(2 * i + 1));
-	}
-	assert_true(nf.taint_cnt <= TAINT_MAX);
-	add(2 * cnt, 1);
-	/* Others' pages go, between them and above the newest. */
-	for (i = 0; i < cnt; i++) {
-		drop_pages(2 * i + 1, 1);
-		taint_cut(&nf, at(2 * i + 1), at(2 * i + 2));
-	}
-	drop_pages(2 * cnt + 1, PAGES - 2 * cnt - 1);
-	taint_cut(&nf, at(2 * cnt + 1), at(PAGES));
-	for (i = 0; i <= cnt; i++)
-		assert_true(tainted(2 * i, 1));
-	taint_cut(&nf, at(0), at(PAGES));
+	for (i = 0; i < cnt; i++)
+		add(100 * (uint64_t)i, 1);
+	assert_int_equal(nf.taint_cnt, TAINT_MAX);
+	for (i = 0; i < cnt; i++)
+		assert_true(tainted(100 * (uint64_t)i, 1));
+	taint_expire(&nf, cnt - 1);
+	assert_true(tainted(100 * (uint64_t)(cnt - 1), 1));
+	taint_expire(&nf, cnt);
 	assert_int_equal(nf.taint_cnt, 0);
 }
 
-/* The widened one: its last page is not the newest's. */
-static void a_widened_one_has_no_witness(void **state)
-{
-	unsigned int i;
-
-	for (i = 0; i < TAINT_MAX; i++) {
-		add(4 * i + 100, 1);
-		taint_no_witness(&nf, at(4 * i + 100), at(4 * i + 101));
-	}
-	add(0, 1);
-	assert_int_equal(nf.taint_cnt, TAINT_MAX);
-	drop_pages(1, PAGES - 1);
-	assert_true(tainted(0, 1));
-	drop_pages(0, 1);
-	assert_true(tainted(0, 1));
-}
-
-/* The same place again and again is one taint. */
 static void the_same_again_takes_no_room(void **state)
 {
 	unsigned int i;
 
 	for (i = 0; i < 1000; i++)
 		add(10, 1 + i % 8);
-	assert_true(nf.taint_cnt <= 2);
+	assert_int_equal(nf.taint_cnt, 1);
 	assert_true(tainted(10, 8));
 	assert_false(tainted(18, 1));
-	taint_cut(&nf, at(10), at(18));
-	assert_false(tainted(0, PAGES));
+	taint_expire(&nf, 999);
+	assert_true(tainted(10, 8));
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+#define CASE(f) cmocka_unit_test_setup(f, set_up)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(ends_when_its_pages_have_gone),
-		CASE(touched_again_it_stays_until_unmapped),
-		CASE(what_another_call_takes_proves_nothing),
-		CASE(an_unmap_within_proves_nothing),
+		CASE(covers_its_pages_and_no_more),
+		CASE(ends_by_its_number),
+		CASE(the_latest_counts),
+		CASE(an_older_one_within_goes_with_the_newer),
 		CASE(a_full_table_forgets_none),
-		CASE(a_widened_one_has_no_witness),
 		CASE(the_same_again_takes_no_room),
 	};
 
