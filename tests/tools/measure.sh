@@ -42,6 +42,19 @@ json 'd["stale"] == 0' 'd["rounds"] > 0' 'd["hits"] > 0' \
 expect 1 torture --naive --mode single --seconds 3 --event 'm*map*' --json
 json 'all(c["stale"] for c in d["cases"] if c["changes"] and c["rounds"] > 10)' \
 	'any(c["stale"] for c in d["cases"])'
+expect 0 torture --churn --default --gets 300 --alloc mixed --threads 3 --json
+json 'd["gets"] + d["refused"] == 300' 'd["stale"] == 0 == d["percent"]' \
+	'd["notifier"] == "default"'
+# Without a notifier nothing is kept, whatever the route.
+expect 0 torture --churn --notifier none --gets 100 --alloc mmap --route raw \
+	--per-thread --seed 1
+says out '0 stale of 100 gets (0.00 %)'
+expect 2 torture --churn --event munmap
+expect 2 torture --churn --alloc nonesuch
+expect 2 torture --churn --threads 17
+expect 2 torture --churn --bytes 1k
+expect 2 torture --churn --default --notifier uffd
+expect 2 torture --gets 5
 expect 2 torture --device nonesuch
 expect 2 torture --device verbs:
 expect 3 torture --device verbs:nonesuch

@@ -247,23 +247,30 @@ static int transfer(struct lane *l, const struct kedge_mr *mr, char *at)
 	return rc;
 }
 
-/* What the CPU sees at @at; the compiler must not know that malloc() made it. */
+/*
+ * What the CPU sees at @at. Atomic, so that the compiler assumes nothing of
+ * memory from malloc(), and a sanitizer nothing of an address that came round
+ * by a route it does not follow.
+ */
 static void compare(struct lane *l, const char *at)
 {
 	size_t len = l->c->o->transfer, i;
-	const volatile uint64_t *p = (const volatile void *)at;
+	const uint64_t *p = (const void *)at;
+	uint64_t seen = 0;
 
 	atomic_fetch_add(&l->c->gets, 1);
-	for (i = 0; i < len / sizeof(*p); i++)
-		if (p[i] != l->bytes[i])
+	for (i = 0; i < len / sizeof(*p); i++) {
+		seen = __atomic_load_n(&p[i], __ATOMIC_RELAXED);
+		if (seen != l->bytes[i])
 			break;
+	}
 	if (i == len / sizeof(*p))
 		return;
 	atomic_fetch_add(&l->c->stale, 1);
 	note(l->c, 0, "thread %u, round %llu: at %p the device wrote %016llx, "
 	     "the CPU reads %016llx", l->id, (unsigned long long)l->round,
 	     (const void *)(at + i * sizeof(*p)),
-	     (unsigned long long)l->bytes[i], (unsigned long long)p[i]);
+	     (unsigned long long)l->bytes[i], (unsigned long long)seen);
 }
 
 static void use(struct lane *l, char *at)
@@ -274,7 +281,7 @@ static void use(struct lane *l, char *at)
 
 	/* The page may come with the CPU's store or with the registration. */
 	if (draw(&l->rng) % 2)
-		*(volatile char *)at = 1;
+		__atomic_store_n(at, 1, __ATOMIC_RELAXED);
 	rc = api->cache_get(l->u->cache, at, l->c->o->transfer,
 			    KEDGE_ACCESS_LOCAL_WRITE, &mr);
 	if (rc == -ENOMEM || rc == -ENOSPC) {

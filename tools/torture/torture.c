@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * kedge torture: tries to make a registration stale, in every known way, and
- * judges by data that the device moves. With --channel it tries to make a
- * message wrong, or lose it.
+ * judges by data that the device moves. With --churn its threads allocate and
+ * free as applications do; with --channel it tries to make a message wrong, or
+ * lose it.
  */
 #include <errno.h>
 #include <float.h>
@@ -13,10 +14,13 @@
 #include "base/base.h"
 #include "tools/torture/case.h"
 #include "tools/torture/chan.h"
+#include "tools/torture/churn_cmd.h"
 
 #define SECONDS		30
 #define THREADS		4
 #define CHANNEL_SECONDS 10
+#define CHURN_SECONDS	10
+#define CHURN_TRANSFER	(64 << 10)
 #define NOT_GIVEN	(-DBL_MAX) /* for a number of seconds */
 
 static const char help[] =
@@ -32,6 +36,11 @@ static const char help[] =
 	"that it promises\n"
 	"nothing there; its stale rounds are shown but do not make the test "
 	"fail.\n\n"
+	"With --churn each thread allocates, gets, reads 64 KiB by a fixed "
+	"buffer, compares\n"
+	"what the CPU sees, puts and frees, at once with the others, so that "
+	"freed\n"
+	"addresses go round between them. Whatever is stale counts.\n\n"
 	"With --channel two processes send each other random messages, which "
 	"are received\n"
 	"by every way, cancelled and truncated, while they are stopped, killed "
@@ -54,6 +63,8 @@ struct options {
 	int naive, strict;
 	int channel;
 	char *messages, *sizes;
+	int churn, defaults, per_thread;
+	char *alloc, *bytes, *gets;
 };
 
 static void options_free(struct options *o)
@@ -66,27 +77,31 @@ static void options_free(struct options *o)
 	free(o->device);
 	free(o->messages);
 	free(o->sizes);
+	free(o->alloc);
+	free(o->bytes);
+	free(o->gets);
 }
 
 static int options_read(struct options *o, int argc, char **argv)
 {
 	struct poptOption opts[] = {
 		{ "seconds", 's', POPT_ARG_DOUBLE, &o->seconds, 0,
-		  "How long, in seconds (default 30; with --channel 10, or as "
-		  "long as --messages takes)", "N" },
+		  "How long, in seconds (default 30; with --churn and --channel "
+		  "10, or as long as --gets or --messages takes)", "N" },
 		{ "notifier", 'n', POPT_ARG_STRING, &o->notifier, 0,
 		  "The notifier: auto (default), ummunot, uffd, hooks or none",
 		  "NAME" },
 		{ "seed", 'S', POPT_ARG_STRING, &o->seed, 0,
 		  "Draw the same numbers as a run before", "N" },
 		{ "threads", 't', POPT_ARG_INT, &o->threads, 0,
-		  "Threads of the storm, crowd and race modes, 2 to 8 "
-		  "(default 4)",
+		  "Threads of the storm, crowd and race modes, 2 to 8; with "
+		  "--churn 1 to 16 (default 4)",
 		  "N" },
 		{ "event", 'e', POPT_ARG_STRING, &o->event, 0,
 		  "Only these events", "GLOB" },
 		{ "route", 'r', POPT_ARG_STRING, &o->route, 0,
-		  "Only by these routes", "GLOB" },
+		  "Only by these routes; with --churn libc (default), syscall "
+		  "or raw", "GLOB" },
 		{ "mode", 'm', POPT_ARG_STRING, &o->mode, 0,
 		  "Only in these modes", "GLOB" },
 		{ "device", 'D', POPT_ARG_STRING, &o->device, 0,
@@ -98,6 +113,20 @@ static int options_read(struct options *o, int argc, char **argv)
 		  NULL },
 		{ "strict", 0, POPT_ARG_NONE, &o->strict, 0,
 		  "Take everything for promised", NULL },
+		{ "churn", 0, POPT_ARG_NONE, &o->churn, 0,
+		  "Threads that allocate, transfer and free", NULL },
+		{ "alloc", 0, POPT_ARG_STRING, &o->alloc, 0,
+		  "What they allocate: malloc of 40 MB (default), mmap of 256 "
+		  "KiB, or mixed (--churn)", "KIND" },
+		{ "bytes", 0, POPT_ARG_STRING, &o->bytes, 0,
+		  "So much, or for mixed at most so much (--churn)", "SIZE" },
+		{ "default", 0, POPT_ARG_NONE, &o->defaults, 0,
+		  "Pass NULL for the notifier and all options, and ignore "
+		  "KEDGE_* variables (--churn)", NULL },
+		{ "gets", 0, POPT_ARG_STRING, &o->gets, 0,
+		  "So many gets (--churn)", "N" },
+		{ "per-thread", 0, POPT_ARG_NONE, &o->per_thread, 0,
+		  "A cache and a notifier for each thread (--churn)", NULL },
 		{ "channel", 0, POPT_ARG_NONE, &o->channel, 0,
 		  "Messages between processes instead of registrations", NULL },
 		{ "messages", 0, POPT_ARG_STRING, &o->messages, 0,
@@ -146,10 +175,18 @@ static int numbers_check(struct options *o, double def, uint64_t *seed)
 	return UTIL_GO_ON;
 }
 
+static bool churn_options(const struct options *o)
+{
+	return o->alloc || o->bytes || o->defaults || o->gets || o->per_thread;
+}
+
 static int options_check(struct options *o, struct torture *t)
 {
 	if (o->messages || o->sizes)
 		return util_usage("--messages and --sizes belong to --channel");
+	if (churn_options(o))
+		return util_usage("--alloc, --bytes, --default, --gets and "
+				  "--per-thread belong to --churn");
 	if (o->threads < 2 || o->threads > MAX_LANES)
 		return util_usage("--threads takes 2 to %d", MAX_LANES);
 	if (o->naive && o->notifier)
@@ -167,7 +204,8 @@ static int options_check(struct options *o, struct torture *t)
 static int channel_check(const struct options *o, struct chan_opts *c)
 {
 	if (o->notifier || o->event || o->route || o->mode || o->device ||
-	    o->naive || o->strict || o->threads != THREADS)
+	    o->naive || o->strict || o->churn || churn_options(o) ||
+	    o->threads != THREADS)
 		return util_usage("--channel takes --seconds, --messages, "
 				  "--sizes and --seed only");
 	if (o->messages && (util_parse_u64(o->messages, &c->messages) ||
@@ -190,6 +228,62 @@ static int channel_run(struct options *o)
 	if (rc == UTIL_GO_ON)
 		rc = channel_check(o, &c);
 	return rc == UTIL_GO_ON ? chan_torture(&c) : rc;
+}
+
+/* The place of @text in @names, or -1; 0 for NULL. */
+static int choice(const char *text, const char *const *names)
+{
+	int i;
+
+	for (i = 0; text && names[i] && strcmp(names[i], text); i++)
+		;
+	return names[i] ? i : -1;
+}
+
+static int churn_check(const struct options *o, struct churn_opts *c)
+{
+	int alloc = choice(o->alloc, churn_alloc_names);
+	int route = choice(o->route, churn_route_names);
+	uint64_t bytes = 0;
+
+	if (o->event || o->mode || o->device || o->naive || o->strict ||
+	    o->messages || o->sizes)
+		return util_usage("--churn takes --alloc, --bytes, --default, "
+				  "--gets, --notifier, --per-thread, --route, "
+				  "--seconds, --seed and --threads only");
+	if (o->threads < 1 || o->threads > CHURN_MAX_THREADS)
+		return util_usage("--threads takes 1 to %d",
+				  CHURN_MAX_THREADS);
+	if (alloc < 0)
+		return util_usage("--alloc takes malloc, mmap or mixed");
+	if (route < 0)
+		return util_usage("--route takes libc, syscall or raw");
+	if (o->bytes && (util_parse_size(o->bytes, &bytes) ||
+			 bytes < CHURN_TRANSFER || bytes > SIZE_MAX / 4))
+		return util_usage("--bytes takes a size of 64k or more");
+	if (o->gets && (util_parse_u64(o->gets, &c->gets) || !c->gets))
+		return util_usage("--gets takes a number above 0");
+	if (o->defaults && o->notifier)
+		return util_usage("--default takes no notifier");
+	c->threads = (unsigned int)o->threads;
+	c->alloc = (enum churn_alloc)alloc;
+	c->route = (enum churn_route)route;
+	c->size = bytes;
+	c->notifier = o->notifier;
+	c->defaults = o->defaults;
+	c->apart = o->per_thread;
+	c->seconds = o->seconds;
+	return UTIL_GO_ON;
+}
+
+static int churn_start(struct options *o)
+{
+	struct churn_opts c = { .transfer = CHURN_TRANSFER };
+	int rc = numbers_check(o, o->gets ? 0 : CHURN_SECONDS, &c.seed);
+
+	if (rc == UTIL_GO_ON)
+		rc = churn_check(o, &c);
+	return rc == UTIL_GO_ON ? churn_torture(&c) : rc;
 }
 
 static int run(struct torture *t, const char *notifier)
@@ -257,8 +351,13 @@ int cmd_torture(int argc, char **argv)
 	struct options o = { .seconds = NOT_GIVEN, .threads = THREADS };
 	int rc = options_read(&o, argc, argv);
 
-	if (rc == UTIL_GO_ON)
-		rc = o.channel ? channel_run(&o) : cache_run(&o);
+	if (rc != UTIL_GO_ON)
+		goto free_options;
+	if (o.channel)
+		rc = channel_run(&o);
+	else
+		rc = o.churn ? churn_start(&o) : cache_run(&o);
+free_options:
 	options_free(&o);
 	return rc;
 }
