@@ -65,7 +65,8 @@ struct rig {
 /* 0, or what the case is to return: a failure, or a skip where nothing here
  * reaches level "ordered". */
 int rig_open(struct rig *r);
-/* With each thing that is opened later than the device in @r alone. */
+/* In two steps: the ring and its device, then the notifier and the cache. */
+int rig_open_device(struct rig *r);
 int rig_open_cache(struct rig *r);
 void rig_close(struct rig *r);
 /* The cache and the notifier alone. */

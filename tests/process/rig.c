@@ -30,7 +30,7 @@ int rig_open_cache(struct rig *r)
 	return rc ? proc_fail("kedge_cache_open: %s", kedge_strerror(rc)) : 0;
 }
 
-int rig_open(struct rig *r)
+int rig_open_device(struct rig *r)
 {
 	int rc;
 
@@ -42,9 +42,14 @@ int rig_open(struct rig *r)
 	if (rc)
 		return proc_skip("io_uring_setup: %s", strerror(-rc));
 	rc = kedge_device_open_uring(&r->ring, NULL, &r->dev);
-	if (rc)
-		return proc_skip("the device: %s", kedge_strerror(rc));
-	return rig_open_cache(r);
+	return rc ? proc_skip("the device: %s", kedge_strerror(rc)) : 0;
+}
+
+int rig_open(struct rig *r)
+{
+	int rc = rig_open_device(r);
+
+	return rc ? rc : rig_open_cache(r);
 }
 
 void rig_close_cache(struct rig *r)
