@@ -199,7 +199,6 @@ struct run {
 	void *ptr; /* the rest is the event's own */
 	size_t size;
 	long state;
-	bool cut; /* perhaps no longer one mapping, as it was made */
 	char why[WHY_MAX];
 };
 
@@ -310,6 +309,8 @@ int hole_fill(struct run *x, size_t off, size_t len);
 /* Take it by libc with these flags and fd. */
 int hole_fill_fd(struct run *x, size_t off, size_t len, int flags, int fd);
 void pick_hot(struct run *x);
+/* True if a mapping starts or ends inside [at, at + len) now. */
+bool has_seam(const void *at, size_t len);
 size_t sys_page(void);
 /* Write down why, and return @rc. */
 int why(struct run *x, int rc, const char *fmt, ...)

@@ -17,19 +17,43 @@ static uint8_t *hot_in(struct run *x, unsigned int n)
 	return arena_zone(x, n) + x->hot.off;
 }
 
+/*
+ * mremap() of [from, from + len), which fails with EFAULT where that is more
+ * than one mapping. It often is: a mapping that fills a hole need not melt with
+ * its neighbours, and where userfaultfd watches one of them it cannot. That
+ * alone is EV_AGAIN. Linux 6.17 and later have then moved what is before the
+ * seam, so the hole that this leaves has a border inside as well. kedge may
+ * watch the other mapping, too, before the look at /proc, and then the two are
+ * one: that is why the call is made again, and only an EFAULT that stays
+ * without a seam is an error.
+ */
+#define SEAM_TRIES 100
+
+static long remap(struct run *x, uint8_t *from, size_t len, size_t to_len,
+		  int flags, uint8_t *to)
+{
+	int tries;
+	long got;
+
+	for (tries = 0; tries < SEAM_TRIES; tries++) {
+		got = CALL(x, SYS_mremap, from, len, to_len, flags, to, 0);
+		if (got != -EFAULT)
+			return got;
+		if (has_seam(from, len))
+			return EV_AGAIN;
+	}
+	return got;
+}
+
 static int move(struct run *x, uint8_t *from, uint8_t *to, size_t len,
 		int flags)
 {
-	long got = CALL(x, SYS_mremap, from, len, len,
-			flags | MREMAP_MAYMOVE | MREMAP_FIXED, to, 0);
+	long got = remap(x, from, len, len,
+			 flags | MREMAP_MAYMOVE | MREMAP_FIXED, to);
 
 	if (got == (long)(uintptr_t)to)
 		return 0;
-	/*
-	 * It moves one mapping at a time, and a mapping that fills a hole need
-	 * not become one with its neighbours.
-	 */
-	if (got == -EFAULT && x->cut)
+	if (got == EV_AGAIN)
 		return EV_AGAIN;
 	/* MREMAP_DONTUNMAP is of Linux 5.7, hugetlb's mremap of 5.16. */
 	if (got == -EINVAL)
@@ -106,12 +130,14 @@ static int fire_swap(struct run *x)
 static int fire_shrink(struct run *x)
 {
 	size_t less = x->hot.off;
-	long got = CALL(x, SYS_mremap, x->addr, x->len, less, 0, 0, 0);
+	long got = remap(x, x->addr, x->len, less, 0, NULL);
 
 	if (got == (long)(uintptr_t)x->addr)
-		got = CALL(x, SYS_mremap, x->addr, less, x->len, 0, 0, 0);
+		got = remap(x, x->addr, less, x->len, 0, NULL);
 	if (got == (long)(uintptr_t)x->addr)
 		return 0;
+	if (got == EV_AGAIN)
+		return EV_AGAIN;
 	if (got == -ENOMEM) {
 		x->hole = x->hot;
 		return EV_AGAIN;

@@ -176,6 +176,23 @@ int memfd_setup(struct run *x)
 	return 0;
 }
 
+bool has_seam(const void *at, size_t len)
+{
+	const uintptr_t start = (uintptr_t)at, end = start + len;
+	unsigned long from, to;
+	bool seam = false;
+	char line[512];
+	FILE *f = fopen("/proc/self/maps", "re");
+
+	while (f && !seam && fgets(line, sizeof(line), f))
+		if (sscanf(line, "%lx-%lx ", &from, &to) == 2)
+			seam = (to > start && to < end) ||
+			       (from > start && from < end);
+	if (f)
+		fclose(f);
+	return seam;
+}
+
 /* @got is what mmap returned for the hole at @at. */
 static int filled(struct run *x, size_t off, size_t len, long got)
 {

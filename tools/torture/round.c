@@ -162,7 +162,6 @@ int run_round(struct run *x)
 	       !rig_get(rig, x->addr + s.off, s.len, &ref);
 	late = util_rng_below(&x->lane->rng, 2);
 	rc = settle(x, x->ev->fire(x));
-	x->cut |= x->hot.len < x->len;
 	/* What is another block now may be another length too. */
 	if (s.off + s.len > x->len)
 		s = (struct span){ 0, x->len };
