@@ -180,6 +180,7 @@ struct run {
 	_Atomic(uint8_t *) addr;
 	atomic_size_t len;
 	atomic_int hand;       /* enum hand */
+	int hand_rc;           /* what the judgement returned */
 	atomic_bool stop;      /* the lookers shall end */
 	struct span hand_span; /* what hand is about */
 
@@ -241,8 +242,9 @@ int run_setup(struct run *x, struct lane *l, struct row *row);
 void run_fini(struct run *x);
 /* 0, or what its functions returned: set up anew. */
 int run_round(struct run *x);
-/* Judge [s.off, s.off + s.len) of the range by the data, on lane @l. */
-void run_judge(struct run *x, struct lane *l, struct span s);
+/* Judge [s.off, s.off + s.len) of the range by the data, on lane @l. 0, or
+ * EV_AGAIN where the pool of huge pages has none for the range. */
+int run_judge(struct run *x, struct lane *l, struct span s);
 /* Set up, run rounds until @end_ns and at most @max of them, tear down. */
 void run_slice(struct lane *l, struct row *row, uint64_t end_ns,
 	       unsigned int max, struct run *shared);
@@ -309,6 +311,11 @@ int hole_fill(struct run *x, size_t off, size_t len);
 /* Take it by libc with these flags and fd. */
 int hole_fill_fd(struct run *x, size_t off, size_t len, int flags, int fd);
 void pick_hot(struct run *x);
+/*
+ * Have every huge page of [at, at + len) present, by a store or by a
+ * registration on lane @l, without SIGBUS where the pool is empty: false then.
+ */
+bool huge_present(struct lane *l, uint8_t *at, size_t len);
 /* True if a mapping starts or ends inside [at, at + len) now. */
 bool has_seam(const void *at, size_t len);
 size_t sys_page(void);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -174,6 +175,24 @@ int memfd_setup(struct run *x)
 	if (x->fd < 0 || ftruncate(x->fd, (off_t)x->len))
 		return why(x, -errno, "memfd: %s", strerror(errno));
 	return 0;
+}
+
+/*
+ * A page that MADV_DONTNEED dropped has lost its reservation, and what a device
+ * still pins is not back in the pool: kernels before 6.5 unpin a second late.
+ * The CPU's store would be SIGBUS then. The kernel's copy to the same place
+ * takes the same fault, and returns EFAULT.
+ */
+bool huge_present(struct lane *l, uint8_t *at, size_t len)
+{
+	size_t off;
+
+	if (util_rng_below(&l->rng, 2))
+		check_touch(l, at, len);
+	for (off = 0; off < len; off += HUGE_LEN)
+		if (getrandom(at + off, 1, 0) != 1)
+			return false;
+	return true;
 }
 
 bool has_seam(const void *at, size_t len)

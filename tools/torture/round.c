@@ -110,34 +110,37 @@ static void warm(struct run *x, struct span s)
 		check_count(x->row, rc, text);
 }
 
-void run_judge(struct run *x, struct lane *l, struct span s)
+int run_judge(struct run *x, struct lane *l, struct span s)
 {
 	struct span hot = within(x->hot, s);
 	char text[WHY_MAX];
 	int rc;
 
+	if (x->row->pages == PAGES_HUGETLB &&
+	    !huge_present(l, x->addr + s.off, s.len))
+		return EV_AGAIN;
 	rc = check_data(l, x->addr + s.off, s.len, &hot, text);
 	if (!rc && x->also)
 		rc = check_data(l, x->also, x->also_len, NULL, text);
 	check_count(x->row, rc, text);
+	return 0;
 }
 
 /*
  * In a storm another thread, which was looking the range up all the while,
  * judges as soon as the event is over: its own lookup may still be under way.
  */
-static void judge(struct run *x, struct span s)
+static int judge(struct run *x, struct span s)
 {
-	if (x->row->mode != MODE_STORM || util_rng_below(&x->lane->rng, 2)) {
-		run_judge(x, x->lane, s);
-		return;
-	}
+	if (x->row->mode != MODE_STORM || util_rng_below(&x->lane->rng, 2))
+		return run_judge(x, x->lane, s);
 	x->hand_span = s;
 	atomic_store_explicit(&x->hand, HAND_ASKED, memory_order_release);
 	while (atomic_load_explicit(&x->hand, memory_order_acquire) !=
 	       HAND_DONE)
 		sched_yield();
 	atomic_store_explicit(&x->hand, HAND_NONE, memory_order_relaxed);
+	return x->hand_rc;
 }
 
 int run_round(struct run *x)
@@ -168,7 +171,7 @@ int run_round(struct run *x)
 	if (held && !late)
 		rig_put(rig, &ref);
 	if (!rc)
-		judge(x, s);
+		rc = settle(x, judge(x, s));
 	if (held && late)
 		rig_put(rig, &ref);
 	return rc;

@@ -124,7 +124,7 @@ static void storm_look(struct run *x, struct lane *l)
 		if (l->id == 1 &&
 		    atomic_load_explicit(&x->hand, memory_order_acquire) ==
 			    HAND_ASKED) {
-			run_judge(x, l, x->hand_span);
+			x->hand_rc = run_judge(x, l, x->hand_span);
 			atomic_store_explicit(&x->hand, HAND_DONE,
 					      memory_order_release);
 		}
