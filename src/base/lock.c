@@ -55,20 +55,32 @@ void sig_unlock_blocked(struct sig_lock *l)
 	pthread_mutex_unlock(&l->mutex);
 }
 
+/*
+ * pthread_setcancelstate() changes a word of the calling thread: it takes no
+ * lock and allocates nothing, so it is safe in a signal handler, in a vfork
+ * child (which has its parent's word, and puts it back) and before constructors.
+ * It is the first here and the last below, so that neither the mask nor the
+ * mutex is left behind by a thread whose cancellation is asynchronous.
+ */
 void sig_lock(struct sig_lock *l)
 {
 	sigset_t block, saved;
+	int cancel;
 
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	all_but_faults(&block);
 	pthread_sigmask(SIG_BLOCK, &block, &saved);
 	take(l);
 	l->saved = saved;
+	l->cancel = cancel;
 }
 
 void sig_unlock(struct sig_lock *l)
 {
 	sigset_t saved = l->saved;
+	int cancel = l->cancel;
 
 	pthread_mutex_unlock(&l->mutex);
 	pthread_sigmask(SIG_SETMASK, &saved, NULL);
+	pthread_setcancelstate(cancel, NULL);
 }

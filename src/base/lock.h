@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A mutex held with signals blocked. A thread that is inside one of these locks
- * must never run foreign code: a signal handler that unmaps watched memory
- * would wait for a monitor thread that waits for this lock.
+ * A mutex held with signals blocked and cancellation disabled. A thread that is
+ * inside one of these locks must never run foreign code: a signal handler that
+ * unmaps watched memory would wait for a monitor thread that waits for this
+ * lock. And it must not end: pthread_cancel() acts at write(), read() and the
+ * like, and the lock would stay taken for good.
  */
 #ifndef BASE_LOCK_H
 #define BASE_LOCK_H
@@ -12,7 +14,8 @@
 
 struct sig_lock {
 	pthread_mutex_t mutex;
-	sigset_t saved; /* the holder's mask */
+	sigset_t saved; /* the holder's mask, */
+	int cancel;	/* and cancel state */
 };
 
 #define SIG_LOCK_INIT { .mutex = PTHREAD_MUTEX_INITIALIZER }

@@ -160,13 +160,12 @@ static size_t segment_len(const struct piece *p, uintptr_t addr)
 	return whole > len ? whole : len;
 }
 
-size_t kedge__shm_len(uintptr_t addr)
+/* Bytes, or everything above where the kernel does not say. */
+static size_t ask_len(uintptr_t addr)
 {
 	struct piece p;
 	int fd, rc;
 
-	if (addr & (kedge__hooks_page() - 1))
-		return 0;
 	fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return EVERYTHING_LEN - addr;
@@ -177,4 +176,18 @@ size_t kedge__shm_len(uintptr_t addr)
 	if (rc < 0)
 		return EVERYTHING_LEN - addr;
 	return rc ? segment_len(&p, addr) : 0;
+}
+
+/* open(), read() and close() are cancellation points, shmdt() is none. */
+size_t kedge__shm_len(uintptr_t addr)
+{
+	size_t len;
+	int state;
+
+	if (addr & (kedge__hooks_page() - 1))
+		return 0;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	len = ask_len(addr);
+	pthread_setcancelstate(state, NULL);
+	return len;
 }

@@ -206,14 +206,17 @@ void vma_each(int maps_fd, void (*fn)(void *arg, uint64_t start, uint64_t end),
 int vma_check(int maps_fd, uint64_t start, uint64_t end,
 	      struct vma_span *whole)
 {
-	int saved = errno, rc;
+	int saved = errno, cancel, rc;
 
+	/* open(), read() and close() are cancellation points. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	*whole = (struct vma_span){ 0, 0 };
 	rc = check_by_query(maps_fd, start, end, whole);
 	if (rc == -ENOTTY) {
 		*whole = (struct vma_span){ 0, 0 };
 		rc = check_by_reading(start, end, whole);
 	}
+	pthread_setcancelstate(cancel, NULL);
 	errno = saved;
 	return rc;
 }

@@ -10,6 +10,8 @@
  */
 #include <inttypes.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "notify/internal.h"
 
@@ -87,14 +89,15 @@ static int arm(struct kedge_notifier *nf, uint64_t start, uint64_t end,
 
 /*
  * The kernel keeps the watch: nothing need be known of the mapping, but that
- * there is one. msync() looks, and does nothing else with this flag.
+ * there is one. An msync looks, and does nothing else with this flag.
  */
 static int add_in_kernel(struct kedge_notifier *nf, struct watch *w)
 {
 	int rc;
 
-	if (msync((void *)(uintptr_t)w->node.start, w->node.end - w->node.start,
-		  MS_ASYNC))
+	/* Not by msync(), which is a cancellation point. */
+	if (syscall(SYS_msync, w->node.start, w->node.end - w->node.start,
+		    MS_ASYNC))
 		return kedge_reason(-EFAULT, "nothing is mapped in a part of "
 				    "%#" PRIx64 "-%#" PRIx64,
 				    w->node.start, w->node.end);
