@@ -34,7 +34,8 @@ struct kedge_cache;
  *                leaves where the device pins and the process is bound by it,
  *                else no limit
  * @max_regions:  registrations kept at most; 0 is what the device takes, and
- *                1 Mi where it names no limit. Up to 16 Mi
+ *                1 Mi where it names no limit, or fewer where RLIMIT_AS leaves
+ *                no address space for as many. Up to 16 Mi
  * @chunk_bytes:  the piece in which kedge_cache_hint() and
  *                kedge_cache_getv() register; 0 is what the device prefers,
  *                else 16 MiB. Rounded down to a power of two

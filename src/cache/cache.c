@@ -19,7 +19,7 @@
 
 static _Atomic uint64_t serials; /* of caches in this process */
 
-static void *reserve(size_t len)
+void *reserve(size_t len)
 {
 	void *p = mmap(NULL, len, PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -38,9 +38,18 @@ static size_t regions_len(const struct kedge_cache *c)
 			kedge__page_size());
 }
 
-static size_t cold_len(const struct kedge_cache *c)
+static uint32_t cold_pieces(const struct kedge_cache *c)
 {
-	return round_up((size_t)c->ids * sizeof(*c->cold), kedge__page_size());
+	return (c->ids + COLD_CNT - 1) >> COLD_SHIFT;
+}
+
+static void free_cold(struct kedge_cache *c)
+{
+	uint32_t i;
+
+	for (i = 0; i < cold_pieces(c) && c->cold[i]; i++)
+		munmap(c->cold[i], COLD_CNT * sizeof(*c->cold[i]));
+	free(c->cold);
 }
 
 /* A line "Name:  number" of /proc/self/status; 0 if there is none. */
@@ -86,6 +95,23 @@ static uint32_t usable_cpus(void)
 	return n < 8 ? (uint32_t)n : 8;
 }
 
+#define AS_SHARE 16 /* of RLIMIT_AS, what all regions take at most */
+
+/* As many as anyone needs, or what the process has address space for. */
+static uint64_t default_regions(void)
+{
+	size_t each = sizeof(struct region) + sizeof(struct region_cold);
+	struct rlimit rl;
+	uint64_t fit;
+
+	if (getrlimit(RLIMIT_AS, &rl) || rl.rlim_cur == RLIM_INFINITY)
+		return REGIONS_DEFAULT;
+	fit = rl.rlim_cur / AS_SHARE / each;
+	if (fit < COLD_CNT)
+		fit = COLD_CNT;
+	return fit < REGIONS_DEFAULT ? fit : REGIONS_DEFAULT;
+}
+
 static int set_limits(struct kedge_cache *c,
 		      const struct kedge_cache_opts *o)
 {
@@ -93,7 +119,7 @@ static int set_limits(struct kedge_cache *c,
 
 	if (!max)
 		max = c->attr.max_regions ? c->attr.max_regions
-					  : REGIONS_DEFAULT;
+					  : default_regions();
 	if (max > IDS_MAX)
 		max = o->max_regions ? 0 : IDS_MAX;
 	if (!max)
@@ -160,15 +186,13 @@ static int init(struct kedge_cache *c, struct kedge_device *dev,
 	c->regions = reserve(regions_len(c));
 	if (!c->regions)
 		goto destroy_lock;
-	c->cold = reserve(cold_len(c));
+	c->cold = calloc(cold_pieces(c), sizeof(*c->cold));
 	if (!c->cold)
 		goto free_regions;
-	rc = recs_init(c);
-	if (rc)
-		goto free_cold;
+	recs_init(c);
 	rc = verify_open(c);
 	if (rc)
-		goto free_recs;
+		goto free_cold;
 	rc = claim_notifier(c, nf);
 	if (rc)
 		goto close_verify;
@@ -182,10 +206,8 @@ release_nf:
 close_verify:
 	if (c->pagemap_fd >= 0)
 		close(c->pagemap_fd);
-free_recs:
-	recs_free(c);
 free_cold:
-	munmap(c->cold, cold_len(c));
+	free_cold(c);
 free_regions:
 	munmap(c->regions, regions_len(c));
 destroy_lock:
@@ -234,7 +256,7 @@ void kedge_cache_close(struct kedge_cache *c)
 		close(c->pagemap_fd);
 	recs_free(c);
 	index_free(c);
-	munmap(c->cold, cold_len(c));
+	free_cold(c);
 	munmap(c->regions, regions_len(c));
 	pthread_mutex_destroy(&c->lock);
 	free(c);

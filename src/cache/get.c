@@ -32,6 +32,12 @@ struct thread_rec *switch_rec(struct kedge_cache *c)
 	return rec;
 }
 
+void own_rec_grow(struct kedge_cache *c)
+{
+	if (last_rec.serial == c->serial)
+		rec_grow(c, last_rec.rec);
+}
+
 /* The region of a hit with a reference taken, or NULL. */
 static inline struct region *lookup(struct kedge_cache *c,
 				    struct thread_rec *rec, uint64_t addr,
@@ -45,6 +51,8 @@ static inline struct region *lookup(struct kedge_cache *c,
 	id = index_find(c, addr);
 	if (unlikely(!id))
 		goto leave;
+	if (unlikely(id >= rec->refs_cnt))
+		goto leave; /* look_again() makes room */
 	if (likely(region_serves(c, &c->regions[id], addr, end, access))) {
 		r = &c->regions[id];
 		add_own(&rec->refs[id], 1);
@@ -89,7 +97,7 @@ void kedge_cache_put(struct kedge_cache *c, const struct kedge_mr *mr)
 	r = container_of(mr, struct region, mr);
 	id = mr->reserved;
 	rec = own_rec(c);
-	if (unlikely(!rec)) {
+	if (unlikely(!rec || id >= rec->refs_cnt)) {
 		region_put_slow(c, id, (uint32_t)-1);
 		return;
 	}

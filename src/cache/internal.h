@@ -41,6 +41,8 @@
 #define LEAF_PAGES  (1u << (LEAF_SHIFT - PAGE_SHIFT))
 #define ADDR_BITS   (LEAF_SHIFT + 2 * LEVEL_BITS)
 #define IDS_MAX	   (1u << 24)
+#define COLD_SHIFT  12 /* ids that share a piece of c->cold */
+#define COLD_CNT    (1u << COLD_SHIFT)
 
 enum region_state {
 	REGION_FREE = 0,
@@ -56,11 +58,13 @@ struct region {
 	struct kedge_mr mr;	/* constant while the region is not FREE */
 	_Atomic uint32_t state; /* written under lock */
 	_Atomic uint32_t used;	/* c->epoch of the last use; any thread */
+	uint32_t refs;		/* references counted under the lock */
 } __attribute__((aligned(64)));
 
 /* What only slow paths need. */
 struct region_cold {
 	struct watch watch;
+	uint32_t id;
 	struct kedge_device_mr dev;
 	uint64_t *frames;	/* for KEDGE_VERIFY, or NULL */
 	uint64_t bad;		/* bytes that events took from the index */
@@ -105,15 +109,21 @@ struct arena {
 	void *chunks;
 };
 
-/* One thread's part of a cache; see refs.c. */
+/*
+ * One thread's part of a cache; see refs.c. refs has room for the ids that were
+ * in use when it was made. Its thread alone replaces it, under the lock; so the
+ * thread reads it without the lock, and others read it under the lock.
+ */
 struct thread_rec {
 	_Atomic uint32_t section; /* odd inside a lookup; its thread writes */
-	_Atomic uint32_t gone;	  /* REC_* */
+	uint32_t refs_cnt;	  /* ids that refs has room for */
 	_Atomic uint32_t *refs;	  /* by id; its thread writes */
 	_Atomic uint64_t hits;	  /* its thread writes */
+	_Atomic uint32_t gone;	  /* REC_* */
 	uint64_t serial;	     /* of the cache */
 	struct thread_rec *next;     /* of the cache */
 	struct thread_rec *next_own; /* of the thread */
+	_Atomic uint32_t first_refs[] __attribute__((aligned(64)));
 };
 
 #define REC_THREAD_GONE 1u
@@ -146,7 +156,7 @@ struct kedge_cache {
 	uint32_t hint_threads;
 
 	struct queue queue;	  /* of nf: what happened to our regions */
-	struct region_cold *cold; /* by id */
+	struct region_cold **cold; /* by id, COLD_CNT at a time */
 	uint32_t ids;		  /* ids there can be; 0 names none */
 	uint32_t ids_used;	  /* ids below this were used */
 	uint32_t free_ids;	  /* list */
@@ -155,7 +165,6 @@ struct kedge_cache {
 	uint32_t live; /* regions that are not FREE */
 	struct arena arena;
 	struct thread_rec *recs;
-	struct thread_rec *common; /* references counted under the lock */
 	uint64_t bytes; /* registered, the dying included */
 	struct kedge_cache_stats st;
 	int pagemap_fd;
@@ -173,10 +182,16 @@ static inline uint32_t region_id(const struct kedge_cache *c,
 	return (uint32_t)(r - c->regions);
 }
 
+static inline struct region_cold *cold_at(const struct kedge_cache *c,
+					  uint32_t id)
+{
+	return &c->cold[id >> COLD_SHIFT][id & (COLD_CNT - 1)];
+}
+
 static inline struct region_cold *cold_of(const struct kedge_cache *c,
 					  const struct region *r)
 {
-	return &c->cold[region_id(c, r)];
+	return cold_at(c, region_id(c, r));
 }
 
 static inline uint32_t state_of(const struct region *r)
@@ -312,15 +327,26 @@ static inline bool all_handled(const struct kedge_cache *c)
 
 /* get.c: the calling thread's records are no longer its own. */
 void forget_last(void);
+/* rec_grow() of the calling thread's record, if it has one. */
+void own_rec_grow(struct kedge_cache *c);
 
 /* refs.c */
-int recs_init(struct kedge_cache *c);
+void recs_init(struct kedge_cache *c);
 void recs_free(struct kedge_cache *c);
 struct thread_rec *rec_of_thread(struct kedge_cache *c); /* NULL: no memory */
 /* With the lock held: */
 uint32_t refs_sum(struct kedge_cache *c, uint32_t id);
-void ref_add(struct kedge_cache *c, uint32_t id, uint32_t by);
 void readers_wait(struct kedge_cache *c);
+/* Make room in the calling thread's record for the ids in use, if it can be. */
+void rec_grow(struct kedge_cache *c, struct thread_rec *rec);
+
+static inline void ref_add(struct kedge_cache *c, uint32_t id, uint32_t by)
+{
+	c->regions[id].refs += by;
+}
+
+/* cache.c: zeroed memory, or NULL; munmap() ends it. */
+void *reserve(size_t len);
 
 /* region.c. With the lock held: */
 struct region *region_new(struct kedge_cache *c);
@@ -333,6 +359,7 @@ void region_kill(struct kedge_cache *c, struct region *r, enum why why,
 		 uint32_t *killed);
 void region_collect(struct kedge_cache *c, uint32_t *killed, uint32_t *dead);
 /* Without the lock: */
+int no_region(const struct kedge_cache *c); /* why region_new() failed */
 void region_put_slow(struct kedge_cache *c, uint32_t id, uint32_t by);
 void region_reap(struct kedge_cache *c, uint32_t dead);
 void lru_add(struct kedge_cache *c, struct region *r);

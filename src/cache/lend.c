@@ -125,6 +125,6 @@ int lend(struct kedge_cache *c, uint64_t addr, uint64_t len, uint32_t access,
 /* The last put of a window. Without the lock: the device is slow. */
 void lend_end(struct kedge_cache *c, uint32_t id)
 {
-	device_unbind(c->dev, &c->cold[id].dev);
-	kedge_cache_put(c, &c->regions[c->cold[id].base].mr);
+	device_unbind(c->dev, &cold_at(c, id)->dev);
+	kedge_cache_put(c, &c->regions[cold_at(c, id)->base].mr);
 }

@@ -138,9 +138,7 @@ static int begin(struct kedge_cache *c, const struct want *w, struct plan *p,
 	region_reap(c, dead);
 	if (rc)
 		return rc;
-	return *out ? 0
-		    : kedge_reason(-ENOSPC, "all %u regions are held: put some "
-				   "back", c->ids);
+	return *out ? 0 : no_region(c);
 }
 
 /* Back to what was asked for: the neighbours can't be had. */
@@ -418,6 +416,7 @@ static struct region *look_again(struct kedge_cache *c, uint64_t addr,
 	struct region *r;
 
 	pthread_mutex_lock(&c->lock);
+	own_rec_grow(c);
 	cache_sync(c, &killed);
 	r = find(c, addr, end, access);
 	if (r) {

@@ -2,9 +2,14 @@
 /*
  * References without atomic read-modify-writes. Each thread has a record per
  * cache with a count per region id, which only that thread writes. A count may
- * be negative (got here, put there); the sum over all records is the number of
- * references. A record outlives its thread: the next one without a record takes
- * it over, counts and all.
+ * be negative (got here, put there); the sum over all records, and of what was
+ * counted under the lock in the region itself, is the number of references. A
+ * record outlives its thread: the next one without a record takes it over,
+ * counts and all.
+ *
+ * A record has room for the ids that were in use when it was made, and is made
+ * larger by its thread when a lookup meets an id beyond: a word for each id that
+ * a cache may come to use would be megabytes of address space for each thread.
  *
  * Proof that a sum of 0 means free. Who wants to free a region, under the lock,
  *  1. takes it out of the index and marks it DYING,
@@ -44,9 +49,14 @@ static bool have_membarrier;
 /* This thread's records, of all caches. */
 static __thread struct thread_rec *own_recs;
 
+/*
+ * A record and its first counts share a page. What a thread allocates here comes
+ * from mmap(): malloc() would give each thread an arena of 64 MiB of address
+ * space.
+ */
 static void free_rec(struct thread_rec *rec)
 {
-	free(rec);
+	munmap(rec, kedge__page_size());
 }
 
 /*
@@ -77,37 +87,67 @@ static void init_once(void)
 			 MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
 }
 
-static size_t refs_len(const struct kedge_cache *c)
+static void *map(size_t len)
 {
-	return (size_t)c->ids * sizeof(_Atomic uint32_t);
+	void *p = mmap(NULL, len, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
 }
 
 static struct thread_rec *new_rec(struct kedge_cache *c)
 {
-	struct thread_rec *rec = calloc(1, sizeof(*rec));
+	struct thread_rec *rec = map(kedge__page_size());
 
 	if (!rec)
 		return NULL;
-	rec->refs = mmap(NULL, refs_len(c), PROT_READ | PROT_WRITE,
-			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (rec->refs == MAP_FAILED) {
-		free(rec);
-		return NULL;
-	}
 	rec->serial = c->serial;
+	rec->refs = rec->first_refs;
+	rec->refs_cnt = (uint32_t)((kedge__page_size() - sizeof(*rec)) /
+				   sizeof(*rec->refs));
 	return rec;
 }
 
-int recs_init(struct kedge_cache *c)
+/* Back to the counts in the record's own page. */
+static void free_refs(struct thread_rec *rec)
+{
+	if (rec->refs != rec->first_refs)
+		munmap((void *)rec->refs, rec->refs_cnt * sizeof(*rec->refs));
+	rec->refs = rec->first_refs;
+}
+
+/*
+ * The old counts may go at once: this thread is the only one that reads them
+ * without the lock. Where there is no memory the record stays as it is, and what
+ * it has no room for is counted under the lock.
+ */
+void rec_grow(struct kedge_cache *c, struct thread_rec *rec)
+{
+	uint64_t cnt = 2ull * rec->refs_cnt;
+	_Atomic uint32_t *refs;
+	uint32_t i;
+
+	if (rec->refs_cnt >= c->ids_used)
+		return;
+	while (cnt < c->ids_used)
+		cnt *= 2;
+	refs = map(cnt * sizeof(*refs));
+	if (!refs)
+		return;
+	for (i = 0; i < rec->refs_cnt; i++)
+		atomic_init(&refs[i],
+			    atomic_load_explicit(&rec->refs[i],
+						 memory_order_relaxed));
+	free_refs(rec);
+	rec->refs = refs;
+	rec->refs_cnt = (uint32_t)cnt;
+}
+
+void recs_init(struct kedge_cache *c)
 {
 	pthread_once(&once, init_once);
 	if (!have_membarrier)
 		c->modes |= MODE_FENCE;
-	c->common = new_rec(c);
-	if (!c->common)
-		return -ENOMEM;
-	c->recs = c->common;
-	return 0;
 }
 
 void recs_free(struct kedge_cache *c)
@@ -116,11 +156,10 @@ void recs_free(struct kedge_cache *c)
 
 	for (rec = c->recs; rec; rec = next) {
 		next = rec->next;
-		munmap((void *)rec->refs, refs_len(c));
-		if (rec == c->common ||
-		    atomic_fetch_or_explicit(&rec->gone, REC_CACHE_GONE,
+		free_refs(rec);
+		if (atomic_fetch_or_explicit(&rec->gone, REC_CACHE_GONE,
 					     memory_order_acq_rel) &
-			    REC_THREAD_GONE)
+		    REC_THREAD_GONE)
 			free_rec(rec);
 	}
 }
@@ -159,7 +198,7 @@ static struct thread_rec *adopt(struct kedge_cache *c)
 
 struct thread_rec *rec_of_thread(struct kedge_cache *c)
 {
-	struct thread_rec *rec, *fresh = NULL;
+	struct thread_rec *rec;
 
 	if (!nf_owned(c->nf) || !have_key)
 		return NULL;
@@ -172,17 +211,16 @@ struct thread_rec *rec_of_thread(struct kedge_cache *c)
 		return NULL;
 	pthread_mutex_lock(&c->lock);
 	rec = adopt(c);
-	pthread_mutex_unlock(&c->lock);
 	if (!rec) {
-		fresh = new_rec(c);
-		if (!fresh)
-			return NULL;
-		pthread_mutex_lock(&c->lock);
-		fresh->next = c->recs;
-		c->recs = fresh;
-		pthread_mutex_unlock(&c->lock);
-		rec = fresh;
+		rec = new_rec(c);
+		if (rec) {
+			rec->next = c->recs;
+			c->recs = rec;
+		}
 	}
+	pthread_mutex_unlock(&c->lock);
+	if (!rec)
+		return NULL;
 	rec->next_own = own_recs;
 	own_recs = rec;
 	return rec;
@@ -200,23 +238,15 @@ static bool is_own(const struct thread_rec *rec)
 
 uint32_t refs_sum(struct kedge_cache *c, uint32_t id)
 {
+	uint32_t sum = c->regions[id].refs;
 	struct thread_rec *rec;
-	uint32_t sum = 0;
 
 	/* acquire: what was done before a put is done. */
 	for (rec = c->recs; rec; rec = rec->next)
-		sum += atomic_load_explicit(&rec->refs[id],
-					    memory_order_acquire);
+		if (id < rec->refs_cnt)
+			sum += atomic_load_explicit(&rec->refs[id],
+						    memory_order_acquire);
 	return sum;
-}
-
-void ref_add(struct kedge_cache *c, uint32_t id, uint32_t by)
-{
-	atomic_store_explicit(
-		&c->common->refs[id],
-		atomic_load_explicit(&c->common->refs[id],
-				     memory_order_relaxed) + by,
-		memory_order_release);
 }
 
 static void wait_section(struct thread_rec *rec)
@@ -243,7 +273,7 @@ static bool alone(const struct kedge_cache *c)
 	struct thread_rec *rec;
 
 	for (rec = c->recs; rec; rec = rec->next)
-		if (rec != c->common && !is_own(rec))
+		if (!is_own(rec))
 			return false;
 	return true;
 }

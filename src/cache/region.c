@@ -14,20 +14,30 @@
 #include "cache/internal.h"
 #include "cache/priv.h"
 
+/* Whether there is a struct region_cold for @id, made if need be. */
+static bool has_cold(struct kedge_cache *c, uint32_t id)
+{
+	struct region_cold **piece = &c->cold[id >> COLD_SHIFT];
+
+	if (!*piece)
+		*piece = reserve(COLD_CNT * sizeof(**piece));
+	return *piece;
+}
+
 struct region *region_new(struct kedge_cache *c)
 {
 	uint32_t id = c->free_ids;
 	struct region *r;
 
 	if (id)
-		c->free_ids = c->cold[id].next;
-	else if (c->ids_used < c->ids)
+		c->free_ids = cold_at(c, id)->next;
+	else if (c->ids_used < c->ids && has_cold(c, c->ids_used))
 		id = c->ids_used++;
 	else
 		return NULL;
 	r = &c->regions[id];
-	memset(&c->cold[id], 0, sizeof(c->cold[id]));
-	c->cold[id].watch.queue = &c->queue;
+	*cold_at(c, id) = (struct region_cold){ .watch.queue = &c->queue,
+						.id = id };
 	memset(&r->mr, 0, sizeof(r->mr));
 	r->mr.reserved = id;
 	set_state(r, REGION_MAKING);
@@ -35,15 +45,23 @@ struct region *region_new(struct kedge_cache *c)
 	return r;
 }
 
+int no_region(const struct kedge_cache *c)
+{
+	return c->ids_used < c->ids
+		? -ENOMEM
+		: kedge_reason(-ENOSPC, "all %u regions are held: put some "
+			       "back", c->ids);
+}
+
 /* Back to the free ones. The device knows nothing of it any more. */
 void region_forget(struct kedge_cache *c, struct region *r)
 {
 	uint32_t id = region_id(c, r);
 
-	free(c->cold[id].frames);
-	c->cold[id].frames = NULL;
+	free(cold_at(c, id)->frames);
+	cold_at(c, id)->frames = NULL;
 	set_state(r, REGION_FREE);
-	c->cold[id].next = c->free_ids;
+	cold_at(c, id)->next = c->free_ids;
 	c->free_ids = id;
 	c->live--;
 }
@@ -51,13 +69,13 @@ void region_forget(struct kedge_cache *c, struct region *r)
 void lru_add(struct kedge_cache *c, struct region *r)
 {
 	uint32_t id = region_id(c, r);
-	struct region_cold *cold = &c->cold[id];
+	struct region_cold *cold = cold_at(c, id);
 
 	cold->queued = atomic_load_explicit(&r->used, memory_order_relaxed);
 	cold->next = 0;
 	cold->prev = c->lru_last;
 	if (c->lru_last)
-		c->cold[c->lru_last].next = id;
+		cold_at(c, c->lru_last)->next = id;
 	else
 		c->lru_first = id;
 	c->lru_last = id;
@@ -68,11 +86,11 @@ void lru_remove(struct kedge_cache *c, struct region *r)
 	struct region_cold *cold = cold_of(c, r);
 
 	if (cold->prev)
-		c->cold[cold->prev].next = cold->next;
+		cold_at(c, cold->prev)->next = cold->next;
 	else
 		c->lru_first = cold->next;
 	if (cold->next)
-		c->cold[cold->next].prev = cold->prev;
+		cold_at(c, cold->next)->prev = cold->prev;
 	else
 		c->lru_last = cold->prev;
 }
@@ -99,7 +117,7 @@ void region_kill(struct kedge_cache *c, struct region *r, enum why why,
 static void to_dead(struct kedge_cache *c, uint32_t id, uint32_t *dead)
 {
 	set_state(&c->regions[id], REGION_DEAD);
-	c->cold[id].next = *dead;
+	cold_at(c, id)->next = *dead;
 	*dead = id;
 }
 
@@ -115,8 +133,8 @@ void region_collect(struct kedge_cache *c, uint32_t *killed, uint32_t *dead)
 		return;
 	readers_wait(c);
 	for (id = *killed; id; id = next) {
-		next = c->cold[id].next;
-		c->cold[id].next = 0;
+		next = cold_at(c, id)->next;
+		cold_at(c, id)->next = 0;
 		if (!refs_sum(c, id))
 			to_dead(c, id, dead);
 	}
@@ -130,16 +148,16 @@ void region_reap(struct kedge_cache *c, uint32_t dead)
 
 	if (!dead)
 		return;
-	for (id = dead; id; id = c->cold[id].next) {
-		if (c->cold[id].base)
+	for (id = dead; id; id = cold_at(c, id)->next) {
+		if (cold_at(c, id)->base)
 			lend_end(c, id);
 		else
-			device_dereg(c->dev, &c->cold[id].dev);
+			device_dereg(c->dev, &cold_at(c, id)->dev);
 	}
 	pthread_mutex_lock(&c->lock);
 	for (id = dead; id; id = next) {
-		next = c->cold[id].next;
-		if (!c->cold[id].base) {
+		next = cold_at(c, id)->next;
+		if (!cold_at(c, id)->base) {
 			c->bytes -= c->regions[id].mr.len;
 			c->st.deregistrations++;
 		}
@@ -160,8 +178,10 @@ void region_put_slow(struct kedge_cache *c, uint32_t id, uint32_t by)
 	if (!nf_owned(c->nf))
 		return; /* a forked child: the device is the parent's */
 	pthread_mutex_lock(&c->lock);
-	if (by)
+	if (by) {
 		ref_add(c, id, by);
+		own_rec_grow(c);
+	}
 	if (state_of(&c->regions[id]) == REGION_DYING && !refs_sum(c, id))
 		to_dead(c, id, &dead);
 	pthread_mutex_unlock(&c->lock);
@@ -171,5 +191,5 @@ void region_put_slow(struct kedge_cache *c, uint32_t id, uint32_t by)
 uint64_t kedge__cache_priv(const struct kedge_cache *c,
 			   const struct kedge_mr *mr)
 {
-	return c->cold[mr->reserved].dev.priv;
+	return cold_at(c, mr->reserved)->dev.priv;
 }

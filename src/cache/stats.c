@@ -50,7 +50,7 @@ ssize_t kedge_cache_flush(struct kedge_cache *c)
 	while (c->lru_first)
 		region_kill(c, &c->regions[c->lru_first], WHY_UNWANTED, &killed);
 	region_collect(c, &killed, &dead);
-	for (id = dead; id; id = c->cold[id].next)
+	for (id = dead; id; id = cold_at(c, id)->next)
 		n++;
 	pthread_mutex_unlock(&c->lock);
 	region_reap(c, dead);

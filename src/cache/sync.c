@@ -54,7 +54,7 @@ static void handle(struct kedge_cache *c, const struct taken *t,
 {
 	struct region_cold *cold =
 		container_of(t->watch, struct region_cold, watch);
-	struct region *r = &c->regions[cold - c->cold];
+	struct region *r = &c->regions[cold->id];
 
 	switch (state_of(r)) {
 	case REGION_MAKING:

@@ -13,15 +13,17 @@ struct ask {
 	uint32_t access;
 };
 
-/* Hold @r for what it serves from a->at on. False: that is nothing. */
-static bool hold_run(struct ask *a, struct region *r, _Atomic uint32_t *refs,
-		     struct kedge_piece *p)
+/* Serve a->at and what follows by region @id. False: it does not. */
+static bool take_run(struct ask *a, uint32_t id, struct kedge_piece *p)
 {
-	uint64_t stop = region_run(a->c, r, a->at, a->end, a->access);
+	struct region *r = &a->c->regions[id];
+	uint64_t stop;
 
+	if (!id)
+		return false;
+	stop = region_run(a->c, r, a->at, a->end, a->access);
 	if (stop <= a->at)
 		return false;
-	add_own(&refs[region_id(a->c, r)], 1);
 	*p = (struct kedge_piece){ a->at, stop - a->at, &r->mr };
 	return true;
 }
@@ -30,13 +32,15 @@ static bool piece_hit(struct ask *a, struct thread_rec *rec,
 		      struct kedge_piece *p)
 {
 	struct kedge_cache *c = a->c;
-	uint32_t id, s = enter(rec, c->modes);
+	uint32_t id = 0, s = enter(rec, c->modes);
 	bool hit = false;
 
 	if (caught_up(c)) {
 		id = index_find(c, a->at);
-		hit = id && hold_run(a, &c->regions[id], rec->refs, p);
+		hit = id < rec->refs_cnt && take_run(a, id, p);
 	}
+	if (hit)
+		add_own(&rec->refs[id], 1);
 	leave(rec, s);
 	if (!hit)
 		return false;
@@ -53,9 +57,12 @@ static bool piece_again(struct ask *a, struct kedge_piece *p)
 	bool hit;
 
 	pthread_mutex_lock(&c->lock);
+	own_rec_grow(c);
 	cache_sync(c, &killed);
 	id = index_find(c, a->at);
-	hit = id && hold_run(a, &c->regions[id], c->common->refs, p);
+	hit = take_run(a, id, p);
+	if (hit)
+		ref_add(c, id, 1);
 	c->st.hits += hit;
 	region_collect(c, &killed, &dead);
 	pthread_mutex_unlock(&c->lock);

@@ -113,7 +113,7 @@ static void open_undoes_every_step(void **state)
 {
 	int without = undo_every_step_of_open(0);
 
-	assert_true(without >= 5);
+	assert_true(without >= 4);
 	/* The thread, what it is known by, and what wakes it. */
 	assert_int_equal(undo_every_step_of_open(KEDGE_CACHE_RESYNC),
 			 without + 3);

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * What a thread costs the cache, and the cache a thread: address space, counts
+ * of more regions than a thread's record has room for.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include "core.h"
+
+static struct nodev *dev;
+static struct kedge_cache *cache;
+static char *mem;
+
+#define PAGES	   3000 /* more than a new record has room for */
+#define THREADS	   1000
+#define STACK_LEN  ((size_t)64 << 10)
+#define SPACE_MAX  ((uint64_t)64 << 10) /* of address space, each thread */
+#define SPACE_LIMIT ((rlim_t)1 << 30)
+
+static int setup(void **state)
+{
+	struct kedge_cache_opts o = { .size = sizeof(o) };
+
+	o.merge_bytes = page_len();
+	dev = nodev_new();
+	mem = new_pages(PAGES);
+	assert_int_equal(kedge_cache_open(dev->dev, NULL, &o, &cache), 0);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	kedge_cache_close(cache);
+	assert_int_equal(dev->live, 0);
+	assert_int_equal(dev->wrong, 0);
+	assert_int_equal(dev->regs, dev->deregs);
+	nodev_free(dev);
+	free_pages(mem, PAGES);
+	return 0;
+}
+
+static char *at(size_t page)
+{
+	return mem + page * page_len();
+}
+
+static const struct kedge_mr *get(size_t page)
+{
+	const struct kedge_mr *mr = NULL;
+
+	return kedge_cache_get(cache, at(page), 1, 0, &mr) ? NULL : mr;
+}
+
+static uint64_t address_space(void)
+{
+	FILE *f = fopen("/proc/self/statm", "re");
+	unsigned long pages = 0;
+
+	if (!f || fscanf(f, "%lu", &pages) != 1)
+		pages = 0;
+	if (f)
+		fclose(f);
+	return pages * page_len();
+}
+
+static pthread_barrier_t step;
+static _Atomic unsigned int failures;
+
+static void *get_in_step(void *arg)
+{
+	const struct kedge_mr *mr;
+
+	pthread_barrier_wait(&step); /* all are there, */
+	pthread_barrier_wait(&step); /* and have been measured */
+	mr = get(0);
+	failures += !mr;
+	kedge_cache_put(cache, mr);
+	pthread_barrier_wait(&step); /* all have a record, */
+	pthread_barrier_wait(&step); /* and have been measured */
+	return NULL;
+}
+
+static void start(pthread_t *t, unsigned int cnt)
+{
+	pthread_attr_t attr;
+	unsigned int i;
+
+	assert_int_equal(pthread_attr_init(&attr), 0);
+	assert_int_equal(pthread_attr_setstacksize(&attr, STACK_LEN), 0);
+	for (i = 0; i < cnt; i++)
+		assert_int_equal(pthread_create(&t[i], &attr, get_in_step,
+						NULL), 0);
+	pthread_attr_destroy(&attr);
+}
+
+static void need_plain_address_space(void)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	print_message("skipped: a sanitizer takes address space of its own\n");
+	skip();
+#endif
+}
+
+/* Returns the address space that the first get of all of them took. */
+static uint64_t space_of(unsigned int cnt)
+{
+	static pthread_t t[THREADS];
+	uint64_t before, after;
+	unsigned int i;
+
+	failures = 0;
+	pthread_barrier_init(&step, NULL, cnt + 1);
+	start(t, cnt);
+	pthread_barrier_wait(&step);
+	before = address_space();
+	pthread_barrier_wait(&step);
+	pthread_barrier_wait(&step);
+	after = address_space();
+	pthread_barrier_wait(&step);
+	for (i = 0; i < cnt; i++)
+		pthread_join(t[i], NULL);
+	pthread_barrier_destroy(&step);
+	return after - before;
+}
+
+static void a_thread_takes_little_address_space(void **state)
+{
+	uint64_t took;
+
+	need_plain_address_space();
+	kedge_cache_put(cache, get(0)); /* what the cache takes for itself */
+	took = space_of(100);
+	print_message("%llu bytes of address space a thread\n",
+		      (unsigned long long)took / 100);
+	assert_int_equal(failures, 0);
+	assert_true(took <= 100 * SPACE_MAX);
+}
+
+/* The cache as well as the threads begin under the limit. */
+static int under_limit(void *arg)
+{
+	struct rlimit rl = { SPACE_LIMIT, SPACE_LIMIT };
+
+	CHILD_CHECK(!setrlimit(RLIMIT_AS, &rl));
+	CHILD_CHECK(!kedge_cache_open(dev->dev, NULL, NULL, &cache));
+	space_of(THREADS);
+	CHILD_CHECK(!failures);
+	kedge_cache_close(cache);
+	return 0;
+}
+
+static void a_thousand_threads_under_a_limit(void **state)
+{
+	need_plain_address_space();
+	assert_int_equal(in_child(under_limit, NULL), 0);
+}
+
+static int small_limit(void *arg)
+{
+	struct rlimit rl = { (rlim_t)128 << 20, (rlim_t)128 << 20 };
+	const struct kedge_mr *mr;
+
+	CHILD_CHECK(!setrlimit(RLIMIT_AS, &rl));
+	CHILD_CHECK(!kedge_cache_open(dev->dev, NULL, NULL, &cache));
+	mr = get(0);
+	CHILD_CHECK(mr);
+	kedge_cache_put(cache, mr);
+	kedge_cache_close(cache);
+	return 0;
+}
+
+static void a_cache_opens_under_a_small_limit(void **state)
+{
+	need_plain_address_space();
+	assert_int_equal(in_child(small_limit, NULL), 0);
+}
+
+static const struct kedge_mr *all[PAGES];
+
+static void *put_all(void *arg)
+{
+	size_t i;
+
+	for (i = 0; i < PAGES; i++)
+		kedge_cache_put(cache, all[i]);
+	return NULL;
+}
+
+static void *get_all(void *arg)
+{
+	size_t i;
+
+	for (i = 0; i < PAGES; i++)
+		all[i] = get(i);
+	return NULL;
+}
+
+static void on_thread(void *(*fn)(void *))
+{
+	pthread_t t;
+
+	assert_int_equal(pthread_create(&t, NULL, fn, NULL), 0);
+	assert_int_equal(pthread_join(t, NULL), 0);
+}
+
+/* Each counted once, whether or not the thread had room for it. */
+static void references_beyond_a_record_are_counted(void **state)
+{
+	struct kedge_cache_stats st = { .size = sizeof(st) };
+	int round;
+
+	for (round = 0; round < 3; round++) {
+		get_all(NULL);
+		assert_int_equal(kedge_cache_flush(cache), 0);
+		assert_int_equal(dev->live, PAGES);
+		on_thread(put_all);
+		assert_int_equal(dev->live, 0);
+		on_thread(get_all);
+		put_all(NULL);
+		get_all(NULL); /* hits */
+		assert_int_equal(dev->live, PAGES);
+		put_all(NULL);
+		assert_int_equal(kedge_cache_flush(cache), PAGES);
+	}
+	assert_int_equal(kedge_cache_stats(cache, &st), 0);
+	assert_int_equal(st.misses, 6 * PAGES);
+	assert_int_equal(st.hits, 3 * PAGES);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(a_thread_takes_little_address_space),
+		CASE(a_thousand_threads_under_a_limit),
+		CASE(a_cache_opens_under_a_small_limit),
+		CASE(references_beyond_a_record_are_counted),
+	};
+
+	if (need_uffd())
+		return 77;
+	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}
