@@ -4,6 +4,9 @@
  * registration, the pages that the device will touch are the pages that the
  * calling thread sees there, for as long as it holds the registration, unless
  * the application itself changes that mapping meanwhile.
+ *
+ * No call here is a cancellation point (pthreads(7)), nor is the device in it: a
+ * thread that is cancelled in one finishes it first.
  */
 #ifndef KEDGE_CACHE_H
 #define KEDGE_CACHE_H

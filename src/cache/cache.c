@@ -221,7 +221,7 @@ int kedge_cache_open(struct kedge_device *dev, struct kedge_notifier *nf,
 {
 	struct kedge_cache_opts opts;
 	struct kedge_cache *c;
-	int rc;
+	int rc, saved;
 
 	if (!dev || !out)
 		return kedge_reason(-EINVAL, "the device or the result pointer "
@@ -236,7 +236,9 @@ int kedge_cache_open(struct kedge_device *dev, struct kedge_notifier *nf,
 	if (!c)
 		return -ENOMEM;
 	memset(c, 0, sizeof(*c));
+	saved = cancel_disable();
 	rc = init(c, dev, nf, &opts);
+	cancel_restore(saved);
 	if (rc) {
 		free(c);
 		return rc;
@@ -245,10 +247,8 @@ int kedge_cache_open(struct kedge_device *dev, struct kedge_notifier *nf,
 	return 0;
 }
 
-void kedge_cache_close(struct kedge_cache *c)
+static void fini(struct kedge_cache *c)
 {
-	if (!c)
-		return;
 	resyncer_stop(c);
 	kedge_cache_flush(c); /* does nothing in a forked child */
 	release_notifier(c);
@@ -260,4 +260,15 @@ void kedge_cache_close(struct kedge_cache *c)
 	munmap(c->regions, regions_len(c));
 	pthread_mutex_destroy(&c->lock);
 	free(c);
+}
+
+void kedge_cache_close(struct kedge_cache *c)
+{
+	int saved;
+
+	if (!c)
+		return;
+	saved = cancel_disable();
+	fini(c);
+	cancel_restore(saved);
 }

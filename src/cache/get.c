@@ -23,8 +23,10 @@ void forget_last(void)
 
 struct thread_rec *switch_rec(struct kedge_cache *c)
 {
+	int saved = cancel_disable();
 	struct thread_rec *rec = rec_of_thread(c);
 
+	cancel_restore(saved);
 	if (rec) {
 		last_rec.serial = c->serial;
 		last_rec.rec = rec;

@@ -112,7 +112,7 @@ ssize_t kedge_cache_hint(struct kedge_cache *c, const void *addr, size_t len,
 	uint64_t start = (uintptr_t)addr;
 	struct job j = { .c = c, .access = access };
 	uint64_t size;
-	int rc;
+	int rc, saved;
 
 	if (!c)
 		return kedge_reason(-EINVAL, "the cache is NULL");
@@ -125,10 +125,12 @@ ssize_t kedge_cache_hint(struct kedge_cache *c, const void *addr, size_t len,
 	j.start = round_down(start, page);
 	j.end = round_up(start + len, page);
 	j.chunks = (round_up(j.end, size) - round_down(j.start, size)) / size;
+	saved = cancel_disable();
 	if (j.chunks > 1)
 		run_watched(&j);
 	else
 		run(&j);
+	cancel_restore(saved);
 	if (j.bytes)
 		return (ssize_t)j.bytes;
 	return j.error == -EOPNOTSUPP

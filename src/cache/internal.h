@@ -325,6 +325,26 @@ static inline bool all_handled(const struct kedge_cache *c)
 	       atomic_load_explicit(&c->handled, memory_order_acquire);
 }
 
+/*
+ * No call of the cache is a cancellation point, though the device's functions or
+ * the system's may be: a thread that ended in one would leave the lock held, or a
+ * region MAKING for good. So each way that leads to one of them is walked with
+ * cancellation disabled; what is pending acts at the caller's next cancellation
+ * point. A hit calls nothing, and need not.
+ */
+static inline int cancel_disable(void)
+{
+	int saved;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &saved);
+	return saved;
+}
+
+static inline void cancel_restore(int saved)
+{
+	pthread_setcancelstate(saved, &saved);
+}
+
 /* get.c: the calling thread's records are no longer its own. */
 void forget_last(void);
 /* rec_grow() of the calling thread's record, if it has one. */

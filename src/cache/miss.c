@@ -483,8 +483,8 @@ int get_kept(struct kedge_cache *c, uint64_t addr, size_t len, uint32_t access,
 	return rc;
 }
 
-int get_slow(struct kedge_cache *c, uint64_t addr, size_t len, uint32_t access,
-	     const struct kedge_mr **mr)
+static int do_get(struct kedge_cache *c, uint64_t addr, size_t len,
+		  uint32_t access, const struct kedge_mr **mr)
 {
 	struct region *r;
 	int rc = cache_check_args(c, addr, len, access);
@@ -505,4 +505,14 @@ int get_slow(struct kedge_cache *c, uint64_t addr, size_t len, uint32_t access,
 		verify_hit(c, r, addr, addr + len);
 	*mr = &r->mr;
 	return 0;
+}
+
+int get_slow(struct kedge_cache *c, uint64_t addr, size_t len, uint32_t access,
+	     const struct kedge_mr **mr)
+{
+	int saved = cancel_disable();
+	int rc = do_get(c, addr, len, access, mr);
+
+	cancel_restore(saved);
+	return rc;
 }

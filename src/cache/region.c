@@ -174,9 +174,11 @@ void region_reap(struct kedge_cache *c, uint32_t dead)
 void region_put_slow(struct kedge_cache *c, uint32_t id, uint32_t by)
 {
 	uint32_t dead = 0;
+	int saved;
 
 	if (!nf_owned(c->nf))
 		return; /* a forked child: the device is the parent's */
+	saved = cancel_disable();
 	pthread_mutex_lock(&c->lock);
 	if (by) {
 		ref_add(c, id, by);
@@ -186,6 +188,7 @@ void region_put_slow(struct kedge_cache *c, uint32_t id, uint32_t by)
 		to_dead(c, id, &dead);
 	pthread_mutex_unlock(&c->lock);
 	region_reap(c, dead);
+	cancel_restore(saved);
 }
 
 uint64_t kedge__cache_priv(const struct kedge_cache *c,

@@ -137,7 +137,7 @@ ssize_t kedge_cache_resync(struct kedge_cache *c, const void *addr, size_t len)
 	uint64_t start = (uintptr_t)addr, end = start + len, sum = 0;
 	struct lost l;
 	uint32_t todo;
-	int rc = 0;
+	int rc = 0, saved;
 
 	if (!c)
 		return kedge_reason(-EINVAL, "the cache is NULL");
@@ -149,9 +149,11 @@ ssize_t kedge_cache_resync(struct kedge_cache *c, const void *addr, size_t len)
 		return nf_not_owned();
 	if (rc)
 		return rc;
+	saved = cancel_disable();
 	/* Others may lose more all the time: so many and no more. */
 	for (todo = LOST_MAX; todo && lost_take(c, start, end, &l); todo--)
 		sum += make_all_good(c, &l, &rc);
+	cancel_restore(saved);
 	return sum || !rc ? (ssize_t)sum : rc;
 }
 

@@ -36,15 +36,11 @@ int kedge_cache_stats(struct kedge_cache *c, struct kedge_cache_stats *stats)
 	return kedge__info_copy(stats, STATS_V1, &st, sizeof(st));
 }
 
-ssize_t kedge_cache_flush(struct kedge_cache *c)
+static ssize_t drop_all(struct kedge_cache *c)
 {
 	uint32_t killed = 0, dead = 0, id;
 	ssize_t n = 0;
 
-	if (!c)
-		return kedge_reason(-EINVAL, "the cache is NULL");
-	if (!nf_owned(c->nf))
-		return nf_not_owned();
 	pthread_mutex_lock(&c->lock);
 	cache_sync(c, &killed);
 	while (c->lru_first)
@@ -54,5 +50,20 @@ ssize_t kedge_cache_flush(struct kedge_cache *c)
 		n++;
 	pthread_mutex_unlock(&c->lock);
 	region_reap(c, dead);
+	return n;
+}
+
+ssize_t kedge_cache_flush(struct kedge_cache *c)
+{
+	ssize_t n;
+	int saved;
+
+	if (!c)
+		return kedge_reason(-EINVAL, "the cache is NULL");
+	if (!nf_owned(c->nf))
+		return nf_not_owned();
+	saved = cancel_disable();
+	n = drop_all(c);
+	cancel_restore(saved);
 	return n;
 }

@@ -115,20 +115,27 @@ static int piece_register(struct ask *a, struct kedge_piece *p, bool anew)
 	return 0;
 }
 
+static int piece_slow(struct ask *a, struct kedge_piece *p)
+{
+	int saved = cancel_disable(), rc = 0;
+	bool anew = !notify_settle(a->c->nf);
+
+	if (anew || !piece_again(a, p))
+		rc = piece_register(a, p, anew);
+	cancel_restore(saved);
+	return rc;
+}
+
 static int piece_kept(struct ask *a, struct thread_rec *rec,
 		      struct kedge_piece *p)
 {
-	bool anew;
 	int rc;
 
 	if (likely(rec) && likely(piece_hit(a, rec, p)))
 		return 0;
-	anew = !notify_settle(a->c->nf);
-	if (anew || !piece_again(a, p)) {
-		rc = piece_register(a, p, anew);
-		if (rc)
-			return rc;
-	}
+	rc = piece_slow(a, p);
+	if (rc)
+		return rc;
 	if (a->c->modes & MODE_VERIFY)
 		verify_hit(a->c, container_of(p->mr, struct region, mr),
 			   p->addr, p->addr + p->len);
@@ -168,10 +175,12 @@ static int piece_alone(struct ask *a, struct kedge_piece *p,
 static int piece_lent(struct ask *a, struct thread_rec *rec,
 		      struct kedge_piece *p)
 {
+	int saved = cancel_disable();
 	struct region *r;
 	int rc = a->c->dev->ops.bind ? piece_window(a, rec, p, &r)
 				     : piece_alone(a, p, &r);
 
+	cancel_restore(saved);
 	if (!rc)
 		p->mr = &r->mr;
 	return rc;

@@ -114,8 +114,8 @@ static void judge(const struct kedge_cache *c, const struct region *r,
 	fail(r, addr, was, now);
 }
 
-void verify_hit(struct kedge_cache *c, const struct region *r, uint64_t addr,
-		uint64_t end)
+static void check(const struct kedge_cache *c, const struct region *r,
+		  uint64_t addr, uint64_t end)
 {
 	size_t page = kedge__page_size(), i, cnt;
 	const uint64_t *was = cold_of(c, r)->frames;
@@ -134,4 +134,13 @@ void verify_hit(struct kedge_cache *c, const struct region *r, uint64_t addr,
 				judge(c, r, at + i * page, end, w);
 		}
 	}
+}
+
+void verify_hit(struct kedge_cache *c, const struct region *r, uint64_t addr,
+		uint64_t end)
+{
+	int saved = cancel_disable();
+
+	check(c, r, addr, end);
+	cancel_restore(saved);
 }
