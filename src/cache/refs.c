@@ -43,7 +43,7 @@
 
 static pthread_key_t thread_end;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static bool have_key;
+static _Atomic bool have_key;
 static bool have_membarrier;
 
 /* This thread's records, of all caches. */
@@ -77,6 +77,19 @@ static void thread_ends(void *unused)
 			free_rec(rec);
 	}
 	own_recs = NULL;
+}
+
+/*
+ * libkedge stays loaded (-z nodelete), but a plug-in that has libkedge.a inside
+ * may be unloaded while threads that used it live on. Then thread_ends() is gone
+ * when they end, so the key must be, too; the pages that they keep of caches that
+ * were closed are lost. At exit threads may still run: from now on they have no
+ * record made, and use the lock.
+ */
+__attribute__((destructor)) static void delete_key(void)
+{
+	if (atomic_exchange(&have_key, false))
+		pthread_key_delete(thread_end);
 }
 
 static void init_once(void)
