@@ -28,6 +28,7 @@ struct uffd {
 	_Atomic bool bell_gone; /* somebody unmapped it */
 	uint64_t spin_ns;
 	/* The monitor's own: */
+	int epoll; /* or negative */
 	uint64_t last_ns;
 	uint64_t gap_ns; /* between events, smoothed */
 };

@@ -20,6 +20,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -30,7 +31,7 @@
 #include "notify/uffd_range.h"
 
 #define EVENTS_A_ROUND	64 /* then others get the lock */
-#define NO_BELL_NS	50000000
+#define NO_BELL_MS	50
 #define OWN_FDS		3
 
 /* glibc moves the heap's end down within itself, with the heap's lock held. */
@@ -152,18 +153,44 @@ static uint64_t spin_until(struct uffd *u)
 	return now + u->spin_ns;
 }
 
-/* Wait for an event, or for the end. */
-static void wait_event(struct uffd *u, uint64_t spin)
+/*
+ * An epoll descriptor in the thread's own table: poll() fails where RLIMIT_NOFILE
+ * is 0, as in sandboxes. Negative: there is none to be had.
+ */
+static int open_epoll(const struct uffd *u)
+{
+	struct epoll_event want = { .events = EPOLLIN };
+	int ep = epoll_create1(EPOLL_CLOEXEC);
+
+	if (ep >= 0 && epoll_ctl(ep, EPOLL_CTL_ADD, u->fd, &want)) {
+		close(ep);
+		ep = -1;
+	}
+	return ep;
+}
+
+static bool readable(struct uffd *u, int timeout_ms)
 {
 	struct pollfd p = { .fd = u->fd, .events = POLLIN };
-	struct timespec none = { 0, 0 }, pause = { 0, NO_BELL_NS };
+	struct epoll_event got;
+	int n;
 
+	if (u->epoll < 0)
+		return poll(&p, 1, timeout_ms);
+	n = epoll_wait(u->epoll, &got, 1, timeout_ms);
+	if (n < 0 && errno == EBADF) /* the table is not ours alone */
+		u->epoll = -1;
+	return n;
+}
+
+/* Wait for an event, or for the end. A failure to wait is looked into. */
+static void wait_event(struct uffd *u, uint64_t spin)
+{
 	for (;;) {
 		bool spinning = spin && clock_ns() < spin;
 		bool deaf = atomic_load(&u->bell_gone);
 
-		if (ppoll(&p, 1, spinning ? &none : deaf ? &pause : NULL,
-			  NULL) > 0 ||
+		if (readable(u, spinning ? 0 : deaf ? NO_BELL_MS : -1) ||
 		    atomic_load(&u->closing))
 			return;
 		if (spinning)
@@ -276,6 +303,7 @@ static void *monitor(void *arg)
 
 	prctl(PR_SET_NAME, "kedge-uffd");
 	own_descriptors(nf);
+	u->epoll = open_epoll(u);
 	run_anywhere();
 	nf->threads.monitor = (int)syscall(SYS_gettid);
 	atomic_store(&u->tid, nf->threads.monitor);
@@ -286,6 +314,8 @@ static void *monitor(void *arg)
 		spin = spin_until(u);
 	}
 	let_go(nf);
+	if (u->epoll >= 0)
+		close(u->epoll);
 	atomic_store(&u->tid, 0);
 	return NULL;
 }
