@@ -13,6 +13,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/service.h"
 #include "cache/internal.h"
 
 static bool is_holed(const struct kedge_cache *c, uint32_t id)
@@ -166,6 +167,7 @@ ssize_t kedge_cache_resync(struct kedge_cache *c, const void *addr, size_t len)
 struct resync_thread {
 	struct kedge_cache *c;
 	pthread_t thread;
+	struct service service;
 	_Atomic bool stop;
 	int wake;
 	struct fd_id wake_id;
@@ -216,6 +218,19 @@ static void *run(void *arg)
 	return NULL;
 }
 
+static void stop_thread(struct resync_thread *t)
+{
+	atomic_store_explicit(&t->stop, true, memory_order_release);
+	if (fd_same(t->wake, &t->wake_id))
+		eventfd_write(t->wake, 1);
+	pthread_join(t->thread, NULL);
+}
+
+static void end_service(struct service *s)
+{
+	stop_thread(container_of(s, struct resync_thread, service));
+}
+
 static int start_thread(struct resync_thread *t)
 {
 	sigset_t all, saved;
@@ -245,12 +260,18 @@ int resyncer_start(struct kedge_cache *c)
 		goto free_thread;
 	}
 	fd_note(t->wake, &t->wake_id);
-	rc = start_thread(t);
+	t->service.end = end_service;
+	rc = service_begin(&t->service);
 	if (rc)
 		goto close_wake;
+	rc = start_thread(t);
+	if (rc)
+		goto leave_services;
 	c->resyncer = t;
 	return 0;
 
+leave_services:
+	service_end(&t->service);
 close_wake:
 	close(t->wake);
 free_thread:
@@ -265,12 +286,8 @@ void resyncer_stop(struct kedge_cache *c)
 	if (!t)
 		return;
 	/* In a forked child there is no such thread. */
-	if (nf_owned(c->nf)) {
-		atomic_store_explicit(&t->stop, true, memory_order_release);
-		if (fd_same(t->wake, &t->wake_id))
-			eventfd_write(t->wake, 1);
-		pthread_join(t->thread, NULL);
-	}
+	if (nf_owned(c->nf) && service_end(&t->service))
+		stop_thread(t);
 	if (fd_same(t->wake, &t->wake_id))
 		close(t->wake);
 	free(t);

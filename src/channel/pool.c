@@ -26,6 +26,7 @@
 #include <sys/mman.h>
 
 #include "base/base.h"
+#include "base/service.h"
 #include "channel/model.h"
 #include "channel/pageswap.h"
 #include "channel/pool.h"
@@ -58,6 +59,7 @@ struct pool_landing {
 	pthread_cond_t wake;
 	pthread_t thread;
 	bool quit;
+	struct service service;
 	atomic_bool single; /* the kernel gives no huge pages here */
 	bool resting; /* the thread sleeps until it is woken */
 	uint32_t want; /* blocks that are to be READY: the first */
@@ -186,15 +188,35 @@ static void *run(void *arg)
 	return NULL;
 }
 
+static void stop(struct pool_landing *p)
+{
+	pthread_mutex_lock(&p->lock);
+	p->quit = true;
+	pthread_cond_signal(&p->wake);
+	pthread_mutex_unlock(&p->lock);
+	pthread_join(p->thread, NULL);
+}
+
+static void end_service(struct service *s)
+{
+	stop(container_of(s, struct pool_landing, service));
+}
+
 static int start(struct pool_landing *p)
 {
 	sigset_t all, saved;
 	int rc;
 
+	p->service.end = end_service;
+	rc = service_begin(&p->service);
+	if (rc)
+		return rc;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &saved);
 	rc = -pthread_create(&p->thread, NULL, run, p);
 	pthread_sigmask(SIG_SETMASK, &saved, NULL);
+	if (rc)
+		service_end(&p->service);
 	return rc;
 }
 
@@ -294,11 +316,8 @@ void pool_close(struct pool_landing *p, bool ours)
 	if (!p)
 		return;
 	if (ours) {
-		pthread_mutex_lock(&p->lock);
-		p->quit = true;
-		pthread_cond_signal(&p->wake);
-		pthread_mutex_unlock(&p->lock);
-		pthread_join(p->thread, NULL);
+		if (service_end(&p->service))
+			stop(p);
 		pthread_cond_destroy(&p->wake);
 		pthread_mutex_destroy(&p->lock);
 		unmap_blocks(p);

@@ -166,6 +166,7 @@ static int uffd_open(struct kedge_notifier *nf,
 	if (!u)
 		return rc;
 	nf->backend = u;
+	u->nf = nf;
 	nf->blind = uffd_blind_spots();
 	u->spin_ns = opts->spin_us == UINT32_MAX ? 0
 		     : 1000ull * (opts->spin_us ? opts->spin_us

@@ -5,6 +5,7 @@
 
 #include <semaphore.h>
 
+#include "base/service.h"
 #include "notify/internal.h"
 #include "notify/tripwire.h"
 
@@ -23,6 +24,8 @@ struct uffd {
 	sem_t ready;		   /* the monitor has its own descriptors */
 	struct tripwire *tripwire; /* NULL: there is none */
 	pthread_t thread;
+	struct service service;
+	struct kedge_notifier *nf;
 	_Atomic int tid;       /* the monitor's, while it runs */
 	_Atomic bool closing;  /* let all go, and end */
 	_Atomic bool bell_gone; /* somebody unmapped it */

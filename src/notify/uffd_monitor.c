@@ -320,7 +320,7 @@ static void *monitor(void *arg)
 	return NULL;
 }
 
-int uffd_monitor_start(struct kedge_notifier *nf)
+static int start_thread(struct kedge_notifier *nf)
 {
 	struct uffd *u = nf->backend;
 	pthread_attr_t attr;
@@ -338,9 +338,46 @@ int uffd_monitor_start(struct kedge_notifier *nf)
 	rc = -pthread_create(&u->thread, &attr, monitor, nf);
 	pthread_sigmask(SIG_SETMASK, &saved, NULL);
 	pthread_attr_destroy(&attr);
+	return rc ? kedge_reason(rc, "no thread to be had for the monitor: "
+				     "raise ulimit -u")
+		  : 0;
+}
+
+static void stop_thread(struct uffd *u)
+{
+	atomic_store(&u->closing, true);
+	/* Where it was unmapped the monitor looks from time to time. */
+	if (!atomic_load(&u->bell_gone))
+		madvise((void *)(uintptr_t)u->bell, kedge__page_size(),
+			MADV_DONTNEED);
+	pthread_join(u->thread, NULL);
+}
+
+/* The process ends: nobody listens any more, so nothing may be believed. */
+static void end_service(struct service *s)
+{
+	struct uffd *u = container_of(s, struct uffd, service);
+
+	stop_thread(u);
+	sig_lock_blocked(&u->nf->lock);
+	notify_must_ask(u->nf, ASKS_LOST);
+	sig_unlock_blocked(&u->nf->lock);
+}
+
+int uffd_monitor_start(struct kedge_notifier *nf)
+{
+	struct uffd *u = nf->backend;
+	int rc;
+
+	u->service.end = end_service;
+	rc = service_begin(&u->service);
 	if (rc)
-		return kedge_reason(rc, "no thread to be had for the monitor: "
-					"raise ulimit -u");
+		return rc;
+	rc = start_thread(nf);
+	if (rc) {
+		service_end(&u->service);
+		return rc;
+	}
 	/* Till then a close_range() of the application's would cut it off. */
 	while (sem_wait(&u->ready) && errno == EINTR)
 		;
@@ -351,10 +388,6 @@ void uffd_monitor_stop(struct kedge_notifier *nf)
 {
 	struct uffd *u = nf->backend;
 
-	atomic_store(&u->closing, true);
-	/* Where it was unmapped the monitor looks from time to time. */
-	if (!atomic_load(&u->bell_gone))
-		madvise((void *)(uintptr_t)u->bell, kedge__page_size(),
-			MADV_DONTNEED);
-	pthread_join(u->thread, NULL);
+	if (service_end(&u->service))
+		stop_thread(u);
 }
