@@ -250,6 +250,7 @@ int kedge_cache_open(struct kedge_device *dev, struct kedge_notifier *nf,
 static void fini(struct kedge_cache *c)
 {
 	resyncer_stop(c);
+	c->quiet = true;
 	kedge_cache_flush(c); /* does nothing in a forked child */
 	release_notifier(c);
 	if (c->pagemap_fd >= 0)

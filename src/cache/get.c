@@ -46,7 +46,7 @@ static inline struct region *lookup(struct kedge_cache *c,
 				    uint64_t end, uint32_t access)
 {
 	struct region *r = NULL;
-	uint32_t id, s = enter(rec, c->modes);
+	uint32_t id, s = enter(rec, modes_of(c));
 
 	if (unlikely(!caught_up(c)))
 		goto leave;
@@ -82,7 +82,7 @@ int kedge_cache_get(struct kedge_cache *c, const void *ptr, size_t len,
 		return get_slow(c, addr, len, access, mr);
 	mark_used(c, r);
 	count_own(&rec->hits);
-	if (unlikely(c->modes & MODE_VERIFY))
+	if (unlikely(modes_of(c) & MODE_VERIFY))
 		verify_hit(c, r, addr, end);
 	*mr = &r->mr;
 	return 0;
@@ -111,8 +111,8 @@ void kedge_cache_put(struct kedge_cache *c, const struct kedge_mr *mr)
 	 * region_collect().
 	 */
 	compiler_fence();
-	if (unlikely(c->modes & MODE_FENCE))
-		full_fence();
+	if (unlikely(modes_of(c) & MODE_FENCE))
+		own_fence(rec);
 	if (unlikely(state_of(r) >= REGION_MAKING))
 		region_put_slow(c, id, 0);
 }

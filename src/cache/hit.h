@@ -25,6 +25,15 @@ static inline struct thread_rec *own_rec(struct kedge_cache *c)
 	return switch_rec(c);
 }
 
+/* The fence of MODE_FENCE, and the promise of more; refs.c has the proof. */
+static inline void own_fence(struct thread_rec *rec)
+{
+	full_fence();
+	if (!atomic_load_explicit(&rec->fences, memory_order_relaxed))
+		/* release: what this thread did without a fence came before. */
+		atomic_store_explicit(&rec->fences, 1, memory_order_release);
+}
+
 /*
  * Enter and leave a section. The store must be visible before anything that is
  * read inside: the compiler is held here, the CPU by membarrier() in
@@ -37,7 +46,7 @@ static inline uint32_t enter(struct thread_rec *rec, uint32_t modes)
 	atomic_store_explicit(&rec->section, s + 1, memory_order_relaxed);
 	compiler_fence();
 	if (unlikely(modes & MODE_FENCE))
-		full_fence();
+		own_fence(rec);
 	return s;
 }
 

@@ -75,6 +75,7 @@ struct region_cold {
 	uint32_t next;	 /* LRU list, free list or a list of dead */
 	uint32_t prev;
 	bool watched;
+	bool in_limbo; /* on the list of that name */
 };
 
 /* What an event took from a region, to be made good by a resync. */
@@ -117,6 +118,7 @@ struct arena {
 struct thread_rec {
 	_Atomic uint32_t section; /* odd inside a lookup; its thread writes */
 	uint32_t refs_cnt;	  /* ids that refs has room for */
+	_Atomic uint32_t fences;  /* it fences all it does; see refs.c */
 	_Atomic uint32_t *refs;	  /* by id; its thread writes */
 	_Atomic uint64_t hits;	  /* its thread writes */
 	_Atomic uint32_t gone;	  /* REC_* */
@@ -140,7 +142,7 @@ struct kedge_cache {
 	_Atomic uint64_t seen; /* see caught_up() */
 	struct region *regions;
 	_Atomic uint32_t epoch; /* grows with every miss: the LRU's clock */
-	uint32_t modes;
+	_Atomic uint32_t modes; /* MODE_*; written under lock once it is open */
 	_Atomic(struct mid *) root[LEVEL_CNT];
 
 	_Atomic uint64_t handled; /* generation up to which events are handled */
@@ -162,6 +164,8 @@ struct kedge_cache {
 	uint32_t free_ids;	  /* list */
 	uint32_t lru_first;	  /* least recently used */
 	uint32_t lru_last;
+	uint32_t limbo;		  /* dying, and a lookup may still find them */
+	bool quiet;		  /* being closed: no lookup is under way */
 	uint32_t live; /* regions that are not FREE */
 	struct arena arena;
 	struct thread_rec *recs;
@@ -175,6 +179,17 @@ struct kedge_cache {
 	uint32_t lost_next; /* to go where there is no room */
 	struct resync_thread *resyncer;
 };
+
+static inline uint32_t modes_of(const struct kedge_cache *c)
+{
+	return atomic_load_explicit(&c->modes, memory_order_relaxed);
+}
+
+static inline void add_mode(struct kedge_cache *c, uint32_t mode)
+{
+	atomic_store_explicit(&c->modes, modes_of(c) | mode,
+			      memory_order_relaxed);
+}
 
 static inline uint32_t region_id(const struct kedge_cache *c,
 				 const struct region *r)
@@ -356,7 +371,11 @@ void recs_free(struct kedge_cache *c);
 struct thread_rec *rec_of_thread(struct kedge_cache *c); /* NULL: no memory */
 /* With the lock held: */
 uint32_t refs_sum(struct kedge_cache *c, uint32_t id);
-void readers_wait(struct kedge_cache *c);
+/*
+ * Wait for lookups under way. False: nothing says whether there are any, so what
+ * they may have found must stay.
+ */
+bool readers_wait(struct kedge_cache *c);
 /* Make room in the calling thread's record for the ids in use, if it can be. */
 void rec_grow(struct kedge_cache *c, struct thread_rec *rec);
 
@@ -378,6 +397,9 @@ enum why {
 void region_kill(struct kedge_cache *c, struct region *r, enum why why,
 		 uint32_t *killed);
 void region_collect(struct kedge_cache *c, uint32_t *killed, uint32_t *dead);
+/* region_collect() for one that nobody holds, which becomes the caller's. */
+bool region_seize(struct kedge_cache *c, uint32_t *killed);
+void region_die(struct kedge_cache *c, struct region *r, uint32_t *dead);
 /* Without the lock: */
 int no_region(const struct kedge_cache *c); /* why region_new() failed */
 void region_put_slow(struct kedge_cache *c, uint32_t id, uint32_t by);

@@ -290,8 +290,12 @@ static bool publish(struct kedge_cache *c, const struct plan *p,
 	return true;
 }
 
-/* A made region that is not kept: it lives until its put, if it is held. */
-static void not_kept(struct kedge_cache *c, struct region *r, uint32_t *killed)
+/*
+ * A made region that is not kept: it lives until its put, if it is held. It was
+ * in no index, so there is no lookup to wait for.
+ */
+static void not_kept(struct kedge_cache *c, struct region *r, bool held,
+		     uint32_t *dead)
 {
 	struct region_cold *cold = cold_of(c, r);
 
@@ -299,8 +303,8 @@ static void not_kept(struct kedge_cache *c, struct region *r, uint32_t *killed)
 		notify_watch_remove(c->nf, &cold->watch, true);
 	cold->watched = false;
 	set_state(r, REGION_DYING);
-	cold->next = *killed;
-	*killed = region_id(c, r);
+	if (!held)
+		region_die(c, r, dead);
 }
 
 static bool spoils(const struct region_cold *cold, const struct want *w)
@@ -325,11 +329,11 @@ static int finish(struct kedge_cache *c, const struct want *w,
 	old = w->anew ? NULL : find(c, w->start, w->end, w->access);
 	if (old || (spoils(cold_of(c, r), w) && !last_try)) {
 		/* Another thread was faster, or the pages have changed. */
-		not_kept(c, r, &killed);
+		not_kept(c, r, false, &dead);
 		r = old;
 		rc = old ? 0 : -EAGAIN;
 	} else if (!publish(c, p, r, &killed)) {
-		not_kept(c, r, &killed);
+		not_kept(c, r, w->hold, &dead);
 		c->st.uncached += w->hold;
 	}
 	if (!rc && w->hold)
@@ -501,7 +505,7 @@ static int do_get(struct kedge_cache *c, uint64_t addr, size_t len,
 			      atomic_load_explicit(&c->epoch,
 						   memory_order_relaxed),
 			      memory_order_relaxed);
-	if (c->modes & MODE_VERIFY)
+	if (modes_of(c) & MODE_VERIFY)
 		verify_hit(c, r, addr, addr + len);
 	*mr = &r->mr;
 	return 0;

@@ -29,8 +29,25 @@
  *
  * Without 2's barrier a lookup's store of the section could still be in its
  * CPU's store buffer while it already reads the index; without the wait a
- * reference could be added after the sum. Where there is no membarrier() each
- * lookup and put executes the fence itself (MODE_FENCE).
+ * reference could be added after the sum.
+ *
+ * Where there is no membarrier() each lookup and put executes the fence itself
+ * (MODE_FENCE): between the store of the section and the load of the index, and
+ * between the store of the count and the load of the state. With 2's own fence
+ * one of the two sees the other's store, which is all that the proof needs.
+ *
+ * It may also be refused only later, by a seccomp filter. Then the cache goes over
+ * to MODE_FENCE, and a thread does so when it next loads the modes; until then it
+ * may be in a lookup, or a put, without a fence. So each thread says in its record
+ * that it has executed a fence by the new mode (fences). Who sees that (acquire)
+ * sees all that the thread has done without one before (release), and what it does
+ * later has one: a thread that has once loaded the new mode never loads an older
+ * one. A record that is made or taken over gets the mark under the lock, under
+ * which the mode was set, and so does that of the thread which sets it. While a thread has not said so, nothing is concluded from
+ * its record: readers_wait() fails, and the region stays DYING, in limbo, until it
+ * has, has ended, or closes the cache. No put ends a region that is in limbo.
+ * Making all CPUs flush by mprotect() was ruled out: not each kind interrupts the
+ * others for that.
  */
 #include <linux/membarrier.h>
 #include <sched.h>
@@ -160,7 +177,7 @@ void recs_init(struct kedge_cache *c)
 {
 	pthread_once(&once, init_once);
 	if (!have_membarrier)
-		c->modes |= MODE_FENCE;
+		add_mode(c, MODE_FENCE);
 }
 
 void recs_free(struct kedge_cache *c)
@@ -231,6 +248,10 @@ struct thread_rec *rec_of_thread(struct kedge_cache *c)
 			c->recs = rec;
 		}
 	}
+	if (rec)
+		atomic_store_explicit(&rec->fences,
+				      !!(modes_of(c) & MODE_FENCE),
+				      memory_order_relaxed);
 	pthread_mutex_unlock(&c->lock);
 	if (!rec)
 		return NULL;
@@ -291,16 +312,38 @@ static bool alone(const struct kedge_cache *c)
 	return true;
 }
 
-void readers_wait(struct kedge_cache *c)
+/* Fence, and see whether all others are known to do so, or have ended. */
+static bool all_fence(const struct kedge_cache *c)
+{
+	struct thread_rec *rec;
+	bool all = true;
+
+	full_fence();
+	for (rec = c->recs; rec; rec = rec->next)
+		if (is_own(rec))
+			atomic_store_explicit(&rec->fences, 1,
+					      memory_order_release);
+		else if (!atomic_load_explicit(&rec->fences,
+					       memory_order_acquire) &&
+			 !(atomic_load_explicit(&rec->gone,
+						memory_order_acquire) &
+			   REC_THREAD_GONE))
+			all = false;
+	return all;
+}
+
+bool readers_wait(struct kedge_cache *c)
 {
 	struct thread_rec *rec;
 
-	if (alone(c))
-		return;
-	if (c->modes & MODE_FENCE)
-		full_fence();
-	else
-		syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+	if (c->quiet || alone(c))
+		return true;
+	if (!(modes_of(c) & MODE_FENCE) &&
+	    syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0))
+		add_mode(c, MODE_FENCE);
+	if (modes_of(c) & MODE_FENCE && !all_fence(c))
+		return false;
 	for (rec = c->recs; rec; rec = rec->next)
 		wait_section(rec);
+	return true;
 }

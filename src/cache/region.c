@@ -114,31 +114,67 @@ void region_kill(struct kedge_cache *c, struct region *r, enum why why,
 	*killed = region_id(c, r);
 }
 
-static void to_dead(struct kedge_cache *c, uint32_t id, uint32_t *dead)
+void region_die(struct kedge_cache *c, struct region *r, uint32_t *dead)
 {
-	set_state(&c->regions[id], REGION_DEAD);
-	cold_at(c, id)->next = *dead;
-	*dead = id;
+	set_state(r, REGION_DEAD);
+	cold_of(c, r)->next = *dead;
+	*dead = region_id(c, r);
+}
+
+/* Empty a list of what no lookup finds any more: *dead gets what is not held. */
+static void collect(struct kedge_cache *c, uint32_t *list, uint32_t *dead)
+{
+	uint32_t id, next;
+
+	for (id = *list; id; id = next) {
+		next = cold_at(c, id)->next;
+		cold_at(c, id)->next = 0;
+		cold_at(c, id)->in_limbo = false;
+		if (!refs_sum(c, id))
+			region_die(c, &c->regions[id], dead);
+	}
+	*list = 0;
+}
+
+static void to_limbo(struct kedge_cache *c, uint32_t *list)
+{
+	uint32_t id, next;
+
+	for (id = *list; id; id = next) {
+		next = cold_at(c, id)->next;
+		cold_at(c, id)->in_limbo = true;
+		cold_at(c, id)->next = c->limbo;
+		c->limbo = id;
+	}
+	*list = 0;
 }
 
 /*
  * Move those of *killed that nobody holds to *dead, for region_reap(). The
- * others are deregistered by their last put. Proof in refs.c.
+ * others are deregistered by their last put. Proof in refs.c. Where lookups
+ * under way cannot be told, they wait for the next call.
  */
 void region_collect(struct kedge_cache *c, uint32_t *killed, uint32_t *dead)
 {
-	uint32_t id, next;
-
-	if (!*killed)
+	if (!*killed && !c->limbo)
 		return;
-	readers_wait(c);
-	for (id = *killed; id; id = next) {
-		next = cold_at(c, id)->next;
-		cold_at(c, id)->next = 0;
-		if (!refs_sum(c, id))
-			to_dead(c, id, dead);
+	if (!readers_wait(c)) {
+		to_limbo(c, killed);
+		return;
 	}
-	*killed = 0;
+	collect(c, killed, dead);
+	collect(c, &c->limbo, dead);
+}
+
+bool region_seize(struct kedge_cache *c, uint32_t *killed)
+{
+	uint32_t dead = 0;
+
+	if (readers_wait(c))
+		collect(c, killed, &dead);
+	else
+		to_limbo(c, killed);
+	return dead;
 }
 
 /* Deregister a list of dead regions. Without the lock: the device is slow. */
@@ -173,7 +209,7 @@ void region_reap(struct kedge_cache *c, uint32_t dead)
  */
 void region_put_slow(struct kedge_cache *c, uint32_t id, uint32_t by)
 {
-	uint32_t dead = 0;
+	uint32_t none = 0, dead = 0;
 	int saved;
 
 	if (!nf_owned(c->nf))
@@ -184,8 +220,10 @@ void region_put_slow(struct kedge_cache *c, uint32_t id, uint32_t by)
 		ref_add(c, id, by);
 		own_rec_grow(c);
 	}
-	if (state_of(&c->regions[id]) == REGION_DYING && !refs_sum(c, id))
-		to_dead(c, id, &dead);
+	region_collect(c, &none, &dead);
+	if (state_of(&c->regions[id]) == REGION_DYING &&
+	    !cold_at(c, id)->in_limbo && !refs_sum(c, id))
+		region_die(c, &c->regions[id], &dead);
 	pthread_mutex_unlock(&c->lock);
 	region_reap(c, dead);
 	cancel_restore(saved);

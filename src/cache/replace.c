@@ -76,10 +76,7 @@ static bool seize(struct kedge_cache *c, struct region *old, struct region *r,
 		hull(c, old, from, to);
 		region_kill(c, old, WHY_CHANGED, &one);
 		/* Who took a reference in the last moment keeps it. */
-		readers_wait(c);
-		mine = !refs_sum(c, region_id(c, old));
-		if (mine)
-			set_state(old, REGION_DEAD);
+		mine = region_seize(c, &one);
 	}
 	pthread_mutex_unlock(&c->lock);
 	region_reap(c, dead);

@@ -32,7 +32,7 @@ static bool piece_hit(struct ask *a, struct thread_rec *rec,
 		      struct kedge_piece *p)
 {
 	struct kedge_cache *c = a->c;
-	uint32_t id = 0, s = enter(rec, c->modes);
+	uint32_t id = 0, s = enter(rec, modes_of(c));
 	bool hit = false;
 
 	if (caught_up(c)) {
@@ -136,7 +136,7 @@ static int piece_kept(struct ask *a, struct thread_rec *rec,
 	rc = piece_slow(a, p);
 	if (rc)
 		return rc;
-	if (a->c->modes & MODE_VERIFY)
+	if (modes_of(a->c) & MODE_VERIFY)
 		verify_hit(a->c, container_of(p->mr, struct region, mr),
 			   p->addr, p->addr + p->len);
 	return 0;

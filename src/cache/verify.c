@@ -41,7 +41,7 @@ int verify_open(struct kedge_cache *c)
 	c->pagemap_fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
 	if (c->pagemap_fd >= 0 &&
 	    read_frames(c, (uintptr_t)&here, &frame, 1) && frame && here) {
-		c->modes |= MODE_VERIFY;
+		add_mode(c, MODE_VERIFY);
 		return 0;
 	}
 	kedge__log(KEDGE_LOG_WARN, "KEDGE_VERIFY has no effect: the kernel "
@@ -55,7 +55,7 @@ void verify_record(struct kedge_cache *c, struct region *r)
 	uint64_t *frames;
 
 	/* What is not of whole pages is lent, and found by no other get. */
-	if (!(c->modes & MODE_VERIFY) || r->mr.addr % page || r->mr.len % page)
+	if (!(modes_of(c) & MODE_VERIFY) || r->mr.addr % page || r->mr.len % page)
 		return;
 	frames = malloc(cnt * sizeof(*frames));
 	if (frames && !read_frames(c, r->mr.addr, frames, cnt)) {
