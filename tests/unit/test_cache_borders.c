@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The cache's rules at their borders, where a slip of one character would go
+ * unnoticed elsewhere: rights side by side, exactly half of a region, two losses
+ * in one, a put in a forked child.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include "core.h"
+
+#define CHUNK 32 /* pages */
+#define PAGES (8 * CHUNK)
+#define WRITE KEDGE_ACCESS_LOCAL_WRITE
+
+static struct nodev *dev;
+static struct kedge_notifier *nf;
+static struct kedge_cache *cache;
+static char *whole, *mem; /* mem starts at a chunk */
+static size_t page;
+
+static void open_with(struct kedge_cache_opts o)
+{
+	o.size = sizeof(o);
+	if (!o.chunk_bytes)
+		o.chunk_bytes = CHUNK * page;
+	/* Not ummunot, which tells of all that a huge page might have had. */
+	nf = open_uffd();
+	assert_int_equal(kedge_cache_open(dev->dev, nf, &o, &cache), 0);
+}
+
+static int setup(void **state)
+{
+	page = page_len();
+	whole = new_pages(PAGES + CHUNK);
+	mem = (char *)((addr_of(whole) + CHUNK * page - 1) &
+		       ~(uint64_t)(CHUNK * page - 1));
+	cache = NULL;
+	nf = NULL;
+	dev = nodev_new();
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	kedge_cache_close(cache);
+	kedge_notifier_close(nf);
+	assert_int_equal(dev->live, 0);
+	assert_int_equal(dev->wrong, 0);
+	nodev_free(dev);
+	free_pages(whole, PAGES + CHUNK);
+	return 0;
+}
+
+static char *at(size_t n)
+{
+	return mem + n * page;
+}
+
+static struct kedge_cache_stats stats(void)
+{
+	struct kedge_cache_stats st = { .size = sizeof(st) };
+
+	assert_int_equal(kedge_cache_stats(cache, &st), 0);
+	assert_int_equal(st.registrations - st.deregistrations, st.regions);
+	assert_int_equal(st.regions, dev->live);
+	return st;
+}
+
+static const struct kedge_mr *get(size_t first, size_t cnt, uint32_t access)
+{
+	const struct kedge_mr *mr = NULL;
+
+	assert_int_equal(kedge_cache_get(cache, at(first), cnt * page, access,
+					 &mr), 0);
+	assert_true(mr->addr <= addr_of(at(first)));
+	assert_true(mr->addr + mr->len >= addr_of(at(first + cnt)));
+	assert_int_equal(mr->access & access, access);
+	assert_true(dev->alive[mr->device_handle]);
+	return mr;
+}
+
+static void get_put(size_t first, size_t cnt, uint32_t access)
+{
+	kedge_cache_put(cache, get(first, cnt, access));
+}
+
+static bool is_hit(size_t first, size_t cnt, uint32_t access)
+{
+	uint64_t before = dev->regs;
+
+	get_put(first, cnt, access);
+	return dev->regs == before;
+}
+
+/* How many pieces; each gives what was asked for. */
+static size_t getv(size_t first, size_t cnt, uint32_t access)
+{
+	struct kedge_piece p[PAGES];
+	ssize_t n = kedge_cache_getv(cache, at(first), cnt * page, access, p,
+				     PAGES), i;
+
+	assert_true(n > 0);
+	for (i = 0; i < n; i++)
+		assert_int_equal(p[i].mr->access & access, access);
+	kedge_cache_putv(cache, p, (size_t)n);
+	return (size_t)n;
+}
+
+static void pieces_give_the_access_asked_for(void **state)
+{
+	open_with((struct kedge_cache_opts){ 0 });
+	assert_int_equal(getv(0, 2 * CHUNK, 0), 2);
+	assert_int_equal(getv(CHUNK, 2 * CHUNK, WRITE), 2);
+	assert_int_equal(getv(0, 3 * CHUNK, WRITE), 3);
+	assert_int_equal(getv(0, 3 * CHUNK, 0), 3);
+	/* One each, and once more for the two that could only be read. */
+	assert_int_equal(dev->regs, 5);
+	/* Of a region with holes, too. */
+	pages_at(at(1), 1);
+	assert_int_equal(getv(2, 4, 0), 1);
+	assert_int_equal(dev->regs, 5);
+	get_put(4 * CHUNK, CHUNK, 0);
+	pages_at(at(4 * CHUNK + 1), 1);
+	getv(4 * CHUNK + 2, 4, WRITE);
+}
+
+static void rights_side_by_side_are_kept_apart(void **state)
+{
+	open_with((struct kedge_cache_opts){ 0 });
+	get_put(0, 1, WRITE);
+	get_put(1, 1, 0);
+	assert_true(is_hit(0, 1, WRITE));
+	assert_true(is_hit(1, 1, 0));
+	get_put(10, 1, 0);
+	get_put(11, 1, WRITE);
+	assert_true(is_hit(10, 1, 0));
+	assert_int_equal(dev->last_len, page);
+	assert_int_equal(stats().merges, 0);
+	assert_int_equal(dev->live, 4);
+}
+
+static void half_of_a_region_is_worth_keeping(void **state)
+{
+	open_with((struct kedge_cache_opts){ 0 });
+	get_put(0, CHUNK, WRITE);
+	/* Exactly half, in two parts: the rest goes on serving. */
+	pages_at(at(0), CHUNK / 4);
+	get_put(CHUNK / 2, CHUNK / 2, WRITE);
+	pages_at(at(CHUNK / 4), CHUNK / 4);
+	assert_true(is_hit(CHUNK / 2, CHUNK / 2, WRITE));
+	assert_int_equal(dev->deregs, 0);
+	/* A page more, and it goes. */
+	pages_at(at(CHUNK / 2), 1);
+	assert_false(is_hit(CHUNK - 1, 1, WRITE));
+	assert_int_equal(dev->deregs, 1);
+}
+
+static void a_small_region_goes_whole(void **state)
+{
+	size_t small = ((size_t)64 << 10) / page;
+
+	open_with((struct kedge_cache_opts){ 0 });
+	get_put(0, small, WRITE);
+	pages_at(at(0), 1);
+	assert_false(is_hit(small - 1, 1, WRITE));
+	get_put(CHUNK, small + 1, WRITE);
+	pages_at(at(CHUNK), 1);
+	assert_true(is_hit(CHUNK + small, 1, WRITE));
+}
+
+static void two_losses_in_one_region_are_made_good(void **state)
+{
+	open_with((struct kedge_cache_opts){ 0 });
+	get_put(0, 4 * CHUNK, WRITE);
+	pages_at(at(1), 1);
+	get_put(4, 1, WRITE); /* the one is read before the other comes */
+	pages_at(at(2 * CHUNK + 1), 1);
+	get_put(4, 1, WRITE);
+	assert_int_equal(dev->regs, 1);
+	assert_int_equal(kedge_cache_resync(cache, NULL, 0), 2 * CHUNK * page);
+	assert_int_equal(dev->regs, 3);
+	assert_true(is_hit(0, CHUNK, WRITE));
+	assert_true(is_hit(2 * CHUNK, CHUNK, WRITE));
+	assert_int_equal(kedge_cache_resync(cache, NULL, 0), 0);
+	assert_int_equal(stats().resynced, 2);
+}
+
+static const struct kedge_mr *held;
+
+static int put_in_child(void *arg)
+{
+	kedge_cache_put(cache, held);
+	CHILD_CHECK(dev->deregs == 0);
+	kedge_cache_close(cache);
+	CHILD_CHECK(dev->deregs == 0);
+	return 0;
+}
+
+static void a_child_ends_nothing_that_is_dying(void **state)
+{
+	open_with((struct kedge_cache_opts){ 0 });
+	held = get(0, 1, WRITE);
+	assert_int_equal(kedge_cache_flush(cache), 0);
+	assert_int_equal(in_child(put_in_child, NULL), 0);
+	assert_int_equal(in_raw_child(put_in_child, NULL), 0);
+	assert_int_equal(dev->live, 1);
+	kedge_cache_put(cache, held);
+	assert_int_equal(dev->live, 0);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(pieces_give_the_access_asked_for),
+		CASE(rights_side_by_side_are_kept_apart),
+		CASE(half_of_a_region_is_worth_keeping),
+		CASE(a_small_region_goes_whole),
+		CASE(two_losses_in_one_region_are_made_good),
+		CASE(a_child_ends_nothing_that_is_dying),
+	};
+
+	if (need_uffd())
+		return 77;
+	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}
