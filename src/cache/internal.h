@@ -437,7 +437,8 @@ struct want {
 	uint64_t start; /* what was asked for, in pages */
 	uint64_t end;
 	uint32_t access;
-	bool hold;  /* the caller wants a reference */
+	bool hold;  /* the caller wants a reference: it is a get's miss */
+	bool look;  /* what is there may do; then it was a hit */
 	bool merge; /* neighbours may be taken in */
 	bool evict; /* others may go for it */
 	bool lend;  /* ends with its put; not of whole pages, maybe */
@@ -450,7 +451,7 @@ void region_finish(struct kedge_cache *c, struct region *r);
 void region_drop_unmade(struct kedge_cache *c, struct region *r);
 int cache_check_args(struct kedge_cache *c, uint64_t addr, size_t len,
 		     uint32_t access);
-void count_miss(struct kedge_cache *c, int rc);
+void count_failure(struct kedge_cache *c);
 /* A region with a reference: the one there is, or a new one. */
 int get_kept(struct kedge_cache *c, uint64_t addr, size_t len, uint32_t access,
 	     struct region **out);
@@ -471,7 +472,7 @@ int lend(struct kedge_cache *c, uint64_t addr, uint64_t len, uint32_t access,
 /* The same, over @base where that can be; the caller's reference to it goes. */
 int lend_over(struct kedge_cache *c, struct region *base, uint64_t addr,
 	      uint64_t len, uint32_t access, struct region **out);
-/* A made region that is held once and ends with that. */
+/* A made region that is held once and ends with that. With the lock held. */
 void lend_begin(struct kedge_cache *c, struct region *r);
 void lend_end(struct kedge_cache *c, uint32_t id);
 

@@ -23,11 +23,9 @@ uint32_t local_part(uint32_t access)
 /* In no index before, so there is no lookup to wait for. */
 void lend_begin(struct kedge_cache *c, struct region *r)
 {
-	pthread_mutex_lock(&c->lock);
 	set_state(r, REGION_DYING);
 	ref_add(c, region_id(c, r), 1);
 	c->st.lent++;
-	pthread_mutex_unlock(&c->lock);
 }
 
 /* A region for a window over @base, whose reference goes over to it. */
@@ -76,7 +74,9 @@ static int lend_window(struct kedge_cache *c, struct region *base,
 	}
 	r->mr.device_handle = cold_of(c, r)->dev.handle;
 	r->mr.offset = cold_of(c, r)->dev.offset;
+	pthread_mutex_lock(&c->lock);
 	lend_begin(c, r);
+	pthread_mutex_unlock(&c->lock);
 	*out = r;
 	return 0;
 }
@@ -94,11 +94,8 @@ static int lend_region(struct kedge_cache *c, uint64_t addr, uint64_t len,
 			  .hold = true,
 			  .evict = true,
 			  .lend = true };
-	int rc = cache_register(c, &w, out);
 
-	if (!rc)
-		count_miss(c, 0);
-	return rc;
+	return cache_register(c, &w, out);
 }
 
 /* What stands in a window's way need not stand in the other's. */

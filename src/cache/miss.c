@@ -20,6 +20,8 @@ struct plan {
 	uint32_t access;
 	bool merged;
 	bool keep;
+	uint64_t device_ns; /* spent in the device's reg, to be counted */
+	bool made;	    /* reg has succeeded, to be counted */
 };
 
 static struct region *find(struct kedge_cache *c, uint64_t start, uint64_t end,
@@ -116,29 +118,60 @@ static void set_range(struct region *r, const struct plan *p)
 	r->mr.access = p->access;
 }
 
-/* A region in the state MAKING for the plan, with the lock taken and let go. */
+/* What a lookup found only now that the cache has caught up, with a reference. */
+static struct region *found(struct kedge_cache *c, const struct want *w)
+{
+	struct region *r = w->look ? find(c, w->start, w->end, w->access)
+				   : NULL;
+
+	if (!r)
+		return NULL;
+	own_rec_grow(c);
+	ref_add(c, region_id(c, r), 1);
+	c->st.hits++;
+	return r;
+}
+
+/* A region in the state MAKING, or NULL and *rc. In one go: or two threads would
+ * take the same room. */
+static struct region *plan_region(struct kedge_cache *c, const struct want *w,
+				  struct plan *p, uint32_t *killed, int *rc)
+{
+	struct region *r;
+
+	make_plan(c, w, p);
+	*rc = make_room(c, w, p, killed);
+	r = *rc ? NULL : region_new(c);
+	if (r) {
+		set_range(r, p);
+		c->bytes += r->mr.len;
+	} else if (!*rc) {
+		*rc = no_region(c);
+	}
+	return r;
+}
+
+/*
+ * Catch up, look once more, and plan, with the lock taken once. 0 with a region
+ * in the state MAKING; FOUND with the one that there is.
+ */
+#define FOUND 1
+
 static int begin(struct kedge_cache *c, const struct want *w, struct plan *p,
 		 struct region **out)
 {
 	uint32_t killed = 0, dead = 0;
-	int rc;
+	int rc = FOUND;
 
 	pthread_mutex_lock(&c->lock);
 	cache_sync(c, &killed);
-	make_plan(c, w, p);
-	rc = make_room(c, w, p, &killed);
-	/* In one go: or two threads would take the same room. */
-	*out = rc ? NULL : region_new(c);
-	if (*out) {
-		set_range(*out, p);
-		c->bytes += (*out)->mr.len;
-	}
+	*out = found(c, w);
+	if (!*out)
+		*out = plan_region(c, w, p, &killed, &rc);
 	region_collect(c, &killed, &dead);
 	pthread_mutex_unlock(&c->lock);
 	region_reap(c, dead);
-	if (rc)
-		return rc;
-	return *out ? 0 : no_region(c);
+	return rc;
 }
 
 /* Back to what was asked for: the neighbours can't be had. */
@@ -205,7 +238,7 @@ static bool relieve(struct kedge_cache *c, const struct region *r, int rc)
 }
 
 static int call_device(struct kedge_cache *c, const struct want *w,
-		       struct region *r)
+		       struct plan *p, struct region *r)
 {
 	struct region_cold *cold = cold_of(c, r);
 	uint64_t t0 = clock_ns();
@@ -215,11 +248,8 @@ static int call_device(struct kedge_cache *c, const struct want *w,
 		rc = device_reg(c->dev, (void *)(uintptr_t)r->mr.addr,
 				r->mr.len, r->mr.access, &cold->dev);
 	} while (pressure(rc) && w->evict && relieve(c, r, rc));
-	pthread_mutex_lock(&c->lock);
-	c->st.register_ns += clock_ns() - t0;
-	if (!rc)
-		c->st.registrations++;
-	pthread_mutex_unlock(&c->lock);
+	p->device_ns = clock_ns() - t0;
+	p->made = !rc;
 	if (rc)
 		return rc;
 	r->mr.device_handle = cold->dev.handle;
@@ -228,8 +258,18 @@ static int call_device(struct kedge_cache *c, const struct want *w,
 	return 0;
 }
 
+/* What there is to count of a round. With the lock held. */
+static void count_round(struct kedge_cache *c, const struct want *w,
+			const struct plan *p, int rc)
+{
+	c->st.register_ns += p->device_ns;
+	c->st.registrations += p->made;
+	c->st.misses += !rc && w->hold;
+}
+
 /* The device has failed, or what it made is of no use. */
-void region_drop_unmade(struct kedge_cache *c, struct region *r)
+static void drop_failed(struct kedge_cache *c, const struct want *w,
+			const struct plan *p, struct region *r, int rc)
 {
 	struct region_cold *cold = cold_of(c, r);
 
@@ -237,9 +277,18 @@ void region_drop_unmade(struct kedge_cache *c, struct region *r)
 		notify_watch_remove(c->nf, &cold->watch, true);
 	cold->watched = false;
 	pthread_mutex_lock(&c->lock);
+	count_round(c, w, p, rc);
 	c->bytes -= r->mr.len;
 	region_forget(c, r);
 	pthread_mutex_unlock(&c->lock);
+}
+
+void region_drop_unmade(struct kedge_cache *c, struct region *r)
+{
+	struct plan p = { .made = false };
+	struct want w = { .hold = false };
+
+	drop_failed(c, &w, &p, r, -EIO);
 }
 
 /* Regions wholly inside the new one: nothing would find them any more. */
@@ -338,6 +387,7 @@ static int finish(struct kedge_cache *c, const struct want *w,
 	}
 	if (!rc && w->hold)
 		ref_add(c, region_id(c, r), 1);
+	count_round(c, w, p, rc);
 	region_collect(c, &killed, &dead);
 	pthread_mutex_unlock(&c->lock);
 	region_reap(c, dead);
@@ -356,28 +406,39 @@ void region_finish(struct kedge_cache *c, struct region *r)
 	finish(c, &w, &p, r, true, &unused);
 }
 
-/* One round. -EAGAIN: what was asked for changed meanwhile. */
+static void lend_made(struct kedge_cache *c, const struct want *w,
+		      const struct plan *p, struct region *r)
+{
+	pthread_mutex_lock(&c->lock);
+	lend_begin(c, r);
+	count_round(c, w, p, 0);
+	pthread_mutex_unlock(&c->lock);
+}
+
+/*
+ * One round. 0 or FOUND with *out; -EAGAIN: what was asked for changed meanwhile.
+ */
 static int register_once(struct kedge_cache *c, const struct want *w,
 			 bool last_try, bool *merged, struct region **out)
 {
 	struct region *r;
 	struct plan p;
-	int rc = begin(c, w, &p, &r);
+	int rc = begin(c, w, &p, out);
 
 	if (rc)
 		return rc;
+	r = *out;
 	rc = watch(c, w, &p, r);
 	if (!rc)
-		rc = call_device(c, w, r);
+		rc = call_device(c, w, &p, r);
 	*merged = p.merged;
 	if (rc) {
-		region_drop_unmade(c, r);
+		drop_failed(c, w, &p, r, rc);
 		return rc;
 	}
 	if (!w->lend)
 		return finish(c, w, &p, r, last_try, out);
-	lend_begin(c, r);
-	*out = r;
+	lend_made(c, w, &p, r);
 	return 0;
 }
 
@@ -398,7 +459,7 @@ int cache_register(struct kedge_cache *c, const struct want *want,
 		bool merged = false;
 
 		rc = register_once(c, &w, tries == SPOILED_TRIES, &merged, out);
-		if (rc && merged) {
+		if (rc < 0 && merged) {
 			/*
 			 * It may be the neighbour that fails: its user may
 			 * have unmapped or protected it. Never the caller's
@@ -409,28 +470,7 @@ int cache_register(struct kedge_cache *c, const struct want *want,
 					   &merged, out);
 		}
 	}
-	return rc;
-}
-
-/* Catch up, and look once more. */
-static struct region *look_again(struct kedge_cache *c, uint64_t addr,
-				 uint64_t end, uint32_t access)
-{
-	uint32_t killed = 0, dead = 0;
-	struct region *r;
-
-	pthread_mutex_lock(&c->lock);
-	own_rec_grow(c);
-	cache_sync(c, &killed);
-	r = find(c, addr, end, access);
-	if (r) {
-		ref_add(c, region_id(c, r), 1);
-		c->st.hits++;
-	}
-	region_collect(c, &killed, &dead);
-	pthread_mutex_unlock(&c->lock);
-	region_reap(c, dead);
-	return r;
+	return rc == FOUND ? 0 : rc;
 }
 
 int cache_check_args(struct kedge_cache *c, uint64_t addr, size_t len,
@@ -455,13 +495,10 @@ int cache_check_args(struct kedge_cache *c, uint64_t addr, size_t len,
 	return 0;
 }
 
-void count_miss(struct kedge_cache *c, int rc)
+void count_failure(struct kedge_cache *c)
 {
 	pthread_mutex_lock(&c->lock);
-	if (rc)
-		c->st.failures++;
-	else
-		c->st.misses++;
+	c->st.failures++;
 	pthread_mutex_unlock(&c->lock);
 }
 
@@ -474,17 +511,12 @@ int get_kept(struct kedge_cache *c, uint64_t addr, size_t len, uint32_t access,
 			  .access = access,
 			  .hold = true,
 			  .merge = true,
-			  .evict = true,
-			  .anew = !notify_settle(c->nf) };
-	int rc;
+			  .evict = true };
 
-	*out = w.anew ? NULL : look_again(c, addr, addr + len, access);
-	if (*out)
-		return 0;
-	rc = cache_register(c, &w, out);
-	if (!rc)
-		count_miss(c, 0);
-	return rc;
+	/* A hit needs the answer; what is registered anew does not. */
+	w.anew = !notify_settle(c->nf);
+	w.look = !w.anew;
+	return cache_register(c, &w, out);
 }
 
 static int do_get(struct kedge_cache *c, uint64_t addr, size_t len,
@@ -498,7 +530,7 @@ static int do_get(struct kedge_cache *c, uint64_t addr, size_t len,
 	rc = is_lent(c, access) ? lend(c, addr, len, access, &r)
 				: get_kept(c, addr, len, access, &r);
 	if (rc) {
-		count_miss(c, rc);
+		count_failure(c);
 		return rc;
 	}
 	atomic_store_explicit(&r->used,

@@ -109,7 +109,6 @@ static int piece_register(struct ask *a, struct kedge_piece *p, bool anew)
 
 	if (rc)
 		return rc;
-	count_miss(c, 0);
 	stop = w.end < a->end ? w.end : a->end;
 	*p = (struct kedge_piece){ a->at, stop - a->at, &r->mr };
 	return 0;
@@ -231,7 +230,7 @@ ssize_t kedge_cache_getv(struct kedge_cache *c, const void *addr, size_t len,
 		n = fill(a, pieces, max);
 	}
 	if (n < 0)
-		count_miss(c, (int)n);
+		count_failure(c);
 	if (n == -ENOBUFS)
 		return kedge_reason(-ENOBUFS, "%zu bytes in chunks of %llu take "
 				    "more than %zu pieces", len,
