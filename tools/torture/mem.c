@@ -179,7 +179,7 @@ int memfd_setup(struct run *x)
 
 /*
  * A page that MADV_DONTNEED dropped has lost its reservation, and what a device
- * still pins is not back in the pool: kernels before 6.5 unpin a second late.
+ * still pins is not back in the pool: kernels before 6.4 unpin a second late.
  * The CPU's store would be SIGBUS then. The kernel's copy to the same place
  * takes the same fault, and returns EFAULT.
  */
