@@ -5,6 +5,7 @@
  * pending makes each call; if it is cancelled in there, it takes locks with it.
  */
 #include <errno.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -213,7 +214,7 @@ static void *cancelled(void *arg)
 		r->step->before();
 	atomic_store(&r->ready, true);
 	while (!atomic_load(&r->pending))
-		;
+		sched_yield();
 	pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &old);
 	r->step->call();
 	r->survived = true;
@@ -231,7 +232,7 @@ static int one_step(const struct step *step)
 	if (pthread_create(&t, NULL, cancelled, &r))
 		return proc_fail("pthread_create");
 	while (!atomic_load(&r.ready))
-		;
+		sched_yield();
 	pthread_cancel(t);
 	atomic_store(&r.pending, true);
 	pthread_join(t, NULL);
@@ -331,7 +332,7 @@ static int at_any_moment(void)
 		if (pthread_create(&t, NULL, work, NULL))
 			return proc_fail("pthread_create");
 		while (atomic_load(&at_work) < from + 1 + i % 4)
-			;
+			sched_yield();
 		pthread_cancel(t);
 		pthread_join(t, NULL);
 		rc = rig_check(&rig, mem, RIG_LEN);
