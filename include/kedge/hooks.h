@@ -33,11 +33,28 @@ struct kedge_hook {
 	uint64_t back_end;
 };
 
+/** KEDGE_HOOK_TELL_ONLY - or'ed to the kind: the range is given up, but whether
+ *  the call unmaps it is not known, as with free(). The kernel goes on watching,
+ *  and what it sees costs the event that an announcement saves otherwise. */
+#define KEDGE_HOOK_TELL_ONLY (1 << 8)
+
+/** KEDGE_HOOK_ONE_MAPPING - or'ed to the kind: the call fails unless the range
+ *  is one mapping, as mremap() does. Where kedge has registered a part of it
+ *  that part is let go, though nobody may watch it. With KEDGE_EVENT_OTHER
+ *  nothing is told where nothing has to be let go. */
+#define KEDGE_HOOK_ONE_MAPPING (1 << 9)
+
+/** KEDGE_HOOK_YIELD - or'ed to the kind: another userfaultfd is about to be
+ *  registered there. All is let go, though nobody may watch it, and taken again
+ *  only if that fails. The kind is KEDGE_EVENT_UNMAP: watches are to be added
+ *  anew, which fails with -EBUSY while the other has the memory. */
+#define KEDGE_HOOK_YIELD (1 << 10)
+
 /**
  * kedge_hook_begin() - the calling thread is about to change a range
  * @hook: filled; goes to kedge_hook_end() when the change is done or failed
  * @kind: KEDGE_EVENT_UNMAP, KEDGE_EVENT_REMOVE, KEDGE_EVENT_REMAP or
- *        KEDGE_EVENT_OTHER
+ *        KEDGE_EVENT_OTHER, and KEDGE_HOOK_* or'ed to it
  * @addr: first byte
  * @len:  bytes; 0, or a range that wraps, does nothing
  *

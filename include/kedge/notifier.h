@@ -120,7 +120,8 @@ struct kedge_notifier_info {
 
 /** enum kedge_event_kind - what happened to a watched range
  * @KEDGE_EVENT_LAST:   the queue was empty at @generation; nothing happened
- * @KEDGE_EVENT_UNMAP:  unmapped, or another mapping was put there
+ * @KEDGE_EVENT_UNMAP:  unmapped, another mapping was put there, or it is not
+ *                      watched any more for another reason
  * @KEDGE_EVENT_REMOVE: still mapped, but its pages were or are being dropped
  *                      (MADV_DONTNEED, MADV_FREE, MADV_REMOVE)
  * @KEDGE_EVENT_REMAP:  moved elsewhere by mremap()
@@ -270,7 +271,10 @@ KEDGE_API int kedge_notifier_unchanged(struct kedge_notifier *nf,
  * KEDGE_EVENT_REMAP is watched only by another add.
  *
  * The kernel lets one userfaultfd watch a mapping: with the "uffd" backend, a
- * second notifier of the process gets -EBUSY for what a first one watches.
+ * second notifier of the process gets -EBUSY for what a first one watches. So
+ * does an application's own UFFDIO_REGISTER, unless libkedge-hooks is loaded:
+ * then its ioctl() takes the range away from the notifier, whose watches there
+ * get a KEDGE_EVENT_UNMAP.
  *
  * Threads: any. It costs O(log n) and, where the kernel does not watch the
  * range yet, a system call.

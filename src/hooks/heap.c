@@ -87,6 +87,20 @@ static void *first_realloc(void *ptr, size_t len)
 	return NULL;
 }
 
+/*
+ * A chunk that the allocator mapped for itself ends where a page ends; glibc
+ * unmaps those by a call that no symbol leads to. Another shares its last page,
+ * so it stays mapped, or goes by a later call together with what follows it.
+ * Unregistering it would cost two mappings, and its next owner as much as it
+ * saved this one.
+ */
+static int kind_of_free(const void *ptr, size_t len)
+{
+	return ((uintptr_t)ptr + len) & (kedge__hooks_page() - 1)
+		? KEDGE_EVENT_UNMAP | KEDGE_HOOK_TELL_ONLY
+		: KEDGE_EVENT_UNMAP;
+}
+
 KEDGE_API void free(void *ptr)
 {
 	struct kedge_hook hook;
@@ -99,9 +113,17 @@ KEDGE_API void free(void *ptr)
 		real_free(ptr);
 		return;
 	}
-	kedge_hook_begin(&hook, KEDGE_EVENT_UNMAP, ptr, len);
+	kedge_hook_begin(&hook, kind_of_free(ptr, len), ptr, len);
 	real_free(ptr);
 	kedge_hook_end(&hook);
+}
+
+/* An mremap() of a chunk's own mapping, which kedge must not have split. */
+static int kind_of_realloc(const void *ptr, size_t len)
+{
+	return kind_of_free(ptr, len) & KEDGE_HOOK_TELL_ONLY
+		? KEDGE_EVENT_REMAP | KEDGE_HOOK_TELL_ONLY
+		: KEDGE_EVENT_REMAP | KEDGE_HOOK_ONE_MAPPING;
 }
 
 /* A chunk that keeps its pages stays where it is. */
@@ -115,7 +137,7 @@ KEDGE_API void *realloc(void *ptr, size_t len)
 	if (likely(had < LARGE) ||
 	    (len <= had && had - len < kedge__hooks_page()))
 		return real_realloc(ptr, len);
-	kedge_hook_begin(&hook, KEDGE_EVENT_REMAP, ptr, had);
+	kedge_hook_begin(&hook, kind_of_realloc(ptr, had), ptr, had);
 	at = real_realloc(ptr, len);
 	kedge_hook_end(&hook);
 	return at;

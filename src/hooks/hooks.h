@@ -49,6 +49,7 @@ struct kedge__real {
 	int (*remap_file_pages)(void *, size_t, int, size_t, int);
 	void *(*shmat)(int, const void *, int);
 	int (*shmdt)(const void *);
+	int (*ioctl)(int, unsigned long, ...);
 	int (*brk)(void *);
 	void *(*sbrk)(intptr_t);
 };

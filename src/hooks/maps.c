@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "hooks/hooks.h"
+#include "hooks/pieces.h"
 
 /* struct procmap_query of <linux/fs.h>, which older headers lack. */
 struct procmap_query_v1 {
@@ -46,8 +47,22 @@ struct piece {
 	uint64_t end;
 	uint64_t offset;
 	uint64_t inode;
+	unsigned int prot; /* MAPPING_* */
 	int sysv;
 };
+
+/* As in the kernel's vma_flags. */
+#define MAPPING_READ   1u
+#define MAPPING_WRITE  2u
+#define MAPPING_EXEC   4u
+#define MAPPING_SHARED 8u
+
+typedef int match_fn(const struct piece *p, uintptr_t addr);
+
+static int holds(const struct piece *p, uintptr_t addr)
+{
+	return p->start <= addr && addr < p->end;
+}
 
 /* Whether the piece is of a segment that was attached at @addr. */
 static int attached_at(const struct piece *p, uintptr_t addr)
@@ -56,7 +71,8 @@ static int attached_at(const struct piece *p, uintptr_t addr)
 }
 
 /* 1 found, 0 there is none, or a negative errno. */
-static int find_by_query(int fd, uintptr_t addr, struct piece *p)
+static int find_by_query(int fd, uintptr_t addr, match_fn *match,
+			 struct piece *p)
 {
 	char name[NAME_MAX_LEN];
 	uint64_t at = addr;
@@ -76,9 +92,10 @@ static int find_by_query(int fd, uintptr_t addr, struct piece *p)
 		p->end = q.vma_end;
 		p->offset = q.vma_offset;
 		p->inode = q.inode;
+		p->prot = (unsigned int)q.vma_flags;
 		p->sysv = q.vma_name_size > sizeof(PREFIX) - 1 &&
 			  !memcmp(name, PREFIX, sizeof(PREFIX) - 1);
-		if (attached_at(p, addr))
+		if (match(p, addr))
 			return 1;
 		at = q.vma_end;
 	}
@@ -108,8 +125,12 @@ static void parse_line(const char *s, struct piece *p)
 	s = number(s + (*s == '-'), 16, &p->end);
 	while (*s == ' ')
 		s++;
-	while (*s && *s != ' ')
-		s++;
+	for (p->prot = 0; *s && *s != ' '; s++)
+		p->prot |= *s == 'r'   ? MAPPING_READ
+			   : *s == 'w' ? MAPPING_WRITE
+			   : *s == 'x' ? MAPPING_EXEC
+			   : *s == 's' ? MAPPING_SHARED
+				       : 0;
 	s = number(s + (*s == ' '), 16, &p->offset);
 	s = number(s + (*s == ' '), 16, &skip);
 	s = number(s + (*s == ':'), 16, &skip);
@@ -120,7 +141,8 @@ static void parse_line(const char *s, struct piece *p)
 }
 
 /* As find_by_query(). A line's first 255 bytes hold all that matters. */
-static int find_by_text(int fd, uintptr_t addr, struct piece *p)
+static int find_by_text(int fd, uintptr_t addr, match_fn *match,
+			struct piece *p)
 {
 	char text[4096], line[256];
 	size_t have = 0;
@@ -141,7 +163,7 @@ static int find_by_text(int fd, uintptr_t addr, struct piece *p)
 			line[have] = '\0';
 			have = 0;
 			parse_line(line, p);
-			if (attached_at(p, addr))
+			if (match(p, addr))
 				return 1;
 		}
 	}
@@ -160,34 +182,57 @@ static size_t segment_len(const struct piece *p, uintptr_t addr)
 	return whole > len ? whole : len;
 }
 
+/* 1 found, 0 there is none, or a negative errno. */
+static int find(uintptr_t addr, match_fn *match, struct piece *p)
+{
+	int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC), rc;
+
+	if (fd < 0)
+		return -errno;
+	rc = find_by_query(fd, addr, match, p);
+	if (rc < 0)
+		rc = find_by_text(fd, addr, match, p);
+	close(fd);
+	return rc;
+}
+
+/*
+ * open(), read() and close() are cancellation points, shmdt() and mremap() are
+ * none.
+ */
+static int find_undisturbed(uintptr_t addr, match_fn *match, struct piece *p)
+{
+	int state, rc;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	rc = find(addr, match, p);
+	pthread_setcancelstate(state, NULL);
+	return rc;
+}
+
 /* Bytes, or everything above where the kernel does not say. */
-static size_t ask_len(uintptr_t addr)
+size_t kedge__shm_len(uintptr_t addr)
 {
 	struct piece p;
-	int fd, rc;
+	int rc;
 
-	fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return EVERYTHING_LEN - addr;
-	rc = find_by_query(fd, addr, &p);
-	if (rc < 0)
-		rc = find_by_text(fd, addr, &p);
-	close(fd);
+	if (addr & (kedge__hooks_page() - 1))
+		return 0;
+	rc = find_undisturbed(addr, attached_at, &p);
 	if (rc < 0)
 		return EVERYTHING_LEN - addr;
 	return rc ? segment_len(&p, addr) : 0;
 }
 
-/* open(), read() and close() are cancellation points, shmdt() is none. */
-size_t kedge__shm_len(uintptr_t addr)
+/* A query that finds the next mapping instead goes on to the last: no matter. */
+int kedge__mapping_at(uintptr_t at, struct mapping *m)
 {
-	size_t len;
-	int state;
+	struct piece p;
 
-	if (addr & (kedge__hooks_page() - 1))
-		return 0;
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-	len = ask_len(addr);
-	pthread_setcancelstate(state, NULL);
-	return len;
+	if (find_undisturbed(at, holds, &p) != 1)
+		return -1;
+	m->end = p.end;
+	m->prot = p.prot & (MAPPING_READ | MAPPING_WRITE | MAPPING_EXEC);
+	m->plain = !p.inode && !(p.prot & MAPPING_SHARED);
+	return 0;
 }

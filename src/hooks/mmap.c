@@ -10,6 +10,7 @@
 #include <sys/vfs.h>
 
 #include "hooks/hooks.h"
+#include "hooks/pieces.h"
 
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
@@ -111,10 +112,32 @@ void kedge__on_mremap(struct change *c, void *old, size_t old_len,
 		change_add(c, KEDGE_EVENT_UNMAP, to, new_len);
 	if ((flags & (MREMAP_FIXED | MREMAP_DONTUNMAP)) ||
 	    (had < keep && (flags & MREMAP_MAYMOVE)))
-		change_add(c, KEDGE_EVENT_REMAP, old, old_len);
+		change_add(c, KEDGE_EVENT_REMAP | KEDGE_HOOK_ONE_MAPPING, old,
+			   old_len);
+	else if (had < keep)
+		change_add(c, KEDGE_EVENT_OTHER | KEDGE_HOOK_ONE_MAPPING, old,
+			   old_len);
 	else if (keep < had)
 		change_add(c, KEDGE_EVENT_UNMAP, (char *)old + keep,
 			   had - keep);
+}
+
+/* The kernel wants one mapping; several that should be one are moved here. */
+static void *mremap_real(void *old, size_t old_len, size_t new_len, int flags,
+			 void *to)
+{
+	size_t page = kedge__hooks_page();
+	struct move m = { (uintptr_t)old, up_to(old_len, page),
+			  up_to(new_len, page), (uintptr_t)to, flags };
+	int saved = errno;
+	void *at = kedge__real.mremap(old, old_len, new_len, flags, to);
+
+	if (likely(at != MAP_FAILED) || errno != EFAULT)
+		return at;
+	at = kedge__move_pieces(&m);
+	if (at != MAP_FAILED)
+		errno = saved;
+	return at;
 }
 
 KEDGE_API void *mremap(void *old, size_t old_len, size_t new_len, int flags,
@@ -131,7 +154,7 @@ KEDGE_API void *mremap(void *old, size_t old_len, size_t new_len, int flags,
 	}
 	change_init(&c);
 	kedge__on_mremap(&c, old, old_len, new_len, flags, to);
-	at = kedge__real.mremap(old, old_len, new_len, flags, to);
+	at = mremap_real(old, old_len, new_len, flags, to);
 	change_end(&c);
 	return at;
 }

@@ -165,6 +165,17 @@ static void *raw_sbrk(intptr_t by)
 	return top;
 }
 
+static int raw_ioctl(int fd, unsigned long request, ...)
+{
+	__builtin_va_list ap;
+	void *arg;
+
+	__builtin_va_start(ap, request);
+	arg = __builtin_va_arg(ap, void *);
+	__builtin_va_end(ap);
+	return (int)kedge__raw_syscall(SYS_ioctl, (long)fd, request, arg);
+}
+
 struct kedge__real kedge__real = {
 	.munmap = raw_munmap,
 	.mmap = raw_mmap,
@@ -175,6 +186,7 @@ struct kedge__real kedge__real = {
 	.remap_file_pages = raw_remap_file_pages,
 	.shmat = raw_shmat,
 	.shmdt = raw_shmdt,
+	.ioctl = raw_ioctl,
 	.brk = raw_brk,
 	.sbrk = raw_sbrk,
 };
@@ -226,6 +238,7 @@ __attribute__((constructor(101))) static void hooks_init(void)
 	RESOLVE(remap_file_pages);
 	RESOLVE(shmat);
 	RESOLVE(shmdt);
+	RESOLVE(ioctl);
 	RESOLVE(brk);
 	RESOLVE(sbrk);
 #ifdef HOOKS_SYSCALL

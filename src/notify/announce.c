@@ -17,12 +17,12 @@
  * announcer, who then invalidates, or the watcher, who then does not keep. With
  * weaker orders both could read 0 and a registration of the old pages be kept.
  */
-#include <signal.h>
-#include <stdlib.h>
+#include <sched.h>
 #include <sys/mman.h>
 
 #include "notify/announce.h"
 #include "notify/internal.h"
+#include "notify/rearm.h"
 
 #define SPAN_MAX      1024u /* granules counted one by one */
 #define NOTIFIERS_MAX 64
@@ -42,10 +42,12 @@ struct table {
 
 /* Zero in a forked child: what is here then belongs to the parent. */
 struct proc_page {
-	_Atomic uint32_t ours;
+	_Atomic uint32_t state;
 };
 
-static struct proc_page *proc;
+enum { NOT_OURS = 0, ADOPTING, OURS };
+
+static struct proc_page *_Atomic proc;
 static _Atomic uint32_t fine_slot[1u << FINE_BITS];
 static _Atomic uint32_t coarse_slot[1u << COARSE_BITS];
 static _Atomic uint32_t changing_slot[1u << COARSE_BITS];
@@ -55,6 +57,11 @@ static struct table watched_coarse = { COARSE_SHIFT, COARSE_BITS, 0,
 static struct table changing = { COARSE_SHIFT, COARSE_BITS, 0, changing_slot };
 static _Atomic uint32_t announced_only; /* notifiers that live by this */
 static _Atomic uint32_t hooked; /* 1 + the announcer's blind spots, or 0 */
+
+enum { HOOK_IDLE, HOOK_COUNTED };
+
+#define HOOK_FLAGS                                                             \
+	(KEDGE_HOOK_TELL_ONLY | KEDGE_HOOK_ONE_MAPPING | KEDGE_HOOK_YIELD)
 
 /* lock guards listeners, and keeps them alive while they are told. */
 static struct sig_lock lock = SIG_LOCK_INIT;
@@ -149,40 +156,75 @@ static void reset(struct table *t)
 		atomic_store(&t->slot[i], 0);
 }
 
+/* The page, which the first of several threads makes; NULL without memory. */
+static struct proc_page *proc_page(void)
+{
+	struct proc_page *page = atomic_load(&proc), *found = NULL;
+	size_t len = kedge__page_size();
+
+	if (page)
+		return page;
+	page = mmap(NULL, len, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (page == MAP_FAILED)
+		return NULL;
+	if (madvise(page, len, MADV_WIPEONFORK)) {
+		munmap(page, len);
+		return NULL;
+	}
+	if (atomic_compare_exchange_strong(&proc, &found, page))
+		return page;
+	munmap(page, len);
+	return found;
+}
+
+/* Tests stop here, and fork. */
+__attribute__((weak, noinline)) void announce_adopting(void)
+{
+}
+
 /*
  * A forked child starts with the parent's lock, listeners and counters. Nobody
  * else runs there yet that could use them: forget them all.
+ *
+ * Who does it is settled in the page itself, not by a mutex: a fork while
+ * another thread is at it would leave the child a mutex that nobody unlocks. The
+ * page is wiped in that child, so it starts from NOT_OURS whatever its parent
+ * was doing; there the compare-and-exchange has one winner, and the others wait
+ * for a thread of their own process. seq_cst: who sees OURS sees all forgotten.
  */
 static int adopt(void)
 {
-	static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
-	int rc = 0;
+	struct proc_page *page = proc_page();
+	uint32_t was = NOT_OURS;
 
-	pthread_mutex_lock(&once);
-	if (!proc) {
-		proc = mmap(NULL, kedge__page_size(), PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		if (proc == MAP_FAILED ||
-		    madvise(proc, kedge__page_size(), MADV_WIPEONFORK)) {
-			if (proc != MAP_FAILED)
-				munmap(proc, kedge__page_size());
-			proc = NULL;
-			rc = -ENOMEM;
-			goto unlock;
-		}
+	if (!page)
+		return -ENOMEM;
+	while (!atomic_compare_exchange_strong(&page->state, &was, ADOPTING)) {
+		if (was == OURS)
+			return 0;
+		sched_yield();
+		was = NOT_OURS;
 	}
-	if (atomic_load(&proc->ours))
-		goto unlock;
+	announce_adopting();
 	sig_lock_init(&lock);
 	memset(listeners, 0, sizeof(listeners));
 	announced_only = 0;
 	reset(&watched_fine);
 	reset(&watched_coarse);
 	reset(&changing);
-	atomic_store(&proc->ours, 1);
-unlock:
-	pthread_mutex_unlock(&once);
-	return rc;
+	atomic_store(&page->state, OURS);
+	return 0;
+}
+
+/* Whether there may be listeners in this process. Partner: adopt()'s store. */
+static bool adopted(void)
+{
+	struct proc_page *page = atomic_load_explicit(&proc,
+						      memory_order_acquire);
+
+	return page && atomic_load_explicit(&page->state,
+					    memory_order_acquire) == OURS;
 }
 
 int announce_attach(struct kedge_notifier *nf)
@@ -210,7 +252,7 @@ void announce_each(void (*fn)(struct kedge_notifier *nf, void *arg), void *arg)
 {
 	unsigned int i;
 
-	if (!proc || !atomic_load(&proc->ours))
+	if (!adopted())
 		return;
 	sig_lock(&lock);
 	for (i = 0; i < NOTIFIERS_MAX; i++)
@@ -232,36 +274,25 @@ void announce_detach(struct kedge_notifier *nf)
 	sig_unlock(&lock);
 }
 
-/*
- * Unregister, so that the change need not wait for the monitor: it has been
- * told here. What is taken back is noted in @hook: where the mapping stays
- * (KEDGE_EVENT_REMOVE) it is registered again at the end, or it would stay
- * split and the application's next mremap() over the seam would fail.
- */
-static void disarm_overlap(struct kedge_notifier *nf, struct kedge_hook *hook)
+/* Tests change the mapping here. */
+__attribute__((weak, noinline)) void announce_told(void)
 {
-	struct tree_node *n = tree_first_overlap(&nf->maybe, hook->start,
-						 hook->end);
-
-	armed_cut(nf, hook->start, hook->end);
-	while (n) {
-		uint64_t s = n->start > hook->start ? n->start : hook->start;
-		uint64_t e = n->end < hook->end ? n->end : hook->end;
-
-		nf->ops->disarm(nf, s, e);
-		if (hook->back_start == hook->back_end || s < hook->back_start)
-			hook->back_start = s;
-		if (e > hook->back_end)
-			hook->back_end = e;
-		n = tree_first_overlap(&nf->maybe, e, hook->end);
-	}
 }
 
-static void tell(struct kedge_notifier *nf, struct kedge_hook *hook)
+/* Whether [start, end) is registered in part: then kedge has split it. */
+static bool split_by_us(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 {
-	/* Signals are blocked: the caller holds lock. */
-	sig_lock_blocked(&nf->lock);
-	if (queue_publish(nf, hook->kind, hook->start, hook->end))
+	struct tree_node *n = tree_first_overlap(&nf->maybe, start, end);
+
+	return n && (n->start > start || n->end < end);
+}
+
+/* With nf->lock held: invalidate the range. */
+static void tell_watches(struct kedge_notifier *nf, struct kedge_hook *hook)
+{
+	uint32_t kind = hook->kind & ~HOOK_FLAGS;
+
+	if (queue_publish(nf, kind, hook->start, hook->end))
 		/*
 		 * Release: whoever sees the new generation sees the queue.
 		 * No odd phase: the mapping has not changed yet.
@@ -269,8 +300,23 @@ static void tell(struct kedge_notifier *nf, struct kedge_hook *hook)
 		atomic_fetch_add_explicit(&nf->page->generation,
 					  GENERATION_STEP,
 					  memory_order_release);
-	disarm_overlap(nf, hook);
 	queue_signal(nf);
+}
+
+static void tell(struct kedge_notifier *nf, struct kedge_hook *hook)
+{
+	uint32_t flags = hook->kind & HOOK_FLAGS;
+	bool only_if_split = flags & KEDGE_HOOK_ONE_MAPPING &&
+			     (hook->kind & ~HOOK_FLAGS) == KEDGE_EVENT_OTHER;
+	bool keep = flags & KEDGE_HOOK_TELL_ONLY && !nf->ops->announced_only;
+
+	/* Signals are blocked: the caller holds lock. */
+	sig_lock_blocked(&nf->lock);
+	if (!only_if_split || split_by_us(nf, hook->start, hook->end)) {
+		tell_watches(nf, hook);
+		if (!keep && rearm_let_go(nf, hook->start, hook->end))
+			hook->back_end = 1;
+	}
 	sig_unlock_blocked(&nf->lock);
 }
 
@@ -285,16 +331,16 @@ static void tell_all(struct kedge_hook *hook)
 	sig_unlock(&lock);
 }
 
-/* The mapping is as it was: watched as a whole again. */
 static void rearm_all(const struct kedge_hook *hook)
 {
+	bool stays = (hook->kind & ~HOOK_FLAGS) == KEDGE_EVENT_REMOVE;
 	unsigned int i;
 
 	sig_lock(&lock);
 	for (i = 0; i < NOTIFIERS_MAX; i++)
 		if (listeners[i])
-			listeners[i]->ops->arm(listeners[i], hook->back_start,
-					       hook->back_end);
+			rearm_again(listeners[i], hook->start, hook->end,
+				    stays);
 	sig_unlock(&lock);
 }
 
@@ -320,8 +366,6 @@ static void cut_again(const struct kedge_hook *hook)
 	sig_unlock(&lock);
 }
 
-enum { HOOK_IDLE, HOOK_COUNTED };
-
 /* @all: tell even if nobody watches there. */
 static void begin(struct kedge_hook *hook, int kind, const void *addr,
 		  size_t len, bool all)
@@ -331,7 +375,7 @@ static void begin(struct kedge_hook *hook, int kind, const void *addr,
 	int saved = errno;
 
 	hook->state = HOOK_IDLE;
-	if (!proc || !atomic_load_explicit(&proc->ours, memory_order_relaxed))
+	if (!adopted())
 		return;
 	if (!len || __builtin_add_overflow(start, len, &end) ||
 	    end > UINT64_MAX - page)
@@ -354,13 +398,15 @@ static void begin(struct kedge_hook *hook, int kind, const void *addr,
 	count(&changing, hook->start, hook->end, 1);
 	if (all || watched(hook->start, hook->end))
 		tell_all(hook);
+	announce_told();
 	errno = saved;
 }
 
 void kedge_hook_begin(struct kedge_hook *hook, int kind, const void *addr,
 		      size_t len)
 {
-	begin(hook, kind, addr, len, false);
+	begin(hook, kind, addr, len,
+	      kind & (KEDGE_HOOK_ONE_MAPPING | KEDGE_HOOK_YIELD));
 }
 
 void announce_to_all(struct kedge_hook *hook, int kind, const void *addr,
@@ -373,11 +419,10 @@ void kedge_hook_end(struct kedge_hook *hook)
 {
 	int saved = errno;
 
-	if (hook->state != HOOK_COUNTED)
+	if (hook->state == HOOK_IDLE)
 		return;
 	hook->state = HOOK_IDLE;
-	if (hook->kind == KEDGE_EVENT_REMOVE &&
-	    hook->back_start != hook->back_end)
+	if (hook->back_end)
 		rearm_all(hook);
 	if (atomic_load_explicit(&announced_only, memory_order_relaxed) &&
 	    watched(hook->start, hook->end))

@@ -13,4 +13,8 @@
 void announce_to_all(struct kedge_hook *hook, int kind, const void *addr,
 		     size_t len);
 
+/* For tests, which have their own; empty. Between two steps of each: */
+void announce_adopting(void); /* of a process's first notifier */
+void announce_told(void);     /* a change was announced; not made yet */
+
 #endif /* NOTIFY_ANNOUNCE_H */

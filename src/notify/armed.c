@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Which ranges the kernel reports on for this notifier. Two sets of disjoint
+ * Which ranges the kernel reports on for this notifier. Sets of disjoint
  * ranges:
  *
  * armed - what may be relied upon. For every byte: the kernel's mapping there
@@ -12,6 +12,7 @@
  *         armed ranges lie, and where mremap() took registered mappings.
  *         Nothing is concluded from it; closing unregisters it, so that no
  *         munmap() waits for a reader that is gone.
+ * back  - what an announced change has taken from maybe until it ends: rearm.c.
  *
  * Always whole mappings are registered, never a part: a registration that ends
  * within a mapping would split it, and then mremap() of the application's over
@@ -125,6 +126,16 @@ void armed_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 int maybe_add(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 {
 	return set_add(nf, &nf->maybe, start, end);
+}
+
+int back_add(struct kedge_notifier *nf, uint64_t start, uint64_t end)
+{
+	return set_add(nf, &nf->back, start, end);
+}
+
+void back_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end)
+{
+	set_cut(nf, &nf->back, start, end);
 }
 
 void maybe_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end)

@@ -109,6 +109,7 @@ struct kedge_notifier {
 
 	struct tree armed; /* disjoint; see armed.c */
 	struct tree maybe; /* disjoint; see armed.c */
+	struct tree back;  /* disjoint; see rearm.c */
 	struct pool range_pool;
 	uint64_t cuts;
 
@@ -228,6 +229,9 @@ struct own_range {
 	uint64_t end;
 };
 
+/* For tests, which have their own; empty. The mapping was found to be right. */
+void watch_looked(void);
+
 int notify_watch_add(struct kedge_notifier *nf, struct watch *w, uint64_t start,
 		     uint64_t end, struct own_range own);
 /* @keep: the range will be watched again soon; let the kernel go on. */
@@ -240,6 +244,8 @@ void armed_add(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 void armed_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 int maybe_add(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 void maybe_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end);
+int back_add(struct kedge_notifier *nf, uint64_t start, uint64_t end);
+void back_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 
 /* taint.c. With nf->lock held: */
 void taint_add(struct kedge_notifier *nf, uint64_t start, uint64_t end);
@@ -264,6 +270,11 @@ int vma_check(int maps_fd, uint64_t start, uint64_t end,
 /* Call @fn for each mapping, as read from @maps_fd by its own position. */
 void vma_each(int maps_fd, void (*fn)(void *arg, uint64_t start, uint64_t end),
 	      void *arg);
+/*
+ * The first mapping of private anonymous memory that ends after @at: 0 with
+ * *whole, or a negative errno: there is none, or /proc does not say.
+ */
+int vma_next(int maps_fd, uint64_t at, struct vma_span *whole);
 
 /* announce.c: who listens to kedge_hook_begin(). */
 int announce_attach(struct kedge_notifier *nf);

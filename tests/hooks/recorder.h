@@ -10,6 +10,7 @@
 
 struct record {
 	uint32_t kind;
+	uint32_t flags; /* KEDGE_HOOK_* */
 	bool mapped_at_begin; /* its first page, when it was announced */
 	bool mapped_at_end;
 	bool ended;

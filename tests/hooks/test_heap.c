@@ -97,6 +97,44 @@ static void realloc_announces_what_may_move(void)
 	free(q);
 }
 
+/* A whole page less may be a page given back; a byte short of it is not. */
+static void realloc_announces_from_one_page_on(void)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE), had;
+	char *p = malloc(LARGE);
+	uintptr_t at;
+
+	CHECK(p);
+	had = malloc_usable_size(p);
+	at = (uintptr_t)p;
+	recorder_start();
+	p = realloc(p, had - page + 1);
+	recorder_stop();
+	CHECK(p && record_cnt == 0);
+	had = malloc_usable_size(p);
+	at = (uintptr_t)p;
+	recorder_start();
+	p = realloc(p, had - page);
+	expect_one(KEDGE_EVENT_REMAP, at, had);
+	free(p);
+}
+
+/* What surely stays mapped, or goes by another call, is only told. */
+static void chunks_within_the_heap_are_only_told(void)
+{
+	char *mapped = malloc((size_t)64 << 20), *low = malloc(LARGE);
+	char *high = malloc(LARGE);
+
+	CHECK(mapped && low && high);
+	recorder_start();
+	free(mapped);
+	CHECK(record_cnt == 1 && !record[0].flags);
+	free(low);
+	recorder_stop();
+	CHECK(record_cnt == 2 && record[1].flags == KEDGE_HOOK_TELL_ONLY);
+	free(high);
+}
+
 static void malloc_trim_announces_everything(void)
 {
 	recorder_start();
@@ -227,6 +265,8 @@ int main(int argc, char **argv)
 	large_chunks_are_announced_when_freed();
 	small_chunks_are_not();
 	realloc_announces_what_may_move();
+	realloc_announces_from_one_page_on();
+	chunks_within_the_heap_are_only_told();
 	malloc_trim_announces_everything();
 	a_stack_is_announced_when_its_thread_ends();
 	a_library_is_announced_when_closed(argv[1], "plugin_bss");

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Announced changes: what kedge_hook_begin() and kedge_hook_end() do. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
-#include <cmocka.h>
+#include "core.h"
 
 #include <kedge/hooks.h>
 
@@ -149,13 +146,9 @@ static int run(const char *name)
 
 int main(void)
 {
-	struct kedge_backend_info uffd = { .size = sizeof(uffd) };
 	int failed = run("hooks");
 
-	kedge_backend_probe(0, &uffd);
-	if (uffd.rc)
-		print_message("skipped: uffd: %s\n", uffd.reason);
-	else
+	if (!need_uffd())
 		failed += run("uffd");
 	return failed ? 1 : 0;
 }

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * ioctl(UFFDIO_REGISTER): a mapping belongs to one userfaultfd. kedge registers
+ * whole mappings, so what an application registers with its own (a collector's
+ * heap, a migrating guest's memory) may be kedge's although kedge was never asked
+ * for it. The application comes first: kedge lets go of the range, and does not
+ * cache what lies there while the other has it.
+ */
+#include <linux/userfaultfd.h>
+#include <stdarg.h>
+#include <sys/ioctl.h>
+
+#include "hooks/hooks.h"
+
+/*
+ * Another thread's lookup may take the range again between the announcement and
+ * the call. It is refused as soon as one of these gets through.
+ */
+#define TRIES 32
+
+static int register_range(int fd, unsigned long request,
+			  struct uffdio_register *r)
+{
+	struct kedge_hook hook;
+	int rc, tries;
+
+	for (tries = 1;; tries++) {
+		kedge_hook_begin(&hook, KEDGE_EVENT_UNMAP | KEDGE_HOOK_YIELD,
+				 (void *)(uintptr_t)r->range.start,
+				 (size_t)r->range.len);
+		rc = kedge__real.ioctl(fd, request, r);
+		kedge_hook_end(&hook);
+		if (!rc || errno != EBUSY || tries == TRIES)
+			return rc;
+	}
+}
+
+KEDGE_API int ioctl(int fd, unsigned long request, ...)
+{
+	va_list ap;
+	void *arg;
+
+	va_start(ap, request);
+	arg = va_arg(ap, void *);
+	va_end(ap);
+	/* The kernel reads 32 bits; a caller may have extended their sign. */
+	if (likely((unsigned int)request != (unsigned int)UFFDIO_REGISTER) ||
+	    !arg)
+		return kedge__real.ioctl(fd, request, arg);
+	return register_range(fd, request, arg);
+}
