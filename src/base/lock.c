@@ -62,25 +62,34 @@ void sig_unlock_blocked(struct sig_lock *l)
  * It is the first here and the last below, so that neither the mask nor the
  * mutex is left behind by a thread whose cancellation is asynchronous.
  */
+void signals_block(struct sig_guard *g)
+{
+	sigset_t block;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &g->cancel);
+	all_but_faults(&block);
+	pthread_sigmask(SIG_BLOCK, &block, &g->saved);
+}
+
+void signals_restore(const struct sig_guard *g)
+{
+	pthread_sigmask(SIG_SETMASK, &g->saved, NULL);
+	pthread_setcancelstate(g->cancel, NULL);
+}
+
 void sig_lock(struct sig_lock *l)
 {
-	sigset_t block, saved;
-	int cancel;
+	struct sig_guard before;
 
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	all_but_faults(&block);
-	pthread_sigmask(SIG_BLOCK, &block, &saved);
+	signals_block(&before);
 	take(l);
-	l->saved = saved;
-	l->cancel = cancel;
+	l->before = before;
 }
 
 void sig_unlock(struct sig_lock *l)
 {
-	sigset_t saved = l->saved;
-	int cancel = l->cancel;
+	struct sig_guard before = l->before;
 
 	pthread_mutex_unlock(&l->mutex);
-	pthread_sigmask(SIG_SETMASK, &saved, NULL);
-	pthread_setcancelstate(cancel, NULL);
+	signals_restore(&before);
 }

@@ -12,10 +12,18 @@
 #include <pthread.h>
 #include <signal.h>
 
+/* What the calling thread had before. */
+struct sig_guard {
+	sigset_t saved;
+	int cancel;
+};
+
+void signals_block(struct sig_guard *g);
+void signals_restore(const struct sig_guard *g);
+
 struct sig_lock {
 	pthread_mutex_t mutex;
-	sigset_t saved; /* the holder's mask, */
-	int cancel;	/* and cancel state */
+	struct sig_guard before; /* of the holder */
 };
 
 #define SIG_LOCK_INIT { .mutex = PTHREAD_MUTEX_INITIALIZER }
@@ -25,7 +33,10 @@ void sig_lock_fini(struct sig_lock *l);
 void sig_lock(struct sig_lock *l);
 void sig_unlock(struct sig_lock *l);
 
-/* The same, for a thread that has all signals blocked for good. */
+/*
+ * The same for a thread that has signals blocked: for good, or because it takes
+ * more than one lock in a row. Each change of the mask is a system call.
+ */
 void sig_lock_blocked(struct sig_lock *l);
 void sig_unlock_blocked(struct sig_lock *l);
 

@@ -253,7 +253,7 @@ void taint_add(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 uint64_t taint_serial(const struct kedge_notifier *nf, uint64_t start,
 		      uint64_t end);
 void taint_expire(struct kedge_notifier *nf, uint64_t serial);
-/* Without it: whether no page of [start, end) is on its way out. It looks. */
+/* Without it, signals blocked: whether no page of [start, end) is on its way out. */
 bool taint_over(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 
 /*

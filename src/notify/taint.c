@@ -102,17 +102,17 @@ bool taint_over(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 {
 	uint64_t need, now, out;
 
-	sig_lock(&nf->lock);
+	sig_lock_blocked(&nf->lock);
 	need = taint_serial(nf, start, end);
 	now = nf->taint_serial;
-	sig_unlock(&nf->lock);
+	sig_unlock_blocked(&nf->lock);
 	if (!need)
 		return true;
 	/* Without the lock: the monitor has to go on answering. */
 	out = threads_out(&nf->threads, need, now);
-	sig_lock(&nf->lock);
+	sig_lock_blocked(&nf->lock);
 	taint_expire(nf, out);
 	need = taint_serial(nf, start, end);
-	sig_unlock(&nf->lock);
+	sig_unlock_blocked(&nf->lock);
 	return !need;
 }

@@ -36,6 +36,9 @@
  * and there were no more. A thread that started later is in no call that was
  * announced before the list was begun.
  *
+ * Where the number says that there is no thread but the caller and the monitor,
+ * no list is read: whoever made the call has ended, or is the caller.
+ *
  * Before Linux 5.12 io_uring's workers were kernel threads outside of the list;
  * there (t->usable) nothing is ever known to be over.
  */
@@ -101,12 +104,17 @@ void threads_fini(struct threads *t)
 	sig_lock_fini(&t->lock);
 }
 
-unsigned int threads_count(int task_fd)
+/*
+ * How many threads the process has; 0 if that can't be told, or the descriptor
+ * is not ours any more.
+ */
+static unsigned int count_same(const struct threads *t)
 {
 	struct stat st;
 
 	/* Two links are the folder's own. */
-	return fstat(task_fd, &st) || st.st_nlink < 3
+	return fstat(t->fd, &st) || st.st_nlink < 3 || st.st_dev != t->id.dev ||
+			       st.st_ino != t->id.ino
 		       ? 0
 		       : (unsigned int)st.st_nlink - 2;
 }
@@ -329,7 +337,7 @@ static bool look_at_all(struct threads *t, uint64_t need, uint64_t now)
 		t->seen[i].alive = false;
 	if (!walk(t, need, now))
 		return false;
-	cnt = threads_count(t->fd);
+	cnt = count_same(t);
 	return cnt && drop_dead(t) == cnt;
 }
 
@@ -345,23 +353,38 @@ static void find_least(struct threads *t, uint64_t now)
 		t->out = least;
 }
 
-uint64_t threads_out(struct threads *t, uint64_t need, uint64_t now)
+/* With the lock. Not at once again after a look: it takes time. */
+static void look_now_and_then(struct threads *t, uint64_t need, uint64_t now)
 {
-	uint64_t begun = clock_ns(), out;
-	int saved = errno, tries;
+	uint64_t begun = clock_ns();
+	int tries;
 
-	if (!t->usable || !fd_same(t->fd, &t->id))
-		return 0;
-	sig_lock(&t->lock);
-	for (tries = 0; t->out < need && begun >= t->next_ns && tries < TRIES;
-	     tries++)
+	if (begun < t->next_ns)
+		return;
+	for (tries = 0; tries < TRIES; tries++)
 		if (look_at_all(t, need, now)) {
 			find_least(t, now);
 			t->next_ns = begun + (1 + REST) * (clock_ns() - begun);
-			break;
+			return;
 		}
+}
+
+uint64_t threads_out(struct threads *t, uint64_t need, uint64_t now)
+{
+	unsigned int cnt;
+	int saved = errno;
+	uint64_t out;
+
+	if (!t->usable)
+		return 0;
+	cnt = count_same(t);
+	sig_lock_blocked(&t->lock);
+	if (t->out < need && cnt == 1u + !!t->monitor)
+		t->out = now; /* there is only the caller */
+	else if (t->out < need && cnt)
+		look_now_and_then(t, need, now);
 	out = t->out;
-	sig_unlock(&t->lock);
+	sig_unlock_blocked(&t->lock);
 	errno = saved;
 	return out;
 }

@@ -35,13 +35,10 @@ void threads_abandon(struct threads *t);
 /*
  * All calls announced under numbers up to the result have returned. @now is the
  * latest number so far, @need the one that is wanted: threads that are known to
- * be past it are not looked at again. The caller is in no such call itself, and
- * holds no lock.
+ * be past it are not looked at again. The caller is in no such call itself,
+ * holds no lock and has signals blocked.
  */
 uint64_t threads_out(struct threads *t, uint64_t need, uint64_t now);
-
-/* How many threads the process has; 0 if that can't be told. */
-unsigned int threads_count(int task_fd);
 
 /*
  * Whether a line of /proc/self/task/<tid>/syscall shows a thread that is stopped

@@ -29,22 +29,28 @@ __attribute__((weak, noinline)) void watch_looked(void)
 {
 }
 
-/* One try to arm [start, end). 1: something was cut meanwhile, try again. */
+/*
+ * One try to arm [start, end). 1: something was cut meanwhile, try again.
+ *
+ * All of the mapping is armed, as far as it was the same before and after the
+ * kernel was asked: it reports on a mapping as a whole, so what is said of a
+ * part is true of the rest. The next range in there needs no call.
+ */
 static int arm_once(struct kedge_notifier *nf, uint64_t start, uint64_t end,
 		    uint64_t cuts)
 {
-	struct vma_span whole;
-	int rc = vma_check(nf->maps_fd, start, end, &whole);
+	struct vma_span before, after;
+	int rc = vma_check(nf->maps_fd, start, end, &before);
 
 	if (rc)
 		return rc;
-	rc = nf->ops->arm(nf, whole.start, whole.end);
+	rc = nf->ops->arm(nf, before.start, before.end);
 	if (!rc)
-		rc = vma_check(nf->maps_fd, start, end, &whole);
+		rc = vma_check(nf->maps_fd, start, end, &after);
 	if (rc)
 		return rc;
 	watch_looked();
-	sig_lock(&nf->lock);
+	sig_lock_blocked(&nf->lock);
 	/*
 	 * Where the kernel tells of nothing, what nobody watches can change
 	 * without a cut: look again each time.
@@ -52,38 +58,59 @@ static int arm_once(struct kedge_notifier *nf, uint64_t start, uint64_t end,
 	if (nf->cuts != cuts)
 		rc = 1;
 	else if (!nf->ops->announced_only)
-		armed_add(nf, start, end);
-	sig_unlock(&nf->lock);
+		armed_add(nf,
+			  before.start > after.start ? before.start
+						     : after.start,
+			  before.end < after.end ? before.end : after.end);
+	sig_unlock_blocked(&nf->lock);
 	return rc;
 }
 
+/* What adding a watch has found out. */
+struct adding {
+	uint64_t start; /* what is not armed */
+	uint64_t end;
+	uint64_t cuts; /* when that was so */
+	bool armed;
+	bool tainted;
+};
+
+/* With nf->lock held. */
+static void look(struct kedge_notifier *nf, struct adding *a)
+{
+	queue_check_trips(nf);
+	a->armed = armed_covers(nf, a->start, a->end);
+	if (!a->armed)
+		armed_first_gap(nf, &a->start, &a->end);
+	a->cuts = nf->cuts;
+}
+
 /*
- * Arm what is not armed of [start, end).
+ * Arm what is not armed.
  *
  * Outside of own it must be armed at the very moment at which cuts is read: its
  * user may be unmapping it. If it is, that brings a cut and is noticed. If it
  * were not, it could be gone when the kernel is asked to report on it, and a new
  * mapping be there when it is looked at.
  */
-static int arm(struct kedge_notifier *nf, uint64_t start, uint64_t end,
-	       struct own_range own)
+static int arm(struct kedge_notifier *nf, struct adding *a, uint64_t start,
+	       uint64_t end, struct own_range own)
 {
 	int rc = 1, tries;
 
 	for (tries = 0; rc > 0 && tries < ARM_TRIES; tries++) {
-		uint64_t s = start, e = end, cuts;
-		bool covered;
-
-		sig_lock(&nf->lock);
-		queue_check_trips(nf);
-		covered = armed_covers(nf, s, e);
-		if (!covered)
-			armed_first_gap(nf, &s, &e);
-		cuts = nf->cuts;
-		sig_unlock(&nf->lock);
-		if (!covered && (s < own.start || e > own.end))
+		if (tries) {
+			a->start = start;
+			a->end = end;
+			sig_lock_blocked(&nf->lock);
+			look(nf, a);
+			sig_unlock_blocked(&nf->lock);
+		}
+		if (a->armed)
+			return 0;
+		if (a->start < own.start || a->end > own.end)
 			return -ESTALE;
-		rc = covered ? 0 : arm_once(nf, s, e, cuts);
+		rc = arm_once(nf, a->start, a->end, a->cuts);
 	}
 	/*
 	 * Others unmap without a pause. The kernel does report on the range,
@@ -115,10 +142,28 @@ static int add_in_kernel(struct kedge_notifier *nf, struct watch *w)
 	return rc;
 }
 
+/* With signals blocked: several locks are taken in a row. */
+static int add(struct kedge_notifier *nf, struct watch *w, struct own_range own)
+{
+	uint64_t start = w->node.start, end = w->node.end;
+	struct adding a = { .start = start, .end = end };
+	int rc;
+
+	sig_lock_blocked(&nf->lock);
+	tree_insert(&nf->watches, &w->node);
+	look(nf, &a);
+	a.tainted = taint_serial(nf, start, end);
+	sig_unlock_blocked(&nf->lock);
+	if (a.tainted)
+		a.tainted = !taint_over(nf, start, end);
+	rc = arm(nf, &a, start, end, own);
+	return !rc && a.tainted ? KEDGE_WATCH_PROVISIONAL : rc;
+}
+
 int notify_watch_add(struct kedge_notifier *nf, struct watch *w, uint64_t start,
 		     uint64_t end, struct own_range own)
 {
-	bool provisional;
+	struct sig_guard before;
 	int rc;
 
 	if (unlikely(nf_asks(nf) == ASKS_LOST))
@@ -131,19 +176,12 @@ int notify_watch_add(struct kedge_notifier *nf, struct watch *w, uint64_t start,
 	if (nf->ops->add)
 		return add_in_kernel(nf, w);
 	announce_watch(start, end);
-	sig_lock(&nf->lock);
-	tree_insert(&nf->watches, &w->node);
-	provisional = taint_serial(nf, start, end);
-	sig_unlock(&nf->lock);
-	if (provisional)
-		provisional = !taint_over(nf, start, end);
-
-	rc = arm(nf, start, end, own);
-	if (rc < 0) {
+	signals_block(&before);
+	rc = add(nf, w, own);
+	signals_restore(&before);
+	if (rc < 0)
 		notify_watch_remove(nf, w, false);
-		return rc;
-	}
-	if (provisional || announce_active(start, end))
+	else if (announce_active(start, end))
 		rc = KEDGE_WATCH_PROVISIONAL;
 	return rc;
 }
