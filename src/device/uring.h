@@ -51,6 +51,41 @@ enum slot_state {
 	SLOT_LOST,
 };
 
+/* uring_table.c */
+
+/* @u->ring, @u->fd and what goes with them. 0 or a negative errno. */
+int kedge__uring_ring_open(struct uring *u, struct io_uring *ring);
+void kedge__uring_ring_close(struct uring *u);
+/* Closing the caller's descriptor does not close ours: look at the caller's. */
+bool kedge__uring_is_closed(const struct uring *u);
+/* Make a table of @slots, 0 for as many as there can be; 0 or an errno. */
+int kedge__uring_table_new(struct uring *u, uint32_t slots);
+void kedge__uring_table_drop(const struct uring *u);
+/* Use @slots, 0 for all, from @first on of the caller's table. */
+int kedge__uring_table_use(struct uring *u, uint32_t first, uint32_t slots);
+/* Put [addr, addr + len) into a slot; 0, 0 empties it. 1 or an error. */
+int kedge__uring_update(const struct uring *u, uint32_t slot, void *addr,
+			size_t len);
+/* -EFAULT if the ring's table has a slot @index; nothing is changed. */
+int kedge__uring_probe(const struct uring *u, uint32_t index);
+
+/* uring_slots.c */
+
+int kedge__uring_slots_init(struct uring *u);
+void kedge__uring_slots_fini(struct uring *u);
+/* A free slot, which is used from now on; lost ones are tried again. */
+bool kedge__uring_take(struct uring *u, uint32_t *slot);
+/* Used to lost, so that of two deregs of one registration one is refused. */
+bool kedge__uring_take_used(struct uring *u, uint64_t slot);
+/* Give a slot back that is in no list, as free or as lost. */
+void kedge__uring_give(struct uring *u, uint32_t slot, uint8_t state);
+/* True if nothing of ours is in the slot any more; @rc: the kernel's word. */
+bool kedge__uring_empty(const struct uring *u, uint32_t slot, int *rc);
+/* Empty what is left of ours in a table that stays. */
+void kedge__uring_empty_all(struct uring *u);
+
+/* uring_why.c */
+
 /* -ENOSPC: no slot of ours is free. */
 int kedge__uring_full(const struct uring *u);
 
