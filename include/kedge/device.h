@@ -98,6 +98,14 @@ struct kedge_device_attr {
  * @unbind: end a window: when this returns no peer reaches the memory by it.
  *         Set if @bind is
  *
+ * A device that writes to memory marks the pages dirty by the time it lets go
+ * of them, as ib_umem_release() does for RDMA: data in a page that
+ * madvise(MADV_FREE) took are lost under memory pressure otherwise. Where its
+ * kernel part does not, as io_uring's does not, reg does it for
+ * KEDGE_ACCESS_LOCAL_WRITE and the remote rights to write: pin, then
+ * madvise(MADV_POPULATE_WRITE) of the range, and register anew where that fails
+ * with ENOMEM or EFAULT, since the mapping has changed in between.
+ *
  * Threads: every op may run on any thread, several at once. None may call
  * kedge with the same device's cache.
  */

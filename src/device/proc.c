@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* See proc.h. */
+/* See proc.h. By system calls, because open(), read() and close() are points at
+ * which a thread may be cancelled. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <linux/capability.h>
@@ -20,7 +21,7 @@ static bool lines_open(struct lines *l, const char *path)
 {
 	l->pos = 0;
 	l->len = 0;
-	l->fd = open(path, O_RDONLY | O_CLOEXEC);
+	l->fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
 	return l->fd >= 0;
 }
 
@@ -29,11 +30,16 @@ static bool lines_fill(struct lines *l)
 	ssize_t got;
 
 	do
-		got = read(l->fd, l->buf, sizeof(l->buf));
+		got = syscall(SYS_read, l->fd, l->buf, sizeof(l->buf));
 	while (got < 0 && errno == EINTR);
 	l->pos = 0;
 	l->len = got > 0 ? (size_t)got : 0;
 	return l->len;
+}
+
+static void lines_close(const struct lines *l)
+{
+	syscall(SYS_close, l->fd);
 }
 
 /* The next line, cut to @size. False at the end. */
@@ -64,7 +70,7 @@ uint64_t kedge__proc_pinned(void)
 	while (lines_next(&l, line, sizeof(line)))
 		if (sscanf(line, "VmPin: %" SCNu64, &kib) == 1)
 			break;
-	close(l.fd);
+	lines_close(&l);
 	return kib * 1024;
 }
 
@@ -120,7 +126,7 @@ enum proc_fault kedge__proc_fault(uint64_t start, uint64_t end, bool writes,
 		fault = fault_of(v, writes);
 		at = v->end;
 	}
-	close(l.fd);
+	lines_close(&l);
 	if (fault || at >= end)
 		return fault;
 	v->start = at;
@@ -139,7 +145,7 @@ static bool first_namespace(void)
 		return true;
 	read = lines_next(&l, line, sizeof(line)) &&
 	       sscanf(line, "%u %u %u", &inside, &outside, &cnt) == 3;
-	close(l.fd);
+	lines_close(&l);
 	return !read || (!inside && !outside && cnt == UINT32_MAX);
 }
 

@@ -6,7 +6,7 @@
  * key of an RDMA NIC does.
  *
  * uring_table.c has the ring and its table, uring_slots.c which slots are
- * whose, uring_why.c the reasons.
+ * whose, uring_pages.c what a slot does to the pages, uring_why.c the reasons.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -28,6 +28,7 @@
 #define CHUNK_LEN (4 * MIB)
 #define OPTS_V1 \
 	(offsetof(struct kedge_uring_opts, first_slot) + sizeof(uint32_t))
+#define FLAGS_ALL (KEDGE_URING_TABLE_EXISTS | KEDGE_URING_NO_MADV_FREE)
 
 /* ---- the ops ---- */
 
@@ -63,6 +64,7 @@ static int uring_reg(void *ctx, void *addr, size_t len, uint32_t access,
 		     struct kedge_device_mr *mr)
 {
 	struct uring *u = ctx;
+	enum slot_state left;
 	uint32_t slot;
 	int rc;
 
@@ -71,13 +73,14 @@ static int uring_reg(void *ctx, void *addr, size_t len, uint32_t access,
 		return rc;
 	if (!kedge__uring_take(u, &slot))
 		return kedge__uring_full(u);
-	rc = kedge__uring_update(u, slot, addr, len);
+	rc = kedge__uring_pin(u, slot, addr, len,
+			      access & KEDGE_ACCESS_LOCAL_WRITE && !u->no_free,
+			      &left);
 	/* The slot, or a range over two files' mappings (Linux 5.13 to 6.4)? */
 	if (rc == -EINVAL && kedge__uring_probe(u, u->first + slot) == -EFAULT)
 		rc = -EXDEV;
 	if (rc != 1) {
-		/* Filling it is the kernel's last step: an error left it be. */
-		kedge__uring_give(u, slot, rc < 0 ? SLOT_FREE : SLOT_LOST);
+		kedge__uring_give(u, slot, left);
 		return kedge__uring_reg_refused(u, rc, (uintptr_t)addr, len);
 	}
 	mr->handle = u->first + slot;
@@ -101,7 +104,7 @@ static void uring_dereg(void *ctx, const struct kedge_device_mr *mr)
 			   mr->handle);
 		return;
 	}
-	if (kedge__uring_empty(u, slot, &rc)) {
+	if (kedge__uring_unpin(u, slot, &rc)) {
 		kedge__uring_give(u, slot, SLOT_FREE);
 		return;
 	}
@@ -178,9 +181,9 @@ static int check_opts(struct kedge_uring_opts *opts,
 
 	if (rc)
 		return rc;
-	if (opts->flags & ~KEDGE_URING_TABLE_EXISTS)
+	if (opts->flags & ~FLAGS_ALL)
 		return kedge_reason(-EINVAL, "flags %#x are unknown",
-				    opts->flags & ~KEDGE_URING_TABLE_EXISTS);
+				    opts->flags & ~FLAGS_ALL);
 	if (opts->first_slot && !(opts->flags & KEDGE_URING_TABLE_EXISTS))
 		return kedge_reason(-EINVAL,
 				    "first_slot needs "
@@ -191,6 +194,7 @@ static int check_opts(struct kedge_uring_opts *opts,
 
 static int table_init(struct uring *u, const struct kedge_uring_opts *opts)
 {
+	u->no_free = opts->flags & KEDGE_URING_NO_MADV_FREE;
 	if (opts->flags & KEDGE_URING_TABLE_EXISTS)
 		return kedge__uring_table_use(u, opts->first_slot, opts->slots);
 	return kedge__uring_table_new(u, opts->slots);

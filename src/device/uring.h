@@ -20,8 +20,11 @@ struct io_uring;
  * @first:    our first slot in the ring's table
  * @slots:    how many are ours
  * @made:     the table is of our making
+ * @no_free:  no page is lazily freed: the caller says so
  * @unbound:  RLIMIT_MEMLOCK does not bind the ring, unless in a user namespace
  * @here:     points to 1, but to 0 in a forked child
+ * @looks:    how often emptying a slot did not lower VmPin, or UNPIN_PROMPT
+ * @emptied_ns: when a slot was last emptied, unless UNPIN_PROMPT
  * @lock:     guards what follows
  * @free_cnt: slots at the bottom of the stack
  * @lost_cnt: slots at its top; read without the lock too, as a hint
@@ -35,8 +38,11 @@ struct uring {
 	uint32_t first;
 	uint32_t slots;
 	bool made;
+	bool no_free;
 	bool unbound;
 	const uint32_t *here;
+	uint32_t looks;
+	uint64_t emptied_ns;
 
 	pthread_mutex_t lock;
 	uint32_t free_cnt;
@@ -44,6 +50,9 @@ struct uring {
 	uint32_t *stack;
 	uint8_t *state;
 };
+
+/* An emptied slot's pages are unpinned when the call returns. */
+#define UNPIN_PROMPT UINT32_MAX
 
 enum slot_state {
 	SLOT_FREE,
@@ -79,10 +88,19 @@ bool kedge__uring_take(struct uring *u, uint32_t *slot);
 bool kedge__uring_take_used(struct uring *u, uint64_t slot);
 /* Give a slot back that is in no list, as free or as lost. */
 void kedge__uring_give(struct uring *u, uint32_t slot, uint8_t state);
-/* True if nothing of ours is in the slot any more; @rc: the kernel's word. */
-bool kedge__uring_empty(const struct uring *u, uint32_t slot, int *rc);
 /* Empty what is left of ours in a table that stays. */
 void kedge__uring_empty_all(struct uring *u);
+
+/* uring_pages.c */
+
+/*
+ * Pin [addr, addr + len) in a slot; @writes: the ring may write to it. 1, or
+ * what the kernel said, and @left is what the slot is then.
+ */
+int kedge__uring_pin(struct uring *u, uint32_t slot, void *addr, size_t len,
+		     bool writes, enum slot_state *left);
+/* True if nothing of ours is in the slot any more; @rc: the kernel's word. */
+bool kedge__uring_unpin(struct uring *u, uint32_t slot, int *rc);
 
 /* uring_why.c */
 

@@ -85,13 +85,6 @@ void kedge__uring_give(struct uring *u, uint32_t slot, uint8_t state)
 	pthread_mutex_unlock(&u->lock);
 }
 
-bool kedge__uring_empty(const struct uring *u, uint32_t slot, int *rc)
-{
-	*rc = kedge__uring_update(u, slot, NULL, 0);
-	/* Without a table there is no slot that could hold anything. */
-	return *rc == 1 || *rc == -ENXIO;
-}
-
 static void retry_lost(struct uring *u)
 {
 	uint32_t slot;
@@ -102,7 +95,7 @@ static void retry_lost(struct uring *u)
 		return;
 	if (take_lost(u, &slot))
 		kedge__uring_give(u, slot,
-				  kedge__uring_empty(u, slot, &rc) ? SLOT_FREE
+				  kedge__uring_unpin(u, slot, &rc) ? SLOT_FREE
 								   : SLOT_LOST);
 }
 
@@ -131,7 +124,7 @@ void kedge__uring_empty_all(struct uring *u)
 
 	for (slot = 0; slot < u->slots; slot++)
 		if (u->state[slot] != SLOT_FREE &&
-		    !kedge__uring_empty(u, slot, &rc)) {
+		    !kedge__uring_unpin(u, slot, &rc)) {
 			left++;
 			last = rc;
 		}

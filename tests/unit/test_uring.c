@@ -112,7 +112,7 @@ static void bad_arguments_do_not_reach_the_kernel(void **state)
 			 -EINVAL);
 	expect_refusal(&o, -EINVAL);
 	expect_refusal(&newer.opts, -E2BIG);
-	o = (struct kedge_uring_opts){ .size = sizeof(o), .flags = 2 };
+	o = (struct kedge_uring_opts){ .size = sizeof(o), .flags = 4 };
 	expect_refusal(&o, -EINVAL);
 	o = (struct kedge_uring_opts){ .size = sizeof(o), .first_slot = 1 };
 	expect_refusal(&o, -EINVAL);

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -41,6 +43,16 @@ static void track(int by)
 		live += by;
 }
 
+static void unpin(void)
+{
+	if (!paper.pinned)
+		return;
+	if (paper.late)
+		paper.owed++;
+	else
+		paper.pinned--;
+}
+
 static int kernel_update(const struct io_uring_rsrc_update2 *up)
 {
 	const struct iovec *iov = (const void *)(uintptr_t)up->data;
@@ -56,6 +68,12 @@ static int kernel_update(const struct io_uring_rsrc_update2 *up)
 	if (up->data >= ~UINT64_C(15))
 		return -EFAULT;
 	assert_true(!iov->iov_base == !iov->iov_len);
+	if (iov->iov_base && paper.room && paper.pinned > paper.room)
+		return -ENOMEM;
+	if (paper.slot[up->offset] && !iov->iov_base)
+		unpin();
+	if (iov->iov_base && paper.pinned)
+		paper.pinned++;
 	paper.slot[up->offset] = iov->iov_base;
 	return 1;
 }
@@ -125,6 +143,66 @@ int __wrap_io_uring_register(unsigned int fd, unsigned int op, const void *arg,
 	rc = kernel(op, arg, nr);
 	pthread_mutex_unlock(&lock);
 	return rc;
+}
+
+/* ---- the rest of the kernel: pages, and time ---- */
+
+uint64_t __wrap_kedge__proc_pinned(void);
+uint64_t __wrap_kedge__proc_pinned(void)
+{
+	return paper.pinned * 4096;
+}
+
+int __real_clock_gettime(clockid_t clock, struct timespec *ts);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ts);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ts)
+{
+	ts->tv_sec = (time_t)(paper.now_ns / 1000000000u);
+	ts->tv_nsec = (long)(paper.now_ns % 1000000000u);
+	return 0;
+}
+
+/* Each sleep takes a tenth of a second; after @late of them all is unpinned. */
+static long slept(void)
+{
+	pthread_mutex_lock(&lock);
+	paper.now_ns += 100000000u;
+	paper.sleeps++;
+	if (paper.owed && paper.sleeps >= paper.late) {
+		paper.pinned -= (uint64_t)paper.owed;
+		paper.owed = 0;
+	}
+	pthread_mutex_unlock(&lock);
+	return 0;
+}
+
+static long marked(void)
+{
+	paper.marks++;
+	if (!paper.mark_fails)
+		return 0;
+	paper.mark_fails--;
+	errno = paper.mark_errno;
+	return -1;
+}
+
+long __real_syscall(long nr, ...);
+long __wrap_syscall(long nr, ...);
+long __wrap_syscall(long nr, ...)
+{
+	long a, b, c;
+	va_list ap;
+
+	va_start(ap, nr);
+	a = va_arg(ap, long);
+	b = va_arg(ap, long);
+	c = va_arg(ap, long);
+	va_end(ap);
+	if (nr == SYS_clock_nanosleep)
+		return slept();
+	if (nr == SYS_madvise)
+		return marked();
+	return __real_syscall(nr, a, b, c);
 }
 
 /* ---- every step that may fail, and its undoing ---- */
@@ -272,6 +350,7 @@ int paper_reset(void)
 {
 	memset(&paper, 0, sizeof(paper));
 	paper.max = 16384;
+	paper.now_ns = 1000000000u;
 	memset(&paper_ring, 0, sizeof(paper_ring));
 	paper_ring.ring_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	paper_ring.enter_ring_fd = paper_ring.ring_fd;

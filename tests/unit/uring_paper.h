@@ -22,6 +22,13 @@
  * @slot:  what is in them
  * @op, @rc, @skip, @times: the next @times calls of @op after @skip fail
  * @calls: how many there were
+ * @pinned: registrations that /proc counts as pinned; counted unless it is 0
+ * @room:   no more of them are made than this; 0: any number
+ * @late:   what is emptied stays pinned until so many sleeps are over
+ * @owed:   how many such there are
+ * @sleeps: how often was slept, a tenth of a second each; @now_ns: the time
+ * @marks:  how often a range was marked dirty
+ * @mark_errno, @mark_fails: the next @mark_fails of those fail
  */
 struct paper {
 	bool no_sparse, no_empty, no_update;
@@ -31,6 +38,10 @@ struct paper {
 	unsigned int op;
 	int rc, skip, times;
 	int calls;
+	uint64_t pinned, room;
+	int late, owed, sleeps;
+	uint64_t now_ns;
+	int marks, mark_errno, mark_fails;
 };
 
 extern struct paper paper;

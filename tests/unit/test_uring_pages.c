@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * What the io_uring device does about pages that the kernel lets go of late,
+ * and about pages that it does not mark, against a kernel made of paper.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/mman.h>
+
+#include <cmocka.h>
+
+#include <kedge/uring.h>
+
+#include "base/base.h"
+#include "device/device.h"
+#include "uring_paper.h"
+
+#define PAGE 4096u
+
+static char page[PAGE] __attribute__((aligned(PAGE)));
+
+static int setup(void **state)
+{
+	paper_log_start();
+	return paper_reset();
+}
+
+static struct kedge_device *open_with(uint32_t flags)
+{
+	struct kedge_uring_opts opts = { .size = sizeof(opts),
+					 .flags = flags,
+					 .slots = 64 };
+	struct kedge_device *dev = NULL;
+
+	assert_int_equal(kedge_device_open_uring(&paper_ring, &opts, &dev), 0);
+	return dev;
+}
+
+static int reg(struct kedge_device *dev, struct kedge_device_mr *mr)
+{
+	return device_reg(dev, page, PAGE, KEDGE_ACCESS_LOCAL_WRITE, mr);
+}
+
+/* Registrations that end, so that the device has seen how the kernel unpins. */
+static void some_ends(struct kedge_device *dev, int cnt)
+{
+	struct kedge_device_mr mr;
+
+	while (cnt--) {
+		assert_int_equal(reg(dev, &mr), 0);
+		device_dereg(dev, &mr);
+	}
+}
+
+/* ---- late unpins ---- */
+
+static void a_prompt_kernel_is_not_waited_for(void **state)
+{
+	struct kedge_device *dev = open_with(0);
+	struct kedge_device_mr mr;
+
+	paper.pinned = 2;
+	some_ends(dev, 8);
+	paper.room = paper.pinned - 1;
+	assert_int_equal(reg(dev, &mr), -ENOMEM);
+	assert_int_equal(paper.sleeps, 0);
+	paper.room = 0;
+	kedge_device_close(dev);
+}
+
+static void a_kernel_that_tells_nothing_is_not_waited_for(void **state)
+{
+	struct kedge_device *dev = open_with(0);
+	struct kedge_device_mr mr;
+
+	paper.late = 1;
+	some_ends(dev, 8);
+	paper_refuse(IORING_REGISTER_BUFFERS_UPDATE, -ENOMEM, 1);
+	assert_int_equal(reg(dev, &mr), -ENOMEM);
+	assert_int_equal(paper.sleeps, 0);
+	kedge_device_close(dev);
+}
+
+static void a_late_unpin_makes_room(void **state)
+{
+	struct kedge_device *dev = open_with(0);
+	struct kedge_device_mr mr;
+
+	paper.pinned = 1;
+	paper.late = 11;
+	some_ends(dev, 8);
+	assert_int_equal(paper.owed, 8);
+	paper.room = paper.pinned - 1;
+	assert_int_equal(reg(dev, &mr), 0);
+	assert_int_equal(paper.sleeps, 11);
+	device_dereg(dev, &mr);
+	kedge_device_close(dev);
+}
+
+/* The limit is reached by what is held: that is said in finite time. */
+static void what_is_held_is_not_waited_for_without_end(void **state)
+{
+	struct kedge_device *dev = open_with(0);
+	struct kedge_device_mr held, mr;
+
+	paper.pinned = 1;
+	paper.late = 1000000;
+	some_ends(dev, 8);
+	assert_int_equal(reg(dev, &held), 0);
+	paper.room = paper.pinned - 1;
+	assert_int_equal(reg(dev, &mr), -ENOMEM);
+	assert_int_equal(paper.sleeps, 30);
+	/* Nothing was emptied since: no second wait. */
+	assert_int_equal(reg(dev, &mr), -ENOMEM);
+	assert_int_equal(paper.sleeps, 30);
+	device_dereg(dev, &held);
+	kedge_device_close(dev);
+}
+
+/* Another thread's pin hides one unpin: the next one shows it. */
+static void one_look_decides_nothing(void **state)
+{
+	struct kedge_device *dev = open_with(0);
+	struct kedge_device_mr mr;
+
+	paper.pinned = 1;
+	paper.late = 1;
+	some_ends(dev, 2);
+	paper.late = 0;
+	some_ends(dev, 1);
+	paper.room = paper.pinned - 1;
+	assert_int_equal(reg(dev, &mr), -ENOMEM);
+	assert_int_equal(paper.sleeps, 0);
+	paper.room = 0;
+	kedge_device_close(dev);
+}
+
+/* ---- dirty pages ---- */
+
+static void what_may_be_written_is_marked_once(void **state)
+{
+	struct kedge_device *dev = open_with(0);
+	struct kedge_device_mr mr;
+
+	assert_int_equal(reg(dev, &mr), 0);
+	assert_int_equal(paper.marks, 1);
+	device_dereg(dev, &mr);
+	assert_int_equal(device_reg(dev, page, PAGE, 0, &mr), 0);
+	assert_int_equal(paper.marks, 1);
+	device_dereg(dev, &mr);
+	kedge_device_close(dev);
+
+	dev = open_with(KEDGE_URING_NO_MADV_FREE);
+	assert_int_equal(reg(dev, &mr), 0);
+	assert_int_equal(paper.marks, 1);
+	device_dereg(dev, &mr);
+	kedge_device_close(dev);
+}
+
+static void what_is_not_pinned_is_not_marked(void **state)
+{
+	struct kedge_device *dev = open_with(0);
+	struct kedge_device_mr mr;
+
+	paper_refuse(IORING_REGISTER_BUFFERS_UPDATE, -EFAULT, 1);
+	assert_int_equal(reg(dev, &mr), -EFAULT);
+	assert_int_equal(paper.marks, 0);
+	kedge_device_close(dev);
+}
+
+static void a_kernel_that_cannot_mark_registers_all_the_same(void **state)
+{
+	static const int errors[] = { EINVAL, EPERM, ENOSYS };
+	struct kedge_device *dev = open_with(0);
+	struct kedge_device_mr mr;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(errors); i++) {
+		paper.marks = 0;
+		paper.mark_fails = 1;
+		paper.mark_errno = errors[i];
+		assert_int_equal(reg(dev, &mr), 0);
+		assert_int_equal(paper.marks, 1);
+		device_dereg(dev, &mr);
+	}
+	kedge_device_close(dev);
+}
+
+/* What changes between the pin and the mark is pinned and marked anew. */
+static void what_changes_meanwhile_is_registered_anew(void **state)
+{
+	static const int errors[] = { ENOMEM, EFAULT };
+	struct kedge_device *dev = open_with(0);
+	struct kedge_device_mr mr;
+	size_t i;
+	int calls;
+
+	for (i = 0; i < ARRAY_SIZE(errors); i++) {
+		paper.marks = 0;
+		paper.mark_fails = 2;
+		paper.mark_errno = errors[i];
+		calls = paper.calls;
+		assert_int_equal(reg(dev, &mr), 0);
+		assert_int_equal(paper.marks, 3);
+		assert_int_equal(paper.calls - calls, 5);
+		assert_ptr_equal(paper.slot[mr.handle], page);
+		device_dereg(dev, &mr);
+	}
+	/* It never ends: registered, as far as that goes. */
+	paper.marks = 0;
+	paper.mark_fails = 1000;
+	assert_int_equal(reg(dev, &mr), 0);
+	assert_int_equal(paper.marks, 4);
+	assert_ptr_equal(paper.slot[mr.handle], page);
+	device_dereg(dev, &mr);
+	kedge_device_close(dev);
+}
+
+static void a_slot_that_cannot_be_emptied_to_mark_is_lost(void **state)
+{
+	struct kedge_device *dev = open_with(0);
+	struct kedge_device_mr mr, other;
+
+	paper.mark_fails = 1;
+	paper.mark_errno = ENOMEM;
+	paper_refuse(IORING_REGISTER_BUFFERS_UPDATE, -EACCES, 1);
+	paper.skip = 1;
+	assert_int_equal(reg(dev, &mr), -EACCES);
+	assert_ptr_equal(paper.slot[0], page);
+	/* The next one empties it first. */
+	assert_int_equal(reg(dev, &other), 0);
+	device_dereg(dev, &other);
+	assert_null(paper.slot[0]);
+	kedge_device_close(dev);
+	assert_int_equal(paper_log_cnt, 0);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, paper_close)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(a_prompt_kernel_is_not_waited_for),
+		TEST(a_kernel_that_tells_nothing_is_not_waited_for),
+		TEST(a_late_unpin_makes_room),
+		TEST(what_is_held_is_not_waited_for_without_end),
+		TEST(one_look_decides_nothing),
+		TEST(what_may_be_written_is_marked_once),
+		TEST(what_is_not_pinned_is_not_marked),
+		TEST(a_kernel_that_cannot_mark_registers_all_the_same),
+		TEST(what_changes_meanwhile_is_registered_anew),
+		TEST(a_slot_that_cannot_be_emptied_to_mark_is_lost),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}
