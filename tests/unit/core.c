@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* See core.h. */
 #include <dirent.h>
+#include <linux/kcmp.h>
 #include <errno.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -135,14 +136,32 @@ unsigned int open_fds(void)
 /* No more than @want. A thread that was joined stays listed for a moment. */
 bool threads_are(unsigned int want)
 {
-	int tries;
+	uint64_t end = now_ns() + HANG_S * 1000000000ull;
 
-	for (tries = 0; tries < 1000; tries++) {
-		if (entries("/proc/self/task") <= want)
-			return true;
+	while (entries("/proc/self/task") > want) {
+		if (now_ns() > end)
+			return false;
 		usleep(1000);
 	}
-	return false;
+	return true;
+}
+
+bool threads_have_own_tables(void)
+{
+	DIR *dir = opendir("/proc/self/task");
+	bool own = true;
+	struct dirent *e;
+	pid_t tid;
+
+	assert_non_null(dir);
+	while ((e = readdir(dir))) {
+		tid = (pid_t)atoi(e->d_name);
+		if (tid > 0 && tid != gettid() &&
+		    !syscall(SYS_kcmp, gettid(), tid, KCMP_FILES, 0, 0))
+			own = false;
+	}
+	closedir(dir);
+	return own;
 }
 
 /* When it has not changed for a while. */

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -33,6 +34,29 @@
 			_exit(1);                                              \
 		}                                                              \
 	} while (0)
+
+/*
+ * Wait for @cond, which another thread or the kernel makes true in its own time.
+ * The limit ends a test that hangs; no result depends on it.
+ */
+#define HANG_S 100
+#define WAIT_FOR(cond)                                                     \
+	do {                                                               \
+		uint64_t wait_end_ = now_ns() + HANG_S * 1000000000ull;    \
+		while (!(cond)) {                                          \
+			if (now_ns() > wait_end_)                          \
+				fail_msg("waiting for %s hangs", #cond);   \
+			usleep(1000);                                      \
+		}                                                          \
+	} while (0)
+
+static inline uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
 
 size_t page_len(void);
 
@@ -63,6 +87,8 @@ unsigned int open_fds(void);
 unsigned int map_lines(void);
 unsigned int threads_now(void);
 bool threads_are(unsigned int want);
+/* No other thread shares this one's descriptors; true where none can tell. */
+bool threads_have_own_tables(void);
 
 #define NODEV_HANDLES (1u << 20)
 

@@ -26,19 +26,17 @@ static char *map(size_t len)
 /* The pool's thread makes landing pages in its own time. */
 static bool pool_is_ready(char *src, char *dst)
 {
-	int i;
+	uint64_t end = now_ns() + 20000000000ull;
 
-	for (i = 0; i < 200; i++) {
+	do {
 		a.cnt = b.cnt = 0;
 		post(&b, dst, LEN, ANY, 1);
 		put(&a, src, LEN, 1);
 		turns(1, 1);
-		if (b.done[0].way == KEDGE_WAY_SWAP)
-			break;
-		usleep(10000);
-	}
+		usleep(1000);
+	} while (b.done[0].way != KEDGE_WAY_SWAP && now_ns() < end);
 	a.cnt = b.cnt = 0;
-	return i < 200;
+	return b.done[0].way == KEDGE_WAY_SWAP;
 }
 
 /* Of what waits, the side @from moves first, as far as it can. */

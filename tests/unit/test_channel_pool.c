@@ -39,12 +39,8 @@ static bool is_there(const char *at)
 
 static bool gone_in_time(const char *at)
 {
-	const struct timespec nap = { 0, 50000000 };
-	int i;
-
-	for (i = 0; i < 200 && is_there(at); i++)
-		nanosleep(&nap, NULL);
-	return i < 200;
+	WAIT_FOR(!is_there(at));
+	return true;
 }
 
 static void what_is_lent_is_congruent_and_nobody_elses(void **state)

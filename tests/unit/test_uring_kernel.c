@@ -57,10 +57,8 @@ static void *map(size_t len, int prot, int flags, int fd)
 
 static int setup(void **state)
 {
-	int ms;
-
 	/* The kernel takes a closed ring apart in its own time. */
-	for (ms = 0; status_kib("VmPin:") && ms < 5000; ms++)
+	while (status_kib("VmPin:"))
 		usleep(1000);
 	ring_open = !io_uring_queue_init(8, &ring, 0);
 	mem = mmap(NULL, 16 * page, PROT_READ | PROT_WRITE,
@@ -117,14 +115,11 @@ static void expect_words(int rc, const char *words)
 			 words);
 }
 
-/* Before Linux 6.3 a slot's pages are unpinned a little after it is empty. */
+/* Before Linux 6.4 a slot's pages are unpinned a second after it is empty. */
 static void expect_pinned(uint64_t kib)
 {
-	int tries;
-
-	for (tries = 0; tries < 5000 && status_kib("VmPin:") != kib; tries++)
+	while (status_kib("VmPin:") != kib)
 		usleep(1000);
-	assert_int_equal(status_kib("VmPin:"), kib);
 }
 
 /* ---- data ---- */
