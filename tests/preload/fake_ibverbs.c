@@ -195,7 +195,7 @@ static int check(void *addr, size_t len, unsigned int access)
 	if (!len || __builtin_add_overflow((uintptr_t)addr, len, &end))
 		return EINVAL;
 	if (fake.regs >= (fake.max ? fake.max : (int)MRS))
-		return ENOMEM;
+		return fake.full ? fake.full : ENOMEM;
 	return msync((void *)start, end - start, MS_ASYNC) ? EFAULT : 0;
 }
 

@@ -24,7 +24,8 @@ enum fake_op {
 /*
  * @calls:   of each op
  * @regs:    regions alive, of all domains
- * @max:     more than these are refused with ENOMEM; 0: as many as one likes
+ * @max:     more than these are refused; 0: as many as one likes
+ * @full:    the errno of that refusal; 0: ENOMEM
  * @op, @err, @skip, @times: the next @times calls of @op after @skip fail
  * @reg_err: the next @reg_times calls that register, by any name, fail
  * @access:  of the last region made
@@ -36,7 +37,7 @@ enum fake_op {
 struct fake {
 	int calls[FAKE_OPS];
 	int regs;
-	int max;
+	int max, full;
 	enum fake_op op;
 	int err, skip, times;
 	int reg_err, reg_times;
