@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* What the devices read of this process's memory, on memory of this machine's. */
+#include <fcntl.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -117,6 +121,41 @@ static void bytes_are_told_in_words(void **state)
 			    "3 MiB");
 }
 
+/*
+ * A child in a user namespace of its own, in which user @inside is the one that
+ * it was: 0 if it may not pin, 1 if it may, 77 where there are no namespaces.
+ */
+static int pins_in_namespace(unsigned int inside)
+{
+	char map[64];
+	pid_t pid = fork();
+	int fd, len, status;
+
+	if (!pid) {
+		len = snprintf(map, sizeof(map), "%u %u 1", inside, getuid());
+		if (unshare(CLONE_NEWUSER))
+			_exit(77);
+		fd = open("/proc/self/uid_map", O_WRONLY | O_CLOEXEC);
+		if (fd < 0 || write(fd, map, (size_t)len) != len)
+			_exit(77);
+		_exit(kedge__proc_has_ipc_lock() ? kedge__proc_may_pin() : 77);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+/* It has every capability there, and none outside. */
+static void a_capability_in_a_namespace_is_none(void **state)
+{
+	int rc = pins_in_namespace(0);
+
+	if (rc == 77)
+		skip();
+	assert_int_equal(rc, 0);
+	assert_int_equal(pins_in_namespace(1000), 0);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -126,6 +165,7 @@ int main(void)
 		TEST(what_is_written_need_not_be_readable),
 		TEST(a_shared_file_is_one_for_writing),
 		TEST(bytes_are_told_in_words),
+		TEST(a_capability_in_a_namespace_is_none),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
