@@ -19,9 +19,10 @@
 static const char usage[] =
 	"churn [-t THREADS] [-a malloc|mmap|mixed] [-z SIZE] [-l LEN]\n"
 	"      [-r libc|syscall|raw] [-p] [-d] [-n NOTIFIER] [-s SECONDS]\n"
-	"      [-g GETS] [-S SEED] [libkedge-uring.so]\n"
+	"      [-g GETS] [-S SEED] [-R TIMES] [libkedge-uring.so]\n"
 	"  -p  a cache and notifier for each thread\n"
 	"  -d  what NULL everywhere gives, and no KEDGE_* variables\n"
+	"  -R  open it all anew so many times\n"
 	"The library is for the program that calls dlopen().\n";
 
 #ifdef CHURN_DLOPEN
@@ -80,11 +81,11 @@ static int named(const char *const *names, const char *text)
 	return -1;
 }
 
-static int options(int argc, char **argv, struct churn_opts *o)
+static int options(int argc, char **argv, struct churn_opts *o, int *times)
 {
 	int c, alloc = CHURN_MALLOC, route = CHURN_LIBC;
 
-	while ((c = getopt(argc, argv, "t:a:z:l:r:pdn:s:g:S:")) != -1) {
+	while ((c = getopt(argc, argv, "t:a:z:l:r:pdn:s:g:S:R:")) != -1) {
 		switch (c) {
 		case 't': o->threads = (unsigned int)atoi(optarg); break;
 		case 'a': alloc = named(churn_alloc_names, optarg); break;
@@ -97,6 +98,7 @@ static int options(int argc, char **argv, struct churn_opts *o)
 		case 's': o->seconds = atof(optarg); break;
 		case 'g': o->gets = strtoull(optarg, NULL, 0); break;
 		case 'S': o->seed = strtoull(optarg, NULL, 0); break;
+		case 'R': *times = atoi(optarg); break;
 		default: return -1;
 		}
 	}
@@ -132,27 +134,35 @@ static int report(const struct churn_opts *o, const struct churn_result *r)
 	return r->error || r->stale || !r->gets;
 }
 
-int main(int argc, char **argv)
+static int churn_once(const struct churn_opts *o)
 {
-	struct churn_api api;
-	struct churn_opts o = { .api = &api, .threads = 4,
-				.transfer = 64 << 10, .seed = 1 };
 	struct churn_result res;
-	int rc;
+	int rc = churn_run(o, &res);
 
-	if (options(argc, argv, &o)) {
-		fputs(usage, stderr);
-		return 2;
-	}
-	if (load(optind < argc ? argv[optind] : NULL, &api))
-		return 2;
-	rc = churn_run(&o, &res);
 	if (!rc)
-		return report(&o, &res);
+		return report(o, &res);
 	if (rc == -ENOSYS || rc == -EPERM || rc == -EOPNOTSUPP) {
 		printf("skipped: %s\n", res.text);
 		return SKIP;
 	}
 	printf("FAIL: %s\n", *res.text ? res.text : strerror(-rc));
 	return 1;
+}
+
+int main(int argc, char **argv)
+{
+	struct churn_api api;
+	struct churn_opts o = { .api = &api, .threads = 4,
+				.transfer = 64 << 10, .seed = 1 };
+	int times = 1, rc = 0;
+
+	if (options(argc, argv, &o, &times)) {
+		fputs(usage, stderr);
+		return 2;
+	}
+	if (load(optind < argc ? argv[optind] : NULL, &api))
+		return 2;
+	for (; times > 0 && !rc; times--, o.seed++)
+		rc = churn_once(&o);
+	return rc;
 }
