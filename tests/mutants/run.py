@@ -18,6 +18,7 @@ were found, 1 if one escaped, 2 if the table is wrong or nothing can be built.
 """
 import argparse
 import concurrent.futures
+import filecmp
 import fnmatch
 import json
 import os
@@ -71,23 +72,40 @@ def check_table(mutants):
     return errors
 
 
-def copy_tree(to):
+def tree_files():
     """The files that git knows, as they are now; in a tarball, all."""
     try:
         names = subprocess.run(
             ['git', '-c', 'safe.directory=' + SRC, '-C', SRC, 'ls-files', '-z',
              '--cached', '--others', '--exclude-standard'],
             check=True, capture_output=True).stdout.split(b'\0')
+        names = [os.fsdecode(n) for n in names if n]
     except (OSError, subprocess.CalledProcessError):
-        shutil.copytree(SRC, to, dirs_exist_ok=True, symlinks=True,
-                        ignore=shutil.ignore_patterns('build*', '.git'))
-        return
-    for name in filter(None, map(os.fsdecode, names)):
-        at = os.path.join(SRC, name)
-        if not os.path.lexists(at) or name.endswith('.btr'):
+        names = []
+        for folder, folders, files in os.walk(SRC):
+            folders[:] = [d for d in folders
+                          if d != '.git' and not d.startswith('build')]
+            names += [os.path.relpath(os.path.join(folder, f), SRC)
+                      for f in files]
+    return [n for n in names if os.path.isfile(os.path.join(SRC, n))]
+
+
+def copy_tree(to):
+    """What is the same keeps its time, so that it is not built again."""
+    names = set(tree_files())
+    for name in names:
+        at = os.path.join(to, name)
+        if os.path.exists(at) and filecmp.cmp(os.path.join(SRC, name), at,
+                                              shallow=False):
             continue
-        os.makedirs(os.path.dirname(os.path.join(to, name)), exist_ok=True)
-        shutil.copy2(at, os.path.join(to, name), follow_symlinks=False)
+        os.makedirs(os.path.dirname(at), exist_ok=True)
+        shutil.copyfile(os.path.join(SRC, name), at)
+        shutil.copymode(os.path.join(SRC, name), at)
+    for folder, _, files in os.walk(to):
+        for f in files:
+            at = os.path.join(folder, f)
+            if os.path.relpath(at, to) not in names:
+                os.unlink(at)
 
 
 def run(cmd, seconds, cwd=None, env=None):
@@ -116,7 +134,8 @@ class Tree:
         self.src = os.path.join(root, 'src')
         self.build = os.path.join(root, 'build')
         copy_tree(self.src)
-        self.must(['meson', 'setup', *SETUP, self.build, self.src])
+        again = ['--reconfigure'] if os.path.exists(self.build) else []
+        self.must(['meson', 'setup', *again, *SETUP, self.build, self.src])
         self.must(['ninja', '-C', self.build])
         text = subprocess.run(
             ['meson', 'introspect', '--tests', self.build], check=True,
@@ -236,8 +255,7 @@ def run_all(mutants, args, root, say):
     for i in range(max(1, min(args.jobs, len(mutants)))):
         say('building copy %d' % (i + 1))
         where = os.path.join(root, str(i))
-        shutil.rmtree(os.path.join(where, 'src'), ignore_errors=True)
-        os.makedirs(os.path.join(where, 'src'))
+        os.makedirs(os.path.join(where, 'src'), exist_ok=True)
         trees.put(Tree(where))
     tree = trees.get()
     say('running the tests without a mutant')
