@@ -284,6 +284,134 @@ static void race_recycle(struct race *r, struct lane *l)
 	}
 }
 
+/*
+ * A drop that another mapping overtakes. userfaultfd tells of it before the
+ * pages go; if another mapping is put there in between, they are that one's.
+ * Even lanes drop, with the least claim to a processor, so that they stay in
+ * between; odd lanes map over, have the range registered, wait for the drop to
+ * be over and look then.
+ */
+struct overtaken {
+	atomic_uint go, done; /* rounds begun, and drops that are over */
+	atomic_bool quit;     /* the odd lane is through */
+};
+
+static int setup_overtaken(struct run *x)
+{
+	int rc;
+
+	x->ptr = calloc(MAX_LANES / 2, sizeof(struct overtaken));
+	if (!x->ptr)
+		return why(x, -ENOMEM, "no memory");
+	rc = anon_setup(x);
+	if (rc)
+		return rc;
+	/* Of each pair a range, and one beside it to be moved over it. */
+	x->len = MAX_LANES * RANGE_UNITS * x->unit;
+	return anon_over(x, x->addr, x->len);
+}
+
+static void fini_overtaken(struct run *x)
+{
+	free(x->ptr);
+	anon_fini(x);
+}
+
+static void drop_late(struct run *y, struct overtaken *o, uint8_t *at,
+		      size_t len)
+{
+	struct sched_param none = { 0 };
+	unsigned int round = 0;
+
+	sched_setscheduler(0, SCHED_IDLE, &none);
+	while (!atomic_load(&o->quit)) {
+		if (atomic_load(&o->go) == round) {
+			sched_yield();
+			continue;
+		}
+		/* It may find a hole: then there is nothing to drop. */
+		CALL(y, SYS_madvise, at, len, MADV_DONTNEED, 0, 0, 0);
+		atomic_store(&o->done, ++round);
+	}
+	sched_setscheduler(0, SCHED_OTHER, &none);
+}
+
+/* Put another mapping at @at; the pages of @from, if it is moved there. */
+static int overtake(struct run *y, uint8_t *at, uint8_t *from, size_t len)
+{
+	long rc;
+
+	switch (util_rng_below(&y->lane->rng, 3)) {
+	case 0:
+		return anon_over(y, at, len);
+	case 1:
+		rc = CALL(y, SYS_munmap, at, len, 0, 0, 0, 0);
+		return rc ? (int)rc : hole_fill(y, (size_t)(at - y->addr), len);
+	}
+	poke64(from, 1);
+	rc = CALL(y, SYS_mremap, from, len, len,
+		  MREMAP_MAYMOVE | MREMAP_FIXED, at, 0);
+	if (rc != (long)(uintptr_t)at)
+		return (int)rc;
+	return hole_fill(y, (size_t)(from - y->addr), len);
+}
+
+/* Until the drop has been told of, or is over; the naive cache hears nothing. */
+static void wait_told(struct run *y, const struct overtaken *o,
+		      unsigned int round, uint64_t before)
+{
+	const struct kedge_notifier *nf = y->lane->t->rig.nf;
+	unsigned int spins = 1000;
+
+	while (atomic_load(&o->done) == round && spins--)
+		if (nf && kedge_notifier_generation(nf) != before)
+			break;
+}
+
+static int map_over(struct run *y, struct overtaken *o, uint8_t *at, size_t len)
+{
+	const struct kedge_notifier *nf = y->lane->t->rig.nf;
+	unsigned int round = atomic_load(&o->go);
+	char text[WHY_MAX];
+	uint64_t before;
+	int rc;
+
+	check_touch(y->lane, at, len);
+	before = nf ? kedge_notifier_generation(nf) : 0;
+	atomic_store(&o->go, round + 1);
+	wait_told(y, o, round, before);
+	rc = overtake(y, at, at + MAX_LANES / 2 * len, len);
+	if (!rc)
+		check_touch(y->lane, at, len);
+	while (atomic_load(&o->done) == round)
+		sched_yield();
+	if (rc)
+		return rc;
+	check_count(y->row, check_data(y->lane, at, len, NULL, text), text);
+	return 0;
+}
+
+static void race_overtaken(struct race *r, struct lane *l)
+{
+	struct overtaken *o = (struct overtaken *)r->x.ptr + l->id / 2;
+	size_t len = RANGE_UNITS * r->x.unit;
+	uint8_t *at = (uint8_t *)r->x.addr + l->id / 2 * len;
+	struct run y;
+	int rc = 0;
+
+	own_run(&y, r, l);
+	if (!(l->id & 1)) {
+		if (l->id + 1 < r->lanes)
+			drop_late(&y, o, at, len);
+		return;
+	}
+	while (!rc && going(r))
+		rc = map_over(&y, o, at, len);
+	if (rc < 0)
+		row_fail(y.row, rc, y.why);
+	atomic_store(&o->quit, true);
+}
+
 static int setup_none(struct run *x)
 {
 	return 0;
@@ -302,6 +430,8 @@ const struct event ev_race[] = {
 	     setup_neighbours, anon_fini, race_neighbours),
 	RACE("race-queue", ROUTES_CALL, P(4K) | P(THP), 0, 0, setup_queues,
 	     fini_queues, race_queues),
+	RACE("race-overtaken-drop", R(LIBC) | R(SYSCALL) | R(RAW), P(4K), 0, 0,
+	     setup_overtaken, fini_overtaken, race_overtaken),
 	RACE("race-malloc-small", R(LIBC), P(4K), 0, (long)96 << 10, setup_none,
 	     anon_fini, race_malloc),
 	RACE("race-malloc-large", R(LIBC), P(4K), EV_RECYCLE, (long)1 << 20,

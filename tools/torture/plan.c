@@ -81,9 +81,11 @@ static bool promised(const struct torture *t, const struct row *row)
 	if (flags & EV_GUARD && info->blind & KEDGE_BLIND_GUARD &&
 	    !by_symbol(row->route))
 		return false;
-	/* A second thread gets the range before the first one's call is over.
+	/*
+	 * A second thread gets the range before the first one's call is over.
+	 * Where announcements are all there is, not every call has one before.
 	 */
-	if (flags & EV_RECYCLE && many && info->level < KEDGE_LEVEL_EXACT)
+	if (flags & EV_RECYCLE && many && info->level < KEDGE_LEVEL_ORDERED)
 		return info->hooked && row->ev->race &&
 		       row->route == ROUTE_LIBC && !row->ev->arg;
 	return true;
