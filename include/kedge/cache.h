@@ -28,6 +28,13 @@ struct kedge_cache;
 /** KEDGE_CACHE_RESYNC - a thread of the cache's own calls
  *  kedge_cache_resync() for all there is whenever something has changed */
 #define KEDGE_CACHE_RESYNC (1u << 1)
+/** KEDGE_CACHE_SINGLE_THREAD - one thread alone uses the cache: the first that
+ *  does, for all but kedge_cache_stats(), and kedge_cache_close() when it has
+ *  ended. Its hits cost less. The other threads of the process may do what they
+ *  like with the memory; in a call on the cache they get -EPERM, and their puts
+ *  are reported and leave the reference. Not with KEDGE_CACHE_RESYNC, which is a
+ *  second thread */
+#define KEDGE_CACHE_SINGLE_THREAD (1u << 2)
 
 /**
  * struct kedge_cache_opts - limits of a cache; 0 is the default
@@ -154,8 +161,8 @@ struct kedge_cache_stats {
  * Ownership: the caller ends *@cache with kedge_cache_close().
  *
  * Return: 0, or a negative errno:
- *   -EINVAL  @dev or @cache is NULL, @opts->size is too small, or a flag is
- *            unknown
+ *   -EINVAL  @dev or @cache is NULL, @opts->size is too small, a flag is
+ *            unknown, or two flags exclude each other
  *   -E2BIG   @opts is of a newer version and sets a field unknown here, or
  *            asks for more than 16 Mi regions
  *   -ENOMEM  no memory
@@ -210,6 +217,7 @@ KEDGE_API void kedge_cache_close(struct kedge_cache *cache);
  *   -ENOMEM      no memory, or RLIMIT_MEMLOCK is used up by what is in use
  *   -EBADF       the device is gone (its ring is closed)
  *   -ECHILD      the cache belongs to the parent process
+ *   -EPERM       the cache is another thread's (KEDGE_CACHE_SINGLE_THREAD)
  *   or what else the device's reg returns
  */
 KEDGE_API int kedge_cache_get(struct kedge_cache *cache, const void *addr,
@@ -287,6 +295,7 @@ KEDGE_API void kedge_cache_putv(struct kedge_cache *cache,
  * Return: the bytes registered anew, 0 if there was nothing to do, or
  *   -EINVAL  @cache is NULL, or the range is empty or wraps
  *   -ECHILD  the cache belongs to the parent process
+ *   -EPERM   the cache is another thread's (KEDGE_CACHE_SINGLE_THREAD)
  *   or, where nothing could be registered, what the device's reg returns
  */
 KEDGE_API ssize_t kedge_cache_resync(struct kedge_cache *cache,
@@ -321,7 +330,8 @@ KEDGE_API ssize_t kedge_cache_hint(struct kedge_cache *cache, const void *addr,
  * Threads: any.
  *
  * Return: the number of registrations dropped at once, or -EINVAL for a NULL
- * pointer, -ECHILD in a forked child.
+ * pointer, -ECHILD in a forked child, -EPERM where the cache is another thread's
+ * (KEDGE_CACHE_SINGLE_THREAD).
  */
 KEDGE_API ssize_t kedge_cache_flush(struct kedge_cache *cache);
 

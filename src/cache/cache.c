@@ -15,7 +15,8 @@
 #define IDS_SPARE	(1u << 16) /* for what is held or on its way out */
 #define CHUNK_DEFAULT	((uint64_t)16 << 20)
 #define HUGE		((size_t)2 << 20)
-#define FLAGS_ALL	(KEDGE_CACHE_TRUSTED_PEERS | KEDGE_CACHE_RESYNC)
+#define FLAGS_ALL	(KEDGE_CACHE_TRUSTED_PEERS | KEDGE_CACHE_RESYNC | \
+			 KEDGE_CACHE_SINGLE_THREAD)
 
 static _Atomic uint64_t serials; /* of caches in this process */
 
@@ -189,13 +190,18 @@ static int init(struct kedge_cache *c, struct kedge_device *dev,
 	c->cold = calloc(cold_pieces(c), sizeof(*c->cold));
 	if (!c->cold)
 		goto free_regions;
-	recs_init(c);
+	c->last = c->regions;
+	if (opts->flags & KEDGE_CACHE_SINGLE_THREAD)
+		add_mode(c, MODE_SINGLE);
+	else
+		recs_init(c);
 	rc = verify_open(c);
 	if (rc)
 		goto free_cold;
 	rc = claim_notifier(c, nf);
 	if (rc)
 		goto close_verify;
+	c->head = *(const struct kedge_notifier_head *)(const void *)c->nf;
 	rc = opts->flags & KEDGE_CACHE_RESYNC ? resyncer_start(c) : 0;
 	if (rc)
 		goto release_nf;
@@ -232,6 +238,11 @@ int kedge_cache_open(struct kedge_device *dev, struct kedge_notifier *nf,
 	if (opts.flags & ~FLAGS_ALL || opts.reserved)
 		return kedge_reason(-EINVAL, "unknown flag 0x%x",
 				    opts.flags & ~FLAGS_ALL);
+	if (opts.flags & KEDGE_CACHE_SINGLE_THREAD &&
+	    opts.flags & KEDGE_CACHE_RESYNC)
+		return kedge_reason(-EINVAL, "KEDGE_CACHE_RESYNC is a second "
+				    "thread: not with "
+				    "KEDGE_CACHE_SINGLE_THREAD");
 	c = aligned_alloc(64, round_up(sizeof(*c), 64));
 	if (!c)
 		return -ENOMEM;
@@ -251,6 +262,7 @@ static void fini(struct kedge_cache *c)
 {
 	resyncer_stop(c);
 	c->quiet = true;
+	claim_thread(c);
 	kedge_cache_flush(c); /* does nothing in a forked child */
 	release_notifier(c);
 	if (c->pagemap_fd >= 0)

@@ -2,7 +2,8 @@
 /*
  * The hit, and the put of what is still good. This is the path that everything
  * else is arranged for: no lock, no system call, no atomic read-modify-write,
- * no store to a line that another thread writes.
+ * no store to a line that another thread writes; and no call, so that nothing is
+ * saved and restored. What is rare goes on elsewhere, from the beginning.
  *
  * Why a hit is right. The generation is loaded before the index. If it equals
  * what this cache has handled (c->seen), every change that was visible to this
@@ -10,6 +11,18 @@
  * release, after the index was changed, and loaded here with acquire. A change
  * that becomes visible after the load is one that the application makes while
  * it asks for the memory, which the contract leaves to it.
+ *
+ * Where the generation alone does not show a change in time, seen equals no
+ * generation, and get_any() asks first (notify/settle.c).
+ *
+ * Before the index, the region of the last hit is tried. It serves as well if it
+ * is WHOLE: then it is in the index, whatever else is. Its state is loaded first:
+ * a region that is WHOLE within a section is what it says until the section ends,
+ * as readers_wait() comes between its death and its next life.
+ *
+ * A cache with a single thread (MODE_SINGLE) has no records and no sections. The
+ * thread frees nothing while it looks something up; so it counts in the region,
+ * as those who hold the lock do elsewhere.
  */
 #include "cache/hit.h"
 
@@ -21,7 +34,7 @@ void forget_last(void)
 	last_rec.rec = NULL;
 }
 
-struct thread_rec *switch_rec(struct kedge_cache *c)
+__attribute__((noinline)) struct thread_rec *switch_rec(struct kedge_cache *c)
 {
 	int saved = cancel_disable();
 	struct thread_rec *rec = rec_of_thread(c);
@@ -40,79 +53,242 @@ void own_rec_grow(struct kedge_cache *c)
 		rec_grow(c, last_rec.rec);
 }
 
-/* The region of a hit with a reference taken, or NULL. */
-static inline struct region *lookup(struct kedge_cache *c,
-				    struct thread_rec *rec, uint64_t addr,
-				    uint64_t end, uint32_t access)
+/* The first thread that uses the cache is the one. */
+int check_thread(struct kedge_cache *c)
 {
-	struct region *r = NULL;
-	uint32_t id, s = enter(rec, modes_of(c));
+	uintptr_t nobody = 0;
 
-	if (unlikely(!caught_up(c)))
-		goto leave;
+	if (!(modes_of(c) & MODE_SINGLE) || is_owner(c) ||
+	    atomic_compare_exchange_strong(&c->owner, &nobody,
+					   (uintptr_t)&last_rec))
+		return 0;
+	return kedge_reason(-EPERM, "another thread uses this cache, which was "
+			    "opened with KEDGE_CACHE_SINGLE_THREAD: open it "
+			    "without, or one for each thread");
+}
+
+void claim_thread(struct kedge_cache *c)
+{
+	atomic_store_explicit(&c->owner, (uintptr_t)&last_rec,
+			      memory_order_relaxed);
+}
+
+/*
+ * acquire: what a region says of itself was said before it was WHOLE. By the
+ * offset, as one comparison, and a branch that goes the same way for each region
+ * but the one wanted: on which side of it the others are cannot be predicted.
+ */
+static inline bool serves_whole(const struct region *r, uint64_t addr,
+				uint64_t len, uint32_t access)
+{
+	uint64_t off;
+
+	if (atomic_load_explicit(&r->state, memory_order_acquire) !=
+	    REGION_WHOLE)
+		return false;
+	off = addr - r->mr.addr;
+	return off < r->mr.len && len <= r->mr.len - off &&
+	       !(access & ~r->mr.access);
+}
+
+/* A region that is WHOLE, or NULL. Ids from @cnt on are none. */
+static inline struct region *find_whole(struct kedge_cache *c,
+					struct region **last, uint32_t cnt,
+					uint64_t addr, uint64_t len,
+					uint32_t access)
+{
+	struct region *r = *last;
+	uint32_t id;
+
+	if (serves_whole(r, addr, len, access))
+		return r;
 	id = index_find(c, addr);
-	if (unlikely(!id))
-		goto leave;
-	if (unlikely(id >= rec->refs_cnt))
-		goto leave; /* look_again() makes room */
-	if (likely(region_serves(c, &c->regions[id], addr, end, access))) {
-		r = &c->regions[id];
-		add_own(&rec->refs[id], 1);
-	}
-leave:
-	leave(rec, s);
+	r = &c->regions[id]; /* that of 0 is always FREE */
+	if (unlikely(id >= cnt || !serves_whole(r, addr, len, access)))
+		return NULL;
+	*last = r;
 	return r;
 }
 
-int kedge_cache_get(struct kedge_cache *c, const void *ptr, size_t len,
-		    uint32_t access, const struct kedge_mr **mr)
+static inline struct region *hit(struct kedge_cache *c, uint64_t addr,
+				 uint64_t len, uint32_t access)
+{
+	struct thread_rec *rec = last_rec.rec;
+	uint64_t s = enter(rec, 0);
+	struct region *r = NULL;
+
+	if (likely(caught_up(c)))
+		r = find_whole(c, &rec->last, rec->refs_cnt, addr, len, access);
+	if (likely(r))
+		add_own(&rec->refs[r->mr.reserved], 1);
+	leave(rec, s);
+	if (unlikely(!r))
+		count_own(&rec->missed);
+	return r;
+}
+
+static inline struct region *hit_single(struct kedge_cache *c, uint64_t addr,
+					uint64_t len, uint32_t access)
+{
+	struct region *r;
+
+	if (unlikely(!is_owner(c)) || unlikely(!caught_up(c)))
+		return NULL;
+	r = find_whole(c, &c->last, UINT32_MAX, addr, len, access);
+	if (unlikely(!r))
+		return NULL;
+	r->refs++;
+	count_own(&c->hits);
+	return r;
+}
+
+/*
+ * The same for regions with holes and in every mode, or NULL. The caller has
+ * asked whether a change is under way: what it let pass shows in the generation
+ * that is loaded here.
+ */
+static struct region *lookup(struct kedge_cache *c, struct thread_rec *rec,
+			     uint64_t addr, uint64_t end, uint32_t access)
+{
+	uint64_t s = enter(rec, modes_of(c));
+	struct region *r = NULL;
+	uint32_t id = 0;
+
+	if (all_handled(c))
+		id = index_find(c, addr);
+	/* Where the record has no room, begin() makes some. */
+	if (id && id < rec->refs_cnt &&
+	    region_serves(c, &c->regions[id], addr, end, access)) {
+		r = &c->regions[id];
+		add_own(&rec->refs[id], 1);
+	}
+	leave(rec, s);
+	if (!r)
+		count_own(&rec->missed);
+	return r;
+}
+
+static struct region *lookup_single(struct kedge_cache *c, uint64_t addr,
+				    uint64_t end, uint32_t access)
+{
+	uint32_t id = all_handled(c) ? index_find(c, addr) : 0;
+	struct region *r = &c->regions[id];
+
+	if (!id || !region_serves(c, r, addr, end, access))
+		return NULL;
+	r->refs++;
+	count_own(&c->hits);
+	return r;
+}
+
+static __attribute__((noinline)) int get_any(struct kedge_cache *c,
+					     const void *ptr, size_t len,
+					     uint32_t access,
+					     const struct kedge_mr **mr)
 {
 	uint64_t addr = (uintptr_t)ptr, end = addr + len;
 	struct thread_rec *rec;
-	struct region *r;
+	struct region *r = NULL;
+	bool settled;
+	int rc;
 
-	if (unlikely(!c || !mr))
+	if (!c || !mr)
 		return kedge_reason(-EINVAL, "the cache or the result pointer "
 					     "is NULL");
-	if (unlikely(end <= addr)) /* empty or wrapping */
-		return get_slow(c, addr, len, access, mr);
+	rc = check_thread(c);
+	if (rc)
+		return rc;
 	rec = own_rec(c);
-	r = likely(rec) ? lookup(c, rec, addr, end, access) : NULL;
-	if (unlikely(!r))
-		return get_slow(c, addr, len, access, mr);
+	settled = notify_settle(c->nf);
+	if (end > addr && settled && rec)
+		r = lookup(c, rec, addr, end, access);
+	else if (end > addr && settled && modes_of(c) & MODE_SINGLE)
+		r = lookup_single(c, addr, end, access);
+	if (!r) /* or empty, or wrapping */
+		return get_slow(c, addr, len, access, settled, mr);
 	mark_used(c, r);
-	count_own(&rec->hits);
-	if (unlikely(modes_of(c) & MODE_VERIFY))
+	if (modes_of(c) & MODE_VERIFY)
 		verify_hit(c, r, addr, end);
 	*mr = &r->mr;
 	return 0;
 }
 
+int kedge_cache_get(struct kedge_cache *c, const void *ptr, size_t len,
+		    uint32_t access, const struct kedge_mr **mr)
+{
+	uint64_t addr = (uintptr_t)ptr;
+	struct region *r = NULL;
+	uint32_t modes;
+
+	if (unlikely(!c || !mr || addr + len <= addr))
+		return get_any(c, ptr, len, access, mr);
+	modes = modes_of(c);
+	if (likely(!modes) && has_last_rec(c))
+		r = hit(c, addr, len, access);
+	else if (modes == MODE_SINGLE)
+		r = hit_single(c, addr, len, access);
+	if (unlikely(!r))
+		return get_any(c, ptr, len, access, mr);
+	mark_used(c, r);
+	*mr = &r->mr;
+	return 0;
+}
+
+/*
+ * The store of the count before the load of the state, in the eyes of who makes
+ * the region unreachable: by membarrier() there, or by a fence here. He either
+ * counts this put, or we see that the region is dying. Partner:
+ * region_collect(). It may be another's by now, so nothing else of it is read.
+ */
+static inline void put_counted(struct kedge_cache *c, struct region *r,
+			       uint32_t id)
+{
+	compiler_fence();
+	if (unlikely(state_of(r) >= REGION_MAKING))
+		region_put_slow(c, id, 0);
+}
+
+static __attribute__((noinline)) void put_any(struct kedge_cache *c,
+					      struct region *r)
+{
+	uint32_t id = r->mr.reserved;
+	struct thread_rec *rec;
+
+	if (check_thread(c)) {
+		kedge__log(KEDGE_LOG_ERROR, "kedge_cache_put() by a second "
+			   "thread, of a cache with KEDGE_CACHE_SINGLE_THREAD: "
+			   "the registration stays");
+		return;
+	}
+	rec = own_rec(c);
+	if (!rec || id >= rec->refs_cnt) {
+		region_put_slow(c, id, (uint32_t)-1);
+		return;
+	}
+	add_own(&rec->refs[id], (uint32_t)-1);
+	if (modes_of(c) & MODE_FENCE)
+		own_fence(rec);
+	put_counted(c, r, id);
+}
+
 void kedge_cache_put(struct kedge_cache *c, const struct kedge_mr *mr)
 {
-	struct thread_rec *rec;
+	uint32_t modes, id;
 	struct region *r;
-	uint32_t id;
 
 	if (unlikely(!c || !mr))
 		return;
 	r = container_of(mr, struct region, mr);
 	id = mr->reserved;
-	rec = own_rec(c);
-	if (unlikely(!rec || id >= rec->refs_cnt)) {
-		region_put_slow(c, id, (uint32_t)-1);
+	modes = modes_of(c);
+	if (likely(!modes) && has_last_rec(c) &&
+	    likely(id < last_rec.rec->refs_cnt))
+		add_own(&last_rec.rec->refs[id], (uint32_t)-1);
+	else if (modes == MODE_SINGLE && is_owner(c))
+		r->refs--;
+	else {
+		put_any(c, r);
 		return;
 	}
-	add_own(&rec->refs[id], (uint32_t)-1);
-	/*
-	 * The store before the load, in the eyes of who makes the region
-	 * unreachable: by membarrier() there, or by a fence here. He either
-	 * counts this put, or we see that the region is dying. Partner:
-	 * region_collect().
-	 */
-	compiler_fence();
-	if (unlikely(modes_of(c) & MODE_FENCE))
-		own_fence(rec);
-	if (unlikely(state_of(r) >= REGION_MAKING))
-		region_put_slow(c, id, 0);
+	put_counted(c, r, id);
 }

@@ -117,6 +117,8 @@ ssize_t kedge_cache_hint(struct kedge_cache *c, const void *addr, size_t len,
 	if (!c)
 		return kedge_reason(-EINVAL, "the cache is NULL");
 	rc = cache_check_args(c, start, len, access);
+	if (!rc)
+		rc = check_thread(c);
 	if (rc)
 		return rc;
 	if (is_lent(c, access))

@@ -7,7 +7,7 @@
 
 /*
  * The calling thread's record of the cache that it used last. Both words are
- * this thread's own.
+ * this thread's own. Its address tells threads apart.
  */
 struct last_rec {
 	uint64_t serial;
@@ -18,11 +18,24 @@ extern __thread struct last_rec last_rec;
 
 struct thread_rec *switch_rec(struct kedge_cache *c);
 
+static inline bool has_last_rec(const struct kedge_cache *c)
+{
+	return likely(last_rec.serial == c->serial);
+}
+
+/* NULL: no memory for one, or the cache has a single thread and needs none. */
 static inline struct thread_rec *own_rec(struct kedge_cache *c)
 {
-	if (likely(last_rec.serial == c->serial))
+	if (has_last_rec(c))
 		return last_rec.rec;
-	return switch_rec(c);
+	return modes_of(c) & MODE_SINGLE ? NULL : switch_rec(c);
+}
+
+/* Whether the calling thread is the one of a KEDGE_CACHE_SINGLE_THREAD. */
+static inline bool is_owner(const struct kedge_cache *c)
+{
+	return likely(atomic_load_explicit(&c->owner, memory_order_relaxed) ==
+		      (uintptr_t)&last_rec);
 }
 
 /* The fence of MODE_FENCE, and the promise of more; refs.c has the proof. */
@@ -39,9 +52,9 @@ static inline void own_fence(struct thread_rec *rec)
  * read inside: the compiler is held here, the CPU by membarrier() in
  * readers_wait(), or by a fence of its own where there is no such call.
  */
-static inline uint32_t enter(struct thread_rec *rec, uint32_t modes)
+static inline uint64_t enter(struct thread_rec *rec, uint32_t modes)
 {
-	uint32_t s = atomic_load_explicit(&rec->section, memory_order_relaxed);
+	uint64_t s = atomic_load_explicit(&rec->section, memory_order_relaxed);
 
 	atomic_store_explicit(&rec->section, s + 1, memory_order_relaxed);
 	compiler_fence();
@@ -51,7 +64,7 @@ static inline uint32_t enter(struct thread_rec *rec, uint32_t modes)
 }
 
 /* release: the reference that was taken is seen by who sees this. */
-static inline void leave(struct thread_rec *rec, uint32_t s)
+static inline void leave(struct thread_rec *rec, uint64_t s)
 {
 	atomic_store_explicit(&rec->section, s + 2, memory_order_release);
 }
@@ -64,11 +77,12 @@ static inline void add_own(_Atomic uint32_t *n, uint32_t by)
 	atomic_store_explicit(n, v + by, memory_order_release);
 }
 
+/* release: a lookup that is counted as missed has left its section. */
 static inline void count_own(_Atomic uint64_t *n)
 {
 	uint64_t v = atomic_load_explicit(n, memory_order_relaxed);
 
-	atomic_store_explicit(n, v + 1, memory_order_relaxed);
+	atomic_store_explicit(n, v + 1, memory_order_release);
 }
 
 static inline void mark_used(struct kedge_cache *c, struct region *r)

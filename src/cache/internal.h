@@ -116,11 +116,12 @@ struct arena {
  * thread reads it without the lock, and others read it under the lock.
  */
 struct thread_rec {
-	_Atomic uint32_t section; /* odd inside a lookup; its thread writes */
+	_Atomic uint64_t section; /* odd inside a lookup; its thread writes */
+	_Atomic uint32_t *refs;	  /* by id; its thread writes */
+	struct region *last;	  /* of the last hit; its thread's alone */
 	uint32_t refs_cnt;	  /* ids that refs has room for */
 	_Atomic uint32_t fences;  /* it fences all it does; see refs.c */
-	_Atomic uint32_t *refs;	  /* by id; its thread writes */
-	_Atomic uint64_t hits;	  /* its thread writes */
+	_Atomic uint64_t missed;  /* sections that were no hit; its thread's */
 	_Atomic uint32_t gone;	  /* REC_* */
 	uint64_t serial;	     /* of the cache */
 	struct thread_rec *next;     /* of the cache */
@@ -134,20 +135,24 @@ struct thread_rec {
 /* What a lookup must do besides looking up; any bit is rare. */
 #define MODE_FENCE  1u /* there is no membarrier(): fence in every lookup */
 #define MODE_VERIFY 2u
+#define MODE_SINGLE 4u /* KEDGE_CACHE_SINGLE_THREAD */
 
 struct kedge_cache {
-	/* Read by every hit, written rarely. */
-	struct kedge_notifier *nf;
-	uint64_t serial;
+	/* Read by every hit, written rarely: a cache line. */
+	struct kedge_notifier_head head; /* nf's own */
 	_Atomic uint64_t seen; /* see caught_up() */
 	struct region *regions;
+	uint64_t serial;
 	_Atomic uint32_t epoch; /* grows with every miss: the LRU's clock */
 	_Atomic uint32_t modes; /* MODE_*; written under lock once it is open */
+	_Atomic uintptr_t owner; /* of MODE_SINGLE: that thread, or 0 */
+	struct region *last;	 /* of MODE_SINGLE: of the last hit */
 	_Atomic(struct mid *) root[LEVEL_CNT];
 
+	_Atomic uint64_t hits; /* of MODE_SINGLE; its thread writes */
 	_Atomic uint64_t handled; /* generation up to which events are handled */
-
 	pthread_mutex_t lock;
+	struct kedge_notifier *nf;
 	struct kedge_device *dev;
 	struct kedge_device_attr attr;
 	bool own_nf;
@@ -220,123 +225,35 @@ static inline void set_state(struct region *r, uint32_t state)
 	atomic_store_explicit(&r->state, state, memory_order_release);
 }
 
-/* index.c. Stores with the lock held; the others by any thread. */
-int index_set(struct kedge_cache *c, uint32_t id); /* where its mr is */
-/* Returns how many bytes named @id until now. */
-uint64_t index_clear(struct kedge_cache *c, uint64_t start, uint64_t end,
-		     uint32_t id);
-/* Where the pages from @start on that name @id end; @end at most. */
-uint64_t index_run(const struct kedge_cache *c, uint64_t start, uint64_t end,
-		   uint32_t id);
-void index_free(struct kedge_cache *c);
-
-static inline struct leaf *index_leaf(const struct kedge_cache *c,
-				      uint64_t addr)
-{
-	struct mid *mid;
-
-	if (unlikely(addr >> ADDR_BITS))
-		return NULL;
-	/* acquire, here and below: partner is the release in index.c. */
-	mid = atomic_load_explicit(&c->root[addr >> (LEAF_SHIFT + LEVEL_BITS)],
-				   memory_order_acquire);
-	if (unlikely(!mid))
-		return NULL;
-	return atomic_load_explicit(
-		&mid->leaf[(addr >> LEAF_SHIFT) & (LEVEL_CNT - 1)],
-		memory_order_acquire);
-}
-
-static inline _Atomic uint32_t *block_of(struct leaf *leaf, uint64_t addr)
-{
-	return &leaf->block[(addr >> BLOCK_SHIFT) & (LEAF_BLOCKS - 1)];
-}
-
-static inline _Atomic uint32_t *page_of(struct leaf *leaf, uint64_t addr)
-{
-	struct pages *pages =
-		atomic_load_explicit(&leaf->pages, memory_order_acquire);
-
-	return &pages->id[(addr >> PAGE_SHIFT) & (LEAF_PAGES - 1)];
-}
-
-/*
- * The region to ask for @addr, or 0. It may not have @addr: the other end of
- * its block may be all that it has there.
- */
-static inline uint32_t index_find(const struct kedge_cache *c, uint64_t addr)
-{
-	struct leaf *leaf = index_leaf(c, addr);
-	uint32_t id;
-
-	if (unlikely(!leaf))
-		return 0;
-	id = atomic_load_explicit(block_of(leaf, addr), memory_order_acquire);
-	if (id == BLOCK_SPLIT)
-		id = atomic_load_explicit(page_of(leaf, addr),
-					  memory_order_acquire);
-	return id;
-}
-
-/* Whether a region serves [addr, end) with @access. By any thread. */
-static inline bool region_serves(const struct kedge_cache *c,
-				 const struct region *r, uint64_t addr,
-				 uint64_t end, uint32_t access)
-{
-	uint32_t state = state_of(r);
-
-	if (addr < r->mr.addr || end > r->mr.addr + r->mr.len ||
-	    access & ~r->mr.access)
-		return false;
-	return likely(state == REGION_WHOLE) ||
-	       (state == REGION_HOLED &&
-		index_run(c, addr, end, region_id(c, r)) >= end);
-}
-
-/* Where that ends which a region serves from @at on; @at if it is nothing. */
-static inline uint64_t region_run(const struct kedge_cache *c,
-				  const struct region *r, uint64_t at,
-				  uint64_t end, uint32_t access)
-{
-	uint64_t stop = r->mr.addr + r->mr.len;
-
-	if (end < stop)
-		stop = end;
-	if (at < r->mr.addr || at >= stop || access & ~r->mr.access)
-		return at;
-	switch (state_of(r)) {
-	case REGION_WHOLE:
-		return stop;
-	case REGION_HOLED:
-		return index_run(c, at, stop, region_id(c, r));
-	}
-	return at;
-}
+#include "cache/index.h"
 
 /* No generation, ever: those are even at rest, and grow by 2. */
 #define SEEN_NEVER UINT64_MAX
 
-/* sync.c: the same where the notifier has to ask. */
-bool caught_up_by_asking(struct kedge_cache *c);
+/* kedge_notifier_generation(), with the pointers in a line at hand. */
+static inline uint64_t generation_now(const struct kedge_cache *c)
+{
+	return __atomic_load_n(c->head.generation, __ATOMIC_ACQUIRE) +
+	       __atomic_load_n(c->head.trips, __ATOMIC_ACQUIRE);
+}
 
 /*
  * Whether the cache has handled all that this thread may know of: the question
  * that makes a lookup a hit. Where the generation alone does not answer it,
- * seen is SEEN_NEVER, so that the common way has one comparison. acquire:
- * partner of the release in cache_sync().
+ * seen is SEEN_NEVER: the common way has one comparison, and the other asks
+ * first (notify_settle()), then whether all is handled. acquire: partner of the
+ * release in cache_sync().
  */
-static inline bool caught_up(struct kedge_cache *c)
+static inline bool caught_up(const struct kedge_cache *c)
 {
-	if (likely(kedge_notifier_generation(c->nf) ==
-		   atomic_load_explicit(&c->seen, memory_order_acquire)))
-		return true;
-	return unlikely(nf_asks(c->nf)) && caught_up_by_asking(c);
+	return generation_now(c) ==
+	       atomic_load_explicit(&c->seen, memory_order_acquire);
 }
 
-/* Whether there is no event to read. It makes no lookup a hit. */
+/* Whether there is no event to read. A hit takes the answer to be asked before. */
 static inline bool all_handled(const struct kedge_cache *c)
 {
-	return kedge_notifier_generation(c->nf) ==
+	return generation_now(c) ==
 	       atomic_load_explicit(&c->handled, memory_order_acquire);
 }
 
@@ -362,6 +279,10 @@ static inline void cancel_restore(int saved)
 
 /* get.c: the calling thread's records are no longer its own. */
 void forget_last(void);
+/* 0, or -EPERM where the cache is another thread's alone. */
+int check_thread(struct kedge_cache *c);
+/* It is this one's: the other has ended. */
+void claim_thread(struct kedge_cache *c);
 /* rec_grow() of the calling thread's record, if it has one. */
 void own_rec_grow(struct kedge_cache *c);
 
@@ -452,11 +373,12 @@ void region_drop_unmade(struct kedge_cache *c, struct region *r);
 int cache_check_args(struct kedge_cache *c, uint64_t addr, size_t len,
 		     uint32_t access);
 void count_failure(struct kedge_cache *c);
-/* A region with a reference: the one there is, or a new one. */
+/* A region with a reference: the one there is, or a new one. @settled: what
+ * notify_settle() said when the call began. */
 int get_kept(struct kedge_cache *c, uint64_t addr, size_t len, uint32_t access,
-	     struct region **out);
+	     bool settled, struct region **out);
 int get_slow(struct kedge_cache *c, uint64_t addr, size_t len, uint32_t access,
-	     const struct kedge_mr **mr);
+	     bool settled, const struct kedge_mr **mr);
 
 /* lend.c */
 #define ACCESS_REMOTE \
@@ -468,7 +390,7 @@ static inline bool is_lent(const struct kedge_cache *c, uint32_t access)
 }
 uint32_t local_part(uint32_t access);
 int lend(struct kedge_cache *c, uint64_t addr, uint64_t len, uint32_t access,
-	 struct region **out);
+	 bool settled, struct region **out);
 /* The same, over @base where that can be; the caller's reference to it goes. */
 int lend_over(struct kedge_cache *c, struct region *base, uint64_t addr,
 	      uint64_t len, uint32_t access, struct region **out);

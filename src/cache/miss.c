@@ -503,7 +503,7 @@ void count_failure(struct kedge_cache *c)
 }
 
 int get_kept(struct kedge_cache *c, uint64_t addr, size_t len, uint32_t access,
-	     struct region **out)
+	     bool settled, struct region **out)
 {
 	size_t page = kedge__page_size();
 	struct want w = { .start = round_down(addr, page),
@@ -511,24 +511,23 @@ int get_kept(struct kedge_cache *c, uint64_t addr, size_t len, uint32_t access,
 			  .access = access,
 			  .hold = true,
 			  .merge = true,
-			  .evict = true };
+			  .evict = true,
+			  .look = settled,
+			  .anew = !settled };
 
-	/* A hit needs the answer; what is registered anew does not. */
-	w.anew = !notify_settle(c->nf);
-	w.look = !w.anew;
 	return cache_register(c, &w, out);
 }
 
 static int do_get(struct kedge_cache *c, uint64_t addr, size_t len,
-		  uint32_t access, const struct kedge_mr **mr)
+		  uint32_t access, bool settled, const struct kedge_mr **mr)
 {
 	struct region *r;
 	int rc = cache_check_args(c, addr, len, access);
 
 	if (rc)
 		return rc;
-	rc = is_lent(c, access) ? lend(c, addr, len, access, &r)
-				: get_kept(c, addr, len, access, &r);
+	rc = is_lent(c, access) ? lend(c, addr, len, access, settled, &r)
+				: get_kept(c, addr, len, access, settled, &r);
 	if (rc) {
 		count_failure(c);
 		return rc;
@@ -544,10 +543,10 @@ static int do_get(struct kedge_cache *c, uint64_t addr, size_t len,
 }
 
 int get_slow(struct kedge_cache *c, uint64_t addr, size_t len, uint32_t access,
-	     const struct kedge_mr **mr)
+	     bool settled, const struct kedge_mr **mr)
 {
 	int saved = cancel_disable();
-	int rc = do_get(c, addr, len, access, mr);
+	int rc = do_get(c, addr, len, access, settled, mr);
 
 	cancel_restore(saved);
 	return rc;

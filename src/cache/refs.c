@@ -36,18 +36,19 @@
  * between the store of the count and the load of the state. With 2's own fence
  * one of the two sees the other's store, which is all that the proof needs.
  *
- * It may also be refused only later, by a seccomp filter. Then the cache goes over
- * to MODE_FENCE, and a thread does so when it next loads the modes; until then it
- * may be in a lookup, or a put, without a fence. So each thread says in its record
- * that it has executed a fence by the new mode (fences). Who sees that (acquire)
- * sees all that the thread has done without one before (release), and what it does
- * later has one: a thread that has once loaded the new mode never loads an older
- * one. A record that is made or taken over gets the mark under the lock, under
- * which the mode was set, and so does that of the thread which sets it. While a thread has not said so, nothing is concluded from
- * its record: readers_wait() fails, and the region stays DYING, in limbo, until it
- * has, has ended, or closes the cache. No put ends a region that is in limbo.
- * Making all CPUs flush by mprotect() was ruled out: not each kind interrupts the
- * others for that.
+ * membarrier() may also be refused later, by a seccomp filter. Then the cache goes
+ * over to MODE_FENCE, and a thread does so when it next loads the modes; until then
+ * it may be in a lookup, or a put, without a fence. So each thread says in its
+ * record that it has executed a fence by the new mode (fences). The load of that
+ * (acquire) makes visible all that the thread has done without one (release), and
+ * what it does later has one: a thread that has once loaded the new mode never
+ * loads an older one. A record that is made or taken over gets the mark under the
+ * lock, under which the mode was set, and so does that of the thread which sets it.
+ * While a thread has not said so, nothing is concluded from its record:
+ * readers_wait() fails, and the region stays DYING, in limbo, until the thread has,
+ * has ended, or the cache is closed. No put ends a region that is in limbo.
+ * To interrupt the other CPUs by mprotect() was ruled out: that is no barrier on
+ * every architecture.
  */
 #include <linux/membarrier.h>
 #include <sched.h>
@@ -132,6 +133,7 @@ static struct thread_rec *new_rec(struct kedge_cache *c)
 	if (!rec)
 		return NULL;
 	rec->serial = c->serial;
+	rec->last = c->regions;
 	rec->refs = rec->first_refs;
 	rec->refs_cnt = (uint32_t)((kedge__page_size() - sizeof(*rec)) /
 				   sizeof(*rec->refs));
@@ -285,7 +287,7 @@ uint32_t refs_sum(struct kedge_cache *c, uint32_t id)
 
 static void wait_section(struct thread_rec *rec)
 {
-	uint32_t s = atomic_load_explicit(&rec->section, memory_order_acquire);
+	uint64_t s = atomic_load_explicit(&rec->section, memory_order_acquire);
 	unsigned int tries = 0;
 
 	if (!(s & 1))

@@ -148,6 +148,8 @@ ssize_t kedge_cache_resync(struct kedge_cache *c, const void *addr, size_t len)
 		rc = cache_check_args(c, start, len, 0);
 	if (!nf_owned(c->nf))
 		return nf_not_owned();
+	if (!rc)
+		rc = check_thread(c);
 	if (rc)
 		return rc;
 	saved = cancel_disable();

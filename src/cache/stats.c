@@ -2,14 +2,23 @@
 /* Counters for people, and dropping everything. */
 #include "cache/internal.h"
 
-/* Hits are counted by each thread for itself. */
+/*
+ * Each thread counts its lookups by its section, which a lookup moves by two, and
+ * those that found nothing. acquire: the latter first, or there would be more of
+ * them than there are lookups.
+ */
 static uint64_t fast_hits(struct kedge_cache *c)
 {
+	uint64_t hits = atomic_load_explicit(&c->hits, memory_order_relaxed);
 	struct thread_rec *rec;
-	uint64_t hits = 0;
+	uint64_t missed;
 
-	for (rec = c->recs; rec; rec = rec->next)
-		hits += atomic_load_explicit(&rec->hits, memory_order_relaxed);
+	for (rec = c->recs; rec; rec = rec->next) {
+		missed = atomic_load_explicit(&rec->missed,
+					      memory_order_acquire);
+		hits += atomic_load_explicit(&rec->section,
+					     memory_order_relaxed) / 2 - missed;
+	}
 	return hits;
 }
 
@@ -62,6 +71,9 @@ ssize_t kedge_cache_flush(struct kedge_cache *c)
 		return kedge_reason(-EINVAL, "the cache is NULL");
 	if (!nf_owned(c->nf))
 		return nf_not_owned();
+	n = check_thread(c);
+	if (n)
+		return n;
 	saved = cancel_disable();
 	n = drop_all(c);
 	cancel_restore(saved);

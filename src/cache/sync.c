@@ -91,12 +91,6 @@ void cache_sync(struct kedge_cache *c, uint32_t *killed)
 			      memory_order_release);
 }
 
-/* The question first: what it lets pass shows in the generation after it. */
-bool caught_up_by_asking(struct kedge_cache *c)
-{
-	return notify_settled(c->nf) && all_handled(c);
-}
-
 bool cache_serves(struct kedge_cache *c, uint64_t start, uint64_t end,
 		  uint32_t access)
 {

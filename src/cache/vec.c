@@ -2,6 +2,8 @@
 /*
  * A range that is registered piece by piece. Each piece is a lookup of its own:
  * it loads the generation before the index, so the proof of get.c holds for it.
+ * Whether a change is under way is asked once: those that begin during the call
+ * are the application's affair.
  */
 #include "cache/hit.h"
 
@@ -11,6 +13,7 @@ struct ask {
 	uint64_t at; /* from here on it has no piece yet */
 	uint64_t end;
 	uint32_t access;
+	bool settled; /* no change was under way when the call began */
 };
 
 /* Serve a->at and what follows by region @id. False: it does not. */
@@ -32,20 +35,38 @@ static bool piece_hit(struct ask *a, struct thread_rec *rec,
 		      struct kedge_piece *p)
 {
 	struct kedge_cache *c = a->c;
-	uint32_t id = 0, s = enter(rec, modes_of(c));
+	uint64_t s = enter(rec, modes_of(c));
+	uint32_t id = 0;
 	bool hit = false;
 
-	if (caught_up(c)) {
+	if (a->settled && all_handled(c)) {
 		id = index_find(c, a->at);
 		hit = id < rec->refs_cnt && take_run(a, id, p);
 	}
 	if (hit)
 		add_own(&rec->refs[id], 1);
 	leave(rec, s);
-	if (!hit)
+	if (hit)
+		mark_used(c, container_of(p->mr, struct region, mr));
+	else
+		count_own(&rec->missed);
+	return hit;
+}
+
+/* In a cache with a single thread. */
+static bool piece_single(struct ask *a, struct kedge_piece *p)
+{
+	struct kedge_cache *c = a->c;
+	uint32_t id = 0;
+
+	if (a->settled && all_handled(c))
+		id = index_find(c, a->at);
+
+	if (!take_run(a, id, p))
 		return false;
-	mark_used(c, container_of(p->mr, struct region, mr));
-	count_own(&rec->hits);
+	c->regions[id].refs++;
+	mark_used(c, &c->regions[id]);
+	count_own(&c->hits);
 	return true;
 }
 
@@ -94,7 +115,7 @@ static uint64_t gap_end(const struct ask *a)
 	return at < stop ? at : stop;
 }
 
-static int piece_register(struct ask *a, struct kedge_piece *p, bool anew)
+static int piece_register(struct ask *a, struct kedge_piece *p)
 {
 	struct kedge_cache *c = a->c;
 	struct want w = { .start = round_down(a->at, kedge__page_size()),
@@ -102,7 +123,7 @@ static int piece_register(struct ask *a, struct kedge_piece *p, bool anew)
 			  .access = a->access,
 			  .hold = true,
 			  .evict = true,
-			  .anew = anew };
+			  .anew = !a->settled };
 	struct region *r;
 	uint64_t stop;
 	int rc = cache_register(c, &w, &r);
@@ -117,10 +138,9 @@ static int piece_register(struct ask *a, struct kedge_piece *p, bool anew)
 static int piece_slow(struct ask *a, struct kedge_piece *p)
 {
 	int saved = cancel_disable(), rc = 0;
-	bool anew = !notify_settle(a->c->nf);
 
-	if (anew || !piece_again(a, p))
-		rc = piece_register(a, p, anew);
+	if (!a->settled || !piece_again(a, p))
+		rc = piece_register(a, p);
 	cancel_restore(saved);
 	return rc;
 }
@@ -130,7 +150,8 @@ static int piece_kept(struct ask *a, struct thread_rec *rec,
 {
 	int rc;
 
-	if (likely(rec) && likely(piece_hit(a, rec, p)))
+	if (rec ? piece_hit(a, rec, p)
+		: modes_of(a->c) & MODE_SINGLE && piece_single(a, p))
 		return 0;
 	rc = piece_slow(a, p);
 	if (rc)
@@ -168,7 +189,7 @@ static int piece_alone(struct ask *a, struct kedge_piece *p,
 	if (max && end - first > max)
 		end = first + max;
 	*p = (struct kedge_piece){ .addr = a->at, .len = end - a->at };
-	return lend(a->c, p->addr, p->len, a->access, out);
+	return lend(a->c, p->addr, p->len, a->access, a->settled, out);
 }
 
 static int piece_lent(struct ask *a, struct thread_rec *rec,
@@ -219,8 +240,11 @@ ssize_t kedge_cache_getv(struct kedge_cache *c, const void *addr, size_t len,
 		return kedge_reason(-EINVAL, "the cache or the result pointer "
 					     "is NULL");
 	rc = cache_check_args(c, a.at, len, access);
+	if (!rc)
+		rc = check_thread(c);
 	if (rc)
 		return rc;
+	a.settled = notify_settle(c->nf);
 	if (len / c->chunk_bytes >= MANY_CHUNKS && !index_find(c, a.at))
 		kedge_cache_hint(c, addr, len, access);
 	n = fill(a, pieces, max);

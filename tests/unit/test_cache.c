@@ -15,9 +15,16 @@ static char *mem; /* PAGES pages */
 
 #define PAGES 64
 
-static void open_cache(const struct kedge_cache_opts *o)
+static uint32_t more_flags; /* of each cache */
+
+static void open_cache(const struct kedge_cache_opts *user)
 {
-	assert_int_equal(kedge_cache_open(dev->dev, NULL, o, &cache), 0);
+	struct kedge_cache_opts o = { .size = sizeof(o) };
+
+	if (user)
+		o = *user;
+	o.flags |= more_flags;
+	assert_int_equal(kedge_cache_open(dev->dev, NULL, &o, &cache), 0);
 }
 
 static int setup(void **state)
@@ -501,7 +508,8 @@ static void dropped_memory_is_kept_again(void **state)
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
-int main(void)
+/* With "single": all of it in a cache with a single thread. */
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(a_range_within_a_region_is_a_hit),
@@ -527,5 +535,7 @@ int main(void)
 
 	if (need_uffd())
 		return 77;
+	if (argc > 1 && !strcmp(argv[1], "single"))
+		more_flags = KEDGE_CACHE_SINGLE_THREAD;
 	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
 }

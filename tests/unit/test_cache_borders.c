@@ -20,9 +20,12 @@ static struct kedge_cache *cache;
 static char *whole, *mem; /* mem starts at a chunk */
 static size_t page;
 
+static uint32_t more_flags; /* of each cache */
+
 static void open_with(struct kedge_cache_opts o)
 {
 	o.size = sizeof(o);
+	o.flags |= more_flags;
 	if (!o.chunk_bytes)
 		o.chunk_bytes = CHUNK * page;
 	/* Not ummunot, which tells of all that a huge page might have had. */
@@ -212,7 +215,8 @@ static void a_child_ends_nothing_that_is_dying(void **state)
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
-int main(void)
+/* With "single": all of it in a cache with a single thread. */
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(pieces_give_the_access_asked_for),
@@ -225,5 +229,7 @@ int main(void)
 
 	if (need_uffd())
 		return 77;
+	if (argc > 1 && !strcmp(argv[1], "single"))
+		more_flags = KEDGE_CACHE_SINGLE_THREAD;
 	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
 }

@@ -13,9 +13,12 @@ static struct nodev *dev;
 static struct kedge_cache *cache;
 static char *mem;
 
+static uint32_t more_flags; /* of each cache */
+
 static void open_on(unsigned int what, uint32_t dev_flags, uint32_t flags)
 {
-	struct kedge_cache_opts o = { .size = sizeof(o), .flags = flags };
+	struct kedge_cache_opts o = { .size = sizeof(o),
+				      .flags = flags | more_flags };
 
 	dev = nodev_new_with(what);
 	dev->attr.flags = dev_flags;
@@ -152,6 +155,10 @@ static void a_put_by_another_thread_ends_it(void **state)
 	pthread_t t;
 
 	open_on(0, KEDGE_DEVICE_EXACT, 0);
+	if (more_flags & KEDGE_CACHE_SINGLE_THREAD) {
+		print_message("skipped: there is no other thread\n");
+		skip();
+	}
 	mr = get(mem, 100, REMOTE);
 	assert_int_equal(pthread_create(&t, NULL, put_it, (void *)mr), 0);
 	assert_int_equal(pthread_join(t, NULL), 0);
@@ -401,7 +408,8 @@ static void windows_over_chunks(void **state)
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
-int main(void)
+/* With "single": all of it in a cache with a single thread. */
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(access_ends_with_the_put),
@@ -426,5 +434,7 @@ int main(void)
 
 	if (need_uffd())
 		return 77;
+	if (argc > 1 && !strcmp(argv[1], "single"))
+		more_flags = KEDGE_CACHE_SINGLE_THREAD;
 	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
 }

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The index's readers, for internal.h, which has the structures. index.c has the
+ * data model.
+ */
+#ifndef CACHE_INDEX_H
+#define CACHE_INDEX_H
+
+/* index.c. Stores with the lock held; the others by any thread. */
+int index_set(struct kedge_cache *c, uint32_t id); /* where its mr is */
+/* Returns how many bytes named @id until now. */
+uint64_t index_clear(struct kedge_cache *c, uint64_t start, uint64_t end,
+		     uint32_t id);
+/* Where the pages from @start on that name @id end; @end at most. */
+uint64_t index_run(const struct kedge_cache *c, uint64_t start, uint64_t end,
+		   uint32_t id);
+void index_free(struct kedge_cache *c);
+
+static inline struct leaf *index_leaf(const struct kedge_cache *c,
+				      uint64_t addr)
+{
+	struct mid *mid;
+
+	if (unlikely(addr >> ADDR_BITS))
+		return NULL;
+	/* acquire, here and below: partner is the release in index.c. */
+	mid = atomic_load_explicit(&c->root[addr >> (LEAF_SHIFT + LEVEL_BITS)],
+				   memory_order_acquire);
+	if (unlikely(!mid))
+		return NULL;
+	return atomic_load_explicit(
+		&mid->leaf[(addr >> LEAF_SHIFT) & (LEVEL_CNT - 1)],
+		memory_order_acquire);
+}
+
+static inline _Atomic uint32_t *block_of(struct leaf *leaf, uint64_t addr)
+{
+	return &leaf->block[(addr >> BLOCK_SHIFT) & (LEAF_BLOCKS - 1)];
+}
+
+static inline _Atomic uint32_t *page_of(struct leaf *leaf, uint64_t addr)
+{
+	struct pages *pages =
+		atomic_load_explicit(&leaf->pages, memory_order_acquire);
+
+	return &pages->id[(addr >> PAGE_SHIFT) & (LEAF_PAGES - 1)];
+}
+
+/*
+ * The region to ask for @addr, or 0. It may not have @addr: the other end of
+ * its block may be all that it has there.
+ */
+static inline uint32_t index_find(const struct kedge_cache *c, uint64_t addr)
+{
+	struct leaf *leaf = index_leaf(c, addr);
+	uint32_t id;
+
+	if (unlikely(!leaf))
+		return 0;
+	id = atomic_load_explicit(block_of(leaf, addr), memory_order_acquire);
+	if (id == BLOCK_SPLIT)
+		id = atomic_load_explicit(page_of(leaf, addr),
+					  memory_order_acquire);
+	return id;
+}
+
+/* Whether a region serves [addr, end) with @access. By any thread. */
+static inline bool region_serves(const struct kedge_cache *c,
+				 const struct region *r, uint64_t addr,
+				 uint64_t end, uint32_t access)
+{
+	uint32_t state = state_of(r);
+
+	if (addr < r->mr.addr || end > r->mr.addr + r->mr.len ||
+	    access & ~r->mr.access)
+		return false;
+	return likely(state == REGION_WHOLE) ||
+	       (state == REGION_HOLED &&
+		index_run(c, addr, end, region_id(c, r)) >= end);
+}
+
+/* Where that ends which a region serves from @at on; @at if it is nothing. */
+static inline uint64_t region_run(const struct kedge_cache *c,
+				  const struct region *r, uint64_t at,
+				  uint64_t end, uint32_t access)
+{
+	uint64_t stop = r->mr.addr + r->mr.len;
+
+	if (end < stop)
+		stop = end;
+	if (at < r->mr.addr || at >= stop || access & ~r->mr.access)
+		return at;
+	switch (state_of(r)) {
+	case REGION_WHOLE:
+		return stop;
+	case REGION_HOLED:
+		return index_run(c, at, stop, region_id(c, r));
+	}
+	return at;
+}
+
+#endif /* CACHE_INDEX_H */

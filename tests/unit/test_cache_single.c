@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * A cache that one thread has for itself: no other gets in, and what the cache
+ * does on threads of its own, and the memory's other users, still count.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include "core.h"
+
+#define PAGES 64
+
+static struct nodev *dev;
+static struct kedge_cache *cache;
+static char *mem;
+
+static int setup(void **state)
+{
+	struct kedge_cache_opts o = { .size = sizeof(o), .hint_threads = 4 };
+
+	o.flags = KEDGE_CACHE_SINGLE_THREAD;
+	o.chunk_bytes = 4 * page_len();
+	dev = nodev_new_with(NODEV_WINDOWS);
+	mem = new_pages(PAGES);
+	return kedge_cache_open(dev->dev, NULL, &o, &cache);
+}
+
+static int teardown(void **state)
+{
+	kedge_cache_close(cache);
+	assert_int_equal(dev->live, 0);
+	assert_int_equal(dev->windows, 0);
+	assert_int_equal(dev->wrong, 0);
+	assert_int_equal(dev->regs, dev->deregs);
+	nodev_free(dev);
+	free_pages(mem, PAGES);
+	return 0;
+}
+
+static const struct kedge_mr *get(void)
+{
+	const struct kedge_mr *mr = NULL;
+
+	assert_int_equal(kedge_cache_get(cache, mem, 1, 0, &mr), 0);
+	assert_true(dev->alive[mr->device_handle]);
+	return mr;
+}
+
+static void on_thread(void *(*fn)(void *), void *arg)
+{
+	pthread_t t;
+
+	assert_int_equal(pthread_create(&t, NULL, fn, arg), 0);
+	assert_int_equal(pthread_join(t, NULL), 0);
+}
+
+static unsigned int logged;
+
+static void log_it(void *ctx, int severity, const char *text)
+{
+	logged += strstr(text, "KEDGE_CACHE_SINGLE_THREAD") != NULL;
+}
+
+static _Atomic unsigned int refused;
+
+static void refuse(ssize_t rc)
+{
+	refused += rc == -EPERM &&
+		   strstr(kedge_strerror(-EPERM), "another thread uses");
+}
+
+static void *use_it(void *mr)
+{
+	const struct kedge_mr *out;
+	struct kedge_piece p;
+
+	refuse(kedge_cache_get(cache, mem, 1, 0, &out));
+	refuse(kedge_cache_getv(cache, mem, 1, 0, &p, 1));
+	refuse(kedge_cache_hint(cache, mem, 1, 0));
+	refuse(kedge_cache_resync(cache, NULL, 0));
+	refuse(kedge_cache_flush(cache));
+	kedge_cache_put(cache, mr);
+	return NULL;
+}
+
+static void a_second_thread_is_told(void **state)
+{
+	struct kedge_cache_stats st = { .size = sizeof(st) };
+	const struct kedge_mr *mr = get();
+
+	logged = 0;
+	refused = 0;
+	kedge_log_set(log_it, NULL, KEDGE_LOG_ERROR);
+	on_thread(use_it, (void *)mr);
+	kedge_log_set(NULL, NULL, 0);
+	assert_int_equal(refused, 5);
+	assert_int_equal(logged, 1);
+	/* The reference is still there. */
+	assert_int_equal(kedge_cache_flush(cache), 0);
+	assert_int_equal(dev->live, 1);
+	kedge_cache_put(cache, mr);
+	assert_int_equal(dev->live, 0);
+	assert_int_equal(kedge_cache_stats(cache, &st), 0);
+	assert_int_equal(st.gets, 1);
+}
+
+static void *get_and_put(void *arg)
+{
+	kedge_cache_put(cache, get());
+	kedge_cache_put(cache, get());
+	return NULL;
+}
+
+/* Not who opens it, nor who closes it. */
+static void the_first_user_has_it(void **state)
+{
+	const struct kedge_mr *mr;
+
+	on_thread(get_and_put, NULL);
+	assert_int_equal(kedge_cache_get(cache, mem + page_len(), 1, 0, &mr),
+			 -EPERM);
+}
+
+static void *change_it(void *arg)
+{
+	pages_at(mem, 1);
+	return NULL;
+}
+
+static void others_may_change_the_memory(void **state)
+{
+	const struct kedge_mr *mr = get();
+	uint64_t old = mr->device_handle;
+
+	on_thread(change_it, NULL);
+	kedge_cache_put(cache, mr);
+	mr = get();
+	assert_int_not_equal(mr->device_handle, old);
+	kedge_cache_put(cache, mr);
+	assert_int_equal(dev->live, 1);
+	assert_false(dev->alive[old]);
+}
+
+static void a_hint_has_its_threads(void **state)
+{
+	struct kedge_piece p[PAGES];
+	size_t len = PAGES * page_len();
+	uint64_t regs;
+	ssize_t n;
+
+	assert_int_equal(kedge_cache_hint(cache, mem, len, 0), len);
+	regs = dev->regs;
+	n = kedge_cache_getv(cache, mem, len, 0, p, PAGES);
+	assert_true(n >= PAGES / 4);
+	assert_int_equal(dev->regs, regs);
+	assert_int_equal(kedge_cache_flush(cache), 0);
+	assert_int_equal(dev->live, regs);
+	kedge_cache_putv(cache, p, (size_t)n);
+	assert_int_equal(dev->live, 0);
+}
+
+static void windows_come_and_go(void **state)
+{
+	const struct kedge_mr *mr = NULL;
+
+	assert_int_equal(kedge_cache_get(cache, mem, 1,
+					 KEDGE_ACCESS_REMOTE_READ, &mr), 0);
+	assert_int_equal(dev->windows, 1);
+	kedge_cache_put(cache, mr);
+	assert_int_equal(dev->windows, 0);
+	assert_int_equal(dev->live, 1);
+}
+
+static void hits_are_counted(void **state)
+{
+	struct kedge_cache_stats st = { .size = sizeof(st) };
+	struct kedge_piece p;
+	int i;
+
+	for (i = 0; i < 10; i++)
+		get_and_put(NULL);
+	assert_int_equal(kedge_cache_getv(cache, mem, 1, 0, &p, 1), 1);
+	kedge_cache_putv(cache, &p, 1);
+	assert_int_equal(kedge_cache_stats(cache, &st), 0);
+	assert_int_equal(st.hits, 20);
+	assert_int_equal(st.misses, 1);
+}
+
+static void it_has_no_resync_thread(void **state)
+{
+	struct kedge_cache_opts o = { .size = sizeof(o) };
+	struct kedge_cache *out = NULL;
+
+	o.flags = KEDGE_CACHE_SINGLE_THREAD | KEDGE_CACHE_RESYNC;
+	assert_int_equal(kedge_cache_open(dev->dev, NULL, &o, &out), -EINVAL);
+	assert_null(out);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(a_second_thread_is_told),
+		CASE(the_first_user_has_it),
+		CASE(others_may_change_the_memory),
+		CASE(a_hint_has_its_threads),
+		CASE(windows_come_and_go),
+		CASE(hits_are_counted),
+		CASE(it_has_no_resync_thread),
+	};
+
+	if (need_uffd())
+		return 77;
+	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}
