@@ -190,6 +190,73 @@ static void two_losses_in_one_region_are_made_good(void **state)
 	assert_int_equal(stats().resynced, 2);
 }
 
+/* What began in the middle of a chunk is made good from there on. */
+static void a_resync_keeps_to_the_region(void **state)
+{
+	open_with((struct kedge_cache_opts){ 0 });
+	get_put(CHUNK / 4, CHUNK + CHUNK / 2, WRITE);
+	pages_at(at(CHUNK / 4), 1);
+	get_put(CHUNK / 2, 1, WRITE); /* or they would be one loss */
+	pages_at(at(CHUNK + CHUNK / 2), 1);
+	assert_int_equal(kedge_cache_resync(cache, at(0), CHUNK * page),
+			 CHUNK / 4 * 3 * page);
+	assert_int_equal(dev->last_addr, addr_of(at(CHUNK / 4)));
+	/* Not a chunk that begins where the area ends. */
+	assert_int_equal(kedge_cache_resync(cache, at(0), CHUNK * page), 0);
+	assert_int_equal(kedge_cache_resync(cache, at(2 * CHUNK), page), 0);
+	assert_int_equal(kedge_cache_resync(cache, at(CHUNK), page),
+			 CHUNK / 4 * 3 * page);
+	assert_int_equal(dev->last_addr, addr_of(at(CHUNK)));
+}
+
+static void chunks_are_powers_of_two(void **state)
+{
+	open_with((struct kedge_cache_opts){ .chunk_bytes = 3 * page });
+	assert_int_equal(kedge_cache_hint(cache, at(0), 8 * page, WRITE),
+			 8 * page);
+	assert_int_equal(dev->regs, 4);
+}
+
+/* Unwatched memory costs its users nothing. */
+static void what_was_flushed_is_not_watched(void **state)
+{
+	uint64_t before;
+
+	open_with((struct kedge_cache_opts){ 0 });
+	get_put(0, CHUNK, WRITE);
+	pages_at(at(0), 1);
+	get_put(0, CHUNK, WRITE);
+	assert_int_equal(kedge_cache_flush(cache), 1);
+	before = kedge_notifier_generation(nf);
+	pages_at(at(0), CHUNK);
+	assert_int_equal(kedge_notifier_generation(nf), before);
+}
+
+static void a_wrong_length_is_no_hit(void **state)
+{
+	const struct kedge_mr *mr = NULL;
+	struct kedge_piece p;
+
+	open_with((struct kedge_cache_opts){ 0 });
+	get_put(0, 4, WRITE);
+	assert_int_equal(kedge_cache_get(cache, at(1), 0, 0, &mr), -EINVAL);
+	assert_int_equal(kedge_cache_get(cache, at(1), SIZE_MAX, 0, &mr),
+			 -EINVAL);
+	assert_int_equal(kedge_cache_get(cache, at(1), SIZE_MAX - addr_of(mem),
+					 0, &mr), -EINVAL);
+	assert_int_equal(kedge_cache_getv(cache, at(1), 0, 0, &p, 1), -EINVAL);
+	assert_null(mr);
+	/* A byte too many, at either end, after a hit. */
+	assert_true(is_hit(0, 4, WRITE));
+	assert_int_equal(kedge_cache_get(cache, at(3), page + 1, 0, &mr), 0);
+	assert_true(mr->addr + mr->len > addr_of(at(4)));
+	kedge_cache_put(cache, mr);
+	get_put(10, 1, WRITE);
+	assert_int_equal(kedge_cache_get(cache, at(10) - 1, 2, 0, &mr), 0);
+	assert_true(mr->addr < addr_of(at(10)));
+	kedge_cache_put(cache, mr);
+}
+
 static const struct kedge_mr *held;
 
 static int put_in_child(void *arg)
@@ -224,6 +291,10 @@ int main(int argc, char **argv)
 		CASE(half_of_a_region_is_worth_keeping),
 		CASE(a_small_region_goes_whole),
 		CASE(two_losses_in_one_region_are_made_good),
+		CASE(a_resync_keeps_to_the_region),
+		CASE(chunks_are_powers_of_two),
+		CASE(what_was_flushed_is_not_watched),
+		CASE(a_wrong_length_is_no_hit),
 		CASE(a_child_ends_nothing_that_is_dying),
 	};
 

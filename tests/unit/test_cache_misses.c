@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * What a miss registers, at the rules' borders: which neighbours it takes in,
+ * what it does when the memory or another thread is faster, and who goes for it.
+ */
+#include <errno.h>
+#include <sys/mman.h>
+
+#include "core.h"
+
+#define CHUNK 32 /* pages */
+#define PAGES (8 * CHUNK)
+#define WRITE KEDGE_ACCESS_LOCAL_WRITE
+
+static struct nodev *dev;
+static struct kedge_notifier *nf;
+static struct kedge_cache *cache;
+static char *whole, *mem; /* mem starts at a chunk */
+static size_t page;
+
+static uint32_t more_flags; /* of each cache */
+
+static void open_with(struct kedge_cache_opts o)
+{
+	o.size = sizeof(o);
+	o.flags |= more_flags;
+	if (!o.chunk_bytes)
+		o.chunk_bytes = CHUNK * page;
+	/* Not ummunot, which tells of all that a huge page might have had. */
+	nf = open_uffd();
+	assert_int_equal(kedge_cache_open(dev->dev, nf, &o, &cache), 0);
+}
+
+static int setup_with(unsigned int what)
+{
+	page = page_len();
+	whole = new_pages(PAGES + CHUNK);
+	mem = (char *)((addr_of(whole) + CHUNK * page - 1) &
+		       ~(uint64_t)(CHUNK * page - 1));
+	cache = NULL;
+	nf = NULL;
+	dev = nodev_new_with(what);
+	return 0;
+}
+
+static int setup(void **state)
+{
+	return setup_with(0);
+}
+
+static int setup_windows(void **state)
+{
+	return setup_with(NODEV_WINDOWS);
+}
+
+static int teardown(void **state)
+{
+	kedge_cache_close(cache);
+	kedge_notifier_close(nf);
+	assert_int_equal(dev->live, 0);
+	assert_int_equal(dev->wrong, 0);
+	nodev_free(dev);
+	free_pages(whole, PAGES + CHUNK);
+	return 0;
+}
+
+static char *at(size_t n)
+{
+	return mem + n * page;
+}
+
+static struct kedge_cache_stats stats(void)
+{
+	struct kedge_cache_stats st = { .size = sizeof(st) };
+
+	assert_int_equal(kedge_cache_stats(cache, &st), 0);
+	assert_int_equal(st.registrations - st.deregistrations, st.regions);
+	assert_int_equal(st.regions, dev->live);
+	return st;
+}
+
+static const struct kedge_mr *get(size_t first, size_t cnt, uint32_t access)
+{
+	const struct kedge_mr *mr = NULL;
+
+	assert_int_equal(kedge_cache_get(cache, at(first), cnt * page, access,
+					 &mr), 0);
+	assert_true(mr->addr <= addr_of(at(first)));
+	assert_true(mr->addr + mr->len >= addr_of(at(first + cnt)));
+	assert_int_equal(mr->access & access, access);
+	assert_true(dev->alive[mr->device_handle]);
+	return mr;
+}
+
+static void get_put(size_t first, size_t cnt, uint32_t access)
+{
+	kedge_cache_put(cache, get(first, cnt, access));
+}
+
+static bool is_hit(size_t first, size_t cnt, uint32_t access)
+{
+	uint64_t before = dev->regs;
+
+	get_put(first, cnt, access);
+	return dev->regs == before;
+}
+
+static void a_longer_neighbour_is_left_alone(void **state)
+{
+	open_with((struct kedge_cache_opts){ 0 });
+	get_put(0, 16, WRITE);
+	get_put(16, 7, WRITE);
+	assert_int_equal(dev->last_len, 7 * page);
+	assert_int_equal(stats().merges, 0);
+	/* One that is as long is not. */
+	get_put(23, 7, WRITE);
+	assert_int_equal(dev->last_len, 14 * page);
+	assert_int_equal(stats().merges, 1);
+}
+
+static void a_neighbour_with_holes_is_left_alone(void **state)
+{
+	open_with((struct kedge_cache_opts){ .merge_bytes = PAGES * page });
+	get_put(0, CHUNK, WRITE);
+	pages_at(at(1), 1);
+	get_put(CHUNK, CHUNK, WRITE);
+	assert_int_equal(dev->last_len, CHUNK * page);
+	assert_true(is_hit(2, CHUNK - 2, WRITE));
+}
+
+static void merging_goes_up_to_its_limit(void **state)
+{
+	open_with((struct kedge_cache_opts){ .merge_bytes = 4 * page });
+	get_put(0, 2, WRITE);
+	get_put(2, 2, WRITE);
+	assert_int_equal(dev->last_len, 4 * page);
+	get_put(4, 4, WRITE);
+	assert_int_equal(dev->last_len, 4 * page);
+}
+
+static void merging_goes_up_to_the_devices_limit(void **state)
+{
+	dev->attr.max_len = 4 * page;
+	open_with((struct kedge_cache_opts){ .merge_bytes = PAGES * page });
+	get_put(0, 2, WRITE);
+	get_put(2, 2, WRITE);
+	assert_int_equal(dev->last_len, 4 * page);
+	get_put(4, 4, WRITE);
+	assert_int_equal(dev->last_len, 4 * page);
+	assert_int_equal(stats().merges, 1);
+}
+
+/* The neighbour may be why: what was asked for is tried alone. */
+static void a_merge_that_fails_is_tried_without(void **state)
+{
+	open_with((struct kedge_cache_opts){ 0 });
+	get_put(0, 1, WRITE);
+	dev->fail_rc = -EIO;
+	dev->fail_cnt = 1;
+	get_put(1, 1, WRITE);
+	assert_int_equal(dev->last_addr, addr_of(at(1)));
+	assert_int_equal(dev->last_len, page);
+	assert_int_equal(stats().bytes, 2 * page);
+	assert_int_equal(stats().failures, 0);
+}
+
+/* A right given to a peer has nothing to do with what is kept beside it. */
+static void what_is_lent_has_the_access_asked_for(void **state)
+{
+	const struct kedge_mr *mr;
+
+	open_with((struct kedge_cache_opts){ 0 });
+	get_put(0, 1, WRITE);
+	mr = get(0, 1, KEDGE_ACCESS_REMOTE_READ);
+	assert_int_equal(dev->last_access, KEDGE_ACCESS_REMOTE_READ);
+	assert_int_equal(mr->access, KEDGE_ACCESS_REMOTE_READ);
+	kedge_cache_put(cache, mr);
+}
+
+static void beneath_windows_access_is_local(void **state)
+{
+	struct kedge_piece p[2];
+
+	open_with((struct kedge_cache_opts){ 0 });
+	assert_int_equal(kedge_cache_getv(cache, at(0), 2 * CHUNK * page,
+					  KEDGE_ACCESS_REMOTE_WRITE, p, 2), 2);
+	kedge_cache_putv(cache, p, 2);
+	assert_int_equal(dev->windows, 0);
+	assert_int_equal(kedge_cache_getv(cache, at(0), 2 * CHUNK * page,
+					  WRITE, p, 2), 2);
+	assert_int_equal(p[0].mr->access, WRITE);
+	assert_int_equal(p[1].mr->access, WRITE);
+	kedge_cache_putv(cache, p, 2);
+	assert_int_equal(dev->regs, 2);
+}
+
+/* ---- while the device is at it ---- */
+
+static void get_the_same(struct nodev *d, void *addr, size_t len)
+{
+	d->on_reg = NULL;
+	get_put(0, 4, WRITE);
+}
+
+/* As another thread would be: its registration stays, and this one goes. */
+static void the_faster_one_stays(void **state)
+{
+	open_with((struct kedge_cache_opts){ 0 });
+	dev->on_reg = get_the_same;
+	get_put(0, 4, WRITE);
+	assert_int_equal(dev->regs, 2);
+	assert_int_equal(dev->live, 1);
+	assert_true(is_hit(0, 4, WRITE));
+}
+
+static unsigned int first_change, second_change;
+
+/* Two changes, of which the cache learns one after the other. */
+static void change_twice(struct nodev *d, void *addr, size_t len)
+{
+	d->on_reg = NULL;
+	pages_at(at(first_change), 1);
+	get_put(2 * CHUNK, 1, WRITE);
+	pages_at(at(second_change), 1);
+}
+
+static void changes_of_a_merged_range(unsigned int first, unsigned int second)
+{
+	const struct kedge_mr *mr;
+	uint64_t regs;
+
+	open_with((struct kedge_cache_opts){ 0 });
+	get_put(0, 2, WRITE);
+	get_put(6, 2, WRITE);
+	first_change = first;
+	second_change = second;
+	dev->on_reg = change_twice;
+	regs = dev->regs;
+	mr = get(2, 4, WRITE);
+	/* The one elsewhere, that whose pages changed, and one more. */
+	assert_int_equal(dev->regs, regs + 3);
+	kedge_cache_put(cache, mr);
+	assert_int_equal(stats().uncached, 0);
+}
+
+static void a_change_before_another_counts(void **state)
+{
+	changes_of_a_merged_range(7, 3);
+}
+
+static void a_change_after_another_counts(void **state)
+{
+	changes_of_a_merged_range(0, 3);
+}
+
+static void change_always(struct nodev *d, void *addr, size_t len)
+{
+	pages_at(addr, 1);
+}
+
+/* In the end it is used once, and not kept. */
+static void what_never_rests_is_not_kept(void **state)
+{
+	open_with((struct kedge_cache_opts){ 0 });
+	dev->on_reg = change_always;
+	get_put(0, 1, WRITE);
+	dev->on_reg = NULL;
+	assert_int_equal(dev->live, 0);
+	assert_int_equal(stats().uncached, 1);
+	assert_int_equal(stats().failures, 0);
+}
+
+/* ---- who goes ---- */
+
+static void as_many_bytes_go_as_are_short(void **state)
+{
+	size_t i;
+
+	open_with((struct kedge_cache_opts){ 0 });
+	for (i = 0; i < 5; i++)
+		get_put(2 * i, 1, WRITE);
+	dev->fail_rc = -ENOMEM;
+	dev->fail_cnt = 1;
+	get_put(CHUNK, 3, WRITE);
+	assert_int_equal(stats().evictions, 3);
+}
+
+static void a_hint_drives_nothing_out(void **state)
+{
+	dev->max_live = 2;
+	open_with((struct kedge_cache_opts){ 0 });
+	get_put(0, 1, WRITE);
+	get_put(2, 1, WRITE);
+	assert_int_equal(kedge_cache_hint(cache, at(CHUNK), page, WRITE),
+			 -ENOSPC);
+	assert_int_equal(stats().evictions, 0);
+	assert_true(is_hit(0, 1, WRITE));
+	assert_true(is_hit(2, 1, WRITE));
+}
+
+static void pieces_are_uses(void **state)
+{
+	struct kedge_piece p;
+
+	open_with((struct kedge_cache_opts){ .max_regions = 2 });
+	get_put(0, 1, WRITE);
+	get_put(2, 1, WRITE);
+	assert_int_equal(kedge_cache_getv(cache, at(0), 1, WRITE, &p, 1), 1);
+	kedge_cache_putv(cache, &p, 1);
+	get_put(4, 1, WRITE);
+	assert_true(is_hit(0, 1, WRITE));
+	assert_false(is_hit(2, 1, WRITE));
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+/* With "single": all of it in a cache with a single thread. */
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(a_longer_neighbour_is_left_alone),
+		CASE(a_neighbour_with_holes_is_left_alone),
+		CASE(merging_goes_up_to_its_limit),
+		CASE(merging_goes_up_to_the_devices_limit),
+		CASE(a_merge_that_fails_is_tried_without),
+		CASE(what_is_lent_has_the_access_asked_for),
+		cmocka_unit_test_setup_teardown(beneath_windows_access_is_local,
+						setup_windows, teardown),
+		CASE(the_faster_one_stays),
+		CASE(a_change_before_another_counts),
+		CASE(a_change_after_another_counts),
+		CASE(what_never_rests_is_not_kept),
+		CASE(as_many_bytes_go_as_are_short),
+		CASE(a_hint_drives_nothing_out),
+		CASE(pieces_are_uses),
+	};
+
+	if (need_uffd())
+		return 77;
+	if (argc > 1 && !strcmp(argv[1], "single"))
+		more_flags = KEDGE_CACHE_SINGLE_THREAD;
+	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}
