@@ -98,7 +98,8 @@ enum kedge_check {
  * @level:     enum kedge_level
  * @backend:   its name; static
  * @blind:     enum kedge_blind_spot, or'ed
- * @hooked:    1 if libkedge-hooks serves this process too
+ * @hooked:    1 if libkedge-hooks serves this process too: munmap() and free() of
+ *             any library arrive there, as was tried
  * @watches:   watches now
  * @armed:     disjoint ranges that the kernel watches for this notifier now
  * @events:    invalidations seen since it was opened, coalesced or not

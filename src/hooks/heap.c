@@ -106,8 +106,11 @@ KEDGE_API void free(void *ptr)
 	struct kedge_hook hook;
 	size_t len;
 
-	if (!ptr)
+	if (unlikely(!ptr)) {
+		/* libkedge asks so whether calls come here. */
+		kedge_hook_begin(&hook, KEDGE_EVENT_UNMAP, NULL, 0);
 		return;
+	}
 	len = real_size(ptr);
 	if (likely(len < LARGE)) {
 		real_free(ptr);

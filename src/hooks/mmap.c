@@ -30,6 +30,8 @@ KEDGE_API int munmap(void *addr, size_t len)
 	if (unlikely(!len)) {
 		if (addr == &kedge__reached)
 			__atomic_store_n(&kedge__reached, 1, __ATOMIC_RELAXED);
+		/* Changes nothing; libkedge asks so whether calls come here. */
+		kedge_hook_begin(&hook, KEDGE_EVENT_UNMAP, addr, 0);
 		return kedge__real.munmap(addr, len);
 	}
 	kedge_hook_begin(&hook, KEDGE_EVENT_UNMAP, addr, len);

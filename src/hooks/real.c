@@ -210,16 +210,23 @@ void *kedge__next(const char *name)
 
 /*
  * Whether the program's munmap() ends up in ours: not where the library was
- * only dlopen()ed, behind libc. The call itself fails and changes nothing.
+ * only dlopen()ed, behind libc. The search is the program's: RTLD_DEFAULT would
+ * begin with us where we were opened with RTLD_DEEPBIND. The call itself fails
+ * and changes nothing.
  */
 static int reached(void)
 {
 	int (*first)(void *, size_t);
 	int saved = errno;
+	void *program = RTLD_DEFAULT;
 
 	if (!dlsym)
 		return 1;
-	*(void **)(void *)&first = dlsym(RTLD_DEFAULT, "munmap");
+#ifdef HOOKS_SHARED
+	program = dlopen(NULL, RTLD_LAZY);
+#endif
+	*(void **)(void *)&first = dlsym(program ? program : RTLD_DEFAULT,
+					 "munmap");
 	if (!first) /* a static program that can dlopen() */
 		return 1;
 	first(&kedge__reached, 0);

@@ -56,7 +56,6 @@ static struct table watched_coarse = { COARSE_SHIFT, COARSE_BITS, 0,
 				       coarse_slot };
 static struct table changing = { COARSE_SHIFT, COARSE_BITS, 0, changing_slot };
 static _Atomic uint32_t announced_only; /* notifiers that live by this */
-static _Atomic uint32_t hooked; /* 1 + the announcer's blind spots, or 0 */
 
 enum { HOOK_IDLE, HOOK_COUNTED };
 
@@ -131,20 +130,6 @@ bool announce_active(uint64_t start, uint64_t end)
 		if (atomic_load(&changing_slot[i]))
 			return true;
 	return false;
-}
-
-bool announce_hooked(uint32_t *blind)
-{
-	uint32_t h = atomic_load_explicit(&hooked, memory_order_relaxed);
-
-	if (blind)
-		*blind = h ? h - 1 : 0;
-	return h;
-}
-
-void kedge_hook_attach(uint32_t blind)
-{
-	atomic_store_explicit(&hooked, blind + 1, memory_order_relaxed);
 }
 
 static void reset(struct table *t)
@@ -375,9 +360,13 @@ static void begin(struct kedge_hook *hook, int kind, const void *addr,
 	int saved = errno;
 
 	hook->state = HOOK_IDLE;
+	if (unlikely(!len)) {
+		announce_empty();
+		return;
+	}
 	if (!adopted())
 		return;
-	if (!len || __builtin_add_overflow(start, len, &end) ||
+	if (__builtin_add_overflow(start, len, &end) ||
 	    end > UINT64_MAX - page)
 		return;
 	hook->start = round_down(start, page);

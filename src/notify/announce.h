@@ -3,6 +3,8 @@
 #ifndef NOTIFY_ANNOUNCE_H
 #define NOTIFY_ANNOUNCE_H
 
+#include <stdbool.h>
+
 #include <kedge/hooks.h>
 
 /*
@@ -12,6 +14,12 @@
  */
 void announce_to_all(struct kedge_hook *hook, int kind, const void *addr,
 		     size_t len);
+
+/* hooked.c: an announcement of length 0 has arrived. */
+void announce_empty(void);
+
+/* Whether calls arrive there. Tests may have their own. */
+bool announce_try_calls(void);
 
 /* For tests, which have their own; empty. Between two steps of each: */
 void announce_adopting(void); /* of a process's first notifier */

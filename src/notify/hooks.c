@@ -38,7 +38,7 @@ static int hooks_open(struct kedge_notifier *nf,
 {
 	uint32_t blind;
 
-	if (!announce_hooked(&blind))
+	if (!announce_attached(&blind))
 		return kedge_reason(-EOPNOTSUPP,
 				    "libkedge-hooks is not loaded: link it, or "
 				    "set LD_PRELOAD=libkedge-hooks.so");

@@ -284,6 +284,12 @@ void announce_each(void (*fn)(struct kedge_notifier *nf, void *arg), void *arg);
 void announce_watch(uint64_t start, uint64_t end);
 void announce_unwatch(uint64_t start, uint64_t end);
 bool announce_active(uint64_t start, uint64_t end);
+/*
+ * hooked.c. hooked: libc's munmap() and free(), called by anybody, are announced
+ * before they do anything, which was tried. attached: somebody says that they
+ * are. @blind, which hooked takes as NULL too: what that leaves out.
+ */
 bool announce_hooked(uint32_t *blind);
+bool announce_attached(uint32_t *blind);
 
 #endif /* NOTIFY_INTERNAL_H */

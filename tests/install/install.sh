@@ -59,6 +59,8 @@ all_files()
 		include/linux/ummunot.h lib/udev/rules.d/60-ummunot.rules; do
 		[ -s "$dest/$f" ] || { echo "$f is not installed"; rc=1; }
 	done
+	[ -f "$pcdir/kedge-nohooks.pc" ] ||
+		{ echo "kedge-nohooks.pc is not installed"; rc=1; }
 	for l in kedge kedge-uring kedge-hooks ${verbs:+kedge-verbs}; do
 		[ -e "$libdir/lib$l.so.0" ] ||
 			{ echo "lib$l.so.0 is not installed"; rc=1; }
@@ -148,6 +150,79 @@ verbs_static()
 		-pthread && "$tmp/verbss"
 }
 
+# hooked WANT COMPILER... : COMPILER's arguments, the libraries last.
+hooked()
+{
+	want=$1
+	shift
+	command -v "$1" || { echo "there is no $1"; return 77; }
+	# shellcheck disable=SC2046,SC2086
+	"$@" $warn -o "$tmp/hooked" && LD_LIBRARY_PATH=$libdir "$tmp/hooked" "$want"
+}
+
+# What pkg-config says, for C and for C++, as the linker is called by default
+# and as Debian's and Ubuntu's packages call it.
+hooks_by_default()
+{
+	for p in kedge kedge-uring kedge-hooks ${verbs:+kedge-verbs} \
+		${ofi:+kedge-ofi}; do
+		# shellcheck disable=SC2046
+		for ld in "" -Wl,--as-needed; do
+			hooked 1 gcc -std=c11 $ld "$user" \
+				$(pkg --cflags --libs "$p") || return 1
+		done
+	done
+	# Behind other libraries, as build systems may sort them.
+	# shellcheck disable=SC2046
+	hooked 1 gcc -std=c11 -Wl,--as-needed "$user" -pthread -lm -ldl \
+		$(pkg --cflags --libs kedge)
+}
+
+hooks_in_cxx()
+{
+	command -v g++ || { echo "there is no g++"; return 77; }
+	# shellcheck disable=SC2046
+	hooked 1 g++ -std=c++17 -x c++ -Wl,--as-needed "$user" -x none \
+		$(pkg --cflags --libs kedge) || return 1
+	# shellcheck disable=SC2046
+	hooked 0 g++ -std=c++17 -x c++ "$user" -x none \
+		$(pkg --cflags --libs kedge-nohooks)
+}
+
+# By the package, or by the variable for whatever requires kedge.
+hooks_opted_out()
+{
+	# shellcheck disable=SC2046
+	hooked 0 gcc -std=c11 "$user" $(pkg --cflags --libs kedge-nohooks) ||
+		return 1
+	for p in kedge kedge-uring; do
+		# shellcheck disable=SC2046
+		hooked 0 gcc -std=c11 "$user" \
+			$(pkg --define-variable=hooks= --cflags --libs "$p") ||
+			return 1
+	done
+}
+
+# A library that was not linked can be preloaded, but not opened late.
+hooks_preloaded()
+{
+	# shellcheck disable=SC2046
+	hooked 0 gcc -std=c11 "$user" $(pkg --cflags --libs kedge-nohooks) ||
+		return 1
+	LD_LIBRARY_PATH=$libdir LD_PRELOAD=libkedge-hooks.so.0 \
+		"$tmp/hooked" 1
+}
+
+# Its free() is libc.a's own, which nothing announces.
+hooks_static()
+{
+	[ -f "$libdir/libkedge.a" ] ||
+		{ echo "built without static libraries"; return 77; }
+	# shellcheck disable=SC2046
+	hooked 0 gcc -std=c11 -static "$user" \
+		$(pkg --static --cflags --libs kedge)
+}
+
 pc=
 step "meson install" install_all
 if [ -z "$pc" ]; then
@@ -158,6 +233,9 @@ libdir=$(dirname "$pcdir")
 dest=$root$(sed -n 's/^prefix=//p' "$pc")
 verbs=
 [ ! -f "$pcdir/kedge-verbs.pc" ] || verbs=1
+ofi=
+[ ! -f "$pcdir/kedge-ofi.pc" ] || ofi=1
+user=$src/tests/install/user_hooked.c
 
 step "every file is there" all_files
 step "nothing names the build folder" no_build_path
@@ -169,5 +247,10 @@ step "C++17, static" cxx_static
 step "C11, verbs" verbs_user gcc -std=c11 -D_DEFAULT_SOURCE
 step "C++17, verbs" verbs_user g++ -std=c++17 -x c++
 step "C11, verbs, static" verbs_static
+step "hooks by default" hooks_by_default
+step "hooks by default, C++17" hooks_in_cxx
+step "hooks opted out" hooks_opted_out
+step "hooks preloaded" hooks_preloaded
+step "hooks in a static program" hooks_static
 echo "1..$n"
 exit $bad
