@@ -77,6 +77,19 @@ KEDGE_API void kedge_hook_begin(struct kedge_hook *hook, int kind,
 KEDGE_API void kedge_hook_end(struct kedge_hook *hook);
 
 /**
+ * kedge_hook_relieve() - a call has failed for want of mappings
+ *
+ * Called after an ENOMEM, to try once more. If the process is near
+ * vm.max_map_count everything that kedge has registered is let go, so that
+ * mappings melt; watches are told a KEDGE_EVENT_UNMAP.
+ *
+ * Threads: any; async-signal-safe, does not allocate, keeps errno.
+ *
+ * Return: 1 if it is worth another try, else 0.
+ */
+KEDGE_API int kedge_hook_relieve(void);
+
+/**
  * kedge_hook_attach() - say that libc's calls are announced from now on
  * @blind: enum kedge_blind_spot that remain with the announcer
  *

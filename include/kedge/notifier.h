@@ -44,6 +44,14 @@ enum kedge_level {
  *  cannot see on this kernel (see struct kedge_notifier_info) */
 #define KEDGE_NOTIFIER_NO_BLIND_SPOT (1u << 0)
 
+/** KEDGE_NOTIFIER_EXACT_RANGES - have the kernel watch the pages that were asked
+ *  for and no others ("uffd" alone). A userfaultfd of the application's own may
+ *  then have the rest of the mapping, and unmapping it costs nothing. The price:
+ *  each watched range is a mapping of its own, so mremap() across its ends fails
+ *  with EFAULT where libkedge-hooks is not loaded, and more ranges than a 40th of
+ *  vm.max_map_count are refused with -ENOSPC. */
+#define KEDGE_NOTIFIER_EXACT_RANGES (1u << 1)
+
 /**
  * struct kedge_notifier_opts - how to open a notifier; 0 is the default
  * @size:      sizeof(struct kedge_notifier_opts)
@@ -287,7 +295,10 @@ KEDGE_API int kedge_notifier_unchanged(struct kedge_notifier *nf,
  *   -EOPNOTSUPP  the backend cannot see what happens to that memory (a file or
  *                System V mapping, shared memory, a special mapping)
  *   -EBUSY       another userfaultfd owns it
- *   -ENOSPC      watching it would take the process near vm.max_map_count
+ *   -ENOSPC      watching it would take the process near vm.max_map_count, or
+ *                leave it with more seams between watched and other memory than
+ *                a 20th of that. Mappings in which nothing is watched yet are
+ *                refused first; what was watched before stays so
  *   -ENOMEM      no memory
  *   -ECHILD      the notifier belongs to the parent process
  */

@@ -49,6 +49,7 @@ struct kedge__real {
 	int (*remap_file_pages)(void *, size_t, int, size_t, int);
 	void *(*shmat)(int, const void *, int);
 	int (*shmdt)(const void *);
+	int (*mprotect)(void *, size_t, int);
 	int (*ioctl)(int, unsigned long, ...);
 	int (*brk)(void *);
 	void *(*sbrk)(intptr_t);
@@ -83,6 +84,15 @@ static inline void change_add(struct change *c, int kind, const void *addr,
 			      size_t len)
 {
 	kedge_hook_begin(&c->hook[c->cnt++], kind, addr, len);
+}
+
+/*
+ * Whether a call that has failed is to be made once more: for want of mappings,
+ * of which kedge has let go some.
+ */
+static inline int relieved(int failed)
+{
+	return unlikely(failed) && errno == ENOMEM && kedge_hook_relieve();
 }
 
 static inline void change_end(struct change *c)

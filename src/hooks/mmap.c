@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * munmap, mmap over something, both ends of mremap, remap_file_pages.
+ * munmap, mmap over something, both ends of mremap, remap_file_pages; and
+ * another try of those, and of mprotect, that fail near vm.max_map_count.
  */
 /* Else <sys/mman.h> renames mmap to mmap64, and both are defined here. */
 #undef _FILE_OFFSET_BITS
@@ -36,6 +37,8 @@ KEDGE_API int munmap(void *addr, size_t len)
 	}
 	kedge_hook_begin(&hook, KEDGE_EVENT_UNMAP, addr, len);
 	rc = kedge__real.munmap(addr, len);
+	if (relieved(rc))
+		rc = kedge__real.munmap(addr, len);
 	kedge_hook_end(&hook);
 	return rc;
 }
@@ -75,11 +78,11 @@ KEDGE_API void *mmap(void *addr, size_t len, int prot, int flags, int fd,
 	struct change c;
 	void *at;
 
-	if (!(flags & MAP_FIXED))
-		return kedge__real.mmap(addr, len, prot, flags, fd, off);
 	change_init(&c);
 	kedge__on_mmap(&c, addr, len, flags, fd);
 	at = kedge__real.mmap(addr, len, prot, flags, fd, off);
+	if (relieved(at == MAP_FAILED))
+		at = kedge__real.mmap(addr, len, prot, flags, fd, off);
 	change_end(&c);
 	return at;
 }
@@ -90,11 +93,11 @@ KEDGE_API void *mmap64(void *addr, size_t len, int prot, int flags, int fd,
 	struct change c;
 	void *at;
 
-	if (!(flags & MAP_FIXED))
-		return kedge__real.mmap64(addr, len, prot, flags, fd, off);
 	change_init(&c);
 	kedge__on_mmap(&c, addr, len, flags, fd);
 	at = kedge__real.mmap64(addr, len, prot, flags, fd, off);
+	if (relieved(at == MAP_FAILED))
+		at = kedge__real.mmap64(addr, len, prot, flags, fd, off);
 	change_end(&c);
 	return at;
 }
@@ -134,6 +137,8 @@ static void *mremap_real(void *old, size_t old_len, size_t new_len, int flags,
 	int saved = errno;
 	void *at = kedge__real.mremap(old, old_len, new_len, flags, to);
 
+	if (relieved(at == MAP_FAILED))
+		at = kedge__real.mremap(old, old_len, new_len, flags, to);
 	if (likely(at != MAP_FAILED) || errno != EFAULT)
 		return at;
 	at = kedge__move_pieces(&m);
@@ -181,4 +186,12 @@ KEDGE_API int remap_file_pages(void *addr, size_t len, int prot, size_t off,
 	rc = kedge__real.remap_file_pages(addr, len, prot, off, flags);
 	change_end(&c);
 	return rc;
+}
+
+/* It changes no pages, but splits mappings. */
+KEDGE_API int mprotect(void *addr, size_t len, int prot)
+{
+	int rc = kedge__real.mprotect(addr, len, prot);
+
+	return relieved(rc) ? kedge__real.mprotect(addr, len, prot) : rc;
 }

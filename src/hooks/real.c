@@ -165,6 +165,11 @@ static void *raw_sbrk(intptr_t by)
 	return top;
 }
 
+static int raw_mprotect(void *addr, size_t len, int prot)
+{
+	return (int)kedge__raw_syscall(SYS_mprotect, addr, len, (long)prot);
+}
+
 static int raw_ioctl(int fd, unsigned long request, ...)
 {
 	__builtin_va_list ap;
@@ -186,6 +191,7 @@ struct kedge__real kedge__real = {
 	.remap_file_pages = raw_remap_file_pages,
 	.shmat = raw_shmat,
 	.shmdt = raw_shmdt,
+	.mprotect = raw_mprotect,
 	.ioctl = raw_ioctl,
 	.brk = raw_brk,
 	.sbrk = raw_sbrk,
@@ -245,6 +251,7 @@ __attribute__((constructor(101))) static void hooks_init(void)
 	RESOLVE(remap_file_pages);
 	RESOLVE(shmat);
 	RESOLVE(shmdt);
+	RESOLVE(mprotect);
 	RESOLVE(ioctl);
 	RESOLVE(brk);
 	RESOLVE(sbrk);

@@ -109,6 +109,9 @@ KEDGE_API int pthread_create(pthread_t *thread, const pthread_attr_t *attr,
 		return EAGAIN;
 	start->fn = fn;
 	rc = real(thread, attr, run, start);
+	/* Its stack is a mapping or two. */
+	if (rc == EAGAIN && kedge_hook_relieve())
+		rc = real(thread, attr, run, start);
 	if (rc)
 		free(start);
 	return rc;
@@ -128,6 +131,8 @@ KEDGE_API int thrd_create(thrd_t *thread, thrd_start_t fn, void *arg)
 		return thrd_nomem;
 	start->c11 = fn;
 	rc = real(thread, run_c11, start);
+	if (rc == thrd_nomem && kedge_hook_relieve())
+		rc = real(thread, run_c11, start);
 	if (rc != thrd_success)
 		free(start);
 	return rc;

@@ -112,6 +112,9 @@ struct kedge_notifier {
 	struct tree back;  /* disjoint; see rearm.c */
 	struct pool range_pool;
 	uint64_t cuts;
+	bool exact;		  /* KEDGE_NOTIFIER_EXACT_RANGES; never changes */
+	uint64_t budget_left;	  /* intervals until the next count: budget.c */
+	uint64_t budget_refusals; /* so many, until the next count */
 
 	struct taint taint[TAINT_MAX];
 	unsigned int taint_cnt;
@@ -275,6 +278,18 @@ void vma_each(int maps_fd, void (*fn)(void *arg, uint64_t start, uint64_t end),
  * *whole, or a negative errno: there is none, or /proc does not say.
  */
 int vma_next(int maps_fd, uint64_t at, struct vma_span *whole);
+
+struct vma_info {
+	uint64_t start;
+	uint64_t end;
+	uint32_t prot;
+	bool plain; /* private and anonymous */
+};
+
+/* The mapping that holds @at: 0 or a negative errno. */
+int vma_at(int maps_fd, uint64_t at, struct vma_info *v);
+/* Call @fn for each mapping, upwards. 0 or a negative errno with a reason. */
+int vma_walk(void (*fn)(void *arg, const struct vma_info *v), void *arg);
 
 /* announce.c: who listens to kedge_hook_begin(). */
 int announce_attach(struct kedge_notifier *nf);

@@ -81,6 +81,7 @@ int nf_open_backend(const struct notify_ops *ops,
 	if (!nf)
 		return rc;
 	nf->ops = ops;
+	nf->exact = opts->flags & KEDGE_NOTIFIER_EXACT_RANGES;
 	nf->page = page_new();
 	if (!nf->page)
 		goto free_nf;
@@ -213,7 +214,8 @@ int kedge_notifier_open(const struct kedge_notifier_opts *user,
 	rc = kedge__opts_copy(&opts, sizeof(opts), sizeof(opts), user);
 	if (rc)
 		return rc;
-	if (opts.flags & ~KEDGE_NOTIFIER_NO_BLIND_SPOT ||
+	if (opts.flags & ~(KEDGE_NOTIFIER_NO_BLIND_SPOT |
+			   KEDGE_NOTIFIER_EXACT_RANGES) ||
 	    opts.min_level > KEDGE_LEVEL_EXACT)
 		return kedge_reason(-EINVAL, "unknown flag or level");
 	kedge__env_check();

@@ -104,6 +104,8 @@ static void stays(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 			tell_lost(nf, at, to);
 		} else {
 			to = whole.end < end ? whole.end : end;
+			if (nf->exact)
+				whole = (struct vma_span){ at, to };
 			if (nf->ops->arm(nf, whole.start, whole.end))
 				tell_lost(nf, at, to);
 		}
@@ -122,7 +124,8 @@ static bool registered(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 }
 
 /* Whatever is mapped at the page @at, next to what is registered. */
-static void heal_at(struct kedge_notifier *nf, uint64_t at)
+static void heal_at(struct kedge_notifier *nf, uint64_t at,
+		    const struct vma_span *piece)
 {
 	size_t page = kedge__page_size();
 	struct vma_span whole;
@@ -134,18 +137,23 @@ static void heal_at(struct kedge_notifier *nf, uint64_t at)
 	if (syscall(SYS_msync, at, page, MS_ASYNC) ||
 	    vma_check(nf->maps_fd, at, at + page, &whole))
 		return;
+	if (nf->exact && whole.start < piece->start)
+		whole.start = piece->start;
+	if (nf->exact && whole.end > piece->end)
+		whole.end = piece->end;
 	/* If that is refused the seam stays; nobody relies on it. */
 	nf->ops->arm(nf, whole.start, whole.end);
 }
 
-static void heal(struct kedge_notifier *nf, uint64_t start, uint64_t end)
+static void heal(struct kedge_notifier *nf, const struct vma_span *piece)
 {
+	uint64_t start = piece->start, end = piece->end;
 	size_t page = kedge__page_size();
 
 	if (start && registered(nf, start - 1, start))
-		heal_at(nf, start);
+		heal_at(nf, start, piece);
 	if (registered(nf, end, end + 1) && !registered(nf, end - page, end))
-		heal_at(nf, end - page);
+		heal_at(nf, end - page, piece);
 }
 
 void rearm_again(struct kedge_notifier *nf, uint64_t start, uint64_t end,
@@ -157,6 +165,6 @@ void rearm_again(struct kedge_notifier *nf, uint64_t start, uint64_t end,
 		if (mapping_stays)
 			stays(nf, piece.start, piece.end);
 		else
-			heal(nf, piece.start, piece.end);
+			heal(nf, &piece);
 	}
 }

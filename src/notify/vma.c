@@ -38,14 +38,9 @@ struct procmap_query_v1 {
 _Static_assert(sizeof(struct procmap_query_v1) == 104, "kernel ABI");
 
 #define PROCMAP_QUERY_V1 _IOWR('f', 17, struct procmap_query_v1)
+#define VMA_PROT	 0x07u /* read, write, execute */
 #define VMA_SHARED	 0x08u
 #define COVERING_OR_NEXT 0x10u
-
-struct vma {
-	uint64_t start;
-	uint64_t end;
-	bool plain; /* private and anonymous */
-};
 
 static int not_mapped(uint64_t addr)
 {
@@ -66,7 +61,7 @@ static int not_plain(uint64_t addr)
  * How far [at, end) is good in one mapping; 0 done, 1 go on, or an error. The
  * first one's start and the last one's end are kept in @whole.
  */
-static int step(const struct vma *v, uint64_t *at, uint64_t end,
+static int step(const struct vma_info *v, uint64_t *at, uint64_t end,
 		struct vma_span *whole)
 {
 	if (*at < v->start)
@@ -81,7 +76,7 @@ static int step(const struct vma *v, uint64_t *at, uint64_t end,
 }
 
 /* 0; -ENOENT: there is none; -ENOTTY: this kernel does not say. */
-static int query(int fd, uint64_t at, uint64_t flags, struct vma *v)
+static int query(int fd, uint64_t at, uint64_t flags, struct vma_info *v)
 {
 	struct procmap_query_v1 q = {
 		.size = sizeof(q),
@@ -93,6 +88,7 @@ static int query(int fd, uint64_t at, uint64_t flags, struct vma *v)
 		return errno == ENOENT ? -ENOENT : -ENOTTY;
 	v->start = q.vma_start;
 	v->end = q.vma_end;
+	v->prot = (uint32_t)q.vma_flags & VMA_PROT;
 	v->plain = !q.inode && !(q.vma_flags & VMA_SHARED);
 	return 0;
 }
@@ -101,7 +97,7 @@ static int check_by_query(int fd, uint64_t start, uint64_t end,
 			  struct vma_span *whole)
 {
 	uint64_t at = start;
-	struct vma v;
+	struct vma_info v;
 	int rc = 1;
 
 	while (rc > 0) {
@@ -115,7 +111,7 @@ static int check_by_query(int fd, uint64_t start, uint64_t end,
 
 static int next_by_query(int fd, uint64_t at, struct vma_span *whole)
 {
-	struct vma v = { 0 };
+	struct vma_info v = { 0 };
 	int rc;
 
 	do {
@@ -128,7 +124,7 @@ static int next_by_query(int fd, uint64_t at, struct vma_span *whole)
 }
 
 /* "start-end perms offset dev inode name"; false if it is not such a line. */
-static bool parse_line(const char *line, struct vma *v)
+static bool parse_line(const char *line, struct vma_info *v)
 {
 	char *p;
 	int i;
@@ -139,6 +135,7 @@ static bool parse_line(const char *line, struct vma *v)
 	v->end = strtoull(p + 1, &p, 16);
 	if (*p != ' ' || strlen(p) < 6)
 		return false;
+	v->prot = (p[1] == 'r') | (p[2] == 'w') << 1 | (p[3] == 'x') << 2;
 	v->plain = p[4] == 'p';
 	for (i = 0; i < 3; i++) { /* to the offset, the device, the inode */
 		p = strchr(p + 1, ' ');
@@ -204,7 +201,7 @@ static int next_by_reading(uint64_t at, struct vma_span *whole)
 {
 	struct maps_reader r;
 	char line[256];
-	struct vma v;
+	struct vma_info v;
 	int rc = start_reading(&r);
 
 	if (rc)
@@ -231,7 +228,7 @@ static int check_by_reading(uint64_t start, uint64_t end,
 		return rc;
 	rc = 1;
 	while (rc > 0 && next_line(&r, line, sizeof(line))) {
-		struct vma v;
+		struct vma_info v;
 
 		if (!parse_line(line, &v) || v.end <= at)
 			continue;
@@ -246,7 +243,7 @@ void vma_each(int maps_fd, void (*fn)(void *arg, uint64_t start, uint64_t end),
 {
 	struct maps_reader r = { .fd = maps_fd };
 	char line[256];
-	struct vma v;
+	struct vma_info v;
 
 	if (syscall(SYS_lseek, maps_fd, 0L, SEEK_SET))
 		return;
@@ -282,6 +279,52 @@ int vma_next(int maps_fd, uint64_t at, struct vma_span *whole)
 	if (rc == -ENOTTY)
 		rc = next_by_reading(at, whole);
 	pthread_setcancelstate(cancel, NULL);
+	errno = saved;
+	return rc;
+}
+
+int vma_walk(void (*fn)(void *arg, const struct vma_info *v), void *arg)
+{
+	struct maps_reader r;
+	struct vma_info v;
+	char line[256];
+	int saved = errno, rc = start_reading(&r);
+
+	if (!rc) {
+		while (next_line(&r, line, sizeof(line)))
+			if (parse_line(line, &v))
+				fn(arg, &v);
+		syscall(SYS_close, r.fd);
+	}
+	errno = saved;
+	return rc;
+}
+
+struct wanted {
+	uint64_t at;
+	struct vma_info *v;
+	int rc;
+};
+
+static void take_if_it_holds(void *arg, const struct vma_info *v)
+{
+	struct wanted *w = arg;
+
+	if (v->start <= w->at && w->at < v->end) {
+		*w->v = *v;
+		w->rc = 0;
+	}
+}
+
+int vma_at(int maps_fd, uint64_t at, struct vma_info *v)
+{
+	struct wanted w = { at, v, -ENOENT };
+	int saved = errno, rc = query(maps_fd, at, 0, v);
+
+	if (rc == -ENOTTY) {
+		rc = vma_walk(take_if_it_holds, &w);
+		rc = rc ? rc : w.rc;
+	}
 	errno = saved;
 	return rc;
 }

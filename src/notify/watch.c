@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "notify/budget.h"
 #include "notify/internal.h"
 
 #define ARM_TRIES 8
@@ -44,7 +45,11 @@ static int arm_once(struct kedge_notifier *nf, uint64_t start, uint64_t end,
 
 	if (rc)
 		return rc;
-	rc = nf->ops->arm(nf, before.start, before.end);
+	if (nf->exact)
+		before = (struct vma_span){ start, end };
+	rc = budget_admit(nf, &before);
+	if (!rc)
+		rc = nf->ops->arm(nf, before.start, before.end);
 	if (!rc)
 		rc = vma_check(nf->maps_fd, start, end, &after);
 	if (rc)

@@ -91,6 +91,11 @@ KEDGE_API void kedge_hook_end(struct kedge_hook *hook)
 	errno = saved;
 }
 
+KEDGE_API int kedge_hook_relieve(void)
+{
+	return 0;
+}
+
 KEDGE_API void kedge_hook_attach(uint32_t blind)
 {
 	atomic_store(&recorder_blind, (int)blind);

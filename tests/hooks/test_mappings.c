@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -404,12 +405,88 @@ static void each_notifier_takes_its_own_back(void)
 	unmap(p, 16);
 }
 
+static long max_map_count(void)
+{
+	FILE *f = fopen("/proc/sys/vm/max_map_count", "re");
+	long max = 0;
+
+	CHECK(f && fscanf(f, "%ld", &max) == 1);
+	fclose(f);
+	return max;
+}
+
+static void *nothing(void *arg)
+{
+	return arg;
+}
+
+static void fill(char *at)
+{
+	CHECK(mmap(at, PG, RW, ANON | MAP_FIXED_NOREPLACE, -1, 0) == at);
+	*at = 1;
+}
+
+/*
+ * Many small mappings with holes between them, watched; then the holes are
+ * filled, which makes one mapping of all without kedge.
+ */
+static void filling_holes_between_watches_works(long max)
+{
+	size_t cnt = (size_t)max / 10 * 6, i, refused = 0;
+	char *p = map(2 * cnt);
+	pthread_t thread;
+
+	for (i = 0; i < cnt; i++) {
+		p[2 * i * PG] = 1;
+		CHECK(!munmap(p + (2 * i + 1) * PG, PG));
+	}
+	for (i = 0; i < cnt; i++) {
+		int rc = watch(p + 2 * i * PG, PG);
+
+		CHECK(!rc || rc == -ENOSPC);
+		refused += rc != 0;
+	}
+	CHECK(refused && refused < cnt);
+	for (i = 0; i < cnt; i++)
+		fill(p + (2 * i + 1) * PG);
+	CHECK(!pthread_create(&thread, NULL, nothing, NULL));
+	CHECK(!pthread_join(thread, NULL));
+	unmap(p, 2 * cnt);
+}
+
+/* An application that uses up what it may gets all of it. */
+static void the_last_mapping_is_the_applications(long max)
+{
+	enum { CNT = 1000 };
+	struct kedge_notifier_info info = { .size = sizeof(info) };
+	size_t more = (size_t)max * 2, i;
+	char *p = map(4 * CNT), *q = map(more);
+
+	for (i = 0; i < CNT; i++) {
+		CHECK(!munmap(p + (4 * i + 1) * PG, 3 * PG));
+		CHECK(watch(p + 4 * i * PG, PG) >= 0);
+		CHECK(mmap(p + (4 * i + 1) * PG, PG, RW,
+			   ANON | MAP_FIXED_NOREPLACE, -1, 0) != MAP_FAILED);
+	}
+	for (i = 0; i < more; i += 2)
+		if (mprotect(q + i * PG, PG, PROT_READ))
+			break;
+	CHECK(i < more && errno == ENOMEM);
+	CHECK(!kedge_notifier_info(nf, &info));
+	CHECK(info.armed == 0);
+	CHECK(lines() >= max - 4);
+	CHECK(!munmap(q, more * PG));
+	unmap(p, 4 * CNT);
+	munmap(q - PG, PG);
+	munmap(q + more * PG, PG);
+}
+
 int main(void)
 {
 	struct kedge_notifier_opts o = { .size = sizeof(o), .backend = "uffd" };
 	int rc = kedge_notifier_open(&o, &nf);
 
-	alarm(60);
+	alarm(250);
 	find_raw();
 	if (rc) {
 		printf("skipped: %s\n", kedge_strerror(rc));
@@ -426,6 +503,12 @@ int main(void)
 	watches_beside_a_file_stay_awake();
 	a_watch_that_is_lost_is_told();
 	each_notifier_takes_its_own_back();
+	if (max_map_count() <= 1 << 20) {
+		filling_holes_between_watches_works(max_map_count());
+		kedge_notifier_close(nf);
+		CHECK(!kedge_notifier_open(&o, &nf));
+		the_last_mapping_is_the_applications(max_map_count());
+	}
 	kedge_notifier_close(nf);
 	return 0;
 }
