@@ -20,7 +20,7 @@
 
 #define PAGE 4096u
 
-static char page[PAGE] __attribute__((aligned(PAGE)));
+static char page[3 * PAGE] __attribute__((aligned(PAGE)));
 
 static int setup(void **state)
 {
@@ -138,6 +138,27 @@ static void one_look_decides_nothing(void **state)
 	kedge_device_close(dev);
 }
 
+/* A slot that is not emptied says nothing about the kernel's unpins. */
+static void a_refused_emptying_is_no_look(void **state)
+{
+	struct kedge_device *dev = open_with(0);
+	struct kedge_device_mr mr[4];
+	int i;
+
+	paper.pinned = 2;
+	for (i = 0; i < 4; i++)
+		assert_int_equal(reg(dev, &mr[i]), 0);
+	paper_refuse(IORING_REGISTER_BUFFERS_UPDATE, -EACCES, 5);
+	for (i = 0; i < 4; i++)
+		device_dereg(dev, &mr[i]);
+	/* A lost slot is tried first, and refused as well. */
+	paper.room = paper.pinned - 1;
+	assert_int_equal(reg(dev, &mr[0]), -ENOMEM);
+	assert_int_equal(paper.sleeps, 0);
+	paper.room = 0;
+	kedge_device_close(dev);
+}
+
 /* ---- dirty pages ---- */
 
 static void what_may_be_written_is_marked_once(void **state)
@@ -158,6 +179,64 @@ static void what_may_be_written_is_marked_once(void **state)
 	assert_int_equal(paper.marks, 1);
 	device_dereg(dev, &mr);
 	kedge_device_close(dev);
+}
+
+static void whole_pages_are_marked(void **state)
+{
+	struct kedge_device *dev = open_with(0);
+	struct kedge_device_mr mr;
+
+	assert_int_equal(device_reg(dev, page + 100, 2 * PAGE,
+				    KEDGE_ACCESS_LOCAL_WRITE, &mr),
+			 0);
+	assert_int_equal(paper.mark_at, (uintptr_t)page);
+	assert_int_equal(paper.mark_end, (uintptr_t)page + 3 * PAGE);
+	device_dereg(dev, &mr);
+	kedge_device_close(dev);
+}
+
+static void it_says_that_it_pins_and_writes(void **state)
+{
+	struct kedge_device_attr attr = { .size = sizeof(attr) };
+	struct kedge_device *dev = open_with(0);
+
+	assert_int_equal(kedge_device_query(dev, &attr), 0);
+	assert_int_equal(attr.flags, KEDGE_DEVICE_WRITES | KEDGE_DEVICE_PINS);
+	assert_int_equal(attr.max_regions, 64);
+	kedge_device_close(dev);
+}
+
+/* ---- one registration, ended twice ---- */
+
+static struct kedge_device *twice_dev;
+static struct kedge_device_mr twice;
+
+static void end_again(void)
+{
+	device_dereg(twice_dev, &twice);
+}
+
+static void a_second_end_during_the_first_is_refused(void **state)
+{
+	struct kedge_device_mr mr[64], more;
+	int i;
+
+	twice_dev = open_with(0);
+	assert_int_equal(reg(twice_dev, &twice), 0);
+	paper.in_call = end_again;
+	device_dereg(twice_dev, &twice);
+	assert_int_equal(paper_log_cnt, 1);
+	twice.priv = UINT64_C(1) << 40;
+	device_dereg(twice_dev, &twice);
+	assert_int_equal(paper_log_cnt, 2);
+	/* Each slot is given out once. */
+	for (i = 0; i < 64; i++)
+		assert_int_equal(reg(twice_dev, &mr[i]), 0);
+	assert_int_equal(reg(twice_dev, &more), -ENOSPC);
+	for (i = 0; i < 64; i++)
+		device_dereg(twice_dev, &mr[i]);
+	kedge_device_close(twice_dev);
+	assert_int_equal(paper_log_cnt, 2);
 }
 
 static void what_is_not_pinned_is_not_marked(void **state)
@@ -248,6 +327,10 @@ int main(void)
 		TEST(a_late_unpin_makes_room),
 		TEST(what_is_held_is_not_waited_for_without_end),
 		TEST(one_look_decides_nothing),
+		TEST(a_refused_emptying_is_no_look),
+		TEST(whole_pages_are_marked),
+		TEST(it_says_that_it_pins_and_writes),
+		TEST(a_second_end_during_the_first_is_refused),
 		TEST(what_may_be_written_is_marked_once),
 		TEST(what_is_not_pinned_is_not_marked),
 		TEST(a_kernel_that_cannot_mark_registers_all_the_same),

@@ -139,6 +139,12 @@ int __wrap_io_uring_register(unsigned int fd, unsigned int op, const void *arg,
 		assert_int_not_equal(fd, paper_ring.ring_fd);
 		assert_true(fcntl((int)fd, F_GETFD) & FD_CLOEXEC);
 	}
+	if (paper.in_call) {
+		void (*fn)(void) = paper.in_call;
+
+		paper.in_call = NULL;
+		fn();
+	}
 	pthread_mutex_lock(&lock);
 	rc = kernel(op, arg, nr);
 	pthread_mutex_unlock(&lock);
@@ -176,9 +182,11 @@ static long slept(void)
 	return 0;
 }
 
-static long marked(void)
+static long marked(long at, long len)
 {
 	paper.marks++;
+	paper.mark_at = (uintptr_t)at;
+	paper.mark_end = (uintptr_t)(at + len);
 	if (!paper.mark_fails)
 		return 0;
 	paper.mark_fails--;
@@ -201,7 +209,7 @@ long __wrap_syscall(long nr, ...)
 	if (nr == SYS_clock_nanosleep)
 		return slept();
 	if (nr == SYS_madvise)
-		return marked();
+		return marked(a, b);
 	return __real_syscall(nr, a, b, c);
 }
 

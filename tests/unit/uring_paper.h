@@ -27,8 +27,9 @@
  * @late:   what is emptied stays pinned until so many sleeps are over
  * @owed:   how many such there are
  * @sleeps: how often was slept, a tenth of a second each; @now_ns: the time
- * @marks:  how often a range was marked dirty
+ * @marks:  how often a range was marked dirty; the last is [@mark_at, @mark_end)
  * @mark_errno, @mark_fails: the next @mark_fails of those fail
+ * @in_call: runs in the next register call, before it is done
  */
 struct paper {
 	bool no_sparse, no_empty, no_update;
@@ -42,6 +43,8 @@ struct paper {
 	int late, owed, sleeps;
 	uint64_t now_ns;
 	int marks, mark_errno, mark_fails;
+	uintptr_t mark_at, mark_end;
+	void (*in_call)(void);
 };
 
 extern struct paper paper;
