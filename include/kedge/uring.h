@@ -54,8 +54,7 @@ struct kedge_uring_opts {
  * MADV_POPULATE_WRITE, which keeps their contents: ask for that access wherever
  * the ring writes. Before Linux 5.14 nothing marks them, and a program must
  * write to such pages before it registers them. Marking costs about 0.17 us for
- * each small page and 0.6 us for each huge page of memory that is present;
- * KEDGE_URING_NO_MADV_FREE saves it.
+ * each page that is present, small or huge; KEDGE_URING_NO_MADV_FREE saves it.
  *
  * The kernel may let go of pages late: about a second after their
  * deregistration before Linux 6.4, and before 6.13 not before requests with
