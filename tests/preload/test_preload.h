@@ -43,4 +43,10 @@ void an_imported_domain_goes_with_regions_in_use(void **state);
 void a_device_is_closed_with_all_that_is_kept(void **state);
 void a_device_is_closed_with_regions_in_use(void **state);
 
+/* test_room.c: adapters that are full */
+void what_is_kept_makes_room(void **state);
+void what_is_kept_makes_room_for_others(void **state);
+void another_error_flushes_nothing(void **state);
+void who_holds_all_is_told_so(void **state);
+
 #endif /* TESTS_TEST_PRELOAD_H */
