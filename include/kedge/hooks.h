@@ -77,6 +77,17 @@ KEDGE_API void kedge_hook_begin(struct kedge_hook *hook, int kind,
 KEDGE_API void kedge_hook_end(struct kedge_hook *hook);
 
 /**
+ * kedge_hook_done() - as kedge_hook_end(), and the range is known to be gone
+ * @hook: as kedge_hook_begin() filled it
+ *
+ * After an munmap() that returned 0, say. It spares kedge_hook_end()'s look
+ * whether something is left there that has to be put together again.
+ *
+ * Threads: the one that began; async-signal-safe, keeps errno.
+ */
+KEDGE_API void kedge_hook_done(struct kedge_hook *hook);
+
+/**
  * kedge_hook_relieve() - a call has failed for want of mappings
  *
  * Called after an ENOMEM, to try once more. If the process is near

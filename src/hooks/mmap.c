@@ -39,7 +39,10 @@ KEDGE_API int munmap(void *addr, size_t len)
 	rc = kedge__real.munmap(addr, len);
 	if (relieved(rc))
 		rc = kedge__real.munmap(addr, len);
-	kedge_hook_end(&hook);
+	if (likely(!rc))
+		kedge_hook_done(&hook);
+	else
+		kedge_hook_end(&hook);
 	return rc;
 }
 

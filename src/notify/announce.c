@@ -288,6 +288,11 @@ static void tell_watches(struct kedge_notifier *nf, struct kedge_hook *hook)
 	queue_signal(nf);
 }
 
+static bool mapping_stays(const struct kedge_hook *hook)
+{
+	return (hook->kind & ~HOOK_FLAGS) == KEDGE_EVENT_REMOVE;
+}
+
 static void tell(struct kedge_notifier *nf, struct kedge_hook *hook)
 {
 	uint32_t flags = hook->kind & HOOK_FLAGS;
@@ -299,8 +304,8 @@ static void tell(struct kedge_notifier *nf, struct kedge_hook *hook)
 	sig_lock_blocked(&nf->lock);
 	if (!only_if_split || split_by_us(nf, hook->start, hook->end)) {
 		tell_watches(nf, hook);
-		if (!keep && rearm_let_go(nf, hook->start, hook->end))
-			hook->back_end = 1;
+		if (!keep)
+			rearm_let_go(nf, hook, mapping_stays(hook));
 	}
 	sig_unlock_blocked(&nf->lock);
 }
@@ -318,14 +323,12 @@ static void tell_all(struct kedge_hook *hook)
 
 static void rearm_all(const struct kedge_hook *hook)
 {
-	bool stays = (hook->kind & ~HOOK_FLAGS) == KEDGE_EVENT_REMOVE;
 	unsigned int i;
 
 	sig_lock(&lock);
 	for (i = 0; i < NOTIFIERS_MAX; i++)
 		if (listeners[i])
-			rearm_again(listeners[i], hook->start, hook->end,
-				    stays);
+			rearm_again(listeners[i], hook, mapping_stays(hook));
 	sig_unlock(&lock);
 }
 
@@ -402,6 +405,13 @@ void announce_to_all(struct kedge_hook *hook, int kind, const void *addr,
 		     size_t len)
 {
 	begin(hook, kind, addr, len, true);
+}
+
+void kedge_hook_done(struct kedge_hook *hook)
+{
+	if (hook->state != HOOK_IDLE && !mapping_stays(hook))
+		hook->back_end = 0;
+	kedge_hook_end(hook);
 }
 
 void kedge_hook_end(struct kedge_hook *hook)

@@ -18,10 +18,13 @@
  *   place where that was cut, is registered as a whole and melts with it. What
  *   touches none is left alone: it may be a stranger's.
  *
- * nf->back holds what was let go, per notifier: two notifiers of a process must
- * not take each other's memory. Guarded by nf->lock. Changes that overlap share
- * it: the first to end takes the other's part too, which then costs the other an
- * event of the kernel's and nothing else.
+ * nf->back holds what the first kind has let go, per notifier: two notifiers of a
+ * process must not take each other's memory. Guarded by nf->lock. Changes that
+ * overlap share it: the first to end takes the other's part too, which then costs
+ * the other an event of the kernel's and nothing else. For the other kinds the
+ * hook has the hull of what was let go; where nothing registered lies beside that,
+ * or the change is known to have been made, nothing is left to do, and the end of
+ * an munmap() costs what it cost without all this.
  */
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -44,27 +47,43 @@ static void tell_lost(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 	sig_unlock_blocked(&nf->lock);
 }
 
-bool rearm_let_go(struct kedge_notifier *nf, uint64_t start, uint64_t end)
+/* Whether something registered lies beside [start, end). */
+static bool has_neighbours(struct kedge_notifier *nf, uint64_t start,
+			   uint64_t end)
 {
-	struct tree_node *n = tree_first_overlap(&nf->maybe, start, end);
-	bool any = false;
+	return (start && tree_first_overlap(&nf->maybe, start - 1, start)) ||
+	       tree_first_overlap(&nf->maybe, end, end + 1);
+}
 
-	armed_cut(nf, start, end);
+void rearm_let_go(struct kedge_notifier *nf, struct kedge_hook *hook,
+		  bool mapping_stays)
+{
+	struct tree_node *n = tree_first_overlap(&nf->maybe, hook->start,
+						 hook->end);
+	uint64_t low = UINT64_MAX, high = 0;
+
+	armed_cut(nf, hook->start, hook->end);
 	while (n) {
-		uint64_t s = n->start > start ? n->start : start;
-		uint64_t e = n->end < end ? n->end : end;
+		uint64_t s = n->start > hook->start ? n->start : hook->start;
+		uint64_t e = n->end < hook->end ? n->end : hook->end;
 
 		/*
 		 * Unrecorded for want of memory, it is not registered again:
 		 * then it is not unregistered either.
 		 */
-		if (!back_add(nf, s, e)) {
+		if (!mapping_stays || !back_add(nf, s, e)) {
 			nf->ops->disarm(nf, s, e);
-			any = true;
+			low = s < low ? s : low;
+			high = e;
 		}
-		n = tree_first_overlap(&nf->maybe, e, end);
+		n = tree_first_overlap(&nf->maybe, e, hook->end);
 	}
-	return any;
+	if (low >= high || (!mapping_stays && !has_neighbours(nf, low, high)))
+		return;
+	if (!hook->back_end || low < hook->back_start)
+		hook->back_start = low;
+	if (high > hook->back_end)
+		hook->back_end = high;
 }
 
 /* Take what was let go of the first piece in there. False: there is none. */
@@ -156,15 +175,15 @@ static void heal(struct kedge_notifier *nf, const struct vma_span *piece)
 		heal_at(nf, end - page, piece);
 }
 
-void rearm_again(struct kedge_notifier *nf, uint64_t start, uint64_t end,
+void rearm_again(struct kedge_notifier *nf, const struct kedge_hook *hook,
 		 bool mapping_stays)
 {
-	struct vma_span piece;
+	struct vma_span piece = { hook->back_start, hook->back_end };
 
-	while (take_back(nf, start, end, &piece)) {
-		if (mapping_stays)
-			stays(nf, piece.start, piece.end);
-		else
-			heal(nf, &piece);
+	if (!mapping_stays) {
+		heal(nf, &piece);
+		return;
 	}
+	while (take_back(nf, hook->start, hook->end, &piece))
+		stays(nf, piece.start, piece.end);
 }

@@ -4,21 +4,20 @@
 #define NOTIFY_REARM_H
 
 #include <stdbool.h>
-#include <stdint.h>
 
+struct kedge_hook;
 struct kedge_notifier;
 
 /*
- * Unregister what is registered of [start, end). With nf->lock held. True: there
- * was something, and rearm_again() has to follow.
+ * Unregister what is registered of the hook's range. With nf->lock held. If
+ * @hook->back_end is set then, rearm_again() has to follow.
+ * @mapping_stays: the change leaves the mapping, and its watches.
  */
-bool rearm_let_go(struct kedge_notifier *nf, uint64_t start, uint64_t end);
+void rearm_let_go(struct kedge_notifier *nf, struct kedge_hook *hook,
+		  bool mapping_stays);
 
-/*
- * The change of [start, end) is over. Without nf->lock, signals blocked.
- * @mapping_stays: the same mapping is there, with its watches.
- */
-void rearm_again(struct kedge_notifier *nf, uint64_t start, uint64_t end,
+/* The change is over. Without nf->lock, signals blocked. */
+void rearm_again(struct kedge_notifier *nf, const struct kedge_hook *hook,
 		 bool mapping_stays);
 
 #endif /* NOTIFY_REARM_H */

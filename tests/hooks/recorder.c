@@ -91,6 +91,11 @@ KEDGE_API void kedge_hook_end(struct kedge_hook *hook)
 	errno = saved;
 }
 
+KEDGE_API void kedge_hook_done(struct kedge_hook *hook)
+{
+	kedge_hook_end(hook);
+}
+
 KEDGE_API int kedge_hook_relieve(void)
 {
 	return 0;
