@@ -9,6 +9,11 @@
  * Unseen stays what others register on the stack of a dying detached thread,
  * if its stack is unmapped and the range used for something else. A stack that
  * the caller brought is announced too, needlessly.
+ *
+ * The guard pages are part of it. glibc 2.42 makes them by MADV_GUARD_INSTALL,
+ * which drops what was there, and moves them where a stack that a thread has left
+ * is given to one that wants a larger guard; it is pages of that stack that go,
+ * and the kernel tells no userfaultfd of it.
  */
 #include <stdlib.h>
 
@@ -38,6 +43,7 @@ static void announce_stack(void *arg)
 static void find_stack(struct stack *s, pthread_t thread)
 {
 	pthread_attr_t attr;
+	size_t guard;
 
 	s->addr = NULL;
 	s->len = 0;
@@ -45,6 +51,12 @@ static void find_stack(struct stack *s, pthread_t thread)
 		return;
 	if (pthread_attr_getstack(&attr, &s->addr, &s->len))
 		s->len = 0;
+	/* Below it, where the stack is libc's. */
+	if (s->len && !pthread_attr_getguardsize(&attr, &guard) &&
+	    guard < (uintptr_t)s->addr) {
+		s->addr = (char *)s->addr - guard;
+		s->len += guard;
+	}
 	pthread_attr_destroy(&attr);
 }
 

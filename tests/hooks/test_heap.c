@@ -181,6 +181,34 @@ static int join_by(size_t way, pthread_t t)
 	return pthread_clockjoin_np(t, NULL, CLOCK_MONOTONIC, &past);
 }
 
+static void *thread_with_a_guard(void *arg)
+{
+	pthread_attr_t attr;
+	void *low;
+	size_t len;
+
+	CHECK(!pthread_getattr_np(pthread_self(), &attr));
+	CHECK(!pthread_attr_getstack(&attr, &low, &len));
+	pthread_attr_destroy(&attr);
+	atomic_store(&seen, 0);
+	atomic_store(&wanted, (uintptr_t)low - 1);
+	return arg;
+}
+
+/* Guard pages may have been another thread's stack, and be so again. */
+static void the_guard_is_announced_with_its_stack(void)
+{
+	pthread_attr_t attr;
+	pthread_t t;
+
+	CHECK(!pthread_attr_init(&attr));
+	CHECK(!pthread_attr_setguardsize(&attr, 65536));
+	CHECK(!pthread_create(&t, &attr, thread_with_a_guard, NULL));
+	CHECK(!pthread_join(t, NULL));
+	CHECK(atomic_load(&seen) == 2);
+	pthread_attr_destroy(&attr);
+}
+
 static void a_stack_is_announced_when_its_thread_ends(void)
 {
 	static char *how[] = { "return", "exit", "cancel" };
@@ -268,6 +296,7 @@ int main(int argc, char **argv)
 	realloc_announces_from_one_page_on();
 	chunks_within_the_heap_are_only_told();
 	malloc_trim_announces_everything();
+	the_guard_is_announced_with_its_stack();
 	a_stack_is_announced_when_its_thread_ends();
 	a_library_is_announced_when_closed(argv[1], "plugin_bss");
 	a_library_is_announced_when_closed(argv[2], "plugin_bss_of_needed");

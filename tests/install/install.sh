@@ -160,15 +160,15 @@ hooked()
 	"$@" $warn -o "$tmp/hooked" && LD_LIBRARY_PATH=$libdir "$tmp/hooked" "$want"
 }
 
-# What pkg-config says, for C and for C++, as the linker is called by default
-# and as Debian's and Ubuntu's packages call it.
+# What pkg-config says, for C and for C++, as the linker is called by
+# itself and as Debian's and Ubuntu's packages call it.
 hooks_by_default()
 {
 	for p in kedge kedge-uring kedge-hooks ${verbs:+kedge-verbs} \
 		${ofi:+kedge-ofi}; do
 		# shellcheck disable=SC2046
-		for ld in "" -Wl,--as-needed; do
-			hooked 1 gcc -std=c11 $ld "$user" \
+		for ld in -Wl,--no-as-needed -Wl,--as-needed; do
+			hooked 1 gcc -std=c11 "$ld" "$user" \
 				$(pkg --cflags --libs "$p") || return 1
 		done
 	done
