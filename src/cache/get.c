@@ -60,7 +60,7 @@ int check_thread(struct kedge_cache *c)
 
 	if (!(modes_of(c) & MODE_SINGLE) || is_owner(c) ||
 	    atomic_compare_exchange_strong(&c->owner, &nobody,
-					   (uintptr_t)&last_rec))
+					   self()))
 		return 0;
 	return kedge_reason(-EPERM, "another thread uses this cache, which was "
 			    "opened with KEDGE_CACHE_SINGLE_THREAD: open it "
@@ -69,7 +69,7 @@ int check_thread(struct kedge_cache *c)
 
 void claim_thread(struct kedge_cache *c)
 {
-	atomic_store_explicit(&c->owner, (uintptr_t)&last_rec,
+	atomic_store_explicit(&c->owner, self(),
 			      memory_order_relaxed);
 }
 

@@ -7,7 +7,7 @@
 
 /*
  * The calling thread's record of the cache that it used last. Both words are
- * this thread's own. Its address tells threads apart.
+ * this thread's own.
  */
 struct last_rec {
 	uint64_t serial;
@@ -31,11 +31,25 @@ static inline struct thread_rec *own_rec(struct kedge_cache *c)
 	return modes_of(c) & MODE_SINGLE ? NULL : switch_rec(c);
 }
 
+/* A number that no other thread has as long as this one lives. */
+static inline uintptr_t self(void)
+{
+#if defined(__x86_64__) && defined(__LP64__)
+	uintptr_t p;
+
+	/* The thread's own address is the first word of its block. */
+	__asm__("mov %%fs:0, %0" : "=r"(p));
+	return p;
+#else
+	return (uintptr_t)&last_rec;
+#endif
+}
+
 /* Whether the calling thread is the one of a KEDGE_CACHE_SINGLE_THREAD. */
 static inline bool is_owner(const struct kedge_cache *c)
 {
 	return likely(atomic_load_explicit(&c->owner, memory_order_relaxed) ==
-		      (uintptr_t)&last_rec);
+		      self());
 }
 
 /* The fence of MODE_FENCE, and the promise of more; refs.c has the proof. */

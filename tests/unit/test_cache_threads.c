@@ -230,6 +230,69 @@ static void references_beyond_a_record_are_counted(void **state)
 	assert_int_equal(st.hits, 3 * PAGES);
 }
 
+static struct kedge_piece piece;
+
+static void *get_last(void *arg)
+{
+	kedge_cache_put(cache, get(0)); /* has its record */
+	all[0] = get(PAGES - 1);
+	return NULL;
+}
+
+static void *getv_last(void *arg)
+{
+	return kedge_cache_getv(cache, at(PAGES - 1), 1, 0, &piece, 1) == 1
+		? NULL
+		: arg;
+}
+
+/* A thread hits what its record has no room for. */
+static void a_hit_may_be_beyond_a_record(void **state)
+{
+	uint64_t regs;
+
+	get_all(NULL);
+	put_all(NULL);
+	regs = dev->regs;
+	on_thread(get_last);
+	assert_int_equal(dev->regs, regs);
+	assert_int_equal(kedge_cache_flush(cache), PAGES - 1);
+	assert_true(dev->alive[all[0]->device_handle]);
+	kedge_cache_put(cache, all[0]);
+	assert_int_equal(dev->live, 0);
+}
+
+static void a_piece_may_be_beyond_a_record(void **state)
+{
+	get_all(NULL);
+	put_all(NULL);
+	on_thread(getv_last);
+	assert_int_equal(kedge_cache_flush(cache), PAGES - 1);
+	assert_true(dev->alive[piece.mr->device_handle]);
+	kedge_cache_putv(cache, &piece, 1);
+	assert_int_equal(dev->live, 0);
+}
+
+/* What a thread keeps of a cache goes when it uses another. */
+static void closed_caches_leave_nothing(void **state)
+{
+	struct kedge_cache *kept = cache;
+	uint64_t before = 0;
+	int i;
+
+	need_plain_address_space();
+	for (i = 0; i < 300; i++) {
+		assert_int_equal(kedge_cache_open(dev->dev, NULL, NULL,
+						  &cache), 0);
+		kedge_cache_put(cache, get(0));
+		kedge_cache_close(cache);
+		if (i == 100)
+			before = address_space();
+	}
+	cache = kept;
+	assert_true(address_space() < before + 50 * page_len());
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -239,6 +302,9 @@ int main(void)
 		CASE(a_thousand_threads_under_a_limit),
 		CASE(a_cache_opens_under_a_small_limit),
 		CASE(references_beyond_a_record_are_counted),
+		CASE(a_hit_may_be_beyond_a_record),
+		CASE(a_piece_may_be_beyond_a_record),
+		CASE(closed_caches_leave_nothing),
 	};
 
 	if (need_uffd())
