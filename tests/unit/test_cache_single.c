@@ -132,6 +132,7 @@ static void others_may_change_the_memory(void **state)
 {
 	const struct kedge_mr *mr = get();
 	uint64_t old = mr->device_handle;
+	struct kedge_piece p;
 
 	on_thread(change_it, NULL);
 	kedge_cache_put(cache, mr);
@@ -140,6 +141,11 @@ static void others_may_change_the_memory(void **state)
 	kedge_cache_put(cache, mr);
 	assert_int_equal(dev->live, 1);
 	assert_false(dev->alive[old]);
+	old = mr->device_handle;
+	on_thread(change_it, NULL);
+	assert_int_equal(kedge_cache_getv(cache, mem, 1, 0, &p, 1), 1);
+	assert_int_not_equal(p.mr->device_handle, old);
+	kedge_cache_putv(cache, &p, 1);
 }
 
 static void a_hint_has_its_threads(void **state)

@@ -53,8 +53,10 @@ static int parse(struct cache_opts *opt)
 	if (rc == UTIL_GO_ON)
 		rc = bench_parse_list("threads",
 				      opt->threads_text ? opt->threads_text
+				      : opt->single	? "1"
 							: "1,2",
-				      1, MAX_THREADS, &opt->threads);
+				      1, opt->single ? 1 : MAX_THREADS,
+				      &opt->threads);
 	if (rc == UTIL_GO_ON)
 		rc = bench_parse_words("layout",
 				       opt->layout_text ? opt->layout_text
@@ -105,6 +107,8 @@ int bench_cache(int argc, char **argv)
 		  "What to measure (all)", "NAME,..." },
 		{ "notifier", 'n', POPT_ARG_STRING, &opt.notifier, 0,
 		  "kedge's backend (auto)", "NAME" },
+		{ "single", '1', POPT_ARG_NONE, &opt.single, 0,
+		  "kedge's cache has one thread for itself", NULL },
 		{ "batches", 'B', POPT_ARG_INT, &opt.batches, 0,
 		  "Undisturbed batches of each row (41)", "N" },
 		{ "seconds", 's', POPT_ARG_DOUBLE, &opt.seconds, 0,

@@ -85,6 +85,7 @@ struct cache_opts {
 	char *plot;
 	int batches;
 	double seconds;
+	int single;
 	int csv;
 	const struct side *peer;
 	struct bench_list entries;
@@ -100,6 +101,7 @@ struct cache_opts {
  * @offset:   of an entry from its aligned address
  * @threads:  most threads a batch will have
  * @seed:     of the random order
+ * @single:   kedge's cache has KEDGE_CACHE_SINGLE_THREAD
  * @notifier: kedge's backend, or NULL
  * @side:     who is measured
  */
@@ -110,6 +112,7 @@ struct cache_cfg {
 	uint64_t offset;
 	uint64_t threads;
 	uint64_t seed;
+	bool single;
 	const char *notifier;
 	const struct side *side;
 };

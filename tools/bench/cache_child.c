@@ -200,6 +200,8 @@ static int start_worker(struct child *c, unsigned int index)
 	}
 	sem_init(&w->go, 0, 0);
 	sem_init(&w->done, 0, 0);
+	if (cfg->single)
+		return 0; /* this thread alone may */
 	if (pthread_create(&w->thread, NULL, worker_main, w))
 		return -EAGAIN;
 	w->started = true;
@@ -299,13 +301,16 @@ static void run_workers(struct child *c, const struct cache_req *req,
 	c->job = req;
 	c->at_start = 0;
 	c->at_end = 0;
-	for (i = 0; i < req->threads; i++)
+	for (i = 0; i < req->threads && !c->cfg->single; i++)
 		sem_post(&c->workers[i].go);
 	for (i = 0; i < req->threads; i++) {
 		struct worker *w = &c->workers[i];
 
-		while (sem_wait(&w->done))
-			;
+		if (c->cfg->single)
+			run_batch(w);
+		else
+			while (sem_wait(&w->done))
+				;
 		rep->ns += w->ns / (double)req->threads;
 		rep->preempted |= w->preempted;
 		if (w->rc)

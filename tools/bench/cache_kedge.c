@@ -74,6 +74,8 @@ static int side_open(const struct cache_cfg *cfg, void **ctx,
 	struct kedge_side *s;
 	int rc;
 
+	if (cfg->single)
+		co.flags |= KEDGE_CACHE_SINGLE_THREAD;
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return say_why(-ENOMEM, "cannot start", why);

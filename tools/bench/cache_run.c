@@ -376,6 +376,7 @@ static int run_config(struct run *r, const struct config *c)
 				     .offset = c->offset,
 				     .threads = c->threads,
 				     .seed = 1,
+				     .single = r->opt->single,
 				     .notifier = r->opt->notifier,
 				     .side = &side_kedge };
 	if (reserve(&cfg[0], &mem, &len)) {
