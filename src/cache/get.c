@@ -87,7 +87,8 @@ static inline bool serves_whole(const struct region *r, uint64_t addr,
 	    REGION_WHOLE)
 		return false;
 	off = addr - r->mr.addr;
-	return off < r->mr.len && len <= r->mr.len - off &&
+	/* No region serves a length of 0, which is for get_slow() to refuse. */
+	return off < r->mr.len && len - 1 < r->mr.len - off &&
 	       !(access & ~r->mr.access);
 }
 
@@ -220,7 +221,7 @@ int kedge_cache_get(struct kedge_cache *c, const void *ptr, size_t len,
 	struct region *r = NULL;
 	uint32_t modes;
 
-	if (unlikely(!c || !mr || addr + len <= addr))
+	if (unlikely(!c || !mr))
 		return get_any(c, ptr, len, access, mr);
 	modes = modes_of(c);
 	if (likely(!modes) && has_last_rec(c))
