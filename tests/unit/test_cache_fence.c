@@ -236,6 +236,22 @@ static void a_put_is_enough(void **state)
 	other_ends();
 }
 
+/* What left limbo while it was held goes by its put, as all that is dying. */
+static void what_was_held_in_limbo_ends_with_its_put(void **state)
+{
+	const struct kedge_mr *mr;
+
+	begin_and_refuse();
+	mr = get(0);
+	assert_int_equal(kedge_cache_flush(cache), 0);
+	other_does(get_and_put);
+	assert_int_equal(kedge_cache_flush(cache), 1);
+	assert_true(dev->alive[mr->device_handle]);
+	kedge_cache_put(cache, mr);
+	assert_int_equal(dev->live, 0);
+	other_ends();
+}
+
 static void a_thread_that_ends_holds_nothing_up(void **state)
 {
 	begin_and_refuse();
@@ -462,6 +478,7 @@ int main(void)
 		cmocka_unit_test(there_may_never_have_been_membarrier),
 		CASE(nothing_ends_while_a_lookup_may_be_under_way),
 		CASE(a_put_is_enough),
+		CASE(what_was_held_in_limbo_ends_with_its_put),
 		CASE(a_thread_that_ends_holds_nothing_up),
 		CASE(a_new_thread_fences_from_its_first_lookup),
 		CASE(closing_ends_all),

@@ -205,9 +205,13 @@ static void get_the_same(struct nodev *d, void *addr, size_t len)
 /* As another thread would be: its registration stays, and this one goes. */
 static void the_faster_one_stays(void **state)
 {
+	const struct kedge_mr *mr;
+
 	open_with((struct kedge_cache_opts){ 0 });
 	dev->on_reg = get_the_same;
-	get_put(0, 4, WRITE);
+	mr = get(0, 4, WRITE);
+	assert_int_equal(mr->device_handle, 1);
+	kedge_cache_put(cache, mr);
 	assert_int_equal(dev->regs, 2);
 	assert_int_equal(dev->live, 1);
 	assert_true(is_hit(0, 4, WRITE));
