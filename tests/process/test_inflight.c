@@ -87,6 +87,12 @@ static bool put_moved(char *at, size_t len)
 	return mremap(p, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, at) == at;
 }
 
+static bool reserve(char *at, size_t len)
+{
+	return mmap(at, len, PROT_NONE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == at;
+}
+
 /* The mapping goes elsewhere and comes back. */
 static bool put_back(char *at, size_t len)
 {
@@ -94,7 +100,8 @@ static bool put_back(char *at, size_t len)
 			 at + 2 * len);
 
 	return p == at + 2 * len &&
-	       mremap(p, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, at) == at;
+	       mremap(p, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, at) == at &&
+	       reserve(p, len);
 }
 
 /*
@@ -165,9 +172,8 @@ static int overtaken(bool (*put)(char *, size_t))
 	if (rc)
 		return rc;
 	d.at = map_anon(NULL, 4 * d.len);
-	if (!d.at)
+	if (!d.at || !reserve(d.at + d.len, 3 * d.len))
 		return proc_fail("mmap: %s", strerror(errno));
-	munmap(d.at + d.len, 3 * d.len);
 	/* Threads start where their creator is. */
 	pin_to(cpu[0]);
 	if (pthread_create(&spin, NULL, spinner, &d) ||
