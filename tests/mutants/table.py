@@ -36,16 +36,16 @@ def M(path, name, why, search, replace, *tests):
 
 MUTANTS = [
     # ---- src/cache ----
-    M('src/cache/internal.h', 'getv-ignores-access',
+    M('src/cache/index.h', 'getv-ignores-access',
       'getv is served by a registration without the rights',
       'if (at < r->mr.addr || at >= stop || access & ~r->mr.access)',
       'if (at < r->mr.addr || at >= stop)'),
-    M('src/cache/internal.h', 'get-ignores-access',
+    M('src/cache/index.h', 'get-ignores-access',
       'get is served by a registration without the rights',
       'if (addr < r->mr.addr || end > r->mr.addr + r->mr.len ||\n'
       '\t    access & ~r->mr.access)',
       'if (addr < r->mr.addr || end > r->mr.addr + r->mr.len)'),
-    M('src/cache/internal.h', 'get-ignores-holes',
+    M('src/cache/index.h', 'get-ignores-holes',
       'a region serves the pages that events took',
       '\t       (state == REGION_HOLED &&\n'
       '\t\tindex_run(c, addr, end, region_id(c, r)) >= end);',
@@ -165,14 +165,15 @@ MUTANTS = [
       'if (nf->cuts != cuts)', 'if (nf->cuts < cuts)'),
     M('src/notify/watch.c', 'announced-while-added',
       'a change that is under way is not looked for',
-      'if (provisional || announce_active(start, end))', 'if (provisional)'),
+      '\telse if (announce_active(start, end))\n\t\trc = '
+      'KEDGE_WATCH_PROVISIONAL;\n', ''),
     M('src/notify/watch.c', 'tainted-is-good',
       'a drop that is under way makes no watch provisional',
-      'provisional = !taint_over(nf, start, end);',
-      'provisional = taint_over(nf, start, end) && false;'),
+      'a.tainted = !taint_over(nf, start, end);',
+      'a.tainted = taint_over(nf, start, end) && false;'),
     M('src/notify/watch.c', 'believes-the-neighbour',
       'a neighbour that is not armed is armed for its user',
-      '\t\tif (!covered && (s < own.start || e > own.end))\n'
+      '\t\tif (a->start < own.start || a->end > own.end)\n'
       '\t\t\treturn -ESTALE;\n', ''),
     M('src/notify/watch.c', 'watch-counted-for-ever',
       'a removed watch still costs each munmap()',
@@ -426,8 +427,9 @@ MUTANTS = [
       '\tif (!*u->here)\n\t\treturn;\n\tif (u->made)', '\tif (u->made)'),
     M('src/device/uring.c', 'descriptor-leaks',
       'the close keeps the ring\'s second descriptor',
-      '\tkedge__uring_ring_close(u);\n\tpthread_mutex_destroy',
-      '\tpthread_mutex_destroy'),
+      '\tkedge__uring_slots_fini(u);\n\tkedge__uring_ring_close(u);\n'
+      '\tpthread_mutex_destroy',
+      '\tkedge__uring_slots_fini(u);\n\tpthread_mutex_destroy'),
     M('src/device/uring_slots.c', 'second-dereg-meanwhile',
       'a registration is ended twice where the first end is under way',
       '\tif (have)\n\t\tu->state[slot] = SLOT_LOST;', ''),

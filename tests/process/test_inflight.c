@@ -211,11 +211,11 @@ static int by_mremap_away_and_back(void)
 int main(int argc, char **argv)
 {
 	static const struct proc_case cases[] = {
-		{ "a drop overtaken by mmap(MAP_FIXED)", by_map_fixed, 0 },
-		{ "a drop overtaken by munmap and mmap", by_unmap_and_map, 0 },
-		{ "a drop overtaken by mremap onto it", by_mremap_onto_it, 0 },
+		{ "a drop overtaken by mmap(MAP_FIXED)", by_map_fixed, 300 },
+		{ "a drop overtaken by munmap and mmap", by_unmap_and_map, 300 },
+		{ "a drop overtaken by mremap onto it", by_mremap_onto_it, 300 },
 		{ "a drop overtaken by mremap away and back",
-		  by_mremap_away_and_back, 0 },
+		  by_mremap_away_and_back, 300 },
 	};
 
 	return proc_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
