@@ -52,6 +52,8 @@ struct info {
 	uint32_t cnt;
 	const char *notifier;
 	uint32_t level;
+	uint32_t check; /* enum kedge_check */
+	bool hooked;
 };
 
 /* A new line. @name is borrowed. There is room for all that is ever added. */

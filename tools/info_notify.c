@@ -154,8 +154,36 @@ static void find_taken(struct info *info)
 	if (!kedge_notifier_info(nf, &ni)) {
 		info->notifier = ni.backend;
 		info->level = ni.level;
+		info->check = ni.check;
+		info->hooked = ni.hooked;
 	}
 	kedge_notifier_close(nf);
+}
+
+/* What a lookup costs there, and what would make it cheaper. */
+static void add_check(struct info *info)
+{
+	static const char *const words[] = {
+		[KEDGE_CHECK_LOAD] = "a lookup loads one counter",
+		[KEDGE_CHECK_CALL] = "a lookup asks the kernel by one system "
+				     "call whether a change is under way",
+		[KEDGE_CHECK_NONE] = "every get registers",
+	};
+	static const char *const names[] = { "load", "call", "none" };
+	struct info_line *l = info_add(info, INFO_NOTIFIERS, "lookup",
+				       info->check == KEDGE_CHECK_NONE
+					       ? INFO_LIMITED : INFO_OK);
+
+	info_text(l, "%s%s", words[info->check],
+		  info->check == KEDGE_CHECK_LOAD && info->hooked
+			  ? ": libkedge-hooks announces changes; in a program "
+			    "without it, a system call more"
+			  : "");
+	if (info->check == KEDGE_CHECK_CALL)
+		info_todo(l, "optional: link libkedge-hooks (pkg-config does), "
+			     "or LD_PRELOAD=libkedge-hooks.so");
+	json_object_set_new(l->data, "check", json_string(names[info->check]));
+	json_object_set_new(l->data, "hooked", json_boolean(info->hooked));
 }
 
 void info_notifiers(struct info *info)
@@ -166,4 +194,6 @@ void info_notifiers(struct info *info)
 	find_taken(info);
 	for (i = 0; !kedge_backend_probe(i, &b); i++)
 		add_backend(info, &b);
+	if (info->notifier)
+		add_check(info);
 }

@@ -52,6 +52,11 @@ enum kedge_level {
  *  vm.max_map_count are refused with -ENOSPC. */
 #define KEDGE_NOTIFIER_EXACT_RANGES (1u << 1)
 
+/** KEDGE_NOTIFIER_ASK - make the system call of KEDGE_CHECK_CALL although
+ *  libkedge-hooks is loaded: for programs of which it is known that they change
+ *  mappings by other ways than libc, and by several threads ("uffd" alone) */
+#define KEDGE_NOTIFIER_ASK (1u << 2)
+
 /**
  * struct kedge_notifier_opts - how to open a notifier; 0 is the default
  * @size:      sizeof(struct kedge_notifier_opts)
@@ -87,7 +92,9 @@ enum kedge_blind_spot {
 /** enum kedge_check - what a lookup does to be sure that nothing has changed
  * @KEDGE_CHECK_LOAD: loads the generation: libkedge-hooks or the kernel module
  *                    make changes visible before anybody else can have the
- *                    range
+ *                    range. The first change of watched memory that passes the
+ *                    hooks by makes it KEDGE_CHECK_CALL for good; a program that
+ *                    is known to have such takes KEDGE_NOTIFIER_ASK
  * @KEDGE_CHECK_CALL: makes one system call before it, which tells whether a
  *                    change is under way: some hundred nanoseconds
  * @KEDGE_CHECK_NONE: cannot be sure, so everything is registered anew: nothing

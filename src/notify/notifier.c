@@ -215,7 +215,8 @@ int kedge_notifier_open(const struct kedge_notifier_opts *user,
 	if (rc)
 		return rc;
 	if (opts.flags & ~(KEDGE_NOTIFIER_NO_BLIND_SPOT |
-			   KEDGE_NOTIFIER_EXACT_RANGES) ||
+			   KEDGE_NOTIFIER_EXACT_RANGES |
+			   KEDGE_NOTIFIER_ASK) ||
 	    opts.min_level > KEDGE_LEVEL_EXACT)
 		return kedge_reason(-EINVAL, "unknown flag or level");
 	kedge__env_check();

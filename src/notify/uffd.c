@@ -92,18 +92,19 @@ static void drop_bell(struct uffd *u)
 }
 
 /* How lookups make sure: see settle.c. */
-static int choose_check(struct kedge_notifier *nf)
+static int choose_check(struct kedge_notifier *nf,
+			const struct kedge_notifier_opts *opts)
 {
 	const struct uffd *u = nf->backend;
 
-	if (announce_hooked(NULL))
+	if (announce_hooked(NULL) && !(opts->flags & KEDGE_NOTIFIER_ASK))
 		return 0;
 	if (!u->counts)
 		return kedge_reason(-EOPNOTSUPP, "this kernel's userfaultfd "
 				    "does not tell reliably whether a change "
-				    "is under way (Linux 5.18 does), and "
-				    "libkedge-hooks is not loaded: link it, or "
-				    "set LD_PRELOAD=libkedge-hooks.so");
+				    "is under way (Linux 5.18 does): link "
+				    "libkedge-hooks, or set "
+				    "LD_PRELOAD=libkedge-hooks.so");
 	notify_must_ask(nf, ASKS_KERNEL);
 	return 0;
 }
@@ -177,7 +178,7 @@ static int uffd_open(struct kedge_notifier *nf,
 		goto free_u;
 	nf->threads.usable = u->counts;
 	announce_each(check_descriptor, u);
-	rc = choose_check(nf);
+	rc = choose_check(nf, opts);
 	if (rc)
 		goto close_fd;
 	rc = hang_bell(u);

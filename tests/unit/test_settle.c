@@ -148,6 +148,17 @@ static void an_unannounced_change_makes_lookups_ask(void **state)
 	assert_int_equal(kedge_watch_remove(nf, 1), 0);
 }
 
+static void hooks_are_not_relied_on_where_asking_is_asked_for(void **state)
+{
+	struct kedge_notifier_opts o = { .size = sizeof(o), .backend = "uffd",
+					 .flags = KEDGE_NOTIFIER_ASK };
+	struct kedge_notifier *own;
+
+	assert_int_equal(kedge_notifier_open(&o, &own), 0);
+	assert_int_equal(check_of(own), KEDGE_CHECK_CALL);
+	kedge_notifier_close(own);
+}
+
 /* A cache that handled its events under the old rule does not go on by it. */
 static void a_cache_follows_when_lookups_must_ask(void **state)
 {
@@ -197,6 +208,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			an_unannounced_change_makes_lookups_ask, setup,
 			teardown),
+		cmocka_unit_test_setup_teardown(
+			hooks_are_not_relied_on_where_asking_is_asked_for,
+			load_setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			a_cache_follows_when_lookups_must_ask, load_setup,
 			teardown),
