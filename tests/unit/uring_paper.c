@@ -184,12 +184,17 @@ static long slept(void)
 
 static long marked(long at, long len)
 {
+	int fails;
+
+	pthread_mutex_lock(&lock);
 	paper.marks++;
 	paper.mark_at = (uintptr_t)at;
 	paper.mark_end = (uintptr_t)(at + len);
-	if (!paper.mark_fails)
+	fails = paper.mark_fails;
+	paper.mark_fails -= !!fails;
+	pthread_mutex_unlock(&lock);
+	if (!fails)
 		return 0;
-	paper.mark_fails--;
 	errno = paper.mark_errno;
 	return -1;
 }
