@@ -18,10 +18,11 @@
 
 static const char usage[] =
 	"churn [-t THREADS] [-a malloc|mmap|mixed] [-z SIZE] [-l LEN]\n"
-	"      [-r libc|syscall|raw] [-p] [-d] [-n NOTIFIER] [-s SECONDS]\n"
+	"      [-r libc|syscall|raw] [-p] [-d | -A] [-n NOTIFIER] [-s SECONDS]\n"
 	"      [-g GETS] [-S SEED] [-R TIMES] [libkedge-uring.so]\n"
 	"  -p  a cache and notifier for each thread\n"
 	"  -d  what NULL everywhere gives, and no KEDGE_* variables\n"
+	"  -A  with KEDGE_NOTIFIER_ASK, and without -d\n"
 	"  -R  open it all anew so many times\n"
 	"The library is for the program that calls dlopen().\n";
 
@@ -85,7 +86,7 @@ static int options(int argc, char **argv, struct churn_opts *o, int *times)
 {
 	int c, alloc = CHURN_MALLOC, route = CHURN_LIBC;
 
-	while ((c = getopt(argc, argv, "t:a:z:l:r:pdn:s:g:S:R:")) != -1) {
+	while ((c = getopt(argc, argv, "t:a:z:l:r:pdAn:s:g:S:R:")) != -1) {
 		switch (c) {
 		case 't': o->threads = (unsigned int)atoi(optarg); break;
 		case 'a': alloc = named(churn_alloc_names, optarg); break;
@@ -94,6 +95,7 @@ static int options(int argc, char **argv, struct churn_opts *o, int *times)
 		case 'r': route = named(churn_route_names, optarg); break;
 		case 'p': o->apart = true; break;
 		case 'd': o->defaults = true; break;
+		case 'A': o->flags = KEDGE_NOTIFIER_ASK; break;
 		case 'n': o->notifier = optarg; break;
 		case 's': o->seconds = atof(optarg); break;
 		case 'g': o->gets = strtoull(optarg, NULL, 0); break;

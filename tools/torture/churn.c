@@ -441,7 +441,8 @@ static int open_notifier(const struct churn_opts *o, struct unit *u,
 {
 	struct kedge_notifier_info info = { .size = sizeof(info) };
 	struct kedge_notifier_opts no = { .size = sizeof(no),
-					  .backend = o->notifier };
+					  .backend = o->notifier,
+					  .flags = o->flags };
 	int rc;
 
 	snprintf(res->backend, sizeof(res->backend), "default");

@@ -84,6 +84,7 @@ struct churn_api {
  * @defaults: pass NULL for the notifier and all options, and take every
  *            KEDGE_* variable out of the environment
  * @notifier: backend, or NULL for the default; not with @defaults
+ * @flags:    KEDGE_NOTIFIER_*; not with @defaults
  * @seconds:  how long at most; 0 is no limit
  * @gets:     how many gets at most, of all threads; 0 is no limit
  * @seed:     of the random numbers
@@ -98,6 +99,7 @@ struct churn_opts {
 	enum churn_route route;
 	bool apart, defaults;
 	const char *notifier;
+	uint32_t flags;
 	double seconds;
 	uint64_t gets, seed;
 	void (*tick)(void *arg, uint64_t ms);

@@ -13,7 +13,8 @@
 static int open_kedge(struct rig *rig, const char *backend)
 {
 	struct kedge_notifier_opts no = { .size = sizeof(no),
-					  .backend = backend };
+					  .backend = backend,
+					  .flags = rig->flags };
 	/* A peer's keys are to be cached, or there is nothing to test. */
 	struct kedge_cache_opts co = { .size = sizeof(co),
 				       .flags = KEDGE_CACHE_TRUSTED_PEERS,
@@ -46,9 +47,11 @@ close_notifier:
 int rig_open(struct rig *rig, const struct dio_ops *dio, const char *dio_name,
 	     const char *backend, bool naive)
 {
+	const uint32_t flags = rig->flags;
 	int rc;
 
 	memset(rig, 0, sizeof(*rig));
+	rig->flags = flags;
 	rig->dio = dio;
 	rig->dio_name = dio_name;
 	rc = -pthread_mutex_init(&rig->ring_lock, NULL);

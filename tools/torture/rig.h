@@ -29,6 +29,7 @@ struct rig {
 	struct kedge_cache *cache;
 	struct naive *naive; /* instead of the three above */
 	struct kedge_notifier_info info;
+	uint32_t flags; /* KEDGE_NOTIFIER_*, set before it is opened */
 };
 
 /* A registration, whoever gave it; copied out of the cache's. */

@@ -60,7 +60,7 @@ struct options {
 	int threads;
 	char *notifier, *seed, *event, *route, *mode;
 	char *device;
-	int naive, strict;
+	int naive, strict, ask;
 	int channel;
 	char *messages, *sizes;
 	int churn, defaults, per_thread;
@@ -113,6 +113,9 @@ static int options_read(struct options *o, int argc, char **argv)
 		  NULL },
 		{ "strict", 0, POPT_ARG_NONE, &o->strict, 0,
 		  "Take everything for promised", NULL },
+		{ "ask", 0, POPT_ARG_NONE, &o->ask, 0,
+		  "Have lookups ask the kernel although libkedge-hooks is "
+		  "loaded (KEDGE_NOTIFIER_ASK)", NULL },
 		{ "churn", 0, POPT_ARG_NONE, &o->churn, 0,
 		  "Threads that allocate, transfer and free", NULL },
 		{ "alloc", 0, POPT_ARG_STRING, &o->alloc, 0,
@@ -198,13 +201,14 @@ static int options_check(struct options *o, struct torture *t)
 	t->mode = o->mode;
 	t->naive = o->naive;
 	t->strict = o->strict;
+	t->rig.flags = o->ask ? KEDGE_NOTIFIER_ASK : 0;
 	return device_check(o->device, t);
 }
 
 static int channel_check(const struct options *o, struct chan_opts *c)
 {
 	if (o->notifier || o->event || o->route || o->mode || o->device ||
-	    o->naive || o->strict || o->churn || churn_options(o) ||
+	    o->naive || o->strict || o->ask || o->churn || churn_options(o) ||
 	    o->threads != THREADS)
 		return util_usage("--channel takes --seconds, --messages, "
 				  "--sizes and --seed only");
@@ -263,7 +267,7 @@ static int churn_check(const struct options *o, struct churn_opts *c)
 		return util_usage("--bytes takes a size of 64k or more");
 	if (o->gets && (util_parse_u64(o->gets, &c->gets) || !c->gets))
 		return util_usage("--gets takes a number above 0");
-	if (o->defaults && o->notifier)
+	if (o->defaults && (o->notifier || o->ask))
 		return util_usage("--default takes no notifier");
 	c->threads = (unsigned int)o->threads;
 	c->alloc = (enum churn_alloc)alloc;
@@ -271,6 +275,7 @@ static int churn_check(const struct options *o, struct churn_opts *c)
 	c->size = bytes;
 	c->notifier = o->notifier;
 	c->defaults = o->defaults;
+	c->flags = o->ask ? KEDGE_NOTIFIER_ASK : 0;
 	c->apart = o->per_thread;
 	c->seconds = o->seconds;
 	return UTIL_GO_ON;
