@@ -38,6 +38,10 @@ JOBS = [
     Job('unit', False, ['-d'], 1500, 'meson test -C {b} --no-rebuild -t 10 '
         '--suite unit --suite hooks --suite stress', None),
     Job('tripwire', False, [], 200, '{b}/tests/unit/test_tripwire', ONCE),
+    Job('changes', False, [], 400, 'meson test -C {b} --no-rebuild -t 10 '
+        'settle threads taint service notifier_process', ONCE),
+    Job('churn', False, [], 400, '{b}/tests/churn/churn -d -t 4 -a mixed -g '
+        '{n}', (300, 5000)),
     Job('torture', False, ['-d'], 900, '{b}/kedge torture -q --seconds {n}',
         (20, 120)),
     Job('demo', False, [], 600, '{b}/kedge demo -q', None),
