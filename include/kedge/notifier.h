@@ -301,7 +301,8 @@ KEDGE_API int kedge_notifier_unchanged(struct kedge_notifier *nf,
  *   -EFAULT      part of the range is not mapped
  *   -EOPNOTSUPP  the backend cannot see what happens to that memory (a file or
  *                System V mapping, shared memory, a special mapping)
- *   -EBUSY       another userfaultfd owns it
+ *   -EBUSY       another userfaultfd owns it, or other threads move mappings
+ *                without a pause
  *   -ENOSPC      watching it would take the process near vm.max_map_count, or
  *                leave it with more seams between watched and other memory than
  *                a 20th of that. Mappings in which nothing is watched yet are

@@ -114,7 +114,10 @@ static int ring_refused(const struct uring *u, int rc)
 		return kedge_reason(rc, "a seccomp filter forbids "
 					"io_uring_register here");
 	case EBADF:
-		return kedge_reason(rc, "the ring is closed");
+		return kedge_reason(rc, "the ring is closed, or the "
+				    "application closed the descriptor that "
+				    "the device has of it: open the device "
+				    "anew");
 	}
 	return 0;
 }

@@ -55,6 +55,12 @@ static struct table watched_fine = { FINE_SHIFT, FINE_BITS, 0, fine_slot };
 static struct table watched_coarse = { COARSE_SHIFT, COARSE_BITS, 0,
 				       coarse_slot };
 static struct table changing = { COARSE_SHIFT, COARSE_BITS, 0, changing_slot };
+/*
+ * Calls under way that want their range to be one mapping. Raised before the
+ * notifiers are told, so whoever registers memory under nf->lock either does so
+ * before it is let go there, or sees it.
+ */
+static _Atomic uint32_t moving;
 static _Atomic uint32_t announced_only; /* notifiers that live by this */
 
 enum { HOOK_IDLE, HOOK_COUNTED };
@@ -118,6 +124,11 @@ static bool watched(uint64_t start, uint64_t end)
 }
 
 /* A wide question is not answered by "yes" alone: look what is counted. */
+bool announce_moving(void)
+{
+	return atomic_load(&moving);
+}
+
 bool announce_active(uint64_t start, uint64_t end)
 {
 	unsigned int i;
@@ -198,6 +209,7 @@ static int adopt(void)
 	reset(&watched_fine);
 	reset(&watched_coarse);
 	reset(&changing);
+	atomic_store(&moving, 0);
 	atomic_store(&page->state, OURS);
 	return 0;
 }
@@ -387,6 +399,8 @@ static void begin(struct kedge_hook *hook, int kind, const void *addr,
 	    !watched(hook->start, hook->end))
 		return;
 	hook->state = HOOK_COUNTED;
+	if (kind & KEDGE_HOOK_ONE_MAPPING)
+		atomic_fetch_add(&moving, 1);
 	count(&changing, hook->start, hook->end, 1);
 	if (all || watched(hook->start, hook->end))
 		tell_all(hook);
@@ -421,6 +435,8 @@ void kedge_hook_end(struct kedge_hook *hook)
 	if (hook->state == HOOK_IDLE)
 		return;
 	hook->state = HOOK_IDLE;
+	if (hook->kind & KEDGE_HOOK_ONE_MAPPING)
+		atomic_fetch_sub(&moving, 1);
 	if (hook->back_end)
 		rearm_all(hook);
 	if (atomic_load_explicit(&announced_only, memory_order_relaxed) &&

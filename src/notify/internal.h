@@ -139,7 +139,10 @@ struct notify_ops {
 	void (*close)(struct kedge_notifier *nf);
 	/* In a forked child: free memory and descriptors, nothing else. */
 	void (*abandon)(struct kedge_notifier *nf);
-	/* Make the kernel report on [start, end). Without the lock. */
+	/*
+	 * Make the kernel report on [start, end). Without the lock. -EAGAIN:
+	 * not while mappings are being moved.
+	 */
 	int (*arm)(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 	/* The reverse, for a range of nf->maybe. Called with the lock. */
 	void (*disarm)(struct kedge_notifier *nf, uint64_t start, uint64_t end);
@@ -299,6 +302,8 @@ void announce_each(void (*fn)(struct kedge_notifier *nf, void *arg), void *arg);
 void announce_watch(uint64_t start, uint64_t end);
 void announce_unwatch(uint64_t start, uint64_t end);
 bool announce_active(uint64_t start, uint64_t end);
+/* A call is under way that fails if a part of its range is registered. */
+bool announce_moving(void);
 /*
  * hooked.c. hooked: libc's munmap() and free(), called by anybody, are announced
  * before they do anything, which was tried. attached: somebody says that they

@@ -59,8 +59,11 @@ static int proc_open(const char *path, struct fd_id *id)
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 
 	if (fd < 0)
-		return kedge_reason(-errno, "%s can't be opened: mount /proc",
-				    path);
+		return kedge_reason(-errno, "%s can't be opened (%s): %s", path,
+				    strerrordesc_np(errno),
+				    errno == EMFILE || errno == ENFILE
+					    ? "raise ulimit -n"
+					    : "mount /proc");
 	fd_note(fd, id);
 	return fd;
 }

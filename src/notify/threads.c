@@ -82,8 +82,11 @@ int threads_init(struct threads *t)
 	memset(t, 0, sizeof(*t));
 	t->fd = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (t->fd < 0)
-		return kedge_reason(-errno, "/proc/self/task can't be opened: "
-					    "mount /proc");
+		return kedge_reason(-errno, "/proc/self/task can't be opened "
+				    "(%s): %s", strerrordesc_np(errno),
+				    errno == EMFILE || errno == ENFILE
+					    ? "raise ulimit -n"
+					    : "mount /proc");
 	fd_note(t->fd, &t->id);
 	rc = sig_lock_init(&t->lock);
 	if (rc)

@@ -242,39 +242,35 @@ static void uffd_abandon(struct kedge_notifier *nf)
 	free(u);
 }
 
-static int note_maybe(struct kedge_notifier *nf, uint64_t start, uint64_t end)
+/*
+ * What is registered is noted, and let go again, under the lock. A registration
+ * in the middle of an application's mremap() would split what that is about to
+ * move: see announce_moving().
+ */
+static int register_now(void *arg, uint64_t start, uint64_t end)
 {
-	int rc;
+	struct kedge_notifier *nf = arg;
+	struct uffd *u = nf->backend;
+	int rc = -EAGAIN;
 
 	sig_lock(&nf->lock);
-	rc = maybe_add(nf, start, end);
+	if (!announce_moving())
+		rc = maybe_add(nf, start, end);
+	if (!rc)
+		rc = uffd_register(u->fd, start, end);
 	sig_unlock(&nf->lock);
 	return rc;
 }
 
-/*
- * It is noted before, because it must be known when it may be so, and again
- * afterwards: who disarmed the range in between has forgotten it.
- */
 static int uffd_arm(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 {
 	struct uffd *u = nf->backend;
-	int rc;
 
 	if (!uffd_fd_is_ours(u))
 		return kedge_reason(-EOPNOTSUPP, "the application closed "
 				    "kedge's userfaultfd: nothing more can be "
 				    "watched");
-	rc = note_maybe(nf, start, end);
-	if (rc)
-		return rc;
-	rc = uffd_register_patiently(u->fd, start, end);
-	if (rc)
-		return rc;
-	rc = note_maybe(nf, start, end);
-	if (rc)
-		uffd_unregister(u->fd, start, end);
-	return rc;
+	return uffd_register_patiently(register_now, nf, start, end);
 }
 
 static void uffd_disarm(struct kedge_notifier *nf, uint64_t start, uint64_t end)

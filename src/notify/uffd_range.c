@@ -35,7 +35,8 @@ int uffd_register(int fd, uint64_t start, uint64_t end)
 }
 
 /* A page swap of our own may have the mapping: not for long. */
-static int try_patiently(int fd, uint64_t start, uint64_t end)
+static int try_patiently(uffd_attempt_fn attempt, void *arg, uint64_t start,
+			 uint64_t end)
 {
 	const struct timespec nap = { 0, SWAP_NAP_NS };
 	unsigned int naps;
@@ -45,7 +46,7 @@ static int try_patiently(int fd, uint64_t start, uint64_t end)
 	for (naps = 0;; naps++) {
 		ended = turns_ended(&kedge__swaps);
 		turn_begins(&kedge__watches);
-		rc = uffd_register(fd, start, end);
+		rc = attempt(arg, start, end);
 		turn_ends(&kedge__watches);
 		if (rc != -EBUSY || naps == SWAP_NAPS ||
 		    !turns_since(&kedge__swaps, ended))
@@ -55,13 +56,15 @@ static int try_patiently(int fd, uint64_t start, uint64_t end)
 	}
 }
 
-int uffd_register_patiently(int fd, uint64_t start, uint64_t end)
+int uffd_register_patiently(uffd_attempt_fn attempt, void *arg, uint64_t start,
+			    uint64_t end)
 {
-	int rc = try_patiently(fd, start, end);
+	int rc = try_patiently(attempt, arg, start, end);
 
 	switch (rc) {
 	case 0:
-		return 0;
+	case -EAGAIN:
+		return rc;
 	case -EBUSY:
 		return kedge_reason(rc, "another userfaultfd owns the memory");
 	case -ENOMEM:

@@ -9,6 +9,7 @@
  * unmapped and mapped anew without being registered.
  */
 #include <inttypes.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -16,7 +17,8 @@
 #include "notify/budget.h"
 #include "notify/internal.h"
 
-#define ARM_TRIES 8
+#define ARM_TRIES  8
+#define MOVE_TRIES 1000
 
 int nf_not_owned(void)
 {
@@ -28,6 +30,23 @@ int nf_not_owned(void)
 /* Tests change the mapping here. */
 __attribute__((weak, noinline)) void watch_looked(void)
 {
+}
+
+/* An mremap() of the application's is over soon. */
+static int arm_between_moves(struct kedge_notifier *nf,
+			     const struct vma_span *span)
+{
+	unsigned int tries;
+	int rc = -EAGAIN;
+
+	for (tries = 0; rc == -EAGAIN && tries < MOVE_TRIES; tries++) {
+		if (tries)
+			sched_yield();
+		rc = nf->ops->arm(nf, span->start, span->end);
+	}
+	return rc != -EAGAIN ? rc
+			     : kedge_reason(-EBUSY, "mappings are being moved "
+					    "without a pause");
 }
 
 /*
@@ -49,7 +68,7 @@ static int arm_once(struct kedge_notifier *nf, uint64_t start, uint64_t end,
 		before = (struct vma_span){ start, end };
 	rc = budget_admit(nf, &before);
 	if (!rc)
-		rc = nf->ops->arm(nf, before.start, before.end);
+		rc = arm_between_moves(nf, &before);
 	if (!rc)
 		rc = vma_check(nf->maps_fd, start, end, &after);
 	if (rc)

@@ -128,6 +128,26 @@ static void what_was_announced_is_watched_anew(void **state)
 	assert_int_equal(kedge_watch_add(nf, mem, 65536, 2), -EOPNOTSUPP);
 }
 
+/* A registration in the middle would split what an mremap() is about to move. */
+static void nothing_is_registered_while_mappings_move(void **state)
+{
+	struct kedge_notifier *own;
+	char *p = new_pages(2), *q = new_pages(1);
+	struct kedge_hook hook;
+
+	if (need_uffd())
+		skip();
+	own = open_uffd();
+	kedge_hook_begin(&hook, KEDGE_EVENT_REMAP | KEDGE_HOOK_ONE_MAPPING, p,
+			 2 * page_len());
+	assert_int_equal(kedge_watch_add(own, q, 1, 1), -EBUSY);
+	kedge_hook_end(&hook);
+	assert_int_equal(kedge_watch_add(own, q, 1, 1), 0);
+	kedge_notifier_close(own);
+	free_pages(p, 2);
+	free_pages(q, 1);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 static int run(const char *name)
@@ -138,6 +158,7 @@ static int run(const char *name)
 		CASE(memory_nobody_watches_moves_nothing),
 		CASE(nonsense_does_nothing),
 		CASE(what_was_announced_is_watched_anew),
+		CASE(nothing_is_registered_while_mappings_move),
 	};
 
 	backend = name;

@@ -264,6 +264,7 @@ static void a_child_that_shares_memory_may_be_in(void **state)
 	pthread_t t;
 	char c;
 
+	need_threads_after_fork(); /* there vfork() is fork() */
 	assert_int_equal(pipe(there), 0);
 	assert_int_equal(pipe(back), 0);
 	fds[0] = -1;
