@@ -114,7 +114,9 @@ enum kedge_check {
  * @backend:   its name; static
  * @blind:     enum kedge_blind_spot, or'ed
  * @hooked:    1 if libkedge-hooks serves this process too: munmap() and free() of
- *             any library arrive there, as was tried
+ *             any library arrive there, as was tried, and no runtime is here
+ *             that is known to make system calls of its own (Go, the allocators
+ *             of AddressSanitizer and its kin)
  * @watches:   watches now
  * @armed:     disjoint ranges that the kernel watches for this notifier now
  * @events:    invalidations seen since it was opened, coalesced or not

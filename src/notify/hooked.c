@@ -14,9 +14,10 @@
  * an allocator before it in the search order has free() (jemalloc, mimalloc,
  * tcmalloc, a sanitizer), whose calls to the kernel may go by any way; another
  * library before it has munmap(); a static program, whose free() is libc.a's own.
- * In all of these the answer is no, though much may be announced there, too.
+ * In all of these the answer is no, though much may be announced there, too. It
+ * is no as well where a runtime is known to make its own system calls: runtime.c.
  *
- * What it cannot: an object with a munmap() of its own that others don't see
+ * What it cannot: another object with a munmap() of its own that others don't see
  * (-Bsymbolic, RTLD_DEEPBIND, an inline system call). There the first
  * unannounced change of watched memory shows it: see notify_must_ask().
  */
@@ -51,6 +52,8 @@ __attribute__((weak, noinline)) bool announce_try_calls(void)
 	unsigned int before = empty;
 	int saved = errno;
 
+	if (announce_own_calls())
+		return false;
 	call_munmap(&attached, 0); /* fails: EINVAL */
 	errno = saved;
 	if (empty == before)
