@@ -19,6 +19,10 @@ json '{r["bench"] for r in d["rows"]} == {"hit", "miss", "unmap"}' \
 	'all(r["kedge_ns"] > 0 for r in d["rows"])' \
 	'all(r["kedge_regs"] == 0 for r in d["rows"] if r["bench"] == "hit")' \
 	'all(r["kedge_regs"] >= 1 for r in d["rows"] if r["bench"] == "unmap")'
+expect 0 bench cache -e 1 -B 3 -t 1,2 -b hit --ask --json
+json '"+ask" in d["notifier"] or d["level"] != "ordered"' \
+	'{r["bench"] for r in d["rows"]} == {"hit", "call"}' \
+	'all(r["x_call"] > 0 for r in d["rows"] if r["threads"] == 1)'
 expect 0 bench watch -r 2 -w 1 -p 0 --json
 json 'all(r["ns"] > 0 for r in d["rows"] if r["bench"] == "munmap")'
 

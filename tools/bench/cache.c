@@ -5,8 +5,9 @@
 
 #include "tools/bench/cache.h"
 
-const char *const kind_names[KIND_CNT + 1] = { "hit",	     "miss",  "hint",
-					       "invalidate", "unmap", NULL };
+const char *const kind_names[KIND_CNT + 1] = { "hit",  "miss",
+					       "hint", "invalidate",
+					       "unmap", "call", NULL };
 static const char *const layout_names[] = { "aligned", "offset", NULL };
 
 static int run_bench(const struct cache_opts *opt)
@@ -68,6 +69,11 @@ static int parse(struct cache_opts *opt)
 			opt->bench_text ? opt->bench_text
 					: "hit,miss,hint,invalidate,unmap",
 			kind_names, &opt->kinds);
+	/* It is there to be compared with hits. */
+	if (opt->ask)
+		opt->kinds |= 1u << KIND_CALL;
+	if (opt->kinds & (1u << KIND_CALL))
+		opt->kinds |= 1u << KIND_HIT;
 	return rc == UTIL_GO_ON ? parse_peer(opt) : rc;
 }
 
@@ -83,6 +89,8 @@ static const char help[] =
 "  hint        want 1 MiB, mapped a moment ago, cached (UCX: get and put)\n"
 "  invalidate  madvise(MADV_DONTNEED) of an entry, get and put\n"
 "  unmap       munmap() of an entry, mmap() at its address, get and put\n"
+"  call        getppid() as a system call, in turns with the hits, which are\n"
+"              printed as multiples of it (\"x call\") as well\n"
 "\n"
 "Several threads hit entries of their own (\"own\"), or all the same entries in\n"
 "the same order at the same time (\"same\"). \"vs 1\" is the ratio to one thread's\n"
@@ -104,11 +112,14 @@ int bench_cache(int argc, char **argv)
 		{ "layout", 'l', POPT_ARG_STRING, &opt.layout_text, 0,
 		  "aligned, offset (by 4 KiB), or both", "NAME,..." },
 		{ "bench", 'b', POPT_ARG_STRING, &opt.bench_text, 0,
-		  "What to measure (all)", "NAME,..." },
+		  "What to measure (all but call)", "NAME,..." },
 		{ "notifier", 'n', POPT_ARG_STRING, &opt.notifier, 0,
 		  "kedge's backend (auto)", "NAME" },
 		{ "single", '1', POPT_ARG_NONE, &opt.single, 0,
 		  "kedge's cache has one thread for itself", NULL },
+		{ "ask", 'a', POPT_ARG_NONE, &opt.ask, 0,
+		  "kedge asks the kernel at each lookup, as without "
+		  "libkedge-hooks; adds call", NULL },
 		{ "batches", 'B', POPT_ARG_INT, &opt.batches, 0,
 		  "Undisturbed batches of each row (41)", "N" },
 		{ "seconds", 's', POPT_ARG_DOUBLE, &opt.seconds, 0,

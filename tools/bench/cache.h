@@ -36,6 +36,7 @@
  *                   side without hints a get and put
  * @KIND_INVALIDATE: madvise(MADV_DONTNEED) of a registered entry, get and put
  * @KIND_UNMAP:      munmap() of one, mmap() at the same address, get and put
+ * @KIND_CALL:       a system call that does next to nothing, in turns with hits
  */
 enum bench_kind {
 	KIND_HIT,
@@ -43,6 +44,7 @@ enum bench_kind {
 	KIND_HINT,
 	KIND_INVALIDATE,
 	KIND_UNMAP,
+	KIND_CALL,
 	KIND_CNT,
 };
 
@@ -86,6 +88,7 @@ struct cache_opts {
 	int batches;
 	double seconds;
 	int single;
+	int ask;
 	int csv;
 	const struct side *peer;
 	struct bench_list entries;
@@ -102,6 +105,7 @@ struct cache_opts {
  * @threads:  most threads a batch will have
  * @seed:     of the random order
  * @single:   kedge's cache has KEDGE_CACHE_SINGLE_THREAD
+ * @ask:      kedge's notifier has KEDGE_NOTIFIER_ASK
  * @notifier: kedge's backend, or NULL
  * @side:     who is measured
  */
@@ -113,6 +117,7 @@ struct cache_cfg {
 	uint64_t threads;
 	uint64_t seed;
 	bool single;
+	bool ask;
 	const char *notifier;
 	const struct side *side;
 };
@@ -133,7 +138,8 @@ struct side_info {
  * @name: as --peer has it
  * @open: a cache whose device does nothing; 0, or a negative errno with the
  *        reason in @why
- * @run:  @n operations of a kind on the walk; 0 or a negative errno
+ * @run:  @n operations of a kind on the walk; 0 or a negative errno. All kinds but
+ *        KIND_CALL, which is no side's
  * @registrations: calls of the device so far
  */
 struct side {
@@ -197,6 +203,7 @@ void cache_child(int fd, void *arg);
  * @ops:      of a batch
  * @ns, @best_ns, @regs: [0] kedge's, [1] the peer's
  * @single_ns: one thread's, measured in turns with this row
+ * @call_ns: of a hit: kedge's KIND_CALL, measured in turns with this row; or 0
  * @pairs:    batches that the medians are of
  * @dropped:  batches a thread of which lost its CPU
  */
@@ -212,6 +219,7 @@ struct cache_row {
 	double best_ns[2];
 	double regs[2];
 	double single_ns;
+	double call_ns;
 	uint64_t pairs;
 	uint64_t dropped;
 };

@@ -16,6 +16,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "tools/bench/cache.h"
 
@@ -128,6 +130,11 @@ static int run(struct worker *w, uint64_t n)
 {
 	struct child *c = w->child;
 
+	if (c->job->kind == KIND_CALL) {
+		while (n--)
+			syscall(SYS_getppid);
+		return 0;
+	}
 	return c->cfg->side->run[c->job->kind](c->ctx, &w->walk, n);
 }
 

@@ -47,6 +47,13 @@ static int say_why(int rc, const char *what, char why[WHY_LEN])
 	return rc;
 }
 
+static const char *how(const struct kedge_notifier_info *ni)
+{
+	if (ni->check == KEDGE_CHECK_CALL)
+		return "+ask";
+	return ni->hooked ? "+hooks" : "";
+}
+
 static int fill_info(struct kedge_notifier *nf, struct side_info *info)
 {
 	struct kedge_notifier_info ni = { .size = sizeof(ni) };
@@ -56,7 +63,7 @@ static int fill_info(struct kedge_notifier *nf, struct side_info *info)
 	if (rc)
 		return rc;
 	snprintf(info->notifier, sizeof(info->notifier), "%s%s", ni.backend,
-		 ni.hooked ? "+hooks" : "");
+		 how(&ni));
 	snprintf(info->level, sizeof(info->level), "%s",
 		 util_level_name(ni.level));
 	snprintf(info->version, sizeof(info->version), "%s", kedge_version());
@@ -74,6 +81,8 @@ static int side_open(const struct cache_cfg *cfg, void **ctx,
 	struct kedge_side *s;
 	int rc;
 
+	if (cfg->ask)
+		no.flags |= KEDGE_NOTIFIER_ASK;
 	if (cfg->single)
 		co.flags |= KEDGE_CACHE_SINGLE_THREAD;
 	s = calloc(1, sizeof(*s));

@@ -32,7 +32,7 @@ static const char *odd(const struct cache_row *row, unsigned int side)
 {
 	if (row->kind == KIND_HIT)
 		return row->regs[side] > REGS_HIT_MAX ? "registers" : NULL;
-	if (row->kind == KIND_HINT && !side)
+	if (row->kind == KIND_CALL || (row->kind == KIND_HINT && !side))
 		return NULL;
 	return row->regs[side] < REGS_MISS_MIN ? "sees nothing" : NULL;
 }
@@ -59,11 +59,25 @@ static void print_row(const struct cache_result *res,
 		       ratio(row->ns[0], row->ns[1]));
 	if (row->threads > 1)
 		printf(" %6.2f", ratio(row->ns[0], row->single_ns));
+	else if (row->kind == KIND_HIT && row->call_ns > 0)
+		printf(" %6s", "");
+	if (row->kind == KIND_HIT && row->call_ns > 0)
+		printf(" %6.2f", ratio(row->ns[0], row->call_ns));
 	for (side = 0; side < (res->peer ? 2 : 1); side++)
 		if (odd(row, side))
 			printf("  %s %s", side ? res->peer : "kedge",
 			       odd(row, side));
 	putchar('\n');
+}
+
+static bool has_calls(const struct cache_result *res)
+{
+	size_t i;
+
+	for (i = 0; i < res->n; i++)
+		if (res->rows[i].call_ns > 0)
+			return true;
+	return false;
 }
 
 static void print_text(const struct cache_result *res)
@@ -78,7 +92,7 @@ static void print_text(const struct cache_result *res)
 	       "bench", "layout", "entries", "threads", "", "kedge ns", "best");
 	if (res->peer)
 		printf(" %6s ns %9s %6s", res->peer, "best", "ratio");
-	printf(" %6s\n", "vs 1");
+	printf(" %6s%s\n", "vs 1", has_calls(res) ? " x call" : "");
 	for (i = 0; i < res->n; i++)
 		if (!res->rows[i].hidden)
 			print_row(res, &res->rows[i]);
@@ -90,7 +104,7 @@ static void print_csv(const struct cache_result *res)
 
 	puts("bench,layout,entries,threads,share,kedge_ns,kedge_best_ns,"
 	     "kedge_regs,peer,peer_ns,peer_best_ns,peer_regs,ratio,vs_single,"
-	     "pairs,dropped");
+	     "pairs,dropped,x_call");
 	for (i = 0; i < res->n; i++) {
 		const struct cache_row *row = &res->rows[i];
 
@@ -107,9 +121,11 @@ static void print_csv(const struct cache_result *res)
 			       ratio(row->ns[0], row->ns[1]));
 		else
 			printf(",,,,,");
-		printf("%.4f,%llu,%llu\n", ratio(row->ns[0], row->single_ns),
+		printf("%.4f,%llu,%llu,%.4f\n",
+		       ratio(row->ns[0], row->single_ns),
 		       (unsigned long long)row->pairs,
-		       (unsigned long long)row->dropped);
+		       (unsigned long long)row->dropped,
+		       ratio(row->ns[0], row->call_ns));
 	}
 }
 
@@ -119,7 +135,7 @@ static json_t *row_json(const struct cache_result *res,
 	json_t *o;
 	int rc;
 
-	o = json_pack("{s:s, s:s, s:I, s:I, s:s, s:f, s:f, s:f, s:f, s:I, s:I}",
+	o = json_pack("{s:s, s:s, s:I, s:I, s:s, s:f, s:f, s:f, s:f, s:I, s:I, s:f}",
 		      "bench", kind_names[row->kind], "layout",
 		      layout_name(row), "entries", (json_int_t)row->entries,
 		      "threads", (json_int_t)row->threads, "share",
@@ -127,7 +143,8 @@ static json_t *row_json(const struct cache_result *res,
 		      row->best_ns[0], "kedge_regs", row->regs[0], "vs_single",
 		      ratio(row->ns[0], row->single_ns), "pairs",
 		      (json_int_t)row->pairs, "dropped",
-		      (json_int_t)row->dropped);
+		      (json_int_t)row->dropped, "x_call",
+		      ratio(row->ns[0], row->call_ns));
 	if (!o)
 		return NULL;
 	if (res->peer)

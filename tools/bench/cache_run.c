@@ -227,6 +227,8 @@ static int run_rounds(struct run *r, struct cache_row *rows, size_t n,
 		finish_row(&rows[i], &s[i], r->sides);
 		rows[i].single_ns = rows[0].ns[0];
 	}
+	for (i = 0; i < n && rows[n - 1].kind == KIND_CALL; i++)
+		rows[i].call_ns = rows[n - 1].ns[0];
 	return 0;
 }
 
@@ -308,6 +310,12 @@ static int plan_hits(const struct run *r, const struct config *c)
 			row->own = own;
 		}
 	}
+	if (r->opt->kinds & (1u << KIND_CALL) && !c->own_only) {
+		row = add_row(r->res);
+		if (!row)
+			return -ENOMEM;
+		row->kind = KIND_CALL;
+	}
 	return 0;
 }
 
@@ -325,7 +333,9 @@ static int run_kind(struct run *r, const struct config *c, enum bench_kind kind)
 	if (rc)
 		return util_fail(rc, "cannot plan the rows");
 	for (i = first; i < res->n; i++) {
-		res->rows[i].kind = kind;
+		/* KIND_HIT is 0: a row of calls is among the hits. */
+		if (res->rows[i].kind != KIND_CALL)
+			res->rows[i].kind = kind;
 		res->rows[i].offset = c->offset;
 		res->rows[i].entries = c->entries;
 	}
@@ -344,7 +354,7 @@ static int run_kinds(struct run *r, const struct config *c)
 	}
 	/* Hits first: misses leave an entry behind. */
 	for (kind = 0; kind < KIND_CNT && !rc; kind++)
-		if (r->opt->kinds & (1u << kind) &&
+		if (r->opt->kinds & (1u << kind) && kind != KIND_CALL &&
 		    !(c->own_only && kind != KIND_HIT))
 			rc = run_kind(r, c, (enum bench_kind)kind);
 	return rc;
@@ -377,6 +387,7 @@ static int run_config(struct run *r, const struct config *c)
 				     .threads = c->threads,
 				     .seed = 1,
 				     .single = r->opt->single,
+				     .ask = r->opt->ask,
 				     .notifier = r->opt->notifier,
 				     .side = &side_kedge };
 	if (reserve(&cfg[0], &mem, &len)) {
