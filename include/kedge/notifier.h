@@ -91,10 +91,8 @@ enum kedge_blind_spot {
 
 /** enum kedge_check - what a lookup does to be sure that nothing has changed
  * @KEDGE_CHECK_LOAD: loads the generation: libkedge-hooks or the kernel module
- *                    make changes visible before anybody else can have the
- *                    range. The first change of watched memory that passes the
- *                    hooks by makes it KEDGE_CHECK_CALL for good; a program that
- *                    is known to have such takes KEDGE_NOTIFIER_ASK
+ *                    make changes visible before anybody else has the range. The
+ *                    first that passes the hooks by makes it KEDGE_CHECK_CALL
  * @KEDGE_CHECK_CALL: makes one system call before it, which tells whether a
  *                    change is under way: some hundred nanoseconds
  * @KEDGE_CHECK_NONE: cannot be sure, so everything is registered anew: nothing
@@ -258,8 +256,7 @@ static inline uint64_t kedge_notifier_generation(const struct kedge_notifier *nf
  * @generation: the number that a KEDGE_EVENT_LAST carried
  *
  * As a comparison with kedge_notifier_generation(), but true to the level: it
- * asks the kernel whether a change is under way where the generation alone does
- * not tell (see enum kedge_check).
+ * asks the kernel where the generation alone does not tell (enum kedge_check).
  *
  * Threads: any; no lock, at most one system call.
  *

@@ -73,7 +73,6 @@ static int hang_bell(struct uffd *u)
 	if (p == MAP_FAILED)
 		return rc;
 	u->bell = (uintptr_t)p;
-	*(volatile char *)p = 1;
 	/* In a child it is there too, and nobody listens. */
 	if (!madvise(p, len, MADV_WIPEONFORK))
 		rc = uffd_register(u->fd, u->bell, u->bell + len);
@@ -113,8 +112,12 @@ static int choose_check(struct kedge_notifier *nf,
  * Every call that will report an event raises the descriptor's count of changes
  * (mmap_changing) while it holds the address space's lock, before a page goes,
  * and lowers it when its event has been read. While it is raised, requests to
- * fill a page are refused with EAGAIN; else one for a page that is there is
- * refused with EEXIST.
+ * fill a page are refused with EAGAIN before anything else is looked at. Else
+ * one for a page that is not registered is refused with ENOENT; the generation's
+ * is asked for, and if a stranger has registered that, it is there: EEXIST.
+ * (Of the refusals this is the cheapest that only a userfaultfd gives. Asked for
+ * a registered page the kernel walks its page tables, which costs half as much
+ * again.)
  *
  * Proof. Thread A takes a range away, the kernel hands it to thread B. B took
  * the address space's lock after A had raised the count, so B, and whoever B

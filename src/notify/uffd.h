@@ -12,8 +12,7 @@
 /*
  * The bell is a page of our own that is watched like others': dropping it wakes
  * the monitor. Unlike a descriptor nobody can close it. It is of a kind that no
- * neighbour's mapping melts with. It is present, so that to fill it with zeros
- * is refused: that is the question of uffd_asks_kernel().
+ * neighbour's mapping melts with.
  */
 struct uffd {
 	int fd;

@@ -130,14 +130,15 @@ bool uffd_fd_is_ours(const struct uffd *u)
 enum uffd_answer uffd_ask_kernel(const struct uffd *u)
 {
 	struct uffdio_zeropage z = {
-		.range = { .start = u->bell, .len = kedge__page_size() },
+		.range = { .start = (uintptr_t)u->nf->page,
+			   .len = kedge__page_size() },
 		.mode = UFFDIO_ZEROPAGE_MODE_DONTWAKE,
 	};
 	int saved = errno, err;
 
 	err = ioctl(u->fd, UFFDIO_ZEROPAGE, &z) ? errno : 0;
 	errno = saved;
-	if (likely(err == EEXIST) || !err)
+	if (likely(err == ENOENT) || err == EEXIST)
 		return UFFD_REST;
 	return err == EAGAIN ? UFFD_CHANGING : UFFD_STRANGER;
 }

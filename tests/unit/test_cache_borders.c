@@ -270,6 +270,7 @@ static int put_in_child(void *arg)
 
 static void a_child_ends_nothing_that_is_dying(void **state)
 {
+	need_threads_after_fork(); /* before anything is held */
 	open_with((struct kedge_cache_opts){ 0 });
 	held = get(0, 1, WRITE);
 	assert_int_equal(kedge_cache_flush(cache), 0);
