@@ -165,8 +165,9 @@ static void add_check(struct info *info)
 {
 	static const char *const words[] = {
 		[KEDGE_CHECK_LOAD] = "a lookup loads one counter",
-		[KEDGE_CHECK_CALL] = "a lookup asks the kernel by one system "
-				     "call whether a change is under way",
+		[KEDGE_CHECK_CALL] =
+			("a lookup asks the kernel by one system call whether "
+			 "a change is under way"),
 		[KEDGE_CHECK_NONE] = "every get registers",
 	};
 	static const char *const names[] = { "load", "call", "none" };

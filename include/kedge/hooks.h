@@ -60,7 +60,9 @@ struct kedge_hook {
  *
  * On return every notifier of this process has invalidated the range, and
  * nothing registered there before kedge_hook_end() is kept. Every begin has its
- * end on the same thread; several may be open at once.
+ * end on the same thread; several may be open at once. A begin without its end,
+ * as where a signal handler jumps out of a munmap() that libkedge-hooks announced
+ * (siglongjmp), leaves the range uncached for the life of the process.
  *
  * Threads: any; async-signal-safe, does not allocate, keeps errno.
  * Fork: in a child it does nothing for the parent's notifiers.

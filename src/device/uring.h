@@ -3,6 +3,7 @@
 #ifndef DEVICE_URING_H
 #define DEVICE_URING_H
 
+#include "base/fd.h"
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,6 +18,7 @@ struct io_uring;
  * @fd:       our own descriptor of it; -1 where it has none but a registered
  *            index, which only the thread @tid can use
  * @tid:      the thread that opened the device
+ * @id:       what @fd is, as the application may close it
  * @first:    our first slot in the ring's table
  * @slots:    how many are ours
  * @made:     the table is of our making
@@ -34,6 +36,7 @@ struct io_uring;
 struct uring {
 	struct io_uring *ring;
 	int fd;
+	struct fd_id id;
 	pid_t tid;
 	uint32_t first;
 	uint32_t slots;

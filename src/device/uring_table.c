@@ -24,13 +24,30 @@
 
 /* ---- the ring ---- */
 
+/*
+ * A descriptor of the ring: our own or, where the application has closed that
+ * and perhaps opened something else under the number, the caller's. Another
+ * ring's table would take the registration, and the ring's slot keep its old
+ * pages. An inode of 0: what was given at the open can't be told (tests).
+ */
+static int ring_fd(const struct uring *u)
+{
+	if (!u->id.ino || fd_same(u->fd, &u->id))
+		return u->fd;
+	return fd_same(u->ring->ring_fd, &u->id) ? u->ring->ring_fd : -1;
+}
+
 static int ring_call(const struct uring *u, unsigned int op, void *arg,
 		     unsigned int nr)
 {
 	int fd = u->fd;
 	int rc;
 
-	if (fd < 0) {
+	if (fd >= 0) {
+		fd = ring_fd(u);
+		if (fd < 0)
+			return -EBADF;
+	} else {
 		/* On another thread the same index is another ring. */
 		if (gettid() != u->tid)
 			return -EEXIST;
@@ -86,7 +103,9 @@ bool kedge__uring_is_closed(const struct uring *u)
 {
 	int fd = u->ring->ring_fd;
 
-	return u->fd >= 0 && fd >= 0 && fcntl(fd, F_GETFD) < 0;
+	if (u->fd < 0 || fd < 0)
+		return false;
+	return u->id.ino ? !fd_same(fd, &u->id) : fcntl(fd, F_GETFD) < 0;
 }
 
 int kedge__uring_ring_open(struct uring *u, struct io_uring *ring)
@@ -104,12 +123,13 @@ int kedge__uring_ring_open(struct uring *u, struct io_uring *ring)
 				    errno == EBADF ? "the ring is closed"
 						   : "no file descriptor left: "
 						     "raise ulimit -n");
+	fd_note(u->fd, &u->id);
 	return 0;
 }
 
 void kedge__uring_ring_close(struct uring *u)
 {
-	if (u->fd >= 0)
+	if (u->fd >= 0 && (!u->id.ino || fd_same(u->fd, &u->id)))
 		close(u->fd);
 }
 

@@ -27,7 +27,7 @@ struct uffd {
 	struct kedge_notifier *nf;
 	_Atomic int tid;       /* the monitor's, while it runs */
 	_Atomic bool closing;  /* let all go, and end */
-	_Atomic bool bell_gone; /* somebody unmapped it */
+	_Atomic bool bell_gone; /* unmapped, or never to be */
 	uint64_t spin_ns;
 	/* The monitor's own: */
 	int epoll; /* or negative */

@@ -291,8 +291,10 @@ static void let_go(struct kedge_notifier *nf)
 			handle_events(nf);
 		}
 	} while (cuts_now(nf) != cuts);
-	if (!atomic_load(&u->bell_gone))
-		uffd_unregister(u->fd, u->bell, u->bell + kedge__page_size());
+	/* Still registered it must not be unmapped: nobody would answer. */
+	if (!atomic_load(&u->bell_gone) &&
+	    uffd_unregister(u->fd, u->bell, u->bell + kedge__page_size()))
+		atomic_store(&u->bell_gone, true);
 }
 
 static void *monitor(void *arg)
@@ -345,11 +347,16 @@ static int start_thread(struct kedge_notifier *nf)
 
 static void stop_thread(struct uffd *u)
 {
+	void *bell = (void *)(uintptr_t)u->bell;
+
 	atomic_store(&u->closing, true);
-	/* Where it was unmapped the monitor looks from time to time. */
-	if (!atomic_load(&u->bell_gone))
-		madvise((void *)(uintptr_t)u->bell, kedge__page_size(),
-			MADV_DONTNEED);
+	/*
+	 * Where it was unmapped the monitor looks from time to time. A seccomp
+	 * filter may refuse the one call, and hardly the other.
+	 */
+	if (!atomic_load(&u->bell_gone) &&
+	    madvise(bell, kedge__page_size(), MADV_DONTNEED))
+		munmap(bell, kedge__page_size());
 	pthread_join(u->thread, NULL);
 }
 
