@@ -8,7 +8,7 @@ that holds a thread between the two steps, or is not here.
 from typing import NamedTuple
 
 CACHE = ('unit:index', 'unit:cache*', 'stress:stress_cache')
-NOTIFY = ('unit:notifier*', 'unit:announce*', 'unit:taint', 'unit:vma',
+NOTIFY = ('unit:watch', 'unit:notifier*', 'unit:announce*', 'unit:taint', 'unit:vma',
           'unit:threads', 'unit:tripwire', 'unit:btf', 'unit:ummunot',
           'unit:cache', 'stress:stress_notifier')
 HOOKS = ('hooks:*', 'process:*, hooks', 'churn:*hooks*')

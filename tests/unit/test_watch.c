@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Adding and removing watches: what is registered, counted, and let go. */
+#include <errno.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include <kedge/hooks.h>
+
+#include "core.h"
+#include "notify/announce.h"
+#include "notify/internal.h"
+
+static struct kedge_notifier *nf;
+static char *pages;
+
+#define PAGES 4
+
+static int setup(void **state)
+{
+	nf = open_uffd();
+	pages = new_pages(PAGES);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	kedge_notifier_close(nf);
+	free_pages(pages, PAGES);
+	return 0;
+}
+
+static char *page(unsigned int n)
+{
+	return pages + n * page_len();
+}
+
+/* Whether an announcement there is looked into: somebody may watch. */
+static bool is_counted(void *addr)
+{
+	struct kedge_hook hook;
+	bool counted;
+
+	kedge_hook_begin(&hook, KEDGE_EVENT_REMOVE, addr, page_len());
+	counted = hook.state;
+	kedge_hook_end(&hook);
+	return counted;
+}
+
+static void a_removed_watch_costs_nothing(void **state)
+{
+	assert_false(is_counted(page(1)));
+	assert_int_equal(kedge_watch_add(nf, page(1), 1, 1), 0);
+	assert_true(is_counted(page(1)));
+	assert_int_equal(kedge_watch_remove(nf, 1), 0);
+	assert_false(is_counted(page(1)));
+}
+
+/* Too long to be counted piece by piece: it counts everywhere, and no longer. */
+static void neither_does_a_long_one(void **state)
+{
+	const size_t len = (size_t)3 << 30;
+	void *p = mmap(NULL, len, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (p == MAP_FAILED) {
+		print_message("skipped: 3 GiB of addresses can't be had\n");
+		skip();
+	}
+	assert_int_equal(kedge_watch_add(nf, p, len, 1), 0);
+	assert_true(is_counted(page(1)));
+	assert_int_equal(kedge_watch_remove(nf, 1), 0);
+	assert_false(is_counted(page(1)));
+	munmap(p, len);
+}
+
+static bool unmapping_is_seen(unsigned int n)
+{
+	uint64_t before = kedge_notifier_generation(nf);
+
+	syscall(SYS_munmap, page(n), page_len());
+	return kedge_notifier_generation(nf) != before;
+}
+
+static void a_mapping_stays_registered_for_another_watch(void **state)
+{
+	assert_int_equal(kedge_watch_add(nf, page(0), 1, 1), 0);
+	assert_int_equal(kedge_watch_add(nf, page(2), 1, 2), 0);
+	assert_int_equal(kedge_watch_remove(nf, 1), 0);
+	assert_true(unmapping_is_seen(2));
+}
+
+/* An announced drop lets go of the range for its time. */
+static void what_was_let_go_is_registered_again(void **state)
+{
+	struct kedge_hook hook;
+
+	assert_int_equal(kedge_watch_add(nf, page(1), 1, 1), 0);
+	kedge_hook_begin(&hook, KEDGE_EVENT_REMOVE, page(1), page_len());
+	assert_int_equal(madvise(page(1), page_len(), MADV_DONTNEED), 0);
+	kedge_hook_end(&hook);
+	assert_true(unmapping_is_seen(1));
+}
+
+/* Its user may be unmapping it: only what is armed already is believed. */
+static void an_unarmed_neighbour_is_not_taken_in(void **state)
+{
+	struct own_range own = { addr_of(page(1)), addr_of(page(2)) };
+	struct watch w = { .queue = &nf->queue };
+
+	assert_int_equal(notify_watch_add(nf, &w, addr_of(page(0)),
+					  addr_of(page(2)), own), -ESTALE);
+	assert_int_equal(kedge_watch_add(nf, page(0), 1, 1), 0);
+	assert_int_equal(notify_watch_add(nf, &w, addr_of(page(0)),
+					  addr_of(page(2)), own), 0);
+	notify_watch_remove(nf, &w, false);
+}
+
+/* Called between an announcement and its return. */
+void announce_told(void)
+{
+	errno = EDOM;
+}
+
+static void an_announcement_keeps_errno(void **state)
+{
+	struct kedge_hook hook;
+
+	assert_int_equal(kedge_watch_add(nf, page(1), 1, 1), 0);
+	errno = ERANGE;
+	kedge_hook_begin(&hook, KEDGE_EVENT_REMOVE, page(1), page_len());
+	assert_int_equal(errno, ERANGE);
+	kedge_hook_end(&hook);
+	assert_int_equal(errno, ERANGE);
+}
+
+#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(a_removed_watch_costs_nothing),
+		CASE(neither_does_a_long_one),
+		CASE(a_mapping_stays_registered_for_another_watch),
+		CASE(what_was_let_go_is_registered_again),
+		CASE(an_unarmed_neighbour_is_not_taken_in),
+		CASE(an_announcement_keeps_errno),
+	};
+	int rc = need_uffd();
+
+	return rc ? rc : cmocka_run_group_tests(tests, NULL, NULL);
+}
