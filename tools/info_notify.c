@@ -102,6 +102,31 @@ static void ummunot_state(struct info_line *l, const char *version)
 		     "by DKMS (see ummunot(4))");
 }
 
+/* Of the backend that is taken: what a lookup costs. */
+static const char *check_words(const struct info *info)
+{
+	if (info->check == KEDGE_CHECK_CALL)
+		return "; a lookup makes one system call";
+	if (info->check == KEDGE_CHECK_NONE)
+		return "; every get registers";
+	return info->hooked ? "; a lookup loads one counter, as "
+			      "libkedge-hooks announces changes, and without "
+			      "it makes one system call"
+			    : "; a lookup loads one counter";
+}
+
+/* And what would make it cheaper. */
+static void add_check(struct info *info, struct info_line *l)
+{
+	static const char *const names[] = { "load", "call", "none" };
+
+	if (info->check == KEDGE_CHECK_CALL)
+		info_todo(l, "optional: link libkedge-hooks (pkg-config does), "
+			     "or LD_PRELOAD=libkedge-hooks.so");
+	json_object_set_new(l->data, "check", json_string(names[info->check]));
+	json_object_set_new(l->data, "hooked", json_boolean(info->hooked));
+}
+
 static void add_backend(struct info *info, const struct kedge_backend_info *b)
 {
 	bool taken = info->notifier && !strcmp(info->notifier, b->name);
@@ -120,11 +145,14 @@ static void add_backend(struct info *info, const struct kedge_backend_info *b)
 		if (!strcmp(b->name, "uffd"))
 			uffd_todo(l);
 	} else {
-		info_text(l, "%s%s%s%s", level_words(b->level),
+		info_text(l, "%s%s%s%s%s", level_words(b->level),
 			  *blind && b->level >= KEDGE_LEVEL_ORDERED ?
 			  "; blind to " : "",
 			  b->level >= KEDGE_LEVEL_ORDERED ? blind : "",
+			  taken ? check_words(info) : "",
 			  taken ? " <- taken by default" : "");
+		if (taken)
+			add_check(info, l);
 	}
 	if (!strcmp(b->name, "ummunot")) {
 		module_version(version, sizeof(version));
@@ -160,33 +188,6 @@ static void find_taken(struct info *info)
 	kedge_notifier_close(nf);
 }
 
-/* What a lookup costs there, and what would make it cheaper. */
-static void add_check(struct info *info)
-{
-	static const char *const words[] = {
-		[KEDGE_CHECK_LOAD] = "a lookup loads one counter",
-		[KEDGE_CHECK_CALL] =
-			("a lookup asks the kernel by one system call whether "
-			 "a change is under way"),
-		[KEDGE_CHECK_NONE] = "every get registers",
-	};
-	static const char *const names[] = { "load", "call", "none" };
-	struct info_line *l = info_add(info, INFO_NOTIFIERS, "lookup",
-				       info->check == KEDGE_CHECK_NONE
-					       ? INFO_LIMITED : INFO_OK);
-
-	info_text(l, "%s%s", words[info->check],
-		  info->check == KEDGE_CHECK_LOAD && info->hooked
-			  ? ": libkedge-hooks announces changes; in a program "
-			    "without it, a system call more"
-			  : "");
-	if (info->check == KEDGE_CHECK_CALL)
-		info_todo(l, "optional: link libkedge-hooks (pkg-config does), "
-			     "or LD_PRELOAD=libkedge-hooks.so");
-	json_object_set_new(l->data, "check", json_string(names[info->check]));
-	json_object_set_new(l->data, "hooked", json_boolean(info->hooked));
-}
-
 void info_notifiers(struct info *info)
 {
 	struct kedge_backend_info b = { .size = sizeof(b) };
@@ -195,6 +196,4 @@ void info_notifiers(struct info *info)
 	find_taken(info);
 	for (i = 0; !kedge_backend_probe(i, &b); i++)
 		add_backend(info, &b);
-	if (info->notifier)
-		add_check(info);
 }
