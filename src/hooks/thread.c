@@ -95,6 +95,13 @@ static int run_c11(void *arg)
  * before it knows the thread, and allocating then ends in a crash.
  */
 extern void __tsan_init(void) __attribute__((weak));
+/* AddressSanitizer's knows no stack of a forked child's thread yet. */
+extern void __asan_init(void) __attribute__((weak));
+
+static int sanitized(void)
+{
+	return __tsan_init || __asan_init;
+}
 
 static struct start *start_new(void *arg)
 {
@@ -114,7 +121,7 @@ KEDGE_API int pthread_create(pthread_t *thread, const pthread_attr_t *attr,
 	int rc;
 
 	*(void **)(void *)&real = kedge__next("pthread_create");
-	if (real && __tsan_init)
+	if (real && sanitized())
 		return real(thread, attr, fn, arg);
 	start = real ? start_new(arg) : NULL;
 	if (!start)
@@ -136,7 +143,7 @@ KEDGE_API int thrd_create(thrd_t *thread, thrd_start_t fn, void *arg)
 	int rc;
 
 	*(void **)(void *)&real = kedge__next("thrd_create");
-	if (real && __tsan_init)
+	if (real && sanitized())
 		return real(thread, fn, arg);
 	start = real ? start_new(arg) : NULL;
 	if (!start)
