@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a descriptor was when we opened it. The application may close what is
+ * The identity of a descriptor that we opened. The application may close what is
  * not its own, as daemons do, and have another under the number: that one is
  * not to be read, written or closed.
  */

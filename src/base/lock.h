@@ -12,7 +12,7 @@
 #include <pthread.h>
 #include <signal.h>
 
-/* What the calling thread had before. */
+/* The calling thread's mask and cancel state of before. */
 struct sig_guard {
 	sigset_t saved;
 	int cancel;

@@ -75,7 +75,7 @@ static unsigned int threads(void)
 		       : (unsigned int)st.st_nlink - 2;
 }
 
-/* Whether the main thread has ended, and is only counted. */
+/* True: the main thread has ended, and is only counted. */
 static bool main_is_gone(void)
 {
 	char path[48], text[256], *state;
@@ -94,7 +94,7 @@ static bool main_is_gone(void)
 	return state && state[1] == ' ' && state[2] == 'Z';
 }
 
-/* Whether the calling thread is the last but for ours. With the lock. */
+/* True: the calling thread is the last but for ours. With the lock. */
 static bool alone(bool am_keeper)
 {
 	unsigned int all = threads(), ours = cnt + keeper + !am_keeper;

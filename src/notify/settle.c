@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Whether a change of watched memory is under way that the generation does not
+ * Changes of watched memory that are under way and that the generation does not
  * show yet.
  *
  * With level ordered an event is visible before the call that made the change
