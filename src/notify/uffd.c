@@ -212,6 +212,8 @@ free_u:
  */
 static void close_fd(struct uffd *u, bool ours)
 {
+	if (u->closed)
+		return;
 	if (ours)
 		close(u->fd);
 	else

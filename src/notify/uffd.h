@@ -29,8 +29,10 @@ struct uffd {
 	_Atomic bool closing;  /* let all go, and end */
 	_Atomic bool bell_gone; /* unmapped, or never to be */
 	uint64_t spin_ns;
+	bool closed; /* the application's copy, by us */
 	/* The monitor's own: */
-	int epoll; /* or negative */
+	_Atomic bool own_table; /* of descriptors */
+	int epoll;		/* or negative */
 	uint64_t last_ns;
 	uint64_t gap_ns; /* between events, smoothed */
 };

@@ -223,6 +223,7 @@ static void own_descriptors(struct kedge_notifier *nf)
 			if (syscall(SYS_close_range, from, keep[i] - 1, flags))
 				return;
 			flags = 0;
+			atomic_store(&u->own_table, true);
 		}
 		from = (unsigned int)keep[i] + 1;
 	}
@@ -322,6 +323,12 @@ static void *monitor(void *arg)
 	if (u->epoll >= 0)
 		syscall(SYS_close, u->epoll);
 	atomic_store(&u->tid, 0);
+	/*
+	 * The last: what could not be unregistered (a seccomp filter) is let go
+	 * by that, before this thread's own end unmaps or drops anything.
+	 */
+	if (atomic_load(&u->own_table))
+		syscall(SYS_close, u->fd);
 	return NULL;
 }
 
@@ -352,6 +359,11 @@ static void stop_thread(struct uffd *u)
 {
 	void *bell = (void *)(uintptr_t)u->bell;
 
+	/* Before the monitor closes its copy, so that it has the last. */
+	if (atomic_load(&u->own_table) && uffd_fd_is_ours(u)) {
+		close(u->fd);
+		u->closed = true;
+	}
 	atomic_store(&u->closing, true);
 	/*
 	 * Where it was unmapped the monitor looks from time to time. A seccomp
