@@ -22,8 +22,9 @@
 #include "tools/torture/case.h"
 #include "tools/torture/raw.h"
 
-#define CHILD_STALE  1
-#define CHILD_ERROR  3
+/* No status that a sanitizer or libc ends a process with. */
+#define CHILD_STALE  81
+#define CHILD_ERROR  82
 #define CHILD_ROUNDS 8
 /* A child that takes longer hangs: it is killed and told of. */
 #define CHILD_SECONDS 20
@@ -123,7 +124,7 @@ static int child_looks(struct run *x, int sock)
 static int child_renews(struct run *x, int sock)
 {
 	struct torture *t = x->lane->t;
-	char text[WHY_MAX];
+	char text[WHY_MAX] = "opening what is under test failed";
 	int i, rc;
 
 	/*
@@ -141,6 +142,8 @@ static int child_renews(struct run *x, int sock)
 		if (!rc)
 			rc = check_data(x->lane, x->addr, x->len, NULL, text);
 	}
+	if (rc && write(sock, text, sizeof(text)) != sizeof(text))
+		return CHILD_ERROR;
 	return rc < 0 ? CHILD_ERROR : rc ? CHILD_STALE : 0;
 }
 
@@ -167,7 +170,18 @@ static void serve(struct run *x, int sock)
 		why(x, -EPIPE, "the child went");
 }
 
-static int verdict(struct run *x, int status)
+/* What a child with a cache of its own found, or nothing. */
+static void listen_to(int sock, char text[WHY_MAX])
+{
+	ssize_t n;
+
+	do
+		n = read(sock, text, WHY_MAX - 1);
+	while (n < 0 && errno == EINTR);
+	text[n > 0 ? n : 0] = '\0';
+}
+
+static int verdict(struct run *x, int status, const char *text)
 {
 	if (status < 0)
 		return why(x, status, "waitpid: %s", strerror(-status));
@@ -177,17 +191,23 @@ static int verdict(struct run *x, int status)
 			   WTERMSIG(status) == SIGALRM ? ": it hung" : "");
 	if (WEXITSTATUS(status) == CHILD_STALE)
 		check_count(x->row, 1,
-			    "the child's lookup gave other pages "
-			    "than the child's");
+			    *text ? text
+				  : "the child's lookup gave other pages "
+				    "than the child's");
+	else if (WEXITSTATUS(status) == CHILD_ERROR)
+		return why(x, -EIO, "in the child: %s",
+			   *text ? text
+				 : "the lookup failed otherwise than with "
+				   "ECHILD");
 	else if (WEXITSTATUS(status))
-		return why(x, -EIO,
-			   "the child's lookup failed otherwise than "
-			   "with ECHILD");
+		return why(x, -EIO, "the child exited with %d, which is none "
+			   "of our own", WEXITSTATUS(status));
 	return 0;
 }
 
 static int fire_child(struct run *x)
 {
+	char text[WHY_MAX] = "";
 	int sock[2];
 	pid_t pid;
 
@@ -204,12 +224,14 @@ static int fire_child(struct run *x)
 				 : child_looks(x, sock[1]));
 	}
 	close(sock[1]);
-	if (pid > 0)
+	if (pid > 0 && x->ev->arg)
+		listen_to(sock[0], text);
+	else if (pid > 0)
 		serve(x, sock[0]);
 	close(sock[0]);
 	if (pid < 0)
 		return why(x, pid, "fork: %s", strerror(-pid));
-	return verdict(x, reap(pid));
+	return verdict(x, reap(pid), text);
 }
 
 const struct event ev_fork[] = {
