@@ -35,7 +35,7 @@ static size_t expected(const struct maps *m, uint64_t addr)
 	int i;
 
 	for (i = 0; i < m->cnt; i++) {
-		const struct mapping *v = &m->at[i];
+		const struct map_line *v = &m->at[i];
 
 		if (!has_prefix(v, "/SYSV") || v->start < addr ||
 		    v->start - v->offset != addr)

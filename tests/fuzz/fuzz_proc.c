@@ -7,14 +7,14 @@
 
 #include "device/proc.c"
 
-static bool shared_file(const struct mapping *v)
+static bool shared_file(const struct map_line *v)
 {
 	return v->perm[3] == 's' && !has_prefix(v, "/memfd:") &&
 	       !has_prefix(v, "/dev/zero") && !has_prefix(v, "/SYSV") &&
 	       !has_prefix(v, "/dev/shm/") && !has_prefix(v, "anon_inode:");
 }
 
-static enum proc_fault fault_in(const struct mapping *v, bool writes)
+static enum proc_fault fault_in(const struct map_line *v, bool writes)
 {
 	if (!writes)
 		return v->perm[0] == '-' ? PROC_NO_READ : PROC_NO_FAULT;
@@ -32,7 +32,7 @@ static enum proc_fault expected(const struct maps *m, uint64_t start,
 	int i;
 
 	for (i = 0; i < m->cnt && start < end; i++) {
-		const struct mapping *v = &m->at[i];
+		const struct map_line *v = &m->at[i];
 
 		if (v->end <= start)
 			continue;
@@ -51,7 +51,7 @@ static enum proc_fault expected(const struct maps *m, uint64_t start,
 static void compare(const struct maps *m, uint64_t start, uint64_t end,
 		    bool writes, enum proc_fault got, const struct proc_vma *v)
 {
-	const struct mapping *want;
+	const struct map_line *want;
 	uint64_t hole = 0;
 	int which = -1;
 

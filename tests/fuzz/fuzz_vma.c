@@ -8,7 +8,7 @@
 #include "notify/vma.c"
 
 /* The mapping that @addr is in. */
-static const struct mapping *at(const struct maps *m, uint64_t addr)
+static const struct map_line *at(const struct maps *m, uint64_t addr)
 {
 	int i;
 
@@ -21,7 +21,7 @@ static const struct mapping *at(const struct maps *m, uint64_t addr)
 static int expected(const struct maps *m, uint64_t start, uint64_t end,
 		    struct vma_span *whole)
 {
-	const struct mapping *v;
+	const struct map_line *v;
 
 	*whole = (struct vma_span){ 0, 0 };
 	while (start < end) {

@@ -43,7 +43,7 @@ static int permissions(struct line *l, char *perm)
 	return 1;
 }
 
-static int parse(struct line l, uint64_t from, struct mapping *v)
+static int parse(struct line l, uint64_t from, struct map_line *v)
 {
 	uint64_t skip;
 
@@ -168,7 +168,7 @@ uint64_t maps_address(const struct maps *m, struct bytes *in)
 {
 	uint8_t which = take(in), how = take(in);
 	uint64_t pages = (uint64_t)(how >> 2) * PAGE;
-	const struct mapping *v;
+	const struct map_line *v;
 
 	if (m->cnt <= 0)
 		return take_number(in, 6) * PAGE;
@@ -176,7 +176,7 @@ uint64_t maps_address(const struct maps *m, struct bytes *in)
 	return (how & 1 ? v->end : v->start) + (how & 2 ? pages : -pages);
 }
 
-int has_prefix(const struct mapping *v, const char *prefix)
+int has_prefix(const struct map_line *v, const char *prefix)
 {
 	return v->name_len >= strlen(prefix) &&
 	       !memcmp(v->name, prefix, strlen(prefix));

@@ -12,7 +12,7 @@
 #define MAPS_MAX 64
 #define PAGE	 4096u
 
-struct mapping {
+struct map_line {
 	uint64_t start, end, offset, inode;
 	char perm[5];
 	const char *name; /* in the text */
@@ -21,7 +21,7 @@ struct mapping {
 
 struct maps {
 	int cnt; /* -1: no text that the kernel would write */
-	struct mapping at[MAPS_MAX];
+	struct map_line at[MAPS_MAX];
 };
 
 /* The mappings in a text, or cnt -1. */
@@ -42,6 +42,6 @@ uint64_t maps_address(const struct maps *m, struct bytes *in);
  */
 int64_t status_vmpin(const char *text, size_t len);
 
-int has_prefix(const struct mapping *v, const char *prefix);
+int has_prefix(const struct map_line *v, const char *prefix);
 
 #endif /* FUZZ_MAPS_TEXT_H */
