@@ -59,7 +59,8 @@ struct kedge_hook {
  * @len:  bytes; 0, or a range that wraps, does nothing
  *
  * On return every notifier of this process has invalidated the range, and
- * nothing registered there before kedge_hook_end() is kept. Every begin has its
+ * nothing registered there before kedge_hook_end() is kept. With KEDGE_EVENT_UNMAP
+ * and KEDGE_EVENT_REMAP what kedge_hook_mapped() said of it no longer holds. Every begin has its
  * end on the same thread; several may be open at once. A begin without its end,
  * as where a signal handler jumps out of a munmap() that libkedge-hooks announced
  * (siglongjmp), leaves the range uncached for the life of the process.
@@ -88,6 +89,25 @@ KEDGE_API void kedge_hook_end(struct kedge_hook *hook);
  * Threads: the one that began; async-signal-safe, keeps errno.
  */
 KEDGE_API void kedge_hook_done(struct kedge_hook *hook);
+
+/**
+ * kedge_hook_mapped() - the calling thread has been given memory
+ * @addr: first byte
+ * @len:  bytes; 0, or a range that wraps, does nothing
+ *
+ * After a call that mapped memory, before anybody is told of it: what takes it
+ * away again will be announced by kedge_hook_begin() with KEDGE_EVENT_UNMAP or
+ * KEDGE_EVENT_REMAP. libkedge-hooks says so of what libc maps, and of large
+ * blocks of malloc(). Lookups in such memory need not ask the kernel whether it
+ * is being changed; lookups in any other memory do.
+ *
+ * A watch that is still there is told that its memory has gone: whoever had the
+ * range before may have given it back by a call that was not announced, and of
+ * which the kernel has not told yet.
+ *
+ * Threads: any; async-signal-safe, keeps errno.
+ */
+KEDGE_API void kedge_hook_mapped(const void *addr, size_t len);
 
 /**
  * kedge_hook_relieve() - a call has failed for want of mappings

@@ -53,8 +53,8 @@ enum kedge_level {
 #define KEDGE_NOTIFIER_EXACT_RANGES (1u << 1)
 
 /** KEDGE_NOTIFIER_ASK - make the system call of KEDGE_CHECK_CALL although
- *  libkedge-hooks is loaded: for programs of which it is known that they change
- *  mappings by other ways than libc, and by several threads ("uffd" alone) */
+ *  libkedge-hooks is loaded ("uffd" alone): for programs that map memory through
+ *  libc and unmap it by other ways, by several threads */
 #define KEDGE_NOTIFIER_ASK (1u << 2)
 
 /**
@@ -91,8 +91,10 @@ enum kedge_blind_spot {
 
 /** enum kedge_check - what a lookup does to be sure that nothing has changed
  * @KEDGE_CHECK_LOAD: loads the generation: libkedge-hooks or the kernel module
- *                    make changes visible before anybody else has the range. The
- *                    first that passes the hooks by makes it KEDGE_CHECK_CALL
+ *                    make changes visible before anybody else has the range.
+ *                    Caches make the call where memory did not come through libc;
+ *                    kedge_watch_add() there makes it KEDGE_CHECK_CALL, as does
+ *                    an unannounced change of other memory
  * @KEDGE_CHECK_CALL: makes one system call before it, which tells whether a
  *                    change is under way: some hundred nanoseconds
  * @KEDGE_CHECK_NONE: cannot be sure, so everything is registered anew: nothing
@@ -112,9 +114,7 @@ enum kedge_check {
  * @backend:   its name; static
  * @blind:     enum kedge_blind_spot, or'ed
  * @hooked:    1 if libkedge-hooks serves this process too: munmap() and free() of
- *             any library arrive there, as was tried, and no runtime is here
- *             that is known to make system calls of its own (Go, the allocators
- *             of AddressSanitizer and its kin)
+ *             any library arrive there, as was tried, and no sanitizer is here
  * @watches:   watches now
  * @armed:     disjoint ranges that the kernel watches for this notifier now
  * @events:    invalidations seen since it was opened, coalesced or not

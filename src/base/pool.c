@@ -4,9 +4,9 @@
  * before it; a free object starts with a link to the next free one.
  */
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/base.h"
+#include "base/own.h"
 #include "base/pool.h"
 
 #define CHUNK_LEN ((size_t)256 << 10)
@@ -23,7 +23,7 @@ void pool_fini(struct pool *p)
 
 	while (chunk) {
 		before = *(void **)chunk;
-		munmap(chunk, CHUNK_LEN);
+		own_unmap(chunk, CHUNK_LEN);
 		chunk = before;
 	}
 	memset(p, 0, sizeof(*p));
@@ -31,10 +31,9 @@ void pool_fini(struct pool *p)
 
 static int add_chunk(struct pool *p)
 {
-	void *chunk = mmap(NULL, CHUNK_LEN, PROT_READ | PROT_WRITE,
-			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *chunk = own_map(CHUNK_LEN);
 
-	if (chunk == MAP_FAILED)
+	if (!chunk)
 		return -ENOMEM;
 	*(void **)chunk = p->chunks;
 	p->chunks = chunk;

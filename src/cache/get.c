@@ -13,7 +13,8 @@
  * it asks for the memory, which the contract leaves to it.
  *
  * Where the generation alone does not show a change in time, seen equals no
- * generation, and get_any() asks first (notify/settle.c).
+ * generation, or the region is in a state with _ASK if it is so only there; then
+ * get_any() asks first (notify/settle.c).
  *
  * Before the index, the region of the last hit is tried. It serves as well if it
  * is WHOLE: then it is in the index, whatever else is. Its state is loaded first:
@@ -149,7 +150,8 @@ static inline struct region *hit_single(struct kedge_cache *c, uint64_t addr,
  * that is loaded here.
  */
 static struct region *lookup(struct kedge_cache *c, struct thread_rec *rec,
-			     uint64_t addr, uint64_t end, uint32_t access)
+			     uint64_t addr, uint64_t end, uint32_t access,
+			     enum trust trust)
 {
 	uint64_t s = enter(rec, modes_of(c));
 	struct region *r = NULL;
@@ -159,7 +161,7 @@ static struct region *lookup(struct kedge_cache *c, struct thread_rec *rec,
 		id = index_find(c, addr);
 	/* Where the record has no room, begin() makes some. */
 	if (id && id < rec->refs_cnt &&
-	    region_serves(c, &c->regions[id], addr, end, access)) {
+	    region_serves(c, &c->regions[id], addr, end, access, trust)) {
 		r = &c->regions[id];
 		add_own(&rec->refs[id], 1);
 	}
@@ -170,12 +172,13 @@ static struct region *lookup(struct kedge_cache *c, struct thread_rec *rec,
 }
 
 static struct region *lookup_single(struct kedge_cache *c, uint64_t addr,
-				    uint64_t end, uint32_t access)
+				    uint64_t end, uint32_t access,
+				    enum trust trust)
 {
 	uint32_t id = all_handled(c) ? index_find(c, addr) : 0;
 	struct region *r = &c->regions[id];
 
-	if (!id || !region_serves(c, r, addr, end, access))
+	if (!id || !region_serves(c, r, addr, end, access, trust))
 		return NULL;
 	r->refs++;
 	count_own(&c->hits);
@@ -190,7 +193,7 @@ static __attribute__((noinline)) int get_any(struct kedge_cache *c,
 	uint64_t addr = (uintptr_t)ptr, end = addr + len;
 	struct thread_rec *rec;
 	struct region *r = NULL;
-	bool settled;
+	enum trust trust;
 	int rc;
 
 	if (!c || !mr)
@@ -200,13 +203,14 @@ static __attribute__((noinline)) int get_any(struct kedge_cache *c,
 	if (rc)
 		return rc;
 	rec = own_rec(c);
-	settled = notify_settle(c->nf);
-	if (end > addr && settled && rec)
-		r = lookup(c, rec, addr, end, access);
-	else if (end > addr && settled && modes_of(c) & MODE_SINGLE)
-		r = lookup_single(c, addr, end, access);
+	trust = trust_at(c, addr, notify_settle(c->nf));
+	if (end > addr && trust != TRUST_NONE && rec)
+		r = lookup(c, rec, addr, end, access, trust);
+	else if (end > addr && trust != TRUST_NONE &&
+		 modes_of(c) & MODE_SINGLE)
+		r = lookup_single(c, addr, end, access, trust);
 	if (!r) /* or empty, or wrapping */
-		return get_slow(c, addr, len, access, settled, mr);
+		return get_slow(c, addr, len, access, trust, mr);
 	mark_used(c, r);
 	if (modes_of(c) & MODE_VERIFY)
 		verify_hit(c, r, addr, end);

@@ -26,7 +26,8 @@ static void do_chunk(struct job *j, uint64_t n)
 	uint64_t start = round_down(j->start, size) + n * size;
 	struct want w = { .start = start > j->start ? start : j->start,
 			  .end = start + size < j->end ? start + size : j->end,
-			  .access = j->access };
+			  .access = j->access,
+			  .trust = TRUST_ALL };
 	struct region *r;
 	int rc, none = 0;
 

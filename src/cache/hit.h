@@ -83,6 +83,21 @@ static inline void leave(struct thread_rec *rec, uint64_t s)
 	atomic_store_explicit(&rec->section, s + 2, memory_order_release);
 }
 
+/*
+ * Ask the kernel where a lookup at @at will want it. The answer goes for what is
+ * found afterwards: a region that is there only then is served if it may be.
+ */
+static inline enum trust trust_at(struct kedge_cache *c, uint64_t at,
+				  enum trust trust)
+{
+	return trust == TRUST_ANNOUNCED &&
+			       trust_for(state_of(
+				       &c->regions[index_find(c, at)])) ==
+				       TRUST_ALL
+		       ? notify_settle_asking(c->nf)
+		       : trust;
+}
+
 static inline void add_own(_Atomic uint32_t *n, uint32_t by)
 {
 	uint32_t v = atomic_load_explicit(n, memory_order_relaxed);

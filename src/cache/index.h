@@ -64,39 +64,42 @@ static inline uint32_t index_find(const struct kedge_cache *c, uint64_t addr)
 	return id;
 }
 
-/* Whether a region serves [addr, end) with @access. By any thread. */
+/*
+ * Whether a region serves [addr, end) with @access; by any thread. @trust: what
+ * the caller found out before it looked.
+ */
 static inline bool region_serves(const struct kedge_cache *c,
 				 const struct region *r, uint64_t addr,
-				 uint64_t end, uint32_t access)
+				 uint64_t end, uint32_t access,
+				 enum trust trust)
 {
 	uint32_t state = state_of(r);
 
 	if (addr < r->mr.addr || end > r->mr.addr + r->mr.len ||
-	    access & ~r->mr.access)
+	    access & ~r->mr.access || trust < trust_for(state))
 		return false;
-	return likely(state == REGION_WHOLE) ||
-	       (state == REGION_HOLED &&
+	return likely(is_whole(state)) ||
+	       (is_holed(state) &&
 		index_run(c, addr, end, region_id(c, r)) >= end);
 }
 
 /* Where that ends which a region serves from @at on; @at if it is nothing. */
 static inline uint64_t region_run(const struct kedge_cache *c,
 				  const struct region *r, uint64_t at,
-				  uint64_t end, uint32_t access)
+				  uint64_t end, uint32_t access,
+				  enum trust trust)
 {
 	uint64_t stop = r->mr.addr + r->mr.len;
+	uint32_t state = state_of(r);
 
 	if (end < stop)
 		stop = end;
-	if (at < r->mr.addr || at >= stop || access & ~r->mr.access)
+	if (at < r->mr.addr || at >= stop || access & ~r->mr.access ||
+	    trust < trust_for(state))
 		return at;
-	switch (state_of(r)) {
-	case REGION_WHOLE:
+	if (is_whole(state))
 		return stop;
-	case REGION_HOLED:
-		return index_run(c, at, stop, region_id(c, r));
-	}
-	return at;
+	return is_holed(state) ? index_run(c, at, stop, region_id(c, r)) : at;
 }
 
 #endif /* CACHE_INDEX_H */

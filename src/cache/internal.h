@@ -10,7 +10,8 @@
  * 64 KiB where one region is all there is to name, else page by page. A region
  * whose every page is good is WHOLE: any range within it is a hit, whichever
  * region its other pages name. A region of which an event took pages is HOLED:
- * then each page of a range must name it.
+ * then each page of a range must name it. With _ASK either serves only lookups that
+ * asked the kernel for changes under way (notify_settle_asking()).
  *
  * References are counted per thread and region: a hit adds to a number that no
  * other thread writes. Who wants to know whether a region is in use first makes
@@ -29,6 +30,7 @@
 #include <kedge/cache.h>
 
 #include "base/base.h"
+#include "cache/state.h"
 #include "device/device.h"
 #include "notify/internal.h"
 
@@ -43,15 +45,6 @@
 #define IDS_MAX	   (1u << 24)
 #define COLD_SHIFT  12 /* ids that share a piece of c->cold */
 #define COLD_CNT    (1u << COLD_SHIFT)
-
-enum region_state {
-	REGION_FREE = 0,
-	REGION_WHOLE,	 /* in the index */
-	REGION_HOLED,	 /* in the index, with pages missing */
-	REGION_MAKING,	 /* being registered; nobody has it */
-	REGION_DYING,	 /* out of the index; its last put deregisters it */
-	REGION_DEAD,	 /* being deregistered */
-};
 
 /* What a hit reads: one cache line. */
 struct region {
@@ -365,7 +358,7 @@ static inline bool is_lent(const struct kedge_cache *c, uint32_t access)
 }
 uint32_t local_part(uint32_t access);
 int lend(struct kedge_cache *c, uint64_t addr, uint64_t len, uint32_t access,
-	 bool settled, struct region **out);
+	 enum trust trust, struct region **out);
 /* The same, over @base where that can be; the caller's reference to it goes. */
 int lend_over(struct kedge_cache *c, struct region *base, uint64_t addr,
 	      uint64_t len, uint32_t access, struct region **out);

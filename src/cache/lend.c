@@ -109,12 +109,12 @@ int lend_over(struct kedge_cache *c, struct region *base, uint64_t addr,
 }
 
 int lend(struct kedge_cache *c, uint64_t addr, uint64_t len, uint32_t access,
-	 bool settled, struct region **out)
+	 enum trust trust, struct region **out)
 {
 	struct region *base;
 
 	if (!c->dev->ops.bind ||
-	    get_kept(c, addr, len, local_part(access), settled, &base))
+	    get_kept(c, addr, len, local_part(access), trust, &base))
 		return lend_region(c, addr, len, access, out);
 	return lend_over(c, base, addr, len, access, out);
 }

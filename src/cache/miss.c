@@ -24,13 +24,14 @@ struct plan {
 	bool made;	    /* reg has succeeded, to be counted */
 };
 
-static struct region *find(struct kedge_cache *c, uint64_t start, uint64_t end,
-			   uint32_t access)
+static struct region *find(struct kedge_cache *c, const struct want *w)
 {
-	uint32_t id = index_find(c, start);
+	uint32_t id = index_find(c, w->start);
 	struct region *r = &c->regions[id];
 
-	return id && region_serves(c, r, start, end, access) ? r : NULL;
+	return id && region_serves(c, r, w->start, w->end, w->access, w->trust)
+		       ? r
+		       : NULL;
 }
 
 /*
@@ -45,7 +46,7 @@ static bool worth_merging(struct kedge_cache *c, const struct plan *p,
 	uint64_t low = start < p->start ? start : p->start;
 	uint64_t high = end > p->end ? end : p->end;
 
-	if (state_of(r) != REGION_WHOLE || r->mr.access != p->access)
+	if (!is_whole(state_of(r)) || r->mr.access != p->access)
 		return false;
 	if (end < p->start || start > p->end || r->mr.len > p->end - p->start)
 		return false;
@@ -87,9 +88,9 @@ static void make_plan(struct kedge_cache *c, const struct want *w,
 	 * Asked for both ways: one registration that serves both. Not where
 	 * it has holes: what is mapped there now was not asked for that way.
 	 */
-	if (id && region_serves(c, r, w->start, w->end, 0))
+	if (id && region_serves(c, r, w->start, w->end, 0, TRUST_ALL))
 		p->access |= r->mr.access;
-	if (!w->merge || w->anew)
+	if (!w->merge || w->trust == TRUST_NONE)
 		return;
 	while ((p->start && merge_at(c, p, p->start - 1)) ||
 	       merge_at(c, p, p->end))
@@ -121,8 +122,7 @@ static void set_range(struct region *r, const struct plan *p)
 /* What a lookup found only now that the cache has caught up, with a reference. */
 static struct region *found(struct kedge_cache *c, const struct want *w)
 {
-	struct region *r = w->look ? find(c, w->start, w->end, w->access)
-				   : NULL;
+	struct region *r = w->look ? find(c, w) : NULL;
 
 	if (!r)
 		return NULL;
@@ -318,10 +318,14 @@ static bool publish(struct kedge_cache *c, const struct plan *p,
 {
 	struct region_cold *cold = cold_of(c, r);
 
-	if (!p->keep || cold->spoiled_start != cold->spoiled_end)
+	if (!p->keep || cold->spoiled_start != cold->spoiled_end ||
+	    !notify_can_tell(c->nf, p->start, p->end))
 		return false;
 	kill_covered(c, r, killed);
-	set_state(r, REGION_WHOLE);
+	set_state(r, notify_announced(c->nf, r->mr.addr,
+				      r->mr.addr + r->mr.len)
+			     ? REGION_WHOLE
+			     : REGION_WHOLE_ASK);
 	if (index_set(c, region_id(c, r))) {
 		set_state(r, REGION_MAKING);
 		return false;
@@ -375,7 +379,7 @@ static int finish(struct kedge_cache *c, const struct want *w,
 
 	pthread_mutex_lock(&c->lock);
 	cache_sync(c, &killed);
-	old = w->anew ? NULL : find(c, w->start, w->end, w->access);
+	old = w->trust == TRUST_NONE ? NULL : find(c, w);
 	if (old || (spoils(cold_of(c, r), w) && !last_try)) {
 		/* Another thread was faster, or the pages have changed. */
 		not_kept(c, r, false, &dead);
@@ -400,7 +404,8 @@ void region_finish(struct kedge_cache *c, struct region *r)
 	struct plan p = { .keep = true };
 	struct want w = { .start = r->mr.addr,
 			  .end = r->mr.addr + r->mr.len,
-			  .access = r->mr.access };
+			  .access = r->mr.access,
+			  .trust = TRUST_ALL };
 	struct region *unused;
 
 	finish(c, &w, &p, r, true, &unused);
@@ -503,7 +508,7 @@ void count_failure(struct kedge_cache *c)
 }
 
 int get_kept(struct kedge_cache *c, uint64_t addr, size_t len, uint32_t access,
-	     bool settled, struct region **out)
+	     enum trust trust, struct region **out)
 {
 	size_t page = kedge__page_size();
 	struct want w = { .start = round_down(addr, page),
@@ -512,22 +517,22 @@ int get_kept(struct kedge_cache *c, uint64_t addr, size_t len, uint32_t access,
 			  .hold = true,
 			  .merge = true,
 			  .evict = true,
-			  .look = settled,
-			  .anew = !settled };
+			  .trust = trust,
+			  .look = trust != TRUST_NONE };
 
 	return cache_register(c, &w, out);
 }
 
 static int do_get(struct kedge_cache *c, uint64_t addr, size_t len,
-		  uint32_t access, bool settled, const struct kedge_mr **mr)
+		  uint32_t access, enum trust trust, const struct kedge_mr **mr)
 {
 	struct region *r;
 	int rc = cache_check_args(c, addr, len, access);
 
 	if (rc)
 		return rc;
-	rc = is_lent(c, access) ? lend(c, addr, len, access, settled, &r)
-				: get_kept(c, addr, len, access, settled, &r);
+	rc = is_lent(c, access) ? lend(c, addr, len, access, trust, &r)
+				: get_kept(c, addr, len, access, trust, &r);
 	if (rc) {
 		count_failure(c);
 		return rc;
@@ -543,10 +548,10 @@ static int do_get(struct kedge_cache *c, uint64_t addr, size_t len,
 }
 
 int get_slow(struct kedge_cache *c, uint64_t addr, size_t len, uint32_t access,
-	     bool settled, const struct kedge_mr **mr)
+	     enum trust trust, const struct kedge_mr **mr)
 {
 	int saved = cancel_disable();
-	int rc = do_get(c, addr, len, access, settled, mr);
+	int rc = do_get(c, addr, len, access, trust, mr);
 
 	cancel_restore(saved);
 	return rc;

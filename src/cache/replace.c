@@ -40,7 +40,7 @@ static struct region *successor(struct kedge_cache *c, uint32_t id,
 	struct region *old = &c->regions[id], *r = NULL;
 
 	pthread_mutex_lock(&c->lock);
-	if (state_of(old) == REGION_HOLED && old->mr.addr == start &&
+	if (is_holed(state_of(old)) && old->mr.addr == start &&
 	    old->mr.addr + old->mr.len == end)
 		r = region_new(c);
 	if (r) {
@@ -69,7 +69,7 @@ static bool seize(struct kedge_cache *c, struct region *old, struct region *r,
 	pthread_mutex_lock(&c->lock);
 	cache_sync(c, &killed);
 	region_collect(c, &killed, &dead);
-	if (state_of(old) == REGION_HOLED && old->mr.addr == r->mr.addr &&
+	if (is_holed(state_of(old)) && old->mr.addr == r->mr.addr &&
 	    old->mr.len == r->mr.len &&
 	    cold->spoiled_start == cold->spoiled_end &&
 	    !refs_sum(c, region_id(c, old))) {

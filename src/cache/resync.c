@@ -16,11 +16,6 @@
 #include "base/service.h"
 #include "cache/internal.h"
 
-static bool is_holed(const struct kedge_cache *c, uint32_t id)
-{
-	return id && state_of(&c->regions[id]) == REGION_HOLED;
-}
-
 /* The chunks of a region that [start, end) touches. */
 static void widen(const struct kedge_cache *c, const struct region *r,
 		  struct lost *l)
@@ -75,7 +70,7 @@ static bool lost_take(struct kedge_cache *c, uint64_t start, uint64_t end,
 		found = true;
 	}
 	/* The id may have become another's since. */
-	if (found && !is_holed(c, out->id))
+	if (found && !is_holed(state_of(&c->regions[out->id])))
 		out->id = 0;
 	region_collect(c, &killed, &dead);
 	pthread_mutex_unlock(&c->lock);
@@ -95,7 +90,10 @@ static void count(struct kedge_cache *c, bool replaced)
 static ssize_t make_good(struct kedge_cache *c, const struct lost *l,
 			 uint64_t start, uint64_t end)
 {
-	struct want w = { .start = start, .end = end, .access = l->access };
+	struct want w = { .start = start,
+			  .end = end,
+			  .access = l->access,
+			  .trust = TRUST_ALL };
 	struct region *r;
 	bool replaced;
 	int rc = 0;

@@ -43,7 +43,8 @@ static void invalidate(struct kedge_cache *c, struct region *r,
 	 * take the region for whole. Readers that saw it whole loaded the
 	 * generation before this event.
 	 */
-	set_state(r, REGION_HOLED);
+	set_state(r, trust_for(state_of(r)) == TRUST_ALL ? REGION_HOLED_ASK
+							 : REGION_HOLED);
 	cold->bad += index_clear(c, t->start, t->end, region_id(c, r));
 	if (cold->bad * 2 > r->mr.len)
 		region_kill(c, r, WHY_CHANGED, killed);
@@ -56,15 +57,10 @@ static void handle(struct kedge_cache *c, const struct taken *t,
 		container_of(t->watch, struct region_cold, watch);
 	struct region *r = &c->regions[cold->id];
 
-	switch (state_of(r)) {
-	case REGION_MAKING:
+	if (state_of(r) == REGION_MAKING)
 		spoil(cold, t);
-		break;
-	case REGION_WHOLE:
-	case REGION_HOLED:
+	else if (is_whole(state_of(r)) || is_holed(state_of(r)))
 		invalidate(c, r, t, killed);
-		break;
-	}
 }
 
 void cache_sync(struct kedge_cache *c, uint32_t *killed)
@@ -100,7 +96,9 @@ bool cache_serves(struct kedge_cache *c, uint64_t start, uint64_t end,
 	pthread_mutex_lock(&c->lock);
 	cache_sync(c, &killed);
 	id = index_find(c, start);
-	yes = id && region_serves(c, &c->regions[id], start, end, access);
+	/* Nothing is transferred for the answer. */
+	yes = id && region_serves(c, &c->regions[id], start, end, access,
+				  TRUST_ALL);
 	region_collect(c, &killed, &dead);
 	pthread_mutex_unlock(&c->lock);
 	region_reap(c, dead);

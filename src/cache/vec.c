@@ -2,8 +2,8 @@
 /*
  * A range that is registered piece by piece. Each piece is a lookup of its own:
  * it loads the generation before the index, so the proof of get.c holds for it.
- * Whether a change is under way is asked once: those that begin during the call
- * are the application's affair.
+ * Whether a change is under way is asked once, if at all: those that begin during
+ * the call are the application's affair.
  */
 #include "cache/hit.h"
 
@@ -13,7 +13,7 @@ struct ask {
 	uint64_t at; /* from here on it has no piece yet */
 	uint64_t end;
 	uint32_t access;
-	bool settled; /* no change was under way when the call began */
+	enum trust trust; /* when the call began, or has asked since */
 };
 
 /* Serve a->at and what follows by region @id. False: it does not. */
@@ -24,7 +24,7 @@ static bool take_run(struct ask *a, uint32_t id, struct kedge_piece *p)
 
 	if (!id)
 		return false;
-	stop = region_run(a->c, r, a->at, a->end, a->access);
+	stop = region_run(a->c, r, a->at, a->end, a->access, a->trust);
 	if (stop <= a->at)
 		return false;
 	*p = (struct kedge_piece){ a->at, stop - a->at, &r->mr };
@@ -39,7 +39,7 @@ static bool piece_hit(struct ask *a, struct thread_rec *rec,
 	uint32_t id = 0;
 	bool hit = false;
 
-	if (a->settled && all_handled(c)) {
+	if (a->trust != TRUST_NONE && all_handled(c)) {
 		id = index_find(c, a->at);
 		hit = id < rec->refs_cnt && take_run(a, id, p);
 	}
@@ -59,7 +59,7 @@ static bool piece_single(struct ask *a, struct kedge_piece *p)
 	struct kedge_cache *c = a->c;
 	uint32_t id = 0;
 
-	if (a->settled && all_handled(c))
+	if (a->trust != TRUST_NONE && all_handled(c))
 		id = index_find(c, a->at);
 
 	if (!take_run(a, id, p))
@@ -93,7 +93,7 @@ static bool piece_again(struct ask *a, struct kedge_piece *p)
 
 /*
  * Where the piece ends that is to be registered from a->at on: at the chunk's
- * end, or where something is registered already.
+ * end, or where something is registered already that may be believed.
  */
 static uint64_t gap_end(const struct ask *a)
 {
@@ -108,7 +108,7 @@ static uint64_t gap_end(const struct ask *a)
 		uint32_t id = index_find(a->c, at);
 
 		if (id && region_run(a->c, &a->c->regions[id], at, stop,
-				     a->access) > at)
+				     a->access, a->trust) > at)
 			break;
 	}
 	pthread_mutex_unlock(&a->c->lock);
@@ -123,7 +123,7 @@ static int piece_register(struct ask *a, struct kedge_piece *p)
 			  .access = a->access,
 			  .hold = true,
 			  .evict = true,
-			  .anew = !a->settled };
+			  .trust = a->trust };
 	struct region *r;
 	uint64_t stop;
 	int rc = cache_register(c, &w, &r);
@@ -139,7 +139,7 @@ static int piece_slow(struct ask *a, struct kedge_piece *p)
 {
 	int saved = cancel_disable(), rc = 0;
 
-	if (!a->settled || !piece_again(a, p))
+	if (a->trust == TRUST_NONE || !piece_again(a, p))
 		rc = piece_register(a, p);
 	cancel_restore(saved);
 	return rc;
@@ -150,6 +150,7 @@ static int piece_kept(struct ask *a, struct thread_rec *rec,
 {
 	int rc;
 
+	a->trust = trust_at(a->c, a->at, a->trust);
 	if (rec ? piece_hit(a, rec, p)
 		: modes_of(a->c) & MODE_SINGLE && piece_single(a, p))
 		return 0;
@@ -189,7 +190,7 @@ static int piece_alone(struct ask *a, struct kedge_piece *p,
 	if (max && end - first > max)
 		end = first + max;
 	*p = (struct kedge_piece){ .addr = a->at, .len = end - a->at };
-	return lend(a->c, p->addr, p->len, a->access, a->settled, out);
+	return lend(a->c, p->addr, p->len, a->access, a->trust, out);
 }
 
 static int piece_lent(struct ask *a, struct thread_rec *rec,
@@ -244,7 +245,7 @@ ssize_t kedge_cache_getv(struct kedge_cache *c, const void *addr, size_t len,
 		rc = check_thread(c);
 	if (rc)
 		return rc;
-	a.settled = notify_settle(c->nf);
+	a.trust = notify_settle(c->nf);
 	if (len / c->chunk_bytes >= MANY_CHUNKS && !index_find(c, a.at))
 		kedge_cache_hint(c, addr, len, access);
 	n = fill(a, pieces, max);

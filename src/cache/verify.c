@@ -88,7 +88,7 @@ static bool still_good(const struct kedge_cache *c, const struct region *r,
 {
 	return kedge_notifier_generation(c->nf) ==
 		       atomic_load_explicit(&c->seen, memory_order_acquire) &&
-	       region_serves(c, r, addr, end, 0);
+	       region_serves(c, r, addr, end, 0, TRUST_ALL);
 }
 
 #define PATIENCE_MS 1000

@@ -15,8 +15,6 @@
 
 #include "hooks/hooks.h"
 
-#define LARGE 65536u /* glibc's free() gives nothing back below it */
-
 static void first_free(void *ptr);
 static void *first_realloc(void *ptr, size_t len);
 static size_t no_size(void *ptr);
@@ -94,11 +92,33 @@ static void *first_realloc(void *ptr, size_t len)
  * Unregistering it would cost two mappings, and its next owner as much as it
  * saved this one.
  */
+static int own_mapping(const void *ptr, size_t len)
+{
+	return !(((uintptr_t)ptr + len) & (kedge__hooks_page() - 1));
+}
+
 static int kind_of_free(const void *ptr, size_t len)
 {
-	return ((uintptr_t)ptr + len) & (kedge__hooks_page() - 1)
-		? KEDGE_EVENT_UNMAP | KEDGE_HOOK_TELL_ONLY
-		: KEDGE_EVENT_UNMAP;
+	return own_mapping(ptr, len)
+		? KEDGE_EVENT_UNMAP
+		: KEDGE_EVENT_UNMAP | KEDGE_HOOK_TELL_ONLY;
+}
+
+/*
+ * Until it is freed, which is announced, nothing takes a large chunk away. One
+ * that has a mapping of its own begins behind the allocator's word on it, in a
+ * page that is nobody else's.
+ */
+void *kedge__new_chunk(void *chunk)
+{
+	size_t len = chunk ? real_size(chunk) : 0, before = 0;
+
+	if (len < LARGE)
+		return chunk;
+	if (own_mapping(chunk, len))
+		before = (uintptr_t)chunk & (kedge__hooks_page() - 1);
+	kedge_hook_mapped((char *)chunk - before, len + before);
+	return chunk;
 }
 
 KEDGE_API void free(void *ptr)
@@ -137,13 +157,16 @@ KEDGE_API void *realloc(void *ptr, size_t len)
 	void *at;
 
 	had = ptr ? real_size(ptr) : 0;
-	if (likely(had < LARGE) ||
-	    (len <= had && had - len < kedge__hooks_page()))
+	if (likely(had < LARGE)) {
+		at = real_realloc(ptr, len);
+		return likely(len < LARGE) ? at : kedge__new_chunk(at);
+	}
+	if (len <= had && had - len < kedge__hooks_page())
 		return real_realloc(ptr, len);
 	kedge_hook_begin(&hook, kind_of_realloc(ptr, had), ptr, had);
 	at = real_realloc(ptr, len);
 	kedge_hook_end(&hook);
-	return at;
+	return kedge__new_chunk(at);
 }
 
 /* Drops whole pages of any free chunk, wherever those are. */

@@ -101,6 +101,14 @@ static inline void change_end(struct change *c)
 		kedge_hook_end(&c->hook[--c->cnt]);
 }
 
+/* What a call that maps has returned; MAP_FAILED is (void *)-1. */
+static inline void *handed_out(void *at, size_t len)
+{
+	if (at != (void *)-1)
+		kedge_hook_mapped(at, len);
+	return at;
+}
+
 /*
  * Announce what the system call of that name, with these arguments, is about
  * to change: nothing, or one or more ranges. They keep errno.
@@ -119,6 +127,20 @@ void kedge__on_shmat(struct change *c, int id, const void *addr,
 		     int flags) HIDDEN;
 void kedge__on_shmdt(struct change *c, const void *addr) HIDDEN;
 void kedge__on_brk(struct change *c, void *addr) HIDDEN;
+
+/* mremap() has returned @at. */
+void *kedge__remapped(void *at, void *old, size_t old_len, size_t new_len,
+		      int flags) HIDDEN;
+
+/*
+ * heap.c. glibc's free() gives nothing back of a chunk below LARGE. A chunk, or
+ * NULL, has been handed out: libkedge is told if it is large.
+ */
+#define LARGE 65536u
+void *kedge__new_chunk(void *chunk) HIDDEN;
+
+/* shmat(@id) has returned @at. */
+void *kedge__attached(void *at, int id) HIDDEN;
 
 /* Bytes that shmdt(@addr) will unmap; 0 if no segment is attached there. */
 size_t kedge__shm_len(uintptr_t addr) HIDDEN;

@@ -87,7 +87,7 @@ KEDGE_API void *mmap(void *addr, size_t len, int prot, int flags, int fd,
 	if (relieved(at == MAP_FAILED))
 		at = kedge__real.mmap(addr, len, prot, flags, fd, off);
 	change_end(&c);
-	return at;
+	return handed_out(at, len);
 }
 
 KEDGE_API void *mmap64(void *addr, size_t len, int prot, int flags, int fd,
@@ -102,7 +102,7 @@ KEDGE_API void *mmap64(void *addr, size_t len, int prot, int flags, int fd,
 	if (relieved(at == MAP_FAILED))
 		at = kedge__real.mmap64(addr, len, prot, flags, fd, off);
 	change_end(&c);
-	return at;
+	return handed_out(at, len);
 }
 
 /*
@@ -128,6 +128,21 @@ void kedge__on_mremap(struct change *c, void *old, size_t old_len,
 	else if (keep < had)
 		change_add(c, KEDGE_EVENT_UNMAP, (char *)old + keep,
 			   had - keep);
+}
+
+/* What stayed where it was keeps its registrations. */
+void *kedge__remapped(void *at, void *old, size_t old_len, size_t new_len,
+		      int flags)
+{
+	size_t had = up_to(old_len, kedge__hooks_page());
+
+	if (at == MAP_FAILED || (at == old && new_len <= old_len))
+		return at;
+	if (at == old && !(flags & MREMAP_MAYMOVE))
+		kedge_hook_mapped((char *)at + had, new_len - had);
+	else
+		kedge_hook_mapped(at, new_len);
+	return at;
 }
 
 /* The kernel wants one mapping; several that should be one are moved here. */
@@ -166,7 +181,7 @@ KEDGE_API void *mremap(void *old, size_t old_len, size_t new_len, int flags,
 	kedge__on_mremap(&c, old, old_len, new_len, flags, to);
 	at = mremap_real(old, old_len, new_len, flags, to);
 	change_end(&c);
-	return at;
+	return kedge__remapped(at, old, old_len, new_len, flags);
 }
 
 /* The kernel rounds both down, then maps the range anew. */

@@ -31,6 +31,17 @@ void kedge__on_shmat(struct change *c, int id, const void *addr, int flags)
 	change_add(c, KEDGE_EVENT_UNMAP, (void *)start, len);
 }
 
+void *kedge__attached(void *at, int id)
+{
+	struct shmid_ds ds;
+	int saved = errno;
+
+	if (at != (void *)-1 && !shmctl(id, IPC_STAT, &ds))
+		kedge_hook_mapped(at, ds.shm_segsz);
+	errno = saved;
+	return at;
+}
+
 KEDGE_API void *shmat(int id, const void *addr, int flags)
 {
 	struct change c;
@@ -40,7 +51,7 @@ KEDGE_API void *shmat(int id, const void *addr, int flags)
 	kedge__on_shmat(&c, id, addr, flags);
 	at = kedge__real.shmat(id, addr, flags);
 	change_end(&c);
-	return at;
+	return kedge__attached(at, id);
 }
 
 void kedge__on_shmdt(struct change *c, const void *addr)

@@ -63,6 +63,18 @@ long kedge__syscall_announced(long nr, long a, long b, long c, long d, long e,
 	}
 	rc = kedge__real_syscall(nr, a, b, c, d, e, f);
 	change_end(&ch);
+	switch (nr) {
+	case SYS_mmap:
+		handed_out((void *)rc, (size_t)b);
+		break;
+	case SYS_mremap:
+		kedge__remapped((void *)rc, (void *)a, (size_t)b, (size_t)c,
+				(int)d);
+		break;
+	case SYS_shmat:
+		kedge__attached((void *)rc, (int)a);
+		break;
+	}
 	return rc;
 }
 #endif /* HOOKS_SYSCALL */

@@ -20,8 +20,10 @@
 #include <sched.h>
 #include <sys/mman.h>
 
+#include "base/own.h"
 #include "notify/announce.h"
 #include "notify/internal.h"
+#include "notify/origin.h"
 #include "notify/rearm.h"
 
 #define SPAN_MAX      1024u /* granules counted one by one */
@@ -366,6 +368,15 @@ static void cut_again(const struct kedge_hook *hook)
 	sig_unlock(&lock);
 }
 
+/* Whether the range is no longer what kedge_hook_mapped() said. */
+static bool gives_back(int kind)
+{
+	unsigned int event = (unsigned int)kind & ~HOOK_FLAGS;
+
+	return (event == KEDGE_EVENT_UNMAP || event == KEDGE_EVENT_REMAP) &&
+	       !(kind & KEDGE_HOOK_YIELD);
+}
+
 /* @all: tell even if nobody watches there. */
 static void begin(struct kedge_hook *hook, int kind, const void *addr,
 		  size_t len, bool all)
@@ -379,8 +390,6 @@ static void begin(struct kedge_hook *hook, int kind, const void *addr,
 		announce_empty();
 		return;
 	}
-	if (!adopted())
-		return;
 	if (__builtin_add_overflow(start, len, &end) ||
 	    end > UINT64_MAX - page)
 		return;
@@ -389,6 +398,10 @@ static void begin(struct kedge_hook *hook, int kind, const void *addr,
 	hook->kind = (uint32_t)kind;
 	hook->back_start = 0;
 	hook->back_end = 0;
+	if (gives_back(kind))
+		origin_clear(hook->start, hook->end);
+	if (!adopted())
+		return;
 	/*
 	 * Memory that nobody watches: done. A watch that is added meanwhile
 	 * gets the kernel's own event; only where there is none the proof
@@ -443,5 +456,55 @@ void kedge_hook_end(struct kedge_hook *hook)
 	    watched(hook->start, hook->end))
 		cut_again(hook);
 	count(&changing, hook->start, hook->end, (uint32_t)-1);
+	errno = saved;
+}
+
+/*
+ * Whole pages only are new for certain: on the others a neighbour in the same
+ * allocator's memory may have a registration that is good. The kernel may watch
+ * the range already, for somebody who was faster: that stays.
+ */
+static void tell_of_new(uint64_t start, uint64_t end)
+{
+	struct kedge_hook gone = {
+		.start = round_up(start, kedge__page_size()),
+		.end = round_down(end, kedge__page_size()),
+		.kind = KEDGE_EVENT_UNMAP,
+	};
+	unsigned int i;
+
+	if (gone.start >= gone.end || !adopted() ||
+	    !watched(gone.start, gone.end))
+		return;
+	sig_lock(&lock);
+	for (i = 0; i < NOTIFIERS_MAX; i++) {
+		if (!listeners[i])
+			continue;
+		sig_lock_blocked(&listeners[i]->lock);
+		tell_watches(listeners[i], &gone);
+		sig_unlock_blocked(&listeners[i]->lock);
+	}
+	sig_unlock(&lock);
+}
+
+/*
+ * Proof that lookups in marked memory need not ask. Thread A takes a range away
+ * unannounced, the kernel hands it to B by a call that comes here. A watch whose
+ * registration is stale then was counted before A's call: it was armed, which
+ * takes the lock of the address space, before the pages went. B took that lock
+ * after A. So B finds it counted, tells it, and whoever B hands the memory to
+ * finds the generation that this brought.
+ */
+void kedge_hook_mapped(const void *addr, size_t len)
+{
+	uint64_t start = (uintptr_t)addr, end, page = kedge__page_size();
+	int saved = errno;
+
+	if (!len || __builtin_add_overflow(start, len, &end) ||
+	    end > UINT64_MAX - page || own_call() ||
+	    origin_in_heap(start, end))
+		return;
+	tell_of_new(start, end);
+	origin_set(round_down(start, page), round_up(end, page));
 	errno = saved;
 }

@@ -21,12 +21,6 @@ void announce_empty(void);
 /* Whether calls arrive there. Tests may have their own. */
 bool announce_try_calls(void);
 
-/*
- * runtime.c: a runtime is here that unmaps or drops memory by system calls of its
- * own.
- */
-bool announce_own_calls(void);
-
 /* For tests, which have their own; empty. Between two steps of each: */
 void announce_adopting(void); /* of a process's first notifier */
 void announce_told(void);     /* a change was announced; not made yet */

@@ -15,11 +15,14 @@
  * tcmalloc, a sanitizer), whose calls to the kernel may go by any way; another
  * library before it has munmap(); a static program, whose free() is libc.a's own.
  * In all of these the answer is no, though much may be announced there, too. It
- * is no as well where a runtime is known to make its own system calls: runtime.c.
+ * is no as well with a sanitizer: its allocator hands out memory that it gives back
+ * by system calls of its own. It is there from the start or not at all, so a weak
+ * reference finds it.
  *
  * What it cannot: another object with a munmap() of its own that others don't see
- * (-Bsymbolic, RTLD_DEEPBIND, an inline system call). There the first
- * unannounced change of watched memory shows it: see notify_must_ask().
+ * (-Bsymbolic, RTLD_DEEPBIND), or with system calls of its own, as a language's
+ * runtime has. Their memory does not come through libc either, so lookups there
+ * ask: origin.c.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -27,11 +30,24 @@
 
 #include "notify/announce.h"
 #include "notify/internal.h"
+#include "notify/origin.h"
 
 enum { UNKNOWN, PROVEN, REFUTED };
 
 static _Atomic uint32_t attached; /* 1 + the announcer's blind spots, or 0 */
 static _Atomic uint32_t proof;
+
+#define WEAK __attribute__((weak, visibility("default")))
+
+extern void __asan_init(void) WEAK;
+extern void __hwasan_init(void) WEAK;
+extern void __msan_init(void) WEAK;
+extern void __tsan_init(void) WEAK;
+
+static bool sanitized(void)
+{
+	return __asan_init || __hwasan_init || __msan_init || __tsan_init;
+}
 
 /* Announcements of length 0 by this thread. */
 static __thread unsigned int empty;
@@ -52,7 +68,7 @@ __attribute__((weak, noinline)) bool announce_try_calls(void)
 	unsigned int before = empty;
 	int saved = errno;
 
-	if (announce_own_calls())
+	if (sanitized())
 		return false;
 	call_munmap(&attached, 0); /* fails: EINVAL */
 	errno = saved;
@@ -87,6 +103,7 @@ bool announce_hooked(uint32_t *blind)
 
 void kedge_hook_attach(uint32_t blind)
 {
+	origin_start();
 	atomic_store_explicit(&attached, blind + 1, memory_order_relaxed);
 	atomic_store_explicit(&proof, UNKNOWN, memory_order_relaxed);
 }

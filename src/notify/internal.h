@@ -46,6 +46,13 @@ enum asks {
 	ASKS_LOST,   /* nobody can tell any more: nothing is served */
 };
 
+/* What a lookup may believe of what it finds, in rising order. */
+enum trust {
+	TRUST_NONE,	 /* a change is under way: nothing */
+	TRUST_ANNOUNCED, /* what is in memory whose changes are announced */
+	TRUST_ALL,
+};
+
 /*
  * What one user of a notifier is to be told: those of his watches that have
  * something to tell, oldest first. Guarded by the notifier's lock.
@@ -113,6 +120,7 @@ struct kedge_notifier {
 	struct pool range_pool;
 	uint64_t cuts;
 	bool exact;		  /* KEDGE_NOTIFIER_EXACT_RANGES; never changes */
+	bool can_ask;		  /* ops->settled answers; never changes */
 	uint64_t budget_left;	  /* intervals until the next count: budget.c */
 	uint64_t budget_refusals; /* so many, until the next count */
 
@@ -160,9 +168,9 @@ struct notify_ops {
 	int (*fd)(struct kedge_notifier *nf);
 
 	/*
-	 * Where asks is ASKS_KERNEL: whether all changes that were begun
+	 * NULL where nothing need be asked. With nf->can_ask: whether all changes that were begun
 	 * before the call are visible in the generation after it. One system
-	 * call, no lock. May set ASKS_LOST.
+	 * call, no lock. May turn ASKS_KERNEL into ASKS_LOST.
 	 */
 	bool (*settled)(struct kedge_notifier *nf);
 };
@@ -189,7 +197,13 @@ void notify_must_ask(struct kedge_notifier *nf, enum asks asks);
 /* Whether every change begun before the call shows in the generation. */
 bool notify_settled(struct kedge_notifier *nf);
 /* The same, waiting for it a little. */
-bool notify_settle(struct kedge_notifier *nf);
+enum trust notify_settle(struct kedge_notifier *nf);
+/* As notify_settle(), by asking the kernel though announcements might do. */
+enum trust notify_settle_asking(struct kedge_notifier *nf);
+/* Whether TRUST_ANNOUNCED is enough in [start, end). */
+bool notify_announced(struct kedge_notifier *nf, uint64_t start, uint64_t end);
+/* Whether what is looked up in [start, end) can ever be believed. */
+bool notify_can_tell(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 
 /* notifier.c: open a named backend without probing others. */
 int nf_open_backend(const struct notify_ops *ops,

@@ -9,7 +9,8 @@
  * that window:
  *
  *  - the kernel module: its counter moves before the range is free;
- *  - libkedge-hooks: the generation moves before the change is made;
+ *  - libkedge-hooks: the generation moves before the change is made. That goes
+ *    for memory that libc has handed out (origin.c); in other memory lookups ask;
  *  - asking: the backend asks the kernel, at each lookup, whether a change was
  *    begun whose event has not been read (ops->settled).
  *
@@ -19,6 +20,7 @@
 #include <sched.h>
 
 #include "notify/internal.h"
+#include "notify/origin.h"
 
 /* With nf->lock held. */
 void notify_must_ask(struct kedge_notifier *nf, enum asks asks)
@@ -50,21 +52,41 @@ bool notify_settled(struct kedge_notifier *nf)
 #define SETTLE_TRIES 64
 #define SETTLE_SPINS 8
 
-bool notify_settle(struct kedge_notifier *nf)
+enum trust notify_settle_asking(struct kedge_notifier *nf)
 {
 	unsigned int i;
 
-	for (i = 0; i < SETTLE_TRIES; i++) {
-		if (notify_settled(nf))
-			return true;
-		if (nf_asks(nf) == ASKS_LOST)
-			return false;
+	if (!nf->ops->settled)
+		return nf_asks(nf) ? TRUST_NONE : TRUST_ALL;
+	if (!nf->can_ask)
+		return TRUST_NONE;
+	for (i = 0; i < SETTLE_TRIES && nf_asks(nf) != ASKS_LOST; i++) {
+		if (nf->ops->settled(nf))
+			return TRUST_ALL;
 		if (i < SETTLE_SPINS)
 			cpu_relax();
 		else
 			sched_yield();
 	}
-	return false;
+	return TRUST_NONE;
+}
+
+enum trust notify_settle(struct kedge_notifier *nf)
+{
+	return nf_asks(nf) == ASKS_NOT && nf->ops->settled
+		       ? TRUST_ANNOUNCED
+		       : notify_settle_asking(nf);
+}
+
+bool notify_announced(struct kedge_notifier *nf, uint64_t start, uint64_t end)
+{
+	return !nf->ops->settled || nf_asks(nf) != ASKS_NOT ||
+	       origin_known(start, end);
+}
+
+bool notify_can_tell(struct kedge_notifier *nf, uint64_t start, uint64_t end)
+{
+	return nf->can_ask || notify_announced(nf, start, end);
 }
 
 int kedge_notifier_unchanged(struct kedge_notifier *nf, uint64_t generation)

@@ -46,13 +46,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/base.h"
+#include "base/own.h"
 #include "notify/threads.h"
 
 #define FIRST_ROOM 64u
@@ -98,7 +98,7 @@ void threads_abandon(struct threads *t)
 {
 	fd_close(t->fd, &t->id);
 	if (t->seen)
-		munmap(t->seen, t->room * sizeof(*t->seen));
+		own_unmap(t->seen, t->room * sizeof(*t->seen));
 }
 
 void threads_fini(struct threads *t)
@@ -131,13 +131,12 @@ static bool room_for(struct threads *t, unsigned int cnt)
 		return true;
 	while (room < cnt)
 		room *= 2;
-	fresh = mmap(NULL, room * sizeof(*fresh), PROT_READ | PROT_WRITE,
-		     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (fresh == MAP_FAILED)
+	fresh = own_map(room * sizeof(*fresh));
+	if (!fresh)
 		return false;
 	if (t->seen) {
 		memcpy(fresh, t->seen, t->cnt * sizeof(*fresh));
-		munmap(t->seen, t->room * sizeof(*t->seen));
+		own_unmap(t->seen, t->room * sizeof(*t->seen));
 	}
 	t->seen = fresh;
 	t->room = room;

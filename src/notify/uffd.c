@@ -129,12 +129,15 @@ static int choose_check(struct kedge_notifier *nf,
 static bool uffd_settled(struct kedge_notifier *nf)
 {
 	struct uffd *u = nf->backend;
+	uint32_t asks = ASKS_KERNEL;
+
 	switch (uffd_ask_kernel(u)) {
 	case UFFD_REST:
 		return true;
 	case UFFD_STRANGER:
-		atomic_store_explicit(&nf->page->asks, ASKS_LOST,
-				      memory_order_relaxed);
+		/* Where announcements do for the rest, that goes on. */
+		atomic_compare_exchange_strong(&nf->page->asks, &asks,
+					       ASKS_LOST);
 		break;
 	case UFFD_CHANGING:
 		break;
@@ -180,6 +183,7 @@ static int uffd_open(struct kedge_notifier *nf,
 	if (rc)
 		goto free_u;
 	nf->threads.usable = u->counts;
+	nf->can_ask = u->counts;
 	announce_each(check_descriptor, u);
 	rc = choose_check(nf, opts);
 	if (rc)

@@ -27,6 +27,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "notify/origin.h"
 #include "notify/uffd.h"
 #include "notify/uffd_range.h"
 
@@ -42,11 +43,12 @@ static bool heap_shrank(uint64_t start)
 }
 
 /*
- * Watched memory went by a call that libkedge-hooks did not announce: this
- * program has another way than libc. The next such change may be in the window
- * that the hooks were to close, so from now on lookups ask. An announced change
- * brings an event, too, where the range was armed again meanwhile; it is still
- * under way then.
+ * Watched memory that libc handed out went by a call that libkedge-hooks did not
+ * announce: this program unmaps around libc what it maps through it. The next such
+ * change may be in the window that the hooks were to close, so from now on all
+ * lookups ask; in other memory they did (origin.c). An announced change brings an
+ * event, too, where the range was armed again meanwhile; it is still under way
+ * then.
  */
 static void hooks_were_passed_by(struct kedge_notifier *nf, uint64_t start,
 				 uint64_t end)
@@ -54,7 +56,7 @@ static void hooks_were_passed_by(struct kedge_notifier *nf, uint64_t start,
 	struct uffd *u = nf->backend;
 
 	if (nf_asks(nf) != ASKS_NOT || announce_active(start, end) ||
-	    heap_shrank(start))
+	    !origin_some(start, end) || heap_shrank(start))
 		return;
 	/* The caller moves the generation: it was told to somebody. */
 	atomic_store_explicit(&nf->page->asks,

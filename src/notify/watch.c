@@ -294,6 +294,21 @@ static struct public_watch *new_public(struct kedge_notifier *nf,
 	return p;
 }
 
+/*
+ * Who watches by the generation cannot tell memory whose changes are announced
+ * from other memory, as a cache does: from now on all have to ask. With nf->lock
+ * held. Returns what kedge_watch_add() does.
+ */
+static int ask_for(struct kedge_notifier *nf, uint64_t start, uint64_t end)
+{
+	if (notify_announced(nf, start, end))
+		return 0;
+	if (!nf->can_ask)
+		return KEDGE_WATCH_PROVISIONAL;
+	notify_must_ask(nf, ASKS_KERNEL);
+	return 0;
+}
+
 int kedge_watch_add(struct kedge_notifier *nf, const void *addr, size_t len,
 		    uint64_t cookie)
 {
@@ -318,6 +333,8 @@ int kedge_watch_add(struct kedge_notifier *nf, const void *addr, size_t len,
 			      (struct own_range){ start, end });
 	sig_lock(&nf->lock);
 	p->ready = rc >= 0;
+	if (!rc)
+		rc = ask_for(nf, start, end);
 	if (rc < 0) {
 		tree_remove(&nf->cookies, &p->by_cookie);
 		pool_put(&nf->public_pool, p);

@@ -12,6 +12,8 @@
 KEDGE_API __thread struct record record[RECORD_MAX];
 KEDGE_API __thread int record_cnt;
 KEDGE_API __thread int record_open;
+KEDGE_API __thread struct given given[RECORD_MAX];
+KEDGE_API __thread int given_cnt;
 KEDGE_API _Atomic int recorder_total;
 KEDGE_API _Atomic int recorder_blind;
 KEDGE_API _Atomic int recorder_attached;
@@ -23,6 +25,7 @@ KEDGE_API void recorder_start(void)
 {
 	record_cnt = 0;
 	record_open = 0;
+	given_cnt = 0;
 	on = true;
 }
 
@@ -94,6 +97,14 @@ KEDGE_API void kedge_hook_end(struct kedge_hook *hook)
 KEDGE_API void kedge_hook_done(struct kedge_hook *hook)
 {
 	kedge_hook_end(hook);
+}
+
+KEDGE_API void kedge_hook_mapped(const void *addr, size_t len)
+{
+	if (!on || given_cnt == RECORD_MAX)
+		return;
+	given[given_cnt].start = (uintptr_t)addr;
+	given[given_cnt++].end = (uintptr_t)addr + len;
 }
 
 KEDGE_API int kedge_hook_relieve(void)

@@ -23,6 +23,14 @@ extern __thread struct record record[RECORD_MAX];
 extern __thread int record_cnt;
 extern __thread int record_open;
 
+/* What this thread was said to have been given since then. */
+struct given {
+	uint64_t start;
+	uint64_t end;
+};
+extern __thread struct given given[RECORD_MAX];
+extern __thread int given_cnt;
+
 /* Announcements of every thread, and the mask given to kedge_hook_attach(). */
 extern _Atomic int recorder_total;
 extern _Atomic int recorder_blind;

@@ -117,6 +117,64 @@ static void a_failing_munmap_keeps_its_errno(void)
 	do_munmap(p, PG);
 }
 
+static void given_is(const void *at, size_t len)
+{
+	recorder_stop();
+	CHECK(given_cnt == 1);
+	CHECK(given[0].start == (uintptr_t)at);
+	CHECK(given[0].end == (uintptr_t)at + len);
+	CHECK(errno == UNSET_ERRNO);
+}
+
+static void *do_shmat(int id, const void *at, int flags)
+{
+	return raw ? (void *)syscall(SYS_shmat, id, at, flags)
+		   : shmat(id, at, flags);
+}
+
+static void what_is_mapped_is_told_of(void)
+{
+	int anon = MAP_PRIVATE | MAP_ANONYMOUS, id;
+	char *p, *q;
+
+	start();
+	p = do_mmap(NULL, 4 * PG, anon, -1);
+	given_is(p, 4 * PG);
+	start();
+	CHECK(do_mmap(p, PG, anon | MAP_FIXED, -1) == p);
+	given_is(p, PG);
+	/* What stays where it is is no news; what it grows by is. */
+	start();
+	CHECK(do_mremap(p, 4 * PG, 3 * PG, 0, NULL) == p);
+	recorder_stop();
+	CHECK(!given_cnt);
+	start();
+	CHECK(do_mremap(p, 3 * PG, 4 * PG, 0, NULL) == p);
+	given_is(p + 3 * PG, PG);
+	q = map(4 * PG);
+	start();
+	CHECK(do_mremap(p, 4 * PG, 4 * PG, MREMAP_MAYMOVE | MREMAP_FIXED, q) ==
+	      q);
+	given_is(q, 4 * PG);
+	do_munmap(q, 4 * PG);
+
+	id = shmget(IPC_PRIVATE, 2 * PG, 0600);
+	CHECK(id >= 0);
+	start();
+	p = do_shmat(id, NULL, 0);
+	given_is(p, 2 * PG);
+	shmdt(p);
+	shmctl(id, IPC_RMID, NULL);
+
+	start();
+	CHECK(do_mmap(p + 1, PG, anon | MAP_FIXED, -1) == MAP_FAILED);
+	CHECK(do_mremap(p + 1, PG, 2 * PG, MREMAP_MAYMOVE, NULL) ==
+	      MAP_FAILED);
+	CHECK(do_shmat(-1, NULL, 0) == (void *)-1);
+	recorder_stop();
+	CHECK(!given_cnt);
+}
+
 static void only_mmap_fixed_is_announced(void)
 {
 	int anon = MAP_PRIVATE | MAP_ANONYMOUS;
@@ -416,6 +474,7 @@ int main(void)
 		munmap_is_announced_before_and_ended_after();
 		a_failing_munmap_keeps_its_errno();
 		only_mmap_fixed_is_announced();
+		what_is_mapped_is_told_of();
 		mremap_announces_both_ends();
 		advice_that_drops_pages_is_announced();
 		process_madvise_announces_its_ranges();

@@ -119,6 +119,98 @@ static void realloc_announces_from_one_page_on(void)
 	free(p);
 }
 
+/* The pages of a chunk that has a mapping of its own, its first one whole. */
+static void expect_given(const void *p, size_t len)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	uintptr_t at = (uintptr_t)p & ~(page - 1);
+
+	recorder_stop();
+	CHECK(p && given_cnt == 1);
+	CHECK(given[0].start == at && given[0].end >= (uintptr_t)p + len);
+	CHECK(given[0].end == (uintptr_t)p + malloc_usable_size((void *)p));
+}
+
+static void large_chunks_are_told_of(void)
+{
+	const size_t big = (size_t)64 << 20; /* a mapping of its own */
+	char *p, *q = NULL;
+
+	errno = UNSET_ERRNO;
+	recorder_start();
+	p = malloc(big);
+	expect_given(p, big);
+	CHECK(errno == UNSET_ERRNO);
+	recorder_start();
+	p = realloc(p, 2 * big);
+	expect_given(p, 2 * big);
+	free(p);
+	p = malloc(100);
+	recorder_start();
+	p = realloc(p, big);
+	expect_given(p, big);
+	free(p);
+	recorder_start();
+	p = calloc(big / 16, 16);
+	expect_given(p, big);
+	free(p);
+	recorder_start();
+	p = aligned_alloc(1u << 16, big);
+	expect_given(p, big);
+	free(p);
+	recorder_start();
+	p = memalign(64, big);
+	expect_given(p, big);
+	free(p);
+	recorder_start();
+	CHECK(!posix_memalign((void **)&q, 4096, big));
+	expect_given(q, big);
+	free(q);
+}
+
+/* Within the allocator's memory: what is the chunk's, and not a byte more. */
+static void a_large_chunk_of_the_heap_is_told_of_as_it_is(void)
+{
+	char *p, *low = malloc(100);
+	size_t len;
+
+	mallopt(M_MMAP_THRESHOLD, 1 << 30);
+	recorder_start();
+	p = malloc(LARGE + 1000);
+	recorder_stop();
+	len = malloc_usable_size(p);
+	CHECK(p && given_cnt == 1);
+	if (((uintptr_t)p + len) % (uintptr_t)sysconf(_SC_PAGESIZE))
+		CHECK(given[0].start == (uintptr_t)p &&
+		      given[0].end == (uintptr_t)p + len);
+	free(p);
+	free(low);
+}
+
+static void small_and_refused_chunks_are_not_told_of(void)
+{
+	volatile size_t much = (size_t)1 << 62;
+	void *volatile p, *q = NULL;
+
+	recorder_start();
+	p = malloc(65000);
+	free(p);
+	p = calloc(10, 6500);
+	free(p);
+	p = aligned_alloc(64, 65024);
+	free(p);
+	p = memalign(64, 65024);
+	free(p);
+	CHECK(!posix_memalign(&q, 64, 65024));
+	free(q);
+	CHECK(!malloc(much) && errno == ENOMEM);
+	CHECK(!calloc(much, 16));
+	CHECK(!memalign(64, much));
+	CHECK(posix_memalign(&q, 3, 1 << 20) == EINVAL);
+	recorder_stop();
+	CHECK(!given_cnt);
+}
+
 /* What surely stays mapped, or goes by another call, is only told. */
 static void chunks_within_the_heap_are_only_told(void)
 {
@@ -295,6 +387,9 @@ int main(int argc, char **argv)
 	realloc_announces_what_may_move();
 	realloc_announces_from_one_page_on();
 	chunks_within_the_heap_are_only_told();
+	large_chunks_are_told_of();
+	small_and_refused_chunks_are_not_told_of();
+	a_large_chunk_of_the_heap_is_told_of_as_it_is();
 	malloc_trim_announces_everything();
 	the_guard_is_announced_with_its_stack();
 	a_stack_is_announced_when_its_thread_ends();

@@ -11,6 +11,7 @@
 #include "core.h"
 #include "notify/announce.h"
 #include "notify/internal.h"
+#include "notify/origin.h"
 
 static struct kedge_notifier *nf;
 
@@ -134,6 +135,7 @@ static void an_unannounced_change_makes_lookups_ask(void **state)
 	nf = open_uffd();
 	assert_int_equal(check_of(nf), KEDGE_CHECK_LOAD);
 
+	kedge_hook_mapped(p, page_len());
 	assert_true(kedge_watch_add(nf, p, 1, 1) >= 0);
 	kedge_hook_begin(&hook, KEDGE_EVENT_UNMAP, p, page_len());
 	assert_int_equal(munmap(p, page_len()), 0);
@@ -142,10 +144,173 @@ static void an_unannounced_change_makes_lookups_ask(void **state)
 	assert_int_equal(kedge_watch_remove(nf, 1), 0);
 
 	pages_at(p, 1);
+	kedge_hook_mapped(p, page_len());
 	assert_true(kedge_watch_add(nf, p, 1, 1) >= 0);
 	assert_int_equal(munmap(p, page_len()), 0);
 	assert_int_equal(check_of(nf), KEDGE_CHECK_CALL);
 	assert_int_equal(kedge_watch_remove(nf, 1), 0);
+}
+
+/* By the generation alone nobody can tell one memory from the other. */
+static void a_watch_on_other_memory_makes_lookups_ask(void **state)
+{
+	char *p = new_pages(2);
+
+	kedge_hook_mapped(p, page_len());
+	assert_int_equal(kedge_watch_add(nf, p, 1, 1), 0);
+	assert_int_equal(check_of(nf), KEDGE_CHECK_LOAD);
+	assert_int_equal(kedge_watch_add(nf, p, page_len() + 1, 2), 0);
+	assert_int_equal(check_of(nf), KEDGE_CHECK_CALL);
+	free_pages(p, 2);
+}
+
+static void a_watch_that_cannot_hold_is_provisional(void **state)
+{
+	char *p = new_pages(1);
+
+	nf->can_ask = false;
+	assert_int_equal(kedge_watch_add(nf, p, 1, 1), KEDGE_WATCH_PROVISIONAL);
+	assert_int_equal(check_of(nf), KEDGE_CHECK_LOAD);
+	nf->can_ask = true;
+	free_pages(p, 1);
+}
+
+/* Memory is handed out where something is watched: what was there has gone. */
+static void who_watches_memory_that_is_new_is_told(void **state)
+{
+	char *p = new_pages(3);
+	struct kedge_event ev;
+
+	kedge_hook_mapped(p, 3 * page_len());
+	assert_int_equal(kedge_watch_add(nf, p + page_len(), 1, 7), 0);
+	drain();
+	/* A part of a page is no news: a neighbour's may be in the rest. */
+	kedge_hook_mapped(p + page_len() + 16, page_len() - 16);
+	kedge_hook_mapped(p, page_len());
+	kedge_hook_mapped(p + 2 * page_len(), page_len());
+	assert_int_equal(kedge_notifier_read(nf, &ev, 1), 1);
+	assert_int_equal(ev.kind, KEDGE_EVENT_LAST);
+	kedge_hook_mapped(p + page_len(), page_len());
+	assert_int_equal(kedge_notifier_read(nf, &ev, 1), 1);
+	assert_int_equal(ev.kind, KEDGE_EVENT_UNMAP);
+	assert_int_equal(ev.cookie, 7);
+	assert_int_equal(check_of(nf), KEDGE_CHECK_LOAD);
+	free_pages(p, 3);
+}
+
+/* A cache over a device that counts. */
+struct counted {
+	struct nodev *dev;
+	struct kedge_cache *cache;
+};
+
+static void open_counted(struct counted *c)
+{
+	c->dev = nodev_new();
+	assert_int_equal(kedge_cache_open(c->dev->dev, nf, NULL, &c->cache), 0);
+}
+
+static void close_counted(struct counted *c)
+{
+	kedge_cache_close(c->cache);
+	nodev_free(c->dev);
+}
+
+/* How many registrations there were after a get and its put. */
+static int regs_after(struct counted *c, const void *p, size_t len)
+{
+	const struct kedge_mr *mr;
+
+	assert_int_equal(kedge_cache_get(c->cache, p, len, 1, &mr), 0);
+	kedge_cache_put(c->cache, mr);
+	return atomic_load(&c->dev->regs);
+}
+
+/*
+ * The other thread's munmap() is under way, unannounced; the range is ours. In
+ * memory that libc did not hand out the lookup asks, and what is not the answer
+ * is not served; elsewhere nobody asks.
+ */
+static void only_other_memory_is_asked_about(void **state)
+{
+	char *p = new_pages(1), *q = new_pages(1), *known = new_pages(1);
+	struct counted c;
+	pthread_t t;
+
+	kedge_hook_mapped(known, page_len());
+	open_counted(&c);
+	assert_int_equal(regs_after(&c, p, 1), 1);
+	assert_int_equal(regs_after(&c, q, 1), 2);
+	assert_int_equal(regs_after(&c, known, 1), 3);
+	assert_int_equal(regs_after(&c, p, 1), 3);
+	assert_int_equal(regs_after(&c, known, 1), 3);
+	sig_lock(&nf->lock);
+	assert_int_equal(pthread_create(&t, NULL, unmap, p), 0);
+	take_address(p);
+	assert_int_equal(notify_settle(nf), TRUST_ANNOUNCED);
+	assert_int_equal(notify_settle_asking(nf), TRUST_NONE);
+	assert_int_equal(regs_after(&c, known, 1), 3);
+	sig_unlock(&nf->lock);
+	pthread_join(t, NULL);
+	assert_int_equal(regs_after(&c, p, 1), 4);
+	assert_int_equal(regs_after(&c, q, 1), 4);
+	/* Nothing that libc handed out went by. */
+	assert_int_equal(check_of(nf), KEDGE_CHECK_LOAD);
+	close_counted(&c);
+	free_pages(p, 1);
+	free_pages(q, 1);
+	free_pages(known, 1);
+}
+
+static int pieces_after(struct counted *c, char *p, size_t len)
+{
+	struct kedge_piece piece[4];
+	ssize_t n = kedge_cache_getv(c->cache, p, len, 1, piece, 4);
+
+	assert_int_equal(n, 1);
+	kedge_cache_putv(c->cache, piece, 1);
+	return atomic_load(&c->dev->regs);
+}
+
+/* A hole leaves the rest of the region what it was. */
+static void a_region_with_holes_goes_on_being_asked_about(void **state)
+{
+	size_t cnt = 64, len = cnt * page_len();
+	char *p = new_pages(cnt);
+	struct counted c;
+	struct kedge_hook hook;
+
+	open_counted(&c);
+	assert_int_equal(regs_after(&c, p, len), 1);
+	kedge_hook_begin(&hook, KEDGE_EVENT_REMOVE, p, page_len());
+	kedge_hook_end(&hook);
+	assert_int_equal(regs_after(&c, p + len / 2, 1), 1);
+	assert_int_equal(pieces_after(&c, p + len / 2, len / 4), 1);
+	nf->can_ask = false;
+	/* Without an answer it serves nobody. */
+	assert_int_equal(regs_after(&c, p + len / 2, 1), 2);
+	assert_int_equal(pieces_after(&c, p + len / 2, len / 4), 3);
+	nf->can_ask = true;
+	close_counted(&c);
+	free_pages(p, cnt);
+}
+
+static void where_nobody_can_be_asked_nothing_is_kept(void **state)
+{
+	char *p = new_pages(1), *known = new_pages(1);
+	struct counted c;
+
+	kedge_hook_mapped(known, page_len());
+	nf->can_ask = false;
+	open_counted(&c);
+	assert_int_equal(regs_after(&c, p, 1), 1);
+	assert_int_equal(regs_after(&c, p, 1), 2);
+	assert_int_equal(regs_after(&c, known, 1), 3);
+	assert_int_equal(regs_after(&c, known, 1), 3);
+	nf->can_ask = true;
+	close_counted(&c);
+	free_pages(p, 1);
+	free_pages(known, 1);
 }
 
 static void hooks_are_not_relied_on_where_asking_is_asked_for(void **state)
@@ -190,6 +355,8 @@ static void a_cache_follows_when_lookups_must_ask(void **state)
 /* With hooks in force from the notifier's opening. */
 static int load_setup(void **state)
 {
+	/* What another test said of memory that has gone since. */
+	origin_clear(0, (uint64_t)1 << 48);
 	kedge_hook_attach(KEDGE_BLIND_RAW);
 	return setup(state);
 }
@@ -207,6 +374,23 @@ int main(void)
 						teardown),
 		cmocka_unit_test_setup_teardown(
 			an_unannounced_change_makes_lookups_ask, setup,
+			teardown),
+		cmocka_unit_test_setup_teardown(
+			a_watch_on_other_memory_makes_lookups_ask, load_setup,
+			teardown),
+		cmocka_unit_test_setup_teardown(
+			a_watch_that_cannot_hold_is_provisional, load_setup,
+			teardown),
+		cmocka_unit_test_setup_teardown(
+			who_watches_memory_that_is_new_is_told, load_setup,
+			teardown),
+		cmocka_unit_test_setup_teardown(
+			only_other_memory_is_asked_about, load_setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			a_region_with_holes_goes_on_being_asked_about,
+			load_setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			where_nobody_can_be_asked_nothing_is_kept, load_setup,
 			teardown),
 		cmocka_unit_test_setup_teardown(
 			hooks_are_not_relied_on_where_asking_is_asked_for,

@@ -81,15 +81,6 @@ static bool promised(const struct torture *t, const struct row *row)
 	if (flags & EV_GUARD && info->blind & KEDGE_BLIND_GUARD &&
 	    !by_symbol(row->route))
 		return false;
-	/*
-	 * A second thread gets the range before the first one's call is over.
-	 * Where libkedge-hooks is relied on, the first change that passes it by
-	 * may be met.
-	 */
-	if (flags & EV_RECYCLE && many && info->hooked && !by_symbol(row->route) &&
-	    info->check == KEDGE_CHECK_LOAD &&
-	    info->level == KEDGE_LEVEL_ORDERED)
-		return false;
 	/* Where announcements are all there is, not every call has one before. */
 	if (flags & EV_RECYCLE && many && info->level < KEDGE_LEVEL_ORDERED)
 		return info->hooked && row->ev->race &&

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Which memory came through libc: pages, GiBs, their edges, and no memory. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "no_memory.h"
+#include "notify/origin.h"
+
+#define PAGE ((uint64_t)4096)
+#define GIB  ((uint64_t)1 << 30)
+#define TOP  ((uint64_t)1 << 48)
+
+static uint64_t next_gib = (uint64_t)1 << 40;
+
+/* Some GiBs that no other test has marked. */
+static uint64_t fresh(unsigned int gibs)
+{
+	uint64_t at = next_gib;
+
+	next_gib += (gibs + 1) * GIB;
+	return at;
+}
+
+static void a_range_is_known_page_by_page(void **state)
+{
+	const unsigned int from[] = { 0, 1, 62, 63, 64, 65, 127, 128 };
+	unsigned int i, len;
+	uint64_t at;
+
+	for (i = 0; i < 8; i++)
+		for (len = 1; len <= 130; len++) {
+			at = fresh(1) + from[i] * PAGE;
+			origin_set(at, at + len * PAGE);
+			assert_true(origin_known(at, at + len * PAGE));
+			assert_false(origin_known(at, at + (len + 1) * PAGE));
+			assert_false(origin_some(at + len * PAGE,
+						 at + (len + 1) * PAGE));
+			if (from[i])
+				assert_false(origin_some(at - PAGE, at));
+			origin_clear(at, at + PAGE);
+			assert_false(origin_some(at, at + PAGE));
+			assert_int_equal(origin_known(at + PAGE,
+						      at + len * PAGE),
+					 len > 1);
+		}
+}
+
+static void a_cleared_middle_leaves_both_sides(void **state)
+{
+	uint64_t at = fresh(1), end = at + 300 * PAGE;
+
+	origin_set(at, end);
+	origin_clear(at + 100 * PAGE, at + 200 * PAGE);
+	assert_true(origin_known(at, at + 100 * PAGE));
+	assert_true(origin_known(at + 200 * PAGE, end));
+	assert_false(origin_some(at + 100 * PAGE, at + 200 * PAGE));
+	assert_false(origin_known(at, end));
+	assert_true(origin_some(at, end));
+}
+
+static void whole_gibs_take_no_table(void **state)
+{
+	uint64_t at = fresh(5);
+	int before = mapped;
+
+	origin_set(at + GIB, at + 4 * GIB);
+	assert_int_equal(mapped, before);
+	assert_true(origin_known(at + GIB, at + 4 * GIB));
+	assert_false(origin_some(at, at + GIB));
+	assert_false(origin_some(at + 4 * GIB, at + 5 * GIB));
+	origin_clear(at + 2 * GIB, at + 3 * GIB);
+	assert_int_equal(mapped, before);
+	assert_true(origin_known(at + GIB, at + 2 * GIB));
+	assert_false(origin_some(at + 2 * GIB, at + 3 * GIB));
+	assert_true(origin_known(at + 3 * GIB, at + 4 * GIB));
+}
+
+static void a_part_of_a_whole_gib_is_cleared(void **state)
+{
+	uint64_t at = fresh(2);
+
+	origin_set(at, at + 2 * GIB);
+	origin_clear(at + GIB - PAGE, at + GIB + PAGE);
+	assert_true(origin_known(at, at + GIB - PAGE));
+	assert_false(origin_some(at + GIB - PAGE, at + GIB + PAGE));
+	assert_true(origin_known(at + GIB + PAGE, at + 2 * GIB));
+	/* And back again, where there is a table by now. */
+	origin_set(at, at + 2 * GIB);
+	assert_true(origin_known(at, at + 2 * GIB));
+}
+
+static void without_memory_nothing_is_claimed(void **state)
+{
+	uint64_t at = fresh(2);
+
+	no_memory = true;
+	origin_set(at, at + PAGE);
+	assert_false(origin_some(at, at + PAGE));
+	origin_set(at, at + GIB);
+	assert_true(origin_known(at, at + GIB));
+	/* No table to say which part is left: none is. */
+	origin_clear(at, at + PAGE);
+	assert_false(origin_some(at, at + GIB));
+	no_memory = false;
+	origin_set(at, at + PAGE);
+	assert_true(origin_known(at, at + PAGE));
+}
+
+/*
+ * Each thread marks and clears pages of its own among the others', in the same
+ * words, and where a GiB of one mark is about to get a table.
+ */
+#define THREADS 4
+#define TURNS	2000
+
+struct own_pages {
+	uint64_t at;
+	unsigned int nr;
+	bool wrong;
+};
+
+static void *mark_own_pages(void *arg)
+{
+	struct own_pages *o = arg;
+	uint64_t at = o->at + o->nr * PAGE;
+	unsigned int i;
+
+	for (i = 0; i < TURNS; i++, at += THREADS * PAGE) {
+		o->wrong |= !origin_known(at, at + PAGE);
+		origin_clear(at, at + PAGE);
+		o->wrong |= origin_some(at, at + PAGE);
+		origin_set(at, at + PAGE);
+		o->wrong |= !origin_known(at, at + PAGE);
+		origin_clear(at, at + PAGE);
+	}
+	return NULL;
+}
+
+static void neighbours_are_left_alone(void **state)
+{
+	struct own_pages own[THREADS];
+	pthread_t thread[THREADS];
+	unsigned int round, i;
+
+	for (round = 0; round < 20; round++) {
+		uint64_t at = fresh(1);
+
+		origin_set(at, at + GIB);
+		for (i = 0; i < THREADS; i++) {
+			own[i] = (struct own_pages){ at, i, false };
+			assert_int_equal(pthread_create(&thread[i], NULL,
+							mark_own_pages,
+							&own[i]), 0);
+		}
+		for (i = 0; i < THREADS; i++) {
+			pthread_join(thread[i], NULL);
+			assert_false(own[i].wrong);
+		}
+		assert_false(origin_some(at, at + THREADS * TURNS * PAGE));
+	}
+}
+
+static void what_is_outside_the_table_is_never_known(void **state)
+{
+	origin_set(TOP - GIB, TOP);
+	assert_true(origin_known(TOP - GIB, TOP));
+	origin_set(TOP - PAGE, TOP + PAGE);
+	origin_set(TOP, TOP + GIB);
+	assert_false(origin_known(TOP - PAGE, TOP + PAGE));
+	assert_false(origin_some(TOP, TOP + GIB));
+	origin_set(UINT64_MAX - PAGE, UINT64_MAX);
+	assert_false(origin_some(UINT64_MAX - PAGE, UINT64_MAX));
+	assert_false(origin_known(PAGE, PAGE));
+	origin_clear(TOP - GIB, TOP);
+}
+
+static char in_bss[3 * 4096];
+
+static bool known(const void *p)
+{
+	uint64_t at = (uintptr_t)p & ~(PAGE - 1);
+
+	return origin_known(at, at + PAGE);
+}
+
+static void what_there_is_from_the_start(void **state)
+{
+	char on_stack = 1, *grown;
+	void *map;
+
+	assert_false(known(in_bss));
+	assert_false(known(&on_stack));
+	origin_start();
+	assert_true(known(in_bss));
+	assert_true(known(&on_stack));
+	assert_true(known((void *)(uintptr_t)getpid));
+	/* Anywhere in the heap, and where it grows. */
+	grown = sbrk(1 << 20);
+	assert_true(known(grown));
+	assert_true(known(grown + (1 << 20) - 1));
+	assert_false(known(grown + (1 << 20) + 2 * PAGE));
+	sbrk(-(1 << 20));
+	map = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_false(known(map));
+	munmap(map, PAGE);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_range_is_known_page_by_page),
+		cmocka_unit_test(a_cleared_middle_leaves_both_sides),
+		cmocka_unit_test(whole_gibs_take_no_table),
+		cmocka_unit_test(a_part_of_a_whole_gib_is_cleared),
+		cmocka_unit_test(without_memory_nothing_is_claimed),
+		cmocka_unit_test(neighbours_are_left_alone),
+		cmocka_unit_test(what_is_outside_the_table_is_never_known),
+		cmocka_unit_test(what_there_is_from_the_start),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
