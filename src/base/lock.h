@@ -11,32 +11,32 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 
-/* The calling thread's mask and cancel state of before. */
-struct sig_guard {
-	sigset_t saved;
-	int cancel;
-};
+/*
+ * Block them, and put back what was there before the first of nested calls. Code
+ * in between must not change the mask, nor call who may: a device, a callback.
+ */
+void signals_block(void);
+void signals_restore(void);
+/* In between: the mask that will be put back. */
+void signals_before(sigset_t *mask);
 
-void signals_block(struct sig_guard *g);
-void signals_restore(const struct sig_guard *g);
+#define NO_CPU (-1)
 
 struct sig_lock {
 	pthread_mutex_t mutex;
-	struct sig_guard before; /* of the holder */
+	_Atomic int cpu; /* where its last holder took it, or NO_CPU */
 };
 
-#define SIG_LOCK_INIT { .mutex = PTHREAD_MUTEX_INITIALIZER }
+#define SIG_LOCK_INIT { .mutex = PTHREAD_MUTEX_INITIALIZER, .cpu = NO_CPU }
 
 int sig_lock_init(struct sig_lock *l);
 void sig_lock_fini(struct sig_lock *l);
 void sig_lock(struct sig_lock *l);
 void sig_unlock(struct sig_lock *l);
 
-/*
- * The same for a thread that has signals blocked: for good, or because it takes
- * more than one lock in a row. Each change of the mask is a system call.
- */
+/* The same for a thread that is known to have signals blocked. */
 void sig_lock_blocked(struct sig_lock *l);
 void sig_unlock_blocked(struct sig_lock *l);
 

@@ -142,7 +142,7 @@ static void start_keeper(void)
 	pthread_attr_t attr;
 	pthread_t thread;
 
-	unblocked = lock.before.saved;
+	signals_before(&unblocked);
 	if (pthread_attr_init(&attr))
 		return;
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);

@@ -187,7 +187,6 @@ static int add(struct kedge_notifier *nf, struct watch *w, struct own_range own)
 int notify_watch_add(struct kedge_notifier *nf, struct watch *w, uint64_t start,
 		     uint64_t end, struct own_range own)
 {
-	struct sig_guard before;
 	int rc;
 
 	if (unlikely(nf_asks(nf) == ASKS_LOST))
@@ -200,9 +199,9 @@ int notify_watch_add(struct kedge_notifier *nf, struct watch *w, uint64_t start,
 	if (nf->ops->add)
 		return add_in_kernel(nf, w);
 	announce_watch(start, end);
-	signals_block(&before);
+	signals_block();
 	rc = add(nf, w, own);
-	signals_restore(&before);
+	signals_restore();
 	if (rc < 0)
 		notify_watch_remove(nf, w, false);
 	else if (announce_active(start, end))
