@@ -63,20 +63,32 @@ static void handle(struct kedge_cache *c, const struct taken *t,
 		invalidate(c, r, t, killed);
 }
 
-void cache_sync(struct kedge_cache *c, uint32_t *killed)
+/* The generation up to which all was read. */
+static uint64_t drain(struct kedge_cache *c, uint32_t *killed)
 {
 	struct taken t[BATCH];
 	uint64_t drained = 0;
 	size_t n, i;
 
-	if (all_handled(c))
-		return;
-	c->st.resyncs++;
+	/* The notifier's lock is taken for each event: the mask, once. */
+	signals_block();
 	while (!drained) {
 		n = notify_take(c->nf, &c->queue, t, BATCH, &drained);
 		for (i = 0; i < n; i++)
 			handle(c, &t[i], killed);
 	}
+	signals_restore();
+	return drained;
+}
+
+void cache_sync(struct kedge_cache *c, uint32_t *killed)
+{
+	uint64_t drained;
+
+	if (all_handled(c))
+		return;
+	c->st.resyncs++;
+	drained = drain(c, killed);
 	/*
 	 * release: after the index was changed. Partners: caught_up(),
 	 * all_handled(). Whoever makes the notifier ask moves the generation

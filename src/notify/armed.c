@@ -12,6 +12,10 @@
  *         armed ranges lie, and where mremap() took registered mappings.
  *         Nothing is concluded from it; closing unregisters it, so that no
  *         munmap() waits for a reader that is gone.
+ * whole - what an announced drop has let go of, in the pieces in which it was
+ *         registered. Who arms in one asks the kernel for that piece, without
+ *         looking up first how far the mapping reaches. Nothing is concluded from
+ *         it: where it is wrong a mapping is split.
  * back  - what an announced change has taken from maybe until it ends: rearm.c.
  *
  * Always whole mappings are registered, never a part: a registration that ends
@@ -20,6 +24,8 @@
  * than a process may have. The price is an event for the neighbours' munmap().
  */
 #include "notify/internal.h"
+
+#define WHOLE_MAX 1024
 
 struct range {
 	struct tree_node node;
@@ -111,16 +117,37 @@ void armed_first_gap(struct kedge_notifier *nf, uint64_t *start, uint64_t *end)
 		*end = n->start;
 }
 
+void whole_add(struct kedge_notifier *nf, uint64_t start, uint64_t end)
+{
+	/* Memory that went unannounced stays in it: so not without a bound. */
+	if (nf->whole.cnt < WHOLE_MAX)
+		set_add(nf, &nf->whole, start, end);
+}
+
+bool whole_find(struct kedge_notifier *nf, uint64_t start, uint64_t end,
+		uint64_t *whole_start, uint64_t *whole_end)
+{
+	struct tree_node *n = tree_first_overlap(&nf->whole, start, end);
+
+	if (!n || n->start > start || n->end < end)
+		return false;
+	*whole_start = n->start;
+	*whole_end = n->end;
+	return true;
+}
+
 void armed_add(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 {
 	/* A range that is not recorded is armed again at the next watch. */
 	set_add(nf, &nf->armed, start, end);
+	set_cut(nf, &nf->whole, start, end);
 }
 
 void armed_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 {
 	nf->cuts++;
 	set_cut(nf, &nf->armed, start, end);
+	set_cut(nf, &nf->whole, start, end);
 }
 
 int maybe_add(struct kedge_notifier *nf, uint64_t start, uint64_t end)

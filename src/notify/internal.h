@@ -117,6 +117,7 @@ struct kedge_notifier {
 	struct tree armed; /* disjoint; see armed.c */
 	struct tree maybe; /* disjoint; see armed.c */
 	struct tree back;  /* disjoint; see rearm.c */
+	struct tree whole; /* disjoint; see armed.c */
 	struct pool range_pool;
 	uint64_t cuts;
 	bool exact;		  /* KEDGE_NOTIFIER_EXACT_RANGES; never changes */
@@ -262,6 +263,9 @@ bool armed_covers(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 void armed_first_gap(struct kedge_notifier *nf, uint64_t *start, uint64_t *end);
 void armed_add(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 void armed_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end);
+void whole_add(struct kedge_notifier *nf, uint64_t start, uint64_t end);
+bool whole_find(struct kedge_notifier *nf, uint64_t start, uint64_t end,
+		uint64_t *whole_start, uint64_t *whole_end);
 int maybe_add(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 void maybe_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 int back_add(struct kedge_notifier *nf, uint64_t start, uint64_t end);

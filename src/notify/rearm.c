@@ -12,7 +12,10 @@
  *
  * - After KEDGE_EVENT_REMOVE the range itself: its watches live on. A piece that
  *   cannot be registered is told to its watches as KEDGE_EVENT_UNMAP, or they
- *   would be believed and never hear of anything again.
+ *   would be believed and never hear of anything again. Only what was registered
+ *   from end to end, so that there is no seam, and is watched by caches alone is
+ *   left for the next watch to register: a cache believes in no page that it was
+ *   told of, and what is registered anew there has a watch of its own.
  * - After the other kinds the watches have been told that nothing is watched any
  *   more, so only seams matter: a mapping that touches a registered one, at the
  *   place where that was cut, is registered as a whole and melts with it. What
@@ -55,6 +58,41 @@ static bool has_neighbours(struct kedge_notifier *nf, uint64_t start,
 	       tree_first_overlap(&nf->maybe, end, end + 1);
 }
 
+/*
+ * Whether [s, e), the part of @n in which pages will be dropped, has to be
+ * registered again after it.
+ */
+static bool needed_again(const struct kedge_notifier *nf,
+			 const struct tree_node *n, uint64_t s, uint64_t e)
+{
+	const struct tree_node *w;
+
+	if (n->start < s || n->end > e)
+		return true;
+	for (w = tree_first_overlap(&nf->watches, s, e); w;
+	     w = tree_next_overlap(w, s, e))
+		if (container_of(w, struct watch, node)->queue == &nf->queue)
+			return true;
+	return false;
+}
+
+/* Let go of [s, e), a part of @n. False: it is to be registered again. */
+static bool drop_one(struct kedge_notifier *nf, const struct tree_node *n,
+		     uint64_t s, uint64_t e)
+{
+	bool again = needed_again(nf, n, s, e);
+
+	/*
+	 * Unrecorded for want of memory, it is not registered again: then it
+	 * is not unregistered either.
+	 */
+	if (again && back_add(nf, s, e))
+		return true;
+	nf->ops->disarm(nf, s, e);
+	whole_add(nf, s, e);
+	return !again;
+}
+
 void rearm_let_go(struct kedge_notifier *nf, struct kedge_hook *hook,
 		  bool mapping_stays)
 {
@@ -67,12 +105,9 @@ void rearm_let_go(struct kedge_notifier *nf, struct kedge_hook *hook,
 		uint64_t s = n->start > hook->start ? n->start : hook->start;
 		uint64_t e = n->end < hook->end ? n->end : hook->end;
 
-		/*
-		 * Unrecorded for want of memory, it is not registered again:
-		 * then it is not unregistered either.
-		 */
-		if (!mapping_stays || !back_add(nf, s, e)) {
+		if (!mapping_stays)
 			nf->ops->disarm(nf, s, e);
+		if (!mapping_stays || !drop_one(nf, n, s, e)) {
 			low = s < low ? s : low;
 			high = e;
 		}

@@ -49,28 +49,53 @@ static int arm_between_moves(struct kedge_notifier *nf,
 					    "without a pause");
 }
 
-/*
- * One try to arm [start, end). 1: something was cut meanwhile, try again.
- *
- * All of the mapping is armed, as far as it was the same before and after the
- * kernel was asked: it reports on a mapping as a whole, so what is said of a
- * part is true of the rest. The next range in there needs no call.
- */
-static int arm_once(struct kedge_notifier *nf, uint64_t start, uint64_t end,
-		    uint64_t cuts)
-{
-	struct vma_span before, after;
-	int rc = vma_check(nf->maps_fd, start, end, &before);
+/* What adding a watch has found out. */
+struct adding {
+	uint64_t start; /* what is not armed */
+	uint64_t end;
+	uint64_t cuts; /* when that was so */
+	bool armed;
+	bool tainted;
+	struct vma_span whole; /* what to register for that, or 0: look it up */
+};
 
+/* Make the kernel report on what is not armed, and on *span around it. */
+static int register_around(struct kedge_notifier *nf, const struct adding *a,
+			   struct vma_span *span)
+{
+	int rc;
+
+	*span = a->whole;
+	if (span->end && !budget_admit(nf, span) && !arm_between_moves(nf, span))
+		return 0;
+	rc = vma_check(nf->maps_fd, a->start, a->end, span);
 	if (rc)
 		return rc;
 	if (nf->exact)
-		before = (struct vma_span){ start, end };
-	rc = budget_admit(nf, &before);
+		*span = (struct vma_span){ a->start, a->end };
+	rc = budget_admit(nf, span);
+	return rc ? rc : arm_between_moves(nf, span);
+}
+
+/*
+ * One try to arm what is not armed. 1: something was cut meanwhile, try again.
+ *
+ * All of the mapping is armed, as far as the kernel was asked for it: it reports
+ * on a mapping as a whole, so what is said of a part is true of the rest. The next
+ * range in there needs no call.
+ *
+ * That rests on the look after the kernel was asked. What is not armed is within
+ * the caller's own range, which the application leaves alone meanwhile, so it was
+ * mapped and is registered; and where it is, so is all of the mapping that is found
+ * around it. The look before is for its extent alone.
+ */
+static int arm_once(struct kedge_notifier *nf, const struct adding *a)
+{
+	struct vma_span before, after;
+	int rc = register_around(nf, a, &before);
+
 	if (!rc)
-		rc = arm_between_moves(nf, &before);
-	if (!rc)
-		rc = vma_check(nf->maps_fd, start, end, &after);
+		rc = vma_check(nf->maps_fd, a->start, a->end, &after);
 	if (rc)
 		return rc;
 	watch_looked();
@@ -79,7 +104,7 @@ static int arm_once(struct kedge_notifier *nf, uint64_t start, uint64_t end,
 	 * Where the kernel tells of nothing, what nobody watches can change
 	 * without a cut: look again each time.
 	 */
-	if (nf->cuts != cuts)
+	if (nf->cuts != a->cuts)
 		rc = 1;
 	else if (!nf->ops->announced_only)
 		armed_add(nf,
@@ -90,15 +115,6 @@ static int arm_once(struct kedge_notifier *nf, uint64_t start, uint64_t end,
 	return rc;
 }
 
-/* What adding a watch has found out. */
-struct adding {
-	uint64_t start; /* what is not armed */
-	uint64_t end;
-	uint64_t cuts; /* when that was so */
-	bool armed;
-	bool tainted;
-};
-
 /* With nf->lock held. */
 static void look(struct kedge_notifier *nf, struct adding *a)
 {
@@ -106,6 +122,10 @@ static void look(struct kedge_notifier *nf, struct adding *a)
 	a->armed = armed_covers(nf, a->start, a->end);
 	if (!a->armed)
 		armed_first_gap(nf, &a->start, &a->end);
+	a->whole = (struct vma_span){ 0, 0 };
+	if (!a->armed)
+		whole_find(nf, a->start, a->end, &a->whole.start,
+			   &a->whole.end);
 	a->cuts = nf->cuts;
 }
 
@@ -134,7 +154,7 @@ static int arm(struct kedge_notifier *nf, struct adding *a, uint64_t start,
 			return 0;
 		if (a->start < own.start || a->end > own.end)
 			return -ESTALE;
-		rc = arm_once(nf, a->start, a->end, a->cuts);
+		rc = arm_once(nf, a);
 	}
 	/*
 	 * Others unmap without a pause. The kernel does report on the range,

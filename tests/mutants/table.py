@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 CACHE = ('unit:index', 'unit:cache*', 'unit:settle', 'stress:stress_cache')
 NOTIFY = ('unit:watch', 'unit:settle', 'unit:origin', 'unit:notifier*', 'unit:announce*', 'unit:taint', 'unit:vma',
-          'unit:threads', 'unit:tripwire', 'unit:btf', 'unit:ummunot',
+          'unit:rearm', 'unit:threads', 'unit:tripwire', 'unit:btf', 'unit:ummunot',
           'unit:cache', 'stress:stress_notifier')
 HOOKS = ('hooks:*', 'process:*, hooks', 'churn:*hooks*')
 DEVICE = ('unit:device', 'unit:proc', 'unit:uring*', 'unit:verbs*')
@@ -184,9 +184,13 @@ MUTANTS = [
       '\tfill(leaf, piece_of(c, at, id), id);\n\tstore', '\tstore'),
 
     # ---- src/notify ----
+    M('src/base/lock.c', 'inner-lock-lets-signals-in',
+      'a handler runs in the middle of nested locks',
+      '\tif (--before.depth)\n\t\treturn;', '\t--before.depth;',
+      'unit:lock'),
     M('src/notify/watch.c', 'event-between-look-and-add',
       'what was cut between the look at a mapping and its arming is armed',
-      'if (nf->cuts != cuts)', 'if (nf->cuts < cuts)'),
+      'if (nf->cuts != a->cuts)', 'if (nf->cuts < a->cuts)'),
     M('src/notify/watch.c', 'announced-while-added',
       'a change that is under way is not looked for',
       '\telse if (announce_active(start, end))\n\t\trc = '
@@ -234,6 +238,22 @@ MUTANTS = [
     M('src/notify/announce.c', 'errno-of-an-announcement',
       'an announcement changes errno',
       '\tannounce_told();\n\terrno = saved;', '\tannounce_told();\n\t(void)saved;'),
+    M('src/notify/rearm.c', 'drop-leaves-a-seam',
+      'a part of a mapping stays unregistered after its pages were dropped',
+      '\tif (n->start < s || n->end > e)\n\t\treturn true;\n', ''),
+    M('src/notify/rearm.c', 'own-watch-is-let-go',
+      'a watch that lives on hears of nothing after an announced drop',
+      '->queue == &nf->queue)\n\t\t\treturn true;',
+      '->queue == &nf->queue)\n\t\t\treturn false;'),
+    M('src/notify/watch.c', 'let-go-counts-as-registered',
+      'what an announced drop has let go of is armed without registering it',
+      'if (span->end && !budget_admit(nf, span) && '
+      '!arm_between_moves(nf, span))', 'if (span->end)'),
+    M('src/notify/watch.c', 'refused-as-one-piece',
+      'a piece that cannot be registered as it was is not looked up',
+      'if (span->end && !budget_admit(nf, span) && '
+      '!arm_between_moves(nf, span))\n\t\treturn 0;',
+      'if (span->end)\n\t\treturn arm_between_moves(nf, span);'),
     M('src/notify/armed.c', 'cut-forgets-the-tail',
       'what lies behind a cut is not armed any more',
       '\t\tif (tail > end)\n\t\t\tset_insert(nf, t, end, tail);', ''),
