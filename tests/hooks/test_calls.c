@@ -206,10 +206,30 @@ static void only_mmap_fixed_is_announced(void)
 	do_munmap(p, 2 * PG);
 }
 
+/* It may fail, where there are no such pages: the kernel looks later. */
+static void huge_pages_are_announced_whole(void)
+{
+	const size_t huge = (size_t)2 << 20;
+	const int two_mib = 21 << 26; /* MAP_HUGE_2MB */
+	char *p = map(3 * huge), *at;
+
+	at = (char *)(((uintptr_t)p + huge - 1) & -huge);
+	start();
+	do_mmap(at, PG,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_HUGETLB | two_mib,
+		-1);
+	expect(1);
+	range(0, UNMAP, at, huge);
+	do_munmap(p, 3 * huge);
+}
+
 static void mremap_announces_both_ends(void)
 {
 	char *p = map(4 * PG), *q = map(4 * PG), *to;
 
+	start();
+	CHECK(do_mremap(p, 4 * PG, 3 * PG + 1, 0, NULL) == p);
+	expect(0);
 	start();
 	CHECK(do_mremap(p, 4 * PG, 3 * PG, 0, NULL) == p);
 	expect(1);
@@ -320,6 +340,11 @@ static void segments_are_announced_with_their_size(void)
 	expect(1);
 	range(0, UNMAP, p + PG, 3 * PG);
 	start();
+	at = do_shmat(id, p + PG + 5, SHM_REMAP | SHM_RND);
+	CHECK(at == p + PG);
+	expect(1);
+	range(0, UNMAP, at, 3 * PG);
+	start();
 	other = shmat(id, NULL, 0);
 	CHECK(other != (void *)-1);
 	expect(0);
@@ -377,7 +402,7 @@ static void a_file_mapped_anew_is_announced(void)
 /* glibc's malloc bears with a heap that others grow and shrink at the top. */
 static void a_heap_that_shrinks_is_announced(void)
 {
-	char *top = sbrk(0);
+	char *top = sbrk(0), *before = top;
 
 	start();
 	CHECK(sbrk((intptr_t)(8 * PG)) == top);
@@ -395,8 +420,19 @@ static void a_heap_that_shrinks_is_announced(void)
 		CHECK(!brk(top + 2 * PG));
 	expect(1);
 	CHECK(record[0].end - record[0].start == 2 * PG);
-	CHECK(!brk(top));
-	CHECK(sbrk(0) == top);
+	/* A question, and an end within the page where it is. */
+	start();
+	CHECK(raw ? (char *)syscall(SYS_brk, NULL) == top + 2 * PG
+		  : !brk(NULL));
+	expect(0);
+	start();
+	top = (char *)(((uintptr_t)top + PG - 1) & -PG);
+	CHECK(raw ? syscall(SYS_brk, top + PG + 1) != -1 : !brk(top + PG + 1));
+	for (int i = 0; i < record_cnt; i++)
+		CHECK(record[i].start >= (uintptr_t)top + 2 * PG);
+	recorder_stop();
+	CHECK(!brk(before));
+	CHECK(sbrk(0) == before);
 }
 
 /* Everything else passes through with all its arguments. */
@@ -475,6 +511,7 @@ int main(void)
 		a_failing_munmap_keeps_its_errno();
 		only_mmap_fixed_is_announced();
 		what_is_mapped_is_told_of();
+		huge_pages_are_announced_whole();
 		mremap_announces_both_ends();
 		advice_that_drops_pages_is_announced();
 		process_madvise_announces_its_ranges();

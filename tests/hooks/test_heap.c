@@ -206,9 +206,14 @@ static void small_and_refused_chunks_are_not_told_of(void)
 	CHECK(!malloc(much) && errno == ENOMEM);
 	CHECK(!calloc(much, 16));
 	CHECK(!memalign(64, much));
+	recorder_stop();
+	CHECK(!given_cnt);
+	q = p = malloc((size_t)64 << 20);
+	recorder_start();
 	CHECK(posix_memalign(&q, 3, 1 << 20) == EINVAL);
 	recorder_stop();
 	CHECK(!given_cnt);
+	free(p);
 }
 
 /* What surely stays mapped, or goes by another call, is only told. */
