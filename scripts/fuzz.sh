@@ -13,7 +13,7 @@ src=$(cd "$(dirname "$0")/.." && pwd)
 	CC=clang CXX=clang++ meson setup -Dfuzz=true \
 		-Db_sanitize=address,undefined -Db_lundef=false \
 		-Ddefault_library=static "$build" "$src"
-ninja -C "$build"
+ninja -C "$build" harnesses
 
 harnesses=$(find "$build" -type f -name 'fuzz_*' -perm -u+x | sort)
 if [ -z "$harnesses" ]; then

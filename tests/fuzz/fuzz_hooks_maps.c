@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * How the hooks find in /proc/self/maps what shmdt() will unmap: hostile text
- * does no harm, and what the kernel would write is understood.
+ * How the hooks find in /proc/self/maps what shmdt() will unmap, and the mapping
+ * at an address: hostile text does no harm, and what the kernel would write is
+ * understood.
  */
+#include <sys/mman.h>
 #include <sys/shm.h>
 
 #include "maps_text.h"
@@ -49,12 +51,34 @@ static size_t expected(const struct maps *m, uint64_t addr)
 	return 0;
 }
 
+static void compare_mapping(const struct maps *m, uint64_t addr, int rc,
+			    const struct mapping *got)
+{
+	unsigned int prot;
+	int i;
+
+	for (i = 0; i < m->cnt; i++)
+		if (m->at[i].start <= addr && addr < m->at[i].end)
+			break;
+	CHECK(rc == (i < m->cnt ? 0 : -1));
+	if (rc)
+		return;
+	prot = (m->at[i].perm[0] == 'r' ? PROT_READ : 0) |
+	       (m->at[i].perm[1] == 'w' ? PROT_WRITE : 0) |
+	       (m->at[i].perm[2] == 'x' ? PROT_EXEC : 0);
+	CHECK(got->end == m->at[i].end);
+	CHECK((unsigned int)got->prot == prot);
+	CHECK(got->plain == (m->at[i].perm[3] == 'p' && !m->at[i].inode));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
 	struct bytes in = { data, len }, control = { data, len < 8 ? len : 8 };
+	struct mapping mapping;
 	struct maps m;
 	uint64_t addr;
 	size_t got;
+	int rc;
 
 	if (len < 8)
 		return 0;
@@ -69,5 +93,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	CHECK(feed_is_closed());
 	if (m.cnt >= 0)
 		CHECK(got == expected(&m, addr));
+
+	rc = kedge__mapping_at(addr, &mapping);
+	CHECK(feed_is_closed());
+	if (m.cnt >= 0)
+		compare_mapping(&m, addr, rc, &mapping);
 	return 0;
 }

@@ -10,6 +10,7 @@
 #undef read
 #undef close
 #undef ioctl
+#undef syscall
 
 #include "channel/shm_hello.c"
 

@@ -37,6 +37,69 @@ static int expected(const struct maps *m, uint64_t start, uint64_t end,
 	return 0;
 }
 
+static void try_next(const struct maps *m, uint64_t at)
+{
+	struct vma_span got = { 0, 0 };
+	int i = 0, rc = next_by_reading(at, &got);
+
+	CHECK(feed_is_closed());
+	CHECK(!rc || rc == -ENOENT);
+	if (m->cnt < 0)
+		return;
+	while (i < m->cnt && (m->at[i].end <= at || m->at[i].perm[3] == 's' ||
+			      m->at[i].inode))
+		i++;
+	CHECK(rc == (i < m->cnt ? 0 : -ENOENT));
+	CHECK(rc || (got.start == m->at[i].start && got.end == m->at[i].end));
+}
+
+/* What a walk over all mappings has told so far. */
+struct walk {
+	const struct maps *m;
+	int cnt;
+};
+
+static void same_span(void *arg, uint64_t start, uint64_t end)
+{
+	struct walk *w = arg;
+	int i = w->cnt++;
+
+	if (w->m->cnt >= 0)
+		CHECK(i < w->m->cnt && start == w->m->at[i].start &&
+		      end == w->m->at[i].end);
+}
+
+static void same_mapping(void *arg, const struct vma_info *v)
+{
+	struct walk *w = arg;
+	const struct map_line *want = &w->m->at[w->cnt];
+	uint32_t prot;
+
+	same_span(arg, v->start, v->end);
+	if (w->m->cnt < 0)
+		return;
+	prot = (want->perm[0] == 'r' ? 1u : 0) |
+	       (want->perm[1] == 'w' ? 2u : 0) |
+	       (want->perm[2] == 'x' ? 4u : 0);
+	CHECK(v->prot == prot);
+	CHECK(v->plain == (want->perm[3] == 'p' && !want->inode));
+}
+
+static void try_walks(const struct maps *m)
+{
+	struct walk w = { m, 0 };
+	int fd;
+
+	CHECK(!vma_walk(same_mapping, &w));
+	CHECK(feed_is_closed());
+	CHECK(m->cnt < 0 || w.cnt == m->cnt);
+	w.cnt = 0;
+	fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	vma_each(fd, same_span, &w);
+	close(fd);
+	CHECK(m->cnt < 0 || w.cnt == m->cnt);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
 	struct bytes in = { data, len }, range = { data, len < 8 ? len : 8 };
@@ -67,6 +130,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	rc = check_by_reading(start, end, &got);
 	CHECK(feed_is_closed());
 	CHECK(rc == 0 || rc == -EFAULT || rc == -EOPNOTSUPP);
+	try_next(&m, start);
+	try_walks(&m);
 	if (m.cnt < 0)
 		return 0;
 	CHECK(rc == expected(&m, start, end, &want));
