@@ -6,104 +6,7 @@
 #include <errno.h>
 #include <sys/mman.h>
 
-#include "core.h"
-
-#define CHUNK 32 /* pages */
-#define PAGES (8 * CHUNK)
-#define WRITE KEDGE_ACCESS_LOCAL_WRITE
-
-static struct nodev *dev;
-static struct kedge_notifier *nf;
-static struct kedge_cache *cache;
-static char *whole, *mem; /* mem starts at a chunk */
-static size_t page;
-
-static uint32_t more_flags; /* of each cache */
-
-static void open_with(struct kedge_cache_opts o)
-{
-	o.size = sizeof(o);
-	o.flags |= more_flags;
-	if (!o.chunk_bytes)
-		o.chunk_bytes = CHUNK * page;
-	/* Not ummunot, which tells of all that a huge page might have had. */
-	nf = open_uffd();
-	assert_int_equal(kedge_cache_open(dev->dev, nf, &o, &cache), 0);
-}
-
-static int setup_with(unsigned int what)
-{
-	page = page_len();
-	whole = new_pages(PAGES + CHUNK);
-	mem = (char *)((addr_of(whole) + CHUNK * page - 1) &
-		       ~(uint64_t)(CHUNK * page - 1));
-	cache = NULL;
-	nf = NULL;
-	dev = nodev_new_with(what);
-	return 0;
-}
-
-static int setup(void **state)
-{
-	return setup_with(0);
-}
-
-static int setup_windows(void **state)
-{
-	return setup_with(NODEV_WINDOWS);
-}
-
-static int teardown(void **state)
-{
-	kedge_cache_close(cache);
-	kedge_notifier_close(nf);
-	assert_int_equal(dev->live, 0);
-	assert_int_equal(dev->wrong, 0);
-	nodev_free(dev);
-	free_pages(whole, PAGES + CHUNK);
-	return 0;
-}
-
-static char *at(size_t n)
-{
-	return mem + n * page;
-}
-
-static struct kedge_cache_stats stats(void)
-{
-	struct kedge_cache_stats st = { .size = sizeof(st) };
-
-	assert_int_equal(kedge_cache_stats(cache, &st), 0);
-	assert_int_equal(st.registrations - st.deregistrations, st.regions);
-	assert_int_equal(st.regions, dev->live);
-	return st;
-}
-
-static const struct kedge_mr *get(size_t first, size_t cnt, uint32_t access)
-{
-	const struct kedge_mr *mr = NULL;
-
-	assert_int_equal(kedge_cache_get(cache, at(first), cnt * page, access,
-					 &mr), 0);
-	assert_true(mr->addr <= addr_of(at(first)));
-	assert_true(mr->addr + mr->len >= addr_of(at(first + cnt)));
-	assert_int_equal(mr->access & access, access);
-	assert_true(dev->alive[mr->device_handle]);
-	return mr;
-}
-
-static void get_put(size_t first, size_t cnt, uint32_t access)
-{
-	kedge_cache_put(cache, get(first, cnt, access));
-}
-
-static bool is_hit(size_t first, size_t cnt, uint32_t access)
-{
-	uint64_t before = dev->regs;
-
-	get_put(first, cnt, access);
-	return dev->regs == before;
-}
+#include "cache_pages.h"
 
 static void a_longer_neighbour_is_left_alone(void **state)
 {
@@ -316,9 +219,6 @@ static void pieces_are_uses(void **state)
 	assert_false(is_hit(2, 1, WRITE));
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-/* With "single": all of it in a cache with a single thread. */
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -339,9 +239,5 @@ int main(int argc, char **argv)
 		CASE(pieces_are_uses),
 	};
 
-	if (need_uffd())
-		return 77;
-	if (argc > 1 && !strcmp(argv[1], "single"))
-		more_flags = KEDGE_CACHE_SINGLE_THREAD;
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+	return RUN_CASES(tests, argc, argv);
 }
