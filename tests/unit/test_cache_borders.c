@@ -5,7 +5,6 @@
  * in one, a put in a forked child.
  */
 #include <errno.h>
-#include <pthread.h>
 #include <sys/mman.h>
 
 #include "cache_pages.h"
