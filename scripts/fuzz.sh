@@ -2,12 +2,36 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # fuzz.sh BUILD SECONDS: build the libFuzzer harnesses with clang into BUILD and
-# run each for SECONDS. What a harness finds stays in BUILD/found/.
+# run each for SECONDS, as many at a time as there are CPUs: a harness has one
+# thread. What a harness finds stays in BUILD/found/.
 set -eu
 
+src=$(cd "$(dirname "$0")/.." && pwd)
+
+# one BUILD SECONDS HARNESS: its output is shown when it has ended.
+one()
+{
+	name=$(basename "$3")
+	seeds=$src/tests/fuzz/corpus/$name
+	[ -d "$seeds" ] || seeds=
+	mkdir -p "$1/corpus/$name"
+	log=$1/found/$name.log
+	verdict=ok
+	# shellcheck disable=SC2086 # nothing or one folder
+	"$3" -max_total_time="$2" -timeout=10 -print_final_stats=1 \
+		-artifact_prefix="$1/found/$name-" \
+		"$1/corpus/$name" $seeds >"$log" 2>&1 || verdict=FAIL
+	printf '%s\n%s %s (%ss)\n' "$(cat "$log")" $verdict "$name" "$2"
+	[ $verdict = ok ]
+}
+
+if [ "${1-}" = --one ]; then
+	shift
+	one "$@"
+	exit
+fi
 build=${1:?usage: fuzz.sh BUILD SECONDS}
 seconds=${2:?usage: fuzz.sh BUILD SECONDS}
-src=$(cd "$(dirname "$0")/.." && pwd)
 
 [ -f "$build/build.ninja" ] ||
 	CC=clang CXX=clang++ meson setup -Dfuzz=true \
@@ -21,20 +45,8 @@ if [ -z "$harnesses" ]; then
 	exit 1
 fi
 mkdir -p "$build/found"
-status=0
-for h in $harnesses; do
-	name=$(basename "$h")
-	seeds=$src/tests/fuzz/corpus/$name
-	[ -d "$seeds" ] || seeds=
-	mkdir -p "$build/corpus/$name"
-	# shellcheck disable=SC2086 # nothing or one folder
-	if "$h" -max_total_time="$seconds" -timeout=10 -print_final_stats=1 \
-		-artifact_prefix="$build/found/$name-" \
-		"$build/corpus/$name" $seeds; then
-		echo "ok   $name (${seconds}s)"
-	else
-		echo "FAIL $name"
-		status=1
-	fi
-done
-exit $status
+if ! echo "$harnesses" | xargs -n 1 -P "$(nproc)" \
+	"$0" --one "$build" "$seconds"; then
+	grep -L '^Done [0-9]* runs' "$build"/found/*.log | sed 's/^/FAIL: /'
+	exit 1
+fi
