@@ -51,7 +51,9 @@ gid()
 
 one()
 {
-	ip link show dummy0 >/dev/null 2>&1 || ip link add dummy0 type dummy
+	# Anew: the module makes one, and another command may have used it.
+	ip link del dummy0 2>/dev/null || :
+	ip link add dummy0 type dummy
 	link dummy0 rxe0 192.0.2.1
 	RDMA_SERVER_DEV=rxe0 RDMA_SERVER_ADDR=192.0.2.1
 	RDMA_CLIENT_DEV=rxe0 RDMA_CLIENT_ADDR=192.0.2.1

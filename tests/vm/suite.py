@@ -6,13 +6,18 @@
            [--patience N] [--append WORDS] [--jobs N] BUILD
 
 A job says "ok" or "FAIL" on one line, its output follows only if it failed;
-the last line counts."""
+the last line counts. With --quick, jobs that need the same guest run in one, one
+after the other: most of a short job's time is the guest's start. Each has its
+own verdict; what the kernel complains of in the end is told of all of them.
+"""
 import argparse
 import collections
 import concurrent.futures
 import fnmatch
 import functools
 import os
+import re
+import shlex
 import subprocess
 import sys
 import time
@@ -97,28 +102,77 @@ def module(name):
     return os.path.join(folder, 'ummunot.ko')
 
 
-def run(job, kernel, args):
-    n = job.work[0 if args.quick else 1] if job.work else 0
-    command = job.command.format(b=os.path.abspath(args.build), n=n)
+def guests(jobs, args):
+    """Lists of jobs, each for a guest."""
+    if not args.quick:
+        return [[job] for job in jobs]
+    alike = collections.defaultdict(list)
+    for job in jobs:
+        # The routes of the second way stay as they are.
+        alike[job.module, tuple(job.args), TWO in job.command].append(job)
+    return list(alike.values())
+
+
+def script(jobs, kernel, args):
+    """Runs jobs, whatever fails; "@ JOB: STATUS, SECONDS s" after each."""
+    lines = ['failed=0']
+    for job in jobs:
+        n = job.work[0 if args.quick else 1] if job.work else 0
+        command = job.command.format(b=os.path.abspath(args.build), n=n)
+        if job.module:      # the one before may have removed it
+            lines.append('[ -e /sys/module/ummunot ] || insmod ' +
+                         shlex.quote(module(kernel)))
+        lines += ['start=$(date +%s); status=0',
+                  'timeout -k 10 %d %s || status=$?' %
+                  (job.seconds * args.patience, command),
+                  '[ $status = 0 ] || failed=1',
+                  'echo; echo "@ %s: $status, $(($(date +%%s) - start)) s"' %
+                  job.name]
+    return '\n'.join(lines + ['exit $failed'])
+
+
+def start(jobs, kernel, args):
+    """(exit status, output) of a guest."""
     line = [os.path.join(kernels.HERE, 'vm.py'), 'run', '-k', kernel, '-t',
-            str(job.seconds * args.patience), '-a', args.append] + job.args
-    start = time.monotonic()
+            str(sum(job.seconds for job in jobs) * args.patience),
+            '-a', args.append] + jobs[0].args
     try:
-        if job.module:
+        if jobs[0].module:
             line += ['-i', module(kernel)]
-        out = subprocess.run(line + ['--'] + command.split(),
-                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                             text=True, errors='replace', check=False)
-        status, text = out.returncode, out.stdout
+        line += ['--', 'sh', '-c', script(jobs, kernel, args)]
+        out = subprocess.run(line, stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT, text=True,
+                             errors='replace', check=False)
+        return out.returncode, out.stdout
     except kernels.Unusable as e:
-        status, text = 1, str(e)
-    lines = ['%s %s on %s (%d s)' % ('FAIL' if status else 'ok', job.name,
-                                     kernel, time.monotonic() - start)]
-    if status:
-        lines.append('    exit status %d' % status)
+        return 1, str(e)
+
+
+def run(jobs, kernel, args):
+    """Whether each of the jobs went well."""
+    begin = time.monotonic()
+    status, text = start(jobs, kernel, args)
+    taken = '%d s' % (time.monotonic() - begin)
+    lines, results = [], []
+    for job in jobs:
+        end = re.search(r'^@ %s: (\d+), (\d+ s)\n' % re.escape(job.name), text,
+                        re.M)
+        said = text[:end.start()] if end else text
+        good = bool(end) and end.group(1) == '0' and \
+            (status == 0 or status == 1 and len(jobs) > 1)
+        results.append(good)
+        lines.append('%s %s on %s (%s)' % (
+            'ok' if good else 'FAIL', job.name, kernel,
+            end.group(2) if end and len(jobs) > 1 else taken))
+        if not good:
+            lines.append('    exit status %s, the guest\'s %d' %
+                         (end.group(1) if end else 'unknown', status))
+            lines += ['    ' + t for t in said.splitlines()[-60:]]
+        text = text[end.end():] if end else text
+    if not all(results):
         lines += ['    ' + t for t in text.splitlines()[-60:]]
     print('\n'.join(lines), flush=True)
-    return not status
+    return results
 
 
 def prepare(kernel, args):
@@ -150,11 +204,15 @@ def main():
     kinds = args.kernel or list(kernels.IMAGES)
     for kernel in kinds:
         prepare(kernel, args)
-    todo = [(job, kernel) for kernel in kinds for job in JOBS
-            if fnmatch.fnmatch(job.name, args.only) and
+    jobs = [job for job in JOBS if fnmatch.fnmatch(job.name, args.only) and
             (job.work or not args.quick)]
+    todo = [(alike, kernel) for alike in guests(jobs, args)
+            for kernel in kinds]
+    # What may take longest comes first, so that no guest is left for the end.
+    todo.sort(key=lambda t: -sum(job.seconds for job in t[0]))
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        results = list(pool.map(lambda t: run(t[0], t[1], args), todo))
+        told = pool.map(lambda t: run(t[0], t[1], args), todo)
+        results = [good for guest in told for good in guest]
     print('%d passed, %d failed, 0 skipped' %
           (results.count(True), results.count(False)))
     return 1 if False in results else 0
