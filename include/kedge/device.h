@@ -72,6 +72,14 @@ struct kedge_device_attr {
  *  and a peer reaches no byte beyond them */
 #define KEDGE_DEVICE_EXACT (1u << 2)
 
+/** KEDGE_PRESERVE_UNSURE - something happened to the range: the memory may have
+ *  been unmapped or dropped, or other memory may be mapped there now. What is
+ *  not present is not to be made so */
+#define KEDGE_PRESERVE_UNSURE (1u << 0)
+/** KEDGE_PRESERVE_MOVED - the memory may be mapped elsewhere in the process now,
+ *  by mremap() */
+#define KEDGE_PRESERVE_MOVED (1u << 1)
+
 /**
  * struct kedge_device_ops - a device, as its author writes it
  * @size:  sizeof(struct kedge_device_ops)
@@ -97,14 +105,20 @@ struct kedge_device_attr {
  *         registers the part by itself
  * @unbind: end a window: when this returns no peer reaches the memory by it.
  *         Set if @bind is
+ * @preserve: what the device wrote to [addr, addr + len), a part of the
+ *         registration @mr, has to outlive it; @flags are KEDGE_PRESERVE_*. The
+ *         cache calls it for registrations with a right to write: before dereg,
+ *         or right after reg where nothing tells it what becomes of the memory.
+ *         It leaves out what the program dropped, what is within another
+ *         registration with the same rights, and what nobody got. NULL: nothing
+ *         has to be done
  *
  * A device that writes to memory marks the pages dirty by the time it lets go
  * of them, as ib_umem_release() does for RDMA: data in a page that
  * madvise(MADV_FREE) took are lost under memory pressure otherwise. Where its
- * kernel part does not, as io_uring's does not, reg does it for
- * KEDGE_ACCESS_LOCAL_WRITE and the remote rights to write: pin, then
- * madvise(MADV_POPULATE_WRITE) of the range, and register anew where that fails
- * with ENOMEM or EFAULT, since the mapping has changed in between.
+ * kernel part does not, as io_uring's does not, preserve does it, with
+ * madvise(MADV_POPULATE_WRITE) for example. Reclaim leaves pages alone that are
+ * pinned, so that the end of the registration is early enough.
  *
  * Threads: every op may run on any thread, several at once. None may call
  * kedge with the same device's cache.
@@ -124,6 +138,8 @@ struct kedge_device_ops {
 		    size_t len, uint32_t access,
 		    struct kedge_device_mr *window);
 	void (*unbind)(void *ctx, const struct kedge_device_mr *window);
+	void (*preserve)(void *ctx, const struct kedge_device_mr *mr,
+			 void *addr, size_t len, uint32_t flags);
 };
 
 /**

@@ -258,12 +258,26 @@ int kedge_cache_open(struct kedge_device *dev, struct kedge_notifier *nf,
 	return 0;
 }
 
+/* Those that are still held: the notifier may outlive the cache. */
+static void unwatch_held(struct kedge_cache *c)
+{
+	uint32_t id;
+
+	if (!nf_owned(c->nf))
+		return;
+	pthread_mutex_lock(&c->lock);
+	for (id = 1; id < c->ids_used; id++)
+		region_unwatch(c, &c->regions[id]);
+	pthread_mutex_unlock(&c->lock);
+}
+
 static void fini(struct kedge_cache *c)
 {
 	resyncer_stop(c);
 	c->quiet = true;
 	claim_thread(c);
 	kedge_cache_flush(c); /* does nothing in a forked child */
+	unwatch_held(c);
 	release_notifier(c);
 	if (c->pagemap_fd >= 0)
 		close(c->pagemap_fd);

@@ -255,6 +255,8 @@ static int call_device(struct kedge_cache *c, const struct want *w,
 	r->mr.device_handle = cold->dev.handle;
 	r->mr.offset = cold->dev.offset;
 	verify_record(c, r);
+	if (!p->keep)
+		preserve_unwatched(c, r);
 	return 0;
 }
 
@@ -303,6 +305,7 @@ static void kill_covered(struct kedge_cache *c, const struct region *r,
 		uint64_t stop = old->mr.addr + old->mr.len;
 
 		if (id && old->mr.addr >= r->mr.addr && stop <= end) {
+			preserve_covered(c, old, r);
 			region_kill(c, old, WHY_CHANGED, killed);
 			at = stop;
 		} else {
@@ -350,11 +353,10 @@ static bool publish(struct kedge_cache *c, const struct plan *p,
 static void not_kept(struct kedge_cache *c, struct region *r, bool held,
 		     uint32_t *dead)
 {
-	struct region_cold *cold = cold_of(c, r);
-
-	if (cold->watched)
-		notify_watch_remove(c->nf, &cold->watch, true);
-	cold->watched = false;
+	/* Nobody had it. */
+	if (!held && !cold_of(c, r)->heir)
+		cold_of(c, r)->safe = true;
+	preserve_or_unwatch(c, r, true);
 	set_state(r, REGION_DYING);
 	if (!held)
 		region_die(c, r, dead);

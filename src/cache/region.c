@@ -107,9 +107,7 @@ void region_kill(struct kedge_cache *c, struct region *r, enum why why,
 	index_clear(c, r->mr.addr, r->mr.addr + r->mr.len, region_id(c, r));
 	set_state(r, REGION_DYING);
 	lru_remove(c, r);
-	if (cold->watched)
-		notify_watch_remove(c->nf, &cold->watch, why == WHY_CHANGED);
-	cold->watched = false;
+	preserve_or_unwatch(c, r, why == WHY_CHANGED);
 	cold->next = *killed;
 	*killed = region_id(c, r);
 }
@@ -117,6 +115,7 @@ void region_kill(struct kedge_cache *c, struct region *r, enum why why,
 void region_die(struct kedge_cache *c, struct region *r, uint32_t *dead)
 {
 	set_state(r, REGION_DEAD);
+	preserve_begin(c, r);
 	cold_of(c, r)->next = *dead;
 	*dead = region_id(c, r);
 }
@@ -177,13 +176,11 @@ bool region_seize(struct kedge_cache *c, uint32_t *killed)
 	return dead;
 }
 
-/* Deregister a list of dead regions. Without the lock: the device is slow. */
-void region_reap(struct kedge_cache *c, uint32_t dead)
+/* Deregister a list of dead regions; what died meanwhile comes back. */
+static uint32_t reap(struct kedge_cache *c, uint32_t dead)
 {
-	uint32_t id, next;
+	uint32_t more = preserve_dead(c, dead), id, next;
 
-	if (!dead)
-		return;
 	for (id = dead; id; id = cold_at(c, id)->next) {
 		if (cold_at(c, id)->base)
 			lend_end(c, id);
@@ -200,6 +197,14 @@ void region_reap(struct kedge_cache *c, uint32_t dead)
 		region_forget(c, &c->regions[id]);
 	}
 	pthread_mutex_unlock(&c->lock);
+	return more;
+}
+
+/* Without the lock: the device is slow. */
+void region_reap(struct kedge_cache *c, uint32_t dead)
+{
+	while (dead)
+		dead = reap(c, dead);
 }
 
 /*

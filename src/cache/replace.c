@@ -93,6 +93,7 @@ static void take_over(struct kedge_cache *c, struct region *r,
 	verify_record(c, r);
 	pthread_mutex_lock(&c->lock);
 	c->bytes -= old->mr.len;
+	region_unwatch(c, old);
 	region_forget(c, old);
 	pthread_mutex_unlock(&c->lock);
 }

@@ -58,4 +58,13 @@ static inline void device_unbind(struct kedge_device *dev,
 	dev->ops.unbind(dev->ctx, window);
 }
 
+/* As the op of that name, which the device has. */
+static inline void device_preserve(struct kedge_device *dev,
+				   const struct kedge_device_mr *mr,
+				   uint64_t start, uint64_t end, uint32_t flags)
+{
+	dev->ops.preserve(dev->ctx, mr, (void *)(uintptr_t)start, end - start,
+			  flags);
+}
+
 #endif /* DEVICE_DEVICE_H */

@@ -291,6 +291,9 @@ static void tell_watches(struct kedge_notifier *nf, struct kedge_hook *hook)
 {
 	uint32_t kind = hook->kind & ~HOOK_FLAGS;
 
+	/* Nothing was unmapped: another is to watch it. */
+	if (hook->kind & KEDGE_HOOK_YIELD)
+		kind |= KIND_UNSEEN;
 	if (queue_publish(nf, kind, hook->start, hook->end))
 		/*
 		 * Release: whoever sees the new generation sees the queue.

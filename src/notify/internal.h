@@ -70,6 +70,8 @@ struct watch {
 	uint64_t cookie;
 	bool pending;
 	uint32_t kind; /* what follows is valid while pending */
+	uint32_t kinds; /* of all that happened: 1 << kind, or'ed */
+	bool gaps;	/* nothing may have happened to a part of the range */
 	uint64_t start;
 	uint64_t end;
 	uint64_t generation;
@@ -215,6 +217,8 @@ const struct notify_ops *nf_backend(unsigned int index);
 /* queue.c. With nf->lock held: */
 size_t queue_publish(struct kedge_notifier *nf, uint32_t kind, uint64_t start,
 		     uint64_t end);
+/* Or'ed to a kind: what happens there from now on may not be told. */
+#define KIND_UNSEEN (1u << 31)
 void queue_tell(struct watch *w, uint32_t kind, uint64_t start, uint64_t end,
 		uint64_t generation);
 void queue_forget(struct watch *w);
@@ -228,6 +232,8 @@ struct taken {
 	struct watch *watch;
 	uint64_t cookie;
 	uint32_t kind;
+	uint32_t kinds; /* as in struct watch */
+	bool gaps;
 	uint64_t start;
 	uint64_t end;
 	uint64_t generation;

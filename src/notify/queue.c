@@ -47,12 +47,19 @@ void queue_tell(struct watch *w, uint32_t kind, uint64_t start, uint64_t end,
 		append(w);
 		w->start = start;
 		w->end = end;
+		w->kinds = 0;
+		w->gaps = false;
 	}
+	w->gaps |= start > w->end || end < w->start;
+	w->kinds |= 1u << (kind & ~KIND_UNSEEN);
+	/* The mapping may still be there, and be moved later. */
+	if (kind & KIND_UNSEEN)
+		w->kinds |= 1u << KEDGE_EVENT_OTHER;
 	if (start < w->start)
 		w->start = start;
 	if (end > w->end)
 		w->end = end;
-	w->kind = kind;
+	w->kind = kind & ~KIND_UNSEEN;
 	w->generation = generation;
 }
 
@@ -122,8 +129,9 @@ size_t queue_pop(struct queue *q, struct taken *out, size_t max)
 		struct watch *w = q->first;
 
 		queue_forget(w);
-		out[n++] = (struct taken){ w, w->cookie, w->kind, w->start,
-					   w->end, w->generation };
+		out[n++] = (struct taken){ w, w->cookie, w->kind,
+					   w->kinds, w->gaps, w->start, w->end,
+					   w->generation };
 	}
 	return n;
 }

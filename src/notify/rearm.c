@@ -41,7 +41,7 @@ static void tell_lost(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 {
 	sig_lock_blocked(&nf->lock);
 	armed_cut(nf, start, end);
-	if (queue_publish(nf, KEDGE_EVENT_UNMAP, start, end))
+	if (queue_publish(nf, KEDGE_EVENT_UNMAP | KIND_UNSEEN, start, end))
 		/* Release: as in announce.c. */
 		atomic_fetch_add_explicit(&nf->page->generation,
 					  GENERATION_STEP,

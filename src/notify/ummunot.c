@@ -160,6 +160,7 @@ static struct taken translate(const struct ummunot_event *e, uint64_t counter)
 	struct taken t = { .watch = w,
 			   .cookie = w->cookie,
 			   .kind = KEDGE_EVENT_OTHER,
+			   .kinds = 1u << KEDGE_EVENT_OTHER,
 			   .start = w->node.start,
 			   .end = w->node.end,
 			   .generation = counter };

@@ -286,6 +286,23 @@ static void nodev_unbind(void *ctx, const struct kedge_device_mr *window)
 	atomic_fetch_sub(&d->windows, 1);
 }
 
+static void nodev_preserve(void *ctx, const struct kedge_device_mr *mr,
+			   void *addr, size_t len, uint32_t flags)
+{
+	struct nodev *d = ctx;
+	uint32_t n = atomic_fetch_add(&d->kept_cnt, 1);
+
+	if (!d->alive[mr->handle % NODEV_HANDLES])
+		atomic_fetch_add(&d->wrong, 1);
+	if (n < NODEV_KEPT) {
+		d->kept[n].start = addr_of(addr);
+		d->kept[n].end = addr_of(addr) + len;
+		d->kept[n].flags = flags;
+	}
+	if (d->on_preserve)
+		d->on_preserve(d);
+}
+
 struct nodev *nodev_new_with(unsigned int what)
 {
 	struct kedge_device_ops ops = {
@@ -302,6 +319,8 @@ struct nodev *nodev_new_with(unsigned int what)
 		ops.bind = nodev_bind;
 		ops.unbind = nodev_unbind;
 	}
+	if (what & NODEV_PRESERVE)
+		ops.preserve = nodev_preserve;
 	if (what & NODEV_REPLACE)
 		ops.replace = nodev_replace;
 	d->attr.size = sizeof(d->attr);

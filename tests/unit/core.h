@@ -91,6 +91,7 @@ bool threads_are(unsigned int want);
 bool threads_have_own_tables(void);
 
 #define NODEV_HANDLES (1u << 20)
+#define NODEV_KEPT    64
 
 /* A device that registers nothing. Handles are never used twice. */
 struct nodev {
@@ -112,6 +113,12 @@ struct nodev {
 	_Atomic uint64_t replaces; /* what they were asked to exchange: */
 	_Atomic uint64_t changed;
 	_Atomic uint64_t changed_len;
+	_Atomic uint32_t kept_cnt; /* calls of preserve, the first of them: */
+	struct {
+		uint64_t start, end;
+		uint32_t flags;
+	} kept[NODEV_KEPT];
+	void (*on_preserve)(struct nodev *d);
 	int bind_rc;	/* what bind returns, */
 	int replace_rc; /* and replace */
 	_Atomic uint8_t alive[NODEV_HANDLES];
@@ -122,6 +129,7 @@ struct nodev *nodev_new(void);
 /* The same with the ops that not every device has. */
 #define NODEV_WINDOWS (1u << 0)
 #define NODEV_REPLACE (1u << 1)
+#define NODEV_PRESERVE (1u << 2)
 struct nodev *nodev_new_with(unsigned int what);
 void nodev_free(struct nodev *d);
 

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The end of a registration whose device does not mark what it wrote: before the
+ * pages are unpinned, the device's preserve sees to it that what was written to
+ * them is not lost.
+ *
+ * It has to know where they are. So a region that the device may have written to
+ * stays watched when it leaves the index, until preserve has been called and no
+ * event came since: then what was marked were its pages. What events took before
+ * is of two kinds. Given: the application dropped just that (MADV_DONTNEED,
+ * MADV_FREE), and the data with it; to mark it would allocate it anew. Unsure:
+ * the rest, since an event names the smallest range that holds all that happened,
+ * and tells of what is under way; the device marks of it what is present. Moved:
+ * something in it may be mapped elsewhere now.
+ *
+ * Nothing has to be done where nobody had the region; nor where another one with
+ * the same rights covers it, whose end does it for both: it was registered while
+ * this one was, so its pages are the same, where nothing happened to this one.
+ * That device may still write to the old one does not matter: a page that was
+ * marked is lazily freed by another MADV_FREE only, which gives the data up.
+ *
+ * What is not watched may be anywhere when it ends, and is preserved at once: the
+ * caller has just asked for it, so it is there.
+ */
+#include "cache/internal.h"
+
+#define ACCESS_WRITES                                           \
+	((uint32_t)(KEDGE_ACCESS_LOCAL_WRITE |                  \
+		    KEDGE_ACCESS_REMOTE_WRITE | KEDGE_ACCESS_REMOTE_ATOMIC))
+/* How often others may change mappings while a region's pages are marked. */
+#define TRIES 8
+
+static bool is_due(const struct kedge_cache *c, const struct region *r)
+{
+	const struct region_cold *cold = cold_of(c, r);
+
+	return c->dev->ops.preserve && r->mr.access & ACCESS_WRITES &&
+	       cold->watched && !cold->safe;
+}
+
+void region_unwatch(struct kedge_cache *c, struct region *r)
+{
+	struct region_cold *cold = cold_of(c, r);
+
+	if (cold->watched)
+		notify_watch_remove(c->nf, &cold->watch, cold->rearm);
+	cold->watched = false;
+}
+
+void preserve_or_unwatch(struct kedge_cache *c, struct region *r, bool rearm)
+{
+	cold_of(c, r)->rearm = rearm;
+	if (!is_due(c, r))
+		region_unwatch(c, r);
+}
+
+/* Make of [*start, *end) the smallest range that holds [from, to), too. */
+static void widen(uint64_t *start, uint64_t *end, uint64_t from, uint64_t to)
+{
+	if (*start == *end) {
+		*start = from;
+		*end = to;
+	}
+	if (from < *start)
+		*start = from;
+	if (to > *end)
+		*end = to;
+}
+
+void preserve_note(struct region_cold *cold, const struct taken *t, bool given)
+{
+	struct fate *f = &cold->fate;
+	bool first = f->given_start == f->given_end;
+
+	cold->hit = true;
+	if (given && t->kinds == 1u << KEDGE_EVENT_REMOVE && !t->gaps &&
+	    (first ||
+	     (t->start <= f->given_end && t->end >= f->given_start))) {
+		widen(&f->given_start, &f->given_end, t->start, t->end);
+		return;
+	}
+	widen(&f->unsure_start, &f->unsure_end, t->start, t->end);
+	f->moved |= !!(t->kinds & ~(1u << KEDGE_EVENT_UNMAP |
+				    1u << KEDGE_EVENT_REMOVE));
+}
+
+void preserve_covered(struct kedge_cache *c, struct region *old,
+		      const struct region *by)
+{
+	struct region_cold *cold = cold_of(c, old);
+
+	if (old->mr.access & ACCESS_WRITES & ~by->mr.access)
+		return;
+	cold_of(c, by)->heir = true;
+	cold->covered = true;
+	cold->safe = cold->fate.unsure_start == cold->fate.unsure_end;
+}
+
+void preserve_unwatched(struct kedge_cache *c, struct region *r)
+{
+	struct region_cold *cold = cold_of(c, r);
+
+	cold->safe = true;
+	if (c->dev->ops.preserve && r->mr.access & ACCESS_WRITES)
+		device_preserve(c->dev, &cold->dev, r->mr.addr,
+				r->mr.addr + r->mr.len, 0);
+}
+
+static bool within(uint64_t at, uint64_t start, uint64_t end)
+{
+	return at >= start && at < end;
+}
+
+/* Where what is known of the page at @at ends; @end at most. */
+static uint64_t piece_end(const struct fate *f, uint64_t at, uint64_t end)
+{
+	const uint64_t border[] = { f->unsure_start, f->unsure_end,
+				    f->given_start, f->given_end };
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(border); i++)
+		if (border[i] > at && border[i] < end)
+			end = border[i];
+	return end;
+}
+
+static void preserve(struct kedge_cache *c, const struct region *r)
+{
+	const struct region_cold *cold = cold_of(c, r);
+	const struct fate *f = &cold->todo;
+	uint64_t at = r->mr.addr, end = at + r->mr.len, stop;
+	uint32_t unsure = KEDGE_PRESERVE_UNSURE |
+			  (f->moved ? KEDGE_PRESERVE_MOVED : 0);
+	bool sure;
+
+	for (; at < end; at = stop) {
+		stop = piece_end(f, at, end);
+		sure = !within(at, f->unsure_start, f->unsure_end);
+		if (within(at, f->given_start, f->given_end) ||
+		    (sure && cold->covered))
+			continue;
+		device_preserve(c->dev, &cold->dev, at, stop,
+				sure ? 0 : unsure);
+	}
+}
+
+/* True if something was due, after which judge() is to be asked. */
+static bool preserve_each(struct kedge_cache *c, uint32_t dead)
+{
+	bool any = false;
+	uint32_t id;
+
+	for (id = dead; id; id = cold_at(c, id)->next)
+		if (cold_at(c, id)->due) {
+			preserve(c, &c->regions[id]);
+			any = true;
+		}
+	return any;
+}
+
+void preserve_begin(struct kedge_cache *c, struct region *r)
+{
+	cold_of(c, r)->due = is_due(c, r);
+}
+
+/* False if nothing is due. Else what is to be done is what is known now. */
+static bool look_first(struct kedge_cache *c, uint32_t dead, uint32_t *more)
+{
+	uint32_t killed = 0, id;
+
+	for (id = dead; id && !cold_at(c, id)->due;)
+		id = cold_at(c, id)->next;
+	if (!id)
+		return false;
+	pthread_mutex_lock(&c->lock);
+	cache_sync(c, &killed);
+	for (id = dead; id; id = cold_at(c, id)->next) {
+		cold_at(c, id)->todo = cold_at(c, id)->fate;
+		cold_at(c, id)->hit = false;
+	}
+	region_collect(c, &killed, more);
+	pthread_mutex_unlock(&c->lock);
+	return true;
+}
+
+/*
+ * Whether nothing has happened since the pages were marked. If so, or nothing
+ * will ever tell, it need not be watched any more.
+ */
+static void judge_one(struct kedge_cache *c, struct region *r, bool settled,
+		      bool last)
+{
+	struct region_cold *cold = cold_of(c, r);
+
+	if (!cold->due)
+		return;
+	cold->due = cold->hit || !settled;
+	if (cold->due && last) {
+		cold->fate = (struct fate){
+			.unsure_start = r->mr.addr,
+			.unsure_end = r->mr.addr + r->mr.len,
+			.moved = true,
+		};
+	}
+	cold->todo = cold->fate;
+	cold->hit = false;
+	if (!cold->due || last)
+		region_unwatch(c, r);
+}
+
+/* True if that was the last time. */
+static bool judge(struct kedge_cache *c, uint32_t dead, bool last,
+		  uint32_t *more)
+{
+	/* What was begun before the pages were marked is to be read below. */
+	bool settled = notify_settle(c->nf);
+	uint32_t killed = 0, id;
+
+	pthread_mutex_lock(&c->lock);
+	cache_sync(c, &killed);
+	last |= nf_asks(c->nf) == ASKS_LOST;
+	for (id = dead; id; id = cold_at(c, id)->next)
+		judge_one(c, &c->regions[id], settled, last);
+	region_collect(c, &killed, more);
+	pthread_mutex_unlock(&c->lock);
+	return last;
+}
+
+uint32_t preserve_dead(struct kedge_cache *c, uint32_t dead)
+{
+	uint32_t more = 0;
+	bool last = false;
+	int tries = 0;
+
+	if (!look_first(c, dead, &more))
+		return 0;
+
+	/* After the last judgement all is due as what may be anywhere. */
+	while (preserve_each(c, dead) && !last)
+		last = judge(c, dead, ++tries == TRIES, &more);
+	return more;
+}

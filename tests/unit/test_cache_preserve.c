@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What a cache asks its device to preserve when registrations end. */
+#include <errno.h>
+#include <sys/mman.h>
+
+#include "core.h"
+
+#define PAGES  64
+#define WRITE  KEDGE_ACCESS_LOCAL_WRITE
+#define UNSURE KEDGE_PRESERVE_UNSURE
+#define MOVED  (KEDGE_PRESERVE_UNSURE | KEDGE_PRESERVE_MOVED)
+
+static struct nodev *dev;
+static struct kedge_notifier *nf;
+static struct kedge_cache *cache;
+static char *mem;
+static size_t page;
+
+static int setup(void **state)
+{
+	page = page_len();
+	mem = new_pages(PAGES);
+	dev = nodev_new_with(NODEV_PRESERVE);
+	/* Its events are named. */
+	nf = open_uffd();
+	return kedge_cache_open(dev->dev, nf, NULL, &cache);
+}
+
+static int teardown(void **state)
+{
+	kedge_cache_close(cache);
+	kedge_notifier_close(nf);
+	assert_int_equal(dev->live, 0);
+	assert_int_equal(dev->wrong, 0);
+	nodev_free(dev);
+	free_pages(mem, PAGES);
+	return 0;
+}
+
+static char *at(size_t n)
+{
+	return mem + n * page;
+}
+
+static const struct kedge_mr *hold(size_t from, size_t to, uint32_t access)
+{
+	const struct kedge_mr *mr;
+
+	assert_int_equal(kedge_cache_get(cache, at(from), (to - from) * page,
+					 access, &mr),
+			 0);
+	return mr;
+}
+
+static void touch(size_t from, size_t to, uint32_t access)
+{
+	kedge_cache_put(cache, hold(from, to, access));
+}
+
+static void drop(size_t from, size_t to)
+{
+	assert_int_equal(madvise(at(from), (to - from) * page, MADV_DONTNEED),
+			 0);
+}
+
+static void flush(void)
+{
+	assert_true(kedge_cache_flush(cache) >= 0);
+	assert_int_equal(dev->live, 0);
+}
+
+/* The next call that was made was this one. */
+static void expect(uint32_t n, size_t from, size_t to, uint32_t flags)
+{
+	assert_true(dev->kept_cnt > n);
+	assert_int_equal(dev->kept[n].start, addr_of(at(from)));
+	assert_int_equal(dev->kept[n].end, addr_of(at(to)));
+	assert_int_equal(dev->kept[n].flags, flags);
+}
+
+static void what_may_have_been_written_is_preserved_at_its_end(void **state)
+{
+	touch(0, 16, WRITE);
+	assert_int_equal(dev->kept_cnt, 0);
+	flush();
+	assert_int_equal(dev->kept_cnt, 1);
+	expect(0, 0, 16, 0);
+	touch(0, 16, 0);
+	flush();
+	assert_int_equal(dev->kept_cnt, 1);
+}
+
+static void what_another_one_has_is_preserved_with_that(void **state)
+{
+	touch(0, 4, WRITE);
+	touch(4, 8, WRITE);
+	assert_int_equal(dev->regs, 2);
+	assert_int_equal(dev->deregs, 1);
+	assert_int_equal(dev->kept_cnt, 0);
+	flush();
+	assert_int_equal(dev->kept_cnt, 1);
+	expect(0, 0, 8, 0);
+}
+
+/* What happened to the smaller one the larger one knows nothing of. */
+static void what_was_unsure_before_is_not_in_the_larger_one(void **state)
+{
+	touch(4, 36, WRITE);
+	munmap(at(10), page);
+	pages_at(at(10), 1);
+	touch(0, 40, WRITE);
+	assert_int_equal(dev->deregs, 1);
+	assert_int_equal(dev->kept_cnt, 1);
+	expect(0, 10, 11, UNSURE);
+	flush();
+	assert_int_equal(dev->kept_cnt, 2);
+	expect(1, 0, 40, 0);
+}
+
+static void what_was_dropped_is_not_preserved(void **state)
+{
+	touch(0, 16, WRITE);
+	drop(0, 16);
+	flush();
+	assert_int_equal(dev->kept_cnt, 0);
+	touch(0, 16, WRITE);
+	drop(4, 6);
+	flush();
+	assert_int_equal(dev->kept_cnt, 2);
+	expect(0, 0, 4, 0);
+	expect(1, 6, 16, 0);
+	/* What lies between two is not known to be dropped. */
+	touch(0, 16, WRITE);
+	drop(2, 3);
+	drop(8, 9);
+	flush();
+	assert_int_equal(dev->kept_cnt, 5);
+	expect(2, 0, 2, 0);
+	expect(3, 2, 9, UNSURE);
+	expect(4, 9, 16, 0);
+	/* Told one by one they are two ranges, of which one is kept in mind. */
+	touch(0, 64, WRITE);
+	drop(2, 3);
+	touch(40, 50, WRITE);
+	drop(8, 9);
+	flush();
+	assert_int_equal(dev->kept_cnt, 9);
+	expect(5, 0, 2, 0);
+	expect(6, 3, 8, 0);
+	expect(7, 8, 9, UNSURE);
+	expect(8, 9, 64, 0);
+}
+
+static void what_was_unmapped_or_moved_is_said_to_be(void **state)
+{
+	char *to = new_pages(2);
+
+	touch(0, 16, WRITE);
+	munmap(at(4), page);
+	flush();
+	assert_int_equal(dev->kept_cnt, 3);
+	expect(0, 0, 4, 0);
+	expect(1, 4, 5, UNSURE);
+	expect(2, 5, 16, 0);
+	pages_at(at(4), 1);
+	touch(0, 16, WRITE);
+	assert_ptr_equal(mremap(at(6), page, page,
+				MREMAP_MAYMOVE | MREMAP_FIXED, to),
+			 to);
+	/* A drop beside it takes nothing back. */
+	drop(7, 8);
+	flush();
+	assert_int_equal(dev->kept_cnt, 6);
+	expect(3, 0, 6, 0);
+	expect(4, 6, 8, MOVED);
+	expect(5, 8, 16, 0);
+	pages_at(at(6), 1);
+	free_pages(to, 2);
+}
+
+static void what_happens_while_it_is_held_counts(void **state)
+{
+	const struct kedge_mr *mr = hold(0, 16, WRITE);
+
+	assert_int_equal(kedge_cache_flush(cache), 0);
+	munmap(at(4), page);
+	pages_at(at(4), 1);
+	kedge_cache_put(cache, mr);
+	assert_int_equal(dev->live, 0);
+	assert_int_equal(dev->kept_cnt, 3);
+	expect(1, 4, 5, UNSURE);
+}
+
+static void change_once(struct nodev *d)
+{
+	d->on_preserve = NULL;
+	munmap(at(0), 16 * page);
+	pages_at(at(0), 16);
+}
+
+static void what_happens_meanwhile_has_it_done_anew(void **state)
+{
+	touch(0, 16, WRITE);
+	dev->on_preserve = change_once;
+	flush();
+	assert_int_equal(dev->kept_cnt, 2);
+	expect(0, 0, 16, 0);
+	expect(1, 0, 16, UNSURE);
+}
+
+static void change_always(struct nodev *d)
+{
+	/* What is watched there still, which an munmap would end. */
+	drop(0, 16);
+	drop(3, 4);
+	drop(0, 1);
+}
+
+static void what_never_ends_is_everywhere(void **state)
+{
+	touch(0, 16, WRITE);
+	dev->on_preserve = change_always;
+	flush();
+	dev->on_preserve = NULL;
+	assert_true(dev->kept_cnt < 20);
+}
+
+static void what_is_not_watched_is_preserved_at_once(void **state)
+{
+	struct kedge_notifier_opts o = { .size = sizeof(o), .backend = "none" };
+	struct kedge_notifier *none;
+	struct kedge_cache *c;
+	const struct kedge_mr *mr;
+
+	assert_int_equal(kedge_notifier_open(&o, &none), 0);
+	assert_int_equal(kedge_cache_open(dev->dev, none, NULL, &c), 0);
+	assert_int_equal(kedge_cache_get(c, mem, page, WRITE, &mr), 0);
+	assert_int_equal(dev->kept_cnt, 1);
+	expect(0, 0, 1, 0);
+	kedge_cache_put(c, mr);
+	kedge_cache_close(c);
+	assert_int_equal(dev->kept_cnt, 1);
+	kedge_notifier_close(none);
+}
+
+static void get_the_same(struct nodev *d, void *addr, size_t len)
+{
+	d->on_reg = NULL;
+	touch(0, 16, WRITE);
+}
+
+static void what_nobody_got_is_not_preserved(void **state)
+{
+	dev->on_reg = get_the_same;
+	touch(0, 16, WRITE);
+	assert_int_equal(dev->regs, 2);
+	assert_int_equal(dev->deregs, 1);
+	assert_int_equal(dev->kept_cnt, 0);
+	flush();
+	assert_int_equal(dev->kept_cnt, 1);
+}
+
+/* The notifier outlives the cache. */
+static void what_is_held_at_the_close_is_not_watched(void **state)
+{
+	struct kedge_notifier_info info = { .size = sizeof(info) };
+	const struct kedge_mr *mr = hold(0, 16, WRITE);
+	struct kedge_device_mr raw = { .handle = mr->device_handle };
+
+	kedge_cache_close(cache);
+	cache = NULL;
+	assert_int_equal(kedge_notifier_info(nf, &info), 0);
+	assert_int_equal(info.watches, 0);
+	drop(0, 16);
+	/* The registration is the device's to end. */
+	assert_int_equal(dev->live, 1);
+	dev->alive[raw.handle % NODEV_HANDLES] = 0;
+	dev->live = 0;
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(what_may_have_been_written_is_preserved_at_its_end),
+		TEST(what_another_one_has_is_preserved_with_that),
+		TEST(what_was_unsure_before_is_not_in_the_larger_one),
+		TEST(what_was_dropped_is_not_preserved),
+		TEST(what_was_unmapped_or_moved_is_said_to_be),
+		TEST(what_happens_while_it_is_held_counts),
+		TEST(what_happens_meanwhile_has_it_done_anew),
+		TEST(what_never_ends_is_everywhere),
+		TEST(what_is_not_watched_is_preserved_at_once),
+		TEST(what_nobody_got_is_not_preserved),
+		TEST(what_is_held_at_the_close_is_not_watched),
+	};
+
+	if (need_uffd())
+		return 77;
+	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}
