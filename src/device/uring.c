@@ -55,8 +55,6 @@ static int check_reg(const struct uring *u, const void *addr, size_t len,
 	/* To the kernel a buffer at 0 means an empty slot. */
 	if (!addr)
 		return kedge_reason(-EFAULT, "the address is NULL");
-	if (kedge__uring_is_closed(u))
-		return kedge_reason(-EBADF, "the ring is closed");
 	return 0;
 }
 

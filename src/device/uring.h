@@ -68,14 +68,15 @@ enum slot_state {
 /* @u->ring, @u->fd and what goes with them. 0 or a negative errno. */
 int kedge__uring_ring_open(struct uring *u, struct io_uring *ring);
 void kedge__uring_ring_close(struct uring *u);
-/* Closing the caller's descriptor does not close ours: look at the caller's. */
-bool kedge__uring_is_closed(const struct uring *u);
 /* Make a table of @slots, 0 for as many as there can be; 0 or an errno. */
 int kedge__uring_table_new(struct uring *u, uint32_t slots);
 void kedge__uring_table_drop(const struct uring *u);
 /* Use @slots, 0 for all, from @first on of the caller's table. */
 int kedge__uring_table_use(struct uring *u, uint32_t first, uint32_t slots);
-/* Put [addr, addr + len) into a slot; 0, 0 empties it. 1 or an error. */
+/*
+ * Put [addr, addr + len) into a slot; 0, 0 empties it. 1 or an error; -EBADF: the
+ * ring is closed.
+ */
 int kedge__uring_update(const struct uring *u, uint32_t slot, void *addr,
 			size_t len);
 /* -EFAULT if the ring's table has a slot @index; nothing is changed. */

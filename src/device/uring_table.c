@@ -37,27 +37,47 @@ static int ring_fd(const struct uring *u)
 	return fd_same(u->ring->ring_fd, &u->id) ? u->ring->ring_fd : -1;
 }
 
-static int ring_call(const struct uring *u, unsigned int op, void *arg,
-		     unsigned int nr)
+/*
+ * For a registration: -1 where the caller has closed the ring, which our own
+ * descriptor does not tell. One look at the caller's says so and that it is the
+ * ring, so it is the one to use; the ring outlives the device, and so does not
+ * become another one before it is.
+ */
+static int open_ring_fd(const struct uring *u)
 {
-	int fd = u->fd;
+	int fd = u->ring->ring_fd;
+
+	if (fd < 0)
+		return ring_fd(u);
+	if (!u->id.ino)
+		return fcntl(fd, F_GETFD) < 0 ? -1 : u->fd;
+	return fd_same(fd, &u->id) ? fd : -1;
+}
+
+static int call_by(const struct uring *u, int fd, unsigned int op, void *arg,
+		   unsigned int nr)
+{
 	int rc;
 
-	if (fd >= 0) {
-		fd = ring_fd(u);
-		if (fd < 0)
-			return -EBADF;
-	} else {
+	if (u->fd < 0) {
 		/* On another thread the same index is another ring. */
 		if (gettid() != u->tid)
 			return -EEXIST;
 		fd = u->ring->enter_ring_fd;
 		op |= USE_REGISTERED_RING;
+	} else if (fd < 0) {
+		return -EBADF;
 	}
 	do
 		rc = io_uring_register((unsigned int)fd, op, arg, nr);
 	while (rc == -EINTR);
 	return rc;
+}
+
+static int ring_call(const struct uring *u, unsigned int op, void *arg,
+		     unsigned int nr)
+{
+	return call_by(u, u->fd < 0 ? -1 : ring_fd(u), op, arg, nr);
 }
 
 /* At open: what the number in the caller's struct names may be no ring. */
@@ -80,7 +100,11 @@ int kedge__uring_update(const struct uring *u, uint32_t slot, void *addr,
 		.nr = 1,
 	};
 
-	return ring_call(u, IORING_REGISTER_BUFFERS_UPDATE, &up, sizeof(up));
+	int fd = -1;
+
+	if (u->fd >= 0)
+		fd = addr ? open_ring_fd(u) : ring_fd(u);
+	return call_by(u, fd, IORING_REGISTER_BUFFERS_UPDATE, &up, sizeof(up));
 }
 
 /*
@@ -96,16 +120,6 @@ int kedge__uring_probe(const struct uring *u, uint32_t index)
 	};
 
 	return first_call(u, IORING_REGISTER_BUFFERS_UPDATE, &up, sizeof(up));
-}
-
-/* Closing the caller's descriptor does not close ours: look at his. */
-bool kedge__uring_is_closed(const struct uring *u)
-{
-	int fd = u->ring->ring_fd;
-
-	if (u->fd < 0 || fd < 0)
-		return false;
-	return u->id.ino ? !fd_same(fd, &u->id) : fcntl(fd, F_GETFD) < 0;
 }
 
 int kedge__uring_ring_open(struct uring *u, struct io_uring *ring)
