@@ -18,8 +18,8 @@ struct io_uring;
  *  slots [first_slot, first_slot + slots) and leave the others alone */
 #define KEDGE_URING_TABLE_EXISTS (1u << 0)
 /** KEDGE_URING_NO_MADV_FREE - the program, its allocator included, never calls
- *  madvise(MADV_FREE) on memory that it registers: registrations are made
- *  without marking the pages */
+ *  madvise(MADV_FREE) on memory that it registers: registrations end without
+ *  marking the pages */
 #define KEDGE_URING_NO_MADV_FREE (1u << 1)
 
 /**
@@ -49,12 +49,18 @@ struct kedge_uring_opts {
  *
  * io_uring does not mark the pages it wrote to, so a page that
  * madvise(MADV_FREE) took, and that the program has not written to since, could
- * be dropped with the data in it once it is not registered any more. So pages
- * that are registered for KEDGE_ACCESS_LOCAL_WRITE are marked by
- * MADV_POPULATE_WRITE, which keeps their contents: ask for that access wherever
- * the ring writes. Before Linux 5.14 nothing marks them, and a program must
- * write to such pages before it registers them. Marking costs about 0.17 us for
- * each page that is present, small or huge; KEDGE_URING_NO_MADV_FREE saves it.
+ * be dropped with the data in it once it is not registered any more. So the pages
+ * of what was registered for KEDGE_ACCESS_LOCAL_WRITE are marked by
+ * MADV_POPULATE_WRITE, which keeps their contents, before they are unpinned: ask
+ * for that access wherever the ring writes. What the program unmapped or dropped
+ * is neither marked nor allocated anew. What it made read-only, and had freed
+ * lazily before, cannot be marked: it stays pinned, and its slot in use, until it
+ * is writable or unmapped, which a message tells; a close unpins it, and says so.
+ * Before Linux 5.18 the pages are marked when they are registered, and before 5.14
+ * nothing marks them: a program must write to such pages before it registers them.
+ * Marking costs about 0.2 us for each page that is present, small or huge, where a
+ * registration ends whose memory is still there: at an eviction, a flush, or a
+ * close. KEDGE_URING_NO_MADV_FREE saves it.
  *
  * The kernel may let go of pages late: about a second after their
  * deregistration before Linux 6.4, and before 6.13 not before requests with

@@ -133,6 +133,63 @@ enum proc_fault kedge__proc_fault(uint64_t start, uint64_t end, bool writes,
 	return PROC_HOLE;
 }
 
+/* What smaps tells of one mapping, as far as it was read. */
+struct smap {
+	struct proc_vma v;
+	uint64_t clean, anonymous; /* KiB */
+};
+
+/*
+ * Clean anonymous pages are what MADV_FREE leaves. LazyFree counts only those of
+ * them that have come out of the per-CPU batches in which the kernel collects
+ * them; whoever counts on it loses the others. A file's mapping has none: there
+ * MADV_FREE fails. True at the last of the lines that are read here.
+ */
+static bool smap_line(struct smap *m, const char *line, bool *lazy)
+{
+	uint64_t kib;
+
+	if (sscanf(line, "Private_Clean: %" SCNu64, &kib) == 1 ||
+	    sscanf(line, "Shared_Clean: %" SCNu64, &kib) == 1)
+		m->clean += kib;
+	else if (sscanf(line, "Anonymous: %" SCNu64, &kib) == 1)
+		m->anonymous = kib;
+	else if (sscanf(line, "LazyFree: %" SCNu64, &kib) == 1) {
+		*lazy = kib ||
+			(m->clean && m->anonymous && m->v.name[0] != '/');
+		return true;
+	}
+	return false;
+}
+
+bool kedge__proc_each_lazy(uint64_t start, uint64_t end,
+			   void (*each)(void *arg, uint64_t from, uint64_t to),
+			   void *arg)
+{
+	struct smap m = { .clean = 0 };
+	bool told = false, lazy;
+	struct proc_vma v;
+	struct lines l;
+	char line[256];
+
+	if (!lines_open(&l, "/proc/self/smaps"))
+		return false;
+	while (lines_next(&l, line, sizeof(line))) {
+		if (parse_vma(line, &v)) {
+			if (v.start >= end)
+				break;
+			m = (struct smap){ .v = v };
+		} else if (smap_line(&m, line, &lazy)) {
+			told = true;
+			if (lazy && m.v.end > start)
+				each(arg, m.v.start > start ? m.v.start : start,
+				     m.v.end < end ? m.v.end : end);
+		}
+	}
+	lines_close(&l);
+	return told;
+}
+
 /* A capability in a user namespace of one's own is none here. */
 static bool first_namespace(void)
 {

@@ -34,6 +34,14 @@ uint64_t kedge__proc_pinned(void);
 enum proc_fault kedge__proc_fault(uint64_t start, uint64_t end, bool writes,
 				  struct proc_vma *v);
 
+/*
+ * Call @each for what of a mapping that may have lazily freed pages is in
+ * [start, end), one by one. False where /proc does not tell.
+ */
+bool kedge__proc_each_lazy(uint64_t start, uint64_t end,
+			   void (*each)(void *arg, uint64_t from, uint64_t to),
+			   void *arg);
+
 /* True if this thread has CAP_IPC_LOCK, in whatever namespace. Reads no file. */
 bool kedge__proc_has_ipc_lock(void);
 

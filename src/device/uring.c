@@ -6,7 +6,8 @@
  * key of an RDMA NIC does.
  *
  * uring_table.c has the ring and its table, uring_slots.c which slots are
- * whose, uring_pages.c what a slot does to the pages, uring_why.c the reasons.
+ * whose, uring_pages.c what a slot does to the pages, uring_mark.c what becomes of
+ * the data in them, uring_why.c the reasons.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -72,8 +73,7 @@ static int uring_reg(void *ctx, void *addr, size_t len, uint32_t access,
 	if (!kedge__uring_take(u, &slot))
 		return kedge__uring_full(u);
 	rc = kedge__uring_pin(u, slot, addr, len,
-			      access & KEDGE_ACCESS_LOCAL_WRITE && !u->no_free,
-			      &left);
+			      access & KEDGE_ACCESS_LOCAL_WRITE, &left);
 	/* The slot, or a range over two files' mappings (Linux 5.13 to 6.4)? */
 	if (rc == -EINVAL && kedge__uring_probe(u, u->first + slot) == -EFAULT)
 		rc = -EXDEV;
@@ -84,7 +84,23 @@ static int uring_reg(void *ctx, void *addr, size_t len, uint32_t access,
 	mr->handle = u->first + slot;
 	mr->offset = (uintptr_t)addr;
 	mr->priv = slot;
+	u->mem[slot].pinned = (struct range){ 0, 0 };
+	if (access & KEDGE_ACCESS_LOCAL_WRITE)
+		u->mem[slot].pinned = (struct range){ (uintptr_t)addr,
+						      (uintptr_t)addr + len };
 	return 0;
+}
+
+/* It is emptied when its data are safe, by a later registration or the close. */
+static void keep_owed(struct uring *u, uint32_t slot)
+{
+	kedge__uring_give(u, slot, SLOT_LOST);
+	kedge__log(KEDGE_LOG_WARN,
+		   "memory of io_uring buffer slot %u was freed lazily, written "
+		   "to by the ring and made read-only: it stays pinned, or the "
+		   "data could be dropped, until it is writable or unmapped "
+		   "(%u slots wait)",
+		   u->first + slot, u->lost_cnt);
 }
 
 static void uring_dereg(void *ctx, const struct kedge_device_mr *mr)
@@ -102,6 +118,11 @@ static void uring_dereg(void *ctx, const struct kedge_device_mr *mr)
 			   mr->handle);
 		return;
 	}
+	u->mem[slot].pinned = (struct range){ 0, 0 };
+	if (u->mem[slot].owed.end) {
+		keep_owed(u, slot);
+		return;
+	}
 	if (kedge__uring_unpin(u, slot, &rc)) {
 		kedge__uring_give(u, slot, SLOT_FREE);
 		return;
@@ -113,6 +134,17 @@ static void uring_dereg(void *ctx, const struct kedge_device_mr *mr)
 		   "registration or the close has emptied it",
 		   u->first + slot, -rc,
 		   rc == -EEXIST ? ", not the ring's submitter thread" : "");
+}
+
+static void uring_preserve(void *ctx, const struct kedge_device_mr *mr,
+			   void *addr, size_t len, uint32_t flags)
+{
+	struct range r = { (uintptr_t)addr, (uintptr_t)addr + len };
+	struct uring *u = ctx;
+
+	if (u->marks == MARK_AT_END && *u->here &&
+	    kedge__uring_is_used(u, mr->priv))
+		kedge__uring_preserve(r, flags, &u->mem[mr->priv].owed);
 }
 
 static int uring_query(void *ctx, struct kedge_device_attr *attr)
@@ -132,6 +164,7 @@ static void table_fini(struct uring *u)
 	/* A forked child shares the ring: the table is the parent's. */
 	if (!*u->here)
 		return;
+	kedge__uring_pay_all(u);
 	if (u->made)
 		kedge__uring_table_drop(u);
 	else
@@ -192,7 +225,9 @@ static int check_opts(struct kedge_uring_opts *opts,
 
 static int table_init(struct uring *u, const struct kedge_uring_opts *opts)
 {
-	u->no_free = opts->flags & KEDGE_URING_NO_MADV_FREE;
+	u->marks = opts->flags & KEDGE_URING_NO_MADV_FREE
+			   ? MARK_NEVER
+			   : kedge__uring_mark_when();
 	if (opts->flags & KEDGE_URING_TABLE_EXISTS)
 		return kedge__uring_table_use(u, opts->first_slot, opts->slots);
 	return kedge__uring_table_new(u, opts->slots);
@@ -205,6 +240,7 @@ static const struct kedge_device_ops uring_ops = {
 	.dereg = uring_dereg,
 	.query = uring_query,
 	.close = uring_close,
+	.preserve = uring_preserve,
 };
 
 int kedge_device_open_uring(struct io_uring *ring,

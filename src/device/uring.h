@@ -13,6 +13,28 @@
 
 struct io_uring;
 
+/* See uring_mark.c. */
+enum mark_when {
+	MARK_NEVER,
+	MARK_AT_REG,
+	MARK_AT_END,
+};
+
+/* Empty where start is end. */
+struct range {
+	uint64_t start;
+	uint64_t end;
+};
+
+/*
+ * @pinned: what the ring may write to; empty once the registration has ended
+ * @owed:   holds what has to be marked before it may be unpinned
+ */
+struct slot_mem {
+	struct range pinned;
+	struct range owed;
+};
+
 /*
  * @ring:     the caller's
  * @fd:       our own descriptor of it; -1 where it has none but a registered
@@ -22,7 +44,7 @@ struct io_uring;
  * @first:    our first slot in the ring's table
  * @slots:    how many are ours
  * @made:     the table is of our making
- * @no_free:  no page is lazily freed: the caller says so
+ * @marks:    when pages are marked dirty
  * @unbound:  RLIMIT_MEMLOCK does not bind the ring, unless in a user namespace
  * @here:     points to 1, but to 0 in a forked child
  * @looks:    how often emptying a slot did not lower VmPin, or UNPIN_PROMPT
@@ -30,8 +52,11 @@ struct io_uring;
  * @lock:     guards what follows
  * @free_cnt: slots at the bottom of the stack
  * @lost_cnt: slots at its top; read without the lock too, as a hint
+ * @lost_turns: how many were taken from there
  * @stack:    slots, counted from 0
  * @state:    enum slot_state of each slot
+ * @mem:      what is in them; an entry is its slot's owner's
+ * @owed_ns:  when slots that are owed marks were last looked at
  */
 struct uring {
 	struct io_uring *ring;
@@ -41,7 +66,7 @@ struct uring {
 	uint32_t first;
 	uint32_t slots;
 	bool made;
-	bool no_free;
+	enum mark_when marks;
 	bool unbound;
 	const uint32_t *here;
 	uint32_t looks;
@@ -50,8 +75,11 @@ struct uring {
 	pthread_mutex_t lock;
 	uint32_t free_cnt;
 	uint32_t lost_cnt;
+	uint32_t lost_turns;
 	uint32_t *stack;
 	uint8_t *state;
+	struct slot_mem *mem;
+	uint64_t owed_ns;
 };
 
 /* An emptied slot's pages are unpinned when the call returns. */
@@ -88,6 +116,9 @@ int kedge__uring_slots_init(struct uring *u);
 void kedge__uring_slots_fini(struct uring *u);
 /* A free slot, which is used from now on; lost ones are tried again. */
 bool kedge__uring_take(struct uring *u, uint32_t *slot);
+bool kedge__uring_is_used(struct uring *u, uint64_t slot);
+/* The device is closed: mark what is still registered, or owed. */
+void kedge__uring_pay_all(struct uring *u);
 /* Used to lost, so that of two deregs of one registration one is refused. */
 bool kedge__uring_take_used(struct uring *u, uint64_t slot);
 /* Give a slot back that is in no list, as free or as lost. */
@@ -105,6 +136,19 @@ int kedge__uring_pin(struct uring *u, uint32_t slot, void *addr, size_t len,
 		     bool writes, enum slot_state *left);
 /* True if nothing of ours is in the slot any more; @rc: the kernel's word. */
 bool kedge__uring_unpin(struct uring *u, uint32_t slot, int *rc);
+
+/* uring_mark.c */
+
+enum mark_when kedge__uring_mark_when(void);
+/* False, and errno, if some of it cannot be written to. */
+bool kedge__uring_mark(uint64_t start, uint64_t end);
+/*
+ * As the device's preserve. *owed holds what could not be marked and is lazily
+ * freed: its data would be lost.
+ */
+void kedge__uring_preserve(struct range r, uint32_t flags, struct range *owed);
+/* Mark what is lazily freed in *owed; true if nothing is left. */
+bool kedge__uring_pay(struct range *owed);
 
 /* uring_why.c */
 

@@ -1,16 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Pinning pages in a slot, and letting them go, where io_uring does less than
- * a registration needs.
- *
- * Dirty pages. A page that MADV_FREE took is dropped by reclaim unless it is
- * dirty. A store by the CPU makes it so; io_uring neither marks a buffer's
- * pages when it pins them, nor when a request has written to them, nor when it
- * lets them go (ib_umem_release() does). So data that were read into such a page
- * would be lost after the slot is empty. MADV_POPULATE_WRITE (Linux 5.14) marks
- * what is present as a store would, and keeps every byte. It comes after the
- * pin: what the kernel refuses to pin has then not been touched, and the pages
- * can neither be dropped nor replaced between the two.
+ * a registration needs. uring_mark.c has when they are marked.
  *
  * Late unpins. Before Linux 6.4 the pages of an emptied slot stay pinned, and
  * count against RLIMIT_MEMLOCK, for about a second; before 6.13, as long as a
@@ -30,10 +21,6 @@
 #include "device/proc.h"
 #include "device/uring.h"
 
-/* Linux 5.14; not in the headers of every distribution. */
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
 /* How often a range is registered anew that changes while it is marked. */
 #define MARK_TRIES 4
 /* The kernel's second, its grace period and a busy machine. */
@@ -107,20 +94,15 @@ static int fill(const struct uring *u, uint32_t slot, void *addr, size_t len)
 	return rc;
 }
 
-/* ---- dirty pages ---- */
+/* ---- pins ---- */
 
 /*
- * False if some pages may not be marked because the mapping is another by now.
- * Whatever else the kernel says (EINVAL before Linux 5.14, EPERM of a seccomp
- * filter) will not change: there is no second way.
+ * Where reclaim takes pinned pages, too. False if some may not be marked because
+ * the mapping is another by now; whatever else the kernel says will not change.
  */
 static bool mark(void *addr, size_t len)
 {
-	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-	uint64_t start = round_down((uintptr_t)addr, page);
-	uint64_t end = round_up((uintptr_t)addr + len, page);
-
-	return !syscall(SYS_madvise, start, end - start, MADV_POPULATE_WRITE) ||
+	return kedge__uring_mark((uintptr_t)addr, (uintptr_t)addr + len) ||
 	       (errno != ENOMEM && errno != EFAULT);
 }
 
@@ -135,8 +117,8 @@ int kedge__uring_pin(struct uring *u, uint32_t slot, void *addr, size_t len,
 		/* Neither done nor refused: what is in the slot is unknown. */
 		if (rc >= 0 && rc != 1)
 			*left = SLOT_LOST;
-		if (rc != 1 || !writes || mark(addr, len) ||
-		    tries == MARK_TRIES)
+		if (rc != 1 || !writes || u->marks != MARK_AT_REG ||
+		    mark(addr, len) || tries == MARK_TRIES)
 			return rc;
 		if (!kedge__uring_unpin(u, slot, &rc)) {
 			*left = SLOT_LOST;

@@ -7,12 +7,15 @@
  *   used  holds a registration; in no list, its owner knows it
  *   lost  to be emptied, but the kernel refused: it is given to no registration,
  *         because an index that is still valid somewhere would reach the old
- *         pages. In stack[slots - lost_cnt, slots), tried again by every reg
- *         and by the close
+ *         pages; or not to be emptied yet, because data would be lost. In
+ *         stack[slots - lost_cnt, slots), tried again by every reg, the owed
+ *         ones at intervals, and by the close
  * A thread that is at work on a slot has it in no list at all, so the system
  * calls run without the lock and the two ends of the stack never meet.
  */
 #include <stdlib.h>
+
+#include <kedge/device.h>
 
 #include "base/base.h"
 #include "device/uring.h"
@@ -23,7 +26,9 @@ int kedge__uring_slots_init(struct uring *u)
 
 	u->stack = malloc((size_t)u->slots * sizeof(*u->stack));
 	u->state = calloc(u->slots, sizeof(*u->state));
-	if (!u->stack || !u->state) {
+	u->mem = calloc(u->slots, sizeof(*u->mem));
+	if (!u->stack || !u->state || !u->mem) {
+		free(u->mem);
 		free(u->stack);
 		free(u->state);
 		return kedge_reason(-ENOMEM, "no memory for %u slots",
@@ -37,6 +42,7 @@ int kedge__uring_slots_init(struct uring *u)
 
 void kedge__uring_slots_fini(struct uring *u)
 {
+	free(u->mem);
 	free(u->state);
 	free(u->stack);
 }
@@ -55,14 +61,19 @@ static bool take_free(struct uring *u, uint32_t *slot)
 	return have;
 }
 
+/* Another one each time: it goes back to the top. */
 static bool take_lost(struct uring *u, uint32_t *slot)
 {
+	uint32_t *top, *taken;
 	bool have;
 
 	pthread_mutex_lock(&u->lock);
 	have = u->lost_cnt;
 	if (have) {
-		*slot = u->stack[u->slots - u->lost_cnt];
+		top = &u->stack[u->slots - u->lost_cnt];
+		taken = &top[u->lost_turns++ % u->lost_cnt];
+		*slot = *taken;
+		*taken = *top;
 		__atomic_store_n(&u->lost_cnt, u->lost_cnt - 1,
 				 __ATOMIC_RELAXED);
 	}
@@ -85,24 +96,58 @@ void kedge__uring_give(struct uring *u, uint32_t slot, uint8_t state)
 	pthread_mutex_unlock(&u->lock);
 }
 
-static void retry_lost(struct uring *u)
+/* What is owed costs a look at all mappings. */
+#define OWED_NS UINT64_C(100000000)
+
+static bool owed_is_due(struct uring *u)
 {
+	uint64_t now = clock_ns();
+
+	/* Relaxed: of two threads that look at once either may be right. */
+	if (now - __atomic_load_n(&u->owed_ns, __ATOMIC_RELAXED) < OWED_NS)
+		return false;
+	__atomic_store_n(&u->owed_ns, now, __ATOMIC_RELAXED);
+	return true;
+}
+
+/* @full: what is owed cannot wait, and the rest was tried a moment ago. */
+static void retry_lost(struct uring *u, bool full)
+{
+	struct range *owed;
 	uint32_t slot;
+	bool done;
 	int rc;
 
 	/* Relaxed: a slot that is missed here is tried by the next one. */
 	if (likely(!__atomic_load_n(&u->lost_cnt, __ATOMIC_RELAXED)))
 		return;
-	if (take_lost(u, &slot))
-		kedge__uring_give(u, slot,
-				  kedge__uring_unpin(u, slot, &rc) ? SLOT_FREE
-								   : SLOT_LOST);
+	if (!take_lost(u, &slot))
+		return;
+	owed = &u->mem[slot].owed;
+	done = owed->end ? (full || owed_is_due(u)) && kedge__uring_pay(owed)
+			 : !full;
+	if (done)
+		done = kedge__uring_unpin(u, slot, &rc);
+	kedge__uring_give(u, slot, done ? SLOT_FREE : SLOT_LOST);
 }
 
 bool kedge__uring_take(struct uring *u, uint32_t *slot)
 {
-	retry_lost(u);
+	retry_lost(u, false);
+	if (likely(take_free(u, slot)))
+		return true;
+	retry_lost(u, true);
 	return take_free(u, slot);
+}
+
+bool kedge__uring_is_used(struct uring *u, uint64_t slot)
+{
+	bool used;
+
+	pthread_mutex_lock(&u->lock);
+	used = slot < u->slots && u->state[slot] == SLOT_USED;
+	pthread_mutex_unlock(&u->lock);
+	return used;
 }
 
 bool kedge__uring_take_used(struct uring *u, uint64_t slot)
@@ -115,6 +160,28 @@ bool kedge__uring_take_used(struct uring *u, uint64_t slot)
 		u->state[slot] = SLOT_LOST;
 	pthread_mutex_unlock(&u->lock);
 	return have;
+}
+
+void kedge__uring_pay_all(struct uring *u)
+{
+	uint32_t slot, left = 0;
+
+	if (u->marks != MARK_AT_END)
+		return;
+	for (slot = 0; slot < u->slots; slot++) {
+		struct slot_mem *m = &u->mem[slot];
+
+		if (m->pinned.end && u->state[slot] == SLOT_USED)
+			kedge__uring_preserve(m->pinned, KEDGE_PRESERVE_UNSURE,
+					      &m->owed);
+		left += m->owed.end && !kedge__uring_pay(&m->owed);
+	}
+	if (left)
+		kedge__log(KEDGE_LOG_ERROR,
+			   "the io_uring device is closed and unpins lazily "
+			   "freed, read-only memory of %u registrations: make "
+			   "it writable before, or the data may be dropped",
+			   left);
 }
 
 void kedge__uring_empty_all(struct uring *u)

@@ -90,8 +90,8 @@ static void open_undoes_every_step(void **state)
 		assert_int_equal(paper.nr, 0);
 	}
 	/* context, lock, page, its mark, descriptor, table, probe, stack,
-	 * states, device */
-	assert_int_equal(step - 1, 10);
+	 * states, memory, device */
+	assert_int_equal(step - 1, 11);
 	paper_calm();
 	kedge_device_close(dev);
 	assert_int_equal(paper_untrack(), 0);

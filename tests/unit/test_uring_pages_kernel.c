@@ -8,6 +8,7 @@
 #include <linux/capability.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -61,65 +62,308 @@ static void read_fixed(char *p, size_t len, uint64_t slot)
 	io_uring_cqe_seen(&ring, cqe);
 }
 
-/*
- * Read into freed pages through a cache over a device with @flags, let go of
- * the registration, reclaim: how many of ROUNDS lost bytes.
- */
-static int rounds_lost(uint32_t flags, size_t len, int advice)
+/* A device and a cache over it, as an application has them. */
+static struct kedge_device *dev;
+static struct kedge_cache *cache;
+
+static void begin(uint32_t flags)
 {
 	struct kedge_uring_opts opts = { .size = sizeof(opts), .flags = flags };
-	const struct kedge_mr *mr;
-	struct kedge_device *dev;
-	struct kedge_cache *cache;
-	int round, lost = 0;
-	size_t i;
-	char *p;
 
-	assert_int_equal(kedge_device_open_uring(&ring, &opts, &dev), 0);
+	assert_int_equal(
+		kedge_device_open_uring(&ring, flags ? &opts : NULL, &dev), 0);
 	assert_int_equal(kedge_cache_open(dev, NULL, NULL, &cache), 0);
-	for (round = 0; round < ROUNDS; round++) {
-		p = freed_pages(len, advice);
-		assert_int_equal(kedge_cache_get(cache, p, len,
-						 KEDGE_ACCESS_LOCAL_WRITE, &mr),
-				 0);
-		read_fixed(p, len, mr->device_handle);
-		kedge_cache_put(cache, mr);
-		assert_true(kedge_cache_flush(cache) >= 0);
-		/* A kernel that lets go late does so at the latest now. */
-		kedge_cache_close(cache);
-		kedge_device_close(dev);
-		madvise(p, len, MADV_PAGEOUT);
-		for (i = 0; i < len && p[i] == 'F'; i++)
-			;
-		lost += i < len;
-		munmap(p, len);
-		assert_int_equal(kedge_device_open_uring(&ring, &opts, &dev),
-				 0);
-		assert_int_equal(kedge_cache_open(dev, NULL, NULL, &cache), 0);
-	}
+}
+
+static void end(void)
+{
 	kedge_cache_close(cache);
 	kedge_device_close(dev);
+}
+
+static const struct kedge_mr *get(char *p, size_t len)
+{
+	const struct kedge_mr *mr;
+
+	assert_int_equal(kedge_cache_get(cache, p, len,
+					 KEDGE_ACCESS_LOCAL_WRITE, &mr),
+			 0);
+	return mr;
+}
+
+static void read_through(char *p, size_t len)
+{
+	const struct kedge_mr *mr = get(p, len);
+
+	read_fixed(p, len, mr->device_handle);
+	kedge_cache_put(cache, mr);
+}
+
+/* Whether reclaim takes a byte of it. */
+static bool is_lost(char *p, size_t len)
+{
+	size_t i;
+
+	madvise(p, len, MADV_PAGEOUT);
+	for (i = 0; i < len && p[i] == 'F'; i++)
+		;
+	return i < len;
+}
+
+/* How a registration ends; true if data are lost. */
+typedef bool (*ending)(char *p, size_t len);
+
+static bool by_flush(char *p, size_t len)
+{
+	read_through(p, len);
+	assert_int_equal(kedge_cache_flush(cache), 1);
+	/* A kernel that lets go late does so at the latest now. */
+	end();
+	return is_lost(p, len);
+}
+
+static bool by_close(char *p, size_t len)
+{
+	read_through(p, len);
+	end();
+	return is_lost(p, len);
+}
+
+/* The cache is closed, and somebody holds it still. */
+static bool by_close_while_held(char *p, size_t len)
+{
+	const struct kedge_mr *mr = get(p, len);
+
+	read_fixed(p, len, mr->device_handle);
+	end();
+	return is_lost(p, len);
+}
+
+static bool by_eviction(char *p, size_t len)
+{
+	struct kedge_cache_opts opts = { .size = sizeof(opts),
+					 .max_regions = 1 };
+	struct kedge_cache_stats st = { .size = sizeof(st) };
+	char *other = freed_pages(len, MADV_NOHUGEPAGE);
+
+	kedge_cache_close(cache);
+	assert_int_equal(kedge_cache_open(dev, NULL, &opts, &cache), 0);
+	read_through(p, len);
+	read_through(other, len);
+	assert_int_equal(kedge_cache_stats(cache, &st), 0);
+	assert_int_equal(st.evictions, 1);
+	end();
+	munmap(other, len);
+	return is_lost(p, len);
+}
+
+/* A page beside what was written is dropped: the rest is data. */
+static bool by_a_neighbours_end(char *p, size_t len)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+	read_through(p, len);
+	assert_int_equal(madvise(p, page, MADV_DONTNEED), 0);
+	assert_int_equal(munmap(p + len - page, page), 0);
+	kedge_cache_flush(cache);
+	end();
+	return is_lost(p + page, len - 2 * page);
+}
+
+/* It is part of a larger one, which ends later. */
+static bool within_a_larger_one(char *p, size_t len)
+{
+	struct kedge_cache_stats st = { .size = sizeof(st) };
+
+	read_through(p, len / 2);
+	read_through(p + len / 2, len / 2);
+	assert_int_equal(kedge_cache_stats(cache, &st), 0);
+	assert_int_equal(st.merges, 1);
+	madvise(p, len, MADV_PAGEOUT);
+	kedge_cache_flush(cache);
+	end();
+	return is_lost(p, len);
+}
+
+static bool where_mremap_took_it(char *p, size_t len)
+{
+	char *to = mmap(NULL, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			0);
+	bool lost;
+
+	read_through(p, len);
+	assert_ptr_equal(mremap(p, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, to),
+			 to);
+	kedge_cache_flush(cache);
+	end();
+	lost = is_lost(to, len);
+	/* Where the caller unmaps it. */
+	assert_ptr_equal(mremap(to, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, p),
+			 p);
 	return lost;
 }
 
-static void data_outlive_the_registration(size_t len, int advice)
+/* Made read-only, which no mark can be had for, until the close. */
+static bool by_the_end_of_its_writing(char *p, size_t len)
+{
+	bool lost;
+
+	read_through(p, len);
+	assert_int_equal(mprotect(p, len, PROT_READ), 0);
+	kedge_cache_flush(cache);
+	lost = is_lost(p, len);
+	assert_int_equal(mprotect(p, len, PROT_READ | PROT_WRITE), 0);
+	end();
+	return lost || is_lost(p, len);
+}
+
+static int rounds_lost(uint32_t flags, size_t len, int advice, ending how)
+{
+	int round, lost = 0;
+	char *p;
+
+	for (round = 0; round < ROUNDS; round++) {
+		p = freed_pages(len, advice);
+		begin(flags);
+		lost += how(p, len);
+		munmap(p, len);
+	}
+	return lost;
+}
+
+static void data_outlive(size_t len, int advice, ending how)
 {
 	/* Without the marks data are lost, or reclaim cannot be had here. */
-	if (!rounds_lost(KEDGE_URING_NO_MADV_FREE, len, advice)) {
+	if (!rounds_lost(KEDGE_URING_NO_MADV_FREE, len, advice, how)) {
 		print_message("skipped: no page is reclaimed here\n");
 		skip();
 	}
-	assert_int_equal(rounds_lost(0, len, advice), 0);
+	assert_int_equal(rounds_lost(0, len, advice, how), 0);
 }
 
 static void data_in_freed_pages_outlive_the_registration(void **state)
 {
-	data_outlive_the_registration(64 << 10, MADV_NOHUGEPAGE);
+	data_outlive(64 << 10, MADV_NOHUGEPAGE, by_flush);
 }
 
 static void data_in_freed_huge_pages_outlive_the_registration(void **state)
 {
-	data_outlive_the_registration(HUGE_LEN, MADV_HUGEPAGE);
+	data_outlive(HUGE_LEN, MADV_HUGEPAGE, by_flush);
+}
+
+#define OUTLIVE(how)                                            \
+	static void data_outlive_##how(void **state)            \
+	{                                                       \
+		data_outlive(64 << 10, MADV_NOHUGEPAGE, how);   \
+	}
+OUTLIVE(by_close)
+OUTLIVE(by_close_while_held)
+OUTLIVE(by_eviction)
+OUTLIVE(by_a_neighbours_end)
+OUTLIVE(within_a_larger_one)
+OUTLIVE(where_mremap_took_it)
+OUTLIVE(by_the_end_of_its_writing)
+
+/* Pinned pages are no reclaim's, even unmarked; the design rests on that. */
+static void what_is_pinned_is_not_reclaimed(void **state)
+{
+	const size_t len = 64 << 10;
+	int round;
+
+	for (round = 0; round < ROUNDS; round++) {
+		char *p = freed_pages(len, MADV_NOHUGEPAGE);
+		const struct kedge_mr *mr;
+
+		begin(KEDGE_URING_NO_MADV_FREE);
+		mr = get(p, len);
+		read_fixed(p, len, mr->device_handle);
+		assert_false(is_lost(p, len));
+		kedge_cache_put(cache, mr);
+		end();
+		munmap(p, len);
+	}
+}
+
+/* ---- what the application gave back is not populated ---- */
+
+static size_t resident(char *p, size_t len);
+
+static void a_dropped_range_stays_empty(void **state)
+{
+	const size_t len = 64 << 10;
+	char *p = freed_pages(len, MADV_NOHUGEPAGE);
+
+	begin(0);
+	read_through(p, len);
+	assert_int_equal(madvise(p, len, MADV_DONTNEED), 0);
+	kedge_cache_flush(cache);
+	assert_int_equal(resident(p, len), 0);
+	end();
+	assert_int_equal(resident(p, len), 0);
+	munmap(p, len);
+}
+
+static void a_part_that_was_dropped_stays_empty(void **state)
+{
+	const size_t len = 64 << 10, page = (size_t)sysconf(_SC_PAGESIZE);
+	char *p = freed_pages(len, MADV_NOHUGEPAGE);
+
+	begin(0);
+	read_through(p, len);
+	/* Of what lies between two, the cache does not know. */
+	assert_int_equal(madvise(p + page, page, MADV_DONTNEED), 0);
+	assert_int_equal(madvise(p + 4 * page, page, MADV_DONTNEED), 0);
+	end();
+	assert_int_equal(resident(p + page, page), 0);
+	assert_int_equal(resident(p + 4 * page, page), 0);
+	assert_false(is_lost(p + 2 * page, 2 * page));
+	munmap(p, len);
+}
+
+static void what_is_mapped_there_now_stays_empty(void **state)
+{
+	const size_t len = 64 << 10;
+	const struct kedge_mr *mr;
+	char *p = freed_pages(len, MADV_NOHUGEPAGE);
+	int held;
+
+	/* Also where it was held when the cache was flushed. */
+	for (held = 0; held < 2; held++) {
+		begin(0);
+		mr = get(p, len);
+		read_fixed(p, len, mr->device_handle);
+		if (held)
+			kedge_cache_flush(cache);
+		else
+			kedge_cache_put(cache, mr);
+		munmap(p, len);
+		assert_ptr_equal(mmap(p, len, PROT_READ | PROT_WRITE,
+				      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
+				      -1, 0),
+				 p);
+		if (held)
+			kedge_cache_put(cache, mr);
+		end();
+		assert_int_equal(resident(p, len), 0);
+	}
+	munmap(p, len);
+}
+
+/* What MADV_FREE took after the device wrote may go. */
+static void what_was_freed_last_may_be_reclaimed(void **state)
+{
+	const size_t len = 64 << 10;
+	char *p = freed_pages(len, MADV_NOHUGEPAGE);
+
+	begin(0);
+	read_through(p, len);
+	assert_int_equal(madvise(p, len, MADV_FREE), 0);
+	end();
+	if (!is_lost(p, len)) {
+		print_message("skipped: no page is reclaimed here\n");
+		skip();
+	}
+	munmap(p, len);
 }
 
 /* ---- the limit on locked memory ---- */
@@ -144,8 +388,6 @@ static int take_turns(void)
 	const size_t len = 640 << 10;
 	struct rlimit rl = { .rlim_cur = 1 << 20, .rlim_max = 1 << 20 };
 	struct io_uring tight;
-	struct kedge_cache *cache;
-	struct kedge_device *dev;
 	const struct kedge_mr *mr;
 	char *p;
 	int i;
@@ -202,14 +444,11 @@ static void eviction_makes_room_below_the_limit(void **state)
 static void marking_keeps_every_byte(void **state)
 {
 	const size_t len = 64 << 10;
-	struct kedge_cache *cache;
 	const struct kedge_mr *mr;
-	struct kedge_device *dev;
 	size_t i;
 	char *p;
 
-	assert_int_equal(kedge_device_open_uring(&ring, NULL, &dev), 0);
-	assert_int_equal(kedge_cache_open(dev, NULL, NULL, &cache), 0);
+	begin(0);
 	p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 		 -1, 0);
 	assert_ptr_not_equal(p, MAP_FAILED);
@@ -221,8 +460,7 @@ static void marking_keeps_every_byte(void **state)
 	for (i = 0; i < len; i++)
 		assert_int_equal(p[i], (char)(i * 7 + i / 4096));
 	kedge_cache_put(cache, mr);
-	kedge_cache_close(cache);
-	kedge_device_close(dev);
+	end();
 	munmap(p, len);
 }
 
@@ -243,13 +481,10 @@ static size_t resident(char *p, size_t len)
 static void what_cannot_be_pinned_is_not_touched(void **state)
 {
 	const size_t page = (size_t)sysconf(_SC_PAGESIZE), len = 8 * page;
-	struct kedge_cache *cache;
 	const struct kedge_mr *mr;
-	struct kedge_device *dev;
 	char *p;
 
-	assert_int_equal(kedge_device_open_uring(&ring, NULL, &dev), 0);
-	assert_int_equal(kedge_cache_open(dev, NULL, NULL, &cache), 0);
+	begin(0);
 	p = mmap(NULL, len, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	assert_ptr_not_equal(p, MAP_FAILED);
 	assert_int_equal(kedge_cache_get(cache, p, len,
@@ -263,8 +498,7 @@ static void what_cannot_be_pinned_is_not_touched(void **state)
 					 KEDGE_ACCESS_LOCAL_WRITE, &mr),
 			 -EFAULT);
 	assert_int_equal(resident(p + 5 * page, 3 * page), 0);
-	kedge_cache_close(cache);
-	kedge_device_close(dev);
+	end();
 	munmap(p, len);
 }
 
@@ -289,11 +523,22 @@ int main(void)
 		cmocka_unit_test(data_in_freed_pages_outlive_the_registration),
 		cmocka_unit_test(
 			data_in_freed_huge_pages_outlive_the_registration),
+		cmocka_unit_test(data_outlive_by_close),
+		cmocka_unit_test(data_outlive_by_close_while_held),
+		cmocka_unit_test(data_outlive_by_eviction),
+		cmocka_unit_test(data_outlive_by_a_neighbours_end),
+		cmocka_unit_test(data_outlive_within_a_larger_one),
+		cmocka_unit_test(data_outlive_where_mremap_took_it),
+		cmocka_unit_test(data_outlive_by_the_end_of_its_writing),
+		cmocka_unit_test(what_is_pinned_is_not_reclaimed),
+		cmocka_unit_test(a_dropped_range_stays_empty),
+		cmocka_unit_test(a_part_that_was_dropped_stays_empty),
+		cmocka_unit_test(what_is_mapped_there_now_stays_empty),
+		cmocka_unit_test(what_was_freed_last_may_be_reclaimed),
 		cmocka_unit_test(eviction_makes_room_below_the_limit),
 		cmocka_unit_test(marking_keeps_every_byte),
 		cmocka_unit_test(what_cannot_be_pinned_is_not_touched),
 	};
-	struct kedge_device *dev;
 	int rc;
 
 	rc = io_uring_queue_init(8, &ring, 0);

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -199,6 +200,11 @@ static long marked(long at, long len)
 {
 	int fails;
 
+	/* Whether it can be done at all. */
+	if (!len) {
+		errno = paper.no_populate;
+		return paper.no_populate ? -1 : 0;
+	}
 	pthread_mutex_lock(&lock);
 	paper.marks++;
 	paper.mark_at = (uintptr_t)at;
@@ -212,25 +218,62 @@ static long marked(long at, long len)
 	return -1;
 }
 
+int __real_uname(struct utsname *name);
+int __wrap_uname(struct utsname *name);
+int __wrap_uname(struct utsname *name)
+{
+	int rc = __real_uname(name);
+
+	if (!rc && paper.release)
+		snprintf(name->release, sizeof(name->release), "%s",
+			 paper.release);
+	return rc;
+}
+
+static bool is_paper(const char *path)
+{
+	return paper.smaps && (!strcmp(path, "/proc/self/smaps") ||
+			       (!*paper.smaps &&
+				!strcmp(path, "/proc/self/pagemap")));
+}
+
+static long opened(void)
+{
+	size_t len = strlen(paper.smaps);
+	int fd;
+
+	if (!len) {
+		errno = ENOENT;
+		return -1;
+	}
+	fd = memfd_create("smaps", MFD_CLOEXEC);
+	assert_true(fd >= 0 && write(fd, paper.smaps, len) == (ssize_t)len);
+	assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
+	return fd;
+}
+
 long __real_syscall(long nr, ...);
 long __wrap_syscall(long nr, ...);
 /* It takes six, as syscall() does; the caller may have passed fewer. */
 __attribute__((no_sanitize("address")))
 long __wrap_syscall(long nr, ...)
 {
-	long a, b, c;
+	long a, b, c, d;
 	va_list ap;
 
 	va_start(ap, nr);
 	a = va_arg(ap, long);
 	b = va_arg(ap, long);
 	c = va_arg(ap, long);
+	d = va_arg(ap, long);
 	va_end(ap);
 	if (nr == SYS_clock_nanosleep)
 		return slept();
 	if (nr == SYS_madvise)
 		return marked(a, b);
-	return __real_syscall(nr, a, b, c);
+	if (nr == SYS_openat && is_paper((const char *)b))
+		return opened();
+	return __real_syscall(nr, a, b, c, d);
 }
 
 /* ---- every step that may fail, and its undoing ---- */

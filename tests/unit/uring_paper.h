@@ -29,6 +29,9 @@
  * @sleeps: how often was slept, a tenth of a second each; @now_ns: the time
  * @marks:  how often a range was marked dirty; the last is [@mark_at, @mark_end)
  * @mark_errno, @mark_fails: the next @mark_fails of those fail
+ * @release: of the kernel, if not this one's; @no_populate: it does not mark
+ * @smaps:   of the process, if not the real one; "": it cannot be read, nor
+ *           can pagemap
  * @in_call: runs in the next register call, before it is done
  */
 struct paper {
@@ -44,6 +47,9 @@ struct paper {
 	uint64_t now_ns;
 	int marks, mark_errno, mark_fails;
 	uintptr_t mark_at, mark_end;
+	const char *release;
+	int no_populate;
+	const char *smaps;
 	void (*in_call)(void);
 };
 
