@@ -30,6 +30,7 @@
 #include <kedge/cache.h>
 
 #include "base/base.h"
+#include "cache/preserve.h"
 #include "cache/state.h"
 #include "device/device.h"
 #include "notify/internal.h"
@@ -53,15 +54,6 @@ struct region {
 	_Atomic uint32_t used;	/* c->epoch of the last use; any thread */
 	uint32_t refs;		/* references counted under the lock */
 } __attribute__((aligned(64)));
-
-/* What events did to a region's pages; see preserve.c. */
-struct fate {
-	uint64_t unsure_start; /* may not be there any more */
-	uint64_t unsure_end;
-	uint64_t given_start; /* the application dropped it */
-	uint64_t given_end;
-	bool moved; /* something of the unsure may be elsewhere */
-};
 
 /* What only slow paths need. */
 struct region_cold {
@@ -346,19 +338,6 @@ void cache_sync(struct kedge_cache *c, uint32_t *killed);
 /* Whether one region does, after that. Without the lock. */
 bool cache_serves(struct kedge_cache *c, uint64_t start, uint64_t end,
 		  uint32_t access);
-
-/* preserve.c. With the lock held: */
-void preserve_note(struct region_cold *cold, const struct taken *t, bool given);
-/* The region leaves the index, or never comes into it. */
-void preserve_or_unwatch(struct kedge_cache *c, struct region *r, bool rearm);
-void preserve_covered(struct kedge_cache *c, struct region *old,
-		      const struct region *by);
-void region_unwatch(struct kedge_cache *c, struct region *r);
-void preserve_begin(struct kedge_cache *c, struct region *r); /* it is DEAD */
-/* Without it: */
-void preserve_unwatched(struct kedge_cache *c, struct region *r);
-/* What died meanwhile comes back. */
-uint32_t preserve_dead(struct kedge_cache *c, uint32_t dead);
 
 /* resync.c. The first with the lock held. */
 void lost_note(struct kedge_cache *c, const struct region *r, uint64_t start,

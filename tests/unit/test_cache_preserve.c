@@ -52,9 +52,30 @@ static const struct kedge_mr *hold(size_t from, size_t to, uint32_t access)
 	return mr;
 }
 
+static uint64_t uncached(void)
+{
+	struct kedge_cache_stats st = { .size = sizeof(st) };
+
+	assert_int_equal(kedge_cache_stats(cache, &st), 0);
+	return st.uncached;
+}
+
+static bool was_kept(size_t from, size_t to, uint32_t access)
+{
+	uint64_t before = uncached();
+	uint32_t cnt = dev->kept_cnt;
+
+	kedge_cache_put(cache, hold(from, to, access));
+	if (uncached() == before)
+		return true;
+	dev->kept_cnt = cnt;
+	return false;
+}
+
+/* Memory that was dropped is cached as soon as that is known to be over. */
 static void touch(size_t from, size_t to, uint32_t access)
 {
-	kedge_cache_put(cache, hold(from, to, access));
+	WAIT_FOR(was_kept(from, to, access));
 }
 
 static void drop(size_t from, size_t to)

@@ -156,6 +156,47 @@ static void a_capability_in_a_namespace_is_none(void **state)
 	assert_int_equal(pins_in_namespace(1000), 0);
 }
 
+/* ---- lazily freed pages ---- */
+
+static uint64_t lazy_from, lazy_to;
+static unsigned int lazy_cnt;
+
+static void note_lazy(void *arg, uint64_t from, uint64_t to)
+{
+	assert_ptr_equal(arg, &lazy_cnt);
+	lazy_from = from;
+	lazy_to = to;
+	lazy_cnt++;
+}
+
+static unsigned int lazy_in(size_t from, size_t to)
+{
+	lazy_cnt = 0;
+	assert_true(kedge__proc_each_lazy(at(from), at(to), note_lazy,
+					  &lazy_cnt));
+	return lazy_cnt;
+}
+
+static void what_was_freed_lazily_is_found(void **state)
+{
+	madvise(mem, PAGES * page, MADV_NOHUGEPAGE);
+	memset(mem, 'x', PAGES * page);
+	/* Three mappings. */
+	protect(3, PROT_READ);
+	assert_int_equal(lazy_in(0, PAGES), 0);
+	/* Also while it is in a batch of the CPU's. */
+	assert_int_equal(madvise(mem + 4 * page, page, MADV_FREE), 0);
+	assert_int_equal(lazy_in(0, PAGES), 1);
+	assert_int_equal(lazy_from, at(4));
+	assert_int_equal(lazy_to, at(PAGES));
+	assert_int_equal(lazy_in(0, 4), 0);
+	assert_int_equal(lazy_in(5, 6), 1);
+	assert_int_equal(lazy_from, at(5));
+	assert_int_equal(lazy_to, at(6));
+	mem[4 * page] = 'y';
+	assert_int_equal(lazy_in(0, PAGES), 0);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -166,6 +207,7 @@ int main(void)
 		TEST(a_shared_file_is_one_for_writing),
 		TEST(bytes_are_told_in_words),
 		TEST(a_capability_in_a_namespace_is_none),
+		TEST(what_was_freed_lazily_is_found),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * What the io_uring device does about pages that the kernel lets go of late,
- * and about pages that it does not mark, against a kernel made of paper.
+ * and where it reclaims pinned ones, against a kernel made of paper.
  */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #include <cmocka.h>
@@ -26,8 +24,6 @@ static char page[3 * PAGE] __attribute__((aligned(PAGE)));
 
 static int setup(void **state)
 {
-	/* Present. */
-	memset(page, 'x', sizeof(page));
 	paper_log_start();
 	return paper_reset();
 }
@@ -170,61 +166,6 @@ static uint64_t at(size_t n)
 	return (uintptr_t)page + n * PAGE;
 }
 
-static void keep(struct kedge_device *dev, const struct kedge_device_mr *mr,
-		 uint32_t flags)
-{
-	device_preserve(dev, mr, at(0), at(1), flags);
-}
-
-static void marks_come_at_the_end(void **state)
-{
-	struct kedge_device *dev = open_with(0);
-	struct kedge_device_mr mr;
-
-	assert_int_equal(device_reg(dev, page + 100, 2 * PAGE,
-				    KEDGE_ACCESS_LOCAL_WRITE, &mr),
-			 0);
-	assert_int_equal(paper.marks, 0);
-	device_preserve(dev, &mr, at(0) + 100, at(2) + 100, 0);
-	assert_int_equal(paper.marks, 1);
-	/* Whole pages. */
-	assert_int_equal(paper.mark_at, at(0));
-	assert_int_equal(paper.mark_end, at(3));
-	device_dereg(dev, &mr);
-	assert_int_equal(paper.marks, 1);
-	/* It is not there any more. */
-	keep(dev, &mr, 0);
-	mr.priv = UINT64_C(1) << 40;
-	keep(dev, &mr, 0);
-	assert_int_equal(paper.marks, 1);
-	kedge_device_close(dev);
-	assert_int_equal(paper.marks, 1);
-	assert_int_equal(paper_log_cnt, 0);
-}
-
-static void who_frees_nothing_lazily_has_no_marks(void **state)
-{
-	static const int errors[] = { EINVAL, EPERM };
-	struct kedge_device *dev = open_with(KEDGE_URING_NO_MADV_FREE);
-	struct kedge_device_mr mr;
-	size_t i;
-
-	assert_int_equal(reg(dev, &mr), 0);
-	keep(dev, &mr, 0);
-	device_dereg(dev, &mr);
-	kedge_device_close(dev);
-	assert_int_equal(paper.marks, 0);
-	/* Nor has a kernel that cannot. */
-	for (i = 0; i < ARRAY_SIZE(errors); i++) {
-		paper.no_populate = errors[i];
-		dev = open_with(0);
-		assert_int_equal(reg(dev, &mr), 0);
-		keep(dev, &mr, 0);
-		kedge_device_close(dev);
-		assert_int_equal(paper.marks, 0);
-	}
-}
-
 /* Reclaim took pinned pages, too. */
 static struct kedge_device *open_on_5_17(void)
 {
@@ -243,251 +184,12 @@ static void an_older_kernel_marks_what_may_be_written_once(void **state)
 	assert_int_equal(paper.marks, 1);
 	assert_int_equal(paper.mark_at, at(0));
 	assert_int_equal(paper.mark_end, at(3));
-	keep(dev, &mr, 0);
+	device_preserve(dev, &mr, at(0), at(1), 0);
 	device_dereg(dev, &mr);
 	assert_int_equal(device_reg(dev, page, PAGE, 0, &mr), 0);
 	assert_int_equal(paper.marks, 1);
 	kedge_device_close(dev);
 	assert_int_equal(paper.marks, 1);
-}
-
-static void a_kernel_is_as_old_as_it_says(void **state)
-{
-	static const struct {
-		const char *release;
-		int at_reg;
-	} cases[] = { { "5.18.0", 0 },	   { "5.14.0-427.el9", 1 },
-		      { "6.1.0-13", 0 },   { "4.99.1", 1 },
-		      { "10.0.0-rc1", 0 }, { "paper", 1 } };
-	struct kedge_device *dev;
-	struct kedge_device_mr mr;
-	size_t i;
-
-	for (i = 0; i < ARRAY_SIZE(cases); i++) {
-		paper.release = cases[i].release;
-		paper.marks = 0;
-		dev = open_with(0);
-		assert_int_equal(reg(dev, &mr), 0);
-		assert_int_equal(paper.marks, cases[i].at_reg);
-		keep(dev, &mr, 0);
-		assert_int_equal(paper.marks, 1);
-		device_dereg(dev, &mr);
-		kedge_device_close(dev);
-	}
-}
-
-/* ---- what cannot be marked ---- */
-
-static char text[1024];
-
-/* @kib of [from, to) are anonymous and clean, as are the mappings around it. */
-static void lazy(size_t from, size_t to, unsigned int kib)
-{
-	snprintf(text, sizeof(text),
-		 "%lx-%lx r--p 00000000 00:00 0 \nPrivate_Clean: 8 kB\n"
-		 "Anonymous: 8 kB\nLazyFree:  8 kB\nAnonHugePages: 0 kB\n"
-		 "%lx-%lx r--p 00000000 00:00 0 \nPrivate_Clean: %u kB\n"
-		 "Private_Dirty: 8 kB\nAnonymous: 12 kB\nLazyFree:  0 kB\n"
-		 "%lx-%lx r--p 00000000 00:00 0 \nPrivate_Clean: 8 kB\n"
-		 "Anonymous: 8 kB\nLazyFree:  8 kB\n",
-		 (long)at(0) - 8192, (long)at(0) - 4096, (long)at(from),
-		 (long)at(to), kib, (long)at(3) + 4096, (long)at(3) + 8192);
-	paper.smaps = text;
-}
-
-static void fail_marks(int cnt)
-{
-	paper.mark_errno = EINVAL;
-	paper.mark_fails = cnt;
-}
-
-static void what_is_not_lazily_freed_need_not_be_marked(void **state)
-{
-	struct kedge_device *dev = open_with(0);
-	struct kedge_device_mr mr;
-
-	lazy(0, 3, 0);
-	assert_int_equal(reg(dev, &mr), 0);
-	fail_marks(1000);
-	keep(dev, &mr, 0);
-	device_dereg(dev, &mr);
-	assert_null(paper.slot[mr.handle]);
-	kedge_device_close(dev);
-	assert_int_equal(paper_log_cnt, 0);
-}
-
-static void what_would_be_lost_stays_pinned(void **state)
-{
-	struct kedge_device *dev = open_with(0);
-	struct kedge_device_mr mr, other;
-	uint64_t handle;
-
-	lazy(0, 3, 4);
-	assert_int_equal(reg(dev, &mr), 0);
-	handle = mr.handle;
-	fail_marks(1000);
-	keep(dev, &mr, 0);
-	device_dereg(dev, &mr);
-	assert_ptr_equal(paper.slot[handle], page);
-	assert_int_equal(paper_log_cnt, 1);
-	assert_non_null(strstr(paper_logged, "stays pinned"));
-	/* Looked at again by a registration, in vain; not by each. */
-	assert_int_equal(reg(dev, &other), 0);
-	device_dereg(dev, &other);
-	assert_ptr_equal(paper.slot[handle], page);
-	paper.mark_fails = 0;
-	assert_int_equal(reg(dev, &other), 0);
-	device_dereg(dev, &other);
-	assert_ptr_equal(paper.slot[handle], page);
-	/* A while later it can be marked. */
-	paper.now_ns += 100000000;
-	paper.marks = 0;
-	assert_int_equal(reg(dev, &other), 0);
-	assert_int_equal(paper.marks, 1);
-	assert_int_equal(paper.mark_at, at(0));
-	assert_int_equal(paper.mark_end, at(1));
-	assert_null(paper.slot[handle == other.handle ? 63 : handle]);
-	device_dereg(dev, &other);
-	kedge_device_close(dev);
-	assert_int_equal(paper_log_cnt, 1);
-}
-
-/* In a full table the slots are looked at at once. */
-static void a_full_table_pays_at_once(void **state)
-{
-	struct kedge_uring_opts opts = { .size = sizeof(opts), .slots = 1 };
-	struct kedge_device *dev;
-	struct kedge_device_mr mr;
-
-	assert_int_equal(kedge_device_open_uring(&paper_ring, &opts, &dev), 0);
-	lazy(0, 3, 4);
-	assert_int_equal(reg(dev, &mr), 0);
-	fail_marks(1000);
-	keep(dev, &mr, 0);
-	device_dereg(dev, &mr);
-	assert_int_equal(reg(dev, &mr), -ENOSPC);
-	assert_int_equal(reg(dev, &mr), -ENOSPC);
-	assert_ptr_equal(paper.slot[0], page);
-	paper.mark_fails = 0;
-	assert_int_equal(reg(dev, &mr), 0);
-	device_dereg(dev, &mr);
-	kedge_device_close(dev);
-}
-
-static void the_close_says_what_may_be_lost(void **state)
-{
-	struct kedge_device *dev = open_with(0);
-	struct kedge_device_mr mr;
-
-	lazy(0, 3, 4);
-	assert_int_equal(reg(dev, &mr), 0);
-	fail_marks(1000);
-	keep(dev, &mr, 0);
-	device_dereg(dev, &mr);
-	kedge_device_close(dev);
-	assert_int_equal(paper_log_cnt, 2);
-	assert_non_null(strstr(paper_logged, "may be dropped"));
-	assert_non_null(strstr(paper_logged, " 1 registrations"));
-}
-
-static void the_close_marks_what_is_still_registered(void **state)
-{
-	struct kedge_device *dev = open_with(0);
-	struct kedge_device_mr mr;
-
-	assert_int_equal(device_reg(dev, page + PAGE, PAGE,
-				    KEDGE_ACCESS_LOCAL_WRITE, &mr),
-			 0);
-	assert_int_equal(device_reg(dev, page, PAGE, 0, &mr), 0);
-	kedge_device_close(dev);
-	assert_int_equal(paper.marks, 1);
-	assert_int_equal(paper.mark_at, at(1));
-	assert_int_equal(paper.mark_end, at(2));
-	assert_int_equal(paper_log_cnt, 0);
-}
-
-static void without_proc_what_cannot_be_marked_stays(void **state)
-{
-	struct kedge_device *dev = open_with(0);
-	struct kedge_device_mr mr;
-
-	paper.smaps = "";
-	assert_int_equal(reg(dev, &mr), 0);
-	/* What is present cannot be told: better too much. */
-	keep(dev, &mr, KEDGE_PRESERVE_UNSURE);
-	assert_int_equal(paper.marks, 1);
-	fail_marks(1);
-	keep(dev, &mr, 0);
-	device_dereg(dev, &mr);
-	assert_ptr_equal(paper.slot[0], page);
-	assert_int_equal(paper_log_cnt, 1);
-	kedge_device_close(dev);
-	/* Marked after all. */
-	assert_int_equal(paper_log_cnt, 1);
-
-	dev = open_with(0);
-	assert_int_equal(reg(dev, &mr), 0);
-	keep(dev, &mr, KEDGE_PRESERVE_UNSURE | KEDGE_PRESERVE_MOVED);
-	assert_int_equal(paper_log_cnt, 2);
-	assert_non_null(strstr(paper_logged, "mremap"));
-	device_dereg(dev, &mr);
-	kedge_device_close(dev);
-}
-
-/* ---- what may have gone ---- */
-
-static void what_is_absent_is_not_marked(void **state)
-{
-	struct kedge_device *dev = open_with(0);
-	struct kedge_device_mr mr;
-	char *p = mmap(NULL, 600 * PAGE, PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	assert_ptr_not_equal(p, MAP_FAILED);
-	madvise(p, 600 * PAGE, MADV_NOHUGEPAGE);
-	assert_int_equal(device_reg(dev, p, 600 * PAGE,
-				    KEDGE_ACCESS_LOCAL_WRITE, &mr),
-			 0);
-	device_preserve(dev, &mr, (uintptr_t)p, (uintptr_t)p + 600 * PAGE,
-			KEDGE_PRESERVE_UNSURE);
-	assert_int_equal(paper.marks, 0);
-	memset(p + 598 * PAGE, 'x', PAGE);
-	device_preserve(dev, &mr, (uintptr_t)p, (uintptr_t)p + 600 * PAGE,
-			KEDGE_PRESERVE_UNSURE);
-	assert_int_equal(paper.marks, 1);
-	assert_int_equal(paper.mark_at, (uintptr_t)p + 598 * PAGE);
-	assert_int_equal(paper.mark_end, (uintptr_t)p + 599 * PAGE);
-	/* Shared memory is never freed lazily. */
-	munmap(p, 600 * PAGE);
-	p = mmap(p, 600 * PAGE, PROT_READ | PROT_WRITE,
-		 MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-	memset(p, 'x', 600 * PAGE);
-	device_preserve(dev, &mr, (uintptr_t)p, (uintptr_t)p + 600 * PAGE,
-			KEDGE_PRESERVE_UNSURE);
-	assert_int_equal(paper.marks, 1);
-	munmap(p, 600 * PAGE);
-	device_dereg(dev, &mr);
-	kedge_device_close(dev);
-}
-
-static void what_was_moved_is_marked_where_it_is(void **state)
-{
-	struct kedge_device *dev = open_with(0);
-	struct kedge_device_mr mr;
-
-	assert_int_equal(reg(dev, &mr), 0);
-	snprintf(text, sizeof(text),
-		 "%lx-%lx rw-p 00000000 00:00 0\nLazyFree: 8 kB\n"
-		 "%lx-%lx rw-p 00000000 00:00 0\nLazyFree: 0 kB\n",
-		 (long)at(1), (long)at(3), (long)at(3), (long)at(4));
-	paper.smaps = text;
-	keep(dev, &mr, KEDGE_PRESERVE_UNSURE);
-	assert_int_equal(paper.mark_end, at(1));
-	keep(dev, &mr, KEDGE_PRESERVE_UNSURE | KEDGE_PRESERVE_MOVED);
-	assert_int_equal(paper.mark_at, at(1));
-	assert_int_equal(paper.mark_end, at(3));
-	device_dereg(dev, &mr);
-	kedge_device_close(dev);
 }
 
 static void it_says_that_it_pins_and_writes(void **state)
@@ -605,18 +307,7 @@ int main(void)
 		TEST(what_is_held_is_not_waited_for_without_end),
 		TEST(one_look_decides_nothing),
 		TEST(a_refused_emptying_is_no_look),
-		TEST(marks_come_at_the_end),
-		TEST(who_frees_nothing_lazily_has_no_marks),
 		TEST(an_older_kernel_marks_what_may_be_written_once),
-		TEST(a_kernel_is_as_old_as_it_says),
-		TEST(what_is_not_lazily_freed_need_not_be_marked),
-		TEST(what_would_be_lost_stays_pinned),
-		TEST(a_full_table_pays_at_once),
-		TEST(the_close_says_what_may_be_lost),
-		TEST(the_close_marks_what_is_still_registered),
-		TEST(without_proc_what_cannot_be_marked_stays),
-		TEST(what_is_absent_is_not_marked),
-		TEST(what_was_moved_is_marked_where_it_is),
 		TEST(it_says_that_it_pins_and_writes),
 		TEST(a_second_end_during_the_first_is_refused),
 		TEST(what_is_not_pinned_is_not_marked),

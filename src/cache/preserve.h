@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What a region's end does for the data in it: preserve.c. Part of internal.h. */
+#ifndef CACHE_PRESERVE_H
+#define CACHE_PRESERVE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct kedge_cache;
+struct region;
+struct region_cold;
+struct taken;
+
+/* What events did to a region's pages. */
+struct fate {
+	uint64_t unsure_start; /* may not be there any more */
+	uint64_t unsure_end;
+	uint64_t given_start; /* the application dropped it */
+	uint64_t given_end;
+	bool moved; /* something of the unsure may be elsewhere */
+};
+
+/* With the lock held: */
+void preserve_note(struct region_cold *cold, const struct taken *t, bool given);
+/* The region leaves the index, or never comes into it. */
+void preserve_or_unwatch(struct kedge_cache *c, struct region *r, bool rearm);
+void preserve_covered(struct kedge_cache *c, struct region *old,
+		      const struct region *by);
+void region_unwatch(struct kedge_cache *c, struct region *r);
+void preserve_begin(struct kedge_cache *c, struct region *r); /* it is DEAD */
+/* Without it: */
+void preserve_unwatched(struct kedge_cache *c, struct region *r);
+/* What died meanwhile comes back. */
+uint32_t preserve_dead(struct kedge_cache *c, uint32_t dead);
+
+#endif /* CACHE_PRESERVE_H */
