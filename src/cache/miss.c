@@ -255,7 +255,7 @@ static int call_device(struct kedge_cache *c, const struct want *w,
 	r->mr.device_handle = cold->dev.handle;
 	r->mr.offset = cold->dev.offset;
 	verify_record(c, r);
-	if (!p->keep)
+	if (!p->keep || !notify_can_tell(c->nf, p->start, p->end))
 		preserve_unwatched(c, r);
 	return 0;
 }

@@ -187,10 +187,14 @@ static bool look_first(struct kedge_cache *c, uint32_t dead, uint32_t *more)
  * Whether nothing has happened since the pages were marked. If so, or nothing
  * will ever tell, it need not be watched any more.
  */
-static void judge_one(struct kedge_cache *c, struct region *r, bool settled,
+static void judge_one(struct kedge_cache *c, struct region *r, enum trust trust,
 		      bool last)
 {
 	struct region_cold *cold = cold_of(c, r);
+	bool settled = trust == TRUST_ALL ||
+		       (trust == TRUST_ANNOUNCED &&
+			notify_announced(c->nf, r->mr.addr,
+					 r->mr.addr + r->mr.len));
 
 	if (!cold->due)
 		return;
@@ -213,14 +217,17 @@ static bool judge(struct kedge_cache *c, uint32_t dead, bool last,
 		  uint32_t *more)
 {
 	/* What was begun before the pages were marked is to be read below. */
-	bool settled = notify_settle(c->nf);
+	enum trust trust = notify_settle_asking(c->nf);
 	uint32_t killed = 0, id;
+
+	if (trust == TRUST_NONE && nf_asks(c->nf) == ASKS_NOT)
+		trust = notify_settle(c->nf);
 
 	pthread_mutex_lock(&c->lock);
 	cache_sync(c, &killed);
 	last |= nf_asks(c->nf) == ASKS_LOST;
 	for (id = dead; id; id = cold_at(c, id)->next)
-		judge_one(c, &c->regions[id], settled, last);
+		judge_one(c, &c->regions[id], trust, last);
 	region_collect(c, &killed, more);
 	pthread_mutex_unlock(&c->lock);
 	return last;

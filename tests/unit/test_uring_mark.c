@@ -209,6 +209,28 @@ static void what_would_be_lost_stays_pinned(void **state)
 	assert_int_equal(paper_log_cnt, 1);
 }
 
+/* What the kernel refused once is not hidden by what is owed for long. */
+static void an_owed_slot_hides_no_other(void **state)
+{
+	struct kedge_device *dev = open_with(0);
+	struct kedge_device_mr lost, owed, other;
+	int i;
+
+	lazy(0, 3, 4);
+	assert_int_equal(reg(dev, &lost), 0);
+	assert_int_equal(reg(dev, &owed), 0);
+	paper_refuse(IORING_REGISTER_BUFFERS_UPDATE, -EACCES, 1);
+	device_dereg(dev, &lost);
+	fail_marks(1000);
+	keep(dev, &owed, 0);
+	device_dereg(dev, &owed);
+	for (i = 0; i < 2; i++)
+		assert_int_equal(reg(dev, &other), 0);
+	assert_true(!paper.slot[lost.handle] || lost.handle == other.handle);
+	assert_ptr_equal(paper.slot[owed.handle], page);
+	kedge_device_close(dev);
+}
+
 /* In a full table the slots are looked at at once. */
 static void a_full_table_pays_at_once(void **state)
 {
@@ -357,6 +379,7 @@ int main(void)
 		TEST(a_kernel_is_as_old_as_it_says),
 		TEST(what_is_not_lazily_freed_need_not_be_marked),
 		TEST(what_would_be_lost_stays_pinned),
+		TEST(an_owed_slot_hides_no_other),
 		TEST(a_full_table_pays_at_once),
 		TEST(the_close_says_what_may_be_lost),
 		TEST(the_close_marks_what_is_still_registered),
