@@ -255,7 +255,8 @@ static int call_device(struct kedge_cache *c, const struct want *w,
 	r->mr.device_handle = cold->dev.handle;
 	r->mr.offset = cold->dev.offset;
 	verify_record(c, r);
-	if (!p->keep || !notify_can_tell(c->nf, p->start, p->end))
+	if (!p->keep || preserve_needs_all(c) ||
+	    !notify_can_tell(c->nf, p->start, p->end))
 		preserve_unwatched(c, r);
 	return 0;
 }

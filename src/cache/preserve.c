@@ -20,7 +20,8 @@
  * marked is lazily freed by another MADV_FREE only, which gives the data up.
  *
  * What is not watched may be anywhere when it ends, and is preserved at once: the
- * caller has just asked for it, so it is there.
+ * caller has just asked for it, so it is there. So is all where the notifier does
+ * not tell what happened: everything could have been moved.
  */
 #include "cache/internal.h"
 
@@ -96,6 +97,11 @@ void preserve_covered(struct kedge_cache *c, struct region *old,
 	cold->safe = cold->fate.unsure_start == cold->fate.unsure_end;
 }
 
+bool preserve_needs_all(const struct kedge_cache *c)
+{
+	return c->nf->ops->take;
+}
+
 void preserve_unwatched(struct kedge_cache *c, struct region *r)
 {
 	struct region_cold *cold = cold_of(c, r);
@@ -124,13 +130,17 @@ static uint64_t piece_end(const struct fate *f, uint64_t at, uint64_t end)
 	return end;
 }
 
-static void preserve(struct kedge_cache *c, const struct region *r)
+/*
+ * What has gone elsewhere is looked for in the whole process, and found for all
+ * regions that end together: *looked says that it was.
+ */
+static void preserve(struct kedge_cache *c, const struct region *r,
+		     bool *looked)
 {
 	const struct region_cold *cold = cold_of(c, r);
 	const struct fate *f = &cold->todo;
 	uint64_t at = r->mr.addr, end = at + r->mr.len, stop;
-	uint32_t unsure = KEDGE_PRESERVE_UNSURE |
-			  (f->moved ? KEDGE_PRESERVE_MOVED : 0);
+	uint32_t flags;
 	bool sure;
 
 	for (; at < end; at = stop) {
@@ -139,20 +149,24 @@ static void preserve(struct kedge_cache *c, const struct region *r)
 		if (within(at, f->given_start, f->given_end) ||
 		    (sure && cold->covered))
 			continue;
-		device_preserve(c->dev, &cold->dev, at, stop,
-				sure ? 0 : unsure);
+		flags = sure ? 0 : KEDGE_PRESERVE_UNSURE;
+		if (!sure && f->moved && !*looked) {
+			flags |= KEDGE_PRESERVE_MOVED;
+			*looked = true;
+		}
+		device_preserve(c->dev, &cold->dev, at, stop, flags);
 	}
 }
 
 /* True if something was due, after which judge() is to be asked. */
 static bool preserve_each(struct kedge_cache *c, uint32_t dead)
 {
-	bool any = false;
+	bool any = false, looked = false;
 	uint32_t id;
 
 	for (id = dead; id; id = cold_at(c, id)->next)
 		if (cold_at(c, id)->due) {
-			preserve(c, &c->regions[id]);
+			preserve(c, &c->regions[id], &looked);
 			any = true;
 		}
 	return any;

@@ -29,6 +29,8 @@ void preserve_covered(struct kedge_cache *c, struct region *old,
 void region_unwatch(struct kedge_cache *c, struct region *r);
 void preserve_begin(struct kedge_cache *c, struct region *r); /* it is DEAD */
 /* Without it: */
+/* Whether nothing will be told that helps: preserve_unwatched() is for all. */
+bool preserve_needs_all(const struct kedge_cache *c);
 void preserve_unwatched(struct kedge_cache *c, struct region *r);
 /* What died meanwhile comes back. */
 uint32_t preserve_dead(struct kedge_cache *c, uint32_t dead);

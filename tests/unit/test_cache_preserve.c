@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include "core.h"
+#include "notify/internal.h"
 
 #define PAGES  64
 #define WRITE  KEDGE_ACCESS_LOCAL_WRITE
@@ -88,6 +89,16 @@ static void flush(void)
 {
 	assert_true(kedge_cache_flush(cache) >= 0);
 	assert_int_equal(dev->live, 0);
+}
+
+static size_t take_as_before(struct kedge_notifier *n, struct queue *q,
+			     struct taken *out, size_t max, uint64_t *drained)
+{
+	size_t cnt = queue_pop(q, out, max);
+
+	*drained = q->first ? 0
+			    : atomic_load(&n->page->generation) + n->trips_seen;
+	return cnt;
 }
 
 /* The next call that was made was this one. */
@@ -197,6 +208,48 @@ static void what_was_unmapped_or_moved_is_said_to_be(void **state)
 	expect(5, 8, 16, 0);
 	pages_at(at(6), 1);
 	free_pages(to, 2);
+}
+
+/* To find what was moved takes a look at the whole process: once is enough. */
+static void what_ends_together_is_looked_for_once(void **state)
+{
+	char *to = new_pages(3);
+	uint32_t i, moved = 0;
+	size_t n;
+
+	for (n = 0; n < 3; n++)
+		touch(20 * n, 20 * n + 10, WRITE);
+	for (n = 0; n < 3; n++)
+		assert_ptr_equal(mremap(at(20 * n + 5), page, page,
+					MREMAP_MAYMOVE | MREMAP_FIXED,
+					to + n * page),
+				 to + n * page);
+	flush();
+	assert_int_equal(dev->kept_cnt, 9);
+	for (i = 0; i < 9; i++)
+		moved += dev->kept[i].flags == MOVED;
+	assert_int_equal(moved, 1);
+	for (n = 0; n < 3; n++)
+		pages_at(at(20 * n + 5), 1);
+	free_pages(to, 3);
+}
+
+/* As with the kernel module, which tells that something happened, not what. */
+static void what_has_no_name_is_preserved_at_once(void **state)
+{
+	struct notify_ops unnamed = *nf->ops;
+	const struct notify_ops *saved = nf->ops;
+	const struct kedge_mr *mr;
+
+	unnamed.take = take_as_before;
+	nf->ops = &unnamed;
+	mr = hold(0, 16, WRITE);
+	assert_int_equal(dev->kept_cnt, 1);
+	expect(0, 0, 16, 0);
+	kedge_cache_put(cache, mr);
+	flush();
+	nf->ops = saved;
+	assert_int_equal(dev->kept_cnt, 1);
 }
 
 static void what_happens_while_it_is_held_counts(void **state)
@@ -309,6 +362,8 @@ int main(void)
 		TEST(what_was_unsure_before_is_not_in_the_larger_one),
 		TEST(what_was_dropped_is_not_preserved),
 		TEST(what_was_unmapped_or_moved_is_said_to_be),
+		TEST(what_ends_together_is_looked_for_once),
+		TEST(what_has_no_name_is_preserved_at_once),
 		TEST(what_happens_while_it_is_held_counts),
 		TEST(what_happens_meanwhile_has_it_done_anew),
 		TEST(what_never_ends_is_everywhere),
