@@ -52,7 +52,8 @@ struct kedge_cache;
  * @hint_threads: threads that register one hint's chunks; 0 is as many as the
  *                process may use CPUs, at most 8
  * @merge_bytes:  neighbouring registrations are not merged beyond this size;
- *                0 is @chunk_bytes
+ *                0 is 64 KiB. A merged page is registered once more for each
+ *                doubling, so more pays where a device is short of registrations
  */
 struct kedge_cache_opts {
 	uint32_t size;

@@ -14,6 +14,8 @@
 #define REGIONS_DEFAULT (1u << 20)
 #define IDS_SPARE	(1u << 16) /* for what is held or on its way out */
 #define CHUNK_DEFAULT	((uint64_t)16 << 20)
+/* What a merge saves is the fixed part of a registration; beyond this it is small. */
+#define MERGE_DEFAULT ((uint64_t)64 << 10)
 #define HUGE		((size_t)2 << 20)
 #define FLAGS_ALL	(KEDGE_CACHE_TRUSTED_PEERS | KEDGE_CACHE_RESYNC | \
 			 KEDGE_CACHE_SINGLE_THREAD)
@@ -141,7 +143,7 @@ static int set_limits(struct kedge_cache *c,
 		c->chunk_bytes &= c->chunk_bytes - 1;
 	if (c->chunk_bytes < page)
 		c->chunk_bytes = page;
-	c->merge_bytes = o->merge_bytes ? o->merge_bytes : c->chunk_bytes;
+	c->merge_bytes = o->merge_bytes ? o->merge_bytes : MERGE_DEFAULT;
 	c->hint_threads = o->hint_threads ? o->hint_threads : usable_cpus();
 	return 0;
 }
