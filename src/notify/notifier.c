@@ -136,12 +136,25 @@ free_nf:
 	return rc;
 }
 
+/* Watches that were never removed are counted no longer. */
+static void unwatch_all(struct kedge_notifier *nf)
+{
+	struct tree_node *n;
+
+	if (nf->ops->remove)
+		return;
+	for (n = tree_first_overlap(&nf->watches, 0, UINT64_MAX); n;
+	     n = tree_next_overlap(n, 0, UINT64_MAX))
+		announce_unwatch(n->start, n->end);
+}
+
 void kedge_notifier_close(struct kedge_notifier *nf)
 {
 	if (!nf)
 		return;
 	if (nf_owned(nf)) {
 		announce_detach(nf);
+		unwatch_all(nf);
 		nf->ops->close(nf);
 		threads_fini(&nf->threads);
 		sig_lock_fini(&nf->lock);

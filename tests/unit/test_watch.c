@@ -46,6 +46,64 @@ static bool is_counted(void *addr)
 	return counted;
 }
 
+static bool covers(uint64_t start, uint64_t end)
+{
+	bool yes;
+
+	sig_lock(&nf->lock);
+	yes = armed_covers(nf, start, end);
+	sig_unlock(&nf->lock);
+	return yes;
+}
+
+static void armed_ranges_that_touch_are_one(void **state)
+{
+	const uint64_t at = (uint64_t)1 << 40, len = page_len();
+
+	sig_lock(&nf->lock);
+	armed_add(nf, at, at + len);
+	armed_add(nf, at + 2 * len, at + 3 * len);
+	sig_unlock(&nf->lock);
+	assert_int_equal(nf->armed.cnt, 2);
+	assert_false(covers(at, at + 3 * len));
+	sig_lock(&nf->lock);
+	armed_add(nf, at + len, at + 2 * len);
+	sig_unlock(&nf->lock);
+	assert_int_equal(nf->armed.cnt, 1);
+	assert_true(covers(at, at + 3 * len));
+	sig_lock(&nf->lock);
+	armed_cut(nf, at, at + 3 * len);
+	sig_unlock(&nf->lock);
+}
+
+/* Something happened somewhere: every mapping may be another one. */
+static void a_tripwire_leaves_nothing_armed(void **state)
+{
+	const uint64_t at = (uintptr_t)page(1), *saved = nf->head.trips;
+	uint64_t trips = nf->trips_seen;
+	struct kedge_event ev;
+
+	assert_int_equal(kedge_watch_add(nf, page(1), 1, 1), 0);
+	assert_true(covers(at, at + page_len()));
+	nf->head.trips = &trips;
+	trips++;
+	assert_int_equal(kedge_notifier_read(nf, &ev, 1), 1);
+	assert_int_equal(ev.kind, KEDGE_EVENT_OTHER);
+	assert_int_equal(ev.cookie, 1);
+	assert_false(covers(at, at + page_len()));
+	nf->head.trips = saved;
+	nf->trips_seen = 0;
+}
+
+static void a_watch_ends_with_its_notifier(void **state)
+{
+	assert_int_equal(kedge_watch_add(nf, page(1), 1, 1), 0);
+	assert_true(is_counted(page(1)));
+	kedge_notifier_close(nf);
+	nf = open_uffd();
+	assert_false(is_counted(page(1)));
+}
+
 static void a_removed_watch_costs_nothing(void **state)
 {
 	assert_false(is_counted(page(1)));
@@ -138,6 +196,9 @@ static void an_announcement_keeps_errno(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		CASE(a_watch_ends_with_its_notifier),
+		CASE(armed_ranges_that_touch_are_one),
+		CASE(a_tripwire_leaves_nothing_armed),
 		CASE(a_removed_watch_costs_nothing),
 		CASE(neither_does_a_long_one),
 		CASE(a_mapping_stays_registered_for_another_watch),
