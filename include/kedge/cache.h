@@ -202,7 +202,8 @@ KEDGE_API void kedge_cache_close(struct kedge_cache *cache);
  * when the put returns: a memory window over a kept registration where the
  * device has windows, else a registration for this get alone.
  *
- * Threads: any.
+ * Threads: any; not in a signal handler, nor to be left by siglongjmp(3), as with
+ *          all calls of a cache: they take its lock.
  * Ownership: the caller ends the reference with kedge_cache_put(), on any
  * thread.
  *

@@ -54,8 +54,9 @@ struct kedge_uring_opts {
  * MADV_POPULATE_WRITE, which keeps their contents, before they are unpinned: ask
  * for that access wherever the ring writes. What the program unmapped or dropped
  * is neither marked nor allocated anew. What it made read-only, and had freed
- * lazily before, cannot be marked: it stays pinned, and its slot in use, until it
- * is writable or unmapped, which a message tells; a close unpins it, and says so.
+ * lazily before, cannot be marked: it stays pinned, and its slot in use, until
+ * there is no such memory in the process any more, which a message tells; a close
+ * unpins it, and says so.
  * Before Linux 5.18 the pages are marked when they are registered, and before 5.14
  * nothing marks them: a program must write to such pages before it registers them.
  * Marking costs about 0.2 us for each page that is present, small or huge, where a

@@ -32,7 +32,8 @@
  * What cannot be marked, because it was made read-only, and what mremap() may have
  * taken anywhere, is looked up in /proc/self/smaps: a mapping without clean
  * anonymous pages has nothing that reclaim would drop. What has some and cannot be
- * marked is owed: the slot is not emptied.
+ * marked is owed: the slot is not emptied while there are such pages anywhere in
+ * the process, since what is owed may be moved as well.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -184,7 +185,8 @@ bool kedge__uring_pay(struct range *owed)
 {
 	struct range left = { 0, 0 };
 
-	if (kedge__proc_each_lazy(owed->start, owed->end, mark_or_owe, &left))
+	/* Everywhere: nobody tells what has been moved since. */
+	if (kedge__proc_each_lazy(0, UINT64_MAX, mark_or_owe, &left))
 		*owed = left;
 	else if (kedge__uring_mark(owed->start, owed->end) || errno == ENOMEM)
 		*owed = left;

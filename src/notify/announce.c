@@ -63,6 +63,7 @@ static struct table changing = { COARSE_SHIFT, COARSE_BITS, 0, changing_slot };
  * before it is let go there, or sees it.
  */
 static _Atomic uint32_t moving;
+static _Atomic int reading; /* monitors between two events' reading and handling */
 static _Atomic uint32_t announced_only; /* notifiers that live by this */
 
 enum { HOOK_IDLE, HOOK_COUNTED };
@@ -208,6 +209,7 @@ static int adopt(void)
 	sig_lock_init(&lock);
 	memset(listeners, 0, sizeof(listeners));
 	announced_only = 0;
+	atomic_store(&reading, 0);
 	reset(&watched_fine);
 	reset(&watched_coarse);
 	reset(&changing);
@@ -403,7 +405,7 @@ static void begin(struct kedge_hook *hook, int kind, const void *addr,
 	hook->back_end = 0;
 	if (gives_back(kind))
 		origin_clear(hook->start, hook->end);
-	if (!adopted())
+	if (!adopted() || own_call())
 		return;
 	/*
 	 * Memory that nobody watches: done. A watch that is added meanwhile
@@ -437,6 +439,39 @@ void announce_to_all(struct kedge_hook *hook, int kind, const void *addr,
 	begin(hook, kind, addr, len, true);
 }
 
+void announce_reading(int by)
+{
+	atomic_fetch_add(&reading, by);
+}
+
+/* Tests count here. */
+__attribute__((weak, noinline)) void announce_awaited(void)
+{
+}
+
+/*
+ * The kernel may have reported the change, where somebody registered the range
+ * in spite of the announcement. It let the call return when the monitor read the
+ * event, which is handled after that, under nf->lock; and there it is to count as
+ * announced. reading was raised before the read (seq_cst), so here it is seen, or
+ * the event has been handled.
+ */
+static void await_readers(void)
+{
+	unsigned int i;
+
+	if (likely(!atomic_load(&reading)))
+		return;
+	sig_lock(&lock);
+	for (i = 0; i < NOTIFIERS_MAX; i++)
+		if (listeners[i]) {
+			sig_lock_blocked(&listeners[i]->lock);
+			sig_unlock_blocked(&listeners[i]->lock);
+		}
+	sig_unlock(&lock);
+	announce_awaited();
+}
+
 void kedge_hook_done(struct kedge_hook *hook)
 {
 	if (hook->state != HOOK_IDLE && !mapping_stays(hook))
@@ -458,6 +493,8 @@ void kedge_hook_end(struct kedge_hook *hook)
 	if (atomic_load_explicit(&announced_only, memory_order_relaxed) &&
 	    watched(hook->start, hook->end))
 		cut_again(hook);
+	if (!mapping_stays(hook))
+		await_readers();
 	count(&changing, hook->start, hook->end, (uint32_t)-1);
 	errno = saved;
 }

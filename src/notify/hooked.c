@@ -36,6 +36,7 @@ enum { UNKNOWN, PROVEN, REFUTED };
 
 static _Atomic uint32_t attached; /* 1 + the announcer's blind spots, or 0 */
 static _Atomic uint32_t proof;
+static _Atomic bool passed_by;
 
 #define WEAK __attribute__((weak, visibility("default")))
 
@@ -79,6 +80,17 @@ __attribute__((weak, noinline)) bool announce_try_calls(void)
 	return empty != before;
 }
 
+void announce_passed_by(void)
+{
+	atomic_store_explicit(&passed_by, true, memory_order_relaxed);
+}
+
+/* Relaxed: who opens a notifier later than it is known somewhere is told. */
+bool announce_was_passed_by(void)
+{
+	return atomic_load_explicit(&passed_by, memory_order_relaxed);
+}
+
 bool announce_attached(uint32_t *blind)
 {
 	uint32_t a = atomic_load_explicit(&attached, memory_order_relaxed);
@@ -104,6 +116,7 @@ bool announce_hooked(uint32_t *blind)
 void kedge_hook_attach(uint32_t blind)
 {
 	origin_start();
+	atomic_store_explicit(&passed_by, false, memory_order_relaxed);
 	atomic_store_explicit(&attached, blind + 1, memory_order_relaxed);
 	atomic_store_explicit(&proof, UNKNOWN, memory_order_relaxed);
 }

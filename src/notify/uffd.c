@@ -33,6 +33,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "notify/announce.h"
 #include "notify/uffd.h"
 #include "notify/uffd_range.h"
 
@@ -96,7 +97,8 @@ static int choose_check(struct kedge_notifier *nf,
 {
 	const struct uffd *u = nf->backend;
 
-	if (announce_hooked(NULL) && !(opts->flags & KEDGE_NOTIFIER_ASK))
+	if (announce_hooked(NULL) && !(opts->flags & KEDGE_NOTIFIER_ASK) &&
+	    !announce_was_passed_by())
 		return 0;
 	if (!u->counts)
 		return kedge_reason(-EOPNOTSUPP, "this kernel's userfaultfd "

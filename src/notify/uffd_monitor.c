@@ -27,6 +27,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "notify/announce.h"
 #include "notify/origin.h"
 #include "notify/uffd.h"
 #include "notify/uffd_range.h"
@@ -58,6 +59,7 @@ static void hooks_were_passed_by(struct kedge_notifier *nf, uint64_t start,
 	if (nf_asks(nf) != ASKS_NOT || announce_active(start, end) ||
 	    !origin_some(start, end) || heap_shrank(start))
 		return;
+	announce_passed_by();
 	/* The caller moves the generation: it was told to somebody. */
 	atomic_store_explicit(&nf->page->asks,
 			      u->counts ? ASKS_KERNEL : ASKS_LOST,
@@ -116,6 +118,7 @@ static void handle_events(struct kedge_notifier *nf)
 	int n;
 
 	sig_lock_blocked(&nf->lock);
+	announce_reading(1);
 	g = atomic_load_explicit(&nf->page->generation, memory_order_relaxed);
 	/* seq_cst: before the read() in every eye; partner: the hit's load. */
 	atomic_store_explicit(&nf->page->generation, g | 1,
@@ -131,6 +134,7 @@ static void handle_events(struct kedge_notifier *nf)
 			      told ? g + GENERATION_STEP : g,
 			      memory_order_release);
 	queue_signal(nf);
+	announce_reading(-1);
 	sig_unlock_blocked(&nf->lock);
 }
 

@@ -149,6 +149,50 @@ static void an_unannounced_change_makes_lookups_ask(void **state)
 	assert_int_equal(munmap(p, page_len()), 0);
 	assert_int_equal(check_of(nf), KEDGE_CHECK_CALL);
 	assert_int_equal(kedge_watch_remove(nf, 1), 0);
+	/* It is the process that does so: a later notifier asks as well. */
+	kedge_notifier_close(nf);
+	nf = open_uffd();
+	assert_int_equal(check_of(nf), KEDGE_CHECK_CALL);
+}
+
+/*
+ * An announced change that the kernel reports all the same: the monitor has read
+ * the event and let the call go, and is about to look whether it was announced.
+ */
+static int awaited;
+
+void announce_awaited(void)
+{
+	awaited++;
+}
+
+static void end_of(int kind, void *p, size_t len)
+{
+	struct kedge_hook hook;
+
+	kedge_hook_begin(&hook, kind, p, len);
+	kedge_hook_end(&hook);
+}
+
+static void an_announcement_outlasts_the_handling_of_its_event(void **state)
+{
+	char *p = new_pages(1);
+
+	kedge_hook_mapped(p, page_len());
+	assert_int_equal(kedge_watch_add(nf, p, 1, 1), 0);
+	awaited = 0;
+	end_of(KEDGE_EVENT_UNMAP, p, page_len());
+	assert_int_equal(awaited, 0);
+	announce_reading(1);
+	end_of(KEDGE_EVENT_REMOVE, p, page_len());
+	assert_int_equal(awaited, 0);
+	end_of(KEDGE_EVENT_UNMAP, p, page_len());
+	end_of(KEDGE_EVENT_REMAP, p, page_len());
+	assert_int_equal(awaited, 2);
+	announce_reading(-1);
+	end_of(KEDGE_EVENT_UNMAP, p, page_len());
+	assert_int_equal(awaited, 2);
+	free_pages(p, 1);
 }
 
 /* By the generation alone nobody can tell one memory from the other. */
@@ -375,6 +419,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			an_unannounced_change_makes_lookups_ask, setup,
 			teardown),
+		cmocka_unit_test_setup_teardown(
+			an_announcement_outlasts_the_handling_of_its_event,
+			load_setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			a_watch_on_other_memory_makes_lookups_ask, load_setup,
 			teardown),

@@ -196,13 +196,11 @@ static void what_would_be_lost_stays_pinned(void **state)
 	assert_int_equal(reg(dev, &other), 0);
 	device_dereg(dev, &other);
 	assert_ptr_equal(paper.slot[handle], page);
-	/* A while later it can be marked. */
+	/* A while later it can be marked, wherever it is by then. */
 	paper.now_ns += 100000000;
 	paper.marks = 0;
 	assert_int_equal(reg(dev, &other), 0);
-	assert_int_equal(paper.marks, 1);
-	assert_int_equal(paper.mark_at, at(0));
-	assert_int_equal(paper.mark_end, at(1));
+	assert_int_equal(paper.marks, 3);
 	assert_null(paper.slot[handle == other.handle ? 63 : handle]);
 	device_dereg(dev, &other);
 	kedge_device_close(dev);

@@ -217,6 +217,38 @@ static bool by_the_end_of_its_writing(char *p, size_t len)
 	return lost || is_lost(p, len);
 }
 
+/* Moved in that state, when nobody watches it any more; then others come and go. */
+static bool by_a_move_while_read_only(char *p, size_t len)
+{
+	char *to = mmap(NULL, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			0);
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	char *other = mmap(NULL, page, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	bool lost;
+	int i;
+
+	read_through(p, len);
+	assert_int_equal(mprotect(p, len, PROT_READ), 0);
+	kedge_cache_flush(cache);
+	assert_ptr_equal(mremap(p, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, to),
+			 to);
+	/* What is owed is looked at every 100 ms, and at a close. */
+	for (i = 0; i < 3; i++) {
+		usleep(110000);
+		kedge_cache_put(cache, get(other, page));
+		kedge_cache_flush(cache);
+	}
+	lost = is_lost(to, len);
+	assert_int_equal(mprotect(to, len, PROT_READ | PROT_WRITE), 0);
+	end();
+	lost = lost || is_lost(to, len);
+	assert_ptr_equal(mremap(to, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, p),
+			 p);
+	munmap(other, page);
+	return lost;
+}
+
 static int rounds_lost(uint32_t flags, size_t len, int advice, ending how)
 {
 	int round, lost = 0;
@@ -257,6 +289,7 @@ static void data_in_freed_huge_pages_outlive_the_registration(void **state)
 		data_outlive(64 << 10, MADV_NOHUGEPAGE, how);   \
 	}
 OUTLIVE(by_close)
+OUTLIVE(by_a_move_while_read_only)
 OUTLIVE(by_close_while_held)
 OUTLIVE(by_eviction)
 OUTLIVE(by_a_neighbours_end)
@@ -523,6 +556,7 @@ int main(void)
 		cmocka_unit_test(data_in_freed_pages_outlive_the_registration),
 		cmocka_unit_test(
 			data_in_freed_huge_pages_outlive_the_registration),
+		cmocka_unit_test(data_outlive_by_a_move_while_read_only),
 		cmocka_unit_test(data_outlive_by_close),
 		cmocka_unit_test(data_outlive_by_close_while_held),
 		cmocka_unit_test(data_outlive_by_eviction),
