@@ -86,7 +86,6 @@ long raw_madvise(void *at, size_t len, int advice);
 /* Lines of /proc/self/maps. */
 size_t count_mappings(void);
 void sleep_ms(unsigned int ms);
-pid_t my_tid(void);
 /* Pin the calling thread; 0, or -1. */
 int pin_to(int cpu);
 /* The CPUs that this process may use: their number, the first @max in @cpu. */

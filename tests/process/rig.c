@@ -175,11 +175,6 @@ void sleep_ms(unsigned int ms)
 		;
 }
 
-pid_t my_tid(void)
-{
-	return (pid_t)syscall(SYS_gettid);
-}
-
 int pin_to(int cpu)
 {
 	cpu_set_t set;
