@@ -18,7 +18,7 @@
 #include "base/base.h"
 #include "base/lock.h"
 
-/* What the calling thread had when it first blocked signals. */
+/* The calling thread's mask and cancel state of before it blocked signals. */
 struct before {
 	unsigned int depth;
 	int cancel;

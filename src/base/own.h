@@ -10,7 +10,7 @@
 void *own_map(size_t len);
 void own_unmap(void *at, size_t len);
 
-/* Whether the calling thread is in one of these, or in a handler on top of it. */
+/* True in a thread while it is in one of these, or in a handler on top of it. */
 bool own_call(void);
 
 #endif /* BASE_OWN_H */

@@ -14,7 +14,7 @@
 #define REGIONS_DEFAULT (1u << 20)
 #define IDS_SPARE	(1u << 16) /* for what is held or on its way out */
 #define CHUNK_DEFAULT	((uint64_t)16 << 20)
-/* What a merge saves is the fixed part of a registration; beyond this it is small. */
+/* A merge saves the fixed part of a registration, which is small beyond this. */
 #define MERGE_DEFAULT ((uint64_t)64 << 10)
 #define HUGE		((size_t)2 << 20)
 #define FLAGS_ALL	(KEDGE_CACHE_TRUSTED_PEERS | KEDGE_CACHE_RESYNC | \

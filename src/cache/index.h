@@ -65,7 +65,7 @@ static inline uint32_t index_find(const struct kedge_cache *c, uint64_t addr)
 }
 
 /*
- * Whether a region serves [addr, end) with @access; by any thread. @trust: what
+ * True if a region serves [addr, end) with @access; by any thread. @trust: what
  * the caller found out before it looked.
  */
 static inline bool region_serves(const struct kedge_cache *c,

@@ -19,9 +19,9 @@
  * That device may still write to the old one does not matter: a page that was
  * marked is lazily freed by another MADV_FREE only, which gives the data up.
  *
- * What is not watched may be anywhere when it ends, and is preserved at once: the
- * caller has just asked for it, so it is there. So is all where the notifier does
- * not tell what happened: everything could have been moved.
+ * Memory that is not watched may be anywhere when its registration ends, and is
+ * preserved at once: the caller has just asked for it, so it is there. So is all
+ * where the notifier does not tell what happened: everything could have been moved.
  */
 #include "cache/internal.h"
 
@@ -117,7 +117,7 @@ static bool within(uint64_t at, uint64_t start, uint64_t end)
 	return at >= start && at < end;
 }
 
-/* Where what is known of the page at @at ends; @end at most. */
+/* The end of what is known of the page at @at; @end at most. */
 static uint64_t piece_end(const struct fate *f, uint64_t at, uint64_t end)
 {
 	const uint64_t border[] = { f->unsure_start, f->unsure_end,
@@ -131,7 +131,7 @@ static uint64_t piece_end(const struct fate *f, uint64_t at, uint64_t end)
 }
 
 /*
- * What has gone elsewhere is looked for in the whole process, and found for all
+ * Pages that went elsewhere are looked for in the whole process, and found for all
  * regions that end together: *looked says that it was.
  */
 static void preserve(struct kedge_cache *c, const struct region *r,
@@ -198,8 +198,8 @@ static bool look_first(struct kedge_cache *c, uint32_t dead, uint32_t *more)
 }
 
 /*
- * Whether nothing has happened since the pages were marked. If so, or nothing
- * will ever tell, it need not be watched any more.
+ * A region to which nothing has happened since its pages were marked need not be
+ * watched any more; nor one of which nothing will ever be told.
  */
 static void judge_one(struct kedge_cache *c, struct region *r, enum trust trust,
 		      bool last)
