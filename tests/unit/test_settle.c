@@ -8,6 +8,7 @@
 
 #include <kedge/hooks.h>
 
+#include "cache/internal.h"
 #include "core.h"
 #include "notify/announce.h"
 #include "notify/internal.h"
@@ -306,6 +307,38 @@ static void only_other_memory_is_asked_about(void **state)
 	free_pages(known, 1);
 }
 
+/* A region may be published after a lookup decided not to ask. */
+static void it_serves_nobody_who_did_not_ask(void **state)
+{
+	uint64_t len = page_len(), at;
+	char *p = new_pages(2);
+	struct region *other, *known;
+	struct counted c;
+
+	kedge_hook_mapped(p + len, len);
+	open_counted(&c);
+	assert_int_equal(regs_after(&c, p + len, len), 1);
+	assert_int_equal(regs_after(&c, p, 1), 2);
+	at = (uintptr_t)p;
+	other = &c.cache->regions[index_find(c.cache, at)];
+	assert_true(region_serves(c.cache, other, at, at + 1, 0, TRUST_ALL));
+	assert_false(region_serves(c.cache, other, at, at + 1, 0,
+				   TRUST_ANNOUNCED));
+	assert_int_equal(region_run(c.cache, other, at, at + 1, 0, TRUST_ALL),
+			 at + 1);
+	assert_int_equal(region_run(c.cache, other, at, at + 1, 0,
+				    TRUST_ANNOUNCED), at);
+	kedge_cache_flush(c.cache);
+	assert_int_equal(regs_after(&c, p + len, len), 3);
+	at += len;
+	known = &c.cache->regions[index_find(c.cache, at)];
+	assert_true(region_serves(c.cache, known, at, at + 1, 0,
+				  TRUST_ANNOUNCED));
+	assert_false(region_serves(c.cache, known, at, at + 1, 0, TRUST_NONE));
+	close_counted(&c);
+	free_pages(p, 2);
+}
+
 static int pieces_after(struct counted *c, char *p, size_t len)
 {
 	struct kedge_piece piece[4];
@@ -433,6 +466,8 @@ int main(void)
 			teardown),
 		cmocka_unit_test_setup_teardown(
 			only_other_memory_is_asked_about, load_setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			it_serves_nobody_who_did_not_ask, load_setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			a_region_with_holes_goes_on_being_asked_about,
 			load_setup, teardown),
