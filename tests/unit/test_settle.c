@@ -381,7 +381,9 @@ static void where_nobody_can_be_asked_nothing_is_kept(void **state)
 	nf->can_ask = false;
 	open_counted(&c);
 	assert_int_equal(regs_after(&c, p, 1), 1);
+	assert_int_equal(atomic_load(&c.dev->live), 0);
 	assert_int_equal(regs_after(&c, p, 1), 2);
+	assert_int_equal(atomic_load(&c.dev->live), 0);
 	assert_int_equal(regs_after(&c, known, 1), 3);
 	assert_int_equal(regs_after(&c, known, 1), 3);
 	nf->can_ask = true;
