@@ -230,7 +230,7 @@ static void judge_one(struct kedge_cache *c, struct region *r, enum trust trust,
 static bool judge(struct kedge_cache *c, uint32_t dead, bool last,
 		  uint32_t *more)
 {
-	/* What was begun before the pages were marked is to be read below. */
+	/* A change that began before the pages were marked is to be read below. */
 	enum trust trust = notify_settle_asking(c->nf);
 	uint32_t killed = 0, id;
 

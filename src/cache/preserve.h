@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a region's end does for the data in it: preserve.c. Part of internal.h. */
+/* The care for the data in a region that ends: preserve.c. Part of internal.h. */
 #ifndef CACHE_PRESERVE_H
 #define CACHE_PRESERVE_H
 
@@ -11,7 +11,7 @@ struct region;
 struct region_cold;
 struct taken;
 
-/* What events did to a region's pages. */
+/* The fate of a region's pages, as events tell it. */
 struct fate {
 	uint64_t unsure_start; /* may not be there any more */
 	uint64_t unsure_end;
@@ -29,10 +29,10 @@ void preserve_covered(struct kedge_cache *c, struct region *old,
 void region_unwatch(struct kedge_cache *c, struct region *r);
 void preserve_begin(struct kedge_cache *c, struct region *r); /* it is DEAD */
 /* Without it: */
-/* Whether nothing will be told that helps: preserve_unwatched() is for all. */
+/* True if events will not help: preserve_unwatched() is for all regions. */
 bool preserve_needs_all(const struct kedge_cache *c);
 void preserve_unwatched(struct kedge_cache *c, struct region *r);
-/* What died meanwhile comes back. */
+/* Returns the list of regions that died meanwhile. */
 uint32_t preserve_dead(struct kedge_cache *c, uint32_t dead);
 
 #endif /* CACHE_PRESERVE_H */

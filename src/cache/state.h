@@ -26,7 +26,7 @@ static inline bool is_holed(uint32_t state)
 	return state == REGION_HOLED || state == REGION_HOLED_ASK;
 }
 
-/* What a lookup must have found out before a region in that state serves it. */
+/* The trust that a lookup needs before a region in that state serves it. */
 static inline enum trust trust_for(uint32_t state)
 {
 	return state == REGION_WHOLE_ASK || state == REGION_HOLED_ASK

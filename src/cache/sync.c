@@ -57,7 +57,7 @@ static void handle(struct kedge_cache *c, const struct taken *t,
 		container_of(t->watch, struct region_cold, watch);
 	struct region *r = &c->regions[cold->id];
 
-	/* What came while it was made may have begun before it was asked for. */
+	/* An event that came while it was made may be of before it was asked for. */
 	preserve_note(cold, t, state_of(r) != REGION_MAKING);
 	if (state_of(r) == REGION_MAKING)
 		spoil(cold, t);

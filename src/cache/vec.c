@@ -2,8 +2,8 @@
 /*
  * A range that is registered piece by piece. Each piece is a lookup of its own:
  * it loads the generation before the index, so the proof of get.c holds for it.
- * Whether a change is under way is asked once, if at all: those that begin during
- * the call are the application's affair.
+ * The kernel is asked once for changes under way, if at all: those that begin
+ * during the call are the application's affair.
  */
 #include "cache/hit.h"
 

@@ -98,7 +98,7 @@ static void keep_owed(struct uring *u, uint32_t slot)
 	kedge__log(KEDGE_LOG_WARN,
 		   "memory of io_uring buffer slot %u was freed lazily, written "
 		   "to by the ring and made read-only: it stays pinned, or the "
-		   "data could be dropped, until it is writable or unmapped "
+		   "data could be dropped; make it writable, or unmap it "
 		   "(%u slots wait)",
 		   u->first + slot, u->lost_cnt);
 }
