@@ -7,7 +7,8 @@ MESON_ARGS ?=
 DEPS ?= scripts/deps.sh
 NINJA = ninja -C $(B)
 
-.PHONY: all run test check test-model test-vm install clean lint fuzz torture bench deps help
+.PHONY: all run test check test-model test-vm install clean lint fuzz torture bench deps help \
+	kernel-series
 all: deps $(B)/build.ninja
 	@$(NINJA)
 
@@ -38,6 +39,10 @@ test-vm:
 	@$(MAKE) --no-print-directory all
 	@tests/vm/suite.py $(VM_ARGS) $(B)
 
+# The kernel module as patches for LINUX, a folder with source of Linux.
+kernel-series:
+	@linux/series.sh $(LINUX) $(B)-series
+
 install: deps $(B)/build.ninja
 ifneq ($(origin PREFIX),file)
 	meson configure $(B) -Dprefix=$(PREFIX)
@@ -47,7 +52,7 @@ endif
 	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then ldconfig; fi
 
 clean:
-	rm -rf $(B) $(B)-fuzz
+	rm -rf $(B) $(B)-fuzz $(B)-series
 
 lint:
 	@$(DEPS) build test ci
@@ -73,6 +78,7 @@ help:
 	@echo 'make test      build and run every test'
 	@echo 'make test-model  check the model of the channel'"'"'s protocol'
 	@echo 'make test-vm   run tests under other kernels, in QEMU (VM_ARGS=--quick: few)'
+	@echo 'make kernel-series LINUX=FOLDER  the kernel module as patches, in $(B)-series/'
 	@echo 'make install   install under PREFIX ($(PREFIX)); DESTDIR is heeded'
 	@echo 'make torture   try to break the coherence contract for SECONDS ($(SECONDS))'
 	@echo 'make bench     measure the cache and the notifier'

@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The module's parts: main.c is the device and its file operations, watch.c
- * what an open file watches and has to tell, users.c what each user has.
+ * The module's parts, each using those below it:
+ *
+ *   main.c     the device and its file operations
+ *   file.c     the watches of an open file, and its queue of events
+ *   space.c    an address space: its notifier, its life, who waits for it
+ *   changes.c  what changes there: the log that callbacks write and readers
+ *              work off, and what is between its start and its end
+ *   users.c    how much memory each user has here
  */
 #ifndef UMMUNOT_INTERNAL_H
 #define UMMUNOT_INTERNAL_H
@@ -9,110 +15,213 @@
 #include <linux/build_bug.h>
 #include <linux/fs.h>
 #include <linux/interval_tree.h>
+#include <linux/kref.h>
 #include <linux/list.h>
 #include <linux/mmu_notifier.h>
 #include <linux/mutex.h>
 #include <linux/rbtree.h>
 #include <linux/spinlock.h>
 #include <linux/types.h>
-#include <linux/uidgid.h>
 #include <linux/wait.h>
+#include <linux/workqueue.h>
 
 #include <linux/ummunot.h>
 
-/* What programs were compiled with. */
+/* Programs were compiled with these. */
 static_assert(sizeof(struct ummunot_event) == 32);
 static_assert(sizeof(struct ummunot_register_ioctl) == 32);
 
 #define UMMUNOT_FEATURES (UMMUNOT_FEATURE_PROTECTION | UMMUNOT_FEATURE_SETTLED)
 
-/* Changes that run at once in one address space and need no waiting. */
-#define RUNNING_MAX 32
+/* Changes that run at once in one address space and are remembered singly. */
+#define RUNNING_MAX 64
+/* Watches that are looked at with the lock held. */
+#define BATCH_MAX 64
+/* Watches that a callback tells itself. */
+#define DIRECT_MAX 16
 
-/* A change between its start and its end. */
-struct running {
+/* ---- users.c ---- */
+
+struct cred;
+struct quota;
+
+/* Those who are charged for what @cred's task opens, or an ERR_PTR(). */
+struct quota *quota_get(const struct cred *cred);
+struct quota *quota_hold(struct quota *q);
+void quota_put(struct quota *q);
+/* -EDQUOT if one of them has as much as the limit allows. */
+int quota_charge(struct quota *q, size_t bytes);
+void quota_uncharge(struct quota *q, size_t bytes);
+
+/* ---- changes.c ---- */
+
+/* A range that changes, or has. */
+struct change {
 	unsigned long start;
 	unsigned long last;	/* inclusive */
-	bool protection;	/* told only to those who asked for it */
-	bool hit;		/* made a watch busy */
+	u64 seq;		/* the counter, once it had moved for this */
+	bool protection;	/* concerns only those who asked for it */
+	bool hit;		/* while it runs: it concerned a watch */
 };
 
 /*
- * One watch. All is guarded by the file's lock.
+ * The watched ranges of an address space, and their changes. All is guarded by
+ * @lock, which is held for bounded work only: a search of each tree, and
+ * BATCH_MAX watches at the most.
  *
- * busy counts the running changes that concern it: those that overlap it and
- * are not of a kind that it does not want.
+ * @unsettled counts the running changes that concerned a watch; those in @over
+ * are one.
  */
+struct changes {
+	spinlock_t lock;		/* guards all of this */
+	struct rb_root_cached plain;	/* watches of pages */
+	struct rb_root_cached strict;	/* and of protection, too */
+	u64 counter;
+	u64 *shown;			/* the counter, for user space */
+	unsigned int unsettled;
+
+	/* Between their start and their end. */
+	DECLARE_BITMAP(slots, RUNNING_MAX);
+	struct change running[RUNNING_MAX];
+	struct change over;		/* around those without a slot */
+	unsigned int over_cnt;
+
+	/* Told to no watch yet: a ring, and the one that is being told. */
+	struct change *log;		/* NULL: nothing is watched */
+	unsigned int log_max;
+	unsigned int log_first;
+	unsigned int log_cnt;
+	struct change doing;
+	struct interval_tree_node *cursor;	/* NULL: none is being told */
+	bool cursor_strict;
+};
+
+struct watch;
+
+void changes_init(struct changes *c);
+/* A change starts, or ends: true if somebody may want to know. */
+bool changes_start(struct changes *c, unsigned long start, unsigned long last,
+		   bool protection);
+bool changes_end(struct changes *c, unsigned long start, unsigned long last,
+		 bool protection);
+/* With the lock held: a watch comes or goes. */
+void changes_add(struct changes *c, struct watch *w);
+void changes_del(struct changes *c, struct watch *w);
+void changes_move(struct changes *c);
+/*
+ * Tell a bounded part of the log to its watches; false if there was nothing.
+ * @entries: how many of the log at the most, and how many less then.
+ */
+bool changes_resolve_some(struct changes *c, unsigned int *entries);
+/* With the lock held: entries that their watches were not told of, or in part. */
+static inline unsigned int changes_pending(const struct changes *c)
+{
+	return c->log_cnt + !!c->cursor;
+}
+
+/* With the lock held: the address space is gone, nothing is watched. */
+void changes_forget(struct changes *c);
+
+/* ---- space.c ---- */
+
+/*
+ * An address space that a file was opened in. It lives as long as one of those
+ * files, and, once something was watched, as long as the address space: so the
+ * locks of all mappings, which registering a notifier takes, are taken once.
+ */
+struct space {
+	struct kref kref;		/* files, the notifier, queued work */
+	struct hlist_node node;		/* in spaces; under spaces_lock */
+	struct mm_struct *mm;		/* by mm_count */
+	struct quota *quota;		/* of who opened the first file */
+	struct page *page;		/* of the counter */
+
+	struct mutex setup;		/* of the log and the notifier */
+	bool listening;			/* mn is registered; set under setup */
+	struct mmu_notifier mn;
+
+	wait_queue_head_t wait;
+	struct work_struct work;
+	struct mutex resolving;		/* the log, which one does at a time */
+
+	struct mutex async_lock;	/* guards async and its files' fasync */
+	struct list_head async;		/* files that send SIGIO */
+	unsigned int async_cnt;
+
+	struct changes changes;
+	/* Under changes.lock. */
+	struct list_head files;
+	bool dead;			/* the address space is gone */
+};
+
+int spaces_init(void);
+void spaces_exit(void);
+/* The one of current->mm, or an ERR_PTR(). */
+struct space *space_get(struct quota *q);
+void space_put(struct space *s);
+/* Have changes told to us. The caller is in that address space. */
+int space_listen(struct space *s);
+/* Tell the whole log to its watches. */
+void space_resolve(struct space *s);
+/* Something may have become readable. */
+void space_kick(struct space *s);
+
+/* ---- file.c ---- */
+
+/* One watch. All is guarded by the space's lock. */
 struct watch {
-	struct interval_tree_node range;	/* in file->ranges */
+	struct interval_tree_node range;	/* in changes.plain or .strict */
 	struct rb_node by_cookie;		/* in file->cookies */
 	struct list_head queued;		/* in file->queue */
+	struct file_state *file;
 	u64 cookie;
+	u64 since;				/* the counter when it came */
 	unsigned long hint_start;		/* while queued */
 	unsigned long hint_last;
-	unsigned int busy;
 	bool protection;
 };
 
-struct user;
-
-/*
- * One open file.
- *
- * quiet is what the counter was before busy_cnt left 0: less than the counter
- * for as long as a watch is busy.
- */
+/* An open file. What stands behind @cookies is under the space's lock. */
 struct file_state {
-	struct mm_struct *mm;		/* the opener's, by mm_count */
-	struct user *user;
-	struct page *page;		/* of the counter */
-	u64 *shown;			/* the counter in it */
+	struct space *space;
+	struct quota *quota;
+	struct fasync_struct *fasync;
+	struct list_head async;		/* in space->async, or alone */
 
-	struct mutex setup;		/* features, and notifying's store */
-	u32 features;
-	bool notifying;			/* notifier is registered; set once */
-	struct mmu_notifier notifier;
-
-	wait_queue_head_t wait;
-	struct fasync_struct *async;
-
-	spinlock_t lock;		/* guards all that follows */
-	struct rb_root_cached ranges;
+	struct list_head in_space;	/* in space->files */
 	struct rb_root cookies;
 	struct list_head queue;
-	u64 counter;
-	u64 quiet;
+	u64 told;			/* what the last LAST that told all carried */
+	u32 features;
+	bool began;			/* something was watched: features stay */
 	unsigned int watch_cnt;
-	unsigned int busy_cnt;		/* watches that are busy */
-	bool owed;			/* the counter moved since it was told */
-	bool dead;			/* the address space is gone */
-	unsigned int overflow;		/* running, but without a slot */
-	DECLARE_BITMAP(slots, RUNNING_MAX);
-	struct running running[RUNNING_MAX];
 };
 
-/* watch.c */
 int watch_cache_create(void);
 void watch_cache_destroy(void);
-void watch_init(struct file_state *f);
-void watch_free_all(struct file_state *f);
-int watch_listen(struct file_state *f);
+void file_join(struct file_state *f);
+void file_leave(struct file_state *f);
+/* The address space is gone. */
+void file_drop_watches_of(struct space *s);
+int file_features(struct file_state *f, u32 features);
 int watch_add(struct file_state *f, const struct ummunot_register_ioctl *r);
 int watch_remove(struct file_state *f, u64 cookie);
+/* With the lock held: queue the event that part of @w has changed. */
+void watch_tell(struct watch *w, unsigned long start, unsigned long last);
 unsigned int watch_take(struct file_state *f, struct ummunot_event *ev,
 			unsigned int max, bool nonblock);
 void watch_put_back(struct file_state *f, const struct ummunot_event *ev,
 		    unsigned int cnt);
-bool watch_readable(struct file_state *f);
-
-/* users.c */
-struct user *user_get(kuid_t uid);
-void user_put(struct user *u);
-int user_charge(struct user *u);
-void user_uncharge(struct user *u, unsigned int cnt);
+/* Worth a read: it may still find nothing while a change is running. */
+bool file_stirs(struct file_state *f);
+/* A read will not wait. */
+bool file_readable(struct file_state *f);
+/* Lines for /proc/PID/fdinfo. */
+struct seq_file;
+void file_show(struct file_state *f, struct seq_file *m);
 
 /* Module parameters, in main.c. */
 extern unsigned int max_watches_per_file;
-extern unsigned int max_watches_per_user;
+extern unsigned long max_kib_per_user;
 
 #endif /* UMMUNOT_INTERNAL_H */

@@ -21,78 +21,79 @@ unsigned int max_watches_per_file = 1 << 20;
 module_param(max_watches_per_file, uint, 0644);
 MODULE_PARM_DESC(max_watches_per_file, "Watches of one open file at the most");
 
-unsigned int max_watches_per_user = 1 << 22;
-module_param(max_watches_per_user, uint, 0644);
-MODULE_PARM_DESC(max_watches_per_user, "Watches of one user at the most");
+unsigned long max_kib_per_user;
+module_param(max_kib_per_user, ulong, 0644);
+MODULE_PARM_DESC(max_kib_per_user,
+		 "Memory of one user at the most, in KiB (1 % of all memory)");
 
 static bool ummunotify;
 module_param(ummunotify, bool, 0444);
 MODULE_PARM_DESC(ummunotify, "Also make the node /dev/ummunotify");
-
-/*
- * A page that user space maps must not be charged where the charge is kept in
- * the same word as the count of its mappings (before 5.11).
- */
-#ifdef PG_kmemcg
-#define GFP_COUNTER (GFP_KERNEL | __GFP_ZERO)
-#else
-#define GFP_COUNTER (GFP_KERNEL_ACCOUNT | __GFP_ZERO)
-#endif
 
 /* Events that are copied to the user at once, from the stack. */
 #define TAKE_MAX 16
 
 static bool is_owner(const struct file_state *f)
 {
-	return current->mm == f->mm;
+	return current->mm == f->space->mm;
+}
+
+static struct file_state *file_new(void)
+{
+	struct file_state *f;
+	int err = -ENOMEM;
+
+	f = kzalloc(sizeof(*f), GFP_KERNEL_ACCOUNT);
+	if (!f)
+		return ERR_PTR(-ENOMEM);
+	f->quota = quota_get(current_cred());
+	if (IS_ERR(f->quota)) {
+		err = PTR_ERR(f->quota);
+		goto free_file;
+	}
+	err = quota_charge(f->quota, sizeof(*f));
+	if (err)
+		goto put_quota;
+	f->space = space_get(f->quota);
+	if (IS_ERR(f->space)) {
+		err = PTR_ERR(f->space);
+		goto uncharge;
+	}
+	file_join(f);
+	return f;
+
+uncharge:
+	quota_uncharge(f->quota, sizeof(*f));
+put_quota:
+	quota_put(f->quota);
+free_file:
+	kfree(f);
+	return ERR_PTR(err);
 }
 
 static int ummunot_open(struct inode *inode, struct file *file)
 {
 	struct file_state *f;
-	int err = -ENOMEM;
 
 	if ((file->f_mode & FMODE_WRITE) || !current->mm)
 		return -EINVAL;
-
-	f = kzalloc(sizeof(*f), GFP_KERNEL_ACCOUNT);
-	if (!f)
-		return -ENOMEM;
-	f->page = alloc_page(GFP_COUNTER);
-	if (!f->page)
-		goto free_state;
-	f->user = user_get(current_uid());
-	if (!f->user)
-		goto free_page;
-	f->shown = page_address(f->page);
-	mutex_init(&f->setup);
-	init_waitqueue_head(&f->wait);
-	watch_init(f);
-	f->mm = current->mm;
-	mmgrab(f->mm);
-
+	f = file_new();
+	if (IS_ERR(f))
+		return PTR_ERR(f);
 	file->private_data = f;
-	/* Who may not wait gets EAGAIN, also io_uring: it polls then. */
+	/* A caller that may not wait gets EAGAIN; io_uring polls then. */
 	file->f_mode |= FMODE_NOWAIT;
 	return stream_open(inode, file);
-
-free_page:
-	__free_page(f->page);
-free_state:
-	kfree(f);
-	return err;
 }
 
 static int ummunot_release(struct inode *inode, struct file *file)
 {
 	struct file_state *f = file->private_data;
 
-	if (f->notifying)
-		mmu_notifier_unregister(&f->notifier, f->mm);
-	watch_free_all(f);
-	mmdrop(f->mm);
-	user_put(f->user);
-	__free_page(f->page);
+	file_leave(f);
+	space_put(f->space);
+	quota_uncharge(f->quota, sizeof(*f));
+	quota_put(f->quota);
 	kfree(f);
 	return 0;
 }
@@ -142,12 +143,13 @@ static ssize_t ummunot_read_iter(struct kiocb *iocb, struct iov_iter *to)
 		return -EINVAL;
 
 	for (;;) {
+		space_resolve(f->space);
 		rc = copy_events(f, to, nonblock);
 		if (rc)
 			return rc;
 		if (nonblock || (iocb->ki_flags & IOCB_NOWAIT))
 			return -EAGAIN;
-		rc = wait_event_interruptible(f->wait, watch_readable(f));
+		rc = wait_event_interruptible(f->space->wait, file_stirs(f));
 		if (rc)
 			return rc;
 	}
@@ -158,10 +160,10 @@ static __poll_t ummunot_poll(struct file *file, poll_table *wait)
 	struct file_state *f = file->private_data;
 	__poll_t mask = 0;
 
-	poll_wait(file, &f->wait, wait);
-	if (watch_readable(f))
+	poll_wait(file, &f->space->wait, wait);
+	if (file_readable(f))
 		mask |= EPOLLIN | EPOLLRDNORM;
-	if (READ_ONCE(f->dead))
+	if (READ_ONCE(f->space->dead))
 		mask |= EPOLLHUP;
 	return mask;
 }
@@ -169,42 +171,66 @@ static __poll_t ummunot_poll(struct file *file, poll_table *wait)
 static int ummunot_fasync(int fd, struct file *file, int on)
 {
 	struct file_state *f = file->private_data;
+	struct space *s = f->space;
+	int rc;
 
-	return fasync_helper(fd, file, on, &f->async);
+	if (on && !is_owner(f))
+		return -ESRCH;
+	mutex_lock(&s->async_lock);
+	rc = fasync_helper(fd, file, on, &f->fasync);
+	if (f->fasync && list_empty(&f->async)) {
+		list_add(&f->async, &s->async);
+		WRITE_ONCE(s->async_cnt, s->async_cnt + 1);
+	} else if (!f->fasync && !list_empty(&f->async)) {
+		list_del_init(&f->async);
+		WRITE_ONCE(s->async_cnt, s->async_cnt - 1);
+	}
+	mutex_unlock(&s->async_lock);
+	return rc;
 }
 
 static int exchange_features(struct file_state *f, u32 __user *arg)
 {
 	u32 features;
-	int err = 0;
+	int err;
 
 	if (get_user(features, arg))
 		return -EFAULT;
 	features &= UMMUNOT_FEATURES;
-
-	mutex_lock(&f->setup);
-	if (f->notifying && features != f->features)
-		err = -EBUSY;
-	else
-		WRITE_ONCE(f->features, features);
-	mutex_unlock(&f->setup);
+	err = file_features(f, features);
 	if (err)
 		return err;
 	return put_user(features, arg);
 }
 
+/* Pointers of a program may carry a tag in bits that the processor ignores. */
+static void untag(struct mm_struct *mm, struct ummunot_register_ioctl *r)
+{
+#ifdef untagged_addr_remote
+	mmap_read_lock(mm);
+	r->start = untagged_addr_remote(mm, r->start);
+	r->end = untagged_addr_remote(mm, r->end - 1) + 1;
+	mmap_read_unlock(mm);
+#else
+	r->start = untagged_addr(r->start);
+	r->end = untagged_addr(r->end - 1) + 1;
+#endif
+}
+
 static int register_region(struct file_state *f, void __user *arg)
 {
+	struct mm_struct *mm = f->space->mm;
 	struct ummunot_register_ioctl r;
 
 	if (copy_from_user(&r, arg, sizeof(r)))
 		return -EFAULT;
-	if (r.start >= r.end || r.end > f->mm->task_size || r.reserved)
+	if (r.start >= r.end || r.reserved)
+		return -EINVAL;
+	if (r.end > mm->task_size)
+		untag(mm, &r);
+	if (r.start >= r.end || r.end > mm->task_size)
 		return -EINVAL;
 	if (r.flags & ~UMMUNOT_REGISTER_PROTECTION)
-		return -EINVAL;
-	if ((r.flags & UMMUNOT_REGISTER_PROTECTION) &&
-	    !(READ_ONCE(f->features) & UMMUNOT_FEATURE_PROTECTION))
 		return -EINVAL;
 	return watch_add(f, &r);
 }
@@ -244,8 +270,8 @@ static vm_fault_t counter_fault(struct vm_fault *vmf)
 
 	if (vmf->pgoff)
 		return VM_FAULT_SIGBUS;
-	get_page(f->page);
-	vmf->page = f->page;
+	get_page(f->space->page);
+	vmf->page = f->space->page;
 	return 0;
 }
 
@@ -277,6 +303,13 @@ static int ummunot_mmap(struct file *file, struct vm_area_struct *vma)
 	return 0;
 }
 
+static void ummunot_show_fdinfo(struct seq_file *m, struct file *file)
+{
+	struct file_state *f = file->private_data;
+
+	file_show(f, m);
+}
+
 static const struct file_operations ummunot_fops = {
 	.owner = THIS_MODULE,
 	.open = ummunot_open,
@@ -287,6 +320,7 @@ static const struct file_operations ummunot_fops = {
 	.unlocked_ioctl = ummunot_ioctl,
 	.compat_ioctl = compat_ptr_ioctl,
 	.mmap = ummunot_mmap,
+	.show_fdinfo = ummunot_show_fdinfo,
 };
 
 /* Anybody may: a process sees only itself, and what it takes is accounted. */
@@ -304,25 +338,38 @@ static struct miscdevice ummunotify_dev = {
 	.mode = 0666,
 };
 
+static int register_nodes(void)
+{
+	int err;
+
+	err = misc_register(&ummunot_dev);
+	if (err || !ummunotify)
+		return err;
+	err = misc_register(&ummunotify_dev);
+	if (err)
+		misc_deregister(&ummunot_dev);
+	return err;
+}
+
 static int __init ummunot_init(void)
 {
 	int err;
 
+	if (!max_kib_per_user)
+		max_kib_per_user = totalram_pages() / 100 * (PAGE_SIZE / 1024);
 	err = watch_cache_create();
 	if (err)
 		return err;
-	err = misc_register(&ummunot_dev);
+	err = spaces_init();
 	if (err)
 		goto destroy_cache;
-	if (ummunotify) {
-		err = misc_register(&ummunotify_dev);
-		if (err)
-			goto deregister;
-	}
+	err = register_nodes();
+	if (err)
+		goto end_spaces;
 	return 0;
 
-deregister:
-	misc_deregister(&ummunot_dev);
+end_spaces:
+	spaces_exit();
 destroy_cache:
 	watch_cache_destroy();
 	return err;
@@ -333,6 +380,7 @@ static void __exit ummunot_exit(void)
 	if (ummunotify)
 		misc_deregister(&ummunotify_dev);
 	misc_deregister(&ummunot_dev);
+	spaces_exit();
 	watch_cache_destroy();
 }
 

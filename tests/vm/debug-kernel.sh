@@ -3,7 +3,8 @@
 #
 # debug-kernel.sh kasan|kcsan FOLDER: build a kernel from Debian's source that
 # checks itself, for "vm.py run -k FOLDER". kasan: KASAN, lockdep, kmemleak and
-# what else finds misuse of memory and locks; kcsan: data races. Takes an hour
+# what else finds misuse of memory and locks; kcsan: data races. With SERIES=1
+# the patch series is in it, whose KUnit tests run as it boots. Takes an hour
 # of one CPU and 8 GB. Needs the packages that the last line of an error names.
 set -eu
 
@@ -46,6 +47,13 @@ fi
 src=$top/source
 out=$top/build
 mkdir -p "$out"
+here=$(cd "$(dirname "$0")" && pwd)
+if [ -n "${SERIES:-}" ] && [ ! -e "$src/mm/ummunot" ]; then
+	"$here/../../linux/series.sh" "$src" "$top/series"
+	for patch in "$top"/series/000[1-9]-*.patch; do
+		patch -s -p1 -d "$src" <"$patch"
+	done
+fi
 
 make -s -C "$src" O="$out" x86_64_defconfig kvm_guest.config
 # What the guest needs, built in; nothing of what it has no device for.
@@ -80,6 +88,8 @@ kcsan)
 		-d KCSAN_STRICT -e DEBUG_ATOMIC_SLEEP
 	;;
 esac
+[ -z "${SERIES:-}" ] || "$src/scripts/config" --file "$out/.config" \
+	-e KUNIT -d KUNIT_ALL_TESTS -e UMMUNOT -e UMMUNOT_KUNIT_TEST
 make -s -C "$src" O="$out" olddefconfig
 make -s -C "$src" O="$out" -j "$jobs" bzImage modules
 version=$(make -s -C "$src" O="$out" kernelrelease)

@@ -11,8 +11,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.dirname(os.path.dirname(HERE))
 
 # What a user says, and the packages that name the newest of that line.
-IMAGES = {'6.1': 'linux-image-amd64', '6.12': 'linux-image-6.12-amd64'}
-HEADERS = {'6.1': 'linux-headers-amd64', '6.12': 'linux-headers-6.12-amd64'}
+IMAGES = {'6.1': 'linux-image-amd64', '6.12': 'linux-image-6.12-amd64',
+          '6.12-rt': 'linux-image-6.12-rt-amd64'}
+HEADERS = {'6.1': 'linux-headers-amd64', '6.12': 'linux-headers-6.12-amd64',
+           '6.12-rt': 'linux-headers-6.12-rt-amd64'}
 
 
 class Unusable(Exception):

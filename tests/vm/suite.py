@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What runs in the guests, on each of Debian's kernels.
 
-  suite.py [--quick] [--kernel 6.1|6.12|FOLDER] [--only GLOB]
+  suite.py [--quick] [--kernel 6.1|6.12|6.12-rt|FOLDER] [--only GLOB]
            [--patience N] [--append WORDS] [--jobs N] BUILD
 
 A job says "ok" or "FAIL" on one line, its output follows only if it failed;
 the last line counts. With --quick, jobs that need the same guest run in one, one
 after the other: most of a short job's time is the guest's start. Each has its
 own verdict; what the kernel complains of in the end is told of all of them.
+PREEMPT_RT is for the whole run.
 """
 import argparse
 import collections
@@ -72,7 +73,12 @@ JOBS = [
     Job('module abi', True, [], 200, LEFT + 'abi', ONCE),
     Job('module events', True, ['-d', '-m', 'zram'], 300, LEFT + 'events',
         ONCE),
+    Job('module frames', True, ['-d', '-m', 'zram'], 600, LEFT + 'frames',
+        ONCE),
+    Job('module late', True, [], 600, LEFT + 'late {n}', (10, 120)),
     Job('module share', True, [], 200, LEFT + 'share', ONCE),
+    Job('module bounds', True, [], 900, LEFT + 'bounds {n}',
+        (100000, 1000000)),
     Job('module pin', True, [], 900, LEFT + 'pin {n}', (10, 120)),
     Job('module stress', True, [], 1500, LEFT + 'stress {n}', (15, 600)),
     Job('module fuzz', True, [], 1500, LEFT + 'fuzz {n}', (15, 600)),
@@ -201,7 +207,8 @@ def main():
                    help='guests at a time; each uses up to two CPUs')
     p.add_argument('build')
     args = p.parse_args()
-    kinds = args.kernel or list(kernels.IMAGES)
+    kinds = args.kernel or [k for k in kernels.IMAGES
+                            if not args.quick or not k.endswith('-rt')]
     for kernel in kinds:
         prepare(kernel, args)
     jobs = [job for job in JOBS if fnmatch.fnmatch(job.name, args.only) and

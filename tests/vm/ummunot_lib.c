@@ -23,6 +23,7 @@ void um_open(struct um *u, int flags)
 	u->counter = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, u->fd, 0);
 	if (u->counter == MAP_FAILED)
 		err(1, "mapping /dev/ummunot");
+	u->first = um_counter(u);
 }
 
 void um_close(struct um *u)
@@ -34,6 +35,11 @@ void um_close(struct um *u)
 uint64_t um_counter(const struct um *u)
 {
 	return __atomic_load_n(u->counter, __ATOMIC_ACQUIRE);
+}
+
+uint64_t um_moved(const struct um *u)
+{
+	return um_counter(u) - u->first;
 }
 
 int um_features(struct um *u, uint32_t features)
@@ -132,6 +138,22 @@ uint64_t um_number(const char *path)
 	if (fscanf(f, "%llu", &n) != 1)
 		n = 0;
 	fclose(f);
+	return n;
+}
+
+uint64_t um_memory_kib(const char *name)
+{
+	FILE *f = fopen("/proc/meminfo", "re");
+	unsigned long long n = 0;
+	char line[128];
+
+	while (f && fgets(line, sizeof(line), f))
+		if (!strncmp(line, name, strlen(name))) {
+			n = strtoull(line + strlen(name), NULL, 10);
+			break;
+		}
+	if (f)
+		fclose(f);
 	return n;
 }
 

@@ -14,6 +14,7 @@
 struct um {
 	int fd;
 	const uint64_t *counter;
+	uint64_t first;		/* what that was: other files move it, too */
 };
 
 /* What a drain brought. */
@@ -28,6 +29,8 @@ struct news {
 void um_open(struct um *u, int flags);
 void um_close(struct um *u);
 uint64_t um_counter(const struct um *u);
+/* How far it has moved since um_open(). */
+uint64_t um_moved(const struct um *u);
 /* 0, a count, or a negative errno. */
 int um_features(struct um *u, uint32_t features);
 int um_watch(struct um *u, const void *start, size_t len, uint64_t cookie,
@@ -43,6 +46,8 @@ char *um_memory(size_t pages);
 int um_child(int (*fn)(void *), void *arg);
 /* Reads a number from a file of /proc or /sys; 0 if there is none. */
 uint64_t um_number(const char *path);
+/* KiB of a line of /proc/meminfo. */
+uint64_t um_memory_kib(const char *name);
 int um_write(const char *path, const char *text);
 
 #endif /* UMMUNOT_LIB_H */

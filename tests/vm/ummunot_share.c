@@ -68,7 +68,7 @@ static void a_forked_child_sees_nothing(void **state)
 
 static int see_counter(void *arg)
 {
-	return (int)um_counter(arg);
+	return (int)um_moved(arg);
 }
 
 static void a_forked_child_sees_the_parents_counter(void **state)
@@ -76,7 +76,7 @@ static void a_forked_child_sees_the_parents_counter(void **state)
 	struct um u;
 
 	watch_and_change(&u);
-	assert_int_equal(um_child(see_counter, &u), 3);
+	assert_int_equal(um_child(see_counter, &u), 2);
 	um_close(&u);
 }
 
@@ -185,16 +185,7 @@ static int owner(void *sock)
 
 static uint64_t free_kib(void)
 {
-	char line[128];
-	unsigned long long n = 0;
-	FILE *f = fopen("/proc/meminfo", "re");
-
-	while (f && fgets(line, sizeof(line), f))
-		if (sscanf(line, "MemFree: %llu", &n) == 1)
-			break;
-	if (f)
-		fclose(f);
-	return n;
+	return um_memory_kib("MemFree:");
 }
 
 static void a_dead_owners_memory_is_free(void **state)
@@ -210,7 +201,9 @@ static void a_dead_owners_memory_is_free(void **state)
 	assert_int_equal(um_child(owner, (void *)(intptr_t)sv[0]), 0);
 	u.fd = receive_fd(sv[1]);
 	assert_true(u.fd >= 0);
-	assert_true(free_kib() + (128 << 10) > before);
+	/* What the kernel keeps to itself for a while comes back. */
+	while (free_kib() + (128 << 10) <= before)
+		usleep(10000);
 	p.fd = u.fd;
 	assert_int_equal(poll(&p, 1, 0), 1);
 	assert_true(p.revents & POLLHUP);
@@ -261,7 +254,7 @@ static void what_a_forked_child_changes_is_not_told(void **state)
 	um_open(&u, O_NONBLOCK);
 	assert_int_equal(um_watch(&u, m, 2 * PAGE, 3, 0), 0);
 	assert_int_equal(um_child(child_changes, m), 0);
-	assert_int_equal(um_counter(&u), 1);
+	assert_int_equal(um_moved(&u), 0);
 	um_close(&u);
 	munmap(m, 2 * PAGE);
 }

@@ -155,8 +155,8 @@ static void op_own(struct worker *w)
 			fault("register in a file of its own", 0);
 	munmap(m, PAGE);
 	/* More, where another thread has got that page meanwhile. */
-	if (um_counter(&u) < 3)
-		fault("a counter of its own", (long)um_counter(&u));
+	if (um_moved(&u) < 2)
+		fault("a file of its own", (long)um_moved(&u));
 	munmap(m + PAGE, PAGE);
 	/* The descriptor first, or the mapping: either may be the last. */
 	if (next_random(w) % 2) {

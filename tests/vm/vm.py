@@ -87,7 +87,10 @@ def qemu(args, kernel, tmp, share):
                  'multidevs=remap%s' % (path, tag, more)]
     return line + ['-append', 'console=ttyS0 quiet panic=-1 oops=panic '
                    'no_timer_check watchdog_thresh=60 net.ifnames=0 '
-                   'rcupdate.rcu_cpu_stall_timeout=120 ' + args.append]
+                   'rcupdate.rcu_cpu_stall_timeout=120 ' +
+                   # QEMU may run what a static branch's patching has left half
+                   # done; that of an unstable clock is the one that happens.
+                   'tsc=reliable ' + args.append]
 
 
 class Tail:
@@ -205,7 +208,8 @@ def parse():
     sub = p.add_subparsers(dest='what', required=True)
     r = sub.add_parser('run', help='run a command under another kernel')
     r.add_argument('-k', '--kernel', default='6.1',
-                   help='6.1, 6.12, or a folder with bzImage and root/')
+                   help='6.1, 6.12, 6.12-rt, or a folder with bzImage and '
+                        'root/')
     r.add_argument('-m', '--module', action='append', default=[],
                    help="a module of the kernel's to load, with its needs")
     r.add_argument('-i', '--insmod', action='append', default=[],

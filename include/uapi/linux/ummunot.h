@@ -10,8 +10,9 @@
  * shown another process's addresses, and the node may have mode 0666.
  *
  * The counter. mmap() of one page at offset 0, PROT_READ, MAP_SHARED, shows a
- * __u64 at its start. It begins at 1 and only grows. A mapping that a forked
- * child inherits goes on showing the parent's.
+ * __u64 at its start. It is at least 1 and only grows; all files of an address
+ * space show the same one, which moves for what any of them watches. A mapping
+ * that a forked child inherits goes on showing the parent's.
  *
  * What is told. When pages of a watched range are about to be changed, and once
  * more when that is done, the watch is queued as an event and the counter grows:
@@ -25,7 +26,8 @@
  * fork of private hugetlb memory, and what splits a huge page.)
  *
  * A watch has at the most one event queued; what comes meanwhile widens its
- * hint. A watch stays through events until it is unregistered.
+ * hint, by more than has changed where very much has. A watch stays through
+ * events until it is unregistered.
  *
  * read() returns as many whole events as there are and as fit. When it has
  * emptied the queue and there is room, UMMUNOT_EVENT_TYPE_LAST follows and
@@ -34,11 +36,13 @@
  *	While the mapped counter equals what a LAST carried, every change to a
  *	watched range that was begun is finished, and has been told.
  *
- * To keep that true while a change is running (its first event may have been
- * read and its second is to come), a read that finds the queue empty then
+ * To keep that true while a change is running that concerned a watch of the
+ * address space (its first event may have been read and its second is to come),
+ * a read that finds the queue empty then
  * - waits for it to end, or
- * - with O_NONBLOCK returns a LAST that carries what the counter was before the
- *   oldest change that was not finished. It is less than the mapped counter.
+ * - with O_NONBLOCK returns the LAST before once more, or, if there was none,
+ *   one that carries the counter at the time of the open. Either is less than
+ *   the mapped counter.
  * Where there is no event and the last LAST told all, a read waits, or fails
  * with EAGAIN. poll() says POLLIN while an event, or a LAST that tells all, can
  * be read; POLLHUP once the address space is gone, if it ever watched.
@@ -102,14 +106,17 @@ struct ummunot_register_ioctl {
  * UMMUNOT_EXCHANGE_FEATURES: __u32 of UMMUNOT_FEATURE_*, in and out.
  *   EBUSY   it would change what is on, and something was watched already
  *
- * UMMUNOT_REGISTER_REGION: from the return on, changes are told. If one was
+ * UMMUNOT_REGISTER_REGION: from the return on, changes are told. Addresses may
+ * carry a tag that the processor ignores; hints do not. If one was
  * running, it counts as begun just then: the counter grows, an event follows.
  *   EINVAL  an empty or wrapping range, one that reaches into the kernel, an
  *           unknown flag, one whose feature is not on, @reserved not 0
  *   EEXIST  the cookie names another watch of this file
  *   ENOSPC  the file has as many watches as the module parameter
  *           max_watches_per_file allows
- *   EDQUOT  the user has as many, in all files, as max_watches_per_user allows
+ *   EDQUOT  the user has as much memory, in all files, as max_kib_per_user
+ *           allows; open() says so, too. The owners of the user namespaces that
+ *           it is in are charged as well
  *
  * UMMUNOT_UNREGISTER_REGION: __u64 cookie. Its unread event is dropped.
  *   ENOENT  no watch has that cookie
