@@ -50,14 +50,17 @@ def _comment_lines(text):
 
 
 def _take_params(lines):
-    """@name: text, with continuation lines that are indented."""
+    """@name: text, with continuation lines that are indented. What may be a line
+    of a list of errnos ("-EFAULT  why") is a line of its own in the text."""
     params, i = [], 0
     while i < len(lines):
         m = re.match(r'@(\w+|\.\.\.):\s*(.*)', lines[i])
         if m:
             params.append([m.group(1), m.group(2)])
         elif params and lines[i].startswith(' '):
-            params[-1][1] += ' ' + lines[i].strip()
+            line = lines[i].strip()
+            params[-1][1] += ('\n' if re.match(r'-E[A-Z0-9]+\b', line)
+                              else ' ') + line
         else:
             break
         i += 1

@@ -21,7 +21,9 @@ import headers  # noqa: E402
 LIBRARIES = {'kedge/uring.h': ('libkedge-uring', '-lkedge-uring -lkedge',
                                'kedge-uring'),
              'kedge/verbs.h': ('libkedge-verbs', '-lkedge-verbs -lkedge',
-                               'kedge-verbs')}
+                               'kedge-verbs'),
+             'kedge/ofi.h': ('libkedge-ofi', '-lkedge-ofi -lkedge',
+                             'kedge-ofi')}
 DEFAULT_LIBRARY = ('libkedge', '-lkedge', 'kedge')
 # What an errno means where the comment gives the bare name.
 BARE = {'ENOMEM': 'There is no memory.'}
@@ -115,7 +117,7 @@ def errors(text):
     parts = re.split(r',?\s+(?:or\s+)?(-E[A-Z0-9]+(?:, -E[A-Z0-9]+)*)', text)
     if len(parts) == 1:
         return text, [], ''
-    items = [[parts[i], parts[i + 1].strip(' ')]
+    items = [[parts[i], parts[i + 1].strip(' :')]
              for i in range(1, len(parts), 2)]
     last = re.split(r',\s+(?=or what)', items[-1][1], maxsplit=1)
     items[-1][1] = last[0]
@@ -176,11 +178,52 @@ def place_types(items):
     return hosted
 
 
-def tag_list(pairs, macro, pages):
+def errno_list(errs, where, pages):
+    """The list of [(names, cause)]."""
+    out = ['.Bl -tag -width Er']
+    for names, text in errs:
+        text = text.strip(' .') or BARE.get(names.strip('-'), '')
+        if not text:
+            raise headers.DocError('%s: %s without a cause' % (where, names))
+        for n in names.split(', '):
+            out.append('.It Bq Er \\-' + n[1:])
+        out += prose(sentence(text), pages)
+    return out + ['.El']
+
+
+def described(text, where, pages):
+    """A parameter's text. Behind a colon, lines that begin with an errno are a
+    list; elsewhere a sentence happens to have one there."""
+    lead, *lines = re.split(r'\n(?=-E)', text)
+    if not lines or not lead.endswith(':'):
+        return prose(sentence(text), pages)
+    return prose(lead, pages) + errno_list(
+        [re.match(r'(-E\w+(?:, -E\w+)*)\s*(.*)', line, re.S).groups()
+         for line in lines], where, pages)
+
+
+def tag_list(pairs, macro, where, pages):
     out = ['.Bl -tag -width Ds']
     for name, text in pairs:
-        out += ['.It %s %s' % (macro, name)] + prose(sentence(text), pages)
+        out += ['.It %s %s' % (macro, name)] + described(text, where, pages)
     return out + ['.El']
+
+
+def values(text, pages):
+    """What is returned: of "1: it is over; 0: it is not; or an errno" a list,
+    and what follows as prose."""
+    parts = re.split(r'(?:^|;\s+)(\d+):\s+', text)
+    if parts[0] or len(parts) < 5:
+        return prose(sentence(text), pages)
+    last, _, tail = parts[-1].partition('; or ')
+    last, _, more = (last, '', '') if tail else last.partition(';, or ')
+    tail = tail or more
+    parts[-1] = last
+    out = ['.Bl -tag -width Ds']
+    for value, what in zip(parts[1::2], parts[2::2]):
+        out += ['.It ' + value] + prose(sentence(what), pages)
+    out.append('.El')
+    return out + (['.Pp'] + prose(sentence('Or ' + tail), pages) if tail else [])
 
 
 def literal(code):
@@ -201,7 +244,8 @@ def type_block(t, pages):
     private = [n for n, text in fields if text == 'private']
     fields = [p for p in fields if p[1] != 'private']
     if fields:
-        out += tag_list(fields, 'Dv' if t.kind == 'enum' else 'Fa', pages)
+        out += tag_list(fields, 'Dv' if t.kind == 'enum' else 'Fa', t.where,
+                        pages)
     if private:
         out += ['The members are private.']
     for name, text in t.sections.items():
@@ -226,7 +270,7 @@ def returns(item, pages):
     if 'Return' not in item.sections:
         return ['.Sh RETURN VALUES', 'None.'], []
     lead, errs, tail = errors(item.sections['Return'])
-    out = ['.Sh RETURN VALUES'] + prose(sentence(lead), pages)
+    out = ['.Sh RETURN VALUES'] + values(lead, pages)
     if not errs:
         return out, []
     out[-1] = re.sub(r':$', '', out[-1])
@@ -234,21 +278,28 @@ def returns(item, pages):
     out += ['.Xr kedge_strerror 3', 'tells the reason in words.']
     if item.name == 'kedge_strerror':
         out = out[:-2]
-    err = ['.Sh ERRORS', '.Bl -tag -width Er']
-    for names, text in errs:
-        text = text.strip(' .') or BARE.get(names.strip('-'), '')
-        if not text:
-            raise headers.DocError('%s: %s without a cause' % (item.where,
-                                                               names))
-        for n in names.split(', ')[:-1]:
-            err.append('.It Bq Er \\-' + n[1:])
-        err += ['.It Bq Er \\-' + names.split(', ')[-1][1:]]
-        err += prose(sentence(text), pages)
-    err.append('.El')
+    err = ['.Sh ERRORS'] + errno_list(errs, item.where, pages)
     if tail:
         tail = re.sub(r'^or what', 'Also what', tail)
         err += ['.Pp'] + prose(sentence(tail), pages)
     return out, err
+
+
+def rules(item):
+    """[(heading, text)] of threads, fork and ownership. Fork may stand in the
+    section of threads: "Threads: any. Fork: works in the child."."""
+    out = []
+    for name in ('Threads', 'Fork', 'Ownership'):
+        text = item.sections.get(name, '')
+        both = re.match(r'and Fork:\s+(.*)', text, re.S)
+        if both:
+            out.append(('THREADS AND FORK', both.group(1)))
+            continue
+        text, fork, rest = re.match(r'(.*?)(?:\s(Fork):\s+(.*))?$', text,
+                                    re.S).groups()
+        out += [(name.upper(), text)] if text else []
+        out += [(fork.upper(), rest)] if fork else []
+    return out
 
 
 def page(item, hosted, calls, date, version):
@@ -267,14 +318,13 @@ def page(item, hosted, calls, date, version):
     else:
         out += ['.Nm :'] + prose(item.brief + '.', pages)
     if item.params:
-        out += ['.Pp', 'The parameters:'] + tag_list(item.params, 'Fa', pages)
+        out += ['.Pp', 'The parameters:'] + tag_list(item.params, 'Fa',
+                                                     item.where, pages)
     for t in hosted:
         out += type_block(t, pages)
     ret, err = returns(item, pages)
-    for name in ('Threads', 'Fork', 'Ownership'):
-        if name in item.sections:
-            out += ['.Sh ' + name.upper()]
-            out += prose(sentence(item.sections[name]), pages)
+    for heading, text in rules(item):
+        out += ['.Sh ' + heading] + prose(sentence(text), pages)
     out += ret + err + ['.Sh SEE ALSO']
     linked = {w for w in pages if re.search(r'\b%s\(\)' % w, all_text(item))}
     linked |= {c.name for c in calls

@@ -32,7 +32,10 @@ static const char help[] =
 "              are mapped and unmapped. \"Use\" reads every byte as 64-bit words.\n"
 "              Sent is from a buffer of malloc() that is used again\n"
 "\n"
-"With --peer ucx, \"ucx\" is the best of the transports in --peer-tls.\n"
+"With --peer, \"peer\" is the best of all that is measured beside kedge: UCX by\n"
+"each of the transports in --peer-tls, and libfabric's provider. Many packages of\n"
+"UCX are built with assertions and parameter checks, and are slower for it: the\n"
+"first lines tell, and --peer-prefix takes another one.\n"
 "\n"
 "Exit status: 0 done; 1 with --check, a message came out wrong; 2 the command\n"
 "line is wrong; 3 it cannot run here, or not to the end.\n";
@@ -65,6 +68,11 @@ static int run(const struct perf_opts *opt)
 
 	if (opt->listen)
 		return perf_serve(&opt->place);
+	if (opt->plot) {
+		rc = bench_plot_check(opt->plot);
+		if (rc)
+			return rc;
+	}
 	res = calloc(1, sizeof(*res));
 	if (!res)
 		return util_fail(-ENOMEM, "cannot keep the figures");
@@ -85,6 +93,7 @@ static void free_texts(struct perf_opts *opt)
 	free(opt->connect);
 	free(opt->peer_text);
 	free(opt->tls_text);
+	free(opt->prefix);
 	free(opt->seed_text);
 	free(opt->plot);
 	free(opt->place.transport);
@@ -113,11 +122,14 @@ int cmd_perf(int argc, char **argv)
 		{ "use", 'u', POPT_ARG_NONE, &opt.use, 0,
 		  "Use what is received into malloc and heap, too", NULL },
 		{ "peer", 'p', POPT_ARG_STRING, &opt.peer_text, 0,
-		  "Measure that library beside kedge: ucx", "NAME" },
+		  "Measure beside kedge: ucx, libfabric[:PROVIDER] (shm)",
+		  "NAME,..." },
+		{ "peer-prefix", '\0', POPT_ARG_STRING, &opt.prefix, 0,
+		  "Take the UCX that is installed in DIR/lib", "DIR" },
 		{ "peer-tls", '\0', POPT_ARG_STRING, &opt.tls_text, 0,
-		  "Its transports (posix:posix,cma)", "LIST:..." },
+		  "UCX's transports (posix:posix,cma)", "LIST:..." },
 		{ "transport", 't', POPT_ARG_STRING, &opt.transport_text, 0,
-		  "shm, tcp, or another provider of libfabric (shm)", "NAME" },
+		  "shm, tcp, or a provider of libfabric (shm)", "NAME" },
 		{ "listen", '\0', POPT_ARG_NONE, &opt.listen, 0,
 		  "Be the other end for one --connect; ADDR: where", NULL },
 		{ "connect", '\0', POPT_ARG_STRING, &opt.connect, 0,

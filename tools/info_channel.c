@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* How messages move: a channel to a forked process, and a swap of pages. */
+/* How messages move: channels to forked processes, and a swap of pages. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,21 +20,35 @@
 #define TIMEOUT_MS 5000
 #define WORD	   0x6b65646765ull
 #define TAG	   1u
+#define LOOPBACK   "127.0.0.1"
 
 /* The other end: sends a word and stays until it has been taken. */
-static int peer(int fd)
+static int peer(struct kedge_channel *ch)
 {
-	struct kedge_channel *ch;
 	uint64_t word = WORD;
 	struct kedge_completion c;
 
-	if (kedge_channel_open_fd(fd, NULL, TIMEOUT_MS, &ch))
-		return 1;
 	kedge_channel_send(ch, &word, sizeof(word), TAG, 0, NULL);
 	while (kedge_channel_poll(ch, &c, 1) >= 0)
 		kedge_channel_wait(ch, TIMEOUT_MS);
 	kedge_channel_close(ch);
 	return 0;
+}
+
+static int shm_peer(int fd)
+{
+	struct kedge_channel *ch;
+
+	return kedge_channel_open_fd(fd, NULL, TIMEOUT_MS, &ch) ? 1 : peer(ch);
+}
+
+/* Its exit status: 0 or an errno. */
+static int tcp_peer(const char *port)
+{
+	struct kedge_channel *ch;
+	int rc = kedge_channel_open_tcp(LOOPBACK, port, NULL, TIMEOUT_MS, &ch);
+
+	return rc ? -rc : peer(ch);
 }
 
 static int take_word(struct kedge_channel *ch)
@@ -94,7 +108,7 @@ static int try_channel(struct info_line *l)
 	pid = fork();
 	if (!pid) {
 		close(fds[0]);
-		_exit(peer(fds[1]));
+		_exit(shm_peer(fds[1]));
 	}
 	close(fds[1]);
 	if (pid < 0) {
@@ -123,6 +137,73 @@ static void add_shm(struct info *info)
 	l->state = INFO_MISSING;
 	info_text(l, "no channel between two processes: %s",
 		  kedge_strerror(rc));
+}
+
+static int try_listener(struct kedge_listener *listener, struct info_line *l)
+{
+	char at[KEDGE_ADDRESS_MAX];
+	struct kedge_channel *ch;
+	int rc = kedge_listener_address(listener, at, sizeof(at)), status = 0;
+	pid_t pid;
+
+	if (rc)
+		return rc;
+	fflush(NULL);
+	pid = fork();
+	if (!pid)
+		_exit(tcp_peer(strrchr(at, ':')));
+	if (pid < 0)
+		return -errno;
+	rc = kedge_listener_accept(listener, TIMEOUT_MS, &ch);
+	if (!rc) {
+		rc = take_word(ch);
+		if (!rc)
+			describe(l, ch);
+		kedge_channel_close(ch);
+	}
+	waitpid(pid, &status, 0);
+	/* It knows better why it did not come. */
+	if (rc == -ETIMEDOUT && WIFEXITED(status) && WEXITSTATUS(status))
+		rc = -WEXITSTATUS(status);
+	return rc;
+}
+
+static int try_tcp(struct info_line *l)
+{
+	struct kedge_listener *listener;
+	int rc = kedge_listener_open_tcp(LOOPBACK, "0", NULL, &listener);
+
+	if (rc)
+		return rc;
+	rc = try_listener(listener, l);
+	kedge_listener_close(listener);
+	return rc;
+}
+
+static bool has_secret(void)
+{
+	return getenv("KEDGE_CHANNEL_SECRET") ||
+	       getenv("KEDGE_CHANNEL_SECRET_FILE");
+}
+
+static void add_tcp(struct info *info)
+{
+	struct info_line *l = info_add(info, INFO_MESSAGES, "tcp", INFO_OK);
+	int rc = try_tcp(l);
+
+	json_object_set_new(l->data, "secret", json_boolean(has_secret()));
+	if (rc) {
+		l->state = INFO_MISSING;
+		info_text(l, "no channel over the loopback interface: %s",
+			  kedge_strerror(rc));
+		if (rc == -ENETUNREACH || rc == -EADDRNOTAVAIL)
+			info_todo(l, "ip link set lo up");
+		return;
+	}
+	if (!has_secret())
+		info_todo(l, "whoever reaches a port may open a channel, unless "
+			  "both ends have a secret: KEDGE_CHANNEL_SECRET_FILE, "
+			  "see man 7 kedge");
 }
 
 /* Two pages for two, in one mapping. */
@@ -173,6 +254,7 @@ static void add_swap(struct info *info)
 void info_messages(struct info *info)
 {
 	add_shm(info);
+	add_tcp(info);
 	add_swap(info);
 	info_ofi(info);
 }

@@ -39,8 +39,12 @@ void info_ofi(struct info *info)
 		return;
 	}
 	l->state = INFO_MISSING;
-	info_text(l, "no provider that carries channels: %s",
-		  n < 0 ? kedge_strerror((int)n) : "fi_info lists them");
+	if (n < 0) {
+		info_text(l, "no channel goes over it: %s",
+			  kedge_strerror((int)n));
+		return;
+	}
+	info_text(l, "it has no provider that carries channels here");
 	info_todo(l, "set a network interface up; FI_PROVIDER may exclude "
-		  "what is there");
+		  "what is there; fi_info (Debian's libfabric-bin) lists it");
 }

@@ -41,14 +41,10 @@ int ofi_load(const struct ofi_calls **out)
 {
 	int rc;
 
-	if (!lib) {
-		/* Else two of them catch every signal that ends a process. */
-		setenv("IPATH_NO_BACKTRACE", "1", 0);
-		setenv("HFI_NO_BACKTRACE", "1", 0);
-		lib = dlopen("libkedge-ofi.so.0", RTLD_NOW);
-	}
 	if (!lib)
-		return kedge_reason(-EOPNOTSUPP, "there is only shm here: "
+		lib = dlopen("libkedge-ofi.so.0", RTLD_NOW);
+	if (!lib)
+		return kedge_reason(-EOPNOTSUPP, "there are only shm and tcp here: "
 				    "other transports take libkedge-ofi, for "
 				    "which kedge is built with libfabric "
 				    "(Debian's libfabric-dev): %s", dlerror());

@@ -3,6 +3,9 @@
  * Messages between two processes: tagged, whole, in order. Small ones are sent
  * at once (eager); for a large one the sender asks (RTS), the receiver says
  * where it may land (CTS), and the data goes there by the way that costs least.
+ *
+ * No call on a channel or a listener is a cancellation point (pthreads(7)), those
+ * that wait included: a thread that is cancelled in one finishes it first.
  */
 #ifndef KEDGE_CHANNEL_H
 #define KEDGE_CHANNEL_H
@@ -20,14 +23,19 @@ struct kedge_listener;
  * enum kedge_way - how a message reaches the receiver's buffer
  * @KEDGE_WAY_AUTO:     the one that is expected to cost least
  * @KEDGE_WAY_EAGER:    with its announcement; small messages only
- * @KEDGE_WAY_DIRECT:   straight into the buffer, which the peer can reach: it
- *                      is of kedge_channel_alloc(), or was registered before
+ * @KEDGE_WAY_DIRECT:   straight into the buffer, as it is: into one of
+ *                      kedge_channel_alloc() by the sender. On one host into any
+ *                      other by process_vm_readv() in the receiver, unless
+ *                      KEDGE_CHANNEL_NO_CMA or the system forbids it; between
+ *                      hosts by TCP, and where the provider needs no registration
  * @KEDGE_WAY_SWAP:     into pages of the landing pool, which are then swapped
- *                      under the buffer's addresses; what is not a whole page
- *                      is copied
- * @KEDGE_WAY_COPY:     into pages of the pool, and copied out
- * @KEDGE_WAY_REGISTER: the buffer is registered for it, then as
- *                      @KEDGE_WAY_DIRECT
+ *                      under the buffer's addresses; its ends are copied
+ * @KEDGE_WAY_COPY:     piece by piece through pages that the channel has for it
+ *                      (on one host the sender copies in while the receiver
+ *                      copies out): every buffer allows it
+ * @KEDGE_WAY_REGISTER: as @KEDGE_WAY_DIRECT, after the buffer's pages were all
+ *                      made present in one call and, where the provider asks
+ *                      for it, registered for this one message
  */
 enum kedge_way {
 	KEDGE_WAY_AUTO,
@@ -40,32 +48,63 @@ enum kedge_way {
 };
 
 /** KEDGE_CHANNEL_ANY_USER - a peer of another user is let in. Without it a
- *  channel between processes of different users fails with -EACCES */
+ *  channel between processes of different effective users fails with -EACCES */
 #define KEDGE_CHANNEL_ANY_USER (1u << 0)
 /** KEDGE_CHANNEL_NO_CMA - data never goes by process_vm_readv() and
  *  process_vm_writev(), be they allowed or not */
 #define KEDGE_CHANNEL_NO_CMA (1u << 1)
+/** KEDGE_CHANNEL_NO_WAIT - where the peer takes no more messages before it
+ *  receives some, kedge_channel_send() fails with -ENOBUFS. Without it the
+ *  message waits here, and so do all that are sent after it */
+#define KEDGE_CHANNEL_NO_WAIT (1u << 2)
 
 /**
  * struct kedge_channel_opts - limits of a channel; 0 is the default
  * @size:             sizeof(struct kedge_channel_opts)
  * @flags:            KEDGE_CHANNEL_*
  * @way:              an enum kedge_way for what this side receives by
- *                    rendezvous. A way that a buffer does not allow is
- *                    replaced by KEDGE_WAY_COPY; the completion names the one
- *                    taken
- * @timeout_ms:       an operation that is not complete after so long is
- *                    cancelled and completes with -ETIMEDOUT; 0 is never
- * @eager_max:        longest message sent eagerly, in bytes; 0 is 8 KiB,
- *                    at most 32 KiB. Of both sides' values the smaller holds
+ *                    rendezvous (not KEDGE_WAY_EAGER), or KEDGE_WAY_COPY where a
+ *                    buffer does not allow it; the completion names the one taken
+ * @timeout_ms:       an operation that takes longer completes with -ETIMEDOUT,
+ *                    and no process's memory is reached into; 0 is never. A send
+ *                    whose data have all gone waits longer, for the peer to say
+ *                    whether it has them: up to @peer_timeout_ms
+ * @eager_max:        longest message sent eagerly, in bytes, at most 64 KiB;
+ *                    0 is 64 KiB over shared memory and 8 KiB elsewhere. Of both
+ *                    sides' values the smaller holds, and over libfabric 32 KiB
  * @unexpected_cnt:   messages that the peer may have under way to this side
- *                    with no receive posted for them; 0 is 4,096, at most
- *                    65,536. Further ones wait at the sender
+ *                    with no receive posted for them; 0 is as many as
+ *                    @envelope_bytes allows. Further ones wait at the sender,
+ *                    or KEDGE_CHANNEL_NO_WAIT refuses them
  * @unexpected_bytes: bytes of eager messages that this side buffers so; 0 is
- *                    4 MiB
+ *                    4 MiB; at least twice @eager_max, at most 1 GiB. The data
+ *                    of further ones stays at the sender until they are matched
  * @heap_bytes:       memory that kedge_channel_alloc() and the copying way
- *                    have in all; 0 is 128 MiB. It is taken as it is used
- * @pool_bytes:       addresses to land at of KEDGE_WAY_SWAP; 0 is 160 MiB
+ *                    have in all, as they use it; 0 is 128 MiB
+ * @pool_bytes:       share in the process's landing pool (KEDGE_WAY_SWAP), which
+ *                    is at most twice its largest share; 0 is 160 MiB
+ * @envelope_bytes:   memory for messages that wait at this side for their
+ *                    receives, beside @unexpected_bytes: 128 bytes each (of a
+ *                    large one over RDMA up to 384); 0 is 128 MiB, which is
+ *                    1,048,576 messages; at least 64 KiB, at most 2 GiB. It is
+ *                    taken as it is used
+ * @peer_timeout_ms:  a peer that does not say for so long that it has let go of
+ *                    an operation that was cancelled here, or whose time was up,
+ *                    is given up: the channel ends with -ETIMEDOUT. It answers
+ *                    when it polls. 0 is 60,000, UINT32_MAX is never. See
+ *                    kedge_channel_fd() for programs that sleep
+ * @host_timeout_ms:  (TCP) a peer whose host does not answer for so long is
+ *                    gone; 0 is 20 seconds, at least one second. A peer that
+ *                    only does not read has time without end
+ * @secret:           (TCP) what both ends prove that they know before anything
+ *                    else is said: 16 to 4,096 bytes, of a random number
+ *                    generator. Borrowed, and not kept: a key is made of it.
+ *                    NULL is KEDGE_CHANNEL_SECRET of the environment, or the
+ *                    file that KEDGE_CHANNEL_SECRET_FILE names, which must be
+ *                    its owner's alone; they agree where both are set. Else there
+ *                    is none, and whoever reaches the port may open a channel. In
+ *                    a set-user-ID program either variable is -EACCES
+ * @secret_len:       bytes of it
  */
 struct kedge_channel_opts {
 	uint32_t size;
@@ -77,36 +116,11 @@ struct kedge_channel_opts {
 	uint64_t unexpected_bytes;
 	uint64_t heap_bytes;
 	uint64_t pool_bytes;
-};
-
-/** KEDGE_COMPLETION_RECV - a receive is complete; else it is a send */
-#define KEDGE_COMPLETION_RECV (1u << 0)
-
-/**
- * struct kedge_completion - an operation that is over
- * @user:   as the caller gave it
- * @tag:    the message's
- * @len:    the message's length in bytes, for -EMSGSIZE too
- * @status: 0, or a negative errno:
- *            -EMSGSIZE   the message is longer than the receive's buffer,
- *                        whose content is undefined (a receive)
- *            -ECANCELED  kedge_channel_cancel(), by this side or the peer
- *            -ETIMEDOUT  @timeout_ms of the channel went by
- *            -ECONNRESET the peer is gone
- *            -EPROTO     the peer broke the protocol; the channel is at an end
- *            -EFAULT     the buffer, or the sender's, is not mapped so
- *            -ENOMEM     no memory
- * @flags:  KEDGE_COMPLETION_*
- * @way:    the enum kedge_way that the message took
- */
-struct kedge_completion {
-	uint64_t user;
-	uint64_t tag;
-	uint64_t len;
-	int32_t status;
-	uint32_t flags;
-	uint32_t way;
-	uint32_t reserved;
+	uint64_t envelope_bytes;
+	uint32_t peer_timeout_ms;
+	uint32_t host_timeout_ms;
+	const void *secret;
+	uint64_t secret_len;
 };
 
 /**
@@ -117,17 +131,23 @@ struct kedge_completion {
  *            the defaults; copied
  * @listener: set on success, left untouched on failure
  *
+ * A socket that a process left there which has ended is replaced; of several that
+ * try that at once one succeeds.
+ *
  * Threads: a listener is one thread's at a time. Fork: it is of the process
- * that opened it.
+ * that opened it, as kedge_channel_open_shm() says of channels.
  * Ownership: the caller ends it with kedge_listener_close(), which removes the
- * socket.
+ * socket, wherever chdir() has led to since; but nothing else that has the name by
+ * then, and nothing in a forked child.
  *
  * Return: 0, or a negative errno:
  *   -EINVAL       @path or @listener is NULL, @opts->size is too small, or an
  *                 option is out of range
  *   -E2BIG        @opts is of a newer version and sets a field unknown here
  *   -ENAMETOOLONG @path is too long
- *   -EADDRINUSE   somebody listens there
+ *   -EADDRINUSE   somebody has the name, listening or only bound; it is that of
+ *                 something that is no socket; or of a socket whose process has
+ *                 ended, in a directory that cannot be read or locked (flock)
  *   -ENOMEM       no memory
  *   or what socket(), bind() or listen() say
  */
@@ -138,19 +158,19 @@ KEDGE_API int kedge_listener_open_shm(const char *path,
 /**
  * kedge_listener_accept() - take the next peer
  * @listener:   borrowed
- * @timeout_ms: how long to wait for one; 0 does not wait, -1 is for ever
+ * @timeout_ms: how long to wait for one; 0 does not wait, below 0 is for ever
  * @channel:    set on success, left untouched on failure
  *
- * A peer that does not complete the handshake holds it up for a second at most.
+ * Handshakes run beside each other; a peer that comes to nothing is no error.
  *
  * Threads: as kedge_listener_open_shm().
  * Ownership: the caller ends *@channel with kedge_channel_close().
  *
  * Return: 0, or a negative errno:
  *   -EINVAL    an argument is NULL
- *   -ETIMEDOUT nobody came
+ *   -ETIMEDOUT nobody came that could be let in
  *   -ECHILD    the listener is of the parent process
- *   or what kedge_channel_open_fd() says; then that peer was turned away
+ *   or what the system lacks (-EMFILE, -ENOMEM, or -EAGAIN: a thread)
  */
 KEDGE_API int kedge_listener_accept(struct kedge_listener *listener,
 				    int timeout_ms,
@@ -167,6 +187,31 @@ KEDGE_API int kedge_listener_accept(struct kedge_listener *listener,
  */
 KEDGE_API int kedge_listener_fd(struct kedge_listener *listener);
 
+/* So many bytes hold any address of a listener. */
+#define KEDGE_ADDRESS_MAX 128
+
+/**
+ * kedge_listener_address() - where it listens
+ * @listener: borrowed
+ * @buf:      filled in with "127.0.0.1:7475", "[::]:7475", or the path as
+ *            kedge_listener_open_shm() takes it, and a 0; untouched on failure
+ * @len:      bytes of @buf: KEDGE_ADDRESS_MAX are enough
+ *
+ * One that was opened at port "0" listens at a port that was free. The text from
+ * its last ':' on is what kedge_channel_open_tcp() takes as the service, and what
+ * is before it as the node: the address of this host which was named, 0.0.0.0 or
+ * [::] where it is any, which means this host to who connects.
+ *
+ * Threads: and Fork: as kedge_listener_open_shm().
+ *
+ * Return: 0, or a negative errno:
+ *   -EINVAL     @listener or @buf is NULL
+ *   -ENOBUFS    @len is too small
+ *   -EOPNOTSUPP the provider of libfabric has addresses of its own
+ */
+KEDGE_API int kedge_listener_address(struct kedge_listener *listener, char *buf,
+				     size_t len);
+
 /**
  * kedge_listener_close() - listen no more
  * @listener: owned, freed here; may be NULL. Its channels live on
@@ -179,7 +224,7 @@ KEDGE_API void kedge_listener_close(struct kedge_listener *listener);
  * kedge_channel_open_shm() - connect to a process of this host
  * @path:       where it listens, as in kedge_listener_open_shm(); borrowed
  * @opts:       @opts->size set, or NULL for the defaults; copied
- * @timeout_ms: how long to wait for the listener to accept; -1 is for ever
+ * @timeout_ms: how long to wait for the listener to accept; below 0 is for ever
  * @channel:    set on success, left untouched on failure
  *
  * A channel has one peer, and messages arrive in the order in which they were
@@ -190,7 +235,10 @@ KEDGE_API void kedge_listener_close(struct kedge_listener *listener);
  * each other.
  * Fork: a channel is of the process that opened it. In a forked child every
  * call fails with -ECHILD and kedge_channel_close() only frees memory; memory
- * of kedge_channel_alloc() is not mapped there.
+ * of kedge_channel_alloc() is not mapped there, and the sockets of channels and
+ * listeners are closed (over shared memory and TCP), so that peers see the
+ * parent's end. Handlers of pthread_atfork() do that: a child of vfork(), _Fork()
+ * or clone() keeps the sockets until it executes a program.
  * Ownership: the caller ends *@channel with kedge_channel_close().
  *
  * Return: 0, or a negative errno:
@@ -203,6 +251,8 @@ KEDGE_API void kedge_listener_close(struct kedge_listener *listener);
  *   -EACCES       the peer is of another user (KEDGE_CHANNEL_ANY_USER)
  *   -EPROTO       what answers is no kedge, or one of another version
  *   -ENOMEM       no memory
+ *   -EAGAIN       no room for the thread that sees peers die, one for all channels
+ *                 of the process
  *   or what memfd_create(), mmap() or the socket calls say
  */
 KEDGE_API int kedge_channel_open_shm(const char *path,
@@ -215,16 +265,19 @@ KEDGE_API int kedge_channel_open_shm(const char *path,
  * @fd:         a stream socket, of socketpair() for instance; on success the
  *              channel owns it, on failure it stays the caller's
  * @opts:       @opts->size set, or NULL for the defaults; copied
- * @timeout_ms: how long to wait for the peer's call of the same; -1 is for ever
+ * @timeout_ms: how long to wait for the peer's call of the same; below 0 is for
+ *              ever
  * @channel:    set on success, left untouched on failure
  *
- * Both sides call it. The socket shows when the peer is gone; where a third
- * process keeps the peer's end open, the peer's death alone shows it.
+ * Both sides call it; the socket's maker is to be of their effective user, too.
+ * It shows when the peer is gone, even where a third process keeps it open. From
+ * the call on @fd is closed in children that this process forks.
  *
  * Threads: and Fork: as kedge_channel_open_shm().
  * Ownership: the caller ends *@channel with kedge_channel_close().
  *
- * Return: as kedge_channel_open_shm(), and -EBADF if @fd is no Unix socket.
+ * Return: as kedge_channel_open_shm(), and -EBADF if @fd is no connected Unix
+ * stream socket.
  */
 KEDGE_API int kedge_channel_open_fd(int fd,
 				    const struct kedge_channel_opts *opts,
@@ -237,135 +290,13 @@ KEDGE_API int kedge_channel_open_fd(int fd,
  *
  * Operations under way are over without a completion; their buffers are the
  * caller's again when this returns. What was sent and is complete here reaches
- * the peer. Memory of kedge_channel_alloc() ends with it.
+ * the peer, which is told of what was received here, too: where it has left no room
+ * for that, it is waited for, up to a second. Memory of kedge_channel_alloc() ends
+ * with it.
  *
  * Threads: one, the last user.
  */
 KEDGE_API void kedge_channel_close(struct kedge_channel *channel);
-
-/**
- * kedge_channel_send() - send a message
- * @channel: borrowed
- * @buf:     borrowed until it is complete; may be NULL if @len is 0
- * @len:     bytes
- * @tag:     what the receiver matches it by
- * @user:    comes back in the completion
- * @op:      set if the return is 0, for kedge_channel_cancel(); may be NULL
- *
- * Threads: and Fork: as kedge_channel_open_shm().
- *
- * Return: 1: it is complete, @buf is free and no completion follows; 0: it is
- * under way, a completion follows; or a negative errno, and nothing was sent:
- *   -EINVAL     an argument is NULL
- *   -ECONNRESET the peer is gone
- *   -EPROTO     the peer broke the protocol
- *   -ENOMEM     no memory
- *   -ECHILD     the channel is of the parent process
- */
-KEDGE_API int kedge_channel_send(struct kedge_channel *channel,
-				 const void *buf, size_t len, uint64_t tag,
-				 uint64_t user, uint64_t *op);
-
-/**
- * kedge_channel_recv() - receive a message
- * @channel: borrowed
- * @buf:     the library's until it is complete: nobody reads, writes or remaps
- *           it meanwhile; may be NULL if @len is 0
- * @len:     bytes that fit
- * @tag:     what it is to be matched by
- * @mask:    bits of the tag that count: all set is this tag, 0 is any
- * @user:    comes back in the completion
- * @op:      set on success, for kedge_channel_cancel(); may be NULL
- *
- * Receives are matched in the order in which they were posted. A completion
- * follows always.
- *
- * Threads: and Fork: as kedge_channel_open_shm().
- *
- * Return: 0, or a negative errno as kedge_channel_send(). Where the peer is
- * gone, messages that had arrived whole are still received.
- */
-KEDGE_API int kedge_channel_recv(struct kedge_channel *channel, void *buf,
-				 size_t len, uint64_t tag, uint64_t mask,
-				 uint64_t user, uint64_t *op);
-
-/**
- * kedge_channel_cancel() - end an operation early
- * @channel: borrowed
- * @op:      as the send or receive gave it
- *
- * A completion follows in any case: with -ECANCELED, or as it was about to
- * complete anyway. A message that the peer has matched is over there, too, with
- * -ECANCELED, unless it is complete there already.
- *
- * Threads: and Fork: as kedge_channel_open_shm().
- *
- * Return: 0, -ENOENT if it is complete already, -EINVAL if @channel is NULL,
- * -ECHILD if the channel is of the parent process.
- */
-KEDGE_API int kedge_channel_cancel(struct kedge_channel *channel, uint64_t op);
-
-/**
- * kedge_channel_poll() - make progress and take completions
- * @channel: borrowed
- * @out:     where they go, of @n elements; may be NULL if @n is 0
- * @n:       at most so many
- *
- * Nothing moves but in this call; who waits for the peer calls it again and
- * again, or waits on kedge_channel_fd().
- *
- * Threads: and Fork: as kedge_channel_open_shm().
- *
- * Return: completions written to @out; or a negative errno, and there are none
- * left and none will come:
- *   -EINVAL     an argument is NULL
- *   -ECONNRESET the peer is gone
- *   -EPROTO     the peer broke the protocol
- *   -ECHILD     the channel is of the parent process
- */
-KEDGE_API ssize_t kedge_channel_poll(struct kedge_channel *channel,
-				     struct kedge_completion *out, size_t n);
-
-/**
- * kedge_channel_fd() - a descriptor to wait on
- * @channel: borrowed
- *
- * Readable when the peer has done something since kedge_channel_arm() returned
- * 0, when it is gone, or when an operation's time is up. For poll(), select(),
- * epoll and io_uring; never read from it.
- *
- * Threads: and Fork: as kedge_channel_open_shm().
- *
- * Return: the descriptor, owned by the channel; -EINVAL if @channel is NULL,
- * -ECHILD if it is of the parent process.
- */
-KEDGE_API int kedge_channel_fd(struct kedge_channel *channel);
-
-/**
- * kedge_channel_arm() - before waiting on kedge_channel_fd()
- * @channel: borrowed
- *
- * Threads: and Fork: as kedge_channel_open_shm().
- *
- * Return: 0: nothing is left to do, wait; 1: call kedge_channel_poll() first;
- * or a negative errno as kedge_channel_poll().
- */
-KEDGE_API int kedge_channel_arm(struct kedge_channel *channel);
-
-/**
- * kedge_channel_wait() - wait for something to poll for
- * @channel:    borrowed
- * @timeout_ms: at most so long; -1 is for ever
- *
- * kedge_channel_arm() and poll() in one.
- *
- * Threads: and Fork: as kedge_channel_open_shm().
- *
- * Return: 1: call kedge_channel_poll(); 0: the time is up; -EINTR: a signal
- * came; or as kedge_channel_arm().
- */
-KEDGE_API int kedge_channel_wait(struct kedge_channel *channel,
-				 int timeout_ms);
 
 /**
  * kedge_channel_alloc() - memory that the peer's data lands in directly
@@ -396,5 +327,7 @@ KEDGE_API void kedge_channel_free(struct kedge_channel *channel, void *p);
 #ifdef __cplusplus
 }
 #endif
+
+#include <kedge/message.h>
 
 #endif /* KEDGE_CHANNEL_H */

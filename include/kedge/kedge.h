@@ -7,8 +7,10 @@
 #include <kedge/cache.h>
 #include <kedge/channel.h>
 #include <kedge/channel_info.h>
+#include <kedge/connector.h>
 #include <kedge/device.h>
 #include <kedge/notifier.h>
 #include <kedge/pageswap.h>
+#include <kedge/tcp.h>
 
 #endif /* KEDGE_KEDGE_H */

@@ -39,6 +39,15 @@ static inline uint64_t clock_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
+/* A clock that moves in steps of milliseconds, and is cheaper to read. */
+static inline uint64_t clock_coarse_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
 /* A full fence. ThreadSanitizer knows no fences, but it knows this. */
 static inline void full_fence(void)
 {
@@ -70,6 +79,14 @@ static inline void cpu_relax(void)
 #define KEDGE_PRIVATE __attribute__((visibility("default")))
 
 /*
+ * The least size of a caller's struct is where the last field of its first
+ * version ends: a number that never changes, which sizeof does with each field
+ * that is added.
+ */
+#define STRUCT_END(type, last) \
+	(offsetof(type, last) + sizeof(((type *)0)->last))
+
+/*
  * Copy a caller's options into @dst of @size bytes. 0; -EINVAL if @user is
  * smaller than its first version (@min bytes); -E2BIG if its unknown tail is
  * not all zero. NULL gives zeros.
@@ -89,6 +106,8 @@ KEDGE_PRIVATE void kedge__log(int severity, const char *fmt, ...)
 
 /* The value of a KEDGE_* variable that env.c knows, or NULL. */
 const char *kedge__env(const char *name);
+/* It is set, and not heeded: this is a set-user-ID program, or one of its kind. */
+bool kedge__env_ignored(const char *name);
 
 /* Warn once about KEDGE_* variables that env.c doesn't know. */
 void kedge__env_check(void);

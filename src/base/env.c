@@ -23,6 +23,13 @@ static const struct kedge_env vars[] = {
 	  "revoke|trusted", "revoke", NULL },
 	{ "KEDGE_STATS", "kedge run: print at exit what the cache has done",
 	  "0|1", "0", NULL },
+	{ "KEDGE_CHANNEL_SECRET",
+	  "what both ends of a channel over TCP prove to know, where the program "
+	  "names none; better a file, as the environment can be read by others",
+	  "16 characters or more", "(none)", NULL },
+	{ "KEDGE_CHANNEL_SECRET_FILE",
+	  "the same, in a file that nobody but its owner may read or write",
+	  "a path", "(none)", NULL },
 	{ "KEDGE_LOG", "print messages of this severity and worse to stderr",
 	  "error|warn|info|debug", "(nothing is printed)", NULL },
 };
@@ -33,6 +40,11 @@ const char *kedge__env(const char *name)
 	return secure_getenv(name);
 }
 
+bool kedge__env_ignored(const char *name)
+{
+	return !kedge__env(name) && getenv(name);
+}
+
 size_t kedge_env_list(struct kedge_env *list, size_t max)
 {
 	size_t i;
@@ -40,6 +52,10 @@ size_t kedge_env_list(struct kedge_env *list, size_t max)
 	for (i = 0; i < ARRAY_SIZE(vars) && i < max && list; i++) {
 		list[i] = vars[i];
 		list[i].value = kedge__env(vars[i].name);
+		/* It is printed by whoever asks for this list. */
+		if (list[i].value &&
+		    !strcmp(list[i].name, "KEDGE_CHANNEL_SECRET"))
+			list[i].value = "(set)";
 	}
 	return ARRAY_SIZE(vars);
 }

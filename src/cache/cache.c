@@ -11,6 +11,7 @@
 
 #include "cache/internal.h"
 
+#define OPTS_V1		STRUCT_END(struct kedge_cache_opts, reserved)
 #define REGIONS_DEFAULT (1u << 20)
 #define IDS_SPARE	(1u << 16) /* for what is held or on its way out */
 #define CHUNK_DEFAULT	((uint64_t)16 << 20)
@@ -234,7 +235,7 @@ int kedge_cache_open(struct kedge_device *dev, struct kedge_notifier *nf,
 	if (!dev || !out)
 		return kedge_reason(-EINVAL, "the device or the result pointer "
 					     "is NULL");
-	rc = kedge__opts_copy(&opts, sizeof(opts), sizeof(opts), user);
+	rc = kedge__opts_copy(&opts, sizeof(opts), OPTS_V1, user);
 	if (rc)
 		return rc;
 	if (opts.flags & ~FLAGS_ALL || opts.reserved)

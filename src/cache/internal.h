@@ -29,6 +29,7 @@
 
 #include <kedge/cache.h>
 
+#include "base/cancel.h"
 #include "base/base.h"
 #include "cache/preserve.h"
 #include "cache/state.h"
@@ -262,25 +263,8 @@ static inline bool all_handled(const struct kedge_cache *c)
 	       atomic_load_explicit(&c->handled, memory_order_acquire);
 }
 
-/*
- * No call of the cache is a cancellation point, though the device's functions or
- * the system's may be: a thread that ended in one would leave the lock held, or a
- * region MAKING for good. So each way that leads to one of them is walked with
- * cancellation disabled; what is pending acts at the caller's next cancellation
- * point. A hit calls nothing, and need not.
- */
-static inline int cancel_disable(void)
-{
-	int saved;
-
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &saved);
-	return saved;
-}
-
-static inline void cancel_restore(int saved)
-{
-	pthread_setcancelstate(saved, &saved);
-}
+/* The ways to a device's functions disable cancellation (base/cancel.h): a thread
+ * that ended there would leave a region MAKING for good. A hit calls nothing. */
 
 /* get.c: the calling thread's records are no longer its own. */
 void forget_last(void);

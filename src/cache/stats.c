@@ -22,10 +22,7 @@ static uint64_t fast_hits(struct kedge_cache *c)
 	return hits;
 }
 
-/* The end of the first version. A later one moves the end, never this. */
-#define STATS_V1                                          \
-	(offsetof(struct kedge_cache_stats, failures) + \
-	 sizeof(((struct kedge_cache_stats *)0)->failures))
+#define STATS_V1 STRUCT_END(struct kedge_cache_stats, failures)
 
 int kedge_cache_stats(struct kedge_cache *c, struct kedge_cache_stats *stats)
 {

@@ -2,13 +2,19 @@
 /*
  * Giving up: cancelled, out of time, failed, or the peer is dead.
  *
- * Whoever gives up lets go of the data first (STOP), tells the peer (ABORT) and
+ * The side that gives up lets go of the data first (STOP), tells the peer (ABORT) and
  * keeps the operation until the answer (ABORTED), because until then the peer
- * may name it. The caller hears of it as soon as nobody can touch his buffer.
+ * may name it. The caller hears of it as soon as its buffer is not touched any more.
  *
  * Where both give up at once the ABORTs cross, and each is the answer to the
  * other: both had let go before they sent them.
+ *
+ * A send whose data have all gone is given up no more: only the peer knows whether
+ * it has them, and says so (REFUSE of nothing, or ABORT). The caller waits for that
+ * word, which would be a guess otherwise; a peer that owes it for peer_timeout_ms
+ * is given up itself.
  */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "channel/internal.h"
@@ -16,6 +22,9 @@
 /* What an honest peer can give up that is over here already: as many as there
  * are FINs and REFUSEs under way to it, and messages that nobody received. */
 #define REPLIES_SPARE 16384u
+/* Operations that may wait for the peer's answer to an ABORT, beside those that
+ * it need not have looked at. */
+#define LINGERING_SPARE 16384u
 
 void bulk_close(struct kedge_channel *ch, struct op *op)
 {
@@ -36,19 +45,62 @@ static int let_go(struct kedge_channel *ch, struct op *op)
 	return op->bulk_open ? ch->t->stop(ch->ctx, &op->bulk) : 0;
 }
 
-/* It was too late to give it up: the peer knows that it has all of it. */
-static void has_landed(struct kedge_channel *ch, struct op *op)
+/* Given up here: its deadline is the peer's from now on. */
+static void linger(struct kedge_channel *ch, struct op *op, enum op_state state)
 {
+	op_move(ch, op, &ch->idle, state);
+	if (op->lingers)
+		return;
+	op->lingers = true;
+	op->deadline = clock_ns() + ch->opts.peer_timeout_ms * 1000000ull;
+	list_remove(&op->timed);
+	list_add_tail(&ch->lingering, &op->timed);
+	ch->lingering_cnt++;
+}
+
+void linger_no_more(struct kedge_channel *ch, struct op *op)
+{
+	if (!op->lingers)
+		return;
+	op->lingers = false;
+	list_remove(&op->timed);
+	ch->lingering_cnt--;
+}
+
+/* It was too late to give it up: all of it has gone. */
+static void has_gone(struct kedge_channel *ch, struct op *op)
+{
+	bool said = op->bulk.flags & BULK_SAID;
+
 	bulk_close(ch, op);
-	op_done(ch, op, 0);
+	if (said)
+		op_done(ch, op, 0);
+	else
+		linger(ch, op, OP_SENT);
+}
+
+int check_lingering(const struct kedge_channel *ch, uint64_t now)
+{
+	const struct list *l = &ch->lingering;
+
+	if (list_empty(l))
+		return 0;
+	if (ch->lingering_cnt <= ch->peer.unexpected_cnt + LINGERING_SPARE &&
+	    (ch->opts.peer_timeout_ms == UINT32_MAX ||
+	     list_entry(l->next, struct op, timed)->deadline > now))
+		return 0;
+	return kedge_reason(-ETIMEDOUT, "the peer does not answer: %u operations "
+			    "that were given up here wait for it; "
+			    "peer_timeout_ms is %u", ch->lingering_cnt,
+			    ch->opts.peer_timeout_ms);
 }
 
 static bool step_stop(struct kedge_channel *ch, struct op *op)
 {
 	int busy = let_go(ch, op);
 
-	if (!busy && op->bulk_open && op->bulk.flags & BULK_TOLD) {
-		has_landed(ch, op);
+	if (!busy && op->bulk_open && op->bulk.flags & (BULK_TOLD | BULK_SAID)) {
+		has_gone(ch, op);
 		return true;
 	}
 	/* Landing pages are nobody's buffer: they wait alone. */
@@ -56,7 +108,7 @@ static bool step_stop(struct kedge_channel *ch, struct op *op)
 		op_report(ch, op, op->status);
 	if (busy || send_op(ch, PACKET_ABORT, op, op->status))
 		return false;
-	op_move(ch, op, &ch->idle, OP_LINGER);
+	linger(ch, op, OP_LINGER);
 	return true;
 }
 
@@ -64,15 +116,23 @@ void give_up(struct kedge_channel *ch, struct op *op, int status)
 {
 	switch (op->state) {
 	case OP_QUEUED:
+		ch->queued_cnt--;
+		/* fall through */
 	case OP_POSTED:
 		bulk_close(ch, op);
 		op_done(ch, op, status);
+		return;
+	case OP_ARRIVING:
+		arrive_leave(ch, op, status);
 		return;
 	case OP_REFUSE:
 	case OP_STOP:
 	case OP_LINGER:
 	case OP_ANSWER:
 		return; /* it is over already, but for a message */
+	case OP_SENT:
+		linger(ch, op, OP_SENT);
+		return;
 	}
 	op->status = status;
 	op_move(ch, op, &ch->active, OP_STOP);
@@ -150,11 +210,10 @@ static bool step_answer(struct kedge_channel *ch, struct op *op)
 static void answer(struct kedge_channel *ch, struct op *op,
 		   const struct packet *p)
 {
-	/* What is refused, or has landed, is no longer undone by anybody. */
-	if (op->state == OP_FIN)
-		op->status = 0;
-	else if (op->state != OP_REFUSE && op->state != OP_STOP)
+	/* A refusal, or one's own reason, stays. */
+	if (op->state != OP_REFUSE && op->state != OP_STOP)
 		op->status = p->op.status ? p->op.status : -ECANCELED;
+	linger_no_more(ch, op);
 	op->peer = p->op.from;
 	op_move(ch, op, &ch->active, OP_ANSWER);
 	step_answer(ch, op);
@@ -175,6 +234,7 @@ static struct op *abort_target(struct kedge_channel *ch,
 
 static void linger_ends(struct kedge_channel *ch, struct op *op)
 {
+	linger_no_more(ch, op);
 	bulk_close(ch, op);
 	op_done(ch, op, op->status);
 }
@@ -188,6 +248,7 @@ int abort_came(struct kedge_channel *ch, const struct packet *p)
 	switch (op ? op->state : OP_FREE) {
 	case OP_RTS:
 	case OP_PUT:
+	case OP_SENT:
 	case OP_FIN:
 	case OP_MATCHED:
 	case OP_CTS:
@@ -223,7 +284,7 @@ bool abort_step(struct kedge_channel *ch, struct op *op)
 	return op->state == OP_STOP ? step_stop(ch, op) : step_answer(ch, op);
 }
 
-/* The sender had said that all of it has landed: what is left to do is ours. */
+/* The sender had said that all of it has landed: the rest is this side's work. */
 static bool lands_still(struct kedge_channel *ch, struct op *op)
 {
 	while (op->state == OP_LAND && op->bulk.flags & BULK_FIN)
@@ -232,18 +293,20 @@ static bool lands_still(struct kedge_channel *ch, struct op *op)
 	return op->state == OP_FREE;
 }
 
-/* The peer is gone, and touches nothing. */
+/* The peer is gone, and touches nothing. A sender that has no word of it has
+ * failed: whether the message was received is not known. */
 static void op_dies(struct kedge_channel *ch, struct op *op, int why)
 {
 	if (lands_still(ch, op))
 		return;
-	if (op->bulk_open && op->bulk.flags & BULK_TOLD)
+	if (op->bulk_open && op->bulk.flags & BULK_SAID)
 		why = 0;
+	linger_no_more(ch, op);
 	bulk_close(ch, op);
 	op_done(ch, op, why);
 }
 
-void channel_dies(struct kedge_channel *ch, int why)
+void channel_ends(struct kedge_channel *ch, int why)
 {
 	struct list *heads[] = { &ch->queued, &ch->active, &ch->idle,
 				 &ch->posted_any };
@@ -251,11 +314,31 @@ void channel_dies(struct kedge_channel *ch, int why)
 	size_t i;
 
 	ch->dead = why;
+	ch->busy = true;
+	arrive_dies(ch);
 	for (i = 0; i < ARRAY_SIZE(heads); i++)
 		list_for_each_safe(l, tmp, heads[i])
 			op_dies(ch, list_entry(l, struct op, node), why);
-	for (i = 0; i < BUCKETS; i++)
-		list_for_each_safe(l, tmp, &ch->posted[i])
+	for (i = 0; i < match_buckets(&ch->posted); i++)
+		list_for_each_safe(l, tmp, &ch->posted.bucket[i])
 			op_dies(ch, list_entry(l, struct op, node), why);
 	early_drop_rts(ch);
+}
+
+/* The reason is still this call's; later ones are told the same. */
+static void note_why(struct kedge_channel *ch, int why)
+{
+	const char *text = ch->bye ? "the peer has closed the channel"
+				   : kedge_strerror(why);
+
+	snprintf(ch->why, sizeof(ch->why), "%s%s", text,
+		 why == -ECONNRESET ? ": close this end, too, and open another "
+				      "channel" : "");
+	kedge_reason(why, "%s", ch->why);
+}
+
+void channel_dies(struct kedge_channel *ch, int why)
+{
+	note_why(ch, why);
+	channel_ends(ch, why);
 }

@@ -2,6 +2,7 @@
 /*
  * Opening, waiting on and closing a channel, whatever carries it.
  */
+#include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -12,24 +13,41 @@
 #include "channel/internal.h"
 #include "channel/pool.h"
 
-#define EAGER_DEFAULT	  (8u << 10)
-#define EAGER_MAX	  (32u << 10)
-#define UNEXPECTED_CNT	  4096u
-#define UNEXPECTED_CNT_MAX 65536u
+#define PEER_TIMEOUT_MS	  60000u
+#define ENVELOPE_BYTES	  ((uint64_t)128 << 20)
+#define ENVELOPE_BYTES_MIN ((uint64_t)64 << 10)
 #define UNEXPECTED_BYTES  ((uint64_t)4 << 20)
 #define BYTES_MAX	  ((uint64_t)1 << 30)
 #define HEAP_DEFAULT	  ((uint64_t)128 << 20)
+#define HOST_TIMEOUT_MS	  20000u
 #define HEAP_MAX	  ((uint64_t)1 << 36)
 #define POOL_DEFAULT	  ((uint64_t)160 << 20)
-#define FLAGS_ALL	  (KEDGE_CHANNEL_ANY_USER | KEDGE_CHANNEL_NO_CMA)
+#define FLAGS_ALL	  (KEDGE_CHANNEL_ANY_USER | KEDGE_CHANNEL_NO_CMA | \
+			   KEDGE_CHANNEL_NO_WAIT)
 #define CLOSE_NS	  1000000000ull /* what a transport gets to let go */
 
-/* The end of the first version; a later one moves the end, never this. */
-#define OPTS_V1 sizeof(struct kedge_channel_opts)
+#define OPTS_V1	    STRUCT_END(struct kedge_channel_opts, pool_bytes)
+#define ENVELOPE_V1 STRUCT_END(struct kedge_envelope, len)
 
 static uint64_t or_default(uint64_t v, uint64_t def)
 {
 	return v ? v : def;
+}
+
+/* By their bytes, and by their number where the caller names one. */
+static int limit_envelopes(struct kedge_channel_opts *o)
+{
+	uint64_t cnt = o->envelope_bytes / ENVELOPE_LEN;
+
+	if (o->envelope_bytes < ENVELOPE_BYTES_MIN || cnt > UNEXPECTED_CNT_MAX)
+		return kedge_reason(-EINVAL, "envelope_bytes is at least 64 KiB, "
+				    "at most 2 GiB");
+	if (o->unexpected_cnt > UNEXPECTED_CNT_MAX)
+		return kedge_reason(-EINVAL, "unexpected_cnt is at most %u",
+				    UNEXPECTED_CNT_MAX);
+	if (!o->unexpected_cnt || o->unexpected_cnt > cnt)
+		o->unexpected_cnt = (uint32_t)cnt;
+	return 0;
 }
 
 int kedge__channel_opts(struct kedge_channel_opts *o,
@@ -39,9 +57,16 @@ int kedge__channel_opts(struct kedge_channel_opts *o,
 
 	if (rc)
 		return rc;
-	o->eager_max = (uint32_t)or_default(o->eager_max, EAGER_DEFAULT);
-	o->unexpected_cnt =
-		(uint32_t)or_default(o->unexpected_cnt, UNEXPECTED_CNT);
+	o->peer_timeout_ms =
+		(uint32_t)or_default(o->peer_timeout_ms, PEER_TIMEOUT_MS);
+	o->host_timeout_ms =
+		(uint32_t)or_default(o->host_timeout_ms, HOST_TIMEOUT_MS);
+	if (o->host_timeout_ms < 1000 || o->host_timeout_ms > INT32_MAX)
+		return kedge_reason(-EINVAL, "host_timeout_ms is at least a "
+				    "second");
+	if (!o->secret && o->secret_len)
+		return kedge_reason(-EINVAL, "secret_len without a secret");
+	o->envelope_bytes = or_default(o->envelope_bytes, ENVELOPE_BYTES);
 	o->unexpected_bytes = or_default(o->unexpected_bytes,
 					 UNEXPECTED_BYTES);
 	o->heap_bytes = or_default(o->heap_bytes, HEAP_DEFAULT);
@@ -51,12 +76,14 @@ int kedge__channel_opts(struct kedge_channel_opts *o,
 	if (o->way >= KEDGE_WAY_COUNT || o->way == KEDGE_WAY_EAGER)
 		return kedge_reason(-EINVAL, "no way to receive by rendezvous "
 				    "has the number %u", o->way);
-	if (o->eager_max > EAGER_MAX)
-		return kedge_reason(-EINVAL, "eager_max is at most 32 KiB");
-	if (o->unexpected_cnt > UNEXPECTED_CNT_MAX)
-		return kedge_reason(-EINVAL, "unexpected_cnt is at most 65536");
+	if (o->eager_max > EAGER_LIMIT)
+		return kedge_reason(-EINVAL, "eager_max is at most 64 KiB");
+	rc = limit_envelopes(o);
+	if (rc)
+		return rc;
 	if (o->unexpected_bytes > BYTES_MAX ||
-	    o->unexpected_bytes < 2 * (uint64_t)o->eager_max)
+	    o->unexpected_bytes < 2 * (uint64_t)o->eager_max ||
+	    o->unexpected_bytes < 2)
 		return kedge_reason(-EINVAL, "unexpected_bytes is at least "
 				    "twice eager_max, at most 1 GiB");
 	if (o->heap_bytes > HEAP_MAX || o->pool_bytes > HEAP_MAX)
@@ -65,13 +92,26 @@ int kedge__channel_opts(struct kedge_channel_opts *o,
 	return 0;
 }
 
+int channel_invalid(const char *what)
+{
+	return kedge_reason(-EINVAL, "%s", what);
+}
+
+int channel_no_fd(int rc)
+{
+	return rc == -EMFILE || rc == -ENFILE
+		       ? kedge_reason(rc, "no descriptor is left for a channel: "
+				      "raise ulimit -n")
+		       : rc;
+}
+
 int channel_gone(const struct kedge_channel *ch)
 {
 	if (unlikely(!is_ours(ch)))
 		return kedge_reason(-ECHILD, "the channel belongs to the parent "
 				    "process: after fork the child opens its "
 				    "own");
-	return ch->dead;
+	return unlikely(ch->dead) ? kedge_reason(ch->dead, "%s", ch->why) : 0;
 }
 
 static const uint32_t *ours_page(void)
@@ -90,37 +130,36 @@ static const uint32_t *ours_page(void)
 	return p;
 }
 
+static void close_fds(struct kedge_channel *ch)
+{
+	clofork_close(&ch->timer);
+	clofork_close(&ch->epoll);
+}
+
 /* The transport's descriptor, and a timer where operations can time out. */
 static int open_fds(struct kedge_channel *ch)
 {
 	struct epoll_event ev = { .events = EPOLLIN };
 	int rc;
 
+	clofork_init(&ch->timer);
+	clofork_init(&ch->epoll);
 	ch->fd = ch->t->fd(ch->ctx);
-	ch->timer_fd = -1;
 	if (ch->fd < 0 || !ch->opts.timeout_ms)
 		return ch->fd < 0 ? ch->fd : 0;
-	ch->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-	ch->fd = epoll_create1(EPOLL_CLOEXEC);
-	if (ch->timer_fd < 0 || ch->fd < 0 ||
-	    epoll_ctl(ch->fd, EPOLL_CTL_ADD, ch->timer_fd, &ev) ||
-	    epoll_ctl(ch->fd, EPOLL_CTL_ADD, ch->t->fd(ch->ctx), &ev)) {
+	rc = clofork_keep(&ch->timer, timerfd_create(CLOCK_MONOTONIC,
+						     TFD_CLOEXEC |
+						     TFD_NONBLOCK));
+	if (!rc)
+		rc = clofork_keep(&ch->epoll, epoll_create1(EPOLL_CLOEXEC));
+	if (!rc && (epoll_ctl(ch->epoll.fd, EPOLL_CTL_ADD, ch->timer.fd, &ev) ||
+		    epoll_ctl(ch->epoll.fd, EPOLL_CTL_ADD, ch->fd, &ev)))
 		rc = -errno;
-		if (ch->fd >= 0)
-			close(ch->fd);
-		if (ch->timer_fd >= 0)
-			close(ch->timer_fd);
-		return rc;
-	}
-	return 0;
-}
-
-static void close_fds(struct kedge_channel *ch)
-{
-	if (ch->timer_fd < 0)
-		return;
-	close(ch->timer_fd);
-	close(ch->fd);
+	if (rc)
+		close_fds(ch);
+	else
+		ch->fd = ch->epoll.fd;
+	return rc;
 }
 
 int kedge__channel_open(const struct transport_ops *ops, void *ctx,
@@ -135,6 +174,8 @@ int kedge__channel_open(const struct transport_ops *ops, void *ctx,
 		return -ENOMEM;
 	ch->t = ops;
 	ch->ctx = ctx;
+	ch->busy = true;
+	ch->ring = ops->ring ? ops->ring(ctx) : NULL;
 	ch->opts = *opts;
 	ch->peer = *peer;
 	match_init(ch);
@@ -179,25 +220,45 @@ static bool all_stopped(struct kedge_channel *ch)
 	return all;
 }
 
+/* True if the peer is not left in doubt: it was told of all that was received here,
+ * for which there may have been no room. */
+static bool all_said(struct kedge_channel *ch)
+{
+	struct list *l, *tmp;
+	bool all = true;
+
+	list_for_each_safe(l, tmp, &ch->active)
+		if (list_entry(l, struct op, node)->state == OP_REFUSE)
+			all &= rndv_step(ch, list_entry(l, struct op, node));
+	return all;
+}
+
 static void stop_all(struct kedge_channel *ch)
 {
 	uint64_t end = clock_ns() + CLOSE_NS;
+	bool done;
 
-	while (!all_stopped(ch) && clock_ns() < end && !ch->t->check(ch->ctx))
+	for (;;) {
+		done = all_said(ch);
+		done &= all_stopped(ch);
+		if (done || clock_ns() >= end || ch->t->check(ch->ctx))
+			return;
 		usleep(100);
+	}
 }
 
 KEDGE_API void kedge_channel_close(struct kedge_channel *ch)
 {
 	bool ours;
 
+	NO_CANCEL();
 	if (!ch)
 		return;
 	ours = is_ours(ch);
 	if (ours && !ch->dead) {
 		stop_all(ch);
 		send_control(ch, PACKET_BYE, NULL, 0);
-		channel_dies(ch, -ECONNRESET);
+		channel_ends(ch, -ECONNRESET);
 	}
 	close_fds(ch);
 	pool_close(ch->pool, ours);
@@ -215,40 +276,83 @@ KEDGE_API int kedge_channel_cancel(struct kedge_channel *ch, uint64_t name)
 {
 	struct op_name n = { (uint32_t)name, (uint32_t)(name >> 32) };
 	struct op *op;
+	int rc;
 
+	NO_CANCEL();
 	if (!ch)
-		return -EINVAL;
+		return channel_invalid(NO_CHANNEL);
 	if (!is_ours(ch))
 		return channel_gone(ch);
 	op = op_find(ch, n);
 	if (!op || op->reported)
 		return -ENOENT;
+	ch->busy = true;
 	give_up(ch, op, -ECANCELED);
+	rc = check_lingering(ch, 0);
+	if (rc)
+		channel_dies(ch, rc);
 	return 0;
+}
+
+KEDGE_API int kedge_channel_probe(struct kedge_channel *ch, uint64_t tag,
+				  uint64_t mask, struct kedge_envelope *env)
+{
+	struct early *e;
+
+	NO_CANCEL();
+	if (!ch || !env || env->size < ENVELOPE_V1)
+		return channel_invalid("the channel or the envelope is NULL, or "
+				       "its .size is not sizeof");
+	if (!is_ours(ch))
+		return channel_gone(ch);
+	if (!ch->dead)
+		channel_progress(ch, UINT32_MAX, false);
+	e = match_early(ch, tag, mask);
+	if (!e)
+		return channel_gone(ch);
+	env->tag = e->tag;
+	env->len = e->len;
+	return 1;
 }
 
 KEDGE_API int kedge_channel_fd(struct kedge_channel *ch)
 {
 	if (!ch)
-		return -EINVAL;
+		return channel_invalid(NO_CHANNEL);
 	return is_ours(ch) ? ch->fd : channel_gone(ch);
+}
+
+/* The first of those of operations and of the peer's answers; 0 is none. */
+static uint64_t next_deadline(const struct kedge_channel *ch)
+{
+	const struct list *heads[] = { &ch->timed, &ch->lingering };
+	uint64_t first = 0, ns;
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(heads); i++) {
+		if (list_empty(heads[i]))
+			continue;
+		ns = list_entry(heads[i]->next, struct op, timed)->deadline;
+		if (!first || ns < first)
+			first = ns;
+	}
+	return first;
 }
 
 static void arm_timer(struct kedge_channel *ch)
 {
 	struct itimerspec when = { 0 };
-	uint64_t ns;
+	uint64_t ns = next_deadline(ch);
 
-	if (ch->timer_fd < 0)
+	/* A program that has waited looks at the clock. */
+	ch->timer_polls = TIMER_POLLS;
+	if (ch->timer.fd < 0)
 		return;
-	if (!list_empty(&ch->timed)) {
-		ns = list_entry(ch->timed.next, struct op, timed)->deadline;
+	if (ns) {
 		when.it_value.tv_sec = (time_t)(ns / 1000000000u);
 		when.it_value.tv_nsec = (long)(ns % 1000000000u);
 	}
-	timerfd_settime(ch->timer_fd, TFD_TIMER_ABSTIME, &when, NULL);
-	/* Who has waited looks at the clock. */
-	ch->timer_polls = TIMER_POLLS;
+	timerfd_settime(ch->timer.fd, TFD_TIMER_ABSTIME, &when, NULL);
 }
 
 /*
@@ -259,39 +363,61 @@ KEDGE_API int kedge_channel_arm(struct kedge_channel *ch)
 {
 	int rc;
 
+	NO_CANCEL();
 	if (!ch)
-		return -EINVAL;
+		return channel_invalid(NO_CHANNEL);
 	if (!is_ours(ch))
 		return channel_gone(ch);
 	if (ch->done.head != ch->done.tail)
 		return 1;
 	if (ch->dead)
-		return ch->dead;
+		return channel_gone(ch);
 	rc = ch->t->arm(ch->ctx);
 	if (rc)
 		return rc;
-	if (channel_progress(ch, UINT32_MAX, 1) || ch->done.head != ch->done.tail)
+	if (channel_progress(ch, UINT32_MAX, true) || ch->done.head != ch->done.tail)
 		return 1;
 	if (ch->dead)
-		return ch->dead;
+		return channel_gone(ch);
 	arm_timer(ch);
 	return 0;
+}
+
+/* True if an operation's time is up before the caller's; @ms is the sooner. */
+static bool sooner(const struct kedge_channel *ch, int timeout_ms, int *ms)
+{
+	uint64_t ns = next_deadline(ch), now;
+
+	*ms = timeout_ms;
+	if (!ns)
+		return false;
+	now = clock_ns();
+	ns = ns > now ? (ns - now + 999999) / 1000000 : 0;
+	if (timeout_ms >= 0 && ns >= (uint64_t)timeout_ms)
+		return false;
+	*ms = ns > INT_MAX ? INT_MAX : (int)ns;
+	return true;
 }
 
 KEDGE_API int kedge_channel_wait(struct kedge_channel *ch, int timeout_ms)
 {
 	struct pollfd p = { .events = POLLIN };
-	int rc = kedge_channel_arm(ch);
+	bool is_ours;
+	int rc, ms;
 
+	NO_CANCEL();
+	rc = kedge_channel_arm(ch);
 	if (rc)
 		return rc;
 	p.fd = ch->fd;
-	rc = poll(&p, 1, timeout_ms);
-	return rc < 0 ? -errno : rc;
+	is_ours = sooner(ch, timeout_ms, &ms);
+	rc = poll(&p, 1, ms);
+	return rc < 0 ? -errno : rc || is_ours;
 }
 
 KEDGE_API void *kedge_channel_alloc(struct kedge_channel *ch, size_t len)
 {
+	NO_CANCEL();
 	if (!ch || !len || !is_ours(ch) || !ch->t->heap_alloc)
 		return NULL;
 	return ch->t->heap_alloc(ch->ctx, len);
@@ -299,6 +425,7 @@ KEDGE_API void *kedge_channel_alloc(struct kedge_channel *ch, size_t len)
 
 KEDGE_API void kedge_channel_free(struct kedge_channel *ch, void *p)
 {
+	NO_CANCEL();
 	if (ch && p && is_ours(ch))
 		ch->t->heap_free(ch->ctx, p);
 }

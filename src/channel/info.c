@@ -4,6 +4,9 @@
  */
 #include "channel/internal.h"
 
+#define INFO_V1	 STRUCT_END(struct kedge_channel_info, eager_max)
+#define STATS_V1 STRUCT_END(struct kedge_channel_stats, cts_cnt)
+
 KEDGE_API const char *kedge_way_name(uint32_t way)
 {
 	static const char *const names[KEDGE_WAY_COUNT] = {
@@ -18,8 +21,11 @@ KEDGE_API int kedge_channel_info(struct kedge_channel *ch,
 {
 	struct kedge_channel_info i;
 
+	NO_CANCEL();
 	if (!ch || !info)
-		return -EINVAL;
+		return channel_invalid("the channel or the result is NULL");
+	if (!is_ours(ch))
+		return channel_gone(ch);
 	i = (struct kedge_channel_info){
 		.size = info->size,
 		.ways = ch->t->ways | 1u << KEDGE_WAY_EAGER,
@@ -28,7 +34,7 @@ KEDGE_API int kedge_channel_info(struct kedge_channel *ch,
 		.peer_pid = ch->peer.pid,
 		.eager_max = ch->peer.eager_max,
 	};
-	return kedge__info_copy(info, sizeof(i), &i, sizeof(i));
+	return kedge__info_copy(info, INFO_V1, &i, sizeof(i));
 }
 
 KEDGE_API int kedge_channel_stats(struct kedge_channel *ch,
@@ -37,8 +43,10 @@ KEDGE_API int kedge_channel_stats(struct kedge_channel *ch,
 	struct kedge_channel_stats st;
 
 	if (!ch || !stats)
-		return -EINVAL;
+		return channel_invalid("the channel or the result is NULL");
+	if (!is_ours(ch))
+		return channel_gone(ch);
 	st = ch->st;
 	st.size = stats->size;
-	return kedge__info_copy(stats, sizeof(st), &st, sizeof(st));
+	return kedge__info_copy(stats, STATS_V1, &st, sizeof(st));
 }

@@ -6,20 +6,96 @@
  * by tag beside.
  */
 #include <stdlib.h>
+#include <sys/random.h>
 
 #include "channel/internal.h"
 
-void match_init(struct kedge_channel *ch)
+#define BUCKETS_MAX (1u << 20)
+#define LOAD	    4u /* entries of a bucket, before there are twice as many */
+
+static void table_init(struct match_table *t, uint64_t factor)
 {
 	uint32_t i;
+
+	t->bucket = t->small;
+	t->factor = factor;
+	t->shift = 64 - 6;
+	for (i = 0; i < MATCH_SMALL; i++)
+		list_init(&t->small[i]);
+}
+_Static_assert(MATCH_SMALL == 1u << 6, "the hash's top bits");
+
+static void table_fini(struct match_table *t)
+{
+	if (t->bucket != t->small)
+		free(t->bucket);
+}
+
+/*
+ * Twice as many buckets or more. What one of them holds comes from one bucket of
+ * before, as the top bits of the hash choose it, so the order within it stays.
+ */
+static void table_grow(struct match_table *t, uint32_t cnt,
+		       uint64_t (*key_of)(const struct list *l))
+{
+	struct match_table big = { .factor = t->factor, .shift = t->shift };
+	uint32_t old = match_buckets(t), i;
+	struct list *l, *tmp;
+
+	while (match_buckets(&big) < BUCKETS_MAX && match_buckets(&big) < cnt)
+		big.shift--;
+	if (big.shift == t->shift)
+		return;
+	big.bucket = malloc(match_buckets(&big) * sizeof(*big.bucket));
+	if (!big.bucket)
+		return;
+	for (i = 0; i < match_buckets(&big); i++)
+		list_init(&big.bucket[i]);
+	for (i = 0; i < old; i++)
+		list_for_each_safe(l, tmp, &t->bucket[i]) {
+			list_remove(l);
+			list_add_tail(match_bucket(&big, key_of(l)), l);
+		}
+	table_fini(t);
+	t->bucket = big.bucket;
+	t->shift = big.shift;
+}
+
+static uint64_t posted_tag(const struct list *l)
+{
+	return list_entry(l, const struct op, node)->tag;
+}
+
+static uint64_t early_tag(const struct list *l)
+{
+	return list_entry(l, const struct early, by_tag)->tag;
+}
+
+static uint64_t early_sender(const struct list *l)
+{
+	return list_entry(l, const struct early, by_sender)->sender.index;
+}
+
+/* Random, so that a peer cannot choose tags that share a bucket. */
+static uint64_t random_factor(void)
+{
+	uint64_t r;
+
+	if (getrandom(&r, sizeof(r), GRND_NONBLOCK) != sizeof(r))
+		r = 0x9e3779b97f4a7c15u;
+	return r | 1;
+}
+
+void match_init(struct kedge_channel *ch)
+{
+	uint64_t factor = random_factor();
 
 	list_init(&ch->posted_any);
 	list_init(&ch->early);
 	list_init(&ch->replies);
-	for (i = 0; i < BUCKETS; i++) {
-		list_init(&ch->posted[i]);
-		list_init(&ch->early_by_tag[i]);
-	}
+	table_init(&ch->posted, factor);
+	table_init(&ch->early_by_tag, factor);
+	table_init(&ch->early_by_sender, factor);
 }
 
 void match_fini(struct kedge_channel *ch)
@@ -30,6 +106,15 @@ void match_fini(struct kedge_channel *ch)
 		free(list_entry(l, struct early, node));
 	list_for_each_safe(l, tmp, &ch->replies)
 		free(list_entry(l, struct reply, node));
+	table_fini(&ch->posted);
+	table_fini(&ch->early_by_tag);
+	table_fini(&ch->early_by_sender);
+}
+
+void match_expect(struct kedge_channel *ch, uint32_t cnt)
+{
+	if (cnt > LOAD * match_buckets(&ch->posted))
+		table_grow(&ch->posted, cnt, posted_tag);
 }
 
 struct op *match_posted_slow(struct kedge_channel *ch, uint64_t tag,
@@ -51,12 +136,12 @@ struct op *match_posted_slow(struct kedge_channel *ch, uint64_t tag,
 struct early *match_early(struct kedge_channel *ch, uint64_t tag,
 			  uint64_t mask)
 {
-	struct list *l, *tmp, *head = &ch->early_by_tag[tag_bucket(tag)];
+	struct list *l, *tmp, *head = match_bucket(&ch->early_by_tag, tag);
 	struct early *e;
 
 	if (mask == UINT64_MAX) {
 		list_for_each_safe(l, tmp, head) {
-			e = list_entry(l, struct early, hash);
+			e = list_entry(l, struct early, by_tag);
 			if (e->tag == tag)
 				return e;
 		}
@@ -70,10 +155,26 @@ struct early *match_early(struct kedge_channel *ch, uint64_t tag,
 	return NULL;
 }
 
-int early_add(struct kedge_channel *ch, const struct packet *p)
+static void early_link(struct kedge_channel *ch, struct early *e)
 {
-	bool is_rts = p->head.type == PACKET_RTS;
-	size_t len = is_rts ? p->rts.desc_len : p->head.len;
+	if (++ch->early_cnt > LOAD * match_buckets(&ch->early_by_tag)) {
+		table_grow(&ch->early_by_tag, ch->early_cnt / 2, early_tag);
+		table_grow(&ch->early_by_sender, ch->early_cnt / 2,
+			   early_sender);
+	}
+	list_add_tail(&ch->early, &e->node);
+	list_add_tail(match_bucket(&ch->early_by_tag, e->tag), &e->by_tag);
+	list_init(&e->by_sender);
+	if (e->is_rts)
+		list_add_tail(match_bucket(&ch->early_by_sender,
+					   e->sender.index), &e->by_sender);
+}
+
+/* Room for @len bytes; it is in no list yet. */
+static int early_new(struct kedge_channel *ch, const struct packet_head *h,
+		     size_t len, struct early **early)
+{
+	bool is_rts = h->type == PACKET_RTS;
 	struct early *e;
 
 	if (ch->early_cnt >= ch->opts.unexpected_cnt ||
@@ -83,24 +184,53 @@ int early_add(struct kedge_channel *ch, const struct packet *p)
 	e = malloc(sizeof(*e) + len);
 	if (!e)
 		return -ENOMEM;
-	e->tag = p->head.tag;
-	e->len = is_rts ? p->rts.len : len;
+	e->tag = h->tag;
+	e->len = len;
 	e->is_rts = is_rts;
-	e->sender = is_rts ? p->rts.sender : (struct op_name){ 0 };
+	e->sender = (struct op_name){ 0 };
 	e->desc_len = (uint32_t)len;
-	memcpy(e->data, is_rts ? p->rts.desc : p->data, len);
-	list_add_tail(&ch->early, &e->node);
-	list_add_tail(&ch->early_by_tag[tag_bucket(e->tag)], &e->hash);
-	ch->early_cnt++;
+	e->arriving = false;
 	ch->early_bytes += is_rts ? 0 : len;
 	ch->st.unexpected++;
+	*early = e;
+	return 0;
+}
+
+int early_add(struct kedge_channel *ch, const struct packet *p)
+{
+	bool is_rts = p->head.type == PACKET_RTS;
+	size_t len = is_rts ? p->rts.desc_len : p->head.len;
+	struct early *e = NULL;
+	int rc = early_new(ch, &p->head, len, &e);
+
+	if (rc)
+		return rc;
+	if (is_rts) {
+		e->len = p->rts.len;
+		e->sender = p->rts.sender;
+	}
+	memcpy(e->data, is_rts ? p->rts.desc : p->eager, len);
+	early_link(ch, e);
+	return 0;
+}
+
+int early_add_arriving(struct kedge_channel *ch, const struct packet_head *h,
+		       struct early **early)
+{
+	int rc = early_new(ch, h, h->len, early);
+
+	if (rc)
+		return rc;
+	(*early)->arriving = true;
+	early_link(ch, *early);
 	return 0;
 }
 
 void early_drop(struct kedge_channel *ch, struct early *e)
 {
 	list_remove(&e->node);
-	list_remove(&e->hash);
+	list_remove(&e->by_tag);
+	list_remove(&e->by_sender);
 	ch->early_cnt--;
 	ch->early_bytes -= e->is_rts ? 0 : e->len;
 	free(e);
@@ -111,9 +241,10 @@ struct early *early_find(struct kedge_channel *ch, struct op_name sender)
 	struct list *l, *tmp;
 	struct early *e;
 
-	list_for_each_safe(l, tmp, &ch->early) {
-		e = list_entry(l, struct early, node);
-		if (e->is_rts && e->sender.index == sender.index &&
+	list_for_each_safe(l, tmp,
+			   match_bucket(&ch->early_by_sender, sender.index)) {
+		e = list_entry(l, struct early, by_sender);
+		if (e->sender.index == sender.index &&
 		    e->sender.gen == sender.gen)
 			return e;
 	}

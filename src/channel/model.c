@@ -246,11 +246,11 @@ static double swap_cost(const struct model_case *c)
 	       at(c->fresh ? &costs.swap_fresh : &costs.swap, c->body);
 }
 
-/* The sender fills while the receiver drains; what crosses from one cache to
- * the other costs about half as much again. */
+/* The sender fills while the receiver drains, but a message that is alone waits
+ * for both. */
 static double copy_cost(const struct model_case *c)
 {
-	return 1.5 * at(&costs.copy, c->len) + fresh_cost(c, c->len);
+	return 2 * at(&costs.copy, c->len) + fresh_cost(c, c->len);
 }
 
 uint64_t model_cost(uint32_t way, const struct model_case *c)

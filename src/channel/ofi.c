@@ -9,6 +9,7 @@
  */
 #include <assert.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -29,9 +30,13 @@ void kedge__ofi_die(struct ofi *o, int why)
 
 	if (o->err)
 		return;
+	/* A provider may take the torn end of a dead peer's bytes for a broken
+	 * protocol: the control connection tells that it has died. */
+	if (why == -EPROTO && o->rdm && kedge__ofi_ctl_check(o))
+		why = -ECONNRESET;
 	o->err = why;
-	if (o->ctl)
-		kedge__ofi_die(o->ctl, why);
+	if (o->ctl_fd >= 0)
+		shutdown(o->ctl_fd, SHUT_RDWR);
 	fi_close(&o->ep->fid);
 	o->ep = NULL;
 	/* From here on nothing of ours is touched, and nothing completes. */
@@ -182,7 +187,7 @@ static void *ofi_reserve(void *ctx, size_t len)
 	struct ofi *o = ctx;
 	char *at;
 
-	if (len > PACKET_MAX || o->err)
+	if (len > OFI_PACKET_MAX || o->err)
 		return NULL;
 	at = append_at(o, len, TX_SPARE);
 	if (!at) {
@@ -382,7 +387,7 @@ static int ofi_arm(void *ctx)
 	kedge__ofi_flow_signals(o);
 	kedge__ofi_pump(o);
 	kedge__ofi_writes_post(o);
-	if (o->ctl && !o->err && ofi_arm(o->ctl))
+	if (!o->err && o->rdm && kedge__ofi_ctl_check(o))
 		ofi_check(o);
 	return o->err ? 0 : arm_fds(o);
 }
@@ -472,6 +477,7 @@ const struct transport_ops kedge__ofi_ops = {
 		1u << KEDGE_WAY_SWAP | 1u << KEDGE_WAY_COPY |
 		1u << KEDGE_WAY_REGISTER,
 	.posts = true,
+	.blind = true,
 	.reserve = ofi_reserve,
 	.commit = ofi_commit,
 	.next = ofi_next,

@@ -54,7 +54,9 @@
 /* Buffers to send from, and those that reserve() leaves to the transport. */
 #define TX_CNT	 64u
 #define TX_SPARE 8u
-#define BUF_LEN	 (PACKET_MAX + 64u)
+#define OFI_EAGER_MAX  (32u * 1024)
+#define OFI_PACKET_MAX (OFI_EAGER_MAX + 1024)
+#define BUF_LEN	 (OFI_PACKET_MAX + 64u)
 /* Packets share a buffer up to here. */
 #define BATCH_LEN 2048u
 /* Writes under way in all, and of one flow. */
@@ -198,8 +200,8 @@ struct ofi_ids {
  * @virt:    the peer names bytes by our addresses, else by their offset
  * @own_key: the provider wants keys of ours
  * @bind_mr: a registration is of the endpoint
- * @rdm:     the endpoint is not connected: @peer, in @av, is who it speaks to,
- *           and @ctl the connection that says whether he lives
+ * @rdm:     the endpoint is not connected: @peer, in @av, is the one that it
+ *           speaks to, and @ctl_fd the connection whose end is the peer's, or -1
  * @tick_fd: in the place of a descriptor of the provider's, or -1
  * @err:     0, or why the endpoint is closed; told when all that came is taken
  * @owed:    buffers posted anew of which the peer has not been told
@@ -220,9 +222,8 @@ struct ofi {
 	struct fid_eq *eq; /* of a connection */
 	struct fid_av *av;
 	struct fid_ep *ep;
-	struct ofi *ctl;
 	fi_addr_t peer;
-	int fd, tick_fd;
+	int fd, tick_fd, ctl_fd;
 	pid_t pid;
 	int err;
 	bool pins, local_desc, virt, own_key, ordered, bind_mr, rdm, tells, batch;

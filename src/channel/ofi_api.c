@@ -4,11 +4,17 @@
  */
 #include <stdio.h>
 
-#include "channel/ofi.h"
+#include <kedge/tcp.h>
 
-static const char *provider_of(const char *provider)
+#include "base/cancel.h"
+#include "channel/connector.h"
+#include "channel/ofi.h"
+#include "channel/ofi_lib.h"
+
+/* TCP is libkedge's own: libfabric 1.17 crashes on bytes of a stranger's. */
+static bool is_tcp(const char *provider)
 {
-	return provider ? provider : "tcp";
+	return !provider || !strcmp(provider, "tcp");
 }
 
 KEDGE_API int kedge_channel_open_ofi(const char *provider, const char *node,
@@ -22,19 +28,48 @@ KEDGE_API int kedge_channel_open_ofi(const char *provider, const char *node,
 	struct ofi *o;
 	int rc;
 
+	NO_CANCEL();
 	if (!node || !service || !channel)
-		return -EINVAL;
+		return kedge_reason(-EINVAL, "the node, the service or the "
+				    "result is NULL");
+	if (is_tcp(provider))
+		return kedge_channel_open_tcp(node, service, user, timeout_ms,
+					      channel);
 	rc = kedge__channel_opts(&opts, user);
+	if (!rc)
+		rc = kedge__ofi_load();
 	if (rc)
 		return rc;
-	rc = kedge__ofi_connect(provider_of(provider), node, service, &opts,
-				timeout_ms, &o, &peer);
+	rc = kedge__ofi_connect(provider, node, service, &opts, timeout_ms, &o,
+				&peer);
 	if (rc)
 		return rc;
+	/* It is the caller's, and not kept. */
+	opts.secret = NULL;
 	rc = kedge__channel_open(&kedge__ofi_ops, o, &opts, &peer, channel);
 	if (rc)
 		kedge__ofi_free(o);
 	return rc;
+}
+
+static int connect_ofi(const struct connect_to *to,
+		       struct kedge_channel **channel)
+{
+	return kedge_channel_open_ofi(to->provider, to->node, to->service,
+				      &to->opts, to->timeout_ms, channel);
+}
+
+KEDGE_API int kedge_connector_open_ofi(const char *provider, const char *node,
+				       const char *service,
+				       const struct kedge_channel_opts *opts,
+				       int timeout_ms,
+				       struct kedge_connector **connector)
+{
+	if (!node || !service || !connector)
+		return kedge_reason(-EINVAL, "the node, the service or the "
+				    "result is NULL");
+	return kedge__connector_open(connect_ofi, provider, node, service, opts,
+				     timeout_ms, connector);
 }
 
 /* ---- listeners ---- */
@@ -61,6 +96,11 @@ static int listener_fd(void *ctx)
 	return kedge__ofi_listener_fd(ctx);
 }
 
+static int listener_address(void *ctx, char *text)
+{
+	return kedge__ofi_listener_address(ctx, text);
+}
+
 static void listener_close(void *ctx)
 {
 	kedge__ofi_listener_close(ctx);
@@ -69,6 +109,7 @@ static void listener_close(void *ctx)
 static const struct listener_ops listener_ops = {
 	.accept = listener_accept,
 	.fd = listener_fd,
+	.address = listener_address,
 	.close = listener_close,
 };
 
@@ -81,12 +122,18 @@ KEDGE_API int kedge_listener_open_ofi(const char *provider, const char *node,
 	struct ofi_listener *l;
 	int rc;
 
+	NO_CANCEL();
 	if (!service || !listener)
-		return -EINVAL;
+		return kedge_reason(-EINVAL, "the service or the result is "
+				    "NULL");
+	if (is_tcp(provider))
+		return kedge_listener_open_tcp(node, service, user, listener);
 	rc = kedge__channel_opts(&opts, user);
+	if (!rc)
+		rc = kedge__ofi_load();
 	if (rc)
 		return rc;
-	rc = kedge__ofi_listen(provider_of(provider), node, service, &opts, &l);
+	rc = kedge__ofi_listen(provider, node, service, &opts, &l);
 	if (rc)
 		return rc;
 	rc = kedge__listener_open(&listener_ops, l, listener);
@@ -107,11 +154,8 @@ static void describe(struct kedge_ofi_provider *p, const char *name)
 	/* The same that a listener asks for. */
 	if (kedge__ofi_getinfo_any(name, NULL, NULL, 0, &info, &rdm))
 		return;
-	if (rdm) {
-		fi_freeinfo(info);
-		if (kedge__ofi_getinfo_rdm(name, NULL, &info))
-			return;
-	}
+	if (rdm && kedge__ofi_getinfo_rdm(name, NULL, &info))
+		return;
 	p->flags = KEDGE_OFI_CHANNEL;
 	if (info->domain_attr->mr_mode & (FI_MR_LOCAL | FI_MR_ALLOCATED))
 		p->flags |= KEDGE_OFI_PINS;
@@ -133,8 +177,12 @@ KEDGE_API ssize_t kedge_ofi_list(struct kedge_ofi_provider *list, size_t max)
 	size_t cnt = 0;
 	int rc;
 
+	NO_CANCEL();
 	if (!list && max)
-		return -EINVAL;
+		return kedge_reason(-EINVAL, "the list is NULL");
+	rc = kedge__ofi_load();
+	if (rc)
+		return rc;
 	rc = fi_getinfo(OFI_API, NULL, NULL, 0, NULL, &all);
 	if (rc == -FI_ENOMEM)
 		return kedge_reason(-ENOMEM, "no memory for libfabric");

@@ -9,6 +9,10 @@
 #include <unistd.h>
 
 #include "channel/ofi.h"
+#include "channel/tcp/meet.h"
+#include "channel/wait.h"
+
+#define ROUND_MS 20
 
 int kedge__ofi_errno(ssize_t rc)
 {
@@ -107,6 +111,9 @@ int kedge__ofi_getinfo_any(const char *provider, const char *node,
 	int rc;
 
 	*rdm = false;
+	rc = service ? kedge__port_check(service, flags & FI_SOURCE) : 0;
+	if (rc)
+		return rc;
 	rc = kedge__ofi_getinfo(provider, node, service, flags, info);
 	if (rc != -EOPNOTSUPP)
 		return rc;
@@ -115,7 +122,8 @@ int kedge__ofi_getinfo_any(const char *provider, const char *node,
 		return rc;
 	fi_freeinfo(there);
 	*rdm = true;
-	return kedge__ofi_getinfo("tcp", node, service, flags, info);
+	*info = NULL;
+	return 0;
 }
 
 int kedge__ofi_fabric_open(const struct fi_info *info, struct ofi_fabric **out)
@@ -147,26 +155,10 @@ void kedge__ofi_fabric_put(struct ofi_fabric *f)
 
 /* ---- events ---- */
 
-uint64_t kedge__ofi_deadline(int timeout_ms)
-{
-	if (timeout_ms < 0)
-		return UINT64_MAX;
-	return clock_ns() + (uint64_t)timeout_ms * 1000000u;
-}
-
+/* In rounds: what a provider does in between needs no event. */
 int kedge__ofi_wait(int fd, uint64_t deadline)
 {
-	struct pollfd p = { .fd = fd, .events = POLLIN };
-	uint64_t now = clock_ns();
-	int ms = 1000;
-
-	if (now >= deadline)
-		return -ETIMEDOUT;
-	/* In rounds: what a provider does in between needs no event. */
-	if (deadline - now < 1000000000u)
-		ms = (int)((deadline - now + 999999u) / 1000000u);
-	poll(&p, 1, ms < 20 ? ms : 20);
-	return 0;
+	return kedge__wait_for(fd, POLLIN, deadline, ROUND_MS);
 }
 
 int kedge__ofi_eq_open(struct fid_fabric *fabric, struct fid_eq **eq, int *fd)
@@ -236,18 +228,26 @@ int kedge__ofi_eq_read(struct fid_eq *eq, uint32_t *event,
 
 /* ---- what the sides say of themselves ---- */
 
+#define EAGER_DEFAULT (8u * 1024)
+
+static uint32_t eager_of(const struct kedge_channel_opts *opts)
+{
+	uint32_t eager = eager_or(opts, EAGER_DEFAULT);
+
+	return eager < OFI_EAGER_MAX ? eager : OFI_EAGER_MAX;
+}
+
 void kedge__ofi_hello(struct ofi_hello *hello,
-		      const struct kedge_channel_opts *opts, bool rdm)
+		      const struct kedge_channel_opts *opts)
 {
 	*hello = (struct ofi_hello){
 		.magic = HELLO_MAGIC,
 		.version = HELLO_VERSION,
 		.rx_cnt = RX_CNT,
 		.pid = (uint32_t)getpid(),
-		.eager_max = opts->eager_max,
+		.eager_max = eager_of(opts),
 		.unexpected_cnt = opts->unexpected_cnt,
 		.unexpected_bytes = opts->unexpected_bytes,
-		.rdm = rdm,
 	};
 }
 
@@ -264,9 +264,10 @@ int kedge__ofi_hello_check(const struct ofi_hello *h, size_t len)
 		return kedge_reason(h->status < -4095 || h->status > 0
 					    ? -EPROTO : h->status,
 				    "the peer turned this side away");
-	if (h->rx_cnt < 8 || h->rx_cnt > 4096 || h->rdm > 1 || !h->eager_max ||
-	    h->eager_max > 32u * 1024 || !h->unexpected_cnt ||
-	    h->unexpected_cnt > 65536 || h->unexpected_bytes < h->eager_max ||
+	if (h->rx_cnt < 8 || h->rx_cnt > 4096 || h->zero || !h->eager_max ||
+	    h->eager_max > OFI_EAGER_MAX || !h->unexpected_cnt ||
+	    h->unexpected_cnt > UNEXPECTED_CNT_MAX ||
+	    h->unexpected_bytes < h->eager_max ||
 	    h->unexpected_bytes > 1u << 30)
 		return kedge_reason(-EPROTO, "the peer's limits are none");
 	return 0;
@@ -280,8 +281,8 @@ int kedge__ofi_agree(struct ofi *o, const struct kedge_channel_opts *opts,
 
 	if (rc)
 		return rc;
-	if (opts->eager_max < eager)
-		eager = opts->eager_max;
+	if (eager_of(opts) < eager)
+		eager = eager_of(opts);
 	*peer = (struct transport_peer){
 		.eager_max = eager,
 		.unexpected_cnt = hello->unexpected_cnt,
@@ -342,7 +343,7 @@ static int connect_failed(int rc, const struct ofi_hello *hello,
 			    service, -rc);
 }
 
-static int connect_to(struct ofi *o, const struct fi_info *info, bool rdm,
+static int connect_to(struct ofi *o, const struct fi_info *info,
 		      const char *node, const char *service,
 		      const struct kedge_channel_opts *opts, uint64_t deadline,
 		      struct transport_peer *peer)
@@ -350,7 +351,7 @@ static int connect_to(struct ofi *o, const struct fi_info *info, bool rdm,
 	struct ofi_hello hello;
 	int rc;
 
-	kedge__ofi_hello(&hello, opts, rdm);
+	kedge__ofi_hello(&hello, opts);
 	rc = fi_connect(o->ep, info->dest_addr, &hello, sizeof(hello));
 	memset(&hello, 0, sizeof(hello));
 	if (!rc)
@@ -359,10 +360,19 @@ static int connect_to(struct ofi *o, const struct fi_info *info, bool rdm,
 		rc = kedge__ofi_errno(rc);
 	if (rc)
 		return connect_failed(rc, &hello, node, service);
-	if (hello.rdm != rdm)
-		return kedge_reason(-EPROTO, "%s, service %s, has another "
-				    "provider", node, service);
 	return kedge__ofi_agree(o, opts, &hello, peer);
+}
+
+static int connect_rdm(const char *provider, const char *node,
+		       const char *service,
+		       const struct kedge_channel_opts *opts, int timeout_ms,
+		       struct ofi **out, struct transport_peer *peer)
+{
+	uint64_t deadline = kedge__deadline_of(timeout_ms);
+	int fd, rc = kedge__meet_connect(node, service, opts, timeout_ms, &fd,
+					 peer);
+
+	return rc ? rc : kedge__ofi_rdm(fd, provider, opts, deadline, out);
 }
 
 int kedge__ofi_connect(const char *provider, const char *node,
@@ -370,7 +380,7 @@ int kedge__ofi_connect(const char *provider, const char *node,
 		       const struct kedge_channel_opts *opts, int timeout_ms,
 		       struct ofi **out, struct transport_peer *peer)
 {
-	uint64_t deadline = kedge__ofi_deadline(timeout_ms);
+	uint64_t deadline = kedge__deadline_of(timeout_ms);
 	struct ofi_fabric *fabric;
 	struct fi_info *info;
 	struct ofi *o;
@@ -380,15 +390,16 @@ int kedge__ofi_connect(const char *provider, const char *node,
 	rc = kedge__ofi_getinfo_any(provider, node, service, 0, &info, &rdm);
 	if (rc)
 		return rc;
+	if (rdm)
+		return connect_rdm(provider, node, service, opts, timeout_ms,
+				   out, peer);
 	rc = kedge__ofi_fabric_open(info, &fabric);
 	if (rc)
 		goto free_info;
 	rc = kedge__ofi_open(fabric, info, &o);
 	if (rc)
 		goto put_fabric;
-	rc = connect_to(o, info, rdm, node, service, opts, deadline, peer);
-	if (!rc && rdm)
-		rc = kedge__ofi_rdm(&o, provider, deadline);
+	rc = connect_to(o, info, node, service, opts, deadline, peer);
 	if (rc)
 		kedge__ofi_free(o);
 	else

@@ -20,7 +20,7 @@ struct ofi_hello {
 	uint32_t unexpected_cnt;
 	uint64_t unexpected_bytes;
 	int32_t status; /* of a refusal: a negative errno */
-	uint32_t rdm;	/* 1: packets go another way, see ofi_rdm.c */
+	uint32_t zero;
 };
 
 /* ---- ofi_conn.c: endpoints ---- */
@@ -45,11 +45,11 @@ int kedge__ofi_eq_open(struct fid_fabric *fabric, struct fid_eq **eq, int *fd);
 /* One event, or -EAGAIN; 0 and *@event, else what the error event says. */
 int kedge__ofi_eq_read(struct fid_eq *eq, uint32_t *event,
 		       struct fi_info **info, struct ofi_hello *hello);
-/* Wait for the descriptor until @deadline. 0, or -ETIMEDOUT. */
+/* Wait for the descriptor until @deadline, a while at most. 0; else as
+ * kedge__wait_for(). */
 int kedge__ofi_wait(int fd, uint64_t deadline);
-uint64_t kedge__ofi_deadline(int timeout_ms);
 void kedge__ofi_hello(struct ofi_hello *hello,
-		      const struct kedge_channel_opts *opts, bool rdm);
+		      const struct kedge_channel_opts *opts);
 /* 0 or -EPROTO, or what the peer says of itself. */
 int kedge__ofi_hello_check(const struct ofi_hello *hello, size_t len);
 int kedge__ofi_agree(struct ofi *o, const struct kedge_channel_opts *opts,
@@ -64,7 +64,7 @@ int kedge__ofi_connect(const char *provider, const char *node,
 int kedge__ofi_post_all(struct ofi *o);
 /*
  * What connects for @provider, with an address as for fi_getinfo(): itself, or
- * "tcp" and *@rdm.
+ * NULL and *@rdm.
  */
 int kedge__ofi_getinfo_any(const char *provider, const char *node,
 			   const char *service, uint64_t flags,
@@ -74,8 +74,11 @@ int kedge__ofi_getinfo_any(const char *provider, const char *node,
 
 int kedge__ofi_getinfo_rdm(const char *provider, const char *node,
 			   struct fi_info **info);
-/* In the place of the connection *@conn, which it owns on success. */
-int kedge__ofi_rdm(struct ofi **conn, const char *provider, uint64_t deadline);
+/* An endpoint and its peer's, which meet over the connection @fd. On success it
+ * owns that, else it is closed. */
+int kedge__ofi_rdm(int fd, const char *provider,
+		   const struct kedge_channel_opts *opts, uint64_t deadline,
+		   struct ofi **out);
 /* 0, or what the connection beside the endpoint says. */
 int kedge__ofi_ctl_check(struct ofi *o);
 
@@ -93,6 +96,8 @@ kedge__ofi_listener_opts(const struct ofi_listener *l);
 int kedge__ofi_listener_fd(const struct ofi_listener *l);
 /* The port that it listens on, of an IP address; 0 if it is none. */
 unsigned int kedge__ofi_listener_port(const struct ofi_listener *l);
+/* What kedge_listener_address() says of it. */
+int kedge__ofi_listener_address(const struct ofi_listener *l, char *text);
 void kedge__ofi_listener_close(struct ofi_listener *l);
 
 #endif /* CHANNEL_OFI_CONN_H */

@@ -55,7 +55,7 @@ static bool heads_came(struct ofi *o, struct ofi_buf *b, uint32_t *packets)
 		if (left < sizeof(*h) || (at && h->credit))
 			return false;
 		if (h->kind == HEAD_PACKET) {
-			if (!h->id || h->id > PACKET_MAX ||
+			if (!h->id || h->id > OFI_PACKET_MAX ||
 			    length_of(h) > left)
 				return false;
 			if (!(*packets)++)

@@ -2,16 +2,22 @@
 /*
  * A listener: a passive endpoint whose event queue tells of peers. A peer is
  * looked at before anything is made for it, and turned away with a reason.
+ *
+ * For reliable datagrams a listener of libkedge's own transport over TCP stands in
+ * its place: strangers get no further than its handshake.
  */
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "channel/ofi.h"
+#include "channel/tcp/meet.h"
+#include "channel/wait.h"
 
 /* For what the peer does between fi_accept() and FI_CONNECTED. */
 #define ACCEPT_NS 1000000000ull
-/* And for the endpoints of datagrams, which take longer to make. */
+/* And for the endpoints of datagrams, which take longer to make: no peer has it
+ * before its handshake is over. */
 #define MEET_NS 3000000000ull
 
 struct ofi_listener {
@@ -21,7 +27,10 @@ struct ofi_listener {
 	struct fid_pep *pep;
 	int fd;
 	pid_t pid;
-	char *rdm; /* the provider, if another one connects for it */
+	/* Reliable datagrams: the provider, and where its endpoints meet. Nothing
+	 * of the above but @fd and @pid then. */
+	char *rdm;
+	struct tcp_listener *meet;
 	struct kedge_channel_opts opts;
 };
 
@@ -49,6 +58,25 @@ static int listen_at(struct ofi_listener *l)
 	return rc ? failed(rc, "fi_listen") : 0;
 }
 
+static int listen_rdm(struct ofi_listener *l, const char *provider,
+		      const char *node, const char *service)
+{
+	int rc;
+
+	l->rdm = strdup(provider);
+	if (!l->rdm)
+		return kedge_reason(-ENOMEM, "no memory for a listener");
+	rc = kedge__meet_listen(node, service, &l->opts, &l->meet);
+	if (rc) {
+		free(l->rdm);
+		return rc;
+	}
+	/* It is the caller's, and not kept. */
+	l->opts.secret = NULL;
+	l->fd = kedge__meet_fd(l->meet);
+	return 0;
+}
+
 int kedge__ofi_listen(const char *provider, const char *node,
 		      const char *service,
 		      const struct kedge_channel_opts *opts,
@@ -67,11 +95,13 @@ int kedge__ofi_listen(const char *provider, const char *node,
 	if (rc)
 		goto free_listener;
 	if (rdm) {
-		l->rdm = strdup(provider);
-		rc = l->rdm ? 0 : -ENOMEM;
+		rc = listen_rdm(l, provider, node, service);
+		if (rc)
+			goto free_listener;
+		*out = l;
+		return 0;
 	}
-	if (rc)
-		goto free_info;
+	l->opts.secret = NULL;
 	rc = kedge__ofi_fabric_open(l->info, &l->fabric);
 	if (rc)
 		goto free_info;
@@ -92,7 +122,6 @@ put_fabric:
 	kedge__ofi_fabric_put(l->fabric);
 free_info:
 	fi_freeinfo(l->info);
-	free(l->rdm);
 free_listener:
 	free(l);
 	return rc;
@@ -119,7 +148,9 @@ static void reject_all(struct ofi_listener *l)
 
 void kedge__ofi_listener_close(struct ofi_listener *l)
 {
-	if (l->pid == getpid()) {
+	if (l->meet) {
+		kedge__meet_close(l->meet);
+	} else if (l->pid == getpid()) {
 		reject_all(l);
 		fi_close(&l->pep->fid);
 		fi_close(&l->eq->fid);
@@ -141,28 +172,47 @@ int kedge__ofi_listener_fd(const struct ofi_listener *l)
 	return l->fd;
 }
 
+union ofi_address {
+	struct sockaddr any;
+	struct sockaddr_in v4;
+	struct sockaddr_in6 v6;
+};
+
+static size_t name_of(const struct ofi_listener *l, union ofi_address *a)
+{
+	size_t len = sizeof(*a);
+
+	memset(a, 0, sizeof(*a));
+	return fi_getname(&l->pep->fid, a, &len) ? 0 : len;
+}
+
 unsigned int kedge__ofi_listener_port(const struct ofi_listener *l)
 {
-	union {
-		struct sockaddr any;
-		struct sockaddr_in v4;
-		struct sockaddr_in6 v6;
-	} addr;
-	size_t len = sizeof(addr);
+	union ofi_address a;
 
-	memset(&addr, 0, sizeof(addr));
-	if (fi_getname(&l->pep->fid, &addr, &len))
+	if (l->meet)
+		return kedge__meet_port(l->meet);
+	if (!name_of(l, &a))
 		return 0;
-	if (addr.any.sa_family == AF_INET)
-		return ntohs(addr.v4.sin_port);
-	return addr.any.sa_family == AF_INET6 ? ntohs(addr.v6.sin6_port) : 0;
+	if (a.any.sa_family == AF_INET)
+		return ntohs(a.v4.sin_port);
+	return a.any.sa_family == AF_INET6 ? ntohs(a.v6.sin6_port) : 0;
+}
+
+int kedge__ofi_listener_address(const struct ofi_listener *l, char *text)
+{
+	union ofi_address a;
+
+	if (l->meet)
+		return kedge__meet_address(l->meet, text);
+	return kedge__address_text(&a.any, (socklen_t)name_of(l, &a), text);
 }
 
 static void turn_away(struct ofi_listener *l, struct fi_info *info, int why)
 {
 	struct ofi_hello hello;
 
-	kedge__ofi_hello(&hello, &l->opts, l->rdm);
+	kedge__ofi_hello(&hello, &l->opts);
 	hello.status = why;
 	fi_reject(l->pep, info->handle, &hello, sizeof(hello));
 }
@@ -176,15 +226,13 @@ static int take_peer(struct ofi_listener *l, struct fi_info *info,
 	int rc;
 
 	rc = kedge__ofi_hello_check(theirs, sizeof(*theirs));
-	if (!rc && theirs->rdm != (l->rdm != NULL))
-		rc = kedge_reason(-EPROTO, "the peer has another provider");
 	if (!rc)
 		rc = kedge__ofi_open(l->fabric, info, &o);
 	if (rc) {
 		turn_away(l, info, rc);
 		return rc;
 	}
-	kedge__ofi_hello(&ours, &l->opts, l->rdm);
+	kedge__ofi_hello(&ours, &l->opts);
 	rc = fi_accept(o->ep, &ours, sizeof(ours));
 	if (rc) {
 		/* In this order: the endpoint refers to the handle. */
@@ -200,8 +248,6 @@ static int take_peer(struct ofi_listener *l, struct fi_info *info,
 		goto free_ofi;
 	}
 	rc = kedge__ofi_agree(o, &l->opts, theirs, peer);
-	if (!rc && l->rdm)
-		rc = kedge__ofi_rdm(&o, l->rdm, clock_ns() + MEET_NS);
 	if (rc)
 		goto free_ofi;
 	*out = o;
@@ -212,15 +258,31 @@ free_ofi:
 	return rc;
 }
 
+static int accept_rdm(struct ofi_listener *l, int timeout_ms, struct ofi **out,
+		      struct transport_peer *peer)
+{
+	int fd, rc = kedge__meet_accept(l->meet, timeout_ms, &fd, peer);
+
+	if (rc)
+		return rc;
+	rc = kedge__ofi_rdm(fd, l->rdm, &l->opts, clock_ns() + MEET_NS, out);
+	/* Nothing to do with how long the caller waits. */
+	return rc == -ETIMEDOUT ? kedge_reason(-EPROTO, "the peer says nothing "
+					       "after the handshake")
+				: rc;
+}
+
 int kedge__ofi_accept(struct ofi_listener *l, int timeout_ms, struct ofi **out,
 		      struct transport_peer *peer)
 {
-	uint64_t deadline = kedge__ofi_deadline(timeout_ms);
+	uint64_t deadline = kedge__deadline_of(timeout_ms);
 	struct ofi_hello hello;
 	struct fi_info *info;
 	uint32_t event;
 	int rc;
 
+	if (l->meet)
+		return accept_rdm(l, timeout_ms, out, peer);
 	for (;;) {
 		rc = kedge__ofi_eq_read(l->eq, &event, &info, &hello);
 		if (!rc && info) {

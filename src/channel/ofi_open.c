@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -184,7 +185,7 @@ static struct ofi *ofi_new(struct ofi_fabric *fabric)
 
 	if (!o)
 		return NULL;
-	o->fd = o->tick_fd = -1;
+	o->fd = o->tick_fd = o->ctl_fd = -1;
 	o->pid = getpid();
 	list_init(&o->free_tx);
 	list_init(&o->ready);
@@ -264,8 +265,12 @@ void kedge__ofi_free(struct ofi *o)
 	/* In a forked child they are the parent's. */
 	if (o->pid == getpid())
 		close_fids(o);
-	if (o->ctl)
-		kedge__ofi_free(o->ctl);
+	if (o->ctl_fd >= 0) {
+		/* A child that was forked since has it open, too. */
+		if (o->pid == getpid())
+			shutdown(o->ctl_fd, SHUT_RDWR);
+		close(o->ctl_fd);
+	}
 	if (o->fd >= 0)
 		close(o->fd);
 	if (o->tick_fd >= 0)

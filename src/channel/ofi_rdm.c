@@ -2,11 +2,11 @@
 /*
  * Providers without connected endpoints: reliable datagrams (FI_EP_RDM).
  *
- * Such an endpoint knows nobody and tells nothing of a peer that dies. So the
- * ends connect by "tcp" first, as a channel over it would, and exchange there
- * what the endpoints are called; the connection stays, and its end is the
- * peer's. Each channel has an endpoint of its own, which receives from that one
- * peer only (FI_DIRECTED_RECV).
+ * Such an endpoint knows nobody and tells nothing of a peer that dies. So the ends
+ * meet over a connection of libkedge's own (tcp/meet.h), whose handshake is over
+ * before anything of libfabric's is made, and exchange there what the endpoints are
+ * called. It stays, and its end is the peer's. Each channel has an endpoint of its
+ * own, which receives from that one peer only (FI_DIRECTED_RECV).
  *
  * What orders a FIN behind its data: each write completes when it has landed
  * (FI_DELIVERY_COMPLETE), and the FIN is sent after that. Message order is not
@@ -14,12 +14,15 @@
  * "shm" takes no second one before the peer has seen the first.
  */
 #include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "channel/ofi.h"
+#include "channel/wait.h"
 
 #define NAME_MAX_LEN 256u
 
@@ -29,6 +32,8 @@ struct rdm_name {
 	char provider[64];
 	uint32_t len;
 	uint32_t pid;
+	uint32_t rx_cnt;
+	uint32_t zero;
 	uint8_t name[NAME_MAX_LEN];
 };
 
@@ -104,44 +109,47 @@ int kedge__ofi_getinfo_rdm(const char *provider, const char *node,
 
 /* ---- over the connection ---- */
 
-static int say(struct ofi *ctl, const struct rdm_name *n)
+static int has_left(void)
 {
-	void *packet = kedge__ofi_ops.reserve(ctl, sizeof(*n));
-
-	if (!packet)
-		return kedge_reason(-ECONNRESET, "the peer left in the "
-						 "handshake");
-	memcpy(packet, n, sizeof(*n));
-	kedge__ofi_ops.commit(ctl, packet, sizeof(*n));
-	kedge__ofi_ops.flush(ctl);
-	return 0;
+	return kedge_reason(-ECONNRESET, "the peer left in the handshake");
 }
 
-static int hear(struct ofi *ctl, struct rdm_name *n, uint64_t deadline)
+/* A connection on which so little was said has room for it. */
+static int say(int fd, const struct rdm_name *n)
 {
-	const void *packet;
-	size_t len;
+	ssize_t len = send(fd, n, sizeof(*n), MSG_NOSIGNAL | MSG_DONTWAIT);
+
+	return len == (ssize_t)sizeof(*n) ? 0 : has_left();
+}
+
+/* To its last byte, and no further. */
+static int hear(int fd, struct rdm_name *n, uint64_t deadline)
+{
+	size_t got = 0;
+	ssize_t len;
 	int rc;
 
-	while (!(packet = kedge__ofi_ops.next(ctl, &len))) {
-		rc = kedge__ofi_ops.check(ctl);
-		if (!rc)
-			rc = kedge__ofi_wait(ctl->fd, deadline);
+	while (got < sizeof(*n)) {
+		len = recv(fd, (char *)n + got, sizeof(*n) - got, MSG_DONTWAIT);
+		if (!len || (len < 0 && errno != EAGAIN && errno != EINTR))
+			return has_left();
+		if (len > 0) {
+			got += (size_t)len;
+			continue;
+		}
+		rc = kedge__wait_for(fd, POLLIN, deadline, -1);
 		if (rc)
-			return kedge_reason(rc, "the peer left in the "
-					    "handshake");
+			return rc;
 	}
-	if (len == sizeof(*n))
-		memcpy(n, packet, sizeof(*n));
-	kedge__ofi_ops.release(ctl, packet);
-	if (len != sizeof(*n) || n->len > NAME_MAX_LEN)
+	if (n->len > NAME_MAX_LEN || n->zero || n->rx_cnt < 8 ||
+	    n->rx_cnt > 4096)
 		return kedge_reason(-EPROTO, "the peer's name is none");
 	return 0;
 }
 
 static int tell_name(struct ofi *o, const char *provider)
 {
-	struct rdm_name n = { .len = 0 };
+	struct rdm_name n = { .rx_cnt = RX_CNT };
 	size_t len = sizeof(n.name);
 	int rc;
 
@@ -151,7 +159,7 @@ static int tell_name(struct ofi *o, const char *provider)
 		return failed(rc, "fi_getname");
 	n.len = (uint32_t)len;
 	n.pid = (uint32_t)getpid();
-	return say(o->ctl, &n);
+	return say(o->ctl_fd, &n);
 }
 
 static int meet(struct ofi *o, const char *provider, uint64_t deadline)
@@ -159,7 +167,7 @@ static int meet(struct ofi *o, const char *provider, uint64_t deadline)
 	struct rdm_name n;
 	int rc;
 
-	rc = hear(o->ctl, &n, deadline);
+	rc = hear(o->ctl_fd, &n, deadline);
 	if (rc)
 		return rc;
 	if (!n.len)
@@ -177,43 +185,54 @@ static int meet(struct ofi *o, const char *provider, uint64_t deadline)
 	if (rc != 1)
 		return kedge_reason(-EIO, "the peer's address is none to \"%s\"",
 				    provider);
+	o->credit = o->credit_max = n.rx_cnt;
 	rc = kedge__ofi_post_all(o);
 	if (rc)
 		return rc;
-	memset(&n, 0, sizeof(n));
-	rc = say(o->ctl, &n);
+	n = (struct rdm_name){ .rx_cnt = RX_CNT };
+	rc = say(o->ctl_fd, &n);
 	if (!rc)
-		rc = hear(o->ctl, &n, deadline);
+		rc = hear(o->ctl_fd, &n, deadline);
 	return rc;
 }
 
 /* ---- the endpoint ---- */
 
 /* This host's address on the way to the peer, in digits. */
-static int local_node(struct ofi *ctl, char *node, size_t len)
+static int local_node(int fd, char *node, size_t len)
 {
-	struct sockaddr_storage addr;
-	size_t addr_len = sizeof(addr);
-	int rc;
+	union {
+		struct sockaddr any;
+		struct sockaddr_in v4;
+		struct sockaddr_in6 v6;
+		struct sockaddr_storage room;
+	} a = { .room = { 0 } };
+	socklen_t addr_len = sizeof(a);
+	struct sockaddr_in v4 = { .sin_family = AF_INET };
 
-	memset(&addr, 0, sizeof(addr));
-	rc = fi_getname(&ctl->ep->fid, &addr, &addr_len);
-	if (rc)
-		return failed(rc, "fi_getname");
-	if (getnameinfo((struct sockaddr *)&addr, (socklen_t)addr_len, node,
-			(socklen_t)len, NULL, 0, NI_NUMERICHOST))
+	if (getsockname(fd, &a.any, &addr_len))
+		return kedge_reason(-errno, "the connection has no address");
+	/* A listener for both families has IPv4 addresses in IPv6 ones. */
+	if (a.any.sa_family == AF_INET6 &&
+	    IN6_IS_ADDR_V4MAPPED(&a.v6.sin6_addr)) {
+		memcpy(&v4.sin_addr, a.v6.sin6_addr.s6_addr + 12, 4);
+		a.v4 = v4;
+		addr_len = sizeof(v4);
+	}
+	if (getnameinfo(&a.any, addr_len, node, (socklen_t)len, NULL, 0,
+			NI_NUMERICHOST))
 		return kedge_reason(-EIO, "the connection has no address");
 	return 0;
 }
 
-static int open_data(struct ofi *ctl, const char *provider, struct ofi **out)
+static int open_data(int fd, const char *provider, struct ofi **out)
 {
 	struct ofi_fabric *fabric;
 	struct fi_info *info;
 	char node[NI_MAXHOST];
 	int rc;
 
-	rc = local_node(ctl, node, sizeof(node));
+	rc = local_node(fd, node, sizeof(node));
 	if (rc)
 		return rc;
 	rc = kedge__ofi_getinfo_rdm(provider, node, &info);
@@ -229,31 +248,31 @@ free_info:
 	return rc;
 }
 
-int kedge__ofi_rdm(struct ofi **conn, const char *provider, uint64_t deadline)
+int kedge__ofi_rdm(int fd, const char *provider,
+		   const struct kedge_channel_opts *opts, uint64_t deadline,
+		   struct ofi **out)
 {
-	struct epoll_event ev = { .events = EPOLLIN };
-	struct ofi *ctl = *conn, *o;
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLRDHUP };
+	struct ofi *o;
 	int rc;
 
-	rc = open_data(ctl, provider, &o);
-	if (rc)
+	rc = open_data(fd, provider, &o);
+	if (rc) {
+		close(fd);
 		return rc;
-	o->ctl = ctl;
-	o->credit = o->credit_max = ctl->credit_max;
-	o->heap_max = ctl->heap_max;
-	if (epoll_ctl(o->fd, EPOLL_CTL_ADD, ctl->fd, &ev))
-		rc = kedge_reason(-errno, "no descriptor to wait on");
-	if (!rc)
-		rc = tell_name(o, provider);
+	}
+	o->ctl_fd = fd;
+	o->heap_max = opts->heap_bytes;
+	rc = tell_name(o, provider);
 	if (!rc)
 		rc = meet(o, provider, deadline);
-	if (!rc) {
-		*conn = o;
-		return 0;
-	}
-	/* The connection stays the caller's. */
-	o->ctl = NULL;
-	kedge__ofi_free(o);
+	/* Now: what was said there would wake for ever. */
+	if (!rc && epoll_ctl(o->fd, EPOLL_CTL_ADD, fd, &ev))
+		rc = kedge_reason(-errno, "no descriptor to wait on");
+	if (rc)
+		kedge__ofi_free(o);
+	else
+		*out = o;
 	return rc;
 }
 
@@ -261,12 +280,14 @@ int kedge__ofi_rdm(struct ofi **conn, const char *provider, uint64_t deadline)
 
 int kedge__ofi_ctl_check(struct ofi *o)
 {
-	size_t len;
+	char byte;
+	ssize_t n;
 
-	if (!o->ctl)
+	if (o->ctl_fd < 0)
 		return 0;
-	/* Nothing more is said there. */
-	if (kedge__ofi_ops.next(o->ctl, &len))
-		return -EPROTO;
-	return kedge__ofi_ops.check(o->ctl);
+	n = recv(o->ctl_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return 0;
+	/* Nothing more is said there: its end, or a peer that is none. */
+	return -ECONNRESET;
 }

@@ -36,6 +36,7 @@ int ops_init(struct kedge_channel *ch)
 	list_init(&ch->active);
 	list_init(&ch->idle);
 	list_init(&ch->timed);
+	list_init(&ch->lingering);
 	return completions_room(&ch->done, 1);
 }
 
@@ -82,6 +83,7 @@ int ops_room(struct kedge_channel *ch)
 
 	if (cnt > d->cap && completions_room(d, cnt))
 		return -ENOMEM;
+	match_expect(ch, d->cap);
 	return list_empty(&ch->free_ops) ? ops_grow(ch) : 0;
 }
 

@@ -42,8 +42,17 @@ static int parse_cts(const uint8_t *body, size_t len, struct packet *p)
 
 	if (rc)
 		return rc;
-	if (p->cts.way <= KEDGE_WAY_EAGER || p->cts.way >= KEDGE_WAY_COUNT)
+	if (p->cts.way < KEDGE_WAY_EAGER || p->cts.way >= KEDGE_WAY_COUNT)
 		return refuse("way");
+	return 0;
+}
+
+static int parse_data(const uint8_t *body, size_t len, struct packet *p)
+{
+	if (len <= sizeof(p->data.receiver))
+		return refuse("length of a message");
+	memcpy(&p->data.receiver, body, sizeof(p->data.receiver));
+	p->data.bytes = body + sizeof(p->data.receiver);
 	return 0;
 }
 
@@ -77,6 +86,8 @@ int packet_parse_body(const void *raw, struct packet *p)
 	case PACKET_CREDIT:
 	case PACKET_BYE:
 		return len ? refuse("length") : 0;
+	case PACKET_DATA:
+		return parse_data(body, len, p);
 	case PACKET_EAGER:
 		return refuse("length of a message");
 	}

@@ -19,6 +19,7 @@ enum packet_type {
 	PACKET_ABORTED,	  /* the answer: nothing here touches it any more */
 	PACKET_CREDIT,	  /* nothing but the head */
 	PACKET_BYE,	  /* no packet follows */
+	PACKET_DATA,	  /* sender: a short message that was announced */
 	PACKET_TYPES
 };
 
@@ -69,6 +70,12 @@ struct packet_op {
 	uint32_t flags;
 };
 
+/* DATA: the message follows, whole. */
+struct packet_data {
+	struct op_name receiver;
+	const void *bytes; /* in place */
+};
+
 #define PACKET_OP_TO_SENDER (1u << 0) /* the addressee is the message's sender */
 
 /* A control message, copied out of the peer's reach. */
@@ -78,7 +85,8 @@ struct packet {
 		struct packet_rts rts;
 		struct packet_cts cts;
 		struct packet_op op;
-		const void *data; /* EAGER: in place */
+		struct packet_data data;
+		const void *eager; /* EAGER: in place */
 	};
 };
 

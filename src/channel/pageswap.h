@@ -32,6 +32,13 @@ int pages_land(void *dst, void *landing, size_t len, uint32_t flags);
 size_t pages_fill(void *dst, const void *src, size_t len);
 
 /*
+ * Look in the mappings whether a range can be swapped under: 0; -EFAULT: a
+ * part is not mapped, or may not be written; -EOPNOTSUPP: it is a file's or
+ * shared, or that cannot be told. Not for a signal handler.
+ */
+int pages_writable(const void *at, size_t len);
+
+/*
  * The size of a huge page that one entry of a page table maps; the page size
  * where there are none. Addresses that are equal modulo this are congruent.
  */

@@ -34,7 +34,8 @@ static size_t fill(uintptr_t dst, uintptr_t src, size_t len)
 
 	if (kit_get(len, &kit))
 		return 0;
-	if (!kit_register(kit, dst, len)) {
+	/* The kernel fills pages of mappings that may not be written, too. */
+	if (!kit_writable(kit, dst, len) && !kit_register(kit, dst, len)) {
 		done = copy_in(kit, dst, src, len);
 		kit_unregister(kit, dst, len);
 	}

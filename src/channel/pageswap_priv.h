@@ -79,6 +79,9 @@ int kit_register(struct swap_kit *kit, uintptr_t at, size_t len);
  */
 void kit_unregister(struct swap_kit *kit, uintptr_t at, size_t len);
 
+/* pageswap_look.c: pages_writable() by what a kit has open. */
+int kit_writable(struct swap_kit *kit, uintptr_t at, size_t len);
+
 /* Another userfaultfd has a range, perhaps one of kedge's notifiers. */
 #define SWAP_TAKEN 1
 

@@ -1,21 +1,41 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The pool's blocks are as long as a huge page and aligned like one, so that a
- * block and the part of a buffer that it lands for have page tables alike: one
- * entry of a page table moves, however much it maps.
+ * The process's landing pool.
+ *
+ * Its blocks are as long as a huge page and aligned like one, so that a block
+ * and the part of a buffer that it lands for have page tables alike: one entry
+ * of a page table moves, however much it maps. They lie in extents, mappings
+ * that are made when no block fits, and given back when no message comes.
  *
  * A block is FREE (without pages), USED (with whatever single pages came back),
  * READY (one huge page, or all the single pages where there are no huge ones),
- * LENT, or LOST: a peer that did not let go may write there, so the addresses are
- * never used again. What is wanted READY are the first blocks, as many as were
- * lent together of late, and twice what the largest message takes: each message
- * gets the first that fit, and leaves a hole where its pages were. The thread
- * fills the holes if few blocks are READY, and gives all of them back to the
- * system after a while without messages. Where one follows another the channel
- * fills them itself, by pool_make(): huge pages that an application has just
- * given back are still in the cache, and in the allocator's list, of the
- * processor that it did so on. Where a hypervisor takes free memory away, others
- * cost ten times as much.
+ * LENT, or LOST: a peer that did not let go may write there, so that address is
+ * never used again, by any channel, and has no pages any more. READY are to be
+ * the first blocks, as many as were lent together of late, and twice what the
+ * largest message takes: each message gets the first that fit, and leaves a hole
+ * where its pages were. The thread fills the holes if few blocks are READY, and
+ * gives all of them back to the system after a while without messages. Where one
+ * follows another the channel fills them itself, by pool_make(): huge pages that
+ * an application has just given back are still in the cache, and in the
+ * allocator's list, of the processor that it did so on. Where a hypervisor takes
+ * free memory away, others cost ten times as much.
+ *
+ * Bounds. A channel has at most its share of blocks LENT or LOST. All blocks that
+ * can have pages are at most LIMIT_SHARES times the largest share of the channels
+ * that are open, so that one peer that does not let go leaves others room. LOST
+ * blocks cost addresses alone, LOST_MAX of them in a process: when a peer has
+ * had so many, messages take other ways.
+ *
+ * Locks. gate is held while a channel joins or leaves, and while the thread is
+ * started or joined; service.c's lock, whose holder ends the thread before
+ * the process ends, comes after it; pool.lock is the last, and its holder calls
+ * nothing that waits. The thread takes pool.lock alone, so that it can be joined
+ * under both others. A block that is MAKING, EMPTYING or LENT belongs to the
+ * thread that made it so: it reads it, and works on its pages, without a lock,
+ * and its extent stays.
+ *
+ * A forked child has a copy of all this, perhaps with locks taken, but neither
+ * the mappings nor the thread: the first channel that joins there starts anew.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -23,428 +43,526 @@
 #include <stdatomic.h>
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/base.h"
 #include "base/service.h"
 #include "channel/model.h"
 #include "channel/pageswap.h"
 #include "channel/pool.h"
+#include "channel/pool_priv.h"
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
-
-#define IDLE_S	   2
-#define BLOCKS_MAX (1u << 16)
-
-enum block {
-	BLOCK_FREE,
-	BLOCK_USED,
-	BLOCK_MAKING, /* the thread has it, or pool_make() */
-	BLOCK_READY,
-	BLOCK_EMPTYING, /* LENT in a moment */
-	BLOCK_LENT,
-	BLOCK_LOST,
-};
+#define IDLE_S	     2
+#define BLOCKS_MAX   (1u << 16)
+#define EXTENT_MIN   16u
+#define LIMIT_SHARES 2u
+#define LOST_MAX     1024u
 
 struct pool_landing {
-	char *area; /* as mapped */
-	size_t area_len;
-	char *base; /* the first block */
+	struct list node; /* pool.members */
+	uint32_t share;
+	uint32_t held; /* blocks LENT to it, or LOST by it */
+};
+
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic int owner; /* the process that all this belongs to */
+
+static struct {
 	size_t unit;
-	uint32_t cnt;
-	/* lock guards what follows; its holder calls nothing that waits */
-	pthread_mutex_t lock;
-	pthread_cond_t wake;
 	pthread_t thread;
-	bool quit;
 	struct service service;
 	atomic_bool single; /* the kernel gives no huge pages here */
+	/* lock guards what follows */
+	pthread_mutex_t lock;
+	pthread_cond_t wake;
+	bool quit;
 	bool resting; /* the thread sleeps until it is woken */
 	uint32_t want; /* blocks that are to be READY: the first */
 	uint32_t ready;
+	uint32_t live;	/* blocks of extents, without those LOST */
+	uint32_t limit; /* of them */
+	uint32_t lost;
 	uint64_t used; /* counts takes, to see idle times */
-	uint8_t *block;
-};
+	struct list members;
+	struct list extents;
+} pool;
 
-static char *address(const struct pool_landing *p, uint32_t i)
+static struct extent *extent_of(struct list *l)
 {
-	return p->base + (size_t)i * p->unit;
+	return list_entry(l, struct extent, node);
 }
 
 /* ---- the thread ---- */
 
-/*
- * What was there goes, and so does the table of its single pages, which would be
- * in a huge page's way for good: madvise() takes that away since Linux 6.14 only.
- */
-static bool empty(struct pool_landing *p, uint32_t i)
+/* The first block that is so, among the first @max. */
+static struct extent *find(enum block what, uint32_t max, uint32_t *at)
 {
-	char *at = address(p, i);
-
-	if (mmap(at, p->unit, PROT_READ | PROT_WRITE,
-		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
-		 0) == MAP_FAILED)
-		return !madvise(at, p->unit, MADV_DONTNEED);
-	madvise(at, p->unit, MADV_HUGEPAGE);
-	madvise(at, p->unit, MADV_DONTFORK);
-	return true;
-}
-
-/* One huge page where the kernel has one. */
-static bool make(struct pool_landing *p, uint32_t i)
-{
-	char *at = address(p, i), *page;
-
-	if (madvise(at, p->unit, MADV_POPULATE_WRITE)) {
-		if (errno != EINVAL)
-			return false;
-		/* Linux before 5.14 */
-		for (page = at; page < at + p->unit; page += kedge__page_size())
-			*(volatile char *)page = 0;
-	}
-	p->single = pages_kind(at, p->unit) != PAGES_HUGE;
-	return true;
-}
-
-static uint32_t find(const struct pool_landing *p, enum block what)
-{
+	struct list *l, *tmp;
+	struct extent *e;
 	uint32_t i;
 
-	for (i = 0; i < p->cnt; i++)
-		if (p->block[i] == what)
-			return i;
-	return p->cnt;
+	list_for_each_safe(l, tmp, &pool.extents) {
+		e = extent_of(l);
+		for (i = 0; i < e->cnt && max; i++, max--)
+			if (e->block[i] == what) {
+				*at = i;
+				return e;
+			}
+	}
+	return NULL;
 }
 
 /* Called with the lock, which it lets go of for the slow part. */
-static bool make_one(struct pool_landing *p)
+static bool make_one(void)
 {
-	uint32_t i = find(p, BLOCK_USED);
-	bool used = i < p->cnt, ok = true;
+	bool used = true, ok, single = false;
+	struct extent *e;
+	uint32_t i;
 
-	if (!used)
-		i = find(p, BLOCK_FREE);
-	if (i == p->cnt || (!used && i >= p->want))
+	e = find(BLOCK_USED, UINT32_MAX, &i);
+	if (!e) {
+		used = false;
+		e = find(BLOCK_FREE, pool.want, &i);
+	}
+	if (!e)
 		return false;
-	p->block[i] = BLOCK_MAKING;
-	pthread_mutex_unlock(&p->lock);
-	ok = used ? empty(p, i) : make(p, i);
-	pthread_mutex_lock(&p->lock);
-	p->block[i] = ok && !used ? BLOCK_READY : BLOCK_FREE;
-	p->ready += ok && !used;
+	e->block[i] = BLOCK_MAKING;
+	pthread_mutex_unlock(&pool.lock);
+	ok = used ? block_empty(e, i) : block_make(e, i, &single);
+	if (ok && !used)
+		pool.single = single;
+	pthread_mutex_lock(&pool.lock);
+	e->block[i] = ok && !used ? BLOCK_READY : BLOCK_FREE;
+	pool.ready += ok && !used;
 	/* There is no memory: ask for no more. A block that could not be emptied
 	 * is FREE all the same, and lands on what it has: that is only slow. */
 	if (!ok)
-		p->want = 0;
+		pool.want = 0;
 	return ok;
+}
+
+/* Out of the list, to be unmapped without the lock. */
+static void drop(struct extent *e, struct list *dropped)
+{
+	list_remove(&e->node);
+	list_add_tail(dropped, &e->node);
+	pool.live -= e->cnt - extent_count(e, BLOCK_LOST);
+	pool.ready -= extent_count(e, BLOCK_READY);
+}
+
+static void unmap_all(struct list *dropped)
+{
+	struct list *l, *tmp;
+
+	list_for_each_safe(l, tmp, dropped) {
+		list_remove(l);
+		extent_unmap(extent_of(l));
+	}
+}
+
+/* Nothing is wanted: addresses go back, too. True if there were any. With the
+ * lock, which it lets go of. */
+static bool drop_bare(void)
+{
+	struct list dropped, *l, *tmp;
+
+	list_init(&dropped);
+	list_for_each_safe(l, tmp, &pool.extents)
+		if (extent_bare(extent_of(l)))
+			drop(extent_of(l), &dropped);
+	if (list_empty(&dropped))
+		return false;
+	pthread_mutex_unlock(&pool.lock);
+	unmap_all(&dropped);
+	pthread_mutex_lock(&pool.lock);
+	return true;
 }
 
 /* Nobody has used it for a while: the thread empties them next, one by one, so
  * that a message that comes now does not wait for all. */
-static void trim(struct pool_landing *p)
+static void trim(void)
 {
+	struct list *l, *tmp;
+	struct extent *e;
 	uint32_t i;
 
-	p->want = 0;
-	p->ready = 0;
-	for (i = 0; i < p->cnt; i++)
-		if (p->block[i] == BLOCK_READY)
-			p->block[i] = BLOCK_USED;
+	pool.want = 0;
+	pool.ready = 0;
+	list_for_each_safe(l, tmp, &pool.extents) {
+		e = extent_of(l);
+		for (i = 0; i < e->cnt; i++)
+			if (e->block[i] == BLOCK_READY)
+				e->block[i] = BLOCK_USED;
+	}
 }
 
-static void nap(struct pool_landing *p)
+static void nap(void)
 {
-	uint64_t used = p->used;
+	uint64_t used = pool.used;
 	struct timespec ts;
 	int rc;
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	ts.tv_sec += IDLE_S;
-	p->resting = !p->ready && !p->want;
-	if (p->resting)
-		rc = pthread_cond_wait(&p->wake, &p->lock);
+	pool.resting = !pool.ready && !pool.want;
+	if (pool.resting)
+		rc = pthread_cond_wait(&pool.wake, &pool.lock);
 	else
-		rc = pthread_cond_timedwait(&p->wake, &p->lock, &ts);
-	p->resting = false;
-	if (rc == ETIMEDOUT && p->used == used)
-		trim(p);
+		rc = pthread_cond_timedwait(&pool.wake, &pool.lock, &ts);
+	pool.resting = false;
+	if (rc == ETIMEDOUT && pool.used == used)
+		trim();
 }
 
 static void *run(void *arg)
 {
 	const struct sched_param prio = { 0 };
-	struct pool_landing *p = arg;
 
+	(void)arg;
 	/* A program's other threads are not put off when it wakes. */
 	pthread_setschedparam(pthread_self(), SCHED_BATCH, &prio);
 	model_measure();
-	pthread_mutex_lock(&p->lock);
-	while (!p->quit)
-		if (!make_one(p))
-			nap(p);
-	pthread_mutex_unlock(&p->lock);
+	pthread_mutex_lock(&pool.lock);
+	while (!pool.quit) {
+		if (make_one())
+			continue;
+		if (!pool.want && drop_bare())
+			continue;
+		nap();
+	}
+	pthread_mutex_unlock(&pool.lock);
 	return NULL;
 }
 
-static void stop(struct pool_landing *p)
+static void stop(void)
 {
-	pthread_mutex_lock(&p->lock);
-	p->quit = true;
-	pthread_cond_signal(&p->wake);
-	pthread_mutex_unlock(&p->lock);
-	pthread_join(p->thread, NULL);
+	int cancel;
+
+	pthread_mutex_lock(&pool.lock);
+	pool.quit = true;
+	pthread_cond_signal(&pool.wake);
+	pthread_mutex_unlock(&pool.lock);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	pthread_join(pool.thread, NULL);
+	pthread_setcancelstate(cancel, NULL);
 }
 
 static void end_service(struct service *s)
 {
-	stop(container_of(s, struct pool_landing, service));
+	(void)s;
+	stop();
 }
 
-static int start(struct pool_landing *p)
+static int start(void)
 {
 	sigset_t all, saved;
 	int rc;
 
-	p->service.end = end_service;
-	rc = service_begin(&p->service);
+	pool.unit = pages_huge_len();
+	pool.quit = false;
+	pool.service.end = end_service;
+	rc = service_begin(&pool.service);
 	if (rc)
 		return rc;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &saved);
-	rc = -pthread_create(&p->thread, NULL, run, p);
+	rc = -pthread_create(&pool.thread, NULL, run, NULL);
 	pthread_sigmask(SIG_SETMASK, &saved, NULL);
 	if (rc)
-		service_end(&p->service);
+		service_end(&pool.service);
 	return rc;
 }
 
-/* ---- opening and closing ---- */
+/* ---- joining and leaving ---- */
 
-static int map(struct pool_landing *p)
+static void init(void)
 {
-	p->area_len = (size_t)(p->cnt + 1) * p->unit;
-	p->area = mmap(NULL, p->area_len, PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (p->area == MAP_FAILED)
-		return -errno;
-	p->base = (char *)round_up((uintptr_t)p->area, p->unit);
-	madvise(p->area, p->area_len, MADV_HUGEPAGE);
-	/* A page shared with a child could not be swapped. */
-	madvise(p->area, p->area_len, MADV_DONTFORK);
-	return 0;
-}
-
-static int init_wake(pthread_cond_t *c)
-{
+	const pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
 	pthread_condattr_t a;
-	int rc = -pthread_condattr_init(&a);
 
-	if (rc)
-		return rc;
+	gate = fresh;
+	memset(&pool, 0, sizeof(pool));
+	pool.lock = fresh;
+	/* None of these fails: they only fill in what they are given. */
+	pthread_condattr_init(&a);
 	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
-	rc = -pthread_cond_init(c, &a);
+	pthread_cond_init(&pool.wake, &a);
 	pthread_condattr_destroy(&a);
-	return rc;
+	list_init(&pool.members);
+	list_init(&pool.extents);
+}
+
+/* Once in a process and in each of its children. */
+static void adopt(void)
+{
+	int me = getpid(), was = atomic_load(&owner);
+
+	while (was != me) {
+		/* Negative: another thread is at it. */
+		if (was != -me &&
+		    atomic_compare_exchange_weak(&owner, &was, -me)) {
+			init();
+			atomic_store(&owner, me);
+		}
+		was = atomic_load(&owner);
+	}
+}
+
+/* With the lock. */
+static void set_limit(void)
+{
+	struct list *l, *tmp;
+	uint32_t most = 0, share;
+
+	list_for_each_safe(l, tmp, &pool.members) {
+		share = list_entry(l, struct pool_landing, node)->share;
+		most = share > most ? share : most;
+	}
+	pool.limit = LIMIT_SHARES * most;
 }
 
 int pool_open(uint64_t bytes, struct pool_landing **out)
 {
 	struct pool_landing *p = calloc(1, sizeof(*p));
-	int rc = -ENOMEM;
+	int rc = 0;
 
 	if (!p)
-		return rc;
-	p->unit = pages_huge_len();
-	bytes /= p->unit;
-	p->cnt = bytes < BLOCKS_MAX ? (uint32_t)bytes : BLOCKS_MAX;
-	p->block = calloc(p->cnt + 1, 1);
-	if (!p->block)
-		goto free_pool;
-	rc = map(p);
+		return -ENOMEM;
+	bytes /= pages_huge_len();
+	p->share = bytes < BLOCKS_MAX ? (uint32_t)bytes : BLOCKS_MAX;
+	adopt();
+	pthread_mutex_lock(&gate);
+	if (list_empty(&pool.members))
+		rc = start();
+	if (!rc) {
+		pthread_mutex_lock(&pool.lock);
+		list_add_tail(&pool.members, &p->node);
+		set_limit();
+		pthread_mutex_unlock(&pool.lock);
+	}
+	pthread_mutex_unlock(&gate);
 	if (rc)
-		goto free_blocks;
-	rc = -pthread_mutex_init(&p->lock, NULL);
-	if (rc)
-		goto unmap;
-	rc = init_wake(&p->wake);
-	if (rc)
-		goto destroy_lock;
-	rc = start(p);
-	if (rc)
-		goto destroy_wake;
-	*out = p;
-	return 0;
-
-destroy_wake:
-	pthread_cond_destroy(&p->wake);
-destroy_lock:
-	pthread_mutex_destroy(&p->lock);
-unmap:
-	munmap(p->area, p->area_len);
-free_blocks:
-	free(p->block);
-free_pool:
-	free(p);
+		free(p);
+	else
+		*out = p;
 	return rc;
 }
 
-/* Addresses that somebody may still write to stay taken, and fault. */
-static void unmap_blocks(struct pool_landing *p)
+/* With the gate, as the last one. */
+static void end(void)
 {
-	char *from = p->area, *at;
-	uint32_t i;
+	struct list dropped, *l, *tmp;
 
-	for (i = 0; i < p->cnt; i++) {
-		if (p->block[i] != BLOCK_LOST)
-			continue;
-		at = address(p, i);
-		if (at > from)
-			munmap(from, (size_t)(at - from));
-		mmap(at, p->unit, PROT_NONE,
-		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
-		     -1, 0);
-		from = at + p->unit;
-	}
-	if (from < p->area + p->area_len)
-		munmap(from, (size_t)(p->area + p->area_len - from));
+	if (service_end(&pool.service))
+		stop();
+	list_init(&dropped);
+	pthread_mutex_lock(&pool.lock);
+	list_for_each_safe(l, tmp, &pool.extents)
+		drop(extent_of(l), &dropped);
+	pool.want = 0;
+	pthread_mutex_unlock(&pool.lock);
+	unmap_all(&dropped);
 }
 
 void pool_close(struct pool_landing *p, bool ours)
 {
+	bool last;
+
 	if (!p)
 		return;
 	if (ours) {
-		if (service_end(&p->service))
-			stop(p);
-		pthread_cond_destroy(&p->wake);
-		pthread_mutex_destroy(&p->lock);
-		unmap_blocks(p);
+		pthread_mutex_lock(&gate);
+		pthread_mutex_lock(&pool.lock);
+		list_remove(&p->node);
+		set_limit();
+		last = list_empty(&pool.members);
+		pthread_mutex_unlock(&pool.lock);
+		if (last)
+			end();
+		pthread_mutex_unlock(&gate);
 	}
-	free(p->block);
 	free(p);
 }
 
 /* ---- taking and giving ---- */
 
-/* What a message may land on: at best READY blocks. */
-enum { TAKE_READY, TAKE_FREE, TAKE_USED, TAKES };
-
-static bool fits(enum block b, int take)
+/* Neighbours in any extent: the readiest. */
+static bool find_run(struct landing *l)
 {
-	return b == BLOCK_READY || (b == BLOCK_FREE && take >= TAKE_FREE) ||
-	       (b == BLOCK_USED && take >= TAKE_USED);
+	struct list *n, *tmp;
+	int take;
+
+	for (take = TAKE_READY; take < TAKES; take++)
+		list_for_each_safe(n, tmp, &pool.extents) {
+			l->in = extent_of(n);
+			l->at = extent_run(l->in, l->cnt, take);
+			if (l->at < l->in->cnt)
+				return true;
+		}
+	return false;
 }
 
-/* Neighbours; or p->cnt. */
-static uint32_t find_run(const struct pool_landing *p, uint32_t cnt, int take)
+/*
+ * An extent that has them: in place of others of which nobody has any block, if
+ * there may be no more. With the lock, which it lets go of. Its blocks are FREE,
+ * and nobody else has seen them before it returns.
+ */
+static bool grow(struct landing *l)
 {
-	uint32_t i, run = 0;
+	struct list dropped, *n, *tmp;
+	struct extent *e = NULL;
+	uint32_t cnt = l->cnt;
 
-	for (i = 0; i < p->cnt; i++) {
-		run = fits(p->block[i], take) ? run + 1 : 0;
-		if (run == cnt)
-			return i + 1 - cnt;
+	list_init(&dropped);
+	list_for_each_safe(n, tmp, &pool.extents)
+		if (pool.live + cnt > pool.limit && extent_idle(extent_of(n)))
+			drop(extent_of(n), &dropped);
+	if (pool.live + cnt <= pool.limit) {
+		while (cnt < EXTENT_MIN && pool.live + cnt < pool.limit)
+			cnt++;
+		pool.live += cnt;
+		pthread_mutex_unlock(&pool.lock);
+		unmap_all(&dropped);
+		e = extent_map(cnt);
+		pthread_mutex_lock(&pool.lock);
+		if (e)
+			list_add_tail(&pool.extents, &e->node);
+		else
+			pool.live -= cnt;
+	} else if (!list_empty(&dropped)) {
+		pthread_mutex_unlock(&pool.lock);
+		unmap_all(&dropped);
+		pthread_mutex_lock(&pool.lock);
 	}
-	return p->cnt;
+	l->in = e;
+	l->at = 0;
+	return e;
 }
 
-/* With the lock, which it lets go of to empty those that are USED. What is
- * EMPTYING or LENT is written by nobody else, so it is read without it. */
-static void lend(struct pool_landing *p, const struct landing *l)
+/* With the lock, which it lets go of to empty those that are USED. */
+static void lend(const struct landing *l)
 {
-	uint8_t *b = p->block + l->at;
+	uint8_t *b = l->in->block + l->at;
 	uint32_t i;
 
 	for (i = 0; i < l->cnt; i++) {
-		p->ready -= b[i] == BLOCK_READY;
+		pool.ready -= b[i] == BLOCK_READY;
 		b[i] = b[i] == BLOCK_USED ? BLOCK_EMPTYING : BLOCK_LENT;
 	}
-	pthread_mutex_unlock(&p->lock);
+	pthread_mutex_unlock(&pool.lock);
 	for (i = 0; i < l->cnt; i++)
 		if (b[i] == BLOCK_EMPTYING)
-			empty(p, l->at + i);
-	pthread_mutex_lock(&p->lock);
+			block_empty(l->in, l->at + i);
+	pthread_mutex_lock(&pool.lock);
 	for (i = 0; i < l->cnt; i++)
 		b[i] = BLOCK_LENT;
+}
+
+/* The last block of a landing, counted from the pool's first. */
+static uint32_t position(const struct landing *l)
+{
+	struct list *n = pool.extents.next;
+	uint32_t at = l->at + l->cnt;
+
+	for (; n != &l->in->node; n = n->next)
+		at += extent_of(n)->cnt;
+	return at;
 }
 
 int pool_take(struct pool_landing *p, const char *buf, uint64_t len,
 	      struct landing *l)
 {
-	uint64_t off = (uintptr_t)buf & (p->unit - 1);
-	uint64_t cnt = (off + len + p->unit - 1) / p->unit;
-	int rc = -EAGAIN, take;
+	uint64_t off = (uintptr_t)buf & (pool.unit - 1);
+	uint64_t cnt = (off + len + pool.unit - 1) / pool.unit;
+	int rc = -EAGAIN;
 
-	if (cnt > p->cnt)
+	if (cnt > p->share)
 		return rc;
-	pthread_mutex_lock(&p->lock);
-	p->used++;
 	l->cnt = (uint32_t)cnt;
+	pthread_mutex_lock(&pool.lock);
+	pool.used++;
 	/* If the thread is behind, pages come as the data does, a huge one at a
 	 * fault, which still is a fraction of what they cost one by one. */
-	l->at = p->cnt;
-	for (take = TAKE_READY; take < TAKES && l->at == p->cnt; take++)
-		l->at = find_run(p, l->cnt, take);
-	if (l->at < p->cnt) {
-		lend(p, l);
-		l->addr = address(p, l->at) + off;
+	if (p->held + l->cnt <= p->share && pool.lost < LOST_MAX &&
+	    (find_run(l) || grow(l))) {
+		p->held += l->cnt;
+		lend(l);
+		l->addr = block_at(l->in, l->at, pool.unit) + off;
 		rc = 0;
 	}
 	/* The thread hears of it when they come back: on a processor that it
 	 * shares with us it would hold up the answer to the sender now. */
-	if (p->want < 2 * l->cnt)
-		p->want = 2 * l->cnt;
-	if (!rc && p->want < l->at + l->cnt)
-		p->want = l->at + l->cnt;
-	pthread_mutex_unlock(&p->lock);
+	if (pool.want < 2 * l->cnt)
+		pool.want = 2 * l->cnt;
+	if (!rc && pool.want < position(l))
+		pool.want = position(l);
+	pthread_mutex_unlock(&pool.lock);
 	return rc;
 }
 
-bool pool_make(struct pool_landing *p)
+bool pool_make(void)
 {
 	bool made;
 
-	pthread_mutex_lock(&p->lock);
-	made = make_one(p);
-	pthread_mutex_unlock(&p->lock);
+	pthread_mutex_lock(&pool.lock);
+	made = make_one();
+	pthread_mutex_unlock(&pool.lock);
 	return made;
 }
 
 /* Looked at without the lock: they are the caller's alone. */
-static enum block came_back(const struct pool_landing *p, uint32_t i)
+static enum block came_back(const struct extent *e, uint32_t i)
 {
-	switch (pages_kind(address(p, i), p->unit)) {
+	switch (pages_kind(block_at(e, i, pool.unit), pool.unit)) {
 	case PAGES_HUGE:
 		return BLOCK_READY;
 	case PAGES_NONE:
 		return BLOCK_FREE;
 	default:
 		/* Where there are no others these are as good as new. */
-		return p->single ? BLOCK_READY : BLOCK_USED;
+		return pool.single ? BLOCK_READY : BLOCK_USED;
 	}
 }
 
-static void put_block(struct pool_landing *p, uint32_t i, enum block to)
+static void put_block(struct extent *e, uint32_t i, enum block to)
 {
-	pthread_mutex_lock(&p->lock);
-	p->block[i] = (uint8_t)to;
-	p->ready += to == BLOCK_READY;
-	pthread_mutex_unlock(&p->lock);
+	pthread_mutex_lock(&pool.lock);
+	e->block[i] = (uint8_t)to;
+	pool.ready += to == BLOCK_READY;
+	if (to == BLOCK_LOST) {
+		pool.lost++;
+		pool.live--;
+	}
+	pthread_mutex_unlock(&pool.lock);
+}
+
+static void lose(const struct landing *l)
+{
+	uint32_t i;
+
+	for (i = l->at; i < l->at + l->cnt; i++) {
+		block_lose(l->in, i);
+		put_block(l->in, i, BLOCK_LOST);
+	}
 }
 
 void pool_give(struct pool_landing *p, const struct landing *l, bool quiet)
 {
-	bool huge = quiet && pages_kind(address(p, l->at),
-					l->cnt * p->unit) == PAGES_HUGE;
+	struct extent *e = l->in;
 	uint32_t i;
+	bool huge;
 
+	if (!quiet) {
+		lose(l);
+		return;
+	}
+	huge = pages_kind(block_at(e, l->at, pool.unit),
+			  l->cnt * pool.unit) == PAGES_HUGE;
 	for (i = l->at; i < l->at + l->cnt; i++)
-		put_block(p, i, !quiet ? BLOCK_LOST
-				: huge ? BLOCK_READY : came_back(p, i));
-	pthread_mutex_lock(&p->lock);
-	if (p->resting || p->ready < 2 * l->cnt)
-		pthread_cond_signal(&p->wake);
-	pthread_mutex_unlock(&p->lock);
+		put_block(e, i, huge ? BLOCK_READY : came_back(e, i));
+	pthread_mutex_lock(&pool.lock);
+	p->held -= l->cnt;
+	if (pool.resting || pool.ready < 2 * l->cnt)
+		pthread_cond_signal(&pool.wake);
+	pthread_mutex_unlock(&pool.lock);
 }

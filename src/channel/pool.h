@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The landing pool: huge pages that are there before a message needs them. A
- * thread of its own makes them, or the channel while it waits for data; where
- * they are behind, a message lands on blocks whose pages come with the data;
- * where all blocks are lent it takes another way. Nobody waits.
+ * The landing pool: huge pages that are there before a message needs them. It is
+ * the process's, and all its channels share it. A thread of its own makes the
+ * pages, or a channel does while it waits for data; where they are behind, a
+ * message lands on blocks whose pages come with the data; where all blocks are
+ * lent it takes another way. Nobody waits.
  */
 #ifndef CHANNEL_POOL_H
 #define CHANNEL_POOL_H
@@ -12,29 +13,36 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A channel's part in the pool. One thread uses it at a time. */
 struct pool_landing;
+struct extent;
 
 /* Neighbouring blocks of the pool that were taken. */
 struct landing {
 	char *addr;  /* what lands at a buffer's first byte, landed here */
+	struct extent *in;
 	uint32_t at; /* the first block */
 	uint32_t cnt;
 };
 
-/* Its thread begins at once. 0 or a negative errno. */
+/*
+ * Join the pool, to have at most @bytes of it at a time. The first to join
+ * starts its thread, which ends with the last one. 0 or a negative errno.
+ */
 int pool_open(uint64_t bytes, struct pool_landing **pool);
-/* @ours: false in a forked child, where the thread is not. */
+/* Everything was given back. @ours: false in a forked child, where neither the
+ * thread is nor the pages. */
 void pool_close(struct pool_landing *p, bool ours);
 
 /*
  * Blocks for a message that is to be at @buf: congruent to it. -EAGAIN: all
- * are lent, or the pool is too small.
+ * are lent, or it is more than @p may have.
  */
 int pool_take(struct pool_landing *p, const char *buf, uint64_t len,
 	      struct landing *l);
 /* Make one block ready, if one is wanted: true if that was done. It takes what
  * clearing a huge page takes. */
-bool pool_make(struct pool_landing *p);
+bool pool_make(void);
 /* @quiet: nobody writes there any more. If not, they are never used again. */
 void pool_give(struct pool_landing *p, const struct landing *l, bool quiet);
 

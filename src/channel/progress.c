@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Progress: what came, what is under way, what waits, whose time is up, and
- * whether the peer is still there. The last two cost a system call and are
- * looked at now and then.
+ * whether the peer is still there. The last two cost a clock and a system call, and
+ * are looked at now and then: by the number of polls for who polls all the time, by
+ * the clock for who seldom does.
  */
-#include "channel/internal.h"
+#include "channel/short.h"
 
 #define PACKETS_A_POLL 64
-#define IDLE_POLLS     32u
-#define CHECK_POLLS    4096u /* idle polls between looks at the peer */
+#define QUICK_POLLS    64u /* between looks at all that may be to do */
+#define CLOCK_POLLS    4u  /* between looks at the coarse clock */
 #define PACKETS_LAST   65536u /* more than those a dead peer has under way */
 
 void matched(struct kedge_channel *ch, uint64_t eager_bytes)
@@ -21,9 +22,9 @@ void matched(struct kedge_channel *ch, uint64_t eager_bytes)
 static int eager_early(struct kedge_channel *ch, const struct packet_head *h,
 		       const void *data)
 {
-	struct packet p = { .head = *h, .data = data };
+	struct packet p = { .head = *h, .eager = data };
 
-	return early_add(ch, &p);
+	return stays(ch) ? -EAGAIN : early_add(ch, &p);
 }
 
 static int eager_came(struct kedge_channel *ch, const struct packet_head *h,
@@ -44,12 +45,12 @@ static int eager_came(struct kedge_channel *ch, const struct packet_head *h,
 		return 0;
 	op->tag = h->tag;
 	op->msg_len = len;
-	if (likely(len <= op->len)) {
+	rc = likely(len <= op->len) ? access_check(&ch->access, op->buf, len,
+						   true)
+				    : -EMSGSIZE;
+	if (likely(!rc))
 		copy_short(op->buf, data, len);
-		op_done(ch, op, 0);
-	} else {
-		op_done(ch, op, -EMSGSIZE);
-	}
+	op_done(ch, op, rc);
 	matched(ch, len);
 	return 0;
 }
@@ -59,7 +60,7 @@ static int rts_came(struct kedge_channel *ch, const struct packet *p)
 	struct op *op = match_posted(ch, p->head.tag);
 
 	if (!op) {
-		int rc = early_add(ch, p);
+		int rc = stays(ch) ? -EAGAIN : early_add(ch, p);
 
 		if (!rc)
 			ch->came_cnt++;
@@ -90,6 +91,8 @@ static int control_came(struct kedge_channel *ch, const void *raw,
 		return rndv_fin(ch, p);
 	case PACKET_REFUSE:
 		return rndv_refuse(ch, p);
+	case PACKET_DATA:
+		return rndv_data(ch, p);
 	case PACKET_ABORT:
 		return abort_came(ch, p);
 	case PACKET_ABORTED:
@@ -107,16 +110,22 @@ static int packet_came(struct kedge_channel *ch, const void *raw, size_t len)
 
 	if (unlikely(rc))
 		return rc;
+	ch->answers = true;
 	ch->credit_cnt = p.head.credit_cnt;
 	ch->credit_bytes = p.head.credit_bytes;
-	if (likely(p.head.type == PACKET_EAGER && p.head.len <= ch->peer.eager_max))
+	if (likely(p.head.type == PACKET_EAGER && p.head.len <= ch->peer.eager_max)) {
+		if (p.head.len >= ARRIVE_MIN && ch->t->arrived &&
+		    ch->t->arrived(ch->ctx, raw) < len)
+			return arrive_begin(ch, &p.head,
+					    (const char *)raw + sizeof(p.head));
 		return eager_came(ch, &p.head,
 				  (const char *)raw + sizeof(p.head));
+	}
 	return control_came(ch, raw, &p);
 }
 
 /* Packets taken, until so many completions wait; a packet for which there is no
- * memory waits. */
+ * memory waits, and one that stays(). */
 static size_t take_packets(struct kedge_channel *ch, size_t max)
 {
 	const void *raw;
@@ -129,8 +138,9 @@ static size_t take_packets(struct kedge_channel *ch, size_t max)
 		raw = ch->t->next(ch->ctx, &len);
 		if (!raw)
 			break;
-		rc = packet_came(ch, raw, len);
-		if (unlikely(rc == -ENOMEM))
+		rc = unlikely(ch->arriving.is) ? arrive_more(ch, raw)
+					       : packet_came(ch, raw, len);
+		if (unlikely(rc == -ENOMEM || rc == -EAGAIN))
 			break;
 		ch->t->release(ch->ctx, raw);
 		if (unlikely(rc)) {
@@ -167,14 +177,18 @@ static void check_timers(struct kedge_channel *ch)
 {
 	uint64_t now = clock_ns();
 	struct op *op;
+	int rc;
 
 	while (!list_empty(&ch->timed)) {
 		op = list_entry(ch->timed.next, struct op, timed);
 		if (op->deadline > now)
-			return;
+			break;
 		list_remove(&op->timed);
 		give_up(ch, op, -ETIMEDOUT);
 	}
+	rc = check_lingering(ch, now);
+	if (rc)
+		channel_dies(ch, rc);
 }
 
 /* The peer may have died with packets under way to us: those first. One that
@@ -186,6 +200,7 @@ static void check_peer(struct kedge_channel *ch)
 
 	if (!rc)
 		return;
+	ch->leaves = false;
 	for (n = 0; n < PACKETS_LAST && !ch->dead && !ch->bye; n += got) {
 		got = take_packets(ch, UINT32_MAX);
 		if (!got)
@@ -195,21 +210,43 @@ static void check_peer(struct kedge_channel *ch)
 		channel_dies(ch, rc);
 }
 
-/* What is done where nothing moves: seldom, as who polls waits for a message. */
-static __attribute__((noinline)) void idle(struct kedge_channel *ch,
-					   uint32_t idle_max)
+/* A poll has to do with new packets alone, but now and then with all. */
+static bool calm(const struct kedge_channel *ch)
 {
-	/* There was no room for it, perhaps, when it was due. */
-	send_credit(ch);
-	if (ch->idle_polls < idle_max)
-		return;
-	ch->idle_polls = 0;
-	check_peer(ch);
+	return ch->ring && !ch->dead && list_empty(&ch->queued) &&
+	       list_empty(&ch->active) && list_empty(&ch->replies) &&
+	       !ch->arriving.is;
 }
 
-bool channel_progress(struct kedge_channel *ch, size_t max, uint32_t idle_max)
+static void look_at_timers(struct kedge_channel *ch, bool late)
 {
-	bool moved = take_packets(ch, max);
+	if (likely(list_empty(&ch->timed) && list_empty(&ch->lingering)))
+		return;
+	ch->timer_polls += 1 + ch->quick;
+	if (ch->timer_polls < TIMER_POLLS && !late)
+		return;
+	ch->timer_polls = 0;
+	check_timers(ch);
+}
+
+/*
+ * True if the coarse clock has moved since all was looked at. Then the next poll
+ * looks at all again, and so does each of a program that polls more seldom than
+ * that clock moves; of others the next one finds that it has not.
+ */
+static bool time_went_by(struct kedge_channel *ch)
+{
+	uint64_t now = clock_coarse_ns();
+	bool late = now != ch->looked;
+
+	ch->looked = now;
+	ch->quick_max = late ? 1 : QUICK_POLLS;
+	return late;
+}
+
+bool channel_progress(struct kedge_channel *ch, size_t max, bool look)
+{
+	bool moved = take_packets(ch, max), late;
 
 	if (unlikely(ch->dead))
 		return true;
@@ -223,32 +260,70 @@ bool channel_progress(struct kedge_channel *ch, size_t max, uint32_t idle_max)
 		moved |= step_active(ch);
 	if (!list_empty(&ch->queued))
 		send_queue(ch);
-	if (!list_empty(&ch->timed) && ++ch->timer_polls >= TIMER_POLLS) {
-		ch->timer_polls = 0;
-		check_timers(ch);
+	late = time_went_by(ch);
+	look_at_timers(ch, late);
+	ch->idle_polls = moved ? 0 : ch->idle_polls + 1;
+	if (!moved) {
+		/* There was no room for it, perhaps, when it was due. */
+		send_credit(ch);
+		if (unlikely(late || look))
+			check_peer(ch);
 	}
-	if (moved)
-		ch->idle_polls = 0;
-	else if (unlikely(++ch->idle_polls % IDLE_POLLS == 0 ||
-			  ch->idle_polls >= idle_max))
-		idle(ch, idle_max);
 	if (ch->t->flush)
 		ch->t->flush(ch->ctx);
+	ch->quick = 0;
+	ch->busy = !calm(ch);
 	return moved;
+}
+
+static __attribute__((noinline)) ssize_t
+poll_all(struct kedge_channel *ch, struct kedge_completion *out, size_t n)
+{
+	size_t got;
+
+	NO_CANCEL();
+	ch->leaves = n;
+	if (likely(!ch->dead))
+		channel_progress(ch, n ? n : UINT32_MAX, false);
+	ch->leaves = false;
+	got = completions_take(ch, out, n);
+	return got || !ch->dead || ch->done.head != ch->done.tail
+		       ? (ssize_t)got : channel_gone(ch);
+}
+
+/*
+ * Short messages, at least one packet is there; or all. After a pause one message:
+ * one who sends them one by one waits for the answer, and a look at whether
+ * another is there takes as long as a cache line from the peer.
+ */
+static __attribute__((noinline)) ssize_t
+poll_short(struct kedge_channel *ch, struct kedge_completion *out, size_t n)
+{
+	size_t max = n < PACKETS_A_POLL ? n : PACKETS_A_POLL, got = 0;
+
+	if (ch->idle_polls)
+		max = 1;
+	ch->idle_polls = 0;
+	while (got < max && take_short(ch, &out[got]) > 0)
+		got++;
+	return got ? (ssize_t)got : poll_all(ch, out, n);
 }
 
 KEDGE_API ssize_t kedge_channel_poll(struct kedge_channel *ch,
 				     struct kedge_completion *out, size_t n)
 {
-	size_t got;
-
 	if (unlikely(!ch || (!out && n)))
-		return -EINVAL;
+		return channel_invalid("the channel or the place for completions "
+				       "is NULL");
 	if (unlikely(!is_ours(ch)))
 		return channel_gone(ch);
-	if (likely(!ch->dead))
-		channel_progress(ch, n ? n : UINT32_MAX, CHECK_POLLS);
-	got = completions_take(ch, out, n);
-	return got || !ch->dead || ch->done.head != ch->done.tail
-		       ? (ssize_t)got : ch->dead;
+	if (unlikely(ch->busy || ch->done.head != ch->done.tail || !n ||
+		     ++ch->quick >= ch->quick_max ||
+		     (ch->quick % CLOCK_POLLS == 0 &&
+		      clock_coarse_ns() != ch->looked)))
+		return poll_all(ch, out, n);
+	if (ring_peek(ch->ring))
+		return poll_short(ch, out, n);
+	ch->idle_polls++;
+	return 0;
 }

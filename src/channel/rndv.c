@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * The rendezvous after the RTS: the receiver says where the data may land
- * (CTS), it lands, the sender says so (FIN). What comes for an operation that
+ * (CTS), it lands, the sender says so (FIN, where the data do not say it themselves),
+ * and the receiver that it has come (REFUSE, of nothing). What comes for an operation that
  * is no more is dropped: it was cancelled, and the answer to that is under way.
  */
 #include "channel/internal.h"
 
+/* With status 0: the message has come. */
 static bool step_refuse(struct kedge_channel *ch, struct op *op)
 {
 	if (send_op(ch, PACKET_REFUSE, op, op->status))
@@ -42,7 +44,16 @@ static void send_cts(struct kedge_channel *ch, struct op *op)
 	}
 	ch->st.cts_ns += clock_ns() - op->since;
 	ch->st.cts_cnt++;
-	op_move(ch, op, &ch->active, OP_LAND);
+	/* A short message comes in a packet: until then nothing is to be done. */
+	op_move(ch, op, op->bulk_open ? &ch->active : &ch->idle, OP_LAND);
+}
+
+/* The sender keeps the data of a short message until it is asked for it. */
+static void accept_short(struct op *op)
+{
+	op->way = KEDGE_WAY_EAGER;
+	op->desc_len = 0;
+	op->bulk.flags = 0;
 }
 
 /* With the RTS's descriptor in op->desc. -EAGAIN: other messages have all there
@@ -52,7 +63,11 @@ static bool step_matched(struct kedge_channel *ch, struct op *op)
 	uint8_t rts[DESC_MAX];
 	int rc = -EMSGSIZE;
 
-	if (op->msg_len <= op->len) {
+	if (op->msg_len <= op->len && op->msg_len <= ch->peer.eager_max &&
+	    !op->desc_len) {
+		accept_short(op);
+		rc = 0;
+	} else if (op->msg_len <= op->len) {
 		memcpy(rts, op->desc, op->desc_len);
 		rc = way_accept(ch, op, rts, op->desc_len);
 	}
@@ -86,6 +101,24 @@ static struct op *named(struct kedge_channel *ch, struct op_name name,
 	return op && op->is_recv == is_recv ? op : NULL;
 }
 
+/*
+ * A short message that was announced, in a packet. As others it is not complete before
+ * the receiver has said so: where the receive was given up meanwhile the data is
+ * dropped there, and this side is told by an ABORT.
+ */
+static bool step_data(struct kedge_channel *ch, struct op *op)
+{
+	int rc = send_data(ch, op);
+
+	if (rc == -EAGAIN)
+		return false;
+	if (rc)
+		give_up(ch, op, rc);
+	else
+		op_move(ch, op, &ch->idle, OP_SENT);
+	return true;
+}
+
 int rndv_cts(struct kedge_channel *ch, const struct packet *p)
 {
 	struct op *op = named(ch, p->cts.sender, false);
@@ -93,8 +126,15 @@ int rndv_cts(struct kedge_channel *ch, const struct packet *p)
 
 	if (!op || op->state != OP_RTS)
 		return 0;
+	if (op->bulk_open == (p->cts.way == KEDGE_WAY_EAGER))
+		return packet_refused("way");
 	op->peer = p->cts.receiver;
 	op->way = p->cts.way;
+	if (!op->bulk_open) {
+		op_move(ch, op, &ch->active, OP_PUT);
+		step_data(ch, op);
+		return 0;
+	}
 	rc = ch->t->start(ch->ctx, &op->bulk, p->cts.desc, p->cts.desc_len);
 	if (rc == -EPROTO)
 		return rc;
@@ -109,8 +149,26 @@ int rndv_fin(struct kedge_channel *ch, const struct packet *p)
 {
 	struct op *op = named(ch, p->op.op, true);
 
-	if (op && op->state == OP_LAND)
+	if (op && op->state == OP_LAND && op->bulk_open)
 		op->bulk.flags |= BULK_FIN;
+	return 0;
+}
+
+int rndv_data(struct kedge_channel *ch, const struct packet *p)
+{
+	struct op *op = named(ch, p->data.receiver, true);
+	size_t len = p->head.len - sizeof(p->data.receiver);
+	int rc;
+
+	if (!op || op->state != OP_LAND)
+		return 0;
+	if (op->bulk_open || len != op->msg_len)
+		return packet_refused("length of a message");
+	rc = access_check(&ch->access, op->buf, len, true);
+	if (!rc && len)
+		copy_bytes(op->buf, p->data.bytes, len);
+	op->status = rc;
+	refuse(ch, op);
 	return 0;
 }
 
@@ -118,10 +176,17 @@ int rndv_refuse(struct kedge_channel *ch, const struct packet *p)
 {
 	struct op *op = named(ch, p->op.op, false);
 
-	if (op && op->state == OP_RTS) {
-		bulk_close(ch, op);
-		op_done(ch, op, p->op.status == -EMSGSIZE ? 0 : p->op.status);
-	}
+	if (!op)
+		return 0;
+	/* It has seen that all is there before this side saw that it is sent. */
+	if ((op->state == OP_PUT || op->state == OP_STOP) && op->bulk_open &&
+	    !p->op.status)
+		op->bulk.flags |= BULK_SAID;
+	if (op->state != OP_RTS && op->state != OP_SENT)
+		return 0;
+	linger_no_more(ch, op);
+	bulk_close(ch, op);
+	op_done(ch, op, p->op.status == -EMSGSIZE ? 0 : p->op.status);
 	return 0;
 }
 
@@ -129,25 +194,31 @@ static bool step_fin(struct kedge_channel *ch, struct op *op)
 {
 	if (send_op(ch, PACKET_FIN, op, 0))
 		return false;
-	op_done(ch, op, 0);
+	op_move(ch, op, &ch->idle, OP_SENT);
 	return true;
 }
 
 static bool step_put(struct kedge_channel *ch, struct op *op)
 {
-	int rc = ch->t->step(ch->ctx, &op->bulk);
+	int rc;
 
+	if (!op->bulk_open)
+		return step_data(ch, op);
+	rc = ch->t->step(ch->ctx, &op->bulk);
 	if (rc == -EAGAIN)
 		return false;
 	if (rc < 0) {
 		give_up(ch, op, rc);
 	} else if (rc) {
+		access_learn(&ch->access, op->buf, op->len, false, ch->sent_cnt);
 		bulk_close(ch, op);
 		op->state = OP_FIN;
-		if (op->bulk.flags & BULK_TOLD)
+		if (!(op->bulk.flags & BULK_TOLD))
+			step_fin(ch, op);
+		else if (op->bulk.flags & BULK_SAID)
 			op_done(ch, op, 0);
 		else
-			step_fin(ch, op);
+			op_move(ch, op, &ch->idle, OP_SENT);
 	}
 	return true;
 }
@@ -167,8 +238,10 @@ static bool step_land(struct kedge_channel *ch, struct op *op)
 	if (rc != 1 || !fin)
 		return !rc;
 	way_finish(ch, op);
+	access_learn(&ch->access, op->buf, op->msg_len, true, ch->came_cnt);
 	bulk_close(ch, op);
-	op_done(ch, op, 0);
+	op->status = 0;
+	refuse(ch, op);
 	return true;
 }
 

@@ -5,26 +5,38 @@
  */
 #include <poll.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "channel/internal.h"
 #include "channel/shm.h"
+#include "channel/wait.h"
 
-#define HELLO_MS 1000 /* what a listener gives a peer for the handshake */
-#define BACKLOG	 64
+#define PAUSE_MAX_MS 64 /* of hundreds of threads at a time */
+
+int shm_socket(struct clofork *sock)
+{
+	int rc = clofork_begin();
+
+	clofork_init(sock);
+	if (!rc)
+		rc = clofork_end(sock, socket(AF_UNIX, SOCK_STREAM |
+					      SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+	return channel_no_fd(rc);
+}
 
 static int shm_check(void *ctx)
 {
 	struct shm *s = ctx;
-	struct pollfd p[] = { { .fd = s->sock, .events = POLLRDHUP },
-			      { .fd = s->pidfd, .events = POLLIN } };
+	struct pollfd p[] = { { .fd = s->ring.sock, .events = POLLRDHUP },
+			      { .fd = peer_fd(s->peer), .events = POLLIN } };
 
-	if (s->broken)
-		return kedge_reason(s->broken, "the peer broke the ring");
+	if (s->ring.broken)
+		return kedge_reason(s->ring.broken, "%s", s->ring.broken_why);
+	if (!clofork_ours(&s->sock))
+		return kedge_reason(-ECONNRESET, "this process has closed the "
+				    "channel's descriptor");
 	if (poll(p, ARRAY_SIZE(p), 0) <= 0)
 		return 0;
 	return kedge_reason(-ECONNRESET, "the peer is gone");
@@ -32,26 +44,44 @@ static int shm_check(void *ctx)
 
 static int shm_fd(void *ctx)
 {
-	return ((struct shm *)ctx)->epoll;
+	return ((struct shm *)ctx)->ring.sock;
+}
+
+static struct ring *shm_ring(void *ctx)
+{
+	return &((struct shm *)ctx)->ring;
+}
+
+static int shm_arm(void *ctx)
+{
+	struct shm *s = ctx;
+	size_t len;
+
+	ring_sleep(&s->ring);
+	if (s->ring.broken)
+		return s->ring.broken == -EPROTO ? s->ring.broken : 1;
+	return ring_next(&s->ring, &len) ? 1 : 0;
 }
 
 static uint32_t shm_ready(void *ctx, const void *buf, size_t len)
 {
 	struct shm *s = ctx;
 
-	if (heap_has(&s->heap, buf, len))
+	if (heap_off(&s->heap, buf, len) != NO_PAGES)
 		return READY_DIRECT | READY_HEAP;
-	return s->can_cma ? READY_DIRECT | READY_REGISTER : 0;
+	return s->can_cross ? READY_DIRECT | READY_REGISTER : 0;
 }
 
 static bool shm_can_push(void *ctx)
 {
-	return ((struct shm *)ctx)->peer_can_cma;
+	return ((struct shm *)ctx)->peer_can_cross;
 }
 
 static void *shm_heap_alloc(void *ctx, size_t len)
 {
-	return heap_alloc(&((struct shm *)ctx)->heap, len);
+	struct shm *s = ctx;
+
+	return heap_alloc(&s->heap, &s->mine, len);
 }
 
 static void shm_heap_free(void *ctx, void *p)
@@ -69,19 +99,26 @@ static void shm_close(void *ctx)
 	struct shm *s = ctx;
 
 	/* A forked child may keep the socket open: closing it does not show. */
-	shutdown(s->sock, SHUT_RDWR);
+	if (clofork_ours(&s->sock))
+		shutdown(s->sock.fd, SHUT_RDWR);
 	shm_fini(s);
 	free(s);
 }
 
 /* The areas are not mapped in a child; whatever is there is somebody else's. */
-static void shm_leave(void *ctx)
+void shm_leave(void *ctx)
 {
 	struct shm *s = ctx;
+	uint32_t i;
 
-	s->mine = NULL;
-	s->peers = NULL;
-	shm_fini(s);
+	peer_forget_all();
+	clofork_close(&s->sock);
+	ring_fini(&s->ring);
+	for (i = 0; i < s->heap.cnt; i++)
+		s->heap.segment[i].at = NULL;
+	heap_fini(&s->heap);
+	slots_fini(s);
+	free(s->greeting);
 	free(s);
 }
 
@@ -89,13 +126,17 @@ const struct transport_ops shm_ops = {
 	.name = "shm",
 	.ways = 1u << KEDGE_WAY_DIRECT | 1u << KEDGE_WAY_SWAP |
 		1u << KEDGE_WAY_COPY | 1u << KEDGE_WAY_REGISTER,
+	.ring = shm_ring,
 	.reserve = ring_reserve,
 	.commit = ring_commit,
+	.begin = ring_begin,
+	.more = ring_more,
 	.next = ring_next,
+	.arrived = ring_arrived,
 	.release = ring_release,
 	.check = shm_check,
 	.fd = shm_fd,
-	.arm = ring_arm,
+	.arm = shm_arm,
 	.ready = shm_ready,
 	.can_push = shm_can_push,
 	.offer = bulk_offer,
@@ -111,8 +152,9 @@ const struct transport_ops shm_ops = {
 	.leave = shm_leave,
 };
 
-int shm_channel(int sock, const struct kedge_channel_opts *opts,
-		uint64_t deadline, struct kedge_channel **channel)
+/* A channel over a connected socket, which stays the caller's on failure. */
+static int open_over(struct clofork *sock, const struct kedge_channel_opts *opts,
+		     uint64_t deadline, struct kedge_channel **channel)
 {
 	struct transport_peer peer;
 	struct shm *s = calloc(1, sizeof(*s));
@@ -120,20 +162,43 @@ int shm_channel(int sock, const struct kedge_channel_opts *opts,
 
 	if (!s)
 		return -ENOMEM;
-	rc = shm_hello(s, sock, opts, deadline, &peer);
+	rc = shm_hello(s, sock->fd, opts, deadline, &peer);
 	if (rc)
 		goto free_shm;
+	peer_socket(s, sock);
 	rc = kedge__channel_open(&shm_ops, s, opts, &peer, channel);
 	if (rc)
 		goto fini_shm;
 	return 0;
 
 fini_shm:
-	s->sock = -1;
+	peer_unwatch(s);
+	clofork_move(sock, &s->sock);
 	shm_fini(s);
 free_shm:
 	free(s);
 	return rc;
+}
+
+/* 0 or -EBADF. */
+static int check_socket(int fd)
+{
+	int domain = 0, type = 0;
+	socklen_t len = sizeof(int);
+	struct sockaddr_un a;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) ||
+	    domain != AF_UNIX)
+		return kedge_reason(-EBADF, "%d is no Unix socket", fd);
+	if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) ||
+	    type != SOCK_STREAM)
+		return kedge_reason(-EBADF, "%d is no stream socket "
+				    "(SOCK_STREAM)", fd);
+	len = sizeof(a);
+	if (getpeername(fd, (struct sockaddr *)&a, &len))
+		return kedge_reason(-EBADF, "the socket %d is not connected",
+				    fd);
+	return 0;
 }
 
 KEDGE_API int kedge_channel_open_fd(int fd,
@@ -142,21 +207,29 @@ KEDGE_API int kedge_channel_open_fd(int fd,
 				    struct kedge_channel **channel)
 {
 	struct kedge_channel_opts opts;
-	int rc, domain = 0;
-	socklen_t len = sizeof(domain);
+	struct clofork sock;
+	int rc;
 
+	NO_CANCEL();
 	if (!channel)
-		return -EINVAL;
-	if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) ||
-	    domain != AF_UNIX)
-		return kedge_reason(-EBADF, "%d is no Unix socket", fd);
-	rc = kedge__channel_opts(&opts, user);
-	return rc ? rc : shm_channel(fd, &opts, deadline_of(timeout_ms),
-				     channel);
+		return channel_invalid("the result is NULL");
+	rc = check_socket(fd);
+	if (!rc)
+		rc = kedge__channel_opts(&opts, user);
+	if (rc)
+		return rc;
+	clofork_init(&sock);
+	rc = clofork_begin();
+	if (!rc)
+		rc = clofork_end(&sock, fd);
+	if (!rc)
+		rc = open_over(&sock, &opts, kedge__deadline_of(timeout_ms), channel);
+	clofork_release(&sock);
+	return rc;
 }
 
 /* A path, or @ and a name; the length that goes with it. */
-static int address(const char *path, struct sockaddr_un *a, socklen_t *len)
+int shm_address(const char *path, struct sockaddr_un *a, uint32_t *len)
 {
 	size_t n = strlen(path);
 
@@ -179,12 +252,16 @@ static int address(const char *path, struct sockaddr_un *a, socklen_t *len)
 static int connect_until(int fd, const struct sockaddr_un *a, socklen_t len,
 			 uint64_t deadline)
 {
+	int rc, pause = 1;
+
 	while (connect(fd, (const struct sockaddr *)a, len)) {
 		if (errno != EAGAIN && errno != EINTR)
 			return errno == ENOENT ? -ECONNREFUSED : -errno;
-		if (!deadline_left(deadline))
-			return -ETIMEDOUT;
-		usleep(1000);
+		rc = kedge__wait_for(-1, 0, deadline, pause);
+		if (rc)
+			return rc;
+		if (pause < PAUSE_MAX_MS)
+			pause *= 2;
 	}
 	return 0;
 }
@@ -194,156 +271,32 @@ KEDGE_API int kedge_channel_open_shm(const char *path,
 				     int timeout_ms,
 				     struct kedge_channel **channel)
 {
-	uint64_t deadline = deadline_of(timeout_ms);
+	uint64_t deadline = kedge__deadline_of(timeout_ms);
 	struct kedge_channel_opts opts;
 	struct sockaddr_un a;
-	socklen_t len = 0;
-	int fd, rc;
+	struct clofork sock;
+	uint32_t len = 0;
+	int rc;
 
+	NO_CANCEL();
 	if (!path || !channel)
-		return -EINVAL;
+		return channel_invalid("the path or the result is NULL");
 	rc = kedge__channel_opts(&opts, user);
 	if (!rc)
-		rc = address(path, &a, &len);
+		rc = shm_address(path, &a, &len);
 	if (rc)
 		return rc;
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return -errno;
-	rc = connect_until(fd, &a, len, deadline);
+	rc = shm_socket(&sock);
+	if (rc)
+		return rc;
+	rc = connect_until(sock.fd, &a, len, deadline);
 	if (rc == -ECONNREFUSED)
 		kedge_reason(rc, "nobody listens on %s", path);
 	else if (rc)
 		kedge_reason(rc, "cannot connect to %s: %s", path,
 			     strerror(-rc));
 	if (!rc)
-		rc = shm_channel(fd, &opts, deadline, channel);
-	if (rc)
-		close(fd);
-	return rc;
-}
-
-/* ---- listening ---- */
-
-struct shm_listener {
-	struct kedge_channel_opts opts;
-	struct sockaddr_un address;
-	int fd;
-};
-
-static int listener_accept(void *ctx, int timeout_ms,
-			   struct kedge_channel **channel)
-{
-	struct shm_listener *l = ctx;
-	struct pollfd p = { .fd = l->fd, .events = POLLIN };
-	uint64_t deadline = deadline_of(timeout_ms);
-	int fd, rc;
-
-	do {
-		rc = poll(&p, 1, deadline_left(deadline));
-		if (!rc)
-			return -ETIMEDOUT;
-		fd = rc < 0 ? -1 : accept4(l->fd, NULL, NULL,
-					   SOCK_CLOEXEC | SOCK_NONBLOCK);
-	} while (fd < 0 && (errno == EINTR || errno == EAGAIN ||
-			    errno == ECONNABORTED));
-	if (fd < 0)
-		return -errno;
-	rc = shm_channel(fd, &l->opts, deadline_of(HELLO_MS), channel);
-	if (rc)
-		close(fd);
-	return rc;
-}
-
-static int listener_fd(void *ctx)
-{
-	return ((struct shm_listener *)ctx)->fd;
-}
-
-static void listener_close(void *ctx)
-{
-	struct shm_listener *l = ctx;
-
-	close(l->fd);
-	if (l->address.sun_path[0])
-		unlink(l->address.sun_path);
-	free(l);
-}
-
-static const struct listener_ops listener_ops = {
-	.accept = listener_accept,
-	.fd = listener_fd,
-	.close = listener_close,
-};
-
-/* What a listener that was killed left behind is nobody's. */
-static int bind_to(int fd, const struct sockaddr_un *a, socklen_t len)
-{
-	struct stat st;
-	int probe, rc;
-
-	if (!bind(fd, (const struct sockaddr *)a, len))
-		return 0;
-	if (errno != EADDRINUSE || !a->sun_path[0] ||
-	    lstat(a->sun_path, &st) || !S_ISSOCK(st.st_mode))
-		return -errno;
-	probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (probe < 0)
-		return -errno;
-	rc = connect(probe, (const struct sockaddr *)a, len) ? errno : 0;
-	close(probe);
-	if (rc != ECONNREFUSED)
-		return -EADDRINUSE;
-	unlink(a->sun_path);
-	return bind(fd, (const struct sockaddr *)a, len) ? -errno : 0;
-}
-
-static int cannot_listen(int rc, const char *path)
-{
-	return kedge_reason(rc, "cannot listen on %s: %s", path, strerror(-rc));
-}
-
-KEDGE_API int kedge_listener_open_shm(const char *path,
-				      const struct kedge_channel_opts *user,
-				      struct kedge_listener **listener)
-{
-	struct shm_listener *l;
-	socklen_t len = 0;
-	int rc;
-
-	if (!path || !listener)
-		return -EINVAL;
-	l = calloc(1, sizeof(*l));
-	if (!l)
-		return -ENOMEM;
-	rc = kedge__channel_opts(&l->opts, user);
-	if (!rc)
-		rc = address(path, &l->address, &len);
-	if (rc)
-		goto free_listener;
-	l->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (l->fd < 0) {
-		rc = -errno;
-		goto free_listener;
-	}
-	rc = bind_to(l->fd, &l->address, len);
-	if (rc) {
-		cannot_listen(rc, path);
-		goto close_fd;
-	}
-	rc = listen(l->fd, BACKLOG) ? cannot_listen(-errno, path) : 0;
-	if (!rc)
-		rc = kedge__listener_open(&listener_ops, l, listener);
-	if (rc)
-		goto unlink_path;
-	return 0;
-
-unlink_path:
-	if (l->address.sun_path[0])
-		unlink(l->address.sun_path);
-close_fd:
-	close(l->fd);
-free_listener:
-	free(l);
+		rc = open_over(&sock, &opts, deadline, channel);
+	clofork_close(&sock);
 	return rc;
 }

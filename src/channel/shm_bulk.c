@@ -28,14 +28,19 @@ enum mode {
 
 #define CHUNK_SHARED (128u << 10)
 #define CHUNK_MEMORY (128u << 10)
-#define SLOT_LEN     (32u << 10)
-#define SLOT_CNT     8u
-#define NO_HEAP	     UINT64_MAX
+#define CHUNK_PULL   (1u << 20) /* where the receiver alone moves it */
+#define LOOK_EVERY   (2u << 20) /* bytes pushed between looks at the peer */
+#define SLOT_LEN     (16u << 10)
+#define SLOT_CNT     16u
 
 struct rts_desc {
 	uint64_t addr;
-	uint64_t heap_off; /* in the sender's heap, or NO_HEAP */
+	uint64_t heap_off; /* in the sender's heap, or NO_PAGES, or NO_PUSH */
 };
+
+/* As NO_PAGES, and the sender, whose operation has a deadline, writes to none of
+ * the receiver's memory by the kernel. */
+#define NO_PUSH (NO_PAGES - 1)
 
 #define PIECES_MAX 14u
 
@@ -55,17 +60,22 @@ _Static_assert(sizeof(struct cts_desc) <= DESC_MAX, "fits");
 struct xfer {
 	uint8_t mode;
 	bool push;  /* the sender may write */
+	bool no_push; /* it does not */
 	bool pull;  /* the receiver does */
 	uint32_t index;
 	struct record *rec;
 	uint64_t chunk;
 	uint64_t cnt;	  /* chunks in all */
 	uint64_t done;	  /* by this side */
+	uint64_t pushed;  /* bytes since the last look at whom they reach */
 	uint64_t src;	  /* the sender's address */
-	const char *from; /* the source as mapped here, or NULL */
-	char *to;	  /* the target as mapped here, or the slots */
+	const char *from; /* the source, where it is of this process */
+	char *to;	  /* the target, likewise */
+	uint64_t src_off; /* the source in the sender's heap, or NO_PAGES */
+	uint64_t off;	  /* the target in the receiver's heap; the slots */
 	uint32_t slot_cnt;
 	uint32_t piece_cnt;
+	int failed;	  /* (receiver) -errno of a chunk */
 	struct bulk_piece piece[PIECES_MAX]; /* the target, in its process */
 };
 
@@ -77,12 +87,12 @@ static struct xfer *xfer_of(const struct bulk *b)
 int bulk_offer(void *ctx, struct bulk *b, void *desc, size_t *len)
 {
 	struct shm *s = ctx;
-	struct rts_desc d = { b->piece[0].addr, NO_HEAP };
-	char *p = (char *)(uintptr_t)d.addr;
+	struct rts_desc d = { b->piece[0].addr, NO_PAGES };
 
 	b->priv[0] = 0;
-	if (heap_has(&s->heap, p, b->len))
-		d.heap_off = (uint64_t)(p - s->heap.base);
+	d.heap_off = heap_off(&s->heap, (void *)(uintptr_t)d.addr, b->len);
+	if (d.heap_off == NO_PAGES && b->flags & BULK_TIMED)
+		d.heap_off = NO_PUSH;
 	memcpy(desc, &d, sizeof(d));
 	*len = sizeof(d);
 	return 0;
@@ -119,7 +129,7 @@ static void record_reset(struct record *r)
 
 /* ---- the receiver ---- */
 
-static int read_rts(const struct shm *s, const struct bulk *b,
+static int read_rts(struct shm *s, const struct bulk *b,
 		    const void *rts, size_t len, struct xfer *x)
 {
 	struct rts_desc d;
@@ -129,14 +139,29 @@ static int read_rts(const struct shm *s, const struct bulk *b,
 				    "in a way unknown here");
 	memcpy(&d, rts, sizeof(d));
 	x->src = d.addr;
-	if (d.heap_off == NO_HEAP)
+	x->src_off = d.heap_off == NO_PUSH ? NO_PAGES : d.heap_off;
+	x->no_push = d.heap_off == NO_PUSH;
+	if (x->src_off == NO_PAGES)
 		return 0;
 	if (d.heap_off > s->peers_heap_len ||
 	    b->len > s->peers_heap_len - d.heap_off)
 		return kedge_reason(-EPROTO, "the peer's buffer is not in its "
 				    "heap");
-	x->from = s->peers + HEAP_AT + d.heap_off;
+	/* Another way, if there are no addresses for it. */
+	if (!area_heap(&s->peers, d.heap_off, b->len))
+		x->src_off = NO_PAGES;
 	return 0;
+}
+
+static int plan_stream(struct shm *s, const struct bulk *b, struct xfer *x)
+{
+	uint64_t cnt = (b->len + SLOT_LEN - 1) / SLOT_LEN;
+
+	x->mode = MODE_STREAM;
+	x->chunk = SLOT_LEN;
+	x->cnt = cnt;
+	x->slot_cnt = cnt < SLOT_CNT ? (uint32_t)cnt : SLOT_CNT;
+	return slots_get(s, x->chunk * x->slot_cnt, &x->off);
 }
 
 static int plan(struct shm *s, const struct bulk *b, struct xfer *x)
@@ -147,22 +172,22 @@ static int plan(struct shm *s, const struct bulk *b, struct xfer *x)
 		x->mode = MODE_SHARED;
 		x->chunk = CHUNK_SHARED;
 		x->push = true;
-		x->pull = x->from;
+		x->pull = x->src_off != NO_PAGES;
 		x->to = (char *)(uintptr_t)b->piece[0].addr;
+		x->off = heap_off(&s->heap, x->to, b->len);
 	} else if (b->flags & BULK_STREAM) {
-		x->mode = MODE_STREAM;
-		x->chunk = SLOT_LEN;
-		x->slot_cnt = SLOT_CNT;
-		x->to = heap_alloc(&s->slots, SLOT_LEN * SLOT_CNT);
-		if (!x->to)
-			return -EAGAIN;
+		return plan_stream(s, b, x);
 	} else {
-		x->push = b->flags & BULK_PUSH && s->peer_can_cma;
-		x->pull = x->from || s->can_cma;
+		x->push = b->flags & BULK_PUSH && s->peer_can_cross &&
+			  !x->no_push;
+		x->pull = x->src_off != NO_PAGES ||
+			  (s->can_cross && !(b->flags & BULK_TIMED));
 		if (!x->push && !x->pull)
 			return -EOPNOTSUPP;
 		if (b->piece_cnt > PIECES_MAX)
 			return -EOPNOTSUPP;
+		if (!x->push)
+			x->chunk = CHUNK_PULL;
 		x->piece_cnt = b->piece_cnt;
 		memcpy(x->piece, b->piece, b->piece_cnt * sizeof(*b->piece));
 	}
@@ -170,8 +195,7 @@ static int plan(struct shm *s, const struct bulk *b, struct xfer *x)
 	return 0;
 }
 
-static void describe(const struct shm *s, const struct xfer *x,
-		     struct cts_desc *d)
+static void describe(const struct xfer *x, struct cts_desc *d)
 {
 	*d = (struct cts_desc){
 		.record = x->index,
@@ -180,11 +204,8 @@ static void describe(const struct shm *s, const struct xfer *x,
 		.piece_cnt = (uint16_t)x->piece_cnt,
 		.chunk = (uint32_t)x->chunk,
 		.slot_cnt = x->slot_cnt,
+		.off = x->off,
 	};
-	if (x->mode == MODE_SHARED)
-		d->off = (uint64_t)(x->to - s->heap.base);
-	else if (x->mode == MODE_STREAM)
-		d->off = (uint64_t)(x->to - s->slots.base);
 	memcpy(d->piece, x->piece, x->piece_cnt * sizeof(*x->piece));
 }
 
@@ -208,7 +229,7 @@ int bulk_accept(void *ctx, struct bulk *b, const void *rts, size_t rts_len,
 	x->index = (uint32_t)i;
 	x->rec = &s->my_records[i];
 	record_reset(x->rec);
-	describe(s, x, &d);
+	describe(x, &d);
 	*cts_len = offsetof(struct cts_desc, piece) +
 		   x->piece_cnt * sizeof(*d.piece);
 	memcpy(cts, &d, *cts_len);
@@ -264,6 +285,16 @@ static bool cts_fits(const struct shm *s, const struct cts_desc *d,
 	return false;
 }
 
+/* Of the peer's area what it is to be written to. */
+static bool has_addresses(struct shm *s, const struct xfer *x, uint64_t len)
+{
+	if (x->mode == MODE_SHARED)
+		return area_heap(&s->peers, x->off, len);
+	if (x->mode == MODE_STREAM)
+		return area_slots(&s->peers, x->off, x->chunk * x->slot_cnt);
+	return true;
+}
+
 int bulk_start(void *ctx, struct bulk *b, const void *cts, size_t cts_len)
 {
 	struct shm *s = ctx;
@@ -283,15 +314,17 @@ int bulk_start(void *ctx, struct bulk *b, const void *cts, size_t cts_len)
 	x->chunk = d.chunk;
 	x->cnt = (b->len + x->chunk - 1) / x->chunk;
 	x->push = d.mode == MODE_SHARED ||
-		  (d.mode == MODE_MEMORY && d.push && s->can_cma);
+		  (d.mode == MODE_MEMORY && d.push && s->can_cross &&
+		   !(b->flags & BULK_TIMED));
 	x->from = (const char *)(uintptr_t)b->piece[0].addr;
 	x->slot_cnt = d.slot_cnt;
-	if (d.mode == MODE_SHARED)
-		x->to = s->peers + HEAP_AT + d.off;
-	else if (d.mode == MODE_STREAM)
-		x->to = s->peers + SLOTS_AT + d.off;
+	x->off = d.off;
 	x->piece_cnt = d.piece_cnt;
 	memcpy(x->piece, d.piece, sizeof(x->piece));
+	if (!has_addresses(s, x, b->len)) {
+		free(x);
+		return -ENOMEM;
+	}
 	b->priv[0] = (uintptr_t)x;
 	return 0;
 }
@@ -328,63 +361,39 @@ static size_t slice(const struct xfer *x, uint64_t off, uint64_t len,
 	return n;
 }
 
-/* What is left of a vector when @done bytes of it are. */
-static size_t advance(struct iovec *v, size_t n, size_t done)
-{
-	size_t i = 0, j;
-
-	while (i < n && done >= v[i].iov_len)
-		done -= v[i++].iov_len;
-	for (j = i; j < n; j++)
-		v[j - i] = v[j];
-	if (n > i) {
-		/* A number: the peer's addresses may be anything. */
-		v[0].iov_base = (void *)((uintptr_t)v[0].iov_base + done);
-		v[0].iov_len -= done;
-	}
-	return n - i;
-}
-
-static int cross_failed(ssize_t did)
-{
-	if (!did)
-		return -EFAULT;
-	return errno == ESRCH ? -ECONNRESET : -errno;
-}
-
-/* The kernel may stop early: at a page that it cannot reach, or its limit. */
-static int cross(const struct shm *s, bool push, char *here, uint64_t there,
-		 const struct xfer *x, uint64_t off, uint64_t len)
-{
-	struct iovec v[PIECES_MAX], one;
-	uint64_t at = push ? (uintptr_t)here : there;
-	size_t n = slice(x, off, len, v);
-	ssize_t did;
-
-	while (len) {
-		one = (struct iovec){ (void *)(uintptr_t)at, len };
-		did = push ? process_vm_writev(s->pid, &one, 1, v, n, 0)
-			   : process_vm_readv(s->pid, v, n, &one, 1, 0);
-		if (did <= 0)
-			return cross_failed(did);
-		len -= (uint64_t)did;
-		at += (uint64_t)did;
-		n = advance(v, n, (size_t)did);
-	}
-	return 0;
-}
-
 /* The sender's copy of a chunk. */
 static int put_chunk(struct shm *s, struct bulk *b, struct xfer *x, uint64_t i)
 {
 	uint64_t off = i * x->chunk, len = chunk_len(b, x, i);
-	char *src = (char *)(uintptr_t)x->from + off;
+	const char *src = x->from + off;
+	struct iovec v[PIECES_MAX];
 
 	if (x->mode == MODE_SHARED) {
-		copy_bytes(x->to + off, src, len);
-		return 0;
+		int rc = kedge__bulk_check(b);
+
+		if (!rc)
+			copy_bytes(area_heap(&s->peers, x->off + off, len), src,
+				   len);
+		return rc;
 	}
-	return cross(s, true, src, 0, x, off, len);
+	if (!x->pushed || x->pushed >= LOOK_EVERY) {
+		int rc = cross_look(s);
+
+		if (rc)
+			return rc;
+		x->pushed = 0;
+	}
+	x->pushed += len;
+	return cross_write(s, src, v, slice(x, off, len, v), len);
+}
+
+/* All chunks are done; those that this side pushed have reached the peer. */
+static int all_done(struct shm *s, struct xfer *x)
+{
+	int rc = x->pushed ? cross_look(s) : 0;
+
+	x->pushed = 0;
+	return rc ? rc : 1;
 }
 
 static void scatter(const struct xfer *x, uint64_t off, const char *src,
@@ -403,13 +412,21 @@ static void scatter(const struct xfer *x, uint64_t off, const char *src,
 static int get_chunk(struct shm *s, struct bulk *b, struct xfer *x, uint64_t i)
 {
 	uint64_t off = i * x->chunk, len = chunk_len(b, x, i);
+	struct iovec v[1 + PIECES_MAX];
+	const char *from;
+	int rc;
 
+	if (x->src_off == NO_PAGES)
+		return cross_read(s, v, slice(x, off, len, v + 1),
+				  x->src + off, len);
+	rc = kedge__bulk_check(b);
+	if (rc)
+		return rc;
+	from = area_heap(&s->peers, x->src_off + off, len);
 	if (x->mode == MODE_SHARED)
-		copy_bytes(x->to + off, x->from + off, len);
-	else if (x->from)
-		scatter(x, off, x->from + off, len);
+		copy_bytes(x->to + off, from, len);
 	else
-		return cross(s, false, NULL, x->src + off, x, off, len);
+		scatter(x, off, from, len);
 	return 0;
 }
 
@@ -431,7 +448,7 @@ static void count(struct shm *s, _Atomic uint64_t *done, struct xfer *x)
 {
 	x->done++;
 	atomic_store_explicit(done, x->done, memory_order_release);
-	ring_wake(s);
+	ring_wake(&s->ring);
 }
 
 /*
@@ -445,6 +462,15 @@ static void forgo(struct shm *s, bool recv, struct xfer *x)
 		x->done++;
 	else
 		count(s, &x->rec->sender_done, x);
+}
+
+/* A chunk could not be read. If the sender's buffer is gone since it gave up, its
+ * ABORT has the reason, and waits, or will where there was no room. */
+static int why_failed(const struct shm *s, const struct xfer *x)
+{
+	uint64_t c = atomic_load_explicit(&x->rec->claim, memory_order_acquire);
+
+	return c & RECORD_CLOSED || ring_peek(&s->ring) ? -EAGAIN : x->failed;
 }
 
 static int step_chunks(struct shm *s, struct bulk *b, struct xfer *x)
@@ -461,13 +487,19 @@ static int step_chunks(struct shm *s, struct bulk *b, struct xfer *x)
 		moved = recv ? get_chunk(s, b, x, i) : put_chunk(s, b, x, i);
 		if (moved) {
 			forgo(s, recv, x);
-			return moved;
+			x->failed = recv ? moved : 0;
+			return recv ? why_failed(s, x) : moved;
 		}
 		count(s, mine, x);
 	}
 	return x->done + atomic_load_explicit(other, memory_order_acquire) >=
 			       x->cnt
-		       ? 1 : moved;
+		       ? all_done(s, x) : moved;
+}
+
+static uint64_t slot_off(const struct xfer *x)
+{
+	return x->off + x->done % x->slot_cnt * x->chunk;
 }
 
 /* Slots are used in a circle; the sender is ahead of the receiver by at most
@@ -479,7 +511,10 @@ static int step_fill(struct shm *s, struct bulk *b, struct xfer *x)
 	int moved = -EAGAIN;
 
 	if (x->done < x->cnt && x->done - drained < x->slot_cnt) {
-		copy_bytes(x->to + x->done % x->slot_cnt * x->chunk,
+		moved = kedge__bulk_check(b);
+		if (moved)
+			return moved;
+		copy_bytes(area_slots(&s->peers, slot_off(x), x->chunk),
 			   x->from + x->done * x->chunk,
 			   chunk_len(b, x, x->done));
 		count(s, &x->rec->sender_done, x);
@@ -495,9 +530,12 @@ static int step_drain(struct shm *s, struct bulk *b, struct xfer *x)
 	int moved = -EAGAIN;
 
 	if (x->done < x->cnt && filled != x->done) {
+		moved = kedge__bulk_check(b);
+		if (moved)
+			return moved;
 		copy_bytes((char *)(uintptr_t)b->piece[0].addr +
 				   x->done * x->chunk,
-			   x->to + x->done % x->slot_cnt * x->chunk,
+			   area_slots(&s->mine, slot_off(x), x->chunk),
 			   chunk_len(b, x, x->done));
 		count(s, &x->rec->receiver_done, x);
 		moved = 0;
@@ -513,6 +551,8 @@ int bulk_step(void *ctx, struct bulk *b)
 	struct shm *s = ctx;
 	struct xfer *x = xfer_of(b);
 
+	if (x->failed)
+		return why_failed(s, x);
 	if (x->mode != MODE_STREAM)
 		return b->flags & BULK_FIN ? 1 : step_chunks(s, b, x);
 	return b->flags & BULK_RECV ? step_drain(s, b, x) : step_fill(s, b, x);
@@ -552,7 +592,7 @@ void bulk_end(void *ctx, struct bulk *b)
 	if (b->flags & BULK_RECV) {
 		record_put(s, x->index);
 		if (x->mode == MODE_STREAM)
-			heap_free(&s->slots, x->to);
+			slots_put(s, x->off);
 	}
 	free(x);
 	b->priv[0] = 0;

@@ -13,9 +13,11 @@
 #include "base/base.h"
 #include <kedge/channel.h>
 
-/* Longest packet, head and all: an eager message of 32 KiB, or a control
- * message with descriptors of DESC_MAX bytes each. */
-#define PACKET_MAX (33u * 1024)
+/* The longest eager message that any transport takes. */
+#define EAGER_LIMIT (64u * 1024)
+/* Longest packet, head and all: an eager message, or a control message with
+ * descriptors of DESC_MAX bytes each. */
+#define PACKET_MAX (EAGER_LIMIT + 1024)
 #define DESC_MAX   256u
 
 /* A range of this process, or of the peer. */
@@ -34,6 +36,11 @@ enum bulk_flags {
 	BULK_KNOWN = 1 << 4,  /* registered before, says ready() */
 	BULK_FIN = 1 << 5,    /* the sender says that all of it has landed and
 			       * has forgotten it: step() ends its part */
+	BULK_CHECKED = 1 << 7, /* the pieces can be accessed, as was found of late,
+			       * or are not the application's */
+	BULK_TIMED = 1 << 8,  /* its operation has a deadline: nothing here may
+			       * wait for the peer's page faults */
+	BULK_SAID = 1 << 9,   /* (sender) the receiver says that all has landed */
 	BULK_TOLD = 1 << 6,   /* the sender's transport: all of it has landed, and
 			       * the peer's has seen that and set BULK_FIN */
 };
@@ -50,6 +57,19 @@ struct bulk {
 	uint64_t priv[4];
 };
 
+/*
+ * Before a transport copies a message out of its pieces, or into them with
+ * BULK_RECV, by itself and not by the kernel: 0, or -EFAULT if that memory cannot
+ * be accessed. Again before each part of it, which costs nothing. The channel has
+ * done so where the transport is @blind.
+ */
+KEDGE_PRIVATE int kedge__bulk_check_slow(struct bulk *b);
+static inline int kedge__bulk_check(struct bulk *bulk)
+{
+	return likely(bulk->flags & BULK_CHECKED)
+		       ? 0 : kedge__bulk_check_slow(bulk);
+}
+
 /* What ready() says of a buffer. */
 enum bulk_ready {
 	READY_DIRECT = 1 << 0, /* the peer's data can go there now */
@@ -58,19 +78,31 @@ enum bulk_ready {
 	READY_ANYWHERE = 1 << 3, /* data that lands elsewhere lands no cheaper */
 };
 
+struct ring;
+
 /**
  * struct transport_ops - what carries a channel
  * @name:    "shm", "ofi"
  * @posts:   step() hands the data to something else that moves it: all messages
  *           take a step in one poll
+ * @blind:   what moves the data faults, or writes wherever it is told, where a
+ *           buffer is not to be accessed: the channel asks before it goes there
+ * @ring:    the ring that its packets go through; the channel then reads and writes
+ *           short ones there itself. NULL, or returns NULL: there is none
  * @reserve: room for a packet of @len bytes, up to PACKET_MAX, contiguous and
  *           aligned to 8; NULL if there is none now. One that is not committed
  *           is forgotten with the next
  * @commit:  send what reserve() gave, @len bytes of it
+ * @begin:   show what reserve() gave to the peer, though only its first @have
+ *           bytes are there; commit() says that all of it is. Nothing else is
+ *           reserved meanwhile. NULL: only whole packets are shown
+ * @more:    as many bytes of it are there now
  * @next:    the next packet that came, or NULL: sets @len. It stays, and is what
  *           every further call returns, until release(). Makes the transport's
  *           own progress, too. What it points to may be written by the peer
  *           meanwhile
+ * @arrived: bytes of that packet that are there, the head at least; never less
+ *           than before, unless the peer is broken. NULL: all of it
  * @release: done with that packet
  * @flush:   the end of a poll: what was committed since its first next() goes
  *           out now, if it has not yet. NULL: it always has
@@ -108,9 +140,14 @@ struct transport_ops {
 	const char *name;
 	uint32_t ways; /* 1 << KEDGE_WAY_x that may work */
 	bool posts;
+	bool blind;
+	struct ring *(*ring)(void *ctx);
 	void *(*reserve)(void *ctx, size_t len);
 	void (*commit)(void *ctx, void *packet, size_t len);
+	void (*begin)(void *ctx, void *packet, size_t len, size_t have);
+	void (*more)(void *ctx, size_t have);
 	const void *(*next)(void *ctx, size_t *len);
+	size_t (*arrived)(void *ctx, const void *packet);
 	void (*release)(void *ctx, const void *packet);
 	void (*flush)(void *ctx);
 	int (*check)(void *ctx);
@@ -133,6 +170,11 @@ struct transport_ops {
 	void (*leave)(void *ctx);
 };
 
+/* Memory that a message takes which waits for its receive, without its data. */
+#define ENVELOPE_LEN 128u
+/* Most messages that may wait at one side: what a handshake may name. */
+#define UNEXPECTED_CNT_MAX (1u << 24)
+
 /* What both sides of a connection agree on before it carries packets. */
 struct transport_peer {
 	uint32_t pid;
@@ -141,9 +183,22 @@ struct transport_peer {
 	uint64_t unexpected_bytes; /* the same */
 };
 
-/* Read and check a caller's options, defaults filled in. */
+/* What a caller's option of 0 means, for this transport. */
+static inline uint32_t eager_or(const struct kedge_channel_opts *opts,
+				uint32_t by_default)
+{
+	uint64_t half = opts->unexpected_bytes / 2;
+
+	if (opts->eager_max)
+		return opts->eager_max;
+	return half < by_default ? (uint32_t)half : by_default;
+}
+
+/* Read and check a caller's options, defaults filled in but @eager_max. */
 KEDGE_PRIVATE int kedge__channel_opts(struct kedge_channel_opts *dst,
 				      const struct kedge_channel_opts *user);
+/* @rc, with the remedy where it is that no descriptor is left. */
+int channel_no_fd(int rc) __attribute__((cold));
 /* A channel over a transport that is connected. On failure @ctx stays the
  * caller's. */
 KEDGE_PRIVATE int kedge__channel_open(const struct transport_ops *ops,
@@ -152,10 +207,12 @@ KEDGE_PRIVATE int kedge__channel_open(const struct transport_ops *ops,
 				      const struct transport_peer *peer,
 				      struct kedge_channel **channel);
 
-/* What makes channels: the table of a listener. */
+/* What makes channels: the table of a listener. @address: where it listens, in
+ * KEDGE_ADDRESS_MAX bytes. */
 struct listener_ops {
 	int (*accept)(void *ctx, int timeout_ms, struct kedge_channel **ch);
 	int (*fd)(void *ctx);
+	int (*address)(void *ctx, char *text);
 	void (*close)(void *ctx);
 };
 

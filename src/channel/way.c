@@ -16,12 +16,12 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* Until the model is there: what pulling is worth a system call for. */
-#define PULL_MIN (256u << 10)
 /* What registering for it is worth. */
 #define FILL_MIN (128u << 10)
 /* Pages made at once: so long nothing else moves. */
 #define MAKE_LEN (256u << 10)
+/* From here on the pool's thread is worth having, which makes the model, too. */
+#define POOL_MIN (256u << 10)
 
 /* ---- the buffer ---- */
 
@@ -75,9 +75,11 @@ static uint32_t choose(const struct kedge_channel *ch, const struct op *op,
 		return ch->opts.way;
 	if (ready & (READY_HEAP | READY_ANYWHERE))
 		return KEDGE_WAY_DIRECT;
+	/* Both sides at once are no slower than one by the kernel, wherever it was
+	 * measured; and by how much the kernel is faster or slower than they is
+	 * what differs most between machines. */
 	if (!model_ready())
-		return ready & READY_DIRECT && op->msg_len >= PULL_MIN
-			       ? KEDGE_WAY_DIRECT : KEDGE_WAY_COPY;
+		return KEDGE_WAY_COPY;
 	describe(ch, op, ready, &c);
 	for (i = 0; i < ARRAY_SIZE(ways); i++) {
 		ns = model_cost(ways[i], &c);
@@ -98,10 +100,16 @@ static int accept_at(struct kedge_channel *ch, struct op *op, uint32_t flags,
 	int rc;
 
 	op->whole = (struct bulk_piece){ (uintptr_t)addr, op->msg_len };
-	op->bulk = (struct bulk){ .flags = BULK_RECV | flags,
+	op->bulk = (struct bulk){ .flags = BULK_RECV | flags | op_timed(op),
 				  .piece = &op->whole,
 				  .piece_cnt = 1,
 				  .len = op->msg_len };
+	if (addr != op->buf || flags & BULK_HEAP ||
+	    access_knows(&ch->access, addr, op->msg_len, true, ch->came_cnt))
+		op->bulk.flags |= BULK_CHECKED;
+	rc = ch->t->blind ? kedge__bulk_check(&op->bulk) : 0;
+	if (rc)
+		return rc;
 	rc = ch->t->accept(ch->ctx, &op->bulk, rts, rts_len, op->desc, &len);
 	if (rc)
 		return rc;
@@ -123,14 +131,12 @@ static int accept_direct(struct kedge_channel *ch, struct op *op,
 static int accept_register(struct kedge_channel *ch, struct op *op,
 			   uint32_t ready, const void *rts, size_t rts_len)
 {
-	uint64_t page = kedge__page_size();
-	uint64_t start = round_down((uintptr_t)op->buf, page);
+	int rc;
 
 	if (!(ready & READY_REGISTER))
 		return -EOPNOTSUPP;
-	madvise((void *)start, (uintptr_t)op->buf + op->msg_len - start,
-		MADV_POPULATE_WRITE);
-	return accept_at(ch, op, 0, op->buf, rts, rts_len);
+	rc = access_ask(op->buf, op->msg_len, true);
+	return rc ? rc : accept_at(ch, op, BULK_CHECKED, op->buf, rts, rts_len);
 }
 
 /* The pool starts with the first message that might want it. */
@@ -168,6 +174,10 @@ static int accept_swap(struct kedge_channel *ch, struct op *op, uint32_t ready,
 	if (!(ch->t->ways & 1u << KEDGE_WAY_SWAP) || ready & READY_HEAP ||
 	    !body_of(op->buf, op->msg_len) || !ch->pool)
 		return -EOPNOTSUPP;
+	/* Nothing else would: pages are put under mappings of any protection. */
+	rc = pages_writable(op->buf, op->msg_len);
+	if (rc)
+		return rc;
 	if (pool_take(ch->pool, op->buf, op->msg_len, &l)) {
 		ch->st.pool_empty++;
 		return -EOPNOTSUPP;
@@ -212,9 +222,9 @@ int way_accept(struct kedge_channel *ch, struct op *op, const void *rts,
 	uint32_t ready = ch->t->ready(ch->ctx, op->buf, op->msg_len);
 	int rc;
 
-	/* Its thread makes the model, too. Without it there is another way. */
+	/* Without it there is another way. */
 	if (ch->opts.way == KEDGE_WAY_SWAP ||
-	    (ch->opts.way == KEDGE_WAY_AUTO && op->msg_len >= PULL_MIN))
+	    (ch->opts.way == KEDGE_WAY_AUTO && op->msg_len >= POOL_MIN))
 		pool_of(ch);
 	op->way = choose(ch, op, ready);
 	rc = accept_by(ch, op, ready, rts, rts_len);
@@ -242,7 +252,7 @@ bool way_meanwhile(struct kedge_channel *ch, struct op *op)
 	if (!op->landing.cnt)
 		return false;
 	if (ch->active.next->next != &ch->active)
-		return pool_make(ch->pool);
+		return pool_make();
 	if (r->from >= r->to)
 		return false;
 	len = r->to - r->from;
@@ -339,9 +349,11 @@ KEDGE_API int kedge_channel_cost(struct kedge_channel *ch, uint32_t way,
 	uint32_t ready;
 	struct model_case c;
 
+	NO_CANCEL();
 	if (!ch || !ns || !len || way >= KEDGE_WAY_COUNT ||
 	    flags & ~KEDGE_COST_FRESH)
-		return -EINVAL;
+		return channel_invalid("the cost of a way: an argument is NULL or "
+				       "0, or the way or a flag is unknown");
 	model_measure();
 	ready = ch->t->ready(ch->ctx, &c, 1);
 	c = (struct model_case){

@@ -9,15 +9,8 @@
 #include "base/base.h"
 #include "device/device.h"
 
-/*
- * The end of the structs' first versions. A later version moves the structs'
- * ends, never these.
- */
-#define OPS_V1                                      \
-	(offsetof(struct kedge_device_ops, close) + \
-	 sizeof(((struct kedge_device_ops *)0)->close))
-#define ATTR_V1 \
-	(offsetof(struct kedge_device_attr, reserved) + sizeof(uint32_t))
+#define OPS_V1	STRUCT_END(struct kedge_device_ops, close)
+#define ATTR_V1 STRUCT_END(struct kedge_device_attr, reserved)
 
 static int check_ops(const struct kedge_device_ops *ops)
 {

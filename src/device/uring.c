@@ -27,8 +27,7 @@
  * for 16 MiB.
  */
 #define CHUNK_LEN (4 * MIB)
-#define OPTS_V1 \
-	(offsetof(struct kedge_uring_opts, first_slot) + sizeof(uint32_t))
+#define OPTS_V1	  STRUCT_END(struct kedge_uring_opts, first_slot)
 #define FLAGS_ALL (KEDGE_URING_TABLE_EXISTS | KEDGE_URING_NO_MADV_FREE)
 
 /* ---- the ops ---- */

@@ -30,8 +30,7 @@
  * page costs grows with the piece.
  */
 #define CHUNK_LEN (2 * MIB)
-#define OPTS_V1 \
-	(offsetof(struct kedge_verbs_opts, window_qp) + sizeof(struct ibv_qp *))
+#define OPTS_V1	   STRUCT_END(struct kedge_verbs_opts, window_qp)
 #define OPTS_FLAGS (KEDGE_VERBS_RELAXED_ORDERING | KEDGE_VERBS_ODP)
 /* struct ibv_sge has 32 bits for a length. */
 #define PREFETCH_LEN (1024 * MIB)

@@ -315,6 +315,8 @@ struct vma_info {
 
 /* The mapping that holds @at: 0 or a negative errno. */
 int vma_at(int maps_fd, uint64_t at, struct vma_info *v);
+/* The same by one system call, or -ENOTTY where the kernel has none for it. */
+int vma_query(int maps_fd, uint64_t at, struct vma_info *v);
 /* Call @fn for each mapping, upwards. 0 or a negative errno with a reason. */
 int vma_walk(void (*fn)(void *arg, const struct vma_info *v), void *arg);
 

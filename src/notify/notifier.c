@@ -9,6 +9,9 @@
 
 #include "notify/internal.h"
 
+#define OPTS_V1 STRUCT_END(struct kedge_notifier_opts, spin_us)
+#define INFO_V1 STRUCT_END(struct kedge_notifier_info, armed)
+
 /* In the order in which auto prefers them. */
 static const struct notify_ops *const backends[] = {
 	&notify_ummunot,
@@ -227,7 +230,7 @@ int kedge_notifier_open(const struct kedge_notifier_opts *user,
 
 	if (!out)
 		return kedge_reason(-EINVAL, "the result pointer is NULL");
-	rc = kedge__opts_copy(&opts, sizeof(opts), sizeof(opts), user);
+	rc = kedge__opts_copy(&opts, sizeof(opts), OPTS_V1, user);
 	if (rc)
 		return rc;
 	if (opts.flags & ~(KEDGE_NOTIFIER_NO_BLIND_SPOT |
@@ -274,7 +277,7 @@ int kedge_notifier_info(struct kedge_notifier *nf,
 	i.armed = nf->armed.cnt;
 	i.events = nf->events;
 	sig_unlock(&nf->lock);
-	return kedge__info_copy(info, 40, &i, sizeof(i));
+	return kedge__info_copy(info, INFO_V1, &i, sizeof(i));
 }
 
 int kedge_notifier_fd(struct kedge_notifier *nf)

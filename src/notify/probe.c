@@ -6,6 +6,8 @@
 
 #include "notify/internal.h"
 
+#define INFO_V1 STRUCT_END(struct kedge_backend_info, reason)
+
 int kedge_backend_probe(unsigned int index, struct kedge_backend_info *info)
 {
 	struct kedge_backend_info i = { .size = sizeof(i) };
@@ -27,5 +29,5 @@ int kedge_backend_probe(unsigned int index, struct kedge_backend_info *info)
 		i.blind = nf->blind;
 		kedge_notifier_close(nf);
 	}
-	return kedge__info_copy(info, sizeof(i), &i, sizeof(i));
+	return kedge__info_copy(info, INFO_V1, &i, sizeof(i));
 }

@@ -316,6 +316,11 @@ static void take_if_it_holds(void *arg, const struct vma_info *v)
 	}
 }
 
+int vma_query(int maps_fd, uint64_t at, struct vma_info *v)
+{
+	return query(maps_fd, at, 0, v);
+}
+
 int vma_at(int maps_fd, uint64_t at, struct vma_info *v)
 {
 	struct wanted w = { at, v, -ENOENT };

@@ -12,6 +12,7 @@
 
 #include "channel/internal.h"
 #include "channel/shm.h"
+#include "channel/wait.h"
 #include "liar.h"
 
 #define KNOWN	 16u
@@ -364,14 +365,14 @@ static void write_record(struct liar *l)
 /* Positions and lengths of the rings. */
 static void write_ring(struct liar *l)
 {
-	struct shm *s = &l->s;
-	struct cell *c = &s->out[(s->out_pos + below(&l->rng, 8)) %
-				 RING_CELLS];
+	struct ring *r = &l->s.ring;
+	struct cell *c = &r->out[((r->out_pos + below(&l->rng, 8)) &
+				  RING_MASK) % r->out_cells];
 
 	switch (below(&l->rng, 6)) {
 	case 0:
-		atomic_store(&s->my_head->head,
-			     lie32(l, s->in_pos + (uint32_t)below(&l->rng,
+		atomic_store(&r->my_head->head,
+			     lie32(l, r->in_pos + (uint32_t)below(&l->rng,
 								  100)));
 		break;
 	case 1:
@@ -379,18 +380,18 @@ static void write_ring(struct liar *l)
 		break;
 	case 2:
 		c->len = CELL_PAD;
-		atomic_store(&c->seq, s->out_pos + 1);
-		s->out_pos += RING_CELLS - s->out_pos % RING_CELLS;
+		atomic_store(&c->seq, r->out_pos + 1);
+		r->out_pos += RING_CELLS - r->out_pos % RING_CELLS;
 		break;
 	case 3:
 		c->len = (uint32_t)below(&l->rng, PACKET_MAX + 100);
-		atomic_store(&c->seq, s->out_pos + 1);
+		atomic_store(&c->seq, r->out_pos + 1);
 		break;
 	case 4:
-		s->out_pos += (uint32_t)below(&l->rng, 4);
+		r->out_pos += (uint32_t)below(&l->rng, 4);
 		break;
 	case 5:
-		atomic_store(&s->peer_head->asleep,
+		atomic_store(&r->peer_head->asleep,
 			     (uint32_t)rng_next(&l->rng));
 	}
 }
@@ -398,9 +399,12 @@ static void write_ring(struct liar *l)
 static void write_heap(struct liar *l)
 {
 	uint64_t off = below(&l->rng, SLOTS_LEN + l->s.peers_heap_len);
+	char *p = off < SLOTS_LEN
+			  ? area_slots(&l->s.peers, off, 1)
+			  : area_heap(&l->s.peers, off - SLOTS_LEN, 1);
 
-	*(volatile uint8_t *)(l->s.peers + SLOTS_AT + off) =
-		(uint8_t)rng_next(&l->rng);
+	if (p)
+		*(volatile uint8_t *)p = (uint8_t)rng_next(&l->rng);
 }
 
 static void one(struct liar *l)
@@ -461,7 +465,7 @@ void liar(int fd, uint64_t seed)
 	l->mode = (uint32_t)below(&l->rng, 3);
 	l->memory = calloc(1, MEMORY);
 	if (!l->memory || kedge__channel_opts(&opts, NULL) ||
-	    shm_hello(&l->s, fd, &opts, deadline_of(5000), &peer))
+	    shm_hello(&l->s, fd, &opts, kedge__deadline_of(5000), &peer))
 		_exit(1);
 	l->allowed = peer.unexpected_cnt;
 	for (i = 0; i < LIES; i++) {

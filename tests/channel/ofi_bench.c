@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Bandwidth of one direction: kedge's channel, and the same pattern by
- * libfabric's own calls, as its fi_msg_bw and fi_rma_bw have it: so many
+ * Bandwidth of one direction: kedge's channel over its own TCP transport, and the
+ * same pattern by libfabric's own calls, as its fi_msg_bw and fi_rma_bw have it: so many
  * messages under way, buffers used again, and a word of the receiver at the
  * end. The connecting side sends and prints Gbit/s.
  *
@@ -13,6 +13,7 @@
 
 #include <kedge/kedge.h>
 #include <kedge/ofi.h>
+#include <kedge/tcp.h>
 
 #include "ofi_bench.h"
 
@@ -26,7 +27,7 @@ static struct kedge_channel *open_end(const struct bench *b)
 
 	if (b->serve) {
 		rc = kedge_listener_open_ofi(b->provider, b->node, b->port,
-					     NULL, &l);
+					     NULL, &l); /* "tcp" is our own */
 		if (rc)
 			BENCH_DIE("listen: %s", kedge_strerror(rc));
 		rc = kedge_listener_accept(l, 20000, &ch);

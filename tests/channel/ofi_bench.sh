@@ -4,8 +4,12 @@
 # Bandwidth between two network namespaces with a wire between them: kedge's
 # channel and libfabric's own calls (sends, and RMA writes), in turns. Prints
 # the medians of ROUNDS runs in Gbit/s, and kedge's against the better of the
-# two. Needs root. WITH comes before the commands: "chrt -f 10" on a machine that
+# two. Needs root. WITH comes before the commands: "chrt -r 10" on a machine that
 # has other things to do. CONGESTION is TCP's congestion control (the system's).
+#
+# Not "chrt -f": both ends poll without end, and now and then the kernel leaves the
+# second on the processor of the first, where of one SCHED_FIFO priority it never
+# runs. A run that does not end in 20 seconds is ended, told of, and left out.
 #
 #	[WITH=...] [CONGESTION=...] ofi_bench.sh OFI_BENCH [ROUNDS [LEN...]]
 BENCH=$1
@@ -17,22 +21,25 @@ shift
 # shellcheck source=tests/channel/netns.sh
 . "$(dirname "$0")/netns.sh"
 # shellcheck disable=SC2154 # $ns is netns.sh's
+# By the route: a namespace may not choose each one for all of its sockets.
 for i in 1 2; do
-	[ -z "${CONGESTION:-}" ] || ip netns exec "$ns-$i" sh -c \
-		"echo $CONGESTION >/proc/sys/net/ipv4/tcp_congestion_control"
+	[ -z "${CONGESTION:-}" ] ||
+		ip -n "$ns-$i" route replace 192.0.2.0/24 dev "k$$" scope link \
+			src "192.0.2.$i" congctl "$CONGESTION" || exit 1
 done
 
 port=7500
-# run WAY LEN COUNT WINDOW
+# run WAY LEN COUNT WINDOW: at $port, which is another one each time
 run()
 {
-	port=$((port + 1))
 	# shellcheck disable=SC2086 # words
-	$SERVER ${WITH:-} "$BENCH" serve "$1" tcp 192.0.2.1 $port "$2" "$3" "$4" &
+	$SERVER ${WITH:-} timeout -s KILL 20 \
+		"$BENCH" serve "$1" tcp 192.0.2.1 $port "$2" "$3" "$4" &
 	server=$!
 	# shellcheck disable=SC2086
-	$CLIENT ${WITH:-} "$BENCH" connect "$1" tcp 192.0.2.1 $port "$2" "$3" "$4"
-	wait $server || echo failed
+	$CLIENT ${WITH:-} timeout -s KILL 20 \
+		"$BENCH" connect "$1" tcp 192.0.2.1 $port "$2" "$3" "$4"
+	wait $server || echo "$1 $2 failed" >&2
 }
 
 median()
@@ -50,8 +57,11 @@ for len; do
 	i=0
 	while [ $i -lt "$rounds" ]; do
 		kedge="$kedge $(run kedge "$len" $count $window)"
+		port=$((port + 1))
 		msg="$msg $(run msg "$len" $count $window)"
+		port=$((port + 1))
 		rma="$rma $(run rma "$len" $count $window)"
+		port=$((port + 1))
 		i=$((i + 1))
 	done
 	# shellcheck disable=SC2086

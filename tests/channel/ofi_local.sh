@@ -1,25 +1,17 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# Two processes of this host by libfabric's tcp, and by providers without
-# connections, as far as they are here.
+# Two processes of this host by those of libfabric's providers that are here, and
+# one of them with a secret.
 #
 #	ofi_local.sh OFI_ENDS
 ENDS=$1
 SERVER=
 CLIENT=
-# shellcheck source=tests/channel/ofi_lib.sh
-. "$(dirname "$0")/ofi_lib.sh"
+# shellcheck source=tests/channel/ends.sh
+. "$(dirname "$0")/ends.sh"
 
-port=$(python3 -c '
-import socket
-s = socket.socket()
-s.bind(("127.0.0.1", 0))
-print(s.getsockname()[1])') || exit 1
-
-both tcp 127.0.0.1 "$port" 400
-killed tcp 127.0.0.1 "$port" connect
-killed tcp 127.0.0.1 "$port" serve
+port=$(free_port) || exit 1
 for provider in shm 'tcp;ofi_rxm' 'udp;ofi_rxd'; do
 	"$ENDS" has "$provider" || {
 		echo "without $provider, which libfabric does not have here"
@@ -31,4 +23,12 @@ for provider in shm 'tcp;ofi_rxm' 'udp;ofi_rxd'; do
 	killed "$provider" 127.0.0.1 $port connect
 	killed "$provider" 127.0.0.1 $port serve
 done
+
+secret=$(mktemp) || exit 1
+trap 'rm -f "$secret"' EXIT
+head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n' >"$secret"
+chmod 600 "$secret"
+export KEDGE_CHANNEL_SECRET_FILE="$secret"
+echo "with a secret:"
+both shm 127.0.0.1 $((port + 10)) 50
 exit "$FAILED"

@@ -19,7 +19,7 @@
 #define OPS	 64u
 #define BUF_MAX	 40000u
 #define QUEUE	 64u
-#define EAGER	 1024u
+#define EAGER	 40000u /* some arrive bit by bit */
 #define NAMES	 96u /* of operations that may be meant */
 
 struct user_op {
@@ -43,6 +43,8 @@ static struct {
 	} queue[QUEUE];
 	unsigned int first, last;
 	unsigned int room; /* packets */
+	size_t begun;	   /* length of the packet that begin() showed, or 0 */
+	size_t there;	   /* of the packet that next() gives */
 	int check;
 } wire;
 
@@ -52,10 +54,24 @@ static void *wire_reserve(void *ctx, size_t len)
 	return wire.room ? wire.out : NULL;
 }
 
+static void wire_begin(void *ctx, void *packet, size_t len, size_t have)
+{
+	CHECK(packet == wire.out && wire.room && !wire.begun);
+	CHECK(have >= sizeof(struct packet_head) && have < len);
+	wire.begun = len;
+}
+
+static void wire_more(void *ctx, size_t have)
+{
+	CHECK(wire.begun && have < wire.begun);
+}
+
 static void wire_commit(void *ctx, void *packet, size_t len)
 {
 	struct packet p;
 
+	CHECK(!wire.begun || wire.begun == len);
+	wire.begun = 0;
 	CHECK(packet == wire.out && wire.room);
 	wire.room--;
 	/* What we send is what we would take. */
@@ -72,8 +88,20 @@ static const void *wire_next(void *ctx, size_t *len)
 	return wire.queue[wire.first % QUEUE].raw;
 }
 
+static size_t wire_arrived(void *ctx, const void *packet)
+{
+	size_t len = wire.queue[wire.first % QUEUE].len;
+
+	CHECK(packet == wire.queue[wire.first % QUEUE].raw);
+	wire.there += in.left ? take(&in) * 16u : len;
+	if (wire.there < sizeof(struct packet_head))
+		wire.there = sizeof(struct packet_head);
+	return wire.there < len ? wire.there : len;
+}
+
 static void wire_release(void *ctx, const void *packet)
 {
+	wire.there = 0;
 	CHECK(packet == wire.queue[wire.first % QUEUE].raw);
 	free(wire.queue[wire.first++ % QUEUE].raw);
 }
@@ -185,7 +213,10 @@ static const struct transport_ops wire_ops = {
 		1u << KEDGE_WAY_REGISTER,
 	.reserve = wire_reserve,
 	.commit = wire_commit,
+	.begin = wire_begin,
+	.more = wire_more,
 	.next = wire_next,
+	.arrived = wire_arrived,
 	.release = wire_release,
 	.check = wire_check,
 	.fd = wire_fd,
@@ -244,6 +275,7 @@ static void peer_packet(struct kedge_channel *ch, uint8_t type)
 			struct packet_rts rts;
 			struct packet_cts cts;
 			struct packet_op op;
+			struct op_name receiver;
 			uint8_t data[EAGER + 64];
 		};
 	} p = { { 0 } };
@@ -252,7 +284,9 @@ static void peer_packet(struct kedge_channel *ch, uint8_t type)
 	p.head.type = type;
 	p.head.tag = take(&in) % 8;
 	p.head.credit_cnt = ch->sent_cnt - take(&in) % 4;
-	p.head.credit_bytes = ch->sent_bytes;
+	/* Nothing waits there, or there is no room for more data. */
+	p.head.credit_bytes =
+		ch->sent_bytes - (take(&in) & 1 ? ch->peer.unexpected_bytes : 0);
 	switch (type) {
 	case PACKET_EAGER:
 		len = take_number(&in, 2) % sizeof(p.data);
@@ -266,9 +300,13 @@ static void peer_packet(struct kedge_channel *ch, uint8_t type)
 	case PACKET_CTS:
 		p.cts.sender = name();
 		p.cts.receiver = name();
-		p.cts.way = 2 + take(&in) % 4;
+		p.cts.way = 1 + take(&in) % 5;
 		p.cts.desc_len = take(&in);
 		len = offsetof(struct packet_cts, desc) + p.cts.desc_len;
+		break;
+	case PACKET_DATA:
+		p.receiver = name();
+		len = sizeof(p.receiver) + 1 + take_number(&in, 2) % EAGER;
 		break;
 	case PACKET_FIN:
 	case PACKET_REFUSE:
@@ -368,6 +406,13 @@ static ssize_t do_poll(struct kedge_channel *ch)
 	return n;
 }
 
+static void do_probe(struct kedge_channel *ch)
+{
+	struct kedge_envelope e = { .size = sizeof(e) };
+
+	CHECK(kedge_channel_probe(ch, take(&in) % 8, take(&in), &e) <= 1);
+}
+
 static void do_one(struct kedge_channel *ch)
 {
 	uint8_t what = take(&in);
@@ -392,6 +437,7 @@ static void do_one(struct kedge_channel *ch)
 		break;
 	case 7:
 		CHECK(kedge_channel_arm(ch) <= 1);
+		do_probe(ch);
 		break;
 	case 8:
 	case 9:
@@ -428,7 +474,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	struct transport_peer peer = { .pid = 1,
 				       .eager_max = EAGER,
 				       .unexpected_cnt = 8,
-				       .unexpected_bytes = 8192 };
+				       .unexpected_bytes = 2 * EAGER };
 	static const uint32_t ways[] = { KEDGE_WAY_AUTO, KEDGE_WAY_DIRECT,
 					 KEDGE_WAY_COPY, KEDGE_WAY_REGISTER };
 	struct kedge_channel *ch;

@@ -26,8 +26,14 @@ static void check(const struct packet *p, const uint8_t *body)
 	case PACKET_CTS:
 		check_desc(p, offsetof(struct packet_cts, desc),
 			   p->cts.desc_len, &p->cts, body);
-		CHECK(p->cts.way > KEDGE_WAY_EAGER &&
+		CHECK(p->cts.way >= KEDGE_WAY_EAGER &&
 		      p->cts.way < KEDGE_WAY_COUNT);
+		return;
+	case PACKET_DATA:
+		CHECK(p->head.len > sizeof(p->data.receiver));
+		CHECK(!memcmp(&p->data.receiver, body,
+			      sizeof(p->data.receiver)));
+		CHECK(p->data.bytes == body + sizeof(p->data.receiver));
 		return;
 	case PACKET_FIN:
 	case PACKET_REFUSE:

@@ -25,13 +25,14 @@ static ssize_t fuzz_vm_writev(pid_t pid, const struct iovec *local,
 			      unsigned long far_cnt, unsigned long flags);
 
 #include "channel/shm_bulk.c"
+#include "channel/shm_cross.c"
 
 #define HEAP_LEN (256u << 10)
-#define AREA_LEN (HEAP_AT + HEAP_LEN)
 #define LEN_MAX	 (192u << 10)
 #define STEPS	 64
 
 static struct shm shm;
+static char *heap_block;
 static struct bytes in;
 static uint8_t *buffer;
 static size_t buffer_len;
@@ -65,17 +66,25 @@ static ssize_t outcome(size_t len)
 	return how & 2 ? 0 : -1;
 }
 
+/* The nonce comes first, and is right mostly. */
 static ssize_t fuzz_vm_readv(pid_t pid, const struct iovec *local,
 			     unsigned long local_cnt, const struct iovec *far,
 			     unsigned long far_cnt, unsigned long flags)
 {
 	unsigned long i;
 
-	CHECK(far_cnt == 1 && !flags);
-	CHECK(sum(local, local_cnt) == far->iov_len);
-	for (i = 0; i < local_cnt; i++)
+	CHECK((far_cnt == 1 || far_cnt == 2) && !flags);
+	CHECK(local->iov_len == sizeof(shm.nonce));
+	CHECK(far->iov_len == sizeof(shm.nonce));
+	memcpy(local->iov_base, shm.nonce, sizeof(shm.nonce));
+	if (take(&in) > 250)
+		*(char *)local->iov_base ^= 1;
+	if (far_cnt == 1)
+		return sizeof(shm.nonce);
+	CHECK(sum(local + 1, local_cnt - 1) == far[1].iov_len);
+	for (i = 1; i < local_cnt; i++)
 		CHECK(is_ours(&local[i]));
-	return outcome(far->iov_len);
+	return outcome(sizeof(shm.nonce) + far[1].iov_len);
 }
 
 static ssize_t fuzz_vm_writev(pid_t pid, const struct iovec *local,
@@ -87,18 +96,27 @@ static ssize_t fuzz_vm_writev(pid_t pid, const struct iovec *local,
 	return outcome(local->iov_len);
 }
 
-/* A page that nobody can use lies behind each. */
-static char *area(void)
-{
-	char *p = mmap(NULL, AREA_LEN + 4096, PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+static int own_fd;
 
-	CHECK(p != MAP_FAILED);
-	CHECK(!mprotect(p + AREA_LEN, 4096, PROT_NONE));
-	return p;
+/* Nobody can use what lies behind: a page of no memory. */
+static void area_open(struct area *a)
+{
+	CHECK(!area_make(a, HEAP_LEN, &own_fd));
+	close(own_fd);
 }
 
-void ring_wake(struct shm *s)
+bool peer_lives(const struct peer *p)
+{
+	return take(&in) < 250;
+}
+
+int ring_break(struct ring *r, int rc, const char *why)
+{
+	r->broken = rc;
+	return rc;
+}
+
+void ring_wake_peer(struct ring *r)
 {
 }
 
@@ -106,15 +124,20 @@ static void set_up(void)
 {
 	struct shm *s = &shm;
 
-	if (s->mine)
+	if (s->mine.base)
 		return;
-	s->mine = area();
-	s->peers = area();
-	s->my_records = (struct record *)(void *)(s->mine + RECORDS_AT);
-	s->peers_records = (struct record *)(void *)(s->peers + RECORDS_AT);
+	area_open(&s->mine);
+	area_open(&s->peers);
+	s->ring.peer_head = (struct ring_head *)(void *)s->peers.base;
+	s->ring.in_at = (struct cell *)(void *)(s->mine.base + RING_AT);
+	s->my_records = (struct record *)(void *)(s->mine.base + RECORDS_AT);
+	s->peers_records = (struct record *)(void *)(s->peers.base +
+						     RECORDS_AT);
+	s->ring.peer_head = (struct ring_head *)(void *)s->peers.base;
 	s->peers_heap_len = HEAP_LEN;
-	CHECK(!heap_init(&s->heap, s->mine + HEAP_AT, HEAP_LEN));
-	CHECK(!heap_init(&s->slots, s->mine + SLOTS_AT, SLOTS_LEN));
+	s->heap.max = HEAP_LEN;
+	heap_block = heap_alloc(&s->heap, &s->mine, HEAP_LEN);
+	CHECK(heap_block);
 	memset(s->free_records, 0xff, sizeof(s->free_records));
 }
 
@@ -133,6 +156,9 @@ static void meddle(struct bulk *b)
 		*at[what & 3] = v;
 	if (what == 255)
 		b->flags |= BULK_FIN;
+	/* A packet, in which there may be why it does not go on, or none. */
+	if (what == 254)
+		((struct cell *)(void *)(shm.mine.base + RING_AT))->seq = v & 1;
 }
 
 static void work(struct bulk *b)
@@ -173,7 +199,7 @@ static void receive(struct bulk *b, uint8_t how)
 	if (how & 8) {
 		b->flags |= BULK_HEAP;
 		((struct bulk_piece *)(uintptr_t)b->piece)->addr =
-			(uintptr_t)shm.heap.base;
+			(uintptr_t)heap_block;
 	}
 	rc = bulk_accept(&shm, b, rts, len, cts, &cts_len);
 	CHECK(rc <= 0);
@@ -201,7 +227,7 @@ static bool all_is_free(const struct shm *s)
 	for (i = 0; i < ARRAY_SIZE(s->free_records); i++)
 		if (~s->free_records[i])
 			return false;
-	for (i = 0; i < s->slots.page_cnt / 64; i++)
+	for (i = 0; s->slots.used && i < s->slots.page_cnt / 64; i++)
 		if (s->slots.used[i])
 			return false;
 	return true;
@@ -223,8 +249,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	piece = (struct bulk_piece){ (uintptr_t)buffer, buffer_len };
 	b = (struct bulk){ .piece = &piece, .piece_cnt = 1,
 			   .len = buffer_len };
-	shm.can_cma = how & 16;
-	shm.peer_can_cma = how & 32;
+	shm.can_cross = how & 16;
+	shm.peer_can_cross = how & 32;
 	if (how & 1)
 		receive(&b, how);
 	else

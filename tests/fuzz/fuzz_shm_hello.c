@@ -4,6 +4,7 @@
  * descriptors. It ends, and of a failure nothing is left.
  */
 #include <dirent.h>
+#include <sys/mman.h>
 
 #include "feed.h"
 #undef open
@@ -14,7 +15,8 @@
 
 #include "channel/shm_hello.c"
 
-#define HEAP (64u << 10)
+#define HEAP  (64u << 10)
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 static unsigned int fds_now(void)
 {
@@ -34,7 +36,7 @@ static int area(uint8_t how)
 	int fd = memfd_create("fuzz", MFD_ALLOW_SEALING);
 
 	CHECK(fd >= 0);
-	CHECK(!ftruncate(fd, HEAP_AT + HEAP + (how & 1 ? 4096 : 0)));
+	CHECK(!ftruncate(fd, (off_t)(HEAP_AT + HEAP + (how & 1 ? 4096 : 0))));
 	if (how & 2)
 		return fd;
 	CHECK(!fcntl(fd, F_ADD_SEALS, how & 4 ? F_SEAL_GROW : SEALS));
@@ -67,12 +69,12 @@ static void send_with(int sock, const void *msg, size_t len, const int *fds,
 /* A hello that is right but for what the input says. */
 static size_t hello(struct bytes *in, uint8_t *raw)
 {
-	struct hello h = { .magic = MAGIC,
-			   .version = VERSION,
+	struct hello h = { .head = { MAGIC, VERSION, 0 },
 			   .eager_max = 8192,
 			   .unexpected_cnt = 16,
 			   .unexpected_bytes = 1 << 20,
-			   .heap_len = HEAP };
+			   .heap_len = HEAP,
+			   .ring_cells = RING_SHORT };
 	uint8_t changes = take(in) % 16;
 	size_t len = sizeof(h), at;
 
@@ -90,14 +92,14 @@ static size_t hello(struct bytes *in, uint8_t *raw)
 static void send_hellos(int sock, struct bytes *in)
 {
 	uint8_t raw[sizeof(struct hello) + 8] = { 0 };
-	struct verdict v = { MAGIC, 1, 0 };
+	struct verdict v = { { MAGIC, VERSION, 0 }, 1, 0 };
 	int fds[20];
 	size_t cnt = take(in), i, len;
 	uint8_t how = take(in);
 
-	cnt = cnt < 200 ? 2 : cnt - 200 < 20 ? cnt - 200 : 20;
+	cnt = cnt < 200 ? 1 : cnt - 200 < 20 ? cnt - 200 : 20;
 	for (i = 0; i < cnt; i++)
-		fds[i] = i % 2 ? eventfd(0, EFD_NONBLOCK) : area(how);
+		fds[i] = area(how);
 	len = hello(in, raw);
 	if (how & 8)
 		send_with(sock, raw, len, NULL, 0);
@@ -105,9 +107,9 @@ static void send_hellos(int sock, struct bytes *in)
 	for (i = 0; i < cnt; i++)
 		close(fds[i]);
 	if (how & 16)
-		v.can_cma = take(in);
+		v.can_cross = take(in);
 	if (how & 32)
-		v.magic++;
+		v.head.status = -take(in);
 	len = how & 64 ? take(in) % sizeof(v) : sizeof(v);
 	send_with(sock, &v, len, NULL, 0);
 }
@@ -129,19 +131,26 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	/* Who we are goes along only if the other side asks for it first. */
 	CHECK(!setsockopt(sv[0], SOL_SOCKET, SO_PASSCRED, &one, sizeof(one)));
 	send_hellos(sv[1], &in);
-	shutdown(sv[1], SHUT_WR);
-	rc = shm_hello(&s, sv[0], &o, deadline_of(1000), &peer);
-	CHECK(rc <= 0 && rc != -ETIMEDOUT);
-	if (rc) {
-		close(sv[0]);
-	} else {
-		CHECK(s.peers_len == HEAP_AT + s.peers_heap_len);
-		CHECK(peer.eager_max && peer.eager_max <= 32u << 10);
-		CHECK(peer.unexpected_cnt && peer.unexpected_cnt <= 65536);
-		memset(s.peers, 1, 4096);
-		s.peers[s.peers_len - 1] = 1;
+	if (!in.left)
+		shutdown(sv[1], SHUT_WR);
+	rc = shm_hello(&s, sv[0], &o, kedge__deadline_of(10), &peer);
+	CHECK(rc <= 0);
+	if (!rc) {
+		CHECK(s.peers.len == HEAP_AT + s.peers_heap_len);
+		CHECK(peer.eager_max && peer.eager_max <= EAGER_LIMIT);
+		CHECK(peer.unexpected_cnt &&
+		      peer.unexpected_cnt <= UNEXPECTED_CNT_MAX);
+		memset(s.peers.base, 1, s.peers.base_len);
+		*area_slots(&s.peers, SLOTS_LEN - 1, 1) = 1;
+		*area_heap(&s.peers, s.peers_heap_len - 1, 1) = 1;
+		/* What comes over the socket from then on. */
+		send_hellos(sv[1], &in);
+		rc = shm_ops.arm(&s);
+		CHECK(rc <= 1);
 		shm_fini(&s);
 	}
+	/* The socket is ours until it is handed to the channel. */
+	close(sv[0]);
 	close(sv[1]);
 	CHECK(fds_now() == before);
 	return 0;

@@ -147,6 +147,7 @@ verbs_static()
 	gcc -std=c11 -D_DEFAULT_SOURCE $warn -o "$tmp/verbss" \
 		"$src/tests/install/user_verbs.c" $(pkg --cflags kedge-verbs) \
 		"$libdir/libkedge-verbs.a" "$libdir/libkedge.a" -libverbs \
+		$(pkg --libs libsodium) \
 		-pthread && "$tmp/verbss"
 }
 

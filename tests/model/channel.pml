@@ -11,7 +11,8 @@
  * only operations that wait for the other's application may be left. Then the
  * applications cancel those, one by one, until every table is empty.
  *
- * Left out: bytes of credit (they are counted as messages are), masks of tags,
+ * Left out: bytes of credit (where ANNOUNCE is set a short message finds no room
+ * for its data, or does, as it pleases), masks of tags,
  * memory that runs out where that only delays, sleeping and waking, peers that
  * lie (tests/fuzz, tests/unit/test_channel_trouble.c), generations that wrap.
  *
@@ -54,6 +55,7 @@
 #define STOP	 10
 #define LINGER	 11
 #define ANSWER	 12
+#define SENT	 13
 
 /* Packets. */
 #define EAGER	1
@@ -65,6 +67,7 @@
 #define ABORTED 7
 #define CREDIT	8
 #define BYE	9
+#define DATA	10
 
 /* Statuses. */
 #define OK	   0
@@ -76,7 +79,7 @@
 #define TO_SENDER 16 /* with a status, as flags */
 
 /* The environment, and what was reached at all, told in the end. */
-#define MARKS 42
+#define MARKS 48
 c_decl {
 \#include <stdio.h>
 \#include <stdlib.h>
@@ -102,7 +105,8 @@ c_decl {
 
 /* Not in the state: they never change. */
 hidden byte SEND0, SEND1, RECV0, RECV1, LARGE, TAGS, SHORT, CANCEL, CREDITS,
-	    TABLE, ROOM, CHUNKS, WAYS, TELLS, FAIL, DEATH, CLOSE, MUTANT;
+	    TABLE, ROOM, CHUNKS, WAYS, TELLS, FAIL, DEATH, CLOSE, ANNOUNCE,
+	    MUTANT;
 
 typedef Op {
 	byte state;
@@ -112,6 +116,7 @@ typedef Op {
 	bit bulk_open;
 	bit started; /* the transport has a record for it */
 	bit fin;     /* BULK_FIN; of a sender BULK_TOLD */
+	bit said;    /* BULK_SAID */
 	byte peer_i;
 	byte peer_g;
 	byte status;
@@ -148,6 +153,7 @@ typedef End {
 	bit was_sent[REQS]; /* completed */
 	bit was_recv[REQS];
 	bit gave_up[REQS]; /* was_sent, and not with success */
+	bit hasty;	 /* closed with a REFUSE unsaid */
 	bit got[REQS]; /* of the peer's messages: received with success */
 	bit fin_sent[REQS];
 	byte buf[REQS * PIECES]; /* of receives: whose data */
@@ -180,6 +186,7 @@ chan replies1 = [2 * REQS] of { byte, byte, byte };
 #define OP   end[me].op[i]
 
 #define bit_of(set, n) (((set) >> (n)) & 1)
+#define is_large(about) bit_of(LARGE, ((about) - 1) % REQS)
 #define room	       (len(out) < ROOM)
 #define sends(e)       ((e) -> SEND1 : SEND0)
 #define recvs(e)       ((e) -> RECV1 : RECV0)
@@ -212,7 +219,8 @@ inline api_send()
 		ME.sent++;
 		packet(EAGER, 0, 0, 0, 0, 0, me * REQS + n + 1);
 		told_send(n)
-	:: else ->
+	:: !ME.dead && (ANNOUNCE || bit_of(LARGE, n) || !credit_for || !room ||
+			(len(queued) && MUTANT != 13)) ->
 		op_get(n);
 		OP.msg = me * REQS + n + 1;
 		OP.state = QUEUED;
@@ -311,7 +319,7 @@ inline is_over()
 #define S(n)  AT(n).state
 
 #define can_claim(n) (AT(n).is_recv -> \
-	S(n) == LANDING && !AT(n).fin && AT(n).way != STREAM && !TELLS && \
+	S(n) == LANDING && AT(n).way && !AT(n).fin && AT(n).way != STREAM && !TELLS && \
 	!ME.rec.closed && ME.rec.claim < CHUNKS : \
 	S(n) == PUT && may_push(AT(n).way) && !AT(n).fin && \
 	!YOU.rec.closed && YOU.rec.claim < CHUNKS)
@@ -322,14 +330,15 @@ inline is_over()
 #define can_move(n) (can_claim(n) || can_fill(n) || can_drain(n))
 
 #define put_done(n) (S(n) == PUT && AT(n).fin || \
-	S(n) == PUT && (AT(n).way == STREAM -> \
+	S(n) == PUT && AT(n).way && (AT(n).way == STREAM -> \
 	YOU.rec.taken == CHUNKS : YOU.rec.taken + AT(n).done == CHUNKS || \
 	(MUTANT == 15 && YOU.rec.claim == CHUNKS)))
 #define land_done(n) (S(n) == LANDING && AT(n).fin && \
 	(AT(n).way != STREAM || AT(n).done == CHUNKS))
-#define can_match(n) (S(n) == MATCHED && !ME.rec.used)
+#define can_match(n) (S(n) == MATCHED && (!ME.rec.used || !is_large(AT(n).msg)))
 #define can_say(n) (room && \
-	(S(n) == FINI || S(n) == CTSED || S(n) == REFUSING))
+	(S(n) == FINI || S(n) == CTSED || S(n) == REFUSING || \
+	 (S(n) == PUT && !AT(n).way)))
 #define can_end(n) ((S(n) == STOP || S(n) == ANSWER) && (busy_at(n) -> \
 	(AT(n).way == LAND || MUTANT == 2) && !AT(n).reported : \
 	room || !AT(n).reported))
@@ -342,8 +351,10 @@ inline is_over()
 	:: atomic { live && usable && can_move(n) -> \
 		i = n; begin_chunk(); goto copying } \
 	:: atomic { live && usable && bit_of(CANCEL, me) && \
-		    S(n) != FREE && !AT(n).reported -> \
+		    S(n) != FREE && !waits(n) && !AT(n).reported -> \
 		i = n; failed = 2; goto done }
+/* give_up() of what has gone does nothing but wait for the peer's word. */
+#define waits(n) (S(n) == SENT && MUTANT != 24 && MUTANT != 27)
 #define live (!ME.died && !ME.closing)
 
 /* op_done(), with success only if all of the message is there. Eager data came
@@ -352,8 +363,6 @@ inline is_told()
 {
 	if
 	:: OP.status == OK && OP.is_recv && OP.way ->
-		assert(!YOU.gave_up[(OP.msg - 1) % REQS]);
-		ME.got[(OP.msg - 1) % REQS] = 1;
 		k = 0;
 		do
 		:: k < CHUNKS ->
@@ -380,6 +389,7 @@ inline op_clear()
 	OP.req = 0;
 	OP.way = 0;
 	OP.done = 0;
+	OP.said = 0;
 	OP.msg = 0
 }
 
@@ -390,6 +400,7 @@ inline rndv_step()
 	:: land_done(i) -> land_all()
 	:: can_match(i) -> MARK(31) step_matched()
 	:: OP.state == FINI -> step_fin()
+	:: OP.state == PUT && !OP.way -> step_data()
 	:: OP.state == CTSED -> send_cts()
 	:: OP.state == REFUSING -> step_refuse()
 	:: OP.state == STOP -> step_stop()
@@ -487,6 +498,9 @@ inline stop_all()
 }
 
 #define any_busy (hinders(0) || hinders(1))
+/* all_said(): what was received here is said before the BYE. */
+#define unsaid(n) (S(n) == REFUSING && MUTANT != 29)
+#define any_unsaid (unsaid(0) || unsaid(1))
 #define gone(e)	 (end[e].died || end[e].closed)
 
 proctype Runs(byte me; chan in; chan out; chan queued; chan posted; chan early;
@@ -533,8 +547,15 @@ again:
 	:: atomic { live && bit_of(CLOSE, me) ->
 		ME.closing = 1;
 		stop_all() }
+	:: atomic { !ME.died && ME.closing && !ME.closed && room && unsaid(0) ->
+		MARK(45) i = 0; goto stepping }
+	:: atomic { !ME.died && ME.closing && !ME.closed && room && unsaid(1) ->
+		i = 1; goto stepping }
+	/* CLOSE_NS are over where the other end does not read either. */
 	:: atomic { !ME.died && ME.closing && !ME.closed &&
-		    (!any_busy || gone(1 - me)) ->
+		    (!any_busy && !any_unsaid || gone(1 - me) ||
+		     (YOU.closing && !room && !any_busy)) ->
+		ME.hasty = any_unsaid;
 		if
 		:: room && !ME.dead -> MARK(38) packet(BYE, 0, 0, 0, 0, 0, 0)
 		:: else
@@ -631,6 +652,7 @@ inline configuration()
 		TELLS = set("TELLS", 0);  /* a sender's last chunk is the FIN */
 		FAIL = set("FAIL", 0);	   /* what can be refused may be */
 		DEATH = set("DEATH", 0);   /* ends that may die: bits */
+		ANNOUNCE = set("ANNOUNCE", 0); /* short ones, without data */
 		CLOSE = set("CLOSE", 0);   /* ends that may close: bits */
 		MUTANT = set("MUTANT", 0);
 	}

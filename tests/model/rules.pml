@@ -41,11 +41,23 @@ inline op_report(how)
 	:: else ->
 		OP.reported = 1;
 		if
-		:: OP.is_recv -> told_recv()
+		:: OP.is_recv ->
+			told_recv();
+			if
+			:: how == OK && OP.way && !ME.closing ->
+				assert(!YOU.gave_up[(OP.msg - 1) % REQS]);
+				ME.got[(OP.msg - 1) % REQS] = 1
+			:: else
+			fi
 		:: else ->
 			told_send(OP.req);
-			assert(how == OK || !YOU.got[OP.req]);
-			ME.gave_up[OP.req] = (how != OK)
+			/* Eager ones are QUEUED at their end; a receive that is
+			 * too short has its message. */
+			assert(how != OK || OP.state == QUEUED || SHORT ||
+			       YOU.got[OP.req]);
+			assert(how == OK || !YOU.got[OP.req] || YOU.died ||
+			       YOU.hasty || ME.closing);
+			ME.gave_up[OP.req] = (how != OK && !ME.closing)
 		fi
 	fi
 }
@@ -63,7 +75,7 @@ inline op_find(where, which)
 	i = SLOTS;
 	if
 	:: where < SLOTS && ME.op[where].state != FREE &&
-	   (MUTANT == 1 || ME.op[where].gen == which) -> i = where
+	   ME.op[where].gen == which -> i = where
 	:: else
 	fi
 }
@@ -110,9 +122,12 @@ inline send_first()
 		OP.bulk_open = 1; /* offer() */
 		packet(RTS, 0, 0, i, OP.gen, 0, OP.msg);
 		OP.state = RTSED
-	:: else ->
+	:: !bit_of(LARGE, OP.req) ->
 		packet(EAGER, 0, 0, 0, 0, 0, OP.msg);
 		op_done(OK)
+	:: !bit_of(LARGE, OP.req) && ANNOUNCE ->
+		packet(RTS, 0, 0, i, OP.gen, 0, OP.msg);
+		OP.state = RTSED
 	fi;
 	queued?_
 }
@@ -206,7 +221,12 @@ inline stop_it()
 inline step_stop()
 {
 	if
-	:: !OP.is_recv && OP.fin && MUTANT != 19 -> MARK(41) op_done(OK)
+	:: !OP.is_recv && (OP.fin || OP.said) && MUTANT != 19 ->
+		bulk_close(); /* has_gone() */
+		if
+		:: OP.said -> MARK(6) op_done(OK)
+		:: else -> MARK(41) OP.state = SENT
+		fi
 	:: else -> stop_it()
 	fi
 }
@@ -225,6 +245,7 @@ inline give_up(how)
 		op_done(how)
 	:: OP.state == REFUSING || OP.state == STOP || OP.state == LINGER ||
 	   OP.state == ANSWER -> MARK(3)
+	:: OP.state == SENT && MUTANT == 27 -> op_report(OK)
 	:: else ->
 		OP.status = how;
 		OP.state = STOP;
@@ -264,7 +285,7 @@ inline step_answer()
 inline answer()
 {
 	if
-	:: OP.state == FINI -> MARK(6) OP.status = OK
+	:: OP.state == FINI && MUTANT == 28 -> OP.status = OK
 	:: OP.state == REFUSING -> MARK(7)
 	:: OP.state == STOP -> MARK(8)
 	:: else -> MARK(9) OP.status = pv & 15
@@ -338,7 +359,10 @@ inline abort_came()
 			fi
 		:: OP.state == ANSWER -> assert(false) /* one ABORT is enough */
 		:: OP.state == STOP && MUTANT == 9
-		:: else -> answer()
+		:: else ->
+			/* Its sender has said all, and gives up no more. */
+			assert(!(OP.state == LANDING && OP.fin));
+			answer()
 		fi
 	fi
 }
@@ -399,7 +423,10 @@ inline step_matched()
 	if
 	:: bit_of(SHORT, OP.req) -> refuse(EMSGSIZE)
 	:: FAIL && !bit_of(SHORT, OP.req) -> refuse(EFAULT)
-	:: !bit_of(SHORT, OP.req) ->
+	:: !bit_of(SHORT, OP.req) && !is_large(OP.msg) ->
+		OP.way = 0; /* accept_short() */
+		send_cts()
+	:: !bit_of(SHORT, OP.req) && is_large(OP.msg) ->
 		if
 		:: WAYS & PULL -> accept(PULL)
 		:: WAYS & HEAP -> accept(HEAP)
@@ -431,8 +458,12 @@ inline rndv_cts()
 		OP.peer_g = pfg;
 		/* transport_ops.start */
 		if
-		:: OP.way = pv; OP.started = 1; OP.state = PUT
-		:: FAIL -> MARK(19) OP.started = 0; failed = 1
+		:: !OP.bulk_open && (MUTANT != 21 || room) ->
+			assert(!pv);
+			OP.state = PUT
+		:: !OP.bulk_open && MUTANT == 21 && !room -> op_done(OK)
+		:: OP.bulk_open -> OP.way = pv; OP.started = 1; OP.state = PUT
+		:: OP.bulk_open && FAIL -> MARK(19) OP.started = 0; failed = 1
 		fi
 	:: else -> MARK(20)
 	fi
@@ -449,14 +480,48 @@ inline rndv_fin()
 	fi
 }
 
+inline rndv_data()
+{
+	op_find(pwi, pwg);
+	if
+	:: i < SLOTS && OP.is_recv && OP.state == LANDING ->
+		MARK(42)
+		assert(OP.msg == pm && !OP.bulk_open);
+		assert(!YOU.gave_up[(pm - 1) % REQS]);
+		ME.got[(pm - 1) % REQS] = 1;
+		OP.status = OK;
+		OP.state = REFUSING;
+		op_report(OK)
+	:: else -> MARK(43)
+	fi
+}
+
 inline rndv_refuse()
 {
 	op_find(pwi, pwg);
 	if
-	:: i < SLOTS && !OP.is_recv && OP.state == RTSED && MUTANT != 11 ->
+	:: i < SLOTS && !OP.is_recv &&
+	   (OP.state == RTSED || OP.state == SENT) && MUTANT != 11 ->
 		assert(OP.msg == pm);
+		assert(OP.state == RTSED || YOU.got[(pm - 1) % REQS]);
 		op_done(((pv & 15) == EMSGSIZE -> OK : pv & 15))
+	:: i < SLOTS && !OP.is_recv && OP.bulk_open &&
+	   (OP.state == PUT || OP.state == STOP && MUTANT != 30) &&
+	   (pv & 15) == OK && MUTANT != 25 ->
+		MARK(47)
+		OP.said = 1
 	:: else -> MARK(22)
+	fi
+}
+
+/* Its first step_data() is a step of its own. */
+inline step_data()
+{
+	send_op(DATA, OK);
+	OP.state = SENT;
+	if
+	:: MUTANT == 22 -> op_done(OK)
+	:: else
 	fi
 }
 
@@ -464,7 +529,11 @@ inline step_fin()
 {
 	ME.fin_sent[OP.req] = 1;
 	send_op(FIN, OK);
-	op_done(OK)
+	OP.state = SENT;
+	if
+	:: MUTANT == 23 -> op_done(OK)
+	:: else
+	fi
 }
 
 /* step_put() when all of it has landed; its step_fin() is a step of its own */
@@ -473,7 +542,8 @@ inline put_all()
 	MARK(23)
 	bulk_close();
 	if
-	:: OP.fin -> op_done(OK)
+	:: OP.fin && OP.said -> op_done(OK)
+	:: OP.fin && !OP.said -> OP.state = SENT
 	:: else -> OP.state = FINI
 	fi
 }
@@ -496,7 +566,9 @@ inline land_all()
 	:: else
 	fi;
 	MARK(24)
-	op_done(OK)
+	OP.status = OK;
+	OP.state = REFUSING;
+	op_report(OK)
 }
 
 /* ---- progress.c, match.c ---- */
@@ -566,6 +638,7 @@ inline take_packet()
 	:: ptype == REFUSE -> rndv_refuse()
 	:: ptype == ABORTS -> abort_came()
 	:: ptype == ABORTED -> aborted_came()
+	:: ptype == DATA -> rndv_data()
 	:: ptype == CREDIT
 	:: ptype == BYE -> ME.bye = 1
 	fi
@@ -594,8 +667,10 @@ inline op_dies()
 	:: OP.state == LANDING && OP.fin && MUTANT != 12 ->
 		MARK(27)
 		drain_all();
-		land_all()
-	:: !OP.is_recv && OP.fin && MUTANT != 20 -> MARK(40) op_done(OK)
+		land_all();
+		op_done(OK)
+	:: !OP.is_recv && OP.said && MUTANT != 20 -> MARK(40) op_done(OK)
+	:: OP.state == SENT && MUTANT == 26 -> op_done(OK)
 	:: else ->
 		/* What is said to have landed is not lost, but for a cancel. */
 		assert(!(OP.state == LANDING &&

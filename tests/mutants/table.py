@@ -7,6 +7,8 @@ that holds a thread between the two steps, or is not here.
 """
 from typing import NamedTuple
 
+import table_channel
+
 CACHE = ('unit:index', 'unit:cache*', 'unit:settle', 'stress:stress_cache')
 NOTIFY = ('unit:watch', 'unit:settle', 'unit:origin', 'unit:notifier*', 'unit:announce*', 'unit:taint', 'unit:vma',
           'unit:rearm', 'unit:threads', 'unit:tripwire', 'unit:btf', 'unit:ummunot',
@@ -15,8 +17,10 @@ HOOKS = ('hooks:*', 'process:*, hooks', 'churn:*hooks*')
 DEVICE = ('unit:device', 'unit:proc', 'unit:uring*', 'unit:verbs*')
 PRELOAD = ('preload:*',)
 PROCESS = ('process:*', 'churn:*')
+CHANNEL = ('unit:channel*', 'unit:ofi*', 'channel:liars',
+           'tools:torture of channels', 'stress:stress_channel')
 PARTS = {'cache': CACHE + PROCESS, 'notify': NOTIFY + PROCESS,
-         'hooks': HOOKS, 'device': DEVICE, 'preload': PRELOAD}
+         'hooks': HOOKS, 'device': DEVICE, 'preload': PRELOAD, 'channel': CHANNEL}
 
 
 class Mutant(NamedTuple):
@@ -734,3 +738,4 @@ MUTANTS = [
       '\tif (nf && kedge_notifier_info(nf, &info) != -ECHILD)',
       '\tif (nf && kedge_notifier_info(nf, &info) <= 0)'),
 ]
+MUTANTS += [M('src/channel/' + m[0], *m[1:]) for m in table_channel.MUTANTS]

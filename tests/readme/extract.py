@@ -1,30 +1,44 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Take the program out of README.md, which promises at most 30 lines of it.
+"""Take the program out of README.md, which promises at most 30 lines of it, or
+out of a man page.
 
-  extract.py README OUT
+  extract.py README.md|PAGE.in OUT
 """
 import sys
 
-MARK = '<!-- the program that tests/readme compiles and runs -->'
+WHAT = 'the program that tests/readme compiles and runs'
 LIMIT = 30
+
+
+def from_readme(text):
+    after = text.partition('<!-- %s -->\n```c\n' % WHAT)[2]
+    code, end, _ = after.partition('```\n')
+    if not end:
+        sys.exit('no ```c fence right after "%s"' % WHAT)
+    lines = code.count('\n')
+    if lines > LIMIT:
+        sys.exit('the program has %d lines, %d are promised' % (lines, LIMIT))
+    return code
+
+
+def from_page(text):
+    """Between .Bd and .Ed, without what roff wants escaped."""
+    after = text.partition('.\\" %s\n.Bd -literal\n' % WHAT)[2]
+    code, end, _ = after.partition('.Ed\n')
+    if not end:
+        sys.exit('no .Bd -literal right after "%s"' % WHAT)
+    return code.replace('\\-', '-').replace('\\e', '\\')
 
 
 def main():
     if len(sys.argv) != 3:
-        sys.exit('usage: extract.py README OUT')
+        sys.exit('usage: extract.py README.md|PAGE.in OUT')
     with open(sys.argv[1], encoding='utf-8') as f:
         text = f.read()
-    after = text.partition(MARK + '\n```c\n')[2]
-    code, end, _ = after.partition('```\n')
-    if not end:
-        sys.exit('%s: no ```c fence right after "%s"' % (sys.argv[1], MARK))
-    lines = code.count('\n')
-    if lines > LIMIT:
-        sys.exit('%s: the program has %d lines, %d are promised'
-                 % (sys.argv[1], lines, LIMIT))
+    page = sys.argv[1].endswith('.in')
     with open(sys.argv[2], 'w', encoding='utf-8') as f:
-        f.write(code)
+        f.write((from_page if page else from_readme)(text))
     return 0
 
 

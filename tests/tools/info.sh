@@ -13,7 +13,7 @@ case $status in
 esac
 json '[n["name"] for n in d["notifiers"]] == ["ummunot", "uffd", "hooks", "none"]' \
 	'[n["name"] for n in d["devices"] if n["name"] != "verbs"] ==
-	     ["uring", "ofi"]' \
+	     ["uring"]' \
 	'{"verbs"} <= {n["name"] for n in d["devices"]}' \
 	'sum(n["taken"] for n in d["notifiers"]) == 1' \
 	'{"version", "kernel", "arch", "notifier", "level"} <= d.keys()' \
@@ -21,11 +21,21 @@ json '[n["name"] for n in d["notifiers"]] == ["ummunot", "uffd", "hooks", "none"
 	     for s in ("notifiers", "devices", "messages", "limits") for l in d[s])' \
 	'all(l["state"] in ("ok", "limited", "missing")
 	     for s in ("notifiers", "devices", "messages", "limits") for l in d[s])' \
-	'[m["name"] for m in d["messages"]] == ["shm", "swap", "libfabric"]' \
+	'[m["name"] for m in d["messages"]] ==
+		["shm", "tcp", "swap", "libfabric"]' \
 	'd["messages"][0]["state"] == "missing" or
 		{"eager", "copy"} <= set(d["messages"][0]["ways"])' \
+	'd["messages"][1]["state"] == "missing" or
+		{"eager", "direct"} <= set(d["messages"][1]["ways"])' \
+	'not d["messages"][1]["secret"]' \
 	'{"memlock", "mappings", "pagemap", "cpus", "pages"} <=
 	     {l["name"] for l in d["limits"]}'
+
+# What is missing says what to do, and nothing is missing and there at a time.
+json 'all(l["todo"] for s in ("devices", "messages") for l in d[s]
+	if l["state"] == "missing" and "not built" in l["text"])' \
+	'len([1 for s in ("devices", "messages") for l in d[s]
+	      if "fabric" in l["name"] or l["name"] == "ofi"]) == 1'
 
 # The command links libkedge-hooks, and it must really be loaded.
 json '[n["state"] for n in d["notifiers"] if n["name"] == "hooks"] !=
@@ -35,6 +45,18 @@ json '[n["state"] for n in d["notifiers"] if n["name"] == "hooks"] !=
 KEDGE_NOTIFIER=none "$KEDGE" info --json >"$DIR/out" 2>"$DIR/err"
 [ $? -eq 3 ] || fail 'no notifier, and yet coherent'
 json 'd["notifier"] == "none"' 'not d["coherent"]'
+
+# A secret that cannot be used is why nothing goes by TCP.
+if KEDGE_NOTIFIER=none "$KEDGE" info | grep -q 'tcp  *ok'; then
+	KEDGE_CHANNEL_SECRET=short "$KEDGE" info --json >"$DIR/out" 2>"$DIR/err"
+	json 'd["messages"][1]["state"] == "missing"' \
+		'"KEDGE_CHANNEL_SECRET" in d["messages"][1]["text"]' \
+		'd["messages"][1]["secret"]'
+	KEDGE_CHANNEL_SECRET=0123456789abcdef "$KEDGE" info --json \
+		>"$DIR/out" 2>"$DIR/err"
+	json 'd["messages"][1]["state"] == "ok"' \
+		'not d["messages"][1]["todo"]'
+fi
 
 expect 0 info --env
 says out KEDGE_NOTIFIER

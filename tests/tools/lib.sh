@@ -7,6 +7,7 @@ FAILED=0
 DIR=$(mktemp -d) || exit 1
 trap 'rm -rf "$DIR"' EXIT
 unset KEDGE_NOTIFIER KEDGE_VERIFY KEDGE_LOG
+unset KEDGE_CHANNEL_SECRET KEDGE_CHANNEL_SECRET_FILE
 
 fail() {
 	echo "FAIL: $*"

@@ -75,41 +75,30 @@ expect 0 perf --model -s 4K,1M --csv
 says out 'copy,1,1048576,'
 if command -v gnuplot >/dev/null; then
 	expect 0 perf -s 8,64K -r 1 -b malloc,fresh --plot "$DIR/it's.svg"
-	grep -q 'kedge auto, fresh' "$DIR/it's.svg" || fail 'no such curve'
+	for text in 'latency, used buffers (malloc)' 'kedge auto' \
+		'bandwidth, new buffers (fresh)'; do
+		grep -qF "$text" "$DIR/it's.svg" || fail "no '$text' is drawn"
+	done
 	expect 0 perf --model --plot "$DIR/model.svg"
-	grep -q 'copy, used' "$DIR/model.svg" || fail 'no such curve'
-	expect 3 perf -s 8 -r 1 --plot "$DIR/none/x.svg"
-else
-	expect 3 perf -s 8 -r 1 --plot "$DIR/x.svg"
-	says err 'cannot run gnuplot'
+	for text in copy 'expected, used buffers' 'expected, new buffers'; do
+		grep -qF "$text" "$DIR/model.svg" || fail "no '$text' is drawn"
+	done
 fi
-
-# The peer, if this build knows it and it is installed.
-"$KEDGE" perf -s 8,100K -r 1 -b malloc,heap,fresh -p ucx --json \
-	>"$DIR/out" 2>"$DIR/err"
-case $? in
-0)
-	json 'd["peer"] == "ucx" and d["peer_version"]' \
-		'all(r["peer"] == "ucx" for r in d["rows"])' \
-		'all(r["peer_latency_us"] == min(p["latency_us"]
-			for p in r["peers"]) for r in d["rows"])' \
-		'all(r["peer_gbps"] == max(p["gbps"]
-			for p in r["peers"]) for r in d["rows"])' \
-		'all([p["tls"] for p in r["peers"]] == ["posix", "posix,cma"]
-			for r in d["rows"])' \
-		'all(abs(r["gbps_ratio"] * r["peer_gbps"] / r["gbps"] - 1)
-			< 1e-6 for r in d["rows"])'
-	expect 0 perf -s 5000 -r 1 -C -p ucx --peer-tls posix --csv
-	says out 'ucx,"posix",5000,malloc,'
-	expect 3 perf -s 8 -r 1 -p ucx --peer-tls nosuch
-	;;
-*)
-	grep -qE 'no UCX|cannot load UCX|UCX installed' "$DIR/err" ||
-		fail "with a peer: $(cat "$DIR/err")"
-	echo "without the peer: $(cat "$DIR/err")"
-	expect 2 perf -p none --peer-tls posix
-	;;
-esac
+# What cannot be drawn is not measured: that would take longer than this test.
+expect 3 perf -s 8 -r 10000 --plot "$DIR"
+for how in "perf -s 8 -r 10000 -w 1" "bench cache -s 1000" "bench swap -r 99999"
+do
+	# shellcheck disable=SC2086 # words
+	expect 3 $how --plot "$DIR/none/x.svg"
+	says err 'No such file or directory'
+	silent out
+	# shellcheck disable=SC2086
+	PATH=$DIR/none "$KEDGE" $how --plot "$DIR/x.svg" >"$DIR/out" \
+		2>"$DIR/err"
+	[ $? -eq 3 ] || fail "without gnuplot: $(cat "$DIR/err")"
+	says err 'cannot run gnuplot: install it'
+	[ ! -e "$DIR/x.svg" ] || fail 'an empty picture is left behind'
+done
 
 # Every byte is verified: right ones are, wrong ones are found.
 expect 0 perf -C -s 1,2,63,4095,70001 -r 1 -b malloc,heap,fresh \
@@ -169,46 +158,50 @@ ends 1
 expect 3 perf --connect "$AT"
 says err 'cannot connect'
 
-# Over libfabric, if this build has it: two processes, then two ends.
-if [ "${3:-}" = ofi ]; then
-	expect 0 perf -t tcp -s 8,70000 -r 1 -C -b malloc,heap,fresh \
-		-W auto,direct,copy --json
-	json 'd["transport"] == "ofi" and not d["remote"]' \
-		'd["wrong"] == 0 and len(d["rows"]) == 18' \
-		'all(r["latency_us"] > 0 and r["gbps"] > 0 for r in d["rows"])' \
-		'all(r["way_taken"] == "direct" for r in d["rows"]
-			if r["bytes"] == 70000 and r["way"] != "copy")'
-	LD_PRELOAD="${SAN:+$SAN }$CORRUPT" "$KEDGE" perf -t tcp -C -s 70000 \
-		-r 1 >/dev/null 2>"$DIR/err"
-	[ $? -eq 1 ] || fail "wrong bytes are not found: $(cat "$DIR/err")"
-	port=$(python3 -c '
+# Over TCP: two processes, then two ends.
+expect 0 perf -t tcp -s 8,70000 -r 1 -C -b malloc,heap,fresh \
+	-W auto,direct,copy --json
+json 'd["transport"] == "tcp" and not d["remote"]' \
+	'd["wrong"] == 0 and len(d["rows"]) == 18' \
+	'all(r["latency_us"] > 0 and r["gbps"] > 0 for r in d["rows"])' \
+	'all(r["way_taken"] == "direct" for r in d["rows"]
+		if r["bytes"] == 70000 and r["way"] != "copy")'
+LD_PRELOAD="${SAN:+$SAN }$CORRUPT" "$KEDGE" perf -t tcp -C -s 70000 \
+	-r 1 >/dev/null 2>"$DIR/err"
+[ $? -eq 1 ] || fail "wrong bytes are not found: $(cat "$DIR/err")"
+port=$(python3 -c '
 import socket
 s = socket.socket()
 s.bind(("127.0.0.1", 0))
 print(s.getsockname()[1])')
-	listen -t tcp "127.0.0.1:$port"
-	expect 0 perf -t tcp --connect "127.0.0.1:$port" -s 8,70000 -r 1 -C \
-		-W auto,copy --json
-	json 'd["remote"] and d["wrong"] == 0 and len(d["rows"]) == 4'
-	ends 0
+listen -t tcp "127.0.0.1:$port"
+expect 0 perf -t tcp --connect "127.0.0.1:$port" -s 8,70000 -r 1 -C \
+	-W auto,copy --json
+json 'd["remote"] and d["wrong"] == 0 and len(d["rows"]) == 4'
+ends 0
+# The name is looked up, and nobody is there any more.
+expect 3 perf -t tcp --connect "localhost:$port"
+says err 'nobody listens'
+expect 3 perf -t tcp --listen 256.1.1.1
+says err 'no such address'
+"$KEDGE" perf --listen -t tcp "127.0.0.1:$port" 2>"$DIR/other.err" &
+other=$!
+until grep -q listening "$DIR/other.err"; do sleep 0.1; done
+kill -TERM $other
+ends 143
+# A port alone is an address.
+listen -t tcp "$port"
+expect 0 perf -t tcp --connect ":$port" -s 8 -r 1 -C
+ends 0
+# By a provider of libfabric's, if this build has it.
+if [ "${3:-}" = ofi ]; then
 	# Libfabric's shm, which knows no connections, if it is here.
 	"$KEDGE" perf -t ofi:shm -s 8,70000 -r 1 -C -W auto,copy >/dev/null \
 		2>"$DIR/err" || grep -q 'no provider "shm"' "$DIR/err" ||
 		fail "libfabric's shm: $(cat "$DIR/err")"
-	# The name is looked up, and nobody is there any more.
-	expect 3 perf -t tcp --connect "localhost:$port"
-	says err 'nobody listens'
-	expect 3 perf -t tcp --listen 256.1.1.1
-	says err 'no such address'
-	# What it loads would catch this signal, and end by itself.
-	"$KEDGE" perf --listen -t tcp "127.0.0.1:$port" 2>"$DIR/other.err" &
-	other=$!
-	until grep -q listening "$DIR/other.err"; do sleep 0.1; done
-	kill -TERM $other
-	ends 143
 else
-	expect 3 perf -t tcp -s 8 -r 1
-	says err 'there is only shm here'
+	expect 3 perf -t verbs -s 8 -r 1
+	says err 'there are only shm and tcp here'
 fi
 
 # alive PID: it is there, and no zombie that nobody waits for
@@ -256,19 +249,24 @@ expect 2 perf -s ,
 expect 2 perf -s 8,big
 says err "'big' is no size"
 expect 2 perf -W swop
-says err "did you mean 'swap'?"
+says err "did you mean 'swap'?: auto, eager, direct, swap, copy, register"
+expect 2 perf -W teleport
+says err "there is no 'teleport': auto, eager, direct, swap, copy, register"
+expect 2 perf -W ,
+says err 'auto, eager, direct, swap, copy, register'
+expect 2 perf -t tcp --connect localhost:
+says err 'is no port'
+expect 2 perf -t tcp --connect 65536
+expect 2 perf -t tcp --listen localhost:0
 expect 2 perf -b cold
 expect 2 perf -w 0
 expect 2 perf -w 1025
 expect 2 perf -r 0
-expect 2 perf -p mpi
-expect 2 perf --peer-tls posix
 expect 2 perf --seed x
 expect 2 perf --csv --json
 expect 2 perf --listen --connect x
 expect 2 perf "$AT"
 says err 'which --listen takes'
-expect 2 perf --connect "$AT" -p ucx
 expect 2 perf -t ''
 expect 3 perf -t nosuchprovider -s 8 -r 1
 expect 3 perf -s 1G -b malloc,fresh -W auto,swap,copy,register,direct -r 1

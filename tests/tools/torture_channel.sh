@@ -20,6 +20,10 @@ json 'd["wrong"] == d["lost"] == d["leaks"] == d["crashes"] == d["hangs"] == 0' 
 	'sum(d["ways"].values()) == d["whole"] and d["ways"]["eager"] > 0' \
 	'd["sessions"] > 0 and d["stops"] > 0 and d["maps"] > 0' \
 	'd["elapsed"] < 60'
+expect 0 torture --channel --transport tcp --seconds 6 --json
+json 'd["wrong"] == d["lost"] == d["leaks"] == d["crashes"] == d["hangs"] == 0' \
+	'd["found"] == [] and d["errors"]["other"] == 0' \
+	'sum(d["ways"].values()) == d["whole"] > 0 and d["sessions"] > 0'
 # A number of messages, whatever time that takes, and the same by its seed.
 expect 0 torture --channel --messages 1001 --sizes small --seed 0x11
 says out '0 wrong, 0 lost, 0 leaks, 0 crashes, 0 hangs'
@@ -53,6 +57,9 @@ finds leak 'descriptors, not'
 finds child 'a forked child ended with status 1' --seconds 5
 finds crash 'died by signal'
 
+# A provider that is not there is no fault of the channels'.
+expect 3 torture --channel --transport nowhere --seconds 60
+says err 'nowhere'
 expect 2 torture --channel --naive
 says err '--channel takes'
 expect 2 torture --messages 5

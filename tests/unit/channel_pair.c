@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "channel_pair.h"
 
+#include <kedge/tcp.h>
+
 #include <pthread.h>
 #include <sys/socket.h>
+
+#include "channel/tcp/listen.h"
+#include "channel/tcp/tcp.h"
 
 struct end a, b;
 
 struct opening {
 	int fd;
 	const struct kedge_channel_opts *opts;
+	struct tcp_listener *l;
 	struct kedge_channel *ch;
 	int rc;
 };
@@ -21,6 +27,50 @@ static void *open_other(void *arg)
 	return NULL;
 }
 
+bool over_tcp(void)
+{
+	const char *over = getenv("TEST_CHANNEL_OVER");
+
+	return over && !strcmp(over, "tcp");
+}
+
+static void *accept_other(void *arg)
+{
+	struct opening *o = arg;
+	struct kedge_channel_opts opts;
+	struct transport_peer peer;
+	struct tcp_listener *l = o->l;
+	struct clofork sock;
+
+	o->rc = kedge__channel_opts(&opts, o->opts);
+	if (!o->rc)
+		o->rc = tcp_listener_accept(l, 5000, &sock, &peer);
+	if (!o->rc)
+		o->rc = tcp_channel(&sock, &opts, &peer, &o->ch);
+	return NULL;
+}
+
+static void open_pair_tcp(const struct kedge_channel_opts *oa,
+			  const struct kedge_channel_opts *ob)
+{
+	struct opening other = { .opts = ob };
+	struct kedge_channel_opts opts;
+	pthread_t thread;
+	char port[8];
+
+	assert_int_equal(kedge__channel_opts(&opts, ob), 0);
+	assert_int_equal(tcp_listen("127.0.0.1", "0", &opts, 0, &other.l), 0);
+	snprintf(port, sizeof(port), ":%u", tcp_listener_port(other.l));
+	assert_int_equal(pthread_create(&thread, NULL, accept_other, &other),
+			 0);
+	assert_int_equal(kedge_channel_open_tcp("127.0.0.1", port, oa, 5000,
+						&a.ch), 0);
+	pthread_join(thread, NULL);
+	assert_int_equal(other.rc, 0);
+	b.ch = other.ch;
+	tcp_listener_close(other.l);
+}
+
 void open_pair(const struct kedge_channel_opts *oa,
 		      const struct kedge_channel_opts *ob)
 {
@@ -28,10 +78,14 @@ void open_pair(const struct kedge_channel_opts *oa,
 	pthread_t thread;
 	int sv[2];
 
-	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, sv), 0);
-	other.fd = sv[1];
 	memset(&a, 0, sizeof(a));
 	memset(&b, 0, sizeof(b));
+	if (over_tcp()) {
+		open_pair_tcp(oa, ob);
+		return;
+	}
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, sv), 0);
+	other.fd = sv[1];
 	assert_int_equal(pthread_create(&thread, NULL, open_other, &other), 0);
 	assert_int_equal(kedge_channel_open_fd(sv[0], oa, 5000, &a.ch), 0);
 	pthread_join(thread, NULL);

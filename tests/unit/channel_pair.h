@@ -21,6 +21,8 @@ struct end {
 
 extern struct end a, b;
 
+/* TEST_CHANNEL_OVER=tcp: over the loopback interface, else over shared memory. */
+bool over_tcp(void);
 /* Connected, each with its options. */
 void open_pair(const struct kedge_channel_opts *oa,
 	       const struct kedge_channel_opts *ob);

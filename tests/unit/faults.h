@@ -16,6 +16,10 @@ const char *fault_name(void);
 /* What the core holds: allocations, mappings. */
 long fault_live(void);
 
+/* What the page swap keeps: as many kits as were in use at a time, and what they
+ * are made of. Their number is not the code's under test. */
+unsigned int fault_kits(void);
+
 /* For replacements elsewhere: whether this call of @name is the one to fail, and
  * that something is held that was not. */
 int fault_now(const char *name);

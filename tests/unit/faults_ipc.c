@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <sys/timerfd.h>
 #include <sys/uio.h>
+#include <sys/vfs.h>
 
 #include "faults.h"
 
@@ -53,6 +54,11 @@ WRAP(ssize_t, process_vm_readv, pid_t pid, const struct iovec *here,
 WRAP(ssize_t, process_vm_writev, pid_t pid, const struct iovec *here,
      unsigned long here_cnt, const struct iovec *there,
      unsigned long there_cnt, unsigned long flags);
+
+WRAP(void *, mremap, void *old, size_t old_len, size_t len, int flags, ...);
+WRAP(int, fstatfs64, int fd, struct statfs64 *fs);
+WRAP(int, pthread_atfork, void (*prepare)(void), void (*parent)(void),
+     void (*child)(void));
 
 static int fails(const char *name, int err)
 {
@@ -222,4 +228,40 @@ ssize_t __wrap_process_vm_writev(pid_t pid, const struct iovec *here,
 		       ? -1
 		       : __real_process_vm_writev(pid, here, here_cnt, there,
 						  there_cnt, flags);
+}
+
+/* Of no bytes it makes one more mapping, or takes the place of one, which is cut
+ * in two and unmapped in two calls. */
+void *__wrap_mremap(void *old, size_t old_len, size_t len, int flags, ...)
+{
+	void *to = NULL, *p;
+	va_list ap;
+
+	if (fails("mremap", ENOMEM))
+		return MAP_FAILED;
+	if (flags & MREMAP_FIXED) {
+		va_start(ap, flags);
+		to = va_arg(ap, void *);
+		va_end(ap);
+	}
+	p = __real_mremap(old, old_len, len, flags, to);
+	if (!old_len && p != MAP_FAILED) {
+		fault_holds();
+		if (!(flags & MREMAP_FIXED))
+			fault_holds();
+	}
+	return p;
+}
+
+int __wrap_fstatfs64(int fd, struct statfs64 *fs)
+{
+	return fails("fstatfs", ENOMEM) ? -1 : __real_fstatfs64(fd, fs);
+}
+
+int __wrap_pthread_atfork(void (*prepare)(void), void (*parent)(void),
+			  void (*child)(void))
+{
+	return fails("pthread_atfork", ENOMEM)
+		       ? ENOMEM
+		       : __real_pthread_atfork(prepare, parent, child);
 }

@@ -5,7 +5,7 @@
 #include "no_memory.h"
 
 bool no_memory;
-int mapped;
+_Atomic int mapped;
 
 void *__real_mmap(void *addr, size_t len, int prot, int flags, int fd,
 		  off_t off);

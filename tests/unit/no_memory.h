@@ -9,6 +9,6 @@
 #include <stdbool.h>
 
 extern bool no_memory;
-extern int mapped; /* mmap() calls that worked, less munmap() calls */
+extern _Atomic int mapped; /* mmap() calls that worked, less munmap() calls */
 
 #endif /* TESTS_NO_MEMORY_H */

@@ -46,6 +46,7 @@ struct ofi_listener *pair_listen(char port[8])
 {
 	struct kedge_channel_opts opts = pair_opts();
 	struct ofi_listener *l = NULL;
+	char address[KEDGE_ADDRESS_MAX];
 	int rc;
 
 	rc = kedge__ofi_listen(pair_provider(), pair_node(), "0", &opts, &l);
@@ -53,6 +54,8 @@ struct ofi_listener *pair_listen(char port[8])
 		fail_msg("listen: %d, %s", rc, kedge_strerror(rc));
 	assert_true(kedge__ofi_listener_port(l) != 0);
 	snprintf(port, 8, "%u", kedge__ofi_listener_port(l));
+	assert_int_equal(kedge__ofi_listener_address(l, address), 0);
+	assert_string_equal(strrchr(address, ':') + 1, port);
 	return l;
 }
 

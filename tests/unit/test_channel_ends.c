@@ -2,7 +2,11 @@
 /*
  * How operations and channels end, and who may use them.
  */
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
+
+#include <kedge/tcp.h>
 
 #include "channel_pair.h"
 
@@ -41,6 +45,11 @@ static void cancel_at(bool by_sender, int after, uint32_t way)
 	rc = by_sender ? kedge_channel_cancel(a.ch, sent)
 		       : kedge_channel_cancel(b.ch, got);
 	many_turns();
+	/* The sender is not told that it is done unless it came. */
+	if (a.cnt && !a.done[0].status) {
+		assert_int_equal(b.cnt, 1);
+		assert_int_equal(b.done[0].status, 0);
+	}
 	/* One that was not matched is still there for the other side. */
 	if (!a.cnt)
 		post(&b, in, len, TAG(1), 0);
@@ -101,6 +110,15 @@ static void time_runs_out(void **state)
 	close_pair();
 }
 
+/* Whatever this thread has heard of other channels since. */
+static void says(int rc, const char *what)
+{
+	assert_int_equal(rc, -ECONNRESET);
+	assert_non_null(strstr(kedge_strerror(rc), what));
+	assert_non_null(strstr(kedge_strerror(rc), "open another"));
+	kedge_reason(-ECONNRESET, "of another channel");
+}
+
 static void a_closed_peer_is_seen(void **state)
 {
 	char in[8], *big = malloc(MIB);
@@ -118,9 +136,12 @@ static void a_closed_peer_is_seen(void **state)
 	post(&b, in, 8, ANY, 0);
 	assert_int_equal(kedge_channel_poll(b.ch, c, 4), 1);
 	assert_string_equal(in, "last");
-	assert_int_equal(kedge_channel_poll(b.ch, c, 4), -ECONNRESET);
-	assert_int_equal(kedge_channel_send(b.ch, "x", 1, 1, 0, NULL),
-			 -ECONNRESET);
+	says((int)kedge_channel_poll(b.ch, c, 4), "peer has closed");
+	says(kedge_channel_send(b.ch, "x", 1, 1, 0, NULL), "peer has closed");
+	says(kedge_channel_recv(b.ch, in, 8, ANY, 0, NULL), "peer has closed");
+	says(kedge_channel_arm(b.ch), "peer has closed");
+	says(kedge_channel_wait(b.ch, -1), "peer has closed");
+	says((int)kedge_channel_poll(b.ch, c, 4), "peer has closed");
 	free(big);
 	kedge_channel_close(b.ch);
 }
@@ -143,6 +164,8 @@ static void waiting_wakes(void **state)
 
 static int use_parents(void *arg)
 {
+	struct kedge_channel_info info = { .size = sizeof(info) };
+	struct kedge_channel_stats st = { .size = sizeof(st) };
 	struct kedge_completion c;
 
 	(void)arg;
@@ -150,6 +173,8 @@ static int use_parents(void *arg)
 	CHILD_CHECK(kedge_channel_recv(a.ch, &c, 1, 1, 1, 0, NULL) == -ECHILD);
 	CHILD_CHECK(kedge_channel_poll(a.ch, &c, 1) == -ECHILD);
 	CHILD_CHECK(kedge_channel_arm(a.ch) == -ECHILD);
+	CHILD_CHECK(kedge_channel_info(a.ch, &info) == -ECHILD);
+	CHILD_CHECK(kedge_channel_stats(a.ch, &st) == -ECHILD);
 	CHILD_CHECK(!kedge_channel_alloc(a.ch, 1));
 	kedge_channel_close(a.ch);
 	return 0;
@@ -205,11 +230,44 @@ static void processes_meet(void **state)
 	do
 		n = kedge_channel_poll(ch, &c, 1);
 	while (!n);
-	assert_int_equal(n, -ECONNRESET);
+	says((int)n, "the peer is gone");
+	says((int)kedge_channel_poll(ch, &c, 1), "the peer is gone");
 	kedge_channel_close(ch);
 	kedge_listener_close(l);
 	assert_int_equal(kedge_channel_open_shm(path, NULL, 100, &ch),
 			 -ECONNREFUSED);
+}
+
+static void refuses_fd(int fd, const char *why)
+{
+	struct kedge_channel *ch;
+
+	assert_int_equal(kedge_channel_open_fd(fd, NULL, -1, &ch), -EBADF);
+	if (!strstr(kedge_strerror(-EBADF), why))
+		fail_msg("\"%s\" says not \"%s\"", kedge_strerror(-EBADF), why);
+	close(fd);
+}
+
+static void only_connected_stream_sockets_are_taken(void **state)
+{
+	struct sockaddr_un name = { .sun_family = AF_UNIX };
+	int sv[2], fd;
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_DGRAM, 0, sv), 0);
+	refuses_fd(sv[0], "stream");
+	close(sv[1]);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, sv), 0);
+	refuses_fd(sv[0], "stream");
+	close(sv[1]);
+	refuses_fd(socket(AF_UNIX, SOCK_STREAM, 0), "not connected");
+	fd = socket(AF_UNIX, SOCK_STREAM, 0);
+	/* With no name it gets one of its own. */
+	assert_int_equal(bind(fd, (struct sockaddr *)&name,
+			      sizeof(sa_family_t)), 0);
+	assert_int_equal(listen(fd, 1), 0);
+	refuses_fd(fd, "not connected");
+	refuses_fd(socket(AF_INET, SOCK_STREAM, 0), "Unix");
+	refuses_fd(dup(0), "Unix");
 }
 
 static void bad_arguments_are_refused(void **state)
@@ -220,7 +278,7 @@ static void bad_arguments_are_refused(void **state)
 	o.way = KEDGE_WAY_EAGER;
 	assert_int_equal(kedge_channel_open_shm("@x", &o, 0, &ch), -EINVAL);
 	o.way = 0;
-	o.eager_max = 32769;
+	o.eager_max = 65537;
 	assert_int_equal(kedge_channel_open_shm("@x", &o, 0, &ch), -EINVAL);
 	o.eager_max = 0;
 	o.size = 4;
@@ -233,6 +291,52 @@ static void bad_arguments_are_refused(void **state)
 	kedge_listener_close(NULL);
 }
 
+static struct kedge_channel *none;
+
+/* Each call's own reason, not that of the one before. */
+static void refuses(int rc, const char *what)
+{
+	const struct kedge_channel_opts wrong = { .size = sizeof(wrong),
+						  .secret_len = 1 };
+	struct kedge_listener *l;
+
+	assert_int_equal(rc, -EINVAL);
+	if (!strstr(kedge_strerror(rc), what))
+		fail_msg("\"%s\" says not \"%s\"", kedge_strerror(rc), what);
+	assert_int_equal(kedge_listener_open_shm("@x", &wrong, &l), -EINVAL);
+}
+
+static void each_refusal_has_its_own_reason(void **state)
+{
+	struct kedge_listener *l;
+	struct kedge_channel *ch;
+	char x[8];
+
+	refuses(kedge_channel_open_fd(0, NULL, 0, NULL), "NULL");
+	refuses(kedge_channel_open_shm(NULL, NULL, 0, &ch), "path");
+	refuses(kedge_listener_open_shm(NULL, NULL, &l), "path");
+	refuses(kedge_channel_open_tcp(NULL, NULL, NULL, 0, &ch), "service");
+	refuses(kedge_listener_open_tcp(NULL, NULL, NULL, &l), "service");
+	refuses(kedge_listener_accept(NULL, 0, &ch), "listener");
+	refuses(kedge_listener_fd(NULL), "listener");
+	open_pair(NULL, NULL);
+	refuses(kedge_channel_send(a.ch, NULL, 5, 1, 0, NULL), "memory");
+	refuses(kedge_channel_recv(a.ch, NULL, 5, ANY, 0, NULL), "buffer");
+	refuses(kedge_channel_send(none, x, 1, 1, 0, NULL), "channel");
+	refuses(kedge_channel_recv(none, x, 1, ANY, 0, NULL), "channel");
+	refuses(kedge_channel_sendmsg(a.ch, NULL, NULL), "message");
+	refuses(kedge_channel_recvmsg(a.ch, NULL, NULL), "message");
+	refuses((int)kedge_channel_poll(a.ch, NULL, 1), "completions");
+	refuses(kedge_channel_probe(a.ch, ANY, NULL), "envelope");
+	refuses(kedge_channel_info(a.ch, NULL), "result");
+	refuses(kedge_channel_stats(a.ch, NULL), "result");
+	refuses(kedge_channel_cost(a.ch, 99, 1, 0, &(uint64_t){ 0 }), "way");
+	refuses(kedge_channel_cancel(none, 1), "channel");
+	refuses(kedge_channel_arm(none), "channel");
+	refuses(kedge_channel_fd(none), "channel");
+	close_pair();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -243,7 +347,9 @@ int main(void)
 		cmocka_unit_test(waiting_wakes),
 		cmocka_unit_test(a_child_has_no_part),
 		cmocka_unit_test(processes_meet),
+		cmocka_unit_test(only_connected_stream_sockets_are_taken),
 		cmocka_unit_test(bad_arguments_are_refused),
+		cmocka_unit_test(each_refusal_has_its_own_reason),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The landing pool: what it lends, what it takes back, what it gives up. */
 #include <errno.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <time.h>
 
@@ -28,13 +29,13 @@ static const char *buffer_at(size_t off)
 	return (const char *)(16 * pages_huge_len() + off);
 }
 
+/* The pool gives back addresses, too: nothing is mapped there then. */
 static bool is_there(const char *at)
 {
 	unsigned char c = 0;
 
-	assert_int_equal(mincore((void *)((uintptr_t)at & ~(page_len() - 1)),
-				 page_len(), &c), 0);
-	return c & 1;
+	return !mincore((void *)((uintptr_t)at & ~(page_len() - 1)),
+			page_len(), &c) && c & 1;
 }
 
 static bool gone_in_time(const char *at)
@@ -96,6 +97,7 @@ static void used_blocks_are_empty_when_they_are_lent_again(void **state)
 	struct pool_landing *p = pool_of(1);
 	size_t unit = pages_huge_len();
 	struct landing a;
+	char *used;
 	int i;
 
 	for (i = 0; i < 20; i++) {
@@ -107,9 +109,12 @@ static void used_blocks_are_empty_when_they_are_lent_again(void **state)
 		a.addr[5 * page_len()] = 77;
 		assert_int_not_equal(pages_kind(a.addr, unit), PAGES_HUGE);
 		pool_give(p, &a, true);
+		used = a.addr;
 		while (pool_take(p, buffer_at(0), unit, &a))
 			;
-		assert_int_equal(a.addr[5 * page_len()], 0);
+		/* Another one may be left of what was open before. */
+		if (a.addr == used)
+			assert_int_equal(a.addr[5 * page_len()], 0);
 		pool_give(p, &a, true);
 	}
 	pool_close(p, true);
@@ -150,7 +155,7 @@ static void a_hole_is_filled_by_who_waits(void **state)
 	madvise(a.addr + unit, unit, MADV_DONTNEED);
 	pool_give(p, &a, true);
 	/* The thread may have it for a moment. */
-	while (pool_make(p) || !is_there(a.addr + unit))
+	while (pool_make() || !is_there(a.addr + unit))
 		;
 	assert_int_equal(pages_kind(a.addr, 3 * unit), PAGES_HUGE);
 	for (i = 0; i < 3; i++)
@@ -158,22 +163,263 @@ static void a_hole_is_filled_by_who_waits(void **state)
 	for (i = 0; i < 9; i++)
 		assert_true(gone_in_time(b.addr + i * unit));
 	/* What it still does is empty the others: none is filled again. */
-	while (pool_make(p))
+	while (pool_make())
 		;
 	for (i = 0; i < 3; i++)
 		assert_false(is_there(a.addr + i * unit));
 	pool_close(p, true);
 }
 
+/* ---- of all channels ---- */
+
+static size_t address_space(void)
+{
+	unsigned long pages = 0;
+	FILE *f = fopen("/proc/self/statm", "re");
+
+	assert_non_null(f);
+	assert_int_equal(fscanf(f, "%lu", &pages), 1);
+	fclose(f);
+	return pages * page_len();
+}
+
+#define CHANNELS 100
+
+static void channels_share_one_thread_and_one_pool(void **state)
+{
+	struct pool_landing *p[CHANNELS];
+	size_t unit = pages_huge_len(), before;
+	unsigned int threads = threads_now();
+	struct landing l, first = { 0 };
+	int i;
+
+	if (unit == page_len())
+		skip();
+	before = address_space();
+	for (i = 0; i < CHANNELS; i++) {
+		assert_int_equal(pool_open((uint64_t)160 << 20, &p[i]), 0);
+		assert_int_equal(pool_take(p[i], buffer_at(0), 4 * unit, &l),
+				 0);
+		memset(l.addr, i, 4 * unit);
+		if (!i)
+			first = l;
+		assert_ptr_equal(l.addr, first.addr);
+		pool_give(p[i], &l, true);
+	}
+	assert_int_equal(threads_now(), threads + 1);
+	/* A thread's stack and heap, scratch space, and one extent. */
+	assert_true(address_space() - before < (size_t)400 << 20);
+	assert_true(gone_in_time(first.addr));
+	for (i = 0; i < CHANNELS; i++)
+		pool_close(p[i], true);
+	assert_true(threads_are(threads));
+	/* The next one starts it anew. */
+	assert_int_equal(pool_open((uint64_t)160 << 20, &p[0]), 0);
+	assert_int_equal(threads_now(), threads + 1);
+	assert_int_equal(pool_take(p[0], buffer_at(0), unit, &l), 0);
+	pool_give(p[0], &l, true);
+	pool_close(p[0], true);
+	assert_true(threads_are(threads));
+}
+
+/* One whose peer keeps all that it may have, two that it does not matter to. */
+static void a_channel_has_no_more_than_its_share(void **state)
+{
+	struct pool_landing *greedy = pool_of(BLOCKS), *p = pool_of(BLOCKS);
+	struct landing g[BLOCKS], l, none;
+	size_t unit = pages_huge_len();
+	unsigned int i;
+
+	for (i = 0; i < BLOCKS; i++)
+		assert_int_equal(pool_take(greedy, buffer_at(0), unit, &g[i]),
+				 0);
+	assert_int_equal(pool_take(greedy, buffer_at(0), unit, &none), -EAGAIN);
+	assert_int_equal(pool_take(p, buffer_at(0), BLOCKS * unit, &l), 0);
+	/* That is all: two shares. */
+	pool_give(p, &l, true);
+	for (i = 0; i < BLOCKS; i++)
+		pool_give(greedy, &g[i], i % 2);
+	assert_int_equal(pool_take(greedy, buffer_at(0), BLOCKS / 2 * unit, &l),
+			 0);
+	assert_int_equal(pool_take(greedy, buffer_at(0), unit, &none), -EAGAIN);
+	pool_give(greedy, &l, true);
+	assert_int_equal(pool_take(p, buffer_at(0), BLOCKS * unit, &l), 0);
+	pool_give(p, &l, true);
+	pool_close(greedy, true);
+	pool_close(p, true);
+	for (i = 0; i < BLOCKS; i += 2)
+		assert_int_equal(munmap(g[i].addr, unit), 0);
+}
+
+static void all_have_no_more_than_the_limit(void **state)
+{
+	struct pool_landing *p[3];
+	size_t unit = pages_huge_len();
+	struct landing l[3];
+	int i;
+
+	for (i = 0; i < 3; i++)
+		p[i] = pool_of(BLOCKS);
+	for (i = 0; i < 2; i++)
+		assert_int_equal(pool_take(p[i], buffer_at(0), BLOCKS * unit,
+					   &l[i]), 0);
+	assert_int_equal(pool_take(p[2], buffer_at(0), 1, &l[2]), -EAGAIN);
+	pool_give(p[0], &l[0], true);
+	assert_int_equal(pool_take(p[2], buffer_at(0), 1, &l[2]), 0);
+	pool_give(p[2], &l[2], true);
+	pool_give(p[1], &l[1], true);
+	for (i = 0; i < 3; i++)
+		pool_close(p[i], true);
+}
+
+/* Small messages have made small extents: a long one gets their room. */
+static void a_longer_message_takes_the_place_of_short_ones(void **state)
+{
+	struct pool_landing *p = pool_of(2), *longer;
+	size_t unit = pages_huge_len();
+	struct landing a, b;
+
+	assert_int_equal(pool_take(p, buffer_at(0), unit, &a), 0);
+	longer = pool_of(40);
+	assert_int_equal(pool_take(longer, buffer_at(0), 40 * unit, &b), 0);
+	pool_give(longer, &b, true);
+	pool_give(p, &a, true);
+	pool_close(longer, true);
+	/* With the longer one's share its room is gone, too: two are left. */
+	assert_int_equal(pool_take(p, buffer_at(0), 2 * unit, &a), 0);
+	pool_give(p, &a, true);
+	pool_close(p, true);
+}
+
+/* Whatever the others do afterwards, and after the channel has ended. */
+static void what_is_lost_is_lost_for_all(void **state)
+{
+	struct pool_landing *p = pool_of(16), *q = pool_of(16);
+	size_t unit = pages_huge_len();
+	struct landing l, one[16];
+	char *lost;
+	int i, k;
+
+	assert_int_equal(pool_take(p, buffer_at(0), unit, &l), 0);
+	lost = l.addr;
+	memset(lost, 1, unit);
+	pool_give(p, &l, false);
+	assert_false(is_there(lost));
+	pool_close(p, true);
+	for (k = 0; k < 3; k++) {
+		for (i = 0; i < 16; i++) {
+			assert_int_equal(pool_take(q, buffer_at(0), unit,
+						   &one[i]), 0);
+			assert_ptr_not_equal(one[i].addr, lost);
+		}
+		for (i = 0; i < 16; i++)
+			pool_give(q, &one[i], true);
+		if (k < 2)
+			continue;
+		/* The pool is gone: nothing else is mapped there. */
+		pool_close(q, true);
+		assert_ptr_not_equal(mmap(lost, unit, PROT_READ,
+					  MAP_PRIVATE | MAP_ANONYMOUS |
+						  MAP_FIXED_NOREPLACE, -1, 0),
+				     lost);
+	}
+	assert_int_equal(munmap(lost, unit), 0);
+}
+
+static int use_pool_in_child(void *arg)
+{
+	struct pool_landing *of_parent = arg, *p;
+	unsigned int before = threads_now();
+	size_t unit = pages_huge_len();
+	struct landing l;
+
+	pool_close(of_parent, false);
+	CHILD_CHECK(!pool_open(4 * unit, &p));
+	CHILD_CHECK(threads_now() == before + 1);
+	CHILD_CHECK(!pool_take(p, buffer_at(0), 4 * unit, &l));
+	memset(l.addr, 1, 4 * unit);
+	pool_give(p, &l, true);
+	pool_close(p, true);
+	CHILD_CHECK(threads_are(before));
+	return 0;
+}
+
+static void a_child_has_a_pool_of_its_own(void **state)
+{
+	struct pool_landing *p = pool_of(BLOCKS);
+	size_t unit = pages_huge_len();
+	struct landing l;
+
+	assert_int_equal(pool_take(p, buffer_at(0), unit, &l), 0);
+	memset(l.addr, 7, unit);
+	assert_int_equal(in_child(use_pool_in_child, p), 0);
+	assert_int_equal(in_raw_child(use_pool_in_child, p), 0);
+	assert_int_equal(l.addr[unit - 1], 7);
+	pool_give(p, &l, true);
+	pool_close(p, true);
+}
+
+static void *hold_a_pool(void *arg)
+{
+	struct pool_landing *p;
+	struct landing l;
+
+	CHILD_CHECK(!pool_open((uint64_t)32 << 20, &p));
+	CHILD_CHECK(!pool_take(p, buffer_at(0), pages_huge_len(), &l));
+	pool_give(p, &l, true);
+	return arg;
+}
+
+/* Nobody closes it, and the process ends with its last thread all the same. */
+static int end_by_pthread_exit(void *arg)
+{
+	pthread_t t;
+
+	hold_a_pool(NULL);
+	CHILD_CHECK(!pthread_create(&t, NULL, hold_a_pool, arg));
+	pthread_join(t, NULL);
+	pthread_exit(NULL);
+}
+
+static int end_by_exit(void *arg)
+{
+	(void)arg;
+	hold_a_pool(NULL);
+	exit(0);
+}
+
+static void a_process_ends_with_a_pool_open(void **state)
+{
+	assert_int_equal(in_child(end_by_pthread_exit, NULL), 0);
+	assert_int_equal(in_child(end_by_exit, NULL), 0);
+}
+
+static void *nothing(void *arg)
+{
+	return arg;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(channels_share_one_thread_and_one_pool),
+		cmocka_unit_test(a_channel_has_no_more_than_its_share),
+		cmocka_unit_test(all_have_no_more_than_the_limit),
+		cmocka_unit_test(a_longer_message_takes_the_place_of_short_ones),
+		cmocka_unit_test(what_is_lost_is_lost_for_all),
+		cmocka_unit_test(a_child_has_a_pool_of_its_own),
+		cmocka_unit_test(a_process_ends_with_a_pool_open),
 		cmocka_unit_test(what_is_lent_is_congruent_and_nobody_elses),
 		cmocka_unit_test(what_a_peer_may_still_write_to_is_lent_no_more),
 		cmocka_unit_test(used_blocks_are_empty_when_they_are_lent_again),
 		cmocka_unit_test(nothing_is_kept_that_nobody_uses),
 		cmocka_unit_test(a_hole_is_filled_by_who_waits),
 	};
+	pthread_t thread;
 
+	/* A sanitizer's own thread begins with the first. */
+	if (pthread_create(&thread, NULL, nothing, NULL))
+		return 1;
+	pthread_join(thread, NULL);
 	return cmocka_run_group_tests_name("channel_pool", tests, NULL, NULL);
 }

@@ -63,7 +63,8 @@ struct bench_list {
  */
 int bench_parse_list(const char *option, const char *text, uint64_t min,
 		     uint64_t max, struct bench_list *out);
-/* Words of @names (NULL-ended) into a bit mask; as above. */
+/* Words of @names (NULL-ended) into a bit mask; as above, and the message lists
+ * them. */
 int bench_parse_words(const char *option, const char *text,
 		      const char *const *names, uint32_t *mask);
 
@@ -97,8 +98,14 @@ uint64_t bench_insn_read(int fd);
 
 /* ---- gnuplot: plot.c ---- */
 
-/* Draw the table @data with gnuplot's commands @script into @file. CMD_OK, or
- * CMD_CANNOT with a message. */
-int bench_plot(const char *file, const char *script, const char *data);
+#define BENCH_PLOT_WIDTH  900
+#define BENCH_PLOT_HEIGHT 540
+
+/* Whether a picture can be drawn into @file, before what is in it is measured.
+ * CMD_OK, or CMD_CANNOT with a message. */
+int bench_plot_check(const char *file);
+/* Draw the table @data with gnuplot's commands @script into @file. The same. */
+int bench_plot(const char *file, unsigned int width, unsigned int height,
+	       const char *script, const char *data);
 
 #endif /* TOOLS_BENCH_BENCH_H */

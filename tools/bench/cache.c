@@ -15,7 +15,9 @@ static int run_bench(const struct cache_opts *opt)
 	struct cache_result res = { 0 };
 	int rc;
 
-	rc = cache_run(opt, &res);
+	rc = opt->plot ? bench_plot_check(opt->plot) : 0;
+	if (!rc)
+		rc = cache_run(opt, &res);
 	if (!rc)
 		rc = cache_report(&res, opt->csv);
 	if (!rc && opt->plot)

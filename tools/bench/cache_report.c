@@ -263,7 +263,8 @@ int cache_plot(const struct cache_result *res, const char *file)
 	if (d && fclose(d))
 		rc = -ENOMEM;
 	rc = rc ? util_fail(rc, "cannot draw %s", file)
-		: bench_plot(file, script, data);
+		: bench_plot(file, BENCH_PLOT_WIDTH, BENCH_PLOT_HEIGHT,
+			     script, data);
 	free(script);
 	free(data);
 	return rc;

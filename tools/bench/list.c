@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Lists in options ("1,1000,1e6", "aligned,offset") and lists of samples. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tools/bench/bench.h"
 
 #define WORD_LEN   32
+#define LIST_LEN   160
 #define ROUNDS_MAX 100000
 
 /*
@@ -99,10 +101,22 @@ static int find_word(const char *word, const char *const *names)
 	return -ENOENT;
 }
 
+/* "one, two, three" */
+static void list_names(char *buf, size_t size, const char *const *names)
+{
+	size_t len = 0;
+	int i;
+
+	*buf = '\0';
+	for (i = 0; names[i] && len < size; i++)
+		len += (size_t)snprintf(buf + len, size - len, "%s%s",
+					i ? ", " : "", names[i]);
+}
+
 int bench_parse_words(const char *option, const char *text,
 		      const char *const *names, uint32_t *mask)
 {
-	char word[WORD_LEN];
+	char word[WORD_LEN], all[LIST_LEN];
 	const char *near;
 	int rc, i;
 
@@ -114,12 +128,15 @@ int bench_parse_words(const char *option, const char *text,
 			continue;
 		}
 		near = util_did_you_mean(word, names);
-		return util_usage("--%s: there is no '%s'%s%s%s", option, word,
-				  near ? ": did you mean '" : "",
-				  near ? near : "", near ? "'?" : "");
+		list_names(all, sizeof(all), names);
+		return util_usage("--%s: there is no '%s'%s%s%s: %s", option,
+				  word, near ? ", did you mean '" : "",
+				  near ? near : "", near ? "'?" : "", all);
 	}
+	list_names(all, sizeof(all), names);
 	if (rc)
-		return util_usage("--%s: words and commas, please", option);
+		return util_usage("--%s: of these, with commas between them: "
+				  "%s", option, all);
 	return UTIL_GO_ON;
 }
 

@@ -13,6 +13,57 @@
 
 extern char **environ;
 
+/* Whether @file can be written; one that was not there is not left there. */
+static int check_file(const char *file)
+{
+	int fd = open(file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+	if (fd >= 0)
+		unlink(file);
+	else if (errno == EEXIST)
+		fd = open(file, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0) {
+		util_error("--plot: cannot write %s: %s", file,
+			   strerror(errno));
+		return CMD_CANNOT;
+	}
+	close(fd);
+	return CMD_OK;
+}
+
+/* Whether gnuplot runs, by asking its version. */
+static int check_gnuplot(void)
+{
+	char *argv[] = { (char *)"gnuplot", (char *)"--version", NULL };
+	posix_spawn_file_actions_t actions;
+	int err, status = -1;
+	pid_t pid;
+
+	err = posix_spawn_file_actions_init(&actions);
+	if (err)
+		return util_fail(-err, "--plot");
+	err = posix_spawn_file_actions_addopen(&actions, 1, "/dev/null",
+					       O_WRONLY, 0);
+	if (!err)
+		err = posix_spawnp(&pid, argv[0], &actions, NULL, argv,
+				   environ);
+	posix_spawn_file_actions_destroy(&actions);
+	while (!err && waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	if (!err && WIFEXITED(status) && !WEXITSTATUS(status))
+		return CMD_OK;
+	util_error("--plot: cannot run gnuplot: install it (Debian's "
+		   "gnuplot-nox), or draw what --csv prints");
+	return CMD_CANNOT;
+}
+
+int bench_plot_check(const char *file)
+{
+	int rc = check_file(file);
+
+	return rc ? rc : check_gnuplot();
+}
+
 /* Start "gnuplot -" with its standard input in *@in. */
 static int start(pid_t *pid, FILE **in)
 {
@@ -59,7 +110,8 @@ static void put_quoted(FILE *out, const char *text)
 	fputc('\'', out);
 }
 
-int bench_plot(const char *file, const char *script, const char *data)
+int bench_plot(const char *file, unsigned int width, unsigned int height,
+	       const char *script, const char *data)
 {
 	void (*before)(int) = signal(SIGPIPE, SIG_IGN);
 	int status = 0, rc;
@@ -71,8 +123,8 @@ int bench_plot(const char *file, const char *script, const char *data)
 		signal(SIGPIPE, before);
 		return util_fail(rc, "cannot run gnuplot");
 	}
-	fputs("set terminal svg size 900,540 background 'white'\nset output ",
-	      in);
+	fprintf(in, "set terminal svg size %u,%u background 'white'\n"
+		"set output ", width, height);
 	put_quoted(in, file);
 	fprintf(in, "\n$data << EOD\n%sEOD\n%s\n", data, script);
 	rc = fclose(in) ? -errno : 0;

@@ -76,7 +76,9 @@ static int run(const struct swap_opts *opt)
 
 	if (!res)
 		return util_fail(-ENOMEM, "cannot start");
-	rc = swap_run(opt, res);
+	rc = opt->plot ? bench_plot_check(opt->plot) : 0;
+	if (!rc)
+		rc = swap_run(opt, res);
 	if (!rc)
 		rc = swap_report(opt, res);
 	if (!rc && opt->plot)

@@ -165,7 +165,8 @@ int swap_plot(const struct swap_result *res, const char *file)
 	if (d && fclose(d))
 		rc = -ENOMEM;
 	rc = rc ? util_fail(rc, "cannot draw %s", file)
-		: bench_plot(file, script, data);
+		: bench_plot(file, BENCH_PLOT_WIDTH, BENCH_PLOT_HEIGHT,
+			     script, data);
 	free(script);
 	free(data);
 	return rc;

@@ -30,7 +30,7 @@ static json_t *ways_json(const struct perf_row *row)
 	return NULL;
 }
 
-/* Each transport of the peer, for a row of ours. */
+/* Each transport of the peers, for a row of ours. */
 static json_t *peers_json(const struct perf_result *res,
 			  const struct perf_row *row)
 {
@@ -45,7 +45,8 @@ static json_t *peers_json(const struct perf_result *res,
 			continue;
 		rc = json_array_append_new(
 			list,
-			json_pack("{s:o, s:f, s:f, s:f, s:I}", "tls",
+			json_pack("{s:s, s:o, s:f, s:f, s:f, s:I}", "peer",
+				  res->lane[p->lane].cfg.side->name, "tls",
 				  util_json_text(res->lane[p->lane].cfg.name),
 				  "latency_us", p->latency_us, "gbps", p->gbps,
 				  "faults", p->faults, "wrong",
@@ -61,12 +62,13 @@ static int add_peer(const struct perf_result *res, const struct perf_row *row,
 		    json_t *o)
 {
 	struct perf_best best;
+	char name[UTIL_HUMAN];
 
 	perf_best_peer(res, row, &best);
 	return json_object_update_new(
 		o,
 		json_pack("{s:s?, s:o, s:o, s:o, s:o, s:o}", "peer",
-			  best.cnt ? res->opt->peer->name : NULL,
+			  best.cnt ? perf_peers_name(res->opt, name) : NULL,
 			  "peer_latency_us", real_or_null(best.latency_us),
 			  "peer_gbps", real_or_null(best.gbps), "latency_ratio",
 			  real_or_null(perf_ratio(row->latency_us,
@@ -156,14 +158,63 @@ static json_t *model_json(const struct perf_result *res)
 	return NULL;
 }
 
+/* null where nobody knows. */
+static json_t *flag_json(const struct perf_facts *f, uint32_t flag)
+{
+	return f->build & PERF_BUILD_KNOWN ? json_boolean(f->build & flag)
+					   : json_null();
+}
+
+/* Which build of each library is measured. */
+static json_t *builds_json(const struct perf_result *res)
+{
+	const struct perf_side *last = &perf_kedge;
+	json_t *list = json_array();
+	int rc = list ? 0 : -1;
+	unsigned int i;
+
+	for (i = 0; i < res->lane_cnt && !rc; i++) {
+		const struct perf_lane *l = &res->lane[i];
+
+		if (l->cfg.side == last || l->cfg.side == &perf_kedge)
+			continue;
+		last = l->cfg.side;
+		rc = json_array_append_new(
+			list,
+			json_pack("{s:s, s:s, s:o, s:o, s:o}", "peer",
+				  last->name, "version", l->facts.version,
+				  "path", util_json_text(l->facts.path),
+				  "assertions",
+				  flag_json(&l->facts, PERF_BUILD_ASSERTIONS),
+				  "parameter_checks",
+				  flag_json(&l->facts,
+					    PERF_BUILD_PARAM_CHECKS)));
+	}
+	if (!rc)
+		return list;
+	json_decref(list);
+	return NULL;
+}
+
+/* The first peer's. */
+static const char *peer_version(const struct perf_result *res)
+{
+	unsigned int i;
+
+	for (i = 0; i < res->lane_cnt; i++)
+		if (res->lane[i].cfg.side != &perf_kedge)
+			return res->lane[i].facts.version;
+	return NULL;
+}
+
 int perf_print_json(const struct perf_result *res)
 {
 	const struct perf_opts *opt = res->opt;
-	const struct perf_lane *last = &res->lane[res->lane_cnt - 1];
+	char peers[UTIL_HUMAN];
 	json_t *root;
 
 	root = json_pack("{s:s, s:s, s:b, s:i, s:i, s:i, s:b, s:b, s:I, s:I, "
-			 "s:o, s:s?, s:s?, s:o, s:o?}",
+			 "s:o, s:s?, s:s?, s:o, s:o, s:o?}",
 			 "version", res->lane[0].facts.version, "transport",
 			 res->lane[0].facts.transport, "remote",
 			 opt->connect != NULL, "cpus", (int)res->cpus,
@@ -175,9 +226,10 @@ int perf_print_json(const struct perf_result *res)
 				 res, opt->buffers & (1u << PERF_FRESH)
 					      ? PERF_FRESH
 					      : PERF_MALLOC)),
-			 "peer", opt->peer ? opt->peer->name : NULL,
-			 "peer_version",
-			 opt->peer ? last->facts.version : NULL, "rows",
+			 "peer",
+			 opt->peer_cnt ? perf_peers_name(opt, peers) : NULL,
+			 "peer_version", peer_version(res), "peers",
+			 builds_json(res), "rows",
 			 rows_json(res), "model",
 			 opt->model ? model_json(res) : NULL);
 	return util_json_print(root);

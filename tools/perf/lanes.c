@@ -10,7 +10,6 @@
 #include "tools/perf/perf.h"
 
 #define MEMORY_PER_SHARE 2 /* of what is free, no more than half */
-#define TLS_CHARS	 "abcdefghijklmnopqrstuvwxyz0123456789_,^"
 /* What kedge_channel_alloc() has by default, and what copying takes of it. */
 #define HEAP_BYTES (128ull << 20)
 
@@ -46,31 +45,35 @@ static struct perf_lane *add_lane(struct perf_result *res,
 	return l;
 }
 
-/* "posix:posix,cma" */
+/* "posix:posix,cma" is two lanes. */
+static int add_peer(struct perf_result *res, const struct perf_peer *peer)
+{
+	const char *text = peer->variants;
+	char name[sizeof(res->lane[0].cfg.name)];
+	struct perf_lane *l;
+	size_t len;
+
+	for (; text; text = text[len] ? text + len + 1 : NULL) {
+		len = strcspn(text, ":");
+		if (res->lane_cnt == PERF_LANES_MAX)
+			return util_usage("--peer: more than %u ways and "
+					  "peers", PERF_LANES_MAX);
+		snprintf(name, sizeof(name), "%.*s", (int)len, text);
+		l = add_lane(res, peer->side, name);
+		l->cfg.prefix = res->opt->prefix;
+	}
+	return 0;
+}
+
 static int add_peers(struct perf_result *res)
 {
 	const struct perf_opts *opt = res->opt;
-	const char *text = opt->tls_text ? opt->tls_text : "posix:posix,cma";
-	char name[sizeof(res->lane[0].cfg.name)];
-	size_t len;
+	unsigned int i;
+	int rc = 0;
 
-	if (!opt->peer || opt->model)
-		return 0;
-	for (; text; text = text[len] ? text + len + 1 : NULL) {
-		len = strcspn(text, ":");
-		if (!len || len >= sizeof(name))
-			return util_usage("--peer-tls: lists such as posix,cma "
-					  "with colons between them, please");
-		if (res->lane_cnt == PERF_LANES_MAX)
-			return util_usage("--peer-tls: too many");
-		if (strspn(text, TLS_CHARS) < len)
-			return util_usage("--peer-tls: '%s' is no transport of "
-					  "UCX", text);
-		memcpy(name, text, len);
-		name[len] = '\0';
-		add_lane(res, opt->peer, name);
-	}
-	return 0;
+	for (i = 0; i < opt->peer_cnt && !opt->model && !rc; i++)
+		rc = add_peer(res, &opt->peer[i]);
+	return rc;
 }
 
 static int add_lanes(struct perf_result *res)
@@ -150,6 +153,8 @@ int perf_run(const struct perf_opts *opt, struct perf_result *res)
 		rc = check_memory(res);
 	if (!rc)
 		rc = start(res);
+	if (!rc)
+		perf_warn_of_builds(res);
 	if (!rc)
 		rc = opt->model ? perf_model(res) : perf_measure(res);
 	for (i = 0; i < res->lane_cnt; i++)

@@ -131,6 +131,9 @@ static int break_evens(struct perf_result *res, const uint32_t pair[2],
 			e->above = pair[which];
 			e->fresh = fresh;
 			rc = close_in(res, e, pair, bytes / 2, bytes, which);
+			if (!rc)
+				rc = ask(res, e->above, e->bytes, fresh,
+					 &e->ns);
 			if (rc)
 				return rc;
 		}

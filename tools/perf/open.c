@@ -5,10 +5,16 @@
 
 #include <kedge/kedge.h>
 
+#include "tools/net.h"
 #include "tools/perf/perf.h"
 
 #define SHM_PATH   "@kedge-perf"
 #define TIMEOUT_MS 10000
+
+static const char *service_of(const struct perf_place *at)
+{
+	return at->service ? at->service : NET_SERVICE;
+}
 
 static bool is_shm(const struct perf_place *at)
 {
@@ -20,7 +26,8 @@ int perf_listen(const struct perf_place *at,
 		struct kedge_listener **listener)
 {
 	if (!is_shm(at))
-		return perf_listen_ofi(at, opts, listener);
+		return net_listen(at->transport, at->node, service_of(at), opts,
+				  listener);
 	return kedge_listener_open_shm(at->node ? at->node : SHM_PATH, opts,
 				       listener);
 }
@@ -30,7 +37,8 @@ int perf_connect(const struct perf_place *at,
 		 struct kedge_channel **ch)
 {
 	if (!is_shm(at))
-		return perf_connect_ofi(at, opts, timeout_ms, ch);
+		return net_connect(at->transport, at->node, service_of(at),
+				   opts, timeout_ms, ch);
 	return kedge_channel_open_shm(at->node ? at->node : SHM_PATH, opts,
 				      timeout_ms, ch);
 }
@@ -40,6 +48,6 @@ int perf_open_pair(const struct perf_place *at, unsigned int rank, int fd,
 		   struct kedge_channel **ch)
 {
 	if (!is_shm(at))
-		return perf_pair_ofi(at, rank, fd, opts, ch);
+		return net_pair(at->transport, rank, fd, opts, ch);
 	return kedge_channel_open_fd(fd, opts, TIMEOUT_MS, ch);
 }

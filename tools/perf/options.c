@@ -83,42 +83,41 @@ static int add_register(struct perf_opts *opt)
 	return add_size(opt, REGISTER_AT);
 }
 
-static int parse_peer(struct perf_opts *opt)
-{
-	if (!opt->peer_text || !strcmp(opt->peer_text, "none"))
-		return opt->tls_text ? util_usage("--peer-tls: of no --peer")
-				     : UTIL_GO_ON;
-	if (strcmp(opt->peer_text, "ucx"))
-		return util_usage("--peer: there is no peer '%s', only ucx",
-				  opt->peer_text);
-	if (opt->connect || opt->listen)
-		return util_usage("--peer: only where both ends are on this "
-				  "host");
-	opt->peer = perf_ucx();
-	if (opt->peer)
-		return UTIL_GO_ON;
-	util_error("this build has no UCX: install its headers (Debian's "
-		   "libucx-dev) and build kedge again");
-	return CMD_CANNOT;
-}
-
 static int set(char **to, const char *text)
 {
 	*to = strdup(text);
 	return *to ? UTIL_GO_ON : util_fail(-ENOMEM, "cannot keep an option");
 }
 
-/* "host", "host:port", "[::1]:port"; a shm path as it is. */
+static bool is_number(const char *text)
+{
+	return *text && !text[strspn(text, "0123456789")];
+}
+
+/* A number, or the name of a service. */
+static int set_port(struct perf_opts *opt, const char *text)
+{
+	uint64_t port = 1;
+
+	if (!*text || (is_number(text) && (util_parse_u64(text, &port) ||
+					   !port || port > UINT16_MAX)))
+		return util_usage("'%s' is no port: from 1 to 65535, or a "
+				  "service's name, please", text);
+	return set(&opt->place.service, text);
+}
+
+/* "host", "host:port", "[::1]:port", ":port", "port"; a shm path as it is. */
 static int parse_address(struct perf_opts *opt, const char *text)
 {
 	struct perf_place *at = &opt->place;
 	const char *colon = strrchr(text, ':');
 	const char *first = strchr(text, ':');
 	char *node;
-	int rc;
 
 	if (!strcmp(at->transport, "shm"))
 		return set(&at->node, text);
+	if (is_number(text))
+		return set_port(opt, text);
 	if (text[0] == '[') {
 		first = strchr(text, ']');
 		if (!first || (first[1] && first[1] != ':'))
@@ -138,12 +137,7 @@ static int parse_address(struct perf_opts *opt, const char *text)
 		at->node = node;
 	else
 		free(node);
-	rc = UTIL_GO_ON;
-	if (colon && !colon[1])
-		rc = util_usage("'%s': a port after the colon, please", text);
-	else if (colon)
-		rc = set(&at->service, colon + 1);
-	return rc;
+	return colon ? set_port(opt, colon + 1) : UTIL_GO_ON;
 }
 
 static int parse_place(struct perf_opts *opt, const struct util_args *args)
@@ -194,7 +188,7 @@ int perf_parse(struct perf_opts *opt, const struct util_args *args)
 	if (rc == UTIL_GO_ON)
 		rc = add_register(opt);
 	if (rc == UTIL_GO_ON)
-		rc = parse_peer(opt);
+		rc = perf_parse_peers(opt);
 	if (rc == UTIL_GO_ON)
 		rc = parse_place(opt, args);
 	return rc;

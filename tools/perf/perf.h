@@ -17,6 +17,7 @@
 
 #define PERF_SIZES_MAX 64u
 #define PERF_LANES_MAX 24u
+#define PERF_PEERS_MAX 4u
 
 /* ---- lanes: lane.c, remote.c ---- */
 
@@ -75,6 +76,15 @@ int perf_serve(const struct perf_place *at);
 
 /* ---- the run ---- */
 
+/** struct perf_peer - a library to measure beside kedge
+ * @variants: of UCX, lists for UCX_TLS with colons between them; of libfabric, a
+ *            provider
+ */
+struct perf_peer {
+	const struct perf_side *side;
+	char variants[96];
+};
+
 /** struct perf_opts - the command line, as popt leaves it and as parsed */
 struct perf_opts {
 	char *sizes_text;
@@ -84,6 +94,7 @@ struct perf_opts {
 	char *connect;
 	char *peer_text;
 	char *tls_text;
+	char *prefix;
 	char *seed_text;
 	char *plot;
 	int listen;
@@ -98,7 +109,8 @@ struct perf_opts {
 	size_t size_cnt;
 	uint32_t ways;
 	uint32_t buffers;
-	const struct perf_side *peer;
+	struct perf_peer peer[PERF_PEERS_MAX];
+	unsigned int peer_cnt;
 	uint64_t seed;
 	struct perf_place place;
 };
@@ -137,12 +149,13 @@ struct perf_point {
 	uint64_t ns;
 };
 
-/* From @bytes on @above costs no more than @below. */
+/* From @bytes on @above costs no more than @below; there it costs @ns. */
 struct perf_even {
 	uint32_t below;
 	uint32_t above;
 	uint32_t fresh;
 	uint64_t bytes;
+	uint64_t ns;
 };
 
 struct perf_result {
@@ -164,6 +177,21 @@ struct perf_result {
 
 /* cmd_perf.c and options.c */
 int perf_parse(struct perf_opts *opt, const struct util_args *args);
+
+/* ---- peers: peers.c ---- */
+
+/* --peer and what goes with it: UTIL_GO_ON, or an exit status. */
+int perf_parse_peers(struct perf_opts *opt);
+/* "ucx", "ucx,libfabric"; "" where there is none. */
+const char *perf_peers_name(const struct perf_opts *opt,
+			    char buf[UTIL_HUMAN]);
+/* What a lane's library is: "assertions and parameter checks", "release build",
+ * or NULL where nobody knows. */
+const char *perf_build_name(const struct perf_facts *facts);
+/* Whether the library was built to be fast; true where nobody knows. */
+bool perf_is_release(const struct perf_facts *facts);
+/* Say on standard error which peers are no release builds. */
+void perf_warn_of_builds(const struct perf_result *res);
 
 /*
  * Start the lanes, and measure or ask the model. 0, or an exit status with a

@@ -10,8 +10,10 @@
 #include <kedge/channel_info.h>
 
 #include "tools/bench/bench.h"
+#include "tools/perf/ucx_build.h"
 
 #define PERF_WHY_LEN	200
+#define PERF_PATH_LEN	200
 #define PERF_BYTES_MAX	((uint64_t)1 << 30)
 #define PERF_WINDOW_MAX 1024u
 /* Messages under way are no more bytes than that, but two always. */
@@ -77,13 +79,17 @@ struct perf_counts {
  * @ways:      bit 1 << KEDGE_WAY_x for each that works
  * @eager_max: longest eager message
  * @missing:   why ways are missing
+ * @build:     PERF_BUILD_* (UCX)
+ * @path:      the file that the library was loaded from (peers)
  */
 struct perf_facts {
 	char transport[32];
-	char version[16];
+	char version[32];
 	uint32_t ways;
 	uint32_t eager_max;
 	char missing[PERF_WHY_LEN];
+	uint32_t build;
+	char path[PERF_PATH_LEN];
 };
 
 /** struct perf_place - where the other end is
@@ -101,10 +107,12 @@ struct perf_side;
 
 /** struct perf_lane_cfg - a lane as the command line has it
  * @side:       who is measured
- * @name:       of the way, or what is in UCX_TLS
+ * @name:       of the way, what is in UCX_TLS, or libfabric's provider
  * @way:        enum kedge_way (kedge)
  * @heap_bytes: of kedge_channel_alloc() (kedge)
  * @place:      borrowed (kedge)
+ * @prefix:     where it is installed, borrowed; NULL: where the loader finds it
+ *              (UCX)
  */
 struct perf_lane_cfg {
 	const struct perf_side *side;
@@ -112,6 +120,7 @@ struct perf_lane_cfg {
 	uint32_t way;
 	uint64_t heap_bytes;
 	const struct perf_place *place;
+	const char *prefix;
 };
 
 /**
@@ -147,6 +156,11 @@ struct perf_side {
 extern const struct perf_side perf_kedge;
 /* NULL where this build has none. */
 const struct perf_side *perf_ucx(void);
+const struct perf_side *perf_libfabric(void);
+/* Give the other rank this address, and take its, of @max bytes at most, by the
+ * stream socket @fd: 0, or a negative errno. *@theirs is the caller's to free. */
+int perf_swap_addresses(int fd, const void *mine, size_t len, size_t max,
+			void **theirs);
 /* perf_kedge's context of a channel that is open, which it then owns; NULL if
  * there is no memory. */
 void *perf_kedge_wrap(struct kedge_channel *ch, struct perf_facts *facts);
@@ -154,7 +168,7 @@ void *perf_kedge_wrap(struct kedge_channel *ch, struct perf_facts *facts);
 void perf_kedge_opts(const struct perf_lane_cfg *cfg,
 		     struct kedge_channel_opts *opts);
 
-/* ---- where channels are opened: open.c, open_ofi.c ---- */
+/* ---- where channels are opened: open.c ---- */
 
 int perf_listen(const struct perf_place *at,
 		const struct kedge_channel_opts *opts,
@@ -166,17 +180,6 @@ int perf_connect(const struct perf_place *at,
 int perf_open_pair(const struct perf_place *at, unsigned int rank, int fd,
 		   const struct kedge_channel_opts *opts,
 		   struct kedge_channel **ch);
-
-/* The same by libfabric; -EOPNOTSUPP where there is no libkedge-ofi. */
-int perf_listen_ofi(const struct perf_place *at,
-		    const struct kedge_channel_opts *opts,
-		    struct kedge_listener **listener);
-int perf_connect_ofi(const struct perf_place *at,
-		     const struct kedge_channel_opts *opts, int timeout_ms,
-		     struct kedge_channel **ch);
-int perf_pair_ofi(const struct perf_place *at, unsigned int rank, int fd,
-		  const struct kedge_channel_opts *opts,
-		  struct kedge_channel **ch);
 
 /* ---- contents of messages: check.c ---- */
 

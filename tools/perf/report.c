@@ -110,11 +110,14 @@ static void print_row(const struct perf_result *res, const struct perf_row *row)
 	const struct perf_lane *l = &res->lane[row->lane];
 	double reg = perf_register_us(res, row->buffers);
 	char n[UTIL_HUMAN], a[UTIL_HUMAN], b[UTIL_HUMAN], c[UTIL_HUMAN];
+	char way[64];
 
-	printf("%9s %-6s %-11s %-8s %9s %8s", size_name(n, row->bytes),
-	       perf_buffers_names[row->buffers], l->cfg.name,
-	       perf_way_taken(row), number(a, row->latency_us),
-	       number(b, row->gbps));
+	snprintf(way, sizeof(way), "%s%s%s",
+		 perf_is_peer(res, row) ? l->cfg.side->name : "",
+		 perf_is_peer(res, row) ? " " : "", l->cfg.name);
+	printf("%9s %-6s %-14s %-8s %9s %8s", size_name(n, row->bytes),
+	       perf_buffers_names[row->buffers], way, perf_way_taken(row),
+	       number(a, row->latency_us), number(b, row->gbps));
 	printf(" %8s", row->cts_us > 0 ? number(c, row->cts_us) : "");
 	if (res->opt->turnaround && row->cts_us > 0 && reg > 0)
 		printf(" %8.3f", perf_ratio(row->cts_us, reg));
@@ -143,28 +146,52 @@ static void print_place(const struct perf_result *res)
 		       util_colour(UTIL_YELLOW), util_colour(UTIL_PLAIN));
 }
 
+/* "beside ucx 1.22.0 (release build, /opt/ucx/lib/libucp.so.0): posix" */
+static void print_peers(const struct perf_result *res)
+{
+	const struct perf_side *last = NULL;
+	const struct perf_facts *f;
+	const char *build;
+	unsigned int i;
+
+	for (i = 0; i < res->lane_cnt; i++) {
+		const struct perf_lane_cfg *cfg = &res->lane[i].cfg;
+
+		if (cfg->side == &perf_kedge)
+			continue;
+		f = &res->lane[i].facts;
+		build = perf_build_name(f);
+		if (cfg->side == last) {
+			printf("; %s", cfg->name);
+			continue;
+		}
+		printf("%sbeside %s %s (%s%s%s%s%s): %s", last ? "\n" : "",
+		       cfg->side->name, f->version,
+		       util_colour(perf_is_release(f) ? UTIL_PLAIN
+						      : UTIL_YELLOW),
+		       build ? build : "", util_colour(UTIL_PLAIN),
+		       build ? ", " : "", f->path, cfg->name);
+		last = cfg->side;
+	}
+	if (last)
+		putchar('\n');
+}
+
 static void print_head(const struct perf_result *res)
 {
 	const struct perf_opts *opt = res->opt;
-	unsigned int i;
 
 	print_place(res);
 	printf("; window %d, %d rounds%s%s\n", opt->window, opt->rounds,
 	       opt->check ? ", every byte checked" : "",
 	       opt->use ? ", every message used" : "");
-	for (i = 0; i < res->lane_cnt; i++)
-		if (res->lane[i].cfg.side != &perf_kedge)
-			printf("%s %s, UCX_TLS=%s,self\n",
-			       res->lane[i].cfg.side->name,
-			       res->lane[i].facts.version,
-			       res->lane[i].cfg.name);
-	printf("\n%9s %-6s %-11s %-8s %9s %8s %8s", "size", "buffer", "way",
+	print_peers(res);
+	printf("\n%9s %-6s %-14s %-8s %9s %8s %8s", "size", "buffer", "way",
 	       "taken", "us", "GB/s", "cts us");
 	if (opt->turnaround)
 		printf(" %8s", "of reg");
-	if (opt->peer)
-		printf(" %6s us %6s %3s GB/s %6s", opt->peer->name, "ratio",
-		       opt->peer->name, "ratio");
+	if (opt->peer_cnt)
+		printf(" %9s %6s %8s %6s", "peer us", "ratio", "GB/s", "ratio");
 	putchar('\n');
 }
 
@@ -248,6 +275,7 @@ static void csv_row(const struct perf_result *res, const struct perf_row *row)
 {
 	const struct perf_lane *l = &res->lane[row->lane];
 	struct perf_best best;
+	char peers[UTIL_HUMAN];
 
 	printf("%s,\"%s\",%llu,%s,%s,%u,%.4f,%.5f,", l->facts.transport,
 	       l->cfg.name, (unsigned long long)row->bytes,
@@ -257,7 +285,8 @@ static void csv_row(const struct perf_result *res, const struct perf_row *row)
 		printf("%.4f", row->cts_us);
 	perf_best_peer(res, row, &best);
 	if (best.cnt && !perf_is_peer(res, row))
-		printf(",%s,%.4f,%.5f,%.4f,%.4f", res->opt->peer->name,
+		printf(",\"%s\",%.4f,%.5f,%.4f,%.4f",
+		       perf_peers_name(res->opt, peers),
 		       best.latency_us, best.gbps,
 		       perf_ratio(row->latency_us, best.latency_us),
 		       perf_ratio(row->gbps, best.gbps));

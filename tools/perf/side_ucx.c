@@ -6,17 +6,17 @@
  * constructors and its patches of libc's code stay out of every other process.
  * UCX_* variables of the environment hold, but for UCX_TLS. It is told what it
  * can be told: that buffers are host memory, and the handle of what is its own.
+ * With --peer-prefix it is another one than the headers at hand describe.
  */
 #include <dlfcn.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <ucp/api/ucp.h>
-#include <ucp/api/ucp_version.h>
 
 #include "tools/perf/perf.h"
 
@@ -24,6 +24,18 @@
 #define ADDRESS_MAX 65536u
 #define CLOSE_SPINS 1000000u
 #define MEMH_MIN    8192u
+/* The oldest interface that has all that is used here. Later ones add members at
+ * the ends of structs, which count if a mask says that they are set. */
+#define API_MAJOR 1
+#define API_MINOR 13
+/* Where Debian has libraries, below lib. */
+#if defined(__x86_64__)
+#define MULTIARCH "x86_64-linux-gnu"
+#elif defined(__aarch64__)
+#define MULTIARCH "aarch64-linux-gnu"
+#else
+#define MULTIARCH "."
+#endif
 
 #define UCX_CALLS(X)                                                           \
 	X(ucp_get_version)                                                     \
@@ -70,7 +82,7 @@ struct ucx_side {
 /* For callbacks, which are given an operation alone; a rank has one side. */
 static __typeof__(&ucp_request_free) request_free;
 
-static int load(struct ucx_side *s, char why[PERF_WHY_LEN])
+static int resolve(struct ucx_side *s, char why[PERF_WHY_LEN])
 {
 	const struct {
 		const char *name;
@@ -83,22 +95,115 @@ static int load(struct ucx_side *s, char why[PERF_WHY_LEN])
 	size_t i;
 	void *p;
 
-	s->lib = dlopen("libucp.so.0", RTLD_NOW);
-	if (!s->lib) {
-		snprintf(why, PERF_WHY_LEN, "cannot load UCX: %s", dlerror());
-		return -ENOENT;
-	}
 	for (i = 0; i < ARRAY_SIZE(syms); i++) {
 		p = dlsym(s->lib, syms[i].name);
 		if (!p) {
 			snprintf(why, PERF_WHY_LEN,
-				 "the UCX installed has no %s", syms[i].name);
+				 "this UCX has no %s: 1.13 or later is needed",
+				 syms[i].name);
 			return -ENOENT;
 		}
 		memcpy(syms[i].to, &p, sizeof(p));
 	}
 	request_free = s->ucp_request_free;
 	return 0;
+}
+
+/* The folder of @prefix that has UCX's libraries. */
+static int find_libs(const char *prefix, char dir[PATH_MAX],
+		     char why[PERF_WHY_LEN])
+{
+	static const char *const libs[] = { "lib", "lib64", ("lib/" MULTIARCH) };
+	char file[PATH_MAX];
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(libs); i++) {
+		if (snprintf(dir, PATH_MAX, "%s/%s", prefix, libs[i]) >=
+			    PATH_MAX ||
+		    snprintf(file, PATH_MAX, "%s/libucp.so.0", dir) >= PATH_MAX)
+			continue;
+		if (!access(file, R_OK))
+			return 0;
+	}
+	snprintf(why, PERF_WHY_LEN, "--peer-prefix: there is no "
+		 "lib/libucp.so.0 in %.100s: name the --prefix that UCX was "
+		 "installed with", prefix);
+	return -ENOENT;
+}
+
+static int load_from(struct ucx_side *s, const char *prefix,
+		     char why[PERF_WHY_LEN])
+{
+	char dir[PATH_MAX], file[PATH_MAX + sizeof("/libucp.so.0")];
+	int rc;
+
+	rc = find_libs(prefix, dir, why);
+	if (rc)
+		return rc;
+	snprintf(file, sizeof(file), "%s/libucp.so.0", dir);
+	s->lib = dlopen(file, RTLD_NOW);
+	if (s->lib)
+		return 0;
+	snprintf(why, PERF_WHY_LEN, "--peer-prefix: cannot load UCX: %.150s",
+		 dlerror());
+	return -ENOENT;
+}
+
+/* The folder of the library that has a function. */
+static int folder_of(const void *call, char dir[PATH_MAX])
+{
+	Dl_info info;
+	char *slash;
+
+	if (!dladdr(call, &info) || !realpath(info.dli_fname, dir))
+		return -ENOENT;
+	slash = strrchr(dir, '/');
+	if (slash)
+		*slash = '\0';
+	return 0;
+}
+
+/* libucp finds the others by the folder that it was built for: one that was
+ * moved comes with parts of the system's. */
+static int check_parts(const struct ucx_side *s, char why[PERF_WHY_LEN])
+{
+	char ucp[PATH_MAX], ucs[PATH_MAX];
+
+	if (folder_of((void *)(uintptr_t)s->ucp_get_version, ucp) ||
+	    folder_of((void *)(uintptr_t)s->ucs_status_string, ucs) ||
+	    !strcmp(ucp, ucs))
+		return 0;
+	snprintf(why, PERF_WHY_LEN, "--peer-prefix: its libucp loads the "
+		 "libucs of %.60s: set LD_LIBRARY_PATH=%.60s, too", ucs, ucp);
+	return -ENOENT;
+}
+
+static int load(struct ucx_side *s, const char *prefix, char why[PERF_WHY_LEN])
+{
+	if (prefix)
+		return load_from(s, prefix, why);
+	s->lib = dlopen("libucp.so.0", RTLD_NOW);
+	if (s->lib)
+		return 0;
+	snprintf(why, PERF_WHY_LEN, "cannot load UCX: install it (Debian's "
+		 "libucx0), or name where it is with --peer-prefix: %.80s",
+		 dlerror());
+	return -ENOENT;
+}
+
+static void describe(const struct ucx_side *s, struct perf_facts *facts)
+{
+	unsigned int major, minor, release;
+	Dl_info info;
+
+	s->ucp_get_version(&major, &minor, &release);
+	snprintf(facts->version, sizeof(facts->version), "%u.%u.%u", major,
+		 minor, release);
+	snprintf(facts->transport, sizeof(facts->transport), "ucx");
+	if (!dladdr((void *)(uintptr_t)s->ucp_get_version, &info))
+		return;
+	snprintf(facts->path, sizeof(facts->path), "%s", info.dli_fname);
+	facts->build = perf_build_of(info.dli_fname);
 }
 
 static int refused(const struct ucx_side *s, const char *what,
@@ -110,7 +215,7 @@ static int refused(const struct ucx_side *s, const char *what,
 }
 
 static int open_context(struct ucx_side *s, const char *tls,
-			struct perf_facts *facts, char why[PERF_WHY_LEN])
+			char why[PERF_WHY_LEN])
 {
 	const ucp_params_t params = {
 		.field_mask = UCP_PARAM_FIELD_FEATURES |
@@ -120,22 +225,18 @@ static int open_context(struct ucx_side *s, const char *tls,
 		.estimated_num_eps = 1,
 		.estimated_num_ppn = 2,
 	};
-	unsigned int major, minor, release;
 	ucp_config_t *config;
 	ucs_status_t status;
 	char list[64];
 
-	s->ucp_get_version(&major, &minor, &release);
-	snprintf(facts->version, sizeof(facts->version), "%u.%u.%u", major,
-		 minor, release);
 	snprintf(list, sizeof(list), "%s,self", tls);
 	status = s->ucp_config_read(NULL, NULL, &config);
 	if (status != UCS_OK)
 		return refused(s, "UCX cannot read its settings", status, why);
 	status = s->ucp_config_modify(config, "TLS", list);
 	if (status == UCS_OK)
-		status = s->ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR,
-					     &params, config, &s->context);
+		status = s->ucp_init_version(API_MAJOR, API_MINOR, &params,
+					     config, &s->context);
 	s->ucp_config_release(config);
 	return status == UCS_OK ? 0
 				: refused(s, "UCX cannot start", status, why);
@@ -155,23 +256,6 @@ static int open_worker(struct ucx_side *s, char why[PERF_WHY_LEN])
 		       : refused(s, "UCX has no worker", status, why);
 }
 
-static int transfer(int fd, void *buf, size_t len, bool out)
-{
-	size_t done = 0;
-	ssize_t n;
-
-	while (done < len) {
-		n = out ? send(fd, (char *)buf + done, len - done, MSG_NOSIGNAL)
-			: recv(fd, (char *)buf + done, len - done, 0);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n ? -errno : -ECONNRESET;
-		done += (size_t)n;
-	}
-	return 0;
-}
-
 /* Give the other rank our address, and take its. */
 static int swap_addresses(struct ucx_side *s, int fd, void **theirs)
 {
@@ -181,22 +265,8 @@ static int swap_addresses(struct ucx_side *s, int fd, void **theirs)
 
 	if (s->ucp_worker_get_address(s->worker, &mine, &len) != UCS_OK)
 		return -EIO;
-	rc = transfer(fd, &len, sizeof(len), true);
-	if (!rc)
-		rc = transfer(fd, mine, len, true);
+	rc = perf_swap_addresses(fd, mine, len, ADDRESS_MAX, theirs);
 	s->ucp_worker_release_address(s->worker, mine);
-	if (!rc)
-		rc = transfer(fd, &len, sizeof(len), false);
-	if (!rc && len > ADDRESS_MAX)
-		rc = -EPROTO;
-	if (rc)
-		return rc;
-	*theirs = malloc(len);
-	if (!*theirs)
-		return -ENOMEM;
-	rc = transfer(fd, *theirs, len, false);
-	if (rc)
-		free(*theirs);
 	return rc;
 }
 
@@ -234,10 +304,15 @@ static int side_open(const struct perf_lane_cfg *cfg, unsigned int rank, int fd,
 		snprintf(why, PERF_WHY_LEN, "no memory");
 		return -ENOMEM;
 	}
-	rc = load(s, why);
+	rc = load(s, cfg->prefix, why);
+	if (!rc)
+		rc = resolve(s, why);
+	if (!rc && cfg->prefix)
+		rc = check_parts(s, why);
 	if (rc)
 		goto free_side;
-	rc = open_context(s, cfg->name, facts, why);
+	describe(s, facts);
+	rc = open_context(s, cfg->name, why);
 	if (rc)
 		goto free_side;
 	rc = open_worker(s, why);
@@ -247,7 +322,6 @@ static int side_open(const struct perf_lane_cfg *cfg, unsigned int rank, int fd,
 	if (rc)
 		goto destroy_worker;
 	close(fd);
-	snprintf(facts->transport, sizeof(facts->transport), "ucx");
 	*ctx = s;
 	return 0;
 

@@ -119,6 +119,8 @@ struct chan_tally {
 
 /** struct chan_board - what boss and ranks share
  * @stop:      the boss: begin no more messages
+ * @forgets:   what a killed process has sent may be lost with it: the kernel
+ *             still had it
  * @killed_ns: when the boss killed a rank in this session
  * @beat:      changes as long as a rank gets on
  * @left:      a rank has closed its end
@@ -126,6 +128,7 @@ struct chan_tally {
  */
 struct chan_board {
 	_Atomic uint32_t stop;
+	bool forgets;
 	_Atomic uint64_t killed_ns;
 	_Atomic uint64_t beat[2];
 	_Atomic uint32_t left[2];
@@ -265,6 +268,7 @@ struct chan_kept {
 
 struct chan_rank {
 	struct chan_board *board;
+	const char *transport;
 	unsigned int me;
 	int fd; /* to the boss */
 	struct chan_tally *tally;
@@ -339,6 +343,7 @@ struct chan_opts {
 	double seconds;	   /* 0: as long as it takes */
 	uint64_t seed;
 	uint32_t mix;
+	const char *transport; /* "shm", or what net_pair() takes */
 };
 
 struct chan_result {

@@ -7,11 +7,12 @@
  *   nothing       nothing: it was never sent
  *   tried         anything, if one of them died
  *   eager         whole or short; it cannot be given up any more
- *   done          whole, short, or that it had given up
+ *   done          the same: the receiver has said so
  *   failed        short, failed or nothing, never whole
  *
- * Of a receiver that died nothing is asked. Where the sender died, what it had
- * completed must have come: it was on its way in memory of both.
+ * Of a receiver that died nothing is asked, and its sender cannot know. Where the
+ * sender died, what it had completed must have come: it was on its way in memory of
+ * both.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -99,7 +100,7 @@ static bool is_lost(uint8_t out, uint8_t in)
 	return (out == OUT_EAGER || out == OUT_DONE) && in == IN_NONE;
 }
 
-static bool is_wrong(uint8_t out, uint8_t in, bool died)
+static bool is_wrong(uint8_t out, uint8_t in, bool died, bool receiver_died)
 {
 	switch (out) {
 	case OUT_NONE:
@@ -107,9 +108,10 @@ static bool is_wrong(uint8_t out, uint8_t in, bool died)
 	case OUT_TRIED:
 		return !died;
 	case OUT_EAGER:
+	case OUT_DONE:
 		return in == IN_FAILED;
 	case OUT_FAILED:
-		return in == IN_WHOLE;
+		return in == IN_WHOLE && !receiver_died;
 	}
 	return false;
 }
@@ -122,9 +124,10 @@ static void audit_one(const struct chan_board *board, unsigned int from,
 	static const char *const ins[] = { "nothing", "whole", "short",
 					   "failed" };
 	uint8_t out = board->dir[from].out[n], in = board->dir[from].in[n];
-	bool lost = !died[!from] && is_lost(out, in);
+	bool lost = !died[!from] && !(died[from] && board->forgets) &&
+		    is_lost(out, in);
 
-	if (!lost && !is_wrong(out, in, died[0] || died[1]))
+	if (!lost && !is_wrong(out, in, died[0] || died[1], died[!from]))
 		return;
 	audit->lost += lost;
 	audit->wrong += !lost;

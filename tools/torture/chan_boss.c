@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "tools/bench/bench.h"
+#include "tools/net.h"
 #include "tools/torture/chan.h"
 
 #define MS	   1000000ull
@@ -55,6 +56,7 @@ static bool time_is_up(const struct boss *b)
 static int rank_start(struct boss *b, unsigned int i)
 {
 	b->rank[i]->board = b->board;
+	b->rank[i]->transport = b->opts->transport;
 	b->rank[i]->me = i;
 	return bench_proc_start(&b->proc[i], chan_rank_child, b->rank[i]);
 }
@@ -170,6 +172,7 @@ static void session_plan(struct boss *b)
 	b->cont_at = NEVER;
 	b->beat_ns = now;
 	chan_board_clear(b->board);
+	b->board->forgets = strcmp(b->opts->transport, "shm");
 }
 
 static void kill_one(struct boss *b)
@@ -338,13 +341,39 @@ static int run(struct boss *b)
 	return rc;
 }
 
+/* What is missing here would be a fault of each session. In a child: a provider
+ * may start threads, and the ranks are forked. */
+static int try_transport(const char *transport)
+{
+	int status = 0, rc;
+	pid_t pid;
+
+	if (!strcmp(transport, "shm"))
+		return CMD_OK;
+	fflush(NULL);
+	pid = fork();
+	if (!pid) {
+		rc = net_try(transport);
+		_exit(rc ? util_fail(rc, "cannot use transport %s", transport)
+			 : CMD_OK);
+	}
+	/* One that crashes does so in the ranks, too, and is counted there. */
+	return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status)
+		       ? WEXITSTATUS(status) : CMD_OK;
+}
+
 int chan_torture(const struct chan_opts *opts)
 {
 	struct chan_result res = { 0 };
 	struct boss b = { .opts = opts, .res = &res };
 	struct chan_rank *ranks = calloc(2, sizeof(*ranks));
-	int rc = ranks ? chan_board_make(&b.board) : -ENOMEM;
+	int rc = try_transport(opts->transport);
 
+	if (rc) {
+		free(ranks);
+		return rc;
+	}
+	rc = ranks ? chan_board_make(&b.board) : -ENOMEM;
 	if (rc)
 		goto free_ranks;
 	b.rank[0] = &ranks[0];

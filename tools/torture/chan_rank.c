@@ -12,6 +12,7 @@
 #include <kedge/kedge.h>
 
 #include "tools/bench/bench.h"
+#include "tools/net.h"
 #include "tools/torture/chan.h"
 
 #define OPEN_MS	   20000
@@ -22,6 +23,7 @@
 #define NOTICE_NS  10000000000ull /* to see that a peer is dead */
 #define SETTLED	   3u /* sessions until a process has all it keeps */
 #define MAPS_SPARE 64u
+#define LINGER_NS  8000000000ull /* for what close() leaves to be sent */
 
 static uint64_t killed_at(const struct chan_rank *r)
 {
@@ -233,6 +235,11 @@ static void exchange(struct chan_rank *r)
 	}
 }
 
+static bool is_shm(const struct chan_rank *r)
+{
+	return !strcmp(r->transport, "shm");
+}
+
 static int open_channel(struct chan_rank *r, int fd)
 {
 	struct kedge_channel_opts o = {
@@ -243,8 +250,12 @@ static int open_channel(struct chan_rank *r, int fd)
 		.eager_max = r->go.eager_max[r->me],
 		.unexpected_cnt = r->go.unexpected[r->me],
 	};
-	int rc = kedge_channel_open_fd(fd, &o, OPEN_MS, &r->ch);
+	int rc;
 
+	if (is_shm(r))
+		rc = kedge_channel_open_fd(fd, &o, OPEN_MS, &r->ch);
+	else
+		rc = net_pair(r->transport, r->me, fd, &o, &r->ch);
 	if (!rc)
 		return 0;
 	close(fd);
@@ -287,11 +298,25 @@ static void drop(struct chan_rank *r)
 	chan_spares_drop(r);
 }
 
+/* What close() left to be sent has a time to be gone. */
+static void read_owned(const struct chan_rank *r, const struct chan_owned *was,
+		       struct chan_owned *now)
+{
+	uint64_t end = clock_ns() + LINGER_NS;
+
+	chan_owned_read(now);
+	while (!is_shm(r) && clock_ns() < end &&
+	       (now->fds != was->fds || now->threads != was->threads)) {
+		usleep(1000);
+		chan_owned_read(now);
+	}
+}
+
 static void look_for_leaks(struct chan_rank *r, const struct chan_owned *was)
 {
 	struct chan_owned now;
 
-	chan_owned_read(&now);
+	read_owned(r, was, &now);
 	if (++r->sessions == SETTLED)
 		r->maps = now.maps;
 	if (now.fds == was->fds && now.threads == was->threads && !now.areas &&

@@ -62,7 +62,7 @@ struct options {
 	char *device;
 	int naive, strict, ask;
 	int channel;
-	char *messages, *sizes;
+	char *messages, *sizes, *transport;
 	int churn, defaults, per_thread;
 	char *alloc, *bytes, *gets;
 };
@@ -77,6 +77,7 @@ static void options_free(struct options *o)
 	free(o->device);
 	free(o->messages);
 	free(o->sizes);
+	free(o->transport);
 	free(o->alloc);
 	free(o->bytes);
 	free(o->gets);
@@ -137,6 +138,9 @@ static int options_read(struct options *o, int argc, char **argv)
 		{ "sizes", 0, POPT_ARG_STRING, &o->sizes, 0,
 		  "How long they are: small, mixed (default) or large "
 		  "(--channel)", "MIX" },
+		{ "transport", 0, POPT_ARG_STRING, &o->transport, 0,
+		  "What carries them: shm (default), tcp, or a provider of "
+		  "libfabric (--channel)", "NAME" },
 		POPT_TABLEEND
 	};
 	const struct util_cmd cmd = { .synopsis = "[OPTION...]",
@@ -185,8 +189,9 @@ static bool churn_options(const struct options *o)
 
 static int options_check(struct options *o, struct torture *t)
 {
-	if (o->messages || o->sizes)
-		return util_usage("--messages and --sizes belong to --channel");
+	if (o->messages || o->sizes || o->transport)
+		return util_usage("--messages, --sizes and --transport belong "
+				  "to --channel");
 	if (churn_options(o))
 		return util_usage("--alloc, --bytes, --default, --gets and "
 				  "--per-thread belong to --churn");
@@ -211,11 +216,13 @@ static int channel_check(const struct options *o, struct chan_opts *c)
 	    o->naive || o->strict || o->ask || o->churn || churn_options(o) ||
 	    o->threads != THREADS)
 		return util_usage("--channel takes --seconds, --messages, "
-				  "--sizes and --seed only");
+				  "--sizes, --transport and --seed only");
 	if (o->messages && (util_parse_u64(o->messages, &c->messages) ||
 			    !c->messages || c->messages > INT64_MAX))
 		return util_usage("--messages takes a number above 0");
 	c->seconds = o->seconds;
+	if (o->transport)
+		c->transport = o->transport;
 	if (!o->sizes)
 		return UTIL_GO_ON;
 	for (c->mix = 0; c->mix < CHAN_MIXES; c->mix++)
@@ -226,7 +233,7 @@ static int channel_check(const struct options *o, struct chan_opts *c)
 
 static int channel_run(struct options *o)
 {
-	struct chan_opts c = { .mix = CHAN_MIXED };
+	struct chan_opts c = { .mix = CHAN_MIXED, .transport = "shm" };
 	int rc = numbers_check(o, o->messages ? 0 : CHANNEL_SECONDS, &c.seed);
 
 	if (rc == UTIL_GO_ON)

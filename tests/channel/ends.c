@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Two processes and a channel between them: random messages in both directions
+ * at once, every byte looked at. PROVIDER is "tcp", which is kedge's own, or one
+ * of libfabric's where this was built with libkedge-ofi.
+ *
+ *	ends serve|connect PROVIDER NODE PORT SEED COUNT [die|orphan]
+ *	ends has PROVIDER
+ *
+ * One channel for each way of receiving, one after the other. With "die" this
+ * side kills itself in the middle; with "orphan" the other one does, and this
+ * one expects to be told in time.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <kedge/kedge.h>
+#ifdef WITH_OFI
+#include <kedge/ofi.h>
+#endif
+
+#define WINDOW	 8
+#define LEN_MAX	 ((size_t)4 << 20)
+#define TOLD_SEC 5
+
+static const uint32_t ways[] = { KEDGE_WAY_AUTO, KEDGE_WAY_DIRECT,
+				 KEDGE_WAY_SWAP, KEDGE_WAY_REGISTER,
+				 KEDGE_WAY_COPY };
+
+struct side {
+	const char *provider, *node;
+	char port[8]; /* the next for each channel */
+	uint64_t seed, cnt;
+	int serve, die, orphan;
+	struct kedge_listener *l;
+	struct kedge_channel *ch;
+	char *out[WINDOW], *in[WINDOW];
+	int out_busy[WINDOW], in_busy[WINDOW];
+	uint64_t sent, send_done, posted, received;
+};
+
+#define DIE(...)                                                       \
+	do {                                                           \
+		fprintf(stderr, "ends: " __VA_ARGS__);             \
+		fputc('\n', stderr);                                   \
+		exit(1);                                               \
+	} while (0)
+
+static uint64_t mix(uint64_t v)
+{
+	v += UINT64_C(0x9e3779b97f4a7c15);
+	v = (v ^ v >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	v = (v ^ v >> 27) * UINT64_C(0x94d049bb133111eb);
+	return v ^ v >> 31;
+}
+
+/* Of message @i in one direction. */
+static uint64_t name_of(const struct side *s, int from_server, uint64_t i)
+{
+	return mix(s->seed * 2 + (uint64_t)from_server) + i;
+}
+
+static size_t len_of(uint64_t name)
+{
+	unsigned int bits = (unsigned int)(mix(name) % 23);
+
+	return mix(name + 77) % (((size_t)1 << bits) + (bits & 1)) % LEN_MAX;
+}
+
+static void fill(char *to, size_t len, uint64_t name)
+{
+	uint64_t word;
+	size_t i, n;
+
+	for (i = 0; i < len; i += n) {
+		n = len - i < 8 ? len - i : 8;
+		word = name * UINT64_C(0x9e3779b97f4a7c15) ^ i;
+		memcpy(to + i, &word, n);
+	}
+}
+
+static void verify(const char *at, size_t len, uint64_t name)
+{
+	uint64_t word;
+	size_t i, n;
+
+	for (i = 0; i < len; i += n) {
+		n = len - i < 8 ? len - i : 8;
+		word = name * UINT64_C(0x9e3779b97f4a7c15) ^ i;
+		if (memcmp(at + i, &word, n))
+			DIE("message of %zu bytes is wrong at %zu", len, i);
+	}
+}
+
+static void post(struct side *s)
+{
+	while (s->posted < s->cnt && !s->in_busy[s->posted % WINDOW]) {
+		char *to = s->in[s->posted % WINDOW];
+		int rc;
+
+		memset(to, 0xdb, 64);
+		rc = kedge_channel_recv(s->ch, to, LEN_MAX, s->posted,
+					UINT64_MAX, s->posted, NULL);
+		/* It may be dead by now. */
+		if (s->orphan && rc == -ECONNRESET)
+			return;
+		if (rc)
+			DIE("recv: %s", kedge_strerror(rc));
+		s->in_busy[s->posted++ % WINDOW] = 1;
+	}
+	while (s->sent < s->cnt && !s->out_busy[s->sent % WINDOW]) {
+		uint64_t name = name_of(s, s->serve, s->sent);
+		char *from = s->out[s->sent % WINDOW];
+		int rc;
+
+		fill(from, len_of(name), name);
+		rc = kedge_channel_send(s->ch, from, len_of(name), s->sent,
+					s->sent, NULL);
+		if (s->orphan && rc == -ECONNRESET)
+			return;
+		if (rc < 0)
+			DIE("send: %s", kedge_strerror(rc));
+		s->out_busy[s->sent++ % WINDOW] = !rc;
+		s->send_done += (uint64_t)rc;
+	}
+}
+
+static void take(struct side *s, const struct kedge_completion *c)
+{
+	uint64_t name;
+
+	if (c->status)
+		DIE("message %llu: %s", (unsigned long long)c->tag,
+		    kedge_strerror(c->status));
+	if (!(c->flags & KEDGE_COMPLETION_RECV)) {
+		s->send_done++;
+		s->out_busy[c->user % WINDOW] = 0;
+		return;
+	}
+	name = name_of(s, !s->serve, c->tag);
+	if (c->len != len_of(name))
+		DIE("message %llu has %llu bytes",
+		    (unsigned long long)c->tag, (unsigned long long)c->len);
+	verify(s->in[c->tag % WINDOW], c->len, name);
+	s->in_busy[c->user % WINDOW] = 0;
+	s->received++;
+}
+
+static int is_tcp(const struct side *s)
+{
+	return !strcmp(s->provider, "tcp");
+}
+
+static int listen_at(struct side *s, const struct kedge_channel_opts *opts)
+{
+	if (is_tcp(s))
+		return kedge_listener_open_tcp(s->node, s->port, opts, &s->l);
+#ifdef WITH_OFI
+	return kedge_listener_open_ofi(s->provider, s->node, s->port, opts,
+				       &s->l);
+#else
+	return -EOPNOTSUPP;
+#endif
+}
+
+static int connect_to(struct side *s, const struct kedge_channel_opts *opts)
+{
+	if (is_tcp(s))
+		return kedge_channel_open_tcp(s->node, s->port, opts, 5000,
+					      &s->ch);
+#ifdef WITH_OFI
+	return kedge_channel_open_ofi(s->provider, s->node, s->port, opts, 5000,
+				      &s->ch);
+#else
+	return -EOPNOTSUPP;
+#endif
+}
+
+static void open_side(struct side *s, uint32_t way)
+{
+	struct kedge_channel_opts opts = { .size = sizeof(opts), .way = way };
+	int rc;
+
+	s->sent = s->send_done = s->posted = s->received = 0;
+	memset(s->out_busy, 0, sizeof(s->out_busy));
+	memset(s->in_busy, 0, sizeof(s->in_busy));
+	if (s->serve) {
+		rc = listen_at(s, &opts);
+		if (!rc)
+			rc = kedge_listener_accept(s->l, 20000, &s->ch);
+	} else {
+		do {
+			rc = connect_to(s, &opts);
+			if (rc == -ECONNREFUSED)
+				usleep(50000);
+		} while (rc == -ECONNREFUSED); /* until it listens */
+	}
+	if (rc)
+		DIE("open: %s", kedge_strerror(rc));
+}
+
+/* The other side kills itself: it is to be noticed soon after it was last
+ * heard of. */
+static void orphaned(struct side *s)
+{
+	time_t last = time(NULL);
+	struct kedge_completion c;
+	uint64_t received = 0;
+	ssize_t n;
+
+	for (;;) {
+		n = kedge_channel_poll(s->ch, &c, 1);
+		if (n == -ECONNRESET || (n == 1 && c.status == -ECONNRESET))
+			return;
+		if (n < 0)
+			DIE("poll: %s", kedge_strerror((int)n));
+		if (n)
+			take(s, &c);
+		if (s->received != received) {
+			received = s->received;
+			last = time(NULL);
+		}
+		if (time(NULL) - last > TOLD_SEC)
+			DIE("nobody told us that the peer is dead");
+		if (n && !c.status)
+			post(s);
+	}
+}
+
+static void run(struct side *s)
+{
+	struct kedge_completion c[16];
+	ssize_t i, n;
+
+	post(s);
+	while (s->send_done < s->cnt || s->received < s->cnt) {
+		n = kedge_channel_poll(s->ch, c, 16);
+		if (n < 0)
+			DIE("poll: %s", kedge_strerror((int)n));
+		for (i = 0; i < n; i++)
+			take(s, &c[i]);
+		if (s->die && s->received >= s->cnt / 2)
+			kill(getpid(), SIGKILL);
+		/* Every other time by waiting. */
+		if (!n && s->received & 1)
+			kedge_channel_wait(s->ch, 1000);
+		post(s);
+	}
+}
+
+/* Exit status: whether that provider is here. */
+static int has(const char *provider)
+{
+#ifdef WITH_OFI
+	struct kedge_ofi_provider list[64];
+	ssize_t i, n = kedge_ofi_list(list, 64);
+
+	for (i = 0; i < n && i < 64; i++)
+		if (!strcmp(list[i].name, provider))
+			return !(list[i].flags & KEDGE_OFI_CHANNEL);
+#endif
+	return strcmp(provider, "tcp") != 0;
+}
+
+static char *buffer(void)
+{
+	char *p = mmap(NULL, LEN_MAX, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		DIE("no memory");
+	return p;
+}
+
+int main(int argc, char **argv)
+{
+	struct side s = { 0 };
+	size_t i;
+
+	if (argc == 3 && !strcmp(argv[1], "has"))
+		return has(argv[2]);
+	if (argc < 7)
+		DIE("usage: serve|connect PROVIDER NODE PORT SEED COUNT");
+	s.serve = !strcmp(argv[1], "serve");
+	s.provider = argv[2];
+	s.node = argv[3];
+	s.seed = strtoull(argv[5], NULL, 0);
+	s.cnt = strtoull(argv[6], NULL, 0);
+	s.die = argc > 7 && !strcmp(argv[7], "die");
+	s.orphan = argc > 7 && !strcmp(argv[7], "orphan");
+	alarm(300);
+	for (i = 0; i < WINDOW; i++) {
+		s.out[i] = buffer();
+		s.in[i] = buffer();
+	}
+	for (i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+		snprintf(s.port, sizeof(s.port), "%d", atoi(argv[4]) + (int)i);
+		open_side(&s, ways[i]);
+		if (s.orphan) {
+			post(&s);
+			orphaned(&s);
+			kedge_channel_close(s.ch);
+			kedge_listener_close(s.l);
+			printf("told that the peer is dead\n");
+			return 0;
+		}
+		run(&s);
+		kedge_channel_close(s.ch);
+		kedge_listener_close(s.l);
+		s.l = NULL;
+		printf("%s: %llu messages each way, right\n",
+		       kedge_way_name(ways[i]), (unsigned long long)s.cnt);
+	}
+	return 0;
+}

@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * What a peer of this host can do to the process at the other end beside the
+ * protocol: with what it hands over, with the socket, and by its memory. Each
+ * peer is a process of its own.
+ */
+#include <linux/userfaultfd.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include "core.h"
+
+/* For its messages. */
+#include "channel/shm_hello.c"
+
+#include "channel/internal.h"
+#include "channel_child.h"
+
+#ifndef MFD_HUGETLB
+#define MFD_HUGETLB 4U
+#endif
+
+#define LONG  ((size_t)256 << 10)
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+#define HUGE  ((uint64_t)2 << 20)
+
+static struct shm evil;
+
+static struct kedge_channel *open_it(uint32_t timeout_ms)
+{
+	struct kedge_channel_opts o = { .size = sizeof(o),
+					.timeout_ms = timeout_ms };
+	struct kedge_channel *ch;
+
+	assert_int_equal(kedge_channel_open_fd(sv[0], &o, LIMIT * 1000, &ch),
+			 0);
+	return ch;
+}
+
+static void shake_hands(void)
+{
+	struct kedge_channel_opts o;
+	struct transport_peer peer;
+
+	CHILD_CHECK(!kedge__channel_opts(&o, NULL));
+	CHILD_CHECK(!shm_hello(&evil, sv[1], &o, kedge__deadline_of(LIMIT * 1000),
+			       &peer));
+}
+
+static void send_evil(uint8_t type, const void *body, size_t len)
+{
+	struct packet_head h = { .type = type, .len = (uint32_t)len };
+	char *p = ring_reserve(&evil, sizeof(h) + len);
+
+	CHILD_CHECK(p);
+	memcpy(p, &h, sizeof(h));
+	memcpy(p + sizeof(h), body, len);
+	ring_commit(&evil, p, sizeof(h) + len);
+}
+
+/* ---- what is handed over ---- */
+
+static int area_fd; /* made before the fork, handed over by the child */
+static uint64_t heap_len;
+
+static void hand_over(void)
+{
+	struct shm s = { .ring.sock = sv[1] };
+	struct greeting g = { .area_fd = area_fd };
+	struct verdict v = { head(0), 0, 0 };
+
+	g.me = (struct hello){ .head = head(0), .eager_max = 8192,
+			       .unexpected_cnt = 16,
+			       .unexpected_bytes = 1 << 20,
+			       .heap_len = heap_len };
+	CHILD_CHECK(!send_hello(&s, &g));
+	/* Were it taken, it would be used, too. */
+	send(sv[1], &v, sizeof(v), MSG_NOSIGNAL);
+	while (recv(sv[1], &v, sizeof(v), 0) > 0)
+		;
+}
+
+static void is_refused(int fd, uint64_t heap, int seals)
+{
+	struct kedge_channel *ch;
+	pid_t pid;
+
+	area_fd = fd;
+	heap_len = heap;
+	if (seals)
+		assert_int_equal(fcntl(fd, F_ADD_SEALS, seals), 0);
+	pid = start(hand_over);
+	assert_int_equal(kedge_channel_open_fd(sv[0], NULL, LIMIT * 1000, &ch),
+			 -EPROTO);
+	close(sv[0]);
+	close(fd);
+	ends_well(pid);
+}
+
+static int file(unsigned int flags, uint64_t heap)
+{
+	int fd = memfd_create("evil", MFD_ALLOW_SEALING | flags);
+
+	if (fd < 0)
+		return -errno;
+	assert_int_equal(ftruncate(fd, (off_t)(HEAP_AT + heap)), 0);
+	return fd;
+}
+
+static void only_a_sealed_memfd_is_an_area(void **state)
+{
+	const uint64_t heap = 64 << 10;
+	int fd[2];
+
+	is_refused(file(0, heap), heap, 0);
+	is_refused(file(0, heap), heap, F_SEAL_GROW | F_SEAL_SEAL);
+	is_refused(file(0, heap), heap, F_SEAL_SHRINK | F_SEAL_SEAL);
+	is_refused(file(0, heap), heap, SEALS | F_SEAL_WRITE);
+	is_refused(file(0, heap), heap, SEALS | F_SEAL_FUTURE_WRITE);
+	is_refused(file(0, 2 * heap), heap, SEALS);
+	is_refused(file(0, heap), 2 * heap, SEALS);
+	is_refused(open("/proc/self/exe", O_RDONLY), heap, 0);
+	assert_int_equal(pipe(fd), 0);
+	close(fd[0]);
+	is_refused(fd[1], heap, 0);
+}
+
+/* A page of it that is not to be had would be a SIGBUS here. */
+static void huge_pages_are_no_area(void **state)
+{
+	const uint64_t heap = round_up(HEAP_AT, HUGE) - HEAP_AT;
+	int fd = file(MFD_HUGETLB, heap);
+
+	if (fd < 0) {
+		print_message("skipped: this kernel has no hugetlb memfd\n");
+		skip();
+	}
+	is_refused(fd, heap, SEALS);
+}
+
+/* ---- the socket ---- */
+
+static void flood(void)
+{
+	static char bytes[65536];
+
+	shake_hands();
+	send_evil(PACKET_EAGER, "x", 1);
+	while (send(evil.ring.sock, bytes, sizeof(bytes), MSG_NOSIGNAL) > 0)
+		;
+}
+
+static void a_flood_of_wake_ups_stops_nothing(void **state)
+{
+	pid_t pid = start(flood);
+	struct kedge_channel *ch = open_it(0);
+	struct kedge_completion c;
+	char in[8];
+	int i;
+
+	assert_int_equal(kedge_channel_recv(ch, in, 8, 0, 0, 1, NULL), 0);
+	while (!wait_and_poll(ch, &c))
+		;
+	assert_int_equal(c.status, 0);
+	for (i = 0; i < 1000; i++)
+		assert_int_equal(wait_and_poll(ch, &c), 0);
+	kedge_channel_close(ch);
+	ends_well(pid);
+}
+
+static void send_descriptors(void)
+{
+	union {
+		char buf[CMSG_SPACE(64 * sizeof(int))];
+		struct cmsghdr align;
+	} u = { { 0 } };
+	struct iovec iov = { "x", 1 };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1,
+			    .msg_control = u.buf,
+			    .msg_controllen = sizeof(u.buf) };
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+	int i;
+
+	shake_hands();
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(64 * sizeof(int));
+	for (i = 0; i < 64; i++)
+		memcpy(CMSG_DATA(c) + i * sizeof(int), &evil.ring.sock, sizeof(int));
+	for (i = 0; i < 100; i++)
+		sendmsg(evil.ring.sock, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+	send_evil(PACKET_EAGER, "x", 1);
+	pause();
+}
+
+static void descriptors_that_come_later_are_not_kept(void **state)
+{
+	pid_t pid = start(send_descriptors);
+	struct kedge_channel *ch = open_it(0);
+	unsigned int fds = open_fds();
+	struct kedge_completion c;
+	char in[8];
+	int i;
+
+	assert_int_equal(kedge_channel_recv(ch, in, 8, 0, 0, 1, NULL), 0);
+	while (!wait_and_poll(ch, &c))
+		;
+	for (i = 0; i < 200; i++) {
+		kedge_channel_arm(ch);
+		kedge_channel_poll(ch, &c, 1);
+	}
+	/* The thread that waits for the peer's end has two. */
+	assert_in_range(open_fds(), fds, fds + 2);
+	end(pid);
+	kedge_channel_close(ch);
+}
+
+/* It always sleeps, and never reads what wakes it. */
+static void sleep_on(void)
+{
+	size_t len;
+
+	shake_hands();
+	for (;;) {
+		atomic_store(&evil.ring.my_head->asleep, 1);
+		if (ring_next(&evil, &len))
+			ring_release(&evil, NULL);
+	}
+}
+
+static void a_socket_that_is_not_read_stops_nobody(void **state)
+{
+	pid_t pid = start(sleep_on);
+	struct kedge_channel *ch = open_it(0);
+	int i, rc;
+
+	/* Its credit is as much as is allowed once. */
+	for (i = 0; i < 4000; i++) {
+		ring_wake(ch->ctx);
+		rc = kedge_channel_send(ch, "x", 1, 1, 0, NULL);
+		assert_true(rc >= 0);
+	}
+	/* Many more than fit, and then nobody is there any more. */
+	for (i = 0; i < 100000; i++) {
+		struct shm *s = ch->ctx;
+
+		atomic_store(&s->ring.peer_head->asleep, 1);
+		ring_wake(&s->ring);
+		if (i == 50000)
+			end(pid);
+	}
+	kedge_channel_close(ch);
+}
+
+/* ---- memory ---- */
+
+/* Its page faults are nobody's. */
+static void announce_what_never_faults_in(void)
+{
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register r = { .mode = UFFDIO_REGISTER_MODE_MISSING };
+	struct packet_rts p = { .len = LONG, .sender = { 1, 1 },
+				.desc_len = 16 };
+	uint64_t d[2] = { 0, NO_PAGES };
+	char *at;
+
+	if (fd < 0)
+		_exit(77);
+	at = mmap(NULL, LONG, PROT_READ | PROT_WRITE,
+		  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	r.range.start = d[0] = (uintptr_t)at;
+	r.range.len = LONG;
+	CHILD_CHECK(!ioctl(fd, UFFDIO_API, &api));
+	CHILD_CHECK(!ioctl(fd, UFFDIO_REGISTER, &r));
+	shake_hands();
+	memcpy(p.desc, d, sizeof(d));
+	send_evil(PACKET_RTS, &p,
+		  offsetof(struct packet_rts, desc) + sizeof(d));
+	pause();
+}
+
+/* Of the channel, or of the receive alone. */
+static void time_out(uint32_t channels, uint32_t its_own)
+{
+	pid_t pid = start(announce_what_never_faults_in);
+	struct kedge_channel *ch = open_it(channels);
+	char *in = malloc(LONG);
+	struct iovec v = { in, LONG };
+	struct kedge_message m = { .size = sizeof(m), .pieces = &v, .cnt = 1,
+				   .timeout_ms = its_own };
+	struct kedge_completion c;
+	ssize_t n;
+
+	assert_int_equal(kedge_channel_recvmsg(ch, &m, NULL), 0);
+	while (!(n = wait_and_poll(ch, &c)))
+		;
+	assert_int_equal(n, 1);
+	assert_int_equal(c.status, -ETIMEDOUT);
+	kedge_channel_close(ch);
+	free(in);
+	end(pid);
+}
+
+static void a_timeout_holds_where_memory_never_comes(void **state)
+{
+	time_out(100, 0);
+	time_out(0, 100);
+}
+
+/* ---- death ---- */
+
+static void die_but_for_a_child(void)
+{
+	char c;
+
+	shake_hands();
+	if (!fork()) {
+		/* It has the socket, until the test has seen it. */
+		while (!kill((pid_t)heap_len, 0) && read(sv[1], &c, 0) >= 0)
+			usleep(10000);
+	}
+}
+
+static void a_death_shows_though_a_third_has_the_socket(void **state)
+{
+	struct kedge_channel *ch;
+	struct kedge_completion c;
+	ssize_t n;
+	pid_t pid;
+
+	heap_len = (uint64_t)getpid();
+	pid = start(die_but_for_a_child);
+	ch = open_it(0);
+	while (!(n = wait_and_poll(ch, &c)))
+		;
+	assert_int_equal(n, -ECONNRESET);
+	kedge_channel_close(ch);
+	ends_well(pid);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(only_a_sealed_memfd_is_an_area),
+		CASE(huge_pages_are_no_area),
+		CASE(a_flood_of_wake_ups_stops_nothing),
+		CASE(descriptors_that_come_later_are_not_kept),
+		CASE(a_socket_that_is_not_read_stops_nobody),
+		CASE(a_timeout_holds_where_memory_never_comes),
+		CASE(a_death_shows_though_a_third_has_the_socket),
+	};
+
+	cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

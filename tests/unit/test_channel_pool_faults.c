@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Each step of joining the landing pool, and of taking blocks that are not mapped
+ * yet, made to fail in turn: nothing is left behind, and next time it works.
+ */
+#include <errno.h>
+
+#include "channel/pageswap.h"
+#include "channel/pool.h"
+#include "core.h"
+#include "faults.h"
+
+#define MIB ((size_t)1 << 20)
+
+static unsigned int threads, kits_kept;
+static long live;
+
+static void begin(void)
+{
+	struct pool_landing *p;
+	struct landing l;
+
+	/* What is kept for good is there from now on. */
+	assert_int_equal(pool_open(64 * MIB, &p), 0);
+	assert_int_equal(pool_take(p, NULL, 2 * MIB, &l), 0);
+	pool_give(p, &l, true);
+	pool_close(p, true);
+	kits_kept = fault_kits();
+	threads = threads_now();
+	live = fault_live();
+}
+
+static void nothing_is_left(int step)
+{
+	if (!threads_are(threads))
+		fail_msg("step %d, %s: a thread", step, fault_name());
+	/* The pool's thread and this one may have had one each at a time. */
+	if (fault_kits() != kits_kept) {
+		kits_kept = fault_kits();
+		live = fault_live();
+	}
+	if (fault_live() != live)
+		fail_msg("step %d, %s: %ld more allocations or mappings",
+			 step, fault_name(), fault_live() - live);
+}
+
+static void every_step_of_joining(void **state)
+{
+	struct pool_landing *const before = (struct pool_landing *)0x1;
+	int step = 0, errors = 0, rc, hit;
+	struct pool_landing *p;
+
+	begin();
+	do {
+		step++;
+		p = before;
+		fault_at(step);
+		rc = pool_open(4 * MIB, &p);
+		hit = fault_hit();
+		fault_at(0);
+		if (rc)
+			assert_ptr_equal(p, before);
+		else
+			pool_close(p, true);
+		errors += !!rc;
+		nothing_is_left(step);
+	} while (hit);
+	assert_int_equal(errors, 2);
+}
+
+/* A message that finds no extent that is long enough. */
+static void every_step_of_a_landing(void **state)
+{
+	int step = 0, errors = 0, hit, rc;
+	struct pool_landing *p;
+	struct landing l;
+
+	begin();
+	do {
+		step++;
+		assert_int_equal(pool_open(64 * MIB, &p), 0);
+		assert_int_equal(pool_take(p, NULL, 2 * MIB, &l), 0);
+		pool_give(p, &l, true);
+		fault_at(step);
+		rc = pool_take(p, NULL, 64 * MIB, &l);
+		hit = fault_hit();
+		fault_at(0);
+		if (!rc)
+			pool_give(p, &l, true);
+		else
+			assert_int_equal(rc, -EAGAIN);
+		errors += !!rc;
+		/* It is there the next time. */
+		assert_int_equal(pool_take(p, NULL, 64 * MIB, &l), 0);
+		pool_give(p, &l, true);
+		pool_close(p, true);
+		nothing_is_left(step);
+	} while (hit);
+	assert_int_equal(errors, 2);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_step_of_joining),
+		cmocka_unit_test(every_step_of_a_landing),
+	};
+
+	if (pages_huge_len() == page_len()) {
+		puts("skipped: there are no huge pages");
+		return 77;
+	}
+	return cmocka_run_group_tests_name("channel_pool_faults", tests, NULL,
+					   NULL);
+}

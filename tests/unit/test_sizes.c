@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Programs that were compiled with the headers of 0.1: the sizes that its
+ * structs had, as numbers, so that a field that is added changes none of them.
+ * They are those of every LP64 machine.
+ */
+#include <errno.h>
+
+#include "channel_pair.h"
+#include "channel/transport.h"
+#include <kedge/channel_info.h>
+
+#define ROOM 4096u
+
+/* A caller's struct, and what stands behind it. */
+static union {
+	uint32_t size;
+	uint64_t align;
+	char bytes[ROOM];
+} user;
+
+static struct kedge_notifier *nf;
+static struct kedge_cache *cache;
+
+static int no_reg(void *ctx, void *addr, size_t len, uint32_t access,
+		  struct kedge_device_mr *mr)
+{
+	return -EOPNOTSUPP;
+}
+
+static void no_dereg(void *ctx, const struct kedge_device_mr *mr)
+{
+}
+
+static int try_channel_opts(void)
+{
+	struct kedge_channel_opts o;
+
+	return kedge__channel_opts(&o, (const void *)&user);
+}
+
+static int try_envelope(void)
+{
+	return kedge_channel_probe(a.ch, 0, 0, (void *)&user);
+}
+
+static int try_message(void)
+{
+	return kedge_channel_recvmsg(a.ch, (const void *)&user, NULL);
+}
+
+static int try_channel_info(void)
+{
+	return kedge_channel_info(a.ch, (void *)&user);
+}
+
+static int try_channel_stats(void)
+{
+	return kedge_channel_stats(a.ch, (void *)&user);
+}
+
+static int try_cache_opts(void)
+{
+	struct nodev *d = nodev_new();
+	struct kedge_cache *c;
+	int rc = kedge_cache_open(d->dev, nf, (const void *)&user, &c);
+
+	if (!rc)
+		kedge_cache_close(c);
+	nodev_free(d);
+	return rc;
+}
+
+static int try_cache_stats(void)
+{
+	return kedge_cache_stats(cache, (void *)&user);
+}
+
+static int try_notifier_opts(void)
+{
+	struct kedge_notifier *n;
+	int rc;
+
+	((struct kedge_notifier_opts *)&user)->backend = "none";
+	rc = kedge_notifier_open((const void *)&user, &n);
+	if (!rc)
+		kedge_notifier_close(n);
+	return rc;
+}
+
+static int try_notifier_info(void)
+{
+	return kedge_notifier_info(nf, (void *)&user);
+}
+
+static int try_backend_info(void)
+{
+	return kedge_backend_probe(0, (void *)&user);
+}
+
+static int try_device_ops(void)
+{
+	struct kedge_device_ops *ops = (void *)&user;
+	struct kedge_device *dev;
+	int rc;
+
+	ops->name = "sizes";
+	ops->reg = no_reg;
+	ops->dereg = no_dereg;
+	rc = kedge_device_open(ops, NULL, &dev);
+	if (!rc)
+		kedge_device_close(dev);
+	return rc;
+}
+
+static int try_device_attr(void)
+{
+	struct nodev *d = nodev_new();
+	int rc = kedge_device_query(d->dev, (void *)&user);
+
+	nodev_free(d);
+	return rc;
+}
+
+static const struct {
+	const char *name;
+	uint32_t size; /* of the first version */
+	size_t now;
+	int (*try)(void);
+	bool is_result;
+} table[] = {
+	{ "kedge_channel_opts", 48, sizeof(struct kedge_channel_opts),
+	  try_channel_opts, false },
+	{ "kedge_channel_info", 32, sizeof(struct kedge_channel_info),
+	  try_channel_info, true },
+	{ "kedge_channel_stats", 160, sizeof(struct kedge_channel_stats),
+	  try_channel_stats, true },
+	{ "kedge_envelope", 24, sizeof(struct kedge_envelope), try_envelope,
+	  true },
+	{ "kedge_message", 56, sizeof(struct kedge_message), try_message,
+	  false },
+	{ "kedge_cache_opts", 48, sizeof(struct kedge_cache_opts),
+	  try_cache_opts, false },
+	{ "kedge_cache_stats", 128, sizeof(struct kedge_cache_stats),
+	  try_cache_stats, true },
+	{ "kedge_notifier_opts", 24, sizeof(struct kedge_notifier_opts),
+	  try_notifier_opts, false },
+	{ "kedge_notifier_info", 40, sizeof(struct kedge_notifier_info),
+	  try_notifier_info, true },
+	{ "kedge_backend_info", 280, sizeof(struct kedge_backend_info),
+	  try_backend_info, true },
+	{ "kedge_device_ops", 48, sizeof(struct kedge_device_ops),
+	  try_device_ops, false },
+	{ "kedge_device_attr", 40, sizeof(struct kedge_device_attr),
+	  try_device_attr, true },
+};
+
+static int try(size_t i, uint32_t size)
+{
+	memset(&user, 0, sizeof(user));
+	memset(user.bytes + size, 0xee, ROOM - size);
+	user.size = size;
+	return table[i].try();
+}
+
+static bool untouched_from(uint32_t size)
+{
+	uint32_t i;
+
+	for (i = size; i < ROOM; i++)
+		if (user.bytes[i] != (char)0xee)
+			return false;
+	return true;
+}
+
+static void structs_of_the_first_version_are_taken(void **state)
+{
+	size_t i;
+	int rc;
+
+	for (i = 0; i < ARRAY_SIZE(table); i++) {
+		print_message("%s\n", table[i].name);
+		assert_true(table[i].size <= table[i].now);
+		rc = try(i, table[i].size);
+		assert_true(rc == 0 || rc == -ENOENT);
+		if (table[i].is_result)
+			assert_true(untouched_from(table[i].size));
+		assert_int_equal(user.size, table[i].size);
+	}
+}
+
+static void shorter_structs_are_refused(void **state)
+{
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(table); i++) {
+		print_message("%s\n", table[i].name);
+		assert_int_equal(try(i, table[i].size - 1), -EINVAL);
+		assert_int_equal(try(i, sizeof(uint32_t)), -EINVAL);
+	}
+}
+
+static void longer_structs_are_taken_if_they_ask_for_nothing(void **state)
+{
+	size_t i;
+	int rc;
+
+	for (i = 0; i < ARRAY_SIZE(table); i++) {
+		print_message("%s\n", table[i].name);
+		rc = try(i, ROOM);
+		assert_true(rc == 0 || rc == -ENOENT);
+	}
+}
+
+static int open_all(void **state)
+{
+	const struct kedge_notifier_opts o = { .size = 24, .backend = "none" };
+	static struct nodev *d;
+
+	d = nodev_new();
+	open_pair(NULL, NULL);
+	return kedge_notifier_open(&o, &nf) ||
+	       kedge_cache_open(d->dev, nf, NULL, &cache);
+}
+
+static int close_all(void **state)
+{
+	kedge_cache_close(cache);
+	kedge_notifier_close(nf);
+	close_pair();
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(structs_of_the_first_version_are_taken),
+		cmocka_unit_test(shorter_structs_are_refused),
+		cmocka_unit_test(longer_structs_are_taken_if_they_ask_for_nothing),
+	};
+
+	return cmocka_run_group_tests_name("sizes", tests, open_all, close_all);
+}
