@@ -34,8 +34,8 @@
 
 static int not_the_peer(struct shm *s)
 {
-	return ring_break(&s->ring, -ECONNRESET, "the peer's process is another "
-			 "program's by now");
+	return ring_break(&s->ring, -ECONNRESET, "the peer's process has ended, "
+			 "or is another program's by now");
 }
 
 static bool is_nonce(const struct shm *s, const uint64_t *n)
@@ -77,6 +77,8 @@ bool cross_same(struct shm *s)
 	return likely(look(s)) || look(s);
 }
 
+/* A peer that is gone has no addresses either: that is -ECONNRESET, whatever the
+ * call's own error was. */
 static int failed(struct shm *s, int rc)
 {
 	return cross_same(s) ? rc : not_the_peer(s);
@@ -120,7 +122,7 @@ int cross_write(struct shm *s, const char *here, struct iovec *v, size_t n,
 		one = (struct iovec){ (void *)(uintptr_t)here, len };
 		did = process_vm_writev(s->pid, &one, 1, v, n, 0);
 		if (did <= 0)
-			return !did ? -EFAULT : -errno;
+			return failed(s, did ? -errno : -EFAULT);
 		len -= (uint64_t)did;
 		here += did;
 		n = advance(v, n, (size_t)did);

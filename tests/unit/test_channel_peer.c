@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 
@@ -242,6 +243,32 @@ static char *send_long(struct kedge_channel *ch)
 	return buf;
 }
 
+/* A peer that is killed as soon as this process writes to it; 0 for none. */
+static pid_t dies_at_write;
+
+ssize_t __real_process_vm_writev(pid_t pid, const struct iovec *here,
+				 unsigned long here_cnt,
+				 const struct iovec *there,
+				 unsigned long there_cnt, unsigned long flags);
+ssize_t __wrap_process_vm_writev(pid_t pid, const struct iovec *here,
+				 unsigned long here_cnt,
+				 const struct iovec *there,
+				 unsigned long there_cnt, unsigned long flags);
+
+ssize_t __wrap_process_vm_writev(pid_t pid, const struct iovec *here,
+				 unsigned long here_cnt,
+				 const struct iovec *there,
+				 unsigned long there_cnt, unsigned long flags)
+{
+	if (dies_at_write && pid == dies_at_write) {
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+		dies_at_write = 0;
+	}
+	return __real_process_vm_writev(pid, here, here_cnt, there, there_cnt,
+					flags);
+}
+
 /* ---- cases ---- */
 
 /* It would let anybody in itself. */
@@ -457,6 +484,33 @@ static void ask_and_end(void)
 	}
 }
 
+static void ask_and_stay(void)
+{
+	shake_hands();
+	ask_for_it();
+	CHILD_CHECK(write(to_test[1], "", 1) == 1);
+	for (;;)
+		pause();
+}
+
+/* Between the look at the peer and the write. */
+static void a_peer_that_dies_before_the_write_is_gone(void **state)
+{
+	struct kedge_listener *l = listen_with(0);
+	pid_t pid = start(ask_and_stay);
+	struct kedge_channel *ch = accept_one(l);
+	char *buf = send_long(ch);
+
+	until_ready();
+	dies_at_write = pid;
+	assert_int_equal(status_of(ch), -ECONNRESET);
+	assert_int_equal(dies_at_write, 0);
+	close(from_test[1]);
+	close(to_test[0]);
+	kedge_channel_close(ch);
+	free(buf);
+}
+
 static pid_t fork_as(pid_t pid)
 {
 	struct clone_args args = { .exit_signal = SIGCHLD,
@@ -527,6 +581,7 @@ int main(int argc, char **argv)
 		CASE(a_program_executed_by_an_equal_is_not_written_to),
 		CASE(a_program_executed_by_an_equal_is_not_read),
 		CASE(another_process_of_the_number_is_not_written_to),
+		CASE(a_peer_that_dies_before_the_write_is_gone),
 	};
 	int rc;
 
