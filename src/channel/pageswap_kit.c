@@ -102,11 +102,19 @@ int kit_register(struct swap_kit *kit, uintptr_t at, size_t len)
 	return syscall(SYS_ioctl, kit->uffd, UFFDIO_REGISTER, &r) ? -errno : 0;
 }
 
+/*
+ * The kernel wakes who waits there, too, but before it stops faults that are under
+ * way with the lock of the mapping alone (Linux 6.7 and later): one of those joins
+ * the waiting after that wake, and nobody knew of it for ever. Once the range is
+ * unregistered none is under way, and later ones don't wait: so a second wake finds
+ * all. One whose descriptor is closed wakes all in that order.
+ */
 void kit_unregister(struct swap_kit *kit, uintptr_t at, size_t len)
 {
 	struct uffdio_range r = { .start = at, .len = len };
 
-	if (ioctl(kit->uffd, UFFDIO_UNREGISTER, &r))
+	if (ioctl(kit->uffd, UFFDIO_UNREGISTER, &r) ||
+	    ioctl(kit->uffd, UFFDIO_WAKE, &r))
 		kit->broken = true;
 }
 

@@ -6,7 +6,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
+#include <poll.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -123,6 +125,72 @@ static void nothing_where_another_watches(void **state)
 	assert_int_equal(pages_fill(dst, src, 4 * page), 4 * page);
 }
 
+/* ---- a thread that the kernel leaves asleep ---- */
+
+static char *asleep_at; /* NULL: the kernel does as it does */
+static pthread_t asleep;
+
+static void *touch(void *arg)
+{
+	return (void *)(uintptr_t)*(volatile char *)arg;
+}
+
+int __real_ioctl(int fd, unsigned long request, ...);
+int __wrap_ioctl(int fd, unsigned long request, ...);
+
+/*
+ * Where UFFDIO_UNREGISTER wakes before the last fault has begun to wait. That
+ * takes a thread that is put off its processor at one instruction; here it begins
+ * to wait afterwards, in a registration that ends without a wake.
+ */
+static void leave_one_asleep(int fd)
+{
+	struct uffdio_register r = {
+		.range = { (uintptr_t)asleep_at, page },
+		.mode = UFFDIO_REGISTER_MODE_MISSING,
+	};
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	madvise(asleep_at, page, MADV_DONTNEED);
+	assert_int_equal(__real_ioctl(fd, UFFDIO_REGISTER, &r), 0);
+	assert_int_equal(pthread_create(&asleep, NULL, touch, asleep_at), 0);
+	while (poll(&p, 1, -1) != 1)
+		;
+	assert_ptr_equal(mmap(asleep_at, page, PROT_READ | PROT_WRITE,
+			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
+			 asleep_at);
+}
+
+int __wrap_ioctl(int fd, unsigned long request, ...)
+{
+	va_list ap;
+	void *arg;
+	int rc;
+
+	va_start(ap, request);
+	arg = va_arg(ap, void *);
+	va_end(ap);
+	rc = __real_ioctl(fd, request, arg);
+	if (request == UFFDIO_UNREGISTER && asleep_at)
+		leave_one_asleep(fd);
+	return rc;
+}
+
+static void who_waits_too_late_is_woken(void **state)
+{
+	struct timespec limit;
+
+	if (!pages_fill(dst, src, page))
+		skip();
+	madvise(dst, page, MADV_DONTNEED);
+	asleep_at = dst + 3 * page;
+	pages_fill(dst, src, PAGES * page);
+	asleep_at = NULL;
+	clock_gettime(CLOCK_REALTIME, &limit);
+	limit.tv_sec += 60;
+	assert_int_equal(pthread_timedjoin_np(asleep, NULL, &limit), 0);
+}
+
 /* ---- a thread that looks meanwhile ---- */
 
 static atomic_uint stop, wrong, looks;
@@ -178,6 +246,7 @@ int main(void)
 		TEST(it_stops_where_something_is),
 		TEST(nothing_where_there_is_no_mapping),
 		TEST(nothing_where_another_watches),
+		TEST(who_waits_too_late_is_woken),
 		TEST(who_looks_meanwhile_waits),
 	};
 
