@@ -69,9 +69,11 @@ enum kedge_way {
  *                    and no process's memory is reached into; 0 is never. A send
  *                    whose data have all gone waits longer, for the peer to say
  *                    whether it has them: up to @peer_timeout_ms
- * @eager_max:        longest message sent eagerly, in bytes, at most 64 KiB;
- *                    0 is 64 KiB over shared memory and 8 KiB elsewhere. Of both
- *                    sides' values the smaller holds, and over libfabric 32 KiB
+ * @eager_max:        longest message sent eagerly, in bytes, at most 256 KiB;
+ *                    0 is 256 KiB over shared memory and 8 KiB elsewhere. Of both
+ *                    sides' values the smaller holds, and no more than 64 KiB over
+ *                    TCP and in a process's 17th and later channels of shared
+ *                    memory, 32 KiB over libfabric
  * @unexpected_cnt:   messages that the peer may have under way to this side
  *                    with no receive posted for them; 0 is as many as
  *                    @envelope_bytes allows. Further ones wait at the sender,

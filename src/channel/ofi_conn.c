@@ -230,13 +230,6 @@ int kedge__ofi_eq_read(struct fid_eq *eq, uint32_t *event,
 
 #define EAGER_DEFAULT (8u * 1024)
 
-static uint32_t eager_of(const struct kedge_channel_opts *opts)
-{
-	uint32_t eager = eager_or(opts, EAGER_DEFAULT);
-
-	return eager < OFI_EAGER_MAX ? eager : OFI_EAGER_MAX;
-}
-
 void kedge__ofi_hello(struct ofi_hello *hello,
 		      const struct kedge_channel_opts *opts)
 {
@@ -245,7 +238,7 @@ void kedge__ofi_hello(struct ofi_hello *hello,
 		.version = HELLO_VERSION,
 		.rx_cnt = RX_CNT,
 		.pid = (uint32_t)getpid(),
-		.eager_max = eager_of(opts),
+		.eager_max = eager_or(opts, EAGER_DEFAULT, OFI_EAGER_MAX),
 		.unexpected_cnt = opts->unexpected_cnt,
 		.unexpected_bytes = opts->unexpected_bytes,
 	};
@@ -276,13 +269,12 @@ int kedge__ofi_hello_check(const struct ofi_hello *h, size_t len)
 int kedge__ofi_agree(struct ofi *o, const struct kedge_channel_opts *opts,
 		     const struct ofi_hello *hello, struct transport_peer *peer)
 {
-	uint32_t eager = hello->eager_max;
+	uint32_t eager = least(eager_or(opts, EAGER_DEFAULT, OFI_EAGER_MAX),
+			       hello->eager_max);
 	int rc = kedge__ofi_hello_check(hello, sizeof(*hello));
 
 	if (rc)
 		return rc;
-	if (eager_of(opts) < eager)
-		eager = eager_of(opts);
 	*peer = (struct transport_peer){
 		.eager_max = eager,
 		.unexpected_cnt = hello->unexpected_cnt,

@@ -57,7 +57,7 @@ struct hello {
 struct verdict {
 	struct hello_head head;
 	uint32_t can_cross;
-	uint32_t zero;
+	uint32_t eager_max; /* that its view of the other's ring has room for */
 };
 
 enum hello_state { AWAIT_HELLO, AWAIT_VERDICT };
@@ -70,6 +70,7 @@ struct greeting {
 	struct ucred made; /* who made the socket's other end */
 	enum hello_state state;
 	bool sent;
+	uint32_t agreed_eager;
 	int area_fd; /* ours, until it is sent */
 	int fd;	     /* the peer's, or -1 */
 };
@@ -211,7 +212,7 @@ static int introduce(struct shm *s, struct greeting *g)
 	if (rc)
 		return channel_no_fd(rc);
 	g->me.head = head(0);
-	g->me.eager_max = eager_or(o, SHM_EAGER);
+	g->me.eager_max = eager_or(o, SHM_EAGER, eager_of_ring(s->mine.cells));
 	g->me.unexpected_cnt = o->unexpected_cnt;
 	g->me.unexpected_bytes = o->unexpected_bytes;
 	g->me.heap_len = s->mine.len - HEAP_AT;
@@ -316,8 +317,8 @@ static int check_hello(const struct hello *h)
 	if (!h->unexpected_cnt || h->unexpected_cnt > UNEXPECTED_CNT_MAX ||
 	    h->unexpected_bytes < 2ull * h->eager_max ||
 	    h->unexpected_bytes > 1u << 30 || !h->eager_max ||
-	    h->eager_max > EAGER_LIMIT ||
-	    (h->ring_cells != RING_CELLS && h->ring_cells != RING_SHORT))
+	    (h->ring_cells != RING_CELLS && h->ring_cells != RING_SHORT) ||
+	    h->eager_max > eager_of_ring(h->ring_cells))
 		return no_kedge();
 	return 0;
 }
@@ -374,7 +375,8 @@ static void decide(struct shm *s, const struct greeting *g)
 
 static int send_verdict(const struct shm *s)
 {
-	struct verdict v = { head(0), s->can_cross, 0 };
+	struct verdict v = { head(0), s->can_cross,
+			     eager_of_ring(s->peers.cells) };
 
 	/* Where it has hung up, its reason may be there to be read. */
 	if (send(s->ring.sock, &v, sizeof(v), MSG_NOSIGNAL | MSG_DONTWAIT) !=
@@ -414,6 +416,15 @@ static int hello_came(struct shm *s, struct greeting *g)
 	return send_verdict(s);
 }
 
+/* In either direction: what both take, and both rings have room for. */
+static uint32_t eager_agreed(const struct shm *s, const struct verdict *v)
+{
+	const struct greeting *g = s->greeting;
+
+	return least(least(g->me.eager_max, g->peer.eager_max),
+		     least(v->eager_max, eager_of_ring(s->peers.cells)));
+}
+
 static int recv_verdict(struct shm *s)
 {
 	struct verdict v;
@@ -424,9 +435,10 @@ static int recv_verdict(struct shm *s)
 		rc = check_head(&v.head, n, sizeof(v));
 	if (rc)
 		return rc;
-	if (v.can_cross > 1 || v.zero)
+	if (v.can_cross > 1 || !v.eager_max || v.eager_max > EAGER_LIMIT)
 		return no_kedge();
 	s->peer_can_cross = v.can_cross;
+	s->greeting->agreed_eager = eager_agreed(s, &v);
 	return 0;
 }
 
@@ -464,8 +476,7 @@ static void agreed(struct shm *s, struct transport_peer *peer)
 	lay_out(s, g);
 	*peer = (struct transport_peer){
 		.pid = (uint32_t)s->pid,
-		.eager_max = g->me.eager_max < g->peer.eager_max
-				     ? g->me.eager_max : g->peer.eager_max,
+		.eager_max = g->agreed_eager,
 		.unexpected_cnt = g->peer.unexpected_cnt,
 		.unexpected_bytes = g->peer.unexpected_bytes,
 	};

@@ -14,10 +14,11 @@
 #include <kedge/channel.h>
 
 /* The longest eager message that any transport takes. */
-#define EAGER_LIMIT (64u * 1024)
-/* Longest packet, head and all: an eager message, or a control message with
- * descriptors of DESC_MAX bytes each. */
-#define PACKET_MAX (EAGER_LIMIT + 1024)
+#define EAGER_LIMIT (256u * 1024)
+/* Longest packet, head and all: an eager message of up to @eager_max bytes, or a
+ * control message with descriptors of DESC_MAX bytes each. */
+#define PACKET_OF(eager_max) ((eager_max) + 1024)
+#define PACKET_MAX PACKET_OF(EAGER_LIMIT)
 #define DESC_MAX   256u
 
 /* A range of this process, or of the peer. */
@@ -183,15 +184,18 @@ struct transport_peer {
 	uint64_t unexpected_bytes; /* the same */
 };
 
-/* What a caller's option of 0 means, for this transport. */
-static inline uint32_t eager_or(const struct kedge_channel_opts *opts,
-				uint32_t by_default)
+static inline uint32_t least(uint64_t n, uint32_t m)
 {
-	uint64_t half = opts->unexpected_bytes / 2;
+	return n < m ? (uint32_t)n : m;
+}
 
-	if (opts->eager_max)
-		return opts->eager_max;
-	return half < by_default ? (uint32_t)half : by_default;
+/* What a caller's option of 0 means, for this transport, which takes @most. */
+static inline uint32_t eager_or(const struct kedge_channel_opts *opts,
+				uint32_t by_default, uint32_t most)
+{
+	return least(opts->eager_max ? opts->eager_max
+				     : least(opts->unexpected_bytes / 2,
+					     by_default), most);
 }
 
 /* Read and check a caller's options, defaults filled in but @eager_max. */

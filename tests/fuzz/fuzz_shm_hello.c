@@ -92,7 +92,7 @@ static size_t hello(struct bytes *in, uint8_t *raw)
 static void send_hellos(int sock, struct bytes *in)
 {
 	uint8_t raw[sizeof(struct hello) + 8] = { 0 };
-	struct verdict v = { { MAGIC, VERSION, 0 }, 1, 0 };
+	struct verdict v = { { MAGIC, VERSION, 0 }, 1, 8192 };
 	int fds[20];
 	size_t cnt = take(in), i, len;
 	uint8_t how = take(in);
@@ -110,6 +110,8 @@ static void send_hellos(int sock, struct bytes *in)
 		v.can_cross = take(in);
 	if (how & 32)
 		v.head.status = -take(in);
+	if (how & 128)
+		v.eager_max = (uint32_t)take(in) << (take(in) % 32);
 	len = how & 64 ? take(in) % sizeof(v) : sizeof(v);
 	send_with(sock, &v, len, NULL, 0);
 }

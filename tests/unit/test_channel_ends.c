@@ -278,7 +278,7 @@ static void bad_arguments_are_refused(void **state)
 	o.way = KEDGE_WAY_EAGER;
 	assert_int_equal(kedge_channel_open_shm("@x", &o, 0, &ch), -EINVAL);
 	o.way = 0;
-	o.eager_max = 65537;
+	o.eager_max = 262145;
 	assert_int_equal(kedge_channel_open_shm("@x", &o, 0, &ch), -EINVAL);
 	o.eager_max = 0;
 	o.size = 4;
@@ -289,6 +289,46 @@ static void bad_arguments_are_refused(void **state)
 	assert_int_equal(kedge_channel_poll(NULL, NULL, 0), -EINVAL);
 	kedge_channel_close(NULL);
 	kedge_listener_close(NULL);
+}
+
+/* Both ends of 20 channels, each with a message of every size about the borders. */
+static void later_channels_send_less_at_once(void **state)
+{
+	enum { CNT = 20, LEN = 300 << 10 };
+	static const size_t lens[] = { 65536, 65537, 262144, 262145 };
+	struct kedge_channel_info ia = { .size = sizeof(ia) },
+				  ib = { .size = sizeof(ib) };
+	static char out[LEN], in[LEN];
+	struct end many[CNT][2];
+	size_t i, j;
+
+	for (i = 0; i < CNT; i++) {
+		open_pair(NULL, NULL);
+		many[i][0] = a;
+		many[i][1] = b;
+	}
+	fill(out, LEN, 3);
+	for (i = 0; i < CNT; i++) {
+		a = many[i][0];
+		b = many[i][1];
+		kedge_channel_info(a.ch, &ia);
+		kedge_channel_info(b.ch, &ib);
+		assert_int_equal(ia.eager_max, ib.eager_max);
+		if (!over_tcp())
+			assert_int_equal(ia.eager_max,
+					 i < 8 ? 262144 : 65536);
+		for (j = 0; j < ARRAY_SIZE(lens); j++) {
+			memset(in, 0, LEN);
+			a.cnt = b.cnt = 0;
+			post(&b, in, LEN, ANY, 1);
+			turns((size_t)!put(&a, out, lens[j], 1), 1);
+			assert_int_equal(b.done[0].status, 0);
+			assert_true(is_filled(in, lens[j], 3));
+			assert_true((b.done[0].way == KEDGE_WAY_EAGER) ==
+				    (lens[j] <= ia.eager_max));
+		}
+		close_pair();
+	}
 }
 
 static struct kedge_channel *none;
@@ -349,6 +389,7 @@ int main(void)
 		cmocka_unit_test(processes_meet),
 		cmocka_unit_test(only_connected_stream_sockets_are_taken),
 		cmocka_unit_test(bad_arguments_are_refused),
+		cmocka_unit_test(later_channels_send_less_at_once),
 		cmocka_unit_test(each_refusal_has_its_own_reason),
 	};
 

@@ -23,7 +23,7 @@
 #define MFD_HUGETLB 4U
 #endif
 
-#define LONG  ((size_t)256 << 10)
+#define LONG  ((size_t)512 << 10)
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 #define HUGE  ((uint64_t)2 << 20)
 
@@ -70,7 +70,7 @@ static void hand_over(void)
 {
 	struct shm s = { .ring.sock = sv[1] };
 	struct greeting g = { .area_fd = area_fd };
-	struct verdict v = { head(0), 0, 0 };
+	struct verdict v = { head(0), 0, 8192 };
 
 	g.me = (struct hello){ .head = head(0), .eager_max = 8192,
 			       .unexpected_cnt = 16,

@@ -168,7 +168,7 @@ static void a_listener_without_descriptors_says_so(void **state)
 /* ---- many ---- */
 
 #define MANY 1000
-#define BULK (128u << 10) /* too long to be sent at once */
+#define BULK (128u << 10) /* too long for the ring of most of these channels */
 
 static struct kedge_channel *many[MANY];
 
@@ -219,11 +219,12 @@ static unsigned long status_kib(const char *key)
 static void exchange_one(struct kedge_channel *ch, char *out, char *in)
 {
 	struct kedge_completion c;
-	int done = 0;
 	ssize_t n;
+	int done;
 
 	assert_int_equal(kedge_channel_recv(ch, in, BULK, 0, 0, 1, NULL), 0);
-	assert_int_equal(kedge_channel_send(ch, out, BULK, 1, 2, NULL), 0);
+	done = kedge_channel_send(ch, out, BULK, 1, 2, NULL);
+	assert_in_range(done, 0, 1);
 	while (done < 2) {
 		n = kedge_channel_poll(ch, &c, 1);
 		assert_true(n >= 0);

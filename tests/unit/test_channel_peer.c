@@ -28,7 +28,7 @@
 #include "channel_other.h"
 
 #define NOBODY 65534
-#define LONG   ((size_t)256 << 10)
+#define LONG   ((size_t)512 << 10)
 #define LIMIT  60 /* seconds, after which a case that hangs has failed */
 #define TURNS  2000
 
@@ -246,14 +246,8 @@ static char *send_long(struct kedge_channel *ch)
 /* A peer that is killed as soon as this process writes to it; 0 for none. */
 static pid_t dies_at_write;
 
-ssize_t __real_process_vm_writev(pid_t pid, const struct iovec *here,
-				 unsigned long here_cnt,
-				 const struct iovec *there,
-				 unsigned long there_cnt, unsigned long flags);
-ssize_t __wrap_process_vm_writev(pid_t pid, const struct iovec *here,
-				 unsigned long here_cnt,
-				 const struct iovec *there,
-				 unsigned long there_cnt, unsigned long flags);
+extern __typeof__(process_vm_writev) __real_process_vm_writev,
+	__wrap_process_vm_writev;
 
 ssize_t __wrap_process_vm_writev(pid_t pid, const struct iovec *here,
 				 unsigned long here_cnt,

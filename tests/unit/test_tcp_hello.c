@@ -77,13 +77,13 @@ static void agrees_on_the_longest_eager_messages(void **state)
 {
 	struct transport_peer peer;
 
-	opts.eager_max = EAGER_LIMIT;
+	opts.eager_max = EAGER_LIMIT; /* more than TCP takes */
 	begin(&none, &none);
 	assert_int_equal(hand_step(&c), 0);
 	assert_int_equal(hand_step(&l), 1);
 	assert_int_equal(hand_step(&c), 1);
 	hand_peer(&c, &peer);
-	assert_int_equal(peer.eager_max, EAGER_LIMIT);
+	assert_int_equal(peer.eager_max, TCP_EAGER_MAX);
 }
 
 static void agrees_with_one(void **state)
@@ -278,7 +278,7 @@ static void each_wrong_field_is_refused(void **state)
 		case 2: h.flags |= 2; break;
 		case 3: h.role = 3; break;
 		case 4: h.eager_max = 0; break;
-		case 5: h.eager_max = EAGER_LIMIT + 1; break;
+		case 5: h.eager_max = TCP_EAGER_MAX + 1; break;
 		case 6: h.unexpected_cnt = UNEXPECTED_CNT_MAX + 1; break;
 		case 7: h.unexpected_bytes = h.eager_max; break;
 		case 8: h.unexpected_bytes = UINT64_MAX; break;

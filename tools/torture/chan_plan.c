@@ -18,7 +18,8 @@ const char *const chan_mix_names[CHAN_MIXES + 1] = {
 	[CHAN_LARGE] = "large",
 };
 
-/* Bytes at most. The third passes the border of what goes eagerly. */
+/* Bytes at most. The third and the fifth pass the borders of what goes eagerly, over
+ * TCP and over shared memory. */
 static const uint32_t class_max[CHAN_CLASSES] = { 64,	 1024,	 9000,
 						  40960, 307200, 8 << 20 };
 

@@ -73,7 +73,7 @@ static int hello_fill(struct hello *m, enum hello_role role,
 		.version = VERSION,
 		.flags = flags | (secret->set ? HELLO_SECRET : 0),
 		.role = role,
-		.eager_max = eager_or(o, EAGER_DEFAULT),
+		.eager_max = eager_or(o, EAGER_DEFAULT, TCP_EAGER_MAX),
 		.unexpected_cnt = o->unexpected_cnt,
 		.unexpected_bytes = o->unexpected_bytes,
 	};
@@ -136,7 +136,7 @@ static int check_hello(const struct hand *h)
 	    p->flags & ~(HELLO_SECRET | HELLO_MEET) || p->zero ||
 	    p->role != (uint32_t)(ROLE_CONNECT + ROLE_LISTEN) - h->mine.role)
 		return no_kedge();
-	if (!p->eager_max || p->eager_max > EAGER_LIMIT || !p->unexpected_cnt ||
+	if (!p->eager_max || p->eager_max > TCP_EAGER_MAX || !p->unexpected_cnt ||
 	    p->unexpected_cnt > UNEXPECTED_CNT_MAX ||
 	    p->unexpected_bytes < 2ull * p->eager_max ||
 	    p->unexpected_bytes > 1u << 30)

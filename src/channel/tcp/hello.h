@@ -29,6 +29,8 @@
 
 #define KEY_LEN	  32u
 #define NONCE_LEN 32u
+/* Longer ones gain nothing here, and each channel has a buffer of one from its start. */
+#define TCP_EAGER_MAX (64u << 10)
 #define SECRET_MIN 16u
 #define SECRET_MAX 4096u
 

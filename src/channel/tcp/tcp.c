@@ -153,7 +153,7 @@ void tcp_free_buffers(struct tcp *t)
  */
 static int open_buffers(struct tcp *t, const struct transport_peer *peer)
 {
-	t->packet_max = peer->eager_max + (PACKET_MAX - EAGER_LIMIT);
+	t->packet_max = PACKET_OF(peer->eager_max);
 	t->small_len = 2 * sizeof(struct tcp_head) +
 		       round_up(t->packet_max, 8) + 8;
 	t->small = malloc(2 * t->small_len);

@@ -31,6 +31,7 @@
 #include "base/base.h"
 #include "base/clofork.h"
 #include "base/list.h"
+#include "channel/tcp/hello.h"
 #include "channel/transport.h"
 
 /*
@@ -51,7 +52,7 @@
  * these lengths takes its place until the channel rests, if there is memory.
  */
 #define OUT_LEN (128u << 10)
-#define IN_LEN	(PACKET_MAX + (7u << 10))
+#define IN_LEN	(PACKET_OF(TCP_EAGER_MAX) + (7u << 10))
 /* So much is moved in one poll, each way, or one frame. */
 #define POLL_LEN (1u << 20)
 #define IOV_CNT	 64u

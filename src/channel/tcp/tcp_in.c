@@ -15,7 +15,7 @@
 #define TAIL_LEN sizeof(struct tcp_tail)
 /* So old may the name of a flow be that was given up. */
 #define NAMES_PAST ((uint64_t)1 << 31)
-_Static_assert(HEAD_LEN + PACKET_MAX + 8 + HEAD_LEN <= IN_LEN, "fits");
+_Static_assert(HEAD_LEN + PACKET_OF(TCP_EAGER_MAX) + 8 + HEAD_LEN <= IN_LEN, "fits");
 
 static size_t have(const struct tcp_in *in)
 {
