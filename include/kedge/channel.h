@@ -69,8 +69,8 @@ enum kedge_way {
  *                    and no process's memory is reached into; 0 is never. A send
  *                    whose data have all gone waits longer, for the peer to say
  *                    whether it has them: up to @peer_timeout_ms
- * @eager_max:        longest message sent eagerly, in bytes, at most 256 KiB;
- *                    0 is 256 KiB over shared memory and 8 KiB elsewhere. Of both
+ * @eager_max:        longest message sent eagerly, in bytes, at most 512 KiB;
+ *                    0 is 512 KiB over shared memory and 8 KiB elsewhere. Of both
  *                    sides' values the smaller holds, and no more than 64 KiB over
  *                    TCP and in a process's 17th and later channels of shared
  *                    memory, 32 KiB over libfabric

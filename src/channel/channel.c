@@ -77,7 +77,7 @@ int kedge__channel_opts(struct kedge_channel_opts *o,
 		return kedge_reason(-EINVAL, "no way to receive by rendezvous "
 				    "has the number %u", o->way);
 	if (o->eager_max > EAGER_LIMIT)
-		return kedge_reason(-EINVAL, "eager_max is at most 256 KiB");
+		return kedge_reason(-EINVAL, "eager_max is at most 512 KiB");
 	rc = limit_envelopes(o);
 	if (rc)
 		return rc;

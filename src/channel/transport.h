@@ -14,7 +14,7 @@
 #include <kedge/channel.h>
 
 /* The longest eager message that any transport takes. */
-#define EAGER_LIMIT (256u * 1024)
+#define EAGER_LIMIT (512u * 1024)
 /* Longest packet, head and all: an eager message of up to @eager_max bytes, or a
  * control message with descriptors of DESC_MAX bytes each. */
 #define PACKET_OF(eager_max) ((eager_max) + 1024)

@@ -4,6 +4,6 @@
 
 /* Of no sanitizer. */
 #define HOLD_AT	 ((char *)0x567000000000ull)
-#define HOLD_LEN (512u << 10)
+#define HOLD_LEN (1u << 20)
 
 #endif /* TESTS_CHANNEL_OTHER_H */

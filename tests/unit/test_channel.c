@@ -198,15 +198,15 @@ static void run_large(const struct large *l)
 static void large_messages_arrive(void **state)
 {
 	static const struct large cases[] = {
-		{ KEDGE_WAY_COPY, false, 270000, 3, KEDGE_WAY_COPY },
+		{ KEDGE_WAY_COPY, false, 540000, 3, KEDGE_WAY_COPY },
 		{ KEDGE_WAY_COPY, false, 3 * MIB + 5, 3, KEDGE_WAY_COPY },
 		{ KEDGE_WAY_DIRECT, true, 3 * MIB + 5, 0, KEDGE_WAY_DIRECT },
-		{ KEDGE_WAY_DIRECT, true, 262145, 7, KEDGE_WAY_DIRECT },
+		{ KEDGE_WAY_DIRECT, true, 524289, 7, KEDGE_WAY_DIRECT },
 		{ KEDGE_WAY_DIRECT, false, 3 * MIB + 5, 1, 0 },
 		{ KEDGE_WAY_REGISTER, false, 3 * MIB + 5, 1, 0 },
 		{ KEDGE_WAY_SWAP, false, 9 * MIB + 5, 11, 0 },
 		{ KEDGE_WAY_SWAP, false, 4 * MIB, 0, 0 },
-		{ KEDGE_WAY_SWAP, false, 260 << 10, 0, KEDGE_WAY_COPY },
+		{ KEDGE_WAY_SWAP, false, 516 << 10, 0, KEDGE_WAY_COPY },
 		{ KEDGE_WAY_AUTO, false, 9 * MIB + 5, 11, 0 },
 	};
 	size_t i;
@@ -217,7 +217,7 @@ static void large_messages_arrive(void **state)
 
 static void many_at_once(void **state)
 {
-	enum { CNT = 40, LEN = 300 << 10 };
+	enum { CNT = 40, LEN = 600 << 10 };
 	char *out = malloc((size_t)CNT * LEN), *in = malloc((size_t)CNT * LEN);
 	size_t i;
 

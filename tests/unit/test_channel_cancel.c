@@ -91,7 +91,7 @@ static void *all_calls(void *arg)
 {
 	pthread_cancel(pthread_self());
 	send_and_take(8);
-	send_and_take(300000);
+	send_and_take(600000);
 	send_and_take(LEN);
 	wake();
 	pieces();

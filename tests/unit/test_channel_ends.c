@@ -278,7 +278,7 @@ static void bad_arguments_are_refused(void **state)
 	o.way = KEDGE_WAY_EAGER;
 	assert_int_equal(kedge_channel_open_shm("@x", &o, 0, &ch), -EINVAL);
 	o.way = 0;
-	o.eager_max = 262145;
+	o.eager_max = 524289;
 	assert_int_equal(kedge_channel_open_shm("@x", &o, 0, &ch), -EINVAL);
 	o.eager_max = 0;
 	o.size = 4;
@@ -294,8 +294,8 @@ static void bad_arguments_are_refused(void **state)
 /* Both ends of 20 channels, each with a message of every size about the borders. */
 static void later_channels_send_less_at_once(void **state)
 {
-	enum { CNT = 20, LEN = 300 << 10 };
-	static const size_t lens[] = { 65536, 65537, 262144, 262145 };
+	enum { CNT = 20, LEN = 600 << 10 };
+	static const size_t lens[] = { 65536, 65537, 524288, 524289 };
 	struct kedge_channel_info ia = { .size = sizeof(ia) },
 				  ib = { .size = sizeof(ib) };
 	static char out[LEN], in[LEN];
@@ -316,7 +316,7 @@ static void later_channels_send_less_at_once(void **state)
 		assert_int_equal(ia.eager_max, ib.eager_max);
 		if (!over_tcp())
 			assert_int_equal(ia.eager_max,
-					 i < 8 ? 262144 : 65536);
+					 i < 8 ? 524288 : 65536);
 		for (j = 0; j < ARRAY_SIZE(lens); j++) {
 			memset(in, 0, LEN);
 			a.cnt = b.cnt = 0;

@@ -23,7 +23,7 @@
 #define MFD_HUGETLB 4U
 #endif
 
-#define LONG  ((size_t)512 << 10)
+#define LONG  ((size_t)1 << 20)
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 #define HUGE  ((uint64_t)2 << 20)
 

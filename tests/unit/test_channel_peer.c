@@ -28,7 +28,7 @@
 #include "channel_other.h"
 
 #define NOBODY 65534
-#define LONG   ((size_t)512 << 10)
+#define LONG   ((size_t)1 << 20)
 #define LIMIT  60 /* seconds, after which a case that hangs has failed */
 #define TURNS  2000
 

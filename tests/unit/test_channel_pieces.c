@@ -4,7 +4,7 @@
  */
 #include "channel_pair.h"
 
-#define LEN   300000u
+#define LEN   600000u
 #define LARGE (5 * MIB)
 
 static char *out, *in;

@@ -367,16 +367,16 @@ static void a_send_without_room_for_its_fin_times_out(void **state)
 	struct kedge_channel_opts opts = { .timeout_ms = 300,
 					   .way = KEDGE_WAY_COPY };
 	struct pair p = pair_with(&opts);
-	char *src = calloc(1, 300000), *dst = calloc(1, 300000);
+	char *src = calloc(1, 600000), *dst = calloc(1, 600000);
 	struct ring_head *head = p.b->ring->my_head;
 	struct kedge_completion c;
 	bool filled = false;
 	uint32_t told = 0;
 	int i, waiting, seen = 0;
 
-	assert_int_equal(kedge_channel_recv(p.b, dst, 300000, 2, UINT64_MAX, 4,
+	assert_int_equal(kedge_channel_recv(p.b, dst, 600000, 2, UINT64_MAX, 4,
 					    NULL), 0);
-	assert_int_equal(kedge_channel_send(p.a, src, 300000, 2, 3, NULL), 0);
+	assert_int_equal(kedge_channel_send(p.a, src, 600000, 2, 3, NULL), 0);
 	/* A polls once more than it has to: its CTS is in. */
 	kedge_channel_poll(p.b, NULL, 0);
 	kedge_channel_poll(p.a, NULL, 0);

@@ -8,7 +8,7 @@
 #include "channel/internal.h"
 #include "channel_pair.h"
 
-#define LEN 300000
+#define LEN 600000
 
 static char out[LEN], *in;
 static uint64_t sending, receiving;

@@ -21,7 +21,7 @@ const char *const chan_mix_names[CHAN_MIXES + 1] = {
 /* Bytes at most. The third and the fifth pass the borders of what goes eagerly, over
  * TCP and over shared memory. */
 static const uint32_t class_max[CHAN_CLASSES] = { 64,	 1024,	 9000,
-						  40960, 307200, 8 << 20 };
+						  40960, 614400, 8 << 20 };
 
 /* Of 2,048. */
 static const uint16_t weight[CHAN_MIXES][CHAN_CLASSES] = {
