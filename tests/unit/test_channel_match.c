@@ -151,15 +151,18 @@ static void limits_out_of_range_are_refused(void **state)
 			 -ECONNREFUSED);
 }
 
+/* So many that the tables of those that wait grow, several times. */
 static void equal_tags_come_in_order(void **state)
 {
+	const uint32_t cnt = 5000;
 	uint32_t in, i;
 
 	open_pair(NULL, NULL);
-	for (i = 0; i < 500; i++)
+	for (i = 0; i < cnt; i++) {
 		put(&a, &i, 4, i % 3);
-	turn(&b);
-	for (i = 0; i < 500; i++) {
+		turn(&b);
+	}
+	for (i = 0; i < cnt; i++) {
 		b.cnt = 0;
 		post(&b, &in, 4, TAG(i % 3), 0);
 		turns(0, 1);
