@@ -156,7 +156,7 @@ static struct watch *find_cookie(struct file_state *f, u64 cookie)
 	return NULL;
 }
 
-static int insert_cookie(struct file_state *f, struct watch *new)
+static void insert_cookie(struct file_state *f, struct watch *new)
 {
 	struct rb_node **link = &f->cookies.rb_node;
 	struct rb_node *parent = NULL;
@@ -165,33 +165,50 @@ static int insert_cookie(struct file_state *f, struct watch *new)
 	while (*link) {
 		parent = *link;
 		w = rb_entry(parent, struct watch, by_cookie);
-		if (new->cookie == w->cookie)
-			return -EEXIST;
 		link = new->cookie < w->cookie ? &parent->rb_left :
 						 &parent->rb_right;
 	}
 	rb_link_node(&new->by_cookie, parent, link);
 	rb_insert_color(&new->by_cookie, &f->cookies);
-	return 0;
 }
 
 /* 0, or why not. With the lock held. */
-static int insert(struct file_state *f, struct watch *w)
+static int may_insert(struct file_state *f, bool protection, u64 cookie)
 {
-	int err;
-
-	if (w->protection && !(f->features & UMMUNOT_FEATURE_PROTECTION))
+	if (protection && !(f->features & UMMUNOT_FEATURE_PROTECTION))
 		return -EINVAL;
+	if (find_cookie(f, cookie))
+		return -EEXIST;
 	if (f->watch_cnt >= READ_ONCE(max_watches_per_file))
 		return -ENOSPC;
-	err = insert_cookie(f, w);
+	return 0;
+}
+
+static int insert(struct file_state *f, struct watch *w)
+{
+	int err = may_insert(f, w->protection, w->cookie);
+
 	if (err)
 		return err;
+	insert_cookie(f, w);
 	f->began = true;
 	if (!f->watch_cnt++)
 		list_add_tail(&f->in_space, &f->space->files);
 	changes_add(changes_of(f), w);
 	return 0;
+}
+
+/* What is wrong is told before anything is taken, and nothing is left of it. */
+static int check_add(struct file_state *f,
+		     const struct ummunot_register_ioctl *r)
+{
+	int err;
+
+	spin_lock(&changes_of(f)->lock);
+	err = may_insert(f, r->flags & UMMUNOT_REGISTER_PROTECTION,
+			 r->user_cookie);
+	spin_unlock(&changes_of(f)->lock);
+	return err;
 }
 
 int watch_add(struct file_state *f, const struct ummunot_register_ioctl *r)
@@ -200,6 +217,9 @@ int watch_add(struct file_state *f, const struct ummunot_register_ioctl *r)
 	bool news;
 	int err;
 
+	err = check_add(f, r);
+	if (err)
+		return err;
 	err = quota_charge(f->quota, sizeof(*w));
 	if (err)
 		return err;
@@ -369,15 +389,18 @@ bool file_stirs(struct file_state *f)
 	return yes;
 }
 
+/*
+ * Whoever polls may be another process, so the log stays as it is. What is in it
+ * has moved the counter: a read that works it off gives a LAST at least.
+ */
 bool file_readable(struct file_state *f)
 {
 	struct changes *c = changes_of(f);
 	bool yes;
 
-	space_resolve(f->space);
 	spin_lock(&c->lock);
 	yes = !list_empty(&f->queue) ||
-	      (f->told != c->counter && settled(c));
+	      (f->told != c->counter && !c->unsettled);
 	spin_unlock(&c->lock);
 	return yes;
 }

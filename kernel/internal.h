@@ -39,6 +39,8 @@ static_assert(sizeof(struct ummunot_register_ioctl) == 32);
 #define BATCH_MAX 64
 /* Watches that a callback tells itself. */
 #define DIRECT_MAX 16
+/* Sleepers that a callback wakes itself. */
+#define WAKE_MAX 16
 
 /* ---- users.c ---- */
 
@@ -132,7 +134,7 @@ void changes_forget(struct changes *c);
 struct space {
 	struct kref kref;		/* files, the notifier, queued work */
 	struct hlist_node node;		/* in spaces; under spaces_lock */
-	struct mm_struct *mm;		/* by mm_count */
+	struct mm_struct *mm;		/* by mm_count; NULL once it is gone */
 	struct quota *quota;		/* of who opened the first file */
 	struct page *page;		/* of the counter */
 
@@ -141,7 +143,8 @@ struct space {
 	struct mmu_notifier mn;
 
 	wait_queue_head_t wait;
-	struct work_struct work;
+	struct delayed_work work;
+	unsigned long rest;		/* of the work, in jiffies */
 	struct mutex resolving;		/* the log, which one does at a time */
 
 	struct mutex async_lock;	/* guards async and its files' fasync */
@@ -161,9 +164,14 @@ struct space *space_get(struct quota *q);
 void space_put(struct space *s);
 /* Have changes told to us. The caller is in that address space. */
 int space_listen(struct space *s);
-/* Tell the whole log to its watches. */
-void space_resolve(struct space *s);
-/* Something may have become readable. */
+/* Whether the caller is in that address space. */
+bool space_is_mine(const struct space *s);
+/*
+ * Tell the whole log to its watches. -EAGAIN if another does and @nowait, -EINTR
+ * if the caller is killed.
+ */
+int space_resolve(struct space *s, bool nowait);
+/* Something may have become readable. Bounded work, in any context. */
 void space_kick(struct space *s);
 
 /* ---- file.c ---- */

@@ -35,7 +35,7 @@ MODULE_PARM_DESC(ummunotify, "Also make the node /dev/ummunotify");
 
 static bool is_owner(const struct file_state *f)
 {
-	return current->mm == f->space->mm;
+	return space_is_mine(f->space);
 }
 
 static struct file_state *file_new(void)
@@ -135,6 +135,7 @@ static ssize_t ummunot_read_iter(struct kiocb *iocb, struct iov_iter *to)
 	struct file *file = iocb->ki_filp;
 	struct file_state *f = file->private_data;
 	bool nonblock = file->f_flags & O_NONBLOCK;
+	bool nowait = iocb->ki_flags & IOCB_NOWAIT;
 	ssize_t rc;
 
 	if (!is_owner(f))
@@ -143,15 +144,18 @@ static ssize_t ummunot_read_iter(struct kiocb *iocb, struct iov_iter *to)
 		return -EINVAL;
 
 	for (;;) {
-		space_resolve(f->space);
+		rc = space_resolve(f->space, nowait);
+		if (rc)
+			return rc;
 		rc = copy_events(f, to, nonblock);
 		if (rc)
 			return rc;
-		if (nonblock || (iocb->ki_flags & IOCB_NOWAIT))
+		if (nonblock || nowait)
 			return -EAGAIN;
 		rc = wait_event_interruptible(f->space->wait, file_stirs(f));
-		if (rc)
-			return rc;
+		/* Where it stirs without end, that has not looked. */
+		if (rc || signal_pending(current))
+			return -ERESTARTSYS;
 	}
 }
 
@@ -219,7 +223,7 @@ static void untag(struct mm_struct *mm, struct ummunot_register_ioctl *r)
 
 static int register_region(struct file_state *f, void __user *arg)
 {
-	struct mm_struct *mm = f->space->mm;
+	struct mm_struct *mm = current->mm;
 	struct ummunot_register_ioctl r;
 
 	if (copy_from_user(&r, arg, sizeof(r)))

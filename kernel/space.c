@@ -3,9 +3,10 @@
  * Address spaces in which something is watched, or may be.
  *
  * All files that are opened in one share a space: one notifier, one counter.
- * Callbacks wake readers as sockets do, without our lock. What takes longer is
- * s->work's: a log that fills, signals, and the watches of an address space that
- * has gone.
+ * Callbacks wake a few readers themselves, without our lock. What takes longer is
+ * s->work's: many readers, signals, and the watches of an address space that has
+ * gone. It works for nobody's account, so it tells no watches, and rests longer
+ * than it works.
  *
  * A space is kept by each file, by queued work, and by the notifier once that is
  * registered. The notifier stays until the address space ends (mm_release) or
@@ -20,6 +21,7 @@
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
+#include <linux/wait_bit.h>
 
 #include "internal.h"
 
@@ -33,13 +35,18 @@
 #define GFP_COUNTER (GFP_KERNEL_ACCOUNT | __GFP_ZERO)
 #endif
 
-/* With the pages of the counter and the log. */
-#define SPACE_BYTES (sizeof(struct space) + 2 * PAGE_SIZE)
+/* With the pages of the counter and the log, and what it keeps of the mm. */
+#define SPACE_BYTES (sizeof(struct space) + sizeof(struct mm_struct) + \
+		     3 * PAGE_SIZE)
+/* Of the time the work has taken; then it may begin again. */
+#define REST 16
 
 static DEFINE_HASHTABLE(spaces, 8);
 /* Also taken where SRCU frees, with bottom halves off. */
 static DEFINE_SPINLOCK(spaces_lock);
 static struct workqueue_struct *workers;
+/* Spaces that are not freed. */
+static atomic_t space_cnt;
 
 static void space_work(struct work_struct *work);
 
@@ -67,8 +74,11 @@ static void space_free(struct kref *kref)
 	quota_put(s->quota);
 	free_page((unsigned long)s->changes.log);
 	__free_page(s->page);
-	mmdrop(s->mm);
+	if (s->mm)
+		mmdrop(s->mm);
 	kfree(s);
+	if (atomic_dec_and_test(&space_cnt))
+		wake_up_var(&space_cnt);
 }
 
 void space_put(struct space *s)
@@ -114,7 +124,7 @@ static struct space *space_new(struct quota *q)
 	mutex_init(&s->resolving);
 	mutex_init(&s->async_lock);
 	init_waitqueue_head(&s->wait);
-	INIT_WORK(&s->work, space_work);
+	INIT_DELAYED_WORK(&s->work, space_work);
 	INIT_LIST_HEAD(&s->async);
 	INIT_LIST_HEAD(&s->files);
 	changes_init(&s->changes);
@@ -123,7 +133,13 @@ static struct space *space_new(struct quota *q)
 	s->mm = current->mm;
 	mmgrab(s->mm);
 	s->quota = quota_hold(q);
+	atomic_inc(&space_cnt);
 	return s;
+}
+
+bool space_is_mine(const struct space *s)
+{
+	return current->mm && current->mm == READ_ONCE(s->mm);
 }
 
 struct space *space_get(struct quota *q)
@@ -206,7 +222,14 @@ static void range_end(struct mmu_notifier *mn,
 static void queue(struct space *s)
 {
 	kref_get(&s->kref);
-	if (!queue_work(workers, &s->work))
+	if (!queue_delayed_work(workers, &s->work, READ_ONCE(s->rest)))
+		space_put(s);
+}
+
+static void queue_at_once(struct space *s)
+{
+	kref_get(&s->kref);
+	if (mod_delayed_work(workers, &s->work, 0))
 		space_put(s);
 }
 
@@ -219,8 +242,7 @@ static void mm_release(struct mmu_notifier *mn, struct mm_struct *mm)
 	WRITE_ONCE(s->dead, true);
 	changes_forget(&s->changes);
 	spin_unlock(&s->changes.lock);
-	wake_up_poll(&s->wait, EPOLLHUP);
-	queue(s);
+	queue_at_once(s);
 	if (unhash(s))
 		mmu_notifier_put(mn);
 }
@@ -246,10 +268,10 @@ static int register_notifier(struct space *s)
 
 	siginitsetinv(&most, sigmask(SIGKILL) | sigmask(SIGSTOP));
 	sigprocmask(SIG_BLOCK, &most, &old);
-	if (!mmap_write_lock_killable(s->mm)) {
-		mn = mmu_notifier_get_locked(&notifier_ops, s->mm);
+	if (!mmap_write_lock_killable(current->mm)) {
+		mn = mmu_notifier_get_locked(&notifier_ops, current->mm);
 		err = PTR_ERR_OR_ZERO(mn);
-		mmap_write_unlock(s->mm);
+		mmap_write_unlock(current->mm);
 	}
 	sigprocmask(SIG_SETMASK, &old, NULL);
 	/* One of those two, or task work that counts as a signal. */
@@ -293,26 +315,63 @@ int space_listen(struct space *s)
 /* ---- readers ---- */
 
 /* No more than there is now: changes may go on for ever. */
-void space_resolve(struct space *s)
+int space_resolve(struct space *s, bool nowait)
 {
 	struct changes *c = &s->changes;
 	unsigned int entries;
 
-	mutex_lock(&s->resolving);
+	if (nowait) {
+		if (!mutex_trylock(&s->resolving))
+			return -EAGAIN;
+	} else if (mutex_lock_killable(&s->resolving)) {
+		return -EINTR;
+	}
 	spin_lock(&c->lock);
 	entries = changes_pending(c);
 	spin_unlock(&c->lock);
-	while (entries && changes_resolve_some(c, &entries))
+	while (entries && !fatal_signal_pending(current) &&
+	       changes_resolve_some(c, &entries))
 		cond_resched();
 	mutex_unlock(&s->resolving);
+	return 0;
+}
+
+/*
+ * How many sleep is up to whoever has a descriptor: one that is in a thousand
+ * epoll sets is a thousand. The change may be another process's, which waits for
+ * none of them: not for the work either, which holds the lock while it wakes.
+ */
+static bool few_sleep(wait_queue_head_t *wait)
+{
+	struct wait_queue_entry *e;
+	unsigned int n = 0;
+	unsigned long flags;
+
+	if (!spin_trylock_irqsave(&wait->lock, flags))
+		return false;
+	list_for_each_entry(e, &wait->head, entry)
+		if (++n > WAKE_MAX)
+			break;
+	spin_unlock_irqrestore(&wait->lock, flags);
+	return n <= WAKE_MAX;
+}
+
+static void wake_all(struct space *s)
+{
+	wake_up_poll(&s->wait, EPOLLIN | EPOLLRDNORM);
 }
 
 void space_kick(struct space *s)
 {
-	if (wq_has_sleeper(&s->wait))
-		wake_up_poll(&s->wait, EPOLLIN | EPOLLRDNORM);
-	if (READ_ONCE(s->async_cnt) ||
-	    READ_ONCE(s->changes.log_cnt) > s->changes.log_max / 2)
+	bool later = READ_ONCE(s->async_cnt);
+
+	if (wq_has_sleeper(&s->wait)) {
+		if (few_sleep(&s->wait))
+			wake_all(s);
+		else
+			later = true;
+	}
+	if (later)
 		queue(s);
 }
 
@@ -326,16 +385,31 @@ static void signal_all(struct space *s, int band)
 	mutex_unlock(&s->async_lock);
 }
 
+/* What is left of an address space that has gone, but for its pages. */
+static void bury(struct space *s)
+{
+	struct mm_struct *mm = xchg(&s->mm, NULL);
+
+	file_drop_watches_of(s);
+	if (mm)
+		mmdrop(mm);
+}
+
 static void space_work(struct work_struct *work)
 {
-	struct space *s = container_of(work, struct space, work);
-	bool dead;
+	struct space *s = container_of(to_delayed_work(work), struct space,
+				       work);
+	unsigned long since = jiffies;
+	bool dead = READ_ONCE(s->dead);
 
-	space_resolve(s);
-	dead = READ_ONCE(s->dead);
-	if (dead)
-		file_drop_watches_of(s);
+	if (dead) {
+		bury(s);
+		wake_up_poll(&s->wait, EPOLLHUP);
+	} else {
+		wake_all(s);
+	}
 	signal_all(s, dead ? POLL_HUP : POLL_IN);
+	WRITE_ONCE(s->rest, min((jiffies - since) * REST, (unsigned long)HZ));
 	space_put(s);
 }
 
@@ -362,13 +436,19 @@ static struct space *any_space(void)
 	return s;
 }
 
-/* No file is left, so those that are have a notifier. */
+/*
+ * No file is left, so those that are have a notifier. One may be on its way out of
+ * the table to mmu_notifier_put(), in the exit of its process, so what is waited
+ * for is that all are freed. SRCU frees them with bottom halves off, which is a
+ * reader to RCU: the last of these calls has returned when that has waited.
+ */
 void spaces_exit(void)
 {
 	struct space *s;
 
 	while ((s = any_space()))
 		mmu_notifier_put(&s->mn);
-	mmu_notifier_synchronize();
+	wait_var_event(&space_cnt, !atomic_read(&space_cnt));
 	destroy_workqueue(workers);
+	synchronize_rcu();
 }

@@ -4,6 +4,7 @@ folder of ours and never installed."""
 import glob
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -13,6 +14,14 @@ SOURCE = os.path.dirname(os.path.dirname(HERE))
 # What a user says, and the packages that name the newest of that line.
 IMAGES = {'6.1': 'linux-image-amd64', '6.12': 'linux-image-6.12-amd64',
           '6.12-rt': 'linux-image-6.12-rt-amd64'}
+# Older and newer ones than this Debian has, by the release that has them. Modules
+# are built by that release's compiler, in a small installation of it.
+RELEASES = {'5.10': ('bullseye', 'bullseye'),
+            'newest': ('trixie', 'trixie-backports')}
+# What Linux 6.16 and later call it.
+RENAMED = {'crc32c_generic': 'crc32c_cryptoapi',
+           'crc32_generic': 'crc32_cryptoapi'}
+NAMES = list(IMAGES) + list(RELEASES)
 HEADERS = {'6.1': 'linux-headers-amd64', '6.12': 'linux-headers-6.12-amd64',
            '6.12-rt': 'linux-headers-6.12-rt-amd64'}
 
@@ -117,6 +126,11 @@ class Kernel:
     def headers(self):
         return self.built
 
+    def make_module(self, into):
+        """(exit status, output) of building ummunot into a folder."""
+        return output(['make', '-s', '-C', os.path.join(SOURCE, 'kernel'),
+                       'KDIR=' + self.built, 'B=' + into])
+
     def modules(self):
         return os.path.join(self.root, 'lib/modules', self.version)
 
@@ -134,6 +148,8 @@ class Kernel:
             builtin = {module_name(entry.strip()) for entry in f}
         out = []
         for name in names:
+            if name not in deps:
+                name = RENAMED.get(name, name)
             if name in builtin:
                 continue
             if name not in deps:
@@ -143,6 +159,108 @@ class Kernel:
                 if path not in out:
                     out.append(path)
         return out
+
+
+class OfRelease(Kernel):
+    """Of another release of Debian: its headers are in @chroot."""
+
+    def __init__(self, chroot, *args):
+        super().__init__(*args)
+        self.chroot = chroot
+
+    def headers(self):
+        return self.chroot + self.built
+
+    def make_module(self, into):
+        here = os.path.join(self.chroot, 'ummunot')
+        shutil.rmtree(here, ignore_errors=True)
+        for part in ('kernel', 'include/uapi'):
+            shutil.copytree(os.path.join(SOURCE, part),
+                            os.path.join(here, part))
+        shutil.copy(os.path.join(SOURCE, 'meson.build'), here)
+        status, said = output(within(self.chroot, [
+            'make', '-s', '-C', '/ummunot/kernel', 'KDIR=' + self.built,
+            'B=/ummunot/out']))
+        if not status:
+            os.makedirs(into, exist_ok=True)
+            shutil.copy(os.path.join(here, 'out/ummunot.ko'), into)
+        return status, said
+
+
+def output(command):
+    out = subprocess.run(command, stdout=subprocess.PIPE,
+                         stderr=subprocess.STDOUT, text=True, check=False)
+    return out.returncode, out.stdout
+
+
+def must(command):
+    status, said = output(command)
+    if status:
+        raise Unusable('%s failed:\n%s' % (' '.join(command), said.strip()))
+    return said
+
+
+def within(chroot, command):
+    """The command in a chroot that has /proc, which the kernel's tools need."""
+    return ['unshare', '-m', 'sh', '-ec',
+            'mount -t proc proc "$0/proc"; exec chroot "$0" "$@"',
+            chroot] + command
+
+
+def install(chroot, base, suite):
+    """A small Debian with the headers of its newest kernel, and its packages."""
+    if os.geteuid() or not shutil.which('debootstrap'):
+        raise Unusable('a kernel of %s needs root, and debootstrap installed: '
+                       'its modules are built in a chroot' % suite)
+    must(['debootstrap', '--variant=minbase', '--include=make,binutils', base,
+          chroot])
+    lists = os.path.join(chroot, 'etc/apt/sources.list')
+    with open(lists, encoding='utf-8') as f:
+        first = f.readline()
+    if suite != base:
+        with open(lists, 'a', encoding='utf-8') as f:
+            f.write(first.replace(base, suite))
+    must(within(chroot, ['apt-get', 'update', '-q']))
+    must(within(chroot, ['apt-get', 'install', '-q', '-y', '-t', suite,
+                         '--no-install-recommends', 'linux-headers-amd64']))
+    must(within(chroot, ['sh', '-ec', PARTS, suite]))
+
+
+# An image's parts: in later releases it is one package with its modules no more.
+PARTS = '''
+mkdir -p /parts
+cd /parts
+of() { apt-cache depends "$1" | sed -n 's/^ *Depends: //p' |
+	grep -E '^linux-(image|binary|modules|base)-[0-9]' || true; }
+image=$(of "linux-image-amd64/$0" | grep -m 1 image)
+for p in $image $(of "$image"); do
+	[ -e "$p.deb" ] || { apt-get download -q "$p"; mv "${p}"_*.deb "$p.deb"; }
+done
+'''
+
+
+def of_release(line, say):
+    top = os.path.join(folder(), line)
+    chroot, root = os.path.join(top, 'chroot'), os.path.join(top, 'root')
+    ready = os.path.join(top, 'ready')
+    if not os.path.exists(ready):
+        say('installing a small Debian for its kernel "%s" (some minutes)' %
+            line)
+        shutil.rmtree(top, ignore_errors=True)
+        os.makedirs(top)
+        install(chroot, *RELEASES[line])
+        for deb in glob.glob(os.path.join(chroot, 'parts/*.deb')):
+            must(['dpkg-deb', '-x', deb, root])
+        if not os.path.exists(os.path.join(root, 'lib')):
+            os.symlink('usr/lib', os.path.join(root, 'lib'))
+        with open(ready, 'w', encoding='utf-8'):
+            pass
+    image = (glob.glob(os.path.join(root, 'boot/vmlinuz-*')) +
+             glob.glob(os.path.join(root, 'lib/modules/*/vmlinuz')))[0]
+    version = os.listdir(os.path.join(root, 'lib/modules'))[0]
+    depmod(root, version)
+    return OfRelease(chroot, image, root, version,
+                     '/usr/src/linux-headers-' + version)
 
 
 def module_name(path):
@@ -160,12 +278,14 @@ def own(top):
 
 
 def kernel(name, say=lambda text: print(text, file=sys.stderr)):
-    """'6.1', '6.12', or a folder as own() wants it."""
+    """One of NAMES, or a folder as own() wants it."""
+    if name in RELEASES:
+        return of_release(name, say)
     if name not in IMAGES:
         if os.path.exists(os.path.join(name, 'bzImage')):
             return own(name)
-        raise Unusable('no kernel "%s": say %s or a folder with bzImage' %
-                       (name, ' or '.join(IMAGES)))
+        raise Unusable('no kernel "%s": say one of %s, or a folder with bzImage' %
+                       (name, ', '.join(NAMES)))
     unpack(name, say)
     top = os.path.join(folder(), name, 'root')
     images = glob.glob(os.path.join(top, 'boot/vmlinuz-*'))

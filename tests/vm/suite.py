@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What runs in the guests, on each of Debian's kernels.
 
-  suite.py [--quick] [--kernel 6.1|6.12|6.12-rt|FOLDER] [--only GLOB]
+  suite.py [--quick] [--kernel NAME|FOLDER] [--only GLOB]
            [--patience N] [--append WORDS] [--jobs N] BUILD
 
 A job says "ok" or "FAIL" on one line, its output follows only if it failed;
 the last line counts. With --quick, jobs that need the same guest run in one, one
 after the other: most of a short job's time is the guest's start. Each has its
 own verdict; what the kernel complains of in the end is told of all of them.
-PREEMPT_RT is for the whole run.
+Kernels are 6.1, 6.12, 6.12-rt, which is for the whole run, and those of other
+releases of Debian, for whoever asks: 5.10 and newest.
 """
 import argparse
 import collections
@@ -97,14 +98,10 @@ def module(name):
     """ummunot for a kernel; built once, beside it."""
     folder = os.path.join(kernels.folder(), 'module-' + os.path.basename(name))
     kernel = kernels.kernel(name)
-    out = subprocess.run(['make', '-s', '-C',
-                          os.path.join(kernels.SOURCE, 'kernel'),
-                          'KDIR=' + kernel.headers(), 'B=' + folder],
-                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                         text=True, check=False)
-    if out.returncode:
+    status, said = kernel.make_module(folder)
+    if status:
         raise kernels.Unusable('the module does not build for %s:\n%s' %
-                               (name, out.stdout))
+                               (name, said))
     return os.path.join(folder, 'ummunot.ko')
 
 

@@ -13,6 +13,7 @@
 #include <err.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -21,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/time.h>
@@ -273,6 +275,87 @@ static void a_change_is_bounded(void **state)
 	set_limit(limit);
 }
 
+#define SETS 1000
+
+static double change_beside(struct um *u, char *m, int sets)
+{
+	struct epoll_event ev = { .events = EPOLLIN };
+	static double t[1001];
+	int set[SETS], i;
+
+	for (i = 0; i < sets; i++) {
+		set[i] = epoll_create1(0);
+		if (set[i] < 0 || epoll_ctl(set[i], EPOLL_CTL_ADD, u->fd, &ev))
+			err(1, "epoll");
+	}
+	for (i = 0; i < 1001; i++)
+		t[i] = dontneed(m);
+	for (i = 0; i < sets; i++)
+		close(set[i]);
+	return median(t, 1001);
+}
+
+/* However many wait for news of it: the change may be another's. */
+static void who_waits_costs_the_change_little(void **state)
+{
+	char *m = um_memory(1);
+	struct um u;
+	double a, b;
+
+	um_open(&u, O_NONBLOCK);
+	assert_int_equal(um_watch(&u, m, PAGE, 0, 0), 0);
+	a = change_beside(&u, m, 0);
+	b = change_beside(&u, m, SETS);
+	print_message("DONTNEED beside %d epoll sets: %.2f of none\n", SETS,
+		      b / a);
+	assert_true(b < 5 * a);
+	um_close(&u);
+}
+
+/* One that has many watches to tell is told by its readers. A child is none. */
+static double polls(long fd)
+{
+	struct pollfd p = { .fd = (int)fd, .events = POLLIN };
+	struct pollfd none = { .fd = -1 };
+	double first, later[101];
+	int i;
+
+	poll(&none, 1, 0); /* a child's first call takes its time by itself */
+	first = now();
+	if (poll(&p, 1, 0) != 1)
+		return -1;
+	first = now() - first;
+	for (i = 0; i < 101; i++) {
+		later[i] = now();
+		poll(&p, 1, 0);
+		later[i] = now() - later[i];
+	}
+	return first / median(later, 101);
+}
+
+static void a_childs_poll_works_off_nothing(void **state)
+{
+	char *m = um_memory(60);
+	const uint64_t limit = um_number(LIMIT);
+	struct um u;
+	double ratio;
+	int i;
+
+	set_limit(memory_kib());
+	um_open(&u, O_NONBLOCK);
+	for (i = 0; i < 50000; i++)
+		assert_int_equal(um_watch(&u, m, 60 * PAGE, i, 0), 0);
+	dontneed(m);
+	assert_true(in_child(polls, u.fd) > 0);
+	for (i = 0; i < 60; i++)
+		dontneed(m + i * PAGE);
+	ratio = in_child(polls, u.fd);
+	print_message("a child's first poll: %.1f of a later one\n", ratio);
+	assert_true(ratio > 0 && ratio < 1000);
+	um_close(&u);
+	set_limit(limit);
+}
+
 /* Between being told to and having gone. */
 static double exit_with(const char *node, long files)
 {
@@ -485,6 +568,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_user_takes_no_more_than_its_share),
 		cmocka_unit_test(nothing_is_held_after_the_address_space),
 		cmocka_unit_test(a_change_is_bounded),
+		cmocka_unit_test(who_waits_costs_the_change_little),
+		cmocka_unit_test(a_childs_poll_works_off_nothing),
 		cmocka_unit_test(exiting_is_bounded),
 		cmocka_unit_test(signals_do_not_hold_up_the_first_watch),
 		cmocka_unit_test(only_the_first_watch_takes_all_locks),

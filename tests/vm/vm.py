@@ -208,8 +208,8 @@ def parse():
     sub = p.add_subparsers(dest='what', required=True)
     r = sub.add_parser('run', help='run a command under another kernel')
     r.add_argument('-k', '--kernel', default='6.1',
-                   help='6.1, 6.12, 6.12-rt, or a folder with bzImage and '
-                        'root/')
+                   help='%s, or a folder with bzImage and root/' %
+                        ', '.join(kernels.NAMES))
     r.add_argument('-m', '--module', action='append', default=[],
                    help="a module of the kernel's to load, with its needs")
     r.add_argument('-i', '--insmod', action='append', default=[],

@@ -6,7 +6,7 @@
  * A file is bound to the address space of the process that opened it (O_RDONLY;
  * another mode is EINVAL). Threads and vfork children share it. Whoever has the
  * descriptor but another address space (after fork, exec, or from a socket) may
- * poll, select and close it; all the rest is ESRCH there. So nobody is ever
+ * poll, select and close it; reads, mappings and ioctls are ESRCH there. So nobody is ever
  * shown another process's addresses, and the node may have mode 0666.
  *
  * The counter. mmap() of one page at offset 0, PROT_READ, MAP_SHARED, shows a
@@ -47,9 +47,11 @@
  * with EAGAIN. poll() says POLLIN while an event, or a LAST that tells all, can
  * be read; POLLHUP once the address space is gone, if it ever watched.
  *
- * To pin or register memory: register-region first, then pin, then read events
- * until a LAST carries the mapped counter. What was pinned is good if no event
- * for the cookie was read after the pinning began, and stays good until one is.
+ * To pin or register memory: register-region first, then pin, load the counter,
+ * then read events with O_NONBLOCK until a LAST carries that number or more, or
+ * until EAGAIN, which says that all had been told before. What was pinned is good
+ * if no event for the cookie was read after the pinning began, and stays good
+ * until one is.
  * The events of one file are for one reader: who reads in several threads sees
  * to it that what one of them has read is acted on before another goes by a
  * LAST.
