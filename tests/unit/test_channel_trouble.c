@@ -201,6 +201,32 @@ static void what_was_sent_whole_arrives_though_the_sender_dies(void **state)
 	free(dst);
 }
 
+/* And more than one poll takes: the end is seen when some are still to be read. */
+static void all_that_a_dead_sender_sent_arrives(void **state)
+{
+	struct pair p = pair_with(NULL);
+	struct kedge_completion c;
+	uint32_t i, cnt = 3000, in;
+	ssize_t n;
+
+	for (i = 0; i < cnt; i++)
+		assert_int_equal(kedge_channel_recv(p.b, &in, 4, 1, UINT64_MAX,
+						    i, NULL), 0);
+	for (i = 0; i < cnt; i++)
+		assert_int_equal(kedge_channel_send(p.a, &i, 4, 1, 3, NULL), 1);
+	shutdown(p.a->ring->sock, SHUT_RDWR);
+	assert_int_equal(kedge_channel_arm(p.b), 1);
+	for (i = 0; (n = poll_one(p.b, &c)) >= 0; i += (uint32_t)n)
+		if (n) {
+			assert_int_equal(c.status, 0);
+			assert_int_equal(c.user, i);
+			assert_int_equal(in, i);
+		}
+	assert_int_equal(n, -ECONNRESET);
+	assert_int_equal(i, cnt);
+	pair_close(&p);
+}
+
 /* Credit that found no room was never told: the peer waited for ever. */
 static void credit_is_told_when_there_is_room_again(void **state)
 {
@@ -513,6 +539,7 @@ int main(int argc, char **argv)
 		CASE(several_cts_wait_for_room),
 		CASE(what_was_sent_whole_arrives_though_the_sender_leaves),
 		CASE(what_was_sent_whole_arrives_though_the_sender_dies),
+		CASE(all_that_a_dead_sender_sent_arrives),
 		CASE(credit_is_told_when_there_is_room_again),
 		CASE(many_are_given_up_on_both_sides),
 		CASE(a_peer_that_never_answers_is_given_up),
