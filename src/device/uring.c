@@ -99,7 +99,8 @@ static void keep_owed(struct uring *u, uint32_t slot)
 		   "to by the ring and made read-only: it stays pinned, or the "
 		   "data could be dropped; make it writable, or unmap it "
 		   "(%u slots wait)",
-		   u->first + slot, u->lost_cnt);
+		   u->first + slot,
+		   __atomic_load_n(&u->lost_cnt, __ATOMIC_RELAXED));
 }
 
 static void uring_dereg(void *ctx, const struct kedge_device_mr *mr)
