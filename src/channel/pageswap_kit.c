@@ -103,11 +103,11 @@ int kit_register(struct swap_kit *kit, uintptr_t at, size_t len)
 }
 
 /*
- * The kernel wakes who waits there, too, but before it stops faults that are under
- * way with the lock of the mapping alone (Linux 6.7 and later): one of those joins
- * the waiting after that wake, and nobody knew of it for ever. Once the range is
- * unregistered none is under way, and later ones don't wait: so a second wake finds
- * all. One whose descriptor is closed wakes all in that order.
+ * UFFDIO_UNREGISTER wakes the threads that wait there, but before it stops faults
+ * that are under way with the lock of the mapping alone (Linux 6.7 and later): one
+ * of those begins to wait after that wake, and would for ever. Once the range is
+ * unregistered no such fault is under way, and later ones don't wait: so a second
+ * wake finds them all. Closing the descriptor does both in that order.
  */
 void kit_unregister(struct swap_kit *kit, uintptr_t at, size_t len)
 {

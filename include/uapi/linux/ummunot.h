@@ -6,8 +6,8 @@
  * A file is bound to the address space of the process that opened it (O_RDONLY;
  * another mode is EINVAL). Threads and vfork children share it. Whoever has the
  * descriptor but another address space (after fork, exec, or from a socket) may
- * poll, select and close it; reads, mappings and ioctls are ESRCH there. So nobody is ever
- * shown another process's addresses, and the node may have mode 0666.
+ * poll, select and close it; reads, mappings and ioctls are ESRCH there. So nobody
+ * is ever shown another process's addresses, and the node may have mode 0666.
  *
  * The counter. mmap() of one page at offset 0, PROT_READ, MAP_SHARED, shows a
  * __u64 at its start. It is at least 1 and only grows; all files of an address
