@@ -42,11 +42,11 @@ CLIENTS = os.path.join(kernels.HERE, 'rdma_clients.sh')
 PROGRAM = os.path.join(kernels.HERE, 'verbs_program')
 BOTH = ' {b}/kedge {b}/tests/vm/verbs_program'
 JOBS = [
-    Job('unit', False, ['-d'], 1500, 'meson test -C {b} --no-rebuild -t 10 '
-        '--suite unit --suite hooks --suite stress', None),
+    Job('unit', False, ['-d'], 1500, 'meson test -C {b} --no-rebuild '
+        '--print-errorlogs -t 10 --suite unit --suite hooks --suite stress', None),
     Job('tripwire', False, [], 200, '{b}/tests/unit/test_tripwire', ONCE),
-    Job('changes', False, [], 400, 'meson test -C {b} --no-rebuild -t 10 '
-        'settle threads taint service notifier_process', ONCE),
+    Job('changes', False, [], 400, 'meson test -C {b} --no-rebuild '
+        '--print-errorlogs -t 10 settle threads taint service notifier_process', ONCE),
     Job('churn', False, [], 400, '{b}/tests/churn/churn -d -t 4 -a mixed -g '
         '{n}', (300, 5000)),
     Job('torture', False, ['-d'], 900, '{b}/kedge torture -q --seconds {n}',
@@ -87,7 +87,7 @@ JOBS = [
     Job('module backend', True, [], 300, '{b}/tests/unit/test_ummunot', ONCE),
     Job('module cache', True, [], 300, '{b}/tests/unit/test_cache', ONCE),
     Job('module unit', True, ['-d'], 1500, 'meson test -C {b} --no-rebuild '
-        '-t 10 --suite unit --suite stress', None),
+        '--print-errorlogs -t 10 --suite unit --suite stress', None),
     Job('module torture', True, ['-d'], 900,
         '{b}/kedge torture -q --strict --seconds {n}', (20, 120)),
 ]
