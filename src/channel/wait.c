@@ -27,6 +27,18 @@ int deadline_left(uint64_t deadline)
 	return ms < INT32_MAX ? (int)ms : INT32_MAX;
 }
 
+/*
+ * A look at the bell is not the wait for it: between them, or as poll() wakes and
+ * looks at the numbers once more, the application may put its own descriptors in the
+ * place of both ends, and poll() sleeps on with what never wakes it.
+ */
+#define BELL_MS 1000
+
+static int sooner(int ms, int most_ms)
+{
+	return most_ms >= 0 && (ms < 0 || ms > most_ms) ? most_ms : ms;
+}
+
 static int given_up(void)
 {
 	return kedge_reason(-ECANCELED, "the connector was closed");
@@ -42,8 +54,7 @@ int kedge__wait_for(int fd, short what, uint64_t deadline, int most_ms)
 		ms = deadline_left(deadline);
 		if (!ms)
 			return kedge_reason(-ETIMEDOUT, "the peer does not answer");
-		if (most_ms >= 0 && (ms < 0 || ms > most_ms))
-			ms = most_ms;
+		ms = sooner(sooner(ms, most_ms), bell ? BELL_MS : -1);
 		/* The application has closed it, and with it what is connected:
 		 * nobody could end the attempt any more. */
 		if (bell && !clofork_ours(bell))

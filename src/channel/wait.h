@@ -16,7 +16,7 @@ int deadline_left(uint64_t deadline);
 
 /*
  * Until @fd is ready for @what (as in poll()), or @most_ms have passed, where that
- * is not negative. @fd may be -1. 0; -ETIMEDOUT, at @deadline; -ECANCELED, as below.
+ * is not negative; it is less than a second. @fd may be -1. 0; -ETIMEDOUT, at @deadline; -ECANCELED, as below.
  * The reason is set.
  */
 KEDGE_PRIVATE int kedge__wait_for(int fd, short what, uint64_t deadline,

@@ -45,6 +45,27 @@ WRAP(int, pthread_create,
      (pthread_t *t, const pthread_attr_t *a, void *(*f)(void *), void *arg),
      (t, a, f, arg), EAGAIN)
 
+/* ---- a thread that is just before it sleeps ---- */
+
+enum { FREE, HELD, THERE };
+
+static _Atomic int sleeper;
+
+int __real_poll(struct pollfd *p, nfds_t n, int ms);
+int __wrap_poll(struct pollfd *p, nfds_t n, int ms);
+
+int __wrap_poll(struct pollfd *p, nfds_t n, int ms)
+{
+	int held = HELD;
+
+	/* Connected, and waiting for what the listener says. */
+	if (p->events == POLLIN)
+		atomic_compare_exchange_strong(&sleeper, &held, THERE);
+	while (atomic_load(&sleeper) == THERE)
+		usleep(1000);
+	return __real_poll(p, n, ms);
+}
+
 /* ---- both ends ---- */
 
 static char path[40];
@@ -315,14 +336,20 @@ static void it_keeps_no_process(void **state)
 	close(fd);
 }
 
-/* The numbers are another's afterwards: what is there is left alone. */
-static void it_touches_no_other_descriptors(void **state)
+/*
+ * The numbers are another's afterwards: what is there is left alone. @late: the
+ * thread had looked at them just before.
+ */
+static void touches_no_other_descriptors(bool late)
 {
 	struct kedge_connector *c = NULL;
 	int sv[2], fd = silence(true), first, second;
 	char byte;
 
+	atomic_store(&sleeper, late ? HELD : FREE);
 	begin_in_vain(true, &c);
+	while (late && atomic_load(&sleeper) != THERE)
+		usleep(1000);
 	first = kedge_connector_fd(c);
 	/* The other end has the number that comes next, or one after it. */
 	for (second = first + 1; fcntl(second, F_GETFD) < 0; second++)
@@ -330,7 +357,10 @@ static void it_touches_no_other_descriptors(void **state)
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, sv), 0);
 	assert_true(dup2(sv[0], first) == first);
 	assert_true(dup2(sv[0], second) == second);
+	atomic_store(&sleeper, FREE);
 	kedge_connector_close(c);
+	/* Nobody can reach the attempt: it ends though the listener lives. */
+	await_threads();
 	assert_int_equal(send(sv[0], "x", 1, MSG_NOSIGNAL), 1);
 	assert_int_equal(recv(sv[1], &byte, 1, 0), 1);
 	assert_int_equal(recv(sv[1], &byte, 1, MSG_DONTWAIT), -1);
@@ -338,9 +368,17 @@ static void it_touches_no_other_descriptors(void **state)
 	close(second);
 	close(sv[0]);
 	close(sv[1]);
-	/* Nobody can reach the attempt: it ends though the listener lives. */
-	await_threads();
 	close(fd);
+}
+
+static void it_touches_no_other_descriptors(void **state)
+{
+	touches_no_other_descriptors(false);
+}
+
+static void it_ends_though_it_sleeps_on_anothers(void **state)
+{
+	touches_no_other_descriptors(true);
 }
 
 static void a_child_has_none(void **state)
@@ -432,6 +470,7 @@ int main(void)
 		TEST(an_attempt_ends_with_its_connector),
 		TEST(it_keeps_no_process),
 		TEST(it_touches_no_other_descriptors),
+		TEST(it_ends_though_it_sleeps_on_anothers),
 		TEST(a_child_has_none),
 		TEST(arguments_are_checked),
 		TEST(open_undoes_every_step),
