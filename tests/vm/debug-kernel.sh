@@ -20,6 +20,7 @@ case $kind in
 kasan | kcsan) ;;
 *) usage ;;
 esac
+here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$2"
 top=$(cd "$2" && pwd)
 line=${LINE:-6.12}
@@ -47,7 +48,6 @@ fi
 src=$top/source
 out=$top/build
 mkdir -p "$out"
-here=$(cd "$(dirname "$0")" && pwd)
 if [ -n "${SERIES:-}" ] && [ ! -e "$src/mm/ummunot" ]; then
 	"$here/../../linux/series.sh" "$src" "$top/series"
 	for patch in "$top"/series/000[1-9]-*.patch; do
