@@ -90,7 +90,7 @@ static unsigned int drain(struct bench *b, u64 *last)
 	unsigned int n, i, cnt = 0;
 
 	*last = 0;
-	space_resolve(&b->space);
+	space_resolve(&b->space, false);
 	while ((n = watch_take(&b->file, ev, ARRAY_SIZE(ev), true))) {
 		for (i = 0; i < n; i++) {
 			if (ev[i].type == UMMUNOT_EVENT_TYPE_LAST) {
