@@ -20,17 +20,20 @@ measure()
 {
 	where=$1 to=$2
 	shift 2
+	# Not what the one before said.
+	: >"$out/listen"
 	# shellcheck disable=SC2086 # words
 	$SERVER "$KEDGE" perf --listen -t tcp $where 2>"$out/listen" &
 	server=$!
-	for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
-		grep -q listening "$out/listen" && break
+	until grep -q listening "$out/listen" || ! kill -0 $server; do
 		sleep 0.1
 	done
 	$CLIENT "$KEDGE" perf --connect "$to" -t tcp -C -r 1 --json "$@" \
 		>"$out/json" || {
 		echo "FAIL: perf --connect $to"
 		FAILED=1
+		# It would wait for another client.
+		kill $server 2>/dev/null
 	}
 	wait $server || {
 		echo "FAIL: perf --listen $where: $(cat "$out/listen")"

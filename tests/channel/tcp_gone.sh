@@ -30,6 +30,8 @@ until_ready()
 # begin WHAT: both ends are connected; 7 is the server's input, 8 the client's
 begin()
 {
+	: >"$out/1"
+	: >"$out/2"
 	$SERVER "$GONE" serve 192.0.2.1 7480 <"$out/server" >"$out/1" &
 	server=$!
 	exec 7>"$out/server"

@@ -119,11 +119,13 @@ listen()
 	: >"$DIR/other.err"
 	"$KEDGE" perf --listen "$@" >"$DIR/other" 2>"$DIR/other.err" &
 	other=$!
-	for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
-		grep -q listening "$DIR/other.err" && return
+	until grep -q listening "$DIR/other.err"; do
+		kill -0 $other || {
+			fail "nobody listens: $(cat "$DIR/other.err")"
+			return
+		}
 		sleep 0.1
 	done
-	fail "nobody listens: $(cat "$DIR/other.err")"
 }
 
 # ends STATUS: how that end ended
@@ -184,9 +186,7 @@ expect 3 perf -t tcp --connect "localhost:$port"
 says err 'nobody listens'
 expect 3 perf -t tcp --listen 256.1.1.1
 says err 'no such address'
-"$KEDGE" perf --listen -t tcp "127.0.0.1:$port" 2>"$DIR/other.err" &
-other=$!
-until grep -q listening "$DIR/other.err"; do sleep 0.1; done
+listen -t tcp "127.0.0.1:$port"
 kill -TERM $other
 ends 143
 # A port alone is an address.
@@ -210,16 +210,20 @@ alive()
 	grep -q '^State:.*[RSDTt] (' "/proc/$1/status" 2>/dev/null
 }
 
-# children PID: the processes that it started
+# children PID: the two processes that it starts
 children()
 {
-	cat "/proc/$1/task/$1/children"
+	until all=$(cat "/proc/$1/task/$1/children")
+		[ "${all#* ?}" != "$all" ] || ! alive "$1"
+	do
+		sleep 0.1
+	done
+	echo "$all"
 }
 
 # A process that dies ends the run, and takes all others along.
 "$KEDGE" perf -s 8 -r 10000 >"$DIR/out" 2>"$DIR/err" &
 main=$!
-sleep 0.7
 all=$(children $main)
 # shellcheck disable=SC2086 # two words
 set -- $all
@@ -233,13 +237,12 @@ for pid in $all; do
 done
 "$KEDGE" perf -s 8 -r 10000 >"$DIR/out" 2>"$DIR/err" &
 main=$!
-sleep 0.7
 all=$(children $main)
 kill -TERM $main
 wait $main 2>/dev/null
-sleep 0.3
+# They notice by themselves; those that do not outlast the time of this test.
 for pid in $all; do
-	! alive "$pid" || fail 'a process outlives the command'
+	while alive "$pid"; do sleep 0.1; done
 done
 
 # Mistakes.

@@ -35,7 +35,7 @@ link()
 gid()
 {
 	n=0
-	while [ $n -lt 50 ]; do
+	while [ $n -lt 600 ]; do
 		for f in /sys/class/infiniband/"$1"/ports/1/gids/?; do
 			case $(cat "$f") in
 			0000:0000:0000:0000:0000:ffff:*)
@@ -114,7 +114,7 @@ status=0
 n=0
 until [ -z "$(left_over)" ]; do
 	n=$((n + 1))
-	[ $n -lt 10 ] || { left_over >&2; die "the command left these"; }
+	[ $n -lt 300 ] || { left_over >&2; die "the command left these"; }
 	sleep 0.1
 done
 for dev in /sys/class/infiniband/rxe*; do
