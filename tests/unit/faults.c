@@ -249,17 +249,36 @@ int __wrap_pthread_mutex_init(pthread_mutex_t *m,
 					   : __real_pthread_mutex_init(m, attr);
 }
 
-unsigned int fault_kits(void)
+/* Descriptors of which the link contains one of these words. */
+static unsigned int links(const char *const *words, size_t cnt)
 {
 	char path[64], to[64];
-	unsigned int cnt = 0;
+	unsigned int found = 0;
 	ssize_t n;
+	size_t i;
 	int fd;
 
 	for (fd = 0; fd < 1024; fd++) {
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 		n = readlink(path, to, sizeof(to));
-		cnt += n > 0 && memmem(to, (size_t)n, "userfaultfd", 11);
+		for (i = 0; n > 0 && i < cnt; i++)
+			found += !!memmem(to, (size_t)n, words[i],
+					  strlen(words[i]));
 	}
-	return cnt;
+	return found;
+}
+
+unsigned int fault_kits(void)
+{
+	static const char *const words[] = { "userfaultfd" };
+
+	return links(words, 1);
+}
+
+unsigned int fault_kit_fds(void)
+{
+	static const char *const words[] = { "userfaultfd", "/pagemap",
+					     "/maps" };
+
+	return links(words, 3);
 }

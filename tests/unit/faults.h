@@ -19,6 +19,11 @@ long fault_live(void);
 /* What the page swap keeps: as many kits as were in use at a time, and what they
  * are made of. Their number is not the code's under test. */
 unsigned int fault_kits(void);
+/*
+ * Their descriptors, of which two are done without if they cannot be had: one that
+ * was made as a step failed has fewer, and that which takes its place has them all.
+ */
+unsigned int fault_kit_fds(void);
 
 /* For replacements elsewhere: whether this call of @name is the one to fail, and
  * that something is held that was not. */

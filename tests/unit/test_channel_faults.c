@@ -97,20 +97,24 @@ static void says_why(int rc, int step)
 static void begin(void)
 {
 	kits_kept = fault_kits();
-	fds = open_fds();
+	fds = open_fds() - fault_kit_fds();
 	threads = threads_now();
 	live = fault_live();
 }
 
 static void nothing_is_left(int step)
 {
+	unsigned int now;
+
 	if (fault_kits() != kits_kept)
 		begin();
-	if (open_fds() != fds)
-		fail_msg("step %d, %s: %u descriptors, not %u", step,
-			 fault_name(), open_fds(), fds);
+	/* Before what it may have open. */
 	if (!threads_are(threads))
 		fail_msg("step %d, %s: a thread", step, fault_name());
+	now = open_fds() - fault_kit_fds();
+	if (now != fds)
+		fail_msg("step %d, %s: %u descriptors, not %u", step,
+			 fault_name(), now, fds);
 	if (fault_live() != live)
 		fail_msg("step %d, %s: %ld more allocations or mappings",
 			 step, fault_name(), fault_live() - live);
