@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "channel/internal.h"
-#include "channel/pool.h"
+#include "pages/landing.h"
 
 #define PEER_TIMEOUT_MS	  60000u
 #define ENVELOPE_BYTES	  ((uint64_t)128 << 20)

@@ -28,9 +28,9 @@
 #include "base/list.h"
 #include "channel/access.h"
 #include "channel/packet.h"
-#include "channel/pool.h"
 #include "channel/ring.h"
 #include "channel/transport.h"
+#include "pages/landing.h"
 
 enum op_state {
 	OP_FREE,

@@ -16,7 +16,7 @@
 #include "base/base.h"
 #include "channel/internal.h"
 #include "channel/model.h"
-#include "channel/pageswap.h"
+#include "pages/swap.h"
 
 #define POINTS 4
 #define TRIES  5

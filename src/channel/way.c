@@ -9,8 +9,8 @@
 
 #include "channel/internal.h"
 #include "channel/model.h"
-#include "channel/pageswap.h"
-#include "channel/pool.h"
+#include "pages/landing.h"
+#include "pages/swap.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -142,7 +142,8 @@ static int accept_register(struct kedge_channel *ch, struct op *op,
 /* The pool starts with the first message that might want it. */
 static void pool_of(struct kedge_channel *ch)
 {
-	if (!ch->pool && pool_open(ch->opts.pool_bytes, &ch->pool))
+	if (!ch->pool && pool_open(ch->opts.pool_bytes, model_measure,
+				     &ch->pool))
 		ch->st.pool_empty++;
 }
 

@@ -7,8 +7,8 @@
 #define TESTS_PAGESWAP_MEM_H
 
 #include "base/base.h"
-#include "channel/pageswap.h"
 #include "core.h"
+#include "pages/swap.h"
 
 /* @len bytes at a huge page's boundary, with a huge page of nothing around. */
 char *area(size_t len);

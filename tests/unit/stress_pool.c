@@ -8,9 +8,9 @@
 #include <pthread.h>
 #include <sys/mman.h>
 
-#include "channel/pageswap.h"
-#include "channel/pool.h"
 #include "core.h"
+#include "pages/landing.h"
+#include "pages/swap.h"
 
 #define THREADS	 4
 #define ROUNDS	 4000
@@ -111,7 +111,7 @@ static void *use(void *arg)
 
 	for (round = 0; round < ROUNDS; round += 40) {
 		memset(h, 0, sizeof(h));
-		assert_int_equal(pool_open(SHARE * pages_huge_len(), &p), 0);
+		assert_int_equal(pool_open(SHARE * pages_huge_len(), NULL, &p), 0);
 		for (i = 0; i < 40; i++)
 			one_round(p, h, &seed);
 		for (k = 0; k < HELD; k++)

@@ -5,9 +5,9 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "channel/pageswap.h"
-#include "channel/pool.h"
 #include "core.h"
+#include "pages/landing.h"
+#include "pages/swap.h"
 
 #define BLOCKS 4u
 
@@ -19,7 +19,7 @@ static struct pool_landing *pool_of(uint32_t blocks)
 		puts("skipped: there are no huge pages");
 		skip();
 	}
-	assert_int_equal(pool_open(blocks * pages_huge_len(), &p), 0);
+	assert_int_equal(pool_open(blocks * pages_huge_len(), NULL, &p), 0);
 	return p;
 }
 
@@ -197,7 +197,7 @@ static void channels_share_one_thread_and_one_pool(void **state)
 		skip();
 	before = address_space();
 	for (i = 0; i < CHANNELS; i++) {
-		assert_int_equal(pool_open((uint64_t)160 << 20, &p[i]), 0);
+		assert_int_equal(pool_open((uint64_t)160 << 20, NULL, &p[i]), 0);
 		assert_int_equal(pool_take(p[i], buffer_at(0), 4 * unit, &l),
 				 0);
 		memset(l.addr, i, 4 * unit);
@@ -214,7 +214,7 @@ static void channels_share_one_thread_and_one_pool(void **state)
 		pool_close(p[i], true);
 	assert_true(threads_are(threads));
 	/* The next one starts it anew. */
-	assert_int_equal(pool_open((uint64_t)160 << 20, &p[0]), 0);
+	assert_int_equal(pool_open((uint64_t)160 << 20, NULL, &p[0]), 0);
 	assert_int_equal(threads_now(), threads + 1);
 	assert_int_equal(pool_take(p[0], buffer_at(0), unit, &l), 0);
 	pool_give(p[0], &l, true);
@@ -334,7 +334,7 @@ static int use_pool_in_child(void *arg)
 	struct landing l;
 
 	pool_close(of_parent, false);
-	CHILD_CHECK(!pool_open(4 * unit, &p));
+	CHILD_CHECK(!pool_open(4 * unit, NULL, &p));
 	CHILD_CHECK(threads_now() == before + 1);
 	CHILD_CHECK(!pool_take(p, buffer_at(0), 4 * unit, &l));
 	memset(l.addr, 1, 4 * unit);
@@ -364,7 +364,7 @@ static void *hold_a_pool(void *arg)
 	struct pool_landing *p;
 	struct landing l;
 
-	CHILD_CHECK(!pool_open((uint64_t)32 << 20, &p));
+	CHILD_CHECK(!pool_open((uint64_t)32 << 20, NULL, &p));
 	CHILD_CHECK(!pool_take(p, buffer_at(0), pages_huge_len(), &l));
 	pool_give(p, &l, true);
 	return arg;

@@ -5,10 +5,10 @@
  */
 #include <errno.h>
 
-#include "channel/pageswap.h"
-#include "channel/pool.h"
 #include "core.h"
 #include "faults.h"
+#include "pages/landing.h"
+#include "pages/swap.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -21,7 +21,7 @@ static void begin(void)
 	struct landing l;
 
 	/* What is kept for good is there from now on. */
-	assert_int_equal(pool_open(64 * MIB, &p), 0);
+	assert_int_equal(pool_open(64 * MIB, NULL, &p), 0);
 	assert_int_equal(pool_take(p, NULL, 2 * MIB, &l), 0);
 	pool_give(p, &l, true);
 	pool_close(p, true);
@@ -55,7 +55,7 @@ static void every_step_of_joining(void **state)
 		step++;
 		p = before;
 		fault_at(step);
-		rc = pool_open(4 * MIB, &p);
+		rc = pool_open(4 * MIB, NULL, &p);
 		hit = fault_hit();
 		fault_at(0);
 		if (rc)
@@ -78,7 +78,7 @@ static void every_step_of_a_landing(void **state)
 	begin();
 	do {
 		step++;
-		assert_int_equal(pool_open(64 * MIB, &p), 0);
+		assert_int_equal(pool_open(64 * MIB, NULL, &p), 0);
 		assert_int_equal(pool_take(p, NULL, 2 * MIB, &l), 0);
 		pool_give(p, &l, true);
 		fault_at(step);

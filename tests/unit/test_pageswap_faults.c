@@ -11,8 +11,8 @@
 #include <sys/mman.h>
 
 #include "base/base.h"
-#include "channel/pageswap.h"
 #include "core.h"
+#include "pages/swap.h"
 
 static int target, calls, with;
 static bool for_good; /* and all calls of that name from then on */

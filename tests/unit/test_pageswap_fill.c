@@ -17,8 +17,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "channel/pageswap.h"
 #include "core.h"
+#include "pages/swap.h"
 
 #define PAGES 64u
 

@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "channel/pageswap_priv.h"
+#include "pages/internal.h"
 
 #define NODE_WORDS 64 /* of a mask of nodes: 4096 of them */
 

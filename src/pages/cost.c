@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <sys/mman.h>
 
-#include "channel/pageswap_priv.h"
+#include "pages/internal.h"
 
 #define TRIES	    3
 #define SMALL_FEW   16 /* pages */

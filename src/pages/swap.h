@@ -4,8 +4,8 @@
  * under the application's addresses, and the application's old ones join the
  * pool in their place.
  */
-#ifndef CHANNEL_PAGESWAP_H
-#define CHANNEL_PAGESWAP_H
+#ifndef PAGES_SWAP_H
+#define PAGES_SWAP_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -53,4 +53,4 @@ enum pages_kind {
 
 enum pages_kind pages_kind(const void *at, size_t len);
 
-#endif /* CHANNEL_PAGESWAP_H */
+#endif /* PAGES_SWAP_H */

@@ -4,8 +4,8 @@
 #include <sys/mman.h>
 
 #include "base/base.h"
-#include "channel/pageswap.h"
-#include "channel/pool_priv.h"
+#include "pages/landing_priv.h"
+#include "pages/swap.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23

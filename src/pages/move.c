@@ -27,7 +27,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "channel/pageswap_priv.h"
+#include "pages/internal.h"
 
 #define OUT_TRIES     2000 /* for a page that somebody else is at */
 #define STRANGE_TRIES 3

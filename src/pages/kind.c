@@ -5,7 +5,7 @@
  */
 #include <sys/mman.h>
 
-#include "channel/pageswap_priv.h"
+#include "pages/internal.h"
 
 #define PIECES_MAX 64u
 

@@ -6,8 +6,8 @@
  * message lands on blocks whose pages come with the data; where all blocks are
  * lent it takes another way. Nobody waits.
  */
-#ifndef CHANNEL_POOL_H
-#define CHANNEL_POOL_H
+#ifndef PAGES_LANDING_H
+#define PAGES_LANDING_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,9 +27,10 @@ struct landing {
 
 /*
  * Join the pool, to have at most @bytes of it at a time. The first to join
- * starts its thread, which ends with the last one. 0 or a negative errno.
+ * starts its thread, which ends with the last one, and calls @first before it makes
+ * pages, unless that is NULL. 0 or a negative errno.
  */
-int pool_open(uint64_t bytes, struct pool_landing **pool);
+int pool_open(uint64_t bytes, void (*first)(void), struct pool_landing **pool);
 /* Everything was given back. @ours: false in a forked child, where neither the
  * thread is nor the pages. */
 void pool_close(struct pool_landing *p, bool ours);
@@ -57,4 +58,4 @@ static inline uint64_t body_end(const char *buf, uint64_t len, uint64_t unit)
 	return ((uintptr_t)buf + len) & ~(unit - 1);
 }
 
-#endif /* CHANNEL_POOL_H */
+#endif /* PAGES_LANDING_H */

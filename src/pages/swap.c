@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "base/turns.h"
-#include "channel/pageswap_priv.h"
 #include "notify/announce.h"
+#include "pages/internal.h"
 
 #define TAKEN_TRIES  1000 /* somebody keeps watching what we want to swap */
 #define TAKEN_NAP_NS 50000

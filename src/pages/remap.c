@@ -13,7 +13,7 @@
 #include <sched.h>
 #include <sys/mman.h>
 
-#include "channel/pageswap_priv.h"
+#include "pages/internal.h"
 
 #ifndef MREMAP_DONTUNMAP
 #define MREMAP_DONTUNMAP 4

@@ -47,10 +47,9 @@
 
 #include "base/base.h"
 #include "base/service.h"
-#include "channel/model.h"
-#include "channel/pageswap.h"
-#include "channel/pool.h"
-#include "channel/pool_priv.h"
+#include "pages/landing.h"
+#include "pages/landing_priv.h"
+#include "pages/swap.h"
 
 #define IDLE_S	     2
 #define BLOCKS_MAX   (1u << 16)
@@ -70,6 +69,7 @@ static _Atomic int owner; /* the process that all this belongs to */
 static struct {
 	size_t unit;
 	pthread_t thread;
+	void (*first)(void); /* what the thread does before anything else */
 	struct service service;
 	atomic_bool single; /* the kernel gives no huge pages here */
 	/* lock guards what follows */
@@ -221,7 +221,8 @@ static void *run(void *arg)
 	(void)arg;
 	/* A program's other threads are not put off when it wakes. */
 	pthread_setschedparam(pthread_self(), SCHED_BATCH, &prio);
-	model_measure();
+	if (pool.first)
+		pool.first();
 	pthread_mutex_lock(&pool.lock);
 	while (!pool.quit) {
 		if (make_one())
@@ -321,7 +322,7 @@ static void set_limit(void)
 	pool.limit = LIMIT_SHARES * most;
 }
 
-int pool_open(uint64_t bytes, struct pool_landing **out)
+int pool_open(uint64_t bytes, void (*first)(void), struct pool_landing **out)
 {
 	struct pool_landing *p = calloc(1, sizeof(*p));
 	int rc = 0;
@@ -332,8 +333,10 @@ int pool_open(uint64_t bytes, struct pool_landing **out)
 	p->share = bytes < BLOCKS_MAX ? (uint32_t)bytes : BLOCKS_MAX;
 	adopt();
 	pthread_mutex_lock(&gate);
-	if (list_empty(&pool.members))
+	if (list_empty(&pool.members)) {
+		pool.first = first;
 		rc = start();
+	}
 	if (!rc) {
 		pthread_mutex_lock(&pool.lock);
 		list_add_tail(&pool.members, &p->node);

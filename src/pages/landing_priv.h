@@ -2,8 +2,8 @@
 /*
  * Blocks of the landing pool and the mappings that they lie in.
  */
-#ifndef CHANNEL_POOL_PRIV_H
-#define CHANNEL_POOL_PRIV_H
+#ifndef PAGES_LANDING_PRIV_H
+#define PAGES_LANDING_PRIV_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -64,4 +64,4 @@ bool block_make(const struct extent *e, uint32_t i, bool *single);
 /* Its pages go, its address stays taken and faults. */
 void block_lose(const struct extent *e, uint32_t i);
 
-#endif /* CHANNEL_POOL_PRIV_H */
+#endif /* PAGES_LANDING_PRIV_H */

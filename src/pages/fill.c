@@ -8,7 +8,7 @@
 #include <sys/ioctl.h>
 
 #include "base/turns.h"
-#include "channel/pageswap_priv.h"
+#include "pages/internal.h"
 
 /* Bytes done, until something was there already, or there is no memory. */
 static size_t copy_in(struct swap_kit *kit, uintptr_t dst, uintptr_t src,
