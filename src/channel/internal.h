@@ -27,7 +27,7 @@
 #include "base/copy.h"
 #include "base/list.h"
 #include "channel/access.h"
-#include "channel/packet.h"
+#include "channel/protocol/packet.h"
 #include "channel/ring.h"
 #include "channel/transport.h"
 #include "pages/landing.h"

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/barrier.h"
-#include "channel/packet.h"
+#include "channel/protocol/packet.h"
 #include "channel/ring.h"
 
 #define DRAINS 16

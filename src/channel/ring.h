@@ -33,7 +33,7 @@
  * caches (2 MiB on an EPYC): a stream of 3 KiB messages is faster by a third then,
  * and half as large is no better than small.
  *
- * Such a ring takes addresses, so a process has few of them (shm_area.c); the others
+ * Such a ring takes addresses, so a process has few of them (channel/shm/area.c); the others
  * have RING_SHORT cells. Positions are the same in both, and lap ends are: the
  * writer leaves out those up to RING_CELLS. Behind a short ring there is one more
  * cell, in which no packet begins but CELL_PAD.

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The insides of the page swap. pageswap.c has the calls, pages/context.c what a
- * swap works with, pages/move.c and pages/remap.c the two ways, and
- * pages/fill.c another, for pages that are not there yet;
- * pages/vma.c the questions about mappings, pages/cost.c the measurement.
+ * The insides of the page swap. pageswap.c has the calls, context.c what a
+ * swap works with, move.c and remap.c the two ways, and
+ * fill.c another, for pages that are not there yet;
+ * vma.c the questions about mappings, cost.c the measurement.
  */
 #ifndef PAGES_INTERNAL_H
 #define PAGES_INTERNAL_H
@@ -60,7 +60,7 @@ struct swap_kit {
 };
 
 /*
- * pages/context.c. Between the two signals are off and no fork() begins: neither
+ * context.c. Between the two signals are off and no fork() begins: neither
  * a handler nor a child may meet a page that is under way. 0 or a negative errno
  * with a reason, and then there is nothing to end.
  */
@@ -79,13 +79,13 @@ int kit_register(struct swap_kit *kit, uintptr_t at, size_t len);
  */
 void kit_unregister(struct swap_kit *kit, uintptr_t at, size_t len);
 
-/* pages/kind.c: pages_writable() by what a kit has open. */
+/* kind.c: pages_writable() by what a kit has open. */
 int kit_writable(struct swap_kit *kit, uintptr_t at, size_t len);
 
 /* Another userfaultfd has a range, perhaps one of kedge's notifiers. */
 #define SWAP_TAKEN 1
 
-/* pages/move.c: 0, SWAP_TAKEN or a negative errno with a reason. */
+/* move.c: 0, SWAP_TAKEN or a negative errno with a reason. */
 int swap_by_move(uintptr_t a, uintptr_t b, size_t len);
 /* What is mapped in [at, at + len), by pieces. */
 void move_classify(struct swap_kit *kit, uintptr_t at, size_t len,
@@ -95,12 +95,12 @@ static inline size_t piece_cnt(uintptr_t at, size_t len, size_t huge)
 	return (round_up(at + len, huge) - round_down(at, huge)) / huge;
 }
 
-/* pages/remap.c: 0 or a negative errno with a reason. */
+/* remap.c: 0 or a negative errno with a reason. */
 int swap_by_remap(uintptr_t a, uintptr_t b, size_t len);
 /* The same without a look at what is swapped. */
 int remap_exchange(uintptr_t a, uintptr_t b, size_t len);
 
-/* pages/vma.c: the private anonymous mapping that @at lies in. */
+/* vma.c: the private anonymous mapping that @at lies in. */
 int swap_vma_at(int maps_fd, uintptr_t at, struct vma_span *vma);
 /* Why the kernel refuses [at, at + len): -EFAULT or -EOPNOTSUPP, in words. */
 int swap_why_not(uintptr_t at, size_t len);
@@ -111,7 +111,7 @@ uint64_t swap_alike_ns(void);
 /* Mappings of the process now, and how many it may have. */
 int swap_vma_count(size_t *have, size_t *max);
 
-/* pages/cost.c: which way is the faster one, by measurement. */
+/* cost.c: which way is the faster one, by measurement. */
 uint32_t swap_faster(uintptr_t a, uintptr_t b, size_t len);
 
 /* pageswap.c: 0, or -EINVAL with a reason. */

@@ -11,7 +11,7 @@
 
 #include "base/list.h"
 
-/* See pool.c. */
+/* See landing.c. */
 enum block {
 	BLOCK_FREE,
 	BLOCK_USED,

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "channel/connect/wait.h"
 #include "channel/internal.h"
-#include "channel/shm.h"
-#include "channel/wait.h"
+#include "channel/shm/internal.h"
 #include "liar.h"
 
 #define KNOWN	 16u
@@ -21,7 +21,7 @@
 #define LIES	 20000u
 #define PACKET_N 600u
 
-/* As shm_bulk.c has them; it says what it expects by ending the channel. */
+/* As channel/shm/bulk.c has them; it says what it expects by ending the channel. */
 struct rts_desc {
 	uint64_t addr;
 	uint64_t heap_off;

@@ -5,7 +5,7 @@
  */
 #include "feed.h"
 
-#include "channel/ofi_desc.c"
+#include "channel/ofi/desc.c"
 
 /* The same in wide numbers. */
 static bool holds(const struct ofi_target *t, uint32_t cnt, uint64_t len)

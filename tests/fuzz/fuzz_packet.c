@@ -6,7 +6,7 @@
  */
 #include "feed.h"
 
-#include "channel/packet.c"
+#include "channel/protocol/packet.c"
 
 static void check_desc(const struct packet *p, size_t fixed, uint32_t desc_len,
 		       const void *parsed, const uint8_t *body)

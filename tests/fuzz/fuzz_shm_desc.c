@@ -24,8 +24,8 @@ static ssize_t fuzz_vm_writev(pid_t pid, const struct iovec *local,
 			      unsigned long local_cnt, const struct iovec *far,
 			      unsigned long far_cnt, unsigned long flags);
 
-#include "channel/shm_bulk.c"
-#include "channel/shm_cross.c"
+#include "channel/shm/bulk.c"
+#include "channel/shm/cross.c"
 
 #define HEAP_LEN (256u << 10)
 #define LEN_MAX	 (192u << 10)

@@ -13,7 +13,7 @@
 #undef ioctl
 #undef syscall
 
-#include "channel/shm_hello.c"
+#include "channel/shm/handshake.c"
 
 #define HEAP  (64u << 10)
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)

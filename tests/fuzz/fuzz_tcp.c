@@ -15,8 +15,8 @@
 #undef syscall
 
 #include "channel/internal.h"
-#include "channel/tcp/hello.h"
-#include "channel/tcp/tcp.h"
+#include "channel/tcp/handshake.h"
+#include "channel/tcp/internal.h"
 
 #define OPS	64u
 #define BUF_MAX 70000u

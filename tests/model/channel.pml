@@ -466,7 +466,7 @@ inline end_chunk()
 	k = 0
 }
 
-/* cross() failed: forgo() of shm_bulk.c */
+/* cross() failed: forgo() of channel/shm/bulk.c */
 inline forgo()
 {
 	k = 0;

@@ -132,7 +132,7 @@ inline send_first()
 	queued?_
 }
 
-/* ---- the transport's part of a message: shm_bulk.c ---- */
+/* ---- the transport's part of a message: channel/shm/bulk.c ---- */
 
 inline bulk_stop()
 {

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "channel/ofi.h"
+#include "channel/ofi/internal.h"
 
 #include <cmocka.h>
 

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "channel/packet.h"
-#include "channel/tcp/tcp.h"
+#include "channel/protocol/packet.h"
+#include "channel/tcp/internal.h"
 #include "core.h"
 
 #define LEN (600u << 10) /* three frames of the shortest */

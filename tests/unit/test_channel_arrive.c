@@ -6,7 +6,7 @@
 #include "channel_pair.h"
 
 #include "channel/internal.h"
-#include "channel/shm.h"
+#include "channel/shm/internal.h"
 
 #define LEN 40000u
 

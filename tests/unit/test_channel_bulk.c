@@ -9,7 +9,7 @@
 #include "channel_pair.h"
 
 #include "channel/internal.h"
-#include "channel/shm.h"
+#include "channel/shm/internal.h"
 
 #define LEN  (8 * MIB)
 #define HOLE (5 * MIB)

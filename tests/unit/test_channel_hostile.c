@@ -14,7 +14,7 @@
 #include "core.h"
 
 /* For its messages. */
-#include "channel/shm_hello.c"
+#include "channel/shm/handshake.c"
 
 #include "channel/internal.h"
 #include "channel_child.h"

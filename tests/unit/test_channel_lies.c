@@ -6,7 +6,7 @@
 #include "channel_pair.h"
 
 #include "channel/internal.h"
-#include "channel/shm.h"
+#include "channel/shm/internal.h"
 
 #define LEN 100u
 
@@ -129,7 +129,7 @@ static void data_for_what_was_given_up_is_dropped(void **state)
 	close_pair();
 }
 
-/* As shm_bulk.c has it. */
+/* As channel/shm/bulk.c has it. */
 struct cts_desc {
 	uint32_t record;
 	uint8_t mode;

@@ -9,7 +9,7 @@
 #include <sys/un.h>
 
 #include "channel/internal.h"
-#include "channel/shm.h"
+#include "channel/shm/internal.h"
 #include "channel_child.h"
 
 /* ---- strangers ---- */

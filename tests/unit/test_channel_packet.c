@@ -2,7 +2,7 @@
 /* What a peer may not say: each packet as it should be, then with one thing wrong. */
 #include "core.h"
 
-#include "channel/packet.h"
+#include "channel/protocol/packet.h"
 
 static union {
 	uint8_t bytes[sizeof(struct packet)];

@@ -22,9 +22,9 @@
 
 #include "core.h"
 
+#include "channel/connect/wait.h"
 #include "channel/internal.h"
-#include "channel/shm.h"
-#include "channel/wait.h"
+#include "channel/shm/internal.h"
 #include "channel_other.h"
 
 #define NOBODY 65534
@@ -32,7 +32,7 @@
 #define LIMIT  60 /* seconds, after which a case that hangs has failed */
 #define TURNS  2000
 
-/* As shm_bulk.c has them. */
+/* As channel/shm/bulk.c has them. */
 struct rts_desc {
 	uint64_t addr;
 	uint64_t heap_off;

@@ -14,7 +14,7 @@
 #include "core.h"
 
 #include "channel/internal.h"
-#include "channel/shm.h"
+#include "channel/shm/internal.h"
 
 #define BIG  (1u << 20)
 #define ENDS 60 /* seconds, after which a case that hangs has failed */

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "channel/ofi_desc.h"
+#include "channel/ofi/desc.h"
 
 #define LEN 10000u
 

@@ -6,8 +6,8 @@
 
 #include "base/cancel.h"
 #include "channel/tcp/connect.h"
+#include "channel/tcp/internal.h"
 #include "channel/tcp/listen.h"
-#include "channel/tcp/tcp.h"
 
 static int over(struct clofork *sock, const struct kedge_channel_opts *opts,
 		const struct transport_peer *peer,

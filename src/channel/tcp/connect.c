@@ -5,11 +5,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "channel/connect/wait.h"
 #include "channel/tcp/addr.h"
 #include "channel/tcp/connect.h"
-#include "channel/tcp/hello.h"
-#include "channel/tcp/tcp.h"
-#include "channel/wait.h"
+#include "channel/tcp/handshake.h"
+#include "channel/tcp/internal.h"
 
 /* A listener that is full of strangers lets one go, who may be us. */
 #define TRIES	 20

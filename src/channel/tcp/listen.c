@@ -10,9 +10,9 @@
 
 #include "channel/tcp/addr.h"
 #include "channel/tcp/listen.h"
-#include "channel/wait.h"
+#include "channel/connect/wait.h"
 #include "channel/tcp/meet.h"
-#include "channel/tcp/tcp.h"
+#include "channel/tcp/internal.h"
 
 #define BACKLOG	  512
 #define TAKE_MAX  256 /* connections in one turn */

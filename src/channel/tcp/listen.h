@@ -12,7 +12,7 @@
 
 #include "base/clofork.h"
 #include "base/list.h"
-#include "channel/tcp/hello.h"
+#include "channel/tcp/handshake.h"
 
 #define HALF_MAX 128u
 #define HALF_MIN 16u

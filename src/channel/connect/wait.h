@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Waiting for a peer while a connection is made: until a deadline, or until the
+ * connector for which the calling thread connects is closed.
+ */
+#ifndef CHANNEL_CONNECT_WAIT_H
+#define CHANNEL_CONNECT_WAIT_H
+
+#include "base/base.h"
+#include "base/clofork.h"
+
+/* The time until which to wait, of clock_ns(); UINT64_MAX for a negative timeout. */
+KEDGE_PRIVATE uint64_t kedge__deadline_of(int timeout_ms);
+/* What is left of it, for poll(). */
+int deadline_left(uint64_t deadline);
+
+/*
+ * Until @fd is ready for @what (as in poll()), or @most_ms have passed, where that
+ * is not negative; it is less than a second. @fd may be -1. 0; -ETIMEDOUT, at
+ * @deadline; -ECANCELED, as below. The reason is set.
+ */
+KEDGE_PRIVATE int kedge__wait_for(int fd, short what, uint64_t deadline,
+				  int most_ms);
+
+/*
+ * Waits of the calling thread end with -ECANCELED from when @bell is readable. It
+ * stays where it is until the thread ends, or calls this with NULL.
+ */
+void wait_unless(const struct clofork *bell);
+
+#endif /* CHANNEL_CONNECT_WAIT_H */

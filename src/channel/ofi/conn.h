@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Finding each other: providers, connections, listeners, and what stands in for
+ * a connection where there is none. The end of ofi.h.
+ */
+#ifndef CHANNEL_OFI_CONN_H
+#define CHANNEL_OFI_CONN_H
+
+/* What the sides tell each other when they connect; in the private data of the
+ * connection, of which verbs has 48 bytes. */
+#define HELLO_MAGIC   UINT64_C(0x6b6564676563686e)
+#define HELLO_VERSION 1u
+
+struct ofi_hello {
+	uint64_t magic; /* shows another byte order, too */
+	uint16_t version;
+	uint16_t rx_cnt;
+	uint32_t pid;
+	uint32_t eager_max;
+	uint32_t unexpected_cnt;
+	uint64_t unexpected_bytes;
+	int32_t status; /* of a refusal: a negative errno */
+	uint32_t zero;
+};
+
+/* ---- conn.c: endpoints ---- */
+
+/* A libfabric error as a negative errno. */
+int kedge__ofi_errno(ssize_t rc);
+int kedge__ofi_getinfo(const char *provider, const char *node,
+		       const char *service, uint64_t flags,
+		       struct fi_info **info);
+int kedge__ofi_fabric_open(const struct fi_info *info,
+			   struct ofi_fabric **fabric);
+void kedge__ofi_fabric_put(struct ofi_fabric *fabric);
+/* An endpoint, not connected; with its buffers posted, if it will be. */
+int kedge__ofi_open(struct ofi_fabric *fabric, struct fi_info *info,
+		    struct ofi **out);
+/* Free it; nothing is sent. */
+void kedge__ofi_free(struct ofi *o);
+/* Wait for FI_CONNECTED until @deadline; what the peer said goes to @hello. */
+int kedge__ofi_connected(struct ofi *o, uint64_t deadline,
+			 struct ofi_hello *hello);
+int kedge__ofi_eq_open(struct fid_fabric *fabric, struct fid_eq **eq, int *fd);
+/* One event, or -EAGAIN; 0 and *@event, else what the error event says. */
+int kedge__ofi_eq_read(struct fid_eq *eq, uint32_t *event,
+		       struct fi_info **info, struct ofi_hello *hello);
+/* Wait for the descriptor until @deadline, a while at most. 0; else as
+ * kedge__wait_for(). */
+int kedge__ofi_wait(int fd, uint64_t deadline);
+void kedge__ofi_hello(struct ofi_hello *hello,
+		      const struct kedge_channel_opts *opts);
+/* 0 or -EPROTO, or what the peer says of itself. */
+int kedge__ofi_hello_check(const struct ofi_hello *hello, size_t len);
+int kedge__ofi_agree(struct ofi *o, const struct kedge_channel_opts *opts,
+		     const struct ofi_hello *hello,
+		     struct transport_peer *peer);
+int kedge__ofi_connect(const char *provider, const char *node,
+		       const char *service,
+		       const struct kedge_channel_opts *opts, int timeout_ms,
+		       struct ofi **out, struct transport_peer *peer);
+
+/* Post the buffers to receive into. */
+int kedge__ofi_post_all(struct ofi *o);
+/*
+ * What connects for @provider, with an address as for fi_getinfo(): itself, or
+ * NULL and *@rdm.
+ */
+int kedge__ofi_getinfo_any(const char *provider, const char *node,
+			   const char *service, uint64_t flags,
+			   struct fi_info **info, bool *rdm);
+
+/* ---- rdm.c: reliable datagrams ---- */
+
+int kedge__ofi_getinfo_rdm(const char *provider, const char *node,
+			   struct fi_info **info);
+/* An endpoint and its peer's, which meet over the connection @fd. On success it
+ * owns that, else it is closed. */
+int kedge__ofi_rdm(int fd, const char *provider,
+		   const struct kedge_channel_opts *opts, uint64_t deadline,
+		   struct ofi **out);
+/* 0, or what the connection beside the endpoint says. */
+int kedge__ofi_ctl_check(struct ofi *o);
+
+/* ---- listen.c ---- */
+
+struct ofi_listener;
+int kedge__ofi_listen(const char *provider, const char *node,
+		      const char *service,
+		      const struct kedge_channel_opts *opts,
+		      struct ofi_listener **out);
+int kedge__ofi_accept(struct ofi_listener *l, int timeout_ms, struct ofi **out,
+		      struct transport_peer *peer);
+const struct kedge_channel_opts *
+kedge__ofi_listener_opts(const struct ofi_listener *l);
+int kedge__ofi_listener_fd(const struct ofi_listener *l);
+/* The port that it listens on, of an IP address; 0 if it is none. */
+unsigned int kedge__ofi_listener_port(const struct ofi_listener *l);
+/* What kedge_listener_address() says of it. */
+int kedge__ofi_listener_address(const struct ofi_listener *l, char *text);
+void kedge__ofi_listener_close(struct ofi_listener *l);
+
+#endif /* CHANNEL_OFI_CONN_H */

@@ -1,0 +1,599 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Bulk data between two processes of one host. The receiver says where it goes:
+ *
+ *   SHARED  memory of its heap, which the sender has mapped: one copy, no
+ *           system call
+ *   MEMORY  any memory: the receiver pulls it with process_vm_readv(), and the
+ *           sender pushes with process_vm_writev() where the receiver lets it
+ *   STREAM  slots that both have mapped: the sender fills, the receiver drains
+ *
+ * In the first two both processors may work on one message: chunks of it are
+ * claimed from the record, by fetch_add. That alone gives a chunk to one side,
+ * so no order is needed there; a chunk that is done is counted with release and
+ * the count is loaded with acquire before the buffer is anybody else's.
+ */
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/uio.h>
+
+#include "base/copy.h"
+#include "channel/shm/internal.h"
+
+enum mode {
+	MODE_SHARED = 1,
+	MODE_MEMORY,
+	MODE_STREAM,
+};
+
+#define CHUNK_SHARED (128u << 10)
+#define CHUNK_MEMORY (128u << 10)
+#define CHUNK_PULL   (1u << 20) /* where the receiver alone moves it */
+#define LOOK_EVERY   (2u << 20) /* bytes pushed between looks at the peer */
+#define SLOT_LEN     (16u << 10)
+#define SLOT_CNT     16u
+
+struct rts_desc {
+	uint64_t addr;
+	uint64_t heap_off; /* in the sender's heap, or NO_PAGES, or NO_PUSH */
+};
+
+/* As NO_PAGES, and the sender, whose operation has a deadline, writes to none of
+ * the receiver's memory by the kernel. */
+#define NO_PUSH (NO_PAGES - 1)
+
+#define PIECES_MAX 14u
+
+struct cts_desc {
+	uint32_t record;
+	uint8_t mode;
+	uint8_t push;
+	uint16_t piece_cnt;
+	uint32_t chunk;
+	uint32_t slot_cnt;
+	uint64_t off; /* SHARED: in the receiver's heap; STREAM: in its slots */
+	struct bulk_piece piece[PIECES_MAX];
+};
+_Static_assert(sizeof(struct cts_desc) <= DESC_MAX, "fits");
+
+/* One side's view of a message under way. */
+struct xfer {
+	uint8_t mode;
+	bool push;  /* the sender may write */
+	bool no_push; /* it does not */
+	bool pull;  /* the receiver does */
+	uint32_t index;
+	struct record *rec;
+	uint64_t chunk;
+	uint64_t cnt;	  /* chunks in all */
+	uint64_t done;	  /* by this side */
+	uint64_t pushed;  /* bytes since the last look at whom they reach */
+	uint64_t src;	  /* the sender's address */
+	const char *from; /* the source, where it is of this process */
+	char *to;	  /* the target, likewise */
+	uint64_t src_off; /* the source in the sender's heap, or NO_PAGES */
+	uint64_t off;	  /* the target in the receiver's heap; the slots */
+	uint32_t slot_cnt;
+	uint32_t piece_cnt;
+	int failed;	  /* (receiver) -errno of a chunk */
+	struct bulk_piece piece[PIECES_MAX]; /* the target, in its process */
+};
+
+static struct xfer *xfer_of(const struct bulk *b)
+{
+	return (struct xfer *)(uintptr_t)b->priv[0];
+}
+
+int bulk_offer(void *ctx, struct bulk *b, void *desc, size_t *len)
+{
+	struct shm *s = ctx;
+	struct rts_desc d = { b->piece[0].addr, NO_PAGES };
+
+	b->priv[0] = 0;
+	d.heap_off = heap_off(&s->heap, (void *)(uintptr_t)d.addr, b->len);
+	if (d.heap_off == NO_PAGES && b->flags & BULK_TIMED)
+		d.heap_off = NO_PUSH;
+	memcpy(desc, &d, sizeof(d));
+	*len = sizeof(d);
+	return 0;
+}
+
+/* ---- records ---- */
+
+static int record_get(struct shm *s)
+{
+	int i, bit;
+
+	for (i = 0; i < (int)ARRAY_SIZE(s->free_records); i++) {
+		if (!s->free_records[i])
+			continue;
+		bit = __builtin_ctzll(s->free_records[i]);
+		s->free_records[i] &= ~((uint64_t)1 << bit);
+		return i * 64 + bit;
+	}
+	return -EAGAIN;
+}
+
+static void record_put(struct shm *s, uint32_t i)
+{
+	s->free_records[i / 64] |= (uint64_t)1 << i % 64;
+}
+
+/* Nobody else knows of it yet: the CTS that names it is published later. */
+static void record_reset(struct record *r)
+{
+	atomic_store_explicit(&r->claim, 0, memory_order_relaxed);
+	atomic_store_explicit(&r->sender_done, 0, memory_order_relaxed);
+	atomic_store_explicit(&r->receiver_done, 0, memory_order_relaxed);
+}
+
+/* ---- the receiver ---- */
+
+static int read_rts(struct shm *s, const struct bulk *b,
+		    const void *rts, size_t len, struct xfer *x)
+{
+	struct rts_desc d;
+
+	if (len != sizeof(d))
+		return kedge_reason(-EPROTO, "the peer describes its buffer "
+				    "in a way unknown here");
+	memcpy(&d, rts, sizeof(d));
+	x->src = d.addr;
+	x->src_off = d.heap_off == NO_PUSH ? NO_PAGES : d.heap_off;
+	x->no_push = d.heap_off == NO_PUSH;
+	if (x->src_off == NO_PAGES)
+		return 0;
+	if (d.heap_off > s->peers_heap_len ||
+	    b->len > s->peers_heap_len - d.heap_off)
+		return kedge_reason(-EPROTO, "the peer's buffer is not in its "
+				    "heap");
+	/* Another way, if there are no addresses for it. */
+	if (!area_heap(&s->peers, d.heap_off, b->len))
+		x->src_off = NO_PAGES;
+	return 0;
+}
+
+static int plan_stream(struct shm *s, const struct bulk *b, struct xfer *x)
+{
+	uint64_t cnt = (b->len + SLOT_LEN - 1) / SLOT_LEN;
+
+	x->mode = MODE_STREAM;
+	x->chunk = SLOT_LEN;
+	x->cnt = cnt;
+	x->slot_cnt = cnt < SLOT_CNT ? (uint32_t)cnt : SLOT_CNT;
+	return slots_get(s, x->chunk * x->slot_cnt, &x->off);
+}
+
+static int plan(struct shm *s, const struct bulk *b, struct xfer *x)
+{
+	x->mode = MODE_MEMORY;
+	x->chunk = CHUNK_MEMORY;
+	if (b->flags & BULK_HEAP) {
+		x->mode = MODE_SHARED;
+		x->chunk = CHUNK_SHARED;
+		x->push = true;
+		x->pull = x->src_off != NO_PAGES;
+		x->to = (char *)(uintptr_t)b->piece[0].addr;
+		x->off = heap_off(&s->heap, x->to, b->len);
+	} else if (b->flags & BULK_STREAM) {
+		return plan_stream(s, b, x);
+	} else {
+		x->push = b->flags & BULK_PUSH && s->peer_can_cross &&
+			  !x->no_push;
+		x->pull = x->src_off != NO_PAGES ||
+			  (s->can_cross && !(b->flags & BULK_TIMED));
+		if (!x->push && !x->pull)
+			return -EOPNOTSUPP;
+		if (b->piece_cnt > PIECES_MAX)
+			return -EOPNOTSUPP;
+		if (!x->push)
+			x->chunk = CHUNK_PULL;
+		x->piece_cnt = b->piece_cnt;
+		memcpy(x->piece, b->piece, b->piece_cnt * sizeof(*b->piece));
+	}
+	x->cnt = (b->len + x->chunk - 1) / x->chunk;
+	return 0;
+}
+
+static void describe(const struct xfer *x, struct cts_desc *d)
+{
+	*d = (struct cts_desc){
+		.record = x->index,
+		.mode = x->mode,
+		.push = x->push,
+		.piece_cnt = (uint16_t)x->piece_cnt,
+		.chunk = (uint32_t)x->chunk,
+		.slot_cnt = x->slot_cnt,
+		.off = x->off,
+	};
+	memcpy(d->piece, x->piece, x->piece_cnt * sizeof(*x->piece));
+}
+
+int bulk_accept(void *ctx, struct bulk *b, const void *rts, size_t rts_len,
+		void *cts, size_t *cts_len)
+{
+	struct shm *s = ctx;
+	struct xfer *x = calloc(1, sizeof(*x));
+	struct cts_desc d;
+	int rc, i;
+
+	if (!x)
+		return -ENOMEM;
+	rc = read_rts(s, b, rts, rts_len, x);
+	if (rc)
+		goto free_xfer;
+	i = record_get(s);
+	rc = i < 0 ? i : plan(s, b, x);
+	if (rc)
+		goto put_record;
+	x->index = (uint32_t)i;
+	x->rec = &s->my_records[i];
+	record_reset(x->rec);
+	describe(x, &d);
+	*cts_len = offsetof(struct cts_desc, piece) +
+		   x->piece_cnt * sizeof(*d.piece);
+	memcpy(cts, &d, *cts_len);
+	b->priv[0] = (uintptr_t)x;
+	return 0;
+
+put_record:
+	if (i >= 0)
+		record_put(s, (uint32_t)i);
+free_xfer:
+	free(x);
+	return rc;
+}
+
+/* ---- the sender ---- */
+
+static bool in_range(uint64_t off, uint64_t len, uint64_t max)
+{
+	return off <= max && len <= max - off;
+}
+
+static bool pieces_are(const struct cts_desc *d, uint64_t len)
+{
+	uint64_t sum = 0;
+	uint32_t i;
+
+	for (i = 0; i < d->piece_cnt; i++)
+		if (__builtin_add_overflow(sum, d->piece[i].len, &sum))
+			return false;
+	return sum == len;
+}
+
+static bool cts_fits(const struct shm *s, const struct cts_desc *d,
+		     size_t desc_len, uint64_t len)
+{
+	size_t fixed = offsetof(struct cts_desc, piece);
+
+	if (desc_len < fixed || d->record >= RECORDS ||
+	    d->piece_cnt > PIECES_MAX ||
+	    desc_len != fixed + d->piece_cnt * sizeof(*d->piece) ||
+	    d->chunk < 4096 || d->chunk > (64u << 20))
+		return false;
+	switch (d->mode) {
+	case MODE_SHARED:
+		return in_range(d->off, len, s->peers_heap_len);
+	case MODE_STREAM:
+		return d->slot_cnt && d->slot_cnt <= SLOTS_LEN / d->chunk &&
+		       in_range(d->off, (uint64_t)d->chunk * d->slot_cnt,
+				SLOTS_LEN);
+	case MODE_MEMORY:
+		return pieces_are(d, len);
+	}
+	return false;
+}
+
+/* Of the peer's area what it is to be written to. */
+static bool has_addresses(struct shm *s, const struct xfer *x, uint64_t len)
+{
+	if (x->mode == MODE_SHARED)
+		return area_heap(&s->peers, x->off, len);
+	if (x->mode == MODE_STREAM)
+		return area_slots(&s->peers, x->off, x->chunk * x->slot_cnt);
+	return true;
+}
+
+int bulk_start(void *ctx, struct bulk *b, const void *cts, size_t cts_len)
+{
+	struct shm *s = ctx;
+	struct cts_desc d = { 0 };
+	struct xfer *x;
+
+	if (cts_len <= sizeof(d))
+		memcpy(&d, cts, cts_len);
+	if (cts_len > sizeof(d) || !cts_fits(s, &d, cts_len, b->len))
+		return kedge_reason(-EPROTO, "the peer says where a message "
+				    "may land, and it is not there");
+	x = calloc(1, sizeof(*x));
+	if (!x)
+		return -ENOMEM;
+	x->mode = d.mode;
+	x->rec = &s->peers_records[d.record];
+	x->chunk = d.chunk;
+	x->cnt = (b->len + x->chunk - 1) / x->chunk;
+	x->push = d.mode == MODE_SHARED ||
+		  (d.mode == MODE_MEMORY && d.push && s->can_cross &&
+		   !(b->flags & BULK_TIMED));
+	x->from = (const char *)(uintptr_t)b->piece[0].addr;
+	x->slot_cnt = d.slot_cnt;
+	x->off = d.off;
+	x->piece_cnt = d.piece_cnt;
+	memcpy(x->piece, d.piece, sizeof(x->piece));
+	if (!has_addresses(s, x, b->len)) {
+		free(x);
+		return -ENOMEM;
+	}
+	b->priv[0] = (uintptr_t)x;
+	return 0;
+}
+
+/* ---- both ---- */
+
+static uint64_t chunk_len(const struct bulk *b, const struct xfer *x,
+			  uint64_t i)
+{
+	uint64_t left = b->len - i * x->chunk;
+
+	return left < x->chunk ? left : x->chunk;
+}
+
+/* [off, off + len) of a message in its target's pieces, as an iovec. */
+static size_t slice(const struct xfer *x, uint64_t off, uint64_t len,
+		    struct iovec *v)
+{
+	uint64_t part;
+	size_t n = 0, i;
+
+	for (i = 0; i < x->piece_cnt && len; i++) {
+		if (off >= x->piece[i].len) {
+			off -= x->piece[i].len;
+			continue;
+		}
+		part = x->piece[i].len - off;
+		part = part < len ? part : len;
+		v[n].iov_base = (void *)(uintptr_t)(x->piece[i].addr + off);
+		v[n++].iov_len = part;
+		len -= part;
+		off = 0;
+	}
+	return n;
+}
+
+/* The sender's copy of a chunk. */
+static int put_chunk(struct shm *s, struct bulk *b, struct xfer *x, uint64_t i)
+{
+	uint64_t off = i * x->chunk, len = chunk_len(b, x, i);
+	const char *src = x->from + off;
+	struct iovec v[PIECES_MAX];
+
+	if (x->mode == MODE_SHARED) {
+		int rc = kedge__bulk_check(b);
+
+		if (!rc)
+			copy_bytes(area_heap(&s->peers, x->off + off, len), src,
+				   len);
+		return rc;
+	}
+	if (!x->pushed || x->pushed >= LOOK_EVERY) {
+		int rc = cross_look(s);
+
+		if (rc)
+			return rc;
+		x->pushed = 0;
+	}
+	x->pushed += len;
+	return cross_write(s, src, v, slice(x, off, len, v), len);
+}
+
+/* All chunks are done; those that this side pushed have reached the peer. */
+static int all_done(struct shm *s, struct xfer *x)
+{
+	int rc = x->pushed ? cross_look(s) : 0;
+
+	x->pushed = 0;
+	return rc ? rc : 1;
+}
+
+static void scatter(const struct xfer *x, uint64_t off, const char *src,
+		    uint64_t len)
+{
+	struct iovec v[PIECES_MAX];
+	size_t n = slice(x, off, len, v), i;
+
+	for (i = 0; i < n; i++) {
+		copy_bytes(v[i].iov_base, src, v[i].iov_len);
+		src += v[i].iov_len;
+	}
+}
+
+/* The receiver's. */
+static int get_chunk(struct shm *s, struct bulk *b, struct xfer *x, uint64_t i)
+{
+	uint64_t off = i * x->chunk, len = chunk_len(b, x, i);
+	struct iovec v[1 + PIECES_MAX];
+	const char *from;
+	int rc;
+
+	if (x->src_off == NO_PAGES)
+		return cross_read(s, v, slice(x, off, len, v + 1),
+				  x->src + off, len);
+	rc = kedge__bulk_check(b);
+	if (rc)
+		return rc;
+	from = area_heap(&s->peers, x->src_off + off, len);
+	if (x->mode == MODE_SHARED)
+		copy_bytes(x->to + off, from, len);
+	else
+		scatter(x, off, from, len);
+	return 0;
+}
+
+/* A chunk that nobody has; -EAGAIN. */
+static int claim(struct xfer *x, uint64_t *i)
+{
+	uint64_t c = atomic_load_explicit(&x->rec->claim, memory_order_relaxed);
+
+	if (c >= x->cnt)
+		return -EAGAIN;
+	c = atomic_fetch_add_explicit(&x->rec->claim, 1, memory_order_relaxed);
+	if (c >= x->cnt)
+		return -EAGAIN;
+	*i = c;
+	return 0;
+}
+
+static void count(struct shm *s, _Atomic uint64_t *done, struct xfer *x)
+{
+	x->done++;
+	atomic_store_explicit(done, x->done, memory_order_release);
+	ring_wake(&s->ring);
+}
+
+/*
+ * A chunk that was claimed and cannot be done is over, too. The receiver waits
+ * for those of the sender in stop(), so it is told; but the sender is not told
+ * of the receiver's, for whom all would seem to have landed.
+ */
+static void forgo(struct shm *s, bool recv, struct xfer *x)
+{
+	if (recv)
+		x->done++;
+	else
+		count(s, &x->rec->sender_done, x);
+}
+
+/* A chunk could not be read. If the sender's buffer is gone since it gave up, its
+ * ABORT has the reason, and waits, or will where there was no room. */
+static int why_failed(const struct shm *s, const struct xfer *x)
+{
+	uint64_t c = atomic_load_explicit(&x->rec->claim, memory_order_acquire);
+
+	return c & RECORD_CLOSED || ring_peek(&s->ring) ? -EAGAIN : x->failed;
+}
+
+static int step_chunks(struct shm *s, struct bulk *b, struct xfer *x)
+{
+	bool recv = b->flags & BULK_RECV;
+	_Atomic uint64_t *mine = recv ? &x->rec->receiver_done
+				      : &x->rec->sender_done;
+	_Atomic uint64_t *other = recv ? &x->rec->sender_done
+				       : &x->rec->receiver_done;
+	int moved = -EAGAIN;
+	uint64_t i;
+
+	if ((recv ? x->pull : x->push) && !claim(x, &i)) {
+		moved = recv ? get_chunk(s, b, x, i) : put_chunk(s, b, x, i);
+		if (moved) {
+			forgo(s, recv, x);
+			x->failed = recv ? moved : 0;
+			return recv ? why_failed(s, x) : moved;
+		}
+		count(s, mine, x);
+	}
+	return x->done + atomic_load_explicit(other, memory_order_acquire) >=
+			       x->cnt
+		       ? all_done(s, x) : moved;
+}
+
+static uint64_t slot_off(const struct xfer *x)
+{
+	return x->off + x->done % x->slot_cnt * x->chunk;
+}
+
+/* Slots are used in a circle; the sender is ahead of the receiver by at most
+ * all of them. */
+static int step_fill(struct shm *s, struct bulk *b, struct xfer *x)
+{
+	uint64_t drained = atomic_load_explicit(&x->rec->receiver_done,
+						memory_order_acquire);
+	int moved = -EAGAIN;
+
+	if (x->done < x->cnt && x->done - drained < x->slot_cnt) {
+		moved = kedge__bulk_check(b);
+		if (moved)
+			return moved;
+		copy_bytes(area_slots(&s->peers, slot_off(x), x->chunk),
+			   x->from + x->done * x->chunk,
+			   chunk_len(b, x, x->done));
+		count(s, &x->rec->sender_done, x);
+		moved = 0;
+	}
+	return drained >= x->cnt ? 1 : moved;
+}
+
+static int step_drain(struct shm *s, struct bulk *b, struct xfer *x)
+{
+	uint64_t filled = atomic_load_explicit(&x->rec->sender_done,
+					       memory_order_acquire);
+	int moved = -EAGAIN;
+
+	if (x->done < x->cnt && filled != x->done) {
+		moved = kedge__bulk_check(b);
+		if (moved)
+			return moved;
+		copy_bytes((char *)(uintptr_t)b->piece[0].addr +
+				   x->done * x->chunk,
+			   area_slots(&s->mine, slot_off(x), x->chunk),
+			   chunk_len(b, x, x->done));
+		count(s, &x->rec->receiver_done, x);
+		moved = 0;
+	}
+	if (b->flags & BULK_FIN && x->done < x->cnt && filled == x->done)
+		return kedge_reason(-EPROTO, "the peer says that all of a "
+				    "message is there, and it is not");
+	return x->done >= x->cnt ? 1 : moved;
+}
+
+int bulk_step(void *ctx, struct bulk *b)
+{
+	struct shm *s = ctx;
+	struct xfer *x = xfer_of(b);
+
+	if (x->failed)
+		return why_failed(s, x);
+	if (x->mode != MODE_STREAM)
+		return b->flags & BULK_FIN ? 1 : step_chunks(s, b, x);
+	return b->flags & BULK_RECV ? step_drain(s, b, x) : step_fill(s, b, x);
+}
+
+/*
+ * No chunk is given out any more. The sender then waits for nobody: what the
+ * receiver still reads is thrown away. The receiver waits for the chunks that
+ * the sender has claimed and not done.
+ */
+int bulk_stop(void *ctx, struct bulk *b)
+{
+	struct xfer *x = xfer_of(b);
+	uint64_t claimed, by_peer;
+
+	(void)ctx;
+	if (!x || x->mode == MODE_STREAM)
+		return 0;
+	claimed = atomic_fetch_or_explicit(&x->rec->claim, RECORD_CLOSED,
+					   memory_order_relaxed) &
+		  ~RECORD_CLOSED;
+	if (!(b->flags & BULK_RECV) || !x->push)
+		return 0;
+	by_peer = (claimed < x->cnt ? claimed : x->cnt) - x->done;
+	return atomic_load_explicit(&x->rec->sender_done,
+				    memory_order_acquire) < by_peer
+		       ? -EBUSY : 0;
+}
+
+void bulk_end(void *ctx, struct bulk *b)
+{
+	struct shm *s = ctx;
+	struct xfer *x = xfer_of(b);
+
+	if (!x)
+		return;
+	if (b->flags & BULK_RECV) {
+		record_put(s, x->index);
+		if (x->mode == MODE_STREAM)
+			slots_put(s, x->off);
+	}
+	free(x);
+	b->priv[0] = 0;
+}
