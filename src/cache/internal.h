@@ -29,9 +29,9 @@
 
 #include <kedge/cache.h>
 
-#include "base/cancel.h"
+#include "base/process/cancel.h"
 #include "base/base.h"
-#include "cache/preserve.h"
+#include "cache/sync/preserve.h"
 #include "cache/state.h"
 #include "device/device.h"
 #include "notify/internal.h"
@@ -263,7 +263,7 @@ static inline bool all_handled(const struct kedge_cache *c)
 	       atomic_load_explicit(&c->handled, memory_order_acquire);
 }
 
-/* The ways to a device's functions disable cancellation (base/cancel.h): a thread
+/* The ways to a device's functions disable cancellation (base/process/cancel.h): a thread
  * that ended there would leave a region MAKING for good. A hit calls nothing. */
 
 /* get.c: the calling thread's records are no longer its own. */
@@ -342,7 +342,7 @@ bool evict(struct kedge_cache *c, enum room room, uint64_t bytes,
 	   uint32_t *killed);
 bool over_limit(const struct kedge_cache *c, uint64_t bytes);
 
-#include "cache/miss.h"
+#include "cache/fill/miss.h"
 
 /* lend.c */
 #define ACCESS_REMOTE \

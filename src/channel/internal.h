@@ -22,10 +22,10 @@
 
 #include <kedge/channel_info.h>
 
-#include "base/cancel.h"
-#include "base/clofork.h"
 #include "base/copy.h"
 #include "base/list.h"
+#include "base/process/cancel.h"
+#include "base/process/clofork.h"
 #include "channel/access.h"
 #include "channel/protocol/packet.h"
 #include "channel/ring.h"

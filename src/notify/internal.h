@@ -21,7 +21,7 @@
 #include "base/base.h"
 #include "base/fd.h"
 #include "base/lock.h"
-#include "base/pool.h"
+#include "base/slab.h"
 #include "base/tree.h"
 #include "notify/threads.h"
 

@@ -19,8 +19,8 @@
  */
 #include <sched.h>
 
+#include "notify/announce/origin.h"
 #include "notify/internal.h"
-#include "notify/origin.h"
 
 /* With nf->lock held. */
 void notify_must_ask(struct kedge_notifier *nf, enum asks asks)

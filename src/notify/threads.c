@@ -52,7 +52,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "base/own.h"
+#include "base/process/own.h"
 #include "notify/threads.h"
 
 #define FIRST_ROOM 64u

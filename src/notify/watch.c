@@ -14,7 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "notify/budget.h"
+#include "notify/announce/budget.h"
 #include "notify/internal.h"
 
 #define ARM_TRIES  8

@@ -7,7 +7,7 @@
 #include <linux/userfaultfd.h>
 #include <sys/ioctl.h>
 
-#include "base/turns.h"
+#include "notify/inflight.h"
 #include "pages/internal.h"
 
 /* Bytes done, until something was there already, or there is no memory. */

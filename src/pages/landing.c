@@ -46,7 +46,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "base/service.h"
+#include "base/process/service.h"
 #include "pages/landing.h"
 #include "pages/landing_priv.h"
 #include "pages/swap.h"

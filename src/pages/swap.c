@@ -10,8 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/turns.h"
-#include "notify/announce.h"
+#include "notify/announce/announce.h"
+#include "notify/inflight.h"
 #include "pages/internal.h"
 
 #define TAKEN_TRIES  1000 /* somebody keeps watching what we want to swap */

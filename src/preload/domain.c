@@ -11,7 +11,7 @@
 
 #include "base/base.h"
 #include "cache/priv.h"
-#include "device/verbs.h"
+#include "device/verbs/internal.h"
 #include "preload/preload.h"
 
 struct domain {

@@ -18,7 +18,7 @@ static int fuzz_fstat(int fd, struct stat *st);
 #define mmap   fuzz_mmap
 #define munmap fuzz_munmap
 #define fstat  fuzz_fstat
-#include "notify/btf.c"
+#include "bpf/btf.c"
 
 #define TRIES_MAX 64
 

@@ -6,7 +6,7 @@
 #include "maps_text.h"
 
 #include "device/proc.c"
-#include "device/uring_why.c"
+#include "device/uring/explain.c"
 
 static void try_maps(struct bytes *in, struct bytes *range)
 {

@@ -13,7 +13,7 @@
 
 #include <kedge/hooks.h>
 
-#include "notify/announce.h"
+#include "notify/announce/announce.h"
 #include "notify/internal.h"
 
 static void (*_Atomic on_adopting)(void);

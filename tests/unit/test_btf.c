@@ -5,7 +5,7 @@
  */
 #include <linux/btf.h>
 
-#include "notify/btf.h"
+#include "bpf/btf.h"
 #include "tests/unit/core.h"
 
 #define INFO(kind, vlen) ((uint32_t)(kind) << 24 | (vlen))

@@ -10,7 +10,7 @@
 
 #include <kedge/hooks.h>
 
-#include "notify/budget.h"
+#include "notify/announce/budget.h"
 
 #define MANY  4000 /* mappings at the most: a 20th is 200 seams */
 #define PAIRS 400

@@ -15,7 +15,7 @@
 
 #include <kedge/tcp.h>
 
-#include "base/thread.h"
+#include "base/process/thread.h"
 #include "channel/tcp/listen.h"
 #include "core.h"
 

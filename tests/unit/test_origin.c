@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "no_memory.h"
-#include "notify/origin.h"
+#include "notify/announce/origin.h"
 
 #define PAGE ((uint64_t)4096)
 #define GIB  ((uint64_t)1 << 30)

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "base/pool.h"
+#include "base/slab.h"
 #include "no_memory.h"
 
 #define CNT 20000

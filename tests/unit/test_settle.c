@@ -10,9 +10,9 @@
 
 #include "cache/internal.h"
 #include "core.h"
-#include "notify/announce.h"
+#include "notify/announce/announce.h"
+#include "notify/announce/origin.h"
 #include "notify/internal.h"
-#include "notify/origin.h"
 
 static struct kedge_notifier *nf;
 

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 
 #include "notify/internal.h"
-#include "notify/tripwire.h"
+#include "notify/tripwire/tripwire.h"
 #include "tests/unit/core.h"
 #include "tools/torture/raw.h"
 

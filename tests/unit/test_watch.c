@@ -7,7 +7,7 @@
 #include <kedge/hooks.h>
 
 #include "core.h"
-#include "notify/announce.h"
+#include "notify/announce/announce.h"
 #include "notify/internal.h"
 
 static struct kedge_notifier *nf;

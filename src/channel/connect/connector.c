@@ -29,11 +29,11 @@
 
 #include <kedge/tcp.h>
 
-#include "base/cancel.h"
-#include "base/clofork.h"
 #include "base/lock.h"
-#include "base/service.h"
-#include "base/thread.h"
+#include "base/process/cancel.h"
+#include "base/process/clofork.h"
+#include "base/process/service.h"
+#include "base/process/thread.h"
 #include "channel/connect/connector.h"
 #include "channel/connect/wait.h"
 #include "channel/internal.h"

@@ -7,7 +7,7 @@
 #define CHANNEL_CONNECT_WAIT_H
 
 #include "base/base.h"
-#include "base/clofork.h"
+#include "base/process/clofork.h"
 
 /* The time until which to wait, of clock_ns(); UINT64_MAX for a negative timeout. */
 KEDGE_PRIVATE uint64_t kedge__deadline_of(int timeout_ms);

@@ -6,7 +6,7 @@
 
 #include <kedge/tcp.h>
 
-#include "base/cancel.h"
+#include "base/process/cancel.h"
 #include "channel/connect/connector.h"
 #include "channel/ofi/internal.h"
 #include "channel/ofi/lib.h"

@@ -23,8 +23,8 @@
 #include <sys/types.h>
 
 #include "base/base.h"
-#include "base/clofork.h"
 #include "base/list.h"
+#include "base/process/clofork.h"
 #include "channel/ring.h"
 #include "channel/transport.h"
 

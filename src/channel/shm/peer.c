@@ -45,10 +45,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/clofork.h"
 #include "base/lock.h"
-#include "base/service.h"
-#include "base/thread.h"
+#include "base/process/clofork.h"
+#include "base/process/service.h"
+#include "base/process/thread.h"
 #include "channel/shm/internal.h"
 
 #define END_NS 1000000000ull /* what the thread gets to end */

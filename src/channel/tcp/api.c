@@ -4,7 +4,7 @@
 
 #include <kedge/tcp.h>
 
-#include "base/cancel.h"
+#include "base/process/cancel.h"
 #include "channel/tcp/connect.h"
 #include "channel/tcp/internal.h"
 #include "channel/tcp/listen.h"

@@ -24,7 +24,7 @@
 #include <linux/sockios.h>
 
 #include "base/lock.h"
-#include "base/thread.h"
+#include "base/process/thread.h"
 #include "channel/tcp/internal.h"
 
 #define LINGER_NS  (5 * 1000000000ull)

@@ -3,7 +3,7 @@
 #ifndef TCP_CONNECT_H
 #define TCP_CONNECT_H
 
-#include "base/clofork.h"
+#include "base/process/clofork.h"
 #include "channel/transport.h"
 
 /* On success @sock is the caller's; else it holds none. @flags are those of hand_begin(). */

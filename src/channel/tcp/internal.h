@@ -29,8 +29,8 @@
 #include <sys/uio.h>
 
 #include "base/base.h"
-#include "base/clofork.h"
 #include "base/list.h"
+#include "base/process/clofork.h"
 #include "channel/tcp/handshake.h"
 #include "channel/transport.h"
 

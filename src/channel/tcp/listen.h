@@ -10,8 +10,8 @@
 #ifndef TCP_LISTEN_H
 #define TCP_LISTEN_H
 
-#include "base/clofork.h"
 #include "base/list.h"
+#include "base/process/clofork.h"
 #include "channel/tcp/handshake.h"
 
 #define HALF_MAX 128u

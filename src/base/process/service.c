@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * A process ends when exit() is called, or when its last thread ends; libc then
+ * calls exit(0) in that thread. Threads of ours would keep it from that: after
+ * pthread_exit() in main the process stayed for ever, and no signal could end it
+ * because none is theirs to take.
+ *
+ * So the end of each thread that began a service is noticed (a key's destructor).
+ * If no other thread of the application is left, the services are ended there and
+ * then, and libc sees its last thread end. Otherwise the last one may be a thread
+ * that never called us: a keeper is started, a thread that looks now and then
+ * whether only we are left, ends the services and is the last itself. It exists
+ * only where a thread that began a service has ended before the process.
+ *
+ * The monitor could not be the last: it has no descriptors but its own, so exit()
+ * there could not write what stdio still holds.
+ *
+ * Threads are counted by the links of /proc/self/task. A main thread that has
+ * ended stays in the count until the process ends.
+ */
+#include "base/process/service.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "base/lock.h"
+
+#define LOOK_EVERY_MS 200
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t began; /* set in threads that began a service */
+static _Atomic bool have_key;
+
+static _Atomic int owner; /* the process that what follows belongs to */
+static struct sig_lock lock = SIG_LOCK_INIT; /* guards: */
+static struct service *services;
+static unsigned int cnt;
+static bool keeper;
+
+/* A forked child has the parent's list and none of its threads. */
+static void adopt(void)
+{
+	int me = getpid(), was = atomic_load(&owner);
+
+	while (was != me) {
+		/* Negative: another thread is at it. */
+		if (was != -me &&
+		    atomic_compare_exchange_weak(&owner, &was, -me)) {
+			sig_lock_init(&lock);
+			services = NULL;
+			cnt = 0;
+			keeper = false;
+			atomic_store(&owner, me);
+		}
+		was = atomic_load(&owner);
+	}
+}
+
+/* How many threads there are; 0 if that can't be told. */
+static unsigned int threads(void)
+{
+	struct stat st;
+
+	return stat("/proc/self/task", &st) || st.st_nlink < 3
+		       ? 0
+		       : (unsigned int)st.st_nlink - 2;
+}
+
+/* True: the main thread has ended, and is only counted. */
+static bool main_is_gone(void)
+{
+	char path[48], text[256], *state;
+	long fd, n;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", getpid());
+	fd = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	n = syscall(SYS_read, fd, text, sizeof(text) - 1);
+	syscall(SYS_close, fd);
+	if (n <= 0)
+		return false;
+	text[n] = '\0';
+	state = strrchr(text, ')'); /* the name may hold anything */
+	return state && state[1] == ' ' && state[2] == 'Z';
+}
+
+/* True: the calling thread is the last but for ours. With the lock. */
+static bool alone(bool am_keeper)
+{
+	unsigned int all = threads(), ours = cnt + keeper + !am_keeper;
+
+	return all == ours || (all == ours + 1 && main_is_gone());
+}
+
+/* With the lock, which the ends do not take. */
+static void end_all(void)
+{
+	struct service *s;
+
+	for (s = services; s; s = s->next)
+		if (!s->ended) {
+			s->ended = true;
+			cnt--;
+			s->end(s);
+		}
+}
+
+static void *keep(void *arg)
+{
+	const struct timespec pause = { 0, LOOK_EVERY_MS * 1000000L };
+	bool last = false;
+
+	while (!last) {
+		syscall(SYS_nanosleep, &pause, NULL);
+		sig_lock(&lock);
+		last = !cnt || alone(true);
+		if (last) {
+			end_all();
+			keeper = false;
+		}
+		sig_unlock(&lock);
+	}
+	/* If exit() runs here, it is the application's code. */
+	pthread_sigmask(SIG_SETMASK, arg, NULL);
+	return NULL;
+}
+
+/* With the lock: signals are blocked, and so they are in the new thread. */
+static void start_keeper(void)
+{
+	static sigset_t unblocked;
+	pthread_attr_t attr;
+	pthread_t thread;
+
+	signals_before(&unblocked);
+	if (pthread_attr_init(&attr))
+		return;
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	keeper = !pthread_create(&thread, &attr, keep, &unblocked);
+	pthread_attr_destroy(&attr);
+}
+
+/* A thread that began a service ends. */
+static void thread_ends(void *unused)
+{
+	if (atomic_load(&owner) != getpid())
+		return;
+	sig_lock(&lock);
+	if (cnt && alone(false))
+		end_all();
+	else if (cnt && !keeper)
+		start_keeper();
+	sig_unlock(&lock);
+}
+
+static void init_once(void)
+{
+	have_key = !pthread_key_create(&began, thread_ends);
+}
+
+/* As in refs.c: libkedge.a within a plug-in that is unloaded. */
+__attribute__((destructor)) static void delete_key(void)
+{
+	if (atomic_exchange(&have_key, false))
+		pthread_key_delete(began);
+}
+
+int service_begin(struct service *s)
+{
+	pthread_once(&once, init_once);
+	if (have_key && pthread_setspecific(began, &once))
+		return -ENOMEM;
+	adopt();
+	s->ended = false;
+	sig_lock(&lock);
+	s->next = services;
+	services = s;
+	cnt++;
+	sig_unlock(&lock);
+	return 0;
+}
+
+bool service_end(struct service *s)
+{
+	struct service **link;
+	bool running;
+
+	adopt();
+	sig_lock(&lock);
+	running = !s->ended;
+	for (link = &services; *link; link = &(*link)->next)
+		if (*link == s) {
+			*link = s->next;
+			cnt -= running;
+			break;
+		}
+	sig_unlock(&lock);
+	return running;
+}

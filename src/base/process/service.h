@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Threads of the library's own. A process whose main thread has called
+ * pthread_exit() ends with the last of its threads: ours must not keep it alive.
+ * See service.c.
+ */
+#ifndef BASE_PROCESS_SERVICE_H
+#define BASE_PROCESS_SERVICE_H
+
+#include <stdbool.h>
+
+struct service {
+	void (*end)(struct service *s); /* stop the thread and join it */
+	struct service *next;
+	bool ended;
+};
+
+/*
+ * @s->end is set; the thread is about to be started by the calling one. 0 or a
+ * negative errno.
+ */
+int service_begin(struct service *s);
+/* False: it was ended already, there is no thread to be joined. In the process
+ * that began it, while the thread still runs, or has not been started. */
+bool service_end(struct service *s);
+
+#endif /* BASE_PROCESS_SERVICE_H */

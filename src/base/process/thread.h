@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Threads of the library's own that do little: with a small stack, so that there
+ * is room for one where address space is limited (RLIMIT_AS).
+ */
+#ifndef BASE_PROCESS_THREAD_H
+#define BASE_PROCESS_THREAD_H
+
+#include <pthread.h>
+
+/* Signals are as the calling thread has them. 0 or a negative errno. */
+int thread_start(pthread_t *thread, void *(*run)(void *), void *arg);
+
+#endif /* BASE_PROCESS_THREAD_H */

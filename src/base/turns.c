@@ -1,9 +1,0 @@
-// SPDX-License-Identifier: BSD-2-Clause
-/*
- * The counters: they are of no part, so that neither the watching nor the
- * channels need each other.
- */
-#include "base/turns.h"
-
-struct turns kedge__swaps;
-struct turns kedge__watches;

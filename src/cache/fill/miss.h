@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Registering what a lookup did not find. Part of internal.h. */
+#ifndef CACHE_FILL_MISS_H
+#define CACHE_FILL_MISS_H
+
+struct want {
+	uint64_t start; /* what was asked for, in pages */
+	uint64_t end;
+	uint32_t access;
+	enum trust trust; /* in what is there */
+	bool hold;  /* the caller wants a reference: it is a get's miss */
+	bool look;  /* what is there may do; then it was a hit */
+	bool merge; /* neighbours may be taken in */
+	bool evict; /* others may go for it */
+	bool lend;  /* ends with its put; not of whole pages, maybe */
+};
+int cache_register(struct kedge_cache *c, const struct want *want,
+		   struct region **out);
+/* A region in the state MAKING: made, to be kept if nothing came in between. */
+void region_finish(struct kedge_cache *c, struct region *r);
+void region_drop_unmade(struct kedge_cache *c, struct region *r);
+int cache_check_args(struct kedge_cache *c, uint64_t addr, size_t len,
+		     uint32_t access);
+void count_failure(struct kedge_cache *c);
+/*
+ * A region with a reference: the one there is, or a new one. @trust: what
+ * notify_settle() said when the call began.
+ */
+int get_kept(struct kedge_cache *c, uint64_t addr, size_t len, uint32_t access,
+	     enum trust trust, struct region **out);
+int get_slow(struct kedge_cache *c, uint64_t addr, size_t len, uint32_t access,
+	     enum trust trust, const struct kedge_mr **mr);
+
+#endif /* CACHE_FILL_MISS_H */

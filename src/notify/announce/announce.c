@@ -1,0 +1,550 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Changes announced before they are made: by libkedge-hooks for libc's calls,
+ * or by a runtime for its own. They reach every notifier of the process.
+ *
+ * Most calls concern memory that nobody watches, and those must cost next to
+ * nothing: tables of counters, hashed by address, say whether anybody watches
+ * there and whether a change is under way there. A collision costs a look at
+ * the notifier's tree, or a registration that is not kept. Short watches are
+ * counted by 64 KiB, so that they do not slow their neighbours; long ones and
+ * changes by 2 MiB.
+ *
+ * Proof that a watch and a change cannot miss each other. The announcer raises
+ * "changing", then reads "watched"; who adds a watch raises "watched", then
+ * (after arming) reads "changing". Both raise by a seq_cst read-modify-write and
+ * read with seq_cst, so in their total order at least one sees the other: the
+ * announcer, who then invalidates, or the watcher, who then does not keep. With
+ * weaker orders both could read 0 and a registration of the old pages be kept.
+ */
+#include <sched.h>
+#include <sys/mman.h>
+
+#include "base/process/own.h"
+#include "notify/announce/announce.h"
+#include "notify/announce/origin.h"
+#include "notify/announce/rearm.h"
+#include "notify/internal.h"
+
+#define SPAN_MAX      1024u /* granules counted one by one */
+#define NOTIFIERS_MAX 64
+
+#define FINE_SHIFT   16
+#define FINE_BITS    16
+#define COARSE_SHIFT 21
+#define COARSE_BITS  14
+#define FINE_MAX     ((uint64_t)16 << 20) /* longer ranges count coarsely */
+
+struct table {
+	unsigned int shift;
+	unsigned int bits;
+	_Atomic uint32_t wide; /* ranges of more than SPAN_MAX granules */
+	_Atomic uint32_t *slot;
+};
+
+/* Zero in a forked child: what is here then belongs to the parent. */
+struct proc_page {
+	_Atomic uint32_t state;
+};
+
+enum { NOT_OURS = 0, ADOPTING, OURS };
+
+static struct proc_page *_Atomic proc;
+static _Atomic uint32_t fine_slot[1u << FINE_BITS];
+static _Atomic uint32_t coarse_slot[1u << COARSE_BITS];
+static _Atomic uint32_t changing_slot[1u << COARSE_BITS];
+static struct table watched_fine = { FINE_SHIFT, FINE_BITS, 0, fine_slot };
+static struct table watched_coarse = { COARSE_SHIFT, COARSE_BITS, 0,
+				       coarse_slot };
+static struct table changing = { COARSE_SHIFT, COARSE_BITS, 0, changing_slot };
+/*
+ * Calls under way that want their range to be one mapping. Raised before the
+ * notifiers are told, so whoever registers memory under nf->lock either does so
+ * before it is let go there, or sees it.
+ */
+static _Atomic uint32_t moving;
+static _Atomic int reading; /* monitors between two events' reading and handling */
+static _Atomic uint32_t announced_only; /* notifiers that live by this */
+
+enum { HOOK_IDLE, HOOK_COUNTED };
+
+#define HOOK_FLAGS                                                             \
+	(KEDGE_HOOK_TELL_ONLY | KEDGE_HOOK_ONE_MAPPING | KEDGE_HOOK_YIELD)
+
+/* lock guards listeners, and keeps them alive while they are told. */
+static struct sig_lock lock = SIG_LOCK_INIT;
+static struct kedge_notifier *listeners[NOTIFIERS_MAX];
+
+static _Atomic uint32_t *slot_of(const struct table *t, uint64_t granule)
+{
+	return &t->slot[(granule * 0x9e3779b97f4a7c15ull) >> (64 - t->bits)];
+}
+
+static void count(struct table *t, uint64_t start, uint64_t end, uint32_t by)
+{
+	uint64_t g = start >> t->shift, last = (end - 1) >> t->shift;
+
+	if (last - g >= SPAN_MAX) {
+		atomic_fetch_add(&t->wide, by);
+		return;
+	}
+	for (; g <= last; g++)
+		atomic_fetch_add(slot_of(t, g), by);
+}
+
+/* Whether anything may be counted there. */
+static bool counted(struct table *t, uint64_t start, uint64_t end)
+{
+	uint64_t g = start >> t->shift, last = (end - 1) >> t->shift;
+
+	if (atomic_load(&t->wide) || last - g >= SPAN_MAX)
+		return true;
+	for (; g <= last; g++)
+		if (atomic_load(slot_of(t, g)))
+			return true;
+	return false;
+}
+
+static struct table *watched_table(uint64_t start, uint64_t end)
+{
+	return end - start <= FINE_MAX ? &watched_fine : &watched_coarse;
+}
+
+void announce_watch(uint64_t start, uint64_t end)
+{
+	count(watched_table(start, end), start, end, 1);
+}
+
+void announce_unwatch(uint64_t start, uint64_t end)
+{
+	count(watched_table(start, end), start, end, (uint32_t)-1);
+}
+
+static bool watched(uint64_t start, uint64_t end)
+{
+	return counted(&watched_coarse, start, end) ||
+	       counted(&watched_fine, start, end);
+}
+
+/* A wide question is not answered by "yes" alone: look what is counted. */
+bool announce_moving(void)
+{
+	return atomic_load(&moving);
+}
+
+bool announce_active(uint64_t start, uint64_t end)
+{
+	unsigned int i;
+
+	if ((end - 1 - start) >> COARSE_SHIFT < SPAN_MAX - 1)
+		return counted(&changing, start, end);
+	if (atomic_load(&changing.wide))
+		return true;
+	for (i = 0; i < 1u << COARSE_BITS; i++)
+		if (atomic_load(&changing_slot[i]))
+			return true;
+	return false;
+}
+
+static void reset(struct table *t)
+{
+	unsigned int i;
+
+	atomic_store(&t->wide, 0);
+	for (i = 0; i < 1u << t->bits; i++)
+		atomic_store(&t->slot[i], 0);
+}
+
+/* The page, which the first of several threads makes; NULL without memory. */
+static struct proc_page *proc_page(void)
+{
+	struct proc_page *page = atomic_load(&proc), *found = NULL;
+	size_t len = kedge__page_size();
+
+	if (page)
+		return page;
+	page = mmap(NULL, len, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (page == MAP_FAILED)
+		return NULL;
+	if (madvise(page, len, MADV_WIPEONFORK)) {
+		munmap(page, len);
+		return NULL;
+	}
+	if (atomic_compare_exchange_strong(&proc, &found, page))
+		return page;
+	munmap(page, len);
+	return found;
+}
+
+/* Tests stop here, and fork. */
+__attribute__((weak, noinline)) void announce_adopting(void)
+{
+}
+
+/*
+ * A forked child starts with the parent's lock, listeners and counters. Nobody
+ * else runs there yet that could use them: forget them all.
+ *
+ * Who does it is settled in the page itself, not by a mutex: a fork while
+ * another thread is at it would leave the child a mutex that nobody unlocks. The
+ * page is wiped in that child, so it starts from NOT_OURS whatever its parent
+ * was doing; there the compare-and-exchange has one winner, and the others wait
+ * for a thread of their own process. seq_cst: who sees OURS sees all forgotten.
+ */
+static int adopt(void)
+{
+	struct proc_page *page = proc_page();
+	uint32_t was = NOT_OURS;
+
+	if (!page)
+		return -ENOMEM;
+	while (!atomic_compare_exchange_strong(&page->state, &was, ADOPTING)) {
+		if (was == OURS)
+			return 0;
+		sched_yield();
+		was = NOT_OURS;
+	}
+	announce_adopting();
+	sig_lock_init(&lock);
+	memset(listeners, 0, sizeof(listeners));
+	announced_only = 0;
+	atomic_store(&reading, 0);
+	reset(&watched_fine);
+	reset(&watched_coarse);
+	reset(&changing);
+	atomic_store(&moving, 0);
+	atomic_store(&page->state, OURS);
+	return 0;
+}
+
+/* Whether there may be listeners in this process. Partner: adopt()'s store. */
+static bool adopted(void)
+{
+	struct proc_page *page = atomic_load_explicit(&proc,
+						      memory_order_acquire);
+
+	return page && atomic_load_explicit(&page->state,
+					    memory_order_acquire) == OURS;
+}
+
+int announce_attach(struct kedge_notifier *nf)
+{
+	int rc = adopt();
+	unsigned int i;
+
+	if (rc)
+		return rc;
+	rc = kedge_reason(-ENOSPC, "%d notifiers are open in this process: "
+				   "close some", NOTIFIERS_MAX);
+	sig_lock(&lock);
+	for (i = 0; i < NOTIFIERS_MAX && rc; i++) {
+		if (listeners[i])
+			continue;
+		listeners[i] = nf;
+		announced_only += nf->ops->announced_only;
+		rc = 0;
+	}
+	sig_unlock(&lock);
+	return rc;
+}
+
+void announce_each(void (*fn)(struct kedge_notifier *nf, void *arg), void *arg)
+{
+	unsigned int i;
+
+	if (!adopted())
+		return;
+	sig_lock(&lock);
+	for (i = 0; i < NOTIFIERS_MAX; i++)
+		if (listeners[i])
+			fn(listeners[i], arg);
+	sig_unlock(&lock);
+}
+
+void announce_detach(struct kedge_notifier *nf)
+{
+	unsigned int i;
+
+	sig_lock(&lock);
+	for (i = 0; i < NOTIFIERS_MAX; i++)
+		if (listeners[i] == nf) {
+			listeners[i] = NULL;
+			announced_only -= nf->ops->announced_only;
+		}
+	sig_unlock(&lock);
+}
+
+/* Tests change the mapping here. */
+__attribute__((weak, noinline)) void announce_told(void)
+{
+}
+
+/* Whether [start, end) is registered in part: then kedge has split it. */
+static bool split_by_us(struct kedge_notifier *nf, uint64_t start, uint64_t end)
+{
+	struct tree_node *n = tree_first_overlap(&nf->maybe, start, end);
+
+	return n && (n->start > start || n->end < end);
+}
+
+/* With nf->lock held: invalidate the range. */
+static void tell_watches(struct kedge_notifier *nf, struct kedge_hook *hook)
+{
+	uint32_t kind = hook->kind & ~HOOK_FLAGS;
+
+	/* Nothing was unmapped: another is to watch it. */
+	if (hook->kind & KEDGE_HOOK_YIELD)
+		kind |= KIND_UNSEEN;
+	if (queue_publish(nf, kind, hook->start, hook->end))
+		/*
+		 * Release: whoever sees the new generation sees the queue.
+		 * No odd phase: the mapping has not changed yet.
+		 */
+		atomic_fetch_add_explicit(&nf->page->generation,
+					  GENERATION_STEP,
+					  memory_order_release);
+	queue_signal(nf);
+}
+
+static bool mapping_stays(const struct kedge_hook *hook)
+{
+	return (hook->kind & ~HOOK_FLAGS) == KEDGE_EVENT_REMOVE;
+}
+
+static void tell(struct kedge_notifier *nf, struct kedge_hook *hook)
+{
+	uint32_t flags = hook->kind & HOOK_FLAGS;
+	bool only_if_split = flags & KEDGE_HOOK_ONE_MAPPING &&
+			     (hook->kind & ~HOOK_FLAGS) == KEDGE_EVENT_OTHER;
+	bool keep = flags & KEDGE_HOOK_TELL_ONLY && !nf->ops->announced_only;
+
+	/* Signals are blocked: the caller holds lock. */
+	sig_lock_blocked(&nf->lock);
+	if (!only_if_split || split_by_us(nf, hook->start, hook->end)) {
+		tell_watches(nf, hook);
+		if (!keep)
+			rearm_let_go(nf, hook, mapping_stays(hook));
+	}
+	sig_unlock_blocked(&nf->lock);
+}
+
+static void tell_all(struct kedge_hook *hook)
+{
+	unsigned int i;
+
+	sig_lock(&lock);
+	for (i = 0; i < NOTIFIERS_MAX; i++)
+		if (listeners[i])
+			tell(listeners[i], hook);
+	sig_unlock(&lock);
+}
+
+static void rearm_all(const struct kedge_hook *hook)
+{
+	unsigned int i;
+
+	sig_lock(&lock);
+	for (i = 0; i < NOTIFIERS_MAX; i++)
+		if (listeners[i])
+			rearm_again(listeners[i], hook, mapping_stays(hook));
+	sig_unlock(&lock);
+}
+
+/*
+ * A watch that was added since the begin may have looked at the old mapping,
+ * and be about to believe it. Where the kernel tells of the change that is cut;
+ * where it does not, it is cut here, once the change is over.
+ */
+static void cut_again(const struct kedge_hook *hook)
+{
+	unsigned int i;
+
+	sig_lock(&lock);
+	for (i = 0; i < NOTIFIERS_MAX; i++) {
+		struct kedge_notifier *nf = listeners[i];
+
+		if (!nf || !nf->ops->announced_only)
+			continue;
+		sig_lock_blocked(&nf->lock);
+		armed_cut(nf, hook->start, hook->end);
+		sig_unlock_blocked(&nf->lock);
+	}
+	sig_unlock(&lock);
+}
+
+/* Whether the range is no longer what kedge_hook_mapped() said. */
+static bool gives_back(int kind)
+{
+	unsigned int event = (unsigned int)kind & ~HOOK_FLAGS;
+
+	return (event == KEDGE_EVENT_UNMAP || event == KEDGE_EVENT_REMAP) &&
+	       !(kind & KEDGE_HOOK_YIELD);
+}
+
+/* @all: tell even if nobody watches there. */
+static void begin(struct kedge_hook *hook, int kind, const void *addr,
+		  size_t len, bool all)
+{
+	uint64_t page = kedge__page_size();
+	uint64_t start = (uintptr_t)addr, end;
+	int saved = errno;
+
+	hook->state = HOOK_IDLE;
+	if (unlikely(!len)) {
+		announce_empty();
+		return;
+	}
+	if (__builtin_add_overflow(start, len, &end) ||
+	    end > UINT64_MAX - page)
+		return;
+	hook->start = round_down(start, page);
+	hook->end = round_up(end, page);
+	hook->kind = (uint32_t)kind;
+	hook->back_start = 0;
+	hook->back_end = 0;
+	if (gives_back(kind))
+		origin_clear(hook->start, hook->end);
+	if (!adopted() || own_call())
+		return;
+	/*
+	 * Memory that nobody watches: done. A watch that is added meanwhile
+	 * gets the kernel's own event; only where there is none the proof
+	 * above is needed.
+	 */
+	if (!all &&
+	    !atomic_load_explicit(&announced_only, memory_order_relaxed) &&
+	    !watched(hook->start, hook->end))
+		return;
+	hook->state = HOOK_COUNTED;
+	if (kind & KEDGE_HOOK_ONE_MAPPING)
+		atomic_fetch_add(&moving, 1);
+	count(&changing, hook->start, hook->end, 1);
+	if (all || watched(hook->start, hook->end))
+		tell_all(hook);
+	announce_told();
+	errno = saved;
+}
+
+void kedge_hook_begin(struct kedge_hook *hook, int kind, const void *addr,
+		      size_t len)
+{
+	begin(hook, kind, addr, len,
+	      kind & (KEDGE_HOOK_ONE_MAPPING | KEDGE_HOOK_YIELD));
+}
+
+void announce_to_all(struct kedge_hook *hook, int kind, const void *addr,
+		     size_t len)
+{
+	begin(hook, kind, addr, len, true);
+}
+
+void announce_reading(int by)
+{
+	atomic_fetch_add(&reading, by);
+}
+
+/* Tests count here. */
+__attribute__((weak, noinline)) void announce_awaited(void)
+{
+}
+
+/*
+ * The kernel may have reported the change, where somebody registered the range
+ * in spite of the announcement. It let the call return when the monitor read the
+ * event, which is handled after that, under nf->lock; and there it is to count as
+ * announced. reading was raised before the read (seq_cst), so here it is seen, or
+ * the event has been handled.
+ */
+static void await_readers(void)
+{
+	unsigned int i;
+
+	if (likely(!atomic_load(&reading)))
+		return;
+	sig_lock(&lock);
+	for (i = 0; i < NOTIFIERS_MAX; i++)
+		if (listeners[i]) {
+			sig_lock_blocked(&listeners[i]->lock);
+			sig_unlock_blocked(&listeners[i]->lock);
+		}
+	sig_unlock(&lock);
+	announce_awaited();
+}
+
+void kedge_hook_done(struct kedge_hook *hook)
+{
+	if (hook->state != HOOK_IDLE && !mapping_stays(hook))
+		hook->back_end = 0;
+	kedge_hook_end(hook);
+}
+
+void kedge_hook_end(struct kedge_hook *hook)
+{
+	int saved = errno;
+
+	if (hook->state == HOOK_IDLE)
+		return;
+	hook->state = HOOK_IDLE;
+	if (hook->kind & KEDGE_HOOK_ONE_MAPPING)
+		atomic_fetch_sub(&moving, 1);
+	if (hook->back_end)
+		rearm_all(hook);
+	if (atomic_load_explicit(&announced_only, memory_order_relaxed) &&
+	    watched(hook->start, hook->end))
+		cut_again(hook);
+	if (!mapping_stays(hook))
+		await_readers();
+	count(&changing, hook->start, hook->end, (uint32_t)-1);
+	errno = saved;
+}
+
+/*
+ * Whole pages only are new for certain: on the others a neighbour in the same
+ * allocator's memory may have a registration that is good. The kernel may watch
+ * the range already, for somebody who was faster: that stays.
+ */
+static void tell_of_new(uint64_t start, uint64_t end)
+{
+	struct kedge_hook gone = {
+		.start = round_up(start, kedge__page_size()),
+		.end = round_down(end, kedge__page_size()),
+		.kind = KEDGE_EVENT_UNMAP,
+	};
+	unsigned int i;
+
+	if (gone.start >= gone.end || !adopted() ||
+	    !watched(gone.start, gone.end))
+		return;
+	sig_lock(&lock);
+	for (i = 0; i < NOTIFIERS_MAX; i++) {
+		if (!listeners[i])
+			continue;
+		sig_lock_blocked(&listeners[i]->lock);
+		tell_watches(listeners[i], &gone);
+		sig_unlock_blocked(&listeners[i]->lock);
+	}
+	sig_unlock(&lock);
+}
+
+/*
+ * Proof that lookups in marked memory need not ask. Thread A takes a range away
+ * unannounced, the kernel hands it to B by a call that comes here. A watch whose
+ * registration is stale then was counted before A's call: it was armed, which
+ * takes the lock of the address space, before the pages went. B took that lock
+ * after A. So B finds it counted, tells it, and whoever B hands the memory to
+ * finds the generation that this brought.
+ */
+void kedge_hook_mapped(const void *addr, size_t len)
+{
+	uint64_t start = (uintptr_t)addr, end, page = kedge__page_size();
+	int saved = errno;
+
+	if (!len || __builtin_add_overflow(start, len, &end) ||
+	    end > UINT64_MAX - page || own_call() ||
+	    origin_in_heap(start, end))
+		return;
+	tell_of_new(start, end);
+	origin_set(round_down(start, page), round_up(end, page));
+	errno = saved;
+}

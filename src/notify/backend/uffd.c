@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The userfaultfd backend: the kernel tells of munmap, mremap, MAP_FIXED over,
+ * MADV_DONTNEED and their kin, and holds the calling thread until the event has
+ * been read. Ranges are registered for write-protect faults and never protected,
+ * so that no access ever faults or hangs because of it.
+ *
+ * Why a change is visible before the call that made it returns (level ordered):
+ *
+ *  1. read() lets the calling thread go *before* it returns the event here. So
+ *     the monitor polls, takes nf->lock, makes the generation odd, and only then
+ *     reads. The store precedes the read in program order; the kernel passes
+ *     the message under a spinlock that the waiting thread takes too; so when
+ *     that thread is back from munmap() it sees the odd generation or a later
+ *     one, never the one before. Any thread it tells sees it as well.
+ *  2. A lookup that finds the generation odd or moved takes nf->lock, which the
+ *     monitor holds until the event is queued. There is no state in which the
+ *     event is neither unread nor visible.
+ *  3. MADV_DONTNEED and its kin are announced before the pages go. Nothing that
+ *     is registered from then until the call is known to be over is kept: see
+ *     taint.c.
+ *
+ * What would break: reading before the store (an event seen by nobody), queueing
+ * after unlocking (a lookup drains too early), a blocking read (the generation
+ * would have to be odd all the time).
+ *
+ *  4. A second thread that gets the range from the kernel before that call
+ *     returns asks the kernel: see uffd_settled().
+ *
+ * uffd_monitor.c has the monitor, uffd_kernel.c what the kernel is asked.
+ */
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "notify/announce/announce.h"
+#include "notify/backend/uffd.h"
+#include "notify/backend/uffd_range.h"
+
+#define SPIN_DEFAULT_US 200
+
+/* Before the monitor starts, which keeps the descriptors. */
+static void open_tripwire(struct kedge_notifier *nf)
+{
+	struct uffd *u = nf->backend;
+	int rc = tripwire_open(&u->tripwire);
+
+	if (rc) {
+		kedge__log(KEDGE_LOG_DEBUG, "no tripwire: %s",
+			   kedge_strerror(rc));
+		return;
+	}
+	nf->blind &= ~tripwire_covers(u->tripwire);
+	nf->head.trips = tripwire_counter(u->tripwire);
+	nf->trips_seen = *nf->head.trips;
+}
+
+static void close_tripwire(struct kedge_notifier *nf)
+{
+	struct uffd *u = nf->backend;
+
+	nf->head.trips = (const uint64_t *)&nf->page->no_trips;
+	nf->trips_seen = 0;
+	tripwire_close(u->tripwire);
+}
+
+static int hang_bell(struct uffd *u)
+{
+	size_t len = kedge__page_size();
+	char *p = mmap(NULL, len, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int rc = -ENOMEM;
+
+	if (p == MAP_FAILED)
+		return rc;
+	u->bell = (uintptr_t)p;
+	/* In a child it is there too, and nobody listens. */
+	if (!madvise(p, len, MADV_WIPEONFORK))
+		rc = uffd_register(u->fd, u->bell, u->bell + len);
+	if (rc)
+		munmap(p, len);
+	return rc ? kedge_reason(rc, "userfaultfd refuses to watch a page of "
+				     "kedge's own (%s)", strerrordesc_np(-rc))
+		  : 0;
+}
+
+/* Unmap it while nobody listens. */
+static void drop_bell(struct uffd *u)
+{
+	uffd_unregister(u->fd, u->bell, u->bell + kedge__page_size());
+	munmap((void *)(uintptr_t)u->bell, kedge__page_size());
+}
+
+/* How lookups make sure: see settle.c. */
+static int choose_check(struct kedge_notifier *nf,
+			const struct kedge_notifier_opts *opts)
+{
+	const struct uffd *u = nf->backend;
+
+	if (announce_hooked(NULL) && !(opts->flags & KEDGE_NOTIFIER_ASK) &&
+	    !announce_was_passed_by())
+		return 0;
+	if (!u->counts)
+		return kedge_reason(-EOPNOTSUPP, "this kernel's userfaultfd "
+				    "does not tell reliably whether a change "
+				    "is under way (Linux 5.18 does): link "
+				    "libkedge-hooks, or set "
+				    "LD_PRELOAD=libkedge-hooks.so");
+	notify_must_ask(nf, ASKS_KERNEL);
+	return 0;
+}
+
+/*
+ * Every call that will report an event raises the descriptor's count of changes
+ * (mmap_changing) while it holds the address space's lock, before a page goes,
+ * and lowers it when its event has been read. While it is raised, requests to
+ * fill a page are refused with EAGAIN before anything else is looked at. Else
+ * one for a page that is not registered is refused with ENOENT; the generation's
+ * is asked for, and if a stranger has registered that, it is there: EEXIST.
+ * (Of the refusals this is the cheapest that only a userfaultfd gives. Asked for
+ * a registered page the kernel walks its page tables, which costs half as much
+ * again.)
+ *
+ * Proof. Thread A takes a range away, the kernel hands it to thread B. B took
+ * the address space's lock after A had raised the count, so B, and whoever B
+ * tells, finds it raised until A's event has been read; and before that read
+ * the monitor made the generation odd (point 1 above), which then is, or a
+ * later one, what is loaded after this. Asked after the load it would prove
+ * nothing: the event could be read in between.
+ */
+static bool uffd_settled(struct kedge_notifier *nf)
+{
+	struct uffd *u = nf->backend;
+	uint32_t asks = ASKS_KERNEL;
+
+	switch (uffd_ask_kernel(u)) {
+	case UFFD_REST:
+		return true;
+	case UFFD_STRANGER:
+		/* Where announcements do for the rest, that goes on. */
+		atomic_compare_exchange_strong(&nf->page->asks, &asks,
+					       ASKS_LOST);
+		break;
+	case UFFD_CHANGING:
+		break;
+	}
+	return false;
+}
+
+/*
+ * The application may have closed another notifier's userfaultfd, and ours could
+ * have its number now: then that notifier's questions would be answered for us.
+ * Numbers are given in turn (fd_move_up()), so that this takes as many opens as
+ * there are numbers; here whoever lost its descriptor is told before.
+ */
+static void check_descriptor(struct kedge_notifier *other, void *arg)
+{
+	const struct uffd *u = other->backend, *fresh = arg;
+
+	if (other->ops != &notify_uffd ||
+	    (u->fd != fresh->fd && uffd_fd_is_ours(u)))
+		return;
+	sig_lock_blocked(&other->lock);
+	if (nf_asks(other) != ASKS_NOT)
+		notify_must_ask(other, ASKS_LOST);
+	sig_unlock_blocked(&other->lock);
+}
+
+static int uffd_open(struct kedge_notifier *nf,
+		     const struct kedge_notifier_opts *opts)
+{
+	struct uffd *u = calloc(1, sizeof(*u));
+	int rc = -ENOMEM;
+
+	if (!u)
+		return rc;
+	nf->backend = u;
+	u->nf = nf;
+	nf->blind = uffd_blind_spots();
+	u->spin_ns = opts->spin_us == UINT32_MAX ? 0
+		     : 1000ull * (opts->spin_us ? opts->spin_us
+						: SPIN_DEFAULT_US);
+	u->gap_ns = u->spin_ns;
+	rc = uffd_get_fd(u);
+	if (rc)
+		goto free_u;
+	nf->threads.usable = u->counts;
+	nf->can_ask = u->counts;
+	announce_each(check_descriptor, u);
+	rc = choose_check(nf, opts);
+	if (rc)
+		goto close_fd;
+	rc = hang_bell(u);
+	if (rc)
+		goto close_fd;
+	sem_init(&u->ready, 0, 0);
+	open_tripwire(nf);
+	rc = uffd_monitor_start(nf);
+	if (rc)
+		goto close_tripwire;
+	return 0;
+
+close_tripwire:
+	close_tripwire(nf);
+	sem_destroy(&u->ready);
+	drop_bell(u);
+close_fd:
+	close(u->fd);
+free_u:
+	nf->backend = NULL;
+	free(u);
+	return rc;
+}
+
+/*
+ * The number may be another descriptor's by now. Once the monitor has ended
+ * nothing is registered with ours, and it holds nobody up.
+ */
+static void close_fd(struct uffd *u, bool ours)
+{
+	if (u->closed)
+		return;
+	if (ours)
+		close(u->fd);
+	else
+		kedge__log(KEDGE_LOG_DEBUG, "the userfaultfd was closed by the "
+			   "application");
+}
+
+static void uffd_close(struct kedge_notifier *nf)
+{
+	struct uffd *u = nf->backend;
+	bool ours = uffd_fd_is_ours(u);
+
+	uffd_monitor_stop(nf);
+	if (!atomic_load(&u->bell_gone))
+		munmap((void *)(uintptr_t)u->bell, kedge__page_size());
+	sem_destroy(&u->ready);
+	close_tripwire(nf);
+	close_fd(u, ours);
+	free(u);
+}
+
+/* In a child the monitor's thread is the parent's. */
+static void uffd_abandon(struct kedge_notifier *nf)
+{
+	struct uffd *u = nf->backend;
+
+	close_tripwire(nf);
+	close_fd(u, uffd_fd_is_ours(u));
+	if (!atomic_load(&u->bell_gone))
+		munmap((void *)(uintptr_t)u->bell, kedge__page_size());
+	free(u);
+}
+
+/*
+ * What is registered is noted, and let go again, under the lock. A registration
+ * in the middle of an application's mremap() would split what that is about to
+ * move: see announce_moving().
+ */
+static int register_now(void *arg, uint64_t start, uint64_t end)
+{
+	struct kedge_notifier *nf = arg;
+	struct uffd *u = nf->backend;
+	int rc = -EAGAIN;
+
+	sig_lock(&nf->lock);
+	if (!announce_moving())
+		rc = maybe_add(nf, start, end);
+	if (!rc)
+		rc = uffd_register(u->fd, start, end);
+	sig_unlock(&nf->lock);
+	return rc;
+}
+
+static int uffd_arm(struct kedge_notifier *nf, uint64_t start, uint64_t end)
+{
+	struct uffd *u = nf->backend;
+
+	if (!uffd_fd_is_ours(u))
+		return kedge_reason(-EOPNOTSUPP, "the application closed "
+				    "kedge's userfaultfd: nothing more can be "
+				    "watched");
+	return uffd_register_patiently(register_now, nf, start, end);
+}
+
+static void uffd_disarm(struct kedge_notifier *nf, uint64_t start, uint64_t end)
+{
+	struct uffd *u = nf->backend;
+
+	if (uffd_fd_is_ours(u) && !uffd_unregister(u->fd, start, end))
+		maybe_cut(nf, start, end);
+}
+
+const struct notify_ops notify_uffd = {
+	.name = "uffd",
+	.level = KEDGE_LEVEL_ORDERED,
+	.open = uffd_open,
+	.close = uffd_close,
+	.abandon = uffd_abandon,
+	.arm = uffd_arm,
+	.disarm = uffd_disarm,
+	.settled = uffd_settled,
+};

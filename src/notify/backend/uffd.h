@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The userfaultfd backend's insides; uffd.c has the proofs. */
+#ifndef NOTIFY_BACKEND_UFFD_H
+#define NOTIFY_BACKEND_UFFD_H
+
+#include <semaphore.h>
+
+#include "base/process/service.h"
+#include "notify/internal.h"
+#include "notify/tripwire/tripwire.h"
+
+/*
+ * The bell is a page of our own that is watched like others': dropping it wakes
+ * the monitor. Unlike a descriptor nobody can close it. It is of a kind that no
+ * neighbour's mapping melts with.
+ */
+struct uffd {
+	int fd;
+	struct fd_id id;
+	bool unique; /* id is this descriptor's alone */
+	bool counts; /* the kernel counts changes under way */
+	uint64_t bell;
+	sem_t ready;		   /* the monitor has its own descriptors */
+	struct tripwire *tripwire; /* NULL: there is none */
+	pthread_t thread;
+	struct service service;
+	struct kedge_notifier *nf;
+	_Atomic int tid;       /* the monitor's, while it runs */
+	_Atomic bool closing;  /* let all go, and end */
+	_Atomic bool bell_gone; /* unmapped, or never to be */
+	uint64_t spin_ns;
+	bool closed; /* the application's copy, by us */
+	/* The monitor's own: */
+	_Atomic bool own_table; /* of descriptors */
+	int epoll;		/* or negative */
+	uint64_t last_ns;
+	uint64_t gap_ns; /* between events, smoothed */
+};
+
+/* uffd_kernel.c: a descriptor that reports events: 0 or a negative errno. */
+int uffd_get_fd(struct uffd *u);
+/* Whether the number still stands for it; without the monitor's lock. */
+bool uffd_fd_is_ours(const struct uffd *u);
+/* What userfaultfd does not report on this kernel, found by trying. */
+uint32_t uffd_blind_spots(void);
+
+enum uffd_answer { UFFD_REST, UFFD_CHANGING, UFFD_STRANGER };
+/* Whether a change is under way; a stranger: the descriptor is not ours. */
+enum uffd_answer uffd_ask_kernel(const struct uffd *u);
+
+/* uffd_monitor.c */
+int uffd_monitor_start(struct kedge_notifier *nf);
+/* Make it let go of everything and end. Once; in the owner. */
+void uffd_monitor_stop(struct kedge_notifier *nf);
+
+#endif /* NOTIFY_BACKEND_UFFD_H */

@@ -1,0 +1,421 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The userfaultfd backend's thread: it reads the kernel's events and queues
+ * them. uffd.c has the proof of what it must do in which order.
+ *
+ * It allocates nothing, frees nothing, takes no lock but nf->lock, and no thread
+ * waits for an event while it holds that: signals are blocked under it and no
+ * memory is unmapped there. So a thread that sits in munmap() within an
+ * allocator, whichever it is, always gets its answer.
+ *
+ * It has its own table of file descriptors: a program that closes all
+ * descriptors it does not know can not cut it off, which would leave munmap()
+ * hanging or unseen. It may run on every CPU that the process may use, whatever
+ * the thread that opened the notifier is bound to: others wait for its answer.
+ */
+#include <limits.h>
+#include <linux/close_range.h>
+#include <linux/userfaultfd.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "notify/announce/announce.h"
+#include "notify/announce/origin.h"
+#include "notify/backend/uffd.h"
+#include "notify/backend/uffd_range.h"
+
+#define EVENTS_A_ROUND	64 /* then others get the lock */
+#define NO_BELL_MS	50
+#define OWN_FDS		3
+
+/* glibc moves the heap's end down within itself, with the heap's lock held. */
+static bool heap_shrank(uint64_t start)
+{
+	return start == round_up((uint64_t)syscall(SYS_brk, 0),
+				 kedge__page_size());
+}
+
+/*
+ * Watched memory that libc handed out went by a call that libkedge-hooks did not
+ * announce: this program unmaps around libc what it maps through it. The next such
+ * change may be in the window that the hooks were to close, so from now on all
+ * lookups ask; in other memory they did (origin.c). An announced change brings an
+ * event, too, where the range was armed again meanwhile; it is still under way
+ * then.
+ */
+static void hooks_were_passed_by(struct kedge_notifier *nf, uint64_t start,
+				 uint64_t end)
+{
+	struct uffd *u = nf->backend;
+
+	if (nf_asks(nf) != ASKS_NOT || announce_active(start, end) ||
+	    !origin_some(start, end) || heap_shrank(start))
+		return;
+	announce_passed_by();
+	/* The caller moves the generation: it was told to somebody. */
+	atomic_store_explicit(&nf->page->asks,
+			      u->counts ? ASKS_KERNEL : ASKS_LOST,
+			      memory_order_relaxed);
+}
+
+/* [start, end) is another mapping now, or none. */
+static size_t gone(struct kedge_notifier *nf, uint32_t kind, uint64_t start,
+		   uint64_t end)
+{
+	size_t told;
+
+	armed_cut(nf, start, end);
+	told = queue_publish(nf, kind, start, end);
+	if (told)
+		hooks_were_passed_by(nf, start, end);
+	return told;
+}
+
+static size_t told_by(struct kedge_notifier *nf, const struct uffd_msg *m)
+{
+	struct uffd *u = nf->backend;
+	uint64_t start, end, to;
+
+	if (m->event == UFFD_EVENT_REMAP) {
+		start = m->arg.remap.from;
+		end = start + m->arg.remap.len;
+		to = m->arg.remap.to;
+		maybe_add(nf, to, to + m->arg.remap.len);
+		return gone(nf, KEDGE_EVENT_REMAP, start, end);
+	}
+	start = m->arg.remove.start;
+	end = m->arg.remove.end;
+	if (m->event == UFFD_EVENT_UNMAP) {
+		if (start <= u->bell && u->bell < end)
+			atomic_store(&u->bell_gone, true);
+		maybe_cut(nf, start, end);
+		return gone(nf, KEDGE_EVENT_UNMAP, start, end);
+	}
+	if (m->event == UFFD_EVENT_REMOVE) {
+		if (start == u->bell)
+			return 0; /* it was rung */
+		taint_add(nf, start, end);
+		return queue_publish(nf, KEDGE_EVENT_REMOVE, start, end);
+	}
+	return queue_publish(nf, KEDGE_EVENT_OTHER, 0, UINT64_MAX);
+}
+
+/* Read what there is and queue it: points 1 and 2 of uffd.c. */
+static void handle_events(struct kedge_notifier *nf)
+{
+	struct uffd *u = nf->backend;
+	struct uffd_msg m;
+	uint64_t g;
+	size_t told = 0;
+	int n;
+
+	sig_lock_blocked(&nf->lock);
+	announce_reading(1);
+	g = atomic_load_explicit(&nf->page->generation, memory_order_relaxed);
+	/* seq_cst: before the read() in every eye; partner: the hit's load. */
+	atomic_store_explicit(&nf->page->generation, g | 1,
+			      memory_order_seq_cst);
+	for (n = 0; n < EVENTS_A_ROUND; n++) {
+		if (syscall(SYS_read, u->fd, &m, sizeof(m)) !=
+		    (long)sizeof(m))
+			break;
+		told += told_by(nf, &m);
+	}
+	/* release: who sees the new generation sees the queue. */
+	atomic_store_explicit(&nf->page->generation,
+			      told ? g + GENERATION_STEP : g,
+			      memory_order_release);
+	queue_signal(nf);
+	announce_reading(-1);
+	sig_unlock_blocked(&nf->lock);
+}
+
+static bool more_than_one_cpu(void)
+{
+	cpu_set_t set;
+
+	/* Fails where there are more CPUs than fit: that is more than one. */
+	return sched_getaffinity(0, sizeof(set), &set) || CPU_COUNT(&set) > 1;
+}
+
+/* Events come in bursts: how long to keep looking after this one. */
+static uint64_t spin_until(struct uffd *u)
+{
+	uint64_t now = clock_ns(), gap = now - u->last_ns;
+
+	u->last_ns = now;
+	if (gap > 4 * u->spin_ns)
+		gap = 4 * u->spin_ns;
+	u->gap_ns = (3 * u->gap_ns + gap) / 4;
+	if (u->gap_ns >= u->spin_ns || !more_than_one_cpu())
+		return 0;
+	return now + u->spin_ns;
+}
+
+/*
+ * An epoll descriptor in the thread's own table: poll() fails where RLIMIT_NOFILE
+ * is 0, as in sandboxes. Negative: there is none to be had.
+ */
+static int open_epoll(const struct uffd *u)
+{
+	struct epoll_event want = { .events = EPOLLIN };
+	long ep = syscall(SYS_epoll_create1, EPOLL_CLOEXEC);
+
+	if (ep >= 0 &&
+	    syscall(SYS_epoll_ctl, ep, EPOLL_CTL_ADD, u->fd, &want)) {
+		syscall(SYS_close, ep);
+		ep = -1;
+	}
+	return (int)ep;
+}
+
+static bool readable(struct uffd *u, int timeout_ms)
+{
+	struct pollfd p = { .fd = u->fd, .events = POLLIN };
+	struct epoll_event got;
+	long n;
+
+	if (u->epoll < 0)
+		return poll(&p, 1, timeout_ms);
+	/* Not the library's: sanitizers know one table of descriptors. */
+	n = syscall(SYS_epoll_pwait, u->epoll, &got, 1, timeout_ms, NULL, 0);
+	if (n < 0 && errno == EBADF) /* the table is not ours alone */
+		u->epoll = -1;
+	return n;
+}
+
+/* Wait for an event, or for the end. A failure to wait is looked into. */
+static void wait_event(struct uffd *u, uint64_t spin)
+{
+	for (;;) {
+		bool spinning = spin && clock_ns() < spin;
+		bool deaf = atomic_load(&u->bell_gone);
+
+		if (readable(u, spinning ? 0 : deaf ? NO_BELL_MS : -1) ||
+		    atomic_load(&u->closing))
+			return;
+		if (spinning)
+			cpu_relax();
+	}
+}
+
+static int by_number(const void *a, const void *b)
+{
+	return *(const int *)a - *(const int *)b;
+}
+
+/* A table of descriptors for this thread alone, with just what it needs. */
+static void own_descriptors(struct kedge_notifier *nf)
+{
+	struct uffd *u = nf->backend;
+	int keep[OWN_FDS + TRIPWIRE_FDS] = { u->fd, nf->pipe[1],
+					    nf->maps_fd };
+	unsigned int from = 0, flags = CLOSE_RANGE_UNSHARE, i, cnt = OWN_FDS;
+
+	if (u->tripwire)
+		cnt += tripwire_fds(u->tripwire, keep + cnt);
+	qsort(keep, cnt, sizeof(keep[0]), by_number);
+	for (i = 0; i < cnt; i++) {
+		if ((unsigned int)keep[i] > from) {
+			/* A first failure leaves the table shared: so be it. */
+			if (syscall(SYS_close_range, from, keep[i] - 1, flags))
+				return;
+			flags = 0;
+			atomic_store(&u->own_table, true);
+		}
+		from = (unsigned int)keep[i] + 1;
+	}
+	if (!flags)
+		syscall(SYS_close_range, from, UINT_MAX, flags);
+}
+
+/*
+ * Others wait for this thread, so it must not wait for the CPU that its creator
+ * was bound to, nor as one that has time. What is refused stays as it is.
+ */
+static void run_anywhere(void)
+{
+	struct sched_param none = { 0 };
+	unsigned long cpus[128];
+	int policy = sched_getscheduler(0);
+
+	memset(cpus, 0xff, sizeof(cpus));
+	syscall(SYS_sched_setaffinity, 0, sizeof(cpus), cpus);
+	if (policy == SCHED_IDLE || policy == SCHED_BATCH)
+		sched_setscheduler(0, SCHED_OTHER, &none);
+	if (getpriority(PRIO_PROCESS, 0) > 0)
+		setpriority(PRIO_PROCESS, 0, 0);
+}
+
+static void let_go_of(void *arg, uint64_t start, uint64_t end)
+{
+	struct kedge_notifier *nf = arg;
+	struct uffd *u = nf->backend;
+	bool ours;
+
+	if (start <= u->bell && u->bell < end)
+		return;
+	sig_lock_blocked(&nf->lock);
+	ours = tree_first_overlap(&nf->maybe, start, end);
+	sig_unlock_blocked(&nf->lock);
+	if (ours)
+		uffd_unregister(u->fd, start, end);
+}
+
+static uint64_t cuts_now(struct kedge_notifier *nf)
+{
+	uint64_t cuts;
+
+	sig_lock_blocked(&nf->lock);
+	cuts = nf->cuts;
+	sig_unlock_blocked(&nf->lock);
+	return cuts;
+}
+
+/*
+ * Unregister all that may be registered, mapping by mapping, and answer until no
+ * call waits for an answer. A forked child may hold a copy of the descriptor:
+ * closing ours would then not end the registrations, and an munmap() would wait
+ * for ever. The mappings are read again while events came in between: mremap()
+ * takes a registration along.
+ */
+static void let_go(struct kedge_notifier *nf)
+{
+	struct uffd *u = nf->backend;
+	uint64_t cuts;
+
+	do {
+		cuts = cuts_now(nf);
+		vma_each(nf->maps_fd, let_go_of, nf);
+		handle_events(nf);
+		while (uffd_ask_kernel(u) == UFFD_CHANGING) {
+			sched_yield();
+			handle_events(nf);
+		}
+	} while (cuts_now(nf) != cuts);
+	/* Still registered it must not be unmapped: nobody would answer. */
+	if (!atomic_load(&u->bell_gone) &&
+	    uffd_unregister(u->fd, u->bell, u->bell + kedge__page_size()))
+		atomic_store(&u->bell_gone, true);
+}
+
+static void *monitor(void *arg)
+{
+	struct kedge_notifier *nf = arg;
+	struct uffd *u = nf->backend;
+	uint64_t spin = 0;
+
+	prctl(PR_SET_NAME, "kedge-uffd");
+	own_descriptors(nf);
+	u->epoll = open_epoll(u);
+	run_anywhere();
+	nf->threads.monitor = (int)syscall(SYS_gettid);
+	atomic_store(&u->tid, nf->threads.monitor);
+	sem_post(&u->ready);
+	while (!atomic_load(&u->closing)) {
+		wait_event(u, spin);
+		handle_events(nf);
+		spin = spin_until(u);
+	}
+	let_go(nf);
+	if (u->epoll >= 0)
+		syscall(SYS_close, u->epoll);
+	atomic_store(&u->tid, 0);
+	/*
+	 * The last: what could not be unregistered (a seccomp filter) is let go
+	 * by that, before this thread's own end unmaps or drops anything.
+	 */
+	if (atomic_load(&u->own_table))
+		syscall(SYS_close, u->fd);
+	return NULL;
+}
+
+static int start_thread(struct kedge_notifier *nf)
+{
+	struct uffd *u = nf->backend;
+	pthread_attr_t attr;
+	sigset_t all, saved;
+	int rc = -pthread_attr_init(&attr);
+
+	if (rc)
+		return rc;
+	pthread_attr_setstacksize(&attr, PTHREAD_STACK_MIN > 65536
+						 ? PTHREAD_STACK_MIN
+						 : 65536);
+	/* No signal is ever the monitor's: it could not be handled there. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &saved);
+	rc = -pthread_create(&u->thread, &attr, monitor, nf);
+	pthread_sigmask(SIG_SETMASK, &saved, NULL);
+	pthread_attr_destroy(&attr);
+	return rc ? kedge_reason(rc, "no thread to be had for the monitor: "
+				     "raise ulimit -u")
+		  : 0;
+}
+
+static void stop_thread(struct uffd *u)
+{
+	void *bell = (void *)(uintptr_t)u->bell;
+
+	/* Before the monitor closes its copy, so that it has the last. */
+	if (atomic_load(&u->own_table) && uffd_fd_is_ours(u)) {
+		close(u->fd);
+		u->closed = true;
+	}
+	atomic_store(&u->closing, true);
+	/*
+	 * Where it was unmapped the monitor looks from time to time. A seccomp
+	 * filter may refuse the one call, and hardly the other.
+	 */
+	if (!atomic_load(&u->bell_gone) &&
+	    madvise(bell, kedge__page_size(), MADV_DONTNEED))
+		munmap(bell, kedge__page_size());
+	pthread_join(u->thread, NULL);
+}
+
+/* The process ends: nobody listens any more, so nothing may be believed. */
+static void end_service(struct service *s)
+{
+	struct uffd *u = container_of(s, struct uffd, service);
+
+	stop_thread(u);
+	sig_lock_blocked(&u->nf->lock);
+	notify_must_ask(u->nf, ASKS_LOST);
+	sig_unlock_blocked(&u->nf->lock);
+}
+
+int uffd_monitor_start(struct kedge_notifier *nf)
+{
+	struct uffd *u = nf->backend;
+	int rc;
+
+	u->service.end = end_service;
+	rc = service_begin(&u->service);
+	if (rc)
+		return rc;
+	rc = start_thread(nf);
+	if (rc) {
+		service_end(&u->service);
+		return rc;
+	}
+	/* Till then a close_range() of the application's would cut it off. */
+	while (sem_wait(&u->ready) && errno == EINTR)
+		;
+	return 0;
+}
+
+void uffd_monitor_stop(struct kedge_notifier *nf)
+{
+	struct uffd *u = nf->backend;
+
+	if (service_end(&u->service))
+		stop_thread(u);
+}

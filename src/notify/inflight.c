@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The counters: they are of no part, so that neither the watching nor the
+ * channels need each other.
+ */
+#include "notify/inflight.h"
+
+struct turns kedge__swaps;
+struct turns kedge__watches;
