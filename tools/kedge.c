@@ -7,7 +7,7 @@
 #include <kedge/kedge.h>
 
 #include "base/base.h"
-#include "tools/util.h"
+#include "tools/common/util.h"
 
 static const struct subcommand {
 	const char *name;

@@ -59,7 +59,7 @@ static char *fuzz_getenv(const char *name)
 #define fstat  fuzz_fstat
 #define access fuzz_access
 #define getenv fuzz_getenv
-#include "tools/run_elf.c"
+#include "tools/run/elf.c"
 
 static bool fits(uint64_t at, uint64_t len)
 {

@@ -15,7 +15,7 @@ static int run_bench(const struct cache_opts *opt)
 	struct cache_result res = { 0 };
 	int rc;
 
-	rc = opt->plot ? bench_plot_check(opt->plot) : 0;
+	rc = opt->plot ? plot_check(opt->plot) : 0;
 	if (!rc)
 		rc = cache_run(opt, &res);
 	if (!rc)
@@ -50,23 +50,23 @@ static int parse(struct cache_opts *opt)
 		return rc;
 	if (!(opt->seconds >= 0 && opt->seconds <= 3600))
 		return util_usage("--seconds: not in 0..3600");
-	rc = bench_parse_list("entries",
+	rc = list_parse("entries",
 			      opt->entries_text ? opt->entries_text : entries,
 			      1, MAX_ENTRIES, &opt->entries);
 	if (rc == UTIL_GO_ON)
-		rc = bench_parse_list("threads",
+		rc = list_parse("threads",
 				      opt->threads_text ? opt->threads_text
 				      : opt->single	? "1"
 							: "1,2",
 				      1, opt->single ? 1 : MAX_THREADS,
 				      &opt->threads);
 	if (rc == UTIL_GO_ON)
-		rc = bench_parse_words("layout",
+		rc = list_parse_words("layout",
 				       opt->layout_text ? opt->layout_text
 							: "aligned,offset",
 				       layout_names, &opt->layouts);
 	if (rc == UTIL_GO_ON)
-		rc = bench_parse_words(
+		rc = list_parse_words(
 			"bench",
 			opt->bench_text ? opt->bench_text
 					: "hit,miss,hint,invalidate,unmap",

@@ -91,8 +91,8 @@ struct cache_opts {
 	int ask;
 	int csv;
 	const struct side *peer;
-	struct bench_list entries;
-	struct bench_list threads;
+	struct number_list entries;
+	struct number_list threads;
 	uint32_t layouts;
 	uint32_t kinds;
 };

@@ -169,7 +169,7 @@ static void *worker_main(void *arg)
 
 	/* Not where the kernel would let two share a CPU for a while. A
 	 * failure costs precision alone. */
-	bench_pin(w->index);
+	proc_pin(w->index);
 	for (;;) {
 		while (sem_wait(&w->go))
 			;
@@ -409,11 +409,11 @@ static void serve(struct child *c, int fd)
 	struct cache_req req;
 	struct cache_rep rep;
 
-	while (!bench_recv(fd, &req, sizeof(req))) {
+	while (!proc_recv(fd, &req, sizeof(req))) {
 		rep = (struct cache_rep){ 0 };
 		batch(c, &req, &rep);
 		explain(&rep, kind_names[req.kind]);
-		if (bench_send(fd, &rep, sizeof(rep)))
+		if (proc_send(fd, &rep, sizeof(rep)))
 			return;
 	}
 }
@@ -437,7 +437,7 @@ void cache_child(int fd, void *arg)
 		rep.rc = start_workers(&c);
 		explain(&rep, "cannot start the threads");
 	}
-	if (!bench_send(fd, &rep, sizeof(rep)) && !rep.rc)
+	if (!proc_send(fd, &rep, sizeof(rep)) && !rep.rc)
 		serve(&c, fd);
 	stop_workers(&c);
 	if (c.ctx)

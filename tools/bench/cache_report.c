@@ -88,7 +88,7 @@ static void print_text(const struct cache_result *res)
 	       res->info[0].notifier, res->info[0].level);
 	if (res->peer)
 		printf("; %s %s", res->peer, res->info[1].version);
-	printf("; %u CPUs\n\n%-10s %-7s %9s %7s %-4s %9s %9s", bench_cpus(),
+	printf("; %u CPUs\n\n%-10s %-7s %9s %7s %-4s %9s %9s", proc_cpus(),
 	       "bench", "layout", "entries", "threads", "", "kedge ns", "best");
 	if (res->peer)
 		printf(" %6s ns %9s %6s", res->peer, "best", "ratio");
@@ -184,7 +184,7 @@ static int print_json(const struct cache_result *res)
 			 res->info[0].notifier, "level", res->info[0].level,
 			 "peer", res->peer, "peer_version",
 			 res->peer ? res->info[1].version : NULL, "cpus",
-			 (int)bench_cpus(), "rows", rows);
+			 (int)proc_cpus(), "rows", rows);
 	return util_json_print(root);
 }
 
@@ -263,7 +263,7 @@ int cache_plot(const struct cache_result *res, const char *file)
 	if (d && fclose(d))
 		rc = -ENOMEM;
 	rc = rc ? util_fail(rc, "cannot draw %s", file)
-		: bench_plot(file, BENCH_PLOT_WIDTH, BENCH_PLOT_HEIGHT,
+		: plot_draw(file, PLOT_WIDTH, PLOT_HEIGHT,
 			     script, data);
 	free(script);
 	free(data);

@@ -30,7 +30,7 @@
 struct run {
 	const struct cache_opts *opt;
 	struct cache_result *res;
-	struct bench_proc proc[2];
+	struct proc proc[2];
 	unsigned int sides;
 	struct util_progress progress;
 	uint64_t done;
@@ -38,8 +38,8 @@ struct run {
 
 /* What a row's batches gave: clean ones apart. */
 struct row_samples {
-	struct bench_samples all[2];
-	struct bench_samples clean[2];
+	struct samples all[2];
+	struct samples clean[2];
 	uint64_t dropped;
 };
 
@@ -55,7 +55,7 @@ static int receive(struct run *r, unsigned int side, struct cache_rep *rep)
 {
 	int rc;
 
-	rc = bench_wait(r->proc[side].fd, rep, sizeof(*rep), &r->progress,
+	rc = proc_wait(r->proc[side].fd, rep, sizeof(*rep), &r->progress,
 			r->done);
 	if (rc == -EPIPE) {
 		util_error("%s: the process that measures it has died",
@@ -81,7 +81,7 @@ static int run_batch(struct run *r, unsigned int side,
 	};
 	int rc;
 
-	rc = bench_send(r->proc[side].fd, &req, sizeof(req));
+	rc = proc_send(r->proc[side].fd, &req, sizeof(req));
 	if (rc && rc != -EPIPE)
 		return util_fail(rc, "%s", side_name(r, side));
 	return receive(r, side, rep);
@@ -145,9 +145,9 @@ static int add_pair(struct row_samples *s, const struct cache_rep *rep,
 	if (!clean)
 		s->dropped++;
 	for (i = 0; i < sides && !rc; i++) {
-		rc = bench_samples_add(&s->all[i], rep[i].ns);
+		rc = samples_add(&s->all[i], rep[i].ns);
 		if (!rc && clean)
-			rc = bench_samples_add(&s->clean[i], rep[i].ns);
+			rc = samples_add(&s->clean[i], rep[i].ns);
 	}
 	return rc ? util_fail(rc, "cannot keep the figures") : 0;
 }
@@ -176,7 +176,7 @@ static void finish_row(struct cache_row *row, struct row_samples *s,
 		       unsigned int sides)
 {
 	bool clean = s->clean[0].n >= CLEAN_MIN;
-	struct bench_samples *v = clean ? s->clean : s->all;
+	struct samples *v = clean ? s->clean : s->all;
 	unsigned int i;
 
 	for (i = 0; i < sides; i++) {
@@ -243,10 +243,10 @@ static int run_group(struct run *r, struct cache_row *rows, size_t n)
 		return util_fail(-ENOMEM, "cannot keep the figures");
 	rc = run_rounds(r, rows, n, s);
 	for (i = 0; i < n; i++) {
-		bench_samples_fini(&s[i].all[0]);
-		bench_samples_fini(&s[i].all[1]);
-		bench_samples_fini(&s[i].clean[0]);
-		bench_samples_fini(&s[i].clean[1]);
+		samples_fini(&s[i].all[0]);
+		samples_fini(&s[i].all[1]);
+		samples_fini(&s[i].clean[0]);
+		samples_fini(&s[i].clean[1]);
 	}
 	free(s);
 	r->done += n;
@@ -284,7 +284,7 @@ struct config {
 
 static int plan_hits(const struct run *r, const struct config *c)
 {
-	const struct bench_list *threads = &r->opt->threads;
+	const struct number_list *threads = &r->opt->threads;
 	struct cache_row *row;
 	bool hidden = true;
 	uint64_t t;
@@ -400,7 +400,7 @@ static int run_config(struct run *r, const struct config *c)
 	cfg[1].side = r->opt->peer;
 
 	for (; started < r->sides; started++) {
-		rc = bench_proc_start(&r->proc[started], cache_child,
+		rc = proc_start(&r->proc[started], cache_child,
 				      &cfg[started]);
 		if (rc) {
 			rc = util_fail(rc, "cannot start a process");
@@ -410,7 +410,7 @@ static int run_config(struct run *r, const struct config *c)
 	rc = run_kinds(r, c);
 stop:
 	while (started)
-		bench_proc_stop(&r->proc[--started]);
+		proc_stop(&r->proc[--started]);
 	munmap(mem, len);
 	return rc;
 }
@@ -418,7 +418,7 @@ stop:
 /* Sizes with fewer entries than threads: those get the entries they need. */
 static int run_own(struct run *r, struct config c)
 {
-	const struct bench_list *threads = &r->opt->threads;
+	const struct number_list *threads = &r->opt->threads;
 	const uint64_t entries = c.entries;
 	size_t i;
 	int rc;

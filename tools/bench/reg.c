@@ -40,9 +40,9 @@ static int parse_sizes(struct reg_opts *opt)
 	     word = strtok_r(NULL, ",", &save)) {
 		uint64_t size;
 
-		if (opt->sizes.n == BENCH_LIST_MAX)
+		if (opt->sizes.n == LIST_MAX)
 			rc = util_usage("--size: more than %d sizes",
-					BENCH_LIST_MAX);
+					LIST_MAX);
 		else if (util_parse_size(word, &size) || !size ||
 			 size > SIZE_MAX_ || size % page)
 			rc = util_usage("--size: '%s' is no multiple of a "
@@ -57,7 +57,7 @@ static int parse_sizes(struct reg_opts *opt)
 	return rc;
 }
 
-static uint64_t largest(const struct bench_list *l)
+static uint64_t largest(const struct number_list *l)
 {
 	uint64_t max = 0;
 	size_t i;
@@ -91,27 +91,27 @@ static int parse(struct reg_opts *opt)
 
 	if (rc != UTIL_GO_ON)
 		return rc;
-	rc = bench_parse_words("device",
+	rc = list_parse_words("device",
 			       opt->devices_text ? opt->devices_text
 						 : "noop,uring",
 			       reg_device_names, &opt->devices);
 	if (rc == UTIL_GO_ON && opt->steps_text)
-		rc = bench_parse_words("step", opt->steps_text, reg_step_names,
+		rc = list_parse_words("step", opt->steps_text, reg_step_names,
 				       &opt->steps);
 	if (rc == UTIL_GO_ON)
 		rc = parse_sizes(opt);
 	if (rc == UTIL_GO_ON)
-		rc = bench_parse_list("count",
+		rc = list_parse("count",
 				      opt->counts_text ? opt->counts_text
 						       : "16,256",
 				      1, COUNT_MAX, &opt->counts);
 	if (rc == UTIL_GO_ON)
-		rc = bench_parse_list("threads",
+		rc = list_parse("threads",
 				      opt->threads_text ? opt->threads_text
 							: "1",
 				      1, REG_THREADS_MAX, &opt->threads);
 	if (rc == UTIL_GO_ON)
-		rc = bench_parse_list("every",
+		rc = list_parse("every",
 				      opt->every_text ? opt->every_text
 						      : "1024,1e9",
 				      1, UINT64_MAX, &opt->every);

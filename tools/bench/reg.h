@@ -39,7 +39,7 @@ extern const char *const reg_device_names[REG_DEVICES + 1];
 
 /* CMD_OK, or a message and CMD_CANNOT. @model: "rxe0", or NULL for any. */
 int reg_dev_open(enum reg_device which, const char *model, struct reg_dev *d);
-/* reg_verbs.c, or no_verbs.c where kedge was built without libibverbs */
+/* reg_verbs.c, or tools/absent/verbs.c where kedge was built without libibverbs */
 int reg_verbs_open(const char *model, struct reg_dev *d);
 
 /**
@@ -83,10 +83,10 @@ struct reg_opts {
 	int csv;
 	uint32_t devices;
 	uint32_t steps;
-	struct bench_list sizes;
-	struct bench_list counts;
-	struct bench_list threads;
-	struct bench_list every;
+	struct number_list sizes;
+	struct number_list counts;
+	struct number_list threads;
+	struct number_list every;
 };
 
 /**

@@ -25,7 +25,7 @@ static void print_text(const struct reg_result *res)
 
 	printf("notifier %s (%s); %u CPUs\n\n%-8s %-10s %11s %9s %7s %13s "
 	       "%11s %11s %11s %8s %7s\n", res->backend, res->level,
-	       bench_cpus(), "device", "step", "size", "count", "threads",
+	       proc_cpus(), "device", "step", "size", "count", "threads",
 	       "every", "us", "best", "ns each", "calls", "x");
 	for (i = 0; i < res->n; i++, last = row) {
 		row = &res->row[i];
@@ -103,7 +103,7 @@ static int print_json(const struct reg_result *res)
 	}
 	return util_json_print(json_pack("{s:s, s:s, s:i, s:o}", "notifier",
 					 res->backend, "level", res->level,
-					 "cpus", (int)bench_cpus(), "rows",
+					 "cpus", (int)proc_cpus(), "rows",
 					 rows));
 }
 

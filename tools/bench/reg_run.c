@@ -24,15 +24,15 @@ struct figure {
 	double hits;
 };
 
-struct samples {
-	struct bench_samples ns;
-	struct bench_samples calls;
-	struct bench_samples hits;
-	struct bench_samples ratio;
+struct figures {
+	struct samples ns;
+	struct samples calls;
+	struct samples hits;
+	struct samples ratio;
 };
 
 /* Steps, and a resync for each distance. */
-#define SLOTS (REG_STEPS + BENCH_LIST_MAX)
+#define SLOTS (REG_STEPS + LIST_MAX)
 
 struct reg_set {
 	const struct reg_opts *opt;
@@ -44,7 +44,7 @@ struct reg_set {
 	uint64_t threads;
 	uint64_t *handle;
 	struct figure now[SLOTS];
-	struct samples all[SLOTS];
+	struct figures all[SLOTS];
 };
 
 /* ---- threads: each has its share of the buffers ---- */
@@ -282,15 +282,15 @@ static int keep(struct reg_set *s)
 	for (i = 0; i < slots(s) && !rc; i++) {
 		double base = instead_of(s, i);
 
-		rc = bench_samples_add(&s->all[i].ns, s->now[i].ns);
+		rc = samples_add(&s->all[i].ns, s->now[i].ns);
 		if (!rc)
-			rc = bench_samples_add(&s->all[i].calls,
+			rc = samples_add(&s->all[i].calls,
 					       s->now[i].calls);
 		if (!rc)
-			rc = bench_samples_add(&s->all[i].hits,
+			rc = samples_add(&s->all[i].hits,
 					       s->now[i].hits);
 		if (!rc)
-			rc = bench_samples_add(
+			rc = samples_add(
 				&s->all[i].ratio,
 				base > 0 ? s->now[i].ns / base : 0);
 	}
@@ -300,7 +300,7 @@ static int keep(struct reg_set *s)
 static int add_row(const struct reg_set *s, struct reg_result *res,
 		   enum reg_device device, unsigned int slot)
 {
-	const struct samples *all = &s->all[slot];
+	const struct figures *all = &s->all[slot];
 	double ns = util_median(all->ns.v, all->ns.n); /* sorts them */
 	struct reg_row *bigger;
 
@@ -370,10 +370,10 @@ static int measure(struct reg_set *s, struct reg_result *res,
 		if (!rc && s->opt->steps & 1u << (i < REG_RESYNC ? i
 								 : REG_RESYNC))
 			rc = add_row(s, res, device, i);
-		bench_samples_fini(&s->all[i].ns);
-		bench_samples_fini(&s->all[i].calls);
-		bench_samples_fini(&s->all[i].hits);
-		bench_samples_fini(&s->all[i].ratio);
+		samples_fini(&s->all[i].ns);
+		samples_fini(&s->all[i].calls);
+		samples_fini(&s->all[i].hits);
+		samples_fini(&s->all[i].ratio);
 	}
 	if (s->cache) {
 		kedge_cache_close(s->cache);

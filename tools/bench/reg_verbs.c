@@ -7,7 +7,7 @@
 #include <kedge/verbs.h>
 
 #include "tools/bench/reg.h"
-#include "tools/rdma/rdma.h"
+#include "tools/common/rdma/rdma.h"
 
 static int raw_reg(struct reg_dev *d, void *addr, size_t len, uint64_t *handle)
 {

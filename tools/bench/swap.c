@@ -25,9 +25,9 @@ static int parse_sizes(struct swap_opts *opt)
 		return util_fail(-ENOMEM, "--size");
 	for (word = strtok_r(copy, ",", &save); word && rc == UTIL_GO_ON;
 	     word = strtok_r(NULL, ",", &save)) {
-		if (opt->sizes.n == BENCH_LIST_MAX)
+		if (opt->sizes.n == LIST_MAX)
 			rc = util_usage("--size: more than %d sizes",
-					BENCH_LIST_MAX);
+					LIST_MAX);
 		else if (util_parse_size(word, &size) || size < 4096 ||
 			 size > SIZE_MAX_ || size % 4096)
 			rc = util_usage("--size: '%s' is no multiple of 4096 "
@@ -44,7 +44,7 @@ static int parse_sizes(struct swap_opts *opt)
 static int words(const char *option, const char *text, const char *all,
 		 const char *const *names, uint32_t *mask)
 {
-	return bench_parse_words(option, text ? text : all, names, mask);
+	return list_parse_words(option, text ? text : all, names, mask);
 }
 
 static int parse(struct swap_opts *opt)
@@ -76,7 +76,7 @@ static int run(const struct swap_opts *opt)
 
 	if (!res)
 		return util_fail(-ENOMEM, "cannot start");
-	rc = opt->plot ? bench_plot_check(opt->plot) : 0;
+	rc = opt->plot ? plot_check(opt->plot) : 0;
 	if (!rc)
 		rc = swap_run(opt, res);
 	if (!rc)

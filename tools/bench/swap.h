@@ -44,7 +44,7 @@ struct swap_opts {
 	char *plot;
 	int rounds;
 	int csv;
-	struct bench_list sizes;
+	struct number_list sizes;
 	uint32_t pages;
 	uint32_t places;
 	uint32_t ways;
@@ -67,7 +67,7 @@ struct swap_row {
 	double x;
 };
 
-#define SWAP_ROWS_MAX (SWAP_PAGES * SWAP_PLACES * SWAP_WAYS * BENCH_LIST_MAX)
+#define SWAP_ROWS_MAX (SWAP_PAGES * SWAP_PLACES * SWAP_WAYS * LIST_MAX)
 
 /**
  * struct swap_result - everything

@@ -93,7 +93,7 @@ static int print_json(const struct swap_result *res)
 	}
 	return util_json_print(json_pack("{s:s, s:i, s:o, s:o}", "version",
 					 kedge_version(), "cpus",
-					 (int)bench_cpus(), "unavailable",
+					 (int)proc_cpus(), "unavailable",
 					 why_json(res), "rows", rows));
 }
 
@@ -165,7 +165,7 @@ int swap_plot(const struct swap_result *res, const char *file)
 	if (d && fclose(d))
 		rc = -ENOMEM;
 	rc = rc ? util_fail(rc, "cannot draw %s", file)
-		: bench_plot(file, BENCH_PLOT_WIDTH, BENCH_PLOT_HEIGHT,
+		: plot_draw(file, PLOT_WIDTH, PLOT_HEIGHT,
 			     script, data);
 	free(script);
 	free(data);

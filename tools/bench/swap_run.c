@@ -22,8 +22,8 @@ struct field {
 	char *area[2];
 	char *at[2];
 	int memfd;
-	struct bench_samples ns[SWAP_WAYS];
-	struct bench_samples x[SWAP_WAYS];
+	struct samples ns[SWAP_WAYS];
+	struct samples x[SWAP_WAYS];
 };
 
 /* Range @i anew, without a page in it. */
@@ -66,8 +66,8 @@ static void field_fini(struct field *f)
 		if (f->area[i])
 			munmap(f->area[i], f->area_len);
 	for (i = 0; i < SWAP_WAYS; i++) {
-		bench_samples_fini(&f->ns[i]);
-		bench_samples_fini(&f->x[i]);
+		samples_fini(&f->ns[i]);
+		samples_fini(&f->x[i]);
 	}
 	if (f->memfd >= 0)
 		close(f->memfd);
@@ -162,9 +162,9 @@ static int one_round(const struct swap_opts *opt, struct field *f,
 		}
 		if (rc || !keep)
 			continue;
-		rc = bench_samples_add(&f->ns[way], ns[way]);
+		rc = samples_add(&f->ns[way], ns[way]);
 		if (!rc)
-			rc = bench_samples_add(&f->x[way],
+			rc = samples_add(&f->x[way],
 					       ns[SWAP_MEMCPY] / ns[way]);
 	}
 	return rc;
@@ -175,7 +175,7 @@ static void add_rows(const struct field *f, struct swap_result *res)
 	enum swap_way way;
 
 	for (way = 0; way < SWAP_WAYS; way++) {
-		const struct bench_samples *s = &f->ns[way];
+		const struct samples *s = &f->ns[way];
 
 		if (!s->n)
 			continue;

@@ -14,14 +14,14 @@ static int parse(struct watch_opts *opt)
 
 	if (rc != UTIL_GO_ON)
 		return rc;
-	rc = bench_parse_list("pace", opt->pace_text ? opt->pace_text : "0,500",
+	rc = list_parse("pace", opt->pace_text ? opt->pace_text : "0,500",
 			      0, 100000, &opt->pace);
 	if (rc == UTIL_GO_ON)
-		rc = bench_parse_words(
+		rc = list_parse_words(
 			"cpus", opt->cpus_text ? opt->cpus_text : "any,one",
 			cpus_names, &opt->cpus);
 	if (rc == UTIL_GO_ON)
-		rc = bench_parse_list("watches",
+		rc = list_parse("watches",
 				      opt->watches_text ? opt->watches_text
 							: "1,1000,100000",
 				      1, COST_MAX, &opt->watches);

@@ -159,8 +159,8 @@ struct watch_opts {
 	int rounds;
 	int instructions;
 	int csv;
-	struct bench_list watches;
-	struct bench_list pace;
+	struct number_list watches;
+	struct number_list pace;
 	uint32_t cpus;
 };
 
@@ -194,8 +194,8 @@ struct cost_row {
 	double best_ns[2];
 };
 
-#define MUNMAP_ROWS_MAX (CFG_CNT * 2 * BENCH_LIST_MAX)
-#define COST_ROWS_MAX	(COST_CNT * BENCH_LIST_MAX)
+#define MUNMAP_ROWS_MAX (CFG_CNT * 2 * LIST_MAX)
+#define COST_ROWS_MAX	(COST_CNT * LIST_MAX)
 
 /** struct watch_result - everything
  * @insn_rc: 0, or why instructions are not counted

@@ -222,8 +222,8 @@ void cost_child(int fd, void *arg)
 	uint32_t go;
 
 	rep.rc = set_up(&s, rep.why);
-	while (!bench_send(fd, &rep, sizeof(rep)) && !rep.rc &&
-	       !bench_recv(fd, &go, sizeof(go))) {
+	while (!proc_send(fd, &rep, sizeof(rep)) && !rep.rc &&
+	       !proc_recv(fd, &go, sizeof(go))) {
 		rep = (struct cost_rep){ 0 };
 		rep.rc = run_round(&s, rep.ns);
 		if (rep.rc)

@@ -44,8 +44,8 @@ struct munmap_state {
 	char *near;
 	int insn;
 	uint64_t insn_cost;
-	struct bench_samples ns;
-	struct bench_samples count;
+	struct samples ns;
+	struct samples count;
 };
 
 static int find_libc_munmap(struct munmap_state *s)
@@ -144,7 +144,7 @@ static int set_up(struct munmap_state *s, struct munmap_rep *rep)
 	int rc;
 
 	/* Before any thread is made: all are to share the one CPU. */
-	rc = s->cfg->one_cpu ? bench_pin(0) : 0;
+	rc = s->cfg->one_cpu ? proc_pin(0) : 0;
 	if (!rc)
 		rc = find_libc_munmap(s);
 	if (!rc)
@@ -183,8 +183,8 @@ static void tear_down(struct munmap_state *s)
 		munmap(s->other, OTHER_LEN);
 	if (s->insn >= 0)
 		close(s->insn);
-	bench_samples_fini(&s->ns);
-	bench_samples_fini(&s->count);
+	samples_fini(&s->ns);
+	samples_fini(&s->count);
 }
 
 static void *touched(char *slot, size_t page)
@@ -279,9 +279,9 @@ static int one(struct munmap_state *s, const struct munmap_req *req,
 		rc = unwatch(s);
 	if (rc || !keep)
 		return rc;
-	rc = bench_samples_add(&s->ns, (double)(end - start));
+	rc = samples_add(&s->ns, (double)(end - start));
 	if (!rc)
-		rc = bench_samples_add(&s->count,
+		rc = samples_add(&s->count,
 				       (double)(n1 - n0 - s->insn_cost));
 	return rc;
 }
@@ -313,8 +313,8 @@ void munmap_child(int fd, void *arg)
 	struct munmap_req req;
 
 	rep.rc = set_up(&s, &rep);
-	while (!bench_send(fd, &rep, sizeof(rep)) && !rep.rc &&
-	       !bench_recv(fd, &req, sizeof(req))) {
+	while (!proc_send(fd, &rep, sizeof(rep)) && !rep.rc &&
+	       !proc_recv(fd, &req, sizeof(req))) {
 		rep = (struct munmap_rep){ 0 };
 		batch(&s, &req, &rep);
 	}

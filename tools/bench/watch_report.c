@@ -83,7 +83,7 @@ static void print_text(const struct watch_opts *opt,
 		       const struct watch_result *res)
 {
 	printf("notifier %s (%s), libkedge-hooks %s; %u CPUs\n\n", res->backend,
-	       res->level, res->hooked ? "linked" : "not linked", bench_cpus());
+	       res->level, res->hooked ? "linked" : "not linked", proc_cpus());
 	print_munmap(opt, res);
 	if (res->cost_n)
 		print_cost(res);
@@ -199,7 +199,7 @@ static int print_json(const struct watch_opts *opt,
 	return util_json_print(json_pack(
 		"{s:s, s:s, s:b, s:i, s:s?, s:o}", "notifier", res->backend,
 		"level", res->level, "hooked", (int)res->hooked, "cpus",
-		(int)bench_cpus(), "instructions_unavailable",
+		(int)proc_cpus(), "instructions_unavailable",
 		opt->instructions && res->insn_rc ? strerror(-res->insn_rc)
 						  : NULL,
 		"rows", rows));

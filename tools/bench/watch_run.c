@@ -37,9 +37,9 @@ const char *const cost_names[COST_CNT] = {
 
 /** struct figures - samples of a configuration at a pace, a sample a round */
 struct figures {
-	struct bench_samples ns;
-	struct bench_samples best;
-	struct bench_samples insn;
+	struct samples ns;
+	struct samples best;
+	struct samples insn;
 };
 
 struct watch_run {
@@ -48,8 +48,8 @@ struct watch_run {
 	struct util_progress progress;
 	uint64_t done;
 	bool one_cpu;
-	struct bench_proc proc[CFG_CNT];
-	struct figures fig[BENCH_LIST_MAX][CFG_CNT];
+	struct proc proc[CFG_CNT];
+	struct figures fig[LIST_MAX][CFG_CNT];
 };
 
 static int died(const char *who, int rc)
@@ -66,7 +66,7 @@ static int munmap_reply(struct watch_run *r, int config, struct munmap_rep *rep)
 {
 	int rc;
 
-	rc = bench_wait(r->proc[config].fd, rep, sizeof(*rep), &r->progress,
+	rc = proc_wait(r->proc[config].fd, rep, sizeof(*rep), &r->progress,
 			r->done);
 	if (rc)
 		return died(munmap_names[config], rc);
@@ -92,18 +92,18 @@ static int munmap_batch(struct watch_run *r, int config, size_t pace)
 		req.ops = BATCH_OPS;
 	if (req.ops < BATCH_OPS_MIN)
 		req.ops = BATCH_OPS_MIN;
-	rc = bench_send(r->proc[config].fd, &req, sizeof(req));
+	rc = proc_send(r->proc[config].fd, &req, sizeof(req));
 	if (rc)
 		return died(munmap_names[config], rc);
 	rc = munmap_reply(r, config, &rep);
 	if (rc)
 		return rc;
 	nanosleep(&settle, NULL);
-	rc = bench_samples_add(&f->ns, rep.ns);
+	rc = samples_add(&f->ns, rep.ns);
 	if (!rc)
-		rc = bench_samples_add(&f->best, rep.best_ns);
+		rc = samples_add(&f->best, rep.best_ns);
 	if (!rc)
-		rc = bench_samples_add(&f->insn, rep.insn);
+		rc = samples_add(&f->insn, rep.insn);
 	return rc ? util_fail(rc, "cannot keep the figures") : 0;
 }
 
@@ -135,7 +135,7 @@ static int munmap_start(struct watch_run *r, struct munmap_cfg *cfg, int config)
 	*cfg = (struct munmap_cfg){ .config = (enum munmap_config)config,
 				    .one_cpu = r->one_cpu,
 				    .notifier = r->opt->notifier };
-	rc = bench_proc_start(&r->proc[config], munmap_child, cfg);
+	rc = proc_start(&r->proc[config], munmap_child, cfg);
 	if (rc)
 		return util_fail(rc, "cannot start a process");
 	rc = munmap_reply(r, config, &rep);
@@ -157,13 +157,13 @@ static int munmap_generation(struct watch_run *r, uint64_t first, uint64_t last)
 	for (; first < last && !rc; first++)
 		rc = munmap_round(r, first);
 	for (i = 0; i < CFG_CNT; i++)
-		bench_proc_stop(&r->proc[i]);
+		proc_stop(&r->proc[i]);
 	return rc;
 }
 
 /* Differences and ratios of batches of the same round, then their medians. */
-static int compare(const struct bench_samples *none,
-		   const struct bench_samples *v, struct munmap_row *row)
+static int compare(const struct samples *none,
+		   const struct samples *v, struct munmap_row *row)
 {
 	double *tmp = reallocarray(NULL, v->n, sizeof(*tmp));
 	size_t i;
@@ -217,11 +217,11 @@ static void forget(struct watch_run *r)
 	size_t pace;
 	int i;
 
-	for (pace = 0; pace < BENCH_LIST_MAX; pace++) {
+	for (pace = 0; pace < LIST_MAX; pace++) {
 		for (i = 0; i < CFG_CNT; i++) {
-			bench_samples_fini(&r->fig[pace][i].ns);
-			bench_samples_fini(&r->fig[pace][i].best);
-			bench_samples_fini(&r->fig[pace][i].insn);
+			samples_fini(&r->fig[pace][i].ns);
+			samples_fini(&r->fig[pace][i].best);
+			samples_fini(&r->fig[pace][i].insn);
 		}
 	}
 }
@@ -250,11 +250,11 @@ static const char *cost_side(const struct cost_cfg *cfg)
 }
 
 static int cost_reply(struct watch_run *r, const struct cost_cfg *cfg,
-		      struct bench_proc *proc, struct cost_rep *rep)
+		      struct proc *proc, struct cost_rep *rep)
 {
 	int rc;
 
-	rc = bench_wait(proc->fd, rep, sizeof(*rep), &r->progress, r->done);
+	rc = proc_wait(proc->fd, rep, sizeof(*rep), &r->progress, r->done);
 	if (rc)
 		return died(cost_side(cfg), rc);
 	if (!rep->rc)
@@ -265,26 +265,26 @@ static int cost_reply(struct watch_run *r, const struct cost_cfg *cfg,
 }
 
 static int cost_round(struct watch_run *r, const struct cost_cfg *cfg,
-		      struct bench_proc *proc, struct bench_samples v[COST_CNT])
+		      struct proc *proc, struct samples v[COST_CNT])
 {
 	const uint32_t go = 1;
 	struct cost_rep rep;
 	int rc, i;
 
-	rc = bench_send(proc->fd, &go, sizeof(go));
+	rc = proc_send(proc->fd, &go, sizeof(go));
 	if (rc)
 		return died(cost_side(cfg), rc);
 	rc = cost_reply(r, cfg, proc, &rep);
 	if (rc)
 		return rc;
 	for (i = 0; i < COST_CNT && !rc; i++)
-		rc = bench_samples_add(&v[i], rep.ns[i]);
+		rc = samples_add(&v[i], rep.ns[i]);
 	return rc ? util_fail(rc, "cannot keep the figures") : 0;
 }
 
 static int cost_rounds(struct watch_run *r, const struct cost_cfg *cfg,
-		       struct bench_proc *proc, size_t sides,
-		       struct bench_samples v[2][COST_CNT])
+		       struct proc *proc, size_t sides,
+		       struct samples v[2][COST_CNT])
 {
 	struct cost_rep rep;
 	size_t side;
@@ -301,7 +301,7 @@ static int cost_rounds(struct watch_run *r, const struct cost_cfg *cfg,
 }
 
 static void finish_cost(struct watch_result *res, uint64_t watches,
-			struct bench_samples v[2][COST_CNT])
+			struct samples v[2][COST_CNT])
 {
 	struct cost_row *row;
 	int step, side;
@@ -311,7 +311,7 @@ static void finish_cost(struct watch_result *res, uint64_t watches,
 		*row = (struct cost_row){ .step = (enum cost_step)step,
 					  .watches = watches };
 		for (side = 0; side < 2; side++) {
-			struct bench_samples *s = &v[side][step];
+			struct samples *s = &v[side][step];
 
 			row->ns[side] = util_median(s->v, s->n);
 			row->best_ns[side] = util_quantile(s->v, s->n, 0);
@@ -326,12 +326,12 @@ static int run_cost(struct watch_run *r, uint64_t watches)
 		{ .watches = watches, .plain = true },
 	};
 	size_t sides = watches <= COST_PLAIN_MAX ? 2 : 1, started, i;
-	struct bench_samples v[2][COST_CNT] = { 0 };
-	struct bench_proc proc[2];
+	struct samples v[2][COST_CNT] = { 0 };
+	struct proc proc[2];
 	int rc = 0;
 
 	for (started = 0; started < sides; started++) {
-		rc = bench_proc_start(&proc[started], cost_child,
+		rc = proc_start(&proc[started], cost_child,
 				      (void *)&cfg[started]);
 		if (rc) {
 			rc = util_fail(rc, "cannot start a process");
@@ -343,10 +343,10 @@ static int run_cost(struct watch_run *r, uint64_t watches)
 	if (!rc)
 		finish_cost(r->res, watches, v);
 	while (started)
-		bench_proc_stop(&proc[--started]);
+		proc_stop(&proc[--started]);
 	for (i = 0; i < COST_CNT; i++) {
-		bench_samples_fini(&v[0][i]);
-		bench_samples_fini(&v[1][i]);
+		samples_fini(&v[0][i]);
+		samples_fini(&v[1][i]);
 	}
 	return rc;
 }

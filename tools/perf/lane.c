@@ -28,7 +28,7 @@ static const char *rank_name(unsigned int rank)
 /* Say how a rank ended. */
 static int died(struct perf_lane *l, unsigned int rank)
 {
-	struct bench_proc *p = &l->proc[rank];
+	struct proc *p = &l->proc[rank];
 	int status = 0;
 
 	close(p->fd);
@@ -48,7 +48,7 @@ static int died(struct perf_lane *l, unsigned int rank)
 
 static int take(struct perf_lane *l, unsigned int rank, struct perf_rep *rep)
 {
-	int rc = bench_recv(l->proc[rank].fd, rep, sizeof(*rep));
+	int rc = proc_recv(l->proc[rank].fd, rep, sizeof(*rep));
 
 	if (rc == -EPIPE)
 		return died(l, rank);
@@ -124,7 +124,7 @@ int perf_lane_start(struct perf_lane *l)
 			.rank = rank,
 			.pair = { pair[0], pair[1] },
 		};
-		rc = bench_proc_start(&l->proc[rank], perf_rank_child,
+		rc = proc_start(&l->proc[rank], perf_rank_child,
 				      &child[rank]);
 		if (rc) {
 			rc = util_fail(rc, "cannot start a process");
@@ -151,7 +151,7 @@ int perf_lane_run(struct perf_lane *l, const struct perf_req *req,
 	if (l->remote)
 		return perf_remote_run(l, req, rep, progress, done);
 	for (rank = 2; rank-- > 0;) {
-		rc = bench_send(l->proc[rank].fd, req, sizeof(*req));
+		rc = proc_send(l->proc[rank].fd, req, sizeof(*req));
 		/* That it is gone shows below. */
 		if (rc && rc != -EPIPE)
 			return util_fail(rc, "%s", l->cfg.name);
@@ -169,9 +169,9 @@ int perf_lane_ask(struct perf_lane *l, const struct perf_req *req,
 		perf_rank_run(l->local, req, rep);
 		return rep->rc;
 	}
-	rc = bench_send(l->proc[0].fd, req, sizeof(*req));
+	rc = proc_send(l->proc[0].fd, req, sizeof(*req));
 	if (!rc)
-		rc = bench_recv(l->proc[0].fd, &both[0], sizeof(both[0]));
+		rc = proc_recv(l->proc[0].fd, &both[0], sizeof(both[0]));
 	*rep = both[0];
 	return rc ? rc : rep->rc;
 }
@@ -186,6 +186,6 @@ void perf_lane_stop(struct perf_lane *l, bool failed)
 		/* It may be waiting for the other one, for ever. */
 		if (failed && l->proc[rank].pid > 0)
 			kill(l->proc[rank].pid, SIGKILL);
-		bench_proc_stop(&l->proc[rank]);
+		proc_stop(&l->proc[rank]);
 	}
 }

@@ -147,7 +147,7 @@ int perf_run(const struct perf_opts *opt, struct perf_result *res)
 
 	res->opt = opt;
 	/* Before anything is bound to one of them. */
-	res->cpus = bench_cpus();
+	res->cpus = proc_cpus();
 	rc = add_lanes(res);
 	if (!rc && !opt->model)
 		rc = check_memory(res);

@@ -5,7 +5,7 @@
 
 #include <kedge/kedge.h>
 
-#include "tools/net.h"
+#include "tools/common/net.h"
 #include "tools/perf/perf.h"
 
 #define SHM_PATH   "@kedge-perf"

@@ -58,11 +58,11 @@ static int parse_ways(struct perf_opts *opt)
 	for (way = 0; way < KEDGE_WAY_COUNT; way++)
 		names[way] = kedge_way_name(way);
 	names[way] = NULL;
-	rc = bench_parse_words("way", opt->ways_text ? opt->ways_text : "auto",
+	rc = list_parse_words("way", opt->ways_text ? opt->ways_text : "auto",
 			       names, &opt->ways);
 	if (rc != UTIL_GO_ON)
 		return rc;
-	return bench_parse_words("buffers",
+	return list_parse_words("buffers",
 				 opt->buffers_text   ? opt->buffers_text
 				 : opt->turnaround ? "fresh"
 						   : "malloc",

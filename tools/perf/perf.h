@@ -34,7 +34,7 @@ struct perf_remote;
 struct perf_lane {
 	struct perf_lane_cfg cfg;
 	struct perf_facts facts;
-	struct bench_proc proc[2];
+	struct proc proc[2];
 	struct perf_remote *remote;
 	struct perf_rank *local;
 	uint32_t index;
@@ -175,7 +175,7 @@ struct perf_result {
 	size_t even_cnt;
 };
 
-/* cmd_perf.c and options.c */
+/* perf.c and options.c */
 int perf_parse(struct perf_opts *opt, const struct util_args *args);
 
 /* ---- peers: peers.c ---- */

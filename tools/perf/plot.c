@@ -515,7 +515,7 @@ int perf_plot(const struct perf_result *res, const char *file)
 	if (d && fclose(d))
 		rc = -ENOMEM;
 	rc = rc ? util_fail(rc, "cannot draw %s", file)
-		: bench_plot(file, WIDTH * (unsigned int)n / rows,
+		: plot_draw(file, WIDTH * (unsigned int)n / rows,
 			     HEIGHT * rows, script, data);
 	free(panels);
 	free(script);

@@ -20,10 +20,10 @@ void perf_rank_prepare(void)
 
 void perf_rank_settle(struct perf_rank *r)
 {
-	r->yield = bench_cpus() < 2;
+	r->yield = proc_cpus() < 2;
 	/* After the side's own threads, which shall not inherit a CPU. A
 	 * failure costs precision alone. */
-	bench_pin(r->rank);
+	proc_pin(r->rank);
 }
 
 void perf_rank_fini(struct perf_rank *r)
@@ -42,9 +42,9 @@ static void serve(struct perf_rank *r, int fd)
 	struct perf_req req;
 	struct perf_rep rep;
 
-	while (!bench_recv(fd, &req, sizeof(req))) {
+	while (!proc_recv(fd, &req, sizeof(req))) {
 		perf_rank_run(r, &req, &rep);
-		if (bench_send(fd, &rep, sizeof(rep)) || r->broken)
+		if (proc_send(fd, &rep, sizeof(rep)) || r->broken)
 			return;
 	}
 }
@@ -60,7 +60,7 @@ void perf_rank_child(int fd, void *arg)
 	if (!r) {
 		hello.rc = -ENOMEM;
 		snprintf(hello.why, sizeof(hello.why), "no memory");
-		bench_send(fd, &hello, sizeof(hello));
+		proc_send(fd, &hello, sizeof(hello));
 		return;
 	}
 	r->side = c->cfg->side;
@@ -69,7 +69,7 @@ void perf_rank_child(int fd, void *arg)
 				 &hello.facts, hello.why);
 	if (!hello.rc)
 		perf_rank_settle(r);
-	if (!bench_send(fd, &hello, sizeof(hello)) && !hello.rc)
+	if (!proc_send(fd, &hello, sizeof(hello)) && !hello.rc)
 		serve(r, fd);
 	perf_rank_fini(r);
 	free(r);

@@ -9,7 +9,10 @@
 #include <kedge/channel.h>
 #include <kedge/channel_info.h>
 
-#include "tools/bench/bench.h"
+#include "base/base.h"
+#include "tools/common/list.h"
+#include "tools/common/plot.h"
+#include "tools/common/proc.h"
 #include "tools/perf/ucx_build.h"
 
 #define PERF_WHY_LEN	200

@@ -188,7 +188,7 @@ int perf_remote_start(struct perf_remote *r, struct perf_lane *l)
 	l->remote = r;
 	l->index = r->lanes++;
 	l->local->side = l->cfg.side;
-	l->local->yield = bench_cpus() < 2;
+	l->local->yield = proc_cpus() < 2;
 	perf_ctl_init(&ctl, CTL_OPEN);
 	ctl.way = l->cfg.way;
 	ctl.heap_bytes = l->cfg.heap_bytes;
@@ -208,7 +208,7 @@ int perf_remote_run(struct perf_lane *l, const struct perf_req *req,
 
 	/* After all lanes are open, so that no thread inherits it. */
 	if (!r->pinned)
-		bench_pin(0);
+		proc_pin(0);
 	r->pinned = true;
 	perf_ctl_init(&ctl, CTL_RUN);
 	ctl.lane = l->index;

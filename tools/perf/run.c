@@ -28,9 +28,9 @@
  */
 struct track {
 	bool on;
-	struct bench_samples all[PERF_PHASES];
-	struct bench_samples clean[PERF_PHASES];
-	struct bench_samples cts;
+	struct samples all[PERF_PHASES];
+	struct samples clean[PERF_PHASES];
+	struct samples cts;
 	struct perf_row row;
 };
 
@@ -178,14 +178,14 @@ static int keep(struct group *g, const struct turn *turns)
 		if (!t->on)
 			continue;
 		for (phase = 0; phase < PERF_PHASES && !rc; phase++) {
-			rc = bench_samples_add(&t->all[phase],
+			rc = samples_add(&t->all[phase],
 					       turns[i].ns[phase]);
 			if (!rc && clean)
-				rc = bench_samples_add(&t->clean[phase],
+				rc = samples_add(&t->clean[phase],
 						       turns[i].ns[phase]);
 		}
 		if (!rc)
-			rc = bench_samples_add(&t->cts, turns[i].cts_us);
+			rc = samples_add(&t->cts, turns[i].cts_us);
 	}
 	return rc ? util_fail(rc, "cannot keep the figures") : 0;
 }
@@ -255,7 +255,7 @@ static int finish(struct group *g)
 
 	for (i = 0; i < g->res->lane_cnt && !rc; i++) {
 		struct track *t = &g->track[i];
-		struct bench_samples *v = clean ? t->clean : t->all;
+		struct samples *v = clean ? t->clean : t->all;
 
 		if (!t->on)
 			continue;
@@ -285,10 +285,10 @@ static void free_group(struct group *g)
 
 	for (i = 0; i < PERF_LANES_MAX; i++) {
 		for (phase = 0; phase < PERF_PHASES; phase++) {
-			bench_samples_fini(&g->track[i].all[phase]);
-			bench_samples_fini(&g->track[i].clean[phase]);
+			samples_fini(&g->track[i].all[phase]);
+			samples_fini(&g->track[i].clean[phase]);
 		}
-		bench_samples_fini(&g->track[i].cts);
+		samples_fini(&g->track[i].cts);
 	}
 	free(g);
 }

@@ -132,7 +132,7 @@ static int run_lane(struct server *s, const struct perf_ctl *ctl)
 	if (ctl->lane >= s->lanes || !valid(&ctl->req))
 		return answer(s, -EINVAL, "no such batch");
 	if (!s->pinned)
-		bench_pin(1);
+		proc_pin(1);
 	s->pinned = true;
 	r = s->rank[ctl->lane];
 	perf_rank_run(r, &ctl->req, &rep);
@@ -186,7 +186,7 @@ static int finish(struct server *s, int rc)
 
 int perf_serve(const struct perf_place *at)
 {
-	struct server s = { .at = at, .yield = bench_cpus() < 2 };
+	struct server s = { .at = at, .yield = proc_cpus() < 2 };
 	int rc;
 
 	perf_rank_prepare();

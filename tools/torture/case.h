@@ -19,11 +19,11 @@
 
 #include <kedge/kedge.h>
 
+#include "tools/common/util.h"
 #include "tools/torture/dio.h"
 #include "tools/torture/peer.h"
 #include "tools/torture/rig.h"
 #include "tools/torture/worker.h"
-#include "tools/util.h"
 
 /* gcc and clang say differently that a sanitizer is built in. */
 #if defined(__SANITIZE_THREAD__)

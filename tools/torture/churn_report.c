@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tools/common/util.h"
 #include "tools/torture/churn_cmd.h"
-#include "tools/util.h"
 
 static void tick(void *arg, uint64_t ms)
 {

@@ -14,7 +14,7 @@
 
 #include <kedge/verbs.h>
 
-#include "tools/rdma/rdma.h"
+#include "tools/common/rdma/rdma.h"
 #include "tools/torture/dio.h"
 
 /* Far above what a transfer takes under emulation on a loaded machine. */

@@ -13,7 +13,7 @@
 
 #include "base/base.h"
 #include "tools/torture/case.h"
-#include "tools/torture/chan.h"
+#include "tools/torture/channel/chan.h"
 #include "tools/torture/churn_cmd.h"
 
 #define SECONDS		30

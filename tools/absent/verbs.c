@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* In the place of what needs libibverbs, in a build without it. */
+#include <errno.h>
+
+#include "tools/bench/reg.h"
+#include "tools/demo/demo.h"
+#include "tools/info/info.h"
+#include "tools/torture/dio.h"
+
+void info_verbs(struct info *info)
+{
+	struct info_line *l =
+		info_add(info, INFO_DEVICES, "verbs", INFO_MISSING);
+
+	info_text(l, "not built: this kedge has no RDMA device");
+	info_todo(l, "build it where libibverbs-dev is installed");
+}
+
+static int no_demo(struct demo_device *d, const struct demo_file *file,
+		   const char *name)
+{
+	return kedge_reason(-EOPNOTSUPP, "this kedge was built without "
+			    "libibverbs: install libibverbs-dev and build it "
+			    "again");
+}
+
+const struct demo_device_ops demo_device_verbs = {
+	.name = "verbs",
+	.max_bytes = 1,
+	.chunks = 1,
+	.open = no_demo,
+};
+
+int reg_verbs_open(const char *model, struct reg_dev *d)
+{
+	util_error("verbs: this kedge was built without libibverbs");
+	return CMD_CANNOT;
+}
+
+static int no_rig(struct rig *rig, const char *name)
+{
+	return kedge_reason(-EOPNOTSUPP, "this kedge was built without "
+			    "libibverbs: install libibverbs-dev and build it "
+			    "again");
+}
+
+const struct dio_ops dio_verbs = { .name = "verbs", .rig_open = no_rig };

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* See net.h. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <kedge/kedge.h>
+
+#include "tools/common/net.h"
+#include "tools/common/ofi.h"
+
+#define LOOPBACK   "127.0.0.1"
+#define TIMEOUT_MS 10000
+/* Others may take a port between our finding it and our listening there. */
+#define TRIES 16
+
+/* "ofi:shm" is libfabric's shm: "shm" is ours. */
+static const char *provider_of(const char *transport)
+{
+	return strncmp(transport, "ofi:", 4) ? transport : transport + 4;
+}
+
+int net_listen(const char *transport, const char *node, const char *service,
+	       const struct kedge_channel_opts *opts,
+	       struct kedge_listener **listener)
+{
+	const struct ofi_calls *ofi;
+	int rc;
+
+	if (!strcmp(transport, "tcp"))
+		return kedge_listener_open_tcp(node, service, opts, listener);
+	rc = ofi_load(&ofi);
+	return rc ? rc : ofi->listener_open(provider_of(transport), node,
+					    service, opts, listener);
+}
+
+int net_connect(const char *transport, const char *node, const char *service,
+		const struct kedge_channel_opts *opts, int timeout_ms,
+		struct kedge_channel **ch)
+{
+	const struct ofi_calls *ofi;
+	int rc;
+
+	node = node ? node : LOOPBACK;
+	if (!strcmp(transport, "tcp"))
+		return kedge_channel_open_tcp(node, service, opts, timeout_ms,
+					      ch);
+	rc = ofi_load(&ofi);
+	return rc ? rc : ofi->channel_open(provider_of(transport), node,
+					   service, opts, timeout_ms, ch);
+}
+
+/* ---- both ends on this host ---- */
+
+/* What rank 1 tells rank 0. */
+struct here {
+	int32_t rc;
+	char port[8];
+};
+
+static int free_port(char port[8])
+{
+	struct sockaddr_in a = { .sin_family = AF_INET };
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	socklen_t len = sizeof(a);
+	int rc = 0;
+
+	if (fd < 0)
+		return -errno;
+	a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	if (bind(fd, (struct sockaddr *)&a, sizeof(a)) ||
+	    getsockname(fd, (struct sockaddr *)&a, &len))
+		rc = -errno;
+	else
+		snprintf(port, 8, "%u", ntohs(a.sin_port));
+	close(fd);
+	return rc;
+}
+
+static int listen_somewhere(const char *transport,
+			    const struct kedge_channel_opts *opts,
+			    struct here *here, struct kedge_listener **l)
+{
+	int rc, tries = TRIES;
+
+	do {
+		rc = free_port(here->port);
+		if (!rc)
+			rc = net_listen(transport, LOOPBACK, here->port, opts,
+					l);
+	} while (rc == -EADDRINUSE && --tries);
+	return rc;
+}
+
+static int pair_accept(const char *transport, int fd,
+		       const struct kedge_channel_opts *opts,
+		       struct kedge_channel **ch)
+{
+	struct here here = { 0 };
+	struct kedge_listener *l;
+	int rc;
+
+	rc = here.rc = listen_somewhere(transport, opts, &here, &l);
+	/* A failure is told, too: the other end waits. */
+	if (send(fd, &here, sizeof(here), MSG_NOSIGNAL) != sizeof(here) && !rc)
+		rc = -ECONNRESET;
+	if (here.rc)
+		return rc;
+	if (!rc)
+		rc = kedge_listener_accept(l, TIMEOUT_MS, ch);
+	kedge_listener_close(l);
+	return rc;
+}
+
+static int pair_connect(const char *transport, int fd,
+			const struct kedge_channel_opts *opts,
+			struct kedge_channel **ch)
+{
+	struct here here;
+
+	if (recv(fd, &here, sizeof(here), MSG_WAITALL) != sizeof(here))
+		return kedge_reason(-ECONNRESET, "the other end is gone");
+	here.port[sizeof(here.port) - 1] = '\0';
+	if (here.rc)
+		return kedge_reason(here.rc, "the other end cannot listen");
+	return net_connect(transport, LOOPBACK, here.port, opts, TIMEOUT_MS,
+			   ch);
+}
+
+int net_pair(const char *transport, unsigned int rank, int fd,
+	     const struct kedge_channel_opts *opts, struct kedge_channel **ch)
+{
+	int rc;
+
+	rc = rank ? pair_accept(transport, fd, opts, ch)
+		  : pair_connect(transport, fd, opts, ch);
+	if (!rc)
+		close(fd);
+	return rc;
+}
+
+int net_try(const char *transport)
+{
+	struct kedge_listener *l;
+	struct here here;
+	int rc = listen_somewhere(transport, NULL, &here, &l);
+
+	if (!rc)
+		kedge_listener_close(l);
+	return rc;
+}

@@ -1,8 +1,0 @@
-// SPDX-License-Identifier: BSD-2-Clause
-/* In the place of side_ucx.c in a build without UCX's headers. */
-#include "tools/perf/perf.h"
-
-const struct perf_side *perf_ucx(void)
-{
-	return NULL;
-}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* kedge perf: messages between two processes. The command line. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tools/perf/perf.h"
+
+/* clang-format off */
+static const char help[] =
+"Runs both ends on this host, each on a CPU of its own where there are two, and\n"
+"measures, for each size and way:\n"
+"\n"
+"  latency     half of the time from sending a message to having its answer, of\n"
+"              the same size\n"
+"  GB/s        1e9 bytes a second of messages one way, a window of them at a\n"
+"              time (at most 32 MiB, or two), until the receiver says it has all\n"
+"  cts         from the announcement of a message, or its receive, whichever is\n"
+"              later, to telling the sender where it may go\n"
+"\n"
+"Shown are medians of rounds, in which all that is compared takes turns, on the\n"
+"same CPUs, in batches of milliseconds; whoever is not measured sleeps.\n"
+"\n"
+"Ways: auto, the cheapest that the model of this machine expects; eager; direct,\n"
+"which takes buffers of the heap; swap, copy, register. What the receiver really\n"
+"took is the column \"taken\".\n"
+"\n"
+"Buffers:\n"
+"  malloc      of malloc(), used again and again\n"
+"  heap        the same, of kedge_channel_alloc(); ucp_mem_map() for UCX\n"
+"  fresh       malloc, receive, use, free for each message; from 128 KiB on they\n"
+"              are mapped and unmapped. \"Use\" reads every byte as 64-bit words.\n"
+"              Sent is from a buffer of malloc() that is used again\n"
+"\n"
+"With --peer, \"peer\" is the best of all that is measured beside kedge: UCX by\n"
+"each of the transports in --peer-tls, and libfabric's provider. Many packages of\n"
+"UCX are built with assertions and parameter checks, and are slower for it: the\n"
+"first lines tell, and --peer-prefix takes another one.\n"
+"\n"
+"Exit status: 0 done; 1 with --check, a message came out wrong; 2 the command\n"
+"line is wrong; 3 it cannot run here, or not to the end.\n";
+/* clang-format on */
+
+static int report(const struct perf_result *res)
+{
+	const struct perf_opts *opt = res->opt;
+	int rc = CMD_OK;
+
+	if (util_flags.json)
+		rc = perf_print_json(res) ? CMD_CANNOT : CMD_OK;
+	else if (opt->csv)
+		perf_print_csv(res);
+	else
+		perf_print_text(res);
+	if (!rc && opt->plot)
+		rc = perf_plot(res, opt->plot);
+	if (!res->wrong)
+		return rc;
+	util_error("%llu messages came out wrong; the first: %s",
+		   (unsigned long long)res->wrong, res->why);
+	return rc ? rc : CMD_FINDING;
+}
+
+static int run(const struct perf_opts *opt)
+{
+	struct perf_result *res;
+	int rc;
+
+	if (opt->listen)
+		return perf_serve(&opt->place);
+	if (opt->plot) {
+		rc = plot_check(opt->plot);
+		if (rc)
+			return rc;
+	}
+	res = calloc(1, sizeof(*res));
+	if (!res)
+		return util_fail(-ENOMEM, "cannot keep the figures");
+	rc = perf_run(opt, res);
+	if (!rc)
+		rc = report(res);
+	perf_result_fini(res);
+	free(res);
+	return rc;
+}
+
+static void free_texts(struct perf_opts *opt)
+{
+	free(opt->sizes_text);
+	free(opt->ways_text);
+	free(opt->buffers_text);
+	free(opt->transport_text);
+	free(opt->connect);
+	free(opt->peer_text);
+	free(opt->tls_text);
+	free(opt->prefix);
+	free(opt->seed_text);
+	free(opt->plot);
+	free(opt->place.transport);
+	free(opt->place.node);
+	free(opt->place.service);
+}
+
+int cmd_perf(int argc, char **argv)
+{
+	struct perf_opts opt = { .window = 16, .rounds = 11 };
+	struct poptOption table[] = {
+		{ "sizes", 's', POPT_ARG_STRING, &opt.sizes_text, 0,
+		  "Of a message (1 to 64M)", "BYTES,..." },
+		{ "way", 'W', POPT_ARG_STRING, &opt.ways_text, 0,
+		  "auto, eager, direct, swap, copy, register (auto)",
+		  "NAME,..." },
+		{ "buffers", 'b', POPT_ARG_STRING, &opt.buffers_text, 0,
+		  "malloc, heap, fresh (malloc)", "NAME,..." },
+		{ "window", 'w', POPT_ARG_INT, &opt.window, 0,
+		  "Messages under way, at most (16)", "N" },
+		{ "rounds", 'r', POPT_ARG_INT, &opt.rounds, 0,
+		  "Undisturbed rounds, of which the medians are (11)", "N" },
+		{ "check", 'C', POPT_ARG_NONE, &opt.check, 0,
+		  "Verify every byte of every message, in the time measured",
+		  NULL },
+		{ "use", 'u', POPT_ARG_NONE, &opt.use, 0,
+		  "Use what is received into malloc and heap, too", NULL },
+		{ "peer", 'p', POPT_ARG_STRING, &opt.peer_text, 0,
+		  "Measure beside kedge: ucx, libfabric[:PROVIDER] (shm)",
+		  "NAME,..." },
+		{ "peer-prefix", '\0', POPT_ARG_STRING, &opt.prefix, 0,
+		  "Take the UCX that is installed in DIR/lib", "DIR" },
+		{ "peer-tls", '\0', POPT_ARG_STRING, &opt.tls_text, 0,
+		  "UCX's transports (posix:posix,cma)", "LIST:..." },
+		{ "transport", 't', POPT_ARG_STRING, &opt.transport_text, 0,
+		  "shm, tcp, or a provider of libfabric (shm)", "NAME" },
+		{ "listen", '\0', POPT_ARG_NONE, &opt.listen, 0,
+		  "Be the other end for one --connect; ADDR: where", NULL },
+		{ "connect", '\0', POPT_ARG_STRING, &opt.connect, 0,
+		  "Measure with the end that listens there", "ADDR" },
+		{ "turnaround", 'T', POPT_ARG_NONE, &opt.turnaround, 0,
+		  "Compare cts with registering 4 MiB; buffers are fresh",
+		  NULL },
+		{ "model", 'm', POPT_ARG_NONE, &opt.model, 0,
+		  "Print what ways are expected to cost, measure nothing",
+		  NULL },
+		{ "seed", 'S', POPT_ARG_STRING, &opt.seed_text, 0,
+		  "Of the contents that --check verifies", "N" },
+		{ "csv", 'c', POPT_ARG_NONE, &opt.csv, 0,
+		  "Print CSV instead of text", NULL },
+		{ "plot", 'P', POPT_ARG_STRING, &opt.plot, 0,
+		  "Draw the curves into FILE with gnuplot", "FILE.svg" },
+		POPT_TABLEEND
+	};
+	const struct util_cmd cmd = { .synopsis = "[OPTION...] [ADDR]",
+				      .help = help,
+				      .opts = table,
+				      .max_args = 1 };
+	struct util_args args;
+	int rc;
+
+	rc = util_options(&cmd, argc, argv, &args);
+	if (rc == UTIL_GO_ON) {
+		rc = perf_parse(&opt, &args);
+		util_args_fini(&args);
+	}
+	if (rc == UTIL_GO_ON)
+		rc = run(&opt);
+	free_texts(&opt);
+	return rc;
+}

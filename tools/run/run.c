@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * kedge run: a program with libkedge-preload-verbs loaded, and libkedge-hooks,
+ * which closes the window in which a second thread may be handed a range that
+ * the first is just unmapping. Both lie where libkedge does.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <kedge/kedge.h>
+
+#include "base/base.h"
+#include "tools/common/util.h"
+#include "tools/run/elf.h"
+
+/* As env(1), nice(1) and others that run a program. */
+#define EXIT_NOT_RUN   126
+#define EXIT_NOT_FOUND 127
+
+static const char help_text[] =
+	"Runs PROGRAM with ibv_reg_mr(), ibv_reg_mr_iova(), ibv_reg_mr_iova2()\n"
+	"and ibv_dereg_mr() on a coherent registration cache. What a program\n"
+	"sees of a region is what it asked for; on-demand paging, memory\n"
+	"windows, dma-buf and null regions stay libibverbs'.\n\n"
+	"Regions with local access alone are kept after ibv_dereg_mr(). Those\n"
+	"with remote access end with it, as the program expects, unless\n"
+	"--trusted-peers says that whoever knows an rkey may go on using it.\n\n"
+	"The exit status is PROGRAM's; 126 if it cannot be run, 127 if it is\n"
+	"not found.\n";
+
+/* Where each may lie, from libkedge's folder: installed, and built in place. */
+static const char *const preload_at[] = {
+	"kedge/preload/libkedge-preload-verbs.so",
+	"preload/libkedge-preload-verbs.so",
+};
+static const char *const hooks_at[] = {
+	"libkedge-hooks.so.0",
+	"hooks/libkedge-hooks.so.0",
+};
+
+static bool find(const char *const *at, size_t cnt, const char *dir, int len,
+		 char out[PATH_MAX])
+{
+	size_t i;
+
+	for (i = 0; i < cnt; i++) {
+		int n = snprintf(out, PATH_MAX, "%.*s/%s", len, dir, at[i]);
+
+		if (n > 0 && n < PATH_MAX && !access(out, R_OK))
+			return true;
+	}
+	return false;
+}
+
+/* LD_PRELOAD's separators; it has no way to quote them. */
+static bool can_be_named(const char *path)
+{
+	return !strpbrk(path, ": ");
+}
+
+static int set_preload(bool hooks)
+{
+	char preload[PATH_MAX], hook[PATH_MAX] = "", *all = NULL;
+	const char *old = getenv("LD_PRELOAD");
+	Dl_info here;
+	int len, rc;
+
+	if (!dladdr((void *)(uintptr_t)kedge_version, &here) ||
+	    !strrchr(here.dli_fname, '/')) {
+		util_error("cannot tell where libkedge was loaded from");
+		return CMD_CANNOT;
+	}
+	len = (int)(strrchr(here.dli_fname, '/') - here.dli_fname);
+	if (!find(preload_at, ARRAY_SIZE(preload_at), here.dli_fname, len,
+		  preload) ||
+	    (hooks && !find(hooks_at, ARRAY_SIZE(hooks_at), here.dli_fname,
+			    len, hook))) {
+		util_error("there is no %s beside %s: was kedge built with "
+			   "libibverbs, and installed as a whole?",
+			   *hook ? hooks_at[0] : preload_at[0],
+			   here.dli_fname);
+		return CMD_CANNOT;
+	}
+	if (!can_be_named(preload)) {
+		util_error("LD_PRELOAD cannot name a folder with a blank or "
+			   "colon in it: %s", preload);
+		return CMD_CANNOT;
+	}
+	if (asprintf(&all, "%s%s%s%s%s", hook, *hook ? ":" : "", preload,
+		     old && *old ? ":" : "", old ? old : "") < 0)
+		all = NULL;
+	rc = all && !setenv("LD_PRELOAD", all, 1)
+		? 0
+		: util_fail(-ENOMEM, "cannot set LD_PRELOAD");
+	free(all);
+	return rc;
+}
+
+static int run(char **argv, int trusted, int hooks, int stats)
+{
+	const char *why = run_no_preload(argv[0]);
+	int rc;
+
+	if (why) {
+		util_error("%s: %s", argv[0], why);
+		return CMD_CANNOT;
+	}
+	rc = set_preload(hooks);
+	if (rc)
+		return rc;
+	if ((trusted && setenv("KEDGE_PEERS", "trusted", 1)) ||
+	    (stats && setenv("KEDGE_STATS", "1", 1)))
+		return util_fail(-ENOMEM, "cannot set the environment");
+	execvp(argv[0], argv);
+	util_error("%s: %s", argv[0], strerror(errno));
+	return errno == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_RUN;
+}
+
+/* How many of @argv are the command's own; *program is where the rest begins. */
+static int own_args(int argc, char **argv, int *program)
+{
+	int i = 1;
+
+	while (i < argc && argv[i][0] == '-' && strcmp(argv[i], "--"))
+		i++;
+	*program = i < argc && !strcmp(argv[i], "--") ? i + 1 : i;
+	return i;
+}
+
+int cmd_run(int argc, char **argv)
+{
+	int trusted = 0, no_hooks = 0, stats = 0, program;
+	struct poptOption opts[] = {
+		{ "trusted-peers", 't', POPT_ARG_NONE, &trusted, 0,
+		  "Keep regions with remote access, too (KEDGE_PEERS)", NULL },
+		{ "no-hooks", 0, POPT_ARG_NONE, &no_hooks, 0,
+		  "Do not load libkedge-hooks", NULL },
+		{ "stats", 's', POPT_ARG_NONE, &stats, 0,
+		  "Print at PROGRAM's exit what the cache has done "
+		  "(KEDGE_STATS)", NULL },
+		POPT_TABLEEND
+	};
+	struct util_cmd cmd = {
+		.synopsis = "[OPTION...] [--] PROGRAM [ARGUMENT...]",
+		.help = help_text,
+		.opts = opts,
+	};
+	struct util_args args;
+	int rc, own = own_args(argc, argv, &program);
+
+	rc = util_options(&cmd, own, argv, &args);
+	if (rc != UTIL_GO_ON)
+		return rc;
+	util_args_fini(&args);
+	if (program >= argc)
+		return util_usage("which program?");
+	return run(argv + program, trusted, !no_hooks, stats);
+}
