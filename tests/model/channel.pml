@@ -14,7 +14,7 @@
  * Left out: bytes of credit (where ANNOUNCE is set a short message finds no room
  * for its data, or does, as it pleases), masks of tags,
  * memory that runs out where that only delays, sleeping and waking, peers that
- * lie (tests/fuzz, tests/unit/test_channel_trouble.c), generations that wrap.
+ * lie (tests/fuzz, tests/unit/channel/test_channel_trouble.c), generations that wrap.
  *
  * What is checked is in the asserts, which are of four kinds:
  *   told once   every request completes once, and with success only if all of

@@ -6,7 +6,7 @@
  */
 #include <errno.h>
 
-#include "channel_pair.h"
+#include "channel/channel_pair.h"
 #include "channel/transport.h"
 #include <kedge/channel_info.h>
 

@@ -44,7 +44,7 @@ BOTH = ' {b}/kedge {b}/tests/vm/verbs_program'
 JOBS = [
     Job('unit', False, ['-d'], 1500, 'meson test -C {b} --no-rebuild '
         '--print-errorlogs -t 10 --suite unit --suite hooks --suite stress', None),
-    Job('tripwire', False, [], 200, '{b}/tests/unit/test_tripwire', ONCE),
+    Job('tripwire', False, [], 200, '{b}/tests/unit/notify/test_tripwire', ONCE),
     Job('changes', False, [], 400, 'meson test -C {b} --no-rebuild '
         '--print-errorlogs -t 10 settle threads taint service notifier_process', ONCE),
     Job('churn', False, [], 400, '{b}/tests/churn/churn -d -t 4 -a mixed -g '
@@ -84,8 +84,8 @@ JOBS = [
     Job('module stress', True, [], 1500, LEFT + 'stress {n}', (15, 600)),
     Job('module fuzz', True, [], 1500, LEFT + 'fuzz {n}', (15, 600)),
     Job('module scale', True, ['-M', '4096'], 900, LEFT + 'scale', None),
-    Job('module backend', True, [], 300, '{b}/tests/unit/test_ummunot', ONCE),
-    Job('module cache', True, [], 300, '{b}/tests/unit/test_cache', ONCE),
+    Job('module backend', True, [], 300, '{b}/tests/unit/notify/test_ummunot', ONCE),
+    Job('module cache', True, [], 300, '{b}/tests/unit/cache/test_cache', ONCE),
     Job('module unit', True, ['-d'], 1500, 'meson test -C {b} --no-rebuild '
         '--print-errorlogs -t 10 --suite unit --suite stress', None),
     Job('module torture', True, ['-d'], 900,

@@ -195,11 +195,14 @@ static void nothing_stale_is_served(void **state)
 	*(uint64_t *)race.b = 2;
 	pthread_mutex_init(&race.turn, NULL);
 	assert_int_equal(pthread_create(&t, NULL, looker, NULL), 0);
-	for (i = 0; i < 2000; i++) {
+	/* Where the mutex is never the other's, it is waited for. */
+	for (i = 0; i < 2000 || !race.hits; i++) {
 		pthread_mutex_lock(&race.turn);
 		assert_int_equal(kedge_page_swap(race.a, race.b, len), 0);
 		pthread_mutex_unlock(&race.turn);
-		if (i % 16 == 0)
+		if (i >= 2000)
+			usleep(1000);
+		else if (i % 16 == 0)
 			sched_yield();
 	}
 	race.stop = true;

@@ -22,7 +22,7 @@
 
 static void counted_fence(void);
 #define full_fence counted_fence
-#include "../../src/cache/get.c"
+#include "../../../src/cache/get.c"
 #undef full_fence
 
 static struct nodev *dev;

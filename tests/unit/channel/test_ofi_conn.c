@@ -366,7 +366,7 @@ static bool is_rdm(void)
 
 static void another_version_is_turned_away(void **state)
 {
-	/* The handshake of TCP does that: test_tcp_hello.c. */
+	/* The handshake of TCP does that: tests/unit/channel/test_tcp_handshake.c. */
 	if (is_rdm())
 		return;
 	turned_away(call_wrongly);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* See uring_paper.h. */
+/* See uring.h. */
 #include <pthread.h>
 #include <stdio.h>
 #include <errno.h>
@@ -19,7 +19,7 @@
 
 #include <kedge/base.h>
 
-#include "uring_paper.h"
+#include "fakes/uring.h"
 
 #define REGISTERED (1u << 31)
 

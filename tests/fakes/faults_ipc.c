@@ -17,7 +17,7 @@
 #include <sys/uio.h>
 #include <sys/vfs.h>
 
-#include "faults.h"
+#include "fakes/faults.h"
 
 #define WRAP(ret, name, ...)            \
 	ret __real_##name(__VA_ARGS__); \

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "cache/internal.h"
-#include "no_memory.h"
+#include "fakes/memory.h"
 
 #define PAGE	  ((uint64_t)1 << PAGE_SHIFT)
 #define REGIONS	  64u

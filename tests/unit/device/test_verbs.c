@@ -17,8 +17,8 @@
 
 #include "base/base.h"
 #include "device/device.h"
-#include "faults.h"
-#include "verbs_paper.h"
+#include "fakes/faults.h"
+#include "fakes/verbs.h"
 
 #define PAGE 4096u
 

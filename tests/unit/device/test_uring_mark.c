@@ -18,7 +18,7 @@
 
 #include "base/base.h"
 #include "device/device.h"
-#include "uring_paper.h"
+#include "fakes/uring.h"
 
 #define PAGE 4096u
 

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "base/slab.h"
-#include "no_memory.h"
+#include "fakes/memory.h"
 
 #define CNT 20000
 

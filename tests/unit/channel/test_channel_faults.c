@@ -11,7 +11,7 @@
 
 #include "channel_pair.h"
 #include "channel/internal.h"
-#include "faults.h"
+#include "fakes/faults.h"
 
 #define SOON   (3000 * 1000000ull)
 #define LONG   (2 * MIB)

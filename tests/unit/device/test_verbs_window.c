@@ -13,8 +13,8 @@
 
 #include "base/base.h"
 #include "device/device.h"
-#include "faults.h"
-#include "verbs_paper.h"
+#include "fakes/faults.h"
+#include "fakes/verbs.h"
 
 #define PAGE 4096u
 #define R KEDGE_ACCESS_REMOTE_READ

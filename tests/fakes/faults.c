@@ -13,7 +13,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#include "faults.h"
+#include "fakes/faults.h"
 
 static int target, calls;
 static const char *failed = "nothing";

@@ -2,7 +2,7 @@
 #include <stddef.h>
 #include <sys/mman.h>
 
-#include "no_memory.h"
+#include "fakes/memory.h"
 
 bool no_memory;
 _Atomic int mapped;

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 
 #include "core.h"
-#include "faults.h"
+#include "fakes/faults.h"
 
 static char *page;
 static unsigned int fds, threads;

@@ -6,7 +6,7 @@
 #include <errno.h>
 
 #include "core.h"
-#include "faults.h"
+#include "fakes/faults.h"
 #include "pages/landing.h"
 #include "pages/swap.h"
 

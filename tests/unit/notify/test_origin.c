@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "no_memory.h"
 #include "notify/announce/origin.h"
+#include "fakes/memory.h"
 
 #define PAGE ((uint64_t)4096)
 #define GIB  ((uint64_t)1 << 30)

@@ -18,7 +18,7 @@
 #include "base/base.h"
 #include "device/device.h"
 #include "device/proc.h"
-#include "verbs_paper.h"
+#include "fakes/verbs.h"
 
 #define PAGE 4096u
 #define LW KEDGE_ACCESS_LOCAL_WRITE

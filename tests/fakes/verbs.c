@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* See verbs_paper.h. */
+/* See verbs.h. */
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "verbs_paper.h"
+#include "fakes/verbs.h"
 
 #define MRS 4096u
 #define MWS 512u
