@@ -109,6 +109,9 @@ const char *kedge__env(const char *name);
 /* It is set, and not heeded: this is a set-user-ID program, or one of its kind. */
 bool kedge__env_ignored(const char *name);
 
+/* The table of env.c has it; @len bytes of @name are the variable's. */
+bool kedge__env_known(const char *name, size_t len);
+
 /* Warn once about KEDGE_* variables that env.c doesn't know. */
 void kedge__env_check(void);
 

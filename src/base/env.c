@@ -4,11 +4,8 @@
  * its meaning, and a misspelt one is warned about.
  */
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/base.h"
-
-extern char **environ;
 
 static const struct kedge_env vars[] = {
 	{ "KEDGE_NOTIFIER", "the notifier to use where the program names none",
@@ -60,31 +57,13 @@ size_t kedge_env_list(struct kedge_env *list, size_t max)
 	return ARRAY_SIZE(vars);
 }
 
-static bool known(const char *entry, size_t len)
+bool kedge__env_known(const char *name, size_t len)
 {
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(vars); i++)
 		if (strlen(vars[i].name) == len &&
-		    !memcmp(vars[i].name, entry, len))
+		    !memcmp(vars[i].name, name, len))
 			return true;
 	return false;
-}
-
-void kedge__env_check(void)
-{
-	static bool done;
-	char **e;
-
-	if (__atomic_exchange_n(&done, true, __ATOMIC_RELAXED))
-		return;
-	for (e = environ; e && *e; e++) {
-		size_t len = strcspn(*e, "=");
-
-		if (!strncmp(*e, "KEDGE_", 6) && !known(*e, len))
-			kedge__log(KEDGE_LOG_WARN,
-				   "%.*s is no variable of kedge's: see kedge "
-				   "info --env",
-				   (int)len, *e);
-	}
 }

@@ -22,6 +22,13 @@
 #include "notify/announce/origin.h"
 #include "notify/internal.h"
 
+int nf_not_owned(void)
+{
+	return kedge_reason(-ECHILD,
+			    "this belongs to the parent process: after fork "
+			    "the child opens its own");
+}
+
 /* With nf->lock held. */
 void notify_must_ask(struct kedge_notifier *nf, enum asks asks)
 {

@@ -20,13 +20,6 @@
 #define ARM_TRIES  8
 #define MOVE_TRIES 1000
 
-int nf_not_owned(void)
-{
-	return kedge_reason(-ECHILD,
-			    "this belongs to the parent process: after fork "
-			    "the child opens its own");
-}
-
 /* Tests change the mapping here. */
 __attribute__((weak, noinline)) void watch_looked(void)
 {

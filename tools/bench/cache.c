@@ -5,9 +5,6 @@
 
 #include "tools/bench/cache.h"
 
-const char *const kind_names[KIND_CNT + 1] = { "hit",  "miss",
-					       "hint", "invalidate",
-					       "unmap", "call", NULL };
 static const char *const layout_names[] = { "aligned", "offset", NULL };
 
 static int run_bench(const struct cache_opts *opt)

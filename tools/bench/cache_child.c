@@ -21,6 +21,10 @@
 
 #include "tools/bench/cache.h"
 
+const char *const kind_names[KIND_CNT + 1] = { "hit",  "miss",
+					       "hint", "invalidate",
+					       "unmap", "call", NULL };
+
 /* A warm-up is this part of a batch. */
 #define WARM_PART 4
 /* Operations between two looks at whether the others are done. */

@@ -9,11 +9,6 @@
 #define SIZE_MAX_ ((uint64_t)1 << 30)
 #define SIZES	  "4K,16K,64K,256K,1M,4M,16M,64M"
 
-const char *const swap_pages_names[] = { "small", "huge", "fresh", NULL };
-const char *const swap_place_names[] = { "congruent", "offset", NULL };
-const char *const swap_way_names[] = { "memcpy", "swap", "remap", "memfd",
-				       NULL };
-
 static int parse_sizes(struct swap_opts *opt)
 {
 	char *copy = strdup(opt->sizes_text ? opt->sizes_text : SIZES);

@@ -6,6 +6,11 @@
 
 #include "tools/bench/swap.h"
 
+const char *const swap_pages_names[] = { "small", "huge", "fresh", NULL };
+const char *const swap_place_names[] = { "congruent", "offset", NULL };
+const char *const swap_way_names[] = { "memcpy", "swap", "remap", "memfd",
+				       NULL };
+
 static void print_text(const struct swap_result *res)
 {
 	const struct swap_row *row, *last = NULL;

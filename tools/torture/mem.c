@@ -43,16 +43,6 @@ size_t sys_page(void)
 	return p;
 }
 
-int why(struct run *x, int rc, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(x->why, sizeof(x->why), fmt, ap);
-	va_end(ap);
-	return rc;
-}
-
 uint8_t *arena_zone(struct run *x, unsigned int n)
 {
 	return x->arena + n * x->zone;

@@ -152,3 +152,39 @@ void chan_board_audit(struct chan_board *board, const bool died[2],
 				audit_one(board, from, n, died, audit);
 	}
 }
+
+uint64_t chan_killed_at(const struct chan_rank *r)
+{
+	return atomic_load_explicit(&r->board->killed_ns, memory_order_acquire);
+}
+
+void chan_failed(struct chan_rank *r, const char *what, int status)
+{
+	struct chan_tally *t = r->tally;
+
+	switch (status) {
+	case -ECANCELED:
+		t->cancelled++;
+		return;
+	case -ETIMEDOUT:
+		t->timed_out++;
+		/* Of either side. */
+		if (r->go.timeout_ms[0] || r->go.timeout_ms[1])
+			return;
+		break;
+	case -EMSGSIZE:
+		t->truncated++;
+		return;
+	case -EFAULT:
+		t->faults++; /* who knows of the message says whether it may */
+		return;
+	case -ECONNRESET:
+		t->reset++;
+		if (chan_killed_at(r) || r->board->left[!r->me])
+			return;
+		break;
+	default:
+		t->other++;
+	}
+	chan_wrong(t, "%s: %s", what, kedge_strerror(status));
+}

@@ -308,6 +308,8 @@ void chan_recv_cancel(struct chan_rank *r);
 void chan_recv_orphans(struct chan_rank *r, bool all);
 /* The peer is gone: take what had come. */
 void chan_recv_last(struct chan_rank *r);
+/* When the peer of @r was killed, of clock_ns(), or 0. */
+uint64_t chan_killed_at(const struct chan_rank *r);
 /* An operation's error, which is counted; unheard-of ones are wrong. */
 void chan_failed(struct chan_rank *r, const char *what, int status);
 /* The receive got message @n of its class. */

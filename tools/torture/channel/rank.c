@@ -25,42 +25,6 @@
 #define MAPS_SPARE 64u
 #define LINGER_NS  8000000000ull /* for what close() leaves to be sent */
 
-static uint64_t killed_at(const struct chan_rank *r)
-{
-	return atomic_load_explicit(&r->board->killed_ns, memory_order_acquire);
-}
-
-void chan_failed(struct chan_rank *r, const char *what, int status)
-{
-	struct chan_tally *t = r->tally;
-
-	switch (status) {
-	case -ECANCELED:
-		t->cancelled++;
-		return;
-	case -ETIMEDOUT:
-		t->timed_out++;
-		/* Of either side. */
-		if (r->go.timeout_ms[0] || r->go.timeout_ms[1])
-			return;
-		break;
-	case -EMSGSIZE:
-		t->truncated++;
-		return;
-	case -EFAULT:
-		t->faults++; /* who knows of the message says whether it may */
-		return;
-	case -ECONNRESET:
-		t->reset++;
-		if (killed_at(r) || r->board->left[!r->me])
-			return;
-		break;
-	default:
-		t->other++;
-	}
-	chan_wrong(t, "%s: %s", what, kedge_strerror(status));
-}
-
 /* ---- tricks: forks, neighbours, cancels ---- */
 
 /* The child's main: no part of the parent's channel is its own. */
@@ -151,7 +115,7 @@ static void over(struct chan_rank *r, const struct kedge_completion *c)
 /* The peer is gone: with reason, soon, and with an end to every operation. */
 static void channel_lost(struct chan_rank *r, int rc)
 {
-	uint64_t killed = killed_at(r), late = killed ? clock_ns() - killed : 0;
+	uint64_t killed = chan_killed_at(r), late = killed ? clock_ns() - killed : 0;
 	uint8_t byte = 0;
 
 	if (rc != -ECONNRESET)
@@ -259,7 +223,7 @@ static int open_channel(struct chan_rank *r, int fd)
 	if (!rc)
 		return 0;
 	close(fd);
-	if (!killed_at(r))
+	if (!chan_killed_at(r))
 		chan_wrong(r->tally, "cannot open: %s", kedge_strerror(rc));
 	return rc;
 }
