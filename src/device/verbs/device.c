@@ -35,49 +35,6 @@
 /* struct ibv_sge has 32 bits for a length. */
 #define PREFETCH_LEN (1024 * MIB)
 
-/* ---- libibverbs ---- */
-
-/* NULL and errno on failure. */
-static struct ibv_mr *reg_mr(const struct verbs *v, void *addr, size_t len,
-			     unsigned int flags)
-{
-	struct ibv_mr *mr;
-
-	errno = 0;
-	mr = ibv_reg_mr_iova(v->pd, addr, len,
-			     (uintptr_t)addr + v->iova_offset, flags);
-	if (!mr && !errno)
-		errno = EIO;
-	return mr;
-}
-
-int kedge__verbs_errno(int returned)
-{
-	/* The positive errno, says the manual; providers have -1 and -errno. */
-	if (returned == -1)
-		return errno ? errno : EIO;
-	return abs(returned);
-}
-
-bool kedge__verbs_gone(struct verbs *v, int err)
-{
-	struct ibv_device_attr attr;
-
-	if (err != EIO && err != ENODEV && err != ENXIO)
-		return false;
-	/* A driver may say EIO for other things: ask for something harmless. */
-	err = kedge__verbs_errno(ibv_query_device(v->pd->context, &attr));
-	if (!err)
-		return false;
-	if (!__atomic_exchange_n(&v->gone, true, __ATOMIC_RELAXED))
-		kedge__log(KEDGE_LOG_WARN,
-			   "the RDMA device %s is gone (error %d), and with it "
-			   "%" PRIu64 " registrations: close the device",
-			   v->name, err,
-			   __atomic_load_n(&v->regions, __ATOMIC_RELAXED));
-	return true;
-}
-
 /* ---- registrations ---- */
 
 static unsigned int access_flags(const struct verbs *v, uint32_t access)
@@ -94,91 +51,6 @@ static unsigned int access_flags(const struct verbs *v, uint32_t access)
 	if (access & KEDGE_ACCESS_REMOTE_ATOMIC)
 		flags |= IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_LOCAL_WRITE;
 	return flags;
-}
-
-/* 0, or a positive errno and it is what it was. */
-static int end_region(struct verbs *v, struct region *r)
-{
-	int err = kedge__verbs_errno(ibv_dereg_mr(r->mr));
-
-	if (err && !kedge__verbs_gone(v, err))
-		return err;
-	__atomic_fetch_sub(&v->regions, 1, __ATOMIC_RELAXED);
-	free(r);
-	return 0;
-}
-
-static struct region *take_lost(struct verbs *v)
-{
-	struct region *r;
-
-	/* Relaxed: who misses one tries it next time. */
-	if (likely(!__atomic_load_n(&v->lost, __ATOMIC_RELAXED)))
-		return NULL;
-	pthread_mutex_lock(&v->lock);
-	r = v->lost;
-	if (r) {
-		__atomic_store_n(&v->lost, r->next, __ATOMIC_RELAXED);
-		if (!r->next)
-			v->lost_end = &v->lost;
-	}
-	pthread_mutex_unlock(&v->lock);
-	return r;
-}
-
-static void give_lost(struct verbs *v, struct region *r)
-{
-	r->next = NULL;
-	pthread_mutex_lock(&v->lock);
-	__atomic_store_n(v->lost_end, r, __ATOMIC_RELAXED);
-	v->lost_end = &r->next;
-	pthread_mutex_unlock(&v->lock);
-}
-
-static void retry_lost(struct verbs *v)
-{
-	struct region *r = take_lost(v);
-
-	if (r && end_region(v, r))
-		give_lost(v, r);
-}
-
-/* End it now, or later. */
-static void end_or_lose(struct verbs *v, struct region *r)
-{
-	uint32_t rkey = r->mr->rkey;
-	int err = end_region(v, r);
-
-	if (!err)
-		return;
-	give_lost(v, r);
-	kedge__log(KEDGE_LOG_ERROR,
-		   "ibv_dereg_mr refuses rkey %#x of %s (error %d%s): the pages "
-		   "stay pinned, and within reach of whom the key was given, "
-		   "until a later registration or the close has ended it",
-		   rkey, v->name, err,
-		   err == EBUSY || err == EINVAL ? ", a window bound to it?"
-						 : "");
-}
-
-int kedge__verbs_try(struct verbs *v, unsigned int flags)
-{
-	void *page = (char *)(uintptr_t)v->here + v->page_len;
-	struct region *r = malloc(sizeof(*r));
-	int err;
-
-	if (!r)
-		return ENOMEM;
-	r->flags = flags;
-	r->mr = reg_mr(v, page, v->page_len, flags);
-	if (!r->mr) {
-		err = errno;
-		free(r);
-		return err;
-	}
-	__atomic_fetch_add(&v->regions, 1, __ATOMIC_RELAXED);
-	end_or_lose(v, r);
-	return 0;
 }
 
 /* A hint to the HCA, whose failure costs a page fault later. */
@@ -235,12 +107,12 @@ static int make_region(struct verbs *v, struct region *r, void *addr,
 		       size_t len, uint32_t access)
 {
 	r->flags = access_flags(v, access);
-	r->mr = reg_mr(v, addr, len, r->flags);
+	r->mr = kedge__verbs_reg_mr(v, addr, len, r->flags);
 	/* Windows, which may give any right, want writable memory as well. */
 	if (!r->mr && errno == EFAULT &&
 	    (r->flags & ACCESS_WRITES) == IBV_ACCESS_MW_BIND) {
 		r->flags &= ~(unsigned int)IBV_ACCESS_MW_BIND;
-		r->mr = reg_mr(v, addr, len, r->flags);
+		r->mr = kedge__verbs_reg_mr(v, addr, len, r->flags);
 	}
 	if (!r->mr)
 		return kedge__verbs_reg_refused(v, errno, (uintptr_t)addr, len,
@@ -259,7 +131,7 @@ static int verbs_reg(void *ctx, void *addr, size_t len, uint32_t access,
 	if (rc)
 		return rc;
 	kedge__verbs_windows_retry(v);
-	retry_lost(v);
+	kedge__verbs_retry_lost(v);
 	r = malloc(sizeof(*r));
 	if (!r)
 		return kedge_reason(-ENOMEM, "no memory for a registration");
@@ -289,7 +161,7 @@ static void verbs_dereg(void *ctx, const struct kedge_device_mr *mr)
 
 	/* libibverbs' call would end the parent's. */
 	if (*v->here)
-		end_or_lose(v, r);
+		kedge__verbs_end_or_lose(v, r);
 	else
 		free(r);
 }
@@ -308,33 +180,6 @@ static int verbs_query(void *ctx, struct kedge_device_attr *attr)
 	return 0;
 }
 
-static void end_lost(struct verbs *v)
-{
-	struct region *r, *next, *left = NULL;
-	uint64_t left_cnt = 0;
-	int err, last = 0;
-
-	while ((r = take_lost(v)) != NULL) {
-		err = end_region(v, r);
-		if (err) {
-			r->next = left;
-			left = r;
-			left_cnt++;
-			last = err;
-		}
-	}
-	if (left)
-		kedge__log(KEDGE_LOG_ERROR,
-			   "%" PRIu64 " registrations on %s could not be ended "
-			   "(error %d): their pages stay pinned until the RDMA "
-			   "context is closed",
-			   left_cnt, v->name, last);
-	for (r = left; r; r = next) {
-		next = r->next;
-		free(r);
-	}
-}
-
 static void verbs_close(void *ctx)
 {
 	struct verbs *v = ctx;
@@ -344,7 +189,7 @@ static void verbs_close(void *ctx)
 	if (v->win.qp)
 		kedge__verbs_windows_fini(v);
 	if (*v->here)
-		end_lost(v);
+		kedge__verbs_end_lost(v);
 	for (r = v->lost; r; r = next) {
 		next = r->next;
 		free(r);
@@ -541,7 +386,7 @@ fini_windows:
 	if (opts.window_qp)
 		kedge__verbs_windows_fini(v);
 unmark:
-	end_lost(v);
+	kedge__verbs_end_lost(v);
 	munmap((void *)(uintptr_t)v->here, 2 * v->page_len);
 destroy_lock:
 	pthread_mutex_destroy(&v->lock);

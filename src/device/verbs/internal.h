@@ -100,6 +100,18 @@ struct verbs {
 	struct region **lost_end;
 };
 
+/* NULL and errno on failure. */
+struct ibv_mr *kedge__verbs_reg_mr(const struct verbs *v, void *addr,
+				   size_t len, unsigned int flags);
+/* End @r: 0, or a positive errno and it is what it was. */
+int kedge__verbs_end_region(struct verbs *v, struct region *r);
+/* End @r now, or later. */
+void kedge__verbs_end_or_lose(struct verbs *v, struct region *r);
+/* Try one of the lost again. */
+void kedge__verbs_retry_lost(struct verbs *v);
+/* Try them all. */
+void kedge__verbs_end_lost(struct verbs *v);
+
 /* Register the spare page and end that again: 0 or a positive errno. */
 int kedge__verbs_try(struct verbs *v, unsigned int flags);
 
