@@ -39,6 +39,10 @@ extern void *dlsym(void *handle, const char *name) __attribute__((weak));
 extern void *__sbrk(intptr_t by) __attribute__((weak));
 extern void *__curbrk __attribute__((weak));
 
+#ifdef HOOKS_SYSCALL
+long (*kedge__real_syscall)(long nr, ...) = kedge__raw_syscall;
+#endif
+
 int kedge__reached;
 
 size_t kedge__hooks_page(void)

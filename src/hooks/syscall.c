@@ -9,18 +9,8 @@
 #include "hooks/hooks.h"
 
 #ifdef HOOKS_SYSCALL
-long (*kedge__real_syscall)(long nr, ...) = kedge__raw_syscall;
-
-long kedge__syscall_errno(long rc) HIDDEN;
 long kedge__syscall_announced(long nr, long a, long b, long c, long d, long e,
 			      long f) HIDDEN;
-
-/* The way out of kedge__raw_syscall() when the kernel refuses. */
-long kedge__syscall_errno(long rc)
-{
-	errno = (int)-rc;
-	return -1;
-}
 
 long kedge__syscall_announced(long nr, long a, long b, long c, long d, long e,
 			      long f)
