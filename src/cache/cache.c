@@ -17,24 +17,10 @@
 #define CHUNK_DEFAULT	((uint64_t)16 << 20)
 /* A merge saves the fixed part of a registration, which is small beyond this. */
 #define MERGE_DEFAULT ((uint64_t)64 << 10)
-#define HUGE		((size_t)2 << 20)
 #define FLAGS_ALL	(KEDGE_CACHE_TRUSTED_PEERS | KEDGE_CACHE_RESYNC | \
 			 KEDGE_CACHE_SINGLE_THREAD)
 
 static _Atomic uint64_t serials; /* of caches in this process */
-
-void *reserve(size_t len)
-{
-	void *p = mmap(NULL, len, PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-	if (p == MAP_FAILED)
-		return NULL;
-	/* Huge pages for what a big cache uses, none for a small one. */
-	if (len > 2 * HUGE)
-		madvise((char *)p + HUGE, len - HUGE, MADV_HUGEPAGE);
-	return p;
-}
 
 static size_t regions_len(const struct kedge_cache *c)
 {

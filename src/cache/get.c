@@ -27,53 +27,6 @@
  */
 #include "cache/hit.h"
 
-__thread struct last_rec last_rec;
-
-void forget_last(void)
-{
-	last_rec.serial = 0;
-	last_rec.rec = NULL;
-}
-
-__attribute__((noinline)) struct thread_rec *switch_rec(struct kedge_cache *c)
-{
-	int saved = cancel_disable();
-	struct thread_rec *rec = rec_of_thread(c);
-
-	cancel_restore(saved);
-	if (rec) {
-		last_rec.serial = c->serial;
-		last_rec.rec = rec;
-	}
-	return rec;
-}
-
-void own_rec_grow(struct kedge_cache *c)
-{
-	if (last_rec.serial == c->serial)
-		rec_grow(c, last_rec.rec);
-}
-
-/* The first thread that uses the cache is the one. */
-int check_thread(struct kedge_cache *c)
-{
-	uintptr_t nobody = 0;
-
-	if (!(modes_of(c) & MODE_SINGLE) || is_owner(c) ||
-	    atomic_compare_exchange_strong(&c->owner, &nobody,
-					   self()))
-		return 0;
-	return kedge_reason(-EPERM, "another thread uses this cache, which was "
-			    "opened with KEDGE_CACHE_SINGLE_THREAD: open it "
-			    "without, or one for each thread");
-}
-
-void claim_thread(struct kedge_cache *c)
-{
-	atomic_store_explicit(&c->owner, self(),
-			      memory_order_relaxed);
-}
-
 /*
  * acquire: what a region says of itself was said before it was WHOLE. By the
  * offset, as one comparison, and a branch that goes the same way for each region

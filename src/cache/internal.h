@@ -342,7 +342,7 @@ bool evict(struct kedge_cache *c, enum room room, uint64_t bytes,
 	   uint32_t *killed);
 bool over_limit(const struct kedge_cache *c, uint64_t bytes);
 
-#include "cache/fill/miss.h"
+#include "cache/fill/register.h"
 
 /* lend.c */
 #define ACCESS_REMOTE \
@@ -360,7 +360,6 @@ int lend_over(struct kedge_cache *c, struct region *base, uint64_t addr,
 	      uint64_t len, uint32_t access, struct region **out);
 /* A made region that is held once and ends with that. With the lock held. */
 void lend_begin(struct kedge_cache *c, struct region *r);
-void lend_end(struct kedge_cache *c, uint32_t id);
 
 /* verify.c */
 int verify_open(struct kedge_cache *c);

@@ -20,14 +20,6 @@ uint32_t local_part(uint32_t access)
 	return local;
 }
 
-/* In no index before, so there is no lookup to wait for. */
-void lend_begin(struct kedge_cache *c, struct region *r)
-{
-	set_state(r, REGION_DYING);
-	ref_add(c, region_id(c, r), 1);
-	c->st.lent++;
-}
-
 /* A region for a window over @base, whose reference goes over to it. */
 static struct region *window_region(struct kedge_cache *c, uint32_t base,
 				    uint64_t addr, uint64_t len,
@@ -104,7 +96,7 @@ int lend_over(struct kedge_cache *c, struct region *base, uint64_t addr,
 {
 	if (!lend_window(c, base, addr, len, access, out))
 		return 0;
-	kedge_cache_put(c, &base->mr);
+	region_put_slow(c, region_id(c, base), (uint32_t)-1);
 	return lend_region(c, addr, len, access, out);
 }
 
@@ -117,11 +109,4 @@ int lend(struct kedge_cache *c, uint64_t addr, uint64_t len, uint32_t access,
 	    get_kept(c, addr, len, local_part(access), trust, &base))
 		return lend_region(c, addr, len, access, out);
 	return lend_over(c, base, addr, len, access, out);
-}
-
-/* The last put of a window. Without the lock: the device is slow. */
-void lend_end(struct kedge_cache *c, uint32_t id)
-{
-	device_unbind(c->dev, &cold_at(c, id)->dev);
-	kedge_cache_put(c, &c->regions[cold_at(c, id)->base].mr);
 }

@@ -10,9 +10,25 @@
  * it. Lists of regions are chained by their cold part's next; 0 ends them.
  */
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "cache/internal.h"
 #include "cache/priv.h"
+
+#define HUGE ((size_t)2 << 20)
+
+void *reserve(size_t len)
+{
+	void *p = mmap(NULL, len, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (p == MAP_FAILED)
+		return NULL;
+	/* Huge pages for what a big cache uses, none for a small one. */
+	if (len > 2 * HUGE)
+		madvise((char *)p + HUGE, len - HUGE, MADV_HUGEPAGE);
+	return p;
+}
 
 /* Whether there is a struct region_cold for @id, made if need be. */
 static bool has_cold(struct kedge_cache *c, uint32_t id)
@@ -176,66 +192,16 @@ bool region_seize(struct kedge_cache *c, uint32_t *killed)
 	return dead;
 }
 
-/* Deregister a list of dead regions; what died meanwhile comes back. */
-static uint32_t reap(struct kedge_cache *c, uint32_t dead)
-{
-	uint32_t more = preserve_dead(c, dead), id, next;
-
-	for (id = dead; id; id = cold_at(c, id)->next) {
-		if (cold_at(c, id)->base)
-			lend_end(c, id);
-		else
-			device_dereg(c->dev, &cold_at(c, id)->dev);
-	}
-	pthread_mutex_lock(&c->lock);
-	for (id = dead; id; id = next) {
-		next = cold_at(c, id)->next;
-		if (!cold_at(c, id)->base) {
-			c->bytes -= c->regions[id].mr.len;
-			c->st.deregistrations++;
-		}
-		region_forget(c, &c->regions[id]);
-	}
-	pthread_mutex_unlock(&c->lock);
-	return more;
-}
-
-/* Without the lock: the device is slow. */
-void region_reap(struct kedge_cache *c, uint32_t dead)
-{
-	while (dead)
-		dead = reap(c, dead);
-}
-
-/*
- * A put that found its region dying, or has no record of its own (@by is then
- * -1). Many may come here for the same region: one of them finds the sum 0
- * while it is DYING.
- */
-void region_put_slow(struct kedge_cache *c, uint32_t id, uint32_t by)
-{
-	uint32_t none = 0, dead = 0;
-	int saved;
-
-	if (!nf_owned(c->nf))
-		return; /* a forked child: the device is the parent's */
-	saved = cancel_disable();
-	pthread_mutex_lock(&c->lock);
-	if (by) {
-		ref_add(c, id, by);
-		own_rec_grow(c);
-	}
-	region_collect(c, &none, &dead);
-	if (state_of(&c->regions[id]) == REGION_DYING &&
-	    !cold_at(c, id)->in_limbo && !refs_sum(c, id))
-		region_die(c, &c->regions[id], &dead);
-	pthread_mutex_unlock(&c->lock);
-	region_reap(c, dead);
-	cancel_restore(saved);
-}
-
 uint64_t kedge__cache_priv(const struct kedge_cache *c,
 			   const struct kedge_mr *mr)
 {
 	return cold_at(c, mr->reserved)->dev.priv;
+}
+
+/* In no index before, so there is no lookup to wait for. */
+void lend_begin(struct kedge_cache *c, struct region *r)
+{
+	set_state(r, REGION_DYING);
+	ref_add(c, region_id(c, r), 1);
+	c->st.lent++;
 }

@@ -100,21 +100,3 @@ void cache_sync(struct kedge_cache *c, uint32_t *killed)
 	atomic_store_explicit(&c->seen, nf_asks(c->nf) ? SEEN_NEVER : drained,
 			      memory_order_release);
 }
-
-bool cache_serves(struct kedge_cache *c, uint64_t start, uint64_t end,
-		  uint32_t access)
-{
-	uint32_t killed = 0, dead = 0, id;
-	bool yes;
-
-	pthread_mutex_lock(&c->lock);
-	cache_sync(c, &killed);
-	id = index_find(c, start);
-	/* Nothing is transferred for the answer. */
-	yes = id && region_serves(c, &c->regions[id], start, end, access,
-				  TRUST_ALL);
-	region_collect(c, &killed, &dead);
-	pthread_mutex_unlock(&c->lock);
-	region_reap(c, dead);
-	return yes;
-}

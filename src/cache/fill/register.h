@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Registering what a lookup did not find. Part of internal.h. */
-#ifndef CACHE_FILL_MISS_H
-#define CACHE_FILL_MISS_H
+#ifndef CACHE_FILL_REGISTER_H
+#define CACHE_FILL_REGISTER_H
 
 struct want {
 	uint64_t start; /* what was asked for, in pages */
@@ -31,4 +31,4 @@ int get_kept(struct kedge_cache *c, uint64_t addr, size_t len, uint32_t access,
 int get_slow(struct kedge_cache *c, uint64_t addr, size_t len, uint32_t access,
 	     enum trust trust, const struct kedge_mr **mr);
 
-#endif /* CACHE_FILL_MISS_H */
+#endif /* CACHE_FILL_REGISTER_H */

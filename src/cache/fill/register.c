@@ -1,0 +1,527 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Registering what no lookup found: catch up with the notifier, look again, then
+ * have the device do it.
+ *
+ * The order within cache_register() is the contract's other half: the range is
+ * watched first, then the device pins its pages, then the events are read. If
+ * none names the range, the pages that the device has are those that are mapped.
+ * If one does, the registration is not kept, and where it names what was asked
+ * for, made again.
+ */
+#include "cache/internal.h"
+
+#define SPOILED_TRIES 4
+
+/* What is about to be registered. */
+struct plan {
+	uint64_t start;
+	uint64_t end;
+	uint32_t access;
+	bool merged;
+	bool keep;
+	uint64_t device_ns; /* spent in the device's reg, to be counted */
+	bool made;	    /* reg has succeeded, to be counted */
+};
+
+static struct region *find(struct kedge_cache *c, const struct want *w)
+{
+	uint32_t id = index_find(c, w->start);
+	struct region *r = &c->regions[id];
+
+	return id && region_serves(c, r, w->start, w->end, w->access, w->trust)
+		       ? r
+		       : NULL;
+}
+
+/*
+ * Whether a neighbour is worth registering again along with [p->start, p->end).
+ * Only one that is no longer than that: so a page is registered again at most
+ * once each time its region doubles, however small the steps.
+ */
+static bool worth_merging(struct kedge_cache *c, const struct plan *p,
+			  const struct region *r)
+{
+	uint64_t start = r->mr.addr, end = start + r->mr.len;
+	uint64_t low = start < p->start ? start : p->start;
+	uint64_t high = end > p->end ? end : p->end;
+
+	if (!is_whole(state_of(r)) || r->mr.access != p->access)
+		return false;
+	if (end < p->start || start > p->end || r->mr.len > p->end - p->start)
+		return false;
+	return high - low <= c->merge_bytes &&
+	       (!c->attr.max_len || high - low <= c->attr.max_len);
+}
+
+/* Take in the neighbour that the page at @at belongs to. */
+static bool merge_at(struct kedge_cache *c, struct plan *p, uint64_t at)
+{
+	uint32_t id = index_find(c, at);
+	struct region *r = &c->regions[id];
+
+	if (!id || !worth_merging(c, p, r))
+		return false;
+	if (r->mr.addr >= p->start && r->mr.addr + r->mr.len <= p->end)
+		return false;
+	if (r->mr.addr < p->start)
+		p->start = r->mr.addr;
+	if (r->mr.addr + r->mr.len > p->end)
+		p->end = r->mr.addr + r->mr.len;
+	p->merged = true;
+	return true;
+}
+
+static void make_plan(struct kedge_cache *c, const struct want *w,
+		      struct plan *p)
+{
+	uint32_t id = index_find(c, w->start);
+	struct region *r = &c->regions[id];
+
+	*p = (struct plan){ .start = w->start, .end = w->end,
+			    .access = w->access, .keep = true };
+	if (w->lend) {
+		p->keep = false;
+		return;
+	}
+	/*
+	 * Asked for both ways: one registration that serves both. Not where
+	 * it has holes: what is mapped there now was not asked for that way.
+	 */
+	if (id && region_serves(c, r, w->start, w->end, 0, TRUST_ALL))
+		p->access |= r->mr.access;
+	if (!w->merge || w->trust == TRUST_NONE)
+		return;
+	while ((p->start && merge_at(c, p, p->start - 1)) ||
+	       merge_at(c, p, p->end))
+		;
+}
+
+/* Room for the plan, at others' cost if that is wanted. */
+static int make_room(struct kedge_cache *c, const struct want *w,
+		     struct plan *p, uint32_t *killed)
+{
+	if (!over_limit(c, p->end - p->start))
+		return 0;
+	if (!w->evict)
+		return kedge_reason(-ENOSPC, "the cache's limits are reached: "
+					     "%u registrations, %llu bytes",
+				    c->live, (unsigned long long)c->bytes);
+	if (!evict(c, ROOM_LIMITS, p->end - p->start, killed))
+		p->keep = false;
+	return 0;
+}
+
+static void set_range(struct region *r, const struct plan *p)
+{
+	r->mr.addr = p->start;
+	r->mr.len = p->end - p->start;
+	r->mr.access = p->access;
+}
+
+/* What a lookup found only now that the cache has caught up, with a reference. */
+static struct region *found(struct kedge_cache *c, const struct want *w)
+{
+	struct region *r = w->look ? find(c, w) : NULL;
+
+	if (!r)
+		return NULL;
+	own_rec_grow(c);
+	ref_add(c, region_id(c, r), 1);
+	c->st.hits++;
+	return r;
+}
+
+/* A region in the state MAKING, or NULL and *rc. In one go: or two threads would
+ * take the same room. */
+static struct region *plan_region(struct kedge_cache *c, const struct want *w,
+				  struct plan *p, uint32_t *killed, int *rc)
+{
+	struct region *r;
+
+	make_plan(c, w, p);
+	*rc = make_room(c, w, p, killed);
+	r = *rc ? NULL : region_new(c);
+	if (r) {
+		set_range(r, p);
+		c->bytes += r->mr.len;
+	} else if (!*rc) {
+		*rc = no_region(c);
+	}
+	return r;
+}
+
+/*
+ * Catch up, look once more, and plan, with the lock taken once. 0 with a region
+ * in the state MAKING; FOUND with the one that there is.
+ */
+#define FOUND 1
+
+static int begin(struct kedge_cache *c, const struct want *w, struct plan *p,
+		 struct region **out)
+{
+	uint32_t killed = 0, dead = 0;
+	int rc = FOUND;
+
+	pthread_mutex_lock(&c->lock);
+	cache_sync(c, &killed);
+	*out = found(c, w);
+	if (!*out)
+		*out = plan_region(c, w, p, &killed, &rc);
+	region_collect(c, &killed, &dead);
+	pthread_mutex_unlock(&c->lock);
+	region_reap(c, dead);
+	return rc;
+}
+
+/* Back to what was asked for: the neighbours can't be had. */
+static void unmerge(struct kedge_cache *c, const struct want *w,
+		    struct plan *p, struct region *r)
+{
+	p->start = w->start;
+	p->end = w->end;
+	p->merged = false;
+	pthread_mutex_lock(&c->lock);
+	c->bytes -= r->mr.len;
+	set_range(r, p);
+	c->bytes += r->mr.len;
+	pthread_mutex_unlock(&c->lock);
+}
+
+static int try_watch(struct kedge_cache *c, const struct want *w,
+		     const struct plan *p, struct region *r)
+{
+	struct region_cold *cold = cold_of(c, r);
+	struct own_range own = { w->start, w->end };
+	int rc = notify_watch_add(c->nf, &cold->watch, p->start, p->end, own);
+
+	cold->watched = rc >= 0;
+	return rc;
+}
+
+/* Watch the region's range. An error only where the memory isn't there. */
+static int watch(struct kedge_cache *c, const struct want *w, struct plan *p,
+		 struct region *r)
+{
+	int rc = p->keep ? try_watch(c, w, p, r) : -ENOSPC;
+
+	if (rc < 0 && p->merged) {
+		unmerge(c, w, p, r);
+		rc = p->keep ? try_watch(c, w, p, r) : rc;
+	}
+	if (rc)
+		p->keep = false;
+	return rc == -EFAULT ? rc : 0;
+}
+
+static bool pressure(int rc)
+{
+	return rc == -ENOSPC || rc == -ENOMEM || rc == -EAGAIN;
+}
+
+/*
+ * Let others go for @r, which the device refused with @rc: one where its table
+ * is full, as many bytes where memory is short. False: there are none to go.
+ */
+static bool relieve(struct kedge_cache *c, const struct region *r, int rc)
+{
+	uint64_t bytes = rc == -ENOSPC ? 0 : r->mr.len;
+	uint32_t killed = 0, dead = 0;
+	bool some;
+
+	pthread_mutex_lock(&c->lock);
+	some = evict(c, ROOM_DEVICE, bytes, &killed) || killed;
+	region_collect(c, &killed, &dead);
+	pthread_mutex_unlock(&c->lock);
+	region_reap(c, dead);
+	return some && dead;
+}
+
+static int call_device(struct kedge_cache *c, const struct want *w,
+		       struct plan *p, struct region *r)
+{
+	struct region_cold *cold = cold_of(c, r);
+	uint64_t t0 = clock_ns();
+	int rc;
+
+	do {
+		rc = device_reg(c->dev, (void *)(uintptr_t)r->mr.addr,
+				r->mr.len, r->mr.access, &cold->dev);
+	} while (pressure(rc) && w->evict && relieve(c, r, rc));
+	p->device_ns = clock_ns() - t0;
+	p->made = !rc;
+	if (rc)
+		return rc;
+	r->mr.device_handle = cold->dev.handle;
+	r->mr.offset = cold->dev.offset;
+	verify_record(c, r);
+	if (!p->keep || preserve_needs_all(c) ||
+	    !notify_can_tell(c->nf, p->start, p->end))
+		preserve_unwatched(c, r);
+	return 0;
+}
+
+/* What there is to count of a round. With the lock held. */
+static void count_round(struct kedge_cache *c, const struct want *w,
+			const struct plan *p, int rc)
+{
+	c->st.register_ns += p->device_ns;
+	c->st.registrations += p->made;
+	c->st.misses += !rc && w->hold;
+}
+
+/* The device has failed, or what it made is of no use. */
+static void drop_failed(struct kedge_cache *c, const struct want *w,
+			const struct plan *p, struct region *r, int rc)
+{
+	struct region_cold *cold = cold_of(c, r);
+
+	if (cold->watched)
+		notify_watch_remove(c->nf, &cold->watch, true);
+	cold->watched = false;
+	pthread_mutex_lock(&c->lock);
+	count_round(c, w, p, rc);
+	c->bytes -= r->mr.len;
+	region_forget(c, r);
+	pthread_mutex_unlock(&c->lock);
+}
+
+void region_drop_unmade(struct kedge_cache *c, struct region *r)
+{
+	struct plan p = { .made = false };
+	struct want w = { .hold = false };
+
+	drop_failed(c, &w, &p, r, -EIO);
+}
+
+/* Regions wholly inside the new one: nothing would find them any more. */
+static void kill_covered(struct kedge_cache *c, const struct region *r,
+			 uint32_t *killed)
+{
+	uint64_t at = r->mr.addr, end = at + r->mr.len;
+
+	while (at < end) {
+		uint32_t id = index_find(c, at);
+		struct region *old = &c->regions[id];
+		uint64_t stop = old->mr.addr + old->mr.len;
+
+		if (id && old->mr.addr >= r->mr.addr && stop <= end) {
+			preserve_covered(c, old, r);
+			region_kill(c, old, WHY_CHANGED, killed);
+			at = stop;
+		} else {
+			/* Its pages up to where it ends, or another's. */
+			at += 1u << PAGE_SHIFT;
+		}
+	}
+}
+
+/* Put a made region where others find it. False: it can't be kept. */
+static bool publish(struct kedge_cache *c, const struct plan *p,
+		    struct region *r, uint32_t *killed)
+{
+	struct region_cold *cold = cold_of(c, r);
+
+	if (!p->keep || cold->spoiled_start != cold->spoiled_end ||
+	    !notify_can_tell(c->nf, p->start, p->end))
+		return false;
+	kill_covered(c, r, killed);
+	set_state(r, notify_announced(c->nf, r->mr.addr,
+				      r->mr.addr + r->mr.len)
+			     ? REGION_WHOLE
+			     : REGION_WHOLE_ASK);
+	if (index_set(c, region_id(c, r))) {
+		set_state(r, REGION_MAKING);
+		return false;
+	}
+	atomic_store_explicit(
+		&r->used,
+		atomic_fetch_add_explicit(&c->epoch, 1, memory_order_relaxed) +
+			1,
+		memory_order_relaxed);
+	lru_add(c, r);
+	if (p->merged)
+		c->st.merges++;
+	if (c->bytes > c->st.bytes_peak)
+		c->st.bytes_peak = c->bytes;
+	return true;
+}
+
+/*
+ * A made region that is not kept: it lives until its put, if it is held. It was
+ * in no index, so there is no lookup to wait for.
+ */
+static void not_kept(struct kedge_cache *c, struct region *r, bool held,
+		     uint32_t *dead)
+{
+	/* Nobody had it. */
+	if (!held && !cold_of(c, r)->heir)
+		cold_of(c, r)->safe = true;
+	preserve_or_unwatch(c, r, true);
+	set_state(r, REGION_DYING);
+	if (!held)
+		region_die(c, r, dead);
+}
+
+static bool spoils(const struct region_cold *cold, const struct want *w)
+{
+	return cold->spoiled_start < w->end && cold->spoiled_end > w->start;
+}
+
+/*
+ * The device has made @r: read what happened meanwhile and decide. Returns 0
+ * with *out set; -EAGAIN if what was asked for changed while it was registered.
+ */
+static int finish(struct kedge_cache *c, const struct want *w,
+		  const struct plan *p, struct region *r, bool last_try,
+		  struct region **out)
+{
+	uint32_t killed = 0, dead = 0;
+	struct region *old;
+	int rc = 0;
+
+	pthread_mutex_lock(&c->lock);
+	cache_sync(c, &killed);
+	old = w->trust == TRUST_NONE ? NULL : find(c, w);
+	if (old || (spoils(cold_of(c, r), w) && !last_try)) {
+		/* Another thread was faster, or the pages have changed. */
+		not_kept(c, r, false, &dead);
+		r = old;
+		rc = old ? 0 : -EAGAIN;
+	} else if (!publish(c, p, r, &killed)) {
+		not_kept(c, r, w->hold, &dead);
+		c->st.uncached += w->hold;
+	}
+	if (!rc && w->hold)
+		ref_add(c, region_id(c, r), 1);
+	count_round(c, w, p, rc);
+	region_collect(c, &killed, &dead);
+	pthread_mutex_unlock(&c->lock);
+	region_reap(c, dead);
+	*out = r;
+	return rc;
+}
+
+void region_finish(struct kedge_cache *c, struct region *r)
+{
+	struct plan p = { .keep = true };
+	struct want w = { .start = r->mr.addr,
+			  .end = r->mr.addr + r->mr.len,
+			  .access = r->mr.access,
+			  .trust = TRUST_ALL };
+	struct region *unused;
+
+	finish(c, &w, &p, r, true, &unused);
+}
+
+static void lend_made(struct kedge_cache *c, const struct want *w,
+		      const struct plan *p, struct region *r)
+{
+	pthread_mutex_lock(&c->lock);
+	lend_begin(c, r);
+	count_round(c, w, p, 0);
+	pthread_mutex_unlock(&c->lock);
+}
+
+/*
+ * One round. 0 or FOUND with *out; -EAGAIN: what was asked for changed meanwhile.
+ */
+static int register_once(struct kedge_cache *c, const struct want *w,
+			 bool last_try, bool *merged, struct region **out)
+{
+	struct region *r;
+	struct plan p;
+	int rc = begin(c, w, &p, out);
+
+	if (rc)
+		return rc;
+	r = *out;
+	rc = watch(c, w, &p, r);
+	if (!rc)
+		rc = call_device(c, w, &p, r);
+	*merged = p.merged;
+	if (rc) {
+		drop_failed(c, w, &p, r, rc);
+		return rc;
+	}
+	if (!w->lend)
+		return finish(c, w, &p, r, last_try, out);
+	lend_made(c, w, &p, r);
+	return 0;
+}
+
+int cache_register(struct kedge_cache *c, const struct want *want,
+		   struct region **out)
+{
+	struct want w = *want;
+	int rc = -EAGAIN, tries;
+
+	if (c->attr.max_len && w.end - w.start > c->attr.max_len)
+		return kedge_reason(-E2BIG,
+				    "%llu bytes at once: %s takes %llu; "
+				    "kedge_cache_getv() takes any number",
+				    (unsigned long long)(w.end - w.start),
+				    c->dev->ops.name,
+				    (unsigned long long)c->attr.max_len);
+	for (tries = 1; rc == -EAGAIN && tries <= SPOILED_TRIES; tries++) {
+		bool merged = false;
+
+		rc = register_once(c, &w, tries == SPOILED_TRIES, &merged, out);
+		if (rc < 0 && merged) {
+			/*
+			 * It may be the neighbour that fails: its user may
+			 * have unmapped or protected it. Never the caller's
+			 * affair.
+			 */
+			w.merge = false;
+			rc = register_once(c, &w, tries == SPOILED_TRIES,
+					   &merged, out);
+		}
+	}
+	return rc == FOUND ? 0 : rc;
+}
+
+int cache_check_args(struct kedge_cache *c, uint64_t addr, size_t len,
+		      uint32_t access)
+{
+	uint64_t end;
+
+	if (!len || __builtin_add_overflow(addr, len, &end) ||
+	    end > UINT64_MAX - kedge__page_size())
+		return kedge_reason(-EINVAL, "an empty range, or one that "
+					     "wraps: 0x%llx + %zu",
+				    (unsigned long long)addr, len);
+	if (access & ~KEDGE_ACCESS_ALL)
+		return kedge_reason(-EINVAL, "unknown access flag 0x%x",
+				    access & ~KEDGE_ACCESS_ALL);
+	if (!nf_owned(c->nf))
+		return nf_not_owned();
+	if (c->attr.access && access & ~c->attr.access)
+		return kedge_reason(-EOPNOTSUPP,
+				    "%s gives no access 0x%x", c->dev->ops.name,
+				    access & ~c->attr.access);
+	return 0;
+}
+
+void count_failure(struct kedge_cache *c)
+{
+	pthread_mutex_lock(&c->lock);
+	c->st.failures++;
+	pthread_mutex_unlock(&c->lock);
+}
+
+int get_kept(struct kedge_cache *c, uint64_t addr, size_t len, uint32_t access,
+	     enum trust trust, struct region **out)
+{
+	size_t page = kedge__page_size();
+	struct want w = { .start = round_down(addr, page),
+			  .end = round_up(addr + len, page),
+			  .access = access,
+			  .hold = true,
+			  .merge = true,
+			  .evict = true,
+			  .trust = trust,
+			  .look = trust != TRUST_NONE };
+
+	return cache_register(c, &w, out);
+}

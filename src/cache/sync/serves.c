@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Whether a lookup would find something, for those that make it find it. */
+#include "cache/internal.h"
+
+bool cache_serves(struct kedge_cache *c, uint64_t start, uint64_t end,
+		  uint32_t access)
+{
+	uint32_t killed = 0, dead = 0, id;
+	bool yes;
+
+	pthread_mutex_lock(&c->lock);
+	cache_sync(c, &killed);
+	id = index_find(c, start);
+	/* Nothing is transferred for the answer. */
+	yes = id && region_serves(c, &c->regions[id], start, end, access,
+				  TRUST_ALL);
+	region_collect(c, &killed, &dead);
+	pthread_mutex_unlock(&c->lock);
+	region_reap(c, dead);
+	return yes;
+}
