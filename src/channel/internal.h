@@ -310,6 +310,9 @@ struct packed {
 void packed_free(struct packed *p);
 /* The first @len bytes to where they go. */
 int packed_scatter(struct kedge_channel *ch, const struct packed *p, size_t len);
+/* The other way: what is in @v, of as many pieces as @p has, into its data. */
+int packed_gather(struct kedge_channel *ch, const struct packed *p,
+		  const struct iovec *v);
 
 /* ---- rndv.c: rendezvous, from CTS on ---- */
 

@@ -20,6 +20,9 @@
 #define PACKET_OF(eager_max) ((eager_max) + 1024)
 #define PACKET_MAX PACKET_OF(EAGER_LIMIT)
 #define DESC_MAX   256u
+/* Bytes of the secret that both ends prove to have. */
+#define SECRET_MIN 16u
+#define SECRET_MAX 4096u
 
 /* A range of this process, or of the peer. */
 struct bulk_piece {

@@ -24,8 +24,8 @@
 #include <kedge/tcp.h>
 
 #include "base/base.h"
+#include "channel/meet/listen.h"
 #include "channel/tcp/internal.h"
-#include "channel/tcp/listen.h"
 #include "liar.h"
 
 #define OPS   12u

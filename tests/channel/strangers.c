@@ -21,7 +21,7 @@
 #include <kedge/kedge.h>
 
 #include "base/base.h"
-#include "channel/tcp/listen.h"
+#include "channel/meet/listen.h"
 
 #define SILENT 400
 #define FDS    200

@@ -15,7 +15,7 @@
 #undef syscall
 
 #include "channel/internal.h"
-#include "channel/tcp/handshake.h"
+#include "channel/meet/handshake.h"
 #include "channel/tcp/internal.h"
 
 #define OPS	64u

@@ -37,7 +37,6 @@
 #include "channel/connect/connector.h"
 #include "channel/connect/wait.h"
 #include "channel/internal.h"
-#include "channel/tcp/handshake.h"
 #include "channel/transport.h"
 
 #define END_MS 1000 /* what those get that were left */

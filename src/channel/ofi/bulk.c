@@ -7,46 +7,6 @@
 
 #include "channel/ofi/internal.h"
 
-struct flow *kedge__ofi_flow_new(struct bulk *b, uint32_t id)
-{
-	struct flow *f = calloc(1, sizeof(*f));
-
-	if (!f)
-		return NULL;
-	list_init(&f->node);
-	f->bulk = b;
-	f->id = id;
-	f->len = b->len;
-	f->read_op.kind = OFI_READ;
-	return f;
-}
-
-void kedge__ofi_flow_free(struct flow *f)
-{
-	list_remove(&f->node);
-	free(f->target);
-	free(f->mr);
-	free(f);
-}
-
-struct flow *kedge__ofi_flow_find(struct list *flows, uint32_t id)
-{
-	struct list *l, *tmp;
-	struct flow *f;
-
-	list_for_each_safe(l, tmp, flows) {
-		f = list_entry(l, struct flow, node);
-		if (f->id == id)
-			return f;
-	}
-	return NULL;
-}
-
-static struct flow *flow_of(const struct bulk *b)
-{
-	return (struct flow *)(uintptr_t)b->priv[0];
-}
-
 /* ---- what the peer says ---- */
 
 static bool filled_came(struct ofi *o, const struct ofi_head *h)
@@ -212,62 +172,6 @@ bool kedge__ofi_flow_work(const struct ofi *o)
 }
 
 /* ---- ops of both sides ---- */
-
-int kedge__ofi_stop_wait(struct ofi *o, struct flow *f)
-{
-	if (!f->deadline)
-		f->deadline = clock_ns() + STOP_NS;
-	if (clock_ns() < f->deadline)
-		return -EBUSY;
-	/* The one way left to be sure. */
-	kedge__log(KEDGE_LOG_WARN, "the peer did not let go of a message in "
-				   "time: the connection is closed");
-	kedge__ofi_die(o, -ECONNRESET);
-	return 0;
-}
-
-int kedge__ofi_step(void *ctx, struct bulk *b)
-{
-	struct flow *f = flow_of(b);
-	struct ofi *o = ctx;
-
-	return f->recv ? kedge__ofi_land_step(o, f)
-		       : kedge__ofi_send_step(o, f);
-}
-
-int kedge__ofi_stop(void *ctx, struct bulk *b)
-{
-	struct flow *f = flow_of(b);
-	struct ofi *o = ctx;
-	int rc;
-
-	if (!f)
-		return 0;
-	/* The peer's answer may be what is waited for. */
-	kedge__ofi_progress(o);
-	if (o->err)
-		return 0;
-	rc = f->recv ? kedge__ofi_land_stop(o, f) : kedge__ofi_send_stop(o, f);
-	if (!o->err) {
-		kedge__ofi_flow_signals(o);
-		kedge__ofi_pump(o);
-	}
-	return rc;
-}
-
-void kedge__ofi_end(void *ctx, struct bulk *b)
-{
-	struct flow *f = flow_of(b);
-
-	b->priv[0] = 0;
-	if (!f)
-		return;
-	f->bulk = NULL;
-	if (f->recv)
-		kedge__ofi_land_end(ctx, f, b->flags & BULK_FIN);
-	else
-		kedge__ofi_send_end(ctx, f);
-}
 
 void kedge__ofi_flows_free(struct ofi *o)
 {

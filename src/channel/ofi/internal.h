@@ -269,6 +269,13 @@ extern const struct transport_ops kedge__ofi_ops;
 /* The connection is at an end: the endpoint is closed, @why is kept. */
 void kedge__ofi_die(struct ofi *o, int why);
 void kedge__ofi_progress(struct ofi *o);
+/* Room for a head and @len bytes, or NULL; @spare buffers are left. */
+void *kedge__ofi_append_at(struct ofi *o, size_t len, uint32_t spare);
+/* The head where that said; @len bytes behind it are there already. */
+void kedge__ofi_append(struct ofi *o, const struct ofi_head *h, size_t len,
+		       bool rts);
+/* Post a head that needs no credit. False: no buffer is free. */
+bool kedge__ofi_post_free(struct ofi *o, enum head_kind kind);
 /* A head for flow @id. False: no room now. */
 bool kedge__ofi_signal(struct ofi *o, enum head_kind kind, uint32_t id,
 		       uint8_t cnt);
@@ -361,6 +368,6 @@ void *kedge__ofi_heap_alloc(void *ctx, size_t len);
 void kedge__ofi_heap_free(void *ctx, void *p);
 void kedge__ofi_mem_fini(struct ofi *o);
 
-#include "channel/ofi/conn.h"
+#include "channel/ofi/connect/conn.h"
 
 #endif /* CHANNEL_OFI_INTERNAL_H */

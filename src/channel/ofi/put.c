@@ -195,20 +195,6 @@ int kedge__ofi_start(void *ctx, struct bulk *b, const void *cts, size_t cts_len)
 
 /* ---- writing ---- */
 
-void kedge__ofi_write_idle(struct ofi *o, struct ofi_write *w)
-{
-	struct flow *f = w->flow;
-
-	if (w->cached)
-		kedge_cache_put(o->cache, w->cached);
-	w->cached = NULL;
-	w->flow = NULL;
-	f->in_flight--;
-	o->flight_len -= w->len;
-	list_remove(&w->node);
-	list_add_tail(&o->idle_writes, &w->node);
-}
-
 /* Its last write goes with its name, and there is no FIN. */
 static bool tells(const struct ofi *o, const struct flow *f)
 {

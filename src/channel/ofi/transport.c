@@ -24,163 +24,7 @@ static struct ofi_buf *buf_of(struct ofi *o, const void *packet)
 
 /* ---- the end ---- */
 
-void kedge__ofi_die(struct ofi *o, int why)
-{
-	uint32_t i;
-
-	if (o->err)
-		return;
-	/* A provider may take the torn end of a dead peer's bytes for a broken
-	 * protocol: the control connection tells that it has died. */
-	if (why == -EPROTO && o->rdm && kedge__ofi_ctl_check(o))
-		why = -ECONNRESET;
-	o->err = why;
-	if (o->ctl_fd >= 0)
-		shutdown(o->ctl_fd, SHUT_RDWR);
-	fi_close(&o->ep->fid);
-	o->ep = NULL;
-	/* From here on nothing of ours is touched, and nothing completes. */
-	for (i = 0; i < WRITE_CNT; i++)
-		if (o->writes[i].flow)
-			kedge__ofi_write_idle(o, &o->writes[i]);
-}
-
 /* ---- sending ---- */
-
-static struct ofi_buf *take_tx(struct ofi *o)
-{
-	struct ofi_buf *b;
-
-	if (!o->free_cnt)
-		return NULL;
-	b = list_entry(o->free_tx.next, struct ofi_buf, node);
-	list_remove(&b->node);
-	o->free_cnt--;
-	return b;
-}
-
-static void give_tx(struct ofi *o, struct ofi_buf *b)
-{
-	/* First: what was used last is still in the processor's cache. */
-	list_add_tail(o->free_tx.next, &b->node);
-	o->free_cnt++;
-}
-
-/* False: the provider has no room now, or none any more. */
-static bool post(struct ofi *o, struct ofi_buf *b, bool inject)
-{
-	struct ofi_head *h = (struct ofi_head *)b->data;
-	const struct iovec iov = { .iov_base = b->data, .iov_len = b->len };
-	const struct fi_msg msg = { .msg_iov = &iov, .desc = &o->slab_desc,
-				    .iov_count = 1, .addr = o->peer,
-				    .context = &b->op };
-	ssize_t rc;
-
-	h->credit = (uint16_t)o->owed;
-	if (inject)
-		rc = fi_inject(o->ep, b->data, b->len, o->peer);
-	else
-		rc = fi_sendmsg(o->ep, &msg, FI_COMPLETION);
-	if (rc == -FI_EAGAIN)
-		return false;
-	if (rc) {
-		kedge__ofi_die(o, -ECONNRESET);
-		return false;
-	}
-	o->owed -= h->credit;
-	list_remove(&b->node);
-	if (b == o->open)
-		o->open = NULL;
-	if (inject)
-		give_tx(o, b);
-	else
-		o->sent_cnt++;
-	return true;
-}
-
-/* Room for a head and @len bytes, or NULL; @spare buffers are left. */
-static void *append_at(struct ofi *o, size_t len, uint32_t spare)
-{
-	size_t need = sizeof(struct ofi_head) + round_up(len, 8);
-
-	if (o->open && o->open->len && o->open->len + need > BATCH_LEN)
-		o->open = NULL;
-	if (!o->open && o->free_cnt > spare) {
-		o->open = take_tx(o);
-		o->open->len = 0;
-	}
-	return o->open ? o->open->data + o->open->len : NULL;
-}
-
-/* The head where append_at() said; @len bytes behind it are there already. */
-static void append(struct ofi *o, const struct ofi_head *h, size_t len,
-		   bool rts)
-{
-	struct ofi_buf *b = o->open;
-
-	if (!b->len)
-		list_add_tail(&o->ready, &b->node);
-	o->patient = rts && (!b->len || o->patient);
-	memcpy(b->data + b->len, h, sizeof(*h));
-	b->len += sizeof(*h) + round_up(len, 8);
-}
-
-/* What needs no credit. */
-static bool post_free(struct ofi *o, enum head_kind kind)
-{
-	bool inject = kind == HEAD_CREDIT && o->inject_len >=
-		      sizeof(struct ofi_head);
-	struct ofi_buf *b = take_tx(o);
-
-	if (!b)
-		return false;
-	*(struct ofi_head *)b->data = (struct ofi_head){
-		.kind = (uint8_t)kind
-	};
-	b->len = sizeof(struct ofi_head);
-	if (post(o, b, inject))
-		return true;
-	give_tx(o, b);
-	return false;
-}
-
-/*
- * Announced one by one, each message costs a packet; those that are agreed on
- * go ahead meanwhile, and when few are left what has gathered goes at once.
- * They leave as long as the peer takes data, and this is asked in each poll.
- */
-static bool may_gather(const struct ofi *o, const struct ofi_buf *b)
-{
-	return o->patient && b == o->open && ofi_ahead(o);
-}
-
-void kedge__ofi_pump(struct ofi *o)
-{
-	struct ofi_buf *b;
-
-	while (!o->err && o->credit && !list_empty(&o->ready)) {
-		b = list_entry(o->ready.next, struct ofi_buf, node);
-		if (may_gather(o, b))
-			break;
-		if (!post(o, b, b->len <= o->inject_len))
-			return;
-		o->credit--;
-	}
-	if (!o->err && o->owed >= RX_CNT / 2)
-		post_free(o, HEAD_CREDIT);
-}
-
-bool kedge__ofi_signal(struct ofi *o, enum head_kind kind, uint32_t id,
-		       uint8_t cnt)
-{
-	const struct ofi_head h = { .kind = (uint8_t)kind, .cnt = cnt,
-				    .id = id };
-
-	if (!append_at(o, 0, 0))
-		return false;
-	append(o, &h, 0, false);
-	return true;
-}
 
 static void *ofi_reserve(void *ctx, size_t len)
 {
@@ -189,10 +33,10 @@ static void *ofi_reserve(void *ctx, size_t len)
 
 	if (len > OFI_PACKET_MAX || o->err)
 		return NULL;
-	at = append_at(o, len, TX_SPARE);
+	at = kedge__ofi_append_at(o, len, TX_SPARE);
 	if (!at) {
 		kedge__ofi_progress(o);
-		at = o->err ? NULL : append_at(o, len, TX_SPARE);
+		at = o->err ? NULL : kedge__ofi_append_at(o, len, TX_SPARE);
 	}
 	o->later = o->later && at;
 	o->rts = o->rts && at;
@@ -209,7 +53,7 @@ static void ofi_commit(void *ctx, void *packet, size_t len)
 	if (o->err)
 		return;
 	assert((char *)packet == o->open->data + o->open->len + sizeof(h));
-	append(o, &h, len, rts);
+	kedge__ofi_append(o, &h, len, rts);
 	/* Where data move in polls alone, an RTS and a CTS wait for one: they
 	 * go with others. */
 	if (!wait)
@@ -229,23 +73,6 @@ static void ofi_flush(void *ctx)
 }
 
 /* ---- receiving ---- */
-
-int kedge__ofi_repost(struct ofi *o, struct ofi_buf *b)
-{
-	ssize_t rc = fi_recv(o->ep, b->data, BUF_LEN, o->slab_desc, o->peer,
-			     &b->op);
-
-	if (rc == -FI_EAGAIN) {
-		list_add_tail(&o->unposted, &b->node);
-		return 0;
-	}
-	b->len = 0;
-	if (!rc)
-		list_add_tail(&o->posted, &b->node);
-	return rc ? kedge_reason(kedge__ofi_errno(rc), "fi_recv: %s",
-				 fi_strerror((int)-rc))
-		  : 0;
-}
 
 static void post_again(struct ofi *o)
 {
@@ -430,7 +257,7 @@ static void say_bye(struct ofi *o)
 {
 	uint64_t deadline;
 
-	if (!flushed(o, FLUSH_NS) || !post_free(o, HEAD_BYE))
+	if (!flushed(o, FLUSH_NS) || !kedge__ofi_post_free(o, HEAD_BYE))
 		return;
 	if (!flushed(o, FLUSH_NS))
 		return;
@@ -498,3 +325,51 @@ const struct transport_ops kedge__ofi_ops = {
 	.explain = ofi_explain,
 	.close = ofi_close,
 };
+
+static struct flow *flow_of(const struct bulk *b)
+{
+	return (struct flow *)(uintptr_t)b->priv[0];
+}
+
+int kedge__ofi_step(void *ctx, struct bulk *b)
+{
+	struct flow *f = flow_of(b);
+	struct ofi *o = ctx;
+
+	return f->recv ? kedge__ofi_land_step(o, f)
+		       : kedge__ofi_send_step(o, f);
+}
+
+int kedge__ofi_stop(void *ctx, struct bulk *b)
+{
+	struct flow *f = flow_of(b);
+	struct ofi *o = ctx;
+	int rc;
+
+	if (!f)
+		return 0;
+	/* The peer's answer may be what is waited for. */
+	kedge__ofi_progress(o);
+	if (o->err)
+		return 0;
+	rc = f->recv ? kedge__ofi_land_stop(o, f) : kedge__ofi_send_stop(o, f);
+	if (!o->err) {
+		kedge__ofi_flow_signals(o);
+		kedge__ofi_pump(o);
+	}
+	return rc;
+}
+
+void kedge__ofi_end(void *ctx, struct bulk *b)
+{
+	struct flow *f = flow_of(b);
+
+	b->priv[0] = 0;
+	if (!f)
+		return;
+	f->bulk = NULL;
+	if (f->recv)
+		kedge__ofi_land_end(ctx, f, b->flags & BULK_FIN);
+	else
+		kedge__ofi_send_end(ctx, f);
+}

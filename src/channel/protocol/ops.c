@@ -104,3 +104,12 @@ void op_move(struct kedge_channel *ch, struct op *op, struct list *list,
 	list_add_tail(list, &op->node);
 	op->state = state;
 }
+
+int channel_gone(const struct kedge_channel *ch)
+{
+	if (unlikely(!is_ours(ch)))
+		return kedge_reason(-ECHILD, "the channel belongs to the parent "
+				    "process: after fork the child opens its "
+				    "own");
+	return unlikely(ch->dead) ? kedge_reason(ch->dead, "%s", ch->why) : 0;
+}

@@ -12,13 +12,6 @@
 #define CLOCK_POLLS    4u  /* between looks at the coarse clock */
 #define PACKETS_LAST   65536u /* more than those a dead peer has under way */
 
-void matched(struct kedge_channel *ch, uint64_t eager_bytes)
-{
-	ch->matched_cnt++;
-	ch->matched_bytes += (uint32_t)eager_bytes;
-	send_credit(ch);
-}
-
 static int eager_early(struct kedge_channel *ch, const struct packet_head *h,
 		       const void *data)
 {

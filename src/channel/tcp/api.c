@@ -5,9 +5,9 @@
 #include <kedge/tcp.h>
 
 #include "base/process/cancel.h"
-#include "channel/tcp/connect.h"
+#include "channel/meet/connect.h"
+#include "channel/meet/listen.h"
 #include "channel/tcp/internal.h"
-#include "channel/tcp/listen.h"
 
 static int over(struct clofork *sock, const struct kedge_channel_opts *opts,
 		const struct transport_peer *peer,

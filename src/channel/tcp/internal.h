@@ -31,7 +31,7 @@
 #include "base/base.h"
 #include "base/list.h"
 #include "base/process/clofork.h"
-#include "channel/tcp/handshake.h"
+#include "channel/meet/handshake.h"
 #include "channel/transport.h"
 
 /*
@@ -177,6 +177,7 @@ void tcp_grow(const struct tcp *t, char **buf, size_t *cap, size_t len,
 /* Back to the small ones, where nothing is in the others. */
 void tcp_shrink(struct tcp *t);
 /* Of a channel that ends. */
+int tcp_open_buffers(struct tcp *t, const struct transport_peer *peer);
 void tcp_free_buffers(struct tcp *t);
 /* The connection is over. The first reason stays. */
 void tcp_die(struct tcp *t, int why, const char *text);

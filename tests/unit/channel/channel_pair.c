@@ -6,8 +6,8 @@
 #include <pthread.h>
 #include <sys/socket.h>
 
+#include "channel/meet/listen.h"
 #include "channel/tcp/internal.h"
-#include "channel/tcp/listen.h"
 
 struct end a, b;
 

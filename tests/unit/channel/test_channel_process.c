@@ -16,7 +16,7 @@
 #include <kedge/tcp.h>
 
 #include "base/process/thread.h"
-#include "channel/tcp/listen.h"
+#include "channel/meet/listen.h"
 #include "core.h"
 
 #define MS 10000 /* what a handshake gets */

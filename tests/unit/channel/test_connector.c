@@ -14,7 +14,7 @@
 #include <kedge/kedge.h>
 
 #include "base/base.h"
-#include "channel/tcp/listen.h"
+#include "channel/meet/listen.h"
 #include "core.h"
 
 /* ---- steps that fail ---- */

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "channel/tcp/handshake.h"
+#include "channel/meet/handshake.h"
 #include "core.h"
 
 static const uint8_t secret_1[] = "0123456789abcdef";

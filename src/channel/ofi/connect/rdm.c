@@ -45,68 +45,6 @@ static int failed(int rc, const char *what)
 
 /* ---- the provider ---- */
 
-static struct fi_info *hints_rdm(const char *provider)
-{
-	struct fi_info *h = fi_allocinfo();
-
-	if (!h)
-		return NULL;
-	h->fabric_attr->prov_name = strdup(provider);
-	if (!h->fabric_attr->prov_name) {
-		fi_freeinfo(h);
-		return NULL;
-	}
-	h->ep_attr->type = FI_EP_RDM;
-	h->caps = FI_MSG | FI_RMA | FI_DIRECTED_RECV;
-	h->mode = FI_CONTEXT | FI_CONTEXT2 | FI_RX_CQ_DATA;
-	h->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR |
-				  FI_MR_ALLOCATED | FI_MR_PROV_KEY |
-				  FI_MR_ENDPOINT;
-	h->tx_attr->msg_order = FI_ORDER_SAS;
-	h->rx_attr->msg_order = FI_ORDER_SAS;
-	h->tx_attr->op_flags = FI_DELIVERY_COMPLETE;
-	return h;
-}
-
-static bool is_ip(const struct fi_info *info)
-{
-	return info->addr_format == FI_SOCKADDR ||
-	       info->addr_format == FI_SOCKADDR_IN ||
-	       info->addr_format == FI_SOCKADDR_IN6;
-}
-
-int kedge__ofi_getinfo_rdm(const char *provider, const char *node,
-			   struct fi_info **info)
-{
-	struct fi_info *h = hints_rdm(provider);
-	int rc;
-
-	if (!h)
-		return kedge_reason(-ENOMEM, "no memory for libfabric");
-	rc = fi_getinfo(OFI_API, NULL, NULL, 0, h, info);
-	/* By the interface on which the peer was met; other providers have
-	 * addresses of their own. */
-	if (!rc && node && is_ip(*info)) {
-		fi_freeinfo(*info);
-		rc = fi_getinfo(OFI_API, node, NULL, FI_SOURCE, h, info);
-	}
-	fi_freeinfo(h);
-	if (!rc)
-		(*info)->tx_attr->op_flags = 0; /* each write asks for it */
-	if (rc == -FI_ENOMEM)
-		return kedge_reason(-ENOMEM, "no memory for libfabric");
-	if (rc)
-		return kedge_reason(-EOPNOTSUPP,
-				    "libfabric's provider \"%s\" has neither "
-				    "connected endpoints with ordered RMA "
-				    "writes (FI_EP_MSG) nor reliable datagrams "
-				    "with RMA (FI_EP_RDM)%s%s: take \"tcp\", "
-				    "or \"verbs\" on an RDMA adapter",
-				    provider, node ? " at " : "",
-				    node ? node : "");
-	return 0;
-}
-
 /* ---- over the connection ---- */
 
 static int has_left(void)
@@ -277,17 +215,3 @@ int kedge__ofi_rdm(int fd, const char *provider,
 }
 
 /* ---- the sign of life ---- */
-
-int kedge__ofi_ctl_check(struct ofi *o)
-{
-	char byte;
-	ssize_t n;
-
-	if (o->ctl_fd < 0)
-		return 0;
-	n = recv(o->ctl_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
-		return 0;
-	/* Nothing more is said there: its end, or a peer that is none. */
-	return -ECONNRESET;
-}

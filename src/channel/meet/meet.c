@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* See meet.h. */
-#include "channel/tcp/connect.h"
-#include "channel/tcp/listen.h"
-#include "channel/tcp/meet.h"
+#include "channel/meet/connect.h"
+#include "channel/meet/listen.h"
+#include "channel/meet/meet.h"
 
 int kedge__meet_listen(const char *node, const char *service,
 		       const struct kedge_channel_opts *opts,

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "channel/tcp/handshake.h"
+#include "channel/meet/handshake.h"
 
 #define TEXT_VAR "KEDGE_CHANNEL_SECRET"
 #define FILE_VAR "KEDGE_CHANNEL_SECRET_FILE"

@@ -12,7 +12,7 @@
 
 #include "base/list.h"
 #include "base/process/clofork.h"
-#include "channel/tcp/handshake.h"
+#include "channel/meet/handshake.h"
 
 #define HALF_MAX 128u
 #define HALF_MIN 16u

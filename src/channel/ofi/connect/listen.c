@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "channel/connect/wait.h"
+#include "channel/meet/meet.h"
 #include "channel/ofi/internal.h"
-#include "channel/tcp/meet.h"
 
 /* For what the peer does between fi_accept() and FI_CONNECTED. */
 #define ACCEPT_NS 1000000000ull

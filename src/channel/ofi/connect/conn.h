@@ -3,8 +3,8 @@
  * Finding each other: providers, connections, listeners, and what stands in for
  * a connection where there is none. The end of ofi.h.
  */
-#ifndef CHANNEL_OFI_CONN_H
-#define CHANNEL_OFI_CONN_H
+#ifndef CHANNEL_OFI_CONNECT_CONN_H
+#define CHANNEL_OFI_CONNECT_CONN_H
 
 /* What the sides tell each other when they connect; in the private data of the
  * connection, of which verbs has 48 bytes. */
@@ -100,4 +100,4 @@ unsigned int kedge__ofi_listener_port(const struct ofi_listener *l);
 int kedge__ofi_listener_address(const struct ofi_listener *l, char *text);
 void kedge__ofi_listener_close(struct ofi_listener *l);
 
-#endif /* CHANNEL_OFI_CONN_H */
+#endif /* CHANNEL_OFI_CONNECT_CONN_H */

@@ -6,10 +6,9 @@
 #include <unistd.h>
 
 #include "channel/connect/wait.h"
-#include "channel/tcp/addr.h"
-#include "channel/tcp/connect.h"
-#include "channel/tcp/handshake.h"
-#include "channel/tcp/internal.h"
+#include "channel/meet/addr.h"
+#include "channel/meet/connect.h"
+#include "channel/meet/handshake.h"
 
 /* A listener that is full of strangers lets one go, who may be us. */
 #define TRIES	 20

@@ -8,11 +8,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "channel/tcp/addr.h"
-#include "channel/tcp/listen.h"
+#include "channel/meet/addr.h"
+#include "channel/meet/listen.h"
 #include "channel/connect/wait.h"
-#include "channel/tcp/meet.h"
-#include "channel/tcp/internal.h"
+#include "channel/meet/meet.h"
 
 #define BACKLOG	  512
 #define TAKE_MAX  256 /* connections in one turn */

@@ -31,8 +31,6 @@
 #define NONCE_LEN 32u
 /* Longer ones gain nothing here, and each channel has a buffer of one from its start. */
 #define TCP_EAGER_MAX (64u << 10)
-#define SECRET_MIN 16u
-#define SECRET_MAX 4096u
 
 /* A key that is made of a caller's secret; @set is false where there is none. */
 struct tcp_secret {

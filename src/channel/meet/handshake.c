@@ -7,7 +7,7 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 
-#include "channel/tcp/handshake.h"
+#include "channel/meet/handshake.h"
 
 #define MAGIC	0x6b65646765746370u
 #define VERSION 1u

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 
-#include "channel/tcp/addr.h"
-#include "channel/tcp/meet.h"
+#include "channel/meet/addr.h"
+#include "channel/meet/meet.h"
 
 #define PROBES 4
 
