@@ -6,7 +6,7 @@
 #   lint.sh --list             their names
 set -u
 
-checks="headers api man spelling shell style"
+checks="headers layers api man spelling shell style"
 src=$(cd "$(dirname "$0")/.." && pwd)
 
 # What belongs to the project; in a tarball, every file.
@@ -75,6 +75,7 @@ run()
 {
 	case $1 in
 	headers) scripts/check-headers.sh . ;;
+	layers) scripts/check-layers.py . "$build" ;;
 	api) scripts/check-api.py . "$build" ;;
 	man) check_man ;;
 	spelling) check_spelling ;;

@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Each part uses only the parts that docs/design.md lets it use, and no files of
+a part use each other in a circle.
+
+  check-layers.py SOURCE [BUILD]
+
+The table of parts in docs/design.md is the rule, so it cannot say anything else.
+Includes are read from the sources; with BUILD also the symbols of what was
+compiled there, so that a prototype written by hand does not get around it."""
+import collections
+import json
+import os
+import re
+import subprocess
+import sys
+
+ROOM_MAX = 20  # files of a folder of src, its sub-folders apart
+
+
+def layers(root):
+    """{part: [parts it may use]} of the fenced block "layers" in design.md."""
+    with open(os.path.join(root, 'docs/design.md'), encoding='utf-8') as f:
+        block = re.search(r'^```layers\n(.*?)^```', f.read(), re.M | re.S)
+    if not block:
+        sys.exit('docs/design.md: no block "layers"')
+    table = {}
+    for line in block.group(1).splitlines():
+        part, _, uses = line.partition(' ')
+        table[part] = uses.split()
+    return table
+
+
+def part_of(path, table):
+    """The longest that @path is in, or None."""
+    found = [p for p in table if path.startswith(p + '/')]
+    return max(found, key=len, default=None)
+
+
+def sources(root):
+    for top in 'src', 'tools':
+        for base, _, names in os.walk(os.path.join(root, top)):
+            for name in sorted(names):
+                if name.endswith(('.c', '.h')):
+                    yield os.path.relpath(os.path.join(base, name), root)
+
+
+def target(include):
+    """The path in the tree of what is included in quotes."""
+    tops = {'tools': '', 'uapi': 'include/'}
+    return tops.get(include.split('/')[0], 'src/') + include
+
+
+def may_use(table, mine, theirs):
+    return theirs == mine or theirs.startswith('include') or any(
+        theirs == p or p.endswith('/') and theirs.startswith(p)
+        for p in table[mine])
+
+
+def bad_includes(root, table):
+    for path in sources(root):
+        mine = part_of(path, table)
+        if not mine:
+            if os.path.dirname(path) != 'tools':
+                yield '%s: its folder is no part in docs/design.md' % path
+            continue
+        with open(os.path.join(root, path), encoding='utf-8') as f:
+            for no, line in enumerate(f, 1):
+                m = re.match(r'#\s*include "([^"]+)"', line)
+                if not m or '/' not in m.group(1):
+                    continue
+                to = target(m.group(1))
+                theirs = part_of(to, table) or os.path.dirname(to)
+                if to not in ('tools/cmd.h',) and \
+                        not may_use(table, mine, theirs):
+                    yield '%s:%d: %s may not use %s' % (path, no, mine, to)
+
+
+def crowded(root):
+    for base, _, names in os.walk(os.path.join(root, 'src')):
+        if len(names) > ROOM_MAX:
+            yield '%s: %d files, limit %d: make rooms of it' % (
+                os.path.relpath(base, root), len(names), ROOM_MAX)
+
+
+def compiled(root, build):
+    """(library, source, object) of libraries and the command."""
+    with open(os.path.join(build, 'compile_commands.json'),
+              encoding='utf-8') as f:
+        for c in json.load(f):
+            obj = os.path.join(build, c['output'])
+            src = os.path.relpath(os.path.join(c['directory'], c['file']),
+                                  os.path.realpath(root))
+            lib = os.path.dirname(obj)
+            if src.startswith(('src/', 'tools/')) and os.path.exists(obj) and \
+                    re.search(r'(lib[\w-]+\.so[.\d]*|kedge)\.p$', lib):
+                yield lib, src, obj
+
+
+def symbol_uses(root, build):
+    """{source: {sources of the same library that define what it uses}}."""
+    defined, wanted = {}, collections.defaultdict(set)
+    for lib, src, obj in compiled(root, build):
+        out = subprocess.run(['nm', obj], check=True, capture_output=True,
+                             text=True).stdout
+        for line in out.splitlines():
+            *_, kind, name = line.split()
+            if kind in 'TDBRC':
+                defined[lib, name] = src
+            elif kind == 'U':
+                wanted[lib, src].add(name)
+    uses = collections.defaultdict(set)
+    for (lib, src), names in wanted.items():
+        for name in names:
+            to = defined.get((lib, name))
+            # A function of the C library's that hooks define is that to them.
+            if to and to != src and not (
+                    src.startswith('src/hooks/') and 'kedge' not in name):
+                uses[src].add(to)
+    return uses
+
+
+def circles(uses):
+    """The strongly connected components of more than one file (Tarjan)."""
+    index, low, stack, out = {}, {}, [], []
+
+    def visit(v):
+        index[v] = low[v] = len(index)
+        stack.append(v)
+        for w in uses.get(v, ()):
+            if w not in index:
+                visit(w)
+                low[v] = min(low[v], low[w])
+            elif w in stack:
+                low[v] = min(low[v], index[w])
+        if low[v] == index[v]:
+            ring = []
+            while not ring or ring[-1] != v:
+                ring.append(stack.pop())
+            if len(ring) > 1:
+                out.append(sorted(ring))
+
+    sys.setrecursionlimit(10000)
+    for v in list(uses):
+        if v not in index:
+            visit(v)
+    return out
+
+
+def bad_symbols(root, table, uses):
+    for src in sorted(uses):
+        mine = part_of(src, table)
+        for to in sorted(uses[src]):
+            theirs = part_of(to, table)
+            # What a public header declares anybody may call.
+            if mine and theirs and not may_use(table, mine, theirs) \
+                    and not public(root, src, to):
+                yield '%s: %s may not call %s' % (src, mine, to)
+
+
+def public(root, src, to):
+    """@to exports functions, and @src includes no header of its part's own."""
+    with open(os.path.join(root, to), encoding='utf-8') as f:
+        return 'KEDGE_API' in f.read()
+
+
+def main():
+    if len(sys.argv) not in (2, 3):
+        sys.exit('usage: check-layers.py SOURCE [BUILD]')
+    root = sys.argv[1]
+    table = layers(root)
+    bad = list(bad_includes(root, table)) + list(crowded(root))
+    if len(sys.argv) == 3:
+        uses = symbol_uses(root, sys.argv[2])
+        bad += bad_symbols(root, table, uses)
+        bad += ['circle of %d files: %s' % (len(ring), ' '.join(ring))
+                for ring in circles(uses)]
+    print('\n'.join(bad))
+    sys.exit(bool(bad))
+
+
+if __name__ == '__main__':
+    main()
