@@ -4,6 +4,7 @@
 a part use each other in a circle.
 
   check-layers.py SOURCE [BUILD]
+  check-layers.py --picture SOURCE    print the table as a picture
 
 The table of parts in docs/design.md is the rule, so it cannot say anything else.
 Includes are read from the sources; with BUILD also the symbols of what was
@@ -18,17 +19,38 @@ import sys
 ROOM_MAX = 20  # files of a folder of src, its sub-folders apart
 
 
-def layers(root):
-    """{part: [parts it may use]} of the fenced block "layers" in design.md."""
+def block(root, name):
+    """The text of a fenced block of design.md."""
     with open(os.path.join(root, 'docs/design.md'), encoding='utf-8') as f:
-        block = re.search(r'^```layers\n(.*?)^```', f.read(), re.M | re.S)
-    if not block:
-        sys.exit('docs/design.md: no block "layers"')
+        found = re.search(r'^```%s\n(.*?)^```' % name, f.read(), re.M | re.S)
+    if not found:
+        sys.exit('docs/design.md: no block "%s"' % name)
+    return found.group(1)
+
+
+def layers(root):
+    """{part: [parts it may use]}"""
     table = {}
-    for line in block.group(1).splitlines():
+    for line in block(root, 'layers').splitlines():
         part, _, uses = line.partition(' ')
         table[part] = uses.split()
     return table
+
+
+def height(part, table):
+    """How many parts stand below it, one on another."""
+    below = [p for p in table if p != part and any(
+        p == u or u.endswith('/') and p.startswith(u) for u in table[part])]
+    return 1 + max((height(p, table) for p in below), default=-1)
+
+
+def picture(table):
+    """The parts, each above all that it uses."""
+    rows = collections.defaultdict(list)
+    for part in table:
+        rows[height(part, table)].append(part)
+    return ''.join('%d | %s\n' % (h, '  '.join(rows[h]))
+                   for h in sorted(rows, reverse=True))
 
 
 def part_of(path, table):
@@ -166,10 +188,15 @@ def public(root, src, to):
 
 def main():
     if len(sys.argv) not in (2, 3):
-        sys.exit('usage: check-layers.py SOURCE [BUILD]')
+        sys.exit('usage: check-layers.py [--picture] SOURCE [BUILD]')
+    if sys.argv[1] == '--picture':
+        print(picture(layers(sys.argv[2])), end='')
+        return
     root = sys.argv[1]
     table = layers(root)
-    bad = list(bad_includes(root, table)) + list(crowded(root))
+    bad = [] if block(root, 'picture') == picture(table) else [
+        'docs/design.md: the block "picture" is not what --picture prints']
+    bad += list(bad_includes(root, table)) + list(crowded(root))
     if len(sys.argv) == 3:
         uses = symbol_uses(root, sys.argv[2])
         bad += bad_symbols(root, table, uses)
