@@ -12,7 +12,7 @@ test="g++ libjemalloc2 libmimalloc2.0 gnuplot-nox spin"
 vm="qemu-system-x86 busybox-static kmod e2fsprogs iproute2 procps ibverbs-utils
 	ibverbs-providers perftest rdmacm-utils"
 ci="clang clang-format libclang-rt-dev mandoc codespell shellcheck git
-	sparse unifdef patch xz-utils"
+	abigail-tools sparse unifdef patch xz-utils"
 
 usage()
 {

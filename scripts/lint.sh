@@ -6,7 +6,7 @@
 #   lint.sh --list             their names
 set -u
 
-checks="headers layers api man spelling shell style"
+checks="headers layers tests root api abi man spelling shell style"
 src=$(cd "$(dirname "$0")/.." && pwd)
 
 # What belongs to the project; in a tarball, every file.
@@ -14,6 +14,23 @@ files()
 {
 	git -c safe.directory="$src" ls-files 2>/dev/null && return
 	find . -type f -not -path './build*' -not -path './.git/*'
+}
+
+# All that stands in the root. Whatever a test or a crash leaves there shows, too.
+root=".ci .clang-format .gitignore CHANGELOG.md CONTRIBUTING.md LICENSE Makefile
+	README.md docs include kernel linux man meson.build meson_options.txt packaging
+	scripts src tests tools"
+check_root()
+{
+	there=$(find . -mindepth 1 -maxdepth 1 -not -name .git -not -name 'build*' \
+		-printf '%f\n' | sort)
+	# shellcheck disable=SC2086 # a list of words
+	wanted=$(printf '%s\n' $root | sort)
+	[ "$there" = "$wanted" ] && return
+	echo "the root has (+) or lacks (-), as lint.sh lists it:"
+	echo "$wanted" >"$build/root.wanted"
+	echo "$there" | diff "$build/root.wanted" - | sed -n 's/^>/+/p; s/^</-/p'
+	return 1
 }
 
 check_man()
@@ -54,12 +71,18 @@ check_style()
 				{ print file ": " lines " lines, limit " limit; bad = 1 }
 		}
 		FNR == 1 {
-			finish(); file = FILENAME; spdx = 0
+			finish(); file = FILENAME; spdx = 0; body = 0
 			limit = file ~ /\.c$/ ? 600 : file ~ /\.h$/ ? 400 : 0
 		}
 		FNR <= 2 && /SPDX-License-Identifier: .*BSD-2-Clause/ { spdx = 1 }
 		/[ \t]$/ { fail("white space at the end") }
 		/(^|[^A-Z_])(TO[D]O|FIX[M]E)([^A-Z_]|$)/ { fail("unfinished") }
+		file ~ /\.c$/ && /^\{$/ { body = FNR }
+		file ~ /\.c$/ && /^\}/ && body {
+			if (FNR - body + 1 > 60)
+				fail("a function of " FNR - body + 1 " lines, limit 60")
+			body = 0
+		}
 		file ~ /\.[ch]$/ {
 			n = 0
 			for (i = 1; i <= length($0); i++)
@@ -76,7 +99,10 @@ run()
 	case $1 in
 	headers) scripts/check-headers.sh . ;;
 	layers) scripts/check-layers.py . "$build" ;;
+	tests) scripts/check-tests.py . ;;
+	root) check_root ;;
 	api) scripts/check-api.py . "$build" ;;
+	abi) scripts/abi.sh "$build" ;;
 	man) check_man ;;
 	spelling) check_spelling ;;
 	shell) check_shell ;;

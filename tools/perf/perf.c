@@ -101,53 +101,55 @@ static void free_texts(struct perf_opts *opt)
 	free(opt->place.service);
 }
 
+/* popt writes where these point. */
+static struct perf_opts given = { .window = 16, .rounds = 11 };
+static struct poptOption table[] = {
+	{ "sizes", 's', POPT_ARG_STRING, &given.sizes_text, 0,
+	  "Of a message (1 to 64M)", "BYTES,..." },
+	{ "way", 'W', POPT_ARG_STRING, &given.ways_text, 0,
+	  "auto, eager, direct, swap, copy, register (auto)",
+	  "NAME,..." },
+	{ "buffers", 'b', POPT_ARG_STRING, &given.buffers_text, 0,
+	  "malloc, heap, fresh (malloc)", "NAME,..." },
+	{ "window", 'w', POPT_ARG_INT, &given.window, 0,
+	  "Messages under way, at most (16)", "N" },
+	{ "rounds", 'r', POPT_ARG_INT, &given.rounds, 0,
+	  "Undisturbed rounds, of which the medians are (11)", "N" },
+	{ "check", 'C', POPT_ARG_NONE, &given.check, 0,
+	  "Verify every byte of every message, in the time measured",
+	  NULL },
+	{ "use", 'u', POPT_ARG_NONE, &given.use, 0,
+	  "Use what is received into malloc and heap, too", NULL },
+	{ "peer", 'p', POPT_ARG_STRING, &given.peer_text, 0,
+	  "Measure beside kedge: ucx, libfabric[:PROVIDER] (shm)",
+	  "NAME,..." },
+	{ "peer-prefix", '\0', POPT_ARG_STRING, &given.prefix, 0,
+	  "Take the UCX that is installed in DIR/lib", "DIR" },
+	{ "peer-tls", '\0', POPT_ARG_STRING, &given.tls_text, 0,
+	  "UCX's transports (posix:posix,cma)", "LIST:..." },
+	{ "transport", 't', POPT_ARG_STRING, &given.transport_text, 0,
+	  "shm, tcp, or a provider of libfabric (shm)", "NAME" },
+	{ "listen", '\0', POPT_ARG_NONE, &given.listen, 0,
+	  "Be the other end for one --connect; ADDR: where", NULL },
+	{ "connect", '\0', POPT_ARG_STRING, &given.connect, 0,
+	  "Measure with the end that listens there", "ADDR" },
+	{ "turnaround", 'T', POPT_ARG_NONE, &given.turnaround, 0,
+	  "Compare cts with registering 4 MiB; buffers are fresh",
+	  NULL },
+	{ "model", 'm', POPT_ARG_NONE, &given.model, 0,
+	  "Print what ways are expected to cost, measure nothing",
+	  NULL },
+	{ "seed", 'S', POPT_ARG_STRING, &given.seed_text, 0,
+	  "Of the contents that --check verifies", "N" },
+	{ "csv", 'c', POPT_ARG_NONE, &given.csv, 0,
+	  "Print CSV instead of text", NULL },
+	{ "plot", 'P', POPT_ARG_STRING, &given.plot, 0,
+	  "Draw the curves into FILE with gnuplot", "FILE.svg" },
+	POPT_TABLEEND
+};
+
 int cmd_perf(int argc, char **argv)
 {
-	struct perf_opts opt = { .window = 16, .rounds = 11 };
-	struct poptOption table[] = {
-		{ "sizes", 's', POPT_ARG_STRING, &opt.sizes_text, 0,
-		  "Of a message (1 to 64M)", "BYTES,..." },
-		{ "way", 'W', POPT_ARG_STRING, &opt.ways_text, 0,
-		  "auto, eager, direct, swap, copy, register (auto)",
-		  "NAME,..." },
-		{ "buffers", 'b', POPT_ARG_STRING, &opt.buffers_text, 0,
-		  "malloc, heap, fresh (malloc)", "NAME,..." },
-		{ "window", 'w', POPT_ARG_INT, &opt.window, 0,
-		  "Messages under way, at most (16)", "N" },
-		{ "rounds", 'r', POPT_ARG_INT, &opt.rounds, 0,
-		  "Undisturbed rounds, of which the medians are (11)", "N" },
-		{ "check", 'C', POPT_ARG_NONE, &opt.check, 0,
-		  "Verify every byte of every message, in the time measured",
-		  NULL },
-		{ "use", 'u', POPT_ARG_NONE, &opt.use, 0,
-		  "Use what is received into malloc and heap, too", NULL },
-		{ "peer", 'p', POPT_ARG_STRING, &opt.peer_text, 0,
-		  "Measure beside kedge: ucx, libfabric[:PROVIDER] (shm)",
-		  "NAME,..." },
-		{ "peer-prefix", '\0', POPT_ARG_STRING, &opt.prefix, 0,
-		  "Take the UCX that is installed in DIR/lib", "DIR" },
-		{ "peer-tls", '\0', POPT_ARG_STRING, &opt.tls_text, 0,
-		  "UCX's transports (posix:posix,cma)", "LIST:..." },
-		{ "transport", 't', POPT_ARG_STRING, &opt.transport_text, 0,
-		  "shm, tcp, or a provider of libfabric (shm)", "NAME" },
-		{ "listen", '\0', POPT_ARG_NONE, &opt.listen, 0,
-		  "Be the other end for one --connect; ADDR: where", NULL },
-		{ "connect", '\0', POPT_ARG_STRING, &opt.connect, 0,
-		  "Measure with the end that listens there", "ADDR" },
-		{ "turnaround", 'T', POPT_ARG_NONE, &opt.turnaround, 0,
-		  "Compare cts with registering 4 MiB; buffers are fresh",
-		  NULL },
-		{ "model", 'm', POPT_ARG_NONE, &opt.model, 0,
-		  "Print what ways are expected to cost, measure nothing",
-		  NULL },
-		{ "seed", 'S', POPT_ARG_STRING, &opt.seed_text, 0,
-		  "Of the contents that --check verifies", "N" },
-		{ "csv", 'c', POPT_ARG_NONE, &opt.csv, 0,
-		  "Print CSV instead of text", NULL },
-		{ "plot", 'P', POPT_ARG_STRING, &opt.plot, 0,
-		  "Draw the curves into FILE with gnuplot", "FILE.svg" },
-		POPT_TABLEEND
-	};
 	const struct util_cmd cmd = { .synopsis = "[OPTION...] [ADDR]",
 				      .help = help,
 				      .opts = table,
@@ -157,11 +159,11 @@ int cmd_perf(int argc, char **argv)
 
 	rc = util_options(&cmd, argc, argv, &args);
 	if (rc == UTIL_GO_ON) {
-		rc = perf_parse(&opt, &args);
+		rc = perf_parse(&given, &args);
 		util_args_fini(&args);
 	}
 	if (rc == UTIL_GO_ON)
-		rc = run(&opt);
-	free_texts(&opt);
+		rc = run(&given);
+	free_texts(&given);
 	return rc;
 }

@@ -83,66 +83,69 @@ static void options_free(struct options *o)
 	free(o->gets);
 }
 
-static int options_read(struct options *o, int argc, char **argv)
+/* popt writes where these point. */
+static struct options given = { .seconds = NOT_GIVEN, .threads = THREADS };
+static struct poptOption opts[] = {
+	{ "seconds", 's', POPT_ARG_DOUBLE, &given.seconds, 0,
+	  "How long, in seconds (default 30; with --churn and --channel "
+	  "10, or as long as --gets or --messages takes)", "N" },
+	{ "notifier", 'n', POPT_ARG_STRING, &given.notifier, 0,
+	  "The notifier: auto (default), ummunot, uffd, hooks or none",
+	  "NAME" },
+	{ "seed", 'S', POPT_ARG_STRING, &given.seed, 0,
+	  "Draw the same numbers as a run before", "N" },
+	{ "threads", 't', POPT_ARG_INT, &given.threads, 0,
+	  "Threads of the storm, crowd and race modes, 2 to 8; with "
+	  "--churn 1 to 16 (default 4)",
+	  "N" },
+	{ "event", 'e', POPT_ARG_STRING, &given.event, 0,
+	  "Only these events", "GLOB" },
+	{ "route", 'r', POPT_ARG_STRING, &given.route, 0,
+	  "Only by these routes; with --churn libc (default), syscall "
+	  "or raw", "GLOB" },
+	{ "mode", 'm', POPT_ARG_STRING, &given.mode, 0,
+	  "Only in these modes", "GLOB" },
+	{ "device", 'D', POPT_ARG_STRING, &given.device, 0,
+	  "What moves the data: io_uring (default), or a peer by RDMA",
+	  "uring|verbs[:NAME]" },
+	{ "naive", 0, POPT_ARG_NONE, &given.naive, 0,
+	  "Test a cache that follows nothing, to see that the test "
+	  "sees",
+	  NULL },
+	{ "strict", 0, POPT_ARG_NONE, &given.strict, 0,
+	  "Take everything for promised", NULL },
+	{ "ask", 0, POPT_ARG_NONE, &given.ask, 0,
+	  "Have lookups ask the kernel although libkedge-hooks is "
+	  "loaded (KEDGE_NOTIFIER_ASK)", NULL },
+	{ "churn", 0, POPT_ARG_NONE, &given.churn, 0,
+	  "Threads that allocate, transfer and free", NULL },
+	{ "alloc", 0, POPT_ARG_STRING, &given.alloc, 0,
+	  "What they allocate: malloc of 40 MB (default), mmap of 256 "
+	  "KiB, or mixed (--churn)", "KIND" },
+	{ "bytes", 0, POPT_ARG_STRING, &given.bytes, 0,
+	  "So much, or for mixed at most so much (--churn)", "SIZE" },
+	{ "default", 0, POPT_ARG_NONE, &given.defaults, 0,
+	  "Pass NULL for the notifier and all options, and ignore "
+	  "KEDGE_* variables (--churn)", NULL },
+	{ "gets", 0, POPT_ARG_STRING, &given.gets, 0,
+	  "So many gets (--churn)", "N" },
+	{ "per-thread", 0, POPT_ARG_NONE, &given.per_thread, 0,
+	  "A cache and a notifier for each thread (--churn)", NULL },
+	{ "channel", 0, POPT_ARG_NONE, &given.channel, 0,
+	  "Messages between processes instead of registrations", NULL },
+	{ "messages", 0, POPT_ARG_STRING, &given.messages, 0,
+	  "So many messages (--channel)", "N" },
+	{ "sizes", 0, POPT_ARG_STRING, &given.sizes, 0,
+	  "How long they are: small, mixed (default) or large "
+	  "(--channel)", "MIX" },
+	{ "transport", 0, POPT_ARG_STRING, &given.transport, 0,
+	  "What carries them: shm (default), tcp, or a provider of "
+	  "libfabric (--channel)", "NAME" },
+	POPT_TABLEEND
+};
+
+static int options_read(int argc, char **argv)
 {
-	struct poptOption opts[] = {
-		{ "seconds", 's', POPT_ARG_DOUBLE, &o->seconds, 0,
-		  "How long, in seconds (default 30; with --churn and --channel "
-		  "10, or as long as --gets or --messages takes)", "N" },
-		{ "notifier", 'n', POPT_ARG_STRING, &o->notifier, 0,
-		  "The notifier: auto (default), ummunot, uffd, hooks or none",
-		  "NAME" },
-		{ "seed", 'S', POPT_ARG_STRING, &o->seed, 0,
-		  "Draw the same numbers as a run before", "N" },
-		{ "threads", 't', POPT_ARG_INT, &o->threads, 0,
-		  "Threads of the storm, crowd and race modes, 2 to 8; with "
-		  "--churn 1 to 16 (default 4)",
-		  "N" },
-		{ "event", 'e', POPT_ARG_STRING, &o->event, 0,
-		  "Only these events", "GLOB" },
-		{ "route", 'r', POPT_ARG_STRING, &o->route, 0,
-		  "Only by these routes; with --churn libc (default), syscall "
-		  "or raw", "GLOB" },
-		{ "mode", 'm', POPT_ARG_STRING, &o->mode, 0,
-		  "Only in these modes", "GLOB" },
-		{ "device", 'D', POPT_ARG_STRING, &o->device, 0,
-		  "What moves the data: io_uring (default), or a peer by RDMA",
-		  "uring|verbs[:NAME]" },
-		{ "naive", 0, POPT_ARG_NONE, &o->naive, 0,
-		  "Test a cache that follows nothing, to see that the test "
-		  "sees",
-		  NULL },
-		{ "strict", 0, POPT_ARG_NONE, &o->strict, 0,
-		  "Take everything for promised", NULL },
-		{ "ask", 0, POPT_ARG_NONE, &o->ask, 0,
-		  "Have lookups ask the kernel although libkedge-hooks is "
-		  "loaded (KEDGE_NOTIFIER_ASK)", NULL },
-		{ "churn", 0, POPT_ARG_NONE, &o->churn, 0,
-		  "Threads that allocate, transfer and free", NULL },
-		{ "alloc", 0, POPT_ARG_STRING, &o->alloc, 0,
-		  "What they allocate: malloc of 40 MB (default), mmap of 256 "
-		  "KiB, or mixed (--churn)", "KIND" },
-		{ "bytes", 0, POPT_ARG_STRING, &o->bytes, 0,
-		  "So much, or for mixed at most so much (--churn)", "SIZE" },
-		{ "default", 0, POPT_ARG_NONE, &o->defaults, 0,
-		  "Pass NULL for the notifier and all options, and ignore "
-		  "KEDGE_* variables (--churn)", NULL },
-		{ "gets", 0, POPT_ARG_STRING, &o->gets, 0,
-		  "So many gets (--churn)", "N" },
-		{ "per-thread", 0, POPT_ARG_NONE, &o->per_thread, 0,
-		  "A cache and a notifier for each thread (--churn)", NULL },
-		{ "channel", 0, POPT_ARG_NONE, &o->channel, 0,
-		  "Messages between processes instead of registrations", NULL },
-		{ "messages", 0, POPT_ARG_STRING, &o->messages, 0,
-		  "So many messages (--channel)", "N" },
-		{ "sizes", 0, POPT_ARG_STRING, &o->sizes, 0,
-		  "How long they are: small, mixed (default) or large "
-		  "(--channel)", "MIX" },
-		{ "transport", 0, POPT_ARG_STRING, &o->transport, 0,
-		  "What carries them: shm (default), tcp, or a provider of "
-		  "libfabric (--channel)", "NAME" },
-		POPT_TABLEEND
-	};
 	const struct util_cmd cmd = { .synopsis = "[OPTION...]",
 				      .help = help,
 				      .opts = opts };
@@ -360,16 +363,15 @@ free_torture:
 
 int cmd_torture(int argc, char **argv)
 {
-	struct options o = { .seconds = NOT_GIVEN, .threads = THREADS };
-	int rc = options_read(&o, argc, argv);
+	int rc = options_read(argc, argv);
 
 	if (rc != UTIL_GO_ON)
 		goto free_options;
-	if (o.channel)
-		rc = channel_run(&o);
+	if (given.channel)
+		rc = channel_run(&given);
 	else
-		rc = o.churn ? churn_start(&o) : cache_run(&o);
+		rc = given.churn ? churn_start(&given) : cache_run(&given);
 free_options:
-	options_free(&o);
+	options_free(&given);
 	return rc;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* See pageswap_mem.h. */
+/* See swap_mem.h. */
 #include <sys/mman.h>
 
-#include "pageswap_mem.h"
+#include "swap_mem.h"
 
 uint32_t way;
 

@@ -11,7 +11,7 @@
 #include <sys/time.h>
 #include <sys/wait.h>
 
-#include "pageswap_mem.h"
+#include "swap_mem.h"
 
 static void fill(char *p, size_t cnt, char with)
 {
@@ -359,5 +359,5 @@ int main(void)
 		MOVE(a_handler_may_touch_the_range),
 	};
 
-	return cmocka_run_group_tests_name("pageswap_others", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("swap_others", tests, NULL, NULL);
 }

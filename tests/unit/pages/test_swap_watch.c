@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-#include "pageswap_mem.h"
+#include "swap_mem.h"
 
 static void fill(char *p, size_t cnt, char with)
 {
@@ -383,5 +383,5 @@ int main(void)
 		MOVE(near_the_limit_of_mappings_nothing_is_harmed),
 	};
 
-	return cmocka_run_group_tests_name("pageswap_watch", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("swap_watch", tests, NULL, NULL);
 }

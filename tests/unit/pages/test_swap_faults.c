@@ -312,6 +312,6 @@ int main(void)
 		cmocka_unit_test(remapping_that_fails_for_good),
 	};
 
-	return cmocka_run_group_tests_name("pageswap_faults", tests, NULL,
+	return cmocka_run_group_tests_name("swap_faults", tests, NULL,
 					   NULL);
 }

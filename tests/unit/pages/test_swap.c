@@ -6,7 +6,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
-#include "pageswap_mem.h"
+#include "swap_mem.h"
 
 /* ---- data ---- */
 
@@ -472,5 +472,5 @@ int main(void)
 		cmocka_unit_test(either_way_is_good_enough),
 	};
 
-	return cmocka_run_group_tests_name("pageswap", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("swap", tests, NULL, NULL);
 }

@@ -3,8 +3,8 @@
  * What the page swap's tests share: stamped memory, in which each word tells
  * which page it belongs to, and the way that a case runs with.
  */
-#ifndef TESTS_PAGESWAP_MEM_H
-#define TESTS_PAGESWAP_MEM_H
+#ifndef TESTS_SWAP_MEM_H
+#define TESTS_SWAP_MEM_H
 
 #include "base/base.h"
 #include "core.h"
@@ -39,4 +39,4 @@ int way_remap(void **state);
 	{ #f " (remap)", f, way_remap, NULL, NULL }
 #define MOVE(f) { #f, f, way_move, NULL, NULL }
 
-#endif /* TESTS_PAGESWAP_MEM_H */
+#endif /* TESTS_SWAP_MEM_H */

@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include "pageswap_mem.h"
+#include "swap_mem.h"
 
 /* ---- refusals ---- */
 
@@ -190,5 +190,5 @@ int main(void)
 		MOVE(a_forked_child_stops_it),
 	};
 
-	return cmocka_run_group_tests_name("pageswap_refusals", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("swap_refusals", tests, NULL, NULL);
 }
