@@ -12,7 +12,7 @@
  *
  * A callback does bounded work, whatever the number of watches: it tells the
  * first DIRECT_MAX that the change concerns. Where there are more, it writes the
- * change to the log, and those who read tell the rest, in their own time. A log
+ * change to the log, and readers tell the rest, in their own time. A log
  * that is full grows its last entry instead, so that more is told than has
  * changed.
  *
@@ -20,7 +20,7 @@
  * of them ends, the ends pair up. Of those that came while all slots were taken
  * only a range around all of them is known.
  *
- * No function here asks who `current` is, sleeps or puts off the counter: a change
+ * No function here looks at `current`, sleeps or puts off the counter: a change
  * that is made for another process, or from reclaim, is told in its own
  * context, blockable or not.
  *
@@ -301,7 +301,7 @@ static void tell_next(struct changes *c)
 {
 	struct watch *w = container_of(c->cursor, struct watch, range);
 
-	/* One that came later has nothing to do with it. */
+	/* A change does not concern a watch that was added after it. */
 	if (w->since < c->doing.seq)
 		watch_tell(w, c->doing.start, c->doing.last);
 	cursor_next(c);

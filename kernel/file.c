@@ -5,8 +5,8 @@
  *   an event is queued for w   <=> !list_empty(&w->queued)
  *   the file owes a LAST       <=> f->told is not the counter
  *
- * A LAST that tells all is given where no event is queued, the log has nothing
- * that was not told to its watches, and no change is running that concerned one.
+ * A LAST that tells all is given where no event is queued, all that the log has
+ * was told to its watches, and no change is running that concerned one.
  */
 #include <linux/seq_file.h>
 #include <linux/slab.h>
@@ -198,7 +198,7 @@ static int insert(struct file_state *f, struct watch *w)
 	return 0;
 }
 
-/* What is wrong is told before anything is taken, and nothing is left of it. */
+/* Refuse a wrong request before anything is charged, allocated or inserted. */
 static int check_add(struct file_state *f,
 		     const struct ummunot_register_ioctl *r)
 {
@@ -390,8 +390,8 @@ bool file_stirs(struct file_state *f)
 }
 
 /*
- * Whoever polls may be another process, so the log stays as it is. What is in it
- * has moved the counter: a read that works it off gives a LAST at least.
+ * The poll may be another process's, so the log stays as it is. The changes in
+ * it have moved the counter: a read that works it off gives a LAST at least.
  */
 bool file_readable(struct file_state *f)
 {

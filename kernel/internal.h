@@ -4,7 +4,7 @@
  *
  *   main.c     the device and its file operations
  *   file.c     the watches of an open file, and its queue of events
- *   space.c    an address space: its notifier, its life, who waits for it
+ *   space.c    an address space: its notifier, its life, its waiters
  *   changes.c  what changes there: the log that callbacks write and readers
  *              work off, and what is between its start and its end
  *   users.c    how much memory each user has here
@@ -47,7 +47,7 @@ static_assert(sizeof(struct ummunot_register_ioctl) == 32);
 struct cred;
 struct quota;
 
-/* Those who are charged for what @cred's task opens, or an ERR_PTR(). */
+/* The users charged for what @cred's task opens, or an ERR_PTR(). */
 struct quota *quota_get(const struct cred *cred);
 struct quota *quota_hold(struct quota *q);
 void quota_put(struct quota *q);
@@ -62,7 +62,7 @@ struct change {
 	unsigned long start;
 	unsigned long last;	/* inclusive */
 	u64 seq;		/* the counter, once it had moved for this */
-	bool protection;	/* concerns only those who asked for it */
+	bool protection;	/* concerns only watches that asked for it */
 	bool hit;		/* while it runs: it concerned a watch */
 };
 
@@ -89,12 +89,12 @@ struct changes {
 	unsigned int over_cnt;
 
 	/* Told to no watch yet: a ring, and the one that is being told. */
-	struct change *log;		/* NULL: nothing is watched */
+	struct change *log;		/* a page, from the first watch on */
 	unsigned int log_max;
 	unsigned int log_first;
 	unsigned int log_cnt;
 	struct change doing;
-	struct interval_tree_node *cursor;	/* NULL: none is being told */
+	struct interval_tree_node *cursor;	/* NULL: between entries */
 	bool cursor_strict;
 };
 
@@ -111,7 +111,7 @@ void changes_add(struct changes *c, struct watch *w);
 void changes_del(struct changes *c, struct watch *w);
 void changes_move(struct changes *c);
 /*
- * Tell a bounded part of the log to its watches; false if there was nothing.
+ * Tell a bounded part of the log to its watches; false if all was told.
  * @entries: how many of the log at the most, and how many less then.
  */
 bool changes_resolve_some(struct changes *c, unsigned int *entries);
@@ -121,7 +121,7 @@ static inline unsigned int changes_pending(const struct changes *c)
 	return c->log_cnt + !!c->cursor;
 }
 
-/* With the lock held: the address space is gone, nothing is watched. */
+/* With the lock held: the address space is gone, and all watches with it. */
 void changes_forget(struct changes *c);
 
 /* ---- space.c ---- */
@@ -135,7 +135,7 @@ struct space {
 	struct kref kref;		/* files, the notifier, queued work */
 	struct hlist_node node;		/* in spaces; under spaces_lock */
 	struct mm_struct *mm;		/* by mm_count; NULL once it is gone */
-	struct quota *quota;		/* of who opened the first file */
+	struct quota *quota;		/* of the first file's opener */
 	struct page *page;		/* of the counter */
 
 	struct mutex setup;		/* of the log and the notifier */
@@ -220,7 +220,7 @@ unsigned int watch_take(struct file_state *f, struct ummunot_event *ev,
 			unsigned int max, bool nonblock);
 void watch_put_back(struct file_state *f, const struct ummunot_event *ev,
 		    unsigned int cnt);
-/* Worth a read: it may still find nothing while a change is running. */
+/* Worth a read, which may still find no event while a change is running. */
 bool file_stirs(struct file_state *f);
 /* A read will not wait. */
 bool file_readable(struct file_state *f);

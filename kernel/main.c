@@ -98,7 +98,7 @@ static int ummunot_release(struct inode *inode, struct file *file)
 	return 0;
 }
 
-/* Copies as many whole events as fit; none that was taken is lost. */
+/* Copies as many whole events as fit; puts back those it could not copy. */
 static ssize_t copy_events(struct file_state *f, struct iov_iter *to,
 			   bool nonblock)
 {
@@ -153,7 +153,7 @@ static ssize_t ummunot_read_iter(struct kiocb *iocb, struct iov_iter *to)
 		if (nonblock || nowait)
 			return -EAGAIN;
 		rc = wait_event_interruptible(f->space->wait, file_stirs(f));
-		/* Where it stirs without end, that has not looked. */
+		/* The wait looks for signals only if the file did not stir. */
 		if (rc || signal_pending(current))
 			return -ERESTARTSYS;
 	}

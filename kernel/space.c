@@ -5,8 +5,8 @@
  * All files that are opened in one share a space: one notifier, one counter.
  * Callbacks wake a few readers themselves, without our lock. What takes longer is
  * s->work's: many readers, signals, and the watches of an address space that has
- * gone. It works for nobody's account, so it tells no watches, and rests longer
- * than it works.
+ * gone. Its time is charged to no process, so it tells no watches, and rests
+ * longer than it works.
  *
  * A space is kept by each file, by queued work, and by the notifier once that is
  * registered. The notifier stays until the address space ends (mm_release) or
@@ -338,8 +338,8 @@ int space_resolve(struct space *s, bool nowait)
 
 /*
  * How many sleep is up to whoever has a descriptor: one that is in a thousand
- * epoll sets is a thousand. The change may be another process's, which waits for
- * none of them: not for the work either, which holds the lock while it wakes.
+ * epoll sets is a thousand. The change may be another process's, which must not
+ * wait for them, nor for the work, which holds the lock while it wakes.
  */
 static bool few_sleep(wait_queue_head_t *wait)
 {
@@ -385,7 +385,7 @@ static void signal_all(struct space *s, int band)
 	mutex_unlock(&s->async_lock);
 }
 
-/* What is left of an address space that has gone, but for its pages. */
+/* Drop the watches and the mm_struct of an address space that has gone. */
 static void bury(struct space *s)
 {
 	struct mm_struct *mm = xchg(&s->mm, NULL);

@@ -4,7 +4,7 @@
  *
  * A user namespace has ids of its own, 65,536 of them by default: what they take
  * is charged to the namespace's owner as well, and to the owners of those it is
- * in, as inotify and epoll do. So a file has a quota: all who are charged for it.
+ * in, as inotify and epoll do. So a file has a quota: all users charged for it.
  */
 #include <linux/atomic.h>
 #include <linux/cred.h>

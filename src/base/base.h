@@ -60,7 +60,7 @@ static inline void full_fence(void)
 #endif
 }
 
-/* The compiler moves nothing across. */
+/* The compiler moves no access across it. */
 static inline void compiler_fence(void)
 {
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
@@ -95,8 +95,8 @@ KEDGE_PRIVATE int kedge__opts_copy(void *dst, size_t size, size_t min,
 				   const void *user);
 
 /*
- * Copy a result out to a caller whose struct may be older or newer than ours.
- * The first member is its uint32_t size, which stays what the caller set.
+ * Copy a result out to a caller. Its struct may be older or newer than ours:
+ * the first member is its uint32_t size, which stays what the caller set.
  * 0 or -EINVAL.
  */
 int kedge__info_copy(void *user, size_t min, const void *src, size_t size);

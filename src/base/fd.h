@@ -20,8 +20,8 @@ bool fd_same(int fd, const struct fd_id *id);
 /* Close it if it still is what was noted. Keeps errno. */
 void fd_close(int fd, const struct fd_id *id);
 /*
- * The same descriptor under a high number, out of the way of those who count on
- * the lowest free ones; or @fd itself. Each call takes another number, so that
+ * The same descriptor under a high number, out of the way of programs that count
+ * on the lowest free ones; or @fd itself. Each call takes another number, so that
  * one which the application closes is not soon taken again.
  */
 int fd_move_up(int fd);

@@ -51,12 +51,12 @@ void sig_lock_fini(struct sig_lock *l)
 }
 
 /*
- * It is held for a microsecond or a few, and who wants it has mostly just been
- * let go by the monitor that holds it: to sleep would cost two switches more. But
- * the one that was let go may have taken the monitor's CPU. Then no spinning
- * helps: the monitor goes on when we sleep. (The number of its CPU may be old, or
- * that of the holder before, which costs a spin or a sleep too many, and nothing
- * else.)
+ * The lock is held for a microsecond or a few, and a thread that wants it has
+ * mostly just been let go by the monitor that holds it: to sleep would cost two
+ * switches more. But the thread may have taken the monitor's CPU. Then no
+ * spinning helps: the monitor goes on when we sleep. (The number of its CPU may
+ * be old, or that of the holder before, which costs only a spin or a sleep too
+ * many.)
  */
 #define SPINS 400
 
@@ -90,10 +90,10 @@ void sig_unlock_blocked(struct sig_lock *l)
 
 /*
  * pthread_setcancelstate() changes a word of the calling thread: it takes no
- * lock and allocates nothing, so it is safe in a signal handler, in a vfork
+ * lock and does not allocate, so it is safe in a signal handler, in a vfork
  * child (which has its parent's words, and puts them back) and before
- * constructors. It is the first here and the last below, so that neither the mask
- * nor the mutex is left behind by a thread whose cancellation is asynchronous.
+ * constructors. It is the first here and the last below, so that a thread with
+ * asynchronous cancellation leaves neither the mask nor the mutex behind.
  */
 void signals_block(void)
 {

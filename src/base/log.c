@@ -2,8 +2,8 @@
 /*
  * Messages for people. The library never prints by itself unless the
  * environment asks for it with KEDGE_LOG; otherwise the application's callback
- * decides. A message is formatted on the caller's stack: nothing is allocated,
- * because the monitor thread of a notifier may not.
+ * decides. A message is formatted on the caller's stack, without allocating:
+ * the monitor thread of a notifier must not.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -39,7 +39,8 @@ static int env_severity(void)
 
 /*
  * A forked child may have inherited it locked, by a thread that it does not
- * have. It is held for a few loads otherwise, so who can't have it goes without.
+ * have. It is held for a few loads otherwise, so a caller that can't take it goes
+ * without.
  */
 static bool take(void)
 {

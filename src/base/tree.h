@@ -2,7 +2,7 @@
 /*
  * An interval tree: ranges [start, end) that may overlap, found by overlap in
  * O(log n + found). A balanced (AVL) tree ordered by start, in which every node
- * knows the largest end below it. Nodes are embedded; nothing is allocated.
+ * knows the largest end below it. Nodes are embedded: no call here allocates.
  */
 #ifndef BASE_TREE_H
 #define BASE_TREE_H

@@ -17,7 +17,7 @@
 #define LEN_MAX	    ((size_t)1 << 30)
 #define NESTING_MAX 8
 
-/* Where the headers are older than the kernel. */
+/* For headers that are older than the kernel. */
 #define KIND_FLOAT    16
 #define KIND_DECL_TAG 17
 #define KIND_TYPE_TAG 18

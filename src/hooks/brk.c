@@ -5,7 +5,7 @@
 
 #include "hooks/hooks.h"
 
-/* From the kernel: whoever moves it by a system call tells libc nothing. */
+/* From the kernel: libc does not see a system call that moves the end. */
 static uintptr_t heap_end(void)
 {
 	return (uintptr_t)kedge__raw_syscall(SYS_brk, NULL);

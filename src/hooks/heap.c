@@ -105,9 +105,9 @@ static int kind_of_free(const void *ptr, size_t len)
 }
 
 /*
- * Until it is freed, which is announced, nothing takes a large chunk away. One
- * that has a mapping of its own begins behind the allocator's word on it, in a
- * page that is nobody else's.
+ * A large chunk stays until it is freed, which is announced. One that has a
+ * mapping of its own begins behind the allocator's word on it, in a page that
+ * no other chunk shares.
  */
 void *kedge__new_chunk(void *chunk)
 {

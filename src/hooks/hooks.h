@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the wrappers share: the functions behind them, and the announcements
+ * Shared by the wrappers: the functions behind them, and the announcements
  * that a libc function and its raw system call have in common.
  */
 #ifndef HOOKS_HOOKS_H
@@ -59,7 +59,7 @@ extern struct kedge__real kedge__real HIDDEN;
 extern long (*kedge__real_syscall)(long nr, ...) HIDDEN;
 
 /*
- * The definition of @name behind this library's own; NULL where there is none.
+ * The definition of @name behind this library's own, or NULL.
  */
 void *kedge__next(const char *name) HIDDEN;
 
@@ -79,7 +79,7 @@ static inline void change_init(struct change *c)
 	c->cnt = 0;
 }
 
-/* At most CHANGE_MAX a change; nobody adds more. */
+/* Callers add at most CHANGE_MAX ranges to a change. */
 static inline void change_add(struct change *c, int kind, const void *addr,
 			      size_t len)
 {
@@ -101,7 +101,7 @@ static inline void change_end(struct change *c)
 		kedge_hook_end(&c->hook[--c->cnt]);
 }
 
-/* What a call that maps has returned; MAP_FAILED is (void *)-1. */
+/* @at: as returned by a call that maps; MAP_FAILED is (void *)-1. */
 static inline void *handed_out(void *at, size_t len)
 {
 	if (at != (void *)-1)
@@ -110,8 +110,8 @@ static inline void *handed_out(void *at, size_t len)
 }
 
 /*
- * Announce what the system call of that name, with these arguments, is about
- * to change: nothing, or one or more ranges. They keep errno.
+ * Announce the ranges, if any, that the system call of that name, with these
+ * arguments, is about to change. They keep errno.
  */
 void kedge__on_mmap(struct change *c, void *addr, size_t len, int flags,
 		    int fd) HIDDEN;
@@ -133,7 +133,7 @@ void *kedge__remapped(void *at, void *old, size_t old_len, size_t new_len,
 		      int flags) HIDDEN;
 
 /*
- * heap.c. glibc's free() gives nothing back of a chunk below LARGE. A chunk, or
+ * heap.c. glibc's free() gives back no page of a chunk below LARGE. A chunk, or
  * NULL, has been handed out: libkedge is told if it is large.
  */
 #define LARGE 65536u

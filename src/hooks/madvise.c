@@ -3,7 +3,7 @@
  * Advice that takes pages away although they are pinned. Not announced, because
  * a pinned page stays where it is under them: MADV_PAGEOUT, MADV_COLD,
  * MADV_COLLAPSE, MADV_MERGEABLE, MADV_SOFT_OFFLINE. posix_madvise is not
- * interposed: its POSIX_MADV_DONTNEED drops nothing in any libc, and its other
+ * interposed: its POSIX_MADV_DONTNEED drops no page in any libc, and its other
  * advice is harmless.
  */
 #include <limits.h>

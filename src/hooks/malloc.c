@@ -6,7 +6,7 @@
  *
  * The dynamic linker itself allocates through malloc() and calloc() here, before
  * any constructor and while it looks these names up for us. It takes a refusal
- * then for what it says, and has none of its own calls depend on it.
+ * then for what it says, and no call of its own depends on it.
  */
 #include <malloc.h>
 #include <stdlib.h>
@@ -102,7 +102,7 @@ KEDGE_API void *calloc(size_t cnt, size_t len)
 {
 	size_t bytes;
 
-	/* Where that overflows it is refused there. */
+	/* The real calloc() refuses a product that overflows. */
 	if (likely(!__builtin_mul_overflow(cnt, len, &bytes) && bytes < LARGE))
 		return real_calloc(cnt, len);
 	return kedge__new_chunk(real_calloc(cnt, len));

@@ -70,7 +70,7 @@ static int attached_at(const struct piece *p, uintptr_t addr)
 	return p->sysv && p->start >= addr && p->start - addr == p->offset;
 }
 
-/* 1 found, 0 there is none, or a negative errno. */
+/* 1 if found, 0 if not, or a negative errno. */
 static int find_by_query(int fd, uintptr_t addr, match_fn *match,
 			 struct piece *p)
 {
@@ -182,7 +182,7 @@ static size_t segment_len(const struct piece *p, uintptr_t addr)
 	return whole > len ? whole : len;
 }
 
-/* 1 found, 0 there is none, or a negative errno. */
+/* 1 if found, 0 if not, or a negative errno. */
 static int find(uintptr_t addr, match_fn *match, struct piece *p)
 {
 	int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC), rc;
@@ -197,8 +197,8 @@ static int find(uintptr_t addr, match_fn *match, struct piece *p)
 }
 
 /*
- * open(), read() and close() are cancellation points, shmdt() and mremap() are
- * none.
+ * open(), read() and close() are cancellation points; shmdt() and mremap() are
+ * not.
  */
 static int find_undisturbed(uintptr_t addr, match_fn *match, struct piece *p)
 {

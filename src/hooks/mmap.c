@@ -31,7 +31,7 @@ KEDGE_API int munmap(void *addr, size_t len)
 	if (unlikely(!len)) {
 		if (addr == &kedge__reached)
 			__atomic_store_n(&kedge__reached, 1, __ATOMIC_RELAXED);
-		/* Changes nothing; libkedge asks so whether calls come here. */
+		/* No change: libkedge asks in this way whether calls come here. */
 		kedge_hook_begin(&hook, KEDGE_EVENT_UNMAP, addr, 0);
 		return kedge__real.munmap(addr, len);
 	}
@@ -108,7 +108,7 @@ KEDGE_API void *mmap64(void *addr, size_t len, int prot, int flags, int fd,
 /*
  * A mapping that grows may move or grow in place, which only the kernel knows;
  * one that shrinks without MREMAP_FIXED stays. An old length of 0 maps the same
- * shared pages a second time and takes nothing away, as a range of 0 says.
+ * shared pages a second time and takes no page away, as a range of 0 says.
  */
 void kedge__on_mremap(struct change *c, void *old, size_t old_len,
 		      size_t new_len, int flags, void *to)
@@ -130,7 +130,7 @@ void kedge__on_mremap(struct change *c, void *old, size_t old_len,
 			   had - keep);
 }
 
-/* What stayed where it was keeps its registrations. */
+/* A range that stayed where it was keeps its registrations. */
 void *kedge__remapped(void *at, void *old, size_t old_len, size_t new_len,
 		      int flags)
 {

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * mremap() of a range that the kernel holds as several mappings. It refuses that
- * (EFAULT); from Linux 6.17 on it moves them, but lets none grow. Mappings that
- * lay side by side while kedge had registered one of them do not melt again once
- * both were written to, so what would be one mapping without kedge may be several
- * for good. Here they are moved one by one.
+ * mremap() of a range that the kernel holds as several mappings. It refuses
+ * that (EFAULT); from Linux 6.17 on it moves them, but does not grow them.
+ * Mappings that lay side by side while kedge had registered one of them do not
+ * melt again once both were written to, so what would be one mapping without
+ * kedge may be several for good. Here they are moved one by one.
  *
  * It is done for private anonymous memory without a hole and of one protection
  * alone: other mappings would be several without kedge, too, and the kernel's
- * EFAULT stands. Other threads see parts of the move, which is nothing new to
- * them: they must not use a range that is being moved.
+ * EFAULT stands. Other threads see parts of the move, which does them no harm:
+ * they must not use a range that is being moved anyway.
  */
 #include <sys/mman.h>
 
 #include "hooks/hooks.h"
 #include "hooks/pieces.h"
 
-/* Where the last piece of [start, end) begins; 0: they are not of one kind. */
+/* The start of [start, end)'s last piece; 0: they are not of one kind. */
 static uintptr_t last_piece(uintptr_t start, uintptr_t end)
 {
 	uintptr_t at = start, last = 0;

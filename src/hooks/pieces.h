@@ -24,7 +24,7 @@ struct mapping {
 	int plain; /* private and anonymous */
 };
 
-/* 0, or -1: nothing is mapped there, or the kernel does not say. */
+/* 0, or -1 if @at is not mapped or the kernel does not say. */
 int kedge__mapping_at(uintptr_t at, struct mapping *m) HIDDEN;
 
 #endif /* HOOKS_PIECES_H */

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * libkedge-hooks: announces, through <kedge/hooks.h>, each change of the
- * address space that is made by a libc function. Nothing is patched: these are
+ * address space that is made by a libc function. No code is patched: these are
  * plain definitions of libc's own names, which the dynamic linker finds first
  * because the library is preloaded or linked, and which hand on to the next
  * definition of the name, be it libc's, a sanitizer's or another interposer's.
- * A wrapper takes no lock of its own and allocates nothing, so that it may run
+ * A wrapper takes no lock of its own and does not allocate, so that it may run
  * in a signal handler, in a vfork child and before any constructor; threads
  * and dlclose, which are no such functions in libc either, excepted.
  *
@@ -23,7 +23,7 @@
  * - __libc_free, __libc_realloc and __sbrk, where a program uses those names;
  * - mremap of huge TLB pages by a length that is not a multiple of theirs;
  * - in a statically linked program: free, realloc, malloc_trim, dlclose and
- *   the end of threads, whose wrappers the static library leaves out because
+ *   the end of threads: the static library leaves their wrappers out because
  *   libc.a offers no other name for the functions behind them.
  *
  * This file: the functions behind the wrappers.
@@ -222,7 +222,7 @@ void *kedge__next(const char *name)
  * Whether the program's munmap() ends up in ours: not where the library was
  * only dlopen()ed, behind libc. The search is the program's: RTLD_DEFAULT would
  * begin with us where we were opened with RTLD_DEEPBIND. The call itself fails
- * and changes nothing.
+ * without an effect.
  */
 static int reached(void)
 {

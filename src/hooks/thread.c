@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Thread stacks. libc drops the pages of a stack whose thread ends, or unmaps
+ * Thread stacks. At a thread's end libc drops the pages of its stack, or unmaps
  * it, within itself, and gives it to a later thread. Three announcements stand
  * for that one that cannot be made around the drop:
  * - when the thread's function is left, by return, pthread_exit or cancellation;

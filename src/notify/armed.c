@@ -10,11 +10,11 @@
  *         kind with no cut in between.
  * maybe - all that the kernel may have registered: the whole mappings in which
  *         armed ranges lie, and where mremap() took registered mappings.
- *         Nothing is concluded from it; closing unregisters it, so that no
+ *         No conclusion rests on it; closing unregisters it, so that no
  *         munmap() waits for a reader that is gone.
  * whole - what an announced drop has let go of, in the pieces in which it was
- *         registered. Who arms in one asks the kernel for that piece, without
- *         looking up first how far the mapping reaches. Nothing is concluded from
+ *         registered. Arming in one asks the kernel for that piece, without
+ *         looking up first how far the mapping reaches. No conclusion rests on
  *         it: where it is wrong a mapping is split.
  * back  - what an announced change has taken from maybe until it ends: rearm.c.
  *
@@ -101,7 +101,7 @@ bool armed_covers(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 {
 	struct tree_node *n = tree_first_overlap(&nf->armed, start, end);
 
-	/* Ranges that touch have melted, so one node has it all or none. */
+	/* Ranges that touch have melted, so all of it is in one node. */
 	return n && n->start <= start && n->end >= end;
 }
 

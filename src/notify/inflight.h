@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A mapping can be registered with one userfaultfd only. Page swaps have one,
- * for as long as they last, and so has who watches. Who is refused by another of
- * this process tries again; who is refused by a stranger does not. To tell them
- * apart swaps, and calls that begin to watch, are counted as they begin and as
- * they end.
+ * for as long as they last, and so has a notifier. EBUSY from another
+ * userfaultfd of this process is transient: retry. From a stranger's it is
+ * permanent: fail. To tell them apart swaps, and calls that begin to watch, are
+ * counted as they begin and as they end.
  *
- * If what had ended before an attempt is all that had begun after it, none was
- * under way meanwhile: a swap lets go before it counts itself out, and what had
- * been watched before is let go by a swap's announcement. (The counters and the
- * kernel's lock of the address space have to be in one order: with weaker
- * accesses an attempt could be refused and not see who is counted in.)
+ * If the count of ends read before an attempt equals the count of begins read
+ * after it, no such call was under way meanwhile: a swap lets go before it
+ * counts itself out, and what had been watched before is let go by a swap's
+ * announcement. (The counters and the kernel's lock of the address space have
+ * to be in one order: with weaker accesses an attempt could be refused and not
+ * see the refuser counted in.)
  */
 #ifndef NOTIFY_INFLIGHT_H
 #define NOTIFY_INFLIGHT_H

@@ -43,19 +43,19 @@ struct gen_page {
 enum asks {
 	ASKS_NOT,    /* the generation tells in time */
 	ASKS_KERNEL, /* by ops->settled */
-	ASKS_LOST,   /* nobody can tell any more: nothing is served */
+	ASKS_LOST,   /* no way to tell is left: serve no hit */
 };
 
-/* What a lookup may believe of what it finds, in rising order. */
+/* How much of what it finds a lookup may believe, in rising order. */
 enum trust {
-	TRUST_NONE,	 /* a change is under way: nothing */
-	TRUST_ANNOUNCED, /* what is in memory whose changes are announced */
+	TRUST_NONE,	 /* a change is under way: believe no hit */
+	TRUST_ANNOUNCED, /* hits in memory with announced changes */
 	TRUST_ALL,
 };
 
 /*
- * What one user of a notifier is to be told: those of his watches that have
- * something to tell, oldest first. Guarded by the notifier's lock.
+ * The news for one user of a notifier: those of its watches that have something
+ * to tell, oldest first. Guarded by the notifier's lock.
  */
 struct queue {
 	struct watch *first;
@@ -71,7 +71,7 @@ struct watch {
 	bool pending;
 	uint32_t kind; /* what follows is valid while pending */
 	uint32_t kinds; /* of all that happened: 1 << kind, or'ed */
-	bool gaps;	/* nothing may have happened to a part of the range */
+	bool gaps;	/* a part of the range may be unchanged */
 	uint64_t start;
 	uint64_t end;
 	uint64_t generation;
@@ -84,7 +84,7 @@ struct public_watch {
 	bool ready;		    /* its add has returned */
 };
 
-/* A range whose pages were announced to go and may not have gone yet. */
+/* A range with pages that were announced to go and may not have gone yet. */
 struct taint {
 	uint64_t start;
 	uint64_t end;
@@ -113,7 +113,7 @@ struct kedge_notifier {
 	int pipe[2];
 	struct fd_id pipe_id; /* of both ends */
 	bool fd_wanted;
-	bool fd_due; /* something was queued that nobody was woken for */
+	bool fd_due; /* something was queued without a wakeup */
 	bool fd_signalled;
 
 	struct tree armed; /* disjoint; see armed.c */
@@ -141,14 +141,14 @@ struct kedge_notifier {
 struct notify_ops {
 	const char *name;
 	uint32_t level;
-	bool announced_only; /* the kernel tells it nothing */
+	bool announced_only; /* without events of the kernel's */
 
 	/* 0 or a negative errno with a reason; sets nf->backend, nf->blind. */
 	int (*open)(struct kedge_notifier *nf,
 		    const struct kedge_notifier_opts *opts);
-	/* In the owner: nothing is armed and no thread runs afterwards. */
+	/* In the owner: no range is armed and no thread runs afterwards. */
 	void (*close)(struct kedge_notifier *nf);
-	/* In a forked child: free memory and descriptors, nothing else. */
+	/* In a forked child: only free memory and descriptors. */
 	void (*abandon)(struct kedge_notifier *nf);
 	/*
 	 * Make the kernel report on [start, end). Without the lock. -EAGAIN:
@@ -159,9 +159,9 @@ struct notify_ops {
 	void (*disarm)(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 
 	/*
-	 * Where the kernel keeps the watches and their queue itself, these
+	 * Set if the kernel keeps the watches and their queue itself: these
 	 * take the place of the two above and of queue.c, all with the lock,
-	 * and nothing is announced to the notifier. add: 0,
+	 * and the notifier gets no announcements. add: 0,
 	 * KEDGE_WATCH_PROVISIONAL or a negative errno. take: as notify_take().
 	 */
 	int (*add)(struct kedge_notifier *nf, struct watch *w);
@@ -171,9 +171,9 @@ struct notify_ops {
 	int (*fd)(struct kedge_notifier *nf);
 
 	/*
-	 * NULL where nothing need be asked. With nf->can_ask: whether all changes that were begun
-	 * before the call are visible in the generation after it. One system
-	 * call, no lock. May turn ASKS_KERNEL into ASKS_LOST.
+	 * NULL if lookups need not ask. With nf->can_ask: whether all changes
+	 * that were begun before the call are visible in the generation after
+	 * it. One system call, no lock. May turn ASKS_KERNEL into ASKS_LOST.
 	 */
 	bool (*settled)(struct kedge_notifier *nf);
 };
@@ -239,7 +239,7 @@ struct taken {
 	uint64_t generation;
 };
 /*
- * Take at most @max of a user's pending watches. If that empties his queue
+ * Take at most @max of a user's pending watches. If that empties its queue
  * *drained is the generation at which it was empty, else 0.
  */
 size_t notify_take(struct kedge_notifier *nf, struct queue *q,
@@ -279,7 +279,7 @@ void back_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 
 /* taint.c. With nf->lock held: */
 void taint_add(struct kedge_notifier *nf, uint64_t start, uint64_t end);
-/* The latest announcement that concerns [start, end); 0: none does. */
+/* The latest announcement that concerns [start, end), or 0. */
 uint64_t taint_serial(const struct kedge_notifier *nf, uint64_t start,
 		      uint64_t end);
 void taint_expire(struct kedge_notifier *nf, uint64_t serial);
@@ -302,7 +302,7 @@ void vma_each(int maps_fd, void (*fn)(void *arg, uint64_t start, uint64_t end),
 	      void *arg);
 /*
  * The first mapping of private anonymous memory that ends after @at: 0 with
- * *whole, or a negative errno: there is none, or /proc does not say.
+ * *whole, or a negative errno if it does not exist or /proc does not say.
  */
 int vma_next(int maps_fd, uint64_t at, struct vma_span *whole);
 
@@ -315,12 +315,12 @@ struct vma_info {
 
 /* The mapping that holds @at: 0 or a negative errno. */
 int vma_at(int maps_fd, uint64_t at, struct vma_info *v);
-/* The same by one system call, or -ENOTTY where the kernel has none for it. */
+/* The same by one system call, or -ENOTTY if the kernel lacks it. */
 int vma_query(int maps_fd, uint64_t at, struct vma_info *v);
 /* Call @fn for each mapping, upwards. 0 or a negative errno with a reason. */
 int vma_walk(void (*fn)(void *arg, const struct vma_info *v), void *arg);
 
-/* announce.c: who listens to kedge_hook_begin(). */
+/* announce.c: the listeners of kedge_hook_begin(). */
 int announce_attach(struct kedge_notifier *nf);
 void announce_detach(struct kedge_notifier *nf);
 /* Call @fn, with signals blocked, for each notifier of this process. */

@@ -175,8 +175,9 @@ void kedge_notifier_close(struct kedge_notifier *nf)
 }
 
 /*
- * The best backend of at least @min; none only if that was asked for. What is
- * told is why the last of them failed, which asks the least of the machine.
+ * The best backend of at least @min. If all fail, KEDGE_LEVEL_DEFAULT falls back
+ * to notify_none. The reason, returned or logged, is that of the last one tried,
+ * which asks the least of the machine.
  */
 static int open_auto(const struct kedge_notifier_opts *opts, uint32_t min,
 		     struct kedge_notifier **out)

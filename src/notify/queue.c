@@ -2,8 +2,8 @@
 /*
  * A queue is the set of a user's watches that have something to tell, oldest
  * first: those of a cache, or those of kedge_watch_add(). Each tells it once, as
- * the smallest range that holds all that happened to it, so there is nothing
- * that could overflow.
+ * the smallest range that holds all that happened to it, so a queue cannot
+ * overflow.
  */
 #include <unistd.h>
 
@@ -136,7 +136,7 @@ size_t queue_pop(struct queue *q, struct taken *out, size_t max)
 	return n;
 }
 
-/* Where the queue is ours, not the kernel's. */
+/* For a queue that is ours, not the kernel's. */
 static size_t take_own(struct kedge_notifier *nf, struct queue *q,
 		       struct taken *out, size_t max, uint64_t *drained)
 {
@@ -146,7 +146,7 @@ static size_t take_own(struct kedge_notifier *nf, struct queue *q,
 	n = queue_pop(q, out, max);
 	*drained = 0;
 	if (!q->first) {
-		/* While public watches wait, those who poll for them do. */
+		/* While public watches wait, the descriptor stays readable. */
 		if (!nf->queue.first)
 			unsignal(nf);
 		*drained = atomic_load_explicit(&nf->page->generation,

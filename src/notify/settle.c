@@ -4,7 +4,7 @@
  * show yet.
  *
  * With level ordered an event is visible before the call that made the change
- * returns. In between, the kernel may hand the range to a second thread, whose
+ * returns. In between, the kernel may hand the range to a second thread, and its
  * lookup would then find a generation that has not moved. Three things close
  * that window:
  *
@@ -12,7 +12,7 @@
  *  - libkedge-hooks: the generation moves before the change is made. That goes
  *    for memory that libc has handed out (origin.c); in other memory lookups ask;
  *  - asking: the backend asks the kernel, at each lookup, whether a change was
- *    begun whose event has not been read (ops->settled).
+ *    begun and its event has not been read (ops->settled).
  *
  * page->asks says which. It only grows, under nf->lock, and each step moves the
  * generation: a cache that handled events under the old rule looks again.

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Ranges whose pages are on their way out. userfaultfd tells of MADV_DONTNEED
- * and its kin *before* the pages go, and no event marks the end. Whoever
+ * Ranges with pages on their way out. userfaultfd tells of MADV_DONTNEED and
+ * its kin *before* the pages go, and no event marks the end. A thread that
  * registers in between gets the old pages: right at that moment, stale for ever
- * once they have gone. So a range is tainted from the event on, and while it is,
- * registrations there are provisional: used, never kept.
+ * once they have gone. So a range is tainted from the event on, and while it
+ * is, registrations there are provisional: used, never kept.
  *
  * The drop goes by address: after the event the kernel looks up again what is
- * mapped there, and takes the pages of that, be it another mapping by now. So
- * nothing that happens to the mapping ends a taint. It ends when the call that
- * was announced is known to have returned; threads.c finds that out.
+ * mapped there, and takes the pages of that, be it another mapping by now. So a
+ * taint outlasts all that happens to the mapping. It ends when the call that was
+ * announced is known to have returned; threads.c finds that out.
  *
  * Each taint has the serial number of the latest event in it. Once every thread
  * is known to have been outside of such calls since the event of number n, all
  * taints up to n are over.
  *
  * What goes through libkedge-hooks is announced instead, with an end, and needs
- * none of this.
+ * no taint.
  */
 #include "notify/internal.h"
 #include "notify/threads.h"

@@ -5,8 +5,9 @@
  * outside of it. Which thread that is, the event does not say, so all are looked
  * at, and what is found out about each is kept:
  *
- *  - It is stopped in another system call, or in none: /proc/self/task/<tid>/
- *    syscall. It is out of every call announced until now.
+ *  - It is stopped in another system call, or outside of any:
+ *    /proc/self/task/<tid>/syscall. It is out of every call announced until
+ *    now.
  *  - It runs; then that file says no more. But the time it spent in user mode
  *    (its clock CPUCLOCK_VIRT) is counted by ticks that find it there. If it has
  *    grown since the last look, the thread was in user mode after that look, and
@@ -16,8 +17,8 @@
  *
  * seen->out is the number of the latest announcement that a thread is known to
  * have left; the answer is the least of them over all threads. Time alone, or
- * the address space's lock, would prove nothing: the thread may have been
- * stopped before it took the lock again.
+ * the address space's lock, would be no proof: the thread may have been stopped
+ * before it took the lock again.
  *
  * Threads that are not told of in /proc as ours are:
  *  - io_uring's workers make such calls for us. They are in the list; their
@@ -32,7 +33,7 @@
  * The list of threads may be cut short when one ends while it is read. So the
  * process' number of threads is read after the list, and then all listed are
  * asked whether they are still there. If as many as that number are, they are
- * all that there were when it was read: those who answer after it existed then,
+ * all that there were when it was read: those that answer after it existed then,
  * and there were no more. A thread that started later is in no call that was
  * announced before the list was begun.
  *
@@ -40,7 +41,7 @@
  * no list is read: whoever made the call has ended, or is the caller.
  *
  * Before Linux 5.12 io_uring's workers were kernel threads outside of the list;
- * there (t->usable) nothing is ever known to be over.
+ * there (t->usable) no call is ever known to be over.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -143,7 +144,7 @@ static bool room_for(struct threads *t, unsigned int cnt)
 	return true;
 }
 
-/* The thread's record; a new one knows nothing. Lists come in one order. */
+/* The thread's record; a new one is empty. Lists come in one order. */
 static struct thread_seen *record(struct threads *t, int tid,
 				  unsigned int *hint)
 {

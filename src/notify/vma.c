@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What kind of memory a range is. Only private anonymous memory changes by
- * nothing but this process's own calls on these addresses: whatever has a file
- * behind it can be truncated or punched by anybody who has the file, without a
- * word to those who map it.
+ * The kind of memory in a range. Only private anonymous memory changes by this
+ * process's own calls on these addresses alone: memory with a file behind it can
+ * be truncated or punched by any process that has the file, without a word to
+ * those that map it.
  *
  * Asked by PROCMAP_QUERY (Linux 6.11, O(log n)) where the kernel has it, else
  * read from /proc/self/maps. Uses the stack alone: no allocation.
@@ -75,7 +75,7 @@ static int step(const struct vma_info *v, uint64_t *at, uint64_t end,
 	return *at < end;
 }
 
-/* 0; -ENOENT: there is none; -ENOTTY: this kernel does not say. */
+/* 0; -ENOENT: no such mapping; -ENOTTY: this kernel does not say. */
 static int query(int fd, uint64_t at, uint64_t flags, struct vma_info *v)
 {
 	struct procmap_query_v1 q = {

@@ -4,8 +4,8 @@
  *
  * Adding has an order that everything rests on: first the watch is in the tree,
  * so that no event passes it by; then the kernel is made to report on the
- * range; then the mapping is looked at. Only if nothing was cut from the armed
- * set meanwhile does the range enter it: a cut may have been this very range,
+ * range; then the mapping is looked at. Only if the armed set was not cut
+ * meanwhile does the range enter it: a cut may have been this very range,
  * unmapped and mapped anew without being registered.
  */
 #include <inttypes.h>
@@ -42,7 +42,7 @@ static int arm_between_moves(struct kedge_notifier *nf,
 					    "without a pause");
 }
 
-/* What adding a watch has found out. */
+/* The findings while a watch is added. */
 struct adding {
 	uint64_t start; /* what is not armed */
 	uint64_t end;
@@ -94,7 +94,7 @@ static int arm_once(struct kedge_notifier *nf, const struct adding *a)
 	watch_looked();
 	sig_lock_blocked(&nf->lock);
 	/*
-	 * Where the kernel tells of nothing, what nobody watches can change
+	 * If the kernel sends no events, memory without a watch can change
 	 * without a cut: look again each time.
 	 */
 	if (nf->cuts != a->cuts)
@@ -158,8 +158,8 @@ static int arm(struct kedge_notifier *nf, struct adding *a, uint64_t start,
 }
 
 /*
- * The kernel keeps the watch: nothing need be known of the mapping, but that
- * there is one. An msync looks, and does nothing else with this flag.
+ * The kernel keeps the watch: of the mapping we need to know only that there is
+ * one. An msync looks, and does no more with this flag.
  */
 static int add_in_kernel(struct kedge_notifier *nf, struct watch *w)
 {
@@ -222,16 +222,16 @@ int notify_watch_add(struct kedge_notifier *nf, struct watch *w, uint64_t start,
 	return rc;
 }
 
-/* Whether somebody watches in there. With the lock held. */
+/* Whether there is no watch in there. With the lock held. */
 static bool unwatched(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 {
 	return !tree_first_overlap(&nf->watches, start, end);
 }
 
 /*
- * What nobody watches any more need not be reported: its munmap() is then as
- * cheap as without kedge. By whole mappings as they are now, which may have
- * grown since they were registered: a part would split them.
+ * Memory without a watch need not be reported: its munmap() is then as cheap as
+ * without kedge. By whole mappings as they are now, which may have grown since
+ * they were registered: a part would split them.
  */
 static void disarm_unwatched(struct kedge_notifier *nf, uint64_t start,
 			     uint64_t end)
@@ -307,7 +307,7 @@ static struct public_watch *new_public(struct kedge_notifier *nf,
 }
 
 /*
- * Who watches by the generation cannot tell memory whose changes are announced
+ * A user that watches by the generation cannot tell memory with announced changes
  * from other memory, as a cache does: from now on all have to ask. With nf->lock
  * held. Returns what kedge_watch_add() does.
  */

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * The lock guards the list and the identities in it. It is the last that a thread
- * takes, and is held over fork(): who holds another one over fork() has its
- * handlers registered after clofork_ready(), as the handlers that run before a
- * fork run in the opposite order.
+ * takes, and is held over fork(): code that holds another one over fork()
+ * registers its handlers after clofork_ready(), as the handlers that run before
+ * a fork run in the opposite order.
  *
  * close() may wait, so it is called without the lock, while the descriptor is in
  * the list. A child that is forked right then either has the descriptor and

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Close-on-fork descriptors, which Linux does not have (POSIX.1-2024 does): a
- * forked child would keep a connection open whose other end waits for this
+ * forked child would keep open a connection where the peer waits for this
  * process's end, and a listening socket that it never accepts from.
  *
  * A process-wide list of descriptors with their identities. A handler of
- * pthread_atfork() closes them in the child, each if it still is what was noted:
- * the application may have closed the number and use it for something else. After
- * that the child's copy of a struct clofork holds no descriptor, so that the
- * child closes nothing when it frees what it has inherited. vfork(), _Fork() and
- * clone() run no handlers; nor does posix_spawn(), whose child executes a program
- * (all descriptors here are close-on-exec).
+ * pthread_atfork() closes them in the child, each if it still is what was
+ * noted: the application may have closed the number and use it for something
+ * else. After that the child's copy of a struct clofork holds no descriptor, so
+ * that freeing what it has inherited closes no descriptor. vfork(), _Fork() and
+ * clone() run no handlers; nor does posix_spawn(), but its child executes a
+ * program, and all descriptors here are close-on-exec.
  *
  * Descriptors of anonymous inodes (epoll, timerfd; before 6.9 pidfd) all have one
  * identity: an epoll set is told from a file, not from another epoll set.
@@ -54,13 +54,13 @@ int clofork_begin(void);
 int clofork_end(struct clofork *c, int fd);
 /* One that another thread's fork may hand on meanwhile: no socket of a peer's. */
 int clofork_keep(struct clofork *c, int fd);
-/* From @src, which holds none then. */
+/* Move the descriptor; @src is empty then. */
 void clofork_move(struct clofork *dst, struct clofork *src);
 /* The descriptor, which is not ours any more, or -1. */
 int clofork_release(struct clofork *c);
 /* False: the application has closed it; its number may be another's. */
 bool clofork_ours(const struct clofork *c);
-/* Close it if it is ours; @c holds none then. */
+/* Close it if it is ours; @c is empty then. */
 void clofork_close(struct clofork *c);
 
 #endif /* BASE_PROCESS_CLOFORK_H */

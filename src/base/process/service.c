@@ -3,7 +3,7 @@
  * A process ends when exit() is called, or when its last thread ends; libc then
  * calls exit(0) in that thread. Threads of ours would keep it from that: after
  * pthread_exit() in main the process stayed for ever, and no signal could end it
- * because none is theirs to take.
+ * because ours block them all.
  *
  * So the end of each thread that began a service is noticed (a key's destructor).
  * If no other thread of the application is left, the services are ended there and
@@ -46,7 +46,7 @@ static struct service *services;
 static unsigned int cnt;
 static bool keeper;
 
-/* A forked child has the parent's list and none of its threads. */
+/* A forked child has the parent's list, but not its threads. */
 static void adopt(void)
 {
 	int me = getpid(), was = atomic_load(&owner);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Threads of the library's own. A process whose main thread has called
- * pthread_exit() ends with the last of its threads: ours must not keep it alive.
+ * Threads of the library's own. After pthread_exit() in the main thread a process
+ * ends with the last of its threads: ours must not keep it alive.
  * See service.c.
  */
 #ifndef BASE_PROCESS_SERVICE_H

@@ -3,19 +3,20 @@
  * Changes announced before they are made: by libkedge-hooks for libc's calls,
  * or by a runtime for its own. They reach every notifier of the process.
  *
- * Most calls concern memory that nobody watches, and those must cost next to
- * nothing: tables of counters, hashed by address, say whether anybody watches
- * there and whether a change is under way there. A collision costs a look at
- * the notifier's tree, or a registration that is not kept. Short watches are
+ * Most calls concern memory without a watch, and those must be almost free:
+ * tables of counters, hashed by address, say whether there is a watch there and
+ * whether a change is under way there. A collision costs a look at the
+ * notifier's tree, or a registration that is not kept. Short watches are
  * counted by 64 KiB, so that they do not slow their neighbours; long ones and
  * changes by 2 MiB.
  *
  * Proof that a watch and a change cannot miss each other. The announcer raises
- * "changing", then reads "watched"; who adds a watch raises "watched", then
- * (after arming) reads "changing". Both raise by a seq_cst read-modify-write and
- * read with seq_cst, so in their total order at least one sees the other: the
- * announcer, who then invalidates, or the watcher, who then does not keep. With
- * weaker orders both could read 0 and a registration of the old pages be kept.
+ * "changing", then reads "watched"; a thread that adds a watch raises
+ * "watched", then (after arming) reads "changing". Both raise by a seq_cst
+ * read-modify-write and read with seq_cst, so in their total order at least one
+ * sees the other: the announcer, which then invalidates, or the watcher, which
+ * then does not keep. With weaker orders both could read 0 and a registration
+ * of the old pages be kept.
  */
 #include <sched.h>
 #include <sys/mman.h>
@@ -183,14 +184,15 @@ __attribute__((weak, noinline)) void announce_adopting(void)
 }
 
 /*
- * A forked child starts with the parent's lock, listeners and counters. Nobody
- * else runs there yet that could use them: forget them all.
+ * A forked child starts with the parent's lock, listeners and counters. No other
+ * thread runs there yet that could use them: forget them all.
  *
- * Who does it is settled in the page itself, not by a mutex: a fork while
- * another thread is at it would leave the child a mutex that nobody unlocks. The
+ * The page itself, not a mutex, settles which thread does it: a fork while
+ * another thread is at it would leave the child a mutex that stays locked. The
  * page is wiped in that child, so it starts from NOT_OURS whatever its parent
  * was doing; there the compare-and-exchange has one winner, and the others wait
- * for a thread of their own process. seq_cst: who sees OURS sees all forgotten.
+ * for a thread of their own process. seq_cst: a thread that sees OURS sees all
+ * forgotten.
  */
 static int adopt(void)
 {
@@ -293,7 +295,7 @@ static void tell_watches(struct kedge_notifier *nf, struct kedge_hook *hook)
 {
 	uint32_t kind = hook->kind & ~HOOK_FLAGS;
 
-	/* Nothing was unmapped: another is to watch it. */
+	/* The range stays mapped: another is to watch it. */
 	if (hook->kind & KEDGE_HOOK_YIELD)
 		kind |= KIND_UNSEEN;
 	if (queue_publish(nf, kind, hook->start, hook->end))
@@ -382,7 +384,7 @@ static bool gives_back(int kind)
 	       !(kind & KEDGE_HOOK_YIELD);
 }
 
-/* @all: tell even if nobody watches there. */
+/* @all: tell even if there is no watch there. */
 static void begin(struct kedge_hook *hook, int kind, const void *addr,
 		  size_t len, bool all)
 {
@@ -408,9 +410,9 @@ static void begin(struct kedge_hook *hook, int kind, const void *addr,
 	if (!adopted() || own_call())
 		return;
 	/*
-	 * Memory that nobody watches: done. A watch that is added meanwhile
-	 * gets the kernel's own event; only where there is none the proof
-	 * above is needed.
+	 * Memory without a watch: done. A watch that is added meanwhile gets
+	 * the kernel's own event; only with a backend that has no such events
+	 * the proof above is needed.
 	 */
 	if (!all &&
 	    !atomic_load_explicit(&announced_only, memory_order_relaxed) &&
@@ -502,7 +504,7 @@ void kedge_hook_end(struct kedge_hook *hook)
 /*
  * Whole pages only are new for certain: on the others a neighbour in the same
  * allocator's memory may have a registration that is good. The kernel may watch
- * the range already, for somebody who was faster: that stays.
+ * the range already, for a thread that was faster: that stays.
  */
 static void tell_of_new(uint64_t start, uint64_t end)
 {
@@ -529,11 +531,11 @@ static void tell_of_new(uint64_t start, uint64_t end)
 
 /*
  * Proof that lookups in marked memory need not ask. Thread A takes a range away
- * unannounced, the kernel hands it to B by a call that comes here. A watch whose
- * registration is stale then was counted before A's call: it was armed, which
- * takes the lock of the address space, before the pages went. B took that lock
- * after A. So B finds it counted, tells it, and whoever B hands the memory to
- * finds the generation that this brought.
+ * unannounced, the kernel hands it to B by a call that comes here. If a watch's
+ * registration is stale then, the watch was counted before A's call: it was
+ * armed, which takes the lock of the address space, before the pages went. B
+ * took that lock after A. So B finds it counted, tells it, and any thread that
+ * B hands the memory to finds the generation that this brought.
  */
 void kedge_hook_mapped(const void *addr, size_t len)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What kedge announces of its own changes, beyond <kedge/hooks.h>. */
+/* Announcements of kedge's own changes, beyond <kedge/hooks.h>. */
 #ifndef NOTIFY_ANNOUNCE_ANNOUNCE_H
 #define NOTIFY_ANNOUNCE_ANNOUNCE_H
 
@@ -8,8 +8,8 @@
 #include <kedge/hooks.h>
 
 /*
- * As kedge_hook_begin(), but where nobody watches, too: mappings are watched as
- * a whole, so a neighbour's watch is in the way of who wants to register the
+ * As kedge_hook_begin(), but told even without a watch there: mappings are
+ * watched as a whole, so a neighbour's watch is in the way of registering the
  * range itself.
  */
 void announce_to_all(struct kedge_hook *hook, int kind, const void *addr,

@@ -8,7 +8,7 @@
  *
  * The bound is counted in intervals of nf->maybe, each of which has two ends:
  *
- * - While all ends together are within a 20th of vm.max_map_count nothing is
+ * - While all ends together are within a 20th of vm.max_map_count no mapping is
  *   looked at. That is a comparison at each arming.
  * - Beyond it, a mapping that would make a new interval takes its neighbours of
  *   the same kind in, so its ends are no seams when it is armed. What the process
@@ -102,7 +102,7 @@ static uint64_t room(uint64_t limit, uint64_t used)
 	return limit > used ? limit - used : 0;
 }
 
-/* How many intervals may be added before the next count; 0: none. */
+/* How many intervals, maybe 0, may be added before the next count. */
 static uint64_t count(struct kedge_notifier *nf, uint64_t intervals)
 {
 	uint64_t max = budget_max_map_count(), seams, near;
@@ -201,7 +201,7 @@ static void has_registered(struct kedge_notifier *nf, void *arg)
 	sig_unlock_blocked(&nf->lock);
 }
 
-/* What is let go now is not taken again at once. */
+/* Keep what is let go now from being taken again at once. */
 static void hold_back(struct kedge_notifier *nf, void *arg)
 {
 	sig_lock_blocked(&nf->lock);

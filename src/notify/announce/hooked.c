@@ -3,17 +3,17 @@
  * Whether libc's calls are announced in this process.
  *
  * An announcer says so by kedge_hook_attach(). That is enough for the backend
- * "hooks", which has nothing else. Whether a lookup may do without asking the
+ * "hooks", which has no other source. Whether a lookup may do without asking the
  * kernel is another matter: that is proven, by calls of our own. libkedge is a
  * library like others, so the dynamic linker binds its munmap() and free() as it
- * binds theirs. Both are called in a form that changes nothing, which
+ * binds theirs. Both are called in a form without an effect, which
  * libkedge-hooks hands on as an announcement of length 0; if that arrives here,
  * on the same thread, before the call returns, the others' calls arrive too.
  *
  * What this finds out: libkedge-hooks was opened late or locally, behind libc;
  * an allocator before it in the search order has free() (jemalloc, mimalloc,
- * tcmalloc, a sanitizer), whose calls to the kernel may go by any way; another
- * library before it has munmap(); a static program, whose free() is libc.a's own.
+ * tcmalloc, a sanitizer), and its calls to the kernel may go by any way; another
+ * library before it has munmap(); a static program, where free() is libc.a's own.
  * In all of these the answer is no, though much may be announced there, too. It
  * is no as well with a sanitizer: its allocator hands out memory that it gives back
  * by system calls of its own. It is there from the start or not at all, so a weak
@@ -85,7 +85,7 @@ void announce_passed_by(void)
 	atomic_store_explicit(&passed_by, true, memory_order_relaxed);
 }
 
-/* Relaxed: who opens a notifier later than it is known somewhere is told. */
+/* Relaxed: a notifier opened later than it is known somewhere is told. */
 bool announce_was_passed_by(void)
 {
 	return atomic_load_explicit(&passed_by, memory_order_relaxed);

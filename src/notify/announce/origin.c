@@ -1,26 +1,28 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Where memory came from. With libkedge-hooks a change is announced before it is
+ * The origin of memory. With libkedge-hooks a change is announced before it is
  * made, if it is made through libc. A runtime that makes its own system calls
  * unmaps unannounced; but it does that to memory that it mapped itself. So the
  * hooks say what libc has handed out, and take it back when it is undone: a bit
  * for each page. Memory without it may vanish unannounced, and lookups there ask
  * the kernel first (settle.c).
  *
- * Whoever errs errs on the side of asking: a page is marked only by who was given
- * it, after the call that gave it, and cleared before the call that takes it
- * away, so a mark never outlives its mapping. Memory that was mapped through libc
- * and is unmapped around it is the exception; see kedge_hook_mapped() for what
- * covers that, and hooks_were_passed_by() in uffd_monitor.c for the rest.
+ * Every error is on the side of asking: only the thread that was given a page
+ * marks it, after the call that gave it, and it is cleared before the call that
+ * takes it away, so a mark never outlives its mapping. Memory that was mapped
+ * through libc and is unmapped around it is the exception; see
+ * kedge_hook_mapped() for what covers that, and hooks_were_passed_by() in
+ * uffd_monitor.c for the rest.
  *
  * Threads. Two set or clear the same page only where one has been given memory
  * that the other gives back: then the kernel's lock of the address space orders
  * the clearing before the call that unmaps, and the setting after the call that
  * maps. Words shared with neighbours are changed by atomic read-modify-writes.
- * relaxed: whoever asks for memory was told of it by who set the mark, which
- * orders both; a leaf is published with release and read with acquire.
+ * relaxed: a thread that asks about memory was told of it by the one that set
+ * the mark, which orders both; a leaf is published with release and read with
+ * acquire.
  *
- * Nothing is locked: it may all happen in a signal handler. A leaf is mapped where
+ * No lock is taken: it may all happen in a signal handler. A leaf is mapped where
  * the first page of its GiB is marked; memory of kedge's own is never marked.
  */
 #include <fcntl.h>
@@ -43,12 +45,12 @@
 #define LEAF_WORDS  (LEAF_BITS / 64)
 #define LEAF_CNT    (1u << (ADDR_SHIFT - LEAF_SHIFT))
 #define LEAF_BYTES  ((uint64_t)1 << LEAF_SHIFT)
-#define STACK_MAX   ((uint64_t)64 << 20) /* nothing else is mapped so near it */
+#define STACK_MAX   ((uint64_t)64 << 20) /* no other mapping is so near it */
 #define HEAP_NEAR   ((uint64_t)64 << 30)
 
 typedef _Atomic uint64_t word;
 
-/* NULL: nothing is marked; whole: everything is. */
+/* NULL: no page is marked; whole: every page is. */
 static word whole_leaf[1];
 static word *_Atomic leaves[LEAF_CNT];
 
@@ -157,7 +159,7 @@ static void clear_part(const struct part *p)
 	word *fresh;
 
 	if (leaf == whole) {
-		/* Without a leaf to be had none of it is marked any more. */
+		/* If no leaf can be had, the whole GiB loses its marks. */
 		fresh = p->all ? NULL : leaf_new(0xff);
 		if (atomic_compare_exchange_strong(p->leaf, &leaf, fresh))
 			leaf = fresh;
@@ -234,7 +236,7 @@ bool origin_some(uint64_t start, uint64_t end)
 	return marked(start, end, SOME, false);
 }
 
-/* ---- the heap, whose end moves without anything being handed out ---- */
+/* ---- the heap: its end moves without anything being handed out ---- */
 
 static _Atomic uint64_t heap_start = UINT64_MAX;
 static _Atomic uint64_t heap_end; /* as of the last look; it hardly shrinks */

@@ -3,31 +3,31 @@
  * Letting go of memory for an announced change, and taking it again.
  *
  * What is about to be unmapped is unregistered by the announcer, so that the
- * change need not wait for the monitor. That splits the kernel's mapping at both
- * ends of the range. Where the change takes the range away no harm is done; where
- * the mapping stays (madvise(), a call that fails, a free() whose pages the
- * allocator keeps) the split would stay too: each one costs the process a mapping
- * of vm.max_map_count, and mremap() over it fails with EFAULT. So at the end of
- * the change what is still there is registered again:
+ * change need not wait for the monitor. That splits the kernel's mapping at
+ * both ends of the range. Where the change takes the range away no harm is
+ * done; where the mapping stays (madvise(), a call that fails, a free() if the
+ * allocator keeps the pages) the split would stay too: each one costs the
+ * process a mapping of vm.max_map_count, and mremap() over it fails with
+ * EFAULT. So at the end of the change what is still there is registered again:
  *
  * - After KEDGE_EVENT_REMOVE the range itself: its watches live on. A piece that
  *   cannot be registered is told to its watches as KEDGE_EVENT_UNMAP, or they
- *   would be believed and never hear of anything again. Only what was registered
+ *   would be believed and never hear of a change again. Only what was registered
  *   from end to end, so that there is no seam, and is watched by caches alone is
  *   left for the next watch to register: a cache believes in no page that it was
  *   told of, and what is registered anew there has a watch of its own.
- * - After the other kinds the watches have been told that nothing is watched any
- *   more, so only seams matter: a mapping that touches a registered one, at the
- *   place where that was cut, is registered as a whole and melts with it. What
- *   touches none is left alone: it may be a stranger's.
+ * - After the other kinds the watches have been told that they see no more
+ *   changes, so only seams matter: a mapping that touches a registered one, at
+ *   the place where that was cut, is registered as a whole and melts with it.
+ *   Other mappings are left alone: they may be a stranger's.
  *
  * nf->back holds what the first kind has let go, per notifier: two notifiers of a
  * process must not take each other's memory. Guarded by nf->lock. Changes that
  * overlap share it: the first to end takes the other's part too, which then costs
- * the other an event of the kernel's and nothing else. For the other kinds the
- * hook has the hull of what was let go; where nothing registered lies beside that,
- * or the change is known to have been made, nothing is left to do, and the end of
- * an munmap() costs what it cost without all this.
+ * the other only an event of the kernel's. For the other kinds the hook has the
+ * hull of what was let go; where no registered mapping lies beside that, or the
+ * change is known to have been made, all is done, and the end of an munmap()
+ * costs what it cost without all this.
  */
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -36,7 +36,7 @@
 #include "notify/announce/rearm.h"
 #include "notify/internal.h"
 
-/* Watches there are told that nothing is watched any more. */
+/* Tell the watches there that they will see no more changes. */
 static void tell_lost(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 {
 	sig_lock_blocked(&nf->lock);
@@ -121,7 +121,7 @@ void rearm_let_go(struct kedge_notifier *nf, struct kedge_hook *hook,
 		hook->back_end = high;
 }
 
-/* Take what was let go of the first piece in there. False: there is none. */
+/* Take what was let go of the first piece in there. False: no such piece. */
 static bool take_back(struct kedge_notifier *nf, uint64_t start, uint64_t end,
 		      struct vma_span *piece)
 {
@@ -177,7 +177,7 @@ static bool registered(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 	return any;
 }
 
-/* Whatever is mapped at the page @at, next to what is registered. */
+/* Register the mapping at the page @at, next to what is registered. */
 static void heal_at(struct kedge_notifier *nf, uint64_t at,
 		    const struct vma_span *piece)
 {
@@ -185,8 +185,8 @@ static void heal_at(struct kedge_notifier *nf, uint64_t at,
 	struct vma_span whole;
 
 	/*
-	 * Mostly nothing is: the change was made. An msync looks and does no
-	 * more; the library's is a cancellation point.
+	 * Mostly the page is unmapped: the change was made. An msync looks and
+	 * does no more; the library's is a cancellation point.
 	 */
 	if (syscall(SYS_msync, at, page, MS_ASYNC) ||
 	    vma_check(nf->maps_fd, at, at + page, &whole))
@@ -195,7 +195,7 @@ static void heal_at(struct kedge_notifier *nf, uint64_t at,
 		whole.start = piece->start;
 	if (nf->exact && whole.end > piece->end)
 		whole.end = piece->end;
-	/* If that is refused the seam stays; nobody relies on it. */
+	/* If that is refused the seam stays; no watch relies on it. */
 	nf->ops->arm(nf, whole.start, whole.end);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * The hooks backend: all it knows is what libkedge-hooks, or a runtime, tells
- * through kedge_hook_begin(). There is nothing to arm. The heap below brk is
+ * through kedge_hook_begin(). It arms no range. The heap below brk is
  * never watched: glibc's free() shrinks it by a call that no symbol leads to.
  */
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 
 #define STAT_START_BRK 47 /* field of /proc/self/stat, counted from 1 */
 
-/* Where the heap of brk() starts; 0 if /proc does not say. */
+/* The start of brk()'s heap; 0 if /proc does not say. */
 static uint64_t heap_start(void)
 {
 	char text[1024], *p;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * No notifier: nothing can be watched, so nothing is ever kept.
+ * No notifier: no memory can be watched, so no registration is ever kept.
  */
 #include "notify/internal.h"
 

@@ -16,13 +16,13 @@
  *  2. A lookup that finds the generation odd or moved takes nf->lock, which the
  *     monitor holds until the event is queued. There is no state in which the
  *     event is neither unread nor visible.
- *  3. MADV_DONTNEED and its kin are announced before the pages go. Nothing that
- *     is registered from then until the call is known to be over is kept: see
+ *  3. MADV_DONTNEED and its kin are announced before the pages go. What is
+ *     registered from then until the call is known to be over is not kept: see
  *     taint.c.
  *
- * What would break: reading before the store (an event seen by nobody), queueing
- * after unlocking (a lookup drains too early), a blocking read (the generation
- * would have to be odd all the time).
+ * What would break: reading before the store (an event that no thread sees),
+ * queueing after unlocking (a lookup drains too early), a blocking read (the
+ * generation would have to be odd all the time).
  *
  *  4. A second thread that gets the range from the kernel before that call
  *     returns asks the kernel: see uffd_settled().
@@ -74,7 +74,7 @@ static int hang_bell(struct uffd *u)
 	if (p == MAP_FAILED)
 		return rc;
 	u->bell = (uintptr_t)p;
-	/* In a child it is there too, and nobody listens. */
+	/* A child has the page too, but no monitor. */
 	if (!madvise(p, len, MADV_WIPEONFORK))
 		rc = uffd_register(u->fd, u->bell, u->bell + len);
 	if (rc)
@@ -84,7 +84,7 @@ static int hang_bell(struct uffd *u)
 		  : 0;
 }
 
-/* Unmap it while nobody listens. */
+/* Unmap it while no monitor runs. */
 static void drop_bell(struct uffd *u)
 {
 	uffd_unregister(u->fd, u->bell, u->bell + kedge__page_size());
@@ -125,8 +125,8 @@ static int choose_check(struct kedge_notifier *nf,
  * the address space's lock after A had raised the count, so B, and whoever B
  * tells, finds it raised until A's event has been read; and before that read
  * the monitor made the generation odd (point 1 above), which then is, or a
- * later one, what is loaded after this. Asked after the load it would prove
- * nothing: the event could be read in between.
+ * later one, what is loaded after this. Asked after the load it would not prove
+ * it: the event could be read in between.
  */
 static bool uffd_settled(struct kedge_notifier *nf)
 {
@@ -137,7 +137,7 @@ static bool uffd_settled(struct kedge_notifier *nf)
 	case UFFD_REST:
 		return true;
 	case UFFD_STRANGER:
-		/* Where announcements do for the rest, that goes on. */
+		/* ASKS_NOT stays: announcements do for the rest. */
 		atomic_compare_exchange_strong(&nf->page->asks, &asks,
 					       ASKS_LOST);
 		break;
@@ -213,8 +213,8 @@ free_u:
 }
 
 /*
- * The number may be another descriptor's by now. Once the monitor has ended
- * nothing is registered with ours, and it holds nobody up.
+ * The number may be another descriptor's by now. Once the monitor has ended no
+ * range is registered with ours, so it holds no thread up.
  */
 static void close_fd(struct uffd *u, bool ours)
 {
@@ -254,9 +254,9 @@ static void uffd_abandon(struct kedge_notifier *nf)
 }
 
 /*
- * What is registered is noted, and let go again, under the lock. A registration
- * in the middle of an application's mremap() would split what that is about to
- * move: see announce_moving().
+ * Ranges are registered and noted, and let go again, under the lock. A
+ * registration in the middle of an application's mremap() would split what that
+ * is about to move: see announce_moving().
  */
 static int register_now(void *arg, uint64_t start, uint64_t end)
 {

@@ -11,7 +11,7 @@
 
 /*
  * The bell is a page of our own that is watched like others': dropping it wakes
- * the monitor. Unlike a descriptor nobody can close it. It is of a kind that no
+ * the monitor. Unlike a descriptor it cannot be closed. It is of a kind that no
  * neighbour's mapping melts with.
  */
 struct uffd {
@@ -21,7 +21,7 @@ struct uffd {
 	bool counts; /* the kernel counts changes under way */
 	uint64_t bell;
 	sem_t ready;		   /* the monitor has its own descriptors */
-	struct tripwire *tripwire; /* NULL: there is none */
+	struct tripwire *tripwire; /* or NULL */
 	pthread_t thread;
 	struct service service;
 	struct kedge_notifier *nf;
@@ -41,7 +41,7 @@ struct uffd {
 int uffd_get_fd(struct uffd *u);
 /* Whether the number still stands for it; without the monitor's lock. */
 bool uffd_fd_is_ours(const struct uffd *u);
-/* What userfaultfd does not report on this kernel, found by trying. */
+/* The changes that userfaultfd does not report here, found by trying. */
 uint32_t uffd_blind_spots(void);
 
 enum uffd_answer { UFFD_REST, UFFD_CHANGING, UFFD_STRANGER };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What the kernel's userfaultfd can do: a descriptor, its features, its blind
- * spots, and the question whether a change is under way.
+ * The abilities of the kernel's userfaultfd: a descriptor, its features, its
+ * blind spots, and the question whether a change is under way.
  */
 #include <fcntl.h>
 #include <linux/kcmp.h>
@@ -112,7 +112,7 @@ int uffd_get_fd(struct uffd *u)
 	return 0;
 }
 
-/* Where the inode does not tell: compare with what the monitor has. */
+/* If the inode does not tell, compare with what the monitor has. */
 bool uffd_fd_is_ours(const struct uffd *u)
 {
 	int saved = errno, tid = atomic_load(&u->tid);
@@ -143,7 +143,7 @@ enum uffd_answer uffd_ask_kernel(const struct uffd *u)
 	return err == EAGAIN ? UFFD_CHANGING : UFFD_STRANGER;
 }
 
-/* What userfaultfd does not report on this kernel, found by trying. */
+/* The changes that userfaultfd does not report here, found by trying. */
 uint32_t uffd_blind_spots(void)
 {
 	size_t len = kedge__page_size();

@@ -3,9 +3,9 @@
  * The userfaultfd backend's thread: it reads the kernel's events and queues
  * them. uffd.c has the proof of what it must do in which order.
  *
- * It allocates nothing, frees nothing, takes no lock but nf->lock, and no thread
- * waits for an event while it holds that: signals are blocked under it and no
- * memory is unmapped there. So a thread that sits in munmap() within an
+ * It does not allocate or free, takes no lock but nf->lock, and no thread waits
+ * for an event while it holds that: signals are blocked under it and no memory
+ * is unmapped there. So a thread that sits in munmap() within an
  * allocator, whichever it is, always gets its answer.
  *
  * It has its own table of file descriptors: a program that closes all
@@ -66,7 +66,7 @@ static void hooks_were_passed_by(struct kedge_notifier *nf, uint64_t start,
 			      memory_order_relaxed);
 }
 
-/* [start, end) is another mapping now, or none. */
+/* [start, end) is another mapping now, or unmapped. */
 static size_t gone(struct kedge_notifier *nf, uint32_t kind, uint64_t start,
 		   uint64_t end)
 {
@@ -129,7 +129,7 @@ static void handle_events(struct kedge_notifier *nf)
 			break;
 		told += told_by(nf, &m);
 	}
-	/* release: who sees the new generation sees the queue. */
+	/* release: a thread that sees the new generation sees the queue. */
 	atomic_store_explicit(&nf->page->generation,
 			      told ? g + GENERATION_STEP : g,
 			      memory_order_release);
@@ -162,7 +162,7 @@ static uint64_t spin_until(struct uffd *u)
 
 /*
  * An epoll descriptor in the thread's own table: poll() fails where RLIMIT_NOFILE
- * is 0, as in sandboxes. Negative: there is none to be had.
+ * is 0, as in sandboxes. Negative: it cannot be had.
  */
 static int open_epoll(const struct uffd *u)
 {
@@ -301,7 +301,7 @@ static void let_go(struct kedge_notifier *nf)
 			handle_events(nf);
 		}
 	} while (cuts_now(nf) != cuts);
-	/* Still registered it must not be unmapped: nobody would answer. */
+	/* Still registered it must not be unmapped: no monitor would answer. */
 	if (!atomic_load(&u->bell_gone) &&
 	    uffd_unregister(u->fd, u->bell, u->bell + kedge__page_size()))
 		atomic_store(&u->bell_gone, true);
@@ -372,8 +372,8 @@ static void stop_thread(struct uffd *u)
 	}
 	atomic_store(&u->closing, true);
 	/*
-	 * Where it was unmapped the monitor looks from time to time. A seccomp
-	 * filter may refuse the one call, and hardly the other.
+	 * If the bell was unmapped, the monitor looks from time to time. A
+	 * seccomp filter may refuse the one call, and hardly the other.
 	 */
 	if (!atomic_load(&u->bell_gone) &&
 	    madvise(bell, kedge__page_size(), MADV_DONTNEED))
@@ -381,7 +381,7 @@ static void stop_thread(struct uffd *u)
 	pthread_join(u->thread, NULL);
 }
 
-/* The process ends: nobody listens any more, so nothing may be believed. */
+/* The process ends, and the monitor first: no hit may be believed any more. */
 static void end_service(struct service *s)
 {
 	struct uffd *u = container_of(s, struct uffd, service);

@@ -2,17 +2,18 @@
 /*
  * The ummunot backend: the kernel module keeps the watches, their queue and the
  * counter. A watch here is one there, by its address as the cookie, so there is
- * no thread, nothing to arm, and no kind of memory that is not seen.
+ * no thread and no arming, and every kind of memory is seen.
  *
  * Why the level is exact. The counter moves when an invalidation begins, before
- * the first page goes, and again when the last is gone. Who has a new page has
- * therefore a new counter, and takes the event of the beginning. Between the two
- * the old pages can still be pinned; what is registered then is not kept: a
- * watch that is added meanwhile gets an event at once, one that was there before
- * has one, and the cache reads events after the device has pinned. The end's
- * event then takes what else may have slipped in. While an invalidation of a
- * watched range is under way, the queue's end carries another number than the
- * counter (UMMUNOT_FEATURE_SETTLED), so no lookup goes without asking.
+ * the first page goes, and again when the last is gone. A thread that has a new
+ * page has therefore a new counter, and takes the event of the beginning.
+ * Between the two the old pages can still be pinned; what is registered then is
+ * not kept: a watch that is added meanwhile gets an event at once, one that was
+ * there before has one, and the cache reads events after the device has pinned.
+ * The end's event then takes what else may have slipped in. While an
+ * invalidation of a watched range is under way, the queue's end carries another
+ * number than the counter (UMMUNOT_FEATURE_SETTLED), so no lookup goes without
+ * asking.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -176,8 +177,8 @@ static struct taken translate(const struct ummunot_event *e, uint64_t counter)
 }
 
 /*
- * The application has the descriptor too, and who asks for SIGIO sets all flags
- * at once: without O_NONBLOCK a read of an idle queue would wait, with the lock.
+ * The application has the descriptor too, and asking for SIGIO sets all flags at
+ * once: without O_NONBLOCK a read of an idle queue would wait, with the lock.
  */
 static void keep_nonblock(int fd)
 {
@@ -205,8 +206,8 @@ static ssize_t read_events(const struct ummunot *u, struct ummunot_event *ev,
 
 /*
  * The application closed the descriptor. Every watch is told once, and the
- * number is one that the counter will never have: nothing is a hit again, and
- * nothing is kept, for no watch can be added.
+ * number is one that the counter will never have: no lookup hits again, and no
+ * registration is kept, for no watch can be added.
  */
 static size_t take_lost(struct kedge_notifier *nf, struct queue *q,
 			struct taken *out, size_t max, uint64_t *drained,

@@ -32,7 +32,7 @@ const struct point tripwire_points[POINTS] = {
 	{ "guard_install_set_pte", NULL, 0, 0, GUARD_MARKS },
 };
 
-/* Where a function's argument (or its member) @what is; false if nowhere. */
+/* Find an argument named @what, or a member of one; false if there is neither. */
 static bool find_what(const struct btf *b, struct place *p, const char *what)
 {
 	int arg, off;

@@ -28,7 +28,7 @@ enum group {
 
 #define POINTS 6
 
-/* Where these are in the running kernel. */
+/* A point's place in the running kernel. */
 struct place {
 	uint32_t func;	/* BTF id, or 0: not there */
 	int16_t arg;	/* -1: all calls count */

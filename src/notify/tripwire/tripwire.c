@@ -8,11 +8,12 @@
  * gone, however the call was made, the generation has moved: what a cache kept
  * before is looked at anew, and what it keeps afterwards is of the new pages.
  *
- * Whose change it was: the program compares the address space of the caller
- * (current->mm) with ours, so threads, vfork() children and the kernel's workers
- * for our io_uring count, and no other process does. Ours was noted by another
- * program, run once by us. It is a kernel address, and kept where no process can
- * read it. The kernel refuses either change in another process's memory.
+ * Only our changes count: the program compares the address space of the caller
+ * (current->mm) with ours, so threads, vfork() children and the kernel's
+ * workers for our io_uring count, and no other process does. Ours was noted by
+ * another program, run once by us. It is a kernel address, and kept where no
+ * process can read it. The kernel refuses either change in another process's
+ * memory.
  *
  * Can a run be left out? The kernel skips a program of this kind while the same
  * program is interrupted, in another task, on the same CPU. That takes a kernel
@@ -21,7 +22,7 @@
  *
  *  - guard pages are seen also by the function that writes each marker. That
  *    runs after the old pages were dropped and under the page table's spinlock,
- *    where nothing is preempted. What it does not see is a call that dropped
+ *    where no task is preempted. What it does not see is a call that dropped
  *    pages and failed; the exit of the call itself does.
  *  - shmat() has two copies of the program: two tasks would have to be stopped,
  *    one within each.
@@ -29,7 +30,7 @@
  * A kernel with PREEMPT_RT preempts under spinlocks too; there it is twice "two
  * tasks", not "never".
  *
- * Nothing is pinned: when the last descriptor is closed, by close() or by the
+ * No program is pinned: when the last descriptor is closed, by close() or by the
  * death of the process, the kernel takes the programs off.
  */
 #include <linux/bpf.h>
@@ -139,7 +140,7 @@ static int load(const struct code *c, uint32_t type, uint32_t attach,
 	return bpf(BPF_PROG_LOAD, &attr);
 }
 
-/* Note whose address space this is: *own = current->mm. */
+/* Note which address space is ours: *own = current->mm. */
 static int note_self(const struct places *p, int own)
 {
 	struct code c = { .cnt = 0 };
@@ -247,14 +248,14 @@ static void close_link(const struct link *l)
 		close(l->fd);
 }
 
-/* Still opening: the numbers are ours, and nothing that may fail is asked. */
+/* Still opening: the numbers are ours, so close without a check that may fail. */
 static void undo(struct tripwire *t, unsigned int keep)
 {
 	while (t->link_cnt > keep)
 		close(t->link[--t->link_cnt].fd);
 }
 
-/* All points of the group, or none. */
+/* Attach to all points of the group, or undo it. */
 static int attach_group(struct tripwire *t, const struct places *p,
 			enum group group, int own, int counter)
 {
@@ -277,7 +278,7 @@ static uint64_t count(const struct tripwire *t)
 	return __atomic_load_n(t->counter, __ATOMIC_ACQUIRE);
 }
 
-/* A call that changes nothing, for there is no such segment. */
+/* A call without an effect, for there is no such segment. */
 static bool shm_trips(const struct tripwire *t)
 {
 	uint64_t before = count(t);
@@ -394,7 +395,7 @@ static int set_up(struct tripwire *t, const struct places *p)
 	t->covers = attach_all(t, p, own, counter);
 	rc = t->covers ? reset(counter) : -EOPNOTSUPP;
 close_own:
-	/* The programs hold the maps from here on; nobody else needs them. */
+	/* The programs hold the maps from here on: our descriptors can go. */
 	close(own);
 close_counter:
 	close(counter);
@@ -402,8 +403,9 @@ close_counter:
 }
 
 /*
- * What costs nothing and tells most who may not: a program on the exit of no
- * function is always refused, but before that the kernel looks who asks.
+ * A cheap probe, which finds most processes that may not load programs: the
+ * kernel always refuses one on the exit of no function, but checks permissions
+ * first.
  */
 static int may_load(void)
 {

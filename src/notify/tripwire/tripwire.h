@@ -16,7 +16,7 @@ struct tripwire;
 
 /*
  * 0 or a negative errno with its reason: -EPERM without CAP_BPF and
- * CAP_PERFMON, -EOPNOTSUPP where the kernel has none of what it takes, or did
+ * CAP_PERFMON, -EOPNOTSUPP where the kernel lacks all that it takes, or did
  * not pass the test. It may need a few milliseconds, the first time in a
  * process.
  */
