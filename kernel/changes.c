@@ -25,17 +25,17 @@
  * context, blockable or not.
  *
  * Why the counter is never late. It is stored by the thread that makes the
- * change, before that goes on to the page tables. Whoever sees a new page at an
- * address has either put it there, which takes the lock of the page table after
- * the old one was cleared under it by the changing thread: that unlock and this
- * lock order the store before all that follows. Or it walked to an entry that
- * another thread stored after that: smp_wmb() below orders the counter before
- * every later store of the changing thread (the cleared entry, and the new one
- * where the same thread puts it), and that other thread, having taken the page
- * table's lock, orders it before its own. Whoever reads the new page and then
- * the counter (an acquire, or the address dependency and x86) sees it moved.
- * Between the counter and the log no order is needed: a reader takes c->lock,
- * under which both changed.
+ * change, before that goes on to the page tables. A thread that sees a new page
+ * at an address has either put it there, which takes the lock of the page table
+ * after the old one was cleared under it by the changing thread: that unlock
+ * and this lock order the store before all that follows. Or it walked to an
+ * entry that another thread stored after that: smp_wmb() below orders the
+ * counter before every later store of the changing thread (the cleared entry,
+ * and the new one where the same thread puts it), and that other thread, having
+ * taken the page table's lock, orders it before its own. A thread that reads
+ * the new page and then the counter (an acquire, or the address dependency and
+ * x86) sees it moved. Between the counter and the log no order is needed: a
+ * reader takes c->lock, under which both changed.
  *
  * A processor may use the old page from its TLB until the change flushes that,
  * which may be after its end. What is pinned meanwhile is found by the page

@@ -189,7 +189,7 @@ struct watch {
 	bool protection;
 };
 
-/* An open file. What stands behind @cookies is under the space's lock. */
+/* An open file. @in_space and what follows: under the space's lock. */
 struct file_state {
 	struct space *space;
 	struct quota *quota;

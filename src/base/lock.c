@@ -5,13 +5,13 @@
  * thread's own system call: where it is blocked the kernel ends the process.
  *
  * Blocking nests, so that a call which takes several locks in a row changes the
- * mask once: each change is a system call. How often it is nested is a number of
- * the thread's own, guarded by the mask itself: it is raised after signals were
- * blocked and falls to 0 before they are let in, so a handler that interrupts
- * either always finds 0, blocks for itself, and leaves 0. What is put back lives
- * beside the number, not in the locks: they may be let go in any order. It is
- * written after signals were blocked, too, and read before they are let in: a
- * handler in between would replace it by its own.
+ * mask once: each change is a system call. How often it is nested is a number
+ * of the thread's own, guarded by the mask itself: it is raised after signals
+ * were blocked and falls to 0 before they are let in, so a handler that
+ * interrupts either always finds 0, blocks for itself, and leaves 0. The mask
+ * to put back lives beside the number, not in the locks: they may be let go in
+ * any order. It is written after signals were blocked, too, and read before
+ * they are let in: a handler in between would replace it by its own.
  */
 #include <sched.h>
 

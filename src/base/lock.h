@@ -14,9 +14,9 @@
 #include <stdatomic.h>
 
 /*
- * Block all signals but faults, and put back the mask from before the first of
- * nested calls. Code in between must not change the mask, nor call code that may:
- * a device, a callback.
+ * Block signals (lock.c says which), and put back the mask from before the first
+ * of nested calls. Code in between must not change the mask, nor call code that
+ * may: a device, a callback.
  */
 void signals_block(void);
 void signals_restore(void);

@@ -2,7 +2,7 @@
 /*
  * free and realloc of chunks so large that the allocator may give their pages
  * back at once: glibc does it by calls within itself that no symbol leads to.
- * Whatever the allocator, freed memory has no use for its registration; one that
+ * With any allocator, freed memory has no use for its registration; one that
  * is given back later was announced when it was freed.
  *
  * The allocator is the next one in the search order, glibc's or a preloaded one.

@@ -7,8 +7,8 @@
 #include "hooks/hooks.h"
 
 /*
- * A process that may attach a segment may read its size. Where that is refused
- * all the same, all that lies above is announced.
+ * A process that may attach a segment may read its size. If that is refused all
+ * the same, all that lies above is announced.
  */
 void kedge__on_shmat(struct change *c, int id, const void *addr, int flags)
 {

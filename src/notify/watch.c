@@ -77,7 +77,7 @@ static int register_around(struct kedge_notifier *nf, const struct adding *a,
  * on a mapping as a whole, so what is said of a part is true of the rest. The next
  * range in there needs no call.
  *
- * That rests on the look after the kernel was asked. What is not armed is within
+ * That rests on the look after the kernel was asked. The unarmed part is within
  * the caller's own range, which the application leaves alone meanwhile, so it was
  * mapped and is registered; and where it is, so is all of the mapping that is found
  * around it. The look before is for its extent alone.
@@ -152,7 +152,7 @@ static int arm(struct kedge_notifier *nf, struct adding *a, uint64_t start,
 	/*
 	 * Others unmap without a pause. The kernel does report on the range,
 	 * so the watch holds; it is only not known to be armed next time.
-	 * What was looked at may however have been exchanged in between.
+	 * The mapping may however have been exchanged since the look.
 	 */
 	return rc > 0 ? KEDGE_WATCH_PROVISIONAL : rc;
 }

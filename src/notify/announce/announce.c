@@ -355,8 +355,8 @@ static void rearm_all(const struct kedge_hook *hook)
 
 /*
  * A watch that was added since the begin may have looked at the old mapping,
- * and be about to believe it. Where the kernel tells of the change that is cut;
- * where it does not, it is cut here, once the change is over.
+ * and be about to believe it. If the kernel tells of the change, its event cuts
+ * that; if it does not, it is cut here, once the change is over.
  */
 static void cut_again(const struct kedge_hook *hook)
 {

@@ -18,8 +18,8 @@
  *   come near the limit.
  *
  * Between two counts at most as many intervals are added as could not exceed
- * either bound, if each end of each were a seam. What is not seen before the next
- * count are mappings that others make: they were counted as holes beside an
+ * either bound, if each end of each were a seam. Mappings that others make are
+ * not seen before the next count: they were counted as holes beside an
  * interval, so the second bound has room for them.
  *
  * Seams of mappings that were both written to before they could melt stay, though

@@ -239,7 +239,7 @@ static void own_descriptors(struct kedge_notifier *nf)
 
 /*
  * Others wait for this thread, so it must not wait for the CPU that its creator
- * was bound to, nor as one that has time. What is refused stays as it is.
+ * was bound to, nor as one that has time. A refused call is ignored.
  */
 static void run_anywhere(void)
 {

@@ -225,10 +225,10 @@ static size_t take_lost(struct kedge_notifier *nf, struct queue *q,
 }
 
 /*
- * The kernel has one queue for all users of the descriptor: what is for others
- * goes on to theirs. What others found for this one comes first: it was queued
- * before what the kernel has now. The number at which this queue is empty is
- * known only once the kernel's is, too.
+ * The kernel has one queue for all users of the descriptor: events for others
+ * go on to theirs. Those that others found for this one come first: they were
+ * queued before what the kernel has now. The number at which this queue is empty
+ * is known only once the kernel's is, too.
  * -EAGAIN: all was told before, at the number that the counter still has.
  */
 static size_t ummunot_take(struct kedge_notifier *nf, struct queue *q,
