@@ -42,7 +42,7 @@ static void free_cold(struct kedge_cache *c)
 	free(c->cold);
 }
 
-/* A line "Name:  number" of /proc/self/status; 0 if there is none. */
+/* The number of the line "Name:  number" of /proc/self/status; 0 without one. */
 static uint64_t status_value(const char *name, int base)
 {
 	FILE *f = fopen("/proc/self/status", "re");
@@ -61,7 +61,7 @@ static uint64_t status_value(const char *name, int base)
 
 #define CAP_IPC_LOCK_BIT 14
 
-/* What RLIMIT_MEMLOCK leaves; 0 where it does not bind. */
+/* The bytes that RLIMIT_MEMLOCK leaves; 0 where it does not bind. */
 static uint64_t memlock_left(void)
 {
 	struct rlimit rl;
@@ -71,7 +71,7 @@ static uint64_t memlock_left(void)
 	    status_value("CapEff", 16) >> CAP_IPC_LOCK_BIT & 1)
 		return 0;
 	used = (status_value("VmLck", 10) + status_value("VmPin", 10)) << 10;
-	/* 1, not 0, where nothing is left: no limit is something else. */
+	/* 0 means unlimited, so return 1 when the limit is used up. */
 	return used < rl.rlim_cur ? rl.rlim_cur - used : 1;
 }
 
@@ -265,7 +265,7 @@ static void fini(struct kedge_cache *c)
 	resyncer_stop(c);
 	c->quiet = true;
 	claim_thread(c);
-	kedge_cache_flush(c); /* does nothing in a forked child */
+	kedge_cache_flush(c); /* a no-op in a forked child */
 	unwatch_held(c);
 	release_notifier(c);
 	if (c->pagemap_fd >= 0)

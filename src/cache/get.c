@@ -2,8 +2,8 @@
 /*
  * The hit, and the put of what is still good. This is the path that everything
  * else is arranged for: no lock, no system call, no atomic read-modify-write,
- * no store to a line that another thread writes; and no call, so that nothing is
- * saved and restored. What is rare goes on elsewhere, from the beginning.
+ * no store to a line that another thread writes; and no call, so that no register
+ * is saved and restored. Rare cases go on elsewhere, from the beginning.
  *
  * Why a hit is right. The generation is loaded before the index. If it equals
  * what this cache has handled (c->seen), every change that was visible to this
@@ -22,8 +22,8 @@
  * as readers_wait() comes between its death and its next life.
  *
  * A cache with a single thread (MODE_SINGLE) has no records and no sections. The
- * thread frees nothing while it looks something up; so it counts in the region,
- * as those who hold the lock do elsewhere.
+ * thread frees no region while it looks one up; so it counts in the region, as
+ * threads that hold the lock do elsewhere.
  */
 #include "cache/hit.h"
 
@@ -46,7 +46,7 @@ static inline bool serves_whole(const struct region *r, uint64_t addr,
 	       !(access & ~r->mr.access);
 }
 
-/* A region that is WHOLE, or NULL. Ids from @cnt on are none. */
+/* A region that is WHOLE and has an id below @cnt, or NULL. */
 static inline struct region *find_whole(struct kedge_cache *c,
 					struct region **last, uint32_t cnt,
 					uint64_t addr, uint64_t len,
@@ -112,7 +112,7 @@ static struct region *lookup(struct kedge_cache *c, struct thread_rec *rec,
 
 	if (all_handled(c))
 		id = index_find(c, addr);
-	/* Where the record has no room, begin() makes some. */
+	/* If the record has no room for the id, begin() makes some. */
 	if (id && id < rec->refs_cnt &&
 	    region_serves(c, &c->regions[id], addr, end, access, trust)) {
 		r = &c->regions[id];
@@ -193,10 +193,11 @@ int kedge_cache_get(struct kedge_cache *c, const void *ptr, size_t len,
 }
 
 /*
- * The store of the count before the load of the state, in the eyes of who makes
- * the region unreachable: by membarrier() there, or by a fence here. He either
- * counts this put, or we see that the region is dying. Partner:
- * region_collect(). It may be another's by now, so nothing else of it is read.
+ * The store of the count comes before the load of the state, as seen by the
+ * thread that makes the region unreachable: by membarrier() there, or by a fence
+ * here. That thread either counts this put, or we see that the region is dying.
+ * Partner: region_collect(). The region may be another's by now, so only its
+ * state is read.
  */
 static inline void put_counted(struct kedge_cache *c, struct region *r,
 			       uint32_t id)

@@ -38,7 +38,7 @@ static void do_chunk(struct job *j, uint64_t n)
 		atomic_compare_exchange_strong(&j->error, &none, rc);
 		return;
 	}
-	/* What could not be kept is gone again, and not counted. */
+	/* A region that could not be kept is gone again, and not counted. */
 	if (cache_serves(j->c, w.start, w.end, w.access))
 		atomic_fetch_add(&j->bytes, w.end - w.start);
 	else
@@ -55,7 +55,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* Threads that help; fewer, or none, if the system has none to give. */
+/* Returns how many threads help: fewer, even 0, if the system refuses more. */
 static unsigned int start_helpers(struct job *j, pthread_t *t, unsigned int max)
 {
 	sigset_t all, saved;

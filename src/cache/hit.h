@@ -23,7 +23,7 @@ static inline bool has_last_rec(const struct kedge_cache *c)
 	return likely(last_rec.serial == c->serial);
 }
 
-/* NULL: no memory for one, or the cache has a single thread and needs none. */
+/* NULL: it cannot be had, or the cache has a single thread and needs no record. */
 static inline struct thread_rec *own_rec(struct kedge_cache *c)
 {
 	if (has_last_rec(c))
@@ -77,7 +77,7 @@ static inline uint64_t enter(struct thread_rec *rec, uint32_t modes)
 	return s;
 }
 
-/* release: the reference that was taken is seen by who sees this. */
+/* release: a thread that sees this sees the reference that was taken. */
 static inline void leave(struct thread_rec *rec, uint64_t s)
 {
 	atomic_store_explicit(&rec->section, s + 2, memory_order_release);

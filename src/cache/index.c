@@ -80,7 +80,7 @@ struct piece {
 	uint64_t end;
 };
 
-/* What of [start, end) is in the block of @at. */
+/* The part of [start, end) that is in the block of @at. */
 static struct piece piece_at(uint64_t at, uint64_t start, uint64_t end)
 {
 	uint64_t low = round_down(at, BLOCK_LEN), high = low + BLOCK_LEN;
@@ -89,7 +89,7 @@ static struct piece piece_at(uint64_t at, uint64_t start, uint64_t end)
 			       end < high ? end : high };
 }
 
-/* What region @id has of the block of @at. */
+/* The part of region @id that is in the block of @at. */
 static struct piece piece_of(const struct kedge_cache *c, uint64_t at,
 			     uint32_t id)
 {

@@ -11,7 +11,7 @@ int index_set(struct kedge_cache *c, uint32_t id); /* where its mr is */
 /* Returns how many bytes named @id until now. */
 uint64_t index_clear(struct kedge_cache *c, uint64_t start, uint64_t end,
 		     uint32_t id);
-/* Where the pages from @start on that name @id end; @end at most. */
+/* The end of the run of pages from @start on that name @id; @end at most. */
 uint64_t index_run(const struct kedge_cache *c, uint64_t start, uint64_t end,
 		   uint32_t id);
 void index_free(struct kedge_cache *c);
@@ -83,7 +83,7 @@ static inline bool region_serves(const struct kedge_cache *c,
 		index_run(c, addr, end, region_id(c, r)) >= end);
 }
 
-/* Where that ends which a region serves from @at on; @at if it is nothing. */
+/* The end of the range that a region serves from @at on; @at if it is empty. */
 static inline uint64_t region_run(const struct kedge_cache *c,
 				  const struct region *r, uint64_t at,
 				  uint64_t end, uint32_t access,

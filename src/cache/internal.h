@@ -8,15 +8,15 @@
  *
  * The index maps address space to the id of the region to use there: 64 KiB by
  * 64 KiB where one region is all there is to name, else page by page. A region
- * whose every page is good is WHOLE: any range within it is a hit, whichever
+ * with only good pages is WHOLE: any range within it is a hit, whichever
  * region its other pages name. A region of which an event took pages is HOLED:
  * then each page of a range must name it. With _ASK either serves only lookups that
  * asked the kernel for changes under way (notify_settle_asking()).
  *
  * References are counted per thread and region: a hit adds to a number that no
- * other thread writes. Who wants to know whether a region is in use first makes
- * it unreachable, waits until no thread is in the middle of a lookup, and adds
- * up (refs.c has the proof). The idea is that of the kernel's percpu_ref.
+ * other thread writes. A thread that wants to know whether a region is in use first
+ * makes it unreachable, waits until no thread is in the middle of a lookup, and
+ * adds up (refs.c has the proof). The idea is that of the kernel's percpu_ref.
  *
  * lock guards all but what is marked otherwise. Order: cache lock, then the
  * notifier's. The device is never called with the lock held.
@@ -48,7 +48,7 @@
 #define COLD_SHIFT  12 /* ids that share a piece of c->cold */
 #define COLD_CNT    (1u << COLD_SHIFT)
 
-/* What a hit reads: one cache line. */
+/* The part of a region that a hit reads: one cache line. */
 struct region {
 	struct kedge_mr mr;	/* constant while the region is not FREE */
 	_Atomic uint32_t state; /* written under lock */
@@ -56,7 +56,7 @@ struct region {
 	uint32_t refs;		/* references counted under the lock */
 } __attribute__((aligned(64)));
 
-/* What only slow paths need. */
+/* The rest of a region, which only slow paths need. */
 struct region_cold {
 	struct watch watch;
 	uint32_t id;
@@ -75,8 +75,8 @@ struct region_cold {
 	bool rearm;    /* the range is likely to be watched again soon */
 
 	/* For the device's preserve; see preserve.c. */
-	bool safe;	   /* nothing has to be done for the data in it */
-	bool covered;	   /* another one has what nothing happened to */
+	bool safe;	   /* the data in it needs no preserve */
+	bool covered;	   /* another one has its pages that no event hit */
 	bool heir;	   /* it is that other one */
 	bool hit;	   /* an event came since todo was made */
 	bool due;	   /* with todo: of the thread that ends the region */
@@ -84,7 +84,7 @@ struct region_cold {
 	struct fate todo;
 };
 
-/* What an event took from a region, to be made good by a resync. */
+/* A range that an event took from a region, to be made good by a resync. */
 struct lost {
 	uint64_t start;
 	uint64_t end;
@@ -138,7 +138,7 @@ struct thread_rec {
 #define REC_THREAD_GONE 1u
 #define REC_CACHE_GONE	2u
 
-/* What a lookup must do besides looking up; any bit is rare. */
+/* Modes: the duties of a lookup besides looking up; any bit is rare. */
 #define MODE_FENCE  1u /* there is no membarrier(): fence in every lookup */
 #define MODE_VERIFY 2u
 #define MODE_SINGLE 4u /* KEDGE_CACHE_SINGLE_THREAD */
@@ -170,7 +170,7 @@ struct kedge_cache {
 
 	struct queue queue;	  /* of nf: what happened to our regions */
 	struct region_cold **cold; /* by id, COLD_CNT at a time */
-	uint32_t ids;		  /* ids there can be; 0 names none */
+	uint32_t ids;		  /* ids there can be; 0 names no region */
 	uint32_t ids_used;	  /* ids below this were used */
 	uint32_t free_ids;	  /* list */
 	uint32_t lru_first;	  /* least recently used */
@@ -227,7 +227,7 @@ static inline uint32_t state_of(const struct region *r)
 
 static inline void set_state(struct region *r, uint32_t state)
 {
-	/* release: who finds the region through the index sees it made. */
+	/* release: a thread that finds the region through the index sees it made. */
 	atomic_store_explicit(&r->state, state, memory_order_release);
 }
 
@@ -264,9 +264,9 @@ static inline bool all_handled(const struct kedge_cache *c)
 }
 
 /* The ways to a device's functions disable cancellation (base/process/cancel.h): a thread
- * that ended there would leave a region MAKING for good. A hit calls nothing. */
+ * that ended there would leave a region MAKING for good. A hit makes no call. */
 
-/* get.c: the calling thread's records are no longer its own. */
+/* refs.c. The calling thread's records are no longer its own. */
 void forget_last(void);
 /* 0, or -EPERM where the cache is another thread's alone. */
 int check_thread(struct kedge_cache *c);
@@ -275,15 +275,15 @@ void claim_thread(struct kedge_cache *c);
 /* rec_grow() of the calling thread's record, if it has one. */
 void own_rec_grow(struct kedge_cache *c);
 
-/* refs.c */
+/* refs.c: the records. */
 void recs_init(struct kedge_cache *c);
 void recs_free(struct kedge_cache *c);
 struct thread_rec *rec_of_thread(struct kedge_cache *c); /* NULL: no memory */
 /* With the lock held: */
 uint32_t refs_sum(struct kedge_cache *c, uint32_t id);
 /*
- * Wait for lookups under way. False: nothing says whether there are any, so what
- * they may have found must stay.
+ * Wait for lookups under way. False: it is not known whether there are any, so
+ * regions that they may have found must stay.
  */
 bool readers_wait(struct kedge_cache *c);
 /* Make room in the calling thread's record for the ids in use, if it can be. */
@@ -294,7 +294,7 @@ static inline void ref_add(struct kedge_cache *c, uint32_t id, uint32_t by)
 	c->regions[id].refs += by;
 }
 
-/* cache.c: zeroed memory, or NULL; munmap() ends it. */
+/* region.c: zeroed memory, or NULL; munmap() ends it. */
 void *reserve(size_t len);
 
 /* region.c. With the lock held: */
@@ -307,7 +307,7 @@ enum why {
 void region_kill(struct kedge_cache *c, struct region *r, enum why why,
 		 uint32_t *killed);
 void region_collect(struct kedge_cache *c, uint32_t *killed, uint32_t *dead);
-/* region_collect() for one that nobody holds, which becomes the caller's. */
+/* region_collect() for one. True: it is not held, and is the caller's now. */
 bool region_seize(struct kedge_cache *c, uint32_t *killed);
 void region_die(struct kedge_cache *c, struct region *r, uint32_t *dead);
 /* Without the lock: */
@@ -333,7 +333,7 @@ void resyncer_stop(struct kedge_cache *c);
 int region_replace(struct kedge_cache *c, uint32_t id, uint64_t start,
 		   uint64_t end);
 
-/* evict.c. With the lock held: make room; false if nothing can go. */
+/* evict.c. With the lock held: make room; false if too little can go. */
 enum room {
 	ROOM_LIMITS, /* within the cache's own */
 	ROOM_DEVICE, /* in the device, which has refused */

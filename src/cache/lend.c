@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What peers may touch. Unless the application trusts them, a registration with
+ * Lending memory to peers. Unless the application trusts them, a registration with
  * remote access is lent: it is made for one get, is in no index, and ends with
- * its put, its key with it. Nobody else gets the same key, because whoever has
- * it has it for all of what it covers.
+ * its put, its key with it. No other get has the same key, because a peer with a
+ * key reaches all that the key covers.
  *
  * Where the device has memory windows, what is lent is a window over a kept
  * registration with local access, which it holds for as long as it is open.
  */
 #include "cache/internal.h"
 
-/* What the local device must be able to do: a peer's write is a write. */
+/* The rights that the local device needs: a peer's write is a write. */
 uint32_t local_part(uint32_t access)
 {
 	uint32_t local = access & KEDGE_ACCESS_LOCAL_WRITE;
@@ -20,7 +20,7 @@ uint32_t local_part(uint32_t access)
 	return local;
 }
 
-/* A region for a window over @base, whose reference goes over to it. */
+/* A region for a window over @base, to take over the caller's reference to it. */
 static struct region *window_region(struct kedge_cache *c, uint32_t base,
 				    uint64_t addr, uint64_t len,
 				    uint32_t access)
@@ -90,7 +90,7 @@ static int lend_region(struct kedge_cache *c, uint64_t addr, uint64_t len,
 	return cache_register(c, &w, out);
 }
 
-/* What stands in a window's way need not stand in the other's. */
+/* A cause that prevents a window need not prevent a registration. */
 int lend_over(struct kedge_cache *c, struct region *base, uint64_t addr,
 	      uint64_t len, uint32_t access, struct region **out)
 {

@@ -11,21 +11,21 @@
  * larger by its thread when a lookup meets an id beyond: a word for each id that
  * a cache may come to use would be megabytes of address space for each thread.
  *
- * Proof that a sum of 0 means free. Who wants to free a region, under the lock,
+ * Proof that a sum of 0 means free. To free a region, a thread, under the lock,
  *  1. takes it out of the index and marks it DYING,
  *  2. readers_wait(): membarrier(), then waits until every section that was
  *     odd has ended,
  *  3. adds up.
  * membarrier() makes every running thread of the process execute a full barrier
- * between its own instructions. A lookup whose section began (store) before its
- * thread's barrier is seen odd in 2 and waited for; its count is then visible
+ * between its own instructions. If a lookup's section began (store) before its
+ * thread's barrier, it is seen odd in 2 and waited for; its count is then visible
  * (release of the section's end, acquire in 2). One that begins after the
  * barrier reads the index after 1 and does not find the region. So after 2 the
  * sum can only fall, by puts. A put stores its count, then loads the state. If
  * the load came before its thread's barrier, so did the store, and 3 counts it.
  * If after, it sees DYING and goes the slow way, under the lock, where the sum
- * is taken again. So the last put is never lost; and once the sum is 0, nobody
- * holds the region or can find it.
+ * is taken again. So the last put is never lost; and once the sum is 0, the region
+ * is not held, and no thread can find it.
  *
  * Without 2's barrier a lookup's store of the section could still be in its
  * CPU's store buffer while it already reads the index; without the wait a
@@ -44,7 +44,7 @@
  * what it does later has one: a thread that has once loaded the new mode never
  * loads an older one. A record that is made or taken over gets the mark under the
  * lock, under which the mode was set, and so does that of the thread which sets it.
- * While a thread has not said so, nothing is concluded from its record:
+ * While a thread has not said so, no conclusion is drawn from its record:
  * readers_wait() fails, and the region stays DYING, in limbo, until the thread has,
  * has ended, or the cache is closed. No put ends a region that is in limbo.
  * To interrupt the other CPUs by mprotect() was ruled out: that is no barrier on
@@ -303,7 +303,7 @@ static void wait_section(struct thread_rec *rec)
 }
 
 /*
- * Nobody but the caller, who is in no section, has ever looked something up:
+ * Whether only the caller, which is in no section, has ever looked something up:
  * a thread gets its record under the lock.
  */
 static bool alone(const struct kedge_cache *c)

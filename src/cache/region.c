@@ -6,8 +6,8 @@
  *              \________________________________^
  *
  * MAKING: the device is at it. DYING: out of the index, or never in it (memory
- * that cannot be watched), and held. DEAD: nobody holds it, the device is ending
- * it. Lists of regions are chained by their cold part's next; 0 ends them.
+ * that cannot be watched), and held. DEAD: not held, and the device is ending it.
+ * Lists of regions are chained by their cold part's next; 0 ends them.
  */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -24,7 +24,7 @@ void *reserve(size_t len)
 
 	if (p == MAP_FAILED)
 		return NULL;
-	/* Huge pages for what a big cache uses, none for a small one. */
+	/* Huge pages for the part that only a big cache uses. */
 	if (len > 2 * HUGE)
 		madvise((char *)p + HUGE, len - HUGE, MADV_HUGEPAGE);
 	return p;
@@ -69,7 +69,7 @@ int no_region(const struct kedge_cache *c)
 			       "back", c->ids);
 }
 
-/* Back to the free ones. The device knows nothing of it any more. */
+/* Back to the free ones. The device does not know it any more. */
 void region_forget(struct kedge_cache *c, struct region *r)
 {
 	uint32_t id = region_id(c, r);
@@ -165,7 +165,7 @@ static void to_limbo(struct kedge_cache *c, uint32_t *list)
 }
 
 /*
- * Move those of *killed that nobody holds to *dead, for region_reap(). The
+ * Move those of *killed that are not held to *dead, for region_reap(). The
  * others are deregistered by their last put. Proof in refs.c. Where lookups
  * under way cannot be told, they wait for the next call.
  */

@@ -9,9 +9,9 @@ enum region_state {
 	REGION_FREE = 0,
 	REGION_WHOLE,	 /* in the index */
 	REGION_HOLED,	 /* in the index, with pages missing */
-	REGION_WHOLE_ASK, /* the same two, in memory whose changes nobody */
-	REGION_HOLED_ASK, /* announces: a lookup asks the kernel first */
-	REGION_MAKING,	 /* being registered; nobody has it */
+	REGION_WHOLE_ASK, /* the same two, in memory with changes not */
+	REGION_HOLED_ASK, /* announced: a lookup asks the kernel first */
+	REGION_MAKING,	 /* being registered; no caller has it */
 	REGION_DYING,	 /* out of the index; its last put deregisters it */
 	REGION_DEAD,	 /* being deregistered */
 };

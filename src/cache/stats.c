@@ -4,8 +4,8 @@
 
 /*
  * Each thread counts its lookups by its section, which a lookup moves by two, and
- * those that found nothing. acquire: the latter first, or there would be more of
- * them than there are lookups.
+ * those that found no region. acquire: the latter first, or there would be more
+ * of them than there are lookups.
  */
 static uint64_t fast_hits(struct kedge_cache *c)
 {

@@ -7,7 +7,7 @@
  */
 #include "cache/hit.h"
 
-/* What a getv is asked for. */
+/* The range, rights and trust of a getv. */
 struct ask {
 	struct kedge_cache *c;
 	uint64_t at; /* from here on it has no piece yet */
@@ -92,8 +92,8 @@ static bool piece_again(struct ask *a, struct kedge_piece *p)
 }
 
 /*
- * Where the piece ends that is to be registered from a->at on: at the chunk's
- * end, or where something is registered already that may be believed.
+ * The end of the piece that is to be registered from a->at on: the chunk's end,
+ * or where something is registered already that may be believed.
  */
 static uint64_t gap_end(const struct ask *a)
 {
@@ -250,7 +250,7 @@ ssize_t kedge_cache_getv(struct kedge_cache *c, const void *addr, size_t len,
 		kedge_cache_hint(c, addr, len, access);
 	n = fill(a, pieces, max);
 	if (n == -ENOBUFS) {
-		/* Holes make pieces. Where there are none this does nothing. */
+		/* Holes make pieces. Without holes this changes no region. */
 		kedge_cache_hint(c, addr, len, access);
 		n = fill(a, pieces, max);
 	}

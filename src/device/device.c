@@ -2,7 +2,7 @@
 /*
  * Devices: what can register memory, behind the ops table of its author. The
  * table is copied and checked once, at open, so that it may be older or newer
- * than this library and nobody checks it again on the way to a registration.
+ * than this library and needs no check on the way to a registration.
  */
 #include <stdlib.h>
 
@@ -87,7 +87,7 @@ int kedge_device_query(struct kedge_device *dev, struct kedge_device_attr *user)
 		if (rc)
 			return rc;
 	} else {
-		/* Who says nothing refuses in reg what he cannot give. */
+		/* A device without query refuses in reg what it cannot give. */
 		attr.access = KEDGE_ACCESS_ALL;
 	}
 	return kedge__info_copy(user, ATTR_V1, &attr, sizeof(attr));

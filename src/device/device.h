@@ -2,8 +2,7 @@
 /*
  * A device as the library holds it: its author's ops table, copied and checked
  * once, and the context that every op is handed. What the ops promise is in
- * <kedge/device.h>; nothing is locked here, because each op may run on any
- * thread.
+ * <kedge/device.h>; there is no lock, because each op may run on any thread.
  */
 #ifndef DEVICE_DEVICE_H
 #define DEVICE_DEVICE_H
@@ -33,7 +32,7 @@ static inline void device_dereg(struct kedge_device *dev,
 	dev->ops.dereg(dev->ctx, mr);
 }
 
-/* As the op of that name; -EOPNOTSUPP where the device has none. */
+/* As the op of that name; -EOPNOTSUPP where the device lacks it. */
 static inline int device_replace(struct kedge_device *dev,
 				 struct kedge_device_mr *mr, void *addr,
 				 size_t len, void *changed, size_t changed_len)

@@ -89,7 +89,7 @@ static bool is_shared_file(const struct proc_vma *v)
 	return true;
 }
 
-/* As the kernel asks: who pins for writing need not be able to read. */
+/* As the kernel asks: a pin for writing does not need the right to read. */
 static enum proc_fault fault_of(const struct proc_vma *v, bool writes)
 {
 	if (!writes)
@@ -133,7 +133,7 @@ enum proc_fault kedge__proc_fault(uint64_t start, uint64_t end, bool writes,
 	return PROC_HOLE;
 }
 
-/* What smaps tells of one mapping, as far as it was read. */
+/* One mapping as smaps tells of it, as far as it was read. */
 struct smap {
 	struct proc_vma v;
 	uint64_t clean, anonymous; /* KiB */
@@ -142,8 +142,8 @@ struct smap {
 /*
  * Clean anonymous pages are what MADV_FREE leaves. LazyFree counts only those of
  * them that have come out of the per-CPU batches in which the kernel collects
- * them; whoever counts on it loses the others. A file's mapping has none: there
- * MADV_FREE fails. True at the last of the lines that are read here.
+ * them; to rely on it would lose the others. A file's mapping has no such pages:
+ * there MADV_FREE fails. True at the last of the lines that are read here.
  */
 static bool smap_line(struct smap *m, const char *line, bool *lazy)
 {
@@ -190,7 +190,7 @@ bool kedge__proc_each_lazy(uint64_t start, uint64_t end,
 	return told;
 }
 
-/* A capability in a user namespace of one's own is none here. */
+/* A capability in a user namespace of one's own does not count here. */
 static bool first_namespace(void)
 {
 	unsigned int inside = 1, outside = 1, cnt = 0;

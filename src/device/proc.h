@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What this process's memory is like, for the device that explains why it was
- * not pinned. Part of each library that has one. Read from /proc with nothing
- * allocated, because the caller may hold the allocator's locks; another thread
- * may change it at any time, so an answer is a good guess.
+ * This process's memory as /proc shows it, for the device that explains why it was
+ * not pinned. Part of each library that has one. Read without an allocation,
+ * because the caller may hold the allocator's locks; another thread may change it
+ * at any time, so an answer is a good guess.
  */
 #ifndef DEVICE_PROC_H
 #define DEVICE_PROC_H
@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 enum proc_fault {
-	PROC_NO_FAULT,    /* or none that shows */
+	PROC_NO_FAULT,    /* or it does not show */
 	PROC_HOLE,        /* not mapped */
 	PROC_NO_READ,     /* PROT_NONE, or only executable */
 	PROC_NO_WRITE,    /* not writable, and that was wanted */

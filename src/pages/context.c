@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What a swap works with, kept for the next one. Each swap that is under way has
- * a kit of its own; a few are kept, the rest is closed.
+ * A swap's kit, its descriptors and scratch space. Each swap that is under way has
+ * a kit of its own; a few are kept for the next ones, the rest is closed.
  *
  * The scratch space is registered with the kit's userfaultfd for good, so that
  * pages can be moved into it, and is never touched: a thread would wait there
@@ -35,7 +35,7 @@ static unsigned int idle_cnt;
 
 /* Zero in a forked child: what is idle then belongs to the parent. */
 static _Atomic uint32_t *_Atomic owned;
-/* Held by who swaps, against forks. */
+/* Held by a thread that swaps, against forks. */
 #define FORK_LOCK_INIT PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP
 static pthread_rwlock_t fork_lock = FORK_LOCK_INIT;
 
@@ -132,7 +132,7 @@ static int try_move(struct swap_kit *kit)
 	*p = 1;
 	m.src = (uintptr_t)p;
 	m.dst = m.src + page;
-	/* A process whose memory is all locked could not see it otherwise. */
+	/* A process that locks all its memory could not see it otherwise. */
 	munlock(p, 2 * page);
 	rc = kit_register(kit, m.dst, page);
 	if (!rc && ioctl(kit->uffd, UFFDIO_MOVE_V1, &m))
@@ -233,7 +233,7 @@ static void kit_close(struct swap_kit *kit)
 	free(kit);
 }
 
-/* What /proc does not show is done without: pages are moved one by one. */
+/* Does without what /proc does not show: then pages are moved one by one. */
 static int kit_open(size_t len, struct swap_kit **out)
 {
 	struct swap_kit *kit = calloc(1, sizeof(*kit));
@@ -286,7 +286,7 @@ static void forget_idle(void)
 
 /*
  * A fork() waits until no page is under way: the child would have zeros there.
- * A child that was made around libc has the lock as it was, and holds nothing.
+ * A child that was made around libc has the lock as it was, and does not hold it.
  */
 static void before_fork(void)
 {
@@ -302,7 +302,7 @@ static void after_fork(void)
 	pthread_rwlock_unlock(&fork_lock);
 }
 
-/* Once in a process, and in none of its children again. */
+/* Once in a process, and not again in its children. */
 static int own(void)
 {
 	_Atomic uint32_t *p;
@@ -328,8 +328,8 @@ unmap:
 }
 
 /*
- * A forked child finds the lock as some thread of the parent had it, and nobody
- * else runs there yet that could hold it.
+ * A forked child finds the lock as some thread of the parent had it, and no other
+ * thread runs there yet that could hold it.
  */
 static int adopt(void)
 {
@@ -436,7 +436,7 @@ int kit_reopen(struct swap_kit *kit)
 	size_t huge = pages_huge_len();
 	int fd;
 
-	/* Were it still open, nobody could register what it has. */
+	/* Were it still open, the new one could not register its ranges. */
 	close_own(kit->uffd, &kit->uffd_id);
 	kit->uffd = -1;
 	fd = new_uffd();

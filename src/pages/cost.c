@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What a swap costs on this machine, measured once in a process, at the first
+ * The cost of a swap on this machine, measured once in a process, at the first
  * question: each way at two lengths, the best of a few tries, and a line through
  * both. The ranges are the measurement's own.
  */
@@ -128,7 +128,7 @@ static struct line tables(void)
 		       2, best(remap_exchange, false, 0, 2 * huge, few, TRIES));
 }
 
-/* Where no huge pages come, there are none to be swapped. */
+/* Whether a fault brings a huge page: if not, there is no huge page to swap. */
 static bool huge_pages_come(void)
 {
 	size_t huge = pages_huge_len();
@@ -155,7 +155,7 @@ static void measure_huge(void)
 			     2, best(swap_by_move, true, 0, 2 * huge, 2 * huge,
 				     TRIES));
 	costs.split.fixed = costs.huge.fixed;
-	/* Once: the second time there is nothing left to split. */
+	/* Once: the second time there is no huge page left to split. */
 	costs.split.each = best(swap_by_move, true, page, huge, huge, 1);
 }
 
@@ -175,7 +175,7 @@ static void measure_all(void)
 	swap_end(&saved);
 }
 
-/* Nothing costs nothing, at whatever price. */
+/* 0 pages cost 0, even at an infinite price. */
 static double times(double n, double each)
 {
 	return n > 0 ? n * each : 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * New pages with contents (UFFDIO_COPY): one that is not cleared before it is
- * written, nor faulted in by itself, costs half of one that is. Who reads there
- * meanwhile waits, as with a swap.
+ * written, nor faulted in by itself, costs half of one that is. A thread that reads
+ * there meanwhile waits, as with a swap.
  */
 #include <linux/userfaultfd.h>
 #include <sys/ioctl.h>

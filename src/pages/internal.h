@@ -29,7 +29,7 @@ struct uffdio_move_v1 {
 
 _Static_assert(sizeof(struct uffdio_move_v1) == 40, "kernel ABI");
 
-/* What is mapped in a piece of a range that is as long as a huge page. */
+/* The pages mapped in a piece of a range that is as long as a huge page. */
 enum piece_kind {
 	PIECE_EMPTY, /* no page */
 	PIECE_HUGE,  /* one huge page, whole */
@@ -37,7 +37,7 @@ enum piece_kind {
 };
 
 /*
- * What one swap works with: a userfaultfd of its own, so that its registrations
+ * The tools of one swap: a userfaultfd of its own, so that its registrations
  * never melt with another swap's, and scratch space: for the huge pages of both
  * sides, and for their single pages, apart from each other, as the page tables
  * of single pages would make the kernel split a huge page that follows.
@@ -61,8 +61,8 @@ struct swap_kit {
 
 /*
  * context.c. Between the two signals are off and no fork() begins: neither
- * a handler nor a child may meet a page that is under way. 0 or a negative errno
- * with a reason, and then there is nothing to end.
+ * a handler nor a child may meet a page that is under way. 0, or a negative errno
+ * with a reason, and then swap_end() is not to be called.
  */
 int swap_begin(sigset_t *saved);
 void swap_end(const sigset_t *saved);
@@ -73,9 +73,9 @@ void kit_put(struct swap_kit *kit);
 int kit_reopen(struct swap_kit *kit);
 int kit_register(struct swap_kit *kit, uintptr_t at, size_t len);
 /*
- * This wakes who waits there. Where the ends do not let themselves be cut (the
- * ranges touch and have melted, and there is no mapping left to have), closing
- * the descriptor ends it all.
+ * This wakes threads that wait there. Where the ends do not let themselves be cut
+ * (the ranges touch and have melted, and there is no mapping left to have),
+ * closing the descriptor ends it all.
  */
 void kit_unregister(struct swap_kit *kit, uintptr_t at, size_t len);
 
@@ -87,7 +87,7 @@ int kit_writable(struct swap_kit *kit, uintptr_t at, size_t len);
 
 /* move.c: 0, SWAP_TAKEN or a negative errno with a reason. */
 int swap_by_move(uintptr_t a, uintptr_t b, size_t len);
-/* What is mapped in [at, at + len), by pieces. */
+/* Find the kind of each piece of [at, at + len). */
 void move_classify(struct swap_kit *kit, uintptr_t at, size_t len,
 		   uint8_t *kind);
 static inline size_t piece_cnt(uintptr_t at, size_t len, size_t huge)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What a range is made of: huge pages, every one mapped whole, or none; and
- * mappings that may be written.
+ * The kind of a range's pages: huge ones, every one mapped whole, or an empty
+ * range; and whether its mappings may be written.
  */
 #include <sys/mman.h>
 

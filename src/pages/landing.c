@@ -27,9 +27,9 @@
  * had so many, messages take other ways.
  *
  * Locks. gate is held while a channel joins or leaves, and while the thread is
- * started or joined; service.c's lock, whose holder ends the thread before
- * the process ends, comes after it; pool.lock is the last, and its holder calls
- * nothing that waits. The thread takes pool.lock alone, so that it can be joined
+ * started or joined; service.c's lock, held to end the thread before the process
+ * ends, comes after it; pool.lock is the last, and its holder makes no call that
+ * waits. The thread takes pool.lock alone, so that it can be joined
  * under both others. A block that is MAKING, EMPTYING or LENT belongs to the
  * thread that made it so: it reads it, and works on its pages, without a lock,
  * and its extent stays.
@@ -160,7 +160,7 @@ static void unmap_all(struct list *dropped)
 	}
 }
 
-/* Nothing is wanted: addresses go back, too. True if there were any. With the
+/* No block is wanted: addresses go back, too. True if there were any. With the
  * lock, which it lets go of. */
 static bool drop_bare(void)
 {
@@ -178,7 +178,7 @@ static bool drop_bare(void)
 	return true;
 }
 
-/* Nobody has used it for a while: the thread empties them next, one by one, so
+/* The pool was idle for a while: the thread empties blocks next, one by one, so
  * that a message that comes now does not wait for all. */
 static void trim(void)
 {
@@ -284,7 +284,7 @@ static void init(void)
 	gate = fresh;
 	memset(&pool, 0, sizeof(pool));
 	pool.lock = fresh;
-	/* None of these fails: they only fill in what they are given. */
+	/* These cannot fail: they only fill in what they are given. */
 	pthread_condattr_init(&a);
 	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
 	pthread_cond_init(&pool.wake, &a);
@@ -406,9 +406,9 @@ static bool find_run(struct landing *l)
 }
 
 /*
- * An extent that has them: in place of others of which nobody has any block, if
- * there may be no more. With the lock, which it lets go of. Its blocks are FREE,
- * and nobody else has seen them before it returns.
+ * An extent that has them: in place of others that are idle, if there may be no
+ * more. With the lock, which it lets go of. Its blocks are FREE, and no other
+ * thread has seen them before it returns.
  */
 static bool grow(struct landing *l)
 {
@@ -522,7 +522,7 @@ static enum block came_back(const struct extent *e, uint32_t i)
 	case PAGES_NONE:
 		return BLOCK_FREE;
 	default:
-		/* Where there are no others these are as good as new. */
+		/* If there are no huge ones, single pages are as good as new. */
 		return pool.single ? BLOCK_READY : BLOCK_USED;
 	}
 }

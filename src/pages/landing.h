@@ -3,8 +3,8 @@
  * The landing pool: huge pages that are there before a message needs them. It is
  * the process's, and all its channels share it. A thread of its own makes the
  * pages, or a channel does while it waits for data; where they are behind, a
- * message lands on blocks whose pages come with the data; where all blocks are
- * lent it takes another way. Nobody waits.
+ * message lands on blocks that get their pages with the data; where all blocks are
+ * lent it takes another way. No message waits.
  */
 #ifndef PAGES_LANDING_H
 #define PAGES_LANDING_H
@@ -44,7 +44,7 @@ int pool_take(struct pool_landing *p, const char *buf, uint64_t len,
 /* Make one block ready, if one is wanted: true if that was done. It takes what
  * clearing a huge page takes. */
 bool pool_make(void);
-/* @quiet: nobody writes there any more. If not, they are never used again. */
+/* @quiet: the peer writes there no more. If not, they are never used again. */
 void pool_give(struct pool_landing *p, const struct landing *l, bool quiet);
 
 /* The part of [buf, buf + len) that whole blocks can be swapped under. */

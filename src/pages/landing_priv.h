@@ -41,16 +41,16 @@ static inline char *block_at(const struct extent *e, uint32_t i, size_t unit)
 struct extent *extent_map(uint32_t cnt);
 /* In no list. Addresses of LOST blocks stay taken. */
 void extent_unmap(struct extent *e);
-/* Nobody has any of its blocks. */
+/* No block of it is being made or emptied, or is lent. */
 bool extent_idle(const struct extent *e);
 /* All that it has are addresses. */
 bool extent_bare(const struct extent *e);
 uint32_t extent_count(const struct extent *e, enum block what);
 
-/* What a message may land on: at best READY blocks. */
+/* Blocks that a message may land on: at best READY ones. */
 enum { TAKE_READY, TAKE_FREE, TAKE_USED, TAKES };
 
-/* The first of @cnt neighbours that are so good; e->cnt if there are none. */
+/* The first of @cnt neighbours that are so good; e->cnt if there is no such run. */
 uint32_t extent_run(const struct extent *e, uint32_t cnt, int take);
 
 /*

@@ -2,22 +2,22 @@
 /*
  * The swap by UFFDIO_MOVE.
  *
- * Both ranges are registered for missing pages, so that whoever touches an
- * address whose page is under way waits. Then all pages of both are moved out to
- * scratch space, and from there in again, each to the other's address.
+ * Both ranges are registered for missing pages, so that a thread that touches an
+ * address waits while its page is under way. Then all pages of both are moved out
+ * to scratch space, and from there in again, each to the other's address.
  *
  * The way out is where the kernel refuses: a page that is pinned, or shared with
  * a child, stays, and what is out goes back to where it was. Once out, pages are
- * known to nobody, so that the way in, and the way back, end well: what stops
- * them for a moment is tried again. Had pages been moved to their new address at
- * once, some thread could have pinned them there, and there would be no way back.
+ * known to no other thread, so that the way in, and the way back, end well: what
+ * stops them for a moment is tried again. Had pages been moved to their new address
+ * at once, some thread could have pinned them there, and there would be no way back.
  *
  * Huge pages go as such if the entry of the page table that they come to is
  * empty. Page tables that single pages have left there are in the way;
  * MADV_DONTNEED takes them away, where the kernel does that (Linux 6.14); else
- * it splits the huge page, which is slow and nothing worse.
+ * it splits the huge page, which is slow but no worse than that.
  *
- * In the window nothing may be touched that may lie in the ranges: no allocation,
+ * In the window no memory may be touched that may lie in the ranges: no allocation,
  * no signal handler, no callback.
  */
 #include <linux/userfaultfd.h>
@@ -89,7 +89,7 @@ static void note_region(uintptr_t at, uint8_t *kind,
 	uintptr_t base = round_down(at, huge), p;
 
 	for (p = round_down(r->start, huge); p < r->end; p += huge) {
-		/* Regions end where the range does: none of those is whole. */
+		/* Regions end where the range does: a cut huge page is not whole. */
 		bool one = r->categories & SCAN_HUGE && r->start <= p &&
 			   p + huge <= r->end;
 
@@ -201,8 +201,8 @@ static ssize_t move_once(struct swap_kit *kit, uintptr_t dst, uintptr_t src,
 }
 
 /*
- * Where there is nothing to move the kernel is asked all the same whether it
- * would: the other side's pages are to come here. That leaves no page table.
+ * For an empty run, too, the kernel is asked whether it would move pages: the other
+ * side's are to come here. That leaves no page table.
  */
 static int move_out(struct side *s, const struct run *run)
 {
@@ -278,8 +278,8 @@ static bool heal(struct swap_kit *kit, uintptr_t dst, size_t len, int rc,
 }
 
 /*
- * False: the destination has been unmapped under our hands, and nobody is left
- * who could want the pages.
+ * False: the destination has been unmapped under our hands, and no thread can want
+ * the pages any more.
  */
 static bool move_in(struct swap_kit *kit, uintptr_t dst, uintptr_t src,
 		    size_t len)
@@ -323,7 +323,7 @@ static bool all_in(uintptr_t to, const struct side *s, size_t end)
 	return ok;
 }
 
-/* Where huge pages of @from come to @s, take away page tables of single ones. */
+/* Take away page tables of single pages where huge ones of @from come to @s. */
 static void clear_way(const struct side *s, const struct side *from)
 {
 	size_t at = 0, i, first;

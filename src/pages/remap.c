@@ -8,7 +8,7 @@
  * each swap may leave mappings that do not melt with their neighbours, as the
  * kernel remembers where their pages came from. What may be left is counted:
  * COST for each swap, from a budget that is measured anew when it is used up.
- * Swapping the same ranges again costs nothing more, which the measuring sees.
+ * Swapping the same ranges again leaves no more of them, which the measuring sees.
  */
 #include <sched.h>
 #include <sys/mman.h>
@@ -29,7 +29,7 @@ static size_t budget; /* swaps until mappings are counted again */
 
 /*
  * Others map too: only half of what is free is taken before the next look, and
- * nothing once seven eighths of the limit are used.
+ * no more once seven eighths of the limit are used.
  */
 static int pay(void)
 {
@@ -55,7 +55,7 @@ static int pay(void)
 	return rc;
 }
 
-/* The kernel has none left: what was counted is out of date. */
+/* The kernel has no mapping left: what was counted is out of date. */
 static void count_again(void)
 {
 	sig_lock(&lock);

@@ -62,7 +62,7 @@ static int announced(uintptr_t a, uintptr_t b, size_t len, uint32_t way,
 }
 
 /* Whether it may have been watched anew, and not by a stranger. At first only
- * who watches the range itself has been told. */
+ * a watch of the range itself has been told. */
 static bool try_again(uint32_t ended, unsigned int tries)
 {
 	const struct timespec nap = { 0, TAKEN_NAP_NS };

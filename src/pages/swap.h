@@ -40,11 +40,11 @@ int pages_writable(const void *at, size_t len);
 
 /*
  * The size of a huge page that one entry of a page table maps; the page size
- * where there are none. Addresses that are equal modulo this are congruent.
+ * without huge pages. Addresses that are equal modulo this are congruent.
  */
 size_t pages_huge_len(void);
 
-/* What is under up to 64 huge pages' worth of addresses. */
+/* The pages under up to 64 huge pages' worth of addresses. */
 enum pages_kind {
 	PAGES_NONE,
 	PAGES_HUGE,  /* every one is there, mapped whole */

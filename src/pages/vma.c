@@ -16,7 +16,7 @@
 
 #define NODE_WORDS 64 /* of a mask of nodes: 4096 of them */
 
-/* What /proc/self/smaps says of one mapping. */
+/* One mapping as /proc/self/smaps shows it. */
 struct traits {
 	uint64_t start;
 	uint64_t end;
@@ -197,7 +197,7 @@ static int compare(const struct traits *a, const struct traits *b)
 	return 0;
 }
 
-/* Where there are no NUMA nodes there is no policy to differ. */
+/* Without NUMA nodes (ENOSYS) there is no policy to differ. */
 static bool same_policy(uintptr_t a, uintptr_t b)
 {
 	unsigned long nodes[2][NODE_WORDS] = { { 0 } };

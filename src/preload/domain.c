@@ -19,9 +19,9 @@ struct domain {
 	struct ibv_pd *pd; /* NULL: gone, but for regions in use */
 	struct ibv_context *context;
 	bool relaxed;
-	bool closed; /* with its device: nothing there may be touched again */
+	bool closed; /* with its device, which may not be touched again */
 	struct kedge_device *dev;
-	struct kedge_cache *cache; /* NULL: there can be none */
+	struct kedge_cache *cache; /* NULL: it cannot be had */
 	uint64_t shadows;
 };
 
@@ -128,7 +128,7 @@ static struct domain *domain_use(struct ibv_pd *pd, bool relaxed)
 	return d;
 }
 
-/* What was done, for those who ask. */
+/* The counters of all caches that ended, for KEDGE_STATS=1. */
 static struct kedge_cache_stats total;
 
 static void add_stats(struct kedge_cache *cache)
@@ -282,10 +282,10 @@ void pd_end(const struct ibv_pd *pd, bool surely)
 }
 
 /*
- * What the cache merely keeps ends in time. What the program still uses ends
- * with the device, whoever made it; should it be deregistered nevertheless, the
- * device must not be asked, so the cache can never be closed, and its memory is
- * lost as that of libibverbs' own regions is.
+ * Regions that the cache merely keeps end in time. A region that the program
+ * still uses ends with the device, whoever made it; should it be deregistered
+ * nevertheless, the device must not be asked, so the cache can never be closed,
+ * and its memory is lost as that of libibverbs' own regions is.
  */
 static void leave_domain(struct domain *d)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What puts a coherent cache behind an unmodified verbs program: the functions
- * of libibverbs that we stand in for, as libibverbs has them, and a cache for
- * each protection domain.
+ * A coherent cache behind an unmodified verbs program: the functions of libibverbs
+ * that we stand in for, as libibverbs has them, and a cache for each protection
+ * domain.
  */
 #ifndef PRELOAD_PRELOAD_H
 #define PRELOAD_PRELOAD_H
@@ -35,9 +35,9 @@ struct real {
 const struct real *real(void);
 
 /*
- * What a program gets in place of libibverbs' own. Providers look behind their
- * struct ibv_mr for what libibverbs keeps there (a kind, and access flags):
- * what they find in room is that of an ordinary region.
+ * The region that a program gets in place of libibverbs' own. Providers look
+ * behind their struct ibv_mr for what libibverbs keeps there (a kind, and access
+ * flags): what they find in room is that of an ordinary region.
  */
 struct shadow {
 	struct ibv_mr mr;
@@ -55,7 +55,7 @@ struct shadow {
 bool shadow_register(struct shadow *s, struct ibv_pd *pd, void *addr,
 		     size_t len, unsigned int access);
 void shadow_release(struct shadow *s);
-/* Drop what nobody holds, so that others may pin. */
+/* Drop regions that are not held, so that others may pin. */
 void domains_flush(void);
 /*
  * Before a domain goes: end its caches. With regions in use libibverbs refuses,

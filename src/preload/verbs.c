@@ -6,7 +6,7 @@
  * windows, huge page and zero-based regions, other iovas, dma-buf and null
  * regions, and whatever kedge refuses) is libibverbs', untouched.
  *
- * Nothing here fails where libibverbs would not: what the cache cannot do is
+ * No call here fails where libibverbs would not: what the cache cannot do is
  * left to it, and so are the errors.
  */
 #include <dlfcn.h>
@@ -19,7 +19,7 @@
 #include "preload/preload.h"
 
 #define EXPORT __attribute__((visibility("default")))
-/* Whatever else is asked for, libibverbs does. */
+/* Any other access is left to libibverbs. */
 #define CACHED                                                            \
 	((unsigned int)(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ | \
 			IBV_ACCESS_REMOTE_WRITE |                         \
@@ -90,7 +90,7 @@ static struct shadow *shadow_find(const struct ibv_mr *mr)
 	return s;
 }
 
-/* The shadow that @mr is, which nobody finds from now on. */
+/* The shadow that @mr is, which no lookup finds from now on. */
 static struct shadow *shadow_take(const struct ibv_mr *mr)
 {
 	struct shadow *s = NULL;
@@ -140,7 +140,7 @@ static struct ibv_mr *reg_shadow(struct ibv_pd *pd, void *addr, size_t len,
 	return NULL;
 }
 
-/* What the cache keeps may be what stands in the way. */
+/* Regions that the cache keeps may stand in the way. */
 static bool worth_a_flush(const struct ibv_mr *mr)
 {
 	if (mr || inside || (errno != ENOMEM && errno != ENOSPC))

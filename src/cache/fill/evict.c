@@ -23,7 +23,7 @@ static bool fits(const struct kedge_cache *c, uint64_t want, uint64_t freed,
 	       (!c->max_bytes || c->bytes - freed <= c->max_bytes - want);
 }
 
-/* Where the device is full: whether as much is free as is wanted. */
+/* A full device: whether a region, and @want bytes or more, have gone. */
 static bool relieved(uint64_t want, uint64_t freed, uint32_t cnt)
 {
 	return cnt && freed >= want;
@@ -38,7 +38,7 @@ static bool enough(const struct kedge_cache *c, enum room room, uint64_t want,
 
 /*
  * Kill the least recently used until @bytes more fit: into the cache's limits,
- * or into the device. What could never fit drives nothing out.
+ * or into the device. A size above the whole limit evicts no region.
  */
 bool evict(struct kedge_cache *c, enum room room, uint64_t bytes,
 	   uint32_t *killed)

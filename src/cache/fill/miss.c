@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What a get does when it finds nothing: register, or lend.
+ * The miss: a get that finds no region registers one, or lends one.
  */
 #include "cache/internal.h"
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Registering what no lookup found: catch up with the notifier, look again, then
- * have the device do it.
+ * Registering a range that no lookup found: catch up with the notifier, look
+ * again, then have the device do it.
  *
  * The order within cache_register() is the contract's other half: the range is
- * watched first, then the device pins its pages, then the events are read. If
- * none names the range, the pages that the device has are those that are mapped.
+ * watched first, then the device pins its pages, then the events are read. If no
+ * event names the range, the pages that the device has are those that are mapped.
  * If one does, the registration is not kept, and where it names what was asked
  * for, made again.
  */
@@ -13,7 +13,7 @@
 
 #define SPOILED_TRIES 4
 
-/* What is about to be registered. */
+/* The range that is about to be registered. */
 struct plan {
 	uint64_t start;
 	uint64_t end;
@@ -119,7 +119,7 @@ static void set_range(struct region *r, const struct plan *p)
 	r->mr.access = p->access;
 }
 
-/* What a lookup found only now that the cache has caught up, with a reference. */
+/* Look up again, now that the cache has caught up: with a reference, or NULL. */
 static struct region *found(struct kedge_cache *c, const struct want *w)
 {
 	struct region *r = w->look ? find(c, w) : NULL;
@@ -221,7 +221,7 @@ static bool pressure(int rc)
 
 /*
  * Let others go for @r, which the device refused with @rc: one where its table
- * is full, as many bytes where memory is short. False: there are none to go.
+ * is full, as many bytes where memory is short. False: no region could go.
  */
 static bool relieve(struct kedge_cache *c, const struct region *r, int rc)
 {
@@ -261,7 +261,7 @@ static int call_device(struct kedge_cache *c, const struct want *w,
 	return 0;
 }
 
-/* What there is to count of a round. With the lock held. */
+/* Count a round: its time, registration and miss. With the lock held. */
 static void count_round(struct kedge_cache *c, const struct want *w,
 			const struct plan *p, int rc)
 {
@@ -294,7 +294,7 @@ void region_drop_unmade(struct kedge_cache *c, struct region *r)
 	drop_failed(c, &w, &p, r, -EIO);
 }
 
-/* Regions wholly inside the new one: nothing would find them any more. */
+/* Kill regions wholly inside the new one: no lookup would find them any more. */
 static void kill_covered(struct kedge_cache *c, const struct region *r,
 			 uint32_t *killed)
 {
@@ -354,7 +354,7 @@ static bool publish(struct kedge_cache *c, const struct plan *p,
 static void not_kept(struct kedge_cache *c, struct region *r, bool held,
 		     uint32_t *dead)
 {
-	/* Nobody had it. */
+	/* No get had it, and no covered region relies on it: no data to preserve. */
 	if (!held && !cold_of(c, r)->heir)
 		cold_of(c, r)->safe = true;
 	preserve_or_unwatch(c, r, true);

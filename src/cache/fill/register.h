@@ -16,7 +16,7 @@ struct want {
 };
 int cache_register(struct kedge_cache *c, const struct want *want,
 		   struct region **out);
-/* A region in the state MAKING: made, to be kept if nothing came in between. */
+/* A region in the state MAKING: made, to be kept if no event came in between. */
 void region_finish(struct kedge_cache *c, struct region *r);
 void region_drop_unmade(struct kedge_cache *c, struct region *r);
 int cache_check_args(struct kedge_cache *c, uint64_t addr, size_t len,

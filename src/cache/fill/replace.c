@@ -8,8 +8,8 @@
  * and is what its holes are: those pages are replaced, and the others have been
  * good all along.
  *
- * Only while nobody holds the old region: a transfer in flight would go on in
- * the new pages, which may be somebody else's by now.
+ * Only while the old region is not held: a transfer in flight would go on in the
+ * new pages, which may have another owner by now.
  */
 #include "cache/internal.h"
 
@@ -56,8 +56,8 @@ static struct region *successor(struct kedge_cache *c, uint32_t id,
 
 /*
  * Take the old region out of the index for good and for ourselves. False: it is
- * held, or has gone, or the successor was hit by an event already, of which
- * nothing says whether its pages have gone by now.
+ * held, or has gone, or the successor was hit by an event already, and it is not
+ * known whether that event's pages have gone by now.
  */
 static bool seize(struct kedge_cache *c, struct region *old, struct region *r,
 		  uint64_t *from, uint64_t *to)
@@ -75,7 +75,7 @@ static bool seize(struct kedge_cache *c, struct region *old, struct region *r,
 	    !refs_sum(c, region_id(c, old))) {
 		hull(c, old, from, to);
 		region_kill(c, old, WHY_CHANGED, &one);
-		/* Who took a reference in the last moment keeps it. */
+		/* A lookup that took a reference in the last moment keeps it. */
 		mine = region_seize(c, &one);
 	}
 	pthread_mutex_unlock(&c->lock);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What has happened to a region since its device pinned it, as far as preserve.c has
- * to know it; and the watch of its range, which lasts until that is done.
+ * A region's fate: what has happened to it since its device pinned it, as far as
+ * preserve.c has to know; and the watch of its range, which lasts until preserve.c
+ * is done.
  */
 #include "cache/internal.h"
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The end of a registration whose device does not mark what it wrote: before the
- * pages are unpinned, the device's preserve sees to it that what was written to
- * them is not lost.
+ * The end of a registration on a device that does not mark what it wrote: before
+ * the pages are unpinned, the device's preserve sees to it that data written to them
+ * are not lost.
  *
  * It has to know where they are. So a region that the device may have written to
  * stays watched when it leaves the index, until preserve has been called and no
@@ -13,9 +13,9 @@
  * and tells of what is under way; the device marks of it what is present. Moved:
  * something in it may be mapped elsewhere now.
  *
- * Nothing has to be done where nobody had the region; nor where another one with
- * the same rights covers it, whose end does it for both: it was registered while
- * this one was, so its pages are the same, where nothing happened to this one.
+ * A region that no caller had needs no preserve; nor does one that another with
+ * the same rights covers, as the end of that one does it for both: it was registered
+ * while this one was, so its pages are the same, where no event hit this one.
  * That device may still write to the old one does not matter: a page that was
  * marked is lazily freed by another MADV_FREE only, which gives the data up.
  *
@@ -88,7 +88,7 @@ static bool preserve_each(struct kedge_cache *c, uint32_t dead)
 	return any;
 }
 
-/* False if nothing is due. Else what is to be done is what is known now. */
+/* False if no region is due. Else each todo is what is known now. */
 static bool look_first(struct kedge_cache *c, uint32_t dead, uint32_t *more)
 {
 	uint32_t killed = 0, id;
@@ -109,8 +109,8 @@ static bool look_first(struct kedge_cache *c, uint32_t dead, uint32_t *more)
 }
 
 /*
- * A region to which nothing has happened since its pages were marked need not be
- * watched any more; nor one of which nothing will ever be told.
+ * A region that no event hit since its pages were marked need not be watched any
+ * more; nor one of which the notifier will never tell.
  */
 static void judge_one(struct kedge_cache *c, struct region *r, enum trust trust,
 		      bool last)

@@ -3,10 +3,10 @@
  * Making good what events took, ahead of use. Each loss leaves a note: the chunk
  * that lost pages, or a whole region that was not worth keeping. A resync works
  * the notes off, and registers the chunks that no region serves any more, as a
- * miss would; publish() takes the old ones out, whose last put ends them.
+ * miss would; publish() takes the old ones out, and their last put ends them.
  *
  * A note is a wish and no more: what it says is checked against the index
- * before anything is done, and a get that was faster leaves nothing to do.
+ * before anything is done, and a get that was faster leaves no work to do.
  */
 #include <poll.h>
 #include <stdlib.h>
@@ -124,7 +124,7 @@ ssize_t kedge_cache_resync(struct kedge_cache *c, const void *addr, size_t len)
 /* ---- the thread ---- */
 
 #define GATHER_US   1000 /* what comes together is done together */
-#define IDLE_MS	    100	 /* where the descriptors tell nothing */
+#define IDLE_MS	    100	 /* while polling the descriptors is of no use */
 #define PATIENCE_MS 1000 /* should both have been closed on us */
 
 struct resync_thread {
@@ -150,7 +150,7 @@ static bool has_work(struct kedge_cache *c)
 /*
  * Waits until something has happened. A program may close descriptors that it
  * does not know; then the thread looks from time to time. So it does while the
- * notifier's stays readable for another of its users, who has not read yet.
+ * notifier's stays readable for another of its users that has not read yet.
  */
 static void wait_for_events(struct resync_thread *t)
 {

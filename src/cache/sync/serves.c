@@ -11,7 +11,7 @@ bool cache_serves(struct kedge_cache *c, uint64_t start, uint64_t end,
 	pthread_mutex_lock(&c->lock);
 	cache_sync(c, &killed);
 	id = index_find(c, start);
-	/* Nothing is transferred for the answer. */
+	/* TRUST_ALL: no transfer relies on the answer. */
 	yes = id && region_serves(c, &c->regions[id], start, end, access,
 				  TRUST_ALL);
 	region_collect(c, &killed, &dead);

@@ -39,9 +39,9 @@ static void invalidate(struct kedge_cache *c, struct region *r,
 		return;
 	}
 	/*
-	 * The state first: who sees the slots cleared only half must not
-	 * take the region for whole. Readers that saw it whole loaded the
-	 * generation before this event.
+	 * The state first: a reader that sees the slots cleared only half
+	 * must not take the region for whole. Readers that saw it whole
+	 * loaded the generation before this event.
 	 */
 	set_state(r, trust_for(state_of(r)) == TRUST_ALL ? REGION_HOLED_ASK
 							 : REGION_HOLED);
@@ -93,8 +93,9 @@ void cache_sync(struct kedge_cache *c, uint32_t *killed)
 	drained = drain(c, killed);
 	/*
 	 * release: after the index was changed. Partners: caught_up(),
-	 * all_handled(). Whoever makes the notifier ask moves the generation
-	 * afterwards: a value of before in seen equals nothing any more.
+	 * all_handled(). A thread that makes the notifier ask moves the
+	 * generation afterwards: a value of before in seen equals no
+	 * generation any more.
 	 */
 	atomic_store_explicit(&c->handled, drained, memory_order_release);
 	atomic_store_explicit(&c->seen, nf_asks(c->nf) ? SEEN_NEVER : drained,

@@ -54,7 +54,7 @@ void verify_record(struct kedge_cache *c, struct region *r)
 	size_t page = kedge__page_size(), cnt = r->mr.len / page;
 	uint64_t *frames;
 
-	/* What is not of whole pages is lent, and found by no other get. */
+	/* A region not of whole pages is lent, and found by no other get. */
 	if (!(modes_of(c) & MODE_VERIFY) || r->mr.addr % page || r->mr.len % page)
 		return;
 	frames = malloc(cnt * sizeof(*frames));

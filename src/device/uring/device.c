@@ -5,9 +5,9 @@
  * lets go of them when it is emptied, so a stale slot loses data as a stale
  * key of an RDMA NIC does.
  *
- * table.c has the ring and its table, slots.c which slots are
- * whose, pages.c what a slot does to the pages, mark.c what becomes of
- * the data in them, explain.c the reasons.
+ * table.c has the ring and its table, slots.c the slots' states and owners,
+ * pages.c what a slot does to the pages, mark.c what becomes of the data in
+ * them, explain.c the reasons.
  */
 #include <inttypes.h>
 #include <stdlib.h>

@@ -100,7 +100,7 @@ static int wrong_thread(const struct uring *u)
 			    "without it");
 }
 
-/* What every register call may come back with; 0 if @rc is none of it. */
+/* Explain an error that any register call may return; 0 if @rc is another. */
 static int ring_refused(const struct uring *u, int rc)
 {
 	switch (-rc) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the files of the io_uring device share. */
+/* Shared by the files of the io_uring device. */
 #ifndef DEVICE_URING_INTERNAL_H
 #define DEVICE_URING_INTERNAL_H
 
@@ -37,8 +37,8 @@ struct slot_mem {
 
 /*
  * @ring:     the caller's
- * @fd:       our own descriptor of it; -1 where it has none but a registered
- *            index, which only the thread @tid can use
+ * @fd:       our own descriptor of it; -1 where it has only a registered index,
+ *            which only the thread @tid can use
  * @tid:      the thread that opened the device
  * @id:       what @fd is, as the application may close it
  * @first:    our first slot in the ring's table
@@ -107,7 +107,7 @@ int kedge__uring_table_use(struct uring *u, uint32_t first, uint32_t slots);
  */
 int kedge__uring_update(const struct uring *u, uint32_t slot, void *addr,
 			size_t len);
-/* -EFAULT if the ring's table has a slot @index; nothing is changed. */
+/* -EFAULT if the ring's table has a slot @index; the table stays as it is. */
 int kedge__uring_probe(const struct uring *u, uint32_t index);
 
 /* slots.c */
@@ -134,7 +134,7 @@ void kedge__uring_empty_all(struct uring *u);
  */
 int kedge__uring_pin(struct uring *u, uint32_t slot, void *addr, size_t len,
 		     bool writes, enum slot_state *left);
-/* True if nothing of ours is in the slot any more; @rc: the kernel's word. */
+/* True if the slot has no buffer of ours any more; @rc: the kernel's word. */
 bool kedge__uring_unpin(struct uring *u, uint32_t slot, int *rc);
 
 /* mark.c */
@@ -147,7 +147,7 @@ bool kedge__uring_mark(uint64_t start, uint64_t end);
  * freed: its data would be lost.
  */
 void kedge__uring_preserve(struct range r, uint32_t flags, struct range *owed);
-/* Mark what is lazily freed in *owed; true if nothing is left. */
+/* Mark what is lazily freed in *owed; true if no page is owed any more. */
 bool kedge__uring_pay(struct range *owed);
 
 /* explain.c */

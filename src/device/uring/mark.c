@@ -9,12 +9,12 @@
  * read into such a page would be lost once the slot is empty. MADV_POPULATE_WRITE
  * (Linux 5.14) marks what is present as a store would, and keeps every byte.
  *
- * When. Since Linux 5.18 (commit 6c8e2a256915, whose backports to 5.15 and older
+ * When. Since Linux 5.18 (commit 6c8e2a256915; its backports to 5.15 and older
  * cannot be told from the outside) reclaim unmaps a page that is not swap-backed,
  * with the page table's lock held, and only then compares the references to it
  * with those that it knows of, its own and the mappings'. A pin is one more: the
  * page is mapped again before the lock is let go, whether it is dirty or not.
- * Huge pages that are dropped whole are compared the same way. So nothing is lost
+ * Huge pages that are dropped whole are compared the same way. So no data are lost
  * while the page is pinned, whoever wrote to it: it has to be marked at any time
  * between the last MADV_FREE, which gives up what it holds, and the unpin. The
  * mark finds it mapped, as it takes that lock, too. It comes at the end, before
@@ -31,8 +31,8 @@
  *
  * What cannot be marked, because it was made read-only, and what mremap() may have
  * taken anywhere, is looked up in /proc/self/smaps: a mapping without clean
- * anonymous pages has nothing that reclaim would drop. What has some and cannot be
- * marked is owed: the slot is not emptied while there are such pages anywhere in
+ * anonymous pages has no page that reclaim would drop. One that has some and cannot
+ * be marked is owed: the slot is not emptied while there are such pages anywhere in
  * the process, since what is owed may be moved as well.
  */
 #include <fcntl.h>
@@ -185,7 +185,7 @@ bool kedge__uring_pay(struct range *owed)
 {
 	struct range left = { 0, 0 };
 
-	/* Everywhere: nobody tells what has been moved since. */
+	/* Everywhere: what is owed may have been moved since, unseen. */
 	if (kedge__proc_each_lazy(0, UINT64_MAX, mark_or_owe, &left))
 		*owed = left;
 	else if (kedge__uring_mark(owed->start, owed->end) || errno == ENOMEM)

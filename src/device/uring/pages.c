@@ -8,8 +8,8 @@
  * request with another fixed buffer is under way that was submitted before. The
  * kernel can tell when it lets go by a completion, but that would arrive in the
  * caller's queue; and it can be made to let go by unregistering a table, but
- * that waits for all requests under way. So nothing is waited for until memory
- * is short: whether emptying a slot lowers VmPin is looked at for the first
+ * that waits for all requests under way. So there is no wait until memory is
+ * short: whether emptying a slot lowers VmPin is looked at for the first
  * slots of a device, and where it does not, a refusal with ENOMEM soon after is
  * tried again until the kernel has caught up.
  */
@@ -33,7 +33,7 @@
 
 static void look(struct uring *u, uint32_t looks, uint64_t before)
 {
-	/* 0: /proc does not tell, and there is nothing to go by. */
+	/* 0: /proc does not tell, so there is no use in looking. */
 	if (!before || kedge__proc_pinned() < before)
 		looks = UNPIN_PROMPT;
 	else
@@ -42,7 +42,7 @@ static void look(struct uring *u, uint32_t looks, uint64_t before)
 	__atomic_store_n(&u->looks, looks, __ATOMIC_RELAXED);
 }
 
-/* True if nothing of ours is in the slot any more. */
+/* True if the slot has no buffer of ours any more. */
 static bool empty(const struct uring *u, uint32_t slot, int *rc)
 {
 	*rc = kedge__uring_update(u, slot, NULL, 0);
@@ -97,8 +97,8 @@ static int fill(const struct uring *u, uint32_t slot, void *addr, size_t len)
 /* ---- pins ---- */
 
 /*
- * Where reclaim takes pinned pages, too. False if some may not be marked because
- * the mapping is another by now; whatever else the kernel says will not change.
+ * Mark pages where reclaim takes pinned ones, too. False if some may not be marked
+ * because the mapping is another by now; any other error would come again.
  */
 static bool mark(void *addr, size_t len)
 {

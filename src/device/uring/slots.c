@@ -96,7 +96,7 @@ void kedge__uring_give(struct uring *u, uint32_t slot, uint8_t state)
 	pthread_mutex_unlock(&u->lock);
 }
 
-/* What is owed costs a look at all mappings. */
+/* The pause between tries to mark what is owed: each looks at all mappings. */
 #define OWED_NS UINT64_C(100000000)
 
 static bool owed_is_due(struct uring *u)

@@ -3,9 +3,9 @@
  * The ring and its buffer table: made by us, or a part of the caller's.
  *
  * The ring is reached through a descriptor of our own. The number in the
- * caller's struct may be closed and given to another ring while we use it,
- * whose slots we would then empty; and liburing's own register calls go by a
- * per-thread index once the caller has registered the ring's descriptor.
+ * caller's struct may be closed and given to another ring while we use it, and
+ * we would then empty that ring's slots; and liburing's own register calls go by
+ * a per-thread index once the caller has registered the ring's descriptor.
  */
 #include <fcntl.h>
 #include <stdlib.h>

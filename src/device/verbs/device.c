@@ -11,7 +11,7 @@
  * calls run without the lock.
  *
  * When the device is unplugged the kernel ends all that was on it and answers
- * EIO from then on, to ibv_dereg_mr() as well: then there is nothing left to
+ * EIO from then on, to ibv_dereg_mr() as well: then no registration is left to
  * end, which is asked of the kernel once more before it is believed.
  */
 #include <inttypes.h>
@@ -45,7 +45,7 @@ static unsigned int access_flags(const struct verbs *v, uint32_t access)
 		flags |= IBV_ACCESS_LOCAL_WRITE;
 	if (access & KEDGE_ACCESS_REMOTE_READ)
 		flags |= IBV_ACCESS_REMOTE_READ;
-	/* Whom a peer may write, the device may write: the verbs want both. */
+	/* A peer's right to write needs the device's own: the verbs want both. */
 	if (access & KEDGE_ACCESS_REMOTE_WRITE)
 		flags |= IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE;
 	if (access & KEDGE_ACCESS_REMOTE_ATOMIC)
@@ -53,7 +53,7 @@ static unsigned int access_flags(const struct verbs *v, uint32_t access)
 	return flags;
 }
 
-/* A hint to the HCA, whose failure costs a page fault later. */
+/* A hint to the HCA: its failure costs a page fault later. */
 static void prefetch(const struct verbs *v, const struct region *r, size_t len)
 {
 	enum ibv_advise_mr_advice advice = IBV_ADVISE_MR_ADVICE_PREFETCH;
@@ -239,7 +239,7 @@ static int check_opts(struct kedge_verbs_opts *opts,
 	return 0;
 }
 
-/* What the device can do, as far as it tells. */
+/* Ask the device what it can do, as far as it tells. */
 static int ask_device(struct verbs *v, const struct kedge_verbs_opts *opts)
 {
 	struct ibv_device_attr_ex attr;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the files of the verbs device share. */
+/* Shared by the files of the verbs device. */
 #ifndef DEVICE_VERBS_INTERNAL_H
 #define DEVICE_VERBS_INTERNAL_H
 
@@ -34,12 +34,12 @@ struct region {
 KEDGE_PRIVATE const struct ibv_mr *kedge__verbs_mr(uint64_t priv);
 
 /*
- * Memory windows; without a queue pair there are none.
+ * Memory windows, which need a queue pair.
  * @qp:        the caller's, lent to us
  * @boundless: the device checks a window's key and rights, but lets a peer reach
  *             all of the region
  * @lock:      guards what follows, and lets one work request be in flight
- * @ready:     the queue pair was in RTS and nothing has failed since
+ * @ready:     the queue pair was in RTS and no request has failed since
  * @retry_at:  it did not answer: no try before that (clock_ns())
  * @last_id:   of a work request
  * @free:      windows to be bound, the one that waited longest first
@@ -72,8 +72,8 @@ struct windows {
  * @here:        points to 1, but to 0 in a forked child; the page after it is
  *               there to be registered when something is tried
  * @regions:     how many registrations there are; atomic, relaxed: a hint
- * @gone:        the device was removed; atomic, relaxed: set once, and who does
- *               not see it finds out by himself
+ * @gone:        the device was removed; atomic, relaxed: set once, and a thread
+ *               that does not see it finds out by itself
  * @win:         memory windows
  * @lock:        guards what follows
  * @lost:        registrations that could not be ended, the oldest first
@@ -115,12 +115,12 @@ void kedge__verbs_end_lost(struct verbs *v);
 /* Register the spare page and end that again: 0 or a positive errno. */
 int kedge__verbs_try(struct verbs *v, unsigned int flags);
 
-/* What a call of libibverbs' returned, as 0 or a positive errno. */
+/* The result of a call of libibverbs', as 0 or a positive errno. */
 int kedge__verbs_errno(int returned);
 
 /*
- * What a positive errno says: has the device been removed? Then the kernel has
- * ended all that was on it. Logs it the first time.
+ * Whether the positive errno @err means that the device has been removed: then the
+ * kernel has ended all that was on it. Logs it the first time.
  */
 bool kedge__verbs_gone(struct verbs *v, int err);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Memory regions of libibverbs, what its errors mean, and the regions whose end it
- * refused. A lost region still reaches the old pages, so it stays in a list and is
- * tried again.
+ * Memory regions of libibverbs, what its errors mean, and the regions that it
+ * refused to end. A lost region still reaches the old pages, so it stays in a list
+ * and is tried again.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -65,7 +65,7 @@ static struct region *take_lost(struct verbs *v)
 {
 	struct region *r;
 
-	/* Relaxed: who misses one tries it next time. */
+	/* Relaxed: a thread that misses one tries it next time. */
 	if (likely(!__atomic_load_n(&v->lost, __ATOMIC_RELAXED)))
 		return NULL;
 	pthread_mutex_lock(&v->lock);

@@ -6,8 +6,8 @@
  *
  * A window is bound and its owner's, or in one of two lists: free, invalidated
  * or never bound; or lost: to be ended, but ibv_dealloc_mw() refused. Its key's
- * low byte is ours to count up at each bind. What a peer remembers of an old
- * key opens nothing until the byte has come round, so a window is deallocated
+ * low byte is ours to count up at each bind. An old key that a peer remembers
+ * gives no access until the byte has come round, so a window is deallocated
  * before that, and the free ones are taken in turn.
  *
  * A work request that fails puts the queue pair into error, which would end the
@@ -21,7 +21,7 @@
 #include "base/base.h"
 #include "device/verbs/internal.h"
 
-/* How long a work request may take, and how long nothing is tried then. */
+/* How long a work request may take, and the pause after one that took longer. */
 #define WAIT_NS UINT64_C(1000000000)
 #define RETRY_NS UINT64_C(1000000000)
 /* Free windows kept at most. */
@@ -52,7 +52,7 @@ struct window {
 
 /* ---- the queue pair ---- */
 
-/* Nothing is posted until it is seen in RTS again. */
+/* No work request is posted until the queue pair is seen in RTS again. */
 static int qp_failed(struct verbs *v, int rc)
 {
 	struct windows *w = &v->win;
@@ -117,13 +117,13 @@ static int wait_for(struct verbs *v, uint64_t id)
 	int got;
 
 	for (round = 0;; round++) {
-		/* First the clock: who was not run has not waited. */
+		/* First the clock: a thread that did not run has not waited. */
 		late = clock_ns() >= end;
 		got = ibv_poll_cq(qp->send_cq, 1, &wc);
 		if (got < 0)
 			return kedge_reason(-EIO, "ibv_poll_cq: error %d",
 					    got);
-		/* What else there is came too late for who waited for it. */
+		/* Any other completion came too late for its waiter. */
 		if (got && wc.wr_id == id && wc.qp_num == qp->qp_num)
 			break;
 		if (late)
@@ -212,7 +212,7 @@ void kedge__verbs_windows_retry(struct verbs *v)
 {
 	struct windows *w = &v->win;
 
-	/* Relaxed: who misses one tries it next time. */
+	/* Relaxed: a thread that misses one tries it next time. */
 	if (likely(!__atomic_load_n(&w->lost, __ATOMIC_RELAXED)))
 		return;
 	/* Not for as long as another thread waits for a work request. */
@@ -324,7 +324,7 @@ static unsigned int window_flags(uint32_t access)
 	return flags;
 }
 
-/* Bind a window as @info says. NULL: there is none, and the reason is told. */
+/* Bind a window as @info says. NULL: it cannot be had, and the reason is told. */
 static struct window *bind_window(struct verbs *v,
 				  const struct ibv_mw_bind_info *info)
 {
@@ -373,7 +373,7 @@ int kedge__verbs_bind(void *ctx, const struct kedge_device_mr *mr, void *addr,
 	retry_lost(v);
 	win = bind_window(v, &info);
 	pthread_mutex_unlock(&v->win.lock);
-	/* Whatever it was: the cache registers instead. */
+	/* The same errno for any failure: the cache registers instead. */
 	if (!win)
 		return -EOPNOTSUPP;
 	window->handle = (uint64_t)win->mw->rkey << 32 | r->mr->lkey;
@@ -388,7 +388,7 @@ void kedge__verbs_unbind(void *ctx, const struct kedge_device_mr *window)
 	struct ibv_send_wr wr = { .opcode = IBV_WR_LOCAL_INV };
 	struct verbs *v = ctx;
 
-	/* What follows would end the parent's. */
+	/* The calls below would end the parent's window. */
 	if (!*v->here) {
 		free(win);
 		return;
