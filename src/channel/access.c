@@ -82,8 +82,8 @@ static int by_pipe(uintptr_t at, uintptr_t end, bool write)
 {
 	int fd[2], rc;
 
-	/* No descriptors: nothing is known if the first question meant nothing,
-	 * and the copy will show. */
+	/* No descriptors: if the kernel does not know the first question, its
+	 * refusal told us little, and the copy will show. */
 	if (syscall(SYS_pipe2, fd, O_CLOEXEC | O_NONBLOCK))
 		return has_populate() ? -EFAULT : 0;
 	rc = through_pipe(fd, at, end, write);
@@ -114,8 +114,8 @@ int access_ask(const void *p, size_t len, bool write)
 
 /*
  * /proc/self/maps, opened once. In a forked child it is the parent's, and the
- * word that says whose it is, is zero there. Released by who opened it, after the
- * descriptor is stored; acquired by who uses it.
+ * word that says that it is ours is zero there. The thread that opened it releases
+ * that word, after the descriptor is stored; a thread that uses it acquires it.
  */
 static _Atomic int maps = -1;
 static _Atomic uint32_t *_Atomic maps_ours;

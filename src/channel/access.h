@@ -22,7 +22,7 @@
 #define ACCESS_USES   1024 /* of pages, then they are asked about again */
 #define RANGE_SHIFT   4	   /* messages as a power of two: the same of buffers */
 #define GRAIN	      4096u /* no page is smaller */
-#define EPOCH_VALID   2048u /* so that nothing is like memory of zeros */
+#define EPOCH_VALID   2048u /* no valid entry looks like zeroed memory */
 
 /*
  * By [write]. A slot holds the address of a grain that is good and, in its lower

@@ -224,7 +224,7 @@ KEDGE_API int kedge_channel_fd(struct kedge_channel *ch)
 	return is_ours(ch) ? ch->fd : channel_gone(ch);
 }
 
-/* The first of those of operations and of the peer's answers; 0 is none. */
+/* The first of those of operations and of the peer's answers; 0: no deadline. */
 static uint64_t next_deadline(const struct kedge_channel *ch)
 {
 	const struct list *heads[] = { &ch->timed, &ch->lingering };

@@ -35,7 +35,7 @@ static struct costs {
 	struct curve cross_huge; /* the same where the other side's are huge */
 	struct curve touch;	 /* the first of new pages */
 	struct curve swap;	 /* huge pages under a buffer that has pages */
-	struct curve swap_fresh; /* and under one that has none */
+	struct curve swap_fresh; /* and under one without pages */
 	bool has_cross;
 	bool has_swap;
 } costs;
@@ -100,7 +100,7 @@ static bool touch(struct field *f, size_t len)
 {
 	size_t page = kedge__page_size(), i;
 
-	/* What was touched before is given back outside of the clock. */
+	/* untouch() gives the pages back outside of the clock. */
 	for (i = 0; i < len; i += page)
 		*(volatile char *)(f->a + i) = 1;
 	return true;
@@ -194,7 +194,7 @@ static void measure_all(void)
 	costs.has_swap = measure(&costs.swap_fresh, &f, swap_fresh, renew) &&
 			 measure(&costs.swap, &f, swap, NULL);
 	munmap(f.area, f.area_len);
-	/* Release: who sees it sees the costs. */
+	/* Release: a thread that sees it sees the costs. */
 	atomic_store_explicit(&ready, true, memory_order_release);
 }
 

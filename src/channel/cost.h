@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the ways to receive cost on this machine, measured once in a process.
+ * The costs of the ways to receive on this machine, measured once in a process.
  */
 #ifndef CHANNEL_COST_H
 #define CHANNEL_COST_H
@@ -12,7 +12,7 @@
 void model_measure(void);
 bool model_ready(void);
 
-/* What is asked of the model. */
+/* A question to the model. */
 struct model_case {
 	uint64_t len;
 	uint64_t body; /* bytes that can be swapped; the rest is copied */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What every short message goes through, to be inlined: operations, their
- * completions, and the match of a message with a receive for its tag. The end
- * of internal.h.
+ * The path of every short message, to be inlined: operations, their completions,
+ * and the match of a message with a receive for its tag. The end of internal.h.
  */
 #ifndef CHANNEL_FAST_H
 #define CHANNEL_FAST_H
@@ -67,7 +66,8 @@ static inline struct op *op_get(struct kedge_channel *ch)
 	return likely(op_ready(ch)) || !ops_room(ch) ? op_take(ch) : NULL;
 }
 
-/* It owns nothing any more. The latest first: it is in the processor's cache. */
+/* It has given up all that it owned. The latest first: it is in the processor's
+ * cache. */
 static inline void op_free(struct kedge_channel *ch, struct op *op)
 {
 	op->node.prev->next = op->node.next;
@@ -123,7 +123,7 @@ static inline void op_report(struct kedge_channel *ch, struct op *op,
 	completion_fill(&d->v[d->tail++ & (d->cap - 1)], op, status);
 }
 
-/* Its completion if there was none, and its end. */
+/* Its completion, unless it is out already, and its end. */
 static inline void op_done(struct kedge_channel *ch, struct op *op, int status)
 {
 	op_report(ch, op, status);
@@ -175,11 +175,12 @@ static inline struct op *match_exact(struct kedge_channel *ch, uint64_t tag)
 #define LEFT_POLLS 64u
 
 /*
- * A message that nobody waits for stays where it is, while the poll that found it has
- * completions to return: what is done with those is mostly to post the receive that
- * it goes to. If it were put aside it would be copied twice, and so would all behind
- * it in a stream, as each receive then takes a message that was put aside before.
- * It does not stay for ever, as others may be behind it for which receives wait.
+ * A message that no receive waits for stays where it is, while the poll that found
+ * it has completions to return: what is done with those is mostly to post the
+ * receive that it goes to. If it were put aside it would be copied twice, and so
+ * would all behind it in a stream, as each receive then takes a message that was
+ * put aside before. It does not stay for ever, as others may be behind it for which
+ * receives wait.
  */
 static inline bool stays(struct kedge_channel *ch)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What a channel is and what it has done.
+ * A channel's properties, and statistics of its work.
  */
 #include "channel/internal.h"
 

@@ -66,7 +66,7 @@ struct op {
 	bool is_recv;
 	bool reported; /* its completion is out; what is left is ours */
 	bool bulk_open;
-	bool offered; /* a send whose data is fetched, though it is short */
+	bool offered; /* a short send that the receiver fetches */
 	bool lingers; /* in ch->lingering */
 	uint32_t way;
 	int32_t status;
@@ -83,7 +83,7 @@ struct op {
 	struct bulk bulk;
 	struct bulk_piece whole; /* the buffer as a piece */
 	struct op_range make[2]; /* of the buffer: to get pages while it lands */
-	struct landing landing; /* its cnt is 0 if there is none */
+	struct landing landing; /* unused while its cnt is 0 */
 	uint32_t desc_len; /* MATCHED: the RTS's, then what the CTS says */
 	uint8_t desc[DESC_MAX];
 };
@@ -153,7 +153,7 @@ struct kedge_channel {
 	bool bye;
 	bool busy;	      /* polls have to do with more than new packets */
 	uint32_t quick;	      /* polls that looked at new packets alone, */
-	uint32_t quick_max;   /* of so many; 1: none */
+	uint32_t quick_max;   /* of so many; 1: every poll looks at all */
 	struct kedge_channel_opts opts;
 	struct transport_peer peer;
 	struct kedge_channel_stats st;
@@ -174,7 +174,7 @@ struct kedge_channel {
 	struct list posted_any;
 	struct match_table posted;
 	uint32_t queued_cnt;
-	bool answers; /* nothing was sent since the latest packet came */
+	bool answers; /* no packet was sent since the latest one came */
 
 	struct list early;
 	struct match_table early_by_tag;
@@ -186,10 +186,10 @@ struct kedge_channel {
 	struct arriving arriving;
 
 	struct access access; /* its last words are what each message looks at */
-	/* What we sent and what of it the peer has matched. */
+	/* Messages and eager bytes sent, and those that the peer has matched. */
 	uint32_t sent_cnt, sent_bytes;
 	uint32_t credit_cnt, credit_bytes;
-	/* What came, what of it is matched, and what we told the peer. */
+	/* Those that came, that are matched, and that the peer was told of. */
 	uint32_t came_cnt, came_bytes;
 	uint32_t matched_cnt, matched_bytes;
 	uint32_t told_cnt, told_bytes;
@@ -242,7 +242,7 @@ struct early *match_early(struct kedge_channel *ch, uint64_t tag,
 			  uint64_t mask);
 /* -EPROTO: beyond what the peer was allowed; -ENOMEM. */
 int early_add(struct kedge_channel *ch, const struct packet *p);
-/* An eager one of which nothing has been copied yet. */
+/* An eager one, before any byte of it is copied. */
 int early_add_arriving(struct kedge_channel *ch, const struct packet_head *h,
 		       struct early **early);
 void early_drop(struct kedge_channel *ch, struct early *e);
@@ -263,7 +263,7 @@ void arrive_matched(struct kedge_channel *ch, struct op *op, struct early *e);
 /* The receive that it goes to is given up; or not, if there is no memory to keep
  * the message in. */
 void arrive_leave(struct kedge_channel *ch, struct op *op, int status);
-/* Nothing more is to come. */
+/* The rest of the message will not come. */
 void arrive_dies(struct kedge_channel *ch);
 
 /* ---- send.c ---- */
@@ -274,7 +274,7 @@ int send_control(struct kedge_channel *ch, uint8_t type, const void *body,
 /* FIN, REFUSE, ABORT or ABORTED to the other end of an operation. */
 int send_op(struct kedge_channel *ch, uint8_t type, const struct op *op,
 	    int status);
-/* DATA: the message of an operation whose CTS asked for it so. */
+/* DATA: the message of an operation, where the CTS asked for it so. */
 int send_data(struct kedge_channel *ch, const struct op *op);
 void send_credit(struct kedge_channel *ch);
 
@@ -283,8 +283,8 @@ void send_credit(struct kedge_channel *ch);
 #define TIMER_POLLS 64u /* between looks at the exact clock */
 
 /* True if something moved. No more packets are taken once @max completions
- * wait; @look: at the peer, too, if nothing moved. It is looked at in any case
- * where the coarse clock has moved. */
+ * wait. A poll in which all stood still looks at the peer, too, if @look or the
+ * coarse clock has moved. */
 bool channel_progress(struct kedge_channel *ch, size_t max, bool look);
 
 /* A message has been matched, or has come and been dropped. */
@@ -333,9 +333,9 @@ int aborted_came(struct kedge_channel *ch, const struct packet *p);
 bool abort_step(struct kedge_channel *ch, struct op *op);
 void send_replies(struct kedge_channel *ch);
 void bulk_close(struct kedge_channel *ch, struct op *op);
-/* The peer has answered none of many ABORTs, or one for too long: -ETIMEDOUT. */
 /* Called before a word of the peer's ends an operation that was given up here. */
 void linger_no_more(struct kedge_channel *ch, struct op *op);
+/* -ETIMEDOUT: too many ABORTs wait for the peer's answer, or one for too long. */
 int check_lingering(const struct kedge_channel *ch, uint64_t now);
 /* No packet will come any more: everything is over. */
 void channel_ends(struct kedge_channel *ch, int why);
@@ -344,14 +344,14 @@ void channel_dies(struct kedge_channel *ch, int why);
 
 /* ---- way.c ---- */
 
-/* Sets op->way and prepares op->bulk; -errno: none works. */
+/* Sets op->way and prepares op->bulk; -errno: no way works. */
 int way_accept(struct kedge_channel *ch, struct op *op, const void *rts,
 	       size_t rts_len);
 /* Something to do while it lands: true if that was done. */
 bool way_meanwhile(struct kedge_channel *ch, struct op *op);
 /* All has landed: put it where it belongs. */
 void way_finish(struct kedge_channel *ch, struct op *op);
-/* Landing pages back. @quiet: nobody writes there any more. */
+/* Give landing pages back. @quiet: the peer writes there no more. */
 void way_drop(struct kedge_channel *ch, struct op *op, bool quiet);
 
 /* ---- channel.c ---- */

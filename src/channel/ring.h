@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A ring of packets in memory that two processes share: one writes, the other
- * reads. What every short message goes through is here, to be inlined, so that the
+ * reads. The path of every short message is here, to be inlined, so that the
  * protocol sends and takes such a message without a call.
  *
  * A packet is there when the first of its cells says so: @seq is then the
@@ -9,7 +9,7 @@
  * acquire before anything else. So a short packet is one cache line, which
  * moves once. Data of long packets may leave any bytes where a later packet
  * begins: before a packet is published, the cell behind it gets a @seq that
- * nobody takes for one. That cell is free: one is always kept.
+ * cannot be taken for one. That cell is free: one is always kept.
  *
  * A long packet may be shown before all of it is there (CELL_GROWS), so that both
  * processors copy at the same time. The writer finishes it before it begins
@@ -67,7 +67,7 @@ struct cell {
 #define CELL_PAD   UINT32_MAX /* as a length: go on at the first cell */
 #define CELL_GROWS (1u << 31) /* with a length: see ring_head.grown */
 
-/* What the reader of a ring says, and of the ring to the other side one thing. */
+/* Written by the reader of a ring; @grown is of the ring to the other side. */
 struct ring_head {
 	_Atomic uint32_t head;	 /* the owner has read the ring up to here */
 	uint8_t pad0[RING_CACHE_LINE - 4];
@@ -100,11 +100,11 @@ struct ring {
 	uint32_t in_told;  /* what my_head->head says */
 	uint32_t in_cells; /* of the packet that is out */
 	uint32_t in_len;   /* and its length */
-	const struct cell *in_at; /* at in_pos; or where nothing ever is */
+	const struct cell *in_at; /* at in_pos; or a cell that stays empty */
 	struct cell *in;
 	struct ring_head *my_head;
 
-	int sock;	   /* a byte wakes who reads there */
+	int sock;	   /* a byte wakes its reader */
 	int broken;	   /* what the peer did, or 0 */
 	const char *broken_why;
 };
@@ -144,11 +144,11 @@ static inline uint32_t ring_room(const struct ring *r)
 }
 
 /*
- * Who goes to sleep says so and then looks once more; who has changed something
- * looks at whether the other sleeps. Neither may see the old state of both, so
- * a full fence stands between store and load on each side. The sleeper makes it
- * for both with membarrier() where the kernel has that; else this side pays
- * (@fence).
+ * A side that goes to sleep says so and then looks once more; a side that has
+ * changed something looks at whether the other sleeps. At least one must see what
+ * the other stored, so a full fence stands between store and load on each side.
+ * The sleeper makes it for both with membarrier() where the kernel has that; else
+ * this side pays (@fence).
  */
 static inline void ring_wake(struct ring *r)
 {
@@ -169,7 +169,7 @@ static inline void ring_publish(struct ring *r, uint32_t pos, uint32_t len)
 	atomic_store_explicit(&c->seq, pos + 1, memory_order_release);
 }
 
-/* @pos is where the reader will look next, and sees nothing. */
+/* @pos is where the reader will look next, and it sees an empty cell. */
 static inline void ring_unpublish(struct ring *r, uint32_t pos)
 {
 	atomic_store_explicit(&r->out[pos & RING_MASK].seq, pos,
@@ -207,7 +207,7 @@ static inline void ring_foresee(const struct ring *r, uint32_t cells)
 		__builtin_prefetch(&r->peer_head->head);
 }
 
-/* What ring_reserve_short() gave. */
+/* Commit what ring_reserve_short() gave. */
 static inline void ring_commit_short(struct ring *r, size_t len)
 {
 	uint32_t pos = r->out_pos, end = pos + ring_cells(len);
@@ -248,7 +248,7 @@ static inline void ring_advance(struct ring *r, uint32_t cells)
 	r->in_at = &r->in[r->in_pos & RING_MASK];
 }
 
-/* Nothing of the packet, which took @cells, is read any more. */
+/* The packet, which took @cells, has been read for the last time. */
 static inline void ring_release_short(struct ring *r, uint32_t cells)
 {
 	ring_advance(r, cells);

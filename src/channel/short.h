@@ -39,8 +39,8 @@ static inline bool room_for(const struct kedge_channel *ch, size_t eager)
 				 ch->peer.unexpected_bytes;
 }
 
-/* The peer is to be told what was matched, though there is nothing to tell it
- * with: before half of what it may send is used up. */
+/* The peer is to be told what was matched, though no packet goes to it that could
+ * say so: half of what it may send is used up. */
 static inline bool credit_due(const struct kedge_channel *ch)
 {
 	return ch->came_cnt - ch->told_cnt >= ch->opts.unexpected_cnt / 2 ||
@@ -74,7 +74,7 @@ static inline bool send_short(struct kedge_channel *ch, const void *buf,
 	return true;
 }
 
-/* True: a receive is posted. There was nothing that it could take. */
+/* True: a receive is posted. No message was there that it could take. */
 static inline bool recv_short(struct kedge_channel *ch, void *buf, size_t len,
 			      uint64_t tag, uint64_t mask, uint64_t user,
 			      uint64_t *name)
@@ -98,7 +98,7 @@ static inline bool recv_short(struct kedge_channel *ch, void *buf, size_t len,
 	return true;
 }
 
-/* What every packet of a kind and a length begins with. */
+/* The first word of every packet of a type and a length. */
 static inline uint64_t head_word(uint8_t type, uint32_t len)
 {
 	const struct packet_head h = { .type = type, .len = len };

@@ -42,8 +42,8 @@ enum bulk_flags {
 			       * has forgotten it: step() ends its part */
 	BULK_CHECKED = 1 << 7, /* the pieces can be accessed, as was found of late,
 			       * or are not the application's */
-	BULK_TIMED = 1 << 8,  /* its operation has a deadline: nothing here may
-			       * wait for the peer's page faults */
+	BULK_TIMED = 1 << 8,  /* its operation has a deadline: no step may wait
+			       * for the peer's page faults */
 	BULK_SAID = 1 << 9,   /* (sender) the receiver says that all has landed */
 	BULK_TOLD = 1 << 6,   /* the sender's transport: all of it has landed, and
 			       * the peer's has seen that and set BULK_FIN */
@@ -64,8 +64,8 @@ struct bulk {
 /*
  * Before a transport copies a message out of its pieces, or into them with
  * BULK_RECV, by itself and not by the kernel: 0, or -EFAULT if that memory cannot
- * be accessed. Again before each part of it, which costs nothing. The channel has
- * done so where the transport is @blind.
+ * be accessed. Again before each part of it: that costs one test of a flag. The
+ * channel has done so where the transport is @blind.
  */
 KEDGE_PRIVATE int kedge__bulk_check_slow(struct bulk *b);
 static inline int kedge__bulk_check(struct bulk *bulk)
@@ -74,7 +74,7 @@ static inline int kedge__bulk_check(struct bulk *bulk)
 		       ? 0 : kedge__bulk_check_slow(bulk);
 }
 
-/* What ready() says of a buffer. */
+/* The answers of ready() about a buffer. */
 enum bulk_ready {
 	READY_DIRECT = 1 << 0, /* the peer's data can go there now */
 	READY_HEAP = 1 << 1,   /* it is of heap_alloc() */
@@ -98,7 +98,7 @@ struct ring;
  *           is forgotten with the next
  * @commit:  send what reserve() gave, @len bytes of it
  * @begin:   show what reserve() gave to the peer, though only its first @have
- *           bytes are there; commit() says that all of it is. Nothing else is
+ *           bytes are there; commit() says that all of it is. No other packet is
  *           reserved meanwhile. NULL: only whole packets are shown
  * @more:    as many bytes of it are there now
  * @next:    the next packet that came, or NULL: sets @len. It stays, and is what
@@ -115,7 +115,7 @@ struct ring;
  * @fd:      readable when next() or a bulk may have something to do after
  *           arm(), or check() has
  * @arm:     0: the fd will tell; 1: there is something to do already
- * @ready:   BULK_READY_* of a buffer, without a system call where that is
+ * @ready:   READY_* of a buffer, without a system call where that is
  *           possible
  * @can_push: the peer can write what BULK_PUSH lets it; may be NULL
  * @offer:   (sender, with the RTS) describe the source in @desc of DESC_MAX
@@ -126,10 +126,10 @@ struct ring;
  * @start:   (sender, on the CTS) begin
  * @step:    (both) do a bounded part of the work. 1: this side has done its
  *           part (the sender's: all of it has landed), 0: something moved and
- *           more is to do, -EAGAIN: nothing to do until the peer or the device
- *           has done something, which the fd shows; or a negative errno
- * @stop:    0: the peer touches nothing of @b any more; -EBUSY: ask again. From
- *           the first call on step() is not called
+ *           more is to do, -EAGAIN: no work until the peer or the device has
+ *           done something, which the fd shows; or a negative errno
+ * @stop:    0: the peer does not touch @b's memory any more; -EBUSY: ask again.
+ *           From the first call on step() is not called
  * @end:     forget @b, after stop() or when all of it has landed, or because
  *           close() comes next
  * @heap_alloc, @heap_free: memory that the peer reaches; NULL if there is none
@@ -138,7 +138,7 @@ struct ring;
  *           peer if it lives, and the peer sees the end
  * @leave:   in a forked child, instead of close: free memory and descriptors,
  *           which are the child's own; what is shared goes on, and what was
- *           not to be inherited is not mapped here. NULL: nothing is done
+ *           not to be inherited is not mapped here. NULL: not called
  */
 struct transport_ops {
 	const char *name;
@@ -179,7 +179,7 @@ struct transport_ops {
 /* Most messages that may wait at one side: what a handshake may name. */
 #define UNEXPECTED_CNT_MAX (1u << 24)
 
-/* What both sides of a connection agree on before it carries packets. */
+/* Both sides of a connection agree on this before it carries packets. */
 struct transport_peer {
 	uint32_t pid;
 	uint32_t eager_max;	   /* the smaller of both */
@@ -192,7 +192,7 @@ static inline uint32_t least(uint64_t n, uint32_t m)
 	return n < m ? (uint32_t)n : m;
 }
 
-/* What a caller's option of 0 means, for this transport, which takes @most. */
+/* A caller's eager_max, or the default for 0; this transport takes @most. */
 static inline uint32_t eager_or(const struct kedge_channel_opts *opts,
 				uint32_t by_default, uint32_t most)
 {
@@ -214,8 +214,8 @@ KEDGE_PRIVATE int kedge__channel_open(const struct transport_ops *ops,
 				      const struct transport_peer *peer,
 				      struct kedge_channel **channel);
 
-/* What makes channels: the table of a listener. @address: where it listens, in
- * KEDGE_ADDRESS_MAX bytes. */
+/* The operations of a listener, which makes channels. @address: where it listens,
+ * in KEDGE_ADDRESS_MAX bytes. */
 struct listener_ops {
 	int (*accept)(void *ctx, int timeout_ms, struct kedge_channel **ch);
 	int (*fd)(void *ctx);

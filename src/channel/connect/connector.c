@@ -11,12 +11,13 @@
  *
  * They tell each other by a pair of sockets, which each shuts down: the thread's end
  * is what its waits look at beside the peer (wait.h), the caller's is readable then.
- * Nothing is written, and an end whose number the application has closed and used
- * again is left alone.
+ * No byte is written, and an end is left alone if the application has closed its
+ * number and used it again.
  *
- * A thread whose connector is closed ends with its next wait, but that the C
- * library looks up a name, or libfabric connects. It is not joined, as close does
- * not wait; the library's own end waits for such threads, a while.
+ * The close of a connector ends its thread with the next wait, though not in the
+ * middle of the C library's look-up of a name or of libfabric's connecting. The
+ * thread is not joined, as close does not wait; the library's own end waits for such
+ * threads, a while.
  */
 #include <pthread.h>
 #include <sodium.h>
@@ -59,7 +60,7 @@ struct kedge_connector {
 	char why[256];
 };
 
-/* Threads whose connectors are closed. */
+/* Threads left behind by the close of their connectors. */
 static _Atomic unsigned int left;
 
 /* They are the parent's. */
@@ -181,7 +182,7 @@ static int pair_open(struct kedge_connector *c)
 	return clofork_keep(&c->bell, sv[1]);
 }
 
-/* The last thread of the application has ended: nobody takes the channel. */
+/* The last thread of the application has ended: the channel will not be taken. */
 static void service_ends(struct service *s)
 {
 	ring(&container_of(s, struct kedge_connector, service)->end);
@@ -313,7 +314,7 @@ KEDGE_API void kedge_connector_close(struct kedge_connector *c)
 
 	if (!c)
 		return;
-	/* The thread is the parent's: there is none here. */
+	/* The thread is the parent's: it does not run in this process. */
 	if (c->pid != getpid()) {
 		connector_free(c);
 		return;

@@ -56,7 +56,7 @@ int kedge__wait_for(int fd, short what, uint64_t deadline, int most_ms)
 			return kedge_reason(-ETIMEDOUT, "the peer does not answer");
 		ms = sooner(sooner(ms, most_ms), bell ? BELL_MS : -1);
 		/* The application has closed it, and with it what is connected:
-		 * nobody could end the attempt any more. */
+		 * it could not end the attempt any more. */
 		if (bell && !clofork_ours(bell))
 			return given_up();
 		p[1].fd = bell ? bell->fd : -1;

@@ -11,7 +11,7 @@
 
 /* The time until which to wait, of clock_ns(); UINT64_MAX for a negative timeout. */
 KEDGE_PRIVATE uint64_t kedge__deadline_of(int timeout_ms);
-/* What is left of it, for poll(). */
+/* The milliseconds until then, for poll(). */
 int deadline_left(uint64_t deadline);
 
 /*

@@ -10,7 +10,7 @@
 /* @service may be ":7777". To be freed with freeaddrinfo(). */
 int addr_find(const char *node, const char *service, bool to_listen,
 	      struct addrinfo **list);
-/* What every connection of a channel has: no delay, keepalive. */
+/* Set the options of every channel's connection: no delay, keepalive. */
 void addr_prepare(int fd, uint32_t host_timeout_ms);
 
 #endif /* TCP_ADDR_H */

@@ -10,7 +10,7 @@
 #include "channel/meet/connect.h"
 #include "channel/meet/handshake.h"
 
-/* A listener that is full of strangers lets one go, who may be us. */
+/* A listener that is full of strangers lets one go, and that may be us. */
 #define TRIES	 20
 #define PAUSE_MS 10
 

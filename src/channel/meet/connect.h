@@ -6,7 +6,7 @@
 #include "base/process/clofork.h"
 #include "channel/transport.h"
 
-/* On success @sock is the caller's; else it holds none. @flags are those of hand_begin(). */
+/* On success @sock is the caller's; else it is empty. @flags: see hand_begin(). */
 int tcp_connect(const char *node, const char *service,
 		const struct kedge_channel_opts *opts, uint32_t flags,
 		int timeout_ms, struct clofork *sock,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * See hello.h. What comes is read to its last byte and no further, and checked
+ * See handshake.h. What comes is read to its last byte and no further, and checked
  * before anything is made of it.
  */
 #include <sodium.h>
@@ -32,7 +32,7 @@ static void hmac(uint8_t out[KEY_LEN], const uint8_t key[KEY_LEN],
 	sodium_memzero(&st, sizeof(st));
 }
 
-/* What the end in @role proves itself by. */
+/* The proof of the end in @role. */
 static void prove(const struct hand *h, enum hello_role role,
 		  uint8_t proof[KEY_LEN])
 {
@@ -193,7 +193,7 @@ static int proof_came(struct hand *h)
 	int rc;
 
 	prove(h, theirs, proof);
-	/* In a time that says nothing of where they differ. */
+	/* In constant time: it must not tell where they differ. */
 	if (sodium_memcmp(proof, h->proof, sizeof(proof)))
 		return kedge_reason(-EACCES, "the peer does not know the "
 				    "secret");

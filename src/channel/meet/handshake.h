@@ -13,10 +13,10 @@
  *      |<--------------------------------------|
  *
  * A proof is HMAC-SHA256 over both hellos, by a key that is derived from the
- * secret, from both hellos and from the role of the one who proves. So none of
+ * secret, from both hellos and from the role of the end that proves. So a proof of
  * another connection, of the other direction, or with a hello that was changed
- * on the way is accepted. The listener says nothing that depends on the secret
- * before the other end has proved that it knows it.
+ * on the way is never accepted. The listener sends no byte that depends on the
+ * secret before the other end has proved that it knows it.
  *
  * Without a secret on both ends there are no proofs. Where one end alone has one
  * they part.
@@ -29,10 +29,10 @@
 
 #define KEY_LEN	  32u
 #define NONCE_LEN 32u
-/* Longer ones gain nothing here, and each channel has a buffer of one from its start. */
+/* Longer ones are no faster here, and each channel has a buffer of one all the time. */
 #define TCP_EAGER_MAX (64u << 10)
 
-/* A key that is made of a caller's secret; @set is false where there is none. */
+/* A key that is made of a caller's secret; @set is false without a secret. */
 struct tcp_secret {
 	bool set;
 	uint8_t key[KEY_LEN];
@@ -92,7 +92,7 @@ int hand_begin(struct hand *h, int fd, enum hello_role role,
  * left in the socket.
  */
 int hand_step(struct hand *h);
-/* What was agreed on. */
+/* Set @peer to what both ends agreed on. */
 void hand_peer(const struct hand *h, struct transport_peer *peer);
 void hand_forget(struct hand *h);
 

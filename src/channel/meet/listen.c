@@ -51,7 +51,8 @@ static uint32_t from_same(const struct tcp_listener *l, const struct half *h)
 	return cnt;
 }
 
-/* Whoever fills the table makes room for the others. False: there is none. */
+/* The network that fills the table makes room for the others. False: the table has
+ * no entry. */
 static bool make_room(struct tcp_listener *l)
 {
 	struct half *h, *out = NULL;
@@ -66,7 +67,7 @@ static bool make_room(struct tcp_listener *l)
 			continue;
 		most = cnt;
 		out = h;
-		/* None has more, and no earlier one is as silent. */
+		/* No network has more, and no earlier one is as silent. */
 		if (cnt & 1 && cnt > l->half_cnt)
 			break;
 	}
@@ -158,7 +159,7 @@ static int spare_open(struct tcp_listener *l)
 }
 
 /* All descriptors are the application's own. The peer that waits is turned away,
- * else the listener would be readable for ever and nobody could do anything. */
+ * else the listener would be readable for ever, and no call could change that. */
 static int turn_away(struct tcp_listener *l, int why)
 {
 	int fd;
@@ -176,7 +177,7 @@ static int turn_away(struct tcp_listener *l, int why)
 			    "turned away: raise ulimit -n");
 }
 
-/* 1: one was taken, 0: there are none, or a negative errno. */
+/* 1: one was taken, 0: no connection waits, or a negative errno. */
 static int take_one(struct tcp_listener *l)
 {
 	struct sockaddr_storage a = { 0 };

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A listener over TCP, and its table of connections whose handshake is not over.
+ * A listener over TCP, and its table of connections in the middle of a handshake.
  *
  * Handshakes run beside each other, each with a deadline, whenever accept() is
- * called; nobody waits for a stranger. Where the table or the process's
+ * called; no call waits for one stranger alone. Where the table or the process's
  * descriptors are full one makes room: of the network that has most of them the
- * oldest, those that have said nothing first.
+ * oldest, silent ones first.
  */
 #ifndef TCP_LISTEN_H
 #define TCP_LISTEN_H
@@ -46,11 +46,11 @@ int tcp_listen(const char *node, const char *service,
 	       const struct kedge_channel_opts *opts, uint32_t flags,
 	       struct tcp_listener **l);
 void tcp_listener_close(struct tcp_listener *l);
-/* The port that it got; 0 is none. */
+/* The port that it got, or 0. */
 unsigned int tcp_listener_port(const struct tcp_listener *l);
-/* Where it listens, in KEDGE_ADDRESS_MAX bytes. */
+/* The address at which it listens, in KEDGE_ADDRESS_MAX bytes. */
 int tcp_listener_address(const struct tcp_listener *l, char *text);
-/* What a channel is made over. On success @sock is the caller's. */
+/* A connection to make a channel over. On success @sock is the caller's. */
 int tcp_listener_accept(struct tcp_listener *l, int timeout_ms,
 			struct clofork *sock, struct transport_peer *peer);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Where endpoints of libfabric's meet that know no connection: its address and
- * port, deadlines, table of strangers and secret are those of a channel over TCP.
- * What a caller gets is a socket after the handshake, on which nothing else has
- * been said. Exported for libkedge-ofi.
+ * The meeting place of libfabric's endpoints that know no connection: its address
+ * and port, deadlines, table of strangers and secret are those of a channel over
+ * TCP. A caller gets a socket right after the handshake, before any other byte.
+ * Exported for libkedge-ofi.
  */
 #ifndef TCP_MEET_H
 #define TCP_MEET_H

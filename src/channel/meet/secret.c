@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Where the secret of a channel comes from: the caller, else the environment. A
+ * The secret of a channel comes from the caller, else from the environment. A
  * source that is named and cannot be used is an error, never "no secret".
  */
 #include <fcntl.h>
@@ -73,8 +73,8 @@ static int key_of_file(struct tcp_secret *s, const char *path)
 	return rc;
 }
 
-/* Whose secret it would be is not known to the program, which runs with rights
- * that its caller does not have; none at all would let everybody in. */
+/* The program runs with rights that its caller does not have, and cannot know that
+ * the secret is not the caller's; to go on without a secret would let all in. */
 static int refuse_caller(const char *name)
 {
 	return kedge_reason(-EACCES, "%s is not taken from the caller of a "

@@ -58,7 +58,7 @@ bool kedge__ofi_flow_landed(struct ofi *o, uint64_t id)
 							(uint32_t)id)
 				 : NULL;
 
-	/* Elsewhere nobody is to say so: it would cost a posted buffer. */
+	/* Otherwise it must not say so: that would cost a posted buffer. */
 	if (!o->tells)
 		return false;
 	if (!f) /* it was stopped, and is forgotten */

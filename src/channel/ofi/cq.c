@@ -112,7 +112,7 @@ static void completed(struct ofi *o, const struct fi_cq_data_entry *e)
 {
 	struct ofi_op *op = e->op_context;
 
-	/* What the peer did has no context of ours. */
+	/* A completion of the peer's write has no context of ours. */
 	if (e->flags & FI_REMOTE_WRITE) {
 		if (!kedge__ofi_flow_landed(o, e->data))
 			lies(o);
@@ -139,7 +139,7 @@ static void completed(struct ofi *o, const struct fi_cq_data_entry *e)
 	}
 }
 
-/* What an error completion means for the connection: 0 where it may be one of
+/* The meaning of an error completion for the connection: 0 where it may be one of
  * many, after packets that came whole. */
 static int error_of(const struct fi_cq_err_entry *e)
 {

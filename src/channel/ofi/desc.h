@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the receiver says of the place where a message may land. It comes from
+ * The receiver's description of the place where a message may land. It comes from
  * the peer, so it is checked before anything looks at it.
  */
 #ifndef CHANNEL_OFI_DESC_H

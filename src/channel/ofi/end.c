@@ -28,7 +28,7 @@ int kedge__ofi_ctl_check(struct ofi *o)
 	n = recv(o->ctl_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 0;
-	/* Nothing more is said there: its end, or a peer that is none. */
+	/* No byte is due there: it is the end, or the peer is no kedge. */
 	return -ECONNRESET;
 }
 
@@ -47,7 +47,8 @@ void kedge__ofi_die(struct ofi *o, int why)
 		shutdown(o->ctl_fd, SHUT_RDWR);
 	fi_close(&o->ep->fid);
 	o->ep = NULL;
-	/* From here on nothing of ours is touched, and nothing completes. */
+	/* From here on the provider touches no memory of ours and completes no
+	 * write. */
 	for (i = 0; i < WRITE_CNT; i++)
 		if (o->writes[i].flow)
 			kedge__ofi_write_idle(o, &o->writes[i]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Flows: the messages whose data are under way. */
+/* Flows: messages with data under way. */
 #include <stdlib.h>
 #include "channel/ofi/internal.h"
 

@@ -6,8 +6,8 @@
  * several, each with a head of ours before the channel's: what a poll commits
  * goes together. A buffer is only sent for a credit, which the peer gives for
  * each one that it has posted: so no packet waits in the network for a buffer,
- * and no RMA write behind it. HEAD_CREDIT alone needs none; at most two of them
- * are under way, and there are buffers for them.
+ * and no RMA write behind it. HEAD_CREDIT alone needs no credit; at most two of
+ * them are under way, and there are buffers for them.
  *
  * Bulk data are RMA writes of the sender. What the channel sends after the last
  * one has completed here is received after all of them have landed: by the
@@ -26,7 +26,7 @@
 #ifndef CHANNEL_OFI_INTERNAL_H
 #define CHANNEL_OFI_INTERNAL_H
 
-/* First: libfabric has a container_of() of its own where there is none. */
+/* First: libfabric defines container_of() itself unless it is defined. */
 #include "base/base.h"
 
 #include <sys/uio.h>
@@ -76,7 +76,7 @@
 #define FLUSH_NS (2 * 1000000000ull)
 #define BYE_NS	 (200 * 1000000ull)
 /* Flows that were stopped before they began: as many as there can be CTS here
- * that nobody has looked at, of 120 bytes at least. */
+ * that we have not looked at, of 120 bytes at least. */
 #define STOPPED_CNT 2048u
 /* Questions under way: fewer than the answers that the peer keeps. */
 #define STOPS_MAX 256u
@@ -88,7 +88,7 @@ enum ofi_kind {
 	OFI_READ,
 };
 
-/* What every completion points to. */
+/* The target of every completion's pointer. */
 struct ofi_op {
 	struct fi_context2 context;
 	enum ofi_kind kind;
@@ -104,12 +104,12 @@ struct ofi_buf {
 
 enum head_kind {
 	HEAD_PACKET = 1, /* the channel's packet of @id bytes follows */
-	HEAD_CREDIT,	 /* nothing but credit */
+	HEAD_CREDIT,	 /* credit alone */
 	HEAD_STOP,	 /* receiver: no more writes of flow @id */
-	HEAD_STOPPED,	 /* sender: there are none */
+	HEAD_STOPPED,	 /* sender: no write is under way or will be */
 	HEAD_FILLED,	 /* sender: @cnt more slots of @id hold data */
 	HEAD_DRAINED,	 /* receiver: @cnt more slots of @id are free */
-	HEAD_BYE,	 /* nothing follows */
+	HEAD_BYE,	 /* no packet follows */
 };
 
 /* At a multiple of 8. HEAD_CREDIT and HEAD_BYE have a buffer of their own. */
@@ -149,8 +149,8 @@ struct flow {
 	/* Sender: the peer wants it no more. */
 	bool stopped;
 	bool answer; /* HEAD_STOPPED is due when the last write is done */
-	/* Receiver: HEAD_STOP is due, has been sent, is answered; nothing is
-	 * written any more. */
+	/* Receiver: HEAD_STOP is due, has been sent, is answered; the peer
+	 * writes no more. */
 	bool stop_due, stop_sent, answered, quiet;
 	uint64_t deadline; /* of stop(), once it was called */
 	uint64_t len;
@@ -201,7 +201,7 @@ struct ofi_ids {
  * @own_key: the provider wants keys of ours
  * @bind_mr: a registration is of the endpoint
  * @rdm:     the endpoint is not connected: @peer, in @av, is the one that it
- *           speaks to, and @ctl_fd the connection whose end is the peer's, or -1
+ *           speaks to, and @ctl_fd the connection that ends with the peer, or -1
  * @tick_fd: in the place of a descriptor of the provider's, or -1
  * @err:     0, or why the endpoint is closed; told when all that came is taken
  * @owed:    buffers posted anew of which the peer has not been told
@@ -212,7 +212,7 @@ struct ofi_ids {
  *           say so
  * @later:   what is committed next is an RTS or a CTS
  * @rts:     it is an RTS
- * @patient: there is nothing but RTS in @open
+ * @patient: all packets in @open are RTS
  * @say:     flows may have something to say
  */
 struct ofi {
@@ -332,7 +332,7 @@ void kedge__ofi_writes_post(struct ofi *o);
 void kedge__ofi_read_done(struct ofi *o, struct flow *f);
 /* The peer says that all of flow @id has landed. False: nonsense. */
 bool kedge__ofi_flow_landed(struct ofi *o, uint64_t id);
-/* What a head says of a flow. False: nonsense. */
+/* Take what a head says of a flow. False: nonsense. */
 bool kedge__ofi_flow_head(struct ofi *o, const struct ofi_head *h);
 /* Send what flows have to say and could not yet. */
 void kedge__ofi_flow_signals(struct ofi *o);

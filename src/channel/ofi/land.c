@@ -3,7 +3,7 @@
  * The receiver's side of a flow: it says where the data may land, and for how
  * long. Direct: the pieces themselves, each by a key that is made for it and
  * ends with it. Stream: a window of our own, from which it is copied out; the
- * peer never reaches the pieces, so giving such a flow up waits for nobody, and
+ * peer never reaches the pieces, so giving such a flow up never waits, and
  * the window is kept until the peer has let go of it.
  */
 #include <stdlib.h>
@@ -253,13 +253,13 @@ int kedge__ofi_land_stop(struct ofi *o, struct flow *f)
 
 void kedge__ofi_land_end(struct ofi *o, struct flow *f, bool fin)
 {
-	/* @fin: there is nothing left that the peer could write. */
+	/* @fin: the peer has no write left for this flow. */
 	if (f->stream && !o->err && f->drained != flow_slots(f)) {
 		/* It goes with the answer. */
 		f->stop_due = o->say = true;
 		return;
 	}
-	/* Nobody has asked the peer to stop: the connection is given up. */
+	/* The peer may still write: the connection is given up. */
 	if (!f->stream && !fin && !f->quiet)
 		kedge__ofi_die(o, -ECONNRESET);
 	kedge__ofi_land_free(o, f);

@@ -3,8 +3,8 @@
  * libfabric is opened at run time, when a provider is asked for: it loads a dozen
  * libraries, and of Debian's libinfinipath catches every signal that ends a
  * process, turns crashes into exit status 1 and writes files into the working
- * directory. A program that is linked with libkedge-ofi and uses no provider has
- * none of that. One that does has its signal handlers put back: whatever a
+ * directory. A program that is linked with libkedge-ofi and uses no provider is
+ * spared all that. One that does has its signal handlers put back: whatever a
  * library set while it was loaded, or a provider while it was looked for.
  *
  * All else of libfabric's is reached through tables of functions. These five
@@ -19,9 +19,9 @@
 #include "channel/ofi/lib.h"
 
 #define SONAME  "libfabric.so.1"
-#define SIGNALS 65 /* of the kernel, and none of number 0 */
-/* Of the calls whose structs this is compiled with; later libraries have them,
- * too. */
+#define SIGNALS 65 /* of the kernel, and an unused number 0 */
+/* This is compiled with the structs of these versions of the calls; later libraries
+ * have them, too. */
 #if FI_MAJOR_VERSION == 1 && FI_MINOR_VERSION <= 17
 #define VERSIONED 1
 #else

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Registrations. A provider that pins nothing (tcp) moves data by the
+ * Registrations. A provider that does not pin (tcp) moves data by the
  * process's own addresses: what is registered is a name for a range, made for
  * one flow and ended with it.
  *
@@ -30,7 +30,7 @@ static int notifier_get(struct kedge_notifier **nf)
 	int rc = 0;
 
 	pthread_mutex_lock(&shared.lock);
-	/* What a parent opened is of no use here, and not ours to close. */
+	/* A parent's notifier is of no use here, and not ours to close. */
 	if (shared.pid != getpid()) {
 		shared.nf = NULL;
 		shared.refs = 0;
@@ -58,7 +58,7 @@ static void notifier_put(void)
 
 /* ---- keys and registrations ---- */
 
-/* Nobody can guess it. 0 if there is no randomness. */
+/* A key that a stranger cannot guess. 0 if there is no randomness. */
 static uint64_t new_key(struct ofi *o)
 {
 	ssize_t n;
@@ -192,8 +192,8 @@ int kedge__ofi_mapped(uint64_t addr, uint64_t len)
 
 	if (__builtin_add_overflow(addr, len, &end))
 		return kedge_reason(-EFAULT, "the buffer wraps");
-	/* It looks at mappings, not at pages, and does nothing else: Linux
-	 * writes back without being asked. */
+	/* It only looks at mappings, not at pages: Linux writes back
+	 * without being asked. */
 	if (msync((void *)(uintptr_t)start, end - start, MS_ASYNC))
 		return kedge_reason(-EFAULT, "a part of the buffer is not "
 					     "mapped");

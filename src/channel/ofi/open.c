@@ -18,7 +18,7 @@ static int failed(int rc, const char *what)
 			    fi_strerror(-rc));
 }
 
-/* What the provider wants of us. */
+/* Take the provider's demands on us. */
 static void take_attr(struct ofi *o, const struct fi_info *info)
 {
 	const int mode = info->domain_attr->mr_mode;
@@ -33,7 +33,7 @@ static void take_attr(struct ofi *o, const struct fi_info *info)
 	o->bind_mr = mode & FI_MR_ENDPOINT;
 	o->rdm = info->ep_attr->type == FI_EP_RDM;
 	o->ordered = !o->rdm && order & FI_ORDER_SAW;
-	/* Where that takes no buffer of those that are posted. */
+	/* Only where such a write takes no buffer of those that are posted. */
 	o->tells = o->ordered && info->domain_attr->cq_data_size >= 4 &&
 		   !((info->mode | info->rx_attr->mode) & FI_RX_CQ_DATA);
 	o->batch = o->tells && !o->pins &&
@@ -62,7 +62,7 @@ static int open_cq(struct ofi *o, int *fd)
 		rc = fi_control(&o->cq->fid, FI_GETWAIT, fd);
 	if (!rc || !o->rdm)
 		return rc ? failed(rc, "fi_cq_open") : 0;
-	/* "shm" has none: who waits looks every millisecond. */
+	/* "shm" has no such descriptor: a waiter looks every millisecond. */
 	if (o->cq)
 		fi_close(&o->cq->fid);
 	o->cq = NULL;

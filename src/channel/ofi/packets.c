@@ -26,7 +26,7 @@ static void give_tx(struct ofi *o, struct ofi_buf *b)
 	o->free_cnt++;
 }
 
-/* False: the provider has no room now, or none any more. */
+/* False: the provider has no room now, or is closed. */
 static bool post(struct ofi *o, struct ofi_buf *b, bool inject)
 {
 	struct ofi_head *h = (struct ofi_head *)b->data;
@@ -83,7 +83,7 @@ void kedge__ofi_append(struct ofi *o, const struct ofi_head *h, size_t len,
 	b->len += sizeof(*h) + round_up(len, 8);
 }
 
-/* What needs no credit. */
+/* Post a head of a kind that needs no credit. */
 bool kedge__ofi_post_free(struct ofi *o, enum head_kind kind)
 {
 	bool inject = kind == HEAD_CREDIT && o->inject_len >=

@@ -44,8 +44,8 @@ static void hints_channel(struct fi_info *h)
 	h->rx_attr->msg_order = FI_ORDER_SAS | FI_ORDER_SAW;
 }
 
-/* Why there is nothing to be had; -EOPNOTSUPP without a reason: no connected
- * endpoints with ordered RMA writes. */
+/* The reason why fi_getinfo() found no match; -EOPNOTSUPP without a reason: no
+ * connected endpoints with ordered RMA writes. */
 static int explain(const char *provider, const char *node)
 {
 	struct fi_info *h = hints_new(provider), *info = NULL;

@@ -44,7 +44,7 @@ static bool was_stopped(const struct ofi_ids *ids, uint32_t id)
 	return false;
 }
 
-/* The peer answers for nothing any more: there is none of it under way. */
+/* The peer stops flow @id. False: it asks twice, or has too many questions open. */
 bool kedge__ofi_stop_came(struct ofi *o, uint32_t id)
 {
 	struct flow *f = kedge__ofi_flow_find(&o->sending, id);
@@ -87,7 +87,7 @@ int kedge__ofi_send_stop(struct ofi *o, struct flow *f)
 
 void kedge__ofi_send_end(struct ofi *o, struct flow *f)
 {
-	/* Nobody has asked it to stop: the connection is given up. */
+	/* It was not stopped before: the connection is given up. */
 	if (f->in_flight || f->reading)
 		kedge__ofi_die(o, -ECONNRESET);
 	/* First the program hears of it, and says what comes next: announced
@@ -275,7 +275,7 @@ static void advance(struct ofi *o, struct flow *f, struct ofi_write *w)
 		f->dst_off += w->len;
 }
 
-/* Where the next write goes from and to: 0, or a negative errno. */
+/* Find source and target of the next write: 0, or a negative errno. */
 static int prepare(struct ofi *o, struct flow *f, struct ofi_write *w)
 {
 	uint64_t addr;
@@ -295,7 +295,7 @@ static int prepare(struct ofi *o, struct flow *f, struct ofi_write *w)
 	return 0;
 }
 
-/* False: the provider has no room now, or none any more. */
+/* False: the provider has no room now, or is closed. */
 static bool post_write(struct ofi *o, struct ofi_write *w, uint64_t flags)
 {
 	const struct fi_msg_rma msg = {
@@ -346,7 +346,7 @@ static bool has_room(const struct flow *f)
 
 /*
  * The first one goes ahead, the others move on by one write at a time: if all
- * were done at the same time, nothing would be under way while the messages
+ * were done at the same time, no data would be under way while the messages
  * after them are agreed on.
  */
 static uint32_t writes_max(const struct ofi *o, const struct flow *f)
@@ -391,7 +391,7 @@ int kedge__ofi_send_step(struct ofi *o, struct flow *f)
 		advance(o, f, w);
 		moved = 0;
 	}
-	/* Nobody says when a poll ends. */
+	/* Outside of a poll no flush() follows. */
 	if (!o->polling)
 		kedge__ofi_writes_post(o);
 	return f->landed == f->len && f->told == f->filled ? 1 : moved;

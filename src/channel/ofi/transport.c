@@ -54,7 +54,7 @@ static void ofi_commit(void *ctx, void *packet, size_t len)
 		return;
 	assert((char *)packet == o->open->data + o->open->len + sizeof(h));
 	kedge__ofi_append(o, &h, len, rts);
-	/* Where data move in polls alone, an RTS and a CTS wait for one: they
+	/* If data move in polls alone, an RTS and a CTS wait for one: they
 	 * go with others. */
 	if (!wait)
 		kedge__ofi_pump(o);
@@ -167,7 +167,7 @@ static int ofi_check(void *ctx)
 	/* A provider may see the end only where it looks for data. */
 	kedge__ofi_progress(o);
 	if (!o->err && is_over(o)) {
-		/* What came before the end is still received. */
+		/* Packets that came before the end are still received. */
 		kedge__ofi_cq_drain(o);
 		kedge__ofi_die(o, -ECONNRESET);
 	}
@@ -231,7 +231,7 @@ static void drop_all(struct ofi *o)
 	ofi_check(o);
 }
 
-/* True when nothing of ours waits here any more. */
+/* True when every packet of ours has left. */
 static bool flushed(struct ofi *o, uint64_t ns)
 {
 	uint64_t deadline = clock_ns() + ns;
@@ -248,10 +248,10 @@ static bool flushed(struct ofi *o, uint64_t ns)
 }
 
 /*
- * What was committed reaches a peer that lives. A socket that is closed while
- * there is something unread in it forgets what it has not sent; so the peer is
- * told that nothing follows, and what it sends is read until it has closed its
- * end, or for a while if it is busy with other things.
+ * Committed packets reach a peer that lives. A socket that is closed while there
+ * is something unread in it forgets what it has not sent; so the peer is told that
+ * no packet follows, and what it sends is read until it has closed its end, or for
+ * a while if it is busy with other things.
  */
 static void say_bye(struct ofi *o)
 {

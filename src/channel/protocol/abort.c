@@ -6,21 +6,21 @@
  * keeps the operation until the answer (ABORTED), because until then the peer
  * may name it. The caller hears of it as soon as its buffer is not touched any more.
  *
- * Where both give up at once the ABORTs cross, and each is the answer to the
+ * If both give up at once the ABORTs cross, and each is the answer to the
  * other: both had let go before they sent them.
  *
- * A send whose data have all gone is given up no more: only the peer knows whether
- * it has them, and says so (REFUSE of nothing, or ABORT). The caller waits for that
- * word, which would be a guess otherwise; a peer that owes it for peer_timeout_ms
- * is given up itself.
+ * A send is given up no more once all its data have gone: only the peer knows
+ * whether it has them, and says so (REFUSE with status 0, or ABORT). The caller waits
+ * for that word, as any other answer would be a guess; a peer that owes it for
+ * peer_timeout_ms is given up itself.
  */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "channel/internal.h"
 
-/* What an honest peer can give up that is over here already: as many as there
- * are FINs and REFUSEs under way to it, and messages that nobody received. */
+/* An honest peer can give up so many operations that are over here already: as many
+ * as there are FINs and REFUSEs under way to it, and messages that were not received. */
 #define REPLIES_SPARE 16384u
 /* Operations that may wait for the peer's answer to an ABORT, beside those that
  * it need not have looked at. */
@@ -139,7 +139,7 @@ void give_up(struct kedge_channel *ch, struct op *op, int status)
 	step_stop(ch, op);
 }
 
-/* To an operation of the peer's that has none here. */
+/* To an operation of the peer's without one of ours. */
 static int reply_aborted(struct kedge_channel *ch, struct op_name name,
 			 uint32_t flags)
 {
@@ -219,7 +219,7 @@ static void answer(struct kedge_channel *ch, struct op *op,
 	step_answer(ch, op);
 }
 
-/* Whom an ABORT means; or NULL, and then it is over here. */
+/* The operation that an ABORT names; NULL: it is over here. */
 static struct op *abort_target(struct kedge_channel *ch,
 			       const struct packet *p)
 {

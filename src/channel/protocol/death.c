@@ -13,7 +13,7 @@ static bool lands_still(struct kedge_channel *ch, struct op *op)
 	return op->state == OP_FREE;
 }
 
-/* The peer is gone, and touches nothing. A sender that has no word of it has
+/* The peer is gone, and touches no memory. A sender that has no word of it has
  * failed: whether the message was received is not known. */
 static void op_dies(struct kedge_channel *ch, struct op *op, int why)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * The table of operations and the queue of completions. There is always room
- * for a completion of every live operation, so that none can be lost: room is
- * made when the operation is.
+ * for a completion of every live operation, so that no completion can be lost: its
+ * room is made when the operation is.
  */
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The parser of what the peer sends. It trusts nothing: neither lengths nor
- * that what was read once is still there.
+ * The parser of what the peer sends. It trusts neither lengths nor that what was
+ * read once is still there.
  */
 #include "channel/protocol/packet.h"
 

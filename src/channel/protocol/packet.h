@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What goes over the wire. Both ends are of one byte order: the handshake of a
+ * The packets on the wire. Both ends are of one byte order: the handshake of a
  * transport sees to that. Every field that comes in is checked by packet_parse()
  * before anything looks at it.
  */
@@ -16,8 +16,8 @@ enum packet_type {
 	PACKET_FIN,	  /* sender: all of it has landed */
 	PACKET_REFUSE,	  /* receiver: it does not fit, the sender is done */
 	PACKET_ABORT,	  /* either: give it up */
-	PACKET_ABORTED,	  /* the answer: nothing here touches it any more */
-	PACKET_CREDIT,	  /* nothing but the head */
+	PACKET_ABORTED,	  /* the answer: this side touches it no more */
+	PACKET_CREDIT,	  /* the head alone */
 	PACKET_BYE,	  /* no packet follows */
 	PACKET_DATA,	  /* sender: a short message that was announced */
 	PACKET_TYPES
@@ -37,7 +37,7 @@ struct packet_head {
 };
 
 /* An operation: a place in its owner's table and how often it was used, so that
- * what comes late or twice finds nobody. */
+ * what comes late or twice finds no operation. */
 struct op_name {
 	uint32_t index;
 	uint32_t gen;
@@ -65,7 +65,7 @@ struct packet_cts {
  */
 struct packet_op {
 	struct op_name op;
-	struct op_name from; /* ABORT: whom to answer */
+	struct op_name from; /* ABORT: the addressee of the answer */
 	int32_t status;
 	uint32_t flags;
 };
@@ -111,7 +111,7 @@ static inline int packet_parse_head(const void *raw, size_t len,
 	return 0;
 }
 
-/* What follows it, of any type but EAGER, into @p: 0 or -EPROTO. */
+/* Parse what follows it, of any type but EAGER, into @p: 0 or -EPROTO. */
 int packet_parse_body(const void *raw, struct packet *p);
 
 #endif /* CHANNEL_PROTOCOL_PACKET_H */

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Progress: what came, what is under way, what waits, whose time is up, and
+ * Progress: what came, what is under way, what waits, what is out of time, and
  * whether the peer is still there. The last two cost a clock and a system call, and
- * are looked at now and then: by the number of polls for who polls all the time, by
- * the clock for who seldom does.
+ * are looked at now and then: by the number of polls for a program that polls all
+ * the time, by the clock for one that seldom does.
  */
 #include "channel/short.h"
 
@@ -145,8 +145,8 @@ static size_t take_packets(struct kedge_channel *ch, size_t max)
 }
 
 /*
- * Where we move the data ourselves, those of one message do, the earliest that
- * can: it is done sooner, while what it is made of is in the caches, and the
+ * If we move the data ourselves, only one message's move in a step, the earliest
+ * that can: it is done sooner, while what it is made of is in the caches, and the
  * others are no later.
  */
 static bool step_active(struct kedge_channel *ch)
@@ -286,7 +286,7 @@ poll_all(struct kedge_channel *ch, struct kedge_completion *out, size_t n)
 
 /*
  * Short messages, at least one packet is there; or all. After a pause one message:
- * one who sends them one by one waits for the answer, and a look at whether
+ * a peer that sends them one by one waits for the answer, and a look at whether
  * another is there takes as long as a cache line from the peer.
  */
 static __attribute__((noinline)) ssize_t

@@ -2,8 +2,9 @@
 /*
  * The rendezvous after the RTS: the receiver says where the data may land
  * (CTS), it lands, the sender says so (FIN, where the data do not say it themselves),
- * and the receiver that it has come (REFUSE, of nothing). What comes for an operation that
- * is no more is dropped: it was cancelled, and the answer to that is under way.
+ * and the receiver that it has come (REFUSE with status 0). What comes for an
+ * operation that is no more is dropped: it was cancelled, and the answer to that is
+ * under way.
  */
 #include "channel/internal.h"
 
@@ -36,15 +37,15 @@ static void send_cts(struct kedge_channel *ch, struct op *op)
 
 	memcpy(cts.desc, op->desc, op->desc_len);
 	if (send_control(ch, PACKET_CTS, &cts, len)) {
-		/* It keeps its place: who goes through the list would come to
-		 * it again and again. */
+		/* It keeps its place: a walk through the list would come to it
+		 * again and again. */
 		if (op->state != OP_CTS)
 			op_move(ch, op, &ch->active, OP_CTS);
 		return;
 	}
 	ch->st.cts_ns += clock_ns() - op->since;
 	ch->st.cts_cnt++;
-	/* A short message comes in a packet: until then nothing is to be done. */
+	/* A short message comes in a packet: until then it is idle. */
 	op_move(ch, op, op->bulk_open ? &ch->active : &ch->idle, OP_LAND);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Posting. A message goes out at once where the peer's credit and the
- * transport's room allow it and nothing waits before it; else it joins the
+ * transport's room allow it and the queue is empty; else it joins the
  * queue, so that the order is kept.
  */
 #include "channel/short.h"
@@ -72,8 +72,8 @@ static bool is_offered(const struct kedge_channel *ch, const void *buf,
 	       ch->t->ready(ch->ctx, buf, len) & READY_HEAP;
 }
 
-/* Once for an operation, however often it waits for room. A short message needs
- * nothing of the transport: it comes in a packet when it is asked for. */
+/* Once for an operation, however often it waits for room. A short message does
+ * without the transport's offer: it comes in a packet when it is asked for. */
 static int offer(struct kedge_channel *ch, struct op *op)
 {
 	size_t len = 0;
@@ -138,9 +138,9 @@ static int send_eager_op(struct kedge_channel *ch, struct op *op)
 }
 
 /*
- * The first of the queue. 0: it left the queue; -EAGAIN. A short message for
- * whose data the peer has no room is announced all the same, so that it can be
- * matched, and what is behind it.
+ * The first of the queue. 0: it left the queue; -EAGAIN. If the peer has no
+ * room for the data of a short message, that is announced all the same, so that it
+ * can be matched, and what is behind it.
  */
 static int send_first(struct kedge_channel *ch, struct op *op)
 {
@@ -209,7 +209,7 @@ static int send_later(struct kedge_channel *ch, const void *buf, size_t len,
 	return 0;
 }
 
-/* What is queued takes of the peer's credit when it goes. */
+/* Queued messages take of the peer's credit when they go. */
 static bool refuses_more(const struct kedge_channel *ch)
 {
 	return ch->opts.flags & KEDGE_CHANNEL_NO_WAIT &&

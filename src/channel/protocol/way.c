@@ -16,9 +16,9 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* What registering for it is worth. */
+/* Shorter ranges are not worth a registration. */
 #define FILL_MIN (128u << 10)
-/* Pages made at once: so long nothing else moves. */
+/* Pages made at once: all else stands still so long. */
 #define MAKE_LEN (256u << 10)
 /* From here on the pool's thread is worth having, which makes the model, too. */
 #define POOL_MIN (256u << 10)
@@ -147,7 +147,7 @@ static void pool_of(struct kedge_channel *ch)
 		ch->st.pool_empty++;
 }
 
-/* The single pages at the ends of a buffer that has none yet. */
+/* The single pages at the ends of a buffer without pages yet. */
 static void plan_ends(struct op *op)
 {
 	uint64_t page = kedge__page_size(), unit = pages_huge_len();
@@ -175,7 +175,7 @@ static int accept_swap(struct kedge_channel *ch, struct op *op, uint32_t ready,
 	if (!(ch->t->ways & 1u << KEDGE_WAY_SWAP) || ready & READY_HEAP ||
 	    !body_of(op->buf, op->msg_len) || !ch->pool)
 		return -EOPNOTSUPP;
-	/* Nothing else would: pages are put under mappings of any protection. */
+	/* No later step asks: pages are put under mappings of any protection. */
 	rc = pages_writable(op->buf, op->msg_len);
 	if (rc)
 		return rc;
@@ -207,7 +207,7 @@ static int accept_by(struct kedge_channel *ch, struct op *op, uint32_t ready,
 	return accept_at(ch, op, BULK_STREAM, op->buf, rts, rts_len);
 }
 
-/* What is next best where a way is not to be had now. */
+/* The next best way if @way is not to be had now. */
 static uint32_t instead(const struct kedge_channel *ch, uint32_t way,
 			uint32_t ready)
 {
@@ -274,7 +274,7 @@ static void copy_range(const struct op *op, uint64_t from, uint64_t to)
 	memcpy(op->buf + off, op->landing.addr + off, to - from);
 }
 
-/* Where there are no pages yet: up to where it came. */
+/* Fill a range without pages; returns up to where it came. */
 static uint64_t fill_new(const struct op *op, uint64_t from, uint64_t to)
 {
 	uint64_t off = from - (uintptr_t)op->buf;

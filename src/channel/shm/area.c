@@ -90,8 +90,8 @@ int area_make(struct area *a, uint64_t heap_bytes, int *out)
 	return 0;
 }
 
-/* Seals first: a file system that another process serves has none, and would be
- * waited for by the other calls. */
+/* Seals first: a file system that another process serves knows no seals, and would
+ * be waited for by the other calls. */
 static bool is_area(int fd, uint64_t len)
 {
 	int seals = fcntl(fd, F_GET_SEALS);

@@ -38,7 +38,7 @@ struct rts_desc {
 	uint64_t heap_off; /* in the sender's heap, or NO_PAGES, or NO_PUSH */
 };
 
-/* As NO_PAGES, and the sender, whose operation has a deadline, writes to none of
+/* As NO_PAGES, and the sender's operation has a deadline, so it does not write to
  * the receiver's memory by the kernel. */
 #define NO_PUSH (NO_PAGES - 1)
 
@@ -67,7 +67,7 @@ struct xfer {
 	uint64_t chunk;
 	uint64_t cnt;	  /* chunks in all */
 	uint64_t done;	  /* by this side */
-	uint64_t pushed;  /* bytes since the last look at whom they reach */
+	uint64_t pushed;  /* bytes since the last look at the process they reach */
 	uint64_t src;	  /* the sender's address */
 	const char *from; /* the source, where it is of this process */
 	char *to;	  /* the target, likewise */
@@ -119,7 +119,7 @@ static void record_put(struct shm *s, uint32_t i)
 	s->free_records[i / 64] |= (uint64_t)1 << i % 64;
 }
 
-/* Nobody else knows of it yet: the CTS that names it is published later. */
+/* The peer does not know of it yet: the CTS that names it is published later. */
 static void record_reset(struct record *r)
 {
 	atomic_store_explicit(&r->claim, 0, memory_order_relaxed);
@@ -430,7 +430,7 @@ static int get_chunk(struct shm *s, struct bulk *b, struct xfer *x, uint64_t i)
 	return 0;
 }
 
-/* A chunk that nobody has; -EAGAIN. */
+/* A chunk that neither side has claimed; or -EAGAIN. */
 static int claim(struct xfer *x, uint64_t *i)
 {
 	uint64_t c = atomic_load_explicit(&x->rec->claim, memory_order_relaxed);
@@ -454,7 +454,7 @@ static void count(struct shm *s, _Atomic uint64_t *done, struct xfer *x)
 /*
  * A chunk that was claimed and cannot be done is over, too. The receiver waits
  * for those of the sender in stop(), so it is told; but the sender is not told
- * of the receiver's, for whom all would seem to have landed.
+ * of the receiver's: to it all would seem to have landed.
  */
 static void forgo(struct shm *s, bool recv, struct xfer *x)
 {
@@ -559,7 +559,7 @@ int bulk_step(void *ctx, struct bulk *b)
 }
 
 /*
- * No chunk is given out any more. The sender then waits for nobody: what the
+ * No chunk is given out any more. The sender then need not wait: what the
  * receiver still reads is thrown away. The receiver waits for the chunks that
  * the sender has claimed and not done.
  */

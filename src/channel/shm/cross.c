@@ -5,12 +5,12 @@
  * They name a process by its number. Between the handshake and the call it may
  * have executed another program, a set-user-ID one even, or have ended and left
  * its number to another; and the addresses are the peer's word. So each call
- * proves whom it reached, by the nonce that lies in the peer's memory:
+ * proves which process it reached, by the nonce that lies in the peer's memory:
  *
  * - a read takes the nonce and the data in one call. The kernel gets hold of an
  *   address space once in a call, so both are of the same one: data that came
  *   with the right nonce is the peer's.
- * - a write can prove nothing by itself, so whoever writes looks at the nonce
+ * - a write proves no identity by itself, so the writer looks at the nonce
  *   and the pidfd before and afterwards (cross_look()). What was written between
  *   two looks of which one fails is never called a success, and the channel
  *   ends. A look takes as long as 20 KiB do, so one is enough for a few MiB.
@@ -43,7 +43,7 @@ static bool is_nonce(const struct shm *s, const uint64_t *n)
 	return n[0] == s->nonce[0] && n[1] == s->nonce[1];
 }
 
-/* What is left of a vector when @done bytes of it are. */
+/* Drop the first @done bytes of a vector; returns the elements that are left. */
 static size_t advance(struct iovec *v, size_t n, size_t done)
 {
 	size_t i = 0, j;

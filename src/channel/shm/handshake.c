@@ -5,10 +5,10 @@
  * into the other's memory (struct verdict), or that it turns the other away.
  * No step waits: the socket says when the next one can be done.
  *
- * Who it is the kernel says, of the socket (SO_PEERCRED: who made the other
- * end) and of the hello (SCM_CREDENTIALS: who sent it). Both must be of the
+ * The kernel identifies the peer, by the socket (SO_PEERCRED: the maker of the other
+ * end) and by the hello (SCM_CREDENTIALS: its sender). Both must be of the
  * effective user of this process, unless it lets others in: a set-user-ID
- * program is its owner's, and whoever started it is another user. The socket is
+ * program is its owner's, and the user that started it is another. The socket is
  * asked before anything is read.
  *
  * Data crosses by the kernel's leave to reach into the peer (cross.c) only
@@ -66,8 +66,8 @@ struct greeting {
 	struct kedge_channel_opts o;
 	struct hello me;
 	struct hello peer;
-	struct ucred cred; /* who sent the hello */
-	struct ucred made; /* who made the socket's other end */
+	struct ucred cred; /* sender of the hello */
+	struct ucred made; /* maker of the socket's other end */
 	enum hello_state state;
 	bool sent;
 	uint32_t agreed_eager;
@@ -89,7 +89,7 @@ static int hung_up(void)
 			    "has the reason");
 }
 
-/* What the peer said when it turned us away. */
+/* The reason that the peer gave when it turned us away. */
 static int refused(int status)
 {
 	switch (status) {
@@ -139,7 +139,7 @@ void hello_refuse(int sock, int why)
 	send(sock, &v, sizeof(v), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* ---- who it is ---- */
+/* ---- the peer's identity ---- */
 
 static int other_user(uint32_t uid)
 {
@@ -223,7 +223,7 @@ static int introduce(struct shm *s, struct greeting *g)
 
 /* ---- receiving ---- */
 
-/* A memfd is closed at once; of what else it is nobody knows. */
+/* A memfd is closed at once; the close of anything else may wait. */
 static void drop_fd(int fd)
 {
 	if (fcntl(fd, F_GET_SEALS) >= 0)
@@ -232,7 +232,7 @@ static void drop_fd(int fd)
 		close_aside(fd);
 }
 
-/* Where there is room for one there may be for more: the room is rounded up. */
+/* More than one may have come: the room for control data is rounded up. */
 static void take_fds(struct greeting *g, const struct cmsghdr *c)
 {
 	size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int), i;
@@ -326,8 +326,8 @@ static int check_hello(const struct hello *h)
 /* ---- whether to cross ---- */
 
 /*
- * The kernel waits for the peer's memory to be paged in, and nothing but the end
- * of this process ends that: where the peer's pages are served by a process
+ * The kernel waits for the peer's memory to be paged in, and only the end of
+ * this process ends that: where the peer's pages are served by a process
  * (userfaultfd, FUSE) that does not, poll() would not return. A read by another
  * thread could be given up, but not the buffer that it may still write to. So
  * where an operation's time is to hold, data comes through slots.
@@ -378,7 +378,7 @@ static int send_verdict(const struct shm *s)
 	struct verdict v = { head(0), s->can_cross,
 			     eager_of_ring(s->peers.cells) };
 
-	/* Where it has hung up, its reason may be there to be read. */
+	/* If the peer has hung up, its reason may be there to be read. */
 	if (send(s->ring.sock, &v, sizeof(v), MSG_NOSIGNAL | MSG_DONTWAIT) !=
 		    sizeof(v) && errno != EPIPE)
 		return not_sent(s->ring.sock);

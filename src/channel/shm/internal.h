@@ -81,7 +81,7 @@ struct pages {
 #define NO_PAGES UINT64_MAX
 
 /* A part of an area from its first byte on, as much as was used so far. It
- * moves when it grows: who uses it keeps offsets. */
+ * moves when it grows: its users keep offsets. */
 struct window {
 	char *at;
 	uint64_t len;
@@ -91,7 +91,7 @@ struct area {
 	char *base; /* up to the end of the ring, or NULL */
 	uint64_t base_len;
 	uint64_t len;
-	uint32_t cells; /* of the ring; 0: none are taken */
+	uint32_t cells; /* of the ring; 0: no ring is taken */
 	struct window slots;
 	struct window heap; /* the peer's */
 };
@@ -195,7 +195,7 @@ void peer_socket(struct shm *s, struct clofork *sock);
 void peer_forget_all(void);
 /* NULL: ids, capabilities and user namespace are as our own; or what differs. */
 const char *peer_differs(pid_t pid);
-/* A descriptor of another's making, whose close may wait: not here. */
+/* Close a descriptor of another's making by a thread: its close may wait. */
 void close_aside(int fd);
 
 /* ---- area.c ---- */
@@ -222,7 +222,7 @@ void pages_put(struct pages *p, uint64_t off);
 void *heap_alloc(struct heap *h, const struct area *a, size_t len);
 void heap_free(struct heap *h, void *p);
 void heap_fini(struct heap *h);
-/* Where it is in the heap, or NO_PAGES. */
+/* Its offset in the heap, or NO_PAGES. */
 static inline uint64_t heap_off(const struct heap *h, const void *p, size_t len)
 {
 	const struct heap_segment *g;
@@ -238,8 +238,8 @@ static inline uint64_t heap_off(const struct heap *h, const void *p, size_t len)
 
 /* ---- handshake.c: agreeing on areas ---- */
 
-/* What is left of it is the caller's to close, if it fails. @waits: the peer
- * speaks first. */
+/* If it fails, the caller closes what is left of it. @waits: the peer speaks
+ * first. */
 int hello_begin(struct shm *s, int sock, const struct kedge_channel_opts *o,
 		bool waits);
 /* 1: done, and @peer is set; 0: when the socket is readable again; or -errno. */

@@ -3,8 +3,8 @@
  * Waiting for processes of this host. Handshakes run beside each other: those
  * that are not complete stand in a table, each with its time, and their sockets
  * and the listening one are in one epoll set, which is what the caller waits on.
- * Whoever connects and says nothing costs a descriptor for a second; where the
- * table is full the oldest of those goes. Others than this listener is for are
+ * A process that connects and stays silent costs a descriptor for a second; where
+ * the table is full the oldest of those goes. Others than this listener is for are
  * turned away before anything is read.
  *
  * A peer's faults are not accept()'s: it goes on to the next one.
@@ -137,7 +137,7 @@ free_shm:
 	return rc;
 }
 
-/* 1: a channel; 0: none yet, or it has been turned away; -errno. */
+/* 1: a channel; 0: not yet, or the peer has been turned away; -errno. */
 static int half_step(struct listener *l, struct half *h,
 		     struct kedge_channel **channel)
 {
@@ -252,7 +252,7 @@ static int listener_accept(void *ctx, int timeout_ms,
 		rc = drive(l, wait_ms(l, deadline), channel);
 		if (rc && rc != -EAGAIN)
 			return rc < 0 ? rc : 0;
-		/* What is there already is looked at, but not for ever. */
+		/* Peers that are there already are looked at, but not for ever. */
 	} while (deadline_left(deadline) || (!rc && late++ < LATE));
 	return kedge_reason(-ETIMEDOUT, "no peer came that could be let in");
 }

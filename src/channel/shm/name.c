@@ -10,9 +10,9 @@
  * ECONNREFUSED, and then compares the types (EPROTOTYPE).
  *
  * Between that look and unlink() another one may have replaced the file. So both
- * are done with a lock on the directory (flock), and again there. Nobody needs the
- * lock where there is no file, and a listener that is bound is never replaced. (A
- * lock file beside the socket would be left behind, or be removed with the same
+ * are done with a lock on the directory (flock), and again there. Without a
+ * file there the lock is not needed, and a listener that is bound is never replaced.
+ * (A lock file beside the socket would be left behind, or be removed with the same
  * race.) Somebody else's lock on the directory is waited for a while.
  *
  * The file is removed before the socket is closed: until then it is not replaced,
@@ -37,7 +37,7 @@ static int in_use(const char *path, const char *why)
 	return kedge_reason(-EADDRINUSE, "cannot listen on %s: %s", path, why);
 }
 
-/* 1: a socket that no process has; 0: there is none; or -errno. */
+/* 1: a socket that no process has; 0: no such file; or -errno. */
 static int is_stale(const struct sockaddr_un *a, socklen_t len,
 		    const char *path)
 {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The processes at the other ends: who they are, whether they live, and what
+ * The processes at the other ends: their identities, whether they live, and what
  * they know this one by. One table for all channels of the process, made with
  * the first and gone with the last.
  *
  * A peer is a pidfd, which means one process for ever, shared by all channels
- * to it: a process whose pidfd does not say that it has ended still has its
+ * to it: as long as its pidfd does not say that it has ended, a process has its
  * number, so a channel to the same number is to the same process.
  *
  * The nonce is 128 random bits in a page of this process's memory that a forked
- * child sees as zeros. Who reads it by the process's number has read this
+ * child sees as zeros. A peer that reads it by the process's number has read this
  * address space, and neither that of a program that was executed since nor that
  * of another process of the number. It also tells a child that the table is its
  * parent's.
@@ -22,10 +22,10 @@
  *
  * The thread sleeps in poll() on one end of a pair of sockets and on an epoll set
  * of the pidfds. It ends when the pair's other end (bell) is shut down, or closed.
- * So nothing is written to end it, and an application that closes descriptors
+ * So no byte is written to end it, and an application that closes descriptors
  * which are not its own ends it, too: while poll() sleeps it holds the files,
  * whatever becomes of the numbers, and sees the bell's close. Where the thread is
- * not asleep then it finds that its end of the pair is another file, or none.
+ * not asleep then it finds that its end of the pair is another file, or closed.
  * That leaves a moment between this look and poll() in which the number could be
  * closed and used again, and a child made by clone() that keeps the bell open:
  * the thread would not end. It is waited for a second, and then left alone with
@@ -144,7 +144,7 @@ static void watcher_end(struct watcher *w)
 		watcher_free(w);
 }
 
-/* In a forked child: its channels are none of these. */
+/* In a forked child: these are the parent's channels. */
 static void forget(void)
 {
 	struct list *l, *tmp;
@@ -437,7 +437,7 @@ free_watcher:
 }
 
 /* The application has closed what the thread needs: it ends, and so do the
- * channels that there are, whose sockets are closed, too. */
+ * channels that there are, as their sockets are closed, too. */
 static void drop_closed_watcher(void)
 {
 	struct watcher *w = NULL;
@@ -506,7 +506,7 @@ void peer_unwatch(struct shm *s)
 	sig_unlock(&lock);
 }
 
-/* ---- who it is ---- */
+/* ---- the peer's rights ---- */
 
 #define LINES 4
 
@@ -531,7 +531,7 @@ static bool rights_of(const char *dir, struct rights *r)
 	f = fopen(path, "re");
 	if (!f)
 		return false;
-	/* Other lines may be longer: their rest looks like none of these. */
+	/* Other lines may be longer: their rest begins with no such key. */
 	while (fgets(line, sizeof(line), f))
 		for (i = 0; i < LINES; i++)
 			if (!strncmp(line, keys[i], strlen(keys[i]))) {

@@ -12,7 +12,7 @@
 
 #define SLOTS_KEEP (8u << 20)
 
-/* Of all channels. A count only: its order with anything else is nothing. */
+/* Of all channels. A count only: its order with anything else does not matter. */
 static _Atomic uint64_t kept;
 
 int slots_get(struct shm *s, uint64_t len, uint64_t *off)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A peer whose host is gone. An idle connection is probed by the kernel
+ * A peer that is gone with its host. An idle connection is probed by the kernel
  * (SO_KEEPALIVE, addr.c); where something is under way the kernel sends it again
  * instead, for a quarter of an hour. TCP_USER_TIMEOUT would make that shorter, and
  * would also cut off a peer that lives and does not read, because it computes. So

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What libkedge exports of the TCP transport. */
+/* The calls of libkedge for channels and listeners over TCP. */
 #include <unistd.h>
 
 #include <kedge/tcp.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What a connection reads into and writes from: small ones always, longer ones while
- * something is under way. */
+/* The buffers that a connection reads into and writes from: small ones always, longer
+ * ones while something is under way. */
 #include <stdlib.h>
 
 #include "channel/internal.h"
@@ -65,8 +65,8 @@ void tcp_free_buffers(struct tcp *t)
 
 /*
  * No packet of this channel is longer: what both sides have agreed on. In: it,
- * and the next frame's head. Out: it alone, or nothing but behind what is left of
- * another, which goes when the socket takes it.
+ * and the next frame's head. Out: it alone; behind what is left of another there
+ * may be no room until the socket has taken that.
  */
 int tcp_open_buffers(struct tcp *t, const struct transport_peer *peer)
 {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Flows: bulk data by frames of the one stream. See tcp.h.
+ * Flows: bulk data by frames of the one stream. See internal.h.
  */
 #include <stdlib.h>
 
 #include "channel/tcp/internal.h"
 
-/* What a CTS carries. */
+/* The descriptor in a CTS. */
 struct tcp_desc {
 	uint32_t id;
 	uint32_t zero;
@@ -138,7 +138,7 @@ int tcp_step(void *ctx, struct bulk *b)
 	return f->done != before ? 0 : -EAGAIN;
 }
 
-/* Nobody is waited for: see tcp.h. */
+/* It never waits for the peer: see internal.h. */
 int tcp_stop(void *ctx, struct bulk *b)
 {
 	struct tcp_flow *f = flow_of(b);

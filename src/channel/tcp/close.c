@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * The end of a connection. What was committed reaches a peer that lives, and
- * close() waits for nobody.
+ * close() does not wait for it.
  *
  * A socket that is closed while something unread is in it, or that something
  * comes to afterwards, resets the connection and forgets what it has not sent. So
  * one that still has something to send goes to the reaper, which says that
- * nothing follows (SHUT_WR), sends the rest, throws away what comes, and closes
+ * no byte follows (SHUT_WR), sends the rest, throws away what comes, and closes
  * the socket when the peer's kernel has acknowledged everything, the peer has
  * closed its end, or LINGER_NS are over.
  *
@@ -92,7 +92,7 @@ void tcp_free(struct tcp *t)
 	free(t);
 }
 
-/* What is here is the child's own, but for what goes by the descriptors. */
+/* All memory here is the child's own; what goes by the descriptors is shared. */
 void tcp_leave(void *ctx)
 {
 	struct tcp *t = ctx;
@@ -117,7 +117,7 @@ static bool drain(struct tcp *t)
 	return !n || (n < 0 && errno != EAGAIN && errno != EINTR);
 }
 
-/* True: there is nothing left to do for it, or the application has closed it. */
+/* True: it is done, or the application has closed it. */
 static bool linger_step(struct reap *l)
 {
 	struct tcp *t = l->t;

@@ -11,7 +11,7 @@ void tcp_die(struct tcp *t, int why, const char *text)
 		return;
 	t->err = why;
 	snprintf(t->why, sizeof(t->why), "%s", text);
-	/* A peer that broke the protocol has nothing to say any more. */
+	/* A peer that broke the protocol is not listened to any more. */
 	if (why == -EPROTO && clofork_ours(&t->sock))
 		shutdown(t->fd, SHUT_RDWR);
 }

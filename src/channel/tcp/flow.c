@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What is left of a message's bytes, for what reads and what writes them. */
+/* The bytes of a message that are left to read or to write. */
 #include "channel/tcp/internal.h"
 
 size_t flow_iov(const struct tcp_flow *f, uint64_t len, struct iovec *v,

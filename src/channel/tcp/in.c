@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Receiving. While a flow lands nothing is read beyond the next head: what
+ * Receiving. While a flow lands no byte is read beyond the next head: what
  * follows a data frame's head is read into the flow's pieces, with the tail and
  * the next head behind it, in one call. So bytes that are in the buffer are never
- * data of a flow that is awaited here; a peer for whose flow there are some has
- * sent them before it was told to.
+ * data of a flow that is awaited here; if they are, the peer has sent them before
+ * it was told to.
  */
 #include <sys/socket.h>
 
@@ -110,7 +110,7 @@ static int take_tail(struct tcp *t)
 	return 0;
 }
 
-/* Data for nobody. */
+/* Data of a flow that is not awaited. */
 static int skip_data(struct tcp *t)
 {
 	struct tcp_in *in = &t->in;
@@ -170,7 +170,7 @@ static void move_down(struct tcp_in *in)
 	in->at = 0;
 }
 
-/* What is read next, and where to: elements of @v. */
+/* Set @v to where the next bytes are read to; returns its elements. */
 static size_t plan(struct tcp *t, struct iovec *v, uint8_t *scratch, size_t len)
 {
 	struct tcp_in *in = &t->in;
@@ -216,7 +216,7 @@ static void came(struct tcp *t, uint64_t n)
 	in->end += n - data;
 }
 
-/* The pieces cannot be written: what follows is for nobody. */
+/* The pieces cannot be written: the rest of the frame is thrown away. */
 static void target_fails(struct tcp *t)
 {
 	struct tcp_flow *f = t->in.flow;

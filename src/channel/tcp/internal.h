@@ -2,7 +2,7 @@
 /*
  * The transport over TCP: what its files share.
  *
- * After the handshake (hello.h) each direction is a stream of frames:
+ * After the handshake (meet/handshake.h) each direction is a stream of frames:
  *
  *   packet   struct tcp_head with id 0, the packet, zeros to a multiple of 8
  *   data     struct tcp_head with the receiver's name of a flow, at most
@@ -15,10 +15,10 @@
  * goes to sendmsg() from the caller's buffer; a send is complete when the kernel
  * has all of it.
  *
- * Either side gives a flow up at once and waits for nobody. A sender in the
+ * Either side gives a flow up at once and without waiting. A sender in the
  * middle of a frame sends zeros for the rest, and a tail that says so; a
  * receiver reads what still comes into no place. That is why the tail is needed:
- * a frame with a head says nothing of whether its bytes are the message's.
+ * the head of a frame cannot say whether all its bytes are the message's.
  *
  * All of it is the channel's one thread's.
  */
@@ -38,7 +38,7 @@
  * A packet waits for the frame that has begun. So one is as long as the socket
  * takes at once, found by trying: the kernel sends four megabytes of one call
  * with a third less work than in sixteen calls. Where the socket fills up, the
- * line or the peer is slower than this processor, and short frames cost nothing.
+ * line or the peer is slower than this processor, and short frames are free.
  *
  * With bbr they stay short: it paces, and of long calls it makes half the
  * bandwidth of short ones (docs/channel.md).
@@ -80,14 +80,14 @@ struct tcp_flow {
 	uint64_t len;
 	uint64_t done; /* bytes */
 	uint64_t seen; /* of them, when step() looked last */
-	/* Where @done is in the pieces. */
+	/* The place of @done in the pieces. */
 	uint32_t piece;
 	uint64_t piece_off;
 };
 
 /*
- * What leaves, in this order: the rest of a frame whose flow was stopped (@owed,
- * then @zeros), the rest of the frame that was begun, packets, new frames.
+ * Bytes leave in this order: the rest of a stopped flow's frame (@owed, then
+ * @zeros), the rest of the frame that was begun, packets, new frames.
  */
 struct tcp_out {
 	char *buf;
@@ -120,7 +120,7 @@ struct tcp_in {
 	enum in_state state;
 	uint32_t id;
 	uint64_t left;	       /* IN_DATA */
-	struct tcp_flow *flow; /* whose it is; NULL: nobody's any more */
+	struct tcp_flow *flow; /* of the data; NULL: they are skipped */
 };
 
 struct tcp_block {
@@ -130,10 +130,10 @@ struct tcp_block {
 };
 
 /*
- * @timer:   wakes who waits to look after the peer; none where nothing is under
+ * @timer:   wakes a waiter to look after the peer; closed while no bytes are under
  *           way to it
  * @looked_ns: when that was done last
- * @err:     0, or why nothing can be read or written any more
+ * @err:     0, or why no bytes can be read or written any more
  * @polling: a poll is under way, and flush() comes
  * @later:   what is committed next can wait for a poll
  * @full:    the socket takes no more in this poll
@@ -171,13 +171,13 @@ int tcp_channel(struct clofork *sock, const struct kedge_channel_opts *opts,
 		const struct transport_peer *peer,
 		struct kedge_channel **channel);
 
-/* What is in a buffer, and in a longer one from now on if there is memory. */
+/* Move what is in a buffer to a longer one, if there is memory. */
 void tcp_grow(const struct tcp *t, char **buf, size_t *cap, size_t len,
 	      size_t used);
-/* Back to the small ones, where nothing is in the others. */
+/* Back to the small ones, where the others are empty. */
 void tcp_shrink(struct tcp *t);
-/* Of a channel that ends. */
 int tcp_open_buffers(struct tcp *t, const struct transport_peer *peer);
+/* Of a channel that ends. */
 void tcp_free_buffers(struct tcp *t);
 /* The connection is over. The first reason stays. */
 void tcp_die(struct tcp *t, int why, const char *text);
@@ -197,7 +197,7 @@ void tcp_commit(void *ctx, void *packet, size_t len);
 void tcp_flush(void *ctx);
 /* Hand the socket what it takes; new frames only where @data. */
 void tcp_pump(struct tcp *t, bool data);
-/* Nothing of it is sent any more but what completes a frame. */
+/* Only what completes a frame is still sent of it. */
 void tcp_out_drop(struct tcp *t, struct tcp_flow *f);
 static inline bool tcp_out_pending(const struct tcp *t)
 {
@@ -227,9 +227,9 @@ void flow_advance(struct tcp_flow *f, uint64_t len);
 
 /* ---- close.c ---- */
 
-/* What is committed goes out, if need be after this call has returned. */
+/* Committed packets go out, if need be after this call has returned. */
 void tcp_close(void *ctx);
-/* Descriptors and memory of a channel that sends nothing any more. */
+/* Descriptors and memory of a channel that has no more to send. */
 void tcp_free(struct tcp *t);
 void tcp_leave(void *ctx);
 

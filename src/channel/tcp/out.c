@@ -230,7 +230,7 @@ static void took(struct tcp *t, uint64_t n)
 		took_frame(t, n);
 }
 
-/* The caller's buffer cannot be read; nothing before it was sent with it. */
+/* The caller's buffer cannot be read; the call that failed sent no bytes at all. */
 static void source_fails(struct tcp *t)
 {
 	struct tcp_flow *f = t->out.flow;
@@ -293,7 +293,7 @@ static void move_down(struct tcp_out *o)
 	memmove(o->buf, o->buf + o->at, o->end - o->at);
 	o->end -= o->at;
 	o->at = 0;
-	/* What of a packet has left is no multiple of 8, its end was. */
+	/* The part of a packet that has left is no multiple of 8, its end was. */
 	if (o->end % 8) {
 		size_t by = 8 - o->end % 8;
 
@@ -334,7 +334,7 @@ void tcp_commit(void *ctx, void *packet, size_t len)
 		return;
 	assert((char *)packet == o->buf + o->end + sizeof(head));
 	memcpy(o->buf + o->end, &head, sizeof(head));
-	/* Nothing of what was there before leaves with it. */
+	/* Bytes that were there before must not leave with it. */
 	memset((char *)packet + len, 0, round_up(len, 8) - len);
 	o->end += sizeof(head) + round_up(len, 8);
 	if (!wait)

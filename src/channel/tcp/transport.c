@@ -22,7 +22,7 @@ static int tcp_check(void *ctx)
 		tcp_die(t, -ECONNRESET, "this process has closed the channel's "
 			"descriptor");
 	tcp_alive_look(t);
-	/* What came before the end is still received. */
+	/* Packets that came before the end are still received. */
 	if (!t->err || t->in.packet)
 		return 0;
 	if (t->err == -EPROTO)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What libkedge-ofi exports: channels, listeners, and what there is.
+ * The calls of libkedge-ofi: channels, listeners, and a list of providers.
  */
 #include <stdio.h>
 

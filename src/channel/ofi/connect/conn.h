@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Finding each other: providers, connections, listeners, and what stands in for
- * a connection where there is none. The end of ofi.h.
+ * Finding each other: providers, connections, listeners, and a stand-in for a
+ * connection where the provider has only datagrams. The end of internal.h.
  */
 #ifndef CHANNEL_OFI_CONNECT_CONN_H
 #define CHANNEL_OFI_CONNECT_CONN_H
 
-/* What the sides tell each other when they connect; in the private data of the
+/* The sides tell each other this when they connect; in the private data of the
  * connection, of which verbs has 48 bytes. */
 #define HELLO_MAGIC   UINT64_C(0x6b6564676563686e)
 #define HELLO_VERSION 1u
@@ -36,7 +36,7 @@ void kedge__ofi_fabric_put(struct ofi_fabric *fabric);
 /* An endpoint, not connected; with its buffers posted, if it will be. */
 int kedge__ofi_open(struct ofi_fabric *fabric, struct fi_info *info,
 		    struct ofi **out);
-/* Free it; nothing is sent. */
+/* Free it, and send no packet. */
 void kedge__ofi_free(struct ofi *o);
 /* Wait for FI_CONNECTED until @deadline; what the peer said goes to @hello. */
 int kedge__ofi_connected(struct ofi *o, uint64_t deadline,
@@ -63,8 +63,8 @@ int kedge__ofi_connect(const char *provider, const char *node,
 /* Post the buffers to receive into. */
 int kedge__ofi_post_all(struct ofi *o);
 /*
- * What connects for @provider, with an address as for fi_getinfo(): itself, or
- * NULL and *@rdm.
+ * Find connected endpoints of @provider, with an address as for fi_getinfo(): *@info;
+ * or NULL and *@rdm, if it has only datagrams.
  */
 int kedge__ofi_getinfo_any(const char *provider, const char *node,
 			   const char *service, uint64_t flags,
@@ -94,9 +94,9 @@ int kedge__ofi_accept(struct ofi_listener *l, int timeout_ms, struct ofi **out,
 const struct kedge_channel_opts *
 kedge__ofi_listener_opts(const struct ofi_listener *l);
 int kedge__ofi_listener_fd(const struct ofi_listener *l);
-/* The port that it listens on, of an IP address; 0 if it is none. */
+/* The port that it listens on, of an IP address; 0 for any other. */
 unsigned int kedge__ofi_listener_port(const struct ofi_listener *l);
-/* What kedge_listener_address() says of it. */
+/* The text that kedge_listener_address() returns. */
 int kedge__ofi_listener_address(const struct ofi_listener *l, char *text);
 void kedge__ofi_listener_close(struct ofi_listener *l);
 

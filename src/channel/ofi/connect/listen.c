@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A listener: a passive endpoint whose event queue tells of peers. A peer is
+ * A listener: a passive endpoint, with an event queue that tells of peers. A peer is
  * looked at before anything is made for it, and turned away with a reason.
  *
  * For reliable datagrams a listener of libkedge's own transport over TCP stands in
@@ -27,8 +27,8 @@ struct ofi_listener {
 	struct fid_pep *pep;
 	int fd;
 	pid_t pid;
-	/* Reliable datagrams: the provider, and where its endpoints meet. Nothing
-	 * of the above but @fd and @pid then. */
+	/* Reliable datagrams: the provider, and where its endpoints meet. Of
+	 * the above only @fd and @pid are set then. */
 	char *rdm;
 	struct tcp_listener *meet;
 	struct kedge_channel_opts opts;
@@ -127,7 +127,7 @@ free_listener:
 	return rc;
 }
 
-/* Those who have asked and got no answer. */
+/* Reject the peers that have asked and got no answer. */
 static void reject_all(struct ofi_listener *l)
 {
 	struct ofi_hello hello;
@@ -135,7 +135,7 @@ static void reject_all(struct ofi_listener *l)
 	uint32_t event;
 	int rc, idle = 0;
 
-	/* Whom one call lets in the next one tells of. */
+	/* A read may let a request in that only the next one reports. */
 	while (idle < 4) {
 		rc = kedge__ofi_eq_read(l->eq, &event, &info, &hello);
 		idle = rc ? idle + 1 : 0;
@@ -266,7 +266,7 @@ static int accept_rdm(struct ofi_listener *l, int timeout_ms, struct ofi **out,
 	if (rc)
 		return rc;
 	rc = kedge__ofi_rdm(fd, l->rdm, &l->opts, clock_ns() + MEET_NS, out);
-	/* Nothing to do with how long the caller waits. */
+	/* MEET_NS ran out, not the caller's own time. */
 	return rc == -ETIMEDOUT ? kedge_reason(-EPROTO, "the peer says nothing "
 					       "after the handshake")
 				: rc;

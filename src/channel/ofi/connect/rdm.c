@@ -2,15 +2,15 @@
 /*
  * Providers without connected endpoints: reliable datagrams (FI_EP_RDM).
  *
- * Such an endpoint knows nobody and tells nothing of a peer that dies. So the ends
- * meet over a connection of libkedge's own (tcp/meet.h), whose handshake is over
- * before anything of libfabric's is made, and exchange there what the endpoints are
+ * Such an endpoint knows no peer and cannot tell that one dies. So the ends meet
+ * over a connection of libkedge's own (meet/meet.h): its handshake is over before
+ * anything of libfabric's is made, and there they exchange what the endpoints are
  * called. It stays, and its end is the peer's. Each channel has an endpoint of its
  * own, which receives from that one peer only (FI_DIRECTED_RECV).
  *
- * What orders a FIN behind its data: each write completes when it has landed
+ * A FIN is ordered behind its data: each write completes when it has landed
  * (FI_DELIVERY_COMPLETE), and the FIN is sent after that. Message order is not
- * relied on, as it says nothing of the data in all providers. Packets do without:
+ * relied on, as it does not cover the data in all providers. Packets do without:
  * "shm" takes no second one before the peer has seen the first.
  */
 #include <netdb.h>
@@ -26,7 +26,7 @@
 
 #define NAME_MAX_LEN 256u
 
-/* What the ends tell each other. The second time @len is 0: receives are
+/* The ends tell each other this, twice. The second time @len is 0: receives are
  * posted, so that no provider has to keep what comes. */
 struct rdm_name {
 	char provider[64];
