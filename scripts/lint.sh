@@ -6,7 +6,7 @@
 #   lint.sh --list             their names
 set -u
 
-checks="headers layers tests root api abi man spelling shell style"
+checks="headers layers tests root api abi man spelling shell style words"
 src=$(cd "$(dirname "$0")/.." && pwd)
 
 # What belongs to the project; in a tarball, every file.
@@ -107,6 +107,7 @@ run()
 	spelling) check_spelling ;;
 	shell) check_shell ;;
 	style) check_style ;;
+	words) scripts/check-words.py . ;;
 	*) echo "lint.sh: no check is called $1"; return 1 ;;
 	esac
 }

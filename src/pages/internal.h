@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The insides of the page swap. pageswap.c has the calls, context.c what a
+ * The insides of the page swap. swap.c has the calls, context.c what a
  * swap works with, move.c and remap.c the two ways, and
  * fill.c another, for pages that are not there yet;
  * vma.c the questions about mappings, cost.c the measurement.
@@ -114,7 +114,7 @@ int swap_vma_count(size_t *have, size_t *max);
 /* cost.c: which way is the faster one, by measurement. */
 uint32_t swap_faster(uintptr_t a, uintptr_t b, size_t len);
 
-/* pageswap.c: 0, or -EINVAL with a reason. */
+/* swap.c: 0, or -EINVAL with a reason. */
 int swap_check(uintptr_t a, uintptr_t b, size_t len, uint32_t flags);
 
 #endif /* PAGES_INTERNAL_H */
