@@ -35,8 +35,8 @@ int kedge__port_check(const char *service, bool to_listen)
 		return kedge_reason(-EADDRNOTAVAIL, "port %s: ports are %d to "
 				    "65535", service, !to_listen);
 	if (!port && !to_listen)
-		return kedge_reason(-EADDRNOTAVAIL, "port 0: nobody listens "
-				    "there; kedge_listener_address() says where "
+		return kedge_reason(-EADDRNOTAVAIL, "port 0 has no "
+				    "listener; kedge_listener_address() says where "
 				    "a listener with this port does");
 	return 0;
 }
@@ -83,7 +83,8 @@ int kedge__address_text(const struct sockaddr *a, socklen_t len, char *text)
 
 	if (getnameinfo(a, len, host, sizeof(host), port, sizeof(port),
 			NI_NUMERICHOST | NI_NUMERICSERV))
-		return kedge_reason(-EOPNOTSUPP, "the address is none of IP");
+		return kedge_reason(-EOPNOTSUPP, "the address is "
+				    "neither IPv4 nor IPv6");
 	snprintf(text, KEDGE_ADDRESS_MAX, v6 ? "[%s]:%s" : "%s:%s", host, port);
 	return 0;
 }

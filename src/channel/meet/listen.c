@@ -173,8 +173,8 @@ static int turn_away(struct tcp_listener *l, int why)
 	/* Another thread has taken it. */
 	if (spare_open(l))
 		listen_for(l, false);
-	return kedge_reason(why, "no descriptor is left for a peer, who is "
-			    "turned away: raise ulimit -n");
+	return kedge_reason(why, "no descriptor is left, and a peer is turned "
+			    "away: raise ulimit -n");
 }
 
 /* 1: one was taken, 0: no connection waits, or a negative errno. */
@@ -287,7 +287,7 @@ int tcp_listener_accept(struct tcp_listener *l, int timeout_ms,
 		if (rc)
 			return rc;
 		if (last)
-			return kedge_reason(-ETIMEDOUT, "nobody came");
+			return kedge_reason(-ETIMEDOUT, "no peer connected in time");
 		last = clock_ns() >= deadline;
 	}
 	h = list_entry(l->ready.next, struct half, node);

@@ -190,8 +190,8 @@ int kedge__ofi_bulk_accept(void *ctx, struct bulk *b, const void *rts,
 
 	b->priv[0] = 0;
 	if (rts_len)
-		return kedge_reason(-EPROTO, "the peer sent a descriptor where "
-					     "there is none");
+		return kedge_reason(-EPROTO, "the peer sent a descriptor with "
+					     "an RTS, which has none here");
 	if (o->err)
 		return o->err;
 	if (!pieces_fit(b))

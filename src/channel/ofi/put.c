@@ -175,8 +175,9 @@ int kedge__ofi_start(void *ctx, struct bulk *b, const void *cts, size_t cts_len)
 	if (rc)
 		return rc;
 	if (kedge__ofi_flow_find(&o->sending, d.desc.id))
-		return kedge_reason(-EPROTO, "the peer names two messages the "
-					     "same");
+		return kedge_reason(-EPROTO, "the peer gives two transfers "
+					     "one number: it is no kedge of "
+					     "this version, or broken");
 	f = kedge__ofi_flow_new(b, d.desc.id);
 	if (!f)
 		return kedge_reason(-ENOMEM, "no memory for a message");

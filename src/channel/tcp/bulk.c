@@ -75,8 +75,8 @@ int tcp_accept(void *ctx, struct bulk *b, const void *rts, size_t rts_len,
 	(void)rts;
 	b->priv[0] = 0;
 	if (rts_len)
-		return kedge_reason(-EPROTO, "the peer sent a descriptor where "
-				    "there is none");
+		return kedge_reason(-EPROTO, "the peer sent a descriptor with an "
+				    "RTS, which has none over TCP");
 	if (t->err)
 		return t->err;
 	rc = flow_new(b, &f);

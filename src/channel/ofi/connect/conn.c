@@ -99,7 +99,9 @@ int kedge__ofi_hello_check(const struct ofi_hello *h, size_t len)
 	    h->unexpected_cnt > UNEXPECTED_CNT_MAX ||
 	    h->unexpected_bytes < h->eager_max ||
 	    h->unexpected_bytes > 1u << 30)
-		return kedge_reason(-EPROTO, "the peer's limits are none");
+		return kedge_reason(-EPROTO, "the peer names limits that no "
+				    "channel has: it is no kedge of this "
+				    "version, or broken");
 	return 0;
 }
 

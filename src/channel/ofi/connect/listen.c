@@ -292,6 +292,6 @@ int kedge__ofi_accept(struct ofi_listener *l, int timeout_ms, struct ofi **out,
 		}
 		/* Errors are of peers that broke off. */
 		if (rc && kedge__ofi_wait(l->fd, deadline))
-			return kedge_reason(-ETIMEDOUT, "nobody came");
+			return kedge_reason(-ETIMEDOUT, "no peer connected in time");
 	}
 }

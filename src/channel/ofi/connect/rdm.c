@@ -81,7 +81,9 @@ static int hear(int fd, struct rdm_name *n, uint64_t deadline)
 	}
 	if (n->len > NAME_MAX_LEN || n->zero || n->rx_cnt < 8 ||
 	    n->rx_cnt > 4096)
-		return kedge_reason(-EPROTO, "the peer's name is none");
+		return kedge_reason(-EPROTO, "the peer's handshake has no "
+				    "valid address: it is no kedge of this "
+				    "version, or broken");
 	return 0;
 }
 
@@ -109,7 +111,9 @@ static int meet(struct ofi *o, const char *provider, uint64_t deadline)
 	if (rc)
 		return rc;
 	if (!n.len)
-		return kedge_reason(-EPROTO, "the peer's name is none");
+		return kedge_reason(-EPROTO, "the peer's handshake has no "
+				    "valid address: it is no kedge of this "
+				    "version, or broken");
 	if (strncmp(n.provider, provider, sizeof(n.provider)))
 		return kedge_reason(-EPROTO, "the peer's provider is \"%.*s\", "
 				    "this one's \"%s\"",
@@ -121,8 +125,9 @@ static int meet(struct ofi *o, const char *provider, uint64_t deadline)
 				    "two processes");
 	rc = fi_av_insert(o->av, n.name, 1, &o->peer, 0, NULL);
 	if (rc != 1)
-		return kedge_reason(-EIO, "the peer's address is none to \"%s\"",
-				    provider);
+		return kedge_reason(-EIO, "\"%s\" does not take the "
+				    "peer's address: are both ends of one "
+				    "version of libfabric?", provider);
 	o->credit = o->credit_max = n.rx_cnt;
 	rc = kedge__ofi_post_all(o);
 	if (rc)
