@@ -18,6 +18,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/process/page.h"
 #include "channel/access.h"
 #include "channel/transport.h"
 #include "notify/internal.h"
@@ -123,20 +124,14 @@ static _Atomic uint32_t *_Atomic maps_ours;
 static _Atomic uint32_t *word_of_ours(void)
 {
 	_Atomic uint32_t *p = atomic_load(&maps_ours), *none = NULL;
-	size_t page = kedge__page_size();
 
 	if (p)
 		return p;
-	p = mmap(NULL, page, PROT_READ | PROT_WRITE,
-		 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (p == MAP_FAILED)
-		return NULL;
-	if (madvise((void *)p, page, MADV_WIPEONFORK) ||
-	    !atomic_compare_exchange_strong(&maps_ours, &none, p)) {
-		munmap((void *)p, page);
-		return none;
-	}
-	return p;
+	p = page_of_process();
+	if (!p || atomic_compare_exchange_strong(&maps_ours, &none, p))
+		return p;
+	munmap((void *)p, kedge__page_size());
+	return none;
 }
 
 /* Or -1. */

@@ -10,6 +10,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "base/process/page.h"
 #include "channel/internal.h"
 #include "pages/landing.h"
 
@@ -18,17 +19,10 @@
 
 static const uint32_t *ours_page(void)
 {
-	size_t len = kedge__page_size();
-	uint32_t *p = mmap(NULL, len, PROT_READ | PROT_WRITE,
-			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint32_t *p = page_of_process();
 
-	if (p == MAP_FAILED)
-		return NULL;
-	if (madvise(p, len, MADV_WIPEONFORK)) {
-		munmap(p, len);
-		return NULL;
-	}
-	*p = 1;
+	if (p)
+		*p = 1;
 	return p;
 }
 
@@ -174,6 +168,14 @@ KEDGE_API void kedge_channel_close(struct kedge_channel *ch)
 	free(ch);
 }
 
+/* 0, or the error of a call for a channel that is NULL or the parent process's. */
+static int refused(const struct kedge_channel *ch)
+{
+	if (!ch)
+		return channel_invalid(NO_CHANNEL);
+	return is_ours(ch) ? 0 : channel_gone(ch);
+}
+
 KEDGE_API int kedge_channel_cancel(struct kedge_channel *ch, uint64_t name)
 {
 	struct op_name n = { (uint32_t)name, (uint32_t)(name >> 32) };
@@ -181,10 +183,9 @@ KEDGE_API int kedge_channel_cancel(struct kedge_channel *ch, uint64_t name)
 	int rc;
 
 	NO_CANCEL();
-	if (!ch)
-		return channel_invalid(NO_CHANNEL);
-	if (!is_ours(ch))
-		return channel_gone(ch);
+	rc = refused(ch);
+	if (rc)
+		return rc;
 	op = op_find(ch, n);
 	if (!op || op->reported)
 		return -ENOENT;
@@ -266,10 +267,9 @@ KEDGE_API int kedge_channel_arm(struct kedge_channel *ch)
 	int rc;
 
 	NO_CANCEL();
-	if (!ch)
-		return channel_invalid(NO_CHANNEL);
-	if (!is_ours(ch))
-		return channel_gone(ch);
+	rc = refused(ch);
+	if (rc)
+		return rc;
 	if (ch->done.head != ch->done.tail)
 		return 1;
 	if (ch->dead)

@@ -61,6 +61,18 @@ struct bulk {
 	uint64_t priv[4];
 };
 
+/* The pieces hold the message. */
+static inline bool bulk_fits(const struct bulk *bulk)
+{
+	uint64_t sum = 0;
+	uint32_t i;
+
+	for (i = 0; i < bulk->piece_cnt; i++)
+		if (__builtin_add_overflow(sum, bulk->piece[i].len, &sum))
+			return false;
+	return bulk->len && sum >= bulk->len;
+}
+
 /*
  * Before a transport copies a message out of its pieces, or into them with
  * BULK_RECV, by itself and not by the kernel: 0, or -EFAULT if that memory cannot

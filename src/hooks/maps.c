@@ -15,30 +15,8 @@
 
 #include "hooks/hooks.h"
 #include "hooks/pieces.h"
+#include "uapi/linux/procmap.h"
 
-/* struct procmap_query of <linux/fs.h>, which older headers lack. */
-struct procmap_query_v1 {
-	uint64_t size;
-	uint64_t query_flags;
-	uint64_t query_addr;
-	uint64_t vma_start;
-	uint64_t vma_end;
-	uint64_t vma_flags;
-	uint64_t vma_page_size;
-	uint64_t vma_offset;
-	uint64_t inode;
-	uint32_t dev_major;
-	uint32_t dev_minor;
-	uint32_t vma_name_size;
-	uint32_t build_id_size;
-	uint64_t vma_name_addr;
-	uint64_t build_id_addr;
-};
-
-_Static_assert(sizeof(struct procmap_query_v1) == 104, "kernel ABI");
-
-#define PROCMAP_QUERY_V1      _IOWR('f', 17, struct procmap_query_v1)
-#define COVERING_OR_NEXT_VMA  0x10
 #define NAME_MAX_LEN	      4096
 #define PREFIX		      "/SYSV"
 
@@ -80,7 +58,7 @@ static int find_by_query(int fd, uintptr_t addr, match_fn *match,
 	for (;;) {
 		struct procmap_query_v1 q = {
 			.size = sizeof(q),
-			.query_flags = COVERING_OR_NEXT_VMA,
+			.query_flags = PROCMAP_COVERING_OR_NEXT,
 			.query_addr = at,
 			.vma_name_size = sizeof(name),
 			.vma_name_addr = (uintptr_t)name,

@@ -5,6 +5,20 @@
  */
 #include <asm/unistd.h>
 
+	.macro	announce_all
+	announce __NR_munmap
+	announce __NR_mmap
+	announce __NR_mremap
+	announce __NR_madvise
+	announce __NR_brk
+	announce __NR_shmat
+	announce __NR_shmdt
+	announce __NR_remap_file_pages
+#ifdef __NR_process_madvise
+	announce __NR_process_madvise
+#endif
+	.endm
+
 #if defined(__x86_64__) && defined(__LP64__)
 #ifdef __CET__
 #include <cet.h>
@@ -27,17 +41,7 @@
 syscall:
 	.cfi_startproc
 	_CET_ENDBR
-	announce __NR_munmap
-	announce __NR_mmap
-	announce __NR_mremap
-	announce __NR_madvise
-	announce __NR_brk
-	announce __NR_shmat
-	announce __NR_shmdt
-	announce __NR_remap_file_pages
-#ifdef __NR_process_madvise
-	announce __NR_process_madvise
-#endif
+	announce_all
 	movq	kedge__real_syscall(%rip), %rax
 	jmp	*%rax
 	.cfi_endproc
@@ -62,17 +66,7 @@ syscall:
 syscall:
 	.cfi_startproc
 	hint	#34		/* bti c */
-	announce __NR_munmap
-	announce __NR_mmap
-	announce __NR_mremap
-	announce __NR_madvise
-	announce __NR_brk
-	announce __NR_shmat
-	announce __NR_shmdt
-	announce __NR_remap_file_pages
-#ifdef __NR_process_madvise
-	announce __NR_process_madvise
-#endif
+	announce_all
 	adrp	x16, kedge__real_syscall
 	ldr	x16, [x16, #:lo12:kedge__real_syscall]
 	br	x16

@@ -165,28 +165,26 @@ static int joined(int rc, struct stack *stack)
 	return rc;
 }
 
-KEDGE_API int pthread_join(pthread_t thread, void **ret)
+static int join_by(const char *name, pthread_t thread, void **ret)
 {
 	int (*real)(pthread_t, void **);
 	struct stack stack;
 
-	*(void **)(void *)&real = kedge__next("pthread_join");
+	*(void **)(void *)&real = kedge__next(name);
 	if (!real)
 		return ENOSYS;
 	find_stack(&stack, thread);
 	return joined(real(thread, ret), &stack);
 }
 
+KEDGE_API int pthread_join(pthread_t thread, void **ret)
+{
+	return join_by("pthread_join", thread, ret);
+}
+
 KEDGE_API int pthread_tryjoin_np(pthread_t thread, void **ret)
 {
-	int (*real)(pthread_t, void **);
-	struct stack stack;
-
-	*(void **)(void *)&real = kedge__next("pthread_tryjoin_np");
-	if (!real)
-		return ENOSYS;
-	find_stack(&stack, thread);
-	return joined(real(thread, ret), &stack);
+	return join_by("pthread_tryjoin_np", thread, ret);
 }
 
 KEDGE_API int pthread_timedjoin_np(pthread_t thread, void **ret,

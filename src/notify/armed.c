@@ -169,3 +169,13 @@ void maybe_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 {
 	set_cut(nf, &nf->maybe, start, end);
 }
+
+bool maybe_armed(struct kedge_notifier *nf, uint64_t start, uint64_t end)
+{
+	bool any;
+
+	sig_lock_blocked(&nf->lock);
+	any = tree_first_overlap(&nf->maybe, start, end);
+	sig_unlock_blocked(&nf->lock);
+	return any;
+}

@@ -274,6 +274,8 @@ bool whole_find(struct kedge_notifier *nf, uint64_t start, uint64_t end,
 		uint64_t *whole_start, uint64_t *whole_end);
 int maybe_add(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 void maybe_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end);
+/* A part of it may be registered. Takes nf->lock; signals are blocked. */
+bool maybe_armed(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 int back_add(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 void back_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 

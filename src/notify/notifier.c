@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/process/page.h"
 #include "notify/internal.h"
 
 #define OPTS_V1 STRUCT_END(struct kedge_notifier_opts, spin_us)
@@ -37,16 +38,10 @@ static const struct notify_ops *find_backend(const char *name)
 
 static struct gen_page *page_new(void)
 {
-	size_t len = kedge__page_size();
-	struct gen_page *page = mmap(NULL, len, PROT_READ | PROT_WRITE,
-				     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct gen_page *page = page_of_process();
 
-	if (page == MAP_FAILED)
+	if (!page)
 		return NULL;
-	if (madvise(page, len, MADV_WIPEONFORK)) {
-		munmap(page, len);
-		return NULL;
-	}
 	atomic_init(&page->generation, GENERATION_FIRST);
 	atomic_init(&page->owned, 1);
 	return page;

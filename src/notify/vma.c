@@ -15,32 +15,10 @@
 #include <unistd.h>
 
 #include "notify/internal.h"
+#include "uapi/linux/procmap.h"
 
-/* struct procmap_query of <linux/fs.h>, which older headers lack. */
-struct procmap_query_v1 {
-	uint64_t size;
-	uint64_t query_flags;
-	uint64_t query_addr;
-	uint64_t vma_start;
-	uint64_t vma_end;
-	uint64_t vma_flags;
-	uint64_t vma_page_size;
-	uint64_t vma_offset;
-	uint64_t inode;
-	uint32_t dev_major;
-	uint32_t dev_minor;
-	uint32_t vma_name_size;
-	uint32_t build_id_size;
-	uint64_t vma_name_addr;
-	uint64_t build_id_addr;
-};
-
-_Static_assert(sizeof(struct procmap_query_v1) == 104, "kernel ABI");
-
-#define PROCMAP_QUERY_V1 _IOWR('f', 17, struct procmap_query_v1)
 #define VMA_PROT	 0x07u /* read, write, execute */
 #define VMA_SHARED	 0x08u
-#define COVERING_OR_NEXT 0x10u
 
 static int not_mapped(uint64_t addr)
 {
@@ -115,7 +93,7 @@ static int next_by_query(int fd, uint64_t at, struct vma_span *whole)
 	int rc;
 
 	do {
-		rc = query(fd, at, COVERING_OR_NEXT, &v);
+		rc = query(fd, at, PROCMAP_COVERING_OR_NEXT, &v);
 		at = v.end;
 	} while (!rc && !v.plain);
 	if (!rc)

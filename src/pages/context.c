@@ -18,6 +18,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/process/page.h"
 #include "pages/internal.h"
 
 #ifndef UFFD_USER_MODE_ONLY
@@ -306,25 +307,18 @@ static void after_fork(void)
 static int own(void)
 {
 	_Atomic uint32_t *p;
-	int rc = -ENOMEM;
 
-	p = mmap(NULL, kedge__page_size(), PROT_READ | PROT_WRITE,
-		 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (p == MAP_FAILED)
+	p = page_of_process();
+	if (!p)
 		return area_error();
-	if (madvise((void *)p, kedge__page_size(), MADV_WIPEONFORK)) {
-		rc = area_error();
-		goto unmap;
-	}
 	atomic_store(p, 1);
 	/* First: a thread that forks looks at it as soon as it is asked to. */
 	owned = p;
 	if (!pthread_atfork(before_fork, after_fork, after_fork))
 		return 0;
 	owned = NULL;
-unmap:
 	munmap((void *)p, kedge__page_size());
-	return rc;
+	return -ENOMEM;
 }
 
 /*

@@ -46,6 +46,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "base/process/owner.h"
 #include "base/process/service.h"
 #include "pages/landing.h"
 #include "pages/landing_priv.h"
@@ -296,17 +297,7 @@ static void init(void)
 /* Once in a process and in each of its children. */
 static void adopt(void)
 {
-	int me = getpid(), was = atomic_load(&owner);
-
-	while (was != me) {
-		/* Negative: another thread is at it. */
-		if (was != -me &&
-		    atomic_compare_exchange_weak(&owner, &was, -me)) {
-			init();
-			atomic_store(&owner, me);
-		}
-		was = atomic_load(&owner);
-	}
+	owner_adopt(&owner, init);
 }
 
 /* With the lock. */

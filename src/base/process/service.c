@@ -33,6 +33,7 @@
 
 #include "base/base.h"
 #include "base/lock.h"
+#include "base/process/owner.h"
 
 #define LOOK_EVERY_MS 200
 
@@ -46,23 +47,18 @@ static struct service *services;
 static unsigned int cnt;
 static bool keeper;
 
+static void anew(void)
+{
+	sig_lock_init(&lock);
+	services = NULL;
+	cnt = 0;
+	keeper = false;
+}
+
 /* A forked child has the parent's list, but not its threads. */
 static void adopt(void)
 {
-	int me = getpid(), was = atomic_load(&owner);
-
-	while (was != me) {
-		/* Negative: another thread is at it. */
-		if (was != -me &&
-		    atomic_compare_exchange_weak(&owner, &was, -me)) {
-			sig_lock_init(&lock);
-			services = NULL;
-			cnt = 0;
-			keeper = false;
-			atomic_store(&owner, me);
-		}
-		was = atomic_load(&owner);
-	}
+	owner_adopt(&owner, anew);
 }
 
 /* How many threads there are; 0 if that can't be told. */

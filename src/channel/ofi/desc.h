@@ -39,6 +39,12 @@ struct ofi_desc {
 	struct ofi_target target[];
 };
 
+/* As long as one may be. */
+union ofi_desc_room {
+	struct ofi_desc desc;
+	char room[DESC_MAX];
+};
+
 #define DESC_TARGETS \
 	((DESC_MAX - sizeof(struct ofi_desc)) / sizeof(struct ofi_target))
 /* In a table. */

@@ -166,24 +166,10 @@ static void copy_out(struct flow *f)
 
 /* ---- the ops ---- */
 
-static bool pieces_fit(const struct bulk *b)
-{
-	uint64_t sum = 0;
-	uint32_t i;
-
-	for (i = 0; i < b->piece_cnt; i++)
-		if (__builtin_add_overflow(sum, b->piece[i].len, &sum))
-			return false;
-	return b->len && sum >= b->len;
-}
-
 int kedge__ofi_bulk_accept(void *ctx, struct bulk *b, const void *rts,
 			   size_t rts_len, void *cts, size_t *cts_len)
 {
-	union {
-		struct ofi_desc desc;
-		char room[DESC_MAX];
-	} d;
+	union ofi_desc_room d;
 	struct ofi *o = ctx;
 	struct flow *f;
 	int rc;
@@ -194,7 +180,7 @@ int kedge__ofi_bulk_accept(void *ctx, struct bulk *b, const void *rts,
 					     "an RTS, which has none here");
 	if (o->err)
 		return o->err;
-	if (!pieces_fit(b))
+	if (!bulk_fits(b))
 		return kedge_reason(-EINVAL, "the pieces do not hold the "
 					     "message");
 	f = kedge__ofi_flow_new(b, ++o->next_id);

@@ -230,10 +230,10 @@ int kedge__ofi_open(struct ofi_fabric *fabric, struct fi_info *info,
 		rc = make_bufs(o);
 	if (!rc && !o->rdm)
 		rc = kedge__ofi_post_all(o);
-	if (rc)
-		goto free_ofi;
-	*out = o;
-	return 0;
+	if (!rc) {
+		*out = o;
+		return 0;
+	}
 
 free_ofi:
 	/* It knows what there is. */

@@ -174,15 +174,10 @@ int kedge__ofi_eq_open(struct fid_fabric *fabric, struct fid_eq **eq, int *fd)
 
 static struct fi_info *hints_rdm(const char *provider)
 {
-	struct fi_info *h = fi_allocinfo();
+	struct fi_info *h = hints_new(provider);
 
 	if (!h)
 		return NULL;
-	h->fabric_attr->prov_name = strdup(provider);
-	if (!h->fabric_attr->prov_name) {
-		fi_freeinfo(h);
-		return NULL;
-	}
 	h->ep_attr->type = FI_EP_RDM;
 	h->caps = FI_MSG | FI_RMA | FI_DIRECTED_RECV;
 	h->mode = FI_CONTEXT | FI_CONTEXT2 | FI_RX_CQ_DATA;

@@ -162,10 +162,7 @@ static int take_targets(struct ofi *o, struct flow *f, const struct ofi_desc *d)
 
 int kedge__ofi_start(void *ctx, struct bulk *b, const void *cts, size_t cts_len)
 {
-	union {
-		struct ofi_desc desc;
-		char room[DESC_MAX];
-	} d;
+	union ofi_desc_room d;
 	struct ofi *o = ctx;
 	struct flow *f;
 	int rc;

@@ -47,6 +47,7 @@
 
 #include "base/lock.h"
 #include "base/process/clofork.h"
+#include "base/process/page.h"
 #include "base/process/service.h"
 #include "base/process/thread.h"
 #include "channel/shm/internal.h"
@@ -193,15 +194,10 @@ static int page_make(void)
 	if (getrandom(nonce, sizeof(nonce), 0) != sizeof(nonce))
 		return kedge_reason(-EIO, "the kernel gives no random numbers");
 	if (!p) {
-		p = mmap(NULL, kedge__page_size(), PROT_READ | PROT_WRITE,
-			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		if (p == MAP_FAILED)
-			return -errno;
-		if (madvise(p, kedge__page_size(), MADV_WIPEONFORK)) {
-			munmap(p, kedge__page_size());
+		p = page_of_process();
+		if (!p)
 			return kedge_reason(-errno, "a page cannot be kept "
 					    "from forked children");
-		}
 	}
 	memcpy(p->nonce, nonce, sizeof(nonce));
 	p->ours = 1;

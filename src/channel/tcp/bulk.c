@@ -20,23 +20,12 @@ static struct tcp_flow *flow_of(const struct bulk *b)
 
 /* ---- places in the pieces ---- */
 
-static bool pieces_hold(const struct bulk *b)
-{
-	uint64_t sum = 0;
-	uint32_t i;
-
-	for (i = 0; i < b->piece_cnt; i++)
-		if (__builtin_add_overflow(sum, b->piece[i].len, &sum))
-			return false;
-	return b->len && sum >= b->len;
-}
-
 static int flow_new(struct bulk *b, struct tcp_flow **out)
 {
 	struct tcp_flow *f;
 
 	b->priv[0] = 0;
-	if (!pieces_hold(b))
+	if (!bulk_fits(b))
 		return kedge_reason(-EINVAL, "the pieces do not hold the "
 				    "message");
 	f = calloc(1, sizeof(*f));

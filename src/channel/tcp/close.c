@@ -24,6 +24,7 @@
 #include <linux/sockios.h>
 
 #include "base/lock.h"
+#include "base/process/owner.h"
 #include "base/process/thread.h"
 #include "channel/tcp/internal.h"
 
@@ -45,23 +46,18 @@ static unsigned int lingering_cnt; /* those the reaper looks at, too */
 static bool running, joinable, stop;
 static pthread_t reaper;
 
+static void anew(void)
+{
+	sig_lock_init(&lock);
+	list_init(&lingering);
+	lingering_cnt = 0;
+	running = joinable = stop = false;
+}
+
 /* A forked child has the parent's list and not its thread. */
 static void adopt(void)
 {
-	int me = getpid(), was = atomic_load(&owner);
-
-	while (was != me) {
-		/* Negative: another thread is at it. */
-		if (was != -me &&
-		    atomic_compare_exchange_weak(&owner, &was, -me)) {
-			sig_lock_init(&lock);
-			list_init(&lingering);
-			lingering_cnt = 0;
-			running = joinable = stop = false;
-			atomic_store(&owner, me);
-		}
-		was = atomic_load(&owner);
-	}
+	owner_adopt(&owner, anew);
 }
 
 /* ---- one connection ---- */

@@ -22,6 +22,7 @@
 #include <sys/mman.h>
 
 #include "base/process/own.h"
+#include "base/process/page.h"
 #include "notify/announce/announce.h"
 #include "notify/announce/origin.h"
 #include "notify/announce/rearm.h"
@@ -160,21 +161,13 @@ static void reset(struct table *t)
 static struct proc_page *proc_page(void)
 {
 	struct proc_page *page = atomic_load(&proc), *found = NULL;
-	size_t len = kedge__page_size();
 
 	if (page)
 		return page;
-	page = mmap(NULL, len, PROT_READ | PROT_WRITE,
-		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (page == MAP_FAILED)
-		return NULL;
-	if (madvise(page, len, MADV_WIPEONFORK)) {
-		munmap(page, len);
-		return NULL;
-	}
-	if (atomic_compare_exchange_strong(&proc, &found, page))
+	page = page_of_process();
+	if (!page || atomic_compare_exchange_strong(&proc, &found, page))
 		return page;
-	munmap(page, len);
+	munmap(page, kedge__page_size());
 	return found;
 }
 

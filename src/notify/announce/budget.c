@@ -70,16 +70,6 @@ struct census {
 	uint64_t seams;
 };
 
-static bool registered(struct kedge_notifier *nf, uint64_t start, uint64_t end)
-{
-	bool any;
-
-	sig_lock_blocked(&nf->lock);
-	any = tree_first_overlap(&nf->maybe, start, end);
-	sig_unlock_blocked(&nf->lock);
-	return any;
-}
-
 static bool would_melt(const struct vma_info *a, const struct vma_info *b)
 {
 	return a->end == b->start && a->plain && b->plain && a->prot == b->prot;
@@ -88,7 +78,7 @@ static bool would_melt(const struct vma_info *a, const struct vma_info *b)
 static void count_one(void *arg, const struct vma_info *v)
 {
 	struct census *c = arg;
-	bool armed = v->plain && registered(c->nf, v->start, v->end);
+	bool armed = v->plain && maybe_armed(c->nf, v->start, v->end);
 
 	c->mappings++;
 	if (would_melt(&c->before, v) && armed != c->before_armed)

@@ -167,16 +167,6 @@ static void stays(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 	}
 }
 
-static bool registered(struct kedge_notifier *nf, uint64_t start, uint64_t end)
-{
-	bool any;
-
-	sig_lock_blocked(&nf->lock);
-	any = tree_first_overlap(&nf->maybe, start, end);
-	sig_unlock_blocked(&nf->lock);
-	return any;
-}
-
 /* Register the mapping at the page @at, next to what is registered. */
 static void heal_at(struct kedge_notifier *nf, uint64_t at,
 		    const struct vma_span *piece)
@@ -204,9 +194,9 @@ static void heal(struct kedge_notifier *nf, const struct vma_span *piece)
 	uint64_t start = piece->start, end = piece->end;
 	size_t page = kedge__page_size();
 
-	if (start && registered(nf, start - 1, start))
+	if (start && maybe_armed(nf, start - 1, start))
 		heal_at(nf, start, piece);
-	if (registered(nf, end, end + 1) && !registered(nf, end - page, end))
+	if (maybe_armed(nf, end, end + 1) && !maybe_armed(nf, end - page, end))
 		heal_at(nf, end - page, piece);
 }
 

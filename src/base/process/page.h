@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A page that is this process's alone: a forked child finds it zeroed. */
+#ifndef BASE_PROCESS_PAGE_H
+#define BASE_PROCESS_PAGE_H
+
+/* Of zeros, to be unmapped by munmap(); or NULL and errno. MADV_WIPEONFORK holds for
+ * any way of forking, so a load tells a child from its parent. */
+void *page_of_process(void);
+
+#endif /* BASE_PROCESS_PAGE_H */
