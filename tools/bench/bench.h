@@ -30,6 +30,29 @@ int bench_swap(int argc, char **argv);
  */
 int bench_check(const char *option, int rounds, int csv);
 
+/*
+ * --size: multiples of @step up to @max, with commas between them. UTIL_GO_ON,
+ * or an exit status with a message, which calls them @what.
+ */
+int bench_parse_sizes(const char *text, uint64_t step, uint64_t max,
+		      const char *what, struct number_list *sizes);
+
+/* Each benchmark's entry for --csv in its table of options. */
+#define BENCH_CSV(at)                                      \
+	{                                                  \
+		"csv", 'c', POPT_ARG_NONE, at, 0,          \
+			"Print CSV instead of text", NULL, \
+	}
+
+/*
+ * Read the command line by @table and do what it says; an exit status. Both
+ * functions get @opt: @parse returns UTIL_GO_ON, or an exit status with a
+ * message printed; @run returns an exit status. The table's texts are freed.
+ */
+int bench_start(const char *help, struct poptOption *table,
+		int (*parse)(void *opt), int (*run)(void *opt), void *opt,
+		int argc, char **argv);
+
 /* Bytes of a page of memory. */
 size_t bench_page(void);
 

@@ -7,8 +7,9 @@
 
 static const char *const layout_names[] = { "aligned", "offset", NULL };
 
-static int run_bench(const struct cache_opts *opt)
+static int run_bench(void *of)
 {
+	const struct cache_opts *opt = of;
 	struct cache_result res = { 0 };
 	int rc;
 
@@ -38,8 +39,9 @@ static int parse_peer(struct cache_opts *opt)
 	return CMD_CANNOT;
 }
 
-static int parse(struct cache_opts *opt)
+static int parse(void *of)
 {
+	struct cache_opts *opt = of;
 	const char *entries = "1,1000,100000,1000000";
 	int rc = bench_check("batches", opt->batches, opt->csv);
 
@@ -123,29 +125,11 @@ int bench_cache(int argc, char **argv)
 		  "Undisturbed batches of each row (41)", "N" },
 		{ "seconds", 's', POPT_ARG_DOUBLE, &opt.seconds, 0,
 		  "Go on for that long with each row (0)", "N" },
-		{ "csv", 'c', POPT_ARG_NONE, &opt.csv, 0,
-		  "Print CSV instead of text", NULL },
+		BENCH_CSV(&opt.csv),
 		{ "plot", 'P', POPT_ARG_STRING, &opt.plot, 0,
 		  "Draw the hits into FILE with gnuplot", "FILE.svg" },
 		POPT_TABLEEND
 	};
-	const struct util_cmd cmd = { .synopsis = "[OPTION...]",
-				      .help = help,
-				      .opts = table };
-	struct util_args args;
-	int rc;
 
-	rc = util_options(&cmd, argc, argv, &args);
-	if (rc == UTIL_GO_ON)
-		rc = parse(&opt);
-	if (rc == UTIL_GO_ON)
-		rc = run_bench(&opt);
-	free(opt.peer_text);
-	free(opt.entries_text);
-	free(opt.threads_text);
-	free(opt.layout_text);
-	free(opt.bench_text);
-	free(opt.notifier);
-	free(opt.plot);
-	return rc;
+	return bench_start(help, table, parse, run_bench, &opt, argc, argv);
 }

@@ -138,8 +138,9 @@ struct side_info {
  * @name: as --peer has it
  * @open: a cache whose device does nothing; 0, or a negative errno with the
  *        reason in @why
- * @run:  @n operations of a kind on the walk; 0 or a negative errno. All kinds but
- *        KIND_CALL, which is no side's
+ * @get_put: one get and put; 0 or a negative errno
+ * @get_puts: @n of them on the walk; the same
+ * @hints: the same of hints
  * @registrations: calls of the device so far
  */
 struct side {
@@ -147,7 +148,9 @@ struct side {
 	int (*open)(const struct cache_cfg *cfg, void **ctx,
 		    struct side_info *info, char why[WHY_LEN]);
 	void (*close)(void *ctx);
-	int (*run[KIND_CNT])(void *ctx, struct walk *w, uint64_t n);
+	int (*get_put)(void *ctx, void *addr, size_t len);
+	int (*get_puts)(void *ctx, struct walk *w, uint64_t n);
+	int (*hints)(void *ctx, struct walk *w, uint64_t n);
 	uint64_t (*registrations)(void *ctx);
 };
 

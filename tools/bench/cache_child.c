@@ -130,16 +130,53 @@ static long times_preempted(void)
 	return getrusage(RUSAGE_THREAD, &ru) ? 0 : ru.ru_nivcsw;
 }
 
+static int drop_pages(void *addr, uint64_t len)
+{
+	return madvise(addr, len, MADV_DONTNEED) ? -errno : 0;
+}
+
+/* munmap() first: not every cache sees what is mapped over. */
+static int map_anew(void *addr, uint64_t len)
+{
+	return munmap(addr, len) ? -errno : cache_map(addr, len);
+}
+
+/* Each entry is used once more after @change. */
+static int run_changes(struct worker *w, uint64_t n,
+		       int (*change)(void *addr, uint64_t len))
+{
+	const struct child *c = w->child;
+	int rc = 0;
+	void *addr;
+
+	while (n-- && !rc) {
+		addr = walk_next(&w->walk);
+		rc = change(addr, w->walk.len);
+		if (!rc)
+			rc = c->cfg->side->get_put(c->ctx, addr, w->walk.len);
+	}
+	return rc;
+}
+
 static int run(struct worker *w, uint64_t n)
 {
 	struct child *c = w->child;
+	const struct side *side = c->cfg->side;
 
-	if (c->job->kind == KIND_CALL) {
+	switch (c->job->kind) {
+	case KIND_CALL:
 		while (n--)
 			syscall(SYS_getppid);
 		return 0;
+	case KIND_INVALIDATE:
+		return run_changes(w, n, drop_pages);
+	case KIND_UNMAP:
+		return run_changes(w, n, map_anew);
+	case KIND_HINT:
+		return side->hints(c->ctx, &w->walk, n);
+	default:
+		return side->get_puts(c->ctx, &w->walk, n);
 	}
-	return c->cfg->side->run[c->job->kind](c->ctx, &w->walk, n);
 }
 
 static void run_batch(struct worker *w)
@@ -262,16 +299,13 @@ static int renew_scratch(struct child *c)
 	struct walk w = c->miss;
 	int rc;
 
-	/* munmap() first: not every cache sees what is mapped over. */
-	if (munmap(c->scratch, SCRATCH_LEN))
-		return -errno;
-	rc = cache_map(c->scratch, SCRATCH_LEN);
+	rc = map_anew(c->scratch, SCRATCH_LEN);
 	if (rc)
 		return rc;
 	w.order = &last;
 	w.cnt = 1;
 	w.pos = 0;
-	return c->cfg->side->run[KIND_MISS](c->ctx, &w, 1);
+	return c->cfg->side->get_puts(c->ctx, &w, 1);
 }
 
 static void prepare(struct child *c, const struct cache_req *req)
@@ -364,7 +398,7 @@ static int fill(struct child *c)
 	int rc = 0;
 
 	for (i = 0; i < cfg->entries && !rc; i++) {
-		rc = cfg->side->run[KIND_HIT](c->ctx, &w, 1);
+		rc = cfg->side->get_puts(c->ctx, &w, 1);
 		w.base += ENTRY_STRIDE;
 	}
 	return rc;

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
 #include <kedge/kedge.h>
 
@@ -142,6 +141,11 @@ static inline int get_put(struct kedge_cache *cache, void *addr, size_t len)
 	return 0;
 }
 
+static int side_get_put(void *ctx, void *addr, size_t len)
+{
+	return get_put(((struct kedge_side *)ctx)->cache, addr, len);
+}
+
 static int run_get(void *ctx, struct walk *w, uint64_t n)
 {
 	struct kedge_cache *cache = ((struct kedge_side *)ctx)->cache;
@@ -163,38 +167,6 @@ static int run_hint(void *ctx, struct walk *w, uint64_t n)
 	return rc < 0 ? (int)rc : 0;
 }
 
-static int run_invalidate(void *ctx, struct walk *w, uint64_t n)
-{
-	struct kedge_cache *cache = ((struct kedge_side *)ctx)->cache;
-	int rc = 0;
-	void *addr;
-
-	while (n-- && !rc) {
-		addr = walk_next(w);
-		if (madvise(addr, w->len, MADV_DONTNEED))
-			return -errno;
-		rc = get_put(cache, addr, w->len);
-	}
-	return rc;
-}
-
-static int run_unmap(void *ctx, struct walk *w, uint64_t n)
-{
-	struct kedge_cache *cache = ((struct kedge_side *)ctx)->cache;
-	int rc = 0;
-	void *addr;
-
-	while (n-- && !rc) {
-		addr = walk_next(w);
-		if (munmap(addr, w->len))
-			return -errno;
-		rc = cache_map(addr, w->len);
-		if (!rc)
-			rc = get_put(cache, addr, w->len);
-	}
-	return rc;
-}
-
 static uint64_t registrations(void *ctx)
 {
 	return __atomic_load_n(&((struct kedge_side *)ctx)->regs,
@@ -205,12 +177,8 @@ const struct side side_kedge = {
 	.name = "kedge",
 	.open = side_open,
 	.close = side_close,
-	.run = {
-		[KIND_HIT] = run_get,
-		[KIND_MISS] = run_get,
-		[KIND_HINT] = run_hint,
-		[KIND_INVALIDATE] = run_invalidate,
-		[KIND_UNMAP] = run_unmap,
-	},
+	.get_put = side_get_put,
+	.get_puts = run_get,
+	.hints = run_hint,
 	.registrations = registrations,
 };

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The result of kedge bench cache for people, programs and gnuplot. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "tools/bench/cache.h"
 
@@ -129,12 +128,15 @@ static void print_csv(const struct cache_result *res)
 	}
 }
 
-static json_t *row_json(const struct cache_result *res,
-			const struct cache_row *row)
+static json_t *row_json(const void *of, size_t i)
 {
+	const struct cache_result *res = of;
+	const struct cache_row *row = &res->rows[i];
 	json_t *o;
 	int rc;
 
+	if (row->hidden)
+		return json_null();
 	o = json_pack("{s:s, s:s, s:I, s:I, s:s, s:f, s:f, s:f, s:f, s:I, s:I, s:f}",
 		      "bench", kind_names[row->kind], "layout",
 		      layout_name(row), "entries", (json_int_t)row->entries,
@@ -167,24 +169,15 @@ static json_t *row_json(const struct cache_result *res,
 
 static int print_json(const struct cache_result *res)
 {
-	json_t *rows = json_array(), *root;
-	int rc = rows ? 0 : -1;
-	size_t i;
+	json_t *root;
 
-	for (i = 0; i < res->n && !rc; i++)
-		if (!res->rows[i].hidden)
-			rc = json_array_append_new(
-				rows, row_json(res, &res->rows[i]));
-	if (rc) {
-		json_decref(rows);
-		return util_json_print(NULL);
-	}
 	root = json_pack("{s:s, s:s, s:s, s:s?, s:s?, s:i, s:o}", "version",
 			 res->info[0].version, "notifier",
 			 res->info[0].notifier, "level", res->info[0].level,
 			 "peer", res->peer, "peer_version",
 			 res->peer ? res->info[1].version : NULL, "cpus",
-			 (int)proc_cpus(), "rows", rows);
+			 (int)proc_cpus(), "rows",
+			 util_json_rows(res->n, row_json, res));
 	return util_json_print(root);
 }
 
@@ -241,31 +234,18 @@ static void plot_script(const struct cache_result *res, FILE *out)
 	fputc('\n', out);
 }
 
+static void plot(const void *of, FILE *script, FILE *data)
+{
+	const struct cache_result *res = of;
+
+	plot_data(res, 0, data);
+	/* Two empty lines end a block. */
+	fputs("\n\n", data);
+	plot_data(res, OFFSET_LAYOUT, data);
+	plot_script(res, script);
+}
+
 int cache_plot(const struct cache_result *res, const char *file)
 {
-	char *script = NULL, *data = NULL;
-	size_t script_len, data_len;
-	FILE *s, *d;
-	int rc;
-
-	s = open_memstream(&script, &script_len);
-	d = open_memstream(&data, &data_len);
-	if (s && d) {
-		plot_data(res, 0, d);
-		/* Two empty lines end a block. */
-		fputs("\n\n", d);
-		plot_data(res, OFFSET_LAYOUT, d);
-		plot_script(res, s);
-	}
-	rc = s && d ? 0 : -ENOMEM;
-	if (s && fclose(s))
-		rc = -ENOMEM;
-	if (d && fclose(d))
-		rc = -ENOMEM;
-	rc = rc ? util_fail(rc, "cannot draw %s", file)
-		: plot_draw(file, PLOT_WIDTH, PLOT_HEIGHT,
-			     script, data);
-	free(script);
-	free(data);
-	return rc;
+	return plot_draw(file, PLOT_WIDTH, PLOT_HEIGHT, plot, res);
 }

@@ -199,6 +199,11 @@ static inline int get_put(const struct ucx_side *s, void *addr, size_t len)
 	return 0;
 }
 
+static int side_get_put(void *ctx, void *addr, size_t len)
+{
+	return get_put(ctx, addr, len);
+}
+
 static int run_get(void *ctx, struct walk *w, uint64_t n)
 {
 	/* A copy that no callee can change: pointers stay in registers. */
@@ -207,36 +212,6 @@ static int run_get(void *ctx, struct walk *w, uint64_t n)
 
 	while (n-- && !rc)
 		rc = get_put(&s, walk_next(w), w->len);
-	return rc;
-}
-
-static int run_invalidate(void *ctx, struct walk *w, uint64_t n)
-{
-	int rc = 0;
-	void *addr;
-
-	while (n-- && !rc) {
-		addr = walk_next(w);
-		if (madvise(addr, w->len, MADV_DONTNEED))
-			return -errno;
-		rc = get_put(ctx, addr, w->len);
-	}
-	return rc;
-}
-
-static int run_unmap(void *ctx, struct walk *w, uint64_t n)
-{
-	int rc = 0;
-	void *addr;
-
-	while (n-- && !rc) {
-		addr = walk_next(w);
-		if (munmap(addr, w->len))
-			return -errno;
-		rc = cache_map(addr, w->len);
-		if (!rc)
-			rc = get_put(ctx, addr, w->len);
-	}
 	return rc;
 }
 
@@ -250,14 +225,10 @@ static const struct side ucx = {
 	.name = "ucx",
 	.open = side_open,
 	.close = side_close,
-	.run = {
-		[KIND_HIT] = run_get,
-		[KIND_MISS] = run_get,
-		/* UCX has no hints: a get of it all is its nearest. */
-		[KIND_HINT] = run_get,
-		[KIND_INVALIDATE] = run_invalidate,
-		[KIND_UNMAP] = run_unmap,
-	},
+	.get_put = side_get_put,
+	.get_puts = run_get,
+	/* UCX has no hints: a get of it all is its nearest. */
+	.hints = run_get,
 	.registrations = registrations,
 };
 

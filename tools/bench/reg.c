@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* kedge bench reg: the command line. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "tools/bench/reg.h"
@@ -27,34 +25,16 @@ static int default_sizes(struct reg_opts *opt, uint64_t page)
 
 static int parse_sizes(struct reg_opts *opt)
 {
-	char *copy, *save = NULL, *word;
 	uint64_t page = bench_page();
-	int rc = UTIL_GO_ON;
+	char what[80];
 
 	if (!opt->sizes_text)
 		return default_sizes(opt, page);
-	copy = strdup(opt->sizes_text);
-	if (!copy)
-		return util_fail(-ENOMEM, "--size");
-	for (word = strtok_r(copy, ",", &save); word && rc == UTIL_GO_ON;
-	     word = strtok_r(NULL, ",", &save)) {
-		uint64_t size;
-
-		if (opt->sizes.n == LIST_MAX)
-			rc = util_usage("--size: more than %d sizes",
-					LIST_MAX);
-		else if (util_parse_size(word, &size) || !size ||
-			 size > SIZE_MAX_ || size % page)
-			rc = util_usage("--size: '%s' is no multiple of a "
-					"page, %llu bytes, such as 64K", word,
-					(unsigned long long)page);
-		else
-			opt->sizes.v[opt->sizes.n++] = size;
-	}
-	if (rc == UTIL_GO_ON && !opt->sizes.n)
-		rc = util_usage("--size: sizes and commas, please");
-	free(copy);
-	return rc;
+	snprintf(what, sizeof(what),
+		 "multiple of a page, %llu bytes, such as 64K",
+		 (unsigned long long)page);
+	return bench_parse_sizes(opt->sizes_text, page, SIZE_MAX_, what,
+				 &opt->sizes);
 }
 
 static uint64_t largest(const struct number_list *l)
@@ -85,8 +65,9 @@ static int check_memory(const struct reg_opts *opt)
 	return CMD_CANNOT;
 }
 
-static int parse(struct reg_opts *opt)
+static int parse(void *of)
 {
+	struct reg_opts *opt = of;
 	int rc = bench_check("rounds", opt->rounds, opt->csv);
 
 	if (rc != UTIL_GO_ON)
@@ -118,8 +99,9 @@ static int parse(struct reg_opts *opt)
 	return rc == UTIL_GO_ON ? check_memory(opt) : rc;
 }
 
-static int run(const struct reg_opts *opt)
+static int run(void *of)
 {
+	const struct reg_opts *opt = of;
 	struct reg_result res = { NULL };
 	int rc = reg_run(opt, &res);
 
@@ -157,18 +139,6 @@ static const char help[] =
 "Exit status: 0 done, 2 the command line is wrong, 3 it cannot run here.\n";
 /* clang-format on */
 
-static void free_texts(struct reg_opts *opt)
-{
-	free(opt->devices_text);
-	free(opt->sizes_text);
-	free(opt->counts_text);
-	free(opt->threads_text);
-	free(opt->every_text);
-	free(opt->steps_text);
-	free(opt->notifier);
-	free(opt->model);
-}
-
 int bench_reg(int argc, char **argv)
 {
 	struct reg_opts opt = { .rounds = 15, .steps = (1u << REG_STEPS) - 1 };
@@ -192,21 +162,9 @@ int bench_reg(int argc, char **argv)
 		  "kedge's backend (auto)", "NAME" },
 		{ "rounds", 'r', POPT_ARG_INT, &opt.rounds, 0,
 		  "Of which the medians are taken (15)", "N" },
-		{ "csv", 'c', POPT_ARG_NONE, &opt.csv, 0,
-		  "Print CSV instead of text", NULL },
+		BENCH_CSV(&opt.csv),
 		POPT_TABLEEND
 	};
-	const struct util_cmd cmd = { .synopsis = "[OPTION...]",
-				      .help = help,
-				      .opts = table };
-	struct util_args args;
-	int rc;
 
-	rc = util_options(&cmd, argc, argv, &args);
-	if (rc == UTIL_GO_ON)
-		rc = parse(&opt);
-	if (rc == UTIL_GO_ON)
-		rc = run(&opt);
-	free_texts(&opt);
-	return rc;
+	return bench_start(help, table, parse, run, &opt, argc, argv);
 }

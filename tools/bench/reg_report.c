@@ -70,8 +70,10 @@ static void print_csv(const struct reg_result *res)
 	}
 }
 
-static json_t *row_json(const struct reg_row *row)
+static json_t *row_json(const void *of, size_t i)
 {
+	const struct reg_result *res = of;
+	const struct reg_row *row = &res->row[i];
 	json_t *o = json_pack(
 		"{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f}",
 		"device", reg_device_names[row->device], "model", row->model,
@@ -91,20 +93,10 @@ static json_t *row_json(const struct reg_row *row)
 
 static int print_json(const struct reg_result *res)
 {
-	json_t *rows = json_array();
-	int rc = rows ? 0 : -1;
-	size_t i;
-
-	for (i = 0; i < res->n && !rc; i++)
-		rc = json_array_append_new(rows, row_json(&res->row[i]));
-	if (rc) {
-		json_decref(rows);
-		return util_json_print(NULL);
-	}
 	return util_json_print(json_pack("{s:s, s:s, s:i, s:o}", "notifier",
 					 res->backend, "level", res->level,
 					 "cpus", (int)proc_cpus(), "rows",
-					 rows));
+					 util_json_rows(res->n, row_json, res)));
 }
 
 int reg_report(const struct reg_opts *opt, const struct reg_result *res)

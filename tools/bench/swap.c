@@ -2,39 +2,11 @@
 /* kedge bench swap: the command line. */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "tools/bench/swap.h"
 
 #define SIZE_MAX_ ((uint64_t)1 << 30)
 #define SIZES	  "4K,16K,64K,256K,1M,4M,16M,64M"
-
-static int parse_sizes(struct swap_opts *opt)
-{
-	char *copy = strdup(opt->sizes_text ? opt->sizes_text : SIZES);
-	char *save = NULL, *word;
-	int rc = UTIL_GO_ON;
-	uint64_t size;
-
-	if (!copy)
-		return util_fail(-ENOMEM, "--size");
-	for (word = strtok_r(copy, ",", &save); word && rc == UTIL_GO_ON;
-	     word = strtok_r(NULL, ",", &save)) {
-		if (opt->sizes.n == LIST_MAX)
-			rc = util_usage("--size: more than %d sizes",
-					LIST_MAX);
-		else if (util_parse_size(word, &size) || size < 4096 ||
-			 size > SIZE_MAX_ || size % 4096)
-			rc = util_usage("--size: '%s' is no multiple of 4096 "
-					"up to 1G", word);
-		else
-			opt->sizes.v[opt->sizes.n++] = size;
-	}
-	if (rc == UTIL_GO_ON && !opt->sizes.n)
-		rc = util_usage("--size: sizes and commas, please");
-	free(copy);
-	return rc;
-}
 
 static int words(const char *option, const char *text, const char *all,
 		 const char *const *names, uint32_t *mask)
@@ -42,8 +14,9 @@ static int words(const char *option, const char *text, const char *all,
 	return list_parse_words(option, text ? text : all, names, mask);
 }
 
-static int parse(struct swap_opts *opt)
+static int parse(void *of)
 {
+	struct swap_opts *opt = of;
 	int rc;
 
 	if (opt->rounds < 1 || opt->rounds > 100000)
@@ -51,7 +24,9 @@ static int parse(struct swap_opts *opt)
 				  opt->rounds);
 	if (opt->csv && util_flags.json)
 		return util_usage("--csv or --json, not both");
-	rc = parse_sizes(opt);
+	rc = bench_parse_sizes(opt->sizes_text ? opt->sizes_text : SIZES, 4096,
+			       SIZE_MAX_, "multiple of 4096 up to 1G",
+			       &opt->sizes);
 	if (rc == UTIL_GO_ON)
 		rc = words("pages", opt->pages_text, "small,huge,fresh",
 			   swap_pages_names, &opt->pages);
@@ -64,8 +39,9 @@ static int parse(struct swap_opts *opt)
 	return rc;
 }
 
-static int run(const struct swap_opts *opt)
+static int run(void *of)
 {
+	const struct swap_opts *opt = of;
 	struct swap_result *res = calloc(1, sizeof(*res));
 	int rc;
 
@@ -119,27 +95,11 @@ int bench_swap(int argc, char **argv)
 		  "memcpy, swap, remap, memfd (all)", "NAME,..." },
 		{ "rounds", 'r', POPT_ARG_INT, &opt.rounds, 0,
 		  "Of which the medians are taken (41)", "N" },
-		{ "csv", 'c', POPT_ARG_NONE, &opt.csv, 0,
-		  "Print CSV instead of text", NULL },
+		BENCH_CSV(&opt.csv),
 		{ "plot", 'P', POPT_ARG_STRING, &opt.plot, 0,
 		  "Draw the times into FILE with gnuplot", "FILE.svg" },
 		POPT_TABLEEND
 	};
-	const struct util_cmd cmd = { .synopsis = "[OPTION...]",
-				      .help = help,
-				      .opts = table };
-	struct util_args args;
-	int rc;
 
-	rc = util_options(&cmd, argc, argv, &args);
-	if (rc == UTIL_GO_ON)
-		rc = parse(&opt);
-	if (rc == UTIL_GO_ON)
-		rc = run(&opt);
-	free(opt.sizes_text);
-	free(opt.pages_text);
-	free(opt.places_text);
-	free(opt.ways_text);
-	free(opt.plot);
-	return rc;
+	return bench_start(help, table, parse, run, &opt, argc, argv);
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The result of kedge bench swap for people, programs and gnuplot. */
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "tools/bench/swap.h"
 
@@ -58,8 +56,11 @@ static void print_csv(const struct swap_result *res)
 	}
 }
 
-static json_t *row_json(const struct swap_row *row)
+static json_t *row_json(const void *of, size_t i)
 {
+	const struct swap_result *res = of;
+	const struct swap_row *row = &res->row[i];
+
 	return json_pack("{s:s, s:s, s:I, s:s, s:f, s:f, s:o}", "pages",
 			 swap_pages_names[row->pages], "place",
 			 swap_place_names[row->place], "bytes",
@@ -86,22 +87,15 @@ static json_t *why_json(const struct swap_result *res)
 
 static int print_json(const struct swap_result *res)
 {
-	json_t *rows = json_array();
-	int rc = rows ? 0 : -1;
-	size_t i;
-
-	for (i = 0; i < res->n && !rc; i++)
-		rc = json_array_append_new(rows, row_json(&res->row[i]));
-	if (rc) {
-		json_decref(rows);
-		return util_json_print(NULL);
-	}
 	return util_json_print(json_pack("{s:s, s:i, s:o, s:o}", "version",
 					 kedge_version(), "cpus",
 					 (int)proc_cpus(), "unavailable",
-					 why_json(res), "rows", rows));
+					 why_json(res), "rows",
+					 util_json_rows(res->n, row_json, res)));
 }
 
+/* The other reports end alike, but what their functions take is different:
+ * sharing this would take a wrapper for each. */
 int swap_report(const struct swap_opts *opt, const struct swap_result *res)
 {
 	if (util_flags.json)
@@ -121,8 +115,9 @@ static bool on_curve(const struct swap_row *row, int pages, int way)
 	       row->place == SWAP_CONGRUENT;
 }
 
-static void plot(const struct swap_result *res, FILE *script, FILE *data)
+static void plot(const void *of, FILE *script, FILE *data)
 {
+	const struct swap_result *res = of;
 	int pages, way, blocks = 0;
 	size_t i, n;
 
@@ -155,24 +150,5 @@ static void plot(const struct swap_result *res, FILE *script, FILE *data)
 
 int swap_plot(const struct swap_result *res, const char *file)
 {
-	char *script = NULL, *data = NULL;
-	size_t script_len, data_len;
-	FILE *s, *d;
-	int rc;
-
-	s = open_memstream(&script, &script_len);
-	d = open_memstream(&data, &data_len);
-	if (s && d)
-		plot(res, s, d);
-	rc = s && d ? 0 : -ENOMEM;
-	if (s && fclose(s))
-		rc = -ENOMEM;
-	if (d && fclose(d))
-		rc = -ENOMEM;
-	rc = rc ? util_fail(rc, "cannot draw %s", file)
-		: plot_draw(file, PLOT_WIDTH, PLOT_HEIGHT,
-			     script, data);
-	free(script);
-	free(data);
-	return rc;
+	return plot_draw(file, PLOT_WIDTH, PLOT_HEIGHT, plot, res);
 }

@@ -8,8 +8,9 @@
 /* The order is that of the bits in struct watch_opts. */
 static const char *const cpus_names[] = { "any", "one", NULL };
 
-static int parse(struct watch_opts *opt)
+static int parse(void *of)
 {
+	struct watch_opts *opt = of;
 	int rc = bench_check("rounds", opt->rounds, opt->csv);
 
 	if (rc != UTIL_GO_ON)
@@ -28,8 +29,9 @@ static int parse(struct watch_opts *opt)
 	return rc;
 }
 
-static int run(const struct watch_opts *opt)
+static int run(void *of)
 {
+	const struct watch_opts *opt = of;
 	struct watch_result *res = calloc(1, sizeof(*res));
 	int rc;
 
@@ -85,24 +87,9 @@ int bench_watch(int argc, char **argv)
 		  "Watches that exist already (1,1000,100000)", "N,..." },
 		{ "instructions", 'i', POPT_ARG_NONE, &opt.instructions, 0,
 		  "Count instructions too, where the machine can", NULL },
-		{ "csv", 'c', POPT_ARG_NONE, &opt.csv, 0,
-		  "Print CSV instead of text", NULL },
+		BENCH_CSV(&opt.csv),
 		POPT_TABLEEND
 	};
-	const struct util_cmd cmd = { .synopsis = "[OPTION...]",
-				      .help = help,
-				      .opts = table };
-	struct util_args args;
-	int rc;
 
-	rc = util_options(&cmd, argc, argv, &args);
-	if (rc == UTIL_GO_ON)
-		rc = parse(&opt);
-	if (rc == UTIL_GO_ON)
-		rc = run(&opt);
-	free(opt.watches_text);
-	free(opt.pace_text);
-	free(opt.cpus_text);
-	free(opt.notifier);
-	return rc;
+	return bench_start(help, table, parse, run, &opt, argc, argv);
 }

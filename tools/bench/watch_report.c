@@ -179,30 +179,34 @@ static json_t *cost_json(const struct cost_row *row)
 	return NULL;
 }
 
+/* For both tables, one after the other. */
+struct both {
+	const struct watch_result *res;
+	bool insn;
+};
+
+static json_t *row_json(const void *of, size_t i)
+{
+	const struct both *b = of;
+	const struct watch_result *res = b->res;
+
+	return i < res->munmap_n ? munmap_json(&res->munmap[i], b->insn)
+				 : cost_json(&res->cost[i - res->munmap_n]);
+}
+
 static int print_json(const struct watch_opts *opt,
 		      const struct watch_result *res)
 {
-	bool insn = counted(opt, res);
-	json_t *rows = json_array();
-	int rc = rows ? 0 : -1;
-	size_t i;
+	const struct both both = { res, counted(opt, res) };
 
-	for (i = 0; i < res->munmap_n && !rc; i++)
-		rc = json_array_append_new(rows,
-					   munmap_json(&res->munmap[i], insn));
-	for (i = 0; i < res->cost_n && !rc; i++)
-		rc = json_array_append_new(rows, cost_json(&res->cost[i]));
-	if (rc) {
-		json_decref(rows);
-		return util_json_print(NULL);
-	}
 	return util_json_print(json_pack(
 		"{s:s, s:s, s:b, s:i, s:s?, s:o}", "notifier", res->backend,
 		"level", res->level, "hooked", (int)res->hooked, "cpus",
 		(int)proc_cpus(), "instructions_unavailable",
 		opt->instructions && res->insn_rc ? strerror(-res->insn_rc)
 						  : NULL,
-		"rows", rows));
+		"rows",
+		util_json_rows(res->munmap_n + res->cost_n, row_json, &both)));
 }
 
 int watch_report(const struct watch_opts *opt, const struct watch_result *res)

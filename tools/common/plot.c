@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -111,7 +112,7 @@ static void put_quoted(FILE *out, const char *text)
 	fputc('\'', out);
 }
 
-int plot_draw(const char *file, unsigned int width, unsigned int height,
+static int run(const char *file, unsigned int width, unsigned int height,
 	       const char *script, const char *data)
 {
 	void (*before)(int) = signal(SIGPIPE, SIG_IGN);
@@ -136,4 +137,29 @@ int plot_draw(const char *file, unsigned int width, unsigned int height,
 		return CMD_OK;
 	util_error("gnuplot could not draw %s", file);
 	return CMD_CANNOT;
+}
+
+/* The table goes before the script that names it, so both are kept until they
+ * are whole. */
+int plot_draw(const char *file, unsigned int width, unsigned int height,
+	      void (*put)(const void *of, FILE *script, FILE *data),
+	      const void *of)
+{
+	char *script = NULL, *data = NULL;
+	size_t script_len, data_len;
+	FILE *s = open_memstream(&script, &script_len);
+	FILE *d = open_memstream(&data, &data_len);
+	int rc = s && d ? 0 : -ENOMEM;
+
+	if (!rc)
+		put(of, s, d);
+	if (s && fclose(s))
+		rc = -ENOMEM;
+	if (d && fclose(d))
+		rc = -ENOMEM;
+	rc = rc ? util_fail(rc, "cannot draw %s", file)
+		: run(file, width, height, script, data);
+	free(script);
+	free(data);
+	return rc;
 }

@@ -3,6 +3,7 @@
 #ifndef TOOLS_COMMON_PLOT_H
 #define TOOLS_COMMON_PLOT_H
 
+#include <stdio.h>
 
 #define PLOT_WIDTH  900
 #define PLOT_HEIGHT 540
@@ -10,8 +11,10 @@
 /* Whether a picture can be drawn into @file, before what is in it is measured.
  * CMD_OK, or CMD_CANNOT with a message. */
 int plot_check(const char *file);
-/* Draw the table @data with gnuplot's commands @script into @file. The same. */
+/* Draw into @file what @put writes for @of: gnuplot's commands, and the table
+ * $data that they draw. The same. */
 int plot_draw(const char *file, unsigned int width, unsigned int height,
-	       const char *script, const char *data);
+	      void (*put)(const void *of, FILE *script, FILE *data),
+	      const void *of);
 
 #endif /* TOOLS_COMMON_PLOT_H */

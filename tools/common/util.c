@@ -130,6 +130,13 @@ int util_options(const struct util_cmd *cmd, int argc, char **argv,
 	return rc;
 }
 
+void util_free_texts(const struct poptOption *table)
+{
+	for (; table->longName || table->shortName || table->arg; table++)
+		if ((table->argInfo & POPT_ARG_MASK) == POPT_ARG_STRING)
+			free(*(char **)table->arg);
+}
+
 int util_parse_u64(const char *text, uint64_t *out)
 {
 	unsigned long long v;
@@ -390,6 +397,24 @@ json_t *util_json_text(const char *text)
 	return s;
 }
 
+json_t *util_json_rows(size_t n, json_t *(*row)(const void *of, size_t i),
+		       const void *of)
+{
+	json_t *rows = json_array(), *o;
+	int rc = rows ? 0 : -1;
+	size_t i;
+
+	for (i = 0; i < n && !rc; i++) {
+		o = row(of, i);
+		if (!json_is_null(o))
+			rc = json_array_append_new(rows, o);
+	}
+	if (!rc)
+		return rows;
+	json_decref(rows);
+	return NULL;
+}
+
 int util_json_print(json_t *root)
 {
 	int rc;
@@ -451,14 +476,9 @@ void util_rng_init(struct util_rng *rng, uint64_t seed)
 {
 	size_t i;
 
-	/* splitmix64: near seeds give far states, and never all zero. */
-	for (i = 0; i < ARRAY_SIZE(rng->s); i++) {
-		uint64_t z = (seed += 0x9e3779b97f4a7c15u);
-
-		z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-		z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-		rng->s[i] = z ^ (z >> 31);
-	}
+	/* Near seeds give far states, and never all zero. */
+	for (i = 0; i < ARRAY_SIZE(rng->s); i++)
+		rng->s[i] = util_mix(seed += UTIL_GOLDEN);
 }
 
 uint64_t util_rng_seed(void)

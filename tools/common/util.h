@@ -58,6 +58,8 @@ struct util_args {
  */
 int util_options(const struct util_cmd *cmd, int argc, char **argv,
 		 struct util_args *args);
+/* Free all those strings; a table's other entries have none. */
+void util_free_texts(const struct poptOption *table);
 void util_args_fini(struct util_args *args);
 
 /*
@@ -126,6 +128,12 @@ int util_json_print(json_t *root);
 /* A JSON string of any bytes: what is not UTF-8 (a file's name may be) becomes
  * question marks. */
 json_t *util_json_text(const char *text);
+/*
+ * An array of @n rows, without those that are null. NULL, as a row, is no
+ * memory.
+ */
+json_t *util_json_rows(size_t n, json_t *(*row)(const void *of, size_t i),
+		       const void *of);
 
 /* "kedge demo", for messages; main() sets it. */
 extern const char *util_name;
@@ -148,6 +156,17 @@ const char *util_level_name(uint32_t level);
 /* Both sort @v; 0 for an empty one. @q in [0, 1]. */
 double util_median(double *v, size_t n);
 double util_quantile(double *v, size_t n, double q);
+
+/* splitmix64: near numbers give far ones. Its numbers are UTIL_GOLDEN apart
+ * before they are mixed. */
+#define UTIL_GOLDEN 0x9e3779b97f4a7c15u
+
+static inline uint64_t util_mix(uint64_t z)
+{
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+	return z ^ (z >> 31);
+}
 
 /* A seeded generator (xoshiro256**): the same seed gives the same run. */
 struct util_rng {

@@ -96,6 +96,17 @@ static void describe(struct info_line *l, struct kedge_channel *ch)
 	info_todo(l, "%s", info.why);
 }
 
+/* Take the word over @ch, which ends here. */
+static int try_word(struct kedge_channel *ch, struct info_line *l)
+{
+	int rc = take_word(ch);
+
+	if (!rc)
+		describe(l, ch);
+	kedge_channel_close(ch);
+	return rc;
+}
+
 static int try_channel(struct info_line *l)
 {
 	struct kedge_channel *ch;
@@ -117,12 +128,8 @@ static int try_channel(struct info_line *l)
 		return rc;
 	}
 	rc = kedge_channel_open_fd(fds[0], NULL, TIMEOUT_MS, &ch);
-	if (!rc) {
-		rc = take_word(ch);
-		if (!rc)
-			describe(l, ch);
-		kedge_channel_close(ch);
-	}
+	if (!rc)
+		rc = try_word(ch, l);
 	waitpid(pid, &status, 0);
 	return rc;
 }
@@ -155,12 +162,8 @@ static int try_listener(struct kedge_listener *listener, struct info_line *l)
 	if (pid < 0)
 		return -errno;
 	rc = kedge_listener_accept(listener, TIMEOUT_MS, &ch);
-	if (!rc) {
-		rc = take_word(ch);
-		if (!rc)
-			describe(l, ch);
-		kedge_channel_close(ch);
-	}
+	if (!rc)
+		rc = try_word(ch, l);
 	waitpid(pid, &status, 0);
 	/* It knows better why it did not come. */
 	if (rc == -ETIMEDOUT && WIFEXITED(status) && WEXITSTATUS(status))

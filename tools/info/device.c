@@ -43,55 +43,35 @@ static void no_ring(struct info_line *l, int rc)
 			     "later, CONFIG_IO_URING=y)");
 }
 
-/* One page of @fd through the registered @buf. */
-static int read_fixed(struct io_uring *ring, int fd, uint8_t *buf, size_t len,
-		      int index)
+/* A page of @fd is read into @buf, which is registered. */
+struct transfer {
+	struct io_uring *ring;
+	int fd;
+	uint8_t *buf;
+	size_t len;
+};
+
+/* One page of the file through the registered buffer. */
+static int read_fixed(void *arg, const struct kedge_mr *mr)
 {
-	struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
+	const struct transfer *t = arg;
+	struct io_uring_sqe *sqe = io_uring_get_sqe(t->ring);
 	struct io_uring_cqe *cqe;
 	int rc;
 
-	io_uring_prep_read_fixed(sqe, fd, buf, (unsigned int)len, 0, index);
-	rc = io_uring_submit_and_wait(ring, 1);
+	io_uring_prep_read_fixed(sqe, t->fd, t->buf, (unsigned int)t->len, 0,
+				 (int)mr->device_handle);
+	rc = io_uring_submit_and_wait(t->ring, 1);
 	if (rc < 0)
 		return rc;
-	rc = io_uring_wait_cqe(ring, &cqe);
+	rc = io_uring_wait_cqe(t->ring, &cqe);
 	if (rc < 0)
 		return rc;
-	rc = cqe->res == (int)len ? 0 : cqe->res < 0 ? cqe->res : -EIO;
-	io_uring_cqe_seen(ring, cqe);
-	if (!rc && (buf[0] != MARK || buf[len - 1] != MARK))
+	rc = cqe->res == (int)t->len ? 0 : cqe->res < 0 ? cqe->res : -EIO;
+	io_uring_cqe_seen(t->ring, cqe);
+	if (!rc && (t->buf[0] != MARK || t->buf[t->len - 1] != MARK))
 		rc = kedge_reason(-EIO, "what it read did not arrive in the "
 					"buffer");
-	return rc;
-}
-
-/* Register @buf, fill it from @fd, and deregister. */
-static int through_cache(struct io_uring *ring, struct kedge_device *dev,
-			 int fd, uint8_t *buf, size_t len)
-{
-	struct kedge_notifier_opts no = { .size = sizeof(no),
-					  .backend = "none" };
-	struct kedge_notifier *nf;
-	struct kedge_cache *cache;
-	const struct kedge_mr *mr;
-	int rc;
-
-	rc = kedge_notifier_open(&no, &nf);
-	if (rc)
-		return rc;
-	rc = kedge_cache_open(dev, nf, NULL, &cache);
-	if (rc)
-		goto close_notifier;
-	rc = kedge_cache_get(cache, buf, len, KEDGE_ACCESS_LOCAL_WRITE, &mr);
-	if (rc)
-		goto close_cache;
-	rc = read_fixed(ring, fd, buf, len, (int)mr->device_handle);
-	kedge_cache_put(cache, mr);
-close_cache:
-	kedge_cache_close(cache);
-close_notifier:
-	kedge_notifier_close(nf);
 	return rc;
 }
 
@@ -99,6 +79,7 @@ static int try_transfer(struct io_uring *ring, struct kedge_device *dev)
 {
 	size_t len = (size_t)sysconf(_SC_PAGESIZE);
 	uint8_t *buf = aligned_alloc(len, len);
+	struct transfer t = { .ring = ring, .buf = buf, .len = len };
 	int fd, rc;
 
 	if (!buf)
@@ -114,7 +95,8 @@ static int try_transfer(struct io_uring *ring, struct kedge_device *dev)
 		goto close_fd;
 	}
 	memset(buf, 0, len);
-	rc = through_cache(ring, dev, fd, buf, len);
+	t.fd = fd;
+	rc = info_register(dev, buf, len, read_fixed, &t);
 close_fd:
 	close(fd);
 free_buf:
@@ -131,12 +113,7 @@ static void describe(struct info_line *l, const struct kedge_device_attr *a)
 		  util_human_count(slots, a->max_regions),
 		  util_human_bytes(max, a->max_len),
 		  util_human_bytes(chunk, a->chunk_len));
-	json_object_set_new(l->data, "slots",
-			    json_integer((json_int_t)a->max_regions));
-	json_object_set_new(l->data, "max_len",
-			    json_integer((json_int_t)a->max_len));
-	json_object_set_new(l->data, "chunk_len",
-			    json_integer((json_int_t)a->chunk_len));
+	info_device_data(l, a);
 }
 
 static int try_device(struct io_uring *ring, struct info_line *l)

@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <kedge/kedge.h>
+
 #include "tools/common/util.h"
 
 enum info_state {
@@ -71,6 +73,17 @@ void info_verbs(struct info *info);
 void info_messages(struct info *info);
 void info_ofi(struct info *info);
 void info_limits(struct info *info);
+
+/* ---- any device: register.c ---- */
+
+/*
+ * Register @buf with @dev through a cache, have @use work with it, and
+ * deregister. @use may be NULL; it returns 0 or a negative errno, as this does.
+ */
+int info_register(struct kedge_device *dev, void *buf, size_t len,
+		  int (*use)(void *arg, const struct kedge_mr *mr), void *arg);
+/* Add the limits of its registrations to the JSON. */
+void info_device_data(struct info_line *l, const struct kedge_device_attr *a);
 
 /* 0, or the exit status of a failure. */
 int info_print(const struct info *info);

@@ -18,30 +18,13 @@
 
 static int register_page(struct kedge_device *dev)
 {
-	struct kedge_notifier_opts no = { .size = sizeof(no),
-					  .backend = "none" };
 	size_t len = (size_t)sysconf(_SC_PAGESIZE);
 	void *page = aligned_alloc(len, len);
-	struct kedge_notifier *nf;
-	struct kedge_cache *cache;
-	const struct kedge_mr *mr;
 	int rc;
 
 	if (!page)
 		return -ENOMEM;
-	rc = kedge_notifier_open(&no, &nf);
-	if (rc)
-		goto free_page;
-	rc = kedge_cache_open(dev, nf, NULL, &cache);
-	if (rc)
-		goto close_notifier;
-	rc = kedge_cache_get(cache, page, len, KEDGE_ACCESS_LOCAL_WRITE, &mr);
-	if (!rc)
-		kedge_cache_put(cache, mr);
-	kedge_cache_close(cache);
-close_notifier:
-	kedge_notifier_close(nf);
-free_page:
+	rc = info_register(dev, page, len, NULL, NULL);
 	free(page);
 	return rc;
 }
@@ -84,12 +67,7 @@ static void describe(struct info_line *l, const char *name,
 		l->state = INFO_LIMITED;
 		info_todo(l, "connect it, or set its link up (rdma link show)");
 	}
-	json_object_set_new(l->data, "slots",
-			    json_integer((json_int_t)a->max_regions));
-	json_object_set_new(l->data, "max_len",
-			    json_integer((json_int_t)a->max_len));
-	json_object_set_new(l->data, "chunk_len",
-			    json_integer((json_int_t)a->chunk_len));
+	info_device_data(l, a);
 	json_object_set_new(l->data, "windows", json_boolean(windows));
 	json_object_set_new(l->data, "odp", json_boolean(odp));
 	json_object_set_new(l->data, "atomics", json_boolean(atomics));

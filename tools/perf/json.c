@@ -78,13 +78,16 @@ static int add_peer(const struct perf_result *res, const struct perf_row *row,
 			  "peers", peers_json(res, row)));
 }
 
-static json_t *row_json(const struct perf_result *res,
-			const struct perf_row *row)
+static json_t *row_json(const void *of, size_t i)
 {
+	const struct perf_result *res = of;
+	const struct perf_row *row = &res->rows[i];
 	const struct perf_lane *l = &res->lane[row->lane];
 	double reg = perf_register_us(res, row->buffers);
 	json_t *o;
 
+	if (perf_is_peer(res, row))
+		return json_null();
 	o = json_pack("{s:s, s:s, s:I, s:s, s:f, s:f, s:s, s:o, s:I, s:o, s:o, "
 		      "s:f, s:I, s:I, s:I}",
 		      "transport", l->facts.transport, "way", l->cfg.name,
@@ -103,22 +106,6 @@ static json_t *row_json(const struct perf_result *res,
 	if (!add_peer(res, row, o))
 		return o;
 	json_decref(o);
-	return NULL;
-}
-
-static json_t *rows_json(const struct perf_result *res)
-{
-	json_t *rows = json_array();
-	int rc = rows ? 0 : -1;
-	size_t i;
-
-	for (i = 0; i < res->n && !rc; i++)
-		if (!perf_is_peer(res, &res->rows[i]))
-			rc = json_array_append_new(
-				rows, row_json(res, &res->rows[i]));
-	if (!rc)
-		return rows;
-	json_decref(rows);
 	return NULL;
 }
 
@@ -230,7 +217,7 @@ int perf_print_json(const struct perf_result *res)
 			 opt->peer_cnt ? perf_peers_name(opt, peers) : NULL,
 			 "peer_version", peer_version(res), "peers",
 			 builds_json(res), "rows",
-			 rows_json(res), "model",
+			 util_json_rows(res->n, row_json, res), "model",
 			 opt->model ? model_json(res) : NULL);
 	return util_json_print(root);
 }

@@ -283,15 +283,18 @@ static void batch(struct perf_rank *r, const struct perf_req *req,
 	r->req = *req;
 	r->wrong = 0;
 	r->why[0] = '\0';
-	r->side->counts(r->ctx, &before);
+	if (r->side->counts)
+		r->side->counts(r->ctx, &before);
 	rep->rc = run_batch(r, u);
 	if (rep->rc) {
 		r->broken = true;
 		explain(rep);
 		return;
 	}
-	r->side->counts(r->ctx, &rep->counts);
-	subtract(&rep->counts, &before);
+	if (r->side->counts) {
+		r->side->counts(r->ctx, &rep->counts);
+		subtract(&rep->counts, &before);
+	}
 	cnt = (double)req->cnt * (req->phase == PERF_PINGPONG ? 2 : 1);
 	rep->ns = (double)(u[1].ns - u[0].ns) / cnt;
 	rep->faults = (double)(u[1].faults - u[0].faults) / (double)req->cnt;

@@ -84,23 +84,6 @@ static int run(const struct perf_opts *opt)
 	return rc;
 }
 
-static void free_texts(struct perf_opts *opt)
-{
-	free(opt->sizes_text);
-	free(opt->ways_text);
-	free(opt->buffers_text);
-	free(opt->transport_text);
-	free(opt->connect);
-	free(opt->peer_text);
-	free(opt->tls_text);
-	free(opt->prefix);
-	free(opt->seed_text);
-	free(opt->plot);
-	free(opt->place.transport);
-	free(opt->place.node);
-	free(opt->place.service);
-}
-
 /* popt writes where these point. */
 static struct perf_opts given = { .window = 16, .rounds = 11 };
 static struct poptOption table[] = {
@@ -164,6 +147,9 @@ int cmd_perf(int argc, char **argv)
 	}
 	if (rc == UTIL_GO_ON)
 		rc = run(&given);
-	free_texts(&given);
+	util_free_texts(table);
+	free(given.place.transport);
+	free(given.place.node);
+	free(given.place.service);
 	return rc;
 }

@@ -427,7 +427,8 @@ static void put_curve_name(FILE *script, const struct panel *p,
 }
 
 /* @index: of its first block of data; that of the next panel. */
-static unsigned int put_panel(FILE *script, struct panel *p, unsigned int index)
+static unsigned int put_panel(FILE *script, const struct panel *p,
+			      unsigned int index)
 {
 	const char *between = "plot ";
 	size_t i;
@@ -469,9 +470,18 @@ static void put_data(FILE *data, const struct panel *p, bool *first)
 	}
 }
 
-static void put_all(FILE *script, FILE *data, struct panel *p, size_t n,
-		    unsigned int rows)
+/** struct picture - some panels
+ * @rows: of panels, one above another
+ */
+struct picture {
+	struct panel panel[PANELS_MAX];
+	size_t n;
+	unsigned int rows;
+};
+
+static void put_all(const void *of, FILE *script, FILE *data)
 {
+	const struct picture *pic = of;
 	unsigned int index = 0;
 	bool first = true;
 	size_t i;
@@ -479,46 +489,43 @@ static void put_all(FILE *script, FILE *data, struct panel *p, size_t n,
 	fprintf(script, "set logscale x 2\nset logscale y\nset border 3\n"
 		"set tics nomirror\nset grid lc rgb '#dddddd' lt 1\n"
 		"set format y '%%g'\nset lmargin 9\nset rmargin 20\n"
-		"set multiplot layout %u,%zu\n", rows, n / rows);
-	for (i = 0; i < n; i++) {
-		place_names(&p[i]);
-		put_data(data, &p[i], &first);
-		index = put_panel(script, &p[i], index);
+		"set multiplot layout %u,%zu\n", pic->rows,
+		pic->n / pic->rows);
+	for (i = 0; i < pic->n; i++) {
+		put_data(data, &pic->panel[i], &first);
+		index = put_panel(script, &pic->panel[i], index);
 	}
 	fputs("unset multiplot\n", script);
 }
 
+static void picture_make(const struct perf_result *res, struct picture *pic)
+{
+	struct panel *p = pic->panel;
+	size_t i;
+
+	pic->rows = res->opt->model ? 1 : 2;
+	pic->n = res->opt->model ? panels_of_model(res, p)
+				 : panels_of_rows(res, p);
+	for (i = 0; i < pic->n; i++) {
+		set_range(&p[i]);
+		if (res->opt->model)
+			marks_of_model(res, &p[i], (uint32_t)i);
+		else
+			mark_last_change(&p[i]);
+		place_names(&p[i]);
+	}
+}
+
 int perf_plot(const struct perf_result *res, const char *file)
 {
-	struct panel *panels = calloc(PANELS_MAX, sizeof(*panels));
-	const unsigned int rows = res->opt->model ? 1 : 2;
-	char *script = NULL, *data = NULL;
-	size_t n = 0, i, script_len, data_len;
-	FILE *s = open_memstream(&script, &script_len);
-	FILE *d = open_memstream(&data, &data_len);
-	int rc = panels && s && d ? 0 : -ENOMEM;
+	struct picture *pic = calloc(1, sizeof(*pic));
+	int rc;
 
-	if (!rc) {
-		n = res->opt->model ? panels_of_model(res, panels)
-				    : panels_of_rows(res, panels);
-		for (i = 0; i < n; i++) {
-			set_range(&panels[i]);
-			if (res->opt->model)
-				marks_of_model(res, &panels[i], (uint32_t)i);
-			else
-				mark_last_change(&panels[i]);
-		}
-		put_all(s, d, panels, n, rows);
-	}
-	if (s && fclose(s))
-		rc = -ENOMEM;
-	if (d && fclose(d))
-		rc = -ENOMEM;
-	rc = rc ? util_fail(rc, "cannot draw %s", file)
-		: plot_draw(file, WIDTH * (unsigned int)n / rows,
-			     HEIGHT * rows, script, data);
-	free(panels);
-	free(script);
-	free(data);
+	if (!pic)
+		return util_fail(-ENOMEM, "cannot draw %s", file);
+	picture_make(res, pic);
+	rc = plot_draw(file, WIDTH * (unsigned int)pic->n / pic->rows,
+		       HEIGHT * pic->rows, put_all, pic);
+	free(pic);
 	return rc;
 }

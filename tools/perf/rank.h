@@ -65,7 +65,7 @@ struct perf_op {
 	uint64_t len;
 };
 
-/** struct perf_counts - what a side counts; the peers' is zero
+/** struct perf_counts - a side's counters; they stay 0 where it has none
  * @ways:    messages received by each enum kedge_way
  * @cts_ns:  from RTS to CTS, in all
  * @cts_cnt: CTS sent
@@ -136,6 +136,7 @@ struct perf_lane_cfg {
  *            errno
  * @recv:     0, and @op->done tells; or a negative errno
  * @progress: what was done, 0 for nothing, or a negative errno
+ * @counts:   its counters so far; NULL if it has none
  * @cost:     what a message is expected to cost; NULL if it has no model
  *
  * All but open are called through these pointers on every side.
@@ -155,6 +156,13 @@ struct perf_side {
 	int (*cost)(void *ctx, uint32_t way, uint64_t len, uint32_t flags,
 		    uint64_t *ns);
 };
+
+/* The calls that every side has, by the names that each gives its functions. */
+#define PERF_SIDE_CALLS                                          \
+	.open = side_open, .close = side_close,                  \
+	.alloc = side_alloc, .free = side_free,                  \
+	.send = side_send, .recv = side_recv,                    \
+	.progress = side_progress
 
 extern const struct perf_side perf_kedge;
 /* NULL where this build has none. */

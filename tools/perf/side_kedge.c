@@ -149,13 +149,7 @@ static int side_cost(void *ctx, uint32_t way, uint64_t len, uint32_t flags,
 
 const struct perf_side perf_kedge = {
 	.name = "kedge",
-	.open = side_open,
-	.close = side_close,
-	.alloc = side_alloc,
-	.free = side_free,
-	.send = side_send,
-	.recv = side_recv,
-	.progress = side_progress,
+	PERF_SIDE_CALLS,
 	.counts = side_counts,
 	.cost = side_cost,
 };

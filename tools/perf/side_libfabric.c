@@ -334,21 +334,9 @@ static int side_recv(void *ctx, void *buf, size_t len, struct perf_op *op)
 	return (int)rc;
 }
 
-static void side_counts(void *ctx, struct perf_counts *counts)
-{
-	*counts = (struct perf_counts){ 0 };
-}
-
 static const struct perf_side libfabric = {
 	.name = "libfabric",
-	.open = side_open,
-	.close = side_close,
-	.alloc = side_alloc,
-	.free = side_free,
-	.send = side_send,
-	.recv = side_recv,
-	.progress = side_progress,
-	.counts = side_counts,
+	PERF_SIDE_CALLS,
 };
 
 const struct perf_side *perf_libfabric(void)

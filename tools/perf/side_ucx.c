@@ -518,21 +518,9 @@ static int side_progress(void *ctx)
 	return (int)s->ucp_worker_progress(s->worker);
 }
 
-static void side_counts(void *ctx, struct perf_counts *counts)
-{
-	*counts = (struct perf_counts){ 0 };
-}
-
 static const struct perf_side ucx = {
 	.name = "ucx",
-	.open = side_open,
-	.close = side_close,
-	.alloc = side_alloc,
-	.free = side_free,
-	.send = side_send,
-	.recv = side_recv,
-	.progress = side_progress,
-	.counts = side_counts,
+	PERF_SIDE_CALLS,
 };
 
 const struct perf_side *perf_ucx(void)

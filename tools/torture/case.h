@@ -310,6 +310,10 @@ int memfd_setup(struct run *x);
 int hole_fill(struct run *x, size_t off, size_t len);
 /* Take it by libc with these flags and fd. */
 int hole_fill_fd(struct run *x, size_t off, size_t len, int flags, int fd);
+/* Map the memfd in fd over the range, shared: 0, EV_AGAIN or an errno. */
+int memfd_over(struct run *x);
+/* A range that is such a mapping from the start. */
+int memfd_over_setup(struct run *x);
 void pick_hot(struct run *x);
 /*
  * Have every huge page of [at, at + len) present, by a store or by a

@@ -65,18 +65,6 @@ static int fire_guard(struct run *x)
 	return advised(x, rc ? rc : advise(x, ADVICE_GUARD_REMOVE));
 }
 
-static int setup_remove(struct run *x)
-{
-	int rc = anon_setup(x);
-
-	if (!rc)
-		rc = memfd_setup(x);
-	if (rc)
-		return rc;
-	munmap(x->addr, x->len);
-	return hole_fill_fd(x, 0, x->len, MAP_SHARED, x->fd);
-}
-
 static int setup_pidfd(struct run *x)
 {
 	int rc = anon_setup(x);
@@ -168,7 +156,7 @@ const struct event ev_advice[] = {
 	ADVICE("madvise-free-pageout", P(4K) | P(THP), EV_PART, 0, anon_setup,
 	       NULL, fire_free_pageout),
 	ADVICE("madvise-remove-memfd", P(4K), EV_STALE | EV_PART, MADV_REMOVE,
-	       setup_remove, NULL, fire_advice),
+	       memfd_over_setup, NULL, fire_advice),
 	ADVICE("madvise-guard", P(4K) | P(THP), EV_STALE | EV_PART | EV_GUARD,
 	       0, anon_setup, NULL, fire_guard),
 	{ .name = "process-madvise-dontneed",

@@ -145,18 +145,6 @@ static int fire_shrink(struct run *x)
 	return why(x, (int)got, "mremap: %s", strerror((int)-got));
 }
 
-static int setup_file_pages(struct run *x)
-{
-	int rc = anon_setup(x);
-
-	if (!rc)
-		rc = memfd_setup(x);
-	if (rc)
-		return rc;
-	munmap(x->addr, x->len);
-	return hole_fill_fd(x, 0, x->len, MAP_SHARED, x->fd);
-}
-
 static int fire_file_pages(struct run *x)
 {
 	size_t room = (x->len - x->hot.len) / x->unit;
@@ -167,10 +155,8 @@ static int fire_file_pages(struct run *x)
 	if (rc == -ENOSYS)
 		rc = -EOPNOTSUPP;
 	/* It takes one mapping at a time: what came before may have cut it. */
-	if (rc == -EINVAL) {
-		munmap(x->addr, x->len);
-		return hole_fill_fd(x, 0, x->len, MAP_SHARED, x->fd);
-	}
+	if (rc == -EINVAL)
+		return memfd_over(x);
 	return rc ? why(x, (int)rc, "remap_file_pages: %s", strerror((int)-rc))
 		  : 0;
 }
@@ -194,7 +180,7 @@ const struct event ev_remap[] = {
 	REMAP("mremap-swap", P(4K) | P(THP), EV_STALE | EV_PART, setup_swap,
 	      fire_swap),
 	REMAP("mremap-back", PAGES_ANON, EV_PART, anon_setup, fire_back),
-	REMAP("remap_file_pages", P(4K), EV_STALE | EV_PART, setup_file_pages,
+	REMAP("remap_file_pages", P(4K), EV_STALE | EV_PART, memfd_over_setup,
 	      fire_file_pages),
 	{ .name = NULL },
 };

@@ -237,6 +237,21 @@ int hole_fill_fd(struct run *x, size_t off, size_t len, int flags, int fd)
 		      p == MAP_FAILED ? -errno : (long)(uintptr_t)p);
 }
 
+int memfd_over(struct run *x)
+{
+	munmap(x->addr, x->len);
+	return hole_fill_fd(x, 0, x->len, MAP_SHARED, x->fd);
+}
+
+int memfd_over_setup(struct run *x)
+{
+	int rc = anon_setup(x);
+
+	if (!rc)
+		rc = memfd_setup(x);
+	return rc ? rc : memfd_over(x);
+}
+
 /* What the next event changes: everything, or some pages of it. */
 void pick_hot(struct run *x)
 {

@@ -67,22 +67,6 @@ struct options {
 	char *alloc, *bytes, *gets;
 };
 
-static void options_free(struct options *o)
-{
-	free(o->notifier);
-	free(o->seed);
-	free(o->event);
-	free(o->route);
-	free(o->mode);
-	free(o->device);
-	free(o->messages);
-	free(o->sizes);
-	free(o->transport);
-	free(o->alloc);
-	free(o->bytes);
-	free(o->gets);
-}
-
 /* popt writes where these point. */
 static struct options given = { .seconds = NOT_GIVEN, .threads = THREADS };
 static struct poptOption opts[] = {
@@ -365,13 +349,10 @@ int cmd_torture(int argc, char **argv)
 {
 	int rc = options_read(argc, argv);
 
-	if (rc != UTIL_GO_ON)
-		goto free_options;
-	if (given.channel)
+	if (rc == UTIL_GO_ON && given.channel)
 		rc = channel_run(&given);
-	else
+	else if (rc == UTIL_GO_ON)
 		rc = given.churn ? churn_start(&given) : cache_run(&given);
-free_options:
-	options_free(&given);
+	util_free_texts(opts);
 	return rc;
 }

@@ -7,10 +7,8 @@
  */
 #include <string.h>
 
+#include "tools/common/words.h"
 #include "tools/torture/channel/chan.h"
-
-#define GOLDEN 0x9e3779b97f4a7c15u
-#define WORD   sizeof(uint64_t)
 
 const char *const chan_mix_names[CHAN_MIXES + 1] = {
 	[CHAN_SMALL] = "small",
@@ -30,17 +28,10 @@ static const uint16_t weight[CHAN_MIXES][CHAN_CLASSES] = {
 	[CHAN_LARGE] = { 200, 200, 448, 400, 600, 200 },
 };
 
-static inline uint64_t mix(uint64_t z)
-{
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-	return z ^ (z >> 31);
-}
-
 static inline uint64_t draw(const struct chan_go *go, unsigned int from,
 			    uint32_t n)
 {
-	return mix(mix(go->seed + from) + n * GOLDEN);
+	return util_mix(util_mix(go->seed + from) + n * UTIL_GOLDEN);
 }
 
 uint32_t chan_class(const struct chan_go *go, unsigned int from, uint32_t n)
@@ -99,13 +90,13 @@ void chan_plan(struct util_rng *rng, uint32_t mix, struct chan_go *go)
 static inline uint64_t base_of(const struct chan_go *go, unsigned int from,
 			       uint32_t n)
 {
-	return mix(draw(go, from, n) + GOLDEN);
+	return util_mix(draw(go, from, n) + UTIL_GOLDEN);
 }
 
 /* Any other offset, message, direction or session has other words. */
-static inline uint64_t word_at(uint64_t base, size_t i)
+static uint64_t word_at(uint64_t base, size_t i)
 {
-	uint64_t z = base + i * GOLDEN;
+	uint64_t z = base + i * UTIL_GOLDEN;
 
 	return (z ^ (z >> 29)) * 0xbf58476d1ce4e5b9u;
 }
@@ -113,38 +104,11 @@ static inline uint64_t word_at(uint64_t base, size_t i)
 void chan_fill(const struct chan_go *go, unsigned int from, uint32_t n,
 	       void *buf, size_t len)
 {
-	const uint64_t base = base_of(go, from, n);
-	const size_t words = len / WORD;
-	uint8_t *to = buf;
-	uint64_t w;
-	size_t i;
-
-	for (i = 0; i < words; i++) {
-		w = word_at(base, i);
-		memcpy(to + i * WORD, &w, WORD);
-	}
-	w = word_at(base, words);
-	if (len % WORD)
-		memcpy(to + words * WORD, &w, len % WORD);
+	words_fill(buf, len, base_of(go, from, n), word_at);
 }
 
 int64_t chan_verify(const struct chan_go *go, unsigned int from, uint32_t n,
 		    const void *buf, size_t len)
 {
-	const uint64_t base = base_of(go, from, n);
-	const uint8_t *at = buf;
-	size_t i, part;
-	uint64_t w;
-
-	for (i = 0; i < len; i += WORD) {
-		part = len - i < WORD ? len - i : WORD;
-		w = word_at(base, i / WORD);
-		if (likely(part == WORD ? !memcmp(at + i, &w, WORD)
-					: !memcmp(at + i, &w, part)))
-			continue;
-		while (at[i] == ((const uint8_t *)&w)[i % WORD])
-			i++;
-		return (int64_t)i;
-	}
-	return -1;
+	return words_verify(buf, len, base_of(go, from, n), word_at);
 }
