@@ -23,10 +23,8 @@ json '[n["name"] for n in d["notifiers"]] == ["ummunot", "uffd", "hooks", "none"
 	     for s in ("notifiers", "devices", "messages", "limits") for l in d[s])' \
 	'[m["name"] for m in d["messages"]] ==
 		["shm", "tcp", "swap", "libfabric"]' \
-	'd["messages"][0]["state"] == "missing" or
-		{"eager", "copy"} <= set(d["messages"][0]["ways"])' \
-	'd["messages"][1]["state"] == "missing" or
-		{"eager", "direct"} <= set(d["messages"][1]["ways"])' \
+	'{"eager", "copy"} <= set(d["messages"][0]["ways"])' \
+	'{"eager", "direct"} <= set(d["messages"][1]["ways"])' \
 	'not d["messages"][1]["secret"]' \
 	'{"memlock", "mappings", "pagemap", "cpus", "pages"} <=
 	     {l["name"] for l in d["limits"]}'

@@ -113,7 +113,7 @@ static int try_channel(struct info_line *l)
 	int fds[2], rc, status;
 	pid_t pid;
 
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds))
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds))
 		return -errno;
 	fflush(NULL);
 	pid = fork();
