@@ -164,7 +164,7 @@ struct space *space_get(struct quota *q);
 void space_put(struct space *s);
 /* Have changes told to us. The caller is in that address space. */
 int space_listen(struct space *s);
-/* Whether the caller is in that address space. */
+/* True if the caller is in that address space. */
 bool space_is_mine(const struct space *s);
 /*
  * Tell the whole log to its watches. -EAGAIN if another does and @nowait, -EINTR

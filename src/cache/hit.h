@@ -45,7 +45,7 @@ static inline uintptr_t self(void)
 #endif
 }
 
-/* Whether the calling thread is the one of a KEDGE_CACHE_SINGLE_THREAD. */
+/* True if the calling thread is the one of a KEDGE_CACHE_SINGLE_THREAD. */
 static inline bool is_owner(const struct kedge_cache *c)
 {
 	return likely(atomic_load_explicit(&c->owner, memory_order_relaxed) ==

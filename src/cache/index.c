@@ -166,7 +166,7 @@ static void split(struct kedge_cache *c, struct leaf *leaf, uint64_t at,
 	store(block_of(leaf, at), BLOCK_SPLIT);
 }
 
-/* Whether a block that names @old must be split to name @p another's, too. */
+/* True if a block that names @old must be split to name @p another's, too. */
 static bool shares(const struct kedge_cache *c, struct piece p, uint32_t old)
 {
 	return old && old != BLOCK_SPLIT &&

@@ -244,7 +244,7 @@ static inline uint64_t generation_now(const struct kedge_cache *c)
 }
 
 /*
- * Whether the cache has handled all that this thread may know of: the question
+ * True if the cache has handled all that this thread may know of: the question
  * that makes a lookup a hit. Where the generation alone does not answer it,
  * seen is SEEN_NEVER: the common way has one comparison, and the other asks
  * first (notify_settle()), then whether all is handled. acquire: partner of the
@@ -256,7 +256,7 @@ static inline bool caught_up(const struct kedge_cache *c)
 	       atomic_load_explicit(&c->seen, memory_order_acquire);
 }
 
-/* Whether there is no event to read. A hit takes the answer to be asked before. */
+/* True if there is no event to read. A hit takes the answer to be asked before. */
 static inline bool all_handled(const struct kedge_cache *c)
 {
 	return generation_now(c) ==
@@ -319,7 +319,7 @@ void lru_remove(struct kedge_cache *c, struct region *r);
 
 /* sync.c. With the lock held. Regions that died come back in *killed. */
 void cache_sync(struct kedge_cache *c, uint32_t *killed);
-/* Whether one region does, after that. Without the lock. */
+/* True if one region does, after that. Without the lock. */
 bool cache_serves(struct kedge_cache *c, uint64_t start, uint64_t end,
 		  uint32_t access);
 

@@ -303,7 +303,7 @@ static void wait_section(struct thread_rec *rec)
 }
 
 /*
- * Whether only the caller, which is in no section, has ever looked something up:
+ * True if only the caller, which is in no section, has ever looked something up:
  * a thread gets its record under the lock.
  */
 static bool alone(const struct kedge_cache *c)

@@ -30,7 +30,7 @@ void *reserve(size_t len)
 	return p;
 }
 
-/* Whether there is a struct region_cold for @id, made if need be. */
+/* Make a struct region_cold for @id if need be; true if there is one. */
 static bool has_cold(struct kedge_cache *c, uint32_t id)
 {
 	struct region_cold **piece = &c->cold[id >> COLD_SHIFT];

@@ -87,7 +87,7 @@ static inline void change_add(struct change *c, int kind, const void *addr,
 }
 
 /*
- * Whether a call that has failed is to be made once more: for want of mappings,
+ * True if a call that has failed is to be made once more: for want of mappings,
  * of which kedge has let go some.
  */
 static inline int relieved(int failed)

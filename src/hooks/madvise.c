@@ -53,7 +53,7 @@ KEDGE_API int madvise(void *addr, size_t len, int advice)
 }
 
 /*
- * Whether the descriptor names this process cannot be told cheaply, so every
+ * No cheap way tells if the descriptor names this process, so every
  * such call counts as one on ourselves. Many ranges are announced as the one
  * that holds them all. The kernel refuses more than IOV_MAX.
  */

@@ -42,7 +42,7 @@ static int holds(const struct piece *p, uintptr_t addr)
 	return p->start <= addr && addr < p->end;
 }
 
-/* Whether the piece is of a segment that was attached at @addr. */
+/* True if the piece is of a segment that was attached at @addr. */
 static int attached_at(const struct piece *p, uintptr_t addr)
 {
 	return p->sysv && p->start >= addr && p->start - addr == p->offset;

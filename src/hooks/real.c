@@ -219,7 +219,7 @@ void *kedge__next(const char *name)
 	} while (0)
 
 /*
- * Whether the program's munmap() ends up in ours: not where the library was
+ * True if the program's munmap() ends up in ours: not where the library was
  * only dlopen()ed, behind libc. The search is the program's: RTLD_DEFAULT would
  * begin with us where we were opened with RTLD_DEEPBIND. The call itself fails
  * without an effect.

@@ -44,7 +44,7 @@ static inline uint32_t turns_ended(struct turns *t)
 	return atomic_load(&t->ended);
 }
 
-/* Whether one was under way at any time since @ended was read. */
+/* True if one was under way at any time since @ended was read. */
 static inline bool turns_since(struct turns *t, uint32_t ended)
 {
 	return atomic_load(&t->begun) != ended;

@@ -39,7 +39,7 @@ struct gen_page {
 	_Atomic uint32_t asks; /* enum asks; see settle.c */
 };
 
-/* Whether a lookup has to ask for changes under way, in rising order. */
+/* The duty of a lookup to ask for changes under way, in rising order. */
 enum asks {
 	ASKS_NOT,    /* the generation tells in time */
 	ASKS_KERNEL, /* by ops->settled */
@@ -197,15 +197,15 @@ int nf_not_owned(void); /* -ECHILD, with its reason */
 
 /* settle.c. The first with nf->lock held. */
 void notify_must_ask(struct kedge_notifier *nf, enum asks asks);
-/* Whether every change begun before the call shows in the generation. */
+/* True if every change begun before the call shows in the generation. */
 bool notify_settled(struct kedge_notifier *nf);
 /* The same, waiting for it a little. */
 enum trust notify_settle(struct kedge_notifier *nf);
 /* As notify_settle(), by asking the kernel though announcements might do. */
 enum trust notify_settle_asking(struct kedge_notifier *nf);
-/* Whether TRUST_ANNOUNCED is enough in [start, end). */
+/* True if TRUST_ANNOUNCED is enough in [start, end). */
 bool notify_announced(struct kedge_notifier *nf, uint64_t start, uint64_t end);
-/* Whether what is looked up in [start, end) can ever be believed. */
+/* True if what is looked up in [start, end) can ever be believed. */
 bool notify_can_tell(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 
 /* notifier.c: open a named backend without probing others. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Whether a backend would work here, found out by opening it.
+ * Finds out if a backend would work here, by opening it.
  */
 #include <stdio.h>
 

@@ -41,7 +41,7 @@ void threads_abandon(struct threads *t);
 uint64_t threads_out(struct threads *t, uint64_t need, uint64_t now);
 
 /*
- * Whether a line of /proc/self/task/<tid>/syscall shows a thread that is stopped
+ * A thread as a line of /proc/self/task/<tid>/syscall shows it: OUT is stopped
  * outside of every call that may drop pages.
  */
 enum thread_where { THREAD_RUNS, THREAD_OUT, THREAD_MAYBE_IN, THREAD_KERNELS };

@@ -222,7 +222,7 @@ int notify_watch_add(struct kedge_notifier *nf, struct watch *w, uint64_t start,
 	return rc;
 }
 
-/* Whether there is no watch in there. With the lock held. */
+/* True if the range has no watch. With the lock held. */
 static bool unwatched(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 {
 	return !tree_first_overlap(&nf->watches, start, end);

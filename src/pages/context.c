@@ -119,7 +119,7 @@ void kit_unregister(struct swap_kit *kit, uintptr_t at, size_t len)
 		kit->broken = true;
 }
 
-/* Whether the kernel moves a page, found by moving one. */
+/* Find out if the kernel moves a page, by moving one. */
 static int try_move(struct swap_kit *kit)
 {
 	size_t page = kedge__page_size();

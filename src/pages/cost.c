@@ -128,7 +128,7 @@ static struct line tables(void)
 		       2, best(remap_exchange, false, 0, 2 * huge, few, TRIES));
 }
 
-/* Whether a fault brings a huge page: if not, there is no huge page to swap. */
+/* True if a fault brings a huge page: if not, there is no huge page to swap. */
 static bool huge_pages_come(void)
 {
 	size_t huge = pages_huge_len();

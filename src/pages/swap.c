@@ -61,7 +61,7 @@ static int announced(uintptr_t a, uintptr_t b, size_t len, uint32_t way,
 	return rc;
 }
 
-/* Whether it may have been watched anew, and not by a stranger. At first only
+/* True if it may have been watched anew, and not by a stranger. At first only
  * a watch of the range itself has been told. */
 static bool try_again(uint32_t ended, unsigned int tries)
 {

@@ -106,7 +106,7 @@ static const struct {
 	{ "ex", "executable" },
 };
 
-/* Whether a mapping may be swapped: 0 or -EOPNOTSUPP. */
+/* Check that a mapping may be swapped: 0 or -EOPNOTSUPP. */
 static int fit(const struct traits *t)
 {
 	size_t i;
@@ -140,7 +140,7 @@ static int not_there(uint64_t at)
 			    (unsigned long long)at);
 }
 
-/* Whether all of a range may be swapped. @first is its first mapping. */
+/* Check that all of a range may be swapped. @first is its first mapping. */
 static int range_fit(FILE *smaps, uintptr_t at, size_t len,
 		     struct traits *first)
 {

@@ -15,7 +15,7 @@ bool over_limit(const struct kedge_cache *c, uint64_t bytes)
 				 c->bytes > c->max_bytes - bytes));
 }
 
-/* Whether the limits let @want more bytes in when @cnt regions have gone. */
+/* True if the limits let @want more bytes in when @cnt regions have gone. */
 static bool fits(const struct kedge_cache *c, uint64_t want, uint64_t freed,
 		 uint32_t cnt)
 {

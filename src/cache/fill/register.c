@@ -35,7 +35,7 @@ static struct region *find(struct kedge_cache *c, const struct want *w)
 }
 
 /*
- * Whether a neighbour is worth registering again along with [p->start, p->end).
+ * True if a neighbour is worth registering again along with [p->start, p->end).
  * Only one that is no longer than that: so a page is registered again at most
  * once each time its region doubles, however small the steps.
  */

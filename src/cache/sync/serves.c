@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Whether a lookup would find something, for those that make it find it. */
+/* A question of hints and resyncs: would a lookup find something? */
 #include "cache/internal.h"
 
 bool cache_serves(struct kedge_cache *c, uint64_t start, uint64_t end,

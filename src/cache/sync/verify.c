@@ -79,7 +79,7 @@ static void fail(const struct region *r, uint64_t addr, uint64_t was,
 }
 
 /*
- * Whether a get would return the region now. If not, the range was changed while
+ * True if a get would return the region now. If not, the range was changed while
  * this one was under way, which is the application's own affair; so it is where
  * the registration was never kept, because a change was under way already.
  */

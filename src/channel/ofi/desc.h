@@ -57,7 +57,7 @@ union ofi_desc_room {
 int kedge__ofi_desc_parse(const void *raw, size_t raw_len, uint64_t len,
 			  struct ofi_desc *desc);
 
-/* Whether @cnt targets are ranges that hold @len bytes together; -EPROTO. */
+/* Check that @cnt targets are ranges that hold @len bytes together; -EPROTO. */
 int kedge__ofi_desc_targets(const struct ofi_target *target, uint32_t cnt,
 			    uint64_t len);
 

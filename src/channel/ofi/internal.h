@@ -324,7 +324,7 @@ static inline bool ofi_ahead(const struct ofi *o)
 {
 	return o->sending_cnt >= AHEAD_CNT && o->sending_len >= AHEAD_LEN;
 }
-/* Whether a write of it can be posted now. */
+/* True if a write of it can be posted now. */
 bool kedge__ofi_may_write(const struct ofi *o, const struct flow *f);
 void kedge__ofi_write_done(struct ofi *o, struct ofi_write *w);
 /* Post what is staged. */
@@ -336,7 +336,7 @@ bool kedge__ofi_flow_landed(struct ofi *o, uint64_t id);
 bool kedge__ofi_flow_head(struct ofi *o, const struct ofi_head *h);
 /* Send what flows have to say and could not yet. */
 void kedge__ofi_flow_signals(struct ofi *o);
-/* Whether step() would do something now. */
+/* True if step() would do something now. */
 bool kedge__ofi_flow_work(const struct ofi *o);
 void kedge__ofi_flows_free(struct ofi *o);
 

@@ -169,7 +169,7 @@ int cross_read(struct shm *s, struct iovec *v, size_t n, uint64_t there,
 	       uint64_t len);
 int cross_write(struct shm *s, const char *here, struct iovec *v, size_t n,
 		uint64_t len);
-/* Whether the process that shook hands is still there, with its memory: before
+/* Find out if the process that shook hands is still there, with its memory: before
  * what is written and after it. 0 or -ECONNRESET. */
 int cross_look(struct shm *s);
 bool cross_same(struct shm *s);

@@ -119,7 +119,7 @@ int kedge__verbs_try(struct verbs *v, unsigned int flags);
 int kedge__verbs_errno(int returned);
 
 /*
- * Whether the positive errno @err means that the device has been removed: then the
+ * True if the positive errno @err means that the device has been removed: then the
  * kernel has ended all that was on it. Logs it the first time.
  */
 bool kedge__verbs_gone(struct verbs *v, int err);

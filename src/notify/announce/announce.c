@@ -94,7 +94,7 @@ static void count(struct table *t, uint64_t start, uint64_t end, uint32_t by)
 		atomic_fetch_add(slot_of(t, g), by);
 }
 
-/* Whether anything may be counted there. */
+/* True if anything may be counted there. */
 static bool counted(struct table *t, uint64_t start, uint64_t end)
 {
 	uint64_t g = start >> t->shift, last = (end - 1) >> t->shift;
@@ -213,7 +213,7 @@ static int adopt(void)
 	return 0;
 }
 
-/* Whether there may be listeners in this process. Partner: adopt()'s store. */
+/* True if there may be listeners in this process. Partner: adopt()'s store. */
 static bool adopted(void)
 {
 	struct proc_page *page = atomic_load_explicit(&proc,
@@ -275,7 +275,7 @@ __attribute__((weak, noinline)) void announce_told(void)
 {
 }
 
-/* Whether [start, end) is registered in part: then kedge has split it. */
+/* True if [start, end) is registered in part: then kedge has split it. */
 static bool split_by_us(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 {
 	struct tree_node *n = tree_first_overlap(&nf->maybe, start, end);
@@ -368,7 +368,7 @@ static void cut_again(const struct kedge_hook *hook)
 	sig_unlock(&lock);
 }
 
-/* Whether the range is no longer what kedge_hook_mapped() said. */
+/* True if the range is no longer what kedge_hook_mapped() said. */
 static bool gives_back(int kind)
 {
 	unsigned int event = (unsigned int)kind & ~HOOK_FLAGS;

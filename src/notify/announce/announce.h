@@ -32,7 +32,7 @@ bool announce_was_passed_by(void);
  */
 void announce_reading(int by);
 
-/* Whether calls arrive there. Tests may have their own. */
+/* True if calls arrive there. Tests may have their own. */
 bool announce_try_calls(void);
 
 /* For tests, which have their own; empty. Between two steps of each: */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Whether libc's calls are announced in this process.
+ * Finds out if libc's calls are announced in this process.
  *
  * An announcer says so by kedge_hook_attach(). That is enough for the backend
  * "hooks", which has no other source. Whether a lookup may do without asking the

@@ -50,7 +50,7 @@ static void tell_lost(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 	sig_unlock_blocked(&nf->lock);
 }
 
-/* Whether something registered lies beside [start, end). */
+/* True if something registered lies beside [start, end). */
 static bool has_neighbours(struct kedge_notifier *nf, uint64_t start,
 			   uint64_t end)
 {
@@ -59,7 +59,7 @@ static bool has_neighbours(struct kedge_notifier *nf, uint64_t start,
 }
 
 /*
- * Whether [s, e), the part of @n in which pages will be dropped, has to be
+ * True if [s, e), the part of @n in which pages will be dropped, has to be
  * registered again after it.
  */
 static bool needed_again(const struct kedge_notifier *nf,

@@ -20,9 +20,9 @@
  *     registered from then until the call is known to be over is not kept: see
  *     taint.c.
  *
- * What would break: reading before the store (an event that no thread sees),
- * queueing after unlocking (a lookup drains too early), a blocking read (the
- * generation would have to be odd all the time).
+ * The order breaks if the read comes before the store (an event that no thread
+ * sees), if queueing comes after unlocking (a lookup drains too early), or if the
+ * read blocks (the generation would have to be odd all the time).
  *
  *  4. A second thread that gets the range from the kernel before that call
  *     returns asks the kernel: see uffd_settled().

@@ -39,13 +39,13 @@ struct uffd {
 
 /* uffd_kernel.c: a descriptor that reports events: 0 or a negative errno. */
 int uffd_get_fd(struct uffd *u);
-/* Whether the number still stands for it; without the monitor's lock. */
+/* True if the number still stands for it; without the monitor's lock. */
 bool uffd_fd_is_ours(const struct uffd *u);
 /* The changes that userfaultfd does not report here, found by trying. */
 uint32_t uffd_blind_spots(void);
 
 enum uffd_answer { UFFD_REST, UFFD_CHANGING, UFFD_STRANGER };
-/* Whether a change is under way; a stranger: the descriptor is not ours. */
+/* Ask if a change is under way; a stranger: the descriptor is not ours. */
 enum uffd_answer uffd_ask_kernel(const struct uffd *u);
 
 /* uffd_monitor.c */
