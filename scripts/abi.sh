@@ -42,8 +42,18 @@ printf '[suppress_type]\n  name_regexp = ^(ibv|io_uring|fi)_.*\n  drop = yes\n' 
 for lib in kedge hooks/kedge-hooks kedge-uring kedge-verbs kedge-ofi; do
 	so=$build/src/${lib%"${lib##*/}"}lib${lib##*/}.so
 	name=lib${lib##*/}.abi
-	# Some are not built where what they need is missing.
-	[ -e "$so" ] || continue
+	if [ ! -e "$so" ]; then
+		case $lib in
+		kedge-verbs | kedge-ofi)
+			echo "skipped: $lib is not built: its headers are missing"
+			;;
+		*)
+			echo "$so is missing: is $build a finished build?"
+			status=1
+			;;
+		esac
+		continue
+	fi
 	abidw --headers-dir "$root/include" --drop-private-types \
 		--drop-undefined-syms --no-show-locs --no-corpus-path \
 		--no-comp-dir-path --no-elf-needed --suppressions "$private" \

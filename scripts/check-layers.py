@@ -10,6 +10,7 @@ The table of parts in docs/design.md is the rule, so it cannot say anything else
 Includes are read from the sources; with BUILD also the symbols of what was
 compiled there, so that a prototype written by hand does not get around it."""
 import collections
+import glob
 import json
 import os
 import re
@@ -120,7 +121,7 @@ def compiled(root, build):
 
 
 def symbol_uses(root, build):
-    """{source: {sources of the same library that define what it uses}}."""
+    """{source: {source of the same library: {its names that are used}}}."""
     defined, wanted = {}, collections.defaultdict(set)
     for lib, src, obj in compiled(root, build):
         out = subprocess.run(['nm', obj], check=True, capture_output=True,
@@ -131,14 +132,14 @@ def symbol_uses(root, build):
                 defined[lib, name] = src
             elif kind == 'U':
                 wanted[lib, src].add(name)
-    uses = collections.defaultdict(set)
+    uses = collections.defaultdict(lambda: collections.defaultdict(set))
     for (lib, src), names in wanted.items():
         for name in names:
             to = defined.get((lib, name))
             # A function of the C library's that hooks define is that to them.
             if to and to != src and not (
                     src.startswith('src/hooks/') and 'kedge' not in name):
-                uses[src].add(to)
+                uses[src][to].add(name)
     return uses
 
 
@@ -170,20 +171,24 @@ def circles(uses):
 
 
 def bad_symbols(root, table, uses):
+    public = public_names(root)
     for src in sorted(uses):
         mine = part_of(src, table)
         for to in sorted(uses[src]):
             theirs = part_of(to, table)
-            # What a public header declares anybody may call.
-            if mine and theirs and not may_use(table, mine, theirs) \
-                    and not public(root, src, to):
-                yield '%s: %s may not call %s' % (src, mine, to)
+            names = uses[src][to] - public
+            if mine and theirs and names and not may_use(table, mine, theirs):
+                yield '%s: %s may not call %s: %s' % (
+                    src, mine, to, ' '.join(sorted(names)))
 
 
-def public(root, src, to):
-    """@to exports functions, and @src includes no header of its part's own."""
-    with open(os.path.join(root, to), encoding='utf-8') as f:
-        return 'KEDGE_API' in f.read()
+def public_names(root):
+    """The calls of the public headers, which every part may use."""
+    names = set()
+    for path in glob.glob(os.path.join(root, 'include/kedge/*.h')):
+        with open(path, encoding='utf-8') as f:
+            names |= set(re.findall(r'\b(kedge_\w+)\(', f.read()))
+    return names
 
 
 def main():

@@ -4,8 +4,8 @@
 
   check-words.py SOURCE [--list]
 
-Counts, in the comments of src and kernel, those that open with a headless What, Who
-or Where ("What costs nothing ..."), those that speak of nobody, nothing or none, and
+Counts, in the comments of src and kernel, those that open with a headless What,
+Whether, Who or Where ("What costs nothing ..."), those that speak of nobody, nothing or none, and
 those that say who or he of a thread, a region or code. Each has a ceiling, in per
 cent of all comments. --list prints them all."""
 import glob
@@ -15,7 +15,7 @@ import sys
 
 KINDS = (
     ('opens without a subject', 1.0,
-     re.compile(r'^(What|Whatever|Who|Whoever|Whom|Where)\b')),
+     re.compile(r'^(What|Whatever|Whether|Who|Whoever|Whom|Where)\b')),
     ('nobody, nothing, none', 3.0,
      re.compile(r'\b(nobody|nothing|none|no one)\b', re.I)),
     ('who or he for code', 0.0,
