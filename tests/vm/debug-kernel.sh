@@ -71,16 +71,16 @@ make -s -C "$src" O="$out" x86_64_defconfig kvm_guest.config
 	-d AGP -d I2C -d THERMAL -d SYSTEM_TRUSTED_KEYS -d MODULE_SIG \
 	--set-str SYSTEM_TRUSTED_KEYS "" --set-str LOCALVERSION "-$kind" \
 	-d LOCALVERSION_AUTO -d DEBUG_INFO_BTF -e DEBUG_INFO_NONE \
-	-e DEBUG_KERNEL -e DETECT_HUNG_TASK
+	-e DEBUG_KERNEL -e DETECT_HUNG_TASK -e SLUB_DEBUG \
+	-e FAULT_INJECTION -e FAILSLAB -e FAIL_PAGE_ALLOC \
+	-e FAULT_INJECTION_DEBUG_FS
 case $kind in
 kasan)
 	"$src/scripts/config" --file "$out/.config" \
 		-e KASAN -e KASAN_GENERIC -e KASAN_OUTLINE -e KASAN_VMALLOC \
 		-e PROVE_LOCKING -e PROVE_RCU -e DEBUG_ATOMIC_SLEEP \
 		-e DEBUG_KMEMLEAK -e DEBUG_VM -e DEBUG_VM_PGTABLE \
-		-e DEBUG_LIST -e SLUB_DEBUG -e FAULT_INJECTION \
-		-e FAILSLAB -e FAIL_PAGE_ALLOC -e FAULT_INJECTION_DEBUG_FS \
-		-e UBSAN --set-val DEBUG_KMEMLEAK_MEM_POOL_SIZE 40000
+		-e DEBUG_LIST -e UBSAN --set-val DEBUG_KMEMLEAK_MEM_POOL_SIZE 40000
 	;;
 kcsan)
 	"$src/scripts/config" --file "$out/.config" \
