@@ -198,19 +198,19 @@ static void measure_all(void)
 	atomic_store_explicit(&ready, true, memory_order_release);
 }
 
-void model_measure(void)
+void cost_measure(void)
 {
 	pthread_once(&once, measure_all);
 }
 
-bool model_ready(void)
+bool cost_ready(void)
 {
 	return atomic_load_explicit(&ready, memory_order_acquire);
 }
 
 /* ---- asking ---- */
 
-static double fresh_cost(const struct model_case *c, uint64_t len)
+static double fresh_cost(const struct cost_case *c, uint64_t len)
 {
 	return c->fresh ? at(&costs.touch, len) : 0;
 }
@@ -221,7 +221,7 @@ static double together(double a, double b)
 	return a * b / (a + b);
 }
 
-static double direct_cost(const struct model_case *c)
+static double direct_cost(const struct cost_case *c)
 {
 	if (c->heap)
 		return at(&costs.copy, c->len);
@@ -230,7 +230,7 @@ static double direct_cost(const struct model_case *c)
 	return at(&costs.cross, c->len) + fresh_cost(c, c->len);
 }
 
-static double swap_cost(const struct model_case *c)
+static double swap_cost(const struct cost_case *c)
 {
 	double land = at(&costs.cross, c->len), edges, huge;
 
@@ -248,12 +248,12 @@ static double swap_cost(const struct model_case *c)
 
 /* The sender fills while the receiver drains, but a message that is alone waits
  * for both. */
-static double copy_cost(const struct model_case *c)
+static double copy_cost(const struct cost_case *c)
 {
 	return 2 * at(&costs.copy, c->len) + fresh_cost(c, c->len);
 }
 
-uint64_t model_cost(uint32_t way, const struct model_case *c)
+uint64_t cost_of(uint32_t way, const struct cost_case *c)
 {
 	double ns = -1;
 

@@ -9,11 +9,11 @@
 #include <stdint.h>
 
 /* Slow: some milliseconds. Any thread, any number of them. */
-void model_measure(void);
-bool model_ready(void);
+void cost_measure(void);
+bool cost_ready(void);
 
 /* A question to the model. */
-struct model_case {
+struct cost_case {
 	uint64_t len;
 	uint64_t body; /* bytes that can be swapped; the rest is copied */
 	bool fresh;    /* the buffer has no pages yet */
@@ -23,6 +23,6 @@ struct model_case {
 };
 
 /* Nanoseconds for an enum kedge_way; UINT64_MAX: not to be had. */
-uint64_t model_cost(uint32_t way, const struct model_case *c);
+uint64_t cost_of(uint32_t way, const struct cost_case *c);
 
 #endif /* CHANNEL_COST_H */

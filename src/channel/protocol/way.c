@@ -44,11 +44,11 @@ static uint64_t body_of(const char *buf, uint64_t len)
 }
 
 static void describe(const struct kedge_channel *ch, const struct op *op,
-		     uint32_t ready, struct model_case *c)
+		     uint32_t ready, struct cost_case *c)
 {
 	uint32_t ways = ch->t->ways;
 
-	*c = (struct model_case){
+	*c = (struct cost_case){
 		.len = op->msg_len,
 		.heap = ready & READY_HEAP,
 		.pull = ready & READY_DIRECT,
@@ -69,7 +69,7 @@ static uint32_t choose(const struct kedge_channel *ch, const struct op *op,
 					KEDGE_WAY_COPY, KEDGE_WAY_REGISTER };
 	uint64_t least = UINT64_MAX, ns;
 	uint32_t way = KEDGE_WAY_COPY, i;
-	struct model_case c;
+	struct cost_case c;
 
 	if (ch->opts.way != KEDGE_WAY_AUTO)
 		return ch->opts.way;
@@ -78,11 +78,11 @@ static uint32_t choose(const struct kedge_channel *ch, const struct op *op,
 	/* Both sides at once are no slower than one by the kernel, wherever it was
 	 * measured; and by how much the kernel is faster or slower than they is
 	 * what differs most between machines. */
-	if (!model_ready())
+	if (!cost_ready())
 		return KEDGE_WAY_COPY;
 	describe(ch, op, ready, &c);
 	for (i = 0; i < ARRAY_SIZE(ways); i++) {
-		ns = model_cost(ways[i], &c);
+		ns = cost_of(ways[i], &c);
 		if (ns >= least)
 			continue;
 		least = ns;
@@ -142,8 +142,8 @@ static int accept_register(struct kedge_channel *ch, struct op *op,
 /* The pool starts with the first message that might want it. */
 static void pool_of(struct kedge_channel *ch)
 {
-	if (!ch->pool && pool_open(ch->opts.pool_bytes, model_measure,
-				     &ch->pool))
+	if (!ch->pool && pool_open(ch->opts.pool_bytes, cost_measure,
+			     &ch->pool))
 		ch->st.pool_empty++;
 }
 
@@ -336,28 +336,28 @@ void way_drop(struct kedge_channel *ch, struct op *op, bool quiet)
 
 /* ---- what the caller may ask ---- */
 
-static uint64_t cost_of(const struct kedge_channel *ch, uint32_t way,
-			const struct model_case *c)
+static uint64_t cost_on_channel(const struct kedge_channel *ch, uint32_t way,
+				const struct cost_case *c)
 {
 	if (way == KEDGE_WAY_EAGER && c->len > ch->peer.eager_max)
 		return UINT64_MAX;
-	return model_cost(way, c);
+	return cost_of(way, c);
 }
 
 KEDGE_API int kedge_channel_cost(struct kedge_channel *ch, uint32_t way,
 				 uint64_t len, uint32_t flags, uint64_t *ns)
 {
 	uint32_t ready;
-	struct model_case c;
+	struct cost_case c;
 
 	NO_CANCEL();
 	if (!ch || !ns || !len || way >= KEDGE_WAY_COUNT ||
 	    flags & ~KEDGE_COST_FRESH)
 		return channel_invalid("the cost of a way: an argument is NULL or "
 				       "0, or the way or a flag is unknown");
-	model_measure();
+	cost_measure();
 	ready = ch->t->ready(ch->ctx, &c, 1);
-	c = (struct model_case){
+	c = (struct cost_case){
 		.len = len,
 		.fresh = flags & KEDGE_COST_FRESH,
 		.pull = ready & READY_DIRECT,
@@ -365,12 +365,12 @@ KEDGE_API int kedge_channel_cost(struct kedge_channel *ch, uint32_t way,
 		.body = round_down(len, pages_huge_len()),
 	};
 	if (way != KEDGE_WAY_AUTO) {
-		*ns = cost_of(ch, way, &c);
+		*ns = cost_on_channel(ch, way, &c);
 		return *ns == UINT64_MAX ? -EOPNOTSUPP : 0;
 	}
 	*ns = UINT64_MAX;
 	for (way = KEDGE_WAY_EAGER; way < KEDGE_WAY_COUNT; way++)
-		if (cost_of(ch, way, &c) < *ns)
-			*ns = cost_of(ch, way, &c);
+		if (cost_on_channel(ch, way, &c) < *ns)
+			*ns = cost_on_channel(ch, way, &c);
 	return 0;
 }
