@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A swap's kit, its descriptors and scratch space. Each swap that is under way has
- * a kit of its own; a few are kept for the next ones, the rest is closed.
+ * A swap's context, its descriptors and scratch space. Each swap that is under
+ * way has a context of its own; a few are kept for the next ones, the rest is
+ * closed.
  *
- * The scratch space is registered with the kit's userfaultfd for good, so that
- * pages can be moved into it, and is never touched: a thread would wait there
- * for ever. It is not mapped in forked children. A child's copy of the kits'
- * descriptors works on the parent's memory and is closed at its first swap.
+ * The scratch space is registered with the context's userfaultfd for good, so
+ * that pages can be moved into it, and is never touched: a thread would wait
+ * there for ever. It is not mapped in forked children. A child's copy of the
+ * contexts' descriptors works on the parent's memory and is closed at its first
+ * swap.
  */
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
@@ -25,13 +27,13 @@
 #define UFFD_USER_MODE_ONLY 1
 #endif
 
-#define CAP_MIN	  ((size_t)16 << 20)
-#define CAP_KEPT  ((size_t)256 << 20) /* a larger one is not kept */
-#define KITS_KEPT 4
-#define AREAS	  4
+#define CAP_MIN	      ((size_t)16 << 20)
+#define CAP_KEPT      ((size_t)256 << 20) /* a larger one is not kept */
+#define CONTEXTS_KEPT 4
+#define AREAS	      4
 
 static struct sig_lock lock = SIG_LOCK_INIT; /* guards what follows */
-static struct swap_kit *idle;
+static struct swap_context *idle;
 static unsigned int idle_cnt;
 
 /* Zero in a forked child: what is idle then belongs to the parent. */
@@ -92,7 +94,7 @@ static int new_uffd(void)
 			    strerrordesc_np(err));
 }
 
-int kit_register(struct swap_kit *kit, uintptr_t at, size_t len)
+int context_register(struct swap_context *ctx, uintptr_t at, size_t len)
 {
 	struct uffdio_register r = {
 		.range = { .start = at, .len = len },
@@ -100,7 +102,7 @@ int kit_register(struct swap_kit *kit, uintptr_t at, size_t len)
 	};
 
 	/* Not by ioctl(), which libkedge-hooks takes for another's. */
-	return syscall(SYS_ioctl, kit->uffd, UFFDIO_REGISTER, &r) ? -errno : 0;
+	return syscall(SYS_ioctl, ctx->uffd, UFFDIO_REGISTER, &r) ? -errno : 0;
 }
 
 /*
@@ -110,17 +112,17 @@ int kit_register(struct swap_kit *kit, uintptr_t at, size_t len)
  * unregistered no such fault is under way, and later ones don't wait: so a second
  * wake finds them all. Closing the descriptor does both in that order.
  */
-void kit_unregister(struct swap_kit *kit, uintptr_t at, size_t len)
+void context_unregister(struct swap_context *ctx, uintptr_t at, size_t len)
 {
 	struct uffdio_range r = { .start = at, .len = len };
 
-	if (ioctl(kit->uffd, UFFDIO_UNREGISTER, &r) ||
-	    ioctl(kit->uffd, UFFDIO_WAKE, &r))
-		kit->broken = true;
+	if (ioctl(ctx->uffd, UFFDIO_UNREGISTER, &r) ||
+	    ioctl(ctx->uffd, UFFDIO_WAKE, &r))
+		ctx->broken = true;
 }
 
 /* Find out if the kernel moves a page, by moving one. */
-static int try_move(struct swap_kit *kit)
+static int try_move(struct swap_context *ctx)
 {
 	size_t page = kedge__page_size();
 	char *p = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE,
@@ -135,19 +137,19 @@ static int try_move(struct swap_kit *kit)
 	m.dst = m.src + page;
 	/* A process that locks all its memory could not see it otherwise. */
 	munlock(p, 2 * page);
-	rc = kit_register(kit, m.dst, page);
-	if (!rc && ioctl(kit->uffd, UFFDIO_MOVE_V1, &m))
+	rc = context_register(ctx, m.dst, page);
+	if (!rc && ioctl(ctx->uffd, UFFDIO_MOVE_V1, &m))
 		rc = errno == EINVAL || errno == ENOTTY ? -EOPNOTSUPP : -errno;
 	munmap(p, 2 * page);
 	return rc;
 }
 
-static int need_move(struct swap_kit *kit)
+static int need_move(struct swap_context *ctx)
 {
 	int rc = atomic_load_explicit(&movable, memory_order_relaxed);
 
 	if (!rc) {
-		rc = try_move(kit);
+		rc = try_move(ctx);
 		if (!rc || rc == -EOPNOTSUPP)
 			atomic_store_explicit(&movable, rc ? rc : 1,
 					      memory_order_relaxed);
@@ -172,39 +174,39 @@ static int area_error(void)
  * Without access at first, or memory would be put there in a process that locks
  * all it maps; and unlocked, as pages move between mappings of a kind.
  */
-static int map_area(struct swap_kit *kit)
+static int map_area(struct swap_context *ctx)
 {
-	size_t huge = pages_huge_len(), each = kit->cap + huge, i;
+	size_t huge = pages_huge_len(), each = ctx->cap + huge, i;
 	size_t want = AREAS * each, pieces = each / huge + 1;
 	uintptr_t base;
 
-	kit->kind[0] = calloc(2, pieces);
-	if (!kit->kind[0])
+	ctx->kind[0] = calloc(2, pieces);
+	if (!ctx->kind[0])
 		return -ENOMEM;
-	kit->kind[1] = kit->kind[0] + pieces;
-	kit->area_len = want + 2 * huge;
-	kit->area = mmap(NULL, kit->area_len, PROT_NONE,
+	ctx->kind[1] = ctx->kind[0] + pieces;
+	ctx->area_len = want + 2 * huge;
+	ctx->area = mmap(NULL, ctx->area_len, PROT_NONE,
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (kit->area == MAP_FAILED)
+	if (ctx->area == MAP_FAILED)
 		goto free_kind;
-	munlock(kit->area, kit->area_len);
-	base = round_down((uintptr_t)kit->area + huge, huge);
+	munlock(ctx->area, ctx->area_len);
+	base = round_down((uintptr_t)ctx->area + huge, huge);
 	if (madvise((void *)base, want, MADV_DONTFORK) ||
 	    mprotect((void *)base, want, PROT_READ | PROT_WRITE))
 		goto unmap;
-	if (kit_register(kit, base, want))
+	if (context_register(ctx, base, want))
 		goto unmap;
 	for (i = 0; i < 2; i++) {
-		kit->huge[i] = base + i * each;
-		kit->small[i] = base + (2 + i) * each;
+		ctx->huge[i] = base + i * each;
+		ctx->small[i] = base + (2 + i) * each;
 	}
 	return 0;
 
 unmap:
-	munmap(kit->area, kit->area_len);
+	munmap(ctx->area, ctx->area_len);
 free_kind:
-	free(kit->kind[0]);
-	kit->kind[0] = NULL;
+	free(ctx->kind[0]);
+	ctx->kind[0] = NULL;
 	return area_error();
 }
 
@@ -223,64 +225,64 @@ static void close_own(int fd, const struct fd_id *id)
 		close(fd);
 }
 
-static void kit_close(struct swap_kit *kit)
+static void context_close(struct swap_context *ctx)
 {
-	close_own(kit->uffd, &kit->uffd_id);
-	close_own(kit->pagemap, &kit->pagemap_id);
-	close_own(kit->maps, &kit->maps_id);
-	if (kit->area)
-		munmap(kit->area, kit->area_len);
-	free(kit->kind[0]);
-	free(kit);
+	close_own(ctx->uffd, &ctx->uffd_id);
+	close_own(ctx->pagemap, &ctx->pagemap_id);
+	close_own(ctx->maps, &ctx->maps_id);
+	if (ctx->area)
+		munmap(ctx->area, ctx->area_len);
+	free(ctx->kind[0]);
+	free(ctx);
 }
 
 /* Does without what /proc does not show: then pages are moved one by one. */
-static int kit_open(size_t len, struct swap_kit **out)
+static int context_open(size_t len, struct swap_context **out)
 {
-	struct swap_kit *kit = calloc(1, sizeof(*kit));
+	struct swap_context *ctx = calloc(1, sizeof(*ctx));
 	int rc;
 
-	if (!kit)
+	if (!ctx)
 		return -ENOMEM;
-	kit->cap = CAP_MIN;
-	while (kit->cap < len && kit->cap < SIZE_MAX / (4 * AREAS))
-		kit->cap *= 2;
-	if (kit->cap < len) {
+	ctx->cap = CAP_MIN;
+	while (ctx->cap < len && ctx->cap < SIZE_MAX / (4 * AREAS))
+		ctx->cap *= 2;
+	if (ctx->cap < len) {
 		rc = -ENOMEM;
-		goto free_kit;
+		goto free_context;
 	}
-	kit->uffd = new_uffd();
-	if (kit->uffd < 0) {
-		rc = kit->uffd;
-		goto free_kit;
+	ctx->uffd = new_uffd();
+	if (ctx->uffd < 0) {
+		rc = ctx->uffd;
+		goto free_context;
 	}
-	fd_note(kit->uffd, &kit->uffd_id);
-	rc = need_move(kit);
+	fd_note(ctx->uffd, &ctx->uffd_id);
+	rc = need_move(ctx);
 	if (!rc)
-		rc = map_area(kit);
+		rc = map_area(ctx);
 	if (rc)
 		goto close_uffd;
-	kit->pagemap = open_proc("/proc/self/pagemap", &kit->pagemap_id);
-	kit->maps = open_proc("/proc/self/maps", &kit->maps_id);
-	*out = kit;
+	ctx->pagemap = open_proc("/proc/self/pagemap", &ctx->pagemap_id);
+	ctx->maps = open_proc("/proc/self/maps", &ctx->maps_id);
+	*out = ctx;
 	return 0;
 
 close_uffd:
-	close(kit->uffd);
-free_kit:
-	free(kit);
+	close(ctx->uffd);
+free_context:
+	free(ctx);
 	return rc;
 }
 
-/* In a child: the parent's kits are ours to forget. With the lock held. */
+/* In a child: the parent's contexts are ours to forget. With the lock held. */
 static void forget_idle(void)
 {
-	struct swap_kit *kit;
+	struct swap_context *ctx;
 
-	while ((kit = idle)) {
-		idle = kit->next;
-		kit->area = NULL; /* not mapped here */
-		kit_close(kit);
+	while ((ctx = idle)) {
+		idle = ctx->next;
+		ctx->area = NULL; /* not mapped here */
+		context_close(ctx);
 	}
 	idle_cnt = 0;
 }
@@ -344,36 +346,36 @@ static int adopt(void)
 	return rc;
 }
 
-int kit_get(size_t len, struct swap_kit **out)
+int context_get(size_t len, struct swap_context **out)
 {
-	struct swap_kit **link, *kit, *small = NULL;
+	struct swap_context **link, *ctx, *small = NULL;
 
 	sig_lock_blocked(&lock);
-	for (link = &idle; (kit = *link); link = &kit->next)
-		if (kit->cap >= len)
+	for (link = &idle; (ctx = *link); link = &ctx->next)
+		if (ctx->cap >= len)
 			break;
-	if (!kit && idle_cnt == KITS_KEPT) {
+	if (!ctx && idle_cnt == CONTEXTS_KEPT) {
 		small = idle; /* makes room for one that fits */
 		link = &idle;
 	}
-	if (kit || small) {
+	if (ctx || small) {
 		*link = (*link)->next;
 		idle_cnt--;
 	}
 	sig_unlock_blocked(&lock);
 	if (small)
-		kit_close(small);
+		context_close(small);
 	/*
 	 * The application may have closed what it does not know. Of the others
 	 * only this one does harm if it is another file now.
 	 */
-	if (kit && !fd_same(kit->uffd, &kit->uffd_id)) {
-		kit_close(kit);
-		kit = NULL;
+	if (ctx && !fd_same(ctx->uffd, &ctx->uffd_id)) {
+		context_close(ctx);
+		ctx = NULL;
 	}
-	if (!kit)
-		return kit_open(len, out);
-	*out = kit;
+	if (!ctx)
+		return context_open(len, out);
+	*out = ctx;
 	return 0;
 }
 
@@ -409,35 +411,35 @@ void swap_end(const sigset_t *saved)
 	signals_back(saved);
 }
 
-void kit_put(struct swap_kit *kit)
+void context_put(struct swap_context *ctx)
 {
 	bool keep;
 
 	sig_lock_blocked(&lock);
-	keep = !kit->broken && kit->cap <= CAP_KEPT && idle_cnt < KITS_KEPT;
+	keep = !ctx->broken && ctx->cap <= CAP_KEPT && idle_cnt < CONTEXTS_KEPT;
 	if (keep) {
-		kit->next = idle;
-		idle = kit;
+		ctx->next = idle;
+		idle = ctx;
 		idle_cnt++;
 	}
 	sig_unlock_blocked(&lock);
 	if (!keep)
-		kit_close(kit);
+		context_close(ctx);
 }
 
-int kit_reopen(struct swap_kit *kit)
+int context_reopen(struct swap_context *ctx)
 {
 	size_t huge = pages_huge_len();
 	int fd;
 
 	/* Were it still open, the new one could not register its ranges. */
-	close_own(kit->uffd, &kit->uffd_id);
-	kit->uffd = -1;
+	close_own(ctx->uffd, &ctx->uffd_id);
+	ctx->uffd = -1;
 	fd = new_uffd();
 	if (fd < 0)
 		return fd;
-	kit->uffd = fd;
-	fd_note(fd, &kit->uffd_id);
-	kit->broken = true; /* closed when this swap is done */
-	return kit_register(kit, kit->huge[0], AREAS * (kit->cap + huge));
+	ctx->uffd = fd;
+	fd_note(fd, &ctx->uffd_id);
+	ctx->broken = true; /* closed when this swap is done */
+	return context_register(ctx, ctx->huge[0], AREAS * (ctx->cap + huge));
 }

@@ -132,18 +132,18 @@ static struct line tables(void)
 static bool huge_pages_come(void)
 {
 	size_t huge = pages_huge_len();
-	struct swap_kit *kit;
+	struct swap_context *ctx;
 	uint8_t kind[4] = { PIECE_EMPTY };
 	struct field f;
 
-	if (huge == kedge__page_size() || kit_get(huge, &kit))
+	if (huge == kedge__page_size() || context_get(huge, &ctx))
 		return false;
 	if (field_init(&f, true)) {
 		touch(f.a, kedge__page_size());
-		move_classify(kit, f.a, huge, kind);
+		move_classify(ctx, f.a, huge, kind);
 		field_fini(&f);
 	}
-	kit_put(kit);
+	context_put(ctx);
 	return kind[0] == PIECE_HUGE;
 }
 
@@ -186,28 +186,28 @@ static double cost_of_move(uintptr_t a, uintptr_t b, size_t len)
 	size_t page = kedge__page_size(), huge = pages_huge_len(), i, cnt;
 	double pages = 0, whole = 0;
 	uintptr_t at[2] = { a, b };
-	struct swap_kit *kit;
+	struct swap_context *ctx;
 	sigset_t saved;
 	int side;
 
 	if (swap_begin(&saved))
 		return INFINITY;
-	if (kit_get(len, &kit)) {
+	if (context_get(len, &ctx)) {
 		swap_end(&saved);
 		return INFINITY;
 	}
 	for (side = 0; side < 2; side++) {
-		move_classify(kit, at[side], len, kit->kind[side]);
+		move_classify(ctx, at[side], len, ctx->kind[side]);
 		cnt = piece_cnt(at[side], len, huge);
 		for (i = 0; i < cnt; i++) {
-			whole += kit->kind[side][i] == PIECE_HUGE;
-			pages += kit->kind[side][i] == PIECE_SMALL
+			whole += ctx->kind[side][i] == PIECE_HUGE;
+			pages += ctx->kind[side][i] == PIECE_SMALL
 				? (double)(len < huge ? len : huge) /
 					  (double)page
 				: 0;
 		}
 	}
-	kit_put(kit);
+	context_put(ctx);
 	swap_end(&saved);
 	/* Measured with both sides full. */
 	return costs.small.fixed + times(pages / 2, costs.small.each) +

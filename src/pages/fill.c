@@ -11,12 +11,12 @@
 #include "pages/internal.h"
 
 /* Bytes done, until something was there already, or there is no memory. */
-static size_t copy_in(struct swap_kit *kit, uintptr_t dst, uintptr_t src,
+static size_t copy_in(struct swap_context *ctx, uintptr_t dst, uintptr_t src,
 		      size_t len)
 {
 	struct uffdio_copy c = { .dst = dst, .src = src, .len = len };
 
-	while (ioctl(kit->uffd, UFFDIO_COPY, &c)) {
+	while (ioctl(ctx->uffd, UFFDIO_COPY, &c)) {
 		if (c.copy <= 0)
 			return c.dst - dst;
 		c.dst += (uint64_t)c.copy;
@@ -29,17 +29,18 @@ static size_t copy_in(struct swap_kit *kit, uintptr_t dst, uintptr_t src,
 
 static size_t fill(uintptr_t dst, uintptr_t src, size_t len)
 {
-	struct swap_kit *kit;
+	struct swap_context *ctx;
 	size_t done = 0;
 
-	if (kit_get(len, &kit))
+	if (context_get(len, &ctx))
 		return 0;
 	/* The kernel fills pages of mappings that may not be written, too. */
-	if (!kit_writable(kit, dst, len) && !kit_register(kit, dst, len)) {
-		done = copy_in(kit, dst, src, len);
-		kit_unregister(kit, dst, len);
+	if (!context_writable(ctx, dst, len) &&
+	    !context_register(ctx, dst, len)) {
+		done = copy_in(ctx, dst, src, len);
+		context_unregister(ctx, dst, len);
 	}
-	kit_put(kit);
+	context_put(ctx);
 	return done;
 }
 

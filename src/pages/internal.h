@@ -42,8 +42,8 @@ enum piece_kind {
  * sides, and for their single pages, apart from each other, as the page tables
  * of single pages would make the kernel split a huge page that follows.
  */
-struct swap_kit {
-	struct swap_kit *next;
+struct swap_context {
+	struct swap_context *next;
 	int uffd;
 	int pagemap;
 	int maps;
@@ -67,20 +67,20 @@ struct swap_kit {
 int swap_begin(sigset_t *saved);
 void swap_end(const sigset_t *saved);
 /* In between: 0 or a negative errno with a reason. */
-int kit_get(size_t len, struct swap_kit **kit);
-void kit_put(struct swap_kit *kit);
+int context_get(size_t len, struct swap_context **ctx);
+void context_put(struct swap_context *ctx);
 /* A userfaultfd in place of one that somebody closed; 0 or a negative errno. */
-int kit_reopen(struct swap_kit *kit);
-int kit_register(struct swap_kit *kit, uintptr_t at, size_t len);
+int context_reopen(struct swap_context *ctx);
+int context_register(struct swap_context *ctx, uintptr_t at, size_t len);
 /*
  * This wakes threads that wait there. Where the ends do not let themselves be cut
  * (the ranges touch and have melted, and there is no mapping left to have),
  * closing the descriptor ends it all.
  */
-void kit_unregister(struct swap_kit *kit, uintptr_t at, size_t len);
+void context_unregister(struct swap_context *ctx, uintptr_t at, size_t len);
 
-/* kind.c: pages_writable() by what a kit has open. */
-int kit_writable(struct swap_kit *kit, uintptr_t at, size_t len);
+/* kind.c: pages_writable() by what a context has open. */
+int context_writable(struct swap_context *ctx, uintptr_t at, size_t len);
 
 /* Another userfaultfd has a range, perhaps one of kedge's notifiers. */
 #define SWAP_TAKEN 1
@@ -88,7 +88,7 @@ int kit_writable(struct swap_kit *kit, uintptr_t at, size_t len);
 /* move.c: 0, SWAP_TAKEN or a negative errno with a reason. */
 int swap_by_move(uintptr_t a, uintptr_t b, size_t len);
 /* Find the kind of each piece of [at, at + len). */
-void move_classify(struct swap_kit *kit, uintptr_t at, size_t len,
+void move_classify(struct swap_context *ctx, uintptr_t at, size_t len,
 		   uint8_t *kind);
 static inline size_t piece_cnt(uintptr_t at, size_t len, size_t huge)
 {

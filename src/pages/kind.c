@@ -13,13 +13,13 @@ enum pages_kind pages_kind(const void *at, size_t len)
 {
 	size_t unit = pages_huge_len(), cnt = len / unit, i;
 	uint8_t kind[PIECES_MAX];
-	struct swap_kit *kit;
+	struct swap_context *ctx;
 
 	if (unit == kedge__page_size() || (uintptr_t)at % unit || len % unit ||
-	    !cnt || cnt > PIECES_MAX || kit_get(unit, &kit))
+	    !cnt || cnt > PIECES_MAX || context_get(unit, &ctx))
 		return PAGES_OTHER;
-	move_classify(kit, (uintptr_t)at, len, kind);
-	kit_put(kit);
+	move_classify(ctx, (uintptr_t)at, len, kind);
+	context_put(ctx);
 	for (i = 1; i < cnt; i++)
 		if (kind[i] != kind[0])
 			return PAGES_OTHER;
@@ -27,9 +27,9 @@ enum pages_kind pages_kind(const void *at, size_t len)
 	       : kind[0] == PIECE_EMPTY ? PAGES_NONE : PAGES_OTHER;
 }
 
-int kit_writable(struct swap_kit *kit, uintptr_t at, size_t len)
+int context_writable(struct swap_context *ctx, uintptr_t at, size_t len)
 {
-	int fd = fd_same(kit->maps, &kit->maps_id) ? kit->maps : -1;
+	int fd = fd_same(ctx->maps, &ctx->maps_id) ? ctx->maps : -1;
 	uintptr_t end = at + len, from = at;
 	struct vma_info v = { .end = at };
 	bool plain = true;
@@ -48,16 +48,16 @@ int kit_writable(struct swap_kit *kit, uintptr_t at, size_t len)
 
 int pages_writable(const void *at, size_t len)
 {
-	struct swap_kit *kit;
+	struct swap_context *ctx;
 	sigset_t saved;
 	int rc;
 
 	if (swap_begin(&saved))
 		return -EOPNOTSUPP;
-	rc = kit_get(pages_huge_len(), &kit) ? -EOPNOTSUPP : 0;
+	rc = context_get(pages_huge_len(), &ctx) ? -EOPNOTSUPP : 0;
 	if (!rc) {
-		rc = kit_writable(kit, (uintptr_t)at, len);
-		kit_put(kit);
+		rc = context_writable(ctx, (uintptr_t)at, len);
+		context_put(ctx);
 	}
 	swap_end(&saved);
 	return rc;

@@ -65,7 +65,7 @@ _Static_assert(sizeof(struct scan_arg_v1) == 96, "kernel ABI");
 
 /* One of the two ranges. */
 struct side {
-	struct swap_kit *kit;
+	struct swap_context *ctx;
 	uintptr_t at;
 	size_t len;
 	uintptr_t scratch[PIECE_SMALL + 1]; /* by kind; for the byte at @at */
@@ -97,7 +97,7 @@ static void note_region(uintptr_t at, uint8_t *kind,
 	}
 }
 
-void move_classify(struct swap_kit *kit, uintptr_t at, size_t len,
+void move_classify(struct swap_context *ctx, uintptr_t at, size_t len,
 		   uint8_t *kind)
 {
 	size_t cnt = piece_cnt(at, len, pages_huge_len());
@@ -115,13 +115,13 @@ void move_classify(struct swap_kit *kit, uintptr_t at, size_t len,
 
 	memset(kind, PIECE_EMPTY, cnt);
 	while (s.start < s.end) {
-		n = ioctl(kit->pagemap, PAGEMAP_SCAN_V1, &s);
+		n = ioctl(ctx->pagemap, PAGEMAP_SCAN_V1, &s);
 		if (n < 0 || (!n && s.walk_end < s.end)) {
 			/* Not known: what is right for all. */
 			memset(kind, PIECE_SMALL, cnt);
-			if (kit->pagemap >= 0 &&
-			    !fd_same(kit->pagemap, &kit->pagemap_id))
-				kit->broken = true;
+			if (ctx->pagemap >= 0 &&
+			    !fd_same(ctx->pagemap, &ctx->pagemap_id))
+				ctx->broken = true;
 			return;
 		}
 		for (i = 0; i < n; i++)
@@ -160,11 +160,11 @@ static void nap(void)
 }
 
 /* How much of @len from @at is one mapping; all of it, if that is not known. */
-static size_t in_one_vma(struct swap_kit *kit, uintptr_t at, size_t len)
+static size_t in_one_vma(struct swap_context *ctx, uintptr_t at, size_t len)
 {
 	struct vma_span vma;
 
-	if (swap_vma_at(kit->maps, at, &vma) || vma.end <= at ||
+	if (swap_vma_at(ctx->maps, at, &vma) || vma.end <= at ||
 	    vma.end - at > len)
 		return len;
 	return vma.end - at;
@@ -174,7 +174,7 @@ static size_t in_one_vma(struct swap_kit *kit, uintptr_t at, size_t len)
  * One call of the kernel's: bytes moved, or a negative errno. Neither side may
  * span mappings: what is refused is tried again with no more than is in one.
  */
-static ssize_t move_once(struct swap_kit *kit, uintptr_t dst, uintptr_t src,
+static ssize_t move_once(struct swap_context *ctx, uintptr_t dst, uintptr_t src,
 			 size_t len, uint32_t holes)
 {
 	struct uffdio_move_v1 m = {
@@ -185,7 +185,7 @@ static ssize_t move_once(struct swap_kit *kit, uintptr_t dst, uintptr_t src,
 	};
 	size_t less;
 
-	if (!ioctl(kit->uffd, UFFDIO_MOVE_V1, &m))
+	if (!ioctl(ctx->uffd, UFFDIO_MOVE_V1, &m))
 		return (ssize_t)len;
 	if (errno == EAGAIN && m.move > 0)
 		return (ssize_t)m.move;
@@ -194,10 +194,10 @@ static ssize_t move_once(struct swap_kit *kit, uintptr_t dst, uintptr_t src,
 		return (ssize_t)len;
 	if (errno != EINVAL)
 		return -errno;
-	less = in_one_vma(kit, src, in_one_vma(kit, dst, len));
+	less = in_one_vma(ctx, src, in_one_vma(ctx, dst, len));
 	if (less == len)
 		return -EINVAL;
-	return move_once(kit, dst, src, less, holes);
+	return move_once(ctx, dst, src, less, holes);
 }
 
 /*
@@ -213,7 +213,7 @@ static int move_out(struct side *s, const struct run *run)
 
 	s->out = run->start;
 	while (s->out < end) {
-		n = move_once(s->kit, s->scratch[run->kind] + s->out,
+		n = move_once(s->ctx, s->scratch[run->kind] + s->out,
 			      s->at + s->out, end - s->out, holes);
 		if (n > 0) {
 			s->out += (size_t)n;
@@ -247,7 +247,7 @@ static int all_out(struct side *s)
  * there meanwhile can only be a stranger: the registration was lost, because
  * somebody closed the descriptor.
  */
-static bool heal(struct swap_kit *kit, uintptr_t dst, size_t len, int rc,
+static bool heal(struct swap_context *ctx, uintptr_t dst, size_t len, int rc,
 		 unsigned int *strange)
 {
 	switch (rc) {
@@ -260,20 +260,20 @@ static bool heal(struct swap_kit *kit, uintptr_t dst, size_t len, int rc,
 		return true;
 	case -EBADF:
 	case -ENOTTY:
-		if (kit_reopen(kit))
+		if (context_reopen(ctx))
 			nap(); /* no descriptor to be had now */
 		else
-			kit_register(kit, dst, len);
+			context_register(ctx, dst, len);
 		return true;
 	case -EEXIST:
-		return !kit_register(kit, dst, len) &&
+		return !context_register(ctx, dst, len) &&
 		       !madvise((void *)dst, kedge__page_size(),
 				MADV_DONTNEED);
 	}
 	/* Perhaps the registration alone is gone; else the mapping is. */
 	if (++*strange > STRANGE_TRIES)
 		return false;
-	kit_register(kit, dst, len);
+	context_register(ctx, dst, len);
 	return true;
 }
 
@@ -281,21 +281,21 @@ static bool heal(struct swap_kit *kit, uintptr_t dst, size_t len, int rc,
  * False: the destination has been unmapped under our hands, and no thread can want
  * the pages any more.
  */
-static bool move_in(struct swap_kit *kit, uintptr_t dst, uintptr_t src,
+static bool move_in(struct swap_context *ctx, uintptr_t dst, uintptr_t src,
 		    size_t len)
 {
 	unsigned int strange = 0;
 	ssize_t n;
 
 	while (len) {
-		n = move_once(kit, dst, src, len, MOVE_ALLOW_HOLES);
+		n = move_once(ctx, dst, src, len, MOVE_ALLOW_HOLES);
 		if (n > 0) {
 			dst += (size_t)n;
 			src += (size_t)n;
 			len -= (size_t)n;
-		} else if (!heal(kit, dst, len, (int)n, &strange)) {
+		} else if (!heal(ctx, dst, len, (int)n, &strange)) {
 			madvise((void *)src, len, MADV_DONTNEED);
-			kit->broken = true;
+			ctx->broken = true;
 			return false;
 		}
 	}
@@ -315,7 +315,7 @@ static bool all_in(uintptr_t to, const struct side *s, size_t end)
 			run.end = end;
 		if (run.kind == PIECE_EMPTY)
 			continue;
-		if (!move_in(s->kit, to + run.start,
+		if (!move_in(s->ctx, to + run.start,
 			     s->scratch[run.kind] + run.start,
 			     run.end - run.start))
 			ok = false;
@@ -347,32 +347,32 @@ static void clear_way(const struct side *s, const struct side *from)
 
 /* ---- the swap ---- */
 
-static void side_init(struct side *s, struct swap_kit *kit, int i, uintptr_t at,
-		      size_t len)
+static void side_init(struct side *s, struct swap_context *ctx, int i,
+		      uintptr_t at, size_t len)
 {
 	size_t off = at & (pages_huge_len() - 1);
 
-	s->kit = kit;
+	s->ctx = ctx;
 	s->at = at;
 	s->len = len;
-	s->scratch[PIECE_HUGE] = kit->huge[i] + off;
-	s->scratch[PIECE_SMALL] = kit->small[i] + off;
+	s->scratch[PIECE_HUGE] = ctx->huge[i] + off;
+	s->scratch[PIECE_SMALL] = ctx->small[i] + off;
 	s->scratch[PIECE_EMPTY] = s->scratch[PIECE_SMALL];
-	s->kind = kit->kind[i];
+	s->kind = ctx->kind[i];
 	s->out = 0;
-	move_classify(kit, at, len, kit->kind[i]);
+	move_classify(ctx, at, len, ctx->kind[i]);
 }
 
 /* 0; or the error that stopped it, and all is back. @lost: see move_in(). */
-static int exchange(struct swap_kit *kit, uintptr_t a, uintptr_t b, size_t len,
-		    bool *lost)
+static int exchange(struct swap_context *ctx, uintptr_t a, uintptr_t b,
+		    size_t len, bool *lost)
 {
 	struct side sa, sb;
 	bool ok;
 	int rc;
 
-	side_init(&sa, kit, 0, a, len);
-	side_init(&sb, kit, 1, b, len);
+	side_init(&sa, ctx, 0, a, len);
+	side_init(&sb, ctx, 1, b, len);
 	rc = all_out(&sa);
 	if (!rc)
 		rc = all_out(&sb);
@@ -389,16 +389,16 @@ static int exchange(struct swap_kit *kit, uintptr_t a, uintptr_t b, size_t len,
 	return rc;
 }
 
-static int register_both(struct swap_kit *kit, uintptr_t a, uintptr_t b,
+static int register_both(struct swap_context *ctx, uintptr_t a, uintptr_t b,
 			 size_t len)
 {
-	int rc = kit_register(kit, a, len);
+	int rc = context_register(ctx, a, len);
 
 	if (rc)
 		return rc;
-	rc = kit_register(kit, b, len);
+	rc = context_register(ctx, b, len);
 	if (rc)
-		kit_unregister(kit, a, len);
+		context_unregister(ctx, a, len);
 	return rc;
 }
 
@@ -426,21 +426,21 @@ static int refused(int rc, uintptr_t a, uintptr_t b, size_t len)
 
 int swap_by_move(uintptr_t a, uintptr_t b, size_t len)
 {
-	struct swap_kit *kit;
+	struct swap_context *ctx;
 	bool lost = false;
-	int rc = kit_get(len, &kit);
+	int rc = context_get(len, &ctx);
 
 	if (rc)
 		return rc;
-	rc = register_both(kit, a, b, len);
+	rc = register_both(ctx, a, b, len);
 	if (rc == -EBUSY) {
 		rc = SWAP_TAKEN;
 	} else if (!rc) {
-		rc = exchange(kit, a, b, len, &lost);
-		kit_unregister(kit, a, len);
-		kit_unregister(kit, b, len);
+		rc = exchange(ctx, a, b, len, &lost);
+		context_unregister(ctx, a, len);
+		context_unregister(ctx, b, len);
 	}
-	kit_put(kit);
+	context_put(ctx);
 	if (lost)
 		return kedge_reason(-EFAULT, "a mapping was changed by another "
 				    "thread during the swap");

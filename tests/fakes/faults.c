@@ -268,14 +268,14 @@ static unsigned int links(const char *const *words, size_t cnt)
 	return found;
 }
 
-unsigned int fault_kits(void)
+unsigned int fault_contexts(void)
 {
 	static const char *const words[] = { "userfaultfd" };
 
 	return links(words, 1);
 }
 
-unsigned int fault_kit_fds(void)
+unsigned int fault_context_fds(void)
 {
 	static const char *const words[] = { "userfaultfd", "/pagemap",
 					     "/maps" };

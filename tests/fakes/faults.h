@@ -16,14 +16,14 @@ const char *fault_name(void);
 /* What the core holds: allocations, mappings. */
 long fault_live(void);
 
-/* What the page swap keeps: as many kits as were in use at a time, and what they
- * are made of. Their number is not the code's under test. */
-unsigned int fault_kits(void);
+/* What the page swap keeps: as many contexts as were in use at a time, and what
+ * they are made of. Their number is not the code's under test. */
+unsigned int fault_contexts(void);
 /*
  * Their descriptors, of which two are done without if they cannot be had: one that
  * was made as a step failed has fewer, and that which takes its place has them all.
  */
-unsigned int fault_kit_fds(void);
+unsigned int fault_context_fds(void);
 
 /* For replacements elsewhere: whether this call of @name is the one to fail, and
  * that something is held that was not. */

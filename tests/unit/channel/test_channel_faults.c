@@ -23,7 +23,7 @@
 /* Of this process: several may run at a time. */
 static char at[64];
 
-static unsigned int fds, threads, kits_kept;
+static unsigned int fds, threads, contexts_kept;
 static long live;
 static char *out, *in;
 
@@ -96,8 +96,8 @@ static void says_why(int rc, int step)
 
 static void begin(void)
 {
-	kits_kept = fault_kits();
-	fds = open_fds() - fault_kit_fds();
+	contexts_kept = fault_contexts();
+	fds = open_fds() - fault_context_fds();
 	threads = threads_now();
 	live = fault_live();
 }
@@ -106,12 +106,12 @@ static void nothing_is_left(int step)
 {
 	unsigned int now;
 
-	if (fault_kits() != kits_kept)
+	if (fault_contexts() != contexts_kept)
 		begin();
 	/* Before what it may have open. */
 	if (!threads_are(threads))
 		fail_msg("step %d, %s: a thread", step, fault_name());
-	now = open_fds() - fault_kit_fds();
+	now = open_fds() - fault_context_fds();
 	if (now != fds)
 		fail_msg("step %d, %s: %u descriptors, not %u", step,
 			 fault_name(), now, fds);

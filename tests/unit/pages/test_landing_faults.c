@@ -12,7 +12,7 @@
 
 #define MIB ((size_t)1 << 20)
 
-static unsigned int threads, kits_kept;
+static unsigned int threads, contexts_kept;
 static long live;
 
 static void begin(void)
@@ -25,7 +25,7 @@ static void begin(void)
 	assert_int_equal(pool_take(p, NULL, 2 * MIB, &l), 0);
 	pool_give(p, &l, true);
 	pool_close(p, true);
-	kits_kept = fault_kits();
+	contexts_kept = fault_contexts();
 	threads = threads_now();
 	live = fault_live();
 }
@@ -35,8 +35,8 @@ static void nothing_is_left(int step)
 	if (!threads_are(threads))
 		fail_msg("step %d, %s: a thread", step, fault_name());
 	/* The pool's thread and this one may have had one each at a time. */
-	if (fault_kits() != kits_kept) {
-		kits_kept = fault_kits();
+	if (fault_contexts() != contexts_kept) {
+		contexts_kept = fault_contexts();
 		live = fault_live();
 	}
 	if (fault_live() != live)
