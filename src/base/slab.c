@@ -11,54 +11,54 @@
 
 #define CHUNK_LEN ((size_t)256 << 10)
 
-void pool_init(struct pool *p, size_t object_size)
+void slab_init(struct slab *s, size_t object_size)
 {
-	memset(p, 0, sizeof(*p));
-	p->size = round_up(object_size, 16);
+	memset(s, 0, sizeof(*s));
+	s->size = round_up(object_size, 16);
 }
 
-void pool_fini(struct pool *p)
+void slab_fini(struct slab *s)
 {
-	void *chunk = p->chunks, *before;
+	void *chunk = s->chunks, *before;
 
 	while (chunk) {
 		before = *(void **)chunk;
 		own_unmap(chunk, CHUNK_LEN);
 		chunk = before;
 	}
-	memset(p, 0, sizeof(*p));
+	memset(s, 0, sizeof(*s));
 }
 
-static int add_chunk(struct pool *p)
+static int add_chunk(struct slab *s)
 {
 	void *chunk = own_map(CHUNK_LEN);
 
 	if (!chunk)
 		return -ENOMEM;
-	*(void **)chunk = p->chunks;
-	p->chunks = chunk;
-	p->next = (char *)chunk + 64;
-	p->end = (char *)chunk + CHUNK_LEN;
+	*(void **)chunk = s->chunks;
+	s->chunks = chunk;
+	s->next = (char *)chunk + 64;
+	s->end = (char *)chunk + CHUNK_LEN;
 	return 0;
 }
 
-void *pool_get(struct pool *p)
+void *slab_get(struct slab *s)
 {
-	void *object = p->free;
+	void *object = s->free;
 
 	if (object) {
-		p->free = *(void **)object;
-		return memset(object, 0, p->size);
+		s->free = *(void **)object;
+		return memset(object, 0, s->size);
 	}
-	if ((size_t)(p->end - p->next) < p->size && add_chunk(p))
+	if ((size_t)(s->end - s->next) < s->size && add_chunk(s))
 		return NULL;
-	object = p->next;
-	p->next += p->size;
+	object = s->next;
+	s->next += s->size;
 	return object;
 }
 
-void pool_put(struct pool *p, void *object)
+void slab_put(struct slab *s, void *object)
 {
-	*(void **)object = p->free;
-	p->free = object;
+	*(void **)object = s->free;
+	s->free = object;
 }

@@ -39,7 +39,7 @@ static struct range *range_of(struct tree_node *n)
 static int set_insert(struct kedge_notifier *nf, struct tree *t, uint64_t start,
 		      uint64_t end)
 {
-	struct range *r = pool_get(&nf->range_pool);
+	struct range *r = slab_get(&nf->range_slab);
 
 	if (!r)
 		return -ENOMEM;
@@ -53,7 +53,7 @@ static void set_drop(struct kedge_notifier *nf, struct tree *t,
 		     struct tree_node *n)
 {
 	tree_remove(t, n);
-	pool_put(&nf->range_pool, range_of(n));
+	slab_put(&nf->range_slab, range_of(n));
 }
 
 /* Take [start, end) out of the set. Without memory it takes out more. */

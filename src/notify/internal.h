@@ -107,7 +107,7 @@ struct kedge_notifier {
 	struct tree watches;
 	struct queue queue; /* of the public watches */
 	struct tree cookies; /* public watches by cookie */
-	struct pool public_pool;
+	struct slab public_slab;
 	uint64_t events;
 	uint64_t trips_seen;
 	int pipe[2];
@@ -120,7 +120,7 @@ struct kedge_notifier {
 	struct tree maybe; /* disjoint; see armed.c */
 	struct tree back;  /* disjoint; see rearm.c */
 	struct tree whole; /* disjoint; see armed.c */
-	struct pool range_pool;
+	struct slab range_slab;
 	uint64_t cuts;
 	bool exact;		  /* KEDGE_NOTIFIER_EXACT_RANGES; never changes */
 	bool can_ask;		  /* ops->settled answers; never changes */

@@ -68,8 +68,8 @@ static int proc_open(const char *path, struct fd_id *id)
 
 static void init_sets(struct kedge_notifier *nf)
 {
-	pool_init(&nf->range_pool, sizeof(struct tree_node));
-	pool_init(&nf->public_pool, sizeof(struct public_watch));
+	slab_init(&nf->range_slab, sizeof(struct tree_node));
+	slab_init(&nf->public_slab, sizeof(struct public_watch));
 }
 
 int nf_open_backend(const struct notify_ops *ops,
@@ -124,8 +124,8 @@ close_pipe:
 	close(nf->pipe[0]);
 	close(nf->pipe[1]);
 fini_lock:
-	pool_fini(&nf->range_pool);
-	pool_fini(&nf->public_pool);
+	slab_fini(&nf->range_slab);
+	slab_fini(&nf->public_slab);
 	sig_lock_fini(&nf->lock);
 free_page:
 	page_free(nf->page);
@@ -163,8 +163,8 @@ void kedge_notifier_close(struct kedge_notifier *nf)
 	fd_close(nf->maps_fd, &nf->maps_id);
 	fd_close(nf->pipe[0], &nf->pipe_id);
 	fd_close(nf->pipe[1], &nf->pipe_id);
-	pool_fini(&nf->range_pool);
-	pool_fini(&nf->public_pool);
+	slab_fini(&nf->range_slab);
+	slab_fini(&nf->public_slab);
 	page_free(nf->page);
 	free(nf);
 }

@@ -290,7 +290,7 @@ static struct public_watch *new_public(struct kedge_notifier *nf,
 	if (find_cookie(nf, cookie)) {
 		*rc = -EEXIST;
 	} else {
-		p = pool_get(&nf->public_pool);
+		p = slab_get(&nf->public_slab);
 		*rc = p ? 0 : -ENOMEM;
 	}
 	if (p) {
@@ -349,7 +349,7 @@ int kedge_watch_add(struct kedge_notifier *nf, const void *addr, size_t len,
 		rc = ask_for(nf, start, end);
 	if (rc < 0) {
 		tree_remove(&nf->cookies, &p->by_cookie);
-		pool_put(&nf->public_pool, p);
+		slab_put(&nf->public_slab, p);
 	}
 	sig_unlock(&nf->lock);
 	return rc;
@@ -375,7 +375,7 @@ int kedge_watch_remove(struct kedge_notifier *nf, uint64_t cookie)
 				    (unsigned long long)cookie);
 	notify_watch_remove(nf, &p->watch, false);
 	sig_lock(&nf->lock);
-	pool_put(&nf->public_pool, p);
+	slab_put(&nf->public_slab, p);
 	sig_unlock(&nf->lock);
 	return 0;
 }

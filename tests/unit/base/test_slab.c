@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The pool: aligned, zeroed, disjoint, reused, and honest without memory. */
+/* The slab: aligned, zeroed, disjoint, reused, and honest without memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -15,9 +15,9 @@
 
 #define CNT 20000
 
-static bool is_zero(const unsigned char *p, size_t len)
+static bool is_zero(const unsigned char *s, size_t len)
 {
-	return !p[0] && !memcmp(p, p + 1, len - 1);
+	return !s[0] && !memcmp(s, s + 1, len - 1);
 }
 
 /* Each is filled with its own pattern: one that overlaps another shows. */
@@ -37,28 +37,28 @@ static void fill(unsigned char **all, size_t size)
 static void check_size(size_t size)
 {
 	unsigned char **all = calloc(CNT, sizeof(*all));
-	struct pool p;
+	struct slab s;
 	int i, before, maps = mapped;
 
 	assert_non_null(all);
-	pool_init(&p, size);
+	slab_init(&s, size);
 	for (i = 0; i < CNT; i++) {
-		all[i] = pool_get(&p);
+		all[i] = slab_get(&s);
 		assert_non_null(all[i]);
 		assert_true(is_zero(all[i], size));
 	}
 	fill(all, size);
 	for (i = 0; i < CNT; i += 2)
-		pool_put(&p, all[i]);
+		slab_put(&s, all[i]);
 	/* What was put is used again, zeroed, before more is mapped. */
 	before = mapped;
 	for (i = 0; i < CNT; i += 2) {
-		all[i] = pool_get(&p);
+		all[i] = slab_get(&s);
 		assert_true(is_zero(all[i], size));
 	}
 	assert_int_equal(mapped, before);
 	fill(all, size);
-	pool_fini(&p);
+	slab_fini(&s);
 	assert_int_equal(mapped, maps);
 	free(all);
 }
@@ -72,24 +72,24 @@ static void objects_are_zeroed_and_apart(void **state)
 
 static void no_memory_is_told_and_passes(void **state)
 {
-	struct pool p;
+	struct slab s;
 	void *one;
 
-	pool_init(&p, 64);
+	slab_init(&s, 64);
 	no_memory = true;
-	assert_null(pool_get(&p));
+	assert_null(slab_get(&s));
 	no_memory = false;
-	one = pool_get(&p);
+	one = slab_get(&s);
 	assert_non_null(one);
 	no_memory = true;
 	/* What is there still goes out. */
-	pool_put(&p, one);
-	assert_ptr_equal(pool_get(&p), one);
+	slab_put(&s, one);
+	assert_ptr_equal(slab_get(&s), one);
 	no_memory = false;
-	pool_fini(&p);
-	/* A pool that ended may be begun again. */
-	pool_init(&p, 64);
-	pool_fini(&p);
+	slab_fini(&s);
+	/* A slab that ended may be begun again. */
+	slab_init(&s, 64);
+	slab_fini(&s);
 	assert_int_equal(mapped, 0);
 }
 
