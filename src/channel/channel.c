@@ -157,7 +157,7 @@ KEDGE_API void kedge_channel_close(struct kedge_channel *ch)
 		channel_ends(ch, -ECONNRESET);
 	}
 	close_fds(ch);
-	pool_close(ch->pool, ours);
+	landing_close(ch->pool, ours);
 	if (ours)
 		ch->t->close(ch->ctx);
 	else if (ch->t->leave)

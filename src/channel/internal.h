@@ -201,7 +201,7 @@ struct kedge_channel {
 	bool leaves;	     /* see stays() */
 	uint32_t timer_polls;
 	uint64_t looked; /* at all there is to do, by the coarse clock */
-	struct pool_landing *pool;
+	struct landing_member *pool;
 	char why[256]; /* it is @dead, in words */
 };
 

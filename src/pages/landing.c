@@ -12,13 +12,13 @@
  * LENT, or LOST: a peer that did not let go may write there, so that address is
  * never used again, by any channel, and has no pages any more. READY are to be
  * the first blocks, as many as were lent together of late, and twice what the
- * largest message takes: each message gets the first that fit, and leaves a hole
- * where its pages were. The thread fills the holes if few blocks are READY, and
- * gives all of them back to the system after a while without messages. Where one
- * follows another the channel fills them itself, by pool_make(): huge pages that
- * an application has just given back are still in the cache, and in the
- * allocator's list, of the processor that it did so on. Where a hypervisor takes
- * free memory away, others cost ten times as much.
+ * largest message takes: each message gets the first that fit, and leaves a
+ * hole where its pages were. The thread fills the holes if few blocks are
+ * READY, and gives all of them back to the system after a while without
+ * messages. Where one follows another the channel fills them itself, by
+ * landing_make(): huge pages that an application has just given back are still
+ * in the cache, and in the allocator's list, of the processor that it did so
+ * on. Where a hypervisor takes free memory away, others cost ten times as much.
  *
  * Bounds. A channel has at most its share of blocks LENT or LOST. All blocks that
  * can have pages are at most LIMIT_SHARES times the largest share of the channels
@@ -58,7 +58,7 @@
 #define LIMIT_SHARES 2u
 #define LOST_MAX     1024u
 
-struct pool_landing {
+struct landing_member {
 	struct list node; /* pool.members */
 	uint32_t share;
 	uint32_t held; /* blocks LENT to it, or LOST by it */
@@ -307,15 +307,16 @@ static void set_limit(void)
 	uint32_t most = 0, share;
 
 	list_for_each_safe(l, tmp, &pool.members) {
-		share = list_entry(l, struct pool_landing, node)->share;
+		share = list_entry(l, struct landing_member, node)->share;
 		most = share > most ? share : most;
 	}
 	pool.limit = LIMIT_SHARES * most;
 }
 
-int pool_open(uint64_t bytes, void (*first)(void), struct pool_landing **out)
+int landing_open(uint64_t bytes, void (*first)(void),
+		 struct landing_member **out)
 {
-	struct pool_landing *p = calloc(1, sizeof(*p));
+	struct landing_member *p = calloc(1, sizeof(*p));
 	int rc = 0;
 
 	if (!p)
@@ -358,7 +359,7 @@ static void end(void)
 	unmap_all(&dropped);
 }
 
-void pool_close(struct pool_landing *p, bool ours)
+void landing_close(struct landing_member *p, bool ours)
 {
 	bool last;
 
@@ -463,8 +464,8 @@ static uint32_t position(const struct landing *l)
 	return at;
 }
 
-int pool_take(struct pool_landing *p, const char *buf, uint64_t len,
-	      struct landing *l)
+int landing_take(struct landing_member *p, const char *buf, uint64_t len,
+		 struct landing *l)
 {
 	uint64_t off = (uintptr_t)buf & (pool.unit - 1);
 	uint64_t cnt = (off + len + pool.unit - 1) / pool.unit;
@@ -494,7 +495,7 @@ int pool_take(struct pool_landing *p, const char *buf, uint64_t len,
 	return rc;
 }
 
-bool pool_make(void)
+bool landing_make(void)
 {
 	bool made;
 
@@ -540,7 +541,7 @@ static void lose(const struct landing *l)
 	}
 }
 
-void pool_give(struct pool_landing *p, const struct landing *l, bool quiet)
+void landing_give(struct landing_member *p, const struct landing *l, bool quiet)
 {
 	struct extent *e = l->in;
 	uint32_t i;

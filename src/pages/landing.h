@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 /* A channel's part in the pool. One thread uses it at a time. */
-struct pool_landing;
+struct landing_member;
 struct extent;
 
 /* Neighbouring blocks of the pool that were taken. */
@@ -30,22 +30,24 @@ struct landing {
  * starts its thread, which ends with the last one, and calls @first before it makes
  * pages, unless that is NULL. 0 or a negative errno.
  */
-int pool_open(uint64_t bytes, void (*first)(void), struct pool_landing **pool);
+int landing_open(uint64_t bytes, void (*first)(void),
+		 struct landing_member **pool);
 /* Everything was given back. @ours: false in a forked child, where neither the
  * thread is nor the pages. */
-void pool_close(struct pool_landing *p, bool ours);
+void landing_close(struct landing_member *p, bool ours);
 
 /*
  * Blocks for a message that is to be at @buf: congruent to it. -EAGAIN: all
  * are lent, or it is more than @p may have.
  */
-int pool_take(struct pool_landing *p, const char *buf, uint64_t len,
-	      struct landing *l);
+int landing_take(struct landing_member *p, const char *buf, uint64_t len,
+		 struct landing *l);
 /* Make one block ready, if one is wanted: true if that was done. It takes what
  * clearing a huge page takes. */
-bool pool_make(void);
+bool landing_make(void);
 /* @quiet: the peer writes there no more. If not, they are never used again. */
-void pool_give(struct pool_landing *p, const struct landing *l, bool quiet);
+void landing_give(struct landing_member *p, const struct landing *l,
+		  bool quiet);
 
 /* The part of [buf, buf + len) that whole blocks can be swapped under. */
 static inline uint64_t body_start(const char *buf, uint64_t unit)

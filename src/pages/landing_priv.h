@@ -15,7 +15,7 @@
 enum block {
 	BLOCK_FREE,
 	BLOCK_USED,
-	BLOCK_MAKING, /* the thread has it, or pool_make() */
+	BLOCK_MAKING, /* the thread has it, or landing_make() */
 	BLOCK_READY,
 	BLOCK_EMPTYING, /* LENT in a moment */
 	BLOCK_LENT,

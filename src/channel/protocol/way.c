@@ -140,10 +140,10 @@ static int accept_register(struct kedge_channel *ch, struct op *op,
 }
 
 /* The pool starts with the first message that might want it. */
-static void pool_of(struct kedge_channel *ch)
+static void need_pool(struct kedge_channel *ch)
 {
-	if (!ch->pool && pool_open(ch->opts.pool_bytes, cost_measure,
-			     &ch->pool))
+	if (!ch->pool &&
+	    landing_open(ch->opts.pool_bytes, cost_measure, &ch->pool))
 		ch->st.pool_empty++;
 }
 
@@ -179,13 +179,13 @@ static int accept_swap(struct kedge_channel *ch, struct op *op, uint32_t ready,
 	rc = pages_writable(op->buf, op->msg_len);
 	if (rc)
 		return rc;
-	if (pool_take(ch->pool, op->buf, op->msg_len, &l)) {
+	if (landing_take(ch->pool, op->buf, op->msg_len, &l)) {
 		ch->st.pool_empty++;
 		return -EOPNOTSUPP;
 	}
 	rc = accept_at(ch, op, BULK_PUSH, l.addr, rts, rts_len);
 	if (rc) {
-		pool_give(ch->pool, &l, true);
+		landing_give(ch->pool, &l, true);
 		return rc;
 	}
 	op->landing = l;
@@ -226,7 +226,7 @@ int way_accept(struct kedge_channel *ch, struct op *op, const void *rts,
 	/* Without it there is another way. */
 	if (ch->opts.way == KEDGE_WAY_SWAP ||
 	    (ch->opts.way == KEDGE_WAY_AUTO && op->msg_len >= POOL_MIN))
-		pool_of(ch);
+		need_pool(ch);
 	op->way = choose(ch, op, ready);
 	rc = accept_by(ch, op, ready, rts, rts_len);
 	while (rc == -EOPNOTSUPP && op->way != KEDGE_WAY_COPY) {
@@ -253,7 +253,7 @@ bool way_meanwhile(struct kedge_channel *ch, struct op *op)
 	if (!op->landing.cnt)
 		return false;
 	if (ch->active.next->next != &ch->active)
-		return pool_make();
+		return landing_make();
 	if (r->from >= r->to)
 		return false;
 	len = r->to - r->from;
@@ -330,7 +330,7 @@ void way_finish(struct kedge_channel *ch, struct op *op)
 void way_drop(struct kedge_channel *ch, struct op *op, bool quiet)
 {
 	if (op->landing.cnt)
-		pool_give(ch->pool, &op->landing, quiet);
+		landing_give(ch->pool, &op->landing, quiet);
 	op->landing.cnt = 0;
 }
 

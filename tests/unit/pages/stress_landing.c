@@ -68,18 +68,18 @@ static void swap_away(struct held *h, uint64_t r)
 	munmap(area, len + unit);
 }
 
-static void give(struct pool_landing *p, struct held *h, uint64_t r)
+static void give(struct landing_member *p, struct held *h, uint64_t r)
 {
 	bool quiet = r % 64 || lost++ >= LOST_ALL;
 
 	assert_true(is_marked(h));
 	if (r >> 8 & 1)
 		swap_away(h, r >> 9);
-	pool_give(p, &h->l, quiet);
+	landing_give(p, &h->l, quiet);
 	h->l.cnt = 0;
 }
 
-static void one_round(struct pool_landing *p, struct held *h, uint64_t *seed)
+static void one_round(struct landing_member *p, struct held *h, uint64_t *seed)
 {
 	uint64_t r = next_random(seed);
 	uint64_t len = (r >> 32) % (SHARE / 2) + 1;
@@ -90,7 +90,7 @@ static void one_round(struct pool_landing *p, struct held *h, uint64_t *seed)
 			give(p, h, next_random(seed));
 			continue;
 		}
-		rc = pool_take(p, NULL, len * pages_huge_len(), &h->l);
+		rc = landing_take(p, NULL, len * pages_huge_len(), &h->l);
 		if (rc) {
 			assert_int_equal(rc, -EAGAIN);
 			h->l.cnt = 0;
@@ -99,25 +99,26 @@ static void one_round(struct pool_landing *p, struct held *h, uint64_t *seed)
 		}
 	}
 	if (r & 1)
-		pool_make();
+		landing_make();
 }
 
 static void *use(void *arg)
 {
 	uint64_t seed = 0x9e3779b97f4a7c15u * (uintptr_t)arg;
 	struct held h[HELD];
-	struct pool_landing *p;
+	struct landing_member *p;
 	int i, k, round;
 
 	for (round = 0; round < ROUNDS; round += 40) {
 		memset(h, 0, sizeof(h));
-		assert_int_equal(pool_open(SHARE * pages_huge_len(), NULL, &p), 0);
+		assert_int_equal(
+			landing_open(SHARE * pages_huge_len(), NULL, &p), 0);
 		for (i = 0; i < 40; i++)
 			one_round(p, h, &seed);
 		for (k = 0; k < HELD; k++)
 			if (h[k].l.cnt)
-				pool_give(p, &h[k].l, true);
-		pool_close(p, true);
+				landing_give(p, &h[k].l, true);
+		landing_close(p, true);
 	}
 	return NULL;
 }

@@ -11,15 +11,15 @@
 
 #define BLOCKS 4u
 
-static struct pool_landing *pool_of(uint32_t blocks)
+static struct landing_member *pool_of(uint32_t blocks)
 {
-	struct pool_landing *p;
+	struct landing_member *p;
 
 	if (pages_huge_len() == page_len()) {
 		puts("skipped: there are no huge pages");
 		skip();
 	}
-	assert_int_equal(pool_open(blocks * pages_huge_len(), NULL, &p), 0);
+	assert_int_equal(landing_open(blocks * pages_huge_len(), NULL, &p), 0);
 	return p;
 }
 
@@ -46,46 +46,46 @@ static bool gone_in_time(const char *at)
 
 static void what_is_lent_is_congruent_and_nobody_elses(void **state)
 {
-	struct pool_landing *p = pool_of(BLOCKS);
+	struct landing_member *p = pool_of(BLOCKS);
 	size_t unit = pages_huge_len(), off = 3 * page_len() + 16;
 	struct landing a, b, c;
 
-	assert_int_equal(pool_take(p, buffer_at(off), unit, &a), 0);
+	assert_int_equal(landing_take(p, buffer_at(off), unit, &a), 0);
 	assert_int_equal(a.cnt, 2);
 	assert_int_equal((uintptr_t)a.addr % unit, off);
-	assert_int_equal(pool_take(p, buffer_at(0), 2 * unit, &b), 0);
+	assert_int_equal(landing_take(p, buffer_at(0), 2 * unit, &b), 0);
 	assert_int_equal(b.cnt, 2);
 	assert_true(b.addr >= a.addr + unit || b.addr + 2 * unit <= a.addr);
 	memset(a.addr, 1, unit);
 	memset(b.addr, 2, 2 * unit);
 	assert_int_equal(a.addr[unit - 1], 1);
 	/* All are lent: nobody waits. */
-	assert_int_equal(pool_take(p, buffer_at(0), 1, &c), -EAGAIN);
-	pool_give(p, &b, true);
-	assert_int_equal(pool_take(p, buffer_at(0), 1, &c), 0);
-	pool_give(p, &c, true);
-	pool_give(p, &a, true);
+	assert_int_equal(landing_take(p, buffer_at(0), 1, &c), -EAGAIN);
+	landing_give(p, &b, true);
+	assert_int_equal(landing_take(p, buffer_at(0), 1, &c), 0);
+	landing_give(p, &c, true);
+	landing_give(p, &a, true);
 	/* More than there are blocks, at any time. */
-	assert_int_equal(pool_take(p, buffer_at(off), BLOCKS * unit, &c),
+	assert_int_equal(landing_take(p, buffer_at(off), BLOCKS * unit, &c),
 			 -EAGAIN);
-	pool_close(p, true);
+	landing_close(p, true);
 }
 
 static void what_a_peer_may_still_write_to_is_lent_no_more(void **state)
 {
-	struct pool_landing *p = pool_of(2);
+	struct landing_member *p = pool_of(2);
 	size_t unit = pages_huge_len();
 	struct landing a, b;
 	char *lost;
 
-	assert_int_equal(pool_take(p, buffer_at(0), unit, &a), 0);
+	assert_int_equal(landing_take(p, buffer_at(0), unit, &a), 0);
 	lost = a.addr;
-	pool_give(p, &a, false);
-	assert_int_equal(pool_take(p, buffer_at(0), unit, &b), 0);
+	landing_give(p, &a, false);
+	assert_int_equal(landing_take(p, buffer_at(0), unit, &b), 0);
 	assert_ptr_not_equal(b.addr, lost);
-	assert_int_equal(pool_take(p, buffer_at(0), unit, &a), -EAGAIN);
-	pool_give(p, &b, true);
-	pool_close(p, true);
+	assert_int_equal(landing_take(p, buffer_at(0), unit, &a), -EAGAIN);
+	landing_give(p, &b, true);
+	landing_close(p, true);
 	/* The address stays taken, and faults. */
 	assert_int_equal(msync(lost, unit, MS_ASYNC), 0);
 	assert_int_equal(munmap(lost, unit), 0);
@@ -94,7 +94,7 @@ static void what_a_peer_may_still_write_to_is_lent_no_more(void **state)
 /* Single pages come back, as from a buffer that had some. */
 static void used_blocks_are_empty_when_they_are_lent_again(void **state)
 {
-	struct pool_landing *p = pool_of(1);
+	struct landing_member *p = pool_of(1);
 	size_t unit = pages_huge_len();
 	struct landing a;
 	char *used;
@@ -102,39 +102,39 @@ static void used_blocks_are_empty_when_they_are_lent_again(void **state)
 
 	for (i = 0; i < 20; i++) {
 		/* The thread may have it for a moment. */
-		while (pool_take(p, buffer_at(0), unit, &a))
+		while (landing_take(p, buffer_at(0), unit, &a))
 			;
 		madvise(a.addr, unit, MADV_NOHUGEPAGE);
 		madvise(a.addr, unit, MADV_DONTNEED);
 		a.addr[5 * page_len()] = 77;
 		assert_int_not_equal(pages_kind(a.addr, unit), PAGES_HUGE);
-		pool_give(p, &a, true);
+		landing_give(p, &a, true);
 		used = a.addr;
-		while (pool_take(p, buffer_at(0), unit, &a))
+		while (landing_take(p, buffer_at(0), unit, &a))
 			;
 		/* Another one may be left of what was open before. */
 		if (a.addr == used)
 			assert_int_equal(a.addr[5 * page_len()], 0);
-		pool_give(p, &a, true);
+		landing_give(p, &a, true);
 	}
-	pool_close(p, true);
+	landing_close(p, true);
 }
 
 static void nothing_is_kept_that_nobody_uses(void **state)
 {
-	struct pool_landing *p = pool_of(BLOCKS);
+	struct landing_member *p = pool_of(BLOCKS);
 	size_t unit = pages_huge_len();
 	struct landing a;
 
-	assert_int_equal(pool_take(p, buffer_at(0), 2 * unit, &a), 0);
+	assert_int_equal(landing_take(p, buffer_at(0), 2 * unit, &a), 0);
 	memset(a.addr, 1, 2 * unit);
-	pool_give(p, &a, true);
+	landing_give(p, &a, true);
 	assert_true(gone_in_time(a.addr));
 	assert_true(gone_in_time(a.addr + 2 * unit - 1));
-	assert_int_equal(pool_take(p, buffer_at(0), 2 * unit, &a), 0);
+	assert_int_equal(landing_take(p, buffer_at(0), 2 * unit, &a), 0);
 	assert_int_equal(a.addr[0], 0);
-	pool_give(p, &a, true);
-	pool_close(p, true);
+	landing_give(p, &a, true);
+	landing_close(p, true);
 }
 
 /*
@@ -143,19 +143,19 @@ static void nothing_is_kept_that_nobody_uses(void **state)
  */
 static void a_hole_is_filled_by_who_waits(void **state)
 {
-	struct pool_landing *p = pool_of(16);
+	struct landing_member *p = pool_of(16);
 	size_t unit = pages_huge_len(), i;
 	struct landing a, b;
 
-	assert_int_equal(pool_take(p, buffer_at(0), 3 * unit, &a), 0);
-	assert_int_equal(pool_take(p, buffer_at(0), 9 * unit, &b), 0);
+	assert_int_equal(landing_take(p, buffer_at(0), 3 * unit, &a), 0);
+	assert_int_equal(landing_take(p, buffer_at(0), 9 * unit, &b), 0);
 	memset(a.addr, 1, 3 * unit);
 	memset(b.addr, 1, 9 * unit);
-	pool_give(p, &b, true);
+	landing_give(p, &b, true);
 	madvise(a.addr + unit, unit, MADV_DONTNEED);
-	pool_give(p, &a, true);
+	landing_give(p, &a, true);
 	/* The thread may have it for a moment. */
-	while (pool_make() || !is_there(a.addr + unit))
+	while (landing_make() || !is_there(a.addr + unit))
 		;
 	assert_int_equal(pages_kind(a.addr, 3 * unit), PAGES_HUGE);
 	for (i = 0; i < 3; i++)
@@ -163,11 +163,11 @@ static void a_hole_is_filled_by_who_waits(void **state)
 	for (i = 0; i < 9; i++)
 		assert_true(gone_in_time(b.addr + i * unit));
 	/* What it still does is empty the others: none is filled again. */
-	while (pool_make())
+	while (landing_make())
 		;
 	for (i = 0; i < 3; i++)
 		assert_false(is_there(a.addr + i * unit));
-	pool_close(p, true);
+	landing_close(p, true);
 }
 
 /* ---- of all channels ---- */
@@ -187,7 +187,7 @@ static size_t address_space(void)
 
 static void channels_share_one_thread_and_one_pool(void **state)
 {
-	struct pool_landing *p[CHANNELS];
+	struct landing_member *p[CHANNELS];
 	size_t unit = pages_huge_len(), before;
 	unsigned int threads = threads_now();
 	struct landing l, first = { 0 };
@@ -197,63 +197,66 @@ static void channels_share_one_thread_and_one_pool(void **state)
 		skip();
 	before = address_space();
 	for (i = 0; i < CHANNELS; i++) {
-		assert_int_equal(pool_open((uint64_t)160 << 20, NULL, &p[i]), 0);
-		assert_int_equal(pool_take(p[i], buffer_at(0), 4 * unit, &l),
+		assert_int_equal(landing_open((uint64_t)160 << 20, NULL, &p[i]),
+				 0);
+		assert_int_equal(landing_take(p[i], buffer_at(0), 4 * unit, &l),
 				 0);
 		memset(l.addr, i, 4 * unit);
 		if (!i)
 			first = l;
 		assert_ptr_equal(l.addr, first.addr);
-		pool_give(p[i], &l, true);
+		landing_give(p[i], &l, true);
 	}
 	assert_int_equal(threads_now(), threads + 1);
 	/* A thread's stack and heap, scratch space, and one extent. */
 	assert_true(address_space() - before < (size_t)400 << 20);
 	assert_true(gone_in_time(first.addr));
 	for (i = 0; i < CHANNELS; i++)
-		pool_close(p[i], true);
+		landing_close(p[i], true);
 	assert_true(threads_are(threads));
 	/* The next one starts it anew. */
-	assert_int_equal(pool_open((uint64_t)160 << 20, NULL, &p[0]), 0);
+	assert_int_equal(landing_open((uint64_t)160 << 20, NULL, &p[0]), 0);
 	assert_int_equal(threads_now(), threads + 1);
-	assert_int_equal(pool_take(p[0], buffer_at(0), unit, &l), 0);
-	pool_give(p[0], &l, true);
-	pool_close(p[0], true);
+	assert_int_equal(landing_take(p[0], buffer_at(0), unit, &l), 0);
+	landing_give(p[0], &l, true);
+	landing_close(p[0], true);
 	assert_true(threads_are(threads));
 }
 
 /* One whose peer keeps all that it may have, two that it does not matter to. */
 static void a_channel_has_no_more_than_its_share(void **state)
 {
-	struct pool_landing *greedy = pool_of(BLOCKS), *p = pool_of(BLOCKS);
+	struct landing_member *greedy = pool_of(BLOCKS), *p = pool_of(BLOCKS);
 	struct landing g[BLOCKS], l, none;
 	size_t unit = pages_huge_len();
 	unsigned int i;
 
 	for (i = 0; i < BLOCKS; i++)
-		assert_int_equal(pool_take(greedy, buffer_at(0), unit, &g[i]),
-				 0);
-	assert_int_equal(pool_take(greedy, buffer_at(0), unit, &none), -EAGAIN);
-	assert_int_equal(pool_take(p, buffer_at(0), BLOCKS * unit, &l), 0);
+		assert_int_equal(
+			landing_take(greedy, buffer_at(0), unit, &g[i]), 0);
+	assert_int_equal(landing_take(greedy, buffer_at(0), unit, &none),
+			 -EAGAIN);
+	assert_int_equal(landing_take(p, buffer_at(0), BLOCKS * unit, &l), 0);
 	/* That is all: two shares. */
-	pool_give(p, &l, true);
+	landing_give(p, &l, true);
 	for (i = 0; i < BLOCKS; i++)
-		pool_give(greedy, &g[i], i % 2);
-	assert_int_equal(pool_take(greedy, buffer_at(0), BLOCKS / 2 * unit, &l),
-			 0);
-	assert_int_equal(pool_take(greedy, buffer_at(0), unit, &none), -EAGAIN);
-	pool_give(greedy, &l, true);
-	assert_int_equal(pool_take(p, buffer_at(0), BLOCKS * unit, &l), 0);
-	pool_give(p, &l, true);
-	pool_close(greedy, true);
-	pool_close(p, true);
+		landing_give(greedy, &g[i], i % 2);
+	assert_int_equal(
+		landing_take(greedy, buffer_at(0), BLOCKS / 2 * unit, &l), 0);
+	assert_int_equal(landing_take(greedy, buffer_at(0), unit, &none),
+			 -EAGAIN);
+	landing_give(greedy, &l, true);
+	assert_int_equal(landing_take(p, buffer_at(0), BLOCKS * unit, &l), 0);
+	landing_give(p, &l, true);
+	landing_close(greedy, true);
+	landing_close(p, true);
 	for (i = 0; i < BLOCKS; i += 2)
 		assert_int_equal(munmap(g[i].addr, unit), 0);
 }
 
 static void all_have_no_more_than_the_limit(void **state)
 {
-	struct pool_landing *p[3];
+	struct landing_member *p[3];
 	size_t unit = pages_huge_len();
 	struct landing l[3];
 	int i;
@@ -261,63 +264,63 @@ static void all_have_no_more_than_the_limit(void **state)
 	for (i = 0; i < 3; i++)
 		p[i] = pool_of(BLOCKS);
 	for (i = 0; i < 2; i++)
-		assert_int_equal(pool_take(p[i], buffer_at(0), BLOCKS * unit,
-					   &l[i]), 0);
-	assert_int_equal(pool_take(p[2], buffer_at(0), 1, &l[2]), -EAGAIN);
-	pool_give(p[0], &l[0], true);
-	assert_int_equal(pool_take(p[2], buffer_at(0), 1, &l[2]), 0);
-	pool_give(p[2], &l[2], true);
-	pool_give(p[1], &l[1], true);
+		assert_int_equal(landing_take(p[i], buffer_at(0), BLOCKS * unit,
+					      &l[i]), 0);
+	assert_int_equal(landing_take(p[2], buffer_at(0), 1, &l[2]), -EAGAIN);
+	landing_give(p[0], &l[0], true);
+	assert_int_equal(landing_take(p[2], buffer_at(0), 1, &l[2]), 0);
+	landing_give(p[2], &l[2], true);
+	landing_give(p[1], &l[1], true);
 	for (i = 0; i < 3; i++)
-		pool_close(p[i], true);
+		landing_close(p[i], true);
 }
 
 /* Small messages have made small extents: a long one gets their room. */
 static void a_longer_message_takes_the_place_of_short_ones(void **state)
 {
-	struct pool_landing *p = pool_of(2), *longer;
+	struct landing_member *p = pool_of(2), *longer;
 	size_t unit = pages_huge_len();
 	struct landing a, b;
 
-	assert_int_equal(pool_take(p, buffer_at(0), unit, &a), 0);
+	assert_int_equal(landing_take(p, buffer_at(0), unit, &a), 0);
 	longer = pool_of(40);
-	assert_int_equal(pool_take(longer, buffer_at(0), 40 * unit, &b), 0);
-	pool_give(longer, &b, true);
-	pool_give(p, &a, true);
-	pool_close(longer, true);
+	assert_int_equal(landing_take(longer, buffer_at(0), 40 * unit, &b), 0);
+	landing_give(longer, &b, true);
+	landing_give(p, &a, true);
+	landing_close(longer, true);
 	/* With the longer one's share its room is gone, too: two are left. */
-	assert_int_equal(pool_take(p, buffer_at(0), 2 * unit, &a), 0);
-	pool_give(p, &a, true);
-	pool_close(p, true);
+	assert_int_equal(landing_take(p, buffer_at(0), 2 * unit, &a), 0);
+	landing_give(p, &a, true);
+	landing_close(p, true);
 }
 
 /* Whatever the others do afterwards, and after the channel has ended. */
 static void what_is_lost_is_lost_for_all(void **state)
 {
-	struct pool_landing *p = pool_of(16), *q = pool_of(16);
+	struct landing_member *p = pool_of(16), *q = pool_of(16);
 	size_t unit = pages_huge_len();
 	struct landing l, one[16];
 	char *lost;
 	int i, k;
 
-	assert_int_equal(pool_take(p, buffer_at(0), unit, &l), 0);
+	assert_int_equal(landing_take(p, buffer_at(0), unit, &l), 0);
 	lost = l.addr;
 	memset(lost, 1, unit);
-	pool_give(p, &l, false);
+	landing_give(p, &l, false);
 	assert_false(is_there(lost));
-	pool_close(p, true);
+	landing_close(p, true);
 	for (k = 0; k < 3; k++) {
 		for (i = 0; i < 16; i++) {
-			assert_int_equal(pool_take(q, buffer_at(0), unit,
-						   &one[i]), 0);
+			assert_int_equal(landing_take(q, buffer_at(0), unit,
+						      &one[i]), 0);
 			assert_ptr_not_equal(one[i].addr, lost);
 		}
 		for (i = 0; i < 16; i++)
-			pool_give(q, &one[i], true);
+			landing_give(q, &one[i], true);
 		if (k < 2)
 			continue;
 		/* The pool is gone: nothing else is mapped there. */
-		pool_close(q, true);
+		landing_close(q, true);
 		assert_ptr_not_equal(mmap(lost, unit, PROT_READ,
 					  MAP_PRIVATE | MAP_ANONYMOUS |
 						  MAP_FIXED_NOREPLACE, -1, 0),
@@ -328,45 +331,45 @@ static void what_is_lost_is_lost_for_all(void **state)
 
 static int use_pool_in_child(void *arg)
 {
-	struct pool_landing *of_parent = arg, *p;
+	struct landing_member *of_parent = arg, *p;
 	unsigned int before = threads_now();
 	size_t unit = pages_huge_len();
 	struct landing l;
 
-	pool_close(of_parent, false);
-	CHILD_CHECK(!pool_open(4 * unit, NULL, &p));
+	landing_close(of_parent, false);
+	CHILD_CHECK(!landing_open(4 * unit, NULL, &p));
 	CHILD_CHECK(threads_now() == before + 1);
-	CHILD_CHECK(!pool_take(p, buffer_at(0), 4 * unit, &l));
+	CHILD_CHECK(!landing_take(p, buffer_at(0), 4 * unit, &l));
 	memset(l.addr, 1, 4 * unit);
-	pool_give(p, &l, true);
-	pool_close(p, true);
+	landing_give(p, &l, true);
+	landing_close(p, true);
 	CHILD_CHECK(threads_are(before));
 	return 0;
 }
 
 static void a_child_has_a_pool_of_its_own(void **state)
 {
-	struct pool_landing *p = pool_of(BLOCKS);
+	struct landing_member *p = pool_of(BLOCKS);
 	size_t unit = pages_huge_len();
 	struct landing l;
 
-	assert_int_equal(pool_take(p, buffer_at(0), unit, &l), 0);
+	assert_int_equal(landing_take(p, buffer_at(0), unit, &l), 0);
 	memset(l.addr, 7, unit);
 	assert_int_equal(in_child(use_pool_in_child, p), 0);
 	assert_int_equal(in_raw_child(use_pool_in_child, p), 0);
 	assert_int_equal(l.addr[unit - 1], 7);
-	pool_give(p, &l, true);
-	pool_close(p, true);
+	landing_give(p, &l, true);
+	landing_close(p, true);
 }
 
 static void *hold_a_pool(void *arg)
 {
-	struct pool_landing *p;
+	struct landing_member *p;
 	struct landing l;
 
-	CHILD_CHECK(!pool_open((uint64_t)32 << 20, NULL, &p));
-	CHILD_CHECK(!pool_take(p, buffer_at(0), pages_huge_len(), &l));
-	pool_give(p, &l, true);
+	CHILD_CHECK(!landing_open((uint64_t)32 << 20, NULL, &p));
+	CHILD_CHECK(!landing_take(p, buffer_at(0), pages_huge_len(), &l));
+	landing_give(p, &l, true);
 	return arg;
 }
 
@@ -421,5 +424,5 @@ int main(void)
 	if (pthread_create(&thread, NULL, nothing, NULL))
 		return 1;
 	pthread_join(thread, NULL);
-	return cmocka_run_group_tests_name("channel_pool", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("landing", tests, NULL, NULL);
 }

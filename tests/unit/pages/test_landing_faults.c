@@ -17,14 +17,14 @@ static long live;
 
 static void begin(void)
 {
-	struct pool_landing *p;
+	struct landing_member *p;
 	struct landing l;
 
 	/* What is kept for good is there from now on. */
-	assert_int_equal(pool_open(64 * MIB, NULL, &p), 0);
-	assert_int_equal(pool_take(p, NULL, 2 * MIB, &l), 0);
-	pool_give(p, &l, true);
-	pool_close(p, true);
+	assert_int_equal(landing_open(64 * MIB, NULL, &p), 0);
+	assert_int_equal(landing_take(p, NULL, 2 * MIB, &l), 0);
+	landing_give(p, &l, true);
+	landing_close(p, true);
 	contexts_kept = fault_contexts();
 	threads = threads_now();
 	live = fault_live();
@@ -46,22 +46,22 @@ static void nothing_is_left(int step)
 
 static void every_step_of_joining(void **state)
 {
-	struct pool_landing *const before = (struct pool_landing *)0x1;
+	struct landing_member *const before = (struct landing_member *)0x1;
 	int step = 0, errors = 0, rc, hit;
-	struct pool_landing *p;
+	struct landing_member *p;
 
 	begin();
 	do {
 		step++;
 		p = before;
 		fault_at(step);
-		rc = pool_open(4 * MIB, NULL, &p);
+		rc = landing_open(4 * MIB, NULL, &p);
 		hit = fault_hit();
 		fault_at(0);
 		if (rc)
 			assert_ptr_equal(p, before);
 		else
-			pool_close(p, true);
+			landing_close(p, true);
 		errors += !!rc;
 		nothing_is_left(step);
 	} while (hit);
@@ -72,28 +72,28 @@ static void every_step_of_joining(void **state)
 static void every_step_of_a_landing(void **state)
 {
 	int step = 0, errors = 0, hit, rc;
-	struct pool_landing *p;
+	struct landing_member *p;
 	struct landing l;
 
 	begin();
 	do {
 		step++;
-		assert_int_equal(pool_open(64 * MIB, NULL, &p), 0);
-		assert_int_equal(pool_take(p, NULL, 2 * MIB, &l), 0);
-		pool_give(p, &l, true);
+		assert_int_equal(landing_open(64 * MIB, NULL, &p), 0);
+		assert_int_equal(landing_take(p, NULL, 2 * MIB, &l), 0);
+		landing_give(p, &l, true);
 		fault_at(step);
-		rc = pool_take(p, NULL, 64 * MIB, &l);
+		rc = landing_take(p, NULL, 64 * MIB, &l);
 		hit = fault_hit();
 		fault_at(0);
 		if (!rc)
-			pool_give(p, &l, true);
+			landing_give(p, &l, true);
 		else
 			assert_int_equal(rc, -EAGAIN);
 		errors += !!rc;
 		/* It is there the next time. */
-		assert_int_equal(pool_take(p, NULL, 64 * MIB, &l), 0);
-		pool_give(p, &l, true);
-		pool_close(p, true);
+		assert_int_equal(landing_take(p, NULL, 64 * MIB, &l), 0);
+		landing_give(p, &l, true);
+		landing_close(p, true);
 		nothing_is_left(step);
 	} while (hit);
 	assert_int_equal(errors, 2);
@@ -110,6 +110,5 @@ int main(void)
 		puts("skipped: there are no huge pages");
 		return 77;
 	}
-	return cmocka_run_group_tests_name("channel_pool_faults", tests, NULL,
-					   NULL);
+	return cmocka_run_group_tests_name("landing_faults", tests, NULL, NULL);
 }
