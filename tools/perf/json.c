@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The result of kedge perf as JSON. kedge's lanes are rows; a peer's figures
+/* The result of kedge perf as JSON. kedge's pairs are rows; a peer's figures
  * are members of the rows that they are to be compared with. */
 #include <stdio.h>
 
@@ -46,8 +46,8 @@ static json_t *peers_json(const struct perf_result *res,
 		rc = json_array_append_new(
 			list,
 			json_pack("{s:s, s:o, s:f, s:f, s:f, s:I}", "peer",
-				  res->lane[p->lane].cfg.side->name, "tls",
-				  util_json_text(res->lane[p->lane].cfg.name),
+				  res->pair[p->pair].cfg.side->name, "tls",
+				  util_json_text(res->pair[p->pair].cfg.name),
 				  "latency_us", p->latency_us, "gbps", p->gbps,
 				  "faults", p->faults, "wrong",
 				  (json_int_t)p->wrong));
@@ -82,7 +82,7 @@ static json_t *row_json(const void *of, size_t i)
 {
 	const struct perf_result *res = of;
 	const struct perf_row *row = &res->rows[i];
-	const struct perf_lane *l = &res->lane[row->lane];
+	const struct perf_pair *pair = &res->pair[row->pair];
 	double reg = perf_register_us(res, row->buffers);
 	json_t *o;
 
@@ -90,7 +90,7 @@ static json_t *row_json(const void *of, size_t i)
 		return json_null();
 	o = json_pack("{s:s, s:s, s:I, s:s, s:f, s:f, s:s, s:o, s:I, s:o, s:o, "
 		      "s:f, s:I, s:I, s:I}",
-		      "transport", l->facts.transport, "way", l->cfg.name,
+		      "transport", pair->facts.transport, "way", pair->cfg.name,
 		      "bytes", (json_int_t)row->bytes, "buffers",
 		      perf_buffers_names[row->buffers], "latency_us",
 		      row->latency_us, "gbps", row->gbps, "way_taken",
@@ -160,22 +160,22 @@ static json_t *builds_json(const struct perf_result *res)
 	int rc = list ? 0 : -1;
 	unsigned int i;
 
-	for (i = 0; i < res->lane_cnt && !rc; i++) {
-		const struct perf_lane *l = &res->lane[i];
+	for (i = 0; i < res->pair_cnt && !rc; i++) {
+		const struct perf_pair *pair = &res->pair[i];
 
-		if (l->cfg.side == last || l->cfg.side == &perf_kedge)
+		if (pair->cfg.side == last || pair->cfg.side == &perf_kedge)
 			continue;
-		last = l->cfg.side;
+		last = pair->cfg.side;
 		rc = json_array_append_new(
 			list,
-			json_pack("{s:s, s:s, s:o, s:o, s:o}", "peer",
-				  last->name, "version", l->facts.version,
-				  "path", util_json_text(l->facts.path),
-				  "assertions",
-				  flag_json(&l->facts, PERF_BUILD_ASSERTIONS),
-				  "parameter_checks",
-				  flag_json(&l->facts,
-					    PERF_BUILD_PARAM_CHECKS)));
+			json_pack(
+				"{s:s, s:s, s:o, s:o, s:o}", "peer", last->name,
+				"version", pair->facts.version, "path",
+				util_json_text(pair->facts.path), "assertions",
+				flag_json(&pair->facts, PERF_BUILD_ASSERTIONS),
+				"parameter_checks",
+				flag_json(&pair->facts,
+					  PERF_BUILD_PARAM_CHECKS)));
 	}
 	if (!rc)
 		return list;
@@ -188,9 +188,9 @@ static const char *peer_version(const struct perf_result *res)
 {
 	unsigned int i;
 
-	for (i = 0; i < res->lane_cnt; i++)
-		if (res->lane[i].cfg.side != &perf_kedge)
-			return res->lane[i].facts.version;
+	for (i = 0; i < res->pair_cnt; i++)
+		if (res->pair[i].cfg.side != &perf_kedge)
+			return res->pair[i].facts.version;
 	return NULL;
 }
 
@@ -202,8 +202,8 @@ int perf_print_json(const struct perf_result *res)
 
 	root = json_pack("{s:s, s:s, s:b, s:i, s:i, s:i, s:b, s:b, s:I, s:I, "
 			 "s:o, s:s?, s:s?, s:o, s:o, s:o?}",
-			 "version", res->lane[0].facts.version, "transport",
-			 res->lane[0].facts.transport, "remote",
+			 "version", res->pair[0].facts.version, "transport",
+			 res->pair[0].facts.transport, "remote",
 			 opt->connect != NULL, "cpus", (int)res->cpus,
 			 "window", opt->window, "rounds", opt->rounds, "check",
 			 opt->check, "use", opt->use, "seed",

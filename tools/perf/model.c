@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * What kedge_channel_cost() expects: its curves, and the sizes from which one
- * way is no dearer than another. rank 0 of a lane answers, since the model is
+ * way is no dearer than another. rank 0 of a pair answers, since the model is
  * of a process that has a channel.
  */
 #include <errno.h>
@@ -38,7 +38,7 @@ static int ask(struct perf_result *res, uint32_t way, uint64_t bytes,
 	int rc;
 
 	*ns = 0;
-	rc = perf_lane_ask(&res->lane[0], &req, &rep);
+	rc = perf_pair_ask(&res->pair[0], &req, &rep);
 	if (rc == -EOPNOTSUPP)
 		return 0;
 	if (rc)
@@ -77,15 +77,15 @@ static int curves(struct perf_result *res)
 
 /* Which of the two costs less; one that does not work costs more. -1: neither
  * works. */
-static int cheaper(struct perf_result *res, const uint32_t pair[2],
+static int cheaper(struct perf_result *res, const uint32_t ways[2],
 		   uint64_t bytes, uint32_t fresh, int *which)
 {
 	uint64_t a, b;
 	int rc;
 
-	rc = ask(res, pair[0], bytes, fresh, &a);
+	rc = ask(res, ways[0], bytes, fresh, &a);
 	if (!rc)
-		rc = ask(res, pair[1], bytes, fresh, &b);
+		rc = ask(res, ways[1], bytes, fresh, &b);
 	if (rc)
 		return rc;
 	*which = !a && !b ? -1 : !b ? 0 : !a || b <= a;
@@ -93,7 +93,7 @@ static int cheaper(struct perf_result *res, const uint32_t pair[2],
 }
 
 static int close_in(struct perf_result *res, struct perf_even *e,
-		    const uint32_t pair[2], uint64_t low, uint64_t high,
+		    const uint32_t ways[2], uint64_t low, uint64_t high,
 		    int above)
 {
 	uint64_t mid;
@@ -101,7 +101,7 @@ static int close_in(struct perf_result *res, struct perf_even *e,
 
 	while (high - low > (high > 2 * EVEN_CLOSE ? EVEN_CLOSE : 64)) {
 		mid = low + (high - low) / 2;
-		rc = cheaper(res, pair, mid, e->fresh, &which);
+		rc = cheaper(res, ways, mid, e->fresh, &which);
 		if (rc)
 			return rc;
 		if (which == above)
@@ -113,24 +113,24 @@ static int close_in(struct perf_result *res, struct perf_even *e,
 	return 0;
 }
 
-static int break_evens(struct perf_result *res, const uint32_t pair[2],
+static int break_evens(struct perf_result *res, const uint32_t ways[2],
 		       uint32_t fresh)
 {
 	uint64_t bytes;
 	int last = -1, which, rc;
 
 	for (bytes = EVEN_MIN; bytes <= EVEN_MAX; bytes *= 2) {
-		rc = cheaper(res, pair, bytes, fresh, &which);
+		rc = cheaper(res, ways, bytes, fresh, &which);
 		if (rc)
 			return rc;
 		if (which >= 0 && last >= 0 && which != last &&
 		    res->even_cnt < EVENS_MAX) {
 			struct perf_even *e = &res->evens[res->even_cnt++];
 
-			e->below = pair[last];
-			e->above = pair[which];
+			e->below = ways[last];
+			e->above = ways[which];
 			e->fresh = fresh;
-			rc = close_in(res, e, pair, bytes / 2, bytes, which);
+			rc = close_in(res, e, ways, bytes / 2, bytes, which);
 			if (!rc)
 				rc = ask(res, e->above, e->bytes, fresh,
 					 &e->ns);

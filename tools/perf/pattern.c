@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What the two ranks of a lane do in a batch, the same for every side. Rank 0
+ * What the two ranks of a pair do in a batch, the same for every side. Rank 0
  * begins and has the clock; whatever is measured is warmed up untimed first,
- * for the other lanes have just had the CPUs and their caches.
+ * for the other pairs have just had the CPUs and their caches.
  *
  *   ping-pong  each posts a receive; 0 sends, 1 answers with as many bytes
  *   stream     1 keeps a window of receives posted, 0 a window of sends under
  *              way; when 1 has them all it sends one byte
  *
  * Both wait by polling. Messages are numbered in each direction for as long as
- * the lane lives, so that no two have the same contents.
+ * the pair lives, so that no two have the same contents.
  */
 #include <errno.h>
 #include <sched.h>

@@ -30,7 +30,7 @@ static struct perf_peer *peer_of(struct perf_opts *opt, const char *name)
 	return NULL;
 }
 
-/* "posix:posix,cma": each may be the name of a lane. */
+/* "posix:posix,cma": each may be the name of a pair. */
 static int check_tls(const char *text)
 {
 	size_t len;
@@ -38,7 +38,7 @@ static int check_tls(const char *text)
 	for (; text; text = text[len] ? text + len + 1 : NULL) {
 		len = strcspn(text, ":");
 		if (!len ||
-		    len >= sizeof(((struct perf_lane_cfg *)NULL)->name))
+		    len >= sizeof(((struct perf_pair_cfg *)NULL)->name))
 			return util_usage("--peer-tls: lists such as posix,cma "
 					  "with colons between them, please");
 		if (strspn(text, TLS_CHARS) < len)
@@ -83,7 +83,7 @@ static int add(struct perf_opts *opt, size_t i, const char *detail)
 				    opt->tls_text ? opt->tls_text : TLS);
 	if (detail && (strchr(detail, ':') ||
 		       strlen(detail) >=
-			       sizeof(((struct perf_lane_cfg *)NULL)->name)))
+			       sizeof(((struct perf_pair_cfg *)NULL)->name)))
 		return util_usage("--peer: '%s' is no provider of libfabric",
 				  detail);
 	return set_variants(p, "--peer", detail ? detail : PROVIDER);
@@ -182,20 +182,20 @@ bool perf_is_release(const struct perf_facts *facts)
 
 void perf_warn_of_builds(const struct perf_result *res)
 {
-	const struct perf_lane *l;
+	const struct perf_pair *pair;
 	unsigned int i;
 
-	for (i = 0; i < res->lane_cnt; i++) {
-		l = &res->lane[i];
-		if (perf_is_release(&l->facts))
+	for (i = 0; i < res->pair_cnt; i++) {
+		pair = &res->pair[i];
+		if (perf_is_release(&pair->facts))
 			continue;
 		util_error("%s %s (%s) is built with %s: it is slower than "
 			   "the release builds that most sites run, so the "
 			   "ratios flatter kedge; name a release build with "
-			   "--peer-prefix", l->cfg.side->name,
-			   l->facts.version, l->facts.path,
-			   perf_build_name(&l->facts));
-		/* All lanes of a library are of one build. */
+			   "--peer-prefix", pair->cfg.side->name,
+			   pair->facts.version, pair->facts.path,
+			   perf_build_name(&pair->facts));
+		/* All pairs of a library are of one build. */
 		return;
 	}
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * kedge perf. What is measured is a lane: two processes that exchange messages,
+ * kedge perf. What is measured is a pair: two processes that exchange messages,
  * rank 0 (which takes the time) and rank 1, on a side's channel (side_kedge.c,
- * side_ucx.c). The planner (run.c) lets the lanes take turns in short batches,
+ * side_ucx.c). The planner (run.c) lets the pairs take turns in short batches,
  * while the ranks of all others sleep; pattern.c is what a batch does, the same
  * code for every side.
  *
- * On one host both ranks are children (rank.c, lane.c). With --connect rank 0
+ * On one host both ranks are children (rank.c, pair.c). With --connect rank 0
  * is this process and rank 1 the one that was started with --listen, over there
  * (remote.c).
  */
@@ -16,23 +16,23 @@
 #include "tools/perf/rank.h"
 
 #define PERF_SIZES_MAX 64u
-#define PERF_LANES_MAX 24u
+#define PERF_PAIRS_MAX 24u
 #define PERF_PEERS_MAX 4u
 
-/* ---- lanes: lane.c, remote.c ---- */
+/* ---- pairs: pair.c, remote.c ---- */
 
 struct perf_remote;
 
-/** struct perf_lane - two ranks
+/** struct perf_pair - two ranks
  * @cfg:    what it was made of
  * @facts:  what its rank 0 says
  * @proc:   the ranks, where both are children
  * @remote: else the other host, and
  * @local:  the rank that is this process
- * @index:  of the lane over there
+ * @index:  of the pair over there
  */
-struct perf_lane {
-	struct perf_lane_cfg cfg;
+struct perf_pair {
+	struct perf_pair_cfg cfg;
 	struct perf_facts facts;
 	struct proc proc[2];
 	struct perf_remote *remote;
@@ -40,37 +40,37 @@ struct perf_lane {
 	uint32_t index;
 };
 
-/* What a child is started with; @pair leads to the other rank. */
+/* What a child is started with; @ends lead to the other rank. */
 struct perf_child {
-	const struct perf_lane_cfg *cfg;
+	const struct perf_pair_cfg *cfg;
 	unsigned int rank;
-	int pair[2];
+	int ends[2];
 };
 
 /* The child's main; @arg is its struct perf_child. */
 void perf_rank_child(int fd, void *arg);
 
-/* 0, or an exit status with a message printed. perf_lane_stop() after both. */
-int perf_lane_start(struct perf_lane *l);
-int perf_lane_run(struct perf_lane *l, const struct perf_req *req,
+/* 0, or an exit status with a message printed. perf_pair_stop() after both. */
+int perf_pair_start(struct perf_pair *pair);
+int perf_pair_run(struct perf_pair *pair, const struct perf_req *req,
 		  struct perf_rep rep[2], struct util_progress *progress,
 		  uint64_t done);
 /* A question to rank 0 alone: 0 or a negative errno, nothing printed. */
-int perf_lane_ask(struct perf_lane *l, const struct perf_req *req,
+int perf_pair_ask(struct perf_pair *pair, const struct perf_req *req,
 		  struct perf_rep *rep);
 /* @failed: do not wait for what the ranks are doing. */
-void perf_lane_stop(struct perf_lane *l, bool failed);
+void perf_pair_stop(struct perf_pair *pair, bool failed);
 
 /* Reach the process that was started with --listen. */
 int perf_remote_open(const struct perf_place *at, struct perf_remote **remote);
 /* Tells it the end. */
 void perf_remote_close(struct perf_remote *remote);
-/* As those of lanes. */
-int perf_remote_start(struct perf_remote *remote, struct perf_lane *l);
-int perf_remote_run(struct perf_lane *l, const struct perf_req *req,
+/* As those of pairs. */
+int perf_remote_start(struct perf_remote *remote, struct perf_pair *pair);
+int perf_remote_run(struct perf_pair *pair, const struct perf_req *req,
 		    struct perf_rep rep[2], struct util_progress *progress,
 		    uint64_t done);
-void perf_remote_stop(struct perf_lane *l);
+void perf_remote_stop(struct perf_pair *pair);
 /* Be that process, for one peer; an exit status. */
 int perf_serve(const struct perf_place *at);
 
@@ -115,8 +115,8 @@ struct perf_opts {
 	struct perf_place place;
 };
 
-/** struct perf_row - what a lane did with one size and kind of buffers
- * @lane:    index in the result
+/** struct perf_row - what a pair did with one size and kind of buffers
+ * @pair:    index in the result
  * @window:  messages under way in the stream
  * @latency_us, @gbps: medians
  * @cts_us:  from RTS to CTS, of ping-pong; 0 if none was sent
@@ -127,7 +127,7 @@ struct perf_opts {
  * @dropped: rounds in which a rank lost its CPU
  */
 struct perf_row {
-	unsigned int lane;
+	unsigned int pair;
 	uint64_t bytes;
 	enum perf_buffers buffers;
 	uint32_t window;
@@ -160,8 +160,8 @@ struct perf_even {
 
 struct perf_result {
 	const struct perf_opts *opt;
-	struct perf_lane lane[PERF_LANES_MAX];
-	unsigned int lane_cnt;
+	struct perf_pair pair[PERF_PAIRS_MAX];
+	unsigned int pair_cnt;
 	struct perf_remote *remote;
 	unsigned int cpus;
 	struct perf_row *rows;
@@ -185,7 +185,7 @@ int perf_parse_peers(struct perf_opts *opt);
 /* "ucx", "ucx,libfabric"; "" where there is none. */
 const char *perf_peers_name(const struct perf_opts *opt,
 			    char buf[UTIL_HUMAN]);
-/* What a lane's library is: "assertions and parameter checks", "release build",
+/* What a pair's library is: "assertions and parameter checks", "release build",
  * or NULL where nobody knows. */
 const char *perf_build_name(const struct perf_facts *facts);
 /* Whether the library was built to be fast; true where nobody knows. */
@@ -194,7 +194,7 @@ bool perf_is_release(const struct perf_facts *facts);
 void perf_warn_of_builds(const struct perf_result *res);
 
 /*
- * Start the lanes, and measure or ask the model. 0, or an exit status with a
+ * Start the pairs, and measure or ask the model. 0, or an exit status with a
  * message printed; perf_result_fini() in every case.
  */
 int perf_run(const struct perf_opts *opt, struct perf_result *res);

@@ -15,7 +15,7 @@
 
 #include "tools/perf/perf.h"
 
-#define CURVES_MAX PERF_LANES_MAX
+#define CURVES_MAX PERF_PAIRS_MAX
 #define PANELS_MAX (2 * PERF_BUFFERS)
 /* Of two that are closer than that, neither is the better one. */
 #define CLEAR 0.05
@@ -185,20 +185,20 @@ static void mark_last_change(struct panel *p)
 static void curves_of_rows(const struct perf_result *res, struct panel *p,
 			   unsigned int buffers)
 {
-	unsigned int lane;
+	unsigned int index;
 	struct curve *c;
 	size_t i;
 
-	for (lane = 0; lane < res->lane_cnt; lane++) {
-		const struct perf_lane *l = &res->lane[lane];
+	for (index = 0; index < res->pair_cnt; index++) {
+		const struct perf_pair *pair = &res->pair[index];
 
-		c = add_curve(p, lane, l->cfg.side != &perf_kedge);
-		snprintf(c->name, sizeof(c->name), "%s %s", l->cfg.side->name,
-			 l->cfg.name);
+		c = add_curve(p, index, pair->cfg.side != &perf_kedge);
+		snprintf(c->name, sizeof(c->name), "%s %s",
+			 pair->cfg.side->name, pair->cfg.name);
 		for (i = 0; i < res->n; i++) {
 			const struct perf_row *row = &res->rows[i];
 
-			if (row->lane == lane && row->buffers == buffers)
+			if (row->pair == index && row->buffers == buffers)
 				add_point(c, row->bytes,
 					  p->up ? row->gbps : row->latency_us);
 		}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* One end of a lane: a process that opens its side, then serves requests. */
+/* One end of a pair: a process that opens its side, then serves requests. */
 #include <errno.h>
 #include <malloc.h>
 #include <stdio.h>
@@ -55,7 +55,7 @@ void perf_rank_child(int fd, void *arg)
 	struct perf_rep hello = { 0 };
 	struct perf_rank *r = calloc(1, sizeof(*r));
 
-	close(c->pair[!c->rank]);
+	close(c->ends[!c->rank]);
 	perf_rank_prepare();
 	if (!r) {
 		hello.rc = -ENOMEM;
@@ -65,7 +65,7 @@ void perf_rank_child(int fd, void *arg)
 	}
 	r->side = c->cfg->side;
 	r->rank = c->rank;
-	hello.rc = r->side->open(c->cfg, c->rank, c->pair[c->rank], &r->ctx,
+	hello.rc = r->side->open(c->cfg, c->rank, c->ends[c->rank], &r->ctx,
 				 &hello.facts, hello.why);
 	if (!hello.rc)
 		perf_rank_settle(r);

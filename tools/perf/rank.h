@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * One end of a lane of kedge perf: the side that moves its messages, what is in
+ * One end of a pair of kedge perf: the side that moves its messages, what is in
  * them, and what a batch of them does.
  */
 #ifndef TOOLS_PERF_RANK_H
@@ -108,7 +108,7 @@ struct perf_place {
 
 struct perf_side;
 
-/** struct perf_lane_cfg - a lane as the command line has it
+/** struct perf_pair_cfg - a pair as the command line has it
  * @side:       who is measured
  * @name:       of the way, what is in UCX_TLS, or libfabric's provider
  * @way:        enum kedge_way (kedge)
@@ -117,7 +117,7 @@ struct perf_side;
  * @prefix:     where it is installed, borrowed; NULL: where the loader finds it
  *              (UCX)
  */
-struct perf_lane_cfg {
+struct perf_pair_cfg {
 	const struct perf_side *side;
 	char name[32];
 	uint32_t way;
@@ -143,7 +143,7 @@ struct perf_lane_cfg {
  */
 struct perf_side {
 	const char *name;
-	int (*open)(const struct perf_lane_cfg *cfg, unsigned int rank, int fd,
+	int (*open)(const struct perf_pair_cfg *cfg, unsigned int rank, int fd,
 		    void **ctx, struct perf_facts *facts,
 		    char why[PERF_WHY_LEN]);
 	void (*close)(void *ctx);
@@ -175,8 +175,8 @@ int perf_swap_addresses(int fd, const void *mine, size_t len, size_t max,
 /* perf_kedge's context of a channel that is open, which it then owns; NULL if
  * there is no memory. */
 void *perf_kedge_wrap(struct kedge_channel *ch, struct perf_facts *facts);
-/* The options of a channel for a lane. */
-void perf_kedge_opts(const struct perf_lane_cfg *cfg,
+/* The options of a channel for a pair. */
+void perf_kedge_opts(const struct perf_pair_cfg *cfg,
 		     struct kedge_channel_opts *opts);
 
 /* ---- where channels are opened: open.c ---- */
@@ -259,7 +259,7 @@ struct perf_rep {
 	char why[PERF_WHY_LEN];
 };
 
-/** struct perf_rank - one end of a lane
+/** struct perf_rank - one end of a pair
  * @yield:  there are fewer CPUs than ranks: give it away while waiting
  * @req:    whose buffers these are, and what is being done
  * @send, @recv: buffers, @slots of each that has any

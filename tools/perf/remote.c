@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Lanes whose rank 1 is another process, on this host or another one, which was
+ * Pairs whose rank 1 is another process, on this host or another one, which was
  * started with --listen. Requests and replies go over a channel of their own,
  * on which that process sleeps between batches:
  *
  *   HELLO              both are the same program
- *   OPEN  lane, way    it listens again, at the same place, for that lane's
+ *   OPEN  pair, way    it listens again, at the same place, for that pair's
  *                      channel: reply. We connect; it accepts: reply
- *   RUN   lane, batch  both do it: reply
+ *   RUN   pair, batch  both do it: reply
  *   BYE
  *
  * They are structs of this program in this machine's byte order: the first word
@@ -28,7 +28,7 @@
 struct perf_remote {
 	const struct perf_place *at;
 	struct kedge_channel *ch;
-	uint32_t lanes;
+	uint32_t pairs;
 	bool pinned;
 };
 
@@ -158,80 +158,80 @@ void perf_remote_close(struct perf_remote *r)
 	free(r);
 }
 
-static int open_lane(struct perf_remote *r, struct perf_lane *l)
+static int open_pair(struct perf_remote *r, struct perf_pair *pair)
 {
 	struct kedge_channel_opts opts;
 	struct kedge_channel *ch;
 	int rc;
 
-	perf_kedge_opts(&l->cfg, &opts);
+	perf_kedge_opts(&pair->cfg, &opts);
 	opts.timeout_ms = CTL_STUCK_MS;
 	rc = perf_connect(r->at, &opts, CONNECT_MS, &ch);
 	if (rc)
 		return util_fail(rc, "cannot connect");
-	l->local->ctx = perf_kedge_wrap(ch, &l->facts);
-	if (l->local->ctx)
+	pair->local->ctx = perf_kedge_wrap(ch, &pair->facts);
+	if (pair->local->ctx)
 		return 0;
 	kedge_channel_close(ch);
 	return util_fail(-ENOMEM, "cannot connect");
 }
 
-int perf_remote_start(struct perf_remote *r, struct perf_lane *l)
+int perf_remote_start(struct perf_remote *r, struct perf_pair *pair)
 {
 	struct perf_ctl ctl;
 	struct perf_rep rep;
 	int rc;
 
-	l->local = calloc(1, sizeof(*l->local));
-	if (!l->local)
+	pair->local = calloc(1, sizeof(*pair->local));
+	if (!pair->local)
 		return util_fail(-ENOMEM, "cannot connect");
-	l->remote = r;
-	l->index = r->lanes++;
-	l->local->side = l->cfg.side;
-	l->local->yield = proc_cpus() < 2;
+	pair->remote = r;
+	pair->index = r->pairs++;
+	pair->local->side = pair->cfg.side;
+	pair->local->yield = proc_cpus() < 2;
 	perf_ctl_init(&ctl, CTL_OPEN);
-	ctl.way = l->cfg.way;
-	ctl.heap_bytes = l->cfg.heap_bytes;
+	ctl.way = pair->cfg.way;
+	ctl.heap_bytes = pair->cfg.heap_bytes;
 	rc = request(r, &ctl, &rep);
 	if (!rc)
-		rc = open_lane(r, l);
+		rc = open_pair(r, pair);
 	return rc ? rc : reply(r, &rep);
 }
 
-int perf_remote_run(struct perf_lane *l, const struct perf_req *req,
+int perf_remote_run(struct perf_pair *pair, const struct perf_req *req,
 		    struct perf_rep rep[2], struct util_progress *progress,
 		    uint64_t done)
 {
-	struct perf_remote *r = l->remote;
+	struct perf_remote *r = pair->remote;
 	struct perf_ctl ctl;
 	int rc;
 
-	/* After all lanes are open, so that no thread inherits it. */
+	/* After all pairs are open, so that no thread inherits it. */
 	if (!r->pinned)
 		proc_pin(0);
 	r->pinned = true;
 	perf_ctl_init(&ctl, CTL_RUN);
-	ctl.lane = l->index;
+	ctl.pair = pair->index;
 	ctl.req = *req;
 	rc = perf_ctl_send(r->ch, &ctl, sizeof(ctl));
 	if (rc)
 		return gone(r, rc);
-	perf_rank_run(l->local, req, &rep[0]);
+	perf_rank_run(pair->local, req, &rep[0]);
 	util_progress_at(progress, done);
 	/* If the other end knows why, that is the better reason. */
 	rc = reply(r, &rep[1]);
 	if (!rc && rep[0].rc) {
-		util_error("%s: %s", l->cfg.name, rep[0].why);
+		util_error("%s: %s", pair->cfg.name, rep[0].why);
 		rc = CMD_CANNOT;
 	}
 	return rc;
 }
 
-void perf_remote_stop(struct perf_lane *l)
+void perf_remote_stop(struct perf_pair *pair)
 {
-	if (!l->local)
+	if (!pair->local)
 		return;
-	perf_rank_fini(l->local);
-	free(l->local);
-	l->local = NULL;
+	perf_rank_fini(pair->local);
+	free(pair->local);
+	pair->local = NULL;
 }

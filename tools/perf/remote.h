@@ -19,7 +19,7 @@ enum perf_ctl_what { CTL_HELLO, CTL_OPEN, CTL_RUN, CTL_BYE };
  * @magic:      CTL_MAGIC
  * @version:    of kedge
  * @what:       enum perf_ctl_what
- * @lane:       RUN: which
+ * @pair:       RUN: which
  * @way:        OPEN: enum kedge_way
  * @heap_bytes: OPEN
  * @req:        RUN
@@ -28,7 +28,7 @@ struct perf_ctl {
 	uint64_t magic;
 	char version[16];
 	uint32_t what;
-	uint32_t lane;
+	uint32_t pair;
 	uint32_t way;
 	uint32_t reserved;
 	uint64_t heap_bytes;

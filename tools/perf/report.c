@@ -15,7 +15,7 @@ double perf_ratio(double a, double b)
 
 bool perf_is_peer(const struct perf_result *res, const struct perf_row *row)
 {
-	return res->lane[row->lane].cfg.side != &perf_kedge;
+	return res->pair[row->pair].cfg.side != &perf_kedge;
 }
 
 bool perf_same(const struct perf_row *a, const struct perf_row *b)
@@ -60,7 +60,7 @@ double perf_register_us(const struct perf_result *res,
 
 	for (i = 0; i < res->n; i++) {
 		row = &res->rows[i];
-		if (res->lane[row->lane].cfg.way == KEDGE_WAY_REGISTER &&
+		if (res->pair[row->pair].cfg.way == KEDGE_WAY_REGISTER &&
 		    row->bytes == REGISTER_AT && row->buffers == buffers &&
 		    row->ways[KEDGE_WAY_REGISTER])
 			return row->cts_us;
@@ -107,14 +107,14 @@ static void print_peer(const struct perf_result *res,
 
 static void print_row(const struct perf_result *res, const struct perf_row *row)
 {
-	const struct perf_lane *l = &res->lane[row->lane];
+	const struct perf_pair *pair = &res->pair[row->pair];
 	double reg = perf_register_us(res, row->buffers);
 	char n[UTIL_HUMAN], a[UTIL_HUMAN], b[UTIL_HUMAN], c[UTIL_HUMAN];
 	char way[64];
 
 	snprintf(way, sizeof(way), "%s%s%s",
-		 perf_is_peer(res, row) ? l->cfg.side->name : "",
-		 perf_is_peer(res, row) ? " " : "", l->cfg.name);
+		 perf_is_peer(res, row) ? pair->cfg.side->name : "",
+		 perf_is_peer(res, row) ? " " : "", pair->cfg.name);
 	printf("%9s %-6s %-14s %-8s %9s %8s", size_name(n, row->bytes),
 	       perf_buffers_names[row->buffers], way, perf_way_taken(row),
 	       number(a, row->latency_us), number(b, row->gbps));
@@ -133,7 +133,7 @@ static void print_row(const struct perf_result *res, const struct perf_row *row)
 
 static void print_place(const struct perf_result *res)
 {
-	const struct perf_facts *f = &res->lane[0].facts;
+	const struct perf_facts *f = &res->pair[0].facts;
 
 	printf("kedge %s, %s channel", f->version, f->transport);
 	if (res->opt->connect)
@@ -154,12 +154,12 @@ static void print_peers(const struct perf_result *res)
 	const char *build;
 	unsigned int i;
 
-	for (i = 0; i < res->lane_cnt; i++) {
-		const struct perf_lane_cfg *cfg = &res->lane[i].cfg;
+	for (i = 0; i < res->pair_cnt; i++) {
+		const struct perf_pair_cfg *cfg = &res->pair[i].cfg;
 
 		if (cfg->side == &perf_kedge)
 			continue;
-		f = &res->lane[i].facts;
+		f = &res->pair[i].facts;
 		build = perf_build_name(f);
 		if (cfg->side == last) {
 			printf("; %s", cfg->name);
@@ -273,12 +273,12 @@ static void csv_model(const struct perf_result *res)
 
 static void csv_row(const struct perf_result *res, const struct perf_row *row)
 {
-	const struct perf_lane *l = &res->lane[row->lane];
+	const struct perf_pair *pair = &res->pair[row->pair];
 	struct perf_best best;
 	char peers[UTIL_HUMAN];
 
-	printf("%s,\"%s\",%llu,%s,%s,%u,%.4f,%.5f,", l->facts.transport,
-	       l->cfg.name, (unsigned long long)row->bytes,
+	printf("%s,\"%s\",%llu,%s,%s,%u,%.4f,%.5f,", pair->facts.transport,
+	       pair->cfg.name, (unsigned long long)row->bytes,
 	       perf_buffers_names[row->buffers], perf_way_taken(row),
 	       row->window, row->latency_us, row->gbps);
 	if (row->cts_us > 0)

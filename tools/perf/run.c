@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Starts the lanes of kedge perf and measures them. For each size and kind of
- * buffers, a round is a batch of ping-pong and a batch of stream on every lane,
- * in an order that rotates; all lanes do as many messages. A round in which any
- * rank lost its CPU is set aside on all lanes alike.
+ * Starts the pairs of kedge perf and measures them. For each size and kind of
+ * buffers, a round is a batch of ping-pong and a batch of stream on every pair,
+ * in an order that rotates; all pairs do as many messages. A round in which any
+ * rank lost its CPU is set aside on all pairs alike.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@
 /* Rounds for one clean round, at most, on the average. */
 #define ROUNDS_A_CLEAN 3
 
-/** struct track - what one lane gives
+/** struct track - what one pair gives
  * @on:    it takes part
  * @all, @clean: nanoseconds for a message, of each phase
  */
@@ -36,7 +36,7 @@ struct track {
 
 struct group {
 	struct perf_result *res;
-	struct track track[PERF_LANES_MAX];
+	struct track track[PERF_PAIRS_MAX];
 	struct perf_req req;
 	uint64_t cnt[PERF_PHASES];
 	uint64_t dropped;
@@ -54,26 +54,26 @@ static uint32_t window_of(const struct perf_opts *opt, uint64_t bytes)
 	return fit < window ? (uint32_t)fit : window;
 }
 
-static int run_batch(struct group *g, unsigned int lane, enum perf_phase phase,
+static int run_batch(struct group *g, unsigned int pair, enum perf_phase phase,
 		     struct perf_rep rep[2])
 {
 	struct perf_result *res = g->res;
 	struct perf_req req = g->req;
-	struct perf_row *row = &g->track[lane].row;
+	struct perf_row *row = &g->track[pair].row;
 	unsigned int i;
 	int rc;
 
 	req.phase = phase;
 	req.cnt = g->cnt[phase];
 	req.warm = req.cnt / WARM_PART + 1;
-	rc = perf_lane_run(&res->lane[lane], &req, rep, g->progress, g->done);
+	rc = perf_pair_run(&res->pair[pair], &req, rep, g->progress, g->done);
 	if (rc)
 		return rc;
 	for (i = 0; i < 2; i++) {
 		if (rep[i].wrong && !res->wrong)
 			snprintf(res->why, sizeof(res->why), "%s, %s, %s: %.*s",
-				 res->lane[lane].cfg.side->name,
-				 res->lane[lane].cfg.name,
+				 res->pair[pair].cfg.side->name,
+				 res->pair[pair].cfg.name,
 				 perf_buffers_names[req.buffers],
 				 PERF_WHY_LEN - 80, rep[i].why);
 		row->wrong += rep[i].wrong;
@@ -88,24 +88,24 @@ static uint64_t least(const struct group *g, enum perf_phase phase)
 	return phase == PERF_STREAM ? 4 * g->req.window : 8;
 }
 
-/* As many messages as fill a batch on the slowest lane. */
+/* As many messages as fill a batch on the slowest pair. */
 static int set_count(struct group *g, enum perf_phase phase)
 {
 	const double full = phase == PERF_STREAM ? STREAM_NS : PINGPONG_NS;
 	const double want[] = { TRIAL_NS, full };
 	struct perf_rep rep[2];
 	double slowest;
-	unsigned int lane;
+	unsigned int pair;
 	size_t i;
 	int rc;
 
 	g->cnt[phase] = least(g, phase);
 	for (i = 0; i < ARRAY_SIZE(want); i++) {
 		slowest = 1;
-		for (lane = 0; lane < g->res->lane_cnt; lane++) {
-			if (!g->track[lane].on)
+		for (pair = 0; pair < g->res->pair_cnt; pair++) {
+			if (!g->track[pair].on)
 				continue;
-			rc = run_batch(g, lane, phase, rep);
+			rc = run_batch(g, pair, phase, rep);
 			if (rc)
 				return rc;
 			if (rep[0].ns > slowest)
@@ -122,16 +122,16 @@ static int set_count(struct group *g, enum perf_phase phase)
 
 /* ---- rounds ---- */
 
-/** struct turn - one lane's part of a round */
+/** struct turn - one pair's part of a round */
 struct turn {
 	double ns[PERF_PHASES];
 	double cts_us;
 	bool preempted;
 };
 
-static int run_turn(struct group *g, unsigned int lane, struct turn *t)
+static int run_turn(struct group *g, unsigned int pair, struct turn *t)
 {
-	struct perf_row *row = &g->track[lane].row;
+	struct perf_row *row = &g->track[pair].row;
 	struct perf_rep rep[2];
 	uint64_t cts = 0;
 	unsigned int phase, i, w;
@@ -139,7 +139,7 @@ static int run_turn(struct group *g, unsigned int lane, struct turn *t)
 
 	*t = (struct turn){ 0 };
 	for (phase = 0; phase < PERF_PHASES; phase++) {
-		rc = run_batch(g, lane, (enum perf_phase)phase, rep);
+		rc = run_batch(g, pair, (enum perf_phase)phase, rep);
 		if (rc)
 			return rc;
 		t->ns[phase] = rep[0].ns;
@@ -164,7 +164,7 @@ static int run_turn(struct group *g, unsigned int lane, struct turn *t)
 
 static int keep(struct group *g, const struct turn *turns)
 {
-	const unsigned int cnt = g->res->lane_cnt;
+	const unsigned int cnt = g->res->pair_cnt;
 	bool clean = true;
 	unsigned int i, phase;
 	int rc = 0;
@@ -194,7 +194,7 @@ static uint64_t clean_rounds(const struct group *g)
 {
 	unsigned int i;
 
-	for (i = 0; i < g->res->lane_cnt; i++)
+	for (i = 0; i < g->res->pair_cnt; i++)
 		if (g->track[i].on)
 			return g->track[i].clean[0].n;
 	return 0;
@@ -203,9 +203,9 @@ static uint64_t clean_rounds(const struct group *g)
 static int run_rounds(struct group *g)
 {
 	const uint64_t want = (uint64_t)g->res->opt->rounds;
-	const unsigned int cnt = g->res->lane_cnt;
-	struct turn turns[PERF_LANES_MAX];
-	unsigned int i, lane;
+	const unsigned int cnt = g->res->pair_cnt;
+	struct turn turns[PERF_PAIRS_MAX];
+	unsigned int i, pair;
 	uint64_t round;
 	int rc;
 
@@ -216,9 +216,9 @@ static int run_rounds(struct group *g)
 			round < want * ROUNDS_A_CLEAN;
 	     round++) {
 		for (i = 0; i < cnt && !rc; i++) {
-			lane = (unsigned int)((i + round) % cnt);
-			if (g->track[lane].on)
-				rc = run_turn(g, lane, &turns[lane]);
+			pair = (unsigned int)((i + round) % cnt);
+			if (g->track[pair].on)
+				rc = run_turn(g, pair, &turns[pair]);
 		}
 		if (!rc)
 			rc = keep(g, turns);
@@ -253,7 +253,7 @@ static int finish(struct group *g)
 	unsigned int i, phase;
 	int rc = 0;
 
-	for (i = 0; i < g->res->lane_cnt && !rc; i++) {
+	for (i = 0; i < g->res->pair_cnt && !rc; i++) {
 		struct track *t = &g->track[i];
 		struct samples *v = clean ? t->clean : t->all;
 
@@ -273,17 +273,18 @@ static int finish(struct group *g)
 	return rc ? util_fail(rc, "cannot keep the figures") : 0;
 }
 
-static bool takes_part(const struct perf_lane *l, uint64_t bytes)
+static bool takes_part(const struct perf_pair *pair, uint64_t bytes)
 {
-	return l->cfg.side != &perf_kedge || l->cfg.way != KEDGE_WAY_EAGER ||
-	       bytes <= l->facts.eager_max;
+	return pair->cfg.side != &perf_kedge ||
+	       pair->cfg.way != KEDGE_WAY_EAGER ||
+	       bytes <= pair->facts.eager_max;
 }
 
 static void free_group(struct group *g)
 {
 	unsigned int i, phase;
 
-	for (i = 0; i < PERF_LANES_MAX; i++) {
+	for (i = 0; i < PERF_PAIRS_MAX; i++) {
 		for (phase = 0; phase < PERF_PHASES; phase++) {
 			samples_fini(&g->track[i].all[phase]);
 			samples_fini(&g->track[i].clean[phase]);
@@ -293,7 +294,7 @@ static void free_group(struct group *g)
 	free(g);
 }
 
-/* One size and kind of buffers, on all lanes. */
+/* One size and kind of buffers, on all pairs. */
 static int run_group(struct perf_result *res, uint64_t bytes,
 		     enum perf_buffers buffers, struct util_progress *progress,
 		     uint64_t done)
@@ -317,9 +318,9 @@ static int run_group(struct perf_result *res, uint64_t bytes,
 		.bytes = bytes,
 		.seed = opt->seed,
 	};
-	for (i = 0; i < res->lane_cnt; i++) {
-		g->track[i].on = takes_part(&res->lane[i], bytes);
-		g->track[i].row = (struct perf_row){ .lane = i,
+	for (i = 0; i < res->pair_cnt; i++) {
+		g->track[i].on = takes_part(&res->pair[i], bytes);
+		g->track[i].row = (struct perf_row){ .pair = i,
 						     .bytes = bytes,
 						     .buffers = buffers,
 						     .window = g->req.window };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * kedge perf --listen: rank 1 of every lane, for one peer. What the peer asks
+ * kedge perf --listen: rank 1 of every pair, for one peer. What the peer asks
  * for is checked: it may come from anywhere.
  */
 #include <errno.h>
@@ -20,8 +20,8 @@
 struct server {
 	const struct perf_place *at;
 	struct kedge_channel *ch;
-	struct perf_rank *rank[PERF_LANES_MAX];
-	uint32_t lanes;
+	struct perf_rank *rank[PERF_PAIRS_MAX];
+	uint32_t pairs;
 	bool yield;
 	bool pinned;
 	uint64_t wrong;
@@ -66,9 +66,9 @@ static int answer(struct server *s, int rc, const char *why)
 	return perf_ctl_send(s->ch, &rep, sizeof(rep));
 }
 
-/* ---- lanes ---- */
+/* ---- pairs ---- */
 
-static int accept_lane(struct server *s, struct perf_rank *r,
+static int accept_pair(struct server *s, struct perf_rank *r,
 		       const struct kedge_channel_opts *opts)
 {
 	struct kedge_listener *l;
@@ -92,9 +92,9 @@ static int accept_lane(struct server *s, struct perf_rank *r,
 	return -ENOMEM;
 }
 
-static int open_lane(struct server *s, const struct perf_ctl *ctl)
+static int open_pair(struct server *s, const struct perf_ctl *ctl)
 {
-	struct perf_lane_cfg cfg = { .side = &perf_kedge,
+	struct perf_pair_cfg cfg = { .side = &perf_kedge,
 				     .way = ctl->way,
 				     .heap_bytes = ctl->heap_bytes,
 				     .place = s->at };
@@ -102,9 +102,9 @@ static int open_lane(struct server *s, const struct perf_ctl *ctl)
 	struct perf_rank *r;
 	int rc;
 
-	if (s->lanes == PERF_LANES_MAX || ctl->way >= KEDGE_WAY_COUNT ||
+	if (s->pairs == PERF_PAIRS_MAX || ctl->way >= KEDGE_WAY_COUNT ||
 	    ctl->heap_bytes > HEAP_MAX)
-		return answer(s, -EINVAL, "no such lane");
+		return answer(s, -EINVAL, "no such pair");
 	r = calloc(1, sizeof(*r));
 	if (!r)
 		return answer(s, -ENOMEM, "no memory");
@@ -113,28 +113,28 @@ static int open_lane(struct server *s, const struct perf_ctl *ctl)
 	r->yield = s->yield;
 	perf_kedge_opts(&cfg, &opts);
 	opts.timeout_ms = CTL_STUCK_MS;
-	rc = accept_lane(s, r, &opts);
+	rc = accept_pair(s, r, &opts);
 	if (rc) {
 		free(r);
 		/* Both replies are due, or one: either is read as a failure. */
 		return answer(s, rc, kedge_strerror(rc));
 	}
-	s->rank[s->lanes++] = r;
+	s->rank[s->pairs++] = r;
 	return answer(s, 0, "");
 }
 
-static int run_lane(struct server *s, const struct perf_ctl *ctl)
+static int run_pair(struct server *s, const struct perf_ctl *ctl)
 {
 	struct perf_rank *r;
 	struct perf_rep rep;
 	int rc;
 
-	if (ctl->lane >= s->lanes || !valid(&ctl->req))
+	if (ctl->pair >= s->pairs || !valid(&ctl->req))
 		return answer(s, -EINVAL, "no such batch");
 	if (!s->pinned)
 		proc_pin(1);
 	s->pinned = true;
-	r = s->rank[ctl->lane];
+	r = s->rank[ctl->pair];
 	perf_rank_run(r, &ctl->req, &rep);
 	if (rep.wrong && !s->wrong)
 		memcpy(s->why, rep.why, sizeof(s->why));
@@ -163,9 +163,9 @@ static int serve_one(struct server *s)
 	case CTL_HELLO:
 		return answer(s, 0, "");
 	case CTL_OPEN:
-		return open_lane(s, &ctl);
+		return open_pair(s, &ctl);
 	case CTL_RUN:
-		return run_lane(s, &ctl);
+		return run_pair(s, &ctl);
 	case CTL_BYE:
 		return 1;
 	default:
@@ -196,9 +196,9 @@ int perf_serve(const struct perf_place *at)
 	while (!(rc = serve_one(&s)))
 		;
 	rc = finish(&s, rc);
-	while (s.lanes) {
-		perf_rank_fini(s.rank[--s.lanes]);
-		free(s.rank[s.lanes]);
+	while (s.pairs) {
+		perf_rank_fini(s.rank[--s.pairs]);
+		free(s.rank[s.pairs]);
 	}
 	kedge_channel_close(s.ch);
 	return rc;

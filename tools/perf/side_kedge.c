@@ -15,7 +15,7 @@ struct kedge_side {
 	struct kedge_channel *ch;
 };
 
-void perf_kedge_opts(const struct perf_lane_cfg *cfg,
+void perf_kedge_opts(const struct perf_pair_cfg *cfg,
 		     struct kedge_channel_opts *opts)
 {
 	*opts = (struct kedge_channel_opts){
@@ -59,7 +59,7 @@ void *perf_kedge_wrap(struct kedge_channel *ch, struct perf_facts *facts)
 	return s;
 }
 
-static int side_open(const struct perf_lane_cfg *cfg, unsigned int rank, int fd,
+static int side_open(const struct perf_pair_cfg *cfg, unsigned int rank, int fd,
 		     void **ctx, struct perf_facts *facts,
 		     char why[PERF_WHY_LEN])
 {

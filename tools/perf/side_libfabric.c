@@ -204,7 +204,7 @@ static void close_all(struct fabric_side *s)
 	free(s);
 }
 
-static int side_open(const struct perf_lane_cfg *cfg, unsigned int rank, int fd,
+static int side_open(const struct perf_pair_cfg *cfg, unsigned int rank, int fd,
 		     void **ctx, struct perf_facts *facts,
 		     char why[PERF_WHY_LEN])
 {

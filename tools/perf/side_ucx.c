@@ -293,7 +293,7 @@ static int connect_ep(struct ucx_side *s, int fd, char why[PERF_WHY_LEN])
 		       : refused(s, "UCX cannot connect", status, why);
 }
 
-static int side_open(const struct perf_lane_cfg *cfg, unsigned int rank, int fd,
+static int side_open(const struct perf_pair_cfg *cfg, unsigned int rank, int fd,
 		     void **ctx, struct perf_facts *facts,
 		     char why[PERF_WHY_LEN])
 {

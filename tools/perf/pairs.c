@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Which lanes there are, and what they must be able to do. */
+/* Which pairs there are, and what they must be able to do. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,34 +33,34 @@ static uint64_t buffer_bytes(const struct perf_opts *opt)
 	       max;
 }
 
-static struct perf_lane *add_lane(struct perf_result *res,
+static struct perf_pair *add_pair(struct perf_result *res,
 				  const struct perf_side *side,
 				  const char *name)
 {
-	struct perf_lane *l = &res->lane[res->lane_cnt++];
+	struct perf_pair *pair = &res->pair[res->pair_cnt++];
 
-	l->cfg.side = side;
-	l->cfg.place = &res->opt->place;
-	snprintf(l->cfg.name, sizeof(l->cfg.name), "%s", name);
-	return l;
+	pair->cfg.side = side;
+	pair->cfg.place = &res->opt->place;
+	snprintf(pair->cfg.name, sizeof(pair->cfg.name), "%s", name);
+	return pair;
 }
 
-/* "posix:posix,cma" is two lanes. */
+/* "posix:posix,cma" is two pairs. */
 static int add_peer(struct perf_result *res, const struct perf_peer *peer)
 {
 	const char *text = peer->variants;
-	char name[sizeof(res->lane[0].cfg.name)];
-	struct perf_lane *l;
+	char name[sizeof(res->pair[0].cfg.name)];
+	struct perf_pair *pair;
 	size_t len;
 
 	for (; text; text = text[len] ? text + len + 1 : NULL) {
 		len = strcspn(text, ":");
-		if (res->lane_cnt == PERF_LANES_MAX)
+		if (res->pair_cnt == PERF_PAIRS_MAX)
 			return util_usage("--peer: more than %u ways and "
-					  "peers", PERF_LANES_MAX);
+					  "peers", PERF_PAIRS_MAX);
 		snprintf(name, sizeof(name), "%.*s", (int)len, text);
-		l = add_lane(res, peer->side, name);
-		l->cfg.prefix = res->opt->prefix;
+		pair = add_pair(res, peer->side, name);
+		pair->cfg.prefix = res->opt->prefix;
 	}
 	return 0;
 }
@@ -76,30 +76,31 @@ static int add_peers(struct perf_result *res)
 	return rc;
 }
 
-static int add_lanes(struct perf_result *res)
+static int add_pairs(struct perf_result *res)
 {
 	const struct perf_opts *opt = res->opt;
 	uint32_t way;
 
 	for (way = 0; way < KEDGE_WAY_COUNT; way++) {
-		struct perf_lane *l;
+		struct perf_pair *pair;
 
 		if (!(opt->ways & (1u << way)))
 			continue;
-		l = add_lane(res, &perf_kedge, kedge_way_name(way));
-		l->cfg.way = way;
+		pair = add_pair(res, &perf_kedge, kedge_way_name(way));
+		pair->cfg.way = way;
 		if (opt->buffers & (1u << PERF_HEAP))
-			l->cfg.heap_bytes = HEAP_BYTES + 2 * buffer_bytes(opt);
+			pair->cfg.heap_bytes =
+				HEAP_BYTES + 2 * buffer_bytes(opt);
 	}
 	return add_peers(res);
 }
 
-/* The ranks of all lanes have their buffers at a time. */
+/* The ranks of all pairs have their buffers at a time. */
 static int check_memory(const struct perf_result *res)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	uint64_t have = (uint64_t)sysconf(_SC_AVPHYS_PAGES) * page;
-	uint64_t want = buffer_bytes(res->opt) * 2 * res->lane_cnt;
+	uint64_t want = buffer_bytes(res->opt) * 2 * res->pair_cnt;
 	char a[UTIL_HUMAN], b[UTIL_HUMAN];
 
 	if (want <= have / MEMORY_PER_SHARE)
@@ -112,15 +113,16 @@ static int check_memory(const struct perf_result *res)
 }
 
 /* A way that the command line names must work. */
-static int check_way(const struct perf_lane *l)
+static int check_way(const struct perf_pair *pair)
 {
-	const struct perf_facts *f = &l->facts;
+	const struct perf_facts *f = &pair->facts;
 
-	if (l->cfg.side != &perf_kedge || l->cfg.way == KEDGE_WAY_AUTO ||
-	    f->ways & (1u << l->cfg.way))
+	if (pair->cfg.side != &perf_kedge || pair->cfg.way == KEDGE_WAY_AUTO ||
+	    f->ways & (1u << pair->cfg.way))
 		return 0;
-	util_error("there is no way '%s' on this channel (%s)%s%s", l->cfg.name,
-		   f->transport, f->missing[0] ? ": " : "", f->missing);
+	util_error("there is no way '%s' on this channel (%s)%s%s",
+		   pair->cfg.name, f->transport, f->missing[0] ? ": " : "",
+		   f->missing);
 	return CMD_CANNOT;
 }
 
@@ -131,11 +133,11 @@ static int start(struct perf_result *res)
 
 	if (res->opt->connect)
 		rc = perf_remote_open(&res->opt->place, &res->remote);
-	for (i = 0; i < res->lane_cnt && !rc; i++) {
-		rc = res->remote ? perf_remote_start(res->remote, &res->lane[i])
-				 : perf_lane_start(&res->lane[i]);
+	for (i = 0; i < res->pair_cnt && !rc; i++) {
+		rc = res->remote ? perf_remote_start(res->remote, &res->pair[i])
+				 : perf_pair_start(&res->pair[i]);
 		if (!rc)
-			rc = check_way(&res->lane[i]);
+			rc = check_way(&res->pair[i]);
 	}
 	return rc;
 }
@@ -148,7 +150,7 @@ int perf_run(const struct perf_opts *opt, struct perf_result *res)
 	res->opt = opt;
 	/* Before anything is bound to one of them. */
 	res->cpus = proc_cpus();
-	rc = add_lanes(res);
+	rc = add_pairs(res);
 	if (!rc && !opt->model)
 		rc = check_memory(res);
 	if (!rc)
@@ -157,8 +159,8 @@ int perf_run(const struct perf_opts *opt, struct perf_result *res)
 		perf_warn_of_builds(res);
 	if (!rc)
 		rc = opt->model ? perf_model(res) : perf_measure(res);
-	for (i = 0; i < res->lane_cnt; i++)
-		perf_lane_stop(&res->lane[i], rc);
+	for (i = 0; i < res->pair_cnt; i++)
+		perf_pair_stop(&res->pair[i], rc);
 	perf_remote_close(res->remote);
 	return rc;
 }
