@@ -53,7 +53,8 @@ void chan_board_clear(struct chan_board *board)
 	}
 }
 
-/* The boss reads it after this process has ended, or has told it something. */
+/* The supervisor reads it after this process has ended, or has told it
+ * something. */
 static void note(struct chan_tally *t, const char *fmt, va_list ap)
 {
 	if (t->why_cnt == CHAN_WHYS)

@@ -2,7 +2,8 @@
 /*
  * kedge torture --channel. Two processes, the ranks, send each other random
  * messages in sessions, one channel each. The process that started them (the
- * boss) stops, kills and replaces them meanwhile, and judges each session.
+ * supervisor) stops, kills and replaces them meanwhile, and judges each
+ * session.
  *
  * What becomes of a message each side writes down on the board, memory that all
  * three share and that outlives a rank: so a message can be missed, or counted
@@ -41,7 +42,7 @@ enum chan_mix { CHAN_SMALL, CHAN_MIXED, CHAN_LARGE, CHAN_MIXES };
 
 extern const char *const chan_mix_names[CHAN_MIXES + 1];
 
-/** struct chan_go - a session, as the boss wants it
+/** struct chan_go - a session, as the supervisor wants it
  * @seed:     of the messages
  * @session:  its number
  * @messages: that each rank sends
@@ -117,11 +118,11 @@ struct chan_tally {
 	char why[CHAN_WHYS][CHAN_WHY_LEN];
 };
 
-/** struct chan_board - what boss and ranks share
- * @stop:      the boss: begin no more messages
+/** struct chan_board - what supervisor and ranks share
+ * @stop:      the supervisor: begin no more messages
  * @forgets:   what a killed process has sent may be lost with it: the kernel
  *             still had it
- * @killed_ns: when the boss killed a rank in this session
+ * @killed_ns: when the supervisor killed a rank in this session
  * @beat:      changes as long as a rank gets on
  * @left:      a rank has closed its end
  * @dir:       by the rank that sends
@@ -270,7 +271,7 @@ struct chan_rank {
 	struct chan_board *board;
 	const char *transport;
 	unsigned int me;
-	int fd; /* to the boss */
+	int fd; /* to the supervisor */
 	struct chan_tally *tally;
 	struct util_rng rng;
 	/* the session's */
@@ -338,7 +339,7 @@ static inline bool chan_once(struct chan_rank *r, uint64_t n)
 	return !util_rng_below(&r->rng, n);
 }
 
-/* ---- the boss: boss.c, report.c ---- */
+/* ---- the supervisor: supervisor.c, report.c ---- */
 
 struct chan_opts {
 	uint64_t messages; /* 0: as many as fit into the time */

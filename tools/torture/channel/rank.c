@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A rank: one session after the other, as the boss says, each on a channel of
- * its own over the socket that comes with it.
+ * A rank: one session after the other, as the supervisor says, each on a
+ * channel of its own over the socket that comes with it.
  */
 #include <stdlib.h>
 #include <string.h>
