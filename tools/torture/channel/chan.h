@@ -5,10 +5,10 @@
  * supervisor) stops, kills and replaces them meanwhile, and judges each
  * session.
  *
- * What becomes of a message each side writes down on the board, memory that all
- * three share and that outlives a rank: so a message can be missed, or counted
- * twice, whoever dies. What a message is (length, class, bytes) follows from
- * the session's seed and its number alone, which is in its tag.
+ * What becomes of a message each side writes down on the ledger, memory that
+ * all three share and that outlives a rank: so a message can be missed, or
+ * counted twice, whoever dies. What a message is (length, class, bytes) follows
+ * from the session's seed and its number alone, which is in its tag.
  */
 #ifndef TORTURE_CHAN_H
 #define TORTURE_CHAN_H
@@ -78,7 +78,7 @@ void chan_fill(const struct chan_go *go, unsigned int from, uint32_t n,
 int64_t chan_verify(const struct chan_go *go, unsigned int from, uint32_t n,
 		    const void *buf, size_t len);
 
-/* ---- the board: board.c ---- */
+/* ---- the ledger: ledger.c ---- */
 
 /* What the sender says of a message. */
 enum chan_out {
@@ -118,7 +118,7 @@ struct chan_tally {
 	char why[CHAN_WHYS][CHAN_WHY_LEN];
 };
 
-/** struct chan_board - what supervisor and ranks share
+/** struct chan_ledger - what supervisor and ranks share
  * @stop:      the supervisor: begin no more messages
  * @forgets:   what a killed process has sent may be lost with it: the kernel
  *             still had it
@@ -127,7 +127,7 @@ struct chan_tally {
  * @left:      a rank has closed its end
  * @dir:       by the rank that sends
  */
-struct chan_board {
+struct chan_ledger {
 	_Atomic uint32_t stop;
 	bool forgets;
 	_Atomic uint64_t killed_ns;
@@ -143,13 +143,13 @@ struct chan_audit {
 	char why[CHAN_WHY_LEN];
 };
 
-int chan_board_make(struct chan_board **board);
-void chan_board_free(struct chan_board *board);
+int chan_ledger_make(struct chan_ledger **ledger);
+void chan_ledger_free(struct chan_ledger *ledger);
 /* Before a session. */
-void chan_board_clear(struct chan_board *board);
+void chan_ledger_clear(struct chan_ledger *ledger);
 /* After it: @died[i] if rank i did not live to its end. */
-void chan_board_audit(struct chan_board *board, const bool died[2],
-		      struct chan_audit *audit);
+void chan_ledger_audit(struct chan_ledger *ledger, const bool died[2],
+		       struct chan_audit *audit);
 /* The first number from @from on that is complete for its sender and not here,
  * or the count of messages. */
 uint32_t chan_dir_missing(struct chan_dir *d, uint32_t from);
@@ -268,7 +268,7 @@ struct chan_kept {
 };
 
 struct chan_rank {
-	struct chan_board *board;
+	struct chan_ledger *ledger;
 	const char *transport;
 	unsigned int me;
 	int fd; /* to the supervisor */
@@ -282,7 +282,7 @@ struct chan_rank {
 	uint32_t next_in;  /* what the next receive is posted for */
 	uint32_t missing;  /* all before are settled */
 	uint64_t posts;
-	uint64_t settled;  /* what was written to the board */
+	uint64_t settled;  /* what was written to the ledger */
 	uint32_t owed;	   /* messages whose receives were given up */
 	uint32_t hold;	   /* polls in which no receive is posted */
 	uint32_t sends, recvs; /* under way */
@@ -296,7 +296,7 @@ struct chan_rank {
 	unsigned int maps; /* of this process after its first sessions */
 };
 
-/* A rank's main; @arg is its struct chan_rank with board and me set. */
+/* A rank's main; @arg is its struct chan_rank with ledger and me set. */
 void chan_rank_child(int fd, void *arg);
 
 void chan_send_some(struct chan_rank *r);

@@ -121,7 +121,7 @@ static void channel_lost(struct chan_rank *r, int rc)
 	if (rc != -ECONNRESET)
 		chan_wrong(r->tally, "the channel ended: %s",
 			   kedge_strerror(rc));
-	else if (!killed && !r->board->left[!r->me])
+	else if (!killed && !r->ledger->left[!r->me])
 		chan_wrong(r->tally, "the channel ended, and the peer lives");
 	if (r->sends || r->recvs)
 		chan_wrong(r->tally, "the channel ended, and %u sends and %u "
@@ -167,7 +167,7 @@ static bool is_stuck(struct chan_rank *r, uint64_t *settled, uint64_t *since)
 		*settled = r->settled;
 		*since = now;
 	}
-	r->board->beat[r->me] = r->settled;
+	r->ledger->beat[r->me] = r->settled;
 	return now - *since > DRAIN_NS;
 }
 
@@ -231,8 +231,8 @@ static int open_channel(struct chan_rank *r, int fd)
 static void begin(struct chan_rank *r)
 {
 	r->ch = NULL;
-	r->out = &r->board->dir[r->me];
-	r->in = &r->board->dir[!r->me];
+	r->out = &r->ledger->dir[r->me];
+	r->in = &r->ledger->dir[!r->me];
 	r->next_out = r->next_in = r->missing = 0;
 	r->hold = r->owed = 0;
 	r->posts = 0;
@@ -303,7 +303,7 @@ static void session(struct chan_rank *r, int fd)
 	if (!open_channel(r, fd)) {
 		exchange(r);
 		chan_kept_look(r, true);
-		r->board->left[r->me] = 1;
+		r->ledger->left[r->me] = 1;
 		kedge_channel_close(r->ch);
 	}
 	drop(r);
@@ -343,7 +343,7 @@ void chan_rank_child(int fd, void *arg)
 	int sock;
 
 	r->fd = fd;
-	r->tally = &r->board->tally[r->me];
+	r->tally = &r->ledger->tally[r->me];
 	for (i = 0; i < CHAN_WINDOW; i++)
 		if (chan_buf_init(&r->recv[i].buf) ||
 		    chan_buf_init(&r->send[i].buf))

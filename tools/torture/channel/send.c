@@ -56,7 +56,7 @@ static int send_one(struct chan_rank *r, struct chan_send *s)
 
 void chan_send_some(struct chan_rank *r)
 {
-	uint32_t i, max = r->board->stop ? 0 : r->go.messages;
+	uint32_t i, max = r->ledger->stop ? 0 : r->go.messages;
 	int rc;
 
 	for (i = 0; i < CHAN_WINDOW && r->next_out < max; i++) {

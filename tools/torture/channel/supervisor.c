@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * The supervisor: starts ranks, gives them sessions, stops and kills them, and
- * looks at the board when both are through. It has no channel and no threads of
- * its own, so that it can fork a rank at any time.
+ * looks at the ledger when both are through. It has no channel and no threads
+ * of its own, so that it can fork a rank at any time.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -31,7 +31,7 @@
 struct supervisor {
 	const struct chan_opts *opts;
 	struct chan_result *res;
-	struct chan_board *board;
+	struct chan_ledger *ledger;
 	struct util_rng rng;
 	struct util_progress progress;
 	struct chan_rank *rank[2]; /* what they are forked with */
@@ -55,7 +55,7 @@ static bool time_is_up(const struct supervisor *s)
 
 static int rank_start(struct supervisor *s, unsigned int i)
 {
-	s->rank[i]->board = s->board;
+	s->rank[i]->ledger = s->ledger;
 	s->rank[i]->transport = s->opts->transport;
 	s->rank[i]->me = i;
 	return proc_start(&s->proc[i], chan_rank_child, s->rank[i]);
@@ -171,8 +171,8 @@ static void session_plan(struct supervisor *s)
 	s->stop_at = now + util_rng_below(&s->rng, STOP_NS);
 	s->cont_at = NEVER;
 	s->beat_ns = now;
-	chan_board_clear(s->board);
-	s->board->forgets = strcmp(s->opts->transport, "shm");
+	chan_ledger_clear(s->ledger);
+	s->ledger->forgets = strcmp(s->opts->transport, "shm");
 }
 
 static void kill_one(struct supervisor *s)
@@ -180,7 +180,7 @@ static void kill_one(struct supervisor *s)
 	s->kill_at = NEVER;
 	if (!s->busy[s->victim])
 		return;
-	s->board->killed_ns = clock_ns();
+	s->ledger->killed_ns = clock_ns();
 	rank_kill(s, s->victim);
 	s->res->deaths++;
 }
@@ -208,7 +208,8 @@ static void cont_one(struct supervisor *s)
 
 static void make_events(struct supervisor *s)
 {
-	uint64_t now = clock_ns(), beat = s->board->beat[0] + s->board->beat[1];
+	uint64_t now = clock_ns(),
+		 beat = s->ledger->beat[0] + s->ledger->beat[1];
 	unsigned int i;
 
 	if (now >= s->kill_at)
@@ -218,7 +219,7 @@ static void make_events(struct supervisor *s)
 	if (now >= s->cont_at)
 		cont_one(s);
 	if (time_is_up(s))
-		s->board->stop = 1;
+		s->ledger->stop = 1;
 	if (beat != s->beat) {
 		s->beat = beat;
 		s->beat_ns = now;
@@ -243,7 +244,7 @@ static void rank_said(struct supervisor *s, unsigned int i)
 		s->busy[i] = false;
 		return;
 	}
-	s->board->killed_ns = clock_ns();
+	s->ledger->killed_ns = clock_ns();
 	status = rank_wait(s, i);
 	rank_crashed(s, i, status);
 }
@@ -265,8 +266,8 @@ static void session_watch(struct supervisor *s)
 				rank_said(s, i);
 		make_events(s);
 		util_progress_at(&s->progress, s->res->messages +
-						      s->board->dir[0].sent +
-						      s->board->dir[1].sent);
+						      s->ledger->dir[0].sent +
+						      s->ledger->dir[1].sent);
 	}
 	if (s->cont_at != NEVER)
 		cont_one(s);
@@ -282,7 +283,7 @@ static int session_run(struct supervisor *s)
 	if (rc)
 		return rc;
 	session_watch(s);
-	chan_board_audit(s->board, s->died, &audit);
+	chan_ledger_audit(s->ledger, s->died, &audit);
 	s->res->messages += audit.messages;
 	s->res->lost += audit.lost;
 	s->res->wrong += audit.wrong;
@@ -300,7 +301,7 @@ static void add_up(struct supervisor *s)
 	unsigned int i, k;
 
 	for (i = 0; i < 2; i++) {
-		t = &s->board->tally[i];
+		t = &s->ledger->tally[i];
 		to->whole += t->whole;
 		to->bytes += t->bytes;
 		for (k = 0; k < ARRAY_SIZE(to->ways); k++)
@@ -373,14 +374,14 @@ int chan_torture(const struct chan_opts *opts)
 		free(ranks);
 		return rc;
 	}
-	rc = ranks ? chan_board_make(&s.board) : -ENOMEM;
+	rc = ranks ? chan_ledger_make(&s.ledger) : -ENOMEM;
 	if (rc)
 		goto free_ranks;
 	s.rank[0] = &ranks[0];
 	s.rank[1] = &ranks[1];
 	util_rng_init(&s.rng, opts->seed);
 	rc = run(&s);
-	chan_board_free(s.board);
+	chan_ledger_free(s.ledger);
 free_ranks:
 	free(ranks);
 	return rc ? util_fail(rc, "cannot run") : chan_report(opts, &res);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The board, and the judgement: what the sender says of each message and what
+ * The ledger, and the judgement: what the sender says of each message and what
  * the receiver says must go together.
  *
  *   sender says   receiver may say
@@ -21,35 +21,35 @@
 
 #include "tools/torture/channel/chan.h"
 
-int chan_board_make(struct chan_board **board)
+int chan_ledger_make(struct chan_ledger **ledger)
 {
-	void *p = mmap(NULL, sizeof(**board), PROT_READ | PROT_WRITE,
+	void *p = mmap(NULL, sizeof(**ledger), PROT_READ | PROT_WRITE,
 		       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
 	if (p == MAP_FAILED)
 		return -errno;
-	*board = p;
+	*ledger = p;
 	return 0;
 }
 
-void chan_board_free(struct chan_board *board)
+void chan_ledger_free(struct chan_ledger *ledger)
 {
-	if (board)
-		munmap(board, sizeof(*board));
+	if (ledger)
+		munmap(ledger, sizeof(*ledger));
 }
 
 /* No rank is in a session: nobody looks. */
-void chan_board_clear(struct chan_board *board)
+void chan_ledger_clear(struct chan_ledger *ledger)
 {
 	unsigned int i;
 
-	board->killed_ns = 0;
+	ledger->killed_ns = 0;
 	for (i = 0; i < 2; i++) {
-		board->left[i] = 0;
-		board->dir[i].closed = 0;
-		board->dir[i].sent = 0;
-		memset((void *)board->dir[i].out, 0, CHAN_MESSAGES);
-		memset((void *)board->dir[i].in, 0, CHAN_MESSAGES);
+		ledger->left[i] = 0;
+		ledger->dir[i].closed = 0;
+		ledger->dir[i].sent = 0;
+		memset((void *)ledger->dir[i].out, 0, CHAN_MESSAGES);
+		memset((void *)ledger->dir[i].in, 0, CHAN_MESSAGES);
 	}
 }
 
@@ -117,15 +117,15 @@ static bool is_wrong(uint8_t out, uint8_t in, bool died, bool receiver_died)
 	return false;
 }
 
-static void audit_one(const struct chan_board *board, unsigned int from,
+static void audit_one(const struct chan_ledger *ledger, unsigned int from,
 		      uint32_t n, const bool died[2], struct chan_audit *audit)
 {
 	static const char *const outs[] = { "nothing", "tried", "eager", "done",
 					    "failed" };
 	static const char *const ins[] = { "nothing", "whole", "short",
 					   "failed" };
-	uint8_t out = board->dir[from].out[n], in = board->dir[from].in[n];
-	bool lost = !died[!from] && !(died[from] && board->forgets) &&
+	uint8_t out = ledger->dir[from].out[n], in = ledger->dir[from].in[n];
+	bool lost = !died[!from] && !(died[from] && ledger->forgets) &&
 		    is_lost(out, in);
 
 	if (!lost && !is_wrong(out, in, died[0] || died[1], died[!from]))
@@ -139,24 +139,25 @@ static void audit_one(const struct chan_board *board, unsigned int from,
 			 died[from] ? ", who died" : "", outs[out], ins[in]);
 }
 
-void chan_board_audit(struct chan_board *board, const bool died[2],
-		      struct chan_audit *audit)
+void chan_ledger_audit(struct chan_ledger *ledger, const bool died[2],
+		       struct chan_audit *audit)
 {
 	unsigned int from;
 	uint32_t n;
 
 	memset(audit, 0, sizeof(*audit));
 	for (from = 0; from < 2; from++) {
-		audit->messages += board->dir[from].sent;
+		audit->messages += ledger->dir[from].sent;
 		for (n = 0; n < CHAN_MESSAGES; n++)
-			if (board->dir[from].out[n] | board->dir[from].in[n])
-				audit_one(board, from, n, died, audit);
+			if (ledger->dir[from].out[n] | ledger->dir[from].in[n])
+				audit_one(ledger, from, n, died, audit);
 	}
 }
 
 uint64_t chan_killed_at(const struct chan_rank *r)
 {
-	return atomic_load_explicit(&r->board->killed_ns, memory_order_acquire);
+	return atomic_load_explicit(&r->ledger->killed_ns,
+				    memory_order_acquire);
 }
 
 void chan_failed(struct chan_rank *r, const char *what, int status)
@@ -181,7 +182,7 @@ void chan_failed(struct chan_rank *r, const char *what, int status)
 		return;
 	case -ECONNRESET:
 		t->reset++;
-		if (chan_killed_at(r) || r->board->left[!r->me])
+		if (chan_killed_at(r) || r->ledger->left[!r->me])
 			return;
 		break;
 	default:
