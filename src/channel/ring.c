@@ -21,8 +21,8 @@ int ring_break(struct ring *r, int rc, const char *why)
 		return r->broken;
 	r->broken = rc;
 	r->broken_why = why;
-	/* No more packets are taken from a liar. What had come of a peer that is
-	 * gone is still good. */
+	/* No more packets are taken from a peer that lies. What had come of a
+	 * peer that is gone is still good. */
 	if (rc == -EPROTO)
 		r->in_at = &nothing;
 	return kedge_reason(rc, "%s", why);

@@ -26,7 +26,7 @@
 #include "base/base.h"
 #include "channel/meet/listen.h"
 #include "channel/tcp/internal.h"
-#include "liar.h"
+#include "hostile.h"
 
 #define OPS   12u
 #define EDGE  64u

@@ -17,7 +17,7 @@ HOOKS = ('hooks:*', 'process:*, hooks', 'churn:*hooks*')
 DEVICE = ('unit:device', 'unit:proc', 'unit:uring*', 'unit:verbs*')
 PRELOAD = ('preload:*',)
 PROCESS = ('process:*', 'churn:*')
-CHANNEL = ('unit:channel*', 'unit:ofi*', 'channel:liars',
+CHANNEL = ('unit:channel*', 'unit:ofi*', 'channel:hostile peers',
            'tools:torture of channels', 'stress:stress_channel')
 PARTS = {'cache': CACHE + PROCESS, 'notify': NOTIFY + PROCESS,
          'hooks': HOOKS, 'device': DEVICE, 'preload': PRELOAD, 'channel': CHANNEL}

@@ -260,7 +260,7 @@ static void expect_broken(const void *data, size_t len)
 	PAIR_UNTIL(&p, T.check(p.b));
 	assert_int_equal(T.check(p.b), -EPROTO);
 	assert_null(p.b->ep);
-	/* The liar is cut off. */
+	/* The hostile peer is cut off. */
 	PAIR_UNTIL(&p, T.check(p.a));
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Who listens to a liar: an honest user of a channel. Whatever the peer does,
+ * An honest user of a channel whose peer is hostile. Whatever the peer does,
  * every operation ends once, in time, what completes fits, no byte beside the
  * buffers changes, nothing is left of the channel, and the process lives.
  *
- * liar_listen [SEEDS [FIRST]]
+ * hostile_peers [SEEDS [FIRST]]
  */
 #include <dirent.h>
 #include <errno.h>
@@ -20,7 +20,7 @@
 #include <kedge/kedge.h>
 
 #include "base/base.h"
-#include "liar.h"
+#include "hostile.h"
 
 #define OPS	 48u
 #define EDGE	 64u
@@ -289,7 +289,7 @@ static void session(uint64_t seed)
 		bad(&h, "fork: %s", strerror(errno));
 	if (!pid) {
 		close(sv[0]);
-		liar(sv[1], seed);
+		hostile_peer(sv[1], seed);
 	}
 	close(sv[1]);
 	rc = kedge_channel_open_fd(sv[0], &o, 5000, &h.ch);

@@ -13,7 +13,7 @@
 #include "channel/connect/wait.h"
 #include "channel/internal.h"
 #include "channel/shm/internal.h"
-#include "liar.h"
+#include "hostile.h"
 
 #define KNOWN	 16u
 #define HISTORY	 32u
@@ -38,7 +38,7 @@ struct cts_desc {
 	struct bulk_piece piece[14];
 };
 
-struct liar {
+struct hostile_peer {
 	struct shm s;
 	struct rng rng;
 	char *memory; /* what it has messages in, and wants them */
@@ -60,14 +60,14 @@ struct liar {
 	uint32_t sent;
 };
 
-static bool once_in(struct liar *l, uint64_t n)
+static bool once_in(struct hostile_peer *l, uint64_t n)
 {
 	return !below(&l->rng, n);
 }
 
 /* ---- packets ---- */
 
-static void keep(struct liar *l, const void *raw, size_t len)
+static void keep(struct hostile_peer *l, const void *raw, size_t len)
 {
 	if (len > PACKET_N)
 		return;
@@ -75,7 +75,7 @@ static void keep(struct liar *l, const void *raw, size_t len)
 	memcpy(l->history[l->sent++ % HISTORY].raw, raw, len);
 }
 
-static void push(struct liar *l, const void *raw, size_t len)
+static void push(struct hostile_peer *l, const void *raw, size_t len)
 {
 	void *p = ring_reserve(&l->s, len);
 
@@ -89,7 +89,7 @@ static void push(struct liar *l, const void *raw, size_t len)
 			(uint8_t)rng_next(&l->rng);
 }
 
-static uint32_t lie32(struct liar *l, uint32_t truth)
+static uint32_t lie32(struct hostile_peer *l, uint32_t truth)
 {
 	static const uint32_t often[] = { 0, 1, 63, 64, 1023, 1024, 4096,
 					  INT32_MAX, UINT32_MAX };
@@ -105,14 +105,14 @@ static uint32_t lie32(struct liar *l, uint32_t truth)
 	return (uint32_t)rng_next(&l->rng);
 }
 
-static uint64_t lie64(struct liar *l, uint64_t truth)
+static uint64_t lie64(struct hostile_peer *l, uint64_t truth)
 {
 	uint64_t high = lie32(l, (uint32_t)(truth >> 32));
 
 	return high << 32 | lie32(l, (uint32_t)truth);
 }
 
-static void send_packet(struct liar *l, uint8_t type, uint64_t tag,
+static void send_packet(struct hostile_peer *l, uint8_t type, uint64_t tag,
 			const void *body, size_t len)
 {
 	uint8_t raw[sizeof(struct packet_head) + 4096];
@@ -137,7 +137,7 @@ static void send_packet(struct liar *l, uint8_t type, uint64_t tag,
 }
 
 /* More than that ends the channel at once, so it is not what is done often. */
-static bool may_send(struct liar *l)
+static bool may_send(struct hostile_peer *l)
 {
 	if (l->messages - l->matched >= l->allowed &&
 	    (!l->mode || !once_in(l, 500)))
@@ -146,7 +146,7 @@ static bool may_send(struct liar *l)
 	return true;
 }
 
-static void send_eager(struct liar *l)
+static void send_eager(struct hostile_peer *l)
 {
 	size_t len = below(&l->rng, once_in(l, 4) ? 4096 : 64);
 
@@ -154,7 +154,7 @@ static void send_eager(struct liar *l)
 		send_packet(l, PACKET_EAGER, below(&l->rng, 8), l->memory, len);
 }
 
-static void send_rts(struct liar *l)
+static void send_rts(struct hostile_peer *l)
 {
 	struct rts_desc d = { (uintptr_t)l->memory, UINT64_MAX };
 	struct packet_rts p = {
@@ -178,7 +178,7 @@ static void send_rts(struct liar *l)
 		    offsetof(struct packet_rts, desc) + len);
 }
 
-static void cts_fill(struct liar *l, struct cts_desc *d, uint64_t len)
+static void cts_fill(struct hostile_peer *l, struct cts_desc *d, uint64_t len)
 {
 	*d = (struct cts_desc){
 		.record = (uint32_t)below(&l->rng, RECORDS),
@@ -207,7 +207,7 @@ static void cts_fill(struct liar *l, struct cts_desc *d, uint64_t len)
 }
 
 /* The answer to one of its messages, which may be answered again. */
-static void send_cts(struct liar *l)
+static void send_cts(struct hostile_peer *l)
 {
 	struct packet_rts *r;
 	struct packet_cts p = { 0 };
@@ -235,7 +235,7 @@ static void send_cts(struct liar *l)
 }
 
 /* FIN, REFUSE, ABORT or ABORTED to something it knows. */
-static void send_op_packet(struct liar *l)
+static void send_op_packet(struct hostile_peer *l)
 {
 	static const int errs[] = { 0, EMSGSIZE, ECANCELED, ETIMEDOUT, EFAULT };
 	struct packet_op p = { { 0 }, { 0 }, 0, 0 };
@@ -267,7 +267,7 @@ static void send_op_packet(struct liar *l)
 	send_packet(l, type, 0, &p, sizeof(p));
 }
 
-static void send_random(struct liar *l)
+static void send_random(struct hostile_peer *l)
 {
 	uint8_t raw[200];
 	size_t len = 1 + below(&l->rng, sizeof(raw)), i;
@@ -278,7 +278,7 @@ static void send_random(struct liar *l)
 }
 
 /* Of a type that there is, and any length. */
-static void send_long(struct liar *l)
+static void send_long(struct hostile_peer *l)
 {
 	uint8_t type = (uint8_t)(1 + below(&l->rng, PACKET_TYPES - 1));
 	uint8_t body[4096];
@@ -289,7 +289,7 @@ static void send_long(struct liar *l)
 	send_packet(l, type, below(&l->rng, 8), body, len);
 }
 
-static void send_again(struct liar *l)
+static void send_again(struct hostile_peer *l)
 {
 	uint32_t i = (uint32_t)below(&l->rng, HISTORY);
 
@@ -299,13 +299,13 @@ static void send_again(struct liar *l)
 
 /* ---- what it hears ---- */
 
-static void hear_rts(struct liar *l, const struct packet *p)
+static void hear_rts(struct hostile_peer *l, const struct packet *p)
 {
 	l->rts[l->rts_cnt++ % KNOWN] = p->rts;
 	l->came++;
 }
 
-static void listen_to(struct liar *l)
+static void listen_to(struct hostile_peer *l)
 {
 	const void *raw;
 	struct packet p;
@@ -331,7 +331,7 @@ static void listen_to(struct liar *l)
 /* ---- what it writes ---- */
 
 /* Progress of a message: as it should be, or anything. */
-static void write_record(struct liar *l)
+static void write_record(struct hostile_peer *l)
 {
 	struct record *r = once_in(l, 2) ? l->s.peers_records
 					 : l->s.my_records;
@@ -363,7 +363,7 @@ static void write_record(struct liar *l)
 }
 
 /* Positions and lengths of the rings. */
-static void write_ring(struct liar *l)
+static void write_ring(struct hostile_peer *l)
 {
 	struct ring *r = &l->s.ring;
 	struct cell *c = &r->out[((r->out_pos + below(&l->rng, 8)) &
@@ -396,7 +396,7 @@ static void write_ring(struct liar *l)
 	}
 }
 
-static void write_heap(struct liar *l)
+static void write_heap(struct hostile_peer *l)
 {
 	uint64_t off = below(&l->rng, SLOTS_LEN + l->s.peers_heap_len);
 	char *p = off < SLOTS_LEN
@@ -407,7 +407,7 @@ static void write_heap(struct liar *l)
 		*(volatile uint8_t *)p = (uint8_t)rng_next(&l->rng);
 }
 
-static void one(struct liar *l)
+static void one(struct hostile_peer *l)
 {
 	switch (below(&l->rng, 16)) {
 	case 0:
@@ -452,9 +452,9 @@ static void one(struct liar *l)
 	}
 }
 
-void liar(int fd, uint64_t seed)
+void hostile_peer(int fd, uint64_t seed)
 {
-	struct liar *l = calloc(1, sizeof(*l));
+	struct hostile_peer *l = calloc(1, sizeof(*l));
 	struct kedge_channel_opts opts;
 	struct transport_peer peer;
 	uint32_t i;

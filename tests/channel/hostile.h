@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the liar and who listens to it share: numbers from a seed. */
-#ifndef TESTS_LIAR_H
-#define TESTS_LIAR_H
+/* What a hostile peer and its honest one share: numbers from a seed. */
+#ifndef TESTS_HOSTILE_H
+#define TESTS_HOSTILE_H
 
 #include <stdint.h>
 
@@ -24,6 +24,6 @@ static inline uint64_t below(struct rng *r, uint64_t n)
 
 /* The other end of the socket @fd: speaks the protocol, and lies. Never
  * returns. */
-void liar(int fd, uint64_t seed) __attribute__((noreturn));
+void hostile_peer(int fd, uint64_t seed) __attribute__((noreturn));
 
-#endif /* TESTS_LIAR_H */
+#endif /* TESTS_HOSTILE_H */
