@@ -50,8 +50,8 @@ struct kedge_connector {
 	struct service service;
 	pthread_t thread;
 	pid_t pid;
-	struct clofork end;  /* the caller's, which it waits on */
-	struct clofork bell; /* the thread's */
+	struct clofork end;    /* the caller's, which it waits on */
+	struct clofork wakeup; /* the thread's */
 	int state;
 	bool taken;
 	/* The thread's until DONE. */
@@ -105,11 +105,11 @@ static void connector_free(struct kedge_connector *c)
 	free(c->to.node);
 	free(c->to.service);
 	clofork_close(&c->end);
-	clofork_close(&c->bell);
+	clofork_close(&c->wakeup);
 	free(c);
 }
 
-static void ring(const struct clofork *end)
+static void wake(const struct clofork *end)
 {
 	if (clofork_ours(end))
 		shutdown(end->fd, SHUT_RDWR);
@@ -119,7 +119,7 @@ static void *run(void *arg)
 {
 	struct kedge_connector *c = arg;
 
-	wait_unless(&c->bell);
+	wait_unless(&c->wakeup);
 	c->rc = c->connect(&c->to, &c->channel);
 	wait_unless(NULL);
 	if (c->rc)
@@ -130,7 +130,7 @@ static void *run(void *arg)
 		atomic_fetch_sub(&left, 1);
 	} else {
 		/* This thread is joined before the connector is freed. */
-		ring(&c->bell);
+		wake(&c->wakeup);
 	}
 	return NULL;
 }
@@ -179,13 +179,13 @@ static int pair_open(struct kedge_connector *c)
 		return channel_no_fd(rc);
 	}
 	clofork_end(&c->end, sv[0]);
-	return clofork_keep(&c->bell, sv[1]);
+	return clofork_keep(&c->wakeup, sv[1]);
 }
 
 /* The last thread of the application has ended: the channel will not be taken. */
 static void service_ends(struct service *s)
 {
-	ring(&container_of(s, struct kedge_connector, service)->end);
+	wake(&container_of(s, struct kedge_connector, service)->end);
 }
 
 /*
@@ -222,7 +222,7 @@ int kedge__connector_open(connect_fn connect, const char *provider,
 	c->pid = getpid();
 	c->service.end = service_ends;
 	clofork_init(&c->end);
-	clofork_init(&c->bell);
+	clofork_init(&c->wakeup);
 	c->to.timeout_ms = timeout_ms;
 	rc = copy_opts(&c->to, user);
 	if (rc)
@@ -320,7 +320,7 @@ KEDGE_API void kedge_connector_close(struct kedge_connector *c)
 		return;
 	}
 	thread = c->thread;
-	ring(&c->end);
+	wake(&c->end);
 	atomic_fetch_add(&left, 1);
 	if (__atomic_exchange_n(&c->state, LEFT, __ATOMIC_ACQ_REL) != DONE) {
 		pthread_detach(thread);

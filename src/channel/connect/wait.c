@@ -4,11 +4,11 @@
 
 #include <poll.h>
 
-static __thread const struct clofork *bell;
+static __thread const struct clofork *wakeup;
 
 void wait_unless(const struct clofork *b)
 {
-	bell = b;
+	wakeup = b;
 }
 
 uint64_t kedge__deadline_of(int timeout_ms)
@@ -28,11 +28,12 @@ int deadline_left(uint64_t deadline)
 }
 
 /*
- * A look at the bell is not the wait for it: between them, or as poll() wakes and
- * looks at the numbers once more, the application may put its own descriptors in the
- * place of both ends, and poll() sleeps on with what never wakes it.
+ * A look at the wakeup is not the wait for it: between them, or as poll() wakes
+ * and looks at the numbers once more, the application may put its own
+ * descriptors in the place of both ends, and poll() sleeps on with what never
+ * wakes it.
  */
-#define BELL_MS 1000
+#define WAKEUP_MS 1000
 
 static int sooner(int ms, int most_ms)
 {
@@ -54,12 +55,12 @@ int kedge__wait_for(int fd, short what, uint64_t deadline, int most_ms)
 		ms = deadline_left(deadline);
 		if (!ms)
 			return kedge_reason(-ETIMEDOUT, "the peer does not answer");
-		ms = sooner(sooner(ms, most_ms), bell ? BELL_MS : -1);
+		ms = sooner(sooner(ms, most_ms), wakeup ? WAKEUP_MS : -1);
 		/* The application has closed it, and with it what is connected:
 		 * it could not end the attempt any more. */
-		if (bell && !clofork_ours(bell))
+		if (wakeup && !clofork_ours(wakeup))
 			return given_up();
-		p[1].fd = bell ? bell->fd : -1;
+		p[1].fd = wakeup ? wakeup->fd : -1;
 		rc = poll(p, ARRAY_SIZE(p), ms);
 		if (rc < 0 && errno != EINTR)
 			return -errno;

@@ -23,9 +23,10 @@ KEDGE_PRIVATE int kedge__wait_for(int fd, short what, uint64_t deadline,
 				  int most_ms);
 
 /*
- * Waits of the calling thread end with -ECANCELED from when @bell is readable. It
- * stays where it is until the thread ends, or calls this with NULL.
+ * Waits of the calling thread end with -ECANCELED from when @wakeup is
+ * readable. It stays where it is until the thread ends, or calls this with
+ * NULL.
  */
-void wait_unless(const struct clofork *bell);
+void wait_unless(const struct clofork *wakeup);
 
 #endif /* CHANNEL_CONNECT_WAIT_H */

@@ -20,16 +20,17 @@
  * starts with the first channel to another process, so that one that is open can
  * always be waited for.
  *
- * The thread sleeps in poll() on one end of a pair of sockets and on an epoll set
- * of the pidfds. It ends when the pair's other end (bell) is shut down, or closed.
- * So no byte is written to end it, and an application that closes descriptors
- * which are not its own ends it, too: while poll() sleeps it holds the files,
- * whatever becomes of the numbers, and sees the bell's close. Where the thread is
- * not asleep then it finds that its end of the pair is another file, or closed.
- * That leaves a moment between this look and poll() in which the number could be
- * closed and used again, and a child made by clone() that keeps the bell open:
- * the thread would not end. It is waited for a second, and then left alone with
- * what it uses. The next channel gets a new one.
+ * The thread sleeps in poll() on one end of a pair of sockets and on an epoll
+ * set of the pidfds. It ends when the pair's other end (wakeup) is shut down,
+ * or closed. So no byte is written to end it, and an application that closes
+ * descriptors which are not its own ends it, too: while poll() sleeps it holds
+ * the files, whatever becomes of the numbers, and sees the wakeup's close.
+ * Where the thread is not asleep then it finds that its end of the pair is
+ * another file, or closed. That leaves a moment between this look and poll() in
+ * which the number could be closed and used again, and a child made by clone()
+ * that keeps the wakeup open: the thread would not end. It is waited for a
+ * second, and then left alone with what it uses. The next channel gets a new
+ * one.
  *
  * The lock guards the table, the lists, and counts. It is held over fork().
  */
@@ -70,8 +71,8 @@ struct peer {
 struct watcher {
 	pthread_t thread;
 	struct service service;
-	struct clofork bell;
-	struct clofork sees; /* the bell's other end */
+	struct clofork wakeup;
+	struct clofork sees; /* the wakeup's other end */
 	struct clofork epoll;
 	bool left; /* it did not end */
 };
@@ -115,7 +116,7 @@ static void peer_free(struct peer *p)
 
 static void watcher_free(struct watcher *w)
 {
-	clofork_close(&w->bell);
+	clofork_close(&w->wakeup);
 	clofork_close(&w->sees);
 	clofork_close(&w->epoll);
 	free(w);
@@ -126,8 +127,8 @@ static void watcher_stop(struct watcher *w)
 	struct timespec until;
 
 	signals_block();
-	if (clofork_ours(&w->bell))
-		shutdown(w->bell.fd, SHUT_RDWR);
+	if (clofork_ours(&w->wakeup))
+		shutdown(w->wakeup.fd, SHUT_RDWR);
 	clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_sec += END_NS / 1000000000u;
 	w->left = pthread_timedjoin_np(w->thread, NULL, &until);
@@ -390,8 +391,8 @@ static int watcher_open(struct watcher *w)
 	if (rc)
 		return rc;
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv))
-		return clofork_end(&w->bell, -1);
-	clofork_end(&w->bell, sv[0]);
+		return clofork_end(&w->wakeup, -1);
+	clofork_end(&w->wakeup, sv[0]);
 	rc = clofork_keep(&w->sees, sv[1]);
 	return rc ? rc : clofork_keep(&w->epoll, epoll_create1(EPOLL_CLOEXEC));
 }
@@ -409,7 +410,7 @@ static int watcher_start(struct watcher **out)
 
 	if (!w)
 		return -ENOMEM;
-	clofork_init(&w->bell);
+	clofork_init(&w->wakeup);
 	clofork_init(&w->sees);
 	clofork_init(&w->epoll);
 	w->service.end = service_ends;
@@ -440,7 +441,7 @@ static void drop_closed_watcher(void)
 	struct list *l, *tmp;
 
 	enter();
-	if (table.watcher && !clofork_ours(&table.watcher->bell)) {
+	if (table.watcher && !clofork_ours(&table.watcher->wakeup)) {
 		w = table.watcher;
 		table.watcher = NULL;
 		list_for_each_safe(l, tmp, &table.peers)

@@ -64,7 +64,7 @@ static void close_tripwire(struct kedge_notifier *nf)
 	tripwire_close(u->tripwire);
 }
 
-static int hang_bell(struct uffd *u)
+static int map_wakeup(struct uffd *u)
 {
 	size_t len = kedge__page_size();
 	char *p = mmap(NULL, len, PROT_READ | PROT_WRITE,
@@ -73,10 +73,10 @@ static int hang_bell(struct uffd *u)
 
 	if (p == MAP_FAILED)
 		return rc;
-	u->bell = (uintptr_t)p;
+	u->wakeup = (uintptr_t)p;
 	/* A child has the page too, but no monitor. */
 	if (!madvise(p, len, MADV_WIPEONFORK))
-		rc = uffd_register(u->fd, u->bell, u->bell + len);
+		rc = uffd_register(u->fd, u->wakeup, u->wakeup + len);
 	if (rc)
 		munmap(p, len);
 	return rc ? kedge_reason(rc, "userfaultfd refuses to watch a page of "
@@ -85,10 +85,10 @@ static int hang_bell(struct uffd *u)
 }
 
 /* Unmap it while no monitor runs. */
-static void drop_bell(struct uffd *u)
+static void unmap_wakeup(struct uffd *u)
 {
-	uffd_unregister(u->fd, u->bell, u->bell + kedge__page_size());
-	munmap((void *)(uintptr_t)u->bell, kedge__page_size());
+	uffd_unregister(u->fd, u->wakeup, u->wakeup + kedge__page_size());
+	munmap((void *)(uintptr_t)u->wakeup, kedge__page_size());
 }
 
 /* How lookups make sure: see settle.c. */
@@ -190,7 +190,7 @@ static int uffd_open(struct kedge_notifier *nf,
 	rc = choose_check(nf, opts);
 	if (rc)
 		goto close_fd;
-	rc = hang_bell(u);
+	rc = map_wakeup(u);
 	if (rc)
 		goto close_fd;
 	sem_init(&u->ready, 0, 0);
@@ -203,7 +203,7 @@ static int uffd_open(struct kedge_notifier *nf,
 close_tripwire:
 	close_tripwire(nf);
 	sem_destroy(&u->ready);
-	drop_bell(u);
+	unmap_wakeup(u);
 close_fd:
 	close(u->fd);
 free_u:
@@ -233,8 +233,8 @@ static void uffd_close(struct kedge_notifier *nf)
 	bool ours = uffd_fd_is_ours(u);
 
 	uffd_monitor_stop(nf);
-	if (!atomic_load(&u->bell_gone))
-		munmap((void *)(uintptr_t)u->bell, kedge__page_size());
+	if (!atomic_load(&u->wakeup_gone))
+		munmap((void *)(uintptr_t)u->wakeup, kedge__page_size());
 	sem_destroy(&u->ready);
 	close_tripwire(nf);
 	close_fd(u, ours);
@@ -248,8 +248,8 @@ static void uffd_abandon(struct kedge_notifier *nf)
 
 	close_tripwire(nf);
 	close_fd(u, uffd_fd_is_ours(u));
-	if (!atomic_load(&u->bell_gone))
-		munmap((void *)(uintptr_t)u->bell, kedge__page_size());
+	if (!atomic_load(&u->wakeup_gone))
+		munmap((void *)(uintptr_t)u->wakeup, kedge__page_size());
 	free(u);
 }
 

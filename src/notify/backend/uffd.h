@@ -10,16 +10,16 @@
 #include "notify/tripwire/tripwire.h"
 
 /*
- * The bell is a page of our own that is watched like others': dropping it wakes
- * the monitor. Unlike a descriptor it cannot be closed. It is of a kind that no
- * neighbour's mapping melts with.
+ * The wakeup page is one of our own that is watched like others': dropping it
+ * wakes the monitor. Unlike a descriptor it cannot be closed. It is of a kind
+ * that no neighbour's mapping melts with.
  */
 struct uffd {
 	int fd;
 	struct fd_id id;
 	bool unique; /* id is this descriptor's alone */
 	bool counts; /* the kernel counts changes under way */
-	uint64_t bell;
+	uint64_t wakeup;
 	sem_t ready;		   /* the monitor has its own descriptors */
 	struct tripwire *tripwire; /* or NULL */
 	pthread_t thread;
@@ -27,7 +27,7 @@ struct uffd {
 	struct kedge_notifier *nf;
 	_Atomic int tid;       /* the monitor's, while it runs */
 	_Atomic bool closing;  /* let all go, and end */
-	_Atomic bool bell_gone; /* unmapped, or never to be */
+	_Atomic bool wakeup_gone; /* unmapped, or never to be */
 	uint64_t spin_ns;
 	bool closed; /* the application's copy, by us */
 	/* The monitor's own: */

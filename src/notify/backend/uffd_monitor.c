@@ -33,7 +33,7 @@
 #include "notify/backend/uffd_range.h"
 
 #define EVENTS_A_ROUND	64 /* then others get the lock */
-#define NO_BELL_MS	50
+#define NO_WAKEUP_MS	50
 #define OWN_FDS		3
 
 /* glibc moves the heap's end down within itself, with the heap's lock held. */
@@ -94,13 +94,13 @@ static size_t told_by(struct kedge_notifier *nf, const struct uffd_msg *m)
 	start = m->arg.remove.start;
 	end = m->arg.remove.end;
 	if (m->event == UFFD_EVENT_UNMAP) {
-		if (start <= u->bell && u->bell < end)
-			atomic_store(&u->bell_gone, true);
+		if (start <= u->wakeup && u->wakeup < end)
+			atomic_store(&u->wakeup_gone, true);
 		maybe_cut(nf, start, end);
 		return gone(nf, KEDGE_EVENT_UNMAP, start, end);
 	}
 	if (m->event == UFFD_EVENT_REMOVE) {
-		if (start == u->bell)
+		if (start == u->wakeup)
 			return 0; /* it was rung */
 		taint_add(nf, start, end);
 		return queue_publish(nf, KEDGE_EVENT_REMOVE, start, end);
@@ -197,9 +197,9 @@ static void wait_event(struct uffd *u, uint64_t spin)
 {
 	for (;;) {
 		bool spinning = spin && clock_ns() < spin;
-		bool deaf = atomic_load(&u->bell_gone);
+		bool deaf = atomic_load(&u->wakeup_gone);
 
-		if (readable(u, spinning ? 0 : deaf ? NO_BELL_MS : -1) ||
+		if (readable(u, spinning ? 0 : deaf ? NO_WAKEUP_MS : -1) ||
 		    atomic_load(&u->closing))
 			return;
 		if (spinning)
@@ -261,7 +261,7 @@ static void let_go_of(void *arg, uint64_t start, uint64_t end)
 	struct uffd *u = nf->backend;
 	bool ours;
 
-	if (start <= u->bell && u->bell < end)
+	if (start <= u->wakeup && u->wakeup < end)
 		return;
 	sig_lock_blocked(&nf->lock);
 	ours = tree_first_overlap(&nf->maybe, start, end);
@@ -302,9 +302,9 @@ static void let_go(struct kedge_notifier *nf)
 		}
 	} while (cuts_now(nf) != cuts);
 	/* Still registered it must not be unmapped: no monitor would answer. */
-	if (!atomic_load(&u->bell_gone) &&
-	    uffd_unregister(u->fd, u->bell, u->bell + kedge__page_size()))
-		atomic_store(&u->bell_gone, true);
+	if (!atomic_load(&u->wakeup_gone) &&
+	    uffd_unregister(u->fd, u->wakeup, u->wakeup + kedge__page_size()))
+		atomic_store(&u->wakeup_gone, true);
 }
 
 static void *monitor(void *arg)
@@ -363,7 +363,7 @@ static int start_thread(struct kedge_notifier *nf)
 
 static void stop_thread(struct uffd *u)
 {
-	void *bell = (void *)(uintptr_t)u->bell;
+	void *wakeup = (void *)(uintptr_t)u->wakeup;
 
 	/* Before the monitor closes its copy, so that it has the last. */
 	if (atomic_load(&u->own_table) && uffd_fd_is_ours(u)) {
@@ -372,12 +372,12 @@ static void stop_thread(struct uffd *u)
 	}
 	atomic_store(&u->closing, true);
 	/*
-	 * If the bell was unmapped, the monitor looks from time to time. A
+	 * If its page was unmapped, the monitor looks from time to time. A
 	 * seccomp filter may refuse the one call, and hardly the other.
 	 */
-	if (!atomic_load(&u->bell_gone) &&
-	    madvise(bell, kedge__page_size(), MADV_DONTNEED))
-		munmap(bell, kedge__page_size());
+	if (!atomic_load(&u->wakeup_gone) &&
+	    madvise(wakeup, kedge__page_size(), MADV_DONTNEED))
+		munmap(wakeup, kedge__page_size());
 	pthread_join(u->thread, NULL);
 }
 
