@@ -5,5 +5,5 @@
  */
 #include "notify/inflight.h"
 
-struct turns kedge__swaps;
-struct turns kedge__watches;
+struct inflight kedge__swaps;
+struct inflight kedge__watches;

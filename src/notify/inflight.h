@@ -20,32 +20,32 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct turns {
+struct inflight {
 	_Atomic uint32_t begun;
 	_Atomic uint32_t ended;
 };
 
-extern struct turns kedge__swaps;
-extern struct turns kedge__watches;
+extern struct inflight kedge__swaps;
+extern struct inflight kedge__watches;
 
-static inline void turn_begins(struct turns *t)
+static inline void inflight_begin(struct inflight *t)
 {
 	atomic_fetch_add(&t->begun, 1);
 }
 
-static inline void turn_ends(struct turns *t)
+static inline void inflight_end(struct inflight *t)
 {
 	atomic_fetch_add(&t->ended, 1);
 }
 
 /* Before an attempt. */
-static inline uint32_t turns_ended(struct turns *t)
+static inline uint32_t inflight_ended(struct inflight *t)
 {
 	return atomic_load(&t->ended);
 }
 
 /* True if one was under way at any time since @ended was read. */
-static inline bool turns_since(struct turns *t, uint32_t ended)
+static inline bool inflight_since(struct inflight *t, uint32_t ended)
 {
 	return atomic_load(&t->begun) != ended;
 }

@@ -51,9 +51,9 @@ size_t pages_fill(void *dst, const void *src, size_t len)
 
 	if (swap_begin(&saved))
 		return 0;
-	turn_begins(&kedge__swaps);
+	inflight_begin(&kedge__swaps);
 	done = fill((uintptr_t)dst, (uintptr_t)src, len);
-	turn_ends(&kedge__swaps);
+	inflight_end(&kedge__swaps);
 	swap_end(&saved);
 	return done;
 }

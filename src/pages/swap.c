@@ -52,10 +52,10 @@ static int announced(uintptr_t a, uintptr_t b, size_t len, uint32_t way,
 
 	begin(&ha, KEDGE_EVENT_REMOVE, (void *)a, len);
 	begin(&hb, KEDGE_EVENT_REMOVE, (void *)b, len);
-	turn_begins(&kedge__swaps);
+	inflight_begin(&kedge__swaps);
 	rc = way == KEDGE_SWAP_MOVE ? swap_by_move(a, b, len)
 				    : swap_by_remap(a, b, len);
-	turn_ends(&kedge__swaps);
+	inflight_end(&kedge__swaps);
 	kedge_hook_end(&hb);
 	kedge_hook_end(&ha);
 	return rc;
@@ -69,7 +69,7 @@ static bool try_again(uint32_t ended, unsigned int tries)
 
 	if (tries == 1)
 		return true;
-	if (!turns_since(&kedge__watches, ended) || tries == TAKEN_TRIES)
+	if (!inflight_since(&kedge__watches, ended) || tries == TAKEN_TRIES)
 		return false;
 	/* No library's: those are cancellation points. */
 	if (tries % 8 == 0)
@@ -91,7 +91,7 @@ static int one_way(uintptr_t a, uintptr_t b, size_t len, uint32_t way)
 	if (rc)
 		return rc;
 	do {
-		ended = turns_ended(&kedge__watches);
+		ended = inflight_ended(&kedge__watches);
 		rc = announced(a, b, len, way, tries);
 	} while (rc == SWAP_TAKEN && try_again(ended, ++tries));
 	swap_end(&saved);

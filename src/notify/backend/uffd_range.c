@@ -44,12 +44,12 @@ static int try_patiently(uffd_attempt_fn attempt, void *arg, uint64_t start,
 	int rc;
 
 	for (naps = 0;; naps++) {
-		ended = turns_ended(&kedge__swaps);
-		turn_begins(&kedge__watches);
+		ended = inflight_ended(&kedge__swaps);
+		inflight_begin(&kedge__watches);
 		rc = attempt(arg, start, end);
-		turn_ends(&kedge__watches);
+		inflight_end(&kedge__watches);
 		if (rc != -EBUSY || naps == SWAP_NAPS ||
-		    !turns_since(&kedge__swaps, ended))
+		    !inflight_since(&kedge__swaps, ended))
 			return rc;
 		/* No library's: those are cancellation points. */
 		syscall(SYS_nanosleep, &nap, NULL);
