@@ -23,10 +23,10 @@
 
 #define REGISTERED (1u << 31)
 
-struct paper paper;
-struct io_uring paper_ring;
+struct fake fake;
+struct io_uring fake_ring;
 
-/* lock guards paper. */
+/* lock guards fake. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* The @fault-th step from now fails; @live counts what is not undone. */
@@ -46,12 +46,12 @@ static void track(int by)
 
 static void unpin(void)
 {
-	if (!paper.pinned)
+	if (!fake.pinned)
 		return;
-	if (paper.late)
-		paper.owed++;
+	if (fake.late)
+		fake.owed++;
 	else
-		paper.pinned--;
+		fake.pinned--;
 }
 
 static int kernel_update(const struct io_uring_rsrc_update2 *up)
@@ -60,33 +60,33 @@ static int kernel_update(const struct io_uring_rsrc_update2 *up)
 
 	assert_int_equal(up->nr, 1);
 	assert_int_equal(up->tags, 0);
-	if (paper.no_update)
+	if (fake.no_update)
 		return -EINVAL;
-	if (!paper.nr)
+	if (!fake.nr)
 		return -ENXIO;
-	if (up->offset >= paper.nr)
+	if (up->offset >= fake.nr)
 		return up->offset == UINT32_MAX ? -EOVERFLOW : -EINVAL;
 	if (up->data >= ~UINT64_C(15))
 		return -EFAULT;
 	assert_true(!iov->iov_base == !iov->iov_len);
-	if (iov->iov_base && paper.room && paper.pinned > paper.room)
+	if (iov->iov_base && fake.room && fake.pinned > fake.room)
 		return -ENOMEM;
-	if (paper.slot[up->offset] && !iov->iov_base)
+	if (fake.slot[up->offset] && !iov->iov_base)
 		unpin();
-	if (iov->iov_base && paper.pinned)
-		paper.pinned++;
-	paper.slot[up->offset] = iov->iov_base;
+	if (iov->iov_base && fake.pinned)
+		fake.pinned++;
+	fake.slot[up->offset] = iov->iov_base;
 	return 1;
 }
 
 static int kernel_table(uint32_t nr)
 {
-	if (paper.nr)
+	if (fake.nr)
 		return -EBUSY;
-	if (!nr || nr > paper.max)
+	if (!nr || nr > fake.max)
 		return -EINVAL;
-	paper.nr = nr;
-	memset(paper.slot, 0, sizeof(paper.slot));
+	fake.nr = nr;
+	memset(fake.slot, 0, sizeof(fake.slot));
 	track(1);
 	return 0;
 }
@@ -95,26 +95,26 @@ static int kernel(unsigned int op, const void *arg, unsigned int nr)
 {
 	const struct io_uring_rsrc_register *reg = arg;
 
-	paper.calls++;
-	if (paper.times && op == paper.op) {
-		if (!paper.skip) {
-			paper.times--;
-			return paper.rc;
+	fake.calls++;
+	if (fake.times && op == fake.op) {
+		if (!fake.skip) {
+			fake.times--;
+			return fake.rc;
 		}
-		paper.skip--;
+		fake.skip--;
 	}
 	switch (op) {
 	case IORING_REGISTER_BUFFERS2:
 		assert_int_equal(reg->flags, IORING_RSRC_REGISTER_SPARSE);
-		return paper.no_sparse ? -EINVAL : kernel_table(reg->nr);
+		return fake.no_sparse ? -EINVAL : kernel_table(reg->nr);
 	case IORING_REGISTER_BUFFERS:
-		return paper.no_empty ? -EFAULT : kernel_table(nr);
+		return fake.no_empty ? -EFAULT : kernel_table(nr);
 	case IORING_REGISTER_BUFFERS_UPDATE:
 		return kernel_update(arg);
 	case IORING_UNREGISTER_BUFFERS:
-		if (!paper.nr)
+		if (!fake.nr)
 			return -ENXIO;
-		paper.nr = 0;
+		fake.nr = 0;
 		track(-1);
 		return 0;
 	}
@@ -144,19 +144,19 @@ int __wrap_io_uring_register(unsigned int fd, unsigned int op, const void *arg,
 	 * By the caller's number, which may be another ring's by now, only to
 	 * fill a slot: then it was looked at.
 	 */
-	if (paper_ring.ring_fd < 0) {
+	if (fake_ring.ring_fd < 0) {
 		assert_true(op & REGISTERED);
-		assert_int_equal(fd, PAPER_RING_INDEX);
+		assert_int_equal(fd, FAKE_RING_INDEX);
 		op &= ~REGISTERED;
 	} else {
 		if (!fills(op, arg))
-			assert_int_not_equal(fd, paper_ring.ring_fd);
+			assert_int_not_equal(fd, fake_ring.ring_fd);
 		assert_true(fcntl((int)fd, F_GETFD) & FD_CLOEXEC);
 	}
-	if (paper.in_call) {
-		void (*fn)(void) = paper.in_call;
+	if (fake.in_call) {
+		void (*fn)(void) = fake.in_call;
 
-		paper.in_call = NULL;
+		fake.in_call = NULL;
 		fn();
 	}
 	pthread_mutex_lock(&lock);
@@ -170,15 +170,15 @@ int __wrap_io_uring_register(unsigned int fd, unsigned int op, const void *arg,
 uint64_t __wrap_kedge__proc_pinned(void);
 uint64_t __wrap_kedge__proc_pinned(void)
 {
-	return paper.pinned * 4096;
+	return fake.pinned * 4096;
 }
 
 int __real_clock_gettime(clockid_t clock, struct timespec *ts);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ts);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ts)
 {
-	ts->tv_sec = (time_t)(paper.now_ns / 1000000000u);
-	ts->tv_nsec = (long)(paper.now_ns % 1000000000u);
+	ts->tv_sec = (time_t)(fake.now_ns / 1000000000u);
+	ts->tv_nsec = (long)(fake.now_ns % 1000000000u);
 	return 0;
 }
 
@@ -186,11 +186,11 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *ts)
 static long slept(void)
 {
 	pthread_mutex_lock(&lock);
-	paper.now_ns += 100000000u;
-	paper.sleeps++;
-	if (paper.owed && paper.sleeps >= paper.late) {
-		paper.pinned -= (uint64_t)paper.owed;
-		paper.owed = 0;
+	fake.now_ns += 100000000u;
+	fake.sleeps++;
+	if (fake.owed && fake.sleeps >= fake.late) {
+		fake.pinned -= (uint64_t)fake.owed;
+		fake.owed = 0;
 	}
 	pthread_mutex_unlock(&lock);
 	return 0;
@@ -202,19 +202,19 @@ static long marked(long at, long len)
 
 	/* Whether it can be done at all. */
 	if (!len) {
-		errno = paper.no_populate;
-		return paper.no_populate ? -1 : 0;
+		errno = fake.no_populate;
+		return fake.no_populate ? -1 : 0;
 	}
 	pthread_mutex_lock(&lock);
-	paper.marks++;
-	paper.mark_at = (uintptr_t)at;
-	paper.mark_end = (uintptr_t)(at + len);
-	fails = paper.mark_fails;
-	paper.mark_fails -= !!fails;
+	fake.marks++;
+	fake.mark_at = (uintptr_t)at;
+	fake.mark_end = (uintptr_t)(at + len);
+	fails = fake.mark_fails;
+	fake.mark_fails -= !!fails;
 	pthread_mutex_unlock(&lock);
 	if (!fails)
 		return 0;
-	errno = paper.mark_errno;
+	errno = fake.mark_errno;
 	return -1;
 }
 
@@ -224,22 +224,22 @@ int __wrap_uname(struct utsname *name)
 {
 	int rc = __real_uname(name);
 
-	if (!rc && paper.release)
+	if (!rc && fake.release)
 		snprintf(name->release, sizeof(name->release), "%s",
-			 paper.release);
+			 fake.release);
 	return rc;
 }
 
-static bool is_paper(const char *path)
+static bool is_fake(const char *path)
 {
-	return paper.smaps && (!strcmp(path, "/proc/self/smaps") ||
-			       (!*paper.smaps &&
-				!strcmp(path, "/proc/self/pagemap")));
+	return fake.smaps && (!strcmp(path, "/proc/self/smaps") ||
+			      (!*fake.smaps &&
+			       !strcmp(path, "/proc/self/pagemap")));
 }
 
 static long opened(void)
 {
-	size_t len = strlen(paper.smaps);
+	size_t len = strlen(fake.smaps);
 	int fd;
 
 	if (!len) {
@@ -247,7 +247,7 @@ static long opened(void)
 		return -1;
 	}
 	fd = memfd_create("smaps", MFD_CLOEXEC);
-	assert_true(fd >= 0 && write(fd, paper.smaps, len) == (ssize_t)len);
+	assert_true(fd >= 0 && write(fd, fake.smaps, len) == (ssize_t)len);
 	assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
 	return fd;
 }
@@ -271,7 +271,7 @@ long __wrap_syscall(long nr, ...)
 		return slept();
 	if (nr == SYS_madvise)
 		return marked(a, b);
-	if (nr == SYS_openat && is_paper((const char *)b))
+	if (nr == SYS_openat && is_fake((const char *)b))
 		return opened();
 	return __real_syscall(nr, a, b, c, d);
 }
@@ -417,65 +417,65 @@ int __wrap_pthread_mutex_destroy(pthread_mutex_t *m)
 
 /* ---- the tests' side ---- */
 
-int paper_reset(void)
+int fake_reset(void)
 {
-	memset(&paper, 0, sizeof(paper));
-	paper.max = 16384;
-	paper.now_ns = 1000000000u;
-	memset(&paper_ring, 0, sizeof(paper_ring));
-	paper_ring.ring_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
-	paper_ring.enter_ring_fd = paper_ring.ring_fd;
-	return paper_ring.ring_fd < 0 ? -1 : 0;
+	memset(&fake, 0, sizeof(fake));
+	fake.max = 16384;
+	fake.now_ns = 1000000000u;
+	memset(&fake_ring, 0, sizeof(fake_ring));
+	fake_ring.ring_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	fake_ring.enter_ring_fd = fake_ring.ring_fd;
+	return fake_ring.ring_fd < 0 ? -1 : 0;
 }
 
-void paper_refuse(unsigned int op, int rc, int times)
+void fake_refuse(unsigned int op, int rc, int times)
 {
-	paper.op = op;
-	paper.rc = rc;
-	paper.skip = 0;
-	paper.times = times;
+	fake.op = op;
+	fake.rc = rc;
+	fake.skip = 0;
+	fake.times = times;
 }
 
-void paper_track(int step)
+void fake_track(int step)
 {
 	live = 0;
 	fault = step;
 	tracking = true;
 }
 
-void paper_calm(void)
+void fake_calm(void)
 {
 	fault = 0;
 }
 
-int paper_untrack(void)
+int fake_untrack(void)
 {
 	tracking = false;
 	return live;
 }
 
-char paper_logged[512];
-int paper_log_cnt;
+char fake_logged[512];
+int fake_log_cnt;
 static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void on_log(void *ctx, int severity, const char *text)
 {
 	pthread_mutex_lock(&log_lock);
-	snprintf(paper_logged, sizeof(paper_logged), "%s", text);
-	paper_log_cnt++;
+	snprintf(fake_logged, sizeof(fake_logged), "%s", text);
+	fake_log_cnt++;
 	pthread_mutex_unlock(&log_lock);
 }
 
-void paper_log_start(void)
+void fake_log_start(void)
 {
-	paper_log_cnt = 0;
-	paper_logged[0] = '\0';
+	fake_log_cnt = 0;
+	fake_logged[0] = '\0';
 	kedge_log_set(on_log, NULL, KEDGE_LOG_DEBUG);
 }
 
-int paper_close(void **unused)
+int fake_close(void **unused)
 {
-	if (paper_ring.ring_fd >= 0)
-		close(paper_ring.ring_fd);
+	if (fake_ring.ring_fd >= 0)
+		close(fake_ring.ring_fd);
 	return 0;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A kernel made of paper for the io_uring device: one ring whose buffer table
+ * A fake kernel for the io_uring device: one ring whose buffer table
  * can be of any version and refuse anything, and every other step of an open
  * that can fail. It replaces them at link time.
  */
-#ifndef TESTS_URING_PAPER_H
-#define TESTS_URING_PAPER_H
+#ifndef TESTS_FAKE_URING_H
+#define TESTS_FAKE_URING_H
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -13,7 +13,7 @@
 
 #include <liburing.h>
 
-#define PAPER_RING_INDEX 3u
+#define FAKE_RING_INDEX 3u
 
 /*
  * @no_sparse, @no_empty, @no_update: what an older kernel lacks
@@ -34,7 +34,7 @@
  *           can pagemap
  * @in_call: runs in the next register call, before it is done
  */
-struct paper {
+struct fake {
 	bool no_sparse, no_empty, no_update;
 	uint32_t max;
 	uint32_t nr;
@@ -53,25 +53,25 @@ struct paper {
 	void (*in_call)(void);
 };
 
-extern struct paper paper;
-extern struct io_uring paper_ring;
+extern struct fake fake;
+extern struct io_uring fake_ring;
 
-/* The last message logged since paper_log_start(), and how many there were. */
-extern char paper_logged[512];
-extern int paper_log_cnt;
-void paper_log_start(void);
+/* The last message logged since fake_log_start(), and how many there were. */
+extern char fake_logged[512];
+extern int fake_log_cnt;
+void fake_log_start(void);
 
 /* A new kernel and a new, open ring. 0 or -1. */
-int paper_reset(void);
-int paper_close(void **unused); /* its descriptor */
-void paper_refuse(unsigned int op, int rc, int times);
+int fake_reset(void);
+int fake_close(void **unused); /* its descriptor */
+void fake_refuse(unsigned int op, int rc, int times);
 
 /*
  * From here on the @step-th step fails (0: none) and what is done and not
- * undone is counted, until paper_untrack() returns the count.
+ * undone is counted, until fake_untrack() returns the count.
  */
-void paper_track(int step);
-void paper_calm(void); /* no step fails any more; the count goes on */
-int paper_untrack(void);
+void fake_track(int step);
+void fake_calm(void); /* no step fails any more; the count goes on */
+int fake_untrack(void);
 
-#endif /* TESTS_URING_PAPER_H */
+#endif /* TESTS_FAKE_URING_H */

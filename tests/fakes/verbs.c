@@ -19,7 +19,7 @@
 /* Bits of a key that are the application's. */
 #define TAG 0xffu
 
-struct paper_mr {
+struct fake_mr {
 	struct ibv_mr ibv;
 	bool live;
 	unsigned int access;
@@ -28,50 +28,50 @@ struct paper_mr {
 };
 
 /* @rkey: the device's, of which ibv.rkey is the application's copy */
-struct paper_mw {
+struct fake_mw {
 	struct ibv_mw ibv;
 	bool live;
 	uint32_t rkey;
-	struct paper_mr *mr;
+	struct fake_mr *mr;
 	uint64_t start, end;
 	unsigned int access;
 };
 
-struct paper paper;
-struct ibv_pd paper_pd, paper_other_pd;
-struct ibv_qp paper_qp;
+struct fake fake;
+struct ibv_pd fake_pd, fake_other_pd;
+struct ibv_qp fake_qp;
 static struct ibv_cq send_cq, recv_cq;
 static struct verbs_context vctx;
-static struct ibv_device device = { .name = "paper0" };
+static struct ibv_device device = { .name = "fake0" };
 
-/* lock guards paper and all below. */
+/* lock guards fake and all below. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct paper_mr mrs[MRS];
-static struct paper_mw mws[MWS];
+static struct fake_mr mrs[MRS];
+static struct fake_mw mws[MWS];
 static uint32_t next_mw;
 static struct ibv_wc wcs[WCS];
 static unsigned int wc_cnt;
 static uint64_t skew;
 
 /* Counted; the errno to fail with, or 0. */
-static int refused(enum paper_op op)
+static int refused(enum fake_op op)
 {
-	paper.calls[op]++;
-	if (paper.removed && op != PAPER_POST && op != PAPER_POLL &&
-	    op != PAPER_BIND && op != PAPER_INVALIDATE)
+	fake.calls[op]++;
+	if (fake.removed && op != FAKE_POST && op != FAKE_POLL &&
+	    op != FAKE_BIND && op != FAKE_INVALIDATE)
 		return EIO;
-	if (op == paper.also_op) {
-		paper.also_op = PAPER_NONE;
-		return paper.also_err;
+	if (op == fake.also_op) {
+		fake.also_op = FAKE_NONE;
+		return fake.also_err;
 	}
-	if (!paper.times || op != paper.op)
+	if (!fake.times || op != fake.op)
 		return 0;
-	if (paper.skip) {
-		paper.skip--;
+	if (fake.skip) {
+		fake.skip--;
 		return 0;
 	}
-	paper.times--;
-	return paper.err;
+	fake.times--;
+	return fake.err;
 }
 
 /* ---- regions ---- */
@@ -82,7 +82,7 @@ static int reg_refused(unsigned int access)
 				    IBV_ACCESS_REMOTE_WRITE |
 				    IBV_ACCESS_REMOTE_ATOMIC |
 				    IBV_ACCESS_MW_BIND;
-	int err = refused(PAPER_REG);
+	int err = refused(FAKE_REG);
 
 	if (err)
 		return err;
@@ -90,12 +90,12 @@ static int reg_refused(unsigned int access)
 	if (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC) &&
 	    !(access & IBV_ACCESS_LOCAL_WRITE))
 		return EINVAL;
-	if (paper.lacks && (access & paper.lacks) == paper.lacks)
-		return paper.lacks_err;
-	if (paper.readonly && access & writes)
+	if (fake.lacks && (access & fake.lacks) == fake.lacks)
+		return fake.lacks_err;
+	if (fake.readonly && access & writes)
 		return EFAULT;
-	if (paper.attr.orig_attr.max_mr &&
-	    paper.regs >= paper.attr.orig_attr.max_mr)
+	if (fake.attr.orig_attr.max_mr &&
+	    fake.regs >= fake.attr.orig_attr.max_mr)
 		return ENOMEM;
 	return 0;
 }
@@ -103,7 +103,7 @@ static int reg_refused(unsigned int access)
 static struct ibv_mr *reg_locked(struct ibv_pd *pd, void *addr, size_t len,
 				 uint64_t iova, unsigned int access)
 {
-	struct paper_mr *m = mrs;
+	struct fake_mr *m = mrs;
 	int err = reg_refused(access);
 
 	if (err) {
@@ -114,15 +114,15 @@ static struct ibv_mr *reg_locked(struct ibv_pd *pd, void *addr, size_t len,
 		m++;
 	if (m == mrs + MRS)
 		fail_msg("%u regions", MRS);
-	*m = (struct paper_mr){ .live = true, .access = access, .iova = iova };
+	*m = (struct fake_mr){ .live = true, .access = access, .iova = iova };
 	m->ibv.context = pd->context;
 	m->ibv.pd = pd;
 	m->ibv.addr = addr;
 	m->ibv.length = len;
 	m->ibv.lkey = (uint32_t)(m - mrs) << 8;
 	m->ibv.rkey = m->ibv.lkey | 1;
-	paper.regs++;
-	paper.access = access;
+	fake.regs++;
+	fake.access = access;
 	return &m->ibv;
 }
 
@@ -154,18 +154,18 @@ struct ibv_mr *__wrap_ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t len,
 int __wrap_ibv_dereg_mr(struct ibv_mr *mr);
 int __wrap_ibv_dereg_mr(struct ibv_mr *mr)
 {
-	struct paper_mr *m = (struct paper_mr *)mr;
+	struct fake_mr *m = (struct fake_mr *)mr;
 	int err;
 
 	pthread_mutex_lock(&lock);
-	err = refused(PAPER_DEREG);
+	err = refused(FAKE_DEREG);
 	if (!err && m->windows)
 		err = EBUSY;
 	if (!err && !m->live)
 		err = ENOENT;
 	if (!err) {
 		m->live = false;
-		paper.regs--;
+		fake.regs--;
 	}
 	pthread_mutex_unlock(&lock);
 	errno = EBUSY;
@@ -175,19 +175,19 @@ int __wrap_ibv_dereg_mr(struct ibv_mr *mr)
 static int advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice,
 		     uint32_t flags, struct ibv_sge *sge, uint32_t cnt)
 {
-	const struct paper_mr *m;
+	const struct fake_mr *m;
 	int err;
 
 	pthread_mutex_lock(&lock);
 	m = &mrs[sge->lkey >> 8];
-	err = refused(PAPER_ADVISE);
+	err = refused(FAKE_ADVISE);
 	if (!err &&
 	    (cnt != 1 || !sge->length || sge->addr < m->iova ||
 	     sge->addr - m->iova + sge->length > m->ibv.length))
 		err = EINVAL;
 	if (!err) {
-		paper.advised += sge->length;
-		paper.advice = advice;
+		fake.advised += sge->length;
+		fake.advice = advice;
 	}
 	pthread_mutex_unlock(&lock);
 	return err;
@@ -203,9 +203,9 @@ int __wrap_ibv_query_device(struct ibv_context *context,
 	int err;
 
 	pthread_mutex_lock(&lock);
-	err = refused(PAPER_QUERY);
+	err = refused(FAKE_QUERY);
 	if (!err)
-		*attr = paper.attr.orig_attr;
+		*attr = fake.attr.orig_attr;
 	pthread_mutex_unlock(&lock);
 	return err;
 }
@@ -217,9 +217,9 @@ static int query_device_ex(struct ibv_context *context,
 	int err;
 
 	pthread_mutex_lock(&lock);
-	err = paper.old ? EOPNOTSUPP : refused(PAPER_QUERY);
+	err = fake.old ? EOPNOTSUPP : refused(FAKE_QUERY);
 	if (!err)
-		*attr = paper.attr;
+		*attr = fake.attr;
 	pthread_mutex_unlock(&lock);
 	return err;
 }
@@ -227,7 +227,7 @@ static int query_device_ex(struct ibv_context *context,
 enum ibv_fork_status __wrap_ibv_is_fork_initialized(void);
 enum ibv_fork_status __wrap_ibv_is_fork_initialized(void)
 {
-	return paper.fork;
+	return fake.fork;
 }
 
 int __wrap_ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
@@ -238,10 +238,10 @@ int __wrap_ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 	int err;
 
 	pthread_mutex_lock(&lock);
-	err = refused(PAPER_QUERY_QP);
+	err = refused(FAKE_QUERY_QP);
 	if (!err) {
 		memset(attr, 0, sizeof(*attr));
-		attr->qp_state = paper.state;
+		attr->qp_state = fake.state;
 	}
 	pthread_mutex_unlock(&lock);
 	return err;
@@ -251,12 +251,12 @@ int __wrap_ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 
 static struct ibv_mw *alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 {
-	struct paper_mw *w = NULL;
+	struct fake_mw *w = NULL;
 	uint32_t tag, i;
 	int err;
 
 	pthread_mutex_lock(&lock);
-	err = refused(PAPER_ALLOC_MW);
+	err = refused(FAKE_ALLOC_MW);
 	if (!err && type != IBV_MW_TYPE_2)
 		err = EINVAL;
 	if (!err) {
@@ -269,20 +269,20 @@ static struct ibv_mw *alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 	}
 	if (!err) {
 		tag = w->rkey & TAG;
-		*w = (struct paper_mw){ .live = true };
+		*w = (struct fake_mw){ .live = true };
 		w->rkey = (MRS + (uint32_t)(w - mws)) << 8 | tag;
 		w->ibv.context = pd->context;
 		w->ibv.pd = pd;
 		w->ibv.rkey = w->rkey;
 		w->ibv.type = type;
-		paper.mws++;
+		fake.mws++;
 	}
 	pthread_mutex_unlock(&lock);
 	errno = err;
 	return err ? NULL : &w->ibv;
 }
 
-static void unbind(struct paper_mw *w)
+static void unbind(struct fake_mw *w)
 {
 	if (w->mr)
 		w->mr->windows--;
@@ -291,17 +291,17 @@ static void unbind(struct paper_mw *w)
 
 static int dealloc_mw(struct ibv_mw *mw)
 {
-	struct paper_mw *w = (struct paper_mw *)mw;
+	struct fake_mw *w = (struct fake_mw *)mw;
 	int err;
 
 	pthread_mutex_lock(&lock);
-	err = refused(PAPER_DEALLOC_MW);
+	err = refused(FAKE_DEALLOC_MW);
 	if (!err && !w->live)
 		err = ENOENT;
 	if (!err) {
 		unbind(w);
 		w->live = false;
-		paper.mws--;
+		fake.mws--;
 	}
 	pthread_mutex_unlock(&lock);
 	return err;
@@ -311,8 +311,8 @@ static int dealloc_mw(struct ibv_mw *mw)
 static bool bind(const struct ibv_send_wr *wr)
 {
 	const struct ibv_mw_bind_info *info = &wr->bind_mw.bind_info;
-	struct paper_mw *w = (struct paper_mw *)wr->bind_mw.mw;
-	struct paper_mr *m = (struct paper_mr *)info->mr;
+	struct fake_mw *w = (struct fake_mw *)wr->bind_mw.mw;
+	struct fake_mr *m = (struct fake_mr *)info->mr;
 
 	if (!w->live || w->mr || w->ibv.rkey != w->rkey ||
 	    (wr->bind_mw.rkey ^ w->rkey) & ~TAG || wr->bind_mw.rkey == w->rkey)
@@ -334,7 +334,7 @@ static bool bind(const struct ibv_send_wr *wr)
 	return true;
 }
 
-static struct paper_mw *window_of(uint32_t rkey)
+static struct fake_mw *window_of(uint32_t rkey)
 {
 	uint32_t i = (rkey >> 8) - MRS;
 
@@ -345,15 +345,15 @@ static struct paper_mw *window_of(uint32_t rkey)
 
 static enum ibv_wc_status execute(const struct ibv_send_wr *wr)
 {
-	enum paper_op op = wr->opcode == IBV_WR_BIND_MW ? PAPER_BIND
-							: PAPER_INVALIDATE;
-	struct paper_mw *w;
+	enum fake_op op = wr->opcode == IBV_WR_BIND_MW ? FAKE_BIND
+						       : FAKE_INVALIDATE;
+	struct fake_mw *w;
 
-	if (paper.state != IBV_QPS_RTS)
+	if (fake.state != IBV_QPS_RTS)
 		return IBV_WC_WR_FLUSH_ERR;
 	if (refused(op))
 		return IBV_WC_MW_BIND_ERR;
-	if (op == PAPER_BIND)
+	if (op == FAKE_BIND)
 		return bind(wr) ? IBV_WC_SUCCESS : IBV_WC_MW_BIND_ERR;
 	w = window_of(wr->invalidate_rkey);
 	if (!w)
@@ -369,7 +369,7 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 	int err;
 
 	pthread_mutex_lock(&lock);
-	err = refused(PAPER_POST);
+	err = refused(FAKE_POST);
 	if (!err && wc_cnt == WCS)
 		err = ENOMEM;
 	if (!err && (wr->next || wr->num_sge ||
@@ -379,13 +379,13 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 		err = EINVAL;
 	if (err) {
 		*bad = wr;
-	} else if (!paper.silent) {
+	} else if (!fake.silent) {
 		memset(wc, 0, sizeof(*wc));
 		wc->wr_id = wr->wr_id;
 		wc->qp_num = qp->qp_num;
 		wc->status = execute(wr);
 		if (wc->status != IBV_WC_SUCCESS)
-			paper.state = IBV_QPS_ERR;
+			fake.state = IBV_QPS_ERR;
 		wc_cnt++;
 	}
 	pthread_mutex_unlock(&lock);
@@ -398,9 +398,9 @@ static int poll_cq(struct ibv_cq *cq, int cnt, struct ibv_wc *wc)
 
 	pthread_mutex_lock(&lock);
 	assert_ptr_equal(cq, &send_cq);
-	if (refused(PAPER_POLL)) {
+	if (refused(FAKE_POLL)) {
 		got = -1;
-	} else if (wc_cnt && !paper.late) {
+	} else if (wc_cnt && !fake.late) {
 		got = 1;
 		*wc = wcs[0];
 		memmove(wcs, wcs + 1, --wc_cnt * sizeof(*wcs));
@@ -433,13 +433,13 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *ts)
 
 static void reset(void)
 {
-	memset(&paper, 0, sizeof(paper));
-	paper.attr.orig_attr.max_mr_size = UINT64_MAX;
-	paper.attr.orig_attr.atomic_cap = IBV_ATOMIC_HCA;
-	paper.attr.orig_attr.device_cap_flags = IBV_DEVICE_MEM_WINDOW_TYPE_2B;
-	paper.lacks_err = EOPNOTSUPP;
-	paper.fork = IBV_FORK_UNNEEDED;
-	paper.state = IBV_QPS_RTS;
+	memset(&fake, 0, sizeof(fake));
+	fake.attr.orig_attr.max_mr_size = UINT64_MAX;
+	fake.attr.orig_attr.atomic_cap = IBV_ATOMIC_HCA;
+	fake.attr.orig_attr.device_cap_flags = IBV_DEVICE_MEM_WINDOW_TYPE_2B;
+	fake.lacks_err = EOPNOTSUPP;
+	fake.fork = IBV_FORK_UNNEEDED;
+	fake.state = IBV_QPS_RTS;
 	memset(mrs, 0, sizeof(mrs));
 	memset(mws, 0, sizeof(mws));
 	wc_cnt = 0;
@@ -452,43 +452,43 @@ static void reset(void)
 	vctx.context.ops.dealloc_mw = dealloc_mw;
 	vctx.context.ops.post_send = post_send;
 	vctx.context.ops.poll_cq = poll_cq;
-	paper_pd.context = &vctx.context;
-	paper_other_pd.context = &vctx.context;
+	fake_pd.context = &vctx.context;
+	fake_other_pd.context = &vctx.context;
 	send_cq.context = &vctx.context;
 	recv_cq.context = &vctx.context;
-	paper_qp.context = &vctx.context;
-	paper_qp.pd = &paper_pd;
-	paper_qp.send_cq = &send_cq;
-	paper_qp.recv_cq = &recv_cq;
-	paper_qp.qp_num = 17;
-	paper_qp.qp_type = IBV_QPT_RC;
+	fake_qp.context = &vctx.context;
+	fake_qp.pd = &fake_pd;
+	fake_qp.send_cq = &send_cq;
+	fake_qp.recv_cq = &recv_cq;
+	fake_qp.qp_num = 17;
+	fake_qp.qp_type = IBV_QPT_RC;
 }
 
-bool paper_clean(void)
+bool fake_clean(void)
 {
-	return !paper.regs && !paper.mws;
+	return !fake.regs && !fake.mws;
 }
 
-void paper_refuse(enum paper_op op, int err, int times)
+void fake_refuse(enum fake_op op, int err, int times)
 {
-	paper.op = op;
-	paper.err = err;
-	paper.skip = 0;
-	paper.times = times;
+	fake.op = op;
+	fake.err = err;
+	fake.skip = 0;
+	fake.times = times;
 }
 
-void paper_refuse_also(enum paper_op op, int err)
+void fake_refuse_also(enum fake_op op, int err)
 {
-	paper.also_op = op;
-	paper.also_err = err;
+	fake.also_op = op;
+	fake.also_err = err;
 }
 
-bool paper_peer(uint32_t rkey, uint64_t iova, uint64_t len, unsigned int access)
+bool fake_peer(uint32_t rkey, uint64_t iova, uint64_t len, unsigned int access)
 {
-	const struct paper_mw *w = window_of(rkey);
-	const struct paper_mr *m = &mrs[(rkey >> 8) % MRS];
+	const struct fake_mw *w = window_of(rkey);
+	const struct fake_mr *m = &mrs[(rkey >> 8) % MRS];
 
-	if (paper.removed)
+	if (fake.removed)
 		return false;
 	if (w)
 		return iova >= w->start && iova + len <= w->end &&
@@ -498,33 +498,33 @@ bool paper_peer(uint32_t rkey, uint64_t iova, uint64_t len, unsigned int access)
 	       !(access & ~m->access);
 }
 
-char paper_logged[512];
-int paper_log_cnt;
+char fake_logged[512];
+int fake_log_cnt;
 static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void on_log(void *ctx, int severity, const char *text)
 {
 	pthread_mutex_lock(&log_lock);
-	snprintf(paper_logged, sizeof(paper_logged), "%s", text);
-	paper_log_cnt++;
+	snprintf(fake_logged, sizeof(fake_logged), "%s", text);
+	fake_log_cnt++;
 	pthread_mutex_unlock(&log_lock);
 }
 
-int paper_setup(void **state)
+int fake_setup(void **state)
 {
-	paper_log_cnt = 0;
-	paper_logged[0] = '\0';
+	fake_log_cnt = 0;
+	fake_logged[0] = '\0';
 	kedge_log_set(on_log, NULL, KEDGE_LOG_DEBUG);
 	reset();
 	return 0;
 }
 
-int paper_teardown(void **state)
+int fake_teardown(void **state)
 {
-	return paper_clean() ? 0 : -1;
+	return fake_clean() ? 0 : -1;
 }
 
-struct kedge_device *paper_open(const struct kedge_verbs_opts *opts)
+struct kedge_device *fake_open(const struct kedge_verbs_opts *opts)
 {
 	struct kedge_verbs_opts o = { 0 };
 	struct kedge_device *dev = NULL;
@@ -532,23 +532,23 @@ struct kedge_device *paper_open(const struct kedge_verbs_opts *opts)
 	if (opts)
 		o = *opts;
 	o.size = sizeof(o);
-	assert_int_equal(kedge_device_open_verbs(&paper_pd, &o, &dev), 0);
+	assert_int_equal(kedge_device_open_verbs(&fake_pd, &o, &dev), 0);
 	return dev;
 }
 
-void paper_wait(unsigned int ms)
+void fake_wait(unsigned int ms)
 {
 	pthread_mutex_lock(&lock);
 	skew += ms * UINT64_C(1000000);
 	pthread_mutex_unlock(&lock);
 }
 
-uint32_t paper_rkey(const struct kedge_device_mr *mr)
+uint32_t fake_rkey(const struct kedge_device_mr *mr)
 {
 	return (uint32_t)(mr->handle >> 32);
 }
 
-void paper_words(int rc, const char *words)
+void fake_words(int rc, const char *words)
 {
 	if (!strstr(kedge_strerror(rc), words))
 		fail_msg("\"%s\" does not say \"%s\"", kedge_strerror(rc),

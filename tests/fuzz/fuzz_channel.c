@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A whole channel over a transport of paper. The input says what this side
+ * A whole channel over a fake transport. The input says what this side
  * posts, cancels and polls, what the peer sends (any bytes, or packets that are
  * nearly right) and what the transport has room for and does. Each operation
  * completes once, nothing touches a buffer after that, and every bulk that was
@@ -208,7 +208,7 @@ static void wire_close(void *ctx)
 }
 
 static const struct transport_ops wire_ops = {
-	.name = "paper",
+	.name = "fake",
 	.ways = 1u << KEDGE_WAY_DIRECT | 1u << KEDGE_WAY_COPY |
 		1u << KEDGE_WAY_REGISTER,
 	.reserve = wire_reserve,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A verbs program on a libibverbs of paper, which counts what reaches it: plain,
+ * A verbs program on a fake libibverbs, which counts what reaches it: plain,
  * and with the preload in between. What real RDMA stacks do is in
  * tests/vm/verbs_program.c.
  *

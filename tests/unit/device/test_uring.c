@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The io_uring device against a kernel made of paper. What the real one does is
+ * The io_uring device against a fake kernel. What the real one does is
  * in test_uring_kernel.c.
  */
 #include <fcntl.h>
@@ -26,8 +26,8 @@ static struct kedge_device *const before = (struct kedge_device *)0x1;
 
 static int setup(void **state)
 {
-	paper_log_start();
-	return paper_reset();
+	fake_log_start();
+	return fake_reset();
 }
 
 static struct kedge_device *open_with(uint32_t flags, uint32_t first,
@@ -39,7 +39,7 @@ static struct kedge_device *open_with(uint32_t flags, uint32_t first,
 					 .slots = slots };
 	struct kedge_device *dev = NULL;
 
-	assert_int_equal(kedge_device_open_uring(&paper_ring, &opts, &dev), 0);
+	assert_int_equal(kedge_device_open_uring(&fake_ring, &opts, &dev), 0);
 	return dev;
 }
 
@@ -47,7 +47,7 @@ static void expect_refusal(const struct kedge_uring_opts *opts, int rc)
 {
 	struct kedge_device *dev = before;
 
-	assert_int_equal(kedge_device_open_uring(&paper_ring, opts, &dev), rc);
+	assert_int_equal(kedge_device_open_uring(&fake_ring, opts, &dev), rc);
 	assert_ptr_equal(dev, before);
 }
 
@@ -80,22 +80,22 @@ static void open_undoes_every_step(void **state)
 
 	for (step = 1;; step++) {
 		dev = before;
-		paper_track(step);
-		rc = kedge_device_open_uring(&paper_ring, NULL, &dev);
+		fake_track(step);
+		rc = kedge_device_open_uring(&fake_ring, NULL, &dev);
 		if (!rc)
 			break;
-		assert_int_equal(paper_untrack(), 0);
+		assert_int_equal(fake_untrack(), 0);
 		assert_int_equal(rc, -ENOMEM);
 		assert_ptr_equal(dev, before);
-		assert_int_equal(paper.nr, 0);
+		assert_int_equal(fake.nr, 0);
 	}
 	/* context, lock, page, its mark, descriptor, table, probe, stack,
 	 * states, memory, device */
 	assert_int_equal(step - 1, 11);
-	paper_calm();
+	fake_calm();
 	kedge_device_close(dev);
-	assert_int_equal(paper_untrack(), 0);
-	assert_int_equal(paper.nr, 0);
+	assert_int_equal(fake_untrack(), 0);
+	assert_int_equal(fake.nr, 0);
 }
 
 static void bad_arguments_do_not_reach_the_kernel(void **state)
@@ -108,7 +108,7 @@ static void bad_arguments_do_not_reach_the_kernel(void **state)
 	struct kedge_device *dev = before;
 
 	assert_int_equal(kedge_device_open_uring(NULL, NULL, &dev), -EINVAL);
-	assert_int_equal(kedge_device_open_uring(&paper_ring, NULL, NULL),
+	assert_int_equal(kedge_device_open_uring(&fake_ring, NULL, NULL),
 			 -EINVAL);
 	expect_refusal(&o, -EINVAL);
 	expect_refusal(&newer.opts, -E2BIG);
@@ -121,11 +121,11 @@ static void bad_arguments_do_not_reach_the_kernel(void **state)
 				       .first_slot = UINT32_MAX,
 				       .slots = 2 };
 	expect_refusal(&o, -EINVAL);
-	assert_int_equal(paper.calls, 0);
+	assert_int_equal(fake.calls, 0);
 
 	newer.later = 0;
-	assert_int_equal(
-		kedge_device_open_uring(&paper_ring, &newer.opts, &dev), 0);
+	assert_int_equal(kedge_device_open_uring(&fake_ring, &newer.opts, &dev),
+			 0);
 	assert_int_equal(slots_of(dev), 16384);
 	kedge_device_close(dev);
 }
@@ -134,25 +134,25 @@ static void kernels_of_all_ages(void **state)
 {
 	struct kedge_device *dev;
 
-	paper.no_sparse = true;
+	fake.no_sparse = true;
 	dev = open_with(0, 0, 0);
 	assert_int_equal(slots_of(dev), 16384);
 	kedge_device_close(dev);
-	assert_int_equal(paper.nr, 0);
+	assert_int_equal(fake.nr, 0);
 
-	paper.max = 1024;
+	fake.max = 1024;
 	dev = open_with(0, 0, 0);
 	assert_int_equal(slots_of(dev), 1024);
 	kedge_device_close(dev);
 
-	paper.no_empty = true;
+	fake.no_empty = true;
 	expect_refusal(NULL, -EOPNOTSUPP);
 	expect_words(-EOPNOTSUPP, "5.13");
 
-	paper.no_sparse = false;
-	paper.no_update = true;
+	fake.no_sparse = false;
+	fake.no_update = true;
 	expect_refusal(NULL, -EOPNOTSUPP);
-	assert_int_equal(paper.nr, 0);
+	assert_int_equal(fake.nr, 0);
 }
 
 static void a_table_too_large_is_refused(void **state)
@@ -163,7 +163,7 @@ static void a_table_too_large_is_refused(void **state)
 	expect_words(-EINVAL, "16385");
 	o.slots = UINT32_MAX;
 	expect_refusal(&o, -EINVAL);
-	paper.no_sparse = true;
+	fake.no_sparse = true;
 	o.slots = 16385;
 	expect_refusal(&o, -EINVAL);
 }
@@ -186,22 +186,22 @@ static void what_the_kernel_says_to_open_comes_back(void **state)
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(cases); i++) {
-		paper_refuse(IORING_REGISTER_BUFFERS2, cases[i].kernel, 1);
+		fake_refuse(IORING_REGISTER_BUFFERS2, cases[i].kernel, 1);
 		expect_refusal(NULL, cases[i].rc);
 		expect_words(cases[i].rc, cases[i].words);
-		assert_int_equal(paper.nr, 0);
+		assert_int_equal(fake.nr, 0);
 	}
 }
 
 static void a_closed_ring_is_refused(void **state)
 {
-	int fd = paper_ring.ring_fd;
+	int fd = fake_ring.ring_fd;
 
 	close(fd);
 	expect_refusal(NULL, -EBADF);
-	assert_int_equal(paper.calls, 0);
-	paper_ring.ring_fd = -1;
-	paper_ring.enter_ring_fd = -1;
+	assert_int_equal(fake.calls, 0);
+	fake_ring.ring_fd = -1;
+	fake_ring.enter_ring_fd = -1;
 	expect_refusal(NULL, -EBADF);
 }
 
@@ -212,14 +212,14 @@ static void the_slots_of_a_table_are_counted(void **state)
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
-		paper.nr = sizes[i];
+		fake.nr = sizes[i];
 		dev = open_with(KEDGE_URING_TABLE_EXISTS, 0, 0);
 		assert_int_equal(slots_of(dev), sizes[i]);
 		kedge_device_close(dev);
 		dev = open_with(KEDGE_URING_TABLE_EXISTS, sizes[i] - 1, 0);
 		assert_int_equal(slots_of(dev), 1);
 		kedge_device_close(dev);
-		assert_int_equal(paper.nr, sizes[i]);
+		assert_int_equal(fake.nr, sizes[i]);
 	}
 }
 
@@ -230,7 +230,7 @@ static void slots_outside_the_table_are_refused(void **state)
 
 	expect_refusal(&o, -EINVAL);
 	expect_words(-EINVAL, "no buffer table");
-	paper.nr = 8;
+	fake.nr = 8;
 	o.slots = 9;
 	expect_refusal(&o, -EINVAL);
 	o.slots = 2;
@@ -240,7 +240,7 @@ static void slots_outside_the_table_are_refused(void **state)
 	o.slots = 1;
 	o.first_slot = UINT32_MAX;
 	expect_refusal(&o, -EINVAL);
-	paper.no_update = true;
+	fake.no_update = true;
 	o.first_slot = 0;
 	expect_refusal(&o, -EOPNOTSUPP);
 }
@@ -251,26 +251,26 @@ static void close_empties_our_slots_and_no_other(void **state)
 	struct kedge_device *dev;
 	int i;
 
-	paper.nr = 6;
+	fake.nr = 6;
 	for (i = 0; i < 6; i++)
-		paper.slot[i] = &paper_ring;
+		fake.slot[i] = &fake_ring;
 	dev = open_with(KEDGE_URING_TABLE_EXISTS, 2, 3);
 	/* Opening touched nothing. */
 	for (i = 0; i < 6; i++)
-		assert_ptr_equal(paper.slot[i], &paper_ring);
+		assert_ptr_equal(fake.slot[i], &fake_ring);
 	for (i = 0; i < 3; i++) {
 		assert_int_equal(reg(dev, &mr[i]), 0);
 		assert_int_equal(mr[i].handle, 2 + i);
-		assert_ptr_equal(paper.slot[2 + i], page);
+		assert_ptr_equal(fake.slot[2 + i], page);
 	}
 	assert_int_equal(reg(dev, &mr[0]), -ENOSPC);
-	paper_refuse(IORING_REGISTER_BUFFERS_UPDATE, -ENOMEM, 1);
+	fake_refuse(IORING_REGISTER_BUFFERS_UPDATE, -ENOMEM, 1);
 	device_dereg(dev, &mr[1]);
 	kedge_device_close(dev);
 	for (i = 0; i < 6; i++)
-		assert_ptr_equal(paper.slot[i],
-				 i < 2 || i > 4 ? &paper_ring : NULL);
-	assert_int_equal(paper.nr, 6);
+		assert_ptr_equal(fake.slot[i],
+				 i < 2 || i > 4 ? &fake_ring : NULL);
+	assert_int_equal(fake.nr, 6);
 }
 
 /* ---- registrations ---- */
@@ -281,20 +281,20 @@ static void a_registration_fills_its_slot(void **state)
 	struct kedge_device_mr mr;
 
 	assert_int_equal(reg(dev, &mr), 0);
-	assert_ptr_equal(paper.slot[mr.handle], page);
+	assert_ptr_equal(fake.slot[mr.handle], page);
 	assert_int_equal(mr.offset, (uintptr_t)page);
 	device_dereg(dev, &mr);
-	assert_null(paper.slot[mr.handle]);
+	assert_null(fake.slot[mr.handle]);
 	kedge_device_close(dev);
-	assert_int_equal(paper.nr, 0);
-	assert_int_equal(paper_log_cnt, 0);
+	assert_int_equal(fake.nr, 0);
+	assert_int_equal(fake_log_cnt, 0);
 }
 
 static void bad_ranges_do_not_reach_the_kernel(void **state)
 {
 	struct kedge_device *dev = open_with(0, 0, 4);
 	struct kedge_device_mr mr;
-	int calls = paper.calls;
+	int calls = fake.calls;
 
 	assert_int_equal(device_reg(dev, page, 0, 0, &mr), -EINVAL);
 	assert_int_equal(device_reg(dev, page, SIZE_MAX, 0, &mr), -EINVAL);
@@ -306,7 +306,7 @@ static void bad_ranges_do_not_reach_the_kernel(void **state)
 			 -EOPNOTSUPP);
 	assert_int_equal(device_reg(dev, page, (1u << 30) + 1, 0, &mr), -E2BIG);
 	assert_int_equal(device_reg(dev, NULL, PAGE, 0, &mr), -EFAULT);
-	assert_int_equal(paper.calls, calls);
+	assert_int_equal(fake.calls, calls);
 	kedge_device_close(dev);
 }
 
@@ -333,8 +333,7 @@ static void what_the_kernel_says_to_reg_comes_back(void **state)
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(cases); i++) {
-		paper_refuse(IORING_REGISTER_BUFFERS_UPDATE, cases[i].kernel,
-			     1);
+		fake_refuse(IORING_REGISTER_BUFFERS_UPDATE, cases[i].kernel, 1);
 		assert_int_equal(reg(dev, &mr), cases[i].rc);
 		expect_words(cases[i].rc, cases[i].words);
 		/* The only slot is back. */
@@ -342,13 +341,13 @@ static void what_the_kernel_says_to_reg_comes_back(void **state)
 		device_dereg(dev, &mr);
 	}
 	/* A table that is not there refuses the question about the slot, too. */
-	paper_refuse(IORING_REGISTER_BUFFERS_UPDATE, -EINVAL, 2);
+	fake_refuse(IORING_REGISTER_BUFFERS_UPDATE, -EINVAL, 2);
 	assert_int_equal(reg(dev, &mr), -EBADF);
 	expect_words(-EBADF, "replaced");
 	/* Neither done nor refused: who knows what is in the slot? */
-	paper_refuse(IORING_REGISTER_BUFFERS_UPDATE, 0, 1);
+	fake_refuse(IORING_REGISTER_BUFFERS_UPDATE, 0, 1);
 	assert_int_equal(reg(dev, &mr), -EIO);
-	paper_refuse(IORING_REGISTER_BUFFERS_UPDATE, -ENOMEM, 1);
+	fake_refuse(IORING_REGISTER_BUFFERS_UPDATE, -ENOMEM, 1);
 	assert_int_equal(reg(dev, &mr), -ENOSPC);
 	assert_int_equal(reg(dev, &mr), 0);
 	device_dereg(dev, &mr);
@@ -360,15 +359,15 @@ static void a_signal_repeats_the_call(void **state)
 	struct kedge_device *dev = open_with(0, 0, 1);
 	struct kedge_device_mr mr;
 
-	paper_refuse(IORING_REGISTER_BUFFERS_UPDATE, -EINTR, 3);
+	fake_refuse(IORING_REGISTER_BUFFERS_UPDATE, -EINTR, 3);
 	assert_int_equal(reg(dev, &mr), 0);
-	paper_refuse(IORING_REGISTER_BUFFERS_UPDATE, -EINTR, 3);
+	fake_refuse(IORING_REGISTER_BUFFERS_UPDATE, -EINTR, 3);
 	device_dereg(dev, &mr);
-	assert_null(paper.slot[mr.handle]);
-	paper_refuse(IORING_UNREGISTER_BUFFERS, -EINTR, 3);
+	assert_null(fake.slot[mr.handle]);
+	fake_refuse(IORING_UNREGISTER_BUFFERS, -EINTR, 3);
 	kedge_device_close(dev);
-	assert_int_equal(paper.nr, 0);
-	assert_int_equal(paper_log_cnt, 0);
+	assert_int_equal(fake.nr, 0);
+	assert_int_equal(fake_log_cnt, 0);
 }
 
 static void a_full_table_has_no_room(void **state)
@@ -396,24 +395,24 @@ static void a_slot_that_is_not_emptied_is_not_reused(void **state)
 	struct kedge_device_mr a, b, c;
 
 	assert_int_equal(reg(dev, &a), 0);
-	paper_refuse(IORING_REGISTER_BUFFERS_UPDATE, -ENOMEM, 1000);
+	fake_refuse(IORING_REGISTER_BUFFERS_UPDATE, -ENOMEM, 1000);
 	device_dereg(dev, &a);
-	assert_int_equal(paper_log_cnt, 1);
-	assert_non_null(strstr(paper_logged, "did not empty buffer slot 0"));
-	assert_ptr_equal(paper.slot[a.handle], page);
+	assert_int_equal(fake_log_cnt, 1);
+	assert_non_null(strstr(fake_logged, "did not empty buffer slot 0"));
+	assert_ptr_equal(fake.slot[a.handle], page);
 
 	/* Its emptying fails again, then the other slot is taken. */
-	paper_refuse(IORING_REGISTER_BUFFERS_UPDATE, -ENOMEM, 1);
+	fake_refuse(IORING_REGISTER_BUFFERS_UPDATE, -ENOMEM, 1);
 	assert_int_equal(reg(dev, &b), 0);
 	assert_int_not_equal(b.handle, a.handle);
-	paper_refuse(IORING_REGISTER_BUFFERS_UPDATE, -ENOMEM, 1);
+	fake_refuse(IORING_REGISTER_BUFFERS_UPDATE, -ENOMEM, 1);
 	assert_int_equal(reg(dev, &c), -ENOSPC);
-	assert_ptr_equal(paper.slot[a.handle], page);
+	assert_ptr_equal(fake.slot[a.handle], page);
 
 	/* The kernel relents: emptied first, then filled anew. */
 	assert_int_equal(reg(dev, &c), 0);
 	assert_int_equal(c.handle, a.handle);
-	assert_int_equal(paper_log_cnt, 1);
+	assert_int_equal(fake_log_cnt, 1);
 	device_dereg(dev, &b);
 	device_dereg(dev, &c);
 	kedge_device_close(dev);
@@ -428,7 +427,7 @@ static void a_second_dereg_harms_nobody(void **state)
 	device_dereg(dev, &a);
 	device_dereg(dev, &a);
 	device_dereg(dev, &wild);
-	assert_int_equal(paper_log_cnt, 2);
+	assert_int_equal(fake_log_cnt, 2);
 	assert_int_equal(reg(dev, &a), 0);
 	assert_int_equal(reg(dev, &b), 0);
 	assert_int_not_equal(a.handle, b.handle);
@@ -444,11 +443,11 @@ static void a_table_taken_away_leaves_nothing_to_empty(void **state)
 	struct kedge_device_mr mr;
 
 	assert_int_equal(reg(dev, &mr), 0);
-	paper.nr = 0;
+	fake.nr = 0;
 	device_dereg(dev, &mr);
 	assert_int_equal(reg(dev, &mr), -EBADF);
 	kedge_device_close(dev);
-	assert_int_equal(paper_log_cnt, 0);
+	assert_int_equal(fake_log_cnt, 0);
 }
 
 static void a_failing_close_is_logged(void **state)
@@ -456,16 +455,16 @@ static void a_failing_close_is_logged(void **state)
 	struct kedge_device *dev = open_with(0, 0, 2);
 	struct kedge_device_mr mr;
 
-	paper_refuse(IORING_UNREGISTER_BUFFERS, -EEXIST, 1);
+	fake_refuse(IORING_UNREGISTER_BUFFERS, -EEXIST, 1);
 	kedge_device_close(dev);
-	assert_int_equal(paper_log_cnt, 1);
+	assert_int_equal(fake_log_cnt, 1);
 
 	dev = open_with(KEDGE_URING_TABLE_EXISTS, 0, 2);
 	assert_int_equal(reg(dev, &mr), 0);
-	paper_refuse(IORING_REGISTER_BUFFERS_UPDATE, -EEXIST, 1);
+	fake_refuse(IORING_REGISTER_BUFFERS_UPDATE, -EEXIST, 1);
 	kedge_device_close(dev);
-	assert_int_equal(paper_log_cnt, 2);
-	assert_non_null(strstr(paper_logged, "1 buffer slots"));
+	assert_int_equal(fake_log_cnt, 2);
+	assert_non_null(strstr(fake_logged, "1 buffer slots"));
 }
 
 /* ---- threads and processes ---- */
@@ -484,9 +483,9 @@ static void a_ring_without_descriptor_is_one_threads(void **state)
 	pthread_t thread;
 	void *rc;
 
-	close(paper_ring.ring_fd);
-	paper_ring.ring_fd = -1;
-	paper_ring.enter_ring_fd = PAPER_RING_INDEX;
+	close(fake_ring.ring_fd);
+	fake_ring.ring_fd = -1;
+	fake_ring.enter_ring_fd = FAKE_RING_INDEX;
 	dev = open_with(0, 0, 2);
 	assert_int_equal(reg(dev, &mr), 0);
 	assert_int_equal(pthread_create(&thread, NULL, reg_elsewhere, dev), 0);
@@ -494,7 +493,7 @@ static void a_ring_without_descriptor_is_one_threads(void **state)
 	assert_int_equal((int)(intptr_t)rc, -EEXIST);
 	device_dereg(dev, &mr);
 	kedge_device_close(dev);
-	assert_int_equal(paper.nr, 0);
+	assert_int_equal(fake.nr, 0);
 }
 
 static void a_forked_child_leaves_the_ring_alone(void **state)
@@ -505,14 +504,14 @@ static void a_forked_child_leaves_the_ring_alone(void **state)
 	pid_t pid;
 
 	assert_int_equal(reg(dev, &mr), 0);
-	calls = paper.calls;
+	calls = fake.calls;
 	pid = fork();
 	assert_true(pid >= 0);
 	if (!pid) {
 		status = reg(dev, &other) != -ECHILD;
 		device_dereg(dev, &mr);
 		kedge_device_close(dev);
-		_exit(status || paper.calls != calls);
+		_exit(status || fake.calls != calls);
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);
@@ -546,8 +545,8 @@ static void threads_share_the_slots(void **state)
 	void *done;
 	int i;
 
-	paper_refuse(IORING_REGISTER_BUFFERS_UPDATE, -ENOMEM, 1000);
-	paper.skip = 3000;
+	fake_refuse(IORING_REGISTER_BUFFERS_UPDATE, -ENOMEM, 1000);
+	fake.skip = 3000;
 	for (i = 0; i < 4; i++)
 		assert_int_equal(pthread_create(&thread[i], NULL, churn, dev),
 				 0);
@@ -556,7 +555,7 @@ static void threads_share_the_slots(void **state)
 		total += (intptr_t)done;
 	}
 	assert_true(total > 1000);
-	paper.times = 0;
+	fake.times = 0;
 	/* Each reg brings one lost slot back. */
 	for (i = 0; i < 3; i++)
 		if (!reg(dev, &mr[0]))
@@ -568,7 +567,7 @@ static void threads_share_the_slots(void **state)
 	kedge_device_close(dev);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, paper_close)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, fake_close)
 
 int main(void)
 {

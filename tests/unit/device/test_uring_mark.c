@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * How the io_uring device marks what the ring wrote to, and what becomes of what
- * it cannot mark, against a kernel made of paper; pagemap is the real one's.
+ * it cannot mark, against a fake kernel; pagemap is the real one's.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -28,8 +28,8 @@ static int setup(void **state)
 {
 	/* Present. */
 	memset(page, 'x', sizeof(page));
-	paper_log_start();
-	return paper_reset();
+	fake_log_start();
+	return fake_reset();
 }
 
 static struct kedge_device *open_with(uint32_t flags)
@@ -39,7 +39,7 @@ static struct kedge_device *open_with(uint32_t flags)
 					 .slots = 64 };
 	struct kedge_device *dev = NULL;
 
-	assert_int_equal(kedge_device_open_uring(&paper_ring, &opts, &dev), 0);
+	assert_int_equal(kedge_device_open_uring(&fake_ring, &opts, &dev), 0);
 	return dev;
 }
 
@@ -67,22 +67,22 @@ static void marks_come_at_the_end(void **state)
 	assert_int_equal(device_reg(dev, page + 100, 2 * PAGE,
 				    KEDGE_ACCESS_LOCAL_WRITE, &mr),
 			 0);
-	assert_int_equal(paper.marks, 0);
+	assert_int_equal(fake.marks, 0);
 	device_preserve(dev, &mr, at(0) + 100, at(2) + 100, 0);
-	assert_int_equal(paper.marks, 1);
+	assert_int_equal(fake.marks, 1);
 	/* Whole pages. */
-	assert_int_equal(paper.mark_at, at(0));
-	assert_int_equal(paper.mark_end, at(3));
+	assert_int_equal(fake.mark_at, at(0));
+	assert_int_equal(fake.mark_end, at(3));
 	device_dereg(dev, &mr);
-	assert_int_equal(paper.marks, 1);
+	assert_int_equal(fake.marks, 1);
 	/* It is not there any more. */
 	keep(dev, &mr, 0);
 	mr.priv = UINT64_C(1) << 40;
 	keep(dev, &mr, 0);
-	assert_int_equal(paper.marks, 1);
+	assert_int_equal(fake.marks, 1);
 	kedge_device_close(dev);
-	assert_int_equal(paper.marks, 1);
-	assert_int_equal(paper_log_cnt, 0);
+	assert_int_equal(fake.marks, 1);
+	assert_int_equal(fake_log_cnt, 0);
 }
 
 static void who_frees_nothing_lazily_has_no_marks(void **state)
@@ -96,15 +96,15 @@ static void who_frees_nothing_lazily_has_no_marks(void **state)
 	keep(dev, &mr, 0);
 	device_dereg(dev, &mr);
 	kedge_device_close(dev);
-	assert_int_equal(paper.marks, 0);
+	assert_int_equal(fake.marks, 0);
 	/* Nor has a kernel that cannot. */
 	for (i = 0; i < ARRAY_SIZE(errors); i++) {
-		paper.no_populate = errors[i];
+		fake.no_populate = errors[i];
 		dev = open_with(0);
 		assert_int_equal(reg(dev, &mr), 0);
 		keep(dev, &mr, 0);
 		kedge_device_close(dev);
-		assert_int_equal(paper.marks, 0);
+		assert_int_equal(fake.marks, 0);
 	}
 }
 
@@ -115,19 +115,19 @@ static void a_kernel_is_as_old_as_it_says(void **state)
 		int at_reg;
 	} cases[] = { { "5.18.0", 0 },	   { "5.14.0-427.el9", 1 },
 		      { "6.1.0-13", 0 },   { "4.99.1", 1 },
-		      { "10.0.0-rc1", 0 }, { "paper", 1 } };
+		      { "10.0.0-rc1", 0 }, { "fake", 1 } };
 	struct kedge_device *dev;
 	struct kedge_device_mr mr;
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(cases); i++) {
-		paper.release = cases[i].release;
-		paper.marks = 0;
+		fake.release = cases[i].release;
+		fake.marks = 0;
 		dev = open_with(0);
 		assert_int_equal(reg(dev, &mr), 0);
-		assert_int_equal(paper.marks, cases[i].at_reg);
+		assert_int_equal(fake.marks, cases[i].at_reg);
 		keep(dev, &mr, 0);
-		assert_int_equal(paper.marks, 1);
+		assert_int_equal(fake.marks, 1);
 		device_dereg(dev, &mr);
 		kedge_device_close(dev);
 	}
@@ -149,13 +149,13 @@ static void lazy(size_t from, size_t to, unsigned int kib)
 		 "Anonymous: 8 kB\nLazyFree:  8 kB\n",
 		 (long)at(0) - 8192, (long)at(0) - 4096, (long)at(from),
 		 (long)at(to), kib, (long)at(3) + 4096, (long)at(3) + 8192);
-	paper.smaps = text;
+	fake.smaps = text;
 }
 
 static void fail_marks(int cnt)
 {
-	paper.mark_errno = EINVAL;
-	paper.mark_fails = cnt;
+	fake.mark_errno = EINVAL;
+	fake.mark_fails = cnt;
 }
 
 static void what_is_not_lazily_freed_need_not_be_marked(void **state)
@@ -168,9 +168,9 @@ static void what_is_not_lazily_freed_need_not_be_marked(void **state)
 	fail_marks(1000);
 	keep(dev, &mr, 0);
 	device_dereg(dev, &mr);
-	assert_null(paper.slot[mr.handle]);
+	assert_null(fake.slot[mr.handle]);
 	kedge_device_close(dev);
-	assert_int_equal(paper_log_cnt, 0);
+	assert_int_equal(fake_log_cnt, 0);
 }
 
 static void what_would_be_lost_stays_pinned(void **state)
@@ -185,26 +185,26 @@ static void what_would_be_lost_stays_pinned(void **state)
 	fail_marks(1000);
 	keep(dev, &mr, 0);
 	device_dereg(dev, &mr);
-	assert_ptr_equal(paper.slot[handle], page);
-	assert_int_equal(paper_log_cnt, 1);
-	assert_non_null(strstr(paper_logged, "stays pinned"));
+	assert_ptr_equal(fake.slot[handle], page);
+	assert_int_equal(fake_log_cnt, 1);
+	assert_non_null(strstr(fake_logged, "stays pinned"));
 	/* Looked at again by a registration, in vain; not by each. */
 	assert_int_equal(reg(dev, &other), 0);
 	device_dereg(dev, &other);
-	assert_ptr_equal(paper.slot[handle], page);
-	paper.mark_fails = 0;
+	assert_ptr_equal(fake.slot[handle], page);
+	fake.mark_fails = 0;
 	assert_int_equal(reg(dev, &other), 0);
 	device_dereg(dev, &other);
-	assert_ptr_equal(paper.slot[handle], page);
+	assert_ptr_equal(fake.slot[handle], page);
 	/* A while later it can be marked, wherever it is by then. */
-	paper.now_ns += 100000000;
-	paper.marks = 0;
+	fake.now_ns += 100000000;
+	fake.marks = 0;
 	assert_int_equal(reg(dev, &other), 0);
-	assert_int_equal(paper.marks, 3);
-	assert_null(paper.slot[handle == other.handle ? 63 : handle]);
+	assert_int_equal(fake.marks, 3);
+	assert_null(fake.slot[handle == other.handle ? 63 : handle]);
 	device_dereg(dev, &other);
 	kedge_device_close(dev);
-	assert_int_equal(paper_log_cnt, 1);
+	assert_int_equal(fake_log_cnt, 1);
 }
 
 /* What the kernel refused once is not hidden by what is owed for long. */
@@ -217,15 +217,15 @@ static void an_owed_slot_hides_no_other(void **state)
 	lazy(0, 3, 4);
 	assert_int_equal(reg(dev, &lost), 0);
 	assert_int_equal(reg(dev, &owed), 0);
-	paper_refuse(IORING_REGISTER_BUFFERS_UPDATE, -EACCES, 1);
+	fake_refuse(IORING_REGISTER_BUFFERS_UPDATE, -EACCES, 1);
 	device_dereg(dev, &lost);
 	fail_marks(1000);
 	keep(dev, &owed, 0);
 	device_dereg(dev, &owed);
 	for (i = 0; i < 2; i++)
 		assert_int_equal(reg(dev, &other), 0);
-	assert_true(!paper.slot[lost.handle] || lost.handle == other.handle);
-	assert_ptr_equal(paper.slot[owed.handle], page);
+	assert_true(!fake.slot[lost.handle] || lost.handle == other.handle);
+	assert_ptr_equal(fake.slot[owed.handle], page);
 	kedge_device_close(dev);
 }
 
@@ -236,7 +236,7 @@ static void a_full_table_pays_at_once(void **state)
 	struct kedge_device *dev;
 	struct kedge_device_mr mr;
 
-	assert_int_equal(kedge_device_open_uring(&paper_ring, &opts, &dev), 0);
+	assert_int_equal(kedge_device_open_uring(&fake_ring, &opts, &dev), 0);
 	lazy(0, 3, 4);
 	assert_int_equal(reg(dev, &mr), 0);
 	fail_marks(1000);
@@ -244,8 +244,8 @@ static void a_full_table_pays_at_once(void **state)
 	device_dereg(dev, &mr);
 	assert_int_equal(reg(dev, &mr), -ENOSPC);
 	assert_int_equal(reg(dev, &mr), -ENOSPC);
-	assert_ptr_equal(paper.slot[0], page);
-	paper.mark_fails = 0;
+	assert_ptr_equal(fake.slot[0], page);
+	fake.mark_fails = 0;
 	assert_int_equal(reg(dev, &mr), 0);
 	device_dereg(dev, &mr);
 	kedge_device_close(dev);
@@ -262,9 +262,9 @@ static void the_close_says_what_may_be_lost(void **state)
 	keep(dev, &mr, 0);
 	device_dereg(dev, &mr);
 	kedge_device_close(dev);
-	assert_int_equal(paper_log_cnt, 2);
-	assert_non_null(strstr(paper_logged, "may be dropped"));
-	assert_non_null(strstr(paper_logged, " 1 registrations"));
+	assert_int_equal(fake_log_cnt, 2);
+	assert_non_null(strstr(fake_logged, "may be dropped"));
+	assert_non_null(strstr(fake_logged, " 1 registrations"));
 }
 
 static void the_close_marks_what_is_still_registered(void **state)
@@ -277,10 +277,10 @@ static void the_close_marks_what_is_still_registered(void **state)
 			 0);
 	assert_int_equal(device_reg(dev, page, PAGE, 0, &mr), 0);
 	kedge_device_close(dev);
-	assert_int_equal(paper.marks, 1);
-	assert_int_equal(paper.mark_at, at(1));
-	assert_int_equal(paper.mark_end, at(2));
-	assert_int_equal(paper_log_cnt, 0);
+	assert_int_equal(fake.marks, 1);
+	assert_int_equal(fake.mark_at, at(1));
+	assert_int_equal(fake.mark_end, at(2));
+	assert_int_equal(fake_log_cnt, 0);
 }
 
 static void without_proc_what_cannot_be_marked_stays(void **state)
@@ -288,25 +288,25 @@ static void without_proc_what_cannot_be_marked_stays(void **state)
 	struct kedge_device *dev = open_with(0);
 	struct kedge_device_mr mr;
 
-	paper.smaps = "";
+	fake.smaps = "";
 	assert_int_equal(reg(dev, &mr), 0);
 	/* What is present cannot be told: better too much. */
 	keep(dev, &mr, KEDGE_PRESERVE_UNSURE);
-	assert_int_equal(paper.marks, 1);
+	assert_int_equal(fake.marks, 1);
 	fail_marks(1);
 	keep(dev, &mr, 0);
 	device_dereg(dev, &mr);
-	assert_ptr_equal(paper.slot[0], page);
-	assert_int_equal(paper_log_cnt, 1);
+	assert_ptr_equal(fake.slot[0], page);
+	assert_int_equal(fake_log_cnt, 1);
 	kedge_device_close(dev);
 	/* Marked after all. */
-	assert_int_equal(paper_log_cnt, 1);
+	assert_int_equal(fake_log_cnt, 1);
 
 	dev = open_with(0);
 	assert_int_equal(reg(dev, &mr), 0);
 	keep(dev, &mr, KEDGE_PRESERVE_UNSURE | KEDGE_PRESERVE_MOVED);
-	assert_int_equal(paper_log_cnt, 2);
-	assert_non_null(strstr(paper_logged, "mremap"));
+	assert_int_equal(fake_log_cnt, 2);
+	assert_non_null(strstr(fake_logged, "mremap"));
 	device_dereg(dev, &mr);
 	kedge_device_close(dev);
 }
@@ -327,13 +327,13 @@ static void what_is_absent_is_not_marked(void **state)
 			 0);
 	device_preserve(dev, &mr, (uintptr_t)p, (uintptr_t)p + 600 * PAGE,
 			KEDGE_PRESERVE_UNSURE);
-	assert_int_equal(paper.marks, 0);
+	assert_int_equal(fake.marks, 0);
 	memset(p + 598 * PAGE, 'x', PAGE);
 	device_preserve(dev, &mr, (uintptr_t)p, (uintptr_t)p + 600 * PAGE,
 			KEDGE_PRESERVE_UNSURE);
-	assert_int_equal(paper.marks, 1);
-	assert_int_equal(paper.mark_at, (uintptr_t)p + 598 * PAGE);
-	assert_int_equal(paper.mark_end, (uintptr_t)p + 599 * PAGE);
+	assert_int_equal(fake.marks, 1);
+	assert_int_equal(fake.mark_at, (uintptr_t)p + 598 * PAGE);
+	assert_int_equal(fake.mark_end, (uintptr_t)p + 599 * PAGE);
 	/* Shared memory is never freed lazily. */
 	munmap(p, 600 * PAGE);
 	p = mmap(p, 600 * PAGE, PROT_READ | PROT_WRITE,
@@ -341,7 +341,7 @@ static void what_is_absent_is_not_marked(void **state)
 	memset(p, 'x', 600 * PAGE);
 	device_preserve(dev, &mr, (uintptr_t)p, (uintptr_t)p + 600 * PAGE,
 			KEDGE_PRESERVE_UNSURE);
-	assert_int_equal(paper.marks, 1);
+	assert_int_equal(fake.marks, 1);
 	munmap(p, 600 * PAGE);
 	device_dereg(dev, &mr);
 	kedge_device_close(dev);
@@ -357,17 +357,17 @@ static void what_was_moved_is_marked_where_it_is(void **state)
 		 "%lx-%lx rw-p 00000000 00:00 0\nLazyFree: 8 kB\n"
 		 "%lx-%lx rw-p 00000000 00:00 0\nLazyFree: 0 kB\n",
 		 (long)at(1), (long)at(3), (long)at(3), (long)at(4));
-	paper.smaps = text;
+	fake.smaps = text;
 	keep(dev, &mr, KEDGE_PRESERVE_UNSURE);
-	assert_int_equal(paper.mark_end, at(1));
+	assert_int_equal(fake.mark_end, at(1));
 	keep(dev, &mr, KEDGE_PRESERVE_UNSURE | KEDGE_PRESERVE_MOVED);
-	assert_int_equal(paper.mark_at, at(1));
-	assert_int_equal(paper.mark_end, at(3));
+	assert_int_equal(fake.mark_at, at(1));
+	assert_int_equal(fake.mark_end, at(3));
 	device_dereg(dev, &mr);
 	kedge_device_close(dev);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, paper_close)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, fake_close)
 
 int main(void)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * What the io_uring device does about pages that the kernel lets go of late,
- * and where it reclaims pinned ones, against a kernel made of paper.
+ * and where it reclaims pinned ones, against a fake kernel.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -24,8 +24,8 @@ static char page[3 * PAGE] __attribute__((aligned(PAGE)));
 
 static int setup(void **state)
 {
-	paper_log_start();
-	return paper_reset();
+	fake_log_start();
+	return fake_reset();
 }
 
 static struct kedge_device *open_with(uint32_t flags)
@@ -35,7 +35,7 @@ static struct kedge_device *open_with(uint32_t flags)
 					 .slots = 64 };
 	struct kedge_device *dev = NULL;
 
-	assert_int_equal(kedge_device_open_uring(&paper_ring, &opts, &dev), 0);
+	assert_int_equal(kedge_device_open_uring(&fake_ring, &opts, &dev), 0);
 	return dev;
 }
 
@@ -62,12 +62,12 @@ static void a_prompt_kernel_is_not_waited_for(void **state)
 	struct kedge_device *dev = open_with(0);
 	struct kedge_device_mr mr;
 
-	paper.pinned = 2;
+	fake.pinned = 2;
 	some_ends(dev, 8);
-	paper.room = paper.pinned - 1;
+	fake.room = fake.pinned - 1;
 	assert_int_equal(reg(dev, &mr), -ENOMEM);
-	assert_int_equal(paper.sleeps, 0);
-	paper.room = 0;
+	assert_int_equal(fake.sleeps, 0);
+	fake.room = 0;
 	kedge_device_close(dev);
 }
 
@@ -76,11 +76,11 @@ static void a_kernel_that_tells_nothing_is_not_waited_for(void **state)
 	struct kedge_device *dev = open_with(0);
 	struct kedge_device_mr mr;
 
-	paper.late = 1;
+	fake.late = 1;
 	some_ends(dev, 8);
-	paper_refuse(IORING_REGISTER_BUFFERS_UPDATE, -ENOMEM, 1);
+	fake_refuse(IORING_REGISTER_BUFFERS_UPDATE, -ENOMEM, 1);
 	assert_int_equal(reg(dev, &mr), -ENOMEM);
-	assert_int_equal(paper.sleeps, 0);
+	assert_int_equal(fake.sleeps, 0);
 	kedge_device_close(dev);
 }
 
@@ -89,13 +89,13 @@ static void a_late_unpin_makes_room(void **state)
 	struct kedge_device *dev = open_with(0);
 	struct kedge_device_mr mr;
 
-	paper.pinned = 1;
-	paper.late = 11;
+	fake.pinned = 1;
+	fake.late = 11;
 	some_ends(dev, 8);
-	assert_int_equal(paper.owed, 8);
-	paper.room = paper.pinned - 1;
+	assert_int_equal(fake.owed, 8);
+	fake.room = fake.pinned - 1;
 	assert_int_equal(reg(dev, &mr), 0);
-	assert_int_equal(paper.sleeps, 11);
+	assert_int_equal(fake.sleeps, 11);
 	device_dereg(dev, &mr);
 	kedge_device_close(dev);
 }
@@ -106,16 +106,16 @@ static void what_is_held_is_not_waited_for_without_end(void **state)
 	struct kedge_device *dev = open_with(0);
 	struct kedge_device_mr held, mr;
 
-	paper.pinned = 1;
-	paper.late = 1000000;
+	fake.pinned = 1;
+	fake.late = 1000000;
 	some_ends(dev, 8);
 	assert_int_equal(reg(dev, &held), 0);
-	paper.room = paper.pinned - 1;
+	fake.room = fake.pinned - 1;
 	assert_int_equal(reg(dev, &mr), -ENOMEM);
-	assert_int_equal(paper.sleeps, 30);
+	assert_int_equal(fake.sleeps, 30);
 	/* Nothing was emptied since: no second wait. */
 	assert_int_equal(reg(dev, &mr), -ENOMEM);
-	assert_int_equal(paper.sleeps, 30);
+	assert_int_equal(fake.sleeps, 30);
 	device_dereg(dev, &held);
 	kedge_device_close(dev);
 }
@@ -126,15 +126,15 @@ static void one_look_decides_nothing(void **state)
 	struct kedge_device *dev = open_with(0);
 	struct kedge_device_mr mr;
 
-	paper.pinned = 1;
-	paper.late = 1;
+	fake.pinned = 1;
+	fake.late = 1;
 	some_ends(dev, 2);
-	paper.late = 0;
+	fake.late = 0;
 	some_ends(dev, 1);
-	paper.room = paper.pinned - 1;
+	fake.room = fake.pinned - 1;
 	assert_int_equal(reg(dev, &mr), -ENOMEM);
-	assert_int_equal(paper.sleeps, 0);
-	paper.room = 0;
+	assert_int_equal(fake.sleeps, 0);
+	fake.room = 0;
 	kedge_device_close(dev);
 }
 
@@ -145,17 +145,17 @@ static void a_refused_emptying_is_no_look(void **state)
 	struct kedge_device_mr mr[4];
 	int i;
 
-	paper.pinned = 2;
+	fake.pinned = 2;
 	for (i = 0; i < 4; i++)
 		assert_int_equal(reg(dev, &mr[i]), 0);
-	paper_refuse(IORING_REGISTER_BUFFERS_UPDATE, -EACCES, 5);
+	fake_refuse(IORING_REGISTER_BUFFERS_UPDATE, -EACCES, 5);
 	for (i = 0; i < 4; i++)
 		device_dereg(dev, &mr[i]);
 	/* A lost slot is tried first, and refused as well. */
-	paper.room = paper.pinned - 1;
+	fake.room = fake.pinned - 1;
 	assert_int_equal(reg(dev, &mr[0]), -ENOMEM);
-	assert_int_equal(paper.sleeps, 0);
-	paper.room = 0;
+	assert_int_equal(fake.sleeps, 0);
+	fake.room = 0;
 	kedge_device_close(dev);
 }
 
@@ -169,7 +169,7 @@ static uint64_t at(size_t n)
 /* Reclaim took pinned pages, too. */
 static struct kedge_device *open_on_5_17(void)
 {
-	paper.release = "5.17.15-200.fc35";
+	fake.release = "5.17.15-200.fc35";
 	return open_with(0);
 }
 
@@ -181,15 +181,15 @@ static void an_older_kernel_marks_what_may_be_written_once(void **state)
 	assert_int_equal(device_reg(dev, page + 100, 2 * PAGE,
 				    KEDGE_ACCESS_LOCAL_WRITE, &mr),
 			 0);
-	assert_int_equal(paper.marks, 1);
-	assert_int_equal(paper.mark_at, at(0));
-	assert_int_equal(paper.mark_end, at(3));
+	assert_int_equal(fake.marks, 1);
+	assert_int_equal(fake.mark_at, at(0));
+	assert_int_equal(fake.mark_end, at(3));
 	device_preserve(dev, &mr, at(0), at(1), 0);
 	device_dereg(dev, &mr);
 	assert_int_equal(device_reg(dev, page, PAGE, 0, &mr), 0);
-	assert_int_equal(paper.marks, 1);
+	assert_int_equal(fake.marks, 1);
 	kedge_device_close(dev);
-	assert_int_equal(paper.marks, 1);
+	assert_int_equal(fake.marks, 1);
 }
 
 static void it_says_that_it_pins_and_writes(void **state)
@@ -220,12 +220,12 @@ static void a_second_end_during_the_first_is_refused(void **state)
 
 	twice_dev = open_with(0);
 	assert_int_equal(reg(twice_dev, &twice), 0);
-	paper.in_call = end_again;
+	fake.in_call = end_again;
 	device_dereg(twice_dev, &twice);
-	assert_int_equal(paper_log_cnt, 1);
+	assert_int_equal(fake_log_cnt, 1);
 	twice.priv = UINT64_C(1) << 40;
 	device_dereg(twice_dev, &twice);
-	assert_int_equal(paper_log_cnt, 2);
+	assert_int_equal(fake_log_cnt, 2);
 	/* Each slot is given out once. */
 	for (i = 0; i < 64; i++)
 		assert_int_equal(reg(twice_dev, &mr[i]), 0);
@@ -233,7 +233,7 @@ static void a_second_end_during_the_first_is_refused(void **state)
 	for (i = 0; i < 64; i++)
 		device_dereg(twice_dev, &mr[i]);
 	kedge_device_close(twice_dev);
-	assert_int_equal(paper_log_cnt, 2);
+	assert_int_equal(fake_log_cnt, 2);
 }
 
 static void what_is_not_pinned_is_not_marked(void **state)
@@ -241,9 +241,9 @@ static void what_is_not_pinned_is_not_marked(void **state)
 	struct kedge_device *dev = open_on_5_17();
 	struct kedge_device_mr mr;
 
-	paper_refuse(IORING_REGISTER_BUFFERS_UPDATE, -EFAULT, 1);
+	fake_refuse(IORING_REGISTER_BUFFERS_UPDATE, -EFAULT, 1);
 	assert_int_equal(reg(dev, &mr), -EFAULT);
-	assert_int_equal(paper.marks, 0);
+	assert_int_equal(fake.marks, 0);
 	kedge_device_close(dev);
 }
 
@@ -257,22 +257,22 @@ static void what_changes_meanwhile_is_registered_anew(void **state)
 	int calls;
 
 	for (i = 0; i < ARRAY_SIZE(errors); i++) {
-		paper.marks = 0;
-		paper.mark_fails = 2;
-		paper.mark_errno = errors[i];
-		calls = paper.calls;
+		fake.marks = 0;
+		fake.mark_fails = 2;
+		fake.mark_errno = errors[i];
+		calls = fake.calls;
 		assert_int_equal(reg(dev, &mr), 0);
-		assert_int_equal(paper.marks, 3);
-		assert_int_equal(paper.calls - calls, 5);
-		assert_ptr_equal(paper.slot[mr.handle], page);
+		assert_int_equal(fake.marks, 3);
+		assert_int_equal(fake.calls - calls, 5);
+		assert_ptr_equal(fake.slot[mr.handle], page);
 		device_dereg(dev, &mr);
 	}
 	/* It never ends: registered, as far as that goes. */
-	paper.marks = 0;
-	paper.mark_fails = 1000;
+	fake.marks = 0;
+	fake.mark_fails = 1000;
 	assert_int_equal(reg(dev, &mr), 0);
-	assert_int_equal(paper.marks, 4);
-	assert_ptr_equal(paper.slot[mr.handle], page);
+	assert_int_equal(fake.marks, 4);
+	assert_ptr_equal(fake.slot[mr.handle], page);
 	device_dereg(dev, &mr);
 	kedge_device_close(dev);
 }
@@ -282,21 +282,21 @@ static void a_slot_that_cannot_be_emptied_to_mark_is_lost(void **state)
 	struct kedge_device *dev = open_on_5_17();
 	struct kedge_device_mr mr, other;
 
-	paper.mark_fails = 1;
-	paper.mark_errno = ENOMEM;
-	paper_refuse(IORING_REGISTER_BUFFERS_UPDATE, -EACCES, 1);
-	paper.skip = 1;
+	fake.mark_fails = 1;
+	fake.mark_errno = ENOMEM;
+	fake_refuse(IORING_REGISTER_BUFFERS_UPDATE, -EACCES, 1);
+	fake.skip = 1;
 	assert_int_equal(reg(dev, &mr), -EACCES);
-	assert_ptr_equal(paper.slot[0], page);
+	assert_ptr_equal(fake.slot[0], page);
 	/* The next one empties it first. */
 	assert_int_equal(reg(dev, &other), 0);
 	device_dereg(dev, &other);
-	assert_null(paper.slot[0]);
+	assert_null(fake.slot[0]);
 	kedge_device_close(dev);
-	assert_int_equal(paper_log_cnt, 0);
+	assert_int_equal(fake_log_cnt, 0);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, paper_close)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, fake_close)
 
 int main(void)
 {

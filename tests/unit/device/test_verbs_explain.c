@@ -28,7 +28,7 @@ static size_t page_len;
 
 static int setup(void **state)
 {
-	paper_setup(state);
+	fake_setup(state);
 	page_len = (size_t)sysconf(_SC_PAGESIZE);
 	mem = mmap(NULL, 8 * page_len, PROT_READ | PROT_WRITE,
 		   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -38,21 +38,21 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	munmap(mem, 8 * page_len);
-	return paper_teardown(state);
+	return fake_teardown(state);
 }
 
 /* The device says @err to [at, at + len); what comes of it. */
 static void expect(void *at, size_t len, uint32_t access, int err, int rc,
 		   const char *words)
 {
-	struct kedge_device *dev = paper_open(NULL);
+	struct kedge_device *dev = fake_open(NULL);
 	struct kedge_device_mr mr;
 
-	paper_refuse(PAPER_REG, err, 1);
+	fake_refuse(FAKE_REG, err, 1);
 	assert_int_equal(device_reg(dev, at, len, access, &mr), rc);
-	paper_words(rc, words);
+	fake_words(rc, words);
 	/* What was tried to find out is gone. */
-	assert_int_equal(paper.regs, 0);
+	assert_int_equal(fake.regs, 0);
 	kedge_device_close(dev);
 }
 
@@ -73,36 +73,36 @@ static void a_full_table_is_no_lack_of_memory(void **state)
 	struct kedge_device_mr a, b;
 	size_t i;
 
-	paper.attr.orig_attr.max_mr = 1;
-	dev = paper_open(NULL);
+	fake.attr.orig_attr.max_mr = 1;
+	dev = fake_open(NULL);
 	assert_int_equal(device_reg(dev, mem, PAGE, 0, &a), 0);
 	assert_int_equal(device_reg(dev, mem, PAGE, 0, &b), -ENOSPC);
-	paper_words(-ENOSPC, "this process has 1 on it, the device takes 1");
+	fake_words(-ENOSPC, "this process has 1 on it, the device takes 1");
 	device_dereg(dev, &a);
 	/* Others' registrations: not one page is taken any more. */
 	for (i = 0; i < ARRAY_SIZE(says); i++) {
-		paper_refuse(PAPER_REG, says[i], 2);
+		fake_refuse(FAKE_REG, says[i], 2);
 		assert_int_equal(device_reg(dev, mem, PAGE, 0, &b), -ENOSPC);
 	}
-	paper_refuse(PAPER_REG, ENOMEM, 1);
+	fake_refuse(FAKE_REG, ENOMEM, 1);
 	assert_int_equal(device_reg(dev, mem, PAGE, 0, &b), -ENOMEM);
-	paper_words(-ENOMEM, "paper0 has no memory to register 4 KiB");
+	fake_words(-ENOMEM, "fake0 has no memory to register 4 KiB");
 	kedge_device_close(dev);
 }
 
 /* What was tried to find out cannot be ended. */
 static void a_page_that_stays_is_told(void **state)
 {
-	struct kedge_device *dev = paper_open(NULL);
+	struct kedge_device *dev = fake_open(NULL);
 	struct kedge_device_mr mr;
 
-	paper_refuse(PAPER_REG, EINVAL, 1);
-	paper_refuse_also(PAPER_DEREG, EBUSY);
+	fake_refuse(FAKE_REG, EINVAL, 1);
+	fake_refuse_also(FAKE_DEREG, EBUSY);
 	assert_int_equal(device_reg(dev, mem, PAGE, 0, &mr), -EOPNOTSUPP);
-	assert_int_equal(paper_log_cnt, 1);
-	assert_int_equal(paper.regs, 1);
+	assert_int_equal(fake_log_cnt, 1);
+	assert_int_equal(fake.regs, 1);
 	kedge_device_close(dev);
-	assert_int_equal(paper.regs, 0);
+	assert_int_equal(fake.regs, 0);
 }
 
 /* As a user whom the limit binds, in a child. */
@@ -110,7 +110,7 @@ static int bound(void)
 {
 	const struct rlimit limit = { 64 * 1024, 64 * 1024 };
 	const struct rlimit none = { 0, 0 };
-	struct kedge_device *dev = paper_open(NULL);
+	struct kedge_device *dev = fake_open(NULL);
 	struct kedge_device_mr mr;
 	int rc;
 
@@ -120,23 +120,23 @@ static int bound(void)
 		return 2;
 	if (kedge__proc_may_pin())
 		return 3;
-	paper_refuse(PAPER_REG, ENOMEM, 1);
+	fake_refuse(FAKE_REG, ENOMEM, 1);
 	rc = device_reg(dev, mem + 100, 64 * 1024, LW, &mr);
 	if (rc != -ENOMEM || !strstr(kedge_strerror(rc),
 				     "RLIMIT_MEMLOCK is 64 KiB, this process "
 				     "has pinned 0 KiB and asks for 68 KiB "
 				     "more: raise it with ulimit -l"))
 		return 4;
-	if (paper.calls[PAPER_REG] != 1)
+	if (fake.calls[FAKE_REG] != 1)
 		return 5;
 	/* Within it, it is something else. */
-	paper_refuse(PAPER_REG, ENOMEM, 1);
+	fake_refuse(FAKE_REG, ENOMEM, 1);
 	rc = device_reg(dev, mem, 32 * 1024, LW, &mr);
 	if (rc != -ENOMEM || strstr(kedge_strerror(rc), "RLIMIT"))
 		return 6;
 	if (setrlimit(RLIMIT_MEMLOCK, &none))
 		return 7;
-	paper_refuse(PAPER_REG, EPERM, 1);
+	fake_refuse(FAKE_REG, EPERM, 1);
 	rc = device_reg(dev, mem, PAGE, LW, &mr);
 	if (rc != -ENOMEM ||
 	    !strstr(kedge_strerror(rc), "RLIMIT_MEMLOCK is 0 KiB"))
@@ -149,13 +149,13 @@ static int bound(void)
 static int unbound(void)
 {
 	const struct rlimit none = { 0, 0 };
-	struct kedge_device *dev = paper_open(NULL);
+	struct kedge_device *dev = fake_open(NULL);
 	struct kedge_device_mr mr;
 	int rc;
 
 	if (setrlimit(RLIMIT_MEMLOCK, &none))
 		return 1;
-	paper_refuse(PAPER_REG, ENOMEM, 1);
+	fake_refuse(FAKE_REG, ENOMEM, 1);
 	rc = device_reg(dev, mem, PAGE, LW, &mr);
 	if (rc != -ENOMEM || strstr(kedge_strerror(rc), "RLIMIT"))
 		return 2;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The verbs device's memory windows, against an RDMA device made of paper. */
+/* The verbs device's memory windows, against a fake RDMA device. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,18 +28,18 @@ static struct kedge_device *dev;
 
 static int setup(void **state)
 {
-	const struct kedge_verbs_opts o = { .window_qp = &paper_qp };
+	const struct kedge_verbs_opts o = { .window_qp = &fake_qp };
 
-	paper_setup(state);
-	dev = paper_open(&o);
-	memset(paper.calls, 0, sizeof(paper.calls));
+	fake_setup(state);
+	dev = fake_open(&o);
+	memset(fake.calls, 0, sizeof(fake.calls));
 	return 0;
 }
 
 static int teardown(void **state)
 {
 	kedge_device_close(dev);
-	return paper_teardown(state);
+	return fake_teardown(state);
 }
 
 static struct kedge_device_mr reg(uint32_t access)
@@ -64,7 +64,7 @@ static void unbind(const struct kedge_device_mr *w)
 static bool peer(const struct kedge_device_mr *w, uint64_t len,
 		 unsigned int access)
 {
-	return paper_peer(paper_rkey(w), w->offset, len, access);
+	return fake_peer(fake_rkey(w), w->offset, len, access);
 }
 
 /* ---- open ---- */
@@ -74,34 +74,34 @@ static void expect_refusal(struct ibv_qp *qp, int rc, const char *words)
 	struct kedge_verbs_opts o = { .size = sizeof(o), .window_qp = qp };
 	struct kedge_device *before = (struct kedge_device *)0x1, *d = before;
 
-	assert_int_equal(kedge_device_open_verbs(&paper_pd, &o, &d), rc);
+	assert_int_equal(kedge_device_open_verbs(&fake_pd, &o, &d), rc);
 	assert_ptr_equal(d, before);
-	paper_words(rc, words);
+	fake_words(rc, words);
 }
 
 static void a_queue_pair_that_cannot_bind_is_refused(void **state)
 {
-	struct ibv_qp qp = paper_qp;
+	struct ibv_qp qp = fake_qp;
 
-	qp.pd = &paper_other_pd;
+	qp.pd = &fake_other_pd;
 	expect_refusal(&qp, -EINVAL, "another protection domain");
-	qp = paper_qp;
+	qp = fake_qp;
 	qp.qp_type = IBV_QPT_UD;
 	expect_refusal(&qp, -EINVAL, "neither RC nor UC");
-	qp = paper_qp;
+	qp = fake_qp;
 	qp.recv_cq = qp.send_cq;
 	expect_refusal(&qp, -EINVAL, "completion queue");
-	paper.attr.orig_attr.device_cap_flags = IBV_DEVICE_MEM_WINDOW;
-	expect_refusal(&paper_qp, -EOPNOTSUPP, "no type-2 memory windows");
+	fake.attr.orig_attr.device_cap_flags = IBV_DEVICE_MEM_WINDOW;
+	expect_refusal(&fake_qp, -EOPNOTSUPP, "no type-2 memory windows");
 	/* It says so, and yet registers nothing for them. */
-	paper.attr.orig_attr.device_cap_flags = IBV_DEVICE_MEM_WINDOW_TYPE_2A;
-	paper.lacks = IBV_ACCESS_MW_BIND;
-	expect_refusal(&paper_qp, -EOPNOTSUPP, "access 0x10");
+	fake.attr.orig_attr.device_cap_flags = IBV_DEVICE_MEM_WINDOW_TYPE_2A;
+	fake.lacks = IBV_ACCESS_MW_BIND;
+	expect_refusal(&fake_qp, -EOPNOTSUPP, "access 0x10");
 }
 
 static void without_a_queue_pair_there_are_no_windows(void **state)
 {
-	struct kedge_device *plain = paper_open(NULL);
+	struct kedge_device *plain = fake_open(NULL);
 
 	assert_null(plain->ops.bind);
 	assert_null(plain->ops.unbind);
@@ -114,8 +114,8 @@ static void a_window_gives_what_it_says_until_it_ends(void **state)
 {
 	struct kedge_device_mr mr = reg(LW), w;
 
-	assert_false(paper_peer(paper_rkey(&mr), mr.offset, 1,
-				IBV_ACCESS_REMOTE_WRITE));
+	assert_false(fake_peer(fake_rkey(&mr), mr.offset, 1,
+			       IBV_ACCESS_REMOTE_WRITE));
 	assert_int_equal(bind_part(&mr, W, &w), 0);
 	assert_int_equal(w.offset, (uintptr_t)page + 10);
 	assert_true(peer(&w, 100, IBV_ACCESS_REMOTE_WRITE));
@@ -128,20 +128,20 @@ static void a_window_gives_what_it_says_until_it_ends(void **state)
 	assert_false(peer(&w, 1, IBV_ACCESS_REMOTE_WRITE));
 	unbind(&w);
 	/* The second took the first's window and asked for no state again. */
-	assert_int_equal(paper.calls[PAPER_ALLOC_MW], 1);
-	assert_int_equal(paper.calls[PAPER_QUERY_QP], 1);
+	assert_int_equal(fake.calls[FAKE_ALLOC_MW], 1);
+	assert_int_equal(fake.calls[FAKE_QUERY_QP], 1);
 	device_dereg(dev, &mr);
-	assert_int_equal(paper_log_cnt, 0);
+	assert_int_equal(fake_log_cnt, 0);
 }
 
 static void windows_know_moved_addresses(void **state)
 {
-	const struct kedge_verbs_opts o = { .window_qp = &paper_qp,
+	const struct kedge_verbs_opts o = { .window_qp = &fake_qp,
 					    .iova_offset = 7 * PAGE };
 	struct kedge_device_mr mr, w;
 
 	kedge_device_close(dev);
-	dev = paper_open(&o);
+	dev = fake_open(&o);
 	mr = reg(LW);
 	assert_int_equal(bind_part(&mr, W, &w), 0);
 	assert_int_equal(w.offset, (uintptr_t)page + 10 + 7 * PAGE);
@@ -173,18 +173,18 @@ static void what_the_device_would_refuse_is_not_posted(void **state)
 	unbind(&w);
 	device_dereg(dev, &mr);
 	/* Nor is the memory, which a window wants all the same. */
-	paper.readonly = true;
+	fake.readonly = true;
 	ro = reg(R);
-	assert_int_equal(paper.access, IBV_ACCESS_REMOTE_READ);
+	assert_int_equal(fake.access, IBV_ACCESS_REMOTE_READ);
 	assert_int_equal(bind_part(&ro, R, &w), -EOPNOTSUPP);
 	device_dereg(dev, &ro);
-	assert_int_equal(paper.calls[PAPER_POST], 2);
-	assert_int_equal(paper.state, IBV_QPS_RTS);
+	assert_int_equal(fake.calls[FAKE_POST], 2);
+	assert_int_equal(fake.state, IBV_QPS_RTS);
 }
 
 static void atomics_are_only_given_where_there_are_some(void **state)
 {
-	const struct kedge_verbs_opts o = { .window_qp = &paper_qp };
+	const struct kedge_verbs_opts o = { .window_qp = &fake_qp };
 	struct kedge_device_mr mr = reg(LW), w;
 
 	assert_int_equal(bind_part(&mr, KEDGE_ACCESS_REMOTE_ATOMIC, &w), 0);
@@ -192,8 +192,8 @@ static void atomics_are_only_given_where_there_are_some(void **state)
 	unbind(&w);
 	device_dereg(dev, &mr);
 	kedge_device_close(dev);
-	paper.attr.orig_attr.atomic_cap = IBV_ATOMIC_NONE;
-	dev = paper_open(&o);
+	fake.attr.orig_attr.atomic_cap = IBV_ATOMIC_NONE;
+	dev = fake_open(&o);
 	mr = reg(LW);
 	assert_int_equal(bind_part(&mr, KEDGE_ACCESS_REMOTE_ATOMIC, &w),
 			 -EOPNOTSUPP);
@@ -202,15 +202,15 @@ static void atomics_are_only_given_where_there_are_some(void **state)
 
 static void windows_without_bounds_take_all_or_nothing(void **state)
 {
-	const struct kedge_verbs_opts o = { .window_qp = &paper_qp };
+	const struct kedge_verbs_opts o = { .window_qp = &fake_qp };
 	struct kedge_device_mr mr, w;
 
 	kedge_device_close(dev);
-	paper.attr.orig_attr.vendor_id = 0xffffff;
-	dev = paper_open(&o);
+	fake.attr.orig_attr.vendor_id = 0xffffff;
+	dev = fake_open(&o);
 	mr = reg(LW);
 	assert_int_equal(bind_part(&mr, W, &w), -EOPNOTSUPP);
-	paper_words(-EOPNOTSUPP, "do not confine");
+	fake_words(-EOPNOTSUPP, "do not confine");
 	assert_int_equal(dev->ops.bind(dev->ctx, &mr, page, LEN, W,
 				       &w), 0);
 	unbind(&w);
@@ -227,14 +227,14 @@ static void no_key_is_given_twice(void **state)
 
 	for (i = 0; i < 2 * 255 + 1; i++) {
 		assert_int_equal(bind_part(&mr, W, &w), 0);
-		seen[i] = paper_rkey(&w);
+		seen[i] = fake_rkey(&w);
 		for (j = 0; j < i; j++)
 			assert_int_not_equal(seen[j], seen[i]);
 		unbind(&w);
 	}
 	/* 255 keys of each, and the first of the third. */
-	assert_int_equal(paper.calls[PAPER_ALLOC_MW], 3);
-	assert_int_equal(paper.calls[PAPER_DEALLOC_MW], 2);
+	assert_int_equal(fake.calls[FAKE_ALLOC_MW], 3);
+	assert_int_equal(fake.calls[FAKE_DEALLOC_MW], 2);
 	device_dereg(dev, &mr);
 }
 
@@ -245,13 +245,13 @@ static void the_pool_has_a_bound_and_takes_turns(void **state)
 
 	for (i = 0; i < 100; i++)
 		assert_int_equal(bind_part(&mr, W, &w[i]), 0);
-	assert_int_equal(paper.mws, 100);
+	assert_int_equal(fake.mws, 100);
 	for (i = 0; i < 100; i++)
 		unbind(&w[i]);
-	assert_int_equal(paper.mws, 64);
+	assert_int_equal(fake.mws, 64);
 	/* Who was freed first comes first. */
 	assert_int_equal(bind_part(&mr, W, &more), 0);
-	assert_int_equal(paper_rkey(&more) >> 8, paper_rkey(&w[0]) >> 8);
+	assert_int_equal(fake_rkey(&more) >> 8, fake_rkey(&w[0]) >> 8);
 	unbind(&more);
 	device_dereg(dev, &mr);
 }
@@ -261,9 +261,9 @@ static void a_device_without_more_windows_is_told(void **state)
 	struct kedge_device_mr mr = reg(LW), w;
 	long live = fault_live();
 
-	paper_refuse(PAPER_ALLOC_MW, ENOMEM, 1);
+	fake_refuse(FAKE_ALLOC_MW, ENOMEM, 1);
 	assert_int_equal(bind_part(&mr, W, &w), -EOPNOTSUPP);
-	paper_words(-EOPNOTSUPP, "no more memory windows: error 12");
+	fake_words(-EOPNOTSUPP, "no more memory windows: error 12");
 	fault_at(1);
 	assert_int_equal(bind_part(&mr, W, &w), -EOPNOTSUPP);
 	fault_at(0);
@@ -271,7 +271,7 @@ static void a_device_without_more_windows_is_told(void **state)
 	assert_int_equal(bind_part(&mr, W, &w), 0);
 	unbind(&w);
 	device_dereg(dev, &mr);
-	assert_int_equal(paper_log_cnt, 0);
+	assert_int_equal(fake_log_cnt, 0);
 }
 
 /* ---- a queue pair that fails ---- */
@@ -280,32 +280,32 @@ static void an_unconnected_queue_pair_is_waited_for(void **state)
 {
 	struct kedge_device_mr mr = reg(LW), w;
 
-	paper.state = IBV_QPS_INIT;
+	fake.state = IBV_QPS_INIT;
 	assert_int_equal(bind_part(&mr, W, &w), -EOPNOTSUPP);
-	paper_words(-EOPNOTSUPP, "not in RTS");
-	assert_int_equal(paper.calls[PAPER_POST], 0);
-	paper.state = IBV_QPS_RTS;
-	paper_refuse(PAPER_QUERY_QP, EPERM, 1);
+	fake_words(-EOPNOTSUPP, "not in RTS");
+	assert_int_equal(fake.calls[FAKE_POST], 0);
+	fake.state = IBV_QPS_RTS;
+	fake_refuse(FAKE_QUERY_QP, EPERM, 1);
 	assert_int_equal(bind_part(&mr, W, &w), -EOPNOTSUPP);
 	assert_int_equal(bind_part(&mr, W, &w), 0);
 	unbind(&w);
 	device_dereg(dev, &mr);
-	assert_int_equal(paper_log_cnt, 0);
+	assert_int_equal(fake_log_cnt, 0);
 }
 
-static void check_failing_bind(enum paper_op op, int err, const char *words)
+static void check_failing_bind(enum fake_op op, int err, const char *words)
 {
 	struct kedge_device_mr mr = reg(LW), w;
 
-	paper_log_cnt = 0;
-	paper_refuse(op, err, 1);
+	fake_log_cnt = 0;
+	fake_refuse(op, err, 1);
 	assert_int_equal(bind_part(&mr, W, &w), -EOPNOTSUPP);
-	assert_int_equal(paper_log_cnt, 1);
-	if (!strstr(paper_logged, words))
-		fail_msg("\"%s\" does not say \"%s\"", paper_logged, words);
+	assert_int_equal(fake_log_cnt, 1);
+	if (!strstr(fake_logged, words))
+		fail_msg("\"%s\" does not say \"%s\"", fake_logged, words);
 	/* What is in doubt is gone. */
-	assert_int_equal(paper.mws, 0);
-	paper.state = IBV_QPS_RTS;
+	assert_int_equal(fake.mws, 0);
+	fake.state = IBV_QPS_RTS;
 	assert_int_equal(bind_part(&mr, W, &w), 0);
 	unbind(&w);
 	device_dereg(dev, &mr);
@@ -313,31 +313,31 @@ static void check_failing_bind(enum paper_op op, int err, const char *words)
 
 static void a_bind_that_fails_leaves_nothing(void **state)
 {
-	check_failing_bind(PAPER_POST, ENOMEM, "ibv_post_send: error 12");
-	check_failing_bind(PAPER_BIND, 1, "memory management operation error");
-	check_failing_bind(PAPER_POLL, 1, "ibv_poll_cq");
+	check_failing_bind(FAKE_POST, ENOMEM, "ibv_post_send: error 12");
+	check_failing_bind(FAKE_BIND, 1, "memory management operation error");
+	check_failing_bind(FAKE_POLL, 1, "ibv_poll_cq");
 }
 
-static void check_failing_unbind(enum paper_op op, int err)
+static void check_failing_unbind(enum fake_op op, int err)
 {
 	struct kedge_device_mr mr = reg(LW), w;
 
 	assert_int_equal(bind_part(&mr, W, &w), 0);
-	paper_log_cnt = 0;
-	paper_refuse(op, err, 1);
+	fake_log_cnt = 0;
+	fake_refuse(op, err, 1);
 	unbind(&w);
-	assert_int_equal(paper_log_cnt, 1);
+	assert_int_equal(fake_log_cnt, 1);
 	assert_false(peer(&w, 1, IBV_ACCESS_REMOTE_WRITE));
 	device_dereg(dev, &mr);
-	assert_int_equal(paper.regs, 0);
-	paper.state = IBV_QPS_RTS;
+	assert_int_equal(fake.regs, 0);
+	fake.state = IBV_QPS_RTS;
 }
 
 static void access_ends_where_the_queue_pair_fails(void **state)
 {
-	check_failing_unbind(PAPER_POST, EINVAL);
-	check_failing_unbind(PAPER_INVALIDATE, 1);
-	check_failing_unbind(PAPER_POLL, 1);
+	check_failing_unbind(FAKE_POST, EINVAL);
+	check_failing_unbind(FAKE_INVALIDATE, 1);
+	check_failing_unbind(FAKE_POLL, 1);
 }
 
 static void a_queue_pair_in_error_ends_windows_by_the_kernel(void **state)
@@ -346,16 +346,16 @@ static void a_queue_pair_in_error_ends_windows_by_the_kernel(void **state)
 
 	assert_int_equal(bind_part(&mr, W, &a), 0);
 	assert_int_equal(bind_part(&mr, W, &b), 0);
-	paper.state = IBV_QPS_ERR;
+	fake.state = IBV_QPS_ERR;
 	unbind(&a);
-	assert_non_null(strstr(paper_logged, "Flushed"));
+	assert_non_null(strstr(fake_logged, "Flushed"));
 	unbind(&b);
 	assert_false(peer(&a, 1, IBV_ACCESS_REMOTE_WRITE));
 	assert_false(peer(&b, 1, IBV_ACCESS_REMOTE_WRITE));
-	assert_int_equal(paper_log_cnt, 1);
-	assert_int_equal(paper.calls[PAPER_POST], 3);
+	assert_int_equal(fake_log_cnt, 1);
+	assert_int_equal(fake.calls[FAKE_POST], 3);
 	assert_int_equal(bind_part(&mr, W, &c), -EOPNOTSUPP);
-	paper.state = IBV_QPS_RTS;
+	fake.state = IBV_QPS_RTS;
 	assert_int_equal(bind_part(&mr, W, &c), 0);
 	unbind(&c);
 	device_dereg(dev, &mr);
@@ -366,22 +366,22 @@ static void no_answer_is_no_hang(void **state)
 	struct kedge_device_mr mr = reg(LW), w;
 	uint64_t start = clock_ns();
 
-	paper.silent = true;
+	fake.silent = true;
 	assert_int_equal(bind_part(&mr, W, &w), -EOPNOTSUPP);
-	assert_non_null(strstr(paper_logged, "no completion within a second"));
+	assert_non_null(strstr(fake_logged, "no completion within a second"));
 	assert_true(clock_ns() - start < UINT64_C(5000000000));
-	assert_int_equal(paper.mws, 0);
+	assert_int_equal(fake.mws, 0);
 	/* Not again at once. */
 	assert_int_equal(bind_part(&mr, W, &w), -EOPNOTSUPP);
-	paper_words(-EOPNOTSUPP, "tried again");
-	assert_int_equal(paper.calls[PAPER_POST], 1);
-	paper.silent = false;
-	paper_wait(1100);
+	fake_words(-EOPNOTSUPP, "tried again");
+	assert_int_equal(fake.calls[FAKE_POST], 1);
+	fake.silent = false;
+	fake_wait(1100);
 	assert_int_equal(bind_part(&mr, W, &w), 0);
-	paper.silent = true;
+	fake.silent = true;
 	unbind(&w);
 	assert_false(peer(&w, 1, IBV_ACCESS_REMOTE_WRITE));
-	assert_int_equal(paper_log_cnt, 2);
+	assert_int_equal(fake_log_cnt, 2);
 	device_dereg(dev, &mr);
 }
 
@@ -390,16 +390,16 @@ static void late_answers_are_nobodys(void **state)
 {
 	struct kedge_device_mr mr = reg(LW), a, b;
 
-	paper.late = true;
+	fake.late = true;
 	assert_int_equal(bind_part(&mr, W, &a), -EOPNOTSUPP);
-	assert_int_equal(paper.mws, 0);
-	assert_int_equal(paper.regs, 1);
-	paper_wait(1100);
-	paper.late = false;
+	assert_int_equal(fake.mws, 0);
+	assert_int_equal(fake.regs, 1);
+	fake_wait(1100);
+	fake.late = false;
 	/* The late one's success is not that of the next. */
-	paper_refuse(PAPER_BIND, 1, 1);
+	fake_refuse(FAKE_BIND, 1, 1);
 	assert_int_equal(bind_part(&mr, W, &b), -EOPNOTSUPP);
-	paper.state = IBV_QPS_RTS;
+	fake.state = IBV_QPS_RTS;
 	assert_int_equal(bind_part(&mr, W, &b), 0);
 	assert_true(peer(&b, 1, IBV_ACCESS_REMOTE_WRITE));
 	unbind(&b);
@@ -414,55 +414,55 @@ static void a_lost_window_is_tried_again(void **state)
 	struct kedge_device_mr mr = reg(LW), w, other;
 
 	assert_int_equal(bind_part(&mr, W, &w), 0);
-	paper.state = IBV_QPS_ERR;
-	paper_refuse(PAPER_DEALLOC_MW, EBUSY, 2);
+	fake.state = IBV_QPS_ERR;
+	fake_refuse(FAKE_DEALLOC_MW, EBUSY, 2);
 	unbind(&w);
-	assert_non_null(strstr(paper_logged, "ibv_dealloc_mw refuses"));
+	assert_non_null(strstr(fake_logged, "ibv_dealloc_mw refuses"));
 	assert_true(peer(&w, 1, IBV_ACCESS_REMOTE_WRITE));
 	/* Its region cannot go before it, and both are tried by each reg. */
 	device_dereg(dev, &mr);
-	assert_non_null(strstr(paper_logged, "a window bound to it?"));
-	assert_int_equal(paper.regs, 1);
+	assert_non_null(strstr(fake_logged, "a window bound to it?"));
+	assert_int_equal(fake.regs, 1);
 	other = reg(0);
-	assert_int_equal(paper.mws, 1);
+	assert_int_equal(fake.mws, 1);
 	device_dereg(dev, &other);
 	other = reg(0);
-	assert_int_equal(paper.mws, 0);
-	assert_int_equal(paper.regs, 1);
+	assert_int_equal(fake.mws, 0);
+	assert_int_equal(fake.regs, 1);
 	assert_false(peer(&w, 1, IBV_ACCESS_REMOTE_WRITE));
 	device_dereg(dev, &other);
-	assert_int_equal(paper_log_cnt, 3);
+	assert_int_equal(fake_log_cnt, 3);
 }
 
 static void the_close_ends_lost_windows_first(void **state)
 {
-	const struct kedge_verbs_opts o = { .window_qp = &paper_qp };
+	const struct kedge_verbs_opts o = { .window_qp = &fake_qp };
 	struct kedge_device_mr mr = reg(LW), w;
 
 	assert_int_equal(bind_part(&mr, W, &w), 0);
-	paper.state = IBV_QPS_ERR;
-	paper_refuse(PAPER_DEALLOC_MW, -1, 1);
+	fake.state = IBV_QPS_ERR;
+	fake_refuse(FAKE_DEALLOC_MW, -1, 1);
 	unbind(&w);
 	device_dereg(dev, &mr);
-	paper_log_cnt = 0;
+	fake_log_cnt = 0;
 	kedge_device_close(dev);
-	assert_true(paper_clean());
-	assert_int_equal(paper_log_cnt, 0);
+	assert_true(fake_clean());
+	assert_int_equal(fake_log_cnt, 0);
 
 	/* Or says that it cannot. */
-	paper.state = IBV_QPS_RTS;
-	dev = paper_open(&o);
+	fake.state = IBV_QPS_RTS;
+	dev = fake_open(&o);
 	mr = reg(LW);
 	assert_int_equal(bind_part(&mr, W, &w), 0);
 	unbind(&w);
 	device_dereg(dev, &mr);
-	paper_refuse(PAPER_DEALLOC_MW, EBUSY, 2);
+	fake_refuse(FAKE_DEALLOC_MW, EBUSY, 2);
 	kedge_device_close(dev);
-	assert_int_equal(paper_log_cnt, 1);
-	assert_non_null(strstr(paper_logged, "1 memory windows of paper0"));
-	paper.mws = 0;
-	paper.times = 0;
-	dev = paper_open(&o);
+	assert_int_equal(fake_log_cnt, 1);
+	assert_non_null(strstr(fake_logged, "1 memory windows of fake0"));
+	fake.mws = 0;
+	fake.times = 0;
+	dev = fake_open(&o);
 }
 
 static void a_removed_device_has_no_windows(void **state)
@@ -470,16 +470,16 @@ static void a_removed_device_has_no_windows(void **state)
 	struct kedge_device_mr mr = reg(LW), w, other;
 
 	assert_int_equal(bind_part(&mr, W, &w), 0);
-	paper.removed = true;
-	paper.state = IBV_QPS_ERR;
+	fake.removed = true;
+	fake.state = IBV_QPS_ERR;
 	unbind(&w);
 	device_dereg(dev, &mr);
 	assert_int_equal(device_reg(dev, page, PAGE, 0, &other), -ENODEV);
 	/* The queue pair's failure, and the device's. */
-	assert_int_equal(paper_log_cnt, 2);
-	assert_non_null(strstr(paper_logged, "paper0 is gone"));
-	paper.regs = 0;
-	paper.mws = 0;
+	assert_int_equal(fake_log_cnt, 2);
+	assert_non_null(strstr(fake_logged, "fake0 is gone"));
+	fake.regs = 0;
+	fake.mws = 0;
 }
 
 /* ---- threads and processes ---- */
@@ -493,7 +493,7 @@ static void a_forked_child_leaves_windows_alone(void **state)
 	assert_int_equal(bind_part(&mr, W, &w), 0);
 	assert_int_equal(bind_part(&mr, W, &pooled), 0);
 	unbind(&pooled);
-	memset(paper.calls, 0, sizeof(paper.calls));
+	memset(fake.calls, 0, sizeof(fake.calls));
 	pid = fork();
 	assert_true(pid >= 0);
 	if (!pid) {
@@ -501,9 +501,8 @@ static void a_forked_child_leaves_windows_alone(void **state)
 		unbind(&w);
 		device_dereg(dev, &mr);
 		kedge_device_close(dev);
-		_exit(status || paper.calls[PAPER_POST] ||
-		      paper.calls[PAPER_DEALLOC_MW] ||
-		      paper.calls[PAPER_DEREG]);
+		_exit(status || fake.calls[FAKE_POST] ||
+		      fake.calls[FAKE_DEALLOC_MW] || fake.calls[FAKE_DEREG]);
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);
@@ -535,7 +534,7 @@ static void threads_take_turns(void **state)
 	void *bad;
 	int i;
 
-	paper_refuse(PAPER_DEALLOC_MW, EBUSY, 100);
+	fake_refuse(FAKE_DEALLOC_MW, EBUSY, 100);
 	for (i = 0; i < 4; i++)
 		assert_int_equal(pthread_create(&thread[i], NULL, churn, NULL),
 				 0);
@@ -543,9 +542,9 @@ static void threads_take_turns(void **state)
 		pthread_join(thread[i], &bad);
 		assert_null(bad);
 	}
-	paper.times = 0;
-	assert_int_equal(paper.regs, 0);
-	assert_int_equal(paper.state, IBV_QPS_RTS);
+	fake.times = 0;
+	assert_int_equal(fake.regs, 0);
+	assert_int_equal(fake.state, IBV_QPS_RTS);
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
