@@ -8,15 +8,16 @@
  *         from this set when that is handled). Only ranges that somebody asked
  *         to watch enter it, after the mapping was found to be of the right
  *         kind with no cut in between.
- * maybe - all that the kernel may have registered: the whole mappings in which
- *         armed ranges lie, and where mremap() took registered mappings.
+ * registered - all that the kernel may have registered: the whole mappings in
+ *         which armed ranges lie, and where mremap() took registered mappings.
  *         No conclusion rests on it; closing unregisters it, so that no
  *         munmap() waits for a reader that is gone.
  * whole - what an announced drop has let go of, in the pieces in which it was
  *         registered. Arming in one asks the kernel for that piece, without
  *         looking up first how far the mapping reaches. No conclusion rests on
  *         it: where it is wrong a mapping is split.
- * back  - what an announced change has taken from maybe until it ends: rearm.c.
+ * back  - what an announced change has taken from registered until it ends:
+ *         rearm.c.
  *
  * Always whole mappings are registered, never a part: a registration that ends
  * within a mapping would split it, and then mremap() of the application's over
@@ -150,9 +151,9 @@ void armed_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 	set_cut(nf, &nf->whole, start, end);
 }
 
-int maybe_add(struct kedge_notifier *nf, uint64_t start, uint64_t end)
+int registered_add(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 {
-	return set_add(nf, &nf->maybe, start, end);
+	return set_add(nf, &nf->registered, start, end);
 }
 
 int back_add(struct kedge_notifier *nf, uint64_t start, uint64_t end)
@@ -165,17 +166,18 @@ void back_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 	set_cut(nf, &nf->back, start, end);
 }
 
-void maybe_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end)
+void registered_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 {
-	set_cut(nf, &nf->maybe, start, end);
+	set_cut(nf, &nf->registered, start, end);
 }
 
-bool maybe_armed(struct kedge_notifier *nf, uint64_t start, uint64_t end)
+bool registered_overlaps(struct kedge_notifier *nf, uint64_t start,
+			 uint64_t end)
 {
 	bool any;
 
 	sig_lock_blocked(&nf->lock);
-	any = tree_first_overlap(&nf->maybe, start, end);
+	any = tree_first_overlap(&nf->registered, start, end);
 	sig_unlock_blocked(&nf->lock);
 	return any;
 }

@@ -117,7 +117,7 @@ struct kedge_notifier {
 	bool fd_signalled;
 
 	struct tree armed; /* disjoint; see armed.c */
-	struct tree maybe; /* disjoint; see armed.c */
+	struct tree registered; /* disjoint; see armed.c */
 	struct tree back;  /* disjoint; see rearm.c */
 	struct tree whole; /* disjoint; see armed.c */
 	struct slab range_slab;
@@ -155,7 +155,7 @@ struct notify_ops {
 	 * not while mappings are being moved.
 	 */
 	int (*arm)(struct kedge_notifier *nf, uint64_t start, uint64_t end);
-	/* The reverse, for a range of nf->maybe. Called with the lock. */
+	/* The reverse, for a range of nf->registered. Called with the lock. */
 	void (*disarm)(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 
 	/*
@@ -272,10 +272,11 @@ void armed_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 void whole_add(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 bool whole_find(struct kedge_notifier *nf, uint64_t start, uint64_t end,
 		uint64_t *whole_start, uint64_t *whole_end);
-int maybe_add(struct kedge_notifier *nf, uint64_t start, uint64_t end);
-void maybe_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end);
+int registered_add(struct kedge_notifier *nf, uint64_t start, uint64_t end);
+void registered_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 /* A part of it may be registered. Takes nf->lock; signals are blocked. */
-bool maybe_armed(struct kedge_notifier *nf, uint64_t start, uint64_t end);
+bool registered_overlaps(struct kedge_notifier *nf, uint64_t start,
+			 uint64_t end);
 int back_add(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 void back_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 

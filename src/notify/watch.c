@@ -240,7 +240,7 @@ static void disarm_unwatched(struct kedge_notifier *nf, uint64_t start,
 	bool go;
 
 	sig_lock(&nf->lock);
-	go = tree_first_overlap(&nf->maybe, start, end) &&
+	go = tree_first_overlap(&nf->registered, start, end) &&
 	     unwatched(nf, start, end);
 	sig_unlock(&nf->lock);
 	if (!go || vma_check(nf->maps_fd, start, end, &whole))

@@ -278,7 +278,7 @@ __attribute__((weak, noinline)) void announce_told(void)
 /* True if [start, end) is registered in part: then kedge has split it. */
 static bool split_by_us(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 {
-	struct tree_node *n = tree_first_overlap(&nf->maybe, start, end);
+	struct tree_node *n = tree_first_overlap(&nf->registered, start, end);
 
 	return n && (n->start > start || n->end < end);
 }

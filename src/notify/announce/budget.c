@@ -6,7 +6,8 @@
  * kedge. A process may have vm.max_map_count of them; beyond that its own mmap()
  * fails, and its munmap() of a part.
  *
- * The bound is counted in intervals of nf->maybe, each of which has two ends:
+ * The bound is counted in intervals of nf->registered, each of which has two
+ * ends:
  *
  * - While all ends together are within a 20th of vm.max_map_count no mapping is
  *   looked at. That is a comparison at each arming.
@@ -78,7 +79,7 @@ static bool would_melt(const struct vma_info *a, const struct vma_info *b)
 static void count_one(void *arg, const struct vma_info *v)
 {
 	struct census *c = arg;
-	bool armed = v->plain && maybe_armed(c->nf, v->start, v->end);
+	bool armed = v->plain && registered_overlaps(c->nf, v->start, v->end);
 
 	c->mappings++;
 	if (would_melt(&c->before, v) && armed != c->before_armed)
@@ -170,8 +171,8 @@ int budget_admit(struct kedge_notifier *nf, struct vma_span *whole)
 	if (nf->ops->announced_only)
 		return 0;
 	sig_lock_blocked(&nf->lock);
-	intervals = nf->maybe.cnt + 1;
-	known = tree_first_overlap(&nf->maybe,
+	intervals = nf->registered.cnt + 1;
+	known = tree_first_overlap(&nf->registered,
 				   whole->start ? whole->start - 1 : 0,
 				   whole->end + 1);
 	held = nf->budget_refusals;
@@ -187,7 +188,7 @@ int budget_admit(struct kedge_notifier *nf, struct vma_span *whole)
 static void has_registered(struct kedge_notifier *nf, void *arg)
 {
 	sig_lock_blocked(&nf->lock);
-	*(bool *)arg |= nf->maybe.cnt > 0;
+	*(bool *)arg |= nf->registered.cnt > 0;
 	sig_unlock_blocked(&nf->lock);
 }
 

@@ -54,8 +54,9 @@ static void tell_lost(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 static bool has_neighbours(struct kedge_notifier *nf, uint64_t start,
 			   uint64_t end)
 {
-	return (start && tree_first_overlap(&nf->maybe, start - 1, start)) ||
-	       tree_first_overlap(&nf->maybe, end, end + 1);
+	return (start &&
+		tree_first_overlap(&nf->registered, start - 1, start)) ||
+	       tree_first_overlap(&nf->registered, end, end + 1);
 }
 
 /*
@@ -96,7 +97,7 @@ static bool drop_one(struct kedge_notifier *nf, const struct tree_node *n,
 void rearm_let_go(struct kedge_notifier *nf, struct kedge_hook *hook,
 		  bool mapping_stays)
 {
-	struct tree_node *n = tree_first_overlap(&nf->maybe, hook->start,
+	struct tree_node *n = tree_first_overlap(&nf->registered, hook->start,
 						 hook->end);
 	uint64_t low = UINT64_MAX, high = 0;
 
@@ -111,7 +112,7 @@ void rearm_let_go(struct kedge_notifier *nf, struct kedge_hook *hook,
 			low = s < low ? s : low;
 			high = e;
 		}
-		n = tree_first_overlap(&nf->maybe, e, hook->end);
+		n = tree_first_overlap(&nf->registered, e, hook->end);
 	}
 	if (low >= high || (!mapping_stays && !has_neighbours(nf, low, high)))
 		return;
@@ -194,9 +195,10 @@ static void heal(struct kedge_notifier *nf, const struct vma_span *piece)
 	uint64_t start = piece->start, end = piece->end;
 	size_t page = kedge__page_size();
 
-	if (start && maybe_armed(nf, start - 1, start))
+	if (start && registered_overlaps(nf, start - 1, start))
 		heal_at(nf, start, piece);
-	if (maybe_armed(nf, end, end + 1) && !maybe_armed(nf, end - page, end))
+	if (registered_overlaps(nf, end, end + 1) &&
+	    !registered_overlaps(nf, end - page, end))
 		heal_at(nf, end - page, piece);
 }
 

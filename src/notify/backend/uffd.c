@@ -266,7 +266,7 @@ static int register_now(void *arg, uint64_t start, uint64_t end)
 
 	sig_lock(&nf->lock);
 	if (!announce_moving())
-		rc = maybe_add(nf, start, end);
+		rc = registered_add(nf, start, end);
 	if (!rc)
 		rc = uffd_register(u->fd, start, end);
 	sig_unlock(&nf->lock);
@@ -289,7 +289,7 @@ static void uffd_disarm(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 	struct uffd *u = nf->backend;
 
 	if (uffd_fd_is_ours(u) && !uffd_unregister(u->fd, start, end))
-		maybe_cut(nf, start, end);
+		registered_cut(nf, start, end);
 }
 
 const struct notify_ops notify_uffd = {

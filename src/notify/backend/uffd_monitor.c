@@ -88,7 +88,7 @@ static size_t told_by(struct kedge_notifier *nf, const struct uffd_msg *m)
 		start = m->arg.remap.from;
 		end = start + m->arg.remap.len;
 		to = m->arg.remap.to;
-		maybe_add(nf, to, to + m->arg.remap.len);
+		registered_add(nf, to, to + m->arg.remap.len);
 		return gone(nf, KEDGE_EVENT_REMAP, start, end);
 	}
 	start = m->arg.remove.start;
@@ -96,7 +96,7 @@ static size_t told_by(struct kedge_notifier *nf, const struct uffd_msg *m)
 	if (m->event == UFFD_EVENT_UNMAP) {
 		if (start <= u->wakeup && u->wakeup < end)
 			atomic_store(&u->wakeup_gone, true);
-		maybe_cut(nf, start, end);
+		registered_cut(nf, start, end);
 		return gone(nf, KEDGE_EVENT_UNMAP, start, end);
 	}
 	if (m->event == UFFD_EVENT_REMOVE) {
@@ -264,7 +264,7 @@ static void let_go_of(void *arg, uint64_t start, uint64_t end)
 	if (start <= u->wakeup && u->wakeup < end)
 		return;
 	sig_lock_blocked(&nf->lock);
-	ours = tree_first_overlap(&nf->maybe, start, end);
+	ours = tree_first_overlap(&nf->registered, start, end);
 	sig_unlock_blocked(&nf->lock);
 	if (ours)
 		uffd_unregister(u->fd, start, end);
