@@ -200,7 +200,7 @@ KEDGE_API int kedge_channel_cancel(struct kedge_channel *ch, uint64_t name)
 KEDGE_API int kedge_channel_probe(struct kedge_channel *ch, uint64_t tag,
 				  uint64_t mask, struct kedge_envelope *env)
 {
-	struct early *e;
+	struct unexpected *e;
 
 	NO_CANCEL();
 	if (!ch || !env || env->size < ENVELOPE_V1)
@@ -210,7 +210,7 @@ KEDGE_API int kedge_channel_probe(struct kedge_channel *ch, uint64_t tag,
 		return channel_gone(ch);
 	if (!ch->dead)
 		channel_progress(ch, UINT32_MAX, false);
-	e = match_early(ch, tag, mask);
+	e = match_unexpected(ch, tag, mask);
 	if (!e)
 		return channel_gone(ch);
 	env->tag = e->tag;

@@ -92,10 +92,10 @@ struct op {
  * A message that came before its receive. Many may wait: each takes at most
  * ENVELOPE_LEN bytes beside eager data and a large descriptor.
  */
-struct early {
-	struct list node; /* ch->early, in the order of arrival */
-	struct list by_tag; /* ch->early_by_tag */
-	struct list by_sender; /* ch->early_by_sender, if it is an RTS */
+struct unexpected {
+	struct list node; /* ch->unexpected, in the order of arrival */
+	struct list by_tag; /* ch->unexpected_by_tag */
+	struct list by_sender; /* ch->unexpected_by_sender, if it is an RTS */
 	uint64_t tag;
 	uint64_t len;
 	uint64_t since;
@@ -132,9 +132,9 @@ struct arriving {
 	uint64_t tag;
 	uint64_t len;
 	uint64_t have;
-	struct op *op;	     /* or NULL */
-	uint64_t op_tag;     /* as it was posted */
-	struct early *early; /* or NULL */
+	struct op *op;		       /* or NULL */
+	uint64_t op_tag;	       /* as it was posted */
+	struct unexpected *unexpected; /* or NULL */
 };
 
 struct completions {
@@ -176,11 +176,11 @@ struct kedge_channel {
 	uint32_t queued_cnt;
 	bool answers; /* no packet was sent since the latest one came */
 
-	struct list early;
-	struct match_table early_by_tag;
-	struct match_table early_by_sender;
-	uint32_t early_cnt;
-	uint64_t early_bytes;
+	struct list unexpected;
+	struct match_table unexpected_by_tag;
+	struct match_table unexpected_by_sender;
+	uint32_t unexpected_cnt;
+	uint64_t unexpected_bytes;
 	struct list replies;
 	uint32_t replies_cnt;
 	struct arriving arriving;
@@ -238,16 +238,18 @@ static inline uint32_t match_buckets(const struct match_table *t)
 struct op *match_posted_slow(struct kedge_channel *ch, uint64_t tag,
 			     struct op *exact);
 /* The earliest message for a receive; it stays. */
-struct early *match_early(struct kedge_channel *ch, uint64_t tag,
-			  uint64_t mask);
+struct unexpected *match_unexpected(struct kedge_channel *ch, uint64_t tag,
+				    uint64_t mask);
 /* -EPROTO: beyond what the peer was allowed; -ENOMEM. */
-int early_add(struct kedge_channel *ch, const struct packet *p);
+int unexpected_add(struct kedge_channel *ch, const struct packet *p);
 /* An eager one, before any byte of it is copied. */
-int early_add_arriving(struct kedge_channel *ch, const struct packet_head *h,
-		       struct early **early);
-void early_drop(struct kedge_channel *ch, struct early *e);
-struct early *early_find(struct kedge_channel *ch, struct op_name sender);
-void early_drop_rts(struct kedge_channel *ch);
+int unexpected_add_arriving(struct kedge_channel *ch,
+			    const struct packet_head *h,
+			    struct unexpected **unexpected);
+void unexpected_drop(struct kedge_channel *ch, struct unexpected *e);
+struct unexpected *unexpected_find(struct kedge_channel *ch,
+				   struct op_name sender);
+void unexpected_drop_rts(struct kedge_channel *ch);
 
 /* Shorter ones are there when they are seen: two copies by turns are faster. */
 #define ARRIVE_MIN 12288u
@@ -259,7 +261,8 @@ int arrive_begin(struct kedge_channel *ch, const struct packet_head *h,
 		 const void *data);
 int arrive_more(struct kedge_channel *ch, const void *raw);
 /* A receive takes over the message that waits for it, as far as it is there. */
-void arrive_matched(struct kedge_channel *ch, struct op *op, struct early *e);
+void arrive_matched(struct kedge_channel *ch, struct op *op,
+		    struct unexpected *e);
 /* The receive that it goes to is given up; or not, if there is no memory to keep
  * the message in. */
 void arrive_leave(struct kedge_channel *ch, struct op *op, int status);

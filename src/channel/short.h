@@ -81,7 +81,7 @@ static inline bool recv_short(struct kedge_channel *ch, void *buf, size_t len,
 {
 	struct op *op;
 
-	if (unlikely(ch->dead || !is_ours(ch) || !list_empty(&ch->early) ||
+	if (unlikely(ch->dead || !is_ours(ch) || !list_empty(&ch->unexpected) ||
 		     ch->opts.timeout_ms || !op_ready(ch)))
 		return false;
 	op = op_take(ch);

@@ -31,7 +31,7 @@
 #define REQS   3 /* requests of a kind, of an end, at most */
 #define SLOTS  2 /* operations of an end at a time, at most */
 #define PIECES 2 /* of a message, at most */
-#define EARLY  2 /* messages that wait for a receive, at most */
+#define UNEXPECTED  2 /* messages that wait for a receive, at most */
 
 /* How a message lands: bits, for WAYS. */
 #define PULL   1 /* KEDGE_WAY_DIRECT: the receiver reads the sender's memory */
@@ -141,7 +141,7 @@ typedef End {
 	Op op[SLOTS];
 	Record rec;	 /* one; who finds none waits as MATCHED */
 	byte land;	 /* the landing pages: message plus one, or LOST */
-	byte sent, credit, came, matched, told, early_cnt;
+	byte sent, credit, came, matched, told, unexpected_cnt;
 	byte next_send, next_recv;
 	bit dead;	 /* ch->dead */
 	bit bye;
@@ -175,8 +175,8 @@ chan queued0 = [SLOTS] of { byte };
 chan queued1 = [SLOTS] of { byte };
 chan posted0 = [SLOTS] of { byte, byte };
 chan posted1 = [SLOTS] of { byte, byte };
-chan early0 = [EARLY] of { byte, byte, byte, byte, byte };
-chan early1 = [EARLY] of { byte, byte, byte, byte, byte };
+chan unexpected0 = [UNEXPECTED] of { byte, byte, byte, byte, byte };
+chan unexpected1 = [UNEXPECTED] of { byte, byte, byte, byte, byte };
 /* name, message */
 chan replies0 = [2 * REQS] of { byte, byte, byte };
 chan replies1 = [2 * REQS] of { byte, byte, byte };
@@ -228,10 +228,10 @@ inline api_send()
 	fi
 }
 
-/* recv_early(), of the earliest that fits */
-inline recv_early()
+/* recv_unexpected(), of the earliest that fits */
+inline recv_unexpected()
 {
-	early??is_rts, eval(tag), pm, pfi, pfg;
+	unexpected??is_rts, eval(tag), pm, pfi, pfg;
 	in_order(pm);
 	OP.is_recv = 1;
 	if
@@ -242,7 +242,7 @@ inline recv_early()
 		OP.msg = pm;
 		op_done(OK)
 	fi;
-	ME.early_cnt--;
+	ME.unexpected_cnt--;
 	is_matched();
 	ME.matched = ME.matched + (MUTANT == 14)
 }
@@ -254,9 +254,9 @@ inline api_recv()
 	ME.next_recv++;
 	tag = bit_of(TAGS, n);
 	if
-	:: early??[_, eval(tag), _, _, _] ->
+	:: unexpected??[_, eval(tag), _, _, _] ->
 		op_get(n);
-		recv_early()
+		recv_unexpected()
 	:: else ->
 		if
 		:: ME.dead -> ME.was_recv[n] = 1
@@ -276,13 +276,13 @@ inline rests()
 	:: OP.state == POSTED -> MARK(30)
 	:: OP.state == RTSED ->
 		if
-		:: me == 0 -> assert(early1??[1, _, eval(OP.msg), _, _])
-		:: else -> assert(early0??[1, _, eval(OP.msg), _, _])
+		:: me == 0 -> assert(unexpected1??[1, _, eval(OP.msg), _, _])
+		:: else -> assert(unexpected0??[1, _, eval(OP.msg), _, _])
 		fi
 	:: else ->
 		assert(OP.state == QUEUED);
 		assert(ME.sent - ME.credit == CREDITS);
-		assert(YOU.early_cnt == CREDITS)
+		assert(YOU.unexpected_cnt == CREDITS)
 	fi
 }
 
@@ -310,7 +310,7 @@ inline is_over()
 	assert(!ME.land || ME.land == LOST && !both_there);
 	assert(len(replies) == 0 && len(queued) == 0 && len(posted) == 0);
 	assert(len(in) == 0 || ME.dead);
-	assert(!early??[1, _, _, _, _])
+	assert(!unexpected??[1, _, _, _, _])
 }
 
 /* ---- rndv_step() and abort_step(): what can be done now for operation i ---- */
@@ -503,7 +503,7 @@ inline stop_all()
 #define any_unsaid (unsaid(0) || unsaid(1))
 #define gone(e)	 (end[e].died || end[e].closed)
 
-proctype Runs(byte me; chan in; chan out; chan queued; chan posted; chan early;
+proctype Runs(byte me; chan in; chan out; chan queued; chan posted; chan unexpected;
 	      chan replies)
 {
 	byte i, k, n, from;
@@ -644,7 +644,7 @@ inline configuration()
 		TAGS = set("TAGS", 0);	   /* of messages and receives: bits */
 		SHORT = set("SHORT", 0);   /* too short receives: bits */
 		CANCEL = set("CANCEL", 0); /* ends that give up: bits */
-		CREDITS = set("CREDITS", 1); /* unexpected_cnt, up to EARLY */
+		CREDITS = set("CREDITS", 1); /* unexpected_cnt, up to UNEXPECTED */
 		TABLE = set("TABLE", 1);   /* operations at a time */
 		ROOM = set("ROOM", 2);	   /* packets in a ring, up to 2 */
 		CHUNKS = set("CHUNKS", 2); /* of a message, up to PIECES */
@@ -661,8 +661,8 @@ inline configuration()
 init {
 	configuration();
 	atomic {
-		run Runs(0, ring0, ring1, queued0, posted0, early0, replies0);
-		run Runs(1, ring1, ring0, queued1, posted1, early1, replies1)
+		run Runs(0, ring0, ring1, queued0, posted0, unexpected0, replies0);
+		run Runs(1, ring1, ring0, queued1, posted1, unexpected1, replies1)
 	}
 	if
 	:: DEATH & 1 -> end[0].died = 1

@@ -332,11 +332,11 @@ inline abort_of_nobody()
 {
 	if
 	:: !(pv & TO_SENDER) && pwg == 0 && MUTANT != 7 &&
-	   early??[1, _, _, eval(pfi), eval(pfg)] ->
+	   unexpected??[1, _, _, eval(pfi), eval(pfg)] ->
 		MARK(10)
-		early??1, _, n, eval(pfi), eval(pfg);
+		unexpected??1, _, n, eval(pfi), eval(pfg);
 		assert(n == pm);
-		ME.early_cnt--;
+		ME.unexpected_cnt--;
 		is_matched()
 	:: else
 	fi;
@@ -589,11 +589,11 @@ inline in_order(about)
 	ME.last[tag] = about
 }
 
-inline early_add(kind)
+inline unexpected_add(kind)
 {
-	assert(ME.early_cnt < CREDITS);
-	ME.early_cnt++;
-	early!kind, tag, pm, pfi, pfg
+	assert(ME.unexpected_cnt < CREDITS);
+	ME.unexpected_cnt++;
+	unexpected!kind, tag, pm, pfi, pfg
 }
 
 inline eager_came()
@@ -601,7 +601,7 @@ inline eager_came()
 	match_posted();
 	ME.came++;
 	if
-	:: i == SLOTS -> MARK(25) early_add(0)
+	:: i == SLOTS -> MARK(25) unexpected_add(0)
 	:: else ->
 		MARK(26)
 		in_order(pm);
@@ -616,7 +616,7 @@ inline rts_came()
 	match_posted();
 	ME.came++;
 	if
-	:: i == SLOTS -> early_add(1)
+	:: i == SLOTS -> unexpected_add(1)
 	:: else ->
 		in_order(pm);
 		rndv_matched(pm, pfi, pfg);
@@ -687,9 +687,9 @@ inline op_dies()
 inline channel_dies()
 {
 	ME.dead = 1;
-	/* early_drop_rts() */
+	/* unexpected_drop_rts() */
 	do
-	:: early??[1, _, _, _, _] -> early??1, _, _, _, _
+	:: unexpected??[1, _, _, _, _] -> unexpected??1, _, _, _, _
 	:: else -> break
 	od;
 	/* No packet is taken any more, and no reply sent. */

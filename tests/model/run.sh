@@ -117,7 +117,7 @@ mutant 3 "a CTS is heeded after the ABORT" CANCEL=1
 mutant 4 "an operation ends when its ABORT is sent" SEND0=2 CANCEL=3
 mutant 5 "an ABORT for nobody is not answered" CANCEL=3
 mutant 6 "the ABORT of an RTS finds no receive" CANCEL=1
-mutant 7 "the ABORT of an RTS finds no early message" CANCEL=1
+mutant 7 "the ABORT of an RTS finds no unexpected message" CANCEL=1
 mutant 8 "ABORTs that cross are no answers" CANCEL=3
 mutant 9 "an ABORT is not heeded by who gives up, too" CANCEL=3 ROOM=1
 mutant 10 "what a peer had sent before it died is not read" DEATH=1

@@ -5,18 +5,18 @@ MUTANTS = [
     # ---- matching ----
     ('protocol/match.c', 'equal-tags-newest-first',
      'unexpected messages of one tag are taken newest first',
-     '\tlist_add_tail(match_bucket(&ch->early_by_tag, e->tag), &e->by_tag);',
-     '\tlist_add_tail(match_bucket(&ch->early_by_tag, e->tag)->next, '
+     '\tlist_add_tail(match_bucket(&ch->unexpected_by_tag, e->tag), &e->by_tag);',
+     '\tlist_add_tail(match_bucket(&ch->unexpected_by_tag, e->tag)->next, '
      '&e->by_tag);'),
     ('protocol/match.c', 'any-tag-newest-first',
      'a receive for any tag takes the newest message',
-     '\tlist_add_tail(&ch->early, &e->node);',
-     '\tlist_add_tail(ch->early.next, &e->node);'),
-    ('protocol/match.c', 'mask-ignored-early',
+     '\tlist_add_tail(&ch->unexpected, &e->node);',
+     '\tlist_add_tail(ch->unexpected.next, &e->node);'),
+    ('protocol/match.c', 'mask-ignored-unexpected',
      'a receive with a mask takes a message of another tag',
-     '= list_entry(l, struct early, node);\n'
+     '= list_entry(l, struct unexpected, node);\n'
      '\t\tif (!((e->tag ^ tag) & mask))',
-     '= list_entry(l, struct early, node);\n'
+     '= list_entry(l, struct unexpected, node);\n'
      '\t\tif (!((e->tag ^ tag) & (mask >> 1)))'),
     ('protocol/match.c', 'mask-ignored-posted',
      'a message goes to a receive with a mask that leaves it out',
@@ -32,15 +32,15 @@ MUTANTS = [
      '\t\t\tlist_add_tail(match_bucket(&big, key_of(l))->next, l);'),
     ('protocol/match.c', 'limit-of-messages-ignored',
      'a peer may have any number of messages wait',
-     'if (ch->early_cnt >= ch->opts.unexpected_cnt ||\n\t    (',
-     'if ((ch->early_cnt >= UINT32_MAX) ||\n\t    ('),
+     'if (ch->unexpected_cnt >= ch->opts.unexpected_cnt ||\n\t    (',
+     'if ((ch->unexpected_cnt >= UINT32_MAX) ||\n\t    ('),
     ('protocol/match.c', 'limit-of-bytes-ignored',
      'a peer may have any amount of data wait',
-     'ch->early_bytes + len > ch->opts.unexpected_bytes',
-     'ch->early_bytes + len > UINT64_MAX / 2'),
+     'ch->unexpected_bytes + len > ch->opts.unexpected_bytes',
+     'ch->unexpected_bytes + len > UINT64_MAX / 2'),
     ('protocol/match.c', 'bytes-not-given-back',
      'data that are received go on counting',
-     '\tch->early_bytes -= e->is_rts ? 0 : e->len;\n\tfree(e);',
+     '\tch->unexpected_bytes -= e->is_rts ? 0 : e->len;\n\tfree(e);',
      '\tfree(e);'),
     ('protocol/match.c', 'abort-finds-another',
      'an ABORT drops a message of an earlier use of the operation',
@@ -96,14 +96,14 @@ MUTANTS = [
      '\tif (unlikely(!list_empty(&op->timed)))\n'
      '\t\tlist_remove(&op->timed);\n\t*c',
      '\t*c'),
-    ('short.h', 'short-past-early',
+    ('short.h', 'short-past-unexpected',
      'a receive passes by a message that waits for it',
-     '!list_empty(&ch->early) ||\n\t\t     ch->opts.timeout_ms',
+     '!list_empty(&ch->unexpected) ||\n\t\t     ch->opts.timeout_ms',
      'ch->opts.timeout_ms'),
     ('short.h', 'short-without-timer',
      'a receive has no timer though the options give it one',
-     '!list_empty(&ch->early) ||\n\t\t     ch->opts.timeout_ms ||',
-     '!list_empty(&ch->early) ||'),
+     '!list_empty(&ch->unexpected) ||\n\t\t     ch->opts.timeout_ms ||',
+     '!list_empty(&ch->unexpected) ||'),
     ('protocol/progress.c', 'quick-for-ever',
      'a channel at rest never looks at its peer or its timers',
      '++ch->quick >= ch->quick_max',
@@ -182,7 +182,7 @@ MUTANTS = [
      '\t       list_entry(l, struct op, timed)->deadline > op->deadline)\n'
      '\t\tl = l->prev;\n',
      ''),
-    ('protocol/send.c', 'early-too-long-is-copied',
+    ('protocol/send.c', 'unexpected-too-long-is-copied',
      'a message that waited is copied into a buffer that is too short',
      'rc = e->len > op->len ? -EMSGSIZE', 'rc = !e->len ? -EMSGSIZE'),
     # ---- packets ----
@@ -231,7 +231,7 @@ MUTANTS = [
      '\tcase OP_LINGER:\n\t\treturn 0;\n\t}'),
     ('protocol/abort.c', 'dropped-message-keeps-credit',
      'a message that its sender gives up before it is matched keeps its credit',
-     '\t\tearly_drop(ch, e);\n\t\tmatched(ch, 0);', '\t\tearly_drop(ch, e);'),
+     '\t\tunexpected_drop(ch, e);\n\t\tmatched(ch, 0);', '\t\tunexpected_drop(ch, e);'),
     ('protocol/abort.c', 'lingers-for-ever', 'a peer that never answers is waited for',
      '\t     list_entry(l->next, struct op, timed)->deadline > now))\n'
      '\t\treturn 0;',

@@ -243,7 +243,7 @@ int abort_came(struct kedge_channel *ch, const struct packet *p)
 {
 	uint32_t flags = PACKET_OP_TO_SENDER & ~p->op.flags;
 	struct op *op = abort_target(ch, p);
-	struct early *e = NULL;
+	struct unexpected *e = NULL;
 
 	switch (op ? op->state : OP_FREE) {
 	case OP_RTS:
@@ -262,9 +262,9 @@ int abort_came(struct kedge_channel *ch, const struct packet *p)
 		return 0;
 	}
 	if (!op && flags && !p->op.op.gen)
-		e = early_find(ch, p->op.from);
+		e = unexpected_find(ch, p->op.from);
 	if (e) {
-		early_drop(ch, e);
+		unexpected_drop(ch, e);
 		matched(ch, 0);
 	}
 	return reply_aborted(ch, p->op.from, flags);

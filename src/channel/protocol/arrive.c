@@ -48,8 +48,8 @@ static uint64_t there(struct kedge_channel *ch, const char *data)
 
 static void take(struct arriving *a, const char *data, uint64_t to)
 {
-	char *buf = a->op ? a->op->buf : a->early ? (char *)a->early->data
-						  : NULL;
+	char *buf = a->op ? a->op->buf
+		    : a->unexpected ? (char *)a->unexpected->data : NULL;
 
 	if (buf)
 		copy_bytes(buf + a->have, data + a->have, to - a->have);
@@ -76,8 +76,8 @@ static int go_on(struct kedge_channel *ch, const char *data)
 	if (a->op) {
 		op_done(ch, a->op, 0);
 		matched(ch, a->len);
-	} else if (a->early) {
-		a->early->arriving = false;
+	} else if (a->unexpected) {
+		a->unexpected->arriving = false;
 	}
 	*a = (struct arriving){ .is = false };
 	return 0;
@@ -87,11 +87,11 @@ int arrive_begin(struct kedge_channel *ch, const struct packet_head *h,
 		 const void *data)
 {
 	struct op *op = match_posted(ch, h->tag);
-	struct early *e = NULL;
+	struct unexpected *e = NULL;
 	int rc = 0;
 
 	if (!op) {
-		rc = stays(ch) ? -EAGAIN : early_add_arriving(ch, h, &e);
+		rc = stays(ch) ? -EAGAIN : unexpected_add_arriving(ch, h, &e);
 		if (rc)
 			return rc;
 	}
@@ -100,7 +100,7 @@ int arrive_begin(struct kedge_channel *ch, const struct packet_head *h,
 	ch->arriving = (struct arriving){ .is = true,
 					  .tag = h->tag,
 					  .len = h->len,
-					  .early = e };
+					  .unexpected = e };
 	if (op)
 		begin(ch, op, h->tag, h->len);
 	return go_on(ch, data);
@@ -111,15 +111,16 @@ int arrive_more(struct kedge_channel *ch, const void *raw)
 	return go_on(ch, (const char *)raw + sizeof(struct packet_head));
 }
 
-void arrive_matched(struct kedge_channel *ch, struct op *op, struct early *e)
+void arrive_matched(struct kedge_channel *ch, struct op *op,
+		    struct unexpected *e)
 {
 	struct arriving *a = &ch->arriving;
 
-	a->early = NULL;
+	a->unexpected = NULL;
 	begin(ch, op, e->tag, e->len);
 	if (a->op)
 		copy_bytes(op->buf, e->data, a->have);
-	early_drop(ch, e);
+	unexpected_drop(ch, e);
 }
 
 void arrive_leave(struct kedge_channel *ch, struct op *op, int status)
@@ -130,7 +131,7 @@ void arrive_leave(struct kedge_channel *ch, struct op *op, int status)
 				       .tag = a->tag };
 	struct op *next = match_posted(ch, a->tag);
 
-	if (!next && early_add_arriving(ch, &h, &a->early))
+	if (!next && unexpected_add_arriving(ch, &h, &a->unexpected))
 		return;
 	op->tag = a->op_tag;
 	op->msg_len = 0;
@@ -143,7 +144,7 @@ void arrive_leave(struct kedge_channel *ch, struct op *op, int status)
 
 void arrive_dies(struct kedge_channel *ch)
 {
-	if (ch->arriving.early)
-		early_drop(ch, ch->arriving.early);
+	if (ch->arriving.unexpected)
+		unexpected_drop(ch, ch->arriving.unexpected);
 	ch->arriving = (struct arriving){ .is = false };
 }

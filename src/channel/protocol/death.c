@@ -42,7 +42,7 @@ void channel_ends(struct kedge_channel *ch, int why)
 	for (i = 0; i < match_buckets(&ch->posted); i++)
 		list_for_each_safe(l, tmp, &ch->posted.bucket[i])
 			op_dies(ch, list_entry(l, struct op, node), why);
-	early_drop_rts(ch);
+	unexpected_drop_rts(ch);
 }
 
 /* The reason is still this call's; later ones are told the same. */

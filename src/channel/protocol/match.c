@@ -2,8 +2,8 @@
 /*
  * Which message goes to which receive. Both sides keep their order: receives
  * for one tag in a bucket, others in a list of their own, and a message takes
- * the earliest of both; messages that came early in the order of arrival, and
- * by tag beside.
+ * the earliest of both; unexpected messages in the order of arrival, and by tag
+ * beside.
  */
 #include <stdlib.h>
 #include <sys/random.h>
@@ -66,14 +66,14 @@ static uint64_t posted_tag(const struct list *l)
 	return list_entry(l, const struct op, node)->tag;
 }
 
-static uint64_t early_tag(const struct list *l)
+static uint64_t unexpected_tag(const struct list *l)
 {
-	return list_entry(l, const struct early, by_tag)->tag;
+	return list_entry(l, const struct unexpected, by_tag)->tag;
 }
 
-static uint64_t early_sender(const struct list *l)
+static uint64_t unexpected_sender(const struct list *l)
 {
-	return list_entry(l, const struct early, by_sender)->sender.index;
+	return list_entry(l, const struct unexpected, by_sender)->sender.index;
 }
 
 /* Random, so that a peer cannot choose tags that share a bucket. */
@@ -91,24 +91,24 @@ void match_init(struct kedge_channel *ch)
 	uint64_t factor = random_factor();
 
 	list_init(&ch->posted_any);
-	list_init(&ch->early);
+	list_init(&ch->unexpected);
 	list_init(&ch->replies);
 	table_init(&ch->posted, factor);
-	table_init(&ch->early_by_tag, factor);
-	table_init(&ch->early_by_sender, factor);
+	table_init(&ch->unexpected_by_tag, factor);
+	table_init(&ch->unexpected_by_sender, factor);
 }
 
 void match_fini(struct kedge_channel *ch)
 {
 	struct list *l, *tmp;
 
-	list_for_each_safe(l, tmp, &ch->early)
-		free(list_entry(l, struct early, node));
+	list_for_each_safe(l, tmp, &ch->unexpected)
+		free(list_entry(l, struct unexpected, node));
 	list_for_each_safe(l, tmp, &ch->replies)
 		free(list_entry(l, struct reply, node));
 	table_fini(&ch->posted);
-	table_fini(&ch->early_by_tag);
-	table_fini(&ch->early_by_sender);
+	table_fini(&ch->unexpected_by_tag);
+	table_fini(&ch->unexpected_by_sender);
 }
 
 void match_expect(struct kedge_channel *ch, uint32_t cnt)
@@ -133,52 +133,54 @@ struct op *match_posted_slow(struct kedge_channel *ch, uint64_t tag,
 	return exact;
 }
 
-struct early *match_early(struct kedge_channel *ch, uint64_t tag,
-			  uint64_t mask)
+struct unexpected *match_unexpected(struct kedge_channel *ch, uint64_t tag,
+				    uint64_t mask)
 {
-	struct list *l, *tmp, *head = match_bucket(&ch->early_by_tag, tag);
-	struct early *e;
+	struct list *l, *tmp, *head = match_bucket(&ch->unexpected_by_tag, tag);
+	struct unexpected *e;
 
 	if (mask == UINT64_MAX) {
 		list_for_each_safe(l, tmp, head) {
-			e = list_entry(l, struct early, by_tag);
+			e = list_entry(l, struct unexpected, by_tag);
 			if (e->tag == tag)
 				return e;
 		}
 		return NULL;
 	}
-	list_for_each_safe(l, tmp, &ch->early) {
-		e = list_entry(l, struct early, node);
+	list_for_each_safe(l, tmp, &ch->unexpected) {
+		e = list_entry(l, struct unexpected, node);
 		if (!((e->tag ^ tag) & mask))
 			return e;
 	}
 	return NULL;
 }
 
-static void early_link(struct kedge_channel *ch, struct early *e)
+static void unexpected_link(struct kedge_channel *ch, struct unexpected *e)
 {
-	if (++ch->early_cnt > LOAD * match_buckets(&ch->early_by_tag)) {
-		table_grow(&ch->early_by_tag, ch->early_cnt / 2, early_tag);
-		table_grow(&ch->early_by_sender, ch->early_cnt / 2,
-			   early_sender);
+	if (++ch->unexpected_cnt >
+	    LOAD * match_buckets(&ch->unexpected_by_tag)) {
+		table_grow(&ch->unexpected_by_tag, ch->unexpected_cnt / 2,
+			   unexpected_tag);
+		table_grow(&ch->unexpected_by_sender, ch->unexpected_cnt / 2,
+			   unexpected_sender);
 	}
-	list_add_tail(&ch->early, &e->node);
-	list_add_tail(match_bucket(&ch->early_by_tag, e->tag), &e->by_tag);
+	list_add_tail(&ch->unexpected, &e->node);
+	list_add_tail(match_bucket(&ch->unexpected_by_tag, e->tag), &e->by_tag);
 	list_init(&e->by_sender);
 	if (e->is_rts)
-		list_add_tail(match_bucket(&ch->early_by_sender,
+		list_add_tail(match_bucket(&ch->unexpected_by_sender,
 					   e->sender.index), &e->by_sender);
 }
 
 /* Room for @len bytes; it is in no list yet. */
-static int early_new(struct kedge_channel *ch, const struct packet_head *h,
-		     size_t len, struct early **early)
+static int unexpected_new(struct kedge_channel *ch, const struct packet_head *h,
+			  size_t len, struct unexpected **unexpected)
 {
 	bool is_rts = h->type == PACKET_RTS;
-	struct early *e;
+	struct unexpected *e;
 
-	if (ch->early_cnt >= ch->opts.unexpected_cnt ||
-	    (!is_rts && ch->early_bytes + len > ch->opts.unexpected_bytes))
+	if (ch->unexpected_cnt >= ch->opts.unexpected_cnt ||
+	    (!is_rts && ch->unexpected_bytes + len > ch->opts.unexpected_bytes))
 		return kedge_reason(-EPROTO, "the peer sent more messages than "
 				    "it was allowed");
 	e = malloc(sizeof(*e) + len);
@@ -190,18 +192,18 @@ static int early_new(struct kedge_channel *ch, const struct packet_head *h,
 	e->sender = (struct op_name){ 0 };
 	e->desc_len = (uint32_t)len;
 	e->arriving = false;
-	ch->early_bytes += is_rts ? 0 : len;
+	ch->unexpected_bytes += is_rts ? 0 : len;
 	ch->st.unexpected++;
-	*early = e;
+	*unexpected = e;
 	return 0;
 }
 
-int early_add(struct kedge_channel *ch, const struct packet *p)
+int unexpected_add(struct kedge_channel *ch, const struct packet *p)
 {
 	bool is_rts = p->head.type == PACKET_RTS;
 	size_t len = is_rts ? p->rts.desc_len : p->head.len;
-	struct early *e = NULL;
-	int rc = early_new(ch, &p->head, len, &e);
+	struct unexpected *e = NULL;
+	int rc = unexpected_new(ch, &p->head, len, &e);
 
 	if (rc)
 		return rc;
@@ -210,40 +212,42 @@ int early_add(struct kedge_channel *ch, const struct packet *p)
 		e->sender = p->rts.sender;
 	}
 	memcpy(e->data, is_rts ? p->rts.desc : p->eager, len);
-	early_link(ch, e);
+	unexpected_link(ch, e);
 	return 0;
 }
 
-int early_add_arriving(struct kedge_channel *ch, const struct packet_head *h,
-		       struct early **early)
+int unexpected_add_arriving(struct kedge_channel *ch,
+			    const struct packet_head *h,
+			    struct unexpected **unexpected)
 {
-	int rc = early_new(ch, h, h->len, early);
+	int rc = unexpected_new(ch, h, h->len, unexpected);
 
 	if (rc)
 		return rc;
-	(*early)->arriving = true;
-	early_link(ch, *early);
+	(*unexpected)->arriving = true;
+	unexpected_link(ch, *unexpected);
 	return 0;
 }
 
-void early_drop(struct kedge_channel *ch, struct early *e)
+void unexpected_drop(struct kedge_channel *ch, struct unexpected *e)
 {
 	list_remove(&e->node);
 	list_remove(&e->by_tag);
 	list_remove(&e->by_sender);
-	ch->early_cnt--;
-	ch->early_bytes -= e->is_rts ? 0 : e->len;
+	ch->unexpected_cnt--;
+	ch->unexpected_bytes -= e->is_rts ? 0 : e->len;
 	free(e);
 }
 
-struct early *early_find(struct kedge_channel *ch, struct op_name sender)
+struct unexpected *unexpected_find(struct kedge_channel *ch,
+				   struct op_name sender)
 {
-	struct list *l, *tmp;
-	struct early *e;
+	struct list *l, *tmp, *head;
+	struct unexpected *e;
 
-	list_for_each_safe(l, tmp,
-			   match_bucket(&ch->early_by_sender, sender.index)) {
-		e = list_entry(l, struct early, by_sender);
+	head = match_bucket(&ch->unexpected_by_sender, sender.index);
+	list_for_each_safe(l, tmp, head) {
+		e = list_entry(l, struct unexpected, by_sender);
 		if (e->sender.index == sender.index &&
 		    e->sender.gen == sender.gen)
 			return e;
@@ -251,14 +255,14 @@ struct early *early_find(struct kedge_channel *ch, struct op_name sender)
 	return NULL;
 }
 
-void early_drop_rts(struct kedge_channel *ch)
+void unexpected_drop_rts(struct kedge_channel *ch)
 {
 	struct list *l, *tmp;
-	struct early *e;
+	struct unexpected *e;
 
-	list_for_each_safe(l, tmp, &ch->early) {
-		e = list_entry(l, struct early, node);
+	list_for_each_safe(l, tmp, &ch->unexpected) {
+		e = list_entry(l, struct unexpected, node);
 		if (e->is_rts)
-			early_drop(ch, e);
+			unexpected_drop(ch, e);
 	}
 }

@@ -12,12 +12,12 @@
 #define CLOCK_POLLS    4u  /* between looks at the coarse clock */
 #define PACKETS_LAST   65536u /* more than those a dead peer has under way */
 
-static int eager_early(struct kedge_channel *ch, const struct packet_head *h,
-		       const void *data)
+static int eager_unexpected(struct kedge_channel *ch,
+			    const struct packet_head *h, const void *data)
 {
 	struct packet p = { .head = *h, .eager = data };
 
-	return stays(ch) ? -EAGAIN : early_add(ch, &p);
+	return stays(ch) ? -EAGAIN : unexpected_add(ch, &p);
 }
 
 static int eager_came(struct kedge_channel *ch, const struct packet_head *h,
@@ -28,7 +28,7 @@ static int eager_came(struct kedge_channel *ch, const struct packet_head *h,
 	int rc;
 
 	if (!op) {
-		rc = eager_early(ch, h, data);
+		rc = eager_unexpected(ch, h, data);
 		if (rc)
 			return rc;
 	}
@@ -53,7 +53,7 @@ static int rts_came(struct kedge_channel *ch, const struct packet *p)
 	struct op *op = match_posted(ch, p->head.tag);
 
 	if (!op) {
-		int rc = stays(ch) ? -EAGAIN : early_add(ch, p);
+		int rc = stays(ch) ? -EAGAIN : unexpected_add(ch, p);
 
 		if (!rc)
 			ch->came_cnt++;

@@ -269,8 +269,8 @@ KEDGE_API int kedge_channel_send(struct kedge_channel *ch, const void *buf,
 	return send_long(ch, buf, len, tag, user, op);
 }
 
-static void recv_early(struct kedge_channel *ch, struct op *op,
-		       struct early *e)
+static void recv_unexpected(struct kedge_channel *ch, struct op *op,
+			    struct unexpected *e)
 {
 	int rc;
 
@@ -297,19 +297,20 @@ static void recv_early(struct kedge_channel *ch, struct op *op,
 		op_done(ch, op, rc);
 		matched(ch, e->len);
 	}
-	early_drop(ch, e);
+	unexpected_drop(ch, e);
 }
 
 int recv_message(struct kedge_channel *ch, void *buf,
 		 const struct kedge_message *m, size_t len, struct packed *p,
 		 uint64_t *name)
 {
-	struct early *e;
+	struct unexpected *e;
 	struct op *op;
 	int rc;
 
 	rc = channel_gone(ch);
-	e = list_empty(&ch->early) ? NULL : match_early(ch, m->tag, m->mask);
+	e = list_empty(&ch->unexpected) ? NULL
+					: match_unexpected(ch, m->tag, m->mask);
 	if (unlikely(rc && (rc == -ECHILD || !e)))
 		return rc;
 	op = op_get(ch);
@@ -327,7 +328,7 @@ int recv_message(struct kedge_channel *ch, void *buf,
 		*name = (uint64_t)op->gen << 32 | op->index;
 	start_timer(ch, op, m->timeout_ms);
 	if (e)
-		recv_early(ch, op, e);
+		recv_unexpected(ch, op, e);
 	else
 		match_post(ch, op);
 	return 0;

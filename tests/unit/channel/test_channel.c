@@ -26,7 +26,7 @@ static void small_messages_arrive(void **state)
 	close_pair();
 }
 
-static void early_messages_wait(void **state)
+static void unexpected_messages_wait(void **state)
 {
 	char in[3][8] = { "", "", "" };
 
@@ -241,7 +241,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(small_messages_arrive),
-		cmocka_unit_test(early_messages_wait),
+		cmocka_unit_test(unexpected_messages_wait),
 		cmocka_unit_test(the_order_is_kept),
 		cmocka_unit_test(all_sizes_wrap_the_ring),
 		cmocka_unit_test(too_long_is_an_error),

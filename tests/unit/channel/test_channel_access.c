@@ -145,8 +145,8 @@ static int put_bad(const void *buf, size_t len)
 	return rc;
 }
 
-/* Into a bad buffer. @early: the message waits for its receive. */
-static void receive_into(enum bad what, size_t len, bool early)
+/* Into a bad buffer. @unexpected: the message waits for its receive. */
+static void receive_into(enum bad what, size_t len, bool unexpected)
 {
 	char *buf = bad_buffer(what, len);
 	bool over;
@@ -154,10 +154,10 @@ static void receive_into(enum bad what, size_t len, bool early)
 	if (!buf)
 		return;
 	fill(good, len, 3);
-	if (!early)
+	if (!unexpected)
 		post(&b, buf, len, TAG(1), 7);
 	over = put(&a, good, len, 1);
-	if (early) {
+	if (unexpected) {
 		many_turns();
 		post(&b, buf, len, TAG(1), 7);
 	}
@@ -174,7 +174,7 @@ static void receive_into(enum bad what, size_t len, bool early)
 	goes_on(len);
 }
 
-static void send_from(enum bad what, size_t len, bool early)
+static void send_from(enum bad what, size_t len, bool unexpected)
 {
 	char *buf = bad_buffer(what, len), *in;
 	int rc;
@@ -182,20 +182,20 @@ static void send_from(enum bad what, size_t len, bool early)
 	if (!buf)
 		return;
 	in = malloc(len);
-	if (!early)
+	if (!unexpected)
 		post(&b, in, len, TAG(1), 7);
 	rc = put_bad(buf, len);
 	if (rc < 0) {
 		/* It was never sent: the receive waits on. */
 		many_turns();
 		assert_int_equal(a.cnt + b.cnt, 0);
-		if (!early) {
+		if (!unexpected) {
 			put(&a, "x", 1, 1);
 			turns(0, 1);
 		}
 	} else {
 		assert_int_equal(rc, 0);
-		if (early) {
+		if (unexpected) {
 			many_turns();
 			post(&b, in, len, TAG(1), 7);
 		}
@@ -214,17 +214,17 @@ static void every_bad_buffer(uint32_t way, size_t len, bool no_cma)
 					.way = way,
 					.flags = no_cma ? KEDGE_CHANNEL_NO_CMA
 							: 0 };
-	int what, early;
+	int what, unexpected;
 
 	open_pair(&o, &o);
 	for (what = 0; what < BADS; what++)
-		for (early = 0; early < 2; early++) {
+		for (unexpected = 0; unexpected < 2; unexpected++) {
 			print_message("%s, %s\n", bad_name[what],
-				      early ? "early" : "expected");
-			receive_into((enum bad)what, len, early);
+				      unexpected ? "unexpected" : "expected");
+			receive_into((enum bad)what, len, unexpected);
 			if (what != READ_ONLY && what != END_READ_ONLY &&
 			    what != READ_ONLY_FILE)
-				send_from((enum bad)what, len, early);
+				send_from((enum bad)what, len, unexpected);
 		}
 	close_pair();
 }

@@ -182,17 +182,17 @@ static void what_is_given_up_early_makes_room(void **state)
 			assert_int_equal(kedge_channel_send(a.ch, out, MIB, 1, 0,
 							    &name[i]), 0);
 		end = now_ns() + HANG_S * 1000000000ull;
-		while (b.ch->early_cnt < 4 && now_ns() < end) {
+		while (b.ch->unexpected_cnt < 4 && now_ns() < end) {
 			turn(&a);
 			turn(&b);
 		}
-		assert_int_equal(b.ch->early_cnt, 4);
+		assert_int_equal(b.ch->unexpected_cnt, 4);
 		for (i = 0; i < 4; i++)
 			assert_int_equal(kedge_channel_cancel(a.ch, name[i]), 0);
 		turns(4, 0);
-		while (b.ch->early_cnt && now_ns() < end)
+		while (b.ch->unexpected_cnt && now_ns() < end)
 			turn(&b);
-		assert_int_equal(b.ch->early_cnt, 0);
+		assert_int_equal(b.ch->unexpected_cnt, 0);
 		a.cnt = 0;
 	}
 	close_pair();

@@ -143,7 +143,7 @@ static void a_receive_takes_what_waits_for_it(void **state)
 {
 	open_at_rest(NULL);
 	assert_int_equal(put(&a, "first", 6, 1), 1);
-	while (list_empty(&b.ch->early))
+	while (list_empty(&b.ch->unexpected))
 		turn(&b);
 	come_to_rest();
 	post(&b, in, 8, TAG(1), 1);
@@ -275,7 +275,7 @@ static void a_message_stays_for_the_next_receive(void **state)
 		b.ch->quick = b.ch->quick_max; /* which looks at all */
 		b.cnt = 0;
 		assert_int_equal(turn(&b), 1);
-		assert_int_equal(b.ch->early_cnt, 0);
+		assert_int_equal(b.ch->unexpected_cnt, 0);
 		fill(out, 64, (unsigned int)i);
 		assert_memory_equal(in, out, 64);
 		if (i < 3)

@@ -258,7 +258,7 @@ static void credit_is_told_when_there_is_room_again(void **state)
 			;
 		assert_int_equal(c.status, 0);
 	}
-	while (p.b->early_cnt < (uint32_t)n)
+	while (p.b->unexpected_cnt < (uint32_t)n)
 		kedge_channel_poll(p.b, NULL, 0);
 	for (i = 0; i < 100 && !poll_one(p.b, &c); i++)
 		kedge_channel_poll(p.a, NULL, 0);
