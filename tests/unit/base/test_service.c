@@ -135,27 +135,27 @@ static void ends(void (*how)(int fd))
 	close(byte[1]);
 }
 
-static void main_alone(void **state)
+static void a_process_ends_with_its_only_thread(void **state)
 {
 	ends(by_main_alone);
 }
 
-static void a_last_thread_that_never_called(void **state)
+static void a_process_ends_with_a_thread_that_never_called(void **state)
 {
 	ends(by_a_thread_that_never_called);
 }
 
-static void main_after_the_opener(void **state)
+static void a_process_ends_with_main_after_the_opener(void **state)
 {
 	ends(by_main_after_the_opener);
 }
 
-static void nothing_open_any_more(void **state)
+static void a_process_ends_where_all_is_closed(void **state)
 {
 	ends(by_return_after_a_close);
 }
 
-static void closes_that_come_at_exit(void **state)
+static void a_process_ends_with_closes_at_exit(void **state)
 {
 	ends(with_closes_at_exit);
 }
@@ -163,11 +163,11 @@ static void closes_that_come_at_exit(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(main_alone),
-		cmocka_unit_test(a_last_thread_that_never_called),
-		cmocka_unit_test(main_after_the_opener),
-		cmocka_unit_test(nothing_open_any_more),
-		cmocka_unit_test(closes_that_come_at_exit),
+		cmocka_unit_test(a_process_ends_with_its_only_thread),
+		cmocka_unit_test(a_process_ends_with_a_thread_that_never_called),
+		cmocka_unit_test(a_process_ends_with_main_after_the_opener),
+		cmocka_unit_test(a_process_ends_where_all_is_closed),
+		cmocka_unit_test(a_process_ends_with_closes_at_exit),
 	};
 	int rc = need_uffd();
 
