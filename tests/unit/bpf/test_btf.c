@@ -132,7 +132,7 @@ static void ask(const void *data, size_t len)
 	btf_fini(&b);
 }
 
-static void survives_damage(void **state)
+static void any_byte_that_is_wrong_does_no_harm(void **state)
 {
 	static const uint8_t bad[] = { 0x00, 0x01, 0x7f, 0x80, 0xff };
 	size_t i, j;
@@ -151,7 +151,7 @@ static void survives_damage(void **state)
 	}
 }
 
-static void survives_being_cut(void **state)
+static void a_type_description_cut_anywhere_does_no_harm(void **state)
 {
 	size_t len;
 
@@ -189,8 +189,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(finds_what_is_there),
-		cmocka_unit_test(survives_damage),
-		cmocka_unit_test(survives_being_cut),
+		cmocka_unit_test(any_byte_that_is_wrong_does_no_harm),
+		cmocka_unit_test(a_type_description_cut_anywhere_does_no_harm),
 		cmocka_unit_test(reads_the_kernels),
 	};
 
