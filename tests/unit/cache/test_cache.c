@@ -180,7 +180,7 @@ static void more_access_is_another_registration(void **state)
 	assert_int_equal(dev->regs, 2);
 }
 
-static void neighbours_merge(void **state)
+static void neighbours_merge_into_one_region(void **state)
 {
 	struct kedge_cache_stats st;
 	size_t i;
@@ -515,7 +515,7 @@ int main(int argc, char **argv)
 		CASE(a_range_within_a_region_is_a_hit),
 		CASE(bytes_are_counted),
 		CASE(more_access_is_another_registration),
-		CASE(neighbours_merge),
+		CASE(neighbours_merge_into_one_region),
 		CASE(a_merge_leaves_what_is_in_flight),
 		CASE(merge_bytes_bounds_it),
 		CASE(an_unmap_ends_what_nobody_holds),

@@ -252,17 +252,17 @@ static void refused_for(int rc)
 	kedge_cache_put(cache, get(at(32), 1));
 }
 
-static void enospc_evicts(void **state)
+static void enospc_of_the_device_evicts_one_and_tries_again(void **state)
 {
 	refused_for(-ENOSPC);
 }
 
-static void enomem_evicts(void **state)
+static void enomem_of_the_device_evicts_one_and_tries_again(void **state)
 {
 	refused_for(-ENOMEM);
 }
 
-static void eagain_evicts(void **state)
+static void eagain_of_the_device_evicts_one_and_tries_again(void **state)
 {
 	refused_for(-EAGAIN);
 }
@@ -563,9 +563,9 @@ int main(void)
 		CASE(older_stats_are_filled),
 		CASE(bad_arguments_are_refused),
 		CASE(a_full_device_makes_room),
-		CASE(enospc_evicts),
-		CASE(enomem_evicts),
-		CASE(eagain_evicts),
+		CASE(enospc_of_the_device_evicts_one_and_tries_again),
+		CASE(enomem_of_the_device_evicts_one_and_tries_again),
+		CASE(eagain_of_the_device_evicts_one_and_tries_again),
 		CASE(what_is_held_survives_a_full_device),
 		CASE(other_errors_evict_nothing),
 		CASE(what_changes_while_registered_is_made_again),

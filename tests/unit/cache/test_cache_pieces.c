@@ -166,7 +166,7 @@ static void too_few_pieces_hold_nothing(void **state)
 	assert_int_equal(dev->live, 0);
 }
 
-static void bad_arguments(void **state)
+static void bad_arguments_are_einval(void **state)
 {
 	struct kedge_piece p;
 
@@ -498,7 +498,7 @@ int main(void)
 		CASE(what_is_missing_is_registered_in_chunks),
 		CASE(a_long_range_is_one_call),
 		CASE(too_few_pieces_hold_nothing),
-		CASE(bad_arguments),
+		CASE(bad_arguments_are_einval),
 		CASE(a_gap_in_the_mapping_is_efault),
 		CASE(a_hole_is_a_piece),
 		CASE(holes_close_where_room_is_short),
