@@ -452,7 +452,7 @@ static void many_watches_need_few_mappings(void **state)
 	assert_int_equal(munmap(p, 2 * len * MANY), 0);
 }
 
-static void info_counts(void **state)
+static void info_counts_watches_and_events(void **state)
 {
 	struct kedge_notifier_info info = { .size = sizeof(info) };
 	char *p = new_pages(4);
@@ -494,7 +494,7 @@ int main(void)
 		CASE(an_unmap_is_visible_when_it_returns),
 		CASE(memory_being_dropped_is_provisional_or_gone),
 		CASE(many_watches_need_few_mappings),
-		CASE(info_counts),
+		CASE(info_counts_watches_and_events),
 	};
 
 	if (need_uffd())

@@ -113,7 +113,7 @@ static void an_event_before_the_fd_was_asked_for_counts(void **state)
 	free_pages(p, 1);
 }
 
-static void poll_wakes(void **state)
+static void an_event_wakes_poll(void **state)
 {
 	pthread_t t = event_soon();
 
@@ -122,7 +122,7 @@ static void poll_wakes(void **state)
 	settle();
 }
 
-static void select_wakes(void **state)
+static void an_event_wakes_select(void **state)
 {
 	struct timeval tv = { .tv_sec = WAIT_MS / 1000 };
 	pthread_t t = event_soon();
@@ -156,17 +156,17 @@ static void epoll_wakes(uint32_t flags)
 	close(ep);
 }
 
-static void epoll_wakes_by_level(void **state)
+static void an_event_wakes_epoll_by_level(void **state)
 {
 	epoll_wakes(0);
 }
 
-static void epoll_wakes_by_edge(void **state)
+static void an_event_wakes_epoll_by_edge(void **state)
 {
 	epoll_wakes(EPOLLET);
 }
 
-static void sigio_comes(void **state)
+static void an_event_raises_sigio(void **state)
 {
 	struct timespec wait = { .tv_sec = WAIT_MS / 1000 };
 	sigset_t set, old;
@@ -194,7 +194,7 @@ static void sigio_comes(void **state)
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
-static void io_uring_poll_wakes(void **state)
+static void an_event_wakes_a_poll_of_io_uring(void **state)
 {
 	struct __kernel_timespec wait = { .tv_sec = WAIT_MS / 1000 };
 	struct io_uring ring;
@@ -229,12 +229,12 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(poll_sees_it_while_events_wait),
 		CASE(an_event_before_the_fd_was_asked_for_counts),
-		CASE(poll_wakes),
-		CASE(select_wakes),
-		CASE(epoll_wakes_by_level),
-		CASE(epoll_wakes_by_edge),
-		CASE(sigio_comes),
-		CASE(io_uring_poll_wakes),
+		CASE(an_event_wakes_poll),
+		CASE(an_event_wakes_select),
+		CASE(an_event_wakes_epoll_by_level),
+		CASE(an_event_wakes_epoll_by_edge),
+		CASE(an_event_raises_sigio),
+		CASE(an_event_wakes_a_poll_of_io_uring),
 	};
 
 	if (need_uffd())

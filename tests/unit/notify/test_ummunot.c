@@ -323,7 +323,7 @@ static void a_program_closes_every_descriptor(void **state)
 
 #define MANY 100000u
 
-static void many_watches(void **state)
+static void the_right_one_of_many_watches_has_the_event(void **state)
 {
 	char *p = mmap(NULL, MANY * page_len(), PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -360,7 +360,7 @@ int main(void)
 		CASE(unmapped_memory_is_refused),
 		CASE(a_child_never_sees_the_parents_number),
 		CASE(a_program_closes_every_descriptor),
-		CASE(many_watches),
+		CASE(the_right_one_of_many_watches_has_the_event),
 	};
 	struct kedge_backend_info info = { .size = sizeof(info) };
 
