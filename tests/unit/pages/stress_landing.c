@@ -128,7 +128,7 @@ static void *nothing(void *arg)
 	return arg;
 }
 
-static void many_threads(void **state)
+static void threads_that_join_and_leave_share_no_block(void **state)
 {
 	unsigned int before;
 	pthread_t t[THREADS];
@@ -151,7 +151,7 @@ static void many_threads(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(many_threads),
+		cmocka_unit_test(threads_that_join_and_leave_share_no_block),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

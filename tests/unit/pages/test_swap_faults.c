@@ -277,18 +277,18 @@ static void every_failure_leaves_all_or_nothing(uint32_t way)
 	munmap(t, page_len());
 }
 
-static void moving(void **state)
+static void a_move_that_fails_leaves_all_or_nothing(void **state)
 {
 	every_failure_leaves_all_or_nothing(KEDGE_SWAP_MOVE);
 }
 
-static void remapping(void **state)
+static void a_remap_that_fails_leaves_all_or_nothing(void **state)
 {
 	every_failure_leaves_all_or_nothing(KEDGE_SWAP_REMAP);
 }
 
 /* What is out comes home, if need be by copying it. */
-static void remapping_that_fails_for_good(void **state)
+static void a_remap_that_fails_for_good_copies_what_is_out_home(void **state)
 {
 	struct try *t = shared_try();
 
@@ -307,9 +307,10 @@ static void remapping_that_fails_for_good(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(moving),
-		cmocka_unit_test(remapping),
-		cmocka_unit_test(remapping_that_fails_for_good),
+		cmocka_unit_test(a_move_that_fails_leaves_all_or_nothing),
+		cmocka_unit_test(a_remap_that_fails_leaves_all_or_nothing),
+		cmocka_unit_test(
+			a_remap_that_fails_for_good_copies_what_is_out_home),
 	};
 
 	return cmocka_run_group_tests_name("swap_faults", tests, NULL,
