@@ -224,22 +224,22 @@ static void both_ways(uint32_t way)
 	}
 }
 
-static void whatever_way(void **state)
+static void threads_exchange_messages_by_any_way(void **state)
 {
 	both_ways(KEDGE_WAY_AUTO);
 }
 
-static void copied(void **state)
+static void threads_exchange_messages_by_copies(void **state)
 {
 	both_ways(KEDGE_WAY_COPY);
 }
 
-static void swapped(void **state)
+static void threads_exchange_messages_by_page_swaps(void **state)
 {
 	both_ways(KEDGE_WAY_SWAP);
 }
 
-static void pulled(void **state)
+static void threads_exchange_messages_by_direct_reads(void **state)
 {
 	both_ways(KEDGE_WAY_DIRECT);
 }
@@ -247,10 +247,10 @@ static void pulled(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(whatever_way),
-		cmocka_unit_test(copied),
-		cmocka_unit_test(swapped),
-		cmocka_unit_test(pulled),
+		cmocka_unit_test(threads_exchange_messages_by_any_way),
+		cmocka_unit_test(threads_exchange_messages_by_copies),
+		cmocka_unit_test(threads_exchange_messages_by_page_swaps),
+		cmocka_unit_test(threads_exchange_messages_by_direct_reads),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -229,36 +229,36 @@ static void every_bad_buffer(uint32_t way, size_t len, bool no_cma)
 	close_pair();
 }
 
-static void eager(void **state)
+static void a_bad_buffer_fails_one_eager_message(void **state)
 {
 	every_bad_buffer(KEDGE_WAY_AUTO, EAGER_LEN, false);
 }
 
-static void by_what_costs_least(void **state)
+static void a_bad_buffer_fails_one_message_of_the_cheapest_way(void **state)
 {
 	every_bad_buffer(KEDGE_WAY_AUTO, LONG, false);
 	every_bad_buffer(KEDGE_WAY_AUTO, 40000, false);
 }
 
-static void direct(void **state)
+static void a_bad_buffer_fails_one_direct_message(void **state)
 {
 	every_bad_buffer(KEDGE_WAY_DIRECT, LONG, false);
 	every_bad_buffer(KEDGE_WAY_DIRECT, LONG, true);
 }
 
-static void by_swap(void **state)
+static void a_bad_buffer_fails_one_swapped_message(void **state)
 {
 	every_bad_buffer(KEDGE_WAY_SWAP, LONG, false);
 	every_bad_buffer(KEDGE_WAY_SWAP, LONG, true);
 }
 
-static void by_copy(void **state)
+static void a_bad_buffer_fails_one_copied_message(void **state)
 {
 	every_bad_buffer(KEDGE_WAY_COPY, LONG, false);
 	every_bad_buffer(KEDGE_WAY_COPY, 40000, false);
 }
 
-static void by_registering(void **state)
+static void a_bad_buffer_fails_one_registered_message(void **state)
 {
 	every_bad_buffer(KEDGE_WAY_REGISTER, LONG, false);
 }
@@ -445,12 +445,13 @@ static int free_memory(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(eager),
-		cmocka_unit_test(by_what_costs_least),
-		cmocka_unit_test(direct),
-		cmocka_unit_test(by_swap),
-		cmocka_unit_test(by_copy),
-		cmocka_unit_test(by_registering),
+		cmocka_unit_test(a_bad_buffer_fails_one_eager_message),
+		cmocka_unit_test(
+			a_bad_buffer_fails_one_message_of_the_cheapest_way),
+		cmocka_unit_test(a_bad_buffer_fails_one_direct_message),
+		cmocka_unit_test(a_bad_buffer_fails_one_swapped_message),
+		cmocka_unit_test(a_bad_buffer_fails_one_copied_message),
+		cmocka_unit_test(a_bad_buffer_fails_one_registered_message),
 		cmocka_unit_test(with_shared_memory_at_the_other_end),
 		cmocka_unit_test(a_bad_buffer_in_the_queue_lets_others_pass),
 		cmocka_unit_test(a_bad_buffer_for_what_was_announced),

@@ -146,7 +146,7 @@ static void a_closed_peer_is_seen(void **state)
 	kedge_channel_close(b.ch);
 }
 
-static void waiting_wakes(void **state)
+static void a_message_ends_a_wait(void **state)
 {
 	char in[8];
 
@@ -202,7 +202,7 @@ static int send_and_die(void *path)
 	_exit(0);
 }
 
-static void processes_meet(void **state)
+static void processes_meet_at_a_name_that_one_listens_at(void **state)
 {
 	struct kedge_listener *l, *other;
 	struct kedge_completion c;
@@ -384,9 +384,9 @@ int main(void)
 		cmocka_unit_test(cancel_at_every_state),
 		cmocka_unit_test(time_runs_out),
 		cmocka_unit_test(a_closed_peer_is_seen),
-		cmocka_unit_test(waiting_wakes),
+		cmocka_unit_test(a_message_ends_a_wait),
 		cmocka_unit_test(a_child_has_no_part),
-		cmocka_unit_test(processes_meet),
+		cmocka_unit_test(processes_meet_at_a_name_that_one_listens_at),
 		cmocka_unit_test(only_connected_stream_sockets_are_taken),
 		cmocka_unit_test(bad_arguments_are_refused),
 		cmocka_unit_test(later_channels_send_less_at_once),

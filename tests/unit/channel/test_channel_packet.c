@@ -31,7 +31,7 @@ static size_t begin(uint8_t type, size_t len)
 	return sizeof(raw.p.head) + len;
 }
 
-static void heads(void **state)
+static void a_head_that_is_wrong_is_eproto(void **state)
 {
 	size_t len = begin(PACKET_CREDIT, 0), i;
 
@@ -66,7 +66,7 @@ static size_t rts(uint32_t desc_len)
 	return len;
 }
 
-static void announcements(void **state)
+static void an_rts_that_is_wrong_is_eproto(void **state)
 {
 	size_t len;
 
@@ -96,7 +96,7 @@ static size_t cts(uint32_t way)
 	return len;
 }
 
-static void answers(void **state)
+static void a_cts_of_an_unknown_way_is_eproto(void **state)
 {
 	assert_int_equal(parse(cts(KEDGE_WAY_EAGER)), 0);
 	assert_int_equal(parse(cts(KEDGE_WAY_COUNT - 1)), 0);
@@ -113,7 +113,7 @@ static size_t op(uint8_t type, int32_t status, uint32_t flags)
 	return len;
 }
 
-static void ends(void **state)
+static void an_end_that_is_wrong_is_eproto(void **state)
 {
 	static const uint8_t types[] = { PACKET_FIN, PACKET_REFUSE, PACKET_ABORT,
 					 PACKET_ABORTED };
@@ -146,10 +146,10 @@ static void messages_that_were_asked_for(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(heads),
-		cmocka_unit_test(announcements),
-		cmocka_unit_test(answers),
-		cmocka_unit_test(ends),
+		cmocka_unit_test(a_head_that_is_wrong_is_eproto),
+		cmocka_unit_test(an_rts_that_is_wrong_is_eproto),
+		cmocka_unit_test(a_cts_of_an_unknown_way_is_eproto),
+		cmocka_unit_test(an_end_that_is_wrong_is_eproto),
 		cmocka_unit_test(messages_that_were_asked_for),
 	};
 

@@ -180,7 +180,7 @@ static void every_length_lands(void **state)
 	assert_true(list_empty(&p.b->landing));
 }
 
-static void pieces_land(void **state)
+static void messages_in_pieces_land_at_every_length(void **state)
 {
 	static const uint32_t cnts[] = { 2, 3, 9, 10, 100, 1000 };
 	size_t i, k;
@@ -563,7 +563,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(every_length_lands),
-		TEST(pieces_land),
+		TEST(messages_in_pieces_land_at_every_length),
 		TEST(the_largest_lands),
 		TEST(many_at_once_land),
 		TEST(memory_of_the_heap_lands),

@@ -111,7 +111,7 @@ static void what_there_is_is_listed(void **state)
 
 /* ---- who is there ---- */
 
-static void nobody_listens(void **state)
+static void connecting_where_nobody_listens_is_econnrefused(void **state)
 {
 	struct ofi_listener *l;
 	unsigned int before;
@@ -143,7 +143,7 @@ static uint64_t took_ms(uint64_t since)
 	return (clock_ns() - since) / 1000000u;
 }
 
-static void nobody_accepts(void **state)
+static void connecting_where_nobody_accepts_is_etimedout(void **state)
 {
 	struct ofi_listener *l;
 	uint64_t since;
@@ -156,7 +156,7 @@ static void nobody_accepts(void **state)
 	kedge__ofi_listener_close(l);
 }
 
-static void nobody_comes(void **state)
+static void accepting_where_nobody_comes_is_etimedout(void **state)
 {
 	struct transport_peer peer;
 	struct ofi_listener *l;
@@ -575,10 +575,10 @@ int main(void)
 		TEST(arguments_are_checked),
 		TEST(providers_are_told_apart),
 		TEST(what_there_is_is_listed),
-		TEST(nobody_listens),
+		TEST(connecting_where_nobody_listens_is_econnrefused),
 		TEST(a_port_is_taken_once),
-		TEST(nobody_accepts),
-		TEST(nobody_comes),
+		TEST(connecting_where_nobody_accepts_is_etimedout),
+		TEST(accepting_where_nobody_comes_is_etimedout),
 		TEST(strangers_do_no_harm),
 		TEST(another_server_is_no_kedge),
 		TEST(limits_are_checked),

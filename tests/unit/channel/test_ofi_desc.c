@@ -64,7 +64,7 @@ static void direct_ranges_hold_the_message(void **state)
 	assert_int_equal(parse(2), -EPROTO);
 }
 
-static void sizes_agree(void **state)
+static void a_descriptor_whose_sizes_disagree_is_eproto(void **state)
 {
 	in.d.cnt = 1;
 	assert_int_equal(parse(2), -EPROTO);
@@ -151,7 +151,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(what_is_right_passes),
 		TEST(direct_ranges_hold_the_message),
-		TEST(sizes_agree),
+		TEST(a_descriptor_whose_sizes_disagree_is_eproto),
 		TEST(a_table_is_bounded),
 		TEST(a_window_is_its_slots),
 	};
