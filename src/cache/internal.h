@@ -278,7 +278,6 @@ void own_rec_grow(struct kedge_cache *c);
 /* refs.c: the records. */
 void recs_init(struct kedge_cache *c);
 void recs_free(struct kedge_cache *c);
-struct thread_rec *rec_of_thread(struct kedge_cache *c); /* NULL: no memory */
 /* With the lock held: */
 uint32_t refs_sum(struct kedge_cache *c, uint32_t id);
 /*
@@ -286,8 +285,6 @@ uint32_t refs_sum(struct kedge_cache *c, uint32_t id);
  * regions that they may have found must stay.
  */
 bool readers_wait(struct kedge_cache *c);
-/* Make room in the calling thread's record for the ids in use, if it can be. */
-void rec_grow(struct kedge_cache *c, struct thread_rec *rec);
 
 static inline void ref_add(struct kedge_cache *c, uint32_t id, uint32_t by)
 {

@@ -155,7 +155,7 @@ static void free_refs(struct thread_rec *rec)
  * without the lock. Where there is no memory the record stays as it is, and what
  * it has no room for is counted under the lock.
  */
-void rec_grow(struct kedge_cache *c, struct thread_rec *rec)
+static void rec_grow(struct kedge_cache *c, struct thread_rec *rec)
 {
 	uint64_t cnt = 2ull * rec->refs_cnt;
 	_Atomic uint32_t *refs;
@@ -230,7 +230,8 @@ static struct thread_rec *adopt(struct kedge_cache *c)
 	return NULL;
 }
 
-struct thread_rec *rec_of_thread(struct kedge_cache *c)
+/* NULL: no memory. */
+static struct thread_rec *rec_of_thread(struct kedge_cache *c)
 {
 	struct thread_rec *rec;
 

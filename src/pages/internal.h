@@ -114,7 +114,4 @@ int swap_vma_count(size_t *have, size_t *max);
 /* cost.c: which way is the faster one, by measurement. */
 uint32_t swap_faster(uintptr_t a, uintptr_t b, size_t len);
 
-/* swap.c: 0, or -EINVAL with a reason. */
-int swap_check(uintptr_t a, uintptr_t b, size_t len, uint32_t flags);
-
 #endif /* PAGES_INTERNAL_H */

@@ -18,7 +18,8 @@
 #define TAKEN_NAP_NS 50000
 #define FLAGS_ALL    (KEDGE_SWAP_MOVE | KEDGE_SWAP_REMAP)
 
-int swap_check(uintptr_t a, uintptr_t b, size_t len, uint32_t flags)
+/* 0, or -EINVAL with a reason. */
+static int swap_check(uintptr_t a, uintptr_t b, size_t len, uint32_t flags)
 {
 	size_t mask = kedge__page_size() - 1;
 	uintptr_t end_a, end_b;

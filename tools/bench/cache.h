@@ -158,9 +158,6 @@ extern const struct side side_kedge;
 /* NULL where this build has none. */
 const struct side *side_ucx(void);
 
-/* New, untouched, writable memory at a fixed address; 0 or a negative errno. */
-int cache_map(void *addr, uint64_t len);
-
 /** struct cache_req - a batch, to a child
  * @kind:    enum bench_kind
  * @threads: how many

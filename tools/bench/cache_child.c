@@ -75,7 +75,8 @@ struct child {
 	unsigned int at_end;
 };
 
-int cache_map(void *addr, uint64_t len)
+/* New, untouched, writable memory at a fixed address; 0 or a negative errno. */
+static int cache_map(void *addr, uint64_t len)
 {
 	/* Untouched, so that it costs address space and no memory. */
 	void *p = mmap(addr, len, PROT_READ | PROT_WRITE,

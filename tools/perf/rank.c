@@ -18,7 +18,7 @@ void perf_rank_prepare(void)
 	mallopt(M_MMAP_THRESHOLD, (int)PERF_MAP_BYTES);
 }
 
-void perf_rank_settle(struct perf_rank *r)
+static void perf_rank_settle(struct perf_rank *r)
 {
 	r->yield = proc_cpus() < 2;
 	/* After the side's own threads, which shall not inherit a CPU. A

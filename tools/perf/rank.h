@@ -297,9 +297,8 @@ void perf_rank_run(struct perf_rank *r, const struct perf_req *req,
 const char *perf_req_check(const struct perf_req *req);
 /* Close the side and free the buffers. */
 void perf_rank_fini(struct perf_rank *r);
-/* What a process needs before it opens a side, and after that. */
+/* What a process needs before it opens a side. */
 void perf_rank_prepare(void);
-void perf_rank_settle(struct perf_rank *r);
 
 /* Buffers: buffer.c */
 int perf_buffers_make(struct perf_rank *r, const struct perf_req *req);

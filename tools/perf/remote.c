@@ -75,7 +75,7 @@ int perf_ctl_recv(struct kedge_channel *ch, void *msg, size_t len)
 	return rc;
 }
 
-void perf_ctl_init(struct perf_ctl *ctl, uint32_t what)
+static void perf_ctl_init(struct perf_ctl *ctl, uint32_t what)
 {
 	*ctl = (struct perf_ctl){ .magic = CTL_MAGIC, .what = what };
 	snprintf(ctl->version, sizeof(ctl->version), "%s", kedge_version());

@@ -35,7 +35,6 @@ struct perf_ctl {
 	struct perf_req req;
 };
 
-void perf_ctl_init(struct perf_ctl *ctl, uint32_t what);
 bool perf_ctl_ours(const struct perf_ctl *ctl);
 /* 0 or a negative errno; both sleep while they wait. */
 int perf_ctl_send(struct kedge_channel *ch, const void *msg, size_t len);

@@ -240,8 +240,6 @@ enum status row_status(const struct row *row);
 /* round.c */
 int run_setup(struct run *x, struct lane *l, struct row *row);
 void run_fini(struct run *x);
-/* 0, or what its functions returned: set up anew. */
-int run_round(struct run *x);
 /* Judge [s.off, s.off + s.len) of the range by the data, on lane @l. 0, or
  * EV_AGAIN where the pool of huge pages has none for the range. */
 int run_judge(struct run *x, struct lane *l, struct span s);
@@ -265,15 +263,11 @@ void check_count(struct row *row, int rc, const char *why);
 /* Look up and forget, as a warm-up; errors are not its business. */
 void check_touch(struct lane *l, uint8_t *addr, size_t len);
 void poke64(uint8_t *at, uint64_t v);
-uint64_t peek64(const uint8_t *at);
 
 /* sched.c: run it all. 0 or a negative errno. */
 int sched_run(struct torture *t);
 int lanes_init(struct torture *t);
 void lanes_fini(struct torture *t);
-/* Run @fn(lane, arg) on lanes [0, cnt), the caller being lane 0. */
-void crew_run(struct torture *t, int cnt, void (*fn)(struct lane *, void *),
-	      void *arg);
 
 /* report.c */
 int report(struct torture *t);
@@ -286,8 +280,6 @@ void route_fini(struct lane *l);
 int route_run(struct run *x, void (*fn)(void *), void *arg);
 
 /* mem.c */
-int arena_get(struct run *x);
-void arena_put(struct run *x);
 uint8_t *arena_zone(struct run *x, unsigned int n);
 /* The system call of the event, by the row's route. */
 long call(struct run *x, long nr, long a, long b, long c, long d, long e,

@@ -21,7 +21,7 @@ void poke64(uint8_t *at, uint64_t v)
 	__atomic_store_n((uint64_t *)(void *)at, v, __ATOMIC_RELAXED);
 }
 
-uint64_t peek64(const uint8_t *at)
+static uint64_t peek64(const uint8_t *at)
 {
 	return __atomic_load_n((const uint64_t *)(const void *)at,
 			       __ATOMIC_RELAXED);

@@ -48,7 +48,7 @@ uint8_t *arena_zone(struct run *x, unsigned int n)
 	return x->arena + n * x->zone;
 }
 
-int arena_get(struct run *x)
+static int arena_get(struct run *x)
 {
 	struct lane *l = x->lane;
 	size_t len = ZONES * ZONE_LEN;
@@ -77,7 +77,7 @@ int arena_get(struct run *x)
 		   (unsigned long)want, strerror(errno));
 }
 
-void arena_put(struct run *x)
+static void arena_put(struct run *x)
 {
 	size_t len = ZONES * x->zone;
 

@@ -123,7 +123,8 @@ static int judge(struct run *x, struct span s)
 	return x->hand_rc;
 }
 
-int run_round(struct run *x)
+/* 0, or what its functions returned: set up anew. */
+static int run_round(struct run *x)
 {
 	struct rig *rig = &x->lane->t->rig;
 	bool held, late;

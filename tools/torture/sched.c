@@ -74,8 +74,9 @@ static void crew_main(void *p)
 	j->fn(j->lane, j->arg);
 }
 
-void crew_run(struct torture *t, int cnt, void (*fn)(struct lane *, void *),
-	      void *arg)
+/* Run @fn(lane, arg) on lanes [0, cnt), the caller being lane 0. */
+static void crew_run(struct torture *t, int cnt,
+		     void (*fn)(struct lane *, void *), void *arg)
 {
 	struct crew_job job[MAX_LANES];
 	int i;

@@ -73,9 +73,8 @@ static int explain(const char *provider, const char *node)
 			    "service", provider, node ? node : "*");
 }
 
-int kedge__ofi_getinfo(const char *provider, const char *node,
-		       const char *service, uint64_t flags,
-		       struct fi_info **info)
+static int getinfo(const char *provider, const char *node, const char *service,
+		   uint64_t flags, struct fi_info **info)
 {
 	struct fi_info *h = hints_new(provider);
 	int rc;
@@ -108,7 +107,7 @@ int kedge__ofi_getinfo_any(const char *provider, const char *node,
 	rc = service ? kedge__port_check(service, flags & FI_SOURCE) : 0;
 	if (rc)
 		return rc;
-	rc = kedge__ofi_getinfo(provider, node, service, flags, info);
+	rc = getinfo(provider, node, service, flags, info);
 	if (rc != -EOPNOTSUPP)
 		return rc;
 	rc = kedge__ofi_getinfo_rdm(provider, NULL, &there);

@@ -76,7 +76,8 @@ static void heap_drop(struct tcp *t, bool ours)
 	list_init(&t->heap);
 }
 
-void tcp_free(struct tcp *t)
+/* Descriptors and memory of a channel that has no more to send. */
+static void tcp_free(struct tcp *t)
 {
 	heap_drop(t, true);
 	clofork_close(&t->epoll);

@@ -164,7 +164,6 @@ struct tcp {
 	uint64_t heap_used, heap_max;
 };
 
-extern const struct transport_ops tcp_ops;
 
 /* A channel over a connection after its handshake. On success it owns @sock. */
 int tcp_channel(struct clofork *sock, const struct kedge_channel_opts *opts,
@@ -194,7 +193,6 @@ void tcp_alive_arm(struct tcp *t);
 void tcp_out_init(struct tcp *t);
 void *tcp_reserve(void *ctx, size_t len);
 void tcp_commit(void *ctx, void *packet, size_t len);
-void tcp_flush(void *ctx);
 /* Hand the socket what it takes; new frames only where @data. */
 void tcp_pump(struct tcp *t, bool data);
 /* Only what completes a frame is still sent of it. */
@@ -229,8 +227,6 @@ void flow_advance(struct tcp_flow *f, uint64_t len);
 
 /* Committed packets go out, if need be after this call has returned. */
 void tcp_close(void *ctx);
-/* Descriptors and memory of a channel that has no more to send. */
-void tcp_free(struct tcp *t);
 void tcp_leave(void *ctx);
 
 #endif /* CHANNEL_TCP_H */

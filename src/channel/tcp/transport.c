@@ -62,7 +62,7 @@ static int tcp_arm(void *ctx)
 	return 0;
 }
 
-void tcp_flush(void *ctx)
+static void tcp_flush(void *ctx)
 {
 	struct tcp *t = ctx;
 
@@ -138,7 +138,7 @@ static const char *tcp_explain(void *ctx)
 
 /* ---- the table ---- */
 
-const struct transport_ops tcp_ops = {
+static const struct transport_ops tcp_ops = {
 	.name = "tcp",
 	.ways = 1u << KEDGE_WAY_EAGER | 1u << KEDGE_WAY_DIRECT |
 		1u << KEDGE_WAY_SWAP | 1u << KEDGE_WAY_COPY |

@@ -103,8 +103,6 @@ struct verbs {
 /* NULL and errno on failure. */
 struct ibv_mr *kedge__verbs_reg_mr(const struct verbs *v, void *addr,
 				   size_t len, unsigned int flags);
-/* End @r: 0, or a positive errno and it is what it was. */
-int kedge__verbs_end_region(struct verbs *v, struct region *r);
 /* End @r now, or later. */
 void kedge__verbs_end_or_lose(struct verbs *v, struct region *r);
 /* Try one of the lost again. */

@@ -50,7 +50,8 @@ bool kedge__verbs_gone(struct verbs *v, int err)
 	return true;
 }
 
-int kedge__verbs_end_region(struct verbs *v, struct region *r)
+/* End @r: 0, or a positive errno and it is what it was. */
+static int end_region(struct verbs *v, struct region *r)
 {
 	int err = kedge__verbs_errno(ibv_dereg_mr(r->mr));
 
@@ -92,14 +93,14 @@ void kedge__verbs_retry_lost(struct verbs *v)
 {
 	struct region *r = take_lost(v);
 
-	if (r && kedge__verbs_end_region(v, r))
+	if (r && end_region(v, r))
 		give_lost(v, r);
 }
 
 void kedge__verbs_end_or_lose(struct verbs *v, struct region *r)
 {
 	uint32_t rkey = r->mr->rkey;
-	int err = kedge__verbs_end_region(v, r);
+	int err = end_region(v, r);
 
 	if (!err)
 		return;
@@ -140,7 +141,7 @@ void kedge__verbs_end_lost(struct verbs *v)
 	int err, last = 0;
 
 	while ((r = take_lost(v)) != NULL) {
-		err = kedge__verbs_end_region(v, r);
+		err = end_region(v, r);
 		if (err) {
 			r->next = left;
 			left = r;

@@ -76,7 +76,7 @@ void rdma_end_close(struct rdma_end *end)
 	ibv_destroy_comp_channel(end->channel);
 }
 
-void rdma_end_addr(const struct rdma_end *end, struct rdma_addr *addr)
+static void rdma_end_addr(const struct rdma_end *end, struct rdma_addr *addr)
 {
 	memset(addr, 0, sizeof(*addr));
 	addr->qpn = end->qp->qp_num;
@@ -149,7 +149,8 @@ static int to_send(struct rdma_end *end)
 				     IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
-int rdma_end_connect(struct rdma_end *end, const struct rdma_addr *to)
+/* Also for an end that was connected before, or broke. */
+static int rdma_end_connect(struct rdma_end *end, const struct rdma_addr *to)
 {
 	int rc;
 

@@ -65,9 +65,6 @@ struct rdma_end {
 int rdma_end_open(struct rdma_end *end, struct rdma_dev *dev,
 		  unsigned int depth);
 void rdma_end_close(struct rdma_end *end);
-void rdma_end_addr(const struct rdma_end *end, struct rdma_addr *addr);
-/* Also for an end that was connected before, or broke. */
-int rdma_end_connect(struct rdma_end *end, const struct rdma_addr *to);
 
 /* Connect two ends of this process, anew after a failure. */
 int rdma_pair(struct rdma_end *a, struct rdma_end *b);

@@ -27,9 +27,6 @@ struct ofi_hello {
 
 /* A libfabric error as a negative errno. */
 int kedge__ofi_errno(ssize_t rc);
-int kedge__ofi_getinfo(const char *provider, const char *node,
-		       const char *service, uint64_t flags,
-		       struct fi_info **info);
 int kedge__ofi_fabric_open(const struct fi_info *info,
 			   struct ofi_fabric **fabric);
 void kedge__ofi_fabric_put(struct ofi_fabric *fabric);
