@@ -189,10 +189,10 @@ struct kedge_channel {
 	/* Messages and eager bytes sent, and those that the peer has matched. */
 	uint32_t sent_cnt, sent_bytes;
 	uint32_t credit_cnt, credit_bytes;
-	/* Those that came, that are matched, and that the peer was told of. */
-	uint32_t came_cnt, came_bytes;
+	/* Received, matched, and advertised to the peer as room for more. */
+	uint32_t received_cnt, received_bytes;
 	uint32_t matched_cnt, matched_bytes;
-	uint32_t told_cnt, told_bytes;
+	uint32_t advertised_cnt, advertised_bytes;
 
 	int fd;
 	struct clofork timer, epoll; /* where operations can time out */
@@ -331,8 +331,8 @@ bool rndv_step(struct kedge_channel *ch, struct op *op);
 /* ---- abort.c ---- */
 
 void give_up(struct kedge_channel *ch, struct op *op, int status);
-int abort_came(struct kedge_channel *ch, const struct packet *p);
-int aborted_came(struct kedge_channel *ch, const struct packet *p);
+int abort_received(struct kedge_channel *ch, const struct packet *p);
+int aborted_received(struct kedge_channel *ch, const struct packet *p);
 bool abort_step(struct kedge_channel *ch, struct op *op);
 void send_replies(struct kedge_channel *ch);
 void bulk_close(struct kedge_channel *ch, struct op *op);

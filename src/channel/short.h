@@ -22,8 +22,8 @@ static inline void head_fill(struct kedge_channel *ch, struct packet_head *h,
 		.credit_cnt = ch->matched_cnt,
 		.credit_bytes = ch->matched_bytes,
 	};
-	ch->told_cnt = ch->matched_cnt;
-	ch->told_bytes = ch->matched_bytes;
+	ch->advertised_cnt = ch->matched_cnt;
+	ch->advertised_bytes = ch->matched_bytes;
 }
 
 /* The peer takes one more message, be it matched or not. */
@@ -43,8 +43,9 @@ static inline bool room_for(const struct kedge_channel *ch, size_t eager)
  * say so: half of what it may send is used up. */
 static inline bool credit_due(const struct kedge_channel *ch)
 {
-	return ch->came_cnt - ch->told_cnt >= ch->opts.unexpected_cnt / 2 ||
-	       ch->came_bytes - ch->told_bytes >=
+	return ch->received_cnt - ch->advertised_cnt >=
+		       ch->opts.unexpected_cnt / 2 ||
+	       ch->received_bytes - ch->advertised_bytes >=
 		       (uint32_t)ch->opts.unexpected_bytes / 2;
 }
 
@@ -130,8 +131,8 @@ static inline void short_done(struct kedge_channel *ch, struct op *op,
 	ch->st.received++;
 	ch->st.bytes_received += len;
 	ch->st.ways[KEDGE_WAY_EAGER]++;
-	ch->came_cnt++;
-	ch->came_bytes += len;
+	ch->received_cnt++;
+	ch->received_bytes += len;
 	ch->matched_cnt++;
 	ch->matched_bytes += len;
 }

@@ -31,22 +31,22 @@ struct bulk_piece {
 };
 
 enum bulk_flags {
-	BULK_RECV = 1 << 0,   /* this side receives */
-	BULK_HEAP = 1 << 1,   /* the pieces are of heap_alloc() */
-	BULK_PUSH = 1 << 2,   /* the peer may write the pieces itself: they are
-			       * no application's, or it can be stopped */
-	BULK_STREAM = 1 << 3, /* through the transport's own pages, copied out
-			       * by step() */
-	BULK_KNOWN = 1 << 4,  /* registered before, says ready() */
-	BULK_FIN = 1 << 5,    /* the sender says that all of it has landed and
-			       * has forgotten it: step() ends its part */
-	BULK_CHECKED = 1 << 7, /* the pieces can be accessed, as was found of late,
-			       * or are not the application's */
-	BULK_TIMED = 1 << 8,  /* its operation has a deadline: no step may wait
-			       * for the peer's page faults */
-	BULK_SAID = 1 << 9,   /* (sender) the receiver says that all has landed */
-	BULK_TOLD = 1 << 6,   /* the sender's transport: all of it has landed, and
-			       * the peer's has seen that and set BULK_FIN */
+	BULK_RECV = 1 << 0,    /* this side receives */
+	BULK_HEAP = 1 << 1,    /* the pieces are of heap_alloc() */
+	BULK_PUSH = 1 << 2,    /* the peer may write the pieces itself: they are
+				* no application's, or it can be stopped */
+	BULK_STREAM = 1 << 3,  /* through the transport's own pages, copied out
+				* by step() */
+	BULK_KNOWN = 1 << 4,   /* registered before, says ready() */
+	BULK_FIN = 1 << 5,     /* the sender says that all of it has landed and
+				* has forgotten it: step() ends its part */
+	BULK_CHECKED = 1 << 7, /* the pieces can be accessed, as was found of
+				* late, or are not the application's */
+	BULK_TIMED = 1 << 8,   /* its operation has a deadline: no step may wait
+				* for the peer's page faults */
+	BULK_SAID = 1 << 9, /* (sender) the receiver says that all has landed */
+	BULK_ACKED = 1 << 6, /* the sender's transport: all of it has landed,
+			      * and the peer's has seen that and set BULK_FIN */
 };
 
 /*

@@ -50,7 +50,7 @@ struct hostile_peer {
 	struct packet_cts cts[KNOWN];
 	uint32_t cts_cnt;
 	uint32_t next_name;
-	uint32_t came, came_bytes; /* of the other side's messages */
+	uint32_t received, received_bytes; /* of the other side's messages */
 	uint32_t messages, matched; /* of its own */
 	uint32_t allowed;
 	struct {
@@ -120,8 +120,8 @@ static void send_packet(struct hostile_peer *l, uint8_t type, uint64_t tag,
 		.type = (uint8_t)lie32(l, type),
 		.len = lie32(l, (uint32_t)len),
 		.tag = tag,
-		.credit_cnt = lie32(l, l->came),
-		.credit_bytes = lie32(l, l->came_bytes),
+		.credit_cnt = lie32(l, l->received),
+		.credit_bytes = lie32(l, l->received_bytes),
 	};
 	size_t all = sizeof(h) + len;
 
@@ -302,7 +302,7 @@ static void send_again(struct hostile_peer *l)
 static void hear_rts(struct hostile_peer *l, const struct packet *p)
 {
 	l->rts[l->rts_cnt++ % KNOWN] = p->rts;
-	l->came++;
+	l->received++;
 }
 
 static void listen_to(struct hostile_peer *l)
@@ -315,8 +315,8 @@ static void listen_to(struct hostile_peer *l)
 		if (!packet_parse_head(raw, len, &p.head)) {
 			l->matched = p.head.credit_cnt;
 			if (p.head.type == PACKET_EAGER) {
-				l->came++;
-				l->came_bytes += p.head.len;
+				l->received++;
+				l->received_bytes += p.head.len;
 			} else if (!packet_parse_body(raw, &p)) {
 				if (p.head.type == PACKET_RTS)
 					hear_rts(l, &p);

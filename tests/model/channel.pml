@@ -115,7 +115,7 @@ typedef Op {
 	bit reported;
 	bit bulk_open;
 	bit started; /* the transport has a record for it */
-	bit fin;     /* BULK_FIN; of a sender BULK_TOLD */
+	bit fin;     /* BULK_FIN; of a sender BULK_ACKED */
 	bit said;    /* BULK_SAID */
 	byte peer_i;
 	byte peer_g;

@@ -327,7 +327,7 @@ inline abort_target()
 	fi
 }
 
-/* abort_came() without an operation: a message that waits is dropped. */
+/* abort_received() without an operation: a message that waits is dropped. */
 inline abort_of_nobody()
 {
 	if
@@ -343,7 +343,7 @@ inline abort_of_nobody()
 	reply_aborted(pfi, pfg, pm)
 }
 
-inline abort_came()
+inline abort_received()
 {
 	abort_target();
 	if
@@ -367,7 +367,7 @@ inline abort_came()
 	fi
 }
 
-inline aborted_came()
+inline aborted_received()
 {
 	op_find(pwi, pwg);
 	if
@@ -596,7 +596,7 @@ inline unexpected_add(kind)
 	unexpected!kind, tag, pm, pfi, pfg
 }
 
-inline eager_came()
+inline eager_received()
 {
 	match_posted();
 	ME.came++;
@@ -611,7 +611,7 @@ inline eager_came()
 	fi
 }
 
-inline rts_came()
+inline rts_received()
 {
 	match_posted();
 	ME.came++;
@@ -624,20 +624,20 @@ inline rts_came()
 	fi
 }
 
-/* packet_came() */
+/* packet_received() */
 inline take_packet()
 {
 	in?ptype, pwi, pwg, pfi, pfg, pv, pm, pc;
 	ME.credit = pc;
 	tag = bit_of(TAGS, (pm - 1) % REQS);
 	if
-	:: ptype == EAGER -> eager_came()
-	:: ptype == RTS -> rts_came()
+	:: ptype == EAGER -> eager_received()
+	:: ptype == RTS -> rts_received()
 	:: ptype == CTS -> rndv_cts()
 	:: ptype == FIN -> rndv_fin()
 	:: ptype == REFUSE -> rndv_refuse()
-	:: ptype == ABORTS -> abort_came()
-	:: ptype == ABORTED -> aborted_came()
+	:: ptype == ABORTS -> abort_received()
+	:: ptype == ABORTED -> aborted_received()
 	:: ptype == DATA -> rndv_data()
 	:: ptype == CREDIT
 	:: ptype == BYE -> ME.bye = 1

@@ -3,7 +3,7 @@
 #
 # kedge torture --channel, for seconds: that it finds nothing, that it did all it
 # says, and that it finds each kind of fault when there is one.
-# usage: torture_channel.sh kedge spoil.so
+# usage: torture_channel.sh kedge inject.so
 # shellcheck source=/dev/null
 . "$(dirname "$0")/lib.sh"
 LIB=$(readlink -f "$2")
@@ -31,12 +31,12 @@ says out 'sizes small, seed 17'
 expect 0 torture --channel --messages 300 --sizes large --json
 json 'd["messages"] >= 1 and d["sizes"] == "large"'
 
-# finds WHAT TEXT [OPTION...]: what is spoilt so is found, and named so
+# finds WHAT TEXT [OPTION...]: what is injected so is found, and named so
 finds() {
 	what=$1 text=$2
 	shift 2
 	[ $# -gt 0 ] || set -- --messages 60000 --seconds 15
-	SPOIL=$what LD_PRELOAD="${SAN:+$SAN:}$LIB" "$KEDGE" torture --channel \
+	INJECT=$what LD_PRELOAD="${SAN:+$SAN:}$LIB" "$KEDGE" torture --channel \
 		"$@" --sizes small --seed 3 --json >"$DIR/out" 2>"$DIR/err"
 	[ $? -eq 1 ] || fail "--channel does not see '$what': $(cat "$DIR/out")"
 	says out "$text"

@@ -163,7 +163,7 @@ static int check_flags(const struct hand *h)
 			    "KEDGE_CHANNEL_SECRET_FILE");
 }
 
-static int hello_came(struct hand *h)
+static int hello_received(struct hand *h)
 {
 	uint8_t proof[KEY_LEN];
 	int rc = check_hello(h);
@@ -186,7 +186,7 @@ static int hello_came(struct hand *h)
 	return say(h, proof, sizeof(proof));
 }
 
-static int proof_came(struct hand *h)
+static int proof_received(struct hand *h)
 {
 	enum hello_role mine = h->mine.role, theirs = h->theirs.role;
 	uint8_t proof[KEY_LEN];
@@ -214,7 +214,7 @@ int hand_step(struct hand *h)
 	if (h->state == HAND_HELLO) {
 		rc = hear(h, &h->theirs, sizeof(h->theirs));
 		if (rc == 1)
-			rc = hello_came(h);
+			rc = hello_received(h);
 		/* A server of something else says less, and waits. */
 		else if (!rc && h->got >= sizeof(h->theirs.magic) &&
 			 h->theirs.magic != MAGIC)
@@ -224,7 +224,7 @@ int hand_step(struct hand *h)
 	}
 	if (h->state == HAND_PROOF) {
 		rc = hear(h, h->proof, sizeof(h->proof));
-		return rc == 1 ? proof_came(h) : rc;
+		return rc == 1 ? proof_received(h) : rc;
 	}
 	return h->state == HAND_DONE;
 }

@@ -9,7 +9,7 @@
 
 /* ---- what the peer says ---- */
 
-static bool filled_came(struct ofi *o, const struct ofi_head *h)
+static bool filled_received(struct ofi *o, const struct ofi_head *h)
 {
 	struct flow *f = kedge__ofi_flow_find(&o->landing, h->id);
 
@@ -21,7 +21,7 @@ static bool filled_came(struct ofi *o, const struct ofi_head *h)
 	return true;
 }
 
-static bool drained_came(struct ofi *o, const struct ofi_head *h)
+static bool drained_received(struct ofi *o, const struct ofi_head *h)
 {
 	struct flow *f = kedge__ofi_flow_find(&o->sending, h->id);
 
@@ -33,7 +33,7 @@ static bool drained_came(struct ofi *o, const struct ofi_head *h)
 	return true;
 }
 
-static bool stopped_came(struct ofi *o, uint32_t id)
+static bool stopped_received(struct ofi *o, uint32_t id)
 {
 	struct flow *f = kedge__ofi_flow_find(&o->landing, id);
 
@@ -74,13 +74,13 @@ bool kedge__ofi_flow_head(struct ofi *o, const struct ofi_head *h)
 {
 	switch (h->kind) {
 	case HEAD_STOP:
-		return kedge__ofi_stop_came(o, h->id);
+		return kedge__ofi_stop_received(o, h->id);
 	case HEAD_STOPPED:
-		return stopped_came(o, h->id);
+		return stopped_received(o, h->id);
 	case HEAD_FILLED:
-		return filled_came(o, h);
+		return filled_received(o, h);
 	case HEAD_DRAINED:
-		return drained_came(o, h);
+		return drained_received(o, h);
 	}
 	return false;
 }

@@ -44,7 +44,7 @@ size_t kedge__ofi_packet_after(const struct ofi_buf *b, size_t at)
 }
 
 /* All heads of a buffer, what they say of flows done; false: nonsense. */
-static bool heads_came(struct ofi *o, struct ofi_buf *b, uint32_t *packets)
+static bool heads_received(struct ofi *o, struct ofi_buf *b, uint32_t *packets)
 {
 	const struct ofi_head *h;
 	size_t at, left;
@@ -83,7 +83,7 @@ static void buffer_in_turn(struct ofi *o, struct ofi_buf *b)
 		taken(o, b, false);
 	else if (len == sizeof(*h) && h->kind == HEAD_BYE)
 		kedge__ofi_die(o, -ECONNRESET);
-	else if (!heads_came(o, b, &packets))
+	else if (!heads_received(o, b, &packets))
 		lies(o);
 	else if (packets)
 		list_add_tail(&o->came, &b->node);
@@ -93,7 +93,7 @@ static void buffer_in_turn(struct ofi *o, struct ofi_buf *b)
 
 /* Messages take buffers in order; that they complete in order is promised for
  * connections only: a long one may be fetched while short ones come. */
-static void buffer_came(struct ofi *o, struct ofi_buf *b, size_t len)
+static void buffer_received(struct ofi *o, struct ofi_buf *b, size_t len)
 {
 	if (!len) {
 		lies(o);
@@ -120,7 +120,8 @@ static void completed(struct ofi *o, const struct fi_cq_data_entry *e)
 	}
 	switch (op->kind) {
 	case OFI_RX:
-		buffer_came(o, container_of(op, struct ofi_buf, op), e->len);
+		buffer_received(o, container_of(op, struct ofi_buf, op),
+				e->len);
 		return;
 	case OFI_TX:
 		list_add_tail(o->free_tx.next,

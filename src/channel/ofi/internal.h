@@ -312,7 +312,7 @@ struct flow *kedge__ofi_flow_find(struct list *flows, uint32_t id);
 void kedge__ofi_flow_free(struct flow *f);
 /* The write is over, for better or worse. */
 void kedge__ofi_write_idle(struct ofi *o, struct ofi_write *w);
-bool kedge__ofi_stop_came(struct ofi *o, uint32_t id);
+bool kedge__ofi_stop_received(struct ofi *o, uint32_t id);
 /* How long stop() waits for the peer. 0 where that is over. */
 int kedge__ofi_stop_wait(struct ofi *o, struct flow *f);
 static inline uint64_t flow_slots(const struct flow *f)

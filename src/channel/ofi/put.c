@@ -45,7 +45,7 @@ static bool was_stopped(const struct ofi_ids *ids, uint32_t id)
 }
 
 /* The peer stops flow @id. False: it asks twice, or has too many questions open. */
-bool kedge__ofi_stop_came(struct ofi *o, uint32_t id)
+bool kedge__ofi_stop_received(struct ofi *o, uint32_t id)
 {
 	struct flow *f = kedge__ofi_flow_find(&o->sending, id);
 
@@ -211,7 +211,7 @@ static void one_done(struct ofi *o, struct ofi_write *w)
 	}
 	kedge__ofi_write_idle(o, w);
 	if (f->landed == f->len && f->bulk && tells(o, f))
-		f->bulk->flags |= BULK_TOLD;
+		f->bulk->flags |= BULK_ACKED;
 	answer_if_due(o, f);
 }
 

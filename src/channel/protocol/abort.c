@@ -99,7 +99,8 @@ static bool step_stop(struct kedge_channel *ch, struct op *op)
 {
 	int busy = let_go(ch, op);
 
-	if (!busy && op->bulk_open && op->bulk.flags & (BULK_TOLD | BULK_SAID)) {
+	if (!busy && op->bulk_open &&
+	    op->bulk.flags & (BULK_ACKED | BULK_SAID)) {
 		has_gone(ch, op);
 		return true;
 	}
@@ -239,7 +240,7 @@ static void linger_ends(struct kedge_channel *ch, struct op *op)
 	op_done(ch, op, op->status);
 }
 
-int abort_came(struct kedge_channel *ch, const struct packet *p)
+int abort_received(struct kedge_channel *ch, const struct packet *p)
 {
 	uint32_t flags = PACKET_OP_TO_SENDER & ~p->op.flags;
 	struct op *op = abort_target(ch, p);
@@ -270,7 +271,7 @@ int abort_came(struct kedge_channel *ch, const struct packet *p)
 	return reply_aborted(ch, p->op.from, flags);
 }
 
-int aborted_came(struct kedge_channel *ch, const struct packet *p)
+int aborted_received(struct kedge_channel *ch, const struct packet *p)
 {
 	struct op *op = op_find(ch, p->op.op);
 

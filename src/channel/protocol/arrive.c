@@ -95,8 +95,8 @@ int arrive_begin(struct kedge_channel *ch, const struct packet_head *h,
 		if (rc)
 			return rc;
 	}
-	ch->came_cnt++;
-	ch->came_bytes += h->len;
+	ch->received_cnt++;
+	ch->received_bytes += h->len;
 	ch->arriving = (struct arriving){ .is = true,
 					  .tag = h->tag,
 					  .len = h->len,

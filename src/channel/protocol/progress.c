@@ -20,8 +20,8 @@ static int eager_unexpected(struct kedge_channel *ch,
 	return stays(ch) ? -EAGAIN : unexpected_add(ch, &p);
 }
 
-static int eager_came(struct kedge_channel *ch, const struct packet_head *h,
-		      const void *data)
+static int eager_received(struct kedge_channel *ch, const struct packet_head *h,
+			  const void *data)
 {
 	struct op *op = match_posted(ch, h->tag);
 	size_t len = h->len;
@@ -32,8 +32,8 @@ static int eager_came(struct kedge_channel *ch, const struct packet_head *h,
 		if (rc)
 			return rc;
 	}
-	ch->came_cnt++;
-	ch->came_bytes += (uint32_t)len;
+	ch->received_cnt++;
+	ch->received_bytes += (uint32_t)len;
 	if (!op)
 		return 0;
 	op->tag = h->tag;
@@ -48,7 +48,7 @@ static int eager_came(struct kedge_channel *ch, const struct packet_head *h,
 	return 0;
 }
 
-static int rts_came(struct kedge_channel *ch, const struct packet *p)
+static int rts_received(struct kedge_channel *ch, const struct packet *p)
 {
 	struct op *op = match_posted(ch, p->head.tag);
 
@@ -56,10 +56,10 @@ static int rts_came(struct kedge_channel *ch, const struct packet *p)
 		int rc = stays(ch) ? -EAGAIN : unexpected_add(ch, p);
 
 		if (!rc)
-			ch->came_cnt++;
+			ch->received_cnt++;
 		return rc;
 	}
-	ch->came_cnt++;
+	ch->received_cnt++;
 	op->tag = p->head.tag;
 	op->since = clock_ns();
 	rndv_matched(ch, op, p->rts.len, p->rts.sender, p->rts.desc,
@@ -68,8 +68,8 @@ static int rts_came(struct kedge_channel *ch, const struct packet *p)
 	return 0;
 }
 
-static int control_came(struct kedge_channel *ch, const void *raw,
-			struct packet *p)
+static int control_received(struct kedge_channel *ch, const void *raw,
+			    struct packet *p)
 {
 	int rc = packet_parse_body(raw, p);
 
@@ -77,7 +77,7 @@ static int control_came(struct kedge_channel *ch, const void *raw,
 		return rc;
 	switch (p->head.type) {
 	case PACKET_RTS:
-		return rts_came(ch, p);
+		return rts_received(ch, p);
 	case PACKET_CTS:
 		return rndv_cts(ch, p);
 	case PACKET_FIN:
@@ -87,16 +87,17 @@ static int control_came(struct kedge_channel *ch, const void *raw,
 	case PACKET_DATA:
 		return rndv_data(ch, p);
 	case PACKET_ABORT:
-		return abort_came(ch, p);
+		return abort_received(ch, p);
 	case PACKET_ABORTED:
-		return aborted_came(ch, p);
+		return aborted_received(ch, p);
 	case PACKET_BYE:
 		ch->bye = true;
 	}
 	return 0;
 }
 
-static int packet_came(struct kedge_channel *ch, const void *raw, size_t len)
+static int packet_received(struct kedge_channel *ch, const void *raw,
+			   size_t len)
 {
 	struct packet p;
 	int rc = packet_parse_head(raw, len, &p.head);
@@ -111,10 +112,10 @@ static int packet_came(struct kedge_channel *ch, const void *raw, size_t len)
 		    ch->t->arrived(ch->ctx, raw) < len)
 			return arrive_begin(ch, &p.head,
 					    (const char *)raw + sizeof(p.head));
-		return eager_came(ch, &p.head,
-				  (const char *)raw + sizeof(p.head));
+		return eager_received(ch, &p.head,
+				      (const char *)raw + sizeof(p.head));
 	}
-	return control_came(ch, raw, &p);
+	return control_received(ch, raw, &p);
 }
 
 /* Packets taken, until so many completions wait; a packet for which there is no
@@ -132,7 +133,7 @@ static size_t take_packets(struct kedge_channel *ch, size_t max)
 		if (!raw)
 			break;
 		rc = unlikely(ch->arriving.is) ? arrive_more(ch, raw)
-					       : packet_came(ch, raw, len);
+					       : packet_received(ch, raw, len);
 		if (unlikely(rc == -ENOMEM || rc == -EAGAIN))
 			break;
 		ch->t->release(ch->ctx, raw);

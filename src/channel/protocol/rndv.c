@@ -214,7 +214,7 @@ static bool step_put(struct kedge_channel *ch, struct op *op)
 		access_learn(&ch->access, op->buf, op->len, false, ch->sent_cnt);
 		bulk_close(ch, op);
 		op->state = OP_FIN;
-		if (!(op->bulk.flags & BULK_TOLD))
+		if (!(op->bulk.flags & BULK_ACKED))
 			step_fin(ch, op);
 		else if (op->bulk.flags & BULK_SAID)
 			op_done(ch, op, 0);
@@ -239,7 +239,7 @@ static bool step_land(struct kedge_channel *ch, struct op *op)
 	if (rc != 1 || !fin)
 		return !rc;
 	way_finish(ch, op);
-	access_learn(&ch->access, op->buf, op->msg_len, true, ch->came_cnt);
+	access_learn(&ch->access, op->buf, op->msg_len, true, ch->received_cnt);
 	bulk_close(ch, op);
 	op->status = 0;
 	refuse(ch, op);

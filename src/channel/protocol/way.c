@@ -105,7 +105,8 @@ static int accept_at(struct kedge_channel *ch, struct op *op, uint32_t flags,
 				  .piece_cnt = 1,
 				  .len = op->msg_len };
 	if (addr != op->buf || flags & BULK_HEAP ||
-	    access_knows(&ch->access, addr, op->msg_len, true, ch->came_cnt))
+	    access_knows(&ch->access, addr, op->msg_len, true,
+			 ch->received_cnt))
 		op->bulk.flags |= BULK_CHECKED;
 	rc = ch->t->blind ? kedge__bulk_check(&op->bulk) : 0;
 	if (rc)

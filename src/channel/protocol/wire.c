@@ -51,7 +51,7 @@ int send_data(struct kedge_channel *ch, const struct op *op)
 /* A peer that waits for credit is told by a packet of its own. */
 void send_credit(struct kedge_channel *ch)
 {
-	if (ch->told_cnt != ch->matched_cnt && credit_due(ch))
+	if (ch->advertised_cnt != ch->matched_cnt && credit_due(ch))
 		send_control(ch, PACKET_CREDIT, NULL, 0);
 }
 

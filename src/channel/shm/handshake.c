@@ -385,7 +385,7 @@ static int send_verdict(const struct shm *s)
 	return 0;
 }
 
-static int hello_came(struct shm *s, struct greeting *g)
+static int hello_received(struct shm *s, struct greeting *g)
 {
 	int rc = check_hello(&g->peer);
 
@@ -500,7 +500,7 @@ static int step(struct shm *s)
 	if (g->state == AWAIT_HELLO) {
 		rc = recv_hello(s, g);
 		if (!rc)
-			rc = hello_came(s, g);
+			rc = hello_received(s, g);
 	}
 	if (!rc)
 		rc = recv_verdict(s);

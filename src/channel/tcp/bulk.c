@@ -120,7 +120,7 @@ int tcp_step(void *ctx, struct bulk *b)
 		return 1;
 	if (f->finished) {
 		/* The kernel has it, and the peer sees its end by itself. */
-		b->flags |= BULK_TOLD;
+		b->flags |= BULK_ACKED;
 		return 1;
 	}
 	f->seen = f->done;
@@ -141,7 +141,7 @@ int tcp_stop(void *ctx, struct bulk *b)
 	} else {
 		tcp_out_drop(t, f);
 		if (f->finished)
-			b->flags |= BULK_TOLD;
+			b->flags |= BULK_ACKED;
 	}
 	list_remove(&f->node);
 	list_init(&f->node);

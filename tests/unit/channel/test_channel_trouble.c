@@ -237,7 +237,7 @@ static void credit_is_told_when_there_is_room_again(void **state)
 
 	/* B has no credit left, */
 	p.b->credit_cnt = p.b->sent_cnt - p.b->peer.unexpected_cnt + 8;
-	p.a->came_cnt = 0;
+	p.a->received_cnt = 0;
 	p.a->opts.unexpected_cnt = 8;
 	p.b->peer.unexpected_cnt = 8;
 	p.b->credit_cnt = 0;

@@ -133,7 +133,7 @@ static void finish(struct message *m)
 		assert_true(clock_ns() < end);
 	}
 	T.end(p.a, &m->out);
-	if (m->out.flags & BULK_TOLD) {
+	if (m->out.flags & BULK_ACKED) {
 		PAIR_UNTIL(&p, m->in.flags & BULK_FIN);
 	} else {
 		tell(p.a, p.b);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Preloaded into kedge torture --channel, to see that it sees: SPOIL names what
+ * Preloaded into kedge torture --channel, to see that it sees: INJECT names what
  * this library does wrong with what the channel has done right.
  */
 #include <dlfcn.h>
@@ -33,9 +33,9 @@ static struct kept {
 
 static bool is(const char *what)
 {
-	const char *spoil = getenv("SPOIL");
+	const char *fault = getenv("INJECT");
 
-	return spoil && !strcmp(spoil, what);
+	return fault && !strcmp(fault, what);
 }
 
 static bool now_and_then(unsigned int *cnt)
@@ -67,7 +67,7 @@ static bool is_whole(const struct kedge_completion *c)
 	       c->user < KEPT && c->len;
 }
 
-static void spoil_bytes(struct kedge_completion *c)
+static void inject_bytes(struct kedge_completion *c)
 {
 	struct kept *k = &kept[c->user];
 
@@ -103,14 +103,14 @@ static void overtake(struct kedge_completion *x, struct kedge_completion *y)
 	y->len = len;
 }
 
-static ssize_t spoil(struct kedge_completion *c, ssize_t n)
+static ssize_t inject(struct kedge_completion *c, ssize_t n)
 {
 	static unsigned int bytes, losses, ends;
 	ssize_t i;
 
 	for (i = 0; i < n; i++) {
 		if (is_whole(&c[i]) && now_and_then(&bytes))
-			spoil_bytes(&c[i]);
+			inject_bytes(&c[i]);
 		if (is("overtake") && i && is_whole(&c[i]) &&
 		    is_whole(&c[i - 1]))
 			overtake(&c[i - 1], &c[i]);
@@ -142,7 +142,7 @@ KEDGE_API ssize_t kedge_channel_poll(struct kedge_channel *channel,
 		abort();
 	if (is("crash") && got > 0 && now_and_then(&crashes))
 		raise(SIGKILL); /* others are caught by some libraries */
-	got = spoil(out, got);
+	got = inject(out, got);
 	if (is("twice") && got > 0 && (size_t)got < n &&
 	    is_whole(&out[got - 1]) && now_and_then(&repeats)) {
 		out[got] = out[got - 1];
