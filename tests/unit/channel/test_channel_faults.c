@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 
@@ -45,6 +46,7 @@ struct peer {
 	struct kedge_channel *ch;
 	uint64_t took;
 	int rc;
+	atomic_bool alone; /* the other end has failed: nobody comes */
 	pthread_t thread;
 };
 
@@ -61,12 +63,28 @@ static int open_by(const struct peer *p, struct kedge_channel **ch)
 	return -EINVAL;
 }
 
+/* A listener keeps who is about to be accepted from one call to the next. */
+static int accept_unless_alone(struct peer *p)
+{
+	bool alone;
+	int rc;
+
+	do {
+		alone = atomic_load(&p->alone);
+		rc = kedge_listener_accept(p->l, 300, &p->ch);
+	} while (rc == -ETIMEDOUT && !alone);
+	return rc;
+}
+
 static void *run_peer(void *arg)
 {
 	struct peer *p = arg;
 	uint64_t since = clock_ns();
 
-	p->rc = open_by(p, &p->ch);
+	if (p->how == ACCEPT)
+		p->rc = accept_unless_alone(p);
+	else
+		p->rc = open_by(p, &p->ch);
 	p->took = clock_ns() - since;
 	return NULL;
 }
@@ -186,6 +204,7 @@ static bool open_with_a_fault(int step, struct peer *me, struct peer *other,
 	int rc, hit;
 
 	other->ch = NULL;
+	atomic_store(&other->alone, false);
 	peer_starts(other);
 	fault_at(step);
 	rc = open_by(me, &ch);
@@ -195,6 +214,7 @@ static bool open_with_a_fault(int step, struct peer *me, struct peer *other,
 		says_why(rc, step);
 		assert_ptr_equal(ch, before);
 		(*errors)++;
+		atomic_store(&other->alone, true);
 		/* What the caller does with a socket that is of no use. */
 		if (me->how == OPEN_FD)
 			close(me->fd);
