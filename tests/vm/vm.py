@@ -16,6 +16,7 @@ import argparse
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -237,6 +238,8 @@ def parse():
 
 def main():
     args = parse()
+    # The guest goes with this process, and so do its files.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         if args.what == 'run':
             return run(args)
