@@ -63,6 +63,8 @@ JOBS = [
     Job('rdma program', False, RDMA, 600, ONE + PROGRAM + '.sh' + BOTH, ONCE),
     Job('rdma program cost', False, RDMA, 900, ONE + PROGRAM + '_bench.py' +
         BOTH + ' 5', None),
+    Job('rdma perf', False, RDMA, 300, ONE + '{b}/kedge perf -q -t verbs '
+        '--check -s 1K,64K -W auto,register -r {n}', (1, 11)),
     Job('rdma resync', False, RDMA, 900, ONE + '{b}/tests/vm/verbs_resync '
         '256 100', None),
     Job('rdma demo', False, RDMA, 600, ONE + os.path.join(

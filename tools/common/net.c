@@ -12,6 +12,7 @@
 
 #include "tools/common/net.h"
 #include "tools/common/ofi.h"
+#include "tools/common/rdma_addr.h"
 
 #define LOOPBACK   "127.0.0.1"
 #define TIMEOUT_MS 10000
@@ -59,10 +60,20 @@ int net_connect(const char *transport, const char *node, const char *service,
 /* What rank 1 tells rank 0. */
 struct here {
 	int32_t rc;
+	char addr[RDMA_ADDR_LEN];
 	char port[8];
 };
 
-static int free_port(char port[8])
+/* RDMA devices are not behind the loopback interface. */
+static int own_addr(const char *transport, char addr[RDMA_ADDR_LEN])
+{
+	if (!strncmp(provider_of(transport), "verbs", 5))
+		return rdma_addr(addr);
+	snprintf(addr, RDMA_ADDR_LEN, "%s", LOOPBACK);
+	return 0;
+}
+
+static int free_port(const char *addr, char port[8])
 {
 	struct sockaddr_in a = { .sin_family = AF_INET };
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -71,8 +82,9 @@ static int free_port(char port[8])
 
 	if (fd < 0)
 		return -errno;
-	a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	if (bind(fd, (struct sockaddr *)&a, sizeof(a)) ||
+	if (inet_pton(AF_INET, addr, &a.sin_addr) != 1)
+		rc = -EINVAL;
+	else if (bind(fd, (struct sockaddr *)&a, sizeof(a)) ||
 	    getsockname(fd, (struct sockaddr *)&a, &len))
 		rc = -errno;
 	else
@@ -85,13 +97,15 @@ static int listen_somewhere(const char *transport,
 			    const struct kedge_channel_opts *opts,
 			    struct here *here, struct kedge_listener **l)
 {
-	int rc, tries = TRIES;
+	int rc = own_addr(transport, here->addr), tries = TRIES;
 
+	if (rc)
+		return rc;
 	do {
-		rc = free_port(here->port);
+		rc = free_port(here->addr, here->port);
 		if (!rc)
-			rc = net_listen(transport, LOOPBACK, here->port, opts,
-					l);
+			rc = net_listen(transport, here->addr, here->port,
+					opts, l);
 	} while (rc == -EADDRINUSE && --tries);
 	return rc;
 }
@@ -124,10 +138,11 @@ static int pair_connect(const char *transport, int fd,
 
 	if (recv(fd, &here, sizeof(here), MSG_WAITALL) != sizeof(here))
 		return kedge_reason(-ECONNRESET, "the other end is gone");
+	here.addr[sizeof(here.addr) - 1] = '\0';
 	here.port[sizeof(here.port) - 1] = '\0';
 	if (here.rc)
 		return kedge_reason(here.rc, "the other end cannot listen");
-	return net_connect(transport, LOOPBACK, here.port, opts, TIMEOUT_MS,
+	return net_connect(transport, here.addr, here.port, opts, TIMEOUT_MS,
 			   ch);
 }
 
