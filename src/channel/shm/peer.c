@@ -25,7 +25,7 @@
  * or closed. So no byte is written to end it, and an application that closes
  * descriptors which are not its own ends it, too: while poll() sleeps it holds
  * the files, whatever becomes of the numbers, and sees the wakeup's close.
- * Where the thread is not asleep then it finds that its end of the pair is
+ * A thread that is not asleep finds, when it looks, that its end of the pair is
  * another file, or closed. That leaves a moment between this look and poll() in
  * which the number could be closed and used again, and a child made by clone()
  * that keeps the wakeup open: the thread would not end. It is waited for a
