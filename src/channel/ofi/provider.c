@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* A provider of libfabric's: finding one, its errors, its fabric, its events. */
-#include <inttypes.h>
-#include <poll.h>
 #include <stdlib.h>
-#include <unistd.h>
-#include "channel/connect/wait.h"
 #include "channel/meet/meet.h"
 #include "channel/ofi/internal.h"
-
-#define ROUND_MS 20
 
 int kedge__ofi_errno(ssize_t rc)
 {
@@ -144,31 +138,6 @@ void kedge__ofi_fabric_put(struct ofi_fabric *f)
 		return;
 	fi_close(&f->fid->fid);
 	free(f);
-}
-
-/* In rounds: what a provider does in between needs no event. */
-int kedge__ofi_wait(int fd, uint64_t deadline)
-{
-	return kedge__wait_for(fd, POLLIN, deadline, ROUND_MS);
-}
-
-int kedge__ofi_eq_open(struct fid_fabric *fabric, struct fid_eq **eq, int *fd)
-{
-	struct fi_eq_attr attr = { .wait_obj = FI_WAIT_FD };
-	int rc;
-
-	rc = fi_eq_open(fabric, &attr, eq, NULL);
-	if (rc)
-		return kedge_reason(kedge__ofi_errno(rc), "fi_eq_open: %s",
-				    fi_strerror(-rc));
-	rc = fi_control(&(*eq)->fid, FI_GETWAIT, fd);
-	if (rc) {
-		fi_close(&(*eq)->fid);
-		return kedge_reason(kedge__ofi_errno(rc),
-				    "no descriptor for events: %s",
-				    fi_strerror(-rc));
-	}
-	return 0;
 }
 
 static struct fi_info *hints_rdm(const char *provider)

@@ -113,9 +113,9 @@ void pair_close(struct pair *p)
 void pair_turn(struct pair *p)
 {
 	if (p->a)
-		kedge__ofi_progress(p->a);
+		kedge__rdma_progress(&p->a->r);
 	if (p->b)
-		kedge__ofi_progress(p->b);
+		kedge__rdma_progress(&p->b->r);
 }
 
 static uint64_t mix(uint64_t v)

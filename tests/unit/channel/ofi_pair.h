@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#define T kedge__ofi_ops
+#define T kedge__rdma_ops
 
 struct pair {
 	struct ofi_listener *l;

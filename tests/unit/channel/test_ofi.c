@@ -50,7 +50,7 @@ static bool recv_one(struct ofi *o, size_t want, uint64_t seed)
 static size_t len_of(uint64_t n)
 {
 	static const size_t lens[] = { 1, 8, 24, 119, 120, 121, 128, 4096, 1000,
-				       OFI_PACKET_MAX - 1, OFI_PACKET_MAX, 7 };
+				       RDMA_PACKET_MAX - 1, RDMA_PACKET_MAX, 7 };
 
 	return lens[n % ARRAY_SIZE(lens)];
 }
@@ -82,16 +82,16 @@ static void a_full_queue_waits(void **state)
 		if (send_one(p.a, len_of(sent), sent))
 			sent++;
 		else
-			kedge__ofi_progress(p.b);
+			kedge__rdma_progress(&p.b->r);
 	assert_true(sent >= RX_CNT);
 	/* What the peer has posted, and what we have to send from. */
 	assert_true(sent <= (RX_CNT + TX_CNT) * (BATCH_LEN / 16));
-	assert_int_equal(p.a->credit, 0);
+	assert_int_equal(p.a->r.credit, 0);
 	PAIR_UNTIL(&p, !recv_one(p.b, len_of(got), got) || ++got == sent);
 	while (got < sent) {
 		if (recv_one(p.b, len_of(got), got))
 			got++;
-		kedge__ofi_progress(p.a);
+		kedge__rdma_progress(&p.a->r);
 	}
 	assert_true(send_one(p.a, 1, 1));
 }
@@ -109,7 +109,7 @@ static void one_way_needs_no_answer(void **state)
 			got++;
 		assert_true(clock_ns() < end);
 	}
-	assert_int_equal(p.a->credit_max, RX_CNT);
+	assert_int_equal(p.a->r.credit_max, RX_CNT);
 }
 
 static void what_is_not_committed_is_forgotten(void **state)
@@ -117,7 +117,7 @@ static void what_is_not_committed_is_forgotten(void **state)
 	void *one = T.reserve(p.a, 100);
 	unsigned int i;
 
-	assert_null(T.reserve(p.a, OFI_PACKET_MAX + 1));
+	assert_null(T.reserve(p.a, RDMA_PACKET_MAX + 1));
 	for (i = 0; i < 1000; i++)
 		assert_ptr_equal(T.reserve(p.a, 10), one);
 	assert_true(send_one(p.a, 10, 3));
@@ -141,8 +141,8 @@ static void the_descriptor_tells(void **state)
 		PAIR_UNTIL(&p, !T.arm(p.b) && !readable(p.b, n ? 0 : 20));
 		assert_true(send_one(p.a, len_of(n), n));
 		/* Some say that it is sent only when it has come. */
-		for (i = 0; i < 1000 && p.a->sent_cnt; i++)
-			kedge__ofi_progress(p.a);
+		for (i = 0; i < 1000 && p.a->r.sent_cnt; i++)
+			kedge__rdma_progress(&p.a->r);
 		assert_int_equal(readable(p.b, 5000), 1);
 		PAIR_UNTIL(&p, recv_one(p.b, len_of(n), n));
 	}
@@ -151,7 +151,7 @@ static void the_descriptor_tells(void **state)
 static void arm_says_what_is_there(void **state)
 {
 	assert_true(send_one(p.a, 5, 0));
-	PAIR_UNTIL(&p, !list_empty(&p.b->came));
+	PAIR_UNTIL(&p, !list_empty(&p.b->r.came));
 	assert_int_equal(T.arm(p.b), 1);
 	assert_true(recv_one(p.b, 5, 0));
 }
@@ -161,7 +161,7 @@ static void *drive_b(void *arg)
 	const bool *stop = arg;
 
 	while (!__atomic_load_n(stop, __ATOMIC_ACQUIRE))
-		kedge__ofi_progress(p.b);
+		kedge__rdma_progress(&p.b->r);
 	return NULL;
 }
 
@@ -218,7 +218,7 @@ static void close_with_unread_packets_loses_nothing(void **state)
 static void the_end_is_noticed_by_waiting(void **state)
 {
 	PAIR_UNTIL(&p, !T.arm(p.b));
-	kedge__ofi_free(p.a); /* no goodbye, as if killed */
+	kedge__rdma_free(&p.a->r); /* no goodbye, as if killed */
 	p.a = NULL;
 	assert_int_equal(readable(p.b, 5000), 1);
 	while (!T.check(p.b))
@@ -232,24 +232,24 @@ static void limits_are_told(void **state)
 	assert_int_equal(p.at_a.eager_max, 8192);
 	assert_int_equal(p.at_b.unexpected_cnt, 1u << 20);
 	assert_int_equal(p.at_b.unexpected_bytes, 4 << 20);
-	assert_string_equal(T.explain(p.a), p.a->pins ? T.explain(p.b) : "");
+	assert_string_equal(T.explain(p.a), p.a->r.pins ? T.explain(p.b) : "");
 }
 
 /* ---- a peer that lies ---- */
 
 static void raw(struct ofi *o, const void *data, size_t len)
 {
-	struct ofi_buf *b = &o->bufs[o->buf_cnt - 1];
+	struct rdma_buf *b = &o->r.bufs[o->r.buf_cnt - 1];
 	const struct iovec iov = { b->data, len };
-	const struct fi_msg msg = { .msg_iov = &iov, .desc = &o->slab_desc,
+	const struct fi_msg msg = { .msg_iov = &iov, .desc = &o->r.slab_desc,
 				    .iov_count = 1, .addr = o->peer,
 				    .context = &b->op };
 	ssize_t rc;
 
 	memcpy(b->data, data, len);
 	list_remove(&b->node);
-	o->free_cnt--;
-	o->sent_cnt++;
+	o->r.free_cnt--;
+	o->r.sent_cnt++;
 	PAIR_TRY(&p, rc = fi_sendmsg(o->ep, &msg, FI_COMPLETION));
 	assert_int_equal(rc, 0);
 }
@@ -267,7 +267,7 @@ static void expect_broken(const void *data, size_t len)
 #define LIE(name, ...)                                                 \
 	static void name(void **state)                                 \
 	{                                                              \
-		const struct ofi_head h = { __VA_ARGS__ };             \
+		const struct rdma_head h = { __VA_ARGS__ };             \
                                                                        \
 		expect_broken(&h, sizeof(h));                          \
 	}
@@ -286,16 +286,16 @@ static void a_long_packet_is_refused(void **state)
 {
 	static char data[BUF_LEN] = { HEAD_PACKET };
 
-	expect_broken(data, sizeof(struct ofi_head) + OFI_PACKET_MAX + 1);
+	expect_broken(data, sizeof(struct rdma_head) + RDMA_PACKET_MAX + 1);
 }
 
 /* Several in a buffer: the second one is looked at as the first one is. */
-static void expect_second_refused(struct ofi_head second, size_t len)
+static void expect_second_refused(struct rdma_head second, size_t len)
 {
 	struct {
-		struct ofi_head first;
+		struct rdma_head first;
 		uint64_t word;
-		struct ofi_head second;
+		struct rdma_head second;
 		char rest[64];
 	} both = { .first = { .kind = HEAD_PACKET, .id = 8 },
 		   .second = second };
@@ -306,7 +306,7 @@ static void expect_second_refused(struct ofi_head second, size_t len)
 #define LIE_SECOND(name, len, ...)                                     \
 	static void name(void **state)                                 \
 	{                                                              \
-		const struct ofi_head h = { __VA_ARGS__ };             \
+		const struct rdma_head h = { __VA_ARGS__ };             \
                                                                        \
 		expect_second_refused(h, len);                         \
 	}
@@ -327,31 +327,31 @@ static void packets_of_a_poll_go_together(void **state)
 	assert_null(T.next(p.a, &len));
 	for (n = 0; n < 200; n++)
 		assert_true(send_one(p.a, 24, n));
-	assert_int_equal(p.a->sent_cnt, 0);
+	assert_int_equal(p.a->r.sent_cnt, 0);
 	T.flush(p.a);
-	PAIR_UNTIL(&p, p.a->credit != p.a->credit_max);
-	assert_in_range(p.a->credit_max - p.a->credit, 1, 200 * 32 / 1024);
+	PAIR_UNTIL(&p, p.a->r.credit != p.a->r.credit_max);
+	assert_in_range(p.a->r.credit_max - p.a->r.credit, 1, 200 * 32 / 1024);
 	PAIR_UNTIL(&p, !recv_one(p.b, 24, got) || ++got == 200);
 	while (got < 200)
 		got += recv_one(p.b, 24, got);
 	/* Outside of a poll nothing waits. */
-	n = p.a->credit;
+	n = p.a->r.credit;
 	assert_true(send_one(p.a, 24, 1));
-	assert_true(p.a->credit < n || p.a->rdm);
+	assert_true(p.a->r.credit < n || p.a->rdm);
 }
 
 /* Questions for answers that are never fetched. */
 static void stops_without_end_are_refused(void **state)
 {
-	const struct ofi_head h = { .kind = HEAD_STOP, .id = 5 };
+	const struct rdma_head h = { .kind = HEAD_STOP, .id = 5 };
 	unsigned int i;
 
 	/* Without credit, whatever it costs. */
-	p.b->credit = 0;
-	p.a->credit_max = 1u << 20;
-	for (i = 0; i < STOPPED_CNT + 8 && !p.b->err; i++) {
+	p.b->r.credit = 0;
+	p.a->r.credit_max = 1u << 20;
+	for (i = 0; i < STOPPED_CNT + 8 && !p.b->r.err; i++) {
 		raw(p.a, &h, sizeof(h));
-		PAIR_UNTIL(&p, !p.a->sent_cnt || p.b->err);
+		PAIR_UNTIL(&p, !p.a->r.sent_cnt || p.b->r.err);
 	}
 	PAIR_UNTIL(&p, T.check(p.b));
 	assert_int_equal(T.check(p.b), -EPROTO);

@@ -127,8 +127,8 @@ static void finish(struct message *m)
 	while (out != 1) {
 		out = T.step(p.a, &m->out);
 		in = T.step(p.b, &m->in);
-		kedge__ofi_progress(p.a);
-		kedge__ofi_progress(p.b);
+		kedge__rdma_progress(&p.a->r);
+		kedge__rdma_progress(&p.b->r);
 		assert_true(out >= 0 || out == -EAGAIN);
 		assert_true(clock_ns() < end);
 	}
@@ -161,7 +161,7 @@ static void transfer(size_t len, uint32_t cnt, uint32_t flags)
 	finish(&m);
 	assert_int_equal(T.check(p.a), 0);
 	assert_int_equal(T.check(p.b), 0);
-	assert_true(list_empty(&p.a->sending));
+	assert_true(list_empty(&p.a->r.sending));
 }
 
 static const size_t lens[] = {
@@ -177,7 +177,7 @@ static void every_length_lands(void **state)
 		transfer(lens[i], 1, 0);
 		transfer(lens[i], 1, BULK_STREAM);
 	}
-	assert_true(list_empty(&p.b->landing));
+	assert_true(list_empty(&p.b->r.landing));
 }
 
 static void messages_in_pieces_land_at_every_length(void **state)
@@ -190,7 +190,7 @@ static void messages_in_pieces_land_at_every_length(void **state)
 			transfer(lens[k], cnts[i], 0);
 			transfer(lens[k], cnts[i], BULK_STREAM);
 		}
-	assert_true(list_empty(&p.b->landing));
+	assert_true(list_empty(&p.b->r.landing));
 }
 
 static void the_largest_lands(void **state)
@@ -234,15 +234,15 @@ static void memory_of_the_heap_lands(void **state)
 	mem = T.heap_alloc(p.b, MIB + 4096);
 	assert_non_null(mem);
 	assert_true(T.ready(p.b, mem, 4096) & READY_DIRECT);
-	assert_int_equal(p.b->heap_used, MIB + 4096);
+	assert_int_equal(p.b->r.heap_used, MIB + 4096);
 	dst = mem;
 	fill_bytes(src, MIB, 1);
 	assert_int_equal(begin(&m, MIB, 1, BULK_HEAP), 0);
 	finish(&m);
 	dst = was;
 	T.heap_free(p.b, mem);
-	assert_int_equal(p.b->heap_used, 0);
-	assert_null(T.heap_alloc(p.b, p.b->heap_max + 1));
+	assert_int_equal(p.b->r.heap_used, 0);
+	assert_null(T.heap_alloc(p.b, p.b->r.heap_max + 1));
 	assert_null(T.heap_alloc(p.b, 0));
 }
 
@@ -311,10 +311,10 @@ static void the_sender_stops_it(void **state)
 	assert_int_equal(begin(&m, 16 * MIB, 1, 0), 0);
 	PAIR_UNTIL(&p, T.step(p.a, &m.out) != -EAGAIN);
 	/* Until the network takes no more, as the other end does not look. */
-	f = list_entry(p.a->sending.next, struct flow, node);
+	f = list_entry(p.a->r.sending.next, struct flow, node);
 	for (i = 0; i < 1000; i++) {
 		before = f->landed;
-		kedge__ofi_cq_drain(p.a);
+		kedge__ofi_poll(&p.a->r);
 		T.step(p.a, &m.out);
 		if (f->landed != before)
 			i = 0;
@@ -368,28 +368,28 @@ static void a_stream_is_given_up_at_once(void **state)
 	}
 	assert_int_equal(T.stop(p.b, &m.in), 0);
 	T.end(p.b, &m.in);
-	assert_false(list_empty(&p.b->landing));
+	assert_false(list_empty(&p.b->r.landing));
 	PAIR_UNTIL(&p, !T.stop(p.a, &m.out));
 	T.end(p.a, &m.out);
-	PAIR_UNTIL(&p, list_empty(&p.b->landing));
+	PAIR_UNTIL(&p, list_empty(&p.b->r.landing));
 	free(m.to);
 	transfer(16 * MIB, 1, BULK_STREAM);
 }
 
-static ssize_t write_raw(size_t len, const struct ofi_target *to,
+static ssize_t write_raw(size_t len, const struct rdma_target *to,
 			 uint64_t flags, uint64_t id)
 {
 	struct iovec iov = { src, len };
 	struct fi_rma_iov there = { to->addr, len, to->key };
 	struct fi_msg_rma msg = { .msg_iov = &iov, .iov_count = 1,
-				  .desc = &p.a->slab_desc,
+				  .desc = &p.a->r.slab_desc,
 				  .rma_iov = &there, .rma_iov_count = 1,
 				  .addr = p.a->peer,
 				  .data = id,
-				  .context = &p.a->bufs[p.a->buf_cnt - 1].op };
+				  .context = &p.a->r.bufs[p.a->r.buf_cnt - 1].op };
 	ssize_t rc;
 
-	if (!p.a->ordered)
+	if (!p.a->r.ordered)
 		flags |= FI_DELIVERY_COMPLETE;
 	PAIR_TRY(&p, rc = fi_writemsg(p.a->ep, &msg, flags));
 	return rc;
@@ -398,14 +398,14 @@ static ssize_t write_raw(size_t len, const struct ofi_target *to,
 /* A write that was not offered ends the connection and changes nothing. */
 static void a_key_that_is_over_opens_nothing(void **state)
 {
-	struct ofi_desc *d;
+	struct rdma_desc *d;
 	struct message m;
-	struct ofi_write *w = &p.a->writes[0];
+	struct rdma_write *w = &p.a->r.writes[0];
 
 	fill_bytes(src, 4096, 1);
 	assert_int_equal(begin(&m, 4096, 1, 0), 0);
 	finish(&m);
-	d = (struct ofi_desc *)m.cts;
+	d = (struct rdma_desc *)m.cts;
 	memset(dst, 0x55, 8192);
 	w->flow = NULL;
 	assert_int_equal(write_raw(4096, &d->target[0], 0, 0), 0);
@@ -418,12 +418,12 @@ static void a_key_that_is_over_opens_nothing(void **state)
 
 static void a_byte_beyond_is_refused(void **state)
 {
-	struct ofi_desc *d;
+	struct rdma_desc *d;
 	struct message m;
 
 	fill_bytes(src, 8192, 1);
 	assert_int_equal(begin(&m, 4096, 1, 0), 0);
-	d = (struct ofi_desc *)m.cts;
+	d = (struct rdma_desc *)m.cts;
 	memset(dst, 0x55, 8192);
 	assert_int_equal(write_raw(4097, &d->target[0], 0, 0), 0);
 	PAIR_UNTIL(&p, T.check(p.b));
@@ -438,12 +438,12 @@ static void a_byte_beyond_is_refused(void **state)
 /* What has landed and is of no message, or of one that does not end so. */
 static void lies_of(uint32_t flags, uint64_t id)
 {
-	const struct ofi_desc *d;
+	const struct rdma_desc *d;
 	struct message m;
 
 	fill_bytes(src, 4096, 1);
 	assert_int_equal(begin(&m, 4096, 1, flags), 0);
-	d = (const struct ofi_desc *)m.cts;
+	d = (const struct rdma_desc *)m.cts;
 	assert_int_equal(write_raw(8, &d->target[0], FI_REMOTE_CQ_DATA,
 				   id ? id : d->id), 0);
 	PAIR_UNTIL(&p, T.check(p.b));
@@ -457,7 +457,7 @@ static void lies_of(uint32_t flags, uint64_t id)
 
 static void what_nobody_waits_for_has_not_landed(void **state)
 {
-	if (!p.b->tells)
+	if (!p.b->r.tells)
 		skip();
 	lies_of(0, 2);
 	lies_of(0, UINT64_C(1) << 32 | 1);
@@ -476,8 +476,8 @@ static void what_was_stopped_may_have_landed(void **state)
 	/* It does not look whether anything came, and writes. */
 	assert_int_equal(T.step(p.a, &m.out), 0);
 	PAIR_UNTIL(&p, !T.stop(p.b, &m.in));
-	assert_true(!p.b->tells || m.in.flags & BULK_FIN);
-	PAIR_UNTIL(&p, !p.b->stops_cnt);
+	assert_true(!p.b->r.tells || m.in.flags & BULK_FIN);
+	PAIR_UNTIL(&p, !p.b->r.stops_cnt);
 	assert_int_equal(T.check(p.b), 0);
 	PAIR_UNTIL(&p, !T.stop(p.a, &m.out));
 	drop(&m);
@@ -501,7 +501,7 @@ static void memory_that_is_not_there_is_refused(void **state)
 	assert_int_equal(T.accept(p.b, &m.out, NULL, 0, desc, &len), -EINVAL);
 	assert_int_equal(T.accept(p.b, &m.out, desc, 1, desc, &len), -EPROTO);
 	assert_int_equal(T.start(p.a, &m.out, desc, 1), -EPROTO);
-	assert_true(list_empty(&p.b->landing));
+	assert_true(list_empty(&p.b->r.landing));
 }
 
 /* The peer is gone at some stage: everything can be ended at once. */
@@ -518,7 +518,7 @@ static void gone_at(unsigned int turns, uint32_t flags, bool sender)
 		T.step(p.b, &m.in);
 		pair_turn(&p);
 	}
-	kedge__ofi_free(*who);
+	kedge__rdma_free(&(*who)->r);
 	*who = NULL;
 	who = sender ? &p.b : &p.a;
 	PAIR_UNTIL(&p, T.check(*who));

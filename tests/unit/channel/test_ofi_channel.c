@@ -29,7 +29,7 @@ static int setup(void **state)
 {
 	if (pair_open(&p))
 		return -1;
-	tells = p.a->tells;
+	tells = p.a->r.tells;
 	channel_over(p.a, &p.at_a, &a);
 	channel_over(p.b, &p.at_b, &b);
 	return 0;
@@ -71,12 +71,12 @@ static struct flow *agreed(void)
 {
 	uint64_t end = clock_ns() + 10000000000ull;
 
-	while (list_empty(&p.a->sending)) {
+	while (list_empty(&p.a->r.sending)) {
 		kedge_channel_poll(b, NULL, 0);
 		kedge_channel_poll(a, NULL, 0);
 		assert_true(clock_ns() < end);
 	}
-	return list_entry(p.a->sending.next, struct flow, node);
+	return list_entry(p.a->r.sending.next, struct flow, node);
 }
 
 /* As far as @a comes without @b: whether all is posted, and not all has left. */
@@ -84,7 +84,7 @@ static bool last_bytes_wait(const struct flow *f)
 {
 	int i;
 
-	for (i = 0; i < 2000 && !list_empty(&p.a->sending); i++) {
+	for (i = 0; i < 2000 && !list_empty(&p.a->r.sending); i++) {
 		if (f->posted == f->len && f->in_flight && i > 500)
 			return true;
 		kedge_channel_poll(a, NULL, 0);

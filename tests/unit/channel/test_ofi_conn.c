@@ -274,25 +274,25 @@ static void another_server_is_no_kedge(void **state)
 
 /* ---- what a peer says of itself ---- */
 
-static struct ofi_hello good(void)
+static struct rdma_hello good(void)
 {
-	struct ofi_hello h;
+	struct rdma_hello h;
 
-	kedge__ofi_hello(&h, &opts);
+	kedge__rdma_hello(&h, &opts);
 	return h;
 }
 
 static void limits_are_checked(void **state)
 {
-	struct ofi_hello h = good();
+	struct rdma_hello h = good();
 
-	assert_int_equal(kedge__ofi_hello_check(&h, sizeof(h)), 0);
-	assert_int_equal(kedge__ofi_hello_check(&h, sizeof(h) - 1), -EPROTO);
+	assert_int_equal(kedge__rdma_hello_check(&h, sizeof(h)), 0);
+	assert_int_equal(kedge__rdma_hello_check(&h, sizeof(h) - 1), -EPROTO);
 #define BAD(field, value)                                                      \
 	do {                                                                   \
 		h = good();                                                    \
 		h.field = (value);                                             \
-		assert_int_equal(kedge__ofi_hello_check(&h, sizeof(h)),        \
+		assert_int_equal(kedge__rdma_hello_check(&h, sizeof(h)),        \
 				 -EPROTO);                                     \
 	} while (0)
 	BAD(magic, __builtin_bswap64(HELLO_MAGIC));
@@ -310,14 +310,14 @@ static void limits_are_checked(void **state)
 	BAD(zero, 1);
 	h = good();
 	h.status = -ENOMEM;
-	assert_int_equal(kedge__ofi_hello_check(&h, sizeof(h)), -ENOMEM);
+	assert_int_equal(kedge__rdma_hello_check(&h, sizeof(h)), -ENOMEM);
 }
 
 /* By libfabric, but with the wrong words. */
 static void *call_wrongly(void *arg)
 {
 	struct call *c = arg;
-	struct ofi_hello h = good(), answer;
+	struct rdma_hello h = good(), answer;
 	struct ofi_fabric *fabric;
 	struct fi_info *info;
 	struct ofi *o;
@@ -332,7 +332,7 @@ static void *call_wrongly(void *arg)
 	memset(&answer, 0, sizeof(answer));
 	kedge__ofi_connected(o, clock_ns() + 5000000000u, &answer);
 	c->rc = answer.status;
-	kedge__ofi_free(o);
+	kedge__rdma_free(&o->r);
 	kedge__ofi_fabric_put(fabric);
 	fi_freeinfo(info);
 	return NULL;
@@ -465,11 +465,11 @@ static pid_t doomed(const char *port, int packets, int said)
 	}
 	/* Small packets leave with the call that makes them, or with these. */
 	for (packets = 0; packets < 1000; packets++)
-		kedge__ofi_progress(o);
+		kedge__rdma_progress(&o->r);
 	if (write(said, "", 1) != 1)
 		_exit(3);
 	for (;;)
-		kedge__ofi_progress(o);
+		kedge__rdma_progress(&o->r);
 }
 
 static void a_killed_peer_is_noticed(void **state)

@@ -46,9 +46,9 @@ KEDGE_API int kedge_channel_open_ofi(const char *provider, const char *node,
 		return rc;
 	/* It is the caller's, and not kept. */
 	opts.secret = NULL;
-	rc = kedge__channel_open(&kedge__ofi_ops, o, &opts, &peer, channel);
+	rc = kedge__channel_open(&kedge__rdma_ops, &o->r, &opts, &peer, channel);
 	if (rc)
-		kedge__ofi_free(o);
+		kedge__rdma_free(&o->r);
 	return rc;
 }
 
@@ -84,10 +84,10 @@ static int listener_accept(void *ctx, int timeout_ms,
 	rc = kedge__ofi_accept(ctx, timeout_ms, &o, &peer);
 	if (rc)
 		return rc;
-	rc = kedge__channel_open(&kedge__ofi_ops, o,
+	rc = kedge__channel_open(&kedge__rdma_ops, &o->r,
 				 kedge__ofi_listener_opts(ctx), &peer, channel);
 	if (rc)
-		kedge__ofi_free(o);
+		kedge__rdma_free(&o->r);
 	return rc;
 }
 

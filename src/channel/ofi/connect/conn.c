@@ -1,131 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Finding a provider, and the events of connections. What a peer says of itself
- * in the connection's private data (struct ofi_hello) is checked here.
- */
-#include <inttypes.h>
-#include <poll.h>
+/* Connecting to a listener. */
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "channel/connect/wait.h"
 #include "channel/meet/meet.h"
 #include "channel/ofi/internal.h"
 
-
-/* ---- providers ---- */
-
-/* ---- events ---- */
-
-/* Copy what came with an event; all zero if it is not of our length. */
-static void take_hello(struct ofi_hello *hello, const void *data, size_t len)
-{
-	memset(hello, 0, sizeof(*hello));
-	if (len >= sizeof(*hello))
-		memcpy(hello, data, sizeof(*hello));
-}
-
-static int eq_error(struct fid_eq *eq, struct ofi_hello *hello)
-{
-	char data[256];
-	struct fi_eq_err_entry e = { .err_data = data,
-				     .err_data_size = sizeof(data) };
-	ssize_t n = fi_eq_readerr(eq, &e, 0);
-
-	if (n < 0)
-		return n == -FI_EAGAIN ? -EAGAIN : kedge__ofi_errno(n);
-	take_hello(hello, e.err_data, e.err_data ? e.err_data_size : 0);
-	return e.err ? kedge__ofi_errno(-abs(e.err)) : -ECONNRESET;
-}
-
-int kedge__ofi_eq_read(struct fid_eq *eq, uint32_t *event,
-		       struct fi_info **info, struct ofi_hello *hello)
-{
-	union {
-		struct fi_eq_cm_entry cm;
-		char room[sizeof(struct fi_eq_cm_entry) + 256];
-	} e;
-	ssize_t n;
-
-	*info = NULL;
-	n = fi_eq_read(eq, event, &e, sizeof(e), 0);
-	if (n == -FI_EAGAIN || n == -FI_EINTR)
-		return -EAGAIN;
-	if (n == -FI_EAVAIL)
-		return eq_error(eq, hello);
-	if (n < 0)
-		return kedge__ofi_errno(n);
-	if ((size_t)n < sizeof(e.cm))
-		n = sizeof(e.cm);
-	take_hello(hello, e.cm.data, (size_t)n - sizeof(e.cm));
-	if (*event == FI_CONNREQ)
-		*info = e.cm.info;
-	return 0;
-}
-
-/* ---- what the sides say of themselves ---- */
-
-#define EAGER_DEFAULT (8u * 1024)
-
-void kedge__ofi_hello(struct ofi_hello *hello,
-		      const struct kedge_channel_opts *opts)
-{
-	*hello = (struct ofi_hello){
-		.magic = HELLO_MAGIC,
-		.version = HELLO_VERSION,
-		.rx_cnt = RX_CNT,
-		.pid = (uint32_t)getpid(),
-		.eager_max = eager_or(opts, EAGER_DEFAULT, OFI_EAGER_MAX),
-		.unexpected_cnt = opts->unexpected_cnt,
-		.unexpected_bytes = opts->unexpected_bytes,
-	};
-}
-
-int kedge__ofi_hello_check(const struct ofi_hello *h, size_t len)
-{
-	if (len < sizeof(*h) || h->magic != HELLO_MAGIC)
-		return kedge_reason(-EPROTO, "what answers is no kedge, or of "
-					     "another byte order");
-	if (h->version != HELLO_VERSION)
-		return kedge_reason(-EPROTO, "the peer's kedge speaks version "
-				    "%u of the protocol, this one %u",
-				    h->version, HELLO_VERSION);
-	if (h->status)
-		return kedge_reason(h->status < -4095 || h->status > 0
-					    ? -EPROTO : h->status,
-				    "the peer turned this side away");
-	if (h->rx_cnt < 8 || h->rx_cnt > 4096 || h->zero || !h->eager_max ||
-	    h->eager_max > OFI_EAGER_MAX || !h->unexpected_cnt ||
-	    h->unexpected_cnt > UNEXPECTED_CNT_MAX ||
-	    h->unexpected_bytes < h->eager_max ||
-	    h->unexpected_bytes > 1u << 30)
-		return kedge_reason(-EPROTO, "the peer names limits that no "
-				    "channel has: it is no kedge of this "
-				    "version, or broken");
-	return 0;
-}
-
-int kedge__ofi_agree(struct ofi *o, const struct kedge_channel_opts *opts,
-		     const struct ofi_hello *hello, struct transport_peer *peer)
-{
-	uint32_t eager = least(eager_or(opts, EAGER_DEFAULT, OFI_EAGER_MAX),
-			       hello->eager_max);
-	int rc = kedge__ofi_hello_check(hello, sizeof(*hello));
-
-	if (rc)
-		return rc;
-	*peer = (struct transport_peer){
-		.eager_max = eager,
-		.unexpected_cnt = hello->unexpected_cnt,
-		.unexpected_bytes = hello->unexpected_bytes,
-	};
-	o->credit = o->credit_max = hello->rx_cnt;
-	o->heap_max = opts->heap_bytes;
-	return 0;
-}
-
 int kedge__ofi_connected(struct ofi *o, uint64_t deadline,
-			 struct ofi_hello *hello)
+			 struct rdma_hello *hello)
 {
 	struct fi_info *info;
 	uint32_t event;
@@ -139,7 +21,7 @@ int kedge__ofi_connected(struct ofi *o, uint64_t deadline,
 			return -ECONNRESET;
 		if (rc != -EAGAIN)
 			return rc;
-		rc = kedge__ofi_wait(o->fd, deadline);
+		rc = kedge__rdma_wait(o->r.fd, deadline);
 		if (rc)
 			return rc;
 	}
@@ -147,14 +29,14 @@ int kedge__ofi_connected(struct ofi *o, uint64_t deadline,
 
 /* ---- connecting ---- */
 
-static int connect_failed(int rc, const struct ofi_hello *hello,
+static int connect_failed(int rc, const struct rdma_hello *hello,
 			  const char *node, const char *service)
 {
 	int said;
 
 	/* A refusal in words of ours. */
 	if (hello->magic) {
-		said = kedge__ofi_hello_check(hello, sizeof(*hello));
+		said = kedge__rdma_hello_check(hello, sizeof(*hello));
 		if (said)
 			return said;
 	}
@@ -179,10 +61,10 @@ static int connect_to(struct ofi *o, const struct fi_info *info,
 		      const struct kedge_channel_opts *opts, uint64_t deadline,
 		      struct transport_peer *peer)
 {
-	struct ofi_hello hello;
+	struct rdma_hello hello;
 	int rc;
 
-	kedge__ofi_hello(&hello, opts);
+	kedge__rdma_hello(&hello, opts);
 	rc = fi_connect(o->ep, info->dest_addr, &hello, sizeof(hello));
 	memset(&hello, 0, sizeof(hello));
 	if (!rc)
@@ -191,7 +73,7 @@ static int connect_to(struct ofi *o, const struct fi_info *info,
 		rc = kedge__ofi_errno(rc);
 	if (rc)
 		return connect_failed(rc, &hello, node, service);
-	return kedge__ofi_agree(o, opts, &hello, peer);
+	return kedge__rdma_agree(&o->r, opts, &hello, peer);
 }
 
 static int connect_rdm(const char *provider, const char *node,
@@ -232,7 +114,7 @@ int kedge__ofi_connect(const char *provider, const char *node,
 		goto put_fabric;
 	rc = connect_to(o, info, node, service, opts, deadline, peer);
 	if (rc)
-		kedge__ofi_free(o);
+		kedge__rdma_free(&o->r);
 	else
 		*out = o;
 

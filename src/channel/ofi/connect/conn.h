@@ -6,23 +6,6 @@
 #ifndef CHANNEL_OFI_CONNECT_CONN_H
 #define CHANNEL_OFI_CONNECT_CONN_H
 
-/* The sides tell each other this when they connect; in the private data of the
- * connection, of which verbs has 48 bytes. */
-#define HELLO_MAGIC   UINT64_C(0x6b6564676563686e)
-#define HELLO_VERSION 1u
-
-struct ofi_hello {
-	uint64_t magic; /* shows another byte order, too */
-	uint16_t version;
-	uint16_t rx_cnt;
-	uint32_t pid;
-	uint32_t eager_max;
-	uint32_t unexpected_cnt;
-	uint64_t unexpected_bytes;
-	int32_t status; /* of a refusal: a negative errno */
-	uint32_t zero;
-};
-
 /* ---- conn.c: endpoints ---- */
 
 /* A libfabric error as a negative errno. */
@@ -33,32 +16,18 @@ void kedge__ofi_fabric_put(struct ofi_fabric *fabric);
 /* An endpoint, not connected; with its buffers posted, if it will be. */
 int kedge__ofi_open(struct ofi_fabric *fabric, struct fi_info *info,
 		    struct ofi **out);
-/* Free it, and send no packet. */
-void kedge__ofi_free(struct ofi *o);
 /* Wait for FI_CONNECTED until @deadline; what the peer said goes to @hello. */
 int kedge__ofi_connected(struct ofi *o, uint64_t deadline,
-			 struct ofi_hello *hello);
+			 struct rdma_hello *hello);
 int kedge__ofi_eq_open(struct fid_fabric *fabric, struct fid_eq **eq, int *fd);
 /* One event, or -EAGAIN; 0 and *@event, else what the error event says. */
 int kedge__ofi_eq_read(struct fid_eq *eq, uint32_t *event,
-		       struct fi_info **info, struct ofi_hello *hello);
-/* Wait for the descriptor until @deadline, a while at most. 0; else as
- * kedge__wait_for(). */
-int kedge__ofi_wait(int fd, uint64_t deadline);
-void kedge__ofi_hello(struct ofi_hello *hello,
-		      const struct kedge_channel_opts *opts);
-/* 0 or -EPROTO, or what the peer says of itself. */
-int kedge__ofi_hello_check(const struct ofi_hello *hello, size_t len);
-int kedge__ofi_agree(struct ofi *o, const struct kedge_channel_opts *opts,
-		     const struct ofi_hello *hello,
-		     struct transport_peer *peer);
+		       struct fi_info **info, struct rdma_hello *hello);
 int kedge__ofi_connect(const char *provider, const char *node,
 		       const char *service,
 		       const struct kedge_channel_opts *opts, int timeout_ms,
 		       struct ofi **out, struct transport_peer *peer);
 
-/* Post the buffers to receive into. */
-int kedge__ofi_post_all(struct ofi *o);
 /*
  * Find connected endpoints of @provider, with an address as for fi_getinfo(): *@info;
  * or NULL and *@rdm, if it has only datagrams.

@@ -130,7 +130,7 @@ free_listener:
 /* Reject the peers that have asked and got no answer. */
 static void reject_all(struct ofi_listener *l)
 {
-	struct ofi_hello hello;
+	struct rdma_hello hello;
 	struct fi_info *info;
 	uint32_t event;
 	int rc, idle = 0;
@@ -210,33 +210,33 @@ int kedge__ofi_listener_address(const struct ofi_listener *l, char *text)
 
 static void turn_away(struct ofi_listener *l, struct fi_info *info, int why)
 {
-	struct ofi_hello hello;
+	struct rdma_hello hello;
 
-	kedge__ofi_hello(&hello, &l->opts);
+	kedge__rdma_hello(&hello, &l->opts);
 	hello.status = why;
 	fi_reject(l->pep, info->handle, &hello, sizeof(hello));
 }
 
 static int take_peer(struct ofi_listener *l, struct fi_info *info,
-		     const struct ofi_hello *theirs, struct ofi **out,
+		     const struct rdma_hello *theirs, struct ofi **out,
 		     struct transport_peer *peer)
 {
-	struct ofi_hello ours, answer;
+	struct rdma_hello ours, answer;
 	struct ofi *o;
 	int rc;
 
-	rc = kedge__ofi_hello_check(theirs, sizeof(*theirs));
+	rc = kedge__rdma_hello_check(theirs, sizeof(*theirs));
 	if (!rc)
 		rc = kedge__ofi_open(l->fabric, info, &o);
 	if (rc) {
 		turn_away(l, info, rc);
 		return rc;
 	}
-	kedge__ofi_hello(&ours, &l->opts);
+	kedge__rdma_hello(&ours, &l->opts);
 	rc = fi_accept(o->ep, &ours, sizeof(ours));
 	if (rc) {
 		/* In this order: the endpoint refers to the handle. */
-		kedge__ofi_free(o);
+		kedge__rdma_free(&o->r);
 		rc = failed(rc, "fi_accept");
 		turn_away(l, info, rc);
 		return rc;
@@ -247,14 +247,14 @@ static int take_peer(struct ofi_listener *l, struct fi_info *info,
 				  "the peer left in the handshake");
 		goto free_ofi;
 	}
-	rc = kedge__ofi_agree(o, &l->opts, theirs, peer);
+	rc = kedge__rdma_agree(&o->r, &l->opts, theirs, peer);
 	if (rc)
 		goto free_ofi;
 	*out = o;
 	return 0;
 
 free_ofi:
-	kedge__ofi_free(o);
+	kedge__rdma_free(&o->r);
 	return rc;
 }
 
@@ -276,7 +276,7 @@ int kedge__ofi_accept(struct ofi_listener *l, int timeout_ms, struct ofi **out,
 		      struct transport_peer *peer)
 {
 	uint64_t deadline = kedge__deadline_of(timeout_ms);
-	struct ofi_hello hello;
+	struct rdma_hello hello;
 	struct fi_info *info;
 	uint32_t event;
 	int rc;
@@ -291,7 +291,7 @@ int kedge__ofi_accept(struct ofi_listener *l, int timeout_ms, struct ofi **out,
 			return rc;
 		}
 		/* Errors are of peers that broke off. */
-		if (rc && kedge__ofi_wait(l->fd, deadline))
+		if (rc && kedge__rdma_wait(l->fd, deadline))
 			return kedge_reason(-ETIMEDOUT, "no peer connected in time");
 	}
 }

@@ -128,8 +128,8 @@ static int meet(struct ofi *o, const char *provider, uint64_t deadline)
 		return kedge_reason(-EIO, "\"%s\" does not take the "
 				    "peer's address: are both ends of one "
 				    "version of libfabric?", provider);
-	o->credit = o->credit_max = n.rx_cnt;
-	rc = kedge__ofi_post_all(o);
+	o->r.credit = o->r.credit_max = n.rx_cnt;
+	rc = kedge__rdma_post_all(&o->r);
 	if (rc)
 		return rc;
 	n = (struct rdm_name){ .rx_cnt = RX_CNT };
@@ -205,15 +205,15 @@ int kedge__ofi_rdm(int fd, const char *provider,
 		return rc;
 	}
 	o->ctl_fd = fd;
-	o->heap_max = opts->heap_bytes;
+	o->r.heap_max = opts->heap_bytes;
 	rc = tell_name(o, provider);
 	if (!rc)
 		rc = meet(o, provider, deadline);
 	/* Now: what was said there would wake for ever. */
-	if (!rc && epoll_ctl(o->fd, EPOLL_CTL_ADD, fd, &ev))
+	if (!rc && epoll_ctl(o->r.fd, EPOLL_CTL_ADD, fd, &ev))
 		rc = kedge_reason(-errno, "no descriptor to wait on");
 	if (rc)
-		kedge__ofi_free(o);
+		kedge__rdma_free(&o->r);
 	else
 		*out = o;
 	return rc;

@@ -3,19 +3,19 @@
  * The receiver's description of the place where a message may land. It comes from
  * the peer, so it is checked before anything looks at it.
  */
-#ifndef CHANNEL_OFI_DESC_H
-#define CHANNEL_OFI_DESC_H
+#ifndef CHANNEL_RDMA_DESC_H
+#define CHANNEL_RDMA_DESC_H
 
 #include "channel/transport.h"
 
 /* A range of the peer's, as it wants it named in a write. */
-struct ofi_target {
+struct rdma_target {
 	uint64_t addr;
 	uint64_t len;
 	uint64_t key;
 };
 
-enum ofi_desc_kind {
+enum rdma_desc_kind {
 	DESC_DIRECT = 1, /* the targets take the message, one after the other */
 	DESC_TABLE,	 /* the one target is read: it holds the targets */
 	DESC_STREAM,	 /* the one target is a window of slots */
@@ -23,12 +23,12 @@ enum ofi_desc_kind {
 
 /*
  * @id:       the flow
- * @kind:     enum ofi_desc_kind
+ * @kind:     enum rdma_desc_kind
  * @cnt:      targets, here or in the table
  * @len:      bytes of the message
  * @slot_len: DESC_STREAM: of each slot but the last one of the message
  */
-struct ofi_desc {
+struct rdma_desc {
 	uint32_t id;
 	uint16_t kind;
 	uint16_t zero;
@@ -36,17 +36,17 @@ struct ofi_desc {
 	uint32_t slot_cnt;
 	uint64_t len;
 	uint64_t slot_len;
-	struct ofi_target target[];
+	struct rdma_target target[];
 };
 
 /* As long as one may be. */
-union ofi_desc_room {
-	struct ofi_desc desc;
+union rdma_desc_room {
+	struct rdma_desc desc;
 	char room[DESC_MAX];
 };
 
 #define DESC_TARGETS \
-	((DESC_MAX - sizeof(struct ofi_desc)) / sizeof(struct ofi_target))
+	((DESC_MAX - sizeof(struct rdma_desc)) / sizeof(struct rdma_target))
 /* In a table. */
 #define TABLE_TARGETS 4096u
 
@@ -54,11 +54,11 @@ union ofi_desc_room {
  * Copy the descriptor of @raw_len bytes at @raw, for a message of @len bytes,
  * to @desc, which has room for DESC_MAX bytes. 0, or -EPROTO with a reason.
  */
-int kedge__ofi_desc_parse(const void *raw, size_t raw_len, uint64_t len,
-			  struct ofi_desc *desc);
+int kedge__rdma_desc_parse(const void *raw, size_t raw_len, uint64_t len,
+			  struct rdma_desc *desc);
 
 /* Check that @cnt targets are ranges that hold @len bytes together; -EPROTO. */
-int kedge__ofi_desc_targets(const struct ofi_target *target, uint32_t cnt,
+int kedge__rdma_desc_targets(const struct rdma_target *target, uint32_t cnt,
 			    uint64_t len);
 
-#endif /* CHANNEL_OFI_DESC_H */
+#endif /* CHANNEL_RDMA_DESC_H */

@@ -7,32 +7,32 @@
 
 #include <cmocka.h>
 
-#include "channel/ofi/desc.h"
+#include "channel/rdma/desc.h"
 
 #define LEN 10000u
 
 static union {
-	struct ofi_desc d;
+	struct rdma_desc d;
 	char room[DESC_MAX];
 } in, out;
 
 static size_t len_of(uint32_t cnt)
 {
-	return sizeof(struct ofi_desc) + cnt * sizeof(struct ofi_target);
+	return sizeof(struct rdma_desc) + cnt * sizeof(struct rdma_target);
 }
 
 static int parse(uint32_t cnt)
 {
-	return kedge__ofi_desc_parse(&in, len_of(cnt), LEN, &out.d);
+	return kedge__rdma_desc_parse(&in, len_of(cnt), LEN, &out.d);
 }
 
 static int setup(void **state)
 {
 	memset(&in, 0, sizeof(in));
-	in.d = (struct ofi_desc){ .id = 3, .kind = DESC_DIRECT, .cnt = 2,
+	in.d = (struct rdma_desc){ .id = 3, .kind = DESC_DIRECT, .cnt = 2,
 				  .len = LEN };
-	in.d.target[0] = (struct ofi_target){ 0, LEN - 1, 5 };
-	in.d.target[1] = (struct ofi_target){ UINT64_MAX, 1, 6 };
+	in.d.target[0] = (struct rdma_target){ 0, LEN - 1, 5 };
+	in.d.target[1] = (struct rdma_target){ UINT64_MAX, 1, 6 };
 	return 0;
 }
 
@@ -55,7 +55,7 @@ static void direct_ranges_hold_the_message(void **state)
 	setup(NULL);
 	/* The sum wraps to what it should be. */
 	in.d.target[0].len = UINT64_MAX;
-	in.d.target[1] = (struct ofi_target){ 0, LEN + 1, 0 };
+	in.d.target[1] = (struct rdma_target){ 0, LEN + 1, 0 };
 	assert_int_equal(parse(2), -EPROTO);
 	setup(NULL);
 	in.d.target[0].addr = UINT64_MAX - LEN + 2;
@@ -71,12 +71,12 @@ static void a_descriptor_whose_sizes_disagree_is_eproto(void **state)
 	in.d.cnt = 3;
 	assert_int_equal(parse(2), -EPROTO);
 	setup(NULL);
-	assert_int_equal(kedge__ofi_desc_parse(&in, len_of(2) - 1, LEN, &out.d),
+	assert_int_equal(kedge__rdma_desc_parse(&in, len_of(2) - 1, LEN, &out.d),
 			 -EPROTO);
-	assert_int_equal(kedge__ofi_desc_parse(&in, 0, LEN, &out.d), -EPROTO);
-	assert_int_equal(kedge__ofi_desc_parse(&in, len_of(0) - 8, LEN, &out.d),
+	assert_int_equal(kedge__rdma_desc_parse(&in, 0, LEN, &out.d), -EPROTO);
+	assert_int_equal(kedge__rdma_desc_parse(&in, len_of(0) - 8, LEN, &out.d),
 			 -EPROTO);
-	assert_int_equal(kedge__ofi_desc_parse(&in, len_of(2), LEN - 1, &out.d),
+	assert_int_equal(kedge__rdma_desc_parse(&in, len_of(2), LEN - 1, &out.d),
 			 -EPROTO);
 	in.d.cnt = 0;
 	assert_int_equal(parse(0), -EPROTO);
@@ -97,13 +97,13 @@ static void a_table_is_bounded(void **state)
 {
 	in.d.kind = DESC_TABLE;
 	in.d.cnt = 20;
-	in.d.target[0].len = 20 * sizeof(struct ofi_target);
+	in.d.target[0].len = 20 * sizeof(struct rdma_target);
 	assert_int_equal(parse(1), 0);
 	assert_int_equal(parse(2), -EPROTO);
 	in.d.target[0].len++;
 	assert_int_equal(parse(1), -EPROTO);
 	in.d.cnt = TABLE_TARGETS + 1;
-	in.d.target[0].len = in.d.cnt * sizeof(struct ofi_target);
+	in.d.target[0].len = in.d.cnt * sizeof(struct rdma_target);
 	assert_int_equal(parse(1), -EPROTO);
 	in.d.cnt = 0;
 	in.d.target[0].len = 0;
@@ -140,7 +140,7 @@ static void a_window_is_its_slots(void **state)
 	in.d.len = UINT64_C(1) << 33;
 	in.d.slot_len = 1;
 	in.d.target[0].len = 4;
-	assert_int_equal(kedge__ofi_desc_parse(&in, len_of(1), in.d.len,
+	assert_int_equal(kedge__rdma_desc_parse(&in, len_of(1), in.d.len,
 					       &out.d), -EPROTO);
 }
 

@@ -5,10 +5,10 @@
  */
 #include "feed.h"
 
-#include "channel/ofi/desc.c"
+#include "channel/rdma/desc.c"
 
 /* The same in wide numbers. */
-static bool holds(const struct ofi_target *t, uint32_t cnt, uint64_t len)
+static bool holds(const struct rdma_target *t, uint32_t cnt, uint64_t len)
 {
 	unsigned __int128 sum = 0;
 	uint32_t i;
@@ -22,11 +22,11 @@ static bool holds(const struct ofi_target *t, uint32_t cnt, uint64_t len)
 	return sum == len;
 }
 
-static void check(const struct ofi_desc *d, size_t raw_len, uint64_t len)
+static void check(const struct rdma_desc *d, size_t raw_len, uint64_t len)
 {
 	uint32_t cnt = d->kind == DESC_DIRECT ? d->cnt : 1;
 
-	CHECK(raw_len == sizeof(*d) + cnt * sizeof(struct ofi_target));
+	CHECK(raw_len == sizeof(*d) + cnt * sizeof(struct rdma_target));
 	CHECK(d->len == len && !d->zero);
 	switch (d->kind) {
 	case DESC_DIRECT:
@@ -35,7 +35,7 @@ static void check(const struct ofi_desc *d, size_t raw_len, uint64_t len)
 	case DESC_TABLE:
 		CHECK(d->cnt && d->cnt <= TABLE_TARGETS);
 		CHECK(holds(d->target, 1,
-			    d->cnt * (uint64_t)sizeof(struct ofi_target)));
+			    d->cnt * (uint64_t)sizeof(struct rdma_target)));
 		return;
 	}
 	CHECK(d->kind == DESC_STREAM && d->slot_len && d->slot_cnt);
@@ -47,7 +47,7 @@ static void check(const struct ofi_desc *d, size_t raw_len, uint64_t len)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
 	union {
-		struct ofi_desc d;
+		struct rdma_desc d;
 		char room[DESC_MAX];
 	} d;
 	struct bytes in = { data, len };
@@ -60,10 +60,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	if (!raw)
 		return 0;
 	memcpy(raw, in.at, in.left);
-	own = (uint64_t *)(void *)(raw + offsetof(struct ofi_desc, len));
+	own = (uint64_t *)(void *)(raw + offsetof(struct rdma_desc, len));
 	if (in.left >= sizeof(d.d) && msg_len & 1)
 		memcpy(own, &msg_len, sizeof(msg_len));
-	if (!kedge__ofi_desc_parse(raw, in.left, msg_len, &d.d)) {
+	if (!kedge__rdma_desc_parse(raw, in.left, msg_len, &d.d)) {
 		CHECK(in.left <= DESC_MAX && !memcmp(&d, raw, in.left));
 		check(&d.d, in.left, msg_len);
 	}

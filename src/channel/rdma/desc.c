@@ -4,7 +4,7 @@
  * write where the peer's provider refuses it, and read beyond the message: the
  * lengths are what matters.
  */
-#include "channel/ofi/desc.h"
+#include "channel/rdma/desc.h"
 
 static int refuse(const char *what)
 {
@@ -12,7 +12,7 @@ static int refuse(const char *what)
 			    "is no kedge of this version, or broken", what);
 }
 
-int kedge__ofi_desc_targets(const struct ofi_target *target, uint32_t cnt,
+int kedge__rdma_desc_targets(const struct rdma_target *target, uint32_t cnt,
 			    uint64_t len)
 {
 	uint64_t sum = 0, end;
@@ -28,15 +28,15 @@ int kedge__ofi_desc_targets(const struct ofi_target *target, uint32_t cnt,
 	return sum == len ? 0 : refuse("length of the ranges");
 }
 
-static int parse_table(const struct ofi_desc *d, uint32_t inline_cnt)
+static int parse_table(const struct rdma_desc *d, uint32_t inline_cnt)
 {
 	if (inline_cnt != 1 || !d->cnt || d->cnt > TABLE_TARGETS)
 		return refuse("size of a table");
-	return kedge__ofi_desc_targets(d->target, 1,
-				       d->cnt * sizeof(struct ofi_target));
+	return kedge__rdma_desc_targets(d->target, 1,
+				       d->cnt * sizeof(struct rdma_target));
 }
 
-static int parse_stream(const struct ofi_desc *d, uint32_t inline_cnt)
+static int parse_stream(const struct rdma_desc *d, uint32_t inline_cnt)
 {
 	uint64_t window;
 
@@ -46,20 +46,20 @@ static int parse_stream(const struct ofi_desc *d, uint32_t inline_cnt)
 	    __builtin_mul_overflow(d->slot_len, d->slot_cnt, &window) ||
 	    d->len / d->slot_len >= UINT32_MAX)
 		return refuse("slots");
-	return kedge__ofi_desc_targets(d->target, 1, window);
+	return kedge__rdma_desc_targets(d->target, 1, window);
 }
 
-int kedge__ofi_desc_parse(const void *raw, size_t raw_len, uint64_t len,
-			  struct ofi_desc *desc)
+int kedge__rdma_desc_parse(const void *raw, size_t raw_len, uint64_t len,
+			  struct rdma_desc *desc)
 {
 	size_t rest = raw_len - sizeof(*desc);
 	uint32_t cnt;
 
 	if (raw_len < sizeof(*desc) || raw_len > DESC_MAX ||
-	    rest % sizeof(struct ofi_target))
+	    rest % sizeof(struct rdma_target))
 		return refuse("size");
 	memcpy(desc, raw, raw_len);
-	cnt = (uint32_t)(rest / sizeof(struct ofi_target));
+	cnt = (uint32_t)(rest / sizeof(struct rdma_target));
 	if (desc->zero)
 		return refuse("head");
 	if (desc->len != len)
@@ -68,7 +68,7 @@ int kedge__ofi_desc_parse(const void *raw, size_t raw_len, uint64_t len,
 	case DESC_DIRECT:
 		if (desc->slot_cnt || desc->slot_len || desc->cnt != cnt)
 			return refuse("number of ranges");
-		return kedge__ofi_desc_targets(desc->target, cnt, len);
+		return kedge__rdma_desc_targets(desc->target, cnt, len);
 	case DESC_TABLE:
 		if (desc->slot_cnt || desc->slot_len)
 			return refuse("table");

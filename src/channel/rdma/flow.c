@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Flows: messages with data under way. */
 #include <stdlib.h>
-#include "channel/ofi/internal.h"
+#include "channel/rdma/internal.h"
 
-struct flow *kedge__ofi_flow_new(struct bulk *b, uint32_t id)
+struct flow *kedge__rdma_flow_new(struct bulk *b, uint32_t id)
 {
 	struct flow *f = calloc(1, sizeof(*f));
 
@@ -13,19 +13,20 @@ struct flow *kedge__ofi_flow_new(struct bulk *b, uint32_t id)
 	f->bulk = b;
 	f->id = id;
 	f->len = b->len;
-	f->read_op.kind = OFI_READ;
+	f->read_op.kind = RDMA_READ;
 	return f;
 }
 
-void kedge__ofi_flow_free(struct flow *f)
+void kedge__rdma_flow_free(struct flow *f)
 {
 	list_remove(&f->node);
 	free(f->target);
 	free(f->mr);
+	free(f->edge);
 	free(f);
 }
 
-struct flow *kedge__ofi_flow_find(struct list *flows, uint32_t id)
+struct flow *kedge__rdma_flow_find(struct list *flows, uint32_t id)
 {
 	struct list *l, *tmp;
 	struct flow *f;
@@ -38,7 +39,7 @@ struct flow *kedge__ofi_flow_find(struct list *flows, uint32_t id)
 	return NULL;
 }
 
-int kedge__ofi_stop_wait(struct ofi *o, struct flow *f)
+int kedge__rdma_stop_wait(struct rdma *r, struct flow *f)
 {
 	if (!f->deadline)
 		f->deadline = clock_ns() + STOP_NS;
@@ -47,6 +48,6 @@ int kedge__ofi_stop_wait(struct ofi *o, struct flow *f)
 	/* The one way left to be sure. */
 	kedge__log(KEDGE_LOG_WARN, "the peer did not let go of a message in "
 				   "time: the connection is closed");
-	kedge__ofi_die(o, -ECONNRESET);
+	kedge__rdma_die(r, -ECONNRESET);
 	return 0;
 }
