@@ -39,12 +39,13 @@ printf '[suppress_function]\n  symbol_version = KEDGE_PRIVATE\n  drop = yes\n' \
 printf '[suppress_type]\n  name_regexp = ^(ibv|io_uring|fi)_.*\n  drop = yes\n' \
 	>>"$private"
 
-for lib in kedge hooks/kedge-hooks kedge-uring kedge-verbs kedge-ofi; do
+for lib in kedge hooks/kedge-hooks kedge-uring kedge-verbs kedge-rdma \
+	kedge-ofi; do
 	so=$build/src/${lib%"${lib##*/}"}lib${lib##*/}.so
 	name=lib${lib##*/}.abi
 	if [ ! -e "$so" ]; then
 		case $lib in
-		kedge-verbs | kedge-ofi)
+		kedge-verbs | kedge-rdma | kedge-ofi)
 			echo "skipped: $lib is not built: its headers are missing"
 			;;
 		*)

@@ -22,6 +22,8 @@ LIBRARIES = {'kedge/uring.h': ('libkedge-uring', '-lkedge-uring -lkedge',
                                'kedge-uring'),
              'kedge/verbs.h': ('libkedge-verbs', '-lkedge-verbs -lkedge',
                                'kedge-verbs'),
+             'kedge/rdma.h': ('libkedge-rdma', '-lkedge-rdma -lkedge',
+                              'kedge-rdma'),
              'kedge/ofi.h': ('libkedge-ofi', '-lkedge-ofi -lkedge',
                              'kedge-ofi')}
 DEFAULT_LIBRARY = ('libkedge', '-lkedge', 'kedge')

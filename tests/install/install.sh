@@ -166,7 +166,7 @@ hooked()
 hooks_by_default()
 {
 	for p in kedge kedge-uring kedge-hooks ${verbs:+kedge-verbs} \
-		${ofi:+kedge-ofi}; do
+		${rdma:+kedge-rdma} ${ofi:+kedge-ofi}; do
 		# shellcheck disable=SC2046
 		for ld in -Wl,--no-as-needed -Wl,--as-needed; do
 			hooked 1 gcc -std=c11 "$ld" "$user" \
@@ -234,6 +234,8 @@ libdir=$(dirname "$pcdir")
 dest=$root$(sed -n 's/^prefix=//p' "$pc")
 verbs=
 [ ! -f "$pcdir/kedge-verbs.pc" ] || verbs=1
+rdma=
+[ ! -f "$pcdir/kedge-rdma.pc" ] || rdma=1
 ofi=
 [ ! -f "$pcdir/kedge-ofi.pc" ] || ofi=1
 user=$src/tests/install/user_hooked.c

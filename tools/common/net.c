@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -12,6 +13,7 @@
 
 #include "tools/common/net.h"
 #include "tools/common/ofi.h"
+#include "tools/common/rdma_lib.h"
 #include "tools/common/rdma_addr.h"
 
 #define LOOPBACK   "127.0.0.1"
@@ -19,21 +21,32 @@
 /* Others may take a port between our finding it and our listening there. */
 #define TRIES 16
 
-/* "ofi:shm" is libfabric's shm: "shm" is ours. */
+/* "ofi:shm" and "ofi:verbs" are libfabric's: "shm" and "verbs" are ours. */
 static const char *provider_of(const char *transport)
 {
 	return strncmp(transport, "ofi:", 4) ? transport : transport + 4;
+}
+
+static bool is_rdma(const char *transport)
+{
+	return !strcmp(transport, "verbs");
 }
 
 int net_listen(const char *transport, const char *node, const char *service,
 	       const struct kedge_channel_opts *opts,
 	       struct kedge_listener **listener)
 {
+	const struct rdma_calls *rdma;
 	const struct ofi_calls *ofi;
 	int rc;
 
 	if (!strcmp(transport, "tcp"))
 		return kedge_listener_open_tcp(node, service, opts, listener);
+	if (is_rdma(transport)) {
+		rc = rdma_load(&rdma);
+		return rc ? rc : rdma->listener_open(node, service, opts,
+						     listener);
+	}
 	rc = ofi_load(&ofi);
 	return rc ? rc : ofi->listener_open(provider_of(transport), node,
 					    service, opts, listener);
@@ -43,6 +56,7 @@ int net_connect(const char *transport, const char *node, const char *service,
 		const struct kedge_channel_opts *opts, int timeout_ms,
 		struct kedge_channel **ch)
 {
+	const struct rdma_calls *rdma;
 	const struct ofi_calls *ofi;
 	int rc;
 
@@ -50,6 +64,11 @@ int net_connect(const char *transport, const char *node, const char *service,
 	if (!strcmp(transport, "tcp"))
 		return kedge_channel_open_tcp(node, service, opts, timeout_ms,
 					      ch);
+	if (is_rdma(transport)) {
+		rc = rdma_load(&rdma);
+		return rc ? rc : rdma->channel_open(node, service, opts,
+						    timeout_ms, ch);
+	}
 	rc = ofi_load(&ofi);
 	return rc ? rc : ofi->channel_open(provider_of(transport), node,
 					   service, opts, timeout_ms, ch);
