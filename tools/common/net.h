@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Channels between hosts, for the commands: "tcp" is kedge's own transport, any
- * other name a provider of libfabric's.
+ * Channels between hosts, for the commands: "tcp" and "verbs" are kedge's own
+ * transports, any other name a provider of libfabric's.
  */
 #ifndef TOOLS_COMMON_NET_H
 #define TOOLS_COMMON_NET_H

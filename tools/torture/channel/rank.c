@@ -348,6 +348,9 @@ void chan_rank_child(int fd, void *arg)
 		if (chan_buf_init(&r->recv[i].buf) ||
 		    chan_buf_init(&r->send[i].buf))
 			return;
+	/* What libraries keep open for the process is open from here on. */
+	if (!is_shm(r))
+		net_try(r->transport);
 	while (!go_recv(fd, &r->go, &sock)) {
 		session(r, sock);
 		if (proc_send(fd, &r->sessions, sizeof(r->sessions)))
