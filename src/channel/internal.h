@@ -84,6 +84,7 @@ struct op {
 	struct bulk_piece whole; /* the buffer as a piece */
 	struct op_range make[2]; /* of the buffer: to get pages while it lands */
 	struct landing landing; /* unused while its cnt is 0 */
+	void *area; /* of the transport's, in the place of the pool's blocks */
 	uint32_t desc_len; /* MATCHED: the RTS's, then what the CTS says */
 	uint8_t desc[DESC_MAX];
 };

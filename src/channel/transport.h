@@ -130,6 +130,16 @@ struct ring;
  * @ready:   READY_* of a buffer, without a system call where that is
  *           possible
  * @can_push: the peer can write what BULK_PUSH lets it; may be NULL
+ * @areas:   it has pages of its own for messages to land on, and those below; else, or
+ *           where this is NULL, the channel's own pool serves
+ * @area_take: (receiver) pages that the peer may write when they are accepted, and
+ *           that can be put under [@buf, @buf + @len): *@addr is where the byte
+ *           lands that is for @buf. NULL: there are none now
+ * @area_meanwhile: while they are written: do a bounded part of what they will
+ *           need, or the next ones. True if anything was to do
+ * @area_move: put whole pages of what has landed under @to, [@from, @from + @len) of
+ *           the area; or a negative errno, and all is as it was
+ * @area_give: they are the transport's again. @quiet: the peer writes there no more
  * @offer:   (sender, with the RTS) describe the source in @desc of DESC_MAX
  *           bytes, set @len
  * @accept:  (receiver) prepare the pieces of @b for the message that @rts
@@ -171,6 +181,12 @@ struct transport_ops {
 	int (*arm)(void *ctx);
 	uint32_t (*ready)(void *ctx, const void *buf, size_t len);
 	bool (*can_push)(void *ctx);
+	bool (*areas)(void *ctx);
+	void *(*area_take)(void *ctx, const char *buf, size_t len, char **addr);
+	bool (*area_meanwhile)(void *ctx, void *area, char *to, size_t len);
+	int (*area_move)(void *ctx, void *area, char *to, char *from,
+			 size_t len);
+	void (*area_give)(void *ctx, void *area, bool quiet);
 	int (*offer)(void *ctx, struct bulk *b, void *desc, size_t *len);
 	int (*accept)(void *ctx, struct bulk *b, const void *rts,
 		      size_t rts_len, void *cts, size_t *cts_len);

@@ -97,7 +97,9 @@ static inline size_t piece_cnt(uintptr_t at, size_t len, size_t huge)
 
 /* remap.c: 0 or a negative errno with a reason. */
 int swap_by_remap(uintptr_t a, uintptr_t b, size_t len);
-/* The same without a look at what is swapped. */
+/* One way, without a look at what is moved: b's pages under a. a's own are freed. */
+int remap_replace(uintptr_t a, uintptr_t b, size_t len);
+/* Both ways, without a look. */
 int remap_exchange(uintptr_t a, uintptr_t b, size_t len);
 
 /* vma.c: the private anonymous mapping that @at lies in. */

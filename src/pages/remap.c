@@ -74,6 +74,24 @@ static int carry(uintptr_t to, uintptr_t from, size_t len)
 }
 
 /*
+ * A move that failed after the kernel had unmapped the place that it goes to: memory
+ * like it is mapped there, and gets the data. False: there is none to be had.
+ */
+static bool restore(uintptr_t to, uintptr_t from, size_t len)
+{
+	unsigned char resident;
+
+	if (!mincore((void *)to, kedge__page_size(), &resident))
+		return false;
+	if (mmap((void *)to, len, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) ==
+	    MAP_FAILED)
+		return false;
+	memcpy((void *)to, (void *)from, len);
+	return true;
+}
+
+/*
  * From scratch space to where an empty mapping waits: it must not fail. If there
  * is no mapping to be had for a while the data is copied; the pages then are
  * new ones.
@@ -125,6 +143,22 @@ int remap_exchange(uintptr_t a, uintptr_t b, size_t len)
 	at = round_up((uintptr_t)area, huge) + (a & (huge - 1));
 	rc = exchange(a, b, at, len);
 	munmap(area, area_len);
+	return rc ? refused(rc) : 0;
+}
+
+int remap_replace(uintptr_t a, uintptr_t b, size_t len)
+{
+	int rc = pay();
+
+	if (rc)
+		return rc;
+	rc = carry(a, b, len);
+	if (rc == -ENOMEM)
+		count_again();
+	/* The kernel looks for room before it unmaps anything; what it may lack
+	 * after that is a page table. */
+	if (rc && restore(a, b, len))
+		return 0;
 	return rc ? refused(rc) : 0;
 }
 

@@ -125,6 +125,40 @@ int kedge_page_swap(void *a, void *b, size_t len)
 	return kedge_page_swap_with(a, b, len, 0);
 }
 
+size_t kedge__pages_huge_len(void)
+{
+	return pages_huge_len();
+}
+
+/* Announced: kedge's own watch would be a difference. */
+int kedge__pages_alike(const void *dst, const void *src, size_t len)
+{
+	struct kedge_hook hook;
+	int rc;
+
+	announce_to_all(&hook, KEDGE_EVENT_REMOVE, dst, len);
+	rc = swap_alike((uintptr_t)dst, (uintptr_t)src, len);
+	kedge_hook_end(&hook);
+	return rc;
+}
+
+int kedge__pages_replace(void *dst, void *src, size_t len)
+{
+	struct kedge_hook hook;
+	sigset_t saved;
+	int rc = swap_begin(&saved);
+
+	if (rc)
+		return rc;
+	announce_to_all(&hook, KEDGE_EVENT_REMOVE, dst, len);
+	inflight_begin(&kedge__swaps);
+	rc = remap_replace((uintptr_t)dst, (uintptr_t)src, len);
+	inflight_end(&kedge__swaps);
+	kedge_hook_end(&hook);
+	swap_end(&saved);
+	return rc;
+}
+
 int pages_land(void *dst, void *landing, size_t len, uint32_t flags)
 {
 	return kedge_page_swap_with(dst, landing, len, flags);

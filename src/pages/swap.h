@@ -13,6 +13,8 @@
 
 #include <kedge/pageswap.h>
 
+#include "base/base.h"
+
 /*
  * Exchange the pages of @dst and @landing; flags and result as of
  * kedge_page_swap_with(). What it is fast for, with KEDGE_SWAP_MOVE: landing of
@@ -21,6 +23,25 @@
  * KEDGE_SWAP_REMAP: they are pinned. Not for a signal handler.
  */
 int pages_land(void *dst, void *landing, size_t len, uint32_t flags);
+
+/*
+ * Look whether mremap() may put the pages of @src under @dst: private memory that is
+ * one mapping each, alike in everything. 0, or a negative errno with a reason. It
+ * takes what reading /proc/self/smaps takes. @dst is announced for it. Not for a signal
+ * handler.
+ */
+KEDGE_PRIVATE int kedge__pages_alike(const void *dst, const void *src,
+				     size_t len);
+
+/*
+ * The pages of @src appear under @dst, all at once: no thread meets anything but the
+ * old pages there, which are freed, or the new ones, and the mapping goes with them.
+ * @src is mapped still, and has no pages. A device that has registered the pages
+ * reaches them at their new address by the registration's old one. @dst is announced;
+ * kedge__pages_alike() was 0, and nothing in @dst is wanted any more. 0, or a negative
+ * errno and all is as it was. Not for a signal handler.
+ */
+KEDGE_PRIVATE int kedge__pages_replace(void *dst, void *src, size_t len);
 
 /*
  * Copy @len bytes, whole pages, to @dst where there are no pages yet; to be
@@ -43,6 +64,8 @@ int pages_writable(const void *at, size_t len);
  * without huge pages. Addresses that are equal modulo this are congruent.
  */
 size_t pages_huge_len(void);
+/* The same, for kedge's other libraries. */
+KEDGE_PRIVATE size_t kedge__pages_huge_len(void);
 
 /* The pages under up to 64 huge pages' worth of addresses. */
 enum pages_kind {

@@ -35,9 +35,22 @@ static bool is_fresh(const void *buf, uint64_t len)
 	return !mincore((void *)at, page, &resident) && !(resident & 1);
 }
 
-static uint64_t body_of(const char *buf, uint64_t len)
+/* Pages to land on are the transport's. */
+static bool areas(const struct kedge_channel *ch)
 {
-	uint64_t unit = pages_huge_len();
+	return ch->t->areas && ch->t->areas(ch->ctx);
+}
+
+/* The pieces in which pages change places: mremap() moves single pages too. */
+static uint64_t unit_of(const struct kedge_channel *ch)
+{
+	return areas(ch) ? kedge__page_size() : pages_huge_len();
+}
+
+static uint64_t body_of(const struct kedge_channel *ch, const char *buf,
+			uint64_t len)
+{
+	uint64_t unit = unit_of(ch);
 	uint64_t start = body_start(buf, unit), end = body_end(buf, len, unit);
 
 	return end > start ? end - start : 0;
@@ -57,7 +70,7 @@ static void describe(const struct kedge_channel *ch, const struct op *op,
 	if (c->heap)
 		return;
 	if (ways & 1u << KEDGE_WAY_SWAP)
-		c->body = body_of(op->buf, op->msg_len);
+		c->body = body_of(ch, op->buf, op->msg_len);
 	/* New pages cost every other way the same. */
 	c->fresh = c->body && is_fresh(op->buf, op->msg_len);
 }
@@ -143,7 +156,7 @@ static int accept_register(struct kedge_channel *ch, struct op *op,
 /* The pool starts with the first message that might want it. */
 static void need_pool(struct kedge_channel *ch)
 {
-	if (!ch->pool &&
+	if (!ch->pool && !areas(ch) &&
 	    landing_open(ch->opts.pool_bytes, cost_measure, &ch->pool))
 		ch->st.pool_empty++;
 }
@@ -167,31 +180,45 @@ static void plan_ends(struct op *op)
 	}
 }
 
+/* Pages to land on, of the transport or of the pool. */
+static bool take_landing(struct kedge_channel *ch, struct op *op)
+{
+	struct landing l = { .cnt = 1 };
+	void *area = NULL;
+
+	if (areas(ch))
+		area = ch->t->area_take(ch->ctx, op->buf, op->msg_len, &l.addr);
+	if (areas(ch) ? !area
+		      : landing_take(ch->pool, op->buf, op->msg_len, &l)) {
+		ch->st.pool_empty++;
+		return false;
+	}
+	op->landing = l;
+	op->area = area;
+	return true;
+}
+
 static int accept_swap(struct kedge_channel *ch, struct op *op, uint32_t ready,
 		       const void *rts, size_t rts_len)
 {
-	struct landing l;
 	int rc;
 
 	if (!(ch->t->ways & 1u << KEDGE_WAY_SWAP) || ready & READY_HEAP ||
-	    !body_of(op->buf, op->msg_len) || !ch->pool)
+	    !body_of(ch, op->buf, op->msg_len) ||
+	    !(ch->pool || areas(ch)))
 		return -EOPNOTSUPP;
 	/* No later step asks: pages are put under mappings of any protection. */
 	rc = pages_writable(op->buf, op->msg_len);
 	if (rc)
 		return rc;
-	if (landing_take(ch->pool, op->buf, op->msg_len, &l)) {
-		ch->st.pool_empty++;
+	if (!take_landing(ch, op))
 		return -EOPNOTSUPP;
-	}
-	rc = accept_at(ch, op, BULK_PUSH, l.addr, rts, rts_len);
-	if (rc) {
-		landing_give(ch->pool, &l, true);
-		return rc;
-	}
-	op->landing = l;
-	plan_ends(op);
-	return 0;
+	rc = accept_at(ch, op, BULK_PUSH, op->landing.addr, rts, rts_len);
+	if (rc)
+		way_drop(ch, op, true);
+	else if (!op->area)
+		plan_ends(op);
+	return rc;
 }
 
 static int accept_by(struct kedge_channel *ch, struct op *op, uint32_t ready,
@@ -253,6 +280,9 @@ bool way_meanwhile(struct kedge_channel *ch, struct op *op)
 
 	if (!op->landing.cnt)
 		return false;
+	if (op->area)
+		return ch->t->area_meanwhile(ch->ctx, op->area, op->buf,
+					     op->msg_len);
 	if (ch->active.next->next != &ch->active)
 		return landing_make();
 	if (r->from >= r->to)
@@ -306,18 +336,28 @@ static void copy_out(struct kedge_channel *ch, const struct op *op,
 	copy_range(op, from, to);
 }
 
+/* [start, end) of the buffer, as addresses. */
+static int move_body(struct kedge_channel *ch, struct op *op, uint64_t start,
+		     uint64_t end)
+{
+	char *from = op->landing.addr + (start - (uintptr_t)op->buf);
+
+	if (op->area)
+		return ch->t->area_move(ch->ctx, op->area, (char *)start, from,
+					end - start);
+	return pages_land((void *)start, from, end - start, KEDGE_SWAP_MOVE);
+}
+
 void way_finish(struct kedge_channel *ch, struct op *op)
 {
-	uint64_t unit = pages_huge_len(), start, end, last;
+	uint64_t unit = unit_of(ch), start, end, last;
 
 	if (!op->landing.cnt)
 		return;
 	start = body_start(op->buf, unit);
 	end = body_end(op->buf, op->msg_len, unit);
 	last = (uintptr_t)op->buf + op->msg_len;
-	if (pages_land((void *)start,
-		       op->landing.addr + (start - (uintptr_t)op->buf),
-		       end - start, KEDGE_SWAP_MOVE)) {
+	if (move_body(ch, op, start, end)) {
 		/* Pinned, locked, watched by others: it is only slow. */
 		copy_out(ch, op, (uintptr_t)op->buf, last);
 		op->way = KEDGE_WAY_COPY;
@@ -330,9 +370,12 @@ void way_finish(struct kedge_channel *ch, struct op *op)
 
 void way_drop(struct kedge_channel *ch, struct op *op, bool quiet)
 {
-	if (op->landing.cnt)
+	if (op->area)
+		ch->t->area_give(ch->ctx, op->area, quiet);
+	else if (op->landing.cnt)
 		landing_give(ch->pool, &op->landing, quiet);
 	op->landing.cnt = 0;
+	op->area = NULL;
 }
 
 /* ---- what the caller may ask ---- */
@@ -363,7 +406,7 @@ KEDGE_API int kedge_channel_cost(struct kedge_channel *ch, uint32_t way,
 		.fresh = flags & KEDGE_COST_FRESH,
 		.pull = ready & READY_DIRECT,
 		.push = ch->t->can_push && ch->t->can_push(ch->ctx),
-		.body = round_down(len, pages_huge_len()),
+		.body = round_down(len, unit_of(ch)),
 	};
 	if (way != KEDGE_WAY_AUTO) {
 		*ns = cost_on_channel(ch, way, &c);

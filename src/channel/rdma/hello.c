@@ -68,6 +68,7 @@ int kedge__rdma_agree(struct rdma *r, const struct kedge_channel_opts *opts,
 	};
 	r->credit = r->credit_max = hello->rx_cnt;
 	r->heap_max = opts->heap_bytes;
+	r->areas_max = opts->pool_bytes;
 	return 0;
 }
 

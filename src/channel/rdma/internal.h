@@ -249,6 +249,10 @@ struct rdma {
 	struct rdma_block *edges; /* EDGE_CNT pages */
 	uint64_t edges_used; /* a bit for each */
 	uint64_t heap_used, heap_max;
+	struct list areas;
+	uint64_t areas_len, areas_max; /* bytes */
+	size_t area_len; /* of the last message's */
+	size_t area_unit; /* of a huge page, or 0: not asked yet */
 };
 
 #include "channel/rdma/port.h"
@@ -352,43 +356,7 @@ void kedge__rdma_flow_signals(struct rdma *r);
 bool kedge__rdma_flow_work(const struct rdma *r);
 void kedge__rdma_flows_free(struct rdma *r);
 
-/* ---- mem.c: registrations ---- */
-
-/* For one flow: the peer may write [@addr, @addr + @len). */
-int kedge__rdma_lend(struct rdma *r, uint64_t addr, uint64_t len,
-		    struct rdma_mr *mr);
-void kedge__rdma_lend_end(struct rdma *r, struct rdma_mr *mr);
-/* The same for whole pages, by a window over a registration that is kept: -EOPNOTSUPP
- * where that cannot be. */
-int kedge__rdma_lend_window(struct rdma *r, uint64_t addr, uint64_t len,
-			    struct rdma_mr *mr);
-/* True when the peer's right has ended. */
-bool kedge__rdma_lend_over(struct rdma *r, struct rdma_mr *mr);
-/* A page of ours that the peer may write: its number and its name, or false. */
-bool kedge__rdma_edge_take(struct rdma *r, uint32_t *slot, uint64_t *addr,
-			   uint64_t *key);
-/* What landed there goes to its place if @out. */
-void kedge__rdma_edge_give(struct rdma *r, const struct rdma_edge *e, bool out);
-/* Its first byte as a peer names it. */
-static inline uint64_t rdma_addr(const struct rdma *r, const void *at)
-{
-	return r->virt ? (uintptr_t)at : 0;
-}
-/* The local descriptor for a source; *@cached to be put when it is written. */
-int kedge__rdma_source(struct rdma *r, uint64_t addr, uint64_t len, void **desc,
-		      const struct kedge_mr **cached);
-/* -EFAULT where a part of it is not mapped at all. */
-int kedge__rdma_mapped(uint64_t addr, uint64_t len);
-/* Memory of ours, by a key of its own where @reg or the provider pins. */
-struct rdma_block *kedge__rdma_block_open(struct rdma *r, size_t len, bool reg);
-void kedge__rdma_block_close(struct rdma *r, struct rdma_block *b);
-/* The heap's, that holds this range; or NULL. */
-struct rdma_block *kedge__rdma_block_of(const struct rdma *r, uint64_t addr,
-				      uint64_t len);
-void *kedge__rdma_heap_alloc(void *ctx, size_t len);
-void kedge__rdma_heap_free(void *ctx, void *p);
-void kedge__rdma_mem_fini(struct rdma *r);
-
+#include "channel/rdma/mem.h"
 #include "channel/rdma/hello.h"
 
 #endif /* CHANNEL_RDMA_INTERNAL_H */

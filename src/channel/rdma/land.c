@@ -123,6 +123,29 @@ static int lend_pages(struct rdma *r, struct flow *f, uint64_t addr,
 	return rc;
 }
 
+/*
+ * In an area: all of it is void, so the window may be over all of it, which is what
+ * devices grant that look at a registration's bounds alone.
+ */
+static int lend_area(struct rdma *r, struct flow *f, uint64_t addr,
+		     uint64_t len)
+{
+	struct rdma_mr *mr = &f->mr[f->mr_cnt];
+	struct rdma_target all;
+	void *reg = kedge__rdma_area_reg(r, addr, len, &all);
+	int rc;
+
+	if (!reg)
+		return -ENOENT;
+	*mr = (struct rdma_mr){ .addr = addr };
+	rc = r->port->grant(r, reg, all.addr, all.len, &mr->key, &mr->window);
+	if (rc)
+		return rc;
+	f->mr_cnt++;
+	add_target(f, addr, len, mr->key);
+	return 0;
+}
+
 static int lend_piece(struct rdma *r, struct flow *f, uint64_t addr,
 		      uint64_t len)
 {
@@ -130,6 +153,9 @@ static int lend_piece(struct rdma *r, struct flow *f, uint64_t addr,
 	int rc = kedge__rdma_mapped(addr, len);
 
 	if (rc)
+		return rc;
+	rc = lend_area(r, f, addr, len);
+	if (rc != -ENOENT)
 		return rc;
 	if (r->pins && !kedge__rdma_block_of(r, addr, len)) {
 		rc = lend_pages(r, f, addr, len);

@@ -363,6 +363,7 @@ void kedge__rdma_mem_fini(struct rdma *r)
 		list_for_each_safe(l, tmp, heads[i])
 			kedge__rdma_block_close(
 				r, list_entry(l, struct rdma_block, node));
+	kedge__rdma_areas_free(r);
 	if (r->edges)
 		kedge__rdma_block_close(r, r->edges);
 	if (!r->cache)

@@ -36,6 +36,7 @@ void kedge__rdma_init(struct rdma *r, const struct rdma_port *port)
 	list_init(&r->written);
 	list_init(&r->heap);
 	list_init(&r->spare_windows);
+	list_init(&r->areas);
 	for (i = 0; i < WRITE_CNT; i++) {
 		r->writes[i].op.kind = RDMA_WRITE;
 		list_add_tail(&r->idle_writes, &r->writes[i].node);

@@ -264,6 +264,13 @@ static const char *rdma_explain(void *ctx)
 		       : "";
 }
 
+static bool rdma_areas(void *ctx)
+{
+	const struct rdma *r = ctx;
+
+	return r->port->grant;
+}
+
 const struct transport_ops kedge__rdma_ops = {
 	.name = "rdma",
 	.ways = 1u << KEDGE_WAY_EAGER | 1u << KEDGE_WAY_DIRECT |
@@ -289,6 +296,11 @@ const struct transport_ops kedge__rdma_ops = {
 	.heap_alloc = kedge__rdma_heap_alloc,
 	.heap_free = kedge__rdma_heap_free,
 	.explain = rdma_explain,
+	.areas = rdma_areas,
+	.area_take = kedge__rdma_area_take,
+	.area_meanwhile = kedge__rdma_area_meanwhile,
+	.area_move = kedge__rdma_area_move,
+	.area_give = kedge__rdma_area_give,
 	.close = rdma_close,
 };
 

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Areas: pages that are registered before a message needs them. It lands there, so the
+ * CTS goes out at once; then the pages are put under the buffer by one mremap(), which
+ * moves pinned pages too, and whole page tables where the addresses are congruent.
+ *
+ * An area is for one message at a time. It is READY (mapped, with pages, registered),
+ * LENT, or SPENT: its pages have gone to a buffer, and its registration, which names
+ * them still, gives nobody any right. While the next message lands, a spent one is
+ * made anew: deregistered, mapped, filled with pages, registered. So a stream of
+ * messages finds one ready each time, and the receiver's thread does that work while
+ * the adapter writes.
+ *
+ * Bounds: areas pin at most kedge_channel_opts.pool_bytes, those that are spent
+ * included. Where RLIMIT_MEMLOCK allows less, messages take another way.
+ */
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "channel/rdma/internal.h"
+#include "pages/swap.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+/* For the next message, where one follows another. */
+#define AREAS_READY 1u
+
+enum state {
+	AREA_READY,
+	AREA_LENT,
+	AREA_SPENT,
+};
+
+struct rdma_area {
+	struct list node; /* r->areas */
+	char *map;
+	size_t map_len;
+	char *at; /* aligned like a huge page */
+	size_t len;
+	void *reg;
+	enum state state;
+	bool looked, alike; /* of the buffer that it is lent for */
+};
+
+static struct rdma_area *area_of(struct list *l)
+{
+	return list_entry(l, struct rdma_area, node);
+}
+
+/* ---- making ---- */
+
+/* Plain memory, like an application's own: it is going to be that. */
+static bool map_pages(struct rdma_area *a)
+{
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	size_t i;
+
+	if (mmap(a->at, a->len, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+		return false;
+	if (!madvise(a->at, a->len, MADV_POPULATE_WRITE))
+		return true;
+	if (errno != EINVAL)
+		return false;
+	/* Linux before 5.14 */
+	for (i = 0; i < a->len; i += page)
+		*(volatile char *)(a->at + i) = 0;
+	return true;
+}
+
+static bool fill(struct rdma *r, struct rdma_area *a)
+{
+	return map_pages(a) &&
+	       !r->port->reg(r, a->at, a->len, KEDGE_ACCESS_LOCAL_WRITE,
+			     &a->reg);
+}
+
+static void area_free(struct rdma *r, struct rdma_area *a)
+{
+	list_remove(&a->node);
+	r->areas_len -= a->len;
+	if (a->reg)
+		r->port->dereg(r, a->reg);
+	munmap(a->map, a->map_len);
+	free(a);
+}
+
+static struct rdma_area *area_new(struct rdma *r, size_t len)
+{
+	struct rdma_area *a;
+
+	if (len > r->areas_max - r->areas_len)
+		return NULL;
+	a = calloc(1, sizeof(*a));
+	if (!a)
+		return NULL;
+	list_init(&a->node);
+	a->len = len;
+	a->map_len = len + r->area_unit;
+	a->map = mmap(NULL, a->map_len, PROT_NONE,
+		      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (a->map == MAP_FAILED) {
+		free(a);
+		return NULL;
+	}
+	a->at = (char *)round_up((uintptr_t)a->map, r->area_unit);
+	list_add_tail(&r->areas, &a->node);
+	r->areas_len += len;
+	if (fill(r, a))
+		return a;
+	kedge__log(KEDGE_LOG_WARN,
+		   "no landing pages of %zu bytes (%s): messages are copied, "
+		   "or their buffers registered", len, kedge_strerror(-ENOMEM));
+	/* Not tried again for each message. */
+	r->areas_max = r->areas_len - len;
+	area_free(r, a);
+	return NULL;
+}
+
+/* A spent area anew. */
+static void renew(struct rdma *r, struct rdma_area *a)
+{
+	if (a->reg)
+		r->port->dereg(r, a->reg);
+	a->reg = NULL;
+	if (fill(r, a))
+		a->state = AREA_READY;
+	else
+		area_free(r, a);
+}
+
+/* ---- the ops ---- */
+
+static struct rdma_area *find(struct rdma *r, enum state state, size_t len)
+{
+	struct rdma_area *a, *best = NULL;
+	struct list *l;
+
+	for (l = r->areas.next; l != &r->areas; l = l->next) {
+		a = area_of(l);
+		if (a->state == state && a->len >= len &&
+		    (!best || a->len < best->len))
+			best = a;
+	}
+	return best;
+}
+
+/* Areas that are too small are in the way of larger ones. */
+static void drop_smaller(struct rdma *r, size_t len)
+{
+	struct list *l, *tmp;
+	struct rdma_area *a;
+
+	list_for_each_safe(l, tmp, &r->areas) {
+		a = area_of(l);
+		if (len > r->areas_max - r->areas_len && a->len < len &&
+		    a->state != AREA_LENT)
+			area_free(r, a);
+	}
+}
+
+void *kedge__rdma_area_take(void *ctx, const char *buf, size_t len, char **addr)
+{
+	struct rdma *r = ctx;
+	struct rdma_area *a;
+	size_t off, need;
+
+	if (!r->area_unit)
+		r->area_unit = kedge__pages_huge_len();
+	off = (uintptr_t)buf & (r->area_unit - 1);
+	need = round_up(off + len, r->area_unit);
+	/* So that it serves wherever the next buffer of that length lies. */
+	r->area_len = round_up(len, r->area_unit) + r->area_unit;
+	if (r->err || r->area_len > r->areas_max)
+		return NULL;
+	a = find(r, AREA_READY, need);
+	if (!a) {
+		a = find(r, AREA_SPENT, need);
+		if (a)
+			renew(r, a);
+		else
+			drop_smaller(r, r->area_len);
+		a = find(r, AREA_READY, need);
+	}
+	if (!a)
+		a = area_new(r, r->area_len);
+	if (!a)
+		return NULL;
+	a->state = AREA_LENT;
+	a->looked = a->alike = false;
+	*addr = a->at + off;
+	return a;
+}
+
+static uint32_t ready_cnt(struct rdma *r)
+{
+	uint32_t n = 0;
+	struct list *l;
+
+	for (l = r->areas.next; l != &r->areas; l = l->next)
+		n += area_of(l)->state == AREA_READY &&
+		     area_of(l)->len >= r->area_len;
+	return n;
+}
+
+bool kedge__rdma_area_meanwhile(void *ctx, void *area, char *to, size_t len)
+{
+	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	const uintptr_t start = round_up((uintptr_t)to, page);
+	struct rdma_area *a = area, *spent;
+	struct rdma *r = ctx;
+
+	if (!a->looked) {
+		a->looked = true;
+		a->alike = !kedge__pages_alike(
+			(void *)start,
+			a->at + (start & (r->area_unit - 1)),
+			round_down((uintptr_t)to + len, page) - start);
+		return true;
+	}
+	if (ready_cnt(r) >= AREAS_READY)
+		return false;
+	spent = find(r, AREA_SPENT, r->area_len);
+	if (spent)
+		renew(r, spent);
+	return spent || area_new(r, r->area_len);
+}
+
+int kedge__rdma_area_move(void *ctx, void *area, char *to, char *from,
+			  size_t len)
+{
+	struct rdma_area *a = area;
+	int rc;
+
+	/* It landed before there was time to look. */
+	if (!a->looked)
+		kedge__rdma_area_meanwhile(ctx, area, to, len);
+	if (!a->alike)
+		return -EOPNOTSUPP;
+	rc = kedge__pages_replace(to, from, len);
+	if (!rc)
+		a->state = AREA_SPENT;
+	return rc;
+}
+
+void kedge__rdma_area_give(void *ctx, void *area, bool quiet)
+{
+	struct rdma_area *a = area;
+	struct rdma *r = ctx;
+
+	/* A peer that may write there still has lost its connection, or will. */
+	(void)quiet;
+	if (r->err)
+		area_free(r, a);
+	else if (a->state == AREA_LENT)
+		a->state = AREA_READY;
+}
+
+void *kedge__rdma_area_reg(struct rdma *r, uint64_t addr, uint64_t len,
+			   struct rdma_target *all)
+{
+	struct rdma_area *a;
+	struct list *l;
+
+	for (l = r->areas.next; l != &r->areas; l = l->next) {
+		a = area_of(l);
+		if (addr < (uintptr_t)a->at || len > a->len ||
+		    addr - (uintptr_t)a->at > a->len - len)
+			continue;
+		all->addr = (uintptr_t)a->at;
+		all->len = a->len;
+		return a->reg;
+	}
+	return NULL;
+}
+
+void kedge__rdma_areas_free(struct rdma *r)
+{
+	struct list *l, *tmp;
+
+	list_for_each_safe(l, tmp, &r->areas)
+		area_free(r, area_of(l));
+}
