@@ -95,6 +95,7 @@ enum bulk_ready {
 };
 
 struct ring;
+struct cost_case;
 
 /**
  * struct transport_ops - what carries a channel
@@ -131,7 +132,9 @@ struct ring;
  *           possible
  * @can_push: the peer can write what BULK_PUSH lets it; may be NULL
  * @areas:   it has pages of its own for messages to land on, and those below; else, or
- *           where this is NULL, the channel's own pool serves
+ *           where this is NULL, the channel's own pool and model serve
+ * @cost:    what a message is expected to cost by a way, in nanoseconds; UINT64_MAX:
+ *           not to be had
  * @area_take: (receiver) pages that the peer may write when they are accepted, and
  *           that can be put under [@buf, @buf + @len): *@addr is where the byte
  *           lands that is for @buf. NULL: there are none now
@@ -182,6 +185,7 @@ struct transport_ops {
 	uint32_t (*ready)(void *ctx, const void *buf, size_t len);
 	bool (*can_push)(void *ctx);
 	bool (*areas)(void *ctx);
+	uint64_t (*cost)(void *ctx, uint32_t way, const struct cost_case *q);
 	void *(*area_take)(void *ctx, const char *buf, size_t len, char **addr);
 	bool (*area_meanwhile)(void *ctx, void *area, char *to, size_t len);
 	int (*area_move)(void *ctx, void *area, char *to, char *from,

@@ -3,7 +3,10 @@
  * The kind of a range's pages: huge ones, every one mapped whole, or an empty
  * range; and whether its mappings may be written.
  */
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "pages/internal.h"
 
@@ -27,9 +30,8 @@ enum pages_kind pages_kind(const void *at, size_t len)
 	       : kind[0] == PIECE_EMPTY ? PAGES_NONE : PAGES_OTHER;
 }
 
-int context_writable(struct swap_context *ctx, uintptr_t at, size_t len)
+static int writable(int fd, uintptr_t at, size_t len)
 {
-	int fd = fd_same(ctx->maps, &ctx->maps_id) ? ctx->maps : -1;
 	uintptr_t end = at + len, from = at;
 	struct vma_info v = { .end = at };
 	bool plain = true;
@@ -46,6 +48,25 @@ int context_writable(struct swap_context *ctx, uintptr_t at, size_t len)
 	return rc || !plain ? -EOPNOTSUPP : 0;
 }
 
+int context_writable(struct swap_context *ctx, uintptr_t at, size_t len)
+{
+	return writable(fd_same(ctx->maps, &ctx->maps_id) ? ctx->maps : -1, at,
+			len);
+}
+
+/* Where userfaultfd moves no pages, mremap() may. */
+static int writable_alone(uintptr_t at, size_t len)
+{
+	int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/maps",
+			      O_RDONLY | O_CLOEXEC), rc;
+
+	if (fd < 0)
+		return -EOPNOTSUPP;
+	rc = writable(fd, at, len);
+	syscall(SYS_close, fd);
+	return rc;
+}
+
 int pages_writable(const void *at, size_t len)
 {
 	struct swap_context *ctx;
@@ -54,8 +75,9 @@ int pages_writable(const void *at, size_t len)
 
 	if (swap_begin(&saved))
 		return -EOPNOTSUPP;
-	rc = context_get(pages_huge_len(), &ctx) ? -EOPNOTSUPP : 0;
-	if (!rc) {
+	if (context_get(pages_huge_len(), &ctx)) {
+		rc = writable_alone((uintptr_t)at, len);
+	} else {
 		rc = context_writable(ctx, (uintptr_t)at, len);
 		context_put(ctx);
 	}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* A question of hints and resyncs: would a lookup find something? */
 #include "cache/internal.h"
+#include "cache/priv.h"
 
 bool cache_serves(struct kedge_cache *c, uint64_t start, uint64_t end,
 		  uint32_t access)
@@ -18,4 +19,10 @@ bool cache_serves(struct kedge_cache *c, uint64_t start, uint64_t end,
 	pthread_mutex_unlock(&c->lock);
 	region_reap(c, dead);
 	return yes;
+}
+
+bool kedge__cache_serves(struct kedge_cache *c, uint64_t start, uint64_t end,
+			 uint32_t access)
+{
+	return cache_serves(c, start, end, access);
 }

@@ -75,6 +75,13 @@ static void describe(const struct kedge_channel *ch, const struct op *op,
 	c->fresh = c->body && is_fresh(op->buf, op->msg_len);
 }
 
+/* The transport's own model, or that of one host. */
+static uint64_t cost_here(const struct kedge_channel *ch, uint32_t way,
+			  const struct cost_case *c)
+{
+	return areas(ch) ? ch->t->cost(ch->ctx, way, c) : cost_of(way, c);
+}
+
 static uint32_t choose(const struct kedge_channel *ch, const struct op *op,
 		       uint32_t ready)
 {
@@ -91,11 +98,11 @@ static uint32_t choose(const struct kedge_channel *ch, const struct op *op,
 	/* Both sides at once are no slower than one by the kernel, wherever it was
 	 * measured; and by how much the kernel is faster or slower than they is
 	 * what differs most between machines. */
-	if (!cost_ready())
+	if (!areas(ch) && !cost_ready())
 		return KEDGE_WAY_COPY;
 	describe(ch, op, ready, &c);
 	for (i = 0; i < ARRAY_SIZE(ways); i++) {
-		ns = cost_of(ways[i], &c);
+		ns = cost_here(ch, ways[i], &c);
 		if (ns >= least)
 			continue;
 		least = ns;
@@ -385,7 +392,7 @@ static uint64_t cost_on_channel(const struct kedge_channel *ch, uint32_t way,
 {
 	if (way == KEDGE_WAY_EAGER && c->len > ch->peer.eager_max)
 		return UINT64_MAX;
-	return cost_of(way, c);
+	return cost_here(ch, way, c);
 }
 
 KEDGE_API int kedge_channel_cost(struct kedge_channel *ch, uint32_t way,
@@ -399,7 +406,8 @@ KEDGE_API int kedge_channel_cost(struct kedge_channel *ch, uint32_t way,
 	    flags & ~KEDGE_COST_FRESH)
 		return channel_invalid("the cost of a way: an argument is NULL or "
 				       "0, or the way or a flag is unknown");
-	cost_measure();
+	if (!areas(ch))
+		cost_measure();
 	ready = ch->t->ready(ch->ctx, &c, 1);
 	c = (struct cost_case){
 		.len = len,

@@ -269,6 +269,13 @@ static int port_dereg(struct rdma *r, void *reg)
 	return -abs(ibv_dereg_mr(reg));
 }
 
+static const char *port_device(const struct rdma *r)
+{
+	const struct rc *c = (const struct rc *)r;
+
+	return ibv_get_device_name(c->id->verbs->device);
+}
+
 static void *port_desc(void *reg)
 {
 	return (void *)(uintptr_t)((struct ibv_mr *)reg)->lkey;
@@ -293,6 +300,7 @@ const struct rdma_port kedge__rc_port = {
 	.dereg = port_dereg,
 	.grant = kedge__rc_grant,
 	.revoke = kedge__rc_revoke,
+	.device = port_device,
 	.desc = port_desc,
 	.key = port_key,
 };

@@ -33,6 +33,7 @@
 #include <kedge/cache.h>
 
 #include "base/list.h"
+#include "channel/cost.h"
 #include "channel/rdma/desc.h"
 #include "channel/transport.h"
 
@@ -167,6 +168,7 @@ struct flow {
 	/* Receiver: registrations of the pieces. */
 	struct rdma_mr *mr;
 	uint32_t mr_cnt;
+	uint64_t since; /* it was accepted, alone; or 0 */
 	struct rdma_edge *edge;
 	uint32_t edge_cnt;
 };
@@ -253,6 +255,8 @@ struct rdma {
 	uint64_t areas_len, areas_max; /* bytes */
 	size_t area_len; /* of the last message's */
 	size_t area_unit; /* of a huge page, or 0: not asked yet */
+	const struct rdma_costs *costs; /* NULL: not measured */
+	double wire; /* nanoseconds a byte, of late; 0: not known */
 };
 
 #include "channel/rdma/port.h"
@@ -355,6 +359,12 @@ void kedge__rdma_flow_signals(struct rdma *r);
 /* True if step() would do something now. */
 bool kedge__rdma_flow_work(const struct rdma *r);
 void kedge__rdma_flows_free(struct rdma *r);
+
+/* ---- cost.c ---- */
+
+uint64_t kedge__rdma_cost(void *ctx, uint32_t way, const struct cost_case *q);
+/* So long the @len bytes of a message were on their way. */
+void kedge__rdma_cost_learn(struct rdma *r, uint64_t len, uint64_t ns);
 
 #include "channel/rdma/mem.h"
 #include "channel/rdma/hello.h"

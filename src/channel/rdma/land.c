@@ -323,6 +323,7 @@ int kedge__rdma_bulk_accept(void *ctx, struct bulk *b, const void *rts,
 		kedge__rdma_land_free(r, f);
 		return rc;
 	}
+	f->since = list_empty(&r->landing) ? clock_ns() : 0;
 	list_add_tail(&r->landing, &f->node);
 	b->priv[0] = (uintptr_t)f;
 	r->later = !r->pins;
@@ -332,11 +333,22 @@ int kedge__rdma_bulk_accept(void *ctx, struct bulk *b, const void *rts,
 	return 0;
 }
 
+/* Short ones tell of latency. */
+#define LEARN_MIN ((uint64_t)256 * 1024)
+
+static void learn(struct rdma *r, struct flow *f)
+{
+	if (f->since && f->len >= LEARN_MIN)
+		kedge__rdma_cost_learn(r, f->len, clock_ns() - f->since);
+	f->since = 0;
+}
+
 /* The peer has done its part: its right ends before the application has the data. */
 static int direct_step(struct rdma *r, struct flow *f)
 {
 	if (!(f->bulk->flags & BULK_FIN))
 		return 1;
+	learn(r, f);
 	if (!windows_over(r, f))
 		return -EAGAIN;
 	edges_give(r, f, true);
@@ -353,8 +365,10 @@ int kedge__rdma_land_step(struct rdma *r, struct flow *f)
 		copy_out(f);
 		r->say = true;
 	}
-	if (f->drained == flow_slots(f))
+	if (f->drained == flow_slots(f)) {
+		learn(r, f);
 		return 1;
+	}
 	/* The sender has filled what it will ever fill. */
 	if (f->bulk->flags & BULK_FIN && f->filled != flow_slots(f))
 		kedge__rdma_die(r, -EPROTO);

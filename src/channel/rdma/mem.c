@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "cache/priv.h"
 #include "channel/rdma/internal.h"
 
 /* ---- the notifier of all channels ---- */
@@ -195,6 +196,17 @@ int kedge__rdma_lend_window(struct rdma *r, uint64_t addr, uint64_t len,
 	if (rc)
 		kedge__rdma_lend_end(r, mr);
 	return rc;
+}
+
+bool kedge__rdma_registered(struct rdma *r, uint64_t addr, uint64_t len)
+{
+	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	const uint64_t first = round_up(addr, page);
+	const uint64_t last = round_down(addr + len, page);
+
+	return r->cache && r->port->grant && last > first &&
+	       kedge__cache_serves(r->cache, first, last,
+				   KEDGE_ACCESS_LOCAL_WRITE);
 }
 
 bool kedge__rdma_lend_over(struct rdma *r, struct rdma_mr *mr)

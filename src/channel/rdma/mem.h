@@ -13,6 +13,8 @@ void kedge__rdma_lend_end(struct rdma *r, struct rdma_mr *mr);
  * where that cannot be. */
 int kedge__rdma_lend_window(struct rdma *r, uint64_t addr, uint64_t len,
 			    struct rdma_mr *mr);
+/* True if a window over what is registered already would do. */
+bool kedge__rdma_registered(struct rdma *r, uint64_t addr, uint64_t len);
 /* True when the peer's right has ended. */
 bool kedge__rdma_lend_over(struct rdma *r, struct rdma_mr *mr);
 /* A page of ours that the peer may write: its number and its name, or false. */

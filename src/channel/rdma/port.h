@@ -33,6 +33,7 @@
  *           register the range itself. NULL: the port has none
  * @revoke:  end that: 0 when it has ended and @window is gone; -EAGAIN: ask again, as
  *           poll() will tell. @now: without waiting, which takes longer; always 0
+ * @device:  the name of what it registers with; NULL: its costs are not measured
  * @desc:    what names a registration in a post of ours
  * @key:     what a peer names it by
  */
@@ -52,6 +53,7 @@ struct rdma_port {
 	int (*grant)(struct rdma *r, void *reg, uint64_t at, uint64_t len,
 		     uint64_t *key, void **window);
 	int (*revoke)(struct rdma *r, void *window, bool now);
+	const char *(*device)(const struct rdma *r);
 	void *(*desc)(void *reg);
 	uint64_t (*key)(void *reg);
 };

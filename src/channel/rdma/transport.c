@@ -251,6 +251,8 @@ static uint32_t rdma_ready(void *ctx, const void *buf, size_t len)
 		return READY_DIRECT | READY_REGISTER | READY_ANYWHERE;
 	if (kedge__rdma_block_of(r, (uintptr_t)buf, len))
 		return READY_DIRECT | READY_HEAP | READY_REGISTER;
+	if (kedge__rdma_registered(r, (uintptr_t)buf, len))
+		return READY_DIRECT | READY_REGISTER;
 	return READY_REGISTER;
 }
 
@@ -296,6 +298,7 @@ const struct transport_ops kedge__rdma_ops = {
 	.heap_alloc = kedge__rdma_heap_alloc,
 	.heap_free = kedge__rdma_heap_free,
 	.explain = rdma_explain,
+	.cost = kedge__rdma_cost,
 	.areas = rdma_areas,
 	.area_take = kedge__rdma_area_take,
 	.area_meanwhile = kedge__rdma_area_meanwhile,

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The cost model over a device that pins. Measured once in a process and device:
+ * registering pages that are there, making pages, copying, and putting pages under a
+ * buffer without pages and under one that has some. How long the data take on their
+ * way is learned from the messages.
+ *
+ * Every way waits for the data. What is done meanwhile counts only as far as it takes
+ * longer: copying out of slots, and making the next landing pages.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "channel/rdma/internal.h"
+#include "pages/swap.h"
+
+#define POINTS 3
+#define TRIES  3
+/* A used buffer was used for something: it is likely to be received into again, and a
+ * registration that is kept serves the others, too. */
+#define USES 8
+
+static const size_t lens[POINTS] = { 64u << 10, 512u << 10, 4u << 20 };
+
+struct curve {
+	double ns[POINTS];
+};
+
+struct rdma_costs {
+	struct rdma_costs *next;
+	char name[64];
+	struct curve reg, touch, copy, replace, replace_used;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct rdma_costs *all; /* guarded by lock; never freed */
+
+/* A straight line between the lengths, and the last one's rate beyond them. */
+static double at(const struct curve *c, uint64_t len)
+{
+	double x = (double)len, x0, x1;
+	int i = 1;
+
+	if (len <= lens[0])
+		return c->ns[0] * x / (double)lens[0];
+	while (i < POINTS - 1 && len > lens[i])
+		i++;
+	x0 = (double)lens[i - 1];
+	x1 = (double)lens[i];
+	if (len > lens[i])
+		return c->ns[i] * x / x1;
+	return c->ns[i - 1] + (c->ns[i] - c->ns[i - 1]) * (x - x0) / (x1 - x0);
+}
+
+/* ---- measuring ---- */
+
+static char *map(size_t len)
+{
+	char *p = mmap(NULL, len, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+static void touch(char *p, size_t len)
+{
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	size_t i;
+
+	for (i = 0; i < len; i += page)
+		*(volatile char *)(p + i) = 1;
+}
+
+static void least_of(double *ns, uint64_t begin, int try)
+{
+	double took = (double)(clock_ns() - begin);
+
+	if (!try || took < *ns)
+		*ns = took;
+}
+
+/* False: it cannot be registered. */
+static bool one_try(struct rdma *r, struct rdma_costs *c, char *a, char *b,
+		    int i, int try)
+{
+	const size_t len = lens[i];
+	uint64_t t = clock_ns();
+	void *reg;
+
+	touch(a, len);
+	least_of(&c->touch.ns[i], t, try);
+	touch(b, len);
+	t = clock_ns();
+	memcpy(b, a, len);
+	least_of(&c->copy.ns[i], t, try);
+	t = clock_ns();
+	if (r->port->reg(r, a, len, KEDGE_ACCESS_LOCAL_WRITE, &reg))
+		return false;
+	least_of(&c->reg.ns[i], t, try);
+	r->port->dereg(r, reg);
+	t = clock_ns();
+	if (kedge__pages_replace(b, a, len))
+		return false;
+	least_of(&c->replace_used.ns[i], t, try);
+	/* And from there to where there are none now. */
+	t = clock_ns();
+	if (kedge__pages_replace(a, b, len))
+		return false;
+	least_of(&c->replace.ns[i], t, try);
+	return true;
+}
+
+static bool measure(struct rdma *r, struct rdma_costs *c)
+{
+	const size_t most = lens[POINTS - 1];
+	bool ok = true;
+	int i, try;
+	char *p;
+
+	for (i = 0; i < POINTS && ok; i++)
+		for (try = 0; try < TRIES && ok; try++) {
+			p = map(2 * most);
+			ok = p && one_try(r, c, p, p + most, i, try);
+			if (p)
+				munmap(p, 2 * most);
+		}
+	return ok;
+}
+
+static const struct rdma_costs *costs_of(struct rdma *r)
+{
+	struct rdma_costs *c;
+
+	if (r->costs || !r->port->device)
+		return r->costs;
+	pthread_mutex_lock(&lock);
+	for (c = all; c && strcmp(c->name, r->port->device(r)); c = c->next)
+		;
+	if (!c) {
+		c = calloc(1, sizeof(*c));
+		if (c)
+			strncpy(c->name, r->port->device(r),
+				sizeof(c->name) - 1);
+		if (c && measure(r, c)) {
+			c->next = all;
+			all = c;
+		} else {
+			free(c);
+			c = NULL;
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	return r->costs = c;
+}
+
+void kedge__rdma_cost_learn(struct rdma *r, uint64_t len, uint64_t ns)
+{
+	double now = (double)ns / (double)len;
+
+	r->wire = r->wire ? r->wire + (now - r->wire) / 4 : now;
+}
+
+/* ---- asking ---- */
+
+static double more(double a, double b)
+{
+	return a > b ? a : b;
+}
+
+static double beside(double work, double wire)
+{
+	return work > wire ? work - wire : 0;
+}
+
+uint64_t kedge__rdma_cost(void *ctx, uint32_t way, const struct cost_case *q)
+{
+	struct rdma *r = ctx;
+	const struct rdma_costs *c = costs_of(r);
+	double wire, fresh, ns;
+
+	if (!c)
+		return way == KEDGE_WAY_COPY ? 0 : UINT64_MAX;
+	wire = r->wire * (double)q->len;
+	fresh = q->fresh ? at(&c->touch, q->len) : 0;
+	switch (way) {
+	case KEDGE_WAY_EAGER:
+		ns = at(&c->copy, q->len) + fresh;
+		break;
+	case KEDGE_WAY_DIRECT:
+		if (!q->heap && !q->pull)
+			return UINT64_MAX;
+		ns = fresh;
+		break;
+	case KEDGE_WAY_REGISTER:
+		ns = fresh + at(&c->reg, q->len) / (q->fresh ? 1 : USES);
+		break;
+	case KEDGE_WAY_SWAP:
+		if (!q->body || q->heap || !r->port->grant)
+			return UINT64_MAX;
+		ns = beside(at(&c->touch, q->len) + at(&c->reg, q->len), wire) +
+		     at(q->fresh ? &c->replace : &c->replace_used, q->body);
+		break;
+	case KEDGE_WAY_COPY:
+		ns = more(beside(at(&c->copy, q->len) + fresh, wire),
+			  at(&c->copy, SLOT_LEN < q->len ? SLOT_LEN : q->len));
+		break;
+	default:
+		return UINT64_MAX;
+	}
+	return (uint64_t)(wire + ns);
+}
