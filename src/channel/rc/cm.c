@@ -17,8 +17,8 @@ int kedge__rc_failed(const char *call)
 				    "kernel modules are not loaded: \"rdma "
 				    "link\" lists devices, \"modprobe rdma_ucm\" "
 				    "lets programs connect", call);
-	if (rc == -EADDRNOTAVAIL)
-		return kedge_reason(rc, "%s: no RDMA device here has that "
+	if (rc == -EADDRNOTAVAIL || rc == -ENETUNREACH || rc == -EHOSTUNREACH)
+		return kedge_reason(-EADDRNOTAVAIL, "%s: no RDMA device here has that "
 				    "address: \"rdma link\" lists them, and "
 				    "their interfaces", call);
 	if (rc == -ENOMEM)

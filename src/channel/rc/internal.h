@@ -38,6 +38,7 @@
  * @windows:   the device has them, of type 2
  * @boundless: and looks at a window's key and rights, but lets a peer reach all of the
  *             registration
+ * @bound:     windows that let a peer in, and those that have not ended yet
  * @idle:      windows that are not bound, the one that waited longest first
  * @dropped:   deallocated, and the completion of their end is still to come
  */
@@ -53,7 +54,7 @@ struct rc {
 	bool armed;
 	bool windows, boundless;
 	uint32_t window_cnt; /* bound */
-	struct list idle, dropped;
+	struct list bound, idle, dropped;
 };
 
 static inline struct rc *rc_of(struct rdma *r)
@@ -74,6 +75,8 @@ int kedge__rc_ready(struct rc *rc);
 /* ---- window.c ---- */
 
 void kedge__rc_windows_init(struct rc *rc);
+/* End all that are bound, ahead of the queue pair. */
+void kedge__rc_windows_halt(struct rc *rc);
 void kedge__rc_windows_fini(struct rc *rc);
 int kedge__rc_grant(struct rdma *r, void *reg, uint64_t at, uint64_t len,
 		    uint64_t *key, void **window);

@@ -126,6 +126,17 @@ int kedge__rc_listener_address(const struct rc_listener *l, char *text)
 	return kedge__address_text(a, len, text);
 }
 
+static int left(void)
+{
+	return kedge_reason(-ECONNRESET, "the peer left in the handshake");
+}
+
+/* The kernel says EINVAL of a request that is in no state to be answered any more. */
+static int gone_or(int rc)
+{
+	return rc == -EINVAL ? left() : rc;
+}
+
 /* Until the peer's side has heard of it. */
 static int established(struct rc *c)
 {
@@ -134,8 +145,11 @@ static int established(struct rc *c)
 
 	if (!rc && got.type == RDMA_CM_EVENT_ESTABLISHED)
 		return 0;
-	return kedge_reason(rc == -ETIMEDOUT ? -EPROTO : rc ? rc : -ECONNRESET,
-			    "the peer left in the handshake");
+	if (rc && rc != -ETIMEDOUT)
+		return rc;
+	return rc ? kedge_reason(-EPROTO, "the peer says nothing after the "
+				 "handshake")
+		  : left();
 }
 
 /* @id is the new end's from kedge__rc_open() on. */
@@ -150,13 +164,13 @@ static int take_peer(struct rc_listener *l, struct rdma_cm_id *id,
 
 	rc = kedge__rdma_hello_check(theirs, sizeof(*theirs));
 	if (!rc)
-		rc = kedge__rc_open(id, &c);
+		rc = gone_or(kedge__rc_open(id, &c));
 	if (rc) {
 		turn_away(l, id, rc);
 		rdma_destroy_id(id);
 		return rc;
 	}
-	rc = kedge__rc_ready(c);
+	rc = gone_or(kedge__rc_ready(c));
 	if (rc) {
 		turn_away(l, id, rc);
 		goto free_rc;
@@ -165,7 +179,7 @@ static int take_peer(struct rc_listener *l, struct rdma_cm_id *id,
 	kedge__rc_param(&param, &ours);
 	errno = 0;
 	if (rdma_accept(id, &param)) {
-		rc = kedge__rc_failed("rdma_accept");
+		rc = gone_or(kedge__rc_failed("rdma_accept"));
 		goto free_rc;
 	}
 	rc = established(c);

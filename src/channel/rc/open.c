@@ -21,6 +21,7 @@ int kedge__rc_open(struct rdma_cm_id *id, struct rc **out)
 	c->r.pins = c->r.local_desc = c->r.virt = true;
 	c->r.ordered = c->r.tells = c->r.tells_takes = c->r.batch = true;
 	c->r.chunk_len = CHUNK_LEN;
+	list_init(&c->bound);
 	list_init(&c->idle);
 	list_init(&c->dropped);
 	rc = kedge__rc_events_open(&c->events);

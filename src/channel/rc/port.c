@@ -200,6 +200,7 @@ static void port_halt(struct rdma *r)
 		return;
 	if (c->id->qp) {
 		rdma_disconnect(c->id);
+		kedge__rc_windows_halt(c);
 		rdma_destroy_qp(c->id);
 	}
 }

@@ -32,7 +32,7 @@ enum state {
 
 struct window {
 	struct rdma_op op; /* of its end */
-	struct list node; /* idle or dropped */
+	struct list node; /* bound, idle or dropped */
 	struct ibv_mw *mw;
 	uint32_t keys; /* given away */
 	enum state state;
@@ -63,6 +63,23 @@ static void free_all(struct list *windows)
 
 	list_for_each_safe(l, tmp, windows)
 		window_free(list_entry(l, struct window, node));
+}
+
+/*
+ * A queue pair must not be destroyed while windows are bound to it: soft-RoCE waits
+ * for them for a minute then, and warns. Their users learn of it when they revoke them.
+ */
+void kedge__rc_windows_halt(struct rc *c)
+{
+	struct list *l, *tmp;
+	struct window *w;
+
+	list_for_each_safe(l, tmp, &c->bound) {
+		w = list_entry(l, struct window, node);
+		ibv_dealloc_mw(w->mw);
+		w->mw = NULL;
+		list_remove(&w->node);
+	}
 }
 
 /* The queue pair is gone, and no completion comes. */
@@ -140,6 +157,7 @@ int kedge__rc_grant(struct rdma *r, void *reg, uint64_t at, uint64_t len,
 	w->mw->rkey = wr.bind_mw.rkey;
 	w->keys++;
 	w->state = WINDOW_BOUND;
+	list_add_tail(&c->bound, &w->node);
 	c->window_cnt++;
 	*key = w->mw->rkey;
 	*window = w;
@@ -176,13 +194,14 @@ int kedge__rc_revoke(struct rdma *r, void *window, bool now)
 	struct rc *c = rc_of(r);
 	struct window *w = window;
 
-	/* A queue pair that is destroyed lets nobody in; nothing completes there. */
+	/* A halted queue pair lets nobody in; nothing completes there. */
 	if (!r->err && !now && w->state == WINDOW_BOUND)
 		return end(c, w);
 	if (!r->err && !now && w->state == WINDOW_ENDING)
 		return -EAGAIN;
 	c->window_cnt--;
-	if (w->state == WINDOW_ENDED)
+	list_remove(&w->node);
+	if (w->state == WINDOW_ENDED && w->mw)
 		window_give(c, w);
 	else if (w->state == WINDOW_ENDING && !r->err)
 		drop(c, w);
