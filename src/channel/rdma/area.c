@@ -52,30 +52,33 @@ static struct rdma_area *area_of(struct list *l)
 
 /* ---- making ---- */
 
-/* Plain memory, like an application's own: it is going to be that. */
-static bool map_pages(struct rdma_area *a)
+/* Plain memory, like an application's own, which it is going to be; but a forked child
+ * does without it, as pages that are pinned would be copied for it. */
+static int map_pages(struct rdma_area *a)
 {
 	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	size_t i;
 
 	if (mmap(a->at, a->len, PROT_READ | PROT_WRITE,
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
-		return false;
+		return -errno;
+	madvise(a->at, a->len, MADV_DONTFORK);
 	if (!madvise(a->at, a->len, MADV_POPULATE_WRITE))
-		return true;
+		return 0;
 	if (errno != EINVAL)
-		return false;
+		return -errno;
 	/* Linux before 5.14 */
 	for (i = 0; i < a->len; i += page)
 		*(volatile char *)(a->at + i) = 0;
-	return true;
+	return 0;
 }
 
-static bool fill(struct rdma *r, struct rdma_area *a)
+static int fill(struct rdma *r, struct rdma_area *a)
 {
-	return map_pages(a) &&
-	       !r->port->reg(r, a->at, a->len, KEDGE_ACCESS_LOCAL_WRITE,
-			     &a->reg);
+	int rc = map_pages(a);
+
+	return rc ? rc : r->port->reg(r, a->at, a->len,
+				      KEDGE_ACCESS_LOCAL_WRITE, &a->reg);
 }
 
 static void area_free(struct rdma *r, struct rdma_area *a)
@@ -91,6 +94,7 @@ static void area_free(struct rdma *r, struct rdma_area *a)
 static struct rdma_area *area_new(struct rdma *r, size_t len)
 {
 	struct rdma_area *a;
+	int rc;
 
 	if (len > r->areas_max - r->areas_len)
 		return NULL;
@@ -109,11 +113,12 @@ static struct rdma_area *area_new(struct rdma *r, size_t len)
 	a->at = (char *)round_up((uintptr_t)a->map, r->area_unit);
 	list_add_tail(&r->areas, &a->node);
 	r->areas_len += len;
-	if (fill(r, a))
+	rc = fill(r, a);
+	if (!rc)
 		return a;
 	kedge__log(KEDGE_LOG_WARN,
 		   "no landing pages of %zu bytes (%s): messages are copied, "
-		   "or their buffers registered", len, kedge_strerror(-ENOMEM));
+		   "or their buffers registered", len, kedge_strerror(rc));
 	/* Not tried again for each message. */
 	r->areas_max = r->areas_len - len;
 	area_free(r, a);
@@ -127,9 +132,9 @@ static void renew(struct rdma *r, struct rdma_area *a)
 		r->port->dereg(r, a->reg);
 	a->reg = NULL;
 	if (fill(r, a))
-		a->state = AREA_READY;
-	else
 		area_free(r, a);
+	else
+		a->state = AREA_READY;
 }
 
 /* ---- the ops ---- */
@@ -206,19 +211,27 @@ static uint32_t ready_cnt(struct rdma *r)
 	return n;
 }
 
-bool kedge__rdma_area_meanwhile(void *ctx, void *area, char *to, size_t len)
+/* Whether the whole pages of [to, to + len) may be replaced. */
+static void look(struct rdma *r, struct rdma_area *a, char *to, size_t len)
 {
 	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
 	const uintptr_t start = round_up((uintptr_t)to, page);
+	const uintptr_t end = round_down((uintptr_t)to + len, page);
+	char *from = a->at + (start & (r->area_unit - 1));
+
+	a->looked = true;
+	/* A child is to have it as it has the rest of the application's. */
+	madvise(from, end - start, MADV_DOFORK);
+	a->alike = !kedge__pages_alike((void *)start, from, end - start);
+}
+
+bool kedge__rdma_area_meanwhile(void *ctx, void *area, char *to, size_t len)
+{
 	struct rdma_area *a = area, *spent;
 	struct rdma *r = ctx;
 
 	if (!a->looked) {
-		a->looked = true;
-		a->alike = !kedge__pages_alike(
-			(void *)start,
-			a->at + (start & (r->area_unit - 1)),
-			round_down((uintptr_t)to + len, page) - start);
+		look(r, a, to, len);
 		return true;
 	}
 	if (ready_cnt(r) >= AREAS_READY)
@@ -237,7 +250,7 @@ int kedge__rdma_area_move(void *ctx, void *area, char *to, char *from,
 
 	/* It landed before there was time to look. */
 	if (!a->looked)
-		kedge__rdma_area_meanwhile(ctx, area, to, len);
+		look(ctx, a, to, len);
 	if (!a->alike)
 		return -EOPNOTSUPP;
 	rc = kedge__pages_replace(to, from, len);
