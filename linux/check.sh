@@ -77,7 +77,12 @@ say()
 {
 	what=$1
 	shift
-	if "$@" >"$dir/log" 2>&1; then
+	# Within a condition -e would not hold: a step is one only by its status.
+	set +e
+	(set -e; "$@") >"$dir/log" 2>&1
+	status=$?
+	set -e
+	if [ $status = 0 ]; then
 		echo "ok   $what"
 	else
 		echo "FAIL $what"
