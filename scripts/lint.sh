@@ -126,6 +126,7 @@ status=0
 for check; do
 	if out=$(run "$check" 2>&1); then
 		echo "ok   $check"
+		printf '%s\n' "$out" | grep '^skipped: '
 	else
 		echo "FAIL $check"
 		printf '%s\n' "$out"
