@@ -99,7 +99,7 @@ run()
 	case $1 in
 	headers) scripts/check-headers.sh . ;;
 	layers) scripts/check-layers.py . "$build" ;;
-	tests) scripts/check-tests.py . ;;
+	tests) scripts/check-tests.py . "$build" ;;
 	root) check_root ;;
 	api) scripts/check-api.py . "$build" ;;
 	abi) scripts/abi.sh "$build" ;;
