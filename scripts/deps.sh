@@ -11,7 +11,7 @@ build="gcc libc6-dev meson ninja-build pkg-config python3 liburing-dev libsodium
 test="g++ libjemalloc2 libmimalloc2.0 gnuplot-nox spin"
 vm="qemu-system-x86 busybox-static kmod e2fsprogs iproute2 procps ibverbs-utils
 	ibverbs-providers perftest rdmacm-utils"
-ci="clang clang-format libclang-rt-dev mandoc codespell shellcheck git
+ci="clang libclang-rt-dev mandoc codespell shellcheck git
 	abigail-tools sparse unifdef patch xz-utils"
 
 usage()

@@ -9,11 +9,20 @@ set -u
 checks="headers layers tests root api abi man spelling shell style words"
 src=$(cd "$(dirname "$0")/.." && pwd)
 
-# What belongs to the project; in a tarball, every file.
+# What belongs to the project, or will when it is added; in a tarball, every file,
+# also where that was unpacked within a repository of something else.
 files()
 {
-	git -c safe.directory="$src" ls-files 2>/dev/null && return
-	find . -type f -not -path './build*' -not -path './.git/*'
+	if up=$(git -c safe.directory="$src" rev-parse --show-cdup 2>/dev/null) &&
+	   [ -z "$up" ]; then
+		git -c safe.directory="$src" ls-files --cached --others \
+			--exclude-standard
+	else
+		find . -type f -not -path './build*' -not -path './.git/*' \
+			-printf '%P\n'
+	fi | while read -r f; do
+		[ ! -e "$f" ] || echo "$f"
+	done
 }
 
 # All that stands in the root. Whatever a test or a crash leaves there shows, too.
@@ -22,8 +31,8 @@ root=".ci .clang-format .gitignore CHANGELOG.md CONTRIBUTING.md LICENSE Makefile
 	scripts src tests tools"
 check_root()
 {
-	there=$(find . -mindepth 1 -maxdepth 1 -not -name .git -not -name 'build*' \
-		-printf '%f\n' | sort)
+	there=$(find . -mindepth 1 -maxdepth 1 -not -name .git \
+		-not '(' -name 'build*' -type d ')' -printf '%f\n' | sort)
 	# shellcheck disable=SC2086 # a list of words
 	wanted=$(printf '%s\n' $root | sort)
 	[ "$there" = "$wanted" ] && return
@@ -38,10 +47,8 @@ check_man()
 	pages=$(find "$build/man" -name '*.[137]' -size +0 | sort)
 	[ -n "$pages" ] || { echo "no man pages in $build/man"; return 1; }
 	# A page that is one .so line has nothing to check.
-	# shellcheck disable=SC2086 # a list of paths
-	real=$(grep -L '^\.so ' $pages)
-	# shellcheck disable=SC2086
-	mandoc -T lint -W warning $real
+	echo "$pages" | xargs -d '\n' grep -L '^\.so ' |
+		xargs -d '\n' mandoc -T lint -W warning
 }
 
 check_spelling()
@@ -60,9 +67,21 @@ check_shell()
 # What a compiler does not see; docs of each rule in CONTRIBUTING.md.
 check_style()
 {
+	status=0
+	sources=$(files | grep -E '\.(c|h|cc|inc|S|sh|py|build|ci/run)$|^Makefile$')
+	for f in $sources; do
+		[ -s "$f" ] || { echo "$f: empty"; status=1; }
+	done
+	echo "$sources" | style_of_lines || status=1
+	return $status
+}
+
+# A function begins with a brace in the first column, or behind its arguments, and
+# ends with the last one there before another begins: #ifdef may leave it several.
+style_of_lines()
+{
 	# shellcheck disable=SC2016 # they are awk's
-	files | grep -E '\.(c|h|cc|sh|py|build|ci/run)$|^Makefile$' |
-		xargs awk '
+	xargs awk '
 		function fail(text) { print FILENAME ":" FNR ": " text; bad = 1 }
 		function finish() {
 			if (file && !spdx)
@@ -70,20 +89,27 @@ check_style()
 			if (limit && lines > limit)
 				{ print file ": " lines " lines, limit " limit; bad = 1 }
 		}
+		function end_of(what, first) {
+			if (FNR - first + 1 > 60)
+				fail("a " what " of " FNR - first + 1 " lines, limit 60")
+		}
 		FNR == 1 {
-			finish(); file = FILENAME; spdx = 0; body = 0
-			limit = file ~ /\.c$/ ? 600 : file ~ /\.h$/ ? 400 : 0
+			finish(); file = FILENAME; spdx = 0; body = 0; macro = 0; head = 0
+			c = file ~ /\.(c|h|cc|inc)$/
+			limit = file ~ /\.h$/ ? 400 : c ? 600 : 0
 		}
 		FNR <= 2 && /SPDX-License-Identifier: .*BSD-2-Clause/ { spdx = 1 }
 		/[ \t]$/ { fail("white space at the end") }
-		/(^|[^A-Z_])(TO[D]O|FIX[M]E)([^A-Z_]|$)/ { fail("unfinished") }
-		file ~ /\.c$/ && /^\{$/ { body = FNR }
-		file ~ /\.c$/ && /^\}/ && body {
-			if (FNR - body + 1 > 60)
-				fail("a function of " FNR - body + 1 " lines, limit 60")
-			body = 0
-		}
-		file ~ /\.[ch]$/ {
+		/(^|[^A-Z_])(TO[D]O|FIX[M]E|XX[X]|HAC[K])([^A-Z_]|$)/ { fail("unfinished") }
+		c && /^[^ \t#}].*\{/ { body = 0 }
+		c && (/^\{/ || /^[^ \t#}][^=]*\)[^=;]*\{[ \t]*(\/[\/*].*)?$/ ||
+		      head && /^[ \t].*\)[ \t]*\{/) { body = FNR; head = 0 }
+		c && /^[^ \t#].*[(,]/ { head = /[;{}]/ ? 0 : FNR }
+		/;/ { head = 0 }
+		c && /^\}/ && body { end_of("function", body) }
+		c && /^[ \t]*#[ \t]*define/ { macro = FNR }
+		c && macro && !/\\$/ { end_of("macro", macro); macro = 0 }
+		c {
 			n = 0
 			for (i = 1; i <= length($0); i++)
 				n = substr($0, i, 1) == "\t" ? n + 8 - n % 8 : n + 1
