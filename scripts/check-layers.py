@@ -8,7 +8,8 @@ a part use each other in a circle.
 
 The table of parts in docs/design.md is the rule, so it cannot say anything else.
 Includes are read from the sources; with BUILD also the symbols of what was
-compiled there, so that a prototype written by hand does not get around it."""
+compiled there, so that a prototype written by hand does not get around it: within
+a library, and from one to the names that another has for kedge's own."""
 import collections
 import glob
 import json
@@ -68,10 +69,33 @@ def sources(root):
                     yield os.path.relpath(os.path.join(base, name), root)
 
 
-def target(include):
-    """The path in the tree of what is included in quotes."""
-    tops = {'tools': '', 'uapi': 'include/'}
-    return tops.get(include.split('/')[0], 'src/') + include
+INCLUDE = re.compile(r'\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)')
+
+
+def target(root, path, line):
+    """The path in the tree of what a line of @path includes, or None."""
+    m = INCLUDE.match(line)
+    if not m:
+        return None
+    name = m.group(1) or m.group(2)
+    tops = ['src', '.', 'include', 'include/uapi']
+    if m.group(1):
+        tops.insert(0, os.path.dirname(path))
+    for top in tops:
+        to = os.path.normpath(os.path.join(top, name))
+        if os.path.isfile(os.path.join(root, to)):
+            return to
+    return None
+
+
+def includes(root):
+    """(path, number of the line, path that is included there)."""
+    for path in sources(root):
+        with open(os.path.join(root, path), encoding='utf-8') as f:
+            for no, line in enumerate(f, 1):
+                to = target(root, path, line)
+                if to:
+                    yield path, no, to
 
 
 def may_use(table, mine, theirs):
@@ -82,21 +106,25 @@ def may_use(table, mine, theirs):
 
 def bad_includes(root, table):
     for path in sources(root):
+        if not part_of(path, table) and os.path.dirname(path) != 'tools':
+            yield '%s: its folder is no part in docs/design.md' % path
+    for path, no, to in includes(root):
         mine = part_of(path, table)
-        if not mine:
-            if os.path.dirname(path) != 'tools':
-                yield '%s: its folder is no part in docs/design.md' % path
-            continue
-        with open(os.path.join(root, path), encoding='utf-8') as f:
-            for no, line in enumerate(f, 1):
-                m = re.match(r'#\s*include "([^"]+)"', line)
-                if not m or '/' not in m.group(1):
-                    continue
-                to = target(m.group(1))
-                theirs = part_of(to, table) or os.path.dirname(to)
-                if to not in ('tools/cmd.h',) and \
-                        not may_use(table, mine, theirs):
-                    yield '%s:%d: %s may not use %s' % (path, no, mine, to)
+        theirs = part_of(to, table) or os.path.dirname(to)
+        if mine and to != 'tools/cmd.h' and not may_use(table, mine, theirs):
+            yield '%s:%d: %s may not use %s' % (path, no, mine, to)
+
+
+def bad_circles(what, uses):
+    for ring in circles(uses):
+        yield '%s of %d files: %s' % (what, len(ring), ' '.join(ring))
+
+
+def include_circles(root):
+    uses = collections.defaultdict(set)
+    for path, _, to in includes(root):
+        uses[path].add(to)
+    return bad_circles('circle of includes', uses)
 
 
 def crowded(root):
@@ -107,38 +135,57 @@ def crowded(root):
 
 
 def compiled(root, build):
-    """(library, source, object) of libraries and the command."""
+    """(library, source, object) of shared libraries and the command."""
     with open(os.path.join(build, 'compile_commands.json'),
               encoding='utf-8') as f:
         for c in json.load(f):
             obj = os.path.join(build, c['output'])
-            src = os.path.relpath(os.path.join(c['directory'], c['file']),
-                                  os.path.realpath(root))
+            src = os.path.relpath(
+                os.path.realpath(os.path.join(c['directory'], c['file'])),
+                os.path.realpath(root))
             lib = os.path.dirname(obj)
-            if src.startswith(('src/', 'tools/')) and os.path.exists(obj) and \
+            if src.startswith(('src/', 'tools/')) and \
                     re.search(r'(lib[\w-]+\.so[.\d]*|kedge)\.p$', lib):
                 yield lib, src, obj
 
 
-def symbol_uses(root, build):
-    """{source: {source of the same library: {its names that are used}}}."""
-    defined, wanted = {}, collections.defaultdict(set)
+def vain(root, build):
+    """What makes looking at the objects vain."""
+    found = list(compiled(root, build))
+    if not found:
+        yield '%s: no object of this tree: is it the build of another?' % build
+    for _, src, obj in found:
+        if not os.path.exists(obj):
+            yield '%s: not compiled: no %s' % (src, obj)
+
+
+def symbols(root, build):
+    """({name: {library: source}}, {(library, source): names that it wants})."""
+    defined = collections.defaultdict(dict)
+    wanted = collections.defaultdict(set)
     for lib, src, obj in compiled(root, build):
         out = subprocess.run(['nm', obj], check=True, capture_output=True,
                              text=True).stdout
         for line in out.splitlines():
             *_, kind, name = line.split()
-            if kind in 'TDBRC':
-                defined[lib, name] = src
-            elif kind == 'U':
+            if kind in 'TDBRCWVi':
+                defined[name][lib] = src
+            elif kind in 'Uwv':
                 wanted[lib, src].add(name)
+    return defined, wanted
+
+
+def symbol_uses(root, build):
+    """{source: {source: {its names that are used}}}."""
+    defined, wanted = symbols(root, build)
     uses = collections.defaultdict(lambda: collections.defaultdict(set))
     for (lib, src), names in wanted.items():
         for name in names:
-            to = defined.get((lib, name))
-            # A function of the C library's that hooks define is that to them.
-            if to and to != src and not (
-                    src.startswith('src/hooks/') and 'kedge' not in name):
+            there = defined.get(name, {})
+            # Of another library, the C library's names are that to all.
+            to = there.get(lib) or 'kedge' in name and next(
+                iter(there.values()), None)
+            if to and to != src:
                 uses[src][to].add(name)
     return uses
 
@@ -201,12 +248,14 @@ def main():
     table = layers(root)
     bad = [] if block(root, 'picture') == picture(table) else [
         'docs/design.md: the block "picture" is not what --picture prints']
-    bad += list(bad_includes(root, table)) + list(crowded(root))
+    bad += [*bad_includes(root, table), *crowded(root), *include_circles(root)]
     if len(sys.argv) == 3:
-        uses = symbol_uses(root, sys.argv[2])
-        bad += bad_symbols(root, table, uses)
-        bad += ['circle of %d files: %s' % (len(ring), ' '.join(ring))
-                for ring in circles(uses)]
+        nothing = list(vain(root, sys.argv[2]))
+        bad += nothing
+        if not nothing:
+            uses = symbol_uses(root, sys.argv[2])
+            bad += bad_symbols(root, table, uses)
+            bad += bad_circles('circle', uses)
     print('\n'.join(bad))
     sys.exit(bool(bad))
 
