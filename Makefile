@@ -75,7 +75,7 @@ bench: all
 help:
 	@echo 'make           build into $(B)/'
 	@echo 'make run       show what this machine can do, then the demo'
-	@echo 'make test      build and run every test'
+	@echo 'make test      build and run every test that needs neither guests nor clang'
 	@echo 'make test-model  check the model of the channel'"'"'s protocol'
 	@echo 'make test-vm   run tests under other kernels, in QEMU (VM_ARGS=--quick: few)'
 	@echo 'make kernel-series LINUX=FOLDER  the kernel module as patches, in $(B)-series/'
@@ -83,7 +83,8 @@ help:
 	@echo 'make torture   try to break the coherence contract for SECONDS ($(SECONDS))'
 	@echo 'make bench     measure the cache and the notifier'
 	@echo 'make fuzz      run each fuzz harness for SECONDS ($(SECONDS))'
-	@echo 'make lint      check headers, exports, man pages, spelling, scripts'
+	@echo 'make lint      check layers, headers, exports, ABI, tests, man pages, spelling,'
+	@echo '               scripts, style, words'
 	@echo 'make clean     remove $(B)/'
 	@echo 'Root installs the packages that are missing; others are told which.'
 	@echo 'DEPS=: skips looking for them.'

@@ -89,8 +89,8 @@ struct kedge_device_attr {
  *         with its put. 0 or a negative errno, and nothing left behind on
  *         failure. -ENOSPC: the device has no room, the cache evicts and tries
  *         again; so it does for -ENOMEM and -EAGAIN
- * @dereg: end a registration; transfers in flight are the caller's affair, he
- *         holds a reference through them
+ * @dereg: end a registration; transfers in flight are the caller's affair: the
+ *         program holds a reference through them
  * @query: fill @attr, whose size is set; may be NULL
  * @close: free @ctx; every registration is gone by then; may be NULL
  * @replace: the pages of @mr, a registration of [addr, addr + len), have
