@@ -105,7 +105,7 @@ KEDGE_PRIVATE void kedge__log(int severity, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /* The value of a KEDGE_* variable that env.c knows, or NULL. */
-const char *kedge__env(const char *name);
+KEDGE_PRIVATE const char *kedge__env(const char *name);
 /* It is set, and not heeded: this is a set-user-ID program, or one of its kind. */
 bool kedge__env_ignored(const char *name);
 

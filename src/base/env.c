@@ -27,6 +27,10 @@ static const struct kedge_env vars[] = {
 	{ "KEDGE_CHANNEL_SECRET_FILE",
 	  "the same, in a file that nobody but its owner may read or write",
 	  "a path", "(none)", NULL },
+	{ "KEDGE_COSTS",
+	  "a folder of this user's that keeps what was measured of RDMA devices, "
+	  "so that a process does not measure it again",
+	  "a path", "(none)", NULL },
 	{ "KEDGE_LOG", "print messages of this severity and worse to stderr",
 	  "error|warn|info|debug", "(nothing is printed)", NULL },
 };

@@ -73,6 +73,9 @@ JOBS = [
         '256 100', None),
     Job('rdma demo', False, RDMA, 600, ONE + os.path.join(
         kernels.HERE, 'rdma_demo.sh') + ' {b}/kedge {n}', (3, 10)),
+    Job('module rdma channels', True, RDMA, 300, ONE + 'env '
+        'KEDGE_NOTIFIER=ummunot {b}/kedge torture -q --channel --transport '
+        'verbs --sizes large --seconds {n}', (10, 120)),
     Job('rdma torture', False, RDMA + ['-d'], 900, ONE + TORTURE + ' uffd {n}',
         (20, 240)),
     Job('module rdma torture', True, RDMA + ['-d'], 900,

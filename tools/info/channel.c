@@ -14,6 +14,7 @@
 #include <kedge/pageswap.h>
 
 #include "base/base.h"
+#include "tools/common/net.h"
 #include "tools/common/sys.h"
 #include "tools/info/info.h"
 
@@ -21,6 +22,7 @@
 #define WORD	   0x6b65646765ull
 #define TAG	   1u
 #define LOOPBACK   "127.0.0.1"
+#define VERBS	   "verbs"
 
 /* The other end: sends a word and stays until it has been taken. */
 static int peer(struct kedge_channel *ch)
@@ -209,6 +211,59 @@ static void add_tcp(struct info *info)
 			  "see man 7 kedge");
 }
 
+/* Loaded by each end after the fork: librdmacm is of one process. */
+static int verbs_peer(int fd)
+{
+	struct kedge_channel *ch;
+
+	return net_pair(VERBS, 0, fd, NULL, &ch) ? 1 : peer(ch);
+}
+
+static int try_verbs(struct info_line *l)
+{
+	struct kedge_channel *ch;
+	int fds[2], rc, status;
+	pid_t pid;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds))
+		return -errno;
+	fflush(NULL);
+	pid = fork();
+	if (!pid) {
+		close(fds[0]);
+		_exit(verbs_peer(fds[1]));
+	}
+	close(fds[1]);
+	rc = pid < 0 ? -errno : net_pair(VERBS, 1, fds[0], NULL, &ch);
+	if (rc)
+		close(fds[0]);
+	else
+		rc = try_word(ch, l);
+	if (pid > 0)
+		waitpid(pid, &status, 0);
+	return rc;
+}
+
+static void add_verbs(struct info *info)
+{
+	struct info_line *l = info_add(info, INFO_MESSAGES, VERBS, INFO_OK);
+	int rc = try_verbs(l);
+
+	if (!rc)
+		return;
+	l->state = INFO_MISSING;
+	info_text(l, "no channel over an RDMA adapter: %s", kedge_strerror(rc));
+	if (rc == -ENODEV)
+		info_todo(l, "an adapter, or soft-RoCE: modprobe rdma_rxe "
+			  "rdma_ucm, then rdma link add rxe0 type rxe netdev "
+			  "eth0");
+	else if (rc == -ENOMEM)
+		info_todo(l, "ulimit -l unlimited, or LimitMEMLOCK= of the "
+			  "service");
+	else
+		info_todo(l, "see man 3 kedge_channel_open_rdma for that error");
+}
+
 /* Two pages for two, in one mapping. */
 static int try_swap(void)
 {
@@ -258,6 +313,7 @@ void info_messages(struct info *info)
 {
 	add_shm(info);
 	add_tcp(info);
+	add_verbs(info);
 	add_swap(info);
 	info_ofi(info);
 }

@@ -8,7 +8,7 @@
 #include "tools/perf/perf.h"
 
 #define TLS	  "posix:posix,cma"
-#define TLS_CHARS "abcdefghijklmnopqrstuvwxyz0123456789_,^"
+#define TLS_CHARS "abcdefghijklmnopqrstuvwxyz0123456789_,^+"
 #define PROVIDER  "shm"
 
 static const struct {

@@ -214,6 +214,16 @@ static int refused(const struct ucx_side *s, const char *what,
 	return -EIO;
 }
 
+/* In lists of ours colons are between them: ud_v+aux is UCX's ud_v:aux. */
+static void list_of(const char *tls, char *list, size_t size)
+{
+	char *p;
+
+	snprintf(list, size, "%s,self", tls);
+	for (p = list; (p = strchr(p, '+')) != NULL;)
+		*p = ':';
+}
+
 static int open_context(struct ucx_side *s, const char *tls,
 			char why[PERF_WHY_LEN])
 {
@@ -229,7 +239,7 @@ static int open_context(struct ucx_side *s, const char *tls,
 	ucs_status_t status;
 	char list[64];
 
-	snprintf(list, sizeof(list), "%s,self", tls);
+	list_of(tls, list, sizeof(list));
 	status = s->ucp_config_read(NULL, NULL, &config);
 	if (status != UCS_OK)
 		return refused(s, "UCX cannot read its settings", status, why);

@@ -107,8 +107,9 @@ void kedge__rc_param(struct rdma_conn_param *p, const struct rdma_hello *hello)
 	*p = (struct rdma_conn_param){
 		.private_data = hello,
 		.private_data_len = sizeof(*hello),
-		.responder_resources = READ_CNT,
-		.initiator_depth = READ_CNT,
+		/* As many reads as the devices take. */
+		.responder_resources = RDMA_MAX_RESP_RES,
+		.initiator_depth = RDMA_MAX_INIT_DEPTH,
 		.retry_count = 7,
 		.rnr_retry_count = 7,
 	};

@@ -35,8 +35,7 @@
  * @inline_max: bytes that a send may carry in its work request
  * @armed:     the completion queue will tell of what comes next
  * @reads:     under way
- * @windows:   the device has them, of type 2
- * @boundless: and looks at a window's key and rights, but lets a peer reach all of the
+ * @boundless: the device looks at a window's key and rights, but lets a peer reach all of the
  *             registration
  * @bound:     windows that let a peer in, and those that have not ended yet
  * @idle:      windows that are not bound, the one that waited longest first
@@ -52,7 +51,7 @@ struct rc {
 	uint32_t inline_max;
 	uint32_t reads;
 	bool armed;
-	bool windows, boundless;
+	bool boundless;
 	uint32_t window_cnt; /* bound */
 	struct list bound, idle, dropped;
 };

@@ -254,7 +254,7 @@ static int port_reg(struct rdma *r, void *at, size_t len, uint32_t access,
 	if (access & KEDGE_ACCESS_REMOTE_READ)
 		flags |= IBV_ACCESS_REMOTE_READ;
 	/* Whoever only writes there itself may let a peer do it through a window. */
-	if (access == KEDGE_ACCESS_LOCAL_WRITE && rc_of(r)->windows)
+	if (access == KEDGE_ACCESS_LOCAL_WRITE && r->windows)
 		flags |= IBV_ACCESS_MW_BIND;
 	errno = 0;
 	mr = ibv_reg_mr(rc_of(r)->pd, at, len, (int)flags);

@@ -44,7 +44,7 @@ void kedge__rc_windows_init(struct rc *c)
 
 	if (ibv_query_device(c->id->verbs, &attr))
 		return;
-	c->windows = attr.device_cap_flags & (IBV_DEVICE_MEM_WINDOW_TYPE_2A |
+	c->r.windows = attr.device_cap_flags & (IBV_DEVICE_MEM_WINDOW_TYPE_2A |
 					      IBV_DEVICE_MEM_WINDOW_TYPE_2B);
 	c->boundless = attr.vendor_id == SOFT_ROCE;
 }
@@ -140,7 +140,7 @@ int kedge__rc_grant(struct rdma *r, void *reg, uint64_t at, uint64_t len,
 	struct rc *c = rc_of(r);
 	struct window *w;
 
-	if (!c->windows || c->window_cnt == WINDOW_CNT)
+	if (!r->windows || c->window_cnt == WINDOW_CNT)
 		return -EOPNOTSUPP;
 	if (c->boundless && (at != (uintptr_t)mr->addr || len != mr->length))
 		return -EOPNOTSUPP;

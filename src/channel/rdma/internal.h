@@ -195,6 +195,7 @@ struct rdma_ids {
 
 /*
  * @pins:    registering pins: it goes by the cache, and @local_desc is needed
+ * @windows: the port grants windows over registrations
  * @virt:    the peer names bytes by our addresses, else by their offset
  * @ordered: what is sent behind a write is received when that has landed
  * @torn:    a dead peer's last bytes may look like a broken protocol
@@ -217,7 +218,7 @@ struct rdma {
 	int fd;
 	pid_t pid;
 	int err;
-	bool pins, local_desc, virt, ordered, torn, tells;
+	bool pins, windows, local_desc, virt, ordered, torn, tells;
 	bool tells_takes, batch;
 	size_t inject_len;
 	uint64_t chunk_len;
@@ -256,6 +257,7 @@ struct rdma {
 	size_t area_len; /* of the last message's */
 	size_t area_unit; /* of a huge page, or 0: not asked yet */
 	const struct rdma_costs *costs; /* NULL: not measured */
+	bool costs_asked;
 	double wire; /* nanoseconds a byte, of late; 0: not known */
 };
 

@@ -102,7 +102,7 @@ static int lend_pages(struct rdma *r, struct flow *f, uint64_t addr,
 	struct rdma_mr *mr = &f->mr[f->mr_cnt];
 	int rc;
 
-	if (!r->port->grant || len < WINDOW_MIN || last <= first)
+	if (!r->windows || len < WINDOW_MIN || last <= first)
 		return -EOPNOTSUPP;
 	rc = kedge__rdma_lend_window(r, first, last - first, mr);
 	if (rc)

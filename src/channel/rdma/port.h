@@ -30,7 +30,7 @@
  * @grant:   a key that lets the peer write [@at, @at + @len) of a registration, good
  *           for whatever is sent after this call; *@window is the port's name of
  *           it. -EOPNOTSUPP: it cannot be had, or would let the peer reach more:
- *           register the range itself. NULL: the port has none
+ *           register the range itself. Not called but where @r->windows
  * @revoke:  end that: 0 when it has ended and @window is gone; -EAGAIN: ask again, as
  *           poll() will tell. @now: without waiting, which takes longer; always 0
  * @device:  the name of what it registers with; NULL: its costs are not measured

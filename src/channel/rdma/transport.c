@@ -260,17 +260,18 @@ static const char *rdma_explain(void *ctx)
 {
 	const struct rdma *r = ctx;
 
-	return r->pins ? "what a peer may write is registered for each message "
-			 "and for it alone: only memory of "
-			 "kedge_channel_alloc() is direct at once"
-		       : "";
+	if (!r->pins || r->windows)
+		return "";
+	return "what a peer may write is registered for each message and for "
+	       "it alone, as there are no memory windows: only memory of "
+	       "kedge_channel_alloc() is direct at once";
 }
 
 static bool rdma_areas(void *ctx)
 {
 	const struct rdma *r = ctx;
 
-	return r->port->grant;
+	return r->windows;
 }
 
 const struct transport_ops kedge__rdma_ops = {

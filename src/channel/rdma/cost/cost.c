@@ -13,25 +13,21 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "channel/rdma/cost/costs.h"
 #include "channel/rdma/internal.h"
 #include "pages/swap.h"
 
-#define POINTS 3
-#define TRIES  3
+#define TRIES 3
 /* A used buffer was used for something: it is likely to be received into again, and a
  * registration that is kept serves the others, too. */
 #define USES 8
 
 static const size_t lens[POINTS] = { 64u << 10, 512u << 10, 4u << 20 };
 
-struct curve {
-	double ns[POINTS];
-};
-
 struct rdma_costs {
 	struct rdma_costs *next;
 	char name[64];
-	struct curve reg, touch, copy, replace, replace_used;
+	struct curve curve[CURVES];
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -90,25 +86,25 @@ static bool one_try(struct rdma *r, struct rdma_costs *c, char *a, char *b,
 	void *reg;
 
 	touch(a, len);
-	least_of(&c->touch.ns[i], t, try);
+	least_of(&c->curve[CURVE_TOUCH].ns[i], t, try);
 	touch(b, len);
 	t = clock_ns();
 	memcpy(b, a, len);
-	least_of(&c->copy.ns[i], t, try);
+	least_of(&c->curve[CURVE_COPY].ns[i], t, try);
 	t = clock_ns();
 	if (r->port->reg(r, a, len, KEDGE_ACCESS_LOCAL_WRITE, &reg))
 		return false;
-	least_of(&c->reg.ns[i], t, try);
+	least_of(&c->curve[CURVE_REG].ns[i], t, try);
 	r->port->dereg(r, reg);
 	t = clock_ns();
 	if (kedge__pages_replace(b, a, len))
 		return false;
-	least_of(&c->replace_used.ns[i], t, try);
+	least_of(&c->curve[CURVE_REPLACE_USED].ns[i], t, try);
 	/* And from there to where there are none now. */
 	t = clock_ns();
 	if (kedge__pages_replace(a, b, len))
 		return false;
-	least_of(&c->replace.ns[i], t, try);
+	least_of(&c->curve[CURVE_REPLACE].ns[i], t, try);
 	return true;
 }
 
@@ -129,30 +125,44 @@ static bool measure(struct rdma *r, struct rdma_costs *c)
 	return ok;
 }
 
-static const struct rdma_costs *costs_of(struct rdma *r)
+/* With the lock. NULL: no memory, or the device registers nothing now. */
+static struct rdma_costs *find(struct rdma *r, const char *device)
 {
 	struct rdma_costs *c;
 
-	if (r->costs || !r->port->device)
-		return r->costs;
-	pthread_mutex_lock(&lock);
-	for (c = all; c && strcmp(c->name, r->port->device(r)); c = c->next)
-		;
-	if (!c) {
-		c = calloc(1, sizeof(*c));
-		if (c)
-			strncpy(c->name, r->port->device(r),
-				sizeof(c->name) - 1);
-		if (c && measure(r, c)) {
-			c->next = all;
-			all = c;
-		} else {
+	for (c = all; c; c = c->next)
+		if (!strcmp(c->name, device))
+			return c;
+	c = calloc(1, sizeof(*c));
+	if (!c)
+		return NULL;
+	strncpy(c->name, device, sizeof(c->name) - 1);
+	if (!kedge__rdma_costs_load(device, c->curve)) {
+		if (!measure(r, c)) {
 			free(c);
-			c = NULL;
+			return NULL;
 		}
+		kedge__rdma_costs_save(device, c->curve);
 	}
+	c->next = all;
+	all = c;
+	return c;
+}
+
+/*
+ * Another thread may be measuring; or was, when this process was forked, and its lock
+ * is held for good here. So messages do without meanwhile.
+ */
+static const struct rdma_costs *costs_of(struct rdma *r)
+{
+	if (r->costs || r->costs_asked || !r->port->device ||
+	    pthread_mutex_trylock(&lock))
+		return r->costs;
+	r->costs = find(r, r->port->device(r));
+	/* What failed is not tried for each message. */
+	r->costs_asked = true;
 	pthread_mutex_unlock(&lock);
-	return r->costs = c;
+	return r->costs;
 }
 
 void kedge__rdma_cost_learn(struct rdma *r, uint64_t len, uint64_t ns)
@@ -178,15 +188,15 @@ uint64_t kedge__rdma_cost(void *ctx, uint32_t way, const struct cost_case *q)
 {
 	struct rdma *r = ctx;
 	const struct rdma_costs *c = costs_of(r);
-	double wire, fresh, ns;
+	double wire, fresh, make, ns;
 
 	if (!c)
 		return way == KEDGE_WAY_COPY ? 0 : UINT64_MAX;
 	wire = r->wire * (double)q->len;
-	fresh = q->fresh ? at(&c->touch, q->len) : 0;
+	fresh = q->fresh ? at(&c->curve[CURVE_TOUCH], q->len) : 0;
 	switch (way) {
 	case KEDGE_WAY_EAGER:
-		ns = at(&c->copy, q->len) + fresh;
+		ns = at(&c->curve[CURVE_COPY], q->len) + fresh;
 		break;
 	case KEDGE_WAY_DIRECT:
 		if (!q->heap && !q->pull)
@@ -194,17 +204,20 @@ uint64_t kedge__rdma_cost(void *ctx, uint32_t way, const struct cost_case *q)
 		ns = fresh;
 		break;
 	case KEDGE_WAY_REGISTER:
-		ns = fresh + at(&c->reg, q->len) / (q->fresh ? 1 : USES);
+		ns = fresh + at(&c->curve[CURVE_REG], q->len) / (q->fresh ? 1 : USES);
 		break;
 	case KEDGE_WAY_SWAP:
-		if (!q->body || q->heap || !r->port->grant)
+		if (!q->body || q->heap || !r->windows)
 			return UINT64_MAX;
-		ns = beside(at(&c->touch, q->len) + at(&c->reg, q->len), wire) +
-		     at(q->fresh ? &c->replace : &c->replace_used, q->body);
+		make = at(&c->curve[CURVE_TOUCH], q->len) +
+		       at(&c->curve[CURVE_REG], q->len);
+		ns = beside(make, wire) +
+		     at(&c->curve[q->fresh ? CURVE_REPLACE
+					   : CURVE_REPLACE_USED], q->body);
 		break;
 	case KEDGE_WAY_COPY:
-		ns = more(beside(at(&c->copy, q->len) + fresh, wire),
-			  at(&c->copy, SLOT_LEN < q->len ? SLOT_LEN : q->len));
+		ns = more(beside(at(&c->curve[CURVE_COPY], q->len) + fresh, wire),
+			  at(&c->curve[CURVE_COPY], SLOT_LEN < q->len ? SLOT_LEN : q->len));
 		break;
 	default:
 		return UINT64_MAX;
