@@ -84,7 +84,8 @@ enum kedge_way {
  * @heap_bytes:       memory that kedge_channel_alloc() and the copying way
  *                    have in all, as they use it; 0 is 128 MiB
  * @pool_bytes:       share in the process's landing pool (KEDGE_WAY_SWAP), which
- *                    is at most twice its largest share; 0 is 160 MiB
+ *                    is at most twice its largest share; over RDMA what landing
+ *                    pages may pin; 0 is 160 MiB
  * @envelope_bytes:   memory for messages that wait at this side for their
  *                    receives, beside @unexpected_bytes: 128 bytes each (of a
  *                    large one over RDMA up to 384); 0 is 128 MiB, which is

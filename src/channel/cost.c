@@ -45,18 +45,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static double at(const struct curve *c, uint64_t len)
 {
-	double x = (double)len, x0, x1;
-	int i = 1;
-
-	if (len <= lens[0])
-		return c->ns[0] * x / (double)lens[0];
-	while (i < POINTS - 1 && len > lens[i])
-		i++;
-	x0 = (double)lens[i - 1];
-	x1 = (double)lens[i];
-	if (len > lens[i])
-		return c->ns[i] * x / x1;
-	return c->ns[i - 1] + (c->ns[i] - c->ns[i - 1]) * (x - x0) / (x1 - x0);
+	return curve_at(c->ns, lens, POINTS, len);
 }
 
 /* ---- measuring ---- */

@@ -8,6 +8,25 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* A straight line between lengths that were measured, the shortest first, of which
+ * there are @points; what is longer goes on at the last one's rate. */
+static inline double curve_at(const double *ns, const uint64_t *lens,
+			      int points, uint64_t len)
+{
+	double x = (double)len, x0, x1;
+	int i = 1;
+
+	if (len <= lens[0])
+		return ns[0] * x / (double)lens[0];
+	while (i < points - 1 && len > lens[i])
+		i++;
+	x0 = (double)lens[i - 1];
+	x1 = (double)lens[i];
+	if (len > lens[i])
+		return ns[i] * x / x1;
+	return ns[i - 1] + (ns[i] - ns[i - 1]) * (x - x0) / (x1 - x0);
+}
+
 /* Slow: some milliseconds. Any thread, any number of them. */
 void cost_measure(void);
 bool cost_ready(void);

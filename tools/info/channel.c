@@ -109,7 +109,10 @@ static int try_word(struct kedge_channel *ch, struct info_line *l)
 	return rc;
 }
 
-static int try_channel(struct info_line *l)
+/* A forked process that runs @other with its end of a pair; the rest is @mine's. */
+static int with_other(int (*other)(int fd),
+		      int (*mine)(int fd, struct kedge_channel **ch),
+		      struct info_line *l)
 {
 	struct kedge_channel *ch;
 	int fds[2], rc, status;
@@ -121,25 +124,28 @@ static int try_channel(struct info_line *l)
 	pid = fork();
 	if (!pid) {
 		close(fds[0]);
-		_exit(shm_peer(fds[1]));
+		_exit(other(fds[1]));
 	}
 	close(fds[1]);
-	if (pid < 0) {
-		rc = -errno;
+	rc = pid < 0 ? -errno : mine(fds[0], &ch);
+	if (rc)
 		close(fds[0]);
-		return rc;
-	}
-	rc = kedge_channel_open_fd(fds[0], NULL, TIMEOUT_MS, &ch);
-	if (!rc)
+	else
 		rc = try_word(ch, l);
-	waitpid(pid, &status, 0);
+	if (pid > 0)
+		waitpid(pid, &status, 0);
 	return rc;
+}
+
+static int shm_mine(int fd, struct kedge_channel **ch)
+{
+	return kedge_channel_open_fd(fd, NULL, TIMEOUT_MS, ch);
 }
 
 static void add_shm(struct info *info)
 {
 	struct info_line *l = info_add(info, INFO_MESSAGES, "shm", INFO_OK);
-	int rc = try_channel(l);
+	int rc = with_other(shm_peer, shm_mine, l);
 
 	if (!rc)
 		return;
@@ -219,35 +225,15 @@ static int verbs_peer(int fd)
 	return net_pair(VERBS, 0, fd, NULL, &ch) ? 1 : peer(ch);
 }
 
-static int try_verbs(struct info_line *l)
+static int verbs_mine(int fd, struct kedge_channel **ch)
 {
-	struct kedge_channel *ch;
-	int fds[2], rc, status;
-	pid_t pid;
-
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds))
-		return -errno;
-	fflush(NULL);
-	pid = fork();
-	if (!pid) {
-		close(fds[0]);
-		_exit(verbs_peer(fds[1]));
-	}
-	close(fds[1]);
-	rc = pid < 0 ? -errno : net_pair(VERBS, 1, fds[0], NULL, &ch);
-	if (rc)
-		close(fds[0]);
-	else
-		rc = try_word(ch, l);
-	if (pid > 0)
-		waitpid(pid, &status, 0);
-	return rc;
+	return net_pair(VERBS, 1, fd, NULL, ch);
 }
 
 static void add_verbs(struct info *info)
 {
 	struct info_line *l = info_add(info, INFO_MESSAGES, VERBS, INFO_OK);
-	int rc = try_verbs(l);
+	int rc = with_other(verbs_peer, verbs_mine, l);
 
 	if (!rc)
 		return;

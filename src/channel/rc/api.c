@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The calls of libkedge-rdma. */
+/*
+ * The calls of libkedge-rdma. They are like those of libkedge-ofi, which has another
+ * signature for each: what both could share is shorter than what would call it.
+ */
 #include "base/process/cancel.h"
 #include "channel/connect/connector.h"
 #include "channel/rc/internal.h"

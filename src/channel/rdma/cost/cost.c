@@ -22,7 +22,7 @@
  * registration that is kept serves the others, too. */
 #define USES 8
 
-static const size_t lens[POINTS] = { 64u << 10, 512u << 10, 4u << 20 };
+static const uint64_t lens[POINTS] = { 64u << 10, 512u << 10, 4u << 20 };
 
 struct rdma_costs {
 	struct rdma_costs *next;
@@ -33,21 +33,9 @@ struct rdma_costs {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rdma_costs *all; /* guarded by lock; never freed */
 
-/* A straight line between the lengths, and the last one's rate beyond them. */
 static double at(const struct curve *c, uint64_t len)
 {
-	double x = (double)len, x0, x1;
-	int i = 1;
-
-	if (len <= lens[0])
-		return c->ns[0] * x / (double)lens[0];
-	while (i < POINTS - 1 && len > lens[i])
-		i++;
-	x0 = (double)lens[i - 1];
-	x1 = (double)lens[i];
-	if (len > lens[i])
-		return c->ns[i] * x / x1;
-	return c->ns[i - 1] + (c->ns[i] - c->ns[i - 1]) * (x - x0) / (x1 - x0);
+	return curve_at(c->ns, lens, POINTS, len);
 }
 
 /* ---- measuring ---- */
