@@ -21,7 +21,7 @@ extern "C" {
  *            the defaults; copied
  * @listener: set on success, left untouched on failure
  *
- * Whoever reaches the address can open a channel and send messages: the adapters
+ * Any process that reaches the address can open a channel and send messages: adapters
  * neither know nor encrypt anything. It is for networks whose hosts are trusted.
  * KEDGE_CHANNEL_ANY_USER and the secret change nothing.
  *
@@ -62,9 +62,9 @@ KEDGE_API int kedge_listener_open_rdma(const char *node, const char *service,
  * what was sent to it. A cancelled receive completes when the peer has let go of
  * its buffer; one that does not answer for five seconds is cut off.
  *
- * A channel pins about 5 MiB for packets and for messages that are copied out, more
- * with kedge_channel_opts.heap_bytes, and what its messages register: RLIMIT_MEMLOCK
- * bounds it.
+ * A channel pins about 5 MiB for packets, 2 MiB for each message that is being copied
+ * out, landing pages up to kedge_channel_opts.pool_bytes, its heap_bytes, and what its
+ * messages register: RLIMIT_MEMLOCK bounds it.
  *
  * Threads: a channel is one thread's at a time; channels are independent of
  * each other.

@@ -11,7 +11,7 @@
 KEDGE_PRIVATE uint64_t kedge__cache_priv(const struct kedge_cache *c,
 					 const struct kedge_mr *mr);
 
-/* Whether a lookup would find a registration now; nothing relies on the answer. */
+/* True if a lookup would find a registration now; no transfer relies on the answer. */
 KEDGE_PRIVATE bool kedge__cache_serves(struct kedge_cache *c, uint64_t start,
 				       uint64_t end, uint32_t access);
 

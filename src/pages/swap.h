@@ -38,7 +38,8 @@ KEDGE_PRIVATE int kedge__pages_alike(const void *dst, const void *src,
  * old pages there, which are freed, or the new ones, and the mapping goes with them.
  * @src is mapped still, and has no pages. A device that has registered the pages
  * reaches them at their new address by the registration's old one. @dst is announced;
- * kedge__pages_alike() was 0, and nothing in @dst is wanted any more. 0, or a negative
+ * kedge__pages_alike() was 0, no device has pinned pages of @dst, and nothing in it is
+ * wanted any more. 0, or a negative
  * errno and all is as it was. Not for a signal handler.
  */
 KEDGE_PRIVATE int kedge__pages_replace(void *dst, void *src, size_t len);

@@ -312,12 +312,13 @@ static void a_landing_key_is_void_before_the_pages_are_the_applications(
 	fill(src, len, 7);
 	send_all(&m, src, at, len);
 	receive_all(&m);
+	/* Pages that are there may be pinned by others. */
+	assert_int_equal(T.area_move(b, area, src, at, len), -EBUSY);
 	assert_int_equal(T.area_move(b, area, dst + 4096, at, len), 0);
 	T.end(b, &m.in);
 	T.area_give(b, area, true);
 	assert_memory_equal(dst + 4096, src, len);
 	writes_late(&m, 0, dst + 4096, len);
-	/* Not at its new address either. */
 	munmap(src, len);
 	munmap(dst, len + MIB);
 }

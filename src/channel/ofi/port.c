@@ -9,7 +9,7 @@
 
 #define TICK_NS 1000000
 
-/* What a post returned, as a port's calls do. */
+/* The result of a post, as a port's calls return it. */
 static int posted(ssize_t rc, const char *call)
 {
 	if (!rc)

@@ -6,7 +6,8 @@
 #include "channel/connect/wait.h"
 #include "channel/rc/internal.h"
 
-/* What a step of librdmacm's takes at the longest, where the caller waits for ever. */
+/* The longest that one step of librdmacm's may take, also where the caller waits for
+ * ever. */
 #define STEP_MS 10000
 
 struct target {

@@ -109,7 +109,7 @@ struct rc_event {
 };
 int kedge__rc_event(struct rdma_event_channel *events, uint64_t deadline,
 		    struct rc_event *got);
-/* What the peers of a connection agree on. */
+/* The parameters of a connection, the same at both ends. */
 void kedge__rc_param(struct rdma_conn_param *p, const struct rdma_hello *hello);
 
 /* ---- connect.c, listen.c ---- */

@@ -94,8 +94,8 @@ static int port_read(struct rdma *r, struct flow *f)
 
 /* ---- completions ---- */
 
-/* What a failed completion says of the connection. Those of the peer's making are
- * not told from a peer that is gone: either way nothing more comes. */
+/* The errno that a failed completion means for the connection. Failures of the peer's
+ * making are not told from a peer that is gone: either way the connection has ended. */
 static int meaning(const struct ibv_wc *wc)
 {
 	return wc->status == IBV_WC_LOC_LEN_ERR ? -EPROTO : -ECONNRESET;
@@ -170,7 +170,7 @@ static int port_arm(struct rdma *r)
 	if (ibv_req_notify_cq(c->cq, 0))
 		return 1;
 	c->armed = true;
-	/* What came before that is not told of. */
+	/* The queue does not tell of completions from before the request. */
 	return drain(c) ? 1 : 0;
 }
 
@@ -253,7 +253,7 @@ static int port_reg(struct rdma *r, void *at, size_t len, uint32_t access,
 		flags |= IBV_ACCESS_REMOTE_WRITE;
 	if (access & KEDGE_ACCESS_REMOTE_READ)
 		flags |= IBV_ACCESS_REMOTE_READ;
-	/* Whoever only writes there itself may let a peer do it through a window. */
+	/* Memory that this side alone writes may be opened to the peer by a window. */
 	if (access == KEDGE_ACCESS_LOCAL_WRITE && r->windows)
 		flags |= IBV_ACCESS_MW_BIND;
 	errno = 0;

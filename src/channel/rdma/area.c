@@ -242,12 +242,36 @@ bool kedge__rdma_area_meanwhile(void *ctx, void *area, char *to, size_t len)
 	return spent || area_new(r, r->area_len);
 }
 
+/*
+ * No page in whole pages. Others could be pinned, by a device that is not kedge's: its
+ * registration would go on naming pages that are not the application's any more.
+ */
+static bool is_empty(char *at, size_t len)
+{
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	unsigned char resident[1024];
+	size_t part, i;
+
+	for (; len; at += part, len -= part) {
+		part = sizeof(resident) * page < len ? sizeof(resident) * page
+						     : len;
+		if (mincore(at, part, resident))
+			return false;
+		for (i = 0; i < part / page; i++)
+			if (resident[i] & 1)
+				return false;
+	}
+	return true;
+}
+
 int kedge__rdma_area_move(void *ctx, void *area, char *to, char *from,
 			  size_t len)
 {
 	struct rdma_area *a = area;
 	int rc;
 
+	if (!is_empty(to, len))
+		return -EBUSY;
 	/* It landed before there was time to look. */
 	if (!a->looked)
 		look(ctx, a, to, len);

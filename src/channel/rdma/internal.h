@@ -60,6 +60,8 @@
 /* The window of a flow that is copied out: what the peer writes ahead. */
 #define SLOT_LEN ((uint64_t)256 * 1024)
 #define SLOT_CNT 8u
+/* Shorter pieces are not worth a window. */
+#define WINDOW_MIN ((uint64_t)64 * 1024)
 /* Pages of ours for what lands at the ends of pieces. */
 #define EDGE_CNT 64u
 /* How long a peer may take to let go of a flow, and to take what was sent. */

@@ -56,8 +56,6 @@ void kedge__rdma_land_free(struct rdma *r, struct flow *f)
 
 /* ---- direct ---- */
 
-/* Shorter pieces are not worth a window. */
-#define WINDOW_MIN ((uint64_t)64 * 1024)
 /* Targets of a piece: its whole pages, and what is before and behind them. */
 #define PIECE_TARGETS 3u
 

@@ -204,7 +204,7 @@ bool kedge__rdma_registered(struct rdma *r, uint64_t addr, uint64_t len)
 	const uint64_t first = round_up(addr, page);
 	const uint64_t last = round_down(addr + len, page);
 
-	return r->cache && r->windows && last > first &&
+	return r->cache && r->windows && len >= WINDOW_MIN && last > first &&
 	       kedge__cache_serves(r->cache, first, last,
 				   KEDGE_ACCESS_LOCAL_WRITE);
 }

@@ -132,21 +132,21 @@ static void what_is_no_such_file_is_refused(void **state)
 {
 	static const char *const bad[] = {
 		"", "kedge-costs 1", "kedge-costs 1\n", "kedge-costs 2\n1 1 1\n",
-		"kedge-costs 1\n1 1 1 1 1 1 1 1 1 1 1 1 1 1\n",
-		"kedge-costs 1\n1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1\n",
-		"kedge-costs 1\n1 1 1 1 1 1 1 1 1 1 1 1 1 1 1",
-		"kedge-costs 1\n0 1 1 1 1 1 1 1 1 1 1 1 1 1 1\n",
-		"kedge-costs 1\n-1 1 1 1 1 1 1 1 1 1 1 1 1 1 1\n",
-		"kedge-costs 1\nnan 1 1 1 1 1 1 1 1 1 1 1 1 1 1\n",
-		"kedge-costs 1\ninf 1 1 1 1 1 1 1 1 1 1 1 1 1 1\n",
-		"kedge-costs 1\n1e13 1 1 1 1 1 1 1 1 1 1 1 1 1 1\n",
-		"kedge-costs 1\nx 1 1 1 1 1 1 1 1 1 1 1 1 1 1\n",
+		"kedge-costs 1\n1 1 1 1 1 1 1 1 1 1 1\n",
+		"kedge-costs 1\n1 1 1 1 1 1 1 1 1 1 1 1 1\n",
+		"kedge-costs 1\n1 1 1 1 1 1 1 1 1 1 1 1",
+		"kedge-costs 1\n0 1 1 1 1 1 1 1 1 1 1 1\n",
+		"kedge-costs 1\n-1 1 1 1 1 1 1 1 1 1 1 1\n",
+		"kedge-costs 1\nnan 1 1 1 1 1 1 1 1 1 1 1\n",
+		"kedge-costs 1\ninf 1 1 1 1 1 1 1 1 1 1 1\n",
+		"kedge-costs 1\n1e13 1 1 1 1 1 1 1 1 1 1 1\n",
+		"kedge-costs 1\nx 1 1 1 1 1 1 1 1 1 1 1\n",
 	};
 	struct curve out[CURVES];
 	size_t i;
 
 	assert_true(kedge__rdma_costs_parse(
-		"kedge-costs 1\n1 1 1 1 1 1 1 1 1 1 1 1 1 1 1\n", out));
+		"kedge-costs 1\n1 1 1 1 1 1 1 1 1 1 1 1\n", out));
 	for (i = 0; i < sizeof(bad) / sizeof(*bad); i++)
 		if (kedge__rdma_costs_parse(bad[i], out))
 			fail_msg("taken: %s", bad[i]);

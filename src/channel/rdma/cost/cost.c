@@ -2,7 +2,7 @@
 /*
  * The cost model over a device that pins. Measured once in a process and device:
  * registering pages that are there, making pages, copying, and putting pages under a
- * buffer without pages and under one that has some. How long the data take on their
+ * buffer without pages. How long the data take on their
  * way is learned from the messages.
  *
  * Every way waits for the data. What is done meanwhile counts only as far as it takes
@@ -84,13 +84,9 @@ static bool one_try(struct rdma *r, struct rdma_costs *c, char *a, char *b,
 		return false;
 	least_of(&c->curve[CURVE_REG].ns[i], t, try);
 	r->port->dereg(r, reg);
+	madvise(b, len, MADV_DONTNEED);
 	t = clock_ns();
 	if (kedge__pages_replace(b, a, len))
-		return false;
-	least_of(&c->curve[CURVE_REPLACE_USED].ns[i], t, try);
-	/* And from there to where there are none now. */
-	t = clock_ns();
-	if (kedge__pages_replace(a, b, len))
 		return false;
 	least_of(&c->curve[CURVE_REPLACE].ns[i], t, try);
 	return true;
@@ -177,9 +173,11 @@ uint64_t kedge__rdma_cost(void *ctx, uint32_t way, const struct cost_case *q)
 	struct rdma *r = ctx;
 	const struct rdma_costs *c = costs_of(r);
 	double wire, fresh, make, ns;
+	bool kept;
 
 	if (!c)
-		return way == KEDGE_WAY_COPY ? 0 : UINT64_MAX;
+		return way == KEDGE_WAY_DIRECT && q->pull ? 0
+		       : way == KEDGE_WAY_COPY		  ? 1 : UINT64_MAX;
 	wire = r->wire * (double)q->len;
 	fresh = q->fresh ? at(&c->curve[CURVE_TOUCH], q->len) : 0;
 	switch (way) {
@@ -192,16 +190,18 @@ uint64_t kedge__rdma_cost(void *ctx, uint32_t way, const struct cost_case *q)
 		ns = fresh;
 		break;
 	case KEDGE_WAY_REGISTER:
-		ns = fresh + at(&c->curve[CURVE_REG], q->len) / (q->fresh ? 1 : USES);
+		kept = r->windows && !q->fresh && q->len >= WINDOW_MIN;
+		ns = fresh + at(&c->curve[CURVE_REG], q->len) /
+			     (kept ? USES : 1);
 		break;
 	case KEDGE_WAY_SWAP:
-		if (!q->body || q->heap || !r->windows)
+		/* Pages of a used one may be pinned by others. */
+		if (!q->body || !q->fresh || q->heap || !r->windows)
 			return UINT64_MAX;
 		make = at(&c->curve[CURVE_TOUCH], q->len) +
 		       at(&c->curve[CURVE_REG], q->len);
 		ns = beside(make, wire) +
-		     at(&c->curve[q->fresh ? CURVE_REPLACE
-					   : CURVE_REPLACE_USED], q->body);
+		     at(&c->curve[CURVE_REPLACE], q->body);
 		break;
 	case KEDGE_WAY_COPY:
 		ns = more(beside(at(&c->curve[CURVE_COPY], q->len) + fresh, wire),

@@ -17,8 +17,7 @@ enum {
 	CURVE_REG,
 	CURVE_TOUCH,
 	CURVE_COPY,
-	CURVE_REPLACE,	    /* under a buffer without pages */
-	CURVE_REPLACE_USED, /* and under one that has some */
+	CURVE_REPLACE, /* under a buffer without pages */
 	CURVES,
 };
 
