@@ -243,41 +243,47 @@ bool kedge__rdma_area_meanwhile(void *ctx, void *area, char *to, size_t len)
 }
 
 /*
- * No page in whole pages. Others could be pinned, by a device that is not kedge's: its
+ * How many bytes of whole pages have pages, from the first one on, or have none. Pages
+ * that are there could be pinned, by a device that is not kedge's: replaced, its
  * registration would go on naming pages that are not the application's any more.
  */
-static bool is_empty(char *at, size_t len)
+static size_t run_of(char *at, size_t len, bool there)
 {
 	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	unsigned char resident[1024];
-	size_t part, i;
+	size_t n, part, i;
 
-	for (; len; at += part, len -= part) {
-		part = sizeof(resident) * page < len ? sizeof(resident) * page
-						     : len;
-		if (mincore(at, part, resident))
-			return false;
+	for (n = 0; n < len; n += part) {
+		part = sizeof(resident) * page;
+		if (part > len - n)
+			part = len - n;
+		if (mincore(at + n, part, resident))
+			return n;
 		for (i = 0; i < part / page; i++)
-			if (resident[i] & 1)
-				return false;
+			if ((resident[i] & 1) != there)
+				return n + i * page;
 	}
-	return true;
+	return len;
 }
 
 int kedge__rdma_area_move(void *ctx, void *area, char *to, char *from,
 			  size_t len)
 {
 	struct rdma_area *a = area;
+	size_t lead;
 	int rc;
 
-	if (!is_empty(to, len))
+	/* The first touch of a new buffer, by malloc() itself, may bring a huge page. */
+	lead = run_of(to, len, true);
+	if (lead == len || run_of(to + lead, len - lead, false) != len - lead)
 		return -EBUSY;
 	/* It landed before there was time to look. */
 	if (!a->looked)
 		look(ctx, a, to, len);
 	if (!a->alike)
 		return -EOPNOTSUPP;
-	rc = kedge__pages_replace(to, from, len);
+	memcpy(to, from, lead);
+	rc = kedge__pages_replace(to + lead, from + lead, len - lead);
 	if (!rc)
 		a->state = AREA_SPENT;
 	return rc;
