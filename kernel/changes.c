@@ -20,9 +20,11 @@
  * of them ends, the ends pair up. Of those that came while all slots were taken
  * only a range around all of them is known.
  *
- * No function here looks at `current`, sleeps or puts off the counter: a change
- * that is made for another process, or from reclaim, is told in its own
- * context, blockable or not.
+ * No function here sleeps or puts off the counter: a change that is made for
+ * another process, or from reclaim, is told in its own context, blockable or not.
+ * `current` is looked at for watches that are quiet alone: what their thread does
+ * itself is not told to them. Where a callback writes a change to the log because
+ * it concerns too many, they are told of it all the same, which only costs.
  *
  * Why the counter is never late. It is stored by the thread that makes the
  * change, before that goes on to the page tables. A thread that sees a new page
@@ -44,6 +46,8 @@
  */
 #include <linux/highmem.h> /* flush_dcache_page() */
 #include <linux/mm.h>
+#include <linux/pid.h>
+#include <linux/sched.h>
 
 #include "internal.h"
 
@@ -104,18 +108,25 @@ static void log_add(struct changes *c, unsigned long start, unsigned long last,
 	ch->seq = c->counter;
 }
 
-/* False: there are more than @left, which is how many may still be told. */
+/*
+ * False: there are more than @left, which is how many may still be looked at. A
+ * quiet one counts, too, as the work has a bound.
+ */
 static bool tell_few(struct rb_root_cached *tree, unsigned long start,
-		     unsigned long last, unsigned int *left)
+		     unsigned long last, unsigned int *left, bool *told)
 {
 	struct interval_tree_node *n;
+	struct watch *w;
 
 	for (n = interval_tree_iter_first(tree, start, last); n;
 	     n = interval_tree_iter_next(n, start, last)) {
-		if (!*left)
+		if (!(*left)--)
 			return false;
-		watch_tell(container_of(n, struct watch, range), start, last);
-		--*left;
+		w = container_of(n, struct watch, range);
+		if (unlikely(w->mover) && w->mover == task_pid(current))
+			continue;
+		watch_tell(w, start, last);
+		*told = true;
 	}
 	return true;
 }
@@ -125,11 +136,11 @@ static bool tell(struct changes *c, unsigned long start, unsigned long last,
 		 bool protection)
 {
 	unsigned int left = DIRECT_MAX;
-	bool all;
+	bool all, told = false;
 
-	all = tell_few(&c->strict, start, last, &left) &&
-	      (protection || tell_few(&c->plain, start, last, &left));
-	if (left == DIRECT_MAX)
+	all = tell_few(&c->strict, start, last, &left, &told) &&
+	      (protection || tell_few(&c->plain, start, last, &left, &told));
+	if (all && !told)
 		return false;
 	changes_move(c);
 	if (!all)

@@ -8,6 +8,8 @@
  * A LAST that tells all is given where no event is queued, all that the log has
  * was told to its watches, and no change is running that concerned one.
  */
+#include <linux/pid.h>
+#include <linux/sched.h>
 #include <linux/seq_file.h>
 #include <linux/slab.h>
 
@@ -81,13 +83,19 @@ static void take_some(struct file_state *f, struct list_head *out)
 	quota_uncharge(f->quota, n * sizeof(*w));
 }
 
+static void watch_free(struct watch *w)
+{
+	put_pid(w->mover);
+	kmem_cache_free(watch_cache, w);
+}
+
 static void free_all(struct list_head *watches)
 {
 	struct watch *w, *next;
 
 	list_for_each_entry_safe(w, next, watches, queued) {
 		list_del_init(&w->queued);
-		kmem_cache_free(watch_cache, w);
+		watch_free(w);
 	}
 	cond_resched();
 }
@@ -173,9 +181,13 @@ static void insert_cookie(struct file_state *f, struct watch *new)
 }
 
 /* 0, or why not. With the lock held. */
-static int may_insert(struct file_state *f, bool protection, u64 cookie)
+static int may_insert(struct file_state *f, u32 flags, u64 cookie)
 {
-	if (protection && !(f->features & UMMUNOT_FEATURE_PROTECTION))
+	if (flags & UMMUNOT_REGISTER_PROTECTION &&
+	    !(f->features & UMMUNOT_FEATURE_PROTECTION))
+		return -EINVAL;
+	if (flags & UMMUNOT_REGISTER_QUIET &&
+	    !(f->features & UMMUNOT_FEATURE_QUIET))
 		return -EINVAL;
 	if (find_cookie(f, cookie))
 		return -EEXIST;
@@ -184,9 +196,9 @@ static int may_insert(struct file_state *f, bool protection, u64 cookie)
 	return 0;
 }
 
-static int insert(struct file_state *f, struct watch *w)
+static int insert(struct file_state *f, struct watch *w, u32 flags)
 {
-	int err = may_insert(f, w->protection, w->cookie);
+	int err = may_insert(f, flags, w->cookie);
 
 	if (err)
 		return err;
@@ -205,8 +217,7 @@ static int check_add(struct file_state *f,
 	int err;
 
 	spin_lock(&changes_of(f)->lock);
-	err = may_insert(f, r->flags & UMMUNOT_REGISTER_PROTECTION,
-			 r->user_cookie);
+	err = may_insert(f, r->flags, r->user_cookie);
 	spin_unlock(&changes_of(f)->lock);
 	return err;
 }
@@ -233,12 +244,15 @@ int watch_add(struct file_state *f, const struct ummunot_register_ioctl *r)
 	w->range.last = r->end - 1;
 	w->cookie = r->user_cookie;
 	w->protection = r->flags & UMMUNOT_REGISTER_PROTECTION;
+	w->mover = NULL;
+	if (r->flags & UMMUNOT_REGISTER_QUIET)
+		w->mover = get_pid(task_pid(current));
 
 	err = space_listen(f->space);
 	if (err)
 		goto free_watch;
 	spin_lock(&changes_of(f)->lock);
-	err = insert(f, w);
+	err = insert(f, w, r->flags);
 	news = !err && !list_empty(&w->queued);
 	spin_unlock(&changes_of(f)->lock);
 	if (err)
@@ -248,7 +262,7 @@ int watch_add(struct file_state *f, const struct ummunot_register_ioctl *r)
 	return 0;
 
 free_watch:
-	kmem_cache_free(watch_cache, w);
+	watch_free(w);
 uncharge:
 	quota_uncharge(f->quota, sizeof(*w));
 	return err;
@@ -268,9 +282,23 @@ int watch_remove(struct file_state *f, u64 cookie)
 	if (!w)
 		return -ENOENT;
 
-	kmem_cache_free(watch_cache, w);
+	watch_free(w);
 	quota_uncharge(f->quota, sizeof(*w));
 	return 0;
+}
+
+int watch_all(struct file_state *f, u64 cookie)
+{
+	struct pid *mover = NULL;
+	struct watch *w;
+
+	spin_lock(&changes_of(f)->lock);
+	w = find_cookie(f, cookie);
+	if (w)
+		swap(mover, w->mover);
+	spin_unlock(&changes_of(f)->lock);
+	put_pid(mover);
+	return w ? 0 : -ENOENT;
 }
 
 /* ---- events ---- */

@@ -31,7 +31,9 @@
 static_assert(sizeof(struct ummunot_event) == 32);
 static_assert(sizeof(struct ummunot_register_ioctl) == 32);
 
-#define UMMUNOT_FEATURES (UMMUNOT_FEATURE_PROTECTION | UMMUNOT_FEATURE_SETTLED)
+#define UMMUNOT_FEATURES (UMMUNOT_FEATURE_PROTECTION |	\
+			  UMMUNOT_FEATURE_SETTLED |	\
+			  UMMUNOT_FEATURE_QUIET)
 
 /* Changes that run at once in one address space and are remembered singly. */
 #define RUNNING_MAX 64
@@ -187,6 +189,7 @@ struct watch {
 	unsigned long hint_start;		/* while queued */
 	unsigned long hint_last;
 	bool protection;
+	struct pid *mover;	/* quiet: the thread that is not listened to */
 };
 
 /* An open file. @in_space and what follows: under the space's lock. */
@@ -214,6 +217,8 @@ void file_drop_watches_of(struct space *s);
 int file_features(struct file_state *f, u32 features);
 int watch_add(struct file_state *f, const struct ummunot_register_ioctl *r);
 int watch_remove(struct file_state *f, u64 cookie);
+/* From now on it is told of every thread's changes. */
+int watch_all(struct file_state *f, u64 cookie);
 /* With the lock held: queue the event that part of @w has changed. */
 void watch_tell(struct watch *w, unsigned long start, unsigned long last);
 unsigned int watch_take(struct file_state *f, struct ummunot_event *ev,

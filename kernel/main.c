@@ -234,7 +234,7 @@ static int register_region(struct file_state *f, void __user *arg)
 		untag(mm, &r);
 	if (r.start >= r.end || r.end > mm->task_size)
 		return -EINVAL;
-	if (r.flags & ~UMMUNOT_REGISTER_PROTECTION)
+	if (r.flags & ~(UMMUNOT_REGISTER_PROTECTION | UMMUNOT_REGISTER_QUIET))
 		return -EINVAL;
 	return watch_add(f, &r);
 }
@@ -246,6 +246,15 @@ static int unregister_region(struct file_state *f, u64 __user *arg)
 	if (copy_from_user(&cookie, arg, sizeof(cookie)))
 		return -EFAULT;
 	return watch_remove(f, cookie);
+}
+
+static int tell_all(struct file_state *f, u64 __user *arg)
+{
+	u64 cookie;
+
+	if (copy_from_user(&cookie, arg, sizeof(cookie)))
+		return -EFAULT;
+	return watch_all(f, cookie);
 }
 
 static long ummunot_ioctl(struct file *file, unsigned int cmd,
@@ -263,6 +272,8 @@ static long ummunot_ioctl(struct file *file, unsigned int cmd,
 		return register_region(f, p);
 	case UMMUNOT_UNREGISTER_REGION:
 		return unregister_region(f, p);
+	case UMMUNOT_WATCH_ALL:
+		return tell_all(f, p);
 	default:
 		return -ENOTTY;
 	}

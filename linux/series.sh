@@ -88,7 +88,7 @@ before mm/Kconfig '# multi-gen LRU {' 'source "mm/ummunot/Kconfig"
 # shellcheck disable=SC2016 # make's
 after mm/Makefile '$(CONFIG_USERFAULTFD)' 'obj-$(CONFIG_UMMUNOT) += ummunot/'
 before Documentation/userspace-api/ioctl/ioctl-number.rst '0xC0  00-0F' \
-	'0xBC  01-03  uapi/linux/ummunot.h'
+	'0xBC  01-05  uapi/linux/ummunot.h'
 before MAINTAINERS 'UNICODE SUBSYSTEM' "UMMUNOT
 M:	$name <$mail>
 L:	linux-mm@kvack.org

@@ -47,13 +47,14 @@ static void refuses_bad_ranges(void **state)
 	const struct ummunot_register_ioctl bad[] = {
 		{ m, m, 1, 0, 0 },	   { m + 1, m, 1, 0, 0 },
 		{ m, 0, 1, 0, 0 },	   { UINT64_MAX, 1, 1, 0, 0 },
-		{ m, m + 1, 1, 2, 0 },	   { m, m + 1, 1, 0, 1 },
+		{ m, m + 1, 1, 4, 0 },	   { m, m + 1, 1, 0, 1 },
 		{ m, m + 1, 1, 1u << 31, 0 },
 		{ m, UINT64_MAX, 1, 0, 0 },
 		{ 0xffff888000000000ull, 0xffff888000001000ull, 1, 0, 0 },
 		{ 0, 0xffff888000001000ull, 1, 0, 0 },
 		/* A flag whose feature was not asked for. */
 		{ m, m + 1, 1, UMMUNOT_REGISTER_PROTECTION, 0 },
+		{ m, m + 1, 1, UMMUNOT_REGISTER_QUIET, 0 },
 	};
 	struct um u;
 	size_t i;
@@ -88,14 +89,15 @@ static void bad_pointers_fault(void **state)
 {
 	static const unsigned long cmds[] = { UMMUNOT_EXCHANGE_FEATURES,
 					      UMMUNOT_REGISTER_REGION,
-					      UMMUNOT_UNREGISTER_REGION };
+					      UMMUNOT_UNREGISTER_REGION,
+					      UMMUNOT_WATCH_ALL };
 	char *m = um_memory(1);
 	struct um u;
 	size_t i;
 
 	mprotect(m, PAGE, PROT_NONE);
 	um_open(&u, O_NONBLOCK);
-	for (i = 0; i < 3; i++) {
+	for (i = 0; i < sizeof(cmds) / sizeof(cmds[0]); i++) {
 		assert_int_equal(ioctl(u.fd, cmds[i], m), -1);
 		assert_int_equal(errno, EFAULT);
 		assert_int_equal(ioctl(u.fd, cmds[i], ~0ul), -1);
@@ -110,7 +112,8 @@ static void bad_pointers_fault(void **state)
 
 static void features_are_agreed_before_the_first_watch(void **state)
 {
-	const int all = UMMUNOT_FEATURE_PROTECTION | UMMUNOT_FEATURE_SETTLED;
+	const int all = UMMUNOT_FEATURE_PROTECTION | UMMUNOT_FEATURE_SETTLED |
+			UMMUNOT_FEATURE_QUIET;
 	char *m = um_memory(1);
 	struct um u;
 

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
 #include <sys/syscall.h>
@@ -453,6 +455,121 @@ static void every_file_is_told(void **state)
 	scene_close(&b);
 }
 
+/* ---- a thread that need not be told of its own ---- */
+
+static void *drops_a_page(void *m)
+{
+	madvise(m, PAGE, MADV_DONTNEED);
+	return NULL;
+}
+
+static void by_another_thread(char *m)
+{
+	pthread_t t;
+
+	assert_int_equal(pthread_create(&t, NULL, drops_a_page, m), 0);
+	assert_int_equal(pthread_join(t, NULL), 0);
+}
+
+static void quiet_open(struct scene *s)
+{
+	s->m = um_memory(PAGES);
+	um_open(&s->u, O_NONBLOCK);
+	assert_int_equal(um_features(&s->u, UMMUNOT_FEATURE_QUIET),
+			 UMMUNOT_FEATURE_QUIET);
+	assert_int_equal(um_watch(&s->u, s->m, PAGES * PAGE, 1,
+				  UMMUNOT_REGISTER_QUIET), 0);
+	assert_int_equal(um_moved(&s->u), 0);
+}
+
+static void assert_still(struct scene *s, uint64_t counter)
+{
+	struct ummunot_event ev;
+
+	assert_int_equal(um_counter(&s->u), counter);
+	assert_int_equal(um_read(&s->u, &ev, 1), -EAGAIN);
+}
+
+static void a_quiet_watch_is_told_of_other_threads_alone(void **state)
+{
+	uint64_t one = 1, none = 2, was;
+	struct scene s;
+	char *from;
+
+	quiet_open(&s);
+	drops_a_page(s.m);
+	from = um_memory(2);
+	assert_true(mremap(from, 2 * PAGE, 2 * PAGE,
+			   MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP,
+			   s.m + PAGE) == s.m + PAGE);
+	assert_silent(&s);
+	by_another_thread(s.m + 2 * PAGE);
+	assert_told(&s, 2, 3);
+	was = um_counter(&s.u);
+	drops_a_page(s.m + 2 * PAGE);
+	assert_still(&s, was);
+	/* Other watches, and this one after that, are told of all. */
+	assert_int_equal(um_watch(&s.u, s.m + 4 * PAGE, PAGE, 2, 0), 0);
+	drops_a_page(s.m + 4 * PAGE);
+	assert_true(um_counter(&s.u) > was);
+	assert_int_equal(um_unwatch(&s.u, 2), 0);
+	um_drain(&s.u, &(struct news){ 0 });
+	assert_int_equal(ioctl(s.u.fd, UMMUNOT_WATCH_ALL, &none), -1);
+	assert_int_equal(errno, ENOENT);
+	was = um_counter(&s.u);
+	assert_int_equal(ioctl(s.u.fd, UMMUNOT_WATCH_ALL, &one), 0);
+	assert_still(&s, was);
+	s.m[PAGE] = 1;
+	drops_a_page(s.m + PAGE);
+	assert_told(&s, 1, 2);
+	munmap(from, 2 * PAGE);
+	scene_close(&s);
+}
+
+static void *registers_quietly(void *scene)
+{
+	quiet_open(scene);
+	return NULL;
+}
+
+/* Its number may be another thread's by now. */
+static void a_quiet_watch_outlives_its_thread(void **state)
+{
+	struct scene s;
+	pthread_t t;
+	int i;
+
+	assert_int_equal(pthread_create(&t, NULL, registers_quietly, &s), 0);
+	assert_int_equal(pthread_join(t, NULL), 0);
+	for (i = 0; i < 100; i++) {
+		s.m[0] = 1;
+		by_another_thread(s.m);
+		assert_told(&s, 0, 1);
+	}
+	drops_a_page(s.m);
+	assert_told(&s, 0, 1);
+	scene_close(&s);
+}
+
+/* Where there are many the log has it, and they are told too much. */
+static void many_quiet_watches_miss_nothing(void **state)
+{
+	struct scene s;
+	struct news n;
+	uint64_t i;
+
+	quiet_open(&s);
+	for (i = 2; i < 100; i++)
+		assert_int_equal(um_watch(&s.u, s.m, PAGE, i,
+					  UMMUNOT_REGISTER_QUIET), 0);
+	drops_a_page(s.m);
+	um_drain(&s.u, &n);
+	by_another_thread(s.m);
+	um_drain(&s.u, &n);
+	assert_int_equal(n.cnt, 99);
+	scene_close(&s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -473,6 +590,9 @@ int main(void)
 		cmocka_unit_test(protection_is_told_if_asked_for),
 		cmocka_unit_test(a_page_merged_by_ksm_is_told),
 		cmocka_unit_test(collapse_is_told),
+		cmocka_unit_test(a_quiet_watch_is_told_of_other_threads_alone),
+		cmocka_unit_test(a_quiet_watch_outlives_its_thread),
+		cmocka_unit_test(many_quiet_watches_miss_nothing),
 		cmocka_unit_test(every_file_is_told),
 	};
 

@@ -84,9 +84,17 @@
  * this bit does not do it.
  */
 #define UMMUNOT_FEATURE_SETTLED (1U << 1)
+/* UMMUNOT_REGISTER_QUIET and UMMUNOT_WATCH_ALL may be used. */
+#define UMMUNOT_FEATURE_QUIET (1U << 2)
 
 /* Tell mprotect, soft-dirty tracking and forks, too. */
 #define UMMUNOT_REGISTER_PROTECTION (1U << 0)
+/*
+ * Do not tell what the registering thread does itself, until UMMUNOT_WATCH_ALL:
+ * for a thread that moves pages there which it registered with a device before,
+ * and has to know of the others' changes alone.
+ */
+#define UMMUNOT_REGISTER_QUIET (1U << 1)
 
 /*
  * struct ummunot_register_ioctl - watch a range
@@ -123,6 +131,11 @@ struct ummunot_register_ioctl {
  * UMMUNOT_UNREGISTER_REGION: __u64 cookie. Its unread event is dropped.
  *   ENOENT  no watch has that cookie
  *
+ * UMMUNOT_WATCH_ALL: __u64 cookie of a watch with UMMUNOT_REGISTER_QUIET: from the
+ * return on the registering thread's changes are told, too. No event tells of those
+ * that it made before.
+ *   ENOENT  no watch has that cookie
+ *
  * All: EFAULT for a bad pointer, ENOMEM, ENOTTY for an unknown request, ESRCH
  * from another address space than the opener's.
  */
@@ -130,6 +143,7 @@ struct ummunot_register_ioctl {
 #define UMMUNOT_REGISTER_REGION _IOW(UMMUNOT_MAGIC, 2, \
 				     struct ummunot_register_ioctl)
 #define UMMUNOT_UNREGISTER_REGION _IOW(UMMUNOT_MAGIC, 3, __u64)
+#define UMMUNOT_WATCH_ALL _IOW(UMMUNOT_MAGIC, 5, __u64)
 
 enum {
 	UMMUNOT_EVENT_TYPE_INVAL = 0,
