@@ -361,6 +361,8 @@ void lend_begin(struct kedge_cache *c, struct region *r);
 /* verify.c */
 int verify_open(struct kedge_cache *c);
 void verify_record(struct kedge_cache *c, struct region *r);
+/* The pages from byte @skip on have gone to where the region is now. */
+void verify_follow(struct kedge_cache *c, struct region *r, uint64_t skip);
 void verify_hit(struct kedge_cache *c, const struct region *r, uint64_t addr,
 		uint64_t end);
 

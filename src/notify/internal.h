@@ -94,6 +94,7 @@ struct taint {
 #define TAINT_MAX 64
 
 struct notify_ops;
+struct carry;
 struct taken;
 
 struct kedge_notifier {
@@ -105,6 +106,7 @@ struct kedge_notifier {
 	/* lock guards all that follows, and every store to the generation. */
 	struct sig_lock lock;
 	struct tree watches;
+	struct carry *carries; /* moves under way: carry.c */
 	struct queue queue; /* of the public watches */
 	struct tree cookies; /* public watches by cookie */
 	struct slab public_slab;
@@ -165,6 +167,10 @@ struct notify_ops {
 	 * KEDGE_WATCH_PROVISIONAL or a negative errno. take: as notify_take().
 	 */
 	int (*add)(struct kedge_notifier *nf, struct watch *w);
+	/* As add, but what the caller's thread does is not told until watch_all.
+	 * NULL: that cannot be had. 0 or a negative errno. */
+	int (*add_quiet)(struct kedge_notifier *nf, struct watch *w);
+	int (*watch_all)(struct kedge_notifier *nf, struct watch *w);
 	void (*remove)(struct kedge_notifier *nf, struct watch *w);
 	size_t (*take)(struct kedge_notifier *nf, struct queue *q,
 		       struct taken *out, size_t max, uint64_t *drained);
@@ -331,6 +337,8 @@ void announce_each(void (*fn)(struct kedge_notifier *nf, void *arg), void *arg);
 void announce_watch(uint64_t start, uint64_t end);
 void announce_unwatch(uint64_t start, uint64_t end);
 bool announce_active(uint64_t start, uint64_t end);
+/* The same, beside a change of just that range that the caller has announced. */
+bool announce_active_beside(uint64_t start, uint64_t end);
 /* A call is under way that fails if a part of its range is registered. */
 bool announce_moving(void);
 /*

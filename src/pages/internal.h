@@ -97,7 +97,8 @@ static inline size_t piece_cnt(uintptr_t at, size_t len, size_t huge)
 
 /* remap.c: 0 or a negative errno with a reason. */
 int swap_by_remap(uintptr_t a, uintptr_t b, size_t len);
-/* One way, without a look at what is moved: b's pages under a. a's own are freed. */
+/* One way, without a look at what is moved: b's pages under a. a's own are freed. 1: a
+ * has new pages, with b's data. */
 int remap_replace(uintptr_t a, uintptr_t b, size_t len);
 /* Both ways, without a look. */
 int remap_exchange(uintptr_t a, uintptr_t b, size_t len);

@@ -13,6 +13,7 @@
 #include <sched.h>
 #include <sys/mman.h>
 
+#include "base/process/own.h"
 #include "pages/internal.h"
 
 #ifndef MREMAP_DONTUNMAP
@@ -66,9 +67,8 @@ static void count_again(void)
 /* The pages of @from, with their mapping, to @to; an empty one stays. */
 static int carry(uintptr_t to, uintptr_t from, size_t len)
 {
-	void *p = mremap((void *)from, len, len,
-			 MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP,
-			 (void *)to);
+	void *p = own_remap((void *)from, (void *)to, len,
+			    MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP);
 
 	return p == MAP_FAILED ? -errno : 0;
 }
@@ -158,7 +158,7 @@ int remap_replace(uintptr_t a, uintptr_t b, size_t len)
 	/* The kernel looks for room before it unmaps anything; what it may lack
 	 * after that is a page table. */
 	if (rc && restore(a, b, len))
-		return 0;
+		return 1;
 	return rc ? refused(rc) : 0;
 }
 

@@ -142,7 +142,8 @@ int kedge__pages_alike(const void *dst, const void *src, size_t len)
 	return rc;
 }
 
-int kedge__pages_replace(void *dst, void *src, size_t len)
+int kedge__pages_replace(void *dst, void *src, size_t len,
+			 const struct kedge__move_calls *calls)
 {
 	struct kedge_hook hook;
 	sigset_t saved;
@@ -152,11 +153,15 @@ int kedge__pages_replace(void *dst, void *src, size_t len)
 		return rc;
 	announce_to_all(&hook, KEDGE_EVENT_REMOVE, dst, len);
 	inflight_begin(&kedge__swaps);
+	if (calls)
+		calls->moving(calls->ctx, dst, src, len);
 	rc = remap_replace((uintptr_t)dst, (uintptr_t)src, len);
+	if (calls)
+		calls->moved(calls->ctx, rc > 0 ? -ENOMEM : rc);
 	inflight_end(&kedge__swaps);
 	kedge_hook_end(&hook);
 	swap_end(&saved);
-	return rc;
+	return rc < 0 ? rc : 0;
 }
 
 int pages_land(void *dst, void *landing, size_t len, uint32_t flags)

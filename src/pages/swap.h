@@ -33,16 +33,24 @@ int pages_land(void *dst, void *landing, size_t len, uint32_t flags);
 KEDGE_PRIVATE int kedge__pages_alike(const void *dst, const void *src,
 				     size_t len);
 
+/* Calls of the page move's, right around it, with signals blocked. */
+struct kedge__move_calls {
+	void (*moving)(void *ctx, void *dst, void *src, size_t len);
+	void (*moved)(void *ctx, int rc);
+	void *ctx;
+};
+
 /*
  * The pages of @src appear under @dst, all at once: no thread meets anything but the
  * old pages there, which are freed, or the new ones, and the mapping goes with them.
  * @src is mapped still, and has no pages. A device that has registered the pages
  * reaches them at their new address by the registration's old one. @dst is announced;
  * kedge__pages_alike() was 0, no device has pinned pages of @dst, and nothing in it is
- * wanted any more. 0, or a negative
- * errno and all is as it was. Not for a signal handler.
+ * wanted any more. @calls may be NULL. 0, or a negative errno and all is as it was. Not
+ * for a signal handler.
  */
-KEDGE_PRIVATE int kedge__pages_replace(void *dst, void *src, size_t len);
+KEDGE_PRIVATE int kedge__pages_replace(void *dst, void *src, size_t len,
+				       const struct kedge__move_calls *calls);
 
 /*
  * Copy @len bytes, whole pages, to @dst where there are no pages yet; to be

@@ -162,6 +162,14 @@ static void receive_all(struct message *m)
 	}
 }
 
+static void swap_ends(void)
+{
+	struct rc *c = a;
+
+	a = b;
+	b = c;
+}
+
 static char *memory(size_t len)
 {
 	char *p = mmap(NULL, len, PROT_READ | PROT_WRITE,
@@ -323,6 +331,63 @@ static void a_landing_key_is_void_before_the_pages_are_the_applications(
 	munmap(dst, len + MIB);
 }
 
+/* All of @len, a message that landed in an area and is the buffer's then. */
+static void lands_and_moves(char *src, char *dst, size_t len)
+{
+	struct message m;
+	void *area;
+	char *at;
+
+	area = T.area_take(b, dst, len, &at);
+	assert_non_null(area);
+	fill(src, len, 9);
+	send_all(&m, src, at, len);
+	receive_all(&m);
+	assert_int_equal(T.area_move(b, area, dst, at, len), 0);
+	T.end(b, &m.in);
+	T.area_give(b, area, true);
+	assert_memory_equal(dst, src, len);
+}
+
+static void a_registration_goes_along_with_its_pages(void **state)
+{
+	const size_t len = 4 * MIB;
+	char *src = memory(len), *dst = memory(len + 2 * MIB) + 4096;
+	struct message m;
+	int i;
+
+	(void)state;
+	lands_and_moves(src, dst, len);
+	for (i = 0; i < 100; i++) {
+		assert_true(T.ready(b, dst, len) & READY_DIRECT);
+		src[i * 4099] = (char)i;
+		send_all(&m, src, dst, len);
+		receive_all(&m);
+		T.end(b, &m.in);
+		assert_memory_equal(dst, src, len);
+	}
+	/* The area's own, which counts as the cache's now. */
+	assert_int_equal(registrations(b), 1);
+	/* As a source, too: back to where it came from. */
+	memset(src, 0, len);
+	swap_ends();
+	send_all(&m, dst, src, len);
+	receive_all(&m);
+	T.end(b, &m.in);
+	swap_ends();
+	assert_memory_equal(dst, src, len);
+	assert_int_equal(registrations(b), 1);
+	/* The application's own change is seen. */
+	assert_int_equal(madvise(dst + MIB, 8192, MADV_DONTNEED), 0);
+	assert_false(T.ready(b, dst, len) & READY_DIRECT);
+	send_all(&m, src, dst, len);
+	receive_all(&m);
+	T.end(b, &m.in);
+	assert_memory_equal(dst, src, len);
+	munmap(src, len);
+	munmap(dst - 4096, len + 2 * MIB);
+}
+
 static void a_peer_that_dies_leaves_no_right(void **state)
 {
 	char *src = memory(2 * MIB), *dst = memory(2 * MIB);
@@ -440,6 +505,7 @@ int main(void)
 		WITH_ENDS(a_buffer_is_registered_once),
 		WITH_ENDS(a_key_is_void_when_its_message_is_received),
 		WITH_ENDS(a_landing_key_is_void_before_the_pages_are_the_applications),
+		WITH_ENDS(a_registration_goes_along_with_its_pages),
 		WITH_ENDS(a_peer_that_dies_leaves_no_right),
 		cmocka_unit_test(landing_pages_end_with_what_may_be_pinned),
 		cmocka_unit_test(a_listener_may_be_at_any_address),

@@ -24,6 +24,16 @@ void own_unmap(void *at, size_t len)
 	busy = false;
 }
 
+void *own_remap(void *from, void *to, size_t len, int flags)
+{
+	void *at;
+
+	busy = true;
+	at = mremap(from, len, len, flags, to);
+	busy = false;
+	return at;
+}
+
 bool own_call(void)
 {
 	return busy;

@@ -10,6 +10,7 @@
  * for, made again.
  */
 #include "cache/internal.h"
+#include "cache/priv.h"
 
 #define SPOILED_TRIES 4
 
@@ -219,13 +220,8 @@ static bool pressure(int rc)
 	return rc == -ENOSPC || rc == -ENOMEM || rc == -EAGAIN;
 }
 
-/*
- * Let others go for @r, which the device refused with @rc: one where its table
- * is full, as many bytes where memory is short. False: no region could go.
- */
-static bool relieve(struct kedge_cache *c, const struct region *r, int rc)
+bool kedge__cache_relieve(struct kedge_cache *c, uint64_t bytes)
 {
-	uint64_t bytes = rc == -ENOSPC ? 0 : r->mr.len;
 	uint32_t killed = 0, dead = 0;
 	bool some;
 
@@ -235,6 +231,15 @@ static bool relieve(struct kedge_cache *c, const struct region *r, int rc)
 	pthread_mutex_unlock(&c->lock);
 	region_reap(c, dead);
 	return some && dead;
+}
+
+/*
+ * Let others go for @r, which the device refused with @rc: one where its table
+ * is full, as many bytes where memory is short. False: no region could go.
+ */
+static bool relieve(struct kedge_cache *c, const struct region *r, int rc)
+{
+	return kedge__cache_relieve(c, rc == -ENOSPC ? 0 : r->mr.len);
 }
 
 static int call_device(struct kedge_cache *c, const struct want *w,
@@ -402,9 +407,41 @@ static int finish(struct kedge_cache *c, const struct want *w,
 	return rc;
 }
 
-void region_finish(struct kedge_cache *c, struct region *r)
+int region_plan(struct kedge_cache *c, uint64_t start, uint64_t end,
+		uint32_t access, struct region **out)
 {
-	struct plan p = { .keep = true };
+	struct want w = { .start = start, .end = end, .access = access,
+			  .evict = true };
+	struct plan p;
+	int rc = begin(c, &w, &p, out);
+
+	if (rc)
+		return rc;
+	(*out)->mr.access = access;
+	if (p.keep)
+		return 0;
+	region_drop_unmade(c, *out);
+	return -ENOSPC;
+}
+
+/* It counts as made, as its end is going to count. */
+void region_place(struct kedge_cache *c, struct region *r, uint64_t start,
+		  uint64_t len)
+{
+	pthread_mutex_lock(&c->lock);
+	c->bytes -= r->mr.len;
+	r->mr.addr = start;
+	r->mr.len = len;
+	c->bytes += len;
+	c->st.registrations++;
+	pthread_mutex_unlock(&c->lock);
+}
+
+void region_finish(struct kedge_cache *c, struct region *r, bool keep)
+{
+	struct plan p = { .start = r->mr.addr,
+			  .end = r->mr.addr + r->mr.len,
+			  .keep = keep };
 	struct want w = { .start = r->mr.addr,
 			  .end = r->mr.addr + r->mr.len,
 			  .access = r->mr.access,

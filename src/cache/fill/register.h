@@ -16,8 +16,16 @@ struct want {
 };
 int cache_register(struct kedge_cache *c, const struct want *want,
 		   struct region **out);
-/* A region in the state MAKING: made, to be kept if no event came in between. */
-void region_finish(struct kedge_cache *c, struct region *r);
+/*
+ * A region in the state MAKING, for [@start, @end): 0, or a negative errno. Then: it is
+ * to be elsewhere; it is made, to be kept if @keep and no event came in between; or it
+ * is not made.
+ */
+int region_plan(struct kedge_cache *c, uint64_t start, uint64_t end,
+		uint32_t access, struct region **out);
+void region_place(struct kedge_cache *c, struct region *r, uint64_t start,
+		  uint64_t len);
+void region_finish(struct kedge_cache *c, struct region *r, bool keep);
 void region_drop_unmade(struct kedge_cache *c, struct region *r);
 int cache_check_args(struct kedge_cache *c, uint64_t addr, size_t len,
 		     uint32_t access);

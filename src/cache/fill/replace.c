@@ -139,6 +139,6 @@ int region_replace(struct kedge_cache *c, uint32_t id, uint64_t start,
 	if (rc)
 		region_drop_unmade(c, r);
 	else
-		region_finish(c, r);
+		region_finish(c, r, true);
 	return rc;
 }

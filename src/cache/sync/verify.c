@@ -65,6 +65,16 @@ void verify_record(struct kedge_cache *c, struct region *r)
 	cold_of(c, r)->frames = frames;
 }
 
+void verify_follow(struct kedge_cache *c, struct region *r, uint64_t skip)
+{
+	size_t page = kedge__page_size();
+	uint64_t *frames = cold_of(c, r)->frames;
+
+	if (frames)
+		memmove(frames, frames + skip / page,
+			r->mr.len / page * sizeof(*frames));
+}
+
 static void fail(const struct region *r, uint64_t addr, uint64_t was,
 		 uint64_t now)
 {

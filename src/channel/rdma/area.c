@@ -11,8 +11,14 @@
  * messages finds one ready each time, and the receiver's thread does that work while
  * the adapter writes.
  *
+ * Where the cache can follow (kedge__cache_adopt()), the registration goes along with
+ * the pages: it is one of the buffer's then, kept for the next message into it, and a
+ * spent area has none. It covers all of the area: the pages that did not move belong
+ * to nobody from then on, and are pinned as long as it is kept.
+ *
  * Bounds: areas pin at most kedge_channel_opts.pool_bytes, those that are spent
- * included. Where RLIMIT_MEMLOCK allows less, messages take another way.
+ * included; what has gone along counts as the cache's. Where RLIMIT_MEMLOCK allows
+ * less, registrations that nobody holds go first, and then messages take another way.
  */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -43,6 +49,7 @@ struct rdma_area {
 	void *reg;
 	enum state state;
 	bool looked, alike; /* of the buffer that it is lent for */
+	struct rdma_adoption adoption; /* of its registration, by the cache */
 };
 
 static struct rdma_area *area_of(struct list *l)
@@ -73,18 +80,29 @@ static int map_pages(struct rdma_area *a)
 	return 0;
 }
 
+static int reg_pages(struct rdma *r, struct rdma_area *a)
+{
+	return r->port->reg(r, a->at, a->len, KEDGE_ACCESS_LOCAL_WRITE,
+			    &a->reg);
+}
+
 static int fill(struct rdma *r, struct rdma_area *a)
 {
 	int rc = map_pages(a);
 
-	return rc ? rc : r->port->reg(r, a->at, a->len,
-				      KEDGE_ACCESS_LOCAL_WRITE, &a->reg);
+	if (!rc)
+		rc = reg_pages(r, a);
+	/* The limit may be used up by registrations that nobody holds. */
+	while (rc && kedge__rdma_relieve(r, a->len))
+		rc = reg_pages(r, a);
+	return rc;
 }
 
 static void area_free(struct rdma *r, struct rdma_area *a)
 {
 	list_remove(&a->node);
 	r->areas_len -= a->len;
+	kedge__rdma_adopt_end(&a->adoption, 0);
 	if (a->reg)
 		r->port->dereg(r, a->reg);
 	munmap(a->map, a->map_len);
@@ -223,6 +241,10 @@ static void look(struct rdma *r, struct rdma_area *a, char *to, size_t len)
 	/* A child is to have it as it has the rest of the application's. */
 	madvise(from, end - start, MADV_DOFORK);
 	a->alike = !kedge__pages_alike((void *)start, from, end - start);
+	/* The last, as the watch shows on the mapping. */
+	if (a->alike)
+		kedge__rdma_adopt(r, &a->adoption, a->reg, a->at, a->len, from,
+				  end - start);
 }
 
 bool kedge__rdma_area_meanwhile(void *ctx, void *area, char *to, size_t len)
@@ -243,9 +265,9 @@ bool kedge__rdma_area_meanwhile(void *ctx, void *area, char *to, size_t len)
 }
 
 /*
- * How many bytes of whole pages have pages, from the first one on, or have none. Pages
- * that are there could be pinned, by a device that is not kedge's: replaced, its
- * registration would go on naming pages that are not the application's any more.
+ * The pages from @at on that are there, or are not. Pages that are there could be
+ * pinned, by a device that is not kedge's: replaced, its registration would go on
+ * naming pages that are not the application's any more.
  */
 static size_t run_of(char *at, size_t len, bool there)
 {
@@ -266,27 +288,42 @@ static size_t run_of(char *at, size_t len, bool there)
 	return len;
 }
 
+/*
+ * What of a new buffer has no pages yet. The ends may have some: a huge page came with
+ * malloc()'s own first touch, or with a neighbour's. False: it is not new.
+ */
+static bool bare_part(char *to, size_t len, size_t *start, size_t *end)
+{
+	*start = run_of(to, len, true);
+	*end = *start + run_of(to + *start, len - *start, false);
+	return *end > *start && run_of(to + *end, len - *end, true) == len - *end;
+}
+
 int kedge__rdma_area_move(void *ctx, void *area, char *to, char *from,
 			  size_t len)
 {
 	struct rdma_area *a = area;
-	size_t lead;
+	struct rdma *r = ctx;
+	size_t start, end;
 	int rc;
 
-	/* The first touch of a new buffer, by malloc() itself, may bring a huge page. */
-	lead = run_of(to, len, true);
-	if (lead == len || run_of(to + lead, len - lead, false) != len - lead)
+	if (!bare_part(to, len, &start, &end))
 		return -EBUSY;
 	/* It landed before there was time to look. */
 	if (!a->looked)
-		look(ctx, a, to, len);
+		look(r, a, to, len);
 	if (!a->alike)
 		return -EOPNOTSUPP;
-	memcpy(to, from, lead);
-	rc = kedge__pages_replace(to + lead, from + lead, len - lead);
-	if (!rc)
-		a->state = AREA_SPENT;
-	return rc;
+	memcpy(to, from, start);
+	memcpy(to + end, from + end, len - end);
+	rc = kedge__rdma_replace(&a->adoption, to + start, from + start,
+				 end - start);
+	if (rc)
+		return rc;
+	a->state = AREA_SPENT;
+	if (kedge__rdma_adopt_end(&a->adoption, (uintptr_t)from + start))
+		a->reg = NULL;
+	return 0;
 }
 
 void kedge__rdma_area_give(void *ctx, void *area, bool quiet)
@@ -296,6 +333,7 @@ void kedge__rdma_area_give(void *ctx, void *area, bool quiet)
 
 	/* A peer that may write there still has lost its connection, or will. */
 	(void)quiet;
+	kedge__rdma_adopt_end(&a->adoption, 0);
 	if (r->err)
 		area_free(r, a);
 	else if (a->state == AREA_LENT)

@@ -68,6 +68,7 @@ static int dev_reg(void *ctx, void *addr, size_t len, uint32_t access,
 	if (rc)
 		return rc;
 	mr->handle = (uintptr_t)reg;
+	mr->offset = rdma_addr(r, addr);
 	return 0;
 }
 
@@ -81,6 +82,7 @@ static void dev_dereg(void *ctx, const struct kedge_device_mr *mr)
 			   "a registration does not end (%s): its pages stay "
 			   "pinned until the channel is closed",
 			   kedge_strerror(rc));
+	free((struct rdma_whole *)(uintptr_t)mr->priv);
 }
 
 static int dev_query(void *ctx, struct kedge_device_attr *attr)
@@ -90,7 +92,7 @@ static int dev_query(void *ctx, struct kedge_device_attr *attr)
 	return 0;
 }
 
-static int open_cache(struct rdma *r)
+int kedge__rdma_cache(struct rdma *r)
 {
 	static const struct kedge_device_ops ops = {
 		.size = sizeof(ops),
@@ -126,6 +128,19 @@ close_device:
 static void *reg_of(const struct kedge_mr *mr)
 {
 	return (void *)(uintptr_t)mr->device_handle;
+}
+
+/* NULL: all that is registered is the region's. */
+static const struct rdma_whole *whole_of(const struct rdma *r,
+					 const struct kedge_mr *mr)
+{
+	return (const void *)(uintptr_t)kedge__cache_priv(r->cache, mr);
+}
+
+/* What the device knows a byte by. */
+static uint64_t position(const struct kedge_mr *mr, uint64_t addr)
+{
+	return mr->offset + (addr - mr->addr);
 }
 
 /* ---- what a flow may touch ---- */
@@ -167,16 +182,29 @@ int kedge__rdma_lend(struct rdma *r, uint64_t addr, uint64_t len,
 		mr->key = b->mr.key;
 		return 0;
 	}
-	rc = open_cache(r);
+	rc = kedge__rdma_cache(r);
 	if (!rc)
 		rc = kedge_cache_get(r->cache, at, len,
 				     KEDGE_ACCESS_REMOTE_WRITE, &mr->cached);
 	if (rc)
 		return rc;
-	if (!r->virt)
-		mr->addr = addr - mr->cached->addr;
+	mr->addr = position(mr->cached, addr);
 	mr->key = r->port->key(reg_of(mr->cached));
 	return 0;
+}
+
+/* Over all that is registered, where the rest of it is nobody's: some devices grant
+ * no other windows. */
+static int grant(struct rdma *r, struct rdma_mr *mr, uint64_t addr,
+		 uint64_t len)
+{
+	const struct rdma_whole *whole = whole_of(r, mr->cached);
+	struct rdma_whole span = { mr->addr, len };
+
+	if (whole && mr->cached->addr == addr && mr->cached->len == len)
+		span = *whole;
+	return r->port->grant(r, reg_of(mr->cached), span.addr, span.len,
+			      &mr->key, &mr->window);
 }
 
 int kedge__rdma_lend_window(struct rdma *r, uint64_t addr, uint64_t len,
@@ -184,15 +212,15 @@ int kedge__rdma_lend_window(struct rdma *r, uint64_t addr, uint64_t len,
 {
 	int rc;
 
-	*mr = (struct rdma_mr){ .addr = addr };
-	rc = open_cache(r);
+	*mr = (struct rdma_mr){ 0 };
+	rc = kedge__rdma_cache(r);
 	if (!rc)
 		rc = kedge_cache_get(r->cache, (void *)(uintptr_t)addr, len,
 				     KEDGE_ACCESS_LOCAL_WRITE, &mr->cached);
 	if (rc)
 		return rc;
-	rc = r->port->grant(r, reg_of(mr->cached), addr, len, &mr->key,
-			    &mr->window);
+	mr->addr = position(mr->cached, addr);
+	rc = grant(r, mr, addr, len);
 	if (rc)
 		kedge__rdma_lend_end(r, mr);
 	return rc;
@@ -228,8 +256,8 @@ void kedge__rdma_lend_end(struct rdma *r, struct rdma_mr *mr)
 	*mr = (struct rdma_mr){ 0 };
 }
 
-int kedge__rdma_source(struct rdma *r, uint64_t addr, uint64_t len, void **desc,
-		      const struct kedge_mr **cached)
+int kedge__rdma_source(struct rdma *r, uint64_t *addr, uint64_t len,
+		       void **desc, const struct kedge_mr **cached)
 {
 	const struct rdma_block *b;
 	int rc;
@@ -238,18 +266,22 @@ int kedge__rdma_source(struct rdma *r, uint64_t addr, uint64_t len, void **desc,
 	*cached = NULL;
 	if (!r->local_desc)
 		return 0;
-	b = kedge__rdma_block_of(r, addr, len);
+	b = kedge__rdma_block_of(r, *addr, len);
 	if (b) {
 		*desc = r->port->desc(b->mr.reg);
 		return 0;
 	}
-	rc = open_cache(r);
+	rc = kedge__rdma_cache(r);
 	if (!rc)
-		rc = kedge_cache_get(r->cache, (void *)(uintptr_t)addr, len,
+		rc = kedge_cache_get(r->cache, (void *)(uintptr_t)*addr, len,
 				     KEDGE_ACCESS_LOCAL_READ, cached);
-	if (!rc)
-		*desc = r->port->desc(reg_of(*cached));
-	return rc;
+	if (rc)
+		return rc;
+	*desc = r->port->desc(reg_of(*cached));
+	/* Else a post of ours names bytes by their addresses. */
+	if (whole_of(r, *cached))
+		*addr = position(*cached, *addr);
+	return 0;
 }
 
 /* ---- memory of ours ---- */
@@ -375,7 +407,6 @@ void kedge__rdma_mem_fini(struct rdma *r)
 		list_for_each_safe(l, tmp, heads[i])
 			kedge__rdma_block_close(
 				r, list_entry(l, struct rdma_block, node));
-	kedge__rdma_areas_free(r);
 	if (r->edges)
 		kedge__rdma_block_close(r, r->edges);
 	if (!r->cache)

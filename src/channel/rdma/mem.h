@@ -5,6 +5,9 @@
 
 /* ---- mem.c: registrations ---- */
 
+/* The cache of this connection's registrations: 0, or a negative errno. */
+int kedge__rdma_cache(struct rdma *r);
+
 /* For one flow: the peer may write [@addr, @addr + @len). */
 int kedge__rdma_lend(struct rdma *r, uint64_t addr, uint64_t len,
 		    struct rdma_mr *mr);
@@ -27,9 +30,10 @@ static inline uint64_t rdma_addr(const struct rdma *r, const void *at)
 {
 	return r->virt ? (uintptr_t)at : 0;
 }
-/* The local descriptor for a source; *@cached to be put when it is written. */
-int kedge__rdma_source(struct rdma *r, uint64_t addr, uint64_t len, void **desc,
-		      const struct kedge_mr **cached);
+/* The local descriptor for a source, and what *@addr is in a post with it; *@cached to be
+ * put when it is written. */
+int kedge__rdma_source(struct rdma *r, uint64_t *addr, uint64_t len,
+		       void **desc, const struct kedge_mr **cached);
 /* -EFAULT where a part of it is not mapped at all. */
 int kedge__rdma_mapped(uint64_t addr, uint64_t len);
 /* Memory of ours, by a key of its own where @reg or the provider pins. */
@@ -41,6 +45,37 @@ struct rdma_block *kedge__rdma_block_of(const struct rdma *r, uint64_t addr,
 void *kedge__rdma_heap_alloc(void *ctx, size_t len);
 void kedge__rdma_heap_free(void *ctx, void *p);
 void kedge__rdma_mem_fini(struct rdma *r);
+
+/*
+ * ---- adopt.c: registrations that go along with their pages ----
+ *
+ * The extent of an adopted one, which is the priv of its struct kedge_device_mr. Bytes
+ * of it that are not the cache's region's are nobody's.
+ */
+struct rdma_whole {
+	uint64_t addr;
+	uint64_t len;
+};
+
+/* All 0: none. */
+struct rdma_adoption {
+	struct kedge__adoption *of;
+	struct rdma_whole *whole;
+};
+
+/* Let the cache follow @reg, of [@at, @at + @at_len), when [@from, @from + @len) of it
+ * is moved; if it can. */
+void kedge__rdma_adopt(struct rdma *r, struct rdma_adoption *a, void *reg,
+		       char *at, size_t at_len, char *from, size_t len);
+/* kedge__pages_replace(), and it follows. */
+int kedge__rdma_replace(struct rdma_adoption *a, char *to, char *from,
+			size_t len);
+/* After that, or instead: true if the registration is the cache's now. @offset: what
+ * the device knows the first byte by that was moved. */
+bool kedge__rdma_adopt_end(struct rdma_adoption *a, uint64_t offset);
+/* Make the cache let go of registrations of @len bytes that nobody holds. False: it
+ * has none. */
+bool kedge__rdma_relieve(struct rdma *r, size_t len);
 
 /* ---- area.c ---- */
 

@@ -97,6 +97,7 @@ void kedge__rdma_free(struct rdma *r)
 		if (!r->err)
 			r->port->halt(r);
 		kedge__rdma_flows_free(r);
+		kedge__rdma_areas_free(r);
 		kedge__rdma_mem_fini(r);
 		if (r->slab_reg)
 			r->port->dereg(r, r->slab_reg);

@@ -270,7 +270,7 @@ static int prepare(struct rdma *r, struct flow *f, struct rdma_write *w)
 
 	w->len = room_for(r, f, &w->to.addr);
 	addr = f->bulk->piece[f->src].addr + f->src_off;
-	rc = kedge__rdma_source(r, addr, w->len, &w->desc, &w->cached);
+	rc = kedge__rdma_source(r, &addr, w->len, &w->desc, &w->cached);
 	if (rc)
 		return rc;
 	w->to.len = w->from.iov_len = w->len;

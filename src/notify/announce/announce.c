@@ -148,6 +148,19 @@ bool announce_active(uint64_t start, uint64_t end)
 	return false;
 }
 
+/* A collision, of the caller's with its own even, counts as another's change. */
+bool announce_active_beside(uint64_t start, uint64_t end)
+{
+	uint64_t g = start >> COARSE_SHIFT, last = (end - 1) >> COARSE_SHIFT;
+
+	if (last - g >= SPAN_MAX || atomic_load(&changing.wide))
+		return true;
+	for (; g <= last; g++)
+		if (atomic_load(slot_of(&changing, g)) > 1)
+			return true;
+	return false;
+}
+
 static void reset(struct table *t)
 {
 	unsigned int i;

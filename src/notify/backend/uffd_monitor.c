@@ -31,6 +31,7 @@
 #include "notify/announce/origin.h"
 #include "notify/backend/uffd.h"
 #include "notify/backend/uffd_range.h"
+#include "notify/carry.h"
 
 #define EVENTS_A_ROUND	64 /* then others get the lock */
 #define NO_WAKEUP_MS	50
@@ -89,6 +90,7 @@ static size_t told_by(struct kedge_notifier *nf, const struct uffd_msg *m)
 		end = start + m->arg.remap.len;
 		to = m->arg.remap.to;
 		registered_add(nf, to, to + m->arg.remap.len);
+		carry_follow(nf, start, to, m->arg.remap.len);
 		return gone(nf, KEDGE_EVENT_REMAP, start, end);
 	}
 	start = m->arg.remove.start;

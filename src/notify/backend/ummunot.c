@@ -50,7 +50,7 @@ static int no_node(int rc)
 
 static int greet(int fd)
 {
-	uint32_t features = UMMUNOT_FEATURE_SETTLED;
+	uint32_t features = UMMUNOT_FEATURE_SETTLED | UMMUNOT_FEATURE_QUIET;
 
 	if (ioctl(fd, UMMUNOT_EXCHANGE_FEATURES, &features))
 		return no_node(-errno);
@@ -120,12 +120,13 @@ static void ummunot_close(struct kedge_notifier *nf)
 	free(u);
 }
 
-static int ummunot_add(struct kedge_notifier *nf, struct watch *w)
+static int add(struct kedge_notifier *nf, struct watch *w, uint32_t flags)
 {
 	struct ummunot_register_ioctl reg = {
 		.start = w->node.start,
 		.end = w->node.end,
 		.user_cookie = (uintptr_t)w,
+		.flags = flags,
 	};
 	struct ummunot *u = nf->backend;
 
@@ -139,6 +140,27 @@ static int ummunot_add(struct kedge_notifier *nf, struct watch *w)
 				    (unsigned long long)reg.end,
 				    strerrordesc_np(errno));
 	return 0;
+}
+
+static int ummunot_add(struct kedge_notifier *nf, struct watch *w)
+{
+	return add(nf, w, 0);
+}
+
+/* A module of before that refuses the flag. */
+static int ummunot_add_quiet(struct kedge_notifier *nf, struct watch *w)
+{
+	return add(nf, w, UMMUNOT_REGISTER_QUIET);
+}
+
+static int ummunot_watch_all(struct kedge_notifier *nf, struct watch *w)
+{
+	uint64_t cookie = (uintptr_t)w;
+	struct ummunot *u = nf->backend;
+
+	if (!fd_same(u->fd, &u->id))
+		return -EBADF;
+	return ioctl(u->fd, UMMUNOT_WATCH_ALL, &cookie) ? -errno : 0;
 }
 
 static void ummunot_remove(struct kedge_notifier *nf, struct watch *w)
@@ -292,6 +314,8 @@ const struct notify_ops notify_ummunot = {
 	.arm = ummunot_arm,
 	.disarm = ummunot_disarm,
 	.add = ummunot_add,
+	.add_quiet = ummunot_add_quiet,
+	.watch_all = ummunot_watch_all,
 	.remove = ummunot_remove,
 	.take = ummunot_take,
 	.fd = ummunot_fd,

@@ -42,7 +42,7 @@ static int replace(char *dst, char *src, size_t len)
 {
 	int rc = kedge__pages_alike(dst, src, len);
 
-	return rc ? rc : kedge__pages_replace(dst, src, len);
+	return rc ? rc : kedge__pages_replace(dst, src, len, NULL);
 }
 
 static void the_buffer_has_the_landed_pages(void **state)

@@ -86,7 +86,7 @@ static bool one_try(struct rdma *r, struct rdma_costs *c, char *a, char *b,
 	r->port->dereg(r, reg);
 	madvise(b, len, MADV_DONTNEED);
 	t = clock_ns();
-	if (kedge__pages_replace(b, a, len))
+	if (kedge__pages_replace(b, a, len, NULL))
 		return false;
 	least_of(&c->curve[CURVE_REPLACE].ns[i], t, try);
 	return true;
