@@ -13,8 +13,11 @@
  *
  * Where the cache can follow (kedge__cache_adopt()), the registration goes along with
  * the pages: it is one of the buffer's then, kept for the next message into it, and a
- * spent area has none. It covers all of the area: the pages that did not move belong
- * to nobody from then on, and are pinned as long as it is kept.
+ * spent area has none. It covers all pages of the area: those that did not move belong
+ * to nobody from then on, and are pinned as long as it is kept. So an area has pages
+ * where the last message's did, and some before and behind, as the next buffer of an
+ * allocator lies a little further; all of it where that is little, compared with the
+ * message, or where buffers have come at other offsets.
  *
  * Bounds: areas pin at most kedge_channel_opts.pool_bytes, those that are spent
  * included; what has gone along counts as the cache's. Where RLIMIT_MEMLOCK allows
@@ -31,8 +34,10 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* For the next message, where one follows another. */
-#define AREAS_READY 1u
+/* Pages before and behind the last message's. */
+#define SLACK ((size_t)64 * 1024)
+/* From here on an area has pages everywhere. */
+#define WHOLE_MIN ((size_t)8 << 20)
 
 enum state {
 	AREA_READY,
@@ -46,6 +51,8 @@ struct rdma_area {
 	size_t map_len;
 	char *at; /* aligned like a huge page */
 	size_t len;
+	size_t off; /* where its pages begin, and how many bytes they are */
+	size_t pages;
 	void *reg;
 	enum state state;
 	bool looked, alike; /* of the buffer that it is lent for */
@@ -59,41 +66,69 @@ static struct rdma_area *area_of(struct list *l)
 
 /* ---- making ---- */
 
+/* Where it is to have pages: for a message like the last one. */
+static void choose_pages(const struct rdma *r, struct rdma_area *a)
+{
+	size_t end = round_up(r->area_off + r->area_need + SLACK, SLACK);
+
+	a->off = 0;
+	a->pages = a->len;
+	if (r->area_whole || r->area_need >= WHOLE_MIN)
+		return;
+	if (r->area_off > SLACK)
+		a->off = round_down(r->area_off - SLACK, SLACK);
+	a->pages = (end < a->len ? end : a->len) - a->off;
+}
+
+static int map_anew(char *at, size_t len, int prot)
+{
+	return mmap(at, len, prot, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED |
+		    (prot ? 0 : MAP_NORESERVE), -1, 0) == MAP_FAILED ? -errno
+								     : 0;
+}
+
 /* Plain memory, like an application's own, which it is going to be; but a forked child
  * does without it, as pages that are pinned would be copied for it. */
 static int map_pages(struct rdma_area *a)
 {
 	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	char *at = a->at + a->off;
 	size_t i;
+	int rc;
 
-	if (mmap(a->at, a->len, PROT_READ | PROT_WRITE,
-		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
-		return -errno;
-	madvise(a->at, a->len, MADV_DONTFORK);
-	if (!madvise(a->at, a->len, MADV_POPULATE_WRITE))
+	/* Without what was there before. */
+	rc = a->pages != a->len ? map_anew(a->at, a->len, PROT_NONE) : 0;
+	if (!rc)
+		rc = map_anew(at, a->pages, PROT_READ | PROT_WRITE);
+	if (rc)
+		return rc;
+	madvise(at, a->pages, MADV_DONTFORK);
+	if (!madvise(at, a->pages, MADV_POPULATE_WRITE))
 		return 0;
 	if (errno != EINVAL)
 		return -errno;
 	/* Linux before 5.14 */
-	for (i = 0; i < a->len; i += page)
-		*(volatile char *)(a->at + i) = 0;
+	for (i = 0; i < a->pages; i += page)
+		*(volatile char *)(at + i) = 0;
 	return 0;
 }
 
 static int reg_pages(struct rdma *r, struct rdma_area *a)
 {
-	return r->port->reg(r, a->at, a->len, KEDGE_ACCESS_LOCAL_WRITE,
-			    &a->reg);
+	return r->port->reg(r, a->at + a->off, a->pages,
+			    KEDGE_ACCESS_LOCAL_WRITE, &a->reg);
 }
 
 static int fill(struct rdma *r, struct rdma_area *a)
 {
-	int rc = map_pages(a);
+	int rc;
 
+	choose_pages(r, a);
+	rc = map_pages(a);
 	if (!rc)
 		rc = reg_pages(r, a);
 	/* The limit may be used up by registrations that nobody holds. */
-	while (rc && kedge__rdma_relieve(r, a->len))
+	while (rc && kedge__rdma_relieve(r, a->pages))
 		rc = reg_pages(r, a);
 	return rc;
 }
@@ -143,29 +178,52 @@ static struct rdma_area *area_new(struct rdma *r, size_t len)
 	return NULL;
 }
 
-/* A spent area anew. */
-static void renew(struct rdma *r, struct rdma_area *a)
+/* An area anew, that is not LENT. False: it is gone. */
+static bool renew(struct rdma *r, struct rdma_area *a)
 {
 	if (a->reg)
 		r->port->dereg(r, a->reg);
 	a->reg = NULL;
-	if (fill(r, a))
+	if (fill(r, a)) {
 		area_free(r, a);
-	else
-		a->state = AREA_READY;
+		return false;
+	}
+	a->state = AREA_READY;
+	return true;
 }
 
 /* ---- the ops ---- */
 
-static struct rdma_area *find(struct rdma *r, enum state state, size_t len)
+/* For a message like the last one. */
+static bool serves(const struct rdma *r, const struct rdma_area *a)
+{
+	return a->state == AREA_READY && r->area_off >= a->off &&
+	       r->area_off + r->area_need <= a->off + a->pages;
+}
+
+static struct rdma_area *find_ready(const struct rdma *r)
 {
 	struct rdma_area *a, *best = NULL;
 	struct list *l;
 
 	for (l = r->areas.next; l != &r->areas; l = l->next) {
 		a = area_of(l);
-		if (a->state == state && a->len >= len &&
-		    (!best || a->len < best->len))
+		if (serves(r, a) && (!best || a->pages < best->pages))
+			best = a;
+	}
+	return best;
+}
+
+/* The smallest that can be made anew for such a message. */
+static struct rdma_area *find_idle(const struct rdma *r)
+{
+	struct rdma_area *a, *best = NULL;
+	struct list *l;
+
+	for (l = r->areas.next; l != &r->areas; l = l->next) {
+		a = area_of(l);
+		if (a->state != AREA_LENT && a->len >= r->area_len &&
+		    !serves(r, a) && (!best || a->len < best->len))
 			best = a;
 	}
 	return best;
@@ -185,48 +243,42 @@ static void drop_smaller(struct rdma *r, size_t len)
 	}
 }
 
+/* One made while a message waits. */
+static struct rdma_area *make(struct rdma *r)
+{
+	struct rdma_area *a = find_idle(r);
+
+	/* It has pages, at another offset: there may be more of those. */
+	if (a && a->state == AREA_READY)
+		r->area_whole = true;
+	if (a)
+		return renew(r, a) ? a : NULL;
+	drop_smaller(r, r->area_len);
+	return area_new(r, r->area_len);
+}
+
 void *kedge__rdma_area_take(void *ctx, const char *buf, size_t len, char **addr)
 {
 	struct rdma *r = ctx;
 	struct rdma_area *a;
-	size_t off, need;
 
 	if (!r->area_unit)
 		r->area_unit = kedge__pages_huge_len();
-	off = (uintptr_t)buf & (r->area_unit - 1);
-	need = round_up(off + len, r->area_unit);
+	r->area_off = (uintptr_t)buf & (r->area_unit - 1);
+	r->area_need = len;
 	/* So that it serves wherever the next buffer of that length lies. */
 	r->area_len = round_up(len, r->area_unit) + r->area_unit;
 	if (r->err || r->area_len > r->areas_max)
 		return NULL;
-	a = find(r, AREA_READY, need);
-	if (!a) {
-		a = find(r, AREA_SPENT, need);
-		if (a)
-			renew(r, a);
-		else
-			drop_smaller(r, r->area_len);
-		a = find(r, AREA_READY, need);
-	}
+	a = find_ready(r);
 	if (!a)
-		a = area_new(r, r->area_len);
+		a = make(r);
 	if (!a)
 		return NULL;
 	a->state = AREA_LENT;
 	a->looked = a->alike = false;
-	*addr = a->at + off;
+	*addr = a->at + r->area_off;
 	return a;
-}
-
-static uint32_t ready_cnt(struct rdma *r)
-{
-	uint32_t n = 0;
-	struct list *l;
-
-	for (l = r->areas.next; l != &r->areas; l = l->next)
-		n += area_of(l)->state == AREA_READY &&
-		     area_of(l)->len >= r->area_len;
-	return n;
 }
 
 /* Whether the whole pages of [to, to + len) may be replaced. */
@@ -241,10 +293,11 @@ static void look(struct rdma *r, struct rdma_area *a, char *to, size_t len)
 	/* A child is to have it as it has the rest of the application's. */
 	madvise(from, end - start, MADV_DOFORK);
 	a->alike = !kedge__pages_alike((void *)start, from, end - start);
-	/* The last, as the watch shows on the mapping. */
-	if (a->alike)
-		kedge__rdma_adopt(r, &a->adoption, a->reg, a->at, a->len, from,
-				  end - start);
+	/* Not for the pages of a much longer message, which would stay pinned. The last,
+	 * as the watch shows on the mapping. */
+	if (a->alike && a->pages - len <= len / 2)
+		kedge__rdma_adopt(r, &a->adoption, a->reg, a->at + a->off,
+				  a->pages, from, end - start);
 }
 
 bool kedge__rdma_area_meanwhile(void *ctx, void *area, char *to, size_t len)
@@ -256,12 +309,12 @@ bool kedge__rdma_area_meanwhile(void *ctx, void *area, char *to, size_t len)
 		look(r, a, to, len);
 		return true;
 	}
-	if (ready_cnt(r) >= AREAS_READY)
+	if (find_ready(r))
 		return false;
-	spent = find(r, AREA_SPENT, r->area_len);
+	spent = find_idle(r);
 	if (spent)
-		renew(r, spent);
-	return spent || area_new(r, r->area_len);
+		return renew(r, spent);
+	return area_new(r, r->area_len);
 }
 
 /*
@@ -348,12 +401,11 @@ void *kedge__rdma_area_reg(struct rdma *r, uint64_t addr, uint64_t len,
 
 	for (l = r->areas.next; l != &r->areas; l = l->next) {
 		a = area_of(l);
-		if (addr < (uintptr_t)a->at || len > a->len ||
-		    addr - (uintptr_t)a->at > a->len - len)
-			continue;
-		all->addr = (uintptr_t)a->at;
-		all->len = a->len;
-		return a->reg;
+		all->addr = (uintptr_t)a->at + a->off;
+		all->len = a->pages;
+		if (a->state == AREA_LENT && addr >= all->addr &&
+		    len <= all->len && addr - all->addr <= all->len - len)
+			return a->reg;
 	}
 	return NULL;
 }

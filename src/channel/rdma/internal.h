@@ -256,7 +256,9 @@ struct rdma {
 	uint64_t heap_used, heap_max;
 	struct list areas;
 	uint64_t areas_len, areas_max; /* bytes */
-	size_t area_len; /* of the last message's */
+	size_t area_off, area_need; /* the last message's place, and its length */
+	size_t area_len; /* of an area for it */
+	bool area_whole; /* areas have pages everywhere */
 	size_t area_unit; /* of a huge page, or 0: not asked yet */
 	const struct rdma_costs *costs; /* NULL: not measured */
 	bool costs_asked;
