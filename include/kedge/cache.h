@@ -149,10 +149,11 @@ struct kedge_cache_stats {
  * kedge_cache_open() - create a registration cache on a device
  * @dev:   borrowed, must outlive the cache
  * @nf:    borrowed, must outlive the cache. It may serve any number of caches,
- *         and whoever else adds watches to it. NULL opens one with the default
- *         options that the cache owns. Where the kernel lets one notifier watch
- *         a mapping ("uffd"), a cache with another one keeps nothing there: let
- *         the caches of several devices share a notifier
+ *         and whoever else adds watches to it. NULL: one with the default
+ *         options that all such caches of the process share. Where the kernel
+ *         lets one notifier watch a mapping ("uffd"), a cache with another one
+ *         keeps nothing there: give the caches of several devices the same, or
+ *         all NULL
  * @opts:  options with @opts->size set, or NULL for the defaults; copied
  * @cache: set on success, left untouched on failure
  *

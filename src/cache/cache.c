@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cache/internal.h"
+#include "notify/shared.h"
 
 #define OPTS_V1		STRUCT_END(struct kedge_cache_opts, reserved)
 #define REGIONS_DEFAULT (1u << 20)
@@ -140,14 +141,14 @@ static int claim_notifier(struct kedge_cache *c, struct kedge_notifier *nf)
 	c->own_nf = !nf;
 	c->nf = nf;
 	if (!nf)
-		return kedge_notifier_open(NULL, &c->nf);
+		return kedge__notifier_get(&c->nf);
 	return nf_owned(nf) ? 0 : nf_not_owned();
 }
 
 static void release_notifier(struct kedge_cache *c)
 {
 	if (c->own_nf)
-		kedge_notifier_close(c->nf);
+		kedge__notifier_put(c->nf);
 }
 
 static int init(struct kedge_cache *c, struct kedge_device *dev,

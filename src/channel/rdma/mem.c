@@ -5,56 +5,14 @@
  * one flow and ended with it.
  *
  * Where it pins, memory of the application goes through a cache: sources are
- * kept, and what a peer may write is lent, so it ends with its put. The caches
- * of all channels share one notifier, as the kernel lets one watch a mapping.
+ * kept, and what a peer may write is lent, so it ends with its put.
  */
-#include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "cache/priv.h"
 #include "channel/rdma/internal.h"
-
-/* ---- the notifier of all channels ---- */
-
-static struct {
-	pthread_mutex_t lock; /* guards the rest */
-	struct kedge_notifier *nf;
-	unsigned int refs;
-	pid_t pid;
-} shared = { .lock = PTHREAD_MUTEX_INITIALIZER };
-
-static int notifier_get(struct kedge_notifier **nf)
-{
-	int rc = 0;
-
-	pthread_mutex_lock(&shared.lock);
-	/* A parent's notifier is of no use here, and not ours to close. */
-	if (shared.pid != getpid()) {
-		shared.nf = NULL;
-		shared.refs = 0;
-		shared.pid = getpid();
-	}
-	if (!shared.nf)
-		rc = kedge_notifier_open(NULL, &shared.nf);
-	if (!rc) {
-		shared.refs++;
-		*nf = shared.nf;
-	}
-	pthread_mutex_unlock(&shared.lock);
-	return rc;
-}
-
-static void notifier_put(void)
-{
-	pthread_mutex_lock(&shared.lock);
-	if (!--shared.refs) {
-		kedge_notifier_close(shared.nf);
-		shared.nf = NULL;
-	}
-	pthread_mutex_unlock(&shared.lock);
-}
 
 /* ---- the device of a provider that pins, and its cache ---- */
 
@@ -101,7 +59,6 @@ int kedge__rdma_cache(struct rdma *r)
 		.dereg = dev_dereg,
 		.query = dev_query,
 	};
-	struct kedge_notifier *nf;
 	int rc;
 
 	if (r->cache)
@@ -109,17 +66,9 @@ int kedge__rdma_cache(struct rdma *r)
 	rc = kedge_device_open(&ops, r, &r->dev);
 	if (rc)
 		return rc;
-	rc = notifier_get(&nf);
-	if (rc)
-		goto close_device;
-	rc = kedge_cache_open(r->dev, nf, NULL, &r->cache);
-	if (rc)
-		goto put_notifier;
-	return 0;
-
-put_notifier:
-	notifier_put();
-close_device:
+	rc = kedge_cache_open(r->dev, NULL, NULL, &r->cache);
+	if (!rc)
+		return 0;
 	kedge_device_close(r->dev);
 	r->dev = NULL;
 	return rc;
@@ -412,6 +361,5 @@ void kedge__rdma_mem_fini(struct rdma *r)
 	if (!r->cache)
 		return;
 	kedge_cache_close(r->cache);
-	notifier_put();
 	kedge_device_close(r->dev);
 }

@@ -24,6 +24,7 @@ void kedge__rdma_init(struct rdma *r, const struct rdma_port *port)
 	r->fd = -1;
 	r->pid = getpid();
 	r->rx_cnt = RX_CNT + RX_SPARE;
+	r->flight_max = FLIGHT_LEN;
 	list_init(&r->free_tx);
 	list_init(&r->ready);
 	list_init(&r->posted);

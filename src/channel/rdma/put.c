@@ -343,7 +343,7 @@ static uint32_t writes_max(const struct rdma *r, const struct flow *f)
 bool kedge__rdma_may_write(const struct rdma *r, const struct flow *f)
 {
 	return has_room(f) && !list_empty(&r->idle_writes) && !r->pause &&
-	       r->flight_len < FLIGHT_LEN &&
+	       r->flight_len < r->flight_max &&
 	       f->in_flight < writes_max(r, f);
 }
 

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 
 #include "cache_pages.h"
 
@@ -193,9 +194,63 @@ static void a_child_ends_nothing_that_is_dying(void **state)
 	assert_int_equal(dev->live, 0);
 }
 
+/* ---- caches that were given no notifier ---- */
+
+/* Two devices, each with a cache of NULL options, and one buffer. */
+static int both_keep_it(void)
+{
+	struct nodev *d[2] = { nodev_new_with(0), nodev_new_with(0) };
+	char *p = new_pages(16);
+	struct kedge_cache *c[2];
+	const struct kedge_mr *mr;
+	int i, j, bad = 0;
+
+	for (i = 0; i < 2; i++)
+		bad += !!kedge_cache_open(d[i]->dev, NULL, NULL, &c[i]);
+	for (j = 0; j < 2 && !bad; j++)
+		for (i = 0; i < 2 && !bad; i++) {
+			bad += !!kedge_cache_get(c[i], p, 16 * page_len(),
+						 WRITE, &mr);
+			kedge_cache_put(c[i], mr);
+		}
+	bad += d[0]->regs != 1 || d[1]->regs != 1;
+	for (i = 0; i < 2; i++)
+		kedge_cache_close(c[i]);
+	nodev_free(d[0]);
+	nodev_free(d[1]);
+	free_pages(p, 16);
+	return bad;
+}
+
+static void caches_without_a_notifier_share_one(void **state)
+{
+	struct nodev *d = nodev_new_with(0);
+	struct kedge_cache *c;
+	int status;
+	pid_t pid;
+
+	(void)state;
+	assert_int_equal(both_keep_it(), 0);
+	/* A child has one of its own, and closes what it has of its parent's. */
+	assert_int_equal(kedge_cache_open(d->dev, NULL, NULL, &c), 0);
+	pid = fork();
+	if (!pid) {
+		CHILD_CHECK(!both_keep_it());
+		kedge_cache_close(c);
+		CHILD_CHECK(!both_keep_it());
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	kedge_cache_close(c);
+	nodev_free(d);
+	assert_int_equal(both_keep_it(), 0);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		CASE(caches_without_a_notifier_share_one),
 		CASE(pieces_give_the_access_asked_for),
 		CASE(rights_side_by_side_are_kept_apart),
 		CASE(half_of_a_region_is_worth_keeping),
