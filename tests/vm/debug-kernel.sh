@@ -1,23 +1,23 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# debug-kernel.sh kasan|kcsan FOLDER: build a kernel from Debian's source that
-# checks itself, for "vm.py run -k FOLDER". kasan: KASAN, lockdep, kmemleak and
-# what else finds misuse of memory and locks; kcsan: data races. With SERIES=1
+# debug-kernel.sh kasan|kcsan|plain FOLDER: build a kernel from Debian's source
+# for "vm.py run -k FOLDER". kasan: KASAN, lockdep, kmemleak and what else finds
+# misuse of memory and locks; kcsan: data races; plain: for figures. With SERIES=1
 # the patch series is in it, whose KUnit tests run as it boots. Takes an hour
 # of one CPU and 8 GB. Needs the packages that the last line of an error names.
 set -eu
 
 usage()
 {
-	echo "usage: debug-kernel.sh kasan|kcsan FOLDER" >&2
+	echo "usage: debug-kernel.sh kasan|kcsan|plain FOLDER" >&2
 	exit 2
 }
 
 [ $# = 2 ] || usage
 kind=$1
 case $kind in
-kasan | kcsan) ;;
+kasan | kcsan | plain) ;;
 *) usage ;;
 esac
 here=$(cd "$(dirname "$0")" && pwd)
@@ -89,7 +89,8 @@ kcsan)
 	;;
 esac
 [ -z "${SERIES:-}" ] || "$src/scripts/config" --file "$out/.config" \
-	-e KUNIT -d KUNIT_ALL_TESTS -e UMMUNOT -e UMMUNOT_KUNIT_TEST
+	-e KUNIT -d KUNIT_ALL_TESTS -e UMMUNOT -e UMMUNOT_SWAP \
+	-e UMMUNOT_KUNIT_TEST
 make -s -C "$src" O="$out" olddefconfig
 make -s -C "$src" O="$out" -j "$jobs" bzImage modules
 version=$(make -s -C "$src" O="$out" kernelrelease)
