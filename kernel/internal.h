@@ -233,6 +233,12 @@ bool file_readable(struct file_state *f);
 struct seq_file;
 void file_show(struct file_state *f, struct seq_file *m);
 
+#ifdef CONFIG_UMMUNOT_SWAP
+/* ---- swap.c: of the series alone, as no module can do it ---- */
+
+int swap_pages(void __user *arg);
+#endif
+
 /* Module parameters, in main.c. */
 extern unsigned int max_watches_per_file;
 extern unsigned long max_kib_per_user;

@@ -274,6 +274,10 @@ static long ummunot_ioctl(struct file *file, unsigned int cmd,
 		return unregister_region(f, p);
 	case UMMUNOT_WATCH_ALL:
 		return tell_all(f, p);
+#ifdef CONFIG_UMMUNOT_SWAP
+	case UMMUNOT_SWAP_PAGES:
+		return swap_pages(p);
+#endif
 	default:
 		return -ENOTTY;
 	}

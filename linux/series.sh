@@ -71,18 +71,28 @@ before()
 	cat "$tmp/new" >"$1"
 }
 
+# module FILE [OPTION...]: a file of the module without what is for other versions
+module()
+{
+	file=$1
+	shift
+	unifdef -B -DHAVE_VM_FLAGS_MOD -UPG_kmemcg -Duntagged_addr_remote "$@" \
+		"$root/kernel/$file" | sed "/^MODULE_VERSION(/d" >"mm/ummunot/$file"
+}
+
 # ---- 1: the device ----
 mkdir -p mm/ummunot include/uapi/linux
 for f in main.c file.c space.c changes.c users.c internal.h; do
-	unifdef -B -DHAVE_VM_FLAGS_MOD -UPG_kmemcg -Duntagged_addr_remote \
-		"$root/kernel/$f" | sed "/^MODULE_VERSION(/d" >mm/ummunot/$f
+	module $f -UCONFIG_UMMUNOT_SWAP
 done
 # 'U' is others' in the kernel's own list, and the layout is that of 2009.
 sed "s/^#define UMMUNOT_MAGIC .*/#define UMMUNOT_MAGIC 0xBC/" \
-	"$root/include/uapi/linux/ummunot.h" >include/uapi/linux/ummunot.h
+	"$root/include/uapi/linux/ummunot.h" >"$tmp/ummunot.h"
+sed '/^\/\* ---- the exchange of pages/,/^#define UMMUNOT_SWAP_PAGES/d' \
+	"$tmp/ummunot.h" | cat -s >include/uapi/linux/ummunot.h
 cp "$here/tree/mm/ummunot/Kconfig" "$here/tree/mm/ummunot/Makefile" mm/ummunot/
-sed -i '/changes_test/d' mm/ummunot/Makefile
-sed -i '/^config UMMUNOT_KUNIT_TEST/,$d' mm/ummunot/Kconfig
+sed -i '/changes_test/d; /swap\.o/d' mm/ummunot/Makefile
+sed -i '/^config UMMUNOT_SWAP/,$d' mm/ummunot/Kconfig
 before mm/Kconfig '# multi-gen LRU {' 'source "mm/ummunot/Kconfig"
 '
 # shellcheck disable=SC2016 # make's
@@ -116,7 +126,11 @@ readers tell. Memory is charged to memcg, and limited for each user.
 MESSAGE
 
 # ---- 2: KUnit ----
-cp "$here/tree/mm/ummunot/"* mm/ummunot/
+cp "$here/tree/mm/ummunot/changes_test.c" mm/ummunot/
+sed '/swap\.o/d' "$here/tree/mm/ummunot/Makefile" >mm/ummunot/Makefile
+sed '/^config UMMUNOT_SWAP/,/^config UMMUNOT_KUNIT_TEST/{
+	/^config UMMUNOT_KUNIT_TEST/!d; }' \
+	"$here/tree/mm/ummunot/Kconfig" >mm/ummunot/Kconfig
 commit <<'MESSAGE'
 mm: ummunot: add KUnit tests for the bookkeeping
 
@@ -147,8 +161,50 @@ Documentation: userspace-api: describe ummunot
 Say what it is for, how it is used, what is told, and what it costs.
 MESSAGE
 
+# ---- 5 and 6: the exchange of pages ----
+mkdir -p include/linux
+cp "$here/tree/mm/"page_exchange* mm/
+cp "$here/tree/include/linux/page_exchange.h" include/linux/
+before mm/Kconfig 'source "mm/ummunot/Kconfig"' 'config PAGE_EXCHANGE
+	bool
+'
+# shellcheck disable=SC2016 # make's
+before mm/Makefile 'obj-$(CONFIG_UMMUNOT)' \
+	'obj-$(CONFIG_PAGE_EXCHANGE) += page_exchange.o page_exchange_entries.o'
+after MAINTAINERS 'F:	Documentation/userspace-api/ummunot.rst' \
+	'F:	include/linux/page_exchange.h'
+before MAINTAINERS 'F:	mm/ummunot/' 'F:	mm/page_exchange*'
+commit <<'MESSAGE'
+mm: exchange the pages under two ranges
+
+A program that receives into memory which is registered with a device
+wants the data elsewhere. mremap() moves mappings, one way, and with an
+interval in which other threads find nothing. UFFDIO_MOVE moves pages one
+way, and refuses those that are pinned, as is all memory that a device
+receives into.
+
+Exchange the entries of two ranges of one address space: all are cleared,
+the TLB is flushed once, and all are set, so that no observer finds a hole
+or a mixture. Entries of the PMD level are exchanged whole where they are
+within both ranges. References and pins stay with the folios.
+MESSAGE
+
+module main.c
+module internal.h
+cp "$here/tree/mm/ummunot/"* mm/ummunot/
+cp "$tmp/ummunot.h" include/uapi/linux/ummunot.h
+sed -i 's/^0xBC  01-03/0xBC  01-04/' \
+	Documentation/userspace-api/ioctl/ioctl-number.rst
+commit <<'MESSAGE'
+mm: ummunot: let programs exchange the pages of two ranges
+
+Give page_exchange() an ioctl. Programs that watch their registered memory
+by ummunot are those that need it. An exchange tells watches of either
+range, so a cache of registrations notices.
+MESSAGE
+
 rm -f "$out"/*.patch
-git format-patch -q --cover-letter --to=linux-mm@kvack.org -o "$out" HEAD~4
+git format-patch -q --cover-letter --to=linux-mm@kvack.org -o "$out" HEAD~6
 # git's cover letter has places for a subject and a text.
 awk -v file="$here/cover.txt" '
 	/\*\*\* SUBJECT HERE \*\*\*/ {

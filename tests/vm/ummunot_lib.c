@@ -15,6 +15,22 @@
 _Static_assert(sizeof(struct ummunot_event) == 32, "its layout is for ever");
 _Static_assert(sizeof(struct ummunot_register_ioctl) == 32, "likewise");
 
+#define MAGIC_OF_SERIES 0xBC
+
+/* A pointer to nowhere is EFAULT where the request is known, and has no effect. */
+unsigned long um_request(int fd, unsigned long request)
+{
+	if (!ioctl(fd, UMMUNOT_UNREGISTER_REGION, NULL) || errno != ENOTTY)
+		return request;
+	return (request & ~((unsigned long)_IOC_TYPEMASK << _IOC_TYPESHIFT)) |
+	       MAGIC_OF_SERIES << _IOC_TYPESHIFT;
+}
+
+static int request(int fd, unsigned long number, void *arg)
+{
+	return ioctl(fd, um_request(fd, number), arg) ? -errno : 0;
+}
+
 void um_open(struct um *u, int flags)
 {
 	u->fd = open("/dev/ummunot", O_RDONLY | O_CLOEXEC | flags);
@@ -44,9 +60,9 @@ uint64_t um_moved(const struct um *u)
 
 int um_features(struct um *u, uint32_t features)
 {
-	if (ioctl(u->fd, UMMUNOT_EXCHANGE_FEATURES, &features))
-		return -errno;
-	return (int)features;
+	int rc = request(u->fd, UMMUNOT_EXCHANGE_FEATURES, &features);
+
+	return rc ? rc : (int)features;
 }
 
 int um_watch(struct um *u, const void *start, size_t len, uint64_t cookie,
@@ -59,12 +75,32 @@ int um_watch(struct um *u, const void *start, size_t len, uint64_t cookie,
 		.flags = flags,
 	};
 
-	return ioctl(u->fd, UMMUNOT_REGISTER_REGION, &r) ? -errno : 0;
+	return request(u->fd, UMMUNOT_REGISTER_REGION, &r);
 }
 
 int um_unwatch(struct um *u, uint64_t cookie)
 {
-	return ioctl(u->fd, UMMUNOT_UNREGISTER_REGION, &cookie) ? -errno : 0;
+	return request(u->fd, UMMUNOT_UNREGISTER_REGION, &cookie);
+}
+
+int um_swap(int fd, void *a, void *b, size_t len)
+{
+	return um_swap_with(fd, a, b, len, 0);
+}
+
+int um_swap_with(int fd, void *a, void *b, size_t len, uint64_t flags)
+{
+	static _Atomic unsigned long number;
+	struct ummunot_swap_ioctl r = {
+		.a = (uintptr_t)a,
+		.b = (uintptr_t)b,
+		.len = len,
+		.flags = flags,
+	};
+
+	if (!number)
+		number = um_request(fd, UMMUNOT_SWAP_PAGES);
+	return ioctl(fd, number, &r) ? -errno : 0;
 }
 
 ssize_t um_read(struct um *u, struct ummunot_event *ev, size_t max)

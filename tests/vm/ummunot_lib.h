@@ -25,6 +25,12 @@ struct news {
 	uint64_t last;		/* what the LAST carried; 0 if there was none */
 };
 
+/*
+ * A request as the running kernel knows it: the device of the patch series has
+ * another magic than the module.
+ */
+unsigned long um_request(int fd, unsigned long request);
+
 /* Fails the test where the node cannot be opened or mapped. */
 void um_open(struct um *u, int flags);
 void um_close(struct um *u);
@@ -37,6 +43,9 @@ int um_watch(struct um *u, const void *start, size_t len, uint64_t cookie,
 	     uint32_t flags);
 int um_unwatch(struct um *u, uint64_t cookie);
 ssize_t um_read(struct um *u, struct ummunot_event *ev, size_t max);
+/* UMMUNOT_SWAP_PAGES by any file: 0 or a negative errno. */
+int um_swap(int fd, void *a, void *b, size_t len);
+int um_swap_with(int fd, void *a, void *b, size_t len, uint64_t flags);
 /* Reads until nothing is left. */
 void um_drain(struct um *u, struct news *n);
 

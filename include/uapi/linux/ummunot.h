@@ -175,4 +175,52 @@ struct ummunot_event {
 	__u64 user_cookie_counter;
 };
 
+/* ---- the exchange of pages ---- */
+
+/* Refuse a page that is pinned, rather than take it elsewhere with its pins. */
+#define UMMUNOT_SWAP_UNPINNED (1U << 0)
+
+/*
+ * struct ummunot_swap_ioctl - two ranges of the caller's own memory
+ * @a, @b:  first bytes, each a multiple of the page size
+ * @len:    of both, a multiple of the page size
+ * @flags:  UMMUNOT_SWAP_*
+ */
+struct ummunot_swap_ioctl {
+	__u64 a;
+	__u64 b;
+	__u64 len;
+	__u64 flags;
+};
+
+/*
+ * UMMUNOT_SWAP_PAGES: exchange the pages under both ranges. Only in kernels that
+ * were built with CONFIG_UMMUNOT_SWAP; ENOTTY elsewhere.
+ *
+ * No copy is made. Each thread, system call and device that translates addresses
+ * finds all as it was before, or waits, or finds all exchanged. A page that is
+ * pinned (registered with a device or io_uring) goes to its new address as well,
+ * and stays pinned. An address without a page gives the other one none. The
+ * mappings stay: protection, advice and memory policy belong to the addresses.
+ * Where both are equal modulo the size of a huge page, huge pages are exchanged
+ * whole; those that an end cuts through are split, and pages are brought in from
+ * swap.
+ *   EINVAL      no whole pages, an empty range, one that wraps or reaches into
+ *               the kernel, they overlap, an unknown flag
+ *   E2BIG       more than 1 GiB
+ *   EFAULT      part of a range is not mapped
+ *   ERANGE      a range is in more than one mapping
+ *   EOPNOTSUPP  memory that is shared, of a file, hugetlb or a device
+ *   EACCES      a mapping may not be both read and written
+ *   EXDEV       the mappings differ in protection or in being locked (mlock)
+ *   EADDRINUSE  a userfaultfd has been registered with a range
+ *   EMLINK      a page is shared: with a child since a fork, or by KSM
+ *   EBUSY       a page stays locked, or a huge page cannot be split as it is
+ *               pinned; with UMMUNOT_SWAP_UNPINNED: a page is pinned
+ *   EHWPOISON   a page is broken
+ *   EINTR       the process is being killed
+ * With each of them all is as it was.
+ */
+#define UMMUNOT_SWAP_PAGES _IOW(UMMUNOT_MAGIC, 4, struct ummunot_swap_ioctl)
+
 #endif /* _UAPI_LINUX_UMMUNOT_H */
