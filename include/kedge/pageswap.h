@@ -18,6 +18,10 @@ extern "C" {
  *  nobody has pinned the pages, or follows them, and that no thread touches
  *  either range before the call returns */
 #define KEDGE_SWAP_REMAP (1u << 1)
+/** KEDGE_SWAP_PHYS - have the kernel exchange both ranges at once
+ *  (UMMUNOT_SWAP_PAGES of kedge's patch series for Linux): pages that are pinned go
+ *  along and stay pinned */
+#define KEDGE_SWAP_PHYS (1u << 2)
 
 /**
  * kedge_page_swap() - exchange the pages under two ranges
@@ -38,6 +42,9 @@ extern "C" {
  * whose new address is not congruent to the old, is split, which costs more than
  * copying it.
  *
+ * Where the kernel exchanges pages by itself (KEDGE_SWAP_PHYS), it does; elsewhere
+ * they are moved (KEDGE_SWAP_MOVE). What is refused is the same.
+ *
  * Every notifier of the process is told, before the first page moves, as of an
  * madvise() that drops the pages. Registrations that a cache keeps of either
  * range are not handed out again; what pins the pages until then makes the swap
@@ -46,11 +53,12 @@ extern "C" {
  * Threads: any. An access by another thread in user mode finds a page as it was
  * before or after, or waits until the call returns, and is never lost. A
  * system call that reaches for a page that is under way waits as well where the
- * process may use userfaultfd for kernel faults (CAP_SYS_PTRACE, or
- * vm.unprivileged_userfaultfd), and fails with EFAULT elsewhere. Signals of the
- * calling thread are held back meanwhile.
+ * kernel exchanges pages by itself, or the process may use userfaultfd for kernel
+ * faults (CAP_SYS_PTRACE, or vm.unprivileged_userfaultfd), and fails with EFAULT
+ * elsewhere. Signals of the calling thread are held back meanwhile.
  * Fork: works in the child. A fork() by another thread waits for the call; a
- * child that is made around libc meanwhile has zeros where pages are under way.
+ * child that is made around libc meanwhile has zeros where pages are under way, or,
+ * where the kernel exchanges pages by itself, has all as before or after.
  *
  * Return: 0, or a negative errno, and then all is as it was:
  *   -EINVAL      a range is empty, wraps or is not of whole pages, or they
@@ -72,8 +80,19 @@ KEDGE_API int kedge_page_swap(void *a, void *b, size_t len);
  * @a:     as in kedge_page_swap()
  * @b:     as in kedge_page_swap()
  * @len:   as in kedge_page_swap()
- * @flags: 0 is the way of kedge_page_swap(); KEDGE_SWAP_MOVE or KEDGE_SWAP_REMAP
- *         is that way alone; both are whichever is measured to be faster here
+ * @flags: 0 is the way of kedge_page_swap(); KEDGE_SWAP_MOVE, KEDGE_SWAP_REMAP or
+ *         KEDGE_SWAP_PHYS is that way alone; several are whichever of them is
+ *         measured to be the fastest here, and the next where that is refused with
+ *         -EOPNOTSUPP
+ *
+ * KEDGE_SWAP_PHYS is for pages that a device or io_uring has registered: they go to
+ * the other address with the rest, stay registered, and the registration reaches
+ * them there. (kedge_page_swap() refuses them.) Every observer finds both ranges as
+ * they were, or waits, or finds both exchanged: threads, system calls, other
+ * processes that look in, devices that translate addresses. Each range is within
+ * one mapping; the mappings have the same protection, and both are locked
+ * (mlock()), or neither is. At most 1 GiB at a time. Pages in swap are brought in
+ * first. It takes one system call, no userfaultfd and no mapping more.
  *
  * KEDGE_SWAP_REMAP needs no userfaultfd and does not look at single pages: where
  * both addresses are congruent it moves whole page tables. But it cannot know
@@ -90,7 +109,12 @@ KEDGE_API int kedge_page_swap(void *a, void *b, size_t len);
  *
  * Return: 0, or a negative errno as of kedge_page_swap(), and:
  *   -EINVAL      a flag is unknown
- *   -EOPNOTSUPP  KEDGE_SWAP_REMAP: the two mappings differ
+ *   -EOPNOTSUPP  KEDGE_SWAP_REMAP, KEDGE_SWAP_PHYS: the two mappings differ, or a
+ *                range is in more than one; KEDGE_SWAP_PHYS: this kernel lacks it
+ *   -EBUSY       KEDGE_SWAP_PHYS: a page is shared with a forked child or merged
+ *                with one like it, stays locked, or is part of a pinned huge page
+ *                that would have to be split; not because it is pinned
+ *   -E2BIG       KEDGE_SWAP_PHYS: more than 1 GiB
  */
 KEDGE_API int kedge_page_swap_with(void *a, void *b, size_t len,
 				   uint32_t flags);

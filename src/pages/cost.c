@@ -27,6 +27,9 @@ static struct costs {
 	struct line split;  /* MOVE, by huge page, not congruent */
 	struct line tables; /* REMAP, by huge page's length, congruent */
 	struct line pages;  /* REMAP, by page, not congruent */
+	struct line entries; /* PHYS, by page, not congruent */
+	struct line whole;   /* PHYS, by huge page, congruent */
+	struct line cut;     /* PHYS, by huge page, not congruent */
 } costs;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -147,16 +150,15 @@ static bool huge_pages_come(void)
 	return kind[0] == PIECE_HUGE;
 }
 
-static void measure_huge(void)
+static void measure_huge(swap_fn fn, struct line *whole, struct line *split)
 {
 	size_t page = kedge__page_size(), huge = pages_huge_len();
 
-	costs.huge = through(1, best(swap_by_move, true, 0, huge, huge, TRIES),
-			     2, best(swap_by_move, true, 0, 2 * huge, 2 * huge,
-				     TRIES));
-	costs.split.fixed = costs.huge.fixed;
+	*whole = through(1, best(fn, true, 0, huge, huge, TRIES), 2,
+			 best(fn, true, 0, 2 * huge, 2 * huge, TRIES));
+	split->fixed = whole->fixed;
 	/* Once: the second time there is no huge page left to split. */
-	costs.split.each = best(swap_by_move, true, page, huge, huge, 1);
+	split->each = best(fn, true, page, huge, huge, 1);
 }
 
 static void measure_all(void)
@@ -164,14 +166,18 @@ static void measure_all(void)
 	const struct line none = { INFINITY, INFINITY };
 	sigset_t saved;
 
-	costs = (struct costs){ none, none, none, none, none };
+	costs = (struct costs){ none, none, none, none, none, none, none, none };
 	if (swap_begin(&saved))
 		return;
 	costs.small = pages(swap_by_move, 0);
 	costs.pages = pages(remap_exchange, kedge__page_size());
 	costs.tables = tables();
-	if (huge_pages_come())
-		measure_huge();
+	costs.entries = pages(phys_exchange, kedge__page_size());
+	if (huge_pages_come()) {
+		measure_huge(swap_by_move, &costs.huge, &costs.split);
+		if (!isinf(costs.entries.each))
+			measure_huge(phys_exchange, &costs.whole, &costs.cut);
+	}
 	swap_end(&saved);
 }
 
@@ -181,27 +187,34 @@ static double times(double n, double each)
 	return n > 0 ? n * each : 0;
 }
 
-static double cost_of_move(uintptr_t a, uintptr_t b, size_t len)
+/* What is there: single pages, and huge ones, of both sides. */
+struct there {
+	double pages;
+	double whole;
+};
+
+/* *@t stays if that cannot be told. */
+static void look(uintptr_t a, uintptr_t b, size_t len, struct there *t)
 {
 	size_t page = kedge__page_size(), huge = pages_huge_len(), i, cnt;
-	double pages = 0, whole = 0;
 	uintptr_t at[2] = { a, b };
 	struct swap_context *ctx;
 	sigset_t saved;
 	int side;
 
 	if (swap_begin(&saved))
-		return INFINITY;
+		return;
 	if (context_get(len, &ctx)) {
 		swap_end(&saved);
-		return INFINITY;
+		return;
 	}
+	*t = (struct there){ 0, 0 };
 	for (side = 0; side < 2; side++) {
 		move_classify(ctx, at[side], len, ctx->kind[side]);
 		cnt = piece_cnt(at[side], len, huge);
 		for (i = 0; i < cnt; i++) {
-			whole += ctx->kind[side][i] == PIECE_HUGE;
-			pages += ctx->kind[side][i] == PIECE_SMALL
+			t->whole += ctx->kind[side][i] == PIECE_HUGE;
+			t->pages += ctx->kind[side][i] == PIECE_SMALL
 				? (double)(len < huge ? len : huge) /
 					  (double)page
 				: 0;
@@ -209,10 +222,14 @@ static double cost_of_move(uintptr_t a, uintptr_t b, size_t len)
 	}
 	context_put(ctx);
 	swap_end(&saved);
-	/* Measured with both sides full. */
-	return costs.small.fixed + times(pages / 2, costs.small.each) +
-	       times(whole / 2, (a ^ b) & (huge - 1) ? costs.split.each
-						     : costs.huge.each);
+}
+
+/* Measured with both sides full. */
+static double cost_of_pages(const struct there *t, const struct line *small,
+			    double whole)
+{
+	return small->fixed + times(t->pages / 2, small->each) +
+	       times(t->whole / 2, whole);
 }
 
 static double cost_of_remap(uintptr_t a, uintptr_t b, size_t len)
@@ -231,10 +248,41 @@ static double cost_of_remap(uintptr_t a, uintptr_t b, size_t len)
 					       kedge__page_size());
 }
 
-uint32_t swap_faster(uintptr_t a, uintptr_t b, size_t len)
+/* Each of PHYS's lines is below MOVE's: there is no need to look at the pages. */
+static bool phys_below_move(void)
 {
+	return costs.entries.fixed <= costs.small.fixed &&
+	       costs.entries.each <= costs.small.each &&
+	       costs.whole.each <= costs.huge.each &&
+	       costs.cut.each <= costs.split.each;
+}
+
+uint32_t swap_fastest(uintptr_t a, uintptr_t b, size_t len, uint32_t ways)
+{
+	bool apart = (a ^ b) & (pages_huge_len() - 1);
+	struct there t = { 2 * (double)(len / kedge__page_size()), 0 };
+	double move, remap = INFINITY, phys;
+
 	pthread_once(&once, measure_all);
-	return cost_of_remap(a, b, len) < cost_of_move(a, b, len)
-		? KEDGE_SWAP_REMAP
-		: KEDGE_SWAP_MOVE;
+	if (ways & KEDGE_SWAP_REMAP)
+		remap = cost_of_remap(a, b, len);
+	/* All of single pages is the most that it costs. */
+	phys = ways & KEDGE_SWAP_PHYS ? cost_of_pages(&t, &costs.entries, 0)
+				      : INFINITY;
+	if (!isinf(phys) && phys <= remap && phys_below_move())
+		return KEDGE_SWAP_PHYS;
+	look(a, b, len, &t);
+	move = ways & KEDGE_SWAP_MOVE
+		? cost_of_pages(&t, &costs.small,
+				apart ? costs.split.each : costs.huge.each)
+		: INFINITY;
+	if (ways & KEDGE_SWAP_PHYS)
+		phys = cost_of_pages(&t, &costs.entries,
+				     apart ? costs.cut.each : costs.whole.each);
+	if (phys <= move && phys <= remap && !isinf(phys))
+		return KEDGE_SWAP_PHYS;
+	if (ways & KEDGE_SWAP_REMAP &&
+	    (remap < move || !(ways & KEDGE_SWAP_MOVE)))
+		return KEDGE_SWAP_REMAP;
+	return ways & KEDGE_SWAP_MOVE ? KEDGE_SWAP_MOVE : KEDGE_SWAP_PHYS;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The insides of the page swap. swap.c has the calls, context.c what a
- * swap works with, move.c and remap.c the two ways, and
+ * swap works with, move.c, remap.c and phys.c the three ways, and
  * fill.c another, for pages that are not there yet;
  * vma.c the questions about mappings, cost.c the measurement.
  */
@@ -103,6 +103,15 @@ int remap_replace(uintptr_t a, uintptr_t b, size_t len);
 /* Both ways, without a look. */
 int remap_exchange(uintptr_t a, uintptr_t b, size_t len);
 
+/*
+ * phys.c: 0, SWAP_TAKEN or a negative errno with a reason; -EOPNOTSUPP and -E2BIG:
+ * another way may do it. With @pins pinned pages go along, else they are -EBUSY.
+ * @taken: every watch in the mapping has been told.
+ */
+int swap_by_phys(uintptr_t a, uintptr_t b, size_t len, bool pins, bool taken);
+/* To measure it. */
+int phys_exchange(uintptr_t a, uintptr_t b, size_t len);
+
 /* vma.c: the private anonymous mapping that @at lies in. */
 int swap_vma_at(int maps_fd, uintptr_t at, struct vma_span *vma);
 /* Why the kernel refuses [at, at + len): -EFAULT or -EOPNOTSUPP, in words. */
@@ -114,7 +123,7 @@ uint64_t swap_alike_ns(void);
 /* Mappings of the process now, and how many it may have. */
 int swap_vma_count(size_t *have, size_t *max);
 
-/* cost.c: which way is the faster one, by measurement. */
-uint32_t swap_faster(uintptr_t a, uintptr_t b, size_t len);
+/* cost.c: which of @ways (KEDGE_SWAP_*) is the fastest, by measurement. */
+uint32_t swap_fastest(uintptr_t a, uintptr_t b, size_t len, uint32_t ways);
 
 #endif /* PAGES_INTERNAL_H */

@@ -16,7 +16,9 @@
 
 #define TAKEN_TRIES  1000 /* somebody keeps watching what we want to swap */
 #define TAKEN_NAP_NS 50000
-#define FLAGS_ALL    (KEDGE_SWAP_MOVE | KEDGE_SWAP_REMAP)
+#define FLAGS_ALL    (KEDGE_SWAP_MOVE | KEDGE_SWAP_REMAP | KEDGE_SWAP_PHYS)
+/* KEDGE_SWAP_PHYS that refuses what KEDGE_SWAP_MOVE does: pages that are pinned. */
+#define PHYS_UNPINNED (1u << 31)
 
 /* 0, or -EINVAL with a reason. */
 static int swap_check(uintptr_t a, uintptr_t b, size_t len, uint32_t flags)
@@ -39,6 +41,16 @@ static int swap_check(uintptr_t a, uintptr_t b, size_t len, uint32_t flags)
 	return 0;
 }
 
+static int by_way(uintptr_t a, uintptr_t b, size_t len, uint32_t way,
+		  bool taken)
+{
+	if (way == KEDGE_SWAP_MOVE)
+		return swap_by_move(a, b, len);
+	if (way == KEDGE_SWAP_REMAP)
+		return swap_by_remap(a, b, len);
+	return swap_by_phys(a, b, len, way == KEDGE_SWAP_PHYS, taken);
+}
+
 /* @taken: a watch was in the way, if only of a neighbour's. mremap() looks at
  * the mapping, so to it each would be. */
 static int announced(uintptr_t a, uintptr_t b, size_t len, uint32_t way,
@@ -54,8 +66,7 @@ static int announced(uintptr_t a, uintptr_t b, size_t len, uint32_t way,
 	begin(&ha, KEDGE_EVENT_REMOVE, (void *)a, len);
 	begin(&hb, KEDGE_EVENT_REMOVE, (void *)b, len);
 	inflight_begin(&kedge__swaps);
-	rc = way == KEDGE_SWAP_MOVE ? swap_by_move(a, b, len)
-				    : swap_by_remap(a, b, len);
+	rc = by_way(a, b, len, way, taken);
 	inflight_end(&kedge__swaps);
 	kedge_hook_end(&hb);
 	kedge_hook_end(&ha);
@@ -102,21 +113,36 @@ static int one_way(uintptr_t a, uintptr_t b, size_t len, uint32_t way)
 	return rc;
 }
 
+/* A way that is not to be had here, or not for that memory: others may be. */
+static bool not_that_way(int rc)
+{
+	return rc == -EOPNOTSUPP || rc == -E2BIG;
+}
+
+static int any_way(uintptr_t a, uintptr_t b, size_t len, uint32_t ways)
+{
+	uint32_t way;
+	int rc;
+
+	do {
+		way = ways & (ways - 1) ? swap_fastest(a, b, len, ways) : ways;
+		rc = one_way(a, b, len, way);
+		ways &= ~way;
+	} while (not_that_way(rc) && ways);
+	return rc;
+}
+
 int kedge_page_swap_with(void *a, void *b, size_t len, uint32_t flags)
 {
 	int rc = swap_check((uintptr_t)a, (uintptr_t)b, len, flags);
-	uint32_t way = flags;
 
 	if (rc)
 		return rc;
-	if (!way)
-		way = KEDGE_SWAP_MOVE;
-	if (way == FLAGS_ALL)
-		way = swap_faster((uintptr_t)a, (uintptr_t)b, len);
-	rc = one_way((uintptr_t)a, (uintptr_t)b, len, way);
-	if (flags == FLAGS_ALL && rc == -EOPNOTSUPP)
-		rc = one_way((uintptr_t)a, (uintptr_t)b, len,
-			     FLAGS_ALL & ~way);
+	if (flags)
+		return any_way((uintptr_t)a, (uintptr_t)b, len, flags);
+	rc = one_way((uintptr_t)a, (uintptr_t)b, len, PHYS_UNPINNED);
+	if (not_that_way(rc))
+		rc = one_way((uintptr_t)a, (uintptr_t)b, len, KEDGE_SWAP_MOVE);
 	return rc;
 }
 

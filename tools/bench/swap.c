@@ -34,7 +34,7 @@ static int parse(void *of)
 		rc = words("place", opt->places_text, "congruent",
 			   swap_place_names, &opt->places);
 	if (rc == UTIL_GO_ON)
-		rc = words("way", opt->ways_text, "memcpy,swap,remap,memfd",
+		rc = words("way", opt->ways_text, "memcpy,swap,remap,phys,memfd",
 			   swap_way_names, &opt->ways);
 	return rc;
 }
@@ -64,8 +64,10 @@ static const char help[] =
 "the other:\n"
 "\n"
 "  memcpy  a copy, one way: half an exchange\n"
-"  swap    kedge_page_swap(): the pages are moved, by userfaultfd\n"
-"  remap   kedge_page_swap_with(KEDGE_SWAP_REMAP): the mappings are, by mremap()\n"
+"  swap    kedge_page_swap_with(KEDGE_SWAP_MOVE): the pages are moved, by\n"
+"          userfaultfd\n"
+"  remap   KEDGE_SWAP_REMAP: the mappings are moved, by mremap()\n"
+"  phys    KEDGE_SWAP_PHYS: the kernel exchanges them, where it can\n"
 "  memfd   a memfd that has the data is mapped over the range; for comparison\n"
 "          only: such memory is shared with forked children and behaves otherwise\n"
 "          under madvise() and mremap()\n"
@@ -92,7 +94,7 @@ int bench_swap(int argc, char **argv)
 		{ "place", 'l', POPT_ARG_STRING, &opt.places_text, 0,
 		  "congruent, offset (congruent)", "NAME,..." },
 		{ "way", 'w', POPT_ARG_STRING, &opt.ways_text, 0,
-		  "memcpy, swap, remap, memfd (all)", "NAME,..." },
+		  "memcpy, swap, remap, phys, memfd (all)", "NAME,..." },
 		{ "rounds", 'r', POPT_ARG_INT, &opt.rounds, 0,
 		  "Of which the medians are taken (41)", "N" },
 		BENCH_CSV(&opt.csv),

@@ -29,11 +29,19 @@ extern const char *const swap_place_names[SWAP_PLACES + 1];
 /**
  * enum swap_way - what is timed
  * @SWAP_MEMCPY: one range is copied to the other: half an exchange
- * @SWAP_MOVE:   kedge_page_swap()
+ * @SWAP_MOVE:   kedge_page_swap_with(KEDGE_SWAP_MOVE)
  * @SWAP_REMAP:  kedge_page_swap_with(KEDGE_SWAP_REMAP)
+ * @SWAP_PHYS:   kedge_page_swap_with(KEDGE_SWAP_PHYS)
  * @SWAP_MEMFD:  a memfd with the data is mapped over the range
  */
-enum swap_way { SWAP_MEMCPY, SWAP_MOVE, SWAP_REMAP, SWAP_MEMFD, SWAP_WAYS };
+enum swap_way {
+	SWAP_MEMCPY,
+	SWAP_MOVE,
+	SWAP_REMAP,
+	SWAP_PHYS,
+	SWAP_MEMFD,
+	SWAP_WAYS
+};
 extern const char *const swap_way_names[SWAP_WAYS + 1];
 
 struct swap_opts {

@@ -6,8 +6,8 @@
 
 const char *const swap_pages_names[] = { "small", "huge", "fresh", NULL };
 const char *const swap_place_names[] = { "congruent", "offset", NULL };
-const char *const swap_way_names[] = { "memcpy", "swap", "remap", "memfd",
-				       NULL };
+const char *const swap_way_names[] = { "memcpy", "swap", "remap", "phys",
+				       "memfd", NULL };
 
 static void print_text(const struct swap_result *res)
 {

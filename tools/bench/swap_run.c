@@ -120,11 +120,16 @@ static int once(struct field *f, enum swap_way way, double *ns)
 		memcpy(f->at[0], f->at[1], f->len);
 		break;
 	case SWAP_MOVE:
-		rc = kedge_page_swap(f->at[0], f->at[1], f->len);
+		rc = kedge_page_swap_with(f->at[0], f->at[1], f->len,
+					  KEDGE_SWAP_MOVE);
 		break;
 	case SWAP_REMAP:
 		rc = kedge_page_swap_with(f->at[0], f->at[1], f->len,
 					  KEDGE_SWAP_REMAP);
+		break;
+	case SWAP_PHYS:
+		rc = kedge_page_swap_with(f->at[0], f->at[1], f->len,
+					  KEDGE_SWAP_PHYS);
 		break;
 	default:
 		if (mmap(f->at[0], f->len, PROT_READ | PROT_WRITE,

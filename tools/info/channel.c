@@ -251,7 +251,7 @@ static void add_verbs(struct info *info)
 }
 
 /* Two pages for two, in one mapping. */
-static int try_swap(void)
+static int try_swap(uint32_t way)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	char *p = mmap(NULL, 4 * page, PROT_READ | PROT_WRITE,
@@ -262,7 +262,7 @@ static int try_swap(void)
 		return -errno;
 	memset(p, 1, 2 * page);
 	memset(p + 2 * page, 2, 2 * page);
-	rc = kedge_page_swap(p, p + 2 * page, 2 * page);
+	rc = kedge_page_swap_with(p, p + 2 * page, 2 * page, way);
 	if (!rc && (p[0] != 2 || p[4 * page - 1] != 1))
 		rc = -EIO;
 	munmap(p, 4 * page);
@@ -272,7 +272,7 @@ static int try_swap(void)
 static void add_swap(struct info *info)
 {
 	struct info_line *l = info_add(info, INFO_MESSAGES, "swap", INFO_OK);
-	int rc = try_swap();
+	int rc = try_swap(0);
 	char thp[20];
 
 	if (rc) {
@@ -286,8 +286,10 @@ static void add_swap(struct info *info)
 	}
 	sys_choice("/sys/kernel/mm/transparent_hugepage/enabled", thp,
 		   sizeof(thp));
-	info_text(l, "exchanged the pages of two ranges; transparent huge "
-		  "pages: %s", *thp ? thp : "none");
+	rc = try_swap(KEDGE_SWAP_PHYS);
+	info_text(l, "exchanged the pages of two ranges%s%s; transparent huge "
+		  "pages: %s", rc ? ", not pinned ones: " : ", pinned ones too",
+		  rc ? kedge_strerror(rc) : "", *thp ? thp : "none");
 	if (*thp && strcmp(thp, "never"))
 		return;
 	l->state = INFO_LIMITED;

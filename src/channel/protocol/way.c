@@ -352,7 +352,7 @@ static int move_body(struct kedge_channel *ch, struct op *op, uint64_t start,
 	if (op->area)
 		return ch->t->area_move(ch->ctx, op->area, (char *)start, from,
 					end - start);
-	return pages_land((void *)start, from, end - start, KEDGE_SWAP_MOVE);
+	return pages_land((void *)start, from, end - start, 0);
 }
 
 void way_finish(struct kedge_channel *ch, struct op *op)

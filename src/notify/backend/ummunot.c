@@ -17,14 +17,12 @@
  */
 #include <fcntl.h>
 #include <stdlib.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "notify/backend/ummunot_device.h"
 #include "notify/internal.h"
-#include "uapi/linux/ummunot.h"
 
-#define NODE	 "/dev/ummunot"
 #define OWN_PART (1ull << 62)
 
 struct ummunot {
@@ -34,29 +32,15 @@ struct ummunot {
 	bool lost; /* the descriptor, which the application closed */
 };
 
-static int no_node(int rc)
-{
-	if (rc == -ENOENT || rc == -ENXIO || rc == -ENODEV)
-		return kedge_reason(-EOPNOTSUPP,
-				    "the kernel module ummunot is not loaded: "
-				    "modprobe ummunot");
-	if (rc == -EACCES || rc == -EPERM)
-		return kedge_reason(rc, NODE " may not be opened: its mode "
-					     "should be 0666 (a process sees "
-					     "only itself)");
-	return kedge_reason(rc, NODE " can't be opened (%s)",
-			    strerrordesc_np(-rc));
-}
-
 static int greet(int fd)
 {
 	uint32_t features = UMMUNOT_FEATURE_SETTLED | UMMUNOT_FEATURE_QUIET;
 
-	if (ioctl(fd, UMMUNOT_EXCHANGE_FEATURES, &features))
-		return no_node(-errno);
+	if (ummunot_device_ioctl(fd, UMMUNOT_EXCHANGE_FEATURES, &features))
+		return ummunot_device_missing(-errno);
 	if (!(features & UMMUNOT_FEATURE_SETTLED))
 		return kedge_reason(-EOPNOTSUPP,
-				    NODE " is that of a module which does not "
+				    UMMUNOT_NODE " is that of a module which does not "
 					 "tell when a change has ended: load "
 					 "kedge's");
 	return 0;
@@ -67,15 +51,15 @@ static int open_node(struct ummunot *u)
 	void *page;
 	int rc;
 
-	u->fd = open(NODE, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	u->fd = ummunot_device_open(O_NONBLOCK);
 	if (u->fd < 0)
-		return no_node(-errno);
+		return u->fd;
 	fd_note(u->fd, &u->id);
 	rc = greet(u->fd);
 	if (rc)
 		goto close;
 	page = mmap(NULL, kedge__page_size(), PROT_READ, MAP_SHARED, u->fd, 0);
-	rc = no_node(-errno);
+	rc = ummunot_device_missing(-errno);
 	if (page == MAP_FAILED)
 		goto close;
 	u->counter = page;
@@ -133,7 +117,7 @@ static int add(struct kedge_notifier *nf, struct watch *w, uint32_t flags)
 	if (!fd_same(u->fd, &u->id))
 		return kedge_reason(-EBADF, "the notifier's descriptor was "
 					    "closed by the application");
-	if (ioctl(u->fd, UMMUNOT_REGISTER_REGION, &reg))
+	if (ummunot_device_ioctl(u->fd, UMMUNOT_REGISTER_REGION, &reg))
 		return kedge_reason(-errno, "the kernel does not watch %#llx-"
 				    "%#llx (%s)",
 				    (unsigned long long)reg.start,
@@ -169,7 +153,7 @@ static void ummunot_remove(struct kedge_notifier *nf, struct watch *w)
 	struct ummunot *u = nf->backend;
 
 	if (fd_same(u->fd, &u->id))
-		ioctl(u->fd, UMMUNOT_UNREGISTER_REGION, &cookie);
+		ummunot_device_ioctl(u->fd, UMMUNOT_UNREGISTER_REGION, &cookie);
 }
 
 /*

@@ -104,10 +104,10 @@ char *huge_area(size_t len, uint64_t id)
 	return p;
 }
 
-int can_move(void)
+int can(uint32_t flags)
 {
 	char *p = small_area(2 * page_len(), 1);
-	int rc = kedge_page_swap(p, p + page_len(), page_len());
+	int rc = kedge_page_swap_with(p, p + page_len(), page_len(), flags);
 
 	area_free(p, 2 * page_len());
 	return rc;
@@ -125,10 +125,16 @@ int way_remap(void **state)
 	return 0;
 }
 
+int way_phys(void **state)
+{
+	way = KEDGE_SWAP_PHYS;
+	return 0;
+}
+
 void need_way(void)
 {
-	if (way == KEDGE_SWAP_MOVE && can_move()) {
-		print_message("skipped: %s\n", kedge_strerror(can_move()));
+	if (way != KEDGE_SWAP_REMAP && can(way)) {
+		print_message("skipped: %s\n", kedge_strerror(can(way)));
 		skip();
 	}
 }

@@ -25,18 +25,25 @@ bool zeros(const char *p, size_t len);
 /* A flag such as "hg" of the mapping at @p, 0 or 1; or a size in KiB. */
 long smaps_of(const void *p, const char *what);
 
-/* 0 if pages can be moved here; else what a swap returns. */
-int can_move(void);
+/* 0 if pages can be swapped in that way here; else what a swap returns. */
+int can(uint32_t flags);
+static inline int can_move(void)
+{
+	return can(KEDGE_SWAP_MOVE);
+}
+
 /* Skips the case where the way that it runs with is not to be had. */
 void need_way(void);
 
 extern uint32_t way; /* the flags that a case runs with */
 int way_move(void **state);
 int way_remap(void **state);
+int way_phys(void **state);
 
-#define BOTH(f)                                                          \
+#define EACH(f)                                                          \
 	{ #f " (move)", f, way_move, NULL, NULL },                       \
-	{ #f " (remap)", f, way_remap, NULL, NULL }
+	{ #f " (remap)", f, way_remap, NULL, NULL },                     \
+	{ #f " (phys)", f, way_phys, NULL, NULL }
 #define MOVE(f) { #f, f, way_move, NULL, NULL }
 
 #endif /* TESTS_SWAP_MEM_H */

@@ -453,22 +453,22 @@ static void either_way_is_good_enough(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		BOTH(each_address_has_the_other_ones_data),
-		BOTH(not_congruent_ranges_are_swapped_as_well),
-		BOTH(ranges_that_touch_are_swapped),
-		BOTH(what_has_no_page_gives_none),
-		BOTH(never_touched_memory_is_swapped),
+		EACH(each_address_has_the_other_ones_data),
+		EACH(not_congruent_ranges_are_swapped_as_well),
+		EACH(ranges_that_touch_are_swapped),
+		EACH(what_has_no_page_gives_none),
+		EACH(never_touched_memory_is_swapped),
 		MOVE(huge_pages_stay_huge),
 		MOVE(huge_pages_land_whole),
 		MOVE(huge_pages_land_whole_on_single_ones),
-		BOTH(a_cut_huge_page_keeps_its_rest),
+		EACH(a_cut_huge_page_keeps_its_rest),
 		MOVE(any_ranges_agree_with_a_model),
 		MOVE(mappings_keep_their_attributes),
 		cmocka_unit_test(mremap_refuses_mappings_that_differ),
 		MOVE(several_mappings_in_a_range),
 		MOVE(a_child_swaps_its_own_pages),
 		MOVE(descriptors_closed_by_others_are_replaced),
-		BOTH(repeated_swaps_leave_nothing_behind),
+		EACH(repeated_swaps_leave_nothing_behind),
 		cmocka_unit_test(either_way_is_good_enough),
 	};
 

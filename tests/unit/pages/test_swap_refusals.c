@@ -25,7 +25,7 @@ static void wrong_ranges_are_refused(void **state)
 	assert_int_equal(kedge_page_swap(a, a, page), -EINVAL);
 	assert_int_equal(kedge_page_swap((void *)-page, a, page), -EINVAL);
 	assert_int_equal(kedge_page_swap(a, a + page, -page), -EINVAL);
-	assert_int_equal(kedge_page_swap_with(a, a + page, page, 4), -EINVAL);
+	assert_int_equal(kedge_page_swap_with(a, a + page, page, 8), -EINVAL);
 	assert_true(stamped(a, 8 * page, 1));
 	area_free(a, 8 * page);
 }
@@ -183,8 +183,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(wrong_ranges_are_refused),
-		BOTH(unfit_memory_is_refused),
-		BOTH(huge_tlb_pages_are_refused),
+		EACH(unfit_memory_is_refused),
+		EACH(huge_tlb_pages_are_refused),
 		MOVE(a_pinned_page_stops_all_of_it),
 		MOVE(a_pinned_huge_page_stops_all_of_it),
 		MOVE(a_forked_child_stops_it),

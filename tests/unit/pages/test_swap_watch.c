@@ -349,7 +349,7 @@ static int at_the_limit(void *arg)
 	rc = kedge_page_swap_with(a, b, len, KEDGE_SWAP_REMAP);
 	CHILD_CHECK(rc == -ENOMEM);
 	CHILD_CHECK(strstr(kedge_strerror(rc), "max_map_count"));
-	rc = kedge_page_swap(a, b, len);
+	rc = kedge_page_swap_with(a, b, len, KEDGE_SWAP_MOVE);
 	CHILD_CHECK(rc == -ENOMEM || rc == -EOPNOTSUPP);
 	CHILD_CHECK(a[0] == 1 && a[len - 1] == 1 && b[0] == 2);
 	CHILD_CHECK(p[0] == 5 && p[5 * page] == 5);
