@@ -142,6 +142,8 @@ MESSAGE
 # ---- 3: kselftest ----
 mkdir -p tools/testing/selftests/ummunot
 cp "$here/tree/tools/testing/selftests/ummunot/"* tools/testing/selftests/ummunot/
+rm tools/testing/selftests/ummunot/swap_test.c
+sed -i '/swap_test/d; /UMMUNOT_SWAP/d' tools/testing/selftests/ummunot/[Mc]*
 before tools/testing/selftests/Makefile 'TARGETS += user_events' \
 	'TARGETS += ummunot'
 commit <<'MESSAGE'
@@ -152,8 +154,9 @@ doing, what is silent, and what is refused.
 MESSAGE
 
 # ---- 4: documentation ----
-cp "$here/tree/Documentation/userspace-api/ummunot.rst" \
-	Documentation/userspace-api/
+sed '/^Exchanging pages$/,/^Security$/{ /^Security$/!d; }' \
+	"$here/tree/Documentation/userspace-api/ummunot.rst" \
+	>Documentation/userspace-api/ummunot.rst
 after Documentation/userspace-api/index.rst '   perf_ring_buffer' '   ummunot'
 commit <<'MESSAGE'
 Documentation: userspace-api: describe ummunot
@@ -193,6 +196,9 @@ module main.c
 module internal.h
 cp "$here/tree/mm/ummunot/"* mm/ummunot/
 cp "$tmp/ummunot.h" include/uapi/linux/ummunot.h
+cp "$here/tree/tools/testing/selftests/ummunot/"* tools/testing/selftests/ummunot/
+cp "$here/tree/Documentation/userspace-api/ummunot.rst" \
+	Documentation/userspace-api/
 sed -i 's/^0xBC  01-03/0xBC  01-04/' \
 	Documentation/userspace-api/ioctl/ioctl-number.rst
 commit <<'MESSAGE'

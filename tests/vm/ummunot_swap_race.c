@@ -292,6 +292,7 @@ static void *swapper(void *arg)
 static void fork_once(unsigned int *state)
 {
 	pid_t pid = fork();
+	size_t i;
 
 	if (pid < 0)
 		return;
@@ -300,6 +301,9 @@ static void fork_once(unsigned int *state)
 		_exit(0);
 	}
 	waitpid(pid, NULL, 0);
+	/* The kernel takes them for shared until they are written to. */
+	for (i = 0; i < ARENA; i += PAGE)
+		atomic_fetch_add((_Atomic char *)(arena + i + WORD_AT), 0);
 }
 
 /* Without a change to what the arena's pages hold. */

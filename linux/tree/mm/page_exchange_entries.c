@@ -35,24 +35,33 @@ static int in_the_way(struct exchange *x, enum obstacle what,
 	return -EAGAIN;
 }
 
+/* The folio's anon_vma is the mapping's own, or, since a fork, another of its root. */
+static bool is_of(struct folio *folio, struct anon_vma *mine)
+{
+	unsigned long mapping = (unsigned long)READ_ONCE(folio->mapping);
+
+	if (likely(mapping == (unsigned long)mine + PAGE_MAPPING_ANON))
+		return true;
+	return (mapping & PAGE_MAPPING_FLAGS) == PAGE_MAPPING_ANON &&
+	       folio_anon_vma(folio)->root == mine->root;
+}
+
 /*
  * With the page table's lock held. With @look the folio is not locked, but what
  * would be in the way is found.
  */
-static int lock_page_of(struct exchange *x, int side, unsigned long addr,
-			struct page *page, bool whole, bool look)
+static __always_inline int lock_page_of(struct exchange *x, int side,
+					unsigned long addr, struct page *page,
+					bool whole, bool look)
 {
-	struct anon_vma *mine = x->vma[side]->anon_vma;
 	struct folio *folio = page_folio(page);
 
-	if (!folio_test_anon(folio))
-		return -EOPNOTSUPP;
 	/* Shared with a child, or by KSM. */
 	if (!PageAnonExclusive(page))
-		return -EMLINK;
+		return folio_test_anon(folio) ? -EMLINK : -EOPNOTSUPP;
 	if (PageHWPoison(page))
 		return -EHWPOISON;
-	if (folio_test_large(folio) && !whole) {
+	if (!whole && folio_test_large(folio)) {
 		if (folio_maybe_dma_pinned(folio))
 			return -EBUSY;
 		return in_the_way(x, FOLIO_LARGE, folio, side, addr);
@@ -64,8 +73,7 @@ static int lock_page_of(struct exchange *x, int side, unsigned long addr,
 	}
 	if (!folio_trylock(folio))
 		return in_the_way(x, FOLIO_LOCKED, folio, side, addr);
-	if (WARN_ON_ONCE(folio_anon_vma(folio) != mine &&
-			 folio_anon_vma(folio)->root != mine->root)) {
+	if (WARN_ON_ONCE(!is_of(folio, x->vma[side]->anon_vma))) {
 		folio_unlock(folio);
 		return -EBUSY;
 	}
@@ -87,19 +95,15 @@ static int lock_not_present(struct exchange *x, int side, unsigned long addr,
 static __always_inline int lock_pte(struct exchange *x, int side,
 				    unsigned long addr, pte_t pte, bool look)
 {
-	struct page *page;
-
 	if (pte_none(pte))
 		return 0;
 	x->found[side] = true;
 	if (!pte_present(pte))
 		return lock_not_present(x, side, addr, pte_to_swp_entry(pte));
-	if (is_zero_pfn(pte_pfn(pte)))
-		return 0;
-	page = vm_normal_page(x->vma[side], addr, pte);
-	if (!page)
-		return -EOPNOTSUPP;
-	return lock_page_of(x, side, addr, page, false, look);
+	/* In anonymous memory all others are of pages. */
+	if (pte_special(pte))
+		return is_zero_pfn(pte_pfn(pte)) ? 0 : -EOPNOTSUPP;
+	return lock_page_of(x, side, addr, pte_page(pte), false, look);
 }
 
 static int lock_table(struct exchange *x, int side, unsigned long addr,
@@ -184,12 +188,17 @@ int exchange_lock(struct exchange *x, unsigned long *off, bool look)
 /* ---- let them go, at their new addresses or where they were ---- */
 
 /* @vma: its new mapping, or NULL to leave it as it is. */
-static void unlock_folio(struct exchange *x, struct folio *folio,
-			 struct vm_area_struct *vma, unsigned long addr)
+static __always_inline void unlock_folio(struct exchange *x,
+					 struct folio *folio,
+					 struct vm_area_struct *vma,
+					 unsigned long addr)
 {
 	if (vma) {
-		folio_move_anon_rmap(folio, vma);
-		folio->index = linear_page_index(vma, addr);
+		if ((unsigned long)folio->mapping !=
+		    (unsigned long)vma->anon_vma + PAGE_MAPPING_ANON)
+			folio_move_anon_rmap(folio, vma);
+		folio->index = vma->vm_pgoff +
+			       ((addr - vma->vm_start) >> PAGE_SHIFT);
 	}
 	folio_unlock(folio);
 	x->locked--;
@@ -199,8 +208,8 @@ static __always_inline void unlock_pte(struct exchange *x, pte_t pte,
 				       struct vm_area_struct *vma,
 				       unsigned long addr)
 {
-	if (!pte_none(pte) && !is_zero_pfn(pte_pfn(pte)))
-		unlock_folio(x, pfn_folio(pte_pfn(pte)), vma, addr);
+	if (!pte_none(pte) && !pte_special(pte))
+		unlock_folio(x, page_folio(pte_page(pte)), vma, addr);
 }
 
 static void unlock_table(struct exchange *x, pmd_t *pmd, unsigned long len,
@@ -437,8 +446,8 @@ static void set_entries(struct exchange *x)
 
 static bool pte_pinned(pte_t pte)
 {
-	return !pte_none(pte) && !is_zero_pfn(pte_pfn(pte)) &&
-	       folio_maybe_dma_pinned(pfn_folio(pte_pfn(pte)));
+	return !pte_none(pte) && !pte_special(pte) &&
+	       folio_maybe_dma_pinned(page_folio(pte_page(pte)));
 }
 
 /* @pmd is in no table, so what it maps is found by nobody else. */
