@@ -234,7 +234,7 @@ struct seq_file;
 void file_show(struct file_state *f, struct seq_file *m);
 
 #ifdef CONFIG_UMMUNOT_SWAP
-/* ---- swap.c: of the series alone, as no module can do it ---- */
+/* ---- swap.c ---- */
 
 int swap_pages(void __user *arg);
 #endif

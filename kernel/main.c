@@ -274,9 +274,11 @@ static long ummunot_ioctl(struct file *file, unsigned int cmd,
 		return unregister_region(f, p);
 	case UMMUNOT_WATCH_ALL:
 		return tell_all(f, p);
+#ifndef UMMUNOT_VERSION
 #ifdef CONFIG_UMMUNOT_SWAP
 	case UMMUNOT_SWAP_PAGES:
 		return swap_pages(p);
+#endif
 #endif
 	default:
 		return -ENOTTY;

@@ -76,8 +76,8 @@ module()
 {
 	file=$1
 	shift
-	unifdef -B -DHAVE_VM_FLAGS_MOD -UPG_kmemcg -Duntagged_addr_remote "$@" \
-		"$root/kernel/$file" | sed "/^MODULE_VERSION(/d" >"mm/ummunot/$file"
+	unifdef -B -DHAVE_VM_FLAGS_MOD -UPG_kmemcg -Duntagged_addr_remote \
+		-UUMMUNOT_VERSION "$@" "$root/kernel/$file" | sed "/^MODULE_VERSION(/d" >"mm/ummunot/$file"
 }
 
 # ---- 1: the device ----

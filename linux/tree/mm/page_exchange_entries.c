@@ -382,7 +382,6 @@ static void flush(struct exchange *x)
 	flush_tlb_range(x->vma[1], x->start[1], x->start[1] + x->len);
 }
 
-#ifdef CONFIG_TRANSPARENT_HUGEPAGE
 /* Every huge page has a table in store with the table that it is in. */
 static void move_deposit(struct mm_struct *mm, pmd_t *from, pmd_t *to)
 {
@@ -398,11 +397,6 @@ static void move_deposit(struct mm_struct *mm, pmd_t *from, pmd_t *to)
 	pgtable_trans_huge_deposit(mm, to, table);
 	spin_unlock(ptl);
 }
-#else
-static void move_deposit(struct mm_struct *mm, pmd_t *from, pmd_t *to)
-{
-}
-#endif
 
 static void set_whole(struct exchange *x, unsigned long off, unsigned long i)
 {
