@@ -95,7 +95,7 @@ static int call(struct ummunot_swap_ioctl *arg)
 	return ummunot_device_ioctl(fd, UMMUNOT_SWAP_PAGES, arg) ? -errno : 0;
 }
 
-/* Of the mappings, whose attributes the kernel does not tell. */
+/* The kernel tells no attributes of the mappings: smaps has them. */
 static int of_mappings(uintptr_t a, uintptr_t b, size_t len, int rc)
 {
 	int why = swap_why_not(a, len);

@@ -32,7 +32,6 @@ Job = collections.namedtuple('Job', 'name module args seconds command work')
 # in the command is the build's folder, {n} one of work: for the quick run and
 # for the other. work None: not for the quick run.
 LEFT = os.path.join(kernels.HERE, 'ummunot.sh') + ' {b}/tests/vm/ummunot_'
-SWAP = '{b}/tests/vm/ummunot_swap'
 ONCE = (1, 1)
 RDMA = [w for m in ('crc32_generic', 'dummy', 'veth', 'rdma_rxe', 'ib_uverbs',
                     'rdma_ucm') for w in ('-m', m)]
@@ -94,9 +93,11 @@ JOBS = [
     Job('module stress', True, [], 1500, LEFT + 'stress {n}', (15, 600)),
     Job('module fuzz', True, [], 1500, LEFT + 'fuzz {n}', (15, 600)),
     # With the patch series, as no module can do it: "-k FOLDER --only 'swap*'".
-    Job('swap', False, ['-m', 'zram'], 300, SWAP, ONCE),
-    Job('swap pins', False, [], 300, SWAP + '_pins', ONCE),
-    Job('swap race', False, ['-m', 'zram'], 1500, SWAP + '_race {n}', (20, 600)),
+    Job('swap', False, ['-m', 'zram'], 300, '{b}/tests/vm/ummunot_swap',
+        ONCE),
+    Job('swap pins', False, [], 300, '{b}/tests/vm/ummunot_swap_pins', ONCE),
+    Job('swap race', False, ['-m', 'zram'], 1500,
+        '{b}/tests/vm/ummunot_swap_race {n}', (20, 600)),
     Job('module scale', True, ['-M', '4096'], 900, LEFT + 'scale', None),
     Job('module backend', True, [], 300, '{b}/tests/unit/notify/test_ummunot', ONCE),
     Job('module cache', True, [], 300, '{b}/tests/unit/cache/test_cache', ONCE),

@@ -154,7 +154,7 @@ static void *adder(void *arg)
 }
 
 /* What the kernel finds at an address is the page of one side or the other. */
-static void *reacher(void *arg)
+static void *prober(void *arg)
 {
 	unsigned int state = seed + 5;
 	size_t pages = pair.len / PAGE, i;
@@ -220,7 +220,7 @@ static void observe(size_t len, int advice, size_t off, double seconds)
 		pthread_create(&threads[n++], NULL, reader, (void *)i);
 	for (i = 0; i < ADDERS; i++)
 		pthread_create(&threads[n++], NULL, adder, (void *)i);
-	pthread_create(&threads[n++], NULL, reacher, NULL);
+	pthread_create(&threads[n++], NULL, prober, NULL);
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	end = (uint64_t)t.tv_sec * 1000 + (uint64_t)(seconds * 1000);
 	do {
