@@ -44,6 +44,10 @@ int way_phys(void **state);
 	{ #f " (move)", f, way_move, NULL, NULL },                       \
 	{ #f " (remap)", f, way_remap, NULL, NULL },                     \
 	{ #f " (phys)", f, way_phys, NULL, NULL }
+/* The ways that keep a descriptor. */
+#define KEPT(f)                                                          \
+	{ #f " (move)", f, way_move, NULL, NULL },                       \
+	{ #f " (phys)", f, way_phys, NULL, NULL }
 #define MOVE(f) { #f, f, way_move, NULL, NULL }
 
 #endif /* TESTS_SWAP_MEM_H */

@@ -366,7 +366,7 @@ static int swap_in_child(void *arg)
 	/* They are shared with the parent: its own it has after writing. */
 	stamp(child_a, len, 3);
 	stamp(child_b, len, 4);
-	CHILD_CHECK(!kedge_page_swap(child_a, child_b, len));
+	CHILD_CHECK(!kedge_page_swap_with(child_a, child_b, len, way));
 	CHILD_CHECK(stamped(child_a, len, 4));
 	CHILD_CHECK(stamped(child_b, len, 3));
 	return 0;
@@ -385,7 +385,7 @@ static void a_child_swaps_its_own_pages(void **state)
 	assert_true(stamped(child_b, len, 2));
 	stamp(child_a, len, 1);
 	stamp(child_b, len, 2);
-	assert_int_equal(kedge_page_swap(child_a, child_b, len), 0);
+	assert_int_equal(kedge_page_swap_with(child_a, child_b, len, way), 0);
 	assert_true(stamped(child_a, len, 2));
 	area_free(child_a, len);
 	area_free(child_b, len);
@@ -397,12 +397,12 @@ static int close_all_and_swap(void *arg)
 	char *a = small_area(len, 1), *b = small_area(len, 2);
 	int fds[8], i;
 
-	CHILD_CHECK(!kedge_page_swap(a, b, len));
+	CHILD_CHECK(!kedge_page_swap_with(a, b, len, way));
 	closefrom(3);
 	/* Others take the numbers. */
 	for (i = 0; i < 8; i++)
 		fds[i] = open("/dev/null", O_RDWR | O_CLOEXEC);
-	CHILD_CHECK(!kedge_page_swap(a, b, len));
+	CHILD_CHECK(!kedge_page_swap_with(a, b, len, way));
 	CHILD_CHECK(stamped(a, len, 1));
 	for (i = 0; i < 8; i++)
 		CHILD_CHECK(!close(fds[i]));
@@ -466,8 +466,8 @@ int main(void)
 		MOVE(mappings_keep_their_attributes),
 		cmocka_unit_test(mremap_refuses_mappings_that_differ),
 		MOVE(several_mappings_in_a_range),
-		MOVE(a_child_swaps_its_own_pages),
-		MOVE(descriptors_closed_by_others_are_replaced),
+		KEPT(a_child_swaps_its_own_pages),
+		KEPT(descriptors_closed_by_others_are_replaced),
 		EACH(repeated_swaps_leave_nothing_behind),
 		cmocka_unit_test(either_way_is_good_enough),
 	};
