@@ -102,6 +102,9 @@ TEST_F(swap, what_a_pipe_holds_goes_along)
 	int pipes[2];
 	char got;
 
+	/* A huge page with such a reference cannot be split. */
+	madvise(self->a, 2 * HUGE, MADV_NOHUGEPAGE);
+	madvise(self->b, 2 * HUGE, MADV_NOHUGEPAGE);
 	self->a[0] = 1;
 	self->b[0] = 2;
 	ASSERT_EQ(0, pipe(pipes));
