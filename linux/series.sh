@@ -199,8 +199,6 @@ cp "$tmp/ummunot.h" include/uapi/linux/ummunot.h
 cp "$here/tree/tools/testing/selftests/ummunot/"* tools/testing/selftests/ummunot/
 cp "$here/tree/Documentation/userspace-api/ummunot.rst" \
 	Documentation/userspace-api/
-sed -i 's/^0xBC  01-03/0xBC  01-04/' \
-	Documentation/userspace-api/ioctl/ioctl-number.rst
 commit <<'MESSAGE'
 mm: ummunot: let programs exchange the pages of two ranges
 

@@ -144,7 +144,8 @@ static int ummunot_watch_all(struct kedge_notifier *nf, struct watch *w)
 
 	if (!fd_same(u->fd, &u->id))
 		return -EBADF;
-	return ioctl(u->fd, UMMUNOT_WATCH_ALL, &cookie) ? -errno : 0;
+	return ummunot_device_ioctl(u->fd, UMMUNOT_WATCH_ALL, &cookie) ? -errno
+									: 0;
 }
 
 static void ummunot_remove(struct kedge_notifier *nf, struct watch *w)
