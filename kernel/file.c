@@ -287,7 +287,7 @@ int watch_remove(struct file_state *f, u64 cookie)
 	return 0;
 }
 
-int watch_all(struct file_state *f, u64 cookie)
+int watch_end_quiet(struct file_state *f, u64 cookie)
 {
 	struct pid *mover = NULL;
 	struct watch *w;

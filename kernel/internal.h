@@ -218,7 +218,7 @@ int file_features(struct file_state *f, u32 features);
 int watch_add(struct file_state *f, const struct ummunot_register_ioctl *r);
 int watch_remove(struct file_state *f, u64 cookie);
 /* From now on it is told of every thread's changes. */
-int watch_all(struct file_state *f, u64 cookie);
+int watch_end_quiet(struct file_state *f, u64 cookie);
 /* With the lock held: queue the event that part of @w has changed. */
 void watch_tell(struct watch *w, unsigned long start, unsigned long last);
 unsigned int watch_take(struct file_state *f, struct ummunot_event *ev,

@@ -248,13 +248,13 @@ static int unregister_region(struct file_state *f, u64 __user *arg)
 	return watch_remove(f, cookie);
 }
 
-static int tell_all(struct file_state *f, u64 __user *arg)
+static int end_quiet(struct file_state *f, u64 __user *arg)
 {
 	u64 cookie;
 
 	if (copy_from_user(&cookie, arg, sizeof(cookie)))
 		return -EFAULT;
-	return watch_all(f, cookie);
+	return watch_end_quiet(f, cookie);
 }
 
 static long ummunot_ioctl(struct file *file, unsigned int cmd,
@@ -272,8 +272,8 @@ static long ummunot_ioctl(struct file *file, unsigned int cmd,
 		return register_region(f, p);
 	case UMMUNOT_UNREGISTER_REGION:
 		return unregister_region(f, p);
-	case UMMUNOT_WATCH_ALL:
-		return tell_all(f, p);
+	case UMMUNOT_END_QUIET:
+		return end_quiet(f, p);
 #ifndef UMMUNOT_VERSION
 #ifdef CONFIG_UMMUNOT_SWAP
 	case UMMUNOT_SWAP_PAGES:

@@ -72,7 +72,7 @@ static bool end_in_kernel(struct carry *k)
 	if (!k->carried)
 		return false;
 	sig_lock(&nf->lock);
-	ok = !nf->ops->watch_all(nf, k->watch);
+	ok = !nf->ops->end_quiet(nf, k->watch);
 	sig_unlock(&nf->lock);
 	if (!ok)
 		notify_watch_remove(nf, k->watch, false);

@@ -167,10 +167,10 @@ struct notify_ops {
 	 * KEDGE_WATCH_PROVISIONAL or a negative errno. take: as notify_take().
 	 */
 	int (*add)(struct kedge_notifier *nf, struct watch *w);
-	/* As add, but what the caller's thread does is not told until watch_all.
+	/* As add, but what the caller's thread does is not told until end_quiet.
 	 * NULL: that cannot be had. 0 or a negative errno. */
 	int (*add_quiet)(struct kedge_notifier *nf, struct watch *w);
-	int (*watch_all)(struct kedge_notifier *nf, struct watch *w);
+	int (*end_quiet)(struct kedge_notifier *nf, struct watch *w);
 	void (*remove)(struct kedge_notifier *nf, struct watch *w);
 	size_t (*take)(struct kedge_notifier *nf, struct queue *q,
 		       struct taken *out, size_t max, uint64_t *drained);

@@ -90,7 +90,7 @@ static void bad_pointers_fault(void **state)
 	static const unsigned long cmds[] = { UMMUNOT_EXCHANGE_FEATURES,
 					      UMMUNOT_REGISTER_REGION,
 					      UMMUNOT_UNREGISTER_REGION,
-					      UMMUNOT_WATCH_ALL };
+					      UMMUNOT_END_QUIET };
 	char *m = um_memory(1);
 	struct um u;
 	size_t i;

@@ -514,10 +514,10 @@ static void a_quiet_watch_is_told_of_other_threads_alone(void **state)
 	assert_true(um_counter(&s.u) > was);
 	assert_int_equal(um_unwatch(&s.u, 2), 0);
 	um_drain(&s.u, &(struct news){ 0 });
-	assert_int_equal(ioctl(s.u.fd, UMMUNOT_WATCH_ALL, &none), -1);
+	assert_int_equal(ioctl(s.u.fd, UMMUNOT_END_QUIET, &none), -1);
 	assert_int_equal(errno, ENOENT);
 	was = um_counter(&s.u);
-	assert_int_equal(ioctl(s.u.fd, UMMUNOT_WATCH_ALL, &one), 0);
+	assert_int_equal(ioctl(s.u.fd, UMMUNOT_END_QUIET, &one), 0);
 	assert_still(&s, was);
 	s.m[PAGE] = 1;
 	drops_a_page(s.m + PAGE);

@@ -84,13 +84,13 @@
  * this bit does not do it.
  */
 #define UMMUNOT_FEATURE_SETTLED (1U << 1)
-/* UMMUNOT_REGISTER_QUIET and UMMUNOT_WATCH_ALL may be used. */
+/* UMMUNOT_REGISTER_QUIET and UMMUNOT_END_QUIET may be used. */
 #define UMMUNOT_FEATURE_QUIET (1U << 2)
 
 /* Tell mprotect, soft-dirty tracking and forks, too. */
 #define UMMUNOT_REGISTER_PROTECTION (1U << 0)
 /*
- * Do not tell what the registering thread does itself, until UMMUNOT_WATCH_ALL:
+ * Do not tell what the registering thread does itself, until UMMUNOT_END_QUIET:
  * for a thread that moves pages there which it registered with a device before,
  * and has to know of the others' changes alone.
  */
@@ -131,7 +131,7 @@ struct ummunot_register_ioctl {
  * UMMUNOT_UNREGISTER_REGION: __u64 cookie. Its unread event is dropped.
  *   ENOENT  no watch has that cookie
  *
- * UMMUNOT_WATCH_ALL: __u64 cookie of a watch with UMMUNOT_REGISTER_QUIET: from the
+ * UMMUNOT_END_QUIET: __u64 cookie of a watch with UMMUNOT_REGISTER_QUIET: from the
  * return on the registering thread's changes are told, too. No event tells of those
  * that it made before.
  *   ENOENT  no watch has that cookie
@@ -143,7 +143,7 @@ struct ummunot_register_ioctl {
 #define UMMUNOT_REGISTER_REGION _IOW(UMMUNOT_MAGIC, 2, \
 				     struct ummunot_register_ioctl)
 #define UMMUNOT_UNREGISTER_REGION _IOW(UMMUNOT_MAGIC, 3, __u64)
-#define UMMUNOT_WATCH_ALL _IOW(UMMUNOT_MAGIC, 5, __u64)
+#define UMMUNOT_END_QUIET _IOW(UMMUNOT_MAGIC, 5, __u64)
 
 enum {
 	UMMUNOT_EVENT_TYPE_INVAL = 0,

@@ -137,14 +137,14 @@ static int ummunot_add_quiet(struct kedge_notifier *nf, struct watch *w)
 	return add(nf, w, UMMUNOT_REGISTER_QUIET);
 }
 
-static int ummunot_watch_all(struct kedge_notifier *nf, struct watch *w)
+static int ummunot_end_quiet(struct kedge_notifier *nf, struct watch *w)
 {
 	uint64_t cookie = (uintptr_t)w;
 	struct ummunot *u = nf->backend;
 
 	if (!fd_same(u->fd, &u->id))
 		return -EBADF;
-	return ummunot_device_ioctl(u->fd, UMMUNOT_WATCH_ALL, &cookie) ? -errno
+	return ummunot_device_ioctl(u->fd, UMMUNOT_END_QUIET, &cookie) ? -errno
 									: 0;
 }
 
@@ -300,7 +300,7 @@ const struct notify_ops notify_ummunot = {
 	.disarm = ummunot_disarm,
 	.add = ummunot_add,
 	.add_quiet = ummunot_add_quiet,
-	.watch_all = ummunot_watch_all,
+	.end_quiet = ummunot_end_quiet,
 	.remove = ummunot_remove,
 	.take = ummunot_take,
 	.fd = ummunot_fd,
