@@ -25,11 +25,14 @@ extern "C" {
  * neither know nor encrypt anything. It is for networks whose hosts are trusted.
  * KEDGE_CHANNEL_ANY_USER and the secret change nothing.
  *
- * An accepted peer is waited for until it has heard of that, for three seconds
- * at most; kedge_listener_accept() fails where it has not.
+ * Handshakes run beside each other: a peer that is answered has three seconds to
+ * say that it has heard of that, and holds nobody up. What comes to nothing, or is no
+ * kedge, is logged and no error of kedge_listener_accept().
  *
  * Threads: a listener is one thread's at a time. Fork: it is of the process
- * that opened it.
+ * that opened it, and a child opens none, nor a channel: see -ECHILD. A process that
+ * changes its user opens listeners and channels after that, as the kernel refuses
+ * what was opened before.
  * Ownership: the caller ends it with kedge_listener_close(); its channels live
  * on.
  *
@@ -42,6 +45,8 @@ extern "C" {
  *                  device's
  *   -EADDRINUSE    somebody listens there
  *   -EACCES        /dev/infiniband/rdma_cm may not be opened by this user
+ *   -ECHILD        RDMA was used in this process's parent, and what was opened
+ *                  there is the parent's: fork first, or execute a program
  *   -EMFILE        no descriptor is left
  *   -ENOMEM        no memory
  */
@@ -63,7 +68,7 @@ KEDGE_API int kedge_listener_open_rdma(const char *node, const char *service,
  * its buffer; one that does not answer for five seconds is cut off.
  *
  * A channel pins about 5 MiB for packets, 2 MiB for each message that is being copied
- * out, landing pages up to kedge_channel_opts.pool_bytes, its heap_bytes, and what its
+ * out (so large messages need 7 MiB at least), landing pages up to kedge_channel_opts.pool_bytes, its heap_bytes, and what its
  * messages register: RLIMIT_MEMLOCK bounds it.
  *
  * Threads: a channel is one thread's at a time; channels are independent of
@@ -85,6 +90,7 @@ KEDGE_API int kedge_listener_open_rdma(const char *node, const char *service,
  *   -EPROTO        what answers is no kedge, or one of another version or byte
  *                  order
  *   -EACCES        /dev/infiniband/rdma_cm may not be opened by this user
+ *   -ECHILD        RDMA was used in this process's parent: as above
  *   -EMFILE        no descriptor is left
  *   -ENOMEM        no memory, or RLIMIT_MEMLOCK is used up
  *   or what else the listener says

@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/base.h"
+
 struct fd_id {
 	uint64_t dev;
 	uint64_t ino;
@@ -17,6 +19,9 @@ struct fd_id {
 
 void fd_note(int fd, struct fd_id *id);
 bool fd_same(int fd, const struct fd_id *id);
+/* The same two for kedge's own libraries. */
+KEDGE_PRIVATE void kedge__fd_note(int fd, struct fd_id *id);
+KEDGE_PRIVATE bool kedge__fd_same(int fd, const struct fd_id *id);
 /* Close it if it still is what was noted. Keeps errno. */
 void fd_close(int fd, const struct fd_id *id);
 /*

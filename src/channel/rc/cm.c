@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <netdb.h>
 #include <poll.h>
+#include <stdatomic.h>
+#include <unistd.h>
 
 #include "channel/connect/wait.h"
 #include "channel/meet/meet.h"
@@ -21,11 +23,36 @@ int kedge__rc_failed(const char *call)
 		return kedge_reason(-EADDRNOTAVAIL, "%s: no RDMA device here has that "
 				    "address: \"rdma link\" lists them, and "
 				    "their interfaces", call);
-	if (rc == -ENOMEM)
-		return kedge_reason(rc, "%s: no memory, or RLIMIT_MEMLOCK is "
-				    "used up: raise it with ulimit -l or "
+	/* EPERM is the kernel's word for a limit of 0. */
+	if (rc == -ENOMEM || rc == -EPERM)
+		return kedge_reason(-ENOMEM, "%s: no memory, or RLIMIT_MEMLOCK "
+				    "is used up: raise it with ulimit -l or "
 				    "LimitMEMLOCK=", call);
-	return kedge_reason(rc, "%s: error %d", call, -rc);
+	if (rc == -EMFILE || rc == -ENFILE)
+		return kedge_reason(rc, "%s: no descriptor is left: raise "
+				    "ulimit -n", call);
+	if (rc == -EACCES)
+		return kedge_reason(rc, "%s: not for this user, or the process "
+				    "has changed its user since it opened the "
+				    "device: open channels and listeners after "
+				    "that", call);
+	return kedge_reason(rc, "%s: %s", call, strerrordesc_np(-rc));
+}
+
+/*
+ * librdmacm keeps an open device for the life of the process, and a forked child's copy
+ * of it is the parent's: the kernel refuses what the child posts.
+ */
+int kedge__rc_first_use(void)
+{
+	static _Atomic int user;
+	int me = getpid(), was = 0;
+
+	if (atomic_compare_exchange_strong(&user, &was, me) || was == me)
+		return 0;
+	return kedge_reason(-ECHILD, "RDMA was used in this process's parent, "
+			    "and an adapter that was opened there is not the "
+			    "child's: fork first, or execute a program");
 }
 
 int kedge__rc_find(const char *node, const char *service, bool to_listen,

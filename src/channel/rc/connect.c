@@ -120,7 +120,9 @@ int kedge__rc_connect(const char *node, const char *service,
 	struct rc *c;
 	int rc;
 
-	rc = kedge__rc_find(node, service, false, &list);
+	rc = kedge__rc_first_use();
+	if (!rc)
+		rc = kedge__rc_find(node, service, false, &list);
 	if (rc)
 		return rc;
 	rc = kedge__rc_open(NULL, &c);

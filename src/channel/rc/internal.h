@@ -12,6 +12,7 @@
 #ifndef CHANNEL_RC_INTERNAL_H
 #define CHANNEL_RC_INTERNAL_H
 
+#include "base/fd.h"
 #include "base/base.h"
 
 #include <infiniband/verbs.h>
@@ -31,6 +32,8 @@
 
 /*
  * @r:         first
+ * @ids:       what the descriptors of events, completions, the device and @r's were,
+ *             once @noted; a program may close what is not its own
  * @events:    of the connection
  * @inline_max: bytes that a send may carry in its work request
  * @armed:     the completion queue will tell of what comes next
@@ -50,6 +53,8 @@ struct rc {
 	struct ibv_cq *cq;
 	uint32_t inline_max;
 	uint32_t reads;
+	bool noted;
+	struct fd_id ids[4];
 	bool armed;
 	bool boundless;
 	uint32_t window_cnt; /* bound */
@@ -70,6 +75,10 @@ extern const struct rdma_port kedge__rc_port;
 int kedge__rc_open(struct rdma_cm_id *id, struct rc **rc);
 /* With the id's device known: queues, buffers, all posted. */
 int kedge__rc_ready(struct rc *rc);
+
+/* True if the descriptors are still the ones that were opened: librdmacm and libibverbs
+ * write to whatever has their numbers. */
+bool kedge__rc_mine(const struct rc *rc);
 
 /* ---- window.c ---- */
 
@@ -92,6 +101,8 @@ int kedge__rc_posted(int err, const char *call);
 
 /* ---- cm.c: events ---- */
 
+/* 0; -ECHILD where this process's parent has used librdmacm. */
+int kedge__rc_first_use(void);
 /* Of librdmacm's: the error as a negative errno, with a reason. */
 int kedge__rc_failed(const char *call);
 /* An event channel that does not block. */

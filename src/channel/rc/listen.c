@@ -4,7 +4,9 @@
  * with a reason.
  */
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <unistd.h>
 
 #include "channel/connect/wait.h"
@@ -14,8 +16,22 @@
 /* For what the peer does between rdma_accept() and the connection. */
 #define ACCEPT_NS 3000000000ull
 #define BACKLOG	  64
+/* Each has its queues and buffers. */
+#define WAITING_MAX 16
 
+/* A peer that was answered: its side is to say that it has heard of it. */
+struct waiting {
+	struct list node; /* l->waiting */
+	struct rc *c;
+	struct rdma_hello theirs;
+	uint64_t until;
+};
+
+/* @fd: readable when there is something to accept. */
 struct rc_listener {
+	int fd;
+	struct list waiting;
+	uint32_t waiting_cnt;
 	struct rdma_event_channel *events;
 	struct rdma_cm_id *id;
 	struct kedge_channel_opts opts;
@@ -40,6 +56,20 @@ static void close_cm(struct rc_listener *l)
 		rdma_destroy_id(l->id);
 	if (l->events)
 		rdma_destroy_event_channel(l->events);
+	if (l->fd >= 0)
+		close(l->fd);
+}
+
+static int open_fd(struct rc_listener *l)
+{
+	struct epoll_event ev = { .events = EPOLLIN };
+
+	errno = 0;
+	l->fd = epoll_create1(EPOLL_CLOEXEC);
+	if (l->fd >= 0 &&
+	    !epoll_ctl(l->fd, EPOLL_CTL_ADD, l->events->fd, &ev))
+		return 0;
+	return kedge__rc_failed("a descriptor to wait on");
 }
 
 int kedge__rc_listen(const char *node, const char *service,
@@ -56,9 +86,15 @@ int kedge__rc_listen(const char *node, const char *service,
 	/* It is the caller's, and not kept. */
 	l->opts.secret = NULL;
 	l->pid = getpid();
-	rc = kedge__rc_find(node, service, true, &list);
+	l->fd = -1;
+	list_init(&l->waiting);
+	rc = kedge__rc_first_use();
+	if (!rc)
+		rc = kedge__rc_find(node, service, true, &list);
 	if (!rc)
 		rc = kedge__rc_events_open(&l->events);
+	if (!rc)
+		rc = open_fd(l);
 	errno = 0;
 	if (!rc)
 		rc = listen_at(l, list);
@@ -95,16 +131,6 @@ static void reject_all(struct rc_listener *l)
 	}
 }
 
-void kedge__rc_listener_close(struct rc_listener *l)
-{
-	if (l->pid == getpid()) {
-		reject_all(l);
-		close_cm(l);
-	} else {
-		close(l->events->fd);
-	}
-	free(l);
-}
 
 const struct kedge_channel_opts *
 kedge__rc_listener_opts(const struct rc_listener *l)
@@ -114,7 +140,7 @@ kedge__rc_listener_opts(const struct rc_listener *l)
 
 int kedge__rc_listener_fd(const struct rc_listener *l)
 {
-	return l->events->fd;
+	return l->fd;
 }
 
 int kedge__rc_listener_address(const struct rc_listener *l, char *text)
@@ -137,25 +163,81 @@ static int gone_or(int rc)
 	return rc == -EINVAL ? left() : rc;
 }
 
-/* Until the peer's side has heard of it. */
-static int established(struct rc *c)
-{
-	struct rc_event got;
-	int rc = kedge__rc_event(c->events, clock_ns() + ACCEPT_NS, &got);
+/* ---- peers that were answered ---- */
 
-	if (!rc && got.type == RDMA_CM_EVENT_ESTABLISHED)
-		return 0;
-	if (rc && rc != -ETIMEDOUT)
-		return rc;
-	return rc ? kedge_reason(-EPROTO, "the peer says nothing after the "
-				 "handshake")
-		  : left();
+static void drop(struct rc_listener *l, struct waiting *w, const char *why)
+{
+	if (why)
+		kedge__log(KEDGE_LOG_INFO, "a peer came to nothing: %s", why);
+	list_remove(&w->node);
+	l->waiting_cnt--;
+	if (w->c)
+		kedge__rdma_free(&w->c->r);
+	free(w);
 }
 
+/* True with *@rc: 0 and *@out, or a failure of this side's. False: not yet, or never. */
+static bool is_there(struct rc_listener *l, struct waiting *w, struct rc **out,
+		     struct transport_peer *peer, int *rc)
+{
+	struct rc_event got;
+
+	*rc = kedge__rc_event(w->c->events, 0, &got);
+	if (*rc == -ETIMEDOUT && clock_ns() < w->until)
+		return false;
+	if (!*rc && got.type == RDMA_CM_EVENT_ESTABLISHED)
+		*rc = kedge__rdma_agree(&w->c->r, &l->opts, &w->theirs, peer);
+	else if (!*rc)
+		*rc = left();
+	if (*rc) {
+		drop(l, w, kedge_strerror(*rc));
+		return false;
+	}
+	*out = w->c;
+	epoll_ctl(l->fd, EPOLL_CTL_DEL, w->c->events->fd, NULL);
+	w->c = NULL;
+	drop(l, w, NULL);
+	return true;
+}
+
+static bool any_there(struct rc_listener *l, struct rc **out,
+		      struct transport_peer *peer, int *rc, uint64_t *until)
+{
+	struct list *n, *tmp;
+
+	list_for_each_safe(n, tmp, &l->waiting) {
+		struct waiting *w = list_entry(n, struct waiting, node);
+
+		if (w->until < *until)
+			*until = w->until;
+		if (is_there(l, w, out, peer, rc))
+			return true;
+	}
+	return false;
+}
+
+void kedge__rc_listener_close(struct rc_listener *l)
+{
+	bool ours = l->pid == getpid();
+	struct list *n, *tmp;
+
+	list_for_each_safe(n, tmp, &l->waiting)
+		drop(l, list_entry(n, struct waiting, node), NULL);
+	if (ours) {
+		reject_all(l);
+		close_cm(l);
+	} else {
+		close(l->events->fd);
+		close(l->fd);
+	}
+	free(l);
+}
+
+/* ---- peers that ask ---- */
+
 /* @id is the new end's from kedge__rc_open() on. */
-static int take_peer(struct rc_listener *l, struct rdma_cm_id *id,
-		     const struct rdma_hello *theirs, struct rc **out,
-		     struct transport_peer *peer)
+static int answer(struct rc_listener *l, struct rdma_cm_id *id,
+		  const struct rdma_hello *theirs, struct rc **out)
 {
 	struct rdma_conn_param param;
 	struct rdma_hello ours;
@@ -163,6 +245,8 @@ static int take_peer(struct rc_listener *l, struct rdma_cm_id *id,
 	int rc;
 
 	rc = kedge__rdma_hello_check(theirs, sizeof(*theirs));
+	if (!rc && l->waiting_cnt == WAITING_MAX)
+		rc = kedge_reason(-ECONNREFUSED, "too many peers are at it");
 	if (!rc)
 		rc = gone_or(kedge__rc_open(id, &c));
 	if (rc) {
@@ -182,11 +266,6 @@ static int take_peer(struct rc_listener *l, struct rdma_cm_id *id,
 		rc = gone_or(kedge__rc_failed("rdma_accept"));
 		goto free_rc;
 	}
-	rc = established(c);
-	if (!rc)
-		rc = kedge__rdma_agree(&c->r, &l->opts, theirs, peer);
-	if (rc)
-		goto free_rc;
 	*out = c;
 	return 0;
 
@@ -195,21 +274,74 @@ free_rc:
 	return rc;
 }
 
-int kedge__rc_accept(struct rc_listener *l, int timeout_ms, struct rc **out,
-		     struct transport_peer *peer)
+static int take_peer(struct rc_listener *l, const struct rc_event *got)
 {
-	uint64_t deadline = kedge__deadline_of(timeout_ms);
+	struct epoll_event ev = { .events = EPOLLIN };
+	struct waiting *w = calloc(1, sizeof(*w));
+	int rc = w ? answer(l, got->id, &got->hello, &w->c) : -ENOMEM;
+
+	if (rc) {
+		free(w);
+		return rc;
+	}
+	w->theirs = got->hello;
+	w->until = clock_ns() + ACCEPT_NS;
+	list_init(&w->node);
+	list_add_tail(&l->waiting, &w->node);
+	l->waiting_cnt++;
+	if (!epoll_ctl(l->fd, EPOLL_CTL_ADD, w->c->events->fd, &ev))
+		return 0;
+	rc = kedge__rc_failed("epoll_ctl");
+	drop(l, w, NULL);
+	return rc;
+}
+
+/* Of the peer's making: another one may be better. */
+static bool of_peer(int rc)
+{
+	return rc == -EPROTO || rc == -ECONNRESET || rc == -ECONNREFUSED;
+}
+
+/* All that have asked: 0, or a failure of this side's. */
+static int take_all(struct rc_listener *l)
+{
 	struct rc_event got;
 	int rc;
 
 	for (;;) {
-		rc = kedge__rc_event(l->events, deadline, &got);
-		if (rc == -ETIMEDOUT)
-			return kedge_reason(rc, "no peer connected in time");
+		rc = kedge__rc_event(l->events, 0, &got);
+		if (rc)
+			return rc == -ETIMEDOUT ? 0 : rc;
+		/* Others are of peers that broke off. */
+		if (got.type != RDMA_CM_EVENT_CONNECT_REQUEST)
+			continue;
+		rc = take_peer(l, &got);
+		if (rc && !of_peer(rc))
+			return rc;
+		if (rc)
+			kedge__log(KEDGE_LOG_INFO, "a peer was turned away: %s",
+				   kedge_strerror(rc));
+	}
+}
+
+int kedge__rc_accept(struct rc_listener *l, int timeout_ms, struct rc **out,
+		     struct transport_peer *peer)
+{
+	uint64_t deadline = kedge__deadline_of(timeout_ms), until;
+	int rc;
+
+	for (;;) {
+		rc = take_all(l);
 		if (rc)
 			return rc;
-		/* Others are of peers that broke off. */
-		if (got.type == RDMA_CM_EVENT_CONNECT_REQUEST)
-			return take_peer(l, got.id, &got.hello, out, peer);
+		until = deadline;
+		if (any_there(l, out, peer, &rc, &until))
+			return rc;
+		if (clock_ns() >= deadline)
+			return kedge_reason(-ETIMEDOUT, "no peer connected in "
+					    "time");
+		rc = kedge__wait_for(l->fd, POLLIN, until, -1);
+		if (rc && rc != -ETIMEDOUT)
+			return rc;
 	}
 }

@@ -87,8 +87,7 @@ static int open_fd(struct rc *c)
 	if (c->r.fd < 0 ||
 	    epoll_ctl(c->r.fd, EPOLL_CTL_ADD, c->comp->fd, &ev) ||
 	    epoll_ctl(c->r.fd, EPOLL_CTL_ADD, c->events->fd, &ev))
-		return kedge_reason(-errno, "no descriptor to wait on: error "
-				    "%d", errno);
+		return kedge__rc_failed("a descriptor to wait on");
 	return 0;
 }
 
@@ -99,6 +98,22 @@ static void take_limits(struct rc *c)
 	if (!ibv_query_port(c->id->verbs, c->id->port_num, &attr) &&
 	    attr.max_msg_sz && attr.max_msg_sz < c->r.chunk_len)
 		c->r.chunk_len = attr.max_msg_sz;
+}
+
+static void note_descriptors(struct rc *c)
+{
+	kedge__fd_note(c->events->fd, &c->ids[0]);
+	kedge__fd_note(c->comp->fd, &c->ids[1]);
+	kedge__fd_note(c->id->verbs->cmd_fd, &c->ids[2]);
+	kedge__fd_note(c->r.fd, &c->ids[3]);
+	c->noted = true;
+}
+
+bool kedge__rc_mine(const struct rc *c)
+{
+	return !c->noted || (kedge__fd_same(c->events->fd, &c->ids[0]) &&
+			     kedge__fd_same(c->comp->fd, &c->ids[1]) &&
+			     kedge__fd_same(c->id->verbs->cmd_fd, &c->ids[2]));
 }
 
 int kedge__rc_ready(struct rc *c)
@@ -113,6 +128,8 @@ int kedge__rc_ready(struct rc *c)
 		kedge__rc_windows_init(c);
 	if (!rc)
 		rc = open_fd(c);
+	if (!rc)
+		note_descriptors(c);
 	if (!rc)
 		rc = kedge__rdma_bufs(&c->r);
 	if (!rc)

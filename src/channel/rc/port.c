@@ -164,6 +164,8 @@ static int port_arm(struct rdma *r)
 {
 	struct rc *c = rc_of(r);
 
+	if (!kedge__rc_mine(c))
+		return 1; /* over() tells */
 	take_notes(c);
 	if (c->armed)
 		return 0;
@@ -179,7 +181,7 @@ static int port_arm(struct rdma *r)
 static bool port_over(struct rdma *r)
 {
 	struct rdma_cm_event *e;
-	bool over = false;
+	bool over = !kedge__rc_mine(rc_of(r));
 
 	while (!over && !rdma_get_cm_event(rc_of(r)->events, &e)) {
 		over = e->event == RDMA_CM_EVENT_DISCONNECTED ||
@@ -196,7 +198,8 @@ static void port_halt(struct rdma *r)
 {
 	struct rc *c = rc_of(r);
 
-	if (!c->id)
+	/* Not ours any more: closing them has ended the queue pair, or will. */
+	if (!c->id || !kedge__rc_mine(c))
 		return;
 	if (c->id->qp) {
 		rdma_disconnect(c->id);
@@ -207,6 +210,14 @@ static void port_halt(struct rdma *r)
 
 static void free_verbs(struct rc *c)
 {
+	/* What belongs to them is the kernel's to free. */
+	if (!kedge__rc_mine(c)) {
+		kedge__log(KEDGE_LOG_ERROR,
+			   "the program closed descriptors of a channel's: what "
+			   "the adapter has pinned is freed when the process "
+			   "ends");
+		return;
+	}
 	kedge__rc_windows_fini(c);
 	if (c->cq) {
 		take_notes(c);
@@ -228,13 +239,13 @@ static void port_close(struct rdma *r, bool ours)
 
 	if (ours) {
 		free_verbs(c);
-	} else {
+	} else if (kedge__rc_mine(c)) {
 		if (c->comp)
 			close(c->comp->fd);
 		if (c->events)
 			close(c->events->fd);
 	}
-	if (r->fd >= 0)
+	if (r->fd >= 0 && (!c->noted || kedge__fd_same(r->fd, &c->ids[3])))
 		close(r->fd);
 	free(c);
 }
@@ -256,6 +267,9 @@ static int port_reg(struct rdma *r, void *at, size_t len, uint32_t access,
 	/* Memory that this side alone writes may be opened to the peer by a window. */
 	if (access == KEDGE_ACCESS_LOCAL_WRITE && r->windows)
 		flags |= IBV_ACCESS_MW_BIND;
+	if (!kedge__rc_mine(rc_of(r)))
+		return kedge_reason(-ECONNRESET, "the program closed the "
+				    "adapter's descriptor");
 	errno = 0;
 	mr = ibv_reg_mr(rc_of(r)->pd, at, len, (int)flags);
 	if (!mr)
@@ -266,8 +280,7 @@ static int port_reg(struct rdma *r, void *at, size_t len, uint32_t access,
 
 static int port_dereg(struct rdma *r, void *reg)
 {
-	(void)r;
-	return -abs(ibv_dereg_mr(reg));
+	return kedge__rc_mine(rc_of(r)) ? -abs(ibv_dereg_mr(reg)) : 0;
 }
 
 static const char *port_device(const struct rdma *r)

@@ -10,9 +10,13 @@ int kedge__rc_posted(int err, const char *call)
 	err = abs(err);
 	if (!err)
 		return 0;
-	return err == ENOMEM ? -EAGAIN
-			     : kedge_reason(-ECONNRESET, "%s: error %d", call,
-					    err);
+	if (err == ENOMEM)
+		return -EAGAIN;
+	/* What the program is told later is that the connection has ended. */
+	kedge__log(KEDGE_LOG_WARN, "%s: %s%s", call, strerrordesc_np(err),
+		   err == EACCES ? ": the process has changed its user since "
+				   "it opened the device" : "");
+	return kedge_reason(-ECONNRESET, "%s: %s", call, strerrordesc_np(err));
 }
 
 int kedge__rc_post(struct rc *c, struct ibv_send_wr *wr)

@@ -201,6 +201,8 @@ int kedge__rc_revoke(struct rdma *r, void *window, bool now)
 		return -EAGAIN;
 	c->window_cnt--;
 	list_remove(&w->node);
+	if (!kedge__rc_mine(c))
+		w->mw = NULL;
 	if (w->state == WINDOW_ENDED && w->mw)
 		window_give(c, w);
 	else if (w->state == WINDOW_ENDING && !r->err)

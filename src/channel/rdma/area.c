@@ -393,6 +393,19 @@ void kedge__rdma_area_give(void *ctx, void *area, bool quiet)
 		a->state = AREA_READY;
 }
 
+bool kedge__rdma_areas_trim(struct rdma *r)
+{
+	struct list *l, *tmp;
+	bool any = false;
+
+	list_for_each_safe(l, tmp, &r->areas)
+		if (area_of(l)->state != AREA_LENT && area_of(l)->reg) {
+			area_free(r, area_of(l));
+			any = true;
+		}
+	return any;
+}
+
 void *kedge__rdma_area_reg(struct rdma *r, uint64_t addr, uint64_t len,
 			   struct rdma_target *all)
 {

@@ -224,7 +224,6 @@ struct rdma {
 	bool tells_takes, batch;
 	size_t inject_len;
 	uint64_t chunk_len;
-	uint64_t flight_max; /* FLIGHT_LEN, or the port's */
 
 	char *slab;
 	size_t slab_len;

@@ -232,10 +232,17 @@ static int accept_direct(struct rdma *r, struct flow *f, struct rdma_desc *d)
 
 static struct rdma_block *take_window(struct rdma *r)
 {
+	const size_t len = SLOT_CNT * SLOT_LEN;
 	struct rdma_block *w;
 
-	if (list_empty(&r->spare_windows))
-		return kedge__rdma_block_open(r, SLOT_CNT * SLOT_LEN, true);
+	if (list_empty(&r->spare_windows)) {
+		/* What may be pinned can be used up by what is kept for speed. */
+		do {
+			w = kedge__rdma_block_open(r, len, true);
+		} while (!w && (kedge__rdma_relieve(r, len) ||
+				kedge__rdma_areas_trim(r)));
+		return w;
+	}
 	w = list_entry(r->spare_windows.next, struct rdma_block, node);
 	list_remove(&w->node);
 	r->spare_cnt--;
@@ -252,7 +259,9 @@ static int accept_stream(struct rdma *r, struct flow *f, struct rdma_desc *d)
 		return kedge_reason(-EOPNOTSUPP, "too long to be copied out");
 	f->window = take_window(r);
 	if (!f->window)
-		return kedge_reason(-ENOMEM, "no memory for a window");
+		return kedge_reason(-ENOMEM, "no memory for a message, or "
+				    "RLIMIT_MEMLOCK is used up: raise it with "
+				    "ulimit -l or LimitMEMLOCK=");
 	d->kind = DESC_STREAM;
 	d->cnt = 1;
 	d->slot_cnt = f->slot_cnt;
@@ -319,7 +328,9 @@ int kedge__rdma_bulk_accept(void *ctx, struct bulk *b, const void *rts,
 				    : accept_direct(r, f, &d.desc);
 	if (rc) {
 		kedge__rdma_land_free(r, f);
-		return rc;
+		/* No room to register it: then it is copied out. */
+		return rc == -ENOMEM && !(b->flags & BULK_STREAM) ? -EOPNOTSUPP
+								  : rc;
 	}
 	f->since = list_empty(&r->landing) ? clock_ns() : 0;
 	list_add_tail(&r->landing, &f->node);

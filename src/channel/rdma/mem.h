@@ -89,6 +89,8 @@ void kedge__rdma_area_give(void *ctx, void *area, bool quiet);
  * NULL. */
 void *kedge__rdma_area_reg(struct rdma *r, uint64_t addr, uint64_t len,
 			   struct rdma_target *all);
+/* Give those back that no message has. False: there are none. */
+bool kedge__rdma_areas_trim(struct rdma *r);
 void kedge__rdma_areas_free(struct rdma *r);
 
 #endif /* CHANNEL_RDMA_MEM_H */

@@ -24,7 +24,6 @@ void kedge__rdma_init(struct rdma *r, const struct rdma_port *port)
 	r->fd = -1;
 	r->pid = getpid();
 	r->rx_cnt = RX_CNT + RX_SPARE;
-	r->flight_max = FLIGHT_LEN;
 	list_init(&r->free_tx);
 	list_init(&r->ready);
 	list_init(&r->posted);
@@ -58,6 +57,12 @@ int kedge__rdma_bufs(struct rdma *r)
 		r->slab = NULL;
 	if (!r->slab || !r->bufs)
 		return kedge_reason(-ENOMEM, "no memory for packets");
+	/* Pages that are pinned would be copied for a child. */
+	if (madvise(r->slab, r->slab_len, MADV_DONTFORK)) {
+		munmap(r->slab, r->slab_len);
+		r->slab = NULL;
+		return kedge_reason(-ENOMEM, "no mapping for packets");
+	}
 	if (r->local_desc) {
 		rc = r->port->reg(r, r->slab, r->slab_len,
 				  KEDGE_ACCESS_LOCAL_WRITE, &r->slab_reg);
@@ -103,7 +108,8 @@ void kedge__rdma_free(struct rdma *r)
 		if (r->slab_reg)
 			r->port->dereg(r, r->slab_reg);
 	}
-	if (r->slab)
+	/* A child has none. */
+	if (r->slab && ours)
 		munmap(r->slab, r->slab_len);
 	free(r->bufs);
 	r->port->close(r, ours);

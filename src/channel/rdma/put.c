@@ -270,7 +270,10 @@ static int prepare(struct rdma *r, struct flow *f, struct rdma_write *w)
 
 	w->len = room_for(r, f, &w->to.addr);
 	addr = f->bulk->piece[f->src].addr + f->src_off;
-	rc = kedge__rdma_source(r, &addr, w->len, &w->desc, &w->cached);
+	do {
+		rc = kedge__rdma_source(r, &addr, w->len, &w->desc,
+					&w->cached);
+	} while (rc == -ENOMEM && kedge__rdma_areas_trim(r));
 	if (rc)
 		return rc;
 	w->to.len = w->from.iov_len = w->len;
@@ -343,7 +346,7 @@ static uint32_t writes_max(const struct rdma *r, const struct flow *f)
 bool kedge__rdma_may_write(const struct rdma *r, const struct flow *f)
 {
 	return has_room(f) && !list_empty(&r->idle_writes) && !r->pause &&
-	       r->flight_len < r->flight_max &&
+	       r->flight_len < FLIGHT_LEN &&
 	       f->in_flight < writes_max(r, f);
 }
 
