@@ -68,8 +68,9 @@ KEDGE_API int kedge_listener_open_rdma(const char *node, const char *service,
  * its buffer; one that does not answer for five seconds is cut off.
  *
  * A channel pins about 5 MiB for packets, 2 MiB for each message that is being copied
- * out (so large messages need 7 MiB at least), landing pages up to kedge_channel_opts.pool_bytes, its heap_bytes, and what its
- * messages register: RLIMIT_MEMLOCK bounds it.
+ * out (so large messages need 7 MiB at least), landing pages up to
+ * kedge_channel_opts.pool_bytes, its heap_bytes, and what its messages register:
+ * RLIMIT_MEMLOCK bounds it.
  *
  * Threads: a channel is one thread's at a time; channels are independent of
  * each other.

@@ -141,3 +141,21 @@ void kedge__rc_param(struct rdma_conn_param *p, const struct rdma_hello *hello)
 		.rnr_retry_count = 7,
 	};
 }
+
+/* ---- descriptors ---- */
+
+void kedge__rc_note(struct rc *c)
+{
+	kedge__fd_note(c->events->fd, &c->ids[0]);
+	kedge__fd_note(c->comp->fd, &c->ids[1]);
+	kedge__fd_note(c->id->verbs->cmd_fd, &c->ids[2]);
+	kedge__fd_note(c->r.fd, &c->ids[3]);
+	c->noted = true;
+}
+
+bool kedge__rc_mine(const struct rc *c)
+{
+	return !c->noted || (kedge__fd_same(c->events->fd, &c->ids[0]) &&
+			     kedge__fd_same(c->comp->fd, &c->ids[1]) &&
+			     kedge__fd_same(c->id->verbs->cmd_fd, &c->ids[2]));
+}

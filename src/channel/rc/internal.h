@@ -76,10 +76,6 @@ int kedge__rc_open(struct rdma_cm_id *id, struct rc **rc);
 /* With the id's device known: queues, buffers, all posted. */
 int kedge__rc_ready(struct rc *rc);
 
-/* True if the descriptors are still the ones that were opened: librdmacm and libibverbs
- * write to whatever has their numbers. */
-bool kedge__rc_mine(const struct rc *rc);
-
 /* ---- window.c ---- */
 
 void kedge__rc_windows_init(struct rc *rc);
@@ -122,6 +118,11 @@ int kedge__rc_event(struct rdma_event_channel *events, uint64_t deadline,
 		    struct rc_event *got);
 /* The parameters of a connection, the same at both ends. */
 void kedge__rc_param(struct rdma_conn_param *p, const struct rdma_hello *hello);
+
+/* Note what the descriptors are. True if they are still: librdmacm and libibverbs write
+ * to whatever has their numbers. */
+void kedge__rc_note(struct rc *rc);
+bool kedge__rc_mine(const struct rc *rc);
 
 /* ---- connect.c, listen.c ---- */
 

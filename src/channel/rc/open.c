@@ -100,22 +100,6 @@ static void take_limits(struct rc *c)
 		c->r.chunk_len = attr.max_msg_sz;
 }
 
-static void note_descriptors(struct rc *c)
-{
-	kedge__fd_note(c->events->fd, &c->ids[0]);
-	kedge__fd_note(c->comp->fd, &c->ids[1]);
-	kedge__fd_note(c->id->verbs->cmd_fd, &c->ids[2]);
-	kedge__fd_note(c->r.fd, &c->ids[3]);
-	c->noted = true;
-}
-
-bool kedge__rc_mine(const struct rc *c)
-{
-	return !c->noted || (kedge__fd_same(c->events->fd, &c->ids[0]) &&
-			     kedge__fd_same(c->comp->fd, &c->ids[1]) &&
-			     kedge__fd_same(c->id->verbs->cmd_fd, &c->ids[2]));
-}
-
 int kedge__rc_ready(struct rc *c)
 {
 	int rc;
@@ -129,7 +113,7 @@ int kedge__rc_ready(struct rc *c)
 	if (!rc)
 		rc = open_fd(c);
 	if (!rc)
-		note_descriptors(c);
+		kedge__rc_note(c);
 	if (!rc)
 		rc = kedge__rdma_bufs(&c->r);
 	if (!rc)
