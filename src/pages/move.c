@@ -31,6 +31,8 @@
 
 #define OUT_TRIES     2000 /* for a page that somebody else is at */
 #define STRANGE_TRIES 3
+#define SPLIT_TRIES   16 /* while others look at it */
+#define SWAP_HUGE     2	 /* a huge page that is pinned would have to be split */
 #define NAP_NS	      100000
 #define SCAN_CNT      64
 
@@ -59,6 +61,7 @@ struct scan_region_v1 {
 #define PAGEMAP_SCAN_V1 _IOWR('f', 16, struct scan_arg_v1)
 #define SCAN_PRESENT	(1u << 3)
 #define SCAN_SWAPPED	(1u << 4)
+#define SCAN_ZEROS	(1u << 5)
 #define SCAN_HUGE	(1u << 6)
 
 _Static_assert(sizeof(struct scan_arg_v1) == 96, "kernel ABI");
@@ -79,6 +82,14 @@ struct run {
 	size_t start;
 	size_t end;
 };
+
+/* No library's nap: those are cancellation points. */
+static void nap(void)
+{
+	struct timespec ts = { 0, NAP_NS };
+
+	syscall(SYS_nanosleep, &ts, NULL);
+}
 
 /* ---- what is there ---- */
 
@@ -130,6 +141,57 @@ void move_classify(struct swap_context *ctx, uintptr_t at, size_t len,
 	}
 }
 
+/* True if [p, p + huge) is mapped by a huge page, of data. */
+static bool is_huge(struct swap_context *ctx, uintptr_t p)
+{
+	struct scan_region_v1 r;
+	struct scan_arg_v1 s = {
+		.size = sizeof(s),
+		.start = p,
+		.end = p + pages_huge_len(),
+		.vec = (uintptr_t)&r,
+		.vec_len = 1,
+		.category_anyof_mask = SCAN_HUGE,
+		.return_mask = SCAN_HUGE | SCAN_ZEROS,
+	};
+
+	return ioctl(ctx->pagemap, PAGEMAP_SCAN_V1, &s) == 1 &&
+	       !(r.categories & SCAN_ZEROS);
+}
+
+/*
+ * Split the huge page at @p, a part of which is in the range: SWAP_HUGE if it stays one.
+ * Linux up to 6.12 at least tries for ever, in UFFDIO_MOVE, to split one that is
+ * pinned. MADV_COLD of a part splits as well, and tries once.
+ */
+static int split_at(struct swap_context *ctx, uintptr_t p, uintptr_t part)
+{
+	unsigned int tries;
+
+	for (tries = 0; is_huge(ctx, p); tries++) {
+		if (tries == SPLIT_TRIES)
+			return SWAP_HUGE;
+		if (tries)
+			nap();
+		madvise((void *)part, kedge__page_size(), MADV_COLD);
+	}
+	return 0;
+}
+
+/* Those that cannot be moved whole: cut by an end, or all of them. */
+static int split_huge(struct swap_context *ctx, uintptr_t at, size_t len,
+		      bool all)
+{
+	size_t huge = pages_huge_len();
+	uintptr_t p;
+	int rc = 0;
+
+	for (p = round_down(at, huge); !rc && p < at + len; p += huge)
+		if (all || p < at || p + huge > at + len)
+			rc = split_at(ctx, p, p < at ? at : p);
+	return rc;
+}
+
 /* The run that starts at byte @from; false at the end. */
 static bool next_run(const struct side *s, size_t from, struct run *run)
 {
@@ -150,14 +212,6 @@ static bool next_run(const struct side *s, size_t from, struct run *run)
 }
 
 /* ---- moving ---- */
-
-/* No library's nap: those are cancellation points. */
-static void nap(void)
-{
-	struct timespec ts = { 0, NAP_NS };
-
-	syscall(SYS_nanosleep, &ts, NULL);
-}
 
 /* How much of @len from @at is one mapping; all of it, if that is not known. */
 static size_t in_one_vma(struct swap_context *ctx, uintptr_t at, size_t len)
@@ -389,11 +443,19 @@ static int exchange(struct swap_context *ctx, uintptr_t a, uintptr_t b,
 	return rc;
 }
 
+/* Huge pages are split before the mappings are cut, which would map their pages one by
+ * one and leave them whole. */
 static int register_both(struct swap_context *ctx, uintptr_t a, uintptr_t b,
 			 size_t len)
 {
-	int rc = context_register(ctx, a, len);
+	const bool apart = (a ^ b) & (pages_huge_len() - 1);
+	int rc = split_huge(ctx, a, len, apart);
 
+	if (!rc)
+		rc = split_huge(ctx, b, len, apart);
+	if (rc)
+		return rc;
+	rc = context_register(ctx, a, len);
 	if (rc)
 		return rc;
 	rc = context_register(ctx, b, len);
@@ -433,7 +495,9 @@ int swap_by_move(uintptr_t a, uintptr_t b, size_t len)
 	if (rc)
 		return rc;
 	rc = register_both(ctx, a, b, len);
-	if (rc == -EBUSY) {
+	if (rc == SWAP_HUGE) {
+		rc = -EBUSY;
+	} else if (rc == -EBUSY) {
 		rc = SWAP_TAKEN;
 	} else if (!rc) {
 		rc = exchange(ctx, a, b, len, &lost);

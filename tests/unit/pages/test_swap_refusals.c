@@ -146,6 +146,36 @@ static void a_pinned_huge_page_stops_all_of_it(void **state)
 	area_free(b, len);
 }
 
+/* Each takes a split, which some kernels try for ever. */
+static void a_pinned_huge_page_that_is_cut_stops_all_of_it(void **state)
+{
+	size_t page = page_len(), huge = pages_huge_len();
+	char *a = huge_area(huge, 1), *b = huge_area(2 * huge, 2);
+	struct iovec pin = { .iov_base = a, .iov_len = huge };
+	struct io_uring ring;
+
+	need_way();
+	if (io_uring_queue_init(2, &ring, 0)) {
+		print_message("skipped: there is no io_uring\n");
+		skip();
+	}
+	assert_int_equal(io_uring_register_buffers(&ring, &pin, 1), 0);
+	assert_int_equal(kedge_page_swap(a + page, b + page, huge - page),
+			 -EBUSY);
+	assert_int_equal(kedge_page_swap(b, a, huge - page), -EBUSY);
+	assert_int_equal(kedge_page_swap(a, b + page, huge), -EBUSY);
+	assert_true(stamped(a, huge, 1));
+	io_uring_unregister_buffers(&ring);
+	io_uring_queue_exit(&ring);
+	/* The kernel lets go of it in its own time. */
+	while (kedge_page_swap(a + page, b + page, huge - page) == -EBUSY)
+		usleep(1000);
+	assert_int_equal(*(uint64_t *)(void *)(a + page), stamp_of(2, 1));
+	assert_true(stamped(a, page, 1));
+	area_free(a, huge);
+	area_free(b, 2 * huge);
+}
+
 static void a_forked_child_stops_it(void **state)
 {
 	size_t len = 40 * page_len();
@@ -187,6 +217,7 @@ int main(void)
 		EACH(huge_tlb_pages_are_refused),
 		MOVE(a_pinned_page_stops_all_of_it),
 		MOVE(a_pinned_huge_page_stops_all_of_it),
+		MOVE(a_pinned_huge_page_that_is_cut_stops_all_of_it),
 		MOVE(a_forked_child_stops_it),
 	};
 
