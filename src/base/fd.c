@@ -69,13 +69,3 @@ int fd_move_up(int fd)
 	close(fd);
 	return moved;
 }
-
-void kedge__fd_note(int fd, struct fd_id *id)
-{
-	fd_note(fd, id);
-}
-
-bool kedge__fd_same(int fd, const struct fd_id *id)
-{
-	return fd_same(fd, id);
-}
