@@ -224,14 +224,16 @@ static int both_keep_it(void)
 
 static void caches_without_a_notifier_share_one(void **state)
 {
-	struct nodev *d = nodev_new_with(0);
+	struct nodev *d;
 	struct kedge_cache *c;
 	int status;
 	pid_t pid;
 
 	(void)state;
+	need_threads_after_fork();
 	assert_int_equal(both_keep_it(), 0);
 	/* A child has one of its own, and closes what it has of its parent's. */
+	d = nodev_new_with(0);
 	assert_int_equal(kedge_cache_open(d->dev, NULL, NULL, &c), 0);
 	pid = fork();
 	if (!pid) {
