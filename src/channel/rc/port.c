@@ -210,7 +210,7 @@ static void port_halt(struct rdma *r)
 
 static void free_verbs(struct rc *c)
 {
-	/* What belongs to them is the kernel's to free. */
+	/* The kernel frees what belongs to them. */
 	if (!kedge__rc_mine(c)) {
 		kedge__log(KEDGE_LOG_ERROR,
 			   "the program closed descriptors of a channel's: what "

@@ -12,7 +12,7 @@ int kedge__rc_posted(int err, const char *call)
 		return 0;
 	if (err == ENOMEM)
 		return -EAGAIN;
-	/* What the program is told later is that the connection has ended. */
+	/* The program is told later, and only that the connection has ended. */
 	kedge__log(KEDGE_LOG_WARN, "%s: %s%s", call, strerrordesc_np(err),
 		   err == EACCES ? ": the process has changed its user since "
 				   "it opened the device" : "");

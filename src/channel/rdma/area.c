@@ -66,7 +66,7 @@ static struct rdma_area *area_of(struct list *l)
 
 /* ---- making ---- */
 
-/* Where it is to have pages: for a message like the last one. */
+/* An area gets pages for a message like the last one. */
 static void choose_pages(const struct rdma *r, struct rdma_area *a)
 {
 	size_t end = round_up(r->area_off + r->area_need + SLACK, SLACK);
@@ -342,7 +342,7 @@ static size_t run_of(char *at, size_t len, bool there)
 }
 
 /*
- * What of a new buffer has no pages yet. The ends may have some: a huge page came with
+ * The part of a new buffer that has no pages yet. The ends may have some: a huge page came with
  * malloc()'s own first touch, or with a neighbour's. False: it is not new.
  */
 static bool bare_part(char *to, size_t len, size_t *start, size_t *end)

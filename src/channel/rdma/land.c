@@ -236,7 +236,7 @@ static struct rdma_block *take_window(struct rdma *r)
 	struct rdma_block *w;
 
 	if (list_empty(&r->spare_windows)) {
-		/* What may be pinned can be used up by what is kept for speed. */
+		/* Memory that is kept for speed may use up the limit. */
 		do {
 			w = kedge__rdma_block_open(r, len, true);
 		} while (!w && (kedge__rdma_relieve(r, len) ||
