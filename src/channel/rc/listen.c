@@ -27,12 +27,14 @@ struct waiting {
 	uint64_t until;
 };
 
-/* @fd: readable when there is something to accept. */
+/* @fd: readable when there is something to accept. @events_id: the descriptor of events as
+ * it was opened; a program may close what is not its own. */
 struct rc_listener {
 	int fd;
 	struct list waiting;
 	uint32_t waiting_cnt;
 	struct rdma_event_channel *events;
+	struct fd_id events_id;
 	struct rdma_cm_id *id;
 	struct kedge_channel_opts opts;
 	pid_t pid;
@@ -95,6 +97,8 @@ int kedge__rc_listen(const char *node, const char *service,
 		rc = kedge__rc_events_open(&l->events);
 	if (!rc)
 		rc = open_fd(l);
+	if (!rc)
+		kedge__fd_note(l->events->fd, &l->events_id);
 	errno = 0;
 	if (!rc)
 		rc = listen_at(l, list);
@@ -182,7 +186,8 @@ static bool is_there(struct rc_listener *l, struct waiting *w, struct rc **out,
 {
 	struct rc_event got;
 
-	*rc = kedge__rc_event(w->c->events, 0, &got);
+	*rc = kedge__rc_mine(w->c) ? kedge__rc_event(w->c->events, 0, &got)
+				   : -EBADF;
 	if (*rc == -ETIMEDOUT && clock_ns() < w->until)
 		return false;
 	if (!*rc && got.type == RDMA_CM_EVENT_ESTABLISHED)
@@ -216,6 +221,11 @@ static bool any_there(struct rc_listener *l, struct rc **out,
 	return false;
 }
 
+static bool is_mine(const struct rc_listener *l)
+{
+	return kedge__fd_same(l->events->fd, &l->events_id);
+}
+
 void kedge__rc_listener_close(struct rc_listener *l)
 {
 	bool ours = l->pid == getpid();
@@ -223,10 +233,10 @@ void kedge__rc_listener_close(struct rc_listener *l)
 
 	list_for_each_safe(n, tmp, &l->waiting)
 		drop(l, list_entry(n, struct waiting, node), NULL);
-	if (ours) {
+	if (ours && is_mine(l)) {
 		reject_all(l);
 		close_cm(l);
-	} else {
+	} else if (is_mine(l)) {
 		close(l->events->fd);
 		close(l->fd);
 	}
@@ -331,6 +341,11 @@ int kedge__rc_accept(struct rc_listener *l, int timeout_ms, struct rc **out,
 	int rc;
 
 	for (;;) {
+		/* librdmacm would write to what has its number. */
+		if (!is_mine(l))
+			return kedge_reason(-EBADF, "the program closed the "
+					    "listener's descriptor: open "
+					    "another one");
 		rc = take_all(l);
 		if (rc)
 			return rc;

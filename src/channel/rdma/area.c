@@ -11,8 +11,8 @@
  * messages finds one ready each time, and the receiver's thread does that work while
  * the adapter writes.
  *
- * Where the cache can follow (kedge__cache_adopt()), the registration goes along with
- * the pages: it is one of the buffer's then, kept for the next message into it, and a
+ * The registration goes along with the pages, where the cache can follow
+ * (kedge__cache_adopt()): it is one of the buffer's then, kept for the next message into it, and a
  * spent area has none. It covers all pages of the area: those that did not move belong
  * to nobody from then on, and are pinned as long as it is kept. So an area has pages
  * where the last message's did, and some before and behind, as the next buffer of an
@@ -125,8 +125,9 @@ static int fill(struct rdma *r, struct rdma_area *a)
 
 	choose_pages(r, a);
 	rc = map_pages(a);
-	if (!rc)
-		rc = reg_pages(r, a);
+	if (rc)
+		return rc;
+	rc = reg_pages(r, a);
 	/* The limit may be used up by registrations that nobody holds. */
 	while (rc && kedge__rdma_relieve(r, a->pages))
 		rc = reg_pages(r, a);

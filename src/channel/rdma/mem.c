@@ -86,7 +86,7 @@ static const struct rdma_whole *whole_of(const struct rdma *r,
 	return (const void *)(uintptr_t)kedge__cache_priv(r->cache, mr);
 }
 
-/* What the device knows a byte by. */
+/* The device knows a byte by this number. */
 static uint64_t position(const struct kedge_mr *mr, uint64_t addr)
 {
 	return mr->offset + (addr - mr->addr);
