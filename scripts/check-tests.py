@@ -108,7 +108,7 @@ def unbuilt(targets):
 
 
 def unrun(targets, tests):
-    """Programs that no test runs, and neither a script of tests nor docs name."""
+    """Programs that no test and no benchmark runs, and neither a script of tests nor docs name."""
     used = {name for t in tests for name in t['depends'] + t['cmd']}
     text = '\n'.join(
         [bare(f) for f in glob.glob('tests/**/*.sh', recursive=True) +
@@ -137,7 +137,7 @@ def of_build(build):
         return
     yield from unread(read, os.path.getmtime(os.path.join(build, 'build.ninja')))
     yield from unbuilt(targets)
-    yield from unrun(targets, tests)
+    yield from unrun(targets, tests + intro(build, 'benchmarks'))
 
 
 def sizes():

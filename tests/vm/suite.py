@@ -67,6 +67,7 @@ JOBS = [
         '--check -s 1K,64K -W auto,register -r {n}', (1, 11)),
     Job('rdma channel', False, RDMA, 300, ONE + '{b}/tests/vm/rdma_channel',
         ONCE),
+    Job('rdma api', False, RDMA, 300, ONE + '{b}/tests/vm/rdma_api', ONCE),
     Job('rdma channels', False, RDMA, 300, ONE + '{b}/kedge torture -q '
         '--channel --transport verbs --seconds {n}', (10, 120)),
     Job('rdma resync', False, RDMA, 900, ONE + '{b}/tests/vm/verbs_resync '

@@ -38,7 +38,8 @@ static void opens_for_reading_alone(void **state)
 
 static int raw_register(struct um *u, struct ummunot_register_ioctl r)
 {
-	return ioctl(u->fd, UMMUNOT_REGISTER_REGION, &r) ? -errno : 0;
+	return ioctl(u->fd, um_request(u->fd, UMMUNOT_REGISTER_REGION),
+		     &r) ? -errno : 0;
 }
 
 static void refuses_bad_ranges(void **state)
@@ -92,18 +93,21 @@ static void bad_pointers_fault(void **state)
 					      UMMUNOT_UNREGISTER_REGION,
 					      UMMUNOT_END_QUIET };
 	char *m = um_memory(1);
+	unsigned long cmd;
 	struct um u;
 	size_t i;
 
 	mprotect(m, PAGE, PROT_NONE);
 	um_open(&u, O_NONBLOCK);
 	for (i = 0; i < sizeof(cmds) / sizeof(cmds[0]); i++) {
-		assert_int_equal(ioctl(u.fd, cmds[i], m), -1);
+		cmd = um_request(u.fd, cmds[i]);
+		assert_int_equal(ioctl(u.fd, cmd, m), -1);
 		assert_int_equal(errno, EFAULT);
-		assert_int_equal(ioctl(u.fd, cmds[i], ~0ul), -1);
+		assert_int_equal(ioctl(u.fd, cmd, ~0ul), -1);
 		assert_int_equal(errno, EFAULT);
 	}
-	assert_int_equal(ioctl(u.fd, _IO(UMMUNOT_MAGIC, 4), m), -1);
+	cmd = um_request(u.fd, _IO(UMMUNOT_MAGIC, 63));
+	assert_int_equal(ioctl(u.fd, cmd, m), -1);
 	assert_int_equal(errno, ENOTTY);
 	assert_int_equal(ioctl(u.fd, TIOCGWINSZ, m), -1);
 	assert_int_equal(errno, ENOTTY);

@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <linux/ummunot.h>
+#include "ummunot_lib.h"
 
 #define LEN	65536
 #define ROUNDS	1001
@@ -80,7 +80,7 @@ static void watch(int fd, const char *start, size_t len, uint64_t cookie)
 		.user_cookie = cookie,
 	};
 
-	if (ioctl(fd, UMMUNOT_REGISTER_REGION, &r))
+	if (ioctl(fd, um_request(fd, UMMUNOT_REGISTER_REGION), &r))
 		err(2, "register");
 }
 

@@ -103,12 +103,12 @@ static void any_register(struct fuzzer *f, int fd)
 	struct ummunot_register_ioctl r = {
 		.start = any_address(f),
 		.user_cookie = below(f, 40),
-		.flags = below(f, 10) ? below(f, 2) : (uint32_t)next_random(f),
+		.flags = below(f, 10) ? below(f, 4) : (uint32_t)next_random(f),
 		.reserved = below(f, 30) ? 0 : 1,
 	};
 
 	r.end = below(f, 4) ? r.start + below(f, 20 * PAGE) : any_address(f);
-	allow(f, "register", ioctl(fd, UMMUNOT_REGISTER_REGION, &r),
+	allow(f, "register", ioctl(fd, um_request(fd, UMMUNOT_REGISTER_REGION), &r),
 	      ioctl_errnos);
 }
 
@@ -116,19 +116,21 @@ static void any_ioctl(struct fuzzer *f, int fd)
 {
 	static const unsigned long cmds[] = { UMMUNOT_EXCHANGE_FEATURES,
 					      UMMUNOT_REGISTER_REGION,
-					      UMMUNOT_UNREGISTER_REGION };
-	unsigned long cmd = cmds[below(f, 3)];
+					      UMMUNOT_UNREGISTER_REGION,
+					      UMMUNOT_END_QUIET };
+	unsigned long cmd = cmds[below(f, 4)];
 	uint64_t cookie = below(f, 40);
 
 	if (below(f, 2)) {
-		allow(f, "unregister",
-		      ioctl(fd, UMMUNOT_UNREGISTER_REGION, &cookie),
+		cmd = cmds[2 + below(f, 2)];
+		allow(f, "unregister", ioctl(fd, um_request(fd, cmd), &cookie),
 		      ioctl_errnos);
 		return;
 	}
 	if (!below(f, 10))
 		cmd = _IOC(below(f, 4), UMMUNOT_MAGIC, below(f, 6), below(f, 64));
-	allow(f, "ioctl", ioctl(fd, cmd, any_buffer(f)), ioctl_errnos);
+	allow(f, "ioctl", ioctl(fd, um_request(fd, cmd), any_buffer(f)),
+	      ioctl_errnos);
 }
 
 static void any_read(struct fuzzer *f, int fd)

@@ -103,6 +103,11 @@ int um_swap_with(int fd, void *a, void *b, size_t len, uint64_t flags)
 	return ioctl(fd, number, &r) ? -errno : 0;
 }
 
+int um_end_quiet(struct um *u, uint64_t cookie)
+{
+	return request(u->fd, UMMUNOT_END_QUIET, &cookie);
+}
+
 ssize_t um_read(struct um *u, struct ummunot_event *ev, size_t max)
 {
 	ssize_t n = read(u->fd, ev, max * sizeof(*ev));

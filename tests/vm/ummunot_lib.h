@@ -42,6 +42,7 @@ int um_features(struct um *u, uint32_t features);
 int um_watch(struct um *u, const void *start, size_t len, uint64_t cookie,
 	     uint32_t flags);
 int um_unwatch(struct um *u, uint64_t cookie);
+int um_end_quiet(struct um *u, uint64_t cookie);
 ssize_t um_read(struct um *u, struct ummunot_event *ev, size_t max);
 /* UMMUNOT_SWAP_PAGES by any file: 0 or a negative errno. */
 int um_swap(int fd, void *a, void *b, size_t len);

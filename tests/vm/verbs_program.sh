@@ -11,12 +11,13 @@ kedge=$1
 program=$2
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
-failed=0
+failed=
 
 fail()
 {
 	echo "verbs_program.sh: $*" >&2
-	failed=1
+	failed="$failed
+failed: $*"
 }
 
 # run NAME WORD COMMAND...: the command is put before the program, the word
@@ -54,4 +55,8 @@ cached 300
 run bare '' "$kedge" run --stats --no-hooks --
 cached 150
 wc -l <"$tmp/plain"
-exit $failed
+# Once more, where it is read first.
+[ -z "$failed" ] || {
+	echo "$failed" >&2
+	exit 1
+}

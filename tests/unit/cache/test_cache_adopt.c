@@ -205,7 +205,8 @@ static void what_others_changed_is_not_kept(void **state)
 			assert_true(is_hit(0, MOVED, WRITE));
 		} else {
 			assert_false(is_hit(0, MOVED, WRITE));
-			assert_int_equal(dev->deregs, 1);
+			/* The other one was made while the drop was under way, and may end, too. */
+			assert_int_equal(dev->deregs, 1 + stats().uncached);
 		}
 		stats();
 		end_of_landing();

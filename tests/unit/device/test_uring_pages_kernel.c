@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <linux/capability.h>
+#include <linux/securebits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -85,9 +87,7 @@ static const struct kedge_mr *get(char *p, size_t len)
 {
 	const struct kedge_mr *mr;
 
-	assert_int_equal(kedge_cache_get(cache, p, len,
-					 KEDGE_ACCESS_LOCAL_WRITE, &mr),
-			 0);
+	assert_int_equal(kedge_cache_get(cache, p, len, KEDGE_ACCESS_LOCAL_WRITE, &mr), 0);
 	return mr;
 }
 
@@ -187,8 +187,7 @@ static bool within_a_larger_one(char *p, size_t len)
 
 static bool where_mremap_took_it(char *p, size_t len)
 {
-	char *to = mmap(NULL, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-			0);
+	char *to = mmap(NULL, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	bool lost;
 
 	read_through(p, len);
@@ -220,8 +219,7 @@ static bool by_the_end_of_its_writing(char *p, size_t len)
 /* Moved in that state, when nobody watches it any more; then others come and go. */
 static bool by_a_move_while_read_only(char *p, size_t len)
 {
-	char *to = mmap(NULL, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-			0);
+	char *to = mmap(NULL, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	char *other = mmap(NULL, page, PROT_READ | PROT_WRITE,
 			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -415,6 +413,20 @@ static void drop_ipc_lock(void)
 	syscall(SYS_capset, &h, d);
 }
 
+/*
+ * All of a user's rings share its RLIMIT_MEMLOCK, and this test may run twice at a time:
+ * the rings are those of a user that nobody else is, with root's capabilities. Whoever
+ * may not change users has no other program beside it.
+ */
+static void become_a_user_alone(void)
+{
+	uid_t uid = 1000000 + (uid_t)getpid();
+
+	if (prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP) || setresuid(uid, uid, uid))
+		return;
+	prctl(PR_SET_DUMPABLE, 1);
+}
+
 /* Two buffers by turns, of which the limit allows one: 0, or what is wrong. */
 static int take_turns(void)
 {
@@ -425,6 +437,7 @@ static int take_turns(void)
 	char *p;
 	int i;
 
+	become_a_user_alone();
 	drop_ipc_lock();
 	if (setrlimit(RLIMIT_MEMLOCK, &rl) ||
 	    io_uring_queue_init(8, &tight, 0) ||
@@ -432,8 +445,7 @@ static int take_turns(void)
 	    kedge_cache_open(dev, NULL, NULL, &cache))
 		return 1;
 	/* Apart, or the two would be registered as one. */
-	p = mmap(NULL, 4 * len, PROT_READ | PROT_WRITE,
-		 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	p = mmap(NULL, 4 * len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (p == MAP_FAILED)
 		return 2;
 	/* A huge page would count whole. */
@@ -482,14 +494,11 @@ static void marking_keeps_every_byte(void **state)
 	char *p;
 
 	begin(0);
-	p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-		 -1, 0);
+	p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	assert_ptr_not_equal(p, MAP_FAILED);
 	for (i = 0; i < len; i++)
 		p[i] = (char)(i * 7 + i / 4096);
-	assert_int_equal(kedge_cache_get(cache, p, len,
-					 KEDGE_ACCESS_LOCAL_WRITE, &mr),
-			 0);
+	assert_int_equal(kedge_cache_get(cache, p, len, KEDGE_ACCESS_LOCAL_WRITE, &mr), 0);
 	for (i = 0; i < len; i++)
 		assert_int_equal(p[i], (char)(i * 7 + i / 4096));
 	kedge_cache_put(cache, mr);
@@ -520,16 +529,12 @@ static void what_cannot_be_pinned_is_not_touched(void **state)
 	begin(0);
 	p = mmap(NULL, len, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	assert_ptr_not_equal(p, MAP_FAILED);
-	assert_int_equal(kedge_cache_get(cache, p, len,
-					 KEDGE_ACCESS_LOCAL_WRITE, &mr),
-			 -EFAULT);
+	assert_int_equal(kedge_cache_get(cache, p, len, KEDGE_ACCESS_LOCAL_WRITE, &mr), -EFAULT);
 	assert_int_equal(resident(p, len), 0);
 	/* A hole behind: the error is the hole's. */
 	assert_int_equal(mprotect(p, len, PROT_READ | PROT_WRITE), 0);
 	munmap(p + 4 * page, page);
-	assert_int_equal(kedge_cache_get(cache, p, len,
-					 KEDGE_ACCESS_LOCAL_WRITE, &mr),
-			 -EFAULT);
+	assert_int_equal(kedge_cache_get(cache, p, len, KEDGE_ACCESS_LOCAL_WRITE, &mr), -EFAULT);
 	assert_int_equal(resident(p + 5 * page, 3 * page), 0);
 	end();
 	munmap(p, len);
