@@ -20,6 +20,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/process/own.h"
 #include "base/process/page.h"
 #include "pages/internal.h"
 
@@ -177,18 +178,14 @@ static int area_error(void)
 static int map_area(struct swap_context *ctx)
 {
 	size_t huge = pages_huge_len(), each = ctx->cap + huge, i;
-	size_t want = AREAS * each, pieces = each / huge + 1;
+	size_t want = AREAS * each;
 	uintptr_t base;
 
-	ctx->kind[0] = calloc(2, pieces);
-	if (!ctx->kind[0])
-		return -ENOMEM;
-	ctx->kind[1] = ctx->kind[0] + pieces;
 	ctx->area_len = want + 2 * huge;
 	ctx->area = mmap(NULL, ctx->area_len, PROT_NONE,
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (ctx->area == MAP_FAILED)
-		goto free_kind;
+		return area_error();
 	munlock(ctx->area, ctx->area_len);
 	base = round_down((uintptr_t)ctx->area + huge, huge);
 	if (madvise((void *)base, want, MADV_DONTFORK) ||
@@ -204,9 +201,6 @@ static int map_area(struct swap_context *ctx)
 
 unmap:
 	munmap(ctx->area, ctx->area_len);
-free_kind:
-	free(ctx->kind[0]);
-	ctx->kind[0] = NULL;
 	return area_error();
 }
 
@@ -232,25 +226,29 @@ static void context_close(struct swap_context *ctx)
 	close_own(ctx->maps, &ctx->maps_id);
 	if (ctx->area)
 		munmap(ctx->area, ctx->area_len);
-	free(ctx->kind[0]);
-	free(ctx);
+	own_unmap(ctx, ctx->own_len);
 }
 
 /* Does without what /proc does not show: then pages are moved one by one. */
 static int context_open(size_t len, struct swap_context **out)
 {
-	struct swap_context *ctx = calloc(1, sizeof(*ctx));
+	size_t cap = CAP_MIN, pieces, own_len;
+	struct swap_context *ctx;
 	int rc;
 
-	if (!ctx)
+	while (cap < len && cap < SIZE_MAX / (4 * AREAS))
+		cap *= 2;
+	if (cap < len)
 		return -ENOMEM;
-	ctx->cap = CAP_MIN;
-	while (ctx->cap < len && ctx->cap < SIZE_MAX / (4 * AREAS))
-		ctx->cap *= 2;
-	if (ctx->cap < len) {
-		rc = -ENOMEM;
-		goto free_context;
-	}
+	pieces = cap / pages_huge_len() + 2;
+	own_len = sizeof(*ctx) + 2 * pieces;
+	ctx = own_map(own_len);
+	if (!ctx)
+		return area_error();
+	ctx->own_len = own_len;
+	ctx->cap = cap;
+	ctx->kind[0] = (uint8_t *)(ctx + 1);
+	ctx->kind[1] = ctx->kind[0] + pieces;
 	ctx->uffd = new_uffd();
 	if (ctx->uffd < 0) {
 		rc = ctx->uffd;
@@ -270,7 +268,7 @@ static int context_open(size_t len, struct swap_context **out)
 close_uffd:
 	close(ctx->uffd);
 free_context:
-	free(ctx);
+	own_unmap(ctx, own_len);
 	return rc;
 }
 

@@ -40,7 +40,8 @@ enum piece_kind {
  * The tools of one swap: a userfaultfd of its own, so that its registrations
  * never melt with another swap's, and scratch space: for the huge pages of both
  * sides, and for their single pages, apart from each other, as the page tables
- * of single pages would make the kernel split a huge page that follows.
+ * of single pages would make the kernel split a huge page that follows. It lies in a
+ * mapping of its own: pages under way may have neighbours from any allocator.
  */
 struct swap_context {
 	struct swap_context *next;
@@ -52,6 +53,7 @@ struct swap_context {
 	struct fd_id maps_id;
 	char *area; /* as mapped: area_len bytes */
 	size_t area_len;
+	size_t own_len; /* of this */
 	size_t cap; /* the longest range that it serves */
 	uintptr_t huge[2];
 	uintptr_t small[2];
@@ -84,6 +86,9 @@ int context_writable(struct swap_context *ctx, uintptr_t at, size_t len);
 
 /* Another userfaultfd has a range, perhaps one of kedge's notifiers. */
 #define SWAP_TAKEN 1
+/* swap.c: true if it may have been watched anew since watches were @ended (inflight.h),
+ * and not by a stranger. Naps where it has tried often. */
+bool swap_try_again(uint32_t ended, unsigned int tries);
 
 /* move.c: 0, SWAP_TAKEN or a negative errno with a reason. */
 int swap_by_move(uintptr_t a, uintptr_t b, size_t len);

@@ -27,61 +27,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "pages/internal.h"
+#include "pages/move.h"
 
 #define OUT_TRIES     2000 /* for a page that somebody else is at */
 #define STRANGE_TRIES 3
 #define SPLIT_TRIES   16 /* while others look at it */
-#define SWAP_HUGE     2	 /* a huge page that is pinned would have to be split */
 #define NAP_NS	      100000
 #define SCAN_CNT      64
-
-/* PAGEMAP_SCAN of <linux/fs.h>, which older headers lack. */
-struct scan_arg_v1 {
-	uint64_t size;
-	uint64_t flags;
-	uint64_t start;
-	uint64_t end;
-	uint64_t walk_end;
-	uint64_t vec;
-	uint64_t vec_len;
-	uint64_t max_pages;
-	uint64_t category_inverted;
-	uint64_t category_mask;
-	uint64_t category_anyof_mask;
-	uint64_t return_mask;
-};
-
-struct scan_region_v1 {
-	uint64_t start;
-	uint64_t end;
-	uint64_t categories;
-};
-
-#define PAGEMAP_SCAN_V1 _IOWR('f', 16, struct scan_arg_v1)
-#define SCAN_PRESENT	(1u << 3)
-#define SCAN_SWAPPED	(1u << 4)
-#define SCAN_ZEROS	(1u << 5)
-#define SCAN_HUGE	(1u << 6)
-
-_Static_assert(sizeof(struct scan_arg_v1) == 96, "kernel ABI");
-
-/* One of the two ranges. */
-struct side {
-	struct swap_context *ctx;
-	uintptr_t at;
-	size_t len;
-	uintptr_t scratch[PIECE_SMALL + 1]; /* by kind; for the byte at @at */
-	const uint8_t *kind;
-	size_t out; /* so many bytes have been moved out */
-};
-
-/* Bytes [start, end) of a range, of pieces of one kind. */
-struct run {
-	enum piece_kind kind;
-	size_t start;
-	size_t end;
-};
 
 /* No library's nap: those are cancellation points. */
 static void nap(void)
@@ -179,7 +131,7 @@ static int split_at(struct swap_context *ctx, uintptr_t p, uintptr_t part)
 }
 
 /* Those that cannot be moved whole: cut by an end, or all of them. */
-static int split_huge(struct swap_context *ctx, uintptr_t at, size_t len,
+int move_split_huge(struct swap_context *ctx, uintptr_t at, size_t len,
 		      bool all)
 {
 	size_t huge = pages_huge_len();
@@ -193,7 +145,7 @@ static int split_huge(struct swap_context *ctx, uintptr_t at, size_t len,
 }
 
 /* The run that starts at byte @from; false at the end. */
-static bool next_run(const struct side *s, size_t from, struct run *run)
+bool move_next_run(const struct side *s, size_t from, struct run *run)
 {
 	size_t huge = pages_huge_len(), i, first;
 	uintptr_t base = round_down(s->at, huge);
@@ -258,7 +210,7 @@ static ssize_t move_once(struct swap_context *ctx, uintptr_t dst, uintptr_t src,
  * For an empty run, too, the kernel is asked whether it would move pages: the other
  * side's are to come here. That leaves no page table.
  */
-static int move_out(struct side *s, const struct run *run)
+static int move_run_out(struct side *s, const struct run *run)
 {
 	uint32_t holes = run->kind == PIECE_EMPTY ? 0 : MOVE_ALLOW_HOLES;
 	size_t end = run->end;
@@ -283,13 +235,35 @@ static int move_out(struct side *s, const struct run *run)
 	return 0;
 }
 
-static int all_out(struct side *s)
+/* Guarded: see watchdog.c. */
+static int move_out(struct side *s, const struct run *run)
+{
+	struct move_guard g = {
+		.ctx = s->ctx,
+		.dst = s->scratch[run->kind] + run->start,
+		.src = s->at + run->start,
+		.len = run->end - run->start,
+	};
+	int rc;
+
+	if (run->kind == PIECE_HUGE)
+		return move_run_out(s, run);
+	move_guard_begin(&g);
+	rc = move_run_out(s, run);
+	move_guard_end(&g);
+	if (rc)
+		madvise((void *)(s->scratch[run->kind] + s->out),
+			run->end - s->out, MADV_DONTNEED);
+	return rc == -EEXIST ? -EBUSY : rc;
+}
+
+int move_all_out(struct side *s)
 {
 	struct run run;
 	size_t at = 0;
 	int rc = 0;
 
-	while (!rc && next_run(s, at, &run)) {
+	while (!rc && move_next_run(s, at, &run)) {
 		rc = move_out(s, &run);
 		at = run.end;
 	}
@@ -357,13 +331,13 @@ static bool move_in(struct swap_context *ctx, uintptr_t dst, uintptr_t src,
 }
 
 /* Move what is out of @s to @to, up to byte @end. */
-static bool all_in(uintptr_t to, const struct side *s, size_t end)
+bool move_all_in(uintptr_t to, const struct side *s, size_t end)
 {
 	bool ok = true;
 	struct run run;
 	size_t at = 0;
 
-	while (at < end && next_run(s, at, &run)) {
+	while (at < end && move_next_run(s, at, &run)) {
 		at = run.end;
 		if (run.end > end)
 			run.end = end;
@@ -385,7 +359,7 @@ static void clear_way(const struct side *s, const struct side *from)
 
 	if ((s->at ^ from->at) & (pages_huge_len() - 1))
 		return;
-	for (; next_run(from, at, &run); at = run.end) {
+	for (; move_next_run(from, at, &run); at = run.end) {
 		if (run.kind != PIECE_HUGE)
 			continue;
 		first = (s->at + run.start - round_down(s->at, pages_huge_len())) /
@@ -401,7 +375,7 @@ static void clear_way(const struct side *s, const struct side *from)
 
 /* ---- the swap ---- */
 
-static void side_init(struct side *s, struct swap_context *ctx, int i,
+void move_side(struct side *s, struct swap_context *ctx, int i,
 		      uintptr_t at, size_t len)
 {
 	size_t off = at & (pages_huge_len() - 1);
@@ -425,19 +399,19 @@ static int exchange(struct swap_context *ctx, uintptr_t a, uintptr_t b,
 	bool ok;
 	int rc;
 
-	side_init(&sa, ctx, 0, a, len);
-	side_init(&sb, ctx, 1, b, len);
-	rc = all_out(&sa);
+	move_side(&sa, ctx, 0, a, len);
+	move_side(&sb, ctx, 1, b, len);
+	rc = move_all_out(&sa);
 	if (!rc)
-		rc = all_out(&sb);
+		rc = move_all_out(&sb);
 	if (rc) {
-		ok = all_in(a, &sa, sa.out);
-		ok = all_in(b, &sb, sb.out) && ok;
+		ok = move_all_in(a, &sa, sa.out);
+		ok = move_all_in(b, &sb, sb.out) && ok;
 	} else {
 		clear_way(&sa, &sb);
 		clear_way(&sb, &sa);
-		ok = all_in(a, &sb, len);
-		ok = all_in(b, &sa, len) && ok;
+		ok = move_all_in(a, &sb, len);
+		ok = move_all_in(b, &sa, len) && ok;
 	}
 	*lost = !ok;
 	return rc;
@@ -449,10 +423,10 @@ static int register_both(struct swap_context *ctx, uintptr_t a, uintptr_t b,
 			 size_t len)
 {
 	const bool apart = (a ^ b) & (pages_huge_len() - 1);
-	int rc = split_huge(ctx, a, len, apart);
+	int rc = move_split_huge(ctx, a, len, apart);
 
 	if (!rc)
-		rc = split_huge(ctx, b, len, apart);
+		rc = move_split_huge(ctx, b, len, apart);
 	if (rc)
 		return rc;
 	rc = context_register(ctx, a, len);
@@ -494,6 +468,7 @@ int swap_by_move(uintptr_t a, uintptr_t b, size_t len)
 
 	if (rc)
 		return rc;
+	move_guard_ready();
 	rc = register_both(ctx, a, b, len);
 	if (rc == SWAP_HUGE) {
 		rc = -EBUSY;
@@ -504,6 +479,7 @@ int swap_by_move(uintptr_t a, uintptr_t b, size_t len)
 		context_unregister(ctx, a, len);
 		context_unregister(ctx, b, len);
 	}
+	move_guard_done();
 	context_put(ctx);
 	if (lost)
 		return kedge_reason(-EFAULT, "a mapping was changed by another "

@@ -73,9 +73,8 @@ static int announced(uintptr_t a, uintptr_t b, size_t len, uint32_t way,
 	return rc;
 }
 
-/* True if it may have been watched anew, and not by a stranger. At first only
- * a watch of the range itself has been told. */
-static bool try_again(uint32_t ended, unsigned int tries)
+/* At first only a watch of the range itself has been told. */
+bool swap_try_again(uint32_t ended, unsigned int tries)
 {
 	const struct timespec nap = { 0, TAKEN_NAP_NS };
 
@@ -105,7 +104,7 @@ static int one_way(uintptr_t a, uintptr_t b, size_t len, uint32_t way)
 	do {
 		ended = inflight_ended(&kedge__watches);
 		rc = announced(a, b, len, way, tries);
-	} while (rc == SWAP_TAKEN && try_again(ended, ++tries));
+	} while (rc == SWAP_TAKEN && swap_try_again(ended, ++tries));
 	swap_end(&saved);
 	if (rc == SWAP_TAKEN)
 		rc = kedge_reason(-EOPNOTSUPP, "another userfaultfd watches "

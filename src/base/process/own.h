@@ -6,12 +6,20 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
 
 /* Zeroed memory, or NULL. libkedge-hooks does not call back for it. */
 void *own_map(size_t len);
 void own_unmap(void *at, size_t len);
+/* A shared mapping of @fd from @off on, or NULL. */
+void *own_map_file(size_t len, int fd, off_t off);
 /* mremap() of @len bytes. */
 void *own_remap(void *from, void *to, size_t len, int flags);
+
+/* [start, end) has variables of the library's own: those of a whole program that it is
+ * linked into. */
+bool own_data_in(uintptr_t start, uintptr_t end);
 
 /* True in a thread while it is in one of these, or in a handler on top of it. */
 bool own_call(void);

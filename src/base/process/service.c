@@ -143,6 +143,8 @@ static void start_keeper(void)
 		return;
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	keeper = !pthread_create(&thread, &attr, keep, &unblocked);
+	if (keeper)
+		pthread_setname_np(thread, "kedge-keeper");
 	pthread_attr_destroy(&attr);
 }
 
@@ -186,20 +188,52 @@ int service_begin(struct service *s)
 	return 0;
 }
 
-bool service_end(struct service *s)
+/* With the lock. False: its thread was ended already. */
+static bool forget(struct service *s)
 {
 	struct service **link;
-	bool running;
+	bool running = !s->ended;
 
-	adopt();
-	sig_lock(&lock);
-	running = !s->ended;
 	for (link = &services; *link; link = &(*link)->next)
 		if (*link == s) {
 			*link = s->next;
 			cnt -= running;
 			break;
 		}
+	return running;
+}
+
+bool service_end(struct service *s)
+{
+	bool running;
+
+	adopt();
+	sig_lock(&lock);
+	running = forget(s);
+	s->ended = true; /* service_leave() may be next */
 	sig_unlock(&lock);
 	return running;
+}
+
+bool service_alone(void)
+{
+	bool is;
+
+	adopt();
+	sig_lock(&lock);
+	is = alone(false);
+	sig_unlock(&lock);
+	return is;
+}
+
+/* Whoever ends services waits for their threads with the lock. */
+bool service_leave(struct service *s)
+{
+	bool ours;
+
+	if (pthread_mutex_trylock(&lock.mutex))
+		return false;
+	ours = !s->ended && forget(s);
+	sig_unlock_blocked(&lock);
+	return ours && !pthread_detach(pthread_self());
 }

@@ -24,4 +24,11 @@ int service_begin(struct service *s);
  * that began it, while the thread still runs, or has not been started. */
 bool service_end(struct service *s);
 
+/* True: the process has no other thread than the calling one and those of services. */
+bool service_alone(void);
+
+/* By the thread itself, with signals blocked: true, and it ends now, detached. False: it
+ * is being ended, or that cannot be told yet; it goes on. Waits for no lock. */
+bool service_leave(struct service *s);
+
 #endif /* BASE_PROCESS_SERVICE_H */

@@ -44,16 +44,22 @@ static bool gone_in_time(const char *at)
 	return true;
 }
 
+/* While the thread works on a block, that one is nobody's: a take waits for nothing. */
+static void lend(struct landing_member *p, const char *buf, uint64_t len, struct landing *l)
+{
+	WAIT_FOR(!landing_take(p, buf, len, l));
+}
+
 static void what_is_lent_is_congruent_and_nobody_elses(void **state)
 {
 	struct landing_member *p = pool_of(BLOCKS);
 	size_t unit = pages_huge_len(), off = 3 * page_len() + 16;
 	struct landing a, b, c;
 
-	assert_int_equal(landing_take(p, buffer_at(off), unit, &a), 0);
+	lend(p, buffer_at(off), unit, &a);
 	assert_int_equal(a.cnt, 2);
 	assert_int_equal((uintptr_t)a.addr % unit, off);
-	assert_int_equal(landing_take(p, buffer_at(0), 2 * unit, &b), 0);
+	lend(p, buffer_at(0), 2 * unit, &b);
 	assert_int_equal(b.cnt, 2);
 	assert_true(b.addr >= a.addr + unit || b.addr + 2 * unit <= a.addr);
 	memset(a.addr, 1, unit);
@@ -62,7 +68,7 @@ static void what_is_lent_is_congruent_and_nobody_elses(void **state)
 	/* All are lent: nobody waits. */
 	assert_int_equal(landing_take(p, buffer_at(0), 1, &c), -EAGAIN);
 	landing_give(p, &b, true);
-	assert_int_equal(landing_take(p, buffer_at(0), 1, &c), 0);
+	lend(p, buffer_at(0), 1, &c);
 	landing_give(p, &c, true);
 	landing_give(p, &a, true);
 	/* More than there are blocks, at any time. */
@@ -78,10 +84,10 @@ static void what_a_peer_may_still_write_to_is_lent_no_more(void **state)
 	struct landing a, b;
 	char *lost;
 
-	assert_int_equal(landing_take(p, buffer_at(0), unit, &a), 0);
+	lend(p, buffer_at(0), unit, &a);
 	lost = a.addr;
 	landing_give(p, &a, false);
-	assert_int_equal(landing_take(p, buffer_at(0), unit, &b), 0);
+	lend(p, buffer_at(0), unit, &b);
 	assert_ptr_not_equal(b.addr, lost);
 	assert_int_equal(landing_take(p, buffer_at(0), unit, &a), -EAGAIN);
 	landing_give(p, &b, true);
@@ -126,12 +132,12 @@ static void nothing_is_kept_that_nobody_uses(void **state)
 	size_t unit = pages_huge_len();
 	struct landing a;
 
-	assert_int_equal(landing_take(p, buffer_at(0), 2 * unit, &a), 0);
+	lend(p, buffer_at(0), 2 * unit, &a);
 	memset(a.addr, 1, 2 * unit);
 	landing_give(p, &a, true);
 	assert_true(gone_in_time(a.addr));
 	assert_true(gone_in_time(a.addr + 2 * unit - 1));
-	assert_int_equal(landing_take(p, buffer_at(0), 2 * unit, &a), 0);
+	lend(p, buffer_at(0), 2 * unit, &a);
 	assert_int_equal(a.addr[0], 0);
 	landing_give(p, &a, true);
 	landing_close(p, true);
@@ -147,8 +153,8 @@ static void a_hole_is_filled_by_who_waits(void **state)
 	size_t unit = pages_huge_len(), i;
 	struct landing a, b;
 
-	assert_int_equal(landing_take(p, buffer_at(0), 3 * unit, &a), 0);
-	assert_int_equal(landing_take(p, buffer_at(0), 9 * unit, &b), 0);
+	lend(p, buffer_at(0), 3 * unit, &a);
+	lend(p, buffer_at(0), 9 * unit, &b);
 	memset(a.addr, 1, 3 * unit);
 	memset(b.addr, 1, 9 * unit);
 	landing_give(p, &b, true);
@@ -199,8 +205,7 @@ static void channels_share_one_thread_and_one_pool(void **state)
 	for (i = 0; i < CHANNELS; i++) {
 		assert_int_equal(landing_open((uint64_t)160 << 20, NULL, &p[i]),
 				 0);
-		assert_int_equal(landing_take(p[i], buffer_at(0), 4 * unit, &l),
-				 0);
+		lend(p[i], buffer_at(0), 4 * unit, &l);
 		memset(l.addr, i, 4 * unit);
 		if (!i)
 			first = l;
@@ -217,7 +222,7 @@ static void channels_share_one_thread_and_one_pool(void **state)
 	/* The next one starts it anew. */
 	assert_int_equal(landing_open((uint64_t)160 << 20, NULL, &p[0]), 0);
 	assert_int_equal(threads_now(), threads + 1);
-	assert_int_equal(landing_take(p[0], buffer_at(0), unit, &l), 0);
+	lend(p[0], buffer_at(0), unit, &l);
 	landing_give(p[0], &l, true);
 	landing_close(p[0], true);
 	assert_true(threads_are(threads));
@@ -232,21 +237,19 @@ static void a_channel_has_no_more_than_its_share(void **state)
 	unsigned int i;
 
 	for (i = 0; i < BLOCKS; i++)
-		assert_int_equal(
-			landing_take(greedy, buffer_at(0), unit, &g[i]), 0);
+		lend(greedy, buffer_at(0), unit, &g[i]);
 	assert_int_equal(landing_take(greedy, buffer_at(0), unit, &none),
 			 -EAGAIN);
-	assert_int_equal(landing_take(p, buffer_at(0), BLOCKS * unit, &l), 0);
+	lend(p, buffer_at(0), BLOCKS * unit, &l);
 	/* That is all: two shares. */
 	landing_give(p, &l, true);
 	for (i = 0; i < BLOCKS; i++)
 		landing_give(greedy, &g[i], i % 2);
-	assert_int_equal(
-		landing_take(greedy, buffer_at(0), BLOCKS / 2 * unit, &l), 0);
+	lend(greedy, buffer_at(0), BLOCKS / 2 * unit, &l);
 	assert_int_equal(landing_take(greedy, buffer_at(0), unit, &none),
 			 -EAGAIN);
 	landing_give(greedy, &l, true);
-	assert_int_equal(landing_take(p, buffer_at(0), BLOCKS * unit, &l), 0);
+	lend(p, buffer_at(0), BLOCKS * unit, &l);
 	landing_give(p, &l, true);
 	landing_close(greedy, true);
 	landing_close(p, true);
@@ -264,11 +267,10 @@ static void all_have_no_more_than_the_limit(void **state)
 	for (i = 0; i < 3; i++)
 		p[i] = pool_of(BLOCKS);
 	for (i = 0; i < 2; i++)
-		assert_int_equal(landing_take(p[i], buffer_at(0), BLOCKS * unit,
-					      &l[i]), 0);
+		lend(p[i], buffer_at(0), BLOCKS * unit, &l[i]);
 	assert_int_equal(landing_take(p[2], buffer_at(0), 1, &l[2]), -EAGAIN);
 	landing_give(p[0], &l[0], true);
-	assert_int_equal(landing_take(p[2], buffer_at(0), 1, &l[2]), 0);
+	lend(p[2], buffer_at(0), 1, &l[2]);
 	landing_give(p[2], &l[2], true);
 	landing_give(p[1], &l[1], true);
 	for (i = 0; i < 3; i++)
@@ -282,14 +284,14 @@ static void a_longer_message_takes_the_place_of_short_ones(void **state)
 	size_t unit = pages_huge_len();
 	struct landing a, b;
 
-	assert_int_equal(landing_take(p, buffer_at(0), unit, &a), 0);
+	lend(p, buffer_at(0), unit, &a);
 	longer = pool_of(40);
-	assert_int_equal(landing_take(longer, buffer_at(0), 40 * unit, &b), 0);
+	lend(longer, buffer_at(0), 40 * unit, &b);
 	landing_give(longer, &b, true);
 	landing_give(p, &a, true);
 	landing_close(longer, true);
 	/* With the longer one's share its room is gone, too: two are left. */
-	assert_int_equal(landing_take(p, buffer_at(0), 2 * unit, &a), 0);
+	lend(p, buffer_at(0), 2 * unit, &a);
 	landing_give(p, &a, true);
 	landing_close(p, true);
 }
@@ -303,7 +305,7 @@ static void what_is_lost_is_lost_for_all(void **state)
 	char *lost;
 	int i, k;
 
-	assert_int_equal(landing_take(p, buffer_at(0), unit, &l), 0);
+	lend(p, buffer_at(0), unit, &l);
 	lost = l.addr;
 	memset(lost, 1, unit);
 	landing_give(p, &l, false);
@@ -311,8 +313,7 @@ static void what_is_lost_is_lost_for_all(void **state)
 	landing_close(p, true);
 	for (k = 0; k < 3; k++) {
 		for (i = 0; i < 16; i++) {
-			assert_int_equal(landing_take(q, buffer_at(0), unit,
-						      &one[i]), 0);
+			lend(q, buffer_at(0), unit, &one[i]);
 			assert_ptr_not_equal(one[i].addr, lost);
 		}
 		for (i = 0; i < 16; i++)
@@ -353,7 +354,7 @@ static void a_child_has_a_pool_of_its_own(void **state)
 	size_t unit = pages_huge_len();
 	struct landing l;
 
-	assert_int_equal(landing_take(p, buffer_at(0), unit, &l), 0);
+	lend(p, buffer_at(0), unit, &l);
 	memset(l.addr, 7, unit);
 	assert_int_equal(in_child(use_pool_in_child, p), 0);
 	assert_int_equal(in_raw_child(use_pool_in_child, p), 0);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* What a process has: descriptors, threads and mappings, before and after. */
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -36,6 +37,24 @@ static bool is_kept(int dir, const char *name)
 	return false;
 }
 
+/* A thread that looks after swaps, or waits for the end of that one: both end by
+ * themselves, a second after the last swap. */
+static bool is_passing(int dir, const char *name)
+{
+	char path[300], comm[32];
+	ssize_t len = -1;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/comm", name);
+	fd = openat(dir, path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		len = read(fd, comm, sizeof(comm) - 1);
+		close(fd);
+	}
+	comm[len > 0 ? len : 0] = '\0';
+	return !strcmp(comm, "kedge-pages\n") || !strcmp(comm, "kedge-keeper\n");
+}
+
 static unsigned int entries(const char *path)
 {
 	DIR *dir = opendir(path);
@@ -45,7 +64,8 @@ static unsigned int entries(const char *path)
 	if (!dir)
 		return 0;
 	while ((e = readdir(dir)))
-		n += e->d_name[0] != '.' && !is_kept(dirfd(dir), e->d_name);
+		n += e->d_name[0] != '.' && !is_kept(dirfd(dir), e->d_name) &&
+		     !is_passing(dirfd(dir), e->d_name);
 	closedir(dir);
 	return n;
 }
