@@ -63,7 +63,7 @@ KEDGE_API int kedge_listener_open_rdma(const char *node, const char *service,
  * @channel:    set on success, left untouched on failure
  *
  * Channels are as kedge_channel_open_shm() describes them. A peer that is
- * killed is noticed at once; one whose host is gone, when the adapter gives up
+ * killed is noticed within 20 ms; one whose host is gone, when the adapter gives up
  * what was sent to it. A cancelled receive completes when the peer has let go of
  * its buffer; one that does not answer for five seconds is cut off.
  *

@@ -85,6 +85,8 @@ struct op {
 	struct op_range make[2]; /* of the buffer: to get pages while it lands */
 	struct landing landing; /* unused while its cnt is 0 */
 	void *area; /* of the transport's, in the place of the pool's blocks */
+	bool asked; /* with an area: @writable is what pages_writable() said */
+	int32_t writable;
 	uint32_t desc_len; /* MATCHED: the RTS's, then what the CTS says */
 	uint8_t desc[DESC_MAX];
 };
@@ -354,7 +356,7 @@ int way_accept(struct kedge_channel *ch, struct op *op, const void *rts,
 /* Something to do while it lands: true if that was done. */
 bool way_meanwhile(struct kedge_channel *ch, struct op *op);
 /* All has landed: put it where it belongs. */
-void way_finish(struct kedge_channel *ch, struct op *op);
+int way_finish(struct kedge_channel *ch, struct op *op); /* 0, or -EFAULT */
 /* Give landing pages back. @quiet: the peer writes there no more. */
 void way_drop(struct kedge_channel *ch, struct op *op, bool quiet);
 

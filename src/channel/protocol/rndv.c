@@ -238,7 +238,11 @@ static bool step_land(struct kedge_channel *ch, struct op *op)
 	}
 	if (rc != 1 || !fin)
 		return !rc;
-	way_finish(ch, op);
+	rc = way_finish(ch, op);
+	if (rc) {
+		give_up(ch, op, rc);
+		return true;
+	}
 	access_learn(&ch->access, op->buf, op->msg_len, true, ch->received_cnt);
 	bulk_close(ch, op);
 	op->status = 0;

@@ -202,6 +202,7 @@ static bool take_landing(struct kedge_channel *ch, struct op *op)
 	}
 	op->landing = l;
 	op->area = area;
+	op->asked = false;
 	return true;
 }
 
@@ -214,8 +215,9 @@ static int accept_swap(struct kedge_channel *ch, struct op *op, uint32_t ready,
 	    !body_of(ch, op->buf, op->msg_len) ||
 	    !(ch->pool || areas(ch)))
 		return -EOPNOTSUPP;
-	/* No later step asks: pages are put under mappings of any protection. */
-	rc = pages_writable(op->buf, op->msg_len);
+	/* No later step of the pool's asks: pages are put under mappings of any
+	 * protection. For an area there is time while the data come. */
+	rc = areas(ch) ? 0 : pages_writable(op->buf, op->msg_len);
 	if (rc)
 		return rc;
 	if (!take_landing(ch, op))
@@ -273,6 +275,15 @@ int way_accept(struct kedge_channel *ch, struct op *op, const void *rts,
 
 /* ---- while it lands ---- */
 
+/* Once for a message: before Linux 6.11 all mappings are read for it, as text. */
+static int writable(struct op *op)
+{
+	if (!op->asked)
+		op->writable = pages_writable(op->buf, op->msg_len);
+	op->asked = true;
+	return op->writable;
+}
+
 /*
  * The sender fills the landing pages meanwhile. A message that is alone gets the
  * pages at its ends, some in one call each time instead of a fault for every one.
@@ -287,6 +298,8 @@ bool way_meanwhile(struct kedge_channel *ch, struct op *op)
 
 	if (!op->landing.cnt)
 		return false;
+	if (op->area && !op->asked)
+		return writable(op), true;
 	if (op->area)
 		return ch->t->area_meanwhile(ch->ctx, op->area, op->buf,
 					     op->msg_len);
@@ -349,30 +362,39 @@ static int move_body(struct kedge_channel *ch, struct op *op, uint64_t start,
 {
 	char *from = op->landing.addr + (start - (uintptr_t)op->buf);
 
+	if (op->area && writable(op))
+		return op->writable;
 	if (op->area)
 		return ch->t->area_move(ch->ctx, op->area, (char *)start, from,
 					end - start);
 	return pages_land((void *)start, from, end - start, 0);
 }
 
-void way_finish(struct kedge_channel *ch, struct op *op)
+int way_finish(struct kedge_channel *ch, struct op *op)
 {
 	uint64_t unit = unit_of(ch), start, end, last;
+	int rc;
 
 	if (!op->landing.cnt)
-		return;
+		return 0;
 	start = body_start(op->buf, unit);
 	end = body_end(op->buf, op->msg_len, unit);
 	last = (uintptr_t)op->buf + op->msg_len;
 	if (move_body(ch, op, start, end)) {
+		/* The mapping's protection was not to be had, or forbids it. */
+		rc = op->area && op->writable
+			     ? access_ask(op->buf, op->msg_len, true) : 0;
+		if (rc)
+			return rc;
 		/* Pinned, locked, watched by others: it is only slow. */
 		copy_out(ch, op, (uintptr_t)op->buf, last);
 		op->way = KEDGE_WAY_COPY;
-		return;
+		return 0;
 	}
 	ch->st.swapped += end - start;
 	copy_out(ch, op, (uintptr_t)op->buf, start);
 	copy_out(ch, op, end, last);
+	return 0;
 }
 
 void way_drop(struct kedge_channel *ch, struct op *op, bool quiet)

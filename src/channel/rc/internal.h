@@ -55,6 +55,7 @@ struct rc {
 	uint32_t reads;
 	bool noted;
 	struct fd_id ids[4];
+	uint64_t looked; /* at the end of the connection, by the coarse clock */
 	bool armed;
 	bool boundless;
 	uint32_t window_cnt; /* bound */
