@@ -173,6 +173,8 @@ KEDGE_API int kedge_listener_open_shm(const char *path,
  *   -EINVAL    an argument is NULL
  *   -ETIMEDOUT nobody came that could be let in
  *   -ECHILD    the listener is of the parent process
+ *   -ENODEV    the RDMA device whose address it listens at was removed: it accepts no
+ *              more
  *   or what the system lacks (-EMFILE, -ENOMEM, or -EAGAIN: a thread)
  */
 KEDGE_API int kedge_listener_accept(struct kedge_listener *listener,

@@ -117,7 +117,14 @@ until [ -z "$(left_over)" ]; do
 	[ $n -lt 300 ] || { left_over >&2; die "the command left these"; }
 	sleep 0.1
 done
+# A command may have begun to remove one, which ends with its last user.
 for dev in /sys/class/infiniband/rxe*; do
-	rdma link delete "$(basename "$dev")"
+	rdma link delete "$(basename "$dev")" 2>/dev/null || :
+	n=0
+	while [ -e "$dev" ]; do
+		n=$((n + 1))
+		[ $n -lt 300 ] || die "$dev cannot be removed"
+		sleep 0.1
+	done
 done
 exit $status

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Channels over an adapter by their public calls: peers that fall silent in the
- * handshake, and buffers that a message cannot be put into. Needs what rdma_channel.c
- * needs.
+ * handshake, buffers that a message cannot be put into, and an adapter that is removed.
+ * Needs what rdma_channel.c needs, and the right to remove it.
  */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <spawn.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -264,6 +265,60 @@ static void a_buffer_that_may_not_be_written_is_told(void **state)
 	munmap(plain, LEN);
 }
 
+/* ---- an adapter that is removed ---- */
+
+/* It waits for its users: soft-RoCE is gone when this process has ended. */
+static void remove_adapter(void)
+{
+	char name[32], *argv[] = { "rdma", "link", "delete", name, NULL };
+	pid_t pid;
+
+	snprintf(name, sizeof(name), "%s", getenv("RDMA_SERVER_DEV"));
+	assert_int_equal(posix_spawnp(&pid, "rdma", NULL, NULL, argv, environ), 0);
+}
+
+/* What is under way ends, and so does the channel. */
+static void ends_with(struct kedge_channel *ch, int status)
+{
+	struct kedge_completion c;
+	bool has = false;
+	ssize_t n;
+
+	while (!has)
+		take_one(ch, &c, &has);
+	assert_int_equal(c.status, status);
+	while (!(n = kedge_channel_poll(ch, &c, 1)))
+		;
+	assert_int_equal(n, status);
+}
+
+/* The last test: there is no adapter behind it. */
+static void an_adapter_that_is_removed_ends_all(void **state)
+{
+	char *src = memory(LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+	char *dst = memory(LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+	struct kedge_channel *none = NULL;
+	int rc;
+
+	(void)state;
+	memset(src, 7, LEN);
+	ends_meet();
+	assert_int_equal(kedge_channel_recv(to, dst, LEN, 1, ~0ull, 0, NULL), 0);
+	assert_int_equal(kedge_channel_send(from, src, LEN, 2, 0, NULL), 0);
+	remove_adapter();
+	ends_with(to, -ECONNRESET);
+	ends_with(from, -ECONNRESET);
+	assert_int_equal(kedge_listener_accept(listener, -1, &none), -ENODEV);
+	assert_int_equal(kedge_listener_accept(listener, 0, &none), -ENODEV);
+	ends_close();
+	rc = kedge_channel_open_rdma(addr, port, NULL, -1, &none);
+	if (rc != -EADDRNOTAVAIL && rc != -ENODEV)
+		fail_msg("connect: %d, %s", rc, kedge_strerror(rc));
+	assert_null(none);
+	munmap(src, LEN);
+	munmap(dst, LEN);
+}
+
 #define WITH_LISTENER(f) \
 	cmocka_unit_test_setup_teardown(f, listener_open, listener_close)
 
@@ -272,6 +327,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		WITH_LISTENER(silent_peers_hold_nobody_up),
 		WITH_LISTENER(a_buffer_that_may_not_be_written_is_told),
+		WITH_LISTENER(an_adapter_that_is_removed_ends_all),
 	};
 
 	addr = getenv("RDMA_SERVER_ADDR");

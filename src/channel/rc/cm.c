@@ -100,7 +100,7 @@ static void take(struct rdma_cm_event *e, struct rc_event *got)
 {
 	got->type = e->event;
 	got->status = e->status;
-	got->id = e->event == RDMA_CM_EVENT_CONNECT_REQUEST ? e->id : NULL;
+	got->id = e->id;
 	kedge__rdma_hello_take(&got->hello, e->param.conn.private_data,
 			       e->param.conn.private_data
 				       ? e->param.conn.private_data_len : 0);

@@ -28,9 +28,11 @@ struct waiting {
 };
 
 /* @fd: readable when there is something to accept. @events_id: the descriptor of events as
- * it was opened; a program may close what is not its own. */
+ * it was opened; a program may close what is not its own. @removed: the device whose
+ * address it listens at is gone, which the kernel says once. */
 struct rc_listener {
 	int fd;
+	bool removed;
 	struct list waiting;
 	uint32_t waiting_cnt;
 	struct rdma_event_channel *events;
@@ -128,7 +130,7 @@ static void reject_all(struct rc_listener *l)
 	struct rc_event got;
 
 	while (!kedge__rc_event(l->events, 0, &got)) {
-		if (!got.id)
+		if (got.type != RDMA_CM_EVENT_CONNECT_REQUEST)
 			continue;
 		rdma_reject(got.id, NULL, 0);
 		rdma_destroy_id(got.id);
@@ -312,6 +314,13 @@ static bool of_peer(int rc)
 	return rc == -EPROTO || rc == -ECONNRESET || rc == -ECONNREFUSED;
 }
 
+/* A listener at every address has no device: it hears of none. */
+static int removed(void)
+{
+	return kedge_reason(-ENODEV, "the RDMA device at the listener's address was "
+			    "removed: open another listener when it is back");
+}
+
 /* All that have asked: 0, or a failure of this side's. */
 static int take_all(struct rc_listener *l)
 {
@@ -319,9 +328,12 @@ static int take_all(struct rc_listener *l)
 	int rc;
 
 	for (;;) {
+		if (l->removed)
+			return removed();
 		rc = kedge__rc_event(l->events, 0, &got);
 		if (rc)
 			return rc == -ETIMEDOUT ? 0 : rc;
+		l->removed = got.type == RDMA_CM_EVENT_DEVICE_REMOVAL && got.id == l->id;
 		/* Others are of peers that broke off. */
 		if (got.type != RDMA_CM_EVENT_CONNECT_REQUEST)
 			continue;
