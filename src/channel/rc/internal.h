@@ -107,7 +107,7 @@ int kedge__rc_events_open(struct rdma_event_channel **events);
 /*
  * Wait until @deadline for the next event: 0 and *@got, its type and what came
  * with it; or a negative errno, also for an event that says that there is no
- * connection. @id is whose event it is; a peer's request comes with an id of its own.
+ * connection. The event is @id's; a peer's request comes with an id of its own.
  */
 struct rc_event {
 	enum rdma_cm_event_type type;

@@ -28,8 +28,8 @@ struct waiting {
 };
 
 /* @fd: readable when there is something to accept. @events_id: the descriptor of events as
- * it was opened; a program may close what is not its own. @removed: the device whose
- * address it listens at is gone, which the kernel says once. */
+ * it was opened; a program may close what is not its own. @removed: the
+ * device at its address is gone, which the kernel says once. */
 struct rc_listener {
 	int fd;
 	bool removed;
