@@ -80,7 +80,9 @@ struct move_guard {
 	uintptr_t dst;
 	uintptr_t src;
 	size_t len;
-	uintptr_t seen; /* the page at work at the last look */
+	uintptr_t seen;	/* the page at work at the last look */
+	clockid_t cpu;	/* the mover's processor time */
+	uint64_t since; /* of that, when the page was first seen */
 };
 
 /* Before the ranges are registered, as memory may be needed, and after the swap. With

@@ -6,7 +6,8 @@
  * has registered memory is enough to make one.
  *
  * So a thread looks now and then at moves that are under way. Pages go out in order, so
- * the first that is still there is the one at work. If it is the same at two looks, its
+ * the first that is still there is the one at work. If that has taken the mover 100 ms of
+ * processor time (a mover that waits for a processor is not at fault), its
  * place in the scratch space is given a page of zeros: the kernel finds that the
  * destination is taken (EEXIST) and returns. The mover takes that for -EBUSY, and drops
  * what is in the scratch space where nothing was moved to.
@@ -67,13 +68,25 @@ static void end_move(const struct move_guard *g, uintptr_t page)
 	ioctl(g->ctx->uffd, UFFDIO_ZEROPAGE, &z);
 }
 
+static uint64_t cpu_ns(const struct move_guard *g)
+{
+	struct timespec t;
+
+	return clock_gettime(g->cpu, &t) ? 0
+					 : (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
 static void look(struct move_guard *g)
 {
 	uintptr_t page = at_work(g);
+	uint64_t now = cpu_ns(g);
 
-	if (page && page == g->seen)
+	if (!page || page != g->seen) {
+		g->seen = page;
+		g->since = now;
+	} else if (now - g->since >= LOOK_NS) {
 		end_move(g, page);
-	g->seen = page;
+	}
 }
 
 /* True: the thread ends by itself. @idle: looks without a swap. */
@@ -175,6 +188,8 @@ void move_guard_done(void)
 void move_guard_begin(struct move_guard *g)
 {
 	g->seen = 0;
+	if (pthread_getcpuclockid(pthread_self(), &g->cpu))
+		g->cpu = CLOCK_MONOTONIC;
 	sig_lock_blocked(&lock);
 	g->next = guards;
 	guards = g;
