@@ -320,9 +320,15 @@ struct vma_info {
 	uint64_t end;
 	uint32_t prot;
 	bool plain; /* private and anonymous */
+	bool shared;
+	uint64_t off; /* of a file */
+	uint64_t inode; /* 0: of none */
+	uint64_t dev; /* as makedev() has it */
 };
 
-/* The mapping that holds @at: 0 or a negative errno. */
+/* The first mapping that ends behind @at: 0 or a negative errno, -ENOENT if there is none. */
+int vma_from(int maps_fd, uint64_t at, struct vma_info *v);
+/* The mapping that holds @at: likewise. */
 int vma_at(int maps_fd, uint64_t at, struct vma_info *v);
 /* The same by one system call, or -ENOTTY if the kernel lacks it. */
 int vma_query(int maps_fd, uint64_t at, struct vma_info *v);

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "notify/internal.h"
@@ -67,7 +68,11 @@ static int query(int fd, uint64_t at, uint64_t flags, struct vma_info *v)
 	v->start = q.vma_start;
 	v->end = q.vma_end;
 	v->prot = (uint32_t)q.vma_flags & VMA_PROT;
-	v->plain = !q.inode && !(q.vma_flags & VMA_SHARED);
+	v->shared = q.vma_flags & VMA_SHARED;
+	v->plain = !q.inode && !v->shared;
+	v->off = q.vma_offset;
+	v->inode = q.inode;
+	v->dev = makedev(q.dev_major, q.dev_minor);
 	return 0;
 }
 
@@ -104,8 +109,8 @@ static int next_by_query(int fd, uint64_t at, struct vma_span *whole)
 /* "start-end perms offset dev inode name"; false if it is not such a line. */
 static bool parse_line(const char *line, struct vma_info *v)
 {
+	unsigned long major;
 	char *p;
-	int i;
 
 	v->start = strtoull(line, &p, 16);
 	if (*p != '-')
@@ -114,13 +119,14 @@ static bool parse_line(const char *line, struct vma_info *v)
 	if (*p != ' ' || strlen(p) < 6)
 		return false;
 	v->prot = (p[1] == 'r') | (p[2] == 'w') << 1 | (p[3] == 'x') << 2;
-	v->plain = p[4] == 'p';
-	for (i = 0; i < 3; i++) { /* to the offset, the device, the inode */
-		p = strchr(p + 1, ' ');
-		if (!p)
-			return false;
-	}
-	v->plain = v->plain && strtoull(p, NULL, 10) == 0;
+	v->shared = p[4] != 'p';
+	v->off = strtoull(p + 5, &p, 16);
+	major = strtoul(p, &p, 16);
+	if (*p != ':')
+		return false;
+	v->dev = makedev(major, strtoul(p + 1, &p, 16));
+	v->inode = strtoull(p, NULL, 10);
+	v->plain = !v->shared && !v->inode;
 	return true;
 }
 
@@ -168,7 +174,8 @@ static char *next_line(struct maps_reader *r, char *line, size_t size)
 static int start_reading(struct maps_reader *r)
 {
 	r->have = 0;
-	r->fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	/* The thread may have a table of its own, which ThreadSanitizer does not know. */
+	r->fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC);
 	return r->fd >= 0 ? 0
 			  : kedge_reason(-EOPNOTSUPP,
 					 "/proc/self/maps can't be read (%s): "
@@ -284,11 +291,11 @@ struct wanted {
 	int rc;
 };
 
-static void take_if_it_holds(void *arg, const struct vma_info *v)
+static void take_first(void *arg, const struct vma_info *v)
 {
 	struct wanted *w = arg;
 
-	if (v->start <= w->at && w->at < v->end) {
+	if (w->rc && w->at < v->end) {
 		*w->v = *v;
 		w->rc = 0;
 	}
@@ -299,15 +306,27 @@ int vma_query(int maps_fd, uint64_t at, struct vma_info *v)
 	return query(maps_fd, at, 0, v);
 }
 
-int vma_at(int maps_fd, uint64_t at, struct vma_info *v)
+int vma_from(int maps_fd, uint64_t at, struct vma_info *v)
 {
 	struct wanted w = { at, v, -ENOENT };
-	int saved = errno, rc = query(maps_fd, at, 0, v);
+	int saved = errno, rc = query(maps_fd, at, PROCMAP_COVERING_OR_NEXT, v);
 
 	if (rc == -ENOTTY) {
-		rc = vma_walk(take_if_it_holds, &w);
+		rc = vma_walk(take_first, &w);
 		rc = rc ? rc : w.rc;
 	}
 	errno = saved;
+	return rc;
+}
+
+int vma_at(int maps_fd, uint64_t at, struct vma_info *v)
+{
+	struct vma_info found;
+	int rc = vma_from(maps_fd, at, &found);
+
+	if (!rc && found.start > at)
+		return -ENOENT;
+	if (!rc)
+		*v = found;
 	return rc;
 }

@@ -32,6 +32,7 @@
 #define CAP_KEPT      ((size_t)256 << 20) /* a larger one is not kept */
 #define CONTEXTS_KEPT 4
 #define AREAS	      4
+#define HEARD	      (UFFD_FEATURE_EVENT_REMAP | UFFD_FEATURE_EVENT_REMOVE)
 
 static struct sig_lock lock = SIG_LOCK_INIT; /* guards what follows */
 static struct swap_context *idle;
@@ -73,9 +74,9 @@ size_t pages_huge_len(void)
  * One that handles the kernel's own faults as well, if it is to be had: then a
  * system call of another thread waits as an access does, instead of failing.
  */
-static int new_uffd(void)
+static int new_uffd(bool hears)
 {
-	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_api api = { .api = UFFD_API, .features = hears ? HEARD : 0 };
 	int flags = O_CLOEXEC | O_NONBLOCK, err;
 	int fd = (int)syscall(SYS_userfaultfd, flags);
 
@@ -119,6 +120,16 @@ void context_unregister(struct swap_context *ctx, uintptr_t at, size_t len)
 
 	if (ioctl(ctx->uffd, UFFDIO_UNREGISTER, &r) ||
 	    ioctl(ctx->uffd, UFFDIO_WAKE, &r))
+		ctx->broken = true;
+}
+
+/* A context that hears would wait for itself: not while that is registered. */
+void context_drop(struct swap_context *ctx, uintptr_t at, size_t len)
+{
+	if (ctx->hears)
+		context_unregister(ctx, at, len);
+	madvise((void *)at, len, MADV_DONTNEED);
+	if (ctx->hears && context_register(ctx, at, len))
 		ctx->broken = true;
 }
 
@@ -230,9 +241,9 @@ static void context_close(struct swap_context *ctx)
 }
 
 /* Does without what /proc does not show: then pages are moved one by one. */
-static int context_open(size_t len, struct swap_context **out)
+static int context_open(size_t len, bool hears, struct swap_context **out)
 {
-	size_t cap = CAP_MIN, pieces, own_len;
+	size_t cap = hears ? len : CAP_MIN, pieces, places, own_len;
 	struct swap_context *ctx;
 	int rc;
 
@@ -241,15 +252,18 @@ static int context_open(size_t len, struct swap_context **out)
 	if (cap < len)
 		return -ENOMEM;
 	pieces = cap / pages_huge_len() + 2;
-	own_len = sizeof(*ctx) + 2 * pieces;
+	places = hears ? cap / kedge__page_size() * sizeof(*ctx->place) : 0;
+	own_len = sizeof(*ctx) + places + 2 * pieces;
 	ctx = own_map(own_len);
 	if (!ctx)
 		return area_error();
 	ctx->own_len = own_len;
 	ctx->cap = cap;
-	ctx->kind[0] = (uint8_t *)(ctx + 1);
+	ctx->hears = hears;
+	ctx->place = (uintptr_t *)(ctx + 1);
+	ctx->kind[0] = (uint8_t *)(ctx + 1) + places;
 	ctx->kind[1] = ctx->kind[0] + pieces;
-	ctx->uffd = new_uffd();
+	ctx->uffd = new_uffd(hears);
 	if (ctx->uffd < 0) {
 		rc = ctx->uffd;
 		goto free_context;
@@ -344,13 +358,13 @@ static int adopt(void)
 	return rc;
 }
 
-int context_get(size_t len, struct swap_context **out)
+static int get(size_t len, bool hears, struct swap_context **out)
 {
 	struct swap_context **link, *ctx, *small = NULL;
 
 	sig_lock_blocked(&lock);
 	for (link = &idle; (ctx = *link); link = &ctx->next)
-		if (ctx->cap >= len)
+		if (ctx->cap >= len && ctx->hears == hears)
 			break;
 	if (!ctx && idle_cnt == CONTEXTS_KEPT) {
 		small = idle; /* makes room for one that fits */
@@ -372,9 +386,19 @@ int context_get(size_t len, struct swap_context **out)
 		ctx = NULL;
 	}
 	if (!ctx)
-		return context_open(len, out);
+		return context_open(len, hears, out);
 	*out = ctx;
 	return 0;
+}
+
+int context_get(size_t len, struct swap_context **out)
+{
+	return get(len, false, out);
+}
+
+int context_get_hearing(size_t len, struct swap_context **out)
+{
+	return get(len, true, out);
 }
 
 static void signals_off(sigset_t *saved)
@@ -433,7 +457,7 @@ int context_reopen(struct swap_context *ctx)
 	/* Were it still open, the new one could not register its ranges. */
 	close_own(ctx->uffd, &ctx->uffd_id);
 	ctx->uffd = -1;
-	fd = new_uffd();
+	fd = new_uffd(ctx->hears);
 	if (fd < 0)
 		return fd;
 	ctx->uffd = fd;

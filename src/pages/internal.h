@@ -59,6 +59,12 @@ struct swap_context {
 	uintptr_t small[2];
 	uint8_t *kind[2]; /* of the pieces: enum piece_kind */
 	bool broken;	  /* not to be used again */
+	/* share/hear.h */
+	bool hears;
+	bool moved;   /* some page was, since hear_begin() */
+	bool emptied; /* likewise */
+	size_t heard_len;
+	uintptr_t *place; /* of each page, where it is */
 };
 
 /*
@@ -70,6 +76,8 @@ int swap_begin(sigset_t *saved);
 void swap_end(const sigset_t *saved);
 /* In between: 0 or a negative errno with a reason. */
 int context_get(size_t len, struct swap_context **ctx);
+/* One that hears what other threads do (share/hear.h). */
+int context_get_hearing(size_t len, struct swap_context **ctx);
 void context_put(struct swap_context *ctx);
 /* A userfaultfd in place of one that somebody closed; 0 or a negative errno. */
 int context_reopen(struct swap_context *ctx);
@@ -80,6 +88,8 @@ int context_register(struct swap_context *ctx, uintptr_t at, size_t len);
  * closing the descriptor ends it all.
  */
 void context_unregister(struct swap_context *ctx, uintptr_t at, size_t len);
+/* Pages in scratch space that are not missed. */
+void context_drop(struct swap_context *ctx, uintptr_t at, size_t len);
 
 /* kind.c: pages_writable() by what a context has open. */
 int context_writable(struct swap_context *ctx, uintptr_t at, size_t len);

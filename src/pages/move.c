@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #include "pages/move.h"
+#include "pages/share/hear.h"
 
 #define OUT_TRIES     2000 /* for a page that somebody else is at */
 #define STRANGE_TRIES 3
@@ -195,6 +196,10 @@ static ssize_t move_once(struct swap_context *ctx, uintptr_t dst, uintptr_t src,
 		return (ssize_t)len;
 	if (errno == EAGAIN && m.move > 0)
 		return (ssize_t)m.move;
+	if (errno == EAGAIN && ctx->hears) {
+		hear(ctx);
+		return -EAGAIN;
+	}
 	/* It has looked at both mappings, then found no page at all. */
 	if (errno == ENOENT && !holes)
 		return (ssize_t)len;
@@ -204,6 +209,27 @@ static ssize_t move_once(struct swap_context *ctx, uintptr_t dst, uintptr_t src,
 	if (less == len)
 		return -EINVAL;
 	return move_once(ctx, dst, src, less, holes);
+}
+
+/*
+ * The kernel moves pages out of any mapping, also out of one that another thread has put
+ * there since the range was registered: that would find zeros. A context that hears asks
+ * just before; it is for callers that cannot know that no thread does so. UFFDIO_CONTINUE is
+ * for files, and refused as such only where this memory is registered still.
+ */
+static ssize_t move_ours(struct side *s, uintptr_t dst, size_t len, uint32_t holes)
+{
+	struct uffdio_continue c = { .range = { s->at + s->out, len } };
+
+	if (!s->ctx->hears)
+		return move_once(s->ctx, dst, s->at + s->out, len, holes);
+	c.range.len = in_one_vma(s->ctx, c.range.start, len);
+	if (ioctl(s->ctx->uffd, UFFDIO_CONTINUE, &c) && errno == EINVAL)
+		return move_once(s->ctx, dst, c.range.start, c.range.len, holes);
+	if (errno != EAGAIN)
+		return -ESTALE;
+	hear(s->ctx);
+	return -EAGAIN;
 }
 
 /*
@@ -219,13 +245,14 @@ static int move_run_out(struct side *s, const struct run *run)
 
 	s->out = run->start;
 	while (s->out < end) {
-		n = move_once(s->ctx, s->scratch[run->kind] + s->out,
-			      s->at + s->out, end - s->out, holes);
+		n = move_ours(s, s->scratch[run->kind] + s->out, end - s->out, holes);
 		if (n > 0) {
 			s->out += (size_t)n;
 			tries = 0;
 		} else if (n != -EAGAIN) {
 			return n ? (int)n : -EINVAL;
+		} else if (s->ctx->moved) {
+			return -ESTALE;
 		} else if (++tries == OUT_TRIES) {
 			return -EBUSY;
 		} else if (tries % 16 == 0) {
@@ -252,8 +279,7 @@ static int move_out(struct side *s, const struct run *run)
 	rc = move_run_out(s, run);
 	move_guard_end(&g);
 	if (rc)
-		madvise((void *)(s->scratch[run->kind] + s->out),
-			run->end - s->out, MADV_DONTNEED);
+		context_drop(s->ctx, s->scratch[run->kind] + s->out, run->end - s->out);
 	return rc == -EEXIST ? -EBUSY : rc;
 }
 
@@ -349,6 +375,50 @@ bool move_all_in(uintptr_t to, const struct side *s, size_t end)
 			ok = false;
 	}
 	return ok;
+}
+
+/* How many bytes are dealt with; 0: look anew where they belong. */
+static size_t move_some_back(struct swap_context *ctx, uintptr_t dst, uintptr_t src,
+			     size_t len, unsigned int *strange)
+{
+	const size_t page = kedge__page_size();
+	ssize_t n = move_once(ctx, dst, src, len, MOVE_ALLOW_HOLES);
+
+	if (n > 0)
+		return (size_t)n;
+	if (n == -EINVAL || n == -ENOENT || n == -EEXIST) {
+		/* A part of it is another mapping. */
+		if (len > page)
+			return move_some_back(ctx, dst, src, page, strange);
+		context_drop(ctx, src, page);
+		return page;
+	}
+	if (heal(ctx, dst, len, (int)n, strange))
+		return 0;
+	ctx->broken = true;
+	return len;
+}
+
+void move_back(const struct side *s)
+{
+	unsigned int strange = 0;
+	uintptr_t to, src;
+	struct run run;
+	size_t at = 0, n;
+
+	for (; at < s->out && move_next_run(s, at, &run); at = run.end) {
+		if (run.end > s->out)
+			run.end = s->out;
+		while (run.kind != PIECE_EMPTY && run.start < run.end) {
+			to = hear_place(s->ctx, run.start, run.end - run.start, &n);
+			src = s->scratch[run.kind] + run.start;
+			if (to)
+				n = move_some_back(s->ctx, to, src, n, &strange);
+			else
+				context_drop(s->ctx, src, n);
+			run.start += n;
+		}
+	}
 }
 
 /* Take away page tables of single pages where huge ones of @from come to @s. */

@@ -64,6 +64,9 @@ bool move_next_run(const struct side *s, size_t from, struct run *run);
 int move_all_out(struct side *s);
 /* What is out, up to byte @end, to @to. False: a mapping has gone meanwhile. */
 bool move_all_in(uintptr_t to, const struct side *s, size_t end);
+/* What is out, to where that memory is by now (the context hears), but only if it is that
+ * mapping still: others may have mapped anything else there. What is left is dropped. */
+void move_back(const struct side *s);
 
 /* A huge page that is pinned would have to be split. */
 #define SWAP_HUGE 2

@@ -83,6 +83,7 @@ static void same_mapping(void *arg, const struct vma_info *v)
 	       (want->perm[2] == 'x' ? 4u : 0);
 	CHECK(v->prot == prot);
 	CHECK(v->plain == (want->perm[3] == 'p' && !want->inode));
+	CHECK(v->shared == (want->perm[3] != 'p'));
 }
 
 static void try_walks(const struct maps *m)

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Memory that is shared in place: what its files use of each other. */
+#ifndef PAGES_SHARE_PRIV_H
+#define PAGES_SHARE_PRIV_H
+
+#include "pages/share/hear.h"
+
+/* A call: its work on each chunk, and the place. */
+struct share_change {
+	int (*fn)(struct swap_context *ctx, const struct share_change *c,
+		  uintptr_t at, size_t len);
+	uintptr_t at;
+	int fd;
+	uint64_t off; /* of @at */
+	uintptr_t area; /* of new memory for @at */
+	size_t area_len;
+	/* Other threads, for the work on each chunk, if they can be: they may unmap parts of
+	 * it and map there. */
+	bool stops;
+};
+
+/* lift.c, private.c: the work on a chunk: 0, SWAP_TAKEN or a negative errno. */
+int share_lift(struct swap_context *ctx, const struct share_change *c, uintptr_t at,
+	       size_t len);
+int share_end(struct swap_context *ctx, const struct share_change *c, uintptr_t at, size_t len);
+/* private.c: the reason with it. */
+int share_not_private(int rc);
+
+#endif /* PAGES_SHARE_PRIV_H */
