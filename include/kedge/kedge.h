@@ -11,6 +11,7 @@
 #include <kedge/device.h>
 #include <kedge/notifier.h>
 #include <kedge/pageswap.h>
+#include <kedge/segment.h>
 #include <kedge/tcp.h>
 
 #endif /* KEDGE_KEDGE_H */

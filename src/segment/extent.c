@@ -1,0 +1,478 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Converted memory. An extent is a memfd of its own for each range that was converted, so
+ * that a peer which is given the descriptor reaches nothing else. Segments of memory that
+ * is converted already share the extent.
+ */
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "notify/internal.h"
+#include "pages/share/share.h"
+#include "segment/internal.h"
+
+/* mremap() may make a mapping longer, in place and without an event: the file goes on. */
+#define ROOM ((uint64_t)1 << 40)
+
+#define MAPPINGS 64 /* of one extent, when it is made */
+#define TRIES	 16
+
+/* One that has all of it, as it was converted. */
+static int find(uintptr_t at, size_t len)
+{
+	const struct piece *p;
+
+	for (p = seg->piece; p < seg->piece + seg->piece_max; p++)
+		if (p->len && p->at <= at && at + len <= p->at + p->len &&
+		    p->at - p->off == seg->extent[p->extent].at)
+			return (int)p->extent;
+	return -1;
+}
+
+bool extent_is_within(const struct extent *e, const struct kedge_segment *s)
+{
+	const size_t page = kedge__page_size();
+
+	return e->at >= round_down(s->addr, page) &&
+	       e->at + e->len <= round_up(s->addr + s->len, page);
+}
+
+static int free_one(void)
+{
+	int i;
+
+	for (i = 0; i < (int)EXTENTS && seg->extent[i].len; i++)
+		;
+	return i < (int)EXTENTS ? i : -1;
+}
+
+/* As long as it may be. The limit's signal is not sent for what is not tried. */
+static int file_of(size_t len)
+{
+	int fd = memfd_create("kedge-segment", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	struct rlimit rl = { RLIM_INFINITY, RLIM_INFINITY };
+	uint64_t all = len + ROOM;
+	int rc = 0;
+
+	if (fd < 0)
+		return -errno;
+	getrlimit(RLIMIT_FSIZE, &rl);
+	if (rl.rlim_cur < all)
+		all = len;
+	if (rl.rlim_cur < all)
+		rc = kedge_reason(-EFBIG, "RLIMIT_FSIZE is less than that memory: raise it "
+				  "with ulimit -f");
+	else if (ftruncate(fd, (off_t)all) ||
+		 fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+		rc = -errno;
+	if (rc)
+		close(fd);
+	return rc ? rc : fd;
+}
+
+/* A write that changes nothing, to each page of a run that is there. */
+static void own_run(uintptr_t at, const unsigned char *there, size_t cnt)
+{
+	const size_t page = kedge__page_size();
+	size_t i = 0, from;
+
+	while (i < cnt) {
+		for (; i < cnt && !(there[i] & 1); i++)
+			;
+		for (from = i; i < cnt && there[i] & 1; i++)
+			;
+		if (i > from)
+			madvise((void *)(at + from * page), (i - from) * page,
+				MADV_POPULATE_WRITE);
+	}
+}
+
+/* Pages that a forked child shares would be refused: they are made this process's own. */
+static void own_pages(uintptr_t at, size_t len)
+{
+	const size_t page = kedge__page_size();
+	unsigned char there[256];
+	size_t n;
+
+	for (; len; len -= n, at += n) {
+		n = len < sizeof(there) * page ? len : sizeof(there) * page;
+		if (!mincore((void *)at, n, there))
+			own_run(at, there, n / page);
+	}
+}
+
+/* All of it, or nothing. */
+static int convert_once(uintptr_t at, size_t len, int fd)
+{
+	size_t done, undone;
+	int rc = pages_share((void *)at, len, fd, 0, &done);
+
+	if (rc && done) {
+		pages_unshare((void *)at, done, fd, 0, &undone);
+		/* Another try wants holes where there are none. */
+		fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)len);
+	}
+	return rc;
+}
+
+static int convert(uintptr_t at, size_t len, int fd)
+{
+	int rc = convert_once(at, len, fd);
+
+	if (rc == -EBUSY) {
+		own_pages(at, len);
+	} else if (rc == -EOPNOTSUPP) {
+		/* Without any, the reason is the first one's. */
+		int replaced = data_make_anonymous(at, len);
+
+		if (replaced <= 0)
+			return replaced ? replaced : rc;
+	} else {
+		return rc;
+	}
+	return convert_once(at, len, fd);
+}
+
+/* If another thread has changed a part meanwhile, the rest goes page by page. */
+static void part_private(const struct piece *part, int fd)
+{
+	const size_t page = kedge__page_size();
+	size_t at, done;
+	int rc = pages_unshare((void *)part->at, part->len, fd, part->off, &at);
+
+	for (; rc == -ESTALE && at < part->len; at += page)
+		pages_unshare((void *)(part->at + at), page, fd, part->off + at, &done);
+}
+
+/* Some piece of it, which is none any more. */
+static bool take_piece(uint32_t i, struct piece *part)
+{
+	const struct piece *p;
+	bool any = false;
+
+	sig_lock(&seg_lock);
+	for (p = seg->piece; p < seg->piece + seg->piece_max && !any; p++)
+		if (p->len && p->extent == i)
+			any = piece_cut(i, p->at, p->at + p->len, part);
+	sig_unlock(&seg_lock);
+	return any;
+}
+
+/* No part is watched while it changes: one userfaultfd has a mapping at a time. */
+static void make_private(int i)
+{
+	struct seg_call call = { .op = SEG_OP_UNWATCH, .index = i };
+	struct piece part;
+	int fd = call_for_file(i);
+
+	if (fd < 0)
+		return;
+	while (take_piece((uint32_t)i, &part)) {
+		call.start = part.at;
+		call.end = part.at + part.len;
+		if (!call_thread(&call, -1))
+			part_private(&part, fd);
+	}
+	close(fd);
+}
+
+/* ---- where it is ---- */
+
+/* The mappings of a file. */
+struct found {
+	struct stat file;
+	uint32_t extent;
+	int cnt;
+	struct piece at[MAPPINGS];
+};
+
+static void note(void *arg, const struct vma_info *v)
+{
+	struct found *f = arg;
+
+	if (!v->shared || v->inode != f->file.st_ino || v->dev != f->file.st_dev)
+		return;
+	if (f->cnt < MAPPINGS)
+		f->at[f->cnt] = (struct piece){ v->start, v->end - v->start, v->off,
+						f->extent };
+	f->cnt++;
+}
+
+static int find_mappings(struct found *f)
+{
+	int rc;
+
+	f->cnt = 0;
+	rc = vma_walk(note, f);
+	if (rc)
+		return rc;
+	return f->cnt <= MAPPINGS ? 0 : kedge_reason(-ENOSPC, "the memory of segments is in "
+						     "too many pieces");
+}
+
+static bool is_same(const struct found *a, const struct found *b)
+{
+	int i;
+
+	for (i = 0; i < a->cnt && i < b->cnt; i++)
+		if (a->at[i].at != b->at[i].at || a->at[i].len != b->at[i].len ||
+		    a->at[i].off != b->at[i].off)
+			return false;
+	return a->cnt == b->cnt;
+}
+
+static int watch(const struct piece *p)
+{
+	const struct seg_call call = { .op = SEG_OP_WATCH, .index = (int)p->extent,
+				       .start = p->at, .end = p->at + p->len };
+	bool room;
+
+	sig_lock(&seg_lock);
+	room = piece_add(p->at, p->len, p->extent, p->off);
+	sig_unlock(&seg_lock);
+	return room ? call_thread(&call, -1)
+		    : kedge_reason(-ENOSPC, "the memory of segments is in too many pieces");
+}
+
+static void unwatch(const struct piece *p)
+{
+	const struct seg_call call = { .op = SEG_OP_UNWATCH, .index = (int)p->extent,
+				       .start = p->at, .end = p->at + p->len };
+
+	call_thread(&call, -1);
+}
+
+/* What is not where it was found is no piece: no event will say so. */
+static void forget_pieces(uint32_t i)
+{
+	struct piece part;
+
+	sig_lock(&seg_lock);
+	while (piece_cut(i, 0, UINTPTR_MAX, &part))
+		;
+	sig_unlock(&seg_lock);
+}
+
+/*
+ * From a look at the mappings up to when they are watched the program may change them
+ * unheard. So they are looked at again, until that finds what is watched.
+ */
+static int watch_all(int i, int fd)
+{
+	struct found now = { .extent = (uint32_t)i }, next;
+	int try, k, rc;
+
+	if (fstat(fd, &now.file))
+		return -errno;
+	next = now;
+	rc = find_mappings(&next);
+	for (try = 0; !rc && try < TRIES; try++) {
+		now = next;
+		for (k = 0; k < now.cnt; k++)
+			if (watch(&now.at[k]))
+				rc = -EOPNOTSUPP;
+		k = find_mappings(&next);
+		if (k)
+			return k;
+		/* All before the walk is in it; of what comes later there are events. */
+		if (is_same(&now, &next))
+			return rc ? kedge_reason(rc, "userfaultfd does not say what happens "
+						 "to shared memory: Linux 5.19 does") : 0;
+		rc = 0;
+		for (k = 0; k < now.cnt; k++)
+			unwatch(&now.at[k]);
+		forget_pieces((uint32_t)i);
+	}
+	return rc ? rc : kedge_reason(-ESTALE, "other threads change that memory all the time");
+}
+
+static int enter(int i, uintptr_t at, size_t len, int fd)
+{
+	const struct seg_call call = { .op = SEG_OP_EXTENT, .index = i },
+			      drop = { .op = SEG_OP_DROP_EXTENT, .index = i };
+	const struct piece whole = { at, len, 0, (uint32_t)i };
+	int mine = fcntl(fd, F_DUPFD_CLOEXEC, 0), rc = mine < 0 ? -errno : 0;
+	struct stat st = { 0 };
+
+	/* It cannot fail, of a descriptor that was opened just now. */
+	fstat(fd, &st);
+	sig_lock(&seg_lock);
+	seg->extent[i].at = at;
+	seg->extent[i].len = len;
+	seg->extent[i].inode = st.st_ino;
+	seg->extent[i].dev = st.st_dev;
+	sig_unlock(&seg_lock);
+	if (!rc)
+		rc = call_thread(&call, fd);
+	if (!rc) {
+		rc = watch_all(i, mine);
+		if (rc) {
+			make_private(i);
+			call_thread(&drop, -1);
+		}
+	} else {
+		part_private(&whole, mine < 0 ? fd : mine);
+		if (mine < 0)
+			close(fd);
+	}
+	if (mine >= 0)
+		close(mine);
+	return rc;
+}
+
+int extent_get(uintptr_t at, size_t len)
+{
+	int i, fd, rc;
+
+	sig_lock(&seg_lock);
+	i = find(at, len);
+	if (i >= 0)
+		seg->extent[i].segments++;
+	sig_unlock(&seg_lock);
+	if (i >= 0)
+		return i;
+	i = free_one();
+	if (i < 0)
+		return kedge_reason(-ENOSPC, "this process has %u ranges of segments, which "
+				    "are all that it may have", EXTENTS);
+	fd = file_of(len);
+	if (fd < 0)
+		return fd;
+	rc = convert(at, len, fd);
+	if (rc)
+		close(fd);
+	else
+		rc = enter(i, at, len, fd);
+	if (rc) {
+		seg->extent[i].len = 0;
+		return rc;
+	}
+	seg->extent[i].segments = 1;
+	return i;
+}
+
+/* Until peers have let go, or a second is over. */
+static void wait_acks(void)
+{
+	const struct timespec nap = { 0, 50000 };
+	uint64_t deadline = clock_ns() + 1000000000u;
+
+	while (atomic_load(&seg->owed) && clock_ns() < deadline)
+		nanosleep(&nap, NULL);
+}
+
+/* Peers that have attached it are asked to let go. */
+static void recall(int i)
+{
+	const struct seg_call call = { .op = SEG_OP_RECALL, .index = i,
+				       .end = seg->extent[i].len };
+
+	call_thread(&call, -1);
+}
+
+/* They have: it becomes this process's alone. */
+static void withdraw(int i)
+{
+	const struct seg_call call = { .op = SEG_OP_DROP_EXTENT, .index = i };
+
+	make_private(i);
+	call_thread(&call, -1);
+}
+
+void extent_put(int i)
+{
+	struct extent *e = &seg->extent[i];
+
+	if (--e->segments)
+		return;
+	if (e->fd >= 0) {
+		recall(i);
+		wait_acks();
+		withdraw(i);
+	}
+	e->len = 0;
+}
+
+/* ---- for a while ---- */
+
+/* Nothing of it was unmapped or moved: then it may be converted once more. */
+static bool is_whole(int i)
+{
+	const struct extent *e = &seg->extent[i];
+	const struct piece *p;
+	bool whole = false;
+
+	sig_lock(&seg_lock);
+	for (p = seg->piece; p < seg->piece + seg->piece_max && !whole; p++)
+		whole = p->len == e->len && p->at == e->at && p->extent == (uint32_t)i;
+	sig_unlock(&seg_lock);
+	return whole;
+}
+
+void extent_suspend_all(void)
+{
+	struct seg_call call = { .op = SEG_OP_HANG_UP };
+	struct kedge_segment *s;
+	int i;
+
+	/* One wait for all, however many there are. */
+	for (i = 0; i < (int)EXTENTS; i++)
+		if (seg->extent[i].fd >= 0)
+			recall(i);
+	wait_acks();
+	for (i = 0; i < (int)EXTENTS; i++)
+		if (seg->extent[i].fd >= 0) {
+			seg->extent[i].resume = is_whole(i);
+			withdraw(i);
+		}
+	for (s = seg->segments; s; s = s->next)
+		if (s->extent >= 0) {
+			call.start = (uintptr_t)s;
+			call_thread(&call, -1);
+		}
+}
+
+static int resume(int i)
+{
+	const struct extent *e = &seg->extent[i];
+	int fd = file_of(e->len), rc;
+
+	if (fd < 0)
+		return fd;
+	rc = convert(e->at, e->len, fd);
+	if (!rc)
+		return enter(i, e->at, e->len, fd);
+	close(fd);
+	return rc;
+}
+
+/* Its pages stay private: a part is gone, or they are not to be had. */
+static void only_copied(int i)
+{
+	struct kedge_segment *s;
+
+	sig_lock(&seg_lock);
+	for (s = seg->segments; s; s = s->next)
+		if (s->extent == i) {
+			s->backend = KEDGE_SEGMENT_COPY;
+			strncpy(s->reason, "after a fork its pages could not be shared again",
+				sizeof(s->reason) - 1);
+		}
+	sig_unlock(&seg_lock);
+}
+
+void extent_resume_all(void)
+{
+	int i;
+
+	for (i = 0; i < (int)EXTENTS; i++) {
+		if (!seg->extent[i].len || seg->extent[i].fd >= 0)
+			continue;
+		if (!seg->extent[i].resume || resume(i))
+			only_copied(i);
+		seg->extent[i].resume = false;
+	}
+}

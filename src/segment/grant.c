@@ -1,0 +1,473 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * A grant: one connection to the owner, which the thread gets to keep, the owner's check
+ * page, and one mapping of the whole memfd. Attachments are made from that one (mremap()
+ * of no bytes of a shared mapping makes another), so that they need no descriptor, and
+ * no word from the owner.
+ *
+ * Messages of the owner are not trusted: a store to a memfd that could be cut short would be
+ * a SIGBUS, so it has to be sealed against that.
+ */
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/uio.h>
+#include <sys/un.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/process/cancel.h"
+#include "segment/internal.h"
+
+#define WAIT_S 10
+#define SEALS  (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+
+/* ---- asking ---- */
+
+struct reply {
+	struct seg_answer a;
+	int fd[2]; /* or -1 */
+	pid_t pid;
+};
+
+static int nobody(void)
+{
+	return kedge_reason(-ENOENT, "no process of this network namespace has that segment: "
+			    "it has ended, or the id is wrong");
+}
+
+static int silent(void)
+{
+	return kedge_reason(-ETIMEDOUT, "the segment's owner has not answered for %d s: it is "
+			    "stopped", WAIT_S);
+}
+
+static int stranger(void)
+{
+	return kedge_reason(-EPROTO, "whoever answers for the segment is not its owner, or of "
+			    "another version of kedge");
+}
+
+static int no_answer(int err)
+{
+	switch (err) {
+	case ECONNREFUSED:
+	case ENOENT:
+		return nobody();
+	case EAGAIN:
+	case EINPROGRESS:
+		return silent();
+	}
+	return kedge_reason(-err, "the segment's owner cannot be asked (%s)",
+			    strerrordesc_np(err));
+}
+
+static int connect_to(uint32_t name, struct clofork *sock)
+{
+	const struct timeval wait = { .tv_sec = WAIT_S };
+	struct sockaddr_un a;
+	unsigned int len = id_address(name, &a);
+	int rc = clofork_begin();
+
+	if (!rc)
+		rc = clofork_end(sock, socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+	if (rc)
+		return rc;
+	setsockopt(sock->fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
+	setsockopt(sock->fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait));
+	do
+		rc = connect(sock->fd, (const struct sockaddr *)&a, len) ? errno : 0;
+	while (rc == EINTR);
+	return rc ? no_answer(rc) : 0;
+}
+
+static void close_fds(const struct reply *r)
+{
+	int i;
+
+	for (i = 0; i < 2; i++)
+		if (r->fd[i] >= 0)
+			close(r->fd[i]);
+}
+
+static int receive(int sock, struct reply *r)
+{
+	char space[CMSG_SPACE(2 * sizeof(int))] = { 0 };
+	struct iovec iov = { &r->a, sizeof(r->a) };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1,
+			    .msg_control = space, .msg_controllen = sizeof(space) };
+	const struct cmsghdr *c;
+	struct ucred who = { 0 };
+	socklen_t len = sizeof(who);
+	ssize_t n;
+
+	r->fd[0] = r->fd[1] = -1;
+	while ((n = recvmsg(sock, &m, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR)
+		;
+	/* An owner that turned this one away unheard: what it said is behind that. */
+	if (n < 0 && errno == ECONNRESET)
+		n = recvmsg(sock, &m, MSG_CMSG_CLOEXEC);
+	if (n < 0)
+		return no_answer(errno);
+	c = CMSG_FIRSTHDR(&m);
+	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
+		memcpy(r->fd, CMSG_DATA(c), c->cmsg_len - CMSG_LEN(0));
+	getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &len);
+	r->pid = who.pid;
+	/* It has too many that ask, or ends. */
+	if (!n)
+		return nobody();
+	return n == (ssize_t)sizeof(r->a) && seg_is(&r->a.head, SEG_ANSWER) ? 0 : stranger();
+}
+
+static int refused(const struct seg_answer *a)
+{
+	int rc = a->rc;
+
+	switch (rc) {
+	case -EOPNOTSUPP:
+		return kedge_reason(rc, "%.*s", (int)sizeof(a->reason), a->reason);
+	case -ENOMEM:
+	case -ENOSPC:
+		return kedge_reason(rc, "in the segment's owner: %.*s", (int)sizeof(a->reason),
+				    a->reason);
+	case -ENOENT:
+		return nobody();
+	case -EACCES:
+		return kedge_reason(rc, "the segment's mode does not let this user do that");
+	case -EBUSY:
+		return kedge_reason(rc, "the segment's owner has as many grants as it may: %u",
+				    CONNS);
+	}
+	return stranger();
+}
+
+static int ask(const struct kedge_segment_id *id, const struct seg_ask *q, int sock,
+	       struct reply *r)
+{
+	ssize_t n;
+	int rc;
+
+	while ((n = send(sock, q, sizeof(*q), MSG_NOSIGNAL)) < 0 && errno == EINTR)
+		;
+	if (n < 0 && errno != EPIPE)
+		return no_answer(errno);
+	rc = receive(sock, r);
+	if (!rc && r->a.rc)
+		rc = refused(&r->a);
+	if (!rc && id->word[1] && id->word[1] != r->a.proof)
+		rc = stranger();
+	if (rc)
+		close_fds(r);
+	return rc;
+}
+
+/* ---- what came ---- */
+
+/* Seals first: a file system that another process serves would be waited for. */
+static bool is_memfd(int fd, uint64_t len)
+{
+	int seals = fcntl(fd, F_GET_SEALS);
+	struct statfs fs;
+	struct stat st;
+
+	return seals >= 0 && (seals & SEALS) == SEALS && !fstatfs(fd, &fs) &&
+	       fs.f_type == TMPFS_MAGIC && !fstat(fd, &st) && S_ISREG(st.st_mode) &&
+	       (uint64_t)st.st_size >= len;
+}
+
+static bool is_sound(const struct seg_answer *a)
+{
+	const size_t page = kedge__page_size();
+
+	return a->word < EXTENTS && a->len && a->len <= a->file_len &&
+	       a->file_off <= a->file_len - a->len && !(a->file_len % page) &&
+	       a->file_off % page == a->addr % page;
+}
+
+static void *map_of(int fd, size_t len, int prot)
+{
+	void *p = mmap(NULL, len, prot, MAP_SHARED | MAP_NORESERVE, fd, 0);
+
+	return p == MAP_FAILED ? NULL : p;
+}
+
+static int no_room(void)
+{
+	return kedge_reason(-ENOMEM, "no room for a mapping of the segment "
+			    "(vm.max_map_count, RLIMIT_AS)");
+}
+
+static int reserve(struct kedge_grant *g, const struct reply *r)
+{
+	void *p;
+
+	if (!is_sound(&r->a) || !is_memfd(r->fd[0], sizeof(struct seg_check)) ||
+	    !is_memfd(r->fd[1], r->a.file_len))
+		return stranger();
+	g->map.check = map_of(r->fd[0], sizeof(struct seg_check), PROT_READ);
+	p = mmap(NULL, r->a.file_len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+		 -1, 0);
+	if (p == MAP_FAILED)
+		return no_room();
+	g->map.base = p;
+	g->map.len = r->a.file_len;
+	return g->map.check ? 0 : no_room();
+}
+
+/* When the grant is in the table, so that drop.c knows that mapping. */
+static int map_all(struct kedge_grant *g, const struct reply *r, uint32_t access)
+{
+	int prot = access & KEDGE_SEGMENT_WRITE ? PROT_READ | PROT_WRITE : PROT_READ;
+
+	if (mmap(g->map.base, g->map.len, prot, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
+		 r->fd[1], 0) == MAP_FAILED)
+		return no_room();
+	/* And none of those that are made from it. */
+	madvise(g->map.base, g->map.len, MADV_DONTFORK);
+	return 0;
+}
+
+static void unmap_all(struct kedge_grant *g)
+{
+	if (g->map.check)
+		munmap((void *)(uintptr_t)g->map.check, sizeof(*g->map.check));
+	if (g->map.base)
+		munmap(g->map.base, g->map.len);
+}
+
+static void fill(struct kedge_grant *g, const struct reply *r, uint32_t access)
+{
+	list_init(&g->attachments);
+	g->pid = getpid();
+	g->slot = -1;
+	g->info = (struct kedge_segment_info){
+		.backend = r->a.backend, .access = access, .len = r->a.len,
+		.addr = r->a.addr, .pid = r->pid };
+	memcpy(g->info.reason, r->a.reason, sizeof(g->info.reason) - 1);
+	g->file_off = r->a.file_off;
+	g->word = r->a.word;
+	g->own = r->pid == getpid();
+	g->count = r->a.count;
+}
+
+/* ---- the table ---- */
+
+/* With the gate. */
+static int enter(struct kedge_grant *g, int sock)
+{
+	struct seg_call call = { .op = SEG_OP_GRANT };
+	int i, rc;
+
+	sig_lock(&seg_lock);
+	for (i = 0; i < (int)GRANTS && seg->grant[i]; i++)
+		;
+	if (i < (int)GRANTS) {
+		seg->grant[i] = g;
+		g->slot = i;
+	}
+	sig_unlock(&seg_lock);
+	if (i == (int)GRANTS) {
+		close(sock);
+		return kedge_reason(-ENOSPC, "this process has %u grants, which are all that "
+				    "it may have", GRANTS);
+	}
+	call.index = i;
+	rc = call_thread(&call, sock);
+	if (rc) {
+		sig_lock(&seg_lock);
+		seg->grant[i] = NULL;
+		sig_unlock(&seg_lock);
+	}
+	return rc;
+}
+
+static int join(struct kedge_grant *g, struct clofork *sock)
+{
+	int rc;
+
+	gate_lock();
+	rc = service_use();
+	if (!rc) {
+		rc = enter(g, clofork_release(sock));
+		if (rc)
+			service_unuse();
+	}
+	gate_unlock();
+	return rc;
+}
+
+static int make(const struct reply *r, uint32_t access, struct clofork *sock,
+		struct kedge_grant **out)
+{
+	struct kedge_grant *g = calloc(1, sizeof(*g));
+	int rc = 0;
+
+	if (!g)
+		return -ENOMEM;
+	fill(g, r, access);
+	clofork_init(&g->pidfd);
+	/* As long as that is not readable, the number is the owner's. */
+	if (r->pid > 0)
+		clofork_keep(&g->pidfd, (int)syscall(SYS_pidfd_open, r->pid, 0));
+	if (r->a.backend == KEDGE_SEGMENT_CONVERT)
+		rc = reserve(g, r);
+	if (!rc)
+		rc = join(g, sock);
+	if (rc) {
+		clofork_close(&g->pidfd);
+		unmap_all(g);
+		free(g);
+		return rc;
+	}
+	if (g->map.base)
+		rc = map_all(g, r, access);
+	if (rc)
+		kedge_segment_release(g);
+	else
+		*out = g;
+	return rc;
+}
+
+/* ---- calls ---- */
+
+/* A connection, a question, and a grant if the answer is yes. @r: the answer, whatever it is. */
+static int get(const struct kedge_segment_id *id, const struct seg_ask *q, struct reply *r,
+	       struct kedge_grant **out)
+{
+	struct clofork sock;
+	int rc;
+
+	clofork_init(&sock);
+	rc = connect_to(id_name(id->word[0]), &sock);
+	if (!rc)
+		rc = ask(id, q, sock.fd, r);
+	if (!rc) {
+		rc = make(r, q->access, &sock, out);
+		close_fds(r);
+	}
+	clofork_close(&sock);
+	return rc;
+}
+
+int kedge_segment_get(const struct kedge_segment_id *id, uint32_t access,
+		      struct kedge_grant **grant)
+{
+	struct seg_ask q = { .head = seg_head(SEG_ASK), .access = access };
+	struct reply r;
+	int rc;
+	NO_CANCEL();
+
+	if (!id || !grant || !access ||
+	    access & ~(KEDGE_SEGMENT_READ | KEDGE_SEGMENT_WRITE))
+		return kedge_reason(-EINVAL, "a pointer is NULL, or the access is neither "
+				    "KEDGE_SEGMENT_READ nor KEDGE_SEGMENT_WRITE");
+	rc = fork_ready();
+	if (rc)
+		return rc;
+	q.id = id->word[0];
+	rc = get(id, &q, &r, grant);
+	return rc;
+}
+
+void kedge_segment_release(struct kedge_grant *g)
+{
+	struct seg_call call = { .op = SEG_OP_RELEASE };
+	NO_CANCEL();
+
+	if (!g)
+		return;
+	if (g->pid == getpid()) {
+		if (g->own && g->map.base)
+			segment_unmap(g->map.base, g->map.len);
+		gate_lock();
+		call.index = g->slot;
+		sig_lock(&seg_lock);
+		seg->grant[g->slot] = NULL;
+		sig_unlock(&seg_lock);
+		call_thread(&call, -1);
+		service_unuse();
+		gate_unlock();
+		clofork_close(&g->pidfd);
+		unmap_all(g);
+	}
+	free(g);
+}
+
+int kedge_grant_info(const struct kedge_grant *g, struct kedge_segment_info *info)
+{
+	if (!g)
+		return kedge_reason(-EINVAL, "a pointer is NULL");
+	if (g->pid != getpid())
+		return -ECHILD;
+	return kedge__info_copy(info, INFO_V1, &g->info,
+				sizeof(g->info));
+}
+
+/* ---- copying ---- */
+
+/* True: it is gone, and its number may be another's. */
+static bool owner_is_gone(const struct kedge_grant *g)
+{
+	return !clofork_ours(&g->pidfd) ||
+	       syscall(SYS_pidfd_send_signal, g->pidfd.fd, 0, NULL, 0);
+}
+
+static int not_copied(int err)
+{
+	switch (err) {
+	case EFAULT:
+		return kedge_reason(-EFAULT, "the owner has nothing mapped there, or may not "
+				    "write it itself");
+	case EPERM:
+		return kedge_reason(-EPERM, "this process may not trace the segment's owner: "
+				    "it is another user's, or kernel.yama.ptrace_scope "
+				    "forbids it (prctl(PR_SET_PTRACER) there allows it)");
+	}
+	return kedge_reason(-err, "%s", strerrordesc_np(err));
+}
+
+static bool is_within(const struct kedge_grant *g, uint64_t offset, size_t len)
+{
+	return len && offset < g->info.len && len <= g->info.len - offset;
+}
+
+static int check_copy(const struct kedge_grant *g, uint64_t offset, const void *buf,
+		      size_t len, uint32_t access)
+{
+	if (!g || !buf)
+		return kedge_reason(-EINVAL, "a pointer is NULL");
+	if (g->pid != getpid())
+		return kedge_reason(-ECHILD, "the grant is the parent process's");
+	if (!is_within(g, offset, len) ||
+	    (access != KEDGE_SEGMENT_READ && access != KEDGE_SEGMENT_WRITE))
+		return kedge_reason(-EINVAL, "the range is not within the segment, or the "
+				    "access is not KEDGE_SEGMENT_READ or KEDGE_SEGMENT_WRITE");
+	if (access == KEDGE_SEGMENT_WRITE && !(g->info.access & KEDGE_SEGMENT_WRITE))
+		return kedge_reason(-EACCES, "the grant is for reading");
+	return 0;
+}
+
+ssize_t kedge_segment_copy(struct kedge_grant *g, uint64_t offset, void *buf, size_t len,
+			   uint32_t access)
+{
+	int rc = check_copy(g, offset, buf, len, access), err;
+	struct iovec here = { buf, len }, there;
+	ssize_t n;
+
+	if (rc)
+		return rc;
+	there = (struct iovec){ (void *)(uintptr_t)(g->info.addr + offset), len };
+	n = access == KEDGE_SEGMENT_READ
+		    ? process_vm_readv(g->info.pid, &here, 1, &there, 1, 0)
+		    : process_vm_writev(g->info.pid, &here, 1, &there, 1, 0);
+	err = errno;
+	if (__atomic_load_n(&g->ended, __ATOMIC_RELAXED) || owner_is_gone(g))
+		return kedge_reason(-ESTALE, "the segment's owner has ended, or removed it");
+	return n < 0 ? not_copied(err) : n;
+}

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Segments: what the files of this room say to each other.
+ *
+ *	owner.c    make, remove
+ *	extent.c   converted memory: the table, its memfds; data.c what is a file's first
+ *	grant.c    get, release, copy
+ *	attach.c   attach, detach, valid
+ *	fork.c     a child
+ *	service.c  the thread, which
+ *	monitor.c    hears what the kernel says about converted memory,
+ *	drop.c       makes private what is about to be emptied,
+ *	serve.c      answers peers, and tells them of changes,
+ *	recall.c     and hears what owners tell this process
+ *	call.c     what the first ones ask of it
+ *	tables.c   what all share; piece.c where converted memory is, check.c the page of
+ *	           counters, uffd.c the userfaultfd, id.c ids
+ *
+ * Two locks. gate: held by an API call as a whole, which may wait for the thread, for
+ * peers, or within munmap() for the thread. lock: guards the tables; its holder waits for
+ * nothing, allocates and frees nothing, and unmaps nothing that is watched. The thread
+ * takes lock alone, allocates nothing, ever, and touches no memory that may be converted
+ * but under an operation that fails instead of waiting: whoever sits in munmap() within
+ * an allocator always gets its answer.
+ */
+#ifndef SEGMENT_INTERNAL_H
+#define SEGMENT_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include <kedge/segment.h>
+
+#include "base/base.h"
+#include "base/list.h"
+#include "base/lock.h"
+#include "base/process/clofork.h"
+#include "segment/wire.h"
+
+#define SEGMENTS 1024u
+#define EXTENTS	 500u
+#define CONNS	 1024u
+#define GRANTS	 1024u
+#define PIECES	 2048u
+
+#define INFO_V1 STRUCT_END(struct kedge_segment_info, reason)
+
+/* ---- check.c ---- */
+
+/*
+ * The owner's page. generation is odd while the thread reads events, and moves by two
+ * if something changed; then the counter of the memory has moved, too.
+ */
+struct seg_check {
+	_Atomic uint64_t generation;
+	_Atomic uint64_t changes[EXTENTS];
+};
+
+/* ---- tables, guarded by lock ---- */
+
+/* Memory that was converted. Free if len is 0. */
+struct extent {
+	uintptr_t at;
+	size_t len;  /* also of the memfd, but for room to grow behind it */
+	int fd;	     /* of the thread's table */
+	int read_fd; /* the same, to be read alone */
+	int uffd;
+	uint64_t inode; /* of the memfd, and its file system */
+	uint64_t dev;
+	uint32_t segments; /* that use it */
+	bool resume; /* it is private for a while */
+};
+
+/* The place of a part of an extent. Free if len is 0. */
+struct piece {
+	uintptr_t at;
+	size_t len;
+	uint64_t off; /* in the memfd */
+	uint32_t extent;
+};
+
+struct kedge_segment {
+	struct kedge_segment_id id;
+	struct kedge_segment *next; /* in the table */
+	uintptr_t addr;
+	size_t len;
+	uint32_t mode;
+	uint32_t backend;
+	int extent; /* or -1 */
+	uint32_t grants;
+	pid_t pid;
+	uid_t uid;
+	gid_t gid;
+	char reason[128];
+};
+
+/* A peer. */
+struct conn {
+	int fd; /* of the thread's table; -1: free */
+	struct kedge_segment *segment; /* NULL before it asked */
+	int extent;    /* that was granted, or -1 */
+	uint64_t owes; /* an acknowledgement, or 0 */
+	bool ready;    /* it may have attached something */
+	uint32_t access;
+};
+
+/* A part of another process's memory. */
+struct grant_map {
+	const struct seg_check *check;
+	char *base; /* the whole memfd, once; attachments are made from it */
+	size_t len;
+};
+
+/* Of the memfd; the owner has it no more. */
+struct gone_part {
+	uint64_t start;
+	uint64_t end;
+};
+
+struct kedge_grant {
+	struct list attachments;
+	struct kedge_segment_info info;
+	struct grant_map map;
+	uint64_t file_off; /* of the segment, in the memfd */
+	uint32_t word;	   /* of the check page */
+	bool own;	   /* of a segment of this process's */
+	int slot;	   /* of the table */
+	pid_t pid;	   /* the process that it was given to */
+	struct clofork pidfd; /* the owner */
+	bool ended;
+	uint64_t count; /* changes that were heard of */
+	uint32_t gone_cnt;
+	struct gone_part gone[GONE_PARTS];
+};
+
+struct kedge_attachment {
+	struct kedge_attachment_head head; /* first */
+	struct list node; /* in grant->attachments */
+	struct kedge_grant *grant;
+	char *at; /* whole pages */
+	size_t len;
+	uint64_t file_off;
+	uint32_t flags;
+	bool gone;
+};
+
+struct seg_tables {
+	struct seg_check *check;
+	int check_fd; /* of the thread's table, to be read alone */
+	int epoll;    /* likewise */
+	struct kedge_segment *segments;
+	uint32_t segment_cnt;
+	struct extent extent[EXTENTS];
+	struct piece piece[PIECES];
+	uint32_t piece_max; /* those behind it are free */
+	struct conn conn[CONNS];
+	struct kedge_grant *grant[GRANTS];
+	int grant_fd[GRANTS]; /* of the thread's table */
+	uint64_t acks; /* the number of the last that was asked for */
+	_Atomic uint32_t owed; /* peers that have one to send */
+};
+
+extern struct sig_lock seg_lock;
+extern struct seg_tables *seg; /* there while the thread is */
+
+/* ---- tables.c ---- */
+
+void gate_lock(void);
+void gate_unlock(void);
+int tables_make(void);
+void tables_free(void);
+/* In a child, for which they are the parent's. */
+void tables_forget(void);
+
+/* Descriptors of the thread's table: what is ready, and its index in a table. */
+enum fds_kind { WATCH_CTL, WATCH_UFFD, WATCH_LISTEN, WATCH_CONN, WATCH_GRANT };
+int fds_watch(int fd, enum fds_kind what, uint32_t index);
+void fds_close(int fd);
+/* The file of a descriptor, opened to be read alone; or a negative errno. */
+int fds_read_only(int fd);
+
+/* ---- call.c ---- */
+
+/* Requests of a call to the thread, which it waits for. */
+enum seg_op {
+	SEG_OP_EXTENT = 1, /* look after it; with its memfd */
+	SEG_OP_DROP_EXTENT,
+	SEG_OP_FILE,	/* hand over its memfd */
+	SEG_OP_WATCH,	/* the kernel tells of changes from @start to @end */
+	SEG_OP_UNWATCH, /* the kernel watches @start to @end no more */
+	SEG_OP_RECALL,	/* peers let go of that part of its file */
+	SEG_OP_GRANT,	/* listen to its owner; with the connection */
+	SEG_OP_RELEASE,
+	SEG_OP_HANG_UP, /* on peers of the segment that @start points to */
+};
+
+struct seg_call {
+	uint32_t op;
+	int32_t index; /* of an extent, a grant or a peer */
+	uint64_t start;
+	uint64_t end;
+};
+
+/* All with the gate. @fd: handed to the thread, and closed here; or -1. */
+int call_thread(const struct seg_call *call, int fd);
+/* The memfd of extent @index, for the caller to close. */
+int call_for_file(int index);
+int call_open(int *thread_end);
+void call_close(void);
+/* The thread's next answer. */
+int call_wait(void);
+/* The thread sees the end. */
+void call_hang_up(void);
+
+/* The thread's. 1: there is one; 0: there is none; -ESHUTDOWN: there comes none. */
+int call_next(struct seg_call *call, int *fd);
+void call_answer(int rc);
+int call_send_file(int fd);
+
+/* ---- service.c ---- */
+
+/* With the gate. The thread is there once more, or a negative errno. */
+int service_use(void);
+void service_unuse(void);
+/* In a child. */
+void service_forget(void);
+
+/* ---- check.c ---- */
+
+int check_make(void);
+/* With lock. Changes are told between the two. */
+void check_begin(void);
+void check_end(bool changed);
+
+/* ---- extent.c ---- */
+
+/* With the gate, without lock. The index, or a negative errno: @at is converted now, or
+ * was before. */
+int extent_get(uintptr_t at, size_t len);
+/* Private again, if it was the last use. */
+void extent_put(int index);
+/* No memory of it is outside of the segment. */
+bool extent_is_within(const struct extent *e, const struct kedge_segment *s);
+/* Private for a while: peers lose their grants. */
+void extent_suspend_all(void);
+void extent_resume_all(void);
+/* ---- data.c ---- */
+
+/* Private pages of files become anonymous memory: how many mappings, or a negative errno
+ * and why not. */
+int data_make_anonymous(uintptr_t at, size_t len);
+
+/* ---- piece.c ---- */
+
+/* With lock. NULL: there is no room. */
+struct piece *piece_add(uintptr_t at, size_t len, uint32_t extent, uint64_t off);
+/* With lock. Take [@start, @end) out of what there is of it: one part, if there was any. */
+bool piece_cut(uint32_t extent, uintptr_t start, uintptr_t end, struct piece *part);
+/* With lock. The next of its pieces behind @p, or the first, that has any of [@start, @end). */
+struct piece *piece_next(struct piece *p, uint32_t extent, uintptr_t start, uintptr_t end);
+/* What of [@start, @end) it has. */
+void piece_part(const struct piece *p, uintptr_t start, uintptr_t end, struct piece *part);
+/* With lock. Take @part of it out of @p: what is behind it, or NULL. */
+struct piece *piece_take(struct piece *p, const struct piece *part);
+
+/* ---- uffd.c: the thread's ---- */
+
+struct uffd_msg;
+/* One for an extent, or a negative errno. */
+int uffd_open(uint32_t index);
+int uffd_watch(int fd, uintptr_t at, size_t len);
+void uffd_unwatch(int fd, uintptr_t at, size_t len);
+bool uffd_readable(int fd);
+bool uffd_read(int fd, struct uffd_msg *m);
+
+/* ---- monitor.c: the thread's ---- */
+
+void monitor_events(uint32_t index);
+
+/* ---- drop.c: the thread's ---- */
+
+/* With lock, before an event is read: what of it is about to be emptied is made private,
+ * and what was unmapped is gone. */
+bool drop_look(uint32_t extent);
+/* With lock: that range is. */
+bool drop_now(uint32_t extent, uintptr_t start, uintptr_t end);
+/* With lock. [@start, @end) was unmapped: what is not there any more is gone. */
+bool drop_gone(uint32_t extent, uintptr_t start, uintptr_t end);
+/* With lock. [@start, @end) was moved to @to: what is not there any more was. */
+bool drop_moved(uint32_t extent, uintptr_t start, uintptr_t end, uintptr_t to);
+
+/* ---- serve.c: the thread's ---- */
+
+int serve_open(void);
+/* The name of this process's socket: 22 bits. */
+uint32_t serve_name(void);
+void serve_close(void);
+void serve_accept(void);
+void serve_conn(uint32_t index);
+/* With lock. Tell the peers of extent @index; @ack: they are to answer. */
+void serve_gone(int index, uint64_t start, uint64_t end, bool ack);
+/* With lock. Peers are told, and its memory goes back to the system. */
+void serve_piece_gone(const struct piece *part);
+/* With lock. End the connections to @s. */
+void serve_hang_up(const struct kedge_segment *s);
+/* With lock. End those that were granted the extent. */
+void serve_hang_up_extent(int index);
+
+/* ---- recall.c: the thread's ---- */
+
+#define NEVER UINT64_MAX /* what no generation is: they count from 0, by two */
+
+/* From now on something may be attached: the owner is told. */
+void recall_begin(int fd);
+void recall_read(uint32_t index);
+/* In a child: no attachment is valid. */
+void recall_forget(void);
+
+/* ---- id.c ---- */
+
+#define ID_NAME_BITS 22
+int id_make(uint32_t name, struct kedge_segment_id *id);
+static inline uint32_t id_name(uint64_t word)
+{
+	return (uint32_t)(word >> (63 - ID_NAME_BITS));
+}
+/* The address of the socket, and its length. */
+struct sockaddr_un;
+unsigned int id_address(uint32_t name, struct sockaddr_un *a);
+
+/* ---- attach.c ---- */
+
+/* No mapping of the memfd is left there, and the addresses are not free yet: drop.c takes
+ * what it does not know as an attachment for the owner's. */
+void segment_unmap(void *at, size_t len);
+
+/* ---- fork.c ---- */
+
+int fork_ready(void);
+
+#endif /* SEGMENT_INTERNAL_H */

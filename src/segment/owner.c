@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The owner's side: a segment names a range of memory, and the users that may have it. */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/process/cancel.h"
+#include "segment/internal.h"
+
+#define MODE_DEFAULT 0600u
+#define OPTS_V1	     STRUCT_END(struct kedge_segment_opts, flags)
+
+static int check_make_args(const void *addr, size_t len,
+			   const struct kedge_segment_opts *opts,
+			   struct kedge_segment **out, struct kedge_segment_opts *o)
+{
+	const size_t page = kedge__page_size();
+	int rc = kedge__opts_copy(o, sizeof(*o), OPTS_V1,
+				  opts);
+
+	if (rc)
+		return rc;
+	if (!out || !addr)
+		return kedge_reason(-EINVAL, "a pointer is NULL");
+	if (!len || (uintptr_t)addr > UINTPTR_MAX - page ||
+	    len > UINTPTR_MAX - page - (uintptr_t)addr)
+		return kedge_reason(-EINVAL, "the range is empty, or wraps");
+	if (o->flags || o->mode & ~0777u ||
+	    o->backend > KEDGE_SEGMENT_CONVERT)
+		return kedge_reason(-EINVAL, "a flag, mode or backend is unknown");
+	o->mode = o->mode ? o->mode : MODE_DEFAULT;
+	return 0;
+}
+
+/* Its extent; or none, and why, if it can be copied at least. */
+static int convert(struct kedge_segment *s, uint32_t backend)
+{
+	const size_t page = kedge__page_size();
+	uintptr_t at = round_down(s->addr, page), end = round_up(s->addr + s->len, page);
+	int rc;
+
+	s->extent = -1;
+	s->backend = KEDGE_SEGMENT_COPY;
+	if (backend == KEDGE_SEGMENT_COPY)
+		return 0;
+	rc = extent_get(at, end - at);
+	if (rc >= 0) {
+		s->extent = rc;
+		s->backend = KEDGE_SEGMENT_CONVERT;
+		return 0;
+	}
+	if (rc == -ESTALE)
+		rc = kedge_reason(-EFAULT, "another thread has unmapped a part of the range "
+				  "meanwhile");
+	if (backend == KEDGE_SEGMENT_CONVERT || (rc != -EOPNOTSUPP && rc != -EBUSY))
+		return rc;
+	strncpy(s->reason, kedge_strerror(rc), sizeof(s->reason) - 1);
+	return 0;
+}
+
+/* With the gate, and the thread. */
+static int enter(struct kedge_segment *s, const struct kedge_segment_opts *o)
+{
+	int rc = seg->segment_cnt < SEGMENTS ? id_make(serve_name(), &s->id)
+		 : kedge_reason(-ENOSPC, "this process has %u segments, which are all that "
+				"it may have", SEGMENTS);
+
+	if (!rc)
+		rc = convert(s, o->backend);
+	if (rc)
+		return rc;
+	sig_lock(&seg_lock);
+	s->next = seg->segments;
+	seg->segments = s;
+	seg->segment_cnt++;
+	sig_unlock(&seg_lock);
+	return 0;
+}
+
+int kedge_segment_make(void *addr, size_t len, const struct kedge_segment_opts *opts,
+		       struct kedge_segment **segment)
+{
+	struct kedge_segment_opts o;
+	struct kedge_segment *s;
+	int rc = check_make_args(addr, len, opts, segment, &o);
+	NO_CANCEL();
+
+	if (!rc)
+		rc = fork_ready();
+	if (rc)
+		return rc;
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return -ENOMEM;
+	*s = (struct kedge_segment){ .addr = (uintptr_t)addr, .len = len, .mode = o.mode,
+				     .pid = getpid(), .uid = geteuid(), .gid = getegid() };
+	gate_lock();
+	rc = service_use();
+	if (!rc) {
+		rc = enter(s, &o);
+		if (rc)
+			service_unuse();
+	}
+	gate_unlock();
+	if (rc)
+		free(s);
+	else
+		*segment = s;
+	return rc;
+}
+
+static void leave(struct kedge_segment *s)
+{
+	const struct seg_call call = { .op = SEG_OP_HANG_UP, .start = (uintptr_t)s };
+	struct kedge_segment **link;
+
+	sig_lock(&seg_lock);
+	for (link = &seg->segments; *link != s; link = &(*link)->next)
+		;
+	*link = s->next;
+	seg->segment_cnt--;
+	sig_unlock(&seg_lock);
+	/* First peers let go: what they have stored is the owner's. */
+	if (s->extent >= 0)
+		extent_put(s->extent);
+	call_thread(&call, -1);
+}
+
+void kedge_segment_remove(struct kedge_segment *s)
+{
+	NO_CANCEL();
+
+	if (!s)
+		return;
+	if (s->pid == getpid()) {
+		gate_lock();
+		leave(s);
+		service_unuse();
+		gate_unlock();
+	}
+	free(s);
+}
+
+int kedge_segment_id(const struct kedge_segment *s, struct kedge_segment_id *id)
+{
+	if (!s || !id)
+		return kedge_reason(-EINVAL, "a pointer is NULL");
+	*id = s->id;
+	return 0;
+}
+
+int kedge_segment_info(const struct kedge_segment *s, struct kedge_segment_info *info)
+{
+	struct kedge_segment_info i;
+
+	if (!s)
+		return kedge_reason(-EINVAL, "a pointer is NULL");
+	if (s->pid != getpid())
+		return kedge_reason(-ECHILD, "the segment is the parent process's");
+	sig_lock(&seg_lock);
+	i = (struct kedge_segment_info){
+		.backend = s->backend, .mode = s->mode, .len = s->len, .addr = s->addr,
+		.access = KEDGE_SEGMENT_READ | KEDGE_SEGMENT_WRITE, .pid = s->pid,
+		.grants = s->grants };
+	memcpy(i.reason, s->reason, sizeof(i.reason));
+	sig_unlock(&seg_lock);
+	return kedge__info_copy(info, INFO_V1, &i,
+				sizeof(i));
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The places of the pages of extents: munmap() cuts pieces, mremap() moves them, and what is
+ * private again is no piece any more. When the rest is made private, no other mapping is
+ * touched than those.
+ */
+#include "segment/internal.h"
+
+struct piece *piece_add(uintptr_t at, size_t len, uint32_t extent, uint64_t off)
+{
+	struct piece *p;
+	uint32_t i;
+
+	/* It was found, and moved there as the kernel says later. */
+	for (p = seg->piece; p < seg->piece + seg->piece_max; p++)
+		if (p->len == len && p->at == at && p->off == off && p->extent == extent)
+			return p;
+	for (i = 0; i < PIECES && seg->piece[i].len; i++)
+		;
+	if (i == PIECES)
+		return NULL;
+	seg->piece[i] = (struct piece){ at, len, off, extent };
+	if (i >= seg->piece_max)
+		seg->piece_max = i + 1;
+	return &seg->piece[i];
+}
+
+static bool overlaps(const struct piece *p, uint32_t extent, uintptr_t start, uintptr_t end)
+{
+	return p->len && p->extent == extent && p->at < end && start < p->at + p->len;
+}
+
+void piece_part(const struct piece *p, uintptr_t start, uintptr_t end, struct piece *part)
+{
+	*part = *p;
+	if (start > p->at) {
+		part->at = start;
+		part->off += start - p->at;
+		part->len -= start - p->at;
+	}
+	if (end < p->at + p->len)
+		part->len = end - part->at;
+}
+
+struct piece *piece_next(struct piece *p, uint32_t extent, uintptr_t start, uintptr_t end)
+{
+	for (p = p ? p + 1 : seg->piece; p < seg->piece + seg->piece_max; p++)
+		if (overlaps(p, extent, start, end))
+			return p;
+	return NULL;
+}
+
+/* If there is no room, the end is not looked after any more: it stays shared. */
+struct piece *piece_take(struct piece *p, const struct piece *part)
+{
+	const struct piece whole = *p;
+	uintptr_t end = part->at + part->len;
+
+	p->len = part->at - whole.at;
+	return end < whole.at + whole.len
+		       ? piece_add(end, whole.at + whole.len - end, whole.extent,
+				   part->off + part->len)
+		       : NULL;
+}
+
+bool piece_cut(uint32_t extent, uintptr_t start, uintptr_t end, struct piece *part)
+{
+	struct piece *p = piece_next(NULL, extent, start, end);
+
+	if (!p)
+		return false;
+	piece_part(p, start, end, part);
+	piece_take(p, part);
+	return true;
+}

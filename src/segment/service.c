@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The thread "kedge-segment": it reads what the kernel says about converted memory,
+ * answers peers, and hears what owners say to this process.
+ *
+ * It has a table of descriptors of its own, in which all of those are opened: a program
+ * that closes what it does not know cannot cut it off, and a forked child inherits none.
+ * The one that a program could close is the socket by which calls ask the thread for
+ * something (call.c); then they fail, and what there is goes on.
+ *
+ * The thread allocates nothing (see internal.h). It ends with the last segment and grant.
+ */
+#include <limits.h>
+#include <linux/close_range.h>
+#include <sched.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/process/service.h"
+#include "base/process/thread.h"
+#include "segment/internal.h"
+
+#define EVENTS	16
+#define LOOK_MS 50 /* without the socket to be asked by */
+
+/* Guarded by the gate. */
+static unsigned int users;
+static pthread_t thread;
+static struct service service;
+
+static _Atomic bool stop;
+/* The thread's. */
+static int ctl;
+static bool has_ctl;
+
+/* ---- the thread ---- */
+
+static int own_table(void)
+{
+	if (unshare(CLONE_FILES))
+		return -errno;
+	if (ctl > 0)
+		syscall(SYS_close_range, 0, ctl - 1, 0);
+	syscall(SYS_close_range, ctl + 1, UINT_MAX, 0);
+	return 0;
+}
+
+static int open_all(void)
+{
+	int rc = own_table();
+
+	if (rc)
+		return kedge_reason(rc, "no table of descriptors of its own for kedge's "
+				    "thread: allow unshare(CLONE_FILES) in the container's "
+				    "seccomp profile");
+	seg->epoll = (int)syscall(SYS_epoll_create1, EPOLL_CLOEXEC);
+	if (seg->epoll < 0)
+		return -errno;
+	rc = check_make();
+	if (!rc)
+		rc = serve_open();
+	if (!rc)
+		rc = fds_watch(ctl, WATCH_CTL, 0);
+	has_ctl = !rc;
+	return rc;
+}
+
+static void end_all(void)
+{
+	uint32_t i;
+
+	serve_close();
+	for (i = 0; i < EXTENTS; i++)
+		fds_close(seg->extent[i].uffd);
+	fds_close(seg->check_fd);
+	fds_close(seg->epoll);
+	fds_close(ctl);
+}
+
+/* Peers and owners wait for this thread. A refused call is ignored. */
+static void run_anywhere(void)
+{
+	unsigned long cpus[128];
+
+	memset(cpus, 0xff, sizeof(cpus));
+	syscall(SYS_sched_setaffinity, 0, sizeof(cpus), cpus);
+	if (getpriority(PRIO_PROCESS, 0) > 0)
+		setpriority(PRIO_PROCESS, 0, 0);
+}
+
+static int add_grant(const struct seg_call *call, int fd)
+{
+	int rc = fds_watch(fd, WATCH_GRANT, (uint32_t)call->index);
+
+	if (rc) {
+		fds_close(fd);
+		return rc;
+	}
+	recall_begin(fd);
+	sig_lock_blocked(&seg_lock);
+	seg->grant_fd[call->index] = fd;
+	sig_unlock_blocked(&seg_lock);
+	return 0;
+}
+
+static int add_extent(const struct seg_call *call, int fd)
+{
+	struct extent *e = &seg->extent[call->index];
+	int rd = fds_read_only(fd), rc = rd < 0 ? rd : 0, uffd = -1;
+
+	/* A process that has the memfd alone does not open it for more. */
+	if (!rc && fchmod(fd, 0400))
+		rc = -errno;
+	if (!rc) {
+		uffd = uffd_open((uint32_t)call->index);
+		rc = uffd < 0 ? uffd : 0;
+	}
+	if (rc) {
+		fds_close(rd);
+		fds_close(fd);
+		return rc;
+	}
+	sig_lock_blocked(&seg_lock);
+	e->fd = fd;
+	e->read_fd = rd;
+	e->uffd = uffd;
+	sig_unlock_blocked(&seg_lock);
+	return 0;
+}
+
+static int drop_extent(const struct seg_call *call)
+{
+	struct extent *e = &seg->extent[call->index];
+
+	sig_lock_blocked(&seg_lock);
+	fds_close(e->fd);
+	fds_close(e->read_fd);
+	fds_close(e->uffd);
+	e->fd = e->read_fd = e->uffd = -1;
+	serve_hang_up_extent(call->index);
+	sig_unlock_blocked(&seg_lock);
+	return 0;
+}
+
+static int release_grant(const struct seg_call *call)
+{
+	sig_lock_blocked(&seg_lock);
+	fds_close(seg->grant_fd[call->index]);
+	seg->grant_fd[call->index] = -1;
+	sig_unlock_blocked(&seg_lock);
+	return 0;
+}
+
+static int recall(const struct seg_call *call)
+{
+	sig_lock_blocked(&seg_lock);
+	check_begin();
+	serve_gone(call->index, call->start, call->end, true);
+	check_end(true);
+	sig_unlock_blocked(&seg_lock);
+	return 0;
+}
+
+static int hang_up(const struct seg_call *call)
+{
+	sig_lock_blocked(&seg_lock);
+	serve_hang_up((const struct kedge_segment *)(uintptr_t)call->start);
+	sig_unlock_blocked(&seg_lock);
+	return 0;
+}
+
+static int do_call(const struct seg_call *call, int fd)
+{
+	switch (call->op) {
+	case SEG_OP_EXTENT:
+		return add_extent(call, fd);
+	case SEG_OP_DROP_EXTENT:
+		return drop_extent(call);
+	case SEG_OP_FILE:
+		return call_send_file(seg->extent[call->index].fd);
+	case SEG_OP_WATCH:
+		return uffd_watch(seg->extent[call->index].uffd, call->start,
+				  call->end - call->start);
+	case SEG_OP_UNWATCH:
+		uffd_unwatch(seg->extent[call->index].uffd, call->start,
+			     call->end - call->start);
+		return 0;
+	case SEG_OP_RECALL:
+		return recall(call);
+	case SEG_OP_GRANT:
+		return add_grant(call, fd);
+	case SEG_OP_RELEASE:
+		return release_grant(call);
+	default:
+		return hang_up(call);
+	}
+}
+
+static void control(void)
+{
+	struct seg_call call;
+	int fd, rc = call_next(&call, &fd);
+
+	if (rc > 0) {
+		call_answer(do_call(&call, fd));
+	} else if (rc < 0) {
+		/* The program has closed the other end, or it is over. */
+		has_ctl = false;
+		syscall(SYS_epoll_ctl, seg->epoll, EPOLL_CTL_DEL, ctl, NULL);
+	}
+}
+
+static void handle(const struct epoll_event *ev)
+{
+	uint32_t index = (uint32_t)ev->data.u64;
+
+	switch (ev->data.u64 >> 32) {
+	case WATCH_CTL:
+		control();
+		break;
+	case WATCH_UFFD:
+		monitor_events(index);
+		break;
+	case WATCH_LISTEN:
+		serve_accept();
+		break;
+	case WATCH_CONN:
+		serve_conn(index);
+		break;
+	case WATCH_GRANT:
+		recall_read(index);
+		break;
+	}
+}
+
+static void *run(void *unused)
+{
+	struct epoll_event ev[EVENTS];
+	int i, n;
+
+	(void)unused;
+	prctl(PR_SET_NAME, "kedge-segment");
+	n = open_all();
+	if (n) {
+		end_all();
+		call_answer(n);
+		return NULL;
+	}
+	call_answer(0);
+	run_anywhere();
+	while (!atomic_load(&stop)) {
+		n = (int)syscall(SYS_epoll_pwait, seg->epoll, ev, EVENTS,
+				 has_ctl ? -1 : LOOK_MS, NULL, 0);
+		for (i = 0; i < n; i++)
+			handle(&ev[i]);
+	}
+	end_all();
+	return NULL;
+}
+
+/* ---- calls ---- */
+
+static void end_thread(struct service *s)
+{
+	(void)s;
+	atomic_store(&stop, true);
+	/* It sees that the socket ends, or looks by itself. */
+	call_hang_up();
+	pthread_join(thread, NULL);
+}
+
+static int begin_thread(void)
+{
+	sigset_t all, saved;
+	int rc;
+
+	atomic_store(&stop, false);
+	service.end = end_thread;
+	rc = service_begin(&service);
+	if (rc)
+		return rc;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &saved);
+	rc = thread_start(&thread, run, NULL);
+	pthread_sigmask(SIG_SETMASK, &saved, NULL);
+	if (rc) {
+		service_end(&service);
+		return rc;
+	}
+	rc = call_wait();
+	if (rc && service_end(&service))
+		pthread_join(thread, NULL);
+	return rc;
+}
+
+static int start_thread(void)
+{
+	int rc = call_open(&ctl);
+
+	if (rc)
+		return rc;
+	rc = begin_thread();
+	/* The thread has its own. */
+	close(ctl);
+	if (rc)
+		call_close();
+	return rc;
+}
+
+static int start(void)
+{
+	int rc = tables_make();
+
+	if (rc)
+		return rc;
+	rc = start_thread();
+	if (rc)
+		tables_free();
+	return rc;
+}
+
+int service_use(void)
+{
+	int rc = users ? 0 : start();
+
+	users += !rc;
+	return rc;
+}
+
+void service_unuse(void)
+{
+	if (--users)
+		return;
+	if (service_end(&service))
+		end_thread(&service);
+	call_close();
+	tables_free();
+}
+
+void service_forget(void)
+{
+	users = 0;
+	tables_forget();
+}

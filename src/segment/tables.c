@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The locks and tables that the files of this room share, and the thread's descriptors. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/process/own.h"
+#include "segment/internal.h"
+
+struct sig_lock seg_lock = SIG_LOCK_INIT;
+static pthread_mutex_t seg_gate = PTHREAD_MUTEX_INITIALIZER;
+struct seg_tables *seg;
+
+/* A handler that interrupts its holder could call fork(), which takes the gate. */
+void gate_lock(void)
+{
+	signals_block();
+	pthread_mutex_lock(&seg_gate);
+}
+
+void gate_unlock(void)
+{
+	pthread_mutex_unlock(&seg_gate);
+	signals_restore();
+}
+
+int tables_make(void)
+{
+	uint32_t i;
+
+	seg = own_map(sizeof(*seg));
+	if (!seg)
+		return -ENOMEM;
+	for (i = 0; i < EXTENTS; i++)
+		seg->extent[i].fd = seg->extent[i].read_fd = seg->extent[i].uffd = -1;
+	for (i = 0; i < CONNS; i++)
+		seg->conn[i].fd = seg->conn[i].extent = -1;
+	for (i = 0; i < GRANTS; i++)
+		seg->grant_fd[i] = -1;
+	seg->check_fd = seg->epoll = -1;
+	return 0;
+}
+
+void tables_free(void)
+{
+	if (seg->check)
+		munmap(seg->check, sizeof(*seg->check));
+	own_unmap(seg, sizeof(*seg));
+	seg = NULL;
+}
+
+void tables_forget(void)
+{
+	const pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
+
+	seg_gate = fresh;
+	sig_lock_init(&seg_lock);
+	if (seg)
+		own_unmap(seg, sizeof(*seg));
+	seg = NULL;
+}
+
+int fds_watch(int fd, enum fds_kind what, uint32_t index)
+{
+	struct epoll_event ev = { .events = EPOLLIN,
+				  .data.u64 = (uint64_t)what << 32 | index };
+
+	return syscall(SYS_epoll_ctl, seg->epoll, EPOLL_CTL_ADD, fd, &ev) ? -errno : 0;
+}
+
+/* The thread makes its descriptors by system calls alone: tools that follow descriptors by
+ * their numbers take them for the program's. */
+void fds_close(int fd)
+{
+	if (fd >= 0)
+		syscall(SYS_close, fd);
+}
+
+int fds_read_only(int fd)
+{
+	char path[48];
+
+	snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", fd);
+	fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Segments where the system refuses something: each call in turn fails once. What was asked
+ * for fails, or is had in another way, the memory is as it was, and all works afterwards.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "peer.h"
+
+#define LEN ((size_t)256 << 10)
+#define RW  (KEDGE_SEGMENT_READ | KEDGE_SEGMENT_WRITE)
+
+/* Of the calls that are counted, by any thread, the one that fails; 0: none. */
+static _Atomic unsigned int fail_at, calls;
+static _Atomic int fail_with;
+
+static bool fails(void)
+{
+	if (!fail_at || ++calls != fail_at)
+		return false;
+	errno = fail_with;
+	return true;
+}
+
+#define WRAP(type, name, ...)                  \
+	extern type __real_##name(__VA_ARGS__); \
+	extern type __wrap_##name(__VA_ARGS__); \
+	type __wrap_##name(__VA_ARGS__)
+
+/* One signal in the middle of a call. */
+static _Atomic bool signals;
+
+WRAP(int, memfd_create, const char *name, unsigned int flags)
+{
+	if (atomic_exchange(&signals, false))
+		raise(SIGUSR1);
+	return fails() ? -1 : __real_memfd_create(name, flags);
+}
+
+WRAP(int, ftruncate64, int fd, off_t len)
+{
+	return fails() ? -1 : __real_ftruncate64(fd, len);
+}
+
+WRAP(int, socketpair, int domain, int type, int protocol, int sv[2])
+{
+	return fails() ? -1 : __real_socketpair(domain, type, protocol, sv);
+}
+
+WRAP(int, socket, int domain, int type, int protocol)
+{
+	return fails() ? -1 : __real_socket(domain, type, protocol);
+}
+
+WRAP(int, connect, int fd, const struct sockaddr *a, socklen_t len)
+{
+	return fails() ? -1 : __real_connect(fd, a, len);
+}
+
+WRAP(ssize_t, send, int fd, const void *p, size_t len, int flags)
+{
+	return fails() ? -1 : __real_send(fd, p, len, flags);
+}
+
+WRAP(ssize_t, recvmsg, int fd, struct msghdr *m, int flags)
+{
+	return fails() ? -1 : __real_recvmsg(fd, m, flags);
+}
+
+WRAP(int, pthread_create, pthread_t *t, const pthread_attr_t *a, void *(*fn)(void *), void *arg)
+{
+	return fails() ? EAGAIN : __real_pthread_create(t, a, fn, arg);
+}
+
+WRAP(void *, calloc, size_t cnt, size_t size)
+{
+	return fails() ? NULL : __real_calloc(cnt, size);
+}
+
+WRAP(void *, mmap64, void *at, size_t len, int prot, int flags, int fd, off_t off)
+{
+	return fails() ? MAP_FAILED : __real_mmap64(at, len, prot, flags, fd, off);
+}
+
+extern void *__real_mremap(void *from, size_t len, size_t new_len, int flags, ...);
+extern void *__wrap_mremap(void *from, size_t len, size_t new_len, int flags, ...);
+void *__wrap_mremap(void *from, size_t len, size_t new_len, int flags, ...)
+{
+	va_list ap;
+	void *to;
+
+	va_start(ap, flags);
+	to = va_arg(ap, void *);
+	va_end(ap);
+	return fails() ? MAP_FAILED : __real_mremap(from, len, new_len, flags, to);
+}
+
+/* What the thread makes its descriptors with. */
+static bool is_counted(long nr)
+{
+	switch (nr) {
+	case SYS_userfaultfd:
+	case SYS_openat:
+	case SYS_epoll_create1:
+	case SYS_epoll_ctl:
+	case SYS_socket:
+	case SYS_bind:
+	case SYS_listen:
+	case SYS_memfd_create:
+	case SYS_accept4:
+	case SYS_sendmsg:
+	case SYS_pidfd_open:
+		return true;
+	}
+	return false;
+}
+
+extern long __real_syscall(long nr, ...);
+extern long __wrap_syscall(long nr, ...);
+long __wrap_syscall(long nr, ...)
+{
+	long a[6];
+	va_list ap;
+	int i;
+
+	va_start(ap, nr);
+	for (i = 0; i < 6; i++)
+		a[i] = va_arg(ap, long);
+	va_end(ap);
+	if (is_counted(nr) && fails())
+		return -1;
+	return __real_syscall(nr, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+
+static void fail_call(unsigned int n, int with)
+{
+	fail_with = with;
+	calls = 0;
+	fail_at = n;
+}
+
+static bool intact(const uint64_t *w)
+{
+	size_t i;
+
+	for (i = 0; i < LEN / sizeof(*w); i++)
+		if (w[i] != i)
+			return false;
+	return true;
+}
+
+/* ---- cases ---- */
+
+static const int errors[] = { ENOMEM, EMFILE, EPERM };
+
+static void each_call_of_make_fails(void **state)
+{
+	struct kedge_segment *s;
+	uint64_t *w;
+	unsigned int n, e, last;
+	int rc;
+
+	need_convert();
+	for (e = 0; e < 3; e++)
+		for (n = 1, last = 1; last; n++) {
+			w = words(LEN);
+			fail_call(n, errors[e]);
+			rc = kedge_segment_make(w, LEN, NULL, &s);
+			last = calls >= fail_at;
+			fail_call(0, 0);
+			if (!rc)
+				kedge_segment_remove(s);
+			assert_true(intact(w));
+			assert_int_equal(kedge_segment_make(w, LEN, NULL, &s), 0);
+			kedge_segment_remove(s);
+			assert_true(intact(w));
+			free_pages(w, LEN / page_len());
+		}
+}
+
+static int get_and_attach(const struct kedge_segment_id *id)
+{
+	struct kedge_attachment *a;
+	struct kedge_grant *g;
+	int rc = kedge_segment_get(id, RW, &g);
+
+	if (rc)
+		return rc;
+	rc = kedge_segment_attach(g, 0, LEN, 0, &a);
+	if (!rc) {
+		assert_int_equal(((uint64_t *)kedge_segment_addr(a))[77], 77);
+		kedge_segment_detach(a);
+	}
+	kedge_segment_release(g);
+	return rc;
+}
+
+static void each_call_of_get_and_attach_fails(void **state)
+{
+	struct kedge_segment_id id;
+	struct kedge_segment *s;
+	unsigned int n, e, last;
+	uint64_t *w;
+
+	need_convert();
+	w = words(LEN);
+	assert_int_equal(kedge_segment_make(w, LEN, NULL, &s), 0);
+	assert_int_equal(kedge_segment_id(s, &id), 0);
+	for (e = 0; e < 3; e++)
+		for (n = 1, last = 1; last; n++) {
+			fail_call(n, errors[e]);
+			get_and_attach(&id);
+			last = calls >= fail_at;
+			fail_call(0, 0);
+			/* A peer whose descriptor was not to be had is gone. */
+			assert_int_equal(get_and_attach(&id), 0);
+		}
+	kedge_segment_remove(s);
+	assert_true(intact(w));
+	free_pages(w, LEN / page_len());
+}
+
+static void nothing_is_left(void **state)
+{
+	unsigned int fds = open_fds();
+
+	each_call_of_make_fails(state);
+	assert_int_equal(open_fds(), fds);
+	each_call_of_get_and_attach_fails(state);
+	assert_int_equal(open_fds(), fds);
+}
+
+static volatile sig_atomic_t forks;
+
+static void fork_once(int sig)
+{
+	int status, saved = errno;
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(0);
+	if (waitpid(pid, &status, 0) != pid || status)
+		abort();
+	forks++;
+	errno = saved;
+}
+
+/* fork() wants what the call that is interrupted has. */
+static void a_handler_may_fork(void **state)
+{
+	const struct sigaction act = { .sa_handler = fork_once };
+	struct kedge_segment *s;
+	struct sigaction was;
+	char *p = new_pages(4);
+
+	need_convert();
+	sigaction(SIGUSR1, &act, &was);
+	atomic_store(&signals, true);
+	assert_int_equal(kedge_segment_make(p, 4 * page_len(), NULL, &s), 0);
+	sigaction(SIGUSR1, &was, NULL);
+	assert_int_equal(forks, 1);
+	p[0] = 1;
+	kedge_segment_remove(s);
+	assert_int_equal(p[0], 1);
+	free_pages(p, 4);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(each_call_of_make_fails),
+		cmocka_unit_test(each_call_of_get_and_attach_fails),
+		cmocka_unit_test(nothing_is_left),
+		cmocka_unit_test(a_handler_may_fork),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Peers that say what no peer of kedge's says, and owners that are none. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "peer.h"
+#include "segment/wire.h"
+
+#define LEN ((size_t)1 << 20)
+#define R   KEDGE_SEGMENT_READ
+
+static struct kedge_segment *segment;
+static struct kedge_segment_id id;
+static uint64_t *w;
+
+static socklen_t address(uint64_t word, struct sockaddr_un *a)
+{
+	int n;
+
+	*a = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	n = snprintf(a->sun_path + 1, sizeof(a->sun_path) - 1, "kedge-segment-%06x",
+		     (unsigned int)(word >> 41));
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+/* ---- peers ---- */
+
+static void begin(void)
+{
+	need_convert();
+	w = words(LEN);
+	assert_int_equal(kedge_segment_make(w, LEN, NULL, &segment), 0);
+	assert_int_equal(kedge_segment_id(segment, &id), 0);
+}
+
+static void end(void)
+{
+	kedge_segment_remove(segment);
+	free_pages(w, LEN / page_len());
+}
+
+static int stranger(void)
+{
+	struct sockaddr_un a;
+	socklen_t len = address(id.word[0], &a);
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	assert_true(fd >= 0);
+	if (connect(fd, (struct sockaddr *)&a, len)) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+/* The segment is there for those who ask well. */
+static void works(void)
+{
+	struct kedge_attachment *a;
+	struct kedge_grant *g;
+
+	assert_int_equal(kedge_segment_get(&id, R, &g), 0);
+	assert_int_equal(kedge_segment_attach(g, 0, LEN, 0, &a), 0);
+	assert_int_equal(((uint64_t *)kedge_segment_addr(a))[100], 100);
+	assert_true(kedge_segment_valid(a));
+	kedge_segment_detach(a);
+	kedge_segment_release(g);
+}
+
+static bool is_cut_off(int fd)
+{
+	char room[512];
+	ssize_t n;
+
+	do
+		n = recv(fd, room, sizeof(room), 0);
+	while (n > 0);
+	return !n || errno == ECONNRESET;
+}
+
+static void what_is_no_question_ends_the_connection(void **state)
+{
+	struct seg_ask q = { .head = seg_head(SEG_ASK), .access = R };
+	char raw[256];
+	size_t i, len;
+	int fd;
+
+	begin();
+	srand(5);
+	for (i = 0; i < 200; i++) {
+		fd = stranger();
+		assert_true(fd >= 0);
+		len = i < sizeof(q) ? i + 1 : (size_t)rand() % sizeof(raw) + 1;
+		memcpy(raw, &q, sizeof(q));
+		if (i > 50)
+			raw[(size_t)rand() % sizeof(q)] ^= (char)(rand() | 1);
+		send(fd, raw, len, MSG_NOSIGNAL);
+		assert_true(is_cut_off(fd));
+		close(fd);
+	}
+	works();
+	end();
+}
+
+/* A second question, answers that nobody asked for, bytes without end. */
+static void what_comes_after_the_question_is_looked_at(void **state)
+{
+	struct seg_ask q = { .head = seg_head(SEG_ASK), .access = R };
+	struct seg_ack k = { .head = seg_head(SEG_ACK), .ack = 77 };
+	struct kedge_segment_info i = { .size = sizeof(i) };
+	int fd, n;
+
+	begin();
+	q.id = id.word[0];
+	fd = stranger();
+	assert_int_equal(send(fd, &q, sizeof(q), 0), sizeof(q));
+	for (n = 0; n < 1000; n++)
+		if (send(fd, &k, sizeof(k), MSG_NOSIGNAL) != sizeof(k))
+			break;
+	works();
+	/* The one that worked ends in its own time. */
+	WAIT_FOR(!kedge_segment_info(segment, &i) && i.grants == 1);
+	send(fd, &q, sizeof(q), MSG_NOSIGNAL);
+	assert_true(is_cut_off(fd));
+	close(fd);
+	WAIT_FOR(!kedge_segment_info(segment, &i) && !i.grants);
+	works();
+	end();
+}
+
+/* It reads nothing of what it is told: it is cut off, the owner goes on. */
+static void one_that_does_not_read_is_cut_off(void **state)
+{
+	struct seg_ask q = { .head = seg_head(SEG_ASK), .access = R };
+	struct kedge_segment_info i = { .size = sizeof(i), .grants = 1 };
+	size_t n;
+	int fd;
+
+	begin();
+	q.id = id.word[0];
+	fd = stranger();
+	assert_int_equal(send(fd, &q, sizeof(q), 0), sizeof(q));
+	WAIT_FOR(!kedge_segment_info(segment, &i) && i.grants);
+	for (n = 0; i.grants && n < 100000; n++) {
+		char *p = (char *)w + LEN / 2 + n % 64 * page_len();
+
+		madvise(p, page_len(), MADV_DONTNEED);
+		assert_int_equal(*p, 0);
+		if (n % 64 == 63) {
+			/* Shared once more: what is private is not told of. */
+			kedge_segment_remove(segment);
+			assert_int_equal(kedge_segment_make(w, LEN, NULL, &segment), 0);
+			break;
+		}
+		assert_int_equal(kedge_segment_info(segment, &i), 0);
+	}
+	assert_true(is_cut_off(fd));
+	close(fd);
+	assert_int_equal(kedge_segment_id(segment, &id), 0);
+	works();
+	end();
+}
+
+/* Those that say nothing have no place for ever: others get theirs. */
+static void many_that_are_silent_do_not_shut_others_out(void **state)
+{
+	int fd[1100];
+	size_t i;
+
+	begin();
+	for (i = 0; i < sizeof(fd) / sizeof(fd[0]); i++)
+		fd[i] = stranger();
+	works();
+	for (i = 0; i < sizeof(fd) / sizeof(fd[0]); i++)
+		if (fd[i] >= 0)
+			close(fd[i]);
+	works();
+	end();
+}
+
+/* Each has an answer to read, or its end. */
+static bool none_waits(const int *fd, int cnt)
+{
+	struct pollfd p = { .events = POLLIN };
+	int n;
+
+	for (n = 0; n < cnt; n++) {
+		p.fd = fd[n];
+		if (poll(&p, 1, 0) != 1)
+			return false;
+	}
+	return true;
+}
+
+/* Its own table is full of peers that have asked: others are told, and it does not spin. */
+static void a_full_table_turns_peers_away(void **state)
+{
+	struct seg_ask q = { .head = seg_head(SEG_ASK), .access = R };
+	struct kedge_segment_info i = { .size = sizeof(i) };
+	struct rlimit was, few;
+	struct sockaddr_un a;
+	int fd[40], n;
+
+	begin();
+	q.id = id.word[0];
+	for (n = 0; n < 40; n++)
+		fd[n] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &was), 0);
+	few = (struct rlimit){ 32, was.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+	for (n = 0; n < 39; n++) {
+		socklen_t len = address(id.word[0], &a);
+
+		assert_int_equal(connect(fd[n], (struct sockaddr *)&a, len), 0);
+		send(fd[n], &q, sizeof(q), MSG_NOSIGNAL);
+	}
+	/* The rest is told, or makes room: all are looked at, which leaves none waiting. */
+	WAIT_FOR(!kedge_segment_info(segment, &i) && i.grants >= 10 && none_waits(fd, 39));
+	assert_true(i.grants < 32);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &was), 0);
+	for (n = 0; n < 40; n++)
+		close(fd[n]);
+	works();
+	end();
+}
+
+/* ---- owners ---- */
+
+static struct seg_answer good;
+
+static int file_of(size_t len, int seals)
+{
+	int fd = memfd_create("hostile", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	assert_int_equal(ftruncate(fd, (off_t)len), 0);
+	if (seals)
+		assert_int_equal(fcntl(fd, F_ADD_SEALS, seals), 0);
+	return fd;
+}
+
+struct lie {
+	struct seg_answer answer;
+	size_t answer_len;
+	int fd[2];
+	int fds;
+	int listener;
+};
+
+static void *answer_one(void *arg)
+{
+	char space[CMSG_SPACE(2 * sizeof(int))] = { 0 };
+	struct lie *l = arg;
+	struct iovec iov = { &l->answer, l->answer_len };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
+	struct cmsghdr *c;
+	struct seg_ask q;
+	int fd = accept(l->listener, NULL, NULL);
+
+	recv(fd, &q, sizeof(q), 0);
+	if (l->fds) {
+		m.msg_control = space;
+		m.msg_controllen = CMSG_SPACE((size_t)l->fds * sizeof(int));
+		c = CMSG_FIRSTHDR(&m);
+		*c = (struct cmsghdr){ .cmsg_len = CMSG_LEN((size_t)l->fds * sizeof(int)),
+				       .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS };
+		memcpy(CMSG_DATA(c), l->fd, (size_t)l->fds * sizeof(int));
+	}
+	sendmsg(fd, &m, MSG_NOSIGNAL);
+	close(fd);
+	return NULL;
+}
+
+static int asked(struct lie *l)
+{
+	struct kedge_segment_id name = { { (uint64_t)getpid() << 41, 5 } };
+	struct kedge_grant *g;
+	struct sockaddr_un a;
+	socklen_t len = address(name.word[0], &a);
+	pthread_t thread;
+	int rc;
+
+	l->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	assert_int_equal(bind(l->listener, (struct sockaddr *)&a, len), 0);
+	assert_int_equal(listen(l->listener, 1), 0);
+	assert_int_equal(pthread_create(&thread, NULL, answer_one, l), 0);
+	rc = kedge_segment_get(&name, R, &g);
+	pthread_join(thread, NULL);
+	close(l->listener);
+	if (!rc)
+		kedge_segment_release(g);
+	return rc;
+}
+
+static void an_owner_is_not_trusted(void **state)
+{
+	const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+	const size_t page = page_len();
+	struct lie l = { .answer_len = sizeof(good), .fds = 2 };
+	int sealed = file_of(16 * page, seals), open_file = file_of(16 * page, 0);
+	int small = file_of(page, seals);
+
+	good = (struct seg_answer){
+		.head = seg_head(SEG_ANSWER), .backend = KEDGE_SEGMENT_CONVERT, .proof = 5,
+		.addr = page, .len = page, .file_len = 16 * page };
+#define LIE(change, fd0, fd1, want)                                   \
+	do {                                                           \
+		l.answer = good;                                       \
+		l.answer_len = sizeof(good);                           \
+		l.fds = 2;                                             \
+		change;                                                \
+		l.fd[0] = fd0;                                         \
+		l.fd[1] = fd1;                                         \
+		assert_int_equal(asked(&l), want);                     \
+	} while (0)
+	LIE(, sealed, sealed, 0);
+	LIE(l.answer.proof = 6, sealed, sealed, -EPROTO);
+	LIE(l.answer.head.version++, sealed, sealed, -EPROTO);
+	LIE(l.answer_len--, sealed, sealed, -EPROTO);
+	LIE(l.answer_len = 0, sealed, sealed, -ENOENT);
+	LIE(l.fds = 0, sealed, sealed, -EPROTO);
+	LIE(l.fds = 1, sealed, sealed, -EPROTO);
+	LIE(, sealed, open_file, -EPROTO);
+	LIE(, open_file, sealed, -EPROTO);
+	LIE(, sealed, small, -EPROTO);
+	LIE(, small, sealed, small < 0);
+	LIE(l.answer.word = 500, sealed, sealed, -EPROTO);
+	LIE(l.answer.file_off = 16 * page, sealed, sealed, -EPROTO);
+	LIE(l.answer.file_off = 1, sealed, sealed, -EPROTO);
+	LIE(l.answer.len = UINT64_MAX, sealed, sealed, -EPROTO);
+	LIE(l.answer.len = 0, sealed, sealed, -EPROTO);
+	LIE(l.answer.file_len = 17 * page, sealed, sealed, -EPROTO);
+	LIE(l.answer.file_len = 1, sealed, sealed, -EPROTO);
+	LIE(l.answer.rc = -EACCES, sealed, sealed, -EACCES);
+	LIE(l.answer.rc = 5, sealed, sealed, -EPROTO);
+	close(sealed);
+	close(open_file);
+	close(small);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_is_no_question_ends_the_connection),
+		cmocka_unit_test(what_comes_after_the_question_is_looked_at),
+		cmocka_unit_test(one_that_does_not_read_is_cut_off),
+		cmocka_unit_test(many_that_are_silent_do_not_shut_others_out),
+		cmocka_unit_test(a_full_table_turns_peers_away),
+		cmocka_unit_test(an_owner_is_not_trusted),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
