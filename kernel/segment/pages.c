@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+/*
+ * Pages of the owner, for an attacher's fault.
+ *
+ * While the attacher's mmap_lock is held, nothing of the owner's is waited for:
+ * its mmap_lock is tried, its page tables are looked at and not filled. What does
+ * not succeed so is done without any lock by pages_bring_in(), and the attacher's
+ * fault is retried. So two processes that have each other's memory attached, or
+ * one that has its own, never wait for each other's locks; and an owner whose own
+ * fault waits for a userfaultfd keeps an attacher waiting that can be killed.
+ */
+#include <linux/delay.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+
+#include "internal.h"
+
+/* What no page is had from, as GUP sees it. */
+#define NOT_OURS (VM_IO | VM_PFNMAP)
+
+/* With the owner's mmap_lock. */
+static struct vm_area_struct *mapping_of(struct mm_struct *mm,
+					 unsigned long addr, bool write)
+{
+	struct vm_area_struct *vma = find_vma(mm, addr);
+
+	if (!vma || vma->vm_start > addr || (vma->vm_flags & NOT_OURS))
+		return NULL;
+	if (!(vma->vm_flags & (write ? VM_WRITE : VM_READ)))
+		return NULL;
+	return vma;
+}
+
+static long present_pages(struct mm_struct *mm, unsigned long addr,
+			  unsigned long cnt, bool write, struct page **pages)
+{
+	unsigned int flags = FOLL_NOFAULT | (write ? FOLL_WRITE : 0);
+	struct vm_area_struct *vma = mapping_of(mm, addr, write);
+	long got;
+
+	if (!vma)
+		return -EFAULT;
+	cnt = min(cnt, (vma->vm_end - addr) >> PAGE_SHIFT);
+#ifdef HAVE_GUP_VMAS
+	got = get_user_pages_remote(mm, addr, cnt, flags, pages, NULL, NULL);
+#else
+	got = get_user_pages_remote(mm, addr, cnt, flags, pages, NULL);
+#endif
+	return got > 0 ? got : -ENOENT;
+}
+
+/* F1 and F2 of the proof in attach.c. */
+static long look(struct segment *s, unsigned long addr, unsigned long cnt,
+		 bool write, struct page **pages, u64 *ends)
+{
+	struct mm_struct *mm = space_mm(s->space);
+	long got = -EAGAIN;
+
+	spin_lock(&s->space->lock);
+	*ends = s->ends;
+	spin_unlock(&s->space->lock);
+	/* Not an error yet: the release of the space is about to say so. */
+	if (!mmget_not_zero(mm))
+		return -EFAULT;
+	if (mmap_read_trylock(mm)) {
+		got = present_pages(mm, addr, cnt, write, pages);
+		mmap_read_unlock(mm);
+	}
+	mmput_async(mm);
+	return got;
+}
+
+/* F3. Page tables are there, so that nothing is allocated. */
+static int hand_out(struct vm_fault *vmf, struct segment *s,
+		    unsigned long addr, struct page **pages, long cnt,
+		    u64 ends, pgprot_t prot)
+{
+	unsigned long number = (addr - s->range.start) >> PAGE_SHIFT;
+	vm_fault_t ret;
+	int err = 0;
+	long i;
+
+	spin_lock(&s->space->lock);
+	if (s->dead)
+		err = -EFAULT;
+	else if (s->ends != ends ||
+		 space_changes(s->space, addr, addr + cnt * PAGE_SIZE - 1))
+		err = -EAGAIN;
+	for (i = 0; !err && i < cnt; i++) {
+		handed_set(&s->handed, number + i);
+		ret = vmf_insert_pfn_prot(vmf->vma,
+					  vmf->address + i * PAGE_SIZE,
+					  page_to_pfn(pages[i]), prot);
+		if (ret != VM_FAULT_NOPAGE)
+			err = i ? 1 : -EFAULT;
+	}
+	spin_unlock(&s->space->lock);
+	return min(err, 0);
+}
+
+static int nothing(pte_t *pte, unsigned long addr, void *data)
+{
+	return 0;
+}
+
+/* Pages that a fault may map from its own on, within a page table. */
+static unsigned long room(const struct vm_fault *vmf)
+{
+	unsigned long end = round_down(vmf->address, AROUND_MAX * PAGE_SIZE) +
+			    AROUND_MAX * PAGE_SIZE;
+
+	end = min(end, vmf->vma->vm_end);
+	return (end - vmf->address) >> PAGE_SHIFT;
+}
+
+static int prepare(struct vm_fault *vmf, struct attachment *a,
+		   unsigned long addr, unsigned long cnt)
+{
+	struct segment *s = a->segment;
+	unsigned long number = (addr - s->range.start) >> PAGE_SHIFT;
+	int err;
+
+	err = handed_prepare(&s->handed, number, number + cnt - 1, a->quota);
+	if (err)
+		return err;
+	return apply_to_page_range(vmf->vma->vm_mm, vmf->address,
+				   cnt * PAGE_SIZE, nothing, NULL);
+}
+
+int pages_map(struct vm_fault *vmf, struct attachment *a)
+{
+	bool write = vmf->flags & FAULT_FLAG_WRITE;
+	struct segment *s = a->segment;
+	unsigned long addr = pages_owner(s, vmf->vma, vmf->address);
+	pgprot_t prot = vmf->vma->vm_page_prot;
+	struct page *pages[AROUND_MAX];
+	u64 ends;
+	long got, i;
+	int err;
+
+	/* That of the mapping is without write: see attach.c. */
+	if (write)
+		prot = vm_get_page_prot(vmf->vma->vm_flags);
+	err = prepare(vmf, a, addr, room(vmf));
+	if (err)
+		return err;
+	got = look(s, addr, room(vmf), write, pages, &ends);
+	if (got < 0)
+		return got;
+	err = hand_out(vmf, s, addr, pages, got, ends, prot);
+	for (i = 0; i < got; i++)
+		put_page(pages[i]);
+	return err;
+}
+
+/* With the owner's mmap_lock, which it drops. */
+static int bring_in(struct mm_struct *mm, unsigned long addr, bool write)
+{
+	struct vm_area_struct *vma = mapping_of(mm, addr, write);
+	unsigned int flags = FAULT_FLAG_ALLOW_RETRY | FAULT_FLAG_KILLABLE |
+			     FAULT_FLAG_INTERRUPTIBLE | FAULT_FLAG_REMOTE;
+	vm_fault_t ret;
+
+	if (!vma) {
+		mmap_read_unlock(mm);
+		return -EFAULT;
+	}
+	if (write)
+		flags |= FAULT_FLAG_WRITE;
+	ret = handle_mm_fault(vma, addr, flags, NULL);
+	if (ret & (VM_FAULT_RETRY | VM_FAULT_COMPLETED))
+		return 0;
+	mmap_read_unlock(mm);
+	/* Without memory the attacher tries again, and can be killed. */
+	if ((ret & VM_FAULT_ERROR) && !(ret & VM_FAULT_OOM))
+		return -EFAULT;
+	return 0;
+}
+
+/* A change may run for long; its end wakes nobody, so that it costs no more. */
+static bool wait_for_change(struct segment *s, unsigned long addr)
+{
+	bool yes;
+
+	spin_lock(&s->space->lock);
+	yes = space_changes(s->space, addr, addr + PAGE_SIZE - 1);
+	spin_unlock(&s->space->lock);
+	if (yes)
+		usleep_range_state(50, 200, TASK_INTERRUPTIBLE);
+	return yes;
+}
+
+int pages_bring_in(struct segment *s, unsigned long addr, bool write)
+{
+	struct mm_struct *mm = space_mm(s->space);
+	int err = 0;
+
+	if (wait_for_change(s, addr))
+		return 0;
+	if (!mmget_not_zero(mm))
+		return -EFAULT;
+	if (!mmap_read_lock_killable(mm))
+		err = bring_in(mm, addr, write);
+	mmput_async(mm);
+	return err;
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the tests of /dev/kedge-segment share. */
+#ifndef KSEG_LIB_H
+#define KSEG_LIB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <linux/kedge_segment.h>
+
+#define PAGE 4096ul
+#define KS_RW (KEDGE_SEGMENT_READ | KEDGE_SEGMENT_WRITE)
+
+/* What an access came to. */
+enum { KS_OK, KS_SIGBUS, KS_SIGSEGV };
+
+struct ks_id {
+	uint64_t word[2];
+};
+
+/* Calls as they are: 0 or a negative errno. */
+int ks_open(int flags);
+int ks_make(int fd, const void *addr, size_t len, unsigned int mode,
+	    struct ks_id *id);
+int ks_remove(int fd, struct ks_id id);
+int ks_get(int fd, struct ks_id id, unsigned int access);
+int ks_query(int fd, struct ks_id id, struct kedge_segment_query *q);
+/* A mapping, or a negative errno as a pointer: ks_errno() tells. */
+char *ks_map(int fd, size_t len, int prot, off_t offset);
+int ks_errno(const void *p);
+const uint64_t *ks_generation(int fd);
+
+/* Access that may be refused. */
+int ks_load(const volatile char *p, char *value);
+int ks_store(volatile char *p, char value);
+
+/*
+ * A process that has a segment attached. It does what it is told: each call
+ * waits for it.
+ */
+struct peer {
+	pid_t pid;
+	int fd;
+	int failed;	/* -errno of GET or mmap */
+};
+
+void peer_start(struct peer *p, struct ks_id id, unsigned int access,
+		size_t len);
+/* Another process that stays as it was before any peer. */
+void peer_stop(struct peer *p);
+int peer_load(struct peer *p, size_t offset, char *value);
+int peer_store(struct peer *p, size_t offset, char value);
+int peer_mprotect(struct peer *p, size_t offset, size_t len, int prot);
+int peer_munmap(struct peer *p, size_t offset, size_t len);
+uint64_t peer_generation(struct peer *p);
+/* Begin a load, and see whether it has ended within some milliseconds. */
+void peer_begin_load(struct peer *p, size_t offset);
+bool peer_ended(struct peer *p, int ms, int *result, char *value);
+
+char *ks_memory(size_t pages);
+int ks_child(int (*fn)(void *), void *arg);
+int ks_write(const char *path, const char *text);
+uint64_t ks_number(const char *path);
+
+#endif /* KSEG_LIB_H */
