@@ -64,6 +64,7 @@
  * attacher's notifiers, ours among them: the counter takes a space->lock, the
  * zapper finds nothing handed out in the range, as attached pages never are.
  */
+#include <linux/lockdep.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
 
@@ -87,14 +88,20 @@ void attachment_put(struct attachment *a)
 	kref_put(&a->kref, attachment_free);
 }
 
-/* With zapping held, of owner's addresses. */
+/*
+ * With zapping held, of owner's addresses. A change of one address space that
+ * makes one of another is a recursion to lockdep, for which all MMU notifiers are
+ * one lock. It ends there: see above.
+ */
 void attachment_zap(struct attachment *a, unsigned long start,
 		    unsigned long last)
 {
 	start = max(start, a->by_owner.start);
 	last = min(last, a->by_owner.last);
+	lockdep_off();
 	zap_vma_ptes(a->vma, a->by_attacher.start + (start - a->by_owner.start),
 		     last - start + 1);
+	lockdep_on();
 }
 
 /* With zapping held. */

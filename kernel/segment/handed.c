@@ -17,6 +17,8 @@
 
 #define CHUNK_SHIFT (PAGE_SHIFT + 3)
 #define CHUNK_PAGES (1ul << CHUNK_SHIFT)
+/* Chunks that are cleared with the lock held. */
+#define CLEAR_MAX 64
 #define CHUNK_BYTES (sizeof(struct chunk) + PAGE_SIZE)
 
 struct chunk {
@@ -138,23 +140,41 @@ bool handed_any(const struct handed *h, unsigned long first,
 	return false;
 }
 
-void handed_clear(struct handed *h, unsigned long first, unsigned long last)
+/* The bits of a chunk from @from to before @to. */
+static void clear_part(struct handed *h, struct chunk *c, unsigned long from,
+		       unsigned long to)
 {
-	unsigned long i, from, to, had;
+	unsigned long had = c->cnt;
+
+	if (to - from == CHUNK_PAGES) {
+		bitmap_zero(c->bits, CHUNK_PAGES);
+		c->cnt = 0;
+	} else {
+		for_each_set_bit_from(from, c->bits, to) {
+			__clear_bit(from, c->bits);
+			c->cnt--;
+		}
+	}
+	h->cnt -= had - c->cnt;
+}
+
+bool handed_clear_some(struct handed *h, unsigned long *first,
+		       unsigned long last)
+{
+	unsigned int budget = CLEAR_MAX;
+	unsigned long i, start = *first;
 	struct chunk *c;
 
 	if (!h->cnt)
-		return;
-	xa_for_each_range(&h->chunks, i, c, first >> CHUNK_SHIFT,
+		return false;
+	xa_for_each_range(&h->chunks, i, c, start >> CHUNK_SHIFT,
 			  last >> CHUNK_SHIFT) {
-		if (!c->cnt)
-			continue;
-		from = bit_from(i, first);
-		to = bit_to(i, last);
-		had = bitmap_weight(c->bits, CHUNK_PAGES);
-		bitmap_clear(c->bits, from, to - from);
-		had -= bitmap_weight(c->bits, CHUNK_PAGES);
-		c->cnt -= had;
-		h->cnt -= had;
+		if (!budget--) {
+			*first = i << CHUNK_SHIFT;
+			return true;
+		}
+		if (c->cnt)
+			clear_part(h, c, bit_from(i, start), bit_to(i, last));
 	}
+	return false;
 }

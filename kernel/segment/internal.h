@@ -117,7 +117,9 @@ int handed_prepare(struct handed *h, unsigned long first, unsigned long last,
 void handed_set(struct handed *h, unsigned long page);
 bool handed_any(const struct handed *h, unsigned long first,
 		unsigned long last);
-void handed_clear(struct handed *h, unsigned long first, unsigned long last);
+/* Bounded work; true if there is more to do, from *@first on. */
+bool handed_clear_some(struct handed *h, unsigned long *first,
+		       unsigned long last);
 
 /* ---- segment.c ---- */
 
@@ -224,7 +226,8 @@ void attachment_detach(struct attachment *a);
  */
 int pages_map(struct vm_fault *vmf, struct attachment *a);
 /* Wait until a page is there, without any lock. -EFAULT: it will not be. */
-int pages_bring_in(struct segment *s, unsigned long addr, bool write);
+int pages_bring_in(struct segment *s, unsigned long addr,
+		   unsigned int fault_flags);
 /* The owner's address behind one of a mapping. */
 static inline unsigned long pages_owner(const struct segment *s,
 					const struct vm_area_struct *vma,

@@ -66,7 +66,7 @@ static vm_fault_t wait_without_lock(struct vm_fault *vmf, unsigned long addr)
 	struct file_state *f = file->private_data;
 
 	drop_lock(vmf);
-	if (pages_bring_in(f->segment, addr, vmf->flags & FAULT_FLAG_WRITE))
+	if (pages_bring_in(f->segment, addr, vmf->flags))
 		fault_fails(f, addr);
 	fput(file);
 	return VM_FAULT_RETRY;
@@ -199,7 +199,8 @@ static int map_generation(struct vm_area_struct *vma)
 		return -EINVAL;
 	if (vma->vm_flags & VM_WRITE)
 		return -EACCES;
-	set_flags(vma, VM_DONTEXPAND | VM_DONTDUMP, VM_MAYWRITE | VM_MAYEXEC);
+	set_flags(vma, VM_DONTEXPAND | VM_DONTCOPY | VM_DONTDUMP,
+		  VM_MAYWRITE | VM_MAYEXEC);
 	vma->vm_ops = &generation_ops;
 	return 0;
 }

