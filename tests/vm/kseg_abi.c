@@ -1,0 +1,461 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * /dev/kedge-segment, the calls: sizes, what each takes and refuses, limits.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "kseg_lib.h"
+
+#define PARAMS "/sys/module/kedge_segment/parameters/"
+#define GENERATION ((off_t)KEDGE_SEGMENT_GENERATION_OFFSET)
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+_Static_assert(sizeof(struct kedge_segment_make) == 48, "");
+_Static_assert(sizeof(struct kedge_segment_remove) == 24, "");
+_Static_assert(sizeof(struct kedge_segment_get) == 40, "");
+_Static_assert(sizeof(struct kedge_segment_query) == 88, "");
+_Static_assert(sizeof(struct kedge_segment_list) == 24, "");
+
+static const struct {
+	unsigned long cmd;
+	uint32_t size;
+} requests[] = {
+	{ KEDGE_SEGMENT_MAKE, sizeof(struct kedge_segment_make) },
+	{ KEDGE_SEGMENT_REMOVE, sizeof(struct kedge_segment_remove) },
+	{ KEDGE_SEGMENT_GET, sizeof(struct kedge_segment_get) },
+	{ KEDGE_SEGMENT_QUERY, sizeof(struct kedge_segment_query) },
+	{ KEDGE_SEGMENT_LIST, sizeof(struct kedge_segment_list) },
+};
+
+static int call(int fd, unsigned long cmd, void *arg)
+{
+	return ioctl(fd, cmd, arg) ? -errno : 0;
+}
+
+static void sizes_and_flags_are_checked(void **state)
+{
+	uint32_t arg[2048], *edge;
+	char *two = ks_memory(2);
+	int fd = ks_open(O_RDWR);
+	size_t i;
+
+	munmap(two + PAGE, PAGE);
+	for (i = 0; i < COUNT(requests); i++) {
+		const unsigned long cmd = requests[i].cmd;
+		const uint32_t size = requests[i].size;
+
+		memset(arg, 0, sizeof(arg));
+		assert_int_equal(call(fd, cmd, arg), -EINVAL);
+		arg[0] = size - 1;
+		assert_int_equal(call(fd, cmd, arg), -EINVAL);
+		arg[0] = UINT32_MAX;
+		assert_int_equal(call(fd, cmd, arg), -E2BIG);
+		arg[0] = PAGE + 1;
+		assert_int_equal(call(fd, cmd, arg), -E2BIG);
+		/* Of a newer version. */
+		arg[0] = size + 8;
+		arg[size / 4 + 1] = 1;
+		assert_int_equal(call(fd, cmd, arg), -E2BIG);
+		arg[0] = size;
+		arg[1] = 2;
+		assert_int_equal(call(fd, cmd, arg), -EINVAL);
+		arg[1] = 1u << 31;
+		assert_int_equal(call(fd, cmd, arg), -EINVAL);
+		if (cmd != KEDGE_SEGMENT_MAKE) {
+			arg[1] = 1;
+			assert_int_equal(call(fd, cmd, arg), -EINVAL);
+		}
+		assert_int_equal(call(fd, cmd, NULL), -EFAULT);
+		assert_int_equal(call(fd, cmd, (void *)-8l), -EFAULT);
+		edge = (void *)(two + PAGE - 8);
+		edge[0] = size;
+		edge[1] = 0;
+		assert_int_equal(call(fd, cmd, edge), -EFAULT);
+	}
+	assert_int_equal(call(fd, _IO(KEDGE_SEGMENT_MAGIC, 9), arg), -ENOTTY);
+	assert_int_equal(call(fd, TIOCGWINSZ, arg), -ENOTTY);
+	munmap(two, PAGE);
+	close(fd);
+}
+
+static void newer_structs_with_zeros_are_taken(void **state)
+{
+	struct {
+		struct kedge_segment_make r;
+		uint64_t more[4];
+	} r = { .r = { .size = sizeof(r), .len = PAGE, .mode = 0600 } };
+	int fd = ks_open(O_RDWR);
+	char *m = ks_memory(1);
+
+	r.r.addr = (uintptr_t)m;
+	assert_int_equal(call(fd, KEDGE_SEGMENT_MAKE, &r), 0);
+	assert_true(r.r.id[0] && r.r.id[1]);
+	assert_int_equal(r.r.id[1] >> 63, 0);
+	close(fd);
+}
+
+static void make_refuses_bad_ranges(void **state)
+{
+	const uint64_t m = (uintptr_t)ks_memory(2);
+	const struct kedge_segment_make bad[] = {
+		{ .addr = m, .len = 0, .mode = 0600 },
+		{ .addr = m + 1, .len = PAGE, .mode = 0600 },
+		{ .addr = m, .len = PAGE + 1, .mode = 0600 },
+		{ .addr = m, .len = PAGE, .mode = 0700 },
+		{ .addr = m, .len = PAGE, .mode = 01600 },
+		{ .addr = m, .len = PAGE, .mode = 0600, .pad = 1 },
+		{ .addr = m, .len = -m, .mode = 0600 },
+		{ .addr = m, .len = UINT64_MAX & ~(PAGE - 1), .mode = 0600 },
+		{ .addr = -PAGE, .len = PAGE, .mode = 0600 },
+		{ .addr = 0xffff888000000000ull, .len = PAGE, .mode = 0600 },
+		{ .addr = 1ull << 62, .len = PAGE, .mode = 0600 },
+		{ .addr = m, .len = PAGE, .flags = KEDGE_SEGMENT_WHOLE },
+		{ .addr = m, .flags = KEDGE_SEGMENT_WHOLE },
+		{ .len = PAGE, .flags = KEDGE_SEGMENT_WHOLE },
+	};
+	struct kedge_segment_list l = { .size = sizeof(l) };
+	struct kedge_segment_make r;
+	int fd = ks_open(O_RDWR);
+	struct ks_id id;
+	size_t i;
+
+	for (i = 0; i < COUNT(bad); i++) {
+		r = bad[i];
+		r.size = sizeof(r);
+		assert_int_equal(call(fd, KEDGE_SEGMENT_MAKE, &r), -EINVAL);
+	}
+	assert_int_equal(call(fd, KEDGE_SEGMENT_LIST, &l), 0);
+	assert_int_equal(l.cnt, 0);
+	/* Not mapped, the last page, one that overlaps: these are fine. */
+	assert_int_equal(ks_make(fd, NULL, PAGE, 0, &id), 0);
+	assert_int_equal(ks_make(fd, (void *)0x7fffffffe000, PAGE, 0, &id), 0);
+	assert_int_equal(ks_make(fd, (void *)m, PAGE, 0, &id), 0);
+	assert_int_equal(ks_make(fd, (void *)m, 2 * PAGE, 0, &id), 0);
+	close(fd);
+}
+
+/* What could not be handed back is not left behind. */
+static void make_undoes_what_it_cannot_tell(void **state)
+{
+	struct kedge_segment_list l = { .size = sizeof(l) };
+	char *m = ks_memory(1);
+	struct kedge_segment_make *r = (void *)m;
+	int fd = ks_open(O_RDWR);
+
+	*r = (struct kedge_segment_make){ .size = sizeof(*r), .len = PAGE };
+	r->addr = (uintptr_t)m;
+	mprotect(m, PAGE, PROT_READ);
+	assert_int_equal(call(fd, KEDGE_SEGMENT_MAKE, r), -EFAULT);
+	assert_int_equal(call(fd, KEDGE_SEGMENT_LIST, &l), 0);
+	assert_int_equal(l.cnt, 0);
+	close(fd);
+	munmap(m, PAGE);
+}
+
+static void get_makes_a_file_a_grant_once(void **state)
+{
+	int owner = ks_open(O_RDWR), fd = ks_open(O_RDWR), ro = ks_open(O_RDONLY);
+	struct kedge_segment_get r = { .size = sizeof(r) };
+	struct ks_id id, none = { { 1, 2 } };
+	char *m = ks_memory(3), *ro_arg = ks_memory(1);
+
+	assert_int_equal(ks_make(owner, m, 3 * PAGE, 0600, &id), 0);
+	memcpy(r.id, &id, sizeof(id));
+	assert_int_equal(call(fd, KEDGE_SEGMENT_GET, &r), -EINVAL);
+	r.access = KEDGE_SEGMENT_WRITE;
+	assert_int_equal(call(fd, KEDGE_SEGMENT_GET, &r), -EINVAL);
+	r.access = KS_RW | 4;
+	assert_int_equal(call(fd, KEDGE_SEGMENT_GET, &r), -EINVAL);
+	r.access = KS_RW;
+	r.pad = 1;
+	assert_int_equal(call(fd, KEDGE_SEGMENT_GET, &r), -EINVAL);
+	r.pad = 0;
+	assert_int_equal(ks_get(fd, none, KS_RW), -ENOENT);
+	none = id;
+	none.word[1] ^= 1;
+	assert_int_equal(ks_get(fd, none, KS_RW), -ENOENT);
+	assert_int_equal(ks_get(owner, id, KS_RW), -EBUSY);
+	assert_int_equal(ks_get(ro, id, KS_RW), -EACCES);
+	/* One that cannot be answered has no effect. */
+	memcpy(ro_arg, &r, sizeof(r));
+	mprotect(ro_arg, PAGE, PROT_READ);
+	assert_int_equal(call(fd, KEDGE_SEGMENT_GET, ro_arg), -EFAULT);
+	assert_int_equal(call(fd, KEDGE_SEGMENT_GET, &r), 0);
+	assert_int_equal(r.len, 3 * PAGE);
+	assert_int_equal(call(fd, KEDGE_SEGMENT_GET, &r), -EBUSY);
+	assert_int_equal(ks_get(ro, id, KEDGE_SEGMENT_READ), 0);
+	close(fd);
+	close(ro);
+	close(owner);
+}
+
+static int map_errno(int fd, size_t len, int prot, int flags, off_t offset)
+{
+	char *p = mmap(NULL, len, prot, flags, fd, offset);
+	int err = p == MAP_FAILED ? -errno : 0;
+
+	if (p != MAP_FAILED)
+		munmap(p, len);
+	return err;
+}
+
+static void mmap_is_within_the_grant(void **state)
+{
+	int owner = ks_open(O_RDWR), rw = ks_open(O_RDWR), r = ks_open(O_RDWR);
+	int none = ks_open(O_RDWR), ro = ks_open(O_RDONLY);
+	const int both = PROT_READ | PROT_WRITE;
+	struct ks_id id;
+	char *m = ks_memory(3), *p;
+
+	assert_int_equal(ks_make(owner, m, 3 * PAGE, 0600, &id), 0);
+	assert_int_equal(ks_get(rw, id, KS_RW), 0);
+	assert_int_equal(ks_get(r, id, KEDGE_SEGMENT_READ), 0);
+	assert_int_equal(ks_get(ro, id, KEDGE_SEGMENT_READ), 0);
+	assert_int_equal(map_errno(none, PAGE, PROT_READ, MAP_SHARED, 0), -EINVAL);
+	assert_int_equal(map_errno(owner, PAGE, PROT_READ, MAP_SHARED, 0), -EINVAL);
+	assert_int_equal(map_errno(rw, PAGE, both, MAP_PRIVATE, 0), -EINVAL);
+	assert_int_equal(map_errno(rw, 4 * PAGE, both, MAP_SHARED, 0), -EINVAL);
+	assert_int_equal(map_errno(rw, PAGE, both, MAP_SHARED, 3 * PAGE), -EINVAL);
+	assert_int_equal(map_errno(rw, 2 * PAGE, both, MAP_SHARED, 2 * PAGE),
+			 -EINVAL);
+	assert_int_equal(map_errno(rw, PAGE, both, MAP_SHARED, 1l << 61), -EINVAL);
+	assert_int_equal(map_errno(rw, PAGE, PROT_READ | PROT_EXEC, MAP_SHARED, 0),
+			 -EPERM);
+	assert_int_equal(map_errno(r, PAGE, both, MAP_SHARED, 0), -EACCES);
+	assert_int_equal(map_errno(ro, PAGE, both, MAP_SHARED, 0), -EACCES);
+	assert_int_equal(map_errno(ro, PAGE, PROT_READ, MAP_SHARED, 0), 0);
+	assert_int_equal(map_errno(rw, 2 * PAGE, both, MAP_SHARED | MAP_POPULATE,
+				   PAGE), 0);
+	/* No way around it later. */
+	p = ks_map(r, PAGE, PROT_READ, 0);
+	assert_int_equal(ks_errno(p), 0);
+	assert_int_equal(mprotect(p, PAGE, both), -1);
+	assert_int_equal(mprotect(p, PAGE, PROT_READ | PROT_EXEC), -1);
+	munmap(p, PAGE);
+	assert_int_equal(ks_remove(owner, id), 0);
+	assert_int_equal(map_errno(rw, PAGE, both, MAP_SHARED, 0), -EIDRM);
+	close(none);
+	close(r);
+	close(ro);
+	close(rw);
+	close(owner);
+}
+
+static void the_generation_is_one_page_to_read(void **state)
+{
+	int owner = ks_open(O_RDWR), g = ks_open(O_RDWR);
+	const uint64_t *p;
+	struct ks_id id;
+
+	assert_int_equal(ks_make(owner, ks_memory(1), PAGE, 0600, &id), 0);
+	assert_int_equal(ks_get(g, id, KS_RW), 0);
+	assert_int_equal(map_errno(g, 2 * PAGE, PROT_READ, MAP_SHARED, GENERATION),
+			 -EINVAL);
+	assert_int_equal(map_errno(g, PAGE, PROT_READ, MAP_PRIVATE, GENERATION),
+			 -EINVAL);
+	assert_int_equal(map_errno(g, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED,
+				   GENERATION), -EACCES);
+	assert_int_equal(map_errno(g, PAGE, PROT_READ | PROT_EXEC, MAP_SHARED,
+				   GENERATION), -EPERM);
+	p = ks_generation(g);
+	assert_int_equal(ks_errno(p), 0);
+	assert_int_equal(*p % 2, 0);
+	assert_int_equal(mprotect((void *)p, PAGE, PROT_READ | PROT_WRITE), -1);
+	/* It stays when all files are closed. */
+	close(g);
+	close(owner);
+	assert_int_equal(*p % 2, 1);
+	munmap((void *)p, PAGE);
+}
+
+static void list_tells_how_many(void **state)
+{
+	struct kedge_segment_list l = { .size = sizeof(l) };
+	int fd = ks_open(O_RDWR), i, j;
+	struct ks_id id[5], got[5];
+	char *m = ks_memory(1);
+
+	for (i = 0; i < 5; i++)
+		assert_int_equal(ks_make(fd, m, PAGE, 0600, &id[i]), 0);
+	assert_int_equal(call(fd, KEDGE_SEGMENT_LIST, &l), 0);
+	assert_int_equal(l.cnt, 5);
+	l.room = 3;
+	l.ids = 1;
+	assert_int_equal(call(fd, KEDGE_SEGMENT_LIST, &l), -EFAULT);
+	l.ids = (uintptr_t)got;
+	memset(got, 0, sizeof(got));
+	assert_int_equal(call(fd, KEDGE_SEGMENT_LIST, &l), 0);
+	assert_int_equal(l.cnt, 5);
+	assert_true(got[2].word[0] && !got[3].word[0]);
+	l.room = UINT32_MAX;
+	assert_int_equal(call(fd, KEDGE_SEGMENT_LIST, &l), 0);
+	for (i = 0; i < 5; i++) {
+		for (j = 0; j < 5 && memcmp(&id[i], &got[j], sizeof(id[0])); j++)
+			;
+		assert_true(j < 5);
+	}
+	close(fd);
+	fd = ks_open(O_RDWR);
+	assert_int_equal(call(fd, KEDGE_SEGMENT_LIST, &l), 0);
+	assert_int_equal(l.cnt, 0);
+	close(fd);
+}
+
+/* ---- limits ---- */
+
+static void set_param(const char *name, uint64_t value)
+{
+	char path[128], text[32];
+
+	snprintf(path, sizeof(path), PARAMS "%s", name);
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
+	assert_int_equal(ks_write(path, text), 0);
+}
+
+static void segments_are_limited(void **state)
+{
+	const uint64_t was = ks_number(PARAMS "max_segments_per_user");
+	int fd = ks_open(O_RDWR), other = ks_open(O_RDWR), i;
+	struct ks_id id;
+	char *m = ks_memory(1);
+
+	set_param("max_segments_per_user", 4);
+	for (i = 0; i < 4; i++)
+		assert_int_equal(ks_make(i % 2 ? fd : other, m, PAGE, 0600, &id), 0);
+	assert_int_equal(ks_make(fd, m, PAGE, 0600, &id), -ENOSPC);
+	close(other);
+	assert_int_equal(ks_make(fd, m, PAGE, 0600, &id), 0);
+	set_param("max_segments_per_user", was);
+	close(fd);
+}
+
+static void mappings_are_limited(void **state)
+{
+	const uint64_t was = ks_number(PARAMS "max_attachments_per_segment");
+	int fd = ks_open(O_RDWR), g = ks_open(O_RDWR);
+	struct kedge_segment_query q;
+	char *m = ks_memory(8), *a, *b;
+	struct ks_id id;
+
+	set_param("max_attachments_per_segment", 2);
+	assert_int_equal(ks_make(fd, m, 8 * PAGE, 0600, &id), 0);
+	assert_int_equal(ks_get(g, id, KS_RW), 0);
+	a = ks_map(g, 8 * PAGE, PROT_READ, 0);
+	assert_int_equal(ks_errno(a), 0);
+	b = ks_map(g, PAGE, PROT_READ, 0);
+	assert_int_equal(ks_errno(b), 0);
+	assert_int_equal(ks_errno(ks_map(g, PAGE, PROT_READ, 0)), -ENOSPC);
+	/* A hole would make three of two; a page at an end makes no more. */
+	assert_int_equal(munmap(a + PAGE, PAGE), -1);
+	assert_int_equal(errno, ENOSPC);
+	munmap(b, PAGE);
+	assert_int_equal(munmap(a + PAGE, PAGE), 0);
+	assert_int_equal(ks_query(fd, id, &q), 0);
+	assert_int_equal(q.attachments, 2);
+	munmap(a, 8 * PAGE);
+	assert_int_equal(ks_query(fd, id, &q), 0);
+	assert_int_equal(q.attachments, 0);
+	set_param("max_attachments_per_segment", was);
+	close(g);
+	close(fd);
+}
+
+static void memory_is_limited(void **state)
+{
+	const uint64_t was = ks_number(PARAMS "max_kib_per_user");
+	int fd = ks_open(O_RDWR), g = ks_open(O_RDWR), i;
+	char *m = ks_memory(1), *a, v;
+	struct ks_id id;
+
+	assert_int_equal(ks_make(fd, m, PAGE, 0600, &id), 0);
+	assert_int_equal(ks_get(g, id, KS_RW), 0);
+	a = ks_map(g, PAGE, PROT_READ, 0);
+	assert_int_equal(ks_errno(a), 0);
+	set_param("max_kib_per_user", 1);
+	assert_int_equal(ks_open(O_RDWR), -EDQUOT);
+	assert_int_equal(ks_make(fd, m, PAGE, 0600, &id), -EDQUOT);
+	/* What a touch needs. */
+	assert_int_equal(ks_load(a, &v), KS_SIGBUS);
+	set_param("max_kib_per_user", was);
+	assert_int_equal(ks_load(a, &v), KS_OK);
+	/* All is given back. */
+	set_param("max_kib_per_user", 64);
+	for (i = 0; i < 100; i++)
+		assert_int_equal(ks_make(fd, m, PAGE, 0600, &id) ?:
+				 ks_remove(fd, id), 0);
+	set_param("max_kib_per_user", was);
+	munmap(a, PAGE);
+	close(g);
+	close(fd);
+}
+
+static int rmmod_fails(void *arg)
+{
+	return system("rmmod kedge_segment 2>/dev/null") ? 0 : 1;
+}
+
+static void the_module_stays_while_a_file_is_open(void **state)
+{
+	int fd = ks_open(O_RDONLY);
+
+	assert_int_equal(ks_child(rmmod_fails, NULL), 0);
+	close(fd);
+}
+
+static void system_calls_use_attached_memory(void **state)
+{
+	int fd = ks_open(O_RDWR), g = ks_open(O_RDWR), p[2];
+	char *m = ks_memory(4), *a;
+	struct ks_id id;
+
+	assert_int_equal(pipe(p), 0);
+	assert_int_equal(ks_make(fd, m, 4 * PAGE, 0600, &id), 0);
+	assert_int_equal(ks_get(g, id, KS_RW), 0);
+	a = ks_map(g, 4 * PAGE, PROT_READ | PROT_WRITE, 0);
+	assert_int_equal(write(p[1], "hello", 6), 6);
+	/* Neither has the page in its tables. */
+	madvise(m, 4 * PAGE, MADV_DONTNEED);
+	assert_int_equal(read(p[0], a + 2 * PAGE - 3, 6), 6);
+	assert_string_equal(m + 2 * PAGE - 3, "hello");
+	munmap(m + 3 * PAGE, PAGE);
+	assert_int_equal(write(p[1], a + 3 * PAGE, 6), -1);
+	assert_int_equal(errno, EFAULT);
+	munmap(a, 4 * PAGE);
+	close(g);
+	close(fd);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(sizes_and_flags_are_checked),
+		cmocka_unit_test(newer_structs_with_zeros_are_taken),
+		cmocka_unit_test(make_refuses_bad_ranges),
+		cmocka_unit_test(make_undoes_what_it_cannot_tell),
+		cmocka_unit_test(get_makes_a_file_a_grant_once),
+		cmocka_unit_test(mmap_is_within_the_grant),
+		cmocka_unit_test(the_generation_is_one_page_to_read),
+		cmocka_unit_test(list_tells_how_many),
+		cmocka_unit_test(segments_are_limited),
+		cmocka_unit_test(mappings_are_limited),
+		cmocka_unit_test(memory_is_limited),
+		cmocka_unit_test(the_module_stays_while_a_file_is_open),
+		cmocka_unit_test(system_calls_use_attached_memory),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
