@@ -142,9 +142,13 @@ static void grant_close(struct vm_area_struct *vma)
 	attachment_put(a);
 }
 
-static bool has_room(const struct segment *s)
+/*
+ * A hole in a mapping is two cuts, of which the second's part goes at once: so
+ * there may be one more than the limit.
+ */
+static bool may_cut(const struct segment *s)
 {
-	return atomic_read(&s->mapping_cnt) <
+	return atomic_read(&s->mapping_cnt) <=
 	       READ_ONCE(max_attachments_per_segment);
 }
 
@@ -152,7 +156,7 @@ static int grant_may_split(struct vm_area_struct *vma, unsigned long addr)
 {
 	struct attachment *a = vma->vm_private_data;
 
-	if (!has_room(segment_of(vma)))
+	if (!may_cut(segment_of(vma)))
 		return -ENOSPC;
 	if (a)
 		attachment_detach(a);

@@ -138,6 +138,34 @@ int ks_store(volatile char *p, char value)
 	return rc;
 }
 
+int ks_load_word(const volatile uint64_t *p, uint64_t *value)
+{
+	int rc;
+
+	catch_faults();
+	rc = sigsetjmp(escape, 0);
+	if (!rc) {
+		armed = 1;
+		*value = *p;
+	}
+	armed = 0;
+	return rc;
+}
+
+int ks_store_word(volatile uint64_t *p, uint64_t value)
+{
+	int rc;
+
+	catch_faults();
+	rc = sigsetjmp(escape, 0);
+	if (!rc) {
+		armed = 1;
+		*p = value;
+	}
+	armed = 0;
+	return rc;
+}
+
 /* ---- peers ---- */
 
 enum { DO_LOAD, DO_STORE, DO_MPROTECT, DO_MUNMAP, DO_GENERATION };

@@ -35,6 +35,8 @@ const uint64_t *ks_generation(int fd);
 /* Access that may be refused. */
 int ks_load(const volatile char *p, char *value);
 int ks_store(volatile char *p, char value);
+int ks_load_word(const volatile uint64_t *p, uint64_t *value);
+int ks_store_word(volatile uint64_t *p, uint64_t value);
 
 /*
  * A process that has a segment attached. It does what it is told: each call
