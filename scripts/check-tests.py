@@ -115,6 +115,7 @@ def unrun(targets, tests):
          glob.glob('tests/**/*.py', recursive=True)] +
         [open(f, encoding='utf-8').read() for f in glob.glob('docs/*.md')])
     text = text.replace("LEFT + '", 'tests/vm/ummunot_')    # of suite.py
+    text = text.replace("KSEG + '", 'tests/vm/kseg_')
     for t in targets:
         where = os.path.relpath(t['defined_in'], os.path.realpath('.'))
         path = os.path.join(os.path.dirname(where), t['name'])

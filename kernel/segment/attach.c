@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Attachments: mappings of a grant that may have entries (PTEs), and how those
- * are taken away.
+ * Attachments are mappings of a grant that may have entries (PTEs).
  *
  * What is to be proved: when the owner's page P at address x goes, or may no more
  * be written, no attacher has an entry for P from a segment with x, nor gets one.
@@ -27,7 +26,7 @@
  *     in the segment's tree before F1. So C2 takes the entry away, as it flushes
  *     the TLBs before it goes on. A mark is taken off after the entries were, and
  *     before C4, while F3 refuses x; so a second change that runs meanwhile sees
- *     the mark, or entries are gone.
+ *     the mark, or the entries are gone.
  *   F3 between C1 and C4: refused, the range is listed.
  *   F3 after C4: if F2 saw P before C3, F1 was before C4, and ends differs:
  *     refused. If F2 was after C3, P is not what it saw.
@@ -58,13 +57,28 @@
  * under segment->zapping. The mapping, or the parts of it that are left, is
  * attached anew by its next fault, which has mmap_lock and so runs after the cut.
  *
+ * Taking entries away is a change of the attacher's address space, and no notifier
+ * may be registered there between its start and its end: it would see an end
+ * alone. mm_take_all_locks() excludes itself from changes by mmap_lock, and by the
+ * i_mmap_rwsem of the attached file; either is enough, and both are tried only. If
+ * both are taken for long, that is mm_take_all_locks(), which waits for a lock
+ * that our caller holds (then it cannot go on before we return, and needs no
+ * exclusion), or for another caller's. One caller at a time waits, for a second,
+ * and then goes on without: if it is another that keeps the registration waiting,
+ * that one waits for last_resort, so that the registration cannot go on either.
+ * What is left is a registration that some other code kept from going on for a
+ * second and lets go on in that very moment.
+ *
  * Locks, outermost first: any mmap_lock, or lock of a page's mappings;
- * segment->zapping; space->lock; the lock of a page table. Under zapping nothing
+ * segment->zapping; last_resort; space->lock; the lock of a page table. Under zapping nothing
  * is allocated, as reclaim would take it again. Taking an entry away calls the
  * attacher's notifiers, ours among them: the counter takes a space->lock, the
  * zapper finds nothing handed out in the range, as attached pages never are.
  */
+#include <linux/delay.h>
+#include <linux/jiffies.h>
 #include <linux/lockdep.h>
+#include <linux/mmap_lock.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
 
@@ -72,6 +86,10 @@
 
 /* What is taken away before others may have the lock. */
 #define DETACH_STEP (64ul << 20)
+/* How long a registration of a notifier is waited for. */
+#define WAIT_MAX HZ
+
+static DEFINE_MUTEX(last_resort);
 
 static void attachment_free(struct kref *kref)
 {
@@ -93,15 +111,55 @@ void attachment_put(struct attachment *a)
  * makes one of another is a recursion to lockdep, for which all MMU notifiers are
  * one lock. It ends there: see above.
  */
-void attachment_zap(struct attachment *a, unsigned long start,
-		    unsigned long last)
+static void take_away(struct attachment *a, unsigned long start,
+		      unsigned long last)
 {
-	start = max(start, a->by_owner.start);
-	last = min(last, a->by_owner.last);
 	lockdep_off();
 	zap_vma_ptes(a->vma, a->by_attacher.start + (start - a->by_owner.start),
 		     last - start + 1);
 	lockdep_on();
+}
+
+/* Without a wait: no notifier can be registered in the attacher's while it runs. */
+static bool try_take_away(struct attachment *a, unsigned long start,
+			  unsigned long last)
+{
+	struct address_space *mapping = a->vma->vm_file->f_mapping;
+	struct mm_struct *mm = a->vma->vm_mm;
+
+	if (mmap_read_trylock(mm)) {
+		take_away(a, start, last);
+		mmap_read_unlock(mm);
+		return true;
+	}
+	if (down_read_trylock(&mapping->i_mmap_rwsem)) {
+		take_away(a, start, last);
+		up_read(&mapping->i_mmap_rwsem);
+		return true;
+	}
+	return false;
+}
+
+void attachment_zap(struct attachment *a, unsigned long start,
+		    unsigned long last)
+{
+	unsigned long end;
+
+	start = max(start, a->by_owner.start);
+	last = min(last, a->by_owner.last);
+	if (try_take_away(a, start, last))
+		return;
+	/* One at a time waits: see above. */
+	mutex_lock(&last_resort);
+	end = jiffies + WAIT_MAX;
+	while (!try_take_away(a, start, last)) {
+		if (time_after(jiffies, end)) {
+			take_away(a, start, last);
+			break;
+		}
+		usleep_range(100, 1000);
+	}
+	mutex_unlock(&last_resort);
 }
 
 /* With zapping held. */
@@ -132,7 +190,8 @@ void attachment_detach(struct attachment *a)
 			more = false;
 		} else {
 			last = min(at | (DETACH_STEP - 1), a->by_owner.last);
-			attachment_zap(a, at, last);
+			/* The caller keeps notifiers from being registered. */
+			take_away(a, at, last);
 			more = last != a->by_owner.last;
 			if (!more)
 				take_out(a);
@@ -191,6 +250,7 @@ struct attachment *attachment_of(struct vm_area_struct *vma)
 	struct file_state *f = vma->vm_file->private_data;
 	struct attachment *new, *old, *a;
 
+	/* Pairs with the store below. */
 	a = smp_load_acquire((struct attachment **)&vma->vm_private_data);
 	if (a && !READ_ONCE(a->detached))
 		return a;

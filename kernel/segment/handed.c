@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * The pages of a segment that attachers have: a bit each, in chunks that are made
- * when a page of theirs is handed out first, and stay as long as the segment. A
- * chunk is charged to the attacher who needed it.
+ * Pages of a segment that were handed to attachers: a bit each, in chunks that are
+ * made when a page of theirs is handed out first, and stay as long as the segment.
+ * A chunk is charged to the attacher that needed it.
  *
  * The bits are exact, page by page, and that ends a recursion: taking an entry
  * from an attacher is a change of the attacher's address space, which may own a

@@ -43,7 +43,7 @@ static_assert(sizeof(struct kedge_segment_list) == 24);
 #define RUNNING_MAX 64
 /* Pages that one fault maps. */
 #define AROUND_MAX 16
-/* Faults of one grant whose outcome waits for their retry. */
+/* Failed faults of one grant that are remembered until their retry. */
 #define FAILED_MAX 8
 
 /* ---- users.c ---- */
@@ -101,7 +101,7 @@ void spaces_exit(void);
 /* ---- handed.c ---- */
 
 /*
- * Pages, by their number in the segment. All but the preparing is done with the
+ * Pages by their number in the segment. All but the preparing is done with the
  * lock of the owner's space held.
  */
 struct handed {
@@ -243,7 +243,7 @@ int map_grant(struct file_state *f, struct vm_area_struct *vma);
 
 /* ---- main.c, request.c ---- */
 
-/* A fault that found its page not to be had, and whose retry is to say so. */
+/* A fault that failed after it had dropped its lock; the retry reports it. */
 struct failed {
 	struct task_struct *task;
 	unsigned long addr;
@@ -260,7 +260,7 @@ struct file_state {
 	struct segment *segment;	/* of a grant */
 	struct list_head segments;	/* under the table's lock */
 
-	spinlock_t failed_lock;
+	spinlock_t failed_lock;		/* guards failed */
 	struct failed failed[FAILED_MAX];
 };
 

@@ -94,7 +94,7 @@ static vm_fault_t grant_fault(struct vm_fault *vmf)
 		return may_wait ? wait_without_lock(vmf, addr) :
 				  VM_FAULT_NOPAGE;
 	case -ENOENT:
-		/* Who cannot wait must not be told to try for ever, either. */
+		/* A caller that cannot wait must not be told to try for ever. */
 		return may_wait ? wait_without_lock(vmf, addr) :
 				  VM_FAULT_SIGBUS;
 	default:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Pages of the owner, for an attacher's fault.
+ * The owner's pages are found, brought in and handed out here, for a fault.
  *
- * While the attacher's mmap_lock is held, nothing of the owner's is waited for:
+ * While the attacher's mmap_lock is held, no lock of the owner's is waited for:
  * its mmap_lock is tried, its page tables are looked at and not filled. What does
  * not succeed so is done without any lock by pages_bring_in(), and the attacher's
  * fault is retried. So two processes that have each other's memory attached, or
@@ -186,7 +186,7 @@ static int bring_in(struct mm_struct *mm, unsigned long addr, bool write,
 	return got == -EFAULT || got == -EHWPOISON ? -EFAULT : 0;
 }
 
-/* A change may run for long; its end wakes nobody, so that it costs no more. */
+/* A change may run for long. Its end wakes no sleeper, so that it costs no more. */
 static bool wait_for_change(struct segment *s, unsigned long addr,
 			    bool interruptible)
 {

@@ -98,7 +98,7 @@ static int make(struct file_state *f, void __user *arg)
 	err = give(arg, &r, sizeof(r));
 	if (!err)
 		return 0;
-	/* Nobody would know its id. */
+	/* Its id would be known to no process. */
 	s = segment_get(r.id);
 	if (!IS_ERR(s)) {
 		segment_end(s);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * Segments: their table, their life, who may get them.
+ * Segments: their table, their life, their permissions.
  *
  * In the table      <=> in the list of the file that made it; both under table_lock
  * dead              =>  no page is handed out any more, the generation is odd
@@ -30,8 +30,9 @@ static DEFINE_MUTEX(table_lock);
 static void show(struct segment *s, u64 generation)
 {
 	s->generation = generation;
-	/* Before any page goes: the zapper's TLB flush comes after. */
+	/* Seen before any page goes: pairs with the reader's acquire. */
 	smp_store_release((u64 *)page_address(s->page), generation);
+	/* Before the entries are looked at, on every CPU that has some. */
 	smp_mb();
 }
 
@@ -207,7 +208,7 @@ int segment_make(struct file_state *f, unsigned long addr, unsigned long len,
 	s->range.last = addr + len - 1;
 	s->mode = mode;
 
-	/* In its space first: whoever finds its id may be handed pages. */
+	/* In its space first: an attacher that finds its id may be handed pages. */
 	spin_lock(&s->space->lock);
 	interval_tree_insert(&s->range, &s->space->segments);
 	s->listed = true;
@@ -236,7 +237,7 @@ struct segment *segment_get(const u64 *id)
 	return s ?: ERR_PTR(-ENOENT);
 }
 
-/* True for the one that took it out. */
+/* True for the caller that took it out. */
 static bool leave_table(struct segment *s)
 {
 	bool mine;

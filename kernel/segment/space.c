@@ -270,7 +270,7 @@ static const struct mmu_notifier_ops zapper_ops = {
 	.free_notifier = free_zapper,
 };
 
-/* With mmap_lock held, by somebody who registers the counter next. */
+/* With mmap_lock held; the caller registers the counter next. */
 static struct mmu_notifier *alloc_counter(struct mm_struct *mm)
 {
 	struct space *s = kzalloc(sizeof(*s), GFP_KERNEL_ACCOUNT);

@@ -126,9 +126,11 @@ class Kernel:
     def headers(self):
         return self.built
 
-    def make_module(self, into):
-        """(exit status, output) of building ummunot into a folder."""
-        return output(['make', '-s', '-C', os.path.join(SOURCE, 'kernel'),
+    def make_module(self, into, part=''):
+        """(exit status, output) of building ummunot into a folder, or the
+        module in the folder @part beside it."""
+        return output(['make', '-s', '-C',
+                       os.path.join(SOURCE, 'kernel', part),
                        'KDIR=' + self.built, 'B=' + into])
 
     def modules(self):
@@ -171,7 +173,7 @@ class OfRelease(Kernel):
     def headers(self):
         return self.chroot + self.built
 
-    def make_module(self, into):
+    def make_module(self, into, part=''):
         here = os.path.join(self.chroot, 'ummunot')
         shutil.rmtree(here, ignore_errors=True)
         for part in ('kernel', 'include/uapi'):
@@ -179,11 +181,12 @@ class OfRelease(Kernel):
                             os.path.join(here, part))
         shutil.copy(os.path.join(SOURCE, 'meson.build'), here)
         status, said = output(within(self.chroot, [
-            'make', '-s', '-C', '/ummunot/kernel', 'KDIR=' + self.built,
-            'B=/ummunot/out']))
+            'make', '-s', '-C', os.path.join('/ummunot/kernel', part),
+            'KDIR=' + self.built, 'B=/ummunot/out']))
         if not status:
             os.makedirs(into, exist_ok=True)
-            shutil.copy(os.path.join(here, 'out/ummunot.ko'), into)
+            for made in glob.glob(os.path.join(here, 'out/*.ko')):
+                shutil.copy(made, into)
         return status, said
 
 

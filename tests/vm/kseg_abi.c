@@ -2,7 +2,6 @@
 /*
  * /dev/kedge-segment, the calls: sizes, what each takes and refuses, limits.
  */
-#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>

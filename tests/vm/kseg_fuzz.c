@@ -9,7 +9,6 @@
  * seed that is printed where one goes wrong: by a crash, an errno that is not
  * documented, or a hang of 30 s. The kernel's log says the rest.
  */
-#define _GNU_SOURCE
 #include <err.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -4,7 +4,6 @@
  * of a file, read-only, never touched), of grants, and of what an attacher tries;
  * users and modes; descriptors in other processes.
  */
-#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>

@@ -15,7 +15,6 @@
  * copies to and fro never: a store that an attacher made, and that the generation
  * says was not disturbed, must be found by the owner's thread while it rests.
  */
-#define _GNU_SOURCE
 #include <err.h>
 #include <errno.h>
 #include <fcntl.h>

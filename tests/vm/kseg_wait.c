@@ -8,7 +8,6 @@
  *
  * The alarm ends a test that hangs.
  */
-#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

@@ -28,10 +28,12 @@ import kernels
 
 Job = collections.namedtuple('Job', 'name module args seconds command work')
 
-# module: ummunot is loaded. args: of "vm.py run". seconds: what it may take. {b}
+# module: ummunot is loaded; SEGMENT: that of segments as well. args: of "vm.py run". seconds: what it may take. {b}
 # in the command is the build's folder, {n} one of work: for the quick run and
 # for the other. work None: not for the quick run.
 LEFT = os.path.join(kernels.HERE, 'ummunot.sh') + ' {b}/tests/vm/ummunot_'
+KSEG = os.path.join(kernels.HERE, 'kseg.sh') + ' {b}/tests/vm/kseg_'
+SEGMENT = 'kedge_segment'
 ONCE = (1, 1)
 RDMA = [w for m in ('crc32_generic', 'dummy', 'veth', 'rdma_rxe', 'ib_uverbs',
                     'rdma_ucm') for w in ('-m', m)]
@@ -93,6 +95,16 @@ JOBS = [
     Job('module pin', True, [], 900, LEFT + 'pin {n}', (10, 120)),
     Job('module stress', True, [], 1500, LEFT + 'stress {n}', (15, 600)),
     Job('module fuzz', True, [], 1500, LEFT + 'fuzz {n}', (15, 600)),
+    Job('segment abi', SEGMENT, [], 200, KSEG + 'abi', ONCE),
+    Job('segment perms', SEGMENT, [], 200, KSEG + 'perms', ONCE),
+    Job('segment ends', SEGMENT, [], 200, KSEG + 'ends', ONCE),
+    Job('segment events', SEGMENT, ['-m', 'zram'], 300, KSEG + 'events', ONCE),
+    Job('segment wait', SEGMENT, ['-m', 'zram'], 900, KSEG + 'wait {n}',
+        (5, 120)),
+    Job('segment race', SEGMENT, ['-m', 'zram'], 1500, KSEG + 'race {n}',
+        (15, 600)),
+    Job('segment fuzz', SEGMENT, ['-m', 'zram'], 1500, KSEG + 'fuzz {n}',
+        (15, 600)),
     # With the patch series, as no module can do it: "-k FOLDER --only 'swap*'".
     Job('swap', False, ['-m', 'zram'], 300, '{b}/tests/vm/ummunot_swap',
         ONCE),
@@ -110,15 +122,23 @@ JOBS = [
 
 
 @functools.lru_cache(maxsize=None)
-def module(name):
-    """ummunot for a kernel; built once, beside it."""
-    folder = os.path.join(kernels.folder(), 'module-' + os.path.basename(name))
+def module(name, which='ummunot'):
+    """A module for a kernel; built once, beside it."""
+    prefix, part = ('segment-', 'segment') if which == SEGMENT else \
+        ('module-', '')
+    folder = os.path.join(kernels.folder(), prefix + os.path.basename(name))
     kernel = kernels.kernel(name)
-    status, said = kernel.make_module(folder)
+    status, said = kernel.make_module(folder, part)
     if status:
-        raise kernels.Unusable('the module does not build for %s:\n%s' %
-                               (name, said))
-    return os.path.join(folder, 'ummunot.ko')
+        raise kernels.Unusable('%s does not build for %s:\n%s' %
+                               (which, name, said))
+    return os.path.join(folder, which + '.ko')
+
+
+def modules(job):
+    """Names of those that it needs."""
+    return (['ummunot'] if job.module else []) + \
+        ([SEGMENT] if job.module == SEGMENT else [])
 
 
 def guests(jobs, args):
@@ -138,9 +158,9 @@ def script(jobs, kernel, args):
     for job in jobs:
         n = job.work[0 if args.quick else 1] if job.work else 0
         command = job.command.format(b=os.path.abspath(args.build), n=n)
-        if job.module:      # the one before may have removed it
-            lines.append('[ -e /sys/module/ummunot ] || insmod ' +
-                         shlex.quote(module(kernel)))
+        for name in modules(job):      # the one before may have removed it
+            lines.append('[ -e /sys/module/%s ] || insmod %s' %
+                         (name, shlex.quote(module(kernel, name))))
         lines += ['start=$(date +%s); status=0',
                   'timeout -k 10 %d %s || status=$?' %
                   (job.seconds * args.patience, command),
@@ -156,8 +176,8 @@ def start(jobs, kernel, args):
             str(sum(job.seconds for job in jobs) * args.patience),
             '-a', args.append] + jobs[0].args
     try:
-        if jobs[0].module:
-            line += ['-i', module(kernel)]
+        for name in modules(jobs[0]):
+            line += ['-i', module(kernel, name)]
         line += ['--', 'sh', '-c', script(jobs, kernel, args)]
         out = subprocess.run(line, stdout=subprocess.PIPE,
                              stderr=subprocess.STDOUT, text=True,
@@ -200,9 +220,10 @@ def prepare(kernel, args):
     """What jobs share. What fails here is told by each of them."""
     try:
         kernels.kernel(kernel)
-        if any(job.module and fnmatch.fnmatch(job.name, args.only)
-               for job in JOBS):
-            module(kernel)
+        for job in JOBS:
+            if fnmatch.fnmatch(job.name, args.only):
+                for name in modules(job):
+                    module(kernel, name)
     except kernels.Unusable:
         pass
 

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * /dev/kedge-segment: owners that end in each way, one that attaches its own
+ * memory, one that shares all of its address space.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "kseg_lib.h"
+
+#define PAGES 8
+
+enum end { END_EXIT, END_KILL, END_EXEC, END_CLOSE };
+
+struct shown {
+	struct ks_id id;
+	int err;
+};
+
+static void own_and_end(int out, int in, enum end end)
+{
+	char *m = ks_memory(PAGES), c;
+	int fd = ks_open(O_RDWR);
+	struct shown s;
+
+	m[0] = 17;
+	s.err = ks_make(fd, m, PAGES * PAGE, 0600, &s.id);
+	if (write(out, &s, sizeof(s)) != sizeof(s) || read(in, &c, 1) != 1)
+		_exit(1);
+	if (end == END_KILL)
+		kill(getpid(), SIGKILL);
+	if (end == END_EXEC)
+		execl("/bin/sleep", "sleep", "5", NULL);
+	if (end == END_CLOSE) {
+		close(fd);
+		if (write(out, &s, sizeof(s)) != sizeof(s))
+			_exit(1);
+		sleep(5);
+	}
+	_exit(0);
+}
+
+static void ends(enum end end)
+{
+	int up[2], down[2], i;
+	struct peer p;
+	struct shown s;
+	pid_t owner;
+	char v = 0;
+
+	assert_int_equal(pipe(up), 0);
+	assert_int_equal(pipe(down), 0);
+	owner = fork();
+	if (!owner)
+		own_and_end(up[1], down[0], end);
+	assert_int_equal(read(up[0], &s, sizeof(s)), sizeof(s));
+	assert_int_equal(s.err, 0);
+	peer_start(&p, s.id, KS_RW, PAGES * PAGE);
+	assert_int_equal(p.failed, 0);
+	assert_int_equal(peer_load(&p, 0, &v), KS_OK);
+	assert_int_equal(v, 17);
+	assert_int_equal(write(down[1], "", 1), 1);
+	if (end == END_CLOSE)
+		assert_int_equal(read(up[0], &s, sizeof(s)), sizeof(s));
+	else if (end == END_EXEC)
+		for (i = 0; i < 100 && !(peer_generation(&p) & 1); i++)
+			usleep(20000);
+	else
+		waitpid(owner, NULL, 0);
+	assert_int_equal(peer_load(&p, 0, &v), KS_SIGBUS);
+	assert_int_equal(peer_store(&p, PAGE, 1), KS_SIGBUS);
+	assert_int_equal(peer_generation(&p) % 2, 1);
+	peer_stop(&p);
+	kill(owner, SIGKILL);
+	waitpid(owner, NULL, 0);
+	close(up[0]);
+	close(up[1]);
+	close(down[0]);
+	close(down[1]);
+}
+
+static void exit_of_the_owner(void **state)
+{
+	ends(END_EXIT);
+}
+
+static void kill_of_the_owner(void **state)
+{
+	ends(END_KILL);
+}
+
+static void exec_of_the_owner(void **state)
+{
+	ends(END_EXEC);
+}
+
+static void close_of_the_owners_file(void **state)
+{
+	ends(END_CLOSE);
+}
+
+static void the_owner_attaches_its_own(void **state)
+{
+	char *m = ks_memory(PAGES), *a, *b, v;
+	int fd = ks_open(O_RDWR), g = ks_open(O_RDWR);
+	struct ks_id id;
+
+	assert_int_equal(ks_make(fd, m, PAGES * PAGE, 0600, &id), 0);
+	assert_int_equal(ks_get(g, id, KS_RW), 0);
+	a = ks_map(g, PAGES * PAGE, PROT_READ | PROT_WRITE, 0);
+	assert_int_equal(ks_errno(a), 0);
+	a[PAGE] = 3;
+	assert_int_equal(m[PAGE], 3);
+	/* Moved and cut, it is still the owner's. */
+	b = mremap(a, 4 * PAGE, 4 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED,
+		   ks_memory(4));
+	assert_true(b != MAP_FAILED);
+	assert_int_equal(b[PAGE], 3);
+	assert_int_equal(ks_store(a + 5 * PAGE, 6), KS_OK);
+	assert_int_equal(m[5 * PAGE], 6);
+	assert_true(mremap(b, 4 * PAGE, 5 * PAGE, MREMAP_MAYMOVE) == MAP_FAILED);
+	assert_int_equal(madvise(b, PAGE, MADV_DOFORK), -1);
+	madvise(m, PAGES * PAGE, MADV_DONTNEED);
+	assert_int_equal(b[PAGE], 0);
+	/* What it has of the segment is gone with the owner's. */
+	munmap(m, PAGES * PAGE);
+	assert_int_equal(ks_load(b, &v), KS_SIGBUS);
+	assert_int_equal(ks_load(a + 5 * PAGE, &v), KS_SIGBUS);
+	munmap(b, 4 * PAGE);
+	munmap(a + 4 * PAGE, 4 * PAGE);
+	close(g);
+	close(fd);
+}
+
+static void all_of_an_address_space(void **state)
+{
+	char *a, *late, *m = ks_memory(1), v;
+	int fd = ks_open(O_RDWR), g = ks_open(O_RDWR);
+	struct kedge_segment_query q;
+	struct ks_id id;
+
+	assert_int_equal(ks_make(fd, NULL, 0, 0600, &id), 0);
+	assert_int_equal(ks_get(g, id, KS_RW), 0);
+	a = ks_map(g, PAGE, PROT_READ | PROT_WRITE, (off_t)(uintptr_t)m);
+	assert_int_equal(ks_errno(a), 0);
+	*a = 12;
+	assert_int_equal(*m, 12);
+	/* Attachments are no part of it: no attachment of an attachment. */
+	late = ks_map(g, PAGE, PROT_READ | PROT_WRITE, (off_t)(uintptr_t)a);
+	assert_int_equal(ks_errno(late), 0);
+	assert_int_equal(ks_load(late, &v), KS_SIGBUS);
+	munmap(late, PAGE);
+	assert_int_equal(ks_query(fd, id, &q), 0);
+	assert_int_equal(q.addr, 0);
+	munmap(m, PAGE);
+	assert_int_equal(ks_load(a, &v), KS_SIGBUS);
+	munmap(a, PAGE);
+	close(g);
+	close(fd);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(exit_of_the_owner),
+		cmocka_unit_test(kill_of_the_owner),
+		cmocka_unit_test(exec_of_the_owner),
+		cmocka_unit_test(close_of_the_owners_file),
+		cmocka_unit_test(the_owner_attaches_its_own),
+		cmocka_unit_test(all_of_an_address_space),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
