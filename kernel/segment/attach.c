@@ -5,8 +5,8 @@
  * What is to be proved: when the owner's page P at address x goes, or may no more
  * be written, no attacher has an entry for P from a segment with x, nor gets one.
  *
- * Every such change is between a start and an end of MMU notifiers whose range
- * holds x. In this order:
+ * Every such change is between a start and an end of MMU notifiers, for a range
+ * that holds x. In this order:
  *
  *   change    C1  counter, start: takes space->lock, lists the range, unlocks
  *             C2  zapper, start: under segment->zapping, takes away the entries
@@ -70,10 +70,10 @@
  * second and lets go on in that very moment.
  *
  * Locks, outermost first: any mmap_lock, or lock of a page's mappings;
- * segment->zapping; last_resort; space->lock; the lock of a page table. Under zapping nothing
- * is allocated, as reclaim would take it again. Taking an entry away calls the
- * attacher's notifiers, ours among them: the counter takes a space->lock, the
- * zapper finds nothing handed out in the range, as attached pages never are.
+ * segment->zapping; last_resort; space->lock; the lock of a page table. No memory
+ * is allocated under zapping, as reclaim would take it again. Taking an entry away
+ * calls the attacher's notifiers, ours among them: the counter takes a space->lock,
+ * the zapper finds no page of the range handed out, as attached ones never are.
  */
 #include <linux/delay.h>
 #include <linux/jiffies.h>

@@ -6,8 +6,8 @@
  * its mmap_lock is tried, its page tables are looked at and not filled. What does
  * not succeed so is done without any lock by pages_bring_in(), and the attacher's
  * fault is retried. So two processes that have each other's memory attached, or
- * one that has its own, never wait for each other's locks; and an owner whose own
- * fault waits for a userfaultfd keeps an attacher waiting that can be killed.
+ * one that has its own, never wait for each other's locks; and where an
+ * owner's own fault waits for a userfaultfd, the attacher waits and can be killed.
  */
 #include <linux/delay.h>
 #include <linux/sched/mm.h>

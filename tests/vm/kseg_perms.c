@@ -68,7 +68,7 @@ static void in_file(int file, char want)
 	assert_int_equal(c, want);
 }
 
-/* Every way to store, after a load or not, with mprotect() to and fro or not. */
+/* Every way to store, after a load or not, with two mprotect() or without. */
 static void try_stores(enum kind kind, int prot, unsigned int access, int how)
 {
 	const bool may = prot == (PROT_READ | PROT_WRITE) && access == KS_RW;

@@ -11,9 +11,8 @@
  * that must not see an older one: such a page is stale. Unless it is refused, for
  * the moment that the page is not mapped, or finds 0, before the number is stored.
  *
- * Attachers store as well, to words of their own of each page, which the owner
- * copies to and fro never: a store that an attacher made, and that the generation
- * says was not disturbed, must be found by the owner's thread while it rests.
+ * Attachers store as well, to words of their own of each page: what one has stored
+ * it must load again, where the generation says that no change came between.
  */
 #include <err.h>
 #include <errno.h>

@@ -22,8 +22,8 @@
  * Files. Each open file of the device has one use, given to it by its first
  * request: it owns the segments that were made with it, or it is a grant, the
  * right to attach one segment. Both belong to the address space of the process
- * that made the request: in another one (a forked child, who got the descriptor
- * from a socket, after exec) requests that change them, and mmap(), fail with
+ * that made the request: in another one (a forked child, one that got the
+ * descriptor from a socket, after exec) requests that change them, and mmap(), fail with
  * ESRCH. Segments end with the last descriptor of their file.
  *
  * mmap() of a grant, MAP_SHARED, attaches. The offset is that within the segment.
@@ -35,7 +35,12 @@
  *   EPERM   PROT_EXEC
  *   ENOSPC  the segment has max_attachments_per_segment mappings
  *   EIDRM   the segment is gone
- * munmap() of a part makes two mappings of one: ENOSPC likewise.
+ * munmap() or mprotect() of a part makes two mappings of one: ENOSPC likewise, one
+ * over the limit.
+ *
+ * What else a touch answers with SIGBUS: memory for the module's own records that
+ * max_kib_per_user refuses; an owner's userfaultfd that serves user mode alone.
+ * The owner's protection keys are not looked at.
  *
  * The generation. mmap() of one page of a grant at KEDGE_SEGMENT_GENERATION_OFFSET,
  * MAP_SHARED, PROT_READ, shows a __u64 at its start.
