@@ -28,8 +28,8 @@ import kernels
 
 Job = collections.namedtuple('Job', 'name module args seconds command work')
 
-# module: ummunot is loaded; SEGMENT: that of segments as well. args: of "vm.py run". seconds: what it may take. {b}
-# in the command is the build's folder, {n} one of work: for the quick run and
+# module: ummunot is loaded; SEGMENT: that of segments as well. args: of "vm.py
+# run". seconds: what it may take. {b} in the command is the build's folder, {n} one of work: for the quick run and
 # for the other. work None: not for the quick run.
 LEFT = os.path.join(kernels.HERE, 'ummunot.sh') + ' {b}/tests/vm/ummunot_'
 KSEG = os.path.join(kernels.HERE, 'kseg.sh') + ' {b}/tests/vm/kseg_'
@@ -100,11 +100,11 @@ JOBS = [
     Job('segment ends', SEGMENT, [], 200, KSEG + 'ends', ONCE),
     Job('segment events', SEGMENT, ['-m', 'zram'], 300, KSEG + 'events', ONCE),
     Job('segment wait', SEGMENT, ['-m', 'zram'], 900, KSEG + 'wait {n}',
-        (5, 120)),
+        (3, 120)),
     Job('segment race', SEGMENT, ['-m', 'zram'], 1500, KSEG + 'race {n}',
-        (15, 600)),
+        (8, 600)),
     Job('segment fuzz', SEGMENT, ['-m', 'zram'], 1500, KSEG + 'fuzz {n}',
-        (15, 600)),
+        (5, 600)),
     # With the patch series, as no module can do it: "-k FOLDER --only 'swap*'".
     Job('swap', False, ['-m', 'zram'], 300, '{b}/tests/vm/ummunot_swap',
         ONCE),
