@@ -97,10 +97,12 @@ static unsigned long sleeps(const char *tid, char *state)
 	static const char name[] = "\nvoluntary_ctxt_switches:", is[] = "\nState:\t";
 	char text[4096], *at;
 
+	*state = '?';
 	if (!read_file(tid, "status", text, sizeof(text)))
 		return 0;
 	at = strstr(text, is);
-	*state = at ? at[sizeof(is) - 1] : '?';
+	if (at)
+		*state = at[sizeof(is) - 1];
 	at = strstr(text, name);
 	return at ? strtoul(at + sizeof(name) - 1, NULL, 10) : 0;
 }
