@@ -337,7 +337,7 @@ KEDGE_API int kedge_segment_valid_slow(struct kedge_attachment *attachment);
  * kedge_segment_valid() - whether an attachment still is the owner's memory
  * @attachment: borrowed
  *
- * What was loaded before it says yes was the owner's memory when it was loaded: load
+ * Data loaded before it says yes were the owner's memory when they were loaded: load
  * first, then ask. It becomes false before the owner's munmap(), mremap() or
  * MADV_DONTNEED of a part of the attached range returns there, and stays false. It may be
  * false, too, where the owner's process does not get to say; attach anew then.

@@ -299,7 +299,7 @@ static int stop_and_call(int (*fn)(void *), void *arg, int tasks, unsigned int t
 	s->tasks = tasks;
 	s->max = max;
 	rc = once(s, stack, false);
-	/* What the program has allowed to others comes first: that ends by asking. */
+	/* Asking takes the place of what the program has allowed to another: only if need be. */
 	if (rc == -EPERM && !s->called)
 		rc = once(s, stack, true);
 	uses_len = 0;

@@ -7,8 +7,8 @@
  * A process that shares this one's memory, made for the moment, traces the other threads
  * and interrupts them, as a debugger does (PTRACE_SEIZE), calls the function, and ends, so
  * they go on. It takes no privilege. The price: a system call that another thread waits in
- * may fail with EINTR, as when a debugger is attached (signal(7) has which do); and some
- * 30 us for each thread.
+ * may fail with EINTR, as when a debugger is attached (signal(7) has which do); and
+ * under Yama the process's own PR_SET_PTRACER is given up if it does not let this one in.
  */
 #ifndef BASE_PROCESS_STOP_H
 #define BASE_PROCESS_STOP_H
