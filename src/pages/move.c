@@ -31,6 +31,7 @@
 #include "pages/share/hear.h"
 
 #define OUT_TRIES     2000 /* for a page that somebody else is at */
+#define BUSY_TRIES    4	   /* for one that may be pinned */
 #define STRANGE_TRIES 3
 #define SPLIT_TRIES   16 /* while others look at it */
 #define NAP_NS	      100000
@@ -235,12 +236,16 @@ static ssize_t move_ours(struct side *s, uintptr_t dst, size_t len, uint32_t hol
 /*
  * For an empty run, too, the kernel is asked whether it would move pages: the other
  * side's are to come here. That leaves no page table.
+ *
+ * EBUSY is the kernel's word for a pin, but also, now and then, for a huge page mapped page
+ * by page that it cannot split at that moment (seen on Linux 6.18, with nothing pinned): tried
+ * again, it moves.
  */
 static int move_run_out(struct side *s, const struct run *run)
 {
 	uint32_t holes = run->kind == PIECE_EMPTY ? 0 : MOVE_ALLOW_HOLES;
 	size_t end = run->end;
-	unsigned int tries = 0;
+	unsigned int tries = 0, busy = 0;
 	ssize_t n;
 
 	s->out = run->start;
@@ -249,6 +254,8 @@ static int move_run_out(struct side *s, const struct run *run)
 		if (n > 0) {
 			s->out += (size_t)n;
 			tries = 0;
+		} else if (n == -EBUSY && ++busy < BUSY_TRIES) {
+			nap();
 		} else if (n != -EAGAIN) {
 			return n ? (int)n : -EINVAL;
 		} else if (s->ctx->moved) {

@@ -179,10 +179,14 @@ static bool holds(const char *p, char id)
 	return p[0] == (id == 1 ? 0 : id);
 }
 
+/* The kernel may hold a page for a moment, too: -EBUSY, with nothing pinned. */
 static bool swaps(const struct try *t, char *a, char *b)
 {
-	int rc = kedge_page_swap_with(a, b, 2 * pages_huge_len(), t->way);
+	int rc;
 
+	do {
+		rc = kedge_page_swap_with(a, b, 2 * pages_huge_len(), t->way);
+	} while (rc == -EBUSY);
 	if (rc)
 		fprintf(stderr, "after call %d (%s) failed with %s: %d, %s\n",
 			t->step, failed, strerrorname_np(t->with), rc,
@@ -216,7 +220,7 @@ static int one_try(void *arg)
 	    strstr(kedge_strerror(rc), "this kernel cannot"))
 		return !holds(a, now) || !holds(b, 3 - now);
 	if (!holds(a, now) || !holds(b, 3 - now) || rc > 0 ||
-	    (t->done && rc)) {
+	    (t->done && rc && rc != -EBUSY)) {
 		fprintf(stderr, "call %d (%s) fails with %s: %d, %s\n",
 			t->step, failed, strerrorname_np(t->with), rc,
 			kedge_strerror(rc));
