@@ -4,8 +4,8 @@
  * call for an access. It stays its owner's, who may unmap and remap it; those who have
  * attached it learn of that.
  *
- * The idea is SGI's XPMEM (a process exposes its memory, another one attaches a piece of
- * it), without a kernel module: private memory becomes shareable in place.
+ * The idea is SGI's XPMEM: a process exposes its memory, another one attaches a piece of it.
+ * A kernel module maps the owner's pages; without it, they become shareable in place.
  *
  *	owner                           another process
  *	kedge_segment_make()
@@ -43,7 +43,7 @@ struct kedge_attachment;
  * @word: 63 random bits, and 64 more by which the owner proves that it is the one; the
  *        second may be 0 where only 64 bits could be handed on, and nothing is proved
  *
- * It cannot be guessed, and is no secret from whoever may attach the segment anyway.
+ * It cannot be guessed, and is no secret from those who may attach the segment.
  */
 struct kedge_segment_id {
 	uint64_t word[2];
@@ -51,26 +51,31 @@ struct kedge_segment_id {
 
 /**
  * enum kedge_segment_backend - how others reach the memory of a segment
- * @KEDGE_SEGMENT_ANY:     in options: KEDGE_SEGMENT_CONVERT, else KEDGE_SEGMENT_COPY
+ * @KEDGE_SEGMENT_ANY:     in options: the first to be had of MODULE, CONVERT, COPY
  * @KEDGE_SEGMENT_COPY:    by kedge_segment_copy() alone
  * @KEDGE_SEGMENT_CONVERT: its pages were made a shared mapping of a memfd in place;
  *                         private anonymous memory, Linux 6.8 and later
+ * @KEDGE_SEGMENT_MODULE:  the module kedge_segment maps the pages that the owner has at
+ *                         each moment: memory of any kind but devices', left as it is
  */
 enum kedge_segment_backend {
 	KEDGE_SEGMENT_ANY = 0,
 	KEDGE_SEGMENT_COPY = 1,
 	KEDGE_SEGMENT_CONVERT = 2,
+	KEDGE_SEGMENT_MODULE = 3,
 };
+
+/** KEDGE_SEGMENT_WHOLE - the address space, as it is and will be; offsets are its addresses */
+#define KEDGE_SEGMENT_WHOLE (1u << 0)
 
 /**
  * struct kedge_segment_opts - how to make a segment; 0 is the default
  * @size:    sizeof(struct kedge_segment_opts)
- * @backend: enum kedge_segment_backend; KEDGE_SEGMENT_CONVERT fails where the other
- *           would fall back to copying
+ * @backend: enum kedge_segment_backend; KEDGE_SEGMENT_ANY alone takes another one instead
  * @mode:    who may get it, as a file's permission bits: 0400 and 0200 for processes of
  *           this effective user id, 0040 and 0020 for its group, 0004 and 0002 for
- *           others. 0 is 0600. No user has all rights by itself, root neither
- * @flags:   0
+ *           others. 0 is 0600. Root has no right by itself; to the module CAP_IPC_OWNER has
+ * @flags:   KEDGE_SEGMENT_WHOLE, or 0
  */
 struct kedge_segment_opts {
 	uint32_t size;
@@ -82,13 +87,13 @@ struct kedge_segment_opts {
 /**
  * struct kedge_segment_info - what a segment is, for its owner and for its peers
  * @size:    sizeof(struct kedge_segment_info), set by the caller
- * @backend: enum kedge_segment_backend: the one that it has
+ * @backend: enum kedge_segment_backend
  * @mode:    permission bits of the segment; 0 for a peer
  * @access:  KEDGE_SEGMENT_*: what a grant is for; both for the owner
  * @len:     bytes
  * @addr:    where it is in the owner's memory
  * @pid:     the owner
- * @grants:  grants that processes have of it; 0 for a peer
+ * @grants:  that processes have of it; 0 for a peer, or if @mode keeps the owner from it
  * @reason:  why it can only be copied; may be empty
  */
 struct kedge_segment_info {
@@ -105,12 +110,13 @@ struct kedge_segment_info {
 
 /**
  * kedge_segment_make() - let other processes reach a range of this one's memory
- * @addr:    first byte. The whole pages that hold the range are what others see
- * @len:     bytes, at least 1
+ * @addr:    first byte. Others see the whole pages. NULL with KEDGE_SEGMENT_WHOLE
+ * @len:     bytes, at least 1; 0 with KEDGE_SEGMENT_WHOLE
  * @opts:    options with @opts->size set, or NULL for the defaults; copied
  * @segment: set on success, left untouched on failure
  *
- * Private anonymous memory (a heap, a stack, a mapping, what a program has as bss) is made
+ * With KEDGE_SEGMENT_MODULE the memory does not change, and may have holes. Without it,
+ * private anonymous memory (a heap, a stack, a mapping, what a program has as bss) is made
  * shareable in place: same addresses, same contents. Other threads read and write it
  * meanwhile, and no store is lost; a system call that is given an address there at that
  * moment may fail with EFAULT where the process may not have userfaultfd handle the
@@ -124,8 +130,7 @@ struct kedge_segment_info {
  * empties it, which makes that part private again. A range that was a segment's already
  * is not converted twice.
  *
- * A thread of kedge's answers the processes that ask, and reads the kernel's events. It
- * starts with the first segment, and ends with the last.
+ * Without the module a thread of kedge's answers those who ask, as long as a segment is there.
  *
  * Threads: any; not for signal handlers, nor two calls about overlapping ranges at once.
  * Fork: see docs/segments.md. The child has the memory as it was at the fork, private, and
@@ -137,9 +142,9 @@ struct kedge_segment_info {
  *                backend or mode is unknown
  *   -E2BIG       @opts is of a newer version and sets a field unknown here
  *   -EFAULT      a part of the range is not mapped
- *   -EOPNOTSUPP  KEDGE_SEGMENT_CONVERT: not that memory, or not on this kernel
+ *   -EOPNOTSUPP  the backend is not to be had: not that memory, not on this kernel, no module
  *   -EBUSY       KEDGE_SEGMENT_CONVERT: a page is pinned, or shared with a child
- *   -ENOSPC      this process has as many segments as it may: 1024, in 500 ranges
+ *   -ENOSPC      the process has as many segments as it may (1024, in 500 ranges), or the user
  *   -ENOMEM, -EMFILE, -ENFILE, -EAGAIN  no memory, descriptor or thread to be had
  *   -EBADF       the program has closed a descriptor of kedge's
  */

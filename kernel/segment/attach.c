@@ -95,6 +95,11 @@ static void attachment_free(struct kref *kref)
 {
 	struct attachment *a = container_of(kref, struct attachment, kref);
 
+	/* No entry is left: see attachment_detach(). */
+	if (a->stray) {
+		put_page(a->stray);
+		quota_uncharge(a->quota, PAGE_SIZE);
+	}
 	quota_uncharge(a->quota, sizeof(*a));
 	quota_put(a->quota);
 	segment_put(a->segment);

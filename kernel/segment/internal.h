@@ -35,7 +35,7 @@
 /* Programs were compiled with these. */
 static_assert(sizeof(struct kedge_segment_make) == 48);
 static_assert(sizeof(struct kedge_segment_remove) == 24);
-static_assert(sizeof(struct kedge_segment_get) == 40);
+static_assert(sizeof(struct kedge_segment_get) == 48);
 static_assert(sizeof(struct kedge_segment_query) == 88);
 static_assert(sizeof(struct kedge_segment_list) == 24);
 
@@ -132,6 +132,8 @@ struct segment {
 	kgid_t gid;
 	u32 mode;
 	u64 id[2];
+	u64 addr;			/* as the owner said; range has whole pages */
+	u64 len;
 	struct page *page;		/* of the generation */
 
 	/* Under the table's lock. */
@@ -159,16 +161,16 @@ struct segment {
 	atomic_t grant_cnt;
 };
 
-static inline unsigned long segment_len(const struct segment *s)
+static inline unsigned long segment_pages(const struct segment *s)
 {
-	return s->range.last - s->range.start + 1;
+	return (s->range.last - s->range.start + 1) >> PAGE_SHIFT;
 }
 
 struct file_state;
 
-int segment_make(struct file_state *f, unsigned long addr, unsigned long len,
-		 u32 mode, u64 *id);
-/* The one of that id, or an ERR_PTR(). */
+int segment_make(struct file_state *f, const struct kedge_segment_make *r,
+		 u64 *id);
+/* The one of that id, or an ERR_PTR(); id[1] may be 0. */
 struct segment *segment_get(const u64 *id);
 void segment_put(struct segment *s);
 /* No attacher reaches it any more; its id is free. */
@@ -183,6 +185,8 @@ unsigned int segment_list(u64 *ids, unsigned int room);
 /* With space->lock held. */
 void segment_hit(struct segment *s);
 void segment_rest(struct segment *s);
+/* An attacher sees what is not the owner's: the generation differs from now on. */
+void segment_strays(struct segment *s);
 void segment_die(struct segment *s);
 bool segment_handed(const struct segment *s, unsigned long start,
 		    unsigned long last);
@@ -198,6 +202,7 @@ struct attachment {
 	struct segment *segment;
 	struct space *space;		/* the attacher's */
 	struct quota *quota;
+	struct page *stray;		/* for holes, if it keeps; or NULL */
 
 	/* Under segment->zapping. */
 	struct interval_tree_node by_owner;
@@ -225,6 +230,8 @@ void attachment_detach(struct attachment *a);
  *   -ENOMEM
  */
 int pages_map(struct vm_fault *vmf, struct attachment *a);
+/* Map a page that nobody else has. 0, -ENOMEM, or another error. */
+int pages_map_stray(struct vm_fault *vmf, struct attachment *a);
 /* Wait until a page is there, without any lock. -EFAULT: it will not be. */
 int pages_bring_in(struct segment *s, unsigned long addr,
 		   unsigned int fault_flags);

@@ -10,6 +10,7 @@
 #include "internal.h"
 
 #define GENERATION_PGOFF (KEDGE_SEGMENT_GENERATION_OFFSET >> PAGE_SHIFT)
+#define KEEP_PGOFF ((unsigned long)(KEDGE_SEGMENT_KEEP >> PAGE_SHIFT))
 
 /* ---- faults that fail after the lock was dropped ---- */
 
@@ -72,19 +73,26 @@ static vm_fault_t wait_without_lock(struct vm_fault *vmf, unsigned long addr)
 	return VM_FAULT_RETRY;
 }
 
-static vm_fault_t grant_fault(struct vm_fault *vmf)
+/* @keeps: what the owner does not have is a page of zeros. */
+static vm_fault_t fault(struct vm_fault *vmf, bool keeps)
 {
 	struct file_state *f = vmf->vma->vm_file->private_data;
 	unsigned long addr = pages_owner(f->segment, vmf->vma, vmf->address);
 	bool may_wait = (vmf->flags & FAULT_FLAG_ALLOW_RETRY) &&
 			!(vmf->flags & FAULT_FLAG_RETRY_NOWAIT);
+	bool failed = fault_failed(f, vmf, addr);
 	struct attachment *a;
 	int err;
 
-	if (fault_failed(f, vmf, addr))
+	if (failed && !keeps)
 		return VM_FAULT_SIGBUS;
 	a = attachment_of(vmf->vma);
-	err = IS_ERR(a) ? PTR_ERR(a) : pages_map(vmf, a);
+	if (IS_ERR(a))
+		err = PTR_ERR(a);
+	else
+		err = failed ? -EFAULT : pages_map(vmf, a);
+	if (err == -EFAULT && keeps)
+		err = pages_map_stray(vmf, a);
 	switch (err) {
 	case 0:
 		return VM_FAULT_NOPAGE;
@@ -100,6 +108,16 @@ static vm_fault_t grant_fault(struct vm_fault *vmf)
 	default:
 		return VM_FAULT_SIGBUS;
 	}
+}
+
+static vm_fault_t grant_fault(struct vm_fault *vmf)
+{
+	return fault(vmf, false);
+}
+
+static vm_fault_t grant_fault_keep(struct vm_fault *vmf)
+{
+	return fault(vmf, true);
 }
 
 /*
@@ -171,6 +189,14 @@ static const struct vm_operations_struct grant_ops = {
 	.pfn_mkwrite = grant_mkwrite,
 };
 
+static const struct vm_operations_struct grant_keep_ops = {
+	.open = grant_open,
+	.close = grant_close,
+	.may_split = grant_may_split,
+	.fault = grant_fault_keep,
+	.pfn_mkwrite = grant_mkwrite,
+};
+
 static vm_fault_t generation_fault(struct vm_fault *vmf)
 {
 	struct segment *s = segment_of(vmf->vma);
@@ -211,9 +237,11 @@ static int map_generation(struct vm_area_struct *vma)
 
 static int map_pages(struct file_state *f, struct vm_area_struct *vma)
 {
-	unsigned long cnt = segment_len(f->segment) >> PAGE_SHIFT;
+	const bool keeps = vma->vm_pgoff & KEEP_PGOFF;
+	unsigned long cnt = segment_pages(f->segment);
 	unsigned long clear = VM_MAYEXEC;
 
+	vma->vm_pgoff &= ~KEEP_PGOFF;
 	if (vma->vm_pgoff >= cnt || vma_pages(vma) > cnt - vma->vm_pgoff)
 		return -EINVAL;
 	if (!f->write && (vma->vm_flags & VM_WRITE))
@@ -230,7 +258,7 @@ static int map_pages(struct file_state *f, struct vm_area_struct *vma)
 	set_flags(vma, VM_IO | VM_PFNMAP | VM_DONTEXPAND | VM_DONTCOPY |
 		       VM_DONTDUMP, clear);
 	vma->vm_private_data = NULL;
-	vma->vm_ops = &grant_ops;
+	vma->vm_ops = keeps ? &grant_keep_ops : &grant_ops;
 	return 0;
 }
 

@@ -160,6 +160,56 @@ int pages_map(struct vm_fault *vmf, struct attachment *a)
 	return err;
 }
 
+/* Faults of one mapping come at once. */
+static struct page *stray_of(struct attachment *a)
+{
+	struct page *old, *new;
+	int err;
+
+	/* Pairs with the exchange below. */
+	new = smp_load_acquire(&a->stray);
+	if (new)
+		return new;
+	err = quota_charge(a->quota, PAGE_SIZE);
+	if (err)
+		return ERR_PTR(err);
+	new = alloc_page(GFP_KERNEL_ACCOUNT | __GFP_ZERO);
+	old = new ? cmpxchg(&a->stray, NULL, new) : ERR_PTR(-ENOMEM);
+	if (!old)
+		return new;
+	quota_uncharge(a->quota, PAGE_SIZE);
+	if (new)
+		put_page(new);
+	return old;
+}
+
+/*
+ * The generation moves first, so that a reader of that page and then of it knows.
+ * The entry goes as those of the owner's pages do, at the latest with the attachment.
+ */
+int pages_map_stray(struct vm_fault *vmf, struct attachment *a)
+{
+	pgprot_t prot = vm_get_page_prot(vmf->vma->vm_flags);
+	struct segment *s = a->segment;
+	struct page *page;
+	vm_fault_t ret;
+	int err;
+
+	page = stray_of(a);
+	if (IS_ERR(page))
+		return PTR_ERR(page);
+	err = apply_to_page_range(vmf->vma->vm_mm, vmf->address & PAGE_MASK,
+				  PAGE_SIZE, nothing, NULL);
+	if (err)
+		return err;
+	spin_lock(&s->space->lock);
+	segment_strays(s);
+	ret = vmf_insert_pfn_prot(vmf->vma, vmf->address, page_to_pfn(page),
+				  prot);
+	spin_unlock(&s->space->lock);
+	return ret == VM_FAULT_NOPAGE ? 0 : -EFAULT;
+}
+
 /*
  * With the owner's mmap_lock, which it drops. What GUP refuses here it would
  * refuse for ever, other than an interrupted wait or a lack of memory: then the

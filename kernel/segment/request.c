@@ -52,10 +52,8 @@ static int check_range(struct kedge_segment_make *r)
 		r->len = round_down(current->mm->task_size, PAGE_SIZE);
 		return 0;
 	}
-	if (!r->len || !PAGE_ALIGNED(r->addr) || !PAGE_ALIGNED(r->len))
-		return -EINVAL;
-	if (check_add_overflow(r->addr, r->len, &end) ||
-	    end > current->mm->task_size)
+	if (!r->len || check_add_overflow(r->addr, r->len, &end) ||
+	    end > round_down(current->mm->task_size, PAGE_SIZE))
 		return -EINVAL;
 	return 0;
 }
@@ -91,7 +89,7 @@ static int make(struct file_state *f, void __user *arg)
 	mutex_lock(&f->lock);
 	err = become_owner(f);
 	if (!err)
-		err = segment_make(f, r.addr, r.len, r.mode, r.id);
+		err = segment_make(f, &r, r.id);
 	mutex_unlock(&f->lock);
 	if (err)
 		return err;
@@ -161,7 +159,7 @@ static int get(struct file *file, void __user *arg)
 	err = take(&r, sizeof(r), arg);
 	if (err)
 		return err;
-	if (r.flags || r.pad || !(r.access & KEDGE_SEGMENT_READ) ||
+	if (r.flags || !(r.access & KEDGE_SEGMENT_READ) ||
 	    (r.access & ~(KEDGE_SEGMENT_READ | KEDGE_SEGMENT_WRITE)))
 		return -EINVAL;
 	write = r.access & KEDGE_SEGMENT_WRITE;
@@ -171,7 +169,9 @@ static int get(struct file *file, void __user *arg)
 	err = segment_permits(s, r.access);
 	if (!err && write && !(file->f_mode & FMODE_WRITE))
 		err = -EACCES;
-	r.len = segment_len(s);
+	r.pid = pid_vnr(s->pid);
+	r.addr = s->addr;
+	r.len = s->len;
 	/* Before it has effects. */
 	if (!err)
 		err = give(arg, &r, sizeof(r));
@@ -191,8 +191,8 @@ static void fill(struct kedge_segment_query *r, struct segment *s)
 {
 	struct user_namespace *ns = current_user_ns();
 
-	r->addr = s->range.start;
-	r->len = segment_len(s);
+	r->addr = s->addr;
+	r->len = s->len;
 	r->pid = pid_vnr(s->pid);
 	r->uid = from_kuid_munged(ns, s->uid);
 	r->gid = from_kgid_munged(ns, s->gid);

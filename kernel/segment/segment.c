@@ -49,6 +49,12 @@ void segment_rest(struct segment *s)
 		show(s, s->generation + 1);
 }
 
+void segment_strays(struct segment *s)
+{
+	if (!s->dead)
+		show(s, s->generation + 2);
+}
+
 void segment_die(struct segment *s)
 {
 	s->dead = true;
@@ -164,7 +170,7 @@ static struct segment *find(const u64 *id)
 	struct segment *s;
 
 	hash_for_each_possible(by_id, s, by_id, id[0])
-		if (s->id[0] == id[0] && s->id[1] == id[1])
+		if (s->id[0] == id[0] && (!id[1] || s->id[1] == id[1]))
 			return s;
 	return NULL;
 }
@@ -188,25 +194,28 @@ static int enter(struct segment *s, struct file_state *f)
 		return -ENOSPC;
 	do {
 		get_random_bytes(s->id, sizeof(s->id));
-		s->id[1] &= U64_MAX >> 1;
-	} while (find(s->id));
+		s->id[0] &= U64_MAX >> 1;
+		/* Half of it is enough to be found by. */
+	} while (!s->id[1] || find((u64[]){ s->id[0], 0 }));
 	hash_add(by_id, &s->by_id, s->id[0]);
 	hash_add(by_uid, &s->by_uid, __kuid_val(s->uid));
 	list_add(&s->of_file, &f->segments);
 	return 0;
 }
 
-int segment_make(struct file_state *f, unsigned long addr, unsigned long len,
-		 u32 mode, u64 *id)
+int segment_make(struct file_state *f, const struct kedge_segment_make *r,
+		 u64 *id)
 {
 	struct segment *s = segment_new(f->quota);
 	int err;
 
 	if (IS_ERR(s))
 		return PTR_ERR(s);
-	s->range.start = addr;
-	s->range.last = addr + len - 1;
-	s->mode = mode;
+	s->addr = r->addr;
+	s->len = r->len;
+	s->range.start = round_down(r->addr, PAGE_SIZE);
+	s->range.last = round_up(r->addr + r->len, PAGE_SIZE) - 1;
+	s->mode = r->mode;
 
 	/* In its space first: an attacher that finds its id may be handed pages. */
 	spin_lock(&s->space->lock);

@@ -49,6 +49,12 @@ static bool is_gone(const struct kedge_grant *g, uint64_t start, uint64_t end)
 	return false;
 }
 
+int segment_is_stale(void)
+{
+	return kedge_reason(-ESTALE, "the segment's owner has ended, has removed the segment, "
+			    "or has unmapped that part of it");
+}
+
 static int enter(struct kedge_attachment *a)
 {
 	struct kedge_grant *g = a->grant;
@@ -63,8 +69,7 @@ static int enter(struct kedge_attachment *a)
 		rc = 0;
 	}
 	sig_unlock(&seg_lock);
-	return rc ? kedge_reason(rc, "the segment's owner has ended, has removed the segment, "
-				 "or has unmapped that part of it") : 0;
+	return rc ? segment_is_stale() : 0;
 }
 
 #ifdef __SANITIZE_THREAD__
@@ -133,11 +138,28 @@ static int check_attach(const struct kedge_grant *g, uint64_t offset, size_t len
 		return kedge_reason(-ECHILD, "the grant is the parent process's");
 	if (!len || offset >= g->info.len || len > g->info.len - offset)
 		return kedge_reason(-EINVAL, "the range is not within the segment");
-	if (g->info.backend != KEDGE_SEGMENT_CONVERT)
+	if (g->info.backend == KEDGE_SEGMENT_COPY)
 		return kedge_reason(-EOPNOTSUPP, "the segment can only be copied%s%s: use "
 				    "kedge_segment_copy()", g->info.reason[0] ? ": " : "",
 				    g->info.reason);
 	return 0;
+}
+
+static int attach(struct kedge_attachment *a)
+{
+	int rc;
+
+	if (a->grant->info.backend == KEDGE_SEGMENT_MODULE)
+		return module_attach(a);
+	if (map(a)) {
+		rc = enter(a);
+		if (rc)
+			unmap(a);
+		return rc;
+	}
+	if (a->at && a->at != MAP_FAILED)
+		unmap(a);
+	return kedge_reason(-ENOMEM, "no room for a mapping (vm.max_map_count, RLIMIT_AS)");
 }
 
 int kedge_segment_attach(struct kedge_grant *g, uint64_t offset, size_t len, uint32_t flags,
@@ -160,20 +182,12 @@ int kedge_segment_attach(struct kedge_grant *g, uint64_t offset, size_t len, uin
 		.grant = g, .flags = flags, .file_off = first,
 		.len = round_up(g->file_off + offset + len, page) - first };
 	list_init(&a->node);
-	if (!map(a)) {
-		if (a->at && a->at != MAP_FAILED)
-			unmap(a);
-		free(a);
-		return kedge_reason(-ENOMEM, "no room for a mapping (vm.max_map_count, "
-				    "RLIMIT_AS)");
-	}
-	a->head.addr = a->at + (g->file_off + offset - first);
-	rc = enter(a);
+	rc = attach(a);
 	if (rc) {
-		unmap(a);
 		free(a);
 		return rc;
 	}
+	a->head.addr = a->at + (g->file_off + offset - first);
 	*out = a;
 	return 0;
 }
@@ -183,7 +197,11 @@ void kedge_segment_detach(struct kedge_attachment *a)
 	if (!a)
 		return;
 	/* A thread that hears of a change maps nothing there once it is out of the list. */
-	if (a->grant->pid == getpid())
+	if (a->grant->pid != getpid())
+		;
+	else if (a->grant->info.backend == KEDGE_SEGMENT_MODULE)
+		munmap(a->at, a->len);
+	else
 		unmap(a);
 	free(a);
 }
@@ -193,7 +211,8 @@ int kedge_segment_valid_slow(struct kedge_attachment *a)
 	uint64_t generation;
 	bool valid;
 
-	if (!a || a->grant->pid != getpid())
+	/* The module's generation alone tells. */
+	if (!a || a->grant->pid != getpid() || a->grant->info.backend == KEDGE_SEGMENT_MODULE)
 		return false;
 	sig_lock(&seg_lock);
 	valid = settled(a->grant, &generation) && !a->gone;

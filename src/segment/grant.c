@@ -243,9 +243,6 @@ static void unmap_all(struct kedge_grant *g)
 
 static void fill(struct kedge_grant *g, const struct reply *r, uint32_t access)
 {
-	list_init(&g->attachments);
-	g->pid = getpid();
-	g->slot = -1;
 	g->info = (struct kedge_segment_info){
 		.backend = r->a.backend, .access = access, .len = r->a.len,
 		.addr = r->a.addr, .pid = r->pid };
@@ -302,19 +299,56 @@ static int join(struct kedge_grant *g, struct clofork *sock)
 	return rc;
 }
 
+static struct kedge_grant *grant_new(void)
+{
+	struct kedge_grant *g = calloc(1, sizeof(*g));
+
+	if (!g)
+		return NULL;
+	list_init(&g->attachments);
+	g->pid = getpid();
+	g->slot = -1;
+	clofork_init(&g->pidfd);
+	clofork_init(&g->dev);
+	return g;
+}
+
+/* As long as that is not readable, the number is the owner's. */
+static void know_owner(struct kedge_grant *g)
+{
+	if (g->info.pid > 0)
+		clofork_keep(&g->pidfd, (int)syscall(SYS_pidfd_open, g->info.pid, 0));
+}
+
+/* -ENOENT: the kernel module has no such segment, or there is none. */
+static int get_from_module(const struct kedge_segment_id *id, uint32_t access,
+			   struct kedge_grant **out)
+{
+	struct kedge_grant *g = grant_new();
+	int rc;
+
+	if (!g)
+		return -ENOMEM;
+	rc = module_get(g, id, access);
+	if (rc) {
+		free(g);
+		return rc;
+	}
+	know_owner(g);
+	*out = g;
+	return 0;
+}
+
 static int make(const struct reply *r, uint32_t access, struct clofork *sock,
 		struct kedge_grant **out)
 {
-	struct kedge_grant *g = calloc(1, sizeof(*g));
+	struct kedge_grant *g = grant_new();
 	int rc = 0;
 
 	if (!g)
 		return -ENOMEM;
 	fill(g, r, access);
-	clofork_init(&g->pidfd);
-	/* As long as that is not readable, the number is the owner's. */
-	if (r->pid > 0)
-		clofork_keep(&g->pidfd, (int)syscall(SYS_pidfd_open, r->pid, 0));
+	know_owner(g);
 	if (r->a.backend == KEDGE_SEGMENT_CONVERT)
 		rc = reserve(g, r);
 	if (!rc)
@@ -367,6 +401,11 @@ int kedge_segment_get(const struct kedge_segment_id *id, uint32_t access,
 	    access & ~(KEDGE_SEGMENT_READ | KEDGE_SEGMENT_WRITE))
 		return kedge_reason(-EINVAL, "a pointer is NULL, or the access is neither "
 				    "KEDGE_SEGMENT_READ nor KEDGE_SEGMENT_WRITE");
+	rc = clofork_ready();
+	if (!rc)
+		rc = get_from_module(id, access, grant);
+	if (rc != -ENOENT)
+		return rc;
 	rc = fork_ready();
 	if (rc)
 		return rc;
@@ -382,7 +421,10 @@ void kedge_segment_release(struct kedge_grant *g)
 
 	if (!g)
 		return;
-	if (g->pid == getpid()) {
+	if (g->pid == getpid() && g->info.backend == KEDGE_SEGMENT_MODULE) {
+		module_release(g);
+		clofork_close(&g->pidfd);
+	} else if (g->pid == getpid()) {
 		if (g->own && g->map.base)
 			segment_unmap(g->map.base, g->map.len);
 		gate_lock();
@@ -411,10 +453,13 @@ int kedge_grant_info(const struct kedge_grant *g, struct kedge_segment_info *inf
 
 /* ---- copying ---- */
 
-/* True: it is gone, and its number may be another's. */
-static bool owner_is_gone(const struct kedge_grant *g)
+/* True: it is gone, and its number may be another's; or the segment is. */
+static bool has_ended(const struct kedge_grant *g)
 {
-	return !clofork_ours(&g->pidfd) ||
+	return (g->info.backend == KEDGE_SEGMENT_MODULE
+			? module_ended(g)
+			: __atomic_load_n(&g->ended, __ATOMIC_RELAXED)) ||
+	       !clofork_ours(&g->pidfd) ||
 	       syscall(SYS_pidfd_send_signal, g->pidfd.fd, 0, NULL, 0);
 }
 
@@ -467,7 +512,7 @@ ssize_t kedge_segment_copy(struct kedge_grant *g, uint64_t offset, void *buf, si
 		    ? process_vm_readv(g->info.pid, &here, 1, &there, 1, 0)
 		    : process_vm_writev(g->info.pid, &here, 1, &there, 1, 0);
 	err = errno;
-	if (__atomic_load_n(&g->ended, __ATOMIC_RELAXED) || owner_is_gone(g))
+	if (has_ended(g))
 		return kedge_reason(-ESTALE, "the segment's owner has ended, or removed it");
 	return n < 0 ? not_copied(err) : n;
 }

@@ -6,6 +6,7 @@
  *	extent.c   converted memory: the table, its memfds; data.c what is a file's first
  *	grant.c    get, release, copy
  *	attach.c   attach, detach, valid
+ *	module.c   the same by the kernel module, which needs nothing of what follows
  *	fork.c     a child
  *	service.c  the thread, which
  *	monitor.c    hears what the kernel says about converted memory,
@@ -91,6 +92,7 @@ struct kedge_segment {
 	pid_t pid;
 	uid_t uid;
 	gid_t gid;
+	struct clofork dev; /* of the module's */
 	char reason[128];
 };
 
@@ -119,6 +121,8 @@ struct gone_part {
 
 struct kedge_grant {
 	struct list attachments;
+	struct kedge_segment_id id;
+	struct clofork dev; /* of the module's; then most of what follows is not used */
 	struct kedge_segment_info info;
 	struct grant_map map;
 	uint64_t file_off; /* of the segment, in the memfd */
@@ -328,7 +332,22 @@ static inline uint32_t id_name(uint64_t word)
 struct sockaddr_un;
 unsigned int id_address(uint32_t name, struct sockaddr_un *a);
 
+/* ---- module.c: the kernel module ---- */
+
+/* -EOPNOTSUPP: there is none. */
+int module_make(struct kedge_segment *s, bool whole);
+void module_remove(struct kedge_segment *s);
+uint32_t module_grants(const struct kedge_segment *s);
+/* -ENOENT: there is none, or it has no such segment. */
+int module_get(struct kedge_grant *g, const struct kedge_segment_id *id, uint32_t access);
+void module_release(struct kedge_grant *g);
+bool module_ended(const struct kedge_grant *g);
+int module_attach(struct kedge_attachment *a);
+
 /* ---- attach.c ---- */
+
+/* -ESTALE, and why. */
+int segment_is_stale(void);
 
 /* No mapping of the memfd is left there, and the addresses are not free yet: drop.c takes
  * what it does not know as an attachment for the owner's. */

@@ -7,7 +7,18 @@
 #include "segment/internal.h"
 
 #define MODE_DEFAULT 0600u
+#define WHOLE_LEN    ((size_t)1 << 63) /* more than any has */
 #define OPTS_V1	     STRUCT_END(struct kedge_segment_opts, flags)
+
+static int check_whole(const void *addr, size_t len, uint32_t backend)
+{
+	if (addr || len)
+		return kedge_reason(-EINVAL, "KEDGE_SEGMENT_WHOLE has no address or length");
+	if (backend == KEDGE_SEGMENT_CONVERT)
+		return kedge_reason(-EOPNOTSUPP, "a whole address space is not converted: it takes "
+				    "the module kedge_segment");
+	return 0;
+}
 
 static int check_make_args(const void *addr, size_t len,
 			   const struct kedge_segment_opts *opts,
@@ -19,15 +30,17 @@ static int check_make_args(const void *addr, size_t len,
 
 	if (rc)
 		return rc;
-	if (!out || !addr)
+	if (o->flags & ~KEDGE_SEGMENT_WHOLE || o->mode & ~0777u ||
+	    o->backend > KEDGE_SEGMENT_MODULE)
+		return kedge_reason(-EINVAL, "a flag, mode or backend is unknown");
+	o->mode = o->mode ? o->mode : MODE_DEFAULT;
+	if (!out || (!addr && !(o->flags & KEDGE_SEGMENT_WHOLE)))
 		return kedge_reason(-EINVAL, "a pointer is NULL");
+	if (o->flags & KEDGE_SEGMENT_WHOLE)
+		return check_whole(addr, len, o->backend);
 	if (!len || (uintptr_t)addr > UINTPTR_MAX - page ||
 	    len > UINTPTR_MAX - page - (uintptr_t)addr)
 		return kedge_reason(-EINVAL, "the range is empty, or wraps");
-	if (o->flags || o->mode & ~0777u ||
-	    o->backend > KEDGE_SEGMENT_CONVERT)
-		return kedge_reason(-EINVAL, "a flag, mode or backend is unknown");
-	o->mode = o->mode ? o->mode : MODE_DEFAULT;
 	return 0;
 }
 
@@ -40,7 +53,7 @@ static int convert(struct kedge_segment *s, uint32_t backend)
 
 	s->extent = -1;
 	s->backend = KEDGE_SEGMENT_COPY;
-	if (backend == KEDGE_SEGMENT_COPY)
+	if (backend == KEDGE_SEGMENT_COPY || s->addr + s->len == WHOLE_LEN)
 		return 0;
 	rc = extent_get(at, end - at);
 	if (rc >= 0) {
@@ -76,6 +89,40 @@ static int enter(struct kedge_segment *s, const struct kedge_segment_opts *o)
 	return 0;
 }
 
+static int make_here(struct kedge_segment *s, const struct kedge_segment_opts *o)
+{
+	int rc = fork_ready();
+
+	if (rc)
+		return rc;
+	gate_lock();
+	rc = service_use();
+	if (!rc) {
+		rc = enter(s, o);
+		if (rc)
+			service_unuse();
+	}
+	gate_unlock();
+	return rc;
+}
+
+/* Which of them is to be had: the module's memory stays what it is. */
+static int make_any(struct kedge_segment *s, const struct kedge_segment_opts *o)
+{
+	const bool whole = o->flags & KEDGE_SEGMENT_WHOLE;
+	int rc = -EOPNOTSUPP;
+
+	if (o->backend == KEDGE_SEGMENT_ANY || o->backend == KEDGE_SEGMENT_MODULE)
+		rc = module_make(s, whole);
+	if (!rc || o->backend == KEDGE_SEGMENT_MODULE)
+		return rc;
+	if (whole) {
+		s->len = WHOLE_LEN;
+		strncpy(s->reason, kedge_strerror(rc), sizeof(s->reason) - 1);
+	}
+	return make_here(s, o);
+}
+
 int kedge_segment_make(void *addr, size_t len, const struct kedge_segment_opts *opts,
 		       struct kedge_segment **segment)
 {
@@ -85,7 +132,7 @@ int kedge_segment_make(void *addr, size_t len, const struct kedge_segment_opts *
 	NO_CANCEL();
 
 	if (!rc)
-		rc = fork_ready();
+		rc = clofork_ready();
 	if (rc)
 		return rc;
 	s = calloc(1, sizeof(*s));
@@ -93,14 +140,8 @@ int kedge_segment_make(void *addr, size_t len, const struct kedge_segment_opts *
 		return -ENOMEM;
 	*s = (struct kedge_segment){ .addr = (uintptr_t)addr, .len = len, .mode = o.mode,
 				     .pid = getpid(), .uid = geteuid(), .gid = getegid() };
-	gate_lock();
-	rc = service_use();
-	if (!rc) {
-		rc = enter(s, &o);
-		if (rc)
-			service_unuse();
-	}
-	gate_unlock();
+	clofork_init(&s->dev);
+	rc = make_any(s, &o);
 	if (rc)
 		free(s);
 	else
@@ -131,7 +172,9 @@ void kedge_segment_remove(struct kedge_segment *s)
 
 	if (!s)
 		return;
-	if (s->pid == getpid()) {
+	if (s->pid == getpid() && s->backend == KEDGE_SEGMENT_MODULE) {
+		module_remove(s);
+	} else if (s->pid == getpid()) {
 		gate_lock();
 		leave(s);
 		service_unuse();
@@ -151,16 +194,18 @@ int kedge_segment_id(const struct kedge_segment *s, struct kedge_segment_id *id)
 int kedge_segment_info(const struct kedge_segment *s, struct kedge_segment_info *info)
 {
 	struct kedge_segment_info i;
+	uint32_t grants;
 
 	if (!s)
 		return kedge_reason(-EINVAL, "a pointer is NULL");
 	if (s->pid != getpid())
 		return kedge_reason(-ECHILD, "the segment is the parent process's");
+	grants = s->backend == KEDGE_SEGMENT_MODULE ? module_grants(s) : 0;
 	sig_lock(&seg_lock);
 	i = (struct kedge_segment_info){
 		.backend = s->backend, .mode = s->mode, .len = s->len, .addr = s->addr,
 		.access = KEDGE_SEGMENT_READ | KEDGE_SEGMENT_WRITE, .pid = s->pid,
-		.grants = s->grants };
+		.grants = grants + s->grants };
 	memcpy(i.reason, s->reason, sizeof(i.reason));
 	sig_unlock(&seg_lock);
 	return kedge__info_copy(info, INFO_V1, &i,

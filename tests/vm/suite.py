@@ -99,6 +99,8 @@ JOBS = [
     Job('segment perms', SEGMENT, [], 200, KSEG + 'perms', ONCE),
     Job('segment ends', SEGMENT, [], 200, KSEG + 'ends', ONCE),
     Job('segment events', SEGMENT, ['-m', 'zram'], 300, KSEG + 'events', ONCE),
+    Job('segment library', SEGMENT, [], 200, os.path.join(kernels.HERE, 'kseg.sh') +
+        ' {b}/tests/unit/segment/test_segment_module', ONCE),
     Job('segment wait', SEGMENT, ['-m', 'zram'], 900, KSEG + 'wait {n}',
         (3, 120)),
     Job('segment race', SEGMENT, ['-m', 'zram'], 1500, KSEG + 'race {n}',

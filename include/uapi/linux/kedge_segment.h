@@ -38,6 +38,12 @@
  * munmap() or mprotect() of a part makes two mappings of one: ENOSPC likewise, one
  * over the limit.
  *
+ * The offset with KEDGE_SEGMENT_KEEP added makes an attachment whose touches are no
+ * SIGBUS where the owner has no mapping (any more), or not for that access: there is one
+ * page for all such places, that attachment's own, of zeros until it stores there. The
+ * generation moves before that page is there. For readers that look at the generation
+ * after they have read.
+ *
  * What else a touch answers with SIGBUS: memory for the module's own records that
  * max_kib_per_user refuses; an owner's userfaultfd that serves user mode alone.
  * The owner's protection keys are not looked at.
@@ -84,24 +90,27 @@
  *   ENOTTY  an unknown request
  */
 
+/* mmap() offset: with that of the pages. */
+#define KEDGE_SEGMENT_KEEP (1ULL << 61)
 /* mmap() offset of the generation. */
 #define KEDGE_SEGMENT_GENERATION_OFFSET (1ULL << 62)
 
 /* MAKE: the whole address space, as it is and will be; @addr and @len are 0. */
-#define KEDGE_SEGMENT_WHOLE (1U << 0)
+#define KEDGE_SEGMENT_WHOLE (1u << 0)
 
 /*
  * struct kedge_segment_make - make a range of one's own memory a segment
  * @size:  of this struct
  * @flags: KEDGE_SEGMENT_WHOLE
- * @addr:  first byte, a multiple of the page size; it need not be mapped
- * @len:   in bytes, a multiple of the page size
+ * @addr:  first byte; it need not be mapped. The segment is the whole pages that hold
+ *         the range
+ * @len:   in bytes
  * @mode:  who may get it, as for a file: some of 0666. The owner and group are
  *         the caller's fsuid and fsgid
  * @pad:   0
- * @id:    out: 127 random bits, low half first
+ * @id:    out: 127 random bits; id[0] is positive as a signed number, id[1] is not 0
  *
- *   EINVAL  an empty range, no whole pages, it wraps or reaches into the kernel;
+ *   EINVAL  an empty range, it wraps or reaches into the kernel;
  *           @mode has other bits
  *   EBUSY   the file is a grant
  *   ESRCH   the file owns segments of another address space
@@ -133,17 +142,19 @@ struct kedge_segment_remove {
 };
 
 /* Of GET. Write includes read. */
-#define KEDGE_SEGMENT_READ (1U << 0)
-#define KEDGE_SEGMENT_WRITE (1U << 1)
+#define KEDGE_SEGMENT_READ (1u << 0)
+#define KEDGE_SEGMENT_WRITE (1u << 1)
 
 /*
  * struct kedge_segment_get - make this file a grant
  * @size:   of this struct
  * @flags:  0
- * @id:     of the segment
+ * @id:     of the segment; id[1] may be 0 where only 64 bits could be handed on
  * @access: KEDGE_SEGMENT_READ, with KEDGE_SEGMENT_WRITE or without
- * @pad:    0
- * @len:    out: bytes of the segment
+ * @pid:    out: of the owner in the caller's namespace, 0 if not in it
+ * @addr:   out: of the first byte, in the owner's address space. The page that holds it
+ *          is at offset 0
+ * @len:    out: bytes, as the owner said
  *
  * The right stays when the segment's mode or the caller's credentials would no
  * more permit it, as that of an open file does.
@@ -157,7 +168,8 @@ struct kedge_segment_get {
 	__u32 flags;
 	__u64 id[2];
 	__u32 access;
-	__u32 pad;
+	__u32 pid;
+	__u64 addr;
 	__u64 len;
 };
 
