@@ -83,15 +83,27 @@ static void print_threads(pid_t pid)
 		closedir(dir);
 }
 
+/* Has it said something else since? A case that goes on does not hang, however slow it is. */
+static bool goes_on(char before[TEXT])
+{
+	bool same = !said || !strncmp(before, *said, TEXT);
+
+	if (said)
+		memcpy(before, *said, TEXT);
+	return !same;
+}
+
 int proc_wait(pid_t pid, unsigned int seconds)
 {
 	int status = -1, fd = (int)syscall(SYS_pidfd_open, pid, 0);
 	struct pollfd p = { .fd = fd, .events = POLLIN };
+	char before[TEXT] = "";
 	int n;
 
+	goes_on(before);
 	do
 		n = fd < 0 ? 1 : poll(&p, 1, (int)seconds * 1000);
-	while (n < 0 && errno == EINTR);
+	while ((n < 0 && errno == EINTR) || (!n && goes_on(before)));
 	if (fd >= 0)
 		close(fd);
 	if (!n) {

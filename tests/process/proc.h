@@ -42,8 +42,9 @@ int proc_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 int proc_skip(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /*
- * Wait for a child of the test's, at most @seconds: its wait status, or -1 with
- * a line for each of its threads if it hangs, in which case it is killed.
+ * Wait for a child of the test's, at most @seconds from what it said last: its wait
+ * status, or -1 with a line for each of its threads if it hangs, in which case it is
+ * killed.
  */
 int proc_wait(pid_t pid, unsigned int seconds);
 

@@ -23,7 +23,7 @@
 
 #include <kedge/kedge.h>
 
-#define CHILD_TIMEOUT 20 /* seconds */
+#define CHILD_TIMEOUT 60 /* seconds, after which a child that hangs has failed */
 
 /* In a child: say what is wrong and end. cmocka's own would jump away. */
 #define CHILD_CHECK(x)                                                         \
