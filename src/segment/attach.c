@@ -49,12 +49,6 @@ static bool is_gone(const struct kedge_grant *g, uint64_t start, uint64_t end)
 	return false;
 }
 
-int segment_is_stale(void)
-{
-	return kedge_reason(-ESTALE, "the segment's owner has ended, has removed the segment, "
-			    "or has unmapped that part of it");
-}
-
 static int enter(struct kedge_attachment *a)
 {
 	struct kedge_grant *g = a->grant;

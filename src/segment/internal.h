@@ -8,7 +8,7 @@
  *	attach.c   attach, detach, valid
  *	module.c   the same by the kernel module, which needs nothing of what follows
  *	fork.c     a child
- *	service.c  the thread, which
+ *	thread/    service.c the thread, which
  *	monitor.c    hears what the kernel says about converted memory,
  *	drop.c       makes private what is about to be emptied,
  *	serve.c      answers peers, and tells them of changes,
@@ -175,6 +175,9 @@ int tables_make(void);
 void tables_free(void);
 /* In a child, for which they are the parent's. */
 void tables_forget(void);
+
+/* -ESTALE, and why. */
+int segment_is_stale(void);
 
 /* Descriptors of the thread's table: what is ready, and its index in a table. */
 enum fds_kind { WATCH_CTL, WATCH_UFFD, WATCH_LISTEN, WATCH_CONN, WATCH_GRANT };
@@ -345,9 +348,6 @@ bool module_ended(const struct kedge_grant *g);
 int module_attach(struct kedge_attachment *a);
 
 /* ---- attach.c ---- */
-
-/* -ESTALE, and why. */
-int segment_is_stale(void);
 
 /* No mapping of the memfd is left there, and the addresses are not free yet: drop.c takes
  * what it does not know as an attachment for the owner's. */

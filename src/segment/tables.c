@@ -63,6 +63,12 @@ void tables_forget(void)
 	seg = NULL;
 }
 
+int segment_is_stale(void)
+{
+	return kedge_reason(-ESTALE, "the segment's owner has ended, has removed the segment, "
+			    "or has unmapped that part of it");
+}
+
 int fds_watch(int fd, enum fds_kind what, uint32_t index)
 {
 	struct epoll_event ev = { .events = EPOLLIN,

@@ -163,6 +163,20 @@ hooked()
 
 # What pkg-config says, for C and for C++, as the linker is called by
 # itself and as Debian's and Ubuntu's packages call it.
+# It is in folders of its own, and finds libkedge.so.0 beside them.
+xpmem_program()
+{
+	xpc=$(find "$root" -name xpmem.pc)
+	[ -n "$xpc" ] || { echo "no xpmem.pc"; return 1; }
+	# shellcheck disable=SC2046,SC2086 # lists of words
+	gcc -std=c11 -D_DEFAULT_SOURCE $warn -o "$tmp/xpmem" \
+		"$src/tests/install/user_xpmem.c" \
+		$(PKG_CONFIG_PATH=$(dirname "$xpc"):$pcdir pkg-config \
+			--define-variable=prefix="$dest" --cflags --libs xpmem) \
+		-Wl,-rpath-link,"$libdir" &&
+		LD_LIBRARY_PATH=$libdir/kedge-xpmem:$libdir "$tmp/xpmem"
+}
+
 hooks_by_default()
 {
 	for p in kedge kedge-uring kedge-hooks ${verbs:+kedge-verbs} \
@@ -250,6 +264,7 @@ step "C++17, static" cxx_static
 step "C11, verbs" verbs_user gcc -std=c11 -D_DEFAULT_SOURCE
 step "C++17, verbs" verbs_user g++ -std=c++17 -x c++
 step "C11, verbs, static" verbs_static
+step "a program written for XPMEM" xpmem_program
 step "hooks by default" hooks_by_default
 step "hooks by default, C++17" hooks_in_cxx
 step "hooks opted out" hooks_opted_out

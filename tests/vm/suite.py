@@ -32,7 +32,8 @@ Job = collections.namedtuple('Job', 'name module args seconds command work')
 # run". seconds: what it may take. {b} in the command is the build's folder, {n} one of work: for the quick run and
 # for the other. work None: not for the quick run.
 LEFT = os.path.join(kernels.HERE, 'ummunot.sh') + ' {b}/tests/vm/ummunot_'
-KSEG = os.path.join(kernels.HERE, 'kseg.sh') + ' {b}/tests/vm/kseg_'
+SEGMENTS = os.path.join(kernels.HERE, 'kseg.sh')
+KSEG = SEGMENTS + ' {b}/tests/vm/kseg_'
 SEGMENT = 'kedge_segment'
 ONCE = (1, 1)
 RDMA = [w for m in ('crc32_generic', 'dummy', 'veth', 'rdma_rxe', 'ib_uverbs',
@@ -99,8 +100,12 @@ JOBS = [
     Job('segment perms', SEGMENT, [], 200, KSEG + 'perms', ONCE),
     Job('segment ends', SEGMENT, [], 200, KSEG + 'ends', ONCE),
     Job('segment events', SEGMENT, ['-m', 'zram'], 300, KSEG + 'events', ONCE),
-    Job('segment library', SEGMENT, [], 200, os.path.join(kernels.HERE, 'kseg.sh') +
+    Job('segment library', SEGMENT, [], 200, SEGMENTS +
         ' {b}/tests/unit/segment/test_segment_module', ONCE),
+    Job('segment xpmem', SEGMENT, ['-M', '2048'], 300, SEGMENTS +
+        ' {b}/tests/xpmem/test_xpmem', ONCE),
+    Job('segment storms', SEGMENT, [], 900, SEGMENTS +
+        ' {b}/tests/unit/segment/stress_segment {n}', (20, 2000)),
     Job('segment wait', SEGMENT, ['-m', 'zram'], 900, KSEG + 'wait {n}',
         (3, 120)),
     Job('segment race', SEGMENT, ['-m', 'zram'], 1500, KSEG + 'race {n}',

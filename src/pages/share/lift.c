@@ -241,8 +241,9 @@ int share_lift(struct swap_context *ctx, const struct share_change *c, uintptr_t
 	int rc, why;
 
 	if (ctx->pagemap < 0)
-		return kedge_reason(-EOPNOTSUPP, "/proc/self/pagemap cannot be "
-				    "read: mount /proc");
+		return kedge_reason(-EOPNOTSUPP, "/proc/self/pagemap cannot be read: mount "
+				    "/proc; a process that has changed its user calls "
+				    "prctl(PR_SET_DUMPABLE, 1)");
 	rc = move_split_huge(ctx, at, len, false);
 	if (rc)
 		return refused(-EBUSY, at, len);
