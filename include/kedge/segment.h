@@ -343,9 +343,9 @@ KEDGE_API int kedge_segment_valid_slow(struct kedge_attachment *attachment);
  * @attachment: borrowed
  *
  * Data loaded before it says yes were the owner's memory when they were loaded: load
- * first, then ask. It becomes false before the owner's munmap(), mremap() or
- * MADV_DONTNEED of a part of the attached range returns there, and stays false. It may be
- * false, too, where the owner's process does not get to say; attach anew then.
+ * first, then ask. It becomes false before the owner's munmap(), mremap() or MADV_DONTNEED
+ * of a part of the attached range (with the module: of pages that were touched) returns
+ * there, and stays false. It may be false for other reasons, too: attach anew then.
  *
  * Threads: any: one load of the owner's counter, and a look at this process's tables when
  * that has moved. Fork: false in a forked child.

@@ -139,6 +139,8 @@ static int not_got(int rc)
 	case -EDQUOT:
 		return kedge_reason(-ENOMEM, "this user has as much of the kernel's memory in "
 				    "segments as it may: see the module's max_kib_per_user");
+	case -ENOTTY:
+		return -ENOENT; /* it is not for programs of 32 bits */
 	}
 	return rc;
 }

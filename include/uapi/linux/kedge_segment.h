@@ -104,7 +104,7 @@
  * @flags: KEDGE_SEGMENT_WHOLE
  * @addr:  first byte; it need not be mapped. The segment is the whole pages that hold
  *         the range
- * @len:   in bytes
+ * @len:   in bytes; out with KEDGE_SEGMENT_WHOLE
  * @mode:  who may get it, as for a file: some of 0666. The owner and group are
  *         the caller's fsuid and fsgid
  * @pad:   0
