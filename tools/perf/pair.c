@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Pairs whose ranks are both children. They sleep in recv() until they are
- * asked. A rank that dies, fails or does nothing for long ends the run: the
- * other one waits for it, and is killed.
+ * asked. A rank that dies or fails ends the run, and so does a pair that no message
+ * has come to for long: the other one waits for it, and is killed. How long a batch
+ * may take nobody knows: that depends on the machine and on the length of a message.
  */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -17,7 +19,8 @@
 
 #define REDRAW_MS 200
 #define OTHER_MS  500
-/* No batch takes that long, on no machine. */
+/* No message takes that long, on no machine. A batch does: 22 of 64 MiB, over an
+ * adapter that is emulated. */
 #define STUCK_NS 120000000000ull
 
 static const char *rank_name(unsigned int rank)
@@ -72,16 +75,65 @@ static void ask_other(struct perf_pair *pair, unsigned int rank)
 		take(pair, rank, &rep);
 }
 
+/* ---- whether they get on ---- */
+
+static int moved_map(struct perf_pair *pair)
+{
+	void *p = mmap(NULL, 2 * sizeof(*pair->moved), PROT_READ | PROT_WRITE,
+		       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (p == MAP_FAILED)
+		return -errno;
+	pair->moved = p;
+	return 0;
+}
+
+static void moved_unmap(struct perf_pair *pair)
+{
+	if (pair->moved)
+		munmap(pair->moved, 2 * sizeof(*pair->moved));
+	pair->moved = NULL;
+}
+
+/** struct patience - how long nothing has come
+ * @cnt:   messages of both ranks when we last looked
+ * @since: when that number was first seen
+ */
+struct patience {
+	uint64_t cnt;
+	uint64_t since;
+};
+
+static void patience_init(struct patience *p)
+{
+	*p = (struct patience){ .since = clock_ns() };
+}
+
+static bool patience_ends(struct patience *p, const struct perf_pair *pair)
+{
+	uint64_t now = clock_ns(), cnt = 0;
+	unsigned int i;
+
+	/* relaxed: see take(), in pattern.c */
+	for (i = 0; i < 2; i++)
+		cnt += atomic_load_explicit(&pair->moved[i].cnt,
+					    memory_order_relaxed);
+	if (cnt != p->cnt)
+		*p = (struct patience){ cnt, now };
+	return now - p->since > STUCK_NS;
+}
+
 /* The replies of the ranks in @want, in whatever order they come. */
 static int wait_ranks(struct perf_pair *pair, unsigned int want,
 		      struct perf_rep rep[2], struct util_progress *progress,
 		      uint64_t done)
 {
-	const uint64_t start = clock_ns();
+	struct patience patience;
 	struct pollfd pfd[2];
 	unsigned int i;
 	int rc = 0;
 
+	patience_init(&patience);
 	while (want && !rc) {
 		for (i = 0; i < 2; i++)
 			pfd[i] = (struct pollfd){
@@ -100,7 +152,7 @@ static int wait_ranks(struct perf_pair *pair, unsigned int want,
 			if (rc && want)
 				ask_other(pair, !i);
 		}
-		if (!rc && want && clock_ns() - start > STUCK_NS) {
+		if (!rc && want && patience_ends(&patience, pair)) {
 			util_error("%s, %s: nothing has come for %llu s",
 				   pair->cfg.side->name, pair->cfg.name,
 				   STUCK_NS / 1000000000u);
@@ -117,12 +169,16 @@ int perf_pair_start(struct perf_pair *pair)
 	unsigned int rank;
 	int ends[2], rc;
 
+	rc = moved_map(pair);
+	if (rc)
+		return util_fail(rc, "cannot start a process");
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
 		return util_fail(-errno, "cannot connect two processes");
 	for (rank = 0; rank < 2; rank++) {
 		child[rank] = (struct perf_child){
 			.cfg = &pair->cfg,
 			.rank = rank,
+			.moved = &pair->moved[rank],
 			.ends = { ends[0], ends[1] },
 		};
 		rc = proc_start(&pair->proc[rank], perf_rank_child,
@@ -189,4 +245,5 @@ void perf_pair_stop(struct perf_pair *pair, bool failed)
 			kill(pair->proc[rank].pid, SIGKILL);
 		proc_stop(&pair->proc[rank]);
 	}
+	moved_unmap(pair);
 }

@@ -111,6 +111,10 @@ static int take(struct perf_rank *r, uint32_t slot)
 	rc = wait_op(r, &r->got[slot]);
 	if (rc)
 		return rc;
+	/* relaxed: the parent only looks whether it moves */
+	if (r->moved)
+		atomic_store_explicit(&r->moved->cnt, r->seq[1],
+				      memory_order_relaxed);
 	if (req->flags & PERF_CHECK)
 		verify(r, slot, seq);
 	if (req->flags & PERF_USE || req->buffers == PERF_FRESH)

@@ -26,7 +26,8 @@ struct perf_remote;
 /** struct perf_pair - two ranks
  * @cfg:    what it was made of
  * @facts:  what its rank 0 says
- * @proc:   the ranks, where both are children
+ * @proc:   the ranks, where both are children, and
+ * @moved:  how far each has come
  * @remote: else the other host, and
  * @local:  the rank that is this process
  * @index:  of the pair over there
@@ -35,6 +36,7 @@ struct perf_pair {
 	struct perf_pair_cfg cfg;
 	struct perf_facts facts;
 	struct proc proc[2];
+	struct perf_moved *moved;
 	struct perf_remote *remote;
 	struct perf_rank *local;
 	uint32_t index;
@@ -44,6 +46,7 @@ struct perf_pair {
 struct perf_child {
 	const struct perf_pair_cfg *cfg;
 	unsigned int rank;
+	struct perf_moved *moved;
 	int ends[2];
 };
 

@@ -65,6 +65,7 @@ void perf_rank_child(int fd, void *arg)
 	}
 	r->side = c->cfg->side;
 	r->rank = c->rank;
+	r->moved = c->moved;
 	hello.rc = r->side->open(c->cfg, c->rank, c->ends[c->rank], &r->ctx,
 				 &hello.facts, hello.why);
 	if (!hello.rc)

@@ -6,6 +6,8 @@
 #ifndef TOOLS_PERF_RANK_H
 #define TOOLS_PERF_RANK_H
 
+#include <stdatomic.h>
+
 #include <kedge/channel.h>
 #include <kedge/channel_info.h>
 
@@ -259,7 +261,17 @@ struct perf_rep {
 	char why[PERF_WHY_LEN];
 };
 
+/** struct perf_moved - how far a rank that is a child has come, for its parent
+ * @cnt: messages received so far
+ *
+ * Each rank has a cache line of its own, so that it costs a message next to nothing.
+ */
+struct perf_moved {
+	_Alignas(64) _Atomic uint64_t cnt;
+};
+
 /** struct perf_rank - one end of a pair
+ * @moved:  shared with the parent; NULL where this process has no such
  * @yield:  there are fewer CPUs than ranks: give it away while waiting
  * @req:    whose buffers these are, and what is being done
  * @send, @recv: buffers, @slots of each that has any
@@ -273,6 +285,7 @@ struct perf_rank {
 	const struct perf_side *side;
 	void *ctx;
 	unsigned int rank;
+	struct perf_moved *moved;
 	bool yield;
 	struct perf_req req;
 	uint32_t send_slots;
