@@ -22,7 +22,8 @@ json '[n["name"] for n in d["notifiers"]] == ["ummunot", "uffd", "hooks", "none"
 	'all(l["state"] in ("ok", "limited", "missing")
 	     for s in ("notifiers", "devices", "messages", "limits") for l in d[s])' \
 	'[m["name"] for m in d["messages"]] ==
-		["shm", "tcp", "verbs", "swap", "libfabric"]' \
+		["shm", "tcp", "verbs", "swap", "segment",
+		 "libfabric"]' \
 	'{"eager", "copy"} <= set(d["messages"][0]["ways"])' \
 	'{"eager", "direct"} <= set(d["messages"][1]["ways"])' \
 	'not d["messages"][1]["secret"]' \

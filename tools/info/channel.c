@@ -303,5 +303,6 @@ void info_messages(struct info *info)
 	add_tcp(info);
 	add_verbs(info);
 	add_swap(info);
+	info_segments(info);
 	info_ofi(info);
 }

@@ -71,6 +71,7 @@ void info_notifiers(struct info *info);
 void info_devices(struct info *info);
 void info_verbs(struct info *info);
 void info_messages(struct info *info);
+void info_segments(struct info *info);
 void info_ofi(struct info *info);
 void info_limits(struct info *info);
 
