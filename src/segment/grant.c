@@ -25,6 +25,7 @@
 #include "segment/internal.h"
 
 #define WAIT_S 10
+#define NAP_NS 500000
 #define SEALS  (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 /* ---- asking ---- */
@@ -138,6 +139,9 @@ static int refused(const struct seg_answer *a)
 				    a->reason);
 	case -ENOENT:
 		return nobody();
+	case -EAGAIN:
+		return kedge_reason(-ETIMEDOUT, "the segment's owner has been in fork() for %d s",
+				    WAIT_S);
 	case -EACCES:
 		return kedge_reason(rc, "the segment's mode does not let this user do that");
 	case -EBUSY:
@@ -389,11 +393,28 @@ static int get(const struct kedge_segment_id *id, const struct seg_ask *q, struc
 	return rc;
 }
 
+/* An owner that forks has nothing to hand out for that moment, and says so. */
+static int get_in_time(const struct kedge_segment_id *id, const struct seg_ask *q,
+		       struct kedge_grant **out)
+{
+	const uint64_t deadline = clock_ns() + WAIT_S * 1000000000ull;
+	const struct timespec nap = { 0, NAP_NS };
+	struct reply r;
+	int rc;
+
+	for (;;) {
+		r.a.rc = 0;
+		rc = get(id, q, &r, out);
+		if (!rc || r.a.rc != -EAGAIN || clock_ns() > deadline)
+			return rc;
+		syscall(SYS_nanosleep, &nap, NULL);
+	}
+}
+
 int kedge_segment_get(const struct kedge_segment_id *id, uint32_t access,
 		      struct kedge_grant **grant)
 {
 	struct seg_ask q = { .head = seg_head(SEG_ASK), .access = access };
-	struct reply r;
 	int rc;
 	NO_CANCEL();
 
@@ -410,8 +431,7 @@ int kedge_segment_get(const struct kedge_segment_id *id, uint32_t access,
 	if (rc)
 		return rc;
 	q.id = id->word[0];
-	rc = get(id, &q, &r, grant);
-	return rc;
+	return get_in_time(id, &q, grant);
 }
 
 void kedge_segment_release(struct kedge_grant *g)

@@ -92,6 +92,7 @@ struct kedge_segment {
 	pid_t pid;
 	uid_t uid;
 	gid_t gid;
+	bool by_module; /* as backend, which a fork may change, but needs no lock */
 	struct clofork dev; /* of the module's */
 	char reason[128];
 };

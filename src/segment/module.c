@@ -109,6 +109,7 @@ int module_make(struct kedge_segment *s, bool whole)
 	s->len = m.len;
 	memcpy(s->id.word, m.id, sizeof(m.id));
 	s->backend = KEDGE_SEGMENT_MODULE;
+	s->by_module = true;
 	s->extent = -1;
 	return 0;
 }

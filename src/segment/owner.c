@@ -172,7 +172,7 @@ void kedge_segment_remove(struct kedge_segment *s)
 
 	if (!s)
 		return;
-	if (s->pid == getpid() && s->backend == KEDGE_SEGMENT_MODULE) {
+	if (s->pid == getpid() && s->by_module) {
 		module_remove(s);
 	} else if (s->pid == getpid()) {
 		gate_lock();
@@ -200,7 +200,7 @@ int kedge_segment_info(const struct kedge_segment *s, struct kedge_segment_info 
 		return kedge_reason(-EINVAL, "a pointer is NULL");
 	if (s->pid != getpid())
 		return kedge_reason(-ECHILD, "the segment is the parent process's");
-	grants = s->backend == KEDGE_SEGMENT_MODULE ? module_grants(s) : 0;
+	grants = s->by_module ? module_grants(s) : 0;
 	sig_lock(&seg_lock);
 	i = (struct kedge_segment_info){
 		.backend = s->backend, .mode = s->mode, .len = s->len, .addr = s->addr,

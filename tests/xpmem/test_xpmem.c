@@ -217,6 +217,7 @@ static void owner_forks(void)
 	barrier(1);
 	pid = fork();
 	if (!pid) {
+		alarm(LIMIT);
 		/* Its copy: what the peer stored before the fork, nothing later. */
 		CHECK(m[1] == 11);
 		m[2] = 99;

@@ -128,7 +128,12 @@ static int decide(const struct conn *c, const struct seg_ask *ask,
 	*s = find(ask->id);
 	if (!*s)
 		return -ENOENT;
-	return may(c->fd, *s, ask->access) ? 0 : -EACCES;
+	if (!may(c->fd, *s, ask->access))
+		return -EACCES;
+	/* The owner forks: its memory is private for that moment. */
+	if ((*s)->backend == KEDGE_SEGMENT_CONVERT && seg->extent[(*s)->extent].fd < 0)
+		return -EAGAIN;
+	return 0;
 }
 
 /* With the descriptors, if there are any. */
