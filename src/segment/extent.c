@@ -412,6 +412,14 @@ static bool is_whole(int i)
 	return whole;
 }
 
+/* Peers that ask are to ask again. */
+static void set_away(int i, bool away)
+{
+	sig_lock(&seg_lock);
+	seg->extent[i].away = away;
+	sig_unlock(&seg_lock);
+}
+
 void extent_suspend_all(void)
 {
 	struct seg_call call = { .op = SEG_OP_HANG_UP };
@@ -425,6 +433,7 @@ void extent_suspend_all(void)
 	wait_acks();
 	for (i = 0; i < (int)EXTENTS; i++)
 		if (seg->extent[i].fd >= 0) {
+			set_away(i, true);
 			seg->extent[i].resume = is_whole(i);
 			withdraw(i);
 		}
@@ -474,5 +483,6 @@ void extent_resume_all(void)
 		if (!seg->extent[i].resume || resume(i))
 			only_copied(i);
 		seg->extent[i].resume = false;
+		set_away(i, false);
 	}
 }

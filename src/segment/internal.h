@@ -69,7 +69,8 @@ struct extent {
 	uint64_t inode; /* of the memfd, and its file system */
 	uint64_t dev;
 	uint32_t segments; /* that use it */
-	bool resume; /* it is private for a while */
+	bool away;   /* it is private for a while */
+	bool resume; /* and can be converted once more */
 };
 
 /* The place of a part of an extent. Free if len is 0. */

@@ -131,7 +131,7 @@ static int decide(const struct conn *c, const struct seg_ask *ask,
 	if (!may(c->fd, *s, ask->access))
 		return -EACCES;
 	/* The owner forks: its memory is private for that moment. */
-	if ((*s)->backend == KEDGE_SEGMENT_CONVERT && seg->extent[(*s)->extent].fd < 0)
+	if ((*s)->backend == KEDGE_SEGMENT_CONVERT && seg->extent[(*s)->extent].away)
 		return -EAGAIN;
 	return 0;
 }
