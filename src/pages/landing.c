@@ -272,6 +272,8 @@ static int start(void)
 	pthread_sigmask(SIG_SETMASK, &saved, NULL);
 	if (rc)
 		service_end(&pool.service);
+	else
+		service_runs(&pool.service);
 	return rc;
 }
 

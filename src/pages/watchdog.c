@@ -162,6 +162,7 @@ static void start(void)
 	if (!thread_start(&thread, watch, NULL)) {
 		/* Before the swap returns, so that whoever counts threads knows it. */
 		pthread_setname_np(thread, "kedge-pages");
+		service_runs(&service);
 		return;
 	}
 	service_end(&service);

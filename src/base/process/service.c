@@ -16,7 +16,9 @@
  * there could not write what stdio still holds.
  *
  * Threads are counted by the links of /proc/self/task. A main thread that has
- * ended stays in the count until the process ends.
+ * ended stays in the count until the process ends. A service counts when its thread is
+ * there: one that counted before stood for a thread of the application's, and the keeper
+ * ended all services of a process that was starting one.
  */
 #include "base/process/service.h"
 
@@ -44,7 +46,8 @@ static _Atomic bool have_key;
 static _Atomic int owner; /* the process that what follows belongs to */
 static struct sig_lock lock = SIG_LOCK_INIT; /* guards: */
 static struct service *services;
-static unsigned int cnt;
+static unsigned int cnt; /* those whose threads are there */
+static unsigned int starting;
 static bool keeper;
 
 static void anew(void)
@@ -52,6 +55,7 @@ static void anew(void)
 	sig_lock_init(&lock);
 	services = NULL;
 	cnt = 0;
+	starting = 0;
 	keeper = false;
 }
 
@@ -95,7 +99,7 @@ static bool alone(bool am_keeper)
 {
 	unsigned int all = threads(), ours = cnt + keeper + !am_keeper;
 
-	return all == ours || (all == ours + 1 && main_is_gone());
+	return !starting && (all == ours || (all == ours + 1 && main_is_gone()));
 }
 
 /* With the lock, which the ends do not take. */
@@ -119,7 +123,7 @@ static void *keep(void *arg)
 	while (!last) {
 		syscall(SYS_nanosleep, &pause, NULL);
 		sig_lock(&lock);
-		last = !cnt || alone(true);
+		last = (!cnt && !starting) || alone(true);
 		if (last) {
 			end_all();
 			keeper = false;
@@ -179,13 +183,25 @@ int service_begin(struct service *s)
 	if (have_key && pthread_setspecific(began, &once))
 		return -ENOMEM;
 	adopt();
-	s->ended = false;
+	s->ended = s->runs = false;
 	sig_lock(&lock);
 	s->next = services;
 	services = s;
-	cnt++;
+	starting++;
 	sig_unlock(&lock);
 	return 0;
+}
+
+/* The thread may have left by itself. */
+void service_runs(struct service *s)
+{
+	sig_lock(&lock);
+	if (!s->ended && !s->runs) {
+		s->runs = true;
+		starting--;
+		cnt++;
+	}
+	sig_unlock(&lock);
 }
 
 /* With the lock. False: its thread was ended already. */
@@ -197,7 +213,8 @@ static bool forget(struct service *s)
 	for (link = &services; *link; link = &(*link)->next)
 		if (*link == s) {
 			*link = s->next;
-			cnt -= running;
+			cnt -= running && s->runs;
+			starting -= running && !s->runs;
 			break;
 		}
 	return running;
@@ -234,6 +251,7 @@ bool service_leave(struct service *s)
 	if (pthread_mutex_trylock(&lock.mutex))
 		return false;
 	ours = !s->ended && forget(s);
+	s->ended = s->ended || ours;
 	sig_unlock_blocked(&lock);
 	return ours && !pthread_detach(pthread_self());
 }

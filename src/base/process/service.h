@@ -12,14 +12,17 @@
 struct service {
 	void (*end)(struct service *s); /* stop the thread and join it */
 	struct service *next;
+	bool runs; /* its thread is there, and counts */
 	bool ended;
 };
 
 /*
  * @s->end is set; the thread is about to be started by the calling one. 0 or a
- * negative errno.
+ * negative errno. Until service_runs() or service_end() no thread is taken for the last.
  */
 int service_begin(struct service *s);
+/* The thread has been started. */
+void service_runs(struct service *s);
 /* False: it was ended already, there is no thread to be joined. In the process
  * that began it, while the thread still runs, or has not been started. */
 bool service_end(struct service *s);

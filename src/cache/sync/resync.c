@@ -230,6 +230,7 @@ int resyncer_start(struct kedge_cache *c)
 	rc = start_thread(t);
 	if (rc)
 		goto leave_services;
+	service_runs(&t->service);
 	c->resyncer = t;
 	return 0;
 

@@ -201,8 +201,10 @@ static int run_beside(struct kedge_connector *c)
 	signals_block();
 	rc = pthread_create(&c->thread, NULL, run, c);
 	signals_restore();
-	if (!rc)
+	if (!rc) {
+		service_runs(&c->service);
 		return 0;
+	}
 	service_end(&c->service);
 	return kedge_reason(-rc, "no thread to connect: %s", strerror(rc));
 }

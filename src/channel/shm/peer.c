@@ -423,6 +423,7 @@ static int watcher_start(struct watcher **out)
 	rc = thread_start(&w->thread, watch, w);
 	if (rc)
 		goto leave_services;
+	service_runs(&w->service);
 	*out = w;
 	return 0;
 

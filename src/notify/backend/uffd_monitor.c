@@ -408,6 +408,7 @@ int uffd_monitor_start(struct kedge_notifier *nf)
 		service_end(&u->service);
 		return rc;
 	}
+	service_runs(&u->service);
 	/* Till then a close_range() of the application's would cut it off. */
 	while (sem_wait(&u->ready) && errno == EINTR)
 		;

@@ -292,7 +292,9 @@ static int begin_thread(void)
 		return rc;
 	}
 	rc = call_wait();
-	if (rc && service_end(&service))
+	if (!rc)
+		service_runs(&service);
+	else if (service_end(&service))
 		pthread_join(thread, NULL);
 	return rc;
 }

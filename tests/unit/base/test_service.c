@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
+#include "base/process/service.h"
 #include "core.h"
 
 static struct kedge_cache *cache;
@@ -160,6 +161,36 @@ static void a_process_ends_with_closes_at_exit(void **state)
 	ends(with_closes_at_exit);
 }
 
+static _Atomic bool ended;
+
+static void note_end(struct service *s)
+{
+	ended = true;
+}
+
+/* The keeper looks five times a second, once the thread that opened all has ended. */
+static int start_slowly(void *arg)
+{
+	const struct timespec looks = { 1, 0 };
+	struct service s = { .end = note_end };
+	pthread_t t;
+
+	CHILD_CHECK(!pthread_create(&t, NULL, open_in_thread, NULL));
+	pthread_join(t, NULL);
+	CHILD_CHECK(!service_begin(&s));
+	nanosleep(&looks, NULL);
+	CHILD_CHECK(!ended);
+	CHILD_CHECK(service_end(&s));
+	return 0;
+}
+
+/* One whose thread is not there yet was counted for a thread of the program's. */
+static void a_service_that_starts_slowly_is_not_ended(void **state)
+{
+	need_threads_after_fork();
+	assert_int_equal(in_child(start_slowly, NULL), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -168,6 +199,7 @@ int main(void)
 		cmocka_unit_test(a_process_ends_with_main_after_the_opener),
 		cmocka_unit_test(a_process_ends_where_all_is_closed),
 		cmocka_unit_test(a_process_ends_with_closes_at_exit),
+		cmocka_unit_test(a_service_that_starts_slowly_is_not_ended),
 	};
 	int rc = need_uffd();
 
