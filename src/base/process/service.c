@@ -46,7 +46,7 @@ static _Atomic bool have_key;
 static _Atomic int owner; /* the process that what follows belongs to */
 static struct sig_lock lock = SIG_LOCK_INIT; /* guards: */
 static struct service *services;
-static unsigned int cnt; /* those whose threads are there */
+static unsigned int cnt; /* services that run */
 static unsigned int starting;
 static bool keeper;
 
