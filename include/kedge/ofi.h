@@ -68,7 +68,7 @@ KEDGE_API ssize_t kedge_ofi_list(struct kedge_ofi_provider *list, size_t max);
  * have addresses of their own, which libfabric reads and which ask for nothing.
  * The connection stays, as the sign that the peer lives.
  *
- * An accepted peer is waited for until its endpoint is told, for three seconds
+ * An accepted peer is waited for until its endpoint is told, for ten seconds
  * at most; kedge_listener_accept() fails where it is not.
  *
  * Threads: a listener is one thread's at a time. Fork: it is of the process

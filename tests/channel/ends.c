@@ -27,7 +27,8 @@
 
 #define WINDOW	 8
 #define LEN_MAX	 ((size_t)4 << 20)
-#define TOLD_SEC 5
+#define TOLD_SEC 30
+#define LIMIT_MS 60000 /* of what does not hang */
 
 static const uint32_t ways[] = { KEDGE_WAY_AUTO, KEDGE_WAY_DIRECT,
 				 KEDGE_WAY_SWAP, KEDGE_WAY_REGISTER,
@@ -172,11 +173,11 @@ static int listen_at(struct side *s, const struct kedge_channel_opts *opts)
 static int connect_to(struct side *s, const struct kedge_channel_opts *opts)
 {
 	if (is_tcp(s))
-		return kedge_channel_open_tcp(s->node, s->port, opts, 5000,
+		return kedge_channel_open_tcp(s->node, s->port, opts, LIMIT_MS,
 					      &s->ch);
 #ifdef WITH_OFI
-	return kedge_channel_open_ofi(s->provider, s->node, s->port, opts, 5000,
-				      &s->ch);
+	return kedge_channel_open_ofi(s->provider, s->node, s->port, opts,
+				      LIMIT_MS, &s->ch);
 #else
 	return -EOPNOTSUPP;
 #endif
@@ -193,7 +194,7 @@ static void open_side(struct side *s, uint32_t way)
 	if (s->serve) {
 		rc = listen_at(s, &opts);
 		if (!rc)
-			rc = kedge_listener_accept(s->l, 20000, &s->ch);
+			rc = kedge_listener_accept(s->l, LIMIT_MS, &s->ch);
 	} else {
 		do {
 			rc = connect_to(s, &opts);

@@ -292,7 +292,7 @@ static void session(uint64_t seed)
 		hostile_peer(sv[1], seed);
 	}
 	close(sv[1]);
-	rc = kedge_channel_open_fd(sv[0], &o, 5000, &h.ch);
+	rc = kedge_channel_open_fd(sv[0], &o, 60000, &h.ch);
 	if (rc)
 		bad(&h, "opening: %s", kedge_strerror(rc));
 	h.deadline = clock_ns() + MS_SEED * 1000000u;

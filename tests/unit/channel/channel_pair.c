@@ -23,7 +23,7 @@ static void *open_other(void *arg)
 {
 	struct opening *o = arg;
 
-	o->rc = kedge_channel_open_fd(o->fd, o->opts, 5000, &o->ch);
+	o->rc = kedge_channel_open_fd(o->fd, o->opts, 60000, &o->ch);
 	return NULL;
 }
 
@@ -44,7 +44,7 @@ static void *accept_other(void *arg)
 
 	o->rc = kedge__channel_opts(&opts, o->opts);
 	if (!o->rc)
-		o->rc = tcp_listener_accept(l, 5000, &sock, &peer);
+		o->rc = tcp_listener_accept(l, 60000, &sock, &peer);
 	if (!o->rc)
 		o->rc = tcp_channel(&sock, &opts, &peer, &o->ch);
 	return NULL;
@@ -63,7 +63,7 @@ static void open_pair_tcp(const struct kedge_channel_opts *oa,
 	snprintf(port, sizeof(port), ":%u", tcp_listener_port(other.l));
 	assert_int_equal(pthread_create(&thread, NULL, accept_other, &other),
 			 0);
-	assert_int_equal(kedge_channel_open_tcp("127.0.0.1", port, oa, 5000,
+	assert_int_equal(kedge_channel_open_tcp("127.0.0.1", port, oa, 60000,
 						&a.ch), 0);
 	pthread_join(thread, NULL);
 	assert_int_equal(other.rc, 0);
@@ -87,7 +87,7 @@ void open_pair(const struct kedge_channel_opts *oa,
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, sv), 0);
 	other.fd = sv[1];
 	assert_int_equal(pthread_create(&thread, NULL, open_other, &other), 0);
-	assert_int_equal(kedge_channel_open_fd(sv[0], oa, 5000, &a.ch), 0);
+	assert_int_equal(kedge_channel_open_fd(sv[0], oa, 60000, &a.ch), 0);
 	pthread_join(thread, NULL);
 	assert_int_equal(other.rc, 0);
 	b.ch = other.ch;

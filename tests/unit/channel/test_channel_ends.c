@@ -102,7 +102,7 @@ static void time_runs_out(void **state)
 	memset(big, 1, MIB);
 	post(&b, in, 8, TAG(1), 0);
 	put(&a, big, MIB, 2);
-	assert_int_equal(kedge_channel_wait(b.ch, 5000), 1);
+	assert_int_equal(kedge_channel_wait(b.ch, 60000), 1);
 	turns(1, 1);
 	assert_int_equal(a.done[0].status, -ETIMEDOUT);
 	assert_int_equal(b.done[0].status, -ETIMEDOUT);
@@ -129,7 +129,7 @@ static void a_closed_peer_is_seen(void **state)
 	put(&a, "last", 5, 1);
 	put(&b, big, MIB, 1);
 	kedge_channel_close(a.ch);
-	assert_int_equal(kedge_channel_wait(b.ch, 5000), 1);
+	assert_int_equal(kedge_channel_wait(b.ch, 60000), 1);
 	assert_int_equal(kedge_channel_poll(b.ch, c, 4), 1);
 	assert_int_equal(c[0].status, -ECONNRESET);
 	/* What had arrived is still received. */
@@ -155,7 +155,7 @@ static void a_message_ends_a_wait(void **state)
 	post(&b, in, 8, ANY, 0);
 	assert_int_equal(kedge_channel_wait(b.ch, 0), 0);
 	put(&a, "x", 2, 1);
-	assert_int_equal(kedge_channel_wait(b.ch, 5000), 1);
+	assert_int_equal(kedge_channel_wait(b.ch, 60000), 1);
 	turns(0, 1);
 	close_pair();
 }
@@ -197,7 +197,7 @@ static int send_and_die(void *path)
 {
 	struct kedge_channel *ch;
 
-	CHILD_CHECK(!kedge_channel_open_shm(path, NULL, 5000, &ch));
+	CHILD_CHECK(!kedge_channel_open_shm(path, NULL, 60000, &ch));
 	CHILD_CHECK(kedge_channel_send(ch, "bye", 4, 1, 0, NULL) == 1);
 	_exit(0);
 }
@@ -220,7 +220,7 @@ static void processes_meet_at_a_name_that_one_listens_at(void **state)
 	pid = fork();
 	if (!pid)
 		send_and_die(path);
-	assert_int_equal(kedge_listener_accept(l, 5000, &ch), 0);
+	assert_int_equal(kedge_listener_accept(l, 60000, &ch), 0);
 	waitpid(pid, NULL, 0);
 	assert_int_equal(kedge_channel_recv(ch, in, 8, ANY, 0, NULL), 0);
 	while (!n)

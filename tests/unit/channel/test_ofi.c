@@ -143,7 +143,7 @@ static void the_descriptor_tells(void **state)
 		/* Some say that it is sent only when it has come. */
 		for (i = 0; i < 1000 && p.a->r.sent_cnt; i++)
 			kedge__rdma_progress(&p.a->r);
-		assert_int_equal(readable(p.b, 5000), 1);
+		assert_int_equal(readable(p.b, 60000), 1);
 		PAIR_UNTIL(&p, recv_one(p.b, len_of(n), n));
 	}
 }
@@ -220,7 +220,7 @@ static void the_end_is_noticed_by_waiting(void **state)
 	PAIR_UNTIL(&p, !T.arm(p.b));
 	kedge__rdma_free(&p.a->r); /* no goodbye, as if killed */
 	p.a = NULL;
-	assert_int_equal(readable(p.b, 5000), 1);
+	assert_int_equal(readable(p.b, 60000), 1);
 	while (!T.check(p.b))
 		usleep(1000);
 	assert_int_equal(T.check(p.b), -ECONNRESET);

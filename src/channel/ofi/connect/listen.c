@@ -15,10 +15,10 @@
 #include "channel/ofi/internal.h"
 
 /* For what the peer does between fi_accept() and FI_CONNECTED. */
-#define ACCEPT_NS 1000000000ull
-/* And for the endpoints of datagrams, which take longer to make: no peer has it
- * before its handshake is over. */
-#define MEET_NS 3000000000ull
+#define ACCEPT_NS 3000000000ull
+/* And for the endpoints of datagrams, which take longer to make, seconds on a host
+ * with much to do: no peer has it before its handshake is over. */
+#define MEET_NS 10000000000ull
 
 struct ofi_listener {
 	struct ofi_fabric *fabric;
