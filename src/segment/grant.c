@@ -159,7 +159,8 @@ static int ask(const struct kedge_segment_id *id, const struct seg_ask *q, int s
 
 	while ((n = send(sock, q, sizeof(*q), MSG_NOSIGNAL)) < 0 && errno == EINTR)
 		;
-	if (n < 0 && errno != EPIPE)
+	/* It has ended, or turned this one away: what it said, if anything, is there still. */
+	if (n < 0 && errno != EPIPE && errno != ECONNRESET)
 		return no_answer(errno);
 	rc = receive(sock, r);
 	if (!rc && r->a.rc)
@@ -483,9 +484,17 @@ static bool has_ended(const struct kedge_grant *g)
 	       syscall(SYS_pidfd_send_signal, g->pidfd.fd, 0, NULL, 0);
 }
 
+static int owner_ended(void)
+{
+	return kedge_reason(-ESTALE, "the segment's owner has ended, or removed it");
+}
+
 static int not_copied(int err)
 {
 	switch (err) {
+	case ESRCH:
+		/* Its memory has ended; it may be waited for still, and its socket be there. */
+		return owner_ended();
 	case EFAULT:
 		return kedge_reason(-EFAULT, "the owner has nothing mapped there, or may not "
 				    "write it itself");
@@ -533,6 +542,6 @@ ssize_t kedge_segment_copy(struct kedge_grant *g, uint64_t offset, void *buf, si
 		    : process_vm_writev(g->info.pid, &here, 1, &there, 1, 0);
 	err = errno;
 	if (has_ended(g))
-		return kedge_reason(-ESTALE, "the segment's owner has ended, or removed it");
+		return owner_ended();
 	return n < 0 ? not_copied(err) : n;
 }
