@@ -102,6 +102,8 @@ JOBS = [
     Job('segment events', SEGMENT, ['-m', 'zram'], 300, KSEG + 'events', ONCE),
     Job('segment library', SEGMENT, [], 200, SEGMENTS +
         ' {b}/tests/unit/segment/test_segment_module', ONCE),
+    Job('segment kills', SEGMENT, [], 300, SEGMENTS +
+        ' {b}/tests/unit/segment/test_segment_kill module', ONCE),
     Job('segment xpmem', SEGMENT, ['-M', '2048'], 300, SEGMENTS +
         ' {b}/tests/xpmem/test_xpmem', ONCE),
     Job('segment storms', SEGMENT, [], 900, SEGMENTS +
