@@ -6,12 +6,14 @@
  *	extent.c   converted memory: the table, its memfds; data.c what is a file's first
  *	grant.c    get, release, copy
  *	attach.c   attach, detach, valid
+ *	list.c     list, with owners.c, which asks the processes of this host
  *	module.c   the same by the kernel module, which needs nothing of what follows
  *	fork.c     a child
  *	thread/    service.c the thread, which
  *	monitor.c    hears what the kernel says about converted memory,
  *	drop.c       makes private what is about to be emptied,
  *	serve.c      answers peers, and tells them of changes,
+ *	listing.c    tells the owner's user what segments are here,
  *	recall.c     and hears what owners tell this process
  *	call.c     what the first ones ask of it
  *	tables.c   what all share; piece.c where converted memory is, check.c the page of
@@ -30,7 +32,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include <kedge/segment.h>
+#include <kedge/segment_list.h>
 
 #include "base/base.h"
 #include "base/list.h"
@@ -90,6 +92,8 @@ struct kedge_segment {
 	uint32_t backend;
 	int extent; /* or -1 */
 	uint32_t grants;
+	uint64_t serial;  /* of those of this process */
+	uint64_t changes; /* of the memory, before it was a segment */
 	pid_t pid;
 	uid_t uid;
 	gid_t gid;
@@ -156,6 +160,7 @@ struct seg_tables {
 	int epoll;    /* likewise */
 	struct kedge_segment *segments;
 	uint32_t segment_cnt;
+	uint64_t serial; /* of the last that was made */
 	struct extent extent[EXTENTS];
 	struct piece piece[PIECES];
 	uint32_t piece_max; /* those behind it are free */
@@ -315,6 +320,11 @@ void serve_hang_up(const struct kedge_segment *s);
 /* With lock. End those that were granted the extent. */
 void serve_hang_up_extent(int index);
 
+/* ---- listing.c: the thread's ---- */
+
+/* With lock. False: the peer may not know, or does not read; it is cut off. */
+bool listing_answer(int fd, const struct seg_list *q);
+
 /* ---- recall.c: the thread's ---- */
 
 #define NEVER UINT64_MAX /* what no generation is: they count from 0, by two */
@@ -348,6 +358,14 @@ int module_get(struct kedge_grant *g, const struct kedge_segment_id *id, uint32_
 void module_release(struct kedge_grant *g);
 bool module_ended(const struct kedge_grant *g);
 int module_attach(struct kedge_attachment *a);
+/* @add each that this user may read; 0, or a negative errno, of @add's or another. */
+typedef int found_fn(void *to, const struct kedge_segment_entry *e);
+int module_list(const struct kedge_segments_opts *o, found_fn *add, void *to);
+
+/* ---- owners.c ---- */
+
+/* @add each segment of other backends, and owners that tell nothing. As above. */
+int owners_list(const struct kedge_segments_opts *o, found_fn *add, void *to);
 
 /* ---- attach.c ---- */
 

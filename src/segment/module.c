@@ -12,6 +12,7 @@
  */
 #include <fcntl.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -23,6 +24,7 @@
 #define NODE	 "/dev/kedge-segment"
 #define SETTLE_NS 10000000000u
 #define LOOK_NS	  1000000u
+#define LIST_MAX  65536u /* of the module's */
 
 _Static_assert(KEDGE_SEGMENT_READ == 1 && KEDGE_SEGMENT_WRITE == 2, "as the library's");
 
@@ -128,6 +130,83 @@ uint32_t module_grants(const struct kedge_segment *s)
 	struct kedge_segment_query q;
 
 	return query(&s->dev, &s->id, &q) ? 0 : q.grants;
+}
+
+/* ---- all of them ---- */
+
+/* As many as there are: 0, with *@ids for the caller to free; or a negative errno. */
+static int list_ids(const struct clofork *dev, uint64_t **ids, uint32_t *cnt)
+{
+	struct kedge_segment_list r;
+	uint32_t room = 0;
+	int rc;
+
+	for (;;) {
+		*ids = calloc(room + 1, 2 * sizeof(**ids));
+		if (!*ids)
+			return -ENOMEM;
+		r = (struct kedge_segment_list){ .size = sizeof(r), .room = room,
+						 .ids = (uintptr_t)*ids };
+		rc = request(dev, KEDGE_SEGMENT_LIST, &r);
+		*cnt = r.cnt < LIST_MAX ? r.cnt : LIST_MAX;
+		if (!rc && *cnt <= room)
+			return 0;
+		free(*ids);
+		if (rc)
+			return rc;
+		room = *cnt + *cnt / 8;
+		room = room < LIST_MAX ? room : LIST_MAX;
+	}
+}
+
+/* One that has ended meanwhile is left out. */
+static int list_one(const struct clofork *dev, const uint64_t id[2],
+		    const struct kedge_segments_opts *o, found_fn *add, void *to)
+{
+	const struct kedge_segment_id i = { { id[0], id[1] } };
+	struct kedge_segment_entry e;
+	struct kedge_segment_query q;
+
+	if (query(dev, &i, &q) || (o->pid && (int32_t)q.pid != o->pid))
+		return 0;
+	e = (struct kedge_segment_entry){
+		.pid = (int32_t)q.pid, .uid = q.uid, .gid = q.gid, .mode = q.mode,
+		.backend = KEDGE_SEGMENT_MODULE, .flags = q.addr ? 0 : KEDGE_SEGMENT_WHOLE,
+		.grants = q.grants, .attachments = q.attachments, .addr = q.addr,
+		.len = q.len, .changes = q.invalidations };
+	/* The kernel forgets what was detached at the next change. */
+	if (q.attachments)
+		e.reached = q.pages * kedge__page_size();
+	return add(to, &e);
+}
+
+static int list_from(const struct clofork *dev, const struct kedge_segments_opts *o,
+		     found_fn *add, void *to)
+{
+	uint64_t *ids;
+	uint32_t cnt, i;
+	int rc = list_ids(dev, &ids, &cnt);
+
+	if (rc)
+		return rc == -ENOTTY ? 0 : rc; /* no program of 32 bits has any */
+	for (i = 0; i < cnt && !rc; i++)
+		rc = list_one(dev, ids + 2 * i, o, add, to);
+	free(ids);
+	return rc;
+}
+
+int module_list(const struct kedge_segments_opts *o, found_fn *add, void *to)
+{
+	struct clofork dev;
+	int rc;
+
+	clofork_init(&dev);
+	rc = open_device(&dev, O_RDONLY);
+	if (rc)
+		return rc == -EOPNOTSUPP ? 0 : rc;
+	rc = list_from(&dev, o, add, to);
+	clofork_close(&dev);
+	return rc;
 }
 
 /* ---- the peer ---- */

@@ -82,6 +82,9 @@ static int enter(struct kedge_segment *s, const struct kedge_segment_opts *o)
 	if (rc)
 		return rc;
 	sig_lock(&seg_lock);
+	s->serial = ++seg->serial;
+	if (s->extent >= 0)
+		s->changes = atomic_load(&seg->check->changes[s->extent]);
 	s->next = seg->segments;
 	seg->segments = s;
 	seg->segment_cnt++;

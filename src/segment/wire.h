@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Messages of processes to each other about segments: SOCK_SEQPACKET, one message a packet,
- * in the byte order of the host that both are on. A connection is one grant.
+ * in the byte order of the host that both are on. A connection is one grant, or a list.
  *
  *	peer:  ASK                     owner:  ANSWER (with descriptors)
  *	peer:  ACK of 0, before it attaches
@@ -9,6 +9,12 @@
  *	peer:  ACK, where it asks
  *
  * The peer's end of the connection releases the grant, the owner's ends the segment.
+ *
+ *	peer:  LIST                    owner:  PAGE
+ *	peer:  LIST of those made before the last of them, and so on
+ *
+ * The owner sends a page for each LIST alone, so that no more than one waits to be read. It
+ * has no word of an id: a list shows what is there, and gives no right to it.
  */
 #ifndef SEGMENT_WIRE_H
 #define SEGMENT_WIRE_H
@@ -18,7 +24,7 @@
 #define SEG_MAGIC   0x6b656467u
 #define SEG_VERSION 1u
 
-enum seg_kind { SEG_ASK = 1, SEG_ANSWER, SEG_GONE, SEG_ACK };
+enum seg_kind { SEG_ASK = 1, SEG_ANSWER, SEG_GONE, SEG_ACK, SEG_LIST, SEG_PAGE };
 
 struct seg_head {
 	uint32_t magic;
@@ -66,6 +72,34 @@ struct seg_gone {
 struct seg_ack {
 	struct seg_head head;
 	uint64_t ack;
+};
+
+struct seg_list {
+	struct seg_head head;
+	uint64_t before; /* the serial of the last that is known; UINT64_MAX: all */
+};
+
+/* A segment in a list. */
+struct seg_item {
+	uint64_t serial; /* greater for one that was made later */
+	uint64_t addr;
+	uint64_t len;
+	uint64_t changes; /* that peers were told of, since it was made */
+	uint32_t backend;
+	uint32_t mode;
+	uint32_t grants;
+	uint32_t zero;
+	char reason[128];
+};
+
+#define SEG_ITEMS 16
+
+/* Newest first. Fewer than SEG_ITEMS are the last; the packet ends behind them. */
+struct seg_page {
+	struct seg_head head;
+	int32_t rc; /* 0, or -EACCES and no item */
+	uint32_t cnt;
+	struct seg_item item[SEG_ITEMS];
 };
 
 static inline struct seg_head seg_head(enum seg_kind kind)

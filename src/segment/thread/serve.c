@@ -253,7 +253,10 @@ static bool packet(struct conn *c, const void *raw, long n)
 {
 	const struct seg_ask *q = raw;
 	const struct seg_ack *k = raw;
+	const struct seg_list *l = raw;
 
+	if (n == (long)sizeof(*l) && seg_is(&l->head, SEG_LIST) && !c->segment)
+		return listing_answer(c->fd, l);
 	if (n == (long)sizeof(*q) && seg_is(&q->head, SEG_ASK) && !c->segment)
 		return ask(c, q);
 	if (n == (long)sizeof(*k) && seg_is(&k->head, SEG_ACK)) {
@@ -268,7 +271,7 @@ static bool packet(struct conn *c, const void *raw, long n)
 /* With lock. */
 static void read_one(struct conn *c)
 {
-	union { struct seg_ask q; struct seg_ack k; char room[64]; } raw;
+	union { struct seg_ask q; struct seg_ack k; struct seg_list l; char room[64]; } raw;
 	long n = syscall(SYS_recvfrom, c->fd, &raw, sizeof(raw), MSG_DONTWAIT | MSG_TRUNC,
 			 NULL, NULL);
 

@@ -80,6 +80,16 @@ WRAP(int, pthread_create, pthread_t *t, const pthread_attr_t *a, void *(*fn)(voi
 	return fails() ? EAGAIN : __real_pthread_create(t, a, fn, arg);
 }
 
+WRAP(ssize_t, recv, int fd, void *p, size_t len, int flags)
+{
+	return fails() ? -1 : __real_recv(fd, p, len, flags);
+}
+
+WRAP(void *, realloc, void *p, size_t size)
+{
+	return fails() ? NULL : __real_realloc(p, size);
+}
+
 WRAP(void *, calloc, size_t cnt, size_t size)
 {
 	return fails() ? NULL : __real_calloc(cnt, size);
@@ -228,6 +238,44 @@ static void each_call_of_get_and_attach_fails(void **state)
 	free_pages(w, LEN / page_len());
 }
 
+/* A list is whole, or fails; an owner that could not be asked is in it all the same. */
+static void each_call_of_list_fails(void **state)
+{
+	const struct kedge_segments_opts o = { .size = sizeof(o), .pid = getpid() };
+	struct kedge_segment_entry i = { .size = sizeof(i) };
+	struct kedge_segments *const before = (void *)&i, *list;
+	struct kedge_segment *s;
+	unsigned int n, e, last;
+	uint64_t *w;
+	int rc;
+
+	need_convert();
+	w = words(LEN);
+	assert_int_equal(kedge_segment_make(w, LEN, NULL, &s), 0);
+	for (e = 0; e < 3; e++)
+		for (n = 1, last = 1; last; n++) {
+			list = before;
+			fail_call(n, errors[e]);
+			rc = kedge_segments_open(&o, &list);
+			last = calls >= fail_at;
+			fail_call(0, 0);
+			if (rc) {
+				assert_ptr_equal(list, before);
+				continue;
+			}
+			if (kedge_segments_next(list, &i) == 1 && !i.status)
+				assert_int_equal(i.len, LEN);
+			kedge_segments_close(list);
+		}
+	assert_int_equal(kedge_segments_open(&o, &list), 0);
+	assert_int_equal(kedge_segments_next(list, &i), 1);
+	assert_int_equal(i.status, 0);
+	assert_int_equal(i.len, LEN);
+	kedge_segments_close(list);
+	kedge_segment_remove(s);
+	free_pages(w, LEN / page_len());
+}
+
 static void nothing_is_left(void **state)
 {
 	unsigned int fds = open_fds();
@@ -235,6 +283,8 @@ static void nothing_is_left(void **state)
 	each_call_of_make_fails(state);
 	assert_int_equal(open_fds(), fds);
 	each_call_of_get_and_attach_fails(state);
+	assert_int_equal(open_fds(), fds);
+	each_call_of_list_fails(state);
 	assert_int_equal(open_fds(), fds);
 }
 
@@ -278,6 +328,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_call_of_make_fails),
 		cmocka_unit_test(each_call_of_get_and_attach_fails),
+		cmocka_unit_test(each_call_of_list_fails),
 		cmocka_unit_test(nothing_is_left),
 		cmocka_unit_test(a_handler_may_fork),
 	};

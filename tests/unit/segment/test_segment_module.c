@@ -2,6 +2,7 @@
 /* Segments by the kernel module, as one uses them: memory of any kind, which stays as it is. */
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -339,6 +340,93 @@ static void converted_memory_is_got_as_well(void **state)
 	assert_int_equal(v, 2);
 }
 
+/* ---- lists ---- */
+
+static size_t list_own(struct kedge_segment_entry *e, size_t room)
+{
+	const struct kedge_segments_opts o = { .size = sizeof(o), .pid = getpid() };
+	struct kedge_segments *s;
+	size_t n;
+
+	assert_int_equal(kedge_segments_open(&o, &s), 0);
+	for (n = 0; n < room; n++) {
+		e[n].size = sizeof(*e);
+		if (kedge_segments_next(s, &e[n]) != 1)
+			break;
+	}
+	kedge_segments_close(s);
+	return n;
+}
+
+/* The kernel knows what others have attached, and have touched of it. */
+static void lists_show_what_is_attached(void **state)
+{
+	const struct kedge_segment_opts o = { .size = sizeof(o), .mode = 0640,
+					      .flags = KEDGE_SEGMENT_WHOLE };
+	struct kedge_segment_entry e[3];
+	struct kedge_segment *whole;
+	uint64_t reached;
+
+	make(w, len);
+	peer_has(&peer, segment, RW);
+	assert_int_equal(loaded(page(1)), page(1) / sizeof(*w));
+	assert_int_equal(loaded(page(4)), page(4) / sizeof(*w));
+	assert_int_equal(list_own(e, 3), 1);
+	assert_int_equal(e[0].status, 0);
+	assert_int_equal(e[0].backend, KEDGE_SEGMENT_MODULE);
+	assert_int_equal(e[0].pid, getpid());
+	assert_int_equal(e[0].uid, geteuid());
+	assert_int_equal(e[0].addr, addr_of(w));
+	assert_int_equal(e[0].len, len);
+	assert_int_equal(e[0].mode, 0600);
+	assert_int_equal(e[0].grants, 1);
+	assert_int_equal(e[0].attachments, 1);
+	/* Pages near one that is touched may be there with it. */
+	reached = e[0].reached;
+	assert_true(reached >= page(2) && reached <= len);
+	assert_int_equal(e[0].changes, 0);
+	madvise((char *)w + page(4), page(1), MADV_DONTNEED);
+	assert_int_equal(kedge_segment_make(NULL, 0, &o, &whole), 0);
+	assert_int_equal(list_own(e, 3), 2);
+	assert_int_equal(e[0].flags, KEDGE_SEGMENT_WHOLE);
+	assert_int_equal(e[0].mode, 0640);
+	assert_int_equal(e[0].grants, 0);
+	assert_int_equal(e[1].reached, reached - page(1));
+	assert_true(e[1].changes >= 1);
+	assert_int_equal(peer_detach(&peer), 0);
+	assert_int_equal(peer_release(&peer), 0);
+	assert_int_equal(list_own(e, 3), 2);
+	assert_int_equal(e[1].attachments, 0);
+	assert_int_equal(e[1].reached, 0);
+	assert_int_equal(e[1].grants, 0);
+	kedge_segment_remove(whole);
+	assert_int_equal(list_own(e, 3), 1);
+}
+
+static int lists_none(void *unused)
+{
+	struct kedge_segment_entry e[2];
+	gid_t group = 65534;
+	pid_t owner = getppid();
+	const struct kedge_segments_opts o = { .size = sizeof(o), .pid = owner };
+	struct kedge_segments *s;
+
+	(void)unused;
+	CHILD_CHECK(!setgroups(1, &group) && !setresgid(group, group, group) &&
+		    !setresuid(65534, 65534, 65534));
+	CHILD_CHECK(!kedge_segments_open(&o, &s));
+	e[0].size = sizeof(e[0]);
+	CHILD_CHECK(!kedge_segments_next(s, &e[0]));
+	kedge_segments_close(s);
+	return 0;
+}
+
+static void what_one_may_not_read_is_not_listed(void **state)
+{
+	make(w, len);
+	assert_int_equal(in_child(lists_none, NULL), 0);
+}
+
 #define CASE(f) cmocka_unit_test_setup_teardown(f, begin, end)
 
 int main(int argc, char **argv)
@@ -359,6 +447,8 @@ int main(int argc, char **argv)
 		CASE(a_copy_takes_no_attachment),
 		CASE(other_users_may_not),
 		CASE(converted_memory_is_got_as_well),
+		CASE(lists_show_what_is_attached),
+		CASE(what_one_may_not_read_is_not_listed),
 	};
 
 	peer_main(argc, argv);

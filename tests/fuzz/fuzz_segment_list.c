@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * What an owner of segments says of them, and lines of /proc/net/unix: what passes is sound,
+ * in the order that it has to be in, and no more than an owner may have.
+ */
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "feed.h"
+
+#include "segment/id.c"
+#include "segment/owners.c"
+
+/* No socket is opened here. */
+int clofork_begin(void)
+{
+	abort();
+}
+
+int clofork_end(struct clofork *c, int fd)
+{
+	(void)c;
+	(void)fd;
+	abort();
+}
+
+void clofork_init(struct clofork *c)
+{
+	c->fd = -1;
+}
+
+void clofork_close(struct clofork *c)
+{
+	CHECK(c->fd == -1);
+}
+
+static void check(const struct owner *o)
+{
+	size_t i;
+
+	CHECK(o->cnt <= SEGMENTS);
+	for (i = 0; i < o->cnt; i++) {
+		CHECK(!i || o->item[i].serial < o->item[i - 1].serial);
+		CHECK(o->item[i].addr + o->item[i].len >= o->item[i].addr);
+		CHECK(o->item[i].backend == KEDGE_SEGMENT_COPY ||
+		      o->item[i].backend == KEDGE_SEGMENT_CONVERT);
+	}
+}
+
+static int count(void *to, const struct kedge_segment_entry *e)
+{
+	CHECK(memchr(e->reason, 0, sizeof(e->reason)));
+	++*(size_t *)to;
+	return 0;
+}
+
+/* Pages one after the other, each as long as the input says, and no longer than it is. */
+static void pages(struct bytes *in)
+{
+	struct owner o = { .sock = { .fd = -1 } };
+	size_t len, there, told = 0;
+	struct seg_page p;
+	int rc = -EAGAIN;
+
+	while (rc == -EAGAIN && in->left) {
+		len = take_number(in, 2) % (sizeof(p) + 8);
+		there = len < in->left ? len : in->left;
+		memset(&p, 0xa5, sizeof(p));
+		memcpy(&p, in->at, there < sizeof(p) ? there : sizeof(p));
+		in->at += there;
+		in->left -= there;
+		rc = take_page(&o, &p, len);
+		CHECK(rc == 0 || rc == -EAGAIN || rc == -EPROTO || rc == -EACCES ||
+		      rc == -EBUSY);
+	}
+	o.status = rc == -EAGAIN ? 0 : rc;
+	if (!o.status)
+		check(&o);
+	CHECK(!tell(&o, count, &told) && told == (o.status ? 1 : o.cnt));
+	forget(&o);
+}
+
+static void line(const struct bytes *in)
+{
+	char *text = malloc(in->left + 1), name[64];
+	uint32_t n;
+
+	if (!text)
+		return;
+	memcpy(text, in->at, in->left);
+	text[in->left] = 0;
+	if (name_of(text, &n)) {
+		CHECK(n < 1u << ID_NAME_BITS);
+		snprintf(name, sizeof(name), "@kedge-segment-%06x\n", n);
+		CHECK(strstr(text, name));
+	}
+	free(text);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+	struct bytes in = { data, len };
+
+	if (take(&in) & 1)
+		line(&in);
+	else
+		pages(&in);
+	return 0;
+}
