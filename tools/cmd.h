@@ -28,5 +28,6 @@ int cmd_torture(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_perf(int argc, char **argv);
 int cmd_run(int argc, char **argv);
+int cmd_segments(int argc, char **argv);
 
 #endif /* TOOLS_CMD_H */
