@@ -8,11 +8,15 @@
 #include <kedge/kedge.h>
 
 #include "tools/perf/perf.h"
+#include "tools/perf/segment/segment.h"
 
 #define ROUNDS_MAX  10000
 #define REGISTER_AT (4ull << 20)
 #define SIZES                                                                  \
 	"1,8,64,256,1K,4K,8K,16K,64K,256K,1M,4M,16M,64M"
+#define SEG_SIZES      "64,256,1K,4K,16K,64K,256K,1M,4M,16M"
+#define ROUNDS	       11
+#define SEG_ROUNDS     41
 
 const char *const perf_buffers_names[PERF_BUFFERS + 1] = { "malloc", "heap",
 							   "fresh", NULL };
@@ -27,7 +31,9 @@ static int add_size(struct perf_opts *opt, uint64_t size)
 
 static int parse_sizes(struct perf_opts *opt)
 {
-	char *copy = strdup(opt->sizes_text ? opt->sizes_text : SIZES);
+	char *copy = strdup(opt->sizes_text ? opt->sizes_text
+			    : opt->segment  ? SEG_SIZES
+					    : SIZES);
 	char *save = NULL, *word;
 	int rc = UTIL_GO_ON;
 	uint64_t size;
@@ -163,6 +169,8 @@ static int parse_place(struct perf_opts *opt, const struct util_args *args)
 
 static int parse_numbers(struct perf_opts *opt)
 {
+	if (opt->rounds == PERF_NOT_GIVEN)
+		opt->rounds = opt->segment ? SEG_ROUNDS : ROUNDS;
 	if (opt->window < 1 || opt->window > (int)PERF_WINDOW_MAX)
 		return util_usage("--window: %d is not in 1..%u", opt->window,
 				  PERF_WINDOW_MAX);
@@ -177,9 +185,31 @@ static int parse_numbers(struct perf_opts *opt)
 	return UTIL_GO_ON;
 }
 
+/* What --segment takes, and what is of no use without it. */
+static int parse_segment(struct perf_opts *opt, const struct util_args *args)
+{
+	if (!opt->segment && opt->backends_text)
+		return util_usage("--backend belongs to --segment");
+	if (!opt->segment)
+		return UTIL_GO_ON;
+	if (opt->ways_text || opt->buffers_text || opt->transport_text ||
+	    opt->connect || opt->peer_text || opt->tls_text || opt->prefix ||
+	    opt->seed_text || opt->listen || opt->check || opt->use ||
+	    opt->turnaround || opt->model || opt->window != PERF_WINDOW || args->cnt)
+		return util_usage("--segment takes --backend, --sizes, --rounds, "
+				  "--csv and --plot only");
+	if (!opt->backends_text)
+		return UTIL_GO_ON;
+	return list_parse_words("backend", opt->backends_text, seg_backend_names,
+				&opt->backends);
+}
+
 int perf_parse(struct perf_opts *opt, const struct util_args *args)
 {
-	int rc = parse_numbers(opt);
+	int rc = parse_segment(opt, args);
+
+	if (rc == UTIL_GO_ON)
+		rc = parse_numbers(opt);
 
 	if (rc == UTIL_GO_ON)
 		rc = parse_sizes(opt);

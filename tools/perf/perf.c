@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "tools/perf/perf.h"
+#include "tools/perf/segment/segment.h"
 
 /* clang-format off */
 static const char help[] =
@@ -36,6 +37,10 @@ static const char help[] =
 "each of the transports in --peer-tls, and libfabric's provider. Many packages of\n"
 "UCX are built with assertions and parameter checks, and are slower for it: the\n"
 "first lines tell, and --peer-prefix takes another one.\n"
+"\n"
+"With --segment a process attaches memory of another's: loads, stores and copies\n"
+"there, attaching, and making a segment, each in turns with the system's means to\n"
+"the same end. \"As fast\" is how many times as fast as that.\n"
 "\n"
 "Exit status: 0 done; 1 with --check, a message came out wrong; 2 the command\n"
 "line is wrong; 3 it cannot run here, or not to the end.\n";
@@ -73,6 +78,8 @@ static int run(const struct perf_opts *opt)
 		if (rc)
 			return rc;
 	}
+	if (opt->segment)
+		return seg_perf(opt);
 	res = calloc(1, sizeof(*res));
 	if (!res)
 		return util_fail(-ENOMEM, "cannot keep the figures");
@@ -85,10 +92,12 @@ static int run(const struct perf_opts *opt)
 }
 
 /* popt writes where these point. */
-static struct perf_opts given = { .window = 16, .rounds = 11 };
+static struct perf_opts given = { .window = PERF_WINDOW,
+				  .rounds = PERF_NOT_GIVEN };
 static struct poptOption table[] = {
 	{ "sizes", 's', POPT_ARG_STRING, &given.sizes_text, 0,
-	  "Of a message (1 to 64M)", "BYTES,..." },
+	  "Of a message (1 to 64M), or with --segment of a copy (64 to "
+	  "16M)", "BYTES,..." },
 	{ "way", 'W', POPT_ARG_STRING, &given.ways_text, 0,
 	  "auto, eager, direct, swap, copy, register (auto)",
 	  "NAME,..." },
@@ -97,7 +106,8 @@ static struct poptOption table[] = {
 	{ "window", 'w', POPT_ARG_INT, &given.window, 0,
 	  "Messages under way, at most (16)", "N" },
 	{ "rounds", 'r', POPT_ARG_INT, &given.rounds, 0,
-	  "Undisturbed rounds, of which the medians are (11)", "N" },
+	  "Undisturbed rounds, of which the medians are (11; with "
+	  "--segment 41)", "N" },
 	{ "check", 'C', POPT_ARG_NONE, &given.check, 0,
 	  "Verify every byte of every message, in the time measured",
 	  NULL },
@@ -122,6 +132,10 @@ static struct poptOption table[] = {
 	{ "model", 'm', POPT_ARG_NONE, &given.model, 0,
 	  "Print what ways are expected to cost, measure nothing",
 	  NULL },
+	{ "segment", '\0', POPT_ARG_NONE, &given.segment, 0,
+	  "Measure memory of another process that is attached", NULL },
+	{ "backend", '\0', POPT_ARG_STRING, &given.backends_text, 0,
+	  "convert, module (all that are here; --segment)", "NAME,..." },
 	{ "seed", 'S', POPT_ARG_STRING, &given.seed_text, 0,
 	  "Of the contents that --check verifies", "N" },
 	{ "csv", 'c', POPT_ARG_NONE, &given.csv, 0,

@@ -13,9 +13,13 @@
 #ifndef TOOLS_PERF_PERF_H
 #define TOOLS_PERF_PERF_H
 
+#include <limits.h>
+
 #include "tools/perf/rank.h"
 
 #define PERF_SIZES_MAX 64u
+#define PERF_WINDOW    16
+#define PERF_NOT_GIVEN INT_MIN
 #define PERF_PAIRS_MAX 24u
 #define PERF_PEERS_MAX 4u
 
@@ -100,6 +104,7 @@ struct perf_opts {
 	char *prefix;
 	char *seed_text;
 	char *plot;
+	char *backends_text;
 	int listen;
 	int window;
 	int rounds;
@@ -108,10 +113,12 @@ struct perf_opts {
 	int turnaround;
 	int model;
 	int csv;
+	int segment;
 	uint64_t sizes[PERF_SIZES_MAX];
 	size_t size_cnt;
 	uint32_t ways;
 	uint32_t buffers;
+	uint32_t backends; /* bits of seg_backend_names; 0 is all that are here */
 	struct perf_peer peer[PERF_PEERS_MAX];
 	unsigned int peer_cnt;
 	uint64_t seed;
@@ -224,6 +231,9 @@ const char *perf_way_taken(const struct perf_row *row);
 double perf_register_us(const struct perf_result *res,
 			enum perf_buffers buffers);
 double perf_ratio(double a, double b);
+
+/* "64 KiB", "1 B" */
+const char *perf_size_name(char buf[UTIL_HUMAN], uint64_t bytes);
 
 void perf_print_text(const struct perf_result *res);
 void perf_print_csv(const struct perf_result *res);

@@ -68,8 +68,7 @@ double perf_register_us(const struct perf_result *res,
 	return 0;
 }
 
-/* "64 KiB", "1 B" */
-static const char *size_name(char buf[UTIL_HUMAN], uint64_t bytes)
+const char *perf_size_name(char buf[UTIL_HUMAN], uint64_t bytes)
 {
 	static const char *const unit[] = { "B", "KiB", "MiB", "GiB" };
 	size_t i = 0;
@@ -115,7 +114,7 @@ static void print_row(const struct perf_result *res, const struct perf_row *row)
 	snprintf(way, sizeof(way), "%s%s%s",
 		 perf_is_peer(res, row) ? pair->cfg.side->name : "",
 		 perf_is_peer(res, row) ? " " : "", pair->cfg.name);
-	printf("%9s %-6s %-14s %-8s %9s %8s", size_name(n, row->bytes),
+	printf("%9s %-6s %-14s %-8s %9s %8s", perf_size_name(n, row->bytes),
 	       perf_buffers_names[row->buffers], way, perf_way_taken(row),
 	       number(a, row->latency_us), number(b, row->gbps));
 	printf(" %8s", row->cts_us > 0 ? number(c, row->cts_us) : "");
@@ -209,7 +208,7 @@ static void print_model(const struct perf_result *res)
 			printf(" %9s", kedge_way_name(way));
 		putchar('\n');
 		for (i = 0; i < cnt; i++) {
-			printf("%9s", size_name(n, res->opt->sizes[i]));
+			printf("%9s", perf_size_name(n, res->opt->sizes[i]));
 			for (way = 0; way < KEDGE_WAY_COUNT; way++) {
 				const struct perf_point *p =
 					&res->points[(fresh * KEDGE_WAY_COUNT +
