@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # kedge perf --segment: every row is there, beside what it is compared with; what it
-# says where a backend is missing, and of mistakes. No time is judged.
+# says where a backend is missing, and of mistakes. No time is judged. And a few seconds
+# of kedge torture --segment; stress_segment is more of it.
 # usage: segment.sh kedge
 # shellcheck source=/dev/null
 . "$(dirname "$0")/lib.sh"
@@ -30,6 +31,15 @@ says err 'belongs to --segment'
 expect 3 perf --segment -r 10000 --plot "$DIR/none/x.svg"
 says err 'No such file or directory'
 silent out
+expect 2 torture --segment --channel
+says err '--segment takes --seconds and --seed only'
+for o in '--threads 3' '--event x' --churn '--messages 3' '--gets 3' '--route raw'
+do
+	# shellcheck disable=SC2086 # words
+	expect 2 torture --segment $o
+done
+expect 2 torture --segment --seconds 0
+expect 2 torture --segment --seed x
 
 # A backend that is missing says what to do; the other one is measured.
 if [ ! -e /dev/kedge-segment ]; then
@@ -42,6 +52,8 @@ if [ $? -eq 3 ]; then
 	says err 'no segments by convert: '
 	says err 'no segments by module: '
 	silent out
+	expect 3 torture --segment --seconds 1
+	says err 'no segments to attach: '
 	[ "$FAILED" -eq 0 ] || exit 1
 	echo "skipped: $(cat "$DIR/err")"
 	exit 77
@@ -80,4 +92,14 @@ if command -v gnuplot >/dev/null; then
 		grep -qF "$text" "$DIR/copies.svg" || fail "no '$text' is drawn"
 	done
 fi
+
+# How much it does depends on the machine, what it finds does not.
+expect 0 torture --segment --seconds 3 --seed 7 --json
+json 'd["seed"] == 7 and d["backend"] in ("convert", "module")' \
+	'd["stale"] == d["torn"] == d["lost"] == d["crashes"] == 0' \
+	'"found" not in d' \
+	'all(d[n] >= 0 for n in ("rounds", "conversions", "copied", "forks",
+		"attachments", "looks", "changed", "kills", "owner_kills"))'
+expect 0 torture --segment --seconds 0.5
+says out '0 stale, 0 torn, 0 lost, 0 crashes'
 exit "$FAILED"

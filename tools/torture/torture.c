@@ -3,7 +3,7 @@
  * kedge torture: tries to make a registration stale, in every known way, and
  * judges by data that the device moves. With --churn its threads allocate and
  * free as applications do; with --channel it tries to make a message wrong, or
- * lose it.
+ * lose it, and with --segment memory that others have attached.
  */
 #include <errno.h>
 #include <float.h>
@@ -15,11 +15,13 @@
 #include "tools/torture/case.h"
 #include "tools/torture/channel/chan.h"
 #include "tools/torture/churn_cmd.h"
+#include "tools/torture/segment/storm_cmd.h"
 
 #define SECONDS		30
 #define THREADS		4
 #define CHANNEL_SECONDS 10
 #define CHURN_SECONDS	10
+#define STORM_SECONDS	10
 #define CHURN_TRANSFER	(64 << 10)
 #define NOT_GIVEN	(-DBL_MAX) /* for a number of seconds */
 
@@ -48,6 +50,13 @@ static const char help[] =
 	"and their memory changes. Each message arrives whole or as an error, "
 	"once, and\n"
 	"nothing else changes.\n\n"
+	"With --segment a process makes segments of memory that its threads "
+	"store to, and\n"
+	"unmaps, moves, empties and forks it, while others attach and load "
+	"it; now and then\n"
+	"one of them is killed. No store is lost, none is seen in part, and "
+	"nothing that is\n"
+	"called valid is old.\n\n"
 	"Exit status:\n"
 	"  0  nothing was stale, wrong or lost\n"
 	"  1  something was, or a case failed\n"
@@ -61,7 +70,7 @@ struct options {
 	char *notifier, *seed, *event, *route, *mode;
 	char *device;
 	int naive, strict, ask;
-	int channel;
+	int channel, segment;
 	char *messages, *sizes, *transport;
 	int churn, defaults, per_thread;
 	char *alloc, *bytes, *gets;
@@ -71,8 +80,8 @@ struct options {
 static struct options given = { .seconds = NOT_GIVEN, .threads = THREADS };
 static struct poptOption opts[] = {
 	{ "seconds", 's', POPT_ARG_DOUBLE, &given.seconds, 0,
-	  "How long, in seconds (default 30; with --churn and --channel "
-	  "10, or as long as --gets or --messages takes)", "N" },
+	  "How long, in seconds (default 30; with --churn, --channel and "
+	  "--segment 10, or as long as --gets or --messages takes)", "N" },
 	{ "notifier", 'n', POPT_ARG_STRING, &given.notifier, 0,
 	  "The notifier: auto (default), ummunot, uffd, hooks or none",
 	  "NAME" },
@@ -125,6 +134,8 @@ static struct poptOption opts[] = {
 	{ "transport", 0, POPT_ARG_STRING, &given.transport, 0,
 	  "What carries them: shm (default), tcp, or a provider of "
 	  "libfabric (--channel)", "NAME" },
+	{ "segment", 0, POPT_ARG_NONE, &given.segment, 0,
+	  "Memory that others attach instead of registrations", NULL },
 	POPT_TABLEEND
 };
 
@@ -226,6 +237,21 @@ static int channel_run(struct options *o)
 	if (rc == UTIL_GO_ON)
 		rc = channel_check(o, &c);
 	return rc == UTIL_GO_ON ? chan_torture(&c) : rc;
+}
+
+static int segment_run(struct options *o)
+{
+	struct storm_opts s = { .rounds = 0 };
+	int rc = numbers_check(o, STORM_SECONDS, &s.seed);
+
+	if (rc != UTIL_GO_ON)
+		return rc;
+	if (o->notifier || o->event || o->route || o->mode || o->device || o->naive ||
+	    o->strict || o->ask || o->churn || o->channel || o->messages || o->sizes ||
+	    o->transport || churn_options(o) || o->threads != THREADS)
+		return util_usage("--segment takes --seconds and --seed only");
+	s.seconds = o->seconds;
+	return storm_torture(&s);
 }
 
 /* The place of @text in @names, or -1; 0 for NULL. */
@@ -349,7 +375,9 @@ int cmd_torture(int argc, char **argv)
 {
 	int rc = options_read(argc, argv);
 
-	if (rc == UTIL_GO_ON && given.channel)
+	if (rc == UTIL_GO_ON && given.segment)
+		rc = segment_run(&given);
+	else if (rc == UTIL_GO_ON && given.channel)
 		rc = channel_run(&given);
 	else if (rc == UTIL_GO_ON)
 		rc = given.churn ? churn_start(&given) : cache_run(&given);
