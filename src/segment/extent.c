@@ -19,6 +19,7 @@
 
 #define MAPPINGS 64 /* of one extent, when it is made */
 #define TRIES	 16
+#define NO_MARK	 (-1)
 
 /* One that has all of it, as it was converted. */
 static int find(uintptr_t at, size_t len)
@@ -104,14 +105,14 @@ static void own_pages(uintptr_t at, size_t len)
 	}
 }
 
-/* All of it, or nothing. */
-static int convert_once(uintptr_t at, size_t len, int fd)
+/* All of it, or nothing. With a mark, of marked memory alone, which stays marked. */
+static int convert_once(uintptr_t at, size_t len, int fd, int mark)
 {
 	size_t done, undone;
-	int rc = pages_share((void *)at, len, fd, 0, &done);
+	int rc = pages_share_marked((void *)at, len, fd, 0, mark, &done);
 
 	if (rc && done) {
-		pages_unshare((void *)at, done, fd, 0, &undone);
+		pages_unshare_marked((void *)at, done, fd, 0, mark, &undone);
 		/* Another try wants holes where there are none. */
 		fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)len);
 	}
@@ -120,7 +121,7 @@ static int convert_once(uintptr_t at, size_t len, int fd)
 
 static int convert(uintptr_t at, size_t len, int fd)
 {
-	int rc = convert_once(at, len, fd);
+	int rc = convert_once(at, len, fd, NO_MARK);
 
 	if (rc == -EBUSY) {
 		own_pages(at, len);
@@ -133,15 +134,15 @@ static int convert(uintptr_t at, size_t len, int fd)
 	} else {
 		return rc;
 	}
-	return convert_once(at, len, fd);
+	return convert_once(at, len, fd, NO_MARK);
 }
 
 /* If another thread has changed a part meanwhile, the rest goes page by page. */
-static void part_private(const struct piece *part, int fd)
+static void part_private(const struct piece *part, int fd, int mark)
 {
 	const size_t page = kedge__page_size();
 	size_t at, done;
-	int rc = pages_unshare((void *)part->at, part->len, fd, part->off, &at);
+	int rc = pages_unshare_marked((void *)part->at, part->len, fd, part->off, mark, &at);
 
 	for (; rc == -ESTALE && at < part->len; at += page)
 		pages_unshare((void *)(part->at + at), page, fd, part->off + at, &done);
@@ -162,7 +163,7 @@ static bool take_piece(uint32_t i, struct piece *part)
 }
 
 /* No part is watched while it changes: one userfaultfd has a mapping at a time. */
-static void make_private(int i)
+static void make_private(int i, int mark)
 {
 	struct seg_call call = { .op = SEG_OP_UNWATCH, .index = i };
 	struct piece part;
@@ -174,7 +175,7 @@ static void make_private(int i)
 		call.start = part.at;
 		call.end = part.at + part.len;
 		if (!call_thread(&call, -1))
-			part_private(&part, fd);
+			part_private(&part, fd, mark);
 	}
 	close(fd);
 }
@@ -310,11 +311,11 @@ static int enter(int i, uintptr_t at, size_t len, int fd)
 	if (!rc) {
 		rc = watch_all(i, mine);
 		if (rc) {
-			make_private(i);
+			make_private(i, NO_MARK);
 			call_thread(&drop, -1);
 		}
 	} else {
-		part_private(&whole, mine < 0 ? fd : mine);
+		part_private(&whole, mine < 0 ? fd : mine, NO_MARK);
 		if (mine < 0)
 			close(fd);
 	}
@@ -374,11 +375,11 @@ static void recall(int i)
 }
 
 /* They have: it becomes this process's alone. */
-static void withdraw(int i)
+static void withdraw(int i, int mark)
 {
 	const struct seg_call call = { .op = SEG_OP_DROP_EXTENT, .index = i };
 
-	make_private(i);
+	make_private(i, mark);
 	call_thread(&call, -1);
 }
 
@@ -391,12 +392,21 @@ void extent_put(int i)
 	if (e->fd >= 0) {
 		recall(i);
 		wait_acks();
-		withdraw(i);
+		withdraw(i, NO_MARK);
 	}
 	e->len = 0;
 }
 
-/* ---- for a while ---- */
+/*
+ * ---- for a while ----
+ *
+ * While it is private nothing watches it, and other threads may unmap it and get other
+ * memory at its addresses, which nobody has made a segment: peers would find that, or what
+ * the owner does not write to any more. So what was made private is marked, while the other
+ * threads are stopped, and only what has the mark still is converted, likewise.
+ */
+
+static int mark = NO_MARK; /* the gate's */
 
 /* Nothing of it was unmapped or moved: then it may be converted once more. */
 static bool is_whole(int i)
@@ -424,18 +434,23 @@ void extent_suspend_all(void)
 {
 	struct seg_call call = { .op = SEG_OP_HANG_UP };
 	struct kedge_segment *s;
-	int i;
+	int i, cnt = 0;
 
-	/* One wait for all, however many there are. */
-	for (i = 0; i < (int)EXTENTS; i++)
-		if (seg->extent[i].fd >= 0)
-			recall(i);
-	wait_acks();
+	/* First: a peer that got it after the recall would never hear that it is private.
+	 * One wait for all, however many there are. */
 	for (i = 0; i < (int)EXTENTS; i++)
 		if (seg->extent[i].fd >= 0) {
 			set_away(i, true);
-			seg->extent[i].resume = is_whole(i);
-			withdraw(i);
+			recall(i);
+			cnt++;
+		}
+	wait_acks();
+	if (cnt)
+		mark = pages_mark_open();
+	for (i = 0; i < (int)EXTENTS; i++)
+		if (seg->extent[i].fd >= 0) {
+			seg->extent[i].resume = mark >= 0 && is_whole(i);
+			withdraw(i, mark);
 		}
 	for (s = seg->segments; s; s = s->next)
 		if (s->extent >= 0) {
@@ -451,7 +466,9 @@ static int resume(int i)
 
 	if (fd < 0)
 		return fd;
-	rc = convert(e->at, e->len, fd);
+	/* The child has them, too, by now. */
+	own_pages(e->at, e->len);
+	rc = convert_once(e->at, e->len, fd, mark);
 	if (!rc)
 		return enter(i, e->at, e->len, fd);
 	close(fd);
@@ -485,4 +502,12 @@ void extent_resume_all(void)
 		seg->extent[i].resume = false;
 		set_away(i, false);
 	}
+	extent_forget_marks();
+}
+
+void extent_forget_marks(void)
+{
+	if (mark >= 0)
+		close(mark);
+	mark = NO_MARK;
 }

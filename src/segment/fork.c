@@ -40,6 +40,7 @@ static void in_parent(void)
 
 static void in_child(void)
 {
+	extent_forget_marks();
 	if (seg)
 		recall_forget();
 	sig_unlock(&seg_lock);

@@ -258,6 +258,8 @@ bool extent_is_within(const struct extent *e, const struct kedge_segment *s);
 /* Private for a while: peers lose their grants. */
 void extent_suspend_all(void);
 void extent_resume_all(void);
+/* In a child. */
+void extent_forget_marks(void);
 /* ---- data.c ---- */
 
 /* Private pages of files become anonymous memory: how many mappings, or a negative errno

@@ -182,16 +182,18 @@ static int map_over(struct swap_context *ctx, uintptr_t at, size_t len, int fd, 
 }
 
 /* 0; or a negative errno, and the pages are back where it is the same memory still. */
-static int lift_and_map(struct swap_context *ctx, uintptr_t at, size_t len,
-			int fd, uint64_t off)
+static int lift_and_map(struct swap_context *ctx, const struct share_change *c,
+			uintptr_t at, size_t len)
 {
+	const uint64_t off = c->off + (at - c->at);
+	const int fd = c->fd;
 	struct side s;
 	int rc;
 
 	hear_begin(ctx, at, len);
 	move_side(&s, ctx, 0, at, len);
 	rc = move_all_out(&s);
-	if (rc && is_lifted(ctx, at, len, fd, off) && !swap_why_not(at, len))
+	if (rc && !c->stops && is_lifted(ctx, at, len, fd, off) && !swap_why_not(at, len))
 		rc = -ESTALE;
 	if (!rc)
 		rc = write_side(&s, fd, off);
@@ -234,11 +236,38 @@ static int refused(int rc, uintptr_t at, size_t len)
 				  strerrordesc_np(-rc));
 }
 
+/* The error has no reason with it: to find one takes an allocation, and a stopped thread may
+ * have the allocator's lock. Memory that is as it was stays marked. */
+static int lift_marked(struct swap_context *ctx, const struct share_change *c, uintptr_t at,
+		       size_t len)
+{
+	int rc;
+
+	if (ctx->pagemap < 0)
+		return -EOPNOTSUPP;
+	if (!mark_take(c->mark, at, len))
+		return -ESTALE;
+	rc = move_split_huge(ctx, at, len, false) ? -EBUSY : context_register(ctx, at, len);
+	if (!rc) {
+		rc = lift_and_map(ctx, c, at, len);
+		if (!rc)
+			hear_wake(ctx, at, len);
+		else
+			hear_unregister(ctx, at, len);
+	}
+	if (rc && rc != -ESTALE)
+		mark_set(c->mark, at, len);
+	return rc == -EBUSY || rc == -ENOMEM || rc == -ENOSPC || !rc ? rc : -ESTALE;
+}
+
 /* 0, SWAP_TAKEN or a negative errno. */
 int share_lift(struct swap_context *ctx, const struct share_change *c, uintptr_t at,
 	       size_t len)
 {
 	int rc, why;
+
+	if (c->mark >= 0)
+		return lift_marked(ctx, c, at, len);
 
 	if (ctx->pagemap < 0)
 		return kedge_reason(-EOPNOTSUPP, "/proc/self/pagemap cannot be read: mount "
@@ -250,7 +279,7 @@ int share_lift(struct swap_context *ctx, const struct share_change *c, uintptr_t
 	rc = context_register(ctx, at, len);
 	if (rc)
 		return rc == -EBUSY ? SWAP_TAKEN : refused(rc, at, len);
-	rc = lift_and_map(ctx, at, len, c->fd, c->off + (at - c->at));
+	rc = lift_and_map(ctx, c, at, len);
 	if (rc)
 		hear_unregister(ctx, at, len);
 	else

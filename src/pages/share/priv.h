@@ -17,12 +17,19 @@ struct share_change {
 	/* Other threads, for the work on each chunk, if they can be: they may unmap parts of
 	 * it and map there. */
 	bool stops;
+	int mark; /* see pages_mark_open(), or -1 */
 };
 
 /* lift.c, private.c: the work on a chunk: 0, SWAP_TAKEN or a negative errno. */
 int share_lift(struct swap_context *ctx, const struct share_change *c, uintptr_t at,
 	       size_t len);
 int share_end(struct swap_context *ctx, const struct share_change *c, uintptr_t at, size_t len);
+/* mark.c: no hole is in it. */
+bool share_is_mapped(uintptr_t at, size_t len);
+/* Mark the range, which is this call's; a part that cannot be has none. */
+void mark_set(int mark, uintptr_t at, size_t len);
+/* Whether all of it is marked: then it is not any more. */
+bool mark_take(int mark, uintptr_t at, size_t len);
 /* private.c: the reason with it. */
 int share_not_private(int rc);
 

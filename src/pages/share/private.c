@@ -83,20 +83,6 @@ static int read_data(int fd, uintptr_t to, size_t len, uint64_t off)
 	return rc;
 }
 
-static bool has_hole(uintptr_t at, size_t len)
-{
-	const size_t most = 1024 * kedge__page_size();
-	unsigned char there[1024];
-	size_t n;
-
-	for (; len; len -= n, at += n) {
-		n = len < most ? len : most;
-		if (mincore((void *)at, n, there))
-			return true;
-	}
-	return false;
-}
-
 /*
  * Whether nobody has mapped anything else there since protect(): the kernel refuses to
  * register what another userfaultfd has, and to protect what none has, but passes over
@@ -109,7 +95,7 @@ static int look_protected(const struct swap_context *ctx, uintptr_t at, size_t l
 		.mode = UFFDIO_WRITEPROTECT_MODE_WP,
 	};
 
-	if (has_hole(at, len))
+	if (!share_is_mapped(at, len))
 		return -ESTALE;
 	if (!ioctl(ctx->uffd, UFFDIO_WRITEPROTECT, &w))
 		return 0;
@@ -211,6 +197,8 @@ int share_end(struct swap_context *ctx, const struct share_change *c, uintptr_t 
 	rc = replace(ctx, at, len, c->area + (at - c->at), c->fd, off);
 	if (rc)
 		hear_unregister(ctx, at, len);
+	else if (c->mark >= 0)
+		mark_set(c->mark, at, len);
 	/* In any case: a mapping that was made again is not registered. */
 	hear_wake(ctx, at, len);
 	return rc && rc != -ESTALE ? share_not_private(rc) : rc;

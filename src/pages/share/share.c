@@ -196,8 +196,13 @@ static int taken(void)
 
 int pages_share(void *at, size_t len, int fd, uint64_t off, size_t *done)
 {
+	return pages_share_marked(at, len, fd, off, -1, done);
+}
+
+int pages_share_marked(void *at, size_t len, int fd, uint64_t off, int mark, size_t *done)
+{
 	const struct share_change c = { .fn = share_lift, .at = (uintptr_t)at, .fd = fd,
-					.off = off };
+					.off = off, .stops = mark >= 0, .mark = mark };
 	int rc = by_chunks(&c, len, done);
 
 	return rc == SWAP_TAKEN ? taken() : rc;
@@ -205,9 +210,14 @@ int pages_share(void *at, size_t len, int fd, uint64_t off, size_t *done)
 
 int pages_unshare(void *at, size_t len, int fd, uint64_t off, size_t *done)
 {
+	return pages_unshare_marked(at, len, fd, off, -1, done);
+}
+
+int pages_unshare_marked(void *at, size_t len, int fd, uint64_t off, int mark, size_t *done)
+{
 	size_t huge = pages_huge_len(), area_len = len + 2 * huge;
 	struct share_change c = { .fn = share_end, .at = (uintptr_t)at, .fd = fd, .off = off,
-				  .stops = true };
+				  .stops = true, .mark = mark };
 	/* One mapping for all chunks: then they melt where they go to, too. */
 	char *area = own_map(area_len);
 	int rc;

@@ -59,4 +59,19 @@ int pages_share(void *at, size_t len, int fd, uint64_t off, size_t *done);
  */
 int pages_unshare(void *at, size_t len, int fd, uint64_t off, size_t *done);
 
+/*
+ * For memory that is private for a while, without a word to the program: other threads may
+ * unmap it and get something else at these addresses, which is not to be shared.
+ *
+ * pages_mark_open() - a descriptor for marks, or a negative errno. They end with it.
+ * pages_unshare_marked() - marks what it has made private
+ * pages_share_marked() - as pages_share(), but of marked memory alone: -ESTALE if a part is
+ *                        not, or not any more. Other threads are stopped meanwhile if they
+ *                        can be: then nothing is lost that they map. There is no reason
+ *                        with an error.
+ */
+int pages_mark_open(void);
+int pages_unshare_marked(void *at, size_t len, int fd, uint64_t off, int mark, size_t *done);
+int pages_share_marked(void *at, size_t len, int fd, uint64_t off, int mark, size_t *done);
+
 #endif /* PAGES_SHARE_SHARE_H */

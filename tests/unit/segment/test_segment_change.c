@@ -404,6 +404,96 @@ static void what_is_not_whole_is_copied_after_a_fork(void **state)
 	end();
 }
 
+static bool replaces;
+
+/* Runs when kedge has made the memory private, as another thread's calls could. */
+static void replace_it(void)
+{
+	if (!replaces)
+		return;
+	munmap(w, LEN);
+	if (mmap(w, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+		 0) == MAP_FAILED)
+		abort();
+	w[1] = 999;
+}
+
+static void fork_once(void)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (!pid)
+		_exit(0);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+static void what_is_mapped_there_amid_a_fork_is_not_shared(void **state)
+{
+	struct kedge_segment_id id;
+
+	begin(state);
+	replaces = true;
+	fork_once();
+	replaces = false;
+	peer_detach(&peer);
+	peer_release(&peer);
+	assert_int_equal(kedge_segment_id(segment, &id), 0);
+	assert_int_equal(peer_get(&peer, &id, RW), 0);
+	assert_int_equal(peer_attach(&peer, 0, LEN), -EOPNOTSUPP);
+	assert_int_equal(w[1], 999);
+	end();
+}
+
+static atomic_bool forked;
+
+static void *fork_beside(void *arg)
+{
+	(void)arg;
+	fork_once();
+	atomic_store(&forked, true);
+	return NULL;
+}
+
+/* The fork waits for a second for a peer that is stopped: another one comes meanwhile. */
+static void one_that_comes_amid_a_fork_is_not_told_wrong(void **state)
+{
+	struct kedge_segment_id id;
+	struct peer late;
+	pthread_t t;
+	uint64_t v;
+
+	need_threads_after_fork();
+	begin(state);
+	atomic_store(&forked, false);
+	peer_start(&late, 0);
+	assert_int_equal(kedge_segment_id(segment, &id), 0);
+	kill(peer.pid, SIGSTOP);
+	assert_int_equal(pthread_create(&t, NULL, fork_beside, NULL), 0);
+	do {
+		assert_int_equal(peer_get(&late, &id, RW), 0);
+		if (!peer_attach(&late, 0, LEN)) {
+			while (!atomic_load(&forked) && peer_valid(&late))
+				;
+			if (atomic_load(&forked))
+				break;
+			peer_detach(&late);
+		}
+		peer_release(&late);
+	} while (!atomic_load(&forked));
+	pthread_join(t, NULL);
+	kill(peer.pid, SIGCONT);
+	w[1] = 777;
+	/* It loads first, and asks then. */
+	v = 777;
+	peer_load(&late, 8, &v);
+	if (peer_valid(&late))
+		assert_int_equal(v, 777);
+	peer_end(&late);
+	end();
+}
+
 static void a_child_made_around_libc_faults(void **state)
 {
 	pid_t pid;
@@ -439,9 +529,13 @@ int main(int argc, char **argv)
 		cmocka_unit_test(an_owner_that_is_killed_is_noticed),
 		cmocka_unit_test(a_child_has_a_copy),
 		cmocka_unit_test(what_is_not_whole_is_copied_after_a_fork),
+		cmocka_unit_test(what_is_mapped_there_amid_a_fork_is_not_shared),
+		cmocka_unit_test(one_that_comes_amid_a_fork_is_not_told_wrong),
 		cmocka_unit_test(a_child_made_around_libc_faults),
 	};
 
 	peer_main(argc, argv);
+	/* Before kedge's, so it runs after those. */
+	pthread_atfork(replace_it, NULL, NULL);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
