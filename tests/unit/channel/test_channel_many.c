@@ -181,6 +181,7 @@ static void copying(struct kedge_channel_opts *o)
 static void serve_many(void)
 {
 	static char out[BULK], in[BULK];
+	static ssize_t done[MANY];
 	struct kedge_channel_opts o;
 	struct kedge_listener *l;
 	struct kedge_completion c;
@@ -195,19 +196,22 @@ static void serve_many(void)
 	for (i = 0; i < MANY; i++) {
 		CHILD_CHECK(!kedge_channel_recv(many[i], in, BULK, 0, 0, 1,
 						NULL));
-		CHILD_CHECK(kedge_channel_send(many[i], out, BULK, 1, 2, NULL) >=
-			    0);
+		done[i] = kedge_channel_send(many[i], out, BULK, 1, 2, NULL);
+		CHILD_CHECK(done[i] >= 0);
 	}
-	for (;;) {
-		for (i = 0; i < MANY; i++) {
+	/* In the peer's order: to ask all of them each time takes milliseconds. */
+	for (i = 0; i < MANY; i++)
+		while (done[i] < 2) {
 			n = kedge_channel_poll(many[i], &c, 1);
-			if (n < 0)
-				return;
-			/* A peer that goes on does not hang. */
+			CHILD_CHECK(n >= 0);
+			done[i] += n;
 			if (n)
-				alarm(LIMIT);
+				alarm(LIMIT); /* a peer that goes on does not hang */
+			else
+				kedge_channel_wait(many[i], 1000);
 		}
-	}
+	while (kedge_channel_poll(many[0], &c, 1) >= 0)
+		kedge_channel_wait(many[0], 1000);
 }
 
 static unsigned long status_kib(const char *key)
@@ -236,6 +240,8 @@ static void exchange_one(struct kedge_channel *ch, char *out, char *in)
 		n = kedge_channel_poll(ch, &c, 1);
 		assert_true(n >= 0);
 		done += (int)n;
+		if (!n)
+			kedge_channel_wait(ch, 1000);
 	}
 }
 
