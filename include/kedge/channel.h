@@ -25,7 +25,8 @@ struct kedge_listener;
  * @KEDGE_WAY_EAGER:    with its announcement; small messages only
  * @KEDGE_WAY_DIRECT:   straight into the buffer, as it is: into one of
  *                      kedge_channel_alloc() by the sender. On one host into any
- *                      other by process_vm_readv() in the receiver, unless
+ *                      other by process_vm_readv() in the receiver, or with no
+ *                      system call and by both if it is in a segment, unless
  *                      KEDGE_CHANNEL_NO_CMA or the system forbids it; between
  *                      hosts by TCP, and where the provider needs no registration
  * @KEDGE_WAY_SWAP:     into pages of the landing pool, which are then swapped
@@ -51,7 +52,7 @@ enum kedge_way {
  *  channel between processes of different effective users fails with -EACCES */
 #define KEDGE_CHANNEL_ANY_USER (1u << 0)
 /** KEDGE_CHANNEL_NO_CMA - data never goes by process_vm_readv() and
- *  process_vm_writev(), be they allowed or not */
+ *  process_vm_writev(), be they allowed or not, nor by segments */
 #define KEDGE_CHANNEL_NO_CMA (1u << 1)
 /** KEDGE_CHANNEL_NO_WAIT - where the peer takes no more messages before it
  *  receives some, kedge_channel_send() fails with -ENOBUFS. Without it the

@@ -57,6 +57,8 @@ KEDGE_API int kedge_channel_info(struct kedge_channel *channel,
  * @cts_ns:      time from seeing an RTS or posting its receive, whichever was
  *               later, to sending the CTS, in all
  * @cts_cnt:     CTS sent
+ * @attached:    (shared memory) bytes that this side copied from or to a segment of the
+ *               peer's that it has attached, of messages either way
  */
 struct kedge_channel_stats {
 	uint32_t size;
@@ -73,6 +75,7 @@ struct kedge_channel_stats {
 	uint64_t pool_empty;
 	uint64_t cts_ns;
 	uint64_t cts_cnt;
+	uint64_t attached;
 };
 
 /**

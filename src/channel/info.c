@@ -47,6 +47,8 @@ KEDGE_API int kedge_channel_stats(struct kedge_channel *ch,
 	if (!is_ours(ch))
 		return channel_gone(ch);
 	st = ch->st;
+	if (ch->t->attached)
+		st.attached = ch->t->attached(ch->ctx);
 	st.size = stats->size;
 	return kedge__info_copy(stats, STATS_V1, &st, sizeof(st));
 }

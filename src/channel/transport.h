@@ -128,8 +128,8 @@ struct cost_case;
  * @fd:      readable when next() or a bulk may have something to do after
  *           arm(), or check() has
  * @arm:     0: the fd will tell; 1: there is something to do already
- * @ready:   READY_* of a buffer, without a system call where that is
- *           possible
+ * @ready:   READY_* of a buffer for the message that @rts describes, or for any if that
+ *           is NULL; without a system call where that is possible
  * @can_push: the peer can write what BULK_PUSH lets it; may be NULL
  * @areas:   it has pages of its own for messages to land on, and those below; else, or
  *           where this is NULL, the channel's own pool and model serve
@@ -158,6 +158,7 @@ struct cost_case;
  * @end:     forget @b, after stop() or when all of it has landed, or because
  *           close() comes next
  * @heap_alloc, @heap_free: memory that the peer reaches; NULL if there is none
+ * @attached: bytes that this side has copied by segments of the peer's. NULL: 0
  * @explain: what is missing here for some of the ways, in words, or ""
  * @close:   end it; every bulk has ended. Whatever was committed reaches the
  *           peer if it lives, and the peer sees the end
@@ -182,7 +183,8 @@ struct transport_ops {
 	int (*check)(void *ctx);
 	int (*fd)(void *ctx);
 	int (*arm)(void *ctx);
-	uint32_t (*ready)(void *ctx, const void *buf, size_t len);
+	uint32_t (*ready)(void *ctx, const void *buf, size_t len, const void *rts,
+			  size_t rts_len);
 	bool (*can_push)(void *ctx);
 	bool (*areas)(void *ctx);
 	uint64_t (*cost)(void *ctx, uint32_t way, const struct cost_case *q);
@@ -201,6 +203,7 @@ struct transport_ops {
 	void (*end)(void *ctx, struct bulk *b);
 	void *(*heap_alloc)(void *ctx, size_t len);
 	void (*heap_free)(void *ctx, void *p);
+	uint64_t (*attached)(void *ctx);
 	const char *(*explain)(void *ctx);
 	void (*close)(void *ctx);
 	void (*leave)(void *ctx);

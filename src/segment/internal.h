@@ -8,6 +8,7 @@
  *	attach.c   attach, detach, valid
  *	list.c     list, with owners.c, which asks the processes of this host
  *	module.c   the same by the kernel module, which needs nothing of what follows
+ *	place.c    where a buffer is in a segment, for channels
  *	fork.c     a child
  *	thread/    service.c the thread, which
  *	monitor.c    hears what the kernel says about converted memory,

@@ -27,29 +27,40 @@ void gate_unlock(void)
 	signals_restore();
 }
 
+/* place.c looks at them with lock alone. */
+static void publish(struct seg_tables *t)
+{
+	sig_lock(&seg_lock);
+	__atomic_store_n(&seg, t, __ATOMIC_RELAXED);
+	sig_unlock(&seg_lock);
+}
+
 int tables_make(void)
 {
+	struct seg_tables *t = own_map(sizeof(*t));
 	uint32_t i;
 
-	seg = own_map(sizeof(*seg));
-	if (!seg)
+	if (!t)
 		return -ENOMEM;
 	for (i = 0; i < EXTENTS; i++)
-		seg->extent[i].fd = seg->extent[i].read_fd = seg->extent[i].uffd = -1;
+		t->extent[i].fd = t->extent[i].read_fd = t->extent[i].uffd = -1;
 	for (i = 0; i < CONNS; i++)
-		seg->conn[i].fd = seg->conn[i].extent = -1;
+		t->conn[i].fd = t->conn[i].extent = -1;
 	for (i = 0; i < GRANTS; i++)
-		seg->grant_fd[i] = -1;
-	seg->check_fd = seg->epoll = -1;
+		t->grant_fd[i] = -1;
+	t->check_fd = t->epoll = -1;
+	publish(t);
 	return 0;
 }
 
 void tables_free(void)
 {
-	if (seg->check)
-		munmap(seg->check, sizeof(*seg->check));
-	own_unmap(seg, sizeof(*seg));
-	seg = NULL;
+	struct seg_tables *t = seg;
+
+	publish(NULL);
+	if (t->check)
+		munmap(t->check, sizeof(*t->check));
+	own_unmap(t, sizeof(*t));
 }
 
 void tables_forget(void)

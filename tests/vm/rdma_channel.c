@@ -228,9 +228,9 @@ static void a_buffer_is_registered_once(void **state)
 	int i;
 
 	(void)state;
-	assert_false(T.ready(b, dst + 100, MIB) & READY_DIRECT);
+	assert_false(T.ready(b, dst + 100, MIB, NULL, 0) & READY_DIRECT);
 	landed_whole(&m, src + 100, dst + 100, MIB);
-	assert_true(T.ready(b, dst + 100, MIB) & READY_DIRECT);
+	assert_true(T.ready(b, dst + 100, MIB, NULL, 0) & READY_DIRECT);
 	before = registrations(b);
 	for (i = 0; i < 100; i++) {
 		src[100 + i] = (char)i;
@@ -242,7 +242,7 @@ static void a_buffer_is_registered_once(void **state)
 	assert_int_equal(registrations(b), before);
 	/* The application's own change is seen. */
 	assert_int_equal(madvise(dst, 2 * MIB, MADV_DONTNEED), 0);
-	assert_false(T.ready(b, dst + 100, MIB) & READY_DIRECT);
+	assert_false(T.ready(b, dst + 100, MIB, NULL, 0) & READY_DIRECT);
 	landed_whole(&m, src + 100, dst + 100, MIB);
 	munmap(src, 2 * MIB);
 	munmap(dst, 2 * MIB);
@@ -360,7 +360,7 @@ static void a_registration_goes_along_with_its_pages(void **state)
 	(void)state;
 	lands_and_moves(src, dst, len);
 	for (i = 0; i < 100; i++) {
-		assert_true(T.ready(b, dst, len) & READY_DIRECT);
+		assert_true(T.ready(b, dst, len, NULL, 0) & READY_DIRECT);
 		src[i * 4099] = (char)i;
 		send_all(&m, src, dst, len);
 		receive_all(&m);
@@ -380,7 +380,7 @@ static void a_registration_goes_along_with_its_pages(void **state)
 	assert_int_equal(registrations(b), 1);
 	/* The application's own change is seen. */
 	assert_int_equal(madvise(dst + MIB, 8192, MADV_DONTNEED), 0);
-	assert_false(T.ready(b, dst, len) & READY_DIRECT);
+	assert_false(T.ready(b, dst, len, NULL, 0) & READY_DIRECT);
 	send_all(&m, src, dst, len);
 	receive_all(&m);
 	T.end(b, &m.in);

@@ -8,29 +8,52 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include <kedge/segment.h>
 
 #include "tools/perf/rank.h"
 
-static void *make(struct perf_rank *r, bool heap, size_t len)
+static void *memory(struct perf_rank *r, size_t len)
 {
-	void *p = heap ? r->side->alloc(r->ctx, len + PERF_GUARD)
-		       : malloc(len + PERF_GUARD);
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
 
-	if (!p)
-		return NULL;
-	memset(p, 1, len);
-	perf_fill_guard(p, len);
-	return p;
+	switch (r->req.buffers) {
+	case PERF_HEAP:
+		return r->side->alloc(r->ctx, len);
+	case PERF_SEGMENT:
+		return aligned_alloc(page, (len + page - 1) & ~(page - 1));
+	}
+	return malloc(len);
 }
 
-static void drop(struct perf_rank *r, void **p)
+static void drop(struct perf_rank *r, struct perf_buffer *b)
 {
+	kedge_segment_remove(b->segment);
 	/* Memory of a side that is closed is gone. */
 	if (r->req.buffers != PERF_HEAP)
-		free(*p);
-	else if (*p && r->ctx)
-		r->side->free(r->ctx, *p);
-	*p = NULL;
+		free(b->p);
+	else if (b->p && r->ctx)
+		r->side->free(r->ctx, b->p);
+	b->p = NULL;
+	b->segment = NULL;
+}
+
+static int make(struct perf_rank *r, struct perf_buffer *b)
+{
+	const size_t len = r->req.bytes;
+	int rc = 0;
+
+	b->p = memory(r, len + PERF_GUARD);
+	if (!b->p)
+		return -ENOMEM;
+	memset(b->p, 1, len);
+	perf_fill_guard(b->p, len);
+	if (r->req.buffers == PERF_SEGMENT && r->side->segments)
+		rc = kedge_segment_make(b->p, len + PERF_GUARD, NULL, &b->segment);
+	if (rc)
+		drop(r, b);
+	return rc;
 }
 
 void perf_buffers_free(struct perf_rank *r)
@@ -53,8 +76,8 @@ static bool same(const struct perf_req *a, const struct perf_req *b)
 
 int perf_buffers_make(struct perf_rank *r, const struct perf_req *req)
 {
-	const bool heap = req->buffers == PERF_HEAP;
 	uint32_t i;
+	int rc = 0;
 
 	if (r->send_slots && same(&r->req, req))
 		return 0;
@@ -62,19 +85,11 @@ int perf_buffers_make(struct perf_rank *r, const struct perf_req *req)
 	r->req = *req;
 	r->send_slots = r->rank ? 1 : req->window;
 	r->recv_slots = r->rank ? req->window : 1;
-	for (i = 0; i < r->send_slots; i++) {
-		r->send[i] = make(r, heap, req->bytes);
-		if (!r->send[i])
-			goto free_buffers;
-	}
-	for (i = 0; i < r->recv_slots && req->buffers != PERF_FRESH; i++) {
-		r->recv[i] = make(r, heap, req->bytes);
-		if (!r->recv[i])
-			goto free_buffers;
-	}
-	return 0;
-
-free_buffers:
-	perf_buffers_free(r);
-	return -ENOMEM;
+	for (i = 0; i < r->send_slots && !rc; i++)
+		rc = make(r, &r->send[i]);
+	for (i = 0; i < r->recv_slots && req->buffers != PERF_FRESH && !rc; i++)
+		rc = make(r, &r->recv[i]);
+	if (rc)
+		perf_buffers_free(r);
+	return rc;
 }

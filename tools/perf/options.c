@@ -19,7 +19,8 @@
 #define SEG_ROUNDS     41
 
 const char *const perf_buffers_names[PERF_BUFFERS + 1] = { "malloc", "heap",
-							   "fresh", NULL };
+							   "fresh", "segment",
+							   NULL };
 
 static int add_size(struct perf_opts *opt, uint64_t size)
 {

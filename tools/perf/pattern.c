@@ -48,9 +48,9 @@ static int send_message(struct perf_rank *r, uint32_t slot)
 	int rc;
 
 	if (req->flags & PERF_CHECK)
-		perf_fill(r->send[slot], req->bytes, req->seed + r->rank, seq);
+		perf_fill(r->send[slot].p, req->bytes, req->seed + r->rank, seq);
 	r->sent[slot] = (struct perf_op){ 0 };
-	rc = r->side->send(r->ctx, r->send[slot], req->bytes, &r->sent[slot]);
+	rc = r->side->send(r->ctx, r->send[slot].p, req->bytes, &r->sent[slot]);
 	r->sent[slot].done = r->sent[slot].done || rc;
 	return rc < 0 ? rc : 0;
 }
@@ -60,14 +60,14 @@ static int post(struct perf_rank *r, uint32_t slot)
 	const struct perf_req *req = &r->req;
 
 	if (req->buffers == PERF_FRESH) {
-		r->recv[slot] = malloc(req->bytes + PERF_GUARD);
-		if (!r->recv[slot])
+		r->recv[slot].p = malloc(req->bytes + PERF_GUARD);
+		if (!r->recv[slot].p)
 			return -ENOMEM;
 		if (req->flags & PERF_CHECK)
-			perf_fill_guard(r->recv[slot], req->bytes);
+			perf_fill_guard(r->recv[slot].p, req->bytes);
 	}
 	r->got[slot] = (struct perf_op){ 0 };
-	return r->side->recv(r->ctx, r->recv[slot], req->bytes, &r->got[slot]);
+	return r->side->recv(r->ctx, r->recv[slot].p, req->bytes, &r->got[slot]);
 }
 
 /* The first that is wrong is described; how many there are is counted. */
@@ -78,7 +78,7 @@ static void verify(struct perf_rank *r, uint32_t slot, uint64_t seq)
 	int64_t at = -1;
 
 	if (r->got[slot].len == req->bytes)
-		at = perf_verify(r->recv[slot], req->bytes, seed, seq);
+		at = perf_verify(r->recv[slot].p, req->bytes, seed, seq);
 	if (r->got[slot].len == req->bytes && at < 0)
 		return;
 	if (r->wrong++)
@@ -118,10 +118,10 @@ static int take(struct perf_rank *r, uint32_t slot)
 	if (req->flags & PERF_CHECK)
 		verify(r, slot, seq);
 	if (req->flags & PERF_USE || req->buffers == PERF_FRESH)
-		r->sink += perf_use(r->recv[slot], req->bytes);
+		r->sink += perf_use(r->recv[slot].p, req->bytes);
 	if (req->buffers == PERF_FRESH) {
-		free(r->recv[slot]);
-		r->recv[slot] = NULL;
+		free(r->recv[slot].p);
+		r->recv[slot].p = NULL;
 	}
 	return 0;
 }

@@ -29,6 +29,8 @@ static const char help[] =
 "Buffers:\n"
 "  malloc      of malloc(), used again and again\n"
 "  heap        the same, of kedge_channel_alloc(); ucp_mem_map() for UCX\n"
+"  segment     whole pages of malloc(), made segments, which the other process\n"
+"              attaches (kedge)\n"
 "  fresh       malloc, receive, use, free for each message; from 128 KiB on they\n"
 "              are mapped and unmapped. \"Use\" reads every byte as 64-bit words.\n"
 "              Sent is from a buffer of malloc() that is used again\n"
@@ -102,7 +104,7 @@ static struct poptOption table[] = {
 	  "auto, eager, direct, swap, copy, register (auto)",
 	  "NAME,..." },
 	{ "buffers", 'b', POPT_ARG_STRING, &given.buffers_text, 0,
-	  "malloc, heap, fresh (malloc)", "NAME,..." },
+	  "malloc, heap, fresh, segment (malloc)", "NAME,..." },
 	{ "window", 'w', POPT_ARG_INT, &given.window, 0,
 	  "Messages under way, at most (16)", "N" },
 	{ "rounds", 'r', POPT_ARG_INT, &given.rounds, 0,

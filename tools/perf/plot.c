@@ -209,7 +209,8 @@ static size_t panels_of_rows(const struct perf_result *res, struct panel *p)
 {
 	static const char *const kind[] = { "used buffers (malloc)",
 					    "used buffers (heap)",
-					    "new buffers (fresh)" };
+					    "new buffers (fresh)",
+					    "used buffers (segment)" };
 	unsigned int up, buffers;
 	size_t n = 0;
 

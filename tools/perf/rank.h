@@ -33,11 +33,13 @@
  * @PERF_MALLOC: buffers of malloc(), used again and again
  * @PERF_HEAP:   the same, of kedge_channel_alloc() or the peer's like
  * @PERF_FRESH:  malloc, receive, use, free for each message
+ * @PERF_SEGMENT: as PERF_MALLOC, but whole pages, and each of kedge's is a segment
  */
 enum perf_buffers {
 	PERF_MALLOC,
 	PERF_HEAP,
 	PERF_FRESH,
+	PERF_SEGMENT,
 	PERF_BUFFERS,
 };
 
@@ -133,6 +135,7 @@ struct perf_pair_cfg {
  * @name:     as --peer has it
  * @open:     a channel to the other rank. @fd is a stream socket to it, the
  *            side's from now on. 0, or a negative errno with the reason in @why
+ * @segments: it attaches memory that is a segment
  * @alloc, @free: memory that suits it best
  * @send:     1 if it is complete, else 0, and @op->done tells; or a negative
  *            errno
@@ -145,6 +148,7 @@ struct perf_pair_cfg {
  */
 struct perf_side {
 	const char *name;
+	bool segments;
 	int (*open)(const struct perf_pair_cfg *cfg, unsigned int rank, int fd,
 		    void **ctx, struct perf_facts *facts,
 		    char why[PERF_WHY_LEN]);
@@ -270,6 +274,11 @@ struct perf_moved {
 	_Alignas(64) _Atomic uint64_t cnt;
 };
 
+struct perf_buffer {
+	void *p;
+	struct kedge_segment *segment; /* or NULL */
+};
+
 /** struct perf_rank - one end of a pair
  * @moved:  shared with the parent; NULL where this process has no such
  * @yield:  there are fewer CPUs than ranks: give it away while waiting
@@ -290,8 +299,8 @@ struct perf_rank {
 	struct perf_req req;
 	uint32_t send_slots;
 	uint32_t recv_slots;
-	void *send[PERF_WINDOW_MAX];
-	void *recv[PERF_WINDOW_MAX];
+	struct perf_buffer send[PERF_WINDOW_MAX];
+	struct perf_buffer recv[PERF_WINDOW_MAX];
 	struct perf_op sent[PERF_WINDOW_MAX];
 	struct perf_op got[PERF_WINDOW_MAX];
 	struct perf_op end;

@@ -149,6 +149,7 @@ static int side_cost(void *ctx, uint32_t way, uint64_t len, uint32_t flags,
 
 const struct perf_side perf_kedge = {
 	.name = "kedge",
+	.segments = true,
 	PERF_SIDE_CALLS,
 	.counts = side_counts,
 	.cost = side_cost,

@@ -69,7 +69,7 @@ static bool is_offered(const struct kedge_channel *ch, const void *buf,
 		       size_t len)
 {
 	return len >= OFFER_MIN && len <= ch->peer.eager_max && ch->ring &&
-	       ch->t->ready(ch->ctx, buf, len) & READY_HEAP;
+	       ch->t->ready(ch->ctx, buf, len, NULL, 0) & READY_HEAP;
 }
 
 /* Once for an operation, however often it waits for room. A short message does

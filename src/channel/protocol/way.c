@@ -257,7 +257,9 @@ static uint32_t instead(const struct kedge_channel *ch, uint32_t way,
 int way_accept(struct kedge_channel *ch, struct op *op, const void *rts,
 	       size_t rts_len)
 {
-	uint32_t ready = ch->t->ready(ch->ctx, op->buf, op->msg_len);
+	/* No memory of the peer's is reached into for a message that has a deadline. */
+	uint32_t ready = ch->t->ready(ch->ctx, op->buf, op->msg_len,
+				      op_timed(op) ? NULL : rts, rts_len);
 	int rc;
 
 	/* Without it there is another way. */
@@ -430,7 +432,7 @@ KEDGE_API int kedge_channel_cost(struct kedge_channel *ch, uint32_t way,
 				       "0, or the way or a flag is unknown");
 	if (!areas(ch))
 		cost_measure();
-	ready = ch->t->ready(ch->ctx, &c, 1);
+	ready = ch->t->ready(ch->ctx, &c, 1, NULL, 0);
 	c = (struct cost_case){
 		.len = len,
 		.fresh = flags & KEDGE_COST_FRESH,

@@ -243,10 +243,13 @@ static void rdma_close(void *ctx)
 
 /* ---- the table ---- */
 
-static uint32_t rdma_ready(void *ctx, const void *buf, size_t len)
+static uint32_t rdma_ready(void *ctx, const void *buf, size_t len, const void *rts,
+			   size_t rts_len)
 {
 	struct rdma *r = ctx;
 
+	(void)rts;
+	(void)rts_len;
 	if (!r->pins)
 		return READY_DIRECT | READY_REGISTER | READY_ANYWHERE;
 	if (kedge__rdma_block_of(r, (uintptr_t)buf, len))

@@ -5,7 +5,10 @@
  *   SHARED  memory of its heap, which the sender has mapped: one copy, no
  *           system call
  *   MEMORY  any memory: the receiver pulls it with process_vm_readv(), and the
- *           sender pushes with process_vm_writev() where the receiver lets it
+ *           sender pushes with process_vm_writev() where the receiver lets it;
+ *           without a system call where it is in a segment that is attached
+ *           (theirs.c): the receiver copies out of the sender's, and the sender
+ *           into the receiver's
  *   STREAM  slots that both have mapped: the sender fills, the receiver drains
  *
  * In the first two both processors may work on one message: chunks of it are
@@ -15,39 +18,29 @@
  */
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <sys/uio.h>
 
 #include "base/copy.h"
-#include "channel/shm/internal.h"
-
-enum mode {
-	MODE_SHARED = 1,
-	MODE_MEMORY,
-	MODE_STREAM,
-};
-
-#define CHUNK_SHARED (128u << 10)
-#define CHUNK_MEMORY (128u << 10)
-#define CHUNK_PULL   (1u << 20) /* where the receiver alone moves it */
-#define LOOK_EVERY   (2u << 20) /* bytes pushed between looks at the peer */
-#define SLOT_LEN     (16u << 10)
-#define SLOT_CNT     16u
+#include "channel/shm/bulk.h"
 
 struct rts_desc {
 	uint64_t addr;
 	uint64_t heap_off; /* in the sender's heap, or NO_PAGES, or NO_PUSH */
+	struct segment_place place; /* only if it is in a segment */
 };
+
+#define RTS_PLAIN offsetof(struct rts_desc, place)
 
 /* As NO_PAGES, and the sender's operation has a deadline, so it does not write to
  * the receiver's memory by the kernel. */
 #define NO_PUSH (NO_PAGES - 1)
 
-#define PIECES_MAX 14u
+#define CTS_PUSH  1u /* the sender may write by the kernel */
+#define CTS_SHOWN 2u /* there is one piece, and its place behind it */
 
 struct cts_desc {
 	uint32_t record;
 	uint8_t mode;
-	uint8_t push;
+	uint8_t flags;
 	uint16_t piece_cnt;
 	uint32_t chunk;
 	uint32_t slot_cnt;
@@ -55,47 +48,52 @@ struct cts_desc {
 	struct bulk_piece piece[PIECES_MAX];
 };
 _Static_assert(sizeof(struct cts_desc) <= DESC_MAX, "fits");
-
-/* One side's view of a message under way. */
-struct xfer {
-	uint8_t mode;
-	bool push;  /* the sender may write */
-	bool no_push; /* it does not */
-	bool pull;  /* the receiver does */
-	uint32_t index;
-	struct record *rec;
-	uint64_t chunk;
-	uint64_t cnt;	  /* chunks in all */
-	uint64_t done;	  /* by this side */
-	uint64_t pushed;  /* bytes since the last look at the process they reach */
-	uint64_t src;	  /* the sender's address */
-	const char *from; /* the source, where it is of this process */
-	char *to;	  /* the target, likewise */
-	uint64_t src_off; /* the source in the sender's heap, or NO_PAGES */
-	uint64_t off;	  /* the target in the receiver's heap; the slots */
-	uint32_t slot_cnt;
-	uint32_t piece_cnt;
-	int failed;	  /* (receiver) -errno of a chunk */
-	struct bulk_piece piece[PIECES_MAX]; /* the target, in its process */
-};
+_Static_assert(sizeof(struct segment_place) <= (PIECES_MAX - 1) * sizeof(struct bulk_piece),
+	       "has room there");
 
 static struct xfer *xfer_of(const struct bulk *b)
 {
 	return (struct xfer *)(uintptr_t)b->priv[0];
 }
 
+/* Set @p to where the peer finds a message of this process, if it is in a segment. One with a
+ * deadline is not shown: a load there may wait for a fault of this process's. */
+static bool show(const struct shm *s, const struct bulk *b, struct segment_place *p)
+{
+	return s->apart && !(b->flags & BULK_TIMED) && b->piece_cnt == 1 &&
+	       segment_place((void *)(uintptr_t)b->piece[0].addr, b->len, p);
+}
+
 int bulk_offer(void *ctx, struct bulk *b, void *desc, size_t *len)
 {
 	struct shm *s = ctx;
-	struct rts_desc d = { b->piece[0].addr, NO_PAGES };
+	struct rts_desc d = { .addr = b->piece[0].addr };
 
 	b->priv[0] = 0;
 	d.heap_off = heap_off(&s->heap, (void *)(uintptr_t)d.addr, b->len);
 	if (d.heap_off == NO_PAGES && b->flags & BULK_TIMED)
 		d.heap_off = NO_PUSH;
+	if (d.heap_off == NO_PAGES)
+		show(s, b, &d.place);
 	memcpy(desc, &d, sizeof(d));
-	*len = sizeof(d);
+	*len = d.place.id.word[0] ? sizeof(d) : RTS_PLAIN;
 	return 0;
+}
+
+bool bulk_attached(struct shm *s, const void *buf, size_t len, const void *rts,
+		   size_t rts_len)
+{
+	struct segment_place p;
+	struct rts_desc d;
+
+	if (!s->apart || !rts)
+		return false;
+	if (rts_len == sizeof(d)) {
+		memcpy(&d, rts, sizeof(d));
+		if (theirs_has(s, &d.place, len))
+			return true;
+	}
+	return segment_place_converted(buf, len, &p);
 }
 
 /* ---- records ---- */
@@ -132,15 +130,16 @@ static void record_reset(struct record *r)
 static int read_rts(struct shm *s, const struct bulk *b,
 		    const void *rts, size_t len, struct xfer *x)
 {
-	struct rts_desc d;
+	struct rts_desc d = { 0 };
 
-	if (len != sizeof(d))
+	if (len != RTS_PLAIN && len != sizeof(d))
 		return kedge_reason(-EPROTO, "the peer describes its buffer "
 				    "in a way unknown here");
-	memcpy(&d, rts, sizeof(d));
+	memcpy(&d, rts, len);
 	x->src = d.addr;
 	x->src_off = d.heap_off == NO_PUSH ? NO_PAGES : d.heap_off;
 	x->no_push = d.heap_off == NO_PUSH;
+	x->place = d.place;
 	if (x->src_off == NO_PAGES)
 		return 0;
 	if (d.heap_off > s->peers_heap_len ||
@@ -164,7 +163,32 @@ static int plan_stream(struct shm *s, const struct bulk *b, struct xfer *x)
 	return slots_get(s, x->chunk * x->slot_cnt, &x->off);
 }
 
-static int plan(struct shm *s, const struct bulk *b, struct xfer *x)
+static void plan_attached(struct shm *s, struct bulk *b, struct xfer *x)
+{
+	if (x->src_off == NO_PAGES && x->place.id.word[0] && s->apart &&
+	    !(b->flags & BULK_TIMED))
+		x->far = theirs_use(s, &x->place, b->len, KEDGE_SEGMENT_READ, &x->far_at);
+	/* The sender asks nothing before it writes there; pages to land on come and go. */
+	x->shown = !(b->flags & BULK_PUSH) && !x->no_push && !kedge__bulk_check(b) &&
+		   show(s, b, &x->place);
+}
+
+static int plan_memory(struct shm *s, struct bulk *b, struct xfer *x)
+{
+	x->push = b->flags & BULK_PUSH && s->peer_can_cross && !x->no_push;
+	x->pull = x->src_off != NO_PAGES || (s->can_cross && !(b->flags & BULK_TIMED));
+	if ((!x->push && !x->pull) || b->piece_cnt > PIECES_MAX)
+		return -EOPNOTSUPP;
+	plan_attached(s, b, x);
+	if (!x->push && !x->shown)
+		x->chunk = CHUNK_PULL;
+	x->piece_cnt = b->piece_cnt;
+	memcpy(x->piece, b->piece, b->piece_cnt * sizeof(*b->piece));
+	x->cnt = (b->len + x->chunk - 1) / x->chunk;
+	return 0;
+}
+
+static int plan(struct shm *s, struct bulk *b, struct xfer *x)
 {
 	x->mode = MODE_MEMORY;
 	x->chunk = CHUNK_MEMORY;
@@ -178,35 +202,31 @@ static int plan(struct shm *s, const struct bulk *b, struct xfer *x)
 	} else if (b->flags & BULK_STREAM) {
 		return plan_stream(s, b, x);
 	} else {
-		x->push = b->flags & BULK_PUSH && s->peer_can_cross &&
-			  !x->no_push;
-		x->pull = x->src_off != NO_PAGES ||
-			  (s->can_cross && !(b->flags & BULK_TIMED));
-		if (!x->push && !x->pull)
-			return -EOPNOTSUPP;
-		if (b->piece_cnt > PIECES_MAX)
-			return -EOPNOTSUPP;
-		if (!x->push)
-			x->chunk = CHUNK_PULL;
-		x->piece_cnt = b->piece_cnt;
-		memcpy(x->piece, b->piece, b->piece_cnt * sizeof(*b->piece));
+		return plan_memory(s, b, x);
 	}
 	x->cnt = (b->len + x->chunk - 1) / x->chunk;
 	return 0;
 }
 
-static void describe(const struct xfer *x, struct cts_desc *d)
+/* Returns its length. */
+static size_t describe(const struct xfer *x, struct cts_desc *d)
 {
+	size_t len = offsetof(struct cts_desc, piece) + x->piece_cnt * sizeof(*d->piece);
+
 	*d = (struct cts_desc){
 		.record = x->index,
 		.mode = x->mode,
-		.push = x->push,
+		.flags = (x->push ? CTS_PUSH : 0) | (x->shown ? CTS_SHOWN : 0),
 		.piece_cnt = (uint16_t)x->piece_cnt,
 		.chunk = (uint32_t)x->chunk,
 		.slot_cnt = x->slot_cnt,
 		.off = x->off,
 	};
 	memcpy(d->piece, x->piece, x->piece_cnt * sizeof(*x->piece));
+	if (!x->shown)
+		return len;
+	memcpy(d->piece + 1, &x->place, sizeof(x->place));
+	return len + sizeof(x->place);
 }
 
 int bulk_accept(void *ctx, struct bulk *b, const void *rts, size_t rts_len,
@@ -229,9 +249,7 @@ int bulk_accept(void *ctx, struct bulk *b, const void *rts, size_t rts_len,
 	x->index = (uint32_t)i;
 	x->rec = &s->my_records[i];
 	record_reset(x->rec);
-	describe(x, &d);
-	*cts_len = offsetof(struct cts_desc, piece) +
-		   x->piece_cnt * sizeof(*d.piece);
+	*cts_len = describe(x, &d);
 	memcpy(cts, &d, *cts_len);
 	b->priv[0] = (uintptr_t)x;
 	return 0;
@@ -265,11 +283,15 @@ static bool pieces_are(const struct cts_desc *d, uint64_t len)
 static bool cts_fits(const struct shm *s, const struct cts_desc *d,
 		     size_t desc_len, uint64_t len)
 {
-	size_t fixed = offsetof(struct cts_desc, piece);
+	bool shown = d->flags & CTS_SHOWN;
+	size_t fixed = offsetof(struct cts_desc, piece) +
+		       (shown ? sizeof(struct segment_place) : 0);
 
 	if (desc_len < fixed || d->record >= RECORDS ||
 	    d->piece_cnt > PIECES_MAX ||
 	    desc_len != fixed + d->piece_cnt * sizeof(*d->piece) ||
+	    (shown && (d->mode != MODE_MEMORY || d->piece_cnt != 1)) ||
+	    d->flags & ~(CTS_PUSH | CTS_SHOWN) ||
 	    d->chunk < 4096 || d->chunk > (64u << 20))
 		return false;
 	switch (d->mode) {
@@ -295,6 +317,16 @@ static bool has_addresses(struct shm *s, const struct xfer *x, uint64_t len)
 	return true;
 }
 
+/* The receiver's buffer, if it is in a segment. */
+static void reach(struct shm *s, const struct bulk *b, const struct cts_desc *d,
+		  struct xfer *x)
+{
+	if (!(d->flags & CTS_SHOWN) || !s->apart || b->flags & BULK_TIMED)
+		return;
+	memcpy(&x->place, d->piece + 1, sizeof(x->place));
+	x->far = theirs_use(s, &x->place, b->len, KEDGE_SEGMENT_WRITE, &x->far_at);
+}
+
 int bulk_start(void *ctx, struct bulk *b, const void *cts, size_t cts_len)
 {
 	struct shm *s = ctx;
@@ -314,13 +346,14 @@ int bulk_start(void *ctx, struct bulk *b, const void *cts, size_t cts_len)
 	x->chunk = d.chunk;
 	x->cnt = (b->len + x->chunk - 1) / x->chunk;
 	x->push = d.mode == MODE_SHARED ||
-		  (d.mode == MODE_MEMORY && d.push && s->can_cross &&
+		  (d.mode == MODE_MEMORY && d.flags & CTS_PUSH && s->can_cross &&
 		   !(b->flags & BULK_TIMED));
 	x->from = (const char *)(uintptr_t)b->piece[0].addr;
 	x->slot_cnt = d.slot_cnt;
 	x->off = d.off;
 	x->piece_cnt = d.piece_cnt;
 	memcpy(x->piece, d.piece, sizeof(x->piece));
+	reach(s, b, &d, x);
 	if (!has_addresses(s, x, b->len)) {
 		free(x);
 		return -ENOMEM;
@@ -330,105 +363,6 @@ int bulk_start(void *ctx, struct bulk *b, const void *cts, size_t cts_len)
 }
 
 /* ---- both ---- */
-
-static uint64_t chunk_len(const struct bulk *b, const struct xfer *x,
-			  uint64_t i)
-{
-	uint64_t left = b->len - i * x->chunk;
-
-	return left < x->chunk ? left : x->chunk;
-}
-
-/* [off, off + len) of a message in its target's pieces, as an iovec. */
-static size_t slice(const struct xfer *x, uint64_t off, uint64_t len,
-		    struct iovec *v)
-{
-	uint64_t part;
-	size_t n = 0, i;
-
-	for (i = 0; i < x->piece_cnt && len; i++) {
-		if (off >= x->piece[i].len) {
-			off -= x->piece[i].len;
-			continue;
-		}
-		part = x->piece[i].len - off;
-		part = part < len ? part : len;
-		v[n].iov_base = (void *)(uintptr_t)(x->piece[i].addr + off);
-		v[n++].iov_len = part;
-		len -= part;
-		off = 0;
-	}
-	return n;
-}
-
-/* The sender's copy of a chunk. */
-static int put_chunk(struct shm *s, struct bulk *b, struct xfer *x, uint64_t i)
-{
-	uint64_t off = i * x->chunk, len = chunk_len(b, x, i);
-	const char *src = x->from + off;
-	struct iovec v[PIECES_MAX];
-
-	if (x->mode == MODE_SHARED) {
-		int rc = kedge__bulk_check(b);
-
-		if (!rc)
-			copy_bytes(area_heap(&s->peers, x->off + off, len), src,
-				   len);
-		return rc;
-	}
-	if (!x->pushed || x->pushed >= LOOK_EVERY) {
-		int rc = cross_look(s);
-
-		if (rc)
-			return rc;
-		x->pushed = 0;
-	}
-	x->pushed += len;
-	return cross_write(s, src, v, slice(x, off, len, v), len);
-}
-
-/* All chunks are done; those that this side pushed have reached the peer. */
-static int all_done(struct shm *s, struct xfer *x)
-{
-	int rc = x->pushed ? cross_look(s) : 0;
-
-	x->pushed = 0;
-	return rc ? rc : 1;
-}
-
-static void scatter(const struct xfer *x, uint64_t off, const char *src,
-		    uint64_t len)
-{
-	struct iovec v[PIECES_MAX];
-	size_t n = slice(x, off, len, v), i;
-
-	for (i = 0; i < n; i++) {
-		copy_bytes(v[i].iov_base, src, v[i].iov_len);
-		src += v[i].iov_len;
-	}
-}
-
-/* The receiver's. */
-static int get_chunk(struct shm *s, struct bulk *b, struct xfer *x, uint64_t i)
-{
-	uint64_t off = i * x->chunk, len = chunk_len(b, x, i);
-	struct iovec v[1 + PIECES_MAX];
-	const char *from;
-	int rc;
-
-	if (x->src_off == NO_PAGES)
-		return cross_read(s, v, slice(x, off, len, v + 1),
-				  x->src + off, len);
-	rc = kedge__bulk_check(b);
-	if (rc)
-		return rc;
-	from = area_heap(&s->peers, x->src_off + off, len);
-	if (x->mode == MODE_SHARED)
-		copy_bytes(x->to + off, from, len);
-	else
-		scatter(x, off, from, len);
-	return 0;
-}
 
 /* A chunk that neither side has claimed; or -EAGAIN. */
 static int claim(struct xfer *x, uint64_t *i)
@@ -483,8 +417,8 @@ static int step_chunks(struct shm *s, struct bulk *b, struct xfer *x)
 	int moved = -EAGAIN;
 	uint64_t i;
 
-	if ((recv ? x->pull : x->push) && !claim(x, &i)) {
-		moved = recv ? get_chunk(s, b, x, i) : put_chunk(s, b, x, i);
+	if ((recv ? x->pull : x->push || x->far_at) && !claim(x, &i)) {
+		moved = recv ? chunk_get(s, b, x, i) : chunk_put(s, b, x, i);
 		if (moved) {
 			forgo(s, recv, x);
 			x->failed = recv ? moved : 0;
@@ -494,7 +428,7 @@ static int step_chunks(struct shm *s, struct bulk *b, struct xfer *x)
 	}
 	return x->done + atomic_load_explicit(other, memory_order_acquire) >=
 			       x->cnt
-		       ? all_done(s, x) : moved;
+		       ? chunks_done(s, x) : moved;
 }
 
 static uint64_t slot_off(const struct xfer *x)
@@ -574,7 +508,7 @@ int bulk_stop(void *ctx, struct bulk *b)
 	claimed = atomic_fetch_or_explicit(&x->rec->claim, RECORD_CLOSED,
 					   memory_order_relaxed) &
 		  ~RECORD_CLOSED;
-	if (!(b->flags & BULK_RECV) || !x->push)
+	if (!(b->flags & BULK_RECV) || (!x->push && !x->shown))
 		return 0;
 	by_peer = (claimed < x->cnt ? claimed : x->cnt) - x->done;
 	return atomic_load_explicit(&x->rec->sender_done,
@@ -594,6 +528,8 @@ void bulk_end(void *ctx, struct bulk *b)
 		if (x->mode == MODE_STREAM)
 			slots_put(s, x->off);
 	}
+	if (x->far)
+		theirs_unuse(x->far);
 	free(x);
 	b->priv[0] = 0;
 }

@@ -33,7 +33,7 @@
 #endif
 
 #define MAGIC	0x6b656467655f6d31u /* in the byte order of its writer */
-#define VERSION 2u
+#define VERSION 3u
 
 /* The beginning of both messages. */
 struct hello_head {
@@ -438,6 +438,7 @@ static int recv_verdict(struct shm *s)
 	if (v.can_cross > 1 || !v.eager_max || v.eager_max > EAGER_LIMIT)
 		return no_kedge();
 	s->peer_can_cross = v.can_cross;
+	s->apart = s->can_cross && v.can_cross && s->pid != getpid();
 	s->greeting->agreed_eager = eager_agreed(s, &v);
 	return 0;
 }

@@ -27,6 +27,7 @@
 #include "base/process/clofork.h"
 #include "channel/ring.h"
 #include "channel/transport.h"
+#include "segment/place.h"
 
 #define RECORDS	   256u
 
@@ -111,8 +112,11 @@ struct heap {
 	} segment[HEAP_SEGMENTS];
 };
 
+#define THEIRS 64u
+
 struct peer;
 struct greeting;
+struct theirs;
 
 struct shm {
 	struct ring ring; /* the first: it is what the channel takes for all */
@@ -128,6 +132,10 @@ struct shm {
 	uint64_t peers_heap_len;
 	bool can_cross;	     /* we reach the peer's memory, and may */
 	bool peer_can_cross; /* it reaches ours */
+	bool apart;	     /* both, and it is another process */
+	struct theirs *theirs[THEIRS]; /* parts of its segments */
+	uint64_t theirs_clock;
+	uint64_t attached; /* bytes that were copied by those */
 	struct peer *peer;
 	struct clofork sock; /* ring.sock, as soon as it is the channel's own */
 	struct list watch; /* of the peer's channels */
@@ -149,6 +157,27 @@ int bulk_start(void *ctx, struct bulk *b, const void *cts, size_t cts_len);
 int bulk_step(void *ctx, struct bulk *b);
 int bulk_stop(void *ctx, struct bulk *b);
 void bulk_end(void *ctx, struct bulk *b);
+
+/* Data that goes straight to @buf comes by a segment, or the buffer is in one that no page
+ * is swapped in. @rts may be NULL. */
+bool bulk_attached(struct shm *s, const void *buf, size_t len, const void *rts,
+		   size_t rts_len);
+
+/* ---- theirs.c: the peer's segments ---- */
+
+/* Find @len bytes of the peer's here, until theirs_unuse(); or NULL, and they may be here
+ * soon. Both ask for what is not. */
+struct theirs *theirs_use(struct shm *s, const struct segment_place *p, uint64_t len,
+			  uint32_t access, char **at);
+void theirs_unuse(struct theirs *t);
+/* A thread is about one. */
+bool theirs_asks(const struct shm *s);
+bool theirs_has(struct shm *s, const struct segment_place *p, uint64_t len);
+/* After a copy: what was read was the peer's; after a copy and a fence: what was written is. */
+bool theirs_valid(struct theirs *t);
+void theirs_close(struct shm *s);
+/* In a forked child. */
+void theirs_leave(struct shm *s);
 
 /* ---- slots.c ---- */
 

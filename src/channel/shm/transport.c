@@ -63,13 +63,17 @@ static int shm_arm(void *ctx)
 	return ring_next(&s->ring, &len) ? 1 : 0;
 }
 
-static uint32_t shm_ready(void *ctx, const void *buf, size_t len)
+static uint32_t shm_ready(void *ctx, const void *buf, size_t len, const void *rts,
+			  size_t rts_len)
 {
 	struct shm *s = ctx;
 
 	if (heap_off(&s->heap, buf, len) != NO_PAGES)
 		return READY_DIRECT | READY_HEAP;
-	return s->can_cross ? READY_DIRECT | READY_REGISTER : 0;
+	if (!s->can_cross)
+		return 0;
+	return READY_DIRECT | READY_REGISTER |
+	       (bulk_attached(s, buf, len, rts, rts_len) ? READY_ANYWHERE : 0u);
 }
 
 static bool shm_can_push(void *ctx)
@@ -89,6 +93,11 @@ static void shm_heap_free(void *ctx, void *p)
 	heap_free(&((struct shm *)ctx)->heap, p);
 }
 
+static uint64_t shm_attached(void *ctx)
+{
+	return ((struct shm *)ctx)->attached;
+}
+
 static const char *shm_explain(void *ctx)
 {
 	return ((struct shm *)ctx)->why;
@@ -101,6 +110,7 @@ static void shm_close(void *ctx)
 	/* A forked child may keep the socket open: closing it does not show. */
 	if (clofork_ours(&s->sock))
 		shutdown(s->sock.fd, SHUT_RDWR);
+	theirs_close(s);
 	shm_fini(s);
 	free(s);
 }
@@ -112,6 +122,7 @@ void shm_leave(void *ctx)
 	uint32_t i;
 
 	peer_forget_all();
+	theirs_leave(s);
 	clofork_close(&s->sock);
 	ring_fini(&s->ring);
 	for (i = 0; i < s->heap.cnt; i++)
@@ -147,6 +158,7 @@ const struct transport_ops shm_ops = {
 	.end = bulk_end,
 	.heap_alloc = shm_heap_alloc,
 	.heap_free = shm_heap_free,
+	.attached = shm_attached,
 	.explain = shm_explain,
 	.close = shm_close,
 	.leave = shm_leave,

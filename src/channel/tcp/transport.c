@@ -78,11 +78,14 @@ static void tcp_flush(void *ctx)
 
 /* ---- memory ---- */
 
-static uint32_t tcp_ready(void *ctx, const void *buf, size_t len)
+static uint32_t tcp_ready(void *ctx, const void *buf, size_t len, const void *rts,
+			  size_t rts_len)
 {
 	(void)ctx;
 	(void)buf;
 	(void)len;
+	(void)rts;
+	(void)rts_len;
 	return READY_DIRECT | READY_REGISTER | READY_ANYWHERE;
 }
 

@@ -233,7 +233,7 @@ static void memory_of_the_heap_lands(void **state)
 
 	mem = T.heap_alloc(p.b, MIB + 4096);
 	assert_non_null(mem);
-	assert_true(T.ready(p.b, mem, 4096) & READY_DIRECT);
+	assert_true(T.ready(p.b, mem, 4096, NULL, 0) & READY_DIRECT);
 	assert_int_equal(p.b->r.heap_used, MIB + 4096);
 	dst = mem;
 	fill_bytes(src, MIB, 1);

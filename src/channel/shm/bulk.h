@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A message under way, as bulk.c and chunk.c see it. */
+#ifndef CHANNEL_SHM_BULK_H
+#define CHANNEL_SHM_BULK_H
+
+#include "channel/shm/internal.h"
+
+enum mode {
+	MODE_SHARED = 1,
+	MODE_MEMORY,
+	MODE_STREAM,
+};
+
+/* Of one message. */
+#define PIECES_MAX 14u
+
+#define CHUNK_SHARED (128u << 10)
+#define CHUNK_MEMORY (128u << 10)
+#define CHUNK_PULL   (1u << 20) /* where the receiver alone moves it */
+#define LOOK_EVERY   (2u << 20) /* bytes pushed between looks at the peer */
+#define SLOT_LEN     (16u << 10)
+#define SLOT_CNT     16u
+
+/* One side's view of a message under way. */
+struct xfer {
+	uint8_t mode;
+	bool push;  /* the sender may write */
+	bool no_push; /* it does not */
+	bool pull;  /* the receiver does */
+	bool shown; /* the sender was told the target's place in a segment */
+	uint32_t index;
+	struct record *rec;
+	uint64_t chunk;
+	uint64_t cnt;	  /* chunks in all */
+	uint64_t done;	  /* by this side */
+	uint64_t pushed;  /* bytes since the last look at the process they reach */
+	uint64_t src;	  /* the sender's address */
+	const char *from; /* the source, where it is of this process */
+	char *to;	  /* the target, likewise */
+	uint64_t src_off; /* the source in the sender's heap, or NO_PAGES */
+	uint64_t off;	  /* the target in the receiver's heap; the slots */
+	uint32_t slot_cnt;
+	uint32_t piece_cnt;
+	int failed;	  /* (receiver) -errno of a chunk */
+	struct segment_place place; /* of the source; then of the target, if it is shown */
+	struct theirs *far; /* the other side's memory, attached, or NULL */
+	char *far_at;	  /* where it is; NULL: it is valid no more */
+	struct bulk_piece piece[PIECES_MAX]; /* the target, in its process */
+};
+
+/* ---- chunk.c ---- */
+
+uint64_t chunk_len(const struct bulk *b, const struct xfer *x, uint64_t i);
+/* The sender's copy of a chunk; the receiver's. 0, or a negative errno. */
+int chunk_put(struct shm *s, struct bulk *b, struct xfer *x, uint64_t i);
+int chunk_get(struct shm *s, struct bulk *b, struct xfer *x, uint64_t i);
+/* All chunks are done: 1 if those that this side pushed have reached the peer. */
+int chunks_done(struct shm *s, struct xfer *x);
+
+#endif /* CHANNEL_SHM_BULK_H */

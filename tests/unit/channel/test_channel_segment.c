@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Messages whose buffers are in segments: the other process attaches them, and what it copies
+ * is what the owner has at that moment, whatever the owner does with that memory. The peer is
+ * a process of its own, which answers each message with what it got.
+ *
+ * The device of the module is left alone, so that what is not in a segment is in none.
+ */
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include <kedge/segment.h>
+
+#include "channel/shm/internal.h"
+#include "channel_child.h"
+#include "segment/internal.h"
+
+#define LEN  ((size_t)1 << 20)
+#define TAG  7
+#define LAST 8 /* of the message that ends the peer */
+
+static struct kedge_listener *l;
+static struct kedge_channel *ch;
+
+/* ---- messages ---- */
+
+static void finish(struct kedge_channel *on, struct kedge_completion *c)
+{
+	ssize_t n = 0;
+
+	while (!n)
+		n = wait_and_poll(on, c);
+	CHILD_CHECK(n == 1);
+	CHILD_CHECK(!c->status);
+}
+
+static void say(struct kedge_channel *on, const void *buf, size_t len, uint64_t tag)
+{
+	struct kedge_completion c;
+	int rc = kedge_channel_send(on, buf, len, tag, 0, NULL);
+
+	CHILD_CHECK(rc >= 0);
+	if (!rc)
+		finish(on, &c);
+}
+
+static uint64_t hear(struct kedge_channel *on, void *buf, size_t len)
+{
+	struct kedge_completion c;
+
+	CHILD_CHECK(!kedge_channel_recv(on, buf, len, 0, 0, 0, NULL));
+	finish(on, &c);
+	CHILD_CHECK(c.len == len);
+	return c.tag;
+}
+
+static uint64_t attached(struct kedge_channel *on)
+{
+	struct kedge_channel_stats st = { .size = sizeof(st) };
+
+	assert_int_equal(kedge_channel_stats(on, &st), 0);
+	return st.attached;
+}
+
+static void write_words(uint64_t *p, uint64_t seed)
+{
+	size_t i;
+
+	for (i = 0; i < LEN / 8; i++)
+		p[i] = seed + i;
+}
+
+static bool has_words(const uint64_t *p, uint64_t seed)
+{
+	size_t i;
+
+	for (i = 0; i < LEN / 8 && p[i] == seed + i; i++)
+		;
+	return i == LEN / 8;
+}
+
+/* ---- the peer ---- */
+
+static bool peer_shares; /* its buffer is a segment, too */
+
+static void echo(void)
+{
+	struct kedge_segment *s = NULL;
+	struct kedge_channel *on;
+	uint64_t tag;
+	char *buf;
+
+	CHILD_CHECK(!kedge_channel_open_shm(path, NULL, LIMIT * 1000, &on));
+	buf = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHILD_CHECK(buf != MAP_FAILED);
+	if (peer_shares)
+		CHILD_CHECK(!kedge_segment_make(buf, LEN, NULL, &s));
+	do {
+		tag = hear(on, buf, LEN);
+		say(on, buf, LEN, tag);
+	} while (tag != LAST);
+	kedge_channel_close(on);
+	kedge_segment_remove(s);
+}
+
+static pid_t begin(bool shares)
+{
+	pid_t pid;
+
+	peer_shares = shares;
+	assert_int_equal(kedge_listener_open_shm(path, NULL, &l), 0);
+	pid = start(echo);
+	assert_int_equal(kedge_listener_accept(l, LIMIT * 1000, &ch), 0);
+	return pid;
+}
+
+static void finish_peer(pid_t pid, uint64_t *out, uint64_t *in)
+{
+	say(ch, out, LEN, LAST);
+	hear(ch, in, LEN);
+	ends_well(pid);
+	kedge_channel_close(ch);
+	kedge_listener_close(l);
+}
+
+/* There and back: what comes back is what went. */
+static void turn(uint64_t *out, uint64_t *in, uint64_t seed)
+{
+	write_words(out, seed);
+	say(ch, out, LEN, TAG);
+	hear(ch, in, LEN);
+	assert_true(has_words(in, seed));
+}
+
+static uint64_t *memory(void)
+{
+	uint64_t *p = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			   0);
+
+	assert_true(p != MAP_FAILED);
+	return p;
+}
+
+/* Skips where memory cannot be converted. */
+static struct kedge_segment *share(void *p)
+{
+	const struct kedge_segment_opts o = { .size = sizeof(o),
+					      .backend = KEDGE_SEGMENT_CONVERT };
+	struct kedge_segment *s;
+	int rc = kedge_segment_make(p, LEN, &o, &s);
+
+	if (rc == -EOPNOTSUPP) {
+		printf("skipped: %s\n", kedge_strerror(rc));
+		skip();
+	}
+	assert_int_equal(rc, 0);
+	return s;
+}
+
+/* Turns until the peer copies by what it has attached, or this side does. */
+static void until_attached(struct kedge_segment *s, uint64_t *out, uint64_t *in, uint64_t *seed)
+{
+	struct kedge_segment_info i = { .size = sizeof(i) };
+	uint64_t was = attached(ch);
+
+	do {
+		turn(out, in, ++*seed);
+		assert_int_equal(kedge_segment_info(s, &i), 0);
+	} while (!i.grants && attached(ch) == was);
+}
+
+/* ---- cases ---- */
+
+static void a_senders_segment_is_copied_from(void **state)
+{
+	uint64_t *out = memory(), *in = memory(), seed = 1;
+	struct kedge_segment *s = share(out);
+	pid_t pid = begin(false);
+
+	until_attached(s, out, in, &seed);
+	turn(out, in, 1000);
+	turn(out, in, 2000);
+	finish_peer(pid, out, in);
+	kedge_segment_remove(s);
+	munmap(out, LEN);
+	munmap(in, LEN);
+}
+
+static void a_receivers_segment_is_copied_to(void **state)
+{
+	uint64_t *out = memory(), *in = memory(), seed = 1;
+	struct kedge_segment *s = share(in);
+	pid_t pid = begin(false);
+
+	until_attached(s, out, in, &seed);
+	turn(out, in, 1000);
+	turn(out, in, 2000);
+	finish_peer(pid, out, in);
+	kedge_segment_remove(s);
+	munmap(out, LEN);
+	munmap(in, LEN);
+}
+
+static void both_sides_copy(void **state)
+{
+	uint64_t *out = memory(), *in = memory(), seed = 1;
+	struct kedge_segment *s = share(out), *t = share(in);
+	pid_t pid = begin(true);
+
+	while (!attached(ch))
+		turn(out, in, ++seed);
+	turn(out, in, 1000);
+	finish_peer(pid, out, in);
+	kedge_segment_remove(s);
+	kedge_segment_remove(t);
+	munmap(out, LEN);
+	munmap(in, LEN);
+}
+
+/* The program does to its buffer what it may between two messages. */
+static void change(uint64_t *p, unsigned int how)
+{
+	void *q = p;
+
+	switch (how) {
+	case 0:
+		munmap(p, LEN);
+		q = mmap(p, LEN, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+		break;
+	case 1:
+		madvise(p, LEN, MADV_DONTNEED);
+		break;
+	case 2: /* in part */
+		madvise((char *)p + LEN / 2, LEN / 4, MADV_DONTNEED);
+		break;
+	case 3:
+		q = mmap(p, LEN, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	}
+	assert_ptr_equal(q, p);
+}
+
+static void what_changes_is_never_old(void **state)
+{
+	uint64_t *out = memory(), *in = memory(), seed = 1;
+	struct kedge_segment *s, *t;
+	pid_t pid = begin(true);
+	unsigned int how;
+
+	for (how = 0; how < 8; how++) {
+		s = share(out);
+		t = share(in);
+		until_attached(s, out, in, &seed);
+		until_attached(t, out, in, &seed);
+		change(how < 4 ? out : in, how % 4);
+		turn(out, in, seed += 1000);
+		turn(out, in, seed += 1000);
+		kedge_segment_remove(s);
+		kedge_segment_remove(t);
+		turn(out, in, seed += 1000);
+	}
+	finish_peer(pid, out, in);
+	munmap(out, LEN);
+	munmap(in, LEN);
+}
+
+/* ---- while messages are under way ---- */
+
+static _Atomic bool stops;
+
+static void *fork_and_fork(void *arg)
+{
+	pid_t pid;
+
+	while (!atomic_load(&stops)) {
+		pid = fork();
+		if (!pid)
+			_exit(0);
+		if (pid > 0)
+			waitpid(pid, NULL, 0);
+		usleep(500);
+	}
+	return arg;
+}
+
+static void *make_and_remove(void *arg)
+{
+	struct kedge_segment *s;
+
+	while (!atomic_load(&stops)) {
+		if (!kedge_segment_make(arg, LEN, NULL, &s))
+			kedge_segment_remove(s);
+		usleep(500);
+	}
+	return NULL;
+}
+
+static void while_another_thread(void *(*does)(void *), bool shared)
+{
+	uint64_t *out = memory(), *in = memory(), seed = 1;
+	struct kedge_segment *s = share(out), *t = shared ? share(in) : NULL;
+	pid_t pid = begin(true);
+	pthread_t thread;
+	int i;
+
+	atomic_store(&stops, false);
+	assert_int_equal(pthread_create(&thread, NULL, does, in), 0);
+	for (i = 0; i < 40; i++)
+		turn(out, in, seed += 1000);
+	atomic_store(&stops, true);
+	pthread_join(thread, NULL);
+	finish_peer(pid, out, in);
+	kedge_segment_remove(s);
+	kedge_segment_remove(t);
+	munmap(out, LEN);
+	munmap(in, LEN);
+}
+
+static void another_thread_forks(void **state)
+{
+	while_another_thread(fork_and_fork, true);
+}
+
+static void another_thread_makes_and_removes(void **state)
+{
+	while_another_thread(make_and_remove, false);
+}
+
+static void a_peer_that_dies_is_told(void **state)
+{
+	uint64_t *out = memory(), *in = memory(), seed = 1;
+	struct kedge_segment *s = share(out);
+	struct kedge_completion c;
+	pid_t pid = begin(true);
+	ssize_t n = 0;
+
+	until_attached(s, out, in, &seed);
+	assert_int_equal(kedge_channel_recv(ch, in, LEN, 0, 0, 0, NULL), 0);
+	end(pid);
+	while (n >= 0)
+		n = wait_and_poll(ch, &c);
+	assert_int_equal(n, -ECONNRESET);
+	kedge_channel_close(ch);
+	kedge_listener_close(l);
+	kedge_segment_remove(s);
+	munmap(out, LEN);
+	munmap(in, LEN);
+}
+
+/* ---- whose segments ---- */
+
+/* Of a process that the channel is not with. */
+static void own_and_wait(void)
+{
+	struct kedge_segment_id id;
+	struct kedge_segment *s;
+	char *p = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char c;
+
+	CHILD_CHECK(p != MAP_FAILED);
+	memset(p, 3, LEN);
+	CHILD_CHECK(!kedge_segment_make(p, LEN, NULL, &s));
+	CHILD_CHECK(!kedge_segment_id(s, &id));
+	CHILD_CHECK(write(sv[1], &id, sizeof(id)) == sizeof(id));
+	CHILD_CHECK(read(sv[1], &c, 1) == 1);
+	kedge_segment_remove(s);
+}
+
+static void a_third_process_is_not_reached(void **state)
+{
+	struct segment_place p = { .off = 0 };
+	uint64_t *out = memory();
+	struct kedge_segment *probe = share(out);
+	pid_t pid = start(own_and_wait);
+	struct peer *peer;
+	struct shm s = { .pid = pid };
+	uint64_t nonce[2], at;
+	char *mem = NULL;
+
+	assert_int_equal(read(sv[0], &p.id, sizeof(p.id)), sizeof(p.id));
+	assert_int_equal(peer_table_get(nonce, &at), 0);
+	assert_int_equal(peer_get(pid, sv[0], true, &peer), 0);
+	s.peer = peer;
+	/* Its own peer may have it, */
+	while (!theirs_has(&s, &p, LEN))
+		usleep(1000);
+	assert_non_null(theirs_use(&s, &p, LEN, KEDGE_SEGMENT_READ, &mem));
+	assert_int_equal(mem[LEN - 1], 3);
+	theirs_unuse(s.theirs[0]);
+	theirs_close(&s);
+	/* and one that only says that it is not. */
+	s = (struct shm){ .pid = getppid(), .peer = peer };
+	do
+		assert_null(theirs_use(&s, &p, LEN, KEDGE_SEGMENT_READ, &mem));
+	while (!s.theirs[0] || theirs_asks(&s));
+	assert_null(theirs_use(&s, &p, LEN, KEDGE_SEGMENT_READ, &mem));
+	assert_false(theirs_has(&s, &p, LEN));
+	theirs_close(&s);
+	peer_put(peer);
+	peer_table_put();
+	assert_int_equal(write(sv[0], "", 1), 1);
+	ends_well(pid);
+	kedge_segment_remove(probe);
+	munmap(out, LEN);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(a_senders_segment_is_copied_from),
+		CASE(a_receivers_segment_is_copied_to),
+		CASE(both_sides_copy),
+		CASE(what_changes_is_never_old),
+		CASE(another_thread_forks),
+		CASE(another_thread_makes_and_removes),
+		CASE(a_peer_that_dies_is_told),
+		CASE(a_third_process_is_not_reached),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
