@@ -92,6 +92,7 @@ enum bulk_ready {
 	READY_HEAP = 1 << 1,   /* it is of heap_alloc() */
 	READY_REGISTER = 1 << 2, /* it can be registered */
 	READY_ANYWHERE = 1 << 3, /* data that lands elsewhere lands no cheaper */
+	READY_SEGMENT = 1 << 4,	 /* it is in a segment that the peer may have attached */
 };
 
 struct ring;

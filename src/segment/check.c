@@ -47,6 +47,7 @@ int check_make(void)
 
 void check_begin(void)
 {
+	place_forget();
 	before = atomic_load_explicit(&seg->check->generation, memory_order_relaxed);
 	/* seq_cst: before the read() of events in every eye. */
 	atomic_store_explicit(&seg->check->generation, before | 1, memory_order_seq_cst);

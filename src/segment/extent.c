@@ -426,6 +426,7 @@ static bool is_whole(int i)
 static void set_away(int i, bool away)
 {
 	sig_lock(&seg_lock);
+	place_forget();
 	seg->extent[i].away = away;
 	sig_unlock(&seg_lock);
 }

@@ -184,6 +184,10 @@ void tables_free(void);
 /* In a child, for which they are the parent's. */
 void tables_forget(void);
 
+/* As of what place.c has found places. With lock, before those change: it moves. */
+extern _Atomic uint64_t seg_epoch;
+void place_forget(void);
+
 /* -ESTALE, and why. */
 int segment_is_stale(void);
 

@@ -86,6 +86,7 @@ static int enter(struct kedge_segment *s, const struct kedge_segment_opts *o)
 	if (s->extent >= 0)
 		s->changes = atomic_load(&seg->check->changes[s->extent]);
 	s->next = seg->segments;
+	place_forget();
 	seg->segments = s;
 	seg->segment_cnt++;
 	sig_unlock(&seg_lock);
@@ -160,6 +161,7 @@ static void leave(struct kedge_segment *s)
 	sig_lock(&seg_lock);
 	for (link = &seg->segments; *link != s; link = &(*link)->next)
 		;
+	place_forget();
 	*link = s->next;
 	seg->segment_cnt--;
 	sig_unlock(&seg_lock);

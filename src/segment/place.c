@@ -4,6 +4,11 @@
  * at that place: not where a part was unmapped, emptied or moved, nor while it is private
  * because the process forks. The tables say so as of now: a change that has returned to the
  * program is in them, as the thread enters it before the system call goes on.
+ *
+ * What was found is remembered as of an epoch. The epoch moves, with lock, before the tables
+ * do: before the thread reads an event (check.c), and so before the munmap() returns that the
+ * event is of; and when a segment comes, goes, or is private for a while. A memo is made with
+ * lock. So one of the present epoch is what the tables say.
  */
 #include <unistd.h>
 
@@ -34,21 +39,19 @@ static bool is_in(const struct kedge_segment *s, uintptr_t at, size_t len)
 	       there_until((uint32_t)s->extent, at, at + len) >= at + len;
 }
 
-bool segment_place_converted(const void *p, size_t len, struct segment_place *place)
+static void look(struct segment_memo *m)
 {
 	const struct kedge_segment *s = NULL;
-	uintptr_t at = (uintptr_t)p;
 
-	if (!__atomic_load_n(&seg, __ATOMIC_RELAXED))
-		return false;
 	sig_lock(&seg_lock);
+	m->epoch = atomic_load(&seg_epoch);
 	if (seg)
-		for (s = seg->segments; s && !is_in(s, at, len); s = s->next)
+		for (s = seg->segments; s && !is_in(s, m->at, m->len); s = s->next)
 			;
+	m->found = m->converted = s != NULL;
 	if (s)
-		*place = (struct segment_place){ s->id, at - s->addr };
+		m->place = (struct segment_place){ s->id, m->at - s->addr };
 	sig_unlock(&seg_lock);
-	return s != NULL;
 }
 
 /* ---- the address space, by the module ---- */
@@ -102,7 +105,35 @@ static bool place_whole(uintptr_t at, struct segment_place *place)
 	return has;
 }
 
-bool segment_place(const void *at, size_t len, struct segment_place *place)
+/* ---- memos ---- */
+
+static struct segment_memo *memo_of(struct segment_memos *all, uintptr_t at, size_t len)
 {
-	return segment_place_converted(at, len, place) || place_whole((uintptr_t)at, place);
+	uint64_t now = atomic_load_explicit(&seg_epoch, memory_order_acquire);
+	struct segment_memo *m;
+
+	for (m = all->memo; m < all->memo + MEMOS; m++)
+		if (m->at == at && m->len == len && m->epoch == now)
+			return m;
+	m = &all->memo[all->next++ % MEMOS];
+	*m = (struct segment_memo){ .at = at, .len = len };
+	look(m);
+	if (!m->found)
+		m->found = place_whole(at, &m->place);
+	return m;
+}
+
+bool segment_place(struct segment_memos *all, const void *at, size_t len,
+		   struct segment_place *place)
+{
+	const struct segment_memo *m = memo_of(all, (uintptr_t)at, len);
+
+	if (m->found)
+		*place = m->place;
+	return m->found;
+}
+
+bool segment_converted(struct segment_memos *all, const void *at, size_t len)
+{
+	return memo_of(all, (uintptr_t)at, len)->converted;
 }

@@ -13,6 +13,7 @@
 struct sig_lock seg_lock = SIG_LOCK_INIT;
 static pthread_mutex_t seg_gate = PTHREAD_MUTEX_INITIALIZER;
 struct seg_tables *seg;
+_Atomic uint64_t seg_epoch = 1; /* 0: that of an empty memo */
 
 /* A handler that interrupts its holder could call fork(), which takes the gate. */
 void gate_lock(void)
@@ -72,6 +73,11 @@ void tables_forget(void)
 	if (seg)
 		own_unmap(seg, sizeof(*seg));
 	seg = NULL;
+}
+
+void place_forget(void)
+{
+	atomic_fetch_add(&seg_epoch, 1);
 }
 
 int segment_is_stale(void)

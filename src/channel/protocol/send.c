@@ -62,14 +62,19 @@ static int send_eager(struct kedge_channel *ch, const void *buf, size_t len,
 	return 0;
 }
 
-#define OFFER_MIN 20480u
+#define OFFER_MIN     20480u
+#define OFFER_SEGMENT 65536u
 
 /* In memory that the peer reads by itself: one copy, for three packets. */
 static bool is_offered(const struct kedge_channel *ch, const void *buf,
 		       size_t len)
 {
-	return len >= OFFER_MIN && len <= ch->peer.eager_max && ch->ring &&
-	       ch->t->ready(ch->ctx, buf, len, NULL, 0) & READY_HEAP;
+	uint32_t ready;
+
+	if (len < OFFER_MIN || len > ch->peer.eager_max || !ch->ring)
+		return false;
+	ready = ch->t->ready(ch->ctx, buf, len, NULL, 0);
+	return ready & READY_HEAP || (ready & READY_SEGMENT && len >= OFFER_SEGMENT);
 }
 
 /* Once for an operation, however often it waits for room. A short message does

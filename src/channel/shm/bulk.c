@@ -58,10 +58,10 @@ static struct xfer *xfer_of(const struct bulk *b)
 
 /* Set @p to where the peer finds a message of this process, if it is in a segment. One with a
  * deadline is not shown: a load there may wait for a fault of this process's. */
-static bool show(const struct shm *s, const struct bulk *b, struct segment_place *p)
+static bool show(struct shm *s, const struct bulk *b, struct segment_place *p)
 {
 	return s->apart && !(b->flags & BULK_TIMED) && b->piece_cnt == 1 &&
-	       segment_place((void *)(uintptr_t)b->piece[0].addr, b->len, p);
+	       segment_place(&s->memos, (void *)(uintptr_t)b->piece[0].addr, b->len, p);
 }
 
 int bulk_offer(void *ctx, struct bulk *b, void *desc, size_t *len)
@@ -80,20 +80,19 @@ int bulk_offer(void *ctx, struct bulk *b, void *desc, size_t *len)
 	return 0;
 }
 
-bool bulk_attached(struct shm *s, const void *buf, size_t len, const void *rts,
-		   size_t rts_len)
+uint32_t bulk_attached(struct shm *s, const void *buf, size_t len, const void *rts,
+		       size_t rts_len)
 {
-	struct segment_place p;
 	struct rts_desc d;
 
-	if (!s->apart || !rts)
-		return false;
-	if (rts_len == sizeof(d)) {
-		memcpy(&d, rts, sizeof(d));
-		if (theirs_has(s, &d.place, len))
-			return true;
-	}
-	return segment_place_converted(buf, len, &p);
+	if (!s->apart)
+		return 0;
+	if (segment_converted(&s->memos, buf, len))
+		return READY_SEGMENT | READY_ANYWHERE;
+	if (!rts || rts_len != sizeof(d))
+		return 0;
+	memcpy(&d, rts, sizeof(d));
+	return theirs_has(s, &d.place, len) ? READY_ANYWHERE : 0;
 }
 
 /* ---- records ---- */

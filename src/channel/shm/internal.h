@@ -133,6 +133,7 @@ struct shm {
 	bool can_cross;	     /* we reach the peer's memory, and may */
 	bool peer_can_cross; /* it reaches ours */
 	bool apart;	     /* both, and it is another process */
+	struct segment_memos memos;
 	struct theirs *theirs[THEIRS]; /* parts of its segments */
 	uint64_t theirs_clock;
 	uint64_t attached; /* bytes that were copied by those */
@@ -158,10 +159,10 @@ int bulk_step(void *ctx, struct bulk *b);
 int bulk_stop(void *ctx, struct bulk *b);
 void bulk_end(void *ctx, struct bulk *b);
 
-/* Data that goes straight to @buf comes by a segment, or the buffer is in one that no page
- * is swapped in. @rts may be NULL. */
-bool bulk_attached(struct shm *s, const void *buf, size_t len, const void *rts,
-		   size_t rts_len);
+/* READY_SEGMENT if @buf is in one; READY_ANYWHERE then, as no page is swapped in there, or if
+ * the source of the message that @rts describes is attached here. @rts may be NULL. */
+uint32_t bulk_attached(struct shm *s, const void *buf, size_t len, const void *rts,
+		       size_t rts_len);
 
 /* ---- theirs.c: the peer's segments ---- */
 

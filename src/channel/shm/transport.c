@@ -72,8 +72,7 @@ static uint32_t shm_ready(void *ctx, const void *buf, size_t len, const void *rt
 		return READY_DIRECT | READY_HEAP;
 	if (!s->can_cross)
 		return 0;
-	return READY_DIRECT | READY_REGISTER |
-	       (bulk_attached(s, buf, len, rts, rts_len) ? READY_ANYWHERE : 0u);
+	return READY_DIRECT | READY_REGISTER | bulk_attached(s, buf, len, rts, rts_len);
 }
 
 static bool shm_can_push(void *ctx)

@@ -47,6 +47,7 @@ extern const char *const chan_mix_names[CHAN_MIXES + 1];
  * @session:  its number
  * @messages: that each rank sends
  * @mix:      enum chan_mix
+ * @segments: most of the buffers that are not short are in segments
  * @way, @flags, @timeout_ms, @eager_max, @unexpected: the channel's options,
  *            of each rank
  */
@@ -55,6 +56,7 @@ struct chan_go {
 	uint64_t session;
 	uint32_t messages;
 	uint32_t mix;
+	uint32_t segments;
 	uint32_t way[2];
 	uint32_t flags[2];
 	uint32_t timeout_ms[2];
@@ -112,6 +114,7 @@ struct chan_tally {
 	uint64_t ways[8];
 	uint64_t cancelled, timed_out, truncated, reset, faults, other;
 	uint64_t forks, maps, leaks;
+	uint64_t attached; /* bytes that were copied by segments */
 	uint64_t notice_ns; /* the slowest to see that the peer is dead */
 	uint64_t wrong;
 	uint32_t why_cnt;
@@ -169,6 +172,7 @@ enum chan_mem {
 	MEM_HEAP,   /* kedge_channel_alloc() */
 	MEM_MAP,    /* pages of its own, with neighbours that come and go */
 	MEM_FLUSH,  /* the same; its end is the end of what is mapped */
+	MEM_BLOCK,  /* in a segment */
 };
 
 struct chan_rank;
@@ -208,6 +212,13 @@ void chan_buf_drop(struct chan_buf *b);
 void chan_kept_look(struct chan_rank *r, bool all);
 /* Memory that waits to be used again. */
 void chan_spares_drop(struct chan_rank *r);
+
+/* ---- buffers in segments: block.c ---- */
+
+/* @need bytes of a segment of this rank's, or NULL. */
+uint8_t *chan_block_get(struct chan_rank *r, size_t need);
+void chan_block_put(struct chan_rank *r, const uint8_t *base);
+void chan_blocks_drop(struct chan_rank *r);
 
 /* ---- the order: order.c ---- */
 
@@ -254,6 +265,7 @@ struct chan_recv {
 #define CHAN_SPARES   4
 #define CHAN_KEPT     8
 #define CHAN_CHILDREN 4
+#define CHAN_BLOCKS   8
 
 struct chan_spare {
 	uint8_t *base;
@@ -265,6 +277,15 @@ struct chan_kept {
 	uint8_t *base;
 	size_t len;
 	uint64_t until;
+};
+
+/* @filled: with bytes that nobody changes. */
+struct chan_block {
+	uint8_t *base;
+	size_t len;
+	struct kedge_segment *segment;
+	bool used;
+	bool filled;
 };
 
 struct chan_rank {
@@ -291,6 +312,7 @@ struct chan_rank {
 	struct chan_order order;
 	struct chan_spare spare[CHAN_SPARES];
 	struct chan_kept kept[CHAN_KEPT];
+	struct chan_block block[CHAN_BLOCKS];
 	pid_t child[CHAN_CHILDREN];
 	uint32_t sessions;
 	unsigned int maps; /* of this process after its first sessions */

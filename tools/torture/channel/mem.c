@@ -147,6 +147,8 @@ static enum chan_mem choose(struct chan_rank *r, size_t cap)
 
 	if (cap <= SLOT_CAP && !chan_once(r, 64))
 		return MEM_SLOT;
+	if (v < (r->go.segments ? 12 : 1) && !strcmp(r->transport, "shm"))
+		return MEM_BLOCK;
 	if (v < 4)
 		return MEM_MALLOC;
 	if (v < 8)
@@ -165,6 +167,11 @@ static int get_mem(struct chan_rank *r, struct chan_buf *b, size_t cap)
 		if (b->base)
 			b->at = b->base + EDGE + util_rng_below(&r->rng, EDGE);
 		break;
+	case MEM_BLOCK:
+		b->base = chan_block_get(r, cap + 3 * EDGE);
+		if (b->base)
+			b->at = b->base + EDGE + util_rng_below(&r->rng, EDGE);
+		break;
 	case MEM_HEAP:
 		b->base = kedge_channel_alloc(r->ch, cap + 2 * EDGE);
 		if (b->base)
@@ -180,7 +187,7 @@ int chan_buf_get(struct chan_rank *r, struct chan_buf *b, size_t cap)
 {
 	b->mem = choose(r, cap);
 	if (get_mem(r, b, cap)) {
-		/* The channel's heap has an end. */
+		/* The channel's heap has an end, and blocks are few. */
 		b->mem = MEM_MALLOC;
 		if (get_mem(r, b, cap))
 			return -ENOMEM;
@@ -367,6 +374,9 @@ void chan_buf_put(struct chan_rank *r, struct chan_buf *b)
 		break;
 	case MEM_MALLOC:
 		free(b->base);
+		break;
+	case MEM_BLOCK:
+		chan_block_put(r, b->base);
 		break;
 	default:
 		break;

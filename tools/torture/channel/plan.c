@@ -85,6 +85,15 @@ void chan_plan(struct util_rng *rng, uint32_t mix, struct chan_go *go)
 		go->unexpected[i] = util_rng_below(rng, 3)
 					    ? 0 : 1 + util_rng_below(rng, 100);
 	}
+	go->segments = !util_rng_below(rng, 3);
+	if (!go->segments)
+		return;
+	/* Where they are made use of. */
+	for (i = 0; i < 2; i++) {
+		go->way[i] = util_rng_below(rng, 2) ? KEDGE_WAY_AUTO : KEDGE_WAY_DIRECT;
+		go->flags[i] = 0;
+		go->timeout_ms[i] = 0;
+	}
 }
 
 static inline uint64_t base_of(const struct chan_go *go, unsigned int from,

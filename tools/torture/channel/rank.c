@@ -23,7 +23,7 @@
 #define NOTICE_NS  10000000000ull /* to see that a peer is dead */
 #define SETTLED	   3u /* sessions until a process has all it keeps */
 #define MAPS_SPARE 64u
-#define LINGER_NS  8000000000ull /* for what close() leaves to be sent */
+#define LINGER_NS  12000000000ull /* for what close() leaves behind */
 
 /* ---- tricks: forks, neighbours, cancels ---- */
 
@@ -260,20 +260,30 @@ static void drop(struct chan_rank *r)
 		r->recv[i].busy = r->send[i].busy = false;
 	}
 	chan_spares_drop(r);
+	chan_blocks_drop(r);
 }
 
-/* What close() left to be sent has a time to be gone. */
+/* What close() left to be sent has a time to be gone, and so has a thread that asks the peer
+ * for a segment. */
 static void read_owned(const struct chan_rank *r, const struct chan_owned *was,
 		       struct chan_owned *now)
 {
 	uint64_t end = clock_ns() + LINGER_NS;
 
 	chan_owned_read(now);
-	while (!is_shm(r) && clock_ns() < end &&
+	while (clock_ns() < end &&
 	       (now->fds != was->fds || now->threads != was->threads)) {
 		usleep(1000);
 		chan_owned_read(now);
 	}
+}
+
+static void count_attached(struct chan_rank *r)
+{
+	struct kedge_channel_stats st = { .size = sizeof(st) };
+
+	if (!kedge_channel_stats(r->ch, &st))
+		r->tally->attached += st.attached;
 }
 
 static void look_for_leaks(struct chan_rank *r, const struct chan_owned *was)
@@ -303,6 +313,7 @@ static void session(struct chan_rank *r, int fd)
 	if (!open_channel(r, fd)) {
 		exchange(r);
 		chan_kept_look(r, true);
+		count_attached(r);
 		r->ledger->left[r->me] = 1;
 		kedge_channel_close(r->ch);
 	}

@@ -38,7 +38,7 @@ static int report_json(const struct chan_opts *opts,
 
 	return util_json_print(json_pack(
 		"{s:I, s:I, s:I, s:I, s:o, s:{s:I, s:I, s:I, s:I, s:I, s:I}, "
-		"s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:s, "
+		"s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:s, "
 		"s:I, s:f}",
 		"messages", (json_int_t)r->messages, "sessions",
 		(json_int_t)r->sessions, "whole", (json_int_t)t->whole,
@@ -50,7 +50,8 @@ static int report_json(const struct chan_opts *opts,
 		(json_int_t)t->other, "deaths", (json_int_t)r->deaths,
 		"notice_ms", (double)t->notice_ns / 1e6, "stops",
 		(json_int_t)r->stops, "forks", (json_int_t)t->forks, "maps",
-		(json_int_t)t->maps, "wrong", (json_int_t)r->wrong, "lost",
+		(json_int_t)t->maps, "attached_bytes",
+		(json_int_t)t->attached, "wrong", (json_int_t)r->wrong, "lost",
 		(json_int_t)r->lost, "leaks", (json_int_t)r->leaks, "crashes",
 		(json_int_t)r->crashes, "hangs", (json_int_t)r->hangs, "found",
 		found_json(t), "sizes", chan_mix_names[opts->mix], "seed",
@@ -74,13 +75,14 @@ static void report_text(const struct chan_opts *opts,
 {
 	const struct chan_tally *t = &r->sum;
 	char sent[UTIL_HUMAN], whole[UTIL_HUMAN], bytes[UTIL_HUMAN];
-	char late[UTIL_HUMAN];
+	char late[UTIL_HUMAN], attached[UTIL_HUMAN];
 	uint32_t i;
 
-	printf("messages: %s sent, %s received whole, %s\n",
+	printf("messages: %s sent, %s received whole, %s; %s by segments\n",
 	       util_human_count(sent, r->messages),
 	       util_human_count(whole, t->whole),
-	       util_human_bytes(bytes, t->bytes));
+	       util_human_bytes(bytes, t->bytes),
+	       util_human_bytes(attached, t->attached));
 	printf("ways:    ");
 	print_ways(t);
 	printf("errors:   %" PRIu64 " cancelled, %" PRIu64 " timed out, %" PRIu64

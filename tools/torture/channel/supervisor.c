@@ -313,6 +313,7 @@ static void add_up(struct supervisor *s)
 		to->faults += t->faults;
 		to->other += t->other;
 		to->forks += t->forks;
+		to->attached += t->attached;
 		to->maps += t->maps;
 		s->res->wrong += t->wrong;
 		s->res->leaks += t->leaks;

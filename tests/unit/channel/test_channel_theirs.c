@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The peer's segments, attached for messages: whose they may be, and what becomes of them when
+ * the owner changes its memory. The owner is another program, so that this one may have threads.
+ */
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include "channel/shm/internal.h"
+#include "core.h"
+
+#define LEN ((size_t)1 << 20)
+
+/* ---- the owner: its segment's id, then a byte for each change ---- */
+
+enum { CHANGE = 'c', MAKE = 'm', END = 'e' };
+
+static struct kedge_segment *share(char *p)
+{
+	const struct kedge_segment_opts o = { .size = sizeof(o),
+					      .backend = KEDGE_SEGMENT_CONVERT };
+	struct kedge_segment_id id = { { 0, 0 } };
+	struct kedge_segment *s = NULL;
+
+	memset(p, 3, LEN);
+	if (!kedge_segment_make(p, LEN, &o, &s))
+		kedge_segment_id(s, &id);
+	CHILD_CHECK(write(0, &id, sizeof(id)) == sizeof(id));
+	return s;
+}
+
+static void own(void)
+{
+	char *p = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct kedge_segment *s;
+	char c = 0;
+
+	CHILD_CHECK(p != MAP_FAILED);
+	s = share(p);
+	while (c != END) {
+		CHILD_CHECK(read(0, &c, 1) == 1);
+		if (c == CHANGE)
+			madvise(p, LEN / 2, MADV_DONTNEED);
+		if (c == MAKE) {
+			kedge_segment_remove(s);
+			s = share(p);
+		} else {
+			CHILD_CHECK(write(0, &c, 1) == 1);
+		}
+	}
+	kedge_segment_remove(s);
+}
+
+/* ---- this side ---- */
+
+static int sock;
+static pid_t owner;
+static struct shm s;
+static struct segment_place place;
+
+static bool hear_id(void)
+{
+	place = (struct segment_place){ .off = 0 };
+	assert_int_equal(read(sock, &place.id, sizeof(place.id)), sizeof(place.id));
+	return place.id.word[0];
+}
+
+static void owner_does(char c)
+{
+	assert_int_equal(write(sock, &c, 1), 1);
+	if (c != MAKE)
+		assert_int_equal(read(sock, &c, 1), 1);
+}
+
+static int begin(void **state)
+{
+	uint64_t nonce[2], at;
+	int sv[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, sv))
+		return -1;
+	owner = fork();
+	if (!owner) {
+		alarm(CHILD_TIMEOUT);
+		dup2(sv[1], 0);
+		execl("/proc/self/exe", "owner", "owner", NULL);
+		_exit(1);
+	}
+	close(sv[1]);
+	sock = sv[0];
+	if (!hear_id()) {
+		printf("skipped: memory cannot be converted here\n");
+		exit(77);
+	}
+	s = (struct shm){ .pid = owner };
+	return peer_table_get(nonce, &at) || peer_get(owner, sock, true, &s.peer);
+}
+
+static int end(void **state)
+{
+	int status;
+
+	owner_does(END);
+	theirs_close(&s);
+	peer_put(s.peer);
+	peer_table_put();
+	close(sock);
+	return waitpid(owner, &status, 0) != owner || status;
+}
+
+static bool is_there(size_t off, size_t len)
+{
+	const struct segment_place p = { place.id, off };
+
+	return theirs_has(&s, &p, len);
+}
+
+static void until_there(size_t off, size_t len)
+{
+	WAIT_FOR(is_there(off, len));
+}
+
+/* Asked for once, and decided. */
+static void ask_and_wait(void)
+{
+	is_there(0, LEN);
+	WAIT_FOR(!theirs_asks(&s));
+}
+
+static void a_peers_segment_is_attached(void **state)
+{
+	struct theirs *t;
+	char *at;
+
+	until_there(0, LEN);
+	t = theirs_use(&s, &place, LEN, KEDGE_SEGMENT_READ | KEDGE_SEGMENT_WRITE, &at);
+	assert_non_null(t);
+	assert_int_equal(at[0], 3);
+	assert_int_equal(at[LEN - 1], 3);
+	assert_true(theirs_valid(t));
+	theirs_unuse(t);
+}
+
+static void a_part_beyond_it_is_not(void **state)
+{
+	until_there(0, LEN);
+	assert_false(is_there(1, LEN));
+	assert_false(is_there(LEN, 1));
+	assert_false(is_there(UINT64_MAX, 2));
+	WAIT_FOR(!theirs_asks(&s));
+	assert_true(is_there(LEN - 1, 1));
+}
+
+static void a_third_process_is_not_reached(void **state)
+{
+	s.pid = getppid();
+	ask_and_wait();
+	assert_false(is_there(0, LEN));
+	WAIT_FOR(!theirs_asks(&s));
+	assert_false(is_there(0, LEN));
+	WAIT_FOR(!theirs_asks(&s));
+}
+
+/* Used meanwhile, it is not given back; what it was asked for again has the rest. */
+static void what_has_gone_is_not_valid(void **state)
+{
+	struct theirs *t;
+	char *at;
+
+	until_there(0, LEN);
+	t = theirs_use(&s, &place, LEN, KEDGE_SEGMENT_READ, &at);
+	assert_non_null(t);
+	owner_does(CHANGE);
+	assert_false(theirs_valid(t));
+	assert_int_equal(at[LEN - 1], 3);
+	assert_false(is_there(0, LEN));
+	assert_false(theirs_asks(&s));
+	theirs_unuse(t);
+	until_there(LEN / 2, LEN / 2);
+	assert_false(is_there(0, LEN));
+	WAIT_FOR(!theirs_asks(&s));
+}
+
+/* After one, two, four, ... messages. */
+static void what_is_refused_is_asked_for_seldom(void **state)
+{
+	unsigned int asked = 0, i;
+
+	s.pid = getppid();
+	for (i = 0; i < 100; i++) {
+		is_there(0, LEN);
+		asked += theirs_asks(&s);
+		WAIT_FOR(!theirs_asks(&s));
+	}
+	assert_true(asked <= 8);
+}
+
+static void many_segments_have_room_for_some(void **state)
+{
+	unsigned int i;
+
+	until_there(0, LEN);
+	for (i = 0; i < THEIRS + 8; i++) {
+		owner_does(MAKE);
+		assert_true(hear_id());
+		until_there(0, LEN);
+	}
+}
+
+#define CASE(fn) cmocka_unit_test_setup_teardown(fn, begin, end)
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(a_peers_segment_is_attached),
+		CASE(a_part_beyond_it_is_not),
+		CASE(a_third_process_is_not_reached),
+		CASE(what_has_gone_is_not_valid),
+		CASE(what_is_refused_is_asked_for_seldom),
+		CASE(many_segments_have_room_for_some),
+	};
+
+	if (argc > 1) {
+		own();
+		return 0;
+	}
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
