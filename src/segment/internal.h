@@ -4,8 +4,8 @@
  *
  *	owner.c    make, remove
  *	extent.c   converted memory: the table, its memfds; data.c what is a file's first
- *	grant.c    get, release, copy
- *	attach.c   attach, detach, valid
+ *	peer/      the other side's: grant.c get, release, copy; attach.c attach, detach,
+ *	           valid; attached.c those that are told of changes
  *	list.c     list, with owners.c, which asks the processes of this host
  *	module.c   the same by the kernel module, which needs nothing of what follows
  *	place.c    where a buffer is in a segment, for channels
@@ -127,7 +127,10 @@ struct gone_part {
 };
 
 struct kedge_grant {
-	struct list attachments;
+	struct list attachments; /* of a segment of this process's, with lock */
+	struct kedge_attachment *_Atomic chain; /* of others: attached.c */
+	struct kedge_attachment *spares;
+	atomic_flag spares_taken;
 	struct kedge_segment_id id;
 	struct clofork dev; /* of the module's; then most of what follows is not used */
 	struct kedge_segment_info info;
@@ -139,20 +142,10 @@ struct kedge_grant {
 	pid_t pid;	   /* the process that it was given to */
 	struct clofork pidfd; /* the owner */
 	bool ended;
-	uint64_t count; /* changes that were heard of */
-	uint32_t gone_cnt;
+	/* Written with lock. */
+	_Atomic uint64_t count; /* changes that were heard of */
+	_Atomic uint32_t gone_cnt;
 	struct gone_part gone[GONE_PARTS];
-};
-
-struct kedge_attachment {
-	struct kedge_attachment_head head; /* first */
-	struct list node; /* in grant->attachments */
-	struct kedge_grant *grant;
-	char *at; /* whole pages */
-	size_t len;
-	uint64_t file_off;
-	uint32_t flags;
-	bool gone;
 };
 
 struct seg_tables {
@@ -334,7 +327,6 @@ bool listing_answer(int fd, const struct seg_list *q);
 
 /* ---- recall.c: the thread's ---- */
 
-#define NEVER UINT64_MAX /* what no generation is: they count from 0, by two */
 
 /* From now on something may be attached: the owner is told. */
 void recall_begin(int fd);

@@ -18,7 +18,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "segment/internal.h"
+#include "segment/peer/attached.h"
 #include "uapi/linux/kedge_segment.h"
 
 #define NODE	 "/dev/kedge-segment"

@@ -10,8 +10,7 @@
  * event is of; and when a segment comes, goes, or is private for a while. A memo is made with
  * lock. So one of the present epoch is what the tables say.
  */
-#include <unistd.h>
-
+#include "base/process/page.h"
 #include "segment/internal.h"
 #include "segment/place.h"
 
@@ -79,7 +78,7 @@ static void make_whole(void)
 {
 	const struct kedge_segment_opts o = { .size = sizeof(o), .flags = KEDGE_SEGMENT_WHOLE,
 					      .backend = KEDGE_SEGMENT_MODULE };
-	pid_t pid = getpid();
+	pid_t pid = process_pid();
 
 	if (whole.pid == pid)
 		return;

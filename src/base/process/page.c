@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "base/process/page.h"
 
+#include <stdatomic.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/base.h"
 
@@ -20,4 +22,39 @@ void *page_of_process(void)
 	munmap(p, len);
 	errno = err;
 	return NULL;
+}
+
+/* The number, in such a page: 0 in a child that has not asked yet. */
+static _Atomic pid_t *_Atomic known;
+
+static pid_t ask(_Atomic pid_t *at)
+{
+	pid_t pid = getpid();
+
+	if (at)
+		atomic_store_explicit(at, pid, memory_order_relaxed);
+	return pid;
+}
+
+static pid_t ask_first(void)
+{
+	_Atomic pid_t *none = NULL, *at = page_of_process();
+
+	/* Another thread was faster. */
+	if (at && !atomic_compare_exchange_strong(&known, &none, at)) {
+		munmap((void *)at, kedge__page_size());
+		at = none;
+	}
+	return ask(at);
+}
+
+pid_t process_pid(void)
+{
+	_Atomic pid_t *at = atomic_load_explicit(&known, memory_order_acquire);
+	pid_t pid;
+
+	if (!at)
+		return ask_first();
+	pid = atomic_load_explicit(at, memory_order_relaxed);
+	return pid ? pid : ask(at);
 }

@@ -3,8 +3,13 @@
 #ifndef BASE_PROCESS_PAGE_H
 #define BASE_PROCESS_PAGE_H
 
+#include <sys/types.h>
+
 /* Of zeros, to be unmapped by munmap(); or NULL and errno. MADV_WIPEONFORK holds for
  * any way of forking, so a load tells a child from its parent. */
 void *page_of_process(void);
+
+/* As getpid(), by two loads. */
+pid_t process_pid(void);
 
 #endif /* BASE_PROCESS_PAGE_H */

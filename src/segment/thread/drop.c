@@ -30,7 +30,7 @@
 #include <unistd.h>
 
 #include "notify/internal.h"
-#include "segment/internal.h"
+#include "segment/peer/attached.h"
 
 #ifndef MADV_DONTNEED_LOCKED
 #define MADV_DONTNEED_LOCKED 24

@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "segment/internal.h"
+#include "segment/peer/attached.h"
 
 #define AT_A_TIME 64
 #define BEHIND ((off_t)1 << 40) /* the end of the check page's file */
@@ -48,9 +48,11 @@ static void take_part(struct kedge_attachment *a, uint64_t start, uint64_t end)
 static void note(struct kedge_grant *g, uint64_t start, uint64_t end)
 {
 	struct gone_part *last;
+	uint32_t n = g->gone_cnt;
 
-	if (g->gone_cnt < ARRAY_SIZE(g->gone)) {
-		g->gone[g->gone_cnt++] = (struct gone_part){ start, end };
+	if (n < ARRAY_SIZE(g->gone)) {
+		g->gone[n] = (struct gone_part){ start, end };
+		g->gone_cnt = n + 1;
 		return;
 	}
 	last = &g->gone[ARRAY_SIZE(g->gone) - 1];
@@ -63,6 +65,7 @@ static void take(struct kedge_grant *g, uint64_t start, uint64_t end)
 	struct list *l, *tmp;
 
 	note(g, start, end);
+	attached_take(g, take_part, start, end);
 	list_for_each_safe(l, tmp, &g->attachments)
 		take_part(list_entry(l, struct kedge_attachment, node), start, end);
 }
@@ -129,6 +132,7 @@ void recall_read(uint32_t index)
 
 void recall_forget(void)
 {
+	struct kedge_attachment *a;
 	struct list *l, *tmp;
 	uint32_t i;
 
@@ -137,5 +141,7 @@ void recall_forget(void)
 			continue;
 		list_for_each_safe(l, tmp, &seg->grant[i]->attachments)
 			list_entry(l, struct kedge_attachment, node)->head.seen = NEVER;
+		for (a = seg->grant[i]->chain; a; a = a->next)
+			a->head.seen = NEVER;
 	}
 }

@@ -13,7 +13,8 @@
 #include <unistd.h>
 
 #include "base/process/cancel.h"
-#include "segment/internal.h"
+#include "base/process/page.h"
+#include "segment/peer/attached.h"
 
 #define SETTLE_NS 100000000u
 
@@ -49,21 +50,36 @@ static bool is_gone(const struct kedge_grant *g, uint64_t start, uint64_t end)
 	return false;
 }
 
+/* As settled(), where nothing has gone at all. The parts that have are noted before the count
+ * of changes moves, so they are looked at after it. */
+static bool is_whole(const struct kedge_grant *g, uint64_t *generation)
+{
+	const struct seg_check *c = g->map.check;
+
+	*generation = atomic_load_explicit(&c->generation, memory_order_acquire);
+	return !(*generation & 1) &&
+	       atomic_load_explicit(&c->changes[g->word], memory_order_acquire) ==
+		       atomic_load_explicit(&g->count, memory_order_acquire) &&
+	       !atomic_load_explicit(&g->gone_cnt, memory_order_relaxed);
+}
+
+/* The thread may take it already, and no part of it has gone before: or -ESTALE. */
 static int enter(struct kedge_attachment *a)
 {
 	struct kedge_grant *g = a->grant;
 	uint64_t generation;
-	int rc = -ESTALE;
+	bool valid;
 
-	sig_lock(&seg_lock);
-	if (settled(g, &generation) && !is_gone(g, a->file_off, a->file_off + a->len)) {
-		a->head.seen = generation;
-		if (!g->own)
-			list_add_tail(&g->attachments, &a->node);
-		rc = 0;
+	if (!g->own)
+		attached_enter(a);
+	valid = is_whole(g, &generation);
+	if (!valid) {
+		sig_lock(&seg_lock);
+		valid = settled(g, &generation) &&
+			!is_gone(g, a->file_off, a->file_off + a->len);
+		sig_unlock(&seg_lock);
 	}
-	sig_unlock(&seg_lock);
-	return rc ? segment_is_stale() : 0;
+	return valid && attached_confirm(a, generation) ? 0 : segment_is_stale();
 }
 
 #ifdef __SANITIZE_THREAD__
@@ -88,7 +104,6 @@ static bool reserve(struct kedge_attachment *a)
 	if (to == MAP_FAILED)
 		return false;
 	a->at = to;
-	a->head.seen = NEVER;
 	if (!a->grant->own)
 		return true;
 	sig_lock(&seg_lock);
@@ -115,11 +130,14 @@ static bool map(struct kedge_attachment *a)
 
 static void unmap(struct kedge_attachment *a)
 {
-	if (a->grant->own)
+	if (a->grant->own) {
 		segment_unmap(a->at, a->len);
-	sig_lock(&seg_lock);
-	list_remove(&a->node);
-	sig_unlock(&seg_lock);
+		sig_lock(&seg_lock);
+		list_remove(&a->node);
+		sig_unlock(&seg_lock);
+	} else {
+		attached_leave(a);
+	}
 	munmap(a->at, a->len);
 }
 
@@ -128,7 +146,7 @@ static int check_attach(const struct kedge_grant *g, uint64_t offset, size_t len
 {
 	if (!g || !out || flags & ~KEDGE_ATTACH_KEEP)
 		return kedge_reason(-EINVAL, "a pointer is NULL, or a flag is unknown");
-	if (g->pid != getpid())
+	if (g->pid != process_pid())
 		return kedge_reason(-ECHILD, "the grant is the parent process's");
 	if (!len || offset >= g->info.len || len > g->info.len - offset)
 		return kedge_reason(-EINVAL, "the range is not within the segment");
@@ -151,9 +169,30 @@ static int attach(struct kedge_attachment *a)
 			unmap(a);
 		return rc;
 	}
-	if (a->at && a->at != MAP_FAILED)
+	if (a->grant->own && a->at)
 		unmap(a);
+	else if (a->at && a->at != MAP_FAILED)
+		munmap(a->at, a->len);
 	return kedge_reason(-ENOMEM, "no room for a mapping (vm.max_map_count, RLIMIT_AS)");
+}
+
+/* Of the grant's chain, or one of its own. */
+static bool is_chained(const struct kedge_grant *g)
+{
+	return !g->own && g->info.backend != KEDGE_SEGMENT_MODULE;
+}
+
+static struct kedge_attachment *record_get(struct kedge_grant *g)
+{
+	return is_chained(g) ? attached_get(g) : calloc(1, sizeof(struct kedge_attachment));
+}
+
+static void record_put(struct kedge_attachment *a)
+{
+	if (is_chained(a->grant))
+		attached_put(a);
+	else
+		free(a);
 }
 
 int kedge_segment_attach(struct kedge_grant *g, uint64_t offset, size_t len, uint32_t flags,
@@ -166,19 +205,23 @@ int kedge_segment_attach(struct kedge_grant *g, uint64_t offset, size_t len, uin
 
 	if (rc)
 		return rc;
-	a = malloc(sizeof(*a));
+	a = record_get(g);
 	if (!a)
 		return -ENOMEM;
 	first = round_down(g->file_off + offset, page);
-	*a = (struct kedge_attachment){
-		.head = { .generation = (const uint64_t *)&g->map.check->generation,
-			  .len = len },
-		.grant = g, .flags = flags, .file_off = first,
-		.len = round_up(g->file_off + offset + len, page) - first };
+	a->head = (struct kedge_attachment_head){
+		.generation = (const uint64_t *)&g->map.check->generation,
+		.seen = PENDING, .len = len };
+	a->grant = g;
+	a->flags = flags;
+	a->file_off = first;
+	a->len = round_up(g->file_off + offset + len, page) - first;
+	a->at = NULL;
+	a->gone = false;
 	list_init(&a->node);
 	rc = attach(a);
 	if (rc) {
-		free(a);
+		record_put(a);
 		return rc;
 	}
 	a->head.addr = a->at + (g->file_off + offset - first);
@@ -191,13 +234,13 @@ void kedge_segment_detach(struct kedge_attachment *a)
 	if (!a)
 		return;
 	/* A thread that hears of a change maps nothing there once it is out of the list. */
-	if (a->grant->pid != getpid())
+	if (a->grant->pid != process_pid())
 		;
 	else if (a->grant->info.backend == KEDGE_SEGMENT_MODULE)
 		munmap(a->at, a->len);
 	else
 		unmap(a);
-	free(a);
+	record_put(a);
 }
 
 int kedge_segment_valid_slow(struct kedge_attachment *a)
@@ -206,7 +249,7 @@ int kedge_segment_valid_slow(struct kedge_attachment *a)
 	bool valid;
 
 	/* The module's generation alone tells. */
-	if (!a || a->grant->pid != getpid() || a->grant->info.backend == KEDGE_SEGMENT_MODULE)
+	if (!a || a->grant->pid != process_pid() || a->grant->info.backend == KEDGE_SEGMENT_MODULE)
 		return false;
 	sig_lock(&seg_lock);
 	valid = settled(a->grant, &generation) && !a->gone;

@@ -22,7 +22,8 @@
 #include <unistd.h>
 
 #include "base/process/cancel.h"
-#include "segment/internal.h"
+#include "base/process/page.h"
+#include "segment/peer/attached.h"
 
 #define WAIT_S 10
 #define NAP_NS 500000
@@ -254,7 +255,7 @@ static void fill(struct kedge_grant *g, const struct reply *r, uint32_t access)
 	memcpy(g->info.reason, r->a.reason, sizeof(g->info.reason) - 1);
 	g->file_off = r->a.file_off;
 	g->word = r->a.word;
-	g->own = r->pid == getpid();
+	g->own = r->pid == process_pid();
 	g->count = r->a.count;
 }
 
@@ -311,7 +312,7 @@ static struct kedge_grant *grant_new(void)
 	if (!g)
 		return NULL;
 	list_init(&g->attachments);
-	g->pid = getpid();
+	g->pid = process_pid();
 	g->slot = -1;
 	clofork_init(&g->pidfd);
 	clofork_init(&g->dev);
@@ -442,10 +443,10 @@ void kedge_segment_release(struct kedge_grant *g)
 
 	if (!g)
 		return;
-	if (g->pid == getpid() && g->info.backend == KEDGE_SEGMENT_MODULE) {
+	if (g->pid == process_pid() && g->info.backend == KEDGE_SEGMENT_MODULE) {
 		module_release(g);
 		clofork_close(&g->pidfd);
-	} else if (g->pid == getpid()) {
+	} else if (g->pid == process_pid()) {
 		if (g->own && g->map.base)
 			segment_unmap(g->map.base, g->map.len);
 		gate_lock();
@@ -459,6 +460,7 @@ void kedge_segment_release(struct kedge_grant *g)
 		clofork_close(&g->pidfd);
 		unmap_all(g);
 	}
+	attached_free(g);
 	free(g);
 }
 
@@ -466,7 +468,7 @@ int kedge_grant_info(const struct kedge_grant *g, struct kedge_segment_info *inf
 {
 	if (!g)
 		return kedge_reason(-EINVAL, "a pointer is NULL");
-	if (g->pid != getpid())
+	if (g->pid != process_pid())
 		return -ECHILD;
 	return kedge__info_copy(info, INFO_V1, &g->info,
 				sizeof(g->info));
@@ -516,7 +518,7 @@ static int check_copy(const struct kedge_grant *g, uint64_t offset, const void *
 {
 	if (!g || !buf)
 		return kedge_reason(-EINVAL, "a pointer is NULL");
-	if (g->pid != getpid())
+	if (g->pid != process_pid())
 		return kedge_reason(-ECHILD, "the grant is the parent process's");
 	if (!is_within(g, offset, len) ||
 	    (access != KEDGE_SEGMENT_READ && access != KEDGE_SEGMENT_WRITE))

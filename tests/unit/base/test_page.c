@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* A process's number without a system call: never the parent's, however it was made. */
+#include <pthread.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "base/process/page.h"
+#include "core.h"
+
+#define THREADS 4
+
+static void *is_mine(void *arg)
+{
+	assert_int_equal(process_pid(), getpid());
+	return arg;
+}
+
+/* The first calls, at once. */
+static void threads_find_the_same(void **state)
+{
+	pthread_t t[THREADS];
+	int i;
+
+	for (i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_create(&t[i], NULL, is_mine, NULL), 0);
+	for (i = 0; i < THREADS; i++)
+		pthread_join(t[i], NULL);
+	is_mine(NULL);
+}
+
+static void ends_well(pid_t pid)
+{
+	int status;
+
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+static void check_twice(void)
+{
+	CHILD_CHECK(process_pid() == (pid_t)syscall(SYS_getpid));
+	CHILD_CHECK(process_pid() == (pid_t)syscall(SYS_getpid));
+}
+
+static void a_child_has_its_own(void **state)
+{
+	pid_t pid, again;
+	int status;
+
+	is_mine(NULL);
+	pid = fork();
+	if (!pid) {
+		check_twice();
+		again = fork();
+		if (!again) {
+			check_twice();
+			_exit(0);
+		}
+		CHILD_CHECK(waitpid(again, &status, 0) == again && !status);
+		check_twice();
+		_exit(0);
+	}
+	ends_well(pid);
+	is_mine(NULL);
+}
+
+/* No handler of fork() runs. */
+static void a_child_around_libc_has_its_own(void **state)
+{
+	pid_t pid;
+
+	is_mine(NULL);
+	pid = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+	if (!pid) {
+		check_twice();
+		syscall(SYS_exit_group, 0);
+	}
+	ends_well(pid);
+	is_mine(NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(threads_find_the_same),
+		cmocka_unit_test(a_child_has_its_own),
+		cmocka_unit_test(a_child_around_libc_has_its_own),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
