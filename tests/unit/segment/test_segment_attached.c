@@ -60,6 +60,14 @@ static void what_is_taken_is_confirmed_no_more(void **state)
 	assert_int_equal(b->head.seen, NEVER);
 }
 
+/* Generations count from 0, and are odd while events are read. */
+static void what_is_taken_is_of_no_generation(void **state)
+{
+	assert_true(NEVER > UINT64_MAX / 2);
+	assert_true(PENDING > UINT64_MAX / 2);
+	assert_true(NEVER != PENDING);
+}
+
 static void what_is_not_mapped_is_not_taken(void **state)
 {
 	struct kedge_attachment *a = attach();
@@ -197,6 +205,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(what_is_taken_is_confirmed_no_more),
+		CASE(what_is_taken_is_of_no_generation),
 		CASE(what_is_not_mapped_is_not_taken),
 		CASE(records_are_used_again),
 		CASE(detaching_waits_for_the_taker),
