@@ -95,6 +95,9 @@ enum bulk_ready {
 	READY_SEGMENT = 1 << 4,	 /* it is in a segment that the peer may have attached */
 };
 
+/* From here on a message in a segment is offered to a peer that may have it. */
+#define OFFER_SEGMENT 65536u
+
 struct ring;
 struct cost_case;
 

@@ -180,6 +180,8 @@ void tables_forget(void);
 /* As of what place.c has found places. With lock, before those change: it moves. */
 extern _Atomic uint64_t seg_epoch;
 void place_forget(void);
+/* As many segments were converted: of which place.c need not look at any if it is 0. */
+extern _Atomic uint32_t seg_cnt;
 
 /* -ESTALE, and why. */
 int segment_is_stale(void);

@@ -87,6 +87,7 @@ static int enter(struct kedge_segment *s, const struct kedge_segment_opts *o)
 		s->changes = atomic_load(&seg->check->changes[s->extent]);
 	s->next = seg->segments;
 	place_forget();
+	atomic_fetch_add(&seg_cnt, s->extent >= 0);
 	seg->segments = s;
 	seg->segment_cnt++;
 	sig_unlock(&seg_lock);
@@ -162,6 +163,7 @@ static void leave(struct kedge_segment *s)
 	for (link = &seg->segments; *link != s; link = &(*link)->next)
 		;
 	place_forget();
+	atomic_fetch_sub(&seg_cnt, s->extent >= 0);
 	*link = s->next;
 	seg->segment_cnt--;
 	sig_unlock(&seg_lock);

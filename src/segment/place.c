@@ -38,6 +38,12 @@ static bool is_in(const struct kedge_segment *s, uintptr_t at, size_t len)
 	       there_until((uint32_t)s->extent, at, at + len) >= at + len;
 }
 
+/* Without it a look takes a lock, for each buffer that was not asked about of late. */
+static bool has_converted(void)
+{
+	return atomic_load_explicit(&seg_cnt, memory_order_acquire);
+}
+
 static void look(struct segment_memo *m)
 {
 	const struct kedge_segment *s = NULL;
@@ -57,7 +63,8 @@ static void look(struct segment_memo *m)
 
 static struct {
 	struct sig_lock lock;
-	pid_t pid; /* of which process that is known */
+	_Atomic pid_t pid; /* of which process that is known */
+	_Atomic bool missing;
 	struct kedge_segment *segment; /* NULL: there is no module */
 } whole = { .lock = SIG_LOCK_INIT };
 
@@ -84,8 +91,16 @@ static void make_whole(void)
 		return;
 	kedge_segment_remove(whole.segment);
 	whole.segment = NULL;
-	whole.pid = pid;
 	kedge_segment_make(NULL, 0, &o, &whole.segment);
+	atomic_store(&whole.missing, !whole.segment);
+	atomic_store_explicit(&whole.pid, pid, memory_order_release);
+}
+
+/* There is no module, as was found out before. */
+static bool is_missing(void)
+{
+	return atomic_load_explicit(&whole.pid, memory_order_acquire) == process_pid() &&
+	       atomic_load_explicit(&whole.missing, memory_order_relaxed);
 }
 
 static bool place_whole(uintptr_t at, struct segment_place *place)
@@ -125,8 +140,11 @@ static struct segment_memo *memo_of(struct segment_memos *all, uintptr_t at, siz
 bool segment_place(struct segment_memos *all, const void *at, size_t len,
 		   struct segment_place *place)
 {
-	const struct segment_memo *m = memo_of(all, (uintptr_t)at, len);
+	const struct segment_memo *m;
 
+	if (!has_converted() && is_missing())
+		return false;
+	m = memo_of(all, (uintptr_t)at, len);
 	if (m->found)
 		*place = m->place;
 	return m->found;
@@ -134,5 +152,5 @@ bool segment_place(struct segment_memos *all, const void *at, size_t len,
 
 bool segment_converted(struct segment_memos *all, const void *at, size_t len)
 {
-	return memo_of(all, (uintptr_t)at, len)->converted;
+	return has_converted() && memo_of(all, (uintptr_t)at, len)->converted;
 }

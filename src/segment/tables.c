@@ -14,6 +14,7 @@ struct sig_lock seg_lock = SIG_LOCK_INIT;
 static pthread_mutex_t seg_gate = PTHREAD_MUTEX_INITIALIZER;
 struct seg_tables *seg;
 _Atomic uint64_t seg_epoch = 1; /* 0: that of an empty memo */
+_Atomic uint32_t seg_cnt;
 
 /* A handler that interrupts its holder could call fork(), which takes the gate. */
 void gate_lock(void)
@@ -73,6 +74,7 @@ void tables_forget(void)
 	if (seg)
 		own_unmap(seg, sizeof(*seg));
 	seg = NULL;
+	atomic_store(&seg_cnt, 0);
 }
 
 void place_forget(void)

@@ -62,8 +62,7 @@ static int send_eager(struct kedge_channel *ch, const void *buf, size_t len,
 	return 0;
 }
 
-#define OFFER_MIN     20480u
-#define OFFER_SEGMENT 65536u
+#define OFFER_MIN 20480u
 
 /* In memory that the peer reads by itself: one copy, for three packets. */
 static bool is_offered(const struct kedge_channel *ch, const void *buf,

@@ -85,7 +85,7 @@ uint32_t bulk_attached(struct shm *s, const void *buf, size_t len, const void *r
 {
 	struct rts_desc d;
 
-	if (!s->apart)
+	if (!s->apart || len < OFFER_SEGMENT)
 		return 0;
 	if (segment_converted(&s->memos, buf, len))
 		return READY_SEGMENT | READY_ANYWHERE;

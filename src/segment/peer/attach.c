@@ -233,10 +233,15 @@ void kedge_segment_detach(struct kedge_attachment *a)
 {
 	if (!a)
 		return;
-	/* A thread that hears of a change maps nothing there once it is out of the list. */
-	if (a->grant->pid != process_pid())
-		;
-	else if (a->grant->info.backend == KEDGE_SEGMENT_MODULE)
+	if (a->grant->pid != process_pid()) {
+		/* A thread of the parent's may have had the lock of the others: they end with
+		 * the grant. */
+		if (!is_chained(a->grant))
+			free(a);
+		return;
+	}
+	/* A thread that hears of a change maps nothing there from then on. */
+	if (a->grant->info.backend == KEDGE_SEGMENT_MODULE)
 		munmap(a->at, a->len);
 	else
 		unmap(a);

@@ -90,6 +90,18 @@ static void records_are_used_again(void **state)
 	assert_ptr_equal(attach(), a);
 }
 
+/* A thread of the parent's had the spares when it forked. */
+static void a_childs_detach_waits_for_nobody(void **state)
+{
+	struct kedge_attachment *a = attach();
+
+	g.pid = getpid() + 1;
+	g.info.backend = KEDGE_SEGMENT_CONVERT;
+	atomic_flag_test_and_set(&g.spares_taken);
+	attached_enter(a);
+	kedge_segment_detach(a);
+}
+
 /* ---- beside each other ---- */
 
 static _Atomic bool in_take, go_on, left;
@@ -208,6 +220,7 @@ int main(void)
 		CASE(what_is_taken_is_of_no_generation),
 		CASE(what_is_not_mapped_is_not_taken),
 		CASE(records_are_used_again),
+		CASE(a_childs_detach_waits_for_nobody),
 		CASE(detaching_waits_for_the_taker),
 		CASE(no_record_is_missed),
 	};
