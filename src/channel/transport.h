@@ -96,7 +96,7 @@ enum bulk_ready {
 };
 
 /* From here on a message in a segment is offered to a peer that may have it. */
-#define OFFER_SEGMENT 65536u
+#define OFFER_SEGMENT 131072u
 
 struct ring;
 struct cost_case;

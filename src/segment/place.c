@@ -9,8 +9,16 @@
  * do: before the thread reads an event (check.c), and so before the munmap() returns that the
  * event is of; and when a segment comes, goes, or is private for a while. A memo is made with
  * lock. So one of the present epoch is what the tables say.
+ *
+ * That is not enough for a buffer which is handed out. An munmap() of another thread's frees
+ * the addresses before its event is read, and a third thread may be given them meanwhile: what
+ * it puts there is in no table's file. So the kernel is asked what is mapped there. Until the
+ * buffer's operation is over nobody unmaps it.
  */
+#include <fcntl.h>
+
 #include "base/process/page.h"
+#include "notify/internal.h"
 #include "segment/internal.h"
 #include "segment/place.h"
 
@@ -44,6 +52,14 @@ static bool has_converted(void)
 	return atomic_load_explicit(&seg_cnt, memory_order_acquire);
 }
 
+static void fill(struct segment_memo *m, const struct kedge_segment *s, const struct extent *e)
+{
+	m->place = (struct segment_place){ s->id, m->at - s->addr };
+	m->inode = e->inode;
+	m->dev = e->dev;
+	m->file_off = m->at - e->at;
+}
+
 static void look(struct segment_memo *m)
 {
 	const struct kedge_segment *s = NULL;
@@ -55,7 +71,7 @@ static void look(struct segment_memo *m)
 			;
 	m->found = m->converted = s != NULL;
 	if (s)
-		m->place = (struct segment_place){ s->id, m->at - s->addr };
+		fill(m, s, &seg->extent[s->extent]);
 	sig_unlock(&seg_lock);
 }
 
@@ -137,6 +153,35 @@ static struct segment_memo *memo_of(struct segment_memos *all, uintptr_t at, siz
 	return m;
 }
 
+/* ---- what is mapped ---- */
+
+static bool can_ask(struct segment_memos *all)
+{
+	if (all->opened && clofork_ours(&all->maps))
+		return true;
+	clofork_init(&all->maps);
+	all->opened = !clofork_begin() &&
+		      !clofork_end(&all->maps, open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
+	return all->opened;
+}
+
+/* The pages of the file are there, by one mapping. */
+static bool is_mapped(struct segment_memos *all, const struct segment_memo *m)
+{
+	struct vma_info v;
+
+	return can_ask(all) && !vma_query(all->maps.fd, m->at, &v) && v.shared &&
+	       v.inode == m->inode && v.dev == m->dev &&
+	       v.off + (m->at - v.start) == m->file_off && v.end - m->at >= m->len;
+}
+
+void segment_memos_fini(struct segment_memos *all)
+{
+	if (all->opened)
+		clofork_close(&all->maps);
+	all->opened = false;
+}
+
 bool segment_place(struct segment_memos *all, const void *at, size_t len,
 		   struct segment_place *place)
 {
@@ -145,9 +190,10 @@ bool segment_place(struct segment_memos *all, const void *at, size_t len,
 	if (!has_converted() && is_missing())
 		return false;
 	m = memo_of(all, (uintptr_t)at, len);
-	if (m->found)
-		*place = m->place;
-	return m->found;
+	if (!m->found || (m->converted && !is_mapped(all, m)))
+		return false;
+	*place = m->place;
+	return true;
 }
 
 bool segment_converted(struct segment_memos *all, const void *at, size_t len)

@@ -12,6 +12,7 @@
 #include <kedge/segment.h>
 
 #include "base/base.h"
+#include "base/process/clofork.h"
 
 /* A byte of a segment. */
 struct segment_place {
@@ -30,19 +31,30 @@ struct segment_memos {
 		bool found;
 		bool converted;
 		struct segment_place place;
+		uint64_t inode; /* of converted memory */
+		uint64_t dev;
+		uint64_t file_off;
 	} memo[MEMOS];
 	uint32_t next; /* to be replaced */
+	bool opened;
+	struct clofork maps; /* of this process */
 };
+
+void segment_memos_fini(struct segment_memos *m);
 
 /*
  * Find @len bytes at @at in a segment that others can attach: as they will find them there,
  * which ends with the caller's next change of that memory. With the module the whole
  * address space becomes one at the first call. No thread may be in a lock of kedge's.
- * Of a range that is asked about again a few loads tell.
+ * Of a range that is asked about again a few loads tell, and for converted memory one system
+ * call (Linux 6.11; before, it is in no segment).
  */
 bool segment_place(struct segment_memos *m, const void *at, size_t len,
 		   struct segment_place *place);
 /* It is memory that was converted for a segment. */
 bool segment_converted(struct segment_memos *m, const void *at, size_t len);
+
+/* As kedge_segment_valid(), but where that would wait for the owner it is not valid. */
+bool segment_valid_now(struct kedge_attachment *a);
 
 #endif /* SEGMENT_PLACE_H */

@@ -22,6 +22,12 @@ MUTANTS = [
     ('check.c', 'even-while-read',
      'the generation is even while events are read',
      'before | 1, memory_order_seq_cst', 'before, memory_order_seq_cst'),
+    ('place.c', 'new-memory-is-the-old',
+     'memory at addresses that were just unmapped is sent as what was there',
+     '(m->converted && !is_mapped(all, m))', '(m->converted && !can_ask(all))'),
+    ('place.c', 'memos-are-kept',
+     'a buffer is in a segment that was removed',
+     'm->len == len && m->epoch == now)', 'm->len == len && m->epoch)'),
     ('peer/attach.c', 'count-ignored',
      'an attachment is valid though changes were not heard of',
      '\t\t    atomic_load_explicit(&c->changes[g->word], memory_order_acquire) ==\n'

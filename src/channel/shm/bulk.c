@@ -6,9 +6,8 @@
  *           system call
  *   MEMORY  any memory: the receiver pulls it with process_vm_readv(), and the
  *           sender pushes with process_vm_writev() where the receiver lets it;
- *           without a system call where it is in a segment that is attached
- *           (theirs.c): the receiver copies out of the sender's, and the sender
- *           into the receiver's
+ *           without a system call where the source is in a segment that the
+ *           receiver has attached (theirs.c)
  *   STREAM  slots that both have mapped: the sender fills, the receiver drains
  *
  * In the first two both processors may work on one message: chunks of it are
@@ -34,13 +33,10 @@ struct rts_desc {
  * the receiver's memory by the kernel. */
 #define NO_PUSH (NO_PAGES - 1)
 
-#define CTS_PUSH  1u /* the sender may write by the kernel */
-#define CTS_SHOWN 2u /* there is one piece, and its place behind it */
-
 struct cts_desc {
 	uint32_t record;
 	uint8_t mode;
-	uint8_t flags;
+	uint8_t push;
 	uint16_t piece_cnt;
 	uint32_t chunk;
 	uint32_t slot_cnt;
@@ -48,8 +44,6 @@ struct cts_desc {
 	struct bulk_piece piece[PIECES_MAX];
 };
 _Static_assert(sizeof(struct cts_desc) <= DESC_MAX, "fits");
-_Static_assert(sizeof(struct segment_place) <= (PIECES_MAX - 1) * sizeof(struct bulk_piece),
-	       "has room there");
 
 static struct xfer *xfer_of(const struct bulk *b)
 {
@@ -162,24 +156,16 @@ static int plan_stream(struct shm *s, const struct bulk *b, struct xfer *x)
 	return slots_get(s, x->chunk * x->slot_cnt, &x->off);
 }
 
-static void plan_attached(struct shm *s, struct bulk *b, struct xfer *x)
-{
-	if (x->src_off == NO_PAGES && x->place.id.word[0] && s->apart &&
-	    !(b->flags & BULK_TIMED))
-		x->far = theirs_use(s, &x->place, b->len, KEDGE_SEGMENT_READ, &x->far_at);
-	/* The sender asks nothing before it writes there; pages to land on come and go. */
-	x->shown = !(b->flags & BULK_PUSH) && !x->no_push && !kedge__bulk_check(b) &&
-		   show(s, b, &x->place);
-}
-
 static int plan_memory(struct shm *s, struct bulk *b, struct xfer *x)
 {
 	x->push = b->flags & BULK_PUSH && s->peer_can_cross && !x->no_push;
 	x->pull = x->src_off != NO_PAGES || (s->can_cross && !(b->flags & BULK_TIMED));
 	if ((!x->push && !x->pull) || b->piece_cnt > PIECES_MAX)
 		return -EOPNOTSUPP;
-	plan_attached(s, b, x);
-	if (!x->push && !x->shown)
+	if (x->src_off == NO_PAGES && x->place.id.word[0] && s->apart &&
+	    !(b->flags & BULK_TIMED))
+		x->far = theirs_use(s, &x->place, b->len, &x->far_at);
+	if (!x->push)
 		x->chunk = CHUNK_PULL;
 	x->piece_cnt = b->piece_cnt;
 	memcpy(x->piece, b->piece, b->piece_cnt * sizeof(*b->piece));
@@ -207,25 +193,18 @@ static int plan(struct shm *s, struct bulk *b, struct xfer *x)
 	return 0;
 }
 
-/* Returns its length. */
-static size_t describe(const struct xfer *x, struct cts_desc *d)
+static void describe(const struct xfer *x, struct cts_desc *d)
 {
-	size_t len = offsetof(struct cts_desc, piece) + x->piece_cnt * sizeof(*d->piece);
-
 	*d = (struct cts_desc){
 		.record = x->index,
 		.mode = x->mode,
-		.flags = (x->push ? CTS_PUSH : 0) | (x->shown ? CTS_SHOWN : 0),
+		.push = x->push,
 		.piece_cnt = (uint16_t)x->piece_cnt,
 		.chunk = (uint32_t)x->chunk,
 		.slot_cnt = x->slot_cnt,
 		.off = x->off,
 	};
 	memcpy(d->piece, x->piece, x->piece_cnt * sizeof(*x->piece));
-	if (!x->shown)
-		return len;
-	memcpy(d->piece + 1, &x->place, sizeof(x->place));
-	return len + sizeof(x->place);
 }
 
 int bulk_accept(void *ctx, struct bulk *b, const void *rts, size_t rts_len,
@@ -248,7 +227,9 @@ int bulk_accept(void *ctx, struct bulk *b, const void *rts, size_t rts_len,
 	x->index = (uint32_t)i;
 	x->rec = &s->my_records[i];
 	record_reset(x->rec);
-	*cts_len = describe(x, &d);
+	describe(x, &d);
+	*cts_len = offsetof(struct cts_desc, piece) +
+		   x->piece_cnt * sizeof(*d.piece);
 	memcpy(cts, &d, *cts_len);
 	b->priv[0] = (uintptr_t)x;
 	return 0;
@@ -282,15 +263,11 @@ static bool pieces_are(const struct cts_desc *d, uint64_t len)
 static bool cts_fits(const struct shm *s, const struct cts_desc *d,
 		     size_t desc_len, uint64_t len)
 {
-	bool shown = d->flags & CTS_SHOWN;
-	size_t fixed = offsetof(struct cts_desc, piece) +
-		       (shown ? sizeof(struct segment_place) : 0);
+	size_t fixed = offsetof(struct cts_desc, piece);
 
 	if (desc_len < fixed || d->record >= RECORDS ||
 	    d->piece_cnt > PIECES_MAX ||
 	    desc_len != fixed + d->piece_cnt * sizeof(*d->piece) ||
-	    (shown && (d->mode != MODE_MEMORY || d->piece_cnt != 1)) ||
-	    d->flags & ~(CTS_PUSH | CTS_SHOWN) ||
 	    d->chunk < 4096 || d->chunk > (64u << 20))
 		return false;
 	switch (d->mode) {
@@ -316,16 +293,6 @@ static bool has_addresses(struct shm *s, const struct xfer *x, uint64_t len)
 	return true;
 }
 
-/* The receiver's buffer, if it is in a segment. */
-static void reach(struct shm *s, const struct bulk *b, const struct cts_desc *d,
-		  struct xfer *x)
-{
-	if (!(d->flags & CTS_SHOWN) || !s->apart || b->flags & BULK_TIMED)
-		return;
-	memcpy(&x->place, d->piece + 1, sizeof(x->place));
-	x->far = theirs_use(s, &x->place, b->len, KEDGE_SEGMENT_WRITE, &x->far_at);
-}
-
 int bulk_start(void *ctx, struct bulk *b, const void *cts, size_t cts_len)
 {
 	struct shm *s = ctx;
@@ -345,14 +312,13 @@ int bulk_start(void *ctx, struct bulk *b, const void *cts, size_t cts_len)
 	x->chunk = d.chunk;
 	x->cnt = (b->len + x->chunk - 1) / x->chunk;
 	x->push = d.mode == MODE_SHARED ||
-		  (d.mode == MODE_MEMORY && d.flags & CTS_PUSH && s->can_cross &&
+		  (d.mode == MODE_MEMORY && d.push && s->can_cross &&
 		   !(b->flags & BULK_TIMED));
 	x->from = (const char *)(uintptr_t)b->piece[0].addr;
 	x->slot_cnt = d.slot_cnt;
 	x->off = d.off;
 	x->piece_cnt = d.piece_cnt;
 	memcpy(x->piece, d.piece, sizeof(x->piece));
-	reach(s, b, &d, x);
 	if (!has_addresses(s, x, b->len)) {
 		free(x);
 		return -ENOMEM;
@@ -375,6 +341,29 @@ static int claim(struct xfer *x, uint64_t *i)
 		return -EAGAIN;
 	*i = c;
 	return 0;
+}
+
+static int next_chunk(struct xfer *x, uint64_t *i)
+{
+	if (!x->again)
+		return claim(x, i);
+	*i = x->again - 1;
+	x->again = 0;
+	return 0;
+}
+
+/* Memory of a segment is not there for a moment, where its owner forks or makes it private and
+ * may not have faults of the kernel's handled. */
+static bool tries_again(struct xfer *x, uint64_t i)
+{
+	if (!x->place.id.word[0])
+		return false;
+	if (!x->until)
+		x->until = clock_ns() + AGAIN_NS;
+	if (clock_ns() > x->until)
+		return false;
+	x->again = i + 1;
+	return true;
 }
 
 static void count(struct shm *s, _Atomic uint64_t *done, struct xfer *x)
@@ -416,8 +405,10 @@ static int step_chunks(struct shm *s, struct bulk *b, struct xfer *x)
 	int moved = -EAGAIN;
 	uint64_t i;
 
-	if ((recv ? x->pull : x->push || x->far_at) && !claim(x, &i)) {
+	if ((recv ? x->pull : x->push) && !next_chunk(x, &i)) {
 		moved = recv ? chunk_get(s, b, x, i) : chunk_put(s, b, x, i);
+		if (moved == -EFAULT && recv && tries_again(x, i))
+			return 0;
 		if (moved) {
 			forgo(s, recv, x);
 			x->failed = recv ? moved : 0;
@@ -507,9 +498,9 @@ int bulk_stop(void *ctx, struct bulk *b)
 	claimed = atomic_fetch_or_explicit(&x->rec->claim, RECORD_CLOSED,
 					   memory_order_relaxed) &
 		  ~RECORD_CLOSED;
-	if (!(b->flags & BULK_RECV) || (!x->push && !x->shown))
+	if (!(b->flags & BULK_RECV) || !x->push)
 		return 0;
-	by_peer = (claimed < x->cnt ? claimed : x->cnt) - x->done;
+	by_peer = (claimed < x->cnt ? claimed : x->cnt) - x->done - !!x->again;
 	return atomic_load_explicit(&x->rec->sender_done,
 				    memory_order_acquire) < by_peer
 		       ? -EBUSY : 0;

@@ -18,6 +18,7 @@ enum mode {
 #define CHUNK_MEMORY (128u << 10)
 #define CHUNK_PULL   (1u << 20) /* where the receiver alone moves it */
 #define LOOK_EVERY   (2u << 20) /* bytes pushed between looks at the peer */
+#define AGAIN_NS     2000000000ull
 #define SLOT_LEN     (16u << 10)
 #define SLOT_CNT     16u
 
@@ -27,7 +28,6 @@ struct xfer {
 	bool push;  /* the sender may write */
 	bool no_push; /* it does not */
 	bool pull;  /* the receiver does */
-	bool shown; /* the sender was told the target's place in a segment */
 	uint32_t index;
 	struct record *rec;
 	uint64_t chunk;
@@ -42,9 +42,11 @@ struct xfer {
 	uint32_t slot_cnt;
 	uint32_t piece_cnt;
 	int failed;	  /* (receiver) -errno of a chunk */
-	struct segment_place place; /* of the source; then of the target, if it is shown */
-	struct theirs *far; /* the other side's memory, attached, or NULL */
+	struct segment_place place; /* of the source */
+	struct theirs *far; /* (receiver) the source, attached, or NULL */
 	char *far_at;	  /* where it is; NULL: it is valid no more */
+	uint64_t again;	  /* (receiver) 1 and the chunk that is to be tried again, or 0 */
+	uint64_t until;	  /* when that ends */
 	struct bulk_piece piece[PIECES_MAX]; /* the target, in its process */
 };
 

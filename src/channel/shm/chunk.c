@@ -3,9 +3,13 @@
  * One chunk of a message, copied by the side that has claimed it: within memory that both
  * have mapped (a heap, or a segment that is attached), or by the kernel.
  *
- * A segment may be recalled at any moment. So what was copied by one counts only if it still
- * is valid afterwards; else the kernel copies the chunk once more, from and to the addresses
- * themselves.
+ * A segment may be recalled at any moment. So what was copied out of one counts only if it
+ * still is valid afterwards; else the kernel copies the chunk once more, from the address
+ * itself.
+ *
+ * Ruled out: to store into the receiver's segment. A sender that is stopped amid a chunk goes on
+ * when the receive has been cancelled, or the channel closed, and the buffer is used for
+ * something else; and what it stores while the owner makes that memory private may be lost.
  */
 #include <sys/uio.h>
 
@@ -42,26 +46,6 @@ static size_t slice(const struct xfer *x, uint64_t off, uint64_t len,
 	return n;
 }
 
-/*
- * By a segment of the peer's. True: it is in its memory. The stores are seen by whoever sees
- * the generation move after the fence: the peer's own thread copies them when it makes that
- * memory private. Where the generation had moved before, they may have gone nowhere.
- */
-static bool put_attached(struct shm *s, struct xfer *x, const char *src, uint64_t off,
-			 uint64_t len)
-{
-	if (!x->far_at)
-		return false;
-	copy_bytes(x->far_at + off, src, len);
-	full_fence();
-	if (!theirs_valid(x->far)) {
-		x->far_at = NULL;
-		return false;
-	}
-	s->attached += len;
-	return true;
-}
-
 /* By the kernel. */
 static int put_crossing(struct shm *s, struct xfer *x, const char *src, uint64_t off,
 			uint64_t len)
@@ -83,15 +67,14 @@ int chunk_put(struct shm *s, struct bulk *b, struct xfer *x, uint64_t i)
 {
 	uint64_t off = i * x->chunk, len = chunk_len(b, x, i);
 	const char *src = x->from + off;
-	int rc = x->mode == MODE_SHARED || x->far_at ? kedge__bulk_check(b) : 0;
+	int rc;
 
-	if (rc)
-		return rc;
-	if (x->mode == MODE_SHARED)
-		copy_bytes(area_heap(&s->peers, x->off + off, len), src, len);
-	else if (!put_attached(s, x, src, off, len))
+	if (x->mode != MODE_SHARED)
 		return put_crossing(s, x, src, off, len);
-	return 0;
+	rc = kedge__bulk_check(b);
+	if (!rc)
+		copy_bytes(area_heap(&s->peers, x->off + off, len), src, len);
+	return rc;
 }
 
 int chunks_done(struct shm *s, struct xfer *x)

@@ -169,12 +169,12 @@ uint32_t bulk_attached(struct shm *s, const void *buf, size_t len, const void *r
 /* Find @len bytes of the peer's here, until theirs_unuse(); or NULL, and they may be here
  * soon. Both ask for what is not. */
 struct theirs *theirs_use(struct shm *s, const struct segment_place *p, uint64_t len,
-			  uint32_t access, char **at);
+			  char **at);
 void theirs_unuse(struct theirs *t);
 /* A thread is about one. */
 bool theirs_asks(const struct shm *s);
 bool theirs_has(struct shm *s, const struct segment_place *p, uint64_t len);
-/* After a copy: what was read was the peer's; after a copy and a fence: what was written is. */
+/* After a copy: what was read was the peer's. Does not wait. */
 bool theirs_valid(struct theirs *t);
 void theirs_close(struct shm *s);
 /* In a forked child. */

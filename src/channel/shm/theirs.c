@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The peer's segments, attached here: each side says in which segment its buffer is, if it
- * is in one, and the other copies from it or to it without a system call.
+ * The peer's segments, attached here to be read: a sender says in which segment its buffer is,
+ * if it is in one, and the receiver copies from it without a system call.
  *
  * To get a segment the owner has to answer, and to give one back waits for a lock, so a
  * thread of its own does either, for one segment of a channel at a time; messages go by the
@@ -9,7 +9,7 @@
  * some messages, and after twice as many each time, until it has served for a while.
  *
  * A peer may name whatever segment it likes. Only those of its own process are used: else it
- * could have this process read or write where it may not itself. That it is the same process
+ * could have this process read where it may not itself. That it is the same process
  * as shook hands the pidfd says, after the number of the owner was learned.
  *
  * An entry is the channel's and, while it is ASKED, the thread's. What the thread writes is
@@ -40,7 +40,6 @@ struct theirs {
 	uint64_t len;
 	uint64_t want_off; /* of the message that it was asked for */
 	uint64_t want_len;
-	uint32_t access;
 	struct kedge_grant *grant;
 	struct kedge_attachment *attachment;
 	/* The channel's alone. */
@@ -73,35 +72,29 @@ static void entry_put(struct theirs *t)
 	atomic_fetch_sub(&entry_cnt, 1);
 }
 
-static int get(struct theirs *t)
+/* From @unit to @unit, as far as the segment goes; @unit is a power of two. */
+static int attach_round(struct theirs *t, uint64_t unit, uint64_t segment_len)
 {
-	t->access = KEDGE_SEGMENT_READ | KEDGE_SEGMENT_WRITE;
-	if (!kedge_segment_get(&t->id, t->access, &t->grant))
-		return 0;
-	t->access = KEDGE_SEGMENT_READ;
-	return kedge_segment_get(&t->id, t->access, &t->grant);
+	uint64_t end = t->want_off + t->want_len;
+
+	end = end > segment_len - segment_len % unit ? segment_len : round_up(end, unit);
+	t->off = round_down(t->want_off, unit);
+	t->len = end - t->off;
+	return kedge_segment_attach(t->grant, t->off, t->len, KEDGE_ATTACH_KEEP,
+				    &t->attachment);
 }
 
-/* All of the window; or that of the message alone, if a part of the rest has gone. */
+/* All of the window; or the pages of the message alone, if a part of the rest has gone. */
 static int attach(struct theirs *t, uint64_t segment_len)
 {
-	const uint64_t page = kedge__page_size();
 	int rc;
 
 	if (t->want_off >= segment_len || t->want_len > segment_len - t->want_off)
 		return -EINVAL;
-	t->off = round_down(t->want_off, WINDOW);
-	t->len = segment_len - t->off < WINDOW ? segment_len - t->off : WINDOW;
-	rc = kedge_segment_attach(t->grant, t->off, t->len, KEDGE_ATTACH_KEEP,
-				  &t->attachment);
-	if (rc != -ESTALE && rc != -ENOMEM)
-		return rc;
-	t->off = round_down(t->want_off, page);
-	t->len = round_up(t->want_off + t->want_len, page) - t->off;
-	if (t->len > segment_len - t->off)
-		t->len = segment_len - t->off;
-	return kedge_segment_attach(t->grant, t->off, t->len, KEDGE_ATTACH_KEEP,
-				    &t->attachment);
+	rc = attach_round(t, WINDOW, segment_len);
+	if (rc == -ESTALE || rc == -ENOMEM)
+		rc = attach_round(t, kedge__page_size(), segment_len);
+	return rc;
 }
 
 static void *fetch(void *arg)
@@ -114,7 +107,7 @@ static void *fetch(void *arg)
 	/* Unless more is learned, no part of the segment is to be had. */
 	t->off = 0;
 	t->len = UINT64_MAX;
-	rc = get(t);
+	rc = kedge_segment_get(&t->id, KEDGE_SEGMENT_READ, &t->grant);
 	if (!rc)
 		rc = kedge_grant_info(t->grant, &info);
 	if (!rc && info.pid != t->pid)
@@ -244,7 +237,7 @@ static void add(struct shm *s, const struct segment_place *p, uint64_t len)
 
 bool theirs_valid(struct theirs *t)
 {
-	return kedge_segment_valid(t->attachment);
+	return segment_valid_now(t->attachment);
 }
 
 static bool is_usable(struct shm *s, struct theirs *t)
@@ -273,11 +266,11 @@ static struct theirs *usable(struct shm *s, const struct segment_place *p, uint6
 }
 
 struct theirs *theirs_use(struct shm *s, const struct segment_place *p, uint64_t len,
-			  uint32_t access, char **at)
+			  char **at)
 {
 	struct theirs *t = usable(s, p, len);
 
-	if (!t || (t->access & access) != access)
+	if (!t)
 		return NULL;
 	if (++t->served == SERVED)
 		t->pause = t->left = 0;

@@ -110,6 +110,7 @@ static void shm_close(void *ctx)
 	if (clofork_ours(&s->sock))
 		shutdown(s->sock.fd, SHUT_RDWR);
 	theirs_close(s);
+	segment_memos_fini(&s->memos);
 	shm_fini(s);
 	free(s);
 }
@@ -122,6 +123,7 @@ void shm_leave(void *ctx)
 
 	peer_forget_all();
 	theirs_leave(s);
+	segment_memos_fini(&s->memos);
 	clofork_close(&s->sock);
 	ring_fini(&s->ring);
 	for (i = 0; i < s->heap.cnt; i++)

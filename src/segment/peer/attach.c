@@ -15,6 +15,7 @@
 #include "base/process/cancel.h"
 #include "base/process/page.h"
 #include "segment/peer/attached.h"
+#include "segment/place.h"
 
 #define SETTLE_NS 100000000u
 
@@ -50,16 +51,22 @@ static bool is_gone(const struct kedge_grant *g, uint64_t start, uint64_t end)
 	return false;
 }
 
-/* As settled(), where nothing has gone at all. The parts that have are noted before the count
- * of changes moves, so they are looked at after it. */
-static bool is_whole(const struct kedge_grant *g, uint64_t *generation)
+/* As of an even generation all changes were heard of. */
+static bool is_heard(const struct kedge_grant *g, uint64_t *generation)
 {
 	const struct seg_check *c = g->map.check;
 
 	*generation = atomic_load_explicit(&c->generation, memory_order_acquire);
 	return !(*generation & 1) &&
 	       atomic_load_explicit(&c->changes[g->word], memory_order_acquire) ==
-		       atomic_load_explicit(&g->count, memory_order_acquire) &&
+		       atomic_load_explicit(&g->count, memory_order_acquire);
+}
+
+/* And nothing has gone at all. The parts that have are noted before the count of changes
+ * moves, so they are looked at after it. */
+static bool is_whole(const struct kedge_grant *g, uint64_t *generation)
+{
+	return is_heard(g, generation) &&
 	       !atomic_load_explicit(&g->gone_cnt, memory_order_relaxed);
 }
 
@@ -246,6 +253,33 @@ void kedge_segment_detach(struct kedge_attachment *a)
 	else
 		unmap(a);
 	record_put(a);
+}
+
+static bool is_as_of(const struct kedge_attachment *a)
+{
+#ifndef __SANITIZE_THREAD__
+	atomic_thread_fence(memory_order_acquire);
+#endif
+	return __atomic_load_n(a->head.generation, __ATOMIC_ACQUIRE) ==
+	       __atomic_load_n(&a->head.seen, __ATOMIC_RELAXED);
+}
+
+bool segment_valid_now(struct kedge_attachment *a)
+{
+	struct kedge_grant *g = a->grant;
+	uint64_t generation;
+	bool valid;
+
+	if (is_as_of(a))
+		return true;
+	if (g->pid != process_pid() || g->info.backend == KEDGE_SEGMENT_MODULE)
+		return false;
+	sig_lock(&seg_lock);
+	valid = is_heard(g, &generation) && !g->ended && !a->gone;
+	if (valid)
+		__atomic_store_n(&a->head.seen, generation, __ATOMIC_RELAXED);
+	sig_unlock(&seg_lock);
+	return valid;
 }
 
 int kedge_segment_valid_slow(struct kedge_attachment *a)

@@ -10,21 +10,23 @@
 #include "channel/shm/internal.h"
 #include "core.h"
 
-#define LEN ((size_t)1 << 20)
+#define LEN	 ((size_t)1 << 20)
+#define WINDOW	 ((size_t)1 << 30) /* what is attached at once */
+#define LONG_LEN (WINDOW + LEN / 2)
 
 /* ---- the owner: its segment's id, then a byte for each change ---- */
 
-enum { CHANGE = 'c', MAKE = 'm', END = 'e' };
+enum { CHANGE = 'c', MAKE = 'm', LONG = 'l', END = 'e' };
 
-static struct kedge_segment *share(char *p)
+static struct kedge_segment *share(char *p, size_t len)
 {
 	const struct kedge_segment_opts o = { .size = sizeof(o),
 					      .backend = KEDGE_SEGMENT_CONVERT };
 	struct kedge_segment_id id = { { 0, 0 } };
 	struct kedge_segment *s = NULL;
 
-	memset(p, 3, LEN);
-	if (!kedge_segment_make(p, LEN, &o, &s))
+	memset(p + len - LEN, 3, LEN);
+	if (!kedge_segment_make(p, len, &o, &s))
 		kedge_segment_id(s, &id);
 	CHILD_CHECK(write(0, &id, sizeof(id)) == sizeof(id));
 	return s;
@@ -32,19 +34,20 @@ static struct kedge_segment *share(char *p)
 
 static void own(void)
 {
-	char *p = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *p = mmap(NULL, LONG_LEN, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	struct kedge_segment *s;
 	char c = 0;
 
 	CHILD_CHECK(p != MAP_FAILED);
-	s = share(p);
+	s = share(p, LEN);
 	while (c != END) {
 		CHILD_CHECK(read(0, &c, 1) == 1);
 		if (c == CHANGE)
 			madvise(p, LEN / 2, MADV_DONTNEED);
-		if (c == MAKE) {
+		if (c == MAKE || c == LONG) {
 			kedge_segment_remove(s);
-			s = share(p);
+			s = share(p, c == MAKE ? LEN : LONG_LEN);
 		} else {
 			CHILD_CHECK(write(0, &c, 1) == 1);
 		}
@@ -69,7 +72,7 @@ static bool hear_id(void)
 static void owner_does(char c)
 {
 	assert_int_equal(write(sock, &c, 1), 1);
-	if (c != MAKE)
+	if (c != MAKE && c != LONG)
 		assert_int_equal(read(sock, &c, 1), 1);
 }
 
@@ -134,7 +137,7 @@ static void a_peers_segment_is_attached(void **state)
 	char *at;
 
 	until_there(0, LEN);
-	t = theirs_use(&s, &place, LEN, KEDGE_SEGMENT_READ | KEDGE_SEGMENT_WRITE, &at);
+	t = theirs_use(&s, &place, LEN, &at);
 	assert_non_null(t);
 	assert_int_equal(at[0], 3);
 	assert_int_equal(at[LEN - 1], 3);
@@ -169,7 +172,7 @@ static void what_has_gone_is_not_valid(void **state)
 	char *at;
 
 	until_there(0, LEN);
-	t = theirs_use(&s, &place, LEN, KEDGE_SEGMENT_READ, &at);
+	t = theirs_use(&s, &place, LEN, &at);
 	assert_non_null(t);
 	owner_does(CHANGE);
 	assert_false(theirs_valid(t));
@@ -208,6 +211,27 @@ static void many_segments_have_room_for_some(void **state)
 	}
 }
 
+/* Where one window ends and the next begins. */
+static void what_crosses_a_border_is_attached(void **state)
+{
+	const struct segment_place *at = &place;
+	struct segment_place p;
+	struct theirs *t;
+	char *mem;
+
+	owner_does(LONG);
+	assert_true(hear_id());
+	p = (struct segment_place){ at->id, LONG_LEN - LEN };
+	until_there(p.off, LEN);
+	t = theirs_use(&s, &p, LEN, &mem);
+	assert_non_null(t);
+	assert_int_equal(mem[0], 3);
+	assert_int_equal(mem[LEN - 1], 3);
+	theirs_unuse(t);
+	assert_true(is_there(p.off, LEN));
+	assert_false(theirs_asks(&s));
+}
+
 #define CASE(fn) cmocka_unit_test_setup_teardown(fn, begin, end)
 
 int main(int argc, char **argv)
@@ -219,6 +243,7 @@ int main(int argc, char **argv)
 		CASE(what_has_gone_is_not_valid),
 		CASE(what_is_refused_is_asked_for_seldom),
 		CASE(many_segments_have_room_for_some),
+		CASE(what_crosses_a_border_is_attached),
 	};
 
 	if (argc > 1) {
