@@ -152,6 +152,12 @@ static void start_keeper(void)
 	pthread_attr_destroy(&attr);
 }
 
+void service_thread_is_ours(void)
+{
+	if (have_key)
+		pthread_setspecific(began, NULL);
+}
+
 /* A thread that began a service ends. */
 static void thread_ends(void *unused)
 {

@@ -27,6 +27,10 @@ void service_runs(struct service *s);
  * that began it, while the thread still runs, or has not been started. */
 bool service_end(struct service *s);
 
+/* The calling thread is the library's own and about to end: what it began outlives it. The end
+ * of the program's thread that it worked for is noticed. */
+void service_thread_is_ours(void);
+
 /* True: the process has no other thread than the calling one and those of services. */
 bool service_alone(void);
 

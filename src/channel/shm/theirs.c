@@ -21,6 +21,7 @@
 #include <kedge/segment.h>
 
 #include "base/lock.h"
+#include "base/process/service.h"
 #include "base/process/thread.h"
 #include "channel/shm/internal.h"
 
@@ -118,6 +119,7 @@ static void *fetch(void *arg)
 		let_go(t);
 	atomic_store_explicit(&t->state, rc ? REFUSED : READY, memory_order_release);
 	entry_put(t);
+	service_thread_is_ours();
 	return NULL;
 }
 

@@ -3,6 +3,7 @@
  * The peer's segments, attached for messages: whose they may be, and what becomes of them when
  * the owner changes its memory. The owner is another program, so that this one may have threads.
  */
+#include <dirent.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -199,6 +200,27 @@ static void what_is_refused_is_asked_for_seldom(void **state)
 	assert_true(asked <= 8);
 }
 
+static bool has_thread(const char *name)
+{
+	char path[300], line[32];
+	bool has = false;
+	struct dirent *e;
+	DIR *d = opendir("/proc/self/task");
+	FILE *f;
+
+	while (d && (e = readdir(d))) {
+		snprintf(path, sizeof(path), "/proc/self/task/%s/comm", e->d_name);
+		f = fopen(path, "re");
+		if (f && fgets(line, sizeof(line), f))
+			has |= !strncmp(line, name, strlen(name));
+		if (f)
+			fclose(f);
+	}
+	if (d)
+		closedir(d);
+	return has;
+}
+
 static void many_segments_have_room_for_some(void **state)
 {
 	unsigned int i;
@@ -209,6 +231,9 @@ static void many_segments_have_room_for_some(void **state)
 		assert_true(hear_id());
 		until_there(0, LEN);
 	}
+	/* Threads of ours have come and gone, and none of the program's. */
+	assert_true(has_thread("kedge-segment"));
+	assert_false(has_thread("kedge-keeper"));
 }
 
 /* Where one window ends and the next begins. */
