@@ -80,8 +80,9 @@ static void look(struct segment_memo *m)
 static struct {
 	struct sig_lock lock;
 	_Atomic pid_t pid; /* of which process that is known */
-	_Atomic bool missing;
-	struct kedge_segment *segment; /* NULL: there is no module */
+	_Atomic bool missing; /* there is no module */
+	struct kedge_segment *segment; /* or NULL */
+	uint32_t refs; /* memos that may name it */
 } whole = { .lock = SIG_LOCK_INIT };
 
 static _Atomic int handlers;
@@ -97,19 +98,43 @@ static void after_fork(void)
 }
 
 /* With its lock. A child's address space is another one. */
-static void make_whole(void)
+static void adopt_whole(void)
 {
-	const struct kedge_segment_opts o = { .size = sizeof(o), .flags = KEDGE_SEGMENT_WHOLE,
-					      .backend = KEDGE_SEGMENT_MODULE };
 	pid_t pid = process_pid();
 
 	if (whole.pid == pid)
 		return;
 	kedge_segment_remove(whole.segment);
 	whole.segment = NULL;
-	kedge_segment_make(NULL, 0, &o, &whole.segment);
-	atomic_store(&whole.missing, !whole.segment);
+	whole.refs = 0;
+	atomic_store(&whole.missing, false);
 	atomic_store_explicit(&whole.pid, pid, memory_order_release);
+}
+
+/* With its lock. */
+static void use_whole(struct segment_memos *all)
+{
+	const struct kedge_segment_opts o = { .size = sizeof(o), .flags = KEDGE_SEGMENT_WHOLE,
+					      .backend = KEDGE_SEGMENT_MODULE };
+
+	if (all->whole || whole.missing)
+		return;
+	if (!whole.segment)
+		kedge_segment_make(NULL, 0, &o, &whole.segment);
+	atomic_store(&whole.missing, !whole.segment);
+	all->whole = whole.segment;
+	whole.refs += all->whole;
+}
+
+static void unuse_whole(struct segment_memos *all)
+{
+	sig_lock(&whole.lock);
+	if (whole.pid == process_pid() && !--whole.refs) {
+		kedge_segment_remove(whole.segment);
+		whole.segment = NULL;
+	}
+	sig_unlock(&whole.lock);
+	all->whole = false;
 }
 
 /* There is no module, as was found out before. */
@@ -119,7 +144,7 @@ static bool is_missing(void)
 	       atomic_load_explicit(&whole.missing, memory_order_relaxed);
 }
 
-static bool place_whole(uintptr_t at, struct segment_place *place)
+static bool place_whole(struct segment_memos *all, uintptr_t at, struct segment_place *place)
 {
 	bool has;
 
@@ -127,7 +152,8 @@ static bool place_whole(uintptr_t at, struct segment_place *place)
 	if (clofork_ready() || fork_handlers(&handlers, before_fork, after_fork, after_fork))
 		return false;
 	sig_lock(&whole.lock);
-	make_whole();
+	adopt_whole();
+	use_whole(all);
 	has = whole.segment && clofork_ours(&whole.segment->dev);
 	if (has)
 		*place = (struct segment_place){ whole.segment->id, at };
@@ -149,7 +175,7 @@ static struct segment_memo *memo_of(struct segment_memos *all, uintptr_t at, siz
 	*m = (struct segment_memo){ .at = at, .len = len };
 	look(m);
 	if (!m->found)
-		m->found = place_whole(at, &m->place);
+		m->found = place_whole(all, at, &m->place);
 	return m;
 }
 
@@ -180,6 +206,8 @@ void segment_memos_fini(struct segment_memos *all)
 	if (all->opened)
 		clofork_close(&all->maps);
 	all->opened = false;
+	if (all->whole)
+		unuse_whole(all);
 }
 
 bool segment_place(struct segment_memos *all, const void *at, size_t len,

@@ -36,6 +36,7 @@ struct segment_memos {
 		uint64_t file_off;
 	} memo[MEMOS];
 	uint32_t next; /* to be replaced */
+	bool whole; /* may name that of the address space */
 	bool opened;
 	struct clofork maps; /* of this process */
 };
@@ -45,9 +46,9 @@ void segment_memos_fini(struct segment_memos *m);
 /*
  * Find @len bytes at @at in a segment that others can attach: as they will find them there,
  * which ends with the caller's next change of that memory. With the module the whole
- * address space becomes one at the first call. No thread may be in a lock of kedge's.
- * Of a range that is asked about again a few loads tell, and for converted memory one system
- * call (Linux 6.11; before, it is in no segment).
+ * address space is one, from the first call until the last memos that ask end. No thread may
+ * be in a lock of kedge's. Of a range that is asked about again a few loads tell, and for
+ * converted memory one system call (Linux 6.11; before, it is in no segment).
  */
 bool segment_place(struct segment_memos *m, const void *at, size_t len,
 		   struct segment_place *place);

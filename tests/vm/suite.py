@@ -108,6 +108,8 @@ JOBS = [
         ' {b}/tests/xpmem/test_xpmem', ONCE),
     Job('segment storms', SEGMENT, [], 900, SEGMENTS +
         ' {b}/tests/unit/segment/stress_segment {n}', (20, 2000)),
+    Job('segment channels', SEGMENT, [], 300, SEGMENTS +
+        ' {b}/kedge torture -q --channel --seconds {n}', (10, 120)),
     Job('segment wait', SEGMENT, ['-m', 'zram'], 900, KSEG + 'wait {n}',
         (3, 120)),
     Job('segment race', SEGMENT, ['-m', 'zram'], 1500, KSEG + 'race {n}',
