@@ -22,7 +22,7 @@ int chan_leaks(void)
 static bool is_kept(int dir, const char *name)
 {
 	static const char *const ends[] = { "[userfaultfd]", "/pagemap",
-					    "/maps" };
+					    "/maps", "/ummunot" };
 	char to[128];
 	ssize_t len = readlinkat(dir, name, to, sizeof(to) - 1);
 	size_t i, n;
