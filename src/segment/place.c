@@ -47,7 +47,7 @@ static bool is_in(const struct kedge_segment *s, uintptr_t at, size_t len)
 }
 
 /* Without it a look takes a lock, for each buffer that was not asked about of late. */
-static bool has_converted(void)
+bool segment_any(void)
 {
 	return atomic_load_explicit(&seg_cnt, memory_order_acquire);
 }
@@ -215,7 +215,7 @@ bool segment_place(struct segment_memos *all, const void *at, size_t len,
 {
 	const struct segment_memo *m;
 
-	if (!has_converted() && is_missing())
+	if (!segment_any() && is_missing())
 		return false;
 	m = memo_of(all, (uintptr_t)at, len);
 	if (!m->found || (m->converted && !is_mapped(all, m)))
@@ -226,5 +226,5 @@ bool segment_place(struct segment_memos *all, const void *at, size_t len,
 
 bool segment_converted(struct segment_memos *all, const void *at, size_t len)
 {
-	return has_converted() && memo_of(all, (uintptr_t)at, len)->converted;
+	return segment_any() && memo_of(all, (uintptr_t)at, len)->converted;
 }

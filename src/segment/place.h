@@ -52,6 +52,8 @@ void segment_memos_fini(struct segment_memos *m);
  */
 bool segment_place(struct segment_memos *m, const void *at, size_t len,
 		   struct segment_place *place);
+/* This process has converted memory, which may be private for a moment. */
+bool segment_any(void);
 /* It is memory that was converted for a segment. */
 bool segment_converted(struct segment_memos *m, const void *at, size_t len);
 

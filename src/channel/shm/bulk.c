@@ -24,7 +24,8 @@
 struct rts_desc {
 	uint64_t addr;
 	uint64_t heap_off; /* in the sender's heap, or NO_PAGES, or NO_PUSH */
-	struct segment_place place; /* only if it is in a segment */
+	/* Only if the sender has segments; of the id 0 if it is in none now. */
+	struct segment_place place;
 };
 
 #define RTS_PLAIN offsetof(struct rts_desc, place)
@@ -70,7 +71,7 @@ int bulk_offer(void *ctx, struct bulk *b, void *desc, size_t *len)
 	if (d.heap_off == NO_PAGES)
 		show(s, b, &d.place);
 	memcpy(desc, &d, sizeof(d));
-	*len = d.place.id.word[0] ? sizeof(d) : RTS_PLAIN;
+	*len = segment_any() || d.place.id.word[0] ? sizeof(d) : RTS_PLAIN;
 	return 0;
 }
 
@@ -86,7 +87,7 @@ uint32_t bulk_attached(struct shm *s, const void *buf, size_t len, const void *r
 	if (!rts || rts_len != sizeof(d))
 		return 0;
 	memcpy(&d, rts, sizeof(d));
-	return theirs_has(s, &d.place, len) ? READY_ANYWHERE : 0;
+	return d.place.id.word[0] && theirs_has(s, &d.place, len) ? READY_ANYWHERE : 0;
 }
 
 /* ---- records ---- */
@@ -133,6 +134,7 @@ static int read_rts(struct shm *s, const struct bulk *b,
 	x->src_off = d.heap_off == NO_PUSH ? NO_PAGES : d.heap_off;
 	x->no_push = d.heap_off == NO_PUSH;
 	x->place = d.place;
+	x->may_be_away = len == sizeof(d);
 	if (x->src_off == NO_PAGES)
 		return 0;
 	if (d.heap_off > s->peers_heap_len ||
@@ -356,7 +358,7 @@ static int next_chunk(struct xfer *x, uint64_t *i)
  * may not have faults of the kernel's handled. */
 static bool tries_again(struct xfer *x, uint64_t i)
 {
-	if (!x->place.id.word[0])
+	if (!x->may_be_away)
 		return false;
 	if (!x->until)
 		x->until = clock_ns() + AGAIN_NS;

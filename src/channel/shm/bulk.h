@@ -28,6 +28,7 @@ struct xfer {
 	bool push;  /* the sender may write */
 	bool no_push; /* it does not */
 	bool pull;  /* the receiver does */
+	bool may_be_away; /* the source may be made private, or shared, right now */
 	uint32_t index;
 	struct record *rec;
 	uint64_t chunk;
