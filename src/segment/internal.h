@@ -276,6 +276,9 @@ bool piece_cut(uint32_t extent, uintptr_t start, uintptr_t end, struct piece *pa
 struct piece *piece_next(struct piece *p, uint32_t extent, uintptr_t start, uintptr_t end);
 /* What of [@start, @end) it has. */
 void piece_part(const struct piece *p, uintptr_t start, uintptr_t end, struct piece *part);
+/* With lock. The end of what is there without a hole from @off of its file on, where it was
+ * converted. */
+uint64_t piece_there_until(uint32_t extent, uint64_t off);
 /* With lock. Take @part of it out of @p: what is behind it, or NULL. */
 struct piece *piece_take(struct piece *p, const struct piece *part);
 
@@ -328,7 +331,6 @@ void serve_hang_up_extent(int index);
 bool listing_answer(int fd, const struct seg_list *q);
 
 /* ---- recall.c: the thread's ---- */
-
 
 /* From now on something may be attached: the owner is told. */
 void recall_begin(int fd);

@@ -50,6 +50,22 @@ struct piece *piece_next(struct piece *p, uint32_t extent, uintptr_t start, uint
 	return NULL;
 }
 
+uint64_t piece_there_until(uint32_t extent, uint64_t off)
+{
+	const struct piece *p = seg->piece;
+
+	while (p < seg->piece + seg->piece_max) {
+		if (p->len && p->extent == extent && p->off <= off &&
+		    off < p->off + p->len && p->at - p->off == seg->extent[extent].at) {
+			off = p->off + p->len;
+			p = seg->piece;
+		} else {
+			p++;
+		}
+	}
+	return off;
+}
+
 /* If there is no room, the end is not looked after any more: it stays shared. */
 struct piece *piece_take(struct piece *p, const struct piece *part)
 {

@@ -5,7 +5,7 @@
  * because the process forks. The tables say so as of now: a change that has returned to the
  * program is in them, as the thread enters it before the system call goes on.
  *
- * What was found is remembered as of an epoch. The epoch moves, with lock, before the tables
+ * A memo has what was found, as of an epoch. The epoch moves, with lock, before the tables
  * do: before the thread reads an event (check.c), and so before the munmap() returns that the
  * event is of; and when a segment comes, goes, or is private for a while. A memo is made with
  * lock. So one of the present epoch is what the tables say.
@@ -24,26 +24,13 @@
 
 /* ---- converted memory ---- */
 
-/* With lock. The end of what is there without a hole from @at on, where it was converted. */
-static uintptr_t there_until(uint32_t index, uintptr_t at, uintptr_t end)
-{
-	const struct extent *e = &seg->extent[index];
-	struct piece *p = NULL;
-
-	while (at < end && (p = piece_next(p, index, at, at + 1))) {
-		if (p->at - p->off != e->at)
-			continue;
-		at = p->at + p->len;
-		p = NULL;
-	}
-	return at;
-}
-
 static bool is_in(const struct kedge_segment *s, uintptr_t at, size_t len)
 {
-	return s->backend == KEDGE_SEGMENT_CONVERT && !seg->extent[s->extent].away &&
+	const struct extent *e = &seg->extent[s->extent];
+
+	return s->backend == KEDGE_SEGMENT_CONVERT && !e->away &&
 	       at >= s->addr && at - s->addr < s->len && len <= s->len - (at - s->addr) &&
-	       there_until((uint32_t)s->extent, at, at + len) >= at + len;
+	       piece_there_until((uint32_t)s->extent, at - e->at) >= at - e->at + len;
 }
 
 /* Without it a look takes a lock, for each buffer that was not asked about of late. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Where memory of this process is in its segments: for those parts of kedge that hand
- * buffers of the program's to other processes.
+ * Places of this process's memory in its segments, for those parts of kedge that hand buffers
+ * of the program's to other processes.
  */
 #ifndef SEGMENT_PLACE_H
 #define SEGMENT_PLACE_H
@@ -22,7 +22,8 @@ struct segment_place {
 
 #define MEMOS 16u
 
-/* What was found of late, and not found: of one thread at a time. Zeros: nothing was. */
+/* Memos of places that were looked for of late, found or not; all zeros at first. One thread
+ * uses them at a time. */
 struct segment_memos {
 	struct segment_memo {
 		uint64_t epoch; /* as of which it is so */

@@ -30,8 +30,8 @@ MUTANTS = [
      'm->len == len && m->epoch == now)', 'm->len == len && m->epoch)'),
     ('peer/attach.c', 'count-ignored',
      'an attachment is valid though changes were not heard of',
-     '\t\t    atomic_load_explicit(&c->changes[g->word], memory_order_acquire) ==\n'
-     '\t\t\t    g->count)\n', '\t\t    g)\n'),
+     '\t       atomic_load_explicit(&c->changes[g->word], memory_order_acquire) ==\n'
+     '\t\t       atomic_load_explicit(&g->count, memory_order_acquire);\n', '\t       c;\n'),
     ('peer/attach.c', 'gone-parts-attached',
      'what the owner unmapped is attached anew',
      ' &&\n\t\t\t!is_gone(g, a->file_off, a->file_off + a->len);', ';'),
@@ -43,7 +43,7 @@ MUTANTS = [
      'convert_once(e->at, e->len, fd, mark)', 'convert_once(e->at, e->len, fd, NO_MARK)'),
     ('thread/serve.c', 'late-grants-know-nothing',
      'a grant does not know what had gone before it came',
-     '\t\tm.start = there_until(index, m.end);\n', '\t\tm.start = len;\n'),
+     '\t\tm.start = piece_there_until(index, m.end);\n', '\t\tm.start = len;\n'),
     ('thread/serve.c', 'read-is-enough-to-write',
      'who may read may write',
      '\t\twant |= 2;\n', '\t\t(void)want;\n'),

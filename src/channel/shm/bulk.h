@@ -18,7 +18,7 @@ enum mode {
 #define CHUNK_MEMORY (128u << 10)
 #define CHUNK_PULL   (1u << 20) /* where the receiver alone moves it */
 #define LOOK_EVERY   (2u << 20) /* bytes pushed between looks at the peer */
-#define AGAIN_NS     2000000000ull
+#define AGAIN_NS     2000000000ull /* a fork takes less */
 #define SLOT_LEN     (16u << 10)
 #define SLOT_CNT     16u
 

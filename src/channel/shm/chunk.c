@@ -16,8 +16,7 @@
 #include "base/copy.h"
 #include "channel/shm/bulk.h"
 
-uint64_t chunk_len(const struct bulk *b, const struct xfer *x,
-			  uint64_t i)
+uint64_t chunk_len(const struct bulk *b, const struct xfer *x, uint64_t i)
 {
 	uint64_t left = b->len - i * x->chunk;
 

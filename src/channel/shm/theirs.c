@@ -307,7 +307,8 @@ void theirs_leave(struct shm *s)
 	for (i = 0; i < THEIRS; i++) {
 		if (!s->theirs[i])
 			continue;
-		/* What the parent's thread was about is nowhere complete. */
+		/* The parent's thread was amid one that is ASKED: its pointers may be of either
+		 * state. */
 		if (state_of(s->theirs[i]) != ASKED)
 			let_go(s->theirs[i]);
 		free(s->theirs[i]);

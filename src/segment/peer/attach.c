@@ -19,21 +19,26 @@
 
 #define SETTLE_NS 100000000u
 
-/* The generation is loaded first: what moves it later is seen at the next look. */
+/* As of an even generation all changes were heard of. It is loaded first: what moves it later is
+ * seen at the next look. */
+static bool is_heard(const struct kedge_grant *g, uint64_t *generation)
+{
+	const struct seg_check *c = g->map.check;
+
+	*generation = atomic_load_explicit(&c->generation, memory_order_acquire);
+	return !(*generation & 1) &&
+	       atomic_load_explicit(&c->changes[g->word], memory_order_acquire) ==
+		       atomic_load_explicit(&g->count, memory_order_acquire);
+}
+
 static bool settled(const struct kedge_grant *g, uint64_t *generation)
 {
 	uint64_t deadline = clock_ns() + SETTLE_NS;
-	const struct seg_check *c = g->map.check;
 
 	for (;;) {
-		*generation = atomic_load_explicit(&c->generation, memory_order_acquire);
-		if (g->ended)
-			return false;
-		if (!(*generation & 1) &&
-		    atomic_load_explicit(&c->changes[g->word], memory_order_acquire) ==
-			    g->count)
-			return true;
-		if (clock_ns() > deadline)
+		if (is_heard(g, generation))
+			return !g->ended;
+		if (g->ended || clock_ns() > deadline)
 			return false;
 		sig_unlock(&seg_lock);
 		sched_yield();
@@ -49,17 +54,6 @@ static bool is_gone(const struct kedge_grant *g, uint64_t start, uint64_t end)
 		if (g->gone[i].start < end && start < g->gone[i].end)
 			return true;
 	return false;
-}
-
-/* As of an even generation all changes were heard of. */
-static bool is_heard(const struct kedge_grant *g, uint64_t *generation)
-{
-	const struct seg_check *c = g->map.check;
-
-	*generation = atomic_load_explicit(&c->generation, memory_order_acquire);
-	return !(*generation & 1) &&
-	       atomic_load_explicit(&c->changes[g->word], memory_order_acquire) ==
-		       atomic_load_explicit(&g->count, memory_order_acquire);
 }
 
 /* And nothing has gone at all. The parts that have are noted before the count of changes

@@ -156,23 +156,6 @@ static bool send_answer(const struct conn *c, const struct seg_answer *a, const 
 	       (long)sizeof(*a);
 }
 
-/* The end of what is there without a hole from @off on, where it was converted. */
-static uint64_t there_until(uint32_t index, uint64_t off)
-{
-	const struct piece *p = seg->piece;
-
-	while (p < seg->piece + seg->piece_max) {
-		if (p->len && p->extent == index && p->off <= off &&
-		    off < p->off + p->len && p->at - p->off == seg->extent[index].at) {
-			off = p->off + p->len;
-			p = seg->piece;
-		} else {
-			p++;
-		}
-	}
-	return off;
-}
-
 /* The start of the next part of it that is there, or its end. */
 static uint64_t next_there(uint32_t index, uint64_t off)
 {
@@ -194,7 +177,7 @@ static bool tell_gone(const struct conn *c, uint32_t index, uint64_t count)
 	int parts = 0;
 
 	for (m.end = 0; m.end < len; parts++) {
-		m.start = there_until(index, m.end);
+		m.start = piece_there_until(index, m.end);
 		m.end = parts < GONE_PARTS - 1 ? next_there(index, m.start) : len;
 		if (m.end == len)
 			m.count = count;

@@ -4,7 +4,7 @@
  * is what the owner has at that moment, whatever the owner does with that memory. The peer is
  * a process of its own, which answers each message with what it got.
  *
- * The device of the module is left alone, so that what is not in a segment is in none.
+ * Segments are of converted memory, whether the module is loaded or not.
  */
 #include <errno.h>
 #include <pthread.h>

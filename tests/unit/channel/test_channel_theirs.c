@@ -4,6 +4,8 @@
  * the owner changes its memory. The owner is another program, so that this one may have threads.
  */
 #include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -236,6 +238,30 @@ static void many_segments_have_room_for_some(void **state)
 	assert_false(has_thread("kedge-keeper"));
 }
 
+static _Atomic int fails; /* the next call, of this thread */
+static pthread_t tester;
+
+int __real_pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*run)(void *), void *arg);
+int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*run)(void *), void *arg);
+
+int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*run)(void *), void *arg)
+{
+	if (pthread_equal(pthread_self(), tester) && atomic_exchange(&fails, 0))
+		return EAGAIN;
+	return __real_pthread_create(t, a, run, arg);
+}
+
+/* No thread is to be had: the message goes without, and a later one asks again. */
+static void without_a_thread_it_is_asked_for_later(void **state)
+{
+	tester = pthread_self();
+	atomic_store(&fails, 1);
+	assert_false(is_there(0, LEN));
+	assert_int_equal(atomic_load(&fails), 0);
+	assert_false(theirs_asks(&s));
+	until_there(0, LEN);
+}
+
 /* Where one window ends and the next begins. */
 static void what_crosses_a_border_is_attached(void **state)
 {
@@ -269,6 +295,7 @@ int main(int argc, char **argv)
 		CASE(what_is_refused_is_asked_for_seldom),
 		CASE(many_segments_have_room_for_some),
 		CASE(what_crosses_a_border_is_attached),
+		CASE(without_a_thread_it_is_asked_for_later),
 	};
 
 	if (argc > 1) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Where a buffer is in a segment of this process: as others find it there, or nowhere. The
- * device of the module is not looked for: all is converted memory.
+ * Places of buffers in segments of this process: as others find them there, or none. Where the
+ * module is loaded each buffer has one, so the test skips.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -37,6 +37,10 @@ static int begin(void **state)
 {
 	int rc;
 
+	if (!access("/dev/kedge-segment", F_OK)) {
+		printf("skipped: with the module each buffer has a place\n");
+		exit(77);
+	}
 	memset(&memos, 0, sizeof(memos));
 	mem = map_at(NULL);
 	rc = share();
