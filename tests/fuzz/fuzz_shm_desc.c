@@ -205,7 +205,7 @@ static void receive(struct bulk *b, uint8_t how)
 	CHECK(rc <= 0);
 	if (rc)
 		return;
-	CHECK(len == sizeof(struct rts_desc) && cts_len <= DESC_MAX);
+	CHECK((len == RTS_PLAIN || len == sizeof(struct rts_desc)) && cts_len <= DESC_MAX);
 	work(b);
 }
 

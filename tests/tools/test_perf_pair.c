@@ -88,8 +88,11 @@ static void be_seen(void)
  * one has; 0: it gets none. */
 static void batch(struct perf_moved *moved, uint64_t cnt)
 {
-	if (!cnt)
+	if (!cnt) {
+		/* Patience begins at the first look. */
+		be_seen();
 		timer->now += 121;
+	}
 	while (!cnt)
 		pause();
 	while (cnt--) {
