@@ -7,13 +7,10 @@
  * The idea is SGI's XPMEM: a process exposes its memory, another one attaches a piece of it.
  * A kernel module maps the owner's pages; without it, they become shareable in place.
  *
- *	owner                           another process
- *	kedge_segment_make()
- *	kedge_segment_id()      ---->   kedge_segment_get()
- *	                                kedge_segment_attach()
- *	loads and stores                loads, stores, kedge_segment_valid()
- *	                                kedge_segment_detach()
- *	kedge_segment_remove()          kedge_segment_release()
+ *	owner                                another process
+ *	kedge_segment_make(), _id()   ---->  kedge_segment_get(), _attach()
+ *	loads and stores                     loads, stores, kedge_segment_valid()
+ *	kedge_segment_remove()               kedge_segment_detach(), _release()
  */
 #ifndef KEDGE_SEGMENT_H
 #define KEDGE_SEGMENT_H
@@ -67,6 +64,8 @@ enum kedge_segment_backend {
 
 /** KEDGE_SEGMENT_WHOLE - the address space, as it is and will be; offsets are its addresses */
 #define KEDGE_SEGMENT_WHOLE (1u << 0)
+/** KEDGE_SEGMENT_ON_ATTACH - without the module: what is attached is converted, when it is */
+#define KEDGE_SEGMENT_ON_ATTACH (1u << 1)
 
 /**
  * struct kedge_segment_opts - how to make a segment; 0 is the default
@@ -75,7 +74,7 @@ enum kedge_segment_backend {
  * @mode:    who may get it, as a file's permission bits: 0400 and 0200 for processes of
  *           this effective user id, 0040 and 0020 for its group, 0004 and 0002 for
  *           others. 0 is 0600. Root has no right by itself; to the module CAP_IPC_OWNER has
- * @flags:   KEDGE_SEGMENT_WHOLE, or 0
+ * @flags:   KEDGE_SEGMENT_WHOLE, KEDGE_SEGMENT_ON_ATTACH, or 0
  */
 struct kedge_segment_opts {
 	uint32_t size;
@@ -121,16 +120,18 @@ struct kedge_segment_info {
  * meanwhile, and no store is lost; a system call that is given an address there at that
  * moment may fail with EFAULT where the process may not have userfaultfd handle the
  * kernel's faults. No other thread unmaps or moves a part of it before the call returns.
- * It costs about what a copy of its pages costs. Other memory, and memory that is pinned
- * by a device or a transfer, can be copied only.
+ * It costs about what a copy of its pages costs. Other memory, and what a device or a
+ * transfer has pinned, can be copied only.
  *
- * From then on the pages are shared: kedge's caches keep no registration of them, and
- * huge pages are not used there. What the owner does with the range keeps its meaning:
- * munmap() and mremap() take it from those who have attached it, and MADV_DONTNEED
- * empties it, which makes that part private again. A range that was a segment's already
- * is not converted twice.
+ * With KEDGE_SEGMENT_ON_ATTACH or KEDGE_SEGMENT_WHOLE, and of a range with holes, it is done
+ * when a peer attaches, of what it attaches, for as long as peers have that. Other threads are
+ * stopped for each 4 MiB, as by a debugger: calls that wait may fail with EINTR (signal(7)).
  *
- * Without the module a thread of kedge's answers those who ask, as long as a segment is there.
+ * From then on kedge's caches keep no registration of the pages, and huge pages are not used
+ * there. What the owner does keeps its meaning: munmap() and mremap() take memory from those
+ * who have attached it, and MADV_DONTNEED empties it, which makes that part private again.
+ * A range that was a segment's already is not converted twice. Threads of kedge's answer those
+ * who ask, as long as a segment is there.
  *
  * Threads: any; not for signal handlers, nor two calls about overlapping ranges at once.
  * Fork: see docs/segments.md. The child has the memory as it was at the fork, private, and
@@ -141,7 +142,7 @@ struct kedge_segment_info {
  *   -EINVAL      a pointer is NULL, @len is 0 or wraps, @opts is too small, or a flag,
  *                backend or mode is unknown
  *   -E2BIG       @opts is of a newer version and sets a field unknown here
- *   -EFAULT      a part of the range is not mapped
+ *   -EFAULT      KEDGE_SEGMENT_CONVERT: a part of the range is not mapped
  *   -EOPNOTSUPP  the backend is not to be had: not that memory, not on this kernel, no module
  *   -EBUSY       KEDGE_SEGMENT_CONVERT: a page is pinned, or shared with a child
  *   -ENOSPC      the process has as many segments as it may (1024, in 500 ranges), or the user
@@ -157,10 +158,10 @@ KEDGE_API int kedge_segment_make(void *addr, size_t len,
  * @segment: may be NULL; nobody else may use it any more
  *
  * Nobody gets it any more. Where it was the last segment of its memory, the pages are
- * taken from those who have attached them (SIGBUS for whoever touches them still; a
- * process that does not answer is waited for one second, and what it writes later is not
- * seen), and are private again with what is in them. What was unmapped meanwhile is left
- * alone. If that fails (no memory) the pages stay as they are, the owner's alone.
+ * taken from those who have attached them (SIGBUS for whoever touches them still; one that
+ * does not answer is waited for one second, and what it writes later is not seen), and are
+ * private again. What was unmapped meanwhile is left alone. If that fails (no memory) the
+ * pages stay as they are, the owner's alone.
  *
  * Threads: one, the last user. Fork: in a child it frees the child's copy alone.
  */
@@ -206,8 +207,7 @@ KEDGE_API int kedge_segment_id_parse(const char *text, struct kedge_segment_id *
  *
  * Threads: any.
  *
- * Return: 0, or -EINVAL for a NULL pointer or a size too small, -ECHILD in a forked
- * child.
+ * Return: 0, or -EINVAL for a NULL pointer or a size too small, -ECHILD in a child.
  */
 KEDGE_API int kedge_segment_info(const struct kedge_segment *segment,
 				 struct kedge_segment_info *info);
@@ -257,8 +257,7 @@ KEDGE_API void kedge_segment_release(struct kedge_grant *grant);
  *
  * Threads: any.
  *
- * Return: 0, or -EINVAL for a NULL pointer or a size too small, -ECHILD in a forked
- * child.
+ * Return: 0, or -EINVAL for a NULL pointer or a size too small, -ECHILD in a child.
  */
 KEDGE_API int kedge_grant_info(const struct kedge_grant *grant,
 			       struct kedge_segment_info *info);
@@ -285,11 +284,11 @@ struct kedge_attachment_head {
  * @attachment: set on success, left untouched on failure
  *
  * Pages are mapped, nothing is copied. What the grant is not for cannot be done with the
- * mapping either: a grant to read gives one that mprotect() does not make writable. A page
- * that the owner never touched is zeros, and comes to be at the first access.
+ * mapping either: a grant to read gives one that mprotect() does not make writable.
  *
  * Touching what the owner has taken away since (kedge_segment_valid() tells) is a SIGBUS,
- * once this process's thread has heard of it; with KEDGE_ATTACH_KEEP it is not.
+ * once this process's thread has heard of it; with KEDGE_ATTACH_KEEP it is not. So is
+ * touching a hole, until it is attached anew.
  *
  * Threads: any; not for signal handlers. Fork: a forked child does not have the mapping.
  * Ownership: the caller ends *@attachment with kedge_segment_detach(). The addresses are
@@ -298,9 +297,11 @@ struct kedge_attachment_head {
  * Return: 0, or a negative errno:
  *   -EINVAL      a pointer is NULL, a flag is unknown, or the range is not within the
  *                segment
- *   -EOPNOTSUPP  the segment can only be copied: kedge_segment_copy()
+ *   -EOPNOTSUPP  the segment, or that part, can only be copied: kedge_segment_copy()
  *   -ESTALE      the owner has ended, has removed the segment, or has unmapped a part
  *                of that range
+ *   -EFAULT      the owner has nothing mapped there; with KEDGE_ATTACH_KEEP: in a part of it
+ *   -EBUSY, -ENOSPC, -ETIMEDOUT  as kedge_segment_make() has them; the owner is stopped
  *   -ENOMEM      no memory, or no mapping left (vm.max_map_count)
  *   -ECHILD      the grant belongs to the parent process
  */
@@ -374,9 +375,8 @@ static inline bool kedge_segment_valid(struct kedge_attachment *attachment)
  * @len:    bytes, at least 1
  * @access: KEDGE_SEGMENT_READ copies to @buf; KEDGE_SEGMENT_WRITE from @buf
  *
- * One system call (process_vm_readv() or process_vm_writev()), for what cannot be
- * attached, and for what is copied once. The kernel asks that this process may trace the
- * owner: same user, and not forbidden by Yama (kernel.yama.ptrace_scope).
+ * One system call (process_vm_readv() or process_vm_writev()), for what cannot be attached.
+ * The kernel asks that this process may trace the owner (kernel.yama.ptrace_scope).
  *
  * Threads: any.
  *

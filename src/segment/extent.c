@@ -105,17 +105,41 @@ static void own_pages(uintptr_t at, size_t len)
 	}
 }
 
+static void undo(uintptr_t at, size_t done, int fd, int mark)
+{
+	size_t undone;
+
+	if (!done)
+		return;
+	pages_unshare_marked((void *)at, done, fd, 0, mark, &undone);
+	/* Another try wants holes where there are none. */
+	fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)done);
+}
+
 /* All of it, or nothing. With a mark, of marked memory alone, which stays marked. */
 static int convert_once(uintptr_t at, size_t len, int fd, int mark)
 {
-	size_t done, undone;
+	size_t done;
 	int rc = pages_share_marked((void *)at, len, fd, 0, mark, &done);
 
-	if (rc && done) {
-		pages_unshare_marked((void *)at, done, fd, 0, mark, &undone);
-		/* Another try wants holes where there are none. */
-		fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)len);
-	}
+	if (rc)
+		undo(at, done, fd, mark);
+	return rc;
+}
+
+int extent_lift_stopped(uintptr_t at, size_t len, int fd)
+{
+	size_t done;
+	int rc = pages_share_stopped((void *)at, len, fd, 0, &done);
+
+	if (rc)
+		undo(at, done, fd, NO_MARK);
+	if (rc != -EBUSY)
+		return rc;
+	own_pages(at, len);
+	rc = pages_share_stopped((void *)at, len, fd, 0, &done);
+	if (rc)
+		undo(at, done, fd, NO_MARK);
 	return rc;
 }
 
@@ -326,37 +350,40 @@ static int enter(int i, uintptr_t at, size_t len, int fd)
 
 int extent_get(uintptr_t at, size_t len)
 {
-	int i, fd, rc;
+	int i;
 
 	sig_lock(&seg_lock);
 	i = find(at, len);
+	sig_unlock(&seg_lock);
+	if (i < 0)
+		i = extent_add(at, len, convert);
 	if (i >= 0)
 		seg->extent[i].segments++;
-	sig_unlock(&seg_lock);
-	if (i >= 0)
-		return i;
-	i = free_one();
+	return i;
+}
+
+int extent_add(uintptr_t at, size_t len, int (*how)(uintptr_t, size_t, int))
+{
+	int i = free_one(), fd, rc;
+
 	if (i < 0)
 		return kedge_reason(-ENOSPC, "this process has %u ranges of segments, which "
 				    "are all that it may have", EXTENTS);
 	fd = file_of(len);
 	if (fd < 0)
 		return fd;
-	rc = convert(at, len, fd);
+	rc = how(at, len, fd);
 	if (rc)
 		close(fd);
 	else
 		rc = enter(i, at, len, fd);
-	if (rc) {
+	if (rc)
 		seg->extent[i].len = 0;
-		return rc;
-	}
-	seg->extent[i].segments = 1;
-	return i;
+	return rc ? rc : i;
 }
 
 /* Until peers have let go, or a second is over. */
-static void wait_acks(void)
+void extent_wait_acks(void)
 {
 	const struct timespec nap = { 0, 50000 };
 	uint64_t deadline = clock_ns() + 1000000000u;
@@ -366,7 +393,7 @@ static void wait_acks(void)
 }
 
 /* Peers that have attached it are asked to let go. */
-static void recall(int i)
+void extent_recall(int i)
 {
 	const struct seg_call call = { .op = SEG_OP_RECALL, .index = i,
 				       .end = seg->extent[i].len };
@@ -383,18 +410,46 @@ static void withdraw(int i, int mark)
 	call_thread(&call, -1);
 }
 
+static void forget(struct extent *e)
+{
+	sig_lock(&seg_lock);
+	e->len = 0;
+	e->on_attach = e->away = false;
+	sig_unlock(&seg_lock);
+}
+
+void extent_drop(int i)
+{
+	withdraw(i, NO_MARK);
+	forget(&seg->extent[i]);
+}
+
+/* Peers of other segments have parts of it: then it stays theirs. Or else nobody gets one any
+ * more. */
+static bool keep_for_parts(int i)
+{
+	bool kept;
+
+	sig_lock(&seg_lock);
+	kept = conns_have_part(i, NULL);
+	seg->extent[i].on_attach = kept;
+	seg->extent[i].away = !kept;
+	sig_unlock(&seg_lock);
+	return kept;
+}
+
 void extent_put(int i)
 {
 	struct extent *e = &seg->extent[i];
 
-	if (--e->segments)
+	if (--e->segments || keep_for_parts(i))
 		return;
 	if (e->fd >= 0) {
-		recall(i);
-		wait_acks();
+		extent_recall(i);
+		extent_wait_acks();
 		withdraw(i, NO_MARK);
 	}
-	e->len = 0;
+	forget(e);
 }
 
 /*
@@ -442,16 +497,19 @@ void extent_suspend_all(void)
 	for (i = 0; i < (int)EXTENTS; i++)
 		if (seg->extent[i].fd >= 0) {
 			set_away(i, true);
-			recall(i);
+			extent_recall(i);
 			cnt++;
 		}
-	wait_acks();
+	extent_wait_acks();
 	if (cnt)
 		mark = pages_mark_open();
 	for (i = 0; i < (int)EXTENTS; i++)
 		if (seg->extent[i].fd >= 0) {
 			seg->extent[i].resume = mark >= 0 && is_whole(i);
 			withdraw(i, mark);
+			/* Whoever asks for a part again has it converted again. */
+			if (!seg->extent[i].segments)
+				forget(&seg->extent[i]);
 		}
 	for (s = seg->segments; s; s = s->next)
 		if (s->extent >= 0) {

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "pages/internal.h"
-#include "segment/internal.h"
+#include "segment/thread/thread.h"
 
 static _Atomic int handlers;
 

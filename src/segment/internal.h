@@ -3,9 +3,11 @@
  * Segments: what the files of this room say to each other.
  *
  *	owner.c    make, remove
- *	extent.c   converted memory: the table, its memfds; data.c what is a file's first
- *	peer/      the other side's: grant.c get, release, copy; attach.c attach, detach,
- *	           valid; attached.c those that are told of changes
+ *	extent.c   converted memory: the table, its memfds; data.c what is a file's first;
+ *	           demand.c what is converted when a part of it is attached
+ *	peer/      the other side: calls.c what programs call; grant.c grants, copy.c copies;
+ *	           attach.c attachments, attached.c those that are told of changes; parts.c of
+ *	           segments that are converted part by part
  *	list.c     list, with owners.c, which asks the processes of this host
  *	module.c   the same by the kernel module, which needs nothing of what follows
  *	place.c    where a buffer is in a segment, for channels
@@ -15,7 +17,8 @@
  *	drop.c       makes private what is about to be emptied,
  *	serve.c      answers peers, and tells them of changes,
  *	listing.c    tells the owner's user what segments are here,
- *	recall.c     and hears what owners tell this process
+ *	recall.c     and hears what owners tell this process;
+ *	convert.c    and another thread, which may wait
  *	call.c     what the first ones ask of it
  *	tables.c   what all share; piece.c where converted memory is, check.c the page of
  *	           counters, uffd.c the userfaultfd, id.c ids
@@ -71,7 +74,8 @@ struct extent {
 	int uffd;
 	uint64_t inode; /* of the memfd, and its file system */
 	uint64_t dev;
-	uint32_t segments; /* that use it */
+	uint32_t segments; /* that use it as a whole */
+	bool on_attach;	   /* of others: as long as a peer has a part */
 	bool away;   /* it is private for a while */
 	bool resume; /* and can be converted once more */
 };
@@ -92,6 +96,7 @@ struct kedge_segment {
 	uint32_t mode;
 	uint32_t backend;
 	int extent; /* or -1 */
+	bool on_attach; /* parts are converted as they are attached */
 	uint32_t grants;
 	uint64_t serial;  /* of those of this process */
 	uint64_t changes; /* of the memory, before it was a segment */
@@ -111,6 +116,10 @@ struct conn {
 	uint64_t owes; /* an acknowledgement, or 0 */
 	bool ready;    /* it may have attached something */
 	uint32_t access;
+	bool part;	/* of a segment, that it asks for: */
+	uint64_t ticket; /* it waits, for as long as there is one */
+	uintptr_t start;
+	uintptr_t end;
 };
 
 /* A part of another process's memory. */
@@ -141,6 +150,12 @@ struct kedge_grant {
 	int slot;	   /* of the table */
 	pid_t pid;	   /* the process that it was given to */
 	struct clofork pidfd; /* the owner */
+	bool in_parts;	      /* each of them is a grant of its own: */
+	struct list parts;    /* with spares_taken */
+	struct list part_node;
+	struct kedge_grant *whole; /* of which this is one */
+	_Atomic uint32_t users;	   /* of a part: attachments, and calls that look at it */
+	bool left;		   /* nothing more is attached from it */
 	bool ended;
 	/* Written with lock. */
 	_Atomic uint64_t count; /* changes that were heard of */
@@ -161,6 +176,7 @@ struct seg_tables {
 	struct conn conn[CONNS];
 	struct kedge_grant *grant[GRANTS];
 	int grant_fd[GRANTS]; /* of the thread's table */
+	uint64_t tickets; /* likewise of a part's */
 	uint64_t acks; /* the number of the last that was asked for */
 	_Atomic uint32_t owed; /* peers that have one to send */
 };
@@ -172,6 +188,8 @@ extern struct seg_tables *seg; /* there while the thread is */
 
 void gate_lock(void);
 void gate_unlock(void);
+/* Or false, as soon as @stop is set. */
+bool gate_lock_unless(const _Atomic bool *stop);
 int tables_make(void);
 void tables_free(void);
 /* In a child, for which they are the parent's. */
@@ -182,6 +200,9 @@ extern _Atomic uint64_t seg_epoch;
 void place_forget(void);
 /* As many segments were converted: of which place.c need not look at any if it is 0. */
 extern _Atomic uint32_t seg_cnt;
+
+/* With lock. A peer has a part in that extent, of another segment than @but. */
+bool conns_have_part(int extent, const struct kedge_segment *but);
 
 /* -ESTALE, and why. */
 int segment_is_stale(void);
@@ -206,6 +227,7 @@ enum seg_op {
 	SEG_OP_GRANT,	/* listen to its owner; with the connection */
 	SEG_OP_RELEASE,
 	SEG_OP_HANG_UP, /* on peers of the segment that @start points to */
+	SEG_OP_PART,	/* tell a peer, with the ticket @start, what became of its part */
 };
 
 struct seg_call {
@@ -231,14 +253,6 @@ int call_next(struct seg_call *call, int *fd);
 void call_answer(int rc);
 int call_send_file(int fd);
 
-/* ---- service.c ---- */
-
-/* With the gate. The thread is there once more, or a negative errno. */
-int service_use(void);
-void service_unuse(void);
-/* In a child. */
-void service_forget(void);
-
 /* ---- check.c ---- */
 
 int check_make(void);
@@ -253,6 +267,15 @@ void check_end(bool changed);
 int extent_get(uintptr_t at, size_t len);
 /* Private again, if it was the last use. */
 void extent_put(int index);
+/* Of no segment yet: @convert makes all of it a mapping of the memfd, or nothing. The index, or
+ * a negative errno. */
+int extent_add(uintptr_t at, size_t len, int (*convert)(uintptr_t at, size_t len, int fd));
+/* For that: while no other thread runs, or -EPERM or -EAGAIN. No reason with an error. */
+int extent_lift_stopped(uintptr_t at, size_t len, int fd);
+/* Peers are asked to let go; wait for that; private again. */
+void extent_recall(int index);
+void extent_wait_acks(void);
+void extent_drop(int index);
 /* No memory of it is outside of the segment. */
 bool extent_is_within(const struct extent *e, const struct kedge_segment *s);
 /* Private for a while: peers lose their grants. */
@@ -260,6 +283,17 @@ void extent_suspend_all(void);
 void extent_resume_all(void);
 /* In a child. */
 void extent_forget_marks(void);
+
+/* ---- demand.c: with the gate ---- */
+
+/* There is a thread that converts, or -EOPNOTSUPP and why nothing can be; or another errno. */
+int demand_use(void);
+void demand_unuse(void);
+/* By the thread: what became of a peer's part. */
+void demand_tell(const struct seg_call *call);
+/* @s is in no table any more: its peers let go. */
+void demand_leave(const struct kedge_segment *s);
+
 /* ---- data.c ---- */
 
 /* Private pages of files become anonymous memory: how many mappings, or a negative errno
@@ -279,64 +313,10 @@ void piece_part(const struct piece *p, uintptr_t start, uintptr_t end, struct pi
 /* With lock. The end of what is there without a hole from @off of its file on, where it was
  * converted. */
 uint64_t piece_there_until(uint32_t extent, uint64_t off);
+/* With lock. The extent that has @at where it was converted, or -1; up to where it has. */
+int piece_at(uintptr_t at, uintptr_t *until);
 /* With lock. Take @part of it out of @p: what is behind it, or NULL. */
 struct piece *piece_take(struct piece *p, const struct piece *part);
-
-/* ---- uffd.c: the thread's ---- */
-
-struct uffd_msg;
-/* One for an extent, or a negative errno. */
-int uffd_open(uint32_t index);
-int uffd_watch(int fd, uintptr_t at, size_t len);
-void uffd_unwatch(int fd, uintptr_t at, size_t len);
-bool uffd_readable(int fd);
-bool uffd_read(int fd, struct uffd_msg *m);
-
-/* ---- monitor.c: the thread's ---- */
-
-void monitor_events(uint32_t index);
-
-/* ---- drop.c: the thread's ---- */
-
-/* With lock, before an event is read: what of it is about to be emptied is made private,
- * and what was unmapped is gone. */
-bool drop_look(uint32_t extent);
-/* With lock: that range is. */
-bool drop_now(uint32_t extent, uintptr_t start, uintptr_t end);
-/* With lock. [@start, @end) was unmapped: what is not there any more is gone. */
-bool drop_gone(uint32_t extent, uintptr_t start, uintptr_t end);
-/* With lock. [@start, @end) was moved to @to: what is not there any more was. */
-bool drop_moved(uint32_t extent, uintptr_t start, uintptr_t end, uintptr_t to);
-
-/* ---- serve.c: the thread's ---- */
-
-int serve_open(void);
-/* The name of this process's socket: 22 bits. */
-uint32_t serve_name(void);
-void serve_close(void);
-void serve_accept(void);
-void serve_conn(uint32_t index);
-/* With lock. Tell the peers of extent @index; @ack: they are to answer. */
-void serve_gone(int index, uint64_t start, uint64_t end, bool ack);
-/* With lock. Peers are told, and its memory goes back to the system. */
-void serve_piece_gone(const struct piece *part);
-/* With lock. End the connections to @s. */
-void serve_hang_up(const struct kedge_segment *s);
-/* With lock. End those that were granted the extent. */
-void serve_hang_up_extent(int index);
-
-/* ---- listing.c: the thread's ---- */
-
-/* With lock. False: the peer may not know, or does not read; it is cut off. */
-bool listing_answer(int fd, const struct seg_list *q);
-
-/* ---- recall.c: the thread's ---- */
-
-/* From now on something may be attached: the owner is told. */
-void recall_begin(int fd);
-void recall_read(uint32_t index);
-/* In a child: no attachment is valid. */
-void recall_forget(void);
 
 /* ---- id.c ---- */
 

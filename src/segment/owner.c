@@ -4,19 +4,16 @@
 #include <unistd.h>
 
 #include "base/process/cancel.h"
-#include "segment/internal.h"
+#include "segment/thread/thread.h"
 
 #define MODE_DEFAULT 0600u
 #define WHOLE_LEN    ((size_t)1 << 63) /* more than any has */
 #define OPTS_V1	     STRUCT_END(struct kedge_segment_opts, flags)
 
-static int check_whole(const void *addr, size_t len, uint32_t backend)
+static int check_whole(const void *addr, size_t len)
 {
 	if (addr || len)
 		return kedge_reason(-EINVAL, "KEDGE_SEGMENT_WHOLE has no address or length");
-	if (backend == KEDGE_SEGMENT_CONVERT)
-		return kedge_reason(-EOPNOTSUPP, "a whole address space is not converted: it takes "
-				    "the module kedge_segment");
 	return 0;
 }
 
@@ -30,41 +27,66 @@ static int check_make_args(const void *addr, size_t len,
 
 	if (rc)
 		return rc;
-	if (o->flags & ~KEDGE_SEGMENT_WHOLE || o->mode & ~0777u ||
+	if (o->flags & ~(KEDGE_SEGMENT_WHOLE | KEDGE_SEGMENT_ON_ATTACH) || o->mode & ~0777u ||
 	    o->backend > KEDGE_SEGMENT_MODULE)
 		return kedge_reason(-EINVAL, "a flag, mode or backend is unknown");
 	o->mode = o->mode ? o->mode : MODE_DEFAULT;
 	if (!out || (!addr && !(o->flags & KEDGE_SEGMENT_WHOLE)))
 		return kedge_reason(-EINVAL, "a pointer is NULL");
 	if (o->flags & KEDGE_SEGMENT_WHOLE)
-		return check_whole(addr, len, o->backend);
+		return check_whole(addr, len);
 	if (!len || (uintptr_t)addr > UINTPTR_MAX - page ||
 	    len > UINTPTR_MAX - page - (uintptr_t)addr)
 		return kedge_reason(-EINVAL, "the range is empty, or wraps");
 	return 0;
 }
 
-/* Its extent; or none, and why, if it can be copied at least. */
-static int convert(struct kedge_segment *s, uint32_t backend)
+/* All of it, now. */
+static int convert_now(struct kedge_segment *s)
 {
 	const size_t page = kedge__page_size();
 	uintptr_t at = round_down(s->addr, page), end = round_up(s->addr + s->len, page);
+	int rc = extent_get(at, end - at);
+
+	if (rc < 0)
+		return rc;
+	s->extent = rc;
+	return 0;
+}
+
+/* Each part when it is attached. */
+static int convert_later(struct kedge_segment *s)
+{
+	int rc = demand_use();
+
+	s->on_attach = !rc;
+	return rc;
+}
+
+static bool is_later(const struct kedge_segment_opts *o)
+{
+	return o->flags & (KEDGE_SEGMENT_WHOLE | KEDGE_SEGMENT_ON_ATTACH);
+}
+
+/* Or neither, and why, if it can be copied at least. */
+static int convert(struct kedge_segment *s, const struct kedge_segment_opts *o)
+{
 	int rc;
 
 	s->extent = -1;
 	s->backend = KEDGE_SEGMENT_COPY;
-	if (backend == KEDGE_SEGMENT_COPY || s->addr + s->len == WHOLE_LEN)
+	if (o->backend == KEDGE_SEGMENT_COPY)
 		return 0;
-	rc = extent_get(at, end - at);
-	if (rc >= 0) {
-		s->extent = rc;
-		s->backend = KEDGE_SEGMENT_CONVERT;
-		return 0;
-	}
+	rc = is_later(o) ? convert_later(s) : convert_now(s);
+	/* It has holes. */
+	if (rc == -EFAULT && o->backend == KEDGE_SEGMENT_ANY)
+		rc = convert_later(s);
 	if (rc == -ESTALE)
 		rc = kedge_reason(-EFAULT, "another thread has unmapped a part of the range "
 				  "meanwhile");
-	if (backend == KEDGE_SEGMENT_CONVERT || (rc != -EOPNOTSUPP && rc != -EBUSY))
+	if (!rc)
+		s->backend = KEDGE_SEGMENT_CONVERT;
+	if (!rc || o->backend == KEDGE_SEGMENT_CONVERT || (rc != -EOPNOTSUPP && rc != -EBUSY))
 		return rc;
 	strncpy(s->reason, kedge_strerror(rc), sizeof(s->reason) - 1);
 	return 0;
@@ -78,7 +100,7 @@ static int enter(struct kedge_segment *s, const struct kedge_segment_opts *o)
 				"it may have", SEGMENTS);
 
 	if (!rc)
-		rc = convert(s, o->backend);
+		rc = convert(s, o);
 	if (rc)
 		return rc;
 	sig_lock(&seg_lock);
@@ -87,7 +109,7 @@ static int enter(struct kedge_segment *s, const struct kedge_segment_opts *o)
 		s->changes = atomic_load(&seg->check->changes[s->extent]);
 	s->next = seg->segments;
 	place_forget();
-	atomic_fetch_add(&seg_cnt, s->extent >= 0);
+	atomic_fetch_add(&seg_cnt, s->extent >= 0 || s->on_attach);
 	seg->segments = s;
 	seg->segment_cnt++;
 	sig_unlock(&seg_lock);
@@ -121,10 +143,8 @@ static int make_any(struct kedge_segment *s, const struct kedge_segment_opts *o)
 		rc = module_make(s, whole);
 	if (!rc || o->backend == KEDGE_SEGMENT_MODULE)
 		return rc;
-	if (whole) {
+	if (whole)
 		s->len = WHOLE_LEN;
-		strncpy(s->reason, kedge_strerror(rc), sizeof(s->reason) - 1);
-	}
 	return make_here(s, o);
 }
 
@@ -163,14 +183,18 @@ static void leave(struct kedge_segment *s)
 	for (link = &seg->segments; *link != s; link = &(*link)->next)
 		;
 	place_forget();
-	atomic_fetch_sub(&seg_cnt, s->extent >= 0);
+	atomic_fetch_sub(&seg_cnt, s->extent >= 0 || s->on_attach);
 	*link = s->next;
 	seg->segment_cnt--;
 	sig_unlock(&seg_lock);
 	/* First peers let go: what they have stored is the owner's. */
 	if (s->extent >= 0)
 		extent_put(s->extent);
+	if (s->on_attach)
+		demand_leave(s);
 	call_thread(&call, -1);
+	if (s->on_attach)
+		demand_unuse();
 }
 
 void kedge_segment_remove(struct kedge_segment *s)

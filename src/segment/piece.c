@@ -66,6 +66,23 @@ uint64_t piece_there_until(uint32_t extent, uint64_t off)
 	return off;
 }
 
+int piece_at(uintptr_t at, uintptr_t *until)
+{
+	const struct piece *p;
+	uintptr_t base;
+
+	for (p = seg->piece; p < seg->piece + seg->piece_max; p++) {
+		if (!p->len || at < p->at || at - p->at >= p->len)
+			continue;
+		base = seg->extent[p->extent].at;
+		if (p->at - p->off != base)
+			continue;
+		*until = base + piece_there_until(p->extent, at - base);
+		return (int)p->extent;
+	}
+	return -1;
+}
+
 /* If there is no room, the end is not looked after any more: it stays shared. */
 struct piece *piece_take(struct piece *p, const struct piece *part)
 {

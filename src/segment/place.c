@@ -26,10 +26,13 @@
 
 static bool is_in(const struct kedge_segment *s, uintptr_t at, size_t len)
 {
-	const struct extent *e = &seg->extent[s->extent];
+	const struct extent *e;
 
-	return s->backend == KEDGE_SEGMENT_CONVERT && !e->away &&
-	       at >= s->addr && at - s->addr < s->len && len <= s->len - (at - s->addr) &&
+	if (s->extent < 0 || s->backend != KEDGE_SEGMENT_CONVERT)
+		return false;
+	e = &seg->extent[s->extent];
+	return !e->away && at >= s->addr && at - s->addr < s->len &&
+	       len <= s->len - (at - s->addr) &&
 	       piece_there_until((uint32_t)s->extent, at - e->at) >= at - e->at + len;
 }
 

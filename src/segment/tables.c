@@ -10,6 +10,8 @@
 #include "base/process/own.h"
 #include "segment/internal.h"
 
+#define NAP_NS 100000
+
 struct sig_lock seg_lock = SIG_LOCK_INIT;
 static pthread_mutex_t seg_gate = PTHREAD_MUTEX_INITIALIZER;
 struct seg_tables *seg;
@@ -27,6 +29,24 @@ void gate_unlock(void)
 {
 	pthread_mutex_unlock(&seg_gate);
 	signals_restore();
+}
+
+bool gate_lock_unless(const _Atomic bool *stop)
+{
+	const struct timespec nap = { 0, NAP_NS };
+
+	signals_block();
+	while (pthread_mutex_trylock(&seg_gate)) {
+		if (atomic_load(stop)) {
+			signals_restore();
+			return false;
+		}
+		nanosleep(&nap, NULL);
+	}
+	if (!atomic_load(stop))
+		return true;
+	gate_unlock();
+	return false;
 }
 
 /* place.c looks at them with lock alone. */
@@ -94,6 +114,16 @@ int fds_watch(int fd, enum fds_kind what, uint32_t index)
 				  .data.u64 = (uint64_t)what << 32 | index };
 
 	return syscall(SYS_epoll_ctl, seg->epoll, EPOLL_CTL_ADD, fd, &ev) ? -errno : 0;
+}
+
+bool conns_have_part(int index, const struct kedge_segment *but)
+{
+	const struct conn *c;
+
+	for (c = seg->conn; c < seg->conn + CONNS; c++)
+		if (c->fd >= 0 && c->part && c->extent == index && c->segment != but)
+			return true;
+	return false;
 }
 
 /* The thread makes its descriptors by system calls alone: tools that follow descriptors by

@@ -10,6 +10,11 @@
  *
  * The peer's end of the connection releases the grant, the owner's ends the segment.
  *
+ * A segment that is converted as it is attached has a connection for each part, too:
+ *
+ *	peer:  PART                    owner:  ANSWER, when that part is converted
+ *	and so on as above
+ *
  *	peer:  LIST                    owner:  PAGE
  *	peer:  LIST of those made before the last of them, and so on
  *
@@ -22,9 +27,9 @@
 #include <stdint.h>
 
 #define SEG_MAGIC   0x6b656467u
-#define SEG_VERSION 1u
+#define SEG_VERSION 2u
 
-enum seg_kind { SEG_ASK = 1, SEG_ANSWER, SEG_GONE, SEG_ACK, SEG_LIST, SEG_PAGE };
+enum seg_kind { SEG_ASK = 1, SEG_ANSWER, SEG_GONE, SEG_ACK, SEG_LIST, SEG_PAGE, SEG_PART };
 
 struct seg_head {
 	uint32_t magic;
@@ -39,10 +44,22 @@ struct seg_ask {
 	uint32_t zero;
 };
 
+/* As SEG_ASK, of the part that begins at @start; no more than @end is wanted. */
+struct seg_part {
+	struct seg_head head;
+	uint64_t id;
+	uint64_t start; /* addresses of the owner's, of whole pages */
+	uint64_t end;
+	uint32_t access;
+	uint32_t zero;
+};
+
 /* No count of changes: one that counts comes with a later message. */
 #define COUNT_LATER UINT64_MAX
 /* As many parts that are gone a peer knows apart. */
 #define GONE_PARTS 16
+
+#define SEG_IN_PARTS 1u /* nothing is shared yet: parts are asked for */
 
 /* Descriptors with it: none, or the check page's and the memfd's. */
 struct seg_answer {
@@ -50,13 +67,14 @@ struct seg_answer {
 	int32_t rc; /* 0, or a negative errno */
 	uint32_t backend;
 	uint64_t proof; /* the second word of the id */
-	uint64_t addr;
+	uint64_t addr; /* of a part: of all memory that has this memfd */
 	uint64_t len;
+	uint64_t until;	   /* of a part: where it ends; with -EFAULT, where the hole does */
 	uint64_t file_off; /* of @addr in the memfd */
 	uint64_t file_len;
 	uint64_t count; /* changes of that memory so far */
 	uint32_t word;	/* of the check page, that counts them */
-	uint32_t zero;
+	uint32_t flags;
 	char reason[128];
 };
 

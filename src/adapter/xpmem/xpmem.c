@@ -150,7 +150,6 @@ static int make(void *vaddr, size_t size, struct kedge_segment_opts *o,
 		if (size != XPMEM_MAXADDR_SIZE && size >> 46 == 0)
 			return -EINVAL;
 		o->flags = KEDGE_SEGMENT_WHOLE;
-		o->backend = KEDGE_SEGMENT_MODULE;
 		size = 0;
 	}
 	rc = kedge_segment_make(vaddr, size, o, out);

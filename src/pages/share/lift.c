@@ -238,16 +238,21 @@ static int refused(int rc, uintptr_t at, size_t len)
 
 /* The error has no reason with it: to find one takes an allocation, and a stopped thread may
  * have the allocator's lock. Memory that is as it was stays marked. */
-static int lift_marked(struct swap_context *ctx, const struct share_change *c, uintptr_t at,
-		       size_t len)
+static int lift_stopped(struct swap_context *ctx, const struct share_change *c, uintptr_t at,
+			size_t len)
 {
 	int rc;
 
 	if (ctx->pagemap < 0)
 		return -EOPNOTSUPP;
-	if (!mark_take(c->mark, at, len))
+	if (c->mark >= 0 && !mark_take(c->mark, at, len))
 		return -ESTALE;
-	rc = move_split_huge(ctx, at, len, false) ? -EBUSY : context_register(ctx, at, len);
+	if (move_split_huge(ctx, at, len, false))
+		rc = -EBUSY;
+	else
+		rc = context_register(ctx, at, len);
+	if (rc == -EBUSY && c->mark < 0)
+		return SWAP_TAKEN;
 	if (!rc) {
 		rc = lift_and_map(ctx, c, at, len);
 		if (!rc)
@@ -255,6 +260,8 @@ static int lift_marked(struct swap_context *ctx, const struct share_change *c, u
 		else
 			hear_unregister(ctx, at, len);
 	}
+	if (c->mark < 0)
+		return rc;
 	if (rc && rc != -ESTALE)
 		mark_set(c->mark, at, len);
 	return rc == -EBUSY || rc == -ENOMEM || rc == -ENOSPC || !rc ? rc : -ESTALE;
@@ -266,8 +273,8 @@ int share_lift(struct swap_context *ctx, const struct share_change *c, uintptr_t
 {
 	int rc, why;
 
-	if (c->mark >= 0)
-		return lift_marked(ctx, c, at, len);
+	if (c->stops)
+		return lift_stopped(ctx, c, at, len);
 
 	if (ctx->pagemap < 0)
 		return kedge_reason(-EOPNOTSUPP, "/proc/self/pagemap cannot be read: mount "

@@ -17,6 +17,7 @@ struct share_change {
 	/* Other threads, for the work on each chunk, if they can be: they may unmap parts of
 	 * it and map there. */
 	bool stops;
+	bool only_stopped; /* else nothing is done */
 	int mark; /* see pages_mark_open(), or -1 */
 };
 

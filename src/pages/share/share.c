@@ -64,7 +64,7 @@ static int work_alone(struct step *s)
 	if (!s->c->stops)
 		return work(s);
 	rc = others_stopped(work, s);
-	return s->called ? rc : work(s);
+	return s->called || s->c->only_stopped ? rc : work(s);
 }
 
 /* Announced, as what is registered there names pages that go. */
@@ -206,6 +206,16 @@ int pages_share_marked(void *at, size_t len, int fd, uint64_t off, int mark, siz
 	int rc = by_chunks(&c, len, done);
 
 	return rc == SWAP_TAKEN ? taken() : rc;
+}
+
+int pages_share_stopped(void *at, size_t len, int fd, uint64_t off, size_t *done)
+{
+	const struct share_change c = { .fn = share_lift, .at = (uintptr_t)at, .fd = fd,
+					.off = off, .stops = true, .only_stopped = true,
+					.mark = -1 };
+	int rc = by_chunks(&c, len, done);
+
+	return rc == SWAP_TAKEN ? -EOPNOTSUPP : rc;
 }
 
 int pages_unshare(void *at, size_t len, int fd, uint64_t off, size_t *done)

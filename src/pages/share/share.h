@@ -43,6 +43,17 @@
 int pages_share(void *at, size_t len, int fd, uint64_t off, size_t *done);
 
 /**
+ * pages_share_stopped() - as pages_share(), while no other thread of the program runs
+ *
+ * For whoever does not know what other threads do with that memory: what they unmap and map
+ * there meanwhile is not lost, as they are stopped for each 4 MiB (base/process/stop.h says
+ * what they notice).
+ *
+ * Return: as there, without a reason, or -EPERM or -EAGAIN of others_stopped().
+ */
+int pages_share_stopped(void *at, size_t len, int fd, uint64_t off, size_t *done);
+
+/**
  * pages_unshare() - make what pages_share() did private and anonymous again
  *
  * Parameters and promises as there, but that threads which read go on: those that write

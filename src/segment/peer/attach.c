@@ -12,7 +12,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/process/cancel.h"
 #include "base/process/page.h"
 #include "segment/peer/attached.h"
 #include "segment/place.h"
@@ -99,9 +98,11 @@ void segment_unmap(void *at, size_t len)
 /* In the list before it is mapped. */
 static bool reserve(struct kedge_attachment *a)
 {
-	void *to = mmap(NULL, a->len, PROT_NONE,
-			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	void *to = a->at;
 
+	if (!to)
+		to = mmap(NULL, a->len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+			  -1, 0);
 	if (to == MAP_FAILED)
 		return false;
 	a->at = to;
@@ -119,7 +120,7 @@ static bool map(struct kedge_attachment *a)
 	char *from = a->grant->map.base + a->file_off;
 	void *p;
 
-	if (FORGETS && !a->grant->own) {
+	if (FORGETS && !a->grant->own && !a->at) {
 		p = mremap(from, 0, a->len, MREMAP_MAYMOVE);
 		a->at = p;
 		return p != MAP_FAILED;
@@ -139,23 +140,10 @@ static void unmap(struct kedge_attachment *a)
 	} else {
 		attached_leave(a);
 	}
-	munmap(a->at, a->len);
-}
-
-static int check_attach(const struct kedge_grant *g, uint64_t offset, size_t len,
-			uint32_t flags, struct kedge_attachment **out)
-{
-	if (!g || !out || flags & ~KEDGE_ATTACH_KEEP)
-		return kedge_reason(-EINVAL, "a pointer is NULL, or a flag is unknown");
-	if (g->pid != process_pid())
-		return kedge_reason(-ECHILD, "the grant is the parent process's");
-	if (!len || offset >= g->info.len || len > g->info.len - offset)
-		return kedge_reason(-EINVAL, "the range is not within the segment");
-	if (g->info.backend == KEDGE_SEGMENT_COPY)
-		return kedge_reason(-EOPNOTSUPP, "the segment can only be copied%s%s: use "
-				    "kedge_segment_copy()", g->info.reason[0] ? ": " : "",
-				    g->info.reason);
-	return 0;
+	if (a->within)
+		segment_unmap(a->at, a->len);
+	else
+		munmap(a->at, a->len);
 }
 
 static int attach(struct kedge_attachment *a)
@@ -172,7 +160,7 @@ static int attach(struct kedge_attachment *a)
 	}
 	if (a->grant->own && a->at)
 		unmap(a);
-	else if (a->at && a->at != MAP_FAILED)
+	else if (a->at && a->at != MAP_FAILED && !a->within)
 		munmap(a->at, a->len);
 	return kedge_reason(-ENOMEM, "no room for a mapping (vm.max_map_count, RLIMIT_AS)");
 }
@@ -196,44 +184,34 @@ static void record_put(struct kedge_attachment *a)
 		free(a);
 }
 
-int kedge_segment_attach(struct kedge_grant *g, uint64_t offset, size_t len, uint32_t flags,
-			 struct kedge_attachment **out)
+int attach_pages(struct kedge_grant *g, uint64_t off, size_t len, uint32_t flags, char *at,
+		 struct kedge_attachment **out)
 {
-	const size_t page = kedge__page_size();
-	struct kedge_attachment *a;
-	uint64_t first;
-	int rc = check_attach(g, offset, len, flags, out);
+	struct kedge_attachment *a = record_get(g);
+	int rc;
 
-	if (rc)
-		return rc;
-	a = record_get(g);
 	if (!a)
 		return -ENOMEM;
-	first = round_down(g->file_off + offset, page);
 	a->head = (struct kedge_attachment_head){
-		.generation = (const uint64_t *)&g->map.check->generation,
-		.seen = PENDING, .len = len };
+		.generation = (const uint64_t *)&g->map.check->generation, .seen = PENDING };
 	a->grant = g;
 	a->flags = flags;
-	a->file_off = first;
-	a->len = round_up(g->file_off + offset + len, page) - first;
-	a->at = NULL;
+	a->file_off = off;
+	a->len = len;
+	a->at = at;
+	a->within = at;
 	a->gone = false;
 	list_init(&a->node);
 	rc = attach(a);
-	if (rc) {
+	if (rc)
 		record_put(a);
-		return rc;
-	}
-	a->head.addr = a->at + (g->file_off + offset - first);
-	*out = a;
-	return 0;
+	else
+		*out = a;
+	return rc;
 }
 
-void kedge_segment_detach(struct kedge_attachment *a)
+void detach_pages(struct kedge_attachment *a)
 {
-	if (!a)
-		return;
 	if (a->grant->pid != process_pid()) {
 		/* A thread of the parent's may have had the lock of the others: they end with
 		 * the grant. */
@@ -266,7 +244,7 @@ bool segment_valid_now(struct kedge_attachment *a)
 
 	if (is_as_of(a))
 		return true;
-	if (g->pid != process_pid() || g->info.backend == KEDGE_SEGMENT_MODULE)
+	if (a->part || g->pid != process_pid() || g->info.backend == KEDGE_SEGMENT_MODULE)
 		return false;
 	sig_lock(&seg_lock);
 	valid = is_heard(g, &generation) && !g->ended && !a->gone;
@@ -276,13 +254,13 @@ bool segment_valid_now(struct kedge_attachment *a)
 	return valid;
 }
 
-int kedge_segment_valid_slow(struct kedge_attachment *a)
+bool attached_valid(struct kedge_attachment *a)
 {
 	uint64_t generation;
 	bool valid;
 
 	/* The module's generation alone tells. */
-	if (!a || a->grant->pid != process_pid() || a->grant->info.backend == KEDGE_SEGMENT_MODULE)
+	if (a->grant->info.backend == KEDGE_SEGMENT_MODULE)
 		return false;
 	sig_lock(&seg_lock);
 	valid = settled(a->grant, &generation) && !a->gone;

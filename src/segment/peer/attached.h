@@ -19,6 +19,11 @@ struct kedge_attachment {
 	uint64_t file_off;
 	uint32_t flags;
 	bool gone;
+	bool within; /* the addresses are another one's, of which it is a part */
+	/* Of one that has parts: */
+	struct kedge_attachment **part;
+	uint32_t part_cnt;
+	uint32_t part_room;
 };
 
 /* No generation is either: they count from 0, by two. */
@@ -39,5 +44,40 @@ void attached_leave(struct kedge_attachment *a);
 void attached_take(struct kedge_grant *g, void (*take)(struct kedge_attachment *a,
 						       uint64_t start, uint64_t end),
 		   uint64_t start, uint64_t end);
+
+/* ---- grant.c ---- */
+
+/* Given back; its parts have been. */
+void grant_free(struct kedge_grant *g);
+
+/*
+ * Of a segment that is converted in parts: what has the owner's address @start, as a grant of
+ * its own, in which there is all up to *@until at the moment, at most @end. -EFAULT: nothing
+ * is mapped up to *@until; or another negative errno with a reason.
+ */
+int grant_part(struct kedge_grant *g, uint64_t start, uint64_t end, struct kedge_grant **part,
+	       uint64_t *until);
+
+/* ---- attach.c ---- */
+
+/* Whole pages of @g's memfd, from @off on; at @at, which is another attachment's, or NULL. */
+int attach_pages(struct kedge_grant *g, uint64_t off, size_t len, uint32_t flags, char *at,
+		 struct kedge_attachment **out);
+void detach_pages(struct kedge_attachment *a);
+/* As kedge_segment_valid_slow(), of one in this process that has no parts. */
+bool attached_valid(struct kedge_attachment *a);
+
+/* ---- parts.c ---- */
+
+/* Whole pages at the owner's address @start, of a grant in parts. */
+int parts_attach(struct kedge_grant *g, uint64_t start, size_t len, uint32_t flags,
+		 struct kedge_attachment **out);
+/* One with parts. */
+void parts_detach(struct kedge_attachment *a);
+bool parts_valid(struct kedge_attachment *a);
+/* An attachment of that part is no more. */
+void parts_unuse(struct kedge_grant *part);
+/* With its grant. */
+void parts_free(struct kedge_grant *g);
 
 #endif /* SEGMENT_PEER_ATTACHED_H */

@@ -16,7 +16,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
-#include <sys/uio.h>
 #include <sys/un.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -24,6 +23,7 @@
 #include "base/process/cancel.h"
 #include "base/process/page.h"
 #include "segment/peer/attached.h"
+#include "segment/thread/thread.h"
 
 #define WAIT_S 10
 #define NAP_NS 500000
@@ -132,10 +132,13 @@ static int refused(const struct seg_answer *a)
 	int rc = a->rc;
 
 	switch (rc) {
+	case -EFAULT:
+		return rc;
 	case -EOPNOTSUPP:
-		return kedge_reason(rc, "%.*s", (int)sizeof(a->reason), a->reason);
 	case -ENOMEM:
 	case -ENOSPC:
+	case -EMFILE:
+	case -ENFILE:
 		return kedge_reason(rc, "in the segment's owner: %.*s", (int)sizeof(a->reason),
 				    a->reason);
 	case -ENOENT:
@@ -146,19 +149,28 @@ static int refused(const struct seg_answer *a)
 	case -EACCES:
 		return kedge_reason(rc, "the segment's mode does not let this user do that");
 	case -EBUSY:
-		return kedge_reason(rc, "the segment's owner has as many grants as it may: %u",
+		return a->reason[0] ? kedge_reason(rc, "in the segment's owner: %.*s",
+						   (int)sizeof(a->reason), a->reason)
+		       : kedge_reason(rc, "the segment's owner has as many grants as it may: %u",
 				    CONNS);
 	}
 	return stranger();
 }
 
-static int ask(const struct kedge_segment_id *id, const struct seg_ask *q, int sock,
+/* A question, of its kind. */
+struct question {
+	const void *packet;
+	size_t len;
+	uint32_t access;
+};
+
+static int ask(const struct kedge_segment_id *id, const struct question *q, int sock,
 	       struct reply *r)
 {
 	ssize_t n;
 	int rc;
 
-	while ((n = send(sock, q, sizeof(*q), MSG_NOSIGNAL)) < 0 && errno == EINTR)
+	while ((n = send(sock, q->packet, q->len, MSG_NOSIGNAL)) < 0 && errno == EINTR)
 		;
 	/* It has ended, or turned this one away: what it said, if anything, is there still. */
 	if (n < 0 && errno != EPIPE && errno != ECONNRESET)
@@ -253,6 +265,7 @@ static void fill(struct kedge_grant *g, const struct reply *r, uint32_t access)
 		.backend = r->a.backend, .access = access, .len = r->a.len,
 		.addr = r->a.addr, .pid = r->pid };
 	memcpy(g->info.reason, r->a.reason, sizeof(g->info.reason) - 1);
+	g->in_parts = r->a.backend == KEDGE_SEGMENT_CONVERT && r->a.flags & SEG_IN_PARTS;
 	g->file_off = r->a.file_off;
 	g->word = r->a.word;
 	g->own = r->pid == process_pid();
@@ -312,6 +325,8 @@ static struct kedge_grant *grant_new(void)
 	if (!g)
 		return NULL;
 	list_init(&g->attachments);
+	list_init(&g->parts);
+	list_init(&g->part_node);
 	g->pid = process_pid();
 	g->slot = -1;
 	clofork_init(&g->pidfd);
@@ -355,7 +370,7 @@ static int make(const struct reply *r, uint32_t access, struct clofork *sock,
 		return -ENOMEM;
 	fill(g, r, access);
 	know_owner(g);
-	if (r->a.backend == KEDGE_SEGMENT_CONVERT)
+	if (r->a.backend == KEDGE_SEGMENT_CONVERT && !g->in_parts)
 		rc = reserve(g, r);
 	if (!rc)
 		rc = join(g, sock);
@@ -368,7 +383,7 @@ static int make(const struct reply *r, uint32_t access, struct clofork *sock,
 	if (g->map.base)
 		rc = map_all(g, r, access);
 	if (rc)
-		kedge_segment_release(g);
+		grant_free(g);
 	else
 		*out = g;
 	return rc;
@@ -377,7 +392,7 @@ static int make(const struct reply *r, uint32_t access, struct clofork *sock,
 /* ---- calls ---- */
 
 /* A connection, a question, and a grant if the answer is yes. @r: the answer, whatever it is. */
-static int get(const struct kedge_segment_id *id, const struct seg_ask *q, struct reply *r,
+static int get(const struct kedge_segment_id *id, const struct question *q, struct reply *r,
 	       struct kedge_grant **out)
 {
 	struct clofork sock;
@@ -396,27 +411,55 @@ static int get(const struct kedge_segment_id *id, const struct seg_ask *q, struc
 }
 
 /* An owner that forks has nothing to hand out for that moment, and says so. */
-static int get_in_time(const struct kedge_segment_id *id, const struct seg_ask *q,
-		       struct kedge_grant **out)
+static int get_in_time(const struct kedge_segment_id *id, const struct question *q,
+		       struct reply *r, struct kedge_grant **out)
 {
 	const uint64_t deadline = clock_ns() + WAIT_S * 1000000000ull;
 	const struct timespec nap = { 0, NAP_NS };
-	struct reply r;
 	int rc;
 
 	for (;;) {
-		r.a.rc = 0;
-		rc = get(id, q, &r, out);
-		if (!rc || r.a.rc != -EAGAIN || clock_ns() > deadline)
+		r->a.rc = 0;
+		rc = get(id, q, r, out);
+		if (!rc || r->a.rc != -EAGAIN || clock_ns() > deadline)
 			return rc;
 		syscall(SYS_nanosleep, &nap, NULL);
 	}
 }
 
+/* A part of the memory that it names, from its start on. */
+static bool is_part(const struct seg_answer *a, const struct seg_part *q)
+{
+	return q->start >= a->addr && q->start - a->addr < a->len && a->until > q->start &&
+	       a->until <= q->end && a->until - a->addr <= a->len;
+}
+
+int grant_part(struct kedge_grant *g, uint64_t start, uint64_t end, struct kedge_grant **part,
+	       uint64_t *until)
+{
+	const struct seg_part p = { .head = seg_head(SEG_PART), .id = g->id.word[0],
+				    .start = start, .end = end, .access = g->info.access };
+	const struct question q = { &p, sizeof(p), g->info.access };
+	struct reply r = { .a.until = 0 };
+	int rc = get_in_time(&g->id, &q, &r, part);
+
+	*until = r.a.until;
+	if (rc == -ENOENT)
+		return segment_is_stale();
+	if (rc == -EFAULT)
+		return *until > start && *until <= end ? rc : stranger();
+	if (rc || (is_part(&r.a, &p) && r.pid == g->info.pid))
+		return rc;
+	grant_free(*part);
+	return stranger();
+}
+
 int kedge_segment_get(const struct kedge_segment_id *id, uint32_t access,
 		      struct kedge_grant **grant)
 {
-	struct seg_ask q = { .head = seg_head(SEG_ASK), .access = access };
+	struct seg_ask ask_for = { .head = seg_head(SEG_ASK), .access = access };
+	const struct question q = { &ask_for, sizeof(ask_for), access };
+	struct reply r;
 	int rc;
 	NO_CANCEL();
 
@@ -432,17 +475,17 @@ int kedge_segment_get(const struct kedge_segment_id *id, uint32_t access,
 	rc = fork_ready();
 	if (rc)
 		return rc;
-	q.id = id->word[0];
-	return get_in_time(id, &q, grant);
+	ask_for.id = id->word[0];
+	rc = get_in_time(id, &q, &r, grant);
+	if (!rc)
+		(*grant)->id = *id;
+	return rc;
 }
 
-void kedge_segment_release(struct kedge_grant *g)
+void grant_free(struct kedge_grant *g)
 {
 	struct seg_call call = { .op = SEG_OP_RELEASE };
-	NO_CANCEL();
 
-	if (!g)
-		return;
 	if (g->pid == process_pid() && g->info.backend == KEDGE_SEGMENT_MODULE) {
 		module_release(g);
 		clofork_close(&g->pidfd);
@@ -472,78 +515,4 @@ int kedge_grant_info(const struct kedge_grant *g, struct kedge_segment_info *inf
 		return -ECHILD;
 	return kedge__info_copy(info, INFO_V1, &g->info,
 				sizeof(g->info));
-}
-
-/* ---- copying ---- */
-
-/* True: it is gone, and its number may be another's; or the segment is. */
-static bool has_ended(const struct kedge_grant *g)
-{
-	return (g->info.backend == KEDGE_SEGMENT_MODULE
-			? module_ended(g)
-			: __atomic_load_n(&g->ended, __ATOMIC_RELAXED)) ||
-	       !clofork_ours(&g->pidfd) ||
-	       syscall(SYS_pidfd_send_signal, g->pidfd.fd, 0, NULL, 0);
-}
-
-static int owner_ended(void)
-{
-	return kedge_reason(-ESTALE, "the segment's owner has ended, or removed it");
-}
-
-static int not_copied(int err)
-{
-	switch (err) {
-	case ESRCH:
-		/* Its memory has ended; it may be waited for still, and its socket be there. */
-		return owner_ended();
-	case EFAULT:
-		return kedge_reason(-EFAULT, "the owner has nothing mapped there, or may not "
-				    "write it itself");
-	case EPERM:
-		return kedge_reason(-EPERM, "this process may not trace the segment's owner: "
-				    "it is another user's, or kernel.yama.ptrace_scope "
-				    "forbids it (prctl(PR_SET_PTRACER) there allows it)");
-	}
-	return kedge_reason(-err, "%s", strerrordesc_np(err));
-}
-
-static bool is_within(const struct kedge_grant *g, uint64_t offset, size_t len)
-{
-	return len && offset < g->info.len && len <= g->info.len - offset;
-}
-
-static int check_copy(const struct kedge_grant *g, uint64_t offset, const void *buf,
-		      size_t len, uint32_t access)
-{
-	if (!g || !buf)
-		return kedge_reason(-EINVAL, "a pointer is NULL");
-	if (g->pid != process_pid())
-		return kedge_reason(-ECHILD, "the grant is the parent process's");
-	if (!is_within(g, offset, len) ||
-	    (access != KEDGE_SEGMENT_READ && access != KEDGE_SEGMENT_WRITE))
-		return kedge_reason(-EINVAL, "the range is not within the segment, or the "
-				    "access is not KEDGE_SEGMENT_READ or KEDGE_SEGMENT_WRITE");
-	if (access == KEDGE_SEGMENT_WRITE && !(g->info.access & KEDGE_SEGMENT_WRITE))
-		return kedge_reason(-EACCES, "the grant is for reading");
-	return 0;
-}
-
-ssize_t kedge_segment_copy(struct kedge_grant *g, uint64_t offset, void *buf, size_t len,
-			   uint32_t access)
-{
-	int rc = check_copy(g, offset, buf, len, access), err;
-	struct iovec here = { buf, len }, there;
-	ssize_t n;
-
-	if (rc)
-		return rc;
-	there = (struct iovec){ (void *)(uintptr_t)(g->info.addr + offset), len };
-	n = access == KEDGE_SEGMENT_READ
-		    ? process_vm_readv(g->info.pid, &here, 1, &there, 1, 0)
-		    : process_vm_writev(g->info.pid, &here, 1, &there, 1, 0);
-	err = errno;
-	if (has_ended(g))
-		return owner_ended();
-	return n < 0 ? not_copied(err) : n;
 }

@@ -31,6 +31,7 @@
 
 #include "notify/internal.h"
 #include "segment/peer/attached.h"
+#include "segment/thread/thread.h"
 
 #ifndef MADV_DONTNEED_LOCKED
 #define MADV_DONTNEED_LOCKED 24

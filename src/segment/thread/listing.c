@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "segment/internal.h"
+#include "segment/thread/thread.h"
 
 /* Root, or what this process is now: a set-user-ID program may have changed that. */
 static bool may_ask(const struct ucred *peer)

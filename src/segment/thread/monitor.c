@@ -2,7 +2,7 @@
 /* Changes of converted memory, as the kernel tells them, are handed on to peers. */
 #include <linux/userfaultfd.h>
 
-#include "segment/internal.h"
+#include "segment/thread/thread.h"
 
 #define EVENTS_A_ROUND 64
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "segment/peer/attached.h"
+#include "segment/thread/thread.h"
 
 #define AT_A_TIME 64
 #define BEHIND ((off_t)1 << 40) /* the end of the check page's file */

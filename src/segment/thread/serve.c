@@ -11,7 +11,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "segment/internal.h"
+#include "segment/thread/thread.h"
 
 #define BACKLOG 128
 #define TRIES	64
@@ -38,11 +38,12 @@ static void owes_no_more(struct conn *c)
 static void hang_up(struct conn *c)
 {
 	owes_no_more(c);
-	if (c->segment)
+	if (c->segment && !c->part)
 		c->segment->grants--;
-	c->segment = NULL;
+	if (c->part && c->extent >= 0)
+		convert_post();
 	fds_close(c->fd);
-	c->fd = -1;
+	*c = (struct conn){ .fd = -1, .extent = -1 };
 }
 
 static bool tell(const struct conn *c, const void *what, size_t len)
@@ -122,16 +123,16 @@ static struct kedge_segment *find(uint64_t word)
 	return s;
 }
 
-static int decide(const struct conn *c, const struct seg_ask *ask,
-		  struct kedge_segment **s)
+static int decide(const struct conn *c, uint64_t id, struct kedge_segment **s)
 {
-	*s = find(ask->id);
+	*s = find(id);
 	if (!*s)
 		return -ENOENT;
-	if (!may(c->fd, *s, ask->access))
+	if (!may(c->fd, *s, c->access))
 		return -EACCES;
 	/* The owner forks: its memory is private for that moment. */
-	if ((*s)->backend == KEDGE_SEGMENT_CONVERT && seg->extent[(*s)->extent].away)
+	if ((*s)->extent >= 0 && (*s)->backend == KEDGE_SEGMENT_CONVERT &&
+	    seg->extent[(*s)->extent].away)
 		return -EAGAIN;
 	return 0;
 }
@@ -210,10 +211,11 @@ static bool grant(struct conn *c, struct kedge_segment *s)
 	memcpy(a.reason, s->reason, sizeof(a.reason));
 	c->segment = s;
 	s->grants++;
-	if (s->backend == KEDGE_SEGMENT_CONVERT &&
+	if (s->backend == KEDGE_SEGMENT_CONVERT && !s->on_attach &&
 	    !extent_is_within(&seg->extent[s->extent], s) && is_stranger(c->fd, s))
 		a.backend = KEDGE_SEGMENT_COPY;
-	if (a.backend != KEDGE_SEGMENT_CONVERT)
+	a.flags = s->on_attach ? SEG_IN_PARTS : 0;
+	if (a.backend != KEDGE_SEGMENT_CONVERT || s->on_attach)
 		return send_answer(c, &a, NULL);
 	a.file_off = s->addr - seg->extent[s->extent].at;
 	return hand_out(c, s->extent, &a);
@@ -225,11 +227,82 @@ static bool ask(struct conn *c, const struct seg_ask *q)
 	struct kedge_segment *s;
 
 	c->access = q->access;
-	a.rc = decide(c, q, &s);
+	a.rc = decide(c, q->id, &s);
 	if (!a.rc)
 		return grant(c, s);
 	send_answer(c, &a, NULL);
 	return false;
+}
+
+/* ---- parts ---- */
+
+static bool no_part(const struct conn *c, int rc, uintptr_t until, const char *why)
+{
+	struct seg_answer a = { .head = seg_head(SEG_ANSWER), .rc = rc, .until = until };
+
+	strncpy(a.reason, why, sizeof(a.reason) - 1);
+	send_answer(c, &a, NULL);
+	return false;
+}
+
+/* All of its memfd, of which the peer knows the part that it wants. */
+static bool grant_part(struct conn *c, int index, uintptr_t until)
+{
+	const struct kedge_segment *s = c->segment;
+	const struct extent *e = &seg->extent[index];
+	struct seg_answer a = { .head = seg_head(SEG_ANSWER), .proof = s->id.word[1],
+				.backend = KEDGE_SEGMENT_CONVERT, .addr = e->at,
+				.len = e->len, .until = until < c->end ? until : c->end };
+
+	c->ticket = 0;
+	if (!extent_is_within(e, s) && is_stranger(c->fd, s))
+		return no_part(c, -EOPNOTSUPP, 0, "it is in a larger segment: copy it");
+	return hand_out(c, index, &a);
+}
+
+static bool is_part_of(const struct seg_part *q, const struct kedge_segment *s)
+{
+	const size_t page = kedge__page_size();
+
+	return s->on_attach && !(q->start % page) && !(q->end % page) && q->start < q->end &&
+	       q->start >= round_down(s->addr, page) &&
+	       q->end <= round_up(s->addr + s->len, page);
+}
+
+/* Another thread, which may wait, sees to a part that is not there yet. */
+static bool ask_part(struct conn *c, const struct seg_part *q)
+{
+	struct kedge_segment *s;
+	uintptr_t until;
+	int rc, index;
+
+	c->access = q->access;
+	rc = decide(c, q->id, &s);
+	if (!rc && !is_part_of(q, s))
+		rc = -EPROTO;
+	if (rc)
+		return no_part(c, rc, 0, "");
+	c->segment = s;
+	c->part = true;
+	c->start = q->start;
+	c->end = q->end;
+	index = piece_at(c->start, &until);
+	if (index >= 0 && !seg->extent[index].away)
+		return grant_part(c, index, until);
+	c->ticket = ++seg->tickets;
+	convert_post();
+	return true;
+}
+
+void serve_part(int conn, uint64_t ticket, int extent, uintptr_t until, const char *why)
+{
+	struct conn *c = &seg->conn[conn];
+
+	sig_lock_blocked(&seg_lock);
+	if (c->fd >= 0 && c->ticket == ticket &&
+	    !(extent >= 0 ? grant_part(c, extent, until) : no_part(c, extent, until, why)))
+		hang_up(c);
+	sig_unlock_blocked(&seg_lock);
 }
 
 static bool packet(struct conn *c, const void *raw, long n)
@@ -237,7 +310,10 @@ static bool packet(struct conn *c, const void *raw, long n)
 	const struct seg_ask *q = raw;
 	const struct seg_ack *k = raw;
 	const struct seg_list *l = raw;
+	const struct seg_part *p = raw;
 
+	if (n == (long)sizeof(*p) && seg_is(&p->head, SEG_PART) && !c->segment)
+		return ask_part(c, p);
 	if (n == (long)sizeof(*l) && seg_is(&l->head, SEG_LIST) && !c->segment)
 		return listing_answer(c->fd, l);
 	if (n == (long)sizeof(*q) && seg_is(&q->head, SEG_ASK) && !c->segment)
@@ -254,7 +330,8 @@ static bool packet(struct conn *c, const void *raw, long n)
 /* With lock. */
 static void read_one(struct conn *c)
 {
-	union { struct seg_ask q; struct seg_ack k; struct seg_list l; char room[64]; } raw;
+	union { struct seg_ask q; struct seg_ack k; struct seg_list l; struct seg_part p;
+		char room[64]; } raw;
 	long n = syscall(SYS_recvfrom, c->fd, &raw, sizeof(raw), MSG_DONTWAIT | MSG_TRUNC,
 			 NULL, NULL);
 

@@ -22,7 +22,7 @@
 
 #include "base/process/service.h"
 #include "base/process/thread.h"
-#include "segment/internal.h"
+#include "segment/thread/thread.h"
 
 #define EVENTS	16
 #define LOOK_MS 50 /* without the socket to be asked by */
@@ -195,6 +195,9 @@ static int do_call(const struct seg_call *call, int fd)
 		return add_grant(call, fd);
 	case SEG_OP_RELEASE:
 		return release_grant(call);
+	case SEG_OP_PART:
+		demand_tell(call);
+		return 0;
 	default:
 		return hang_up(call);
 	}
@@ -346,5 +349,6 @@ void service_unuse(void)
 void service_forget(void)
 {
 	users = 0;
+	convert_forget();
 	tables_forget();
 }

@@ -392,7 +392,8 @@ static void bad_arguments_are_refused(void **state)
 	assert_int_equal(kedge_segment_make(w, 1, NULL, NULL), -EINVAL);
 	assert_int_equal(kedge_segment_make(w, 1, &o, &segment), -EINVAL);
 	assert_int_equal(munmap((char *)w + LEN / 2, page_len()), 0);
-	assert_int_equal(kedge_segment_make(w, LEN, NULL, &segment), -EFAULT);
+	o = (struct kedge_segment_opts){ .size = sizeof(o), .backend = KEDGE_SEGMENT_CONVERT };
+	assert_int_equal(kedge_segment_make(w, LEN, &o, &segment), -EFAULT);
 	assert_int_equal(w[0], 0);
 	assert_int_equal(w[1], 1);
 	assert_int_equal(kedge_segment_get(&other, R, &g), -ENOENT);

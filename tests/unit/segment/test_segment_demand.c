@@ -1,0 +1,502 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Memory that is converted as it is attached: of the address space, of ranges with holes, of
+ * what the program asks that for. Without the kernel module; then its threads are stopped for
+ * a moment.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "peer.h"
+
+#define RW  (KEDGE_SEGMENT_READ | KEDGE_SEGMENT_WRITE)
+#define R   KEDGE_SEGMENT_READ
+#define LEN ((size_t)1 << 20)
+
+static const struct kedge_segment_opts later = { .size = sizeof(later),
+						 .backend = KEDGE_SEGMENT_CONVERT,
+						 .flags = KEDGE_SEGMENT_ON_ATTACH };
+static const struct kedge_segment_opts whole = { .size = sizeof(whole),
+						 .backend = KEDGE_SEGMENT_CONVERT,
+						 .flags = KEDGE_SEGMENT_WHOLE };
+
+static struct peer peer;
+static struct kedge_segment *segment;
+static struct kedge_segment_id id;
+static _Alignas(65536) uint64_t bss[8192]; /* no page of it is of the file */
+
+static void make(void *at, size_t len, const struct kedge_segment_opts *o)
+{
+	assert_int_equal(kedge_segment_make(at, len, o, &segment), 0);
+	assert_int_equal(kedge_segment_id(segment, &id), 0);
+}
+
+static void begin(void *at, size_t len, const struct kedge_segment_opts *o)
+{
+	need_convert();
+#ifdef __SANITIZE_THREAD__
+	print_message("skipped: no thread is stopped under ThreadSanitizer\n");
+	skip();
+#endif
+	peer_start(&peer, 0);
+	make(at, len, o);
+	assert_int_equal(peer_get(&peer, &id, RW), 0);
+}
+
+static void end(void)
+{
+	peer_end(&peer);
+	kedge_segment_remove(segment);
+}
+
+static uint64_t loaded(size_t at)
+{
+	uint64_t v = 0;
+
+	assert_int_equal(peer_load(&peer, at, &v), 0);
+	return v;
+}
+
+static bool faults(size_t at)
+{
+	uint64_t v;
+
+	return peer_load(&peer, at, &v) == -EFAULT;
+}
+
+/* "1234-5678 rw-s ..." of the mapping that has @at: shared. */
+static bool is_shared(const void *at)
+{
+	unsigned long start, stop;
+	char line[512], perms[8];
+	bool is = false;
+	FILE *f = fopen("/proc/self/maps", "re");
+
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "%lx-%lx %7s", &start, &stop, perms) == 3 &&
+		    start <= (unsigned long)at && (unsigned long)at < stop)
+			is = perms[3] == 's';
+	fclose(f);
+	return is;
+}
+
+/* ---- cases ---- */
+
+static void just_what_is_attached_is_converted(void **state)
+{
+	uint64_t *w = words(LEN);
+
+	begin(w, LEN, &later);
+	assert_false(is_shared(w));
+	assert_int_equal(peer_attach(&peer, LEN / 2, 100), 0);
+	assert_int_equal(loaded(0), LEN / 16);
+	assert_true(is_shared(w + LEN / 16));
+	assert_false(is_shared(w));
+	assert_false(is_shared((char *)w + LEN - 1));
+	w[LEN / 16] = 7;
+	assert_int_equal(loaded(0), 7);
+	assert_int_equal(peer_store(&peer, 8, 8), 0);
+	assert_int_equal(w[LEN / 16 + 1], 8);
+	assert_true(peer_valid(&peer));
+	end();
+	assert_false(is_shared(w + LEN / 16));
+	assert_int_equal(w[LEN / 16 + 1], 8);
+	free_pages(w, LEN / page_len());
+}
+
+static void it_is_private_again_with_its_last_peer(void **state)
+{
+	uint64_t *w = words(LEN);
+
+	begin(w, LEN, &later);
+	assert_int_equal(peer_attach(&peer, 0, LEN), 0);
+	assert_int_equal(peer_store(&peer, 16, 99), 0);
+	assert_true(is_shared(w));
+	assert_int_equal(peer_detach(&peer), 0);
+	assert_int_equal(peer_release(&peer), 0);
+	while (is_shared(w))
+		usleep(1000);
+	assert_int_equal(w[2], 99);
+	assert_int_equal(w[3], 3);
+	/* And once more. */
+	assert_int_equal(peer_get(&peer, &id, RW), 0);
+	assert_int_equal(peer_attach(&peer, 0, LEN), 0);
+	assert_int_equal(loaded(16), 99);
+	end();
+	free_pages(w, LEN / page_len());
+}
+
+/* Parts that were attached before are parts of what is attached later. */
+static void parts_overlap(void **state)
+{
+	const size_t page = page_len();
+	uint64_t *w = words(LEN);
+	size_t i;
+
+	begin(w, LEN, &later);
+	for (i = 0; i < 4; i++) {
+		assert_int_equal(peer_attach(&peer, i * 64 * page + 8, 16), 0);
+		assert_int_equal(loaded(0), i * 8 * page + 1);
+		assert_int_equal(peer_detach(&peer), 0);
+	}
+	assert_int_equal(peer_attach(&peer, 0, LEN), 0);
+	for (i = 0; i < LEN / sizeof(*w); i += 97)
+		assert_int_equal(loaded(i * sizeof(*w)), i);
+	for (i = 0; i < LEN; i += page) {
+		assert_int_equal(peer_store(&peer, i, i + 1), 0);
+		assert_int_equal(w[i / sizeof(*w)], i + 1);
+	}
+	assert_true(peer_valid(&peer));
+	munmap((char *)w + LEN - page, page);
+	assert_false(peer_valid(&peer));
+	while (!faults(LEN - page))
+		usleep(1000);
+	assert_int_equal(loaded(0), 1);
+	end();
+	munmap(w, LEN - page);
+}
+
+/* Above it there is room for what is mapped next: holes stay holes. */
+static uint64_t *words_below(size_t len)
+{
+	char *room = mmap(NULL, 256 * LEN, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint64_t *w = (void *)room;
+	size_t i;
+
+	assert_int_equal(mprotect(room, len, PROT_READ | PROT_WRITE), 0);
+	for (i = 0; i < len / sizeof(*w); i++)
+		w[i] = i;
+	munmap(room + len, 256 * LEN - len);
+	return w;
+}
+
+static void holes_are_a_sigbus(void **state)
+{
+	const size_t page = page_len();
+	uint64_t *w = words_below(LEN), v;
+	char *p = (char *)w;
+
+	munmap(p, page);
+	munmap(p + 8 * page, 4 * page);
+	mprotect(p + 20 * page, page, PROT_NONE);
+	munmap(p + LEN - page, page);
+	/* As a program has it that knows nothing of all this. */
+	begin(w, LEN, NULL);
+	if (!access("/dev/kedge-segment", R_OK)) {
+		end();
+		skip();
+	}
+	assert_int_equal(peer_attach_with(&peer, 0, LEN, KEDGE_ATTACH_KEEP), -EFAULT);
+	assert_int_equal(peer_attach(&peer, 0, LEN), 0);
+	assert_true(faults(0));
+	assert_true(faults(9 * page));
+	assert_true(faults(20 * page));
+	assert_int_equal(loaded(21 * page), 21 * page / 8);
+	assert_true(faults(LEN - page));
+	assert_int_equal(loaded(7 * page), 7 * page / 8);
+	assert_int_equal(loaded(12 * page), 12 * page / 8);
+	assert_true(peer_valid(&peer));
+	/* What comes to be there is attached anew. */
+	assert_true(mmap(p + 8 * page, page, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED);
+	w[page] = 123;
+	assert_true(faults(8 * page));
+	assert_int_equal(peer_detach(&peer), 0);
+	assert_int_equal(peer_attach(&peer, 0, LEN), 0);
+	assert_int_equal(loaded(8 * page), 123);
+	assert_int_equal(peer_copy(&peer, 8 * page, &v, R), 8);
+	assert_int_equal(v, 123);
+	assert_int_equal(peer_detach(&peer), 0);
+	assert_int_equal(peer_attach(&peer, 0, page), -EFAULT);
+	end();
+	munmap(p, LEN);
+}
+
+static void attaches(void *at, size_t len)
+{
+	uint64_t *w = at;
+
+	w[0] = (uintptr_t)at ^ 1;
+	assert_int_equal(peer_attach(&peer, (uintptr_t)at, len), 0);
+	assert_int_equal(loaded(0), (uintptr_t)at ^ 1);
+	assert_int_equal(peer_store(&peer, 8, 5), 0);
+	assert_int_equal(w[1], 5);
+	w[1] = 6;
+	assert_int_equal(loaded(8), 6);
+	assert_true(peer_valid(&peer));
+	assert_int_equal(peer_detach(&peer), 0);
+}
+
+static void *on_a_stack(void *arg)
+{
+	uint64_t there[512];
+
+	attaches(there, sizeof(there));
+	return arg;
+}
+
+static void the_address_space_is_a_segment(void **state)
+{
+	static const uint64_t constant[2] = { 1, 2 };
+	struct kedge_segment_info i = { .size = sizeof(i) };
+	uint64_t *heap = malloc(100000), *big, *file, stack[512];
+	pthread_t thread;
+
+	begin(NULL, 0, &whole);
+	assert_int_equal(kedge_segment_info(segment, &i), 0);
+	assert_int_equal(i.backend, KEDGE_SEGMENT_CONVERT);
+	/* Memory that comes to be later, too. */
+	big = words(3 * LEN);
+	attaches(heap, 100000);
+	attaches(big, 3 * LEN);
+	attaches(bss, sizeof(bss));
+	attaches(stack, sizeof(stack));
+	assert_int_equal(pthread_create(&thread, NULL, on_a_stack, NULL), 0);
+	pthread_join(thread, NULL);
+	/* And what is not like that, not. */
+	assert_int_equal(peer_attach(&peer, (uintptr_t)constant, 16), -EOPNOTSUPP);
+	file = mmap(NULL, page_len(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert_int_equal(peer_attach(&peer, (uintptr_t)file, 16), -EOPNOTSUPP);
+	assert_int_equal(peer_attach(&peer, 0, 4096), -EFAULT);
+	munmap(file, page_len());
+	end();
+	free_pages(big, 3 * LEN / page_len());
+	free(heap);
+}
+
+static void others_own_segments_are_not_disturbed(void **state)
+{
+	uint64_t *w = words(LEN);
+	struct kedge_segment *now;
+
+	begin(NULL, 0, &whole);
+	assert_int_equal(kedge_segment_make((char *)w + LEN / 4, LEN / 4, NULL, &now), 0);
+	assert_int_equal(peer_attach(&peer, (uintptr_t)w, LEN), 0);
+	assert_int_equal(loaded(LEN / 4 + 80), LEN / 32 + 10);
+	/* The part that it had is the peer's of the address space now. */
+	kedge_segment_remove(now);
+	assert_true(peer_valid(&peer));
+	w[LEN / 32 + 10] = 1;
+	assert_int_equal(loaded(LEN / 4 + 80), 1);
+	end();
+	assert_false(is_shared(w + LEN / 32 + 10));
+	free_pages(w, LEN / page_len());
+}
+
+static void a_fork_ends_parts_and_no_segment(void **state)
+{
+	uint64_t *w = words(LEN);
+	pid_t pid;
+	int status;
+
+	begin(NULL, 0, &whole);
+	assert_int_equal(peer_attach(&peer, (uintptr_t)w, LEN), 0);
+	assert_int_equal(peer_store(&peer, 8, 10), 0);
+	pid = fork();
+	if (!pid)
+		_exit(w[1] != 10 || w[2] != 2 || is_shared(w));
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_false(peer_valid(&peer));
+	w[2] = 20;
+	/* The segment is there still: attach anew, by the same grant. */
+	assert_int_equal(peer_detach(&peer), 0);
+	assert_int_equal(peer_attach(&peer, (uintptr_t)w, LEN), 0);
+	assert_int_equal(loaded(16), 20);
+	assert_int_equal(loaded(8), 10);
+	end();
+	free_pages(w, LEN / page_len());
+}
+
+static void what_is_emptied_or_moved_is_attached_anew(void **state)
+{
+	const size_t page = page_len();
+	uint64_t *w = words(LEN), *to;
+
+	begin(NULL, 0, &whole);
+	assert_int_equal(peer_attach(&peer, (uintptr_t)w, LEN), 0);
+	madvise((char *)w + 4 * page, 2 * page, MADV_DONTNEED);
+	assert_false(peer_valid(&peer));
+	assert_int_equal(w[page / 2], 0);
+	assert_int_equal(peer_detach(&peer), 0);
+	w[page / 2] = 44;
+	assert_int_equal(peer_attach(&peer, (uintptr_t)w, LEN), 0);
+	assert_int_equal(loaded(4 * page), 44);
+	assert_int_equal(loaded(5 * page), 0);
+	assert_int_equal(loaded(6 * page), 6 * page / 8);
+	assert_true(peer_valid(&peer));
+	to = mremap((char *)w + LEN / 2, LEN / 2, LEN / 2, MREMAP_MAYMOVE | MREMAP_DONTUNMAP);
+	if (to == MAP_FAILED) /* of shared memory it is not to be had */
+		to = mremap((char *)w + LEN / 2, LEN / 2, LEN / 2, MREMAP_MAYMOVE);
+	assert_true(to != MAP_FAILED);
+	assert_int_equal(peer_detach(&peer), 0);
+	assert_int_equal(peer_attach(&peer, (uintptr_t)w, LEN / 2), 0);
+	assert_int_equal(loaded(0), 0);
+	end();
+	munmap(to, LEN / 2);
+	munmap(w, LEN);
+}
+
+/* ---- while it runs ---- */
+
+static _Atomic bool stops;
+static uint64_t *run_at;
+
+static void *stores(void *arg)
+{
+	volatile uint64_t *w = run_at + (uintptr_t)arg * 8;
+	uint64_t n = 0;
+
+	while (!atomic_load(&stops)) {
+		if (*w != n)
+			return (void *)1;
+		*w = ++n;
+	}
+	return NULL;
+}
+
+static void *maps(void *arg)
+{
+	const size_t page = page_len();
+	uint64_t *p;
+
+	(void)arg;
+	while (!atomic_load(&stops)) {
+		p = mmap(NULL, 4 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			 0);
+		if (p == MAP_FAILED)
+			return (void *)1;
+		p[0] = 1;
+		if (p[0] != 1)
+			return (void *)1;
+		munmap(p, 4 * page);
+	}
+	return NULL;
+}
+
+static void no_store_is_lost(void **state)
+{
+	pthread_t thread[5];
+	uintptr_t i;
+	void *bad;
+	int n;
+
+	run_at = words(LEN);
+	memset(run_at, 0, LEN);
+	begin(NULL, 0, &whole);
+	atomic_store(&stops, false);
+	for (i = 0; i < 4; i++)
+		pthread_create(&thread[i], NULL, stores, (void *)i);
+	pthread_create(&thread[4], NULL, maps, NULL);
+	for (n = 0; n < 100; n++) {
+		assert_int_equal(peer_attach(&peer, (uintptr_t)run_at, LEN), 0);
+		assert_int_equal(peer_store(&peer, LEN - 8, n), 0);
+		assert_int_equal(run_at[LEN / 8 - 1], n);
+		assert_int_equal(peer_detach(&peer), 0);
+		assert_int_equal(peer_release(&peer), 0);
+		assert_int_equal(peer_get(&peer, &id, RW), 0);
+	}
+	atomic_store(&stops, true);
+	for (i = 0; i < 5; i++) {
+		pthread_join(thread[i], &bad);
+		assert_null(bad);
+	}
+	end();
+	free_pages(run_at, LEN / page_len());
+}
+
+static void a_process_attaches_its_own(void **state)
+{
+	uint64_t *w = words(LEN), *there;
+	struct kedge_attachment *a, *b;
+	struct kedge_grant *g;
+
+	begin(w, LEN, &later);
+	assert_int_equal(kedge_segment_get(&id, RW, &g), 0);
+	assert_int_equal(kedge_segment_attach(g, LEN / 2, 64, 0, &b), 0);
+	assert_int_equal(kedge_segment_attach(g, 0, LEN, 0, &a), 0);
+	there = kedge_segment_addr(a);
+	there[9] = 90;
+	assert_int_equal(w[9], 90);
+	assert_int_equal(*(uint64_t *)kedge_segment_addr(b), LEN / 16);
+	assert_true(kedge_segment_valid(a));
+	assert_true(kedge_segment_valid(b));
+	munmap((char *)w + LEN / 2, page_len());
+	assert_false(kedge_segment_valid(a));
+	assert_false(kedge_segment_valid(b));
+	kedge_segment_detach(a);
+	kedge_segment_detach(b);
+	kedge_segment_release(g);
+	end();
+	assert_int_equal(w[9], 90);
+	munmap(w, LEN);
+}
+
+/* The owner ends, by a kill: nothing hangs. */
+static void an_owner_that_is_killed_is_stale(void **state)
+{
+	uint64_t *w = words(LEN), v;
+	pid_t pid = 0;
+	int fd[2];
+	char c;
+
+	need_convert();
+#ifdef __SANITIZE_THREAD__
+	skip();
+#endif
+	assert_int_equal(pipe(fd), 0);
+	peer_start(&peer, 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid) {
+		CHILD_CHECK(!kedge_segment_make(w, LEN, &later, &segment));
+		prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+		kedge_segment_id(segment, &id);
+		CHILD_CHECK(write(fd[1], &id, sizeof(id)) == sizeof(id));
+		for (;;)
+			pause();
+	}
+	assert_int_equal(read(fd[0], &id, sizeof(id)), sizeof(id));
+	assert_int_equal(peer_get(&peer, &id, RW), 0);
+	assert_int_equal(peer_attach(&peer, 0, LEN / 2), 0);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	while (peer_load(&peer, 0, &v) != -EFAULT)
+		usleep(1000);
+	assert_false(peer_valid(&peer));
+	assert_int_equal(peer_detach(&peer), 0);
+	assert_int_equal(peer_attach(&peer, 0, LEN), -ESTALE);
+	assert_int_equal(peer_release(&peer), 0);
+	peer_end(&peer);
+	close(fd[0]);
+	close(fd[1]);
+	(void)c;
+	free_pages(w, LEN / page_len());
+}
+
+int main(int argc, char **argv)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(just_what_is_attached_is_converted),
+		cmocka_unit_test(it_is_private_again_with_its_last_peer),
+		cmocka_unit_test(parts_overlap),
+		cmocka_unit_test(holes_are_a_sigbus),
+		cmocka_unit_test(the_address_space_is_a_segment),
+		cmocka_unit_test(others_own_segments_are_not_disturbed),
+		cmocka_unit_test(a_fork_ends_parts_and_no_segment),
+		cmocka_unit_test(what_is_emptied_or_moved_is_attached_anew),
+		cmocka_unit_test(no_store_is_lost),
+		cmocka_unit_test(a_process_attaches_its_own),
+		cmocka_unit_test(an_owner_that_is_killed_is_stale),
+	};
+
+	peer_main(argc, argv);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
