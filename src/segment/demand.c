@@ -149,10 +149,10 @@ static int why_not(int rc)
 static int convert_run(const struct want *w, const struct run *r)
 {
 	uintptr_t end = lesser(r->hi, w->end);
-	int i = extent_add(r->lo, r->hi - r->lo, extent_lift_stopped);
+	int i = extent_add(r->lo, r->hi - r->lo);
 
 	if (i < 0 && i != -ESTALE && i != -EPERM && (r->lo < w->start || r->hi > end))
-		i = extent_add(w->start, end - w->start, extent_lift_stopped);
+		i = extent_add(w->start, end - w->start);
 	if (i < 0)
 		return i;
 	sig_lock(&seg_lock);

@@ -12,13 +12,11 @@
 
 #include "notify/internal.h"
 #include "pages/share/share.h"
-#include "segment/internal.h"
+#include "segment/thread/thread.h"
 
 /* mremap() may make a mapping longer, in place and without an event: the file goes on. */
 #define ROOM ((uint64_t)1 << 40)
 
-#define MAPPINGS 64 /* of one extent, when it is made */
-#define TRIES	 16
 #define NO_MARK	 (-1)
 
 /* One that has all of it, as it was converted. */
@@ -116,36 +114,50 @@ static void undo(uintptr_t at, size_t done, int fd, int mark)
 	fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)done);
 }
 
-/* All of it, or nothing. With a mark, of marked memory alone, which stays marked. */
-static int convert_once(uintptr_t at, size_t len, int fd, int mark)
+/* All of it, or nothing. */
+static int convert_once(uintptr_t at, size_t len, int fd)
 {
 	size_t done;
-	int rc = pages_share_marked((void *)at, len, fd, 0, mark, &done);
+	int rc = pages_share((void *)at, len, fd, 0, &done);
 
 	if (rc)
-		undo(at, done, fd, mark);
+		undo(at, done, fd, NO_MARK);
 	return rc;
 }
 
-int extent_lift_stopped(uintptr_t at, size_t len, int fd)
+/* Likewise while others are stopped, and watched from then on. With a mark, of marked memory
+ * alone, which stays marked. */
+static int lift_once(uintptr_t at, size_t len, int fd, int mark, int uffd)
 {
+	void *p = (void *)at;
 	size_t done;
-	int rc = pages_share_stopped((void *)at, len, fd, 0, &done);
+	int rc = mark >= 0 ? pages_share_marked(p, len, fd, 0, mark, uffd, &done)
+			   : pages_share_stopped(p, len, fd, 0, uffd, &done);
 
-	if (rc)
-		undo(at, done, fd, NO_MARK);
-	if (rc != -EBUSY)
+	if (rc && done) {
+		uffd_unwatch(uffd, at, done);
+		undo(at, done, fd, mark);
+	}
+	return rc;
+}
+
+static int lift(uintptr_t at, size_t len, int fd, int mark, int uffd)
+{
+	int rc;
+
+	/* After a fork the child has them, too. */
+	if (mark >= 0)
+		own_pages(at, len);
+	rc = lift_once(at, len, fd, mark, uffd);
+	if (rc != -EBUSY || mark >= 0)
 		return rc;
 	own_pages(at, len);
-	rc = pages_share_stopped((void *)at, len, fd, 0, &done);
-	if (rc)
-		undo(at, done, fd, NO_MARK);
-	return rc;
+	return lift_once(at, len, fd, mark, uffd);
 }
 
 static int convert(uintptr_t at, size_t len, int fd)
 {
-	int rc = convert_once(at, len, fd, NO_MARK);
+	int rc = convert_once(at, len, fd);
 
 	if (rc == -EBUSY) {
 		own_pages(at, len);
@@ -158,7 +170,7 @@ static int convert(uintptr_t at, size_t len, int fd)
 	} else {
 		return rc;
 	}
-	return convert_once(at, len, fd, NO_MARK);
+	return convert_once(at, len, fd);
 }
 
 /* If another thread has changed a part meanwhile, the rest goes page by page. */
@@ -204,123 +216,23 @@ static void make_private(int i, int mark)
 	close(fd);
 }
 
-/* ---- where it is ---- */
-
-/* The mappings of a file. */
-struct found {
-	struct stat file;
-	uint32_t extent;
-	int cnt;
-	struct piece at[MAPPINGS];
-};
-
-static void note(void *arg, const struct vma_info *v)
-{
-	struct found *f = arg;
-
-	if (!v->shared || v->inode != f->file.st_ino || v->dev != f->file.st_dev)
-		return;
-	if (f->cnt < MAPPINGS)
-		f->at[f->cnt] = (struct piece){ v->start, v->end - v->start, v->off,
-						f->extent };
-	f->cnt++;
-}
-
-static int find_mappings(struct found *f)
-{
-	int rc;
-
-	f->cnt = 0;
-	rc = vma_walk(note, f);
-	if (rc)
-		return rc;
-	return f->cnt <= MAPPINGS ? 0 : kedge_reason(-ENOSPC, "the memory of segments is in "
-						     "too many pieces");
-}
-
-static bool is_same(const struct found *a, const struct found *b)
-{
-	int i;
-
-	for (i = 0; i < a->cnt && i < b->cnt; i++)
-		if (a->at[i].at != b->at[i].at || a->at[i].len != b->at[i].len ||
-		    a->at[i].off != b->at[i].off)
-			return false;
-	return a->cnt == b->cnt;
-}
-
-static int watch(const struct piece *p)
-{
-	const struct seg_call call = { .op = SEG_OP_WATCH, .index = (int)p->extent,
-				       .start = p->at, .end = p->at + p->len };
-	bool room;
-
-	sig_lock(&seg_lock);
-	room = piece_add(p->at, p->len, p->extent, p->off);
-	sig_unlock(&seg_lock);
-	return room ? call_thread(&call, -1)
-		    : kedge_reason(-ENOSPC, "the memory of segments is in too many pieces");
-}
-
-static void unwatch(const struct piece *p)
-{
-	const struct seg_call call = { .op = SEG_OP_UNWATCH, .index = (int)p->extent,
-				       .start = p->at, .end = p->at + p->len };
-
-	call_thread(&call, -1);
-}
-
-/* What is not where it was found is no piece: no event will say so. */
-static void forget_pieces(uint32_t i)
-{
-	struct piece part;
-
-	sig_lock(&seg_lock);
-	while (piece_cut(i, 0, UINTPTR_MAX, &part))
-		;
-	sig_unlock(&seg_lock);
-}
-
-/*
- * From a look at the mappings up to when they are watched the program may change them
- * unheard. So they are looked at again, until that finds what is watched.
- */
-static int watch_all(int i, int fd)
-{
-	struct found now = { .extent = (uint32_t)i }, next;
-	int try, k, rc;
-
-	if (fstat(fd, &now.file))
-		return -errno;
-	next = now;
-	rc = find_mappings(&next);
-	for (try = 0; !rc && try < TRIES; try++) {
-		now = next;
-		for (k = 0; k < now.cnt; k++)
-			if (watch(&now.at[k]))
-				rc = -EOPNOTSUPP;
-		k = find_mappings(&next);
-		if (k)
-			return k;
-		/* All before the walk is in it; of what comes later there are events. */
-		if (is_same(&now, &next))
-			return rc ? kedge_reason(rc, "userfaultfd does not say what happens "
-						 "to shared memory: Linux 5.19 does") : 0;
-		rc = 0;
-		for (k = 0; k < now.cnt; k++)
-			unwatch(&now.at[k]);
-		forget_pieces((uint32_t)i);
-	}
-	return rc ? rc : kedge_reason(-ESTALE, "other threads change that memory all the time");
-}
-
-static int enter(int i, uintptr_t at, size_t len, int fd)
+/* To the thread, which closes them or has them. */
+static int hand_over(int i, int fd, int uffd)
 {
 	const struct seg_call call = { .op = SEG_OP_EXTENT, .index = i },
-			      drop = { .op = SEG_OP_DROP_EXTENT, .index = i };
-	const struct piece whole = { at, len, 0, (uint32_t)i };
-	int mine = fcntl(fd, F_DUPFD_CLOEXEC, 0), rc = mine < 0 ? -errno : 0;
+			      hears = { .op = SEG_OP_UFFD, .index = i };
+	int rc = call_thread(&call, fd);
+
+	if (!rc)
+		return call_thread(&hears, uffd);
+	close(uffd);
+	return rc;
+}
+
+static bool fill(int i, uintptr_t at, size_t len, int fd, bool watched)
+{
 	struct stat st = { 0 };
+	bool room = true;
 
 	/* It cannot fail, of a descriptor that was opened just now. */
 	fstat(fd, &st);
@@ -329,23 +241,93 @@ static int enter(int i, uintptr_t at, size_t len, int fd)
 	seg->extent[i].len = len;
 	seg->extent[i].inode = st.st_ino;
 	seg->extent[i].dev = st.st_dev;
+	/* Before the thread has what hears of it. */
+	if (watched)
+		room = piece_add(at, len, (uint32_t)i, 0);
 	sig_unlock(&seg_lock);
-	if (!rc)
-		rc = call_thread(&call, fd);
-	if (!rc) {
-		rc = watch_all(i, mine);
-		if (rc) {
+	return room;
+}
+
+static int no_pieces(void)
+{
+	return kedge_reason(-ENOSPC, "the memory of segments is in too many pieces");
+}
+
+/* Converted memory; what fails makes it private again. @fd and @uffd are used up. */
+static int enter(int i, uintptr_t at, size_t len, int fd, int uffd, bool watched)
+{
+	const struct seg_call drop = { .op = SEG_OP_DROP_EXTENT, .index = i };
+	const struct piece whole = { at, len, 0, (uint32_t)i };
+	int mine = fcntl(fd, F_DUPFD_CLOEXEC, 0), rc = mine < 0 ? -errno : 0;
+
+	if (!fill(i, at, len, fd, watched) && !rc)
+		rc = no_pieces();
+	if (rc) {
+		close(uffd);
+		watch_forget((uint32_t)i);
+		part_private(&whole, fd, NO_MARK);
+		close(fd);
+	} else {
+		rc = hand_over(i, fd, uffd);
+		if (!rc && !watched)
+			rc = watch_all(i, mine);
+		if (rc && seg->extent[i].fd < 0) {
+			watch_forget((uint32_t)i);
+			part_private(&whole, mine, NO_MARK);
+		} else if (rc) {
 			make_private(i, NO_MARK);
 			call_thread(&drop, -1);
 		}
-	} else {
-		part_private(&whole, mine < 0 ? fd : mine, NO_MARK);
-		if (mine < 0)
-			close(fd);
 	}
 	if (mine >= 0)
 		close(mine);
 	return rc;
+}
+
+static int add_lifted(int i, uintptr_t at, size_t len, int mark)
+{
+	int fd = file_of(len), uffd, rc;
+
+	if (fd < 0)
+		return fd;
+	uffd = uffd_open();
+	rc = uffd < 0 ? uffd : lift(at, len, fd, mark, uffd);
+	if (!rc)
+		return enter(i, at, len, fd, uffd, true);
+	close(fd);
+	if (uffd >= 0)
+		close(uffd);
+	return rc;
+}
+
+static int add_converted(int i, uintptr_t at, size_t len)
+{
+	int fd = file_of(len), uffd, rc;
+
+	if (fd < 0)
+		return fd;
+	uffd = uffd_open();
+	rc = uffd < 0 ? uffd : convert(at, len, fd);
+	if (!rc)
+		return enter(i, at, len, fd, uffd, false);
+	close(fd);
+	if (uffd >= 0)
+		close(uffd);
+	return rc;
+}
+
+/* Converted now, as other threads run or while they are stopped. */
+static int add(uintptr_t at, size_t len, bool stopped)
+{
+	int i = free_one(), rc;
+
+	if (i < 0)
+		return kedge_reason(-ENOSPC, "this process has %u ranges of segments, which "
+				    "are all that it may have", EXTENTS);
+	rc = stopped ? add_lifted(i, at, len, NO_MARK) : add_converted(i, at, len);
+	if (rc)
+		seg->extent[i].len = 0;
+	return rc ? rc : i;
 }
 
 int extent_get(uintptr_t at, size_t len)
@@ -356,30 +338,15 @@ int extent_get(uintptr_t at, size_t len)
 	i = find(at, len);
 	sig_unlock(&seg_lock);
 	if (i < 0)
-		i = extent_add(at, len, convert);
+		i = add(at, len, false);
 	if (i >= 0)
 		seg->extent[i].segments++;
 	return i;
 }
 
-int extent_add(uintptr_t at, size_t len, int (*how)(uintptr_t, size_t, int))
+int extent_add(uintptr_t at, size_t len)
 {
-	int i = free_one(), fd, rc;
-
-	if (i < 0)
-		return kedge_reason(-ENOSPC, "this process has %u ranges of segments, which "
-				    "are all that it may have", EXTENTS);
-	fd = file_of(len);
-	if (fd < 0)
-		return fd;
-	rc = how(at, len, fd);
-	if (rc)
-		close(fd);
-	else
-		rc = enter(i, at, len, fd);
-	if (rc)
-		seg->extent[i].len = 0;
-	return rc ? rc : i;
+	return add(at, len, true);
 }
 
 /* Until peers have let go, or a second is over. */
@@ -518,22 +485,6 @@ void extent_suspend_all(void)
 		}
 }
 
-static int resume(int i)
-{
-	const struct extent *e = &seg->extent[i];
-	int fd = file_of(e->len), rc;
-
-	if (fd < 0)
-		return fd;
-	/* The child has them, too, by now. */
-	own_pages(e->at, e->len);
-	rc = convert_once(e->at, e->len, fd, mark);
-	if (!rc)
-		return enter(i, e->at, e->len, fd);
-	close(fd);
-	return rc;
-}
-
 /* Its pages stay private: a part is gone, or they are not to be had. */
 static void only_copied(int i)
 {
@@ -556,7 +507,8 @@ void extent_resume_all(void)
 	for (i = 0; i < (int)EXTENTS; i++) {
 		if (!seg->extent[i].len || seg->extent[i].fd >= 0)
 			continue;
-		if (!seg->extent[i].resume || resume(i))
+		if (!seg->extent[i].resume ||
+		    add_lifted(i, seg->extent[i].at, seg->extent[i].len, mark))
 			only_copied(i);
 		seg->extent[i].resume = false;
 		set_away(i, false);

@@ -3,7 +3,8 @@
  * Segments: what the files of this room say to each other.
  *
  *	owner.c    make, remove
- *	extent.c   converted memory: the table, its memfds; data.c what is a file's first;
+ *	extent.c   converted memory: the table, its memfds; data.c what is a file's first; watch.c
+ *	           what other threads change while it is converted;
  *	           demand.c what is converted when a part of it is attached
  *	peer/      the other side: calls.c what programs call; grant.c grants, copy.c copies;
  *	           attach.c attachments, attached.c those that are told of changes; parts.c of
@@ -219,6 +220,7 @@ int fds_read_only(int fd);
 /* Requests of a call to the thread, which it waits for. */
 enum seg_op {
 	SEG_OP_EXTENT = 1, /* look after it; with its memfd */
+	SEG_OP_UFFD,	   /* with the userfaultfd of an extent, which hears of it */
 	SEG_OP_DROP_EXTENT,
 	SEG_OP_FILE,	/* hand over its memfd */
 	SEG_OP_WATCH,	/* the kernel tells of changes from @start to @end */
@@ -267,11 +269,9 @@ void check_end(bool changed);
 int extent_get(uintptr_t at, size_t len);
 /* Private again, if it was the last use. */
 void extent_put(int index);
-/* Of no segment yet: @convert makes all of it a mapping of the memfd, or nothing. The index, or
- * a negative errno. */
-int extent_add(uintptr_t at, size_t len, int (*convert)(uintptr_t at, size_t len, int fd));
-/* For that: while no other thread runs, or -EPERM or -EAGAIN. No reason with an error. */
-int extent_lift_stopped(uintptr_t at, size_t len, int fd);
+/* Of no segment yet, and converted while no other thread runs. The index, or a negative errno,
+ * which -EPERM and -EAGAIN of base/process/stop.h may be; it has no reason with it. */
+int extent_add(uintptr_t at, size_t len);
 /* Peers are asked to let go; wait for that; private again. */
 void extent_recall(int index);
 void extent_wait_acks(void);
@@ -283,6 +283,13 @@ void extent_suspend_all(void);
 void extent_resume_all(void);
 /* In a child. */
 void extent_forget_marks(void);
+
+/* ---- watch.c: with the gate ---- */
+
+/* Of an extent with memfd @fd, which other threads may have changed since it was converted. */
+int watch_all(int index, int fd);
+/* It has no pieces any more. */
+void watch_forget(uint32_t index);
 
 /* ---- demand.c: with the gate ---- */
 

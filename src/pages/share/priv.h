@@ -19,6 +19,8 @@ struct share_change {
 	bool stops;
 	bool only_stopped; /* else nothing is done */
 	int mark; /* see pages_mark_open(), or -1 */
+	int watch; /* a userfaultfd for what is shared then, or -1 */
+	bool *unwatched; /* set where that could not be */
 };
 
 /* lift.c, private.c: the work on a chunk: 0, SWAP_TAKEN or a negative errno. */

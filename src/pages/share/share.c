@@ -196,24 +196,39 @@ static int taken(void)
 
 int pages_share(void *at, size_t len, int fd, uint64_t off, size_t *done)
 {
-	return pages_share_marked(at, len, fd, off, -1, done);
-}
-
-int pages_share_marked(void *at, size_t len, int fd, uint64_t off, int mark, size_t *done)
-{
 	const struct share_change c = { .fn = share_lift, .at = (uintptr_t)at, .fd = fd,
-					.off = off, .stops = mark >= 0, .mark = mark };
+					.off = off, .mark = -1, .watch = -1 };
 	int rc = by_chunks(&c, len, done);
 
 	return rc == SWAP_TAKEN ? taken() : rc;
 }
 
-int pages_share_stopped(void *at, size_t len, int fd, uint64_t off, size_t *done)
+static int share_watched(struct share_change *c, size_t len, size_t *done)
 {
-	const struct share_change c = { .fn = share_lift, .at = (uintptr_t)at, .fd = fd,
-					.off = off, .stops = true, .only_stopped = true,
-					.mark = -1 };
-	int rc = by_chunks(&c, len, done);
+	bool unwatched = false;
+	int rc;
+
+	c->fn = share_lift;
+	c->stops = true;
+	c->unwatched = &unwatched;
+	rc = by_chunks(c, len, done);
+	return !rc && unwatched ? -ENOMEM : rc;
+}
+
+int pages_share_marked(void *at, size_t len, int fd, uint64_t off, int mark, int watch,
+		       size_t *done)
+{
+	struct share_change c = { .at = (uintptr_t)at, .fd = fd, .off = off, .mark = mark,
+				  .watch = watch };
+
+	return share_watched(&c, len, done);
+}
+
+int pages_share_stopped(void *at, size_t len, int fd, uint64_t off, int watch, size_t *done)
+{
+	struct share_change c = { .at = (uintptr_t)at, .fd = fd, .off = off, .mark = -1,
+				  .watch = watch, .only_stopped = true };
+	int rc = share_watched(&c, len, done);
 
 	return rc == SWAP_TAKEN ? -EOPNOTSUPP : rc;
 }
@@ -227,7 +242,7 @@ int pages_unshare_marked(void *at, size_t len, int fd, uint64_t off, int mark, s
 {
 	size_t huge = pages_huge_len(), area_len = len + 2 * huge;
 	struct share_change c = { .fn = share_end, .at = (uintptr_t)at, .fd = fd, .off = off,
-				  .stops = true, .mark = mark };
+				  .stops = true, .mark = mark, .watch = -1 };
 	/* One mapping for all chunks: then they melt where they go to, too. */
 	char *area = own_map(area_len);
 	int rc;

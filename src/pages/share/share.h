@@ -47,11 +47,12 @@ int pages_share(void *at, size_t len, int fd, uint64_t off, size_t *done);
  *
  * For whoever does not know what other threads do with that memory: what they unmap and map
  * there meanwhile is not lost, as they are stopped for each 4 MiB (base/process/stop.h says
- * what they notice).
+ * what they notice). @watch, a userfaultfd or -1, is registered there for write protection,
+ * and nothing is protected, before they go on: so it hears of all that they do from then on.
  *
  * Return: as there, without a reason, or -EPERM or -EAGAIN of others_stopped().
  */
-int pages_share_stopped(void *at, size_t len, int fd, uint64_t off, size_t *done);
+int pages_share_stopped(void *at, size_t len, int fd, uint64_t off, int watch, size_t *done);
 
 /**
  * pages_unshare() - make what pages_share() did private and anonymous again
@@ -79,10 +80,11 @@ int pages_unshare(void *at, size_t len, int fd, uint64_t off, size_t *done);
  * pages_share_marked() - as pages_share(), but of marked memory alone: -ESTALE if a part is
  *                        not, or not any more. Other threads are stopped meanwhile if they
  *                        can be: then nothing is lost that they map. There is no reason
- *                        with an error.
+ *                        with an error. @watch: as of pages_share_stopped()
  */
 int pages_mark_open(void);
 int pages_unshare_marked(void *at, size_t len, int fd, uint64_t off, int mark, size_t *done);
-int pages_share_marked(void *at, size_t len, int fd, uint64_t off, int mark, size_t *done);
+int pages_share_marked(void *at, size_t len, int fd, uint64_t off, int mark, int watch,
+		       size_t *done);
 
 #endif /* PAGES_SHARE_SHARE_H */

@@ -110,15 +110,11 @@ static int add_grant(const struct seg_call *call, int fd)
 static int add_extent(const struct seg_call *call, int fd)
 {
 	struct extent *e = &seg->extent[call->index];
-	int rd = fds_read_only(fd), rc = rd < 0 ? rd : 0, uffd = -1;
+	int rd = fds_read_only(fd), rc = rd < 0 ? rd : 0;
 
 	/* A process that has the memfd alone does not open it for more. */
 	if (!rc && fchmod(fd, 0400))
 		rc = -errno;
-	if (!rc) {
-		uffd = uffd_open((uint32_t)call->index);
-		rc = uffd < 0 ? uffd : 0;
-	}
 	if (rc) {
 		fds_close(rd);
 		fds_close(fd);
@@ -127,9 +123,19 @@ static int add_extent(const struct seg_call *call, int fd)
 	sig_lock_blocked(&seg_lock);
 	e->fd = fd;
 	e->read_fd = rd;
-	e->uffd = uffd;
 	sig_unlock_blocked(&seg_lock);
 	return 0;
+}
+
+static int add_uffd(const struct seg_call *call, int fd)
+{
+	int rc = fds_watch(fd, WATCH_UFFD, (uint32_t)call->index);
+
+	if (rc)
+		fds_close(fd);
+	else
+		seg->extent[call->index].uffd = fd;
+	return rc;
 }
 
 static int drop_extent(const struct seg_call *call)
@@ -178,6 +184,8 @@ static int do_call(const struct seg_call *call, int fd)
 	switch (call->op) {
 	case SEG_OP_EXTENT:
 		return add_extent(call, fd);
+	case SEG_OP_UFFD:
+		return add_uffd(call, fd);
 	case SEG_OP_DROP_EXTENT:
 		return drop_extent(call);
 	case SEG_OP_FILE:

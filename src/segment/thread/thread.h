@@ -13,11 +13,11 @@ void service_unuse(void);
 /* In a child. */
 void service_forget(void);
 
-/* ---- uffd.c: the thread's ---- */
+/* ---- uffd.c ---- */
 
 struct uffd_msg;
-/* One for an extent, or a negative errno. */
-int uffd_open(uint32_t index);
+/* One for an extent, or a negative errno; by any thread. */
+int uffd_open(void);
 int uffd_watch(int fd, uintptr_t at, size_t len);
 void uffd_unwatch(int fd, uintptr_t at, size_t len);
 bool uffd_readable(int fd);

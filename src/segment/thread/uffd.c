@@ -21,7 +21,7 @@
 #define FEATURES                                                                \
 	(UFFD_FEATURE_EVENT_UNMAP | UFFD_FEATURE_EVENT_REMAP | UFFD_FEATURE_EVENT_REMOVE)
 
-int uffd_open(uint32_t index)
+int uffd_open(void)
 {
 	struct uffdio_api api = { .api = UFFD_API, .features = FEATURES };
 	int fd, rc;
@@ -30,8 +30,7 @@ int uffd_open(uint32_t index)
 	if (fd < 0)
 		return -errno;
 	/* Not by ioctl(), which libkedge-hooks takes for another's. */
-	rc = syscall(SYS_ioctl, fd, UFFDIO_API, &api)
-		     ? -EOPNOTSUPP : fds_watch(fd, WATCH_UFFD, index);
+	rc = syscall(SYS_ioctl, fd, UFFDIO_API, &api) ? -EOPNOTSUPP : 0;
 	if (rc)
 		fds_close(fd);
 	return rc ? rc : fd;

@@ -13,6 +13,7 @@
 /* The owner's numbers and what may be zeros, as they are before a look. */
 struct before {
 	uint64_t epoch, changes, said;
+	bool by_address;
 };
 
 static void judge(struct storm *s, const struct storm_range *r, const struct before *b,
@@ -20,8 +21,8 @@ static void judge(struct storm *s, const struct storm_range *r, const struct bef
 {
 	const unsigned int index = (unsigned int)(r - s->range);
 
-	/* With the module what the owner has there now is right, zeros as well. */
-	if (atomic_load(&s->by_address) &&
+	/* What the owner has at those addresses is right, zeros as well. */
+	if (b->by_address &&
 	    (b->changes % 2 || b->changes != atomic_load(&r->changes)))
 		return;
 	/* Another owner's numbers go on from there. */
@@ -39,7 +40,7 @@ static void judge(struct storm *s, const struct storm_range *r, const struct bef
 }
 
 static void look(struct storm *s, const struct storm_range *r, struct kedge_attachment *a,
-		 uint64_t epoch)
+		 uint64_t epoch, bool later)
 {
 	void *mem = kedge_segment_addr(a);
 	uint64_t first, last;
@@ -50,6 +51,7 @@ static void look(struct storm *s, const struct storm_range *r, struct kedge_atta
 	for (n = 0; n < LOOKS && !atomic_load(&s->over); n++) {
 		page = n % STORM_PAGES;
 		b.epoch = epoch;
+		b.by_address = later || atomic_load(&s->by_address);
 		b.changes = atomic_load(&r->changes);
 		b.said = atomic_load(&r->said);
 		last = __atomic_load_n(storm_last(s, mem, page), __ATOMIC_ACQUIRE);
@@ -64,28 +66,41 @@ static void look(struct storm *s, const struct storm_range *r, struct kedge_atta
 }
 
 /* The segment that a range is, if it is one. */
-static bool id_of(const struct storm_range *r, struct kedge_segment_id *id)
+static bool id_of(const struct storm_range *r, struct kedge_segment_id *id, bool *later)
 {
 	uint64_t seq = atomic_load(&r->seq);
 	bool there = atomic_load(&r->there);
 
 	id->word[0] = atomic_load(&r->id[0]);
 	id->word[1] = atomic_load(&r->id[1]);
+	*later = atomic_load(&r->later);
 	return there && seq % 2 == 0 && seq == atomic_load(&r->seq);
 }
 
-static void visit(struct storm *s, const struct storm_range *r)
+/* A page of it first: all of it is several parts then. */
+static void attach_page(struct storm *s, struct kedge_grant *g, size_t page)
+{
+	struct kedge_attachment *a;
+
+	if (!kedge_segment_attach(g, page * s->page, s->page, KEDGE_ATTACH_KEEP, &a))
+		kedge_segment_detach(a);
+}
+
+static void visit(struct storm *s, const struct storm_range *r, unsigned int turn)
 {
 	uint64_t epoch = atomic_load(&s->epoch);
 	struct kedge_attachment *a;
 	struct kedge_segment_id id;
 	struct kedge_grant *g;
+	bool later;
 
-	if (!id_of(r, &id) || kedge_segment_get(&id, KEDGE_SEGMENT_READ, &g))
+	if (!id_of(r, &id, &later) || kedge_segment_get(&id, KEDGE_SEGMENT_READ, &g))
 		return;
+	if (later && turn % 2)
+		attach_page(s, g, turn % STORM_PAGES);
 	if (!kedge_segment_attach(g, 0, STORM_PAGES * s->page, KEDGE_ATTACH_KEEP, &a)) {
 		atomic_fetch_add(&s->attachments, 1);
-		look(s, r, a, epoch);
+		look(s, r, a, epoch, later);
 		kedge_segment_detach(a);
 	}
 	kedge_segment_release(g);
@@ -96,7 +111,8 @@ int storm_attach(struct storm *s, unsigned int index)
 	unsigned int i = index;
 
 	while (!atomic_load(&s->over)) {
-		visit(s, &s->range[i++ % STORM_RANGES]);
+		visit(s, &s->range[i % STORM_RANGES], i / STORM_RANGES);
+		i++;
 		usleep(50);
 	}
 	return 0;

@@ -24,6 +24,7 @@ struct own {
 	uint64_t rng, number;
 	void *mem;
 	bool cut; /* it is several mappings */
+	bool later; /* this round's segment is converted when it is attached */
 };
 
 struct counter {
@@ -75,6 +76,7 @@ static void show(struct own *o, const struct kedge_segment *segment)
 	/* Odd even where the owner before was killed while it wrote. */
 	atomic_store(&r->seq, seq);
 	atomic_store(&r->there, segment != NULL);
+	atomic_store(&r->later, o->later);
 	atomic_store(&r->id[0], id.word[0]);
 	atomic_store(&r->id[1], id.word[1]);
 	atomic_store(&r->seq, seq + 1);
@@ -82,7 +84,8 @@ static void show(struct own *o, const struct kedge_segment *segment)
 
 /* ---- changes ---- */
 
-/* A segment of the module's is what is at its addresses, so all stays there. */
+/* A segment of the module's is what is at its addresses, and one that is converted later what
+ * will be, so all stays there. */
 static void change_in_place(struct own *o, uint64_t what)
 {
 	size_t len = len_of(o->s);
@@ -146,7 +149,7 @@ static void change(struct own *o, uint64_t what)
 static void change_and_say(struct own *o)
 {
 	atomic_fetch_add(&o->r->changes, 1);
-	if (atomic_load(&o->s->by_address))
+	if (atomic_load(&o->s->by_address) || o->later)
 		change_in_place(o, storm_draw(&o->rng));
 	else
 		change(o, storm_draw(&o->rng));
@@ -157,11 +160,13 @@ static void change_and_say(struct own *o)
 /* ---- rounds ---- */
 
 /* A segment, which can only be copied while a child has its pages. */
-static struct kedge_segment *make(struct storm *s, void *mem, size_t len)
+static struct kedge_segment *make(struct storm *s, void *mem, size_t len, bool later)
 {
+	const struct kedge_segment_opts on_attach = { .size = sizeof(on_attach),
+						      .flags = KEDGE_SEGMENT_ON_ATTACH };
 	struct kedge_segment_info i = { .size = sizeof(i) };
 	struct kedge_segment *segment;
-	int rc = kedge_segment_make(mem, len, NULL, &segment);
+	int rc = kedge_segment_make(mem, len, later ? &on_attach : NULL, &segment);
 
 	if (rc) {
 		fprintf(stderr, "kedge_segment_make(): %s\n", kedge_strerror(rc));
@@ -191,18 +196,24 @@ static void check(struct own *o, const char *when)
 static void one_round(struct own *o)
 {
 	struct kedge_segment *segment;
+	unsigned int nap;
 	uint64_t k;
 
 	say(o);
-	segment = make(o->s, o->mem, len_of(o->s));
+	o->later = storm_draw(&o->rng) % 2;
+	segment = make(o->s, o->mem, len_of(o->s), o->later);
 	check(o, "made a segment");
 	show(o, segment);
+	/* To attach what has to be converted takes longer. */
+	nap = o->later ? 1000 : 50;
 	for (k = storm_draw(&o->rng) % 8; k; k--) {
 		say(o);
-		usleep(50);
+		usleep(nap);
 	}
-	if (storm_draw(&o->rng) % 4)
+	for (k = storm_draw(&o->rng) % 4; k; k--) {
 		change_and_say(o);
+		usleep(nap);
+	}
 	for (k = 0; k < 3; k++)
 		say(o);
 	show(o, NULL);
@@ -252,7 +263,7 @@ static void *count_up(void *arg)
 
 static void convert_counters(struct storm *s, void *mem, uint64_t i)
 {
-	struct kedge_segment *segment = make(s, mem, STORM_COUNTERS * s->page);
+	struct kedge_segment *segment = make(s, mem, STORM_COUNTERS * s->page, false);
 	pid_t pid;
 
 	if (i % 4 == 3) {

@@ -37,6 +37,7 @@
  * @changes: odd while there may be zeros in it, which are the owner's as well
  * @seq:     odd while the next two are written
  * @id, @there: the segment that it is
+ * @later:   it is converted when it is attached: what is at its addresses then
  * @rounds:  done, by all owners
  */
 struct storm_range {
@@ -45,6 +46,7 @@ struct storm_range {
 	_Atomic uint64_t seq;
 	_Atomic uint64_t id[2];
 	atomic_bool there;
+	atomic_bool later;
 	_Atomic uint64_t rounds;
 };
 
