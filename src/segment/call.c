@@ -144,9 +144,9 @@ int call_thread(const struct seg_call *call, int fd)
 	return rc ? rc : call_wait();
 }
 
-int call_for_file(int index)
+int call_for_fd(enum seg_op op, int index)
 {
-	const struct seg_call call = { .op = SEG_OP_FILE, .index = index };
+	const struct seg_call call = { .op = op, .index = index };
 	char c;
 	int fd, rc = call_thread(&call, -1);
 

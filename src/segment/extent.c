@@ -103,13 +103,13 @@ static void own_pages(uintptr_t at, size_t len)
 	}
 }
 
-static void undo(uintptr_t at, size_t done, int fd, int mark)
+static void undo(uintptr_t at, size_t done, int fd, int mark, int uffd)
 {
 	size_t undone;
 
 	if (!done)
 		return;
-	pages_unshare_marked((void *)at, done, fd, 0, mark, &undone);
+	pages_unshare_marked((void *)at, done, fd, 0, mark, uffd, &undone);
 	/* Another try wants holes where there are none. */
 	fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)done);
 }
@@ -121,7 +121,7 @@ static int convert_once(uintptr_t at, size_t len, int fd)
 	int rc = pages_share((void *)at, len, fd, 0, &done);
 
 	if (rc)
-		undo(at, done, fd, NO_MARK);
+		undo(at, done, fd, NO_MARK, -1);
 	return rc;
 }
 
@@ -134,10 +134,8 @@ static int lift_once(uintptr_t at, size_t len, int fd, int mark, int uffd)
 	int rc = mark >= 0 ? pages_share_marked(p, len, fd, 0, mark, uffd, &done)
 			   : pages_share_stopped(p, len, fd, 0, uffd, &done);
 
-	if (rc && done) {
-		uffd_unwatch(uffd, at, done);
-		undo(at, done, fd, mark);
-	}
+	if (rc)
+		undo(at, done, fd, mark, uffd);
 	return rc;
 }
 
@@ -174,46 +172,64 @@ static int convert(uintptr_t at, size_t len, int fd)
 }
 
 /* If another thread has changed a part meanwhile, the rest goes page by page. */
-static void part_private(const struct piece *part, int fd, int mark)
+static int part_private(const struct piece *part, int fd, int mark, int uffd)
 {
 	const size_t page = kedge__page_size();
 	size_t at, done;
-	int rc = pages_unshare_marked((void *)part->at, part->len, fd, part->off, mark, &at);
+	int rc = pages_unshare_marked((void *)part->at, part->len, fd, part->off, mark, uffd,
+				      &at);
 
-	for (; rc == -ESTALE && at < part->len; at += page)
-		pages_unshare((void *)(part->at + at), page, fd, part->off + at, &done);
+	if (rc != -ESTALE)
+		return rc;
+	for (; at < part->len; at += page)
+		pages_unshare_marked((void *)(part->at + at), page, fd, part->off + at, NO_MARK,
+				     uffd, &done);
+	return 0;
 }
 
-/* Some piece of it, which is none any more. */
-static bool take_piece(uint32_t i, struct piece *part)
+static bool first_piece(uint32_t i, struct piece *part)
 {
 	const struct piece *p;
-	bool any = false;
 
 	sig_lock(&seg_lock);
-	for (p = seg->piece; p < seg->piece + seg->piece_max && !any; p++)
-		if (p->len && p->extent == i)
-			any = piece_cut(i, p->at, p->at + p->len, part);
+	p = piece_next(NULL, i, 0, UINTPTR_MAX);
+	if (p)
+		*part = *p;
 	sig_unlock(&seg_lock);
-	return any;
+	return p;
 }
 
-/* No part is watched while it changes: one userfaultfd has a mapping at a time. */
-static void make_private(int i, int mark)
+static void cut(const struct piece *part)
 {
-	struct seg_call call = { .op = SEG_OP_UNWATCH, .index = i };
-	struct piece part;
-	int fd = call_for_file(i);
+	struct piece gone;
 
-	if (fd < 0)
-		return;
-	while (take_piece((uint32_t)i, &part)) {
-		call.start = part.at;
-		call.end = part.at + part.len;
-		if (!call_thread(&call, -1))
-			part_private(&part, fd, mark);
+	sig_lock(&seg_lock);
+	while (piece_cut(part->extent, part->at, part->at + part->len, &gone))
+		;
+	sig_unlock(&seg_lock);
+}
+
+/* It is watched, and in the table, until its threads are stopped. False: a part stays shared,
+ * and is watched still. */
+static bool make_private(int i, int mark)
+{
+	const bool watched = seg->extent[i].uffd >= 0;
+	int fd = call_for_fd(SEG_OP_FILE, i), rc = 0;
+	int uffd = watched ? call_for_fd(SEG_OP_HEARS, i) : -1;
+	struct piece part;
+
+	if (fd < 0 || (watched && uffd < 0))
+		rc = -EBADF;
+	while (!rc && first_piece((uint32_t)i, &part)) {
+		rc = part_private(&part, fd, mark, uffd);
+		if (!rc)
+			cut(&part);
 	}
-	close(fd);
+	if (fd >= 0)
+		close(fd);
+	if (uffd >= 0)
+		close(uffd);
+	return !rc;
 }
 
 /* To the thread, which closes them or has them. */
@@ -265,7 +281,7 @@ static int enter(int i, uintptr_t at, size_t len, int fd, int uffd, bool watched
 	if (rc) {
 		close(uffd);
 		watch_forget((uint32_t)i);
-		part_private(&whole, fd, NO_MARK);
+		part_private(&whole, fd, NO_MARK, -1);
 		close(fd);
 	} else {
 		rc = hand_over(i, fd, uffd);
@@ -273,10 +289,11 @@ static int enter(int i, uintptr_t at, size_t len, int fd, int uffd, bool watched
 			rc = watch_all(i, mine);
 		if (rc && seg->extent[i].fd < 0) {
 			watch_forget((uint32_t)i);
-			part_private(&whole, mine, NO_MARK);
+			part_private(&whole, mine, NO_MARK, -1);
 		} else if (rc) {
 			make_private(i, NO_MARK);
 			call_thread(&drop, -1);
+			watch_forget((uint32_t)i);
 		}
 	}
 	if (mine >= 0)
@@ -375,6 +392,7 @@ static void withdraw(int i, int mark)
 
 	make_private(i, mark);
 	call_thread(&call, -1);
+	watch_forget((uint32_t)i);
 }
 
 static void forget(struct extent *e)
@@ -385,9 +403,24 @@ static void forget(struct extent *e)
 	sig_unlock(&seg_lock);
 }
 
+/* Peers that ask are to ask again. */
+static void set_away(int i, bool away)
+{
+	sig_lock(&seg_lock);
+	place_forget();
+	seg->extent[i].away = away;
+	sig_unlock(&seg_lock);
+}
+
 void extent_drop(int i)
 {
-	withdraw(i, NO_MARK);
+	const struct seg_call call = { .op = SEG_OP_DROP_EXTENT, .index = i };
+
+	if (!make_private(i, NO_MARK)) {
+		set_away(i, false);
+		return;
+	}
+	call_thread(&call, -1);
 	forget(&seg->extent[i]);
 }
 
@@ -442,15 +475,6 @@ static bool is_whole(int i)
 		whole = p->len == e->len && p->at == e->at && p->extent == (uint32_t)i;
 	sig_unlock(&seg_lock);
 	return whole;
-}
-
-/* Peers that ask are to ask again. */
-static void set_away(int i, bool away)
-{
-	sig_lock(&seg_lock);
-	place_forget();
-	seg->extent[i].away = away;
-	sig_unlock(&seg_lock);
 }
 
 void extent_suspend_all(void)

@@ -223,6 +223,7 @@ enum seg_op {
 	SEG_OP_UFFD,	   /* with the userfaultfd of an extent, which hears of it */
 	SEG_OP_DROP_EXTENT,
 	SEG_OP_FILE,	/* hand over its memfd */
+	SEG_OP_HEARS,	/* likewise its userfaultfd */
 	SEG_OP_WATCH,	/* the kernel tells of changes from @start to @end */
 	SEG_OP_UNWATCH, /* the kernel watches @start to @end no more */
 	SEG_OP_RECALL,	/* peers let go of that part of its file */
@@ -241,8 +242,8 @@ struct seg_call {
 
 /* All with the gate. @fd: handed to the thread, and closed here; or -1. */
 int call_thread(const struct seg_call *call, int fd);
-/* The memfd of extent @index, for the caller to close. */
-int call_for_file(int index);
+/* SEG_OP_FILE or SEG_OP_HEARS, of extent @index: for the caller to close. */
+int call_for_fd(enum seg_op op, int index);
 int call_open(int *thread_end);
 void call_close(void);
 /* The thread's next answer. */
@@ -272,7 +273,7 @@ void extent_put(int index);
 /* Of no segment yet, and converted while no other thread runs. The index, or a negative errno,
  * which -EPERM and -EAGAIN of base/process/stop.h may be; it has no reason with it. */
 int extent_add(uintptr_t at, size_t len);
-/* Peers are asked to let go; wait for that; private again. */
+/* Peers are asked to let go; wait for that; private again, or there still if that fails. */
 void extent_recall(int index);
 void extent_wait_acks(void);
 void extent_drop(int index);

@@ -21,7 +21,6 @@
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/process/own.h"
@@ -237,17 +236,6 @@ static int refused(int rc, uintptr_t at, size_t len)
 				  strerrordesc_np(-rc));
 }
 
-/* Before other threads go on. It is told later that it failed: the chunk is shared. */
-static void watch(const struct share_change *c, uintptr_t at, size_t len)
-{
-	struct uffdio_register r = { .range = { .start = at, .len = len },
-				     .mode = UFFDIO_REGISTER_MODE_WP };
-
-	/* Not by ioctl(), which libkedge-hooks takes for another's. */
-	if (c->watch >= 0 && syscall(SYS_ioctl, c->watch, UFFDIO_REGISTER, &r))
-		*c->unwatched = true;
-}
-
 /* The error has no reason with it: to find one takes an allocation, and a stopped thread may
  * have the allocator's lock. Memory that is as it was stays marked. */
 static int lift_stopped(struct swap_context *ctx, const struct share_change *c, uintptr_t at,
@@ -268,7 +256,7 @@ static int lift_stopped(struct swap_context *ctx, const struct share_change *c, 
 	if (!rc) {
 		rc = lift_and_map(ctx, c, at, len);
 		if (!rc)
-			watch(c, at, len);
+			share_watch(c, at, len);
 		if (!rc)
 			hear_wake(ctx, at, len);
 		else

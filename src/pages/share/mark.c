@@ -77,3 +77,20 @@ bool mark_take(int mark, uintptr_t at, size_t len)
 		syscall(SYS_ioctl, mark, UFFDIO_UNREGISTER, &w.range);
 	return is;
 }
+
+/* ---- watching it ---- */
+
+/* Before other threads go on. That it failed is told later, as the chunk is shared. */
+void share_watch(const struct share_change *c, uintptr_t at, size_t len)
+{
+	if (c->watch >= 0 && put_mark(c->watch, at, len) && c->unwatched)
+		*c->unwatched = true;
+}
+
+void share_unwatch(const struct share_change *c, uintptr_t at, size_t len)
+{
+	struct uffdio_range r = { .start = at, .len = len };
+
+	if (c->watch >= 0)
+		syscall(SYS_ioctl, c->watch, UFFDIO_UNREGISTER, &r);
+}

@@ -19,8 +19,8 @@ struct share_change {
 	bool stops;
 	bool only_stopped; /* else nothing is done */
 	int mark; /* see pages_mark_open(), or -1 */
-	int watch; /* a userfaultfd for what is shared then, or -1 */
-	bool *unwatched; /* set where that could not be */
+	int watch; /* the userfaultfd of what is shared then, or was, or -1 */
+	bool *unwatched; /* set where it could not be registered */
 };
 
 /* lift.c, private.c: the work on a chunk: 0, SWAP_TAKEN or a negative errno. */
@@ -33,6 +33,9 @@ bool share_is_mapped(uintptr_t at, size_t len);
 void mark_set(int mark, uintptr_t at, size_t len);
 /* Whether all of it is marked: then it is not any more. */
 bool mark_take(int mark, uintptr_t at, size_t len);
+/* The work's userfaultfd hears of it, or does not any more. */
+void share_watch(const struct share_change *c, uintptr_t at, size_t len);
+void share_unwatch(const struct share_change *c, uintptr_t at, size_t len);
 /* private.c: the reason with it. */
 int share_not_private(int rc);
 

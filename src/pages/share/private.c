@@ -185,20 +185,26 @@ static bool is_of_file(const struct swap_context *ctx, uintptr_t at, size_t len,
 int share_end(struct swap_context *ctx, const struct share_change *c, uintptr_t at, size_t len)
 {
 	const uint64_t off = c->off + (at - c->at);
-	int rc = -ESTALE;
+	int rc;
 
 	hear_begin(ctx, at, len);
-	if (is_of_file(ctx, at, len, c->fd, off))
-		rc = protect(ctx, at, len);
+	if (!is_of_file(ctx, at, len, c->fd, off))
+		return -ESTALE;
+	share_unwatch(c, at, len);
+	rc = protect(ctx, at, len);
+	if (rc)
+		share_watch(c, at, len);
 	if (rc == -ESTALE || rc == SWAP_TAKEN)
 		return rc;
 	if (rc)
 		return share_not_private(rc);
 	rc = replace(ctx, at, len, c->area + (at - c->at), c->fd, off);
-	if (rc)
+	if (rc) {
 		hear_unregister(ctx, at, len);
-	else if (c->mark >= 0)
+		share_watch(c, at, len);
+	} else if (c->mark >= 0) {
 		mark_set(c->mark, at, len);
+	}
 	/* In any case: a mapping that was made again is not registered. */
 	hear_wake(ctx, at, len);
 	return rc && rc != -ESTALE ? share_not_private(rc) : rc;

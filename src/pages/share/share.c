@@ -235,14 +235,15 @@ int pages_share_stopped(void *at, size_t len, int fd, uint64_t off, int watch, s
 
 int pages_unshare(void *at, size_t len, int fd, uint64_t off, size_t *done)
 {
-	return pages_unshare_marked(at, len, fd, off, -1, done);
+	return pages_unshare_marked(at, len, fd, off, -1, -1, done);
 }
 
-int pages_unshare_marked(void *at, size_t len, int fd, uint64_t off, int mark, size_t *done)
+int pages_unshare_marked(void *at, size_t len, int fd, uint64_t off, int mark, int watch,
+			 size_t *done)
 {
 	size_t huge = pages_huge_len(), area_len = len + 2 * huge;
 	struct share_change c = { .fn = share_end, .at = (uintptr_t)at, .fd = fd, .off = off,
-				  .stops = true, .mark = mark, .watch = -1 };
+				  .stops = true, .mark = mark, .watch = watch };
 	/* One mapping for all chunks: then they melt where they go to, too. */
 	char *area = own_map(area_len);
 	int rc;

@@ -76,14 +76,17 @@ int pages_unshare(void *at, size_t len, int fd, uint64_t off, size_t *done);
  * unmap it and get something else at these addresses, which is not to be shared.
  *
  * pages_mark_open() - a descriptor for marks, or a negative errno. They end with it.
- * pages_unshare_marked() - marks what it has made private
+ * pages_unshare_marked() - marks what it has made private, if @mark is not -1. @watch, if it
+ *                        is not -1, hears of the memory until the others are stopped, and
+ *                        goes on where it stays shared
  * pages_share_marked() - as pages_share(), but of marked memory alone: -ESTALE if a part is
  *                        not, or not any more. Other threads are stopped meanwhile if they
  *                        can be: then nothing is lost that they map. There is no reason
  *                        with an error. @watch: as of pages_share_stopped()
  */
 int pages_mark_open(void);
-int pages_unshare_marked(void *at, size_t len, int fd, uint64_t off, int mark, size_t *done);
+int pages_unshare_marked(void *at, size_t len, int fd, uint64_t off, int mark, int watch,
+			 size_t *done);
 int pages_share_marked(void *at, size_t len, int fd, uint64_t off, int mark, int watch,
 		       size_t *done);
 

@@ -190,6 +190,8 @@ static int do_call(const struct seg_call *call, int fd)
 		return drop_extent(call);
 	case SEG_OP_FILE:
 		return call_send_file(seg->extent[call->index].fd);
+	case SEG_OP_HEARS:
+		return call_send_file(seg->extent[call->index].uffd);
 	case SEG_OP_WATCH:
 		return uffd_watch(seg->extent[call->index].uffd, call->start,
 				  call->end - call->start);

@@ -381,6 +381,57 @@ static void *maps(void *arg)
 	return NULL;
 }
 
+/* An allocator gives such pages out as zeros. */
+static void *empties(void *arg)
+{
+	const size_t page = page_len();
+	volatile uint64_t *w = run_at + (8 + 2 * (uintptr_t)arg) * page / sizeof(*run_at);
+
+	while (!atomic_load(&stops)) {
+		*w = 1;
+		if (madvise((void *)(uintptr_t)w, page, MADV_DONTNEED) || *w)
+			return (void *)1;
+	}
+	return NULL;
+}
+
+static void what_is_emptied_is_zero(void **state)
+{
+	pthread_t thread[2];
+	uintptr_t i;
+	void *bad;
+	pid_t pid;
+	int n;
+
+	run_at = words(LEN / 8);
+	begin(NULL, 0, &whole);
+	atomic_store(&stops, false);
+	for (i = 0; i < 2; i++)
+		pthread_create(&thread[i], NULL, empties, (void *)i);
+	for (n = 0; n < 100; n++) {
+		/* It may change all the time. */
+		if (!peer_attach(&peer, (uintptr_t)run_at, LEN / 8)) {
+			if (n % 4 == 0) {
+				pid = fork();
+				if (!pid)
+					_exit(0);
+				waitpid(pid, NULL, 0);
+			}
+			assert_int_equal(peer_detach(&peer), 0);
+		}
+		assert_int_equal(peer_release(&peer), 0);
+		assert_int_equal(peer_get(&peer, &id, RW), 0);
+	}
+	atomic_store(&stops, true);
+	for (i = 0; i < 2; i++) {
+		pthread_join(thread[i], &bad);
+		assert_null(bad);
+	}
+	assert_int_equal(run_at[7], 7);
+	end();
+	free_pages(run_at, LEN / 8 / page_len());
+}
+
 static void no_store_is_lost(void **state)
 {
 	pthread_t thread[5];
@@ -493,6 +544,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_fork_ends_parts_and_no_segment),
 		cmocka_unit_test(what_is_emptied_or_moved_is_attached_anew),
 		cmocka_unit_test(no_store_is_lost),
+		cmocka_unit_test(what_is_emptied_is_zero),
 		cmocka_unit_test(a_process_attaches_its_own),
 		cmocka_unit_test(an_owner_that_is_killed_is_stale),
 	};

@@ -171,7 +171,10 @@ static bool intact(const uint64_t *w)
 
 static const int errors[] = { ENOMEM, EMFILE, EPERM };
 
-static void each_call_of_make_fails(void **state)
+static const struct kedge_segment_opts later = { .size = sizeof(later),
+						 .flags = KEDGE_SEGMENT_ON_ATTACH };
+
+static void calls_of_make_fail(const struct kedge_segment_opts *o)
 {
 	struct kedge_segment *s;
 	uint64_t *w;
@@ -183,17 +186,23 @@ static void each_call_of_make_fails(void **state)
 		for (n = 1, last = 1; last; n++) {
 			w = words(LEN);
 			fail_call(n, errors[e]);
-			rc = kedge_segment_make(w, LEN, NULL, &s);
+			rc = kedge_segment_make(w, LEN, o, &s);
 			last = calls >= fail_at;
 			fail_call(0, 0);
 			if (!rc)
 				kedge_segment_remove(s);
 			assert_true(intact(w));
-			assert_int_equal(kedge_segment_make(w, LEN, NULL, &s), 0);
+			assert_int_equal(kedge_segment_make(w, LEN, o, &s), 0);
 			kedge_segment_remove(s);
 			assert_true(intact(w));
 			free_pages(w, LEN / page_len());
 		}
+}
+
+static void each_call_of_make_fails(void **state)
+{
+	calls_of_make_fail(NULL);
+	calls_of_make_fail(&later);
 }
 
 static int get_and_attach(const struct kedge_segment_id *id)
@@ -204,16 +213,20 @@ static int get_and_attach(const struct kedge_segment_id *id)
 
 	if (rc)
 		return rc;
+	/* A part of it first: the rest is several. */
+	if (!kedge_segment_attach(g, LEN / 2, 1, 0, &a))
+		kedge_segment_detach(a);
 	rc = kedge_segment_attach(g, 0, LEN, 0, &a);
 	if (!rc) {
 		assert_int_equal(((uint64_t *)kedge_segment_addr(a))[77], 77);
+		assert_true(kedge_segment_valid(a));
 		kedge_segment_detach(a);
 	}
 	kedge_segment_release(g);
 	return rc;
 }
 
-static void each_call_of_get_and_attach_fails(void **state)
+static void calls_of_get_and_attach_fail(const struct kedge_segment_opts *o)
 {
 	struct kedge_segment_id id;
 	struct kedge_segment *s;
@@ -222,7 +235,7 @@ static void each_call_of_get_and_attach_fails(void **state)
 
 	need_convert();
 	w = words(LEN);
-	assert_int_equal(kedge_segment_make(w, LEN, NULL, &s), 0);
+	assert_int_equal(kedge_segment_make(w, LEN, o, &s), 0);
 	assert_int_equal(kedge_segment_id(s, &id), 0);
 	for (e = 0; e < 3; e++)
 		for (n = 1, last = 1; last; n++) {
@@ -236,6 +249,14 @@ static void each_call_of_get_and_attach_fails(void **state)
 	kedge_segment_remove(s);
 	assert_true(intact(w));
 	free_pages(w, LEN / page_len());
+}
+
+static void each_call_of_get_and_attach_fails(void **state)
+{
+	calls_of_get_and_attach_fail(NULL);
+#ifndef __SANITIZE_THREAD__ /* which lets no thread be stopped */
+	calls_of_get_and_attach_fail(&later);
+#endif
 }
 
 /* A list is whole, or fails; an owner that could not be asked is in it all the same. */
