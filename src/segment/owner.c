@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The owner's side: a segment names a range of memory, and the users that may have it. */
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/process/cancel.h"
@@ -68,6 +69,26 @@ static bool is_later(const struct kedge_segment_opts *o)
 	return o->flags & (KEDGE_SEGMENT_WHOLE | KEDGE_SEGMENT_ON_ATTACH);
 }
 
+static bool has_holes(uintptr_t addr, size_t len)
+{
+	const size_t page = kedge__page_size();
+	uintptr_t at = round_down(addr, page);
+
+	return msync((void *)at, round_up(addr + len, page) - at, MS_ASYNC) && errno == ENOMEM;
+}
+
+/* Before anything of kedge's is mapped, which might be in a hole: it cannot be converted by
+ * itself. */
+static int look_for_holes(const struct kedge_segment *s, struct kedge_segment_opts *o)
+{
+	if (is_later(o) || !has_holes(s->addr, s->len))
+		return 0;
+	if (o->backend == KEDGE_SEGMENT_CONVERT)
+		return kedge_reason(-EFAULT, "a part of the range is not mapped");
+	o->flags |= KEDGE_SEGMENT_ON_ATTACH;
+	return 0;
+}
+
 /* Or neither, and why, if it can be copied at least. */
 static int convert(struct kedge_segment *s, const struct kedge_segment_opts *o)
 {
@@ -78,9 +99,6 @@ static int convert(struct kedge_segment *s, const struct kedge_segment_opts *o)
 	if (o->backend == KEDGE_SEGMENT_COPY)
 		return 0;
 	rc = is_later(o) ? convert_later(s) : convert_now(s);
-	/* It has holes. */
-	if (rc == -EFAULT && o->backend == KEDGE_SEGMENT_ANY)
-		rc = convert_later(s);
 	if (rc == -ESTALE)
 		rc = kedge_reason(-EFAULT, "another thread has unmapped a part of the range "
 				  "meanwhile");
@@ -134,7 +152,7 @@ static int make_here(struct kedge_segment *s, const struct kedge_segment_opts *o
 }
 
 /* Which of them is to be had: the module's memory stays what it is. */
-static int make_any(struct kedge_segment *s, const struct kedge_segment_opts *o)
+static int make_any(struct kedge_segment *s, struct kedge_segment_opts *o)
 {
 	const bool whole = o->flags & KEDGE_SEGMENT_WHOLE;
 	int rc = -EOPNOTSUPP;
@@ -145,7 +163,8 @@ static int make_any(struct kedge_segment *s, const struct kedge_segment_opts *o)
 		return rc;
 	if (whole)
 		s->len = WHOLE_LEN;
-	return make_here(s, o);
+	rc = look_for_holes(s, o);
+	return rc ? rc : make_here(s, o);
 }
 
 int kedge_segment_make(void *addr, size_t len, const struct kedge_segment_opts *opts,

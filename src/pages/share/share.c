@@ -52,7 +52,7 @@ static int work(void *arg)
 	struct step *s = arg;
 
 	s->called = true;
-	if (s->c->stops && is_tool(s))
+	if (is_tool(s))
 		return -ESTALE;
 	return s->c->fn(s->ctx, s->c, s->at, s->len);
 }

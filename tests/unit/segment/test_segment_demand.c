@@ -219,6 +219,28 @@ static void holes_are_a_sigbus(void **state)
 	munmap(p, LEN);
 }
 
+/* What kedge maps for its work goes into the hole, where there is no other room so high. */
+static void a_hole_may_be_filled_by_the_call_itself(void **state)
+{
+	const size_t page = page_len();
+	void *filled[2000];
+	uint64_t *w;
+	size_t i;
+
+	need_convert();
+	for (i = 0; i < 2000; i++)
+		filled[i] = mmap(NULL, page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	w = words(LEN);
+	munmap((char *)w + 8 * page, 4 * page);
+	assert_int_equal(kedge_segment_make(w, LEN, NULL, &segment), 0);
+	kedge_segment_remove(segment);
+	assert_int_equal(w[9], 9);
+	munmap(w, 8 * page);
+	munmap((char *)w + 12 * page, LEN - 12 * page);
+	for (i = 0; i < 2000; i++)
+		munmap(filled[i], page);
+}
+
 static void attaches(void *at, size_t len)
 {
 	uint64_t *w = at;
@@ -539,6 +561,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(it_is_private_again_with_its_last_peer),
 		cmocka_unit_test(parts_overlap),
 		cmocka_unit_test(holes_are_a_sigbus),
+		cmocka_unit_test(a_hole_may_be_filled_by_the_call_itself),
 		cmocka_unit_test(the_address_space_is_a_segment),
 		cmocka_unit_test(others_own_segments_are_not_disturbed),
 		cmocka_unit_test(a_fork_ends_parts_and_no_segment),
