@@ -10,6 +10,7 @@
  * behind it, or a hole, or a part that was converted before, ends there; the peer asks for
  * the rest. As soon as no peer has a part of it, memory is private again.
  */
+#include "base/process/own.h"
 #include "notify/internal.h"
 #include "pages/internal.h"
 #include "segment/thread/thread.h"
@@ -86,13 +87,6 @@ static uintptr_t greater(uintptr_t a, uintptr_t b)
 	return a > b ? a : b;
 }
 
-static bool has_tables(const struct run *r)
-{
-	const uintptr_t tables = (uintptr_t)seg;
-
-	return r->lo < tables + sizeof(*seg) && tables < r->hi;
-}
-
 /* Its end, of whatever kind it is. */
 static uintptr_t run_end(const struct run *r)
 {
@@ -120,19 +114,23 @@ static int find_run(const struct want *w, struct run *r)
 	}
 	r->lo = greater(r->lo, greater(round_down(w->start, GRAIN), w->first));
 	r->hi = lesser(r->hi, lesser(round_up(w->end, GRAIN), w->last));
-	return has_tables(r) ? kedge_reason(-EOPNOTSUPP, "kedge's own tables are there") : 0;
+	/* Memory of kedge's own, which may have got into a hole of the program's, stays one. */
+	return own_around(w->start, &r->lo, &r->hi) ? 0 : -EFAULT;
 }
 
 /* ---- converting it ---- */
 
-static int why_not(int rc)
+static int why_not(const struct want *w, int rc)
 {
+	int why;
+
 	switch (rc) {
 	case -EPERM:
 		return kedge_reason(-EOPNOTSUPP, "the owner's threads cannot be stopped for that "
 				    "(a debugger, kernel.yama.ptrace_scope, seccomp)");
 	case -EAGAIN:
-		return kedge_reason(-EBUSY, "a thread of the owner's is busy in the kernel");
+		return kedge_reason(-EBUSY, "a thread of the owner's is busy in the kernel, or no "
+				    "process or descriptor is to be had there");
 	case -EBUSY:
 		return kedge_reason(rc, "a page there is pinned by a device or a transfer");
 	case -ESTALE:
@@ -140,9 +138,13 @@ static int why_not(int rc)
 		return kedge_reason(-EBUSY, "the owner changes that memory all the time");
 	case -ENOMEM:
 	case -ENOSPC:
-		return *kedge_strerror(rc) ? rc : kedge_reason(rc, "no memory");
+	case -EMFILE:
+	case -ENFILE:
+		return kedge_reason(rc, "%s", strerrordesc_np(-rc));
 	}
-	return rc;
+	why = swap_why_not(w->start, kedge__page_size());
+	return why ? why : kedge_reason(-EOPNOTSUPP, "that memory cannot be shared in place (%s)",
+					strerrordesc_np(-rc));
 }
 
 /* With its neighbours if they can be, too. */
@@ -171,6 +173,33 @@ static int find(const struct want *w, uintptr_t *until)
 	return i;
 }
 
+/* Then nobody gets a part of it any more: whoever asks waits until it is private. */
+static bool take_idle(int i)
+{
+	struct extent *e = &seg->extent[i];
+	bool is;
+
+	sig_lock(&seg_lock);
+	is = e->len && e->on_attach && !e->segments && !conns_have_part(i, NULL);
+	e->away = e->away || is;
+	sig_unlock(&seg_lock);
+	return is;
+}
+
+/* True: there were some. */
+static bool drop_idle(void)
+{
+	bool any = false;
+	int i;
+
+	for (i = 0; i < (int)EXTENTS; i++)
+		if (take_idle(i)) {
+			extent_drop(i);
+			any = true;
+		}
+	return any;
+}
+
 /* The extent that has the start of it, up to where; or a negative errno with a reason. */
 static int convert(const struct want *w, uintptr_t *until)
 {
@@ -186,8 +215,10 @@ static int convert(const struct want *w, uintptr_t *until)
 		if (rc)
 			return rc;
 		rc = convert_run(w, &r);
+		if (rc == -ENOSPC && drop_idle())
+			rc = -ESTALE;
 	}
-	return why_not(rc < 0 ? rc : -ESTALE);
+	return why_not(w, rc < 0 ? rc : -ESTALE);
 }
 
 /* ---- what peers wait for ---- */
@@ -233,28 +264,6 @@ static void serve(const struct want *w)
 void demand_tell(const struct seg_call *call)
 {
 	serve_part(call->index, answer.ticket, answer.extent, answer.until, answer.why);
-}
-
-/* Then nobody gets a part of it any more: whoever asks waits until it is private. */
-static bool take_idle(int i)
-{
-	struct extent *e = &seg->extent[i];
-	bool is;
-
-	sig_lock(&seg_lock);
-	is = e->len && e->on_attach && !e->segments && !conns_have_part(i, NULL);
-	e->away = e->away || is;
-	sig_unlock(&seg_lock);
-	return is;
-}
-
-static void drop_idle(void)
-{
-	int i;
-
-	for (i = 0; i < (int)EXTENTS; i++)
-		if (take_idle(i))
-			extent_drop(i);
 }
 
 static void work(void)
@@ -313,6 +322,10 @@ int demand_use(void)
 {
 	int rc = can_lift();
 
+	/* A filter that forbids userfaultfd has an error of its own. */
+	if (rc == -EPERM || rc == -ENOSYS || rc == -EACCES)
+		return kedge_reason(-EOPNOTSUPP, "userfaultfd is forbidden here (%s)",
+				    strerrordesc_np(-rc));
 	return rc ? rc : convert_begin(work);
 }
 

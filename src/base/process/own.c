@@ -2,11 +2,74 @@
 #include "base/process/own.h"
 
 #include <link.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 /* volatile: the compiler takes mmap() for a function that never comes back here. */
 static __thread volatile bool busy;
+
+/* ---- where they are ---- */
+
+#define RANGES 256
+#define TAKEN  1u /* in the place of an address: the length is not there yet */
+
+/* One is taken out before it is unmapped. */
+static struct {
+	_Atomic uintptr_t start; /* 0: free */
+	_Atomic size_t len;
+} range[RANGES];
+
+static void enter(uintptr_t at, size_t len)
+{
+	uintptr_t none;
+	int i;
+
+	for (i = 0; i < RANGES; i++) {
+		none = 0;
+		if (!atomic_compare_exchange_strong(&range[i].start, &none, TAKEN))
+			continue;
+		atomic_store(&range[i].len, len);
+		atomic_store(&range[i].start, at);
+		return;
+	}
+}
+
+static void leave(uintptr_t at)
+{
+	int i;
+
+	for (i = 0; i < RANGES; i++)
+		if (atomic_load_explicit(&range[i].start, memory_order_relaxed) == at) {
+			atomic_store(&range[i].start, 0);
+			return;
+		}
+}
+
+bool own_around(uintptr_t at, uintptr_t *lo, uintptr_t *hi)
+{
+	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	uintptr_t start, end;
+	int i;
+
+	for (i = 0; i < RANGES; i++) {
+		start = atomic_load(&range[i].start);
+		end = (start + atomic_load(&range[i].len) + page - 1) & ~(page - 1);
+		if (start <= TAKEN || start >= *hi || end <= *lo)
+			continue;
+		if (start <= at && at < end) {
+			*hi = end < *hi ? end : *hi;
+			return false;
+		}
+		if (start > at)
+			*hi = start;
+		else
+			*lo = end;
+	}
+	return true;
+}
+
+/* ---- calls ---- */
 
 void *own_map(size_t len)
 {
@@ -16,11 +79,15 @@ void *own_map(size_t len)
 	at = mmap(NULL, len, PROT_READ | PROT_WRITE,
 		  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	busy = false;
-	return at == MAP_FAILED ? NULL : at;
+	if (at == MAP_FAILED)
+		return NULL;
+	enter((uintptr_t)at, len);
+	return at;
 }
 
 void own_unmap(void *at, size_t len)
 {
+	leave((uintptr_t)at);
 	busy = true;
 	munmap(at, len);
 	busy = false;
@@ -33,6 +100,8 @@ void *own_remap(void *from, void *to, size_t len, int flags)
 	busy = true;
 	at = mremap(from, len, len, flags, to);
 	busy = false;
+	if (at != MAP_FAILED)
+		leave((uintptr_t)from);
 	return at;
 }
 

@@ -17,6 +17,13 @@ void *own_map_file(size_t len, int fd, off_t off);
 /* mremap() of @len bytes. */
 void *own_remap(void *from, void *to, size_t len, int flags);
 
+/*
+ * Shrink [*@lo, *@hi), which has @at, to the memory around it that own_map() has not given.
+ * False: @at is in such memory itself, which ends at *@hi at the latest. As far as the table
+ * goes: where it is full, memory is taken for the program's.
+ */
+bool own_around(uintptr_t at, uintptr_t *lo, uintptr_t *hi);
+
 /* [start, end) has variables of the library's own: those of a whole program that it is
  * linked into. */
 bool own_data_in(uintptr_t start, uintptr_t end);

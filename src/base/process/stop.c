@@ -309,7 +309,7 @@ static int stop_and_call(int (*fn)(void *), void *arg, int tasks, unsigned int t
 
 bool others_stopped_uses(uintptr_t at, size_t len)
 {
-	return at < uses + uses_len && uses < at + len;
+	return uses_len && at < uses + uses_len && uses < at + len;
 }
 
 int others_stopped(int (*fn)(void *arg), void *arg)

@@ -430,8 +430,10 @@ static int get_in_time(const struct kedge_segment_id *id, const struct question 
 /* A part of the memory that it names, from its start on. */
 static bool is_part(const struct seg_answer *a, const struct seg_part *q)
 {
-	return q->start >= a->addr && q->start - a->addr < a->len && a->until > q->start &&
-	       a->until <= q->end && a->until - a->addr <= a->len;
+	return a->backend == KEDGE_SEGMENT_CONVERT && !(a->flags & SEG_IN_PARTS) &&
+	       a->addr <= UINT64_MAX - a->len && q->start >= a->addr &&
+	       q->start - a->addr < a->len && a->until > q->start && a->until <= q->end &&
+	       a->until - a->addr <= a->len;
 }
 
 int grant_part(struct kedge_grant *g, uint64_t start, uint64_t end, struct kedge_grant **part,

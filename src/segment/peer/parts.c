@@ -19,6 +19,8 @@
 
 #define PART_MAX ((uint64_t)256 << 20) /* to be converted within a time that is waited for */
 #define TRIES	 16
+#define UNUSED	 32 /* parts that are kept for what is attached next */
+#define FULL_NS	 1000000
 
 /* ---- parts ---- */
 
@@ -64,21 +66,24 @@ void parts_unuse(struct kedge_grant *p)
 	atomic_fetch_sub_explicit(&p->users, 1, memory_order_release);
 }
 
-static bool is_over(struct kedge_grant *p)
+/* It serves no more, or it is one too many; and it serves nothing now. */
+static bool is_over(const struct kedge_grant *p, unsigned int *unused, unsigned int keep)
 {
-	return (p->left || __atomic_load_n(&p->ended, __ATOMIC_RELAXED)) &&
-	       !atomic_load_explicit(&p->users, memory_order_acquire);
+	if (atomic_load_explicit(&p->users, memory_order_acquire))
+		return false;
+	return p->left || __atomic_load_n(&p->ended, __ATOMIC_RELAXED) || ++*unused > keep;
 }
 
-static struct kedge_grant *take_over(struct kedge_grant *g)
+static struct kedge_grant *take_over(struct kedge_grant *g, unsigned int keep)
 {
 	struct kedge_grant *p, *found = NULL;
+	unsigned int unused = 0;
 	struct list *l, *tmp;
 
 	parts_lock(g);
 	list_for_each_safe(l, tmp, &g->parts) {
 		p = list_entry(l, struct kedge_grant, part_node);
-		if (!is_over(p))
+		if (!is_over(p, &unused, keep))
 			continue;
 		list_remove(&p->part_node);
 		found = p;
@@ -86,6 +91,19 @@ static struct kedge_grant *take_over(struct kedge_grant *g)
 	}
 	parts_unlock(g);
 	return found;
+}
+
+/* But for the latest @keep of those that are not in use. False: there was none. */
+static bool give_back(struct kedge_grant *g, unsigned int keep)
+{
+	struct kedge_grant *over;
+	bool any = false;
+
+	while ((over = take_over(g, keep))) {
+		grant_free(over);
+		any = true;
+	}
+	return any;
 }
 
 /* In use then. Another one of the same memfd is not attached from any more: a part of it was
@@ -104,7 +122,8 @@ static void add(struct kedge_grant *g, struct kedge_grant *p)
 		if (other->word == p->word)
 			other->left = true;
 	}
-	list_add_tail(&g->parts, &p->part_node);
+	/* Before the others, of which one may have had that memory once. */
+	list_add_tail(g->parts.next, &p->part_node);
 	parts_unlock(g);
 }
 
@@ -121,12 +140,19 @@ void parts_free(struct kedge_grant *g)
 static int ask(struct kedge_grant *g, uint64_t start, uint64_t end, struct kedge_grant **part,
 	       uint64_t *until)
 {
-	struct kedge_grant *over;
-	int rc;
+	const struct timespec nap = { 0, FULL_NS };
+	bool more = true;
+	int rc, try;
 
-	while ((over = take_over(g)))
-		grant_free(over);
-	rc = grant_part(g, start, end - start < PART_MAX ? end : start + PART_MAX, part, until);
+	give_back(g, UNUSED);
+	end = end - start < PART_MAX ? end : start + PART_MAX;
+	rc = grant_part(g, start, end, part, until);
+	/* The owner may have no more, or this process; and it takes a moment to be private. */
+	for (try = 0; rc == -ENOSPC && more && try < TRIES; try++) {
+		more = give_back(g, 0) || try;
+		nanosleep(&nap, NULL);
+		rc = grant_part(g, start, end, part, until);
+	}
 	if (!rc)
 		add(g, *part);
 	return rc;
@@ -165,6 +191,11 @@ static int attach_at(struct kedge_attachment *a, struct kedge_grant *p, uint64_t
 	return rc;
 }
 
+static int nothing(void)
+{
+	return kedge_reason(-EFAULT, "the owner has nothing mapped there");
+}
+
 /* Pages that end before they begin, as those behind the end of a file. */
 static int attach_hole(struct kedge_attachment *a, uint64_t from, uint64_t start, uint64_t end)
 {
@@ -180,7 +211,10 @@ static int attach_hole(struct kedge_attachment *a, uint64_t from, uint64_t start
 	p = mmap(a->at + (start - from), end - start, PROT_READ | PROT_WRITE,
 		 MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, fd, 0);
 	close(fd);
-	return p == MAP_FAILED ? -ENOMEM : 0;
+	if (p == MAP_FAILED)
+		return -ENOMEM;
+	madvise(p, end - start, MADV_DONTFORK);
+	return 0;
 }
 
 /* How far @p goes, or @end. */
@@ -245,7 +279,7 @@ static int attach_all(struct kedge_attachment *a, uint64_t from)
 	for (at = from; !rc && at < end; at = until)
 		rc = attach_next(a, from, at, end, &until);
 	if (!rc && !a->part_cnt)
-		rc = kedge_reason(-EFAULT, "the owner has nothing mapped there");
+		rc = nothing();
 	if (rc)
 		return rc;
 	a->head.generation = a->part[0]->head.generation;
@@ -297,8 +331,10 @@ int parts_attach(struct kedge_grant *g, uint64_t start, size_t len, uint32_t fla
 	uint64_t until;
 	int rc = p ? 0 : ask(g, start, start + len, &p, &until);
 
+	if (rc == -EFAULT)
+		return until < start + len ? attach_parts(g, start, len, flags, out) : nothing();
 	if (rc)
-		return rc == -EFAULT ? attach_parts(g, start, len, flags, out) : rc;
+		return rc;
 	rc = -ESTALE;
 	if (end_of(p, start + len) == start + len)
 		rc = attach_pages(p, start - p->info.addr, len, flags, NULL, out);

@@ -245,6 +245,25 @@ static bool no_part(const struct conn *c, int rc, uintptr_t until, const char *w
 	return false;
 }
 
+static bool cut_off; /* nobody can ask the thread for anything: see serve_cut_off() */
+
+static bool owner_closed(const struct conn *c)
+{
+	return no_part(c, -EOPNOTSUPP, 0, "it has closed a descriptor of kedge's");
+}
+
+void serve_cut_off(void)
+{
+	struct conn *c;
+
+	sig_lock_blocked(&seg_lock);
+	cut_off = true;
+	for (c = seg->conn; c < seg->conn + CONNS; c++)
+		if (c->fd >= 0 && c->ticket && !owner_closed(c))
+			hang_up(c);
+	sig_unlock_blocked(&seg_lock);
+}
+
 /* All of its memfd, of which the peer knows the part that it wants. */
 static bool grant_part(struct conn *c, int index, uintptr_t until)
 {
@@ -289,6 +308,8 @@ static bool ask_part(struct conn *c, const struct seg_part *q)
 	index = piece_at(c->start, &until);
 	if (index >= 0 && !seg->extent[index].away)
 		return grant_part(c, index, until);
+	if (cut_off)
+		return owner_closed(c);
 	c->ticket = ++seg->tickets;
 	convert_post();
 	return true;
@@ -501,6 +522,7 @@ int serve_open(void)
 	if (!rc && syscall(SYS_listen, listener, BACKLOG))
 		rc = -errno;
 	spare = (int)syscall(SYS_dup, listener);
+	cut_off = false;
 	return rc ? rc : fds_watch(listener, WATCH_LISTEN, 0);
 }
 

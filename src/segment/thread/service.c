@@ -224,6 +224,7 @@ static void control(void)
 		/* The program has closed the other end, or it is over. */
 		has_ctl = false;
 		syscall(SYS_epoll_ctl, seg->epoll, EPOLL_CTL_DEL, ctl, NULL);
+		serve_cut_off();
 	}
 }
 

@@ -45,6 +45,8 @@ int serve_open(void);
 /* The name of this process's socket: 22 bits. */
 uint32_t serve_name(void);
 void serve_close(void);
+/* What peers wait for does not come: the program has closed the end that it is told by. */
+void serve_cut_off(void);
 void serve_accept(void);
 void serve_conn(uint32_t index);
 /* With lock. Tell the peers of extent @index; @ack: they are to answer. */

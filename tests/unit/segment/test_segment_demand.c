@@ -6,62 +6,13 @@
  */
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "peer.h"
+#include "demand.h"
 
-#define RW  (KEDGE_SEGMENT_READ | KEDGE_SEGMENT_WRITE)
-#define R   KEDGE_SEGMENT_READ
-#define LEN ((size_t)1 << 20)
-
-static const struct kedge_segment_opts later = { .size = sizeof(later),
-						 .backend = KEDGE_SEGMENT_CONVERT,
-						 .flags = KEDGE_SEGMENT_ON_ATTACH };
-static const struct kedge_segment_opts whole = { .size = sizeof(whole),
-						 .backend = KEDGE_SEGMENT_CONVERT,
-						 .flags = KEDGE_SEGMENT_WHOLE };
-
-static struct peer peer;
-static struct kedge_segment *segment;
-static struct kedge_segment_id id;
 static _Alignas(65536) uint64_t bss[8192]; /* no page of it is of the file */
-
-static void make(void *at, size_t len, const struct kedge_segment_opts *o)
-{
-	assert_int_equal(kedge_segment_make(at, len, o, &segment), 0);
-	assert_int_equal(kedge_segment_id(segment, &id), 0);
-}
-
-static void begin(void *at, size_t len, const struct kedge_segment_opts *o)
-{
-	need_convert();
-#ifdef __SANITIZE_THREAD__
-	print_message("skipped: no thread is stopped under ThreadSanitizer\n");
-	skip();
-#endif
-	peer_start(&peer, 0);
-	make(at, len, o);
-	assert_int_equal(peer_get(&peer, &id, RW), 0);
-}
-
-static void end(void)
-{
-	peer_end(&peer);
-	kedge_segment_remove(segment);
-}
-
-static uint64_t loaded(size_t at)
-{
-	uint64_t v = 0;
-
-	assert_int_equal(peer_load(&peer, at, &v), 0);
-	return v;
-}
 
 static bool faults(size_t at)
 {
@@ -366,125 +317,6 @@ static void what_is_emptied_or_moved_is_attached_anew(void **state)
 	munmap(w, LEN);
 }
 
-/* ---- while it runs ---- */
-
-static _Atomic bool stops;
-static uint64_t *run_at;
-
-static void *stores(void *arg)
-{
-	volatile uint64_t *w = run_at + (uintptr_t)arg * 8;
-	uint64_t n = 0;
-
-	while (!atomic_load(&stops)) {
-		if (*w != n)
-			return (void *)1;
-		*w = ++n;
-	}
-	return NULL;
-}
-
-static void *maps(void *arg)
-{
-	const size_t page = page_len();
-	uint64_t *p;
-
-	(void)arg;
-	while (!atomic_load(&stops)) {
-		p = mmap(NULL, 4 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-			 0);
-		if (p == MAP_FAILED)
-			return (void *)1;
-		p[0] = 1;
-		if (p[0] != 1)
-			return (void *)1;
-		munmap(p, 4 * page);
-	}
-	return NULL;
-}
-
-/* An allocator gives such pages out as zeros. */
-static void *empties(void *arg)
-{
-	const size_t page = page_len();
-	volatile uint64_t *w = run_at + (8 + 2 * (uintptr_t)arg) * page / sizeof(*run_at);
-
-	while (!atomic_load(&stops)) {
-		*w = 1;
-		if (madvise((void *)(uintptr_t)w, page, MADV_DONTNEED) || *w)
-			return (void *)1;
-	}
-	return NULL;
-}
-
-static void what_is_emptied_is_zero(void **state)
-{
-	pthread_t thread[2];
-	uintptr_t i;
-	void *bad;
-	pid_t pid;
-	int n;
-
-	run_at = words(LEN / 8);
-	begin(NULL, 0, &whole);
-	atomic_store(&stops, false);
-	for (i = 0; i < 2; i++)
-		pthread_create(&thread[i], NULL, empties, (void *)i);
-	for (n = 0; n < 100; n++) {
-		/* It may change all the time. */
-		if (!peer_attach(&peer, (uintptr_t)run_at, LEN / 8)) {
-			if (n % 4 == 0) {
-				pid = fork();
-				if (!pid)
-					_exit(0);
-				waitpid(pid, NULL, 0);
-			}
-			assert_int_equal(peer_detach(&peer), 0);
-		}
-		assert_int_equal(peer_release(&peer), 0);
-		assert_int_equal(peer_get(&peer, &id, RW), 0);
-	}
-	atomic_store(&stops, true);
-	for (i = 0; i < 2; i++) {
-		pthread_join(thread[i], &bad);
-		assert_null(bad);
-	}
-	assert_int_equal(run_at[7], 7);
-	end();
-	free_pages(run_at, LEN / 8 / page_len());
-}
-
-static void no_store_is_lost(void **state)
-{
-	pthread_t thread[5];
-	uintptr_t i;
-	void *bad;
-	int n;
-
-	run_at = words(LEN);
-	memset(run_at, 0, LEN);
-	begin(NULL, 0, &whole);
-	atomic_store(&stops, false);
-	for (i = 0; i < 4; i++)
-		pthread_create(&thread[i], NULL, stores, (void *)i);
-	pthread_create(&thread[4], NULL, maps, NULL);
-	for (n = 0; n < 100; n++) {
-		assert_int_equal(peer_attach(&peer, (uintptr_t)run_at, LEN), 0);
-		assert_int_equal(peer_store(&peer, LEN - 8, n), 0);
-		assert_int_equal(run_at[LEN / 8 - 1], n);
-		assert_int_equal(peer_detach(&peer), 0);
-		assert_int_equal(peer_release(&peer), 0);
-		assert_int_equal(peer_get(&peer, &id, RW), 0);
-	}
-	atomic_store(&stops, true);
-	for (i = 0; i < 5; i++) {
-		pthread_join(thread[i], &bad);
-		assert_null(bad);
-	}
-	end();
-	free_pages(run_at, LEN / page_len());
-}
-
 static void a_process_attaches_its_own(void **state)
 {
 	uint64_t *w = words(LEN), *there;
@@ -512,48 +344,6 @@ static void a_process_attaches_its_own(void **state)
 	munmap(w, LEN);
 }
 
-/* The owner ends, by a kill: nothing hangs. */
-static void an_owner_that_is_killed_is_stale(void **state)
-{
-	uint64_t *w = words(LEN), v;
-	pid_t pid = 0;
-	int fd[2];
-	char c;
-
-	need_convert();
-#ifdef __SANITIZE_THREAD__
-	skip();
-#endif
-	assert_int_equal(pipe(fd), 0);
-	peer_start(&peer, 0);
-	pid = fork();
-	assert_true(pid >= 0);
-	if (!pid) {
-		CHILD_CHECK(!kedge_segment_make(w, LEN, &later, &segment));
-		prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
-		kedge_segment_id(segment, &id);
-		CHILD_CHECK(write(fd[1], &id, sizeof(id)) == sizeof(id));
-		for (;;)
-			pause();
-	}
-	assert_int_equal(read(fd[0], &id, sizeof(id)), sizeof(id));
-	assert_int_equal(peer_get(&peer, &id, RW), 0);
-	assert_int_equal(peer_attach(&peer, 0, LEN / 2), 0);
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
-	while (peer_load(&peer, 0, &v) != -EFAULT)
-		usleep(1000);
-	assert_false(peer_valid(&peer));
-	assert_int_equal(peer_detach(&peer), 0);
-	assert_int_equal(peer_attach(&peer, 0, LEN), -ESTALE);
-	assert_int_equal(peer_release(&peer), 0);
-	peer_end(&peer);
-	close(fd[0]);
-	close(fd[1]);
-	(void)c;
-	free_pages(w, LEN / page_len());
-}
-
 int main(int argc, char **argv)
 {
 	static const struct CMUnitTest tests[] = {
@@ -566,10 +356,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(others_own_segments_are_not_disturbed),
 		cmocka_unit_test(a_fork_ends_parts_and_no_segment),
 		cmocka_unit_test(what_is_emptied_or_moved_is_attached_anew),
-		cmocka_unit_test(no_store_is_lost),
-		cmocka_unit_test(what_is_emptied_is_zero),
 		cmocka_unit_test(a_process_attaches_its_own),
-		cmocka_unit_test(an_owner_that_is_killed_is_stale),
 	};
 
 	peer_main(argc, argv);

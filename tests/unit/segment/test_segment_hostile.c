@@ -14,6 +14,7 @@
 
 #define LEN ((size_t)1 << 20)
 #define R   KEDGE_SEGMENT_READ
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 static struct kedge_segment *segment;
 static struct kedge_segment_id id;
@@ -31,12 +32,17 @@ static socklen_t address(uint64_t word, struct sockaddr_un *a)
 
 /* ---- peers ---- */
 
-static void begin(void)
+static void begin_with(const struct kedge_segment_opts *o)
 {
 	need_convert();
 	w = words(LEN);
-	assert_int_equal(kedge_segment_make(w, LEN, NULL, &segment), 0);
+	assert_int_equal(kedge_segment_make(w, LEN, o, &segment), 0);
 	assert_int_equal(kedge_segment_id(segment, &id), 0);
+}
+
+static void begin(void)
+{
+	begin_with(NULL);
 }
 
 static void end(void)
@@ -130,6 +136,68 @@ static void what_comes_after_the_question_is_looked_at(void **state)
 	assert_true(is_cut_off(fd));
 	close(fd);
 	WAIT_FOR(!kedge_segment_info(segment, &i) && !i.grants);
+	works();
+	end();
+}
+
+static bool is_refused(struct seg_part q)
+{
+	struct seg_answer a = { .rc = 0 };
+	int fd = stranger();
+	bool is;
+
+	send(fd, &q, sizeof(q), MSG_NOSIGNAL);
+	is = recv(fd, &a, sizeof(a), 0) == sizeof(a) && a.rc && is_cut_off(fd);
+	close(fd);
+	return is;
+}
+
+/* Parts that are none; and peers that ask and do not wait. */
+static void parts_are_looked_at(void **state)
+{
+	static const struct kedge_segment_opts later = { .size = sizeof(later),
+							 .flags = KEDGE_SEGMENT_ON_ATTACH };
+	const size_t page = page_len();
+	struct seg_part good_part, q;
+	int fd, n;
+
+#ifdef __SANITIZE_THREAD__
+	skip(); /* no thread is stopped there */
+#endif
+	begin_with(&later);
+	good_part = (struct seg_part){ .head = seg_head(SEG_PART), .id = id.word[0], .access = R,
+				       .start = addr_of(w), .end = addr_of(w) + LEN };
+#define PART(change)                         \
+	do {                                 \
+		q = good_part;               \
+		change;                      \
+		assert_true(is_refused(q)); \
+	} while (0)
+	PART(q.id ^= 1);
+	PART(q.start -= page);
+	PART(q.start++);
+	PART(q.end += page);
+	PART(q.end--);
+	PART(q.end = q.start);
+	PART(q.end = q.start - page);
+	PART(q.end = UINT64_MAX - page + 1);
+#undef PART
+	for (n = 0; n < 100; n++) {
+		fd = stranger();
+		send(fd, &good_part, sizeof(good_part), MSG_NOSIGNAL);
+		if (n % 3)
+			send(fd, &good_part, sizeof(good_part), MSG_NOSIGNAL);
+		close(fd);
+	}
+	works();
+	assert_int_equal(w[99], 99);
+	end();
+	/* One that is converted as a whole has no parts. */
+	begin();
+	good_part.id = id.word[0];
+	good_part.start = addr_of(w);
+	good_part.end = addr_of(w) + LEN;
+	assert_true(is_refused(good_part));
 	works();
 	end();
 }
@@ -250,6 +318,7 @@ struct lie {
 	int fd[2];
 	int fds;
 	int listener;
+	bool of_part; /* the segment is in parts, and it is the answer about one */
 };
 
 static void *answer_one(void *arg)
@@ -259,10 +328,19 @@ static void *answer_one(void *arg)
 	struct iovec iov = { &l->answer, l->answer_len };
 	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
 	struct cmsghdr *c;
-	struct seg_ask q;
-	int fd = accept(l->listener, NULL, NULL);
+	struct seg_answer in_parts = good;
+	struct seg_part q;
+	int first = -1, fd = accept(l->listener, NULL, NULL);
 
 	recv(fd, &q, sizeof(q), 0);
+	if (l->of_part) {
+		in_parts.flags = SEG_IN_PARTS;
+		in_parts.len = 16 * page_len();
+		send(fd, &in_parts, sizeof(in_parts), MSG_NOSIGNAL);
+		first = fd;
+		fd = accept(l->listener, NULL, NULL);
+		recv(fd, &q, sizeof(q), 0);
+	}
 	if (l->fds) {
 		m.msg_control = space;
 		m.msg_controllen = CMSG_SPACE((size_t)l->fds * sizeof(int));
@@ -273,12 +351,15 @@ static void *answer_one(void *arg)
 	}
 	sendmsg(fd, &m, MSG_NOSIGNAL);
 	close(fd);
+	if (first >= 0)
+		close(first);
 	return NULL;
 }
 
 static int asked(struct lie *l)
 {
 	struct kedge_segment_id name = { { (uint64_t)getpid() << 41, 5 } };
+	struct kedge_attachment *att;
 	struct kedge_grant *g;
 	struct sockaddr_un a;
 	socklen_t len = address(name.word[0], &a);
@@ -290,24 +371,19 @@ static int asked(struct lie *l)
 	assert_int_equal(listen(l->listener, 1), 0);
 	assert_int_equal(pthread_create(&thread, NULL, answer_one, l), 0);
 	rc = kedge_segment_get(&name, R, &g);
+	if (!rc) {
+		if (l->of_part)
+			rc = kedge_segment_attach(g, 0, page_len(), 0, &att);
+		if (l->of_part && !rc)
+			kedge_segment_detach(att);
+		kedge_segment_release(g);
+	}
 	pthread_join(thread, NULL);
 	close(l->listener);
-	if (!rc)
-		kedge_segment_release(g);
 	return rc;
 }
 
-static void an_owner_is_not_trusted(void **state)
-{
-	const int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-	const size_t page = page_len();
-	struct lie l = { .answer_len = sizeof(good), .fds = 2 };
-	int sealed = file_of(16 * page, seals), open_file = file_of(16 * page, 0);
-	int small = file_of(page, seals);
-
-	good = (struct seg_answer){
-		.head = seg_head(SEG_ANSWER), .backend = KEDGE_SEGMENT_CONVERT, .proof = 5,
-		.addr = page, .len = page, .file_len = 16 * page };
+/* The answer of @l, with one thing changed, is told as @want. */
 #define LIE(change, fd0, fd1, want)                                   \
 	do {                                                           \
 		l.answer = good;                                       \
@@ -318,6 +394,17 @@ static void an_owner_is_not_trusted(void **state)
 		l.fd[1] = fd1;                                         \
 		assert_int_equal(asked(&l), want);                     \
 	} while (0)
+
+static void an_owner_is_not_trusted(void **state)
+{
+	const size_t page = page_len();
+	struct lie l = { .answer_len = sizeof(good), .fds = 2 };
+	int sealed = file_of(16 * page, SEALS), open_file = file_of(16 * page, 0);
+	int small = file_of(page, SEALS);
+
+	good = (struct seg_answer){
+		.head = seg_head(SEG_ANSWER), .backend = KEDGE_SEGMENT_CONVERT, .proof = 5,
+		.addr = page, .len = page, .file_len = 16 * page };
 	LIE(, sealed, sealed, 0);
 	LIE(l.answer.proof = 6, sealed, sealed, -EPROTO);
 	LIE(l.answer.head.version++, sealed, sealed, -EPROTO);
@@ -343,15 +430,44 @@ static void an_owner_is_not_trusted(void **state)
 	close(small);
 }
 
+static void an_owner_is_not_trusted_about_parts(void **state)
+{
+	const size_t page = page_len();
+	struct lie l = { .of_part = true };
+	int sealed = file_of(16 * page, SEALS), open_file = file_of(16 * page, 0);
+
+	good = (struct seg_answer){
+		.head = seg_head(SEG_ANSWER), .backend = KEDGE_SEGMENT_CONVERT, .proof = 5,
+		.addr = page, .len = page, .until = 2 * page, .file_len = 16 * page };
+	LIE(l.answer.flags = SEG_IN_PARTS, sealed, sealed, -EPROTO);
+	LIE(l.answer.backend = KEDGE_SEGMENT_COPY, sealed, sealed, -EPROTO);
+	LIE(l.answer.until = page, sealed, sealed, -EPROTO);
+	LIE(l.answer.until = 3 * page, sealed, sealed, -EPROTO);
+	LIE(l.answer.until = UINT64_MAX, sealed, sealed, -EPROTO);
+	LIE(l.answer.addr = 2 * page, sealed, sealed, -EPROTO);
+	LIE(l.answer.addr = 0, sealed, sealed, -EPROTO);
+	LIE(l.answer.addr = UINT64_MAX - page + 1, sealed, sealed, -EPROTO);
+	LIE(l.answer.rc = -EFAULT, sealed, sealed, -EFAULT);
+	LIE(l.answer.rc = -EFAULT; l.answer.until = 0, sealed, sealed, -EPROTO);
+	LIE(l.answer.rc = -EFAULT; l.answer.until = 3 * page, sealed, sealed, -EPROTO);
+	LIE(l.answer.rc = -ENOENT, sealed, sealed, -ESTALE);
+	LIE(l.fds = 0, sealed, sealed, -EPROTO);
+	LIE(, sealed, open_file, -EPROTO);
+	close(sealed);
+	close(open_file);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_no_question_ends_the_connection),
 		cmocka_unit_test(what_comes_after_the_question_is_looked_at),
+		cmocka_unit_test(parts_are_looked_at),
 		cmocka_unit_test(one_that_does_not_read_is_cut_off),
 		cmocka_unit_test(many_that_are_silent_do_not_shut_others_out),
 		cmocka_unit_test(a_full_table_turns_peers_away),
 		cmocka_unit_test(an_owner_is_not_trusted),
+		cmocka_unit_test(an_owner_is_not_trusted_about_parts),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

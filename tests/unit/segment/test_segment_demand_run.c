@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Memory that is converted as it is attached, while its owner runs, is full, and ends. */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "demand.h"
+
+/* ---- while it runs ---- */
+
+static _Atomic bool stops;
+static uint64_t *run_at;
+
+static void *stores(void *arg)
+{
+	volatile uint64_t *w = run_at + (uintptr_t)arg * 8;
+	uint64_t n = 0;
+
+	while (!atomic_load(&stops)) {
+		if (*w != n)
+			return (void *)1;
+		*w = ++n;
+	}
+	return NULL;
+}
+
+static void *maps(void *arg)
+{
+	const size_t page = page_len();
+	uint64_t *p;
+
+	(void)arg;
+	while (!atomic_load(&stops)) {
+		p = mmap(NULL, 4 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			 0);
+		if (p == MAP_FAILED)
+			return (void *)1;
+		p[0] = 1;
+		if (p[0] != 1)
+			return (void *)1;
+		munmap(p, 4 * page);
+	}
+	return NULL;
+}
+
+/* An allocator gives such pages out as zeros. */
+static void *empties(void *arg)
+{
+	const size_t page = page_len();
+	volatile uint64_t *w = run_at + (8 + 2 * (uintptr_t)arg) * page / sizeof(*run_at);
+
+	while (!atomic_load(&stops)) {
+		*w = 1;
+		if (madvise((void *)(uintptr_t)w, page, MADV_DONTNEED) || *w)
+			return (void *)1;
+	}
+	return NULL;
+}
+
+static void what_is_emptied_is_zero(void **state)
+{
+	pthread_t thread[2];
+	uintptr_t i;
+	void *bad;
+	pid_t pid;
+	int n;
+
+	run_at = words(LEN / 8);
+	begin(NULL, 0, &whole);
+	atomic_store(&stops, false);
+	for (i = 0; i < 2; i++)
+		pthread_create(&thread[i], NULL, empties, (void *)i);
+	for (n = 0; n < 40; n++) {
+		/* It may change all the time. */
+		if (!peer_attach(&peer, (uintptr_t)run_at, LEN / 8)) {
+			if (n % 4 == 0) {
+				pid = fork();
+				if (!pid)
+					_exit(0);
+				waitpid(pid, NULL, 0);
+			}
+			assert_int_equal(peer_detach(&peer), 0);
+		}
+		assert_int_equal(peer_release(&peer), 0);
+		assert_int_equal(peer_get(&peer, &id, RW), 0);
+	}
+	atomic_store(&stops, true);
+	for (i = 0; i < 2; i++) {
+		pthread_join(thread[i], &bad);
+		assert_null(bad);
+	}
+	assert_int_equal(run_at[7], 7);
+	end();
+	free_pages(run_at, LEN / 8 / page_len());
+}
+
+static void no_store_is_lost(void **state)
+{
+	pthread_t thread[5];
+	uintptr_t i;
+	void *bad;
+	int n;
+
+	run_at = words(LEN);
+	memset(run_at, 0, LEN);
+	begin(NULL, 0, &whole);
+	atomic_store(&stops, false);
+	for (i = 0; i < 4; i++)
+		pthread_create(&thread[i], NULL, stores, (void *)i);
+	pthread_create(&thread[4], NULL, maps, NULL);
+	for (n = 0; n < 40; n++) {
+		assert_int_equal(peer_attach(&peer, (uintptr_t)run_at, LEN), 0);
+		assert_int_equal(peer_store(&peer, LEN - 8, n), 0);
+		assert_int_equal(run_at[LEN / 8 - 1], n);
+		assert_int_equal(peer_detach(&peer), 0);
+		assert_int_equal(peer_release(&peer), 0);
+		assert_int_equal(peer_get(&peer, &id, RW), 0);
+	}
+	atomic_store(&stops, true);
+	for (i = 0; i < 5; i++) {
+		pthread_join(thread[i], &bad);
+		assert_null(bad);
+	}
+	end();
+	free_pages(run_at, LEN / page_len());
+}
+
+/* What is detached is given back before it is too much, and what is full empties. */
+static void many_small_parts_come_and_go(void **state)
+{
+	const size_t len = 1400 * 17 * page_len();
+	size_t i;
+	char *p;
+
+	p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_true(p != MAP_FAILED);
+	begin(NULL, 0, &whole);
+	for (i = 0; i < 1400; i++) {
+		char *at = p + i * 17 * page_len();
+
+		*at = (char)i;
+		assert_int_equal(peer_attach(&peer, addr_of(at), 8), 0);
+		assert_int_equal(loaded(0), (uint8_t)i);
+		assert_int_equal(peer_detach(&peer), 0);
+	}
+	end();
+	munmap(p, len);
+}
+
+/* The program closes what it does not know: nobody waits for what does not come. */
+static void an_owner_without_its_descriptors_says_so(void **state)
+{
+	uint64_t *w = words(2 * LEN);
+	int fd;
+
+	begin(w, 2 * LEN, &later);
+	assert_int_equal(peer_attach(&peer, 0, 8), 0);
+	assert_int_equal(peer_detach(&peer), 0);
+	for (fd = 3; fd < 65536; fd++)
+		if (fd != peer.sock)
+			close(fd);
+	assert_int_equal(peer_attach(&peer, LEN, 8), -EOPNOTSUPP);
+	assert_int_equal(peer_attach(&peer, 0, 8), 0);
+	assert_int_equal(loaded(0), 0);
+	end();
+	assert_int_equal(w[99], 99);
+	free_pages(w, 2 * LEN / page_len());
+}
+
+/* The owner ends, by a kill: nothing hangs. */
+static void an_owner_that_is_killed_is_stale(void **state)
+{
+	uint64_t *w = words(LEN), v;
+	pid_t pid = 0;
+	int fd[2];
+
+	need_convert();
+#ifdef __SANITIZE_THREAD__
+	skip();
+#endif
+	assert_int_equal(pipe(fd), 0);
+	peer_start(&peer, 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid) {
+		CHILD_CHECK(!kedge_segment_make(w, LEN, &later, &segment));
+		prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+		kedge_segment_id(segment, &id);
+		CHILD_CHECK(write(fd[1], &id, sizeof(id)) == sizeof(id));
+		for (;;)
+			pause();
+	}
+	assert_int_equal(read(fd[0], &id, sizeof(id)), sizeof(id));
+	assert_int_equal(peer_get(&peer, &id, RW), 0);
+	assert_int_equal(peer_attach(&peer, 0, LEN / 2), 0);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	while (peer_load(&peer, 0, &v) != -EFAULT)
+		usleep(1000);
+	assert_false(peer_valid(&peer));
+	assert_int_equal(peer_detach(&peer), 0);
+	assert_int_equal(peer_attach(&peer, 0, LEN), -ESTALE);
+	assert_int_equal(peer_release(&peer), 0);
+	peer_end(&peer);
+	close(fd[0]);
+	close(fd[1]);
+	free_pages(w, LEN / page_len());
+}
+
+int main(int argc, char **argv)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(no_store_is_lost),
+		cmocka_unit_test(what_is_emptied_is_zero),
+		cmocka_unit_test(many_small_parts_come_and_go),
+		cmocka_unit_test(an_owner_that_is_killed_is_stale),
+		/* Last: it is this process. */
+		cmocka_unit_test(an_owner_without_its_descriptors_says_so),
+	};
+
+	peer_main(argc, argv);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
