@@ -266,13 +266,17 @@ void demand_tell(const struct seg_call *call)
 	serve_part(call->index, answer.ticket, answer.extent, answer.until, answer.why);
 }
 
+/* One at a time, so that calls of the program's, and fork(), get the gate in between. */
 static void work(void)
 {
 	struct want w;
 
-	while (next_want(&w))
+	if (next_want(&w)) {
 		serve(&w);
-	drop_idle();
+		convert_post();
+	} else {
+		drop_idle();
+	}
 }
 
 /* ---- segments ---- */

@@ -8,6 +8,7 @@
  * is not told to end. Where the process ends it is not waited for: it may be about to ask for
  * a lock of whoever ends it.
  */
+#include <sched.h>
 #include <semaphore.h>
 
 #include "base/process/service.h"
@@ -32,6 +33,8 @@ static void *run(void *unused)
 			continue;
 		work();
 		gate_unlock();
+		/* Another thread may wait for the gate, and has it only if it comes to run. */
+		sched_yield();
 	}
 	return NULL;
 }
