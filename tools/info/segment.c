@@ -40,8 +40,9 @@ static int try_segment(const struct kedge_segment *s, volatile char *owner, size
 }
 
 /* What is to be had of the memory of most programs; 0 or a negative errno. */
-static int try_memory(struct kedge_segment_info *i)
+static int try_memory(struct kedge_segment_info *i, uint32_t flags)
 {
+	const struct kedge_segment_opts o = { .size = sizeof(o), .flags = flags };
 	size_t len = 4 * (size_t)sysconf(_SC_PAGESIZE);
 	char *p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct kedge_segment *s;
@@ -50,7 +51,7 @@ static int try_memory(struct kedge_segment_info *i)
 	if (p == MAP_FAILED)
 		return -errno;
 	memset(p, 1, len);
-	rc = kedge_segment_make(p, len, NULL, &s);
+	rc = kedge_segment_make(p, len, &o, &s);
 	if (!rc) {
 		rc = kedge_segment_info(s, i);
 		if (!rc && i->backend != KEDGE_SEGMENT_COPY)
@@ -67,11 +68,27 @@ static const char *backend_name(uint32_t backend)
 	       : backend == KEDGE_SEGMENT_CONVERT ? "convert" : "copy";
 }
 
+/* As of the whole address space, of which parts are converted. */
+static void converted(struct info_line *l)
+{
+	struct kedge_segment_info i = { .size = sizeof(i) };
+	int rc = try_memory(&i, KEDGE_SEGMENT_ON_ATTACH);
+
+	json_object_set_new(l->data, "on_attach", json_boolean(!rc));
+	if (rc)
+		info_text(l, "attached, after a conversion: private anonymous memory, but not "
+			  "part by part: %s", kedge_strerror(rc));
+	else
+		info_text(l, "attached, after a conversion: private anonymous memory, as a "
+			  "range or part by part");
+	info_todo(l, "for files, text and huge pages: load the module kedge_segment");
+}
+
 void info_segments(struct info *info)
 {
 	struct info_line *l = info_add(info, INFO_MESSAGES, "segment", INFO_OK);
 	struct kedge_segment_info i = { .size = sizeof(i) };
-	int rc = try_memory(&i);
+	int rc = try_memory(&i, 0);
 
 	json_object_set_new(l->data, "backend", rc ? json_null()
 						   : json_string(backend_name(i.backend)));
@@ -84,9 +101,7 @@ void info_segments(struct info *info)
 		info_text(l, "attached, as it is: memory of any kind, up to the whole "
 			  "address space, by the module kedge_segment");
 	} else if (i.backend == KEDGE_SEGMENT_CONVERT) {
-		info_text(l, "attached, after a conversion: private anonymous memory");
-		info_todo(l, "for files, text, huge pages and the whole address space: load "
-			  "the module kedge_segment");
+		converted(l);
 	} else {
 		l->state = INFO_LIMITED;
 		info_text(l, "copied only, not attached: %s", i.reason);
