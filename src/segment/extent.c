@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/process/stop.h"
 #include "notify/internal.h"
 #include "pages/share/share.h"
 #include "segment/thread/thread.h"
@@ -325,8 +326,10 @@ static int add_converted(int i, uintptr_t at, size_t len)
 		return fd;
 	uffd = uffd_open();
 	rc = uffd < 0 ? uffd : convert(at, len, fd);
-	if (!rc)
+	if (!rc) {
+		others_wait_anew(at, len);
 		return enter(i, at, len, fd, uffd, false);
+	}
 	close(fd);
 	if (uffd >= 0)
 		close(uffd);

@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -49,6 +50,8 @@ struct other {
 struct stop {
 	int (*fn)(void *arg);
 	void *arg;
+	uintptr_t start; /* if there is an end: those alone that may wait for a futex there */
+	uintptr_t end;
 	pid_t caller;
 	pid_t process;
 	int tasks;	      /* /proc/PID/task */
@@ -128,6 +131,35 @@ static bool waits_for_userfaultfd(const struct stop *s, pid_t tid)
 	       (!strncmp(text, "userfaultfd", 11) || !strncmp(text, "handle_userfault", 16));
 }
 
+static bool is_futex(long nr)
+{
+#ifdef SYS_futex_waitv
+	if (nr == SYS_futex_waitv)
+		return true;
+#endif
+	return nr == SYS_futex;
+}
+
+/* It waits for a futex in the range that other processes could share, or for several, or it
+ * runs: then it may be about to. */
+static bool may_wait_there(const struct stop *s, pid_t tid)
+{
+	char text[256], *at;
+	unsigned long word, op;
+	long nr;
+
+	if (read_file(s, tid, "syscall", text, sizeof(text)) <= 0)
+		return true;
+	nr = strtol(text, &at, 10);
+	if (at == text)
+		return true;
+	if (nr != SYS_futex)
+		return is_futex(nr);
+	word = strtoul(at, &at, 16);
+	op = strtoul(at, &at, 16);
+	return !(op & FUTEX_PRIVATE_FLAG) && word >= s->start && word < s->end;
+}
+
 static int seize(struct stop *s, pid_t tid)
 {
 	struct other *o = &s->other[s->cnt];
@@ -169,7 +201,7 @@ static int seize_new(struct stop *s)
 	while (!rc && (n = syscall(SYS_getdents64, s->tasks, list, sizeof(list))) > 0)
 		for (at = 0; !rc && at < n; at += ((struct entry *)(void *)(list + at))->len) {
 			tid = atoi(((struct entry *)(void *)(list + at))->name);
-			if (!tid || is_known(s, tid))
+			if (!tid || is_known(s, tid) || (s->end && !may_wait_there(s, tid)))
 				continue;
 			rc = seize(s, tid);
 			new++;
@@ -279,7 +311,7 @@ static int once(struct stop *s, char *stack, bool ask)
 	return s->rc;
 }
 
-static int stop_and_call(int (*fn)(void *), void *arg, int tasks, unsigned int threads)
+static int stop_and_call(const struct stop *what, int tasks, unsigned int threads)
 {
 	unsigned int max = threads + SPARE;
 	size_t len = STACK_LEN + sizeof(struct stop) + max * sizeof(struct other);
@@ -292,8 +324,10 @@ static int stop_and_call(int (*fn)(void *), void *arg, int tasks, unsigned int t
 	uses = (uintptr_t)stack;
 	uses_len = len;
 	s = (struct stop *)(void *)(stack + STACK_LEN);
-	s->fn = fn;
-	s->arg = arg;
+	s->fn = what->fn;
+	s->arg = what->arg;
+	s->start = what->start;
+	s->end = what->end;
 	s->caller = (pid_t)syscall(SYS_gettid);
 	s->process = getpid();
 	s->tasks = tasks;
@@ -312,7 +346,7 @@ bool others_stopped_uses(uintptr_t at, size_t len)
 	return uses_len && at < uses + uses_len && uses < at + len;
 }
 
-int others_stopped(int (*fn)(void *arg), void *arg)
+static int stopped(const struct stop *what)
 {
 	int tasks = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc;
 	struct stat st;
@@ -330,12 +364,32 @@ int others_stopped(int (*fn)(void *arg), void *arg)
 	if (fstat(tasks, &st) || st.st_nlink < 3) {
 		rc = -EPERM;
 	} else if (st.st_nlink == 3) {
-		rc = fn(arg);
+		rc = what->fn(what->arg);
 	} else {
 		sig_lock(&lock);
-		rc = stop_and_call(fn, arg, tasks, (unsigned int)st.st_nlink);
+		rc = stop_and_call(what, tasks, (unsigned int)st.st_nlink);
 		sig_unlock(&lock);
 	}
 	close(tasks);
 	return rc;
+}
+
+int others_stopped(int (*fn)(void *arg), void *arg)
+{
+	const struct stop what = { .fn = fn, .arg = arg };
+
+	return stopped(&what);
+}
+
+static int nothing(void *arg)
+{
+	(void)arg;
+	return 0;
+}
+
+int others_wait_anew(uintptr_t at, size_t len)
+{
+	const struct stop what = { .fn = nothing, .start = at, .end = at + len };
+
+	return stopped(&what);
 }

@@ -34,6 +34,16 @@
  */
 int others_stopped(int (*fn)(void *arg), void *arg);
 
+/*
+ * Threads that wait for a futex in the range wait for it anew. The kernel finds those that
+ * wait by what is mapped there: where that is another mapping now, the one that wakes them
+ * does not find them. pthread_join() waits in the thread's stack, and a mutex or semaphore
+ * that processes may share in itself. Threads that wait for something else are left alone.
+ *
+ * Return: as of others_stopped(); the calling thread has all signals blocked likewise
+ */
+int others_wait_anew(uintptr_t at, size_t len);
+
 /* For @fn: true if the range has memory that the other process runs on. It was mapped just
  * now, where another thread may have unmapped something. */
 bool others_stopped_uses(uintptr_t at, size_t len);

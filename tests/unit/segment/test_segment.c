@@ -2,7 +2,9 @@
 /* Segments as one uses them: make, get, attach, load, store, copy, and who may. */
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "peer.h"
 
@@ -379,6 +381,47 @@ static void what_cannot_be_shared_is_copied(void **state)
 	free_pages(w, LEN / page_len());
 }
 
+/* The one that joins waits in the stack of the other, by what is mapped there. */
+static _Atomic bool may_end;
+
+static void *waits_to_end(void *arg)
+{
+	while (!atomic_load(&may_end))
+		usleep(1000);
+	return arg;
+}
+
+static void *joins(void *arg)
+{
+	pthread_join(*(pthread_t *)arg, NULL);
+	return NULL;
+}
+
+static void who_waits_for_a_thread_is_woken(void **state)
+{
+	pthread_t one, other;
+	pthread_attr_t attr;
+	uint64_t *stack;
+
+	need_convert();
+#ifdef __SANITIZE_THREAD__
+	skip(); /* no thread is stopped there */
+#endif
+	stack = words(LEN);
+	pthread_attr_init(&attr);
+	assert_int_equal(pthread_attr_setstack(&attr, stack, LEN), 0);
+	assert_int_equal(pthread_create(&one, &attr, waits_to_end, NULL), 0);
+	assert_int_equal(pthread_create(&other, NULL, joins, &one), 0);
+	/* Mostly it waits by then; if not, that is right as well. */
+	usleep(20000);
+	make(stack, LEN, 0);
+	atomic_store(&may_end, true);
+	pthread_join(other, NULL);
+	kedge_segment_remove(segment);
+	pthread_attr_destroy(&attr);
+	free_pages(stack, LEN / page_len());
+}
+
 static void bad_arguments_are_refused(void **state)
 {
 	struct kedge_segment_opts o = { .size = sizeof(o), .mode = 01000 };
@@ -476,6 +519,7 @@ int main(int argc, char **argv)
 		CASE(a_group_has_what_the_mode_gives),
 		CASE(another_user_gets_no_neighbours),
 		CASE(what_cannot_be_shared_is_copied),
+		CASE(who_waits_for_a_thread_is_woken),
 		CASE(bad_arguments_are_refused),
 		CASE(ids_have_a_text),
 		CASE(nothing_is_left),
