@@ -19,6 +19,7 @@
  * small buffers of a heap, and there is a limit to ranges. */
 #define GRAIN  ((uintptr_t)64 << 10)
 #define TRIES  16
+#define BUSY   3 /* times that threads are waited for, a second each */
 #define PROT_RW 3u
 
 /* A part that a peer waits for. */
@@ -153,7 +154,8 @@ static int convert_run(const struct want *w, const struct run *r)
 	uintptr_t end = lesser(r->hi, w->end);
 	int i = extent_add(r->lo, r->hi - r->lo);
 
-	if (i < 0 && i != -ESTALE && i != -EPERM && (r->lo < w->start || r->hi > end))
+	if (i < 0 && i != -ESTALE && i != -EPERM && i != -EAGAIN &&
+	    (r->lo < w->start || r->hi > end))
 		i = extent_add(w->start, end - w->start);
 	if (i < 0)
 		return i;
@@ -204,7 +206,7 @@ static bool drop_idle(void)
 static int convert(const struct want *w, uintptr_t *until)
 {
 	struct run r;
-	int try, i, rc = -ESTALE;
+	int try, i, busy = 0, rc = -ESTALE;
 
 	for (try = 0; try < TRIES && (rc == -ESTALE || rc >= 0); try++) {
 		i = find(w, until);
@@ -215,7 +217,7 @@ static int convert(const struct want *w, uintptr_t *until)
 		if (rc)
 			return rc;
 		rc = convert_run(w, &r);
-		if (rc == -ENOSPC && drop_idle())
+		if ((rc == -ENOSPC && drop_idle()) || (rc == -EAGAIN && ++busy < BUSY))
 			rc = -ESTALE;
 	}
 	return why_not(w, rc < 0 ? rc : -ESTALE);

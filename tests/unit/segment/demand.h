@@ -3,6 +3,8 @@
 #ifndef TESTS_SEGMENT_DEMAND_H
 #define TESTS_SEGMENT_DEMAND_H
 
+#include <errno.h>
+
 #include "peer.h"
 
 #define RW  (KEDGE_SEGMENT_READ | KEDGE_SEGMENT_WRITE)
@@ -42,6 +44,19 @@ static inline void end(void)
 {
 	peer_end(&peer);
 	kedge_segment_remove(segment);
+}
+
+/* Threads of a busy machine's may be stopped too late, or change the memory around. */
+static inline void attach_in_time(uint64_t at, size_t len)
+{
+	int rc, try;
+
+	for (try = 0; try < 100; try++) {
+		rc = peer_attach(&peer, at, len);
+		if (rc != -EBUSY && rc != -ESTALE)
+			break;
+	}
+	assert_int_equal(rc, 0);
 }
 
 static inline uint64_t loaded(size_t at)

@@ -114,7 +114,7 @@ static void no_store_is_lost(void **state)
 		pthread_create(&thread[i], NULL, stores, (void *)i);
 	pthread_create(&thread[4], NULL, maps, NULL);
 	for (n = 0; n < 40; n++) {
-		assert_int_equal(peer_attach(&peer, (uintptr_t)run_at, LEN), 0);
+		attach_in_time((uintptr_t)run_at, LEN);
 		assert_int_equal(peer_store(&peer, LEN - 8, n), 0);
 		assert_int_equal(run_at[LEN / 8 - 1], n);
 		assert_int_equal(peer_detach(&peer), 0);
@@ -144,7 +144,7 @@ static void many_small_parts_come_and_go(void **state)
 		char *at = p + i * 17 * page_len();
 
 		*at = (char)i;
-		assert_int_equal(peer_attach(&peer, addr_of(at), 8), 0);
+		attach_in_time(addr_of(at), 8);
 		assert_int_equal(loaded(0), (uint8_t)i);
 		assert_int_equal(peer_detach(&peer), 0);
 	}

@@ -60,7 +60,7 @@ static void attaches(size_t n)
 
 	assert_non_null(p);
 	memset(p, 77, n);
-	assert_int_equal(peer_attach(&peer, addr_of(p), n), 0);
+	attach_in_time(addr_of(p), n);
 	assert_int_equal(peer_load(&peer, 0, &v), 0);
 	assert_int_equal((char)v, 77);
 	assert_int_equal(peer_store(&peer, 8, 5), 0);
