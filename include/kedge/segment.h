@@ -142,7 +142,7 @@ struct kedge_segment_info {
  *   -EINVAL      a pointer is NULL, @len is 0 or wraps, @opts is too small, or a flag,
  *                backend or mode is unknown
  *   -E2BIG       @opts is of a newer version and sets a field unknown here
- *   -EFAULT      KEDGE_SEGMENT_CONVERT: a part of the range is not mapped
+ *   -EFAULT      KEDGE_SEGMENT_CONVERT: a part is not mapped; or one is unmapped meanwhile
  *   -EOPNOTSUPP  the backend is not to be had: not that memory, not on this kernel, no module
  *   -EBUSY       KEDGE_SEGMENT_CONVERT: a page is pinned, or shared with a child
  *   -ENOSPC      the process has as many segments as it may (1024, in 500 ranges), or the user

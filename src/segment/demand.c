@@ -308,7 +308,7 @@ void demand_leave(const struct kedge_segment *s)
 	drop_idle();
 }
 
-/* Whether the kernel moves pages at all. */
+/* The kernel moves pages (Linux 6.8), or it fails, and nothing can be converted. */
 static int can_lift(void)
 {
 	struct swap_context *ctx;

@@ -233,6 +233,23 @@ static bool make_private(int i, int mark)
 	return !rc;
 }
 
+/* Peers that ask are to ask again. */
+static void set_away(int i, bool away)
+{
+	sig_lock(&seg_lock);
+	place_forget();
+	seg->extent[i].away = away;
+	sig_unlock(&seg_lock);
+}
+
+static void forget(struct extent *e)
+{
+	sig_lock(&seg_lock);
+	e->len = 0;
+	e->on_attach = e->away = false;
+	sig_unlock(&seg_lock);
+}
+
 /* To the thread, which closes them or has them. */
 static int hand_over(int i, int fd, int uffd)
 {
@@ -256,6 +273,8 @@ static bool fill(int i, uintptr_t at, size_t len, int fd, bool watched)
 	sig_lock(&seg_lock);
 	seg->extent[i].at = at;
 	seg->extent[i].len = len;
+	/* Its pieces are found from now on; nobody is given it before it is watched. */
+	seg->extent[i].away = true;
 	seg->extent[i].inode = st.st_ino;
 	seg->extent[i].dev = st.st_dev;
 	/* Before the thread has what hears of it. */
@@ -299,44 +318,33 @@ static int enter(int i, uintptr_t at, size_t len, int fd, int uffd, bool watched
 	}
 	if (mine >= 0)
 		close(mine);
-	return rc;
-}
-
-static int add_lifted(int i, uintptr_t at, size_t len, int mark)
-{
-	int fd = file_of(len), uffd, rc;
-
-	if (fd < 0)
-		return fd;
-	uffd = uffd_open();
-	rc = uffd < 0 ? uffd : lift(at, len, fd, mark, uffd);
 	if (!rc)
-		return enter(i, at, len, fd, uffd, true);
-	close(fd);
-	if (uffd >= 0)
-		close(uffd);
+		set_away(i, false);
 	return rc;
 }
 
-static int add_converted(int i, uintptr_t at, size_t len)
+/* As other threads run, or while they are stopped; @mark: as of lift(). */
+static int add_at(int i, uintptr_t at, size_t len, bool stopped, int mark)
 {
 	int fd = file_of(len), uffd, rc;
 
 	if (fd < 0)
 		return fd;
 	uffd = uffd_open();
-	rc = uffd < 0 ? uffd : convert(at, len, fd);
-	if (!rc) {
+	if (uffd < 0)
+		rc = uffd;
+	else
+		rc = stopped ? lift(at, len, fd, mark, uffd) : convert(at, len, fd);
+	if (!rc && !stopped)
 		others_wait_anew(at, len);
-		return enter(i, at, len, fd, uffd, false);
-	}
+	if (!rc)
+		return enter(i, at, len, fd, uffd, stopped);
 	close(fd);
 	if (uffd >= 0)
 		close(uffd);
 	return rc;
 }
 
-/* Converted now, as other threads run or while they are stopped. */
 static int add(uintptr_t at, size_t len, bool stopped)
 {
 	int i = free_one(), rc;
@@ -344,9 +352,9 @@ static int add(uintptr_t at, size_t len, bool stopped)
 	if (i < 0)
 		return kedge_reason(-ENOSPC, "this process has %u ranges of segments, which "
 				    "are all that it may have", EXTENTS);
-	rc = stopped ? add_lifted(i, at, len, NO_MARK) : add_converted(i, at, len);
+	rc = add_at(i, at, len, stopped, NO_MARK);
 	if (rc)
-		seg->extent[i].len = 0;
+		forget(&seg->extent[i]);
 	return rc ? rc : i;
 }
 
@@ -396,23 +404,6 @@ static void withdraw(int i, int mark)
 	make_private(i, mark);
 	call_thread(&call, -1);
 	watch_forget((uint32_t)i);
-}
-
-static void forget(struct extent *e)
-{
-	sig_lock(&seg_lock);
-	e->len = 0;
-	e->on_attach = e->away = false;
-	sig_unlock(&seg_lock);
-}
-
-/* Peers that ask are to ask again. */
-static void set_away(int i, bool away)
-{
-	sig_lock(&seg_lock);
-	place_forget();
-	seg->extent[i].away = away;
-	sig_unlock(&seg_lock);
 }
 
 void extent_drop(int i)
@@ -501,7 +492,7 @@ void extent_suspend_all(void)
 		if (seg->extent[i].fd >= 0) {
 			seg->extent[i].resume = mark >= 0 && is_whole(i);
 			withdraw(i, mark);
-			/* Whoever asks for a part again has it converted again. */
+			/* A part is converted again when a peer asks for it again. */
 			if (!seg->extent[i].segments)
 				forget(&seg->extent[i]);
 		}
@@ -535,7 +526,7 @@ void extent_resume_all(void)
 		if (!seg->extent[i].len || seg->extent[i].fd >= 0)
 			continue;
 		if (!seg->extent[i].resume ||
-		    add_lifted(i, seg->extent[i].at, seg->extent[i].len, mark))
+		    add_at(i, seg->extent[i].at, seg->extent[i].len, true, mark))
 			only_copied(i);
 		seg->extent[i].resume = false;
 		set_away(i, false);

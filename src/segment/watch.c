@@ -72,7 +72,7 @@ static void unwatch(const struct piece *p)
 	call_thread(&call, -1);
 }
 
-/* What is not where it was found is no piece: no event will say so. */
+/* Take all pieces out: memory that is not where it was found has no event that would do it. */
 void watch_forget(uint32_t i)
 {
 	struct piece part;

@@ -14,7 +14,14 @@ static __thread volatile bool busy;
 #define RANGES 256
 #define TAKEN  1u /* in the place of an address: the length is not there yet */
 
-/* One is taken out before it is unmapped. */
+/*
+ * No lock, as own_map() is called with any, and by a process that has stopped the threads that
+ * might hold one. A slot is a caller's from the exchange of 0 for TAKEN on; the address is
+ * stored after the length, so that a reader that finds the address has its length. A slot
+ * that was emptied and filled again between a reader's two loads could give it the length of
+ * another: the address is loaded once more, and has changed then. A range leaves the table
+ * before it is unmapped, so no other memory is taken for it.
+ */
 static struct {
 	_Atomic uintptr_t start; /* 0: free */
 	_Atomic size_t len;
@@ -55,7 +62,8 @@ bool own_around(uintptr_t at, uintptr_t *lo, uintptr_t *hi)
 	for (i = 0; i < RANGES; i++) {
 		start = atomic_load(&range[i].start);
 		end = (start + atomic_load(&range[i].len) + page - 1) & ~(page - 1);
-		if (start <= TAKEN || start >= *hi || end <= *lo)
+		if (start <= TAKEN || start != atomic_load(&range[i].start) || start >= *hi ||
+		    end <= *lo)
 			continue;
 		if (start <= at && at < end) {
 			*hi = end < *hi ? end : *hi;

@@ -2,9 +2,9 @@
 /*
  * Segments that are converted in parts, when those are attached (demand.c is the owner's side).
  * Each part that the owner has shared is a grant of its own, with a connection and a memfd, and
- * is kept for further attachments. What one part holds is an attachment of that grant, as any.
- * What takes several, or has a hole, is a range of addresses into which each of them is
- * mapped; pages that nothing is behind fill a hole.
+ * is kept for further attachments. A range within one part is an attachment of that grant, as
+ * any. A range over several parts, or with a hole, is a range of addresses into which each part
+ * is mapped; pages without memory behind them fill a hole.
  *
  * A part that has ended, as it was the owner's before a fork, or that another one took the
  * place of, serves its attachments and no more, and is given back when they have gone.

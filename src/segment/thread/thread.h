@@ -45,7 +45,8 @@ int serve_open(void);
 /* The name of this process's socket: 22 bits. */
 uint32_t serve_name(void);
 void serve_close(void);
-/* What peers wait for does not come: the program has closed the end that it is told by. */
+/* Refuse peers that wait for a part: the program has closed the socket by which calls, and the
+ * thread that converts, ask for something. */
 void serve_cut_off(void);
 void serve_accept(void);
 void serve_conn(uint32_t index);
