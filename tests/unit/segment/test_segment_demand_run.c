@@ -130,6 +130,42 @@ static void no_store_is_lost(void **state)
 	free_pages(run_at, LEN / page_len());
 }
 
+/* A segment of the same memory, converted as a whole. */
+static void *makes_and_removes(void *arg)
+{
+	struct kedge_segment *s;
+
+	while (!atomic_load(&stops))
+		if (!kedge_segment_make(run_at, LEN / 8, NULL, &s))
+			kedge_segment_remove(s);
+	return arg;
+}
+
+static void another_segment_comes_and_goes(void **state)
+{
+	pthread_t thread;
+	uint64_t n, v;
+
+	run_at = words(LEN / 8);
+	begin(NULL, 0, &whole);
+	atomic_store(&stops, false);
+	assert_int_equal(pthread_create(&thread, NULL, makes_and_removes, NULL), 0);
+	for (n = 0; n < 200; n++) {
+		if (peer_attach(&peer, (uintptr_t)run_at, LEN / 8))
+			continue;
+		__atomic_store_n(run_at, n, __ATOMIC_SEQ_CST);
+		/* Loaded first, and asked about then. */
+		if (!peer_load(&peer, 0, &v) && peer_valid(&peer))
+			assert_int_equal(v, n);
+		assert_int_equal(peer_detach(&peer), 0);
+	}
+	atomic_store(&stops, true);
+	pthread_join(thread, NULL);
+	assert_int_equal(run_at[9], 9);
+	end();
+	free_pages(run_at, LEN / 8 / page_len());
+}
+
 /* What is detached is given back before it is too much, and what is full empties. */
 static void many_small_parts_come_and_go(void **state)
 {
@@ -217,6 +253,7 @@ int main(int argc, char **argv)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(no_store_is_lost),
 		cmocka_unit_test(what_is_emptied_is_zero),
+		cmocka_unit_test(another_segment_comes_and_goes),
 		cmocka_unit_test(many_small_parts_come_and_go),
 		cmocka_unit_test(an_owner_that_is_killed_is_stale),
 		/* Last: it is this process. */
