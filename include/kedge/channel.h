@@ -26,7 +26,8 @@ struct kedge_listener;
  * @KEDGE_WAY_DIRECT:   straight into the buffer, as it is: into one of
  *                      kedge_channel_alloc() by the sender. On one host into any
  *                      other by process_vm_readv() in the receiver, or with no
- *                      system call if it is sent from a segment, unless
+ *                      system call if it is sent from a segment, by both sides if
+ *                      the buffer is in one as well, unless
  *                      KEDGE_CHANNEL_NO_CMA or the system forbids it; between
  *                      hosts by TCP, and where the provider needs no registration
  * @KEDGE_WAY_SWAP:     into pages of the landing pool, which are then swapped

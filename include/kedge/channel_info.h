@@ -57,8 +57,8 @@ KEDGE_API int kedge_channel_info(struct kedge_channel *channel,
  * @cts_ns:      time from seeing an RTS or posting its receive, whichever was
  *               later, to sending the CTS, in all
  * @cts_cnt:     CTS sent
- * @attached:    (shared memory) bytes received from segments of the peer's that this side
- *               has attached
+ * @attached:    (shared memory) bytes copied out of segments of the peer's that this side
+ *               has attached, and into them
  */
 struct kedge_channel_stats {
 	uint32_t size;

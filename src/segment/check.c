@@ -10,6 +10,8 @@
  * kernel's lock). A peer loads data, fences, and then loads the generation: if that
  * is the number that it had, its loads came before the store, so before the munmap()
  * returned. The proof is uffd.c's; see also kedge_segment_valid() for the other side.
+ * A peer that stores data, fences, and finds the number that it had has stored before
+ * the memory was copied to become private: there is a full fence behind the store here.
  */
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -51,6 +53,7 @@ void check_begin(void)
 	before = atomic_load_explicit(&seg->check->generation, memory_order_relaxed);
 	/* seq_cst: before the read() of events in every eye. */
 	atomic_store_explicit(&seg->check->generation, before | 1, memory_order_seq_cst);
+	full_fence();
 }
 
 void check_end(bool changed)

@@ -471,10 +471,30 @@ static bool is_whole(int i)
 	return whole;
 }
 
-void extent_suspend_all(void)
+static void suspend(int i)
+{
+	seg->extent[i].resume = mark >= 0 && is_whole(i);
+	withdraw(i, mark);
+	/* A part is converted again when a peer asks for it again. */
+	if (!seg->extent[i].segments)
+		forget(&seg->extent[i]);
+}
+
+/* On the peers of its segments; -1: of all. */
+static void hang_up(int i)
 {
 	struct seg_call call = { .op = SEG_OP_HANG_UP };
 	struct kedge_segment *s;
+
+	for (s = seg->segments; s; s = s->next)
+		if (i < 0 ? s->extent >= 0 : s->extent == i) {
+			call.start = (uintptr_t)s;
+			call_thread(&call, -1);
+		}
+}
+
+void extent_suspend_all(void)
+{
 	int i, cnt = 0;
 
 	/* First: a peer that got it after the recall would never hear that it is private.
@@ -489,18 +509,9 @@ void extent_suspend_all(void)
 	if (cnt)
 		mark = pages_mark_open();
 	for (i = 0; i < (int)EXTENTS; i++)
-		if (seg->extent[i].fd >= 0) {
-			seg->extent[i].resume = mark >= 0 && is_whole(i);
-			withdraw(i, mark);
-			/* A part is converted again when a peer asks for it again. */
-			if (!seg->extent[i].segments)
-				forget(&seg->extent[i]);
-		}
-	for (s = seg->segments; s; s = s->next)
-		if (s->extent >= 0) {
-			call.start = (uintptr_t)s;
-			call_thread(&call, -1);
-		}
+		if (seg->extent[i].fd >= 0)
+			suspend(i);
+	hang_up(-1);
 }
 
 /* Its pages stay private: a part is gone, or they are not to be had. */
@@ -512,25 +523,52 @@ static void only_copied(int i)
 	for (s = seg->segments; s; s = s->next)
 		if (s->extent == i) {
 			s->backend = KEDGE_SEGMENT_COPY;
-			strncpy(s->reason, "after a fork its pages could not be shared again",
-				sizeof(s->reason) - 1);
+			strncpy(s->reason, "after a fork, or as a peer held on to them, its "
+				"pages could not be shared again", sizeof(s->reason) - 1);
 		}
 	sig_unlock(&seg_lock);
+}
+
+static void resume(int i)
+{
+	struct extent *e = &seg->extent[i];
+
+	if (!e->len || e->fd >= 0)
+		return;
+	if (!e->resume || add_at(i, e->at, e->len, true, mark))
+		only_copied(i);
+	e->resume = false;
+	set_away(i, false);
 }
 
 void extent_resume_all(void)
 {
 	int i;
 
-	for (i = 0; i < (int)EXTENTS; i++) {
-		if (!seg->extent[i].len || seg->extent[i].fd >= 0)
-			continue;
-		if (!seg->extent[i].resume ||
-		    add_at(i, seg->extent[i].at, seg->extent[i].len, true, mark))
-			only_copied(i);
-		seg->extent[i].resume = false;
-		set_away(i, false);
-	}
+	for (i = 0; i < (int)EXTENTS; i++)
+		resume(i);
+	extent_forget_marks();
+}
+
+bool extent_has(int i, uintptr_t start, uintptr_t end)
+{
+	bool has;
+
+	sig_lock(&seg_lock);
+	has = seg->extent[i].fd >= 0 && piece_next(NULL, (uint32_t)i, start, end);
+	sig_unlock(&seg_lock);
+	return has;
+}
+
+/* A peer may go on storing there: nothing is waited for. */
+void extent_renew(int i)
+{
+	set_away(i, true);
+	extent_recall(i);
+	mark = pages_mark_open();
+	suspend(i);
+	hang_up(i);
+	resume(i);
 	extent_forget_marks();
 }
 

@@ -279,6 +279,10 @@ void extent_wait_acks(void);
 void extent_drop(int index);
 /* No memory of it is outside of the segment. */
 bool extent_is_within(const struct extent *e, const struct kedge_segment *s);
+/* It is converted, and has a part of that. */
+bool extent_has(int index, uintptr_t start, uintptr_t end);
+/* Other memory, of the same contents, for its segments: no peer reaches it by what it had. */
+void extent_renew(int index);
 /* Private for a while: peers lose their grants. */
 void extent_suspend_all(void);
 void extent_resume_all(void);

@@ -107,13 +107,36 @@ static void use_whole(struct segment_memos *all)
 	const struct kedge_segment_opts o = { .size = sizeof(o), .flags = KEDGE_SEGMENT_WHOLE,
 					      .backend = KEDGE_SEGMENT_MODULE };
 
-	if (all->whole || whole.missing)
+	if (whole.missing)
 		return;
 	if (!whole.segment)
 		kedge_segment_make(NULL, 0, &o, &whole.segment);
 	atomic_store(&whole.missing, !whole.segment);
-	all->whole = whole.segment;
-	whole.refs += all->whole;
+	if (all->whole || !whole.segment)
+		return;
+	all->whole = true;
+	whole.refs++;
+}
+
+/* No memo names it any more. True: it is that one. */
+static bool revoke_whole(const struct kedge_segment_id *id)
+{
+	bool is;
+
+	sig_lock(&whole.lock);
+	is = whole.segment && whole.pid == process_pid() &&
+	     !memcmp(&whole.segment->id, id, sizeof(*id));
+	if (is) {
+		kedge_segment_remove(whole.segment);
+		whole.segment = NULL;
+	}
+	sig_unlock(&whole.lock);
+	if (is) {
+		sig_lock(&seg_lock);
+		place_forget();
+		sig_unlock(&seg_lock);
+	}
+	return is;
 }
 
 static void unuse_whole(struct segment_memos *all)
@@ -171,24 +194,39 @@ static struct segment_memo *memo_of(struct segment_memos *all, uintptr_t at, siz
 
 /* ---- what is mapped ---- */
 
-static bool can_ask(struct segment_memos *all)
+static bool open_maps(struct segment_memos *all)
 {
-	if (all->opened && clofork_ours(&all->maps))
-		return true;
+	/* The number is not this one's any more. */
+	if (all->opened)
+		clofork_release(&all->maps);
 	clofork_init(&all->maps);
 	all->opened = !clofork_begin() &&
 		      !clofork_end(&all->maps, open("/proc/self/maps", O_RDONLY | O_CLOEXEC));
 	return all->opened;
 }
 
-/* The pages of the file are there, by one mapping. */
-static bool is_mapped(struct segment_memos *all, const struct segment_memo *m)
+static bool has_file(struct segment_memos *all, const struct segment_memo *m)
 {
 	struct vma_info v;
 
-	return can_ask(all) && !vma_query(all->maps.fd, m->at, &v) && v.shared &&
+	return !vma_query(all->maps.fd, m->at, &v) && v.shared &&
 	       v.inode == m->inode && v.dev == m->dev &&
 	       v.off + (m->at - v.start) == m->file_off && v.end - m->at >= m->len;
+}
+
+/*
+ * The pages of the file are there, by one mapping. A program may have closed the descriptor, and
+ * have its number for something else: that has no such answer (another process that maps
+ * the same file has it elsewhere), so only an answer that is no is looked at twice, which saves
+ * a system call for each message.
+ */
+static bool is_mapped(struct segment_memos *all, const struct segment_memo *m)
+{
+	if (all->opened && has_file(all, m))
+		return true;
+	if (all->opened && clofork_ours(&all->maps))
+		return false;
+	return open_maps(all) && has_file(all, m);
 }
 
 void segment_memos_fini(struct segment_memos *all)
@@ -212,6 +250,20 @@ bool segment_place(struct segment_memos *all, const void *at, size_t len,
 		return false;
 	*place = m->place;
 	return true;
+}
+
+void segment_revoke(const struct segment_place *place, const void *at, size_t len)
+{
+	const uintptr_t start = (uintptr_t)at;
+	int i;
+
+	if (revoke_whole(&place->id))
+		return;
+	gate_lock();
+	for (i = 0; seg && i < (int)EXTENTS; i++)
+		if (extent_has(i, start, start + len))
+			extent_renew(i);
+	gate_unlock();
 }
 
 bool segment_converted(struct segment_memos *all, const void *at, size_t len)

@@ -58,6 +58,12 @@ bool segment_any(void);
 /* It is memory that was converted for a segment. */
 bool segment_converted(struct segment_memos *m, const void *at, size_t len);
 
+/*
+ * The peer that was told that place can still store there, and must not: it reaches those @len
+ * bytes at @at no more when this returns. The segment goes on; its peers get and attach anew.
+ */
+void segment_revoke(const struct segment_place *place, const void *at, size_t len);
+
 /* As kedge_segment_valid(), but where that would wait for the owner it is not valid. */
 bool segment_valid_now(struct kedge_attachment *a);
 

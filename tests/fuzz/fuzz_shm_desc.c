@@ -26,6 +26,7 @@ static ssize_t fuzz_vm_writev(pid_t pid, const struct iovec *local,
 
 #include "channel/shm/bulk.c"
 #include "channel/shm/cross.c"
+#include "channel/shm/step.c"
 
 #define HEAP_LEN (256u << 10)
 #define LEN_MAX	 (192u << 10)

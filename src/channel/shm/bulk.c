@@ -7,18 +7,15 @@
  *   MEMORY  any memory: the receiver pulls it with process_vm_readv(), and the
  *           sender pushes with process_vm_writev() where the receiver lets it;
  *           without a system call where the source is in a segment that the
- *           receiver has attached (theirs.c)
+ *           receiver has attached, or the target in one that the sender has
+ *           (theirs.c)
  *   STREAM  slots that both have mapped: the sender fills, the receiver drains
  *
- * In the first two both processors may work on one message: chunks of it are
- * claimed from the record, by fetch_add. That alone gives a chunk to one side,
- * so no order is needed there; a chunk that is done is counted with release and
- * the count is loaded with acquire before the buffer is anybody else's.
+ * In the first two both processors may work on one message (step.c).
  */
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "base/copy.h"
 #include "channel/shm/bulk.h"
 
 struct rts_desc {
@@ -42,14 +39,19 @@ struct cts_desc {
 	uint32_t chunk;
 	uint32_t slot_cnt;
 	uint64_t off; /* SHARED: in the receiver's heap; STREAM: in its slots */
-	struct bulk_piece piece[PIECES_MAX];
+	union {
+		struct bulk_piece piece[PIECES_MAX];
+		struct {
+			struct bulk_piece whole;
+			struct segment_place place;
+		} in_segment; /* with PUSH_SEGMENT */
+	};
 };
-_Static_assert(sizeof(struct cts_desc) <= DESC_MAX, "fits");
 
-static struct xfer *xfer_of(const struct bulk *b)
-{
-	return (struct xfer *)(uintptr_t)b->priv[0];
-}
+/* How the sender may write. */
+enum { PUSH_NOT, PUSH_MEMORY, PUSH_SEGMENT };
+
+_Static_assert(sizeof(struct cts_desc) <= DESC_MAX, "fits");
 
 /* Set @p to where the peer finds a message of this process, if it is in a segment. One with a
  * deadline is not shown: a load there may wait for a fault of this process's. */
@@ -117,6 +119,7 @@ static void record_reset(struct record *r)
 	atomic_store_explicit(&r->claim, 0, memory_order_relaxed);
 	atomic_store_explicit(&r->sender_done, 0, memory_order_relaxed);
 	atomic_store_explicit(&r->receiver_done, 0, memory_order_relaxed);
+	atomic_store_explicit(&r->returned, 0, memory_order_relaxed);
 }
 
 /* ---- the receiver ---- */
@@ -147,6 +150,30 @@ static int read_rts(struct shm *s, const struct bulk *b,
 	return 0;
 }
 
+/* The sender may store into the target, as it is in a segment. The receiver pulls as well, so
+ * all goes on until the sender has that attached, or if it never has. To find converted memory
+ * takes system calls, in which time the receiver alone has copied a short message. */
+static bool may_store(struct shm *s, const struct bulk *b, struct xfer *x)
+{
+	if (!x->pull || x->push || x->no_push || b->len < OFFER_SEGMENT)
+		return false;
+	if (b->len < STORE_MIN &&
+	    segment_converted(&s->memos, (void *)(uintptr_t)b->piece[0].addr, b->len))
+		return false;
+	return show(s, b, &x->target);
+}
+
+static uint64_t chunk_of(const struct bulk *b, const struct xfer *x)
+{
+	uint64_t some = round_up(b->len / 8, 4096);
+
+	if (!x->push)
+		return CHUNK_PULL;
+	if (!x->stores || some > CHUNK_MEMORY)
+		return CHUNK_MEMORY;
+	return some < CHUNK_SPLIT ? CHUNK_SPLIT : some;
+}
+
 static int plan_stream(struct shm *s, const struct bulk *b, struct xfer *x)
 {
 	uint64_t cnt = (b->len + SLOT_LEN - 1) / SLOT_LEN;
@@ -166,9 +193,10 @@ static int plan_memory(struct shm *s, struct bulk *b, struct xfer *x)
 		return -EOPNOTSUPP;
 	if (x->src_off == NO_PAGES && x->place.id.word[0] && s->apart &&
 	    !(b->flags & BULK_TIMED))
-		x->far = theirs_use(s, &x->place, b->len, &x->far_at);
-	if (!x->push)
-		x->chunk = CHUNK_PULL;
+		x->far = theirs_use(s, &x->place, b->len, false, &x->far_at);
+	x->stores = may_store(s, b, x);
+	x->push |= x->stores;
+	x->chunk = chunk_of(b, x);
 	x->piece_cnt = b->piece_cnt;
 	memcpy(x->piece, b->piece, b->piece_cnt * sizeof(*b->piece));
 	x->cnt = (b->len + x->chunk - 1) / x->chunk;
@@ -195,18 +223,24 @@ static int plan(struct shm *s, struct bulk *b, struct xfer *x)
 	return 0;
 }
 
-static void describe(const struct xfer *x, struct cts_desc *d)
+static size_t describe(const struct xfer *x, struct cts_desc *d)
 {
+	const size_t fixed = offsetof(struct cts_desc, piece);
+
 	*d = (struct cts_desc){
 		.record = x->index,
 		.mode = x->mode,
-		.push = x->push,
+		.push = x->stores ? PUSH_SEGMENT : x->push ? PUSH_MEMORY : PUSH_NOT,
 		.piece_cnt = (uint16_t)x->piece_cnt,
 		.chunk = (uint32_t)x->chunk,
 		.slot_cnt = x->slot_cnt,
 		.off = x->off,
 	};
 	memcpy(d->piece, x->piece, x->piece_cnt * sizeof(*x->piece));
+	if (!x->stores)
+		return fixed + x->piece_cnt * sizeof(*d->piece);
+	d->in_segment.place = x->target;
+	return fixed + sizeof(d->in_segment);
 }
 
 int bulk_accept(void *ctx, struct bulk *b, const void *rts, size_t rts_len,
@@ -229,9 +263,7 @@ int bulk_accept(void *ctx, struct bulk *b, const void *rts, size_t rts_len,
 	x->index = (uint32_t)i;
 	x->rec = &s->my_records[i];
 	record_reset(x->rec);
-	describe(x, &d);
-	*cts_len = offsetof(struct cts_desc, piece) +
-		   x->piece_cnt * sizeof(*d.piece);
+	*cts_len = describe(x, &d);
 	memcpy(cts, &d, *cts_len);
 	b->priv[0] = (uintptr_t)x;
 	return 0;
@@ -266,10 +298,13 @@ static bool cts_fits(const struct shm *s, const struct cts_desc *d,
 		     size_t desc_len, uint64_t len)
 {
 	size_t fixed = offsetof(struct cts_desc, piece);
+	bool in_segment = d->push == PUSH_SEGMENT;
 
 	if (desc_len < fixed || d->record >= RECORDS ||
-	    d->piece_cnt > PIECES_MAX ||
-	    desc_len != fixed + d->piece_cnt * sizeof(*d->piece) ||
+	    d->piece_cnt > PIECES_MAX || d->push > PUSH_SEGMENT ||
+	    (in_segment && (d->mode != MODE_MEMORY || d->piece_cnt != 1)) ||
+	    desc_len != fixed + (in_segment ? sizeof(d->in_segment)
+					    : d->piece_cnt * sizeof(*d->piece)) ||
 	    d->chunk < 4096 || d->chunk > (64u << 20))
 		return false;
 	switch (d->mode) {
@@ -295,6 +330,20 @@ static bool has_addresses(struct shm *s, const struct xfer *x, uint64_t len)
 	return true;
 }
 
+/* By the kernel, or into what is attached here. */
+static void plan_push(struct shm *s, const struct bulk *b, const struct cts_desc *d,
+		      struct xfer *x)
+{
+	bool may = d->mode == MODE_MEMORY && !(b->flags & BULK_TIMED);
+
+	x->push = d->mode == MODE_SHARED || (may && d->push == PUSH_MEMORY && s->can_cross);
+	if (!may || d->push != PUSH_SEGMENT || !s->apart)
+		return;
+	x->target = d->in_segment.place;
+	x->far = theirs_use(s, &x->target, b->len, true, &x->far_at);
+	x->stores = x->push = x->far;
+}
+
 int bulk_start(void *ctx, struct bulk *b, const void *cts, size_t cts_len)
 {
 	struct shm *s = ctx;
@@ -313,176 +362,21 @@ int bulk_start(void *ctx, struct bulk *b, const void *cts, size_t cts_len)
 	x->rec = &s->peers_records[d.record];
 	x->chunk = d.chunk;
 	x->cnt = (b->len + x->chunk - 1) / x->chunk;
-	x->push = d.mode == MODE_SHARED ||
-		  (d.mode == MODE_MEMORY && d.push && s->can_cross &&
-		   !(b->flags & BULK_TIMED));
 	x->from = (const char *)(uintptr_t)b->piece[0].addr;
 	x->slot_cnt = d.slot_cnt;
 	x->off = d.off;
 	x->piece_cnt = d.piece_cnt;
-	memcpy(x->piece, d.piece, sizeof(x->piece));
+	memcpy(x->piece, d.piece, x->piece_cnt * sizeof(*x->piece));
 	if (!has_addresses(s, x, b->len)) {
 		free(x);
 		return -ENOMEM;
 	}
+	plan_push(s, b, &d, x);
 	b->priv[0] = (uintptr_t)x;
 	return 0;
 }
 
 /* ---- both ---- */
-
-/* A chunk that neither side has claimed; or -EAGAIN. */
-static int claim(struct xfer *x, uint64_t *i)
-{
-	uint64_t c = atomic_load_explicit(&x->rec->claim, memory_order_relaxed);
-
-	if (c >= x->cnt)
-		return -EAGAIN;
-	c = atomic_fetch_add_explicit(&x->rec->claim, 1, memory_order_relaxed);
-	if (c >= x->cnt)
-		return -EAGAIN;
-	*i = c;
-	return 0;
-}
-
-static int next_chunk(struct xfer *x, uint64_t *i)
-{
-	if (!x->again)
-		return claim(x, i);
-	*i = x->again - 1;
-	x->again = 0;
-	return 0;
-}
-
-/* Memory of a segment is not there for a moment, where its owner forks or makes it private and
- * may not have faults of the kernel's handled. */
-static bool tries_again(struct xfer *x, uint64_t i)
-{
-	if (!x->may_be_away)
-		return false;
-	if (!x->until)
-		x->until = clock_ns() + AGAIN_NS;
-	if (clock_ns() > x->until)
-		return false;
-	x->again = i + 1;
-	return true;
-}
-
-static void count(struct shm *s, _Atomic uint64_t *done, struct xfer *x)
-{
-	x->done++;
-	atomic_store_explicit(done, x->done, memory_order_release);
-	ring_wake(&s->ring);
-}
-
-/*
- * A chunk that was claimed and cannot be done is over, too. The receiver waits
- * for those of the sender in stop(), so it is told; but the sender is not told
- * of the receiver's: to it all would seem to have landed.
- */
-static void forgo(struct shm *s, bool recv, struct xfer *x)
-{
-	if (recv)
-		x->done++;
-	else
-		count(s, &x->rec->sender_done, x);
-}
-
-/* A chunk could not be read. If the sender's buffer is gone since it gave up, its
- * ABORT has the reason, and waits, or will where there was no room. */
-static int why_failed(const struct shm *s, const struct xfer *x)
-{
-	uint64_t c = atomic_load_explicit(&x->rec->claim, memory_order_acquire);
-
-	return c & RECORD_CLOSED || ring_peek(&s->ring) ? -EAGAIN : x->failed;
-}
-
-static int step_chunks(struct shm *s, struct bulk *b, struct xfer *x)
-{
-	bool recv = b->flags & BULK_RECV;
-	_Atomic uint64_t *mine = recv ? &x->rec->receiver_done
-				      : &x->rec->sender_done;
-	_Atomic uint64_t *other = recv ? &x->rec->sender_done
-				       : &x->rec->receiver_done;
-	int moved = -EAGAIN;
-	uint64_t i;
-
-	if ((recv ? x->pull : x->push) && !next_chunk(x, &i)) {
-		moved = recv ? chunk_get(s, b, x, i) : chunk_put(s, b, x, i);
-		if (moved == -EFAULT && recv && tries_again(x, i))
-			return 0;
-		if (moved) {
-			forgo(s, recv, x);
-			x->failed = recv ? moved : 0;
-			return recv ? why_failed(s, x) : moved;
-		}
-		count(s, mine, x);
-	}
-	return x->done + atomic_load_explicit(other, memory_order_acquire) >=
-			       x->cnt
-		       ? chunks_done(s, x) : moved;
-}
-
-static uint64_t slot_off(const struct xfer *x)
-{
-	return x->off + x->done % x->slot_cnt * x->chunk;
-}
-
-/* Slots are used in a circle; the sender is ahead of the receiver by at most
- * all of them. */
-static int step_fill(struct shm *s, struct bulk *b, struct xfer *x)
-{
-	uint64_t drained = atomic_load_explicit(&x->rec->receiver_done,
-						memory_order_acquire);
-	int moved = -EAGAIN;
-
-	if (x->done < x->cnt && x->done - drained < x->slot_cnt) {
-		moved = kedge__bulk_check(b);
-		if (moved)
-			return moved;
-		copy_bytes(area_slots(&s->peers, slot_off(x), x->chunk),
-			   x->from + x->done * x->chunk,
-			   chunk_len(b, x, x->done));
-		count(s, &x->rec->sender_done, x);
-		moved = 0;
-	}
-	return drained >= x->cnt ? 1 : moved;
-}
-
-static int step_drain(struct shm *s, struct bulk *b, struct xfer *x)
-{
-	uint64_t filled = atomic_load_explicit(&x->rec->sender_done,
-					       memory_order_acquire);
-	int moved = -EAGAIN;
-
-	if (x->done < x->cnt && filled != x->done) {
-		moved = kedge__bulk_check(b);
-		if (moved)
-			return moved;
-		copy_bytes((char *)(uintptr_t)b->piece[0].addr +
-				   x->done * x->chunk,
-			   area_slots(&s->mine, slot_off(x), x->chunk),
-			   chunk_len(b, x, x->done));
-		count(s, &x->rec->receiver_done, x);
-		moved = 0;
-	}
-	if (b->flags & BULK_FIN && x->done < x->cnt && filled == x->done)
-		return kedge_reason(-EPROTO, "the peer says that all of a "
-				    "message is there, and it is not");
-	return x->done >= x->cnt ? 1 : moved;
-}
-
-int bulk_step(void *ctx, struct bulk *b)
-{
-	struct shm *s = ctx;
-	struct xfer *x = xfer_of(b);
-
-	if (x->failed)
-		return why_failed(s, x);
-	if (x->mode != MODE_STREAM)
-		return b->flags & BULK_FIN ? 1 : step_chunks(s, b, x);
-	return b->flags & BULK_RECV ? step_drain(s, b, x) : step_fill(s, b, x);
-}
 
 /*
  * No chunk is given out any more. The sender then need not wait: what the
@@ -492,7 +386,7 @@ int bulk_step(void *ctx, struct bulk *b)
 int bulk_stop(void *ctx, struct bulk *b)
 {
 	struct xfer *x = xfer_of(b);
-	uint64_t claimed, by_peer;
+	uint64_t claimed, by_peer, over;
 
 	(void)ctx;
 	if (!x || x->mode == MODE_STREAM)
@@ -502,10 +396,10 @@ int bulk_stop(void *ctx, struct bulk *b)
 		  ~RECORD_CLOSED;
 	if (!(b->flags & BULK_RECV) || !x->push)
 		return 0;
-	by_peer = (claimed < x->cnt ? claimed : x->cnt) - x->done - !!x->again;
-	return atomic_load_explicit(&x->rec->sender_done,
-				    memory_order_acquire) < by_peer
-		       ? -EBUSY : 0;
+	by_peer = (claimed < x->cnt ? claimed : x->cnt) - x->done - !!x->again + x->took_back;
+	over = atomic_load_explicit(&x->rec->sender_done, memory_order_acquire) +
+	       !!atomic_load_explicit(&x->rec->returned, memory_order_acquire);
+	return over < by_peer ? -EBUSY : 0;
 }
 
 void bulk_end(void *ctx, struct bulk *b)
@@ -516,6 +410,11 @@ void bulk_end(void *ctx, struct bulk *b)
 	if (!x)
 		return;
 	if (b->flags & BULK_RECV) {
+		/* A sender that is stopped amid a chunk would go on when this is the program's
+		 * again, and the channel closed. */
+		if (x->stores && bulk_stop(ctx, b) && peer_lives(s->peer))
+			segment_revoke(&x->target, (void *)(uintptr_t)b->piece[0].addr,
+				       b->len);
 		record_put(s, x->index);
 		if (x->mode == MODE_STREAM)
 			slots_put(s, x->off);

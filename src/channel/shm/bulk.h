@@ -17,6 +17,8 @@ enum mode {
 #define CHUNK_SHARED (128u << 10)
 #define CHUNK_MEMORY (128u << 10)
 #define CHUNK_PULL   (1u << 20) /* where the receiver alone moves it */
+#define STORE_MIN    (512u << 10) /* of converted memory */
+#define CHUNK_SPLIT  (32u << 10) /* at least, where both copy without the kernel */
 #define LOOK_EVERY   (2u << 20) /* bytes pushed between looks at the peer */
 #define AGAIN_NS     2000000000ull /* a fork takes less */
 #define SLOT_LEN     (16u << 10)
@@ -26,6 +28,7 @@ enum mode {
 struct xfer {
 	uint8_t mode;
 	bool push;  /* the sender may write */
+	bool stores; /* into what it has attached of the receiver's segment */
 	bool no_push; /* it does not */
 	bool pull;  /* the receiver does */
 	bool may_be_away; /* the source may be made private, or shared, right now */
@@ -44,17 +47,25 @@ struct xfer {
 	uint32_t piece_cnt;
 	int failed;	  /* (receiver) -errno of a chunk */
 	struct segment_place place; /* of the source */
-	struct theirs *far; /* (receiver) the source, attached, or NULL */
+	struct segment_place target; /* where the sender stores */
+	struct theirs *far; /* what this side has attached: source or target, or NULL */
 	char *far_at;	  /* where it is; NULL: it is valid no more */
 	uint64_t again;	  /* (receiver) 1 and the chunk that is to be tried again, or 0 */
+	bool took_back;	  /* (receiver) a chunk of the sender's */
 	uint64_t until;	  /* when that ends */
 	struct bulk_piece piece[PIECES_MAX]; /* the target, in its process */
 };
 
+static inline struct xfer *xfer_of(const struct bulk *b)
+{
+	return (struct xfer *)(uintptr_t)b->priv[0];
+}
+
 /* ---- chunk.c ---- */
 
 uint64_t chunk_len(const struct bulk *b, const struct xfer *x, uint64_t i);
-/* The sender's copy of a chunk; the receiver's. 0, or a negative errno. */
+/* The sender's copy of a chunk; the receiver's. 0, or a negative errno: the sender's -ESTALE
+ * means that it stores no more, and the receiver is to have this one. */
 int chunk_put(struct shm *s, struct bulk *b, struct xfer *x, uint64_t i);
 int chunk_get(struct shm *s, struct bulk *b, struct xfer *x, uint64_t i);
 /* All chunks are done: 1 if those that this side pushed have reached the peer. */

@@ -7,9 +7,15 @@
  * still is valid afterwards; else the kernel copies the chunk once more, from the address
  * itself.
  *
- * Ruled out: to store into the receiver's segment. A sender that is stopped amid a chunk goes on
- * when the receive has been cancelled, or the channel closed, and the buffer is used for
- * something else; and what it stores while the owner makes that memory private may be lost.
+ * A chunk that was stored into the receiver's segment counts only if that still is valid, likewise:
+ * the owner moves the generation before it makes the memory private, and there is a full fence
+ * behind either side's first step. So it copies what was stored, or the sender finds the
+ * generation moved, and leaves the chunk to the receiver, with all that follow. Without the
+ * fences the sender could look before its stores are seen, and they were lost. A sender that is
+ * stopped amid a chunk might go on storing when the receive has been cancelled, or the channel
+ * closed: cancelling waits for it, as for any push, and what ends without waiting
+ * takes the memory away from it first (bulk_end(), segment_revoke()). For that reason it never
+ * has the kernel write there: nothing takes that away.
  */
 #include <sys/uio.h>
 
@@ -62,12 +68,29 @@ static int put_crossing(struct shm *s, struct xfer *x, const char *src, uint64_t
 	return cross_write(s, src, v, slice(x, off, len, v), len);
 }
 
+/* -ESTALE: it was not the receiver's memory any more. */
+static int store(struct shm *s, struct bulk *b, struct xfer *x, uint64_t off, uint64_t len)
+{
+	int rc = kedge__bulk_check(b);
+
+	if (rc)
+		return rc;
+	copy_bytes(x->far_at + off, x->from + off, len);
+	full_fence();
+	if (!theirs_valid(x->far))
+		return -ESTALE;
+	s->attached += len;
+	return 0;
+}
+
 int chunk_put(struct shm *s, struct bulk *b, struct xfer *x, uint64_t i)
 {
 	uint64_t off = i * x->chunk, len = chunk_len(b, x, i);
 	const char *src = x->from + off;
 	int rc;
 
+	if (x->stores)
+		return store(s, b, x, off, len);
 	if (x->mode != MODE_SHARED)
 		return put_crossing(s, x, src, off, len);
 	rc = kedge__bulk_check(b);

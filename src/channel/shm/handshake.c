@@ -33,7 +33,7 @@
 #endif
 
 #define MAGIC	0x6b656467655f6d31u /* in the byte order of its writer */
-#define VERSION 3u
+#define VERSION 4u
 
 /* The beginning of both messages. */
 struct hello_head {

@@ -53,7 +53,8 @@ struct record {
 	_Atomic uint64_t claim;
 	uint8_t pad0[RING_CACHE_LINE - 8];
 	_Atomic uint64_t sender_done; /* chunks; of a stream: slots filled */
-	uint8_t pad1[RING_CACHE_LINE - 8];
+	_Atomic uint64_t returned; /* 1 and a chunk that the sender could not store, or 0 */
+	uint8_t pad1[RING_CACHE_LINE - 16];
 	_Atomic uint64_t receiver_done; /* chunks; of a stream: slots drained */
 	uint8_t pad2[RING_CACHE_LINE - 8];
 };
@@ -166,15 +167,16 @@ uint32_t bulk_attached(struct shm *s, const void *buf, size_t len, const void *r
 
 /* ---- theirs.c: the peer's segments ---- */
 
-/* Find @len bytes of the peer's here, until theirs_unuse(); or NULL, and they may be here
- * soon. Both ask for what is not. */
+/* Find @len bytes of the peer's here, until theirs_unuse(), to be stored to if @writes; or
+ * NULL, and they may be here soon. Both ask for what is not. */
 struct theirs *theirs_use(struct shm *s, const struct segment_place *p, uint64_t len,
-			  char **at);
+			  bool writes, char **at);
 void theirs_unuse(struct theirs *t);
 /* A thread is about one. */
 bool theirs_asks(const struct shm *s);
 bool theirs_has(struct shm *s, const struct segment_place *p, uint64_t len);
-/* After a copy: what was read was the peer's. Does not wait. */
+/* After a copy, and a full fence if that stored there: it was the peer's memory. Does not
+ * wait. */
 bool theirs_valid(struct theirs *t);
 void theirs_close(struct shm *s);
 /* In a forked child. */

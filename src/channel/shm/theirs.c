@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The peer's segments, attached here to be read: a sender says in which segment its buffer is,
- * if it is in one, and the receiver copies from it without a system call.
+ * The peer's segments, attached here: either side says in which segment its buffer is, if it
+ * is in one. The receiver copies from the sender's without a system call, and the sender stores
+ * into the receiver's (chunk.c). An entry is for one of the two.
  *
  * To get a segment the owner has to answer, and to give one back waits for a lock, so a
  * thread of its own does either, for one segment of a channel at a time; messages go by the
@@ -37,6 +38,7 @@ struct theirs {
 	_Atomic uint32_t state;
 	struct kedge_segment_id id;
 	pid_t pid;
+	bool writes;  /* stores go there, too */
 	uint64_t off; /* of what is attached, or would be, in the segment */
 	uint64_t len;
 	uint64_t want_off; /* of the message that it was asked for */
@@ -108,7 +110,8 @@ static void *fetch(void *arg)
 	/* Unless more is learned, no part of the segment is to be had. */
 	t->off = 0;
 	t->len = UINT64_MAX;
-	rc = kedge_segment_get(&t->id, KEDGE_SEGMENT_READ, &t->grant);
+	rc = kedge_segment_get(&t->id, t->writes ? KEDGE_SEGMENT_READ | KEDGE_SEGMENT_WRITE
+						 : KEDGE_SEGMENT_READ, &t->grant);
 	if (!rc)
 		rc = kedge_grant_info(t->grant, &info);
 	if (!rc && info.pid != t->pid)
@@ -182,20 +185,23 @@ static void ask_again(struct shm *s, struct theirs *t, const struct segment_plac
 	}
 }
 
-static bool holds(const struct theirs *t, const struct segment_place *p, uint64_t len)
+static bool holds(const struct theirs *t, const struct segment_place *p, uint64_t len,
+		  bool writes)
 {
-	return t->id.word[0] == p->id.word[0] && t->id.word[1] == p->id.word[1] &&
+	return t->writes == writes && t->id.word[0] == p->id.word[0] &&
+	       t->id.word[1] == p->id.word[1] &&
 	       p->off >= t->off && p->off - t->off < t->len &&
 	       len <= t->len - (p->off - t->off);
 }
 
-static struct theirs *find(struct shm *s, const struct segment_place *p, uint64_t len)
+static struct theirs *find(struct shm *s, const struct segment_place *p, uint64_t len,
+			   bool writes)
 {
 	uint32_t i;
 
 	for (i = 0; i < THEIRS; i++)
 		if (s->theirs[i] && state_of(s->theirs[i]) != ASKED &&
-		    holds(s->theirs[i], p, len))
+		    holds(s->theirs[i], p, len, writes))
 			return s->theirs[i];
 	return NULL;
 }
@@ -214,7 +220,7 @@ static struct theirs **room(struct shm *s)
 	return least;
 }
 
-static void add(struct shm *s, const struct segment_place *p, uint64_t len)
+static void add(struct shm *s, const struct segment_place *p, uint64_t len, bool writes)
 {
 	struct theirs **at = theirs_asks(s) ? NULL : room(s), *t;
 
@@ -233,6 +239,7 @@ static void add(struct shm *s, const struct segment_place *p, uint64_t len)
 	}
 	t->id = p->id;
 	t->pid = s->pid;
+	t->writes = writes;
 	t->last = ++s->theirs_clock;
 	ask(t, p, len);
 }
@@ -252,12 +259,13 @@ static bool is_usable(struct shm *s, struct theirs *t)
 	return t->known;
 }
 
-static struct theirs *usable(struct shm *s, const struct segment_place *p, uint64_t len)
+static struct theirs *usable(struct shm *s, const struct segment_place *p, uint64_t len,
+			     bool writes)
 {
-	struct theirs *t = find(s, p, len);
+	struct theirs *t = find(s, p, len, writes);
 
 	if (!t) {
-		add(s, p, len);
+		add(s, p, len, writes);
 		return NULL;
 	}
 	t->last = ++s->theirs_clock;
@@ -268,9 +276,9 @@ static struct theirs *usable(struct shm *s, const struct segment_place *p, uint6
 }
 
 struct theirs *theirs_use(struct shm *s, const struct segment_place *p, uint64_t len,
-			  char **at)
+			  bool writes, char **at)
 {
-	struct theirs *t = usable(s, p, len);
+	struct theirs *t = usable(s, p, len, writes);
 
 	if (!t)
 		return NULL;
@@ -283,7 +291,7 @@ struct theirs *theirs_use(struct shm *s, const struct segment_place *p, uint64_t
 
 bool theirs_has(struct shm *s, const struct segment_place *p, uint64_t len)
 {
-	return usable(s, p, len) != NULL;
+	return usable(s, p, len, false) != NULL;
 }
 
 void theirs_unuse(struct theirs *t)

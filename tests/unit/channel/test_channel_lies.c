@@ -166,6 +166,42 @@ static void a_long_message_goes_by_no_packet(void **state)
 	free(out);
 }
 
+/* The place in a segment that such a word has takes a piece, and one. */
+static void a_segment_is_named_with_one_piece(void **state)
+{
+	static const struct {
+		uint8_t mode, push;
+		uint16_t pieces;
+		uint32_t len; /* behind the fixed part */
+	} lie[] = {
+		{ 2, 2, 1, 16 }, { 2, 2, 1, 48 }, { 2, 2, 0, 40 }, { 2, 2, 2, 40 },
+		{ 1, 2, 1, 40 }, { 3, 2, 1, 40 }, { 2, 3, 1, 16 }, { 2, 3, 1, 40 },
+		{ 2, 2, 0, 0 },
+	};
+	const size_t fixed = offsetof(struct cts_desc, piece);
+	struct packet_cts cts = { .receiver = { 1, 1 }, .way = KEDGE_WAY_DIRECT };
+	char *out = calloc(2, MIB);
+	struct cts_desc d = { .chunk = 128u << 10, .slot_cnt = 1,
+			      .piece = { { (uintptr_t)out + MIB, MIB } } };
+	size_t i;
+
+	for (i = 0; i < sizeof(lie) / sizeof(lie[0]); i++) {
+		d.mode = lie[i].mode;
+		d.push = lie[i].push;
+		d.piece_cnt = lie[i].pieces;
+		memset(cts.desc, 0, sizeof(cts.desc));
+		memcpy(cts.desc, &d, sizeof(d));
+		cts.desc_len = (uint32_t)fixed + lie[i].len;
+		open_pair(NULL, NULL);
+		assert_int_equal(put(&b, out, MIB, 1), 0);
+		cts.sender = heard(PACKET_RTS).rts.sender;
+		say(PACKET_CTS, &cts, offsetof(struct packet_cts, desc) + cts.desc_len);
+		assert_int_equal(end_of_channel(), -EPROTO);
+		close_pair();
+	}
+	free(out);
+}
+
 /* ---- what is given up ---- */
 
 /* So many may wait; what its sender gives up does so no more. */
@@ -300,6 +336,7 @@ int main(void)
 		cmocka_unit_test(data_is_what_was_announced),
 		cmocka_unit_test(data_for_what_was_given_up_is_dropped),
 		cmocka_unit_test(a_long_message_goes_by_no_packet),
+		cmocka_unit_test(a_segment_is_named_with_one_piece),
 		cmocka_unit_test(what_is_given_up_early_makes_room),
 		cmocka_unit_test(an_answer_waits_for_room),
 		cmocka_unit_test(a_buffer_is_not_told_free_while_the_peer_writes),

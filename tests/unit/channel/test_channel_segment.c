@@ -12,12 +12,14 @@
 
 #include <kedge/segment.h>
 
+#include "channel/shm/internal.h"
 #include "channel_child.h"
 #include "segment/place.h"
 
 #define LEN  ((size_t)1 << 20)
 #define TAG  7
 #define LAST 8 /* of the message that ends the peer */
+#define HOLD 9 /* its answer is not finished, once the peer stores it by itself */
 
 static struct kedge_listener *l;
 static struct kedge_channel *ch;
@@ -79,14 +81,70 @@ static bool has_words(const uint64_t *p, uint64_t seed)
 	return i == LEN / 8;
 }
 
+/* ---- a sender that is held up ---- */
+
+static bool holds; /* this process's next look at where it has stored */
+static char *stored;
+
+struct theirs *__real_theirs_use(struct shm *s, const struct segment_place *p, uint64_t len,
+				 bool writes, char **at);
+struct theirs *__wrap_theirs_use(struct shm *s, const struct segment_place *p, uint64_t len,
+				 bool writes, char **at);
+bool __real_theirs_valid(struct theirs *t);
+bool __wrap_theirs_valid(struct theirs *t);
+
+struct theirs *__wrap_theirs_use(struct shm *s, const struct segment_place *p, uint64_t len,
+				 bool writes, char **at)
+{
+	struct theirs *t = __real_theirs_use(s, p, len, writes, at);
+
+	stored = t && writes ? *at : NULL;
+	return t;
+}
+
+/* It has claimed a chunk, which is not done; then it is told to go on, and stores. */
+bool __wrap_theirs_valid(struct theirs *t)
+{
+	char c = 'h';
+
+	if (holds && stored) {
+		holds = false;
+		CHILD_CHECK(write(sv[1], &c, 1) == 1 && read(sv[1], &c, 1) == 1);
+		memset(stored, 0xee, LEN);
+	}
+	return __real_theirs_valid(t);
+}
+
+static bool is_held(void)
+{
+	char c;
+
+	return recv(sv[0], &c, 1, MSG_DONTWAIT) == 1;
+}
+
 /* ---- the peer ---- */
 
 static bool peer_shares; /* its buffer is a segment, too */
+
+/* False: the channel has ended. */
+static bool say_held_up(struct kedge_channel *on, const void *buf)
+{
+	struct kedge_completion c;
+	ssize_t n = 0;
+
+	holds = true;
+	CHILD_CHECK(!kedge_channel_send(on, buf, LEN, HOLD, 0, NULL));
+	while (!n)
+		n = wait_and_poll(on, &c);
+	holds = false;
+	return n > 0 && c.status != -ECONNRESET;
+}
 
 static void echo(void)
 {
 	struct kedge_segment *s = NULL;
 	struct kedge_channel *on;
+	bool goes_on = true;
 	uint64_t tag;
 	char *buf;
 
@@ -97,8 +155,11 @@ static void echo(void)
 		CHILD_CHECK(!kedge_segment_make(buf, LEN, NULL, &s));
 	do {
 		tag = hear(on, buf, LEN);
-		say(on, buf, LEN, tag);
-	} while (tag != LAST);
+		if (tag == HOLD)
+			goes_on = say_held_up(on, buf);
+		else
+			say(on, buf, LEN, tag);
+	} while (tag != LAST && goes_on);
 	kedge_channel_close(on);
 	kedge_segment_remove(s);
 }
@@ -214,6 +275,123 @@ static void both_sides_have_segments(void **state)
 	finish_peer(pid, out, in);
 	kedge_segment_remove(s);
 	kedge_segment_remove(t);
+	munmap(out, LEN);
+	munmap(in, LEN);
+}
+
+/* The peer's segment is stored into while it reads, so both processors copy. */
+static void a_sender_stores_a_part(void **state)
+{
+	uint64_t *out = memory(), *in = memory(), seed = 1, was, stored_by_it;
+	pid_t pid = begin(true);
+
+	do {
+		write_words(out, ++seed);
+		was = attached(ch);
+		say(ch, out, LEN, TAG);
+		stored_by_it = attached(ch) - was;
+		hear(ch, in, LEN);
+		assert_true(has_words(in, seed));
+	} while (!stored_by_it);
+	assert_true(stored_by_it <= LEN);
+	finish_peer(pid, out, in);
+	munmap(out, LEN);
+	munmap(in, LEN);
+}
+
+/* True: the peer has claimed a chunk of the message to @in, and is held up amid it. */
+static bool is_held_up(uint64_t *out, uint64_t *in, uint64_t seed, uint64_t *name)
+{
+	struct kedge_completion c;
+	ssize_t n;
+
+	write_words(out, seed);
+	say(ch, out, LEN, HOLD);
+	assert_int_equal(kedge_channel_recv(ch, in, LEN, 0, 0, 0, name), 0);
+	for (;;) {
+		if (is_held())
+			return true;
+		n = kedge_channel_poll(ch, &c, 1);
+		assert_true(n >= 0);
+		if (n)
+			return false;
+	}
+}
+
+static void let_it_go_on(void)
+{
+	assert_int_equal(write(sv[0], "g", 1), 1);
+}
+
+/* Memory that became private meanwhile: the receiver copies that chunk. */
+static void what_is_stored_in_vain_is_copied_again(void **state)
+{
+	uint64_t *out = memory(), *in = memory(), seed = 1, name;
+	pid_t pid = begin(false), child;
+	struct kedge_segment *t = share(in);
+	struct kedge_completion c;
+
+	while (!is_held_up(out, in, ++seed, &name))
+		;
+	child = fork();
+	if (!child)
+		_exit(0);
+	ends_well(child);
+	let_it_go_on();
+	finish(ch, &c);
+	assert_true(has_words(in, seed));
+	finish_peer(pid, out, in);
+	kedge_segment_remove(t);
+	munmap(out, LEN);
+	munmap(in, LEN);
+}
+
+static void a_cancelled_receive_waits_for_the_store(void **state)
+{
+	uint64_t *out = memory(), *in = memory(), seed = 1, name;
+	pid_t pid = begin(false);
+	struct kedge_segment *t = share(in);
+	struct kedge_completion c;
+	int i;
+
+	while (!is_held_up(out, in, ++seed, &name))
+		;
+	assert_int_equal(kedge_channel_cancel(ch, name), 0);
+	for (i = 0; i < 100; i++)
+		assert_int_equal(kedge_channel_poll(ch, &c, 1), 0);
+	let_it_go_on();
+	while (!kedge_channel_poll(ch, &c, 1))
+		;
+	assert_int_equal(c.status, -ECANCELED);
+	write_words(in, 5);
+	say(ch, out, LEN, LAST);
+	hear(ch, out, LEN);
+	ends_well(pid);
+	assert_true(has_words(in, 5));
+	kedge_channel_close(ch);
+	kedge_listener_close(l);
+	kedge_segment_remove(t);
+	munmap(out, LEN);
+	munmap(in, LEN);
+}
+
+/* The channel ends, and the buffer is the program's; the peer goes on then. */
+static void what_is_stored_late_is_nobodys(void **state)
+{
+	uint64_t *out = memory(), *in = memory(), seed = 1, name;
+	pid_t pid = begin(false);
+	struct kedge_segment *t = share(in);
+
+	while (!is_held_up(out, in, ++seed, &name))
+		;
+	kedge_channel_close(ch);
+	write_words(in, 5);
+	let_it_go_on();
+	ends_well(pid);
+	assert_true(has_words(in, 5));
+	kedge_listener_close(l);
+	kedge_segment_remove(t);
+	assert_true(has_words(in, 5));
 	munmap(out, LEN);
 	munmap(in, LEN);
 }
@@ -358,6 +536,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(a_senders_segment_is_copied_from),
 		CASE(both_sides_have_segments),
+		CASE(a_sender_stores_a_part),
+		CASE(what_is_stored_in_vain_is_copied_again),
+		CASE(a_cancelled_receive_waits_for_the_store),
+		CASE(what_is_stored_late_is_nobodys),
 		CASE(what_changes_is_never_old),
 		CASE(another_thread_forks),
 		CASE(another_thread_makes_and_removes),

@@ -140,7 +140,7 @@ static void a_peers_segment_is_attached(void **state)
 	char *at;
 
 	until_there(0, LEN);
-	t = theirs_use(&s, &place, LEN, &at);
+	t = theirs_use(&s, &place, LEN, false, &at);
 	assert_non_null(t);
 	assert_int_equal(at[0], 3);
 	assert_int_equal(at[LEN - 1], 3);
@@ -175,7 +175,7 @@ static void what_has_gone_is_not_valid(void **state)
 	char *at;
 
 	until_there(0, LEN);
-	t = theirs_use(&s, &place, LEN, &at);
+	t = theirs_use(&s, &place, LEN, false, &at);
 	assert_non_null(t);
 	owner_does(CHANGE);
 	assert_false(theirs_valid(t));
@@ -274,7 +274,7 @@ static void what_crosses_a_border_is_attached(void **state)
 	assert_true(hear_id());
 	p = (struct segment_place){ at->id, LONG_LEN - LEN };
 	until_there(p.off, LEN);
-	t = theirs_use(&s, &p, LEN, &mem);
+	t = theirs_use(&s, &p, LEN, false, &mem);
 	assert_non_null(t);
 	assert_int_equal(mem[0], 3);
 	assert_int_equal(mem[LEN - 1], 3);

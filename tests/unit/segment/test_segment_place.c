@@ -4,8 +4,10 @@
  * module is loaded each buffer has one, so the test skips.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 
 #include "core.h"
 #include "segment/internal.h"
@@ -153,6 +155,31 @@ static void new_memory_at_its_addresses_is_not(void **state)
 	assert_false(is_there(0, LEN));
 }
 
+/* What kedge asks the kernel by: the number of this is found again, closed and used anew. */
+static void a_closed_descriptor_is_opened_anew(void **state)
+{
+	int was, other;
+	pid_t pid;
+
+	need_places();
+	was = memos.maps.fd;
+	assert_int_equal(close(was), 0);
+	assert_true(is_there(0, LEN));
+	close(memos.maps.fd);
+	other = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	assert_true(is_there(0, LEN));
+	assert_int_not_equal(memos.maps.fd, other);
+	/* It is the program's: neither closed with the memos, nor in a child. */
+	pid = fork();
+	if (!pid)
+		_exit(fcntl(other, F_GETFD) < 0);
+	assert_int_equal(waitpid(pid, &was, 0), pid);
+	assert_int_equal(was, 0);
+	segment_memos_fini(&memos);
+	assert_true(fcntl(other, F_GETFD) >= 0);
+	close(other);
+}
+
 #define CASE(fn) cmocka_unit_test_setup_teardown(fn, begin, end)
 
 int main(void)
@@ -163,6 +190,7 @@ int main(void)
 		CASE(what_moved_is_not),
 		CASE(a_segment_that_has_ended_is_not),
 		CASE(new_memory_at_its_addresses_is_not),
+		CASE(a_closed_descriptor_is_opened_anew),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
