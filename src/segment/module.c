@@ -313,6 +313,7 @@ int module_attach(struct kedge_attachment *a)
 	const struct kedge_grant *g = a->grant;
 	int prot = g->info.access & KEDGE_SEGMENT_WRITE ? PROT_READ | PROT_WRITE : PROT_READ;
 	uint64_t off = a->file_off;
+	void *at = a->at;
 
 	if (a->flags & KEDGE_ATTACH_KEEP)
 		off |= KEDGE_SEGMENT_KEEP;
@@ -320,6 +321,6 @@ int module_attach(struct kedge_attachment *a)
 		return kedge_reason(-EBADF, "the program has closed a descriptor of kedge's");
 	if (!settled(g, &a->head.seen))
 		return segment_is_stale();
-	a->at = mmap(NULL, a->len, prot, MAP_SHARED, g->dev.fd, (off_t)off);
+	a->at = mmap(at, a->len, prot, MAP_SHARED | (at ? MAP_FIXED : 0), g->dev.fd, (off_t)off);
 	return a->at == MAP_FAILED ? not_mapped(errno) : 0;
 }

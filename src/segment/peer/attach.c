@@ -220,10 +220,12 @@ void detach_pages(struct kedge_attachment *a)
 		return;
 	}
 	/* A thread that hears of a change maps nothing there from then on. */
-	if (a->grant->info.backend == KEDGE_SEGMENT_MODULE)
-		munmap(a->at, a->len);
-	else
+	if (a->grant->info.backend != KEDGE_SEGMENT_MODULE)
 		unmap(a);
+	else if (a->within)
+		segment_unmap(a->at, a->len);
+	else
+		munmap(a->at, a->len);
 	record_put(a);
 }
 

@@ -19,7 +19,7 @@ struct kedge_attachment {
 	uint64_t file_off;
 	uint32_t flags;
 	bool gone;
-	bool within; /* the addresses are another one's, of which it is a part */
+	bool within; /* the addresses stay taken when it ends: it is a part of another one */
 	/* Of one that has parts: */
 	struct kedge_attachment **part;
 	uint32_t part_cnt;
@@ -60,7 +60,7 @@ int grant_part(struct kedge_grant *g, uint64_t start, uint64_t end, struct kedge
 
 /* ---- attach.c ---- */
 
-/* Whole pages of @g's memfd, from @off on; at @at, which is another attachment's, or NULL. */
+/* Whole pages of @g's memfd, from @off on; within addresses that are taken, @at, or NULL. */
 int attach_pages(struct kedge_grant *g, uint64_t off, size_t len, uint32_t flags, char *at,
 		 struct kedge_attachment **out);
 void detach_pages(struct kedge_attachment *a);
@@ -72,6 +72,9 @@ bool attached_valid(struct kedge_attachment *a);
 /* Whole pages at the owner's address @start, of a grant in parts. */
 int parts_attach(struct kedge_grant *g, uint64_t start, size_t len, uint32_t flags,
 		 struct kedge_attachment **out);
+/* The same within addresses that are taken. */
+int parts_attach_at(struct kedge_grant *g, uint64_t start, size_t len, uint32_t flags, char *at,
+		    struct kedge_attachment **out);
 /* One with parts. */
 void parts_detach(struct kedge_attachment *a);
 bool parts_valid(struct kedge_attachment *a);

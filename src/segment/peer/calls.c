@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The calls about a grant: of a segment as a whole, or of one in parts. */
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "base/process/cancel.h"
 #include "base/process/page.h"
@@ -62,6 +63,51 @@ void kedge_segment_detach(struct kedge_attachment *a)
 	detach_pages(a);
 	if (g->whole)
 		parts_unuse(g);
+}
+
+/* At the same addresses, where nothing else is mapped meanwhile. */
+static int attach_anew(struct kedge_attachment *old, struct kedge_attachment **out)
+{
+	struct kedge_grant *p = old->grant, *g = p->whole ? p->whole : p;
+	const uint64_t start = p->whole ? p->info.addr + old->file_off : old->file_off;
+	const size_t len = old->len;
+	const uint32_t flags = old->flags;
+	char *at = old->at;
+	int rc;
+
+	old->within = true;
+	kedge_segment_detach(old);
+	rc = g->in_parts ? parts_attach_at(g, start, len, flags, at, out)
+			 : attach_pages(g, start, len, flags, at, out);
+	if (rc)
+		munmap(at, len);
+	else
+		(*out)->within = false;
+	return rc;
+}
+
+int kedge_segment_reattach(struct kedge_attachment **attachment)
+{
+	struct kedge_attachment *a = attachment ? *attachment : NULL;
+	void *addr;
+	size_t len;
+	int rc;
+	NO_CANCEL();
+
+	if (!a)
+		return kedge_reason(-EINVAL, "a pointer is NULL");
+	if (a->grant->pid != process_pid())
+		return kedge_reason(-ECHILD, "the attachment is the parent process's");
+	addr = a->head.addr;
+	len = a->head.len;
+	*attachment = NULL;
+	rc = attach_anew(a, &a);
+	if (rc)
+		return rc;
+	a->head.addr = addr;
+	a->head.len = len;
+	*attachment = a;
+	return 0;
 }
 
 int kedge_segment_valid_slow(struct kedge_attachment *a)

@@ -260,7 +260,10 @@ static void detach_all(struct kedge_attachment *a)
 
 	for (i = 0; i < a->part_cnt; i++)
 		detach_part(a->part[i]);
-	munmap(a->at, a->len);
+	if (a->within)
+		segment_unmap(a->at, a->len);
+	else
+		munmap(a->at, a->len);
 }
 
 static void leave(struct kedge_attachment *a)
@@ -286,23 +289,19 @@ static int attach_all(struct kedge_attachment *a, uint64_t from)
 	return parts_valid(a) ? 0 : segment_is_stale();
 }
 
-static int attach_parts(struct kedge_grant *g, uint64_t start, size_t len, uint32_t flags,
-			struct kedge_attachment **out)
+int parts_attach_at(struct kedge_grant *g, uint64_t start, size_t len, uint32_t flags, char *at,
+		    struct kedge_attachment **out)
 {
 	struct kedge_attachment *a = calloc(1, sizeof(*a));
-	void *at;
 	int rc;
 
 	if (!a)
 		return -ENOMEM;
-	at = mmap(NULL, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (at == MAP_FAILED) {
-		free(a);
-		return kedge_reason(-ENOMEM, "no room for a mapping (vm.max_map_count, RLIMIT_AS)");
-	}
 	madvise(at, len, MADV_DONTFORK);
 	a->grant = g;
 	a->flags = flags;
+	a->file_off = start;
+	a->within = true;
 	a->at = at;
 	a->len = len;
 	a->head.seen = PENDING;
@@ -320,6 +319,22 @@ static int attach_parts(struct kedge_grant *g, uint64_t start, size_t len, uint3
 	}
 	*out = a;
 	return 0;
+}
+
+static int attach_parts(struct kedge_grant *g, uint64_t start, size_t len, uint32_t flags,
+			struct kedge_attachment **out)
+{
+	void *at = mmap(NULL, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	int rc;
+
+	if (at == MAP_FAILED)
+		return kedge_reason(-ENOMEM, "no room for a mapping (vm.max_map_count, RLIMIT_AS)");
+	rc = parts_attach_at(g, start, len, flags, at, out);
+	if (rc)
+		munmap(at, len);
+	else
+		(*out)->within = false;
+	return rc;
 }
 
 /* ---- calls ---- */

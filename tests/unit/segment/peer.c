@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-enum op { GET, ATTACH, VALID, DETACH, RELEASE, COPY, INFO, LOAD, STORE, WRITABLE, COUNT };
+enum op { GET, ATTACH, REATTACH, VALID, DETACH, RELEASE, COPY, INFO, LOAD, STORE, WRITABLE, COUNT };
 
 struct request {
 	enum op op;
@@ -74,6 +74,16 @@ static ssize_t make_writable(void)
 	return mprotect((void *)at, page_len(), PROT_READ | PROT_WRITE) ? -errno : 0;
 }
 
+static ssize_t reattach(void)
+{
+	const void *at = att ? kedge_segment_addr(att) : NULL;
+	int rc = kedge_segment_reattach(&att);
+
+	if (rc)
+		return att ? -ENOTRECOVERABLE : rc;
+	return kedge_segment_addr(att) == at ? 0 : -EXDEV;
+}
+
 static ssize_t answer(const struct request *q, struct reply *a, int sock)
 {
 	switch (q->op) {
@@ -81,6 +91,8 @@ static ssize_t answer(const struct request *q, struct reply *a, int sock)
 		return kedge_segment_get(&q->id, q->access, &grant);
 	case ATTACH:
 		return kedge_segment_attach(grant, q->at, q->len, q->access, &att);
+	case REATTACH:
+		return reattach();
 	case VALID:
 		return kedge_segment_valid(att);
 	case DETACH:
@@ -222,6 +234,11 @@ int peer_attach_with(struct peer *p, uint64_t offset, size_t len, uint32_t flags
 {
 	return simple(p, (struct request){ .op = ATTACH, .at = offset, .len = len,
 					   .access = flags });
+}
+
+int peer_reattach(struct peer *p)
+{
+	return simple(p, (struct request){ .op = REATTACH });
 }
 
 int peer_valid(struct peer *p)

@@ -24,6 +24,8 @@ int peer_get(struct peer *p, const struct kedge_segment_id *id, uint32_t access)
 int peer_attach(struct peer *p, uint64_t offset, size_t len);
 int peer_attach_with(struct peer *p, uint64_t offset, size_t len, uint32_t flags);
 int peer_valid(struct peer *p);
+/* At the same addresses, or -EXDEV. */
+int peer_reattach(struct peer *p);
 int peer_detach(struct peer *p);
 int peer_release(struct peer *p);
 ssize_t peer_copy(struct peer *p, uint64_t offset, uint64_t *value, uint32_t access);

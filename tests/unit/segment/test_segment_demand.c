@@ -159,9 +159,10 @@ static void holes_are_a_sigbus(void **state)
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED);
 	w[page] = 123;
 	assert_true(faults(8 * page));
-	assert_int_equal(peer_detach(&peer), 0);
-	assert_int_equal(peer_attach(&peer, 0, LEN), 0);
+	assert_int_equal(peer_reattach(&peer), 0);
 	assert_int_equal(loaded(8 * page), 123);
+	assert_true(faults(9 * page));
+	assert_true(peer_valid(&peer));
 	assert_int_equal(peer_copy(&peer, 8 * page, &v, R), 8);
 	assert_int_equal(v, 123);
 	assert_int_equal(peer_detach(&peer), 0);
@@ -317,10 +318,48 @@ static void what_is_emptied_or_moved_is_attached_anew(void **state)
 	munmap(w, LEN);
 }
 
+static void what_changes_is_mapped_at_the_same_addresses(void **state)
+{
+	const size_t page = page_len();
+	uint64_t *w = words(LEN);
+	size_t i;
+
+	begin(NULL, 0, &whole);
+	assert_int_equal(peer_attach(&peer, (uintptr_t)w + 8, LEN - 16), 0);
+	for (i = 1; i < 6; i++) {
+		madvise((char *)w + i * 4 * page, 2 * page, MADV_DONTNEED);
+		assert_true(mmap((char *)w + i * 16 * page, page, PROT_READ | PROT_WRITE,
+				 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED);
+		w[i * 4 * page / 8] = i;
+		w[i * 16 * page / 8] = i + 10;
+		assert_false(peer_valid(&peer));
+		assert_int_equal(peer_reattach(&peer), 0);
+		assert_true(peer_valid(&peer));
+		assert_int_equal(loaded(i * 4 * page - 8), w[i * 4 * page / 8]);
+		assert_int_equal(loaded(i * 16 * page - 8), i + 10);
+		assert_int_equal(loaded(0), 1);
+		assert_int_equal(loaded(LEN - 24), LEN / 8 - 2);
+		assert_int_equal(peer_store(&peer, i * 4 * page, 5), 0);
+		assert_int_equal(w[i * 4 * page / 8 + 1], 5);
+	}
+	/* Of what is not there any more nothing stays attached. */
+	munmap(w, LEN);
+	assert_int_equal(peer_reattach(&peer), -EFAULT);
+	assert_int_equal(peer_reattach(&peer), -EINVAL);
+	w = words(LEN);
+	assert_int_equal(peer_attach(&peer, (uintptr_t)w, LEN), 0);
+	kedge_segment_remove(segment);
+	segment = NULL;
+	assert_int_equal(peer_reattach(&peer), -ESTALE);
+	end();
+	munmap(w, LEN);
+}
+
 static void a_process_attaches_its_own(void **state)
 {
 	uint64_t *w = words(LEN), *there;
 	struct kedge_attachment *a, *b;
+	unsigned char in_core;
 	struct kedge_grant *g;
 
 	begin(w, LEN, &later);
@@ -336,7 +375,12 @@ static void a_process_attaches_its_own(void **state)
 	munmap((char *)w + LEN / 2, page_len());
 	assert_false(kedge_segment_valid(a));
 	assert_false(kedge_segment_valid(b));
+	assert_int_equal(kedge_segment_reattach(&a), 0);
+	assert_ptr_equal(kedge_segment_addr(a), there);
+	assert_true(kedge_segment_valid(a));
+	assert_int_equal(there[9], 90);
 	kedge_segment_detach(a);
+	assert_int_equal(mincore(there, page_len(), &in_core), -1);
 	kedge_segment_detach(b);
 	kedge_segment_release(g);
 	end();
@@ -356,6 +400,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(others_own_segments_are_not_disturbed),
 		cmocka_unit_test(a_fork_ends_parts_and_no_segment),
 		cmocka_unit_test(what_is_emptied_or_moved_is_attached_anew),
+		cmocka_unit_test(what_changes_is_mapped_at_the_same_addresses),
 		cmocka_unit_test(a_process_attaches_its_own),
 	};
 

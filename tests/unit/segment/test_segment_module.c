@@ -205,6 +205,14 @@ static void emptied_memory_is_attached_anew(void **state)
 	assert_true(peer_valid(&peer));
 	w[page(2) / sizeof(*w)] = 4;
 	assert_int_equal(loaded(page(2)), 4);
+	madvise(w, len, MADV_DONTNEED);
+	assert_false(peer_valid(&peer));
+	assert_int_equal(peer_reattach(&peer), 0);
+	assert_true(peer_valid(&peer));
+	assert_int_equal(loaded(page(2)), 0);
+	kedge_segment_remove(segment);
+	segment = NULL;
+	assert_int_equal(peer_reattach(&peer), -ESTALE);
 }
 
 static int look_in_child(void *arg)
