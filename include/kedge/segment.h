@@ -144,7 +144,7 @@ struct kedge_segment_info {
  *   -E2BIG       @opts is of a newer version and sets a field unknown here
  *   -EFAULT      KEDGE_SEGMENT_CONVERT: a part is not mapped; or one is unmapped meanwhile
  *   -EOPNOTSUPP  the backend is not to be had: not that memory, not on this kernel, no module
- *   -EBUSY       KEDGE_SEGMENT_CONVERT: a page is pinned, or shared with a child
+ *   -EBUSY       KEDGE_SEGMENT_CONVERT: a page is pinned, or may be, or is shared with a child
  *   -ENOSPC      the process has as many segments as it may (1024, in 500 ranges), or the user
  *   -ENOMEM, -EMFILE, -ENFILE, -EAGAIN  no memory, descriptor or thread to be had
  *   -EBADF       the program has closed a descriptor of kedge's

@@ -2,10 +2,29 @@
 /*
  * A program's initialised data, and the page that it has in common with the bss, are
  * private pages of a file. userfaultfd does not hold stores to those back, so they can
- * become anonymous memory only while no other thread of the program could store there.
+ * become anonymous memory only while no other thread of the program could store there:
+ * they are copied, and the copy takes their place.
+ *
+ * A page that a device or a transfer has pinned has to stay, as what is written to it later
+ * would be in no mapping. The kernel tells of pins by what fork() does: it shares all pages
+ * with the child but those that may be pinned, which it copies. A page that only this
+ * process maps right after a fork is pinned, or is kept from children, which is refused as
+ * well.
+ *
+ * Order: the data are made read-only first, which lets no new pin to write come, and end so
+ * only when the copy is there or they stay. io_uring may store there in this very thread, as
+ * it returns from a system call: such a request fails with EFAULT, where its bytes would be
+ * lost between the copy and the exchange. The data are mapped, and right, at all times.
+ *
+ * Ruled out: to move the old mapping aside and look at it there. That leaves a hole, which
+ * a thread of kedge's may be given by mmap(), or (MREMAP_DONTUNMAP) what is in the file.
  */
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include "base/process/child.h"
 #include "base/process/own.h"
 #include "base/process/service.h"
 #include "notify/internal.h"
@@ -13,13 +32,32 @@
 
 #define PROT_RW	 3u
 #define MAPPINGS 64
+#define TRIES	 10
+
+/* An entry of pagemap. */
+#define PM_EXCLUSIVE (1ull << 56) /* no other process maps it */
+#define PM_FILE	     (1ull << 61) /* a file's, or shared */
+#define PM_PRESENT   (1ull << 63)
+#define PM_CNT	     256 /* entries at a time */
+
+struct data {
+	uintptr_t start;
+	uintptr_t end;
+	char *copy; /* NULL: it has taken their place */
+};
 
 struct found {
 	uintptr_t start;
 	uintptr_t end;
+	int pagemap;
 	int cnt;
-	struct vma_span at[MAPPINGS];
+	struct data at[MAPPINGS];
 };
+
+static size_t len_of(const struct data *d)
+{
+	return d->end - d->start;
+}
 
 static void note(void *arg, const struct vma_info *v)
 {
@@ -29,7 +67,108 @@ static void note(void *arg, const struct vma_info *v)
 
 	if (start < end && !v->plain && !v->shared && v->prot == PROT_RW &&
 	    f->cnt < MAPPINGS)
-		f->at[f->cnt++] = (struct vma_span){ start, end };
+		f->at[f->cnt++] = (struct data){ .start = start, .end = end };
+}
+
+static int map_copies(struct found *f)
+{
+	int i;
+
+	for (i = 0; i < f->cnt; i++) {
+		f->at[i].copy = own_map(len_of(&f->at[i]));
+		if (!f->at[i].copy)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static void unmap_copies(struct found *f)
+{
+	int i;
+
+	for (i = 0; i < f->cnt; i++)
+		if (f->at[i].copy)
+			own_unmap(f->at[i].copy, len_of(&f->at[i]));
+}
+
+/*
+ * ---- while they are read-only ----
+ *
+ * System calls and the stack alone: libc's variables may be among the data.
+ */
+
+static int make_read_only(const struct found *f)
+{
+	int i;
+
+	for (i = 0; i < f->cnt; i++)
+		if (syscall(SYS_mprotect, f->at[i].start, len_of(&f->at[i]), PROT_READ))
+			return errno == ENOMEM ? -ENOMEM : -EPERM;
+	return 0;
+}
+
+/* Those that stay. They were so before, thus only memory may be wanting, for a moment. */
+static void make_writable(const struct found *f)
+{
+	const struct data *d;
+	int tries;
+
+	for (d = f->at; d < f->at + f->cnt; d++)
+		for (tries = 0; d->copy && tries < TRIES &&
+				syscall(SYS_mprotect, d->start, len_of(d), PROT_RW); tries++)
+			;
+}
+
+/* 1: a page is present, and this process's alone; 0: none is; or -EPERM. */
+static int is_one_alone(int pagemap, uintptr_t at, uintptr_t end)
+{
+	const size_t page = kedge__page_size();
+	uint64_t entry[PM_CNT];
+	size_t cnt;
+	long got, i;
+
+	for (; at < end; at += (size_t)got * page) {
+		cnt = (end - at) / page;
+		got = syscall(SYS_pread64, pagemap, entry,
+			      (cnt < PM_CNT ? cnt : PM_CNT) * sizeof(*entry),
+			      at / page * sizeof(*entry));
+		got /= (long)sizeof(*entry);
+		if (got <= 0)
+			return -EPERM;
+		for (i = 0; i < got; i++)
+			if ((entry[i] & (PM_PRESENT | PM_FILE | PM_EXCLUSIVE)) ==
+			    (PM_PRESENT | PM_EXCLUSIVE))
+				return 1;
+	}
+	return 0;
+}
+
+/* A page that is new since the fork shows whether pagemap tells. */
+static int look_for_pins(const struct found *f)
+{
+	volatile char *fresh = f->at[0].copy;
+	int i, rc;
+
+	*fresh = 0;
+	rc = is_one_alone(f->pagemap, (uintptr_t)fresh,
+			  (uintptr_t)fresh + kedge__page_size());
+	if (rc != 1)
+		return -EPERM;
+	for (i = 0, rc = 0; i < f->cnt && !rc; i++)
+		rc = is_one_alone(f->pagemap, f->at[i].start, f->at[i].end);
+	return rc == 1 ? -EBUSY : rc;
+}
+
+static int check_pins(const struct found *f)
+{
+	pid_t child = child_start();
+	int rc;
+
+	if (child < 0)
+		return child == -EAGAIN || child == -ENOMEM ? -EAGAIN : -EPERM;
+	rc = look_for_pins(f);
+	child_end(child);
+	return rc;
 }
 
 /* Whole pages, whatever a sanitizer has between the variables there. */
@@ -40,26 +179,63 @@ copy(volatile uint64_t *to, const volatile uint64_t *from, size_t len)
 		*to++ = *from++;
 }
 
-/* With signals blocked: no handler stores there between the copy and the exchange. */
-static int replace(const struct vma_span *v)
+static int replace(struct data *d)
 {
-	size_t len = v->end - v->start;
-	void *p = own_map(len);
-
-	if (!p)
-		return -ENOMEM;
-	copy(p, (void *)(uintptr_t)v->start, len);
-	if (own_remap(p, (void *)(uintptr_t)v->start, len, MREMAP_MAYMOVE | MREMAP_FIXED) !=
+	copy((void *)d->copy, (void *)d->start, len_of(d));
+	if (own_remap(d->copy, (void *)d->start, len_of(d), MREMAP_MAYMOVE | MREMAP_FIXED) ==
 	    MAP_FAILED)
-		return 0;
-	own_unmap(p, len);
-	return -ENOMEM;
+		return -ENOMEM;
+	d->copy = NULL;
+	return 0;
+}
+
+static int exchange(struct found *f)
+{
+	int i, rc = make_read_only(f);
+
+	if (!rc)
+		rc = check_pins(f);
+	for (i = 0; i < f->cnt && !rc; i++)
+		rc = replace(&f->at[i]);
+	make_writable(f);
+	return rc;
+}
+
+/* ---- as ever ---- */
+
+static int why_not(int rc)
+{
+	switch (rc) {
+	case -EBUSY:
+		return kedge_reason(rc, "a page there is pinned by a device or a transfer, or "
+				    "kept from children (MADV_DONTFORK)");
+	case -EAGAIN:
+		return kedge_reason(-EBUSY, "no process is to be had, which would show whether "
+				    "pages there are pinned");
+	case -EPERM:
+		return kedge_reason(-EOPNOTSUPP, "it cannot be seen here whether pages of "
+				    "initialised data are pinned (seccomp, /proc)");
+	}
+	return rc;
+}
+
+static int make_anonymous(struct found *f)
+{
+	int rc = map_copies(f);
+
+	if (!rc) {
+		signals_block();
+		rc = exchange(f);
+		signals_restore();
+	}
+	unmap_copies(f);
+	return rc;
 }
 
 int data_make_anonymous(uintptr_t at, size_t len)
 {
 	struct found f = { .start = at, .end = at + len };
-	int i, rc = vma_walk(note, &f);
+	int rc = vma_walk(note, &f);
 
 	if (rc || !f.cnt || own_data_in(at, at + len))
 		return rc;
@@ -67,9 +243,11 @@ int data_make_anonymous(uintptr_t at, size_t len)
 		return kedge_reason(-EOPNOTSUPP, "a program's initialised data can be shared "
 				    "only before it starts a thread: make the segment "
 				    "earlier, or allocate the memory");
-	signals_block();
-	for (i = 0; i < f.cnt && !rc; i++)
-		rc = replace(&f.at[i]);
-	signals_restore();
-	return rc ? rc : f.cnt;
+	f.pagemap = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/pagemap",
+				 O_RDONLY | O_CLOEXEC);
+	if (f.pagemap < 0)
+		return why_not(-EPERM);
+	rc = make_anonymous(&f);
+	syscall(SYS_close, f.pagemap);
+	return rc ? why_not(rc) : f.cnt;
 }

@@ -308,25 +308,9 @@ void demand_leave(const struct kedge_segment *s)
 	drop_idle();
 }
 
-/* The kernel moves pages (Linux 6.8), or it fails, and nothing can be converted. */
-static int can_lift(void)
-{
-	struct swap_context *ctx;
-	sigset_t saved;
-	int rc = swap_begin(&saved);
-
-	if (rc)
-		return rc;
-	rc = context_get_hearing(kedge__page_size(), &ctx);
-	if (!rc)
-		context_put(ctx);
-	swap_end(&saved);
-	return rc;
-}
-
 int demand_use(void)
 {
-	int rc = can_lift();
+	int rc = extent_can_lift();
 
 	/* A filter that forbids userfaultfd has an error of its own. */
 	if (rc == -EPERM || rc == -ENOSYS || rc == -EACCES)

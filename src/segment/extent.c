@@ -12,6 +12,7 @@
 
 #include "base/process/stop.h"
 #include "notify/internal.h"
+#include "pages/internal.h"
 #include "pages/share/share.h"
 #include "segment/thread/thread.h"
 
@@ -104,6 +105,21 @@ static void own_pages(uintptr_t at, size_t len)
 	}
 }
 
+int extent_can_lift(void)
+{
+	struct swap_context *ctx;
+	sigset_t saved;
+	int rc = swap_begin(&saved);
+
+	if (rc)
+		return rc;
+	rc = context_get_hearing(kedge__page_size(), &ctx);
+	if (!rc)
+		context_put(ctx);
+	swap_end(&saved);
+	return rc;
+}
+
 static void undo(uintptr_t at, size_t done, int fd, int mark, int uffd)
 {
 	size_t undone;
@@ -158,17 +174,20 @@ static int convert(uintptr_t at, size_t len, int fd)
 {
 	int rc = convert_once(at, len, fd);
 
-	if (rc == -EBUSY) {
-		own_pages(at, len);
-	} else if (rc == -EOPNOTSUPP) {
-		/* Without any, the reason is the first one's. */
-		int replaced = data_make_anonymous(at, len);
+	if (rc == -EOPNOTSUPP) {
+		/* Some kernels that move no pages part a device from pinned ones in a fork. */
+		int replaced = extent_can_lift();
 
+		/* Without any, the reason is the first one's. */
+		if (!replaced)
+			replaced = data_make_anonymous(at, len);
 		if (replaced <= 0)
 			return replaced ? replaced : rc;
-	} else {
+	} else if (rc != -EBUSY) {
 		return rc;
 	}
+	/* There was a fork for data, too: pages beside them were shared with that child. */
+	own_pages(at, len);
 	return convert_once(at, len, fd);
 }
 

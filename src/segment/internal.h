@@ -273,6 +273,8 @@ void extent_put(int index);
 /* Of no segment yet, and converted while no other thread runs. The index, or a negative errno,
  * which -EPERM and -EAGAIN of base/process/stop.h may be; it has no reason with it. */
 int extent_add(uintptr_t at, size_t len);
+/* The kernel moves pages (Linux 6.8), or it fails, and nothing can be converted. */
+int extent_can_lift(void);
 /* Peers are asked to let go; wait for that; private again, or there still if that fails. */
 void extent_recall(int index);
 void extent_wait_acks(void);
@@ -309,7 +311,7 @@ void demand_leave(const struct kedge_segment *s);
 /* ---- data.c ---- */
 
 /* Private pages of files become anonymous memory: how many mappings, or a negative errno
- * and why not. */
+ * and why not. Then all of the process's pages were shared with a child for a moment. */
 int data_make_anonymous(uintptr_t at, size_t len);
 
 /* ---- piece.c ---- */

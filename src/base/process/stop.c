@@ -31,6 +31,7 @@
 
 #include "base/base.h"
 #include "base/lock.h"
+#include "base/process/child.h"
 #include "base/process/own.h"
 
 #define STACK_LEN ((size_t)64 << 10)
@@ -304,8 +305,7 @@ static int once(struct stop *s, char *stack, bool ask)
 	if (ask)
 		prctl(PR_SET_PTRACER, (unsigned long)pid, 0, 0, 0);
 	atomic_store(&s->may, 1);
-	while (syscall(SYS_wait4, pid, NULL, __WALL, NULL) < 0 && errno == EINTR)
-		;
+	child_reap(pid);
 	if (ask)
 		prctl(PR_SET_PTRACER, 0, 0, 0, 0);
 	return s->rc;

@@ -100,6 +100,25 @@ WRAP(void *, mmap64, void *at, size_t len, int prot, int flags, int fd, off_t of
 	return fails() ? MAP_FAILED : __real_mmap64(at, len, prot, flags, fd, off);
 }
 
+/* While a program's data are made anonymous, what becomes of a store there: before the fork,
+ * after the look at it, and before the exchange. */
+#define STORES 3u
+static struct {
+	int from; /* a pipe; 0: none is tried */
+	char *to;
+	unsigned int tries;
+	unsigned int refused;
+} store;
+
+/* Later it would wait for the pages to come back, which this thread moves. */
+static void try_store(void)
+{
+	if (!store.from || store.tries == STORES)
+		return;
+	store.tries++;
+	store.refused += read(store.from, store.to, 1) < 0 && errno == EFAULT;
+}
+
 extern void *__real_mremap(void *from, size_t len, size_t new_len, int flags, ...);
 extern void *__wrap_mremap(void *from, size_t len, size_t new_len, int flags, ...);
 void *__wrap_mremap(void *from, size_t len, size_t new_len, int flags, ...)
@@ -110,6 +129,7 @@ void *__wrap_mremap(void *from, size_t len, size_t new_len, int flags, ...)
 	va_start(ap, flags);
 	to = va_arg(ap, void *);
 	va_end(ap);
+	try_store();
 	return fails() ? MAP_FAILED : __real_mremap(from, len, new_len, flags, to);
 }
 
@@ -128,10 +148,19 @@ static bool is_counted(long nr)
 	case SYS_accept4:
 	case SYS_sendmsg:
 	case SYS_pidfd_open:
+	case SYS_mprotect:
+	case SYS_clone:
+	case SYS_pread64:
 		return true;
 	}
 	return false;
 }
+
+/* Each time. Without an error it reads zeros. */
+static struct {
+	long nr;
+	int with;
+} call_that_fails = { -1, 0 };
 
 extern long __real_syscall(long nr, ...);
 extern long __wrap_syscall(long nr, ...);
@@ -145,6 +174,15 @@ long __wrap_syscall(long nr, ...)
 	for (i = 0; i < 6; i++)
 		a[i] = va_arg(ap, long);
 	va_end(ap);
+	if (nr == SYS_clone || nr == SYS_kill)
+		try_store();
+	if (nr == call_that_fails.nr) {
+		errno = call_that_fails.with;
+		if (errno)
+			return -1;
+		memset((void *)a[1], 0, (size_t)a[2]);
+		return a[2];
+	}
 	if (is_counted(nr) && fails())
 		return -1;
 	return __real_syscall(nr, a[0], a[1], a[2], a[3], a[4], a[5]);
@@ -203,6 +241,116 @@ static void each_call_of_make_fails(void **state)
 {
 	calls_of_make_fail(NULL);
 	calls_of_make_fail(&later);
+}
+
+/* Initialised data are private pages of a file, as these are. A page was never written. */
+static uint64_t *data_words(void)
+{
+	int fd = memfd_create("data", MFD_CLOEXEC);
+	uint64_t *w = words(LEN);
+	size_t i;
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, w, LEN), LEN);
+	assert_ptr_equal(mmap(w, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd, 0),
+			 w);
+	close(fd);
+	for (i = 0; i < (LEN - page_len()) / sizeof(*w); i++)
+		w[i] = i;
+	return w;
+}
+
+static const struct kedge_segment_opts now = { .size = sizeof(now),
+					       .backend = KEDGE_SEGMENT_CONVERT };
+
+/* They are as they were, can be stored to, and made a segment. */
+static void assert_data_are_well(uint64_t *w, const struct kedge_segment_opts *o)
+{
+	struct kedge_segment *s;
+	size_t i;
+
+	assert_true(intact(w));
+	for (i = 0; i < LEN / sizeof(*w); i++)
+		w[i] = ~i;
+	for (i = 0; i < LEN / sizeof(*w); i++)
+		w[i] = i;
+	assert_int_equal(kedge_segment_make(w, LEN, o, &s), 0);
+	kedge_segment_remove(s);
+	assert_true(intact(w));
+	free_pages(w, LEN / page_len());
+}
+
+static void each_call_of_make_of_data_fails(void **state)
+{
+	struct kedge_segment *s;
+	unsigned int n, e, last;
+	uint64_t *w;
+	int rc;
+
+	need_convert();
+	for (e = 0; e < 3; e++)
+		for (n = 1, last = 1; last; n++) {
+			w = data_words();
+			fail_call(n, errors[e]);
+			rc = kedge_segment_make(w, LEN, NULL, &s);
+			last = calls >= fail_at;
+			fail_call(0, 0);
+			if (!rc)
+				kedge_segment_remove(s);
+			/* Where there is no memory to end one, they stay shared. */
+			assert_data_are_well(w, NULL);
+		}
+}
+
+/* Then they can be copied. */
+static void where_pins_cannot_be_told_data_stay(void **state)
+{
+	static const struct { long nr; int with, rc; } on[] = {
+		{ SYS_clone, EAGAIN, -EBUSY }, { SYS_clone, ENOMEM, -EBUSY },
+		{ SYS_clone, EPERM, -EOPNOTSUPP }, { SYS_pread64, EIO, -EOPNOTSUPP },
+		{ SYS_pread64, 0, -EOPNOTSUPP }, { SYS_mprotect, EPERM, -EOPNOTSUPP },
+	};
+	struct kedge_segment_info i = { .size = sizeof(i) };
+	struct kedge_segment *s;
+	uint64_t *w;
+	size_t n;
+
+	need_convert();
+	for (n = 0; n < sizeof(on) / sizeof(on[0]); n++) {
+		w = data_words();
+		call_that_fails.with = on[n].with;
+		call_that_fails.nr = on[n].nr;
+		assert_int_equal(kedge_segment_make(w, LEN, &now, &s), on[n].rc);
+		assert_non_null(strstr(kedge_strerror(on[n].rc), "pinned"));
+		assert_int_equal(kedge_segment_make(w, LEN, NULL, &s), 0);
+		call_that_fails.nr = -1;
+		assert_int_equal(kedge_segment_info(s, &i), 0);
+		assert_int_equal(i.backend, KEDGE_SEGMENT_COPY);
+		assert_non_null(strstr(i.reason, "pinned"));
+		kedge_segment_remove(s);
+		assert_data_are_well(w, &now);
+	}
+}
+
+/* io_uring may store there as this thread returns from a system call. */
+static void no_store_to_data_is_lost(void **state)
+{
+	uint64_t *w;
+	int fd[2];
+
+	need_convert();
+	w = data_words();
+	assert_int_equal(pipe2(fd, O_NONBLOCK), 0);
+	assert_int_equal(write(fd[1], "a", 1), 1);
+	memset(&store, 0, sizeof(store));
+	store.to = (char *)w;
+	store.from = fd[0];
+	assert_data_are_well(w, &now);
+	store.from = 0;
+	assert_int_equal(store.tries, STORES);
+	assert_int_equal(store.refused, STORES);
+	close(fd[0]);
+	close(fd[1]);
 }
 
 static int get_and_attach(const struct kedge_segment_id *id)
@@ -303,6 +451,8 @@ static void nothing_is_left(void **state)
 
 	each_call_of_make_fails(state);
 	assert_int_equal(open_fds(), fds);
+	each_call_of_make_of_data_fails(state);
+	assert_int_equal(open_fds(), fds);
 	each_call_of_get_and_attach_fails(state);
 	assert_int_equal(open_fds(), fds);
 	each_call_of_list_fails(state);
@@ -348,6 +498,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_call_of_make_fails),
+		cmocka_unit_test(each_call_of_make_of_data_fails),
+		cmocka_unit_test(where_pins_cannot_be_told_data_stay),
+		cmocka_unit_test(no_store_to_data_is_lost),
 		cmocka_unit_test(each_call_of_get_and_attach_fails),
 		cmocka_unit_test(each_call_of_list_fails),
 		cmocka_unit_test(nothing_is_left),
