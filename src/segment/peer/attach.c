@@ -16,7 +16,8 @@
 #include "segment/peer/attached.h"
 #include "segment/place.h"
 
-#define SETTLE_NS 100000000u
+#define SETTLE_NS  100000000u
+#define HOLD_TRIES 100
 
 /* As of an even generation all changes were heard of. It is loaded first: what moves it later is
  * seen at the next look. */
@@ -88,11 +89,25 @@ static int enter(struct kedge_attachment *a)
 #define FORGETS true
 #endif
 
+static bool hold(void *at, size_t len)
+{
+	return mmap(at, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE,
+		    -1, 0) != MAP_FAILED;
+}
+
+/* One mapping takes the place of one, so just the kernel's own memory may be wanting, for a
+ * moment. Free addresses may be another thread's when they are unmapped as a whole. */
 void segment_unmap(void *at, size_t len)
 {
-	if (mmap(at, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE,
-		 -1, 0) == MAP_FAILED)
-		munmap(at, len);
+	int tries;
+
+	for (tries = 0; !hold(at, len); tries++) {
+		if (tries == HOLD_TRIES) {
+			munmap(at, len);
+			return;
+		}
+		sched_yield();
+	}
 }
 
 /* In the list before it is mapped. */
