@@ -123,11 +123,14 @@ void context_unregister(struct swap_context *ctx, uintptr_t at, size_t len)
 		ctx->broken = true;
 }
 
-/* A context that hears would wait for itself: not while that is registered. */
+/* A context that hears would wait for itself: not while that is registered. To change that takes
+ * a mapping more; where there is none, the pages go with the context, which is broken then. */
 void context_drop(struct swap_context *ctx, uintptr_t at, size_t len)
 {
 	if (ctx->hears)
 		context_unregister(ctx, at, len);
+	if (ctx->hears && ctx->broken)
+		return;
 	madvise((void *)at, len, MADV_DONTNEED);
 	if (ctx->hears && context_register(ctx, at, len))
 		ctx->broken = true;

@@ -355,7 +355,7 @@ static bool move_in(struct swap_context *ctx, uintptr_t dst, uintptr_t src,
 			src += (size_t)n;
 			len -= (size_t)n;
 		} else if (!heal(ctx, dst, len, (int)n, &strange)) {
-			madvise((void *)src, len, MADV_DONTNEED);
+			context_drop(ctx, src, len);
 			ctx->broken = true;
 			return false;
 		}
