@@ -327,6 +327,8 @@ void piece_part(const struct piece *p, uintptr_t start, uintptr_t end, struct pi
 /* With lock. The end of what is there without a hole from @off of its file on, where it was
  * converted. */
 uint64_t piece_there_until(uint32_t extent, uint64_t off);
+/* With lock. Likewise from where on there is no hole up to @off, which is there. */
+uint64_t piece_there_from(uint32_t extent, uint64_t off);
 /* With lock. The extent that has @at where it was converted, or -1; up to where it has. */
 int piece_at(uintptr_t at, uintptr_t *until);
 /* With lock. Take @part of it out of @p: what is behind it, or NULL. */

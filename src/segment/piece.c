@@ -66,6 +66,22 @@ uint64_t piece_there_until(uint32_t extent, uint64_t off)
 	return off;
 }
 
+uint64_t piece_there_from(uint32_t extent, uint64_t off)
+{
+	const struct piece *p = seg->piece;
+
+	while (p < seg->piece + seg->piece_max) {
+		if (p->len && p->extent == extent && p->off < off &&
+		    off <= p->off + p->len && p->at - p->off == seg->extent[extent].at) {
+			off = p->off;
+			p = seg->piece;
+		} else {
+			p++;
+		}
+	}
+	return off;
+}
+
 int piece_at(uintptr_t at, uintptr_t *until)
 {
 	const struct piece *p;

@@ -170,6 +170,34 @@ static uint64_t next_there(uint32_t index, uint64_t off)
 	return next;
 }
 
+/* More holes than a peer knows apart. */
+static bool has_many_holes(uint32_t index)
+{
+	const uint64_t len = seg->extent[index].len;
+	uint64_t end = 0;
+	int parts;
+
+	for (parts = 0; end < len && parts < GONE_PARTS; parts++)
+		end = next_there(index, piece_there_until(index, end));
+	return end < len;
+}
+
+/* The part alone that was asked for: all around it is told as gone. */
+static bool tell_around(const struct conn *c, uint32_t index, uint64_t count)
+{
+	const struct extent *e = &seg->extent[index];
+	const uint64_t at = c->start - e->at, until = piece_there_until(index, at);
+	struct seg_gone m = { .head = seg_head(SEG_GONE), .count = COUNT_LATER,
+			      .end = piece_there_from(index, at) };
+
+	if (!tell(c, &m, sizeof(m)))
+		return false;
+	m.start = until;
+	m.end = e->len;
+	m.count = count;
+	return tell(c, &m, sizeof(m));
+}
+
 /* Parts that had gone before it came. The last may be told as more than it is. */
 static bool tell_gone(const struct conn *c, uint32_t index, uint64_t count)
 {
@@ -199,8 +227,10 @@ static bool hand_out(struct conn *c, int index, struct seg_answer *a)
 	a->file_len = e->len;
 	/* It counts from what it hears next. */
 	a->count = COUNT_LATER;
-	return send_answer(c, a, fd) &&
-	       tell_gone(c, a->word, atomic_load(&seg->check->changes[index]));
+	if (!send_answer(c, a, fd))
+		return false;
+	return (c->part && has_many_holes(a->word) ? tell_around : tell_gone)
+		(c, a->word, atomic_load(&seg->check->changes[index]));
 }
 
 static bool grant(struct conn *c, struct kedge_segment *s)

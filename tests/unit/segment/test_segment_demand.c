@@ -355,6 +355,30 @@ static void what_changes_is_mapped_at_the_same_addresses(void **state)
 	munmap(w, LEN);
 }
 
+/* More pieces than a peer knows holes of one part apart. */
+static void what_has_many_holes_is_attached(void **state)
+{
+	const size_t page = page_len();
+	uint64_t *w = words(LEN);
+	size_t i, k;
+
+	begin(w, LEN, &later);
+	assert_int_equal(peer_attach(&peer, 0, LEN), 0);
+	for (i = 0; i < 40; i++)
+		madvise((char *)w + (6 * i + 2) * page, 2 * page, MADV_DONTNEED);
+	for (k = 0; k < 3; k++) {
+		assert_int_equal(peer_reattach(&peer), 0);
+		assert_true(peer_valid(&peer));
+		for (i = 0; i < 40; i++) {
+			assert_int_equal(loaded((6 * i + 2) * page), 0);
+			assert_int_equal(loaded((6 * i + 1) * page), (6 * i + 1) * page / 8);
+			assert_int_equal(loaded((6 * i + 4) * page), (6 * i + 4) * page / 8);
+		}
+	}
+	end();
+	free_pages(w, LEN / page);
+}
+
 static void a_process_attaches_its_own(void **state)
 {
 	uint64_t *w = words(LEN), *there;
@@ -401,6 +425,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_fork_ends_parts_and_no_segment),
 		cmocka_unit_test(what_is_emptied_or_moved_is_attached_anew),
 		cmocka_unit_test(what_changes_is_mapped_at_the_same_addresses),
+		cmocka_unit_test(what_has_many_holes_is_attached),
 		cmocka_unit_test(a_process_attaches_its_own),
 	};
 
