@@ -176,10 +176,13 @@ static int start_reading(struct maps_reader *r)
 	r->have = 0;
 	/* The thread may have a table of its own, which ThreadSanitizer does not know. */
 	r->fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC);
-	return r->fd >= 0 ? 0
-			  : kedge_reason(-EOPNOTSUPP,
-					 "/proc/self/maps can't be read (%s): "
-					 "mount /proc", strerrordesc_np(errno));
+	if (r->fd >= 0)
+		return 0;
+	if (errno == EMFILE || errno == ENFILE)
+		return kedge_reason(-errno, "no descriptor is left to read /proc/self/maps: "
+				    "raise it with ulimit -n");
+	return kedge_reason(-EOPNOTSUPP, "/proc/self/maps can't be read (%s): mount /proc",
+			    strerrordesc_np(errno));
 }
 
 static int next_by_reading(uint64_t at, struct vma_span *whole)

@@ -130,6 +130,9 @@ static int fit(const struct traits *t)
 
 static int no_proc(void)
 {
+	if (errno == EMFILE || errno == ENFILE)
+		return kedge_reason(-errno, "no descriptor is left to read /proc/self/smaps: "
+				    "raise it with ulimit -n");
 	return kedge_reason(-EOPNOTSUPP, "/proc/self/smaps cannot be read "
 			    "(%s): mount /proc", strerrordesc_np(errno));
 }
@@ -171,6 +174,50 @@ int swap_why_not(uintptr_t at, size_t len)
 	rc = range_fit(smaps, at, len, &t);
 	fclose(smaps);
 	return rc;
+}
+
+/* ---- what other memory in its place would not have ---- */
+
+static const struct {
+	const char *flag;
+	const char *what;
+} kept[] = {
+	{ "dc", "kept from children (MADV_DONTFORK)" },
+	{ "wf", "emptied in children (MADV_WIPEONFORK)" },
+	{ "dd", "kept out of core dumps (MADV_DONTDUMP)" },
+};
+
+static int is_kept(const struct traits *t)
+{
+	size_t i;
+
+	if (has(t, "sh"))
+		return 0;
+	for (i = 0; i < ARRAY_SIZE(kept); i++)
+		if (has(t, kept[i].flag))
+			return kedge_reason(-EOPNOTSUPP, "the memory at 0x%llx is %s, and would "
+					    "not be any more: copy instead",
+					    (unsigned long long)t->start, kept[i].what);
+	return 0;
+}
+
+int swap_is_kept(uintptr_t at, size_t len)
+{
+	FILE *smaps = fopen("/proc/self/smaps", "re");
+	struct traits t = { .end = at };
+	uint64_t pos;
+	int rc = 0;
+
+	if (!smaps)
+		return no_proc();
+	for (pos = at; !rc && pos < at + len; pos = t.end) {
+		rc = traits_of(smaps, pos, &t);
+		if (rc || t.start >= at + len)
+			break;
+		rc = is_kept(&t);
+	}
+	fclose(smaps);
+	return rc == -ENOENT ? 0 : rc;
 }
 
 /* ---- two mappings, alike in everything? ---- */

@@ -143,20 +143,30 @@ static int why_not(const struct want *w, int rc)
 	case -ENFILE:
 		return kedge_reason(rc, "%s", strerrordesc_np(-rc));
 	}
-	why = swap_why_not(w->start, kedge__page_size());
+	/* Any part of it that is wanted. */
+	why = swap_is_kept(w->start, w->end - w->start);
+	if (!why)
+		why = swap_why_not(w->start, kedge__page_size());
 	return why ? why : kedge_reason(-EOPNOTSUPP, "that memory cannot be shared in place (%s)",
 					strerrordesc_np(-rc));
+}
+
+static int add(uintptr_t start, uintptr_t end)
+{
+	int rc = swap_is_kept(start, end - start);
+
+	return rc ? rc : extent_add(start, end - start);
 }
 
 /* With its neighbours if they can be, too. */
 static int convert_run(const struct want *w, const struct run *r)
 {
 	uintptr_t end = lesser(r->hi, w->end);
-	int i = extent_add(r->lo, r->hi - r->lo);
+	int i = add(r->lo, r->hi);
 
 	if (i < 0 && i != -ESTALE && i != -EPERM && i != -EAGAIN &&
 	    (r->lo < w->start || r->hi > end))
-		i = extent_add(w->start, end - w->start);
+		i = add(w->start, end);
 	if (i < 0)
 		return i;
 	sig_lock(&seg_lock);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/process/cancel.h"
+#include "pages/internal.h"
 #include "segment/thread/thread.h"
 
 #define MODE_DEFAULT 0600u
@@ -47,8 +48,10 @@ static int convert_now(struct kedge_segment *s)
 {
 	const size_t page = kedge__page_size();
 	uintptr_t at = round_down(s->addr, page), end = round_up(s->addr + s->len, page);
-	int rc = extent_get(at, end - at);
+	int rc = swap_is_kept(at, end - at);
 
+	if (!rc)
+		rc = extent_get(at, end - at);
 	if (rc < 0)
 		return rc;
 	s->extent = rc;

@@ -14,7 +14,8 @@ static bool has_ended(const struct kedge_grant *g)
 			? module_ended(g)
 			: __atomic_load_n(&g->ended, __ATOMIC_RELAXED)) ||
 	       !clofork_ours(&g->pidfd) ||
-	       syscall(SYS_pidfd_send_signal, g->pidfd.fd, 0, NULL, 0);
+	       /* Another user's process is none to be sent signals, and lives. */
+	       (syscall(SYS_pidfd_send_signal, g->pidfd.fd, 0, NULL, 0) && errno != EPERM);
 }
 
 static int owner_ended(void)

@@ -263,6 +263,16 @@ static uint64_t *data_words(void)
 static const struct kedge_segment_opts now = { .size = sizeof(now),
 					       .backend = KEDGE_SEGMENT_CONVERT };
 
+/* Data becomes a segment while the program has no other. */
+static void need_one_thread(void)
+{
+	need_convert();
+#ifdef __SANITIZE_THREAD__
+	print_message("skipped: ThreadSanitizer has a thread of its own\n");
+	skip();
+#endif
+}
+
 /* They are as they were, can be stored to, and made a segment. */
 static void assert_data_are_well(uint64_t *w, const struct kedge_segment_opts *o)
 {
@@ -287,7 +297,7 @@ static void each_call_of_make_of_data_fails(void **state)
 	uint64_t *w;
 	int rc;
 
-	need_convert();
+	need_one_thread();
 	for (e = 0; e < 3; e++)
 		for (n = 1, last = 1; last; n++) {
 			w = data_words();
@@ -315,7 +325,7 @@ static void where_pins_cannot_be_told_data_stay(void **state)
 	uint64_t *w;
 	size_t n;
 
-	need_convert();
+	need_one_thread();
 	for (n = 0; n < sizeof(on) / sizeof(on[0]); n++) {
 		w = data_words();
 		call_that_fails.with = on[n].with;
@@ -338,7 +348,7 @@ static void no_store_to_data_is_lost(void **state)
 	uint64_t *w;
 	int fd[2];
 
-	need_convert();
+	need_one_thread();
 	w = data_words();
 	assert_int_equal(pipe2(fd, O_NONBLOCK), 0);
 	assert_int_equal(write(fd[1], "a", 1), 1);
