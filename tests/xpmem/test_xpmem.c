@@ -314,8 +314,18 @@ static void holes(void)
 	barrier(3);
 }
 
+/* What is converted as it is attached takes that. */
+static void need_stopped_threads(void)
+{
+#ifdef __SANITIZE_THREAD__
+	print_message("skipped: no thread is stopped under ThreadSanitizer\n");
+	skip();
+#endif
+}
+
 static void a_hole_is_a_sigbus(void **state)
 {
+	need_stopped_threads();
 	run(2, holes);
 }
 
@@ -474,6 +484,7 @@ static void everything(void)
 
 static void the_whole_address_space_is_one_segment(void **state)
 {
+	need_stopped_threads();
 	run(2, everything);
 }
 
