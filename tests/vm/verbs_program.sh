@@ -29,7 +29,8 @@ run()
 	echo "== $name"
 	# shellcheck disable=SC2086 # no word, or one
 	"$@" "$program" "$tmp/$name" $word >"$tmp/out" 2>&1 ||
-		fail "$name: exit status $?"
+		fail "$name: exit status $?
+$(grep -E '^\[ *(FAILED|ERROR|LINE) *\]' "$tmp/out")"
 	cat "$tmp/out"
 	diff "$tmp/plain" "$tmp/$name" >"$tmp/diff" || {
 		fail "$name: other answers than plain"
