@@ -21,6 +21,9 @@
 /* Registered ranges are pages; the page size is asked for once. */
 size_t kedge__page_size(void);
 
+/* -@err with the remedy, if no descriptor is left; 0 if it is another error. */
+int error_no_fd(int err);
+
 static inline uint64_t round_down(uint64_t v, uint64_t to)
 {
 	return v & ~(to - 1);

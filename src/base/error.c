@@ -59,6 +59,16 @@ int kedge_reason(int rc, const char *fmt, ...)
 	return rc;
 }
 
+int error_no_fd(int err)
+{
+	if (err != EMFILE && err != ENFILE)
+		return 0;
+	/* An older reason of the same error does not stand for this one. */
+	if (last.rc == -err)
+		last.rc = 0;
+	return -err;
+}
+
 const char *kedge_strerror(int rc)
 {
 	size_t i;

@@ -178,9 +178,8 @@ static int start_reading(struct maps_reader *r)
 	r->fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC);
 	if (r->fd >= 0)
 		return 0;
-	if (errno == EMFILE || errno == ENFILE)
-		return kedge_reason(-errno, "no descriptor is left to read /proc/self/maps: "
-				    "raise it with ulimit -n");
+	if (error_no_fd(errno))
+		return error_no_fd(errno);
 	return kedge_reason(-EOPNOTSUPP, "/proc/self/maps can't be read (%s): mount /proc",
 			    strerrordesc_np(errno));
 }

@@ -82,6 +82,8 @@ static int new_uffd(bool hears)
 
 	if (fd < 0)
 		fd = (int)syscall(SYS_userfaultfd, flags | UFFD_USER_MODE_ONLY);
+	if (fd < 0 && error_no_fd(errno))
+		return error_no_fd(errno);
 	if (fd < 0) {
 		err = errno == ENOSYS ? EOPNOTSUPP : errno;
 		return kedge_reason(-err, "userfaultfd is refused (%s): allow "

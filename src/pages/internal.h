@@ -132,7 +132,7 @@ int swap_vma_at(int maps_fd, uintptr_t at, struct vma_span *vma);
 /* Why the kernel refuses [at, at + len): -EFAULT or -EOPNOTSUPP, in words. */
 int swap_why_not(uintptr_t at, size_t len);
 /* Private memory there has a property that other memory would not have which takes its place:
- * -EOPNOTSUPP and which. */
+ * -EOPNOTSUPP and which; -EFAULT: nothing is mapped in a part of it. */
 int swap_is_kept(uintptr_t at, size_t len);
 /* 0 if both are of one mapping each, fit to be swapped, and alike. */
 int swap_alike(uintptr_t a, uintptr_t b, size_t len);

@@ -130,9 +130,8 @@ static int fit(const struct traits *t)
 
 static int no_proc(void)
 {
-	if (errno == EMFILE || errno == ENFILE)
-		return kedge_reason(-errno, "no descriptor is left to read /proc/self/smaps: "
-				    "raise it with ulimit -n");
+	if (error_no_fd(errno))
+		return error_no_fd(errno);
 	return kedge_reason(-EOPNOTSUPP, "/proc/self/smaps cannot be read "
 			    "(%s): mount /proc", strerrordesc_np(errno));
 }
@@ -143,9 +142,9 @@ static int not_there(uint64_t at)
 			    (unsigned long long)at);
 }
 
-/* Check that all of a range may be swapped. @first is its first mapping. */
-static int range_fit(FILE *smaps, uintptr_t at, size_t len,
-		     struct traits *first)
+/* @check each mapping of a range up to the first that fails. @first is the first. */
+static int range_check(FILE *smaps, uintptr_t at, size_t len, int (*check)(const struct traits *t),
+		       struct traits *first)
 {
 	struct traits t = { .end = at };
 	uint64_t pos;
@@ -156,14 +155,14 @@ static int range_fit(FILE *smaps, uintptr_t at, size_t len,
 		if (rc == -ENOENT || (!rc && t.start > pos))
 			rc = not_there(pos);
 		if (!rc)
-			rc = fit(&t);
+			rc = check(&t);
 		if (pos == at)
 			*first = t;
 	}
 	return rc;
 }
 
-int swap_why_not(uintptr_t at, size_t len)
+static int check_all(uintptr_t at, size_t len, int (*check)(const struct traits *t))
 {
 	FILE *smaps = fopen("/proc/self/smaps", "re");
 	struct traits t;
@@ -171,9 +170,15 @@ int swap_why_not(uintptr_t at, size_t len)
 
 	if (!smaps)
 		return no_proc();
-	rc = range_fit(smaps, at, len, &t);
+	rc = range_check(smaps, at, len, check, &t);
 	fclose(smaps);
 	return rc;
+}
+
+/* All of it may be swapped. */
+int swap_why_not(uintptr_t at, size_t len)
+{
+	return check_all(at, len, fit);
 }
 
 /* ---- what other memory in its place would not have ---- */
@@ -203,21 +208,7 @@ static int is_kept(const struct traits *t)
 
 int swap_is_kept(uintptr_t at, size_t len)
 {
-	FILE *smaps = fopen("/proc/self/smaps", "re");
-	struct traits t = { .end = at };
-	uint64_t pos;
-	int rc = 0;
-
-	if (!smaps)
-		return no_proc();
-	for (pos = at; !rc && pos < at + len; pos = t.end) {
-		rc = traits_of(smaps, pos, &t);
-		if (rc || t.start >= at + len)
-			break;
-		rc = is_kept(&t);
-	}
-	fclose(smaps);
-	return rc == -ENOENT ? 0 : rc;
+	return check_all(at, len, is_kept);
 }
 
 /* ---- two mappings, alike in everything? ---- */
@@ -260,7 +251,7 @@ static bool same_policy(uintptr_t a, uintptr_t b)
 
 static int one_mapping(FILE *smaps, uintptr_t at, size_t len, struct traits *t)
 {
-	int rc = range_fit(smaps, at, len, t);
+	int rc = range_check(smaps, at, len, fit, t);
 
 	if (!rc && t->end - at < len)
 		rc = kedge_reason(-EOPNOTSUPP, "the range at 0x%llx lies in "

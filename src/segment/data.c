@@ -246,7 +246,7 @@ int data_make_anonymous(uintptr_t at, size_t len)
 	f.pagemap = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/pagemap",
 				 O_RDONLY | O_CLOEXEC);
 	if (f.pagemap < 0)
-		return why_not(-EPERM);
+		return error_no_fd(errno) ? error_no_fd(errno) : why_not(-EPERM);
 	rc = make_anonymous(&f);
 	syscall(SYS_close, f.pagemap);
 	return rc ? why_not(rc) : f.cnt;

@@ -155,7 +155,9 @@ static int add(uintptr_t start, uintptr_t end)
 {
 	int rc = swap_is_kept(start, end - start);
 
-	return rc ? rc : extent_add(start, end - start);
+	if (rc)
+		return rc == -EFAULT ? -ESTALE : rc;
+	return extent_add(start, end - start);
 }
 
 /* With its neighbours if they can be, too. */

@@ -42,6 +42,9 @@ static int missing(int err)
 	case EPERM:
 		return kedge_reason(-EOPNOTSUPP, NODE " may not be opened (%s)",
 				    strerrordesc_np(err));
+	case EMFILE:
+	case ENFILE:
+		return error_no_fd(err);
 	}
 	return kedge_reason(-err, NODE ": %s", strerrordesc_np(err));
 }
