@@ -325,77 +325,85 @@ static void let_it_go_on(void)
 	assert_int_equal(write(sv[0], "g", 1), 1);
 }
 
+struct scene {
+	uint64_t *out;
+	uint64_t *in; /* a segment */
+	struct kedge_segment *segment;
+	uint64_t seed;
+	uint64_t name; /* of the receive */
+	pid_t pid;
+};
+
+/* A message into @s->in is under way, and its sender is held up. */
+static void hold_up(struct scene *s)
+{
+	*s = (struct scene){ .out = memory(), .in = memory(), .seed = 1 };
+	s->pid = begin(false);
+	s->segment = share(s->in);
+	while (!is_held_up(s->out, s->in, ++s->seed, &s->name))
+		;
+}
+
+static void leave(struct scene *s)
+{
+	kedge_segment_remove(s->segment);
+	munmap(s->out, LEN);
+	munmap(s->in, LEN);
+}
+
 /* Memory that became private meanwhile: the receiver copies that chunk. */
 static void what_is_stored_in_vain_is_copied_again(void **state)
 {
-	uint64_t *out = memory(), *in = memory(), seed = 1, name;
-	pid_t pid = begin(false), child;
-	struct kedge_segment *t = share(in);
 	struct kedge_completion c;
+	struct scene s;
+	pid_t child;
 
-	while (!is_held_up(out, in, ++seed, &name))
-		;
+	hold_up(&s);
 	child = fork();
 	if (!child)
 		_exit(0);
 	ends_well(child);
 	let_it_go_on();
 	finish(ch, &c);
-	assert_true(has_words(in, seed));
-	finish_peer(pid, out, in);
-	kedge_segment_remove(t);
-	munmap(out, LEN);
-	munmap(in, LEN);
+	assert_true(has_words(s.in, s.seed));
+	finish_peer(s.pid, s.out, s.in);
+	leave(&s);
 }
 
 static void a_cancelled_receive_waits_for_the_store(void **state)
 {
-	uint64_t *out = memory(), *in = memory(), seed = 1, name;
-	pid_t pid = begin(false);
-	struct kedge_segment *t = share(in);
 	struct kedge_completion c;
+	struct scene s;
 	int i;
 
-	while (!is_held_up(out, in, ++seed, &name))
-		;
-	assert_int_equal(kedge_channel_cancel(ch, name), 0);
+	hold_up(&s);
+	assert_int_equal(kedge_channel_cancel(ch, s.name), 0);
 	for (i = 0; i < 100; i++)
 		assert_int_equal(kedge_channel_poll(ch, &c, 1), 0);
 	let_it_go_on();
 	while (!kedge_channel_poll(ch, &c, 1))
 		;
 	assert_int_equal(c.status, -ECANCELED);
-	write_words(in, 5);
-	say(ch, out, LEN, LAST);
-	hear(ch, out, LEN);
-	ends_well(pid);
-	assert_true(has_words(in, 5));
-	kedge_channel_close(ch);
-	kedge_listener_close(l);
-	kedge_segment_remove(t);
-	munmap(out, LEN);
-	munmap(in, LEN);
+	finish_peer(s.pid, s.out, s.in);
+	leave(&s);
 }
 
 /* The channel ends, and the buffer is the program's; the peer goes on then. */
 static void what_is_stored_late_is_nobodys(void **state)
 {
-	uint64_t *out = memory(), *in = memory(), seed = 1, name;
-	pid_t pid = begin(false);
-	struct kedge_segment *t = share(in);
+	struct scene s;
 
-	while (!is_held_up(out, in, ++seed, &name))
-		;
+	hold_up(&s);
 	kedge_channel_close(ch);
-	write_words(in, 5);
+	write_words(s.in, 5);
 	let_it_go_on();
-	ends_well(pid);
-	assert_true(has_words(in, 5));
+	ends_well(s.pid);
+	assert_true(has_words(s.in, 5));
 	kedge_listener_close(l);
-	kedge_segment_remove(t);
-	assert_true(has_words(in, 5));
-	munmap(out, LEN);
-	munmap(in, LEN);
+	kedge_segment_remove(s.segment);
+	s.segment = NULL;
+	assert_true(has_words(s.in, 5));
+	leave(&s);
 }
 
 /* The program does to its buffer what it may between two messages, and knows where it is then:

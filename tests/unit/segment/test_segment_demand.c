@@ -379,6 +379,16 @@ static void what_has_many_holes_is_attached(void **state)
 	free_pages(w, LEN / page);
 }
 
+/* The attachment is the parent's, and stays. */
+static int reattach_in_child(void *arg)
+{
+	struct kedge_attachment *a = arg;
+
+	CHILD_CHECK(kedge_segment_reattach(&a) == -ECHILD);
+	CHILD_CHECK(a == arg);
+	return 0;
+}
+
 static void a_process_attaches_its_own(void **state)
 {
 	uint64_t *w = words(LEN), *there;
@@ -401,6 +411,8 @@ static void a_process_attaches_its_own(void **state)
 	assert_false(kedge_segment_valid(b));
 	assert_int_equal(kedge_segment_reattach(&a), 0);
 	assert_ptr_equal(kedge_segment_addr(a), there);
+	assert_true(kedge_segment_valid(a));
+	assert_int_equal(in_raw_child(reattach_in_child, a), 0);
 	assert_true(kedge_segment_valid(a));
 	assert_int_equal(there[9], 90);
 	kedge_segment_detach(a);

@@ -367,6 +367,7 @@ static int get_and_attach(const struct kedge_segment_id *id)
 {
 	struct kedge_attachment *a;
 	struct kedge_grant *g;
+	const uint64_t *at = NULL;
 	int rc = kedge_segment_get(id, RW, &g);
 
 	if (rc)
@@ -376,7 +377,15 @@ static int get_and_attach(const struct kedge_segment_id *id)
 		kedge_segment_detach(a);
 	rc = kedge_segment_attach(g, 0, LEN, 0, &a);
 	if (!rc) {
-		assert_int_equal(((uint64_t *)kedge_segment_addr(a))[77], 77);
+		at = kedge_segment_addr(a);
+		assert_int_equal(at[77], 77);
+		assert_true(kedge_segment_valid(a));
+		rc = kedge_segment_reattach(&a);
+		assert_int_equal(!a, !!rc);
+	}
+	if (!rc) {
+		assert_ptr_equal(kedge_segment_addr(a), at);
+		assert_int_equal(at[77], 77);
 		assert_true(kedge_segment_valid(a));
 		kedge_segment_detach(a);
 	}
