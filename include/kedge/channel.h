@@ -298,8 +298,9 @@ KEDGE_API int kedge_channel_open_fd(int fd,
  * Operations under way are over without a completion; their buffers are the
  * caller's again when this returns. What was sent and is complete here reaches
  * the peer, which is told of what was received here, too: where it has left no room
- * for that, it is waited for, up to a second. Memory of kedge_channel_alloc() ends
- * with it.
+ * for that, it is waited for, up to a second; so is a peer that is stopped while it
+ * copies, from which a buffer in a segment is taken away then (seconds, for a large
+ * one). Memory of kedge_channel_alloc() ends with it.
  *
  * Threads: one, the last user.
  */

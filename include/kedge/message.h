@@ -94,8 +94,8 @@ KEDGE_API int kedge_channel_send(struct kedge_channel *channel,
  * Receives are matched in the order in which they were posted, with messages in
  * the order in which they were sent, as MPI has it: a message that no receive
  * matches holds up none behind it, as long as the limits of struct
- * kedge_channel_opts allow. A completion
- * follows always.
+ * kedge_channel_opts allow. A completion follows always; those of several may come in
+ * another order.
  *
  * Threads: and Fork: as kedge_channel_open_shm().
  *

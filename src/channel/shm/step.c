@@ -5,7 +5,10 @@
  * so no order is needed there; a chunk that is done is counted with release and
  * the count is loaded with acquire before the buffer is anybody else's. A chunk that a side has
  * claimed is its own until it is counted; one that the sender returns is the receiver's from
- * then on, and is counted by it alone.
+ * then on, and is counted by it alone. What the sender has stored may be in the buffer all the
+ * same, as a generation moves for other reasons, too. So a chunk is returned with release and
+ * taken back with acquire: those stores come before the receiver's, which are of the same bytes.
+ * Without that they could be seen after the message is over, in a buffer that is used anew.
  */
 #include <stdatomic.h>
 
