@@ -16,8 +16,8 @@ NOTIFY = ('unit:watch', 'unit:settle', 'unit:origin', 'unit:notifier*', 'unit:an
           'unit:cache', 'stress:stress_notifier')
 HOOKS = ('hooks:*', 'process:*, hooks', 'churn:*hooks*')
 DEVICE = ('unit:device', 'unit:proc', 'unit:uring*', 'unit:verbs*')
-SEGMENT = ('unit:segment*', 'stress:stress_segment')
-PAGES = ('unit:share*',)
+SEGMENT = ('unit:segment*', 'process:segment_limits', 'stress:stress_segment')
+PAGES = ('unit:share*', 'process:segment_limits')
 PRELOAD = ('preload:*',)
 PROCESS = ('process:*', 'churn:*')
 CHANNEL = ('unit:channel*', 'unit:ofi*', 'channel:hostile peers',

@@ -180,6 +180,9 @@ MUTANTS = [
 ]
 
 PAGES = [
+    ('context.c', 'waits-for-itself',
+     'a process that has as many mappings as it may never comes back',
+     '\tif (ctx->hears && ctx->broken)\n\t\treturn;\n', ''),
     ('share/private.c', 'exchange-without-a-look',
      'what is mapped before the exchange is lost',
      '\t\trc = is_protected(ctx, at, len, from);\n', '\t\trc = 0;\n'),
