@@ -245,7 +245,18 @@ static void context_close(struct swap_context *ctx)
 	own_unmap(ctx, ctx->own_len);
 }
 
-/* Does without what /proc does not show: then pages are moved one by one. */
+/* Goes without what /proc does not show: then pages are moved one by one. */
+static int open_files(struct swap_context *ctx)
+{
+	if (ctx->pagemap < 0 || !fd_same(ctx->pagemap, &ctx->pagemap_id))
+		ctx->pagemap = open_proc("/proc/self/pagemap", &ctx->pagemap_id);
+	if (ctx->pagemap < 0 && error_no_fd(errno))
+		return error_no_fd(errno);
+	if (ctx->maps < 0 || !fd_same(ctx->maps, &ctx->maps_id))
+		ctx->maps = open_proc("/proc/self/maps", &ctx->maps_id);
+	return ctx->maps < 0 ? error_no_fd(errno) : 0;
+}
+
 static int context_open(size_t len, bool hears, struct swap_context **out)
 {
 	size_t cap = hears ? len : CAP_MIN, pieces, places, own_len;
@@ -279,8 +290,7 @@ static int context_open(size_t len, bool hears, struct swap_context **out)
 		rc = map_area(ctx);
 	if (rc)
 		goto close_uffd;
-	ctx->pagemap = open_proc("/proc/self/pagemap", &ctx->pagemap_id);
-	ctx->maps = open_proc("/proc/self/maps", &ctx->maps_id);
+	ctx->pagemap = ctx->maps = -1;
 	*out = ctx;
 	return 0;
 
@@ -366,6 +376,7 @@ static int adopt(void)
 static int get(size_t len, bool hears, struct swap_context **out)
 {
 	struct swap_context **link, *ctx, *small = NULL;
+	int rc;
 
 	sig_lock_blocked(&lock);
 	for (link = &idle; (ctx = *link); link = &ctx->next)
@@ -390,10 +401,16 @@ static int get(size_t len, bool hears, struct swap_context **out)
 		context_close(ctx);
 		ctx = NULL;
 	}
-	if (!ctx)
-		return context_open(len, hears, out);
-	*out = ctx;
-	return 0;
+	rc = ctx ? 0 : context_open(len, hears, &ctx);
+	if (rc)
+		return rc;
+	/* There may have been no descriptor left when it was opened. */
+	rc = open_files(ctx);
+	if (rc)
+		context_put(ctx);
+	else
+		*out = ctx;
+	return rc;
 }
 
 int context_get(size_t len, struct swap_context **out)

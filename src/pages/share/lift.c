@@ -118,7 +118,8 @@ static int look_lifted(const struct swap_context *ctx, uintptr_t at, size_t len)
 	struct vma_info v;
 
 	for (; at < end; at = v.end) {
-		if (vma_at(ctx->maps, at, &v) || !v.plain)
+		if (vma_at(ctx->maps, at, &v) || !v.plain ||
+		    v.prot != (PROT_READ | PROT_WRITE))
 			return -ESTALE;
 		c.range.start = at;
 		c.range.len = (v.end < end ? v.end : end) - at;

@@ -21,6 +21,9 @@ struct share_change {
 	int mark; /* see pages_mark_open(), or -1 */
 	int watch; /* the userfaultfd of what is shared then, or was, or -1 */
 	bool *unwatched; /* set where it could not be registered */
+	struct fd_id file_id; /* of those three, in that order */
+	struct fd_id mark_id;
+	struct fd_id watch_id;
 };
 
 /* lift.c, private.c: the work on a chunk: 0, SWAP_TAKEN or a negative errno. */

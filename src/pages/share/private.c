@@ -165,31 +165,39 @@ int share_not_private(int rc)
 			    "cgroup at its limit?", strerrordesc_np(-rc));
 }
 
-/* Whether it is that part of the file, and nothing that another thread has put there. */
-static bool is_of_file(const struct swap_context *ctx, uintptr_t at, size_t len, int fd,
-		       uint64_t off)
+/* 0: it is that part of the file; -ESTALE: it is what another thread has put there. */
+static int is_of_file(const struct swap_context *ctx, uintptr_t at, size_t len, int fd,
+		      uint64_t off)
 {
 	const uintptr_t end = at + len, first = at;
 	struct vma_info v;
 	struct stat st;
+	int rc;
 
 	if (fstat(fd, &st))
-		return false;
-	for (; at < end; at = v.end)
-		if (vma_at(ctx->maps, at, &v) || !v.shared || v.inode != st.st_ino ||
-		    v.dev != st.st_dev || v.off + (at - v.start) != off + (at - first))
-			return false;
-	return true;
+		return -errno;
+	for (; at < end; at = v.end) {
+		rc = vma_at(ctx->maps, at, &v);
+		if (rc)
+			return rc == -ENOENT ? -ESTALE : rc;
+		if (!v.shared || v.inode != st.st_ino || v.dev != st.st_dev ||
+		    v.off + (at - v.start) != off + (at - first))
+			return -ESTALE;
+	}
+	return 0;
 }
 
-int share_end(struct swap_context *ctx, const struct share_change *c, uintptr_t at, size_t len)
+/* One mapping, or a part of it, which the program may have made read-only. */
+static int end_mapping(struct swap_context *ctx, const struct share_change *c, uintptr_t at,
+		       size_t len, int prot)
 {
 	const uint64_t off = c->off + (at - c->at);
 	int rc;
 
 	hear_begin(ctx, at, len);
-	if (!is_of_file(ctx, at, len, c->fd, off))
-		return -ESTALE;
+	rc = is_of_file(ctx, at, len, c->fd, off);
+	if (rc)
+		return rc;
 	share_unwatch(c, at, len);
 	rc = protect(ctx, at, len);
 	if (rc)
@@ -202,10 +210,30 @@ int share_end(struct swap_context *ctx, const struct share_change *c, uintptr_t 
 	if (rc) {
 		hear_unregister(ctx, at, len);
 		share_watch(c, at, len);
-	} else if (c->mark >= 0) {
-		mark_set(c->mark, at, len);
+	} else {
+		if (prot != (PROT_READ | PROT_WRITE))
+			mprotect((void *)at, len, prot);
+		if (c->mark >= 0)
+			mark_set(c->mark, at, len);
 	}
 	/* In any case: a mapping that was made again is not registered. */
 	hear_wake(ctx, at, len);
 	return rc && rc != -ESTALE ? share_not_private(rc) : rc;
+}
+
+int share_end(struct swap_context *ctx, const struct share_change *c, uintptr_t at, size_t len)
+{
+	const uintptr_t end = at + len;
+	struct vma_info v;
+	int rc = is_of_file(ctx, at, len, c->fd, c->off + (at - c->at));
+
+	for (; !rc && at < end; at = v.end) {
+		rc = vma_at(ctx->maps, at, &v);
+		if (rc)
+			return rc == -ENOENT ? -ESTALE : rc;
+		if (v.end > end)
+			v.end = end;
+		rc = end_mapping(ctx, c, at, v.end - at, (int)v.prot);
+	}
+	return rc;
 }

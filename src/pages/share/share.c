@@ -22,6 +22,7 @@
 /* How long an access may wait is what it takes to copy so much. */
 #define CHUNK_LEN ((size_t)4 << 20)
 #define STACK_USED ((size_t)64 << 10)
+#define DESCRIPTORS_TRIES 3
 
 /* ---- a chunk ---- */
 
@@ -47,11 +48,36 @@ static bool is_tool(const struct step *s)
 	       others_stopped_uses(s->at, s->len);
 }
 
+static bool has(int fd, const struct fd_id *id)
+{
+	return fd < 0 || fd_same(fd, id);
+}
+
+/*
+ * The program may have closed what it does not know, and have a file of its own under the
+ * number. Once its threads are stopped it closes nothing.
+ */
+static bool has_descriptors(const struct step *s)
+{
+	const struct share_change *c = s->c;
+	struct swap_context *ctx = s->ctx;
+
+	if (!fd_same(ctx->uffd, &ctx->uffd_id) || !has(ctx->maps, &ctx->maps_id) ||
+	    !has(ctx->pagemap, &ctx->pagemap_id)) {
+		ctx->broken = true;
+		return false;
+	}
+	return fd_same(c->fd, &c->file_id) && has(c->mark, &c->mark_id) &&
+	       has(c->watch, &c->watch_id);
+}
+
 static int work(void *arg)
 {
 	struct step *s = arg;
 
 	s->called = true;
+	if (!has_descriptors(s))
+		return -EBADF;
 	if (is_tool(s))
 		return -ESTALE;
 	return s->c->fn(s->ctx, s->c, s->at, s->len);
@@ -83,7 +109,7 @@ static int announced(struct swap_context *ctx, const struct share_change *c,
 	return rc;
 }
 
-static int one_chunk(const struct share_change *c, uintptr_t at, size_t len)
+static int try_chunk(const struct share_change *c, uintptr_t at, size_t len)
 {
 	struct swap_context *ctx;
 	unsigned int tries = 0;
@@ -99,6 +125,16 @@ static int one_chunk(const struct share_change *c, uintptr_t at, size_t len)
 	} while (rc == SWAP_TAKEN && swap_try_again(ended, ++tries));
 	move_guard_done();
 	context_put(ctx);
+	return rc;
+}
+
+static int one_chunk(const struct share_change *c, uintptr_t at, size_t len)
+{
+	int try, rc = -EBADF;
+
+	/* A context's are opened anew. */
+	for (try = 0; try < DESCRIPTORS_TRIES && rc == -EBADF; try++)
+		rc = try_chunk(c, at, len);
 	return rc;
 }
 
@@ -176,11 +212,14 @@ static bool is_in_use(uintptr_t at, size_t len)
 	       (at < own + STACK_USED && own - STACK_USED < at + len);
 }
 
-static int by_chunks(const struct share_change *c, size_t len, size_t *done)
+static int by_chunks(struct share_change *c, size_t len, size_t *done)
 {
 	NO_CANCEL();
 
 	*done = 0;
+	fd_note(c->fd, &c->file_id);
+	fd_note(c->mark, &c->mark_id);
+	fd_note(c->watch, &c->watch_id);
 	if (own_data_in(c->at, c->at + len))
 		return kedge_reason(-EOPNOTSUPP, "variables of kedge's own are in those pages "
 				    "(the program is linked with its archive): copy instead");
@@ -196,8 +235,8 @@ static int taken(void)
 
 int pages_share(void *at, size_t len, int fd, uint64_t off, size_t *done)
 {
-	const struct share_change c = { .fn = share_lift, .at = (uintptr_t)at, .fd = fd,
-					.off = off, .mark = -1, .watch = -1 };
+	struct share_change c = { .fn = share_lift, .at = (uintptr_t)at, .fd = fd, .off = off,
+				  .mark = -1, .watch = -1 };
 	int rc = by_chunks(&c, len, done);
 
 	return rc == SWAP_TAKEN ? taken() : rc;

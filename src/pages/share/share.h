@@ -60,10 +60,11 @@ int pages_share_stopped(void *at, size_t len, int fd, uint64_t off, int watch, s
  * Parameters and promises as there, but that threads which read go on: those that write
  * wait until the memory is private. They are stopped meanwhile, 4 MiB at a time, if they can
  * be (base/process/stop.h): then no mapping of theirs is lost, whatever they do. What others
- * write to the memfd from then on is not
- * seen. The memfd keeps its pages. Advice, names and memory policy are those of new memory.
+ * write to the memfd from then on is not seen. The memfd keeps its pages, the memory its
+ * protection. Advice, names and memory policy are those of new memory.
  *
- * Return: 0, or a negative errno with a reason, and the rest is shared as it was:
+ * Return: 0, or a negative errno with a reason, and the rest is shared as it was; but where it
+ * is of several protections, some of the 4 MiB behind *@done may be private:
  *   -EOPNOTSUPP Linux before 5.19 cannot hold writers to shared memory back
  *   -ENOMEM     no memory, or no mapping left (vm.max_map_count)
  *   -ESTALE     another thread has unmapped a part, or mapped something else there: that
