@@ -116,16 +116,17 @@ struct kedge_segment_info {
  *
  * With KEDGE_SEGMENT_MODULE the memory does not change, and may have holes. Without it,
  * private anonymous memory (a heap, a stack, a mapping, what a program has as bss) is made
- * shareable in place: same addresses, same contents. Other threads read and write it
- * meanwhile, and no store is lost; a system call that is given an address there at that
- * moment may fail with EFAULT where the process may not have userfaultfd handle the
- * kernel's faults. No other thread unmaps or moves a part of it before the call returns.
- * It costs about what a copy of its pages costs. Other memory, and what a device or a
- * transfer has pinned, can be copied only.
+ * shareable in place: same addresses, same contents. Other threads are stopped for each
+ * 4 MiB, as by a debugger, so no store is lost: calls that wait may fail with EINTR
+ * (signal(7)). Where they cannot be (a debugger, a seccomp filter, kernel.yama.ptrace_scope
+ * above 1), they read and write it meanwhile; then a system call that is given an address
+ * there fails with EFAULT, unless the process may have userfaultfd handle the kernel's
+ * faults, and no other thread may end, or unmap or move a part of it, before the call
+ * returns. It costs about what a copy of its pages costs. Other memory, and what a device or
+ * a transfer has pinned, can be copied only.
  *
  * With KEDGE_SEGMENT_ON_ATTACH or KEDGE_SEGMENT_WHOLE, and of a range with holes, it is done
- * when a peer attaches, of what it attaches, for as long as peers have that. Other threads are
- * stopped for each 4 MiB, as by a debugger: calls that wait may fail with EINTR (signal(7)).
+ * when a peer attaches, of what it attaches, for as long as peers have that.
  *
  * From then on kedge's caches keep no registration of the pages, and huge pages are not used
  * there. What the owner does keeps its meaning: munmap() and mremap() take memory from those
@@ -147,7 +148,8 @@ struct kedge_segment_info {
  *   -EBUSY       KEDGE_SEGMENT_CONVERT: a page is pinned, or may be, or is shared with a child
  *   -ENOSPC      the process has as many segments as it may (1024, in 500 ranges), or the user
  *   -ENOMEM, -EMFILE, -ENFILE, -EAGAIN  no memory, descriptor or thread to be had
- *   -EBADF       the program has closed a descriptor of kedge's
+ *   -EFBIG       RLIMIT_FSIZE is less than the memory
+ *   -EBADF       the program closes descriptors of kedge's all the time
  */
 KEDGE_API int kedge_segment_make(void *addr, size_t len,
 				 const struct kedge_segment_opts *opts,
@@ -237,7 +239,8 @@ KEDGE_API int kedge_segment_info(const struct kedge_segment *segment,
  *   -EBUSY       the owner has as many grants as it may: 1024
  *   -ENOSPC      this process has as many grants as it may: 1024
  *   -ENOMEM, -EMFILE, -ENFILE, -EAGAIN  no memory, descriptor or thread to be had
- *   -EBADF       the program has closed a descriptor of kedge's
+ *   -EFBIG       RLIMIT_FSIZE is less than the memory
+ *   -EBADF       the program closes descriptors of kedge's all the time
  */
 KEDGE_API int kedge_segment_get(const struct kedge_segment_id *id, uint32_t access,
 				struct kedge_grant **grant);

@@ -22,8 +22,8 @@ static const struct {
 		  "that wraps, a size that is too small, or an unknown flag" },
 	{ E2BIG, "too large: beyond a limit, or options of a newer version "
 		 "that set a field this library does not know" },
-	{ ENOMEM, "no memory, or RLIMIT_MEMLOCK is used up: raise it with "
-		  "ulimit -l or LimitMEMLOCK=" },
+	{ ENOMEM, "no memory, no mapping (vm.max_map_count, RLIMIT_AS), or RLIMIT_MEMLOCK "
+		  "is used up: raise it with ulimit -l or LimitMEMLOCK=" },
 	{ EFAULT, "part of the range is not mapped, or not writable where the "
 		  "device writes" },
 	{ EOPNOTSUPP, "not supported by this kernel, device or kind of memory" },
@@ -36,7 +36,8 @@ static const struct {
 	{ EEXIST, "exists already" },
 	{ ENOENT, "no such thing" },
 	{ EPERM, "not permitted: see kedge info" },
-	{ EAGAIN, "no thread or resource to be had now: try again" },
+	{ EAGAIN, "no thread, process or memory for one is to be had now (ulimit -u, "
+		  "vm.max_map_count): try again" },
 	{ EMFILE, "this process has no file descriptor left: raise ulimit -n" },
 	{ ENFILE, "this system has no file descriptor left: raise fs.file-max" },
 };

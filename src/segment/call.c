@@ -3,13 +3,19 @@
  * Requests of this process's calls to the thread: messages on a pair of sockets, one after
  * the other, each answered. Descriptors are handed over with them, as the thread has a
  * table of its own.
+ *
+ * The callers' end is in the program's table, and a daemon closes what it does not know. Then
+ * this connects to the thread's socket, as peers do, and says that it is this process.
  */
 #include <semaphore.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "segment/internal.h"
+
+#define TRIES 3
 
 static struct clofork asks; /* the callers' end, in the program's table */
 static int ctl;		    /* the thread's */
@@ -64,6 +70,11 @@ static long receive(int sock, void *data, size_t len, int *fd)
 }
 
 /* ---- the thread ---- */
+
+void call_from(int fd)
+{
+	ctl = fd;
+}
 
 int call_next(struct seg_call *call, int *fd)
 {
@@ -129,16 +140,75 @@ int call_wait(void)
 	return answer;
 }
 
-int call_thread(const struct seg_call *call, int fd)
+/* One that the thread did not take would not be answered. */
+static int say_hello(int sock)
+{
+	struct seg_head hello = seg_head(SEG_SELF);
+	ssize_t n;
+
+	if (send(sock, &hello, sizeof(hello), MSG_NOSIGNAL) < 0)
+		return -errno;
+	do
+		n = recv(sock, &hello, sizeof(hello), 0);
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return -errno;
+	return n == (ssize_t)sizeof(hello) && seg_is(&hello, SEG_SELF) ? 0 : -ECONNRESET;
+}
+
+/* Nobody else has that name: it would be given memory. */
+static int connect_self(int sock)
+{
+	struct sockaddr_un a;
+	struct ucred who = { 0 };
+	socklen_t len = sizeof(who);
+	const unsigned int alen = id_address(seg->name, &a);
+
+	while (connect(sock, (const struct sockaddr *)&a, alen))
+		if (errno != EINTR)
+			return -errno;
+	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &who, &len))
+		return -errno;
+	if (who.pid != getpid())
+		return -ECONNREFUSED;
+	return say_hello(sock);
+}
+
+/* The program has closed the socket that there was. */
+static int open_anew(void)
+{
+	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	int rc = sock < 0 ? -errno : connect_self(sock);
+
+	if (!rc) {
+		clofork_close(&asks);
+		return clofork_keep(&asks, fd_move_up(sock));
+	}
+	if (sock >= 0)
+		close(sock);
+	return rc;
+}
+
+static bool ask(const struct seg_call *call, int fd)
 {
 	struct packet p;
+
+	return clofork_ours(&asks) &&
+	       sendmsg(asks.fd, packet_of(&p, call, sizeof(*call), fd), MSG_NOSIGNAL) >= 0;
+}
+
+int call_thread(const struct seg_call *call, int fd)
+{
 	int rc = 0;
 
 	atomic_fetch_add(&said, 1);
-	if (!clofork_ours(&asks) ||
-	    sendmsg(asks.fd, packet_of(&p, call, sizeof(*call), fd), MSG_NOSIGNAL) < 0)
-		rc = kedge_reason(-EBADF, "the program has closed a descriptor that kedge "
-				  "opened: close those that are yours alone");
+	if (!ask(call, fd)) {
+		rc = open_anew();
+		if (rc || !ask(call, fd))
+			rc = kedge_reason(-EBADF, "the program has closed a descriptor that kedge "
+					  "opened, and another one cannot be: %s",
+					  rc ? strerror(-rc) : "it was closed as well");
+	}
 	if (fd >= 0)
 		close(fd);
 	return rc ? rc : call_wait();
@@ -148,9 +218,15 @@ int call_for_fd(enum seg_op op, int index)
 {
 	const struct seg_call call = { .op = op, .index = index };
 	char c;
-	int fd, rc = call_thread(&call, -1);
+	int fd, rc, i;
 
-	if (!rc && receive(asks.fd, &c, 1, &fd) != 1)
-		rc = -EBADF;
-	return rc ? rc : fd;
+	/* Another thread may close the socket before the answer has been read. */
+	for (i = 0; i < TRIES; i++) {
+		rc = call_thread(&call, -1);
+		if (rc)
+			return rc;
+		if (clofork_ours(&asks) && receive(asks.fd, &c, 1, &fd) == 1)
+			return fd;
+	}
+	return -EBADF;
 }

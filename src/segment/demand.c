@@ -138,6 +138,11 @@ static int why_not(const struct want *w, int rc)
 	case -EFAULT:
 		return kedge_reason(-EBUSY, "the owner changes that memory all the time");
 	case -ENOMEM:
+		return kedge_reason(rc, "no memory or mapping is left (the memory cgroup's limit, "
+				    "vm.max_map_count, RLIMIT_AS)");
+	case -EFBIG:
+		return kedge_reason(-EOPNOTSUPP, "RLIMIT_FSIZE is less than that memory: raise it "
+				    "with ulimit -f");
 	case -ENOSPC:
 	case -EMFILE:
 	case -ENFILE:
@@ -200,8 +205,7 @@ static bool take_idle(int i)
 	return is;
 }
 
-/* True: there were some. */
-static bool drop_idle(void)
+bool demand_drop_idle(void)
 {
 	bool any = false;
 	int i;
@@ -220,6 +224,11 @@ static int convert(const struct want *w, uintptr_t *until)
 	struct run r;
 	int try, i, busy = 0, rc = -ESTALE;
 
+	i = find(w, until);
+	if (i >= 0)
+		return i;
+	/* What could not be made private before. */
+	demand_drop_idle();
 	for (try = 0; try < TRIES && (rc == -ESTALE || rc >= 0); try++) {
 		i = find(w, until);
 		if (i >= 0)
@@ -229,7 +238,8 @@ static int convert(const struct want *w, uintptr_t *until)
 		if (rc)
 			return rc;
 		rc = convert_run(w, &r);
-		if ((rc == -ENOSPC && drop_idle()) || (rc == -EAGAIN && ++busy < BUSY))
+		if ((rc == -ENOSPC && demand_drop_idle()) ||
+		    ((rc == -EAGAIN || rc == -EBADF) && ++busy < BUSY))
 			rc = -ESTALE;
 	}
 	return why_not(w, rc < 0 ? rc : -ESTALE);
@@ -289,7 +299,7 @@ static void work(void)
 		serve(&w);
 		convert_post();
 	} else {
-		drop_idle();
+		demand_drop_idle();
 	}
 }
 
@@ -317,7 +327,7 @@ void demand_leave(const struct kedge_segment *s)
 			extent_recall(i);
 	extent_wait_acks();
 	call_thread(&call, -1);
-	drop_idle();
+	demand_drop_idle();
 }
 
 int demand_use(void)

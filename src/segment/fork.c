@@ -18,7 +18,133 @@
 #include <unistd.h>
 
 #include "pages/internal.h"
+#include "pages/share/share.h"
 #include "segment/thread/thread.h"
+
+/*
+ * ---- for a while ----
+ *
+ * While it is private nothing watches it, and other threads may unmap it and get other
+ * memory at its addresses, which nobody has made a segment: peers would find that, or what
+ * the owner does not write to any more. So what was made private is marked, while the other
+ * threads are stopped, and only what has the mark still is converted, likewise.
+ */
+
+static int mark = NO_MARK; /* the gate's */
+
+static void forget_marks(void)
+{
+	if (mark >= 0)
+		close(mark);
+	mark = NO_MARK;
+}
+
+/* Nothing of it was unmapped or moved: then it may be converted once more. */
+static bool is_whole(int i)
+{
+	const struct extent *e = &seg->extent[i];
+	const struct piece *p;
+	bool whole = false;
+
+	sig_lock(&seg_lock);
+	for (p = seg->piece; p < seg->piece + seg->piece_max && !whole; p++)
+		whole = p->len == e->len && p->at == e->at && p->extent == (uint32_t)i;
+	sig_unlock(&seg_lock);
+	return whole;
+}
+
+/* A part that cannot be made private the child does not have. */
+static void suspend(int i)
+{
+	seg->extent[i].resume = mark >= 0 && is_whole(i);
+	/* A part is converted again when a peer asks for it again. */
+	if (extent_withdraw(i, mark) && !seg->extent[i].segments)
+		extent_forget(i);
+}
+
+/* On the peers of its segments; -1: of all. */
+static void hang_up(int i)
+{
+	struct seg_call call = { .op = SEG_OP_HANG_UP };
+	struct kedge_segment *s;
+
+	for (s = seg->segments; s; s = s->next)
+		if (i < 0 ? s->extent >= 0 : s->extent == i) {
+			call.start = (uintptr_t)s;
+			call_thread(&call, -1);
+		}
+}
+
+static void suspend_all(void)
+{
+	int i, cnt = 0;
+
+	/* First: a peer that got it after the recall would never hear that it is private.
+	 * One wait for all, however many there are. */
+	for (i = 0; i < (int)EXTENTS; i++)
+		if (seg->extent[i].fd >= 0) {
+			extent_set_away(i, true);
+			extent_recall(i);
+			cnt++;
+		}
+	extent_wait_acks();
+	if (cnt)
+		mark = pages_mark_open();
+	for (i = 0; i < (int)EXTENTS; i++)
+		if (seg->extent[i].fd >= 0)
+			suspend(i);
+	hang_up(-1);
+}
+
+/* Its pages stay private: a part is gone, or they are not to be had. */
+static void only_copied(int i)
+{
+	struct kedge_segment *s;
+
+	sig_lock(&seg_lock);
+	for (s = seg->segments; s; s = s->next)
+		if (s->extent == i) {
+			s->backend = KEDGE_SEGMENT_COPY;
+			strncpy(s->reason, "after a fork, or as a peer held on to them, its "
+				"pages could not be shared again", sizeof(s->reason) - 1);
+		}
+	sig_unlock(&seg_lock);
+}
+
+static void resume(int i)
+{
+	struct extent *e = &seg->extent[i];
+
+	if (!e->len)
+		return;
+	if (e->fd < 0 && (!e->resume || extent_share_again(i, mark)))
+		only_copied(i);
+	e->resume = false;
+	extent_set_away(i, false);
+}
+
+static void resume_all(void)
+{
+	int i;
+
+	for (i = 0; i < (int)EXTENTS; i++)
+		resume(i);
+	forget_marks();
+}
+
+/* A peer may go on storing there: nothing is waited for. */
+void extent_renew(int i)
+{
+	extent_set_away(i, true);
+	extent_recall(i);
+	mark = pages_mark_open();
+	suspend(i);
+	hang_up(i);
+	resume(i);
+	forget_marks();
+}
+
+/* ---- the handlers ---- */
 
 static _Atomic int handlers;
 
@@ -26,7 +152,7 @@ static void before(void)
 {
 	gate_lock();
 	if (seg)
-		extent_suspend_all();
+		suspend_all();
 	sig_lock(&seg_lock);
 }
 
@@ -34,13 +160,13 @@ static void in_parent(void)
 {
 	sig_unlock(&seg_lock);
 	if (seg)
-		extent_resume_all();
+		resume_all();
 	gate_unlock();
 }
 
 static void in_child(void)
 {
-	extent_forget_marks();
+	forget_marks();
 	if (seg)
 		recall_forget();
 	sig_unlock(&seg_lock);

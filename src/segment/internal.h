@@ -3,16 +3,17 @@
  * Segments: what the files of this room say to each other.
  *
  *	owner.c    make, remove
- *	extent.c   converted memory: the table, its memfds; data.c what is a file's first; watch.c
- *	           what other threads change while it is converted;
- *	           demand.c what is converted when a part of it is attached
+ *	extent/    converted memory: extent.c the table, its memfds; change.c how it is made shared
+ *	           and private; data.c what is a file's first; watch.c what other threads change
+ *	           while it is converted; piece.c where it is
+ *	demand.c   what is converted when a part of it is attached
  *	peer/      the other side: calls.c what programs call; grant.c grants, copy.c copies;
  *	           attach.c attachments, attached.c those that are told of changes; parts.c of
  *	           segments that are converted part by part
  *	list.c     list, with owners.c, which asks the processes of this host
  *	module.c   the same by the kernel module, which needs nothing of what follows
  *	place.c    where a buffer is in a segment, for channels
- *	fork.c     a child
+ *	fork.c     a child, and memory that is private for a while
  *	thread/    service.c the thread, which
  *	monitor.c    hears what the kernel says about converted memory,
  *	drop.c       makes private what is about to be emptied,
@@ -21,8 +22,7 @@
  *	recall.c     and hears what owners tell this process;
  *	convert.c    and another thread, which may wait
  *	call.c     what the first ones ask of it
- *	tables.c   what all share; piece.c where converted memory is, check.c the page of
- *	           counters, uffd.c the userfaultfd, id.c ids
+ *	tables.c   what all share; check.c the page of counters, uffd.c the userfaultfd, id.c ids
  *
  * Two locks. gate: held by an API call as a whole, which may wait for the thread, for
  * peers, or within munmap() for the thread. lock: guards the tables; its holder waits for
@@ -47,7 +47,8 @@
 
 #define SEGMENTS 1024u
 #define EXTENTS	 500u
-#define CONNS	 1024u
+#define PEERS	 1024u
+#define CONNS	 (PEERS + 1) /* the last is kept for this process itself */
 #define GRANTS	 1024u
 #define PIECES	 2048u
 
@@ -168,6 +169,7 @@ struct seg_tables {
 	struct seg_check *check;
 	int check_fd; /* of the thread's table, to be read alone */
 	int epoll;    /* likewise */
+	uint32_t name; /* of this process's socket: 22 bits */
 	struct kedge_segment *segments;
 	uint32_t segment_cnt;
 	uint64_t serial; /* of the last that was made */
@@ -195,6 +197,8 @@ int tables_make(void);
 void tables_free(void);
 /* In a child, for which they are the parent's. */
 void tables_forget(void);
+/* With the gate. Memory is shared. */
+bool tables_have_extents(void);
 
 /* As of what place.c has found places. With lock, before those change: it moves. */
 extern _Atomic uint64_t seg_epoch;
@@ -251,7 +255,9 @@ int call_wait(void);
 /* The thread sees the end. */
 void call_hang_up(void);
 
-/* The thread's. 1: there is one; 0: there is none; -ESHUTDOWN: there comes none. */
+/* The thread's. They come from that socket. */
+void call_from(int fd);
+/* 1: there is one; 0: there is none; -ESHUTDOWN: there comes none. */
 int call_next(struct seg_call *call, int *fd);
 void call_answer(int rc);
 int call_send_file(int fd);
@@ -283,13 +289,15 @@ void extent_drop(int index);
 bool extent_is_within(const struct extent *e, const struct kedge_segment *s);
 /* It is converted, and has a part of that. */
 bool extent_has(int index, uintptr_t start, uintptr_t end);
-/* Other memory, of the same contents, for its segments: no peer reaches it by what it had. */
-void extent_renew(int index);
-/* Private for a while: peers lose their grants. */
-void extent_suspend_all(void);
-void extent_resume_all(void);
-/* In a child. */
-void extent_forget_marks(void);
+/* Peers that ask are to ask again. */
+void extent_set_away(int index, bool away);
+/* Private, with those marks; false: a part is shared still, and in the tables. */
+bool extent_withdraw(int index, int mark);
+/* Of such memory: 0 or a negative errno. */
+int extent_share_again(int index, int mark);
+/* It is in no table any more. */
+void extent_forget(int index);
+#define NO_MARK (-1)
 
 /* ---- watch.c: with the gate ---- */
 
@@ -307,6 +315,8 @@ void demand_unuse(void);
 void demand_tell(const struct seg_call *call);
 /* @s is in no table any more: its peers let go. */
 void demand_leave(const struct kedge_segment *s);
+/* What nobody has any more becomes private. True: there was some. */
+bool demand_drop_idle(void);
 
 /* ---- data.c ---- */
 
@@ -375,5 +385,7 @@ void segment_unmap(void *at, size_t len);
 /* ---- fork.c ---- */
 
 int fork_ready(void);
+/* Other memory, of the same contents, for its segments: no peer reaches it by what it had. */
+void extent_renew(int index);
 
 #endif /* SEGMENT_INTERNAL_H */

@@ -48,8 +48,11 @@ static int convert_now(struct kedge_segment *s)
 {
 	const size_t page = kedge__page_size();
 	uintptr_t at = round_down(s->addr, page), end = round_up(s->addr + s->len, page);
-	int rc = swap_is_kept(at, end - at);
+	int rc;
 
+	/* What could not be made private before. */
+	demand_drop_idle();
+	rc = swap_is_kept(at, end - at);
 	if (!rc)
 		rc = extent_get(at, end - at);
 	if (rc < 0)
@@ -116,7 +119,7 @@ static int convert(struct kedge_segment *s, const struct kedge_segment_opts *o)
 /* With the gate, and the thread. */
 static int enter(struct kedge_segment *s, const struct kedge_segment_opts *o)
 {
-	int rc = seg->segment_cnt < SEGMENTS ? id_make(serve_name(), &s->id)
+	int rc = seg->segment_cnt < SEGMENTS ? id_make(seg->name, &s->id)
 		 : kedge_reason(-ENOSPC, "this process has %u segments, which are all that "
 				"it may have", SEGMENTS);
 

@@ -97,6 +97,16 @@ void tables_forget(void)
 	atomic_store(&seg_cnt, 0);
 }
 
+bool tables_have_extents(void)
+{
+	int i;
+
+	for (i = 0; i < (int)EXTENTS; i++)
+		if (seg->extent[i].len)
+			return true;
+	return false;
+}
+
 void place_forget(void)
 {
 	atomic_fetch_add(&seg_epoch, 1);
@@ -105,7 +115,8 @@ void place_forget(void)
 int segment_is_stale(void)
 {
 	return kedge_reason(-ESTALE, "the segment's owner has ended, has removed the segment, "
-			    "or has unmapped that part of it");
+			    "has unmapped that part of it, or has forked: get and attach it "
+			    "anew");
 }
 
 int fds_watch(int fd, enum fds_kind what, uint32_t index)

@@ -20,6 +20,11 @@
  *
  * The owner sends a page for each LIST alone, so that no more than one waits to be read. It
  * has no word of an id: a list shows what is there, and gives no right to it.
+ *
+ *	the owner itself:  SELF        its thread: SELF; then what call.c has it do
+ *
+ * So a program is heard that has closed the socket which it had for that. The kernel says
+ * that it is this process.
  */
 #ifndef SEGMENT_WIRE_H
 #define SEGMENT_WIRE_H
@@ -29,7 +34,9 @@
 #define SEG_MAGIC   0x6b656467u
 #define SEG_VERSION 2u
 
-enum seg_kind { SEG_ASK = 1, SEG_ANSWER, SEG_GONE, SEG_ACK, SEG_LIST, SEG_PAGE, SEG_PART };
+enum seg_kind {
+	SEG_ASK = 1, SEG_ANSWER, SEG_GONE, SEG_ACK, SEG_LIST, SEG_PAGE, SEG_PART, SEG_SELF
+};
 
 struct seg_head {
 	uint32_t magic;

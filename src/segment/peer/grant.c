@@ -40,7 +40,7 @@ struct reply {
 static int nobody(void)
 {
 	return kedge_reason(-ENOENT, "no process of this network namespace has that segment: "
-			    "it has ended, or the id is wrong");
+			    "its owner has ended or removed it, or the id is wrong");
 }
 
 static int silent(void)
@@ -124,6 +124,8 @@ static int receive(int sock, struct reply *r)
 	/* It has too many that ask, or ends. */
 	if (!n)
 		return nobody();
+	if (m.msg_flags & MSG_CTRUNC)
+		return error_no_fd(EMFILE);
 	return n == (ssize_t)sizeof(r->a) && seg_is(&r->a.head, SEG_ANSWER) ? 0 : stranger();
 }
 
@@ -137,10 +139,12 @@ static int refused(const struct seg_answer *a)
 	case -EOPNOTSUPP:
 	case -ENOMEM:
 	case -ENOSPC:
-	case -EMFILE:
-	case -ENFILE:
 		return kedge_reason(rc, "in the segment's owner: %.*s", (int)sizeof(a->reason),
 				    a->reason);
+	case -EMFILE:
+	case -ENFILE:
+		return kedge_reason(rc, "the segment's owner has no file descriptor left: raise "
+				    "its ulimit -n");
 	case -ENOENT:
 		return nobody();
 	case -EAGAIN:
@@ -152,7 +156,7 @@ static int refused(const struct seg_answer *a)
 		return a->reason[0] ? kedge_reason(rc, "in the segment's owner: %.*s",
 						   (int)sizeof(a->reason), a->reason)
 		       : kedge_reason(rc, "the segment's owner has as many grants as it may: %u",
-				    CONNS);
+				    PEERS);
 	}
 	return stranger();
 }

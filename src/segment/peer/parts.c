@@ -183,7 +183,7 @@ static int attach_at(struct kedge_attachment *a, struct kedge_grant *p, uint64_t
 	int rc;
 
 	rc = room(a) ? attach_pages(p, start - p->info.addr, end - start, a->flags,
-				    a->at + (start - from), &sub) : -ENOMEM;
+				    a->at + (start - from), a, &sub) : -ENOMEM;
 	if (rc)
 		parts_unuse(p);
 	else
@@ -352,7 +352,7 @@ int parts_attach(struct kedge_grant *g, uint64_t start, size_t len, uint32_t fla
 		return rc;
 	rc = -ESTALE;
 	if (end_of(p, start + len) == start + len)
-		rc = attach_pages(p, start - p->info.addr, len, flags, NULL, out);
+		rc = attach_pages(p, start - p->info.addr, len, flags, NULL, NULL, out);
 	if (rc)
 		parts_unuse(p);
 	return rc == -ESTALE ? attach_parts(g, start, len, flags, out) : rc;

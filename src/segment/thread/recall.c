@@ -24,6 +24,12 @@ static uint64_t lesser(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
+static void not_valid(struct kedge_attachment *a)
+{
+	a->gone = true;
+	__atomic_store_n(&a->head.seen, NEVER, __ATOMIC_RELAXED);
+}
+
 /* [start, end) of the memfd. */
 static void take_part(struct kedge_attachment *a, uint64_t start, uint64_t end)
 {
@@ -31,8 +37,10 @@ static void take_part(struct kedge_attachment *a, uint64_t start, uint64_t end)
 	end = lesser(end, a->file_off + a->len);
 	if (start >= end)
 		return;
-	a->gone = true;
-	__atomic_store_n(&a->head.seen, NEVER, __ATOMIC_RELAXED);
+	not_valid(a);
+	/* An owner that has ended counts no change, by which the whole would be looked at anew. */
+	if (a->whole)
+		not_valid(a->whole);
 	if (a->flags & KEDGE_ATTACH_KEEP)
 		return;
 	start -= a->file_off;

@@ -18,12 +18,6 @@
 #define GROUPS	1024
 
 static int listener = -1, spare = -1;
-static uint32_t name;
-
-uint32_t serve_name(void)
-{
-	return name;
-}
 
 /* ---- connections ---- */
 
@@ -275,25 +269,6 @@ static bool no_part(const struct conn *c, int rc, uintptr_t until, const char *w
 	return false;
 }
 
-static bool cut_off; /* nobody can ask the thread for anything: see serve_cut_off() */
-
-static bool owner_closed(const struct conn *c)
-{
-	return no_part(c, -EOPNOTSUPP, 0, "it has closed a descriptor of kedge's");
-}
-
-void serve_cut_off(void)
-{
-	struct conn *c;
-
-	sig_lock_blocked(&seg_lock);
-	cut_off = true;
-	for (c = seg->conn; c < seg->conn + CONNS; c++)
-		if (c->fd >= 0 && c->ticket && !owner_closed(c))
-			hang_up(c);
-	sig_unlock_blocked(&seg_lock);
-}
-
 /* All of its memfd, of which the peer knows the part that it wants. */
 static bool grant_part(struct conn *c, int index, uintptr_t until)
 {
@@ -338,8 +313,6 @@ static bool ask_part(struct conn *c, const struct seg_part *q)
 	index = piece_at(c->start, &until);
 	if (index >= 0 && !seg->extent[index].away)
 		return grant_part(c, index, until);
-	if (cut_off)
-		return owner_closed(c);
 	c->ticket = ++seg->tickets;
 	convert_post();
 	return true;
@@ -356,8 +329,31 @@ void serve_part(int conn, uint64_t ticket, int extent, uintptr_t until, const ch
 	sig_unlock_blocked(&seg_lock);
 }
 
+/* As of its connect(). */
+static bool is_this_process(int fd)
+{
+	struct ucred who;
+	socklen_t len = sizeof(who);
+
+	return !syscall(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, &who, &len) &&
+	       who.pid == getpid();
+}
+
+static int self = -1; /* what serve_conn() returns */
+
+/* It is no peer's any more. */
+static bool ask_self(struct conn *c)
+{
+	if (!is_this_process(c->fd))
+		return false;
+	self = c->fd;
+	*c = (struct conn){ .fd = -1, .extent = -1 };
+	return true;
+}
+
 static bool packet(struct conn *c, const void *raw, long n)
 {
+	const struct seg_head *h = raw;
 	const struct seg_ask *q = raw;
 	const struct seg_ack *k = raw;
 	const struct seg_list *l = raw;
@@ -369,6 +365,8 @@ static bool packet(struct conn *c, const void *raw, long n)
 		return listing_answer(c->fd, l);
 	if (n == (long)sizeof(*q) && seg_is(&q->head, SEG_ASK) && !c->segment)
 		return ask(c, q);
+	if (n == (long)sizeof(*h) && seg_is(h, SEG_SELF) && !c->segment)
+		return ask_self(c);
 	if (n == (long)sizeof(*k) && seg_is(&k->head, SEG_ACK)) {
 		c->ready = true;
 		if (k->ack == c->owes)
@@ -392,12 +390,14 @@ static void read_one(struct conn *c)
 		hang_up(c);
 }
 
-void serve_conn(uint32_t index)
+int serve_conn(uint32_t index)
 {
 	sig_lock_blocked(&seg_lock);
+	self = -1;
 	if (seg->conn[index].fd >= 0)
 		read_one(&seg->conn[index]);
 	sig_unlock_blocked(&seg_lock);
+	return self;
 }
 
 /* ---- changes ---- */
@@ -454,25 +454,25 @@ static struct conn *free_conn(void)
 {
 	struct conn *c;
 
-	for (c = seg->conn; c < seg->conn + CONNS; c++)
+	for (c = seg->conn; c < seg->conn + PEERS; c++)
 		if (c->fd < 0)
 			return c;
 	return NULL;
 }
 
 /* A place for a peer: that of one which has not asked yet, if all are taken. */
-static struct conn *conn_get(void)
+static struct conn *conn_get(int fd)
 {
-	struct conn *c = free_conn();
+	struct conn *c = free_conn(), *last = &seg->conn[PEERS];
 
 	if (c)
 		return c;
-	for (c = seg->conn; c < seg->conn + CONNS; c++)
+	for (c = seg->conn; c < seg->conn + PEERS; c++)
 		if (!c->segment) {
 			hang_up(c);
 			return c;
 		}
-	return NULL;
+	return last->fd < 0 && is_this_process(fd) ? last : NULL;
 }
 
 static void turn_away(int fd, int rc)
@@ -506,7 +506,7 @@ static void make_room(void)
 	fds_close(spare);
 	fd = (int)syscall(SYS_accept4, listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd >= 0)
-		turn_away(fd, -EBUSY);
+		turn_away(fd, -EMFILE);
 	spare = (int)syscall(SYS_dup, listener);
 }
 
@@ -521,7 +521,7 @@ void serve_accept(void)
 		return;
 	}
 	sig_lock_blocked(&seg_lock);
-	c = conn_get();
+	c = conn_get(fd);
 	if (c)
 		*c = (struct conn){ .fd = fd, .extent = -1 };
 	if (c && fds_watch(fd, WATCH_CONN, (uint32_t)(c - seg->conn)))
@@ -544,15 +544,14 @@ int serve_open(void)
 		return -errno;
 	for (try = 0; try < TRIES && rc == -EADDRINUSE; try++) {
 		rc = id_make(0, &id);
-		name = (uint32_t)(id.word[0] & ((1u << ID_NAME_BITS) - 1));
-		len = id_address(name, &a);
+		seg->name = (uint32_t)(id.word[0] & ((1u << ID_NAME_BITS) - 1));
+		len = id_address(seg->name, &a);
 		if (!rc && syscall(SYS_bind, listener, &a, len))
 			rc = -errno;
 	}
 	if (!rc && syscall(SYS_listen, listener, BACKLOG))
 		rc = -errno;
 	spare = (int)syscall(SYS_dup, listener);
-	cut_off = false;
 	return rc ? rc : fds_watch(listener, WATCH_LISTEN, 0);
 }
 

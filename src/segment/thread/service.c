@@ -6,7 +6,7 @@
  * It has a table of descriptors of its own, in which all of those are opened: a program
  * that closes what it does not know cannot cut it off, and a forked child inherits none.
  * The one that a program could close is the socket by which calls ask the thread for
- * something (call.c); then they fail, and what there is goes on.
+ * something (call.c); then they come to it as a peer does.
  *
  * The thread allocates nothing (see internal.h). It ends with the last segment and grant.
  */
@@ -16,6 +16,7 @@
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -29,6 +30,7 @@
 
 /* Guarded by the gate. */
 static unsigned int users;
+static bool runs;
 static pthread_t thread;
 static struct service service;
 
@@ -213,6 +215,15 @@ static int do_call(const struct seg_call *call, int fd)
 	}
 }
 
+static void close_ctl(void)
+{
+	if (!has_ctl)
+		return;
+	has_ctl = false;
+	fds_close(ctl);
+	ctl = -1;
+}
+
 static void control(void)
 {
 	struct seg_call call;
@@ -222,10 +233,34 @@ static void control(void)
 		call_answer(do_call(&call, fd));
 	} else if (rc < 0) {
 		/* The program has closed the other end, or it is over. */
-		has_ctl = false;
-		syscall(SYS_epoll_ctl, seg->epoll, EPOLL_CTL_DEL, ctl, NULL);
-		serve_cut_off();
+		close_ctl();
 	}
+}
+
+/* The program has closed the socket that there was. An answer says that this one is heard. */
+static void hear_from(int fd)
+{
+	struct epoll_event ev = { .events = EPOLLIN, .data.u64 = (uint64_t)WATCH_CTL << 32 };
+	const struct seg_head yes = seg_head(SEG_SELF);
+
+	/* It is in that set, as a peer's. */
+	if (syscall(SYS_epoll_ctl, seg->epoll, EPOLL_CTL_MOD, fd, &ev)) {
+		fds_close(fd);
+		return;
+	}
+	close_ctl();
+	ctl = fd;
+	call_from(fd);
+	has_ctl = true;
+	syscall(SYS_sendto, fd, &yes, sizeof(yes), MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
+}
+
+static void peer(uint32_t index)
+{
+	int fd = serve_conn(index);
+
+	if (fd >= 0)
+		hear_from(fd);
 }
 
 static void handle(const struct epoll_event *ev)
@@ -243,7 +278,7 @@ static void handle(const struct epoll_event *ev)
 		serve_accept();
 		break;
 	case WATCH_CONN:
-		serve_conn(index);
+		peer(index);
 		break;
 	case WATCH_GRANT:
 		recall_read(index);
@@ -315,13 +350,14 @@ static int begin_thread(void)
 
 static int start_thread(void)
 {
-	int rc = call_open(&ctl);
+	int fd, rc = call_open(&fd);
 
 	if (rc)
 		return rc;
+	ctl = fd;
 	rc = begin_thread();
 	/* The thread has its own. */
-	close(ctl);
+	close(fd);
 	if (rc)
 		call_close();
 	return rc;
@@ -341,16 +377,19 @@ static int start(void)
 
 int service_use(void)
 {
-	int rc = users ? 0 : start();
+	int rc = runs ? 0 : start();
 
+	runs = !rc;
 	users += !rc;
 	return rc;
 }
 
 void service_unuse(void)
 {
-	if (--users)
+	/* What could not be made private is tried again. */
+	if (--users || tables_have_extents())
 		return;
+	runs = false;
 	if (service_end(&service))
 		end_thread(&service);
 	call_close();
@@ -360,6 +399,7 @@ void service_unuse(void)
 void service_forget(void)
 {
 	users = 0;
+	runs = false;
 	convert_forget();
 	tables_forget();
 }

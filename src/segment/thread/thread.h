@@ -42,14 +42,10 @@ bool drop_moved(uint32_t extent, uintptr_t start, uintptr_t end, uintptr_t to);
 /* ---- serve.c: the thread's ---- */
 
 int serve_open(void);
-/* The name of this process's socket: 22 bits. */
-uint32_t serve_name(void);
 void serve_close(void);
-/* Refuse peers that wait for a part: the program has closed the socket by which calls, and the
- * thread that converts, ask for something. */
-void serve_cut_off(void);
 void serve_accept(void);
-void serve_conn(uint32_t index);
+/* The descriptor, if that is this process, by which its calls come from now on; or -1. */
+int serve_conn(uint32_t index);
 /* With lock. Tell the peers of extent @index; @ack: they are to answer. */
 void serve_gone(int index, uint64_t start, uint64_t end, bool ack);
 /* With lock. Peers are told, and its memory goes back to the system. */

@@ -426,6 +426,37 @@ static void each_call_of_get_and_attach_fails(void **state)
 #endif
 }
 
+/* The way to the thread is closed, and opened anew, if the system lets it. */
+static void each_call_of_the_way_back_fails(void **state)
+{
+	struct kedge_segment *first, *s;
+	unsigned int n, e, last;
+	uint64_t *w = words(LEN), *more;
+	int rc;
+
+	need_convert();
+	assert_int_equal(kedge_segment_make(w, LEN, NULL, &first), 0);
+	for (e = 0; e < 3; e++)
+		for (n = 1, last = 1; last; n++) {
+			more = words(LEN);
+			__real_syscall(SYS_close_range, 3, ~0u, 0);
+			fail_call(n, errors[e]);
+			rc = kedge_segment_make(more, LEN, NULL, &s);
+			last = calls >= fail_at;
+			fail_call(0, 0);
+			if (!rc)
+				kedge_segment_remove(s);
+			assert_true(intact(more));
+			assert_int_equal(kedge_segment_make(more, LEN, NULL, &s), 0);
+			kedge_segment_remove(s);
+			assert_true(intact(more));
+			free_pages(more, LEN / page_len());
+		}
+	kedge_segment_remove(first);
+	assert_true(intact(w));
+	free_pages(w, LEN / page_len());
+}
+
 /* A list is whole, or fails; an owner that could not be asked is in it all the same. */
 static void each_call_of_list_fails(void **state)
 {
@@ -521,6 +552,7 @@ int main(void)
 		cmocka_unit_test(where_pins_cannot_be_told_data_stay),
 		cmocka_unit_test(no_store_to_data_is_lost),
 		cmocka_unit_test(each_call_of_get_and_attach_fails),
+		cmocka_unit_test(each_call_of_the_way_back_fails),
 		cmocka_unit_test(each_call_of_list_fails),
 		cmocka_unit_test(nothing_is_left),
 		cmocka_unit_test(a_handler_may_fork),

@@ -337,26 +337,13 @@ static int accept_own(int listener)
 	return fd;
 }
 
-static void *answer_one(void *arg)
+static void say(int fd, struct lie *l)
 {
 	char space[CMSG_SPACE(2 * sizeof(int))] = { 0 };
-	struct lie *l = arg;
 	struct iovec iov = { &l->answer, l->answer_len };
 	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
 	struct cmsghdr *c;
-	struct seg_answer in_parts = good;
-	struct seg_part q;
-	int first = -1, fd = accept_own(l->listener);
 
-	recv(fd, &q, sizeof(q), 0);
-	if (l->of_part) {
-		in_parts.flags = SEG_IN_PARTS;
-		in_parts.len = 16 * page_len();
-		send(fd, &in_parts, sizeof(in_parts), MSG_NOSIGNAL);
-		first = fd;
-		fd = accept_own(l->listener);
-		recv(fd, &q, sizeof(q), 0);
-	}
 	if (l->fds) {
 		m.msg_control = space;
 		m.msg_controllen = CMSG_SPACE((size_t)l->fds * sizeof(int));
@@ -366,26 +353,64 @@ static void *answer_one(void *arg)
 		memcpy(CMSG_DATA(c), l->fd, (size_t)l->fds * sizeof(int));
 	}
 	sendmsg(fd, &m, MSG_NOSIGNAL);
+}
+
+/* A connection, with its question. */
+static int asker(const struct lie *l)
+{
+	struct seg_part q;
+	int fd = accept_own(l->listener);
+
+	recv(fd, &q, sizeof(q), 0);
+	return fd;
+}
+
+static int say_in_parts(const struct lie *l)
+{
+	struct seg_answer in_parts = good;
+	int fd = asker(l);
+
+	in_parts.flags = SEG_IN_PARTS;
+	in_parts.len = 16 * page_len();
+	send(fd, &in_parts, sizeof(in_parts), MSG_NOSIGNAL);
+	return fd;
+}
+
+static void *answer_one(void *arg)
+{
+	struct lie *l = arg;
+	int first = l->of_part ? say_in_parts(l) : -1, fd = asker(l);
+
+	say(fd, l);
 	close(fd);
 	if (first >= 0)
 		close(first);
 	return NULL;
 }
 
-static int asked(struct lie *l)
+static struct kedge_segment_id owner_begin(struct lie *l, void *(*answer)(void *),
+					   pthread_t *thread)
 {
 	struct kedge_segment_id name = { { (uint64_t)getpid() << 41, 5 } };
-	struct kedge_attachment *att;
-	struct kedge_grant *g;
 	struct sockaddr_un a;
 	socklen_t len = address(name.word[0], &a);
-	pthread_t thread;
-	int rc;
 
 	l->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	assert_int_equal(bind(l->listener, (struct sockaddr *)&a, len), 0);
 	assert_int_equal(listen(l->listener, 1), 0);
-	assert_int_equal(pthread_create(&thread, NULL, answer_one, l), 0);
+	assert_int_equal(pthread_create(thread, NULL, answer, l), 0);
+	return name;
+}
+
+static int asked(struct lie *l)
+{
+	struct kedge_attachment *att;
+	struct kedge_segment_id name;
+	struct kedge_grant *g;
+	pthread_t thread;
+	int rc;
+
+	name = owner_begin(l, answer_one, &thread);
 	rc = kedge_segment_get(&name, R, &g);
 	if (!rc) {
 		if (l->of_part)
@@ -473,6 +498,64 @@ static void an_owner_is_not_trusted_about_parts(void **state)
 	close(open_file);
 }
 
+/* ---- an owner that dies ---- */
+
+static int when_attached[2]; /* a pipe */
+
+/* A part, and a hole; the connection of the whole is the first that ends. */
+static void *answer_and_die(void *arg)
+{
+	struct lie *l = arg;
+	int part, hole;
+	char c;
+
+	close(say_in_parts(l));
+	part = asker(l);
+	say(part, l);
+	hole = asker(l);
+	l->fds = 0;
+	l->answer.rc = -EFAULT;
+	l->answer.until = 3 * page_len();
+	say(hole, l);
+	close(hole);
+	if (read(when_attached[0], &c, 1) != 1)
+		abort();
+	close(part);
+	return NULL;
+}
+
+/* It counts no change any more: that a connection ended is all that is heard. */
+static void what_has_a_dead_owners_part_is_not_valid(void **state)
+{
+	const size_t page = page_len();
+	int sealed = file_of(16 * page, SEALS);
+	struct lie l = { .fds = 2, .fd = { sealed, sealed }, .answer_len = sizeof(good) };
+	struct kedge_attachment *a;
+	struct kedge_segment_id name;
+	struct kedge_grant *g;
+	pthread_t thread;
+
+	good = (struct seg_answer){
+		.head = seg_head(SEG_ANSWER), .backend = KEDGE_SEGMENT_CONVERT, .proof = 5,
+		.addr = page, .len = page, .until = 2 * page, .file_len = 16 * page };
+	l.answer = good;
+	assert_int_equal(pipe(when_attached), 0);
+	name = owner_begin(&l, answer_and_die, &thread);
+	assert_int_equal(kedge_segment_get(&name, R, &g), 0);
+	usleep(20000); /* so that it is heard that the whole has ended, if it can be */
+	assert_int_equal(kedge_segment_attach(g, 0, 2 * page, 0, &a), 0);
+	assert_true(kedge_segment_valid(a));
+	assert_int_equal(write(when_attached[1], "x", 1), 1);
+	WAIT_FOR(!kedge_segment_valid(a));
+	kedge_segment_detach(a);
+	kedge_segment_release(g);
+	pthread_join(thread, NULL);
+	close(l.listener);
+	close(sealed);
+	close(when_attached[0]);
+	close(when_attached[1]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -484,6 +567,7 @@ int main(void)
 		cmocka_unit_test(a_full_table_turns_peers_away),
 		cmocka_unit_test(an_owner_is_not_trusted),
 		cmocka_unit_test(an_owner_is_not_trusted_about_parts),
+		cmocka_unit_test(what_has_a_dead_owners_part_is_not_valid),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

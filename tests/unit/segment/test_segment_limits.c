@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include "peer.h"
 
@@ -18,6 +19,65 @@ static bool intact(const uint64_t *w)
 	for (i = 0; i < LEN / sizeof(*w) && w[i] == i; i++)
 		;
 	return i == LEN / sizeof(*w);
+}
+
+/* ---- descriptors ---- */
+
+#define FEW 24
+
+/* The calls fail, or not, and work when there are enough again. */
+static void try_with(const struct kedge_segment_opts *o, rlim_t most, struct peer *p)
+{
+	struct rlimit was, few;
+	struct kedge_segment_id id;
+	struct kedge_segment *s;
+	uint64_t *w = words(LEN), v;
+	int rc;
+
+	getrlimit(RLIMIT_NOFILE, &was);
+	few = was;
+	few.rlim_cur = most;
+	setrlimit(RLIMIT_NOFILE, &few);
+	rc = kedge_segment_make(w, LEN, o, &s);
+	assert_true(!rc || rc == -EMFILE || rc == -EAGAIN);
+	if (!rc && !kedge_segment_id(s, &id) && !peer_get(p, &id, KEDGE_SEGMENT_READ)) {
+		if (!peer_attach(p, 0, LEN))
+			peer_detach(p);
+		peer_release(p);
+	}
+	setrlimit(RLIMIT_NOFILE, &was);
+	if (rc)
+		assert_int_equal(kedge_segment_make(w, LEN, o, &s), 0);
+	assert_int_equal(kedge_segment_id(s, &id), 0);
+	assert_int_equal(peer_get(p, &id, KEDGE_SEGMENT_READ), 0);
+	assert_int_equal(peer_attach(p, 0, LEN), 0);
+	assert_int_equal(peer_load(p, 80, &v), 0);
+	assert_int_equal(v, 10);
+	peer_detach(p);
+	peer_release(p);
+	kedge_segment_remove(s);
+	assert_true(intact(w));
+	free_pages(w, LEN / page_len());
+}
+
+static void a_lack_of_descriptors_is_not_for_ever(void **state)
+{
+	static const struct kedge_segment_opts later = { .size = sizeof(later),
+							 .flags = KEDGE_SEGMENT_ON_ATTACH };
+	struct peer p;
+	rlim_t n;
+
+	need_convert();
+#ifdef __SANITIZE_THREAD__
+	print_message("skipped: no thread is stopped under ThreadSanitizer\n");
+	skip();
+#endif
+	for (n = 3; n < FEW; n++) {
+		peer_start(&p, 0);
+		try_with(NULL, n, &p);
+		try_with(&later, n, &p);
+		peer_end(&p);
+	}
 }
 
 /* ---- mappings ---- */
@@ -162,6 +222,7 @@ static void to_copy_from_another_user_is_not_allowed(void **state)
 int main(int argc, char **argv)
 {
 	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_lack_of_descriptors_is_not_for_ever),
 		cmocka_unit_test(where_mappings_are_few_nothing_hangs),
 		cmocka_unit_test(what_memory_is_kept_from_stays_so),
 		cmocka_unit_test(to_copy_from_another_user_is_not_allowed),

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What an owner makes read-only, or a guard page, in memory that others have attached. */
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "peer.h"
+
+#define RW  (KEDGE_SEGMENT_READ | KEDGE_SEGMENT_WRITE)
+#define LEN ((size_t)1 << 20)
+
+static struct peer peer;
+static struct kedge_segment *segment;
+static uint64_t *w;
+
+static void begin(void)
+{
+	need_convert();
+	w = words(LEN);
+	peer_start(&peer, 0);
+	assert_int_equal(kedge_segment_make(w, LEN, NULL, &segment), 0);
+	peer_has(&peer, segment, RW);
+}
+
+static bool can_read(const void *at)
+{
+	int fd[2];
+	bool can;
+
+	if (pipe(fd))
+		abort();
+	can = write(fd[1], at, 1) == 1;
+	close(fd[0]);
+	close(fd[1]);
+	return can;
+}
+
+static bool can_write(void *at)
+{
+	int fd[2];
+	bool can;
+
+	if (pipe(fd) || write(fd[1], "x", 1) != 1)
+		abort();
+	can = read(fd[0], at, 1) == 1;
+	close(fd[0]);
+	close(fd[1]);
+	return can;
+}
+
+/* A guard page, one that is read-only, and the others. */
+static bool is_protected(void)
+{
+	char *p = (char *)w;
+	const size_t page = page_len();
+
+	return !can_read(p + 8 * page) && can_read(p + 16 * page) && !can_write(p + 16 * page) &&
+	       can_read(p) && can_write(p + 9 * page) && can_write(p + 17 * page) &&
+	       w[16 * page / 8 + 1] == 16 * page / 8 + 1;
+}
+
+static void what_is_protected_stays_so(void **state)
+{
+	char *p;
+	int status;
+	pid_t pid;
+
+	begin();
+	p = (char *)w;
+	assert_int_equal(mprotect(p + 8 * page_len(), page_len(), PROT_NONE), 0);
+	assert_int_equal(mprotect(p + 16 * page_len(), page_len(), PROT_READ), 0);
+	assert_true(is_protected());
+	pid = fork();
+	if (!pid)
+		_exit(!is_protected());
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_true(is_protected());
+	peer_end(&peer);
+	kedge_segment_remove(segment);
+	munmap(w, LEN);
+	/* And without a fork. */
+	begin();
+	p = (char *)w;
+	assert_int_equal(mprotect(p + 8 * page_len(), page_len(), PROT_NONE), 0);
+	assert_int_equal(mprotect(p + 16 * page_len(), page_len(), PROT_READ), 0);
+	peer_end(&peer);
+	kedge_segment_remove(segment);
+	assert_true(is_protected());
+	munmap(w, LEN);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_is_protected_stays_so),
+	};
+
+	peer_main(argc, argv);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
