@@ -221,20 +221,26 @@ static int lift_in_time(const struct change *c)
 	return why_not_lifted(c, rc);
 }
 
-/*
- * While other threads are stopped: a system call that is given an address there would fail,
- * and so would the kernel's own stores, those of a thread that ends and of its rseq area,
- * where the process may not have userfaultfd handle the kernel's faults. *@watched: they were,
- * and it is watched.
- */
-int change_share(const struct change *c, bool *watched)
+static int share(const struct change *c, bool *watched)
 {
 	int rc = lift_in_time(c);
 
+	*watched = !rc;
+	return cannot_stop(rc) ? convert_running(c) : rc;
+}
+
+/*
+ * While other threads are stopped: a system call that is given an address there would fail,
+ * and so would the kernel's own stores, those of a thread that ends and of its rseq area,
+ * where the process may not have userfaultfd handle the kernel's faults.
+ */
+int change_share(const struct change *c, bool *watched)
+{
+	int rc = share(c, watched), replaced;
+
 	if (rc == -EOPNOTSUPP) {
 		/* Some kernels that move no pages part a device from pinned ones in a fork. */
-		int replaced = extent_can_lift();
-
+		replaced = extent_can_lift();
 		/* Without any, the reason is the first one's. */
 		if (!replaced)
 			replaced = data_make_anonymous(c->at, c->len);
@@ -242,13 +248,9 @@ int change_share(const struct change *c, bool *watched)
 			return replaced ? replaced : why_not_lifted(c, rc);
 		/* There was a fork: pages beside them were shared with that child. */
 		own_pages(c->at, c->len);
-		rc = lift_in_time(c);
+		rc = share(c, watched);
 	}
-	*watched = !rc;
-	if (!cannot_stop(rc))
-		return rc;
-	rc = convert_running(c);
-	if (!rc)
+	if (!rc && !*watched)
 		others_wait_anew(c->at, c->len);
 	return rc;
 }
