@@ -207,7 +207,7 @@ int call_thread(const struct seg_call *call, int fd)
 		if (rc || !ask(call, fd))
 			rc = kedge_reason(-EBADF, "the program has closed a descriptor that kedge "
 					  "opened, and another one cannot be: %s",
-					  rc ? strerror(-rc) : "it was closed as well");
+					  rc ? strerrordesc_np(-rc) : "it was closed as well");
 	}
 	if (fd >= 0)
 		close(fd);

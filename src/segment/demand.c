@@ -277,12 +277,15 @@ static bool next_want(struct want *w)
 static void serve(const struct want *w)
 {
 	const struct seg_call call = { .op = SEG_OP_PART, .index = w->conn };
+	const struct timespec nap = { 0, 10000000 };
 
 	answer = (struct answer){ .ticket = w->ticket };
 	answer.extent = convert(w, &answer.until);
 	if (answer.extent < 0 && answer.extent != -EFAULT)
 		strncpy(answer.why, kedge_strerror(answer.extent), sizeof(answer.why) - 1);
-	call_thread(&call, -1);
+	/* It waits still, and this is tried again: there is no descriptor to be had. */
+	if (call_thread(&call, -1))
+		nanosleep(&nap, NULL);
 }
 
 void demand_tell(const struct seg_call *call)

@@ -2,8 +2,8 @@
 /*
  * A program's initialised data, and the page that it has in common with the bss, are
  * private pages of a file. userfaultfd does not hold stores to those back, so they can
- * become anonymous memory only while no other thread of the program could store there:
- * they are copied, and the copy takes their place.
+ * become anonymous memory only while no other thread of the program could store there: where
+ * there are some, they are stopped. They are copied, and the copy takes their place.
  *
  * A page that a device or a transfer has pinned has to stay, as what is written to it later
  * would be in no mapping. The kernel tells of pins by what fork() does: it shares all pages
@@ -27,6 +27,7 @@
 #include "base/process/child.h"
 #include "base/process/own.h"
 #include "base/process/service.h"
+#include "base/process/stop.h"
 #include "notify/internal.h"
 #include "segment/internal.h"
 
@@ -201,6 +202,47 @@ static int exchange(struct found *f)
 	return rc;
 }
 
+/* Other threads may have changed it since it was found. */
+static bool are_there(const struct found *f)
+{
+	struct vma_info v;
+	int i;
+
+	for (i = 0; i < f->cnt; i++)
+		if (vma_at(-1, f->at[i].start, &v) || v.end < f->at[i].end || v.plain ||
+		    v.shared || v.prot != PROT_RW)
+			return false;
+	return true;
+}
+
+/* ---- while no other thread runs ---- */
+
+struct moment {
+	struct found *found;
+	bool came;
+};
+
+static int exchange_now(void *arg)
+{
+	struct moment *m = arg;
+
+	m->came = true;
+	return are_there(m->found) ? exchange(m->found) : -ESTALE;
+}
+
+/* *@came: or other threads cannot be stopped. */
+static int exchange_alone(struct found *f, bool *came)
+{
+	struct moment m = { .found = f };
+	int rc;
+
+	signals_block();
+	rc = service_alone() ? exchange_now(&m) : others_stopped(exchange_now, &m);
+	signals_restore();
+	*came = m.came;
+	return rc;
+}
+
 /* ---- as ever ---- */
 
 static int why_not(int rc)
@@ -219,17 +261,25 @@ static int why_not(int rc)
 	return rc;
 }
 
+static int not_stopped(int rc)
+{
+	if (rc == -EAGAIN)
+		return kedge_reason(-EBUSY, "a thread is busy in the kernel, or no process is to "
+				    "be had by which threads are stopped");
+	return kedge_reason(-EOPNOTSUPP, "a program's initialised data can be shared only while "
+			    "no other thread runs, and they cannot be stopped here (a debugger, "
+			    "kernel.yama.ptrace_scope, seccomp)");
+}
+
 static int make_anonymous(struct found *f)
 {
+	bool came = true;
 	int rc = map_copies(f);
 
-	if (!rc) {
-		signals_block();
-		rc = exchange(f);
-		signals_restore();
-	}
+	if (!rc)
+		rc = exchange_alone(f, &came);
 	unmap_copies(f);
-	return rc;
+	return came ? why_not(rc) : not_stopped(rc);
 }
 
 int data_make_anonymous(uintptr_t at, size_t len)
@@ -239,15 +289,11 @@ int data_make_anonymous(uintptr_t at, size_t len)
 
 	if (rc || !f.cnt || own_data_in(at, at + len))
 		return rc;
-	if (!service_alone())
-		return kedge_reason(-EOPNOTSUPP, "a program's initialised data can be shared "
-				    "only before it starts a thread: make the segment "
-				    "earlier, or allocate the memory");
 	f.pagemap = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/pagemap",
 				 O_RDONLY | O_CLOEXEC);
 	if (f.pagemap < 0)
 		return error_no_fd(errno) ? error_no_fd(errno) : why_not(-EPERM);
 	rc = make_anonymous(&f);
 	syscall(SYS_close, f.pagemap);
-	return rc ? why_not(rc) : f.cnt;
+	return rc ? rc : f.cnt;
 }
