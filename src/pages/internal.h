@@ -59,6 +59,7 @@ struct swap_context {
 	uintptr_t small[2];
 	uint8_t *kind[2]; /* of the pieces: enum piece_kind */
 	bool broken;	  /* not to be used again */
+	bool alone; /* other threads are stopped: no lock of theirs is taken */
 	/* share/hear.h */
 	bool hears;
 	bool moved;   /* some page was, since hear_begin() */

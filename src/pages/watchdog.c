@@ -13,8 +13,9 @@
  * what is in the scratch space where nothing was moved to.
  *
  * A guard is looked at and removed under the lock, so no page is put into the scratch
- * space of a move that has ended. The thread is there from the first swap on until there
- * has been none for a second.
+ * space of a move that has ended. A move while other threads are stopped has a lock of its
+ * own, as one of them may be stopped with the other. This thread runs on meanwhile. It is
+ * there from the first swap on until there has been none for a second.
  */
 #include <linux/futex.h>
 #include <linux/userfaultfd.h>
@@ -24,6 +25,7 @@
 
 #include "base/process/owner.h"
 #include "base/process/service.h"
+#include "base/process/stop.h"
 #include "base/process/thread.h"
 #include "pages/move.h"
 
@@ -33,6 +35,8 @@
 static _Atomic int owner; /* the process that what follows belongs to */
 static struct sig_lock lock = SIG_LOCK_INIT; /* guards: */
 static struct move_guard *guards;
+static struct sig_lock alone_lock = SIG_LOCK_INIT; /* guards: */
+static struct move_guard *alone; /* of a move while other threads are stopped */
 static unsigned int users; /* swaps under way */
 static bool running;
 static struct service service;
@@ -95,13 +99,19 @@ static bool look_at_all(unsigned int *idle)
 	struct move_guard *g;
 	bool over;
 
+	sig_lock_blocked(&alone_lock);
+	if (alone)
+		look(alone);
+	sig_unlock_blocked(&alone_lock);
 	sig_lock_blocked(&lock);
 	for (g = guards; g; g = g->next)
 		look(g);
 	*idle = users ? 0 : *idle + 1;
 	over = *idle > IDLE_LOOKS && service_leave(&service);
-	if (over)
+	if (over) {
+		others_stopped_spare(0);
 		running = false;
+	}
 	sig_unlock_blocked(&lock);
 	return over;
 }
@@ -112,10 +122,14 @@ static void *watch(void *unused)
 	unsigned int idle = 0;
 
 	(void)unused;
+	others_stopped_spare((pid_t)syscall(SYS_gettid));
 	do {
 		syscall(SYS_futex, &stop, FUTEX_WAIT_PRIVATE, 0, &pause, NULL,
 			0);
 	} while (!atomic_load(&stop) && !look_at_all(&idle));
+	/* If it ended by itself there may be another one by now. */
+	if (atomic_load(&stop))
+		others_stopped_spare(0);
 	return NULL;
 }
 
@@ -131,7 +145,9 @@ static void end_thread(struct service *s)
 static void anew(void)
 {
 	sig_lock_init(&lock);
-	guards = NULL;
+	sig_lock_init(&alone_lock);
+	others_stopped_spare(0);
+	guards = alone = NULL;
 	users = 0;
 	running = false;
 }
@@ -186,9 +202,23 @@ void move_guard_done(void)
 	sig_unlock_blocked(&lock);
 }
 
+/* It is the processor time of the process that has stopped the others. */
+static void set_alone(struct move_guard *g)
+{
+	sig_lock_blocked(&alone_lock);
+	alone = g;
+	sig_unlock_blocked(&alone_lock);
+}
+
 void move_guard_begin(struct move_guard *g)
 {
 	g->seen = 0;
+	if (g->ctx->alone) {
+		if (clock_getcpuclockid((pid_t)syscall(SYS_getpid), &g->cpu))
+			g->cpu = CLOCK_MONOTONIC;
+		set_alone(g);
+		return;
+	}
 	if (pthread_getcpuclockid(pthread_self(), &g->cpu))
 		g->cpu = CLOCK_MONOTONIC;
 	sig_lock_blocked(&lock);
@@ -201,6 +231,10 @@ void move_guard_end(struct move_guard *g)
 {
 	struct move_guard **link;
 
+	if (g->ctx->alone) {
+		set_alone(NULL);
+		return;
+	}
 	sig_lock_blocked(&lock);
 	for (link = &guards; *link != g; link = &(*link)->next)
 		;

@@ -67,6 +67,7 @@ struct stop {
 static struct sig_lock lock = SIG_LOCK_INIT; /* a thread has one tracer at a time; guards: */
 static uintptr_t uses;
 static size_t uses_len;
+static _Atomic pid_t spared;
 
 /* ---- in the other process ---- */
 
@@ -186,7 +187,7 @@ static bool is_known(const struct stop *s, pid_t tid)
 	for (i = 0; i < s->cnt; i++)
 		if (s->other[i].tid == tid)
 			return true;
-	return tid == s->caller;
+	return tid == s->caller || tid == atomic_load(&spared);
 }
 
 /* How many new ones there are, or a negative errno. */
@@ -238,6 +239,23 @@ static bool all_stopped(struct stop *s)
 	return all;
 }
 
+static void detach(struct other *o)
+{
+	if (o->how != GONE)
+		ptrace(PTRACE_DETACH, o->tid, NULL, (void *)(uintptr_t)o->signal);
+	o->how = GONE;
+}
+
+/* It has become one meanwhile: what it holds @fn may wait for. */
+static void let_spared_go(struct stop *s)
+{
+	unsigned int i;
+
+	for (i = 0; i < s->cnt; i++)
+		if (s->other[i].tid == atomic_load(&spared))
+			detach(&s->other[i]);
+}
+
 static int stop_all(struct stop *s)
 {
 	const struct timespec nap = { 0, NAP_NS };
@@ -264,9 +282,7 @@ static void let_go(struct stop *s)
 	unsigned int i;
 
 	for (i = 0; i < s->cnt; i++)
-		if (s->other[i].how != GONE)
-			ptrace(PTRACE_DETACH, s->other[i].tid, NULL,
-			       (void *)(uintptr_t)s->other[i].signal);
+		detach(&s->other[i]);
 }
 
 /* It shares the calling thread's variables, errno too, which waits meanwhile. */
@@ -281,6 +297,7 @@ static int run(void *arg)
 		return 1;
 	s->rc = stop_all(s);
 	if (!s->rc) {
+		let_spared_go(s);
 		s->called = true;
 		s->rc = s->fn(s->arg);
 	}
@@ -372,6 +389,11 @@ static int stopped(const struct stop *what)
 	}
 	close(tasks);
 	return rc;
+}
+
+void others_stopped_spare(pid_t tid)
+{
+	atomic_store(&spared, tid);
 }
 
 int others_stopped(int (*fn)(void *arg), void *arg)

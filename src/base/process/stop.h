@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /*
  * Call @fn while all other threads are between two system calls, or wait in one for a
@@ -33,6 +34,12 @@
  * both without a reason.
  */
 int others_stopped(int (*fn)(void *arg), void *arg);
+
+/*
+ * That thread of kedge's is not stopped: it changes no mapping of the program's, and looks
+ * after what @fn does. 0: none, as at first.
+ */
+void others_stopped_spare(pid_t tid);
 
 /*
  * Threads that wait for a futex in the range wait for it anew. The kernel finds those that

@@ -83,13 +83,24 @@ static int work(void *arg)
 	return s->c->fn(s->ctx, s->c, s->at, s->len);
 }
 
+static int work_stopped(void *arg)
+{
+	struct step *s = arg;
+	int rc;
+
+	s->ctx->alone = true;
+	rc = work(s);
+	s->ctx->alone = false;
+	return rc;
+}
+
 static int work_alone(struct step *s)
 {
 	int rc;
 
 	if (!s->c->stops)
 		return work(s);
-	rc = others_stopped(work, s);
+	rc = others_stopped(work_stopped, s);
 	return s->called || s->c->only_stopped ? rc : work(s);
 }
 

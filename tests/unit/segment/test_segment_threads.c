@@ -12,6 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <kedge/pageswap.h>
+
 #include "peer.h"
 
 #define NOBODY 65534
@@ -211,6 +213,50 @@ static void threads_end_in_it(void **state)
 	as_both(threads_end);
 }
 
+/* ---- pages that kedge moves ---- */
+
+#define SWAPS 1 /* few, so that locks are taken often */
+
+static void *swaps(void *at)
+{
+	const size_t len = SWAPS * page_len();
+	uintptr_t *a = at, *b = (uintptr_t *)((char *)at + len);
+	uintptr_t in_a = *a, in_b = *b, was;
+
+	while (!atomic_load(&over)) {
+		if (kedge_page_swap_with(a, b, len, KEDGE_SWAP_MOVE))
+			abort();
+		was = in_a;
+		in_a = in_b;
+		in_b = was;
+	}
+	return (void *)(uintptr_t)(*a == in_a && *b == in_b);
+}
+
+/* A thread that is stopped has locks of kedge's, now and then. */
+static int pages_are_swapped(void)
+{
+	char *other = (char *)words(2 * SWAPS * page_len());
+	uint64_t *w = words(STACK);
+	pthread_t t;
+	void *right;
+	int i;
+
+	CHILD_CHECK(!pthread_create(&t, NULL, swaps, other));
+	for (i = 0; i < 10 * MAKES; i++)
+		CHILD_CHECK(!make_and_remove(w, STACK));
+	atomic_store(&over, true);
+	pthread_join(t, &right);
+	CHILD_CHECK(right);
+	return 0;
+}
+
+static void pages_are_swapped_meanwhile(void **state)
+{
+	need_stopped_threads();
+	run_as(0, pages_are_swapped);
+}
+
 /* ---- what they notice ---- */
 
 static int epoll;
@@ -252,6 +298,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(locks_in_it_are_used),
 		cmocka_unit_test(the_stack_of_a_thread_is_used),
 		cmocka_unit_test(threads_end_in_it),
+		cmocka_unit_test(pages_are_swapped_meanwhile),
 		cmocka_unit_test(threads_are_stopped),
 	};
 
