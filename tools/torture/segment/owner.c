@@ -113,8 +113,10 @@ static void move(struct own *o)
 	void *to = mmap(NULL, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (to == MAP_FAILED ||
-	    mremap(o->mem, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, to) != to)
+	    mremap(o->mem, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, to) != to) {
+		fprintf(stderr, "a range cannot be moved: %s\n", strerror(errno));
 		abort();
+	}
 	o->mem = to;
 }
 
