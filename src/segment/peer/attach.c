@@ -200,7 +200,7 @@ static void record_put(struct kedge_attachment *a)
 }
 
 int attach_pages(struct kedge_grant *g, uint64_t off, size_t len, uint32_t flags, char *at,
-		 struct kedge_attachment *whole, struct kedge_attachment **out)
+		 struct kedge_attachment **out)
 {
 	struct kedge_attachment *a = record_get(g);
 	int rc;
@@ -215,7 +215,7 @@ int attach_pages(struct kedge_grant *g, uint64_t off, size_t len, uint32_t flags
 	a->len = len;
 	a->at = at;
 	a->within = at;
-	a->whole = whole;
+	a->whole = NULL;
 	a->gone = false;
 	list_init(&a->node);
 	rc = attach(a);

@@ -20,7 +20,7 @@ struct kedge_attachment {
 	uint32_t flags;
 	bool gone;
 	bool within; /* the addresses stay taken when it ends: it is a part of another one */
-	struct kedge_attachment *whole; /* that one, which is not valid without it; or NULL */
+	struct kedge_attachment *whole; /* with lock: that one, not valid without it; or NULL */
 	/* Of one that has parts: */
 	struct kedge_attachment **part;
 	uint32_t part_cnt;
@@ -61,10 +61,9 @@ int grant_part(struct kedge_grant *g, uint64_t start, uint64_t end, struct kedge
 
 /* ---- attach.c ---- */
 
-/* Whole pages of @g's memfd, from @off on; within addresses that are taken, @at, or NULL, as a
- * part of @whole, or NULL. */
+/* Whole pages of @g's memfd, from @off on; within addresses that are taken, @at, or NULL. */
 int attach_pages(struct kedge_grant *g, uint64_t off, size_t len, uint32_t flags, char *at,
-		 struct kedge_attachment *whole, struct kedge_attachment **out);
+		 struct kedge_attachment **out);
 void detach_pages(struct kedge_attachment *a);
 /* As kedge_segment_valid_slow(), of one in this process that has no parts. */
 bool attached_valid(struct kedge_attachment *a);

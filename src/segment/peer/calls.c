@@ -39,7 +39,7 @@ int kedge_segment_attach(struct kedge_grant *g, uint64_t offset, size_t len, uin
 	first = round_down(at, page);
 	pages = round_up(at + len, page) - first;
 	rc = g->in_parts ? parts_attach(g, first, pages, flags, &a)
-			 : attach_pages(g, first, pages, flags, NULL, NULL, &a);
+			 : attach_pages(g, first, pages, flags, NULL, &a);
 	if (rc)
 		return rc;
 	a->head.len = len;
@@ -78,7 +78,7 @@ static int attach_anew(struct kedge_attachment *old, struct kedge_attachment **o
 	old->within = true;
 	kedge_segment_detach(old);
 	rc = g->in_parts ? parts_attach_at(g, start, len, flags, at, out)
-			 : attach_pages(g, start, len, flags, at, NULL, out);
+			 : attach_pages(g, start, len, flags, at, out);
 	if (rc)
 		munmap(at, len);
 	else

@@ -183,12 +183,17 @@ static int attach_at(struct kedge_attachment *a, struct kedge_grant *p, uint64_t
 	int rc;
 
 	rc = room(a) ? attach_pages(p, start - p->info.addr, end - start, a->flags,
-				    a->at + (start - from), a, &sub) : -ENOMEM;
-	if (rc)
+				    a->at + (start - from), &sub) : -ENOMEM;
+	if (rc) {
 		parts_unuse(p);
-	else
-		a->part[a->part_cnt++] = sub;
-	return rc;
+		return rc;
+	}
+	a->part[a->part_cnt++] = sub;
+	/* What has gone before is seen when all are looked at. */
+	sig_lock(&seg_lock);
+	sub->whole = a;
+	sig_unlock(&seg_lock);
+	return 0;
 }
 
 static int nothing(void)
@@ -352,7 +357,7 @@ int parts_attach(struct kedge_grant *g, uint64_t start, size_t len, uint32_t fla
 		return rc;
 	rc = -ESTALE;
 	if (end_of(p, start + len) == start + len)
-		rc = attach_pages(p, start - p->info.addr, len, flags, NULL, NULL, out);
+		rc = attach_pages(p, start - p->info.addr, len, flags, NULL, out);
 	if (rc)
 		parts_unuse(p);
 	return rc == -ESTALE ? attach_parts(g, start, len, flags, out) : rc;
