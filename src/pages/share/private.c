@@ -20,6 +20,8 @@
 #define MREMAP_DONTUNMAP 4
 #endif
 
+#define PROT_RW (PROT_READ | PROT_WRITE)
+
 static int protect(struct swap_context *ctx, uintptr_t at, size_t len)
 {
 	struct uffdio_register r = {
@@ -131,11 +133,14 @@ static int is_protected(struct swap_context *ctx, uintptr_t at, size_t len, uint
  * last look is emptied in the new memory: whoever does that waits to be heard, and looks
  * anew.
  */
-static int replace(struct swap_context *ctx, uintptr_t at, size_t len,
+static int replace(struct swap_context *ctx, uintptr_t at, size_t len, int prot,
 		   uintptr_t from, int fd, uint64_t off)
 {
 	int rc = read_data(fd, from, len, off);
 
+	/* Before it is there, as there may be no mapping left to make of it. */
+	if (!rc && prot != PROT_RW && mprotect((void *)from, len, prot))
+		rc = -errno;
 	if (!rc)
 		rc = is_protected(ctx, at, len, from);
 	if (rc)
@@ -206,15 +211,12 @@ static int end_mapping(struct swap_context *ctx, const struct share_change *c, u
 		return rc;
 	if (rc)
 		return share_not_private(rc);
-	rc = replace(ctx, at, len, c->area + (at - c->at), c->fd, off);
+	rc = replace(ctx, at, len, prot, c->area + (at - c->at), c->fd, off);
 	if (rc) {
 		hear_unregister(ctx, at, len);
 		share_watch(c, at, len);
-	} else {
-		if (prot != (PROT_READ | PROT_WRITE))
-			mprotect((void *)at, len, prot);
-		if (c->mark >= 0)
-			mark_set(c->mark, at, len);
+	} else if (c->mark >= 0) {
+		mark_set(c->mark, at, len);
 	}
 	/* In any case: a mapping that was made again is not registered. */
 	hear_wake(ctx, at, len);

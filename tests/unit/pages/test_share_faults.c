@@ -57,6 +57,19 @@ void *__wrap_mremap(void *from, size_t len, size_t new_len, int flags, ...)
 	return MAP_FAILED;
 }
 
+static bool no_mprotect;
+
+int __real_mprotect(void *at, size_t len, int prot);
+int __wrap_mprotect(void *at, size_t len, int prot);
+int __wrap_mprotect(void *at, size_t len, int prot)
+{
+	if (no_mprotect) {
+		errno = ENOMEM;
+		return -1;
+	}
+	return __real_mprotect(at, len, prot);
+}
+
 ssize_t __real_pwrite64(int fd, const void *p, size_t len, off_t off);
 ssize_t __wrap_pwrite64(int fd, const void *p, size_t len, off_t off);
 ssize_t __wrap_pwrite64(int fd, const void *p, size_t len, off_t off)
@@ -168,6 +181,33 @@ static void a_mapping_that_has_gone_is_made_again(void **state)
 	close(fd);
 }
 
+/* Where its protection cannot be had it stays shared, and protected. */
+static void protection_is_not_lost(void **state)
+{
+	const size_t len = 8 * page_len();
+	char *p = small_area(len, 4), *ro = p + 3 * page_len();
+	int fd = memfd_create("share", MFD_CLOEXEC), rc;
+	size_t done;
+
+	(void)state;
+	assert_int_equal(ftruncate(fd, (off_t)len), 0);
+	assert_int_equal(pages_share(p, len, fd, 0, &done), 0);
+	assert_int_equal(__real_mprotect(ro, page_len(), PROT_READ), 0);
+	no_mprotect = true;
+	rc = pages_unshare(ro, page_len(), fd, 3 * page_len(), &done);
+	no_mprotect = false;
+	assert_int_equal(rc, -ENOMEM);
+	assert_int_equal(smaps_of(ro, "sh"), 1);
+	assert_int_equal(smaps_of(ro, "wr"), 0);
+	assert_int_equal(pages_unshare(p, len, fd, 0, &done), 0);
+	assert_int_equal(smaps_of(ro, "sh"), 0);
+	assert_int_equal(smaps_of(ro, "wr"), 0);
+	assert_int_equal(smaps_of(p, "wr"), 1);
+	assert_true(stamped(p, len, 4));
+	area_free(p, len);
+	close(fd);
+}
+
 static void map_a_page_over(void)
 {
 	char *p = __real_mmap64(changed, page_len(), PROT_READ | PROT_WRITE,
@@ -256,6 +296,7 @@ int main(void)
 		cmocka_unit_test(what_failed_is_as_it_was),
 		cmocka_unit_test(a_failed_try_leaves_no_data),
 		cmocka_unit_test(a_mapping_that_has_gone_is_made_again),
+		cmocka_unit_test(protection_is_not_lost),
 		cmocka_unit_test(what_was_mapped_meanwhile_stays),
 	};
 	char *p = small_area(page_len(), 1);
