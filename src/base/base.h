@@ -23,6 +23,8 @@ size_t kedge__page_size(void);
 
 /* -@err with the remedy, if no descriptor is left; 0 if it is another error. */
 int error_no_fd(int err);
+/* This thread has what an error's reason needs: to give one allocates nothing. */
+void error_ready(void);
 
 static inline uint64_t round_down(uint64_t v, uint64_t to)
 {

@@ -70,6 +70,11 @@ int error_no_fd(int err)
 	return -err;
 }
 
+void error_ready(void)
+{
+	*(volatile int *)&last.rc = last.rc;
+}
+
 const char *kedge_strerror(int rc)
 {
 	size_t i;

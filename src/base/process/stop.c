@@ -67,7 +67,7 @@ struct stop {
 static struct sig_lock lock = SIG_LOCK_INIT; /* a thread has one tracer at a time; guards: */
 static uintptr_t uses;
 static size_t uses_len;
-static _Atomic pid_t spared;
+static _Atomic uint64_t spared; /* the process, and the thread of it */
 
 /* ---- in the other process ---- */
 
@@ -180,6 +180,12 @@ static int seize(struct stop *s, pid_t tid)
 	return 0;
 }
 
+/* A forked child has the parent's number, which may be a thread of its own by then. */
+static bool is_spared(const struct stop *s, pid_t tid)
+{
+	return atomic_load(&spared) == ((uint64_t)s->process << 32 | (uint32_t)tid);
+}
+
 static bool is_known(const struct stop *s, pid_t tid)
 {
 	unsigned int i;
@@ -187,7 +193,7 @@ static bool is_known(const struct stop *s, pid_t tid)
 	for (i = 0; i < s->cnt; i++)
 		if (s->other[i].tid == tid)
 			return true;
-	return tid == s->caller || tid == atomic_load(&spared);
+	return tid == s->caller || is_spared(s, tid);
 }
 
 /* How many new ones there are, or a negative errno. */
@@ -246,13 +252,17 @@ static void detach(struct other *o)
 	o->how = GONE;
 }
 
-/* It has become one meanwhile: what it holds @fn may wait for. */
+/*
+ * One that was seized before it was named, and goes on: it has been named since, so it may have
+ * what @fn waits for. One that is named later has stopped before, and holds none of that: it
+ * names itself first.
+ */
 static void let_spared_go(struct stop *s)
 {
 	unsigned int i;
 
 	for (i = 0; i < s->cnt; i++)
-		if (s->other[i].tid == atomic_load(&spared))
+		if (is_spared(s, s->other[i].tid))
 			detach(&s->other[i]);
 }
 
@@ -368,6 +378,9 @@ static int stopped(const struct stop *what)
 	int tasks = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC), rc;
 	struct stat st;
 
+	/* The first use of a variable in a library that was loaded late allocates memory, and a
+	 * stopped thread may have the allocator's lock. */
+	error_ready();
 #ifdef __SANITIZE_THREAD__
 	/* It takes the other process for a fork(), and ends the next one that starts threads. */
 	if (tasks >= 0) {
@@ -393,7 +406,7 @@ static int stopped(const struct stop *what)
 
 void others_stopped_spare(pid_t tid)
 {
-	atomic_store(&spared, tid);
+	atomic_store(&spared, tid ? (uint64_t)getpid() << 32 | (uint32_t)tid : 0);
 }
 
 int others_stopped(int (*fn)(void *arg), void *arg)

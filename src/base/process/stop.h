@@ -37,7 +37,8 @@ int others_stopped(int (*fn)(void *arg), void *arg);
 
 /*
  * That thread of kedge's is not stopped: it changes no mapping of the program's, and looks
- * after what @fn does. 0: none, as at first.
+ * after what @fn does. 0: none, as at first. It names itself before it takes a lock that @fn
+ * takes, and no more so when it has taken the last: no stopped thread has that lock then.
  */
 void others_stopped_spare(pid_t tid);
 
