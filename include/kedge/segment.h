@@ -286,6 +286,7 @@ KEDGE_API int kedge_grant_info(const struct kedge_grant *grant,
  *   -EFAULT   the owner has nothing mapped there (any more), or may not write it
  *   -EPERM    this process may not trace the owner
  *   -ESTALE   the owner has ended or removed the segment
+ *   -EBADF    Linux before 6.9: the program has closed a descriptor of kedge's
  *   -ECHILD   the grant belongs to the parent process
  */
 KEDGE_API ssize_t kedge_segment_copy(struct kedge_grant *grant, uint64_t offset, void *buf,

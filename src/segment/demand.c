@@ -227,7 +227,7 @@ static int convert(const struct want *w, uintptr_t *until)
 	i = find(w, until);
 	if (i >= 0)
 		return i;
-	/* What could not be made private before. */
+	/* Memory that could not be made private before is tried again: it may be in the way. */
 	demand_drop_idle();
 	for (try = 0; try < TRIES && (rc == -ESTALE || rc >= 0); try++) {
 		i = find(w, until);

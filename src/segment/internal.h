@@ -79,6 +79,7 @@ struct extent {
 	uint32_t segments; /* that use it as a whole */
 	bool on_attach;	   /* of others: as long as a peer has a part */
 	bool away;   /* it is private for a while */
+	bool left;   /* it could not be made private, and nothing watches all of it */
 	bool resume; /* and can be converted once more */
 };
 
@@ -315,7 +316,7 @@ void demand_unuse(void);
 void demand_tell(const struct seg_call *call);
 /* @s is in no table any more: its peers let go. */
 void demand_leave(const struct kedge_segment *s);
-/* What nobody has any more becomes private. True: there was some. */
+/* Parts that no peer and no segment has become private. True: there was one. */
 bool demand_drop_idle(void);
 
 /* ---- data.c ---- */

@@ -50,7 +50,7 @@ static int convert_now(struct kedge_segment *s)
 	uintptr_t at = round_down(s->addr, page), end = round_up(s->addr + s->len, page);
 	int rc;
 
-	/* What could not be made private before. */
+	/* Memory that could not be made private before is tried again: it may be this. */
 	demand_drop_idle();
 	rc = swap_is_kept(at, end - at);
 	if (!rc)

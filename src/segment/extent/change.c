@@ -112,7 +112,7 @@ int change_private(int i, const struct piece *part, int mark)
 static void leave(int i, const struct piece *part)
 {
 	sig_lock(&seg_lock);
-	seg->extent[i].on_attach = true;
+	seg->extent[i].on_attach = seg->extent[i].left = true;
 	piece_add(part->at, part->len, part->extent, part->off);
 	sig_unlock(&seg_lock);
 }
@@ -137,11 +137,11 @@ void change_undo(const struct change *c, size_t done)
 /* All of it, or nothing. */
 static int convert_once(const struct change *c)
 {
-	size_t done;
+	size_t done = 0;
 	int rc = fd_same(c->fd, &c->fd_id) ? pages_share((void *)c->at, c->len, c->fd, 0, &done)
 					   : -EBADF;
 
-	if (rc && rc != -EBADF)
+	if (rc)
 		change_undo(c, done);
 	return rc;
 }
@@ -176,7 +176,7 @@ int change_stopped(const struct change *c)
 	return lift_once(c);
 }
 
-/* Where other threads cannot be stopped. */
+/* Other threads run meanwhile, as they cannot be stopped. */
 static int convert_running(const struct change *c)
 {
 	int rc = convert_once(c);

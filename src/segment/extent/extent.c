@@ -28,7 +28,7 @@ static int find(uintptr_t at, size_t len)
 	for (p = seg->piece; p < seg->piece + seg->piece_max; p++)
 		if (p->len && p->at <= at && at + len <= p->at + p->len &&
 		    p->at - p->off == seg->extent[p->extent].at &&
-		    seg->extent[p->extent].uffd >= 0)
+		    !seg->extent[p->extent].left)
 			return (int)p->extent;
 	return -1;
 }
@@ -127,7 +127,7 @@ void extent_forget(int i)
 
 	sig_lock(&seg_lock);
 	e->len = 0;
-	e->on_attach = e->away = false;
+	e->on_attach = e->away = e->left = false;
 	sig_unlock(&seg_lock);
 }
 
@@ -147,6 +147,7 @@ static void fill(const struct change *c)
 	e->at = c->at;
 	e->len = c->len;
 	e->away = true;
+	e->left = false;
 	e->inode = c->fd_id.ino;
 	e->dev = c->fd_id.dev;
 	sig_unlock(&seg_lock);

@@ -91,8 +91,8 @@ int piece_at(uintptr_t at, uintptr_t *until)
 		if (!p->len || at < p->at || at - p->at >= p->len)
 			continue;
 		base = seg->extent[p->extent].at;
-		/* One that nothing watches is about to be private. */
-		if (p->at - p->off != base || seg->extent[p->extent].uffd < 0)
+		/* One that is left is to be private. */
+		if (p->at - p->off != base || seg->extent[p->extent].left)
 			continue;
 		*until = base + piece_there_until(p->extent, at - base);
 		return (int)p->extent;

@@ -7,20 +7,62 @@
 #include "base/process/page.h"
 #include "segment/internal.h"
 
-/* True: it is gone, and its number may be another's; or the segment is. */
-static bool has_ended(const struct kedge_grant *g)
+static bool is_gone(int pidfd)
 {
-	return (g->info.backend == KEDGE_SEGMENT_MODULE
-			? module_ended(g)
-			: __atomic_load_n(&g->ended, __ATOMIC_RELAXED)) ||
-	       !clofork_ours(&g->pidfd) ||
-	       /* Another user's process is none to be sent signals, and lives. */
-	       (syscall(SYS_pidfd_send_signal, g->pidfd.fd, 0, NULL, 0) && errno != EPERM);
+	/* Another user's process is none to be sent signals, and lives. */
+	return syscall(SYS_pidfd_send_signal, pidfd, 0, NULL, 0) && errno != EPERM;
+}
+
+/* Since Linux 6.9 each process's has an inode of its own. */
+static bool tells_processes_apart(const struct fd_id *id)
+{
+	int own = (int)syscall(SYS_pidfd_open, getpid(), 0);
+	bool same = own < 0 || fd_same(own, id);
+
+	if (own >= 0)
+		close(own);
+	return !same;
 }
 
 static int owner_ended(void)
 {
 	return kedge_reason(-ESTALE, "the segment's owner has ended, or removed it");
+}
+
+static int unknown(void)
+{
+	return kedge_reason(-EBADF, "the program has closed a descriptor of kedge's, or there was "
+			    "none left, without which this kernel does not tell whether the owner "
+			    "lives: get the segment anew");
+}
+
+/* The program has closed the grant's: another one, if it can be seen that it is the owner's. */
+static int look_anew(const struct kedge_grant *g)
+{
+	int fd, rc = 0;
+
+	if (g->info.pid == getpid())
+		return 0;
+	if (g->pidfd.fd < 0 || !tells_processes_apart(&g->pidfd.id))
+		return unknown();
+	fd = (int)syscall(SYS_pidfd_open, g->info.pid, 0);
+	if (fd < 0)
+		return errno == ESRCH ? owner_ended() : -errno;
+	if (!fd_same(fd, &g->pidfd.id) || is_gone(fd))
+		rc = owner_ended();
+	close(fd);
+	return rc;
+}
+
+/* -ESTALE: it is gone, and its number may be another's; or the segment is. */
+static int look_at_owner(const struct kedge_grant *g)
+{
+	if (g->info.backend == KEDGE_SEGMENT_MODULE
+		    ? module_ended(g) : __atomic_load_n(&g->ended, __ATOMIC_RELAXED))
+		return owner_ended();
+	if (!clofork_ours(&g->pidfd))
+		return look_anew(g);
+	return is_gone(g->pidfd.fd) ? owner_ended() : 0;
 }
 
 static int not_copied(int err)
@@ -75,7 +117,8 @@ ssize_t kedge_segment_copy(struct kedge_grant *g, uint64_t offset, void *buf, si
 		    ? process_vm_readv(g->info.pid, &here, 1, &there, 1, 0)
 		    : process_vm_writev(g->info.pid, &here, 1, &there, 1, 0);
 	err = errno;
-	if (has_ended(g))
-		return owner_ended();
+	rc = look_at_owner(g);
+	if (rc)
+		return rc;
 	return n < 0 ? not_copied(err) : n;
 }

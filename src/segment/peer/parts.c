@@ -189,7 +189,7 @@ static int attach_at(struct kedge_attachment *a, struct kedge_grant *p, uint64_t
 		return rc;
 	}
 	a->part[a->part_cnt++] = sub;
-	/* What has gone before is seen when all are looked at. */
+	/* A change before that is seen when all parts are looked at. */
 	sig_lock(&seg_lock);
 	sub->whole = a;
 	sig_unlock(&seg_lock);

@@ -386,7 +386,7 @@ int service_use(void)
 
 void service_unuse(void)
 {
-	/* What could not be made private is tried again. */
+	/* The thread stays for memory that could not be made private, as that is tried again. */
 	if (--users || tables_have_extents())
 		return;
 	runs = false;

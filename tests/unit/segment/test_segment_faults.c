@@ -22,9 +22,11 @@
 static _Atomic unsigned int fail_at, calls;
 static _Atomic int fail_with;
 
+static bool for_ever; /* it and all that follow */
+
 static bool fails(void)
 {
-	if (!fail_at || ++calls != fail_at)
+	if (!fail_at || (++calls < fail_at) || (calls > fail_at && !for_ever))
 		return false;
 	errno = fail_with;
 	return true;
@@ -456,6 +458,42 @@ static void each_call_of_the_way_back_fails(void **state)
 	free_pages(w, LEN / page_len());
 }
 
+/* What cannot be undone at the time is there, a child has it, and it is a segment later. */
+static void what_cannot_be_undone_is_undone_later(void **state)
+{
+	struct kedge_segment_info i = { .size = sizeof(i) };
+	struct kedge_segment *s;
+	unsigned int n, last;
+	int rc, status;
+	uint64_t *w;
+
+	need_convert();
+	need_threads_after_fork();
+	for (n = 1, last = 1; last; n++) {
+		w = words(LEN);
+		for_ever = true;
+		fail_call(n, ENOMEM);
+		rc = kedge_segment_make(w, LEN, NULL, &s);
+		last = calls >= fail_at;
+		fail_call(0, 0);
+		for_ever = false;
+		assert_true(intact(w));
+		if (!rc)
+			kedge_segment_remove(s);
+		if (n % 2) {
+			if (!fork())
+				_exit(!intact(w));
+			assert_true(wait(&status) > 0 && !status);
+		}
+		assert_int_equal(kedge_segment_make(w, LEN, NULL, &s), 0);
+		assert_int_equal(kedge_segment_info(s, &i), 0);
+		assert_int_equal(i.backend, KEDGE_SEGMENT_CONVERT);
+		kedge_segment_remove(s);
+		assert_true(intact(w));
+		free_pages(w, LEN / page_len());
+	}
+}
+
 /* A list is whole, or fails; an owner that could not be asked is in it all the same. */
 static void each_call_of_list_fails(void **state)
 {
@@ -552,6 +590,7 @@ int main(void)
 		cmocka_unit_test(no_store_to_data_is_lost),
 		cmocka_unit_test(each_call_of_get_and_attach_fails),
 		cmocka_unit_test(each_call_of_the_way_back_fails),
+		cmocka_unit_test(what_cannot_be_undone_is_undone_later),
 		cmocka_unit_test(each_call_of_list_fails),
 		cmocka_unit_test(nothing_is_left),
 		cmocka_unit_test(a_handler_may_fork),

@@ -534,6 +534,7 @@ static void what_has_a_dead_owners_part_is_not_valid(void **state)
 	struct kedge_segment_id name;
 	struct kedge_grant *g;
 	pthread_t thread;
+	uint64_t v;
 
 	good = (struct seg_answer){
 		.head = seg_head(SEG_ANSWER), .backend = KEDGE_SEGMENT_CONVERT, .proof = 5,
@@ -542,7 +543,8 @@ static void what_has_a_dead_owners_part_is_not_valid(void **state)
 	assert_int_equal(pipe(when_attached), 0);
 	name = owner_begin(&l, answer_and_die, &thread);
 	assert_int_equal(kedge_segment_get(&name, R, &g), 0);
-	usleep(20000); /* so that it is heard that the whole has ended, if it can be */
+	/* It is heard that the whole has ended. */
+	WAIT_FOR(kedge_segment_copy(g, 0, &v, sizeof(v), R) == -ESTALE);
 	assert_int_equal(kedge_segment_attach(g, 0, 2 * page, 0, &a), 0);
 	assert_true(kedge_segment_valid(a));
 	assert_int_equal(write(when_attached[1], "x", 1), 1);

@@ -233,7 +233,7 @@ static void *swaps(void *at)
 	return (void *)(uintptr_t)(*a == in_a && *b == in_b);
 }
 
-/* A thread that is stopped has locks of kedge's, now and then. */
+/* Both move pages, and take the same locks of kedge's. */
 static int pages_are_swapped(void)
 {
 	char *other = (char *)words(2 * SWAPS * page_len());
