@@ -82,7 +82,8 @@ KEDGE_API ssize_t kedge_ofi_list(struct kedge_ofi_provider *list, size_t max);
  *   -E2BIG         @opts is of a newer version and sets a field unknown here
  *   -ENODEV        libfabric has no such provider here
  *   -EOPNOTSUPP    the provider has neither connected endpoints nor reliable
- *                  datagrams
+ *                  datagrams, or it is "udp;ofi_rxd" of a libfabric before 2.4,
+ *                  which mixes up data
  *   -EADDRNOTAVAIL no such address, name, service or port
  *   -EADDRINUSE    somebody listens there
  *   -EACCES        the file of the secret is not this user's alone
@@ -124,8 +125,8 @@ KEDGE_API int kedge_listener_open_ofi(const char *provider, const char *node,
  *   -E2BIG         @opts is of a newer version and sets a field unknown here
  *   -ENODEV        libfabric has no such provider here
  *   -EOPNOTSUPP    the provider has neither connected endpoints nor reliable
- *                  datagrams; or it is libfabric's "shm" and the listener is
- *                  in this process
+ *                  datagrams, or is one that mixes up data; or it is libfabric's
+ *                  "shm" and the listener is in this process
  *   -EADDRNOTAVAIL no such address, name, service or port
  *   -ECONNREFUSED  nobody listens there
  *   -ETIMEDOUT     the listener did not accept in time

@@ -14,7 +14,7 @@ CLIENT=
 port=$(free_port) || exit 1
 for provider in shm 'tcp;ofi_rxm' 'udp;ofi_rxd'; do
 	"$ENDS" has "$provider" || {
-		echo "without $provider, which libfabric does not have here"
+		echo "without $provider, which carries no channels here"
 		continue
 	}
 	echo "$provider:"

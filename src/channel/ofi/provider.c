@@ -165,6 +165,18 @@ static bool is_ip(const struct fi_info *info)
 	       info->addr_format == FI_SOCKADDR_IN6;
 }
 
+/* "udp;ofi_rxd" before libfabric 2.4: the queue of datagrams that arrived overwrites
+ * itself when it is full, which it comes to be while both ends send, and a buffer is
+ * read again for what it holds no more. Data are wrong then, mostly without an
+ * error, and no window of ours is short enough to keep it from that. */
+static bool loses_datagrams(const struct fi_info *info)
+{
+	const char *name = info->fabric_attr->prov_name;
+
+	return name && !strncmp(name, "udp;", 4) && strstr(name, "ofi_rxd") &&
+	       info->fabric_attr->prov_version < FI_VERSION(204, 0);
+}
+
 int kedge__ofi_getinfo_rdm(const char *provider, const char *node,
 			   struct fi_info **info)
 {
@@ -194,5 +206,11 @@ int kedge__ofi_getinfo_rdm(const char *provider, const char *node,
 				    "or \"verbs\" on an RDMA adapter",
 				    provider, node ? " at " : "",
 				    node ? node : "");
-	return 0;
+	if (!loses_datagrams(*info))
+		return 0;
+	fi_freeinfo(*info);
+	return kedge_reason(-EOPNOTSUPP, "libfabric's provider \"%s\" mixes up "
+			    "datagrams under load before libfabric 2.4, and "
+			    "data with them: take \"tcp\" or "
+			    "\"tcp;ofi_rxm\"", provider);
 }

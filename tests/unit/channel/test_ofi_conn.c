@@ -8,8 +8,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <kedge/ofi.h>
-
 #include "ofi_pair.h"
 
 static struct kedge_channel_opts opts;
@@ -43,70 +41,6 @@ static unsigned int fds(void)
 	for (fd = 0; fd < 1024; fd++)
 		n += lseek(fd, 0, SEEK_CUR) >= 0 || errno != EBADF;
 	return n;
-}
-
-/* ---- the program's mistakes ---- */
-
-static void arguments_are_checked(void **state)
-{
-	struct kedge_channel_opts small = { .size = 4 };
-	struct kedge_listener *l = NULL;
-	struct kedge_channel *ch = NULL;
-
-	assert_int_equal(kedge_channel_open_ofi(NULL, NULL, "1", NULL, 0, &ch),
-			 -EINVAL);
-	assert_int_equal(kedge_channel_open_ofi(NULL, "::1", NULL, NULL, 0,
-						&ch), -EINVAL);
-	assert_int_equal(kedge_channel_open_ofi(NULL, "::1", "1", NULL, 0,
-						NULL), -EINVAL);
-	assert_int_equal(kedge_channel_open_ofi(NULL, "::1", "1", &small, 0,
-						&ch), -EINVAL);
-	assert_int_equal(kedge_listener_open_ofi(NULL, NULL, NULL, NULL, &l),
-			 -EINVAL);
-	assert_int_equal(kedge_listener_open_ofi(NULL, NULL, "0", NULL, NULL),
-			 -EINVAL);
-	assert_int_equal(kedge_listener_open_ofi(NULL, NULL, "0", &small, &l),
-			 -EINVAL);
-	assert_null(l);
-	assert_null(ch);
-}
-
-static void providers_are_told_apart(void **state)
-{
-	struct kedge_listener *l = NULL;
-
-	assert_int_equal(kedge_listener_open_ofi("nosuch", NULL, "0", NULL,
-						 &l), -ENODEV);
-	assert_non_null(strstr(kedge_strerror(-ENODEV), "\"nosuch\""));
-	/* Part of libfabric, and nothing by itself. */
-	assert_int_equal(kedge_listener_open_ofi("ofi_hook_noop", NULL, "0",
-						 NULL, &l), -ENODEV);
-	assert_int_equal(kedge_listener_open_ofi("tcp", "256.1.1.1", "0", NULL,
-						 &l), -EADDRNOTAVAIL);
-	assert_null(l);
-}
-
-static void what_there_is_is_listed(void **state)
-{
-	struct kedge_ofi_provider *list;
-	ssize_t n, i, tcp = -1, shm = -1;
-
-	assert_int_equal(kedge_ofi_list(NULL, 1), -EINVAL);
-	n = kedge_ofi_list(NULL, 0);
-	assert_true(n > 0);
-	list = calloc((size_t)n, sizeof(*list));
-	assert_non_null(list);
-	assert_int_equal(kedge_ofi_list(list, (size_t)n), n);
-	for (i = 0; i < n; i++) {
-		if (!strcmp(list[i].name, "tcp"))
-			tcp = i;
-		if (!strcmp(list[i].name, "shm"))
-			shm = i;
-	}
-	assert_true(tcp >= 0 && shm >= 0);
-	assert_int_equal(list[tcp].flags, KEDGE_OFI_CHANNEL);
-	assert_int_equal(list[shm].flags, KEDGE_OFI_CHANNEL);
-	free(list);
 }
 
 /* ---- who is there ---- */
@@ -572,9 +506,6 @@ static void nothing_is_left(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(arguments_are_checked),
-		TEST(providers_are_told_apart),
-		TEST(what_there_is_is_listed),
 		TEST(connecting_where_nobody_listens_is_econnrefused),
 		TEST(a_port_is_taken_once),
 		TEST(connecting_where_nobody_accepts_is_etimedout),
