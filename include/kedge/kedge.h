@@ -11,6 +11,7 @@
 #include <kedge/device.h>
 #include <kedge/notifier.h>
 #include <kedge/pageswap.h>
+#include <kedge/region.h>
 #include <kedge/segment.h>
 #include <kedge/segment_list.h>
 #include <kedge/tcp.h>

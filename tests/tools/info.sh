@@ -27,7 +27,7 @@ json '[n["name"] for n in d["notifiers"]] == ["ummunot", "uffd", "hooks", "none"
 	'{"eager", "copy"} <= set(d["messages"][0]["ways"])' \
 	'{"eager", "direct"} <= set(d["messages"][1]["ways"])' \
 	'not d["messages"][1]["secret"]' \
-	'{"memlock", "mappings", "pagemap", "cpus", "pages"} <=
+	'{"memlock", "regions", "mappings", "pagemap", "cpus", "pages"} <=
 	     {l["name"] for l in d["limits"]}'
 
 # What is missing says what to do, and nothing is missing and there at a time.

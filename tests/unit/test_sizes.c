@@ -122,6 +122,32 @@ static int try_device_attr(void)
 	return rc;
 }
 
+static int try_region_opts(void)
+{
+	struct kedge_region *r;
+	int rc = kedge_region_create(1, (const void *)&user, &r);
+
+	if (!rc)
+		kedge_region_close(r);
+	return rc;
+}
+
+static int try_region_info(void)
+{
+	struct kedge_region *r;
+	int rc = kedge_region_create(1, NULL, &r);
+
+	assert_int_equal(rc, 0);
+	rc = kedge_region_query(r, (void *)&user);
+	kedge_region_close(r);
+	return rc;
+}
+
+static int try_region_budget(void)
+{
+	return kedge_region_budget((void *)&user);
+}
+
 static const struct {
 	const char *name;
 	uint32_t size; /* of the first version */
@@ -153,6 +179,12 @@ static const struct {
 	  try_device_ops, false },
 	{ "kedge_device_attr", 40, sizeof(struct kedge_device_attr),
 	  try_device_attr, true },
+	{ "kedge_region_opts", 24, sizeof(struct kedge_region_opts),
+	  try_region_opts, false },
+	{ "kedge_region_info", 40, sizeof(struct kedge_region_info),
+	  try_region_info, true },
+	{ "kedge_region_budget", 32, sizeof(struct kedge_region_budget),
+	  try_region_budget, true },
 };
 
 static int try(size_t i, uint32_t size)

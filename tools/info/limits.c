@@ -53,6 +53,43 @@ static void add_memlock(struct info *info)
 		     "the service");
 }
 
+/* Less than this committed is no region of use. */
+#define REGION_LOW (64ull << 20)
+
+static void add_regions(struct info *info)
+{
+	static const struct {
+		const char *name, *text, *todo;
+	} bounds[] = {
+		[KEDGE_BOUND_BUDGET] = { "budget", "the program's own budget", "" },
+		[KEDGE_BOUND_MEMLOCK] = { "memlock", "RLIMIT_MEMLOCK",
+			"ulimit -l unlimited, or LimitMEMLOCK=infinity in the service" },
+		[KEDGE_BOUND_CGROUP] = { "cgroup", "the memory limit of a control group",
+			"raise it: MemoryMax= of the service" },
+		[KEDGE_BOUND_SYSTEM] = { "system", "what this machine has free",
+			"end what uses it" },
+	};
+	struct info_line *l = info_add(info, INFO_LIMITS, "regions", INFO_OK);
+	struct kedge_region_budget b = { .size = sizeof(b) };
+	char buf[UTIL_HUMAN];
+
+	if (kedge_region_budget(&b) || b.bound >= ARRAY_SIZE(bounds)) {
+		l->state = INFO_MISSING;
+		info_text(l, "what can be committed is not known");
+		return;
+	}
+	set_number(l, "free", b.free);
+	set_number(l, "limit", b.limit);
+	set_number(l, "used", b.used);
+	json_object_set_new(l->data, "bound", json_string(bounds[b.bound].name));
+	info_text(l, "%s can be committed to regions, by %s", util_human_bytes(buf, b.free),
+		  bounds[b.bound].text);
+	if (b.free >= REGION_LOW)
+		return;
+	l->state = INFO_LIMITED;
+	info_todo(l, "%s", bounds[b.bound].todo);
+}
+
 static void add_maps(struct info *info)
 {
 	struct info_line *l = info_add(info, INFO_LIMITS, "mappings", INFO_OK);
@@ -175,6 +212,7 @@ static void add_sysctls(struct info *info)
 void info_limits(struct info *info)
 {
 	add_memlock(info);
+	add_regions(info);
 	add_maps(info);
 	add_verify(info);
 	add_cpus(info);

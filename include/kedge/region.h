@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Committed regions: memory whose pages exist, stay in memory, and are counted, from
+ * when a call returns until the program gives them back. The idea, that a buffer which
+ * is advertised to a peer need not keep its pages, but must have pages, is of
+ * "Demand paging for memory regions".
+ */
+#ifndef KEDGE_REGION_H
+#define KEDGE_REGION_H
+
+#include <kedge/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct kedge_region;
+
+/**
+ * struct kedge_region_opts - how a region is made; zero is the default in each field
+ * @size:      sizeof(struct kedge_region_opts)
+ * @flags:     0
+ * @max_len:   bytes of addresses that the region keeps for itself, so that it can
+ *             grow to as much in its place; they cost nothing. 0: 64 GiB, or less
+ *             where the process has not as many, never less than its length
+ * @page_size: 0: pages of the system's size; otherwise bytes of huge TLB pages,
+ *             which the administrator has set aside (vm.nr_hugepages)
+ */
+struct kedge_region_opts {
+	uint32_t size;
+	uint32_t flags;
+	uint64_t max_len;
+	uint64_t page_size;
+};
+
+/**
+ * struct kedge_region_info - a region as it is
+ * @size:      set by the caller: sizeof(struct kedge_region_info)
+ * @flags:     0
+ * @addr:      address of its first byte, as long as it lives
+ * @len:       bytes that are committed
+ * @max_len:   bytes that it can grow to
+ * @page_size: bytes of a page; @len is a multiple of it
+ */
+struct kedge_region_info {
+	uint32_t size;
+	uint32_t flags;
+	uint64_t addr;
+	uint64_t len;
+	uint64_t max_len;
+	uint64_t page_size;
+};
+
+/** enum kedge_region_bound - what limits the memory that can be committed */
+enum kedge_region_bound {
+	KEDGE_BOUND_BUDGET = 1, /* kedge_region_budget_set() */
+	KEDGE_BOUND_MEMLOCK,	/* RLIMIT_MEMLOCK */
+	KEDGE_BOUND_CGROUP,	/* the memory limit of a control group */
+	KEDGE_BOUND_SYSTEM,	/* memory of this machine that is free */
+};
+
+/**
+ * struct kedge_region_budget - what this process has committed, and can commit
+ * @size:  set by the caller: sizeof(struct kedge_region_budget)
+ * @bound: the limit that @free comes from, enum kedge_region_bound
+ * @limit: bytes that the regions of this process may have together
+ * @used:  bytes that they have
+ * @free:  bytes of pages of the system's size that a region could be given now: an
+ *         estimate, as others take memory meanwhile
+ */
+struct kedge_region_budget {
+	uint32_t size;
+	uint32_t bound;
+	uint64_t limit;
+	uint64_t used;
+	uint64_t free;
+};
+
+/**
+ * kedge_region_create() - commit memory
+ * @len:    bytes, at least 1; rounded up to whole pages
+ * @opts:   @opts->size set, or NULL for the defaults; copied
+ * @region: set on success, left untouched on failure
+ *
+ * When the call returns all pages exist, zeroed, and are locked in memory: no access
+ * by this process faults for lack of memory, waits for swap, or ends it. Where not
+ * all of it can be had, nothing is taken, and the reason says what the limit is and
+ * how much could be had (kedge_strerror()). Memory is taken by a child process for a
+ * moment, which the kernel ends first if there is not enough after all, so that
+ * neither this process nor another one of its control group is.
+ *
+ * The region counts against RLIMIT_MEMLOCK (but for huge TLB pages, which are never
+ * swapped), the memory limits of the control group, and kedge_region_budget_set().
+ *
+ * Threads: any. Fork: a child has nothing of the region, neither memory nor
+ * addresses; in it kedge_region_close() frees what there is, other calls fail.
+ * Ownership: the caller ends *@region with kedge_region_close().
+ *
+ * Return: 0, or a negative errno:
+ *   -EINVAL  @len is 0 or @region is NULL, @opts->size is too small, a flag is
+ *            unknown, @max_len is less than @len, or this machine has no pages
+ *            of @page_size
+ *   -E2BIG   @opts is of a newer version and sets a field unknown here
+ *   -EDQUOT  the regions of this process would have more than
+ *            kedge_region_budget_set() allows
+ *   -ENOMEM  RLIMIT_MEMLOCK, a control group or this machine has not as much, or
+ *            there are not as many addresses
+ *   -EMFILE, -ENFILE  no descriptor is left: a region takes one, in a table of
+ *            kedge's own
+ *   -EAGAIN  no process or thread can be made (RLIMIT_NPROC, pids.max)
+ *   -EPERM   a filter forbids close_range() and unshare()
+ */
+KEDGE_API int kedge_region_create(size_t len, const struct kedge_region_opts *opts,
+				  struct kedge_region **region);
+
+/**
+ * kedge_region_close() - give all of it back
+ * @region: ended; may be NULL
+ *
+ * Its addresses are not the program's any more. Caches are told, as of munmap().
+ *
+ * Threads: no other thread uses the region. Fork: in a child it frees a few bytes.
+ */
+KEDGE_API void kedge_region_close(struct kedge_region *region);
+
+/**
+ * kedge_region_grow() - commit more, behind what there is
+ * @region: a region
+ * @len:    bytes that it has then, rounded up to whole pages; not less than now
+ *
+ * What there is stays where it is, and may be used meanwhile. The cost is that of
+ * the pages which are added.
+ *
+ * Threads: any; changes of a region wait for each other.
+ *
+ * Return: 0, or a negative errno as of kedge_region_create(), and then nothing has
+ * changed; and:
+ *   -EINVAL @region is NULL, or @len is less than it has (kedge_region_trim())
+ *   -ERANGE @len is more than its max_len
+ *   -ECHILD this process is a child of the one that made it
+ */
+KEDGE_API int kedge_region_grow(struct kedge_region *region, size_t len);
+
+/**
+ * kedge_region_trim() - give back what is behind
+ * @region: a region
+ * @len:    bytes that it has then, rounded up to whole pages; not 0, not more than
+ *          now
+ *
+ * The pages are free when the call returns; an access to their addresses ends the
+ * program by SIGSEGV, until the region grows again. Caches are told, as of munmap().
+ *
+ * Threads: as kedge_region_grow().
+ *
+ * Return: 0, or a negative errno, and then nothing has changed:
+ *   -EINVAL @region is NULL, @len is 0 or more than it has
+ *   -ENOMEM the process has as many mappings as it may (vm.max_map_count)
+ *   -ECHILD this process is a child of the one that made it
+ */
+KEDGE_API int kedge_region_trim(struct kedge_region *region, size_t len);
+
+/**
+ * kedge_region_query() - where it is, and how large
+ * @region: a region
+ * @info:   @info->size set; filled
+ *
+ * Threads: any. Fork: as kedge_region_grow().
+ *
+ * Return: 0, or a negative errno:
+ *   -EINVAL @region or @info is NULL, or @info->size is too small
+ *   -ECHILD this process is a child of the one that made it
+ */
+KEDGE_API int kedge_region_query(struct kedge_region *region,
+				 struct kedge_region_info *info);
+
+/**
+ * kedge_region_budget_set() - limit what this process commits
+ * @limit: bytes that its regions may have together; UINT64_MAX is no limit, which
+ *         is so at first. Regions that have more keep it
+ *
+ * Threads: any. Fork: a child has the parent's limit and no region.
+ */
+KEDGE_API void kedge_region_budget_set(uint64_t limit);
+
+/**
+ * kedge_region_budget() - what is committed, and what could be
+ * @budget: @budget->size set; filled
+ *
+ * Reads files of /proc and /sys, which takes some hundred microseconds.
+ *
+ * Threads: any. Fork: works in the child.
+ *
+ * Return: 0, or a negative errno:
+ *   -EINVAL @budget is NULL, or @budget->size is too small
+ */
+KEDGE_API int kedge_region_budget(struct kedge_region_budget *budget);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* KEDGE_REGION_H */

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A region is a memfd, mapped shared into addresses that are kept for it. Up to @len its
+ * pages exist and are locked; from there on no page is mapped, and the memfd has no pages.
+ * Its size stays what it was at most, as a seal keeps it from shrinking: a page that a
+ * mapping has cannot be cut off by whoever else has the descriptor.
+ */
+#ifndef REGION_INTERNAL_H
+#define REGION_INTERNAL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <kedge/region.h>
+
+#include "base/list.h"
+#include "base/lock.h"
+
+/*
+ * @fd:        of the memfd, in the keeper's table, or -1
+ * @at:        @max_len bytes of addresses
+ * @len:       bytes that are committed, of whole pages; so is @max_len
+ * @file_len:  the size of the memfd
+ */
+struct kedge_region {
+	pid_t pid;
+	int fd;
+	char *at;
+	uint64_t max_len;
+	uint64_t page_size;
+	struct sig_lock lock; /* guards: */
+	uint64_t len;
+	uint64_t file_len;
+};
+
+/* ---- process.c ---- */
+
+/* What is said of this process's regions is this process's, not its parent's. */
+void region_adopt(void);
+
+/* ---- fill.c ---- */
+
+/*
+ * Give [@off, @off + @len) of the memfd its pages. 0, or a negative errno and *@had bytes
+ * could be had; some of them may be there. With signals blocked, by the keeper.
+ */
+int region_fill(int fd, uint64_t off, uint64_t len, bool careful, uint64_t *had);
+
+/* ---- pages.c: addresses and pages, without the budget; with the region's lock ---- */
+
+/* Keep @max_len bytes of addresses, or as many as there are, but @len; sets them. */
+int region_reserve(struct kedge_region *r, uint64_t len);
+/* Give up pages, addresses and the descriptor. */
+void region_end(struct kedge_region *r);
+/*
+ * Commit [@r->len, @len): 0, or a negative errno and all is as it was; then *@had is how much
+ * could be had, or UINT64_MAX where it is not the pages that are missing, and the reason is
+ * set.
+ */
+int region_commit(struct kedge_region *r, uint64_t len, bool careful, uint64_t *had);
+/* Give [@len, @r->len) back: the same. */
+int region_release(struct kedge_region *r, uint64_t len);
+
+/* ---- budget.c ---- */
+
+void budget_forget(void);
+uint64_t budget_used(void);
+uint64_t budget_limit(void);
+/* False: the budget has no such room. */
+bool budget_take(uint64_t len);
+void budget_give(uint64_t len);
+/* -EDQUOT with its reason: @len bytes more were asked for. */
+int budget_refuses(uint64_t len);
+
+#endif /* REGION_INTERNAL_H */

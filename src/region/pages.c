@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The addresses and the pages of a region.
+ *
+ * Addresses are kept by a mapping that no one may touch. Pages are had before they are
+ * mapped: a mapping of a memfd without pages would take them one by one, at accesses that
+ * have no way to fail but to end the process. mlock() then enters all of them into the
+ * page tables. Where something fails what is mapped gives way to the former mapping first,
+ * and then the memfd gives its pages back, so that no address is ever without one of both.
+ *
+ * The pages of a memfd outlive its mappings in whatever process has one, so they are given
+ * back by punching a hole, not by unmapping.
+ */
+#include <fcntl.h>
+#include <linux/memfd.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "region/internal.h"
+#include "region/keeper.h"
+
+#ifndef MFD_HUGE_SHIFT
+#define MFD_HUGE_SHIFT 26
+#endif
+
+/* Where a huge page of the usual size can begin. */
+#define ALIGN_LEN   ((uint64_t)2 << 20)
+#define DEFAULT_MAX ((uint64_t)64 << 30)
+
+#define SEALS (F_SEAL_SHRINK | F_SEAL_SEAL)
+
+/* ---- addresses ---- */
+
+static int no_addresses(uint64_t len)
+{
+	return kedge_reason(-ENOMEM, "the process has no %llu MiB of addresses in a row: "
+			    "RLIMIT_AS (ulimit -v) may be lower, or ask for less by "
+			    "max_len", (unsigned long long)(len >> 20));
+}
+
+static void *keep(uint64_t len, uint64_t align)
+{
+	char *all, *at;
+	uint64_t before;
+
+	if (len > SIZE_MAX / 4)
+		return NULL;
+	all = mmap(NULL, len + align, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+		   -1, 0);
+	if (all == MAP_FAILED)
+		return NULL;
+	at = (char *)(uintptr_t)round_up((uintptr_t)all, align);
+	before = (uint64_t)(at - all);
+	if (before)
+		munmap(all, before);
+	if (align > before)
+		munmap(at + len, align - before);
+	madvise(at, len, MADV_DONTFORK);
+	return at;
+}
+
+int region_reserve(struct kedge_region *r, uint64_t len)
+{
+	const uint64_t align = r->page_size > ALIGN_LEN ? r->page_size : ALIGN_LEN;
+	uint64_t most = r->max_len;
+
+	if (most) {
+		r->at = keep(most, align);
+		return r->at ? 0 : no_addresses(most);
+	}
+	for (most = DEFAULT_MAX; !r->at && most > len; most /= 2) {
+		r->max_len = round_up(most, align);
+		r->at = keep(r->max_len, align);
+	}
+	if (!r->at) {
+		r->max_len = len;
+		r->at = keep(len, align);
+	}
+	return r->at ? 0 : no_addresses(len);
+}
+
+/* Take access to [@from, @to) away; the addresses stay ours. */
+static int hide(struct kedge_region *r, uint64_t from, uint64_t to)
+{
+	char *at = r->at + from;
+
+	if (mmap(at, to - from, PROT_NONE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+		return -errno;
+	madvise(at, to - from, MADV_DONTFORK);
+	return 0;
+}
+
+static void give_back(struct kedge_region *r, uint64_t from, uint64_t to)
+{
+	while (fallocate(r->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)from,
+			 (off_t)(to - from)) && errno == EINTR)
+		;
+}
+
+/* ---- pages ---- */
+
+static int open_file(struct kedge_region *r)
+{
+	unsigned int flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+	int err;
+
+	if (r->page_size != kedge__page_size())
+		flags |= MFD_HUGETLB |
+			 (unsigned int)__builtin_ctzll(r->page_size) << MFD_HUGE_SHIFT;
+	r->fd = memfd_create("kedge-region", flags);
+	if (r->fd < 0) {
+		err = errno;
+		return error_no_fd(err) ? error_no_fd(err)
+					: kedge_reason(-err, "memfd_create: error %d", err);
+	}
+	fcntl(r->fd, F_ADD_SEALS, SEALS);
+	return 0;
+}
+
+static int extend_file(struct kedge_region *r, uint64_t len)
+{
+	if (len <= r->file_len)
+		return 0;
+	if (ftruncate(r->fd, (off_t)len))
+		return kedge_reason(-errno, "ftruncate to %llu bytes: error %d",
+				    (unsigned long long)len, errno);
+	r->file_len = len;
+	return 0;
+}
+
+static int map(struct kedge_region *r, uint64_t from, uint64_t to)
+{
+	char *at = r->at + from;
+
+	if (mmap(at, to - from, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, r->fd,
+		 (off_t)from) == MAP_FAILED)
+		return kedge_reason(-errno, "mmap: error %d; with ENOMEM the process has "
+				    "too many mappings: raise vm.max_map_count", errno);
+	madvise(at, to - from, MADV_DONTFORK);
+	return 0;
+}
+
+/* Huge TLB pages are never swapped, and to lock them would count. The system call itself:
+ * sanitizers' mlock() does not lock. */
+static int lock_in(struct kedge_region *r, uint64_t from, uint64_t to)
+{
+	char *at = r->at + from;
+	uint64_t off;
+
+	if (r->page_size != kedge__page_size()) {
+		for (off = from; off < to; off += r->page_size)
+			(void)*(volatile char *)(r->at + off);
+		return 0;
+	}
+	if (!syscall(SYS_mlock, at, to - from))
+		return 0;
+	return kedge_reason(errno == EAGAIN ? -ENOMEM : -errno, "mlock: error %d: "
+			    "RLIMIT_MEMLOCK was used up meanwhile (ulimit -l), or there are "
+			    "too many mappings (vm.max_map_count)", errno);
+}
+
+/* ---- what the keeper does ---- */
+
+struct change {
+	struct kedge_region *r;
+	uint64_t len;
+	bool careful;
+	uint64_t had;
+};
+
+static int commit(void *arg)
+{
+	struct change *c = arg;
+	struct kedge_region *r = c->r;
+	int rc = r->fd < 0 ? open_file(r) : 0;
+
+	if (!rc)
+		rc = extend_file(r, c->len);
+	if (rc)
+		return rc;
+	rc = region_fill(r->fd, r->len, c->len - r->len, c->careful, &c->had);
+	if (rc)
+		goto give_back;
+	rc = map(r, r->len, c->len);
+	if (!rc)
+		rc = lock_in(r, r->len, c->len);
+	if (!rc)
+		return 0;
+	hide(r, r->len, c->len);
+give_back:
+	give_back(r, r->len, c->len);
+	return rc;
+}
+
+static int release(void *arg)
+{
+	const struct change *c = arg;
+
+	give_back(c->r, c->len, c->r->len);
+	return 0;
+}
+
+static int end(void *arg)
+{
+	struct kedge_region *r = arg;
+
+	if (r->fd >= 0) {
+		give_back(r, 0, r->file_len);
+		close(r->fd);
+	}
+	return 0;
+}
+
+/* ---- the others ---- */
+
+int region_commit(struct kedge_region *r, uint64_t len, bool careful, uint64_t *had)
+{
+	struct change c = { r, len, careful, UINT64_MAX };
+	int rc = keeper_call(commit, &c);
+
+	*had = c.had;
+	if (!rc)
+		r->len = len;
+	return rc;
+}
+
+int region_release(struct kedge_region *r, uint64_t len)
+{
+	struct change c = { .r = r, .len = len };
+	int rc = hide(r, len, r->len);
+
+	if (rc)
+		return kedge_reason(rc, "mmap: error %d; with ENOMEM the process has too "
+				    "many mappings: raise vm.max_map_count", -rc);
+	/* Without a keeper there is no memfd to take them from any more. */
+	keeper_call(release, &c);
+	r->len = len;
+	return 0;
+}
+
+void region_end(struct kedge_region *r)
+{
+	munmap(r->at, r->max_len);
+	keeper_call(end, r);
+}

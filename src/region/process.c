@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* State of a process's regions, which a forked child begins anew. */
+#include "base/process/owner.h"
+#include "region/internal.h"
+#include "region/keeper.h"
+
+static _Atomic int owner;
+
+static void anew(void)
+{
+	budget_forget();
+	keeper_forget();
+}
+
+void region_adopt(void)
+{
+	owner_adopt(&owner, anew);
+}

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Regions, as the program has them. A change asks the budget first, which is exact, then
+ * looks at the limits, which others use up as well: to know that there is not enough costs
+ * nothing then, and the reason names what is short.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "base/process/cancel.h"
+#include "region/internal.h"
+#include "region/keeper.h"
+#include "region/limits.h"
+
+/* Page tables and what the kernel has for itself, beside the pages. */
+#define TABLES_PART 256
+#define SPARE_LEN   ((uint64_t)4 << 20)
+/* Where so many times as much is free no child is needed to take it. */
+#define PLENTY 8
+
+#define MiB 20
+
+#define OPTS_V1 STRUCT_END(struct kedge_region_opts, page_size)
+#define INFO_V1 STRUCT_END(struct kedge_region_info, page_size)
+
+/* ---- how much there is ---- */
+
+static int short_of_locks(const struct limit *l, uint64_t more)
+{
+	return kedge_reason(-ENOMEM, "RLIMIT_MEMLOCK is %" PRIu64 " KiB, %" PRIu64 " KiB are "
+			    "left, and %" PRIu64 " KiB were asked for: raise it with ulimit -l "
+			    "or LimitMEMLOCK=", l->limit >> 10, l->free >> 10, more >> 10);
+}
+
+static int short_of_memory(const struct limit *l, uint64_t had, uint64_t more)
+{
+	return kedge_reason(-ENOMEM, "%s has %" PRIu64 " MiB, about %" PRIu64 " MiB can be had, "
+			    "and %" PRIu64 " MiB were asked for: %s",
+			    l->bound == KEDGE_BOUND_CGROUP ? "the control group"
+							   : "this machine",
+			    l->limit >> MiB, had >> MiB, more >> MiB,
+			    l->bound == KEDGE_BOUND_CGROUP ? "raise its memory limit (MemoryMax=)"
+							   : "end what uses it");
+}
+
+static int short_of_huge(const struct kedge_region *r, const struct limit *l, uint64_t more)
+{
+	return kedge_reason(-ENOMEM, "%" PRIu64 " of %" PRIu64 " huge pages of %" PRIu64 " KiB "
+			    "are free, and %" PRIu64 " were asked for: raise vm.nr_hugepages",
+			    l->free / r->page_size, l->limit / r->page_size, r->page_size >> 10,
+			    more / r->page_size);
+}
+
+static uint64_t beside(const struct limit *l, uint64_t len)
+{
+	/* All of the group would be ended, with the child that is to be alone. */
+	return len / TABLES_PART + SPARE_LEN + (l->kills ? len / 8 + 4 * SPARE_LEN : 0);
+}
+
+static int check_huge(const struct kedge_region *r, uint64_t more)
+{
+	struct limit l;
+
+	if (!limit_huge(r->page_size, &l))
+		return kedge_reason(-EINVAL, "there are no pages of %" PRIu64 " bytes here: "
+				    "/sys/kernel/mm/hugepages lists the sizes", r->page_size);
+	return more > l.free ? short_of_huge(r, &l, more) : 0;
+}
+
+/* 0, and whether it takes care to get @more bytes; or what there is too little of. */
+static int check_limits(const struct kedge_region *r, uint64_t more, bool *careful)
+{
+	struct limit l;
+
+	*careful = true;
+	if (r->page_size != kedge__page_size())
+		return check_huge(r, more);
+	limit_memlock(&l);
+	if (more > l.free)
+		return short_of_locks(&l, more);
+	limit_memory(&l);
+	if (more > UINT64_MAX / 4 || more + beside(&l, more) > l.free)
+		return short_of_memory(&l, l.free > beside(&l, l.free)
+					       ? l.free - beside(&l, l.free) : 0, more);
+	*careful = l.free / PLENTY < more;
+	return 0;
+}
+
+/* ---- changes ---- */
+
+/* With the lock. */
+static int grow_to(struct kedge_region *r, uint64_t len)
+{
+	const uint64_t more = len - r->len;
+	struct limit l;
+	uint64_t had;
+	bool careful;
+	int rc;
+
+	if (!budget_take(more))
+		return budget_refuses(more);
+	rc = check_limits(r, more, &careful);
+	if (rc)
+		goto give;
+	rc = region_commit(r, len, careful, &had);
+	if (!rc)
+		return 0;
+	if (rc == -ENOMEM && had != UINT64_MAX) {
+		limit_memory(&l);
+		short_of_memory(&l, had, more);
+	} else if (had != UINT64_MAX) {
+		kedge_reason(rc, "no pages could be had: error %d; a process is made for "
+			     "it (RLIMIT_NPROC, pids.max)", -rc);
+	}
+
+give:
+	budget_give(more);
+	return rc;
+}
+
+static int check_opts(const struct kedge_region_opts *o, size_t len, struct kedge_region *r)
+{
+	r->page_size = o->page_size ? o->page_size : kedge__page_size();
+	if (o->flags)
+		return kedge_reason(-EINVAL, "a flag is unknown");
+	if (r->page_size & (r->page_size - 1) || r->page_size < kedge__page_size())
+		return kedge_reason(-EINVAL, "pages of %" PRIu64 " bytes: no power of 2, or "
+				    "less than the system's", r->page_size);
+	if (!len || len > SIZE_MAX / 4 || o->max_len > SIZE_MAX / 4 ||
+	    r->page_size > SIZE_MAX / 4)
+		return kedge_reason(-EINVAL, "the length is 0 or beyond all addresses");
+	if (o->max_len && o->max_len < len)
+		return kedge_reason(-EINVAL, "max_len is less than the length");
+	r->max_len = round_up(o->max_len, r->page_size);
+	/* Before any address is taken: there may be no such pages. */
+	return r->page_size != kedge__page_size() ? check_huge(r, round_up(len, r->page_size)) : 0;
+}
+
+KEDGE_API int kedge_region_create(size_t len, const struct kedge_region_opts *user,
+				  struct kedge_region **out)
+{
+	struct kedge_region_opts opts;
+	struct kedge_region *r;
+	int rc;
+
+	NO_CANCEL();
+	if (!out)
+		return kedge_reason(-EINVAL, "the result is NULL");
+	rc = kedge__opts_copy(&opts, sizeof(opts), OPTS_V1, user);
+	if (rc)
+		return rc;
+	region_adopt();
+	r = calloc(1, sizeof(*r));
+	if (!r)
+		return kedge_reason(-ENOMEM, "no memory for a region");
+	r->fd = -1;
+	r->pid = getpid();
+	rc = check_opts(&opts, len, r);
+	if (!rc)
+		rc = sig_lock_init(&r->lock);
+	if (rc)
+		goto free_region;
+	len = round_up(len, r->page_size);
+	rc = keeper_use();
+	if (rc)
+		goto fini_lock;
+	rc = region_reserve(r, len);
+	if (rc)
+		goto unuse_keeper;
+	sig_lock(&r->lock);
+	rc = grow_to(r, len);
+	sig_unlock(&r->lock);
+	if (rc)
+		goto end_region;
+	*out = r;
+	return 0;
+
+end_region:
+	region_end(r);
+unuse_keeper:
+	keeper_unuse();
+fini_lock:
+	sig_lock_fini(&r->lock);
+free_region:
+	free(r);
+	return rc;
+}
+
+KEDGE_API void kedge_region_close(struct kedge_region *r)
+{
+	NO_CANCEL();
+	if (!r)
+		return;
+	/* A child has neither addresses nor descriptor, nor a share of the budget. */
+	if (r->pid == getpid()) {
+		region_end(r);
+		budget_give(r->len);
+		keeper_unuse();
+	}
+	sig_lock_fini(&r->lock);
+	free(r);
+}
+
+static int check_region(const struct kedge_region *r)
+{
+	if (!r)
+		return kedge_reason(-EINVAL, "the region is NULL");
+	if (r->pid != getpid())
+		return kedge_reason(-ECHILD, "the region is of the process that this one was "
+				    "forked from: make another one");
+	return 0;
+}
+
+KEDGE_API int kedge_region_grow(struct kedge_region *r, size_t len)
+{
+	int rc = check_region(r);
+
+	NO_CANCEL();
+	if (rc)
+		return rc;
+	if (len > r->max_len)
+		return kedge_reason(-ERANGE, "%zu bytes are more than max_len (%" PRIu64 ")", len,
+				    r->max_len);
+	sig_lock(&r->lock);
+	len = round_up(len, r->page_size);
+	if (len < r->len)
+		rc = kedge_reason(-EINVAL, "the region has %" PRIu64 " bytes: "
+				  "kedge_region_trim() makes it smaller", r->len);
+	else if (len > r->len)
+		rc = grow_to(r, len);
+	sig_unlock(&r->lock);
+	return rc;
+}
+
+KEDGE_API int kedge_region_trim(struct kedge_region *r, size_t len)
+{
+	int rc = check_region(r);
+	uint64_t was;
+
+	NO_CANCEL();
+	if (rc)
+		return rc;
+	sig_lock(&r->lock);
+	was = r->len;
+	if (!len || len > was)
+		rc = kedge_reason(-EINVAL, "the region has %" PRIu64 " bytes, and keeps at "
+				  "least one page", was);
+	else if (round_up(len, r->page_size) < was)
+		rc = region_release(r, round_up(len, r->page_size));
+	was -= r->len;
+	sig_unlock(&r->lock);
+	budget_give(was);
+	return rc;
+}
+
+KEDGE_API int kedge_region_query(struct kedge_region *r, struct kedge_region_info *user)
+{
+	struct kedge_region_info info = { .size = sizeof(info) };
+	int rc = check_region(r);
+
+	NO_CANCEL();
+	if (rc)
+		return rc;
+	info.addr = (uintptr_t)r->at;
+	info.max_len = r->max_len;
+	info.page_size = r->page_size;
+	sig_lock(&r->lock);
+	info.len = r->len;
+	sig_unlock(&r->lock);
+	return kedge__info_copy(user, INFO_V1, &info, sizeof(info));
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What there is for regions: the tightest of the limits that hold. */
+#include "base/base.h"
+#include "region/internal.h"
+#include "region/limits.h"
+
+#define BUDGET_V1 STRUCT_END(struct kedge_region_budget, free)
+
+static void tighter(struct kedge_region_budget *b, const struct limit *l)
+{
+	if (l->free < b->free) {
+		b->free = l->free;
+		b->bound = l->bound;
+	}
+}
+
+KEDGE_API int kedge_region_budget(struct kedge_region_budget *user)
+{
+	struct kedge_region_budget b = { .size = sizeof(b) };
+	struct limit l;
+
+	if (!user)
+		return kedge_reason(-EINVAL, "the result is NULL");
+	region_adopt();
+	b.limit = budget_limit();
+	b.used = budget_used();
+	b.free = b.used < b.limit ? b.limit - b.used : 0;
+	b.bound = KEDGE_BOUND_BUDGET;
+	limit_memlock(&l);
+	tighter(&b, &l);
+	limit_memory(&l);
+	tighter(&b, &l);
+	return kedge__info_copy(user, BUDGET_V1, &b, sizeof(b));
+}

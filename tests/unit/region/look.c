@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "../core.h"
+#include "look.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#else
+#define SANITIZED 0
+#endif
+
+/* Kilobytes behind "@key:" in @line, as bytes. */
+static bool value(const char *line, const char *key, uint64_t *v)
+{
+	size_t len = strlen(key);
+
+	if (strncmp(line, key, len) || line[len] != ':')
+		return false;
+	*v = strtoull(line + len + 1, NULL, 10) << 10;
+	return true;
+}
+
+uint64_t look_smaps(const void *at, const char *key)
+{
+	FILE *f = fopen("/proc/self/smaps", "re");
+	unsigned long start, end;
+	bool within = false;
+	uint64_t v = 0;
+	char line[512];
+
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%lx-%lx ", &start, &end) == 2)
+			within = (uintptr_t)at >= start && (uintptr_t)at < end;
+		else if (within && value(line, key, &v))
+			break;
+	}
+	fclose(f);
+	return v;
+}
+
+uint64_t look_status(const char *key)
+{
+	FILE *f = fopen("/proc/self/status", "re");
+	uint64_t v = 0;
+	char line[512];
+
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f) && !value(line, key, &v))
+		;
+	fclose(f);
+	return v;
+}
+
+bool look_readable(const void *at)
+{
+	int fds[2];
+	bool can;
+
+	assert_int_equal(pipe(fds), 0);
+	can = write(fds[1], at, 1) == 1;
+	close(fds[0]);
+	close(fds[1]);
+	return can;
+}
+
+uint64_t look_faults(void)
+{
+	struct rusage r;
+
+	getrusage(RUSAGE_THREAD, &r);
+	return SANITIZED ? 0 : (uint64_t)r.ru_minflt + (uint64_t)r.ru_majflt;
+}
+
+unsigned int look_maps(void)
+{
+	return SANITIZED ? 0 : map_lines();
+}

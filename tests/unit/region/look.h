@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What the kernel says of a range of this process's memory, in bytes. */
+#ifndef TESTS_REGION_LOOK_H
+#define TESTS_REGION_LOOK_H
+
+#include <stdint.h>
+
+/* Of the mapping that @at is in: a line of smaps ("Rss", "Locked", "Swap"). */
+uint64_t look_smaps(const void *at, const char *line);
+/* A line of /proc/self/status ("VmLck"). */
+uint64_t look_status(const char *line);
+/* The page at @at can be read; nothing of it is touched by this process. */
+bool look_readable(const void *at);
+/* So many page faults of this thread have happened; those of a sanitizer's own memory are not
+ * told apart, so there it is 0. */
+uint64_t look_faults(void);
+/* Lines of maps, 0 where a sanitizer has some of its own that come and go. */
+unsigned int look_maps(void);
+
+#endif /* TESTS_REGION_LOOK_H */

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Regions where the system refuses something: each call in turn fails once. What was asked
+ * for fails, what there was is as it was, nothing is left, and all works afterwards.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include "../core.h"
+#include "look.h"
+#include "region/internal.h"
+
+#define LEN ((size_t)256 << 10)
+
+/* Of the calls that are counted, the one that fails; 0: none. */
+static unsigned int fail_at, calls;
+static int fail_with;
+
+static bool fails(void)
+{
+	if (!fail_at || ++calls != fail_at)
+		return false;
+	errno = fail_with;
+	return true;
+}
+
+#define WRAP(type, name, ...)                  \
+	extern type __real_##name(__VA_ARGS__); \
+	extern type __wrap_##name(__VA_ARGS__); \
+	type __wrap_##name(__VA_ARGS__)
+
+WRAP(int, memfd_create, const char *name, unsigned int flags)
+{
+	return fails() ? -1 : __real_memfd_create(name, flags);
+}
+
+WRAP(int, ftruncate64, int fd, off_t len)
+{
+	return fails() ? -1 : __real_ftruncate64(fd, len);
+}
+
+WRAP(void *, calloc, size_t cnt, size_t size)
+{
+	return fails() ? NULL : __real_calloc(cnt, size);
+}
+
+WRAP(int, pthread_mutex_init, pthread_mutex_t *m, const pthread_mutexattr_t *a)
+{
+	return fails() ? ENOMEM : __real_pthread_mutex_init(m, a);
+}
+
+WRAP(int, pthread_create, pthread_t *t, const pthread_attr_t *a, void *(*fn)(void *), void *arg)
+{
+	return fails() ? fail_with : __real_pthread_create(t, a, fn, arg);
+}
+
+WRAP(void *, mmap64, void *at, size_t len, int prot, int flags, int fd, off_t off)
+{
+	return fails() ? MAP_FAILED : __real_mmap64(at, len, prot, flags, fd, off);
+}
+
+static unsigned int refused; /* so many calls of close_range(), as an old kernel would */
+
+WRAP(long, syscall, long nr, long a, long b, long c, long d, long e, long f)
+{
+	if (nr == SYS_close_range && refused) {
+		refused--;
+		errno = ENOSYS;
+		return -1;
+	}
+	return (nr == SYS_fallocate || nr == SYS_mlock) && fails()
+		       ? -1 : __real_syscall(nr, a, b, c, d, e, f);
+}
+
+static uint64_t used(void)
+{
+	struct kedge_region_budget b = { .size = sizeof(b) };
+
+	assert_int_equal(kedge_region_budget(&b), 0);
+	return b.used;
+}
+
+static struct kedge_region *make(uint64_t max_len)
+{
+	struct kedge_region_opts o = { .size = sizeof(o), .max_len = max_len };
+	struct kedge_region *r = NULL;
+
+	assert_int_equal(kedge_region_create(LEN, &o, &r), 0);
+	return r;
+}
+
+static bool is(struct kedge_region *r, size_t len, char c)
+{
+	struct kedge_region_info info = { .size = sizeof(info) };
+	const char *p;
+	size_t i;
+
+	assert_int_equal(kedge_region_query(r, &info), 0);
+	assert_int_equal(info.len, len);
+	p = (const char *)(uintptr_t)info.addr;
+	assert_false(look_readable(p + len));
+	for (i = 0; i < len; i++)
+		if (p[i] != c)
+			return false;
+	return true;
+}
+
+static void create_undoes_every_step(void **state)
+{
+	struct kedge_region_opts o = { .size = sizeof(o), .max_len = 4 * LEN };
+	struct kedge_region *const before = (struct kedge_region *)0x1;
+	struct kedge_region *r = before;
+	unsigned int fds, maps, step, failed = 0;
+	int rc;
+
+	kedge_region_close(make(0));
+	fds = open_fds();
+	maps = look_maps();
+	for (step = 1; step == 1 || calls >= step - 1; step++) {
+		r = before;
+		calls = 0;
+		fail_with = ENOMEM;
+		fail_at = step;
+		rc = kedge_region_create(LEN, &o, &r);
+		fail_at = 0;
+		if (rc) {
+			failed++;
+			assert_int_equal(rc, -ENOMEM);
+			assert_ptr_equal(r, before);
+		} else {
+			assert_true(is(r, LEN, 0));
+			kedge_region_close(r);
+		}
+		assert_int_equal(open_fds(), fds);
+		assert_int_equal(look_maps(), maps);
+		assert_int_equal(look_status("VmLck"), 0);
+		assert_int_equal(used(), 0);
+	}
+	/* calloc, mutex, the thread, addresses, memfd, its length, pages, the mapping, mlock;
+	 * without the mapping that tries the limit of locks the limit is taken to hold. */
+	assert_int_equal(failed, 9);
+}
+
+static void a_table_of_its_own_is_had_in_two_ways(void **state)
+{
+	refused = 1;
+	kedge_region_close(make(0));
+	assert_int_equal(refused, 0);
+}
+
+static void addresses_are_fewer_where_there_are_few(void **state)
+{
+	struct kedge_region_info info = { .size = sizeof(info) };
+	struct kedge_region *r = NULL;
+
+	calls = 0;
+	fail_with = ENOMEM;
+	fail_at = 4; /* calloc, mutex, the thread, the first try */
+	assert_int_equal(kedge_region_create(LEN, NULL, &r), 0);
+	fail_at = 0;
+	assert_int_equal(kedge_region_query(r, &info), 0);
+	assert_int_equal(info.max_len, (uint64_t)32 << 30);
+	kedge_region_close(r);
+}
+
+/* To two lengths of sixes. */
+static void put_back(struct kedge_region *r)
+{
+	struct kedge_region_info info = { .size = sizeof(info) };
+
+	assert_int_equal(kedge_region_query(r, &info), 0);
+	assert_int_equal(info.len > 2 * LEN ? kedge_region_trim(r, 2 * LEN)
+					    : kedge_region_grow(r, 2 * LEN), 0);
+	memset((char *)(uintptr_t)info.addr + LEN, 6, LEN);
+}
+
+static void change_undoes_every_step(size_t to, int (*change)(struct kedge_region *r, size_t len))
+{
+	struct kedge_region *r = make(4 * LEN);
+	struct kedge_region_info info = { .size = sizeof(info) };
+	unsigned int fds, maps, step, failed = 0;
+	int rc;
+
+	assert_int_equal(kedge_region_grow(r, 2 * LEN), 0);
+	assert_int_equal(kedge_region_query(r, &info), 0);
+	memset((char *)(uintptr_t)info.addr, 6, 2 * LEN);
+	fds = open_fds();
+	maps = look_maps();
+	for (step = 1; step == 1 || calls >= step - 1; step++) {
+		calls = 0;
+		fail_with = ENOMEM;
+		fail_at = step;
+		rc = change(r, to);
+		fail_at = 0;
+		if (!rc) {
+			assert_int_equal(used(), to);
+			put_back(r);
+		} else {
+			failed++;
+			assert_int_equal(rc, -ENOMEM);
+		}
+		assert_true(is(r, 2 * LEN, 6));
+		assert_int_equal(open_fds(), fds);
+		assert_int_equal(look_maps(), maps);
+		assert_int_equal(look_status("VmLck"), 2 * LEN);
+		assert_int_equal(used(), 2 * LEN);
+	}
+	/* Pages, mapping, mlock; the mapping that hides. The memfd is as long already. */
+	assert_int_equal(failed, to > 2 * LEN ? 3 : 1);
+	assert_int_equal(kedge_region_grow(r, 4 * LEN), 0);
+	kedge_region_close(r);
+}
+
+static void grow_undoes_every_step(void **state)
+{
+	change_undoes_every_step(3 * LEN, kedge_region_grow);
+}
+
+static void trim_undoes_every_step(void **state)
+{
+	change_undoes_every_step(LEN, kedge_region_trim);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(create_undoes_every_step),
+		cmocka_unit_test(a_table_of_its_own_is_had_in_two_ways),
+		cmocka_unit_test(addresses_are_fewer_where_there_are_few),
+		cmocka_unit_test(grow_undoes_every_step),
+		cmocka_unit_test(trim_undoes_every_step),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}

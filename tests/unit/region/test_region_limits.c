@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Regions where there is not enough: locked memory, a control group, huge pages. A call
+ * fails and says what is short and how much could be had; this process lives, has what it
+ * had, and can take what there is.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "../core.h"
+#include "look.h"
+
+#define MiB ((size_t)1 << 20)
+
+static struct kedge_region_budget budget(void)
+{
+	struct kedge_region_budget b = { .size = sizeof(b) };
+
+	if (kedge_region_budget(&b))
+		abort();
+	return b;
+}
+
+static char *at(struct kedge_region *r)
+{
+	struct kedge_region_info info = { .size = sizeof(info) };
+
+	return kedge_region_query(r, &info) ? NULL : (char *)(uintptr_t)info.addr;
+}
+
+static bool says(int rc, const char *text)
+{
+	const char *why = kedge_strerror(rc);
+
+	if (strstr(why, text))
+		return true;
+	fprintf(stderr, "no \"%s\" in: %s\n", text, why);
+	return false;
+}
+
+/* ---- locked memory ---- */
+
+static int at_the_limit_of_locks(void *arg)
+{
+	const struct rlimit rl = { MiB, MiB };
+	struct kedge_region *r = NULL, *other = NULL;
+
+	CHILD_CHECK(!setrlimit(RLIMIT_MEMLOCK, &rl));
+	if (!getuid())
+		CHILD_CHECK(!setgroups(0, NULL) && !setgid(65534) && !setuid(65534));
+	CHILD_CHECK(kedge_region_create(MiB + 1, NULL, &r) == -ENOMEM);
+	CHILD_CHECK(says(-ENOMEM, "RLIMIT_MEMLOCK is 1024 KiB, 1024 KiB are left"));
+	CHILD_CHECK(says(-ENOMEM, "ulimit -l"));
+	CHILD_CHECK(!look_status("VmLck"));
+	CHILD_CHECK(!kedge_region_create(MiB / 2, NULL, &r));
+	CHILD_CHECK(budget().bound == KEDGE_BOUND_MEMLOCK && budget().free == MiB / 2);
+	CHILD_CHECK(kedge_region_grow(r, MiB + 1) == -ENOMEM);
+	CHILD_CHECK(kedge_region_create(MiB / 2 + 1, NULL, &other) == -ENOMEM);
+	/* Just what is left. */
+	CHILD_CHECK(!kedge_region_grow(r, MiB));
+	CHILD_CHECK(look_status("VmLck") == MiB && !budget().free);
+	CHILD_CHECK(kedge_region_create(1, NULL, &other) == -ENOMEM);
+	memset(at(r), 1, MiB);
+	CHILD_CHECK(!kedge_region_trim(r, MiB / 2));
+	CHILD_CHECK(!kedge_region_create(MiB / 2, NULL, &other));
+	kedge_region_close(r);
+	kedge_region_close(other);
+	CHILD_CHECK(!look_status("VmLck") && !budget().used);
+	return 0;
+}
+
+static void the_limit_of_locked_memory_holds(void **state)
+{
+	assert_int_equal(in_child(at_the_limit_of_locks, NULL), 0);
+}
+
+/* ---- a control group ---- */
+
+#define GROUP_LEN (64 * MiB)
+
+static char group[512];
+
+static bool put(const char *file, const char *text)
+{
+	char path[600];
+	bool done;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", group, file);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	done = write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+	close(fd);
+	return done;
+}
+
+static bool put_number(const char *file, size_t v)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%zu", v);
+	return put(file, text);
+}
+
+/* Where this process's group of @controllers is; false: there is none. */
+static bool find_group(const char *controllers, char *path, size_t size)
+{
+	FILE *f = fopen("/proc/self/cgroup", "re");
+	char line[400], *colon;
+	bool found = false;
+
+	assert_non_null(f);
+	while (!found && fgets(line, sizeof(line), f)) {
+		line[strcspn(line, "\n")] = '\0';
+		colon = strchr(line, ':');
+		if (!colon || strncmp(colon + 1, controllers, strlen(controllers)) ||
+		    colon[1 + strlen(controllers)] != ':')
+			continue;
+		snprintf(path, size, "%s", colon + 2 + strlen(controllers));
+		found = true;
+	}
+	fclose(f);
+	return found;
+}
+
+/* A group below this process's that may have GROUP_LEN and no swap; false: it cannot. */
+static bool make_group(void)
+{
+	char path[400];
+
+	if (find_group("memory", path, sizeof(path))) {
+		snprintf(group, sizeof(group), "/sys/fs/cgroup/memory%s/kedge-%d", path,
+			 getpid());
+		return !mkdir(group, 0755) && put_number("memory.limit_in_bytes", GROUP_LEN);
+	}
+	if (!find_group("", path, sizeof(path)))
+		return false;
+	/* Its parent must let it: no process is in the root but by default. */
+	snprintf(group, sizeof(group), "/sys/fs/cgroup");
+	put("cgroup.subtree_control", "+memory");
+	snprintf(group, sizeof(group), "/sys/fs/cgroup/kedge-%d", getpid());
+	if (mkdir(group, 0755) || !put_number("memory.max", GROUP_LEN))
+		return false;
+	put("memory.swap.max", "0");
+	return true;
+}
+
+static void end_group(void)
+{
+	/* What was in it may be ending still. */
+	while (rmdir(group) && errno == EBUSY)
+		usleep(10000);
+}
+
+static int at_the_limit_of_a_group(void *arg)
+{
+	struct kedge_region *r = NULL, *other = NULL;
+	size_t len, failed = 0;
+
+	CHILD_CHECK(put_number("cgroup.procs", (size_t)getpid()));
+	CHILD_CHECK(kedge_region_create(2 * GROUP_LEN, NULL, &r) == -ENOMEM);
+	CHILD_CHECK(says(-ENOMEM, "the control group has 64 MiB"));
+	CHILD_CHECK(budget().bound == KEDGE_BOUND_CGROUP);
+	CHILD_CHECK(!kedge_region_create(GROUP_LEN / 2, NULL, &r));
+	memset(at(r), 1, GROUP_LEN / 2);
+	CHILD_CHECK(kedge_region_create(GROUP_LEN / 2, NULL, &other) == -ENOMEM);
+	/* Up to its edge, in steps. */
+	for (len = GROUP_LEN / 2; len <= GROUP_LEN && !failed; len += MiB)
+		if (kedge_region_grow(r, len))
+			failed = len;
+	CHILD_CHECK(failed);
+	memset(at(r), 2, failed - MiB);
+	CHILD_CHECK(look_smaps(at(r), "Locked") == failed - MiB);
+	CHILD_CHECK(!look_smaps(at(r), "Swap"));
+	CHILD_CHECK(!kedge_region_trim(r, GROUP_LEN / 4));
+	CHILD_CHECK(!kedge_region_create(GROUP_LEN / 4, NULL, &other));
+	kedge_region_close(r);
+	kedge_region_close(other);
+	return 0;
+}
+
+static void the_limit_of_a_group_holds(void **state)
+{
+	int status;
+
+	if (geteuid() || !make_group()) {
+		print_message("no control group can be made here\n");
+		if (*group)
+			rmdir(group);
+		skip();
+	}
+	status = in_child(at_the_limit_of_a_group, NULL);
+	end_group();
+	assert_int_equal(status, 0);
+}
+
+/* ---- huge pages ---- */
+
+#define HUGE_LEN ((uint64_t)2 << 20)
+
+static char set_aside[16]; /* what is put back */
+
+static bool set_nr_hugepages(const char *text)
+{
+	int fd = open("/proc/sys/vm/nr_hugepages", O_WRONLY | O_CLOEXEC);
+	bool done = fd >= 0 && write(fd, text, strlen(text)) > 0;
+
+	if (fd >= 0)
+		close(fd);
+	return done;
+}
+
+/* Two more, where this process may. */
+static int set_aside_two(void **state)
+{
+	FILE *f = fopen("/proc/sys/vm/nr_hugepages", "re");
+	char more[16];
+
+	if (!f)
+		return 0;
+	if (!fgets(set_aside, sizeof(set_aside), f))
+		*set_aside = '\0';
+	fclose(f);
+	snprintf(more, sizeof(more), "%d", atoi(set_aside) + 2);
+	if (!set_nr_hugepages(more))
+		*set_aside = '\0';
+	return 0;
+}
+
+static int put_back(void **state)
+{
+	if (*set_aside)
+		set_nr_hugepages(set_aside);
+	return 0;
+}
+
+static void huge_pages_are_had_or_refused(void **state)
+{
+	struct kedge_region_opts o = { .size = sizeof(o), .page_size = HUGE_LEN };
+	struct kedge_region *r = NULL;
+	uint64_t faults;
+	int rc = kedge_region_create(1, &o, &r);
+
+	if (rc == -EINVAL)
+		skip(); /* no such pages */
+	if (rc) {
+		assert_int_equal(rc, -ENOMEM);
+		assert_true(says(rc, "vm.nr_hugepages"));
+		skip();
+	}
+	assert_int_equal(look_smaps(at(r), "Shared_Hugetlb") +
+			 look_smaps(at(r), "Private_Hugetlb"), HUGE_LEN);
+	faults = look_faults();
+	memset(at(r), 1, HUGE_LEN);
+	assert_int_equal(look_faults(), faults);
+	o.page_size *= 2;
+	assert_int_equal(kedge_region_create(1, &o, &r), -EINVAL);
+	/* No more than there are, and none is lost. */
+	rc = kedge_region_grow(r, (size_t)60 << 30);
+	assert_int_equal(rc, -ENOMEM);
+	assert_true(says(rc, "vm.nr_hugepages"));
+	rc = kedge_region_grow(r, 2 * HUGE_LEN);
+	if (!rc)
+		assert_int_equal(kedge_region_trim(r, 1), 0);
+	assert_int_equal(at(r)[HUGE_LEN - 1], 1);
+	kedge_region_close(r);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_limit_of_locked_memory_holds),
+		cmocka_unit_test(the_limit_of_a_group_holds),
+		cmocka_unit_test_setup_teardown(huge_pages_are_had_or_refused,
+						set_aside_two, put_back),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+}
