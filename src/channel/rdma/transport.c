@@ -197,10 +197,12 @@ static void drop_all(struct rdma *r)
 	rdma_check(r);
 }
 
-/* True when every packet of ours has left. */
-static bool flushed(struct rdma *r, uint64_t ns)
+/* True when every packet of ours has left; false after FLUSH_NS in which the peer has
+ * taken none of them, and let none go. */
+static bool flushed(struct rdma *r)
 {
-	uint64_t deadline = clock_ns() + ns;
+	uint64_t deadline = clock_ns() + FLUSH_NS;
+	uint32_t taken = r->free_cnt, credit = r->credit;
 
 	for (;;) {
 		drop_all(r);
@@ -208,6 +210,10 @@ static bool flushed(struct rdma *r, uint64_t ns)
 			return false;
 		if (list_empty(&r->ready) && !r->sent_cnt)
 			return true;
+		if (r->free_cnt != taken || r->credit != credit)
+			deadline = clock_ns() + FLUSH_NS;
+		taken = r->free_cnt;
+		credit = r->credit;
 		if (kedge__rdma_wait(r->fd, deadline))
 			return false;
 	}
@@ -217,17 +223,19 @@ static bool flushed(struct rdma *r, uint64_t ns)
  * Committed packets reach a peer that lives. A socket that is closed while there
  * is something unread in it forgets what it has not sent; so the peer is told that
  * no packet follows, and what it sends is read until it has closed its end, or for
- * a while if it is busy with other things.
+ * a while if it is busy with other things. To take packets shows that it is not: a
+ * slow machine is no reason to lose what a peer is about to receive.
  */
 static void say_bye(struct rdma *r)
 {
 	uint64_t deadline;
 
-	if (!flushed(r, FLUSH_NS) || !kedge__rdma_post_free(r, HEAD_BYE))
+	if (!flushed(r) || !kedge__rdma_post_free(r, HEAD_BYE))
 		return;
-	if (!flushed(r, FLUSH_NS))
+	if (!flushed(r))
 		return;
-	deadline = clock_ns() + BYE_NS;
+	/* A provider without connections may have it still. */
+	deadline = clock_ns() + (r->torn ? FLUSH_NS : BYE_NS);
 	while (!r->err && !kedge__rdma_wait(r->fd, deadline))
 		drop_all(r);
 }

@@ -156,12 +156,16 @@ static void arm_says_what_is_there(void **state)
 	assert_true(recv_one(p.b, 5, 0));
 }
 
+static unsigned int pause_us; /* between two polls of the peer that is left */
+
 static void *drive_b(void *arg)
 {
 	const bool *stop = arg;
 
-	while (!__atomic_load_n(stop, __ATOMIC_ACQUIRE))
+	while (!__atomic_load_n(stop, __ATOMIC_ACQUIRE)) {
+		usleep(pause_us);
 		kedge__rdma_progress(&p.b->r);
+	}
 	return NULL;
 }
 
@@ -198,6 +202,14 @@ static void close_loses_nothing(void **state)
 	PAIR_UNTIL(&p, T.check(p.b));
 	assert_int_equal(T.check(p.b), -ECONNRESET);
 	assert_int_equal(T.arm(p.b), 0);
+}
+
+/* One that takes some of it now and then is waited for. */
+static void a_slow_peer_loses_nothing(void **state)
+{
+	pause_us = 300000;
+	close_loses_nothing(state);
+	pause_us = 0;
 }
 
 /* The peer had sent us what nobody has read. */
@@ -369,6 +381,7 @@ int main(void)
 		TEST(the_descriptor_tells),
 		TEST(arm_says_what_is_there),
 		TEST(close_loses_nothing),
+		TEST(a_slow_peer_loses_nothing),
 		TEST(close_with_unread_packets_loses_nothing),
 		TEST(the_end_is_noticed_by_waiting),
 		TEST(limits_are_told),
