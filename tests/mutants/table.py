@@ -8,6 +8,7 @@ that holds a thread between the two steps, or is not here.
 from typing import NamedTuple
 
 import table_channel
+import table_region
 import table_segment
 
 CACHE = ('unit:index', 'unit:cache*', 'unit:settle', 'stress:stress_cache')
@@ -18,13 +19,14 @@ HOOKS = ('hooks:*', 'process:*, hooks', 'churn:*hooks*')
 DEVICE = ('unit:device', 'unit:proc', 'unit:uring*', 'unit:verbs*')
 SEGMENT = ('unit:segment*', 'process:segment_limits', 'stress:stress_segment')
 PAGES = ('unit:share*', 'process:segment_limits')
+REGION = ('unit:region*', 'unit:fill', 'process:region_limits')
 PRELOAD = ('preload:*',)
 PROCESS = ('process:*', 'churn:*')
 CHANNEL = ('unit:channel*', 'unit:ofi*', 'channel:hostile peers',
            'tools:torture of channels', 'stress:stress_channel')
 PARTS = {'cache': CACHE + PROCESS, 'notify': NOTIFY + PROCESS,
          'hooks': HOOKS, 'device': DEVICE,
-         'segment': SEGMENT, 'pages': PAGES, 'preload': PRELOAD, 'channel': CHANNEL}
+         'segment': SEGMENT, 'pages': PAGES, 'region': REGION, 'preload': PRELOAD, 'channel': CHANNEL}
 
 
 class Mutant(NamedTuple):
@@ -743,5 +745,6 @@ MUTANTS = [
       '\tif (nf && kedge_notifier_info(nf, &info) <= 0)'),
 ]
 MUTANTS += [M('src/channel/' + m[0], *m[1:]) for m in table_channel.MUTANTS]
+MUTANTS += [M('src/region/' + m[0], *m[1:]) for m in table_region.MUTANTS]
 MUTANTS += [M('src/segment/' + m[0], *m[1:]) for m in table_segment.MUTANTS]
 MUTANTS += [M('src/pages/' + m[0], *m[1:]) for m in table_segment.PAGES]

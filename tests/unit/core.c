@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* See core.h. */
 #include <dirent.h>
-#include <linux/kcmp.h>
 #include <errno.h>
+#include <linux/filter.h>
+#include <linux/kcmp.h>
+#include <linux/seccomp.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -114,6 +117,20 @@ int in_raw_child(int (*fn)(void *), void *arg)
 	/* clone() where the machine has no fork(): the same but for a signal. */
 	return run_child((pid_t)syscall(SYS_clone, 17 /* SIGCHLD */, 0, 0, 0,
 					0), fn, arg);
+}
+
+bool refuse_call(unsigned int nr)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, nr, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog prog = { sizeof(code) / sizeof(code[0]), code };
+
+	return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
+	       !syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &prog);
 }
 
 static unsigned int entries(const char *path)

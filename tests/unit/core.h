@@ -79,6 +79,9 @@ int in_child(int (*fn)(void *), void *arg);
 /* The same by the system call alone: no atfork handler runs. */
 int in_raw_child(int (*fn)(void *), void *arg);
 
+/* The system call @nr is refused to this process with EPERM, for ever. False: no filter. */
+bool refuse_call(unsigned int nr);
+
 /* Skips the case where a sanitizer would end a forked child for its threads. */
 void need_threads_after_fork(void);
 

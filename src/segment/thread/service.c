@@ -41,9 +41,11 @@ static bool has_ctl;
 
 /* ---- the thread ---- */
 
+/* The first also where a filter forbids unshare(), as containers' do. */
 static int own_table(void)
 {
-	if (unshare(CLONE_FILES))
+	if (syscall(SYS_close_range, ctl + 1, UINT_MAX, CLOSE_RANGE_UNSHARE) &&
+	    unshare(CLONE_FILES))
 		return -errno;
 	if (ctl > 0)
 		syscall(SYS_close_range, 0, ctl - 1, 0);
@@ -57,8 +59,8 @@ static int open_all(void)
 
 	if (rc)
 		return kedge_reason(rc, "no table of descriptors of its own for kedge's "
-				    "thread: allow unshare(CLONE_FILES) in the container's "
-				    "seccomp profile");
+				    "thread: allow close_range() or unshare(CLONE_FILES) in "
+				    "the container's seccomp profile");
 	seg->epoll = (int)syscall(SYS_epoll_create1, EPOLL_CLOEXEC);
 	if (seg->epoll < 0)
 		return -errno;

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "../core.h"
@@ -271,6 +272,26 @@ static void a_program_may_close_all_descriptors(void **state)
 	assert_int_equal(in_child(closes_all, NULL), 0);
 }
 
+static int is_refused_calls(void *arg)
+{
+	struct kedge_region *r = NULL;
+
+	CHILD_CHECK(refuse_call(SYS_unshare));
+	CHILD_CHECK(!kedge_region_create(LEN, NULL, &r));
+	kedge_region_close(r);
+	r = NULL;
+	CHILD_CHECK(refuse_call(SYS_close_range));
+	CHILD_CHECK(kedge_region_create(LEN, NULL, &r) == -EPERM && !r);
+	CHILD_CHECK(strstr(kedge_strerror(-EPERM), "seccomp"));
+	CHILD_CHECK(!used());
+	return 0;
+}
+
+static void a_filter_may_forbid_one_of_both(void **state)
+{
+	assert_int_equal(in_child(is_refused_calls, NULL), 0);
+}
+
 static void nothing_is_left(void **state)
 {
 	struct kedge_region *r;
@@ -355,6 +376,7 @@ int main(void)
 		cmocka_unit_test(the_budget_holds),
 		cmocka_unit_test(a_child_has_nothing_of_it),
 		cmocka_unit_test(a_program_may_close_all_descriptors),
+		cmocka_unit_test(a_filter_may_forbid_one_of_both),
 		cmocka_unit_test(nothing_is_left),
 		cmocka_unit_test(a_region_is_one_mapping),
 		cmocka_unit_test(threads_change_it_by_turns),

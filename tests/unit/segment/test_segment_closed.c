@@ -257,6 +257,27 @@ static void grants_go_on(void **state)
 	kedge_segment_release(g);
 }
 
+static int makes_one(void *arg)
+{
+	struct kedge_segment_info i = { .size = sizeof(i) };
+	struct kedge_segment *s;
+
+	CHILD_CHECK(refuse_call(SYS_unshare));
+	CHILD_CHECK(!kedge_segment_make(w, LEN, NULL, &s));
+	CHILD_CHECK(!kedge_segment_info(s, &i) && i.backend != KEDGE_SEGMENT_COPY);
+	kedge_segment_remove(s);
+	return 0;
+}
+
+/* As those of containers do. */
+static void a_filter_may_forbid_unshare(void **state)
+{
+	need_convert();
+	w = words(LEN);
+	assert_int_equal(in_child(makes_one, NULL), 0);
+	free_pages(w, LEN / page_len());
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -265,6 +286,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(parts_are_attached),
 		cmocka_unit_test(only_the_owner_is_the_owner),
 		cmocka_unit_test(grants_go_on),
+		cmocka_unit_test(a_filter_may_forbid_unshare),
 	};
 
 	peer_main(argc, argv);
