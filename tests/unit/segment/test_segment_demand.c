@@ -389,6 +389,27 @@ static int reattach_in_child(void *arg)
 	return 0;
 }
 
+/* A few bytes in the middle of a part, which the owner empties. */
+static void reattach_within(struct kedge_grant *g, uint64_t *w)
+{
+	const size_t at = 2 * page_len() + 8;
+	struct kedge_attachment *a;
+	uint64_t *there;
+
+	assert_int_equal(kedge_segment_attach(g, at, 64, 0, &a), 0);
+	there = kedge_segment_addr(a);
+	assert_int_equal(*there, w[at / 8]);
+	assert_int_equal(madvise((char *)w + 2 * page_len(), page_len(), MADV_DONTNEED), 0);
+	assert_false(kedge_segment_valid(a));
+	/* It is not valid as long as this process has not heard what is gone. */
+	WAIT_FOR(!kedge_segment_reattach(&a) && kedge_segment_valid(a));
+	assert_ptr_equal(kedge_segment_addr(a), there);
+	assert_int_equal(*there, 0);
+	*there = 77;
+	assert_int_equal(w[at / 8], 77);
+	kedge_segment_detach(a);
+}
+
 static void a_process_attaches_its_own(void **state)
 {
 	uint64_t *w = words(LEN), *there;
@@ -415,6 +436,7 @@ static void a_process_attaches_its_own(void **state)
 	assert_int_equal(in_raw_child(reattach_in_child, a), 0);
 	assert_true(kedge_segment_valid(a));
 	assert_int_equal(there[9], 90);
+	reattach_within(g, w);
 	kedge_segment_detach(a);
 	assert_int_equal(mincore(there, page_len(), &in_core), -1);
 	kedge_segment_detach(b);
