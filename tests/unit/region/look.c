@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
+#include <dirent.h>
+#include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "../core.h"
@@ -72,6 +75,50 @@ uint64_t look_faults(void)
 
 	getrusage(RUSAGE_THREAD, &r);
 	return SANITIZED ? 0 : (uint64_t)r.ru_minflt + (uint64_t)r.ru_majflt;
+}
+
+/* The thread's folder in /proc; false: there is none. */
+static bool find_thread(char *path, size_t size)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	char name[32] = "";
+	struct dirent *e;
+	FILE *f;
+
+	assert_non_null(tasks);
+	while (strcmp(name, "kedge-regions\n") && (e = readdir(tasks))) {
+		snprintf(path, size, "/proc/self/task/%.20s/comm", e->d_name);
+		f = fopen(path, "re");
+		if (!f || !fgets(name, sizeof(name), f))
+			*name = '\0';
+		if (f)
+			fclose(f);
+		snprintf(path, size, "/proc/self/task/%.20s/fd", e->d_name);
+	}
+	closedir(tasks);
+	return *name;
+}
+
+unsigned int look_files(uint64_t *bytes)
+{
+	unsigned int n = 0;
+	struct dirent *e;
+	struct stat st;
+	char path[64];
+	DIR *fds;
+
+	*bytes = 0;
+	if (!find_thread(path, sizeof(path)))
+		return 0;
+	fds = opendir(path);
+	assert_non_null(fds);
+	while ((e = readdir(fds)))
+		if (*e->d_name != '.' && !fstatat(dirfd(fds), e->d_name, &st, 0)) {
+			*bytes += (uint64_t)st.st_blocks * 512;
+			n++;
+		}
+	closedir(fds);
+	return n;
 }
 
 unsigned int look_maps(void)

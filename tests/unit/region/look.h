@@ -14,6 +14,8 @@ bool look_readable(const void *at);
 /* So many page faults of this thread have happened; those of a sanitizer's own memory are not
  * told apart, so there it is 0. */
 uint64_t look_faults(void);
+/* The files that the thread of regions has open: so many, and the bytes of their pages. */
+unsigned int look_files(uint64_t *bytes);
 /* Lines of maps, 0 where a sanitizer has some of its own that come and go. */
 unsigned int look_maps(void);
 

@@ -292,6 +292,25 @@ static void a_filter_may_forbid_one_of_both(void **state)
 	assert_int_equal(in_child(is_refused_calls, NULL), 0);
 }
 
+static void descriptors_are_in_a_table_of_their_own(void **state)
+{
+	struct kedge_region *r, *other;
+	unsigned int fds = open_fds();
+	uint64_t bytes;
+
+	r = make(LEN);
+	assert_int_equal(open_fds(), fds);
+	assert_int_equal(look_files(&bytes), 1);
+	assert_int_equal(bytes, LEN);
+	other = make(LEN);
+	assert_int_equal(look_files(&bytes), 2);
+	assert_int_equal(bytes, 2 * LEN);
+	kedge_region_close(other);
+	assert_int_equal(look_files(&bytes), 1);
+	kedge_region_close(r);
+	assert_int_equal(open_fds(), fds);
+}
+
 static void nothing_is_left(void **state)
 {
 	struct kedge_region *r;
@@ -377,6 +396,7 @@ int main(void)
 		cmocka_unit_test(a_child_has_nothing_of_it),
 		cmocka_unit_test(a_program_may_close_all_descriptors),
 		cmocka_unit_test(a_filter_may_forbid_one_of_both),
+		cmocka_unit_test(descriptors_are_in_a_table_of_their_own),
 		cmocka_unit_test(nothing_is_left),
 		cmocka_unit_test(a_region_is_one_mapping),
 		cmocka_unit_test(threads_change_it_by_turns),

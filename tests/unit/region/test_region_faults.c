@@ -183,6 +183,7 @@ static void change_undoes_every_step(size_t to, int (*change)(struct kedge_regio
 	struct kedge_region *r = make(4 * LEN);
 	struct kedge_region_info info = { .size = sizeof(info) };
 	unsigned int fds, maps, step, failed = 0;
+	uint64_t bytes;
 	int rc;
 
 	assert_int_equal(kedge_region_grow(r, 2 * LEN), 0);
@@ -207,6 +208,8 @@ static void change_undoes_every_step(size_t to, int (*change)(struct kedge_regio
 		assert_int_equal(open_fds(), fds);
 		assert_int_equal(look_maps(), maps);
 		assert_int_equal(look_status("VmLck"), 2 * LEN);
+		assert_int_equal(look_files(&bytes), 1);
+		assert_int_equal(bytes, 2 * LEN);
 		assert_int_equal(used(), 2 * LEN);
 	}
 	/* Pages, mapping, mlock; the mapping that hides. The memfd is as long already. */
