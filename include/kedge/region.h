@@ -128,8 +128,8 @@ KEDGE_API void kedge_region_close(struct kedge_region *region);
  * @region: a region
  * @len:    bytes that it has then, rounded up to whole pages; not less than now
  *
- * What there is stays where it is, and may be used meanwhile. The cost is that of
- * the pages which are added.
+ * The region stays where it is, and may be used meanwhile. A call takes time for the
+ * pages that it adds, not for those that are there.
  *
  * Threads: any; changes of a region wait for each other.
  *

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What the regions of this process have together, and may have. */
+/* The budget: bytes that all regions of this process have, and may have, together. */
 #include <inttypes.h>
 #include <stdatomic.h>
 
@@ -19,10 +19,12 @@ void budget_forget(void)
 /* One number alone: any memory order will do. */
 bool budget_take(uint64_t len)
 {
+	/* Once: with two limits the difference below could wrap. */
+	const uint64_t max = atomic_load(&limit);
 	uint64_t was = atomic_load(&used);
 
 	do {
-		if (len > atomic_load(&limit) || was > atomic_load(&limit) - len)
+		if (len > max || was > max - len)
 			return false;
 	} while (!atomic_compare_exchange_weak(&used, &was, was + len));
 	return true;

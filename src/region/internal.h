@@ -36,7 +36,7 @@ struct kedge_region {
 
 /* ---- process.c ---- */
 
-/* What is said of this process's regions is this process's, not its parent's. */
+/* Begin the state of this process's regions anew in a forked child; first in each call. */
 void region_adopt(void);
 
 /* ---- fill.c ---- */

@@ -97,15 +97,16 @@ static void group_limit(struct limit *l, const char *group, const struct version
 {
 	uint64_t limit, used, cache, kills = 0, left;
 
+	/* Also of a group without a limit: it ends as a whole at that of one above. */
+	if (v->kills)
+		read_number(group, v->kills, &kills);
+	l->kills |= kills == 1;
 	if (!read_number(group, v->limit, &limit) ||
 	    !read_number(group, v->used, &used) || limit > UINT64_MAX / 4)
 		return;
 	cache = cache_of(group, v);
 	used -= cache < used ? cache : used;
 	left = used < limit ? limit - used : 0;
-	if (v->kills)
-		read_number(group, v->kills, &kills);
-	l->kills |= kills == 1;
 	if (left < l->free) {
 		l->bound = KEDGE_BOUND_CGROUP;
 		l->limit = limit;

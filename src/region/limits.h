@@ -21,8 +21,8 @@ struct limit {
 	uint64_t free;
 };
 
-/* What this process may lock. Tries it, so that a capability is only looked for where it
- * counts. */
+/* The limit of locked memory. It is tried: a capability that lifts it may not count in a user
+ * namespace. */
 void limit_memlock(struct limit *l);
 /* The tightest of the control groups that the process is in, and of the machine. Page
  * cache that can be dropped counts as free. */

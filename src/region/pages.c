@@ -25,7 +25,7 @@
 #define MFD_HUGE_SHIFT 26
 #endif
 
-/* Where a huge page of the usual size can begin. */
+/* Addresses begin where a huge page of the usual size can. */
 #define ALIGN_LEN   ((uint64_t)2 << 20)
 #define DEFAULT_MAX ((uint64_t)64 << 30)
 
@@ -131,15 +131,17 @@ static int extend_file(struct kedge_region *r, uint64_t len)
 	return 0;
 }
 
+/* No access until it is kept from children: another thread may fork in between. */
 static int map(struct kedge_region *r, uint64_t from, uint64_t to)
 {
 	char *at = r->at + from;
 
-	if (mmap(at, to - from, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, r->fd,
-		 (off_t)from) == MAP_FAILED)
+	if (mmap(at, to - from, PROT_NONE, MAP_SHARED | MAP_FIXED, r->fd,
+		 (off_t)from) == MAP_FAILED ||
+	    madvise(at, to - from, MADV_DONTFORK) ||
+	    mprotect(at, to - from, PROT_READ | PROT_WRITE))
 		return kedge_reason(-errno, "mmap: error %d; with ENOMEM the process has "
 				    "too many mappings: raise vm.max_map_count", errno);
-	madvise(at, to - from, MADV_DONTFORK);
 	return 0;
 }
 

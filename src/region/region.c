@@ -18,7 +18,7 @@
 /* Page tables and what the kernel has for itself, beside the pages. */
 #define TABLES_PART 256
 #define SPARE_LEN   ((uint64_t)4 << 20)
-/* Where so many times as much is free no child is needed to take it. */
+/* The process takes pages itself, without a child, where so many times as much is free. */
 #define PLENTY 8
 
 #define MiB 20
@@ -108,12 +108,15 @@ static int grow_to(struct kedge_region *r, uint64_t len)
 	rc = region_commit(r, len, careful, &had);
 	if (!rc)
 		return 0;
-	if (rc == -ENOMEM && had != UINT64_MAX) {
+	if (rc == -ENOMEM && r->page_size != kedge__page_size() && limit_huge(r->page_size, &l)) {
+		short_of_huge(r, &l, more);
+	} else if (rc == -ENOMEM && had != UINT64_MAX) {
 		limit_memory(&l);
 		short_of_memory(&l, had, more);
 	} else if (had != UINT64_MAX) {
-		kedge_reason(rc, "no pages could be had: error %d; a process is made for "
-			     "it (RLIMIT_NPROC, pids.max)", -rc);
+		kedge_reason(rc, "no pages could be had: error %d; it takes a process more "
+			     "(RLIMIT_NPROC, pids.max) that may write "
+			     "/proc/self/oom_score_adj", -rc);
 	}
 
 give:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What there is for regions: the tightest of the limits that hold. */
+/* The report of what regions can have: the tightest of the limits that hold. */
 #include "base/base.h"
 #include "region/internal.h"
 #include "region/limits.h"
