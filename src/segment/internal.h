@@ -74,6 +74,7 @@ struct extent {
 	int fd;	     /* of the thread's table */
 	int read_fd; /* the same, to be read alone */
 	int uffd;
+	bool woken; /* it was read, and is readable since: monitor.c */
 	uint64_t inode; /* of the memfd, and its file system */
 	uint64_t dev;
 	uint32_t segments; /* that use it as a whole */

@@ -53,6 +53,7 @@ struct stop {
 	void *arg;
 	uintptr_t start; /* if there is an end: those alone that may wait for a futex there */
 	uintptr_t end;
+	bool running; /* those alone that run, until they sleep or are stopped */
 	pid_t caller;
 	pid_t process;
 	int tasks;	      /* /proc/PID/task */
@@ -162,6 +163,19 @@ static bool may_wait_there(const struct stop *s, pid_t tid)
 	return !(op & FUTEX_PRIVATE_FLAG) && word >= s->start && word < s->end;
 }
 
+static bool runs(const struct stop *s, pid_t tid)
+{
+	char text[16];
+
+	return read_file(s, tid, "syscall", text, sizeof(text)) <= 0 ||
+	       !strncmp(text, "running", 7);
+}
+
+static bool is_left_alone(const struct stop *s, pid_t tid)
+{
+	return (s->end && !may_wait_there(s, tid)) || (s->running && !runs(s, tid));
+}
+
 static int seize(struct stop *s, pid_t tid)
 {
 	struct other *o = &s->other[s->cnt];
@@ -209,7 +223,7 @@ static int seize_new(struct stop *s)
 	while (!rc && (n = syscall(SYS_getdents64, s->tasks, list, sizeof(list))) > 0)
 		for (at = 0; !rc && at < n; at += ((struct entry *)(void *)(list + at))->len) {
 			tid = atoi(((struct entry *)(void *)(list + at))->name);
-			if (!tid || is_known(s, tid) || (s->end && !may_wait_there(s, tid)))
+			if (!tid || is_known(s, tid) || is_left_alone(s, tid))
 				continue;
 			rc = seize(s, tid);
 			new++;
@@ -227,7 +241,7 @@ static void look_at(const struct stop *s, struct other *o)
 	} else if (got == o->tid) {
 		o->how = STOPPED;
 		o->signal = status >> 16 ? 0 : WSTOPSIG(status);
-	} else if (waits_for_userfaultfd(s, o->tid)) {
+	} else if (waits_for_userfaultfd(s, o->tid) || (s->running && !runs(s, o->tid))) {
 		o->how = STOPPED;
 	}
 }
@@ -355,6 +369,7 @@ static int stop_and_call(const struct stop *what, int tasks, unsigned int thread
 	s->arg = what->arg;
 	s->start = what->start;
 	s->end = what->end;
+	s->running = what->running;
 	s->caller = (pid_t)syscall(SYS_gettid);
 	s->process = getpid();
 	s->tasks = tasks;
@@ -425,6 +440,13 @@ static int nothing(void *arg)
 int others_wait_anew(uintptr_t at, size_t len)
 {
 	const struct stop what = { .fn = nothing, .start = at, .end = at + len };
+
+	return stopped(&what);
+}
+
+int others_out_of_kernel(void)
+{
+	const struct stop what = { .fn = nothing, .running = true };
 
 	return stopped(&what);
 }

@@ -52,6 +52,16 @@ void others_stopped_spare(pid_t tid);
  */
 int others_wait_anew(uintptr_t at, size_t len);
 
+/*
+ * Every other thread has been out of the kernel for a moment, or sleeps there: one that runs
+ * may be between two waits of one system call, and about to sleep again. Threads that sleep
+ * anyway are left alone.
+ *
+ * Return: as of others_stopped(), of those that run; the calling thread has all signals blocked
+ * likewise, and allocates no memory if it has called error_ready() before
+ */
+int others_out_of_kernel(void);
+
 /* For @fn: true if the range has memory that the other process runs on. It was mapped just
  * now, where another thread may have unmapped something. */
 bool others_stopped_uses(uintptr_t at, size_t len);

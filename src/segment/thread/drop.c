@@ -13,7 +13,12 @@
  * Events are read in the order in which they were told, each after a look of its own. So
  * the thread that an event is of had told it before the look. By then it is about to sleep
  * (the kernel sets its state under the lock under which it tells): where it does not sleep
- * yet, the look waits for that.
+ * yet, the look waits for that. But to read an event wakes all threads that wait for the same
+ * descriptor, and those that told another go back to sleep. One that told after the
+ * look may run then, where no look finds it. Its event is in the list still: it is not there
+ * if the descriptor is not readable after the reading. Where it is readable, a look counts that
+ * found no thread running, or that came after those that ran have been out of the kernel
+ * (monitor.c).
  *
  * The same look finds threads that wait in munmap(), in mmap() over such memory, or in an
  * mremap() that made a mapping shorter. Their range is gone, and its bytes are, too, before
@@ -37,7 +42,8 @@
 #define MADV_DONTNEED_LOCKED 24
 #endif
 
-#define SLEEPS_NS 100000000u
+#define SLEEPS_NS 10000000000u
+#define YIELDS	  100 /* before it naps: the thread may have a lower priority */
 
 struct entry { /* of getdents64() */
 	uint64_t ino;
@@ -134,27 +140,38 @@ static bool waits_in(const char *tid, struct change *c, bool *runs)
 	return c->start < c->end;
 }
 
+static void let_run(int tries)
+{
+	const struct timespec nap = { 0, 50000 };
+
+	if (tries < YIELDS)
+		syscall(SYS_sched_yield);
+	else
+		syscall(SYS_nanosleep, &nap, NULL);
+}
+
 /*
  * The call and the wait are two files. In between the thread may have gone on to another
  * call: from a madvise() that had waited for a lock, say, to the munmap() of the same
  * memory, and another thread has it by now. So it is the same sleep before and after. A
  * state that sleeps in a thread that runs: it is about to.
  */
-static bool change_of(const char *tid, struct change *c)
+static bool change_of(const char *tid, struct change *c, bool *runs)
 {
 	uint64_t deadline = clock_ns() + SLEEPS_NS;
 	unsigned long slept;
-	bool runs, is;
+	int tries = 0;
 	char state;
+	bool is;
 
 	do {
 		slept = sleeps(tid, &state);
-		is = waits_in(tid, c, &runs);
+		is = waits_in(tid, c, runs);
 		if (is && slept && sleeps(tid, &state) == slept)
 			return true;
-		if (!is && (!runs || state != 'D'))
+		if (!is && (!*runs || state != 'D'))
 			return false;
-		syscall(SYS_sched_yield);
+		let_run(tries++);
 	} while (clock_ns() < deadline);
 	return false;
 }
@@ -337,22 +354,26 @@ static bool gone_already(uint32_t extent, const struct change *c)
 	return not_there(&t);
 }
 
-static bool look_at(const char *tid, uint32_t extent)
+static bool look_at(const char *tid, uint32_t extent, bool *asleep)
 {
 	struct change c;
+	bool runs, is = change_of(tid, &c, &runs);
 
-	if (!change_of(tid, &c))
+	*asleep &= !runs;
+	if (!is)
 		return false;
 	return c.empties ? drop_now(extent, c.start, c.end)
 			 : gone_already(extent, &c);
 }
 
-bool drop_look(uint32_t extent)
+bool drop_look(uint32_t extent, bool *asleep)
 {
+	const long self = syscall(SYS_gettid);
 	char list[2048];
 	bool any = false;
 	long fd, n, at;
 
+	*asleep = true;
 	fd = syscall(SYS_openat, AT_FDCWD, "/proc/self/task",
 		     O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
@@ -361,8 +382,8 @@ bool drop_look(uint32_t extent)
 		for (at = 0; at < n; at += ((struct entry *)(void *)(list + at))->len) {
 			const char *tid = ((struct entry *)(void *)(list + at))->name;
 
-			if (tid[0] != '.')
-				any |= look_at(tid, extent);
+			if (tid[0] != '.' && atol(tid) != self)
+				any |= look_at(tid, extent, asleep);
 		}
 	syscall(SYS_close, fd);
 	return any;

@@ -133,13 +133,16 @@ static int add_extent(const struct seg_call *call, int fd)
 
 static int add_uffd(const struct seg_call *call, int fd)
 {
+	struct extent *e = &seg->extent[call->index];
 	int rc = fds_watch(fd, WATCH_UFFD, (uint32_t)call->index);
 
-	if (rc)
+	if (rc) {
 		fds_close(fd);
-	else
-		seg->extent[call->index].uffd = fd;
-	return rc;
+		return rc;
+	}
+	e->uffd = fd;
+	e->woken = false;
+	return 0;
 }
 
 static int drop_extent(const struct seg_call *call)
@@ -295,6 +298,7 @@ static void *run(void *unused)
 
 	(void)unused;
 	prctl(PR_SET_NAME, "kedge-segment");
+	error_ready();
 	n = open_all();
 	if (n) {
 		end_all();

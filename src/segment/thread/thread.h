@@ -30,8 +30,8 @@ void monitor_events(uint32_t index);
 /* ---- drop.c: the thread's ---- */
 
 /* With lock, before an event is read: what of it is about to be emptied is made private,
- * and what was unmapped is gone. */
-bool drop_look(uint32_t extent);
+ * and what was unmapped is gone. @asleep: no other thread was found running. */
+bool drop_look(uint32_t extent, bool *asleep);
 /* With lock: that range is. */
 bool drop_now(uint32_t extent, uintptr_t start, uintptr_t end);
 /* With lock. [@start, @end) was unmapped: what is not there any more is gone. */
