@@ -12,6 +12,7 @@
 #include <kedge/notifier.h>
 #include <kedge/pageswap.h>
 #include <kedge/region.h>
+#include <kedge/remote.h>
 #include <kedge/segment.h>
 #include <kedge/segment_list.h>
 #include <kedge/tcp.h>

@@ -8,7 +8,7 @@
 #ifndef KEDGE_REGION_H
 #define KEDGE_REGION_H
 
-#include <kedge/base.h>
+#include <kedge/handle.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -117,7 +117,8 @@ KEDGE_API int kedge_region_create(size_t len, const struct kedge_region_opts *op
  * kedge_region_close() - give all of it back
  * @region: ended; may be NULL
  *
- * Its addresses are not the program's any more. Caches are told, as of munmap().
+ * Its addresses are not the program's any more. Caches are told, as of munmap(). Its handles
+ * are revoked.
  *
  * Threads: no other thread uses the region. Fork: in a child it frees a few bytes.
  */
@@ -149,6 +150,8 @@ KEDGE_API int kedge_region_grow(struct kedge_region *region, size_t len);
  *
  * The pages are free when the call returns; an access to their addresses ends the
  * program by SIGSEGV, until the region grows again. Caches are told, as of munmap().
+ * Accesses of peers beyond @len fail from then on (-EFAULT), each by itself; those that have
+ * begun are waited for, a second at most.
  *
  * Threads: as kedge_region_grow().
  *
@@ -172,6 +175,83 @@ KEDGE_API int kedge_region_trim(struct kedge_region *region, size_t len);
  */
 KEDGE_API int kedge_region_query(struct kedge_region *region,
 				 struct kedge_region_info *info);
+
+/**
+ * kedge_region_advertise() - give a handle, by which peers reach the region
+ * @region: a region
+ * @opts:   @opts->size set, or NULL for all of the region and every access; copied
+ * @handle: set on success, left untouched on failure
+ *
+ * Each call gives another handle. It ends with kedge_region_revoke(), its time, or the region;
+ * growing, trimming and suspending the region do not end it. With the first one kedge
+ * starts a thread that answers peers; an access of theirs does not involve this process.
+ *
+ * Threads: any.
+ *
+ * Return: 0, or a negative errno:
+ *   -EINVAL  an argument is NULL, @opts->size is too small, an access is unknown, or
+ *            the part is not within what the region can grow to, or not aligned
+ *   -E2BIG   @opts is of a newer version and sets a field unknown here
+ *   -ENOMEM  no memory
+ *   -ENOSPC  this process has 1048576 handles, which are all that it may
+ *   -EAGAIN  no thread can be made (RLIMIT_NPROC, pids.max)
+ *   -EMFILE, -ENFILE  no descriptor is left
+ *   -ECHILD  this process is a child of the one that made the region
+ */
+KEDGE_API int kedge_region_advertise(struct kedge_region *region,
+				     const struct kedge_handle_opts *opts,
+				     struct kedge_handle *handle);
+
+/**
+ * kedge_region_revoke() - end a handle
+ * @region: a region
+ * @handle: one of its handles
+ *
+ * When the call returns no access by it begins any more; one that has begun is waited for,
+ * a second at most. Other handles go on.
+ *
+ * Threads: any.
+ *
+ * Return: 0, or a negative errno:
+ *   -EINVAL an argument is NULL
+ *   -ENOENT the region has no such handle (any more)
+ *   -ECHILD as of kedge_region_advertise()
+ */
+KEDGE_API int kedge_region_revoke(struct kedge_region *region,
+				  const struct kedge_handle *handle);
+
+/**
+ * kedge_region_suspend() - keep peers out for a while
+ * @region:     a region
+ * @timeout_ms: milliseconds to wait for accesses that have begun; -1: no limit
+ *
+ * When the call returns 0 no peer's access is under way and none begins until
+ * kedge_region_resume(): peers wait, each no longer than it said. This process goes on to
+ * have the memory. Suspensions nest: as many have to be resumed.
+ *
+ * A peer that ends in an access, by whatever signal, is not waited for.
+ *
+ * Threads: any.
+ *
+ * Return: 0, or a negative errno, and then the region is not suspended by this call:
+ *   -EINVAL    @region is NULL
+ *   -ETIMEDOUT an access was not over in time: the reason names the peer, which may
+ *              be stopped
+ *   -ECHILD    as of kedge_region_advertise()
+ */
+KEDGE_API int kedge_region_suspend(struct kedge_region *region, int timeout_ms);
+
+/**
+ * kedge_region_resume() - let peers go on
+ * @region: a region that is suspended
+ *
+ * Threads: any; not only the one that suspended it.
+ *
+ * Return: 0, or a negative errno:
+ *   -EINVAL @region is NULL, or is not suspended
+ *   -ECHILD as of kedge_region_advertise()
+ */
+KEDGE_API int kedge_region_resume(struct kedge_region *region);
 
 /**
  * kedge_region_budget_set() - limit what this process commits

@@ -22,6 +22,8 @@
  * @at:        @max_len bytes of addresses
  * @len:       bytes that are committed, of whole pages; so is @max_len
  * @file_len:  the size of the memfd
+ * @open_len:  bytes that peers may access
+ * @suspended: how often it was
  */
 struct kedge_region {
 	pid_t pid;
@@ -32,7 +34,17 @@ struct kedge_region {
 	struct sig_lock lock; /* guards: */
 	uint64_t len;
 	uint64_t file_len;
+	/* What peers have of it; guarded by shares_lock (share.h). */
+	struct list slots;
+	struct list conns;
+	uint64_t open_len;
+	uint32_t suspended;
 };
+
+/* ---- region.c ---- */
+
+/* 0, or a negative errno with its reason: a call may not have it. */
+int region_check(const struct kedge_region *r);
 
 /* ---- process.c ---- */
 

@@ -30,6 +30,7 @@ enum { IDLE, ASKED, DONE, OVER };
 
 static struct sig_lock users_lock = SIG_LOCK_INIT; /* guards: */
 static unsigned int users;
+static void (*_Atomic before_end)(void);
 static pthread_t thread;
 static struct service service;
 
@@ -173,9 +174,18 @@ int keeper_use(void)
 void keeper_unuse(void)
 {
 	sig_lock(&users_lock);
-	if (!--users && service_end(&service))
-		end_thread(&service);
+	if (!--users) {
+		if (before_end)
+			before_end();
+		if (service_end(&service))
+			end_thread(&service);
+	}
 	sig_unlock(&users_lock);
+}
+
+void keeper_before_end(void (*fn)(void))
+{
+	atomic_store(&before_end, fn);
 }
 
 void keeper_forget(void)

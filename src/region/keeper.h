@@ -15,6 +15,9 @@ void keeper_unuse(void);
  * waits for its turn. @fn does not wait for anything that another thread does. */
 int keeper_call(int (*fn)(void *arg), void *arg);
 
+/* To be called before it ends, by the thread that used it last. */
+void keeper_before_end(void (*fn)(void));
+
 /* This process was forked from the one that used it. */
 void keeper_forget(void);
 

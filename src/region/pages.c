@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <linux/memfd.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -117,6 +118,8 @@ static int open_file(struct kedge_region *r)
 					: kedge_reason(-err, "memfd_create: error %d", err);
 	}
 	fcntl(r->fd, F_ADD_SEALS, SEALS);
+	/* A peer that was given it to be read alone does not open it for more. */
+	fchmod(r->fd, 0400);
 	return 0;
 }
 
@@ -183,6 +186,8 @@ static int commit(void *arg)
 		rc = extend_file(r, c->len);
 	if (rc)
 		return rc;
+	/* A peer that was stopped while it was trimmed may have stored there since. */
+	give_back(r, r->len, c->len);
 	rc = region_fill(r->fd, r->len, c->len - r->len, c->careful, &c->had);
 	if (rc)
 		goto give_back;

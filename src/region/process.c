@@ -3,6 +3,7 @@
 #include "base/process/owner.h"
 #include "region/internal.h"
 #include "region/keeper.h"
+#include "region/share.h"
 
 static _Atomic int owner;
 
@@ -10,6 +11,9 @@ static void anew(void)
 {
 	budget_forget();
 	keeper_forget();
+	gates_forget();
+	slots_forget();
+	serve_forget();
 }
 
 void region_adopt(void)

@@ -14,6 +14,7 @@
 #include "region/internal.h"
 #include "region/keeper.h"
 #include "region/limits.h"
+#include "region/share.h"
 
 /* Page tables and what the kernel has for itself, beside the pages. */
 #define TABLES_PART 256
@@ -106,8 +107,10 @@ static int grow_to(struct kedge_region *r, uint64_t len)
 	if (rc)
 		goto give;
 	rc = region_commit(r, len, careful, &had);
-	if (!rc)
+	if (!rc) {
+		gates_set_len(r, len);
 		return 0;
+	}
 	if (rc == -ENOMEM && r->page_size != kedge__page_size() && limit_huge(r->page_size, &l)) {
 		short_of_huge(r, &l, more);
 	} else if (rc == -ENOMEM && had != UINT64_MAX) {
@@ -161,6 +164,8 @@ KEDGE_API int kedge_region_create(size_t len, const struct kedge_region_opts *us
 		return kedge_reason(-ENOMEM, "no memory for a region");
 	r->fd = -1;
 	r->pid = getpid();
+	list_init(&r->slots);
+	list_init(&r->conns);
 	rc = check_opts(&opts, len, r);
 	if (!rc)
 		rc = sig_lock_init(&r->lock);
@@ -199,6 +204,7 @@ KEDGE_API void kedge_region_close(struct kedge_region *r)
 		return;
 	/* A child has neither addresses nor descriptor, nor a share of the budget. */
 	if (r->pid == getpid()) {
+		shares_close(r);
 		region_end(r);
 		budget_give(r->len);
 		keeper_unuse();
@@ -207,7 +213,7 @@ KEDGE_API void kedge_region_close(struct kedge_region *r)
 	free(r);
 }
 
-static int check_region(const struct kedge_region *r)
+int region_check(const struct kedge_region *r)
 {
 	if (!r)
 		return kedge_reason(-EINVAL, "the region is NULL");
@@ -219,7 +225,7 @@ static int check_region(const struct kedge_region *r)
 
 KEDGE_API int kedge_region_grow(struct kedge_region *r, size_t len)
 {
-	int rc = check_region(r);
+	int rc = region_check(r);
 
 	NO_CANCEL();
 	if (rc)
@@ -238,9 +244,22 @@ KEDGE_API int kedge_region_grow(struct kedge_region *r, size_t len)
 	return rc;
 }
 
+/* Peers first: what they store there would be pages again. */
+static int trim_to(struct kedge_region *r, uint64_t len)
+{
+	const uint64_t was = r->len;
+	int rc;
+
+	gates_set_len(r, len);
+	rc = region_release(r, len);
+	if (rc)
+		gates_set_len(r, was);
+	return rc;
+}
+
 KEDGE_API int kedge_region_trim(struct kedge_region *r, size_t len)
 {
-	int rc = check_region(r);
+	int rc = region_check(r);
 	uint64_t was;
 
 	NO_CANCEL();
@@ -252,7 +271,7 @@ KEDGE_API int kedge_region_trim(struct kedge_region *r, size_t len)
 		rc = kedge_reason(-EINVAL, "the region has %" PRIu64 " bytes, and keeps at "
 				  "least one page", was);
 	else if (round_up(len, r->page_size) < was)
-		rc = region_release(r, round_up(len, r->page_size));
+		rc = trim_to(r, round_up(len, r->page_size));
 	was -= r->len;
 	sig_unlock(&r->lock);
 	budget_give(was);
@@ -262,7 +281,7 @@ KEDGE_API int kedge_region_trim(struct kedge_region *r, size_t len)
 KEDGE_API int kedge_region_query(struct kedge_region *r, struct kedge_region_info *user)
 {
 	struct kedge_region_info info = { .size = sizeof(info) };
-	int rc = check_region(r);
+	int rc = region_check(r);
 
 	NO_CANCEL();
 	if (rc)

@@ -148,6 +148,34 @@ static int try_region_budget(void)
 	return kedge_region_budget((void *)&user);
 }
 
+static int try_handle_opts(void)
+{
+	struct kedge_region *r;
+	struct kedge_handle h;
+	int rc = kedge_region_create(1, NULL, &r);
+
+	assert_int_equal(rc, 0);
+	rc = kedge_region_advertise(r, (const void *)&user, &h);
+	kedge_region_close(r);
+	return rc;
+}
+
+static int try_remote_info(void)
+{
+	struct kedge_remote *remote;
+	struct kedge_region *r;
+	struct kedge_handle h;
+	int rc = kedge_region_create(1, NULL, &r);
+
+	assert_int_equal(rc, 0);
+	assert_int_equal(kedge_region_advertise(r, NULL, &h), 0);
+	assert_int_equal(kedge_remote_open(&h, 10000, &remote), 0);
+	rc = kedge_remote_query(remote, (void *)&user);
+	kedge_remote_close(remote);
+	kedge_region_close(r);
+	return rc;
+}
+
 static const struct {
 	const char *name;
 	uint32_t size; /* of the first version */
@@ -183,6 +211,10 @@ static const struct {
 	  try_region_opts, false },
 	{ "kedge_region_info", 40, sizeof(struct kedge_region_info),
 	  try_region_info, true },
+	{ "kedge_handle_opts", 32, sizeof(struct kedge_handle_opts),
+	  try_handle_opts, false },
+	{ "kedge_remote_info", 32, sizeof(struct kedge_remote_info),
+	  try_remote_info, true },
 	{ "kedge_region_budget", 32, sizeof(struct kedge_region_budget),
 	  try_region_budget, true },
 };

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Handles: what a process hands to another one so that it reaches a committed region
+ * (kedge/region.h), or a part of it, whatever pages are behind it. A handle is 64 bytes,
+ * to be sent as they are or as text, and it cannot be guessed: whoever has it has the
+ * access that it gives.
+ */
+#ifndef KEDGE_HANDLE_H
+#define KEDGE_HANDLE_H
+
+#include <kedge/base.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What a handle gives access for; a sum of them. */
+#define KEDGE_HANDLE_READ   1u /* kedge_remote_get() */
+#define KEDGE_HANDLE_WRITE  2u /* kedge_remote_put() */
+#define KEDGE_HANDLE_ATOMIC 4u /* kedge_remote_fetch_add(), kedge_remote_compare_swap() */
+
+/* Bytes of a handle as text, with the 0 at its end. */
+#define KEDGE_HANDLE_TEXT 96
+
+/** struct kedge_handle - a handle: bytes without a meaning to those who pass it on */
+struct kedge_handle {
+	uint8_t bytes[64];
+};
+
+/**
+ * struct kedge_handle_opts - what a handle gives; zero is the default in each field
+ * @size:       sizeof(struct kedge_handle_opts)
+ * @access:     a sum of KEDGE_HANDLE_*; 0: all of them
+ * @offset:     where in the region its first byte is, a multiple of 8
+ * @len:        bytes; what the region does not have yet belongs to it once it grows. 0:
+ *              all that the region may have from there on
+ * @expires_ms: milliseconds from now on in which it may be used; 0: no end
+ */
+struct kedge_handle_opts {
+	uint32_t size;
+	uint32_t access;
+	uint64_t offset;
+	uint64_t len;
+	uint64_t expires_ms;
+};
+
+/**
+ * kedge_handle_print() - a handle as text
+ * @handle: a handle
+ * @text:   room for it: "kedge1:" and letters, digits, "-" and "_"
+ * @len:    bytes of @text, at least KEDGE_HANDLE_TEXT
+ *
+ * Threads: any. Fork: works in the child.
+ *
+ * Return: 0, or a negative errno:
+ *   -EINVAL  an argument is NULL
+ *   -ENOBUFS @len is too small
+ */
+KEDGE_API int kedge_handle_print(const struct kedge_handle *handle, char *text, size_t len);
+
+/**
+ * kedge_handle_parse() - a handle from its text
+ * @text:   what kedge_handle_print() gave; spaces around it do not matter
+ * @handle: set on success, left untouched on failure
+ *
+ * Whether there is such a region only its owner knows: kedge_remote_open() asks it.
+ *
+ * Threads: any. Fork: works in the child.
+ *
+ * Return: 0, or a negative errno:
+ *   -EINVAL an argument is NULL, or @text is no handle, or was cut
+ */
+KEDGE_API int kedge_handle_parse(const char *text, struct kedge_handle *handle);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* KEDGE_HANDLE_H */

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Access to a region of another process (kedge/region.h) by its handle: a peer's side. On
+ * one host the region is mapped, and an access is a copy by this process's processor with
+ * no system call. The owner may suspend the region, move it, grow and trim it meanwhile.
+ */
+#ifndef KEDGE_REMOTE_H
+#define KEDGE_REMOTE_H
+
+#include <kedge/handle.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct kedge_remote;
+
+/**
+ * struct kedge_remote_info - a region, or a part of it, as a peer has it
+ * @size:    set by the caller: sizeof(struct kedge_remote_info)
+ * @access:  a sum of KEDGE_HANDLE_*
+ * @len:     bytes that may be accessed now
+ * @max_len: bytes that it can grow to
+ * @pid:     the owner
+ */
+struct kedge_remote_info {
+	uint32_t size;
+	uint32_t access;
+	uint64_t len;
+	uint64_t max_len;
+	uint32_t pid;
+	uint32_t pad;
+};
+
+/**
+ * kedge_remote_open() - reach what a handle is of
+ * @handle:     a handle from the owner
+ * @timeout_ms: milliseconds in which the owner has to answer
+ * @remote:     set on success, left untouched on failure
+ *
+ * The owner is of the same user as the caller, or that is root, and in the same network
+ * namespace. Takes two descriptors, close-on-exec and not there in a forked child, and as
+ * many bytes of addresses as the region can grow to.
+ *
+ * Threads: any. Fork: a child opens the handle itself; with the parent's every call fails
+ * but kedge_remote_close(). Ownership: the caller ends *@remote with kedge_remote_close().
+ *
+ * Return: 0, or a negative errno:
+ *   -EINVAL        an argument is NULL, or @handle is none
+ *   -EHOSTUNREACH  the region is on another host
+ *   -ECONNREFUSED  its owner has ended, or is in another network namespace
+ *   -EKEYREJECTED  the owner has no such handle
+ *   -EKEYREVOKED   the handle was revoked, or its region closed
+ *   -EKEYEXPIRED   its time is over
+ *   -EACCES        the owner is of another user
+ *   -ETIMEDOUT     the owner does not answer
+ *   -EPROTO        the owner is of another version of kedge
+ *   -ENOMEM        no memory, or not as many addresses (RLIMIT_AS)
+ *   -EMFILE, -ENFILE  no descriptor is left, here or in the owner, as the reason says
+ */
+KEDGE_API int kedge_remote_open(const struct kedge_handle *handle, int timeout_ms,
+				struct kedge_remote **remote);
+
+/**
+ * kedge_remote_close() - give it up
+ * @remote: ended; may be NULL
+ *
+ * Threads: no other thread uses it. Fork: works in the child.
+ */
+KEDGE_API void kedge_remote_close(struct kedge_remote *remote);
+
+/**
+ * kedge_remote_put() - store bytes in the region
+ * @remote:     from kedge_remote_open()
+ * @offset:     where, from the first byte that the handle gives
+ * @data:       @len bytes
+ * @len:        bytes; 0 does nothing
+ * @timeout_ms: milliseconds to wait while the region is suspended; -1: no limit
+ *
+ * The bytes are in the region when the call returns 0: the owner and all peers find them.
+ * An access is whole with regard to a suspension: it is before or after it. With regard to
+ * other accesses to the same bytes at the same time it is not: each byte is of one of them.
+ * Accesses of one thread happen in their order.
+ *
+ * If the owner ends meanwhile it may return 0: the region is gone then in any case.
+ *
+ * Threads: any, at the same time. Not in a signal handler.
+ *
+ * Return: 0, or a negative errno, and then no byte was stored:
+ *   -EINVAL       an argument is NULL
+ *   -EACCES       the handle does not give that access
+ *   -EFAULT       the range is beyond what the region has: the reason says how much that
+ *                 is. Other accesses go on
+ *   -ETIMEDOUT    the region was suspended for so long
+ *   -EKEYREVOKED  the handle was revoked, or the region closed
+ *   -EKEYEXPIRED  the handle's time is over
+ *   -ECONNRESET   the owner has ended, or has closed the connection
+ *   -ECHILD       this process is a child of the one that opened it
+ */
+KEDGE_API int kedge_remote_put(struct kedge_remote *remote, uint64_t offset, const void *data,
+			       size_t len, int timeout_ms);
+
+/**
+ * kedge_remote_get() - load bytes of the region
+ * @remote:     from kedge_remote_open()
+ * @offset:     where, from the first byte that the handle gives
+ * @data:       @len bytes, filled
+ * @len:        bytes; 0 does nothing
+ * @timeout_ms: milliseconds to wait while the region is suspended; -1: no limit
+ *
+ * Threads: as kedge_remote_put().
+ *
+ * Return: 0, or a negative errno as of kedge_remote_put(), and then @data is untouched
+ */
+KEDGE_API int kedge_remote_get(struct kedge_remote *remote, uint64_t offset, void *data,
+			       size_t len, int timeout_ms);
+
+/**
+ * kedge_remote_fetch_add() - add to a number in the region
+ * @remote:     from kedge_remote_open()
+ * @offset:     of 8 bytes, a multiple of 8; a number in the owner's byte order
+ * @add:        what is added, modulo 2^64
+ * @old:        set to what was there before; may be NULL
+ * @timeout_ms: milliseconds to wait while the region is suspended; -1: no limit
+ *
+ * Atomic with regard to other atomic accesses, of peers and by the owner's processor
+ * (C11 atomics of 8 bytes), and sequentially consistent with them.
+ *
+ * Threads: as kedge_remote_put().
+ *
+ * Return: as kedge_remote_put(); also -EINVAL: @offset is not a multiple of 8
+ */
+KEDGE_API int kedge_remote_fetch_add(struct kedge_remote *remote, uint64_t offset,
+				     uint64_t add, uint64_t *old, int timeout_ms);
+
+/**
+ * kedge_remote_compare_swap() - replace a number in the region if it is what is expected
+ * @remote:     from kedge_remote_open()
+ * @offset:     of 8 bytes, a multiple of 8; a number in the owner's byte order
+ * @expected:   the number that is replaced
+ * @desired:    by that
+ * @old:        set to what was there: @expected if it was replaced; may be NULL
+ * @timeout_ms: milliseconds to wait while the region is suspended; -1: no limit
+ *
+ * Threads: as kedge_remote_put().
+ *
+ * Return: as kedge_remote_fetch_add(); 0 also if it was another number
+ */
+KEDGE_API int kedge_remote_compare_swap(struct kedge_remote *remote, uint64_t offset,
+					uint64_t expected, uint64_t desired, uint64_t *old,
+					int timeout_ms);
+
+/**
+ * kedge_remote_query() - how much there is, and what may be done
+ * @remote: from kedge_remote_open()
+ * @info:   @info->size set; filled
+ *
+ * Threads: any.
+ *
+ * Return: 0, or a negative errno:
+ *   -EINVAL an argument is NULL, or @info->size is too small
+ *   -ECHILD this process is a child of the one that opened it
+ */
+KEDGE_API int kedge_remote_query(struct kedge_remote *remote, struct kedge_remote_info *info);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* KEDGE_REMOTE_H */

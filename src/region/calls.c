@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Handles of regions and suspensions, as the program has them. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/base.h"
+#include "base/process/cancel.h"
+#include "region/share.h"
+
+#define OPTS_V1 STRUCT_END(struct kedge_handle_opts, expires_ms)
+#define ALL	(KEDGE_HANDLE_READ | KEDGE_HANDLE_WRITE | KEDGE_HANDLE_ATOMIC)
+#define MOST_MS (UINT64_MAX / 4000000u)
+
+static int check_part(const struct kedge_region *r, const struct kedge_handle_opts *o)
+{
+	if (o->access & ~ALL)
+		return kedge_reason(-EINVAL, "an access is unknown");
+	if (o->offset % 8)
+		return kedge_reason(-EINVAL, "the offset is no multiple of 8");
+	if (o->offset >= r->max_len || o->len > r->max_len - o->offset)
+		return kedge_reason(-EINVAL, "the region can grow to %" PRIu64 " bytes, and the "
+				    "part ends behind that", r->max_len);
+	return 0;
+}
+
+static void fill(struct slot *s, const struct kedge_handle_opts *o)
+{
+	s->access = o->access ? o->access : ALL;
+	s->offset = o->offset;
+	s->len = o->len ? o->len : s->region->max_len - o->offset;
+	s->expires = o->expires_ms && o->expires_ms < MOST_MS
+			     ? clock_ns() + o->expires_ms * 1000000u : 0;
+}
+
+static int advertise(struct kedge_region *r, const struct kedge_handle_opts *o,
+		     struct kedge_handle *out)
+{
+	struct handle_words w = { .zero = 0 };
+	struct slot *s;
+	int rc = handle_host(&w.host);
+
+	if (!rc)
+		rc = serve_use(&w.name);
+	if (rc)
+		return rc;
+	sig_lock(&shares_lock);
+	s = slot_make(r, &rc);
+	if (s) {
+		fill(s, o);
+		w.slot = s->index;
+		w.generation = s->generation;
+		memcpy(w.key, s->key, sizeof(w.key));
+	}
+	sig_unlock(&shares_lock);
+	if (!rc)
+		handle_write(&w, out);
+	return rc;
+}
+
+KEDGE_API int kedge_region_advertise(struct kedge_region *r,
+				     const struct kedge_handle_opts *user,
+				     struct kedge_handle *out)
+{
+	struct kedge_handle_opts o;
+	int rc = region_check(r);
+
+	NO_CANCEL();
+	if (!rc && !out)
+		rc = kedge_reason(-EINVAL, "the result is NULL");
+	if (!rc)
+		rc = kedge__opts_copy(&o, sizeof(o), OPTS_V1, user);
+	if (!rc)
+		rc = check_part(r, &o);
+	return rc ? rc : advertise(r, &o, out);
+}
+
+/* Expired ones, too. */
+static struct slot *slot_of(struct kedge_region *r, const struct handle_words *w)
+{
+	struct slot *s = NULL;
+	int rc = slot_find(w, &s);
+
+	return (!rc || rc == -EKEYEXPIRED) && s->region == r ? s : NULL;
+}
+
+static int revoke_handle(struct kedge_region *r, const struct handle_words *w)
+{
+	struct slot *s;
+	pid_t pid;
+
+	sig_lock(&shares_lock);
+	s = slot_of(r, w);
+	if (s) {
+		/* It opens no more from now on, and is not free yet. */
+		s->revoked = true;
+		gates_end(s, EKEYREVOKED);
+	}
+	sig_unlock(&shares_lock);
+	if (!s)
+		return kedge_reason(-ENOENT, "the region has no such handle");
+	gates_wait(r, s, PATIENCE_MS, &pid);
+	sig_lock(&shares_lock);
+	gates_take(s);
+	slot_free(s);
+	sig_unlock(&shares_lock);
+	return 0;
+}
+
+KEDGE_API int kedge_region_revoke(struct kedge_region *r, const struct kedge_handle *h)
+{
+	struct handle_words w;
+	int rc = region_check(r);
+
+	NO_CANCEL();
+	if (!rc && !h)
+		rc = kedge_reason(-EINVAL, "the handle is NULL");
+	if (!rc && !handle_read(h, &w))
+		rc = kedge_reason(-ENOENT, "it is no handle");
+	return rc ? rc : revoke_handle(r, &w);
+}
+
+KEDGE_API int kedge_region_suspend(struct kedge_region *r, int timeout_ms)
+{
+	int rc = region_check(r);
+	pid_t pid = 0;
+
+	NO_CANCEL();
+	if (rc)
+		return rc;
+	return gates_close(r, timeout_ms, &pid)
+		       ? kedge_reason(-ETIMEDOUT, "an access of process %d was not over in %d ms: "
+				      "is it stopped?", (int)pid, timeout_ms)
+		       : 0;
+}
+
+KEDGE_API int kedge_region_resume(struct kedge_region *r)
+{
+	int rc = region_check(r);
+
+	NO_CANCEL();
+	if (rc)
+		return rc;
+	return gates_open(r) ? 0 : kedge_reason(-EINVAL, "the region is not suspended");
+}

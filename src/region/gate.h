@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The gate of a peer: a page that the owner of a region and one peer share. The owner stores
+ * in @state, @len and @why, the peer in @inside, as many as it has accesses under way.
+ *
+ * An access:        add 1 to @inside, load @state; if that is 0, access, subtract 1;
+ *                   else subtract 1, and wait until @state changes.
+ * A suspension:     store CLOSED in @state, then load @inside until that is 0.
+ *
+ * Both the addition and the load of @state after it, and the owner's store and its load of
+ * @inside after it, are seq_cst. So of two that meet at least one finds the other: were the
+ * peer's load before the owner's store and the owner's load before the peer's addition, in
+ * the one order of all four, each would be before itself. With less the store of either could
+ * wait in its processor while its load is done, and both would go on.
+ *
+ * The subtraction releases the access: the owner's load that finds 0 acquires it, so what
+ * was stored is there, and what was loaded was loaded, before the owner changes a byte. The
+ * owner's store of 0 in @state releases what it did; the peer's load acquires that.
+ *
+ * @len is stored before a suspension closes the gate, or while it is closed, when it becomes
+ * less: an access that found it open may have loaded the former one, and is waited for.
+ *
+ * The peer has no business in the owner's memory but for the region: what it stores in
+ * @inside can make the owner wait, up to its time limit, and no more. What the owner
+ * stores is checked by the peer against the size of the file.
+ */
+#ifndef REGION_GATE_H
+#define REGION_GATE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define GATE_CLOSED 1u /* for a while */
+#define GATE_ENDED  2u /* for good: @why says it */
+
+/* Each side has a cache line of its own. */
+struct gate {
+	_Atomic uint32_t state; /* peers wait for it, by futex */
+	_Atomic uint32_t why;	/* a positive errno, stored before GATE_ENDED */
+	_Atomic uint64_t len;	/* bytes from the handle's first one on that may be accessed */
+	_Atomic uint64_t expires; /* CLOCK_MONOTONIC, ns; 0: never */
+	char pad[40];
+	_Atomic uint32_t inside;
+};
+
+/* By the peer: 0, and then gate_leave() follows; or the state in which it is not let in. */
+static inline uint32_t gate_enter(struct gate *g)
+{
+	uint32_t state;
+
+	atomic_fetch_add(&g->inside, 1);
+	state = atomic_load(&g->state);
+	if (state)
+		atomic_fetch_sub(&g->inside, 1);
+	return state;
+}
+
+static inline void gate_leave(struct gate *g)
+{
+	atomic_fetch_sub_explicit(&g->inside, 1, memory_order_release);
+}
+
+/* By the owner. */
+static inline bool gate_is_empty(struct gate *g)
+{
+	return !atomic_load(&g->inside);
+}
+
+#endif /* REGION_GATE_H */

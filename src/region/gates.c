@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The owner's side of gates (gate.h has how they work), and what the program does by them. A
+ * peer that ends in an access has it counted for ever; its connection ends too, and then
+ * its gate is no more (serve.c).
+ */
+#include <limits.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "region/share.h"
+
+#define LOOKS	100   /* before it sleeps: an access of a page takes less than a microsecond */
+#define NAP_NS	20000
+
+struct sig_lock shares_lock = SIG_LOCK_INIT;
+
+static void wake(struct gate *g)
+{
+	syscall(SYS_futex, &g->state, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/* ---- with shares_lock ---- */
+
+/* Of the region's @len, what the handle gives. */
+static uint64_t part_of(const struct slot *s, uint64_t len)
+{
+	if (len <= s->offset)
+		return 0;
+	return len - s->offset < s->len ? len - s->offset : s->len;
+}
+
+void gate_open_to(struct conn *c, struct slot *s)
+{
+	c->slot = s;
+	list_add_tail(&s->conns, &c->of_slot);
+	list_add_tail(&s->region->conns, &c->of_region);
+	atomic_store(&c->gate->len, part_of(s, s->region->open_len));
+	atomic_store(&c->gate->expires, s->expires);
+	atomic_store(&c->gate->state, s->region->suspended ? GATE_CLOSED : 0);
+}
+
+void gate_take(struct conn *c)
+{
+	if (!c->slot)
+		return;
+	list_remove(&c->of_slot);
+	list_remove(&c->of_region);
+	c->slot = NULL;
+}
+
+void gates_end(struct slot *s, int why)
+{
+	struct list *l, *tmp;
+	struct gate *g;
+
+	list_for_each_safe(l, tmp, &s->conns) {
+		g = list_entry(l, struct conn, of_slot)->gate;
+		atomic_store(&g->why, (uint32_t)why);
+		atomic_fetch_or(&g->state, GATE_ENDED);
+		wake(g);
+	}
+}
+
+void gates_take(struct slot *s)
+{
+	struct list *l, *tmp;
+
+	list_for_each_safe(l, tmp, &s->conns)
+		gate_take(list_entry(l, struct conn, of_slot));
+}
+
+static void close_all(struct kedge_region *r, bool closed)
+{
+	struct list *l, *tmp;
+	struct gate *g;
+
+	list_for_each_safe(l, tmp, &r->conns) {
+		g = list_entry(l, struct conn, of_region)->gate;
+		if (closed) {
+			atomic_fetch_or(&g->state, GATE_CLOSED);
+		} else {
+			atomic_fetch_and(&g->state, ~GATE_CLOSED);
+			wake(g);
+		}
+	}
+}
+
+/* The peer that is in there, or NULL. */
+static struct conn *first_inside(struct kedge_region *r, struct slot *s)
+{
+	struct list *l, *tmp;
+	struct conn *c;
+
+	list_for_each_safe(l, tmp, &r->conns) {
+		c = list_entry(l, struct conn, of_region);
+		if ((!s || c->slot == s) && !gate_is_empty(c->gate))
+			return c;
+	}
+	return NULL;
+}
+
+/* ---- waiting ---- */
+
+static bool is_inside(struct kedge_region *r, struct slot *s, pid_t *pid)
+{
+	const struct conn *c;
+
+	sig_lock(&shares_lock);
+	c = first_inside(r, s);
+	if (c)
+		*pid = c->pid;
+	sig_unlock(&shares_lock);
+	return c;
+}
+
+/* New ones may be let in meanwhile, where the gates are open: @s is of no new ones. */
+int gates_wait(struct kedge_region *r, struct slot *s, int timeout_ms, pid_t *pid)
+{
+	const uint64_t begun = clock_ns(), limit = (uint64_t)timeout_ms * 1000000u;
+	const struct timespec nap = { 0, NAP_NS };
+	int n;
+
+	for (n = 0; is_inside(r, s, pid); n++) {
+		if (timeout_ms >= 0 && clock_ns() - begun >= limit)
+			return -ETIMEDOUT;
+		if (n < LOOKS)
+			cpu_relax();
+		else
+			nanosleep(&nap, NULL);
+	}
+	return 0;
+}
+
+bool gates_open(struct kedge_region *r)
+{
+	bool was;
+
+	sig_lock(&shares_lock);
+	was = r->suspended;
+	if (was && !--r->suspended)
+		close_all(r, false);
+	sig_unlock(&shares_lock);
+	return was;
+}
+
+int gates_close(struct kedge_region *r, int timeout_ms, pid_t *pid)
+{
+	int rc;
+
+	sig_lock(&shares_lock);
+	r->suspended++;
+	close_all(r, true);
+	sig_unlock(&shares_lock);
+	rc = gates_wait(r, NULL, timeout_ms, pid);
+	if (rc)
+		gates_open(r);
+	return rc;
+}
+
+void gates_set_len(struct kedge_region *r, uint64_t len)
+{
+	struct list *l, *tmp;
+	struct conn *c;
+	pid_t pid;
+	bool less;
+
+	sig_lock(&shares_lock);
+	less = len < r->open_len;
+	r->open_len = len;
+	list_for_each_safe(l, tmp, &r->conns) {
+		c = list_entry(l, struct conn, of_region);
+		atomic_store(&c->gate->len, part_of(c->slot, len));
+	}
+	sig_unlock(&shares_lock);
+	/* A peer that is stopped may store behind the end when it goes on. Those pages are
+	 * taken away when the region grows or ends. */
+	if (less && !gates_close(r, PATIENCE_MS, &pid))
+		gates_open(r);
+}
+
+void shares_close(struct kedge_region *r)
+{
+	struct list *l, *tmp;
+	struct slot *s;
+
+	sig_lock(&shares_lock);
+	list_for_each_safe(l, tmp, &r->slots) {
+		s = list_entry(l, struct slot, node);
+		gates_end(s, EKEYREVOKED);
+		gates_take(s);
+		slot_free(s);
+	}
+	sig_unlock(&shares_lock);
+}
+
+void gates_forget(void)
+{
+	sig_lock_init(&shares_lock);
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Handles as bytes and as text. The text is base64 of the kind that is whole in a URL, in a
+ * shell and in a file name.
+ */
+#include <ctype.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <sodium.h>
+
+#include "base/base.h"
+#include "region/wire.h"
+
+#define PREFIX	   "kedge1:"
+#define PREFIX_LEN (sizeof(PREFIX) - 1)
+#define VARIANT	   sodium_base64_VARIANT_URLSAFE_NO_PADDING
+#define BOOT_ID	   "/proc/sys/kernel/random/boot_id"
+
+_Static_assert(PREFIX_LEN + sodium_base64_ENCODED_LEN(sizeof(struct kedge_handle), VARIANT) <=
+	       KEDGE_HANDLE_TEXT, "it is printed into that");
+
+static const char magic[4] = { 'k', 'd', 'g', '1' };
+
+bool handle_read(const struct kedge_handle *h, struct handle_words *w)
+{
+	memcpy(w, h, sizeof(*w));
+	return !memcmp(w->magic, magic, sizeof(magic)) && !w->zero &&
+	       sodium_is_zero(w->place, sizeof(w->place));
+}
+
+void handle_write(const struct handle_words *w, struct kedge_handle *h)
+{
+	memcpy(h, w, sizeof(*h));
+	memcpy(h->bytes, magic, sizeof(magic));
+}
+
+/* The id of the machine since it was started is the same in each container. */
+int handle_host(uint64_t *host)
+{
+	int fd = open(BOOT_ID, O_RDONLY | O_CLOEXEC);
+	unsigned char id[64];
+	ssize_t n;
+
+	if (fd < 0)
+		return kedge_reason(-errno, BOOT_ID " cannot be opened: error %d", errno);
+	n = read(fd, id, sizeof(id));
+	close(fd);
+	if (n < 36)
+		return kedge_reason(-EIO, BOOT_ID " has no id");
+	crypto_shorthash((unsigned char *)host, id, 36,
+			 (const unsigned char *)"kedge: the host.");
+	return 0;
+}
+
+socklen_t handle_address(uint64_t name, struct sockaddr_un *a)
+{
+	int n;
+
+	memset(a, 0, sizeof(*a));
+	a->sun_family = AF_UNIX;
+	n = snprintf(a->sun_path + 1, sizeof(a->sun_path) - 1, "kedge-region-%016llx",
+		     (unsigned long long)name);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+KEDGE_API int kedge_handle_print(const struct kedge_handle *h, char *text, size_t len)
+{
+	if (!h || !text)
+		return kedge_reason(-EINVAL, "an argument is NULL");
+	if (len < KEDGE_HANDLE_TEXT)
+		return kedge_reason(-ENOBUFS, "a handle takes %d bytes of text",
+				    KEDGE_HANDLE_TEXT);
+	memcpy(text, PREFIX, PREFIX_LEN);
+	sodium_bin2base64(text + PREFIX_LEN, len - PREFIX_LEN, h->bytes, sizeof(h->bytes),
+			  VARIANT);
+	return 0;
+}
+
+KEDGE_API int kedge_handle_parse(const char *text, struct kedge_handle *out)
+{
+	struct kedge_handle h;
+	struct handle_words w;
+	const char *end;
+	size_t n = 0;
+
+	if (!text || !out)
+		return kedge_reason(-EINVAL, "an argument is NULL");
+	while (isspace((unsigned char)*text))
+		text++;
+	if (strncmp(text, PREFIX, PREFIX_LEN) != 0)
+		return kedge_reason(-EINVAL, "it does not begin with \"" PREFIX "\"");
+	text += PREFIX_LEN;
+	if (sodium_base642bin(h.bytes, sizeof(h.bytes), text, strnlen(text, KEDGE_HANDLE_TEXT),
+			      NULL, &n, &end, VARIANT) ||
+	    n != sizeof(h.bytes))
+		return kedge_reason(-EINVAL, "it was cut, or has letters that a handle has not");
+	while (isspace((unsigned char)*end))
+		end++;
+	if (*end || !handle_read(&h, &w))
+		return kedge_reason(-EINVAL, "it is no handle of this version");
+	*out = h;
+	return 0;
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Accesses of a peer: through the gate (gate.h), a copy, and out again. In the gate nothing is
+ * waited for and no system call is made, but where the region has grown since the last look
+ * at its file: the owner waits for all that is inside.
+ *
+ * Whether the owner lives the connection says. To ask it each time would cost more than a
+ * small access does, so it is asked once a tick of the coarse clock, some milliseconds. An
+ * access in that time after the owner's end goes to memory that has no owner, and is lost
+ * as one right before would be.
+ */
+#include <inttypes.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "region/peer/remote.h"
+
+/* As long as it waits without a look whether the owner lives. */
+#define SLICE_NS 20000000u
+
+struct access {
+	struct kedge_remote *r;
+	uint64_t offset;
+	uint64_t len;
+	uint64_t begun;
+	int timeout_ms;
+};
+
+static int has_ended(struct kedge_remote *r)
+{
+	int err = atomic_load_explicit(&r->ended, memory_order_relaxed);
+
+	if (!err)
+		return 0;
+	return kedge_reason(-err, "the region's owner, process %d, has ended or has closed the "
+			    "connection", (int)r->owner);
+}
+
+static int look_at_owner(struct kedge_remote *r)
+{
+	ssize_t n = -1;
+	char c;
+
+	/* The program may have closed it. */
+	if (r->sock.fd >= 0 && fd_same(r->sock.fd, &r->sock.id))
+		n = recv(r->sock.fd, &c, 1, MSG_PEEK | MSG_DONTWAIT);
+	else
+		errno = EBADF;
+	if (n >= 0 || (errno != EAGAIN && errno != EINTR))
+		atomic_store(&r->ended, ECONNRESET);
+	return has_ended(r);
+}
+
+static int over(int err)
+{
+	switch (err) {
+	case EKEYEXPIRED:
+		return kedge_reason(-err, "the handle's time is over: ask the owner for another");
+	case EKEYREVOKED:
+		return kedge_reason(-err, "the owner has revoked the handle, or closed the region");
+	}
+	return kedge_reason(-EPROTO, "the region's owner ends it with error %d", err);
+}
+
+/* Once a tick. */
+static int check_owner(struct kedge_remote *r)
+{
+	const uint64_t now = clock_coarse_ns(), expires = atomic_load(&r->gate->expires);
+
+	if (now == atomic_load_explicit(&r->looked, memory_order_relaxed))
+		return has_ended(r);
+	atomic_store_explicit(&r->looked, now, memory_order_relaxed);
+	if (expires && now >= expires)
+		return over(EKEYEXPIRED);
+	return look_at_owner(r);
+}
+
+static int wait_at(struct access *a, uint32_t state)
+{
+	const struct timespec slice = { 0, SLICE_NS };
+	const uint64_t now = clock_ns();
+	struct timespec left = slice;
+	uint64_t limit;
+	int rc;
+
+	if (!a->begun)
+		a->begun = now;
+	if (a->timeout_ms >= 0) {
+		limit = a->begun + (uint64_t)a->timeout_ms * 1000000u;
+		if (now >= limit)
+			return kedge_reason(-ETIMEDOUT, "the owner, process %d, has suspended the "
+					    "region for %d ms", (int)a->r->owner, a->timeout_ms);
+		if (limit - now < SLICE_NS)
+			left.tv_nsec = (long)(limit - now);
+	}
+	syscall(SYS_futex, &a->r->gate->state, FUTEX_WAIT, state, &left, NULL, 0);
+	rc = look_at_owner(a->r);
+	return rc ? rc : check_owner(a->r);
+}
+
+static int beyond(const struct access *a, uint64_t has)
+{
+	return kedge_reason(-EFAULT, "%" PRIu64 " bytes from %" PRIu64 " on are not all there: "
+			    "the region has %" PRIu64 " of what the handle gives", a->len,
+			    a->offset, has);
+}
+
+/* Inside. What the owner says is true for as much as the file has. */
+static bool is_there(struct access *a, uint64_t *has)
+{
+	struct kedge_remote *r = a->r;
+	const uint64_t len = atomic_load(&r->gate->len);
+
+	*has = len;
+	if (len > r->max_len || a->offset > len || a->len > len - a->offset)
+		return false;
+	if (a->offset + a->len > atomic_load_explicit(&r->sure, memory_order_relaxed))
+		atomic_store_explicit(&r->sure, remote_size(r), memory_order_relaxed);
+	*has = atomic_load_explicit(&r->sure, memory_order_relaxed);
+	return a->offset + a->len <= *has;
+}
+
+/* 0: the access is inside, and may go on to its bytes. */
+static int begin(struct access *a)
+{
+	struct gate *g = a->r->gate;
+	uint32_t state;
+	uint64_t has;
+	int rc = check_owner(a->r);
+
+	while (!rc) {
+		state = gate_enter(g);
+		if (!state)
+			break;
+		rc = state & GATE_ENDED ? over((int)atomic_load(&g->why)) : wait_at(a, state);
+	}
+	if (rc || is_there(a, &has))
+		return rc;
+	gate_leave(g);
+	return beyond(a, has);
+}
+
+static int check(const struct kedge_remote *r, uint32_t access)
+{
+	if (!r)
+		return kedge_reason(-EINVAL, "the remote region is NULL");
+	if (r->pid != getpid())
+		return kedge_reason(-ECHILD, "it was opened by the process that this one was "
+				    "forked from: open the handle here");
+	if (!(r->access & access))
+		return kedge_reason(-EACCES, "the handle does not give that access");
+	return 0;
+}
+
+KEDGE_API int kedge_remote_put(struct kedge_remote *r, uint64_t offset, const void *data,
+			       size_t len, int timeout_ms)
+{
+	struct access a = { r, offset, len, 0, timeout_ms };
+	int rc = check(r, KEDGE_HANDLE_WRITE);
+
+	if (!rc && len && !data)
+		rc = kedge_reason(-EINVAL, "the data is NULL");
+	if (rc || !len)
+		return rc;
+	rc = begin(&a);
+	if (rc)
+		return rc;
+	memcpy(r->at + offset, data, len);
+	gate_leave(r->gate);
+	return 0;
+}
+
+KEDGE_API int kedge_remote_get(struct kedge_remote *r, uint64_t offset, void *data, size_t len,
+			       int timeout_ms)
+{
+	struct access a = { r, offset, len, 0, timeout_ms };
+	int rc = check(r, KEDGE_HANDLE_READ);
+
+	if (!rc && len && !data)
+		rc = kedge_reason(-EINVAL, "the data is NULL");
+	if (rc || !len)
+		return rc;
+	rc = begin(&a);
+	if (rc)
+		return rc;
+	memcpy(data, r->at + offset, len);
+	gate_leave(r->gate);
+	return 0;
+}
+
+/* The handle begins at a multiple of 8 of the region. */
+static int begin_atomic(struct access *a)
+{
+	int rc = check(a->r, KEDGE_HANDLE_ATOMIC);
+
+	if (!rc && a->offset % sizeof(uint64_t))
+		rc = kedge_reason(-EINVAL, "the offset is no multiple of 8");
+	return rc ? rc : begin(a);
+}
+
+KEDGE_API int kedge_remote_fetch_add(struct kedge_remote *r, uint64_t offset, uint64_t add,
+				     uint64_t *old, int timeout_ms)
+{
+	struct access a = { r, offset, sizeof(uint64_t), 0, timeout_ms };
+	int rc = begin_atomic(&a);
+	uint64_t was;
+
+	if (rc)
+		return rc;
+	was = __atomic_fetch_add((uint64_t *)(void *)(r->at + offset), add, __ATOMIC_SEQ_CST);
+	gate_leave(r->gate);
+	if (old)
+		*old = was;
+	return 0;
+}
+
+KEDGE_API int kedge_remote_compare_swap(struct kedge_remote *r, uint64_t offset,
+					uint64_t expected, uint64_t desired, uint64_t *old,
+					int timeout_ms)
+{
+	struct access a = { r, offset, sizeof(uint64_t), 0, timeout_ms };
+	int rc = begin_atomic(&a);
+
+	if (rc)
+		return rc;
+	__atomic_compare_exchange_n((uint64_t *)(void *)(r->at + offset), &expected, desired,
+				    false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+	gate_leave(r->gate);
+	if (old)
+		*old = expected;
+	return 0;
+}

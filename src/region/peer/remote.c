@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * A handle is shown to its owner, which sends the gate and the memory. Both are checked: the
+ * owner is of this user, or this is root, and the files cannot be made shorter under the
+ * mapping.
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "base/process/cancel.h"
+#include "base/process/own.h"
+#include "region/peer/remote.h"
+#include "region/wire.h"
+
+#define INFO_V1 STRUCT_END(struct kedge_remote_info, pad)
+#define MOST_MS 86400000
+
+struct reply {
+	struct region_answer a;
+	int fd[2]; /* the gate's, and the region's */
+};
+
+/* ---- asking ---- */
+
+static int no_owner(int err)
+{
+	switch (err) {
+	case ECONNREFUSED:
+	case ECONNRESET:
+	case EPIPE:
+		return kedge_reason(-ECONNREFUSED, "the region's owner has ended, or is in another "
+				    "network namespace");
+	case EAGAIN:
+	case EINPROGRESS:
+		return kedge_reason(-ETIMEDOUT, "the region's owner does not answer: is it "
+				    "stopped?");
+	}
+	return kedge_reason(-err, "the region's owner cannot be asked: error %d", err);
+}
+
+static int connect_to(struct kedge_remote *r, uint64_t name, int timeout_ms)
+{
+	const int ms = timeout_ms < 0 || timeout_ms > MOST_MS ? MOST_MS : timeout_ms;
+	/* 0 would be no limit. */
+	const struct timeval wait = { .tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000 + 1 };
+	struct ucred owner = { 0 };
+	socklen_t len = sizeof(owner), a_len;
+	struct sockaddr_un a;
+	int rc = clofork_begin();
+
+	if (!rc)
+		rc = clofork_end(&r->sock, socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+	if (rc)
+		return rc;
+	setsockopt(r->sock.fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
+	setsockopt(r->sock.fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait));
+	a_len = handle_address(name, &a);
+	while (connect(r->sock.fd, (const struct sockaddr *)&a, a_len))
+		if (errno != EINTR)
+			return no_owner(errno);
+	if (getsockopt(r->sock.fd, SOL_SOCKET, SO_PEERCRED, &owner, &len))
+		return kedge_reason(-errno, "SO_PEERCRED: error %d", errno);
+	if (geteuid() && owner.uid != geteuid())
+		return kedge_reason(-EACCES, "the region's owner is of user %u", owner.uid);
+	r->owner = owner.pid;
+	return 0;
+}
+
+static int receive(int sock, struct reply *reply)
+{
+	char space[CMSG_SPACE(2 * sizeof(int))] = { 0 };
+	struct iovec iov = { &reply->a, sizeof(reply->a) };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1,
+			    .msg_control = space, .msg_controllen = sizeof(space) };
+	const struct cmsghdr *c;
+	ssize_t n;
+
+	while ((n = recvmsg(sock, &m, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR)
+		;
+	if (n <= 0)
+		return no_owner(n ? errno : ECONNRESET);
+	c = CMSG_FIRSTHDR(&m);
+	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
+		memcpy(reply->fd, CMSG_DATA(c), c->cmsg_len - CMSG_LEN(0));
+	if (m.msg_flags & MSG_CTRUNC)
+		return error_no_fd(EMFILE);
+	if (n != (ssize_t)sizeof(reply->a) || reply->a.magic != REGION_MAGIC ||
+	    reply->a.version != REGION_VERSION)
+		return kedge_reason(-EPROTO, "the region's owner is of another version of kedge");
+	return 0;
+}
+
+static int refused(int rc)
+{
+	switch (rc) {
+	case -EKEYREJECTED:
+		return kedge_reason(rc, "the owner has no such handle");
+	case -EKEYREVOKED:
+		return kedge_reason(rc, "the owner has revoked the handle, or closed the region");
+	case -EKEYEXPIRED:
+		return kedge_reason(rc, "the handle's time is over: ask the owner for another");
+	case -EACCES:
+		return kedge_reason(rc, "the region's owner is of another user");
+	case -EMFILE:
+	case -ENFILE:
+		return kedge_reason(rc, "the region's owner has no descriptor left: raise its "
+				    "ulimit -n");
+	}
+	return kedge_reason(rc < 0 && rc > -4096 ? rc : -EPROTO, "the region's owner refuses: "
+			    "error %d", -rc);
+}
+
+static int ask(struct kedge_remote *r, const struct kedge_handle *h, struct reply *reply)
+{
+	const struct region_ask q = { REGION_MAGIC, REGION_VERSION, *h };
+	ssize_t n;
+	int rc;
+
+	while ((n = send(r->sock.fd, &q, sizeof(q), MSG_NOSIGNAL)) < 0 && errno == EINTR)
+		;
+	/* One that turned this peer away has said why. */
+	if (n < 0 && errno != EPIPE && errno != ECONNRESET)
+		return no_owner(errno);
+	rc = receive(r->sock.fd, reply);
+	if (rc || !reply->a.rc)
+		return rc;
+	return refused(reply->a.rc);
+}
+
+/* ---- what it sends ---- */
+
+static int strange(void)
+{
+	return kedge_reason(-EPROTO, "what the region's owner sends is no region");
+}
+
+static bool cannot_shrink(int fd)
+{
+	const int seals = fcntl(fd, F_GET_SEALS);
+
+	return seals >= 0 && seals & F_SEAL_SHRINK;
+}
+
+static int map_gate(struct kedge_remote *r, int fd)
+{
+	struct stat st;
+
+	if (!cannot_shrink(fd) || fstat(fd, &st) || st.st_size < (off_t)sizeof(struct gate))
+		return strange();
+	r->gate = own_map_file(kedge__page_size(), fd, 0);
+	if (!r->gate)
+		return kedge_reason(-ENOMEM, "no memory for the page that is shared with the "
+				    "owner: error %d", errno);
+	if (madvise(r->gate, kedge__page_size(), MADV_DONTFORK))
+		return kedge_reason(-errno, "madvise: error %d", errno);
+	return 0;
+}
+
+/* All that it may become, from the page on that has the first byte. */
+static int map_pages(struct kedge_remote *r, const struct region_answer *a)
+{
+	const int prot = a->access & ~KEDGE_HANDLE_READ ? PROT_READ | PROT_WRITE : PROT_READ;
+	const uint64_t page = a->page_size;
+	uint64_t skip;
+
+	if (page < kedge__page_size() || page & (page - 1) || a->offset > INT64_MAX / 2 ||
+	    !a->max_len || a->max_len > INT64_MAX / 2 || a->offset % 8 ||
+	    !cannot_shrink(r->file.fd))
+		return strange();
+	skip = a->offset & (page - 1);
+	r->base_len = round_up(skip + a->max_len, page);
+	/* Not readable before a child cannot have it. */
+	r->base = mmap(NULL, r->base_len, PROT_NONE, MAP_SHARED | MAP_NORESERVE, r->file.fd,
+		       (off_t)(a->offset - skip));
+	if (r->base == MAP_FAILED) {
+		r->base = NULL;
+		return kedge_reason(-ENOMEM, "no %llu MiB of addresses for the region: RLIMIT_AS "
+				    "(ulimit -v) may be lower",
+				    (unsigned long long)r->base_len >> 20);
+	}
+	if (madvise(r->base, r->base_len, MADV_DONTFORK) || mprotect(r->base, r->base_len, prot))
+		return kedge_reason(-errno, "the region cannot be mapped: error %d", errno);
+	r->at = r->base + skip;
+	r->access = a->access;
+	r->max_len = a->max_len;
+	r->file_off = a->offset;
+	return 0;
+}
+
+uint64_t remote_size(const struct kedge_remote *r)
+{
+	struct stat st;
+
+	if (r->file.fd < 0 || !fd_same(r->file.fd, &r->file.id) || fstat(r->file.fd, &st) ||
+	    (uint64_t)st.st_size < r->file_off)
+		return atomic_load_explicit(&r->sure, memory_order_relaxed);
+	return (uint64_t)st.st_size - r->file_off;
+}
+
+static int take(struct kedge_remote *r, const struct kedge_handle *h)
+{
+	struct reply reply = { .fd = { -1, -1 } };
+	int rc = ask(r, h, &reply);
+
+	if (!rc && (reply.fd[0] < 0 || reply.fd[1] < 0))
+		rc = strange();
+	if (!rc && !clofork_begin()) {
+		rc = clofork_end(&r->file, fd_move_up(reply.fd[1]));
+		reply.fd[1] = -1;
+	} else if (!rc) {
+		rc = kedge_reason(-ENOMEM, "no memory for a descriptor's entry");
+	}
+	if (!rc)
+		rc = map_gate(r, reply.fd[0]);
+	if (!rc)
+		rc = map_pages(r, &reply.a);
+	if (!rc)
+		atomic_store(&r->sure, remote_size(r));
+	if (reply.fd[0] >= 0)
+		close(reply.fd[0]);
+	if (reply.fd[1] >= 0)
+		close(reply.fd[1]);
+	return rc;
+}
+
+/* ---- calls ---- */
+
+static int check_handle(const struct kedge_handle *h, struct handle_words *w)
+{
+	uint64_t host;
+	int rc;
+
+	if (!handle_read(h, w))
+		return kedge_reason(-EINVAL, "it is no handle");
+	rc = handle_host(&host);
+	if (rc)
+		return rc;
+	return host == w->host ? 0 : kedge_reason(-EHOSTUNREACH, "the region is on another host, "
+						  "or that was started anew since");
+}
+
+static void end(struct kedge_remote *r)
+{
+	if (r->pid == getpid()) {
+		clofork_close(&r->sock);
+		clofork_close(&r->file);
+		if (r->base)
+			munmap(r->base, r->base_len);
+		if (r->gate)
+			own_unmap(r->gate, kedge__page_size());
+	}
+	free(r);
+}
+
+KEDGE_API int kedge_remote_open(const struct kedge_handle *h, int timeout_ms,
+				struct kedge_remote **out)
+{
+	struct handle_words w;
+	struct kedge_remote *r;
+	int rc;
+
+	NO_CANCEL();
+	if (!h || !out)
+		return kedge_reason(-EINVAL, "an argument is NULL");
+	rc = check_handle(h, &w);
+	if (!rc)
+		rc = clofork_ready();
+	if (rc)
+		return rc;
+	r = calloc(1, sizeof(*r));
+	if (!r)
+		return kedge_reason(-ENOMEM, "no memory for a remote region");
+	r->pid = getpid();
+	clofork_init(&r->sock);
+	clofork_init(&r->file);
+	rc = connect_to(r, w.name, timeout_ms);
+	if (!rc)
+		rc = take(r, h);
+	if (rc)
+		end(r);
+	else
+		*out = r;
+	return rc;
+}
+
+KEDGE_API void kedge_remote_close(struct kedge_remote *r)
+{
+	NO_CANCEL();
+	if (r)
+		end(r);
+}
+
+KEDGE_API int kedge_remote_query(struct kedge_remote *r, struct kedge_remote_info *user)
+{
+	struct kedge_remote_info info = { .size = sizeof(info) };
+
+	if (!r || !user)
+		return kedge_reason(-EINVAL, "an argument is NULL");
+	if (r->pid != getpid())
+		return kedge_reason(-ECHILD, "it was opened by the process that this one was "
+				    "forked from: open the handle here");
+	info.access = r->access;
+	info.len = atomic_load(&r->gate->len);
+	info.max_len = r->max_len;
+	info.pid = (uint32_t)r->owner;
+	return kedge__info_copy(user, INFO_V1, &info, sizeof(info));
+}

@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The thread "kedge-handles": peers come to it with a handle, are given what it is of, and
+ * stay connected, so that it hears when one ends. It runs in the table of descriptors of
+ * the keeper, which starts it. Accesses do not involve it.
+ *
+ * Whoever knows the socket's name can connect, so peers that have not shown a handle yet are
+ * few, and the oldest makes room; another user's is refused. A wrong handle ends the
+ * connection: guessing 128 bits takes a connection a try.
+ */
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <sodium.h>
+
+#include "base/base.h"
+#include "base/process/own.h"
+#include "base/process/service.h"
+#include "base/process/thread.h"
+#include "region/keeper.h"
+#include "region/share.h"
+
+#define BACKLOG 128
+#define ASKING	64 /* peers that have not shown a handle */
+#define TRIES	8
+
+static struct sig_lock serve_lock = SIG_LOCK_INIT; /* guards: */
+static bool runs;
+static struct service service;
+
+/* The thread's; set before it starts. */
+static pthread_t thread;
+static uint64_t name;
+static int listener, epoll, stop, spare;
+static struct conn *asking[ASKING];
+static unsigned int asking_next;
+static struct list conns; /* by @of_all: those that have shown one, and the others */
+
+/* ---- one peer ---- */
+
+static void forget_asking(const struct conn *c)
+{
+	unsigned int i;
+
+	for (i = 0; i < ASKING; i++)
+		if (asking[i] == c)
+			asking[i] = NULL;
+}
+
+static void end_conn(struct conn *c)
+{
+	sig_lock_blocked(&shares_lock);
+	gate_take(c);
+	sig_unlock_blocked(&shares_lock);
+	forget_asking(c);
+	list_remove(&c->of_all);
+	if (c->gate)
+		own_unmap(c->gate, kedge__page_size());
+	close(c->fd);
+	free(c);
+}
+
+static void refuse(int fd, int rc)
+{
+	struct region_answer a = { .magic = REGION_MAGIC, .version = REGION_VERSION, .rc = rc };
+
+	send(fd, &a, sizeof(a), MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/* A page that cannot be made shorter under a mapping of it. */
+static int make_gate(struct conn *c)
+{
+	int fd = memfd_create("kedge-gate", MFD_CLOEXEC | MFD_ALLOW_SEALING), rc = 0;
+
+	if (fd < 0)
+		return -errno;
+	if (ftruncate(fd, (off_t)kedge__page_size()) ||
+	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+		rc = -errno;
+	if (!rc)
+		c->gate = own_map_file(kedge__page_size(), fd, 0);
+	if (!rc && !c->gate)
+		rc = -ENOMEM;
+	if (!rc && madvise(c->gate, kedge__page_size(), MADV_DONTFORK))
+		rc = -errno;
+	if (rc)
+		close(fd);
+	return rc ? rc : fd;
+}
+
+/* The region's memfd, for as much as the handle gives. */
+static int open_pages(const struct slot *s)
+{
+	char path[48];
+	int fd;
+
+	if (s->access & ~KEDGE_HANDLE_READ)
+		fd = fcntl(s->region->fd, F_DUPFD_CLOEXEC, 0);
+	else if (snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", s->region->fd) > 0)
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
+}
+
+static int send_answer(int to, const struct region_answer *a, const int fd[2])
+{
+	char space[CMSG_SPACE(2 * sizeof(int))] = { 0 };
+	struct iovec iov = { (void *)(uintptr_t)a, sizeof(*a) };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1,
+			    .msg_control = space, .msg_controllen = sizeof(space) };
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(2 * sizeof(int));
+	memcpy(CMSG_DATA(c), fd, 2 * sizeof(int));
+	return sendmsg(to, &m, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof(*a) ? 0 : -errno;
+}
+
+static void fill_answer(struct region_answer *a, const struct slot *s)
+{
+	*a = (struct region_answer){ .magic = REGION_MAGIC, .version = REGION_VERSION,
+				     .access = s->access, .offset = s->offset,
+				     .max_len = s->len, .page_size = s->region->page_size };
+}
+
+/* With shares_lock, so that the region is not closed meanwhile. */
+static int let_in(struct conn *c, struct slot *s)
+{
+	struct region_answer a;
+	int fd[2], rc;
+
+	fd[0] = make_gate(c);
+	if (fd[0] < 0)
+		return fd[0];
+	fd[1] = open_pages(s);
+	rc = fd[1] < 0 ? fd[1] : 0;
+	if (!rc) {
+		fill_answer(&a, s);
+		gate_open_to(c, s);
+		rc = send_answer(c->fd, &a, fd);
+	}
+	if (rc)
+		gate_take(c);
+	if (fd[1] >= 0)
+		close(fd[1]);
+	close(fd[0]);
+	return rc;
+}
+
+static int hear(struct conn *c)
+{
+	struct region_ask ask;
+	struct handle_words w;
+	struct slot *s;
+	ssize_t n;
+	int rc;
+
+	n = recv(c->fd, &ask, sizeof(ask), MSG_DONTWAIT | MSG_TRUNC);
+	if (n != (ssize_t)sizeof(ask) || ask.magic != REGION_MAGIC ||
+	    ask.version != REGION_VERSION || !handle_read(&ask.handle, &w))
+		return -EPROTO;
+	sig_lock_blocked(&shares_lock);
+	rc = slot_find(&w, &s);
+	if (!rc)
+		rc = let_in(c, s);
+	sig_unlock_blocked(&shares_lock);
+	return rc;
+}
+
+/* A peer that has shown a handle says no more: its connection ends. */
+static void serve(struct conn *c, uint32_t events)
+{
+	int rc;
+
+	if (c->gate || !(events & EPOLLIN)) {
+		end_conn(c);
+		return;
+	}
+	forget_asking(c);
+	rc = hear(c);
+	if (rc) {
+		refuse(c->fd, rc);
+		end_conn(c);
+	}
+}
+
+/* ---- those that come ---- */
+
+static bool is_foreign(int fd, pid_t *pid)
+{
+	struct ucred peer = { 0 };
+	socklen_t len = sizeof(peer);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len))
+		return true;
+	*pid = peer.pid;
+	return peer.uid && peer.uid != geteuid();
+}
+
+static void add(int fd)
+{
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLRDHUP };
+	struct conn *c = calloc(1, sizeof(*c));
+	struct conn **place = &asking[asking_next++ % ASKING];
+	int rc = c ? 0 : -ENOMEM;
+
+	if (!rc && is_foreign(fd, &c->pid))
+		rc = -EACCES;
+	ev.data.ptr = c;
+	if (!rc && epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &ev))
+		rc = -errno;
+	if (rc) {
+		refuse(fd, rc);
+		close(fd);
+		free(c);
+		return;
+	}
+	if (*place)
+		end_conn(*place);
+	*place = c;
+	c->fd = fd;
+	list_add_tail(&conns, &c->of_all);
+}
+
+/* The table is full: the peer is told, by the descriptor that is kept for that. */
+static void turn_away(int err)
+{
+	int fd;
+
+	close(spare);
+	fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	if (fd >= 0) {
+		refuse(fd, -err);
+		close(fd);
+	}
+	spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+static void come(void)
+{
+	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+
+	if (fd >= 0)
+		add(fd);
+	else if (errno == EMFILE || errno == ENFILE)
+		turn_away(errno);
+}
+
+/* ---- the thread ---- */
+
+static void *run(void *unused)
+{
+	struct epoll_event ev;
+
+	(void)unused;
+	prctl(PR_SET_NAME, "kedge-handles");
+	for (;;) {
+		/* One at a time: what one event ends may have had the next. */
+		if (epoll_wait(epoll, &ev, 1, -1) < 1)
+			continue;
+		if (ev.data.ptr == &stop)
+			break;
+		if (ev.data.ptr == &listener)
+			come();
+		else
+			serve(ev.data.ptr, ev.events);
+	}
+	return NULL;
+}
+
+static int watch(int fd, void *what)
+{
+	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = what };
+
+	return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &ev) ? -errno : 0;
+}
+
+static int listen_somewhere(void)
+{
+	struct sockaddr_un a;
+	int try;
+
+	listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (listener < 0)
+		return -errno;
+	for (try = 0; try < TRIES; try++) {
+		randombytes_buf(&name, sizeof(name));
+		if (!bind(listener, (struct sockaddr *)&a, handle_address(name, &a)))
+			return listen(listener, BACKLOG) ? -errno : 0;
+	}
+	return -errno;
+}
+
+static void close_all(void)
+{
+	const int fd[] = { listener, epoll, stop, spare };
+	struct list *l, *tmp;
+	unsigned int i;
+
+	list_for_each_safe(l, tmp, &conns)
+		end_conn(list_entry(l, struct conn, of_all));
+	for (i = 0; i < sizeof(fd) / sizeof(*fd); i++)
+		if (fd[i] >= 0)
+			close(fd[i]);
+	listener = epoll = stop = spare = -1;
+}
+
+static int open_all(void)
+{
+	int rc = listen_somewhere();
+
+	epoll = epoll_create1(EPOLL_CLOEXEC);
+	stop = eventfd(0, EFD_CLOEXEC);
+	spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	if (!rc && (epoll < 0 || stop < 0 || spare < 0))
+		rc = -errno;
+	if (!rc)
+		rc = watch(listener, &listener);
+	if (!rc)
+		rc = watch(stop, &stop);
+	return rc;
+}
+
+/* By the keeper: the thread has its table of descriptors then, and its signals. */
+static int start(void *unused)
+{
+	int rc;
+
+	(void)unused;
+	list_init(&conns);
+	rc = open_all();
+	if (!rc)
+		rc = thread_start(&thread, run, NULL);
+	if (rc)
+		close_all();
+	return rc;
+}
+
+static int say_stop(void *unused)
+{
+	(void)unused;
+	return eventfd_write(stop, 1);
+}
+
+static int finish(void *unused)
+{
+	(void)unused;
+	close_all();
+	return 0;
+}
+
+/* ---- the others ---- */
+
+/* Before the keeper's is ended, as it began later. */
+static void end_thread(struct service *s)
+{
+	(void)s;
+	if (!keeper_call(say_stop, NULL))
+		pthread_join(thread, NULL);
+	keeper_call(finish, NULL);
+}
+
+static void end(void)
+{
+	sig_lock(&serve_lock);
+	if (runs && service_end(&service))
+		end_thread(&service);
+	runs = false;
+	sig_unlock(&serve_lock);
+}
+
+static int begin(void)
+{
+	int rc;
+
+	service.end = end_thread;
+	rc = service_begin(&service);
+	if (rc)
+		return kedge_reason(rc, "no memory for a thread");
+	rc = keeper_call(start, NULL);
+	if (!rc) {
+		service_runs(&service);
+		keeper_before_end(end);
+		return 0;
+	}
+	service_end(&service);
+	return error_no_fd(-rc) ? error_no_fd(-rc)
+				: kedge_reason(rc, "no thread can be made to answer peers: "
+					       "error %d", -rc);
+}
+
+int serve_use(uint64_t *socket_name)
+{
+	int rc = 0;
+
+	sig_lock(&serve_lock);
+	if (!runs)
+		rc = begin();
+	runs = !rc;
+	*socket_name = name;
+	sig_unlock(&serve_lock);
+	return rc;
+}
+
+/* A child has neither the parent's gates nor its descriptors. */
+void serve_forget(void)
+{
+	sig_lock_init(&serve_lock);
+	runs = false;
+	memset(asking, 0, sizeof(asking));
+}

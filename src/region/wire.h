@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What a handle has in it, and the two messages by which a peer gets what it is of. They are
+ * SOCK_SEQPACKET packets on one host, in its byte order. The connection stays: its end tells
+ * each side that the other one has ended.
+ */
+#ifndef REGION_WIRE_H
+#define REGION_WIRE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <kedge/handle.h>
+
+#define KEY_LEN 16
+
+/*
+ * @slot, @generation: where the owner finds it, and of what it has had there it is
+ * @host:    of the owner
+ * @name:    of the owner's socket
+ * @key:     random; the owner compares it
+ * @place:   zero: room for an address of a network
+ */
+struct handle_words {
+	char magic[4];
+	uint32_t slot;
+	uint32_t generation;
+	uint32_t zero;
+	uint64_t host;
+	uint64_t name;
+	unsigned char key[KEY_LEN];
+	unsigned char place[16];
+};
+
+_Static_assert(sizeof(struct handle_words) == sizeof(struct kedge_handle), "one is the other");
+
+/* False: it is none. */
+bool handle_read(const struct kedge_handle *h, struct handle_words *w);
+void handle_write(const struct handle_words *w, struct kedge_handle *h);
+/* A number of this host's, since it was started: 0 or a negative errno. */
+int handle_host(uint64_t *host);
+/* Returns the length. */
+socklen_t handle_address(uint64_t name, struct sockaddr_un *a);
+
+#define REGION_MAGIC   0x6b726567u
+#define REGION_VERSION 1u
+
+struct region_ask {
+	uint32_t magic;
+	uint32_t version;
+	struct kedge_handle handle;
+};
+
+/* With @rc 0 it has two descriptors: the gate's memfd and the region's. */
+struct region_answer {
+	uint32_t magic;
+	uint32_t version;
+	int32_t rc;
+	uint32_t access;
+	uint64_t offset;  /* of the handle's first byte in the region's memfd */
+	uint64_t max_len; /* from there on */
+	uint64_t page_size;
+	char reason[128];
+};
+
+#endif /* REGION_WIRE_H */

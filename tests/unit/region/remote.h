@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Regions and their peers, as tests of handles have them. */
+#ifndef TESTS_REGION_REMOTE_H
+#define TESTS_REGION_REMOTE_H
+
+#include <errno.h>
+#include <stdint.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../core.h"
+
+#define LEN	((size_t)256 << 10)
+#define SOON_MS 10000 /* what comes in time comes before */
+
+static struct kedge_region *region;
+static struct kedge_handle handle;
+static struct kedge_remote *remote;
+
+static inline char *region_at(void)
+{
+	struct kedge_region_info info = { .size = sizeof(info) };
+
+	assert_int_equal(kedge_region_query(region, &info), 0);
+	return (char *)(uintptr_t)info.addr;
+}
+
+static inline void advertise(const struct kedge_handle_opts *o)
+{
+	int rc = kedge_region_advertise(region, o, &handle);
+
+	if (rc)
+		fail_msg("%s", kedge_strerror(rc));
+}
+
+static inline struct kedge_remote *open_it(void)
+{
+	struct kedge_remote *r = NULL;
+	int rc = kedge_remote_open(&handle, SOON_MS, &r);
+
+	if (rc)
+		fail_msg("%s", kedge_strerror(rc));
+	return r;
+}
+
+static inline void make_region(size_t len, const struct kedge_handle_opts *o)
+{
+	int rc = kedge_region_create(len, NULL, &region);
+
+	if (rc)
+		fail_msg("%s", kedge_strerror(rc));
+	advertise(o);
+}
+
+static inline void begin(const struct kedge_handle_opts *o)
+{
+	make_region(LEN, o);
+	remote = open_it();
+}
+
+static inline void end(void)
+{
+	kedge_remote_close(remote);
+	kedge_region_close(region);
+}
+
+static inline uint64_t has(struct kedge_remote *r)
+{
+	struct kedge_remote_info info = { .size = sizeof(info) };
+
+	assert_int_equal(kedge_remote_query(r, &info), 0);
+	return info.len;
+}
+
+/* A child that has ended by itself, with 0. */
+static inline void reap(pid_t pid)
+{
+	int status;
+
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+#endif /* TESTS_REGION_REMOTE_H */

@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Handles and what peers do by them, as a program uses them. */
+#include <ctype.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "remote.h"
+
+/* ---- handles ---- */
+
+static void a_handle_is_the_same_as_text(void **state)
+{
+	char text[KEDGE_HANDLE_TEXT], spaced[KEDGE_HANDLE_TEXT + 8];
+	struct kedge_handle h;
+
+	make_region(LEN, NULL);
+	assert_int_equal(kedge_handle_print(&handle, text, sizeof(text)), 0);
+	assert_int_equal(strncmp(text, "kedge1:", 7), 0);
+	snprintf(spaced, sizeof(spaced), " %s\n", text);
+	assert_int_equal(kedge_handle_parse(spaced, &h), 0);
+	assert_memory_equal(&h, &handle, sizeof(h));
+	assert_int_equal(kedge_handle_print(&handle, text, sizeof(text) - 1), -ENOBUFS);
+	kedge_region_close(region);
+}
+
+static void what_is_no_handle_is_refused(void **state)
+{
+	char text[KEDGE_HANDLE_TEXT], longer[2 * KEDGE_HANDLE_TEXT];
+	struct kedge_handle h, zero = { { 0 } };
+	size_t i;
+
+	make_region(LEN, NULL);
+	kedge_handle_print(&handle, text, sizeof(text));
+	snprintf(longer, sizeof(longer), "%s%s", text, text + 7);
+	assert_int_equal(kedge_handle_parse(longer, &h), -EINVAL);
+	snprintf(longer, sizeof(longer), "%s x", text);
+	assert_int_equal(kedge_handle_parse(longer, &h), -EINVAL);
+	for (i = strlen(text); i-- > 0;) {
+		text[i] = '\0';
+		assert_int_equal(kedge_handle_parse(text, &h), -EINVAL);
+	}
+	assert_int_equal(kedge_handle_parse("kedge1:!!", &h), -EINVAL);
+	assert_int_equal(kedge_handle_parse(NULL, &h), -EINVAL);
+	assert_int_equal(kedge_remote_open(&zero, 0, &remote), -EINVAL);
+	assert_int_equal(kedge_remote_open(NULL, 0, &remote), -EINVAL);
+	kedge_region_close(region);
+}
+
+static void a_guess_is_refused(void **state)
+{
+	struct kedge_remote *r;
+	size_t i;
+	int rc;
+
+	begin(NULL);
+	for (i = 0; i < sizeof(handle); i++) {
+		handle.bytes[i] ^= 1;
+		rc = kedge_remote_open(&handle, SOON_MS, &r);
+		assert_true(rc == -EKEYREJECTED || rc == -EINVAL || rc == -EHOSTUNREACH ||
+			    rc == -ECONNREFUSED);
+		handle.bytes[i] ^= 1;
+	}
+	r = open_it();
+	assert_int_equal(kedge_remote_put(r, 0, "x", 1, 0), 0);
+	kedge_remote_close(r);
+	end();
+}
+
+/* ---- accesses ---- */
+
+static void another_process_puts_and_gets(void **state)
+{
+	const char *at;
+	char got[64];
+	pid_t pid;
+
+	need_threads_after_fork();
+	make_region(LEN, NULL);
+	memcpy(region_at() + 4096, "the owner's", 12);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid) {
+		CHILD_CHECK(!kedge_remote_open(&handle, SOON_MS, &remote));
+		CHILD_CHECK(!kedge_remote_get(remote, 4096, got, 12, 0));
+		CHILD_CHECK(!strcmp(got, "the owner's"));
+		CHILD_CHECK(!kedge_remote_put(remote, LEN - 6, "peers", 6, 0));
+		kedge_remote_close(remote);
+		_exit(0);
+	}
+	reap(pid);
+	at = region_at();
+	assert_string_equal(at + LEN - 6, "peers");
+	kedge_region_close(region);
+}
+
+static void what_is_beyond_fails_alone(void **state)
+{
+	char c[16] = { 0 };
+	uint64_t old;
+
+	begin(NULL);
+	assert_int_equal(kedge_remote_put(remote, LEN, c, 1, 0), -EFAULT);
+	assert_int_equal(kedge_remote_put(remote, LEN - 8, c, 9, 0), -EFAULT);
+	assert_int_equal(kedge_remote_get(remote, UINT64_MAX, c, 1, 0), -EFAULT);
+	assert_int_equal(kedge_remote_get(remote, UINT64_MAX - 7, c, 8, 0), -EFAULT);
+	assert_int_equal(kedge_remote_get(remote, 8, c, SIZE_MAX, 0), -EFAULT);
+	assert_int_equal(kedge_remote_fetch_add(remote, LEN, 1, &old, 0), -EFAULT);
+	assert_int_equal(kedge_remote_put(remote, LEN - 8, c, 8, 0), 0);
+	assert_int_equal(kedge_remote_get(remote, 0, NULL, 0, 0), 0);
+	assert_int_equal(kedge_remote_get(remote, 0, NULL, 1, 0), -EINVAL);
+	end();
+}
+
+static void numbers_are_changed_atomically(void **state)
+{
+	uint64_t *at, old;
+
+	begin(NULL);
+	at = (uint64_t *)(void *)region_at();
+	assert_int_equal(kedge_remote_fetch_add(remote, 8, 5, &old, 0), 0);
+	assert_int_equal(old, 0);
+	assert_int_equal(kedge_remote_fetch_add(remote, 8, UINT64_MAX, &old, 0), 0);
+	assert_int_equal(old, 5);
+	assert_int_equal(at[1], 4);
+	assert_int_equal(kedge_remote_compare_swap(remote, 8, 4, 9, &old, 0), 0);
+	assert_int_equal(old, 4);
+	assert_int_equal(kedge_remote_compare_swap(remote, 8, 4, 10, &old, 0), 0);
+	assert_int_equal(old, 9);
+	assert_int_equal(at[1], 9);
+	assert_int_equal(kedge_remote_fetch_add(remote, 4, 1, NULL, 0), -EINVAL);
+	end();
+}
+
+static void a_handle_gives_what_it_says(void **state)
+{
+	const struct kedge_handle_opts read = { .size = sizeof(read),
+						.access = KEDGE_HANDLE_READ };
+	const struct kedge_handle_opts write = { .size = sizeof(write),
+						 .access = KEDGE_HANDLE_WRITE };
+	char c = 1;
+
+	begin(&read);
+	assert_int_equal(kedge_remote_get(remote, 0, &c, 1, 0), 0);
+	assert_int_equal(kedge_remote_put(remote, 0, &c, 1, 0), -EACCES);
+	assert_int_equal(kedge_remote_fetch_add(remote, 0, 1, NULL, 0), -EACCES);
+	kedge_remote_close(remote);
+	advertise(&write);
+	remote = open_it();
+	assert_int_equal(kedge_remote_get(remote, 0, &c, 1, 0), -EACCES);
+	assert_int_equal(kedge_remote_put(remote, 0, &c, 1, 0), 0);
+	assert_int_equal(kedge_remote_compare_swap(remote, 0, 1, 1, NULL, 0), -EACCES);
+	end();
+}
+
+static void a_part_is_no_more(void **state)
+{
+	const struct kedge_handle_opts part = { .size = sizeof(part), .offset = 4104,
+						.len = 4096 };
+	struct kedge_handle_opts bad = { .size = sizeof(bad), .offset = 4 };
+	char c = 7;
+
+	begin(&part);
+	assert_int_equal(has(remote), 4096);
+	assert_int_equal(kedge_remote_put(remote, 0, &c, 1, 0), 0);
+	assert_int_equal(region_at()[4104], 7);
+	assert_int_equal(kedge_remote_put(remote, 4095, &c, 1, 0), 0);
+	assert_int_equal(kedge_remote_put(remote, 4096, &c, 1, 0), -EFAULT);
+	assert_int_equal(region_at()[8199], 7);
+	assert_int_equal(region_at()[8200], 0);
+	assert_int_equal(kedge_region_advertise(region, &bad, &handle), -EINVAL);
+	bad.offset = (uint64_t)1 << 62;
+	assert_int_equal(kedge_region_advertise(region, &bad, &handle), -EINVAL);
+	bad.offset = 0;
+	bad.len = (uint64_t)1 << 62;
+	assert_int_equal(kedge_region_advertise(region, &bad, &handle), -EINVAL);
+	bad.len = 0;
+	bad.access = 8;
+	assert_int_equal(kedge_region_advertise(region, &bad, &handle), -EINVAL);
+	assert_int_equal(kedge_region_advertise(region, NULL, NULL), -EINVAL);
+	assert_int_equal(kedge_region_advertise(NULL, NULL, &handle), -EINVAL);
+	end();
+}
+
+/* ---- a region that changes ---- */
+
+static void it_grows_and_is_trimmed_under_a_handle(void **state)
+{
+	char c = 3;
+
+	begin(NULL);
+	assert_int_equal(kedge_region_grow(region, 4 * LEN), 0);
+	assert_int_equal(has(remote), 4 * LEN);
+	assert_int_equal(kedge_remote_put(remote, 4 * LEN - 1, &c, 1, 0), 0);
+	assert_int_equal(region_at()[4 * LEN - 1], 3);
+	assert_int_equal(kedge_region_trim(region, LEN), 0);
+	assert_int_equal(kedge_remote_put(remote, LEN, &c, 1, 0), -EFAULT);
+	assert_int_equal(kedge_remote_put(remote, LEN - 1, &c, 1, 0), 0);
+	assert_int_equal(kedge_region_grow(region, 2 * LEN), 0);
+	assert_int_equal(kedge_remote_get(remote, 2 * LEN - 1, &c, 1, 0), 0);
+	assert_int_equal(c, 0);
+	end();
+}
+
+static void a_suspended_region_is_waited_for(void **state)
+{
+	char c = 1;
+
+	begin(NULL);
+	assert_int_equal(kedge_region_resume(region), -EINVAL);
+	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
+	assert_int_equal(kedge_remote_put(remote, 0, &c, 1, 0), -ETIMEDOUT);
+	assert_int_equal(kedge_remote_put(remote, 0, &c, 1, 30), -ETIMEDOUT);
+	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
+	assert_int_equal(kedge_region_resume(region), 0);
+	assert_int_equal(kedge_remote_get(remote, 0, &c, 1, 0), -ETIMEDOUT);
+	/* One that comes then waits, too; and it may grow and be trimmed meanwhile. */
+	kedge_remote_close(remote);
+	remote = open_it();
+	assert_int_equal(kedge_remote_get(remote, 0, &c, 1, 0), -ETIMEDOUT);
+	assert_int_equal(kedge_region_grow(region, 2 * LEN), 0);
+	assert_int_equal(kedge_region_trim(region, LEN), 0);
+	assert_int_equal(kedge_remote_get(remote, 0, &c, 1, 0), -ETIMEDOUT);
+	assert_int_equal(kedge_region_resume(region), 0);
+	assert_int_equal(kedge_remote_get(remote, 0, &c, 1, 0), 0);
+	assert_int_equal(kedge_region_resume(region), -EINVAL);
+	assert_int_equal(c, 0);
+	end();
+}
+
+/* ---- ends ---- */
+
+static void a_revoked_handle_ends_alone(void **state)
+{
+	struct kedge_handle other;
+	struct kedge_remote *second, *r;
+	char c = 1;
+
+	begin(NULL);
+	other = handle;
+	advertise(NULL);
+	second = open_it();
+	assert_int_equal(kedge_region_revoke(region, &other), 0);
+	assert_int_equal(kedge_remote_put(remote, 0, &c, 1, 0), -EKEYREVOKED);
+	assert_int_equal(kedge_remote_open(&other, SOON_MS, &r), -EKEYREVOKED);
+	assert_int_equal(kedge_region_revoke(region, &other), -ENOENT);
+	assert_int_equal(kedge_remote_put(second, 0, &c, 1, 0), 0);
+	/* Its place is another one's now. */
+	advertise(NULL);
+	assert_int_equal(kedge_remote_open(&other, SOON_MS, &r), -EKEYREVOKED);
+	kedge_remote_close(second);
+	second = open_it();
+	assert_int_equal(kedge_remote_get(second, 0, &c, 1, 0), 0);
+	kedge_remote_close(second);
+	memset(&other, 0, sizeof(other));
+	assert_int_equal(kedge_region_revoke(region, &other), -ENOENT);
+	assert_int_equal(kedge_region_revoke(region, NULL), -EINVAL);
+	end();
+}
+
+static void time_ends_a_handle(void **state)
+{
+	const struct kedge_handle_opts o = { .size = sizeof(o), .expires_ms = 300 };
+	struct kedge_remote *r;
+	char c = 1;
+	int rc;
+
+	begin(&o);
+	while ((rc = kedge_remote_get(remote, 0, &c, 1, 0)) == 0)
+		usleep(1000);
+	assert_int_equal(rc, -EKEYEXPIRED);
+	while ((rc = kedge_remote_open(&handle, SOON_MS, &r)) == 0)
+		kedge_remote_close(r);
+	assert_int_equal(rc, -EKEYEXPIRED);
+	assert_int_equal(kedge_region_revoke(region, &handle), 0);
+	end();
+}
+
+static void a_closed_region_has_no_peers(void **state)
+{
+	struct kedge_region *other;
+	struct kedge_remote *r;
+	char c = 1;
+
+	begin(NULL);
+	assert_int_equal(kedge_region_create(1, NULL, &other), 0);
+	kedge_region_close(region);
+	assert_int_equal(kedge_remote_put(remote, 0, &c, 1, 0), -EKEYREVOKED);
+	assert_int_equal(kedge_remote_open(&handle, SOON_MS, &r), -EKEYREVOKED);
+	/* With the last one the thread ends; the next one has another. */
+	kedge_region_close(other);
+	assert_int_equal(kedge_remote_open(&handle, SOON_MS, &r), -ECONNREFUSED);
+	kedge_remote_close(remote);
+	begin(NULL);
+	assert_int_equal(kedge_remote_put(remote, 0, &c, 1, 0), 0);
+	end();
+}
+
+static void a_child_has_none_of_it(void **state)
+{
+	struct kedge_remote_info info = { .size = sizeof(info) };
+	char c = 1;
+	pid_t pid;
+
+	need_threads_after_fork();
+	begin(NULL);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid) {
+		CHILD_CHECK(kedge_remote_put(remote, 0, &c, 1, 0) == -ECHILD);
+		CHILD_CHECK(kedge_remote_query(remote, &info) == -ECHILD);
+		CHILD_CHECK(kedge_region_suspend(region, 0) == -ECHILD);
+		CHILD_CHECK(kedge_region_advertise(region, NULL, &handle) == -ECHILD);
+		kedge_remote_close(remote);
+		kedge_region_close(region);
+		make_region(LEN, NULL);
+		remote = open_it();
+		CHILD_CHECK(!kedge_remote_put(remote, 0, &c, 1, 0));
+		end();
+		_exit(0);
+	}
+	reap(pid);
+	assert_int_equal(kedge_remote_put(remote, 0, &c, 1, 0), 0);
+	end();
+}
+
+static void another_user_is_refused(void **state)
+{
+	struct kedge_remote *r;
+	pid_t pid;
+
+	need_threads_after_fork();
+	if (geteuid())
+		skip();
+	make_region(LEN, NULL);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid) {
+		CHILD_CHECK(!setresuid(65534, 65534, 65534));
+		CHILD_CHECK(kedge_remote_open(&handle, SOON_MS, &r) == -EACCES);
+		_exit(0);
+	}
+	reap(pid);
+	kedge_region_close(region);
+}
+
+/* ---- many ---- */
+
+static void many_handles_are_told_apart(void **state)
+{
+	enum { MANY = 5000 };
+	struct kedge_handle *h = calloc(MANY, sizeof(*h));
+	struct kedge_remote *r;
+	int i;
+
+	assert_non_null(h);
+	begin(NULL);
+	for (i = 0; i < MANY; i++)
+		assert_int_equal(kedge_region_advertise(region, NULL, &h[i]), 0);
+	for (i = 0; i < MANY; i += 2)
+		assert_int_equal(kedge_region_revoke(region, &h[i]), 0);
+	for (i = 0; i < MANY; i += 500) {
+		assert_int_equal(kedge_remote_open(&h[i], SOON_MS, &r), -EKEYREVOKED);
+		assert_int_equal(kedge_remote_open(&h[i + 1], SOON_MS, &r), 0);
+		kedge_remote_close(r);
+	}
+	end();
+	free(h);
+}
+
+static void peers_that_come_and_go_leave_nothing(void **state)
+{
+	struct kedge_remote *r;
+	char c = 1;
+	int i;
+
+	begin(NULL);
+	for (i = 0; i < 3000; i++) {
+		r = open_it();
+		assert_int_equal(kedge_remote_put(r, 0, &c, 1, 0), 0);
+		kedge_remote_close(r);
+	}
+	end();
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_handle_is_the_same_as_text),
+		cmocka_unit_test(what_is_no_handle_is_refused),
+		cmocka_unit_test(a_guess_is_refused),
+		cmocka_unit_test(another_process_puts_and_gets),
+		cmocka_unit_test(what_is_beyond_fails_alone),
+		cmocka_unit_test(numbers_are_changed_atomically),
+		cmocka_unit_test(a_handle_gives_what_it_says),
+		cmocka_unit_test(a_part_is_no_more),
+		cmocka_unit_test(it_grows_and_is_trimmed_under_a_handle),
+		cmocka_unit_test(a_suspended_region_is_waited_for),
+		cmocka_unit_test(a_revoked_handle_ends_alone),
+		cmocka_unit_test(time_ends_a_handle),
+		cmocka_unit_test(a_closed_region_has_no_peers),
+		cmocka_unit_test(a_child_has_none_of_it),
+		cmocka_unit_test(another_user_is_refused),
+		cmocka_unit_test(many_handles_are_told_apart),
+		cmocka_unit_test(peers_that_come_and_go_leave_nothing),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

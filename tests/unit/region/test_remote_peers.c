@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Peers that are processes of their own: at work, stopped, killed, and without an owner. */
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include "remote.h"
+
+#define PEERS	3
+#define ADDS	20000
+#define BLOCK	4096
+#define FOREVER (-1)
+
+/* What a test and its children tell each other. */
+static struct {
+	_Atomic int ready;
+	_Atomic int stop;
+	_Atomic uint64_t done;
+} *word;
+
+static int make_word(void **state)
+{
+	(void)state;
+	word = mmap(NULL, sizeof(*word), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		    0);
+	return word == MAP_FAILED ? -1 : 0;
+}
+
+static int free_word(void **state)
+{
+	(void)state;
+	return munmap(word, sizeof(*word));
+}
+
+static pid_t start(void (*run)(int), int arg)
+{
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (!pid) {
+		CHILD_CHECK(!kedge_remote_open(&handle, SOON_MS, &remote));
+		run(arg);
+		kedge_remote_close(remote);
+		_exit(0);
+	}
+	return pid;
+}
+
+static void wait_ready(int cnt)
+{
+	while (atomic_load(&word->ready) < cnt)
+		usleep(1000);
+}
+
+/* ---- suspensions under load ---- */
+
+/* A block that each puts with one value throughout, and a number that all add to. */
+static void works(int who)
+{
+	unsigned char block[BLOCK], got[BLOCK];
+	const uint64_t at = (uint64_t)(who + 1) * BLOCK;
+	int n;
+
+	for (n = 0; n < ADDS; n++) {
+		CHILD_CHECK(!kedge_remote_fetch_add(remote, 0, 1, NULL, FOREVER));
+		memset(block, n & 0xff, sizeof(block));
+		CHILD_CHECK(!kedge_remote_put(remote, at, block, sizeof(block), FOREVER));
+		CHILD_CHECK(!kedge_remote_get(remote, at, got, sizeof(got), FOREVER));
+		CHILD_CHECK(!memcmp(block, got, sizeof(got)));
+	}
+	atomic_fetch_add(&word->ready, 1);
+}
+
+static bool is_whole(const unsigned char *p)
+{
+	int i;
+
+	for (i = 1; i < BLOCK; i++)
+		if (p[i] != p[0])
+			return false;
+	return true;
+}
+
+/* While it is suspended the owner has the memory for itself: it changes all of it, and back. */
+static void look_suspended(volatile unsigned char *p)
+{
+	unsigned char saved[(PEERS + 1) * BLOCK];
+	int i;
+
+	assert_int_equal(kedge_region_suspend(region, FOREVER), 0);
+	memcpy(saved, (const void *)(uintptr_t)p, sizeof(saved));
+	for (i = 1; i <= PEERS; i++)
+		assert_true(is_whole(saved + i * BLOCK));
+	memset((void *)(uintptr_t)p, 0xa5, sizeof(saved));
+	for (i = 0; i < (int)sizeof(saved); i += 64)
+		assert_int_equal(p[i], 0xa5);
+	memcpy((void *)(uintptr_t)p, saved, sizeof(saved));
+	assert_int_equal(kedge_region_resume(region), 0);
+}
+
+static void nothing_is_lost_or_torn_by_suspensions(void **state)
+{
+	pid_t pid[PEERS];
+	uint64_t n;
+	int i;
+
+	need_threads_after_fork();
+	make_region(LEN, NULL);
+	for (i = 0; i < PEERS; i++)
+		pid[i] = start(works, i);
+	while (atomic_load(&word->ready) < PEERS) {
+		look_suspended((volatile unsigned char *)region_at());
+		usleep(200);
+	}
+	for (i = 0; i < PEERS; i++)
+		reap(pid[i]);
+	memcpy(&n, region_at(), sizeof(n));
+	assert_int_equal(n, PEERS * ADDS);
+	kedge_region_close(region);
+}
+
+/* Beyond what is there for good the region comes and goes; each access is told so, or works. */
+static void reaches_far(int who)
+{
+	char c = (char)who;
+	int rc;
+
+	atomic_fetch_add(&word->ready, 1);
+	while (!atomic_load(&word->stop)) {
+		CHILD_CHECK(!kedge_remote_put(remote, (uint64_t)who, &c, 1, FOREVER));
+		rc = kedge_remote_put(remote, 4 * LEN - 1 - (uint64_t)who, &c, 1, FOREVER);
+		CHILD_CHECK(!rc || rc == -EFAULT);
+	}
+}
+
+static void it_grows_and_is_trimmed_under_load(void **state)
+{
+	pid_t pid[PEERS];
+	int i, n;
+
+	need_threads_after_fork();
+	make_region(LEN, NULL);
+	for (i = 0; i < PEERS; i++)
+		pid[i] = start(reaches_far, i);
+	wait_ready(PEERS);
+	for (n = 0; n < 300; n++) {
+		assert_int_equal(kedge_region_grow(region, 4 * LEN), 0);
+		usleep(100);
+		assert_int_equal(kedge_region_trim(region, LEN), 0);
+	}
+	/* What they stored in the part that went is not there when it comes again. */
+	atomic_store(&word->stop, 1);
+	for (i = 0; i < PEERS; i++)
+		reap(pid[i]);
+	assert_int_equal(kedge_region_grow(region, 4 * LEN), 0);
+	for (i = 0; i < PEERS; i++)
+		assert_int_equal(region_at()[4 * LEN - 1 - (size_t)i], 0);
+	kedge_region_close(region);
+}
+
+/* ---- peers that do not go on ---- */
+
+/* Its data is memory that nobody brings: it stays in the access. */
+static void stays_inside(int unused)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register r = { .mode = UFFDIO_REGISTER_MODE_MISSING };
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | 1);
+	char *p = mmap(NULL, page_len(), PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	(void)unused;
+	CHILD_CHECK(fd >= 0 && p != MAP_FAILED && !ioctl(fd, UFFDIO_API, &api));
+	r.range.start = (uintptr_t)p;
+	r.range.len = page_len();
+	CHILD_CHECK(!ioctl(fd, UFFDIO_REGISTER, &r));
+	atomic_fetch_add(&word->ready, 1);
+	kedge_remote_put(remote, 0, p, 1, FOREVER);
+	CHILD_CHECK(false);
+}
+
+static void a_peer_that_is_inside_is_waited_for_until_it_ends(void **state)
+{
+	struct kedge_remote *other;
+	char name[24], c = 1;
+	pid_t pid;
+
+	need_threads_after_fork();
+	if (need_uffd())
+		skip();
+	make_region(LEN, NULL);
+	pid = start(stays_inside, 0);
+	wait_ready(1);
+	/* It is inside soon. */
+	while (kedge_region_suspend(region, 20) == 0)
+		assert_int_equal(kedge_region_resume(region), 0);
+	snprintf(name, sizeof(name), "process %d ", (int)pid);
+	assert_non_null(strstr(kedge_strerror(-ETIMEDOUT), name));
+	/* That suspended nothing. */
+	other = open_it();
+	assert_int_equal(kedge_remote_put(other, 0, &c, 1, 0), 0);
+	assert_int_equal(kedge_region_resume(region), -EINVAL);
+	/* A trim and a revocation go on without it. */
+	assert_int_equal(kedge_region_grow(region, 2 * LEN), 0);
+	assert_int_equal(kedge_region_trim(region, LEN), 0);
+	assert_int_equal(kedge_remote_put(other, 0, &c, 1, 0), 0);
+	kill(pid, SIGKILL);
+	assert_int_equal(kedge_region_suspend(region, FOREVER), 0);
+	assert_int_equal(kedge_region_resume(region), 0);
+	waitpid(pid, NULL, 0);
+	kedge_remote_close(other);
+	kedge_region_close(region);
+}
+
+static void works_until_killed(int who)
+{
+	char block[BLOCK];
+
+	memset(block, who, sizeof(block));
+	atomic_fetch_add(&word->ready, 1);
+	for (;;)
+		CHILD_CHECK(!kedge_remote_put(remote, 0, block, sizeof(block), FOREVER));
+}
+
+static void killed_peers_keep_nothing_closed(void **state)
+{
+	pid_t pid;
+	int n;
+
+	need_threads_after_fork();
+	make_region(LEN, NULL);
+	for (n = 0; n < 50; n++) {
+		atomic_store(&word->ready, 0);
+		pid = start(works_until_killed, n);
+		wait_ready(1);
+		usleep((useconds_t)(n * 37 % 500));
+		kill(pid, SIGKILL);
+		assert_int_equal(kedge_region_suspend(region, FOREVER), 0);
+		assert_int_equal(kedge_region_resume(region), 0);
+		waitpid(pid, NULL, 0);
+	}
+	kedge_region_close(region);
+}
+
+/* ---- an owner that ends ---- */
+
+static void owner(int fd, bool suspended)
+{
+	make_region(LEN, NULL);
+	if (suspended)
+		CHILD_CHECK(!kedge_region_suspend(region, 0));
+	CHILD_CHECK(write(fd, &handle, sizeof(handle)) == sizeof(handle));
+	for (;;)
+		pause();
+}
+
+static void an_owner_is_killed(bool suspended)
+{
+	int fd[2], rc;
+	char c = 1;
+	pid_t pid;
+
+	need_threads_after_fork();
+	assert_int_equal(pipe(fd), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid)
+		owner(fd[1], suspended);
+	assert_int_equal(read(fd[0], &handle, sizeof(handle)), sizeof(handle));
+	remote = open_it();
+	assert_int_equal(kedge_remote_put(remote, 0, &c, 1, 0), suspended ? -ETIMEDOUT : 0);
+	kill(pid, SIGKILL);
+	while ((rc = kedge_remote_put(remote, 0, &c, 1, suspended ? FOREVER : 0)) == 0)
+		usleep(1000);
+	assert_int_equal(rc, -ECONNRESET);
+	assert_int_equal(kedge_remote_get(remote, 0, &c, 1, FOREVER), -ECONNRESET);
+	kedge_remote_close(remote);
+	waitpid(pid, NULL, 0);
+	assert_int_equal(kedge_remote_open(&handle, SOON_MS, &remote), -ECONNREFUSED);
+	close(fd[0]);
+	close(fd[1]);
+}
+
+static void peers_of_a_killed_owner_are_told(void **state)
+{
+	an_owner_is_killed(false);
+}
+
+static void peers_that_wait_for_a_killed_owner_are_told(void **state)
+{
+	an_owner_is_killed(true);
+}
+
+static void a_stopped_owner_is_waited_for_in_time_only(void **state)
+{
+	int fd[2];
+	pid_t pid;
+
+	need_threads_after_fork();
+	assert_int_equal(pipe(fd), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid)
+		owner(fd[1], false);
+	assert_int_equal(read(fd[0], &handle, sizeof(handle)), sizeof(handle));
+	kill(pid, SIGSTOP);
+	waitpid(pid, NULL, WUNTRACED);
+	assert_int_equal(kedge_remote_open(&handle, 50, &remote), -ETIMEDOUT);
+	kill(pid, SIGCONT);
+	kedge_remote_close(open_it());
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	close(fd[0]);
+	close(fd[1]);
+}
+
+/* ---- threads ---- */
+
+static void *adds(void *arg)
+{
+	int n;
+
+	(void)arg;
+	for (n = 0; n < ADDS; n++)
+		if (kedge_remote_fetch_add(remote, 8, 1, NULL, FOREVER))
+			return (void *)1;
+	return NULL;
+}
+
+static void threads_share_a_remote(void **state)
+{
+	pthread_t t[4];
+	uint64_t n;
+	void *bad;
+	int i;
+
+	begin(NULL);
+	for (i = 0; i < 4; i++)
+		assert_int_equal(pthread_create(&t[i], NULL, adds, NULL), 0);
+	for (i = 0; i < 200; i++) {
+		assert_int_equal(kedge_region_suspend(region, FOREVER), 0);
+		assert_int_equal(kedge_region_resume(region), 0);
+	}
+	for (i = 0; i < 4; i++) {
+		pthread_join(t[i], &bad);
+		assert_null(bad);
+	}
+	assert_int_equal(kedge_remote_get(remote, 8, &n, sizeof(n), 0), 0);
+	assert_int_equal(n, 4 * ADDS);
+	end();
+}
+
+#define peers_test(f) cmocka_unit_test_setup_teardown(f, make_word, free_word)
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		peers_test(nothing_is_lost_or_torn_by_suspensions),
+		peers_test(it_grows_and_is_trimmed_under_load),
+		peers_test(a_peer_that_is_inside_is_waited_for_until_it_ends),
+		peers_test(killed_peers_keep_nothing_closed),
+		peers_test(peers_of_a_killed_owner_are_told),
+		peers_test(peers_that_wait_for_a_killed_owner_are_told),
+		peers_test(a_stopped_owner_is_waited_for_in_time_only),
+		peers_test(threads_share_a_remote),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
