@@ -253,6 +253,48 @@ KEDGE_API int kedge_region_suspend(struct kedge_region *region, int timeout_ms);
  */
 KEDGE_API int kedge_region_resume(struct kedge_region *region);
 
+/* Flags of struct kedge_move_opts. */
+#define KEDGE_MOVE_HUGE 1u /* to huge pages, as far as the kernel finds some */
+#define KEDGE_MOVE_NODE 2u /* to a NUMA node */
+
+/**
+ * struct kedge_move_opts - where a region is moved to; zero is the default in each field
+ * @size:  sizeof(struct kedge_move_opts)
+ * @flags: a sum of KEDGE_MOVE_*; 0: to any other pages
+ * @node:  with KEDGE_MOVE_NODE: its number
+ */
+struct kedge_move_opts {
+	uint32_t size;
+	uint32_t flags;
+	uint32_t node;
+	uint32_t pad;
+};
+
+/**
+ * kedge_region_move() - put other pages behind a region
+ * @region:     a region
+ * @opts:       @opts->size set, or NULL for the defaults; copied
+ * @timeout_ms: milliseconds to wait for accesses of peers that have begun; -1: no limit
+ * @pause_ns:   set to how long peers were kept out, on success; may be NULL
+ *
+ * Addresses, contents and handles stay. The new pages are had first; peers are kept out
+ * while the bytes are copied. So for its time the call takes as much memory, budget and
+ * RLIMIT_MEMLOCK once more. Caches are told, as of munmap().
+ *
+ * Threads: any; but this process does not store in the region meanwhile, which could be
+ * lost.
+ *
+ * Return: 0, or a negative errno, and then nothing has changed:
+ *   as of kedge_region_create() for as much memory, and
+ *   -EINVAL    @region is NULL, @opts->size is too small, a flag is unknown, or there is
+ *              no such node
+ *   -E2BIG     @opts is of a newer version and sets a field unknown here
+ *   -ETIMEDOUT as of kedge_region_suspend()
+ *   -ECHILD    as of kedge_region_advertise()
+ */
+KEDGE_API int kedge_region_move(struct kedge_region *region, const struct kedge_move_opts *opts,
+				int timeout_ms, uint64_t *pause_ns);
+
 /**
  * kedge_region_budget_set() - limit what this process commits
  * @limit: bytes that its regions may have together; UINT64_MAX is no limit, which

@@ -20,6 +20,9 @@
  * @len is stored before a suspension closes the gate, or while it is closed, when it becomes
  * less: an access that found it open may have loaded the former one, and is waited for.
  *
+ * @epoch is stored while the gate is closed and nobody is inside. A peer that finds the gate open
+ * loads it after that, so it has the new one, or came in before.
+ *
  * The peer has no business in the owner's memory but for the region: what it stores in
  * @inside can make the owner wait, up to its time limit, and no more. What the owner
  * stores is checked by the peer against the size of the file.
@@ -40,7 +43,8 @@ struct gate {
 	_Atomic uint32_t why;	/* a positive errno, stored before GATE_ENDED */
 	_Atomic uint64_t len;	/* bytes from the handle's first one on that may be accessed */
 	_Atomic uint64_t expires; /* CLOCK_MONOTONIC, ns; 0: never */
-	char pad[40];
+	_Atomic uint32_t epoch; /* which pages: it changes while the gate is closed */
+	char pad[36];
 	_Atomic uint32_t inside;
 };
 

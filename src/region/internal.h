@@ -24,6 +24,7 @@
  * @file_len:  the size of the memfd
  * @open_len:  bytes that peers may access
  * @suspended: how often it was
+ * @epoch:     how often it was moved
  */
 struct kedge_region {
 	pid_t pid;
@@ -34,17 +35,20 @@ struct kedge_region {
 	struct sig_lock lock; /* guards: */
 	uint64_t len;
 	uint64_t file_len;
-	/* What peers have of it; guarded by shares_lock (share.h). */
+	/* What peers have of it; guarded by shares_lock (share/share.h). */
 	struct list slots;
 	struct list conns;
 	uint64_t open_len;
 	uint32_t suspended;
+	uint32_t epoch;
 };
 
 /* ---- region.c ---- */
 
 /* 0, or a negative errno with its reason: a call may not have it. */
 int region_check(const struct kedge_region *r);
+/* With its lock. It has @len bytes, more than before: 0, or a negative errno with a reason. */
+int region_grow_to(struct kedge_region *r, uint64_t len);
 
 /* ---- process.c ---- */
 

@@ -250,6 +250,7 @@ int region_release(struct kedge_region *r, uint64_t len)
 
 void region_end(struct kedge_region *r)
 {
-	munmap(r->at, r->max_len);
+	if (r->at)
+		munmap(r->at, r->max_len);
 	keeper_call(end, r);
 }

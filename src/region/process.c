@@ -3,7 +3,7 @@
 #include "base/process/owner.h"
 #include "region/internal.h"
 #include "region/keeper.h"
-#include "region/share.h"
+#include "region/share/share.h"
 
 static _Atomic int owner;
 

@@ -14,7 +14,7 @@
 #include "region/internal.h"
 #include "region/keeper.h"
 #include "region/limits.h"
-#include "region/share.h"
+#include "region/share/share.h"
 
 /* Page tables and what the kernel has for itself, beside the pages. */
 #define TABLES_PART 256
@@ -92,8 +92,7 @@ static int check_limits(const struct kedge_region *r, uint64_t more, bool *caref
 
 /* ---- changes ---- */
 
-/* With the lock. */
-static int grow_to(struct kedge_region *r, uint64_t len)
+int region_grow_to(struct kedge_region *r, uint64_t len)
 {
 	const uint64_t more = len - r->len;
 	struct limit l;
@@ -179,7 +178,7 @@ KEDGE_API int kedge_region_create(size_t len, const struct kedge_region_opts *us
 	if (rc)
 		goto unuse_keeper;
 	sig_lock(&r->lock);
-	rc = grow_to(r, len);
+	rc = region_grow_to(r, len);
 	sig_unlock(&r->lock);
 	if (rc)
 		goto end_region;
@@ -239,7 +238,7 @@ KEDGE_API int kedge_region_grow(struct kedge_region *r, size_t len)
 		rc = kedge_reason(-EINVAL, "the region has %" PRIu64 " bytes: "
 				  "kedge_region_trim() makes it smaller", r->len);
 	else if (len > r->len)
-		rc = grow_to(r, len);
+		rc = region_grow_to(r, len);
 	sig_unlock(&r->lock);
 	return rc;
 }

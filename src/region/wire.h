@@ -47,18 +47,23 @@ socklen_t handle_address(uint64_t name, struct sockaddr_un *a);
 #define REGION_MAGIC   0x6b726567u
 #define REGION_VERSION 1u
 
+/* Once as a peer comes, and again whenever the region was moved. */
 struct region_ask {
 	uint32_t magic;
 	uint32_t version;
+	uint32_t seq;
+	uint32_t zero;
 	struct kedge_handle handle;
 };
 
-/* With @rc 0 it has two descriptors: the gate's memfd and the region's. */
+/* With @rc 0 it has two descriptors: the gate's memfd, and the region's. */
 struct region_answer {
 	uint32_t magic;
 	uint32_t version;
+	uint32_t seq; /* of the question */
 	int32_t rc;
 	uint32_t access;
+	uint32_t epoch; /* of the region's memfd, as the gate has it */
 	uint64_t offset;  /* of the handle's first byte in the region's memfd */
 	uint64_t max_len; /* from there on */
 	uint64_t page_size;

@@ -160,6 +160,17 @@ static int try_handle_opts(void)
 	return rc;
 }
 
+static int try_move_opts(void)
+{
+	struct kedge_region *r;
+	int rc = kedge_region_create(1, NULL, &r);
+
+	assert_int_equal(rc, 0);
+	rc = kedge_region_move(r, (const void *)&user, 0, NULL);
+	kedge_region_close(r);
+	return rc;
+}
+
 static int try_remote_info(void)
 {
 	struct kedge_remote *remote;
@@ -213,6 +224,8 @@ static const struct {
 	  try_region_info, true },
 	{ "kedge_handle_opts", 32, sizeof(struct kedge_handle_opts),
 	  try_handle_opts, false },
+	{ "kedge_move_opts", 16, sizeof(struct kedge_move_opts),
+	  try_move_opts, false },
 	{ "kedge_remote_info", 32, sizeof(struct kedge_remote_info),
 	  try_remote_info, true },
 	{ "kedge_region_budget", 32, sizeof(struct kedge_region_budget),

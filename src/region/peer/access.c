@@ -52,7 +52,8 @@ static int look_at_owner(struct kedge_remote *r)
 		n = recv(r->sock.fd, &c, 1, MSG_PEEK | MSG_DONTWAIT);
 	else
 		errno = EBADF;
-	if (n >= 0 || (errno != EAGAIN && errno != EINTR))
+	/* An answer about where it was moved may be there. */
+	if (!n || (n < 0 && errno != EAGAIN && errno != EINTR))
 		atomic_store(&r->ended, ECONNRESET);
 	return has_ended(r);
 }
@@ -81,24 +82,26 @@ static int check_owner(struct kedge_remote *r)
 	return look_at_owner(r);
 }
 
+/* UINT64_MAX: no limit. */
+static uint64_t limit_of(struct access *a, uint64_t now)
+{
+	if (!a->begun)
+		a->begun = now;
+	return a->timeout_ms < 0 ? UINT64_MAX : a->begun + (uint64_t)a->timeout_ms * 1000000u;
+}
+
 static int wait_at(struct access *a, uint32_t state)
 {
 	const struct timespec slice = { 0, SLICE_NS };
-	const uint64_t now = clock_ns();
+	const uint64_t now = clock_ns(), limit = limit_of(a, now);
 	struct timespec left = slice;
-	uint64_t limit;
 	int rc;
 
-	if (!a->begun)
-		a->begun = now;
-	if (a->timeout_ms >= 0) {
-		limit = a->begun + (uint64_t)a->timeout_ms * 1000000u;
-		if (now >= limit)
-			return kedge_reason(-ETIMEDOUT, "the owner, process %d, has suspended the "
-					    "region for %d ms", (int)a->r->owner, a->timeout_ms);
-		if (limit - now < SLICE_NS)
-			left.tv_nsec = (long)(limit - now);
-	}
+	if (now >= limit)
+		return kedge_reason(-ETIMEDOUT, "the owner, process %d, has suspended the region "
+				    "for %d ms", (int)a->r->owner, a->timeout_ms);
+	if (limit - now < SLICE_NS)
+		left.tv_nsec = (long)(limit - now);
 	syscall(SYS_futex, &a->r->gate->state, FUTEX_WAIT, state, &left, NULL, 0);
 	rc = look_at_owner(a->r);
 	return rc ? rc : check_owner(a->r);
@@ -126,6 +129,20 @@ static bool is_there(struct access *a, uint64_t *has)
 	return a->offset + a->len <= *has;
 }
 
+/* Inside. acquire: the mapping that goes with the number is there. */
+static bool has_its_pages(struct kedge_remote *r)
+{
+	return atomic_load_explicit(&r->gate->epoch, memory_order_relaxed) ==
+	       atomic_load_explicit(&r->epoch, memory_order_acquire);
+}
+
+/* Inside, where the owner waits for it: so it goes out. */
+static int find_it_again(struct access *a)
+{
+	gate_leave(a->r->gate);
+	return remote_renew(a->r, limit_of(a, clock_ns()));
+}
+
 /* 0: the access is inside, and may go on to its bytes. */
 static int begin(struct access *a)
 {
@@ -136,9 +153,13 @@ static int begin(struct access *a)
 
 	while (!rc) {
 		state = gate_enter(g);
-		if (!state)
+		if (state)
+			rc = state & GATE_ENDED ? over((int)atomic_load(&g->why))
+						: wait_at(a, state);
+		else if (has_its_pages(a->r))
 			break;
-		rc = state & GATE_ENDED ? over((int)atomic_load(&g->why)) : wait_at(a, state);
+		else
+			rc = find_it_again(a);
 	}
 	if (rc || is_there(a, &has))
 		return rc;

@@ -22,11 +22,6 @@
 #define INFO_V1 STRUCT_END(struct kedge_remote_info, pad)
 #define MOST_MS 86400000
 
-struct reply {
-	struct region_answer a;
-	int fd[2]; /* the gate's, and the region's */
-};
-
 /* ---- asking ---- */
 
 static int no_owner(int err)
@@ -73,7 +68,7 @@ static int connect_to(struct kedge_remote *r, uint64_t name, int timeout_ms)
 	return 0;
 }
 
-static int receive(int sock, struct reply *reply)
+int remote_receive(int sock, struct reply *reply)
 {
 	char space[CMSG_SPACE(2 * sizeof(int))] = { 0 };
 	struct iovec iov = { &reply->a, sizeof(reply->a) };
@@ -97,7 +92,7 @@ static int receive(int sock, struct reply *reply)
 	return 0;
 }
 
-static int refused(int rc)
+int remote_refused(int rc)
 {
 	switch (rc) {
 	case -EKEYREJECTED:
@@ -117,21 +112,24 @@ static int refused(int rc)
 			    "error %d", -rc);
 }
 
-static int ask(struct kedge_remote *r, const struct kedge_handle *h, struct reply *reply)
+int remote_ask(const struct kedge_remote *r)
 {
-	const struct region_ask q = { REGION_MAGIC, REGION_VERSION, *h };
+	const struct region_ask q = { REGION_MAGIC, REGION_VERSION, r->seq, 0, r->handle };
 	ssize_t n;
-	int rc;
 
 	while ((n = send(r->sock.fd, &q, sizeof(q), MSG_NOSIGNAL)) < 0 && errno == EINTR)
 		;
 	/* One that turned this peer away has said why. */
-	if (n < 0 && errno != EPIPE && errno != ECONNRESET)
-		return no_owner(errno);
-	rc = receive(r->sock.fd, reply);
-	if (rc || !reply->a.rc)
-		return rc;
-	return refused(reply->a.rc);
+	return n < 0 && errno != EPIPE && errno != ECONNRESET ? no_owner(errno) : 0;
+}
+
+static int ask(const struct kedge_remote *r, struct reply *reply)
+{
+	int rc = remote_ask(r);
+
+	if (!rc)
+		rc = remote_receive(r->sock.fd, reply);
+	return rc || !reply->a.rc ? rc : remote_refused(reply->a.rc);
 }
 
 /* ---- what it sends ---- */
@@ -164,27 +162,30 @@ static int map_gate(struct kedge_remote *r, int fd)
 }
 
 /* All that it may become, from the page on that has the first byte. */
-static int map_pages(struct kedge_remote *r, const struct region_answer *a)
+int remote_map(struct kedge_remote *r, const struct region_answer *a)
 {
 	const int prot = a->access & ~KEDGE_HANDLE_READ ? PROT_READ | PROT_WRITE : PROT_READ;
 	const uint64_t page = a->page_size;
 	uint64_t skip;
+	char *base;
 
 	if (page < kedge__page_size() || page & (page - 1) || a->offset > INT64_MAX / 2 ||
 	    !a->max_len || a->max_len > INT64_MAX / 2 || a->offset % 8 ||
 	    !cannot_shrink(r->file.fd))
 		return strange();
 	skip = a->offset & (page - 1);
+	if (r->base && r->base_len != round_up(skip + a->max_len, page))
+		return strange();
 	r->base_len = round_up(skip + a->max_len, page);
 	/* Not readable before a child cannot have it. */
-	r->base = mmap(NULL, r->base_len, PROT_NONE, MAP_SHARED | MAP_NORESERVE, r->file.fd,
-		       (off_t)(a->offset - skip));
-	if (r->base == MAP_FAILED) {
-		r->base = NULL;
+	base = mmap(r->base, r->base_len, PROT_NONE,
+		    MAP_SHARED | MAP_NORESERVE | (r->base ? MAP_FIXED : 0), r->file.fd,
+		    (off_t)(a->offset - skip));
+	if (base == MAP_FAILED)
 		return kedge_reason(-ENOMEM, "no %llu MiB of addresses for the region: RLIMIT_AS "
 				    "(ulimit -v) may be lower",
 				    (unsigned long long)r->base_len >> 20);
-	}
+	r->base = base;
 	if (madvise(r->base, r->base_len, MADV_DONTFORK) || mprotect(r->base, r->base_len, prot))
 		return kedge_reason(-errno, "the region cannot be mapped: error %d", errno);
 	r->at = r->base + skip;
@@ -204,10 +205,10 @@ uint64_t remote_size(const struct kedge_remote *r)
 	return (uint64_t)st.st_size - r->file_off;
 }
 
-static int take(struct kedge_remote *r, const struct kedge_handle *h)
+static int take(struct kedge_remote *r)
 {
 	struct reply reply = { .fd = { -1, -1 } };
-	int rc = ask(r, h, &reply);
+	int rc = ask(r, &reply);
 
 	if (!rc && (reply.fd[0] < 0 || reply.fd[1] < 0))
 		rc = strange();
@@ -220,9 +221,10 @@ static int take(struct kedge_remote *r, const struct kedge_handle *h)
 	if (!rc)
 		rc = map_gate(r, reply.fd[0]);
 	if (!rc)
-		rc = map_pages(r, &reply.a);
+		rc = remote_map(r, &reply.a);
 	if (!rc)
 		atomic_store(&r->sure, remote_size(r));
+	atomic_store(&r->epoch, reply.a.epoch);
 	if (reply.fd[0] >= 0)
 		close(reply.fd[0]);
 	if (reply.fd[1] >= 0)
@@ -278,11 +280,12 @@ KEDGE_API int kedge_remote_open(const struct kedge_handle *h, int timeout_ms,
 	if (!r)
 		return kedge_reason(-ENOMEM, "no memory for a remote region");
 	r->pid = getpid();
+	r->handle = *h;
 	clofork_init(&r->sock);
 	clofork_init(&r->file);
 	rc = connect_to(r, w.name, timeout_ms);
 	if (!rc)
-		rc = take(r, h);
+		rc = take(r);
 	if (rc)
 		end(r);
 	else

@@ -9,6 +9,7 @@
 
 #include "base/process/clofork.h"
 #include "region/gate.h"
+#include "region/wire.h"
 
 /*
  * @sock:     its end is the owner's
@@ -18,6 +19,9 @@
  * @sure:     bytes from there on that the memfd has: its owner cannot make it shorter
  * @looked:   when the connection was looked at last, of clock_coarse_ns()
  * @ended:    a positive errno: the owner has ended
+ * @handle:   as it was opened
+ * @epoch:    which pages the mapping has
+ * @renewing: a thread is about to replace it; guards @seq, the number of the last question
  */
 struct kedge_remote {
 	pid_t pid;
@@ -34,9 +38,32 @@ struct kedge_remote {
 	_Atomic uint64_t sure;
 	_Atomic uint64_t looked;
 	_Atomic int ended;
+	struct kedge_handle handle;
+	_Atomic uint32_t epoch;
+	_Atomic bool renewing;
+	uint32_t seq;
 };
 
+struct reply {
+	struct region_answer a;
+	int fd[2]; /* the gate's, and the region's */
+};
+
+/* ---- remote.c ---- */
+
+/* 0 or a negative errno, each with its reason. */
+int remote_ask(const struct kedge_remote *r);
+int remote_receive(int sock, struct reply *reply);
+int remote_refused(int rc);
+/* Map the memfd @r->file, in the place of a former mapping if there is one. */
+int remote_map(struct kedge_remote *r, const struct region_answer *a);
 /* How much of the memfd there is, from the handle's first byte on. */
 uint64_t remote_size(const struct kedge_remote *r);
+
+/* ---- renew.c ---- */
+
+/* The mapping has the pages that the gate says, up to @until (UINT64_MAX: no limit): 0, or
+ * a negative errno with its reason. */
+int remote_renew(struct kedge_remote *r, uint64_t until);
 
 #endif /* REGION_REMOTE_H */

@@ -227,6 +227,77 @@ static void a_suspended_region_is_waited_for(void **state)
 	end();
 }
 
+static uint64_t pages_of_region(void)
+{
+	struct kedge_region_budget b = { .size = sizeof(b) };
+
+	assert_int_equal(kedge_region_budget(&b), 0);
+	return b.used;
+}
+
+static void it_is_moved_under_a_handle(void **state)
+{
+	const struct kedge_handle_opts part = { .size = sizeof(part), .offset = 4104 };
+	struct kedge_move_opts o = { .size = sizeof(o), .flags = KEDGE_MOVE_HUGE };
+	const uint64_t before = pages_of_region();
+	struct kedge_remote *second;
+	uint64_t pause = 0;
+	char *at, c = 5;
+
+	begin(NULL);
+	advertise(&part);
+	second = open_it();
+	at = region_at();
+	at[LEN - 1] = 9;
+	assert_int_equal(kedge_remote_put(remote, 0, &c, 1, 0), 0);
+	assert_int_equal(kedge_region_move(region, NULL, SOON_MS, &pause), 0);
+	assert_true(pause > 0);
+	assert_ptr_equal(region_at(), at);
+	assert_int_equal(at[0], 5);
+	at[4104] = 7;
+	assert_int_equal(kedge_remote_get(second, 0, &c, 1, SOON_MS), 0);
+	assert_int_equal(c, 7);
+	assert_int_equal(kedge_remote_get(remote, LEN - 1, &c, 1, SOON_MS), 0);
+	assert_int_equal(c, 9);
+	/* Twice before a peer looks, and other ways of growing on. */
+	assert_int_equal(kedge_region_move(region, &o, SOON_MS, NULL), 0);
+	assert_int_equal(kedge_region_grow(region, 2 * LEN), 0);
+	assert_int_equal(kedge_region_move(region, NULL, SOON_MS, NULL), 0);
+	assert_int_equal(kedge_remote_put(remote, 2 * LEN - 1, &c, 1, SOON_MS), 0);
+	assert_int_equal(at[2 * LEN - 1], 9);
+	assert_int_equal(kedge_region_trim(region, LEN), 0);
+	assert_int_equal(kedge_remote_put(second, LEN - 4104, &c, 1, SOON_MS), -EFAULT);
+	assert_int_equal(pages_of_region() - before, LEN);
+	kedge_remote_close(second);
+	end();
+	assert_int_equal(pages_of_region(), before);
+}
+
+static void what_cannot_be_moved_stays(void **state)
+{
+	struct kedge_move_opts o = { .size = sizeof(o), .flags = KEDGE_MOVE_NODE, .node = 1023 };
+	char c = 5;
+
+	begin(NULL);
+	assert_int_equal(kedge_remote_put(remote, 0, &c, 1, 0), 0);
+	assert_int_equal(kedge_region_move(region, &o, SOON_MS, NULL), -EINVAL);
+	o.node = 1024;
+	assert_int_equal(kedge_region_move(region, &o, SOON_MS, NULL), -EINVAL);
+	o.flags = 64;
+	assert_int_equal(kedge_region_move(region, &o, SOON_MS, NULL), -EINVAL);
+	kedge_region_budget_set(LEN);
+	assert_int_equal(kedge_region_move(region, NULL, SOON_MS, NULL), -EDQUOT);
+	kedge_region_budget_set(UINT64_MAX);
+	assert_int_equal(kedge_remote_get(remote, 0, &c, 1, 0), 0);
+	assert_int_equal(c, 5);
+	o.flags = KEDGE_MOVE_NODE;
+	o.node = 0;
+	assert_int_equal(kedge_region_move(region, &o, SOON_MS, NULL), 0);
+	assert_int_equal(kedge_remote_get(remote, 0, &c, 1, SOON_MS), 0);
+	assert_int_equal(c, 5);
+	end();
+}
+
 /* ---- ends ---- */
 
 static void a_revoked_handle_ends_alone(void **state)
@@ -395,6 +466,8 @@ int main(void)
 		cmocka_unit_test(a_part_is_no_more),
 		cmocka_unit_test(it_grows_and_is_trimmed_under_a_handle),
 		cmocka_unit_test(a_suspended_region_is_waited_for),
+		cmocka_unit_test(it_is_moved_under_a_handle),
+		cmocka_unit_test(what_cannot_be_moved_stays),
 		cmocka_unit_test(a_revoked_handle_ends_alone),
 		cmocka_unit_test(time_ends_a_handle),
 		cmocka_unit_test(a_closed_region_has_no_peers),

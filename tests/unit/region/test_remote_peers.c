@@ -104,7 +104,16 @@ static void look_suspended(volatile unsigned char *p)
 	assert_int_equal(kedge_region_resume(region), 0);
 }
 
-static void nothing_is_lost_or_torn_by_suspensions(void **state)
+static void move_it(volatile unsigned char *p)
+{
+	int rc = kedge_region_move(region, NULL, FOREVER, NULL);
+
+	(void)p;
+	if (rc)
+		fail_msg("%s", kedge_strerror(rc));
+}
+
+static void change_under_load(void (*change)(volatile unsigned char *))
 {
 	pid_t pid[PEERS];
 	uint64_t n;
@@ -115,7 +124,7 @@ static void nothing_is_lost_or_torn_by_suspensions(void **state)
 	for (i = 0; i < PEERS; i++)
 		pid[i] = start(works, i);
 	while (atomic_load(&word->ready) < PEERS) {
-		look_suspended((volatile unsigned char *)region_at());
+		change((volatile unsigned char *)region_at());
 		usleep(200);
 	}
 	for (i = 0; i < PEERS; i++)
@@ -123,6 +132,16 @@ static void nothing_is_lost_or_torn_by_suspensions(void **state)
 	memcpy(&n, region_at(), sizeof(n));
 	assert_int_equal(n, PEERS * ADDS);
 	kedge_region_close(region);
+}
+
+static void nothing_is_lost_or_torn_by_suspensions(void **state)
+{
+	change_under_load(look_suspended);
+}
+
+static void nothing_is_lost_or_torn_by_moves(void **state)
+{
+	change_under_load(move_it);
 }
 
 /* Beyond what is there for good the region comes and goes; each access is told so, or works. */
@@ -346,6 +365,8 @@ static void threads_share_a_remote(void **state)
 	for (i = 0; i < 200; i++) {
 		assert_int_equal(kedge_region_suspend(region, FOREVER), 0);
 		assert_int_equal(kedge_region_resume(region), 0);
+		if (i % 20 == 0)
+			move_it(NULL);
 	}
 	for (i = 0; i < 4; i++) {
 		pthread_join(t[i], &bad);
@@ -362,6 +383,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		peers_test(nothing_is_lost_or_torn_by_suspensions),
+		peers_test(nothing_is_lost_or_torn_by_moves),
 		peers_test(it_grows_and_is_trimmed_under_load),
 		peers_test(a_peer_that_is_inside_is_waited_for_until_it_ends),
 		peers_test(killed_peers_keep_nothing_closed),

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "region/share.h"
+#include "region/share/share.h"
 
 #define LOOKS	100   /* before it sleeps: an access of a page takes less than a microsecond */
 #define NAP_NS	20000
@@ -40,6 +40,7 @@ void gate_open_to(struct conn *c, struct slot *s)
 	list_add_tail(&s->region->conns, &c->of_region);
 	atomic_store(&c->gate->len, part_of(s, s->region->open_len));
 	atomic_store(&c->gate->expires, s->expires);
+	atomic_store(&c->gate->epoch, s->region->epoch);
 	atomic_store(&c->gate->state, s->region->suspended ? GATE_CLOSED : 0);
 }
 
@@ -87,6 +88,15 @@ static void close_all(struct kedge_region *r, bool closed)
 			wake(g);
 		}
 	}
+}
+
+void gates_moved(struct kedge_region *r)
+{
+	struct list *l, *tmp;
+
+	r->epoch++;
+	list_for_each_safe(l, tmp, &r->conns)
+		atomic_store(&list_entry(l, struct conn, of_region)->gate->epoch, r->epoch);
 }
 
 /* The peer that is in there, or NULL. */

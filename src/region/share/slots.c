@@ -10,7 +10,7 @@
 #include <sodium.h>
 
 #include "base/base.h"
-#include "region/share.h"
+#include "region/share/share.h"
 
 #define BLOCK  1024u
 #define BLOCKS 1024u

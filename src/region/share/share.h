@@ -64,6 +64,8 @@ void gate_take(struct conn *c);
 void gates_end(struct slot *s, int why);
 /* With shares_lock. So are all of the handle. */
 void gates_take(struct slot *s);
+/* With shares_lock, while no peer is inside: the region has other pages. */
+void gates_moved(struct kedge_region *r);
 /* With the region's lock. Peers may access up to @len. When it returns they access what is
  * beyond no more, but for a peer that is stopped. */
 void gates_set_len(struct kedge_region *r, uint64_t len);

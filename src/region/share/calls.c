@@ -5,7 +5,7 @@
 
 #include "base/base.h"
 #include "base/process/cancel.h"
-#include "region/share.h"
+#include "region/share/share.h"
 
 #define OPTS_V1 STRUCT_END(struct kedge_handle_opts, expires_ms)
 #define ALL	(KEDGE_HANDLE_READ | KEDGE_HANDLE_WRITE | KEDGE_HANDLE_ATOMIC)

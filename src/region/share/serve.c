@@ -26,7 +26,7 @@
 #include "base/process/service.h"
 #include "base/process/thread.h"
 #include "region/keeper.h"
-#include "region/share.h"
+#include "region/share/share.h"
 
 #define BACKLOG 128
 #define ASKING	64 /* peers that have not shown a handle */
@@ -68,9 +68,10 @@ static void end_conn(struct conn *c)
 	free(c);
 }
 
-static void refuse(int fd, int rc)
+static void refuse(int fd, uint32_t seq, int rc)
 {
-	struct region_answer a = { .magic = REGION_MAGIC, .version = REGION_VERSION, .rc = rc };
+	struct region_answer a = { .magic = REGION_MAGIC, .version = REGION_VERSION,
+				   .seq = seq, .rc = rc };
 
 	send(fd, &a, sizeof(a), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
@@ -128,66 +129,84 @@ static void fill_answer(struct region_answer *a, const struct slot *s)
 {
 	*a = (struct region_answer){ .magic = REGION_MAGIC, .version = REGION_VERSION,
 				     .access = s->access, .offset = s->offset,
-				     .max_len = s->len, .page_size = s->region->page_size };
+				     .max_len = s->len, .epoch = s->region->epoch,
+				     .page_size = s->region->page_size };
 }
 
-/* With shares_lock, so that the region is not closed meanwhile. */
-static int let_in(struct conn *c, struct slot *s)
+/* With shares_lock, so that the region is not closed meanwhile. Two descriptors in any case. */
+static int give(struct conn *c, struct slot *s, int gate, uint32_t seq)
 {
+	const int pages = open_pages(s);
+	const int fd[2] = { gate < 0 ? pages : gate, pages };
 	struct region_answer a;
-	int fd[2], rc;
+	int rc;
 
-	fd[0] = make_gate(c);
-	if (fd[0] < 0)
-		return fd[0];
-	fd[1] = open_pages(s);
-	rc = fd[1] < 0 ? fd[1] : 0;
-	if (!rc) {
-		fill_answer(&a, s);
-		gate_open_to(c, s);
-		rc = send_answer(c->fd, &a, fd);
-	}
-	if (rc)
-		gate_take(c);
-	if (fd[1] >= 0)
-		close(fd[1]);
-	close(fd[0]);
+	if (pages < 0)
+		return pages;
+	fill_answer(&a, s);
+	a.seq = seq;
+	rc = send_answer(c->fd, &a, fd);
+	close(pages);
 	return rc;
 }
 
-static int hear(struct conn *c)
+/* Likewise. */
+static int let_in(struct conn *c, struct slot *s, uint32_t seq)
 {
-	struct region_ask ask;
+	int fd = make_gate(c), rc;
+
+	if (fd < 0)
+		return fd;
+	gate_open_to(c, s);
+	rc = give(c, s, fd, seq);
+	if (rc)
+		gate_take(c);
+	close(fd);
+	return rc;
+}
+
+/* Likewise: the region was moved, or the peer says so. It has its gate. */
+static int give_again(struct conn *c, uint32_t seq)
+{
+	return c->slot ? give(c, c->slot, -1, seq) : -EKEYREVOKED;
+}
+
+static int answer(struct conn *c, const struct region_ask *ask)
+{
 	struct handle_words w;
 	struct slot *s;
-	ssize_t n;
 	int rc;
 
-	n = recv(c->fd, &ask, sizeof(ask), MSG_DONTWAIT | MSG_TRUNC);
-	if (n != (ssize_t)sizeof(ask) || ask.magic != REGION_MAGIC ||
-	    ask.version != REGION_VERSION || !handle_read(&ask.handle, &w))
+	if (ask->magic != REGION_MAGIC || ask->version != REGION_VERSION ||
+	    !handle_read(&ask->handle, &w))
 		return -EPROTO;
 	sig_lock_blocked(&shares_lock);
-	rc = slot_find(&w, &s);
-	if (!rc)
-		rc = let_in(c, s);
+	if (c->gate) {
+		rc = give_again(c, ask->seq);
+	} else {
+		rc = slot_find(&w, &s);
+		if (!rc)
+			rc = let_in(c, s, ask->seq);
+	}
 	sig_unlock_blocked(&shares_lock);
 	return rc;
 }
 
-/* A peer that has shown a handle says no more: its connection ends. */
 static void serve(struct conn *c, uint32_t events)
 {
-	int rc;
+	struct region_ask ask = { .seq = 0 };
+	int rc = -EPROTO;
 
-	if (c->gate || !(events & EPOLLIN)) {
+	forget_asking(c);
+	/* Its end comes with what it may have said before. */
+	if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) {
 		end_conn(c);
 		return;
 	}
-	forget_asking(c);
-	rc = hear(c);
+	if (recv(c->fd, &ask, sizeof(ask), MSG_DONTWAIT | MSG_TRUNC) == (ssize_t)sizeof(ask))
+		rc = answer(c, &ask);
 	if (rc) {
-		refuse(c->fd, rc);
+		refuse(c->fd, ask.seq, rc);
 		end_conn(c);
 	}
 }
@@ -218,7 +237,7 @@ static void add(int fd)
 	if (!rc && epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &ev))
 		rc = -errno;
 	if (rc) {
-		refuse(fd, rc);
+		refuse(fd, 0, rc);
 		close(fd);
 		free(c);
 		return;
@@ -238,7 +257,7 @@ static void turn_away(int err)
 	close(spare);
 	fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
 	if (fd >= 0) {
-		refuse(fd, -err);
+		refuse(fd, 0, -err);
 		close(fd);
 	}
 	spare = open("/dev/null", O_RDONLY | O_CLOEXEC);

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * A region on other pages. They are had, entered and locked first, at addresses of their own,
+ * as a region that is not the program's; peers are kept out only while the bytes are copied
+ * and the new mapping takes the place of the former one, which is one call.
+ *
+ * A peer has the former pages mapped. The gate says by a number which pages are right, so one
+ * that comes after the suspension finds that it has others, and asks for the memfd again
+ * (peer/renew.c). Those it had are free when the last of them has done so, or are punched
+ * out of their file here: at once.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "base/process/cancel.h"
+#include "region/share/share.h"
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+#define MPOL_BIND      2
+#define MPOL_MF_STRICT 1u
+#define MPOL_MF_MOVE   2u
+
+#define OPTS_V1 STRUCT_END(struct kedge_move_opts, pad)
+#define FLAGS	(KEDGE_MOVE_HUGE | KEDGE_MOVE_NODE)
+#define NODES	1024u
+#define LONG_BITS (8 * sizeof(unsigned long))
+
+static int check_opts(const struct kedge_move_opts *o)
+{
+	if (o->flags & ~FLAGS)
+		return kedge_reason(-EINVAL, "a flag is unknown");
+	if (o->flags & KEDGE_MOVE_NODE ? o->node >= NODES : o->node)
+		return kedge_reason(-EINVAL, "there is no NUMA node %u", o->node);
+	return 0;
+}
+
+static int to_node(const struct kedge_region *r, uint32_t node)
+{
+	unsigned long mask[NODES / LONG_BITS] = { 0 };
+
+	mask[node / LONG_BITS] = 1ul << node % LONG_BITS;
+	if (!syscall(SYS_mbind, r->at, r->len, MPOL_BIND, mask, NODES + 1,
+		     MPOL_MF_STRICT | MPOL_MF_MOVE))
+		return 0;
+	switch (errno) {
+	case EINVAL:
+		return kedge_reason(-EINVAL, "there is no NUMA node %u, or this process may not "
+				    "use it (cpuset.mems)", node);
+	case EIO:
+		return kedge_reason(-ENOMEM, "NUMA node %u has not as many pages", node);
+	}
+	return kedge_reason(-errno, "mbind: error %d", errno);
+}
+
+/* As many as the kernel finds room for: that it is one region is what matters. */
+static int place(struct kedge_region *next, const struct kedge_move_opts *o)
+{
+	int rc = o->flags & KEDGE_MOVE_NODE ? to_node(next, o->node) : 0;
+
+	if (!rc && o->flags & KEDGE_MOVE_HUGE && next->page_size == kedge__page_size())
+		madvise(next->at, next->len, MADV_COLLAPSE);
+	return rc;
+}
+
+static int make_next(const struct kedge_region *r, const struct kedge_move_opts *o,
+		     struct kedge_region *next)
+{
+	int rc;
+
+	*next = (struct kedge_region){ .pid = r->pid, .fd = -1, .max_len = r->len,
+				       .page_size = r->page_size };
+	list_init(&next->slots);
+	list_init(&next->conns);
+	rc = region_reserve(next, r->len);
+	if (!rc)
+		rc = region_grow_to(next, r->len);
+	if (!rc)
+		rc = place(next, o);
+	return rc;
+}
+
+static void end_next(struct kedge_region *next)
+{
+	if (!next->at && next->fd < 0)
+		return;
+	region_end(next);
+	budget_give(next->len);
+}
+
+/* With all peers out. What @next is left with is the former pages. */
+static int exchange(struct kedge_region *r, struct kedge_region *next)
+{
+	uint64_t len = r->file_len;
+	int fd = r->fd;
+
+	memcpy(next->at, r->at, r->len);
+	if (mremap(next->at, r->len, r->len, MREMAP_MAYMOVE | MREMAP_FIXED, r->at) == MAP_FAILED)
+		return kedge_reason(-errno, "mremap: error %d; with ENOMEM the process has too "
+				    "many mappings: raise vm.max_map_count", errno);
+	next->at = NULL;
+	sig_lock(&shares_lock);
+	r->fd = next->fd;
+	gates_moved(r);
+	sig_unlock(&shares_lock);
+	r->file_len = next->file_len;
+	next->fd = fd;
+	next->file_len = len;
+	return 0;
+}
+
+static int exchange_suspended(struct kedge_region *r, struct kedge_region *next, int timeout_ms,
+			      uint64_t *pause_ns)
+{
+	const uint64_t begun = clock_ns();
+	pid_t pid = 0;
+	int rc;
+
+	if (gates_close(r, timeout_ms, &pid))
+		return kedge_reason(-ETIMEDOUT, "an access of process %d was not over in %d ms: "
+				    "is it stopped?", (int)pid, timeout_ms);
+	rc = exchange(r, next);
+	gates_open(r);
+	if (pause_ns)
+		*pause_ns = clock_ns() - begun;
+	return rc;
+}
+
+KEDGE_API int kedge_region_move(struct kedge_region *r, const struct kedge_move_opts *user,
+				int timeout_ms, uint64_t *pause_ns)
+{
+	struct kedge_move_opts o;
+	struct kedge_region next;
+	int rc = region_check(r);
+
+	NO_CANCEL();
+	if (!rc)
+		rc = kedge__opts_copy(&o, sizeof(o), OPTS_V1, user);
+	if (!rc)
+		rc = check_opts(&o);
+	if (rc)
+		return rc;
+	sig_lock(&r->lock);
+	rc = make_next(r, &o, &next);
+	if (!rc)
+		rc = exchange_suspended(r, &next, timeout_ms, pause_ns);
+	end_next(&next);
+	sig_unlock(&r->lock);
+	return rc;
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * A region that was moved: its pages are in another file now, and the owner is asked for that.
+ * The mapping is replaced in its place by one call, while no access of this process is in it:
+ * each looks at the gate's number once it is inside, and comes here if it is another one than
+ * the mapping's.
+ *
+ * One thread asks; the others wait for it, each no longer than it may. An answer to a question
+ * that was given up comes later, and is told by its number.
+ */
+#include <poll.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "base/process/cancel.h"
+#include "region/peer/remote.h"
+
+#define NAP_NS 50000
+
+static int no_answer(const struct kedge_remote *r)
+{
+	return kedge_reason(-ETIMEDOUT, "the region was moved, and its owner, process %d, does not "
+			    "say where: is it stopped?", (int)r->owner);
+}
+
+/* Milliseconds that are left, at least one look's. */
+static int left_ms(uint64_t until)
+{
+	const uint64_t now = clock_ns();
+
+	if (until == UINT64_MAX)
+		return 1000;
+	return until > now ? (int)((until - now) / 1000000u % 1000u) + 1 : 0;
+}
+
+static void close_fds(const struct reply *reply)
+{
+	if (reply->fd[0] >= 0)
+		close(reply->fd[0]);
+	if (reply->fd[1] >= 0)
+		close(reply->fd[1]);
+}
+
+/* The answer to the last question. */
+static int hear(struct kedge_remote *r, uint64_t until, struct reply *reply)
+{
+	struct pollfd p = { r->sock.fd, POLLIN, 0 };
+	int rc;
+
+	for (;;) {
+		if (poll(&p, 1, left_ms(until)) <= 0 && clock_ns() >= until)
+			return no_answer(r);
+		if (!p.revents)
+			continue;
+		*reply = (struct reply){ .fd = { -1, -1 } };
+		rc = remote_receive(r->sock.fd, reply);
+		if (!rc && reply->a.seq == r->seq)
+			return 0;
+		close_fds(reply);
+		if (rc == -ECONNREFUSED)
+			return kedge_reason(-ECONNRESET, "the region's owner, process %d, has "
+					    "ended", (int)r->owner);
+		if (rc)
+			return rc;
+	}
+}
+
+static int replace(struct kedge_remote *r, struct reply *reply)
+{
+	int rc;
+
+	clofork_close(&r->file);
+	rc = clofork_begin();
+	if (rc)
+		return kedge_reason(-ENOMEM, "no memory for a descriptor's entry");
+	rc = clofork_end(&r->file, fd_move_up(reply->fd[1]));
+	reply->fd[1] = -1;
+	if (!rc)
+		rc = remote_map(r, &reply->a);
+	if (rc)
+		return rc;
+	atomic_store(&r->sure, remote_size(r));
+	/* release: an access that finds it finds the mapping. */
+	atomic_store_explicit(&r->epoch, reply->a.epoch, memory_order_release);
+	return 0;
+}
+
+static int renew(struct kedge_remote *r, uint64_t until)
+{
+	struct reply reply = { .fd = { -1, -1 } };
+	int rc;
+
+	if (atomic_load(&r->gate->epoch) == atomic_load(&r->epoch))
+		return 0;
+	if (!fd_same(r->sock.fd, &r->sock.id))
+		return kedge_reason(-ECONNRESET, "the program has closed the connection to the "
+				    "region's owner");
+	r->seq++;
+	rc = remote_ask(r);
+	if (!rc)
+		rc = hear(r, until, &reply);
+	if (!rc)
+		rc = reply.a.rc ? remote_refused(reply.a.rc) : replace(r, &reply);
+	close_fds(&reply);
+	return rc;
+}
+
+int remote_renew(struct kedge_remote *r, uint64_t until)
+{
+	const struct timespec nap = { 0, NAP_NS };
+	int rc;
+
+	NO_CANCEL();
+	while (atomic_exchange(&r->renewing, true)) {
+		if (clock_ns() >= until)
+			return no_answer(r);
+		nanosleep(&nap, NULL);
+	}
+	rc = renew(r, until);
+	atomic_store(&r->renewing, false);
+	return rc;
+}
