@@ -17,6 +17,7 @@
 #define SEG_SIZES      "64,256,1K,4K,16K,64K,256K,1M,4M,16M"
 #define ROUNDS	       11
 #define SEG_ROUNDS     41
+#define REG_SIZES      "64,4K,64K,1M"
 
 const char *const perf_buffers_names[PERF_BUFFERS + 1] = { "malloc", "heap",
 							   "fresh", "segment",
@@ -34,6 +35,7 @@ static int parse_sizes(struct perf_opts *opt)
 {
 	char *copy = strdup(opt->sizes_text ? opt->sizes_text
 			    : opt->segment  ? SEG_SIZES
+			    : opt->region   ? REG_SIZES
 					    : SIZES);
 	char *save = NULL, *word;
 	int rc = UTIL_GO_ON;
@@ -171,7 +173,7 @@ static int parse_place(struct perf_opts *opt, const struct util_args *args)
 static int parse_numbers(struct perf_opts *opt)
 {
 	if (opt->rounds == PERF_NOT_GIVEN)
-		opt->rounds = opt->segment ? SEG_ROUNDS : ROUNDS;
+		opt->rounds = opt->segment || opt->region ? SEG_ROUNDS : ROUNDS;
 	if (opt->window < 1 || opt->window > (int)PERF_WINDOW_MAX)
 		return util_usage("--window: %d is not in 1..%u", opt->window,
 				  PERF_WINDOW_MAX);
@@ -186,19 +188,25 @@ static int parse_numbers(struct perf_opts *opt)
 	return UTIL_GO_ON;
 }
 
-/* What --segment takes, and what is of no use without it. */
+/* What --segment and --region take, and what is of no use without them. */
 static int parse_segment(struct perf_opts *opt, const struct util_args *args)
 {
 	if (!opt->segment && opt->backends_text)
 		return util_usage("--backend belongs to --segment");
-	if (!opt->segment)
+	if (opt->segment && opt->region)
+		return util_usage("--segment or --region, not both");
+	if (opt->region && opt->plot)
+		return util_usage("--region has no --plot");
+	if (!opt->segment && !opt->region)
 		return UTIL_GO_ON;
 	if (opt->ways_text || opt->buffers_text || opt->transport_text ||
 	    opt->connect || opt->peer_text || opt->tls_text || opt->prefix ||
 	    opt->seed_text || opt->listen || opt->check || opt->use ||
 	    opt->turnaround || opt->model || opt->window != PERF_WINDOW || args->cnt)
-		return util_usage("--segment takes --backend, --sizes, --rounds, "
-				  "--csv and --plot only");
+		return opt->region ? util_usage("--region takes --sizes, --rounds and --csv "
+						"only")
+				   : util_usage("--segment takes --backend, --sizes, "
+						"--rounds, --csv and --plot only");
 	if (!opt->backends_text)
 		return UTIL_GO_ON;
 	return list_parse_words("backend", opt->backends_text, seg_backend_names,

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "tools/perf/perf.h"
+#include "tools/perf/region/region.h"
 #include "tools/perf/segment/segment.h"
 
 /* clang-format off */
@@ -44,6 +45,10 @@ static const char help[] =
 "there, attaching, and making a segment, each in turns with the system's means to\n"
 "the same end. \"As fast\" is how many times as fast as that.\n"
 "\n"
+"With --region a process reads and writes a committed region of another's by its\n"
+"handle, in turns with the same in memory that both share; meanwhile the owner moves\n"
+"it, makes handles, and has it grow. \"As long\" is how many times as long it takes.\n"
+"\n"
 "Exit status: 0 done; 1 with --check, a message came out wrong; 2 the command\n"
 "line is wrong; 3 it cannot run here, or not to the end.\n";
 /* clang-format on */
@@ -82,6 +87,8 @@ static int run(const struct perf_opts *opt)
 	}
 	if (opt->segment)
 		return seg_perf(opt);
+	if (opt->region)
+		return region_perf(opt);
 	res = calloc(1, sizeof(*res));
 	if (!res)
 		return util_fail(-ENOMEM, "cannot keep the figures");
@@ -98,7 +105,7 @@ static struct perf_opts given = { .window = PERF_WINDOW,
 				  .rounds = PERF_NOT_GIVEN };
 static struct poptOption table[] = {
 	{ "sizes", 's', POPT_ARG_STRING, &given.sizes_text, 0,
-	  "Of a message (1 to 64M), or with --segment of a copy (64 to "
+	  "Of a message (1 to 64M), or with --segment or --region of a copy (64 to "
 	  "16M)", "BYTES,..." },
 	{ "way", 'W', POPT_ARG_STRING, &given.ways_text, 0,
 	  "auto, eager, direct, swap, copy, register (auto)",
@@ -109,7 +116,7 @@ static struct poptOption table[] = {
 	  "Messages under way, at most (16)", "N" },
 	{ "rounds", 'r', POPT_ARG_INT, &given.rounds, 0,
 	  "Undisturbed rounds, of which the medians are (11; with "
-	  "--segment 41)", "N" },
+	  "--segment and --region 41)", "N" },
 	{ "check", 'C', POPT_ARG_NONE, &given.check, 0,
 	  "Verify every byte of every message, in the time measured",
 	  NULL },
@@ -136,6 +143,8 @@ static struct poptOption table[] = {
 	  NULL },
 	{ "segment", '\0', POPT_ARG_NONE, &given.segment, 0,
 	  "Measure memory of another process that is attached", NULL },
+	{ "region", '\0', POPT_ARG_NONE, &given.region, 0,
+	  "Measure a region of another process, by its handle", NULL },
 	{ "backend", '\0', POPT_ARG_STRING, &given.backends_text, 0,
 	  "convert, module (all that are here; --segment)", "NAME,..." },
 	{ "seed", 'S', POPT_ARG_STRING, &given.seed_text, 0,

@@ -114,6 +114,7 @@ struct perf_opts {
 	int model;
 	int csv;
 	int segment;
+	int region;
 	uint64_t sizes[PERF_SIZES_MAX];
 	size_t size_cnt;
 	uint32_t ways;

@@ -1,0 +1,42 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+#
+# kedge perf --region: every row is there, and no access failed beside what the owner did;
+# what it says of mistakes, and where there is no memory for a region. No time is judged.
+# usage: region.sh kedge
+# shellcheck source=/dev/null
+. "$(dirname "$0")/lib.sh"
+unset MALLOC_PERTURB_
+
+expect 2 perf --region --segment
+says err 'not both'
+expect 2 perf --region --csv --json
+for o in '-W auto' '-b heap' '-t tcp' '--connect x' --listen '-p ucx' -C -u -T -m \
+	'-w 3' '--seed 1' '--plot x.svg' x
+do
+	# shellcheck disable=SC2086 # words
+	expect 2 perf --region $o
+done
+expect 2 perf --region --backend convert
+
+# The limit binds whoever has no CAP_IPC_LOCK.
+if [ "$(id -u)" -ne 0 ]; then
+	prlimit --memlock=65536:65536 "$KEDGE" perf --region -r 1 -s 64 >"$DIR/out" 2>"$DIR/err"
+	[ $? -eq 3 ] || fail 'it has a region beyond the limit'
+	says err 'the owner has no region: RLIMIT_MEMLOCK is 64 KiB'
+fi
+
+"$KEDGE" perf --region -r 1 -s 64,4K --csv >"$DIR/out" 2>"$DIR/err"
+if [ $? -eq 3 ]; then
+	[ "$FAILED" -eq 0 ] || exit 1
+	echo "skipped: $(cat "$DIR/err")"
+	exit 77
+fi
+silent err
+for row in get,64 put,64 get,4096 put,4096 add,8 move,67108864 advertise,0 open,0 revoke,0
+do
+	says out "$row,"
+done
+expect 0 perf --region -r 1 -s 64 --json
+says out '"failed": 0'
+exit "$FAILED"

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * kedge perf --region: what it costs to reach another process's region by its handle, and
+ * what its owner does meanwhile. The owner (owner.c) is a child; this process is its peer
+ * and takes the time (measure.c), in turns with the same done in memory that both share
+ * without kedge, which a row has as "beside".
+ */
+#ifndef TOOLS_PERF_REGION_REGION_H
+#define TOOLS_PERF_REGION_REGION_H
+
+#include <kedge/kedge.h>
+
+#include "tools/perf/perf.h"
+
+#define REG_MOVED   ((size_t)64 << 20)
+#define REG_STEP    ((size_t)1 << 20)
+#define REG_GROWN   ((size_t)1 << 30)
+#define REG_HANDLES 100000u
+#define REG_ROWS    64u
+
+enum region_kind { REG_MOVE, REG_GROW, REG_ADVERTISE, REG_REVOKE, REG_TRIM };
+
+/** struct region_req - what the owner is asked for
+ * @kind: enum region_kind
+ * @n:    bytes of the region then; or how many handles there are then
+ */
+struct region_req {
+	uint32_t kind;
+	uint32_t pad;
+	uint64_t n;
+};
+
+/** struct region_rep - its answer, and what it says first
+ * @rc:  0 or a negative errno, with @why
+ * @ns:  of the call; of a move that in which peers were kept out
+ * @beside_ns: of a move, of a copy of as much
+ * @handle: the first, or the last that was advertised
+ */
+struct region_rep {
+	int32_t rc;
+	uint32_t pad;
+	double ns;
+	double beside_ns;
+	struct kedge_handle handle;
+	char why[200];
+};
+
+/** struct region_owner - how the child is started: with a region of @len bytes */
+struct region_owner {
+	size_t len;
+};
+
+/* The child's main; @arg is its struct region_owner. */
+void region_owner_child(int fd, void *arg);
+
+/** struct region_row - medians of what was measured in turns
+ * @name, @text: for programs, and for people
+ * @beside: what takes turns with it
+ * @ratio: how many times as long as what is beside it, of each round
+ */
+struct region_row {
+	const char *name, *text, *beside;
+	uint64_t bytes;
+	double ns;
+	double beside_ns;
+	double ratio;
+};
+
+struct region_result {
+	const struct perf_opts *opt;
+	struct region_row row[REG_ROWS];
+	size_t n;
+	uint64_t failed; /* accesses beside what the owner did */
+	char grow_why[200];
+};
+
+/** struct region_side - the owner, and what is had of it */
+struct region_side {
+	struct region_result *res;
+	struct proc proc;
+	struct region_owner owner;
+	struct kedge_handle handle;
+	struct kedge_remote *remote;
+	char *shared;
+	char *data;
+	double *sample[3];
+};
+
+/* All rows; 0, or an exit status with a message printed. */
+int region_measure(struct region_side *s);
+
+int region_report(const struct region_result *res);
+
+/* kedge perf --region; an exit status. */
+int region_perf(const struct perf_opts *opt);
+
+#endif /* TOOLS_PERF_REGION_REGION_H */
