@@ -91,7 +91,8 @@ KEDGE_API void kedge_remote_close(struct kedge_remote *remote);
  *   -EACCES       the handle does not give that access
  *   -EFAULT       the range is beyond what the region has: the reason says how much that
  *                 is. Other accesses go on
- *   -ETIMEDOUT    the region was suspended for so long
+ *   -ETIMEDOUT    the region was suspended for so long; or it was moved, and the owner has
+ *                 not said where yet: ask again
  *   -EKEYREVOKED  the handle was revoked, or the region closed
  *   -EKEYEXPIRED  the handle's time is over
  *   -ECONNRESET   the owner has ended, or has closed the connection

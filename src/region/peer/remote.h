@@ -21,7 +21,8 @@
  * @ended:    a positive errno: the owner has ended
  * @handle:   as it was opened
  * @epoch:    which pages the mapping has
- * @renewing: a thread is about to replace it; guards @seq, the number of the last question
+ * @renewing: a thread is about to replace it; guards @seq, the number of the last question, and
+ *            @asked: there is no answer to that yet
  */
 struct kedge_remote {
 	pid_t pid;
@@ -42,6 +43,7 @@ struct kedge_remote {
 	_Atomic uint32_t epoch;
 	_Atomic bool renewing;
 	uint32_t seq;
+	bool asked;
 };
 
 struct reply {

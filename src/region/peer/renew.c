@@ -5,8 +5,8 @@
  * each looks at the gate's number once it is inside, and comes here if it is another one than
  * the mapping's.
  *
- * One thread asks; the others wait for it, each no longer than it may. An answer to a question
- * that was given up comes later, and is told by its number.
+ * One thread asks; the others wait for it, each no longer than it may. There is one question at
+ * a time: if its answer does not come in time the next access waits for that.
  */
 #include <poll.h>
 #include <string.h>
@@ -92,17 +92,22 @@ static int replace(struct kedge_remote *r, struct reply *reply)
 static int renew(struct kedge_remote *r, uint64_t until)
 {
 	struct reply reply = { .fd = { -1, -1 } };
-	int rc;
+	int rc = 0;
 
 	if (atomic_load(&r->gate->epoch) == atomic_load(&r->epoch))
 		return 0;
 	if (!fd_same(r->sock.fd, &r->sock.id))
 		return kedge_reason(-ECONNRESET, "the program has closed the connection to the "
 				    "region's owner");
-	r->seq++;
-	rc = remote_ask(r);
+	/* An access that does not wait finds the answer to the question of one before it. */
+	if (!r->asked) {
+		r->seq++;
+		rc = remote_ask(r);
+		r->asked = !rc;
+	}
 	if (!rc)
 		rc = hear(r, until, &reply);
+	r->asked &= rc == -ETIMEDOUT;
 	if (!rc)
 		rc = reply.a.rc ? remote_refused(reply.a.rc) : replace(r, &reply);
 	close_fds(&reply);

@@ -243,6 +243,7 @@ static void it_is_moved_under_a_handle(void **state)
 	struct kedge_remote *second;
 	uint64_t pause = 0;
 	char *at, c = 5;
+	int rc;
 
 	begin(NULL);
 	advertise(&part);
@@ -259,6 +260,11 @@ static void it_is_moved_under_a_handle(void **state)
 	assert_int_equal(c, 7);
 	assert_int_equal(kedge_remote_get(remote, LEN - 1, &c, 1, SOON_MS), 0);
 	assert_int_equal(c, 9);
+	/* One that does not wait asks at first, and has the answer later. */
+	assert_int_equal(kedge_region_move(region, NULL, SOON_MS, NULL), 0);
+	while ((rc = kedge_remote_get(remote, LEN - 1, &c, 1, 0)) == -ETIMEDOUT)
+		usleep(100);
+	assert_int_equal(rc, 0);
 	/* Twice before a peer looks, and other ways of growing on. */
 	assert_int_equal(kedge_region_move(region, &o, SOON_MS, NULL), 0);
 	assert_int_equal(kedge_region_grow(region, 2 * LEN), 0);

@@ -372,7 +372,7 @@ static void threads_share_a_remote(void **state)
 		pthread_join(t[i], &bad);
 		assert_null(bad);
 	}
-	assert_int_equal(kedge_remote_get(remote, 8, &n, sizeof(n), 0), 0);
+	assert_int_equal(kedge_remote_get(remote, 8, &n, sizeof(n), SOON_MS), 0);
 	assert_int_equal(n, 4 * ADDS);
 	end();
 }

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Handles where the system refuses something, here or in the owner, which is this process,
+ * too: each call in turn fails once. What was asked for fails or works, other peers go on,
+ * nothing is left, and all works afterwards.
+ */
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+#include "remote.h"
+
+#include "look.h"
+
+/* Of the calls that are counted, the one that fails; 0: none. */
+static _Atomic unsigned int fail_at, calls;
+
+static bool fails(void)
+{
+	const unsigned int at = atomic_load(&fail_at);
+
+	if (!at || atomic_fetch_add(&calls, 1) + 1 != at)
+		return false;
+	errno = ENOMEM;
+	return true;
+}
+
+#define WRAP(type, name, ...)                  \
+	extern type __real_##name(__VA_ARGS__); \
+	extern type __wrap_##name(__VA_ARGS__); \
+	type __wrap_##name(__VA_ARGS__)
+
+WRAP(int, socket, int domain, int type, int protocol)
+{
+	return fails() ? -1 : __real_socket(domain, type, protocol);
+}
+
+WRAP(int, bind, int fd, const struct sockaddr *a, socklen_t len)
+{
+	return fails() ? -1 : __real_bind(fd, a, len);
+}
+
+WRAP(int, listen, int fd, int backlog)
+{
+	return fails() ? -1 : __real_listen(fd, backlog);
+}
+
+WRAP(int, accept4, int fd, struct sockaddr *a, socklen_t *len, int flags)
+{
+	return fails() ? -1 : __real_accept4(fd, a, len, flags);
+}
+
+WRAP(int, connect, int fd, const struct sockaddr *a, socklen_t len)
+{
+	return fails() ? -1 : __real_connect(fd, a, len);
+}
+
+WRAP(int, getsockopt, int fd, int level, int name, void *v, socklen_t *len)
+{
+	return fails() ? -1 : __real_getsockopt(fd, level, name, v, len);
+}
+
+WRAP(int, epoll_create1, int flags)
+{
+	return fails() ? -1 : __real_epoll_create1(flags);
+}
+
+WRAP(int, epoll_ctl, int fd, int op, int of, struct epoll_event *ev)
+{
+	return fails() ? -1 : __real_epoll_ctl(fd, op, of, ev);
+}
+
+WRAP(int, eventfd, unsigned int n, int flags)
+{
+	return fails() ? -1 : __real_eventfd(n, flags);
+}
+
+WRAP(ssize_t, send, int fd, const void *p, size_t len, int flags)
+{
+	return fails() ? -1 : __real_send(fd, p, len, flags);
+}
+
+WRAP(ssize_t, sendmsg, int fd, const struct msghdr *m, int flags)
+{
+	return fails() ? -1 : __real_sendmsg(fd, m, flags);
+}
+
+WRAP(ssize_t, recvmsg, int fd, struct msghdr *m, int flags)
+{
+	return fails() ? -1 : __real_recvmsg(fd, m, flags);
+}
+
+WRAP(int, memfd_create, const char *name, unsigned int flags)
+{
+	return fails() ? -1 : __real_memfd_create(name, flags);
+}
+
+WRAP(int, ftruncate64, int fd, off_t len)
+{
+	return fails() ? -1 : __real_ftruncate64(fd, len);
+}
+
+WRAP(void *, calloc, size_t cnt, size_t size)
+{
+	return fails() ? NULL : __real_calloc(cnt, size);
+}
+
+WRAP(int, pthread_create, pthread_t *t, const pthread_attr_t *a, void *(*fn)(void *), void *arg)
+{
+	return fails() ? ENOMEM : __real_pthread_create(t, a, fn, arg);
+}
+
+WRAP(void *, mmap64, void *at, size_t len, int prot, int flags, int fd, off_t off)
+{
+	return fails() ? MAP_FAILED : __real_mmap64(at, len, prot, flags, fd, off);
+}
+
+WRAP(int, madvise, void *at, size_t len, int advice)
+{
+	return fails() ? -1 : __real_madvise(at, len, advice);
+}
+
+WRAP(int, mprotect, void *at, size_t len, int prot)
+{
+	return fails() ? -1 : __real_mprotect(at, len, prot);
+}
+
+extern void *__real_mremap(void *at, size_t len, size_t to_len, int flags, void *to);
+extern void *__wrap_mremap(void *at, size_t len, size_t to_len, int flags, void *to);
+void *__wrap_mremap(void *at, size_t len, size_t to_len, int flags, void *to)
+{
+	return fails() ? MAP_FAILED : __real_mremap(at, len, to_len, flags, to);
+}
+
+/* Returns how many of the steps failed. */
+static unsigned int each_step(int (*try)(void))
+{
+	unsigned int step, failed = 0;
+	int rc;
+
+	for (step = 1; step == 1 || atomic_load(&calls) >= step - 1; step++) {
+		atomic_store(&calls, 0);
+		atomic_store(&fail_at, step);
+		rc = try();
+		atomic_store(&fail_at, 0);
+		failed += rc < 0;
+	}
+	return failed;
+}
+
+/* All of it goes on. */
+static void works(void)
+{
+	char c = 0;
+
+	assert_int_equal(kedge_remote_put(remote, 1, "y", 1, SOON_MS), 0);
+	assert_int_equal(kedge_remote_get(remote, 1, &c, 1, SOON_MS), 0);
+	assert_int_equal(c, 'y');
+}
+
+/* ---- the first handle starts a thread ---- */
+
+static int advertise_once(void)
+{
+	const unsigned int step = atomic_exchange(&fail_at, 0);
+	struct kedge_handle h = { { 7 } };
+	int rc;
+
+	assert_int_equal(kedge_region_create(LEN, NULL, &region), 0);
+	atomic_store(&fail_at, step);
+	rc = kedge_region_advertise(region, NULL, &h);
+	atomic_store(&fail_at, 0);
+	advertise(NULL);
+	remote = open_it();
+	works();
+	end();
+	return rc;
+}
+
+static void a_first_handle_undoes_every_step(void **state)
+{
+	unsigned int fds;
+
+	begin(NULL);
+	end();
+	fds = open_fds();
+	/* The socket and what it takes to wait for it, the thread, and a block of handles. Another
+	 * name is tried where one is taken. */
+	assert_in_range(each_step(advertise_once), 7, 9);
+	assert_int_equal(open_fds(), fds);
+}
+
+/* ---- a peer comes ---- */
+
+static int open_once(void)
+{
+	struct kedge_remote *const before = (struct kedge_remote *)0x1;
+	struct kedge_remote *r = before;
+	int rc = kedge_remote_open(&handle, SOON_MS, &r);
+
+	atomic_store(&fail_at, 0);
+	if (rc)
+		assert_ptr_equal(r, before);
+	else
+		kedge_remote_close(r);
+	works();
+	return rc;
+}
+
+static void a_peer_that_comes_undoes_every_step(void **state)
+{
+	unsigned int fds, maps;
+
+	begin(NULL);
+	open_once();
+	fds = open_fds();
+	maps = look_maps();
+	/* Here: memory, the socket, its address, its owner, question, answer, two mappings and
+	 * what keeps them from children. There: memory, the user, the event, the gate's
+	 * file, length and mapping, the answer. */
+	assert_in_range(each_step(open_once), 12, 20);
+	assert_int_equal(open_fds(), fds);
+	/* The owner's side of it goes when it has heard of the end. */
+	while (look_maps() > maps)
+		usleep(1000);
+	end();
+}
+
+/* ---- a region is moved ---- */
+
+static int move_once(void)
+{
+	struct kedge_region_budget b = { .size = sizeof(b) };
+	const char *at = region_at();
+	int rc = kedge_region_move(region, NULL, SOON_MS, NULL);
+
+	atomic_store(&fail_at, 0);
+	works();
+	assert_int_equal(at[1], 'y');
+	assert_int_equal(at[LEN - 1], 'z');
+	assert_int_equal(kedge_region_budget(&b), 0);
+	assert_int_equal(b.used, LEN);
+	return rc;
+}
+
+static void a_move_undoes_every_step(void **state)
+{
+	unsigned int maps, fds, files;
+	uint64_t bytes;
+
+	begin(NULL);
+	region_at()[LEN - 1] = 'z';
+	move_once();
+	maps = look_maps();
+	fds = open_fds();
+	files = look_files(&bytes);
+	/* Addresses, the file, its length, the mapping, two steps that keep it from children,
+	 * the exchange. The advice about children is no condition for addresses alone. */
+	assert_in_range(each_step(move_once), 6, 8);
+	assert_int_equal(look_maps(), maps);
+	assert_int_equal(open_fds(), fds);
+	assert_int_equal(look_files(&bytes), files);
+	assert_int_equal(bytes, LEN);
+	end();
+}
+
+/* ---- a peer of a region that was moved ---- */
+
+static int look_once(void)
+{
+	const unsigned int step = atomic_exchange(&fail_at, 0);
+	char c = 0;
+	int rc;
+
+	assert_int_equal(kedge_region_move(region, NULL, SOON_MS, NULL), 0);
+	atomic_store(&fail_at, step);
+	rc = kedge_remote_get(remote, LEN - 1, &c, 1, SOON_MS);
+	atomic_store(&fail_at, 0);
+	if (!rc)
+		assert_int_equal(c, 'z');
+	return rc;
+}
+
+/* Where the owner cannot answer it has ended the connection. */
+static int look_and_go_on(void)
+{
+	char c = 0;
+	int rc = look_once(), again;
+
+	again = kedge_remote_get(remote, LEN - 1, &c, 1, SOON_MS);
+	if (again) {
+		assert_true(rc < 0);
+		kedge_remote_close(remote);
+		remote = open_it();
+		again = kedge_remote_get(remote, LEN - 1, &c, 1, SOON_MS);
+	}
+	assert_int_equal(again, 0);
+	assert_int_equal(c, 'z');
+	return rc;
+}
+
+static void a_peer_finds_what_was_moved_in_the_end(void **state)
+{
+	unsigned int fds;
+
+	begin(NULL);
+	region_at()[LEN - 1] = 'z';
+	look_and_go_on();
+	fds = open_fds();
+	/* Question, answer, mapping and its two steps; there: the answer. */
+	assert_in_range(each_step(look_and_go_on), 6, 8);
+	assert_int_equal(open_fds(), fds);
+	end();
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_first_handle_undoes_every_step),
+		cmocka_unit_test(a_peer_that_comes_undoes_every_step),
+		cmocka_unit_test(a_move_undoes_every_step),
+		cmocka_unit_test(a_peer_finds_what_was_moved_in_the_end),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
