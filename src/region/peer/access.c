@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "region/peer/remote.h"
+#include "region/peer/state.h"
 
 /* As long as it waits without a look whether the owner lives. */
 #define SLICE_NS 20000000u

@@ -16,7 +16,7 @@
 #include "base/base.h"
 #include "base/process/cancel.h"
 #include "base/process/own.h"
-#include "region/peer/remote.h"
+#include "region/peer/state.h"
 #include "region/wire.h"
 
 #define INFO_V1 STRUCT_END(struct kedge_remote_info, pad)

@@ -17,7 +17,7 @@
 
 #include "base/base.h"
 #include "base/process/cancel.h"
-#include "region/peer/remote.h"
+#include "region/peer/state.h"
 
 #define NAP_NS 50000
 

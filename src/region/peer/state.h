@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A region of another process, as a peer has it. */
-#ifndef REGION_REMOTE_H
-#define REGION_REMOTE_H
+#ifndef REGION_STATE_H
+#define REGION_STATE_H
 
 #include <sys/types.h>
 
@@ -68,4 +68,4 @@ uint64_t remote_size(const struct kedge_remote *r);
  * a negative errno with its reason. */
 int remote_renew(struct kedge_remote *r, uint64_t until);
 
-#endif /* REGION_REMOTE_H */
+#endif /* REGION_STATE_H */
