@@ -5,6 +5,7 @@
  */
 #include <ctype.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -40,10 +41,15 @@ void handle_write(const struct handle_words *w, struct kedge_handle *h)
 /* The id of the machine since it was started is the same in each container. */
 int handle_host(uint64_t *host)
 {
-	int fd = open(BOOT_ID, O_RDONLY | O_CLOEXEC);
+	static _Atomic uint64_t known;
 	unsigned char id[64];
 	ssize_t n;
+	int fd;
 
+	*host = atomic_load_explicit(&known, memory_order_relaxed);
+	if (*host)
+		return 0;
+	fd = open(BOOT_ID, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return kedge_reason(-errno, BOOT_ID " cannot be opened: error %d", errno);
 	n = read(fd, id, sizeof(id));
@@ -52,6 +58,7 @@ int handle_host(uint64_t *host)
 		return kedge_reason(-EIO, BOOT_ID " has no id");
 	crypto_shorthash((unsigned char *)host, id, 36,
 			 (const unsigned char *)"kedge: the host.");
+	atomic_store_explicit(&known, *host, memory_order_relaxed);
 	return 0;
 }
 

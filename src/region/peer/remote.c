@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -232,6 +233,32 @@ static int take(struct kedge_remote *r)
 	return rc;
 }
 
+/*
+ * Where the owner has many that ask, or is flooded, the oldest that was not heard yet is turned
+ * away without a word. Its socket is there: it is asked again.
+ */
+static int connect_and_take(struct kedge_remote *r, uint64_t name, int timeout_ms)
+{
+	const uint64_t begun = clock_ns();
+	const struct timespec nap = { 0, 1000000 };
+	int rc, left = timeout_ms;
+
+	for (;;) {
+		rc = connect_to(r, name, left);
+		if (rc)
+			return rc;
+		rc = take(r);
+		if (rc != -ECONNREFUSED)
+			return rc;
+		clofork_close(&r->sock);
+		nanosleep(&nap, NULL);
+		if (timeout_ms >= 0)
+			left = timeout_ms - (int)((clock_ns() - begun) / 1000000u);
+		if (timeout_ms >= 0 && left <= 0)
+			return no_owner(EAGAIN);
+	}
+}
+
 /* ---- calls ---- */
 
 static int check_handle(const struct kedge_handle *h, struct handle_words *w)
@@ -283,9 +310,7 @@ KEDGE_API int kedge_remote_open(const struct kedge_handle *h, int timeout_ms,
 	r->handle = *h;
 	clofork_init(&r->sock);
 	clofork_init(&r->file);
-	rc = connect_to(r, w.name, timeout_ms);
-	if (!rc)
-		rc = take(r);
+	rc = connect_and_take(r, w.name, timeout_ms);
 	if (rc)
 		end(r);
 	else

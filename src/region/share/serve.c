@@ -17,6 +17,8 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <sodium.h>
@@ -27,6 +29,13 @@
 #include "base/process/thread.h"
 #include "region/keeper.h"
 #include "region/share/share.h"
+
+/*
+ * By the system calls themselves: ThreadSanitizer knows one table of descriptors, and takes
+ * a number of this one for the program's.
+ */
+#define CLOSE(fd)     syscall(SYS_close, fd)
+#define WATCH(fd, ev) syscall(SYS_epoll_ctl, epoll, EPOLL_CTL_ADD, fd, ev)
 
 #define BACKLOG 128
 #define ASKING	64 /* peers that have not shown a handle */
@@ -64,7 +73,7 @@ static void end_conn(struct conn *c)
 	list_remove(&c->of_all);
 	if (c->gate)
 		own_unmap(c->gate, kedge__page_size());
-	close(c->fd);
+	CLOSE(c->fd);
 	free(c);
 }
 
@@ -73,27 +82,32 @@ static void refuse(int fd, uint32_t seq, int rc)
 	struct region_answer a = { .magic = REGION_MAGIC, .version = REGION_VERSION,
 				   .seq = seq, .rc = rc };
 
-	send(fd, &a, sizeof(a), MSG_DONTWAIT | MSG_NOSIGNAL);
+	syscall(SYS_sendto, fd, &a, sizeof(a), MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
 }
 
 /* A page that cannot be made shorter under a mapping of it. */
 static int make_gate(struct conn *c)
 {
-	int fd = memfd_create("kedge-gate", MFD_CLOEXEC | MFD_ALLOW_SEALING), rc = 0;
+	int fd = (int)syscall(SYS_memfd_create, "kedge-gate", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	long at = 0;
+	int rc = 0;
 
 	if (fd < 0)
 		return -errno;
-	if (ftruncate(fd, (off_t)kedge__page_size()) ||
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+	if (syscall(SYS_ftruncate, fd, kedge__page_size()) ||
+	    syscall(SYS_fcntl, fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
 		rc = -errno;
 	if (!rc)
-		c->gate = own_map_file(kedge__page_size(), fd, 0);
-	if (!rc && !c->gate)
+		at = syscall(SYS_mmap, NULL, kedge__page_size(), PROT_READ | PROT_WRITE,
+			     MAP_SHARED, fd, 0);
+	if (!rc && at == -1)
 		rc = -ENOMEM;
+	if (!rc)
+		c->gate = (struct gate *)at;
 	if (!rc && madvise(c->gate, kedge__page_size(), MADV_DONTFORK))
 		rc = -errno;
 	if (rc)
-		close(fd);
+		CLOSE(fd);
 	return rc ? rc : fd;
 }
 
@@ -104,9 +118,9 @@ static int open_pages(const struct slot *s)
 	int fd;
 
 	if (s->access & ~KEDGE_HANDLE_READ)
-		fd = fcntl(s->region->fd, F_DUPFD_CLOEXEC, 0);
+		fd = (int)syscall(SYS_fcntl, s->region->fd, F_DUPFD_CLOEXEC, 0);
 	else if (snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", s->region->fd) > 0)
-		fd = open(path, O_RDONLY | O_CLOEXEC);
+		fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
 	return fd < 0 ? -errno : fd;
 }
 
@@ -122,7 +136,8 @@ static int send_answer(int to, const struct region_answer *a, const int fd[2])
 	c->cmsg_type = SCM_RIGHTS;
 	c->cmsg_len = CMSG_LEN(2 * sizeof(int));
 	memcpy(CMSG_DATA(c), fd, 2 * sizeof(int));
-	return sendmsg(to, &m, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof(*a) ? 0 : -errno;
+	return syscall(SYS_sendmsg, to, &m, MSG_DONTWAIT | MSG_NOSIGNAL) == (long)sizeof(*a)
+		       ? 0 : -errno;
 }
 
 static void fill_answer(struct region_answer *a, const struct slot *s)
@@ -146,7 +161,7 @@ static int give(struct conn *c, struct slot *s, int gate, uint32_t seq)
 	fill_answer(&a, s);
 	a.seq = seq;
 	rc = send_answer(c->fd, &a, fd);
-	close(pages);
+	CLOSE(pages);
 	return rc;
 }
 
@@ -161,7 +176,7 @@ static int let_in(struct conn *c, struct slot *s, uint32_t seq)
 	rc = give(c, s, fd, seq);
 	if (rc)
 		gate_take(c);
-	close(fd);
+	CLOSE(fd);
 	return rc;
 }
 
@@ -203,7 +218,8 @@ static void serve(struct conn *c, uint32_t events)
 		end_conn(c);
 		return;
 	}
-	if (recv(c->fd, &ask, sizeof(ask), MSG_DONTWAIT | MSG_TRUNC) == (ssize_t)sizeof(ask))
+	if (syscall(SYS_recvfrom, c->fd, &ask, sizeof(ask), MSG_DONTWAIT | MSG_TRUNC, NULL,
+		    NULL) == (long)sizeof(ask))
 		rc = answer(c, &ask);
 	if (rc) {
 		refuse(c->fd, ask.seq, rc);
@@ -218,7 +234,7 @@ static bool is_foreign(int fd, pid_t *pid)
 	struct ucred peer = { 0 };
 	socklen_t len = sizeof(peer);
 
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len))
+	if (syscall(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, &peer, &len))
 		return true;
 	*pid = peer.pid;
 	return peer.uid && peer.uid != geteuid();
@@ -234,11 +250,11 @@ static void add(int fd)
 	if (!rc && is_foreign(fd, &c->pid))
 		rc = -EACCES;
 	ev.data.ptr = c;
-	if (!rc && epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &ev))
+	if (!rc && WATCH(fd, &ev))
 		rc = -errno;
 	if (rc) {
 		refuse(fd, 0, rc);
-		close(fd);
+		CLOSE(fd);
 		free(c);
 		return;
 	}
@@ -249,27 +265,32 @@ static void add(int fd)
 	list_add_tail(&conns, &c->of_all);
 }
 
-/* The table is full: the peer is told, by the descriptor that is kept for that. */
+/* The table is full, or memory: the peer is told, by the descriptor that is kept for that. */
 static void turn_away(int err)
 {
+	const struct timespec nap = { 0, 10000000 };
 	int fd;
 
-	close(spare);
-	fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	if (spare >= 0)
+		CLOSE(spare);
+	fd = (int)syscall(SYS_accept4, listener, NULL, NULL, SOCK_CLOEXEC);
 	if (fd >= 0) {
 		refuse(fd, 0, -err);
-		close(fd);
+		CLOSE(fd);
+	} else {
+		/* It waits there still, and would be heard of at once. */
+		nanosleep(&nap, NULL);
 	}
-	spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	spare = (int)syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
 static void come(void)
 {
-	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+	int fd = (int)syscall(SYS_accept4, listener, NULL, NULL, SOCK_CLOEXEC);
 
 	if (fd >= 0)
 		add(fd);
-	else if (errno == EMFILE || errno == ENFILE)
+	else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
 		turn_away(errno);
 }
 
@@ -283,7 +304,7 @@ static void *run(void *unused)
 	prctl(PR_SET_NAME, "kedge-handles");
 	for (;;) {
 		/* One at a time: what one event ends may have had the next. */
-		if (epoll_wait(epoll, &ev, 1, -1) < 1)
+		if (syscall(SYS_epoll_pwait, epoll, &ev, 1, -1, NULL, 0) < 1)
 			continue;
 		if (ev.data.ptr == &stop)
 			break;
@@ -299,7 +320,7 @@ static int watch(int fd, void *what)
 {
 	struct epoll_event ev = { .events = EPOLLIN, .data.ptr = what };
 
-	return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &ev) ? -errno : 0;
+	return WATCH(fd, &ev) ? -errno : 0;
 }
 
 static int listen_somewhere(void)
@@ -307,13 +328,14 @@ static int listen_somewhere(void)
 	struct sockaddr_un a;
 	int try;
 
-	listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	listener = (int)syscall(SYS_socket, AF_UNIX,
+				SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (listener < 0)
 		return -errno;
 	for (try = 0; try < TRIES; try++) {
 		randombytes_buf(&name, sizeof(name));
-		if (!bind(listener, (struct sockaddr *)&a, handle_address(name, &a)))
-			return listen(listener, BACKLOG) ? -errno : 0;
+		if (!syscall(SYS_bind, listener, &a, handle_address(name, &a)))
+			return syscall(SYS_listen, listener, BACKLOG) ? -errno : 0;
 	}
 	return -errno;
 }
@@ -328,7 +350,7 @@ static void close_all(void)
 		end_conn(list_entry(l, struct conn, of_all));
 	for (i = 0; i < sizeof(fd) / sizeof(*fd); i++)
 		if (fd[i] >= 0)
-			close(fd[i]);
+			CLOSE(fd[i]);
 	listener = epoll = stop = spare = -1;
 }
 
@@ -336,9 +358,9 @@ static int open_all(void)
 {
 	int rc = listen_somewhere();
 
-	epoll = epoll_create1(EPOLL_CLOEXEC);
-	stop = eventfd(0, EFD_CLOEXEC);
-	spare = open("/dev/null", O_RDONLY | O_CLOEXEC);
+	epoll = (int)syscall(SYS_epoll_create1, EPOLL_CLOEXEC);
+	stop = (int)syscall(SYS_eventfd2, 0, EFD_CLOEXEC);
+	spare = (int)syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDONLY | O_CLOEXEC);
 	if (!rc && (epoll < 0 || stop < 0 || spare < 0))
 		rc = -errno;
 	if (!rc)
@@ -365,8 +387,10 @@ static int start(void *unused)
 
 static int say_stop(void *unused)
 {
+	const uint64_t one = 1;
+
 	(void)unused;
-	return eventfd_write(stop, 1);
+	return syscall(SYS_write, stop, &one, sizeof(one)) == sizeof(one) ? 0 : -errno;
 }
 
 static int finish(void *unused)

@@ -10,8 +10,6 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -43,21 +41,6 @@ WRAP(int, socket, int domain, int type, int protocol)
 	return fails() ? -1 : __real_socket(domain, type, protocol);
 }
 
-WRAP(int, bind, int fd, const struct sockaddr *a, socklen_t len)
-{
-	return fails() ? -1 : __real_bind(fd, a, len);
-}
-
-WRAP(int, listen, int fd, int backlog)
-{
-	return fails() ? -1 : __real_listen(fd, backlog);
-}
-
-WRAP(int, accept4, int fd, struct sockaddr *a, socklen_t *len, int flags)
-{
-	return fails() ? -1 : __real_accept4(fd, a, len, flags);
-}
-
 WRAP(int, connect, int fd, const struct sockaddr *a, socklen_t len)
 {
 	return fails() ? -1 : __real_connect(fd, a, len);
@@ -68,29 +51,9 @@ WRAP(int, getsockopt, int fd, int level, int name, void *v, socklen_t *len)
 	return fails() ? -1 : __real_getsockopt(fd, level, name, v, len);
 }
 
-WRAP(int, epoll_create1, int flags)
-{
-	return fails() ? -1 : __real_epoll_create1(flags);
-}
-
-WRAP(int, epoll_ctl, int fd, int op, int of, struct epoll_event *ev)
-{
-	return fails() ? -1 : __real_epoll_ctl(fd, op, of, ev);
-}
-
-WRAP(int, eventfd, unsigned int n, int flags)
-{
-	return fails() ? -1 : __real_eventfd(n, flags);
-}
-
 WRAP(ssize_t, send, int fd, const void *p, size_t len, int flags)
 {
 	return fails() ? -1 : __real_send(fd, p, len, flags);
-}
-
-WRAP(ssize_t, sendmsg, int fd, const struct msghdr *m, int flags)
-{
-	return fails() ? -1 : __real_sendmsg(fd, m, flags);
 }
 
 WRAP(ssize_t, recvmsg, int fd, struct msghdr *m, int flags)
@@ -131,6 +94,26 @@ WRAP(int, madvise, void *at, size_t len, int advice)
 WRAP(int, mprotect, void *at, size_t len, int prot)
 {
 	return fails() ? -1 : __real_mprotect(at, len, prot);
+}
+
+/* Those of the thread that answers. It waits for events by another one. */
+static bool is_counted(long nr)
+{
+	static const long counted[] = { SYS_socket, SYS_bind, SYS_listen, SYS_epoll_create1,
+					SYS_epoll_ctl, SYS_eventfd2, SYS_openat, SYS_accept4,
+					SYS_getsockopt, SYS_memfd_create, SYS_ftruncate, SYS_fcntl,
+					SYS_mmap, SYS_recvfrom, SYS_sendmsg };
+	size_t i;
+
+	for (i = 0; i < sizeof(counted) / sizeof(*counted); i++)
+		if (counted[i] == nr)
+			return true;
+	return false;
+}
+
+WRAP(long, syscall, long nr, long a, long b, long c, long d, long e, long f)
+{
+	return is_counted(nr) && fails() ? -1 : __real_syscall(nr, a, b, c, d, e, f);
 }
 
 extern void *__real_mremap(void *at, size_t len, size_t to_len, int flags, void *to);
@@ -253,7 +236,7 @@ static int move_once(void)
 
 static void a_move_undoes_every_step(void **state)
 {
-	unsigned int maps, fds, files;
+	unsigned int maps, fds;
 	uint64_t bytes;
 
 	begin(NULL);
@@ -261,13 +244,15 @@ static void a_move_undoes_every_step(void **state)
 	move_once();
 	maps = look_maps();
 	fds = open_fds();
-	files = look_files(&bytes);
 	/* Addresses, the file, its length, the mapping, two steps that keep it from children,
 	 * the exchange. The advice about children is no condition for addresses alone. */
 	assert_in_range(each_step(move_once), 6, 8);
 	assert_int_equal(look_maps(), maps);
 	assert_int_equal(open_fds(), fds);
-	assert_int_equal(look_files(&bytes), files);
+	/* The region's, what the thread waits for and with, its spare, a connection; what it has
+	 * sent it closes a moment later. */
+	while (look_files(&bytes) != 6)
+		usleep(1000);
 	assert_int_equal(bytes, LEN);
 	end();
 }

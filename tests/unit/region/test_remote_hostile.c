@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Peers that speak the protocol badly, or not at all: each is refused or cut off by itself,
+ * and one that has a handle and its region go on.
+ */
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include "region/wire.h"
+#include "remote.h"
+
+#define SILENT 300
+
+static int dial(void)
+{
+	struct handle_words w;
+	struct sockaddr_un a;
+	socklen_t len;
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	assert_true(fd >= 0 && handle_read(&handle, &w));
+	len = handle_address(w.name, &a);
+	assert_int_equal(connect(fd, (struct sockaddr *)&a, len), 0);
+	return fd;
+}
+
+static struct region_ask question(void)
+{
+	return (struct region_ask){ REGION_MAGIC, REGION_VERSION, 1, 0, handle };
+}
+
+/* The answer's error; or what the end of the connection is. Its descriptors are not taken. */
+static int answer_of(int fd)
+{
+	struct region_answer a = { .rc = 0 };
+	ssize_t n = recv(fd, &a, sizeof(a), 0);
+
+	close(fd);
+	return n == (ssize_t)sizeof(a) ? a.rc : -ECONNRESET;
+}
+
+static int say(const void *p, size_t len)
+{
+	int fd = dial();
+
+	send(fd, p, len, MSG_NOSIGNAL);
+	return answer_of(fd);
+}
+
+static void works(void)
+{
+	struct kedge_remote *r = open_it();
+	char c = 1;
+
+	assert_int_equal(kedge_remote_put(r, 0, &c, 1, 0), 0);
+	assert_int_equal(kedge_remote_put(remote, 0, &c, 1, 0), 0);
+	kedge_remote_close(r);
+}
+
+static void what_is_no_question_is_refused(void **state)
+{
+	struct region_ask q;
+	char big[4096] = { 0 };
+
+	begin(NULL);
+	q = question();
+	assert_int_equal(say(&q, sizeof(q)), 0);
+	assert_int_equal(say(&q, sizeof(q) - 1), -EPROTO);
+	assert_int_equal(say(&q, 1), -EPROTO);
+	assert_int_equal(say(big, sizeof(big)), -EPROTO);
+	q.magic++;
+	assert_int_equal(say(&q, sizeof(q)), -EPROTO);
+	q = question();
+	q.version++;
+	assert_int_equal(say(&q, sizeof(q)), -EPROTO);
+	q = question();
+	memset(&q.handle, 0xff, sizeof(q.handle));
+	assert_int_equal(say(&q, sizeof(q)), -EPROTO);
+	works();
+	end();
+}
+
+/* A slot far away, and generations to come. */
+static void numbers_are_not_trusted(void **state)
+{
+	static const uint32_t numbers[] = { 1, 1023, 1024, 1u << 20, UINT32_MAX };
+	struct handle_words w;
+	struct region_ask q;
+	size_t i;
+	int rc;
+
+	begin(NULL);
+	for (i = 0; i < sizeof(numbers) / sizeof(*numbers); i++) {
+		q = question();
+		assert_true(handle_read(&q.handle, &w));
+		w.slot += numbers[i];
+		handle_write(&w, &q.handle);
+		rc = say(&q, sizeof(q));
+		/* One that was there once. */
+		assert_true(rc == -EKEYREJECTED || rc == -EKEYREVOKED);
+		w.slot -= numbers[i];
+		w.generation += numbers[i];
+		handle_write(&w, &q.handle);
+		rc = say(&q, sizeof(q));
+		assert_true(rc == -EKEYREJECTED || rc == -EKEYREVOKED);
+	}
+	works();
+	end();
+}
+
+/* A slot that is free has no key that fits. */
+static void a_revoked_handle_is_not_forged(void **state)
+{
+	struct handle_words w;
+	struct region_ask q;
+
+	begin(NULL);
+	q = question();
+	assert_int_equal(kedge_region_revoke(region, &handle), 0);
+	assert_true(handle_read(&q.handle, &w));
+	w.generation++;
+	handle_write(&w, &q.handle);
+	assert_int_equal(say(&q, sizeof(q)), -EKEYREJECTED);
+	memset(w.key, 0, sizeof(w.key));
+	handle_write(&w, &q.handle);
+	assert_int_equal(say(&q, sizeof(q)), -EKEYREJECTED);
+	end();
+}
+
+static void the_silent_make_room(void **state)
+{
+	int fd[SILENT], i;
+
+	begin(NULL);
+	for (i = 0; i < SILENT; i++)
+		fd[i] = dial();
+	works();
+	for (i = 0; i < SILENT; i++)
+		close(fd[i]);
+	works();
+	end();
+}
+
+/* It asks all the time, and reads nothing: its queue is full, and it is cut off. */
+static void one_that_never_reads_is_cut_off(void **state)
+{
+	struct region_ask q;
+	int fd, i, n = 0;
+
+	begin(NULL);
+	q = question();
+	fd = dial();
+	while (n < 100000 && send(fd, &q, sizeof(q), MSG_NOSIGNAL) > 0)
+		n++;
+	assert_true(n < 100000);
+	for (i = 0; i < 10; i++)
+		works();
+	close(fd);
+	end();
+}
+
+/* As many as there are descriptors for are in; the next one is told. */
+static void too_many_are_told(void **state)
+{
+	struct kedge_remote *r[256] = { NULL };
+	struct rlimit old, few = { 64, 64 };
+	int n, rc = 0;
+	char c;
+
+	begin(NULL);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+	few.rlim_max = old.rlim_max;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+	for (n = 0; n < 256 && !rc; n++)
+		rc = kedge_remote_open(&handle, SOON_MS, &r[n]);
+	assert_int_equal(rc, -EMFILE);
+	assert_int_equal(kedge_remote_get(remote, 0, &c, 1, 0), 0);
+	while (--n >= 0)
+		kedge_remote_close(r[n]);
+	works();
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+	end();
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_is_no_question_is_refused),
+		cmocka_unit_test(numbers_are_not_trusted),
+		cmocka_unit_test(a_revoked_handle_is_not_forged),
+		cmocka_unit_test(the_silent_make_room),
+		cmocka_unit_test(one_that_never_reads_is_cut_off),
+		cmocka_unit_test(too_many_are_told),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
