@@ -3,7 +3,9 @@
  * Peers that speak the protocol badly, or not at all: each is refused or cut off by itself,
  * and one that has a handle and its region go on.
  */
+#include <fcntl.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
@@ -128,6 +130,90 @@ static void a_revoked_handle_is_not_forged(void **state)
 	end();
 }
 
+/* The region's descriptor, as a peer has it that goes around kedge; *@conn stays open. */
+static int raw_pages(int *conn)
+{
+	char space[CMSG_SPACE(2 * sizeof(int))] = { 0 };
+	const struct region_ask q = question();
+	struct region_answer a;
+	struct iovec iov = { &a, sizeof(a) };
+	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1,
+			    .msg_control = space, .msg_controllen = sizeof(space) };
+	int fd[2];
+
+	*conn = dial();
+	assert_int_equal(send(*conn, &q, sizeof(q), 0), sizeof(q));
+	assert_int_equal(recvmsg(*conn, &m, 0), sizeof(a));
+	assert_int_equal(a.rc, 0);
+	assert_non_null(CMSG_FIRSTHDR(&m));
+	memcpy(fd, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof(fd));
+	close(fd[0]);
+	return fd[1];
+}
+
+static void a_handle_to_read_gives_a_file_to_read(void **state)
+{
+	const struct kedge_handle_opts read = { .size = sizeof(read),
+						.access = KEDGE_HANDLE_READ };
+	int conn, fd;
+
+	begin(&read);
+	fd = raw_pages(&conn);
+	assert_int_equal(fcntl(fd, F_GETFL) & O_ACCMODE, O_RDONLY);
+	assert_ptr_equal(mmap(NULL, LEN, PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
+	close(fd);
+	close(conn);
+	end();
+}
+
+/* Nor is a page of it found when the region has that part again. */
+static void what_is_stored_behind_the_end_is_gone(void **state)
+{
+	int conn, fd;
+	char *p;
+
+	begin(NULL);
+	assert_int_equal(kedge_region_grow(region, 2 * LEN), 0);
+	fd = raw_pages(&conn);
+	p = mmap(NULL, 2 * LEN, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_ptr_not_equal(p, MAP_FAILED);
+	assert_int_equal(kedge_region_trim(region, LEN), 0);
+	p[LEN] = 1;
+	assert_int_equal(kedge_region_grow(region, 2 * LEN), 0);
+	assert_int_equal(region_at()[LEN], 0);
+	/* It cannot take the pages away, either. */
+	assert_int_equal(ftruncate(fd, 0), -1);
+	munmap(p, 2 * LEN);
+	close(fd);
+	close(conn);
+	end();
+}
+
+static void another_users_question_is_refused(void **state)
+{
+	struct region_ask q;
+	pid_t pid;
+	int fd;
+
+	need_threads_after_fork();
+	if (geteuid())
+		skip();
+	begin(NULL);
+	q = question();
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid) {
+		CHILD_CHECK(!setresuid(65534, 65534, 65534));
+		fd = dial();
+		send(fd, &q, sizeof(q), MSG_NOSIGNAL);
+		CHILD_CHECK(answer_of(fd) == -EACCES);
+		_exit(0);
+	}
+	reap(pid);
+	works();
+	end();
+}
+
 static void the_silent_make_room(void **state)
 {
 	int fd[SILENT], i;
@@ -189,6 +275,9 @@ int main(void)
 		cmocka_unit_test(what_is_no_question_is_refused),
 		cmocka_unit_test(numbers_are_not_trusted),
 		cmocka_unit_test(a_revoked_handle_is_not_forged),
+		cmocka_unit_test(a_handle_to_read_gives_a_file_to_read),
+		cmocka_unit_test(what_is_stored_behind_the_end_is_gone),
+		cmocka_unit_test(another_users_question_is_refused),
 		cmocka_unit_test(the_silent_make_room),
 		cmocka_unit_test(one_that_never_reads_is_cut_off),
 		cmocka_unit_test(too_many_are_told),
