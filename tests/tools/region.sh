@@ -3,6 +3,7 @@
 #
 # kedge perf --region: every row is there, and no access failed beside what the owner did;
 # what it says of mistakes, and where there is no memory for a region. No time is judged.
+# And a few seconds of kedge torture --region.
 # usage: region.sh kedge
 # shellcheck source=/dev/null
 . "$(dirname "$0")/lib.sh"
@@ -18,12 +19,22 @@ do
 	expect 2 perf --region $o
 done
 expect 2 perf --region --backend convert
+for o in '--threads 3' '--event x' --churn --channel --segment '--messages 3' '--gets 3'
+do
+	# shellcheck disable=SC2086 # words
+	expect 2 torture --region $o
+done
+expect 2 torture --region --seconds 0
 
 # The limit binds whoever has no CAP_IPC_LOCK.
 if [ "$(id -u)" -ne 0 ]; then
 	prlimit --memlock=65536:65536 "$KEDGE" perf --region -r 1 -s 64 >"$DIR/out" 2>"$DIR/err"
 	[ $? -eq 3 ] || fail 'it has a region beyond the limit'
 	says err 'the owner has no region: RLIMIT_MEMLOCK is 64 KiB'
+	prlimit --memlock=65536:65536 "$KEDGE" torture -q --region --seconds 1 >"$DIR/out" \
+		2>"$DIR/err"
+	[ $? -eq 3 ] || fail 'it tortures a region beyond the limit'
+	says err 'no region: RLIMIT_MEMLOCK is 64 KiB'
 fi
 
 "$KEDGE" perf --region -r 1 -s 64,4K --csv >"$DIR/out" 2>"$DIR/err"
@@ -39,4 +50,8 @@ do
 done
 expect 0 perf --region -r 1 -s 64 --json
 says out '"failed": 0'
+expect 0 torture -q --region --seconds 3
+says out '0 lost, 0 torn, 0 errors, 0 crashes'
+expect 0 torture -q --region --seconds 1 --json
+says out '"lost": 0'
 exit "$FAILED"

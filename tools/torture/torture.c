@@ -15,6 +15,7 @@
 #include "tools/torture/case.h"
 #include "tools/torture/channel/chan.h"
 #include "tools/torture/churn_cmd.h"
+#include "tools/torture/region/waves.h"
 #include "tools/torture/segment/storm_cmd.h"
 
 #define SECONDS		30
@@ -57,6 +58,11 @@ static const char help[] =
 	"one of them is killed. No store is lost, none is seen in part, and "
 	"nothing that is\n"
 	"called valid is old.\n\n"
+	"With --region a process suspends, moves, grows and trims a region that "
+	"others read\n"
+	"and write by its handles; now and then one of them is killed. What "
+	"one was told is\n"
+	"done is there, and none is in a suspended region.\n\n"
 	"Exit status:\n"
 	"  0  nothing was stale, wrong or lost\n"
 	"  1  something was, or a case failed\n"
@@ -70,7 +76,7 @@ struct options {
 	char *notifier, *seed, *event, *route, *mode;
 	char *device;
 	int naive, strict, ask;
-	int channel, segment;
+	int channel, segment, region;
 	char *messages, *sizes, *transport;
 	int churn, defaults, per_thread;
 	char *alloc, *bytes, *gets;
@@ -81,7 +87,7 @@ static struct options given = { .seconds = NOT_GIVEN, .threads = THREADS };
 static struct poptOption opts[] = {
 	{ "seconds", 's', POPT_ARG_DOUBLE, &given.seconds, 0,
 	  "How long, in seconds (default 30; with --churn, --channel and "
-	  "--segment 10, or as long as --gets or --messages takes)", "N" },
+	  "--segment and --region 10, or as long as --gets or --messages takes)", "N" },
 	{ "notifier", 'n', POPT_ARG_STRING, &given.notifier, 0,
 	  "The notifier: auto (default), ummunot, uffd, hooks or none",
 	  "NAME" },
@@ -136,6 +142,8 @@ static struct poptOption opts[] = {
 	  "libfabric (--channel)", "NAME" },
 	{ "segment", 0, POPT_ARG_NONE, &given.segment, 0,
 	  "Memory that others attach instead of registrations", NULL },
+	{ "region", 0, POPT_ARG_NONE, &given.region, 0,
+	  "A region that others reach by its handle", NULL },
 	POPT_TABLEEND
 };
 
@@ -239,6 +247,14 @@ static int channel_run(struct options *o)
 	return rc == UTIL_GO_ON ? chan_torture(&c) : rc;
 }
 
+/* What neither --segment nor --region takes. */
+static bool is_of_others(const struct options *o)
+{
+	return o->notifier || o->event || o->route || o->mode || o->device || o->naive ||
+	       o->strict || o->ask || o->churn || o->channel || o->messages || o->sizes ||
+	       o->transport || churn_options(o) || o->threads != THREADS;
+}
+
 static int segment_run(struct options *o)
 {
 	struct storm_opts s = { .rounds = 0 };
@@ -246,12 +262,23 @@ static int segment_run(struct options *o)
 
 	if (rc != UTIL_GO_ON)
 		return rc;
-	if (o->notifier || o->event || o->route || o->mode || o->device || o->naive ||
-	    o->strict || o->ask || o->churn || o->channel || o->messages || o->sizes ||
-	    o->transport || churn_options(o) || o->threads != THREADS)
+	if (is_of_others(o) || o->region)
 		return util_usage("--segment takes --seconds and --seed only");
 	s.seconds = o->seconds;
 	return storm_torture(&s);
+}
+
+static int region_run(struct options *o)
+{
+	struct waves_opts w;
+	int rc = numbers_check(o, WAVES_SECONDS, &w.seed);
+
+	if (rc != UTIL_GO_ON)
+		return rc;
+	if (is_of_others(o))
+		return util_usage("--region takes --seconds and --seed only");
+	w.seconds = o->seconds;
+	return waves_torture(&w);
 }
 
 /* The place of @text in @names, or -1; 0 for NULL. */
@@ -377,6 +404,8 @@ int cmd_torture(int argc, char **argv)
 
 	if (rc == UTIL_GO_ON && given.segment)
 		rc = segment_run(&given);
+	else if (rc == UTIL_GO_ON && given.region)
+		rc = region_run(&given);
 	else if (rc == UTIL_GO_ON && given.channel)
 		rc = channel_run(&given);
 	else if (rc == UTIL_GO_ON)
