@@ -80,6 +80,9 @@ int remote_receive(int sock, struct reply *reply)
 
 	while ((n = recvmsg(sock, &m, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR)
 		;
+	/* An owner that turned this one away unheard: what it said is behind that. */
+	if (n < 0 && errno == ECONNRESET)
+		n = recvmsg(sock, &m, MSG_CMSG_CLOEXEC);
 	if (n <= 0)
 		return no_owner(n ? errno : ECONNRESET);
 	c = CMSG_FIRSTHDR(&m);
