@@ -97,9 +97,9 @@ struct kedge_region_budget {
  * Ownership: the caller ends *@region with kedge_region_close().
  *
  * Return: 0, or a negative errno:
- *   -EINVAL  @len is 0 or @region is NULL, @opts->size is too small, a flag is
- *            unknown, @max_len is less than @len, or this machine has no pages
- *            of @page_size
+ *   -EINVAL  @len is 0 or more than a quarter of all addresses, or so is @max_len;
+ *            @region is NULL, @opts->size is too small, a flag is unknown, @max_len
+ *            is less than @len, or this machine has no pages of @page_size
  *   -E2BIG   @opts is of a newer version and sets a field unknown here
  *   -EDQUOT  the regions of this process would have more than
  *            kedge_region_budget_set() allows
@@ -151,7 +151,9 @@ KEDGE_API int kedge_region_grow(struct kedge_region *region, size_t len);
  * The pages are free when the call returns; an access to their addresses ends the
  * program by SIGSEGV, until the region grows again. Caches are told, as of munmap().
  * Accesses of peers beyond @len fail from then on (-EFAULT), each by itself; those that have
- * begun are waited for, a second at most.
+ * begun are waited for, a second at most, in which all peers wait. One that is stopped for
+ * longer may take pages behind the end again: they are free with the next growth, move or the
+ * region's end, and nothing of them is ever in the region.
  *
  * Threads: as kedge_region_grow().
  *
@@ -193,7 +195,8 @@ KEDGE_API int kedge_region_query(struct kedge_region *region,
  *            the part is not within what the region can grow to, or not aligned
  *   -E2BIG   @opts is of a newer version and sets a field unknown here
  *   -ENOMEM  no memory
- *   -ENOSPC  this process has 1048576 handles, which are all that it may
+ *   -ENOSPC  this process has 1048576 handles that were not revoked, which are all
+ *            that it may
  *   -EAGAIN  no thread can be made (RLIMIT_NPROC, pids.max)
  *   -EMFILE, -ENFILE  no descriptor is left
  *   -ECHILD  this process is a child of the one that made the region
@@ -207,14 +210,17 @@ KEDGE_API int kedge_region_advertise(struct kedge_region *region,
  * @region: a region
  * @handle: one of its handles
  *
- * When the call returns no access by it begins any more; one that has begun is waited for,
- * a second at most. Other handles go on.
+ * When the call returns, in any case but the first three errors, no access by it begins any
+ * more; one that has begun is waited for, a second at most. Other handles go on. A handle whose
+ * time is over counts as one until it is revoked.
  *
  * Threads: any.
  *
  * Return: 0, or a negative errno:
  *   -EINVAL an argument is NULL
  *   -ENOENT the region has no such handle (any more)
+ *   -ETIMEDOUT it is revoked, but an access that had begun is not over, and may store still:
+ *           the reason names the peer. kedge_region_suspend() waits for it
  *   -ECHILD as of kedge_region_advertise()
  */
 KEDGE_API int kedge_region_revoke(struct kedge_region *region,
@@ -229,7 +235,8 @@ KEDGE_API int kedge_region_revoke(struct kedge_region *region,
  * kedge_region_resume(): peers wait, each no longer than it said. This process goes on to
  * have the memory. Suspensions nest: as many have to be resumed.
  *
- * A peer that ends in an access, by whatever signal, is not waited for.
+ * A peer that ends in an access, by whatever signal, is not waited for; one that only loses its
+ * connection there is.
  *
  * Threads: any.
  *
@@ -261,7 +268,8 @@ KEDGE_API int kedge_region_resume(struct kedge_region *region);
  * struct kedge_move_opts - where a region is moved to; zero is the default in each field
  * @size:  sizeof(struct kedge_move_opts)
  * @flags: a sum of KEDGE_MOVE_*; 0: to any other pages
- * @node:  with KEDGE_MOVE_NODE: its number
+ * @node:  with KEDGE_MOVE_NODE: its number; else 0
+ * @pad:   not looked at
  */
 struct kedge_move_opts {
 	uint32_t size;

@@ -48,7 +48,8 @@ struct kedge_remote_info {
  * Return: 0, or a negative errno:
  *   -EINVAL        an argument is NULL, or @handle is none
  *   -EHOSTUNREACH  the region is on another host
- *   -ECONNREFUSED  its owner has ended, or is in another network namespace
+ *   -ECONNREFUSED  its owner has ended, or has no region any more, or is in another
+ *                  network namespace
  *   -EKEYREJECTED  the owner has no such handle
  *   -EKEYREVOKED   the handle was revoked, or its region closed
  *   -EKEYEXPIRED   its time is over
@@ -82,12 +83,14 @@ KEDGE_API void kedge_remote_close(struct kedge_remote *remote);
  * other accesses to the same bytes at the same time it is not: each byte is of one of them.
  * Accesses of one thread happen in their order.
  *
- * If the owner ends meanwhile it may return 0: the region is gone then in any case.
+ * If the owner ends meanwhile it may return 0: the region is gone then in any case. The first
+ * access after a move waits for the owner's thread, the others involve it in nothing. A range
+ * beyond the end is told once the region is not suspended.
  *
  * Threads: any, at the same time. Not in a signal handler.
  *
  * Return: 0, or a negative errno, and then no byte was stored:
- *   -EINVAL       an argument is NULL
+ *   -EINVAL       @remote is NULL, or @data is and @len is not 0
  *   -EACCES       the handle does not give that access
  *   -EFAULT       the range is beyond what the region has: the reason says how much that
  *                 is. Other accesses go on
@@ -95,7 +98,10 @@ KEDGE_API void kedge_remote_close(struct kedge_remote *remote);
  *                 not said where yet: ask again
  *   -EKEYREVOKED  the handle was revoked, or the region closed
  *   -EKEYEXPIRED  the handle's time is over
- *   -ECONNRESET   the owner has ended, or has closed the connection
+ *   -ECONNRESET   the owner has ended; or this process has closed the connection, as
+ *                 programs do that close what they do not know
+ *   -EMFILE, -ENFILE, -ENOMEM  the region was moved, and to map it anew a descriptor
+ *                 is missing, here or in the owner, or memory: the next access tries again
  *   -ECHILD       this process is a child of the one that opened it
  */
 KEDGE_API int kedge_remote_put(struct kedge_remote *remote, uint64_t offset, const void *data,

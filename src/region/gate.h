@@ -20,7 +20,7 @@
  * @len is stored before a suspension closes the gate, or while it is closed, when it becomes
  * less: an access that found it open may have loaded the former one, and is waited for.
  *
- * @epoch is stored while the gate is closed and nobody is inside. A peer that finds the gate open
+ * @epoch is stored while the gate is closed and empty. A peer that finds the gate open
  * loads it after that, so it has the new one, or came in before.
  *
  * The peer has no business in the owner's memory but for the region: what it stores in

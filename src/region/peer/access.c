@@ -32,14 +32,30 @@ struct access {
 	int timeout_ms;
 };
 
+static int over(const struct kedge_remote *r, int err)
+{
+	switch (err) {
+	case ECONNRESET:
+		return kedge_reason(-err, "the connection to the region's owner, process %d, was "
+				    "closed: it has ended, or this process has closed what it "
+				    "does not know", (int)r->owner);
+	case EKEYEXPIRED:
+		return kedge_reason(-err, "the handle's time is over: ask the owner for another");
+	case EKEYREVOKED:
+		return kedge_reason(-err, "the owner has revoked the handle, or closed the region");
+	}
+	return kedge_reason(-EPROTO, "the region's owner ends it with error %d", err);
+}
+
+/* An owner that has closed the region has said so before the connection ended. */
 static int has_ended(struct kedge_remote *r)
 {
-	int err = atomic_load_explicit(&r->ended, memory_order_relaxed);
+	const int err = atomic_load_explicit(&r->ended, memory_order_relaxed);
 
 	if (!err)
 		return 0;
-	return kedge_reason(-err, "the region's owner, process %d, has ended or has closed the "
-			    "connection", (int)r->owner);
+	return over(r, atomic_load(&r->gate->state) & GATE_ENDED
+			       ? (int)atomic_load(&r->gate->why) : err);
 }
 
 static int look_at_owner(struct kedge_remote *r)
@@ -58,17 +74,6 @@ static int look_at_owner(struct kedge_remote *r)
 	return has_ended(r);
 }
 
-static int over(int err)
-{
-	switch (err) {
-	case EKEYEXPIRED:
-		return kedge_reason(-err, "the handle's time is over: ask the owner for another");
-	case EKEYREVOKED:
-		return kedge_reason(-err, "the owner has revoked the handle, or closed the region");
-	}
-	return kedge_reason(-EPROTO, "the region's owner ends it with error %d", err);
-}
-
 /* Once a tick. */
 static int check_owner(struct kedge_remote *r)
 {
@@ -78,7 +83,7 @@ static int check_owner(struct kedge_remote *r)
 		return has_ended(r);
 	atomic_store_explicit(&r->looked, now, memory_order_relaxed);
 	if (expires && now >= expires)
-		return over(EKEYEXPIRED);
+		return over(r, EKEYEXPIRED);
 	return look_at_owner(r);
 }
 
@@ -154,7 +159,7 @@ static int begin(struct access *a)
 	while (!rc) {
 		state = gate_enter(g);
 		if (state)
-			rc = state & GATE_ENDED ? over((int)atomic_load(&g->why))
+			rc = state & GATE_ENDED ? over(a->r, (int)atomic_load(&g->why))
 						: wait_at(a, state);
 		else if (has_its_pages(a->r))
 			break;

@@ -83,17 +83,31 @@ int remote_receive(int sock, struct reply *reply)
 	/* An owner that turned this one away unheard: what it said is behind that. */
 	if (n < 0 && errno == ECONNRESET)
 		n = recvmsg(sock, &m, MSG_CMSG_CLOEXEC);
-	if (n <= 0)
-		return no_owner(n ? errno : ECONNRESET);
+	if (n < 0)
+		return no_owner(errno);
+	/* Also with a packet that has nothing else in it. */
 	c = CMSG_FIRSTHDR(&m);
 	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
 		memcpy(reply->fd, CMSG_DATA(c), c->cmsg_len - CMSG_LEN(0));
+	if (!n)
+		return no_owner(ECONNRESET);
 	if (m.msg_flags & MSG_CTRUNC)
 		return error_no_fd(EMFILE);
 	if (n != (ssize_t)sizeof(reply->a) || reply->a.magic != REGION_MAGIC ||
 	    reply->a.version != REGION_VERSION)
 		return kedge_reason(-EPROTO, "the region's owner is of another version of kedge");
 	return 0;
+}
+
+void remote_close_fds(struct reply *reply)
+{
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		if (reply->fd[i] >= 0)
+			close(reply->fd[i]);
+		reply->fd[i] = -1;
+	}
 }
 
 int remote_refused(int rc)
@@ -229,10 +243,7 @@ static int take(struct kedge_remote *r)
 	if (!rc)
 		atomic_store(&r->sure, remote_size(r));
 	atomic_store(&r->epoch, reply.a.epoch);
-	if (reply.fd[0] >= 0)
-		close(reply.fd[0]);
-	if (reply.fd[1] >= 0)
-		close(reply.fd[1]);
+	remote_close_fds(&reply);
 	return rc;
 }
 

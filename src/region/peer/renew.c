@@ -37,14 +37,6 @@ static int left_ms(uint64_t until)
 	return until > now ? (int)((until - now) / 1000000u % 1000u) + 1 : 0;
 }
 
-static void close_fds(const struct reply *reply)
-{
-	if (reply->fd[0] >= 0)
-		close(reply->fd[0]);
-	if (reply->fd[1] >= 0)
-		close(reply->fd[1]);
-}
-
 /* The answer to the last question. */
 static int hear(struct kedge_remote *r, uint64_t until, struct reply *reply)
 {
@@ -60,7 +52,7 @@ static int hear(struct kedge_remote *r, uint64_t until, struct reply *reply)
 		rc = remote_receive(r->sock.fd, reply);
 		if (!rc && reply->a.seq == r->seq)
 			return 0;
-		close_fds(reply);
+		remote_close_fds(reply);
 		if (rc == -ECONNREFUSED)
 			return kedge_reason(-ECONNRESET, "the region's owner, process %d, has "
 					    "ended", (int)r->owner);
@@ -110,7 +102,7 @@ static int renew(struct kedge_remote *r, uint64_t until)
 	r->asked &= rc == -ETIMEDOUT;
 	if (!rc)
 		rc = reply.a.rc ? remote_refused(reply.a.rc) : replace(r, &reply);
-	close_fds(&reply);
+	remote_close_fds(&reply);
 	return rc;
 }
 

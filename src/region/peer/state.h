@@ -57,6 +57,8 @@ struct reply {
 int remote_ask(const struct kedge_remote *r);
 int remote_receive(int sock, struct reply *reply);
 int remote_refused(int rc);
+/* Those that were not taken; then it has none. */
+void remote_close_fds(struct reply *reply);
 /* Map the memfd @r->file, in the place of a former mapping if there is one. */
 int remote_map(struct kedge_remote *r, const struct region_answer *a);
 /* How much of the memfd there is, from the handle's first byte on. */

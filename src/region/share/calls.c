@@ -86,7 +86,8 @@ static struct slot *slot_of(struct kedge_region *r, const struct handle_words *w
 static int revoke_handle(struct kedge_region *r, const struct handle_words *w)
 {
 	struct slot *s;
-	pid_t pid;
+	pid_t pid = 0;
+	int rc;
 
 	sig_lock(&shares_lock);
 	s = slot_of(r, w);
@@ -98,12 +99,13 @@ static int revoke_handle(struct kedge_region *r, const struct handle_words *w)
 	sig_unlock(&shares_lock);
 	if (!s)
 		return kedge_reason(-ENOENT, "the region has no such handle");
-	gates_wait(r, s, PATIENCE_MS, &pid);
+	rc = gates_wait(r, s, PATIENCE_MS, &pid);
 	sig_lock(&shares_lock);
-	gates_take(s);
+	gates_part(s);
 	slot_free(s);
 	sig_unlock(&shares_lock);
-	return 0;
+	return rc ? kedge_reason(rc, "the handle is revoked, and an access of process %d that had "
+				 "begun is not over: is it stopped?", (int)pid) : 0;
 }
 
 KEDGE_API int kedge_region_revoke(struct kedge_region *r, const struct kedge_handle *h)

@@ -36,6 +36,7 @@ static uint64_t part_of(const struct slot *s, uint64_t len)
 void gate_open_to(struct conn *c, struct slot *s)
 {
 	c->slot = s;
+	c->region = s->region;
 	list_add_tail(&s->conns, &c->of_slot);
 	list_add_tail(&s->region->conns, &c->of_region);
 	atomic_store(&c->gate->len, part_of(s, s->region->open_len));
@@ -44,34 +45,56 @@ void gate_open_to(struct conn *c, struct slot *s)
 	atomic_store(&c->gate->state, s->region->suspended ? GATE_CLOSED : 0);
 }
 
+static void part(struct conn *c)
+{
+	if (c->slot)
+		list_remove(&c->of_slot);
+	c->slot = NULL;
+}
+
 void gate_take(struct conn *c)
 {
-	if (!c->slot)
-		return;
-	list_remove(&c->of_slot);
-	list_remove(&c->of_region);
-	c->slot = NULL;
+	part(c);
+	if (c->region)
+		list_remove(&c->of_region);
+	c->region = NULL;
+}
+
+static void end_gate(struct gate *g, int why)
+{
+	atomic_store(&g->why, (uint32_t)why);
+	atomic_fetch_or(&g->state, GATE_ENDED);
+	wake(g);
+}
+
+/* It comes in no more, whatever it does. */
+bool gate_lingers(struct conn *c)
+{
+	if (!c->region || !c->gate)
+		return false;
+	end_gate(c->gate, ECONNRESET);
+	c->lingers = !gate_is_empty(c->gate);
+	return c->lingers;
 }
 
 void gates_end(struct slot *s, int why)
 {
 	struct list *l, *tmp;
-	struct gate *g;
+	struct conn *c;
 
 	list_for_each_safe(l, tmp, &s->conns) {
-		g = list_entry(l, struct conn, of_slot)->gate;
-		atomic_store(&g->why, (uint32_t)why);
-		atomic_fetch_or(&g->state, GATE_ENDED);
-		wake(g);
+		c = list_entry(l, struct conn, of_slot);
+		if (c->gate)
+			end_gate(c->gate, why);
 	}
 }
 
-void gates_take(struct slot *s)
+void gates_part(struct slot *s)
 {
 	struct list *l, *tmp;
 
 	list_for_each_safe(l, tmp, &s->conns)
-		gate_take(list_entry(l, struct conn, of_slot));
+		part(list_entry(l, struct conn, of_slot));
 }
 
 static void close_all(struct kedge_region *r, bool closed)
@@ -81,6 +104,8 @@ static void close_all(struct kedge_region *r, bool closed)
 
 	list_for_each_safe(l, tmp, &r->conns) {
 		g = list_entry(l, struct conn, of_region)->gate;
+		if (!g)
+			continue;
 		if (closed) {
 			atomic_fetch_or(&g->state, GATE_CLOSED);
 		} else {
@@ -93,10 +118,14 @@ static void close_all(struct kedge_region *r, bool closed)
 void gates_moved(struct kedge_region *r)
 {
 	struct list *l, *tmp;
+	struct gate *g;
 
 	r->epoch++;
-	list_for_each_safe(l, tmp, &r->conns)
-		atomic_store(&list_entry(l, struct conn, of_region)->gate->epoch, r->epoch);
+	list_for_each_safe(l, tmp, &r->conns) {
+		g = list_entry(l, struct conn, of_region)->gate;
+		if (g)
+			atomic_store(&g->epoch, r->epoch);
+	}
 }
 
 /* The peer that is in there, or NULL. */
@@ -107,7 +136,7 @@ static struct conn *first_inside(struct kedge_region *r, struct slot *s)
 
 	list_for_each_safe(l, tmp, &r->conns) {
 		c = list_entry(l, struct conn, of_region);
-		if ((!s || c->slot == s) && !gate_is_empty(c->gate))
+		if ((!s || c->slot == s) && (c->lingers || !gate_is_empty(c->gate)))
 			return c;
 	}
 	return NULL;
@@ -183,7 +212,8 @@ void gates_set_len(struct kedge_region *r, uint64_t len)
 	r->open_len = len;
 	list_for_each_safe(l, tmp, &r->conns) {
 		c = list_entry(l, struct conn, of_region);
-		atomic_store(&c->gate->len, part_of(c->slot, len));
+		if (c->slot && c->gate)
+			atomic_store(&c->gate->len, part_of(c->slot, len));
 	}
 	sig_unlock(&shares_lock);
 	/* A peer that is stopped may store behind the end when it goes on. Those pages are
@@ -201,9 +231,11 @@ void shares_close(struct kedge_region *r)
 	list_for_each_safe(l, tmp, &r->slots) {
 		s = list_entry(l, struct slot, node);
 		gates_end(s, EKEYREVOKED);
-		gates_take(s);
+		gates_part(s);
 		slot_free(s);
 	}
+	list_for_each_safe(l, tmp, &r->conns)
+		gate_take(list_entry(l, struct conn, of_region));
 	sig_unlock(&shares_lock);
 }
 

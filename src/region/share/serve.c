@@ -40,6 +40,7 @@
 #define BACKLOG 128
 #define ASKING	64 /* peers that have not shown a handle */
 #define TRIES	8
+#define LINGER_MS 1
 
 static struct sig_lock serve_lock = SIG_LOCK_INIT; /* guards: */
 static bool runs;
@@ -51,6 +52,7 @@ static uint64_t name;
 static int listener, epoll, stop, spare;
 static struct conn *asking[ASKING];
 static unsigned int asking_next;
+static unsigned int lingering; /* of those, that may be inside without a connection */
 static struct list conns; /* by @of_all: those that have shown one, and the others */
 
 /* ---- one peer ---- */
@@ -64,6 +66,18 @@ static void forget_asking(const struct conn *c)
 			asking[i] = NULL;
 }
 
+/* Out of the gate, or without its memory. A peer that has sealed the file against seals is
+ * taken for that, too. */
+static bool is_gone(const struct conn *c)
+{
+	uint32_t inside = 0;
+
+	if (syscall(SYS_pread64, c->gate_fd, &inside, sizeof(inside),
+		    offsetof(struct gate, inside)) == sizeof(inside) && !inside)
+		return true;
+	return !syscall(SYS_fcntl, c->gate_fd, F_ADD_SEALS, F_SEAL_WRITE) || errno != EBUSY;
+}
+
 static void end_conn(struct conn *c)
 {
 	sig_lock_blocked(&shares_lock);
@@ -73,8 +87,48 @@ static void end_conn(struct conn *c)
 	list_remove(&c->of_all);
 	if (c->gate)
 		own_unmap(c->gate, kedge__page_size());
-	CLOSE(c->fd);
+	if (c->gate_fd >= 0)
+		CLOSE(c->gate_fd);
+	if (c->fd >= 0)
+		CLOSE(c->fd);
+	lingering -= c->lingers;
 	free(c);
+}
+
+/*
+ * The connection is over. A process that ends has given its memory up before, but one may
+ * also close a socket while another of its threads is inside. So it is looked whether the gate
+ * is mapped anywhere: the kernel seals a file against writing only if it is not, and this
+ * process gives its own mapping up for that.
+ */
+static void hang_up(struct conn *c)
+{
+	bool lingers;
+
+	sig_lock_blocked(&shares_lock);
+	lingers = gate_lingers(c);
+	if (lingers) {
+		own_unmap(c->gate, kedge__page_size());
+		c->gate = NULL;
+	}
+	sig_unlock_blocked(&shares_lock);
+	lingering += lingers;
+	CLOSE(c->fd);
+	c->fd = -1;
+	if (!lingers || is_gone(c))
+		end_conn(c);
+}
+
+static void look_after_lingering(void)
+{
+	struct list *l, *tmp;
+	struct conn *c;
+
+	list_for_each_safe(l, tmp, &conns) {
+		c = list_entry(l, struct conn, of_all);
+		if (c->lingers && is_gone(c))
+			end_conn(c);
+	}
 }
 
 static void refuse(int fd, uint32_t seq, int rc)
@@ -95,7 +149,7 @@ static int make_gate(struct conn *c)
 	if (fd < 0)
 		return -errno;
 	if (syscall(SYS_ftruncate, fd, kedge__page_size()) ||
-	    syscall(SYS_fcntl, fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+	    syscall(SYS_fcntl, fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW))
 		rc = -errno;
 	if (!rc)
 		at = syscall(SYS_mmap, NULL, kedge__page_size(), PROT_READ | PROT_WRITE,
@@ -106,9 +160,8 @@ static int make_gate(struct conn *c)
 		c->gate = (struct gate *)at;
 	if (!rc && madvise(c->gate, kedge__page_size(), MADV_DONTFORK))
 		rc = -errno;
-	if (rc)
-		CLOSE(fd);
-	return rc ? rc : fd;
+	c->gate_fd = fd;
+	return rc;
 }
 
 /* The region's memfd, for as much as the handle gives. */
@@ -168,15 +221,14 @@ static int give(struct conn *c, struct slot *s, int gate, uint32_t seq)
 /* Likewise. */
 static int let_in(struct conn *c, struct slot *s, uint32_t seq)
 {
-	int fd = make_gate(c), rc;
+	int rc = make_gate(c);
 
-	if (fd < 0)
-		return fd;
+	if (rc)
+		return rc;
 	gate_open_to(c, s);
-	rc = give(c, s, fd, seq);
+	rc = give(c, s, c->gate_fd, seq);
 	if (rc)
 		gate_take(c);
-	CLOSE(fd);
 	return rc;
 }
 
@@ -215,7 +267,7 @@ static void serve(struct conn *c, uint32_t events)
 	forget_asking(c);
 	/* Its end comes with what it may have said before. */
 	if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) {
-		end_conn(c);
+		hang_up(c);
 		return;
 	}
 	if (syscall(SYS_recvfrom, c->fd, &ask, sizeof(ask), MSG_DONTWAIT | MSG_TRUNC, NULL,
@@ -223,7 +275,7 @@ static void serve(struct conn *c, uint32_t events)
 		rc = answer(c, &ask);
 	if (rc) {
 		refuse(c->fd, ask.seq, rc);
-		end_conn(c);
+		hang_up(c);
 	}
 }
 
@@ -262,6 +314,7 @@ static void add(int fd)
 		end_conn(*place);
 	*place = c;
 	c->fd = fd;
+	c->gate_fd = -1;
 	list_add_tail(&conns, &c->of_all);
 }
 
@@ -299,12 +352,16 @@ static void come(void)
 static void *run(void *unused)
 {
 	struct epoll_event ev;
+	long n;
 
 	(void)unused;
 	prctl(PR_SET_NAME, "kedge-handles");
 	for (;;) {
 		/* One at a time: what one event ends may have had the next. */
-		if (syscall(SYS_epoll_pwait, epoll, &ev, 1, -1, NULL, 0) < 1)
+		n = syscall(SYS_epoll_pwait, epoll, &ev, 1, lingering ? LINGER_MS : -1, NULL, 0);
+		if (lingering)
+			look_after_lingering();
+		if (n < 1)
 			continue;
 		if (ev.data.ptr == &stop)
 			break;
@@ -377,6 +434,7 @@ static int start(void *unused)
 
 	(void)unused;
 	list_init(&conns);
+	lingering = 0;
 	rc = open_all();
 	if (!rc)
 		rc = thread_start(&thread, run, NULL);

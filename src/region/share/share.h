@@ -27,14 +27,24 @@ struct slot {
 	bool revoked; /* and is free once no access is under way */
 };
 
-/* A peer that has come; with a handle if there is a @gate. Without @slot it was ended. */
+/*
+ * A peer that has come; with a handle if it has a @region. Without @slot that was revoked: the
+ * region counts the peer still, as it may be inside.
+ *
+ * @lingers: its connection has ended while it was inside. That is the end of its process, or
+ *           the program has closed the socket: it is inside until it comes out, or until
+ *           its memory is gone. There is no @gate then, but its file.
+ */
 struct conn {
 	struct list of_all; /* serve.c's */
 	struct list of_slot;
 	struct list of_region;
+	struct kedge_region *region;
 	struct slot *slot;
 	struct gate *gate;
-	int fd; /* in the keeper's table */
+	bool lingers;
+	int gate_fd; /* in the keeper's table, as is: */
+	int fd;
 	pid_t pid;
 };
 
@@ -60,10 +70,12 @@ void slots_forget(void);
 void gate_open_to(struct conn *c, struct slot *s);
 /* With shares_lock. The peer is the region's no more. */
 void gate_take(struct conn *c);
+/* With shares_lock. Its connection is over: true if it may be inside, and is waited for. */
+bool gate_lingers(struct conn *c);
 /* With shares_lock. Peers of the handle, or of all of a region's, are told that it is over. */
 void gates_end(struct slot *s, int why);
-/* With shares_lock. So are all of the handle. */
-void gates_take(struct slot *s);
+/* With shares_lock. Peers of a handle that was revoked; each is the region's until it ends. */
+void gates_part(struct slot *s);
 /* With shares_lock, while no peer is inside: the region has other pages. */
 void gates_moved(struct kedge_region *r);
 /* With the region's lock. Peers may access up to @len. When it returns they access what is

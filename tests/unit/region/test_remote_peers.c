@@ -186,19 +186,21 @@ static void it_grows_and_is_trimmed_under_load(void **state)
 /* ---- peers that do not go on ---- */
 
 /* Its data is memory that nobody brings: it stays in the access. */
+static int uffd;
+
 static void stays_inside(int unused)
 {
 	struct uffdio_api api = { .api = UFFD_API };
 	struct uffdio_register r = { .mode = UFFDIO_REGISTER_MODE_MISSING };
-	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | 1);
 	char *p = mmap(NULL, page_len(), PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	(void)unused;
-	CHILD_CHECK(fd >= 0 && p != MAP_FAILED && !ioctl(fd, UFFDIO_API, &api));
+	uffd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | 1);
+	CHILD_CHECK(uffd >= 0 && p != MAP_FAILED && !ioctl(uffd, UFFDIO_API, &api));
 	r.range.start = (uintptr_t)p;
 	r.range.len = page_len();
-	CHILD_CHECK(!ioctl(fd, UFFDIO_REGISTER, &r));
+	CHILD_CHECK(!ioctl(uffd, UFFDIO_REGISTER, &r));
 	atomic_fetch_add(&word->ready, 1);
 	kedge_remote_put(remote, 0, p, 1, FOREVER);
 	CHILD_CHECK(false);
@@ -235,6 +237,79 @@ static void a_peer_that_is_inside_is_waited_for_until_it_ends(void **state)
 	waitpid(pid, NULL, 0);
 	kedge_remote_close(other);
 	kedge_region_close(region);
+}
+
+/* A child that is inside; not until it is does the call return. */
+static pid_t one_inside(void (*run)(int))
+{
+	pid_t pid;
+
+	make_region(LEN, NULL);
+	pid = start(run, 0);
+	wait_ready(1);
+	while (kedge_region_suspend(region, 20) == 0)
+		assert_int_equal(kedge_region_resume(region), 0);
+	return pid;
+}
+
+static void ends_then(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	assert_int_equal(kedge_region_suspend(region, FOREVER), 0);
+	assert_int_equal(kedge_region_resume(region), 0);
+	waitpid(pid, NULL, 0);
+	kedge_region_close(region);
+}
+
+static void a_revoked_peer_that_is_inside_is_waited_for(void **state)
+{
+	pid_t pid;
+
+	need_threads_after_fork();
+	if (need_uffd())
+		skip();
+	pid = one_inside(stays_inside);
+	/* It is revoked, and what it does there goes on. */
+	assert_int_equal(kedge_region_revoke(region, &handle), -ETIMEDOUT);
+	assert_int_equal(kedge_region_revoke(region, &handle), -ENOENT);
+	assert_int_equal(kedge_region_suspend(region, 50), -ETIMEDOUT);
+	assert_int_equal(kedge_region_move(region, NULL, 50, NULL), -ETIMEDOUT);
+	ends_then(pid);
+}
+
+static void *closes_all(void *arg)
+{
+	while (!atomic_load(&word->stop))
+		usleep(1000);
+	/* But for that which keeps it inside. */
+	syscall(SYS_close_range, uffd + 1, ~0u, 0);
+	syscall(SYS_close_range, 3, uffd - 1, 0);
+	atomic_fetch_add(&word->ready, 1);
+	return arg;
+}
+
+static void stays_inside_and_closes(int arg)
+{
+	pthread_t t;
+
+	CHILD_CHECK(!pthread_create(&t, NULL, closes_all, NULL));
+	stays_inside(arg);
+}
+
+/* The end of its connection is not its own. */
+static void a_peer_without_its_socket_is_waited_for(void **state)
+{
+	pid_t pid;
+
+	need_threads_after_fork();
+	if (need_uffd())
+		skip();
+	pid = one_inside(stays_inside_and_closes);
+	atomic_store(&word->stop, 1);
+	wait_ready(2);
+	assert_int_equal(kedge_region_suspend(region, 100), -ETIMEDOUT);
+	assert_int_equal(kedge_region_suspend(region, 100), -ETIMEDOUT);
+	ends_then(pid);
 }
 
 static void works_until_killed(int who)
@@ -386,6 +461,8 @@ int main(void)
 		peers_test(nothing_is_lost_or_torn_by_moves),
 		peers_test(it_grows_and_is_trimmed_under_load),
 		peers_test(a_peer_that_is_inside_is_waited_for_until_it_ends),
+		peers_test(a_revoked_peer_that_is_inside_is_waited_for),
+		peers_test(a_peer_without_its_socket_is_waited_for),
 		peers_test(killed_peers_keep_nothing_closed),
 		peers_test(peers_of_a_killed_owner_are_told),
 		peers_test(peers_that_wait_for_a_killed_owner_are_told),
