@@ -196,16 +196,18 @@ static void what_is_stored_behind_the_end_is_gone(void **state)
 /* What an owner says of its length is believed as far as its file goes. */
 static void an_owner_that_lies_ends_no_peer(void **state)
 {
-	struct conn *c;
+	struct gate *g;
 	char x;
 
 	begin(NULL);
-	c = list_entry(region->conns.next, struct conn, of_region);
-	atomic_store(&c->gate->len, 4 * LEN);
+	sig_lock(&shares_lock);
+	g = list_entry(region->conns.next, struct conn, of_region)->gate;
+	sig_unlock(&shares_lock);
+	atomic_store(&g->len, 4 * LEN);
 	assert_int_equal(kedge_remote_get(remote, 2 * LEN, &x, 1, 0), -EFAULT);
-	atomic_store(&c->gate->len, UINT64_MAX);
+	atomic_store(&g->len, UINT64_MAX);
 	assert_int_equal(kedge_remote_get(remote, LEN, &x, 1, 0), -EFAULT);
-	atomic_store(&c->gate->len, LEN);
+	atomic_store(&g->len, LEN);
 	works();
 	end();
 }
