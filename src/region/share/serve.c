@@ -235,7 +235,14 @@ static int let_in(struct conn *c, struct slot *s, uint32_t seq)
 /* Likewise: the region was moved, or the peer says so. It has its gate. */
 static int give_again(struct conn *c, uint32_t seq)
 {
-	return c->slot ? give(c, c->slot, -1, seq) : -EKEYREVOKED;
+	int rc = c->slot ? give(c, c->slot, -1, seq) : -EKEYREVOKED;
+
+	/* It asks once more at its next access. */
+	if (rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM) {
+		refuse(c->fd, seq, rc);
+		rc = 0;
+	}
+	return rc;
 }
 
 static int answer(struct conn *c, const struct region_ask *ask)

@@ -269,6 +269,24 @@ static void one_that_never_reads_is_cut_off(void **state)
 	end();
 }
 
+/* An owner without a descriptor left says so, and not that it has ended. */
+static void a_full_table_of_the_owners_is_for_now(void **state)
+{
+	struct rlimit old, few = { 3, 3 };
+	char c = 0;
+
+	begin(NULL);
+	assert_int_equal(kedge_region_move(region, NULL, SOON_MS, NULL), 0);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+	few.rlim_max = old.rlim_max;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+	assert_int_equal(kedge_remote_get(remote, 0, &c, 1, SOON_MS), -EMFILE);
+	assert_int_equal(kedge_remote_get(remote, 0, &c, 1, SOON_MS), -EMFILE);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+	assert_int_equal(kedge_remote_get(remote, 0, &c, 1, SOON_MS), 0);
+	end();
+}
+
 /* As many as there are descriptors for are in; the next one is told. */
 static void too_many_are_told(void **state)
 {
@@ -304,6 +322,7 @@ int main(void)
 		cmocka_unit_test(another_users_question_is_refused),
 		cmocka_unit_test(the_silent_make_room),
 		cmocka_unit_test(one_that_never_reads_is_cut_off),
+		cmocka_unit_test(a_full_table_of_the_owners_is_for_now),
 		cmocka_unit_test(too_many_are_told),
 	};
 
