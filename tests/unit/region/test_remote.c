@@ -372,6 +372,20 @@ static void a_closed_region_has_no_peers(void **state)
 	end();
 }
 
+/* Mappings of regions, and of gates. */
+static int mappings(void)
+{
+	FILE *f = fopen("/proc/self/maps", "r");
+	char line[512];
+	int n = 0;
+
+	while (f && fgets(line, sizeof(line), f))
+		n += strstr(line, "memfd:kedge") != NULL;
+	if (f)
+		fclose(f);
+	return f ? n : -1;
+}
+
 static void a_child_has_none_of_it(void **state)
 {
 	struct kedge_remote_info info = { .size = sizeof(info) };
@@ -380,9 +394,11 @@ static void a_child_has_none_of_it(void **state)
 
 	need_threads_after_fork();
 	begin(NULL);
+	assert_int_equal(mappings(), 4);
 	pid = fork();
 	assert_true(pid >= 0);
 	if (!pid) {
+		CHILD_CHECK(mappings() == 0);
 		CHILD_CHECK(kedge_remote_put(remote, 0, &c, 1, 0) == -ECHILD);
 		CHILD_CHECK(kedge_remote_query(remote, &info) == -ECHILD);
 		CHILD_CHECK(kedge_region_suspend(region, 0) == -ECHILD);
