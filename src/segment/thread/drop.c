@@ -53,6 +53,35 @@ struct entry { /* of getdents64() */
 	char name[];
 };
 
+static void let_run(int tries)
+{
+	const struct timespec nap = { 0, 50000 };
+
+	if (tries < YIELDS)
+		syscall(SYS_sched_yield);
+	else
+		syscall(SYS_nanosleep, &nap, NULL);
+}
+
+/*
+ * A look that cannot be had is none, and the event behind it is not to be read: so a descriptor is
+ * waited for, where this thread's table is full, or the system's.
+ */
+static long open_in_time(const char *path, int flags)
+{
+	const uint64_t deadline = clock_ns() + SLEEPS_NS;
+	int tries = 0;
+	long fd;
+
+	do {
+		fd = syscall(SYS_openat, AT_FDCWD, path, flags | O_CLOEXEC);
+		if (fd >= 0 || (errno != EMFILE && errno != ENFILE && errno != ENOMEM))
+			return fd;
+		let_run(tries++);
+	} while (clock_ns() < deadline);
+	return fd;
+}
+
 /* A file of a thread's, as text: false if there is none. */
 static bool read_file(const char *tid, const char *name, char *text, size_t len)
 {
@@ -60,7 +89,7 @@ static bool read_file(const char *tid, const char *name, char *text, size_t len)
 	long fd, n;
 
 	snprintf(path, sizeof(path), "/proc/self/task/%s/%s", tid, name);
-	fd = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+	fd = open_in_time(path, O_RDONLY);
 	if (fd < 0)
 		return false;
 	n = syscall(SYS_read, fd, text, len - 1);
@@ -138,16 +167,6 @@ static bool waits_in(const char *tid, struct change *c, bool *runs)
 		return false;
 	c->end = round_up(c->end, kedge__page_size());
 	return c->start < c->end;
-}
-
-static void let_run(int tries)
-{
-	const struct timespec nap = { 0, 50000 };
-
-	if (tries < YIELDS)
-		syscall(SYS_sched_yield);
-	else
-		syscall(SYS_nanosleep, &nap, NULL);
 }
 
 /*
@@ -269,8 +288,8 @@ static bool is_elsewhere(const struct piece *p)
 {
 	struct elsewhere w = { .p = p };
 
-	vma_walk(note, &w);
-	return w.found;
+	/* Memory that cannot be looked for is not taken for unmapped: its bytes would be gone. */
+	return vma_walk(note, &w) || w.found;
 }
 
 /* What of @p is not there: from its start to its end. */
@@ -304,14 +323,15 @@ static bool look_through(const struct change_told *t, int maps, struct piece *p)
  */
 static bool not_there(const struct change_told *t)
 {
-	int maps = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	int maps = (int)open_in_time("/proc/self/maps", O_RDONLY);
 	struct piece *p = NULL;
 	bool any = false;
 
+	if (maps < 0)
+		return false;
 	while ((p = piece_next(p, t->extent, t->start, t->end)))
 		any |= look_through(t, maps, p);
-	if (maps >= 0)
-		syscall(SYS_close, maps);
+	syscall(SYS_close, maps);
 	return any;
 }
 
@@ -374,10 +394,11 @@ bool drop_look(uint32_t extent, bool *asleep)
 	long fd, n, at;
 
 	*asleep = true;
-	fd = syscall(SYS_openat, AT_FDCWD, "/proc/self/task",
-		     O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0)
+	fd = open_in_time("/proc/self/task", O_RDONLY | O_DIRECTORY);
+	if (fd < 0) {
+		*asleep = false;
 		return false;
+	}
 	while ((n = syscall(SYS_getdents64, fd, list, sizeof(list))) > 0)
 		for (at = 0; at < n; at += ((struct entry *)(void *)(list + at))->len) {
 			const char *tid = ((struct entry *)(void *)(list + at))->name;

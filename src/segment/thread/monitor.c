@@ -25,8 +25,9 @@ static bool event(uint32_t extent, const struct uffd_msg *m)
 }
 
 /*
- * Where no thread may be stopped (a debugger has them, or ptrace() is forbidden), one that is
- * about to sleep again gets the processor in that time: it needs it for some instructions.
+ * Threads that cannot be stopped (a debugger has them, ptrace() is forbidden, no process is to be
+ * had, one is in the kernel for a second): one that is about to sleep again needs the processor
+ * for some instructions, and most likely gets it in that time. It is no proof.
  */
 static bool look_on(uint32_t extent, bool asleep)
 {
