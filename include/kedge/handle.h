@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-/* What a handle gives access for; a sum of them. */
+/* Accesses that a handle gives; a sum of them. */
 #define KEDGE_HANDLE_READ   1u /* kedge_remote_get() */
 #define KEDGE_HANDLE_WRITE  2u /* kedge_remote_put() */
 #define KEDGE_HANDLE_ATOMIC 4u /* kedge_remote_fetch_add(), kedge_remote_compare_swap() */
@@ -63,7 +63,7 @@ KEDGE_API int kedge_handle_print(const struct kedge_handle *handle, char *text, 
  * @text:   what kedge_handle_print() gave; spaces around it do not matter
  * @handle: set on success, left untouched on failure
  *
- * Whether there is such a region only its owner knows: kedge_remote_open() asks it.
+ * The owner alone knows whether there is such a region: kedge_remote_open() asks it.
  *
  * Threads: any. Fork: works in the child.
  *

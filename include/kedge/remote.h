@@ -35,7 +35,7 @@ struct kedge_remote_info {
 /**
  * kedge_remote_open() - reach what a handle is of
  * @handle:     a handle from the owner
- * @timeout_ms: milliseconds in which the owner has to answer
+ * @timeout_ms: milliseconds in which the owner has to answer; -1: no limit
  * @remote:     set on success, left untouched on failure
  *
  * The owner is of the same user as the caller, or that is root, and in the same network

@@ -35,7 +35,7 @@ struct kedge_region {
 	struct sig_lock lock; /* guards: */
 	uint64_t len;
 	uint64_t file_len;
-	/* What peers have of it; guarded by shares_lock (share/share.h). */
+	/* Handles of it, and peers; guarded by shares_lock (share/share.h). */
 	struct list slots;
 	struct list conns;
 	uint64_t open_len;

@@ -4,7 +4,7 @@
  * waited for and no system call is made, but where the region has grown since the last look
  * at its file: the owner waits for all that is inside.
  *
- * Whether the owner lives the connection says. To ask it each time would cost more than a
+ * The connection says whether the owner lives. To ask it each time would cost more than a
  * small access does, so it is asked once a tick of the coarse clock, some milliseconds. An
  * access in that time after the owner's end goes to memory that has no owner, and is lost
  * as one right before would be.
@@ -185,18 +185,23 @@ static int check(const struct kedge_remote *r, uint32_t access)
 	return 0;
 }
 
+/* 0: inside, if there is a length. */
+static int begin_copy(struct access *a, uint32_t access, const void *data)
+{
+	int rc = check(a->r, access);
+
+	if (!rc && a->len && !data)
+		rc = kedge_reason(-EINVAL, "the data is NULL");
+	return rc || !a->len ? rc : begin(a);
+}
+
 KEDGE_API int kedge_remote_put(struct kedge_remote *r, uint64_t offset, const void *data,
 			       size_t len, int timeout_ms)
 {
 	struct access a = { r, offset, len, 0, timeout_ms };
-	int rc = check(r, KEDGE_HANDLE_WRITE);
+	int rc = begin_copy(&a, KEDGE_HANDLE_WRITE, data);
 
-	if (!rc && len && !data)
-		rc = kedge_reason(-EINVAL, "the data is NULL");
 	if (rc || !len)
-		return rc;
-	rc = begin(&a);
-	if (rc)
 		return rc;
 	memcpy(r->at + offset, data, len);
 	gate_leave(r->gate);
@@ -207,14 +212,9 @@ KEDGE_API int kedge_remote_get(struct kedge_remote *r, uint64_t offset, void *da
 			       int timeout_ms)
 {
 	struct access a = { r, offset, len, 0, timeout_ms };
-	int rc = check(r, KEDGE_HANDLE_READ);
+	int rc = begin_copy(&a, KEDGE_HANDLE_READ, data);
 
-	if (!rc && len && !data)
-		rc = kedge_reason(-EINVAL, "the data is NULL");
 	if (rc || !len)
-		return rc;
-	rc = begin(&a);
-	if (rc)
 		return rc;
 	memcpy(data, r->at + offset, len);
 	gate_leave(r->gate);

@@ -21,7 +21,6 @@
 #include "region/wire.h"
 
 #define INFO_V1 STRUCT_END(struct kedge_remote_info, pad)
-#define MOST_MS 86400000
 
 /* ---- asking ---- */
 
@@ -43,9 +42,7 @@ static int no_owner(int err)
 
 static int connect_to(struct kedge_remote *r, uint64_t name, int timeout_ms)
 {
-	const int ms = timeout_ms < 0 || timeout_ms > MOST_MS ? MOST_MS : timeout_ms;
-	/* 0 would be no limit. */
-	const struct timeval wait = { .tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000 + 1 };
+	struct timeval wait = { 0, 0 }; /* which is no limit */
 	struct ucred owner = { 0 };
 	socklen_t len = sizeof(owner), a_len;
 	struct sockaddr_un a;
@@ -55,6 +52,9 @@ static int connect_to(struct kedge_remote *r, uint64_t name, int timeout_ms)
 		rc = clofork_end(&r->sock, socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
 	if (rc)
 		return rc;
+	if (timeout_ms >= 0)
+		wait = (struct timeval){ .tv_sec = timeout_ms / 1000,
+					 .tv_usec = timeout_ms % 1000 * 1000 + 1 };
 	setsockopt(r->sock.fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
 	setsockopt(r->sock.fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait));
 	a_len = handle_address(name, &a);
@@ -248,8 +248,8 @@ static int take(struct kedge_remote *r)
 }
 
 /*
- * Where the owner has many that ask, or is flooded, the oldest that was not heard yet is turned
- * away without a word. Its socket is there: it is asked again.
+ * An owner that has many that ask, or is flooded, turns the oldest away that it has not heard
+ * yet, without a word. Its socket is there: it is asked again.
  */
 static int connect_and_take(struct kedge_remote *r, uint64_t name, int timeout_ms)
 {

@@ -4,8 +4,8 @@
  * stay connected, so that it hears when one ends. It runs in the table of descriptors of
  * the keeper, which starts it. Accesses do not involve it.
  *
- * Whoever knows the socket's name can connect, so peers that have not shown a handle yet are
- * few, and the oldest makes room; another user's is refused. A wrong handle ends the
+ * The socket's name is no secret, so peers that have not shown a handle yet are few, and the
+ * oldest makes room; another user's is refused. A wrong handle ends the
  * connection: guessing 128 bits takes a connection a try.
  */
 #include <fcntl.h>

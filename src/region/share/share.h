@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What peers have of the regions of this process: handles (slots.c), and the gates of the peers
- * that have come with one (gates.c). The thread that they come to is in serve.c. One lock
+ * Handles of the regions of this process (slots.c), and gates of the peers that have come with
+ * one (gates.c). The thread that they come to is in serve.c. One lock
  * for all, held for moments; it is taken within a region's.
  */
 #ifndef REGION_SHARE_H
@@ -11,7 +11,7 @@
 #include "region/internal.h"
 #include "region/wire.h"
 
-/* What a handle is of. Free if @region is NULL. */
+/* A handle's place in the table, and what it gives. Free if @region is NULL. */
 struct slot {
 	struct kedge_region *region;
 	struct list node; /* of the region's */

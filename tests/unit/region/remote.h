@@ -11,7 +11,7 @@
 #include "../core.h"
 
 #define LEN	((size_t)256 << 10)
-#define SOON_MS 10000 /* what comes in time comes before */
+#define SOON_MS 60000 /* what comes at all comes before */
 
 static struct kedge_region *region;
 static struct kedge_handle handle;

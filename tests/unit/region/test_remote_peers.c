@@ -206,39 +206,6 @@ static void stays_inside(int unused)
 	CHILD_CHECK(false);
 }
 
-static void a_peer_that_is_inside_is_waited_for_until_it_ends(void **state)
-{
-	struct kedge_remote *other;
-	char name[24], c = 1;
-	pid_t pid;
-
-	need_threads_after_fork();
-	if (need_uffd())
-		skip();
-	make_region(LEN, NULL);
-	pid = start(stays_inside, 0);
-	wait_ready(1);
-	/* It is inside soon. */
-	while (kedge_region_suspend(region, 20) == 0)
-		assert_int_equal(kedge_region_resume(region), 0);
-	snprintf(name, sizeof(name), "process %d ", (int)pid);
-	assert_non_null(strstr(kedge_strerror(-ETIMEDOUT), name));
-	/* That suspended nothing. */
-	other = open_it();
-	assert_int_equal(kedge_remote_put(other, 0, &c, 1, 0), 0);
-	assert_int_equal(kedge_region_resume(region), -EINVAL);
-	/* A trim and a revocation go on without it. */
-	assert_int_equal(kedge_region_grow(region, 2 * LEN), 0);
-	assert_int_equal(kedge_region_trim(region, LEN), 0);
-	assert_int_equal(kedge_remote_put(other, 0, &c, 1, 0), 0);
-	kill(pid, SIGKILL);
-	assert_int_equal(kedge_region_suspend(region, FOREVER), 0);
-	assert_int_equal(kedge_region_resume(region), 0);
-	waitpid(pid, NULL, 0);
-	kedge_remote_close(other);
-	kedge_region_close(region);
-}
-
 /* A child that is inside; not until it is does the call return. */
 static pid_t one_inside(void (*run)(int))
 {
@@ -259,6 +226,30 @@ static void ends_then(pid_t pid)
 	assert_int_equal(kedge_region_resume(region), 0);
 	waitpid(pid, NULL, 0);
 	kedge_region_close(region);
+}
+
+static void a_peer_that_is_inside_is_waited_for_until_it_ends(void **state)
+{
+	struct kedge_remote *other;
+	char name[24], c = 1;
+	pid_t pid;
+
+	need_threads_after_fork();
+	if (need_uffd())
+		skip();
+	pid = one_inside(stays_inside);
+	snprintf(name, sizeof(name), "process %d ", (int)pid);
+	assert_non_null(strstr(kedge_strerror(-ETIMEDOUT), name));
+	/* That suspended nothing. */
+	other = open_it();
+	assert_int_equal(kedge_remote_put(other, 0, &c, 1, 0), 0);
+	assert_int_equal(kedge_region_resume(region), -EINVAL);
+	/* A trim and a revocation go on without it. */
+	assert_int_equal(kedge_region_grow(region, 2 * LEN), 0);
+	assert_int_equal(kedge_region_trim(region, LEN), 0);
+	assert_int_equal(kedge_remote_put(other, 0, &c, 1, 0), 0);
+	kedge_remote_close(other);
+	ends_then(pid);
 }
 
 static void a_revoked_peer_that_is_inside_is_waited_for(void **state)
