@@ -18,6 +18,8 @@
 #define PREFIX	   "kedge1:"
 #define PREFIX_LEN (sizeof(PREFIX) - 1)
 #define VARIANT	   sodium_base64_VARIANT_URLSAFE_NO_PADDING
+#define TEXT_LEN   (sodium_base64_ENCODED_LEN(sizeof(struct kedge_handle), VARIANT) - 1)
+#define LETTERS	   "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 #define BOOT_ID	   "/proc/sys/kernel/random/boot_id"
 
 _Static_assert(PREFIX_LEN + sodium_base64_ENCODED_LEN(sizeof(struct kedge_handle), VARIANT) <=
@@ -91,7 +93,7 @@ KEDGE_API int kedge_handle_parse(const char *text, struct kedge_handle *out)
 	struct kedge_handle h;
 	struct handle_words w;
 	const char *end;
-	size_t n = 0;
+	size_t len, n = 0;
 
 	if (!text || !out)
 		return kedge_reason(-EINVAL, "an argument is NULL");
@@ -100,10 +102,12 @@ KEDGE_API int kedge_handle_parse(const char *text, struct kedge_handle *out)
 	if (strncmp(text, PREFIX, PREFIX_LEN) != 0)
 		return kedge_reason(-EINVAL, "it does not begin with \"" PREFIX "\"");
 	text += PREFIX_LEN;
-	if (sodium_base642bin(h.bytes, sizeof(h.bytes), text, strnlen(text, KEDGE_HANDLE_TEXT),
-			      NULL, &n, &end, VARIANT) ||
-	    n != sizeof(h.bytes))
+	/* libsodium takes some bytes beyond ASCII for letters. */
+	len = strspn(text, LETTERS);
+	if (len != TEXT_LEN || sodium_base642bin(h.bytes, sizeof(h.bytes), text, len, NULL, &n,
+						 NULL, VARIANT) || n != sizeof(h.bytes))
 		return kedge_reason(-EINVAL, "it was cut, or has letters that a handle has not");
+	end = text + len;
 	while (isspace((unsigned char)*end))
 		end++;
 	if (*end || !handle_read(&h, &w))

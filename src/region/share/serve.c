@@ -170,9 +170,10 @@ static int open_pages(const struct slot *s)
 	char path[48];
 	int fd;
 
+	snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", s->region->fd);
 	if (s->access & ~KEDGE_HANDLE_READ)
 		fd = (int)syscall(SYS_fcntl, s->region->fd, F_DUPFD_CLOEXEC, 0);
-	else if (snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", s->region->fd) > 0)
+	else
 		fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
 	return fd < 0 ? -errno : fd;
 }

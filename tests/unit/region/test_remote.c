@@ -33,6 +33,9 @@ static void what_is_no_handle_is_refused(void **state)
 	kedge_handle_print(&handle, text, sizeof(text));
 	snprintf(longer, sizeof(longer), "%s%s", text, text + 7);
 	assert_int_equal(kedge_handle_parse(longer, &h), -EINVAL);
+	snprintf(longer, sizeof(longer), "%s", text);
+	longer[60] = (char)0xaf;
+	assert_int_equal(kedge_handle_parse(longer, &h), -EINVAL);
 	snprintf(longer, sizeof(longer), "%s x", text);
 	assert_int_equal(kedge_handle_parse(longer, &h), -EINVAL);
 	for (i = strlen(text); i-- > 0;) {
