@@ -6,6 +6,8 @@
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -151,6 +153,78 @@ static void no_other_thread_runs(void **state)
 	assert_int_equal(l.calls, ROUNDS);
 }
 
+static _Atomic pid_t sleeper;
+
+/* It runs until the kernel can say which call it waits in. */
+static bool is_asleep(pid_t tid)
+{
+	char path[64], text[64] = "running";
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", (int)tid);
+	f = fopen(path, "r");
+	if (f && !fgets(text, sizeof(text), f))
+		text[0] = '\0';
+	if (f)
+		fclose(f);
+	return text[0] >= '0' && text[0] <= '9';
+}
+
+/* One of the calls that fail with EINTR where a thread was stopped. */
+static void *wait_for_an_event(void *arg)
+{
+	const int *fd = arg;
+	struct epoll_event ev;
+
+	sleeper = (pid_t)syscall(SYS_gettid);
+	return epoll_wait(*fd, &ev, 1, -1) == 1 ? NULL : (void *)1;
+}
+
+static int out_of_kernel(void)
+{
+	sigset_t all, saved;
+	int rc;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &saved);
+	while ((rc = others_out_of_kernel()) == -EAGAIN)
+		;
+	pthread_sigmask(SIG_SETMASK, &saved, NULL);
+	return rc;
+}
+
+/* Those that run are stopped and go on; one that sleeps hears nothing of it. */
+static void sleepers_are_left_alone(void **state)
+{
+	struct epoll_event ev = { .events = EPOLLIN };
+	int fd = epoll_create1(0), wakes = eventfd(0, 0), i, rc;
+	pthread_t t[THREADS + 2], waits;
+	uint64_t before;
+	void *bad;
+
+	(void)state;
+	sleeper = 0;
+	assert_int_equal(epoll_ctl(fd, EPOLL_CTL_ADD, wakes, &ev), 0);
+	assert_int_equal(pthread_create(&waits, NULL, wait_for_an_event, &fd), 0);
+	WAIT_FOR(sleeper && is_asleep(sleeper));
+	start_all(t);
+	rc = out_of_kernel();
+	for (i = 1; i < ROUNDS && !rc; i++) {
+		before = turns[0];
+		WAIT_FOR(turns[0] != before);
+		rc = out_of_kernel();
+	}
+	eventfd_write(wakes, 1);
+	pthread_join(waits, &bad);
+	end_all(t);
+	close(fd);
+	close(wakes);
+	if (rc == -EPERM)
+		skip();
+	assert_int_equal(rc, 0);
+	assert_null(bad);
+}
+
 static void note(int sig)
 {
 	(void)sig;
@@ -248,6 +322,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(no_other_thread_runs),
+		cmocka_unit_test(sleepers_are_left_alone),
 		cmocka_unit_test(no_signal_is_lost),
 		cmocka_unit_test(one_thread_calls_itself),
 		cmocka_unit_test(a_filter_is_told_from_a_delay),
