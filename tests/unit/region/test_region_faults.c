@@ -12,65 +12,14 @@
 
 #include "../core.h"
 #include "look.h"
+#include "refuse.h"
 #include "region/internal.h"
 
 #define LEN ((size_t)256 << 10)
 
-/* Of the calls that are counted, the one that fails; 0: none. */
-static unsigned int fail_at, calls;
-static int fail_with;
-
-static bool fails(void)
-{
-	if (!fail_at || ++calls != fail_at)
-		return false;
-	errno = fail_with;
-	return true;
-}
-
-#define WRAP(type, name, ...)                  \
-	extern type __real_##name(__VA_ARGS__); \
-	extern type __wrap_##name(__VA_ARGS__); \
-	type __wrap_##name(__VA_ARGS__)
-
-WRAP(int, memfd_create, const char *name, unsigned int flags)
-{
-	return fails() ? -1 : __real_memfd_create(name, flags);
-}
-
-WRAP(int, ftruncate64, int fd, off_t len)
-{
-	return fails() ? -1 : __real_ftruncate64(fd, len);
-}
-
-WRAP(void *, calloc, size_t cnt, size_t size)
-{
-	return fails() ? NULL : __real_calloc(cnt, size);
-}
-
 WRAP(int, pthread_mutex_init, pthread_mutex_t *m, const pthread_mutexattr_t *a)
 {
 	return fails() ? ENOMEM : __real_pthread_mutex_init(m, a);
-}
-
-WRAP(int, pthread_create, pthread_t *t, const pthread_attr_t *a, void *(*fn)(void *), void *arg)
-{
-	return fails() ? fail_with : __real_pthread_create(t, a, fn, arg);
-}
-
-WRAP(void *, mmap64, void *at, size_t len, int prot, int flags, int fd, off_t off)
-{
-	return fails() ? MAP_FAILED : __real_mmap64(at, len, prot, flags, fd, off);
-}
-
-WRAP(int, madvise, void *at, size_t len, int advice)
-{
-	return fails() ? -1 : __real_madvise(at, len, advice);
-}
-
-WRAP(int, mprotect, void *at, size_t len, int prot)
-{
-	return fails() ? -1 : __real_mprotect(at, len, prot);
 }
 
 static unsigned int refused; /* so many calls of close_range(), as an old kernel would */

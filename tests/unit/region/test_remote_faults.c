@@ -18,24 +18,7 @@
 #include "remote.h"
 
 #include "look.h"
-
-/* Of the calls that are counted, the one that fails; 0: none. */
-static _Atomic unsigned int fail_at, calls;
-
-static bool fails(void)
-{
-	const unsigned int at = atomic_load(&fail_at);
-
-	if (!at || atomic_fetch_add(&calls, 1) + 1 != at)
-		return false;
-	errno = ENOMEM;
-	return true;
-}
-
-#define WRAP(type, name, ...)                  \
-	extern type __real_##name(__VA_ARGS__); \
-	extern type __wrap_##name(__VA_ARGS__); \
-	type __wrap_##name(__VA_ARGS__)
+#include "refuse.h"
 
 WRAP(int, socket, int domain, int type, int protocol)
 {
@@ -60,41 +43,6 @@ WRAP(ssize_t, send, int fd, const void *p, size_t len, int flags)
 WRAP(ssize_t, recvmsg, int fd, struct msghdr *m, int flags)
 {
 	return fails() ? -1 : __real_recvmsg(fd, m, flags);
-}
-
-WRAP(int, memfd_create, const char *name, unsigned int flags)
-{
-	return fails() ? -1 : __real_memfd_create(name, flags);
-}
-
-WRAP(int, ftruncate64, int fd, off_t len)
-{
-	return fails() ? -1 : __real_ftruncate64(fd, len);
-}
-
-WRAP(void *, calloc, size_t cnt, size_t size)
-{
-	return fails() ? NULL : __real_calloc(cnt, size);
-}
-
-WRAP(int, pthread_create, pthread_t *t, const pthread_attr_t *a, void *(*fn)(void *), void *arg)
-{
-	return fails() ? ENOMEM : __real_pthread_create(t, a, fn, arg);
-}
-
-WRAP(void *, mmap64, void *at, size_t len, int prot, int flags, int fd, off_t off)
-{
-	return fails() ? MAP_FAILED : __real_mmap64(at, len, prot, flags, fd, off);
-}
-
-WRAP(int, madvise, void *at, size_t len, int advice)
-{
-	return fails() ? -1 : __real_madvise(at, len, advice);
-}
-
-WRAP(int, mprotect, void *at, size_t len, int prot)
-{
-	return fails() ? -1 : __real_mprotect(at, len, prot);
 }
 
 /* Those of the thread that answers. It waits for events by another one. */
