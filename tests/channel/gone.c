@@ -86,6 +86,11 @@ static int serve(const char *node, const char *port,
 	return 0;
 }
 
+/*
+ * Until it listens, and until what the kernel still holds for the host that was
+ * gone is given up: the last question for its address, asked while the wire was
+ * cut, fails a connection begun since.
+ */
 static struct kedge_channel *dial(const char *node, const char *port,
 				  const struct kedge_channel_opts *o)
 {
@@ -94,9 +99,9 @@ static struct kedge_channel *dial(const char *node, const char *port,
 
 	do {
 		rc = kedge_channel_open_tcp(node, port, o, 60000, &ch);
-		if (rc == -ECONNREFUSED)
+		if (rc == -ECONNREFUSED || rc == -EHOSTUNREACH)
 			usleep(50000);
-	} while (rc == -ECONNREFUSED); /* until it listens */
+	} while (rc == -ECONNREFUSED || rc == -EHOSTUNREACH);
 	if (rc)
 		die("connect", rc);
 	return ch;

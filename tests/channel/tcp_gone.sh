@@ -16,13 +16,14 @@ trap 'gone; rm -rf "$out"' EXIT
 mkfifo "$out/server" "$out/client"
 FAILED=0
 
-# until_ready FILE
+# until_ready FILE PID: a peer has said so; one that ends first is a failure
 until_ready()
 {
-	i=0
 	until grep -q ready "$1"; do
-		i=$((i + 1))
-		[ $i -lt 600 ] || { echo "FAIL: nobody is ready"; exit 1; }
+		kill -0 "$2" 2>/dev/null || {
+			echo "FAIL: a peer ended before it was ready"
+			exit 1
+		}
 		sleep 0.1
 	done
 }
@@ -38,8 +39,8 @@ begin()
 	$CLIENT "$GONE" "$1" 192.0.2.1 7480 <"$out/client" >"$out/2" &
 	client=$!
 	exec 8>"$out/client"
-	until_ready "$out/1"
-	until_ready "$out/2"
+	until_ready "$out/1" $server
+	until_ready "$out/2" $client
 }
 
 # finish STATUS WHAT
