@@ -19,6 +19,9 @@ extern "C" {
 #define KEDGE_HANDLE_WRITE  2u /* kedge_remote_put() */
 #define KEDGE_HANDLE_ATOMIC 4u /* kedge_remote_fetch_add(), kedge_remote_compare_swap() */
 
+/* Flags of a handle. */
+#define KEDGE_HANDLE_SERVED 1u /* the owner does accesses itself: peers never have the memory */
+
 /* Bytes of a handle as text, with the 0 at its end. */
 #define KEDGE_HANDLE_TEXT 96
 
@@ -35,6 +38,12 @@ struct kedge_handle {
  * @len:        bytes; what the region does not have yet belongs to it once it grows. 0:
  *              all that the region may have from there on
  * @expires_ms: milliseconds from now on in which it may be used; 0: no end
+ * @node:       an address of this host, or a name of one, that peers on other hosts reach it
+ *              by, over TCP; NULL: peers on this host alone
+ * @service:    a port or its name; NULL: one that is free, the same for all handles with this
+ *              @node. Looked at with @node alone
+ * @flags:      0, or KEDGE_HANDLE_SERVED
+ * @pad:        0
  */
 struct kedge_handle_opts {
 	uint32_t size;
@@ -42,6 +51,10 @@ struct kedge_handle_opts {
 	uint64_t offset;
 	uint64_t len;
 	uint64_t expires_ms;
+	const char *node;
+	const char *service;
+	uint32_t flags;
+	uint32_t pad;
 };
 
 /**

@@ -186,17 +186,24 @@ KEDGE_API int kedge_region_query(struct kedge_region *region,
  *
  * Each call gives another handle. It ends with kedge_region_revoke(), its time, or the region;
  * growing, trimming and suspending the region do not end it. With the first one kedge
- * starts a thread that answers peers; an access of theirs does not involve this process.
+ * starts a thread that answers peers. An access of one that has the memory mapped, on this host
+ * and of this user, does not involve this process; for others the thread does it, and for all
+ * with KEDGE_HANDLE_SERVED. With @opts->node the thread listens there, for as long as there is
+ * a region: TCP's port is open to whoever can reach it, and answers who has a handle.
  *
  * Threads: any.
  *
  * Return: 0, or a negative errno:
- *   -EINVAL  an argument is NULL, @opts->size is too small, an access is unknown, or
- *            the part is not within what the region can grow to, or not aligned
+ *   -EINVAL  an argument is NULL, @opts->size is too small, an access or a flag is unknown,
+ *            the part is not within what the region can grow to, or not aligned; or @opts->node
+ *            is no address to connect to, but one of all, or of a link
+ *   -EADDRNOTAVAIL  there is no such address, name or service, or it is not this host's
+ *   -EADDRINUSE  the port has another listener
+ *   -EACCES  the port takes a privilege
  *   -E2BIG   @opts is of a newer version and sets a field unknown here
  *   -ENOMEM  no memory
- *   -ENOSPC  this process has 1048576 handles that were not revoked, which are all
- *            that it may
+ *   -ENOSPC  this process has 1048576 handles that were not revoked, or listens at 16
+ *            addresses, which are all that it may
  *   -EAGAIN  no thread can be made (RLIMIT_NPROC, pids.max)
  *   -EMFILE, -ENFILE  no descriptor is left
  *   -ECHILD  this process is a child of the one that made the region

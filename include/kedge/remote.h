@@ -2,7 +2,8 @@
 /*
  * Access to a region of another process (kedge/region.h) by its handle: a peer's side. On
  * one host the region is mapped, and an access is a copy by this process's processor with
- * no system call. The owner may suspend the region, move it, grow and trim it meanwhile.
+ * no system call. From another host, or as another user, the owner does it, over a connection.
+ * The owner may suspend the region, move it, grow and trim it meanwhile.
  */
 #ifndef KEDGE_REMOTE_H
 #define KEDGE_REMOTE_H
@@ -15,6 +16,10 @@ extern "C" {
 
 struct kedge_remote;
 
+/* How a region is reached. */
+#define KEDGE_REMOTE_MAPPED 1u /* this process has the memory */
+#define KEDGE_REMOTE_SERVED 2u /* the owner does accesses, which are asked for by a socket */
+
 /**
  * struct kedge_remote_info - a region, or a part of it, as a peer has it
  * @size:    set by the caller: sizeof(struct kedge_remote_info)
@@ -22,6 +27,7 @@ struct kedge_remote;
  * @len:     bytes that may be accessed now
  * @max_len: bytes that it can grow to
  * @pid:     the owner
+ * @way:     KEDGE_REMOTE_MAPPED or KEDGE_REMOTE_SERVED
  */
 struct kedge_remote_info {
 	uint32_t size;
@@ -29,7 +35,7 @@ struct kedge_remote_info {
 	uint64_t len;
 	uint64_t max_len;
 	uint32_t pid;
-	uint32_t pad;
+	uint32_t way;
 };
 
 /**
@@ -38,24 +44,29 @@ struct kedge_remote_info {
  * @timeout_ms: milliseconds in which the owner has to answer; -1: no limit
  * @remote:     set on success, left untouched on failure
  *
- * The owner is of the same user as the caller, or that is root, and in the same network
- * namespace. Takes two descriptors, close-on-exec and not there in a forked child, and as
- * many bytes of addresses as the region can grow to.
+ * On the owner's host, in its network namespace and as its user, or that is root, the region is
+ * mapped: two descriptors, and as many bytes of addresses as the region can grow to. Otherwise,
+ * and where the owner keeps its memory to itself (KEDGE_HANDLE_SERVED), one connection is made,
+ * a descriptor: over TCP to the address that the handle names, or on the host itself. Descriptors
+ * are close-on-exec, and not there in a forked child. The handle's key is not sent; both sides show
+ * by a keyed hash of random numbers that they have it. What is put and got afterwards is neither
+ * encrypted nor signed: networks that others can write to need IPsec or WireGuard.
  *
  * Threads: any. Fork: a child opens the handle itself; with the parent's every call fails
  * but kedge_remote_close(). Ownership: the caller ends *@remote with kedge_remote_close().
  *
  * Return: 0, or a negative errno:
  *   -EINVAL        an argument is NULL, or @handle is none
- *   -EHOSTUNREACH  the region is on another host
+ *   -EHOSTUNREACH  the region is on another host, and the handle names no address, or there is no
+ *                  way to that
  *   -ECONNREFUSED  its owner has ended, or has no region any more, or is in another
- *                  network namespace
+ *                  network namespace, and does not listen at the handle's address
  *   -EKEYREJECTED  the owner has no such handle
  *   -EKEYREVOKED   the handle was revoked, or its region closed
  *   -EKEYEXPIRED   its time is over
- *   -EACCES        the owner is of another user
  *   -ETIMEDOUT     the owner does not answer
- *   -EPROTO        the owner is of another version of kedge
+ *   -EPROTO        the owner is of another version of kedge; or who answers has not the
+ *                  handle's key
  *   -ENOMEM        no memory, or not as many addresses (RLIMIT_AS)
  *   -EMFILE, -ENFILE  no descriptor is left, here or in the owner, as the reason says
  */
@@ -87,19 +98,29 @@ KEDGE_API void kedge_remote_close(struct kedge_remote *remote);
  * access after a move waits for the owner's thread, the others involve it in nothing. A range
  * beyond the end is told once the region is not suspended.
  *
+ * Over a connection (KEDGE_REMOTE_SERVED) an access of more than 256 KiB is made in pieces of
+ * that, each of them whole. The owner does them one after the other; threads that share @remote
+ * take turns. An owner that does not answer for a second beyond @timeout_ms is given up, and so
+ * is, without a limit, a host that does not answer for ten.
+ *
  * Threads: any, at the same time. Not in a signal handler.
  *
- * Return: 0, or a negative errno, and then no byte was stored:
+ * Return: 0, or a negative errno, and then no byte was stored but where it says so:
  *   -EINVAL       @remote is NULL, or @data is and @len is not 0
  *   -EACCES       the handle does not give that access
  *   -EFAULT       the range is beyond what the region has: the reason says how much that
  *                 is. Other accesses go on
  *   -ETIMEDOUT    the region was suspended for so long; or it was moved, and the owner has
- *                 not said where yet: ask again
+ *                 not said where yet: ask again. Over a connection pieces before the one that
+ *                 waited are stored
  *   -EKEYREVOKED  the handle was revoked, or the region closed
  *   -EKEYEXPIRED  the handle's time is over
  *   -ECONNRESET   the owner has ended; or this process has closed the connection, as
- *                 programs do that close what they do not know
+ *                 programs do that close what they do not know; or the owner was given up, as it
+ *                 does not answer. Over a connection the access may have been done, as a
+ *                 whole or in part, or be done still if the owner is only stopped. No access by
+ *                 @remote works any more: open the handle again
+ *   -EPROTO       the owner does not keep to the protocol; as -ECONNRESET
  *   -EMFILE, -ENFILE, -ENOMEM  the region was moved, and to map it anew a descriptor
  *                 is missing, here or in the owner, or memory: the next access tries again
  *   -ECHILD       this process is a child of the one that opened it
@@ -117,7 +138,8 @@ KEDGE_API int kedge_remote_put(struct kedge_remote *remote, uint64_t offset, con
  *
  * Threads: as kedge_remote_put().
  *
- * Return: 0, or a negative errno as of kedge_remote_put(), and then @data is untouched
+ * Return: 0, or a negative errno as of kedge_remote_put(), and then @data is untouched, but for
+ *         an access in pieces over a connection
  */
 KEDGE_API int kedge_remote_get(struct kedge_remote *remote, uint64_t offset, void *data,
 			       size_t len, int timeout_ms);
@@ -161,6 +183,9 @@ KEDGE_API int kedge_remote_compare_swap(struct kedge_remote *remote, uint64_t of
  * kedge_remote_query() - how much there is, and what may be done
  * @remote: from kedge_remote_open()
  * @info:   @info->size set; filled
+ *
+ * Over a connection the owner is asked, a second at most; one that does not answer has what it
+ * said last.
  *
  * Threads: any.
  *

@@ -4,6 +4,7 @@
  * shell and in a file name.
  */
 #include <ctype.h>
+#include <endian.h>
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -27,17 +28,29 @@ _Static_assert(PREFIX_LEN + sodium_base64_ENCODED_LEN(sizeof(struct kedge_handle
 
 static const char magic[4] = { 'k', 'd', 'g', '1' };
 
+/* Between hosts numbers are little-endian. */
+static void swap(struct handle_words *w)
+{
+	w->slot = htole32(w->slot);
+	w->generation = htole32(w->generation);
+	w->port = htole16(w->port);
+}
+
 bool handle_read(const struct kedge_handle *h, struct handle_words *w)
 {
 	memcpy(w, h, sizeof(*w));
+	swap(w);
 	return !memcmp(w->magic, magic, sizeof(magic)) && !w->zero &&
-	       sodium_is_zero(w->place, sizeof(w->place));
+	       (w->port != 0) == !sodium_is_zero(w->place, sizeof(w->place));
 }
 
 void handle_write(const struct handle_words *w, struct kedge_handle *h)
 {
-	memcpy(h, w, sizeof(*h));
-	memcpy(h->bytes, magic, sizeof(magic));
+	struct handle_words out = *w;
+
+	memcpy(out.magic, magic, sizeof(magic));
+	swap(&out);
+	memcpy(h, &out, sizeof(*h));
 }
 
 /* The id of the machine since it was started is the same in each container. */
@@ -64,14 +77,14 @@ int handle_host(uint64_t *host)
 	return 0;
 }
 
-socklen_t handle_address(uint64_t name, struct sockaddr_un *a)
+socklen_t handle_address(uint64_t name, bool stream, struct sockaddr_un *a)
 {
 	int n;
 
 	memset(a, 0, sizeof(*a));
 	a->sun_family = AF_UNIX;
-	n = snprintf(a->sun_path + 1, sizeof(a->sun_path) - 1, "kedge-region-%016llx",
-		     (unsigned long long)name);
+	n = snprintf(a->sun_path + 1, sizeof(a->sun_path) - 1, "kedge-%s-%016llx",
+		     stream ? "stream" : "region", (unsigned long long)name);
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 }
 

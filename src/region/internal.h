@@ -25,6 +25,8 @@
  * @open_len:  bytes that peers may access
  * @suspended: how often it was
  * @epoch:     how often it was moved
+ * @view:      a mapping of @view_len bytes for accesses that are done here for peers, or NULL;
+ *             of the pages that were there at @view_epoch
  */
 struct kedge_region {
 	pid_t pid;
@@ -41,6 +43,9 @@ struct kedge_region {
 	uint64_t open_len;
 	uint32_t suspended;
 	uint32_t epoch;
+	char *view;
+	uint64_t view_len;
+	uint32_t view_epoch;
 };
 
 /* ---- region.c ---- */

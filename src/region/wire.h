@@ -7,6 +7,7 @@
 #ifndef REGION_WIRE_H
 #define REGION_WIRE_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
@@ -21,13 +22,15 @@
  * @host:    of the owner
  * @name:    of the owner's socket
  * @key:     random; the owner compares it
- * @place:   zero: room for an address of a network
+ * @port:    of TCP at @place, an IPv6 address or an IPv4 one in that form; both zero: it is
+ *           reached on its own host alone
  */
 struct handle_words {
 	char magic[4];
 	uint32_t slot;
 	uint32_t generation;
-	uint32_t zero;
+	uint16_t port;
+	uint16_t zero;
 	uint64_t host;
 	uint64_t name;
 	unsigned char key[KEY_LEN];
@@ -41,11 +44,14 @@ bool handle_read(const struct kedge_handle *h, struct handle_words *w);
 void handle_write(const struct handle_words *w, struct kedge_handle *h);
 /* A number of this host's, since it was started: 0 or a negative errno. */
 int handle_host(uint64_t *host);
-/* Returns the length. */
-socklen_t handle_address(uint64_t name, struct sockaddr_un *a);
+/* Of the socket that gives the memory, or of that for streams. Returns the length. */
+socklen_t handle_address(uint64_t name, bool stream, struct sockaddr_un *a);
 
 #define REGION_MAGIC   0x6b726567u
 #define REGION_VERSION 1u
+
+/* An answer to the first: the handle gives no memory, but what stream.h has. */
+#define REGION_BY_STREAM (-EREMOTE)
 
 /* Once as a peer comes, and again whenever the region was moved. */
 struct region_ask {

@@ -1,17 +1,25 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Handles of regions as text and as bytes, and what an owner says of its region: no text is a
- * handle but that which is printed, no bytes open a slot but the handle's, and no answer maps
- * anything but a range that has the handle's first byte in it.
+ * handle but that which is printed, no bytes open a slot but the handle's, no answer maps
+ * anything but a range that has the handle's first byte in it, and no request over a connection
+ * reaches what the handle does not give.
  */
+#include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "feed.h"
+#undef close /* sockets are real ones here */
 
 #include "region/peer/state.h"
 #include "region/share/share.h"
+#include "region/stream.h"
+
+#define SERVED_LEN 8192u
 
 static void text(struct bytes *in)
 {
@@ -62,7 +70,7 @@ static void slots(struct bytes *in)
 
 static void answer(struct bytes *in)
 {
-	static int file = -1; /* for all: the feed has a close() of its own */
+	static int file = -1; /* for all */
 	struct kedge_remote r = { .pid = getpid() };
 	struct region_answer a;
 
@@ -83,19 +91,77 @@ static void answer(struct bytes *in)
 		munmap(r.base, r.base_len);
 }
 
+/* The handshake of a peer that has the handle, unless the input says otherwise. */
+static void shake(int fd, const struct slot *s, bool knows)
+{
+	struct stream_ask q = { .magic = STREAM_MAGIC, .version = STREAM_VERSION,
+				.slot = s->index, .generation = s->generation };
+	struct stream_hello h;
+
+	CHECK(recv(fd, &h, sizeof(h), 0) == sizeof(h));
+	stream_ask_tag(s->key, &h, &q, q.tag);
+	if (knows)
+		CHECK(send(fd, &q, sizeof(q), 0) == sizeof(q));
+}
+
+/* What a peer sends over a connection reaches its part of the region, and nothing beside it. */
+static void served(struct bytes *in)
+{
+	static struct kedge_region r = { .fd = -1 };
+	struct conn c = { .gate_fd = -1 };
+	char out[4096];
+	struct slot *s;
+	int fd[2], rc;
+	size_t n;
+
+	if (r.fd < 0) {
+		list_init(&r.slots);
+		list_init(&r.conns);
+		r.max_len = r.open_len = 2 * SERVED_LEN;
+		r.fd = memfd_create("fuzz", MFD_CLOEXEC);
+		CHECK(r.fd >= 0 && !ftruncate(r.fd, 2 * SERVED_LEN));
+	}
+	s = slot_make(&r, &rc);
+	CHECK(s && !rc && !socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fd));
+	s->access = take(in) & 7u;
+	s->offset = 0;
+	s->len = SERVED_LEN;
+	s->expires = 0;
+	c.fd = fd[0];
+	rc = stream_begin(&c);
+	shake(fd[1], s, take(in) & 7u);
+	while (!rc && in->left) {
+		for (n = 0; n < sizeof(out) && in->left; n++)
+			out[n] = (char)take(in);
+		CHECK(send(fd[1], out, n, 0) == (ssize_t)n);
+		rc = stream_go_on(&c);
+		while (recv(fd[1], out, sizeof(out), 0) > 0)
+			;
+	}
+	CHECK(!r.view || !r.view[SERVED_LEN]);
+	gate_take(&c);
+	stream_end(&c);
+	slot_free(s);
+	close(fd[0]);
+	close(fd[1]);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
 	struct bytes in = { data, len };
 
-	switch (take(&in) % 3) {
+	switch (take(&in) % 4) {
 	case 0:
 		text(&in);
 		break;
 	case 1:
 		slots(&in);
 		break;
-	default:
+	case 2:
 		answer(&in);
+		break;
+	default:
+		served(&in);
 	}
 	return 0;
 }

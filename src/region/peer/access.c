@@ -9,7 +9,6 @@
  * access in that time after the owner's end goes to memory that has no owner, and is lost
  * as one right before would be.
  */
-#include <inttypes.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <string.h>
@@ -20,6 +19,7 @@
 
 #include "base/base.h"
 #include "region/peer/state.h"
+#include "region/stream.h"
 
 /* As long as it waits without a look whether the owner lives. */
 #define SLICE_NS 20000000u
@@ -31,32 +31,6 @@ struct access {
 	uint64_t begun;
 	int timeout_ms;
 };
-
-static int over(const struct kedge_remote *r, int err)
-{
-	switch (err) {
-	case ECONNRESET:
-		return kedge_reason(-err, "the connection to the region's owner, process %d, was "
-				    "closed: it has ended, or this process has closed what it "
-				    "does not know", (int)r->owner);
-	case EKEYEXPIRED:
-		return kedge_reason(-err, "the handle's time is over: ask the owner for another");
-	case EKEYREVOKED:
-		return kedge_reason(-err, "the owner has revoked the handle, or closed the region");
-	}
-	return kedge_reason(-EPROTO, "the region's owner ends it with error %d", err);
-}
-
-/* An owner that has closed the region has said so before the connection ended. */
-static int has_ended(struct kedge_remote *r)
-{
-	const int err = atomic_load_explicit(&r->ended, memory_order_relaxed);
-
-	if (!err)
-		return 0;
-	return over(r, atomic_load(&r->gate->state) & GATE_ENDED
-			       ? (int)atomic_load(&r->gate->why) : err);
-}
 
 static int look_at_owner(struct kedge_remote *r)
 {
@@ -71,7 +45,7 @@ static int look_at_owner(struct kedge_remote *r)
 	/* An answer about where it was moved may be there. */
 	if (!n || (n < 0 && errno != EAGAIN && errno != EINTR))
 		atomic_store(&r->ended, ECONNRESET);
-	return has_ended(r);
+	return remote_ended(r);
 }
 
 /* Once a tick. */
@@ -80,10 +54,10 @@ static int check_owner(struct kedge_remote *r)
 	const uint64_t now = clock_coarse_ns(), expires = atomic_load(&r->gate->expires);
 
 	if (now == atomic_load_explicit(&r->looked, memory_order_relaxed))
-		return has_ended(r);
+		return remote_ended(r);
 	atomic_store_explicit(&r->looked, now, memory_order_relaxed);
 	if (expires && now >= expires)
-		return over(r, EKEYEXPIRED);
+		return remote_over(r, EKEYEXPIRED);
 	return look_at_owner(r);
 }
 
@@ -110,13 +84,6 @@ static int wait_at(struct access *a, uint32_t state)
 	syscall(SYS_futex, &a->r->gate->state, FUTEX_WAIT, state, &left, NULL, 0);
 	rc = look_at_owner(a->r);
 	return rc ? rc : check_owner(a->r);
-}
-
-static int beyond(const struct access *a, uint64_t has)
-{
-	return kedge_reason(-EFAULT, "%" PRIu64 " bytes from %" PRIu64 " on are not all there: "
-			    "the region has %" PRIu64 " of what the handle gives", a->len,
-			    a->offset, has);
 }
 
 /* Inside. What the owner says is true for as much as the file has. */
@@ -159,7 +126,7 @@ static int begin(struct access *a)
 	while (!rc) {
 		state = gate_enter(g);
 		if (state)
-			rc = state & GATE_ENDED ? over(a->r, (int)atomic_load(&g->why))
+			rc = state & GATE_ENDED ? remote_over(a->r, (int)atomic_load(&g->why))
 						: wait_at(a, state);
 		else if (has_its_pages(a->r))
 			break;
@@ -169,7 +136,7 @@ static int begin(struct access *a)
 	if (rc || is_there(a, &has))
 		return rc;
 	gate_leave(g);
-	return beyond(a, has);
+	return remote_beyond(a->offset, a->len, has);
 }
 
 static int check(const struct kedge_remote *r, uint32_t access)
@@ -185,23 +152,33 @@ static int check(const struct kedge_remote *r, uint32_t access)
 	return 0;
 }
 
-/* 0: inside, if there is a length. */
-static int begin_copy(struct access *a, uint32_t access, const void *data)
+/* 0: the copy is done by the owner, or there is none, or it is inside: then *@go is true. */
+static int begin_copy(struct access *a, uint32_t op, uint32_t access, const void *data, bool *go)
 {
+	struct stream_req q = { .op = op, .offset = a->offset, .len = a->len,
+				.timeout_ms = a->timeout_ms };
 	int rc = check(a->r, access);
 
+	*go = false;
 	if (!rc && a->len && !data)
 		rc = kedge_reason(-EINVAL, "the data is NULL");
-	return rc || !a->len ? rc : begin(a);
+	if (rc || !a->len)
+		return rc;
+	if (a->r->stream)
+		return stream_access(a->r, &q, (void *)(uintptr_t)data, NULL);
+	rc = begin(a);
+	*go = !rc;
+	return rc;
 }
 
 KEDGE_API int kedge_remote_put(struct kedge_remote *r, uint64_t offset, const void *data,
 			       size_t len, int timeout_ms)
 {
 	struct access a = { r, offset, len, 0, timeout_ms };
-	int rc = begin_copy(&a, KEDGE_HANDLE_WRITE, data);
+	bool go;
+	int rc = begin_copy(&a, STREAM_PUT, KEDGE_HANDLE_WRITE, data, &go);
 
-	if (rc || !len)
+	if (!go)
 		return rc;
 	memcpy(r->at + offset, data, len);
 	gate_leave(r->gate);
@@ -212,9 +189,10 @@ KEDGE_API int kedge_remote_get(struct kedge_remote *r, uint64_t offset, void *da
 			       int timeout_ms)
 {
 	struct access a = { r, offset, len, 0, timeout_ms };
-	int rc = begin_copy(&a, KEDGE_HANDLE_READ, data);
+	bool go;
+	int rc = begin_copy(&a, STREAM_GET, KEDGE_HANDLE_READ, data, &go);
 
-	if (rc || !len)
+	if (!go)
 		return rc;
 	memcpy(data, r->at + offset, len);
 	gate_leave(r->gate);
@@ -222,23 +200,38 @@ KEDGE_API int kedge_remote_get(struct kedge_remote *r, uint64_t offset, void *da
 }
 
 /* The handle begins at a multiple of 8 of the region. */
-static int begin_atomic(struct access *a)
+static int begin_atomic(struct access *a, uint32_t op, uint64_t value, uint64_t other,
+			uint64_t *old, bool *go)
 {
+	struct stream_req q = { .op = op, .offset = a->offset, .len = a->len, .value = value,
+				.other = other, .timeout_ms = a->timeout_ms };
 	int rc = check(a->r, KEDGE_HANDLE_ATOMIC);
+	uint64_t was;
 
+	*go = false;
 	if (!rc && a->offset % sizeof(uint64_t))
 		rc = kedge_reason(-EINVAL, "the offset is no multiple of 8");
-	return rc ? rc : begin(a);
+	if (!rc && a->r->stream) {
+		rc = stream_access(a->r, &q, NULL, &was);
+		if (!rc && old)
+			*old = was;
+		return rc;
+	}
+	if (!rc)
+		rc = begin(a);
+	*go = !rc;
+	return rc;
 }
 
 KEDGE_API int kedge_remote_fetch_add(struct kedge_remote *r, uint64_t offset, uint64_t add,
 				     uint64_t *old, int timeout_ms)
 {
 	struct access a = { r, offset, sizeof(uint64_t), 0, timeout_ms };
-	int rc = begin_atomic(&a);
 	uint64_t was;
+	bool go;
+	int rc = begin_atomic(&a, STREAM_ADD, add, 0, old, &go);
 
-	if (rc)
+	if (!go)
 		return rc;
 	was = __atomic_fetch_add((uint64_t *)(void *)(r->at + offset), add, __ATOMIC_SEQ_CST);
 	gate_leave(r->gate);
@@ -252,9 +245,10 @@ KEDGE_API int kedge_remote_compare_swap(struct kedge_remote *r, uint64_t offset,
 					int timeout_ms)
 {
 	struct access a = { r, offset, sizeof(uint64_t), 0, timeout_ms };
-	int rc = begin_atomic(&a);
+	bool go;
+	int rc = begin_atomic(&a, STREAM_SWAP, expected, desired, old, &go);
 
-	if (rc)
+	if (!go)
 		return rc;
 	__atomic_compare_exchange_n((uint64_t *)(void *)(r->at + offset), &expected, desired,
 				    false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);

@@ -18,9 +18,10 @@
 #include "base/process/cancel.h"
 #include "base/process/own.h"
 #include "region/peer/state.h"
+#include "region/stream.h"
 #include "region/wire.h"
 
-#define INFO_V1 STRUCT_END(struct kedge_remote_info, pad)
+#define INFO_V1 STRUCT_END(struct kedge_remote_info, way)
 
 /* ---- asking ---- */
 
@@ -57,7 +58,7 @@ static int connect_to(struct kedge_remote *r, uint64_t name, int timeout_ms)
 					 .tv_usec = timeout_ms % 1000 * 1000 + 1 };
 	setsockopt(r->sock.fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
 	setsockopt(r->sock.fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait));
-	a_len = handle_address(name, &a);
+	a_len = handle_address(name, false, &a);
 	while (connect(r->sock.fd, (const struct sockaddr *)&a, a_len))
 		if (errno != EINTR)
 			return no_owner(errno);
@@ -108,26 +109,6 @@ void remote_close_fds(struct reply *reply)
 			close(reply->fd[i]);
 		reply->fd[i] = -1;
 	}
-}
-
-int remote_refused(int rc)
-{
-	switch (rc) {
-	case -EKEYREJECTED:
-		return kedge_reason(rc, "the owner has no such handle");
-	case -EKEYREVOKED:
-		return kedge_reason(rc, "the owner has revoked the handle, or closed the region");
-	case -EKEYEXPIRED:
-		return kedge_reason(rc, "the handle's time is over: ask the owner for another");
-	case -EACCES:
-		return kedge_reason(rc, "the region's owner is of another user");
-	case -EMFILE:
-	case -ENFILE:
-		return kedge_reason(rc, "the region's owner has no descriptor left: raise its "
-				    "ulimit -n");
-	}
-	return kedge_reason(rc < 0 && rc > -4096 ? rc : -EPROTO, "the region's owner refuses: "
-			    "error %d", -rc);
 }
 
 int remote_ask(const struct kedge_remote *r)
@@ -275,18 +256,38 @@ static int connect_and_take(struct kedge_remote *r, uint64_t name, int timeout_m
 
 /* ---- calls ---- */
 
-static int check_handle(const struct kedge_handle *h, struct handle_words *w)
+/*
+ * On one host the memory is asked for, and where that cannot be had a stream: also with what
+ * listens under the name for another user, as the key decides. Then, or from another host, the
+ * handle's address.
+ */
+static int reach(struct kedge_remote *r, const struct handle_words *w, int timeout_ms)
 {
+	const uint64_t until = timeout_ms < 0 ? UINT64_MAX
+					      : clock_ns() + (uint64_t)timeout_ms * 1000000u;
+	struct sockaddr_un local;
+	union place a;
+	const socklen_t len = w->port ? place_address(w->place, w->port, &a) : 0;
 	uint64_t host;
-	int rc;
+	int rc = handle_host(&host);
 
-	if (!handle_read(h, w))
-		return kedge_reason(-EINVAL, "it is no handle");
-	rc = handle_host(&host);
 	if (rc)
 		return rc;
-	return host == w->host ? 0 : kedge_reason(-EHOSTUNREACH, "the region is on another host, "
-						  "or that was started anew since");
+	if (host == w->host) {
+		rc = connect_and_take(r, w->name, timeout_ms);
+		if (rc == REGION_BY_STREAM || rc == -EACCES) {
+			clofork_close(&r->sock);
+			return stream_open(r, w, (struct sockaddr *)&local,
+					   handle_address(w->name, true, &local), until);
+		}
+		if (rc != -ECONNREFUSED || !len)
+			return rc;
+		clofork_close(&r->sock);
+	} else if (!len) {
+		return kedge_reason(-EHOSTUNREACH, "the region is on another host, or that was "
+				    "started anew since; and the handle names no address of it");
+	}
+	return stream_open(r, w, &a.any, len, until);
 }
 
 static void end(struct kedge_remote *r)
@@ -299,6 +300,7 @@ static void end(struct kedge_remote *r)
 		if (r->gate)
 			own_unmap(r->gate, kedge__page_size());
 	}
+	stream_close(r);
 	free(r);
 }
 
@@ -312,9 +314,9 @@ KEDGE_API int kedge_remote_open(const struct kedge_handle *h, int timeout_ms,
 	NO_CANCEL();
 	if (!h || !out)
 		return kedge_reason(-EINVAL, "an argument is NULL");
-	rc = check_handle(h, &w);
-	if (!rc)
-		rc = clofork_ready();
+	if (!handle_read(h, &w))
+		return kedge_reason(-EINVAL, "it is no handle");
+	rc = clofork_ready();
 	if (rc)
 		return rc;
 	r = calloc(1, sizeof(*r));
@@ -324,7 +326,7 @@ KEDGE_API int kedge_remote_open(const struct kedge_handle *h, int timeout_ms,
 	r->handle = *h;
 	clofork_init(&r->sock);
 	clofork_init(&r->file);
-	rc = connect_and_take(r, w.name, timeout_ms);
+	rc = reach(r, &w, timeout_ms);
 	if (rc)
 		end(r);
 	else
@@ -349,7 +351,8 @@ KEDGE_API int kedge_remote_query(struct kedge_remote *r, struct kedge_remote_inf
 		return kedge_reason(-ECHILD, "it was opened by the process that this one was "
 				    "forked from: open the handle here");
 	info.access = r->access;
-	info.len = atomic_load(&r->gate->len);
+	info.len = r->stream ? stream_has(r) : atomic_load(&r->gate->len);
+	info.way = r->stream ? KEDGE_REMOTE_SERVED : KEDGE_REMOTE_MAPPED;
 	info.max_len = r->max_len;
 	info.pid = (uint32_t)r->owner;
 	return kedge__info_copy(user, INFO_V1, &info, sizeof(info));

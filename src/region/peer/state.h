@@ -14,6 +14,7 @@
 /*
  * @sock:     its end is the owner's
  * @file:     the region's memfd, to see how large that is
+ * @stream:   the owner does accesses (stream.c): there is no gate and no mapping
  * @base:     the mapping; @at: the handle's first byte in it
  * @file_off: of that byte in the memfd
  * @sure:     bytes from there on that the memfd has: its owner cannot make it shorter
@@ -24,6 +25,9 @@
  * @renewing: a thread is about to replace it; guards @seq, the number of the last question, and
  *            @asked: there is no answer to that yet
  */
+struct remote_stream;
+struct stream_req;
+
 struct kedge_remote {
 	pid_t pid;
 	pid_t owner;
@@ -31,6 +35,7 @@ struct kedge_remote {
 	struct clofork sock;
 	struct clofork file;
 	struct gate *gate;
+	struct remote_stream *stream;
 	char *base;
 	size_t base_len;
 	char *at;
@@ -56,13 +61,35 @@ struct reply {
 /* 0 or a negative errno, each with its reason. */
 int remote_ask(const struct kedge_remote *r);
 int remote_receive(int sock, struct reply *reply);
-int remote_refused(int rc);
 /* Those that were not taken; then it has none. */
 void remote_close_fds(struct reply *reply);
 /* Map the memfd @r->file, in the place of a former mapping if there is one. */
 int remote_map(struct kedge_remote *r, const struct region_answer *a);
 /* How much of the memfd there is, from the handle's first byte on. */
 uint64_t remote_size(const struct kedge_remote *r);
+
+/* ---- reason.c: negative errnos, each with its reason ---- */
+
+/* The owner's answer to a handle, or to an access, is @rc. */
+int remote_refused(int rc);
+/* There are no more accesses, as @err, positive, says. */
+int remote_over(const struct kedge_remote *r, int err);
+/* The same if the owner is not there any more, else 0. */
+int remote_ended(struct kedge_remote *r);
+/* -EFAULT. */
+int remote_beyond(uint64_t offset, uint64_t len, uint64_t has);
+
+/* ---- stream.c ---- */
+
+/* 0 or a negative errno with its reason, and it has no stream then. */
+int stream_open(struct kedge_remote *r, const struct handle_words *w, const struct sockaddr *a,
+		socklen_t len, uint64_t until);
+void stream_close(struct kedge_remote *r);
+/* Bytes that may be accessed: the owner is asked, a second at most. */
+uint64_t stream_has(struct kedge_remote *r);
+/* Of @q the operation, range, time and numbers are set. @value: what was there, or NULL. */
+int stream_access(struct kedge_remote *r, const struct stream_req *q, void *data,
+		  uint64_t *value);
 
 /* ---- renew.c ---- */
 

@@ -8,6 +8,7 @@
 #include "region/share/share.h"
 
 #define OPTS_V1 STRUCT_END(struct kedge_handle_opts, expires_ms)
+#define FLAGS	KEDGE_HANDLE_SERVED
 #define ALL	(KEDGE_HANDLE_READ | KEDGE_HANDLE_WRITE | KEDGE_HANDLE_ATOMIC)
 #define MOST_MS (UINT64_MAX / 4000000u)
 
@@ -15,6 +16,8 @@ static int check_part(const struct kedge_region *r, const struct kedge_handle_op
 {
 	if (o->access & ~ALL)
 		return kedge_reason(-EINVAL, "an access is unknown");
+	if (o->flags & ~FLAGS || o->pad)
+		return kedge_reason(-EINVAL, "a flag is unknown");
 	if (o->offset % 8)
 		return kedge_reason(-EINVAL, "the offset is no multiple of 8");
 	if (o->offset >= r->max_len || o->len > r->max_len - o->offset)
@@ -28,6 +31,7 @@ static void fill(struct slot *s, const struct kedge_handle_opts *o)
 	s->access = o->access ? o->access : ALL;
 	s->offset = o->offset;
 	s->len = o->len ? o->len : s->region->max_len - o->offset;
+	s->served = o->flags & KEDGE_HANDLE_SERVED;
 	s->expires = o->expires_ms && o->expires_ms < MOST_MS
 			     ? clock_ns() + o->expires_ms * 1000000u : 0;
 }
@@ -41,6 +45,8 @@ static int advertise(struct kedge_region *r, const struct kedge_handle_opts *o,
 
 	if (!rc)
 		rc = serve_use(&w.name);
+	if (!rc && o->node)
+		rc = place_use(o->node, o->service, &w);
 	if (rc)
 		return rc;
 	sig_lock(&shares_lock);

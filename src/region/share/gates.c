@@ -16,8 +16,6 @@
 #define LOOKS	100   /* before it sleeps: an access of a page takes less than a microsecond */
 #define NAP_NS	20000
 
-struct sig_lock shares_lock = SIG_LOCK_INIT;
-
 static void wake(struct gate *g)
 {
 	syscall(SYS_futex, &g->state, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
@@ -25,20 +23,17 @@ static void wake(struct gate *g)
 
 /* ---- with shares_lock ---- */
 
-/* Of the region's @len, what the handle gives. */
-static uint64_t part_of(const struct slot *s, uint64_t len)
-{
-	if (len <= s->offset)
-		return 0;
-	return len - s->offset < s->len ? len - s->offset : s->len;
-}
-
-void gate_open_to(struct conn *c, struct slot *s)
+void conn_join(struct conn *c, struct slot *s)
 {
 	c->slot = s;
 	c->region = s->region;
 	list_add_tail(&s->conns, &c->of_slot);
 	list_add_tail(&s->region->conns, &c->of_region);
+}
+
+void gate_open_to(struct conn *c, struct slot *s)
+{
+	conn_join(c, s);
 	atomic_store(&c->gate->len, part_of(s, s->region->open_len));
 	atomic_store(&c->gate->expires, s->expires);
 	atomic_store(&c->gate->epoch, s->region->epoch);
@@ -136,7 +131,8 @@ static struct conn *first_inside(struct kedge_region *r, struct slot *s)
 
 	list_for_each_safe(l, tmp, &r->conns) {
 		c = list_entry(l, struct conn, of_region);
-		if ((!s || c->slot == s) && (c->lingers || !gate_is_empty(c->gate)))
+		if ((!s || c->slot == s) &&
+		    (c->lingers || (c->gate && !gate_is_empty(c->gate))))
 			return c;
 	}
 	return NULL;
@@ -236,6 +232,7 @@ void shares_close(struct kedge_region *r)
 	}
 	list_for_each_safe(l, tmp, &r->conns)
 		gate_take(list_entry(l, struct conn, of_region));
+	served_end(r);
 	sig_unlock(&shares_lock);
 }
 

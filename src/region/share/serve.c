@@ -2,7 +2,8 @@
 /*
  * The thread "kedge-handles": peers come to it with a handle, are given what it is of, and
  * stay connected, so that it hears when one ends. It runs in the table of descriptors of
- * the keeper, which starts it. Accesses do not involve it.
+ * the keeper, which starts it. Accesses of peers that have the memory do not involve it; for
+ * others it does them (streams.c).
  *
  * The socket's name is no secret, so peers that have not shown a handle yet are few, and the
  * oldest makes room; another user's is refused. A wrong handle ends the
@@ -21,14 +22,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <sodium.h>
-
 #include "base/base.h"
 #include "base/process/own.h"
 #include "base/process/service.h"
 #include "base/process/thread.h"
 #include "region/keeper.h"
 #include "region/share/share.h"
+#include "region/stream.h"
 
 /*
  * By the system calls themselves: ThreadSanitizer knows one table of descriptors, and takes
@@ -37,10 +37,8 @@
 #define CLOSE(fd)     syscall(SYS_close, fd)
 #define WATCH(fd, ev) syscall(SYS_epoll_ctl, epoll, EPOLL_CTL_ADD, fd, ev)
 
-#define BACKLOG 128
 #define ASKING	64 /* peers that have not shown a handle */
-#define TRIES	8
-#define LINGER_MS 1
+#define TICK_MS 1
 
 static struct sig_lock serve_lock = SIG_LOCK_INIT; /* guards: */
 static bool runs;
@@ -49,10 +47,11 @@ static struct service service;
 /* The thread's; set before it starts. */
 static pthread_t thread;
 static uint64_t name;
-static int listener, epoll, stop, spare;
+static int epoll, stop, spare;
 static struct conn *asking[ASKING];
 static unsigned int asking_next;
 static unsigned int lingering; /* of those, that may be inside without a connection */
+static unsigned int waiting; /* with a request for a region that is suspended */
 static struct list conns; /* by @of_all: those that have shown one, and the others */
 
 /* ---- one peer ---- */
@@ -92,6 +91,8 @@ static void end_conn(struct conn *c)
 	if (c->fd >= 0)
 		CLOSE(c->fd);
 	lingering -= c->lingers;
+	waiting -= stream_waits(c);
+	stream_end(c);
 	free(c);
 }
 
@@ -131,142 +132,6 @@ static void look_after_lingering(void)
 	}
 }
 
-static void refuse(int fd, uint32_t seq, int rc)
-{
-	struct region_answer a = { .magic = REGION_MAGIC, .version = REGION_VERSION,
-				   .seq = seq, .rc = rc };
-
-	syscall(SYS_sendto, fd, &a, sizeof(a), MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
-}
-
-/* A page that cannot be made shorter under a mapping of it. */
-static int make_gate(struct conn *c)
-{
-	int fd = (int)syscall(SYS_memfd_create, "kedge-gate", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	long at = 0;
-	int rc = 0;
-
-	if (fd < 0)
-		return -errno;
-	if (syscall(SYS_ftruncate, fd, kedge__page_size()) ||
-	    syscall(SYS_fcntl, fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW))
-		rc = -errno;
-	if (!rc)
-		at = syscall(SYS_mmap, NULL, kedge__page_size(), PROT_READ | PROT_WRITE,
-			     MAP_SHARED, fd, 0);
-	if (!rc && at == -1)
-		rc = -ENOMEM;
-	if (!rc)
-		c->gate = (struct gate *)at;
-	if (!rc && madvise(c->gate, kedge__page_size(), MADV_DONTFORK))
-		rc = -errno;
-	c->gate_fd = fd;
-	return rc;
-}
-
-/* The region's memfd, for as much as the handle gives. */
-static int open_pages(const struct slot *s)
-{
-	char path[48];
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", s->region->fd);
-	if (s->access & ~KEDGE_HANDLE_READ)
-		fd = (int)syscall(SYS_fcntl, s->region->fd, F_DUPFD_CLOEXEC, 0);
-	else
-		fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
-	return fd < 0 ? -errno : fd;
-}
-
-static int send_answer(int to, const struct region_answer *a, const int fd[2])
-{
-	char space[CMSG_SPACE(2 * sizeof(int))] = { 0 };
-	struct iovec iov = { (void *)(uintptr_t)a, sizeof(*a) };
-	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1,
-			    .msg_control = space, .msg_controllen = sizeof(space) };
-	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(2 * sizeof(int));
-	memcpy(CMSG_DATA(c), fd, 2 * sizeof(int));
-	return syscall(SYS_sendmsg, to, &m, MSG_DONTWAIT | MSG_NOSIGNAL) == (long)sizeof(*a)
-		       ? 0 : -errno;
-}
-
-static void fill_answer(struct region_answer *a, const struct slot *s)
-{
-	*a = (struct region_answer){ .magic = REGION_MAGIC, .version = REGION_VERSION,
-				     .access = s->access, .offset = s->offset,
-				     .max_len = s->len, .epoch = s->region->epoch,
-				     .page_size = s->region->page_size };
-}
-
-/* With shares_lock, so that the region is not closed meanwhile. Two descriptors in any case. */
-static int give(struct conn *c, struct slot *s, int gate, uint32_t seq)
-{
-	const int pages = open_pages(s);
-	const int fd[2] = { gate < 0 ? pages : gate, pages };
-	struct region_answer a;
-	int rc;
-
-	if (pages < 0)
-		return pages;
-	fill_answer(&a, s);
-	a.seq = seq;
-	rc = send_answer(c->fd, &a, fd);
-	CLOSE(pages);
-	return rc;
-}
-
-/* Likewise. */
-static int let_in(struct conn *c, struct slot *s, uint32_t seq)
-{
-	int rc = make_gate(c);
-
-	if (rc)
-		return rc;
-	gate_open_to(c, s);
-	rc = give(c, s, c->gate_fd, seq);
-	if (rc)
-		gate_take(c);
-	return rc;
-}
-
-/* Likewise: the region was moved, or the peer says so. It has its gate. */
-static int give_again(struct conn *c, uint32_t seq)
-{
-	int rc = c->slot ? give(c, c->slot, -1, seq) : -EKEYREVOKED;
-
-	/* It asks once more at its next access. */
-	if (rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM) {
-		refuse(c->fd, seq, rc);
-		rc = 0;
-	}
-	return rc;
-}
-
-static int answer(struct conn *c, const struct region_ask *ask)
-{
-	struct handle_words w;
-	struct slot *s;
-	int rc;
-
-	if (ask->magic != REGION_MAGIC || ask->version != REGION_VERSION ||
-	    !handle_read(&ask->handle, &w))
-		return -EPROTO;
-	sig_lock_blocked(&shares_lock);
-	if (c->gate) {
-		rc = give_again(c, ask->seq);
-	} else {
-		rc = slot_find(&w, &s);
-		if (!rc)
-			rc = let_in(c, s, ask->seq);
-	}
-	sig_unlock_blocked(&shares_lock);
-	return rc;
-}
-
 static void serve(struct conn *c, uint32_t events)
 {
 	struct region_ask ask = { .seq = 0 };
@@ -280,10 +145,57 @@ static void serve(struct conn *c, uint32_t events)
 	}
 	if (syscall(SYS_recvfrom, c->fd, &ask, sizeof(ask), MSG_DONTWAIT | MSG_TRUNC, NULL,
 		    NULL) == (long)sizeof(ask))
-		rc = answer(c, &ask);
+		rc = give_answer(c, &ask);
 	if (rc) {
-		refuse(c->fd, ask.seq, rc);
+		give_refusal(c->fd, ask.seq, rc);
 		hang_up(c);
+	}
+}
+
+/* ---- peers for which accesses are done here ---- */
+
+static void watch_stream(struct conn *c)
+{
+	struct epoll_event ev = { .events = stream_wants(c), .data.ptr = c };
+
+	if (ev.events == c->wants)
+		return;
+	c->wants = ev.events;
+	syscall(SYS_epoll_ctl, epoll, EPOLL_CTL_MOD, c->fd, &ev);
+}
+
+static void go_on(struct conn *c)
+{
+	const bool waited = stream_waits(c);
+	const int rc = stream_go_on(c);
+
+	waiting += (unsigned int)stream_waits(c) - waited;
+	if (stream_is_known(c))
+		forget_asking(c);
+	if (rc)
+		end_conn(c);
+	else
+		watch_stream(c);
+}
+
+static void serve_stream(struct conn *c, uint32_t events)
+{
+	if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+		end_conn(c);
+	else
+		go_on(c);
+}
+
+/* A resumption does not wake this thread: it looks, as long as there are any. */
+static void look_after_waiting(void)
+{
+	struct list *l, *tmp;
+	struct conn *c;
+
+	list_for_each_safe(l, tmp, &conns) {
+		c = list_entry(l, struct conn, of_all);
+		if (stream_waits(c))
+			go_on(c);
 	}
 }
 
@@ -300,20 +212,38 @@ static bool is_foreign(int fd, pid_t *pid)
 	return peer.uid && peer.uid != geteuid();
 }
 
-static void add(int fd)
+/* 0, or why not. */
+static int prepare(struct conn *c, bool stream)
 {
-	struct epoll_event ev = { .events = EPOLLIN | EPOLLRDHUP };
+	struct epoll_event ev = { .events = EPOLLIN | EPOLLRDHUP, .data.ptr = c };
+	int rc = 0;
+
+	c->wants = ev.events;
+	if (stream) {
+		stream_prepare(c->fd);
+		rc = stream_begin(c);
+	} else if (is_foreign(c->fd, &c->pid)) {
+		rc = -EACCES;
+	}
+	return !rc && WATCH(c->fd, &ev) ? -errno : rc;
+}
+
+static void add(int fd, bool stream)
+{
 	struct conn *c = calloc(1, sizeof(*c));
 	struct conn **place = &asking[asking_next++ % ASKING];
-	int rc = c ? 0 : -ENOMEM;
+	int rc = -ENOMEM;
 
-	if (!rc && is_foreign(fd, &c->pid))
-		rc = -EACCES;
-	ev.data.ptr = c;
-	if (!rc && WATCH(fd, &ev))
-		rc = -errno;
+	if (c) {
+		c->fd = fd;
+		c->gate_fd = -1;
+		rc = prepare(c, stream);
+	}
 	if (rc) {
-		refuse(fd, 0, rc);
+		if (!stream)
+			give_refusal(fd, 0, rc);
+		if (c)
+			stream_end(c);
 		CLOSE(fd);
 		free(c);
 		return;
@@ -321,22 +251,21 @@ static void add(int fd)
 	if (*place)
 		end_conn(*place);
 	*place = c;
-	c->fd = fd;
-	c->gate_fd = -1;
 	list_add_tail(&conns, &c->of_all);
 }
 
 /* The table is full, or memory: the peer is told, by the descriptor that is kept for that. */
-static void turn_away(int err)
+static void turn_away(const struct listener *at, int err)
 {
 	const struct timespec nap = { 0, 10000000 };
 	int fd;
 
 	if (spare >= 0)
 		CLOSE(spare);
-	fd = (int)syscall(SYS_accept4, listener, NULL, NULL, SOCK_CLOEXEC);
+	fd = (int)syscall(SYS_accept4, at->fd, NULL, NULL, SOCK_CLOEXEC);
 	if (fd >= 0) {
-		refuse(fd, 0, -err);
+		if (!at->stream)
+			give_refusal(fd, 0, -err);
 		CLOSE(fd);
 	} else {
 		/* It waits there still, and would be heard of at once. */
@@ -345,17 +274,30 @@ static void turn_away(int err)
 	spare = (int)syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-static void come(void)
+static void come(const struct listener *to)
 {
-	int fd = (int)syscall(SYS_accept4, listener, NULL, NULL, SOCK_CLOEXEC);
+	const int at = atomic_load_explicit(&to->fd, memory_order_acquire);
+	const int fd = (int)syscall(SYS_accept4, at, NULL, NULL, SOCK_CLOEXEC);
 
 	if (fd >= 0)
-		add(fd);
+		add(fd, to->stream);
 	else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
-		turn_away(errno);
+		turn_away(to, errno);
 }
 
 /* ---- the thread ---- */
+
+static void handle(void *what, uint32_t events)
+{
+	struct conn *c = what;
+
+	if (listener_of(what))
+		come(listener_of(what));
+	else if (c->stream)
+		serve_stream(c, events);
+	else
+		serve(c, events);
+}
 
 static void *run(void *unused)
 {
@@ -366,17 +308,16 @@ static void *run(void *unused)
 	prctl(PR_SET_NAME, "kedge-handles");
 	for (;;) {
 		/* One at a time: what one event ends may have had the next. */
-		n = syscall(SYS_epoll_pwait, epoll, &ev, 1, lingering ? LINGER_MS : -1, NULL, 0);
+		n = syscall(SYS_epoll_pwait, epoll, &ev, 1, lingering || waiting ? TICK_MS : -1,
+			    NULL, 0);
+		if (n == 1 && ev.data.ptr == &stop)
+			break;
+		if (n == 1)
+			handle(ev.data.ptr, ev.events);
 		if (lingering)
 			look_after_lingering();
-		if (n < 1)
-			continue;
-		if (ev.data.ptr == &stop)
-			break;
-		if (ev.data.ptr == &listener)
-			come();
-		else
-			serve(ev.data.ptr, ev.events);
+		if (waiting)
+			look_after_waiting();
 	}
 	return NULL;
 }
@@ -388,48 +329,32 @@ static int watch(int fd, void *what)
 	return WATCH(fd, &ev) ? -errno : 0;
 }
 
-static int listen_somewhere(void)
-{
-	struct sockaddr_un a;
-	int try;
-
-	listener = (int)syscall(SYS_socket, AF_UNIX,
-				SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (listener < 0)
-		return -errno;
-	for (try = 0; try < TRIES; try++) {
-		randombytes_buf(&name, sizeof(name));
-		if (!syscall(SYS_bind, listener, &a, handle_address(name, &a)))
-			return syscall(SYS_listen, listener, BACKLOG) ? -errno : 0;
-	}
-	return -errno;
-}
-
 static void close_all(void)
 {
-	const int fd[] = { listener, epoll, stop, spare };
+	const int fd[] = { epoll, stop, spare };
 	struct list *l, *tmp;
 	unsigned int i;
 
 	list_for_each_safe(l, tmp, &conns)
 		end_conn(list_entry(l, struct conn, of_all));
+	listen_end();
 	for (i = 0; i < sizeof(fd) / sizeof(*fd); i++)
 		if (fd[i] >= 0)
 			CLOSE(fd[i]);
-	listener = epoll = stop = spare = -1;
+	epoll = stop = spare = -1;
 }
 
 static int open_all(void)
 {
-	int rc = listen_somewhere();
+	int rc = 0;
 
 	epoll = (int)syscall(SYS_epoll_create1, EPOLL_CLOEXEC);
 	stop = (int)syscall(SYS_eventfd2, 0, EFD_CLOEXEC);
 	spare = (int)syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDONLY | O_CLOEXEC);
-	if (!rc && (epoll < 0 || stop < 0 || spare < 0))
+	if (epoll < 0 || stop < 0 || spare < 0)
 		rc = -errno;
 	if (!rc)
-		rc = watch(listener, &listener);
+		rc = listen_begin(epoll, &name);
 	if (!rc)
 		rc = watch(stop, &stop);
 	return rc;
@@ -442,7 +367,7 @@ static int start(void *unused)
 
 	(void)unused;
 	list_init(&conns);
-	lingering = 0;
+	lingering = waiting = 0;
 	rc = open_all();
 	if (!rc)
 		rc = thread_start(&thread, run, NULL);
@@ -519,10 +444,22 @@ int serve_use(uint64_t *socket_name)
 	return rc;
 }
 
+int serve_call(int (*fn)(void *arg), void *arg)
+{
+	int rc = -ESHUTDOWN;
+
+	sig_lock(&serve_lock);
+	if (runs)
+		rc = keeper_call(fn, arg);
+	sig_unlock(&serve_lock);
+	return rc;
+}
+
 /* A child has neither the parent's gates nor its descriptors. */
 void serve_forget(void)
 {
 	sig_lock_init(&serve_lock);
+	listen_forget();
 	runs = false;
 	memset(asking, 0, sizeof(asking));
 }

@@ -24,6 +24,7 @@ struct slot {
 	uint64_t len;
 	uint64_t expires;
 	unsigned char key[KEY_LEN];
+	bool served; /* no peer has the memory */
 	bool revoked; /* and is free once no access is under way */
 };
 
@@ -34,6 +35,7 @@ struct slot {
  * @lingers: its connection has ended while it was inside. That is the end of its process, or
  *           the program has closed the socket: it is inside until it comes out, or until
  *           its memory is gone. There is no @gate then, but its file.
+ * @stream:  one for which accesses are done here (streams.c); without a gate.
  */
 struct conn {
 	struct list of_all; /* serve.c's */
@@ -42,6 +44,8 @@ struct conn {
 	struct kedge_region *region;
 	struct slot *slot;
 	struct gate *gate;
+	struct stream *stream;
+	uint32_t wants; /* what its connection is watched for */
 	bool lingers;
 	int gate_fd; /* in the keeper's table, as is: */
 	int fd;
@@ -64,7 +68,18 @@ void slot_free(struct slot *s);
 int slot_find(const struct handle_words *w, struct slot **out);
 void slots_forget(void);
 
+/* The one of that number, whatever key is shown: 0 or -EKEYREJECTED; or -EKEYREVOKED, and another
+ * may be there now. */
+int slot_look(uint32_t index, uint32_t generation, struct slot **out);
+/* 0, -EKEYREVOKED or -EKEYEXPIRED. */
+int slot_state(const struct slot *s);
+/* Of a region's @len bytes, what the handle gives. */
+uint64_t part_of(const struct slot *s, uint64_t len);
+
 /* ---- gates.c ---- */
+
+/* With shares_lock. The peer is one of the region's. */
+void conn_join(struct conn *c, struct slot *s);
 
 /* With shares_lock. The peer may go in, or waits where the region is suspended. */
 void gate_open_to(struct conn *c, struct slot *s);
@@ -93,7 +108,69 @@ void shares_close(struct kedge_region *r);
 /* In a child. */
 void gates_forget(void);
 
+/* ---- give.c: by the thread of serve.c, to a peer that has the memory ---- */
+
+/* 0 or a negative errno: it is told why, and its connection ends. */
+int give_answer(struct conn *c, const struct region_ask *ask);
+void give_refusal(int fd, uint32_t seq, int rc);
+
+/* ---- served.c: accesses that are done here, by the thread of serve.c ---- */
+
+struct stream_req;
+struct stream_reply;
+
+/*
+ * Do it, with the bytes at @data, or to there: 0, or @a has the error. -EAGAIN: the region is
+ * suspended.
+ */
+int served_do(struct conn *c, const struct stream_req *q, void *data, struct stream_reply *a);
+/* With shares_lock. The region is mapped for these no more. */
+void served_end(struct kedge_region *r);
+
+/* ---- streams.c: the connection of such a peer; likewise ---- */
+
+/* Greet it, and hear no answer yet. 0 or a negative errno: the connection is over. */
+int stream_begin(struct conn *c);
+/* As far as it goes without waiting: the same. */
+int stream_go_on(struct conn *c);
+void stream_end(struct conn *c);
+/* It has shown a handle. */
+bool stream_is_known(const struct conn *c);
+/* For a resumption, or its time. */
+bool stream_waits(const struct conn *c);
+uint32_t stream_wants(const struct conn *c);
+
+/* ---- listen.c: in the keeper's table of descriptors ---- */
+
+/* @port: of TCP at @place, or 0: on this host. @fd is stored last (release). */
+struct listener {
+	_Atomic int fd;
+	bool stream;
+	uint16_t port;
+	unsigned char place[16];
+};
+
+#define PLACES 16u /* of TCP, as many as there may be */
+
+/* Two on this host, of the name *@name; @epoll watches them, and those of TCP. */
+int listen_begin(int epoll, uint64_t *name);
+void listen_end(void);
+void listen_forget(void);
+/* The one that @ptr is, or NULL. */
+const struct listener *listener_of(const void *ptr);
+/* @arg: a struct listener with @place set, and @port, or 0 for any. It is there: 0, and @port
+ * is set; or a negative errno. */
+int listen_by_tcp(void *arg);
+
+/* ---- place.c ---- */
+
+/* Peers reach this process at @node, and @w says so: 0 or a negative errno with its reason. */
+int place_use(const char *node, const char *service, struct handle_words *w);
+
 /* ---- serve.c ---- */
+
+/* By the keeper, if the thread is there: 0 or a negative errno. */
+int serve_call(int (*fn)(void *arg), void *arg);
 
 /* The thread that answers peers is there, and *@name is its socket's: 0 or a negative errno. */
 int serve_use(uint64_t *name);

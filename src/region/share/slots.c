@@ -16,7 +16,7 @@
 #define BLOCKS 1024u
 #define LAST   UINT32_MAX
 
-/* Guarded by shares_lock. */
+struct sig_lock shares_lock = SIG_LOCK_INIT; /* guards: */
 static struct slot *blocks[BLOCKS];
 static uint32_t block_cnt;
 static uint32_t first_free = LAST;
@@ -74,21 +74,43 @@ void slot_free(struct slot *s)
 	first_free = s->index;
 }
 
-int slot_find(const struct handle_words *w, struct slot **out)
+int slot_look(uint32_t index, uint32_t generation, struct slot **out)
 {
-	struct slot *s = slot_at(w->slot);
+	struct slot *s = slot_at(index);
 
-	if (!s || w->generation > s->generation ||
-	    (w->generation == s->generation && !s->region))
+	if (!s || generation > s->generation || (generation == s->generation && !s->region))
 		return -EKEYREJECTED;
-	if (w->generation < s->generation)
-		return -EKEYREVOKED;
-	if (sodium_memcmp(w->key, s->key, sizeof(s->key)) != 0)
-		return -EKEYREJECTED;
+	*out = s;
+	return generation < s->generation ? -EKEYREVOKED : 0;
+}
+
+int slot_state(const struct slot *s)
+{
 	if (s->revoked)
 		return -EKEYREVOKED;
-	*out = s;
 	return s->expires && clock_ns() >= s->expires ? -EKEYEXPIRED : 0;
+}
+
+uint64_t part_of(const struct slot *s, uint64_t len)
+{
+	if (len <= s->offset)
+		return 0;
+	return len - s->offset < s->len ? len - s->offset : s->len;
+}
+
+int slot_find(const struct handle_words *w, struct slot **out)
+{
+	struct slot *s;
+	int rc = slot_look(w->slot, w->generation, &s);
+
+	if (!rc && sodium_memcmp(w->key, s->key, sizeof(s->key)) != 0)
+		rc = -EKEYREJECTED;
+	if (rc)
+		return rc;
+	rc = slot_state(s);
+	if (rc != -EKEYREVOKED)
+		*out = s;
+	return rc;
 }
 
 void slots_forget(void)

@@ -25,12 +25,34 @@ static inline char *region_at(void)
 	return (char *)(uintptr_t)info.addr;
 }
 
-static inline void advertise(const struct kedge_handle_opts *o)
-{
-	int rc = kedge_region_advertise(region, o, &handle);
+/* How peers reach the region: they have the memory; or the owner does accesses, by a local
+ * stream or by TCP. */
+#if defined(BY_TCP)
+#define SERVED 1
+#define NODE   "127.0.0.1"
+#elif defined(BY_STREAM)
+#define SERVED 1
+#define NODE   NULL
+#else
+#define SERVED 0
+#define NODE   NULL
+#endif
 
+static inline void advertise(const struct kedge_handle_opts *user)
+{
+	struct kedge_handle_opts o = { .size = sizeof(o) };
+	int rc;
+
+	if (user)
+		o = *user;
+	o.node = NODE;
+	o.flags = SERVED ? KEDGE_HANDLE_SERVED : 0;
+	rc = kedge_region_advertise(region, &o, &handle);
 	if (rc)
 		fail_msg("%s", kedge_strerror(rc));
+	/* As if it were of another host. */
+	if (NODE)
+		handle.bytes[16] ^= 1;
 }
 
 static inline struct kedge_remote *open_it(void)

@@ -23,7 +23,7 @@ static int dial(void)
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
 	assert_true(fd >= 0 && handle_read(&handle, &w));
-	len = handle_address(w.name, &a);
+	len = handle_address(w.name, false, &a);
 	assert_int_equal(connect(fd, (struct sockaddr *)&a, len), 0);
 	return fd;
 }

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Why an access, or a handle, is refused. */
+#include <inttypes.h>
+
+#include "base/base.h"
+#include "region/peer/state.h"
+
+int remote_refused(int rc)
+{
+	switch (rc) {
+	case -EKEYREJECTED:
+		return kedge_reason(rc, "the owner has no such handle");
+	case -EKEYREVOKED:
+		return kedge_reason(rc, "the owner has revoked the handle, or closed the region");
+	case -EKEYEXPIRED:
+		return kedge_reason(rc, "the handle's time is over: ask the owner for another");
+	case -EACCES:
+		return kedge_reason(rc, "the region's owner is of another user");
+	case REGION_BY_STREAM:
+		return kedge_reason(rc, "the owner gives no peer the memory");
+	case -EMFILE:
+	case -ENFILE:
+		return kedge_reason(rc, "the region's owner has no descriptor left: raise its "
+				    "ulimit -n");
+	}
+	return kedge_reason(rc < 0 && rc > -4096 ? rc : -EPROTO, "the region's owner refuses: "
+			    "error %d", -rc);
+}
+
+int remote_over(const struct kedge_remote *r, int err)
+{
+	switch (err) {
+	case ECONNRESET:
+		return kedge_reason(-err, "the connection to the region's owner, process %d, was "
+				    "closed: it has ended, or this process has closed what it "
+				    "does not know", (int)r->owner);
+	case EKEYEXPIRED:
+		return kedge_reason(-err, "the handle's time is over: ask the owner for another");
+	case EKEYREVOKED:
+		return kedge_reason(-err, "the owner has revoked the handle, or closed the region");
+	}
+	return kedge_reason(-EPROTO, "the region's owner ends it with error %d", err);
+}
+
+/* An owner that has closed the region has said so before the connection ended. */
+int remote_ended(struct kedge_remote *r)
+{
+	const int err = atomic_load_explicit(&r->ended, memory_order_relaxed);
+
+	if (!err)
+		return 0;
+	return remote_over(r, r->gate && atomic_load(&r->gate->state) & GATE_ENDED
+			       ? (int)atomic_load(&r->gate->why) : err);
+}
+
+int remote_beyond(uint64_t offset, uint64_t len, uint64_t has)
+{
+	return kedge_reason(-EFAULT, "%" PRIu64 " bytes from %" PRIu64 " on are not all there: "
+			    "the region has %" PRIu64 " of what the handle gives", len, offset,
+			    has);
+}

@@ -1,0 +1,458 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * A region that this process cannot map: the owner is on another host, or another user's, or keeps
+ * its memory to itself. It does the accesses; here they are requests over one connection, one
+ * access at a time, the pieces of a large one several at a time.
+ *
+ * The owner knows how long an access may wait for a resumption, so it says itself that this was
+ * too short, and then it was not done. If no answer comes for GRACE_MS beyond that, it is not known
+ * whether it was: the connection is given up, so that what is still under way in it does not
+ * arrive after the program has gone on, but for what the owner's host has already.
+ */
+#include <inttypes.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <sodium.h>
+
+#include "base/base.h"
+#include "base/process/cancel.h"
+#include "region/peer/state.h"
+#include "region/stream.h"
+
+#define GRACE_MS 1000
+#define SLICE_MS 250
+#define WINDOW	 4 /* pieces; their requests, or answers, find room in any socket */
+#define NAP_NS	 1000000
+
+/* @busy: a thread has the connection, and @seq; guarded by @lock, and @turn tells of its end. */
+struct remote_stream {
+	pthread_mutex_t lock;
+	pthread_cond_t turn;
+	bool busy;
+	uint64_t seq;
+	_Atomic uint64_t has; /* what the owner has said last */
+};
+
+static uint64_t has(struct kedge_remote *r)
+{
+	return atomic_load_explicit(&r->stream->has, memory_order_relaxed);
+}
+
+static uint64_t until_of(uint64_t begun, int timeout_ms, int more_ms)
+{
+	return timeout_ms < 0 ? UINT64_MAX
+			      : begun + ((uint64_t)timeout_ms + (uint64_t)more_ms) * 1000000u;
+}
+
+/* Up to @until, a slice at most, and -1 behind it. */
+static int slice_ms(uint64_t until)
+{
+	const uint64_t now = clock_ns();
+
+	if (now >= until)
+		return -1;
+	return until - now > SLICE_MS * UINT64_C(1000000) ? SLICE_MS
+							  : (int)((until - now) / 1000000u) + 1;
+}
+
+/* ---- bytes ---- */
+
+static int wait_for(const struct kedge_remote *r, short what, uint64_t until)
+{
+	struct pollfd p = { .fd = r->sock.fd, .events = what };
+	int ms;
+
+	while ((ms = slice_ms(until)) >= 0) {
+		if (poll(&p, 1, ms) > 0)
+			return 0;
+		if (stream_host_is_gone(r->sock.fd))
+			return -ECONNRESET;
+	}
+	return -ETIMEDOUT;
+}
+
+static void advance(struct msghdr *m, size_t n)
+{
+	size_t part;
+
+	while (n) {
+		part = n < m->msg_iov->iov_len ? n : m->msg_iov->iov_len;
+		m->msg_iov->iov_base = (char *)m->msg_iov->iov_base + part;
+		m->msg_iov->iov_len -= part;
+		n -= part;
+		if (!m->msg_iov->iov_len && m->msg_iovlen > 1) {
+			m->msg_iov++;
+			m->msg_iovlen--;
+		}
+	}
+}
+
+/* All of two parts, of which the second may be empty. */
+static int transfer(const struct kedge_remote *r, short what, void *head, size_t head_len,
+		    void *data, size_t len, uint64_t until)
+{
+	struct iovec v[2] = { { head, head_len }, { data, len } };
+	struct msghdr m = { .msg_iov = v, .msg_iovlen = 2 };
+	size_t left = head_len + len;
+	ssize_t n;
+	int rc;
+
+	while (left) {
+		n = what == POLLIN ? recvmsg(r->sock.fd, &m, MSG_DONTWAIT)
+				   : sendmsg(r->sock.fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (!n || (n < 0 && errno != EAGAIN && errno != EINTR))
+			return -ECONNRESET;
+		if (n > 0) {
+			left -= (size_t)n;
+			advance(&m, (size_t)n);
+			continue;
+		}
+		rc = errno == EAGAIN ? wait_for(r, what, until) : 0;
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+/* ---- to the owner ---- */
+
+static int no_connection(int err)
+{
+	switch (err) {
+	case ECONNREFUSED:
+	case ECONNRESET:
+	case EPIPE:
+		return kedge_reason(-ECONNREFUSED, "the region's owner has ended, or does not "
+				    "listen where the handle says");
+	case ETIMEDOUT:
+	case EAGAIN:
+		return kedge_reason(-ETIMEDOUT, "the region's owner does not answer: is it "
+				    "stopped, or its host gone?");
+	case ENETUNREACH:
+	case EHOSTUNREACH:
+		return kedge_reason(-EHOSTUNREACH, "there is no way to the region's owner: error "
+				    "%d", err);
+	}
+	return kedge_reason(-err, "the region's owner cannot be asked: error %d", err);
+}
+
+static int connect_to(struct kedge_remote *r, const struct sockaddr *a, socklen_t a_len,
+		      uint64_t until)
+{
+	const struct timespec nap = { 0, NAP_NS };
+	socklen_t len = sizeof(int);
+	int err, rc = clofork_begin();
+
+	if (!rc)
+		rc = clofork_end(&r->sock, socket(a->sa_family, SOCK_STREAM | SOCK_CLOEXEC |
+						  SOCK_NONBLOCK, 0));
+	if (rc)
+		return rc;
+	stream_prepare(r->sock.fd);
+	/* A local socket says EAGAIN as long as too many ask. */
+	while (connect(r->sock.fd, a, a_len)) {
+		if (errno == EINPROGRESS)
+			break;
+		if ((errno != EINTR && errno != EAGAIN) || clock_ns() >= until)
+			return no_connection(errno);
+		nanosleep(&nap, NULL);
+	}
+	rc = wait_for(r, POLLOUT, until);
+	if (rc)
+		return no_connection(-rc);
+	if (getsockopt(r->sock.fd, SOL_SOCKET, SO_ERROR, &err, &len) || err)
+		return no_connection(err);
+	return 0;
+}
+
+static int check_welcome(struct kedge_remote *r, const struct handle_words *w,
+			 const struct stream_hello *h, const struct stream_ask *q,
+			 const struct stream_welcome *got)
+{
+	unsigned char tag[TAG_LEN];
+
+	if (le32toh(got->magic) != STREAM_MAGIC)
+		return kedge_reason(-EPROTO, "the region's owner is of another version of kedge");
+	if (got->rc)
+		return remote_refused((int32_t)le32toh((uint32_t)got->rc));
+	stream_welcome_tag(w->key, h, q, got, tag);
+	if (sodium_memcmp(tag, got->tag, sizeof(tag)) != 0)
+		return kedge_reason(-EPROTO, "who answers has not the handle's key: it is not the "
+				    "region's owner");
+	r->access = le32toh(got->access);
+	r->owner = (pid_t)le32toh(got->pid);
+	r->max_len = le64toh(got->max_len);
+	atomic_store(&r->stream->has, le64toh(got->len));
+	return 0;
+}
+
+static int greet(struct kedge_remote *r, const struct handle_words *w, uint64_t until)
+{
+	struct stream_hello h;
+	struct stream_ask q = { .magic = htole32(STREAM_MAGIC),
+				.version = htole32(STREAM_VERSION),
+				.slot = htole32(w->slot),
+				.generation = htole32(w->generation) };
+	struct stream_welcome got;
+	int rc = transfer(r, POLLIN, &h, sizeof(h), NULL, 0, until);
+
+	if (!rc && (le32toh(h.magic) != STREAM_MAGIC || le32toh(h.version) != STREAM_VERSION))
+		return kedge_reason(-EPROTO, "the region's owner is of another version of kedge");
+	if (!rc) {
+		randombytes_buf(q.nonce, sizeof(q.nonce));
+		stream_ask_tag(w->key, &h, &q, q.tag);
+		rc = transfer(r, POLLOUT, &q, sizeof(q), NULL, 0, until);
+	}
+	if (!rc)
+		rc = transfer(r, POLLIN, &got, sizeof(got), NULL, 0, until);
+	return rc ? no_connection(-rc) : check_welcome(r, w, &h, &q, &got);
+}
+
+/* An owner that is flooded turns the oldest away that it has not heard yet, without a word: it
+ * is asked again, as long as it listens. */
+static int connect_and_greet(struct kedge_remote *r, const struct handle_words *w,
+			     const struct sockaddr *a, socklen_t len, uint64_t until)
+{
+	const struct timespec nap = { 0, NAP_NS };
+	int rc;
+
+	for (;;) {
+		rc = connect_to(r, a, len, until);
+		if (rc)
+			return rc;
+		rc = greet(r, w, until);
+		if (rc != -ECONNREFUSED)
+			return rc;
+		clofork_close(&r->sock);
+		if (clock_ns() >= until)
+			return no_connection(ETIMEDOUT);
+		nanosleep(&nap, NULL);
+	}
+}
+
+static void init_turn(struct remote_stream *s)
+{
+	pthread_condattr_t attr;
+
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&s->turn, &attr);
+	pthread_condattr_destroy(&attr);
+	pthread_mutex_init(&s->lock, NULL);
+}
+
+int stream_open(struct kedge_remote *r, const struct handle_words *w, const struct sockaddr *a,
+		socklen_t len, uint64_t until)
+{
+	int rc;
+
+	r->stream = calloc(1, sizeof(*r->stream));
+	if (!r->stream)
+		return kedge_reason(-ENOMEM, "no memory for a remote region");
+	init_turn(r->stream);
+	rc = connect_and_greet(r, w, a, len, until);
+	if (rc) {
+		clofork_close(&r->sock);
+		stream_close(r);
+	}
+	return rc;
+}
+
+void stream_close(struct kedge_remote *r)
+{
+	if (r->stream) {
+		pthread_cond_destroy(&r->stream->turn);
+		pthread_mutex_destroy(&r->stream->lock);
+	}
+	free(r->stream);
+	r->stream = NULL;
+}
+
+
+/* ---- accesses ---- */
+
+/* @deadline: the owner's; @until: with the grace. @sent, @got: bytes of the whole. */
+struct job {
+	struct kedge_remote *r;
+	const struct stream_req *what;
+	char *data;
+	uint64_t deadline;
+	uint64_t until;
+	uint64_t sent;
+	uint64_t got;
+	uint64_t first_seq;
+	uint64_t value;
+};
+
+static uint64_t piece(const struct job *j, uint64_t at)
+{
+	return j->what->len - at < PIECE_LEN ? j->what->len - at : PIECE_LEN;
+}
+
+static int left_ms(uint64_t deadline)
+{
+	const uint64_t now = clock_ns();
+
+	if (deadline == UINT64_MAX)
+		return -1;
+	return deadline > now ? (int)((deadline - now + 999999u) / 1000000u) : 0;
+}
+
+static int send_piece(struct job *j)
+{
+	const uint64_t len = piece(j, j->sent);
+	struct stream_req q = *j->what;
+	char *data = q.op == STREAM_PUT ? j->data + j->sent : NULL;
+
+	q.seq = ++j->r->stream->seq;
+	q.timeout_ms = left_ms(j->deadline);
+	q.offset += j->sent;
+	q.len = len;
+	q.end = j->what->offset + j->what->len;
+	j->sent += len;
+	stream_req_swap(&q);
+	return transfer(j->r, POLLOUT, &q, sizeof(q), data, data ? len : 0, j->until);
+}
+
+/* *@said: what the owner says of it. */
+static int hear_reply(struct job *j, int *said)
+{
+	const bool get = j->what->op == STREAM_GET;
+	const uint64_t len = piece(j, j->got);
+	struct stream_reply a;
+	int rc = transfer(j->r, POLLIN, &a, sizeof(a), NULL, 0, j->until);
+
+	if (rc)
+		return rc;
+	stream_reply_swap(&a);
+	if (a.seq != j->first_seq + j->got / PIECE_LEN || a.rc > 0 ||
+	    a.len != (get && !a.rc ? len : 0))
+		return -EPROTO;
+	atomic_store_explicit(&j->r->stream->has, a.has, memory_order_relaxed);
+	if (a.len)
+		rc = transfer(j->r, POLLIN, j->data + j->got, len, NULL, 0, j->until);
+	*said = a.rc;
+	j->value = a.value;
+	j->got += len;
+	return rc;
+}
+
+/* What has been asked is heard in any case: the next access begins where this one ends. */
+static int do_job(struct job *j, int *said)
+{
+	int rc = 0, one;
+
+	j->first_seq = j->r->stream->seq + 1;
+	rc = send_piece(j);
+	do {
+		while (!rc && !*said && j->sent < j->what->len &&
+		       j->sent - j->got < WINDOW * PIECE_LEN)
+			rc = send_piece(j);
+		if (!rc)
+			rc = hear_reply(j, &one);
+		if (!rc && !*said)
+			*said = one;
+	} while (!rc && j->got < j->sent);
+	return rc;
+}
+
+static int give_up(struct kedge_remote *r, int rc)
+{
+	atomic_store(&r->ended, rc == -EPROTO ? EPROTO : ECONNRESET);
+	shutdown(r->sock.fd, SHUT_RDWR);
+	if (rc == -EPROTO)
+		return kedge_reason(rc, "what the region's owner answers is no answer: the "
+				    "connection is given up");
+	if (rc == -ETIMEDOUT)
+		return kedge_reason(-ECONNRESET, "the region's owner does not answer, and the "
+				    "connection is given up: a put may have been done");
+	return kedge_reason(-ECONNRESET, "the connection to the region's owner ended: a put that "
+			    "was under way may have been done");
+}
+
+static int said_no(const struct job *j, int said)
+{
+	const struct stream_req *q = j->what;
+
+	switch (said) {
+	case 0:
+		return 0;
+	case -EFAULT:
+		return remote_beyond(q->offset, q->len, has(j->r));
+	case -ETIMEDOUT:
+		return kedge_reason(said, "the owner has suspended the region for that time");
+	case -EACCES:
+		return kedge_reason(said, "the handle does not give that access");
+	}
+	return remote_refused(said);
+}
+
+static int take_turn(struct remote_stream *s, uint64_t until)
+{
+	const struct timespec ts = { (time_t)(until / 1000000000u), (long)(until % 1000000000u) };
+	int rc = 0;
+
+	pthread_mutex_lock(&s->lock);
+	while (s->busy && !rc)
+		rc = until == UINT64_MAX ? pthread_cond_wait(&s->turn, &s->lock)
+					 : pthread_cond_timedwait(&s->turn, &s->lock, &ts);
+	if (!s->busy)
+		rc = 0;
+	s->busy |= !rc;
+	pthread_mutex_unlock(&s->lock);
+	return rc ? kedge_reason(-ETIMEDOUT, "accesses of other threads by this remote region take "
+				 "too long") : 0;
+}
+
+static void end_turn(struct remote_stream *s)
+{
+	pthread_mutex_lock(&s->lock);
+	s->busy = false;
+	pthread_cond_signal(&s->turn);
+	pthread_mutex_unlock(&s->lock);
+}
+
+int stream_access(struct kedge_remote *r, const struct stream_req *q, void *data,
+		  uint64_t *value)
+{
+	const uint64_t now = clock_ns();
+	struct job j = { .r = r, .what = q, .data = data,
+			 .deadline = until_of(now, q->timeout_ms, 0),
+			 .until = until_of(now, q->timeout_ms, GRACE_MS) };
+	int said = 0, rc;
+
+	NO_CANCEL();
+	if (q->offset > r->max_len || q->len > r->max_len - q->offset)
+		return remote_beyond(q->offset, q->len, has(r));
+	rc = take_turn(r->stream, j.until);
+	if (rc)
+		return rc;
+	if (!fd_same(r->sock.fd, &r->sock.id))
+		atomic_store(&r->ended, ECONNRESET);
+	rc = remote_ended(r);
+	if (!rc) {
+		rc = do_job(&j, &said);
+		rc = rc ? give_up(r, rc) : said_no(&j, said);
+	}
+	end_turn(r->stream);
+	if (value)
+		*value = j.value;
+	return rc;
+}
+
+/* An owner that does not answer has what it had. */
+uint64_t stream_has(struct kedge_remote *r)
+{
+	const struct stream_req q = { .op = STREAM_QUERY };
+
+	if (!remote_ended(r))
+		stream_access(r, &q, NULL, NULL);
+	return has(r);
+}

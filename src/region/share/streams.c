@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * A peer that comes by a stream (stream.h): a handshake, then requests, one after the other. No
+ * step waits: what is not there yet, or does not go out yet, is gone on with when the socket is
+ * ready, and while an answer has not gone out no request is taken, so a peer that does not read
+ * costs no more than one that does.
+ *
+ * No number that it sends is believed: lengths are checked, and there is memory for data only once
+ * it has shown that it has a handle.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <sodium.h>
+
+#include "base/base.h"
+#include "region/share/share.h"
+#include "region/stream.h"
+
+#define TURN 16 /* requests, before another peer has its turn */
+
+/*
+ * @known:  it has shown a handle
+ * @ends:   it has not, and goes once it is told
+ * @parked: a request waits, up to @until
+ * @in:     bytes of the message, and of the data behind it, that are there
+ * @data:   PIECE_LEN bytes
+ * @out:    of an answer, and the data behind it, how much has gone; of @out_len
+ */
+struct stream {
+	bool known;
+	bool ends;
+	bool parked;
+	uint64_t until;
+	struct stream_hello hello;
+	size_t in;
+	union {
+		struct stream_ask ask;
+		struct stream_req req;
+	} msg;
+	char *data;
+	size_t out;
+	size_t out_head;
+	size_t out_len;
+	union {
+		struct stream_hello hello;
+		struct stream_welcome welcome;
+		struct stream_reply reply;
+	} answer;
+};
+
+/* ---- bytes ---- */
+
+static void queue(struct stream *s, size_t head, size_t data)
+{
+	s->out = 0;
+	s->out_head = head;
+	s->out_len = head + data;
+}
+
+/* -EAGAIN: not yet. */
+static int send_rest(struct conn *c)
+{
+	struct stream *s = c->stream;
+	struct iovec v[2];
+	struct msghdr m = { .msg_iov = v };
+	size_t done;
+	long n;
+
+	while (s->out < s->out_len) {
+		m.msg_iovlen = 0;
+		done = s->out;
+		if (done < s->out_head) {
+			v[m.msg_iovlen++] = (struct iovec){ (char *)&s->answer + done,
+							    s->out_head - done };
+			done = s->out_head;
+		}
+		if (done < s->out_len)
+			v[m.msg_iovlen++] = (struct iovec){ s->data + (done - s->out_head),
+							    s->out_len - done };
+		n = syscall(SYS_sendmsg, c->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (n < 0 && errno != EINTR)
+			return errno == EWOULDBLOCK ? -EAGAIN : -errno;
+		s->out += n > 0 ? (size_t)n : 0;
+	}
+	return 0;
+}
+
+/* Have @len bytes at @to, of which the first is the message's @from. */
+static int receive(struct conn *c, void *to, size_t from, size_t len)
+{
+	struct stream *s = c->stream;
+	long n;
+
+	while (s->in < from + len) {
+		n = syscall(SYS_recvfrom, c->fd, (char *)to + (s->in - from), from + len - s->in,
+			    MSG_DONTWAIT, NULL, 0);
+		if (!n)
+			return -ECONNRESET;
+		if (n < 0 && errno != EINTR)
+			return errno == EWOULDBLOCK ? -EAGAIN : -errno;
+		s->in += n > 0 ? (size_t)n : 0;
+	}
+	return 0;
+}
+
+/* ---- the handshake ---- */
+
+/* With shares_lock. */
+static int let_in(struct conn *c, const struct stream_ask *q)
+{
+	struct stream *s = c->stream;
+	struct stream_welcome *w = &s->answer.welcome;
+	unsigned char tag[TAG_LEN];
+	struct slot *slot;
+	int rc = slot_look(le32toh(q->slot), le32toh(q->generation), &slot);
+
+	if (rc)
+		return rc;
+	stream_ask_tag(slot->key, &s->hello, q, tag);
+	if (sodium_memcmp(tag, q->tag, sizeof(tag)) != 0)
+		return -EKEYREJECTED;
+	rc = slot_state(slot);
+	if (rc)
+		return rc;
+	*w = (struct stream_welcome){
+		.magic = htole32(STREAM_MAGIC),
+		.access = htole32(slot->access),
+		.pid = htole32((uint32_t)getpid()),
+		.max_len = htole64(slot->len),
+		.len = htole64(part_of(slot, slot->region->open_len)),
+	};
+	stream_welcome_tag(slot->key, &s->hello, q, w, w->tag);
+	conn_join(c, slot);
+	return 0;
+}
+
+static int hear_ask(struct conn *c)
+{
+	struct stream *s = c->stream;
+	const struct stream_ask *q = &s->msg.ask;
+	int rc = receive(c, &s->msg, 0, sizeof(*q));
+
+	if (rc)
+		return rc;
+	if (le32toh(q->magic) != STREAM_MAGIC || le32toh(q->version) != STREAM_VERSION)
+		return -EPROTO;
+	s->in = 0;
+	s->data = malloc(PIECE_LEN);
+	if (!s->data)
+		return -ENOMEM;
+	sig_lock_blocked(&shares_lock);
+	rc = let_in(c, q);
+	sig_unlock_blocked(&shares_lock);
+	s->known = !rc;
+	s->ends = rc;
+	if (rc)
+		s->answer.welcome = (struct stream_welcome){
+			.magic = htole32(STREAM_MAGIC), .rc = (int32_t)htole32((uint32_t)rc)
+		};
+	queue(s, sizeof(s->answer.welcome), 0);
+	return 0;
+}
+
+/* ---- requests ---- */
+
+static void answer(struct stream *s, const struct stream_reply *a)
+{
+	s->parked = false;
+	s->in = 0;
+	s->answer.reply = *a;
+	stream_reply_swap(&s->answer.reply);
+	queue(s, sizeof(*a), a->len);
+}
+
+/* False: it waits still. */
+static bool try(struct conn *c)
+{
+	struct stream *s = c->stream;
+	struct stream_reply a;
+
+	if (served_do(c, &s->msg.req, s->data, &a) == -EAGAIN) {
+		if (clock_ns() < s->until)
+			return false;
+		a.rc = -ETIMEDOUT;
+	}
+	answer(s, &a);
+	return true;
+}
+
+static int hear_request(struct conn *c)
+{
+	struct stream *s = c->stream;
+	struct stream_req *q = &s->msg.req;
+	const bool heard = s->in >= sizeof(*q);
+	int rc = receive(c, q, 0, heard ? 0 : sizeof(*q));
+
+	if (rc)
+		return rc;
+	if (!heard)
+		stream_req_swap(q);
+	if (q->op < STREAM_PUT || q->op > STREAM_QUERY || q->len > PIECE_LEN)
+		return -EPROTO;
+	if (q->op == STREAM_PUT)
+		rc = receive(c, s->data, sizeof(*q), q->len);
+	if (rc)
+		return rc;
+	s->until = q->timeout_ms < 0 ? UINT64_MAX
+				     : clock_ns() + (uint64_t)q->timeout_ms * 1000000u;
+	s->parked = !try(c);
+	return 0;
+}
+
+/* ---- for serve.c ---- */
+
+int stream_begin(struct conn *c)
+{
+	struct stream *s = calloc(1, sizeof(*s));
+	int rc;
+
+	if (!s)
+		return -ENOMEM;
+	c->stream = s;
+	s->hello.magic = htole32(STREAM_MAGIC);
+	s->hello.version = htole32(STREAM_VERSION);
+	randombytes_buf(s->hello.nonce, sizeof(s->hello.nonce));
+	s->answer.hello = s->hello;
+	queue(s, sizeof(s->hello), 0);
+	rc = send_rest(c);
+	return rc == -EAGAIN ? 0 : rc;
+}
+
+int stream_go_on(struct conn *c)
+{
+	struct stream *s = c->stream;
+	int n, rc = 0;
+
+	for (n = 0; !rc && n < TURN; n++) {
+		rc = send_rest(c);
+		if (!rc && s->ends)
+			return -ECONNRESET;
+		if (!rc && s->parked && !try(c))
+			return 0;
+		if (!rc && s->out == s->out_len)
+			rc = s->known ? hear_request(c) : hear_ask(c);
+		if (!rc && s->parked)
+			return 0;
+	}
+	return rc == -EAGAIN ? 0 : rc;
+}
+
+void stream_end(struct conn *c)
+{
+	if (c->stream)
+		free(c->stream->data);
+	free(c->stream);
+	c->stream = NULL;
+}
+
+bool stream_is_known(const struct conn *c)
+{
+	return c->stream->known;
+}
+
+bool stream_waits(const struct conn *c)
+{
+	return c->stream && c->stream->parked;
+}
+
+uint32_t stream_wants(const struct conn *c)
+{
+	const struct stream *s = c->stream;
+
+	if (s->out < s->out_len)
+		return EPOLLOUT | EPOLLRDHUP;
+	return s->parked ? EPOLLRDHUP : EPOLLIN | EPOLLRDHUP;
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What both ends of a stream have in common; stream.h has the messages. */
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include <sodium.h>
+
+#include "base/base.h"
+#include "region/stream.h"
+
+#define PROBES	   4
+#define IDLE_S	   5
+#define HOST_TIMEOUT_MS 10000u
+
+_Static_assert(KEY_LEN >= crypto_generichash_KEYBYTES_MIN, "a handle's key is one of BLAKE2b");
+
+static void begin(crypto_generichash_state *s, const unsigned char *key, const char *whose,
+		  const struct stream_hello *h, const struct stream_ask *q)
+{
+	crypto_generichash_init(s, key, KEY_LEN, TAG_LEN);
+	crypto_generichash_update(s, (const unsigned char *)whose, strlen(whose));
+	crypto_generichash_update(s, (const unsigned char *)h, sizeof(*h));
+	crypto_generichash_update(s, (const unsigned char *)q, offsetof(struct stream_ask, tag));
+}
+
+void stream_ask_tag(const unsigned char key[KEY_LEN], const struct stream_hello *h,
+		    const struct stream_ask *q, unsigned char tag[TAG_LEN])
+{
+	crypto_generichash_state s;
+
+	begin(&s, key, "kedge: a peer", h, q);
+	crypto_generichash_final(&s, tag, TAG_LEN);
+}
+
+void stream_welcome_tag(const unsigned char key[KEY_LEN], const struct stream_hello *h,
+			const struct stream_ask *q, const struct stream_welcome *w,
+			unsigned char tag[TAG_LEN])
+{
+	crypto_generichash_state s;
+
+	begin(&s, key, "kedge: an owner", h, q);
+	crypto_generichash_update(&s, (const unsigned char *)w,
+				  offsetof(struct stream_welcome, tag));
+	crypto_generichash_final(&s, tag, TAG_LEN);
+}
+
+/* A local socket refuses these. */
+void stream_prepare(int fd)
+{
+	const int one = 1, idle = IDLE_S, every = 1, cnt = PROBES;
+
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every, sizeof(every));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &cnt, sizeof(cnt));
+}
+
+/* Where bytes are under way the kernel does not probe, but sends them again for a quarter of an
+ * hour. */
+bool stream_host_is_gone(int fd)
+{
+	struct tcp_info i = { 0 };
+	socklen_t len = sizeof(i);
+
+	return !getsockopt(fd, IPPROTO_TCP, TCP_INFO, &i, &len) &&
+	       i.tcpi_last_ack_recv >= HOST_TIMEOUT_MS &&
+	       ((i.tcpi_unacked && i.tcpi_retransmits) || i.tcpi_probes > 1);
+}
+
+/* IPv4 as itself: a host may have no IPv6. */
+socklen_t place_address(const unsigned char place[16], uint16_t port, union place *a)
+{
+	memset(a, 0, sizeof(*a));
+	a->v6.sin6_family = AF_INET6;
+	a->v6.sin6_port = htons(port);
+	memcpy(&a->v6.sin6_addr, place, sizeof(a->v6.sin6_addr));
+	if (!IN6_IS_ADDR_V4MAPPED(&a->v6.sin6_addr))
+		return sizeof(a->v6);
+	memset(a, 0, sizeof(*a));
+	a->v4.sin_family = AF_INET;
+	a->v4.sin_port = htons(port);
+	memcpy(&a->v4.sin_addr, place + 12, sizeof(a->v4.sin_addr));
+	return sizeof(a->v4);
+}

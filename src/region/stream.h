@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Messages of an owner and a peer that has not the region mapped: over TCP, or over a local
+ * stream where the owner is another user's, or wants it so.
+ *
+ *	owner: stream_hello
+ *	peer:  stream_ask	which handle; a tag shows that it has the handle's key
+ *	owner: stream_welcome	or why not; a tag shows that the owner has it, too
+ *	peer:  stream_req	and the bytes of a put
+ *	owner: stream_reply	and the bytes of a get
+ *
+ * The key itself is not sent, and both sides choose 256 random bits for each connection: what
+ * is heard on one opens no other. Requests are answered in their order; a peer may send some
+ * before it has the first answer. Numbers are little-endian. What comes after the greeting is
+ * neither encrypted nor signed.
+ */
+#ifndef REGION_STREAM_H
+#define REGION_STREAM_H
+
+#include <endian.h>
+#include <netinet/in.h>
+
+#include "region/wire.h"
+
+#define STREAM_MAGIC   0x6b737472u
+#define STREAM_VERSION 1u
+#define NONCE_LEN      32
+#define TAG_LEN	       32
+/* An access of more is made in pieces of that. */
+#define PIECE_LEN ((uint64_t)256 << 10)
+
+struct stream_hello {
+	uint32_t magic;
+	uint32_t version;
+	unsigned char nonce[NONCE_LEN];
+};
+
+struct stream_ask {
+	uint32_t magic;
+	uint32_t version;
+	uint32_t slot;
+	uint32_t generation;
+	unsigned char nonce[NONCE_LEN];
+	unsigned char tag[TAG_LEN];
+};
+
+/* @rc: a negative errno, without a tag then. The rest as in struct region_answer. */
+struct stream_welcome {
+	uint32_t magic;
+	int32_t rc;
+	uint32_t access;
+	uint32_t pid;
+	uint64_t max_len;
+	uint64_t len;
+	unsigned char tag[TAG_LEN];
+};
+
+/* The last asks for @has alone. */
+enum stream_op { STREAM_PUT = 1, STREAM_GET, STREAM_ADD, STREAM_SWAP, STREAM_QUERY };
+
+/*
+ * @timeout_ms: time for a resumption; -1: no limit
+ * @len:   bytes of this piece; 8 of a number
+ * @end:   where the access ends that it is a piece of
+ * @value: added, or expected; @other: put in its place
+ */
+struct stream_req {
+	uint32_t op;
+	int32_t timeout_ms;
+	uint64_t seq;
+	uint64_t offset;
+	uint64_t len;
+	uint64_t end;
+	uint64_t value;
+	uint64_t other;
+};
+
+/*
+ * @has:   bytes that the handle gives access to now
+ * @value: the number that was there
+ * @len:   bytes that follow
+ */
+struct stream_reply {
+	uint64_t seq;
+	int32_t rc;
+	uint32_t zero;
+	uint64_t has;
+	uint64_t value;
+	uint64_t len;
+};
+
+static inline void stream_req_swap(struct stream_req *q)
+{
+	q->op = htole32(q->op);
+	q->timeout_ms = (int32_t)htole32((uint32_t)q->timeout_ms);
+	q->seq = htole64(q->seq);
+	q->offset = htole64(q->offset);
+	q->len = htole64(q->len);
+	q->end = htole64(q->end);
+	q->value = htole64(q->value);
+	q->other = htole64(q->other);
+}
+
+static inline void stream_reply_swap(struct stream_reply *a)
+{
+	a->seq = htole64(a->seq);
+	a->rc = (int32_t)htole32((uint32_t)a->rc);
+	a->has = htole64(a->has);
+	a->value = htole64(a->value);
+	a->len = htole64(a->len);
+}
+
+/* ---- stream.c ---- */
+
+/* Of the peer, and of the owner: each over all that it has said and heard until then. */
+void stream_ask_tag(const unsigned char key[KEY_LEN], const struct stream_hello *h,
+		    const struct stream_ask *q, unsigned char tag[TAG_LEN]);
+void stream_welcome_tag(const unsigned char key[KEY_LEN], const struct stream_hello *h,
+			const struct stream_ask *q, const struct stream_welcome *w,
+			unsigned char tag[TAG_LEN]);
+/* Keepalive, and no delay. */
+void stream_prepare(int fd);
+/* True: its host does not answer any more. */
+bool stream_host_is_gone(int fd);
+union place {
+	struct sockaddr any;
+	struct sockaddr_in v4;
+	struct sockaddr_in6 v6;
+};
+/* A handle's, as the system has it: its length. */
+socklen_t place_address(const unsigned char place[16], uint16_t port, union place *a);
+
+#endif /* REGION_STREAM_H */
