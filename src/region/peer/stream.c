@@ -9,7 +9,7 @@
  * whether it was: the connection is given up, so that what is still under way in it does not
  * arrive after the program has gone on, but for what the owner's host has already.
  */
-#include <inttypes.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -94,6 +94,13 @@ static void advance(struct msghdr *m, size_t n)
 	}
 }
 
+/* A call that waits for a slice itself; or poll() does, where that is too long. */
+static int waiting(uint64_t until)
+{
+	return until == UINT64_MAX || clock_ns() + SLICE_MS * UINT64_C(1000000) < until
+		       ? 0 : MSG_DONTWAIT;
+}
+
 /* All of two parts, of which the second may be empty. */
 static int transfer(const struct kedge_remote *r, short what, void *head, size_t head_len,
 		    void *data, size_t len, uint64_t until)
@@ -101,12 +108,12 @@ static int transfer(const struct kedge_remote *r, short what, void *head, size_t
 	struct iovec v[2] = { { head, head_len }, { data, len } };
 	struct msghdr m = { .msg_iov = v, .msg_iovlen = 2 };
 	size_t left = head_len + len;
+	int rc, how = waiting(until);
 	ssize_t n;
-	int rc;
 
 	while (left) {
-		n = what == POLLIN ? recvmsg(r->sock.fd, &m, MSG_DONTWAIT)
-				   : sendmsg(r->sock.fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
+		n = what == POLLIN ? recvmsg(r->sock.fd, &m, how)
+				   : sendmsg(r->sock.fd, &m, how | MSG_NOSIGNAL);
 		if (!n || (n < 0 && errno != EAGAIN && errno != EINTR))
 			return -ECONNRESET;
 		if (n > 0) {
@@ -117,6 +124,7 @@ static int transfer(const struct kedge_remote *r, short what, void *head, size_t
 		rc = errno == EAGAIN ? wait_for(r, what, until) : 0;
 		if (rc)
 			return rc;
+		how = waiting(until);
 	}
 	return 0;
 }
@@ -143,6 +151,15 @@ static int no_connection(int err)
 	return kedge_reason(-err, "the region's owner cannot be asked: error %d", err);
 }
 
+static void set_slices(int fd)
+{
+	const struct timeval slice = { .tv_usec = SLICE_MS * 1000 };
+
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &slice, sizeof(slice));
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &slice, sizeof(slice));
+	fcntl(fd, F_SETFL, 0);
+}
+
 static int connect_to(struct kedge_remote *r, const struct sockaddr *a, socklen_t a_len,
 		      uint64_t until)
 {
@@ -167,6 +184,7 @@ static int connect_to(struct kedge_remote *r, const struct sockaddr *a, socklen_
 	rc = wait_for(r, POLLOUT, until);
 	if (rc)
 		return no_connection(-rc);
+	set_slices(r->sock.fd);
 	if (getsockopt(r->sock.fd, SOL_SOCKET, SO_ERROR, &err, &len) || err)
 		return no_connection(err);
 	return 0;

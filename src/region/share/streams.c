@@ -27,6 +27,7 @@
  * @known:  it has shown a handle
  * @ends:   it has not, and goes once it is told
  * @parked: a request waits, up to @until
+ * @more:   the last one was a piece, and not an access's last
  * @in:     bytes of the message, and of the data behind it, that are there
  * @data:   PIECE_LEN bytes
  * @out:    of an answer, and the data behind it, how much has gone; of @out_len
@@ -35,6 +36,7 @@ struct stream {
 	bool known;
 	bool ends;
 	bool parked;
+	bool more;
 	uint64_t until;
 	struct stream_hello hello;
 	size_t in;
@@ -209,6 +211,7 @@ static int hear_request(struct conn *c)
 		rc = receive(c, s->data, sizeof(*q), q->len);
 	if (rc)
 		return rc;
+	s->more = q->offset + q->len < q->end;
 	s->until = q->timeout_ms < 0 ? UINT64_MAX
 				     : clock_ns() + (uint64_t)q->timeout_ms * 1000000u;
 	s->parked = !try(c);
@@ -237,16 +240,22 @@ int stream_begin(struct conn *c)
 int stream_go_on(struct conn *c)
 {
 	struct stream *s = c->stream;
+	bool more = true;
 	int n, rc = 0;
 
 	for (n = 0; !rc && n < TURN; n++) {
 		rc = send_rest(c);
 		if (!rc && s->ends)
 			return -ECONNRESET;
+		/* What comes next has its own event, but for what is on its way already. */
+		if (!rc && !more)
+			return 0;
 		if (!rc && s->parked && !try(c))
 			return 0;
-		if (!rc && s->out == s->out_len)
+		if (!rc && s->out == s->out_len) {
 			rc = s->known ? hear_request(c) : hear_ask(c);
+			more = s->more;
+		}
 		if (!rc && s->parked)
 			return 0;
 	}

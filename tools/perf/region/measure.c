@@ -60,6 +60,42 @@ static int put_shared(struct region_side *s, size_t bytes, uint64_t cnt)
 	return 0;
 }
 
+static int get_served(struct region_side *s, size_t bytes, uint64_t cnt)
+{
+	int rc = 0;
+
+	while (cnt-- && !rc)
+		rc = kedge_remote_get(s->served, 0, s->data, bytes, FOREVER);
+	return rc;
+}
+
+static int get_raw(struct region_side *s, size_t bytes, uint64_t cnt)
+{
+	int rc = 0;
+
+	while (cnt-- && !rc)
+		rc = raw_get(s->owner.raw[0], s->data, bytes);
+	return rc;
+}
+
+static int put_served(struct region_side *s, size_t bytes, uint64_t cnt)
+{
+	int rc = 0;
+
+	while (cnt-- && !rc)
+		rc = kedge_remote_put(s->served, 0, s->data, bytes, FOREVER);
+	return rc;
+}
+
+static int put_raw(struct region_side *s, size_t bytes, uint64_t cnt)
+{
+	int rc = 0;
+
+	while (cnt-- && !rc)
+		rc = raw_put(s->owner.raw[0], s->data, bytes);
+	return rc;
+}
+
 static int add(struct region_side *s, size_t bytes, uint64_t cnt)
 {
 	int rc = 0;
@@ -266,6 +302,68 @@ static int handles(struct region_side *s)
 	return rc ? util_fail(rc, "cannot have %u handles: %s", REG_HANDLES, rep.why) : 0;
 }
 
+/* Likewise with a hundred regions, and with ten thousand. */
+static int regions(struct region_side *s)
+{
+	static const struct region_row rows[] = {
+		{ "create", "a region more of 10000", "of 100", 0, 0, 0, 0 },
+		{ "reach", "open and close, 10000 regions", "100", 0, 0, 0, 0 },
+		{ "close", "a region less of 10000", "of 100", 0, 0, 0, 0 },
+	};
+	double a[3] = { 0 }, b[3] = { 0 };
+	struct region_rep rep;
+	size_t i;
+	int rc = ask(s, REG_CREATE, 100, &rep);
+
+	a[0] = rep.ns;
+	if (!rc)
+		rc = opens(s, &rep.handle, &a[1]);
+	if (!rc)
+		rc = ask(s, REG_CREATE, REG_REGIONS - 100, &rep);
+	if (!rc)
+		rc = ask(s, REG_CREATE, REG_REGIONS, &rep);
+	b[0] = rep.ns;
+	if (!rc)
+		rc = opens(s, &rep.handle, &b[1]);
+	if (!rc)
+		rc = ask(s, REG_CLOSE, REG_REGIONS - 100, &rep);
+	b[2] = rep.ns;
+	if (!rc)
+		rc = ask(s, REG_CLOSE, 100, &rep);
+	if (!rc)
+		rc = ask(s, REG_CLOSE, 0, &rep);
+	a[2] = rep.ns;
+	for (i = 0; i < ARRAY_SIZE(rows) && !rc; i++) {
+		keep(s, 0, b[i], a[i]);
+		add_row(s, &rows[i], 1);
+	}
+	/* As many descriptors are not to be had everywhere. */
+	if (rc)
+		snprintf(s->res->regions_why, sizeof(s->res->regions_why), "%s", rep.why);
+	return 0;
+}
+
+static int served(struct region_side *s)
+{
+	const struct perf_opts *opt = s->res->opt;
+	struct region_row row = { .beside = "as much over a socket" };
+	struct region_rep rep;
+	size_t i;
+	int rc = ask(s, REG_SERVE, 0, &rep);
+
+	if (!rc)
+		rc = kedge_remote_open(&rep.handle, SOON_MS, &s->served);
+	if (rc)
+		return util_fail(rc, "cannot open a handle that is served");
+	for (i = 0; i < 2 * opt->size_cnt && !rc; i++) {
+		row.name = i % 2 ? "served_put" : "served_get";
+		row.text = i % 2 ? "put, by the owner's thread" : "get, by the owner's thread";
+		row.bytes = opt->sizes[i / 2];
+		rc = compare(s, &row, i % 2 ? put_served : get_served, i % 2 ? put_raw : get_raw);
+	}
+	return rc;
+}
+
 int region_measure(struct region_side *s)
 {
 	const struct perf_opts *opt = s->res->opt;
@@ -284,8 +382,12 @@ int region_measure(struct region_side *s)
 	if (!rc)
 		rc = compare(s, &row, add, add_shared);
 	if (!rc)
+		rc = served(s);
+	if (!rc)
 		rc = move(s);
 	if (!rc)
 		rc = handles(s);
+	if (!rc)
+		rc = regions(s);
 	return rc ? rc : grow(s);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include "base/base.h"
 #include "tools/perf/region/region.h"
@@ -13,6 +14,8 @@
 
 struct owner {
 	struct kedge_region *region;
+	struct kedge_region **other;
+	uint64_t others;
 	struct kedge_handle *handle;
 	uint64_t handles;
 	char *copy;
@@ -54,6 +57,7 @@ static int advertise(struct owner *o, uint64_t n, struct region_rep *rep)
 	for (; o->handles < n && !rc; o->handles += !rc)
 		rc = kedge_region_advertise(o->region, NULL, &o->handle[o->handles]);
 	rep->ns = (double)(clock_ns() - start) / (double)(n - first);
+	rep->handle = o->handle[o->handles - 1];
 	return rc;
 }
 
@@ -66,6 +70,39 @@ static int revoke(struct owner *o, uint64_t n, struct region_rep *rep)
 		rc = kedge_region_revoke(o->region, &o->handle[o->handles - 1]);
 	rep->ns = (double)(clock_ns() - start) / (double)(first - n);
 	return rc;
+}
+
+static int serve(struct owner *o, struct region_rep *rep)
+{
+	const struct kedge_handle_opts how = { .size = sizeof(how), .flags = KEDGE_HANDLE_SERVED };
+
+	return kedge_region_advertise(o->region, &how, &rep->handle);
+}
+
+/* Small ones, each with a handle, of which the last one is told. */
+static int create(struct owner *o, uint64_t n, struct region_rep *rep)
+{
+	const struct kedge_region_opts small = { .size = sizeof(small), .max_len = 65536 };
+	const uint64_t start = clock_ns(), first = o->others;
+	int rc = 0;
+
+	for (; o->others < n && !rc; o->others += !rc) {
+		rc = kedge_region_create(1, &small, &o->other[o->others]);
+		if (!rc)
+			rc = kedge_region_advertise(o->other[o->others], NULL, &rep->handle);
+	}
+	rep->ns = (double)(clock_ns() - start) / (double)(n - first);
+	return rc;
+}
+
+static int close_others(struct owner *o, uint64_t n, struct region_rep *rep)
+{
+	const uint64_t start = clock_ns(), first = o->others;
+
+	while (o->others > n)
+		kedge_region_close(o->other[--o->others]);
+	rep->ns = (double)(clock_ns() - start) / (double)(first - n);
+	return 0;
 }
 
 static int act(struct owner *o, const struct region_req *req, struct region_rep *rep)
@@ -81,17 +118,21 @@ static int act(struct owner *o, const struct region_req *req, struct region_rep 
 		return revoke(o, req->n, rep);
 	case REG_TRIM:
 		return kedge_region_trim(o->region, req->n);
+	case REG_SERVE:
+		return serve(o, rep);
+	case REG_CREATE:
+		return create(o, req->n, rep);
+	case REG_CLOSE:
+		return close_others(o, req->n, rep);
 	}
 	return -EINVAL;
 }
 
-static int answer(int fd, struct owner *o, int rc, struct region_rep *rep)
+static int answer(int fd, int rc, struct region_rep *rep)
 {
 	rep->rc = rc;
 	if (rc)
 		snprintf(rep->why, sizeof(rep->why), "%s", kedge_strerror(rc));
-	if (o->handles)
-		rep->handle = o->handle[o->handles - 1];
 	return proc_send(fd, rep, sizeof(*rep));
 }
 
@@ -100,8 +141,9 @@ static int begin(struct owner *o, size_t len, struct region_rep *rep)
 	int rc = kedge_region_create(len, NULL, &o->region);
 
 	o->handle = calloc(REG_HANDLES, sizeof(*o->handle));
+	o->other = calloc(REG_REGIONS, sizeof(*o->other));
 	o->copy = malloc(REG_MOVED);
-	if (!rc && (!o->handle || !o->copy))
+	if (!rc && (!o->handle || !o->copy || !o->other))
 		rc = -ENOMEM;
 	if (rc)
 		return rc;
@@ -115,15 +157,23 @@ void region_owner_child(int fd, void *arg)
 	struct owner o = { .region = NULL };
 	struct region_rep rep = { .rc = 0 };
 	struct region_req req;
+	struct rlimit fds;
 	int rc;
 
 	proc_pin(1);
+	/* A region is a descriptor of a thread of kedge's. */
+	if (!getrlimit(RLIMIT_NOFILE, &fds)) {
+		fds.rlim_cur = fds.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &fds);
+	}
 	rc = begin(&o, how->len, &rep);
-	if (answer(fd, &o, rc, &rep) || rc)
+	if (!rc)
+		rc = raw_answer(how->raw[1], how->len);
+	if (answer(fd, rc, &rep) || rc)
 		return;
 	while (!proc_recv(fd, &req, sizeof(req))) {
 		memset(&rep, 0, sizeof(rep));
-		if (answer(fd, &o, act(&o, &req, &rep), &rep))
+		if (answer(fd, act(&o, &req, &rep), &rep))
 			return;
 	}
 }

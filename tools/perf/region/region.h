@@ -16,13 +16,15 @@
 #define REG_STEP    ((size_t)1 << 20)
 #define REG_GROWN   ((size_t)1 << 30)
 #define REG_HANDLES 100000u
+#define REG_REGIONS 10000u
 #define REG_ROWS    64u
 
-enum region_kind { REG_MOVE, REG_GROW, REG_ADVERTISE, REG_REVOKE, REG_TRIM };
+enum region_kind { REG_MOVE, REG_GROW, REG_ADVERTISE, REG_REVOKE, REG_TRIM, REG_SERVE, REG_CREATE,
+		   REG_CLOSE };
 
 /** struct region_req - what the owner is asked for
  * @kind: enum region_kind
- * @n:    bytes of the region then; or how many handles there are then
+ * @n:    bytes of the region then; or how many handles, or other regions, there are then
  */
 struct region_req {
 	uint32_t kind;
@@ -45,10 +47,19 @@ struct region_rep {
 	char why[200];
 };
 
-/** struct region_owner - how the child is started: with a region of @len bytes */
+/** struct region_owner - how the child is started: with a region of @len bytes; its end of a pair
+ * of sockets is @raw[1] */
 struct region_owner {
 	size_t len;
+	int raw[2];
 };
+
+/* What is beside a handle that is served: as many bytes over a socket, and an answer (socket.c).
+ * 0 or a negative errno. */
+int raw_get(int fd, void *data, size_t len);
+int raw_put(int fd, const void *data, size_t len);
+/* A thread that answers it, with @len bytes of memory. */
+int raw_answer(int fd, size_t len);
 
 /* The child's main; @arg is its struct region_owner. */
 void region_owner_child(int fd, void *arg);
@@ -72,6 +83,7 @@ struct region_result {
 	size_t n;
 	uint64_t failed; /* accesses beside what the owner did */
 	char grow_why[200];
+	char regions_why[200];
 };
 
 /** struct region_side - the owner, and what is had of it */
@@ -81,6 +93,7 @@ struct region_side {
 	struct region_owner owner;
 	struct kedge_handle handle;
 	struct kedge_remote *remote;
+	struct kedge_remote *served;
 	char *shared;
 	char *data;
 	double *sample[3];

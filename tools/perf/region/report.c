@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/base.h"
 #include "tools/perf/region/region.h"
@@ -36,6 +38,8 @@ static void print_text(const struct region_result *res)
 		       r->beside, time_text(c, r->beside_ns), r->ratio);
 	if (*res->grow_why)
 		printf("\nnot grown to 1 GiB: %s\n", res->grow_why);
+	if (*res->regions_why)
+		printf("\nnot %u regions: %s\n", REG_REGIONS, res->regions_why);
 	if (res->failed)
 		printf("\n%s%llu accesses beside the owner's changes failed%s\n",
 		       util_colour(UTIL_RED), (unsigned long long)res->failed,
@@ -125,6 +129,10 @@ static void stop(struct region_side *s)
 	int i;
 
 	kedge_remote_close(s->remote);
+	kedge_remote_close(s->served);
+	for (i = 0; i < 2; i++)
+		if (s->owner.raw[i] >= 0)
+			close(s->owner.raw[i]);
 	proc_stop(&s->proc);
 	if (s->shared)
 		munmap(s->shared, s->owner.len);
@@ -136,15 +144,17 @@ static void stop(struct region_side *s)
 int region_perf(const struct perf_opts *opt)
 {
 	struct region_result *res = calloc(1, sizeof(*res));
-	struct region_side s = { .res = res };
+	struct region_side s = { .res = res, .owner.raw = { -1, -1 } };
 	int rc;
 
 	if (!res)
 		return util_fail(-ENOMEM, "cannot keep the figures");
 	res->opt = opt;
 	s.owner.len = round_up(longest(opt), ALIGN_LEN);
+	rc = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, s.owner.raw) ? -errno : 0;
 	/* Before anything of kedge in this process: it has no threads yet. */
-	rc = proc_start(&s.proc, region_owner_child, &s.owner);
+	if (!rc)
+		rc = proc_start(&s.proc, region_owner_child, &s.owner);
 	if (!rc)
 		rc = have_memory(&s);
 	rc = rc ? util_fail(rc, "cannot start another process") : open_it(&s);
