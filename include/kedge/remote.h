@@ -145,6 +145,55 @@ KEDGE_API int kedge_remote_get(struct kedge_remote *remote, uint64_t offset, voi
 			       size_t len, int timeout_ms);
 
 /**
+ * struct kedge_remote_part - one of several ranges of an access
+ * @offset: where, from the first byte that the handle gives
+ * @data:   the caller's memory for it
+ * @len:    bytes; 0: it is passed over
+ */
+struct kedge_remote_part {
+	uint64_t offset;
+	void *data;
+	size_t len;
+};
+
+/**
+ * kedge_remote_put_parts() - store bytes at several places of the region
+ * @remote:     from kedge_remote_open()
+ * @parts:      @cnt ranges, in any order; where they overlap the last one stays. Their data is
+ *              read only
+ * @cnt:        how many; 0 does nothing
+ * @timeout_ms: milliseconds to wait while the region is suspended, for all of them; -1: no limit
+ *
+ * All ranges are there, or none is stored. Where the region is mapped they are one access: all
+ * of them before a suspension or after it. Over a connection each is an access of its own.
+ *
+ * Threads: as kedge_remote_put().
+ *
+ * Return: as kedge_remote_put(); over a connection parts before the one that failed with another
+ *         error than -EFAULT are stored
+ */
+KEDGE_API int kedge_remote_put_parts(struct kedge_remote *remote,
+				     const struct kedge_remote_part *parts, size_t cnt,
+				     int timeout_ms);
+
+/**
+ * kedge_remote_get_parts() - load bytes of several places of the region
+ * @remote:     from kedge_remote_open()
+ * @parts:      @cnt ranges; their data is filled
+ * @cnt:        how many; 0 does nothing
+ * @timeout_ms: milliseconds to wait while the region is suspended, for all of them; -1: no limit
+ *
+ * As kedge_remote_put_parts() the other way.
+ *
+ * Threads: as kedge_remote_put().
+ *
+ * Return: as kedge_remote_put_parts()
+ */
+KEDGE_API int kedge_remote_get_parts(struct kedge_remote *remote,
+				     const struct kedge_remote_part *parts, size_t cnt,
+				     int timeout_ms);
+
+/**
  * kedge_remote_fetch_add() - add to a number in the region
  * @remote:     from kedge_remote_open()
  * @offset:     of 8 bytes, a multiple of 8; a number in the owner's byte order

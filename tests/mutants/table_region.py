@@ -157,7 +157,7 @@ MUTANTS = [
      ' || q->len > PIECE_LEN', ''),
     ('share/streams.c', 'unread-answers-are-left',
      'an answer is lost where a peer reads slowly',
-     '\t\tif (!rc && s->out == s->out_len)\n', '\t\tif (rc == -EAGAIN)\n\t\t\trc = 0;\n\t\tif (!rc)\n'),
+     '\t\tif (!rc && s->out == s->out_len) {\n', '\t\tif (rc == -EAGAIN)\n\t\t\trc = 0;\n\t\tif (!rc) {\n'),
     ('share/serve.c', 'those-that-wait-are-left',
      'a request for a suspended region is never answered',
      '\t\tif (waiting)\n', '\t\tif (waiting > 1u << 30)\n'),
@@ -173,4 +173,7 @@ MUTANTS = [
     ('peer/stream.c', 'given-up-is-asked-again',
      'an access goes on where the last one was given up',
      '\tatomic_store(&r->ended, rc == -EPROTO ? EPROTO : ECONNRESET);\n\tshutdown(r->sock.fd, SHUT_RDWR);\n', ''),
+    ('peer/access.c', 'a-part-is-stored-alone',
+     'of several ranges some are stored though one is not there',
+     '\t\telse if (part[i].len && part[i].offset + part[i].len > *end)\n', '\t\telse if (part[i].len)\n'),
 ]

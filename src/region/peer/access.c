@@ -199,6 +199,100 @@ KEDGE_API int kedge_remote_get(struct kedge_remote *r, uint64_t offset, void *da
 	return 0;
 }
 
+/* Where the last of them ends, which all have to be there; UINT64_MAX: beyond all that is. */
+static int check_parts(const struct kedge_remote_part *part, size_t cnt, uint64_t *end)
+{
+	size_t i;
+
+	*end = 0;
+	if (cnt && !part)
+		return kedge_reason(-EINVAL, "the parts are NULL");
+	for (i = 0; i < cnt; i++) {
+		if (part[i].len && !part[i].data)
+			return kedge_reason(-EINVAL, "the data of part %zu is NULL", i);
+		if (part[i].len > UINT64_MAX - part[i].offset)
+			*end = UINT64_MAX;
+		else if (part[i].len && part[i].offset + part[i].len > *end)
+			*end = part[i].offset + part[i].len;
+	}
+	return 0;
+}
+
+/* One after the other, each told where all of them end. */
+static int parts_by_stream(struct access *a, uint32_t op, const struct kedge_remote_part *part,
+			   size_t cnt)
+{
+	const uint64_t until = limit_of(a, clock_ns());
+	struct stream_req q = { .op = op, .end = a->len };
+	uint64_t now;
+	size_t i;
+	int rc = 0;
+
+	for (i = 0; i < cnt && !rc; i++) {
+		now = clock_ns();
+		q.offset = part[i].offset;
+		q.len = part[i].len;
+		q.timeout_ms = a->timeout_ms;
+		if (a->timeout_ms >= 0)
+			q.timeout_ms = now < until ? (int)((until - now + 999999u) / 1000000u) : 0;
+		if (q.len)
+			rc = stream_access(a->r, &q, part[i].data, NULL);
+	}
+	return rc;
+}
+
+/* As begin_copy(). */
+static int begin_parts(struct access *a, uint32_t op, uint32_t access,
+		       const struct kedge_remote_part *part, size_t cnt, bool *go)
+{
+	int rc = check(a->r, access);
+
+	*go = false;
+	if (!rc)
+		rc = check_parts(part, cnt, &a->len);
+	if (rc || !a->len)
+		return rc;
+	if (a->r->stream)
+		return parts_by_stream(a, op, part, cnt);
+	rc = begin(a);
+	*go = !rc;
+	return rc;
+}
+
+KEDGE_API int kedge_remote_put_parts(struct kedge_remote *r, const struct kedge_remote_part *part,
+				     size_t cnt, int timeout_ms)
+{
+	struct access a = { r, 0, 0, 0, timeout_ms };
+	size_t i;
+	bool go;
+	int rc = begin_parts(&a, STREAM_PUT, KEDGE_HANDLE_WRITE, part, cnt, &go);
+
+	if (!go)
+		return rc;
+	for (i = 0; i < cnt; i++)
+		if (part[i].len)
+			memcpy(r->at + part[i].offset, part[i].data, part[i].len);
+	gate_leave(r->gate);
+	return 0;
+}
+
+KEDGE_API int kedge_remote_get_parts(struct kedge_remote *r, const struct kedge_remote_part *part,
+				     size_t cnt, int timeout_ms)
+{
+	struct access a = { r, 0, 0, 0, timeout_ms };
+	size_t i;
+	bool go;
+	int rc = begin_parts(&a, STREAM_GET, KEDGE_HANDLE_READ, part, cnt, &go);
+
+	if (!go)
+		return rc;
+	for (i = 0; i < cnt; i++)
+		if (part[i].len)
+			memcpy(part[i].data, r->at + part[i].offset, part[i].len);
+	gate_leave(r->gate);
+	return 0;
+}
+
 /* The handle begins at a multiple of 8 of the region. */
 static int begin_atomic(struct access *a, uint32_t op, uint64_t value, uint64_t other,
 			uint64_t *old, bool *go)

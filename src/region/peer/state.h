@@ -87,7 +87,8 @@ int stream_open(struct kedge_remote *r, const struct handle_words *w, const stru
 void stream_close(struct kedge_remote *r);
 /* Bytes that may be accessed: the owner is asked, a second at most. */
 uint64_t stream_has(struct kedge_remote *r);
-/* Of @q the operation, range, time and numbers are set. @value: what was there, or NULL. */
+/* Of @q the operation, range, time and numbers are set; @end: where the last of several ends, or 0.
+ * @value: what was there, or NULL. */
 int stream_access(struct kedge_remote *r, const struct stream_req *q, void *data,
 		  uint64_t *value);
 

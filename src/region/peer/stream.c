@@ -333,7 +333,8 @@ static int send_piece(struct job *j)
 	q.timeout_ms = left_ms(j->deadline);
 	q.offset += j->sent;
 	q.len = len;
-	q.end = j->what->offset + j->what->len;
+	if (q.end < j->what->offset + j->what->len)
+		q.end = j->what->offset + j->what->len;
 	j->sent += len;
 	stream_req_swap(&q);
 	return transfer(j->r, POLLOUT, &q, sizeof(q), data, data ? len : 0, j->until);
@@ -447,7 +448,7 @@ int stream_access(struct kedge_remote *r, const struct stream_req *q, void *data
 	int said = 0, rc;
 
 	NO_CANCEL();
-	if (q->offset > r->max_len || q->len > r->max_len - q->offset)
+	if (q->offset > r->max_len || q->len > r->max_len - q->offset || q->end > r->max_len)
 		return remote_beyond(q->offset, q->len, has(r));
 	rc = take_turn(r->stream, j.until);
 	if (rc)

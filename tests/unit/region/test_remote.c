@@ -189,6 +189,36 @@ static void a_part_is_no_more(void **state)
 	end();
 }
 
+static void several_parts_are_one_access(void **state)
+{
+	char a[3] = "aa", b[5] = "bbbb", c[LEN];
+	const struct kedge_remote_part put[] = {
+		{ 100, a, 2 }, { LEN - 4, b, 4 }, { 7, NULL, 0 }, { 101, b, 2 },
+	};
+	struct kedge_remote_part get[] = { { LEN - 4, c, 4 }, { 99, c + 4, 5 } };
+	struct kedge_remote_part bad[] = { { LEN - 3, b, 4 }, { 0, b, 4 } };
+
+	begin(NULL);
+	assert_int_equal(kedge_remote_put_parts(remote, put, 4, SOON_MS), 0);
+	assert_memory_equal(region_at() + 99, "\0abb\0", 5);
+	assert_int_equal(kedge_remote_get_parts(remote, get, 2, SOON_MS), 0);
+	assert_memory_equal(c, "bbbb\0abb\0", 9);
+	/* None is stored where one is not there. */
+	assert_int_equal(kedge_remote_put_parts(remote, bad, 2, SOON_MS), -EFAULT);
+	bad[0].offset = UINT64_MAX - 1;
+	assert_int_equal(kedge_remote_put_parts(remote, bad, 2, SOON_MS), -EFAULT);
+	assert_int_equal(region_at()[0], 0);
+	bad[0].data = NULL;
+	assert_int_equal(kedge_remote_put_parts(remote, bad, 2, SOON_MS), -EINVAL);
+	assert_int_equal(kedge_remote_get_parts(remote, NULL, 1, SOON_MS), -EINVAL);
+	assert_int_equal(kedge_remote_get_parts(NULL, get, 1, SOON_MS), -EINVAL);
+	assert_int_equal(kedge_remote_get_parts(remote, NULL, 0, SOON_MS), 0);
+	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
+	assert_int_equal(kedge_remote_put_parts(remote, put, 4, 10), -ETIMEDOUT);
+	assert_int_equal(kedge_region_resume(region), 0);
+	end();
+}
+
 /* ---- a region that changes ---- */
 
 static void it_grows_and_is_trimmed_under_a_handle(void **state)
@@ -511,6 +541,7 @@ int main(void)
 		cmocka_unit_test(numbers_are_changed_atomically),
 		cmocka_unit_test(a_handle_gives_what_it_says),
 		cmocka_unit_test(a_part_is_no_more),
+		cmocka_unit_test(several_parts_are_one_access),
 		cmocka_unit_test(it_grows_and_is_trimmed_under_a_handle),
 		cmocka_unit_test(a_suspended_region_is_waited_for),
 		cmocka_unit_test(it_is_moved_under_a_handle),
