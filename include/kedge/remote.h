@@ -69,6 +69,8 @@ struct kedge_remote_info {
  *                  handle's key
  *   -ENOMEM        no memory, or not as many addresses (RLIMIT_AS)
  *   -EMFILE, -ENFILE  no descriptor is left, here or in the owner, as the reason says
+ *   another        the system refuses what it takes: there is no /proc, or a filter of system calls
+ *                  (seccomp) forbids a socket
  */
 KEDGE_API int kedge_remote_open(const struct kedge_handle *handle, int timeout_ms,
 				struct kedge_remote **remote);
@@ -99,9 +101,10 @@ KEDGE_API void kedge_remote_close(struct kedge_remote *remote);
  * beyond the end is told once the region is not suspended.
  *
  * Over a connection (KEDGE_REMOTE_SERVED) an access of more than 256 KiB is made in pieces of
- * that, each of them whole. The owner does them one after the other; threads that share @remote
- * take turns. An owner that does not answer for a second beyond @timeout_ms is given up, and so
- * is, without a limit, a host that does not answer for ten.
+ * that, each of them whole. The owner does them one after the other, and none after one that
+ * fails; threads that share @remote take turns, for which one waits as long as @timeout_ms, and
+ * 100 ms at least. An owner that does not answer for a second beyond @timeout_ms is given up, and
+ * so is, without a limit, a host that does not answer for ten.
  *
  * Threads: any, at the same time. Not in a signal handler.
  *
@@ -111,18 +114,21 @@ KEDGE_API void kedge_remote_close(struct kedge_remote *remote);
  *   -EFAULT       the range is beyond what the region has: the reason says how much that
  *                 is. Other accesses go on
  *   -ETIMEDOUT    the region was suspended for so long; or it was moved, and the owner has
- *                 not said where yet: ask again. Over a connection pieces before the one that
- *                 waited are stored
+ *                 not said where yet: ask again. With any error but -EINVAL, -EACCES and
+ *                 -ECHILD, over a connection, pieces before the one that failed are stored
  *   -EKEYREVOKED  the handle was revoked, or the region closed
  *   -EKEYEXPIRED  the handle's time is over
  *   -ECONNRESET   the owner has ended; or this process has closed the connection, as
  *                 programs do that close what they do not know; or the owner was given up, as it
  *                 does not answer. Over a connection the access may have been done, as a
  *                 whole or in part, or be done still if the owner is only stopped. No access by
- *                 @remote works any more: open the handle again
+ *                 @remote works any more: open the handle again. So it is over a connection
+ *                 if @data is not all memory of this process, which is a signal where the
+ *                 region is mapped
  *   -EPROTO       the owner does not keep to the protocol; as -ECONNRESET
  *   -EMFILE, -ENFILE, -ENOMEM  the region was moved, and to map it anew a descriptor
- *                 is missing, here or in the owner, or memory: the next access tries again
+ *                 is missing, here or in the owner, or memory: the next access tries again.
+ *                 -ENOMEM also: the owner has no addresses to do it by (RLIMIT_AS)
  *   -ECHILD       this process is a child of the one that opened it
  */
 KEDGE_API int kedge_remote_put(struct kedge_remote *remote, uint64_t offset, const void *data,
@@ -233,8 +239,8 @@ KEDGE_API int kedge_remote_compare_swap(struct kedge_remote *remote, uint64_t of
  * @remote: from kedge_remote_open()
  * @info:   @info->size set; filled
  *
- * Over a connection the owner is asked, a second at most; one that does not answer has what it
- * said last.
+ * Over a connection the owner is asked, a second at most; one that does not answer in that time has
+ * what it said last, and the connection goes on.
  *
  * Threads: any.
  *

@@ -29,6 +29,8 @@
 /* An access of more is made in pieces of that. */
 #define PIECE_LEN ((uint64_t)256 << 10)
 
+/* @version 0: the owner has no descriptor or no memory for the peer; the first four bytes of
+ * @nonce are the negative errno. */
 struct stream_hello {
 	uint32_t magic;
 	uint32_t version;
@@ -60,6 +62,8 @@ enum stream_op { STREAM_PUT = 1, STREAM_GET, STREAM_ADD, STREAM_SWAP, STREAM_QUE
 
 /*
  * @timeout_ms: time for a resumption; -1: no limit
+ * @first: @seq of the access's first piece; when one has failed the others do, and all have the
+ *         time of the first
  * @len:   bytes of this piece; 8 of a number
  * @end:   where the access ends that it is a piece of
  * @value: added, or expected; @other: put in its place
@@ -68,6 +72,7 @@ struct stream_req {
 	uint32_t op;
 	int32_t timeout_ms;
 	uint64_t seq;
+	uint64_t first;
 	uint64_t offset;
 	uint64_t len;
 	uint64_t end;
@@ -76,6 +81,7 @@ struct stream_req {
 };
 
 /*
+ * @seq: 0 is no answer: the region was closed, as @rc says, and this is the last word
  * @has:   bytes that the handle gives access to now
  * @value: the number that was there
  * @len:   bytes that follow
@@ -94,6 +100,7 @@ static inline void stream_req_swap(struct stream_req *q)
 	q->op = htole32(q->op);
 	q->timeout_ms = (int32_t)htole32((uint32_t)q->timeout_ms);
 	q->seq = htole64(q->seq);
+	q->first = htole64(q->first);
 	q->offset = htole64(q->offset);
 	q->len = htole64(q->len);
 	q->end = htole64(q->end);

@@ -18,6 +18,9 @@ int remote_refused(int rc)
 		return kedge_reason(rc, "the region's owner is of another user");
 	case REGION_BY_STREAM:
 		return kedge_reason(rc, "the owner gives no peer the memory");
+	case -ENOMEM:
+		return kedge_reason(rc, "the region's owner has no memory, or no addresses "
+				    "(RLIMIT_AS)");
 	case -EMFILE:
 	case -ENFILE:
 		return kedge_reason(rc, "the region's owner has no descriptor left: raise its "
@@ -34,6 +37,10 @@ int remote_over(const struct kedge_remote *r, int err)
 		return kedge_reason(-err, "the connection to the region's owner, process %d, was "
 				    "closed: it has ended, or this process has closed what it "
 				    "does not know", (int)r->owner);
+	case ETIMEDOUT:
+		return kedge_reason(-ECONNRESET, "the region's owner, process %d, did not answer "
+				    "an access, so the connection was given up: open the handle "
+				    "again", (int)r->owner);
 	case EKEYEXPIRED:
 		return kedge_reason(-err, "the handle's time is over: ask the owner for another");
 	case EKEYREVOKED:

@@ -28,14 +28,20 @@
 
 #define GRACE_MS 1000
 #define SLICE_MS 250
+#define TURN_MS	 100 /* a thread waits for others as long, if its own time is shorter */
 #define WINDOW	 4 /* pieces; their requests, or answers, find room in any socket */
 #define NAP_NS	 1000000
 
-/* @busy: a thread has the connection, and @seq; guarded by @lock, and @turn tells of its end. */
+/*
+ * @busy: a thread has the connection, and what is below but @has; guarded by @lock, and @turn
+ *        tells of its end
+ * @owed: answers to questions how much there is, which did not come in time
+ */
 struct remote_stream {
 	pthread_mutex_t lock;
 	pthread_cond_t turn;
 	bool busy;
+	unsigned int owed;
 	uint64_t seq;
 	_Atomic uint64_t has; /* what the owner has said last */
 };
@@ -101,7 +107,8 @@ static int waiting(uint64_t until)
 		       ? 0 : MSG_DONTWAIT;
 }
 
-/* All of two parts, of which the second may be empty. */
+/* All of two parts, of which the second may be empty: 0, or a negative errno. -ETIMEDOUT: not a
+ * byte of it. */
 static int transfer(const struct kedge_remote *r, short what, void *head, size_t head_len,
 		    void *data, size_t len, uint64_t until)
 {
@@ -115,7 +122,7 @@ static int transfer(const struct kedge_remote *r, short what, void *head, size_t
 		n = what == POLLIN ? recvmsg(r->sock.fd, &m, how)
 				   : sendmsg(r->sock.fd, &m, how | MSG_NOSIGNAL);
 		if (!n || (n < 0 && errno != EAGAIN && errno != EINTR))
-			return -ECONNRESET;
+			return n && errno == EFAULT ? -EFAULT : -ECONNRESET;
 		if (n > 0) {
 			left -= (size_t)n;
 			advance(&m, (size_t)n);
@@ -123,7 +130,7 @@ static int transfer(const struct kedge_remote *r, short what, void *head, size_t
 		}
 		rc = errno == EAGAIN ? wait_for(r, what, until) : 0;
 		if (rc)
-			return rc;
+			return left < head_len + len ? -ECONNRESET : rc;
 		how = waiting(until);
 	}
 	return 0;
@@ -211,6 +218,14 @@ static int check_welcome(struct kedge_remote *r, const struct handle_words *w,
 	return 0;
 }
 
+static uint32_t refusal(const struct stream_hello *h)
+{
+	uint32_t rc;
+
+	memcpy(&rc, h->nonce, sizeof(rc));
+	return rc;
+}
+
 static int greet(struct kedge_remote *r, const struct handle_words *w, uint64_t until)
 {
 	struct stream_hello h;
@@ -221,6 +236,8 @@ static int greet(struct kedge_remote *r, const struct handle_words *w, uint64_t 
 	struct stream_welcome got;
 	int rc = transfer(r, POLLIN, &h, sizeof(h), NULL, 0, until);
 
+	if (!rc && le32toh(h.magic) == STREAM_MAGIC && !h.version)
+		return remote_refused((int32_t)le32toh(refusal(&h)));
 	if (!rc && (le32toh(h.magic) != STREAM_MAGIC || le32toh(h.version) != STREAM_VERSION))
 		return kedge_reason(-EPROTO, "the region's owner is of another version of kedge");
 	if (!rc) {
@@ -307,6 +324,7 @@ struct job {
 	uint64_t got;
 	uint64_t first_seq;
 	uint64_t value;
+	bool asked;
 };
 
 static uint64_t piece(const struct job *j, uint64_t at)
@@ -330,6 +348,7 @@ static int send_piece(struct job *j)
 	char *data = q.op == STREAM_PUT ? j->data + j->sent : NULL;
 
 	q.seq = ++j->r->stream->seq;
+	q.first = j->first_seq;
 	q.timeout_ms = left_ms(j->deadline);
 	q.offset += j->sent;
 	q.len = len;
@@ -340,17 +359,33 @@ static int send_piece(struct job *j)
 	return transfer(j->r, POLLOUT, &q, sizeof(q), data, data ? len : 0, j->until);
 }
 
+static int hear(struct job *j, struct stream_reply *a)
+{
+	int rc = transfer(j->r, POLLIN, a, sizeof(*a), NULL, 0, j->until);
+
+	if (!rc)
+		stream_reply_swap(a);
+	return rc;
+}
+
 /* *@said: what the owner says of it. */
 static int hear_reply(struct job *j, int *said)
 {
 	const bool get = j->what->op == STREAM_GET;
 	const uint64_t len = piece(j, j->got);
+	struct remote_stream *s = j->r->stream;
 	struct stream_reply a;
-	int rc = transfer(j->r, POLLIN, &a, sizeof(a), NULL, 0, j->until);
+	int rc = hear(j, &a);
 
+	/* Some of a question's are late. */
+	while (!rc && s->owed && a.seq && a.seq < j->first_seq && !a.len) {
+		s->owed--;
+		rc = hear(j, &a);
+	}
 	if (rc)
 		return rc;
-	stream_reply_swap(&a);
+	if (!a.seq && a.rc == -EKEYREVOKED)
+		return a.rc;
 	if (a.seq != j->first_seq + j->got / PIECE_LEN || a.rc > 0 ||
 	    a.len != (get && !a.rc ? len : 0))
 		return -EPROTO;
@@ -363,6 +398,15 @@ static int hear_reply(struct job *j, int *said)
 	return rc;
 }
 
+/* Nothing more can be said to the owner; but it may have said why, before. */
+static int hear_last(struct job *j, int rc)
+{
+	int unused;
+
+	j->until = 0;
+	return hear_reply(j, &unused) == -EKEYREVOKED ? -EKEYREVOKED : rc;
+}
+
 /* What has been asked is heard in any case: the next access begins where this one ends. */
 static int do_job(struct job *j, int *said)
 {
@@ -370,12 +414,12 @@ static int do_job(struct job *j, int *said)
 
 	j->first_seq = j->r->stream->seq + 1;
 	rc = send_piece(j);
+	j->asked = !rc;
 	do {
 		while (!rc && !*said && j->sent < j->what->len &&
 		       j->sent - j->got < WINDOW * PIECE_LEN)
 			rc = send_piece(j);
-		if (!rc)
-			rc = hear_reply(j, &one);
+		rc = rc ? hear_last(j, rc) : hear_reply(j, &one);
 		if (!rc && !*said)
 			*said = one;
 	} while (!rc && j->got < j->sent);
@@ -384,8 +428,15 @@ static int do_job(struct job *j, int *said)
 
 static int give_up(struct kedge_remote *r, int rc)
 {
-	atomic_store(&r->ended, rc == -EPROTO ? EPROTO : ECONNRESET);
+	atomic_store(&r->ended, -rc);
 	shutdown(r->sock.fd, SHUT_RDWR);
+	if (rc == -EKEYREVOKED)
+		return remote_over(r, EKEYREVOKED);
+	if (rc == -EFAULT) {
+		atomic_store(&r->ended, ECONNRESET);
+		return kedge_reason(-ECONNRESET, "the data is not all in memory of this process, "
+				    "and the connection is given up");
+	}
 	if (rc == -EPROTO)
 		return kedge_reason(rc, "what the region's owner answers is no answer: the "
 				    "connection is given up");
@@ -445,12 +496,14 @@ int stream_access(struct kedge_remote *r, const struct stream_req *q, void *data
 	struct job j = { .r = r, .what = q, .data = data,
 			 .deadline = until_of(now, q->timeout_ms, 0),
 			 .until = until_of(now, q->timeout_ms, GRACE_MS) };
+	const bool asks = q->op == STREAM_QUERY;
 	int said = 0, rc;
 
 	NO_CANCEL();
 	if (q->offset > r->max_len || q->len > r->max_len - q->offset || q->end > r->max_len)
 		return remote_beyond(q->offset, q->len, has(r));
-	rc = take_turn(r->stream, j.until);
+	rc = take_turn(r->stream, j.deadline > now + TURN_MS * UINT64_C(1000000)
+					  ? j.deadline : now + TURN_MS * UINT64_C(1000000));
 	if (rc)
 		return rc;
 	if (!fd_same(r->sock.fd, &r->sock.id))
@@ -458,7 +511,11 @@ int stream_access(struct kedge_remote *r, const struct stream_req *q, void *data
 	rc = remote_ended(r);
 	if (!rc) {
 		rc = do_job(&j, &said);
-		rc = rc ? give_up(r, rc) : said_no(&j, said);
+		/* It was asked, and answers later; or it was not. */
+		if (rc == -ETIMEDOUT && asks)
+			r->stream->owed += j.asked;
+		else
+			rc = rc ? give_up(r, rc) : said_no(&j, said);
 	}
 	end_turn(r->stream);
 	if (value)

@@ -18,13 +18,16 @@ static bool place_of(const struct sockaddr *a, struct listener *l)
 	if (a->sa_family == AF_INET6) {
 		memcpy(l->place, &v6->sin6_addr, sizeof(l->place));
 		l->port = ntohs(v6->sin6_port);
-		return !v6->sin6_scope_id && !IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr);
+		return !v6->sin6_scope_id && !IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr) &&
+		       !IN6_IS_ADDR_MULTICAST(&v6->sin6_addr);
 	}
 	memset(l->place, 0, 10);
 	memset(l->place + 10, 0xff, 2);
 	memcpy(l->place + 12, &v4->sin_addr, 4);
 	l->port = ntohs(v4->sin_port);
-	return a->sa_family == AF_INET && v4->sin_addr.s_addr != htonl(INADDR_ANY);
+	return a->sa_family == AF_INET && v4->sin_addr.s_addr != htonl(INADDR_ANY) &&
+	       v4->sin_addr.s_addr != htonl(INADDR_BROADCAST) &&
+	       !IN_MULTICAST(ntohl(v4->sin_addr.s_addr));
 }
 
 static int refused(int rc, const char *node, const char *service)

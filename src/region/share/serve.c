@@ -18,6 +18,7 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -37,8 +38,10 @@
 #define CLOSE(fd)     syscall(SYS_close, fd)
 #define WATCH(fd, ev) syscall(SYS_epoll_ctl, epoll, EPOLL_CTL_ADD, fd, ev)
 
-#define ASKING	64 /* peers that have not shown a handle */
+#define ASKING	64 /* peers that have not shown a handle: at most, and */
+#define PART	8  /* no more than one of so many descriptors */
 #define TICK_MS 1
+#define LOOK_MS 1000 /* whether the host of one that does not read is there */
 
 static struct sig_lock serve_lock = SIG_LOCK_INIT; /* guards: */
 static bool runs;
@@ -49,8 +52,10 @@ static pthread_t thread;
 static uint64_t name;
 static int epoll, stop, spare;
 static struct conn *asking[ASKING];
-static unsigned int asking_next;
+static unsigned int asking_next, asking_max;
 static unsigned int lingering; /* of those, that may be inside without a connection */
+static unsigned int sending; /* those that do not read what they asked for */
+static uint64_t looked;
 static unsigned int waiting; /* with a request for a region that is suspended */
 static struct list conns; /* by @of_all: those that have shown one, and the others */
 
@@ -92,6 +97,7 @@ static void end_conn(struct conn *c)
 		CLOSE(c->fd);
 	lingering -= c->lingers;
 	waiting -= stream_waits(c);
+	sending -= c->wants & EPOLLOUT ? 1 : 0;
 	stream_end(c);
 	free(c);
 }
@@ -160,6 +166,7 @@ static void watch_stream(struct conn *c)
 
 	if (ev.events == c->wants)
 		return;
+	sending += (ev.events & EPOLLOUT ? 1u : 0u) - (c->wants & EPOLLOUT ? 1u : 0u);
 	c->wants = ev.events;
 	syscall(SYS_epoll_ctl, epoll, EPOLL_CTL_MOD, c->fd, &ev);
 }
@@ -184,6 +191,22 @@ static void serve_stream(struct conn *c, uint32_t events)
 		end_conn(c);
 	else
 		go_on(c);
+}
+
+/* What a host that is gone was to read stays in the socket for a quarter of an hour otherwise. */
+static void look_after_sending(void)
+{
+	struct list *l, *tmp;
+	struct conn *c;
+
+	if (clock_ns() - looked < LOOK_MS * UINT64_C(1000000))
+		return;
+	looked = clock_ns();
+	list_for_each_safe(l, tmp, &conns) {
+		c = list_entry(l, struct conn, of_all);
+		if (c->wants & EPOLLOUT && stream_host_is_gone(c->fd))
+			end_conn(c);
+	}
 }
 
 /* A resumption does not wake this thread: it looks, as long as there are any. */
@@ -231,7 +254,7 @@ static int prepare(struct conn *c, bool stream)
 static void add(int fd, bool stream)
 {
 	struct conn *c = calloc(1, sizeof(*c));
-	struct conn **place = &asking[asking_next++ % ASKING];
+	struct conn **place = &asking[asking_next++ % asking_max];
 	int rc = -ENOMEM;
 
 	if (c) {
@@ -240,7 +263,9 @@ static void add(int fd, bool stream)
 		rc = prepare(c, stream);
 	}
 	if (rc) {
-		if (!stream)
+		if (stream)
+			stream_turn_away(fd, rc);
+		else
 			give_refusal(fd, 0, rc);
 		if (c)
 			stream_end(c);
@@ -254,6 +279,24 @@ static void add(int fd, bool stream)
 	list_add_tail(&conns, &c->of_all);
 }
 
+/* The oldest that has not shown a handle goes; false: there is none. */
+static bool make_room(void)
+{
+	const int err = errno;
+	unsigned int i;
+	struct conn *c;
+
+	for (i = 0; i < asking_max; i++) {
+		c = asking[(asking_next + i) % asking_max];
+		if (c) {
+			end_conn(c);
+			return true;
+		}
+	}
+	errno = err;
+	return false;
+}
+
 /* The table is full, or memory: the peer is told, by the descriptor that is kept for that. */
 static void turn_away(const struct listener *at, int err)
 {
@@ -264,7 +307,9 @@ static void turn_away(const struct listener *at, int err)
 		CLOSE(spare);
 	fd = (int)syscall(SYS_accept4, at->fd, NULL, NULL, SOCK_CLOEXEC);
 	if (fd >= 0) {
-		if (!at->stream)
+		if (at->stream)
+			stream_turn_away(fd, -err);
+		else
 			give_refusal(fd, 0, -err);
 		CLOSE(fd);
 	} else {
@@ -281,7 +326,7 @@ static void come(const struct listener *to)
 
 	if (fd >= 0)
 		add(fd, to->stream);
-	else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+	else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED && !make_room())
 		turn_away(to, errno);
 }
 
@@ -299,6 +344,13 @@ static void handle(void *what, uint32_t events)
 		serve(c, events);
 }
 
+static int tick_ms(void)
+{
+	if (lingering || waiting)
+		return TICK_MS;
+	return sending ? LOOK_MS : -1;
+}
+
 static void *run(void *unused)
 {
 	struct epoll_event ev;
@@ -308,8 +360,7 @@ static void *run(void *unused)
 	prctl(PR_SET_NAME, "kedge-handles");
 	for (;;) {
 		/* One at a time: what one event ends may have had the next. */
-		n = syscall(SYS_epoll_pwait, epoll, &ev, 1, lingering || waiting ? TICK_MS : -1,
-			    NULL, 0);
+		n = syscall(SYS_epoll_pwait, epoll, &ev, 1, tick_ms(), NULL, 0);
 		if (n == 1 && ev.data.ptr == &stop)
 			break;
 		if (n == 1)
@@ -318,6 +369,8 @@ static void *run(void *unused)
 			look_after_lingering();
 		if (waiting)
 			look_after_waiting();
+		if (sending)
+			look_after_sending();
 	}
 	return NULL;
 }
@@ -333,10 +386,15 @@ static void close_all(void)
 {
 	const int fd[] = { epoll, stop, spare };
 	struct list *l, *tmp;
+	struct conn *c;
 	unsigned int i;
 
-	list_for_each_safe(l, tmp, &conns)
-		end_conn(list_entry(l, struct conn, of_all));
+	list_for_each_safe(l, tmp, &conns) {
+		c = list_entry(l, struct conn, of_all);
+		if (c->stream)
+			stream_say_closed(c);
+		end_conn(c);
+	}
 	listen_end();
 	for (i = 0; i < sizeof(fd) / sizeof(*fd); i++)
 		if (fd[i] >= 0)
@@ -363,11 +421,15 @@ static int open_all(void)
 /* By the keeper: the thread has its table of descriptors then, and its signals. */
 static int start(void *unused)
 {
+	struct rlimit fds;
 	int rc;
 
 	(void)unused;
 	list_init(&conns);
-	lingering = waiting = 0;
+	lingering = waiting = sending = 0;
+	asking_max = ASKING;
+	if (!getrlimit(RLIMIT_NOFILE, &fds) && fds.rlim_cur / PART < ASKING)
+		asking_max = fds.rlim_cur / PART ? (unsigned int)(fds.rlim_cur / PART) : 1;
 	rc = open_all();
 	if (!rc)
 		rc = thread_start(&thread, run, NULL);

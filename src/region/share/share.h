@@ -134,6 +134,10 @@ int stream_begin(struct conn *c);
 /* As far as it goes without waiting: the same. */
 int stream_go_on(struct conn *c);
 void stream_end(struct conn *c);
+/* The last word to a peer before its connection ends. */
+void stream_say_closed(struct conn *c);
+/* There is no descriptor or no memory for the one that is connected by @fd. */
+void stream_turn_away(int fd, int rc);
 /* It has shown a handle. */
 bool stream_is_known(const struct conn *c);
 /* For a resumption, or its time. */

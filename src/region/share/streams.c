@@ -28,6 +28,7 @@
  * @ends:   it has not, and goes once it is told
  * @parked: a request waits, up to @until
  * @more:   the last one was a piece, and not an access's last
+ * @access: the last one's number: its first piece's; and its error, if a piece has @failed
  * @in:     bytes of the message, and of the data behind it, that are there
  * @data:   PIECE_LEN bytes
  * @out:    of an answer, and the data behind it, how much has gone; of @out_len
@@ -38,6 +39,8 @@ struct stream {
 	bool parked;
 	bool more;
 	uint64_t until;
+	uint64_t access;
+	int failed;
 	struct stream_hello hello;
 	size_t in;
 	union {
@@ -185,13 +188,24 @@ static bool try(struct conn *c)
 	struct stream *s = c->stream;
 	struct stream_reply a;
 
-	if (served_do(c, &s->msg.req, s->data, &a) == -EAGAIN) {
+	if (s->failed) {
+		a = (struct stream_reply){ .seq = s->msg.req.seq, .rc = s->failed };
+	} else if (served_do(c, &s->msg.req, s->data, &a) == -EAGAIN) {
 		if (clock_ns() < s->until)
 			return false;
 		a.rc = -ETIMEDOUT;
 	}
+	s->failed = a.rc;
 	answer(s, &a);
 	return true;
+}
+
+static void begin_access(struct stream *s, const struct stream_req *q)
+{
+	s->access = q->first;
+	s->failed = 0;
+	s->until = q->timeout_ms < 0 ? UINT64_MAX
+				     : clock_ns() + (uint64_t)q->timeout_ms * 1000000u;
 }
 
 static int hear_request(struct conn *c)
@@ -212,8 +226,8 @@ static int hear_request(struct conn *c)
 	if (rc)
 		return rc;
 	s->more = q->offset + q->len < q->end;
-	s->until = q->timeout_ms < 0 ? UINT64_MAX
-				     : clock_ns() + (uint64_t)q->timeout_ms * 1000000u;
+	if (q->first != s->access || q->first == q->seq)
+		begin_access(s, q);
 	s->parked = !try(c);
 	return 0;
 }
@@ -260,6 +274,27 @@ int stream_go_on(struct conn *c)
 			return 0;
 	}
 	return rc == -EAGAIN ? 0 : rc;
+}
+
+/* Where an answer is half gone it cannot be told any more. */
+void stream_say_closed(struct conn *c)
+{
+	struct stream *s = c->stream;
+	const struct stream_reply a = { .rc = -EKEYREVOKED };
+
+	if (!s->known || s->out < s->out_len)
+		return;
+	answer(s, &a);
+	send_rest(c);
+}
+
+void stream_turn_away(int fd, int rc)
+{
+	const uint32_t code = htole32((uint32_t)rc);
+	struct stream_hello h = { .magic = htole32(STREAM_MAGIC) };
+
+	memcpy(h.nonce, &code, sizeof(code));
+	syscall(SYS_sendto, fd, &h, sizeof(h), MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
 }
 
 void stream_end(struct conn *c)

@@ -409,6 +409,7 @@ static void a_closed_region_has_no_peers(void **state)
 	assert_int_equal(kedge_remote_open(&handle, SOON_MS, &r), -EKEYREVOKED);
 	/* With the last one the thread ends; the next one has another. */
 	kedge_region_close(other);
+	assert_int_equal(kedge_remote_put(remote, 0, &c, 1, SOON_MS), -EKEYREVOKED);
 	assert_int_equal(kedge_remote_open(&handle, SOON_MS, &r), -ECONNREFUSED);
 	kedge_remote_close(remote);
 	begin(NULL);

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Peers and owners that speak the protocol of streams badly, or not at all. */
+#include <pthread.h>
+#include <sys/resource.h>
+
+#include "base/base.h"
+#include "by_hand.h"
+#include "region/share/share.h"
+
+#define SILENT 300
+
+/* ---- peers ---- */
+
+static bool is_cut_off(int fd)
+{
+	char c[64];
+	ssize_t n;
+
+	while ((n = recv(fd, c, sizeof(c), 0)) > 0)
+		;
+	close(fd);
+	return !n || errno == ECONNRESET;
+}
+
+static void what_was_heard_opens_nothing(void **state)
+{
+	struct stream_hello h;
+	struct stream_ask q, other;
+	size_t i;
+	int fd, rc;
+
+	begin(NULL);
+	fd = dial();
+	h = greeted(fd);
+	q = question(&h);
+	assert_int_equal(answer_to(fd, &q), 0);
+	close(fd);
+	/* The same once more, and each bit of it. */
+	fd = dial();
+	greeted(fd);
+	assert_int_equal(answer_to(fd, &q), -EKEYREJECTED);
+	assert_true(is_cut_off(fd));
+	for (i = 8; i < sizeof(q); i++) {
+		fd = dial();
+		h = greeted(fd);
+		other = question(&h);
+		((unsigned char *)&other)[i] ^= 1;
+		rc = answer_to(fd, &other);
+		/* Of a handle that was there before, that is no secret. */
+		assert_true(rc == -EKEYREJECTED || rc == -EKEYREVOKED);
+		assert_true(is_cut_off(fd));
+	}
+	works();
+	end();
+}
+
+static void what_is_no_request_ends_it(void **state)
+{
+	static const struct stream_req bad[] = {
+		{ .op = 0 },
+		{ .op = STREAM_QUERY + 1 },
+		{ .op = UINT32_MAX },
+		{ .op = STREAM_PUT, .len = PIECE_LEN + 1 },
+		{ .op = STREAM_GET, .len = UINT64_MAX },
+		{ .op = STREAM_ADD, .len = UINT64_MAX },
+	};
+	/* Longer than a handshake. */
+	static const char http[] = "GET / HTTP/1.1\r\nHost: kedge\r\nAccept: */*\r\n"
+				   "User-Agent: none\r\nConnection: keep-alive\r\n\r\n";
+	size_t i;
+	int fd;
+
+	assert_true(sizeof(http) > sizeof(struct stream_ask));
+	begin(NULL);
+	for (i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		fd = open_by_hand();
+		assert_int_equal(ask(fd, bad[i]), -ECONNRESET);
+		close(fd);
+	}
+	fd = dial();
+	assert_int_equal(send(fd, http, sizeof(http) - 1, 0), sizeof(http) - 1);
+	assert_true(is_cut_off(fd));
+	works();
+	end();
+}
+
+static void ranges_are_looked_at(void **state)
+{
+	static const struct stream_req bad[] = {
+		{ .op = STREAM_GET, .offset = UINT64_MAX, .len = 1 },
+		{ .op = STREAM_GET, .offset = UINT64_MAX - 7, .len = 8 },
+		{ .op = STREAM_GET, .offset = LEN, .len = 1 },
+		{ .op = STREAM_GET, .len = 1, .end = UINT64_MAX },
+		{ .op = STREAM_ADD, .offset = LEN, .len = 8 },
+	};
+	struct stream_req q = { .op = STREAM_ADD, .offset = 4, .len = 8 };
+	size_t i;
+	int fd;
+
+	begin(NULL);
+	fd = open_by_hand();
+	for (i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+		assert_int_equal(ask(fd, bad[i]), -EFAULT);
+	assert_int_equal(ask(fd, q), -EINVAL);
+	q = (struct stream_req){ .op = STREAM_SWAP, .len = 16 };
+	assert_int_equal(ask(fd, q), -EINVAL);
+	close(fd);
+	works();
+	end();
+}
+
+static void accesses_are_looked_at(void **state)
+{
+	const struct kedge_handle_opts read = { .size = sizeof(read),
+						.access = KEDGE_HANDLE_READ };
+	struct stream_req q = { .op = STREAM_ADD, .len = 8 };
+	int fd;
+
+	begin(NULL);
+	advertise(&read);
+	fd = open_by_hand();
+	assert_int_equal(ask(fd, q), -EACCES);
+	q.op = STREAM_SWAP;
+	assert_int_equal(ask(fd, q), -EACCES);
+	q = (struct stream_req){ .op = STREAM_PUT };
+	assert_int_equal(ask(fd, q), -EACCES);
+	close(fd);
+	end();
+}
+
+static void the_silent_make_room(void **state)
+{
+	int fd[SILENT], i;
+
+	begin(NULL);
+	for (i = 0; i < SILENT; i++)
+		fd[i] = dial();
+	works();
+	for (i = 0; i < SILENT; i++)
+		close(fd[i]);
+	/* Those that speak half, and those that have opened it, stay. */
+	fd[0] = open_by_hand();
+	fd[1] = open_by_hand();
+	assert_int_equal(send(fd[0], "half", 4, 0), 4);
+	for (i = 2; i < SILENT; i++)
+		fd[i] = dial();
+	works();
+	assert_int_equal(ask(fd[1], (struct stream_req){ .op = STREAM_QUERY }), 0);
+	assert_int_equal(recv(fd[0], &i, 1, MSG_DONTWAIT), -1);
+	assert_int_equal(errno, EAGAIN);
+	for (i = 0; i < SILENT; i++)
+		close(fd[i]);
+	works();
+	end();
+}
+
+static void few_descriptors_are_for_those_with_a_handle(void **state)
+{
+	struct kedge_remote *r[64] = { NULL };
+	struct rlimit old, few;
+	int fd[64], i, n, rc = 0;
+
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+	begin(NULL);
+	few = (struct rlimit){ 36, old.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+	for (i = 0; i < 30; i++)
+		fd[i] = dial();
+	works();
+	while (i)
+		close(fd[--i]);
+	/* Those that are with one are told. */
+	for (n = 0; n < 64 && !rc; n++)
+		rc = kedge_remote_open(&handle, SOON_MS, &r[n]);
+	assert_int_equal(rc, -EMFILE);
+	assert_non_null(strstr(kedge_strerror(rc), "owner"));
+	while (--n >= 0)
+		kedge_remote_close(r[n]);
+	works();
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+	end();
+}
+
+/* Who goes while its request waits is forgotten. */
+static void those_that_wait_may_go(void **state)
+{
+	struct stream_req q = { .op = STREAM_GET, .len = 1, .timeout_ms = -1 };
+	int fd[8], i;
+
+	begin(NULL);
+	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
+	for (i = 0; i < 8; i++) {
+		fd[i] = open_by_hand();
+		assert_int_equal(send(fd[i], &q, sizeof(q), 0), sizeof(q));
+	}
+	for (i = 0; i < 4; i++)
+		close(fd[i]);
+	assert_int_equal(kedge_region_revoke(region, &handle), 0);
+	for (i = 4; i < 8; i++) {
+		struct stream_reply a;
+
+		assert_int_equal(recv(fd[i], &a, sizeof(a), MSG_WAITALL), sizeof(a));
+		assert_int_equal(a.rc, -EKEYREVOKED);
+		close(fd[i]);
+	}
+	assert_int_equal(kedge_region_resume(region), 0);
+	advertise(NULL);
+	kedge_remote_close(remote);
+	remote = open_it();
+	works();
+	end();
+}
+
+/* ---- owners ---- */
+
+/* A handle of another host, whose owner the test is. */
+static int make_owner(void)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET,
+				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct handle_words w = { .port = 1, .key = "the only key" };
+	socklen_t len = sizeof(a);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_true(fd >= 0 && !bind(fd, (struct sockaddr *)&a, len) && !listen(fd, 8) &&
+		    !getsockname(fd, (struct sockaddr *)&a, &len));
+	w.port = ntohs(a.sin_port);
+	memset(w.place + 10, 0xff, 2);
+	memcpy(w.place + 12, &a.sin_addr, 4);
+	handle_write(&w, &handle);
+	return fd;
+}
+
+static int owner_fd;
+
+/* What it answers to the handshake with, and to the first request. */
+static struct {
+	struct stream_hello hello;
+	struct stream_welcome welcome;
+	bool false_tag;
+	struct stream_reply reply;
+	size_t reply_len;
+} says;
+
+static void *answers(void *unused)
+{
+	struct handle_words w;
+	struct stream_ask q;
+	struct stream_req r;
+	int fd = accept(owner_fd, NULL, NULL);
+
+	(void)unused;
+	assert_true(fd >= 0 && handle_read(&handle, &w));
+	send(fd, &says.hello, sizeof(says.hello), MSG_NOSIGNAL);
+	if (recv(fd, &q, sizeof(q), MSG_WAITALL) == sizeof(q)) {
+		stream_welcome_tag(w.key, &says.hello, &q, &says.welcome, says.welcome.tag);
+		says.welcome.tag[7] ^= says.false_tag;
+		send(fd, &says.welcome, sizeof(says.welcome), MSG_NOSIGNAL);
+	}
+	if (recv(fd, &r, sizeof(r), MSG_WAITALL) == sizeof(r)) {
+		stream_req_swap(&r);
+		says.reply.seq += r.seq;
+		stream_reply_swap(&says.reply);
+		send(fd, &says.reply, says.reply_len, MSG_NOSIGNAL);
+	}
+	while (recv(fd, &r, sizeof(r), 0) > 0)
+		;
+	close(fd);
+	return NULL;
+}
+
+/* What the peer makes of it: of the handshake, and then of a get. */
+static int hears(void)
+{
+	uint64_t got = 0;
+	pthread_t t;
+	int rc;
+
+	says.hello.magic = STREAM_MAGIC;
+	says.hello.version += STREAM_VERSION;
+	says.welcome.magic += STREAM_MAGIC;
+	says.welcome.access = KEDGE_HANDLE_READ;
+	says.welcome.max_len = 4096;
+	owner_fd = make_owner();
+	assert_int_equal(pthread_create(&t, NULL, answers, NULL), 0);
+	rc = kedge_remote_open(&handle, SOON_MS, &remote);
+	if (!rc) {
+		rc = kedge_remote_get(remote, 0, &got, sizeof(got), SOON_MS);
+		/* And again: what is wrong once is wrong for good. */
+		assert_int_equal(kedge_remote_get(remote, 0, &got, sizeof(got), SOON_MS), rc);
+		kedge_remote_close(remote);
+	}
+	pthread_join(t, NULL);
+	close(owner_fd);
+	memset(&says, 0, sizeof(says));
+	return rc;
+}
+
+static void who_has_not_the_key_is_no_owner(void **state)
+{
+	says.false_tag = true;
+	assert_int_equal(hears(), -EPROTO);
+	says.hello.version = 1;
+	assert_int_equal(hears(), -EPROTO);
+	says.welcome.magic = 1;
+	assert_int_equal(hears(), -EPROTO);
+	says.welcome.rc = -EKEYEXPIRED;
+	assert_int_equal(hears(), -EKEYEXPIRED);
+	says.welcome.rc = 77;
+	assert_int_equal(hears(), -EPROTO);
+}
+
+static void what_is_no_answer_ends_it(void **state)
+{
+	says.reply_len = sizeof(says.reply);
+	says.reply.seq = 1;
+	says.reply.len = 8;
+	assert_int_equal(hears(), -EPROTO);
+	says.reply_len = sizeof(says.reply);
+	says.reply.len = 16;
+	assert_int_equal(hears(), -EPROTO);
+	says.reply_len = sizeof(says.reply);
+	assert_int_equal(hears(), -EPROTO);
+	says.reply_len = sizeof(says.reply);
+	says.reply.rc = 5;
+	assert_int_equal(hears(), -EPROTO);
+	says.reply_len = sizeof(says.reply);
+	says.reply.rc = -EFAULT;
+	says.reply.len = 8;
+	assert_int_equal(hears(), -EPROTO);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_was_heard_opens_nothing),
+		cmocka_unit_test(what_is_no_request_ends_it),
+		cmocka_unit_test(ranges_are_looked_at),
+		cmocka_unit_test(accesses_are_looked_at),
+		cmocka_unit_test(the_silent_make_room),
+		cmocka_unit_test(few_descriptors_are_for_those_with_a_handle),
+		cmocka_unit_test(those_that_wait_may_go),
+		cmocka_unit_test(who_has_not_the_key_is_no_owner),
+		cmocka_unit_test(what_is_no_answer_ends_it),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
