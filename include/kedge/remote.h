@@ -103,8 +103,8 @@ KEDGE_API void kedge_remote_close(struct kedge_remote *remote);
  * Over a connection (KEDGE_REMOTE_SERVED) an access of more than 256 KiB is made in pieces of
  * that, each of them whole. The owner does them one after the other, and none after one that
  * fails; threads that share @remote take turns, for which one waits as long as @timeout_ms, and
- * 100 ms at least. An owner that does not answer for a second beyond @timeout_ms is given up, and
- * so is, without a limit, a host that does not answer for ten.
+ * 100 ms at least. An owner that does not answer for five seconds beyond @timeout_ms is given up,
+ * and so is, without a limit, a host that does not answer for ten.
  *
  * Threads: any, at the same time. Not in a signal handler.
  *

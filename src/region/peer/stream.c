@@ -26,7 +26,8 @@
 #include "region/peer/state.h"
 #include "region/stream.h"
 
-#define GRACE_MS 1000
+#define GRACE_MS 5000
+#define ASK_MS	 1000 /* for a question how much there is, on which no connection depends */
 #define SLICE_MS 250
 #define TURN_MS	 100 /* a thread waits for others as long, if its own time is shorter */
 #define WINDOW	 4 /* pieces; their requests, or answers, find room in any socket */
@@ -492,11 +493,11 @@ static void end_turn(struct remote_stream *s)
 int stream_access(struct kedge_remote *r, const struct stream_req *q, void *data,
 		  uint64_t *value)
 {
+	const bool asks = q->op == STREAM_QUERY;
 	const uint64_t now = clock_ns();
 	struct job j = { .r = r, .what = q, .data = data,
 			 .deadline = until_of(now, q->timeout_ms, 0),
-			 .until = until_of(now, q->timeout_ms, GRACE_MS) };
-	const bool asks = q->op == STREAM_QUERY;
+			 .until = until_of(now, q->timeout_ms, asks ? ASK_MS : GRACE_MS) };
 	int said = 0, rc;
 
 	NO_CANCEL();
