@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 
 #include "remote.h"
@@ -340,6 +341,8 @@ static void killed_peers_keep_nothing_closed(void **state)
 
 static void owner(int fd, bool suspended)
 {
+	/* A test that fails leaves it. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	make_region(LEN, NULL);
 	if (suspended)
 		CHILD_CHECK(!kedge_region_suspend(region, 0));

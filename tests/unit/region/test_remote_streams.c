@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
@@ -101,6 +102,8 @@ static void an_owner_that_is_stopped_is_given_up(void **state)
 	pid = fork();
 	assert_true(pid >= 0);
 	if (!pid) {
+		/* A test that fails leaves it. */
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		make_region(LEN, NULL);
 		CHILD_CHECK(write(fd[1], &handle, sizeof(handle)) == sizeof(handle));
 		for (;;)
