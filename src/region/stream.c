@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What both ends of a stream have in common; stream.h has the messages. */
+/* Tags, sockets and addresses for both ends of a stream; stream.h has the messages. */
 #include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -57,15 +57,15 @@ void stream_prepare(int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &cnt, sizeof(cnt));
 }
 
-/* Where bytes are under way the kernel does not probe, but sends them again for a quarter of an
- * hour. */
+/* The kernel does not probe a connection with bytes under way, but sends them again for a quarter
+ * of an hour. One that is not made yet has had no acknowledgement: the kernel ends it. */
 bool stream_host_is_gone(int fd)
 {
 	struct tcp_info i = { 0 };
 	socklen_t len = sizeof(i);
 
 	return !getsockopt(fd, IPPROTO_TCP, TCP_INFO, &i, &len) &&
-	       i.tcpi_last_ack_recv >= HOST_TIMEOUT_MS &&
+	       i.tcpi_state != TCP_SYN_SENT && i.tcpi_last_ack_recv >= HOST_TIMEOUT_MS &&
 	       ((i.tcpi_unacked && i.tcpi_retransmits) || i.tcpi_probes > 1);
 }
 

@@ -129,7 +129,11 @@ static int transfer(const struct kedge_remote *r, short what, void *head, size_t
 			advance(&m, (size_t)n);
 			continue;
 		}
-		rc = errno == EAGAIN ? wait_for(r, what, until) : 0;
+		/* A profiler's signals may come more often than a slice is over. */
+		if (errno == EINTR)
+			rc = stream_host_is_gone(r->sock.fd) ? -ECONNRESET : 0;
+		else
+			rc = wait_for(r, what, until);
 		if (rc)
 			return left < head_len + len ? -ECONNRESET : rc;
 		how = waiting(until);
@@ -193,9 +197,9 @@ static int connect_to(struct kedge_remote *r, const struct sockaddr *a, socklen_
 	if (rc)
 		return no_connection(-rc);
 	set_slices(r->sock.fd);
-	if (getsockopt(r->sock.fd, SOL_SOCKET, SO_ERROR, &err, &len) || err)
-		return no_connection(err);
-	return 0;
+	if (getsockopt(r->sock.fd, SOL_SOCKET, SO_ERROR, &err, &len))
+		return no_connection(errno);
+	return err ? no_connection(err) : 0;
 }
 
 static int check_welcome(struct kedge_remote *r, const struct handle_words *w,
@@ -311,7 +315,6 @@ void stream_close(struct kedge_remote *r)
 	r->stream = NULL;
 }
 
-
 /* ---- accesses ---- */
 
 /* @deadline: the owner's; @until: with the grace. @sent, @got: bytes of the whole. */
@@ -408,7 +411,7 @@ static int hear_last(struct job *j, int rc)
 	return hear_reply(j, &unused) == -EKEYREVOKED ? -EKEYREVOKED : rc;
 }
 
-/* What has been asked is heard in any case: the next access begins where this one ends. */
+/* Every request is answered before the next access begins, whatever became of it. */
 static int do_job(struct job *j, int *said)
 {
 	int rc = 0, one;

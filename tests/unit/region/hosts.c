@@ -5,13 +5,16 @@
  *	hosts own NODE		says its handle; suspends the region at the first line that it
  *				reads, resumes it at the second, and ends with its input
  *	hosts put HANDLE	puts and gets, by TCP
+ *	hosts late HANDLE		opens it, though the way there is not there at first
  *	hosts cut HANDLE	says "ready"; once it reads a line its owner's host is gone
  *	hosts wait HANDLE	says "ready", and puts as long as that takes
  */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <kedge/kedge.h>
@@ -96,6 +99,22 @@ static int put_and_get(struct kedge_remote *r)
 	return 0;
 }
 
+static void nothing(int unused)
+{
+}
+
+/* As a profiler does: no call waits for as long as it would. */
+static void disturb(void)
+{
+	const struct itimerspec often = { { 0, 50000000 }, { 0, 50000000 } };
+	struct sigevent how = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1 };
+	timer_t t;
+
+	signal(SIGUSR1, nothing);
+	if (timer_create(CLOCK_MONOTONIC, &how, &t) || timer_settime(t, 0, &often, NULL))
+		die("no timer", 0);
+}
+
 /* One that has time, and one that has no limit. */
 static int cut(struct kedge_remote *r, struct kedge_remote *other)
 {
@@ -105,6 +124,7 @@ static int cut(struct kedge_remote *r, struct kedge_remote *other)
 	say("ready");
 	if (!fgets(line, sizeof(line), stdin))
 		return 1;
+	disturb();
 	rc = kedge_remote_put(r, 0, &c, 1, 100);
 	if (rc != -ECONNRESET)
 		die("with a limit", rc);
@@ -124,7 +144,11 @@ int main(int argc, char **argv)
 	alarm(200);
 	if (!strcmp(argv[1], "own"))
 		return own(argv[2]);
+	if (!strcmp(argv[1], "late"))
+		say("ready");
 	r = reach(argv[2]);
+	if (!strcmp(argv[1], "late"))
+		return 0;
 	if (!strcmp(argv[1], "put"))
 		return put_and_get(r);
 	if (!strcmp(argv[1], "cut"))

@@ -82,6 +82,13 @@ kill -0 $peer || { echo "FAIL: an owner that is there is taken for gone"; exit 1
 echo >&7
 wait $peer || { echo "FAIL: a peer that waited"; exit 1; }
 exec 8>&-
+# The owner's host is heard, and its answer is lost: longer than the first question is asked again.
+ip -n "$ns-1" route add blackhole 192.0.2.2/32
+start late
+sleep 2
+ip -n "$ns-1" route del blackhole 192.0.2.2/32
+wait $peer || { echo "FAIL: a peer whose first packets were lost"; exit 1; }
+exec 8>&-
 start cut
 ip -n "$ns-1" link set "k$$" down
 echo >&8
