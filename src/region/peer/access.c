@@ -199,7 +199,7 @@ KEDGE_API int kedge_remote_get(struct kedge_remote *r, uint64_t offset, void *da
 	return 0;
 }
 
-/* Where the last of them ends, which all have to be there; UINT64_MAX: beyond all that is. */
+/* The parts have memory, and *@end is the end of the last; UINT64_MAX: beyond all that is. */
 static int check_parts(const struct kedge_remote_part *part, size_t cnt, uint64_t *end)
 {
 	size_t i;

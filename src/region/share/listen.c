@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Where peers come to: two sockets in the abstract namespace, one that gives the memory and one
+ * Sockets that peers come to: two in the abstract namespace, one that gives the memory and one
  * for streams, and those of TCP that handles name. All are in the keeper's table of descriptors,
  * and there as long as the thread "kedge-handles" is.
  */

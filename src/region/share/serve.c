@@ -5,8 +5,8 @@
  * the keeper, which starts it. Accesses of peers that have the memory do not involve it; for
  * others it does them (streams.c).
  *
- * The socket's name is no secret, so peers that have not shown a handle yet are few, and the
- * oldest makes room; another user's is refused. A wrong handle ends the
+ * The sockets' names are no secret, so peers that have not shown a handle yet are few, and the
+ * oldest makes room; another user's is given no memory. A wrong handle ends the
  * connection: guessing 128 bits takes a connection a try.
  */
 #include <fcntl.h>
@@ -193,7 +193,7 @@ static void serve_stream(struct conn *c, uint32_t events)
 		go_on(c);
 }
 
-/* What a host that is gone was to read stays in the socket for a quarter of an hour otherwise. */
+/* A socket keeps what a host that is gone was to read for a quarter of an hour otherwise. */
 static void look_after_sending(void)
 {
 	struct list *l, *tmp;

@@ -155,12 +155,13 @@ static int hear_ask(struct conn *c)
 	if (le32toh(q->magic) != STREAM_MAGIC || le32toh(q->version) != STREAM_VERSION)
 		return -EPROTO;
 	s->in = 0;
-	s->data = malloc(PIECE_LEN);
-	if (!s->data)
-		return -ENOMEM;
 	sig_lock_blocked(&shares_lock);
 	rc = let_in(c, q);
 	sig_unlock_blocked(&shares_lock);
+	if (!rc)
+		s->data = malloc(PIECE_LEN);
+	if (!rc && !s->data)
+		rc = -ENOMEM;
 	s->known = !rc;
 	s->ends = rc;
 	if (rc)
@@ -261,7 +262,7 @@ int stream_go_on(struct conn *c)
 		rc = send_rest(c);
 		if (!rc && s->ends)
 			return -ECONNRESET;
-		/* What comes next has its own event, but for what is on its way already. */
+		/* The next request has its own event; pieces of one access have not. */
 		if (!rc && !more)
 			return 0;
 		if (!rc && s->parked && !try(c))
@@ -276,7 +277,7 @@ int stream_go_on(struct conn *c)
 	return rc == -EAGAIN ? 0 : rc;
 }
 
-/* Where an answer is half gone it cannot be told any more. */
+/* The last word is not said in the middle of an answer, as the peer would take it for data. */
 void stream_say_closed(struct conn *c)
 {
 	struct stream *s = c->stream;

@@ -40,6 +40,12 @@ WRAP(ssize_t, send, int fd, const void *p, size_t len, int flags)
 	return fails() ? -1 : __real_send(fd, p, len, flags);
 }
 
+/* The owner's buffer for a peer is the only one of that length. */
+WRAP(void *, malloc, size_t len)
+{
+	return len == (size_t)256 << 10 && fails() ? NULL : __real_malloc(len);
+}
+
 WRAP(ssize_t, sendmsg, int fd, const struct msghdr *m, int flags)
 {
 	return fails() ? -1 : __real_sendmsg(fd, m, flags);
