@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Handles: what a process hands to another one so that it reaches a committed region
- * (kedge/region.h), or a part of it, whatever pages are behind it. A handle is 64 bytes,
+ * (kedge/region.h), or a part of it, whatever pages are behind it. A handle is 72 bytes,
  * to be sent as they are or as text, and it cannot be guessed: whoever has it has the
  * access that it gives.
  */
@@ -23,11 +23,11 @@ extern "C" {
 #define KEDGE_HANDLE_SERVED 1u /* the owner does accesses itself: peers never have the memory */
 
 /* Bytes of a handle as text, with the 0 at its end. */
-#define KEDGE_HANDLE_TEXT 96
+#define KEDGE_HANDLE_TEXT 104
 
 /** struct kedge_handle - a handle: bytes without a meaning to those who pass it on */
 struct kedge_handle {
-	uint8_t bytes[64];
+	uint8_t bytes[72];
 };
 
 /**

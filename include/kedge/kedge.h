@@ -11,6 +11,7 @@
 #include <kedge/device.h>
 #include <kedge/notifier.h>
 #include <kedge/pageswap.h>
+#include <kedge/migrate.h>
 #include <kedge/region.h>
 #include <kedge/remote.h>
 #include <kedge/segment.h>

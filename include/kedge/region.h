@@ -138,6 +138,8 @@ KEDGE_API void kedge_region_close(struct kedge_region *region);
  * changed; and:
  *   -EINVAL @region is NULL, or @len is less than it has (kedge_region_trim())
  *   -ERANGE @len is more than its max_len
+ *   -EBUSY, -EREMCHG, -EINPROGRESS  the region migrates, or has migrated, or that is not known:
+ *           kedge_region_migrate()
  *   -ECHILD this process is a child of the one that made it
  */
 KEDGE_API int kedge_region_grow(struct kedge_region *region, size_t len);
@@ -159,6 +161,7 @@ KEDGE_API int kedge_region_grow(struct kedge_region *region, size_t len);
  *
  * Return: 0, or a negative errno, and then nothing has changed:
  *   -EINVAL @region is NULL, @len is 0 or more than it has
+ *   -EBUSY, -EREMCHG, -EINPROGRESS  as of kedge_region_grow()
  *   -ENOMEM the process has as many mappings as it may (vm.max_map_count)
  *   -ECHILD this process is a child of the one that made it
  */
@@ -173,6 +176,7 @@ KEDGE_API int kedge_region_trim(struct kedge_region *region, size_t len);
  *
  * Return: 0, or a negative errno:
  *   -EINVAL @region or @info is NULL, or @info->size is too small
+ *   -EREMCHG the region has migrated: kedge_region_migrate()
  *   -ECHILD this process is a child of the one that made it
  */
 KEDGE_API int kedge_region_query(struct kedge_region *region,
@@ -206,6 +210,7 @@ KEDGE_API int kedge_region_query(struct kedge_region *region,
  *            addresses, which are all that it may
  *   -EAGAIN  no thread can be made (RLIMIT_NPROC, pids.max)
  *   -EMFILE, -ENFILE  no descriptor is left
+ *   -EREMCHG, -EINPROGRESS  as of kedge_region_grow()
  *   -ECHILD  this process is a child of the one that made the region
  */
 KEDGE_API int kedge_region_advertise(struct kedge_region *region,
@@ -226,6 +231,7 @@ KEDGE_API int kedge_region_advertise(struct kedge_region *region,
  * Return: 0, or a negative errno:
  *   -EINVAL an argument is NULL
  *   -ENOENT the region has no such handle (any more)
+ *   -EREMCHG, -EINPROGRESS  as of kedge_region_grow(), and the handle is not revoked
  *   -ETIMEDOUT it is revoked, but an access that had begun is not over, and may store still:
  *           the reason names the peer. kedge_region_suspend() waits for it
  *   -ECHILD as of kedge_region_advertise()
@@ -305,6 +311,7 @@ struct kedge_move_opts {
  *              no such node
  *   -E2BIG     @opts is of a newer version and sets a field unknown here
  *   -ETIMEDOUT as of kedge_region_suspend()
+ *   -EBUSY, -EREMCHG, -EINPROGRESS  as of kedge_region_grow()
  *   -ECHILD    as of kedge_region_advertise()
  */
 KEDGE_API int kedge_region_move(struct kedge_region *region, const struct kedge_move_opts *opts,

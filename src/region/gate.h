@@ -34,6 +34,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "region/wire.h"
+
 #define GATE_CLOSED 1u /* for a while */
 #define GATE_ENDED  2u /* for good: @why says it */
 
@@ -46,6 +48,9 @@ struct gate {
 	_Atomic uint32_t epoch; /* which pages: it changes while the gate is closed */
 	char pad[36];
 	_Atomic uint32_t inside;
+	char pad_inside[60];
+	/* With @why EREMCHG: where the region is now; stored before @why. */
+	struct owner_place to;
 };
 
 /* By the peer: 0, and then gate_leave() follows; or the state in which it is not let in. */

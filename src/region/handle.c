@@ -53,6 +53,12 @@ void handle_write(const struct handle_words *w, struct kedge_handle *h)
 	memcpy(h, &out, sizeof(*h));
 }
 
+void handle_place(const struct handle_words *w, struct owner_place *p)
+{
+	*p = (struct owner_place){ .host = w->host, .name = w->name, .port = htole16(w->port) };
+	memcpy(p->place, w->place, sizeof(p->place));
+}
+
 /* The id of the machine since it was started is the same in each container. */
 int handle_host(uint64_t *host)
 {

@@ -18,6 +18,20 @@
 #include "base/lock.h"
 
 /*
+ * How far a region is on its way to another owner. Its peers have it done here from
+ * REGION_SERVED on; their accesses wait from REGION_LEAVING on.
+ */
+enum region_stage { REGION_HERE, REGION_SERVED, REGION_LEAVING, REGION_LEFT };
+
+/* It is not known whether migration @id, by the invitation @number of the owner @name, is done. */
+struct invite;
+struct doubt {
+	uint64_t id;
+	uint64_t name;
+	uint32_t number;
+};
+
+/*
  * @fd:        of the memfd, in the keeper's table, or -1
  * @at:        @max_len bytes of addresses
  * @len:       bytes that are committed, of whole pages; so is @max_len
@@ -25,6 +39,11 @@
  * @open_len:  bytes that peers may access
  * @suspended: how often it was
  * @epoch:     how often it was moved
+ * @id:        random, and the same wherever the region migrates to; 0: it has had no handle
+ * @dirty:     bits of pages of the system's size that peers have stored into, or NULL
+ * @from:      the invitation that it came by, if its former owner may not know yet that it is here
+ * @refuses:   a negative errno, and no call changes the region: -EBUSY, it migrates; -EREMCHG, it
+ *             has migrated; -EINPROGRESS, it is not known whether it has
  * @view:      a mapping of @view_len bytes for accesses that are done here for peers, or NULL;
  *             of the pages that were there at @view_epoch
  */
@@ -37,12 +56,18 @@ struct kedge_region {
 	struct sig_lock lock; /* guards: */
 	uint64_t len;
 	uint64_t file_len;
+	int refuses;
+	struct doubt doubt;
+	struct invite *from;
 	/* Handles of it, and peers; guarded by shares_lock (share/share.h). */
 	struct list slots;
 	struct list conns;
 	uint64_t open_len;
 	uint32_t suspended;
 	uint32_t epoch;
+	enum region_stage stage;
+	uint64_t id;
+	uint64_t *dirty;
 	char *view;
 	uint64_t view_len;
 	uint32_t view_epoch;
@@ -52,6 +77,12 @@ struct kedge_region {
 
 /* 0, or a negative errno with its reason: a call may not have it. */
 int region_check(const struct kedge_region *r);
+/* The same, and its lock is held; or it is in no state to be changed. */
+int region_lock(struct kedge_region *r);
+/* @r->refuses, with its reason. */
+int region_refused(int rc);
+/* It has migrated: its memory is given back, and its addresses are still its own. */
+void region_leave(struct kedge_region *r);
 /* With its lock. It has @len bytes, more than before: 0, or a negative errno with a reason. */
 int region_grow_to(struct kedge_region *r, uint64_t len);
 

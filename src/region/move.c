@@ -154,9 +154,10 @@ KEDGE_API int kedge_region_move(struct kedge_region *r, const struct kedge_move_
 		rc = kedge__opts_copy(&o, sizeof(o), OPTS_V1, user);
 	if (!rc)
 		rc = check_opts(&o);
+	if (!rc)
+		rc = region_lock(r);
 	if (rc)
 		return rc;
-	sig_lock(&r->lock);
 	rc = make_next(r, &o, &next);
 	if (!rc)
 		rc = exchange_suspended(r, &next, timeout_ms, pause_ns);

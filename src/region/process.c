@@ -12,7 +12,10 @@ static void anew(void)
 	budget_forget();
 	keeper_forget();
 	gates_forget();
+	aliases_forget();
+	departures_forget();
 	slots_forget();
+	invites_forget();
 	serve_forget();
 }
 

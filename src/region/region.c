@@ -207,6 +207,7 @@ KEDGE_API void kedge_region_close(struct kedge_region *r)
 		region_end(r);
 		budget_give(r->len);
 		keeper_unuse();
+		departures_expire();
 	}
 	sig_lock_fini(&r->lock);
 	free(r);
@@ -222,17 +223,47 @@ int region_check(const struct kedge_region *r)
 	return 0;
 }
 
-KEDGE_API int kedge_region_grow(struct kedge_region *r, size_t len)
+int region_refused(int rc)
+{
+	switch (rc) {
+	case -EBUSY:
+		return kedge_reason(rc, "the region migrates: wait until kedge_region_migrate() "
+				    "has returned");
+	case -EREMCHG:
+		return kedge_reason(rc, "the region has migrated to another owner: close it here");
+	}
+	return kedge_reason(rc, "it is not known whether the region has migrated: call "
+			    "kedge_region_migrate() again with the same invitation");
+}
+
+int region_lock(struct kedge_region *r)
 {
 	int rc = region_check(r);
 
-	NO_CANCEL();
 	if (rc)
 		return rc;
-	if (len > r->max_len)
-		return kedge_reason(-ERANGE, "%zu bytes are more than max_len (%" PRIu64 ")", len,
-				    r->max_len);
 	sig_lock(&r->lock);
+	rc = r->refuses;
+	if (!rc)
+		return 0;
+	sig_unlock(&r->lock);
+	return region_refused(rc);
+}
+
+KEDGE_API int kedge_region_grow(struct kedge_region *r, size_t len)
+{
+	int rc;
+
+	NO_CANCEL();
+	rc = region_lock(r);
+	if (rc)
+		return rc;
+	if (len > r->max_len) {
+		rc = kedge_reason(-ERANGE, "%zu bytes are more than max_len (%" PRIu64 ")", len,
+				  r->max_len);
+		sig_unlock(&r->lock);
+		return rc;
+	}
 	len = round_up(len, r->page_size);
 	if (len < r->len)
 		rc = kedge_reason(-EINVAL, "the region has %" PRIu64 " bytes: "
@@ -258,13 +289,13 @@ static int trim_to(struct kedge_region *r, uint64_t len)
 
 KEDGE_API int kedge_region_trim(struct kedge_region *r, size_t len)
 {
-	int rc = region_check(r);
 	uint64_t was;
+	int rc;
 
 	NO_CANCEL();
+	rc = region_lock(r);
 	if (rc)
 		return rc;
-	sig_lock(&r->lock);
 	was = r->len;
 	if (!len || len > was)
 		rc = kedge_reason(-EINVAL, "the region has %" PRIu64 " bytes, and keeps at "
@@ -277,12 +308,29 @@ KEDGE_API int kedge_region_trim(struct kedge_region *r, size_t len)
 	return rc;
 }
 
+void region_leave(struct kedge_region *r)
+{
+	uint64_t was;
+
+	sig_lock(&r->lock);
+	was = r->len;
+	region_release(r, 0);
+	was -= r->len;
+	sig_unlock(&r->lock);
+	budget_give(was);
+}
+
 KEDGE_API int kedge_region_query(struct kedge_region *r, struct kedge_region_info *user)
 {
 	struct kedge_region_info info = { .size = sizeof(info) };
 	int rc = region_check(r);
 
 	NO_CANCEL();
+	if (rc)
+		return rc;
+	sig_lock(&r->lock);
+	rc = r->refuses == -EREMCHG ? region_refused(-EREMCHG) : 0;
+	sig_unlock(&r->lock);
 	if (rc)
 		return rc;
 	info.addr = (uintptr_t)r->at;

@@ -45,6 +45,15 @@ void stream_welcome_tag(const unsigned char key[KEY_LEN], const struct stream_he
 	crypto_generichash_final(&s, tag, TAG_LEN);
 }
 
+void stream_seal(const unsigned char key[KEY_LEN], const struct stream_hello *h,
+		 const struct stream_ask *q, unsigned char seal[TAG_LEN])
+{
+	crypto_generichash_state s;
+
+	begin(&s, key, "kedge: a seal", h, q);
+	crypto_generichash_final(&s, seal, TAG_LEN);
+}
+
 /* A local socket refuses these. */
 void stream_prepare(int fd)
 {

@@ -42,11 +42,13 @@ struct stream_ask {
 	uint32_t version;
 	uint32_t slot;
 	uint32_t generation;
+	uint64_t name;
 	unsigned char nonce[NONCE_LEN];
 	unsigned char tag[TAG_LEN];
 };
 
-/* @rc: a negative errno, without a tag then. The rest as in struct region_answer. */
+/* @rc: a negative errno, without a tag then; or REGION_MOVED, with one, and @to says where. The
+ * rest as in struct region_answer. */
 struct stream_welcome {
 	uint32_t magic;
 	int32_t rc;
@@ -54,6 +56,7 @@ struct stream_welcome {
 	uint32_t pid;
 	uint64_t max_len;
 	uint64_t len;
+	struct owner_place to;
 	unsigned char tag[TAG_LEN];
 };
 
@@ -81,7 +84,9 @@ struct stream_req {
 };
 
 /*
- * @seq: 0 is no answer: the region was closed, as @rc says, and this is the last word
+ * @seq: 0 is no answer: the region was closed, or is another owner's, as @rc says, and this is the
+ *         last word
+ * @rc:    a negative errno; with REGION_MOVED a struct owner_place follows
  * @has:   bytes that the handle gives access to now
  * @value: the number that was there
  * @len:   bytes that follow
@@ -125,6 +130,9 @@ void stream_ask_tag(const unsigned char key[KEY_LEN], const struct stream_hello 
 void stream_welcome_tag(const unsigned char key[KEY_LEN], const struct stream_hello *h,
 			const struct stream_ask *q, const struct stream_welcome *w,
 			unsigned char tag[TAG_LEN]);
+/* The key of what is secret on a connection of two owners, which have an invitation's key. */
+void stream_seal(const unsigned char key[KEY_LEN], const struct stream_hello *h,
+		 const struct stream_ask *q, unsigned char seal[TAG_LEN]);
 /* Keepalive, and no delay. */
 void stream_prepare(int fd);
 /* True: its host does not answer any more. */

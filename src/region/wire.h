@@ -16,11 +16,14 @@
 #include <kedge/handle.h>
 
 #define KEY_LEN 16
+/* In place of a handle's slot: it is an invitation, and the generation is its number. */
+#define INVITE_SLOT UINT32_MAX
 
 /*
  * @slot, @generation: where the owner finds it, and of what it has had there it is
- * @host:    of the owner
- * @name:    of the owner's socket
+ * @host:    of the owner that made the handle
+ * @name:    of that one's socket; it stays the handle's when the region migrates
+ * @region:  a random number, the region's for as long as it lives, wherever it is
  * @key:     random; the owner compares it
  * @port:    of TCP at @place, an IPv6 address or an IPv4 one in that form; both zero: it is
  *           reached on its own host alone
@@ -33,7 +36,17 @@ struct handle_words {
 	uint16_t zero;
 	uint64_t host;
 	uint64_t name;
+	uint64_t region;
 	unsigned char key[KEY_LEN];
+	unsigned char place[16];
+};
+
+/* Where the owner is that a region has migrated to; fields as above. */
+struct owner_place {
+	uint64_t host;
+	uint64_t name;
+	uint16_t port; /* little-endian, as the number is sent */
+	uint16_t zero[3];
 	unsigned char place[16];
 };
 
@@ -42,6 +55,8 @@ _Static_assert(sizeof(struct handle_words) == sizeof(struct kedge_handle), "one 
 /* False: it is none. */
 bool handle_read(const struct kedge_handle *h, struct handle_words *w);
 void handle_write(const struct handle_words *w, struct kedge_handle *h);
+/* The place that they name. */
+void handle_place(const struct handle_words *w, struct owner_place *p);
 /* A number of this host's, since it was started: 0 or a negative errno. */
 int handle_host(uint64_t *host);
 /* Of the socket that gives the memory, or of that for streams. Returns the length. */
@@ -52,6 +67,8 @@ socklen_t handle_address(uint64_t name, bool stream, struct sockaddr_un *a);
 
 /* An answer to the first: the handle gives no memory, but what stream.h has. */
 #define REGION_BY_STREAM (-EREMOTE)
+/* The region has migrated: a stream's owner says where it is. */
+#define REGION_MOVED	 (-EREMCHG)
 
 /* Once as a peer comes, and again whenever the region was moved. */
 struct region_ask {

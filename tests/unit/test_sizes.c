@@ -5,6 +5,7 @@
  * They are those of every LP64 machine.
  */
 #include <errno.h>
+#include <pthread.h>
 
 #include "channel/channel_pair.h"
 #include "channel/transport.h"
@@ -171,6 +172,57 @@ static int try_move_opts(void)
 	return rc;
 }
 
+static int try_invitation_opts(void)
+{
+	struct kedge_invitation *i;
+	struct kedge_handle h;
+	int rc = kedge_invitation_open((const void *)&user, &i, &h);
+
+	if (!rc)
+		kedge_invitation_close(i);
+	return rc;
+}
+
+static void *accept_it(void *arg)
+{
+	struct kedge_region *r;
+
+	if (!kedge_invitation_accept(arg, 60000, &r))
+		kedge_region_close(r);
+	return NULL;
+}
+
+/* To this process itself. */
+static int migrate(const struct kedge_migrate_opts *o, struct kedge_migrate_info *info)
+{
+	struct kedge_invitation *i;
+	struct kedge_region *r;
+	struct kedge_handle h;
+	pthread_t thread;
+	int rc;
+
+	assert_int_equal(kedge_region_create(1, NULL, &r), 0);
+	assert_int_equal(kedge_invitation_open(NULL, &i, &h), 0);
+	assert_int_equal(pthread_create(&thread, NULL, accept_it, i), 0);
+	rc = kedge_region_migrate(r, &h, o, info);
+	if (rc)
+		assert_int_equal(kedge_region_migrate(r, &h, NULL, NULL), 0);
+	pthread_join(thread, NULL);
+	kedge_region_close(r);
+	kedge_invitation_close(i);
+	return rc;
+}
+
+static int try_migrate_opts(void)
+{
+	return migrate((const void *)&user, NULL);
+}
+
+static int try_migrate_info(void)
+{
+	return migrate(NULL, (void *)&user);
+}
+
 static int try_remote_info(void)
 {
 	struct kedge_remote *remote;
@@ -226,6 +278,12 @@ static const struct {
 	  try_handle_opts, false },
 	{ "kedge_move_opts", 16, sizeof(struct kedge_move_opts),
 	  try_move_opts, false },
+	{ "kedge_invitation_opts", 32, sizeof(struct kedge_invitation_opts),
+	  try_invitation_opts, false },
+	{ "kedge_migrate_opts", 56, sizeof(struct kedge_migrate_opts),
+	  try_migrate_opts, false },
+	{ "kedge_migrate_info", 64, sizeof(struct kedge_migrate_info),
+	  try_migrate_info, true },
 	{ "kedge_remote_info", 32, sizeof(struct kedge_remote_info),
 	  try_remote_info, true },
 	{ "kedge_region_budget", 32, sizeof(struct kedge_region_budget),

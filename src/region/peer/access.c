@@ -8,6 +8,9 @@
  * small access does, so it is asked once a tick of the coarse clock, some milliseconds. An
  * access in that time after the owner's end goes to memory that has no owner, and is lost
  * as one right before would be.
+ *
+ * A region that migrates ends the gate, and says so to what asks for an access. The access
+ * was not done then, and is begun anew by another link (follow.c).
  */
 #include <limits.h>
 #include <linux/futex.h>
@@ -18,47 +21,53 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "base/process/page.h"
 #include "region/peer/state.h"
 #include "region/stream.h"
 
 /* As long as it waits without a look whether the owner lives. */
 #define SLICE_NS 20000000u
 
+/* @l: by which it is made */
 struct access {
 	struct kedge_remote *r;
+	struct link *l;
 	uint64_t offset;
 	uint64_t len;
 	uint64_t begun;
 	int timeout_ms;
 };
 
-static int look_at_owner(struct kedge_remote *r)
+static int look_at_owner(struct link *l)
 {
 	ssize_t n = -1;
 	char c;
 
+	if (!link_use(l))
+		return REGION_MOVED;
 	/* The program may have closed it. */
-	if (r->sock.fd >= 0 && fd_same(r->sock.fd, &r->sock.id))
-		n = recv(r->sock.fd, &c, 1, MSG_PEEK | MSG_DONTWAIT);
+	if (l->sock.fd >= 0 && fd_same(l->sock.fd, &l->sock.id))
+		n = recv(l->sock.fd, &c, 1, MSG_PEEK | MSG_DONTWAIT);
 	else
 		errno = EBADF;
 	/* An answer about where it was moved may be there. */
 	if (!n || (n < 0 && errno != EAGAIN && errno != EINTR))
-		atomic_store(&r->ended, ECONNRESET);
-	return remote_ended(r);
+		atomic_store(&l->ended, ECONNRESET);
+	link_leave(l);
+	return remote_ended(l);
 }
 
 /* Once a tick. */
-static int check_owner(struct kedge_remote *r)
+static int check_owner(struct link *l)
 {
-	const uint64_t now = clock_coarse_ns(), expires = atomic_load(&r->gate->expires);
+	const uint64_t now = clock_coarse_ns(), expires = atomic_load(&l->gate->expires);
 
-	if (now == atomic_load_explicit(&r->looked, memory_order_relaxed))
-		return remote_ended(r);
-	atomic_store_explicit(&r->looked, now, memory_order_relaxed);
+	if (now == atomic_load_explicit(&l->looked, memory_order_relaxed))
+		return remote_ended(l);
+	atomic_store_explicit(&l->looked, now, memory_order_relaxed);
 	if (expires && now >= expires)
-		return remote_over(r, EKEYEXPIRED);
-	return look_at_owner(r);
+		return remote_over(l, EKEYEXPIRED);
+	return look_at_owner(l);
 }
 
 /* UINT64_MAX: no limit. */
@@ -78,57 +87,63 @@ static int wait_at(struct access *a, uint32_t state)
 
 	if (now >= limit)
 		return kedge_reason(-ETIMEDOUT, "the owner, process %d, has suspended the region "
-				    "for %d ms", (int)a->r->owner, a->timeout_ms);
+				    "for %d ms", (int)a->l->owner, a->timeout_ms);
 	if (limit - now < SLICE_NS)
 		left.tv_nsec = (long)(limit - now);
-	syscall(SYS_futex, &a->r->gate->state, FUTEX_WAIT, state, &left, NULL, 0);
-	rc = look_at_owner(a->r);
-	return rc ? rc : check_owner(a->r);
+	syscall(SYS_futex, &a->l->gate->state, FUTEX_WAIT, state, &left, NULL, 0);
+	rc = look_at_owner(a->l);
+	return rc ? rc : check_owner(a->l);
 }
 
 /* Inside. What the owner says is true for as much as the file has. */
 static bool is_there(struct access *a, uint64_t *has)
 {
-	struct kedge_remote *r = a->r;
-	const uint64_t len = atomic_load(&r->gate->len);
+	struct link *l = a->l;
+	const uint64_t len = atomic_load(&l->gate->len);
 
 	*has = len;
-	if (len > r->max_len || a->offset > len || a->len > len - a->offset)
+	if (len > l->max_len || a->offset > len || a->len > len - a->offset)
 		return false;
-	if (a->offset + a->len > atomic_load_explicit(&r->sure, memory_order_relaxed))
-		atomic_store_explicit(&r->sure, remote_size(r), memory_order_relaxed);
-	*has = atomic_load_explicit(&r->sure, memory_order_relaxed);
+	if (a->offset + a->len > atomic_load_explicit(&l->sure, memory_order_relaxed))
+		atomic_store_explicit(&l->sure, remote_size(l), memory_order_relaxed);
+	*has = atomic_load_explicit(&l->sure, memory_order_relaxed);
 	return a->offset + a->len <= *has;
 }
 
 /* Inside. acquire: the mapping that goes with the number is there. */
-static bool has_its_pages(struct kedge_remote *r)
+static bool has_its_pages(struct link *l)
 {
-	return atomic_load_explicit(&r->gate->epoch, memory_order_relaxed) ==
-	       atomic_load_explicit(&r->epoch, memory_order_acquire);
+	return atomic_load_explicit(&l->gate->epoch, memory_order_relaxed) ==
+	       atomic_load_explicit(&l->epoch, memory_order_acquire);
 }
 
 /* Inside, where the owner waits for it: so it goes out. */
 static int find_it_again(struct access *a)
 {
-	gate_leave(a->r->gate);
-	return remote_renew(a->r, limit_of(a, clock_ns()));
+	int rc = REGION_MOVED;
+
+	gate_leave(a->l->gate);
+	if (link_use(a->l)) {
+		rc = remote_renew(a->l, limit_of(a, clock_ns()));
+		link_leave(a->l);
+	}
+	return rc;
 }
 
 /* 0: the access is inside, and may go on to its bytes. */
-static int begin(struct access *a)
+static int begin_inside(struct access *a)
 {
-	struct gate *g = a->r->gate;
+	struct gate *g = a->l->gate;
 	uint32_t state;
 	uint64_t has;
-	int rc = check_owner(a->r);
+	int rc = check_owner(a->l);
 
 	while (!rc) {
 		state = gate_enter(g);
 		if (state)
-			rc = state & GATE_ENDED ? remote_over(a->r, (int)atomic_load(&g->why))
+			rc = state & GATE_ENDED ? remote_over(a->l, (int)atomic_load(&g->why))
 						: wait_at(a, state);
-		else if (has_its_pages(a->r))
+		else if (has_its_pages(a->l))
 			break;
 		else
 			rc = find_it_again(a);
@@ -143,20 +158,65 @@ static int check(const struct kedge_remote *r, uint32_t access)
 {
 	if (!r)
 		return kedge_reason(-EINVAL, "the remote region is NULL");
-	/* In a child it has been closed. getpid() is a system call. */
-	if (r->sock.fd < 0)
+	if (r->pid != process_pid())
 		return kedge_reason(-ECHILD, "it was opened by the process that this one was "
 				    "forked from: open the handle here");
-	if (!(r->access & access))
+	/* A handle gives the same wherever the region is. */
+	if (!(atomic_load(&r->link)->access & access))
 		return kedge_reason(-EACCES, "the handle does not give that access");
 	return 0;
+}
+
+/* Of the whole time, what is left. */
+static int left_ms(struct access *a)
+{
+	const uint64_t now = clock_ns(), until = limit_of(a, now);
+
+	if (a->timeout_ms < 0)
+		return a->timeout_ms;
+	return now < until ? (int)((until - now + 999999u) / 1000000u) : 0;
+}
+
+/* What the access consists of, for an owner that does it: 0 or a negative errno. */
+typedef int by_owner(struct access *a, void *arg);
+
+/*
+ * 0: the access is done by the owner; or it is inside, and then *@go is true. With another owner it
+ * is begun from its beginning: the former one has done all of it, or has said that it has not.
+ */
+static int begin(struct access *a, by_owner *fn, void *arg, bool *go)
+{
+	int rc;
+
+	*go = false;
+	do {
+		a->l = atomic_load(&a->r->link);
+		rc = a->l->stream ? fn(a, arg) : begin_inside(a);
+	} while (rc == REGION_MOVED && remote_again(a->r, a->l, limit_of(a, clock_ns()), &rc));
+	*go = !rc && !a->l->stream;
+	return rc;
+}
+
+/* ---- one range ---- */
+
+struct copy {
+	uint32_t op;
+	void *data;
+};
+
+static int copy_by_owner(struct access *a, void *arg)
+{
+	const struct copy *c = arg;
+	const struct stream_req q = { .op = c->op, .offset = a->offset, .len = a->len,
+				      .timeout_ms = left_ms(a) };
+
+	return stream_access(a->l, &q, c->data, NULL);
 }
 
 /* 0: the copy is done by the owner, or there is none, or it is inside: then *@go is true. */
 static int begin_copy(struct access *a, uint32_t op, uint32_t access, const void *data, bool *go)
 {
-	struct stream_req q = { .op = op, .offset = a->offset, .len = a->len,
-				.timeout_ms = a->timeout_ms };
+	struct copy c = { op, (void *)(uintptr_t)data };
 	int rc = check(a->r, access);
 
 	*go = false;
@@ -164,40 +224,38 @@ static int begin_copy(struct access *a, uint32_t op, uint32_t access, const void
 		rc = kedge_reason(-EINVAL, "the data is NULL");
 	if (rc || !a->len)
 		return rc;
-	if (a->r->stream)
-		return stream_access(a->r, &q, (void *)(uintptr_t)data, NULL);
-	rc = begin(a);
-	*go = !rc;
-	return rc;
+	return begin(a, copy_by_owner, &c, go);
 }
 
 KEDGE_API int kedge_remote_put(struct kedge_remote *r, uint64_t offset, const void *data,
 			       size_t len, int timeout_ms)
 {
-	struct access a = { r, offset, len, 0, timeout_ms };
+	struct access a = { r, NULL, offset, len, 0, timeout_ms };
 	bool go;
 	int rc = begin_copy(&a, STREAM_PUT, KEDGE_HANDLE_WRITE, data, &go);
 
 	if (!go)
 		return rc;
-	memcpy(r->at + offset, data, len);
-	gate_leave(r->gate);
+	memcpy(a.l->at + offset, data, len);
+	gate_leave(a.l->gate);
 	return 0;
 }
 
 KEDGE_API int kedge_remote_get(struct kedge_remote *r, uint64_t offset, void *data, size_t len,
 			       int timeout_ms)
 {
-	struct access a = { r, offset, len, 0, timeout_ms };
+	struct access a = { r, NULL, offset, len, 0, timeout_ms };
 	bool go;
 	int rc = begin_copy(&a, STREAM_GET, KEDGE_HANDLE_READ, data, &go);
 
 	if (!go)
 		return rc;
-	memcpy(data, r->at + offset, len);
-	gate_leave(r->gate);
+	memcpy(data, a.l->at + offset, len);
+	gate_leave(a.l->gate);
 	return 0;
 }
+
+/* ---- several ---- */
 
 /* The parts have memory, and *@end is the end of the last; UINT64_MAX: beyond all that is. */
 static int check_parts(const struct kedge_remote_part *part, size_t cnt, uint64_t *end)
@@ -218,25 +276,26 @@ static int check_parts(const struct kedge_remote_part *part, size_t cnt, uint64_
 	return 0;
 }
 
+struct parts {
+	uint32_t op;
+	const struct kedge_remote_part *part;
+	size_t cnt;
+};
+
 /* One after the other, each told where all of them end. */
-static int parts_by_stream(struct access *a, uint32_t op, const struct kedge_remote_part *part,
-			   size_t cnt)
+static int parts_by_owner(struct access *a, void *arg)
 {
-	const uint64_t until = limit_of(a, clock_ns());
-	struct stream_req q = { .op = op, .end = a->len };
-	uint64_t now;
+	const struct parts *p = arg;
+	struct stream_req q = { .op = p->op, .end = a->len };
 	size_t i;
 	int rc = 0;
 
-	for (i = 0; i < cnt && !rc; i++) {
-		now = clock_ns();
-		q.offset = part[i].offset;
-		q.len = part[i].len;
-		q.timeout_ms = a->timeout_ms;
-		if (a->timeout_ms >= 0)
-			q.timeout_ms = now < until ? (int)((until - now + 999999u) / 1000000u) : 0;
+	for (i = 0; i < p->cnt && !rc; i++) {
+		q.offset = p->part[i].offset;
+		q.len = p->part[i].len;
+		q.timeout_ms = left_ms(a);
 		if (q.len)
-			rc = stream_access(a->r, &q, part[i].data, NULL);
+			rc = stream_access(a->l, &q, p->part[i].data, NULL);
 	}
 	return rc;
 }
@@ -245,6 +304,7 @@ static int parts_by_stream(struct access *a, uint32_t op, const struct kedge_rem
 static int begin_parts(struct access *a, uint32_t op, uint32_t access,
 		       const struct kedge_remote_part *part, size_t cnt, bool *go)
 {
+	struct parts p = { op, part, cnt };
 	int rc = check(a->r, access);
 
 	*go = false;
@@ -252,17 +312,13 @@ static int begin_parts(struct access *a, uint32_t op, uint32_t access,
 		rc = check_parts(part, cnt, &a->len);
 	if (rc || !a->len)
 		return rc;
-	if (a->r->stream)
-		return parts_by_stream(a, op, part, cnt);
-	rc = begin(a);
-	*go = !rc;
-	return rc;
+	return begin(a, parts_by_owner, &p, go);
 }
 
 KEDGE_API int kedge_remote_put_parts(struct kedge_remote *r, const struct kedge_remote_part *part,
 				     size_t cnt, int timeout_ms)
 {
-	struct access a = { r, 0, 0, 0, timeout_ms };
+	struct access a = { r, NULL, 0, 0, 0, timeout_ms };
 	size_t i;
 	bool go;
 	int rc = begin_parts(&a, STREAM_PUT, KEDGE_HANDLE_WRITE, part, cnt, &go);
@@ -271,15 +327,15 @@ KEDGE_API int kedge_remote_put_parts(struct kedge_remote *r, const struct kedge_
 		return rc;
 	for (i = 0; i < cnt; i++)
 		if (part[i].len)
-			memcpy(r->at + part[i].offset, part[i].data, part[i].len);
-	gate_leave(r->gate);
+			memcpy(a.l->at + part[i].offset, part[i].data, part[i].len);
+	gate_leave(a.l->gate);
 	return 0;
 }
 
 KEDGE_API int kedge_remote_get_parts(struct kedge_remote *r, const struct kedge_remote_part *part,
 				     size_t cnt, int timeout_ms)
 {
-	struct access a = { r, 0, 0, 0, timeout_ms };
+	struct access a = { r, NULL, 0, 0, 0, timeout_ms };
 	size_t i;
 	bool go;
 	int rc = begin_parts(&a, STREAM_GET, KEDGE_HANDLE_READ, part, cnt, &go);
@@ -288,66 +344,80 @@ KEDGE_API int kedge_remote_get_parts(struct kedge_remote *r, const struct kedge_
 		return rc;
 	for (i = 0; i < cnt; i++)
 		if (part[i].len)
-			memcpy(part[i].data, r->at + part[i].offset, part[i].len);
-	gate_leave(r->gate);
+			memcpy(part[i].data, a.l->at + part[i].offset, part[i].len);
+	gate_leave(a.l->gate);
 	return 0;
 }
 
-/* The handle begins at a multiple of 8 of the region. */
-static int begin_atomic(struct access *a, uint32_t op, uint64_t value, uint64_t other,
-			uint64_t *old, bool *go)
-{
-	struct stream_req q = { .op = op, .offset = a->offset, .len = a->len, .value = value,
-				.other = other, .timeout_ms = a->timeout_ms };
-	int rc = check(a->r, KEDGE_HANDLE_ATOMIC);
+/* ---- numbers ---- */
+
+struct number {
+	uint32_t op;
+	uint64_t value;
+	uint64_t other;
 	uint64_t was;
+};
+
+static int number_by_owner(struct access *a, void *arg)
+{
+	struct number *n = arg;
+	const struct stream_req q = { .op = n->op, .offset = a->offset, .len = a->len,
+				      .value = n->value, .other = n->other,
+				      .timeout_ms = left_ms(a) };
+
+	return stream_access(a->l, &q, NULL, &n->was);
+}
+
+/* The handle begins at a multiple of 8 of the region. */
+static int begin_atomic(struct access *a, struct number *n, bool *go)
+{
+	int rc = check(a->r, KEDGE_HANDLE_ATOMIC);
 
 	*go = false;
 	if (!rc && a->offset % sizeof(uint64_t))
 		rc = kedge_reason(-EINVAL, "the offset is no multiple of 8");
-	if (!rc && a->r->stream) {
-		rc = stream_access(a->r, &q, NULL, &was);
-		if (!rc && old)
-			*old = was;
-		return rc;
-	}
-	if (!rc)
-		rc = begin(a);
-	*go = !rc;
-	return rc;
+	return rc ? rc : begin(a, number_by_owner, n, go);
+}
+
+/* Inside it is. */
+static uint64_t *number_at(const struct access *a)
+{
+	return (uint64_t *)(void *)(a->l->at + a->offset);
 }
 
 KEDGE_API int kedge_remote_fetch_add(struct kedge_remote *r, uint64_t offset, uint64_t add,
 				     uint64_t *old, int timeout_ms)
 {
-	struct access a = { r, offset, sizeof(uint64_t), 0, timeout_ms };
-	uint64_t was;
+	struct access a = { r, NULL, offset, sizeof(uint64_t), 0, timeout_ms };
+	struct number n = { .op = STREAM_ADD, .value = add };
 	bool go;
-	int rc = begin_atomic(&a, STREAM_ADD, add, 0, old, &go);
+	int rc = begin_atomic(&a, &n, &go);
 
-	if (!go)
-		return rc;
-	was = __atomic_fetch_add((uint64_t *)(void *)(r->at + offset), add, __ATOMIC_SEQ_CST);
-	gate_leave(r->gate);
-	if (old)
-		*old = was;
-	return 0;
+	if (go) {
+		n.was = __atomic_fetch_add(number_at(&a), add, __ATOMIC_SEQ_CST);
+		gate_leave(a.l->gate);
+	}
+	if (!rc && old)
+		*old = n.was;
+	return rc;
 }
 
 KEDGE_API int kedge_remote_compare_swap(struct kedge_remote *r, uint64_t offset,
 					uint64_t expected, uint64_t desired, uint64_t *old,
 					int timeout_ms)
 {
-	struct access a = { r, offset, sizeof(uint64_t), 0, timeout_ms };
+	struct access a = { r, NULL, offset, sizeof(uint64_t), 0, timeout_ms };
+	struct number n = { .op = STREAM_SWAP, .value = expected, .other = desired,
+			    .was = expected };
 	bool go;
-	int rc = begin_atomic(&a, STREAM_SWAP, expected, desired, old, &go);
+	int rc = begin_atomic(&a, &n, &go);
 
-	if (!go)
-		return rc;
-	__atomic_compare_exchange_n((uint64_t *)(void *)(r->at + offset), &expected, desired,
-				    false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
-	gate_leave(r->gate);
-	if (old)
-		*old = expected;
-	return 0;
+	if (go) {
+		__atomic_compare_exchange_n(number_at(&a), &n.was, desired, false,
+					    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+		gate_leave(a.l->gate);
+	}
+	if (!rc && old)
+		*old = n.was;
+	return rc;
 }

@@ -30,17 +30,20 @@ int remote_refused(int rc)
 			    "error %d", -rc);
 }
 
-int remote_over(const struct kedge_remote *r, int err)
+int remote_over(const struct link *l, int err)
 {
 	switch (err) {
+	case -REGION_MOVED:
+	case -REGION_BY_STREAM:
+		return REGION_MOVED;
 	case ECONNRESET:
 		return kedge_reason(-err, "the connection to the region's owner, process %d, was "
 				    "closed: it has ended, or this process has closed what it "
-				    "does not know", (int)r->owner);
+				    "does not know", (int)l->owner);
 	case ETIMEDOUT:
 		return kedge_reason(-ECONNRESET, "the region's owner, process %d, did not answer "
 				    "an access, so the connection was given up: open the handle "
-				    "again", (int)r->owner);
+				    "again", (int)l->owner);
 	case EKEYEXPIRED:
 		return kedge_reason(-err, "the handle's time is over: ask the owner for another");
 	case EKEYREVOKED:
@@ -50,14 +53,14 @@ int remote_over(const struct kedge_remote *r, int err)
 }
 
 /* An owner that has closed the region has said so before the connection ended. */
-int remote_ended(struct kedge_remote *r)
+int remote_ended(struct link *l)
 {
-	const int err = atomic_load_explicit(&r->ended, memory_order_relaxed);
+	const int err = atomic_load_explicit(&l->ended, memory_order_relaxed);
 
 	if (!err)
 		return 0;
-	return remote_over(r, r->gate && atomic_load(&r->gate->state) & GATE_ENDED
-			       ? (int)atomic_load(&r->gate->why) : err);
+	return remote_over(l, l->gate && atomic_load(&l->gate->state) & GATE_ENDED
+			       ? (int)atomic_load(&l->gate->why) : err);
 }
 
 int remote_beyond(uint64_t offset, uint64_t len, uint64_t has)

@@ -21,10 +21,10 @@
 
 #define NAP_NS 50000
 
-static int no_answer(const struct kedge_remote *r)
+static int no_answer(const struct link *l)
 {
 	return kedge_reason(-ETIMEDOUT, "the region was moved, and its owner, process %d, does not "
-			    "say where: is it stopped?", (int)r->owner);
+			    "say where: is it stopped?", (int)l->owner);
 }
 
 /* Milliseconds that are left, at least one look's. */
@@ -38,86 +38,86 @@ static int left_ms(uint64_t until)
 }
 
 /* The answer to the last question. */
-static int hear(struct kedge_remote *r, uint64_t until, struct reply *reply)
+static int hear(struct link *l, uint64_t until, struct reply *reply)
 {
-	struct pollfd p = { r->sock.fd, POLLIN, 0 };
+	struct pollfd p = { l->sock.fd, POLLIN, 0 };
 	int rc;
 
 	for (;;) {
 		if (poll(&p, 1, left_ms(until)) <= 0 && clock_ns() >= until)
-			return no_answer(r);
+			return no_answer(l);
 		if (!p.revents)
 			continue;
 		*reply = (struct reply){ .fd = { -1, -1 } };
-		rc = remote_receive(r->sock.fd, reply);
-		if (!rc && reply->a.seq == r->seq)
+		rc = remote_receive(l->sock.fd, reply);
+		if (!rc && reply->a.seq == l->seq)
 			return 0;
 		remote_close_fds(reply);
 		if (rc == -ECONNREFUSED)
 			return kedge_reason(-ECONNRESET, "the region's owner, process %d, has "
-					    "ended", (int)r->owner);
+					    "ended", (int)l->owner);
 		if (rc)
 			return rc;
 	}
 }
 
-static int replace(struct kedge_remote *r, struct reply *reply)
+static int replace(struct link *l, struct reply *reply)
 {
 	int rc;
 
-	clofork_close(&r->file);
+	clofork_close(&l->file);
 	rc = clofork_begin();
 	if (rc)
 		return kedge_reason(-ENOMEM, "no memory for a descriptor's entry");
-	rc = clofork_end(&r->file, fd_move_up(reply->fd[1]));
+	rc = clofork_end(&l->file, fd_move_up(reply->fd[1]));
 	reply->fd[1] = -1;
 	if (!rc)
-		rc = remote_map(r, &reply->a);
+		rc = remote_map(l, &reply->a);
 	if (rc)
 		return rc;
-	atomic_store(&r->sure, remote_size(r));
+	atomic_store(&l->sure, remote_size(l));
 	/* release: an access that finds it finds the mapping. */
-	atomic_store_explicit(&r->epoch, reply->a.epoch, memory_order_release);
+	atomic_store_explicit(&l->epoch, reply->a.epoch, memory_order_release);
 	return 0;
 }
 
-static int renew(struct kedge_remote *r, uint64_t until)
+static int renew(struct link *l, uint64_t until)
 {
 	struct reply reply = { .fd = { -1, -1 } };
 	int rc = 0;
 
-	if (atomic_load(&r->gate->epoch) == atomic_load(&r->epoch))
+	if (atomic_load(&l->gate->epoch) == atomic_load(&l->epoch))
 		return 0;
-	if (!fd_same(r->sock.fd, &r->sock.id))
+	if (!fd_same(l->sock.fd, &l->sock.id))
 		return kedge_reason(-ECONNRESET, "the program has closed the connection to the "
 				    "region's owner");
 	/* An access that does not wait finds the answer to the question of one before it. */
-	if (!r->asked) {
-		r->seq++;
-		rc = remote_ask(r);
-		r->asked = !rc;
+	if (!l->asked) {
+		l->seq++;
+		rc = remote_ask(l);
+		l->asked = !rc;
 	}
 	if (!rc)
-		rc = hear(r, until, &reply);
-	r->asked &= rc == -ETIMEDOUT;
+		rc = hear(l, until, &reply);
+	l->asked &= rc == -ETIMEDOUT;
 	if (!rc)
-		rc = reply.a.rc ? remote_refused(reply.a.rc) : replace(r, &reply);
+		rc = reply.a.rc ? remote_refused(reply.a.rc) : replace(l, &reply);
 	remote_close_fds(&reply);
 	return rc;
 }
 
-int remote_renew(struct kedge_remote *r, uint64_t until)
+int remote_renew(struct link *l, uint64_t until)
 {
 	const struct timespec nap = { 0, NAP_NS };
 	int rc;
 
 	NO_CANCEL();
-	while (atomic_exchange(&r->renewing, true)) {
+	while (atomic_exchange(&l->renewing, true)) {
 		if (clock_ns() >= until)
-			return no_answer(r);
+			return no_answer(l);
 		nanosleep(&nap, NULL);
 	}
-	rc = renew(r, until);
-	atomic_store(&r->renewing, false);
+	rc = renew(l, until);
+	atomic_store(&l->renewing, false);
 	return rc;
 }

@@ -11,7 +11,17 @@
 #include "region/gate.h"
 #include "region/wire.h"
 
+struct remote_stream;
+struct stream_req;
+
 /*
+ * How the region is reached now. A region that migrates ends a link, and another takes its place.
+ *
+ * @former:   the one before it
+ * @users:    threads that use its descriptors, or are about to; link_use()
+ * @retired:  another has taken its place, and its descriptors are closed once it has no user
+ * @closed:   that is done; guarded by @following
+ * @handle:   the remote's
  * @sock:     its end is the owner's
  * @file:     the region's memfd, to see how large that is
  * @stream:   the owner does accesses (stream.c): there is no gate and no mapping
@@ -19,19 +29,20 @@
  * @file_off: of that byte in the memfd
  * @sure:     bytes from there on that the memfd has: its owner cannot make it shorter
  * @looked:   when the connection was looked at last, of clock_coarse_ns()
- * @ended:    a positive errno: the owner has ended
- * @handle:   as it was opened
+ * @ended:    a positive errno: the owner has ended; or EREMCHG, and the region is at @to, which
+ *            was stored before (release)
  * @epoch:    which pages the mapping has
  * @renewing: a thread is about to replace it; guards @seq, the number of the last question, and
  *            @asked: there is no answer to that yet
  */
-struct remote_stream;
-struct stream_req;
-
-struct kedge_remote {
-	pid_t pid;
+struct link {
+	struct link *former;
+	_Atomic uint32_t users;
+	_Atomic bool retired;
+	bool closed;
 	pid_t owner;
 	uint32_t access;
+	const struct kedge_handle *handle;
 	struct clofork sock;
 	struct clofork file;
 	struct gate *gate;
@@ -44,11 +55,25 @@ struct kedge_remote {
 	_Atomic uint64_t sure;
 	_Atomic uint64_t looked;
 	_Atomic int ended;
-	struct kedge_handle handle;
+	struct owner_place to;
 	_Atomic uint32_t epoch;
 	_Atomic bool renewing;
 	uint32_t seq;
 	bool asked;
+};
+
+/*
+ * @words:     of the handle
+ * @where:     its owner is; guarded by @following, which a thread sets that looks for the region
+ *             where it is now
+ */
+struct kedge_remote {
+	pid_t pid;
+	struct kedge_handle handle;
+	struct handle_words words;
+	struct link *_Atomic link;
+	_Atomic bool following;
+	struct owner_place where;
 };
 
 struct reply {
@@ -56,46 +81,87 @@ struct reply {
 	int fd[2]; /* the gate's, and the region's */
 };
 
-/* ---- remote.c ---- */
+/*
+ * A thread adds itself to @users, then loads @retired; that which retires the link stores @retired,
+ * then loads @users; all four are seq_cst, so of two that meet one finds the other, as at a gate
+ * (region/gate.h). False: another link has taken its place.
+ */
+static inline bool link_use(struct link *l)
+{
+	atomic_fetch_add(&l->users, 1);
+	if (!atomic_load(&l->retired))
+		return true;
+	atomic_fetch_sub(&l->users, 1);
+	return false;
+}
+
+static inline void link_leave(struct link *l)
+{
+	atomic_fetch_sub_explicit(&l->users, 1, memory_order_release);
+}
+
+/* ---- link.c ---- */
+
+/* To the owner at @where: 0, or a negative errno with its reason; REGION_MOVED: @l->to says where
+ * else. @until: of clock_ns(), or UINT64_MAX. */
+int link_reach(struct link *l, const struct handle_words *w, const struct owner_place *where,
+	       uint64_t until);
+/* NULL: no memory. */
+struct link *link_make(const struct kedge_handle *h);
+/* Give up what it has, but the gate and itself, at which threads may still look. */
+void link_close(struct link *l);
+/* Free it, in a child that has inherited it as well. */
+void link_free(struct link *l, bool child);
 
 /* 0 or a negative errno, each with its reason. */
-int remote_ask(const struct kedge_remote *r);
+int remote_ask(const struct link *l);
 int remote_receive(int sock, struct reply *reply);
-/* Those that were not taken; then it has none. */
+/* Those that were not taken. */
 void remote_close_fds(struct reply *reply);
-/* Map the memfd @r->file, in the place of a former mapping if there is one. */
-int remote_map(struct kedge_remote *r, const struct region_answer *a);
+/* Map the memfd @l->file, in the place of a former mapping if there is one. */
+int remote_map(struct link *l, const struct region_answer *a);
 /* How much of the memfd there is, from the handle's first byte on. */
-uint64_t remote_size(const struct kedge_remote *r);
+uint64_t remote_size(const struct link *l);
+
+/* ---- follow.c ---- */
+
+/* A link to where the region is, from @r->where on, which is set: 0 or a negative errno with its
+ * reason. */
+int remote_find(struct kedge_remote *r, uint64_t until, struct link **out);
+/* @seen does not lead to the region any more: 0, and @r->link is another one, or a negative errno
+ * with its reason. It takes FOLLOW_MS, if @until is sooner. */
+int remote_follow(struct kedge_remote *r, struct link *seen, uint64_t until);
+/* An access, or a question, ended with @rc by @seen: true: it was not done, and there is another
+ * link now; or *rc is why there is none. */
+bool remote_again(struct kedge_remote *r, struct link *seen, uint64_t until, int *rc);
 
 /* ---- reason.c: negative errnos, each with its reason ---- */
 
 /* The owner's answer to a handle, or to an access, is @rc. */
 int remote_refused(int rc);
 /* There are no more accesses, as @err, positive, says. */
-int remote_over(const struct kedge_remote *r, int err);
+int remote_over(const struct link *l, int err);
 /* The same if the owner is not there any more, else 0. */
-int remote_ended(struct kedge_remote *r);
+int remote_ended(struct link *l);
 /* -EFAULT. */
 int remote_beyond(uint64_t offset, uint64_t len, uint64_t has);
 
 /* ---- stream.c ---- */
 
-/* 0 or a negative errno with its reason, and it has no stream then. */
-int stream_open(struct kedge_remote *r, const struct handle_words *w, const struct sockaddr *a,
+/* 0 or a negative errno with its reason, and it has no stream then; REGION_MOVED as above. */
+int stream_open(struct link *l, const struct handle_words *w, const struct sockaddr *a,
 		socklen_t len, uint64_t until);
-void stream_close(struct kedge_remote *r);
-/* Bytes that may be accessed: the owner is asked, a second at most. */
-uint64_t stream_has(struct kedge_remote *r);
+void stream_close(struct link *l);
+/* Bytes that may be accessed: the owner is asked, a second at most. 0, or REGION_MOVED. */
+int stream_has(struct link *l, uint64_t *has);
 /* Of @q the operation, range, time and numbers are set; @end: where the last of several ends, or 0.
- * @value: what was there, or NULL. */
-int stream_access(struct kedge_remote *r, const struct stream_req *q, void *data,
-		  uint64_t *value);
+ * @value: what was there, or NULL. REGION_MOVED: it was not done. */
+int stream_access(struct link *l, const struct stream_req *q, void *data, uint64_t *value);
 
 /* ---- renew.c ---- */
 
 /* The mapping has the pages that the gate says, up to @until (UINT64_MAX: no limit): 0, or
  * a negative errno with its reason. */
-int remote_renew(struct kedge_remote *r, uint64_t until);
+int remote_renew(struct link *l, uint64_t until);
 
 #endif /* REGION_STATE_H */

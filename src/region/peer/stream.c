@@ -47,9 +47,9 @@ struct remote_stream {
 	_Atomic uint64_t has; /* what the owner has said last */
 };
 
-static uint64_t has(struct kedge_remote *r)
+static uint64_t has(struct link *l)
 {
-	return atomic_load_explicit(&r->stream->has, memory_order_relaxed);
+	return atomic_load_explicit(&l->stream->has, memory_order_relaxed);
 }
 
 static uint64_t until_of(uint64_t begun, int timeout_ms, int more_ms)
@@ -71,15 +71,15 @@ static int slice_ms(uint64_t until)
 
 /* ---- bytes ---- */
 
-static int wait_for(const struct kedge_remote *r, short what, uint64_t until)
+static int wait_for(const struct link *l, short what, uint64_t until)
 {
-	struct pollfd p = { .fd = r->sock.fd, .events = what };
+	struct pollfd p = { .fd = l->sock.fd, .events = what };
 	int ms;
 
 	while ((ms = slice_ms(until)) >= 0) {
 		if (poll(&p, 1, ms) > 0)
 			return 0;
-		if (stream_host_is_gone(r->sock.fd))
+		if (stream_host_is_gone(l->sock.fd))
 			return -ECONNRESET;
 	}
 	return -ETIMEDOUT;
@@ -110,7 +110,7 @@ static int waiting(uint64_t until)
 
 /* All of two parts, of which the second may be empty: 0, or a negative errno. -ETIMEDOUT: not a
  * byte of it. */
-static int transfer(const struct kedge_remote *r, short what, void *head, size_t head_len,
+static int transfer(const struct link *l, short what, void *head, size_t head_len,
 		    void *data, size_t len, uint64_t until)
 {
 	struct iovec v[2] = { { head, head_len }, { data, len } };
@@ -120,8 +120,8 @@ static int transfer(const struct kedge_remote *r, short what, void *head, size_t
 	ssize_t n;
 
 	while (left) {
-		n = what == POLLIN ? recvmsg(r->sock.fd, &m, how)
-				   : sendmsg(r->sock.fd, &m, how | MSG_NOSIGNAL);
+		n = what == POLLIN ? recvmsg(l->sock.fd, &m, how)
+				   : sendmsg(l->sock.fd, &m, how | MSG_NOSIGNAL);
 		if (!n || (n < 0 && errno != EAGAIN && errno != EINTR))
 			return n && errno == EFAULT ? -EFAULT : -ECONNRESET;
 		if (n > 0) {
@@ -131,9 +131,9 @@ static int transfer(const struct kedge_remote *r, short what, void *head, size_t
 		}
 		/* A profiler's signals may come more often than a slice is over. */
 		if (errno == EINTR)
-			rc = stream_host_is_gone(r->sock.fd) ? -ECONNRESET : 0;
+			rc = stream_host_is_gone(l->sock.fd) ? -ECONNRESET : 0;
 		else
-			rc = wait_for(r, what, until);
+			rc = wait_for(l, what, until);
 		if (rc)
 			return left < head_len + len ? -ECONNRESET : rc;
 		how = waiting(until);
@@ -172,7 +172,7 @@ static void set_slices(int fd)
 	fcntl(fd, F_SETFL, 0);
 }
 
-static int connect_to(struct kedge_remote *r, const struct sockaddr *a, socklen_t a_len,
+static int connect_to(struct link *l, const struct sockaddr *a, socklen_t a_len,
 		      uint64_t until)
 {
 	const struct timespec nap = { 0, NAP_NS };
@@ -180,46 +180,50 @@ static int connect_to(struct kedge_remote *r, const struct sockaddr *a, socklen_
 	int err, rc = clofork_begin();
 
 	if (!rc)
-		rc = clofork_end(&r->sock, socket(a->sa_family, SOCK_STREAM | SOCK_CLOEXEC |
+		rc = clofork_end(&l->sock, socket(a->sa_family, SOCK_STREAM | SOCK_CLOEXEC |
 						  SOCK_NONBLOCK, 0));
 	if (rc)
 		return rc;
-	stream_prepare(r->sock.fd);
+	stream_prepare(l->sock.fd);
 	/* A local socket says EAGAIN as long as too many ask. */
-	while (connect(r->sock.fd, a, a_len)) {
+	while (connect(l->sock.fd, a, a_len)) {
 		if (errno == EINPROGRESS)
 			break;
 		if ((errno != EINTR && errno != EAGAIN) || clock_ns() >= until)
 			return no_connection(errno);
 		nanosleep(&nap, NULL);
 	}
-	rc = wait_for(r, POLLOUT, until);
+	rc = wait_for(l, POLLOUT, until);
 	if (rc)
 		return no_connection(-rc);
-	set_slices(r->sock.fd);
-	if (getsockopt(r->sock.fd, SOL_SOCKET, SO_ERROR, &err, &len))
+	set_slices(l->sock.fd);
+	if (getsockopt(l->sock.fd, SOL_SOCKET, SO_ERROR, &err, &len))
 		return no_connection(errno);
 	return err ? no_connection(err) : 0;
 }
 
-static int check_welcome(struct kedge_remote *r, const struct handle_words *w,
+static int check_welcome(struct link *l, const struct handle_words *w,
 			 const struct stream_hello *h, const struct stream_ask *q,
 			 const struct stream_welcome *got)
 {
+	const int32_t said = (int32_t)le32toh((uint32_t)got->rc);
 	unsigned char tag[TAG_LEN];
 
 	if (le32toh(got->magic) != STREAM_MAGIC)
 		return kedge_reason(-EPROTO, "the region's owner is of another version of kedge");
-	if (got->rc)
-		return remote_refused((int32_t)le32toh((uint32_t)got->rc));
+	if (said && said != REGION_MOVED)
+		return remote_refused(said);
 	stream_welcome_tag(w->key, h, q, got, tag);
 	if (sodium_memcmp(tag, got->tag, sizeof(tag)) != 0)
 		return kedge_reason(-EPROTO, "who answers has not the handle's key: it is not the "
 				    "region's owner");
-	r->access = le32toh(got->access);
-	r->owner = (pid_t)le32toh(got->pid);
-	r->max_len = le64toh(got->max_len);
-	atomic_store(&r->stream->has, le64toh(got->len));
+	l->to = got->to;
+	if (said)
+		return said;
+	l->access = le32toh(got->access);
+	l->owner = (pid_t)le32toh(got->pid);
+	l->max_len = le64toh(got->max_len);
+	atomic_store(&l->stream->has, le64toh(got->len));
 	return 0;
 }
 
@@ -231,15 +235,16 @@ static uint32_t refusal(const struct stream_hello *h)
 	return rc;
 }
 
-static int greet(struct kedge_remote *r, const struct handle_words *w, uint64_t until)
+static int greet(struct link *l, const struct handle_words *w, uint64_t until)
 {
 	struct stream_hello h;
 	struct stream_ask q = { .magic = htole32(STREAM_MAGIC),
 				.version = htole32(STREAM_VERSION),
 				.slot = htole32(w->slot),
-				.generation = htole32(w->generation) };
+				.generation = htole32(w->generation),
+				.name = w->name };
 	struct stream_welcome got;
-	int rc = transfer(r, POLLIN, &h, sizeof(h), NULL, 0, until);
+	int rc = transfer(l, POLLIN, &h, sizeof(h), NULL, 0, until);
 
 	if (!rc && le32toh(h.magic) == STREAM_MAGIC && !h.version)
 		return remote_refused((int32_t)le32toh(refusal(&h)));
@@ -248,29 +253,29 @@ static int greet(struct kedge_remote *r, const struct handle_words *w, uint64_t 
 	if (!rc) {
 		randombytes_buf(q.nonce, sizeof(q.nonce));
 		stream_ask_tag(w->key, &h, &q, q.tag);
-		rc = transfer(r, POLLOUT, &q, sizeof(q), NULL, 0, until);
+		rc = transfer(l, POLLOUT, &q, sizeof(q), NULL, 0, until);
 	}
 	if (!rc)
-		rc = transfer(r, POLLIN, &got, sizeof(got), NULL, 0, until);
-	return rc ? no_connection(-rc) : check_welcome(r, w, &h, &q, &got);
+		rc = transfer(l, POLLIN, &got, sizeof(got), NULL, 0, until);
+	return rc ? no_connection(-rc) : check_welcome(l, w, &h, &q, &got);
 }
 
 /* An owner that is flooded turns the oldest away that it has not heard yet, without a word: it
  * is asked again, as long as it listens. */
-static int connect_and_greet(struct kedge_remote *r, const struct handle_words *w,
+static int connect_and_greet(struct link *l, const struct handle_words *w,
 			     const struct sockaddr *a, socklen_t len, uint64_t until)
 {
 	const struct timespec nap = { 0, NAP_NS };
 	int rc;
 
 	for (;;) {
-		rc = connect_to(r, a, len, until);
+		rc = connect_to(l, a, len, until);
 		if (rc)
 			return rc;
-		rc = greet(r, w, until);
+		rc = greet(l, w, until);
 		if (rc != -ECONNREFUSED)
 			return rc;
-		clofork_close(&r->sock);
+		clofork_close(&l->sock);
 		if (clock_ns() >= until)
 			return no_connection(ETIMEDOUT);
 		nanosleep(&nap, NULL);
@@ -288,38 +293,38 @@ static void init_turn(struct remote_stream *s)
 	pthread_mutex_init(&s->lock, NULL);
 }
 
-int stream_open(struct kedge_remote *r, const struct handle_words *w, const struct sockaddr *a,
+int stream_open(struct link *l, const struct handle_words *w, const struct sockaddr *a,
 		socklen_t len, uint64_t until)
 {
 	int rc;
 
-	r->stream = calloc(1, sizeof(*r->stream));
-	if (!r->stream)
+	l->stream = calloc(1, sizeof(*l->stream));
+	if (!l->stream)
 		return kedge_reason(-ENOMEM, "no memory for a remote region");
-	init_turn(r->stream);
-	rc = connect_and_greet(r, w, a, len, until);
+	init_turn(l->stream);
+	rc = connect_and_greet(l, w, a, len, until);
 	if (rc) {
-		clofork_close(&r->sock);
-		stream_close(r);
+		clofork_close(&l->sock);
+		stream_close(l);
 	}
 	return rc;
 }
 
-void stream_close(struct kedge_remote *r)
+void stream_close(struct link *l)
 {
-	if (r->stream) {
-		pthread_cond_destroy(&r->stream->turn);
-		pthread_mutex_destroy(&r->stream->lock);
+	if (l->stream) {
+		pthread_cond_destroy(&l->stream->turn);
+		pthread_mutex_destroy(&l->stream->lock);
 	}
-	free(r->stream);
-	r->stream = NULL;
+	free(l->stream);
+	l->stream = NULL;
 }
 
 /* ---- accesses ---- */
 
 /* @deadline: the owner's; @until: with the grace. @sent, @got: bytes of the whole. */
 struct job {
-	struct kedge_remote *r;
+	struct link *l;
 	const struct stream_req *what;
 	char *data;
 	uint64_t deadline;
@@ -351,7 +356,7 @@ static int send_piece(struct job *j)
 	struct stream_req q = *j->what;
 	char *data = q.op == STREAM_PUT ? j->data + j->sent : NULL;
 
-	q.seq = ++j->r->stream->seq;
+	q.seq = ++j->l->stream->seq;
 	q.first = j->first_seq;
 	q.timeout_ms = left_ms(j->deadline);
 	q.offset += j->sent;
@@ -360,24 +365,38 @@ static int send_piece(struct job *j)
 		q.end = j->what->offset + j->what->len;
 	j->sent += len;
 	stream_req_swap(&q);
-	return transfer(j->r, POLLOUT, &q, sizeof(q), data, data ? len : 0, j->until);
+	return transfer(j->l, POLLOUT, &q, sizeof(q), data, data ? len : 0, j->until);
 }
 
 static int hear(struct job *j, struct stream_reply *a)
 {
-	int rc = transfer(j->r, POLLIN, a, sizeof(*a), NULL, 0, j->until);
+	int rc = transfer(j->l, POLLIN, a, sizeof(*a), NULL, 0, j->until);
 
 	if (!rc)
 		stream_reply_swap(a);
 	return rc;
 }
 
-/* *@said: what the owner says of it. */
+/* The region is not this owner's any more. */
+static int hear_place(struct job *j, const struct stream_reply *a)
+{
+	struct owner_place to;
+	int rc = a->len == sizeof(to) ? 0 : -EPROTO;
+
+	if (!rc)
+		rc = transfer(j->l, POLLIN, &to, sizeof(to), NULL, 0, j->until);
+	if (rc)
+		return rc;
+	j->l->to = to;
+	return REGION_MOVED;
+}
+
+/* *@said: what the owner says of it. REGION_MOVED: this one and those behind it are not done. */
 static int hear_reply(struct job *j, int *said)
 {
 	const bool get = j->what->op == STREAM_GET;
 	const uint64_t len = piece(j, j->got);
-	struct remote_stream *s = j->r->stream;
+	struct remote_stream *s = j->l->stream;
 	struct stream_reply a;
 	int rc = hear(j, &a);
 
@@ -390,12 +409,14 @@ static int hear_reply(struct job *j, int *said)
 		return rc;
 	if (!a.seq && a.rc == -EKEYREVOKED)
 		return a.rc;
+	if (a.rc == REGION_MOVED)
+		return hear_place(j, &a);
 	if (a.seq != j->first_seq + j->got / PIECE_LEN || a.rc > 0 ||
 	    a.len != (get && !a.rc ? len : 0))
 		return -EPROTO;
-	atomic_store_explicit(&j->r->stream->has, a.has, memory_order_relaxed);
+	atomic_store_explicit(&j->l->stream->has, a.has, memory_order_relaxed);
 	if (a.len)
-		rc = transfer(j->r, POLLIN, j->data + j->got, len, NULL, 0, j->until);
+		rc = transfer(j->l, POLLIN, j->data + j->got, len, NULL, 0, j->until);
 	*said = a.rc;
 	j->value = a.value;
 	j->got += len;
@@ -405,10 +426,12 @@ static int hear_reply(struct job *j, int *said)
 /* Nothing more can be said to the owner; but it may have said why, before. */
 static int hear_last(struct job *j, int rc)
 {
-	int unused;
+	int unused, last = 0;
 
 	j->until = 0;
-	return hear_reply(j, &unused) == -EKEYREVOKED ? -EKEYREVOKED : rc;
+	while (!last && j->got < j->sent)
+		last = hear_reply(j, &unused);
+	return last == -EKEYREVOKED || last == REGION_MOVED ? last : rc;
 }
 
 /* Every request is answered before the next access begins, whatever became of it. */
@@ -416,7 +439,7 @@ static int do_job(struct job *j, int *said)
 {
 	int rc = 0, one;
 
-	j->first_seq = j->r->stream->seq + 1;
+	j->first_seq = j->l->stream->seq + 1;
 	rc = send_piece(j);
 	j->asked = !rc;
 	do {
@@ -430,14 +453,14 @@ static int do_job(struct job *j, int *said)
 	return rc;
 }
 
-static int give_up(struct kedge_remote *r, int rc)
+static int give_up(struct link *l, int rc)
 {
-	atomic_store(&r->ended, -rc);
-	shutdown(r->sock.fd, SHUT_RDWR);
-	if (rc == -EKEYREVOKED)
-		return remote_over(r, EKEYREVOKED);
+	atomic_store(&l->ended, -rc);
+	shutdown(l->sock.fd, SHUT_RDWR);
+	if (rc == -EKEYREVOKED || rc == REGION_MOVED)
+		return remote_over(l, -rc);
 	if (rc == -EFAULT) {
-		atomic_store(&r->ended, ECONNRESET);
+		atomic_store(&l->ended, ECONNRESET);
 		return kedge_reason(-ECONNRESET, "the data is not all in memory of this process, "
 				    "and the connection is given up");
 	}
@@ -459,7 +482,7 @@ static int said_no(const struct job *j, int said)
 	case 0:
 		return 0;
 	case -EFAULT:
-		return remote_beyond(q->offset, q->len, has(j->r));
+		return remote_beyond(q->offset, q->len, has(j->l));
 	case -ETIMEDOUT:
 		return kedge_reason(said, "the owner has suspended the region for that time");
 	case -EACCES:
@@ -493,46 +516,58 @@ static void end_turn(struct remote_stream *s)
 	pthread_mutex_unlock(&s->lock);
 }
 
-int stream_access(struct kedge_remote *r, const struct stream_req *q, void *data,
-		  uint64_t *value)
+static int access_in_turn(struct job *j, bool asks)
+{
+	struct link *l = j->l;
+	int none = 0, said = 0, rc;
+
+	if (!fd_same(l->sock.fd, &l->sock.id))
+		atomic_compare_exchange_strong(&l->ended, &none, ECONNRESET);
+	rc = remote_ended(l);
+	if (rc)
+		return rc;
+	rc = do_job(j, &said);
+	if (rc != -ETIMEDOUT || !asks)
+		return rc ? give_up(l, rc) : said_no(j, said);
+	/* It was asked, and answers later; or it was not. */
+	l->stream->owed += j->asked;
+	return rc;
+}
+
+int stream_access(struct link *l, const struct stream_req *q, void *data, uint64_t *value)
 {
 	const bool asks = q->op == STREAM_QUERY;
 	const uint64_t now = clock_ns();
-	struct job j = { .r = r, .what = q, .data = data,
+	struct job j = { .l = l, .what = q, .data = data,
 			 .deadline = until_of(now, q->timeout_ms, 0),
 			 .until = until_of(now, q->timeout_ms, asks ? ASK_MS : GRACE_MS) };
-	int said = 0, rc;
+	int rc;
 
 	NO_CANCEL();
-	if (q->offset > r->max_len || q->len > r->max_len - q->offset || q->end > r->max_len)
-		return remote_beyond(q->offset, q->len, has(r));
-	rc = take_turn(r->stream, j.deadline > now + TURN_MS * UINT64_C(1000000)
+	if (q->offset > l->max_len || q->len > l->max_len - q->offset || q->end > l->max_len)
+		return remote_beyond(q->offset, q->len, has(l));
+	if (!link_use(l))
+		return REGION_MOVED;
+	rc = take_turn(l->stream, j.deadline > now + TURN_MS * UINT64_C(1000000)
 					  ? j.deadline : now + TURN_MS * UINT64_C(1000000));
-	if (rc)
-		return rc;
-	if (!fd_same(r->sock.fd, &r->sock.id))
-		atomic_store(&r->ended, ECONNRESET);
-	rc = remote_ended(r);
 	if (!rc) {
-		rc = do_job(&j, &said);
-		/* It was asked, and answers later; or it was not. */
-		if (rc == -ETIMEDOUT && asks)
-			r->stream->owed += j.asked;
-		else
-			rc = rc ? give_up(r, rc) : said_no(&j, said);
+		rc = access_in_turn(&j, asks);
+		end_turn(l->stream);
 	}
-	end_turn(r->stream);
+	link_leave(l);
 	if (value)
 		*value = j.value;
 	return rc;
 }
 
 /* An owner that does not answer has what it had. */
-uint64_t stream_has(struct kedge_remote *r)
+int stream_has(struct link *l, uint64_t *len)
 {
 	const struct stream_req q = { .op = STREAM_QUERY };
+	int rc = remote_ended(l);
 
-	if (!remote_ended(r))
-		stream_access(r, &q, NULL, NULL);
-	return has(r);
+	if (!rc)
+		rc = stream_access(l, &q, NULL, NULL);
+	*len = has(l);
+	return rc == REGION_MOVED ? rc : 0;
 }

@@ -2,6 +2,9 @@
 /* Handles of regions and suspensions, as the program has them. */
 #include <inttypes.h>
 #include <string.h>
+#include <time.h>
+
+#include <sodium.h>
 
 #include "base/base.h"
 #include "base/process/cancel.h"
@@ -11,6 +14,7 @@
 #define FLAGS	KEDGE_HANDLE_SERVED
 #define ALL	(KEDGE_HANDLE_READ | KEDGE_HANDLE_WRITE | KEDGE_HANDLE_ATOMIC)
 #define MOST_MS (UINT64_MAX / 4000000u)
+#define NAP_NS	1000000
 
 static int check_part(const struct kedge_region *r, const struct kedge_handle_opts *o)
 {
@@ -36,6 +40,30 @@ static void fill(struct slot *s, const struct kedge_handle_opts *o)
 			     ? clock_ns() + o->expires_ms * 1000000u : 0;
 }
 
+/* With shares_lock, once its handles are not on their way to another owner: or -EREMCHG, and they
+ * are there. */
+static int lock_settled(struct kedge_region *r)
+{
+	const struct timespec nap = { 0, NAP_NS };
+	bool doubt;
+
+	for (;;) {
+		sig_lock(&shares_lock);
+		if (r->stage < REGION_LEAVING)
+			return 0;
+		doubt = r->stage == REGION_LEAVING;
+		sig_unlock(&shares_lock);
+		if (!doubt)
+			return region_refused(-EREMCHG);
+		sig_lock(&r->lock);
+		doubt = r->refuses == -EINPROGRESS;
+		sig_unlock(&r->lock);
+		if (doubt)
+			return region_refused(-EINPROGRESS);
+		nanosleep(&nap, NULL);
+	}
+}
+
 static int advertise(struct kedge_region *r, const struct kedge_handle_opts *o,
 		     struct kedge_handle *out)
 {
@@ -49,9 +77,14 @@ static int advertise(struct kedge_region *r, const struct kedge_handle_opts *o,
 		rc = place_use(o->node, o->service, &w);
 	if (rc)
 		return rc;
-	sig_lock(&shares_lock);
+	rc = lock_settled(r);
+	if (rc)
+		return rc;
+	if (!r->id)
+		randombytes_buf(&r->id, sizeof(r->id));
 	s = slot_make(r, &rc);
 	if (s) {
+		w.region = r->id;
 		fill(s, o);
 		w.slot = s->index;
 		w.generation = s->generation;
@@ -93,9 +126,10 @@ static int revoke_handle(struct kedge_region *r, const struct handle_words *w)
 {
 	struct slot *s;
 	pid_t pid = 0;
-	int rc;
+	int rc = lock_settled(r);
 
-	sig_lock(&shares_lock);
+	if (rc)
+		return rc;
 	s = slot_of(r, w);
 	if (s) {
 		/* It opens no more from now on, and is not free yet. */

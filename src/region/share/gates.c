@@ -110,6 +110,20 @@ static void close_all(struct kedge_region *r, bool closed)
 	}
 }
 
+void gates_turn_out(struct kedge_region *r, int why, const struct owner_place *to)
+{
+	struct list *l, *tmp;
+	struct gate *g;
+
+	list_for_each_safe(l, tmp, &r->conns) {
+		g = list_entry(l, struct conn, of_region)->gate;
+		if (g && to)
+			g->to = *to;
+		if (g)
+			end_gate(g, why);
+	}
+}
+
 void gates_moved(struct kedge_region *r)
 {
 	struct list *l, *tmp;

@@ -144,7 +144,7 @@ int give_answer(struct conn *c, const struct region_ask *ask)
 		rc = give_again(c, ask->seq);
 	} else {
 		rc = slot_find(&w, &s);
-		if (!rc && s->served)
+		if (rc == REGION_MOVED || (!rc && (s->served || s->region->stage != REGION_HERE)))
 			rc = REGION_BY_STREAM;
 		if (!rc)
 			rc = let_in(c, s, ask->seq);

@@ -50,7 +50,7 @@ static struct service service;
 /* The thread's; set before it starts. */
 static pthread_t thread;
 static uint64_t name;
-static int epoll, stop, spare;
+static int epoll, stop, nudge, spare;
 static struct conn *asking[ASKING];
 static unsigned int asking_next, asking_max;
 static unsigned int lingering; /* of those, that may be inside without a connection */
@@ -171,14 +171,26 @@ static void watch_stream(struct conn *c)
 	syscall(SYS_epoll_ctl, epoll, EPOLL_CTL_MOD, c->fd, &ev);
 }
 
+/* An owner that brings a region: another thread goes on with it. */
+static void hand_over(struct conn *c)
+{
+	syscall(SYS_epoll_ctl, epoll, EPOLL_CTL_DEL, c->fd, NULL);
+	stream_hand_over(c);
+	c->fd = -1;
+}
+
 static void go_on(struct conn *c)
 {
 	const bool waited = stream_waits(c);
-	const int rc = stream_go_on(c);
+	int rc = stream_go_on(c);
 
 	waiting += (unsigned int)stream_waits(c) - waited;
 	if (stream_is_known(c))
 		forget_asking(c);
+	if (!rc && stream_is_arrival(c)) {
+		hand_over(c);
+		rc = -ECONNRESET;
+	}
 	if (rc)
 		end_conn(c);
 	else
@@ -222,6 +234,27 @@ static void look_after_waiting(void)
 	}
 }
 
+/* Those that are idle hear where their region has migrated to, even if this process ends next. */
+static void look_after_moved(void)
+{
+	struct list *l, *tmp;
+	struct conn *c;
+	uint64_t cnt;
+	bool tell;
+
+	syscall(SYS_read, nudge, &cnt, sizeof(cnt));
+	list_for_each_safe(l, tmp, &conns) {
+		c = list_entry(l, struct conn, of_all);
+		sig_lock_blocked(&shares_lock);
+		tell = c->moved && !c->told && c->stream;
+		sig_unlock_blocked(&shares_lock);
+		if (tell) {
+			stream_say_moved(c);
+			watch_stream(c);
+		}
+	}
+}
+
 /* ---- those that come ---- */
 
 static bool is_foreign(int fd, pid_t *pid)
@@ -251,7 +284,7 @@ static int prepare(struct conn *c, bool stream)
 	return !rc && WATCH(c->fd, &ev) ? -errno : rc;
 }
 
-static void add(int fd, bool stream)
+static void add(int fd, bool stream, bool local)
 {
 	struct conn *c = calloc(1, sizeof(*c));
 	struct conn **place = &asking[asking_next++ % asking_max];
@@ -260,6 +293,7 @@ static void add(int fd, bool stream)
 	if (c) {
 		c->fd = fd;
 		c->gate_fd = -1;
+		c->local = local;
 		rc = prepare(c, stream);
 	}
 	if (rc) {
@@ -325,7 +359,7 @@ static void come(const struct listener *to)
 	const int fd = (int)syscall(SYS_accept4, at, NULL, NULL, SOCK_CLOEXEC);
 
 	if (fd >= 0)
-		add(fd, to->stream);
+		add(fd, to->stream, !to->port);
 	else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED && !make_room())
 		turn_away(to, errno);
 }
@@ -363,7 +397,9 @@ static void *run(void *unused)
 		n = syscall(SYS_epoll_pwait, epoll, &ev, 1, tick_ms(), NULL, 0);
 		if (n == 1 && ev.data.ptr == &stop)
 			break;
-		if (n == 1)
+		if (n == 1 && ev.data.ptr == &nudge)
+			look_after_moved();
+		else if (n == 1)
 			handle(ev.data.ptr, ev.events);
 		if (lingering)
 			look_after_lingering();
@@ -384,7 +420,7 @@ static int watch(int fd, void *what)
 
 static void close_all(void)
 {
-	const int fd[] = { epoll, stop, spare };
+	const int fd[] = { epoll, stop, nudge, spare };
 	struct list *l, *tmp;
 	struct conn *c;
 	unsigned int i;
@@ -399,7 +435,7 @@ static void close_all(void)
 	for (i = 0; i < sizeof(fd) / sizeof(*fd); i++)
 		if (fd[i] >= 0)
 			CLOSE(fd[i]);
-	epoll = stop = spare = -1;
+	epoll = stop = nudge = spare = -1;
 }
 
 static int open_all(void)
@@ -408,13 +444,16 @@ static int open_all(void)
 
 	epoll = (int)syscall(SYS_epoll_create1, EPOLL_CLOEXEC);
 	stop = (int)syscall(SYS_eventfd2, 0, EFD_CLOEXEC);
+	nudge = (int)syscall(SYS_eventfd2, 0, EFD_CLOEXEC);
 	spare = (int)syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDONLY | O_CLOEXEC);
-	if (epoll < 0 || stop < 0 || spare < 0)
+	if (epoll < 0 || stop < 0 || nudge < 0 || spare < 0)
 		rc = -errno;
 	if (!rc)
 		rc = listen_begin(epoll, &name);
 	if (!rc)
 		rc = watch(stop, &stop);
+	if (!rc)
+		rc = watch(nudge, &nudge);
 	return rc;
 }
 
@@ -515,6 +554,16 @@ int serve_call(int (*fn)(void *arg), void *arg)
 		rc = keeper_call(fn, arg);
 	sig_unlock(&serve_lock);
 	return rc;
+}
+
+void serve_nudge(void)
+{
+	const uint64_t one = 1;
+
+	sig_lock(&serve_lock);
+	if (runs)
+		syscall(SYS_write, nudge, &one, sizeof(one));
+	sig_unlock(&serve_lock);
 }
 
 /* A child has neither the parent's gates nor its descriptors. */

@@ -70,6 +70,8 @@ static int check(const struct conn *c, const struct stream_req *q, uint64_t *has
 	const struct slot *s = c->slot;
 	int rc = s ? slot_state(s) : -EKEYREVOKED;
 
+	if (c->moved)
+		return REGION_MOVED;
 	if (rc)
 		return rc;
 	*has = part_of(s, s->region->open_len);
@@ -77,7 +79,7 @@ static int check(const struct conn *c, const struct stream_req *q, uint64_t *has
 		return -EACCES;
 	if (q->op == STREAM_QUERY)
 		return 0;
-	if (s->region->suspended)
+	if (s->region->suspended || s->region->stage == REGION_LEAVING)
 		return -EAGAIN;
 	return check_range(q, *has);
 }
@@ -104,6 +106,15 @@ static void access_it(char *at, const struct stream_req *q, void *data, struct s
 	}
 }
 
+/* With shares_lock, as the bits are taken: so the bytes are there before they are read again. */
+static void note(struct kedge_region *r, uint64_t from, uint64_t len)
+{
+	uint64_t page = from / kedge__page_size();
+
+	for (; len && page <= (from + len - 1) / kedge__page_size(); page++)
+		r->dirty[page / 64] |= UINT64_C(1) << page % 64;
+}
+
 int served_do(struct conn *c, const struct stream_req *q, void *data, struct stream_reply *a)
 {
 	int rc;
@@ -115,6 +126,8 @@ int served_do(struct conn *c, const struct stream_req *q, void *data, struct str
 		rc = look_at(c->region);
 	if (!rc)
 		access_it(c->region->view + c->slot->offset + q->offset, q, data, a);
+	if (!rc && c->region->dirty && q->op != STREAM_GET)
+		note(c->region, c->slot->offset + q->offset, q->len);
 	sig_unlock_blocked(&shares_lock);
 	a->rc = rc;
 	return rc;

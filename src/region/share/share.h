@@ -11,10 +11,27 @@
 #include "region/internal.h"
 #include "region/wire.h"
 
-/* A handle's place in the table, and what it gives. Free if @region is NULL. */
+/*
+ * Handles of a region that has migrated to @to: peers are told so until then, of clock_ns().
+ */
+struct departure {
+	struct list of_all;
+	struct list slots;
+	struct owner_place to;
+	uint64_t until;
+};
+
+/*
+ * A handle's place in the table, and what it gives. Free if @region and @left are NULL.
+ * @alias: it was made by another process; NULL: by this one
+ * @left:  its region has
+ */
+struct alias;
 struct slot {
 	struct kedge_region *region;
-	struct list node; /* of the region's */
+	struct departure *left;
+	struct alias *alias;
+	struct list node; /* of the region's, or the departure's */
 	struct list conns;
 	uint32_t index;
 	uint32_t generation;
@@ -35,6 +52,8 @@ struct slot {
  * @lingers: its connection has ended while it was inside. That is the end of its process, or
  *           the program has closed the socket: it is inside until it comes out, or until
  *           its memory is gone. There is no @gate then, but its file.
+ * @local:   it is on this host
+ * @to:      where the region is that has migrated, if @moved; @told: it knows
  * @stream:  one for which accesses are done here (streams.c); without a gate.
  */
 struct conn {
@@ -47,6 +66,10 @@ struct conn {
 	struct stream *stream;
 	uint32_t wants; /* what its connection is watched for */
 	bool lingers;
+	bool local;
+	bool moved;
+	bool told;
+	struct owner_place to;
 	int gate_fd; /* in the keeper's table, as is: */
 	int fd;
 	pid_t pid;
@@ -63,18 +86,53 @@ extern struct sig_lock shares_lock;
 struct slot *slot_make(struct kedge_region *r, int *rc);
 /* It is ended for good. */
 void slot_free(struct slot *s);
-/* What a handle of this process is of: 0 or -EKEYEXPIRED; or -EKEYREJECTED, or
+/* What a handle of this process is of: 0, -EKEYEXPIRED or REGION_MOVED; or -EKEYREJECTED, or
  * -EKEYREVOKED. */
 int slot_find(const struct handle_words *w, struct slot **out);
 void slots_forget(void);
 
 /* The one of that number, whatever key is shown: 0 or -EKEYREJECTED; or -EKEYREVOKED, and another
  * may be there now. */
-int slot_look(uint32_t index, uint32_t generation, struct slot **out);
-/* 0, -EKEYREVOKED or -EKEYEXPIRED. */
+int slot_look(uint64_t name, uint32_t index, uint32_t generation, struct slot **out);
+/* 0, -EKEYREVOKED, -EKEYEXPIRED or REGION_MOVED. */
 int slot_state(const struct slot *s);
 /* Of a region's @len bytes, what the handle gives. */
 uint64_t part_of(const struct slot *s, uint64_t len);
+
+/* ---- alias.c: with shares_lock ---- */
+
+/* The handle that another process made as @slot and @generation of @name is to be @s here: 0 or
+ * -ENOMEM. */
+int alias_make(uint64_t name, uint32_t slot, uint32_t generation, struct slot *s);
+/* It is found by that from now on, unless there is another one. */
+void alias_insert(struct slot *s);
+/* Or NULL. */
+struct slot *alias_find(uint64_t name, uint32_t slot, uint32_t generation);
+void alias_remove(struct slot *s);
+/* How a handle's slot is named: by what made it. */
+void alias_words(const struct slot *s, uint64_t own, struct handle_words *w);
+void aliases_forget(void);
+
+/* ---- depart.c: a region on its way to another owner; gates.h's locks ---- */
+
+/* Its peers that have the memory have it done here from now on: 0, or -ETIMEDOUT with the pid of
+ * one that has an access under way, or -ENOMEM, and all is as it was. */
+int depart_begin(struct kedge_region *r, int timeout_ms, pid_t *pid);
+/* Accesses are over, and wait from now on. */
+void depart_stop(struct kedge_region *r);
+/* The region stays here after all. */
+void depart_end(struct kedge_region *r);
+/* It is at @to, as its peers are told; others by @d, zeroed but for @d->until. */
+void depart_to(struct kedge_region *r, const struct owner_place *to, struct departure *d);
+/* With shares_lock. A region has come, with its handles in @r->slots, and this process is its owner
+ * from now on. */
+void arrive(struct kedge_region *r);
+/* The thread that answers is there, even without a region, as long as there is a departure. */
+int departures_hold(void);
+/* Those of which no peer is told any more; without a lock. */
+void departures_expire(void);
+/* In a child. */
+void departures_forget(void);
 
 /* ---- gates.c ---- */
 
@@ -101,12 +159,51 @@ void gates_set_len(struct kedge_region *r, uint64_t len);
 int gates_wait(struct kedge_region *r, struct slot *s, int timeout_ms, pid_t *pid);
 /* Suspend: 0, or -ETIMEDOUT and it is not; @timeout_ms -1: no limit. */
 int gates_close(struct kedge_region *r, int timeout_ms, pid_t *pid);
+/* With shares_lock. The peers that have the memory are told why they have not any more. */
+void gates_turn_out(struct kedge_region *r, int why, const struct owner_place *to);
 /* Resume: false: it was not suspended. */
 bool gates_open(struct kedge_region *r);
 /* The region has no handle and no peer from now on. */
 void shares_close(struct kedge_region *r);
 /* In a child. */
 void gates_forget(void);
+
+/* ---- invite.c: regions that come from another owner ---- */
+
+#define SEAL_LEN 32
+
+enum invite_state { INVITE_OPEN, INVITE_WHOLE, INVITE_OWNER };
+
+/*
+ * @number:  of the process's
+ * @state:   whether a copy is whole here, or this process its region's owner; of migration @id
+ * @fd:      of an owner that has come, or -1; in the keeper's table; @seal is the connection's key
+ * @arrived: how many have
+ */
+struct invite {
+	struct list of_all;
+	uint32_t number;
+	unsigned char key[KEY_LEN];
+	enum invite_state state;
+	uint64_t id;
+	int fd;
+	bool tcp;
+	unsigned char seal[SEAL_LEN];
+	_Atomic uint32_t arrived; /* to wait for one is to sleep on it, by futex */
+};
+
+void invite_add(struct invite *i);
+void invite_remove(struct invite *i);
+void invites_forget(void);
+/* With shares_lock. Or NULL. */
+struct invite *invite_find(uint32_t number);
+/* With shares_lock. One has come; what came before it and was not taken is closed. */
+void invite_arrive(struct invite *i, int fd, bool tcp, const unsigned char seal[SEAL_LEN]);
+/* True: its descriptor is the caller's. */
+bool invite_take(struct invite *i, int *fd, bool *tcp, unsigned char seal[SEAL_LEN]);
+/* Until one has come, or @until: false. */
+bool invite_wait(struct invite *i, uint64_t until);
+void invite_is(struct invite *i, enum invite_state state, uint64_t id);
 
 /* ---- give.c: by the thread of serve.c, to a peer that has the memory ---- */
 
@@ -138,6 +235,12 @@ void stream_end(struct conn *c);
 void stream_say_closed(struct conn *c);
 /* There is no descriptor or no memory for the one that is connected by @fd. */
 void stream_turn_away(int fd, int rc);
+/* The region has migrated, as an answer that is not asked for. */
+void stream_say_moved(struct conn *c);
+/* It has shown an invitation, and has been greeted: it has no business with handles. */
+bool stream_is_arrival(const struct conn *c);
+/* Its descriptor is the invitation's. */
+void stream_hand_over(struct conn *c);
 /* It has shown a handle. */
 bool stream_is_known(const struct conn *c);
 /* For a resumption, or its time. */
@@ -175,6 +278,9 @@ int place_use(const char *node, const char *service, struct handle_words *w);
 
 /* By the keeper, if the thread is there: 0 or a negative errno. */
 int serve_call(int (*fn)(void *arg), void *arg);
+/* Its thread looks after peers of a region that has migrated. By a thread with the keeper's table
+ * of descriptors. */
+void serve_nudge(void);
 
 /* The thread that answers peers is there, and *@name is its socket's: 0 or a negative errno. */
 int serve_use(uint64_t *name);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * The handles of this process. A handle names its slot, so it is found at once, however many
- * there are; the generation tells it from those that had the slot before. Slots are made in
+ * there are; the generation tells it from those that had the slot before. One that came with its
+ * region from another process has that one's name and slot as well (alias.c). Slots are made in
  * blocks, which stay where they are.
  */
 #include <stdlib.h>
@@ -67,18 +68,26 @@ struct slot *slot_make(struct kedge_region *r, int *rc)
 void slot_free(struct slot *s)
 {
 	list_remove(&s->node);
+	alias_remove(s);
 	sodium_memzero(s->key, sizeof(s->key));
 	s->region = NULL;
+	s->left = NULL;
 	s->generation++;
 	s->next_free = first_free;
 	first_free = s->index;
 }
 
-int slot_look(uint32_t index, uint32_t generation, struct slot **out)
+int slot_look(uint64_t name, uint32_t index, uint32_t generation, struct slot **out)
 {
-	struct slot *s = slot_at(index);
+	struct slot *s = alias_find(name, index, generation);
 
-	if (!s || generation > s->generation || (generation == s->generation && !s->region))
+	if (s) {
+		*out = s;
+		return 0;
+	}
+	s = slot_at(index);
+	if (!s || generation > s->generation ||
+	    (generation == s->generation && !s->region && !s->left))
 		return -EKEYREJECTED;
 	*out = s;
 	return generation < s->generation ? -EKEYREVOKED : 0;
@@ -86,6 +95,8 @@ int slot_look(uint32_t index, uint32_t generation, struct slot **out)
 
 int slot_state(const struct slot *s)
 {
+	if (s->left)
+		return clock_ns() < s->left->until ? REGION_MOVED : -EKEYREVOKED;
 	if (s->revoked)
 		return -EKEYREVOKED;
 	return s->expires && clock_ns() >= s->expires ? -EKEYEXPIRED : 0;
@@ -101,7 +112,7 @@ uint64_t part_of(const struct slot *s, uint64_t len)
 int slot_find(const struct handle_words *w, struct slot **out)
 {
 	struct slot *s;
-	int rc = slot_look(w->slot, w->generation, &s);
+	int rc = slot_look(w->name, w->slot, w->generation, &s);
 
 	if (!rc && sodium_memcmp(w->key, s->key, sizeof(s->key)) != 0)
 		rc = -EKEYREJECTED;

@@ -25,6 +25,7 @@
 
 /*
  * @known:  it has shown a handle
+ * @invite: it has shown that invitation's number, and the key; @seal is the connection's then
  * @ends:   it has not, and goes once it is told
  * @parked: a request waits, up to @until
  * @more:   the last one was a piece, and not an access's last
@@ -35,6 +36,8 @@
  */
 struct stream {
 	bool known;
+	uint32_t invite;
+	unsigned char seal[SEAL_LEN];
 	bool ends;
 	bool parked;
 	bool more;
@@ -122,7 +125,7 @@ static int let_in(struct conn *c, const struct stream_ask *q)
 	struct stream_welcome *w = &s->answer.welcome;
 	unsigned char tag[TAG_LEN];
 	struct slot *slot;
-	int rc = slot_look(le32toh(q->slot), le32toh(q->generation), &slot);
+	int rc = slot_look(q->name, le32toh(q->slot), le32toh(q->generation), &slot);
 
 	if (rc)
 		return rc;
@@ -130,8 +133,15 @@ static int let_in(struct conn *c, const struct stream_ask *q)
 	if (sodium_memcmp(tag, q->tag, sizeof(tag)) != 0)
 		return -EKEYREJECTED;
 	rc = slot_state(slot);
-	if (rc)
+	if (rc && rc != REGION_MOVED)
 		return rc;
+	if (rc) {
+		*w = (struct stream_welcome){ .magic = htole32(STREAM_MAGIC),
+					      .rc = (int32_t)htole32((uint32_t)rc),
+					      .to = slot->left->to };
+		stream_welcome_tag(slot->key, &s->hello, q, w, w->tag);
+		return rc;
+	}
 	*w = (struct stream_welcome){
 		.magic = htole32(STREAM_MAGIC),
 		.access = htole32(slot->access),
@@ -141,6 +151,31 @@ static int let_in(struct conn *c, const struct stream_ask *q)
 	};
 	stream_welcome_tag(slot->key, &s->hello, q, w, w->tag);
 	conn_join(c, slot);
+	return 0;
+}
+
+/* With shares_lock. Likewise, but for a region that comes. */
+static int invite_in(struct conn *c, const struct stream_ask *q)
+{
+	struct stream *s = c->stream;
+	struct stream_welcome *w = &s->answer.welcome;
+	const struct invite *i = invite_find(le32toh(q->generation));
+	unsigned char tag[TAG_LEN];
+
+	if (!i)
+		return -EKEYREJECTED;
+	stream_ask_tag(i->key, &s->hello, q, tag);
+	if (sodium_memcmp(tag, q->tag, sizeof(tag)) != 0)
+		return -EKEYREJECTED;
+	*w = (struct stream_welcome){
+		.magic = htole32(STREAM_MAGIC),
+		.access = htole32(i->state),
+		.pid = htole32((uint32_t)getpid()),
+		.max_len = htole64(i->id),
+	};
+	stream_welcome_tag(i->key, &s->hello, q, w, w->tag);
+	stream_seal(i->key, &s->hello, q, s->seal);
+	s->invite = i->number;
 	return 0;
 }
 
@@ -156,15 +191,15 @@ static int hear_ask(struct conn *c)
 		return -EPROTO;
 	s->in = 0;
 	sig_lock_blocked(&shares_lock);
-	rc = let_in(c, q);
+	rc = le32toh(q->slot) == INVITE_SLOT ? invite_in(c, q) : let_in(c, q);
 	sig_unlock_blocked(&shares_lock);
-	if (!rc)
+	if (!rc && !s->invite)
 		s->data = malloc(PIECE_LEN);
-	if (!rc && !s->data)
+	if (!rc && !s->invite && !s->data)
 		rc = -ENOMEM;
 	s->known = !rc;
 	s->ends = rc;
-	if (rc)
+	if (rc && rc != REGION_MOVED)
 		s->answer.welcome = (struct stream_welcome){
 			.magic = htole32(STREAM_MAGIC), .rc = (int32_t)htole32((uint32_t)rc)
 		};
@@ -183,6 +218,14 @@ static void answer(struct stream *s, const struct stream_reply *a)
 	queue(s, sizeof(*a), a->len);
 }
 
+/* Behind the answer. */
+static void add_place(struct conn *c, struct stream_reply *a)
+{
+	a->len = sizeof(c->to);
+	memcpy(c->stream->data, &c->to, sizeof(c->to));
+	c->told = true;
+}
+
 /* False: it waits still. */
 static bool try(struct conn *c)
 {
@@ -197,6 +240,8 @@ static bool try(struct conn *c)
 		a.rc = -ETIMEDOUT;
 	}
 	s->failed = a.rc;
+	if (a.rc == REGION_MOVED)
+		add_place(c, &a);
 	answer(s, &a);
 	return true;
 }
@@ -262,6 +307,8 @@ int stream_go_on(struct conn *c)
 		rc = send_rest(c);
 		if (!rc && s->ends)
 			return -ECONNRESET;
+		if (!rc && s->invite)
+			return 0;
 		/* The next request has its own event; pieces of one access have not. */
 		if (!rc && !more)
 			return 0;
@@ -289,6 +336,19 @@ void stream_say_closed(struct conn *c)
 	send_rest(c);
 }
 
+/* One that has a request on its way, or an answer, hears it as the answer to the next. */
+void stream_say_moved(struct conn *c)
+{
+	struct stream *s = c->stream;
+	struct stream_reply a = { .rc = REGION_MOVED };
+
+	if (!s->known || s->out < s->out_len || s->in || s->parked)
+		return;
+	add_place(c, &a);
+	answer(s, &a);
+	send_rest(c);
+}
+
 void stream_turn_away(int fd, int rc)
 {
 	const uint32_t code = htole32((uint32_t)rc);
@@ -304,6 +364,24 @@ void stream_end(struct conn *c)
 		free(c->stream->data);
 	free(c->stream);
 	c->stream = NULL;
+}
+
+bool stream_is_arrival(const struct conn *c)
+{
+	return c->stream->invite && c->stream->out == c->stream->out_len;
+}
+
+void stream_hand_over(struct conn *c)
+{
+	struct invite *i;
+
+	sig_lock_blocked(&shares_lock);
+	i = invite_find(c->stream->invite);
+	if (i)
+		invite_arrive(i, c->fd, !c->local, c->stream->seal);
+	sig_unlock_blocked(&shares_lock);
+	if (!i)
+		syscall(SYS_close, c->fd);
 }
 
 bool stream_is_known(const struct conn *c)

@@ -59,7 +59,8 @@ static void one_that_does_not_read_stops_nobody(void **state)
 	begin(NULL);
 	other = open_it();
 	for (i = 0; i < 64; i++)
-		assert_int_equal(send(remote->sock.fd, &q, sizeof(q), 0), sizeof(q));
+		assert_int_equal(send(atomic_load(&remote->link)->sock.fd, &q, sizeof(q), 0),
+				 sizeof(q));
 	for (i = 0; i < 100; i++)
 		assert_int_equal(kedge_remote_put(other, 0, &c, 1, SOON_MS), 0);
 	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
@@ -181,7 +182,7 @@ static void a_program_may_close_the_socket(void **state)
 	char c = 1;
 
 	begin(NULL);
-	close(remote->sock.fd);
+	close(atomic_load(&remote->link)->sock.fd);
 	assert_int_equal(kedge_remote_put(remote, 0, &c, 1, SOON_MS), -ECONNRESET);
 	kedge_remote_close(remote);
 	remote = open_it();

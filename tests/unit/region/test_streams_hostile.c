@@ -66,7 +66,7 @@ static void what_is_no_request_ends_it(void **state)
 	};
 	/* Longer than a handshake. */
 	static const char http[] = "GET / HTTP/1.1\r\nHost: kedge\r\nAccept: */*\r\n"
-				   "User-Agent: none\r\nConnection: keep-alive\r\n\r\n";
+				   "User-Agent: a browser\r\nConnection: keep-alive\r\n\r\n";
 	size_t i;
 	int fd;
 

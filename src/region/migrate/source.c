@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The owner that gives its region away, step by step; wire.h has the messages. Up to COMMIT each
+ * failure leaves it the owner: it says ABORT, and goes on. From then on it does not by itself.
+ */
+#include <stdlib.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include <sodium.h>
+
+#include "base/base.h"
+#include "region/migrate/arrival.h"
+#include "region/migrate/job.h"
+
+#define ABORT_MS 1000
+#define NAP_NS	 20000000
+
+/* ---- to the other process ---- */
+
+static int say(struct job *j, enum msg_op op)
+{
+	const struct msg m = { .op = op, .id = j->id };
+
+	return wire_send(&j->wire, &m, NULL, job_until(j));
+}
+
+static int hear_refusal(struct job *j, const struct msg *m)
+{
+	char why[REASON_LEN + 1] = { 0 };
+
+	if (m->len > REASON_LEN || wire_read(&j->wire, why, m->len, job_until(j)))
+		return job_lost(-EPROTO);
+	return kedge_reason(m->rc == -EALREADY ? m->rc : -EREMOTEIO, "the process that the "
+			    "invitation is of does not take the region: %s", why);
+}
+
+static int expect(struct job *j, enum msg_op op)
+{
+	struct msg m;
+	int rc = wire_hear(&j->wire, &m, job_until(j));
+
+	if (rc)
+		return job_lost(rc);
+	if (m.op == MSG_REFUSE)
+		return hear_refusal(j, &m);
+	return m.op == op && m.id == j->id && !m.len ? 0 : job_lost(-EPROTO);
+}
+
+static int offer(struct job *j)
+{
+	const struct msg_begin b = { .region = j->r->id, .len = htole64(j->info.len),
+				     .max_len = htole64(j->r->max_len),
+				     .page_size = htole64(j->r->page_size) };
+	const struct msg m = { .op = MSG_BEGIN, .id = j->id, .len = sizeof(b) };
+	int rc = wire_send(&j->wire, &m, &b, job_until(j));
+
+	return rc ? job_lost(rc) : expect(j, MSG_OK);
+}
+
+static int meet(struct job *j)
+{
+	enum invite_state state;
+	uint64_t id;
+	int rc = wire_dial(&j->wire, &j->to, job_until(j), &state, &id);
+
+	if (!rc && state == INVITE_OWNER)
+		rc = kedge_reason(-EALREADY, "the invitation was used by another region");
+	return rc ? rc : offer(j);
+}
+
+/* ---- handles ---- */
+
+static void fill(struct msg_handle *h, const struct slot *s, uint64_t own)
+{
+	const uint64_t now = clock_ns();
+	struct handle_words w;
+
+	alias_words(s, own, &w);
+	*h = (struct msg_handle){ .name = w.name, .slot = w.slot, .generation = w.generation,
+				  .offset = s->offset, .len = s->len, .access = s->access,
+				  .served = s->served };
+	if (s->expires)
+		h->left_ms = s->expires > now ? (s->expires - now) / 1000000u + 1 : 1;
+	memcpy(h->key, s->key, sizeof(h->key));
+}
+
+/* All of them: while the region is leaving no other is added. */
+static struct msg_handle *list_handles(struct job *j, uint64_t own, uint32_t *cnt)
+{
+	struct msg_handle *all;
+	struct list *l, *tmp;
+	uint32_t n = 0;
+
+	sig_lock_blocked(&shares_lock);
+	list_for_each_safe(l, tmp, &j->r->slots)
+		n++;
+	all = calloc(n ? n : 1, sizeof(*all));
+	*cnt = 0;
+	list_for_each_safe(l, tmp, &j->r->slots)
+		if (all && !list_entry(l, struct slot, node)->revoked)
+			fill(&all[(*cnt)++], list_entry(l, struct slot, node), own);
+	sig_unlock_blocked(&shares_lock);
+	return all;
+}
+
+static int send_handles(struct job *j)
+{
+	struct msg_handle *all;
+	uint32_t cnt, at = 0, n;
+	uint64_t own;
+	int rc = serve_use(&own);
+
+	if (rc)
+		return rc;
+	all = list_handles(j, own, &cnt);
+	if (!all)
+		return job_lost(-ENOMEM);
+	for (; !rc && at < cnt; at += n) {
+		n = cnt - at < HANDLES_MAX ? cnt - at : HANDLES_MAX;
+		rc = wire_send_handles(&j->wire, j->id, all + at, n, job_until(j));
+	}
+	sodium_memzero(all, cnt * sizeof(*all));
+	free(all);
+	return rc ? job_lost(rc) : 0;
+}
+
+/* ---- the change ---- */
+
+static int turn_out(struct job *j)
+{
+	pid_t pid = 0;
+	int rc = depart_begin(j->r, (int)j->o.timeout_ms, &pid);
+
+	if (rc == -ETIMEDOUT)
+		return kedge_reason(rc, "an access of process %d was not over in %u ms: is it "
+				    "stopped?", (int)pid, j->o.timeout_ms);
+	return rc ? kedge_reason(rc, "no memory for a bit for each page") : 0;
+}
+
+/* Peers wait from here on. */
+static int send_rest(struct job *j)
+{
+	int rc = job_freeze(j);
+
+	if (rc)
+		return rc;
+	j->paused = clock_ns();
+	depart_stop(j->r);
+	rc = rounds_shut(j);
+	if (!rc)
+		rc = rounds_last(j);
+	if (!rc)
+		rc = send_handles(j);
+	if (!rc && say(j, MSG_SYNC))
+		rc = job_lost(-ECONNRESET);
+	if (!rc)
+		rc = expect(j, MSG_OK);
+	if (!rc && say(j, MSG_FINAL))
+		rc = job_lost(-ECONNRESET);
+	return rc ? rc : expect(j, MSG_READY);
+}
+
+/* The owner before this one may take the region for its own, if this process has ended. */
+static int may_go_on(struct job *j)
+{
+	if (!j->r->from)
+		return 0;
+	if (!arrival_is_heard(j->r->from, job_until(j)))
+		return kedge_reason(-ETIMEDOUT, "the process that the region came from does not "
+				    "say that it knows, and the region may not go on before that");
+	j->r->from = NULL;
+	return 0;
+}
+
+static int copy(struct job *j)
+{
+	int rc = may_go_on(j);
+
+	if (!rc)
+		rc = meet(j);
+
+	if (!rc)
+		rc = turn_out(j);
+	if (!rc)
+		rc = rounds_begin(j);
+	if (!rc)
+		rc = rounds_run(j);
+	return rc ? rc : send_rest(j);
+}
+
+/* It stays here. Whoever hears this hears it before the region goes on. */
+static void stay(struct job *j, bool says)
+{
+	const struct msg m = { .op = MSG_ABORT, .id = j->id };
+
+	/* An end without ABORT could be taken for that of this process. */
+	if (says && j->wire.fd >= 0 &&
+	    wire_send(&j->wire, &m, NULL, clock_ns() + ABORT_MS * UINT64_C(1000000)))
+		wire_break(&j->wire);
+	wire_end(&j->wire);
+	rounds_reopen(j);
+	rounds_end(j);
+	if (j->r->stage != REGION_HERE)
+		depart_end(j->r);
+}
+
+static void leave(struct job *j, struct departure *d)
+{
+	struct owner_place to;
+
+	say(j, MSG_HEARD);
+	handle_place(&j->to, &to);
+	rounds_end(j);
+	depart_to(j->r, &to, d);
+	j->info.pause_ns = clock_ns() - j->paused;
+	wire_end(&j->wire);
+	region_leave(j->r);
+}
+
+/* ---- COMMIT, and what became of it ---- */
+
+enum outcome { UNKNOWN, OURS, THEIRS };
+
+static enum outcome commit(struct job *j)
+{
+	struct msg m;
+	int rc = say(j, MSG_COMMIT);
+
+	if (!rc)
+		rc = wire_hear(&j->wire, &m, job_until(j));
+	if (!rc && m.op == MSG_DONE && m.id == j->id)
+		return THEIRS;
+	/* By the connection of the copy: it would have said DONE before it served a peer. */
+	return rc == -EPIPE && !j->asked ? OURS : UNKNOWN;
+}
+
+static enum outcome ask(struct job *j, uint64_t until)
+{
+	enum invite_state state;
+	uint64_t id;
+	int rc;
+
+	wire_end(&j->wire);
+	j->asked = true;
+	rc = wire_dial(&j->wire, &j->to, until, &state, &id);
+	if (rc == -ECONNREFUSED || rc == -EKEYREJECTED)
+		return OURS;
+	if (rc)
+		return UNKNOWN;
+	if (id != j->id || state == INVITE_OPEN)
+		return OURS;
+	return state == INVITE_OWNER ? THEIRS : commit(j);
+}
+
+static enum outcome ask_long(struct job *j)
+{
+	const struct timespec nap = { 0, NAP_NS };
+	const uint64_t until = job_until(j);
+	enum outcome is = UNKNOWN;
+
+	while (is == UNKNOWN && clock_ns() < until) {
+		is = ask(j, until);
+		if (is == UNKNOWN)
+			nanosleep(&nap, NULL);
+	}
+	return is;
+}
+
+static int settle(struct job *j, enum outcome is, struct departure *d)
+{
+	if (is == UNKNOWN)
+		is = ask_long(j);
+	switch (is) {
+	case THEIRS:
+		leave(j, d);
+		return 0;
+	case OURS:
+		free(d);
+		stay(j, false);
+		return kedge_reason(-ECONNRESET, "the process that the invitation is of ended, or "
+				    "gave up, before it owned the region, which stays");
+	case UNKNOWN:
+		break;
+	}
+	free(d);
+	wire_end(&j->wire);
+	rounds_end(j);
+	return kedge_reason(-EINPROGRESS, "the process that the invitation is of does not say "
+			    "whether it owns the region: call kedge_region_migrate() again with "
+			    "this invitation");
+}
+
+/* What it takes to tell peers is had before it is too late to fail. */
+static int ready_to_leave(struct departure **d)
+{
+	int rc = departures_hold();
+
+	if (rc)
+		return rc;
+	*d = calloc(1, sizeof(**d));
+	return *d ? 0 : kedge_reason(-ENOMEM, "no memory to tell peers by");
+}
+
+static void tell_of(struct job *j)
+{
+	j->r->doubt = (struct doubt){ .id = j->id, .number = j->to.generation,
+				      .name = j->to.name };
+}
+
+void job_migrate(struct job *j)
+{
+	struct departure *d = NULL;
+	int rc = ready_to_leave(&d);
+
+	randombytes_buf(&j->id, sizeof(j->id));
+	if (!rc)
+		rc = copy(j);
+	if (rc) {
+		snprintf(j->reason, sizeof(j->reason), "%s", kedge_strerror(rc));
+		free(d);
+		stay(j, true);
+	} else {
+		tell_of(j);
+		d->until = clock_ns() + j->o.forward_ms * 1000000u;
+		rc = settle(j, commit(j), d);
+	}
+	j->rc = rc;
+}
+
+void job_settle(struct job *j)
+{
+	struct departure *d = NULL;
+	int rc = ready_to_leave(&d);
+
+	j->id = j->r->doubt.id;
+	j->paused = clock_ns();
+	j->shut = true;
+	if (!rc) {
+		d->until = clock_ns() + j->o.forward_ms * 1000000u;
+		rc = settle(j, UNKNOWN, d);
+	} else {
+		rc = kedge_reason(-EINPROGRESS, "no memory to ask who owns the region");
+	}
+	j->rc = rc;
+}

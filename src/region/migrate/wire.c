@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Bytes between two owners, by the system calls themselves: ThreadSanitizer knows one table of
+ * descriptors, and takes a number of the keeper's for the program's.
+ */
+#include <endian.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <sodium.h>
+
+#include "base/base.h"
+#include "region/migrate/wire.h"
+#include "region/stream.h"
+
+#define SLICE_MS 250
+
+_Static_assert(SEAL_LEN == crypto_secretbox_KEYBYTES, "a seal is a key of a secret box");
+_Static_assert(SEALED_LEN(0) == crypto_secretbox_MACBYTES, "and that is what it takes");
+
+void wire_begin(struct wire *w, int fd, bool tcp, const unsigned char seal[SEAL_LEN])
+{
+	*w = (struct wire){ .fd = fd, .tcp = tcp, .whole = true };
+	memcpy(w->seal, seal, SEAL_LEN);
+}
+
+void wire_end(struct wire *w)
+{
+	if (w->fd >= 0)
+		syscall(SYS_close, w->fd);
+	w->fd = -1;
+	sodium_memzero(w->seal, sizeof(w->seal));
+}
+
+void wire_break(struct wire *w)
+{
+	const struct linger now = { .l_onoff = 1 };
+
+	if (w->fd >= 0)
+		syscall(SYS_setsockopt, w->fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+	wire_end(w);
+}
+
+static bool wait_for(const struct wire *w, short what, uint64_t until)
+{
+	struct pollfd p = { .fd = w->fd, .events = what };
+	struct timespec ts = { 0, SLICE_MS * 1000000L };
+	const uint64_t now = clock_ns();
+
+	if (now < until && until - now < SLICE_MS * UINT64_C(1000000))
+		ts.tv_nsec = (long)(until - now);
+	if (now >= until)
+		ts.tv_nsec = 0;
+	return syscall(SYS_ppoll, &p, 1, &ts, NULL, 0) > 0;
+}
+
+/* 0: it may go on. */
+static int wait_long(const struct wire *w, short what, uint64_t until)
+{
+	while (!wait_for(w, what, until))
+		if (clock_ns() >= until || stream_host_is_gone(w->fd))
+			return -ETIMEDOUT;
+	return 0;
+}
+
+bool wire_wait(struct wire *w, uint64_t until)
+{
+	return wait_for(w, POLLIN, until);
+}
+
+/* A local socket says that it was reset if its other end was closed with bytes unread, and has all
+ * that was said before. TCP may have thrown that away. */
+static int lost(struct wire *w, int err)
+{
+	w->lost = w->tcp;
+	return (err == ECONNRESET || err == EPIPE) && !w->tcp ? -EPIPE : -ECONNRESET;
+}
+
+static void advance(struct msghdr *m, size_t n)
+{
+	size_t part;
+
+	while (n && m->msg_iovlen) {
+		part = n < m->msg_iov->iov_len ? n : m->msg_iov->iov_len;
+		m->msg_iov->iov_base = (char *)m->msg_iov->iov_base + part;
+		m->msg_iov->iov_len -= part;
+		n -= part;
+		if (!m->msg_iov->iov_len) {
+			m->msg_iov++;
+			m->msg_iovlen--;
+		}
+	}
+}
+
+static int send_all(struct wire *w, struct iovec v[2], uint64_t until)
+{
+	struct msghdr m = { .msg_iov = v, .msg_iovlen = 2 };
+	size_t left = v[0].iov_len + v[1].iov_len;
+	int rc = 0;
+	long n;
+
+	while (left && !rc) {
+		n = syscall(SYS_sendmsg, w->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
+		if (n < 0 && errno != EAGAIN && errno != EINTR)
+			return lost(w, errno);
+		if (n < 0) {
+			rc = wait_long(w, POLLOUT, until);
+			continue;
+		}
+		left -= (size_t)n;
+		advance(&m, (size_t)n);
+	}
+	return rc;
+}
+
+int wire_write(struct wire *w, const void *data, uint64_t len, uint64_t until)
+{
+	struct iovec v[2] = { { (void *)(uintptr_t)data, len }, { NULL, 0 } };
+
+	return send_all(w, v, until);
+}
+
+int wire_send(struct wire *w, const struct msg *m, const void *data, uint64_t until)
+{
+	struct msg out = { htole32(m->op), (int32_t)htole32((uint32_t)m->rc), htole64(m->id),
+			   htole64(m->off), htole64(m->len) };
+	struct iovec v[2] = { { &out, sizeof(out) }, { (void *)(uintptr_t)data, m->len } };
+
+	return send_all(w, v, until);
+}
+
+int wire_read(struct wire *w, void *data, uint64_t len, uint64_t until)
+{
+	uint64_t got = 0;
+	int rc;
+	long n;
+
+	while (got < len) {
+		n = syscall(SYS_recvfrom, w->fd, (char *)data + got, len - got, MSG_DONTWAIT, NULL,
+			    0);
+		if (n > 0) {
+			got += (uint64_t)n;
+			w->whole = false;
+			continue;
+		}
+		if (!n)
+			return w->lost ? -ECONNRESET : -EPIPE;
+		if (errno != EAGAIN && errno != EINTR)
+			return lost(w, errno);
+		rc = wait_long(w, POLLIN, until);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+int wire_hear(struct wire *w, struct msg *m, uint64_t until)
+{
+	struct msg in;
+	int rc;
+
+	w->whole = true;
+	rc = wire_read(w, &in, sizeof(in), until);
+	if (rc)
+		return rc == -EPIPE && !w->whole ? -ECONNRESET : rc;
+	*m = (struct msg){ le32toh(in.op), (int32_t)le32toh((uint32_t)in.rc), le64toh(in.id),
+			   le64toh(in.off), le64toh(in.len) };
+	w->whole = !m->len;
+	return 0;
+}
+
+/* ---- handles ---- */
+
+static void nonce_of(uint64_t number, unsigned char nonce[crypto_secretbox_NONCEBYTES])
+{
+	memset(nonce, 0, crypto_secretbox_NONCEBYTES);
+	number = htole64(number);
+	memcpy(nonce, &number, sizeof(number));
+}
+
+static void swap_handle(struct msg_handle *h)
+{
+	h->slot = htole32(h->slot);
+	h->generation = htole32(h->generation);
+	h->offset = htole64(h->offset);
+	h->len = htole64(h->len);
+	h->left_ms = htole64(h->left_ms);
+	h->access = htole32(h->access);
+	h->served = htole32(h->served);
+}
+
+int wire_send_handles(struct wire *w, uint64_t id, const struct msg_handle *h, uint32_t cnt,
+		      uint64_t until)
+{
+	const struct msg m = { .op = MSG_HANDLES, .id = id, .off = cnt, .len = SEALED_LEN(cnt) };
+	unsigned char nonce[crypto_secretbox_NONCEBYTES];
+	struct msg_handle *copy = malloc(cnt * sizeof(*h));
+	unsigned char *box = malloc(m.len);
+	uint32_t i;
+	int rc = -ENOMEM;
+
+	if (box && copy) {
+		memcpy(copy, h, cnt * sizeof(*h));
+		for (i = 0; i < cnt; i++)
+			swap_handle(&copy[i]);
+		nonce_of(w->sealed++, nonce);
+		crypto_secretbox_easy(box, (unsigned char *)copy, cnt * sizeof(*h), nonce, w->seal);
+		sodium_memzero(copy, cnt * sizeof(*h));
+		rc = wire_send(w, &m, box, until);
+	}
+	free(copy);
+	free(box);
+	return rc;
+}
+
+int wire_read_handles(struct wire *w, const struct msg *m, struct msg_handle *h, uint64_t until)
+{
+	unsigned char nonce[crypto_secretbox_NONCEBYTES];
+	unsigned char *box;
+	uint64_t i;
+	int rc;
+
+	if (!m->off || m->off > HANDLES_MAX || m->len != SEALED_LEN(m->off))
+		return -EPROTO;
+	box = malloc(m->len);
+	if (!box)
+		return -ENOMEM;
+	rc = wire_read(w, box, m->len, until);
+	nonce_of(w->opened++, nonce);
+	if (!rc && crypto_secretbox_open_easy((unsigned char *)h, box, m->len, nonce, w->seal))
+		rc = -EPROTO;
+	for (i = 0; !rc && i < m->off; i++)
+		swap_handle(&h[i]);
+	free(box);
+	return rc;
+}

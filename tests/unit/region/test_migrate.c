@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Regions that migrate to another process, with their handles, while peers go on. */
+#include "migrate.h"
+
+static struct target *target;
+
+static void begin_target(void)
+{
+	target = target_new();
+	target->opts.node = NODE;
+	target_start(target);
+}
+
+static void a_region_goes_with_its_handles(void **state)
+{
+	struct kedge_region_info info = { .size = sizeof(info) };
+	struct kedge_migrate_info how = { .size = sizeof(how) };
+	struct kedge_remote *late;
+	char c;
+
+	begin_target();
+	begin(NULL);
+	memset(region_at(), 'a', LEN);
+	assert_int_equal(kedge_remote_put(remote, 5, "b", 1, 0), 0);
+	migrate_to(target, NULL, &how);
+	target_wait(target, TARGET_OWNS);
+	print_message("# %u rounds, %llu sent, %llu last, pause %llu us, track %u\n", how.rounds,
+		      (unsigned long long)how.sent, (unsigned long long)how.last,
+		      (unsigned long long)how.pause_ns / 1000, how.track);
+	assert_int_equal(how.len, LEN);
+	assert_int_equal(kedge_region_query(region, &info), -EREMCHG);
+	assert_int_equal(kedge_region_grow(region, LEN * 2), -EREMCHG);
+	assert_int_equal(kedge_region_advertise(region, NULL, &handle), -EREMCHG);
+	assert_int_equal(kedge_region_migrate(region, &target->invitation, NULL, NULL), -EREMCHG);
+	/* One that was there, and one that comes with the handle. */
+	assert_int_equal(kedge_remote_get(remote, 5, &c, 1, SOON_MS), 0);
+	assert_int_equal(c, 'b');
+	late = open_it();
+	assert_int_equal(kedge_remote_get(late, LEN - 1, &c, 1, SOON_MS), 0);
+	assert_int_equal(c, 'a');
+	assert_int_equal(kedge_remote_put(remote, LEN - 1, "z", 1, SOON_MS), 0);
+	assert_int_equal(kedge_remote_get(late, LEN - 1, &c, 1, SOON_MS), 0);
+	assert_int_equal(c, 'z');
+	target->off = LEN - 1;
+	assert_int_equal(target_say(target, 1), 0);
+	assert_int_equal(target->byte, 'z');
+	kedge_remote_close(late);
+	kedge_remote_close(remote);
+	kedge_region_close(region);
+	target_end(target);
+}
+
+static void peers_go_on(void **state)
+{
+	struct kedge_migrate_info how = { .size = sizeof(how) };
+	struct peers *p = peers_new();
+
+	begin_target();
+	make_region(PEER_LEN, NULL);
+	peers_start(p);
+	peers_work(p, 100);
+	migrate_to(target, NULL, &how);
+	print_message("# %u rounds, %llu sent, %llu last, pause %llu us\n", how.rounds,
+		      (unsigned long long)how.sent, (unsigned long long)how.last,
+		      (unsigned long long)how.pause_ns / 1000);
+	peers_work(p, 100);
+	peers_end(p);
+	remote = open_it();
+	peers_had_no_error(p);
+	peers_check(p, remote);
+	kedge_remote_close(remote);
+	kedge_region_close(region);
+	target_end(target);
+}
+
+/* ---- the owner's own stores ---- */
+
+static struct {
+	_Atomic int stop;
+	_Atomic int stopped;
+	uint64_t cnt;
+} own;
+
+static void *stores(void *unused)
+{
+	uint64_t *at = (uint64_t *)(void *)region_at();
+
+	(void)unused;
+	while (!atomic_load(&own.stop)) {
+		own.cnt++;
+		at[own.cnt % (PEER_LEN / 8)] = own.cnt;
+		at[own.cnt * 4099 % (PEER_LEN / 8)] = own.cnt;
+	}
+	atomic_store(&own.stopped, 1);
+	return NULL;
+}
+
+static int freeze(void *arg)
+{
+	(void)arg;
+	atomic_store(&own.stop, 1);
+	while (!atomic_load(&own.stopped))
+		usleep(100);
+	return 0;
+}
+
+static void what_the_owner_stores_itself_goes_too(void **state)
+{
+	struct kedge_migrate_opts o = { .size = sizeof(o), .freeze = freeze };
+	struct kedge_migrate_info how = { .size = sizeof(how) };
+	char *copy = malloc(PEER_LEN), *there = malloc(PEER_LEN);
+	pthread_t thread;
+
+	assert_true(copy && there);
+	begin_target();
+	make_region(PEER_LEN, NULL);
+	memset(&own, 0, sizeof(own));
+	assert_int_equal(pthread_create(&thread, NULL, stores, NULL), 0);
+	/* It can be read until it is gone, and after that what it had is known. */
+	o.arg = copy;
+	migrate_to(target, &o, &how);
+	pthread_join(thread, NULL);
+	print_message("# %u rounds, %llu sent, %llu last, pause %llu us, track %u\n", how.rounds,
+		      (unsigned long long)how.sent, (unsigned long long)how.last,
+		      (unsigned long long)how.pause_ns / 1000, how.track);
+	remote = open_it();
+	assert_int_equal(kedge_remote_get(remote, 0, there, PEER_LEN, SOON_MS), 0);
+	/* The same stores, in the same order. */
+	memset(copy, 0, PEER_LEN);
+	for (uint64_t n = 1; n <= own.cnt; n++) {
+		((uint64_t *)(void *)copy)[n % (PEER_LEN / 8)] = n;
+		((uint64_t *)(void *)copy)[n * 4099 % (PEER_LEN / 8)] = n;
+	}
+	assert_memory_equal(there, copy, PEER_LEN);
+	kedge_remote_close(remote);
+	kedge_region_close(region);
+	target_end(target);
+	free(copy);
+	free(there);
+}
+
+/* ---- it stays ---- */
+
+static int no(void *arg)
+{
+	(void)arg;
+	return 1;
+}
+
+static int no_more(void *arg, const struct kedge_migrate_info *info)
+{
+	(void)arg;
+	return info->sent > 0;
+}
+
+static void what_the_program_ends_stays(void **state)
+{
+	struct kedge_migrate_opts o = { .size = sizeof(o), .freeze = no };
+	struct kedge_remote_info info = { .size = sizeof(info) };
+	struct peers *p = peers_new();
+
+	begin_target();
+	make_region(PEER_LEN, NULL);
+	remote = open_it();
+	peers_start(p);
+	peers_work(p, 10);
+	assert_int_equal(kedge_region_migrate(region, &target->invitation, &o, NULL), -ECANCELED);
+	target_wait(target, TARGET_FAILED);
+	assert_int_equal(atomic_load(&target->rc), -ECANCELED);
+	peers_work(p, 10);
+	atomic_store(&target->state, TARGET_WAITS);
+	atomic_store(&target->say, 2);
+	o.freeze = NULL;
+	o.progress = no_more;
+	assert_int_equal(kedge_region_migrate(region, &target->invitation, &o, NULL), -ECANCELED);
+	target_wait(target, TARGET_FAILED);
+	peers_work(p, 10);
+	region_at()[PEER_LEN / 2] = 'x';
+	assert_int_equal(kedge_region_grow(region, PEER_LEN * 2), 0);
+	/* Peers that can have the memory have it again. */
+	assert_int_equal(kedge_remote_put(remote, PEER_LEN, "y", 1, SOON_MS), 0);
+	assert_int_equal(region_at()[PEER_LEN], 'y');
+	assert_int_equal(kedge_remote_query(remote, &info), 0);
+	assert_int_equal(info.way, SERVED ? KEDGE_REMOTE_SERVED : KEDGE_REMOTE_MAPPED);
+	assert_int_equal(kedge_region_trim(region, PEER_LEN), 0);
+	/* And in the end it goes. */
+	atomic_store(&target->state, TARGET_WAITS);
+	atomic_store(&target->said, 0);
+	migrate_to(target, NULL, NULL);
+	target_wait(target, TARGET_OWNS);
+	peers_work(p, 10);
+	peers_end(p);
+	peers_had_no_error(p);
+	peers_check(p, remote);
+	kedge_remote_close(remote);
+	kedge_region_close(region);
+	target_end(target);
+}
+
+static void what_cannot_be_taken_stays(void **state)
+{
+	struct kedge_migrate_opts o = { .size = sizeof(o) };
+	struct kedge_handle gone;
+
+	target = target_new();
+	target->opts.node = NODE;
+	target->budget = LEN / 2;
+	target_start(target);
+	begin(NULL);
+	assert_int_equal(kedge_region_migrate(region, &target->invitation, NULL, NULL), -EREMOTEIO);
+	assert_non_null(strstr(kedge_strerror(-EREMOTEIO), "budget"));
+	target_wait(target, TARGET_FAILED);
+	assert_int_equal(atomic_load(&target->rc), -EDQUOT);
+	assert_int_equal(kedge_region_migrate(region, &handle, NULL, NULL), -EINVAL);
+	assert_int_equal(kedge_region_migrate(region, NULL, NULL, NULL), -EINVAL);
+	assert_int_equal(kedge_region_migrate(NULL, &target->invitation, NULL, NULL), -EINVAL);
+	o.flags = 2;
+	assert_int_equal(kedge_region_migrate(region, &target->invitation, &o, NULL), -EINVAL);
+	target->invitation.bytes[45] ^= 1;
+	assert_int_equal(kedge_region_migrate(region, &target->invitation, NULL, NULL),
+			 -EKEYREJECTED);
+	target->invitation.bytes[45] ^= 1;
+	assert_int_equal(kedge_remote_open(&target->invitation, SOON_MS, &remote), -EINVAL);
+	gone = target->invitation;
+	target_end(target);
+	assert_int_equal(kedge_region_migrate(region, &gone, NULL, NULL), -ECONNREFUSED);
+	assert_int_equal(kedge_remote_put(remote, 0, "x", 1, SOON_MS), 0);
+	end();
+}
+
+/* ---- on, and back ---- */
+
+static void begin_two(struct target *t[2])
+{
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		t[i] = target_new();
+		t[i]->opts.node = NODE;
+		target_start(t[i]);
+	}
+}
+
+/* From here to one, from there to the other, and back; where each has ended then. */
+static void go_round(struct peers *p)
+{
+	struct kedge_invitation_opts opts = { .size = sizeof(opts), .node = NODE };
+	struct kedge_invitation *back;
+	struct kedge_remote *late;
+	struct target *t[2];
+
+	begin_two(t);
+	migrate_to(t[0], NULL, NULL);
+	peers_work(p, 10);
+	kedge_region_close(region);
+	t[0]->next = t[1]->invitation;
+	assert_int_equal(target_say(t[0], 3), 0);
+	peers_work(p, 10);
+	/* It asks here first, where no region is any more, and then the next one. */
+	late = open_it();
+	assert_int_equal(kedge_remote_put(late, PEER_LEN / 2 + 1, "2", 1, SOON_MS), 0);
+	kedge_remote_close(late);
+	assert_int_equal(kedge_invitation_open(&opts, &back, &t[1]->next), 0);
+	t[1]->next.bytes[16] ^= NODE ? 1 : 0;
+	atomic_store(&t[1]->say, 3);
+	assert_int_equal(kedge_invitation_accept(back, SOON_MS, &region), 0);
+	kedge_invitation_close(back);
+	peers_work(p, 10);
+	assert_int_equal(region_at()[PEER_LEN / 2 + 1], '2');
+	region_at()[PEER_LEN / 2 + 1] = 0;
+	target_end(t[0]);
+	target_end(t[1]);
+}
+
+static void a_region_goes_on_and_comes_back(void **state)
+{
+	struct peers *p = peers_new();
+	struct kedge_remote *idle;
+	struct kedge_handle first;
+
+	make_region(PEER_LEN, NULL);
+	remote = open_it();
+	idle = open_it();
+	peers_start(p);
+	peers_work(p, 10);
+	go_round(p);
+	go_round(p);
+	/* Also one that has not asked since the region was here first. */
+	assert_int_equal(kedge_remote_put(idle, PEER_LEN / 2, "3", 1, SOON_MS), 0);
+	assert_int_equal(region_at()[PEER_LEN / 2], '3');
+	peers_end(p);
+	peers_had_no_error(p);
+	peers_check(p, remote);
+	/* Its handles are this process's again. */
+	first = handle;
+	advertise(NULL);
+	kedge_remote_close(remote);
+	remote = open_it();
+	assert_int_equal(kedge_remote_put(remote, 0, "x", 1, SOON_MS), 0);
+	assert_int_equal(kedge_region_revoke(region, &first), 0);
+	assert_int_equal(kedge_remote_put(idle, 0, "x", 1, SOON_MS), -EKEYREVOKED);
+	assert_int_equal(kedge_region_revoke(region, &first), -ENOENT);
+	kedge_remote_close(idle);
+	end();
+}
+
+static void handles_go_as_they_are(void **state)
+{
+	struct kedge_handle_opts part = { .size = sizeof(part), .offset = 4096, .len = 4096,
+					  .access = KEDGE_HANDLE_READ };
+	struct kedge_handle all[3000], revoked, expired;
+	struct kedge_remote *r;
+	char c;
+	size_t i;
+
+	begin_target();
+	begin(&part);
+	revoked = handle;
+	part.expires_ms = 1;
+	advertise(&part);
+	expired = handle;
+	part.expires_ms = 0;
+	for (i = 0; i < 3000; i++) {
+		advertise(&part);
+		all[i] = handle;
+	}
+	memset(region_at() + 4096, 'p', 4096);
+	assert_int_equal(kedge_region_revoke(region, &revoked), 0);
+	migrate_to(target, NULL, NULL);
+	for (i = 0; i < 3000; i += 299) {
+		assert_int_equal(kedge_remote_open(&all[i], SOON_MS, &r), 0);
+		assert_int_equal(kedge_remote_get(r, 4095, &c, 1, SOON_MS), 0);
+		assert_int_equal(c, 'p');
+		assert_int_equal(kedge_remote_get(r, 4096, &c, 1, SOON_MS), -EFAULT);
+		assert_int_equal(kedge_remote_put(r, 0, &c, 1, SOON_MS), -EACCES);
+		kedge_remote_close(r);
+	}
+	assert_int_equal(kedge_remote_open(&expired, SOON_MS, &r), -EKEYEXPIRED);
+	assert_int_equal(kedge_remote_open(&revoked, SOON_MS, &r), -EKEYREVOKED);
+	all[1].bytes[45] ^= 1;
+	assert_int_equal(kedge_remote_open(&all[1], SOON_MS, &r), -EKEYREJECTED);
+	kedge_remote_close(remote);
+	kedge_region_close(region);
+	target_end(target);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_region_goes_with_its_handles),
+		cmocka_unit_test(peers_go_on),
+		cmocka_unit_test(what_the_owner_stores_itself_goes_too),
+		cmocka_unit_test(what_the_program_ends_stays),
+		cmocka_unit_test(what_cannot_be_taken_stays),
+		cmocka_unit_test(a_region_goes_on_and_comes_back),
+		cmocka_unit_test(handles_go_as_they_are),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
