@@ -28,7 +28,7 @@ test check:
 	@$(MAKE) --no-print-directory all
 	@scripts/test.py $(B) -t 3 # a busy machine is slow, and does not hang
 
-# The channel's protocol, by spin: every interleaving, and what breaks it.
+# The protocols' models, by spin: every interleaving, and what breaks them.
 test-model:
 	@$(DEPS) test
 	@tests/model/run.sh
@@ -76,7 +76,7 @@ help:
 	@echo 'make           build into $(B)/'
 	@echo 'make run       show what this machine can do, then the demo'
 	@echo 'make test      build and run every test that needs neither guests nor clang'
-	@echo 'make test-model  check the model of the channel'"'"'s protocol'
+	@echo 'make test-model  check the models of the protocols'
 	@echo 'make test-vm   run tests under other kernels, in QEMU (VM_ARGS=--quick: few)'
 	@echo 'make kernel-series LINUX=FOLDER  the kernel module as patches, in $(B)-series/'
 	@echo 'make install   install under PREFIX ($(PREFIX)); DESTDIR is heeded'

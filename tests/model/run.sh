@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# run.sh [DIR]: let spin look at every interleaving of channel.pml, in some
-# configurations, then at its mutants, each of which breaks one rule of the
-# protocol and must be found out. DIR is where to build.
+# run.sh [DIR]: let spin look at every interleaving of channel.pml and migrate.pml,
+# each in some configurations, then at its mutants, each of which breaks one rule of
+# the protocol and must be found out. DIR is where to build.
 #
-# Exit status 0; 1: a rule is broken, or a mutant is not found, or a part of the
+# Exit status 0; 1: a rule is broken, or a mutant is not found, or a part of a
 # model was never reached; 77: spin is not installed.
 set -u
 
@@ -24,11 +24,14 @@ fi
 cd "$dir" || exit 1
 failed=0
 
-# The verifier is compiled once; the environment tells it the rest.
-spin -a "$src/channel.pml" >spin.out || { cat spin.out; exit 1; }
-${CC:-cc} -O1 -w -DSAFETY -DVECTORSZ=2048 -DCOLLAPSE -DMEMLIM=1900 \
-	-o pan pan.c || exit 1
-: >marks
+# model NAME: its verifier, which is compiled once; the environment tells it the rest
+model()
+{
+	spin -a "$src/$1.pml" >spin.out || { cat spin.out; exit 1; }
+	${CC:-cc} -O1 -w -DSAFETY -DVECTORSZ=2048 -DCOLLAPSE -DMEMLIM=1900 \
+		-o pan pan.c || exit 1
+	: >marks
+}
 
 # verify VARIABLES: the verifier's words in out; 0 if it ended by itself
 verify()
@@ -68,6 +71,20 @@ mutant()
 	printf '     found         mutant %s: %s\n' "$number" "$name"
 }
 
+# reached FILE...: every transition that is marked there has been made by one of the
+# configurations
+reached()
+{
+	grep -Hn 'MARK([0-9]' "$@" >want
+	while IFS= read -r line; do
+		n=${line#*MARK(}
+		grep -qx "mark ${n%%)*}" marks && continue
+		echo "FAILED  never reached: $line"
+		failed=1
+	done <want
+}
+
+model channel
 holds "one message, given up at both ends" CANCEL=3
 holds "two, one operation at a time" SEND0=2 CANCEL=3
 holds "two, in a ring for one packet" SEND0=2 CANCEL=3 ROOM=1
@@ -101,14 +118,7 @@ holds "the same, and an end that dies" \
 holds "the same, and ends that are closed" \
 	SEND0=2 CANCEL=1 CLOSE=3 TABLE=2 CHUNKS=1 TELLS=1 WAYS=6
 
-# Every transition that is marked in the model has been made by one of these.
-grep -Hn 'MARK([0-9]' "$src/"*.pml >want
-while IFS= read -r line; do
-	n=${line#*MARK(}
-	grep -qx "mark ${n%%)*}" marks && continue
-	echo "FAILED  never reached: $line"
-	failed=1
-done <want
+reached "$src/channel.pml" "$src/rules.pml"
 
 # There is no mutant 1: that names have a generation matters only to ends that lie,
 # as an end waits for the other's last word of an operation.
@@ -153,5 +163,54 @@ mutant 29 "a close does not say what was received" CLOSE=2 ROOM=1 SEND0=2 \
 mutant 30 "a receiver that is sooner is not heard by who gives up" \
 	SEND0=2 CANCEL=3 TELLS=1 WAYS=6
 
-[ "$failed" = 0 ] && echo "the model holds"
+model migrate
+holds "a region moves, or S gives it up" ROUNDS=2
+holds "the same, and time limits" LIMITS=2
+holds "a network that is cut" CUTS=1 LIMITS=1
+holds "the same, twice" CUTS=2
+holds "S is killed" KILL=1 LIMITS=1
+holds "T is killed" KILL=2 LIMITS=1
+holds "both are killed" KILL=3
+holds "both are killed, a network that is cut" KILL=3 CUTS=1 WRITES=1
+holds "the same, one peer, and a time limit" KILL=3 CUTS=1 LIMITS=1 SECOND=0
+holds "two attempts, and time limits" ATTEMPTS=2 LIMITS=2 SECOND=0
+holds "two attempts, a network that is cut" ATTEMPTS=2 CUTS=1 LIMITS=1 SECOND=0 WRITES=1
+holds "a handle that is given away late" SECOND=2 CUTS=1
+holds "a peer of T's own, both are killed" SECOND=3 KILL=3 CUTS=1
+holds "T lets go of the region again" ONWARD=1 CUTS=1
+holds "the same, a peer of T's own, and T is killed" \
+	ONWARD=1 KILL=2 CUTS=1 LIMITS=1 SECOND=3 WRITES=1
+reached "$src/migrate.pml"
+
+mutant 1 "T serves when it has the whole copy" LIMITS=0
+mutant 2 "S resumes, and says ABORT then" KILL=1
+mutant 3 "T takes office when its connection is reset" LIMITS=0
+mutant 4 "S sends peers to T once it has said COMMIT" LIMITS=0
+mutant 5 "S resumes at a time limit after COMMIT, and does not ask" LIMITS=1
+mutant 6 "T serves, and says DONE then" LIMITS=1
+mutant 7 "the last dirty data is not sent" LIMITS=0
+mutant 8 "S lets peers in after COMMIT" LIMITS=0
+mutant 9 "T denies a copy that it keeps" LIMITS=1
+mutant 10 "T takes office at each COMMIT that it hears" LIMITS=1
+mutant 11 "T denies the copy that it is in office with" LIMITS=1
+mutant 12 "a question that ends without an answer is taken for the end of T" LIMITS=2
+mutant 13 "T moves the region on before S has heard DONE" ONWARD=1 LIMITS=1 KILL=2
+mutant 14 "T denies a region that it has let go of" ONWARD=1 LIMITS=1
+mutant 15 "a COMMIT of an earlier attempt is heard for this one" ATTEMPTS=2 LIMITS=1 \
+	SECOND=0
+mutant 16 "S is suspended while an access is under way" LIMITS=0
+mutant 17 "the dirty mark is cleared after the page is read" LIMITS=0
+mutant 18 "the dirty mark is set before the page is written" LIMITS=0
+mutant 19 "a handle is given away while S is suspended" SECOND=2
+mutant 20 "T takes office with a part of the copy" KILL=1
+mutant 21 "S closes in order where its ABORT finds no room" LIMITS=0
+mutant 22 "an access that waits is done by S, too" LIMITS=0
+mutant 23 "S gives up after COMMIT" LIMITS=0
+mutant 24 "T takes the end of a question for the end of S" LIMITS=2
+mutant 25 "T closes one direction, and hears COMMIT by the other" LIMITS=1
+mutant 26 "S says no ABORT where it has given the connection up" LIMITS=1
+mutant 27 "T takes office at a time limit" LIMITS=1
+mutant 28 "S takes a reset after COMMIT for the end of T" CUTS=1
+
+[ "$failed" = 0 ] && echo "the models hold"
 exit "$failed"
