@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * A region migrates while peers write, and one of those that take part is killed, at whatever
+ * moment. There is one whole owner then, with all that was acknowledged; or none, if that was
+ * killed which had the region alone.
+ */
+#include "migrate.h"
+
+#define FIRST_NS  UINT64_C(20000000)
+/* Also one that is killed before it comes is waited for. */
+#define ACCEPT_MS 4000
+
+/* The process that has the region at first; the rest is as in struct target. */
+struct source {
+	struct kedge_handle handle;
+	struct kedge_handle to;
+	_Atomic int ready;
+	_Atomic int go;
+	_Atomic int over;
+	_Atomic int rc;
+	_Atomic uint64_t ns;
+	pid_t pid;
+};
+
+static struct source *source;
+static struct target *target;
+static struct peers *peers;
+static uint64_t longest = FIRST_NS;
+static unsigned int seed;
+
+static int rounds(void)
+{
+	const char *s = getenv("KEDGE_TEST_ROUNDS");
+
+	return s ? atoi(s) : 12;
+}
+
+static void source_run(void)
+{
+	struct kedge_migrate_info info = { .size = sizeof(info) };
+	int rc;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	make_region(PEER_LEN, NULL);
+	source->handle = handle;
+	/* Not zeros, which are not sent. */
+	memset(region_at() + PEER_LEN / 4, 'x', PEER_LEN / 2);
+	atomic_store(&source->ready, 1);
+	while (!atomic_load(&source->go))
+		usleep(100);
+	rc = kedge_region_migrate(region, &source->to, NULL, &info);
+	atomic_store(&source->ns, info.total_ns);
+	atomic_store(&source->rc, rc);
+	atomic_store(&source->over, 1);
+	for (;;)
+		pause();
+}
+
+static void begin_all(void)
+{
+	pid_t pid;
+
+	source = mmap(NULL, sizeof(*source), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		      -1, 0);
+	assert_true(source != MAP_FAILED);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid)
+		source_run();
+	source->pid = pid;
+	while (!atomic_load(&source->ready))
+		usleep(1000);
+	handle = source->handle;
+	target = target_new();
+	target->opts.node = NODE;
+	target->accept_ms = ACCEPT_MS;
+	target_start(target);
+	source->to = target->invitation;
+	peers = peers_new();
+	peers_start(peers);
+	peers_work(peers, 20);
+}
+
+static void end_process(pid_t pid)
+{
+	int status;
+
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+}
+
+static void end_all(void)
+{
+	munmap(source, sizeof(*source));
+	munmap(target, sizeof(*target));
+}
+
+static void wait_for_source(void)
+{
+	while (!atomic_load(&source->over))
+		usleep(1000);
+}
+
+static void nap(uint64_t ns)
+{
+	const struct timespec ts = { (time_t)(ns / 1000000000u), (long)(ns % 1000000000u) };
+
+	nanosleep(&ts, NULL);
+}
+
+/* At any time of a migration, or shortly after it. */
+static void go_and_wait(void)
+{
+	atomic_store(&source->go, 1);
+	nap((uint64_t)rand_r(&seed) % (longest + longest / 4));
+}
+
+/* By a handle of its own, as its former owner cannot tell where it is. */
+static void check_target(void)
+{
+	assert_int_equal(target_say(target, 5), 0);
+	handle = target->next;
+	remote = open_it();
+	peers_check(peers, remote);
+	kedge_remote_close(remote);
+}
+
+static void check_source(void)
+{
+	handle = source->handle;
+	remote = open_it();
+	peers_check(peers, remote);
+	kedge_remote_close(remote);
+}
+
+static void kill_the_source(void **state)
+{
+	int n, whole = 0;
+
+	for (n = 0; n < rounds(); n++) {
+		begin_all();
+		go_and_wait();
+		end_process(source->pid);
+		while (atomic_load(&target->state) < TARGET_OWNS)
+			usleep(1000);
+		peers_end(peers);
+		/* It says so only when the other one is. */
+		if (atomic_load(&source->over) && !atomic_load(&source->rc))
+			assert_int_equal(atomic_load(&target->state), TARGET_OWNS);
+		if (atomic_load(&target->state) == TARGET_OWNS) {
+			check_target();
+			whole++;
+		} else {
+			assert_true(atomic_load(&target->rc) == -ECONNRESET ||
+				    atomic_load(&target->rc) == -ETIMEDOUT);
+			munmap(peers, sizeof(*peers));
+		}
+		end_process(target->pid);
+		end_all();
+	}
+	print_message("# %d of %d had an owner\n", whole, n);
+}
+
+static void kill_the_target(void **state)
+{
+	int n, stayed = 0, rc;
+
+	for (n = 0; n < rounds(); n++) {
+		begin_all();
+		go_and_wait();
+		end_process(target->pid);
+		wait_for_source();
+		rc = atomic_load(&source->rc);
+		/* The region had another owner, and ended with it. */
+		if (!rc) {
+			peers_end(peers);
+			munmap(peers, sizeof(*peers));
+		} else {
+			assert_true(rc == -ECONNRESET || rc == -ECONNREFUSED);
+			peers_work(peers, 20);
+			peers_end(peers);
+			peers_had_no_error(peers);
+			check_source();
+			stayed++;
+		}
+		end_process(source->pid);
+		end_all();
+	}
+	print_message("# %d of %d stayed\n", stayed, n);
+}
+
+static void kill_a_peer(void **state)
+{
+	int n, i;
+
+	for (n = 0; n < rounds(); n++) {
+		begin_all();
+		go_and_wait();
+		kill(peers->of[0].pid, SIGKILL);
+		wait_for_source();
+		assert_int_equal(atomic_load(&source->rc), 0);
+		target_wait(target, TARGET_OWNS);
+		atomic_store(&peers->of[0].error, -EINTR);
+		peers_work(peers, 20);
+		peers_end(peers);
+		for (i = 1; i < PEERS; i++)
+			assert_int_equal(atomic_load(&peers->of[i].error), 0);
+		check_target();
+		end_process(source->pid);
+		end_process(target->pid);
+		end_all();
+	}
+}
+
+/* How long it takes; and the former owner may end as soon as it is over. */
+static void kill_none(void **state)
+{
+	begin_all();
+	atomic_store(&source->go, 1);
+	wait_for_source();
+	assert_int_equal(atomic_load(&source->rc), 0);
+	longest = atomic_load(&source->ns);
+	end_process(source->pid);
+	peers_work(peers, 20);
+	peers_end(peers);
+	peers_had_no_error(peers);
+	check_target();
+	end_process(target->pid);
+	end_all();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(kill_none),
+		cmocka_unit_test(kill_the_source),
+		cmocka_unit_test(kill_the_target),
+		cmocka_unit_test(kill_a_peer),
+	};
+
+	seed = (unsigned int)getpid();
+	print_message("# seed %u\n", seed);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
