@@ -9,6 +9,7 @@
 #include <kedge/channel_info.h>
 #include <kedge/connector.h>
 #include <kedge/device.h>
+#include <kedge/directory.h>
 #include <kedge/notifier.h>
 #include <kedge/pageswap.h>
 #include <kedge/migrate.h>

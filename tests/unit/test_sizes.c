@@ -123,6 +123,31 @@ static int try_device_attr(void)
 	return rc;
 }
 
+static int no_find(void *ctx, uint64_t region, struct kedge_place *place, int timeout_ms)
+{
+	return -ENOENT;
+}
+
+static int no_replace(void *ctx, uint64_t region, const struct kedge_place *from,
+		      const struct kedge_place *to, int timeout_ms)
+{
+	return -ESTALE;
+}
+
+static int try_directory_ops(void)
+{
+	struct kedge_directory_ops *ops = (void *)&user;
+	struct kedge_directory *d;
+	int rc;
+
+	ops->find = no_find;
+	ops->replace = no_replace;
+	rc = kedge_directory_open(ops, NULL, &d);
+	if (!rc)
+		kedge_directory_close(d);
+	return rc;
+}
+
 static int try_region_opts(void)
 {
 	struct kedge_region *r;
@@ -270,6 +295,8 @@ static const struct {
 	  try_device_ops, false },
 	{ "kedge_device_attr", 40, sizeof(struct kedge_device_attr),
 	  try_device_attr, true },
+	{ "kedge_directory_ops", 32, sizeof(struct kedge_directory_ops),
+	  try_directory_ops, false },
 	{ "kedge_region_opts", 24, sizeof(struct kedge_region_opts),
 	  try_region_opts, false },
 	{ "kedge_region_info", 40, sizeof(struct kedge_region_info),
