@@ -120,12 +120,12 @@ first()
 }
 
 for lib in kedge hooks/kedge-hooks kedge-uring kedge-verbs kedge-rdma \
-	kedge-ofi; do
+	kedge-ofi kedge-etcd; do
 	so=$build/src/${lib%"${lib##*/}"}lib${lib##*/}.so
 	name=lib${lib##*/}.abi
 	if [ ! -e "$so" ]; then
 		case $lib in
-		kedge-verbs | kedge-rdma | kedge-ofi)
+		kedge-verbs | kedge-rdma | kedge-ofi | kedge-etcd)
 			echo "skipped: $lib is not built: its headers are missing"
 			;;
 		*)

@@ -17,7 +17,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import headers  # noqa: E402
 
 # Made only where what they need is installed.
-OPTIONAL = {'kedge-ofi', 'kedge-verbs'}
+OPTIONAL = {'kedge-etcd', 'kedge-ofi', 'kedge-verbs'}
 
 
 def map_symbols(path):

@@ -18,7 +18,7 @@ FUZZ = 'tests/fuzz'
 # cgo compiles what is there.
 BY_OTHERS = ('tests/go/', FUZZ + '/')
 # Made only where what they need is installed, and their tests with them.
-OPTIONAL = {'kedge-ofi', 'kedge-rdma', 'kedge-verbs'}
+OPTIONAL = {'kedge-etcd', 'kedge-ofi', 'kedge-rdma', 'kedge-verbs'}
 
 
 def names(room):

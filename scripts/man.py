@@ -25,7 +25,9 @@ LIBRARIES = {'kedge/uring.h': ('libkedge-uring', '-lkedge-uring -lkedge',
              'kedge/rdma.h': ('libkedge-rdma', '-lkedge-rdma -lkedge',
                               'kedge-rdma'),
              'kedge/ofi.h': ('libkedge-ofi', '-lkedge-ofi -lkedge',
-                             'kedge-ofi')}
+                             'kedge-ofi'),
+             'kedge/etcd.h': ('libkedge-etcd', '-lkedge-etcd -lkedge',
+                              'kedge-etcd')}
 DEFAULT_LIBRARY = ('libkedge', '-lkedge', 'kedge')
 # What an errno means where the comment gives the bare name.
 BARE = {'ENOMEM': 'There is no memory.'}

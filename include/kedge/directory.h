@@ -2,7 +2,8 @@
 /*
  * Directories: where the owner of a region is now. A handle (kedge/handle.h) names its owner
  * by an address, which changes when the region goes to another owner. A directory is asked by
- * the region's id, which stays. A program brings one as a table of functions.
+ * the region's id, which stays. kedge/etcd.h has one that is kept in etcd; a program can bring
+ * another as a table of functions.
  */
 #ifndef KEDGE_DIRECTORY_H
 #define KEDGE_DIRECTORY_H

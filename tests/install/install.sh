@@ -62,7 +62,8 @@ all_files()
 	done
 	[ -f "$pcdir/kedge-nohooks.pc" ] ||
 		{ echo "kedge-nohooks.pc is not installed"; rc=1; }
-	for l in kedge kedge-uring kedge-hooks ${verbs:+kedge-verbs}; do
+	for l in kedge kedge-uring kedge-hooks ${verbs:+kedge-verbs} \
+		${etcd:+kedge-etcd}; do
 		[ -e "$libdir/lib$l.so.0" ] ||
 			{ echo "lib$l.so.0 is not installed"; rc=1; }
 		[ -f "$pcdir/$l.pc" ] ||
@@ -181,7 +182,7 @@ xpmem_program()
 hooks_by_default()
 {
 	for p in kedge kedge-uring kedge-hooks ${verbs:+kedge-verbs} \
-		${rdma:+kedge-rdma} ${ofi:+kedge-ofi}; do
+		${rdma:+kedge-rdma} ${ofi:+kedge-ofi} ${etcd:+kedge-etcd}; do
 		# shellcheck disable=SC2046
 		for ld in -Wl,--no-as-needed -Wl,--as-needed; do
 			hooked 1 gcc -std=c11 "$ld" "$user" \
@@ -253,6 +254,8 @@ rdma=
 [ ! -f "$pcdir/kedge-rdma.pc" ] || rdma=1
 ofi=
 [ ! -f "$pcdir/kedge-ofi.pc" ] || ofi=1
+etcd=
+[ ! -f "$pcdir/kedge-etcd.pc" ] || etcd=1
 user=$src/tests/install/user_hooked.c
 
 step "every file is there" all_files

@@ -238,6 +238,21 @@ bool service_end(struct service *s)
 	return running;
 }
 
+int kedge__service_begin(struct service *s)
+{
+	return service_begin(s);
+}
+
+void kedge__service_runs(struct service *s)
+{
+	service_runs(s);
+}
+
+bool kedge__service_end(struct service *s)
+{
+	return service_end(s);
+}
+
 bool service_alone(void)
 {
 	bool is;

@@ -9,6 +9,8 @@
 
 #include <stdbool.h>
 
+#include "base/base.h"
+
 struct service {
 	void (*end)(struct service *s); /* stop the thread and join it */
 	struct service *next;
@@ -26,6 +28,10 @@ void service_runs(struct service *s);
 /* False: it was ended already, there is no thread to be joined. In the process
  * that began it, while the thread still runs, or has not been started. */
 bool service_end(struct service *s);
+/* The same three for kedge's own libraries. */
+KEDGE_PRIVATE int kedge__service_begin(struct service *s);
+KEDGE_PRIVATE void kedge__service_runs(struct service *s);
+KEDGE_PRIVATE bool kedge__service_end(struct service *s);
 
 /* The calling thread is the library's own and about to end: what it began outlives it. The end
  * of the program's thread that it worked for is noticed. */

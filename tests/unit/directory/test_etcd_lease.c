@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Leases and users, with a server on loopback in etcd's place: who has a lease, how it is
+ * renewed, what is told when it is gone, and tokens that end.
+ */
+#include <errno.h>
+
+#include <kedge/etcd.h>
+
+#include "fake_etcd.h"
+
+#define LONG_MS 60000
+#define THREADS 8
+#define H	"{\"header\":{}"
+
+static struct fake *f;
+static struct kedge_directory *d;
+static unsigned int threads;
+
+static int setup(void **state)
+{
+	f = fake_start();
+	d = open_at(f->url, 1);
+	threads = threads_now();
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	kedge_directory_close(d);
+	fake_end(f);
+	return 0;
+}
+
+static int find(void)
+{
+	struct kedge_place p;
+
+	return kedge_directory_find(d, 1, &p, LONG_MS);
+}
+
+static int put(void)
+{
+	struct kedge_place to = place_of('B');
+
+	return kedge_directory_replace(d, 1, NULL, &to, LONG_MS);
+}
+
+static int take_away(void)
+{
+	struct kedge_place from = place_of('B');
+
+	return kedge_directory_replace(d, 1, &from, NULL, LONG_MS);
+}
+
+static void no_lease(enum fake_path path, int times)
+{
+	fake_set(f, path, (struct fake_reply){ .status = 404, .times = times, .body =
+		"{\"message\":\"etcdserver: requested lease not found\",\"code\":5}" });
+}
+
+static void only_a_writer_has_a_lease(void **state)
+{
+	assert_int_equal(find(), 0);
+	assert_int_equal(take_away(), 0);
+	assert_int_equal(fake_cnt(f, GRANT), 0);
+	WAIT_FOR(!atomic_load(&f->conns));
+	assert_true(threads_are(threads));
+	kedge_directory_close(d);
+	assert_int_equal(fake_cnt(f, REVOKE), 0);
+	d = open_at(f->url, 1);
+	assert_int_equal(put(), 0);
+	assert_int_equal(fake_cnt(f, GRANT), 1);
+	assert_string_equal(fake_body(f, GRANT), "{\"TTL\":\"1\"}");
+}
+
+static void it_is_renewed_until_close(void **state)
+{
+	assert_int_equal(put(), 0);
+	WAIT_FOR(fake_cnt(f, KEEPALIVE) >= 3);
+	assert_string_equal(fake_body(f, KEEPALIVE), "{\"ID\":\"701\"}");
+	assert_int_equal(find(), 0);
+	kedge_directory_close(d);
+	d = NULL;
+	assert_int_equal(fake_cnt(f, REVOKE), 1);
+	assert_string_equal(fake_body(f, REVOKE), "{\"ID\":\"701\"}");
+	WAIT_FOR(!atomic_load(&f->conns));
+	assert_true(threads_are(threads));
+	assert_int_equal(fake_cnt(f, GRANT), 1);
+}
+
+/* Once, by whichever call is next; then a new lease is taken. */
+static void a_loss_is_told_once(void **state)
+{
+	int i;
+
+	assert_int_equal(put(), 0);
+	fake_set(f, KEEPALIVE, (struct fake_reply){
+		.body = "{\"result\":" H ",\"ID\":\"701\"}}", .times = 1 });
+	for (i = 0; i < HANG_S * 100 && !find(); i++)
+		usleep(10000);
+	assert_non_null(strstr(kedge_strerror(-EKEYEXPIRED), "lease"));
+	assert_int_equal(fake_cnt(f, GRANT), 1);
+	assert_int_equal(find(), 0);
+	assert_int_equal(put(), 0);
+	assert_int_equal(fake_cnt(f, GRANT), 2);
+	assert_non_null(strstr(fake_body(f, TXN), "\"lease\":\"702\""));
+	WAIT_FOR(strstr(fake_body(f, KEEPALIVE), "702"));
+	assert_int_equal(find(), 0);
+	assert_int_equal(put(), 0);
+}
+
+static void a_writer_learns_of_the_loss_by_itself(void **state)
+{
+	unsigned int txns;
+
+	assert_int_equal(put(), 0);
+	no_lease(TXN, 1);
+	txns = fake_cnt(f, TXN);
+	assert_int_equal(put(), -EKEYEXPIRED);
+	assert_int_equal(fake_cnt(f, TXN), txns + 1);
+	assert_int_equal(put(), 0);
+	assert_int_equal(fake_cnt(f, GRANT), 2);
+}
+
+/* No entry was bound to it: the call takes another one and goes on. */
+static void an_unused_lease_is_not_missed(void **state)
+{
+	no_lease(TXN, 1);
+	assert_int_equal(put(), 0);
+	assert_int_equal(fake_cnt(f, GRANT), 2);
+	assert_int_equal(fake_cnt(f, TXN), 2);
+	assert_int_equal(find(), 0);
+	kedge_directory_close(d);
+	d = open_at(f->url, 1);
+	no_lease(TXN, 0);
+	assert_int_equal(put(), -EPROTO);
+	fake_set(f, TXN, (struct fake_reply){ .body = H "}" });
+	assert_int_equal(put(), -ESTALE);
+	fake_set(f, TXN, (struct fake_reply){ 0 });
+	no_lease(TXN, 1);
+	assert_int_equal(put(), 0);
+}
+
+/* It may have been written. */
+static void a_lease_whose_entry_is_not_known_is_missed(void **state)
+{
+	fake_set(f, TXN, (struct fake_reply){ .how = CUT, .times = 1 });
+	assert_int_equal(put(), -EINPROGRESS);
+	no_lease(TXN, 1);
+	assert_int_equal(put(), -EKEYEXPIRED);
+	assert_int_equal(put(), 0);
+}
+
+/* That etcd does not answer says nothing of the lease. */
+static void renewing_goes_on_whatever_comes(void **state)
+{
+	static const struct fake_reply replies[] = {
+		{ .status = 503, .body = "" }, { .how = CUT }, { .body = "{}" },
+		{ .body = "{\"error\":{\"grpc_code\":14,\"message\":\"no leader\"}}" },
+		{ .status = 403, .body = "" }, { .how = HOLD },
+		{ .body = "{\"result\":" H ",\"ID\":\"9\"}}" },
+	};
+	unsigned int cnt;
+	size_t i;
+
+	assert_int_equal(put(), 0);
+	for (i = 0; i < sizeof(replies) / sizeof(replies[0]); i++) {
+		fake_set(f, KEEPALIVE, replies[i]);
+		cnt = fake_cnt(f, KEEPALIVE);
+		WAIT_FOR(fake_cnt(f, KEEPALIVE) >= cnt + 2);
+		assert_int_equal(find(), 0);
+	}
+	fake_set(f, KEEPALIVE, (struct fake_reply){ 0 });
+	cnt = fake_cnt(f, KEEPALIVE);
+	WAIT_FOR(fake_cnt(f, KEEPALIVE) >= cnt + 2);
+	assert_int_equal(put(), 0);
+	assert_int_equal(fake_cnt(f, GRANT), 1);
+}
+
+/* Neither the thread's request nor its own is waited for long. */
+static void close_does_not_hang(void **state)
+{
+	unsigned int cnt;
+
+	assert_int_equal(put(), 0);
+	fake_set(f, KEEPALIVE, (struct fake_reply){ .how = HOLD });
+	fake_set(f, REVOKE, (struct fake_reply){ .how = HOLD });
+	cnt = fake_cnt(f, KEEPALIVE);
+	WAIT_FOR(fake_cnt(f, KEEPALIVE) > cnt);
+	kedge_directory_close(d);
+	d = NULL;
+	assert_true(threads_are(threads + (unsigned int)atomic_load(&f->conns)));
+}
+
+/* A process ends with its last thread, of which kedge's is none. */
+static int end_main_thread(void *arg)
+{
+	d = open_at(f->url, 60);
+	CHILD_CHECK(!put());
+	pthread_exit(NULL);
+	return 1;
+}
+
+static void the_thread_keeps_no_process(void **state)
+{
+	assert_int_equal(in_child(end_main_thread, NULL), 0);
+	assert_int_equal(fake_cnt(f, TXN), 1);
+}
+
+static void *put_one(void *arg)
+{
+	return (void *)(intptr_t)put();
+}
+
+static void all_threads_have_one_lease(void **state)
+{
+	pthread_t t[THREADS];
+	void *rc;
+	int i;
+
+	for (i = 0; i < THREADS; i++)
+		assert_int_equal(pthread_create(&t[i], NULL, put_one, NULL), 0);
+	for (i = 0; i < THREADS; i++) {
+		assert_int_equal(pthread_join(t[i], &rc), 0);
+		assert_null(rc);
+	}
+	assert_int_equal(fake_cnt(f, GRANT), 1);
+	assert_int_equal(fake_cnt(f, TXN), THREADS);
+}
+
+static void without_a_lease_it_was_not_done(void **state)
+{
+	static const struct {
+		struct fake_reply reply;
+		int rc;
+	} grants[] = {
+		{ { .status = 503, .body = "" }, -EHOSTUNREACH }, { { .how = CUT }, -EHOSTUNREACH },
+		{ { .body = H "}" }, -EPROTO }, { { .status = 404, .body = "" }, -EPROTO },
+		{ { .status = 404, .body = "{\"message\":\"m\",\"code\":5}" }, -EPROTO },
+		{ { .body = H ",\"ID\":\"-4\",\"TTL\":\"1\"}" }, -EPROTO },
+		{ { .status = 403, .body = "" }, -EACCES },
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(grants) / sizeof(grants[0]); i++) {
+		fake_set(f, GRANT, grants[i].reply);
+		assert_int_equal(put(), grants[i].rc);
+		assert_int_equal(fake_cnt(f, TXN), 0);
+	}
+	fake_set(f, GRANT, (struct fake_reply){ 0 });
+	assert_int_equal(put(), 0);
+}
+
+/* ---- users ---- */
+
+static struct kedge_directory *open_as(const char *user, const char *password)
+{
+	struct kedge_etcd_opts o = {
+		.size = sizeof(o), .endpoints = f->url, .user = user, .password = password,
+	};
+	struct kedge_directory *as = NULL;
+
+	assert_int_equal(kedge_directory_open_etcd(&o, &as), 0);
+	return as;
+}
+
+static int users_setup(void **state)
+{
+	f = fake_start();
+	d = open_as("me", "pass\"word\\\n");
+	return 0;
+}
+
+static void refuse_token(enum fake_path path, int times)
+{
+	fake_set(f, path, (struct fake_reply){ .status = 401, .times = times, .body =
+		"{\"error\":\"x\",\"message\":\"etcdserver: invalid auth token\",\"code\":16}" });
+}
+
+static void a_token_is_kept(void **state)
+{
+	assert_int_equal(find(), 0);
+	assert_string_equal(fake_body(f, AUTHENTICATE), "{\"name\":\"me\",\"password\":"
+			    "\"pass\\u0022word\\u005c\\u000a\"}");
+	assert_string_equal(fake_token(f), "token.1");
+	assert_int_equal(put(), 0);
+	assert_string_equal(fake_token(f), "token.1");
+	assert_int_equal(fake_cnt(f, AUTHENTICATE), 1);
+}
+
+static void a_token_that_has_ended_is_got_anew(void **state)
+{
+	assert_int_equal(put(), 0);
+	refuse_token(TXN, 1);
+	assert_int_equal(put(), 0);
+	assert_string_equal(fake_token(f), "token.2");
+	fake_set(f, RANGE, (struct fake_reply){ .status = 400, .times = 1, .body =
+		"{\"message\":\"etcdserver: revision of auth store is old\",\"code\":3}" });
+	assert_int_equal(find(), 0);
+	assert_string_equal(fake_token(f), "token.3");
+	refuse_token(TXN, 0);
+	assert_int_equal(put(), -EACCES);
+	/* Not for ever. */
+	assert_true(fake_cnt(f, AUTHENTICATE) <= 6);
+}
+
+static void a_user_may_not_be_let_in(void **state)
+{
+	static const struct {
+		struct fake_reply reply;
+		int rc;
+	} replies[] = {
+		{ { .status = 400, .body = "{\"message\":\"etcdserver: authentication failed, "
+					   "invalid user ID or password\",\"code\":3}" }, -EACCES },
+		{ { .status = 401, .body = "" }, -EACCES },
+		{ { .status = 503, .body = "" }, -EHOSTUNREACH },
+		{ { .how = CUT }, -EHOSTUNREACH },
+		{ { .body = H "}" }, -EPROTO },
+		{ { .body = H ",\"token\":\"a\\r\\nHost: b\"}" }, -EPROTO },
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(replies) / sizeof(replies[0]); i++) {
+		fake_set(f, AUTHENTICATE, replies[i].reply);
+		assert_int_equal(find(), replies[i].rc);
+		assert_int_equal(take_away(), replies[i].rc);
+	}
+	assert_int_equal(fake_cnt(f, RANGE), 0);
+	assert_int_equal(fake_cnt(f, TXN), 0);
+}
+
+static void etcd_may_have_no_users(void **state)
+{
+	fake_set(f, AUTHENTICATE, (struct fake_reply){ .status = 412, .body =
+		"{\"message\":\"etcdserver: authentication is not enabled\",\"code\":9}" });
+	assert_int_equal(find(), 0);
+	assert_string_equal(fake_token(f), "");
+	assert_int_equal(find(), 0);
+	assert_int_equal(fake_cnt(f, AUTHENTICATE), 1);
+	/* Until it has. */
+	fake_set(f, AUTHENTICATE, (struct fake_reply){ 0 });
+	refuse_token(RANGE, 1);
+	assert_int_equal(find(), 0);
+	assert_string_equal(fake_token(f), "token.2");
+}
+
+#define LEASE(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
+#define USER(t)	 cmocka_unit_test_setup_teardown(t, users_setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		LEASE(only_a_writer_has_a_lease),
+		LEASE(it_is_renewed_until_close),
+		LEASE(a_loss_is_told_once),
+		LEASE(a_writer_learns_of_the_loss_by_itself),
+		LEASE(an_unused_lease_is_not_missed),
+		LEASE(a_lease_whose_entry_is_not_known_is_missed),
+		LEASE(renewing_goes_on_whatever_comes),
+		LEASE(close_does_not_hang),
+		LEASE(the_thread_keeps_no_process),
+		LEASE(all_threads_have_one_lease),
+		LEASE(without_a_lease_it_was_not_done),
+		USER(a_token_is_kept),
+		USER(a_token_that_has_ended_is_got_anew),
+		USER(a_user_may_not_be_let_in),
+		USER(etcd_may_have_no_users),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
