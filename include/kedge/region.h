@@ -15,6 +15,7 @@ extern "C" {
 #endif
 
 struct kedge_region;
+struct kedge_directory;
 
 /**
  * struct kedge_region_opts - how a region is made; zero is the default in each field
@@ -238,6 +239,32 @@ KEDGE_API int kedge_region_advertise(struct kedge_region *region,
  */
 KEDGE_API int kedge_region_revoke(struct kedge_region *region,
 				  const struct kedge_handle *handle);
+
+/**
+ * kedge_region_enter() - let a directory say where a region is
+ * @region:     a region
+ * @handle:     from kedge_region_advertise() for it, in this process: its address is entered
+ * @directory:  from kedge_directory_open(), or of etcd (kedge/etcd.h)
+ * @timeout_ms: milliseconds in which the directory has to answer; -1: as long as it takes
+ *
+ * Peers that open any handle of the region by kedge_remote_open_in() find it there. It is called
+ * when the region is made, again by the process that the region has migrated to, and after
+ * -EKEYEXPIRED of a directory, which is its word for entries that were lost. What another owner
+ * has entered before is replaced.
+ *
+ * Threads: any.
+ *
+ * Return: 0, or a negative errno:
+ *   -EINVAL an argument is NULL, or @handle is none
+ *   -ENOENT the region has no such handle, or it was not made here
+ *   -ESTALE others enter the region at the same time
+ *   -EBUSY, -EREMCHG, -EINPROGRESS  as of kedge_region_grow()
+ *   -ECHILD as of kedge_region_advertise()
+ *   another as of kedge_directory_find() and kedge_directory_replace(); of these
+ *           -EINPROGRESS: it may have been entered, and the call can be made again
+ */
+KEDGE_API int kedge_region_enter(struct kedge_region *region, const struct kedge_handle *handle,
+				 struct kedge_directory *directory, int timeout_ms);
 
 /**
  * kedge_region_suspend() - keep peers out for a while

@@ -15,6 +15,7 @@ extern "C" {
 #endif
 
 struct kedge_remote;
+struct kedge_directory;
 
 /* How a region is reached. */
 #define KEDGE_REMOTE_MAPPED 1u /* this process has the memory */
@@ -74,6 +75,26 @@ struct kedge_remote_info {
  */
 KEDGE_API int kedge_remote_open(const struct kedge_handle *handle, int timeout_ms,
 				struct kedge_remote **remote);
+
+/**
+ * kedge_remote_open_in() - reach what a handle is of, wherever it is now
+ * @handle:     a handle from the owner
+ * @directory:  where the region was entered (kedge_region_enter()); it is closed after the remote
+ * @timeout_ms: milliseconds for all of it; -1: no limit
+ * @remote:     set on success, left untouched on failure
+ *
+ * As kedge_remote_open(), which asks the owner that made the handle: that tells where the region
+ * has migrated to, as long as it lives. The directory knows it after that.
+ *
+ * Threads: any. Fork: as kedge_remote_open(). Ownership: the caller ends *@remote with
+ * kedge_remote_close().
+ *
+ * Return: 0, or a negative errno as of kedge_remote_open(), or of kedge_directory_find() but
+ *         -ENOENT
+ */
+KEDGE_API int kedge_remote_open_in(const struct kedge_handle *handle,
+				   struct kedge_directory *directory, int timeout_ms,
+				   struct kedge_remote **remote);
 
 /**
  * kedge_remote_close() - give it up

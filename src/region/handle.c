@@ -59,6 +59,19 @@ void handle_place(const struct handle_words *w, struct owner_place *p)
 	memcpy(p->place, w->place, sizeof(p->place));
 }
 
+void place_write(const struct owner_place *p, struct kedge_place *out)
+{
+	memset(out, 0, sizeof(*out));
+	memcpy(out->bytes, magic, sizeof(magic));
+	memcpy(out->bytes + sizeof(out->bytes) - sizeof(*p), p, sizeof(*p));
+}
+
+bool place_read(const struct kedge_place *in, struct owner_place *p)
+{
+	memcpy(p, in->bytes + sizeof(in->bytes) - sizeof(*p), sizeof(*p));
+	return !memcmp(in->bytes, magic, sizeof(magic));
+}
+
 /* The id of the machine since it was started is the same in each container. */
 int handle_host(uint64_t *host)
 {

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <kedge/directory.h>
 #include <kedge/handle.h>
 
 #define KEY_LEN 16
@@ -57,6 +58,9 @@ bool handle_read(const struct kedge_handle *h, struct handle_words *w);
 void handle_write(const struct handle_words *w, struct kedge_handle *h);
 /* The place that they name. */
 void handle_place(const struct handle_words *w, struct owner_place *p);
+/* As a directory has it; false: it is none. */
+void place_write(const struct owner_place *p, struct kedge_place *out);
+bool place_read(const struct kedge_place *in, struct owner_place *p);
 /* A number of this host's, since it was started: 0 or a negative errno. */
 int handle_host(uint64_t *host);
 /* Of the socket that gives the memory, or of that for streams. Returns the length. */

@@ -22,23 +22,53 @@
 
 static const struct timespec nap = { 0, NAP_NS };
 
-/* The owner that was named has ended, or has no such handle: that which made the handle may have it
- * again, or knows better. */
-static bool go_home(struct kedge_remote *r, int rc)
+int remote_look_up(struct kedge_remote *r, uint64_t until)
 {
-	struct owner_place home;
+	const uint64_t now = clock_ns();
+	struct kedge_place place;
+	struct owner_place is;
+	int rc, ms = -1;
 
-	handle_place(&r->words, &home);
-	if ((rc != -ECONNREFUSED && rc != -EKEYREJECTED) ||
-	    !memcmp(&r->where, &home, sizeof(home)))
+	if (!r->directory)
+		return 0;
+	if (until != UINT64_MAX)
+		ms = now < until ? (int)((until - now) / 1000000u) + 1 : 0;
+	rc = kedge_directory_find(r->directory, r->words.region, &place, ms);
+	if (rc == -ENOENT)
+		return 0;
+	if (!rc && !place_read(&place, &is))
+		rc = kedge_reason(-EPROTO, "what the directory has for the region is no place");
+	if (!rc)
+		r->where = is;
+	return rc;
+}
+
+/*
+ * The owner that was named has ended, or has no such handle. That which made the handle may have
+ * the region again, or know better, and then the directory. True: it is worth another try.
+ */
+static bool look_elsewhere(struct kedge_remote *r, int rc, uint64_t until, bool *home,
+			   bool *looked)
+{
+	const struct owner_place was = r->where;
+
+	if (rc != -ECONNREFUSED && rc != -EKEYREJECTED && rc != -EHOSTUNREACH)
 		return false;
-	r->where = home;
-	return true;
+	if (!*home) {
+		*home = true;
+		handle_place(&r->words, &r->where);
+		if (memcmp(&r->where, &was, sizeof(was)) != 0)
+			return true;
+	}
+	if (*looked || !r->directory)
+		return false;
+	*looked = true;
+	return !remote_look_up(r, until) && memcmp(&r->where, &was, sizeof(was)) != 0;
 }
 
 int remote_find(struct kedge_remote *r, uint64_t until, struct link **out)
 {
-	bool gone_home = false;
+	bool home = false, looked = false;
 	struct link *l;
 	int hops, rc;
 
@@ -53,9 +83,8 @@ int remote_find(struct kedge_remote *r, uint64_t until, struct link **out)
 		}
 		r->where = rc == REGION_MOVED ? l->to : r->where;
 		link_free(l, false);
-		if (rc != REGION_MOVED && (gone_home || !go_home(r, rc)))
+		if (rc != REGION_MOVED && !look_elsewhere(r, rc, until, &home, &looked))
 			return rc;
-		gone_home |= rc != REGION_MOVED;
 	}
 	return kedge_reason(-ELOOP, "%d owners in a row say that the region has migrated from them",
 			    HOPS);

@@ -9,8 +9,8 @@
 
 #define INFO_V1 STRUCT_END(struct kedge_remote_info, way)
 
-KEDGE_API int kedge_remote_open(const struct kedge_handle *h, int timeout_ms,
-				struct kedge_remote **out)
+static int open_it(const struct kedge_handle *h, struct kedge_directory *d, int timeout_ms,
+		   struct kedge_remote **out)
 {
 	const uint64_t until = timeout_ms < 0 ? UINT64_MAX
 					      : clock_ns() + (uint64_t)timeout_ms * 1000000u;
@@ -18,7 +18,6 @@ KEDGE_API int kedge_remote_open(const struct kedge_handle *h, int timeout_ms,
 	struct link *l;
 	int rc;
 
-	NO_CANCEL();
 	if (!h || !out)
 		return kedge_reason(-EINVAL, "an argument is NULL");
 	rc = clofork_ready();
@@ -29,11 +28,14 @@ KEDGE_API int kedge_remote_open(const struct kedge_handle *h, int timeout_ms,
 		return kedge_reason(-ENOMEM, "no memory for a remote region");
 	r->pid = process_pid();
 	r->handle = *h;
+	r->directory = d;
 	if (!handle_read(h, &r->words))
 		rc = kedge_reason(-EINVAL, "it is no handle");
 	else if (r->words.slot == INVITE_SLOT)
 		rc = kedge_reason(-EINVAL, "it is an invitation, for kedge_region_migrate()");
 	handle_place(&r->words, &r->where);
+	if (!rc)
+		rc = remote_look_up(r, until);
 	if (!rc)
 		rc = remote_find(r, until, &l);
 	if (rc) {
@@ -43,6 +45,21 @@ KEDGE_API int kedge_remote_open(const struct kedge_handle *h, int timeout_ms,
 	atomic_store(&r->link, l);
 	*out = r;
 	return 0;
+}
+
+KEDGE_API int kedge_remote_open(const struct kedge_handle *h, int timeout_ms,
+				struct kedge_remote **out)
+{
+	NO_CANCEL();
+	return open_it(h, NULL, timeout_ms, out);
+}
+
+KEDGE_API int kedge_remote_open_in(const struct kedge_handle *h, struct kedge_directory *d,
+				   int timeout_ms, struct kedge_remote **out)
+{
+	NO_CANCEL();
+	return d ? open_it(h, d, timeout_ms, out)
+		 : kedge_reason(-EINVAL, "the directory is NULL");
 }
 
 KEDGE_API void kedge_remote_close(struct kedge_remote *r)

@@ -64,6 +64,7 @@ struct link {
 
 /*
  * @words:     of the handle
+ * @directory: knows where the region is, or NULL
  * @where:     its owner is; guarded by @following, which a thread sets that looks for the region
  *             where it is now
  */
@@ -71,6 +72,7 @@ struct kedge_remote {
 	pid_t pid;
 	struct kedge_handle handle;
 	struct handle_words words;
+	struct kedge_directory *directory;
 	struct link *_Atomic link;
 	_Atomic bool following;
 	struct owner_place where;
@@ -124,6 +126,10 @@ int remote_map(struct link *l, const struct region_answer *a);
 uint64_t remote_size(const struct link *l);
 
 /* ---- follow.c ---- */
+
+/* @r->where is as the directory says, if there is one and it says so: 0 or a negative errno with
+ * its reason. */
+int remote_look_up(struct kedge_remote *r, uint64_t until);
 
 /* A link to where the region is, from @r->where on, which is set: 0 or a negative errno with its
  * reason. */

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * The connection of two owners goes through a proxy, which reads what they say, and loses it at a
- * message: it resets both sides, or carries no more, so that they have to notice by themselves. What
- * comes later it carries, or not before the other side has given up. In the end one process has the
- * region, and it has all of it.
+ * message: it resets both sides, or carries no more, so that they have to notice by themselves.
+ * Later connections it carries, or not before the other side has given up. In the end one process
+ * has the region, and it has all of it.
  */
 #include <netinet/in.h>
 #include <poll.h>
