@@ -183,8 +183,8 @@ static int watch_own(struct job *j)
 		return 0;
 	}
 	j->info.track = track_forgets(j->track) ? KEDGE_TRACK_USERFAULTFD : KEDGE_TRACK_SOFT_DIRTY;
-	/* All of it counts as stored into, and is to be sent in any case. */
-	return track_forgets(j->track) ? track_take(j->track, add_own, j) : 0;
+	/* The first time all of it counts as stored into, and is to be sent in any case. */
+	return track_take(j->track, add_own, j);
 }
 
 int rounds_begin(struct job *j)

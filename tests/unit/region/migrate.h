@@ -108,6 +108,16 @@ static inline void target_run(struct target *t)
 	_exit(0);
 }
 
+/* Before another process is started. A region has threads, and a departure keeps them. */
+static inline void start_processes(void)
+{
+	static bool had_threads;
+
+	if (had_threads)
+		need_threads_after_fork();
+	had_threads = true;
+}
+
 static inline void target_start(struct target *t)
 {
 	pid_t pid;
@@ -120,7 +130,7 @@ static inline void target_start(struct target *t)
 	if (!pid)
 		target_run(t);
 	t->pid = pid;
-	while (atomic_load(&t->state) == TARGET_STARTS && kill(t->pid, 0) == 0)
+	while (atomic_load(&t->state) == TARGET_STARTS && !waitpid(pid, NULL, WNOHANG))
 		usleep(1000);
 	assert_int_equal(atomic_load(&t->state), TARGET_WAITS);
 }

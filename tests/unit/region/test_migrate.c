@@ -6,6 +6,7 @@ static struct target *target;
 
 static void begin_target(void)
 {
+	start_processes();
 	target = target_new();
 	target->opts.node = NODE;
 	target_start(target);
@@ -57,7 +58,7 @@ static void peers_go_on(void **state)
 
 	begin_target();
 	make_region(PEER_LEN, NULL);
-	peers_start(p);
+	peers_start(p); /* these start no threads */
 	peers_work(p, 100);
 	migrate_to(target, NULL, &how);
 	print_message("# %u rounds, %llu sent, %llu last, pause %llu us\n", how.rounds,
@@ -202,6 +203,7 @@ static void what_cannot_be_taken_stays(void **state)
 	struct kedge_migrate_opts o = { .size = sizeof(o) };
 	struct kedge_handle gone;
 
+	start_processes();
 	target = target_new();
 	target->opts.node = NODE;
 	target->budget = LEN / 2;
@@ -278,6 +280,7 @@ static void a_region_goes_on_and_comes_back(void **state)
 	struct kedge_remote *idle;
 	struct kedge_handle first;
 
+	need_threads_after_fork();
 	make_region(PEER_LEN, NULL);
 	remote = open_it();
 	idle = open_it();
@@ -344,7 +347,9 @@ static void handles_go_as_they_are(void **state)
 	target_end(target);
 }
 
-int main(void)
+/* The argument is the name of a test: ThreadSanitizer lets no child of one with threads start
+ * others, so it looks at the first test alone. */
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_region_goes_with_its_handles),
@@ -356,5 +361,7 @@ int main(void)
 		cmocka_unit_test(handles_go_as_they_are),
 	};
 
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -235,6 +235,7 @@ static int cut_at(uint32_t op, enum how how, bool holds)
 {
 	int rc;
 
+	start_processes();
 	target = target_new();
 	target->opts.node = "127.0.0.1";
 	target->accept_ms = ACCEPT_MS;

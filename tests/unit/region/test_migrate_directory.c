@@ -124,7 +124,10 @@ static void owner_run(struct target *t)
 static struct target *start_owner(void)
 {
 	struct target *t = target_new();
-	pid_t pid = fork();
+	pid_t pid;
+
+	need_threads_after_fork();
+	pid = fork();
 
 	assert_true(pid >= 0);
 	if (!pid)
