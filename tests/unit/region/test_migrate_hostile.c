@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Owners, and processes that regions go to, which do not keep to the protocol: here the test is one
+ * of both. The other one gives up with an error, its region stays or is not there, and the next
+ * migration works.
+ */
+#include <pthread.h>
+#include <string.h>
+
+#include <kedge/migrate.h>
+
+#include "remote.h"
+
+#include "base/base.h"
+#include "base/process/thread.h"
+#include "region/keeper.h"
+#include "region/migrate/wire.h"
+
+#define ID UINT64_C(0x1234567890)
+
+static struct kedge_invitation *invitation;
+static struct kedge_handle ticket;
+
+static uint64_t until(void)
+{
+	return clock_ns() + SOON_MS * UINT64_C(1000000);
+}
+
+/* ---- the test is the owner ---- */
+
+struct accepting {
+	pthread_t thread;
+	struct kedge_region *r;
+	int rc;
+};
+
+static void *accepts(void *arg)
+{
+	struct accepting *a = arg;
+
+	a->rc = kedge_invitation_accept(invitation, SOON_MS, &a->r);
+	return NULL;
+}
+
+static void dial(struct wire *w)
+{
+	enum invite_state state;
+	struct handle_words to;
+	uint64_t id;
+
+	assert_true(handle_read(&ticket, &to));
+	assert_int_equal(wire_dial(w, &to, until(), &state, &id), 0);
+	assert_int_equal(state, INVITE_OPEN);
+}
+
+static void say(struct wire *w, uint32_t op, uint64_t off, const void *data, uint64_t len)
+{
+	const struct msg m = { .op = op, .id = ID, .off = off, .len = len };
+
+	wire_send(w, &m, data, until());
+}
+
+/* What is to follow does not. */
+static void say_head(struct wire *w, uint32_t op, uint64_t off, uint64_t len)
+{
+	const struct msg m = { htole32(op), 0, htole64(ID), htole64(off), htole64(len) };
+
+	wire_write(w, &m, sizeof(m), until());
+}
+
+static void begin_owner(struct wire *w, struct accepting *a)
+{
+	a->r = NULL;
+	assert_int_equal(pthread_create(&a->thread, NULL, accepts, a), 0);
+	dial(w);
+}
+
+static void offer(struct wire *w, uint64_t len, uint64_t max_len, uint64_t page)
+{
+	const struct msg_begin b = { .region = 1, .len = htole64(len), .max_len = htole64(max_len),
+				     .page_size = htole64(page) };
+
+	say(w, MSG_BEGIN, 0, &b, sizeof(b));
+}
+
+static void end_owner(struct wire *w, struct accepting *a, int rc)
+{
+	pthread_join(a->thread, NULL);
+	wire_end(w);
+	assert_int_equal(a->rc, rc);
+	assert_null(a->r);
+}
+
+static void expect(struct wire *w, uint32_t op)
+{
+	struct msg m;
+
+	assert_int_equal(wire_hear(w, &m, until()), 0);
+	assert_int_equal(m.op, op);
+}
+
+static uint64_t page(void)
+{
+	return (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static void sizes_that_are_none(void **state)
+{
+	static const struct {
+		uint64_t len, max_len, page;
+		int rc;
+	} bad[] = {
+		{ 0, LEN, 0, -EINVAL },
+		{ UINT64_MAX, UINT64_MAX, 0, -EINVAL },
+		{ UINT64_MAX / 8, UINT64_MAX / 8, 0, -ENOMEM },
+		{ LEN, LEN / 2, 0, -EINVAL },
+		{ LEN, LEN, 3, -EINVAL },
+		{ LEN, LEN, UINT64_MAX, -EINVAL },
+		{ LEN, LEN, UINT64_C(1) << 63, -EINVAL },
+	};
+	struct accepting a;
+	struct wire w;
+	size_t i;
+
+	for (i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		begin_owner(&w, &a);
+		offer(&w, bad[i].len, bad[i].max_len, bad[i].page ? bad[i].page : page());
+		expect(&w, MSG_REFUSE);
+		end_owner(&w, &a, bad[i].rc);
+	}
+}
+
+static void messages_that_are_none(void **state)
+{
+	static const struct {
+		uint32_t op;
+		uint64_t off, len;
+	} bad[] = {
+		{ MSG_DATA, LEN, 1 },	      { MSG_DATA, UINT64_MAX, 2 },
+		{ MSG_DATA, 1, UINT64_MAX },  { MSG_HANDLES, 1, 1 },
+		{ MSG_HANDLES, UINT64_MAX, 16 }, { MSG_HANDLES, 0, SEALED_LEN(0) },
+		{ MSG_BEGIN, 0, 0 },
+		{ MSG_COMMIT, 0, 0 },	      { MSG_READY, 0, 0 },
+		{ 0, 0, 0 },		      { UINT32_MAX, 0, 0 },
+	};
+	static char data[SEALED_LEN(1)];
+	struct accepting a;
+	struct wire w;
+	size_t i;
+
+	for (i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		begin_owner(&w, &a);
+		offer(&w, LEN, LEN, page());
+		expect(&w, MSG_OK);
+		say_head(&w, bad[i].op, bad[i].off, bad[i].len);
+		end_owner(&w, &a, -EPROTO);
+	}
+	/* One whose head is right, with bytes that were not sealed. */
+	begin_owner(&w, &a);
+	offer(&w, LEN, LEN, page());
+	expect(&w, MSG_OK);
+	say(&w, MSG_HANDLES, 1, data, sizeof(data));
+	end_owner(&w, &a, -EPROTO);
+}
+
+static void handles_that_are_none(void **state)
+{
+	struct msg_handle h = { .name = 1, .len = 8, .access = KEDGE_HANDLE_READ }, bad[4];
+	struct accepting a;
+	struct wire w;
+	size_t i;
+
+	for (i = 0; i < 4; i++)
+		bad[i] = h;
+	bad[0].access = 64;
+	bad[1].offset = 4;
+	bad[2].offset = LEN;
+	bad[3].len = UINT64_MAX;
+	for (i = 0; i < 4; i++) {
+		begin_owner(&w, &a);
+		offer(&w, LEN, LEN, page());
+		expect(&w, MSG_OK);
+		assert_int_equal(wire_send_handles(&w, ID, &bad[i], 1, until()), 0);
+		end_owner(&w, &a, -EPROTO);
+	}
+}
+
+/* All of it, and then not the region of what was shown: no verdict is heard but its own. */
+static void verdicts_of_others(void **state)
+{
+	const struct msg other = { .op = MSG_COMMIT, .id = ID + 1 };
+	struct accepting a;
+	struct wire w, late;
+
+	begin_owner(&w, &a);
+	offer(&w, LEN, LEN, page());
+	expect(&w, MSG_OK);
+	say(&w, MSG_FINAL, 0, NULL, 0);
+	expect(&w, MSG_READY);
+	wire_send(&w, &other, NULL, until());
+	/* It waits for its owner now, which asks by another connection. */
+	wire_end(&w);
+	a.rc = 0;
+	late.fd = -1;
+	while (late.fd < 0) {
+		enum invite_state is;
+		struct handle_words to;
+		uint64_t id;
+
+		assert_true(handle_read(&ticket, &to));
+		assert_int_equal(wire_dial(&late, &to, until(), &is, &id), 0);
+		assert_int_equal(is, INVITE_WHOLE);
+		assert_int_equal(id, ID);
+	}
+	say(&late, MSG_ABORT, 0, NULL, 0);
+	end_owner(&late, &a, -ECANCELED);
+}
+
+/* ---- the test is what the region goes to ---- */
+
+struct answering {
+	pthread_t thread;
+	struct invite invite;
+	uint32_t at; /* this message is answered so: */
+	struct msg answer;
+	const void *data;
+};
+
+static bool answers(struct answering *a, struct wire *w, uint32_t op, uint64_t id, uint32_t right)
+{
+	struct msg m = { .op = right, .id = id };
+
+	if (op != a->at)
+		return !wire_send(w, &m, NULL, until());
+	m = a->answer;
+	m.id += id;
+	wire_send(w, &m, m.len ? a->data : NULL, until());
+	return false;
+}
+
+static void *receives(void *arg)
+{
+	static char waste[MSG_DATA_MAX];
+	struct answering *a = arg;
+	struct wire w = { .fd = -1 };
+	unsigned char seal[SEAL_LEN];
+	struct msg m;
+	bool tcp, go = true;
+	int fd;
+
+	assert_true(invite_wait(&a->invite, until()) && invite_take(&a->invite, &fd, &tcp, seal));
+	/* Of the keeper's table: this thread has it, as keeper_call() started it. */
+	wire_begin(&w, fd, tcp, seal);
+	while (go && !wire_hear(&w, &m, until())) {
+		if (m.len && wire_read(&w, waste, m.len, until()))
+			break;
+		if (m.op == MSG_BEGIN || m.op == MSG_SYNC)
+			go = answers(a, &w, m.op, m.id, MSG_OK);
+		else if (m.op == MSG_FINAL)
+			go = answers(a, &w, m.op, m.id, MSG_READY);
+		else if (m.op == MSG_COMMIT)
+			go = answers(a, &w, m.op, m.id, MSG_DONE);
+		else if (m.op == MSG_ABORT)
+			go = false;
+	}
+	wire_end(&w);
+	return NULL;
+}
+
+static int start_receiving(void *arg)
+{
+	struct answering *a = arg;
+
+	return thread_start(&a->thread, receives, a);
+}
+
+static void try_answer(uint32_t at, struct msg answer, const void *data, int rc)
+{
+	struct answering a = { .at = at, .answer = answer, .data = data };
+	struct kedge_migrate_opts o = { .size = sizeof(o), .timeout_ms = 2000 };
+	struct handle_words to;
+	struct kedge_handle h;
+
+	assert_true(handle_read(&ticket, &to));
+	invite_add(&a.invite);
+	to.generation = a.invite.number;
+	memcpy(to.key, a.invite.key, sizeof(to.key));
+	handle_write(&to, &h);
+	assert_int_equal(keeper_call(start_receiving, &a), 0);
+	assert_int_equal(kedge_region_migrate(region, &h, &o, NULL), rc);
+	pthread_join(a.thread, NULL);
+	invite_remove(&a.invite);
+	/* It is here, and can be changed. */
+	region_at()[1] = 'x';
+	assert_int_equal(kedge_remote_put(remote, 0, "y", 1, SOON_MS), 0);
+	assert_int_equal(region_at()[0], 'y');
+	assert_int_equal(kedge_region_grow(region, LEN * 2), 0);
+	assert_int_equal(kedge_region_trim(region, LEN), 0);
+}
+
+static void answers_that_are_none(void **state)
+{
+	static const char why[REASON_LEN + 8] = "it does not want to";
+	static const uint32_t at[] = { MSG_BEGIN, MSG_SYNC, MSG_FINAL };
+	size_t i;
+
+	begin(NULL);
+	for (i = 0; i < 3; i++) {
+		try_answer(at[i], (struct msg){ .op = MSG_DONE }, NULL, -EPROTO);
+		try_answer(at[i], (struct msg){ .op = MSG_OK, .id = 1 }, NULL, -EPROTO);
+		try_answer(at[i], (struct msg){ .op = MSG_OK, .len = 1 }, why, -EPROTO);
+		try_answer(at[i], (struct msg){ .op = UINT32_MAX }, NULL, -EPROTO);
+		try_answer(at[i], (struct msg){ .op = MSG_REFUSE, .rc = -EDQUOT, .len = 19 }, why,
+			   -EREMOTEIO);
+		assert_non_null(strstr(kedge_strerror(-EREMOTEIO), "it does not want to"));
+		try_answer(at[i], (struct msg){ .op = MSG_REFUSE, .len = REASON_LEN + 1 }, why,
+			   -EPROTO);
+	}
+	end();
+}
+
+static int open_invitation(void **state)
+{
+	assert_int_equal(kedge_invitation_open(NULL, &invitation, &ticket), 0);
+	return 0;
+}
+
+static int close_invitation(void **state)
+{
+	kedge_invitation_close(invitation);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(sizes_that_are_none),
+		cmocka_unit_test(messages_that_are_none),
+		cmocka_unit_test(handles_that_are_none),
+		cmocka_unit_test(verdicts_of_others),
+		cmocka_unit_test(answers_that_are_none),
+	};
+
+	return cmocka_run_group_tests(tests, open_invitation, close_invitation);
+}
