@@ -87,10 +87,10 @@ static bool is_set(const struct job *j, uint64_t page)
 	return j->bits[page / 64] >> page % 64 & 1;
 }
 
-/* Pages in a row from @page on that go in one message: with @fresh, up to one of zeros. */
-static uint64_t run_at(struct job *j, uint64_t page, bool fresh)
+/* Pages in a row from @page on, @most at most: with @fresh, up to one of zeros. */
+static uint64_t run_at(struct job *j, uint64_t page, uint64_t most, bool fresh)
 {
-	const uint64_t size = kedge__page_size(), most = MSG_DATA_MAX / size;
+	const uint64_t size = kedge__page_size();
 	uint64_t n = 0;
 
 	while (n < most && page + n < pages_of(j) && is_set(j, page + n) &&
@@ -101,17 +101,32 @@ static uint64_t run_at(struct job *j, uint64_t page, bool fresh)
 	return n;
 }
 
-static int send_run(struct job *j, uint64_t page, uint64_t cnt)
+/* Scattered pages go together. */
+struct batch {
+	struct msg_run run[MSG_RUNS_MAX];
+	uint32_t cnt;
+	uint64_t len;
+};
+
+static int flush(struct job *j, struct batch *b)
+{
+	int rc = b->cnt ? wire_send_runs(&j->wire, j->id, j->view, b->run, b->cnt, job_until(j))
+			: 0;
+
+	j->info.sent += b->len;
+	j->info.left = j->cnt * kedge__page_size();
+	b->cnt = 0;
+	b->len = 0;
+	return rc ? job_lost(rc) : 0;
+}
+
+static void add_run(struct job *j, struct batch *b, uint64_t page, uint64_t cnt)
 {
 	const uint64_t size = kedge__page_size();
-	const struct msg m = { .op = MSG_DATA, .id = j->id, .off = page * size,
-			       .len = cnt * size };
-	int rc = wire_send(&j->wire, &m, j->view + m.off, job_until(j));
 
+	b->run[b->cnt++] = (struct msg_run){ page * size, cnt * size };
+	b->len += cnt * size;
 	j->cnt -= cnt;
-	j->info.sent += m.len;
-	j->info.left = j->cnt * size;
-	return rc ? job_lost(rc) : 0;
 }
 
 static int tell(struct job *j)
@@ -124,30 +139,43 @@ static int tell(struct job *j)
 	return job_progress(j);
 }
 
+/* From @page on: pages that were dealt with. */
+static uint64_t step(struct job *j, struct batch *b, uint64_t page, bool fresh)
+{
+	const uint64_t most = (MSG_DATA_MAX - b->len) / kedge__page_size();
+	uint64_t n;
+
+	if (!(page % 64) && !j->bits[page / 64])
+		return 64;
+	n = run_at(j, page, most, fresh);
+	if (n) {
+		add_run(j, b, page, n);
+		return n;
+	}
+	/* Of zeros, or clean. */
+	if (is_set(j, page)) {
+		j->bits[page / 64] &= ~(UINT64_C(1) << page % 64);
+		j->cnt--;
+	}
+	return 1;
+}
+
 static int send_set(struct job *j, bool tells)
 {
 	const bool fresh = !j->info.rounds++;
-	uint64_t page = 0, n;
+	struct batch b = { .cnt = 0 };
+	uint64_t page = 0;
 	int rc = 0;
 
 	while (!rc && page < pages_of(j)) {
-		if (!(page % 64) && !j->bits[page / 64]) {
-			page += 64;
+		page += step(j, &b, page, fresh);
+		if (b.cnt < MSG_RUNS_MAX && b.len + kedge__page_size() <= MSG_DATA_MAX)
 			continue;
-		}
-		n = run_at(j, page, fresh);
-		rc = n ? send_run(j, page, n) : 0;
-		page += n;
-		if (!n && is_set(j, page)) {
-			/* Of zeros. */
-			j->bits[page / 64] &= ~(UINT64_C(1) << page % 64);
-			j->cnt--;
-		}
-		page += !n;
-		if (!rc && n && tells)
+		rc = flush(j, &b);
+		if (!rc && tells)
 			rc = tell(j);
 	}
-	return rc;
+	return rc ? rc : flush(j, &b);
 }
 
 /* ---- all ---- */

@@ -16,6 +16,7 @@
 
 #define ABORT_MS 1000
 #define NAP_NS	 20000000
+#define COMMIT_BYTES_MS 65536 /* pages that are had in a millisecond, at the least */
 
 /* ---- to the other process ---- */
 
@@ -36,10 +37,10 @@ static int hear_refusal(struct job *j, const struct msg *m)
 			    "invitation is of does not take the region: %s", why);
 }
 
-static int expect(struct job *j, enum msg_op op)
+static int expect_until(struct job *j, enum msg_op op, uint64_t until)
 {
 	struct msg m;
-	int rc = wire_hear(&j->wire, &m, job_until(j));
+	int rc = wire_hear(&j->wire, &m, until);
 
 	if (rc)
 		return job_lost(rc);
@@ -48,15 +49,22 @@ static int expect(struct job *j, enum msg_op op)
 	return m.op == op && m.id == j->id && !m.len ? 0 : job_lost(-EPROTO);
 }
 
+static int expect(struct job *j, enum msg_op op)
+{
+	return expect_until(j, op, job_until(j));
+}
+
+/* The other process has all the pages before it answers. */
 static int offer(struct job *j)
 {
+	const uint64_t more = j->info.len / COMMIT_BYTES_MS * UINT64_C(1000000);
 	const struct msg_begin b = { .region = j->r->id, .len = htole64(j->info.len),
 				     .max_len = htole64(j->r->max_len),
 				     .page_size = htole64(j->r->page_size) };
 	const struct msg m = { .op = MSG_BEGIN, .id = j->id, .len = sizeof(b) };
 	int rc = wire_send(&j->wire, &m, &b, job_until(j));
 
-	return rc ? job_lost(rc) : expect(j, MSG_OK);
+	return rc ? job_lost(rc) : expect_until(j, MSG_OK, job_until(j) + more);
 }
 
 static int meet(struct job *j)
@@ -139,18 +147,18 @@ static int turn_out(struct job *j)
 	return rc ? kedge_reason(rc, "no memory for a bit for each page") : 0;
 }
 
-/* Peers wait from here on. */
+/* This process stores no more, and then peers wait. */
 static int send_rest(struct job *j)
 {
 	int rc = job_freeze(j);
 
+	if (!rc)
+		rc = rounds_shut(j);
 	if (rc)
 		return rc;
 	j->paused = clock_ns();
 	depart_stop(j->r);
-	rc = rounds_shut(j);
-	if (!rc)
-		rc = rounds_last(j);
+	rc = rounds_last(j);
 	if (!rc)
 		rc = send_handles(j);
 	if (!rc && say(j, MSG_SYNC))
@@ -210,12 +218,16 @@ static void leave(struct job *j, struct departure *d)
 {
 	struct owner_place to;
 
-	say(j, MSG_HEARD);
 	handle_place(&j->to, &to);
-	rounds_end(j);
 	depart_to(j->r, &to, d);
 	j->info.pause_ns = clock_ns() - j->paused;
+	say(j, MSG_HEARD);
 	wire_end(&j->wire);
+	/* To unmap takes time for each page: peers are not kept waiting for that. */
+	rounds_end(j);
+	sig_lock_blocked(&shares_lock);
+	served_end(j->r);
+	sig_unlock_blocked(&shares_lock);
 	region_leave(j->r);
 }
 

@@ -95,13 +95,6 @@ static int make_region(struct arrival *a)
 
 /* ---- what it consists of ---- */
 
-static int read_data(struct arrival *a, const struct msg *m)
-{
-	if (m->off > a->r->len || m->len > a->r->len - m->off)
-		return -EPROTO;
-	return wire_read(&a->wire, a->r->at + m->off, m->len, a->until);
-}
-
 static void fill(struct slot *s, const struct msg_handle *h)
 {
 	s->access = h->access;
@@ -168,7 +161,7 @@ static int receive(struct arrival *a)
 			break;
 		switch (m.op) {
 		case MSG_DATA:
-			rc = read_data(a, &m);
+			rc = wire_read_runs(&a->wire, &m, a->r->at, a->r->len, a->until);
 			break;
 		case MSG_HANDLES:
 			rc = read_handles(a, &m);
@@ -190,22 +183,26 @@ static int receive(struct arrival *a)
 /* ---- the change of the owner ---- */
 
 /*
- * DONE before a peer is served: an owner that hears the end of the connection without it takes the
- * region for its own again, and this process may have ended. But no peer that the former owner
- * sends here may come before its handle is known. So both are done with shares_lock, which all
- * requests wait for. DONE finds room in the socket: it is the first since OK was read.
+ * DONE comes before a peer is served: an owner that hears the end of the connection without it
+ * takes the region for its own again. So where it cannot be written the region is not taken. But
+ * no peer that the former owner sends here may come before its handle is known. So all is done with
+ * shares_lock, which all requests wait for. DONE finds room in the socket: it is the first message
+ * since OK was read.
  */
-static void own(struct arrival *a)
+static bool own(struct arrival *a, bool says)
 {
 	const struct msg m = { .op = MSG_DONE, .id = a->id };
+	bool owns;
 
 	sig_lock_blocked(&shares_lock);
-	a->invite->state = INVITE_OWNER;
-	a->invite->id = a->id;
-	arrive(a->r);
-	if (a->wire.fd >= 0)
-		wire_send(&a->wire, &m, NULL, 0);
+	owns = !says || !wire_send(&a->wire, &m, NULL, 0);
+	if (owns) {
+		a->invite->state = INVITE_OWNER;
+		a->invite->id = a->id;
+		arrive(a->r);
+	}
 	sig_unlock_blocked(&shares_lock);
+	return owns;
 }
 
 /* The former owner knows: true. */
@@ -253,8 +250,7 @@ static int hear_verdict(struct arrival *a)
 	struct msg m;
 	int rc = wire_hear(&a->wire, &m, a->until);
 
-	if (!rc && m.op == MSG_COMMIT && m.id == a->id) {
-		own(a);
+	if (!rc && m.op == MSG_COMMIT && m.id == a->id && own(a, true)) {
 		if (!hear_heard(&a->wire, a->id, clock_ns() + HEARD_NS))
 			a->r->from = a->invite;
 		return 0;
@@ -262,10 +258,8 @@ static int hear_verdict(struct arrival *a)
 	if (!rc && m.op == MSG_ABORT && m.id == a->id)
 		return given_up();
 	/* All that the owner's process has said is read: it has ended, while its peers waited. */
-	if (rc == -EPIPE && a->first) {
-		own(a);
-		return 0;
-	}
+	if (rc == -EPIPE && a->first)
+		return !own(a, false);
 	a->first = false;
 	wire_end(&a->wire);
 	return 1;

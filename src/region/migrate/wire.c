@@ -98,13 +98,15 @@ static void advance(struct msghdr *m, size_t n)
 	}
 }
 
-static int send_all(struct wire *w, struct iovec v[2], uint64_t until)
+static int send_all(struct wire *w, struct iovec *v, size_t cnt, uint64_t until)
 {
-	struct msghdr m = { .msg_iov = v, .msg_iovlen = 2 };
-	size_t left = v[0].iov_len + v[1].iov_len;
+	struct msghdr m = { .msg_iov = v, .msg_iovlen = cnt };
+	size_t left = 0, i;
 	int rc = 0;
 	long n;
 
+	for (i = 0; i < cnt; i++)
+		left += v[i].iov_len;
 	while (left && !rc) {
 		n = syscall(SYS_sendmsg, w->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
 		if (n < 0 && errno != EAGAIN && errno != EINTR)
@@ -123,16 +125,71 @@ int wire_write(struct wire *w, const void *data, uint64_t len, uint64_t until)
 {
 	struct iovec v[2] = { { (void *)(uintptr_t)data, len }, { NULL, 0 } };
 
-	return send_all(w, v, until);
+	return send_all(w, v, 2, until);
+}
+
+static struct msg swapped(const struct msg *m)
+{
+	return (struct msg){ htole32(m->op), (int32_t)htole32((uint32_t)m->rc), htole64(m->id),
+			     htole64(m->off), htole64(m->len) };
 }
 
 int wire_send(struct wire *w, const struct msg *m, const void *data, uint64_t until)
 {
-	struct msg out = { htole32(m->op), (int32_t)htole32((uint32_t)m->rc), htole64(m->id),
-			   htole64(m->off), htole64(m->len) };
+	struct msg out = swapped(m);
 	struct iovec v[2] = { { &out, sizeof(out) }, { (void *)(uintptr_t)data, m->len } };
 
-	return send_all(w, v, until);
+	return send_all(w, v, 2, until);
+}
+
+int wire_send_runs(struct wire *w, uint64_t id, const char *base, const struct msg_run *run,
+		   uint32_t cnt, uint64_t until)
+{
+	struct msg m = { .op = MSG_DATA, .id = id, .off = cnt, .len = cnt * sizeof(*run) };
+	struct iovec v[2 + MSG_RUNS_MAX];
+	struct msg_run out[MSG_RUNS_MAX];
+	uint32_t i;
+
+	for (i = 0; i < cnt; i++) {
+		out[i] = (struct msg_run){ htole64(run[i].off), htole64(run[i].len) };
+		v[2 + i] = (struct iovec){ (void *)(uintptr_t)(base + run[i].off), run[i].len };
+		m.len += run[i].len;
+	}
+	m = swapped(&m);
+	v[0] = (struct iovec){ &m, sizeof(m) };
+	v[1] = (struct iovec){ out, cnt * sizeof(*out) };
+	return send_all(w, v, 2 + cnt, until);
+}
+
+/* All of them are within the region, and as long as the message says. */
+static bool runs_fit(struct msg_run *run, uint64_t cnt, uint64_t bytes, uint64_t len)
+{
+	uint64_t i, sum = 0;
+
+	for (i = 0; i < cnt; i++) {
+		run[i] = (struct msg_run){ le64toh(run[i].off), le64toh(run[i].len) };
+		if (run[i].off > len || run[i].len > len - run[i].off || run[i].len > bytes - sum)
+			return false;
+		sum += run[i].len;
+	}
+	return sum == bytes;
+}
+
+int wire_read_runs(struct wire *w, const struct msg *m, char *base, uint64_t len, uint64_t until)
+{
+	const uint64_t heads = m->off * sizeof(struct msg_run);
+	struct msg_run run[MSG_RUNS_MAX];
+	uint64_t i;
+	int rc;
+
+	if (!m->off || m->off > MSG_RUNS_MAX || m->len < heads)
+		return -EPROTO;
+	rc = wire_read(w, run, heads, until);
+	if (!rc && !runs_fit(run, m->off, m->len - heads, len))
+		rc = -EPROTO;
+	for (i = 0; !rc && i < m->off; i++)
+		rc = wire_read(w, base + run[i].off, run[i].len, until);
+	return rc;
 }
 
 int wire_read(struct wire *w, void *data, uint64_t len, uint64_t until)

@@ -55,14 +55,16 @@ enum msg_op {
 	MSG_ABORT,
 };
 
+/* Of one DATA: bytes of the region, in as many ranges. */
 #define MSG_DATA_MAX ((uint64_t)1 << 20)
+#define MSG_RUNS_MAX 256u
 #define REASON_LEN   192
 #define HANDLES_MAX  1024u
 
 /*
  * @rc:  of REFUSE
  * @id:  random, the migration's
- * @off: of DATA in the region; of HANDLES, how many
+ * @off: of DATA how many ranges, which come before the bytes of all of them; of HANDLES, how many
  * @len: bytes that follow
  */
 struct msg {
@@ -78,6 +80,12 @@ struct msg_begin {
 	uint64_t len;
 	uint64_t max_len;
 	uint64_t page_size;
+};
+
+/* Of the region. */
+struct msg_run {
+	uint64_t off;
+	uint64_t len;
 };
 
 /* @left_ms: until it expires; 0: never */
@@ -126,6 +134,12 @@ void wire_break(struct wire *w);
  * lost.
  */
 int wire_send(struct wire *w, const struct msg *m, const void *data, uint64_t until);
+/* DATA, of what is at @base. */
+int wire_send_runs(struct wire *w, uint64_t id, const char *base, const struct msg_run *run,
+		   uint32_t cnt, uint64_t until);
+/* What follows @m, to @base, where there are @len bytes: -EPROTO, or as above. */
+int wire_read_runs(struct wire *w, const struct msg *m, char *base, uint64_t len,
+		   uint64_t until);
 /* Its head. */
 int wire_hear(struct wire *w, struct msg *m, uint64_t until);
 /* Bytes of no message. */

@@ -106,16 +106,22 @@ void depart_end(struct kedge_region *r)
 	serve_nudge();
 }
 
-/* The handle may have been here before, and gone; or this process may have made it. */
+/* The handle may have been here before, and gone; or this process made it; or it is still here, as
+ * the region comes from this process itself. */
 static void enter(struct slot *s)
 {
 	struct handle_words w;
 	struct slot *was;
+	bool same;
 
 	alias_words(s, 0, &w);
-	if (!slot_look(w.name, w.slot, w.generation, &was) && was->left &&
-	    !sodium_memcmp(was->key, s->key, sizeof(s->key)))
+	/* By number alone the slot may be found that it has here. */
+	same = !slot_look(w.name, w.slot, w.generation, &was) && was != s &&
+	       !sodium_memcmp(was->key, s->key, sizeof(s->key));
+	if (same && was->left)
 		slot_free(was);
+	else if (same)
+		alias_remove(was);
 	alias_insert(s);
 }
 
@@ -138,7 +144,6 @@ void depart_to(struct kedge_region *r, const struct owner_place *to, struct depa
 	d->to = *to;
 	take_slots(r, d);
 	list_add_tail(&departures, &d->of_all);
-	served_end(r);
 	free(r->dirty);
 	r->dirty = NULL;
 	r->stage = REGION_LEFT;

@@ -136,8 +136,9 @@ static void messages_that_are_none(void **state)
 		uint32_t op;
 		uint64_t off, len;
 	} bad[] = {
-		{ MSG_DATA, LEN, 1 },	      { MSG_DATA, UINT64_MAX, 2 },
-		{ MSG_DATA, 1, UINT64_MAX },  { MSG_HANDLES, 1, 1 },
+		{ MSG_DATA, 0, 0 },	      { MSG_DATA, UINT64_MAX / 16 + 2, 32 },
+		{ MSG_DATA, 2, 31 },	      { MSG_DATA, MSG_RUNS_MAX + 1, UINT64_MAX },
+		{ MSG_HANDLES, 1, 1 },
 		{ MSG_HANDLES, UINT64_MAX, 16 }, { MSG_HANDLES, 0, SEALED_LEN(0) },
 		{ MSG_BEGIN, 0, 0 },
 		{ MSG_COMMIT, 0, 0 },	      { MSG_READY, 0, 0 },
@@ -161,6 +162,31 @@ static void messages_that_are_none(void **state)
 	expect(&w, MSG_OK);
 	say(&w, MSG_HANDLES, 1, data, sizeof(data));
 	end_owner(&w, &a, -EPROTO);
+}
+
+static void ranges_that_are_none(void **state)
+{
+	static const struct msg_run bad[][2] = {
+		{ { LEN, 1 }, { 0, 0 } },	      { { 0, LEN + 1 }, { 0, 0 } },
+		{ { UINT64_MAX, 2 }, { 0, 0 } },      { { 1, UINT64_MAX }, { 0, 2 } },
+		{ { 0, 1 }, { 0, 1 } },		      { { 0, 0 }, { 0, 0 } },
+	};
+	struct msg_run run[2];
+	struct accepting a;
+	struct wire w;
+	size_t i;
+
+	for (i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		begin_owner(&w, &a);
+		offer(&w, LEN, LEN, page());
+		expect(&w, MSG_OK);
+		run[0] = (struct msg_run){ htole64(bad[i][0].off), htole64(bad[i][0].len) };
+		run[1] = (struct msg_run){ htole64(bad[i][1].off), htole64(bad[i][1].len) };
+		/* As if one byte followed. */
+		say_head(&w, MSG_DATA, 2, sizeof(run) + 1);
+		wire_write(&w, run, sizeof(run), until());
+		end_owner(&w, &a, -EPROTO);
+	}
 }
 
 static void handles_that_are_none(void **state)
@@ -336,6 +362,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(sizes_that_are_none),
 		cmocka_unit_test(messages_that_are_none),
+		cmocka_unit_test(ranges_that_are_none),
 		cmocka_unit_test(handles_that_are_none),
 		cmocka_unit_test(verdicts_of_others),
 		cmocka_unit_test(answers_that_are_none),
