@@ -27,6 +27,7 @@ int cmd_demo(int argc, char **argv);
 int cmd_torture(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_perf(int argc, char **argv);
+int cmd_migrate(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_segments(int argc, char **argv);
 

@@ -23,6 +23,8 @@ static const struct subcommand {
 	{ "bench", cmd_bench, "measure the cache and the notifier" },
 	{ "perf", cmd_perf,
 	  "measure messages between two processes, by every way" },
+	{ "migrate", cmd_migrate,
+	  "move a region between two processes under load, and measure it" },
 	{ "segments", cmd_segments,
 	  "list the memory on this host that others can load and store" },
 	{ "run", cmd_run,

@@ -7,7 +7,7 @@
 expect 0 --help
 says out 'Usage: kedge'
 silent err
-for sub in info demo torture bench run segments; do
+for sub in info demo torture bench run migrate segments; do
 	expect 0 --help
 	says out "  $sub"
 	expect 0 "$sub" --help
