@@ -29,8 +29,8 @@ WRAP(void *, malloc, size_t len)
 static bool is_counted(long nr)
 {
 	static const long counted[] = { SYS_socket, SYS_connect, SYS_getsockopt, SYS_mmap,
-					SYS_openat, SYS_ioctl, SYS_userfaultfd, SYS_sendmsg, SYS_epoll_ctl,
-					SYS_accept4 };
+					SYS_openat, SYS_ioctl, SYS_userfaultfd, SYS_sendmsg,
+					SYS_epoll_ctl, SYS_accept4 };
 	size_t i;
 
 	for (i = 0; i < sizeof(counted) / sizeof(*counted); i++)
