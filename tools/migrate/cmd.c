@@ -14,9 +14,6 @@
 #define COUNT_MAX  100000
 #define UNSET	   INT_MIN
 
-const char *const migrate_ways[] = { "mapped", "stream", "tcp", NULL };
-const char *const migrate_victims[] = { "", "owner", "target", "peer", NULL };
-
 static const char help_text[] =
 	"Moves a region from one process to another and back while other processes read\n"
 	"and write blocks of 4 KiB in it, and looks whether all is there that they were\n"

@@ -1,29 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* A host: it does what the command says, as owner (owner.c) or target (target.c). */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "tools/migrate/migrate.h"
 #include "tools/migrate/space.h"
-
-/* The place of the machine's number in a handle. */
-#define MACHINE_AT 16
-
-void migrate_disguise(const struct migrate_opts *o, struct kedge_handle *h)
-{
-	if (o->way == WAY_TCP)
-		h->bytes[MACHINE_AT] ^= 1;
-}
-
-int migrate_say(int fd, uint32_t kind, int rc, struct said *s)
-{
-	s->kind = kind;
-	s->rc = rc;
-	if (rc)
-		snprintf(s->why, sizeof(s->why), "%s", kedge_strerror(rc));
-	return proc_send(fd, s, sizeof(*s));
-}
 
 static int query(struct host *h)
 {

@@ -5,6 +5,9 @@
 #include "base/base.h"
 #include "tools/migrate/run.h"
 
+const char *const migrate_ways[] = { "mapped", "stream", "tcp", NULL };
+const char *const migrate_victims[] = { "", "owner", "target", "peer", NULL };
+
 const char *migrate_track_name(uint32_t track)
 {
 	static const char *const name[] = {

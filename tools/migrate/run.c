@@ -14,45 +14,6 @@
 #define WORK_FIRST 50
 #define NAP_NS	   500000u
 
-static volatile sig_atomic_t interrupted;
-static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
-
-bool run_interrupted(void)
-{
-	return interrupted != 0;
-}
-
-static void interrupt(int signal)
-{
-	interrupted = signal;
-}
-
-/* A signal that is ignored, as by nohup(1), stays so. */
-static void catch_signals(void)
-{
-	const struct sigaction a = { .sa_handler = interrupt };
-	struct sigaction was;
-	size_t i;
-
-	for (i = 0; i < ARRAY_SIZE(signals); i++)
-		if (!sigaction(signals[i], NULL, &was) && was.sa_handler != SIG_IGN)
-			sigaction(signals[i], &a, NULL);
-}
-
-/* Children do not take them, which a terminal sends to all: the command ends its children. */
-static void block_signals(sigset_t *old)
-{
-	sigset_t set;
-	size_t i;
-
-	sigemptyset(&set);
-	for (i = 0; i < ARRAY_SIZE(signals); i++)
-		sigaddset(&set, signals[i]);
-	sigprocmask(SIG_BLOCK, &set, old);
-}
-
-/* ---- processes ---- */
-
 void run_kill(struct proc *p)
 {
 	if (p->pid <= 0)
@@ -72,7 +33,7 @@ static int start(struct run *r, struct proc *p, void (*serve)(int, void *), unsi
 	r->start.index = index;
 	r->start.handle = r->handle;
 	fflush(NULL);
-	block_signals(&old);
+	signals_block_all(&old);
 	rc = proc_start(p, serve, &r->start);
 	sigprocmask(SIG_SETMASK, &old, NULL);
 	if (rc)
@@ -165,7 +126,7 @@ static int lost_peer(struct run *r, unsigned int w)
 static int nap(struct run *r, unsigned int w, uint64_t until)
 {
 	load_nap(NAP_NS);
-	if (interrupted)
+	if (run_interrupted())
 		return -EINTR;
 	if (clock_ns() < until)
 		return 0;
@@ -250,79 +211,5 @@ int run_store(struct run *r)
 			      : 0;
 
 	r->stores = r->opts->own && !rc;
-	return rc;
-}
-
-/* ---- the command ---- */
-
-static int moves(struct run *r)
-{
-	const unsigned int cnt = 2 * r->opts->rounds;
-	int rc;
-
-	r->moves = calloc(cnt, sizeof(*r->moves));
-	if (!r->moves) {
-		util_fail(-ENOMEM, "cannot keep the figures");
-		return -ENOMEM;
-	}
-	rc = run_begin(r);
-	while (!rc && r->moves_cnt < cnt) {
-		bar_begin(&r->bar, r->moves_cnt + 1, cnt, "move");
-		rc = move_there(r, &r->moves[r->moves_cnt]);
-		r->moves_cnt += !rc;
-	}
-	bar_wipe(&r->bar);
-	run_end(r);
-	return rc;
-}
-
-static int make_spaces(struct run *r)
-{
-	unsigned int i;
-
-	for (i = 0; i < SPACES; i++) {
-		r->spaces.fd[i] = -1;
-		r->spaces.node[i] = r->opts->way == WAY_TCP ? "127.0.0.1" : NULL;
-	}
-	return r->opts->namespaces ? spaces_make(&r->spaces) : 0;
-}
-
-static int go(struct run *r)
-{
-	int rc;
-
-	r->load = load_new(r->opts->len, r->opts->peers + r->opts->own, r->opts->seed);
-	if (!r->load)
-		return util_fail(-ENOMEM, "cannot share memory");
-	r->start.load = r->load;
-	rc = r->opts->victim == VICTIM_NONE ? moves(r) : kill_all(r);
-	if (rc < 0)
-		return CMD_CANNOT;
-	rc = report_print(r);
-	return rc || report_is_right(r) ? rc : CMD_FINDING;
-}
-
-int migrate_run(const struct migrate_opts *opts)
-{
-	struct run *r = calloc(1, sizeof(*r));
-	int rc;
-
-	if (!r)
-		return util_fail(-ENOMEM, "cannot begin");
-	r->opts = r->start.opts = opts;
-	util_rng_init(&r->rng, opts->seed);
-	catch_signals();
-	rc = make_spaces(r);
-	if (!rc)
-		rc = go(r);
-	spaces_end(&r->spaces);
-	load_free(r->load);
-	free(r->moves);
-	free(r);
-	/* A shell that waits for the command knows by that to end as well. */
-	if (interrupted) {
-		signal(interrupted, SIG_DFL);
-		raise(interrupted);
-	}
 	return rc;
 }

@@ -7,6 +7,8 @@
 #ifndef TOOLS_MIGRATE_RUN_H
 #define TOOLS_MIGRATE_RUN_H
 
+#include <signal.h>
+
 #include "tools/migrate/migrate.h"
 #include "tools/migrate/space.h"
 
@@ -66,10 +68,17 @@ struct run {
 	uint64_t writes;
 };
 
-/* ---- run.c: processes, and the load ---- */
+/* ---- signals.c ---- */
 
-/* True after SIGINT and its like. */
+/* True after SIGINT and its like, once they are caught. */
 bool run_interrupted(void);
+void signals_catch(void);
+/* Children do not take them; @old is the mask before. */
+void signals_block_all(sigset_t *old);
+/* The command ends by the one that came, if one did. */
+void signals_raise(void);
+
+/* ---- run.c: processes, and the load ---- */
 
 /* All processes begin, with a region, and peers that are at work. The load's log begins anew. */
 int run_begin(struct run *r);
@@ -123,7 +132,8 @@ int kill_all(struct run *r);
 int report_print(const struct run *r);
 bool report_is_right(const struct run *r);
 
-/* kedge migrate: an exit status. */
+/* ---- command.c: an exit status ---- */
+
 int migrate_run(const struct migrate_opts *opts);
 
 #endif /* TOOLS_MIGRATE_RUN_H */
