@@ -19,7 +19,8 @@ HOOKS = ('hooks:*', 'process:*, hooks', 'churn:*hooks*')
 DEVICE = ('unit:device', 'unit:proc', 'unit:uring*', 'unit:verbs*')
 SEGMENT = ('unit:segment*', 'process:segment_limits', 'stress:stress_segment')
 PAGES = ('unit:share*', 'process:segment_limits')
-REGION = ('unit:region*', 'unit:fill', 'process:region_limits')
+REGION = ('unit:region*', 'unit:fill', 'unit:remote*', 'unit:streams_hostile', 'unit:migrate*',
+          'process:region_limits', 'process:remote*', 'process:migrate*')
 PRELOAD = ('preload:*',)
 PROCESS = ('process:*', 'churn:*')
 CHANNEL = ('unit:channel*', 'unit:ofi*', 'channel:hostile peers',
