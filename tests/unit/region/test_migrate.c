@@ -140,6 +140,73 @@ static void what_the_owner_stores_itself_goes_too(void **state)
 	free(there);
 }
 
+/* A page that was sent is zeros in the next round. */
+static int empty_a_page(void *arg, const struct kedge_migrate_info *info)
+{
+	bool *done = arg;
+
+	if (info->sent && !*done)
+		memset(region_at() + 4 * (size_t)BLOCK, 0, BLOCK);
+	*done |= info->sent > 0;
+	return 0;
+}
+
+static void what_becomes_zero_goes_too(void **state)
+{
+	bool done = false;
+	const struct kedge_migrate_opts o = { .size = sizeof(o), .progress = empty_a_page,
+					      .arg = &done };
+	char page[BLOCK], zeros[BLOCK] = { 0 };
+
+	begin_target();
+	begin(NULL);
+	memset(region_at(), 'a', LEN);
+	migrate_to(target, &o, NULL);
+	assert_true(done);
+	assert_int_equal(kedge_remote_get(remote, 4 * BLOCK, page, BLOCK, SOON_MS), 0);
+	assert_memory_equal(page, zeros, BLOCK);
+	assert_int_equal(kedge_remote_get(remote, 5 * BLOCK, page, 1, SOON_MS), 0);
+	assert_int_equal(page[0], 'a');
+	kedge_remote_close(remote);
+	kedge_region_close(region);
+	target_end(target);
+}
+
+static int store_after_all(void *arg, const struct kedge_migrate_info *info)
+{
+	(void)arg;
+	(void)info;
+	region_at()[0] = 'x';
+	return 0;
+}
+
+/* A store that would be lost ends the program; it can read on. */
+static void a_store_that_was_not_to_be_ends_the_program(void **state)
+{
+	const struct kedge_migrate_opts o = { .size = sizeof(o), .flags = KEDGE_MIGRATE_QUIET,
+					      .progress = store_after_all };
+	int status;
+	pid_t pid;
+
+	begin_target();
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid) {
+		signal(SIGSEGV, SIG_DFL);
+		make_region(LEN, NULL);
+		kedge_region_migrate(region, &target->invitation, &o, NULL);
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	/* Sanitizers report it, and end the process by another one. */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+#endif
+	assert_true(!WIFEXITED(status) || WEXITSTATUS(status));
+	target_wait(target, TARGET_FAILED);
+	target_end(target);
+}
+
 /* ---- it stays ---- */
 
 static int no(void *arg)
@@ -355,6 +422,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_region_goes_with_its_handles),
 		cmocka_unit_test(peers_go_on),
 		cmocka_unit_test(what_the_owner_stores_itself_goes_too),
+		cmocka_unit_test(what_becomes_zero_goes_too),
+		cmocka_unit_test(a_store_that_was_not_to_be_ends_the_program),
 		cmocka_unit_test(what_the_program_ends_stays),
 		cmocka_unit_test(what_cannot_be_taken_stays),
 		cmocka_unit_test(a_region_goes_on_and_comes_back),

@@ -290,12 +290,49 @@ static void a_connection_carries_no_more(void **state)
 	cuts(HOLE);
 }
 
+/* An owner in doubt is not told of a region that came by the same invitation since. */
+static void another_region_comes_meanwhile(void **state)
+{
+	struct kedge_region *other;
+	struct kedge_handle direct;
+	char c = 0;
+
+	start_processes();
+	target = target_new();
+	target->opts.node = "127.0.0.1";
+	target->accept_ms = ACCEPT_MS;
+	target_start(target);
+	begin(NULL);
+	region_at()[LEN - 1] = 'z';
+	direct = target->invitation;
+	proxy_begin(&target->invitation, MSG_COMMIT, RESET);
+	proxy.holds = true;
+	assert_int_equal(migrate(), -EINPROGRESS);
+	target_wait(target, TARGET_FAILED);
+	atomic_store(&target->state, TARGET_WAITS);
+	atomic_store(&target->say, 2);
+	assert_int_equal(kedge_region_create(LEN, NULL, &other), 0);
+	assert_int_equal(kedge_region_migrate(other, &direct, NULL, NULL), 0);
+	target_wait(target, TARGET_OWNS);
+	kedge_region_close(other);
+	atomic_store(&proxy.held, false);
+	assert_int_equal(migrate(), -ECONNRESET);
+	assert_int_equal(kedge_remote_get(remote, LEN - 1, &c, 1, SOON_MS), 0);
+	assert_int_equal(c, 'z');
+	assert_int_equal(kedge_remote_put(remote, LEN - 1, "y", 1, SOON_MS), 0);
+	assert_int_equal(region_at()[LEN - 1], 'y');
+	end();
+	proxy_end();
+	target_end(target);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_connection_is_reset),
 		cmocka_unit_test(a_connection_carries_no_more),
 		cmocka_unit_test(the_other_gives_up_meanwhile),
+		cmocka_unit_test(another_region_comes_meanwhile),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
