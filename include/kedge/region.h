@@ -17,21 +17,29 @@ extern "C" {
 struct kedge_region;
 struct kedge_directory;
 
+/* Flags of struct kedge_region_opts. */
+#define KEDGE_REGION_NODE 1u /* its pages are on one NUMA node */
+
 /**
  * struct kedge_region_opts - how a region is made; zero is the default in each field
  * @size:      sizeof(struct kedge_region_opts)
- * @flags:     0
+ * @flags:     0, or KEDGE_REGION_NODE
  * @max_len:   bytes of addresses that the region keeps for itself, so that it can
  *             grow to as much in its place; they cost nothing. 0: 64 GiB, or less
  *             where the process has not as many, never less than its length
  * @page_size: 0: pages of the system's size; otherwise bytes of huge TLB pages,
  *             which the administrator has set aside (vm.nr_hugepages)
+ * @node:      with KEDGE_REGION_NODE: the number of the node, for what the region grows by
+ *             as well; else 0
+ * @pad:       not looked at
  */
 struct kedge_region_opts {
 	uint32_t size;
 	uint32_t flags;
 	uint64_t max_len;
 	uint64_t page_size;
+	uint32_t node;
+	uint32_t pad;
 };
 
 /**
@@ -100,12 +108,13 @@ struct kedge_region_budget {
  * Return: 0, or a negative errno:
  *   -EINVAL  @len is 0 or more than a quarter of all addresses, or so is @max_len;
  *            @region is NULL, @opts->size is too small, a flag is unknown, @max_len
- *            is less than @len, or this machine has no pages of @page_size
+ *            is less than @len, this machine has no pages of @page_size, or no such
+ *            node, or none that this process may use (cpuset.mems)
  *   -E2BIG   @opts is of a newer version and sets a field unknown here
  *   -EDQUOT  the regions of this process would have more than
  *            kedge_region_budget_set() allows
- *   -ENOMEM  RLIMIT_MEMLOCK, a control group or this machine has not as much, or
- *            there are not as many addresses
+ *   -ENOMEM  RLIMIT_MEMLOCK, a control group, the node or this machine has not as much,
+ *            or there are not as many addresses
  *   -EMFILE, -ENFILE  no descriptor is left: a region takes one, in a table of
  *            kedge's own
  *   -EAGAIN  no process or thread can be made (RLIMIT_NPROC, pids.max)

@@ -37,6 +37,7 @@ struct doubt {
  * @len:       bytes that are committed, of whole pages; so is @max_len
  * @file_len:  the size of the memfd
  * @open_len:  bytes that peers may access
+ * @node:      the NUMA node of its pages, if it is @on_node
  * @suspended: how often it was
  * @epoch:     how often it was moved
  * @id:        random, and the same wherever the region migrates to; 0: it has had no handle
@@ -53,6 +54,8 @@ struct kedge_region {
 	char *at;
 	uint64_t max_len;
 	uint64_t page_size;
+	bool on_node;
+	uint32_t node;
 	struct sig_lock lock; /* guards: */
 	uint64_t len;
 	uint64_t file_len;
@@ -113,6 +116,13 @@ void region_end(struct kedge_region *r);
 int region_commit(struct kedge_region *r, uint64_t len, bool careful, uint64_t *had);
 /* Give [@len, @r->len) back: the same. */
 int region_release(struct kedge_region *r, uint64_t len);
+
+/* ---- node.c ---- */
+
+#define REGION_NODES 1024u
+
+/* With the region's lock. Move [@from, @to) to @r->node: 0 or a negative errno with its reason. */
+int region_to_node(const struct kedge_region *r, uint64_t from, uint64_t to);
 
 /* ---- budget.c ---- */
 

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -22,40 +21,17 @@
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
 #endif
-#define MPOL_BIND      2
-#define MPOL_MF_STRICT 1u
-#define MPOL_MF_MOVE   2u
 
 #define OPTS_V1 STRUCT_END(struct kedge_move_opts, pad)
 #define FLAGS	(KEDGE_MOVE_HUGE | KEDGE_MOVE_NODE)
-#define NODES	1024u
-#define LONG_BITS (8 * sizeof(unsigned long))
 
 static int check_opts(const struct kedge_move_opts *o)
 {
 	if (o->flags & ~FLAGS)
 		return kedge_reason(-EINVAL, "a flag is unknown");
-	if (o->flags & KEDGE_MOVE_NODE ? o->node >= NODES : o->node)
+	if (o->flags & KEDGE_MOVE_NODE ? o->node >= REGION_NODES : o->node)
 		return kedge_reason(-EINVAL, "there is no NUMA node %u", o->node);
 	return 0;
-}
-
-static int to_node(const struct kedge_region *r, uint32_t node)
-{
-	unsigned long mask[NODES / LONG_BITS] = { 0 };
-
-	mask[node / LONG_BITS] = 1ul << node % LONG_BITS;
-	if (!syscall(SYS_mbind, r->at, r->len, MPOL_BIND, mask, NODES + 1,
-		     MPOL_MF_STRICT | MPOL_MF_MOVE))
-		return 0;
-	switch (errno) {
-	case EINVAL:
-		return kedge_reason(-EINVAL, "there is no NUMA node %u, or this process may not "
-				    "use it (cpuset.mems)", node);
-	case EIO:
-		return kedge_reason(-ENOMEM, "NUMA node %u has not as many pages", node);
-	}
-	return kedge_reason(-errno, "mbind: error %d", errno);
 }
 
 /* A first store that is seen by a hypervisor takes microseconds: not while peers wait. */
@@ -68,31 +44,30 @@ static void touch(struct kedge_region *r)
 }
 
 /* Huge pages as many as the kernel finds: the call is about the region, not about them. */
-static int place(struct kedge_region *next, const struct kedge_move_opts *o)
+static void place(struct kedge_region *next, const struct kedge_move_opts *o)
 {
-	int rc = o->flags & KEDGE_MOVE_NODE ? to_node(next, o->node) : 0;
-
-	if (!rc && o->flags & KEDGE_MOVE_HUGE && next->page_size == kedge__page_size())
+	if (o->flags & KEDGE_MOVE_HUGE && next->page_size == kedge__page_size())
 		madvise(next->at, next->len, MADV_COLLAPSE);
-	if (!rc)
-		touch(next);
-	return rc;
+	touch(next);
 }
 
 static int make_next(const struct kedge_region *r, const struct kedge_move_opts *o,
 		     struct kedge_region *next)
 {
+	const bool other = o->flags & KEDGE_MOVE_NODE;
 	int rc;
 
 	*next = (struct kedge_region){ .pid = r->pid, .fd = -1, .max_len = r->len,
-				       .page_size = r->page_size };
+				       .page_size = r->page_size,
+				       .on_node = other || r->on_node,
+				       .node = other ? o->node : r->node };
 	list_init(&next->slots);
 	list_init(&next->conns);
 	rc = region_reserve(next, r->len);
 	if (!rc)
 		rc = region_grow_to(next, r->len);
 	if (!rc)
-		rc = place(next, o);
+		place(next, o);
 	return rc;
 }
 
@@ -161,6 +136,10 @@ KEDGE_API int kedge_region_move(struct kedge_region *r, const struct kedge_move_
 	rc = make_next(r, &o, &next);
 	if (!rc)
 		rc = exchange_suspended(r, &next, timeout_ms, pause_ns);
+	if (!rc) {
+		r->on_node = next.on_node;
+		r->node = next.node;
+	}
 	end_next(&next);
 	sig_unlock(&r->lock);
 	return rc;

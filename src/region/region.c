@@ -106,6 +106,13 @@ int region_grow_to(struct kedge_region *r, uint64_t len)
 	if (rc)
 		goto give;
 	rc = region_commit(r, len, careful, &had);
+	if (!rc && r->on_node) {
+		rc = region_to_node(r, len - more, len);
+		if (rc) {
+			region_release(r, len - more);
+			goto give;
+		}
+	}
 	if (!rc) {
 		gates_set_len(r, len);
 		return 0;
@@ -129,8 +136,12 @@ give:
 static int check_opts(const struct kedge_region_opts *o, size_t len, struct kedge_region *r)
 {
 	r->page_size = o->page_size ? o->page_size : kedge__page_size();
-	if (o->flags)
+	if (o->flags & ~KEDGE_REGION_NODE)
 		return kedge_reason(-EINVAL, "a flag is unknown");
+	if (o->flags & KEDGE_REGION_NODE ? o->node >= REGION_NODES : o->node)
+		return kedge_reason(-EINVAL, "there is no NUMA node %u", o->node);
+	r->on_node = o->flags & KEDGE_REGION_NODE;
+	r->node = o->node;
 	if (r->page_size & (r->page_size - 1) || r->page_size < kedge__page_size())
 		return kedge_reason(-EINVAL, "pages of %" PRIu64 " bytes: no power of 2, or "
 				    "less than the system's", r->page_size);

@@ -209,9 +209,15 @@ static void a_store_that_was_not_to_be_ends_the_program(void **state)
 
 /* ---- it stays ---- */
 
+/* A peer has its accesses done by the owner at that time. */
 static int no(void *arg)
 {
+	struct kedge_remote_info info = { .size = sizeof(info) };
+
 	(void)arg;
+	assert_int_equal(kedge_remote_put(remote, PEER_LEN / 2 + 1, "n", 1, SOON_MS), 0);
+	assert_int_equal(kedge_remote_query(remote, &info), 0);
+	assert_int_equal(info.way, KEDGE_REMOTE_SERVED);
 	return 1;
 }
 
@@ -243,6 +249,7 @@ static void what_the_program_ends_stays(void **state)
 	assert_int_equal(kedge_region_migrate(region, &target->invitation, &o, NULL), -ECANCELED);
 	target_wait(target, TARGET_FAILED);
 	peers_work(p, 10);
+	assert_int_equal(region_at()[PEER_LEN / 2 + 1], 'n');
 	region_at()[PEER_LEN / 2] = 'x';
 	assert_int_equal(kedge_region_grow(region, PEER_LEN * 2), 0);
 	/* Peers that can have the memory have it again. */

@@ -142,7 +142,7 @@ static void arguments_are_checked(void **state)
 	o.size = 4;
 	assert_int_equal(kedge_region_create(LEN, &o, &r), -EINVAL);
 	assert_int_equal(kedge_region_create(LEN, &newer.o, &r), -E2BIG);
-	o = (struct kedge_region_opts){ .size = sizeof(o), .flags = 1 };
+	o = (struct kedge_region_opts){ .size = sizeof(o), .flags = 2 };
 	assert_int_equal(kedge_region_create(LEN, &o, &r), -EINVAL);
 	o = (struct kedge_region_opts){ .size = sizeof(o), .max_len = LEN - 1 };
 	assert_int_equal(kedge_region_create(LEN, &o, &r), -EINVAL);
@@ -384,9 +384,45 @@ static void threads_change_it_by_turns(void **state)
 	assert_int_equal(used(), 0);
 }
 
+/* The node of a page, or a negative errno. */
+static int node_of(void *at)
+{
+	int node = -1;
+
+	return syscall(SYS_move_pages, 0, 1ul, &at, NULL, &node, 0) ? -errno : node;
+}
+
+static void pages_are_on_their_node(void **state)
+{
+	struct kedge_region_opts o = { .size = sizeof(o), .flags = KEDGE_REGION_NODE,
+				       .node = 1023 };
+	struct kedge_region_budget b = { .size = sizeof(b) };
+	struct kedge_region_info info = { .size = sizeof(info) };
+	struct kedge_region *r = NULL;
+
+	assert_int_equal(kedge_region_create(1 << 20, &o, &r), -EINVAL);
+	assert_null(r);
+	o.node = 1024;
+	assert_int_equal(kedge_region_create(1 << 20, &o, &r), -EINVAL);
+	o.flags = 0;
+	o.node = 1;
+	assert_int_equal(kedge_region_create(1 << 20, &o, &r), -EINVAL);
+	assert_int_equal(kedge_region_budget(&b), 0);
+	assert_int_equal(b.used, 0);
+	o.flags = KEDGE_REGION_NODE;
+	o.node = 0;
+	assert_int_equal(kedge_region_create(1 << 20, &o, &r), 0);
+	assert_int_equal(kedge_region_grow(r, 2 << 20), 0);
+	assert_int_equal(kedge_region_query(r, &info), 0);
+	assert_int_equal(node_of((void *)(uintptr_t)info.addr), 0);
+	assert_int_equal(node_of((void *)(uintptr_t)(info.addr + info.len - 1)), 0);
+	kedge_region_close(r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(pages_are_on_their_node),
 		cmocka_unit_test(pages_are_there_when_it_returns),
 		cmocka_unit_test(a_length_is_rounded_up),
 		cmocka_unit_test(growing_keeps_what_there_is),
