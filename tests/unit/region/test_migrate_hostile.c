@@ -271,8 +271,8 @@ static void *receives(void *arg)
 	struct wire w = { .fd = -1 };
 	unsigned char seal[SEAL_LEN];
 	struct msg m;
-	bool tcp, go = true;
-	int fd;
+	bool tcp = false, go = true;
+	int fd = -1;
 
 	assert_true(invite_wait(&a->invite, until()) && invite_take(&a->invite, &fd, &tcp, seal));
 	/* Of the keeper's table: this thread has it, as keeper_call() started it. */
@@ -345,6 +345,31 @@ static void answers_that_are_none(void **state)
 	end();
 }
 
+/* The end of the connection behind the last message, and of nothing else, is that of an owner that
+ * was killed when all of it was there. The invitation is used then. */
+static void an_owner_that_ends_leaves_it(void **state)
+{
+	const struct msg_run run = { LEN / 2, 8 };
+	char data[LEN] = { 0 };
+	struct accepting a;
+	struct wire w;
+
+	memcpy(data + LEN / 2, "the last", 8);
+	begin_owner(&w, &a);
+	offer(&w, LEN, LEN, page());
+	expect(&w, MSG_OK);
+	assert_int_equal(wire_send_runs(&w, ID, data, &run, 1, until()), 0);
+	say(&w, MSG_FINAL, 0, NULL, 0);
+	expect(&w, MSG_READY);
+	wire_end(&w);
+	pthread_join(a.thread, NULL);
+	assert_int_equal(a.rc, 0);
+	region = a.r;
+	assert_memory_equal(region_at() + LEN / 2, "the last", 8);
+	kedge_region_close(region);
+	assert_int_equal(kedge_invitation_accept(invitation, 0, &region), -EALREADY);
+}
+
 static int open_invitation(void **state)
 {
 	assert_int_equal(kedge_invitation_open(NULL, &invitation, &ticket), 0);
@@ -366,6 +391,7 @@ int main(void)
 		cmocka_unit_test(handles_that_are_none),
 		cmocka_unit_test(verdicts_of_others),
 		cmocka_unit_test(answers_that_are_none),
+		cmocka_unit_test(an_owner_that_ends_leaves_it),
 	};
 
 	return cmocka_run_group_tests(tests, open_invitation, close_invitation);
