@@ -217,6 +217,7 @@ static void verdicts_of_others(void **state)
 	const struct msg other = { .op = MSG_COMMIT, .id = ID + 1 };
 	struct accepting a;
 	struct wire w, late;
+	struct msg m;
 
 	begin_owner(&w, &a);
 	offer(&w, LEN, LEN, page());
@@ -224,6 +225,7 @@ static void verdicts_of_others(void **state)
 	say(&w, MSG_FINAL, 0, NULL, 0);
 	expect(&w, MSG_READY);
 	wire_send(&w, &other, NULL, until());
+	assert_true(wire_hear(&w, &m, until()) < 0);
 	/* It waits for its owner now, which asks by another connection. */
 	wire_end(&w);
 	a.rc = 0;
