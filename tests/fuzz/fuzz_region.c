@@ -2,8 +2,8 @@
 /*
  * Handles of regions as text and as bytes, and what an owner says of its region: no text is a
  * handle but that which is printed, no bytes open a slot but the handle's, no answer maps
- * anything but a range that has the handle's first byte in it, and no request over a connection
- * reaches what the handle does not give.
+ * anything but a range that has the handle's first byte in it, no request over a connection
+ * reaches what the handle does not give, and an owner that brings a region writes in that alone.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -15,6 +15,7 @@
 #include "feed.h"
 #undef close /* sockets are real ones here */
 
+#include "region/migrate/wire.h"
 #include "region/peer/state.h"
 #include "region/share/share.h"
 #include "region/stream.h"
@@ -71,7 +72,7 @@ static void slots(struct bytes *in)
 static void answer(struct bytes *in)
 {
 	static int file = -1; /* for all */
-	struct kedge_remote r = { .pid = getpid() };
+	struct link r = { .sure = 0 };
 	struct region_answer a;
 
 	take_words(in, &a, sizeof(a));
@@ -146,11 +147,44 @@ static void served(struct bytes *in)
 	close(fd[1]);
 }
 
+/* Messages of an owner that brings a region of SERVED_LEN bytes. */
+static void brings(struct bytes *in)
+{
+	static char memory[3 * SERVED_LEN], rest[4096];
+	static struct msg_handle handles[HANDLES_MAX];
+	const unsigned char seal[SEAL_LEN] = { 1 };
+	struct wire w;
+	struct msg m;
+	int fd[2], rc = 0;
+	size_t n;
+	char out;
+
+	CHECK(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fd));
+	for (n = 0; in->left && n < 65536; n++) {
+		out = (char)take(in);
+		if (send(fd[1], &out, 1, 0) != 1)
+			break;
+	}
+	close(fd[1]);
+	wire_begin(&w, fd[0], false, seal);
+	while (!rc && !wire_hear(&w, &m, 0)) {
+		if (m.op == MSG_DATA)
+			rc = wire_read_runs(&w, &m, memory + SERVED_LEN, SERVED_LEN, 0);
+		else if (m.op == MSG_HANDLES)
+			rc = wire_read_handles(&w, &m, handles, 0);
+		else
+			rc = m.len > sizeof(rest) ? -EPROTO : wire_read(&w, rest, m.len, 0);
+	}
+	for (n = 0; n < SERVED_LEN; n++)
+		CHECK(!memory[n] && !memory[2 * SERVED_LEN + n]);
+	wire_end(&w);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
 	struct bytes in = { data, len };
 
-	switch (take(&in) % 4) {
+	switch (take(&in) % 5) {
 	case 0:
 		text(&in);
 		break;
@@ -160,8 +194,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	case 2:
 		answer(&in);
 		break;
-	default:
+	case 3:
 		served(&in);
+		break;
+	default:
+		brings(&in);
 	}
 	return 0;
 }
