@@ -183,7 +183,7 @@ struct kedge_migrate_opts {
  * never two owners. Where the connection is lost in the moment of the change, this process does
  * not know whether the other one owns the region: it asks, up to @opts->timeout_ms, and then fails
  * with -EINPROGRESS. The region is suspended then; the call is made again, with the same
- * invitation, to ask again.
+ * invitation, to ask again. To close it instead tells its peers that it is gone.
  *
  * Threads: any. Meanwhile calls that change the region fail with -EBUSY, and those that advertise
  * or revoke wait at the end of it; kedge_region_close() is not called. Fork: in a child it fails.

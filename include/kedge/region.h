@@ -293,6 +293,7 @@ KEDGE_API int kedge_region_enter(struct kedge_region *region, const struct kedge
  *   -EINVAL    @region is NULL
  *   -ETIMEDOUT an access was not over in time: the reason names the peer, which may
  *              be stopped
+ *   -EREMCHG   the region has migrated: kedge_region_migrate()
  *   -ECHILD    as of kedge_region_advertise()
  */
 KEDGE_API int kedge_region_suspend(struct kedge_region *region, int timeout_ms);
@@ -305,6 +306,7 @@ KEDGE_API int kedge_region_suspend(struct kedge_region *region, int timeout_ms);
  *
  * Return: 0, or a negative errno:
  *   -EINVAL @region is NULL, or is not suspended
+ *   -EREMCHG as of kedge_region_suspend()
  *   -ECHILD as of kedge_region_advertise()
  */
 KEDGE_API int kedge_region_resume(struct kedge_region *region);

@@ -161,9 +161,22 @@ KEDGE_API int kedge_region_revoke(struct kedge_region *r, const struct kedge_han
 	return rc ? rc : revoke_handle(r, &w);
 }
 
-KEDGE_API int kedge_region_suspend(struct kedge_region *r, int timeout_ms)
+/* It has not migrated. */
+static int check_here(struct kedge_region *r)
 {
 	int rc = region_check(r);
+
+	if (rc)
+		return rc;
+	sig_lock(&shares_lock);
+	rc = r->stage == REGION_LEFT ? -EREMCHG : 0;
+	sig_unlock(&shares_lock);
+	return rc ? region_refused(rc) : 0;
+}
+
+KEDGE_API int kedge_region_suspend(struct kedge_region *r, int timeout_ms)
+{
+	int rc = check_here(r);
 	pid_t pid = 0;
 
 	NO_CANCEL();
@@ -177,7 +190,7 @@ KEDGE_API int kedge_region_suspend(struct kedge_region *r, int timeout_ms)
 
 KEDGE_API int kedge_region_resume(struct kedge_region *r)
 {
-	int rc = region_check(r);
+	int rc = check_here(r);
 
 	NO_CANCEL();
 	if (rc)

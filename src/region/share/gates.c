@@ -6,6 +6,7 @@
  */
 #include <limits.h>
 #include <linux/futex.h>
+#include <stdlib.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -247,6 +248,9 @@ void shares_close(struct kedge_region *r)
 	list_for_each_safe(l, tmp, &r->conns)
 		gate_take(list_entry(l, struct conn, of_region));
 	served_end(r);
+	/* Where it is not known whether it has migrated. */
+	free(r->dirty);
+	r->dirty = NULL;
 	sig_unlock(&shares_lock);
 }
 

@@ -31,6 +31,8 @@ static void a_region_goes_with_its_handles(void **state)
 	assert_int_equal(how.len, LEN);
 	assert_int_equal(kedge_region_query(region, &info), -EREMCHG);
 	assert_int_equal(kedge_region_grow(region, LEN * 2), -EREMCHG);
+	assert_int_equal(kedge_region_suspend(region, 0), -EREMCHG);
+	assert_int_equal(kedge_region_resume(region), -EREMCHG);
 	assert_int_equal(kedge_region_advertise(region, NULL, &handle), -EREMCHG);
 	assert_int_equal(kedge_region_migrate(region, &target->invitation, NULL, NULL), -EREMCHG);
 	/* One that was there, and one that comes with the handle. */

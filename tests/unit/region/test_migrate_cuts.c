@@ -334,6 +334,28 @@ static void another_region_comes_meanwhile(void **state)
 	target_end(target);
 }
 
+/* A region in doubt can be closed: what it took is freed, and the other one may have it. */
+static void a_region_in_doubt_is_closed(void **state)
+{
+	char c;
+
+	start_processes();
+	target = target_new();
+	target->opts.node = "127.0.0.1";
+	target->accept_ms = ACCEPT_MS;
+	target_start(target);
+	begin(NULL);
+	proxy_begin(&target->invitation, MSG_DONE, HOLE);
+	proxy.holds = true;
+	assert_int_equal(migrate(), -EINPROGRESS);
+	target_wait(target, TARGET_OWNS);
+	kedge_region_close(region);
+	assert_int_equal(kedge_remote_get(remote, 0, &c, 1, SOON_MS), -EKEYREVOKED);
+	kedge_remote_close(remote);
+	proxy_end();
+	target_end(target);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -341,6 +363,7 @@ int main(void)
 		cmocka_unit_test(a_connection_carries_no_more),
 		cmocka_unit_test(the_other_gives_up_meanwhile),
 		cmocka_unit_test(another_region_comes_meanwhile),
+		cmocka_unit_test(a_region_in_doubt_is_closed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
