@@ -179,15 +179,20 @@ int remote_map(struct link *l, const struct region_answer *a)
 	const uint64_t page = a->page_size;
 	uint64_t skip;
 	char *base;
+	bool again;
 
 	if (page < kedge__page_size() || page & (page - 1) || a->offset > INT64_MAX / 2 ||
 	    !a->max_len || a->max_len > INT64_MAX / 2 || a->offset % 8 ||
 	    !cannot_shrink(l->file.fd))
 		return strange();
 	skip = a->offset & (page - 1);
-	if (l->base && l->base_len != round_up(skip + a->max_len, page))
+	/* A region that was moved is as it was: others may be reading that. */
+	if (l->base && (l->base_len != round_up(skip + a->max_len, page) ||
+			l->file_off != a->offset || l->max_len != a->max_len))
 		return strange();
-	l->base_len = round_up(skip + a->max_len, page);
+	again = l->base;
+	if (!again)
+		l->base_len = round_up(skip + a->max_len, page);
 	/* Not readable before a child cannot have it. */
 	base = mmap(l->base, l->base_len, PROT_NONE,
 		    MAP_SHARED | MAP_NORESERVE | (l->base ? MAP_FIXED : 0), l->file.fd,
@@ -196,9 +201,12 @@ int remote_map(struct link *l, const struct region_answer *a)
 		return kedge_reason(-ENOMEM, "no %llu MiB of addresses for the region: RLIMIT_AS "
 				    "(ulimit -v) may be lower",
 				    (unsigned long long)l->base_len >> 20);
-	l->base = base;
+	if (!again)
+		l->base = base;
 	if (madvise(l->base, l->base_len, MADV_DONTFORK) || mprotect(l->base, l->base_len, prot))
 		return kedge_reason(-errno, "the region cannot be mapped: error %d", errno);
+	if (again)
+		return 0;
 	l->at = l->base + skip;
 	l->access = a->access;
 	l->max_len = a->max_len;

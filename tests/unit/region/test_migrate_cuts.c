@@ -45,7 +45,6 @@ struct side {
 struct pair {
 	struct side side[2];
 	bool dead;
-	pthread_t thread;
 };
 
 static void drop(struct pair *p, bool reset)
@@ -131,6 +130,7 @@ static void *run_proxy(void *unused)
 {
 	struct pollfd f = { proxy.fd, POLLIN, 0 };
 	struct pair *p;
+	pthread_t thread;
 	int to, from;
 
 	(void)unused;
@@ -157,14 +157,15 @@ static void *run_proxy(void *unused)
 		p->side[1] = (struct side){ .from = to, .to = from,
 					    .skip = sizeof(struct stream_hello) +
 						    sizeof(struct stream_welcome) };
-		pthread_create(&p->thread, NULL, run_pair, p);
-		pthread_detach(p->thread);
+		/* It frees the pair. */
+		if (!pthread_create(&thread, NULL, run_pair, p))
+			pthread_detach(thread);
 	}
 	return NULL;
 }
 
 /* The invitation's port is the proxy's from now on. */
-static void proxy_begin(struct kedge_handle *invitation, uint32_t op, enum how how)
+static void proxy_begin(struct kedge_handle *invitation, uint32_t op, enum how how, bool holds)
 {
 	struct sockaddr_in a = { .sin_family = AF_INET,
 				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
@@ -174,6 +175,7 @@ static void proxy_begin(struct kedge_handle *invitation, uint32_t op, enum how h
 	memset(&proxy, 0, sizeof(proxy));
 	proxy.op = op;
 	proxy.how = how;
+	proxy.holds = holds;
 	proxy.fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	assert_true(proxy.fd >= 0 && !bind(proxy.fd, (struct sockaddr *)&a, len) &&
 		    !listen(proxy.fd, 64) &&
@@ -251,8 +253,7 @@ static int cut_at(uint32_t op, enum how how, bool holds)
 	begin(NULL);
 	memset(region_at(), 'a', LEN);
 	region_at()[LEN - 1] = 'z';
-	proxy_begin(&target->invitation, op, how);
-	proxy.holds = holds;
+	proxy_begin(&target->invitation, op, how, holds);
 	rc = settle(migrate());
 	kedge_remote_close(remote);
 	kedge_region_close(region);
@@ -313,8 +314,7 @@ static void another_region_comes_meanwhile(void **state)
 	begin(NULL);
 	region_at()[LEN - 1] = 'z';
 	direct = target->invitation;
-	proxy_begin(&target->invitation, MSG_COMMIT, RESET);
-	proxy.holds = true;
+	proxy_begin(&target->invitation, MSG_COMMIT, RESET, true);
 	assert_int_equal(migrate(), -EINPROGRESS);
 	target_wait(target, TARGET_FAILED);
 	atomic_store(&target->state, TARGET_WAITS);
@@ -345,8 +345,7 @@ static void a_region_in_doubt_is_closed(void **state)
 	target->accept_ms = ACCEPT_MS;
 	target_start(target);
 	begin(NULL);
-	proxy_begin(&target->invitation, MSG_DONE, HOLE);
-	proxy.holds = true;
+	proxy_begin(&target->invitation, MSG_DONE, HOLE, true);
 	assert_int_equal(migrate(), -EINPROGRESS);
 	target_wait(target, TARGET_OWNS);
 	kedge_region_close(region);

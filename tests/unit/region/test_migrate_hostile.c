@@ -228,7 +228,6 @@ static void verdicts_of_others(void **state)
 	assert_true(wire_hear(&w, &m, until()) < 0);
 	/* It waits for its owner now, which asks by another connection. */
 	wire_end(&w);
-	a.rc = 0;
 	late.fd = -1;
 	while (late.fd < 0) {
 		enum invite_state is;
