@@ -241,10 +241,8 @@ static int settle(int rc)
 	return rc;
 }
 
-static int cut_at(uint32_t op, enum how how, bool holds)
+static void begin_cut(void)
 {
-	int rc;
-
 	start_processes();
 	target = target_new();
 	target->opts.node = "127.0.0.1";
@@ -253,6 +251,13 @@ static int cut_at(uint32_t op, enum how how, bool holds)
 	begin(NULL);
 	memset(region_at(), 'a', LEN);
 	region_at()[LEN - 1] = 'z';
+}
+
+static int cut_at(uint32_t op, enum how how, bool holds)
+{
+	int rc;
+
+	begin_cut();
 	proxy_begin(&target->invitation, op, how, holds);
 	rc = settle(migrate());
 	kedge_remote_close(remote);
@@ -306,13 +311,7 @@ static void another_region_comes_meanwhile(void **state)
 	struct kedge_handle direct;
 	char c = 0;
 
-	start_processes();
-	target = target_new();
-	target->opts.node = "127.0.0.1";
-	target->accept_ms = ACCEPT_MS;
-	target_start(target);
-	begin(NULL);
-	region_at()[LEN - 1] = 'z';
+	begin_cut();
 	direct = target->invitation;
 	proxy_begin(&target->invitation, MSG_COMMIT, RESET, true);
 	assert_int_equal(migrate(), -EINPROGRESS);
@@ -339,12 +338,7 @@ static void a_region_in_doubt_is_closed(void **state)
 {
 	char c;
 
-	start_processes();
-	target = target_new();
-	target->opts.node = "127.0.0.1";
-	target->accept_ms = ACCEPT_MS;
-	target_start(target);
-	begin(NULL);
+	begin_cut();
 	proxy_begin(&target->invitation, MSG_DONE, HOLE, true);
 	assert_int_equal(migrate(), -EINPROGRESS);
 	target_wait(target, TARGET_OWNS);
