@@ -194,8 +194,9 @@ struct kedge_migrate_opts {
  *              is unknown
  *   -E2BIG     @opts is of a newer version and sets a field unknown here
  *   -ECANCELED @opts->freeze or @opts->progress said so
- *   -ETIMEDOUT the other process does not answer, or a peer's access was not over in time: the
- *              reason says which
+ *   -ETIMEDOUT the other process does not answer, or a peer's access was not over in time; or
+ *              the region came here by a migration, and its former owner, which may have been
+ *              killed in that moment, has not said that it knows: the reason says which
  *   -ECONNREFUSED the other process has ended, or is in another network namespace
  *   -ECONNRESET it has ended since, or given up
  *   -EHOSTUNREACH there is no way to it

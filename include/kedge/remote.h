@@ -127,6 +127,9 @@ KEDGE_API void kedge_remote_close(struct kedge_remote *remote);
  * 100 ms at least. An owner that does not answer for five seconds beyond @timeout_ms is given up,
  * and so is, without a limit, a host that does not answer for ten.
  *
+ * A region that has migrated (kedge_region_migrate()) is looked for where its owner says that it
+ * is, and the access done there: that takes @timeout_ms, and five seconds at least.
+ *
  * Threads: any, at the same time. Not in a signal handler.
  *
  * Return: 0, or a negative errno, and then no byte was stored but where it says so:
@@ -150,6 +153,8 @@ KEDGE_API void kedge_remote_close(struct kedge_remote *remote);
  *   -EMFILE, -ENFILE, -ENOMEM  the region was moved, and to map it anew a descriptor
  *                 is missing, here or in the owner, or memory: the next access tries again.
  *                 -ENOMEM also: the owner has no addresses to do it by (RLIMIT_AS)
+ *   -EHOSTUNREACH, -ELOOP  the region has migrated, and there is no way to its owner, or owners
+ *                 name each other: the next access looks for it again
  *   -ECHILD       this process is a child of the one that opened it
  */
 KEDGE_API int kedge_remote_put(struct kedge_remote *remote, uint64_t offset, const void *data,
@@ -261,7 +266,8 @@ KEDGE_API int kedge_remote_compare_swap(struct kedge_remote *remote, uint64_t of
  * @info:   @info->size set; filled
  *
  * Over a connection the owner is asked, a second at most; one that does not answer in that time has
- * what it said last, and the connection goes on.
+ * what it said last, and the connection goes on. A region that has migrated is looked for, five
+ * seconds at most.
  *
  * Threads: any.
  *

@@ -42,7 +42,7 @@ struct handle_words {
 	unsigned char place[16];
 };
 
-/* Where the owner is that a region has migrated to; fields as above. */
+/* The place of the owner that a region has migrated to; fields as above. */
 struct owner_place {
 	uint64_t host;
 	uint64_t name;

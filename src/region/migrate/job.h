@@ -75,7 +75,7 @@ int job_lost(int rc);
 
 /* All of it; @j->rc is the outcome. */
 void job_migrate(struct job *j);
-/* Whether it has migrated was not known: ask again. */
+/* The other process is asked again whether it owns the region. */
 void job_settle(struct job *j);
 
 /* ---- rounds.c: 0 or a negative errno with its reason ---- */

@@ -188,7 +188,6 @@ static int copy(struct job *j)
 
 	if (!rc)
 		rc = meet(j);
-
 	if (!rc)
 		rc = turn_out(j);
 	if (!rc)
@@ -198,7 +197,7 @@ static int copy(struct job *j)
 	return rc ? rc : send_rest(j);
 }
 
-/* It stays here. Whoever hears this hears it before the region goes on. */
+/* The region stays here. ABORT is said before an access is done again. */
 static void stay(struct job *j, bool says)
 {
 	const struct msg m = { .op = MSG_ABORT, .id = j->id };
@@ -304,7 +303,7 @@ static int settle(struct job *j, enum outcome is, struct departure *d)
 			    "this invitation");
 }
 
-/* What it takes to tell peers is had before it is too late to fail. */
+/* The memory to tell peers by is had before COMMIT, behind which no step may fail. */
 static int ready_to_leave(struct departure **d)
 {
 	int rc = departures_hold();

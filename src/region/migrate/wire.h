@@ -137,7 +137,7 @@ int wire_send(struct wire *w, const struct msg *m, const void *data, uint64_t un
 /* DATA, of what is at @base. */
 int wire_send_runs(struct wire *w, uint64_t id, const char *base, const struct msg_run *run,
 		   uint32_t cnt, uint64_t until);
-/* What follows @m, to @base, where there are @len bytes: -EPROTO, or as above. */
+/* The ranges behind @m go to @base, where there are @len bytes: -EPROTO, or as above. */
 int wire_read_runs(struct wire *w, const struct msg *m, char *base, uint64_t len,
 		   uint64_t until);
 /* Its head. */
@@ -152,7 +152,7 @@ bool wire_wait(struct wire *w, uint64_t until);
 /* @cnt handles, HANDLES_MAX at most. */
 int wire_send_handles(struct wire *w, uint64_t id, const struct msg_handle *h, uint32_t cnt,
 		      uint64_t until);
-/* What follows @m: -EPROTO, or as above. */
+/* The handles behind @m: -EPROTO, or as above. */
 int wire_read_handles(struct wire *w, const struct msg *m, struct msg_handle *h, uint64_t until);
 
 /*

@@ -177,7 +177,7 @@ static int left_ms(struct access *a)
 	return now < until ? (int)((until - now + 999999u) / 1000000u) : 0;
 }
 
-/* What the access consists of, for an owner that does it: 0 or a negative errno. */
+/* The steps of an access that the owner does: 0 or a negative errno. */
 typedef int by_owner(struct access *a, void *arg);
 
 /*

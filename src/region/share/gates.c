@@ -248,7 +248,7 @@ void shares_close(struct kedge_region *r)
 	list_for_each_safe(l, tmp, &r->conns)
 		gate_take(list_entry(l, struct conn, of_region));
 	served_end(r);
-	/* Where it is not known whether it has migrated. */
+	/* A region in doubt has its bits still. */
 	free(r->dirty);
 	r->dirty = NULL;
 	sig_unlock(&shares_lock);

@@ -86,7 +86,7 @@ extern struct sig_lock shares_lock;
 struct slot *slot_make(struct kedge_region *r, int *rc);
 /* It is ended for good. */
 void slot_free(struct slot *s);
-/* What a handle of this process is of: 0, -EKEYEXPIRED or REGION_MOVED; or -EKEYREJECTED, or
+/* The slot of a handle of this process: 0, -EKEYEXPIRED or REGION_MOVED; or -EKEYREJECTED, or
  * -EKEYREVOKED. */
 int slot_find(const struct handle_words *w, struct slot **out);
 void slots_forget(void);
