@@ -161,6 +161,7 @@ static void wrong_answers_are_errors(void **state)
 
 	assert_int_equal(find(), 0);
 	assert_int_equal(replace(), 0);
+	WAIT_FOR(!atomic_load(&f->conns));
 	fds = open_fds();
 	for (i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
 		fake_set(f, RANGE, wrong[i].reply);
