@@ -15,6 +15,7 @@
 #include "region/migrate/job.h"
 
 #define ABORT_MS 1000
+#define TELL_MS	 1000
 #define NAP_NS	 20000000
 #define COMMIT_BYTES_MS 65536 /* pages that are had in a millisecond, at the least */
 
@@ -228,6 +229,7 @@ static void leave(struct job *j, struct departure *d)
 	served_end(j->r);
 	sig_unlock_blocked(&shares_lock);
 	region_leave(j->r);
+	telling_wait(TELL_MS);
 }
 
 /* ---- COMMIT, and what became of it ---- */

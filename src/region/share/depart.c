@@ -55,6 +55,8 @@ static void tell_peers(struct kedge_region *r, const struct owner_place *to)
 		c = list_entry(l, struct conn, of_region);
 		c->moved = true;
 		c->to = *to;
+		if (c->stream)
+			telling_begin(c);
 		gate_take(c);
 	}
 }
@@ -203,6 +205,7 @@ void departures_forget(void)
 	list_for_each_safe(l, tmp, &departures)
 		free(list_entry(l, struct departure, of_all));
 	list_init(&departures);
+	telling_forget();
 	sig_lock_init(&hold_lock);
 	holds = false;
 }

@@ -86,6 +86,7 @@ static void end_conn(struct conn *c)
 {
 	sig_lock_blocked(&shares_lock);
 	gate_take(c);
+	telling_end(c);
 	sig_unlock_blocked(&shares_lock);
 	forget_asking(c);
 	list_remove(&c->of_all);
@@ -171,6 +172,15 @@ static void watch_stream(struct conn *c)
 	syscall(SYS_epoll_ctl, epoll, EPOLL_CTL_MOD, c->fd, &ev);
 }
 
+static void look_whether_told(struct conn *c)
+{
+	if (!stream_has_said_moved(c))
+		return;
+	sig_lock_blocked(&shares_lock);
+	telling_end(c);
+	sig_unlock_blocked(&shares_lock);
+}
+
 /* An owner that brings a region: another thread goes on with it. */
 static void hand_over(struct conn *c)
 {
@@ -191,10 +201,12 @@ static void go_on(struct conn *c)
 		hand_over(c);
 		rc = -ECONNRESET;
 	}
-	if (rc)
+	if (rc) {
 		end_conn(c);
-	else
-		watch_stream(c);
+		return;
+	}
+	watch_stream(c);
+	look_whether_told(c);
 }
 
 static void serve_stream(struct conn *c, uint32_t events)
@@ -251,6 +263,7 @@ static void look_after_moved(void)
 		if (tell) {
 			stream_say_moved(c);
 			watch_stream(c);
+			look_whether_told(c);
 		}
 	}
 }

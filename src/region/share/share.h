@@ -53,7 +53,8 @@ struct slot {
  *           the program has closed the socket: it is inside until it comes out, or until
  *           its memory is gone. There is no @gate then, but its file.
  * @local:   it is on this host
- * @to:      where the region is that has migrated, if @moved; @told: it knows
+ * @to:      where the region is that has migrated, if @moved; @told: the
+ *           answer that says so is made, and @owed as long as it has not gone out
  * @stream:  one for which accesses are done here (streams.c); without a gate.
  */
 struct conn {
@@ -69,6 +70,7 @@ struct conn {
 	bool local;
 	bool moved;
 	bool told;
+	bool owed; /* guarded by shares_lock */
 	struct owner_place to;
 	int gate_fd; /* in the keeper's table, as is: */
 	int fd;
@@ -133,6 +135,17 @@ int departures_hold(void);
 void departures_expire(void);
 /* In a child. */
 void departures_forget(void);
+
+/* ---- telling.c ---- */
+
+/* With shares_lock. The peer is to be told where its region is. */
+void telling_begin(struct conn *c);
+/* With shares_lock. It has been, or its connection is over. */
+void telling_end(struct conn *c);
+/* Until all have been; @ms at most, as one that is stopped does not read. */
+void telling_wait(unsigned int ms);
+/* In a child. */
+void telling_forget(void);
 
 /* ---- gates.c ---- */
 
@@ -237,6 +250,8 @@ void stream_say_closed(struct conn *c);
 void stream_turn_away(int fd, int rc);
 /* The region has migrated, as an answer that is not asked for. */
 void stream_say_moved(struct conn *c);
+/* All of that has gone out. */
+bool stream_has_said_moved(const struct conn *c);
 /* It has shown an invitation, and has been greeted: it has no business with handles. */
 bool stream_is_arrival(const struct conn *c);
 /* Its descriptor is the invitation's. */

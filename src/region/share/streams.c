@@ -349,6 +349,11 @@ void stream_say_moved(struct conn *c)
 	send_rest(c);
 }
 
+bool stream_has_said_moved(const struct conn *c)
+{
+	return c->told && c->stream->out == c->stream->out_len;
+}
+
 void stream_turn_away(int fd, int rc)
 {
 	const uint32_t code = htole32((uint32_t)rc);

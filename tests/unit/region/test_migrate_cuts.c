@@ -259,7 +259,7 @@ static void begin_cut(int accept_ms)
 	region_at()[LEN - 1] = 'z';
 }
 
-/* The target gives up where that is what is tested: else it waits, also if a machine stands still. */
+/* The target gives up where that is tested: else it waits, also where a machine stands still. */
 static int cut_once(uint32_t op, enum how how, bool holds)
 {
 	int rc;

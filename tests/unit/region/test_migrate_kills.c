@@ -7,8 +7,9 @@
 #include "migrate.h"
 
 #define FIRST_NS  UINT64_C(20000000)
-/* Also one that is killed before it comes is waited for. */
+/* One that is killed before it comes is waited for. */
 #define ACCEPT_MS 4000
+#define IDLE	  100
 
 /* The process that has the region at first; the rest is as in struct target. */
 struct source {
@@ -17,6 +18,7 @@ struct source {
 	_Atomic int ready;
 	_Atomic int go;
 	_Atomic int over;
+	_Atomic int ends; /* as soon as it is over */
 	_Atomic int rc;
 	_Atomic uint64_t ns;
 	pid_t pid;
@@ -37,6 +39,7 @@ static int rounds(void)
 
 static void source_run(void)
 {
+	const struct kedge_migrate_opts o = { .size = sizeof(o), .timeout_ms = SOON_MS };
 	struct kedge_migrate_info info = { .size = sizeof(info) };
 	int rc;
 
@@ -48,7 +51,11 @@ static void source_run(void)
 	atomic_store(&source->ready, 1);
 	while (!atomic_load(&source->go))
 		usleep(100);
-	rc = kedge_region_migrate(region, &source->to, NULL, &info);
+	rc = kedge_region_migrate(region, &source->to, &o, &info);
+	if (rc)
+		fprintf(stderr, "# migrate: %s\n", kedge_strerror(rc));
+	if (!rc && atomic_load(&source->ends))
+		kill(getpid(), SIGKILL);
 	atomic_store(&source->ns, info.total_ns);
 	atomic_store(&source->rc, rc);
 	atomic_store(&source->over, 1);
@@ -56,7 +63,7 @@ static void source_run(void)
 		pause();
 }
 
-static void begin_all(void)
+static void begin_all(int accept_ms)
 {
 	pid_t pid;
 
@@ -73,7 +80,7 @@ static void begin_all(void)
 	handle = source->handle;
 	target = target_new();
 	target->opts.node = NODE;
-	target->accept_ms = ACCEPT_MS;
+	target->accept_ms = accept_ms;
 	target_start(target);
 	source->to = target->invitation;
 	peers = peers_new();
@@ -138,7 +145,7 @@ static void kill_the_source(void **state)
 	int n, whole = 0;
 
 	for (n = 0; n < rounds(); n++) {
-		begin_all();
+		begin_all(ACCEPT_MS);
 		go_and_wait();
 		end_process(source->pid);
 		while (atomic_load(&target->state) < TARGET_OWNS)
@@ -166,7 +173,7 @@ static void kill_the_target(void **state)
 	int n, stayed = 0, rc;
 
 	for (n = 0; n < rounds(); n++) {
-		begin_all();
+		begin_all(SOON_MS);
 		go_and_wait();
 		end_process(target->pid);
 		wait_for_source();
@@ -194,7 +201,7 @@ static void kill_a_peer(void **state)
 	int n, i;
 
 	for (n = 0; n < rounds(); n++) {
-		begin_all();
+		begin_all(SOON_MS);
 		go_and_wait();
 		kill(peers->of[0].pid, SIGKILL);
 		wait_for_source();
@@ -212,10 +219,37 @@ static void kill_a_peer(void **state)
 	}
 }
 
+/* Those that are connected know it when the call returns, also if they were idle. */
+static void the_former_owner_ends_at_once(void **state)
+{
+	struct kedge_remote *idle[IDLE];
+	char c = 0;
+	int i, status;
+
+	begin_all(SOON_MS);
+	for (i = 0; i < IDLE; i++)
+		idle[i] = open_it();
+	atomic_store(&source->ends, 1);
+	atomic_store(&source->go, 1);
+	assert_int_equal(waitpid(source->pid, &status, 0), source->pid);
+	target_wait(target, TARGET_OWNS);
+	for (i = 0; i < IDLE; i++) {
+		assert_int_equal(kedge_remote_get(idle[i], PEER_LEN / 2, &c, 1, SOON_MS), 0);
+		assert_int_equal(c, 'x');
+		kedge_remote_close(idle[i]);
+	}
+	peers_work(peers, 20);
+	peers_end(peers);
+	peers_had_no_error(peers);
+	check_target();
+	end_process(target->pid);
+	end_all();
+}
+
 /* How long it takes; and the former owner may end as soon as it is over. */
 static void kill_none(void **state)
 {
-	begin_all();
+	begin_all(SOON_MS);
 	atomic_store(&source->go, 1);
 	wait_for_source();
 	assert_int_equal(atomic_load(&source->rc), 0);
@@ -233,6 +267,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(kill_none),
+		cmocka_unit_test(the_former_owner_ends_at_once),
 		cmocka_unit_test(kill_the_source),
 		cmocka_unit_test(kill_the_target),
 		cmocka_unit_test(kill_a_peer),
