@@ -20,6 +20,7 @@ struct kedge_directory;
 /* How a region is reached. */
 #define KEDGE_REMOTE_MAPPED 1u /* this process has the memory */
 #define KEDGE_REMOTE_SERVED 2u /* the owner does accesses, which are asked for by a socket */
+#define KEDGE_REMOTE_RDMA   3u /* adapters put and get; the owner does the other accesses */
 
 /**
  * struct kedge_remote_info - a region, or a part of it, as a peer has it
@@ -28,7 +29,7 @@ struct kedge_directory;
  * @len:     bytes that may be accessed now
  * @max_len: bytes that it can grow to
  * @pid:     the owner
- * @way:     KEDGE_REMOTE_MAPPED or KEDGE_REMOTE_SERVED
+ * @way:     KEDGE_REMOTE_MAPPED, KEDGE_REMOTE_SERVED or KEDGE_REMOTE_RDMA
  */
 struct kedge_remote_info {
 	uint32_t size;

@@ -112,6 +112,33 @@ KEDGE_API int kedge_device_open_verbs(struct ibv_pd *pd,
 				      struct kedge_device **dev);
 
 /**
+ * kedge_region_use_verbs() - reach regions by RDMA, and have them reached
+ *
+ * From now on accesses by a handle that names an address of this host (kedge_region_advertise())
+ * go by its adapter where the peer has called this as well, and reaches the region by an address
+ * that is an adapter's there: puts and gets past the owner's processor, atomics and all else as
+ * before, by the owner's thread. Both addresses are RoCE v2's. Nothing else changes: what a
+ * suspension, a move, a trim or a revocation promises holds (docs/regions.md), and where an adapter
+ * fails the owner does the access. kedge_remote_query() says which way accesses go now.
+ *
+ * Each peer has a registration of what its handle gives, which pins those pages once more against
+ * RLIMIT_MEMLOCK of the owner's process; without room for that it is served by the owner's thread.
+ * A peer registers 1 MiB, and has a thread, "kedge-lease", two descriptors and those of the
+ * adapter's library. Handles that end by themselves, that are KEDGE_HANDLE_SERVED, or that let
+ * peers write and not read, are served by the owner's thread as before.
+ *
+ * Adapters neither know nor encrypt anything: a key of 32 bits and numbers of 24 keep others of the
+ * network out. It is for networks whose hosts are trusted.
+ *
+ * Threads: any. It is for remotes that are opened, and peers that come, after it. Fork: a child
+ * opens its own remotes and regions, which this holds for as well.
+ *
+ * Return: 0, or a negative errno:
+ *   -ENODEV  no RDMA device here, or its kernel modules are not loaded
+ */
+KEDGE_API int kedge_region_use_verbs(void);
+
+/**
  * kedge_verbs_lkey() - the key for the local side of a work request
  * @mr: borrowed; held, and of a verbs device's cache
  *

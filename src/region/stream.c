@@ -93,3 +93,14 @@ socklen_t place_address(const unsigned char place[16], uint16_t port, union plac
 	memcpy(&a->v4.sin_addr, place + 12, sizeof(a->v4.sin_addr));
 	return sizeof(a->v4);
 }
+
+void stream_place(const union place *a, unsigned char place[16])
+{
+	if (a->any.sa_family == AF_INET6) {
+		memcpy(place, &a->v6.sin6_addr, 16);
+		return;
+	}
+	memset(place, 0, 16);
+	place[10] = place[11] = 0xff;
+	memcpy(place + 12, &a->v4.sin_addr, sizeof(a->v4.sin_addr));
+}

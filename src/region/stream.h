@@ -20,6 +20,7 @@
 #include <endian.h>
 #include <netinet/in.h>
 
+#include "region/fabric/fabric.h"
 #include "region/wire.h"
 
 #define STREAM_MAGIC   0x6b737472u
@@ -60,8 +61,24 @@ struct stream_welcome {
 	unsigned char tag[TAG_LEN];
 };
 
-/* The last asks for @has alone. */
-enum stream_op { STREAM_PUT = 1, STREAM_GET, STREAM_ADD, STREAM_SWAP, STREAM_QUERY };
+/*
+ * A query asks for @has alone. A lease is of the region's memory, by adapters (share/lease.c): it
+ * brings a struct fabric_end, and the answer a struct stream_lease. It is over with
+ * STREAM_LEASE_OVER, which the peer sends, also when REGION_RECALLED asks for that.
+ */
+enum stream_op {
+	STREAM_PUT = 1, STREAM_GET, STREAM_ADD, STREAM_SWAP, STREAM_QUERY,
+	STREAM_LEASE, STREAM_LEASE_OVER,
+};
+
+/* @len bytes from the handle's first one on; little-endian. */
+struct stream_lease {
+	struct fabric_end end;
+	uint64_t at;
+	uint64_t len;
+	uint32_t key;
+	uint32_t zero;
+};
 
 /*
  * @timeout_ms: time for a resumption; -1: no limit
@@ -85,7 +102,7 @@ struct stream_req {
 
 /*
  * @seq: 0 is no answer: the region was closed, or is another owner's, as @rc says, and this is the
- *         last word
+ *         last word; or REGION_RECALLED, to a peer that has a lease
  * @rc:    a negative errno; with REGION_MOVED a struct owner_place follows
  * @has:   bytes that the handle gives access to now
  * @value: the number that was there
@@ -142,6 +159,8 @@ union place {
 	struct sockaddr_in v4;
 	struct sockaddr_in6 v6;
 };
+/* As in a handle. */
+void stream_place(const union place *a, unsigned char place[16]);
 /* A handle's, as the system has it: its length. */
 socklen_t place_address(const unsigned char place[16], uint16_t port, union place *a);
 

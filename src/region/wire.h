@@ -73,6 +73,8 @@ socklen_t handle_address(uint64_t name, bool stream, struct sockaddr_un *a);
 #define REGION_BY_STREAM (-EREMOTE)
 /* The region has migrated: a stream's owner says where it is. */
 #define REGION_MOVED	 (-EREMCHG)
+/* A lease is to be given back. */
+#define REGION_RECALLED	 (-ESTALE)
 
 /* Once as a peer comes, and again whenever the region was moved. */
 struct region_ask {

@@ -22,6 +22,7 @@
 
 #include "base/base.h"
 #include "base/process/page.h"
+#include "region/peer/lease.h"
 #include "region/peer/state.h"
 #include "region/stream.h"
 
@@ -199,6 +200,19 @@ static int begin(struct access *a, by_owner *fn, void *arg, bool *go)
 
 /* ---- one range ---- */
 
+/* By an adapter, or by the owner. */
+static int access_served(struct access *a, const struct stream_req *q, void *data)
+{
+	struct link *l = a->l;
+	bool done = false;
+
+	if (l->lease && link_use(l)) {
+		done = !remote_ended(l) && lease_access(l->lease, q, data, stream_said(l));
+		link_leave(l);
+	}
+	return done ? 0 : stream_access(l, q, data, NULL);
+}
+
 struct copy {
 	uint32_t op;
 	void *data;
@@ -210,7 +224,7 @@ static int copy_by_owner(struct access *a, void *arg)
 	const struct stream_req q = { .op = c->op, .offset = a->offset, .len = a->len,
 				      .timeout_ms = left_ms(a) };
 
-	return stream_access(a->l, &q, c->data, NULL);
+	return access_served(a, &q, c->data);
 }
 
 /* 0: the copy is done by the owner, or there is none, or it is inside: then *@go is true. */
@@ -295,7 +309,7 @@ static int parts_by_owner(struct access *a, void *arg)
 		q.len = p->part[i].len;
 		q.timeout_ms = left_ms(a);
 		if (q.len)
-			rc = stream_access(a->l, &q, p->part[i].data, NULL);
+			rc = access_served(a, &q, p->part[i].data);
 	}
 	return rc;
 }

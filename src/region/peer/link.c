@@ -18,6 +18,7 @@
 
 #include "base/base.h"
 #include "base/process/own.h"
+#include "region/peer/lease.h"
 #include "region/peer/state.h"
 #include "region/stream.h"
 #include "region/wire.h"
@@ -273,6 +274,25 @@ static int connect_and_take(struct link *l, uint64_t name, uint64_t until)
 
 /* ---- links ---- */
 
+/* Without one the owner does all accesses. */
+static void begin_lease(struct link *l, const struct handle_words *w, const union place *a,
+			socklen_t len)
+{
+	struct link *ctl = link_make(l->handle);
+
+	if (ctl)
+		l->lease = lease_start(ctl, w, a, len);
+	if (ctl && !l->lease)
+		link_free(ctl, false);
+}
+
+static void end_lease(struct link *l, bool child)
+{
+	if (l->lease)
+		link_free(lease_stop(l->lease, child), child);
+	l->lease = NULL;
+}
+
 /*
  * On one host the memory is asked for, and where that cannot be had a stream: also with what
  * listens under the name for another user, as the key decides. Then, or from another host, the
@@ -304,7 +324,10 @@ int link_reach(struct link *l, const struct handle_words *w, const struct owner_
 		return kedge_reason(-EHOSTUNREACH, "the region is on another host, or that was "
 				    "started anew since; and the handle names no address of it");
 	}
-	return stream_open(l, w, &a.any, len, until);
+	rc = stream_open(l, w, &a.any, len, until);
+	if (!rc && fabric())
+		begin_lease(l, w, &a, len);
+	return rc;
 }
 
 struct link *link_make(const struct kedge_handle *h)
@@ -321,6 +344,7 @@ struct link *link_make(const struct kedge_handle *h)
 
 void link_close(struct link *l)
 {
+	end_lease(l, false);
 	clofork_close(&l->sock);
 	clofork_close(&l->file);
 	if (l->base)
@@ -331,6 +355,7 @@ void link_close(struct link *l)
 
 void link_free(struct link *l, bool child)
 {
+	end_lease(l, child);
 	if (!child) {
 		link_close(l);
 		if (l->gate)

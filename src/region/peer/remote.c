@@ -5,6 +5,7 @@
 #include "base/base.h"
 #include "base/process/cancel.h"
 #include "base/process/page.h"
+#include "region/peer/lease.h"
 #include "region/peer/state.h"
 
 #define INFO_V1 STRUCT_END(struct kedge_remote_info, way)
@@ -83,7 +84,8 @@ static int ask(struct link *l, struct kedge_remote_info *info)
 	int rc = 0;
 
 	info->access = l->access;
-	info->way = l->stream ? KEDGE_REMOTE_SERVED : KEDGE_REMOTE_MAPPED;
+	info->way = lease_is_open(l->lease) ? KEDGE_REMOTE_RDMA
+		    : l->stream ? KEDGE_REMOTE_SERVED : KEDGE_REMOTE_MAPPED;
 	info->max_len = l->max_len;
 	info->pid = (uint32_t)l->owner;
 	if (l->stream) {

@@ -11,6 +11,7 @@
 #include "region/gate.h"
 #include "region/wire.h"
 
+struct lease;
 struct remote_stream;
 struct stream_req;
 
@@ -25,6 +26,7 @@ struct stream_req;
  * @sock:     its end is the owner's
  * @file:     the region's memfd, to see how large that is
  * @stream:   the owner does accesses (stream.c): there is no gate and no mapping
+ * @lease:    accesses go past the owner's processor where they can; or NULL
  * @base:     the mapping; @at: the handle's first byte in it
  * @file_off: of that byte in the memfd
  * @sure:     bytes from there on that the memfd has: its owner cannot make it shorter
@@ -47,6 +49,7 @@ struct link {
 	struct clofork file;
 	struct gate *gate;
 	struct remote_stream *stream;
+	struct lease *lease;
 	char *base;
 	size_t base_len;
 	char *at;
@@ -160,6 +163,8 @@ int stream_open(struct link *l, const struct handle_words *w, const struct socka
 void stream_close(struct link *l);
 /* Bytes that may be accessed: the owner is asked, a second at most. 0, or REGION_MOVED. */
 int stream_has(struct link *l, uint64_t *has);
+/* What it has said last. */
+uint64_t stream_said(const struct link *l);
 /* Of @q the operation, range, time and numbers are set; @end: where the last of several ends, or 0.
  * @value: what was there, or NULL. REGION_MOVED: it was not done. */
 int stream_access(struct link *l, const struct stream_req *q, void *data, uint64_t *value);

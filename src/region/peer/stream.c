@@ -47,7 +47,7 @@ struct remote_stream {
 	_Atomic uint64_t has; /* what the owner has said last */
 };
 
-static uint64_t has(struct link *l)
+uint64_t stream_said(const struct link *l)
 {
 	return atomic_load_explicit(&l->stream->has, memory_order_relaxed);
 }
@@ -482,7 +482,7 @@ static int said_no(const struct job *j, int said)
 	case 0:
 		return 0;
 	case -EFAULT:
-		return remote_beyond(q->offset, q->len, has(j->l));
+		return remote_beyond(q->offset, q->len, stream_said(j->l));
 	case -ETIMEDOUT:
 		return kedge_reason(said, "the owner has suspended the region for that time");
 	case -EACCES:
@@ -545,7 +545,7 @@ int stream_access(struct link *l, const struct stream_req *q, void *data, uint64
 
 	NO_CANCEL();
 	if (q->offset > l->max_len || q->len > l->max_len - q->offset || q->end > l->max_len)
-		return remote_beyond(q->offset, q->len, has(l));
+		return remote_beyond(q->offset, q->len, stream_said(l));
 	if (!link_use(l))
 		return REGION_MOVED;
 	rc = take_turn(l->stream, j.deadline > now + TURN_MS * UINT64_C(1000000)
@@ -568,6 +568,6 @@ int stream_has(struct link *l, uint64_t *len)
 
 	if (!rc)
 		rc = stream_access(l, &q, NULL, NULL);
-	*len = has(l);
+	*len = stream_said(l);
 	return rc == REGION_MOVED ? rc : 0;
 }

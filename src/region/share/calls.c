@@ -140,6 +140,7 @@ static int revoke_handle(struct kedge_region *r, const struct handle_words *w)
 	if (!s)
 		return kedge_reason(-ENOENT, "the region has no such handle");
 	rc = gates_wait(r, s, PATIENCE_MS, &pid);
+	gates_cut(r, s);
 	sig_lock(&shares_lock);
 	gates_part(s);
 	slot_free(s);

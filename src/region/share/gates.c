@@ -147,7 +147,7 @@ static struct conn *first_inside(struct kedge_region *r, struct slot *s)
 	list_for_each_safe(l, tmp, &r->conns) {
 		c = list_entry(l, struct conn, of_region);
 		if ((!s || c->slot == s) &&
-		    (c->lingers || (c->gate && !gate_is_empty(c->gate))))
+		    (c->lingers || c->leased || (c->gate && !gate_is_empty(c->gate))))
 			return c;
 	}
 	return NULL;
@@ -167,6 +167,16 @@ static bool is_inside(struct kedge_region *r, struct slot *s, pid_t *pid)
 	return c;
 }
 
+static bool recall(struct kedge_region *r, const struct slot *s, bool cut)
+{
+	bool any;
+
+	sig_lock(&shares_lock);
+	any = leases_recall(r, s, cut);
+	sig_unlock(&shares_lock);
+	return any;
+}
+
 /* New ones may be let in meanwhile, where the gates are open: @s is of no new ones. */
 int gates_wait(struct kedge_region *r, struct slot *s, int timeout_ms, pid_t *pid)
 {
@@ -174,6 +184,8 @@ int gates_wait(struct kedge_region *r, struct slot *s, int timeout_ms, pid_t *pi
 	const struct timespec nap = { 0, NAP_NS };
 	int n;
 
+	if (recall(r, s, false))
+		leases_nudge();
 	for (n = 0; is_inside(r, s, pid); n++) {
 		if (timeout_ms >= 0 && clock_ns() - begun >= limit)
 			return -ETIMEDOUT;
@@ -183,6 +195,17 @@ int gates_wait(struct kedge_region *r, struct slot *s, int timeout_ms, pid_t *pi
 			nanosleep(&nap, NULL);
 	}
 	return 0;
+}
+
+/* The thread of serve.c does it, which waits for no peer. */
+void gates_cut(struct kedge_region *r, struct slot *s)
+{
+	const struct timespec nap = { 0, NAP_NS };
+
+	if (!recall(r, s, true) || !leases_nudge())
+		return;
+	while (recall(r, s, true))
+		nanosleep(&nap, NULL);
 }
 
 bool gates_open(struct kedge_region *r)
@@ -231,6 +254,8 @@ void gates_set_len(struct kedge_region *r, uint64_t len)
 	 * taken away when the region grows or ends. */
 	if (less && !gates_close(r, PATIENCE_MS, &pid))
 		gates_open(r);
+	else if (less)
+		gates_cut(r, NULL);
 }
 
 void shares_close(struct kedge_region *r)
@@ -238,6 +263,7 @@ void shares_close(struct kedge_region *r)
 	struct list *l, *tmp;
 	struct slot *s;
 
+	gates_cut(r, NULL);
 	sig_lock(&shares_lock);
 	list_for_each_safe(l, tmp, &r->slots) {
 		s = list_entry(l, struct slot, node);

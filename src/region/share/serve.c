@@ -86,6 +86,7 @@ static void end_conn(struct conn *c)
 {
 	sig_lock_blocked(&shares_lock);
 	gate_take(c);
+	lease_end(c);
 	telling_end(c);
 	sig_unlock_blocked(&shares_lock);
 	forget_asking(c);
@@ -205,6 +206,8 @@ static void go_on(struct conn *c)
 		end_conn(c);
 		return;
 	}
+	if (lease_look(c))
+		stream_say_recalled(c);
 	watch_stream(c);
 	look_whether_told(c);
 }
@@ -264,6 +267,10 @@ static void look_after_moved(void)
 			stream_say_moved(c);
 			watch_stream(c);
 			look_whether_told(c);
+		}
+		if (c->stream && lease_look(c)) {
+			stream_say_recalled(c);
+			watch_stream(c);
 		}
 	}
 }
@@ -467,6 +474,7 @@ static int open_all(void)
 		rc = watch(stop, &stop);
 	if (!rc)
 		rc = watch(nudge, &nudge);
+	leases_nudge_is(nudge);
 	return rc;
 }
 

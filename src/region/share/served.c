@@ -33,7 +33,7 @@ void served_end(struct kedge_region *r)
 }
 
 /* Its pages as they are, all that peers may access. */
-static int look_at(struct kedge_region *r)
+int served_view(struct kedge_region *r)
 {
 	long at;
 
@@ -123,7 +123,7 @@ int served_do(struct conn *c, const struct stream_req *q, void *data, struct str
 	sig_lock_blocked(&shares_lock);
 	rc = check(c, q, &a->has);
 	if (!rc)
-		rc = look_at(c->region);
+		rc = served_view(c->region);
 	if (!rc)
 		access_it(c->region->view + c->slot->offset + q->offset, q, data, a);
 	if (!rc && c->region->dirty && q->op != STREAM_GET)

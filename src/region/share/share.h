@@ -56,6 +56,9 @@ struct slot {
  * @to:      where the region is that has migrated, if @moved; @told: the
  *           answer that says so is made, and @owed as long as it has not gone out
  * @stream:  one for which accesses are done here (streams.c); without a gate.
+ * @leased:  it puts and gets by @line (lease.c), and is in an access for all that is known here.
+ *           It is to give that back if @recalled, as it has been told if @recall_said; @cut: it is
+ *           not waited for
  */
 struct conn {
 	struct list of_all; /* serve.c's */
@@ -71,6 +74,11 @@ struct conn {
 	bool moved;
 	bool told;
 	bool owed; /* guarded by shares_lock */
+	struct fabric_line *line;
+	bool leased;
+	bool recalled;
+	bool recall_said;
+	bool cut;
 	struct owner_place to;
 	int gate_fd; /* in the keeper's table, as is: */
 	int fd;
@@ -170,6 +178,8 @@ void gates_set_len(struct kedge_region *r, uint64_t len);
 /* No access by the handle, or by any if that is NULL, is under way: 0, or -ETIMEDOUT with the
  * peer's pid. */
 int gates_wait(struct kedge_region *r, struct slot *s, int timeout_ms, pid_t *pid);
+/* Leases by the handle, or all, are over. */
+void gates_cut(struct kedge_region *r, struct slot *s);
 /* Suspend: 0, or -ETIMEDOUT and it is not; @timeout_ms -1: no limit. */
 int gates_close(struct kedge_region *r, int timeout_ms, pid_t *pid);
 /* With shares_lock. The peers that have the memory are told why they have not any more. */
@@ -234,8 +244,27 @@ struct stream_reply;
  * suspended.
  */
 int served_do(struct conn *c, const struct stream_req *q, void *data, struct stream_reply *a);
+/* With shares_lock. The region is mapped at @r->view, all that peers may access: 0 or -ENOMEM. */
+int served_view(struct kedge_region *r);
 /* With shares_lock. The region is mapped for these no more. */
 void served_end(struct kedge_region *r);
+
+/* ---- lease.c ---- */
+
+/* With shares_lock. The leases by a handle, or all of the region's, are to be given back, or are
+ * @cut. False: there are none; else leases_nudge() follows, without the lock; false: the thread
+ * that does it has ended, and they with it. */
+bool leases_recall(struct kedge_region *r, const struct slot *s, bool cut);
+bool leases_nudge(void);
+/* The descriptor, in the keeper's table, that wakes the thread of serve.c. */
+void leases_nudge_is(int fd);
+
+/* By that thread: a peer asks for one. @data: what it sends, and the answer's. */
+void lease_give(struct conn *c, const struct stream_req *q, void *data, struct stream_reply *a);
+/* With shares_lock. It is over. */
+void lease_end(struct conn *c);
+/* True: the peer is to be told that it is recalled. */
+bool lease_look(struct conn *c);
 
 /* ---- streams.c: the connection of such a peer; likewise ---- */
 
@@ -250,6 +279,8 @@ void stream_say_closed(struct conn *c);
 void stream_turn_away(int fd, int rc);
 /* The region has migrated, as an answer that is not asked for. */
 void stream_say_moved(struct conn *c);
+/* The peer is to give its lease back, as an answer that is not asked for. */
+void stream_say_recalled(struct conn *c);
 /* All of that has gone out. */
 bool stream_has_said_moved(const struct conn *c);
 /* It has shown an invitation, and has been greeted: it has no business with handles. */

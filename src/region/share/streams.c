@@ -226,13 +226,26 @@ static void add_place(struct conn *c, struct stream_reply *a)
 	c->told = true;
 }
 
+static void lease_over(struct conn *c, const struct stream_req *q, struct stream_reply *a)
+{
+	*a = (struct stream_reply){ .seq = q->seq };
+	sig_lock_blocked(&shares_lock);
+	lease_end(c);
+	c->recalled = false;
+	sig_unlock_blocked(&shares_lock);
+}
+
 /* False: it waits still. */
 static bool try(struct conn *c)
 {
 	struct stream *s = c->stream;
 	struct stream_reply a;
 
-	if (s->failed) {
+	if (s->msg.req.op == STREAM_LEASE) {
+		lease_give(c, &s->msg.req, s->data, &a);
+	} else if (s->msg.req.op == STREAM_LEASE_OVER) {
+		lease_over(c, &s->msg.req, &a);
+	} else if (s->failed) {
 		a = (struct stream_reply){ .seq = s->msg.req.seq, .rc = s->failed };
 	} else if (served_do(c, &s->msg.req, s->data, &a) == -EAGAIN) {
 		if (clock_ns() < s->until)
@@ -265,9 +278,9 @@ static int hear_request(struct conn *c)
 		return rc;
 	if (!heard)
 		stream_req_swap(q);
-	if (q->op < STREAM_PUT || q->op > STREAM_QUERY || q->len > PIECE_LEN)
+	if (q->op < STREAM_PUT || q->op > STREAM_LEASE_OVER || q->len > PIECE_LEN)
 		return -EPROTO;
-	if (q->op == STREAM_PUT)
+	if (q->op == STREAM_PUT || q->op == STREAM_LEASE)
 		rc = receive(c, s->data, sizeof(*q), q->len);
 	if (rc)
 		return rc;
@@ -345,6 +358,18 @@ void stream_say_moved(struct conn *c)
 	if (!s->known || s->out < s->out_len || s->in || s->parked)
 		return;
 	add_place(c, &a);
+	answer(s, &a);
+	send_rest(c);
+}
+
+void stream_say_recalled(struct conn *c)
+{
+	struct stream *s = c->stream;
+	const struct stream_reply a = { .rc = REGION_RECALLED };
+
+	if (s->out < s->out_len || s->in || s->parked)
+		return;
+	c->recall_said = true;
 	answer(s, &a);
 	send_rest(c);
 }

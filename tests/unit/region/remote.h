@@ -17,6 +17,13 @@ static struct kedge_region *region;
 static struct kedge_handle handle;
 static struct kedge_remote *remote;
 
+/* By TCP, and by adapters where that can be (fake_fabric.c). */
+#if defined(BY_LEASE) || defined(BY_RDMA)
+#define LEASED 1
+#else
+#define LEASED 0
+#endif
+
 static inline char *region_at(void)
 {
 	struct kedge_region_info info = { .size = sizeof(info) };
@@ -27,7 +34,10 @@ static inline char *region_at(void)
 
 /* How peers reach the region: they have the memory; or the owner does accesses, by a local
  * stream or by TCP. */
-#if defined(BY_TCP)
+#if defined(BY_RDMA)
+#define SERVED 1
+#define NODE   getenv("RDMA_SERVER_ADDR")
+#elif defined(BY_TCP)
 #define SERVED 1
 #define NODE   "127.0.0.1"
 #elif defined(BY_STREAM)
@@ -46,7 +56,7 @@ static inline void advertise(const struct kedge_handle_opts *user)
 	if (user)
 		o = *user;
 	o.node = NODE;
-	o.flags = SERVED ? KEDGE_HANDLE_SERVED : 0;
+	o.flags = SERVED && !LEASED ? KEDGE_HANDLE_SERVED : 0;
 	rc = kedge_region_advertise(region, &o, &handle);
 	if (rc)
 		fail_msg("%s", kedge_strerror(rc));

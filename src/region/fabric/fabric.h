@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * What carries accesses of peers past the owner's processor: a table of functions, which a library
+ * of an adapter's gives (region/verbs/). A line is an end of one connection of two adapters. An
+ * owner lends a range of its memory by a line; the other end puts and gets.
+ */
+#ifndef REGION_FABRIC_H
+#define REGION_FABRIC_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/base.h"
+
+/* One end, as the other one is told of it; little-endian. */
+struct fabric_end {
+	unsigned char gid[16];
+	uint32_t qp;
+	uint32_t psn;
+	uint32_t mtu;
+	uint32_t zero;
+};
+
+/* Memory of the other end, which it has lent. */
+struct fabric_range {
+	uint64_t at;
+	uint64_t len;
+	uint32_t key;
+};
+
+struct fabric_line;
+
+/*
+ * Functions return 0 or a negative errno, with its reason but for @put and @get.
+ *
+ * @open:  an end at @place, an address of this host as in a handle; @end is what it is. @puts: it
+ *         is the one that puts and gets. -ENODEV: no adapter has that address
+ * @join:  with the other end, as that has told of it. Both are to call it
+ * @lend:  the other end may read, and write if @writes, @len bytes at @at; *@key is their key. The
+ *         range lasts as long as the line. At most once
+ * @put, @get: wait until that is done; but once *@over is true, or at @until, they return
+ *         -ECANCELED, and the line carries no more. -EIO: it has failed, and the same. Bytes may
+ *         have been put then. One thread at a time
+ * @close: no access of the other end is under way when it returns
+ */
+struct fabric {
+	int (*open)(const unsigned char place[16], bool puts, struct fabric_line **line,
+		    struct fabric_end *end);
+	int (*join)(struct fabric_line *line, const struct fabric_end *other);
+	int (*lend)(struct fabric_line *line, void *at, uint64_t len, bool writes, uint32_t *key);
+	int (*put)(struct fabric_line *line, const struct fabric_range *to, uint64_t offset,
+		   const void *data, uint64_t len, const _Atomic bool *over, uint64_t until);
+	int (*get)(struct fabric_line *line, const struct fabric_range *from, uint64_t offset,
+		   void *data, uint64_t len, const _Atomic bool *over, uint64_t until);
+	void (*close)(struct fabric_line *line);
+};
+
+/* The one that this process uses, or NULL. */
+const struct fabric *fabric(void);
+/* By a library that has one. It lives on. */
+KEDGE_PRIVATE void kedge__region_fabric(const struct fabric *f);
+
+#endif /* REGION_FABRIC_H */

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Adapters in the place of real ones (fabric.h), for processes of one test: an end puts and
+ * gets by the system calls for another process's memory. What is lent stands in a table that all of
+ * them share; as with an adapter, an access is refused once the line of what is lent is closed, and
+ * the close waits for those under way.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "fake_fabric.h"
+
+#define LENT 4096u
+
+struct lent {
+	_Atomic int pid; /* of the process whose memory it is; 0: none */
+	_Atomic int user; /* the process that is in an access: one at a time */
+	uint64_t at;
+	uint64_t len;
+	bool writes;
+};
+
+struct fabric_line {
+	bool puts;
+	uint32_t key;
+};
+
+static struct {
+	_Atomic uint32_t cnt;
+	struct fake_fabric f;
+	struct lent lent[LENT];
+} *table;
+
+struct fake_fabric *fake_fabric(void)
+{
+	return &table->f;
+}
+
+static int fake_open(const unsigned char place[16], bool puts, struct fabric_line **out,
+		     struct fabric_end *end)
+{
+	struct fabric_line *l = calloc(1, sizeof(*l));
+
+	(void)place;
+	memset(end, 0, sizeof(*end));
+	if (!l || atomic_load(&table->f.refuses)) {
+		free(l);
+		return kedge_reason(-ENODEV, "no adapter");
+	}
+	l->puts = puts;
+	*out = l;
+	return 0;
+}
+
+static int fake_join(struct fabric_line *l, const struct fabric_end *other)
+{
+	(void)l;
+	(void)other;
+	return 0;
+}
+
+static int fake_lend(struct fabric_line *l, void *at, uint64_t len, bool writes, uint32_t *key)
+{
+	struct lent *t;
+
+	l->key = atomic_fetch_add(&table->cnt, 1) % (LENT - 1) + 1;
+	t = &table->lent[l->key];
+	t->at = (uintptr_t)at;
+	t->len = len;
+	t->writes = writes;
+	atomic_store(&t->user, 0);
+	atomic_store(&t->pid, getpid());
+	atomic_fetch_add(&table->f.lent, 1);
+	*key = l->key;
+	return 0;
+}
+
+/* One that was killed in an access is in none. */
+static bool lives(int pid)
+{
+	char byte;
+	struct iovec mine = { &byte, 1 }, other = { table, 1 };
+
+	return process_vm_readv(pid, &mine, 1, &other, 1, 0) == 1;
+}
+
+static void fake_close(struct fabric_line *l)
+{
+	struct lent *t = &table->lent[l->key];
+	int pid;
+
+	if (l->key) {
+		atomic_store(&t->pid, 0);
+		while ((pid = atomic_load(&t->user)) && lives(pid))
+			usleep(10);
+	}
+	free(l);
+}
+
+/* In two halves, so that there is time for what must not come between. */
+static int access_it(const struct fabric_range *r, uint64_t offset, char *data, uint64_t len,
+		     bool put)
+{
+	struct lent *t = &table->lent[r->key % LENT];
+	uint64_t half = len / 2, done = 0, n;
+	struct iovec mine, other;
+	int pid, rc = 0;
+
+	atomic_store(&t->user, getpid());
+	if (offset > t->len || len > t->len - offset || (put && !t->writes))
+		rc = -EIO;
+	while (!rc && done < len) {
+		pid = atomic_load(&t->pid);
+		n = done < half ? half : len - done;
+		mine = (struct iovec){ data + done, n };
+		/* What a process can do to itself in both ways. */
+		other = (struct iovec){ (void *)(uintptr_t)(r->at + offset + done), n };
+		if (!pid || (put ? process_vm_writev(pid, &mine, 1, &other, 1, 0)
+				 : process_vm_readv(pid, &mine, 1, &other, 1, 0)) != (ssize_t)n)
+			rc = -EIO;
+		done += n;
+	}
+	atomic_store(&t->user, 0);
+	if (!rc)
+		atomic_fetch_add(put ? &table->f.puts : &table->f.gets, 1);
+	return rc;
+}
+
+static int fake_put(struct fabric_line *l, const struct fabric_range *to, uint64_t offset,
+		    const void *data, uint64_t len, const _Atomic bool *over, uint64_t until)
+{
+	(void)l;
+	(void)over;
+	(void)until;
+	if (atomic_load(&table->f.fails))
+		return -EIO;
+	return access_it(to, offset, (char *)(uintptr_t)data, len, true);
+}
+
+static int fake_get(struct fabric_line *l, const struct fabric_range *from, uint64_t offset,
+		    void *data, uint64_t len, const _Atomic bool *over, uint64_t until)
+{
+	(void)l;
+	(void)over;
+	(void)until;
+	if (atomic_load(&table->f.fails))
+		return -EIO;
+	return access_it(from, offset, data, len, false);
+}
+
+static const struct fabric fake = {
+	.open = fake_open,
+	.join = fake_join,
+	.lend = fake_lend,
+	.put = fake_put,
+	.get = fake_get,
+	.close = fake_close,
+};
+
+/* Before a process of the test is forked. */
+__attribute__((constructor)) static void use(void)
+{
+	table = mmap(NULL, sizeof(*table), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		     0);
+	if (table == MAP_FAILED)
+		abort();
+	kedge__region_fabric(&fake);
+}

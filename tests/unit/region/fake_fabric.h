@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef TESTS_REGION_FAKE_FABRIC_H
+#define TESTS_REGION_FAKE_FABRIC_H
+
+#include "region/fabric/fabric.h"
+
+/*
+ * What the fake has done, and is to do; of all processes of the test.
+ * @refuses: there is no adapter
+ * @fails:   accesses fail
+ * @lent, @puts, @gets: how many
+ */
+struct fake_fabric {
+	_Atomic int refuses;
+	_Atomic int fails;
+	_Atomic unsigned int lent;
+	_Atomic unsigned int puts;
+	_Atomic unsigned int gets;
+};
+
+struct fake_fabric *fake_fabric(void);
+
+#endif /* TESTS_REGION_FAKE_FABRIC_H */

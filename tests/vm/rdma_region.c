@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Regions that are reached by an adapter (kedge_region_use_verbs()): that they are, what is put and
+ * got then, and that nothing goes by it while the region is suspended, or after its end.
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <sys/prctl.h>
+
+#include "../unit/region/remote.h"
+
+#define LARGE ((size_t)3 << 20)
+
+static unsigned int way(struct kedge_remote *r)
+{
+	struct kedge_remote_info info = { .size = sizeof(info) };
+
+	assert_int_equal(kedge_remote_query(r, &info), 0);
+	return info.way;
+}
+
+static void wait_for_lease(void)
+{
+	WAIT_FOR(way(remote) == KEDGE_REMOTE_RDMA);
+}
+
+static void whatever_is_put_is_got(void **state)
+{
+	static const size_t lens[] = { 1, 7, 4096, 65536, 262144, 262145, 1048576, LARGE - 12345 };
+	unsigned char *data = malloc(LARGE), *got = malloc(LARGE);
+	size_t i, n;
+
+	assert_true(data && got);
+	make_region(LARGE, NULL);
+	remote = open_it();
+	wait_for_lease();
+	for (n = 0; n < sizeof(lens) / sizeof(*lens); n++) {
+		for (i = 0; i < LARGE; i++)
+			data[i] = (unsigned char)((i * 31 >> 7) + n);
+		assert_int_equal(kedge_remote_put(remote, 77, data, lens[n], SOON_MS), 0);
+		assert_memory_equal(region_at() + 77, data, lens[n]);
+		region_at()[77] ^= 1;
+		assert_int_equal(kedge_remote_get(remote, 77, got, lens[n], SOON_MS), 0);
+		data[0] ^= 1;
+		assert_memory_equal(got, data, lens[n]);
+	}
+	assert_int_equal(way(remote), KEDGE_REMOTE_RDMA);
+	free(data);
+	free(got);
+	end();
+}
+
+static void a_suspension_is_alone(void **state)
+{
+	int n;
+
+	begin(NULL);
+	for (n = 0; n < 50; n++) {
+		wait_for_lease();
+		assert_int_equal(kedge_remote_put(remote, 0, "a", 1, SOON_MS), 0);
+		assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
+		assert_int_equal(way(remote), KEDGE_REMOTE_SERVED);
+		assert_int_equal(kedge_remote_put(remote, 0, "b", 1, 1), -ETIMEDOUT);
+		assert_int_equal(region_at()[0], 'a');
+		if (n % 2)
+			assert_int_equal(kedge_region_move(region, NULL, SOON_MS, NULL), 0);
+		assert_int_equal(kedge_region_resume(region), 0);
+		assert_int_equal(kedge_remote_put(remote, 0, "c", 1, SOON_MS), 0);
+		assert_int_equal(region_at()[0], 'c');
+	}
+	end();
+}
+
+/* The key that it has had is none. */
+static void a_peer_that_was_stopped_stores_nowhere_else(void **state)
+{
+	struct kedge_region_opts o = { .size = sizeof(o), .max_len = LEN * 2 };
+	pid_t pid;
+	int status;
+
+	assert_int_equal(kedge_region_create(LEN * 2, &o, &region), 0);
+	advertise(NULL);
+	pid = fork();
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		remote = open_it();
+		wait_for_lease();
+		raise(SIGSTOP);
+		CHILD_CHECK(!kedge_remote_put(remote, LEN, "s", 1, SOON_MS));
+		_exit(0);
+	}
+	assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
+	assert_int_equal(kedge_region_suspend(region, 100), -ETIMEDOUT);
+	assert_int_equal(kedge_region_trim(region, LEN), 0);
+	assert_int_equal(kedge_region_grow(region, LEN * 2), 0);
+	kill(pid, SIGCONT);
+	reap(pid);
+	assert_int_equal(region_at()[LEN], 's');
+	kedge_region_close(region);
+}
+
+static void an_owner_that_is_killed_is_noticed(void **state)
+{
+	int pipes[2], status;
+	char c = 0;
+	pid_t pid;
+
+	assert_int_equal(pipe(pipes), 0);
+	pid = fork();
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		make_region(LEN, NULL);
+		CHILD_CHECK(write(pipes[1], &handle, sizeof(handle)) == sizeof(handle));
+		for (;;)
+			pause();
+	}
+	assert_int_equal(read(pipes[0], &handle, sizeof(handle)), sizeof(handle));
+	remote = open_it();
+	wait_for_lease();
+	assert_int_equal(kedge_remote_put(remote, 0, "a", 1, SOON_MS), 0);
+	kill(pid, SIGKILL);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	WAIT_FOR(kedge_remote_get(remote, 0, &c, 1, SOON_MS) == -ECONNRESET);
+	kedge_remote_close(remote);
+	close(pipes[0]);
+	close(pipes[1]);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(an_owner_that_is_killed_is_noticed),
+		cmocka_unit_test(a_peer_that_was_stopped_stores_nowhere_else),
+		cmocka_unit_test(whatever_is_put_is_got),
+		cmocka_unit_test(a_suspension_is_alone),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
