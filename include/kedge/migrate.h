@@ -111,7 +111,7 @@ enum kedge_migrate_track {
  * @pause_ns: time for which peers waited
  * @total_ns: time of all
  * @track:    enum kedge_migrate_track
- * @pad:      0
+ * @rdma:     1: the bytes went by adapters (kedge_region_use_verbs()); 0: by the connection
  */
 struct kedge_migrate_info {
 	uint32_t size;
@@ -123,7 +123,7 @@ struct kedge_migrate_info {
 	uint64_t pause_ns;
 	uint64_t total_ns;
 	uint32_t track;
-	uint32_t pad;
+	uint32_t rdma;
 };
 
 /**

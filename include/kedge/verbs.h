@@ -121,6 +121,9 @@ KEDGE_API int kedge_device_open_verbs(struct ibv_pd *pd,
  * suspension, a move, a trim or a revocation promises holds (docs/regions.md), and where an adapter
  * fails the owner does the access. kedge_remote_query() says which way accesses go now.
  *
+ * A region that migrates to another process, which has called this, too, and has opened its
+ * invitation with an address, is copied by the adapters.
+ *
  * Each peer has a registration of what its handle gives, which pins those pages once more against
  * RLIMIT_MEMLOCK of the owner's process; without room for that it is served by the owner's thread.
  * A peer registers 1 MiB, and has a thread, "kedge-lease", two descriptors and those of the

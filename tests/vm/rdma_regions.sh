@@ -12,3 +12,9 @@ set -eu
 "$1/tests/vm/rdma_remote_peers"
 "$1/tests/vm/rdma_migrate"
 "$1/tests/vm/rdma_migrate_kills"
+"$1/kedge" migrate --way rdma --node "$RDMA_SERVER_ADDR" -s 64M | tee /dev/stderr |
+	grep -q '^2 of 2 were copied by the adapters'
+for who in owner target peer; do
+	"$1/kedge" migrate --way rdma --node "$RDMA_SERVER_ADDR" -s 4M -n 3 --kill $who \
+		-k "${KEDGE_TEST_ROUNDS:-12}"
+done

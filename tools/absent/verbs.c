@@ -5,6 +5,7 @@
 #include "tools/bench/reg.h"
 #include "tools/demo/demo.h"
 #include "tools/info/info.h"
+#include "tools/migrate/migrate.h"
 #include "tools/torture/dio.h"
 
 void info_verbs(struct info *info)
@@ -45,3 +46,9 @@ static int no_rig(struct rig *rig, const char *name)
 }
 
 const struct dio_ops dio_verbs = { .name = "verbs", .rig_open = no_rig };
+
+int migrate_use_rdma(void)
+{
+	return kedge_reason(-EOPNOTSUPP, "this kedge was built without libibverbs: install "
+			    "libibverbs-dev and build it again");
+}

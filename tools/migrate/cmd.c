@@ -26,7 +26,7 @@ static const char help_text[] =
 
 /* The options, as popt has them. */
 struct words {
-	char *size, *way, *victim, *seed;
+	char *size, *way, *node, *victim, *seed;
 	int peers, writes, rounds, count, namespaces, own;
 };
 
@@ -87,12 +87,17 @@ static int read_names(const struct words *w, struct migrate_opts *o)
 		return CMD_USAGE;
 	if (w->victim && victim == VICTIM_NONE)
 		return util_usage("--kill: owner, target or peer");
+	if ((way == WAY_RDMA) != !!w->node)
+		return util_usage("--way rdma and --node ADDRESS go together");
+	if (way == WAY_RDMA && w->namespaces)
+		return util_usage("--namespaces and --way rdma: not both");
 	if (w->count != UNSET && victim == VICTIM_NONE)
 		return util_usage("--count is of --kill");
 	if (w->rounds != UNSET && victim != VICTIM_NONE)
 		return util_usage("--rounds and --kill: not both");
 	o->way = (enum migrate_way)way;
 	o->victim = (enum migrate_victim)victim;
+	o->node = w->node;
 	o->namespaces = w->namespaces;
 	o->own = w->own;
 	return UTIL_GO_ON;
@@ -101,12 +106,14 @@ static int read_names(const struct words *w, struct migrate_opts *o)
 static int run(const struct words *w)
 {
 	struct migrate_opts o = { .len = SIZE_DEFAULT, .seed = util_rng_seed() };
-	int rc = read_numbers(w, &o);
+	int err, rc = read_numbers(w, &o);
 
 	if (rc == UTIL_GO_ON)
 		rc = read_size(w->size, &o);
 	if (rc == UTIL_GO_ON)
 		rc = read_names(w, &o);
+	if (rc == UTIL_GO_ON && o.way == WAY_RDMA && (err = migrate_use_rdma()))
+		return util_fail(err, "--way rdma");
 	return rc == UTIL_GO_ON ? migrate_run(&o) : rc;
 }
 
@@ -120,7 +127,11 @@ int cmd_migrate(int argc, char **argv)
 		{ "rounds", 'r', POPT_ARG_INT, &w.rounds, 0, "Times there and back; 1", "N" },
 		{ "way", '\0', POPT_ARG_STRING, &w.way, 0,
 		  "How peers reach it: they have it mapped, or the owner does their accesses, by a "
-		  "local stream or by TCP", "mapped|stream|tcp" },
+		  "local stream or by TCP, or RDMA adapters do, which copy it, too",
+		  "mapped|stream|tcp|rdma" },
+		{ "node", '\0', POPT_ARG_STRING, &w.node, 0,
+		  "An IPv4 address of an RDMA adapter of this machine, of RoCE v2: for --way rdma",
+		  "ADDRESS" },
 		{ "namespaces", '\0', POPT_ARG_NONE, &w.namespaces, 0,
 		  "The two processes are in network namespaces of their own; implies --way tcp",
 		  NULL },

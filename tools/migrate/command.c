@@ -32,7 +32,7 @@ static int make_spaces(struct run *r)
 
 	for (i = 0; i < SPACES; i++) {
 		r->spaces.fd[i] = -1;
-		r->spaces.node[i] = r->opts->way == WAY_TCP ? "127.0.0.1" : NULL;
+		r->spaces.node[i] = r->opts->way == WAY_TCP ? "127.0.0.1" : r->opts->node;
 	}
 	return r->opts->namespaces ? spaces_make(&r->spaces) : 0;
 }

@@ -20,13 +20,14 @@
 
 #define MIGRATE_SOON_MS 60000 /* an access or an open that takes so long is an error */
 
-enum migrate_way { WAY_MAPPED, WAY_STREAM, WAY_TCP };
+enum migrate_way { WAY_MAPPED, WAY_STREAM, WAY_TCP, WAY_RDMA };
 enum migrate_victim { VICTIM_NONE, VICTIM_OWNER, VICTIM_TARGET, VICTIM_PEER };
 
 /** struct migrate_opts - the command line
  * @writes: of a hundred accesses
  * @rounds: there and back
  * @count:  kills
+ * @node:   of WAY_RDMA: an adapter's address; else NULL
  */
 struct migrate_opts {
 	uint64_t len;
@@ -35,6 +36,7 @@ struct migrate_opts {
 	unsigned int rounds;
 	unsigned int count;
 	enum migrate_way way;
+	const char *node;
 	enum migrate_victim victim;
 	bool namespaces;
 	bool own;
@@ -49,6 +51,14 @@ static inline int migrate_accept_ms(const struct migrate_opts *o)
 {
 	return (int)(MIGRATE_ACCEPT_MS + (o->len >> 20) * 1000u / MIGRATE_MIB_PER_SECOND);
 }
+
+static inline bool migrate_is_remote(const struct migrate_opts *o)
+{
+	return o->way == WAY_TCP || o->way == WAY_RDMA;
+}
+
+/* verbs.c: regions by RDMA: 0 or a negative errno with a reason. */
+int migrate_use_rdma(void);
 
 extern const char *const migrate_ways[];
 extern const char *const migrate_victims[];

@@ -13,7 +13,7 @@ int owner_advertise(struct host *h, struct said *s)
 	const struct migrate_opts *o = h->start->opts;
 	const struct kedge_handle_opts how = {
 		.size = sizeof(how), .node = h->start->node,
-		.flags = o->way == WAY_MAPPED ? 0 : KEDGE_HANDLE_SERVED,
+		.flags = o->way == WAY_MAPPED || o->way == WAY_RDMA ? 0 : KEDGE_HANDLE_SERVED,
 	};
 	int rc = kedge_region_advertise(h->region, &how, &s->handle);
 

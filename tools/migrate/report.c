@@ -5,7 +5,7 @@
 #include "base/base.h"
 #include "tools/migrate/run.h"
 
-const char *const migrate_ways[] = { "mapped", "stream", "tcp", NULL };
+const char *const migrate_ways[] = { "mapped", "stream", "tcp", "rdma", NULL };
 const char *const migrate_victims[] = { "", "owner", "target", "peer", NULL };
 
 const char *migrate_track_name(uint32_t track)
@@ -59,6 +59,15 @@ static void print_move(const struct move *m)
 	       time_text(copy, m->copy_ns), time_text(socket, m->socket_ns));
 }
 
+static unsigned int by_adapter(const struct run *r)
+{
+	unsigned int i, cnt = 0;
+
+	for (i = 0; i < r->moves_cnt; i++)
+		cnt += r->moves[i].info.rdma;
+	return cnt;
+}
+
 static void print_moves(const struct run *r)
 {
 	unsigned int i;
@@ -68,6 +77,8 @@ static void print_moves(const struct run *r)
 	       "MEMCPY", "SOCKET", util_colour(UTIL_PLAIN));
 	for (i = 0; i < r->moves_cnt; i++)
 		print_move(&r->moves[i]);
+	if (r->opts->way == WAY_RDMA)
+		printf("\n%u of %u were copied by the adapters\n", by_adapter(r), r->moves_cnt);
 	printf("\nWAIT is the longest that a peer waited for an access; MEMCPY and SOCKET are what "
 	       "as many\nbytes as the last round's take alone.\n");
 }
@@ -112,13 +123,14 @@ static json_t *move_json(const void *of, size_t i)
 {
 	const struct move *m = &((const struct run *)of)->moves[i];
 
-	return json_pack("{s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:o, s:o}", "from",
-			 (int)m->from, "to", (int)m->to, "rounds", (int)m->info.rounds, "sent",
-			 (json_int_t)m->info.sent, "last", (json_int_t)m->info.last, "pause_ns",
-			 (json_int_t)m->info.pause_ns, "longest_ns", (json_int_t)m->longest,
-			 "total_ns", (json_int_t)m->info.total_ns, "track",
-			 migrate_track_name(m->info.track), "accesses", (json_int_t)m->accesses,
-			 "memcpy_ns", ns_json(m->copy_ns), "socket_ns", ns_json(m->socket_ns));
+	return json_pack("{s:i, s:i, s:i, s:I, s:I, s:I, s:I, s:I, s:s, s:b, s:I, s:o, s:o}",
+			 "from", (int)m->from, "to", (int)m->to, "rounds", (int)m->info.rounds,
+			 "sent", (json_int_t)m->info.sent, "last", (json_int_t)m->info.last,
+			 "pause_ns", (json_int_t)m->info.pause_ns, "longest_ns",
+			 (json_int_t)m->longest, "total_ns", (json_int_t)m->info.total_ns, "track",
+			 migrate_track_name(m->info.track), "rdma", (int)m->info.rdma, "accesses",
+			 (json_int_t)m->accesses, "memcpy_ns", ns_json(m->copy_ns), "socket_ns",
+			 ns_json(m->socket_ns));
 }
 
 static json_t *kills_json(const struct run *r)

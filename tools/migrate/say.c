@@ -9,7 +9,7 @@
 
 void migrate_disguise(const struct migrate_opts *o, struct kedge_handle *h)
 {
-	if (o->way == WAY_TCP)
+	if (migrate_is_remote(o))
 		h->bytes[MACHINE_AT] ^= 1;
 }
 

@@ -29,6 +29,16 @@ struct fabric_range {
 	uint32_t key;
 };
 
+/* Of both sides' memory. */
+struct fabric_run {
+	uint64_t offset;
+	uint64_t len;
+};
+
+/* Bytes of the runs of one call. */
+#define FABRIC_RUNS_LEN ((uint64_t)1 << 20)
+#define FABRIC_RUNS	256u
+
 struct fabric_line;
 
 /*
@@ -42,6 +52,7 @@ struct fabric_line;
  * @put, @get: wait until that is done; but once *@over is true, or at @until, they return
  *         -ECANCELED, and the line carries no more. -EIO: it has failed, and the same. Bytes may
  *         have been put then. One thread at a time
+ * @put_runs: as @put, of several ranges of what is at @base, each at its offset in @to
  * @close: no access of the other end is under way when it returns
  */
 struct fabric {
@@ -53,6 +64,9 @@ struct fabric {
 		   const void *data, uint64_t len, const _Atomic bool *over, uint64_t until);
 	int (*get)(struct fabric_line *line, const struct fabric_range *from, uint64_t offset,
 		   void *data, uint64_t len, const _Atomic bool *over, uint64_t until);
+	int (*put_runs)(struct fabric_line *line, const struct fabric_range *to, const char *base,
+			const struct fabric_run *run, uint32_t cnt, const _Atomic bool *over,
+			uint64_t until);
 	void (*close)(struct fabric_line *line);
 };
 

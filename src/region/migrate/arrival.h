@@ -9,6 +9,7 @@
  * @most:  bytes that are taken; 0: any
  * @first: the connection is that by which the copy came, and has not been lost
  * @r:     the region, once it is here
+ * @line:  its memory is lent to its owner, which puts into it; or NULL
  * @rc:    the outcome, with @reason
  */
 struct arrival {
@@ -23,9 +24,16 @@ struct arrival {
 	uint64_t max_len;
 	uint64_t page_size;
 	struct kedge_region *r;
+	struct fabric_line *line;
 	int rc;
 	char reason[256];
 };
+
+/* ---- lent.c ---- */
+
+/* BORROW was read: 0, or a negative errno without a reason. */
+int arrival_lend(struct arrival *a, const struct msg *m);
+void arrival_unlend(struct arrival *a);
 
 /* ---- target.c ---- */
 

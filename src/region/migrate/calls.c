@@ -10,7 +10,7 @@
 #include "region/migrate/job.h"
 
 #define OPTS_V1 STRUCT_END(struct kedge_migrate_opts, arg)
-#define INFO_V1 STRUCT_END(struct kedge_migrate_info, pad)
+#define INFO_V1 STRUCT_END(struct kedge_migrate_info, rdma)
 
 #define TIMEOUT_MS 10000u
 #define PAUSE_MS   20u

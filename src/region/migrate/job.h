@@ -11,6 +11,7 @@
 
 #include <kedge/migrate.h>
 
+#include "region/fabric/fabric.h"
 #include "region/migrate/track.h"
 #include "region/migrate/wire.h"
 
@@ -19,6 +20,7 @@ enum job_asks { JOB_RUNS, JOB_FREEZES, JOB_PROGRESSES, JOB_IS_OVER };
 /*
  * @to:     the invitation
  * @id:     random
+ * @line:   bytes go by it to @range, which the other process has lent; or NULL
  * @track:  finds this process's own stores, or NULL
  * @view:   the region, mapped for this alone
  * @bits:   of pages of the system's size that the next round sends; @cnt of them are set
@@ -39,6 +41,8 @@ struct job {
 	uint64_t begun;
 	uint64_t paused;
 	struct wire wire;
+	struct fabric_line *line;
+	struct fabric_range range;
 	struct track *track;
 	char *view;
 	uint64_t *bits;
@@ -77,6 +81,18 @@ int job_lost(int rc);
 void job_migrate(struct job *j);
 /* The other process is asked again whether it owns the region. */
 void job_settle(struct job *j);
+
+/* ---- lent.c ---- */
+
+/* The other process is asked for a loan; there is none where either has no adapter: 0, or a
+ * negative errno with its reason. */
+int lent_begin(struct job *j);
+/* It is over: the same. */
+int lent_end(struct job *j);
+/* False: it is to be ended, and all of this to be sent otherwise. */
+bool lent_put(struct job *j, const struct msg_run *run, uint32_t cnt);
+/* Of this side alone. */
+void lent_close(struct job *j);
 
 /* ---- rounds.c: 0 or a negative errno with its reason ---- */
 

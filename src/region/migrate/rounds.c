@@ -108,16 +108,29 @@ struct batch {
 	uint64_t len;
 };
 
+static int send_batch(struct job *j, const struct batch *b)
+{
+	int rc = 0;
+
+	if (j->line && lent_put(j, b->run, b->cnt))
+		return 0;
+	if (j->line)
+		rc = lent_end(j);
+	if (rc)
+		return rc;
+	rc = wire_send_runs(&j->wire, j->id, j->view, b->run, b->cnt, job_until(j));
+	return rc ? job_lost(rc) : 0;
+}
+
 static int flush(struct job *j, struct batch *b)
 {
-	int rc = b->cnt ? wire_send_runs(&j->wire, j->id, j->view, b->run, b->cnt, job_until(j))
-			: 0;
+	int rc = b->cnt ? send_batch(j, b) : 0;
 
 	j->info.sent += b->len;
 	j->info.left = j->cnt * kedge__page_size();
 	b->cnt = 0;
 	b->len = 0;
-	return rc ? job_lost(rc) : 0;
+	return rc;
 }
 
 static void add_run(struct job *j, struct batch *b, uint64_t page, uint64_t cnt)

@@ -166,6 +166,7 @@ static int send_rest(struct job *j)
 		rc = job_lost(-ECONNRESET);
 	if (!rc)
 		rc = expect(j, MSG_OK);
+	lent_close(j);
 	if (!rc && say(j, MSG_FINAL))
 		rc = job_lost(-ECONNRESET);
 	return rc ? rc : expect(j, MSG_READY);
@@ -190,6 +191,8 @@ static int copy(struct job *j)
 	if (!rc)
 		rc = meet(j);
 	if (!rc)
+		rc = lent_begin(j);
+	if (!rc)
 		rc = turn_out(j);
 	if (!rc)
 		rc = rounds_begin(j);
@@ -203,6 +206,7 @@ static void stay(struct job *j, bool says)
 {
 	const struct msg m = { .op = MSG_ABORT, .id = j->id };
 
+	lent_close(j);
 	/* An end without ABORT could be taken for that of this process. */
 	if (says && j->wire.fd >= 0 &&
 	    wire_send(&j->wire, &m, NULL, clock_ns() + ABORT_MS * UINT64_C(1000000)))

@@ -169,7 +169,15 @@ static int receive(struct arrival *a)
 		case MSG_SYNC:
 			rc = say(a, MSG_OK);
 			break;
+		case MSG_BORROW:
+			rc = arrival_lend(a, &m);
+			break;
+		case MSG_UNLEND:
+			arrival_unlend(a);
+			rc = say(a, MSG_OK);
+			break;
 		case MSG_FINAL:
+			arrival_unlend(a);
 			return 0;
 		case MSG_ABORT:
 			return given_up();
@@ -310,6 +318,7 @@ static int one(struct arrival *a)
 	if (!rc)
 		return 0;
 	snprintf(a->reason, sizeof(a->reason), "%s", kedge_strerror(rc));
+	arrival_unlend(a);
 	kedge_region_close(a->r);
 	a->r = NULL;
 	return rc;

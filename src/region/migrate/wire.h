@@ -5,6 +5,8 @@
  *
  *	from	BEGIN	how large it is
  *	to	OK, or REFUSE and why
+ *	from	BORROW	its adapter, if it has one; DATA may go by that then
+ *	to	LENT	memory, and the adapter; or @rc, and there is none
  *	from	DATA	as often as it takes, while the first owner's peers go on
  *		Then peers wait.
  *	from	DATA	what has changed since, and HANDLES
@@ -15,6 +17,9 @@
  *	from	COMMIT	the region is the other's
  *	to	DONE	it is its owner; peers are sent there from now on
  *	from	HEARD	the other may give the region on
+ *
+ * UNLEND, which is answered by OK, ends what was lent; so does FINAL. Bytes that an adapter has put
+ * are there before the next message is sent.
  *
  * ABORT instead of any of the first's: it stays the owner, and says so before a peer goes on. After
  * READY an end of this connection behind a whole message, without ABORT or COMMIT, is the first
@@ -53,6 +58,9 @@ enum msg_op {
 	MSG_DONE,
 	MSG_HEARD,
 	MSG_ABORT,
+	MSG_BORROW,
+	MSG_LENT,
+	MSG_UNLEND,
 };
 
 /* Of one DATA: bytes of the region, in as many ranges. */
@@ -62,7 +70,7 @@ enum msg_op {
 #define HANDLES_MAX  1024u
 
 /*
- * @rc:  of REFUSE
+ * @rc:  of REFUSE and LENT
  * @id:  random, the migration's
  * @off: of DATA how many ranges, which come before the bytes of all of them; of HANDLES, how many
  * @len: bytes that follow
@@ -82,7 +90,7 @@ struct msg_begin {
 	uint64_t page_size;
 };
 
-/* Of the region. */
+/* Of the region; as struct fabric_run. */
 struct msg_run {
 	uint64_t off;
 	uint64_t len;

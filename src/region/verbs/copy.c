@@ -36,15 +36,22 @@ static int give_up(struct fabric_line *l, int rc)
 	return rc;
 }
 
-static int post(struct copy *c, enum ibv_wr_opcode op, uint64_t at, char *from, uint64_t len)
+static int post_one(struct copy *c, enum ibv_wr_opcode op, uint64_t at, char *from, uint64_t len,
+		    bool signals)
 {
 	struct ibv_sge s = { (uintptr_t)from, (uint32_t)len, c->l->mr->lkey };
 	struct ibv_send_wr *bad, wr = {
-		.sg_list = &s, .num_sge = 1, .opcode = op, .send_flags = IBV_SEND_SIGNALED,
+		.sg_list = &s, .num_sge = 1, .opcode = op,
+		.send_flags = signals ? IBV_SEND_SIGNALED : 0,
 		.wr.rdma = { .remote_addr = c->other->at + at, .rkey = c->other->key },
 	};
 
 	return ibv_post_send(c->l->qp, &wr, &bad) ? give_up(c->l, -EIO) : 0;
+}
+
+static int post(struct copy *c, enum ibv_wr_opcode op, uint64_t at, char *from, uint64_t len)
+{
+	return post_one(c, op, at, from, len, true);
 }
 
 /* An adapter answers in microseconds; one that is software may need this processor. */
@@ -123,6 +130,27 @@ int line_put(struct fabric_line *l, const struct fabric_range *to, uint64_t offs
 	for (; !rc && c.done < c.posted + 1; c.done++)
 		rc = wait_one(&c);
 	return rc;
+}
+
+/* One that fails has a completion, whether it signals or not. */
+int line_put_runs(struct fabric_line *l, const struct fabric_range *to, const char *base,
+		  const struct fabric_run *run, uint32_t cnt, const _Atomic bool *over,
+		  uint64_t until)
+{
+	struct copy c = { l, to, 0, 0, 0, 0, over, until };
+	char *from = l->staging;
+	uint32_t i;
+	int rc = begin(&c);
+
+	for (i = 0; !rc && i < cnt; i++) {
+		memcpy(from, base + run[i].offset, run[i].len);
+		rc = post_one(&c, IBV_WR_RDMA_WRITE, run[i].offset, from, run[i].len, false);
+		from += run[i].len;
+	}
+	if (!rc)
+		rc = post(&c, IBV_WR_RDMA_READ, run[cnt - 1].offset, l->staging + ROOMS * ROOM_LEN,
+			  1);
+	return rc ? rc : wait_one(&c);
 }
 
 int line_get(struct fabric_line *l, const struct fabric_range *from, uint64_t offset, void *data,

@@ -17,6 +17,8 @@
 #define ROOM_LEN ((uint64_t)256 << 10)
 /* Behind them, for a read that shows that what was put has arrived. */
 #define FLUSH_LEN 8u
+#define STAGING_LEN (ROOMS * ROOM_LEN + FLUSH_LEN)
+_Static_assert(FABRIC_RUNS_LEN <= ROOMS * ROOM_LEN, "runs find room in the staging memory");
 
 /*
  * @dev_fd:  what the device's descriptor was: a program may close what is not its own
@@ -53,6 +55,9 @@ extern const struct fabric line_fabric;
 
 int line_put(struct fabric_line *l, const struct fabric_range *to, uint64_t offset,
 	     const void *data, uint64_t len, const _Atomic bool *over, uint64_t until);
+int line_put_runs(struct fabric_line *l, const struct fabric_range *to, const char *base,
+		  const struct fabric_run *run, uint32_t cnt, const _Atomic bool *over,
+		  uint64_t until);
 int line_get(struct fabric_line *l, const struct fabric_range *from, uint64_t offset, void *data,
 	     uint64_t len, const _Atomic bool *over, uint64_t until);
 

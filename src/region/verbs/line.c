@@ -19,8 +19,8 @@
 #define NOT_READY   12 /* 0.64 ms */
 #define HOPS	    64
 #define READS	    4
-/* Pieces, and what follows the last one. */
-#define SEND_WR	    (ROOMS + 1)
+/* Pieces or runs, and what follows the last one. */
+#define SEND_WR	    (FABRIC_RUNS + 1)
 
 static int failed(const char *call)
 {
@@ -36,7 +36,7 @@ static int failed(const char *call)
 
 static int make_pair(struct fabric_line *l)
 {
-	struct ibv_qp_init_attr init = { .qp_type = IBV_QPT_RC, .sq_sig_all = 1 };
+	struct ibv_qp_init_attr init = { .qp_type = IBV_QPT_RC };
 	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = l->port };
 
 	l->pd = ibv_alloc_pd(l->dev);
@@ -61,14 +61,14 @@ static int make_pair(struct fabric_line *l)
 
 static int make_staging(struct fabric_line *l)
 {
-	void *at = mmap(NULL, ROOMS * ROOM_LEN + FLUSH_LEN, PROT_READ | PROT_WRITE,
+	void *at = mmap(NULL, STAGING_LEN, PROT_READ | PROT_WRITE,
 			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (at == MAP_FAILED)
 		return kedge_reason(-ENOMEM, "no memory for what is put and got");
 	l->staging = at;
 	/* A child's copy would take the pages from under the adapter. */
-	if (madvise(at, ROOMS * ROOM_LEN + FLUSH_LEN, MADV_DONTFORK))
+	if (madvise(at, STAGING_LEN, MADV_DONTFORK))
 		return failed("madvise");
 	return 0;
 }
@@ -88,7 +88,7 @@ static void line_close(struct fabric_line *l)
 		ibv_close_device(l->dev);
 	}
 	if (l->staging)
-		munmap(l->staging, ROOMS * ROOM_LEN + FLUSH_LEN);
+		munmap(l->staging, STAGING_LEN);
 	free(l);
 }
 
@@ -105,7 +105,7 @@ static int open_it(struct fabric_line *l, const unsigned char place[16], bool pu
 		rc = make_pair(l);
 	if (rc || !puts)
 		return rc;
-	l->mr = ibv_reg_mr(l->pd, l->staging, ROOMS * ROOM_LEN + FLUSH_LEN,
+	l->mr = ibv_reg_mr(l->pd, l->staging, STAGING_LEN,
 			   IBV_ACCESS_LOCAL_WRITE);
 	return l->mr ? 0 : failed("ibv_reg_mr");
 }
@@ -198,6 +198,7 @@ const struct fabric line_fabric = {
 	.join = line_join,
 	.lend = line_lend,
 	.put = line_put,
+	.put_runs = line_put_runs,
 	.get = line_get,
 	.close = line_close,
 };

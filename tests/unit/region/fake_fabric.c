@@ -152,12 +152,25 @@ static int fake_get(struct fabric_line *l, const struct fabric_range *from, uint
 	return access_it(from, offset, data, len, false);
 }
 
+static int fake_put_runs(struct fabric_line *l, const struct fabric_range *to, const char *base,
+			 const struct fabric_run *run, uint32_t cnt, const _Atomic bool *over,
+			 uint64_t until)
+{
+	uint32_t i;
+	int rc = 0;
+
+	for (i = 0; !rc && i < cnt; i++)
+		rc = fake_put(l, to, run[i].offset, base + run[i].offset, run[i].len, over, until);
+	return rc;
+}
+
 static const struct fabric fake = {
 	.open = fake_open,
 	.join = fake_join,
 	.lend = fake_lend,
 	.put = fake_put,
 	.get = fake_get,
+	.put_runs = fake_put_runs,
 	.close = fake_close,
 };
 

@@ -66,6 +66,7 @@ static void peers_go_on(void **state)
 	print_message("# %u rounds, %llu sent, %llu last, pause %llu us\n", how.rounds,
 		      (unsigned long long)how.sent, (unsigned long long)how.last,
 		      (unsigned long long)how.pause_ns / 1000);
+	assert_int_equal(how.rdma, LEASED);
 	peers_work(p, 100);
 	peers_end(p);
 	remote = open_it();
