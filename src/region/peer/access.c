@@ -207,7 +207,7 @@ static int access_served(struct access *a, const struct stream_req *q, void *dat
 	bool done = false;
 
 	if (l->lease && link_use(l)) {
-		done = !remote_ended(l) && lease_access(l->lease, q, data, stream_said(l));
+		done = !remote_ended(l) && lease_access(l->lease, q, data, stream_had(l));
 		link_leave(l);
 	}
 	return done ? 0 : stream_access(l, q, data, NULL);

@@ -163,8 +163,6 @@ int stream_open(struct link *l, const struct handle_words *w, const struct socka
 void stream_close(struct link *l);
 /* Bytes that may be accessed: the owner is asked, a second at most. 0, or REGION_MOVED. */
 int stream_has(struct link *l, uint64_t *has);
-/* What it has said last. */
-uint64_t stream_said(const struct link *l);
 /* Of @q the operation, range, time and numbers are set; @end: where the last of several ends, or 0.
  * @value: what was there, or NULL. REGION_MOVED: it was not done. */
 int stream_access(struct link *l, const struct stream_req *q, void *data, uint64_t *value);

@@ -24,33 +24,12 @@
 #include "base/base.h"
 #include "base/process/cancel.h"
 #include "region/peer/state.h"
+#include "region/peer/turn.h"
 #include "region/stream.h"
 
-#define GRACE_MS 5000
 #define ASK_MS	 1000 /* for a question how much there is, on which no connection depends */
-#define SLICE_MS 250
-#define TURN_MS	 100 /* a thread waits for others as long, if its own time is shorter */
 #define WINDOW	 4 /* pieces; their requests, or answers, find room in any socket */
 #define NAP_NS	 1000000
-
-/*
- * @busy: a thread has the connection, and what is below but @has; guarded by @lock, and @turn
- *        tells of its end
- * @owed: answers to questions how much there is, which did not come in time
- */
-struct remote_stream {
-	pthread_mutex_t lock;
-	pthread_cond_t turn;
-	bool busy;
-	unsigned int owed;
-	uint64_t seq;
-	_Atomic uint64_t has; /* what the owner has said last */
-};
-
-uint64_t stream_said(const struct link *l)
-{
-	return atomic_load_explicit(&l->stream->has, memory_order_relaxed);
-}
 
 static uint64_t until_of(uint64_t begun, int timeout_ms, int more_ms)
 {
@@ -282,17 +261,6 @@ static int connect_and_greet(struct link *l, const struct handle_words *w,
 	}
 }
 
-static void init_turn(struct remote_stream *s)
-{
-	pthread_condattr_t attr;
-
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&s->turn, &attr);
-	pthread_condattr_destroy(&attr);
-	pthread_mutex_init(&s->lock, NULL);
-}
-
 int stream_open(struct link *l, const struct handle_words *w, const struct sockaddr *a,
 		socklen_t len, uint64_t until)
 {
@@ -301,7 +269,7 @@ int stream_open(struct link *l, const struct handle_words *w, const struct socka
 	l->stream = calloc(1, sizeof(*l->stream));
 	if (!l->stream)
 		return kedge_reason(-ENOMEM, "no memory for a remote region");
-	init_turn(l->stream);
+	turn_init(l->stream);
 	rc = connect_and_greet(l, w, a, len, until);
 	if (rc) {
 		clofork_close(&l->sock);
@@ -312,10 +280,8 @@ int stream_open(struct link *l, const struct handle_words *w, const struct socka
 
 void stream_close(struct link *l)
 {
-	if (l->stream) {
-		pthread_cond_destroy(&l->stream->turn);
-		pthread_mutex_destroy(&l->stream->lock);
-	}
+	if (l->stream)
+		turn_fini(l->stream);
 	free(l->stream);
 	l->stream = NULL;
 }
@@ -453,69 +419,6 @@ static int do_job(struct job *j, int *said)
 	return rc;
 }
 
-static int give_up(struct link *l, int rc)
-{
-	atomic_store(&l->ended, -rc);
-	shutdown(l->sock.fd, SHUT_RDWR);
-	if (rc == -EKEYREVOKED || rc == REGION_MOVED)
-		return remote_over(l, -rc);
-	if (rc == -EFAULT) {
-		atomic_store(&l->ended, ECONNRESET);
-		return kedge_reason(-ECONNRESET, "the data is not all in memory of this process, "
-				    "and the connection is given up");
-	}
-	if (rc == -EPROTO)
-		return kedge_reason(rc, "what the region's owner answers is no answer: the "
-				    "connection is given up");
-	if (rc == -ETIMEDOUT)
-		return kedge_reason(-ECONNRESET, "the region's owner does not answer, and the "
-				    "connection is given up: a put may have been done");
-	return kedge_reason(-ECONNRESET, "the connection to the region's owner ended: a put that "
-			    "was under way may have been done");
-}
-
-static int said_no(const struct job *j, int said)
-{
-	const struct stream_req *q = j->what;
-
-	switch (said) {
-	case 0:
-		return 0;
-	case -EFAULT:
-		return remote_beyond(q->offset, q->len, stream_said(j->l));
-	case -ETIMEDOUT:
-		return kedge_reason(said, "the owner has suspended the region for that time");
-	case -EACCES:
-		return kedge_reason(said, "the handle does not give that access");
-	}
-	return remote_refused(said);
-}
-
-static int take_turn(struct remote_stream *s, uint64_t until)
-{
-	const struct timespec ts = { (time_t)(until / 1000000000u), (long)(until % 1000000000u) };
-	int rc = 0;
-
-	pthread_mutex_lock(&s->lock);
-	while (s->busy && !rc)
-		rc = until == UINT64_MAX ? pthread_cond_wait(&s->turn, &s->lock)
-					 : pthread_cond_timedwait(&s->turn, &s->lock, &ts);
-	if (!s->busy)
-		rc = 0;
-	s->busy |= !rc;
-	pthread_mutex_unlock(&s->lock);
-	return rc ? kedge_reason(-ETIMEDOUT, "accesses of other threads by this remote region take "
-				 "too long") : 0;
-}
-
-static void end_turn(struct remote_stream *s)
-{
-	pthread_mutex_lock(&s->lock);
-	s->busy = false;
-	pthread_cond_signal(&s->turn);
-	pthread_mutex_unlock(&s->lock);
-}
-
 static int access_in_turn(struct job *j, bool asks)
 {
 	struct link *l = j->l;
@@ -528,7 +431,7 @@ static int access_in_turn(struct job *j, bool asks)
 		return rc;
 	rc = do_job(j, &said);
 	if (rc != -ETIMEDOUT || !asks)
-		return rc ? give_up(l, rc) : said_no(j, said);
+		return rc ? stream_give_up(l, rc) : stream_said(l, j->what, said);
 	/* It was asked, and answers later; or it was not. */
 	l->stream->owed += j->asked;
 	return rc;
@@ -545,14 +448,14 @@ int stream_access(struct link *l, const struct stream_req *q, void *data, uint64
 
 	NO_CANCEL();
 	if (q->offset > l->max_len || q->len > l->max_len - q->offset || q->end > l->max_len)
-		return remote_beyond(q->offset, q->len, stream_said(l));
+		return remote_beyond(q->offset, q->len, stream_had(l));
 	if (!link_use(l))
 		return REGION_MOVED;
-	rc = take_turn(l->stream, j.deadline > now + TURN_MS * UINT64_C(1000000)
+	rc = turn_take(l->stream, j.deadline > now + TURN_MS * UINT64_C(1000000)
 					  ? j.deadline : now + TURN_MS * UINT64_C(1000000));
 	if (!rc) {
 		rc = access_in_turn(&j, asks);
-		end_turn(l->stream);
+		turn_end(l->stream);
 	}
 	link_leave(l);
 	if (value)
@@ -568,6 +471,6 @@ int stream_has(struct link *l, uint64_t *len)
 
 	if (!rc)
 		rc = stream_access(l, &q, NULL, NULL);
-	*len = stream_said(l);
+	*len = stream_had(l);
 	return rc == REGION_MOVED ? rc : 0;
 }
