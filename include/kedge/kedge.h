@@ -7,6 +7,7 @@
 #include <kedge/cache.h>
 #include <kedge/channel.h>
 #include <kedge/channel_info.h>
+#include <kedge/completion.h>
 #include <kedge/connector.h>
 #include <kedge/device.h>
 #include <kedge/directory.h>

@@ -264,6 +264,51 @@ static int try_remote_info(void)
 	return rc;
 }
 
+static int try_queue_opts(void)
+{
+	struct kedge_queue *q;
+	int rc = kedge_queue_open((const void *)&user, &q);
+
+	if (!rc)
+		kedge_queue_close(q);
+	return rc;
+}
+
+static int submit(const struct kedge_remote_op *op, struct kedge_remote_completion *c)
+{
+	struct kedge_remote_op add = { .size = sizeof(add), .op = KEDGE_REMOTE_FETCH_ADD };
+	struct kedge_remote *remote;
+	struct kedge_region *r;
+	struct kedge_handle h;
+	struct kedge_queue *q;
+	int rc;
+
+	assert_int_equal(kedge_region_create(1, NULL, &r), 0);
+	assert_int_equal(kedge_region_advertise(r, NULL, &h), 0);
+	assert_int_equal(kedge_remote_open(&h, 10000, &remote), 0);
+	assert_int_equal(kedge_queue_open(NULL, &q), 0);
+	rc = kedge_remote_submit(remote, q, op ? op : &add, 1);
+	if (rc == 1)
+		rc = 0;
+	if (c)
+		rc = kedge_queue_read(q, c, 1, 10000) == 1 ? 0 : -EINVAL;
+	kedge_remote_close(remote);
+	kedge_queue_close(q);
+	kedge_region_close(r);
+	return rc;
+}
+
+static int try_remote_op(void)
+{
+	((struct kedge_remote_op *)&user)->op = KEDGE_REMOTE_PUT;
+	return submit((const void *)&user, NULL);
+}
+
+static int try_remote_completion(void)
+{
+	return submit(NULL, (void *)&user);
+}
+
 static const struct {
 	const char *name;
 	uint32_t size; /* of the first version */
@@ -313,6 +358,12 @@ static const struct {
 	  try_migrate_info, true },
 	{ "kedge_remote_info", 32, sizeof(struct kedge_remote_info),
 	  try_remote_info, true },
+	{ "kedge_queue_opts", 8, sizeof(struct kedge_queue_opts),
+	  try_queue_opts, false },
+	{ "kedge_remote_op", 80, sizeof(struct kedge_remote_op),
+	  try_remote_op, false },
+	{ "kedge_remote_completion", 256, sizeof(struct kedge_remote_completion),
+	  try_remote_completion, true },
 	{ "kedge_region_budget", 32, sizeof(struct kedge_region_budget),
 	  try_region_budget, true },
 };

@@ -22,22 +22,16 @@
 
 #include "base/base.h"
 #include "base/process/page.h"
+#include "region/peer/access.h"
 #include "region/peer/lease.h"
-#include "region/peer/state.h"
+#include "region/peer/turn.h"
 #include "region/stream.h"
 
 /* As long as it waits without a look whether the owner lives. */
 #define SLICE_NS 20000000u
 
-/* @l: by which it is made */
-struct access {
-	struct kedge_remote *r;
-	struct link *l;
-	uint64_t offset;
-	uint64_t len;
-	uint64_t begun;
-	int timeout_ms;
-};
+/* For a wait of a thread that is to end soon once it is told to. */
+#define STEP_NS UINT64_C(1000000000)
 
 static int look_at_owner(struct link *l)
 {
@@ -79,6 +73,22 @@ static uint64_t limit_of(struct access *a, uint64_t now)
 	return a->timeout_ms < 0 ? UINT64_MAX : a->begun + (uint64_t)a->timeout_ms * 1000000u;
 }
 
+/* 0, or -ECANCELED. */
+static int check_stop(const struct access *a)
+{
+	if (!a->stop || !atomic_load(a->stop))
+		return 0;
+	return kedge_reason(-ECANCELED, "the remote region was closed meanwhile");
+}
+
+/* @limit, or a step, at the end of which it is looked whether to go on. */
+static uint64_t step_of(const struct access *a, uint64_t limit)
+{
+	const uint64_t step = clock_ns() + STEP_NS;
+
+	return a->stop && step < limit ? step : limit;
+}
+
 static int wait_at(struct access *a, uint32_t state)
 {
 	const struct timespec slice = { 0, SLICE_NS };
@@ -89,11 +99,15 @@ static int wait_at(struct access *a, uint32_t state)
 	if (now >= limit)
 		return kedge_reason(-ETIMEDOUT, "the owner, process %d, has suspended the region "
 				    "for %d ms", (int)a->l->owner, a->timeout_ms);
+	if (a->tries)
+		return ACCESS_WAITS;
 	if (limit - now < SLICE_NS)
 		left.tv_nsec = (long)(limit - now);
 	syscall(SYS_futex, &a->l->gate->state, FUTEX_WAIT, state, &left, NULL, 0);
 	rc = look_at_owner(a->l);
-	return rc ? rc : check_owner(a->l);
+	if (!rc)
+		rc = check_owner(a->l);
+	return rc ? rc : check_stop(a);
 }
 
 /* Inside. What the owner says is true for as much as the file has. */
@@ -121,14 +135,17 @@ static bool has_its_pages(struct link *l)
 /* Inside, where the owner waits for it: so it goes out. */
 static int find_it_again(struct access *a)
 {
+	const uint64_t limit = limit_of(a, clock_ns());
 	int rc = REGION_MOVED;
 
 	gate_leave(a->l->gate);
+	if (a->tries)
+		return ACCESS_WAITS;
 	if (link_use(a->l)) {
-		rc = remote_renew(a->l, limit_of(a, clock_ns()));
+		rc = remote_renew(a->l, step_of(a, limit));
 		link_leave(a->l);
 	}
-	return rc;
+	return rc == -ETIMEDOUT && a->stop && clock_ns() < limit ? check_stop(a) : rc;
 }
 
 /* 0: the access is inside, and may go on to its bytes. */
@@ -155,7 +172,7 @@ static int begin_inside(struct access *a)
 	return remote_beyond(a->offset, a->len, has);
 }
 
-static int check(const struct kedge_remote *r, uint32_t access)
+int access_check(const struct kedge_remote *r, uint32_t access)
 {
 	if (!r)
 		return kedge_reason(-EINVAL, "the remote region is NULL");
@@ -178,14 +195,24 @@ static int left_ms(struct access *a)
 	return now < until ? (int)((until - now + 999999u) / 1000000u) : 0;
 }
 
-/* The steps of an access that the owner does: 0 or a negative errno. */
-typedef int by_owner(struct access *a, void *arg);
+/* True: there is another link, or it is looked for again. */
+static bool again(struct access *a, int *rc)
+{
+	const uint64_t limit = limit_of(a, clock_ns());
 
-/*
- * 0: the access is done by the owner; or it is inside, and then *@go is true. With another owner it
- * is begun from its beginning: the former one has done all of it, or has said that it has not.
- */
-static int begin(struct access *a, by_owner *fn, void *arg, bool *go)
+	if (a->tries) {
+		*rc = ACCESS_WAITS;
+		return false;
+	}
+	if (remote_again(a->r, a->l, step_of(a, limit), rc))
+		return true;
+	if (*rc != -ETIMEDOUT || !a->stop || clock_ns() >= limit)
+		return false;
+	*rc = check_stop(a);
+	return !*rc;
+}
+
+int access_begin(struct access *a, by_owner *fn, void *arg, bool *go)
 {
 	int rc;
 
@@ -193,7 +220,7 @@ static int begin(struct access *a, by_owner *fn, void *arg, bool *go)
 	do {
 		a->l = atomic_load(&a->r->link);
 		rc = a->l->stream ? fn(a, arg) : begin_inside(a);
-	} while (rc == REGION_MOVED && remote_again(a->r, a->l, limit_of(a, clock_ns()), &rc));
+	} while (rc == REGION_MOVED && again(a, &rc));
 	*go = !rc && !a->l->stream;
 	return rc;
 }
@@ -231,14 +258,14 @@ static int copy_by_owner(struct access *a, void *arg)
 static int begin_copy(struct access *a, uint32_t op, uint32_t access, const void *data, bool *go)
 {
 	struct copy c = { op, (void *)(uintptr_t)data };
-	int rc = check(a->r, access);
+	int rc = access_check(a->r, access);
 
 	*go = false;
 	if (!rc && a->len && !data)
 		rc = kedge_reason(-EINVAL, "the data is NULL");
 	if (rc || !a->len)
 		return rc;
-	return begin(a, copy_by_owner, &c, go);
+	return access_begin(a, copy_by_owner, &c, go);
 }
 
 KEDGE_API int kedge_remote_put(struct kedge_remote *r, uint64_t offset, const void *data,
@@ -271,8 +298,7 @@ KEDGE_API int kedge_remote_get(struct kedge_remote *r, uint64_t offset, void *da
 
 /* ---- several ---- */
 
-/* The parts have memory, and *@end is the end of the last; UINT64_MAX: beyond all that is. */
-static int check_parts(const struct kedge_remote_part *part, size_t cnt, uint64_t *end)
+int access_check_parts(const struct kedge_remote_part *part, size_t cnt, uint64_t *end)
 {
 	size_t i;
 
@@ -319,14 +345,14 @@ static int begin_parts(struct access *a, uint32_t op, uint32_t access,
 		       const struct kedge_remote_part *part, size_t cnt, bool *go)
 {
 	struct parts p = { op, part, cnt };
-	int rc = check(a->r, access);
+	int rc = access_check(a->r, access);
 
 	*go = false;
 	if (!rc)
-		rc = check_parts(part, cnt, &a->len);
+		rc = access_check_parts(part, cnt, &a->len);
 	if (rc || !a->len)
 		return rc;
-	return begin(a, parts_by_owner, &p, go);
+	return access_begin(a, parts_by_owner, &p, go);
 }
 
 KEDGE_API int kedge_remote_put_parts(struct kedge_remote *r, const struct kedge_remote_part *part,
@@ -385,12 +411,12 @@ static int number_by_owner(struct access *a, void *arg)
 /* The handle begins at a multiple of 8 of the region. */
 static int begin_atomic(struct access *a, struct number *n, bool *go)
 {
-	int rc = check(a->r, KEDGE_HANDLE_ATOMIC);
+	int rc = access_check(a->r, KEDGE_HANDLE_ATOMIC);
 
 	*go = false;
 	if (!rc && a->offset % sizeof(uint64_t))
 		rc = kedge_reason(-EINVAL, "the offset is no multiple of 8");
-	return rc ? rc : begin(a, number_by_owner, n, go);
+	return rc ? rc : access_begin(a, number_by_owner, n, go);
 }
 
 /* Inside it is. */

@@ -6,7 +6,7 @@
 #include "base/process/cancel.h"
 #include "base/process/page.h"
 #include "region/peer/lease.h"
-#include "region/peer/state.h"
+#include "region/peer/later.h"
 
 #define INFO_V1 STRUCT_END(struct kedge_remote_info, way)
 
@@ -72,6 +72,7 @@ KEDGE_API void kedge_remote_close(struct kedge_remote *r)
 	if (!r)
 		return;
 	child = r->pid != process_pid();
+	later_end(r, child);
 	for (l = atomic_load(&r->link); l; l = former) {
 		former = l->former;
 		link_free(l, child);

@@ -12,6 +12,7 @@
 #include "region/wire.h"
 
 struct lease;
+struct later;
 struct remote_stream;
 struct stream_req;
 
@@ -70,6 +71,7 @@ struct link {
  * @directory: knows where the region is, or NULL
  * @where:     its owner is; guarded by @following, which a thread sets that looks for the region
  *             where it is now
+ * @later:     operations that wait (later.h); NULL: there was none yet
  */
 struct kedge_remote {
 	pid_t pid;
@@ -79,6 +81,7 @@ struct kedge_remote {
 	struct link *_Atomic link;
 	_Atomic bool following;
 	struct owner_place where;
+	struct later *_Atomic later;
 };
 
 struct reply {
