@@ -236,20 +236,33 @@ static inline bool peer_check(struct kedge_remote *r, uint64_t at, uint64_t n, u
 	return block[0] >= n && block[0] <= more;
 }
 
-static inline void peer_run(struct peers *p, int me)
+#ifdef BY_SUBMIT
+#include "peers_submit.h"
+#else
+static inline int peer_works(struct peers *p, struct kedge_remote *r, int me)
 {
-	struct kedge_remote *r;
 	uint64_t n = 0;
-	int rc;
+	int rc = 0;
 
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	rc = kedge_remote_open(&handle, SOON_MS, &r);
 	while (!rc && !atomic_load(&p->stop)) {
 		atomic_store(&p->of[me].tried, ++n);
 		rc = peer_step(r, me, n);
 		if (!rc)
 			atomic_store(&p->of[me].done, n);
 	}
+	return rc;
+}
+#endif
+
+static inline void peer_run(struct peers *p, int me)
+{
+	struct kedge_remote *r;
+	int rc;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	rc = kedge_remote_open(&handle, SOON_MS, &r);
+	if (!rc)
+		rc = peer_works(p, r, me);
 	if (rc)
 		fprintf(stderr, "# peer %d: %s\n", me, kedge_strerror(rc));
 	atomic_store(&p->of[me].error, rc);

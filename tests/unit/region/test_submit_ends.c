@@ -99,6 +99,33 @@ static void a_child_has_none_of_them(void **state)
 	end_queue();
 }
 
+/* Not as a leak checker ends it, which takes what the ended threads had for lost. */
+static void end_at_once(void)
+{
+	_exit(0);
+}
+
+/* The library's threads do not keep a process whose own have ended. */
+static void it_does_not_keep_the_process(void **state)
+{
+	struct kedge_remote_op o = add_of(8, 1, 1);
+	pid_t pid;
+
+	need_threads_after_fork();
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid) {
+		alarm(CHILD_TIMEOUT);
+		atexit(end_at_once);
+		begin_queue(0);
+		kedge_region_suspend(region, SOON_MS);
+		o.timeout_ms = -1;
+		submit(remote, &o, 1);
+		pthread_exit(NULL);
+	}
+	reap(pid);
+}
+
 /* ---- threads that are interrupted ---- */
 
 static _Atomic int ticks;
@@ -208,6 +235,7 @@ int main(void)
 		cmocka_unit_test(what_is_under_way_is_cancelled),
 		cmocka_unit_test(closing_a_queue_waits_for_operations),
 		cmocka_unit_test(a_child_has_none_of_them),
+		cmocka_unit_test(it_does_not_keep_the_process),
 		cmocka_unit_test(signals_do_not_end_a_wait),
 		cmocka_unit_test(a_cancelled_reader_loses_none),
 		cmocka_unit_test(a_cancelled_thread_submits_whole_operations),

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Operations where the system refuses memory, a thread or a descriptor. */
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+#include "submit.h"
+
+#include "look.h"
+#include "refuse.h"
+
+static bool no_bell;
+
+WRAP(int, socketpair, int domain, int type, int protocol, int fd[2])
+{
+	if (no_bell) {
+		errno = EMFILE;
+		return -1;
+	}
+	return fails() ? -1 : __real_socketpair(domain, type, protocol, fd);
+}
+
+/* Of @try the step fails that is counted; returns how many of them did. */
+static unsigned int each_step(int (*try)(void))
+{
+	unsigned int step, failed = 0;
+	int rc;
+
+	for (step = 1; step == 1 || atomic_load(&calls) >= step - 1; step++) {
+		atomic_store(&calls, 0);
+		atomic_store(&fail_at, step);
+		rc = try();
+		atomic_store(&fail_at, 0);
+		failed += rc < 0;
+	}
+	return failed;
+}
+
+static int open_once(void)
+{
+	struct kedge_queue *const before = (struct kedge_queue *)0x1;
+	struct kedge_queue *q = before;
+	int rc = kedge_queue_open(NULL, &q), fd = 0;
+
+	if (rc) {
+		assert_int_equal(rc, -ENOMEM);
+		assert_ptr_equal(q, before);
+		return rc;
+	}
+	fd = kedge_queue_fd(q);
+	atomic_store(&fail_at, 0);
+	if (fd < 0)
+		assert_non_null(strstr(kedge_strerror(fd), fd == -EMFILE ? "ulimit" : "socket"));
+	assert_true(kedge_queue_fd(q) >= 0);
+	kedge_queue_close(q);
+	return fd < 0 ? fd : 0;
+}
+
+static void a_queue_undoes_every_step(void **state)
+{
+	unsigned int fds;
+
+	open_once();
+	fds = open_fds();
+	assert_int_equal(each_step(open_once), 2);
+	fail_with = EMFILE;
+	assert_int_equal(each_step(open_once), 2);
+	fail_with = ENOMEM;
+	assert_int_equal(open_fds(), fds);
+}
+
+/* The first that must wait has a thread made. */
+static int wait_once(void)
+{
+	const unsigned int step = atomic_exchange(&fail_at, 0);
+	struct kedge_remote_op o[2] = { add_of(8, 1, 1), add_of(8, 1, 2) };
+	int rc;
+
+	remote = open_it();
+	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
+	atomic_store(&calls, 0);
+	atomic_store(&fail_at, step);
+	rc = kedge_remote_submit(remote, queue, o, 1);
+	atomic_store(&fail_at, 0);
+	assert_true(rc == 1 || rc == -ENOMEM);
+	/* It was taken, or not at all. */
+	assert_int_equal(read_now(), 0);
+	submit(remote, rc == 1 ? o + 1 : o, rc == 1 ? 1 : 2);
+	assert_int_equal(kedge_region_resume(region), 0);
+	ends(1, 0);
+	ends(2, 0);
+	assert_int_equal(read_now(), 0);
+	kedge_remote_close(remote);
+	return rc < 0 ? rc : 0;
+}
+
+static void what_cannot_wait_is_not_taken(void **state)
+{
+	unsigned int fds;
+
+	begin_queue(2);
+	kedge_remote_close(remote);
+	wait_once();
+	fds = open_fds();
+	/* Memory, and the thread; by a connection the bell's sockets, which it does without. */
+	assert_int_equal(each_step(wait_once), 2);
+	assert_int_equal(open_fds(), fds);
+	remote = open_it();
+	end_queue();
+}
+
+/* Descriptors are used up: they are looked for now and then. */
+static void without_a_bell_it_goes_on(void **state)
+{
+	struct kedge_remote_op o[3] = { add_of(8, 1, 1), add_of(8, 1, 2), add_of(8, 1, 3) };
+	int i;
+
+	no_bell = true;
+	begin_queue(0);
+	for (i = 0; i < 20; i++) {
+		assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
+		submit(remote, o, 1);
+		usleep(1000);
+		submit(remote, o + 1, 2);
+		assert_int_equal(kedge_region_resume(region), 0);
+		ends(1, 0);
+		ends(2, 0);
+		ends(3, 0);
+	}
+	assert_int_equal(kedge_queue_fd(queue), -EMFILE);
+	no_bell = false;
+	assert_true(kedge_queue_fd(queue) >= 0);
+	end_queue();
+}
+
+/* As daemons do that close what they do not know. */
+static void the_program_closes_everything(void **state)
+{
+	struct kedge_remote_op o[4] = { add_of(8, 1, 1), add_of(8, 1, 2), add_of(8, 1, 3),
+					add_of(8, 1, 4) };
+	int fd, i;
+
+	begin_queue(0);
+	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
+	submit(remote, o, 2);
+	usleep(20000);
+	/* ThreadSanitizer takes close() while another thread receives for a fault. */
+	for (fd = 3; fd < 1024; fd++)
+		syscall(SYS_close, fd);
+	submit(remote, o + 2, 2);
+	for (i = 0; i < 4; i++)
+		ends((uint64_t)i + 1, -ECONNRESET);
+	kedge_remote_close(remote);
+	assert_int_equal(kedge_region_resume(region), 0);
+	remote = open_it();
+	submit(remote, o, 1);
+	ends(1, 0);
+	end_queue();
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_queue_undoes_every_step),
+		cmocka_unit_test(what_cannot_wait_is_not_taken),
+		cmocka_unit_test(without_a_bell_it_goes_on),
+		cmocka_unit_test(the_program_closes_everything),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

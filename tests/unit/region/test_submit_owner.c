@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Operations by a connection to an owner that is the test's: how many requests are under way before
+ * it answers, and what becomes of them when it answers badly, late, or not at all.
+ */
+#include <pthread.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "region/stream.h"
+#include "submit.h"
+
+#define MANY 64
+
+static int listener;
+static int peer; /* the connection, at the owner's end */
+static pthread_t thread;
+
+/* A handle of another host, whose owner the test is. */
+static void make_owner(void)
+{
+	struct sockaddr_in a = { .sin_family = AF_INET,
+				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct handle_words w = { .port = 1, .key = "the only key" };
+	socklen_t len = sizeof(a);
+
+	listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	assert_true(listener >= 0 && !bind(listener, (struct sockaddr *)&a, len) &&
+		    !listen(listener, 8) && !getsockname(listener, (struct sockaddr *)&a, &len));
+	w.port = ntohs(a.sin_port);
+	memset(w.place + 10, 0xff, 2);
+	memcpy(w.place + 12, &a.sin_addr, 4);
+	handle_write(&w, &handle);
+}
+
+static void hear(void *to, size_t len)
+{
+	if (recv(peer, to, len, MSG_WAITALL) != (ssize_t)len)
+		memset(to, 0, len);
+}
+
+static void *greet(void *unused)
+{
+	const struct stream_hello h = { .magic = STREAM_MAGIC, .version = STREAM_VERSION };
+	struct stream_welcome welcome = { .magic = STREAM_MAGIC, .access = 7, .max_len = 1 << 20,
+					  .len = 1 << 20 };
+	const int one = 1;
+	struct handle_words w;
+	struct stream_ask q;
+
+	peer = accept(listener, NULL, NULL);
+	handle_read(&handle, &w);
+	setsockopt(peer, IPPROTO_TCP, 1 /* TCP_NODELAY */, &one, sizeof(one));
+	send(peer, &h, sizeof(h), MSG_NOSIGNAL);
+	hear(&q, sizeof(q));
+	stream_welcome_tag(w.key, &h, &q, &welcome, welcome.tag);
+	send(peer, &welcome, sizeof(welcome), MSG_NOSIGNAL);
+	return unused;
+}
+
+static void begin_owner(void)
+{
+	make_owner();
+	assert_int_equal(pthread_create(&thread, NULL, greet, NULL), 0);
+	remote = open_it();
+	pthread_join(thread, NULL);
+	queue = make_queue(0);
+}
+
+static void end_owner(void)
+{
+	kedge_remote_close(remote);
+	kedge_queue_close(queue);
+	close(peer);
+	close(listener);
+}
+
+/* Of a request its number, once all of it is there. */
+static struct stream_req hear_request(void)
+{
+	static char data[1 << 20];
+	struct stream_req q;
+
+	hear(&q, sizeof(q));
+	stream_req_swap(&q);
+	if (q.op == STREAM_PUT && q.len <= sizeof(data))
+		hear(data, q.len);
+	return q;
+}
+
+static struct stream_reply reply_to(const struct stream_req *q)
+{
+	return (struct stream_reply){ .seq = q->seq, .has = 1 << 20, .value = q->seq,
+				      .len = q->op == STREAM_GET ? q->len : 0 };
+}
+
+static void say(struct stream_reply a)
+{
+	stream_reply_swap(&a);
+	assert_int_equal(send(peer, &a, sizeof(a), MSG_NOSIGNAL), sizeof(a));
+}
+
+static void submit_adds(int cnt)
+{
+	struct kedge_remote_op o[MANY];
+	int i;
+
+	for (i = 0; i < cnt; i++)
+		o[i] = add_of(8, 1, (uint64_t)i);
+	submit(remote, o, cnt);
+}
+
+/* ---- how many ---- */
+
+/* Answered one after the other they would never all be there. */
+static void many_are_under_way_before_the_first_answer(void **state)
+{
+	struct kedge_remote_op o[MANY];
+	struct stream_req q[MANY];
+	char c[MANY];
+	int i;
+
+	begin_owner();
+	for (i = 0; i < MANY; i++)
+		o[i] = put_of((uint64_t)i, &c[i], 1, (uint64_t)i);
+	submit(remote, o, MANY);
+	for (i = 0; i < MANY; i++) {
+		q[i] = hear_request();
+		assert_int_equal(q[i].op, STREAM_PUT);
+		assert_int_equal(q[i].offset, i);
+	}
+	assert_int_equal(read_now(), 0);
+	for (i = 0; i < MANY; i++)
+		say(reply_to(&q[i]));
+	for (i = 0; i < MANY; i++)
+		ends((uint64_t)i, 0);
+	end_owner();
+}
+
+/* One that comes while others are under way is sent, too; and no more than these. */
+static void later_ones_do_not_wait_for_answers(void **state)
+{
+	struct kedge_remote_op more = add_of(8, 1, MANY);
+	struct stream_req q[MANY + 1];
+	char c;
+	int i;
+
+	begin_owner();
+	for (i = 0; i < MANY; i++) {
+		struct kedge_remote_op o = add_of(8, 1, (uint64_t)i);
+
+		submit(remote, &o, 1);
+		q[i] = hear_request();
+	}
+	submit(remote, &more, 1);
+	usleep(20000);
+	assert_int_equal(recv(peer, &c, 1, MSG_PEEK | MSG_DONTWAIT), -1);
+	say(reply_to(&q[0]));
+	ends(0, 0);
+	q[MANY] = hear_request();
+	for (i = 1; i <= MANY; i++) {
+		say(reply_to(&q[i]));
+		assert_int_equal(ends((uint64_t)i, 0).old, q[i].seq);
+	}
+	end_owner();
+}
+
+/* ---- how they are answered ---- */
+
+static void answers_come_byte_by_byte(void **state)
+{
+	char got[3][5], c = 1;
+	struct kedge_remote_part part[] = { { 9, got[1], 3 }, { 0, NULL, 0 }, { 4, got[2], 5 } };
+	struct kedge_remote_op o[] = {
+		get_of(0, got[0], 5, 0), put_of(0, &c, 1, 1), get_of(0, NULL, 0, 2),
+		add_of(8, 1, 3),
+	};
+	struct stream_reply a;
+	struct stream_req q;
+	int requests;
+	size_t i;
+
+	o[2].parts = part;
+	o[2].part_cnt = 3;
+	begin_owner();
+	submit(remote, o, 4);
+	for (requests = 0; requests < 5; requests++) {
+		q = hear_request();
+		a = reply_to(&q);
+		stream_reply_swap(&a);
+		for (i = 0; i < sizeof(a); i++)
+			send(peer, (char *)&a + i, 1, MSG_NOSIGNAL);
+		for (i = 0; q.op == STREAM_GET && i < q.len; i++)
+			send(peer, &"abcdefghijklmn"[q.offset + i], 1, MSG_NOSIGNAL);
+	}
+	ends(0, 0);
+	ends(1, 0);
+	assert_int_equal(ends(2, 0).len, 8);
+	ends(3, 0);
+	assert_memory_equal(got[0], "abcde", 5);
+	assert_memory_equal(got[1], "jkl", 3);
+	assert_memory_equal(got[2], "efghi", 5);
+	end_owner();
+}
+
+static void what_is_refused_fails_alone(void **state)
+{
+	static const int says[] = { 0, -EFAULT, 0, -ETIMEDOUT, -EACCES, 0 };
+	struct stream_reply a;
+	struct stream_req q;
+	uint64_t i;
+
+	begin_owner();
+	submit_adds(6);
+	for (i = 0; i < 6; i++) {
+		q = hear_request();
+		a = reply_to(&q);
+		a.rc = says[i];
+		say(a);
+	}
+	for (i = 0; i < 6; i++)
+		ends(i, says[i]);
+	end_owner();
+}
+
+/* Pieces of one access have its number, and those of another have not. */
+static void pieces_are_of_one_access(void **state)
+{
+	static char data[600 << 10];
+	struct kedge_remote_op o[2] = { put_of(0, data, sizeof(data), 0), put_of(0, data, 1, 1) };
+	struct stream_req q[4];
+	struct stream_reply a;
+	int i;
+
+	begin_owner();
+	submit(remote, o, 2);
+	for (i = 0; i < 4; i++)
+		q[i] = hear_request();
+	for (i = 0; i < 3; i++) {
+		assert_int_equal(q[i].first, q[0].seq);
+		assert_int_equal(q[i].end, sizeof(data));
+	}
+	assert_int_equal(q[3].first, q[3].seq);
+	for (i = 0; i < 4; i++) {
+		a = reply_to(&q[i]);
+		a.rc = i == 1 || i == 2 ? -ENOMEM : 0;
+		say(a);
+	}
+	assert_int_equal(ends(0, -ENOMEM).len, 0);
+	ends(1, 0);
+	end_owner();
+}
+
+static void each_is_told_that_the_owner_has_ended(void **state)
+{
+	struct stream_req q;
+	uint64_t i;
+
+	begin_owner();
+	submit_adds(MANY);
+	for (i = 0; i < 10; i++) {
+		q = hear_request();
+		say(reply_to(&q));
+	}
+	shutdown(peer, SHUT_RDWR);
+	for (i = 0; i < MANY; i++)
+		ends(i, i < 10 ? 0 : -ECONNRESET);
+	submit_adds(1);
+	ends(0, -ECONNRESET);
+	assert_int_equal(read_now(), 0);
+	end_owner();
+}
+
+/* The owner has closed the region: its last word is behind the answers. */
+static void the_last_word_is_for_all(void **state)
+{
+	struct stream_req q;
+	uint64_t i;
+
+	begin_owner();
+	submit_adds(6);
+	for (i = 0; i < 2; i++) {
+		q = hear_request();
+		say(reply_to(&q));
+	}
+	say((struct stream_reply){ .rc = -EKEYREVOKED });
+	for (i = 0; i < 6; i++)
+		ends(i, i < 2 ? 0 : -EKEYREVOKED);
+	end_owner();
+}
+
+static void what_is_no_answer_ends_all(void **state)
+{
+	static const struct stream_reply bad[] = {
+		{ .seq = 1 },		 /* of the next one */
+		{ .seq = MANY },	 /* of one that was not asked */
+		{ .seq = UINT64_MAX },	 /* of one before */
+		{ .rc = 5 }, { .len = 8 }, { .rc = REGION_MOVED, .len = 8 },
+	};
+	struct stream_reply a;
+	struct stream_req q;
+	uint64_t n, i;
+
+	for (n = 0; n < sizeof(bad) / sizeof(bad[0]); n++) {
+		begin_owner();
+		submit_adds(4);
+		q = hear_request();
+		say(reply_to(&q));
+		ends(0, 0);
+		q = hear_request();
+		a = reply_to(&q);
+		a.seq += bad[n].seq;
+		a.rc = bad[n].rc;
+		a.len = bad[n].len;
+		say(a);
+		send(peer, "12345678", 8, MSG_NOSIGNAL);
+		for (i = 1; i < 4; i++)
+			ends(i, -EPROTO);
+		end_owner();
+	}
+}
+
+/* A question that was not answered in time, before. */
+static void late_answers_are_passed_over(void **state)
+{
+	struct kedge_remote_info info = { .size = sizeof(info) };
+	struct stream_req asked, q;
+	uint64_t i;
+
+	begin_owner();
+	assert_int_equal(kedge_remote_query(remote, &info), 0);
+	asked = hear_request();
+	assert_int_equal(asked.op, STREAM_QUERY);
+	submit_adds(3);
+	say(reply_to(&asked));
+	for (i = 0; i < 3; i++) {
+		q = hear_request();
+		say(reply_to(&q));
+		ends(i, 0);
+	}
+	end_owner();
+}
+
+static void an_owner_that_is_silent_is_given_up(void **state)
+{
+	struct kedge_remote_op o[2] = { add_of(8, 1, 0), add_of(8, 1, 1) };
+
+	o[0].timeout_ms = 0;
+	begin_owner();
+	submit(remote, o, 2);
+	ends(0, -ECONNRESET);
+	ends(1, -ECONNRESET);
+	end_owner();
+}
+
+/* ---- beside synchronous calls ---- */
+
+static void *put_one(void *rc)
+{
+	*(int *)rc = kedge_remote_put(remote, 1, "s", 1, SOON_MS);
+	return NULL;
+}
+
+/* One waits for those that are under way, and not for those that come. */
+static void a_synchronous_call_has_its_turn(void **state)
+{
+	struct kedge_remote_op o = add_of(8, 1, 0);
+	struct stream_req q;
+	pthread_t t;
+	int rc = 1, n = 0;
+
+	begin_owner();
+	submit_adds(MANY);
+	q = hear_request();
+	assert_int_equal(pthread_create(&t, NULL, put_one, &rc), 0);
+	/* There is always one more, up to where the call has had its turn. */
+	do {
+		submit(remote, &o, 1);
+		say(reply_to(&q));
+		next();
+		q = hear_request();
+		n++;
+	} while (q.op != STREAM_PUT && n < 100000);
+	assert_int_equal(q.op, STREAM_PUT);
+	say(reply_to(&q));
+	pthread_join(t, NULL);
+	assert_int_equal(rc, 0);
+	end_owner();
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(many_are_under_way_before_the_first_answer),
+		cmocka_unit_test(later_ones_do_not_wait_for_answers),
+		cmocka_unit_test(answers_come_byte_by_byte),
+		cmocka_unit_test(what_is_refused_fails_alone),
+		cmocka_unit_test(pieces_are_of_one_access),
+		cmocka_unit_test(each_is_told_that_the_owner_has_ended),
+		cmocka_unit_test(the_last_word_is_for_all),
+		cmocka_unit_test(what_is_no_answer_ends_all),
+		cmocka_unit_test(late_answers_are_passed_over),
+		cmocka_unit_test(an_owner_that_is_silent_is_given_up),
+		cmocka_unit_test(a_synchronous_call_has_its_turn),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
