@@ -44,7 +44,8 @@ if [ $? -eq 3 ]; then
 	exit 77
 fi
 silent err
-for row in get,64 put,64 get,4096 put,4096 add,8 served_get,64 served_put,4096 move,67108864 \
+for row in get,64 put,64 get,4096 put,4096 add,8 served_get,64 served_put,4096 submit,64 \
+	served_submit,64 move,67108864 \
 	advertise,0 open,0 revoke,0
 do
 	says out "$row,"

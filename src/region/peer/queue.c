@@ -239,14 +239,32 @@ static void wait_for_one(struct kedge_queue *q, int timeout_ms)
 				    : pthread_cond_timedwait(&q->told, &q->lock, &ts);
 }
 
-static void copy_out(const struct op *o, void *to)
+static void fill(const struct op *o, struct kedge_remote_completion *c)
 {
-	struct kedge_remote_completion c = { .size = sizeof(c), .status = o->status,
-					     .user = o->what.user, .op = o->what.op };
+	c->size = sizeof(*c);
+	c->status = o->status;
+	c->user = o->what.user;
+	c->old = o->status ? 0 : o->old;
+	c->len = o->bytes;
+	c->op = o->what.op;
+	c->reserved = 0;
+	c->reason[0] = '\0';
+	if (o->status)
+		memcpy(c->reason, o->reason, sizeof(c->reason));
+}
 
-	c.old = o->status ? 0 : o->old;
-	c.len = o->bytes;
-	memcpy(c.reason, o->reason, sizeof(c.reason));
+/* That of a program of this version is filled in its place. */
+static void copy_out(const struct op *o, void *to, uint32_t size)
+{
+	struct kedge_remote_completion c;
+
+	if (size == sizeof(c)) {
+		fill(o, to);
+		return;
+	}
+	memset(&c, 0, sizeof(c));
+	fill(o, &c);
+	memcpy(to, &size, sizeof(size));
 	kedge__info_copy(to, COMPLETION_V1, &c, sizeof(c));
 }
 
@@ -255,8 +273,7 @@ static void read_one(struct kedge_queue *q, void *to, uint32_t size)
 {
 	struct op *o = q->done;
 
-	memcpy(to, &size, sizeof(size));
-	copy_out(o, to);
+	copy_out(o, to, size);
 	q->done = o->next;
 	o->next = q->free;
 	q->free = o;

@@ -112,6 +112,39 @@ static int add_shared(struct region_side *s, size_t bytes, uint64_t cnt)
 	return 0;
 }
 
+/* As many at once as @s->queue has room for, each with a completion. */
+static int submit(struct region_side *s, struct kedge_remote *remote, size_t bytes, uint64_t cnt)
+{
+	struct kedge_remote_completion c = { .size = sizeof(c) };
+	const struct kedge_remote_op o = { .size = sizeof(o), .op = KEDGE_REMOTE_PUT,
+					   .data = s->data, .len = bytes, .timeout_ms = FOREVER };
+	uint64_t sent = 0, done = 0;
+	int rc;
+
+	while (done < cnt) {
+		while (sent < cnt && (rc = kedge_remote_submit(remote, s->queue, &o, 1)) == 1)
+			sent++;
+		if (sent < cnt && rc != -EAGAIN)
+			return rc;
+		do {
+			rc = kedge_queue_read(s->queue, &c, 1, FOREVER);
+			if (rc < 0 || c.status)
+				return rc < 0 ? rc : c.status;
+		} while (++done < sent);
+	}
+	return 0;
+}
+
+static int submit_put(struct region_side *s, size_t bytes, uint64_t cnt)
+{
+	return submit(s, s->remote, bytes, cnt);
+}
+
+static int submit_served(struct region_side *s, size_t bytes, uint64_t cnt)
+{
+	return submit(s, s->served, bytes, cnt);
+}
+
 /* ---- rounds ---- */
 
 static int by_value(const void *a, const void *b)
@@ -364,6 +397,23 @@ static int served(struct region_side *s)
 	return rc;
 }
 
+/* Beside the same one after the other. */
+static int submitted(struct region_side *s)
+{
+	const struct kedge_queue_opts o = { .size = sizeof(o), .depth = REG_AT_ONCE };
+	struct region_row row = { .beside = "one after the other", .bytes = REG_SMALL };
+	int rc = kedge_queue_open(&o, &s->queue);
+
+	if (rc)
+		return util_fail(rc, "cannot have a queue of completions");
+	row.name = "submit";
+	row.text = "puts submitted, 64 at once";
+	rc = compare(s, &row, submit_put, put);
+	row.name = "served_submit";
+	row.text = "the same, by the owner's thread";
+	return rc ? rc : compare(s, &row, submit_served, put_served);
+}
+
 int region_measure(struct region_side *s)
 {
 	const struct perf_opts *opt = s->res->opt;
@@ -383,6 +433,8 @@ int region_measure(struct region_side *s)
 		rc = compare(s, &row, add, add_shared);
 	if (!rc)
 		rc = served(s);
+	if (!rc)
+		rc = submitted(s);
 	if (!rc)
 		rc = move(s);
 	if (!rc)

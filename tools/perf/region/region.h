@@ -18,6 +18,8 @@
 #define REG_HANDLES 100000u
 #define REG_REGIONS 10000u
 #define REG_ROWS    64u
+#define REG_AT_ONCE 64u /* operations that are submitted */
+#define REG_SMALL   64u /* bytes of each */
 
 enum region_kind { REG_MOVE, REG_GROW, REG_ADVERTISE, REG_REVOKE, REG_TRIM, REG_SERVE, REG_CREATE,
 		   REG_CLOSE };
@@ -94,6 +96,7 @@ struct region_side {
 	struct kedge_handle handle;
 	struct kedge_remote *remote;
 	struct kedge_remote *served;
+	struct kedge_queue *queue;
 	char *shared;
 	char *data;
 	double *sample[3];

@@ -130,6 +130,7 @@ static void stop(struct region_side *s)
 
 	kedge_remote_close(s->remote);
 	kedge_remote_close(s->served);
+	kedge_queue_close(s->queue);
 	for (i = 0; i < 2; i++)
 		if (s->owner.raw[i] >= 0)
 			close(s->owner.raw[i]);
