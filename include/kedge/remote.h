@@ -101,6 +101,9 @@ KEDGE_API int kedge_remote_open_in(const struct kedge_handle *handle,
  * kedge_remote_close() - give it up
  * @remote: ended; may be NULL
  *
+ * Operations that were submitted (kedge_remote_submit()) and are under way end with -ECANCELED
+ * before it returns, and their completions stay in the queue.
+ *
  * Threads: no other thread uses it. Fork: works in the child.
  */
 KEDGE_API void kedge_remote_close(struct kedge_remote *remote);

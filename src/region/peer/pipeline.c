@@ -527,6 +527,7 @@ static bool get_turn(struct pipeline *p)
 void pipeline_run(struct later *w, struct link *l)
 {
 	struct pipeline p = { .w = w, .l = l };
+	uint64_t until = 0;
 	int rc;
 
 	if (!link_use(l))
@@ -538,7 +539,8 @@ void pipeline_run(struct later *w, struct link *l)
 		if (rc)
 			end_badly(&p, rc);
 		turn_end(l->stream);
+		until = clock_ns() + PASS_MS * MS;
 	}
-	turn_pass(l->stream, clock_ns() + PASS_MS * MS);
+	turn_pass(l->stream, until);
 	link_leave(l);
 }

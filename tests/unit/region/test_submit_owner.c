@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "region/peer/state.h"
 #include "region/stream.h"
 #include "submit.h"
 
@@ -320,6 +321,28 @@ static void what_is_no_answer_ends_all(void **state)
 	}
 }
 
+/* Its data is the program's again with the completion, so it is not there before all is sent. */
+static void an_answer_before_all_is_sent_is_none(void **state)
+{
+	static char data[1 << 20];
+	const struct kedge_remote_op o = put_of(0, data, sizeof(data), 0);
+	const int few = 4096;
+	struct stream_req q;
+
+	begin_owner();
+	/* More than both sockets have room for. */
+	assert_int_equal(setsockopt(peer, SOL_SOCKET, SO_RCVBUF, &few, sizeof(few)), 0);
+	assert_int_equal(setsockopt(atomic_load(&remote->link)->sock.fd, SOL_SOCKET, SO_SNDBUF,
+				    &few, sizeof(few)), 0);
+	submit(remote, &o, 1);
+	hear(&q, sizeof(q));
+	stream_req_swap(&q);
+	assert_int_equal(q.len, PIECE_LEN);
+	say(reply_to(&q));
+	ends(0, -EPROTO);
+	end_owner();
+}
+
 /* A question that was not answered in time, before. */
 static void late_answers_are_passed_over(void **state)
 {
@@ -399,6 +422,7 @@ int main(void)
 		cmocka_unit_test(each_is_told_that_the_owner_has_ended),
 		cmocka_unit_test(the_last_word_is_for_all),
 		cmocka_unit_test(what_is_no_answer_ends_all),
+		cmocka_unit_test(an_answer_before_all_is_sent_is_none),
 		cmocka_unit_test(late_answers_are_passed_over),
 		cmocka_unit_test(an_owner_that_is_silent_is_given_up),
 		cmocka_unit_test(a_synchronous_call_has_its_turn),
