@@ -94,7 +94,9 @@ void turn_pass(struct remote_stream *s, uint64_t until)
 int stream_give_up(struct link *l, int rc)
 {
 	atomic_store(&l->ended, -rc);
-	shutdown(l->sock.fd, SHUT_RDWR);
+	/* The program may have another under the number. */
+	if (clofork_ours(&l->sock))
+		shutdown(l->sock.fd, SHUT_RDWR);
 	if (rc == -EKEYREVOKED || rc == REGION_MOVED)
 		return remote_over(l, -rc);
 	if (rc == -EFAULT) {

@@ -12,14 +12,17 @@ static void each_operation_does_what_the_call_does(void **state)
 	char got[8] = { 0 };
 	struct kedge_remote_op o[] = {
 		put_of(4096, "seven..", 8, 1), get_of(4096, got, 8, 2), add_of(8, 5, 3),
-		op_of(KEDGE_REMOTE_COMPARE_SWAP, 8, NULL, 0, 4), add_of(8, 0, 5),
+		op_of(KEDGE_REMOTE_COMPARE_SWAP, 8, NULL, 0, 4),
+		op_of(KEDGE_REMOTE_COMPARE_SWAP, 8, NULL, 0, 5), add_of(8, 0, 6),
 	};
 	struct kedge_remote_completion c;
 
 	o[3].expected = 5;
 	o[3].value = 9;
+	o[4].expected = 5;
+	o[4].value = 10;
 	begin_queue(0);
-	submit(remote, o, 5);
+	submit(remote, o, 6);
 	c = ends(1, 0);
 	assert_int_equal(c.len, 8);
 	assert_int_equal(c.op, KEDGE_REMOTE_PUT);
@@ -29,7 +32,8 @@ static void each_operation_does_what_the_call_does(void **state)
 	assert_string_equal(got, "seven..");
 	assert_int_equal(ends(3, 0).old, 0);
 	assert_int_equal(ends(4, 0).old, 5);
-	c = ends(5, 0);
+	assert_int_equal(ends(5, 0).old, 9);
+	c = ends(6, 0);
 	assert_int_equal(c.old, 9);
 	assert_int_equal(c.len, 8);
 	assert_int_equal(read_now(), 0);
@@ -341,6 +345,30 @@ static void what_must_wait_does_not_keep_the_thread(void **state)
 	end_queue();
 }
 
+#if !SERVED
+/* The thread that did them has nothing to do, once it has noticed that. */
+static void what_need_not_wait_is_done_at_once(void **state)
+{
+	struct kedge_remote_op o = add_of(8, 1, 1);
+	bool at_once;
+
+	begin_queue(0);
+	submit(remote, &o, 1);
+	assert_int_equal(read_now(), 1);
+	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
+	submit(remote, &o, 1);
+	assert_int_equal(kedge_region_resume(region), 0);
+	ends(1, 0);
+	do {
+		submit(remote, &o, 1);
+		at_once = read_now() == 1;
+		if (!at_once)
+			ends(1, 0);
+	} while (!at_once);
+	end_queue();
+}
+#endif
+
 static void its_time_is_over_alone(void **state)
 {
 	char a = 1;
@@ -419,6 +447,9 @@ int main(void)
 		cmocka_unit_test(a_queue_is_shared_by_remotes),
 		cmocka_unit_test(threads_share_a_queue),
 		cmocka_unit_test(what_must_wait_does_not_keep_the_thread),
+#if !SERVED
+		cmocka_unit_test(what_need_not_wait_is_done_at_once),
+#endif
 		cmocka_unit_test(its_time_is_over_alone),
 		cmocka_unit_test(what_was_moved_is_found),
 		cmocka_unit_test(ends_of_a_handle_are_told),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Operations where the system refuses memory, a thread or a descriptor. */
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -161,6 +162,33 @@ static void the_program_closes_everything(void **state)
 	end_queue();
 }
 
+/* What it has there now is neither written to nor read. */
+static void the_program_has_others_under_their_numbers(void **state)
+{
+	struct kedge_remote_op o[2] = { add_of(8, 1, 1), add_of(8, 1, 2) };
+	int s[2], fd;
+	char c[2];
+
+	begin_queue(0);
+	assert_true(kedge_queue_fd(queue) >= 0);
+	submit(remote, o, 1);
+	next();
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, s), 0);
+	assert_int_equal(send(s[0], "x", 1, 0), 1);
+	for (fd = 3; fd < 1024; fd++)
+		if (fd != s[0] && fd != s[1] && syscall(SYS_fcntl, fd, F_GETFD) >= 0)
+			syscall(SYS_dup3, s[1], fd, 0);
+	submit(remote, o, 2);
+	next();
+	next();
+	assert_int_equal(recv(s[0], c, 1, MSG_DONTWAIT), -1);
+	assert_int_equal(errno, EAGAIN);
+	assert_int_equal(recv(s[1], c, 2, MSG_DONTWAIT), 1);
+	end_queue();
+	for (fd = 3; fd < 1024; fd++)
+		syscall(SYS_close, fd);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -168,6 +196,7 @@ int main(void)
 		cmocka_unit_test(what_cannot_wait_is_not_taken),
 		cmocka_unit_test(without_a_bell_it_goes_on),
 		cmocka_unit_test(the_program_closes_everything),
+		cmocka_unit_test(the_program_has_others_under_their_numbers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
