@@ -73,8 +73,9 @@ JOBS = [
     Job('rdma api', False, RDMA, 300, ONE + '{b}/tests/vm/rdma_api', ONCE),
     Job('rdma channels', False, RDMA, 300, ONE + '{b}/kedge torture -q '
         '--channel --transport verbs --seconds {n}', (10, 120)),
-    Job('rdma regions', False, RDMA, 600, ONE + 'env KEDGE_TEST_ROUNDS={n} ' +
-        os.path.join(kernels.HERE, 'rdma_regions.sh') + ' {b}', (2, 20)),
+    Job('rdma region', False, RDMA, 600, ONE + '{b}/tests/vm/rdma_region', ONCE),
+    Job('rdma regions', False, RDMA, 1800, ONE + 'env KEDGE_TEST_ROUNDS=12 ' +
+        os.path.join(kernels.HERE, 'rdma_regions.sh') + ' {b}', None),
     Job('rdma resync', False, RDMA, 900, ONE + '{b}/tests/vm/verbs_resync '
         '256 100', None),
     Job('rdma demo', False, RDMA, 600, ONE + os.path.join(

@@ -6,7 +6,7 @@
 #include "base/process/cancel.h"
 #include "base/process/page.h"
 #include "region/peer/lease.h"
-#include "region/peer/later.h"
+#include "region/peer/later/later.h"
 
 #define INFO_V1 STRUCT_END(struct kedge_remote_info, way)
 

@@ -13,7 +13,7 @@
 
 #include "base/base.h"
 #include "base/process/thread.h"
-#include "region/peer/later.h"
+#include "region/peer/later/later.h"
 
 static void step(struct later *w, struct op *o)
 {

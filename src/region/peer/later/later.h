@@ -8,7 +8,7 @@
 
 #include "base/process/service.h"
 #include "region/peer/access.h"
-#include "region/peer/bell.h"
+#include "region/peer/later/bell.h"
 
 /*
  * @cnt:     operations in the line, or that the thread is at. A thread that submits adds to it, and

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/base.h"
-#include "region/peer/later.h"
+#include "region/peer/later/later.h"
 
 struct later *line_make(struct kedge_remote *r)
 {

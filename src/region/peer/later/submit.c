@@ -9,7 +9,7 @@
 #include "base/base.h"
 #include "base/process/cancel.h"
 #include "base/process/page.h"
-#include "region/peer/later.h"
+#include "region/peer/later/later.h"
 
 #define OP_V1 STRUCT_END(struct kedge_remote_op, flags)
 

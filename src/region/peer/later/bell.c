@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "region/peer/bell.h"
+#include "region/peer/later/bell.h"
 
 void bell_init(struct bell *b)
 {

@@ -18,7 +18,7 @@
 #include "base/process/cancel.h"
 #include "base/process/page.h"
 #include "region/peer/access.h"
-#include "region/peer/bell.h"
+#include "region/peer/later/bell.h"
 
 #define OPTS_V1	      STRUCT_END(struct kedge_queue_opts, depth)
 #define COMPLETION_V1 STRUCT_END(struct kedge_remote_completion, reason)

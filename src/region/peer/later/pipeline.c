@@ -20,7 +20,7 @@
 #include <sys/uio.h>
 
 #include "base/base.h"
-#include "region/peer/later.h"
+#include "region/peer/later/later.h"
 #include "region/peer/turn.h"
 
 #define FLYING	 64		 /* requests without an answer */
