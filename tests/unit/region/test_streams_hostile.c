@@ -58,7 +58,7 @@ static void what_is_no_request_ends_it(void **state)
 {
 	static const struct stream_req bad[] = {
 		{ .op = 0 },
-		{ .op = STREAM_QUERY + 1 },
+		{ .op = STREAM_LEASE_OVER + 1 },
 		{ .op = UINT32_MAX },
 		{ .op = STREAM_PUT, .len = PIECE_LEN + 1 },
 		{ .op = STREAM_GET, .len = UINT64_MAX },
