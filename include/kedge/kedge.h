@@ -15,6 +15,7 @@
 #include <kedge/pageswap.h>
 #include <kedge/migrate.h>
 #include <kedge/region.h>
+#include <kedge/region_list.h>
 #include <kedge/remote.h>
 #include <kedge/segment.h>
 #include <kedge/segment_list.h>

@@ -16,6 +16,7 @@
 
 #include "base/list.h"
 #include "base/lock.h"
+#include "region/wire.h"
 
 /*
  * How far a region is on its way to another owner. Its peers have it done here from
@@ -31,6 +32,33 @@ struct doubt {
 	uint32_t number;
 };
 
+/* A place in the list of this process's regions: a region's, or, with NULL, where a peer's list of
+ * them goes on. */
+struct listed {
+	struct list node;
+	struct kedge_region *region;
+};
+
+/* How peers have the region: its memory; or accesses are done here, by a local socket or TCP. */
+enum peer_way { PEER_MAPPED, PEER_LOCAL, PEER_TCP, PEER_WAYS };
+
+/*
+ * What has become of a region in this process, for lists.
+ * @handles: there are; @revoked: there were, and were revoked
+ * @peers:   that have shown one
+ * @served:  accesses that were done here, of @served_bytes bytes
+ * @migrations: how often it was on its way, from here or to here
+ */
+struct region_counts {
+	uint32_t handles;
+	uint32_t peers[PEER_WAYS];
+	uint32_t migrations;
+	uint64_t revoked;
+	uint64_t served;
+	uint64_t served_bytes;
+	uint64_t suspensions;
+};
+
 /*
  * @fd:        of the memfd, in the keeper's table, or -1
  * @at:        @max_len bytes of addresses
@@ -43,8 +71,12 @@ struct doubt {
  * @id:        random, and the same wherever the region migrates to; 0: it has had no handle
  * @dirty:     bits of pages of the system's size that peers have stored into, or NULL
  * @from:      the invitation that it came by, if its former owner may not know yet that it is here
+ * @comes:     it is on its way here from another owner; @left_to: where it is, if it has left
+ * @moving:    kedge_region_move() is at it
  * @refuses:   a negative errno, and no call changes the region: -EBUSY, it migrates; -EREMCHG, it
- *             has migrated; -EINPROGRESS, it is not known whether it has
+ *             has migrated; -EINPROGRESS, it is not known whether it has. Lists of regions read
+ *             it without the lock, which a change of the length holds for long
+ * @uid:       the user that has made it
  * @view:      a mapping of @view_len bytes for accesses that are done here for peers, or NULL;
  *             of the pages that were there at @view_epoch
  */
@@ -56,10 +88,11 @@ struct kedge_region {
 	uint64_t page_size;
 	bool on_node;
 	uint32_t node;
+	_Atomic bool moving;
 	struct sig_lock lock; /* guards: */
 	uint64_t len;
 	uint64_t file_len;
-	int refuses;
+	_Atomic int refuses;
 	struct doubt doubt;
 	struct invite *from;
 	/* Handles of it, and peers; guarded by shares_lock (share/share.h). */
@@ -74,6 +107,12 @@ struct kedge_region {
 	char *view;
 	uint64_t view_len;
 	uint32_t view_epoch;
+	struct listed listed;
+	uint64_t serial;
+	uid_t uid;
+	bool comes;
+	struct owner_place left_to;
+	struct region_counts counts;
 };
 
 /* ---- region.c ---- */

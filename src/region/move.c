@@ -133,6 +133,7 @@ KEDGE_API int kedge_region_move(struct kedge_region *r, const struct kedge_move_
 		rc = region_lock(r);
 	if (rc)
 		return rc;
+	atomic_store(&r->moving, true);
 	rc = make_next(r, &o, &next);
 	if (!rc)
 		rc = exchange_suspended(r, &next, timeout_ms, pause_ns);
@@ -141,6 +142,7 @@ KEDGE_API int kedge_region_move(struct kedge_region *r, const struct kedge_move_
 		r->node = next.node;
 	}
 	end_next(&next);
+	atomic_store(&r->moving, false);
 	sig_unlock(&r->lock);
 	return rc;
 }

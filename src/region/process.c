@@ -15,6 +15,7 @@ static void anew(void)
 	aliases_forget();
 	departures_forget();
 	slots_forget();
+	regions_forget();
 	invites_forget();
 	serve_forget();
 }

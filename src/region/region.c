@@ -193,6 +193,7 @@ KEDGE_API int kedge_region_create(size_t len, const struct kedge_region_opts *us
 	sig_unlock(&r->lock);
 	if (rc)
 		goto end_region;
+	regions_add(r);
 	*out = r;
 	return 0;
 
@@ -215,6 +216,7 @@ KEDGE_API void kedge_region_close(struct kedge_region *r)
 	/* A child has neither addresses nor descriptor, nor a share of the budget. */
 	if (r->pid == getpid()) {
 		shares_close(r);
+		regions_remove(r);
 		region_end(r);
 		budget_give(r->len);
 		keeper_unuse();

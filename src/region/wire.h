@@ -99,4 +99,66 @@ struct region_answer {
 	char reason[128];
 };
 
+/*
+ * A question about all regions of the process, on the same socket: it is for the owner's user and
+ * root, and gives no right to any of them. Each is answered by one packet with the next regions,
+ * so one peer waits for no more than that; the first begins the list. An owner of before knows no
+ * such question, and refuses it with -EPROTO as struct region_answer.
+ */
+#define LIST_MAGIC   0x6b6c7374u
+#define LIST_VERSION 1u
+#define LIST_ITEMS   64u
+
+struct list_ask {
+	uint32_t magic;
+	uint32_t version;
+	uint32_t seq;
+	uint32_t zero;
+};
+
+/*
+ * A region in a list; struct kedge_region_entry has what the fields mean. New ones come last.
+ * @serial: greater for one that was made later
+ * @to:     where it is, if it has left
+ */
+struct list_item {
+	uint64_t serial;
+	uint64_t addr;
+	uint64_t len;
+	uint64_t max_len;
+	uint64_t page_size;
+	uint64_t revoked;
+	uint64_t served;
+	uint64_t served_bytes;
+	uint64_t suspensions;
+	uint32_t state;
+	uint32_t suspended;
+	uint32_t handles;
+	uint32_t expired;
+	uint32_t mapped;
+	uint32_t local;
+	uint32_t tcp;
+	uint32_t inside;
+	uint32_t moves;
+	uint32_t migrations;
+	struct owner_place to;
+};
+
+/*
+ * @seq:      of the question
+ * @cnt:      items that follow, each of @item_len bytes: a later version may have more fields
+ * @more:     there are regions behind these, or may be
+ * @limit:    the budget of the process's regions, UINT64_MAX without one; @used: of it
+ */
+struct list_head {
+	uint32_t magic;
+	uint32_t version;
+	uint32_t seq;
+	uint32_t cnt;
+	uint32_t item_len;
+	uint32_t more;
+	uint64_t limit;
+	uint64_t used;
+};
+
 #endif /* REGION_WIRE_H */

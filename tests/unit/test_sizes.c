@@ -264,6 +264,35 @@ static int try_remote_info(void)
 	return rc;
 }
 
+static int try_regions_opts(void)
+{
+	struct kedge_regions *l;
+	int rc;
+
+	((struct kedge_regions_opts *)&user)->pid = getpid();
+	rc = kedge_regions_open((const void *)&user, &l);
+	if (!rc)
+		kedge_regions_close(l);
+	return rc;
+}
+
+static int try_region_entry(void)
+{
+	const struct kedge_regions_opts o = { .size = sizeof(o), .pid = getpid() };
+	struct kedge_regions *l;
+	struct kedge_region *r;
+	struct kedge_handle h;
+	int rc;
+
+	assert_int_equal(kedge_region_create(1, NULL, &r), 0);
+	assert_int_equal(kedge_region_advertise(r, NULL, &h), 0);
+	assert_int_equal(kedge_regions_open(&o, &l), 0);
+	rc = kedge_regions_next(l, (void *)&user);
+	kedge_regions_close(l);
+	kedge_region_close(r);
+	return rc < 0 ? rc : 0;
+}
+
 static int try_queue_opts(void)
 {
 	struct kedge_queue *q;
@@ -358,6 +387,10 @@ static const struct {
 	  try_migrate_info, true },
 	{ "kedge_remote_info", 32, sizeof(struct kedge_remote_info),
 	  try_remote_info, true },
+	{ "kedge_regions_opts", 16, sizeof(struct kedge_regions_opts),
+	  try_regions_opts, false },
+	{ "kedge_region_entry", 208, sizeof(struct kedge_region_entry),
+	  try_region_entry, true },
 	{ "kedge_queue_opts", 8, sizeof(struct kedge_queue_opts),
 	  try_queue_opts, false },
 	{ "kedge_remote_op", 80, sizeof(struct kedge_remote_op),

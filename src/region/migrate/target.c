@@ -87,8 +87,12 @@ static int make_region(struct arrival *a)
 	rc = kedge_region_create(a->len, &o, &a->r);
 	if (rc)
 		return refuse(a, rc);
+	sig_lock(&shares_lock);
 	a->r->stage = REGION_LEAVING;
+	a->r->comes = true;
+	a->r->counts.migrations++;
 	a->r->id = a->region_id;
+	sig_unlock(&shares_lock);
 	rc = say(a, MSG_OK);
 	return rc ? lost(rc) : 0;
 }

@@ -144,6 +144,7 @@ static int revoke_handle(struct kedge_region *r, const struct handle_words *w)
 	sig_lock(&shares_lock);
 	gates_part(s);
 	slot_free(s);
+	r->counts.revoked++;
 	sig_unlock(&shares_lock);
 	return rc ? kedge_reason(rc, "the handle is revoked, and an access of process %d that had "
 				 "begun is not over: is it stopped?", (int)pid) : 0;
@@ -175,6 +176,13 @@ static int check_here(struct kedge_region *r)
 	return rc ? region_refused(rc) : 0;
 }
 
+static void count_suspension(struct kedge_region *r)
+{
+	sig_lock(&shares_lock);
+	r->counts.suspensions++;
+	sig_unlock(&shares_lock);
+}
+
 KEDGE_API int kedge_region_suspend(struct kedge_region *r, int timeout_ms)
 {
 	int rc = check_here(r);
@@ -183,10 +191,11 @@ KEDGE_API int kedge_region_suspend(struct kedge_region *r, int timeout_ms)
 	NO_CANCEL();
 	if (rc)
 		return rc;
-	return gates_close(r, timeout_ms, &pid)
-		       ? kedge_reason(-ETIMEDOUT, "an access of process %d was not over in %d ms: "
-				      "is it stopped?", (int)pid, timeout_ms)
-		       : 0;
+	if (gates_close(r, timeout_ms, &pid))
+		return kedge_reason(-ETIMEDOUT, "an access of process %d was not over in %d ms: "
+				    "is it stopped?", (int)pid, timeout_ms);
+	count_suspension(r);
+	return 0;
 }
 
 KEDGE_API int kedge_region_resume(struct kedge_region *r)

@@ -28,6 +28,7 @@ int depart_begin(struct kedge_region *r, int timeout_ms, pid_t *pid)
 		return -ENOMEM;
 	sig_lock(&shares_lock);
 	r->stage = REGION_SERVED;
+	r->counts.migrations++;
 	r->dirty = bits;
 	gates_turn_out(r, -REGION_BY_STREAM, NULL);
 	sig_unlock(&shares_lock);
@@ -70,6 +71,7 @@ static void take_slots(struct kedge_region *r, struct departure *d)
 	list_for_each_safe(l, tmp, &r->slots) {
 		s = list_entry(l, struct slot, node);
 		list_remove(&s->node);
+		r->counts.handles--;
 		s->region = NULL;
 		s->left = d;
 		list_add_tail(&d->slots, &s->node);
@@ -134,6 +136,7 @@ void arrive(struct kedge_region *r)
 	list_for_each_safe(l, tmp, &r->slots)
 		enter(list_entry(l, struct slot, node));
 	r->stage = REGION_HERE;
+	r->comes = false;
 }
 
 /* ---- those that are told ---- */
@@ -149,6 +152,7 @@ void depart_to(struct kedge_region *r, const struct owner_place *to, struct depa
 	free(r->dirty);
 	r->dirty = NULL;
 	r->stage = REGION_LEFT;
+	r->left_to = *to;
 	sig_unlock(&shares_lock);
 	serve_nudge();
 }

@@ -24,12 +24,20 @@ static void wake(struct gate *g)
 
 /* ---- with shares_lock ---- */
 
+static uint32_t *count_of(struct conn *c)
+{
+	const enum peer_way local = c->local ? PEER_LOCAL : PEER_TCP;
+
+	return &c->region->counts.peers[c->stream ? local : PEER_MAPPED];
+}
+
 void conn_join(struct conn *c, struct slot *s)
 {
 	c->slot = s;
 	c->region = s->region;
 	list_add_tail(&s->conns, &c->of_slot);
 	list_add_tail(&s->region->conns, &c->of_region);
+	++*count_of(c);
 }
 
 void gate_open_to(struct conn *c, struct slot *s)
@@ -51,8 +59,10 @@ static void part(struct conn *c)
 void gate_take(struct conn *c)
 {
 	part(c);
-	if (c->region)
+	if (c->region) {
 		list_remove(&c->of_region);
+		--*count_of(c);
+	}
 	c->region = NULL;
 }
 

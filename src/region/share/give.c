@@ -23,6 +23,16 @@ void give_refusal(int fd, uint32_t seq, int rc)
 	syscall(SYS_sendto, fd, &a, sizeof(a), MSG_DONTWAIT | MSG_NOSIGNAL, NULL, 0);
 }
 
+int give_may(int fd, struct ucred *peer)
+{
+	socklen_t len = sizeof(*peer);
+
+	*peer = (struct ucred){ .uid = (uid_t)-1 };
+	if (syscall(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, peer, &len))
+		return -EACCES;
+	return peer->uid && peer->uid != geteuid() ? -EACCES : 0;
+}
+
 /* A page that cannot be made shorter under a mapping of it. */
 static int make_gate(struct conn *c)
 {

@@ -88,6 +88,7 @@ static void end_conn(struct conn *c)
 	gate_take(c);
 	lease_end(c);
 	telling_end(c);
+	list_remove(&c->at.node);
 	sig_unlock_blocked(&shares_lock);
 	forget_asking(c);
 	list_remove(&c->of_all);
@@ -140,22 +141,36 @@ static void look_after_lingering(void)
 	}
 }
 
+/* One that asks for a list has shown no handle, and makes room for others still. */
+static int hear(struct conn *c, uint32_t *seq)
+{
+	union {
+		struct region_ask ask;
+		struct list_ask list;
+	} q = { .ask.seq = 0 };
+	const long n = syscall(SYS_recvfrom, c->fd, &q, sizeof(q), MSG_DONTWAIT | MSG_TRUNC, NULL,
+			       NULL);
+
+	*seq = q.ask.seq;
+	if (n == sizeof(q.list))
+		return regions_answer(c, &q.list);
+	forget_asking(c);
+	return n == sizeof(q.ask) ? give_answer(c, &q.ask) : -EPROTO;
+}
+
 static void serve(struct conn *c, uint32_t events)
 {
-	struct region_ask ask = { .seq = 0 };
-	int rc = -EPROTO;
+	uint32_t seq;
+	int rc;
 
-	forget_asking(c);
 	/* Its end comes with what it may have said before. */
 	if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) {
 		hang_up(c);
 		return;
 	}
-	if (syscall(SYS_recvfrom, c->fd, &ask, sizeof(ask), MSG_DONTWAIT | MSG_TRUNC, NULL,
-		    NULL) == (long)sizeof(ask))
-		rc = give_answer(c, &ask);
+	rc = hear(c, &seq);
 	if (rc) {
-		give_refusal(c->fd, ask.seq, rc);
+		give_refusal(c->fd, seq, rc);
 		hang_up(c);
 	}
 }
@@ -277,29 +292,20 @@ static void look_after_moved(void)
 
 /* ---- those that come ---- */
 
-static bool is_foreign(int fd, pid_t *pid)
-{
-	struct ucred peer = { 0 };
-	socklen_t len = sizeof(peer);
-
-	if (syscall(SYS_getsockopt, fd, SOL_SOCKET, SO_PEERCRED, &peer, &len))
-		return true;
-	*pid = peer.pid;
-	return peer.uid && peer.uid != geteuid();
-}
-
 /* 0, or why not. */
 static int prepare(struct conn *c, bool stream)
 {
 	struct epoll_event ev = { .events = EPOLLIN | EPOLLRDHUP, .data.ptr = c };
+	struct ucred peer;
 	int rc = 0;
 
 	c->wants = ev.events;
 	if (stream) {
 		stream_prepare(c->fd);
 		rc = stream_begin(c);
-	} else if (is_foreign(c->fd, &c->pid)) {
-		rc = -EACCES;
+	} else {
+		rc = give_may(c->fd, &peer);
+		c->pid = peer.pid;
 	}
 	return !rc && WATCH(c->fd, &ev) ? -errno : rc;
 }
@@ -314,6 +320,7 @@ static void add(int fd, bool stream, bool local)
 		c->fd = fd;
 		c->gate_fd = -1;
 		c->local = local;
+		list_init(&c->at.node);
 		rc = prepare(c, stream);
 	}
 	if (rc) {

@@ -115,6 +115,13 @@ static void note(struct kedge_region *r, uint64_t from, uint64_t len)
 		r->dirty[page / 64] |= UINT64_C(1) << page % 64;
 }
 
+/* An access of several pieces counts once, with its first one. */
+static void count(struct region_counts *n, const struct stream_req *q)
+{
+	n->served += q->first == q->seq;
+	n->served_bytes += q->len;
+}
+
 int served_do(struct conn *c, const struct stream_req *q, void *data, struct stream_reply *a)
 {
 	int rc;
@@ -126,6 +133,8 @@ int served_do(struct conn *c, const struct stream_req *q, void *data, struct str
 		rc = served_view(c->region);
 	if (!rc)
 		access_it(c->region->view + c->slot->offset + q->offset, q, data, a);
+	if (!rc && q->op != STREAM_QUERY)
+		count(&c->region->counts, q);
 	if (!rc && c->region->dirty && q->op != STREAM_GET)
 		note(c->region, c->slot->offset + q->offset, q->len);
 	sig_unlock_blocked(&shares_lock);

@@ -62,6 +62,7 @@ struct slot {
  */
 struct conn {
 	struct list of_all; /* serve.c's */
+	struct listed at; /* in its list of regions, if that has begun */
 	struct list of_slot;
 	struct list of_region;
 	struct kedge_region *region;
@@ -230,9 +231,21 @@ void invite_is(struct invite *i, enum invite_state state, uint64_t id);
 
 /* ---- give.c: by the thread of serve.c, to a peer that has the memory ---- */
 
+struct ucred;
+
+/* 0: the peer is root's, or of the user that this process is of now; or -EACCES. */
+int give_may(int fd, struct ucred *peer);
 /* 0 or a negative errno: it is told why, and its connection ends. */
 int give_answer(struct conn *c, const struct region_ask *ask);
 void give_refusal(int fd, uint32_t seq, int rc);
+
+/* ---- listing.c: the regions of this process, told to its user and to root ---- */
+
+void regions_add(struct kedge_region *r);
+void regions_remove(struct kedge_region *r);
+/* The next regions, by the thread of serve.c: 0, or a negative errno and the connection ends. */
+int regions_answer(struct conn *c, const struct list_ask *q);
+void regions_forget(void);
 
 /* ---- served.c: accesses that are done here, by the thread of serve.c ---- */
 

@@ -60,6 +60,7 @@ struct slot *slot_make(struct kedge_region *r, int *rc)
 	s->revoked = false;
 	list_init(&s->conns);
 	list_add_tail(&r->slots, &s->node);
+	r->counts.handles++;
 	randombytes_buf(s->key, sizeof(s->key));
 	return s;
 }
@@ -70,6 +71,8 @@ void slot_free(struct slot *s)
 	list_remove(&s->node);
 	alias_remove(s);
 	sodium_memzero(s->key, sizeof(s->key));
+	if (s->region)
+		s->region->counts.handles--;
 	s->region = NULL;
 	s->left = NULL;
 	s->generation++;
