@@ -30,5 +30,6 @@ int cmd_perf(int argc, char **argv);
 int cmd_migrate(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_segments(int argc, char **argv);
+int cmd_regions(int argc, char **argv);
 
 #endif /* TOOLS_CMD_H */

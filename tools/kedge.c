@@ -27,6 +27,8 @@ static const struct subcommand {
 	  "move a region between two processes under load, and measure it" },
 	{ "segments", cmd_segments,
 	  "list the memory on this host that others can load and store" },
+	{ "regions", cmd_regions,
+	  "list the committed regions on this host, and what becomes of them" },
 	{ "run", cmd_run,
 	  "run an RDMA program, unmodified, on a coherent registration cache" },
 };

@@ -3,7 +3,6 @@
  * The list, for people or as JSON. Names of commands and reasons are other processes' words:
  * a terminal gets none of them that could move its cursor.
  */
-#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include <kedge/kedge.h>
 
 #include "base/base.h"
+#include "tools/common/who.h"
 #include "tools/segments/segments.h"
 
 static const char *backend_name(uint32_t backend)
@@ -33,18 +33,6 @@ static const char *why_silent(int status)
 }
 
 /* ---- text ---- */
-
-/* Letters of other languages stay, in UTF-8; what a terminal acts on does not. */
-static const char *plain(char *to, size_t room, const char *from)
-{
-	size_t i;
-
-	for (i = 0; i + 1 < room && from[i]; i++)
-		to[i] = iscntrl((unsigned char)from[i]) || (unsigned char)from[i] == 0x9b
-				? '?' : from[i];
-	to[i] = 0;
-	return to;
-}
 
 static const char *length_of(char *to, const struct kedge_segment_entry *e)
 {
@@ -72,17 +60,12 @@ static void print_segment(const struct listed *l)
 	char name[64], user[64], bytes[UTIL_HUMAN], maps[64], why[sizeof(e->reason)];
 
 	printf("%7d %-15s %-8s %#14llx %10s %04o %-7s %6u %8s %7llu\n", e->pid,
-	       plain(name, sizeof(name), l->command), plain(user, sizeof(user), l->user),
+	       who_plain(name, sizeof(name), l->command), who_plain(user, sizeof(user), l->user),
 	       (unsigned long long)e->addr, length_of(bytes, e), e->mode,
 	       backend_name(e->backend), e->grants, attached(maps, sizeof(maps), e),
 	       (unsigned long long)e->changes);
 	if (*e->reason)
-		printf("%7s only copied: %s\n", "", plain(why, sizeof(why), e->reason));
-}
-
-static const char *plural(size_t n, const char *one, const char *more)
-{
-	return n == 1 ? one : more;
+		printf("%7s only copied: %s\n", "", who_plain(why, sizeof(why), e->reason));
 }
 
 static void print_totals(const struct all_listed *all, int pid)
@@ -95,10 +78,10 @@ static void print_totals(const struct all_listed *all, int pid)
 		printf("Process %d has no segments.\n", pid);
 	else if (all->segments)
 		printf("%zu %s of %zu %s, %s; %llu %s\n", all->segments,
-		       plural(all->segments, "segment", "segments"), all->processes,
-		       plural(all->processes, "process", "processes"),
+		       who_plural(all->segments, "segment", "segments"), all->processes,
+		       who_plural(all->processes, "process", "processes"),
 		       util_human_bytes(bytes, all->bytes), (unsigned long long)all->grants,
-		       plural(all->grants, "grant", "grants"));
+		       who_plural(all->grants, "grant", "grants"));
 }
 
 /* On standard error, as the list goes on without it. */
@@ -108,8 +91,8 @@ static void print_silent(const struct listed *l)
 
 	if (l->entry.pid)
 		util_error("process %d (%s, user %s) is not listed: %s", l->entry.pid,
-			   plain(name, sizeof(name), l->command),
-			   plain(user, sizeof(user), l->user), why_silent(l->entry.status));
+			   who_plain(name, sizeof(name), l->command),
+			   who_plain(user, sizeof(user), l->user), why_silent(l->entry.status));
 	else
 		util_error("a process that cannot be told is not listed: %s",
 			   why_silent(l->entry.status));
@@ -134,8 +117,8 @@ static void print_text(const struct all_listed *all, int pid)
 			print_silent(l);
 	if (all->others && !pid)
 		util_error("%zu %s of other users %s not asked: run it as root", all->others,
-			   plural(all->others, "process", "processes"),
-			   plural(all->others, "is", "are"));
+			   who_plural(all->others, "process", "processes"),
+			   who_plural(all->others, "is", "are"));
 }
 
 /* ---- JSON ---- */

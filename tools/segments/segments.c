@@ -2,7 +2,6 @@
 /* kedge segments: the memory on this host that others can load and store. */
 #include <errno.h>
 #include <limits.h>
-#include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include <kedge/kedge.h>
 
 #include "base/base.h"
+#include "tools/common/who.h"
 #include "tools/segments/segments.h"
 
 #define WAIT_S	   3
@@ -25,35 +25,6 @@ static const char help_text[] =
 	"segments of the kernel module, those that one may read are listed.\n\n"
 	"Exit status: 0 if the list is whole, 3 if a process does not answer, or\n"
 	"that of --pid may not be asked.\n";
-
-/* ---- what is known of a process ---- */
-
-static void command_of(int pid, char *name, size_t room)
-{
-	char path[32];
-	FILE *f = NULL;
-
-	snprintf(path, sizeof(path), "/proc/%d/comm", pid);
-	if (pid > 0)
-		f = fopen(path, "re");
-	if (!f || !fgets(name, (int)room, f))
-		snprintf(name, room, "?");
-	if (f)
-		fclose(f);
-	name[strcspn(name, "\n")] = 0;
-}
-
-static void user_of(uint32_t uid, char *name, size_t room)
-{
-	const struct passwd *p = uid == UINT32_MAX ? NULL : getpwuid(uid);
-
-	if (p)
-		snprintf(name, room, "%s", p->pw_name);
-	else if (uid == UINT32_MAX)
-		snprintf(name, room, "?");
-	else
-		snprintf(name, room, "%u", uid);
-}
 
 /* ---- the list ---- */
 
@@ -96,8 +67,8 @@ static int add(struct all_listed *all, const struct kedge_segment_entry *e)
 		return -ENOMEM;
 	l = &all->of[all->cnt];
 	l->entry = *e;
-	command_of(e->pid, l->command, sizeof(l->command));
-	user_of(e->uid, l->user, sizeof(l->user));
+	who_command(e->pid, l->command, sizeof(l->command));
+	who_user(e->uid, l->user, sizeof(l->user));
 	count(all, l, !all->cnt || l[-1].entry.pid != e->pid || l[-1].entry.status);
 	all->cnt++;
 	return 0;
