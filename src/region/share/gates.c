@@ -4,6 +4,7 @@
  * peer that ends in an access has it counted for ever; its connection ends too, and then
  * its gate is no more (serve.c).
  */
+#include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <stdlib.h>
@@ -81,6 +82,18 @@ bool gate_lingers(struct conn *c)
 	end_gate(c->gate, ECONNRESET);
 	c->lingers = !gate_is_empty(c->gate);
 	return c->lingers;
+}
+
+/* Out of the gate, or without its memory. A peer that has sealed the file against seals is
+ * taken for that, too. */
+bool gate_is_gone(const struct conn *c)
+{
+	uint32_t inside = 0;
+
+	if (syscall(SYS_pread64, c->gate_fd, &inside, sizeof(inside),
+		    offsetof(struct gate, inside)) == sizeof(inside) && !inside)
+		return true;
+	return !syscall(SYS_fcntl, c->gate_fd, F_ADD_SEALS, F_SEAL_WRITE) || errno != EBUSY;
 }
 
 void gates_end(struct slot *s, int why)

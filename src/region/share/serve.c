@@ -70,18 +70,6 @@ static void forget_asking(const struct conn *c)
 			asking[i] = NULL;
 }
 
-/* Out of the gate, or without its memory. A peer that has sealed the file against seals is
- * taken for that, too. */
-static bool is_gone(const struct conn *c)
-{
-	uint32_t inside = 0;
-
-	if (syscall(SYS_pread64, c->gate_fd, &inside, sizeof(inside),
-		    offsetof(struct gate, inside)) == sizeof(inside) && !inside)
-		return true;
-	return !syscall(SYS_fcntl, c->gate_fd, F_ADD_SEALS, F_SEAL_WRITE) || errno != EBUSY;
-}
-
 static void end_conn(struct conn *c)
 {
 	sig_lock_blocked(&shares_lock);
@@ -125,7 +113,7 @@ static void hang_up(struct conn *c)
 	lingering += lingers;
 	CLOSE(c->fd);
 	c->fd = -1;
-	if (!lingers || is_gone(c))
+	if (!lingers || gate_is_gone(c))
 		end_conn(c);
 }
 
@@ -136,7 +124,7 @@ static void look_after_lingering(void)
 
 	list_for_each_safe(l, tmp, &conns) {
 		c = list_entry(l, struct conn, of_all);
-		if (c->lingers && is_gone(c))
+		if (c->lingers && gate_is_gone(c))
 			end_conn(c);
 	}
 }

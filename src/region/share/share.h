@@ -167,6 +167,8 @@ void gate_open_to(struct conn *c, struct slot *s);
 void gate_take(struct conn *c);
 /* With shares_lock. Its connection is over: true if it may be inside, and is waited for. */
 bool gate_lingers(struct conn *c);
+/* By the thread of serve.c: one that lingers is out of the gate, or has not its memory any more. */
+bool gate_is_gone(const struct conn *c);
 /* With shares_lock. Peers of the handle, or of all of a region's, are told that it is over. */
 void gates_end(struct slot *s, int why);
 /* With shares_lock. Peers of a handle that was revoked; each is the region's until it ends. */

@@ -11,7 +11,12 @@
 #include "../core.h"
 
 #define LEN	((size_t)256 << 10)
-#define SOON_MS 60000 /* what comes at all comes before */
+/* This ends a hang, and no test waits so long otherwise; adapters of an emulated machine are slow. */
+#if defined(BY_RDMA)
+#define SOON_MS 600000
+#else
+#define SOON_MS 60000
+#endif
 
 static struct kedge_region *region;
 static struct kedge_handle handle;
