@@ -67,6 +67,7 @@ struct region_counts {
  * @open_len:  bytes that peers may access
  * @node:      the NUMA node of its pages, if it is @on_node
  * @suspended: how often it was
+ * @unlent:    as long as it is not 0, no adapter of a peer's is lent its memory
  * @epoch:     how often it was moved
  * @id:        random, and the same wherever the region migrates to; 0: it has had no handle
  * @dirty:     bits of pages of the system's size that peers have stored into, or NULL
@@ -100,6 +101,7 @@ struct kedge_region {
 	struct list conns;
 	uint64_t open_len;
 	uint32_t suspended;
+	uint32_t unlent;
 	uint32_t epoch;
 	enum region_stage stage;
 	uint64_t id;

@@ -20,7 +20,7 @@ DEVICE = ('unit:device', 'unit:proc', 'unit:uring*', 'unit:verbs*')
 SEGMENT = ('unit:segment*', 'process:segment_limits', 'stress:stress_segment')
 PAGES = ('unit:share*', 'process:segment_limits')
 REGION = ('unit:region*', 'unit:fill', 'unit:remote*', 'unit:streams_hostile', 'unit:migrate*',
-          'process:region_limits', 'process:region_list*', 'process:remote*', 'process:migrate*',
+          'process:region_limits', 'process:lease', 'process:region_list*', 'process:remote*', 'process:migrate*',
           'process:submit*', 'unit:submit*')
 PRELOAD = ('preload:*',)
 PROCESS = ('process:*', 'churn:*')

@@ -220,15 +220,23 @@ int gates_wait(struct kedge_region *r, struct slot *s, int timeout_ms, pid_t *pi
 	return 0;
 }
 
-/* The thread of serve.c does it, which waits for no peer. */
+static void lend(struct kedge_region *r, bool again)
+{
+	sig_lock(&shares_lock);
+	r->unlent += again ? -1u : 1u;
+	sig_unlock(&shares_lock);
+}
+
+/* The thread of serve.c does it, which waits for no peer. Another lease is not given meanwhile. */
 void gates_cut(struct kedge_region *r, struct slot *s)
 {
 	const struct timespec nap = { 0, NAP_NS };
 
-	if (!recall(r, s, true) || !leases_nudge())
-		return;
-	while (recall(r, s, true))
-		nanosleep(&nap, NULL);
+	lend(r, false);
+	if (recall(r, s, true) && leases_nudge())
+		while (recall(r, s, true))
+			nanosleep(&nap, NULL);
+	lend(r, true);
 }
 
 bool gates_open(struct kedge_region *r)
@@ -286,6 +294,8 @@ void shares_close(struct kedge_region *r)
 	struct list *l, *tmp;
 	struct slot *s;
 
+	/* And never again. */
+	lend(r, false);
 	gates_cut(r, NULL);
 	sig_lock(&shares_lock);
 	list_for_each_safe(l, tmp, &r->slots) {

@@ -78,7 +78,7 @@ static int check(const struct conn *c, uint64_t len)
 	 * which is how it is known to be there. */
 	if (c->local || s->served || s->expires || (s->access & both) == KEDGE_HANDLE_WRITE)
 		return -EOPNOTSUPP;
-	if (s->region->suspended || s->region->stage != REGION_HERE)
+	if (s->region->suspended || s->region->unlent || s->region->stage != REGION_HERE)
 		return -EAGAIN;
 	return fabric() ? 0 : -EOPNOTSUPP;
 }

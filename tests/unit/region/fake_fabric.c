@@ -75,6 +75,7 @@ static int fake_lend(struct fabric_line *l, void *at, uint64_t len, bool writes,
 	atomic_store(&t->user, 0);
 	atomic_store(&t->pid, getpid());
 	atomic_fetch_add(&table->f.lent, 1);
+	atomic_fetch_add(&table->f.live, 1);
 	*key = l->key;
 	return 0;
 }
@@ -97,6 +98,7 @@ static void fake_close(struct fabric_line *l)
 		atomic_store(&t->pid, 0);
 		while ((pid = atomic_load(&t->user)) && lives(pid))
 			usleep(10);
+		atomic_fetch_sub(&table->f.live, 1);
 	}
 	free(l);
 }

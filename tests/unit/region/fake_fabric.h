@@ -8,12 +8,13 @@
  * What the fake has done, and is to do; of all processes of the test.
  * @refuses: there is no adapter
  * @fails:   accesses fail
- * @lent, @puts, @gets: how many
+ * @lent, @puts, @gets: how many; @live: that are lent now
  */
 struct fake_fabric {
 	_Atomic int refuses;
 	_Atomic int fails;
 	_Atomic unsigned int lent;
+	_Atomic unsigned int live;
 	_Atomic unsigned int puts;
 	_Atomic unsigned int gets;
 };

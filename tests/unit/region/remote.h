@@ -11,7 +11,7 @@
 #include "../core.h"
 
 #define LEN	((size_t)256 << 10)
-/* This ends a hang, and no test waits so long otherwise; adapters of an emulated machine are slow. */
+/* It ends a hang, and no test waits so long else; adapters of an emulated machine are slow. */
 #if defined(BY_RDMA)
 #define SOON_MS 600000
 #else

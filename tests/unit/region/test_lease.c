@@ -11,6 +11,7 @@
 
 #include "by_hand.h"
 #include "fake_fabric.h"
+#include "migrate.h"
 
 #define COPIES 512
 
@@ -210,7 +211,9 @@ static void one_that_is_stopped_loses_its_lease_to_a_trim(void **state)
 	assert_int_equal(kedge_region_create(LEN * 2, &o, &region), 0);
 	advertise(NULL);
 	pid = stopped_peer(1);
+	assert_int_equal(atomic_load(&fake_fabric()->live), 1);
 	assert_int_equal(kedge_region_trim(region, LEN), 0);
+	assert_int_equal(atomic_load(&fake_fabric()->live), 0);
 	assert_int_equal(kedge_region_grow(region, LEN * 2), 0);
 	assert_int_equal(region_at()[LEN], 0);
 	kill(pid, SIGCONT);
@@ -234,13 +237,52 @@ static void one_that_is_killed_is_in_nobodys_way(void **state)
 	kedge_region_close(region);
 }
 
+/* ---- a region that migrates ---- */
+
+static void is_copied(int rdma)
+{
+	struct kedge_migrate_info how = { .size = sizeof(how) };
+	struct target *target = target_new();
+	char *got = malloc(LEN), *put = malloc(LEN);
+
+	assert_true(got && put);
+	memset(put, 'p', LEN);
+	start_processes();
+	target->opts.node = "127.0.0.1";
+	target_start(target);
+	begin(NULL);
+	memcpy(region_at(), put, LEN);
+	migrate_to(target, NULL, &how);
+	assert_int_equal(how.rdma, rdma);
+	assert_int_equal(kedge_remote_get(remote, 0, got, LEN, SOON_MS), 0);
+	assert_memory_equal(got, put, LEN);
+	free(got);
+	free(put);
+	end();
+	target_end(target);
+}
+
+static void adapters_that_fail_leave_it_to_the_stream(void **state)
+{
+	need_threads_after_fork();
+	atomic_store(&fake_fabric()->fails, 1);
+	is_copied(0);
+	atomic_store(&fake_fabric()->fails, 0);
+	is_copied(1);
+	atomic_store(&fake_fabric()->refuses, 1);
+	is_copied(0);
+	atomic_store(&fake_fabric()->refuses, 0);
+}
+
 /* ---- where there is none ---- */
 
 static void an_adapter_that_fails_is_given_up(void **state)
 {
+	unsigned int threads;
 	int i;
 
 	begin_leased(NULL);
+	threads = threads_now();
 	atomic_store(&fake_fabric()->fails, 1);
 	for (i = 0; i < 3; i++) {
 		assert_int_equal(kedge_remote_put(remote, (uint64_t)i, "f", 1, SOON_MS), 0);
@@ -248,6 +290,7 @@ static void an_adapter_that_fails_is_given_up(void **state)
 		if (i < 2)
 			wait_for_lease(remote);
 	}
+	WAIT_FOR(threads_now() == threads - 1);
 	assert_int_equal(way(remote), KEDGE_REMOTE_SERVED);
 	atomic_store(&fake_fabric()->fails, 0);
 	assert_int_equal(kedge_remote_put(remote, 0, "g", 1, SOON_MS), 0);
@@ -437,6 +480,7 @@ static void no_put_is_torn_or_lost(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(adapters_that_fail_leave_it_to_the_stream),
 		cmocka_unit_test(one_that_is_stopped_fails_a_suspension),
 		cmocka_unit_test(one_that_is_stopped_loses_its_lease_to_a_trim),
 		cmocka_unit_test(one_that_is_killed_is_in_nobodys_way),
