@@ -152,7 +152,7 @@ KEDGE_API void kedge_remote_close(struct kedge_remote *remote);
  *                 whole or in part, or be done still if the owner is only stopped. No access by
  *                 @remote works any more: open the handle again. So it is over a connection
  *                 if @data is not all memory of this process, which is a signal where the
- *                 region is mapped
+ *                 region is mapped, or adapters put and get
  *   -EPROTO       the owner does not keep to the protocol; as -ECONNRESET
  *   -EMFILE, -ENFILE, -ENOMEM  the region was moved, and to map it anew a descriptor
  *                 is missing, here or in the owner, or memory: the next access tries again.

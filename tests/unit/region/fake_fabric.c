@@ -114,7 +114,8 @@ static int access_it(const struct fabric_range *r, uint64_t offset, char *data, 
 
 	atomic_store(&t->user, getpid());
 	/* It is stored last, so what is read behind it is its. */
-	if (!atomic_load(&t->pid) || offset > t->len || len > t->len - offset || (put && !t->writes))
+	if (!atomic_load(&t->pid) || offset > t->len || len > t->len - offset ||
+	    (put && !t->writes))
 		rc = -EIO;
 	while (!rc && done < len) {
 		pid = atomic_load(&t->pid);
