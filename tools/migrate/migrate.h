@@ -45,11 +45,16 @@ struct migrate_opts {
 
 /* An owner that was killed before it came is waited for as long, too. */
 #define MIGRATE_ACCEPT_MS      5000u
-#define MIGRATE_MIB_PER_SECOND 16u /* the slowest wire that is meant */
+/* The slowest wires that are meant; adapters that are software, in an emulated machine. */
+#define MIGRATE_MIB_PER_SECOND	    16u
+#define MIGRATE_RDMA_MIB_PER_SECOND 1u
 
 static inline int migrate_accept_ms(const struct migrate_opts *o)
 {
-	return (int)(MIGRATE_ACCEPT_MS + (o->len >> 20) * 1000u / MIGRATE_MIB_PER_SECOND);
+	const unsigned int rate = o->way == WAY_RDMA ? MIGRATE_RDMA_MIB_PER_SECOND
+						     : MIGRATE_MIB_PER_SECOND;
+
+	return (int)(MIGRATE_ACCEPT_MS + (o->len >> 20) * 1000u / rate);
 }
 
 static inline bool migrate_is_remote(const struct migrate_opts *o)
