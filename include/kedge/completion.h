@@ -46,7 +46,7 @@ struct kedge_queue_opts {
 	uint32_t depth;
 };
 
-/* What an operation does. */
+/* Kinds of operations. */
 #define KEDGE_REMOTE_PUT	  1u
 #define KEDGE_REMOTE_GET	  2u
 #define KEDGE_REMOTE_FETCH_ADD	  3u

@@ -43,7 +43,7 @@ struct listed {
 enum peer_way { PEER_MAPPED, PEER_LOCAL, PEER_TCP, PEER_WAYS };
 
 /*
- * What has become of a region in this process, for lists.
+ * Counts tell what has become of a region in this process, for lists.
  * @handles: there are; @revoked: there were, and were revoked
  * @peers:   that have shown one
  * @served:  accesses that were done here, of @served_bytes bytes

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What carries accesses of peers past the owner's processor: a table of functions, which a library
- * of an adapter's gives (region/verbs/). A line is an end of one connection of two adapters. An
+ * A table of functions carries accesses of peers past the owner's processor; the library of an
+ * adapter gives it (region/verbs/). A line is an end of one connection of two adapters. An
  * owner lends a range of its memory by a line; the other end puts and gets.
  */
 #ifndef REGION_FABRIC_H

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "base/process/cancel.h"
 #include "base/process/page.h"
 #include "region/peer/access.h"
 #include "region/peer/lease.h"
@@ -231,12 +232,18 @@ int access_begin(struct access *a, by_owner *fn, void *arg, bool *go)
 static int access_served(struct access *a, const struct stream_req *q, void *data)
 {
 	struct link *l = a->l;
-	bool done = false;
+	int done = 0;
 
+	NO_CANCEL();
 	if (l->lease && link_use(l)) {
-		done = !remote_ended(l) && lease_access(l->lease, q, data, stream_had(l));
+		done = remote_ended(l) ? 0 : lease_access(l->lease, q, data, stream_had(l));
+		if (done < 0)
+			atomic_store(&l->ended, ECONNRESET);
 		link_leave(l);
 	}
+	if (done < 0)
+		return kedge_reason(done, "the adapter has failed, and the owner does not answer: "
+				    "a put may be done still");
 	return done ? 0 : stream_access(l, q, data, NULL);
 }
 

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -27,11 +28,13 @@
 #define ACCESS_MS  1000 /* at the least: then the owner does it */
 #define AGAIN_MS   1	/* after which a refused one is asked for again, and then twice that */
 #define AGAIN_MOST 64
+#define NAP_NS	   50000
 #define FAILURES   3 /* in a row: the adapters do not reach each other */
 
 /*
  * @wake:   eventfd: @over, or @more is wanted
- * @over:   the thread is to end
+ * @over:   the thread is to end; @gone: it has
+ * @failed: an access has, and the owner has not said yet that its adapter takes no more of it
  * @lock:   guards what is below it
  */
 struct lease {
@@ -44,6 +47,8 @@ struct lease {
 	struct clofork wake;
 	_Atomic bool over;
 	_Atomic bool more;
+	_Atomic bool failed;
+	_Atomic bool gone;
 	uint64_t seq;
 	pthread_mutex_t lock;
 	_Atomic bool open; /* loaded without it, too */
@@ -204,7 +209,11 @@ static int give_back(struct lease *l)
 
 	end_line(l);
 	rc = say(l, STREAM_LEASE_OVER, NULL);
-	return rc ? rc : hear(l, NULL, 0);
+	if (!rc)
+		rc = hear(l, NULL, 0);
+	if (!rc)
+		atomic_store(&l->failed, false);
+	return rc;
 }
 
 /* False: it is over. */
@@ -251,6 +260,7 @@ static void *run(void *arg)
 			 clock_ns() + CONNECT_MS * UINT64_C(1000000)))
 		serve(l);
 	end_line(l);
+	atomic_store(&l->gone, true);
 	return NULL;
 }
 
@@ -366,12 +376,26 @@ static uint64_t until_of(const struct stream_req *q)
 		      : clock_ns() + (uint64_t)(ms < ACCESS_MS ? ACCESS_MS : ms) * 1000000u;
 }
 
-bool lease_access(struct lease *l, const struct stream_req *q, void *data, uint64_t has)
+/* A write that was given up could arrive behind what the owner does in its place: that begins once
+ * the owner's end of the line is no more. */
+static int wait_for_end(struct lease *l)
+{
+	const struct timespec nap = { 0, NAP_NS };
+
+	while (atomic_load(&l->failed)) {
+		if (atomic_load(&l->gone))
+			return atomic_load(&l->failed) ? -ECONNRESET : 0;
+		nanosleep(&nap, NULL);
+	}
+	return 0;
+}
+
+int lease_access(struct lease *l, const struct stream_req *q, void *data, uint64_t has)
 {
 	int rc = -EAGAIN;
 
 	if (!q->len || (q->op != STREAM_PUT && q->op != STREAM_GET))
-		return false;
+		return 0;
 	pthread_mutex_lock(&l->lock);
 	if (is_for(l, q, has))
 		rc = q->op == STREAM_PUT
@@ -384,10 +408,11 @@ bool lease_access(struct lease *l, const struct stream_req *q, void *data, uint6
 	/* The line carries no more: another takes its place. */
 	if (rc && rc != -EAGAIN) {
 		l->failures++;
+		atomic_store(&l->failed, true);
 		atomic_store(&l->open, false);
 		if (!atomic_exchange(&l->more, true))
 			wake(l);
 	}
 	pthread_mutex_unlock(&l->lock);
-	return !rc;
+	return rc ? wait_for_end(l) : 1;
 }

@@ -12,9 +12,12 @@ struct lease;
  * is stopped. NULL: there is no memory or thread for it, and accesses go by the stream. */
 struct lease *lease_start(struct link *ctl, const struct handle_words *w, const union place *at,
 			  socklen_t len);
-/* False: it is not for that access, or has failed in it: the owner is to do all of it. @has: what
- * the owner has said that there is. */
-bool lease_access(struct lease *l, const struct stream_req *q, void *data, uint64_t has);
+/*
+ * 1: the access is done. 0: it is not for that, or has failed in it, and the adapters carry nothing
+ * of it any more: the owner is to do all of it. -ECONNRESET: it has failed, and what the adapters
+ * carry still may arrive later. @has: what the owner has said that there is.
+ */
+int lease_access(struct lease *l, const struct stream_req *q, void *data, uint64_t has);
 /* True: accesses go by it now. */
 bool lease_is_open(struct lease *l);
 /* No access is under way. Or free it, in a child that has inherited it. Returns @ctl. */

@@ -74,8 +74,8 @@ static int check(const struct conn *c, uint64_t len)
 		return rc;
 	if (len != sizeof(struct fabric_end) || c->line)
 		return -EPROTO;
-	/* What ends by itself is not lent; and whoever may write alone could read what it has put,
-	 * which is how it is known to be there. */
+	/* A handle that ends by itself would have to be recalled at its time; and a peer that may
+	 * write alone could read what it has put, which is how it is known to be there. */
 	if (c->local || s->served || s->expires || (s->access & both) == KEDGE_HANDLE_WRITE)
 		return -EOPNOTSUPP;
 	if (s->region->suspended || s->region->unlent || s->region->stage != REGION_HERE)

@@ -40,6 +40,11 @@ struct fake_fabric *fake_fabric(void)
 	return &table->f;
 }
 
+bool fake_is_over(unsigned int loan)
+{
+	return !atomic_load(&table->lent[loan].pid);
+}
+
 static int fake_open(const unsigned char place[16], bool puts, struct fabric_line **out,
 		     struct fabric_end *end)
 {
@@ -140,8 +145,10 @@ static int fake_put(struct fabric_line *l, const struct fabric_range *to, uint64
 	(void)l;
 	(void)over;
 	(void)until;
-	if (atomic_load(&table->f.fails))
+	if (atomic_load(&table->f.fails)) {
+		atomic_store(&table->f.failed, to->key);
 		return -EIO;
+	}
 	return access_it(to, offset, (char *)(uintptr_t)data, len, true);
 }
 

@@ -287,6 +287,8 @@ static void an_adapter_that_fails_is_given_up(void **state)
 	for (i = 0; i < 3; i++) {
 		assert_int_equal(kedge_remote_put(remote, (uint64_t)i, "f", 1, SOON_MS), 0);
 		assert_int_equal(region_at()[i], 'f');
+		/* It cannot arrive once more, behind what comes next. */
+		assert_true(fake_is_over(atomic_load(&fake_fabric()->failed)));
 		if (i < 2)
 			wait_for_lease(remote);
 	}

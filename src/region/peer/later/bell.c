@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What wakes a thread that waits for a descriptor. */
+/* A bell wakes a thread that waits for a descriptor. */
 #include <sys/socket.h>
 #include <unistd.h>
 

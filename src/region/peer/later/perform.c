@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What a submitted operation does where the region is mapped, as the calls of access.c do. */
+/* A submitted operation is done where the region is mapped, as the calls of access.c do it. */
 #include <string.h>
 
 #include "base/base.h"
