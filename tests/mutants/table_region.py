@@ -194,7 +194,7 @@ MUTANTS = [
      'static int give_back(struct lease *l)\n{\n\tint rc;\n\n'),
     ('peer/lease.c', 'failed-is-done',
      'a put that the adapter has not done is told as done',
-     '\treturn !rc;\n}\n', '\treturn rc != -EAGAIN;\n}\n'),
+     '\treturn rc ? wait_for_end(l) : 1;\n', '\treturn rc != -EAGAIN;\n'),
     ('peer/lease.c', 'a-late-put-arrives',
      'a put that was given up arrives behind what was done in its place',
      '\treturn rc ? wait_for_end(l) : 1;\n', '\treturn !rc;\n'),
