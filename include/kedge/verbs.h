@@ -133,8 +133,9 @@ KEDGE_API int kedge_device_open_verbs(struct ibv_pd *pd,
  * Adapters neither know nor encrypt anything: a key of 32 bits and numbers of 24 keep others of the
  * network out. It is for networks whose hosts are trusted.
  *
- * Threads: any. It is for remotes that are opened, and peers that come, after it. Fork: a child
- * opens its own remotes and regions, which this holds for as well.
+ * Threads: any. It is for remotes that are opened, and peers that come, after it, and for adapters
+ * that there are now: where another one is added, call it again. Fork: a child opens its own
+ * remotes and regions, which this holds for as well.
  *
  * Return: 0, or a negative errno:
  *   -ENODEV  no RDMA device here, or its kernel modules are not loaded

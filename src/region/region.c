@@ -216,6 +216,8 @@ KEDGE_API void kedge_region_close(struct kedge_region *r)
 	/* A child has neither addresses nor descriptor, nor a share of the budget. */
 	if (r->pid == getpid()) {
 		shares_close(r);
+		if (r->from)
+			invite_drop(r->from);
 		regions_remove(r);
 		region_end(r);
 		budget_give(r->len);

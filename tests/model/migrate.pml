@@ -9,7 +9,8 @@
  *
  * S resumes after an ABORT, which it may say up to COMMIT. After COMMIT it is in DOUBT
  * until it hears DONE, and asks by other connections where the first is lost: a COMMIT
- * again, which T answers by DONE or NOCOPY.
+ * again, which T answers by DONE or NOCOPY. It says ASKS by the first one before that, or
+ * resets it: an end of it alone means that S has died.
  *
  * A copy is a version number, which each write of a peer makes one more. A step
  * that the other processes cannot come between is atomic here. A connection is two
@@ -56,6 +57,7 @@
 #define READY	9
 #define DONE	10
 #define NOCOPY	11
+#define ASKS	12 /* of S */
 
 /* States of S; peers are let in up to CLEARED. */
 #define OWNER	 0
@@ -138,6 +140,7 @@ typedef Target {
 	byte version;
 	byte attempt;
 	byte conn;    /* of the copy, or NONE if that was lost */
+	byte copy;    /* the same, in office by the COMMIT of that */
 	byte reply;   /* of the COMMIT */
 	/* ghosts */
 	bit office;   /* took it, ever */
@@ -259,6 +262,20 @@ inline s_leaves()
 	S.asked = 0
 }
 
+/* So does one that asks by another: T takes the end of this for the death of S. */
+inline s_lets_go(reset)
+{
+	if
+	:: S.asking || MUTANT == 29
+	:: else ->
+		if
+		:: !reset && has_room(S.conn) -> MARK(27) s_say(S.conn, ASKS, 0)
+		:: else -> end_t[S.conn] = LOST
+		fi
+	fi;
+	s_leaves()
+}
+
 /* S is the owner again. */
 inline s_resumes()
 {
@@ -341,7 +358,7 @@ inline s_loses(reset)
 	if
 	:: S.state < ABORTED -> s_aborts(1)
 	:: S.state == DOUBT ->
-		s_leaves();
+		s_lets_go(reset);
 		if
 		:: reset && MUTANT == 28 || !reset && MUTANT == 5 -> rule_r()
 		:: else
@@ -496,6 +513,7 @@ inline t_hears_commit(from)
 		:: from != T.conn -> MARK(14)
 		:: else
 		fi;
+		T.copy = (from == T.conn -> from : NONE);
 		T.reply = from;
 		T.state = TAKING
 	:: T.state >= OFFICE && is_of_copy && MUTANT != 11 &&
@@ -524,6 +542,9 @@ inline t_hears(by)
 	:: word == ABORT && by == T.conn -> MARK(17) T.conn = NONE; t_drops(); t_close(by)
 	:: word == COMMIT -> t_hears_commit(by)
 	:: word == HEARD -> T.heard = 1
+	:: word == ASKS ->
+		T.conn = (by == T.conn -> NONE : T.conn);
+		T.copy = (by == T.copy -> NONE : T.copy)
 	:: else -> assert(by != T.conn)
 	fi;
 	if
@@ -535,7 +556,8 @@ inline t_hears(by)
 }
 
 /* An EOF at T. By the connection of a whole copy it says that S has died, as ABORT or
- * COMMIT would come first. By another it says nothing of S. */
+ * COMMIT would come first; and in office, as HEARD or ASKS would. By another it says
+ * nothing of S. */
 inline t_eof(by)
 {
 	t_close(by);
@@ -543,7 +565,13 @@ inline t_eof(by)
 	:: (by == T.conn || MUTANT == 24 && T.conn == NONE) && T.state == WHOLE ->
 		MARK(18)
 		assert(S.dead);
-		t_takes_office()
+		t_takes_office();
+		T.heard = 1
+	:: by == T.copy ->
+		MARK(28)
+		assert(S.dead || S.state == MOVED);
+		T.copy = NONE;
+		T.heard = 1
 	:: by == T.conn && T.state == FILLING ->
 		T.conn = NONE;
 		if
@@ -562,6 +590,7 @@ inline t_loses(by, reset)
 		closes(end_s[by], to_t[by])
 	:: else -> t_close(by)
 	fi;
+	T.copy = (by == T.copy -> NONE : T.copy);
 	if
 	:: by == T.conn ->
 		T.conn = NONE;
@@ -611,16 +640,18 @@ end:	do
 		fi;
 		T.conn = NONE;
 		t_drops() }
-	/* The region is moved on once S is known to have heard DONE: it says so, or a
-	 * peer comes that it has sent. */
+	/* The region is moved on once S is known to have heard DONE, or to have died: it
+	 * says so, its connection ends without a word, or a peer comes that it has sent. */
 	:: atomic { t_can && ONWARD && T.state == OFFICE && (T.heard || MUTANT == 13) ->
 		MARK(21)
 		assert(!s_serves);
 		T.state = LETGO;
+		T.copy = NONE;
 		onward = 1 }
 	/* The region is closed by T's application: its writes end with it. */
 	:: atomic { t_can && ONWARD && T.state == OFFICE ->
 		T.state = LETGO;
+		T.copy = NONE;
 		acked = min(acked, T.took) }
 	od
 }
@@ -810,6 +841,7 @@ init {
 		S.gate = 1;
 		S.conn = NONE;
 		T.conn = NONE;
+		T.copy = NONE;
 		T.reply = NONE;
 		over[1] = !SECOND;
 		run Owner();

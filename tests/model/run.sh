@@ -178,7 +178,8 @@ holds "two attempts, a network that is cut" ATTEMPTS=2 CUTS=1 LIMITS=1 SECOND=0 
 holds "a handle that is given away late" SECOND=2 CUTS=1
 holds "a peer of T's own, both are killed" SECOND=3 KILL=3 CUTS=1
 holds "T lets go of the region again" ONWARD=1 CUTS=1
-holds "the same, a peer of T's own, and T is killed" \
+holds "the same, and S is killed" ONWARD=1 KILL=1 LIMITS=1
+holds "T lets go of it, a peer of T's own, and T is killed" \
 	ONWARD=1 KILL=2 CUTS=1 LIMITS=1 SECOND=3 WRITES=1
 reached "$src/migrate.pml"
 
@@ -211,6 +212,7 @@ mutant 25 "T closes one direction, and hears COMMIT by the other" LIMITS=1
 mutant 26 "S says no ABORT where it has given the connection up" LIMITS=1
 mutant 27 "T takes office at a time limit" LIMITS=1
 mutant 28 "S takes a reset after COMMIT for the end of T" CUTS=1
+mutant 29 "S asks by another connection, and says nothing by the first" ONWARD=1 LIMITS=1
 
 [ "$failed" = 0 ] && echo "the models hold"
 exit "$failed"

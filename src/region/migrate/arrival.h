@@ -38,7 +38,7 @@ void arrival_unlend(struct arrival *a);
 /* ---- target.c ---- */
 
 void arrival_run(struct arrival *a);
-/* Until @until: the former owner has said that it knows. */
+/* Until @until: the former owner has said that it knows, or has ended. */
 bool arrival_is_heard(struct invite *i, uint64_t until);
 
 #endif /* REGION_MIGRATE_ARRIVAL_H */

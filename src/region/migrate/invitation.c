@@ -132,13 +132,6 @@ KEDGE_API int kedge_invitation_accept(struct kedge_invitation *i, int timeout_ms
 	return accept_it(i, timeout_ms, out);
 }
 
-static int close_fd(void *arg)
-{
-	const int *fd = arg;
-
-	return close(*fd);
-}
-
 KEDGE_API void kedge_invitation_close(struct kedge_invitation *i)
 {
 	NO_CANCEL();
@@ -147,8 +140,7 @@ KEDGE_API void kedge_invitation_close(struct kedge_invitation *i)
 	if (i->pid == getpid()) {
 		if (i->invite->state != INVITE_OWNER) {
 			invite_remove(i->invite);
-			if (i->invite->fd >= 0)
-				keeper_call(close_fd, &i->invite->fd);
+			invite_drop(i->invite);
 			free(i->invite);
 		}
 		keeper_unuse();

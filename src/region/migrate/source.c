@@ -16,6 +16,7 @@
 
 #define ABORT_MS 1000
 #define TELL_MS	 1000
+#define HEARD_MS 1000
 #define NAP_NS	 20000000
 #define COMMIT_BYTES_MS 65536 /* pages that are had in a millisecond, at the least */
 
@@ -178,8 +179,9 @@ static int may_go_on(struct job *j)
 	if (!j->r->from)
 		return 0;
 	if (!arrival_is_heard(j->r->from, job_until(j)))
-		return kedge_reason(-ETIMEDOUT, "the process that the region came from does not "
-				    "say that it knows, and the region may not go on before that");
+		return kedge_reason(-ETIMEDOUT, "the process that the region came from has not "
+				    "said that it knows, nor ended, and the region may not go on "
+				    "before that: is it stopped, or its host gone?");
 	j->r->from = NULL;
 	return 0;
 }
@@ -218,6 +220,27 @@ static void stay(struct job *j, bool says)
 		depart_end(j->r);
 }
 
+/* The other process ends the connection when it has heard; a HEARD on its way is lost with one that
+ * is cut. */
+static void be_heard(struct job *j)
+{
+	const struct timespec nap = { 0, NAP_NS };
+	uint64_t until = clock_ns() + HEARD_MS * UINT64_C(1000000);
+	enum invite_state state;
+	struct msg m;
+	uint64_t id;
+
+	if (wire_hear(&j->wire, &m, until) == -EPIPE)
+		return;
+	until = clock_ns() + HEARD_MS * UINT64_C(1000000);
+	while (clock_ns() < until) {
+		wire_end(&j->wire);
+		if (!wire_dial(&j->wire, &j->to, until, &state, &id) && !say(j, MSG_HEARD))
+			return;
+		nanosleep(&nap, NULL);
+	}
+}
+
 static void leave(struct job *j, struct departure *d)
 {
 	struct owner_place to;
@@ -226,13 +249,14 @@ static void leave(struct job *j, struct departure *d)
 	depart_to(j->r, &to, d);
 	j->info.pause_ns = clock_ns() - j->paused;
 	say(j, MSG_HEARD);
-	wire_end(&j->wire);
 	/* To unmap takes time for each page: peers are not kept waiting for that. */
 	rounds_end(j);
 	sig_lock_blocked(&shares_lock);
 	served_end(j->r);
 	sig_unlock_blocked(&shares_lock);
 	region_leave(j->r);
+	be_heard(j);
+	wire_end(&j->wire);
 	telling_wait(TELL_MS);
 }
 
@@ -253,14 +277,22 @@ static enum outcome commit(struct job *j)
 	return rc == -EPIPE && !j->asked ? OURS : UNKNOWN;
 }
 
+/* The end alone of the copy's connection could be taken for that of this process. */
+static void let_go(struct job *j)
+{
+	if (!j->asked && j->wire.fd >= 0 && say(j, MSG_ASKS))
+		wire_break(&j->wire);
+	wire_end(&j->wire);
+	j->asked = true;
+}
+
 static enum outcome ask(struct job *j, uint64_t until)
 {
 	enum invite_state state;
 	uint64_t id;
 	int rc;
 
-	wire_end(&j->wire);
-	j->asked = true;
+	let_go(j);
 	rc = wire_dial(&j->wire, &j->to, until, &state, &id);
 	if (rc == -ECONNREFUSED || rc == -EKEYREJECTED)
 		return OURS;
@@ -302,7 +334,7 @@ static int settle(struct job *j, enum outcome is, struct departure *d)
 		break;
 	}
 	free(d);
-	wire_end(&j->wire);
+	let_go(j);
 	rounds_end(j);
 	return kedge_reason(-EINPROGRESS, "the process that the invitation is of does not say "
 			    "whether it owns the region: call kedge_region_migrate() again with "

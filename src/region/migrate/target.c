@@ -217,27 +217,36 @@ static bool own(struct arrival *a, bool says)
 	return owns;
 }
 
-/* The former owner knows: true. */
-static bool hear_heard(struct wire *w, uint64_t id, uint64_t until)
+/*
+ * The former owner knows, or has ended: true, and the connection is closed. A silent one is kept
+ * for later; also that of a process that shows the invitation, and is another: its end is no proof,
+ * as it is not @copy's.
+ */
+static bool hear_heard(struct wire *w, struct invite *i, bool copy, uint64_t until)
 {
 	struct msg m;
+	int rc = wire_hear(w, &m, until);
+	const bool heard = rc ? copy && rc == -EPIPE : m.op == MSG_HEARD && m.id == i->id;
+	struct invite_conn c = { .fd = w->fd, .tcp = w->tcp, .copy = copy };
 
-	return w->fd >= 0 && !wire_hear(w, &m, until) && m.op == MSG_HEARD && m.id == id;
+	memcpy(c.seal, w->seal, SEAL_LEN);
+	if (rc == -ETIMEDOUT && w->whole && invite_keep(i, &c))
+		w->fd = -1;
+	wire_end(w);
+	return heard;
 }
 
 bool arrival_is_heard(struct invite *i, uint64_t until)
 {
-	unsigned char seal[SEAL_LEN];
+	struct invite_conn c;
 	struct wire w;
-	bool heard = false, tcp;
-	int fd;
+	bool heard = false;
 
-	while (!heard && invite_wait(i, until)) {
-		if (!invite_take(i, &fd, &tcp, seal))
+	while (!heard && clock_ns() < until && invite_wait(i, until)) {
+		if (!invite_take(i, &c))
 			continue;
-		wire_begin(&w, fd, tcp, seal);
-		heard = hear_heard(&w, i->id, until);
-		wire_end(&w);
+		wire_begin(&w, c.fd, c.tcp, c.seal);
+		heard = hear_heard(&w, i, c.copy, until);
 	}
 	return heard;
 }
@@ -245,14 +254,12 @@ bool arrival_is_heard(struct invite *i, uint64_t until)
 /* Another connection: of the same owner, that asks. */
 static bool take_another(struct arrival *a)
 {
-	unsigned char seal[SEAL_LEN];
-	bool tcp;
-	int fd;
+	struct invite_conn c;
 
-	if (!invite_take(a->invite, &fd, &tcp, seal))
+	if (!invite_take(a->invite, &c))
 		return false;
 	wire_end(&a->wire);
-	wire_begin(&a->wire, fd, tcp, seal);
+	wire_begin(&a->wire, c.fd, c.tcp, c.seal);
 	return true;
 }
 
@@ -263,7 +270,7 @@ static int hear_verdict(struct arrival *a)
 	int rc = wire_hear(&a->wire, &m, a->until);
 
 	if (!rc && m.op == MSG_COMMIT && m.id == a->id && own(a, true)) {
-		if (!hear_heard(&a->wire, a->id, clock_ns() + HEARD_NS))
+		if (!hear_heard(&a->wire, a->invite, a->first, clock_ns() + HEARD_NS))
 			a->r->from = a->invite;
 		return 0;
 	}

@@ -16,7 +16,7 @@
  *	to	READY	the copy is whole, and may be thrown away still
  *	from	COMMIT	the region is the other's
  *	to	DONE	it is its owner; peers are sent there from now on
- *	from	HEARD	the other may give the region on
+ *	from	HEARD	the other may give the region on, and ends the connection
  *
  * UNLEND, which is answered by OK, ends what was lent; so does FINAL. Bytes that an adapter has put
  * are there before the next message is sent.
@@ -27,9 +27,11 @@
  * the second waits for another, and may give up. The first, once it has said COMMIT, does not go on
  * by itself: the end of this connection without DONE, a copy that is not there any more, or a
  * process that is not there, show that no peer was served there, and it is the owner again; in any
- * other case it asks by another connection; the end of that proves nothing. The second answers for
- * as long as its process lives, and does not give the region on before HEARD: else its process, or
- * its copy, could be gone while a third owner serves the region.
+ * other case it says ASKS, or resets this connection, and asks by another; the end of that proves
+ * nothing. The second answers for as long as its process lives, and does not give the region on
+ * before HEARD, or an end of this connection without HEARD and ASKS, which is the first owner's:
+ * else its process, or its copy, could be gone while a third owner serves the region. Where HEARD
+ * may be lost the first says it again by another connection.
  *
  * An error on a connection hides what came before it: where one was seen, an end is none. All
  * orders of that are in tests/model/migrate.pml.
@@ -61,6 +63,7 @@ enum msg_op {
 	MSG_BORROW,
 	MSG_LENT,
 	MSG_UNLEND,
+	MSG_ASKS,
 };
 
 /* Of one DATA: bytes of the region, in as many ranges. */

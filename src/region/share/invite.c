@@ -4,6 +4,7 @@
  * invitation, is told what became of the region that it brought, if it did, and its connection goes
  * to the thread that receives the region. That sleeps on @arrived.
  */
+#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include <sodium.h>
 
 #include "base/base.h"
+#include "region/keeper.h"
 #include "region/share/share.h"
 
 static struct list invites = { &invites, &invites }; /* guarded by shares_lock */
@@ -21,7 +23,7 @@ static uint32_t numbers;
 
 void invite_add(struct invite *i)
 {
-	i->fd = -1;
+	i->conn.fd = -1;
 	i->state = INVITE_OPEN;
 	randombytes_buf(i->key, sizeof(i->key));
 	sig_lock(&shares_lock);
@@ -58,27 +60,46 @@ struct invite *invite_find(uint32_t number)
 
 void invite_arrive(struct invite *i, int fd, bool tcp, const unsigned char seal[SEAL_LEN])
 {
-	if (i->fd >= 0)
-		syscall(SYS_close, i->fd);
-	i->fd = fd;
-	i->tcp = tcp;
-	memcpy(i->seal, seal, SEAL_LEN);
+	if (i->conn.fd >= 0)
+		syscall(SYS_close, i->conn.fd);
+	i->conn = (struct invite_conn){ .fd = fd, .tcp = tcp };
+	memcpy(i->conn.seal, seal, SEAL_LEN);
 	atomic_fetch_add(&i->arrived, 1);
 	syscall(SYS_futex, &i->arrived, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-bool invite_take(struct invite *i, int *fd, bool *tcp, unsigned char seal[SEAL_LEN])
+bool invite_take(struct invite *i, struct invite_conn *c)
 {
-	bool there;
+	sig_lock(&shares_lock);
+	*c = i->conn;
+	i->conn.fd = -1;
+	sig_unlock(&shares_lock);
+	return c->fd >= 0;
+}
+
+bool invite_keep(struct invite *i, const struct invite_conn *c)
+{
+	bool free;
 
 	sig_lock(&shares_lock);
-	there = i->fd >= 0;
-	*fd = i->fd;
-	*tcp = i->tcp;
-	memcpy(seal, i->seal, SEAL_LEN);
-	i->fd = -1;
+	free = i->conn.fd < 0;
+	if (free)
+		i->conn = *c;
 	sig_unlock(&shares_lock);
-	return there;
+	return free;
+}
+
+static int close_fd(void *fd)
+{
+	return close(*(int *)fd) ? -errno : 0;
+}
+
+void invite_drop(struct invite *i)
+{
+	struct invite_conn c;
+
+	if (invite_take(i, &c))
+		keeper_call(close_fd, &c.fd);
 }
 
 bool invite_wait(struct invite *i, uint64_t until)
@@ -91,7 +112,7 @@ bool invite_wait(struct invite *i, uint64_t until)
 	for (;;) {
 		seen = atomic_load(&i->arrived);
 		sig_lock(&shares_lock);
-		there = i->fd >= 0;
+		there = i->conn.fd >= 0;
 		sig_unlock(&shares_lock);
 		if (there || now >= until)
 			return there;

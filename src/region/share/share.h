@@ -201,9 +201,23 @@ void gates_forget(void);
 enum invite_state { INVITE_OPEN, INVITE_WHOLE, INVITE_OWNER };
 
 /*
+ * Of an owner that has come.
+ *
+ * @fd:   in the keeper's table; or -1
+ * @copy: by it the region came that this process owns now
+ * @seal: its key
+ */
+struct invite_conn {
+	int fd;
+	bool tcp;
+	bool copy;
+	unsigned char seal[SEAL_LEN];
+};
+
+/*
  * @number:  of the process's
  * @state:   whether a copy is whole here, or this process its region's owner; of migration @id
- * @fd:      of an owner that has come, or -1; in the keeper's table; @seal is the connection's key
+ * @conn:    the last one that has come, and was not taken
  * @arrived: how many have
  */
 struct invite {
@@ -212,9 +226,7 @@ struct invite {
 	unsigned char key[KEY_LEN];
 	enum invite_state state;
 	uint64_t id;
-	int fd;
-	bool tcp;
-	unsigned char seal[SEAL_LEN];
+	struct invite_conn conn;
 	_Atomic uint32_t arrived; /* to wait for one is to sleep on it, by futex */
 };
 
@@ -226,7 +238,11 @@ struct invite *invite_find(uint32_t number);
 /* With shares_lock. One has come; what came before it and was not taken is closed. */
 void invite_arrive(struct invite *i, int fd, bool tcp, const unsigned char seal[SEAL_LEN]);
 /* True: its descriptor is the caller's. */
-bool invite_take(struct invite *i, int *fd, bool *tcp, unsigned char seal[SEAL_LEN]);
+bool invite_take(struct invite *i, struct invite_conn *c);
+/* One that was taken is there again: false where another has come since. */
+bool invite_keep(struct invite *i, const struct invite_conn *c);
+/* The one that is there is closed. By any thread. */
+void invite_drop(struct invite *i);
 /* Until one has come, or @until: false. */
 bool invite_wait(struct invite *i, uint64_t until);
 void invite_is(struct invite *i, enum invite_state state, uint64_t id);

@@ -1,10 +1,37 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The adapter that has an address. RoCE's identifiers are the addresses of its interface. */
+#include <stdatomic.h>
 #include <string.h>
 
 #include "region/verbs/internal.h"
 
 #define GIDS 256
+
+/* Those that there were when the program asked; never freed, as a thread may be at it. */
+static struct ibv_device **_Atomic devices;
+
+/* The list is asked for in calls of the program alone: libibverbs has a lock for it, and a child of
+ * a program that forks while a thread of this library has that would wait for ever. */
+int lines_look(void)
+{
+	struct ibv_device **had = atomic_load(&devices), **now;
+	int cnt = 0, i = 0;
+
+	now = ibv_get_device_list(&cnt);
+	if (!now || !cnt)
+		goto free;
+	while (had && had[i] && had[i] == now[i])
+		i++;
+	if (had && !had[i] && !now[i])
+		goto free;
+	atomic_store(&devices, now);
+	return cnt;
+
+free:
+	if (now)
+		ibv_free_device_list(now);
+	return cnt;
+}
 
 static bool takes(struct ibv_context *dev, const struct ibv_gid_entry *g, struct fabric_line *l)
 {
@@ -32,7 +59,7 @@ static bool has(struct ibv_context *dev, const unsigned char place[16], struct f
 
 int line_find(struct fabric_line *l, const unsigned char place[16], struct fabric_end *end)
 {
-	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct ibv_device **list = atomic_load(&devices);
 	struct ibv_context *dev;
 	int i;
 
@@ -43,8 +70,6 @@ int line_find(struct fabric_line *l, const unsigned char place[16], struct fabri
 		else if (dev)
 			ibv_close_device(dev);
 	}
-	if (list)
-		ibv_free_device_list(list);
 	if (!l->dev)
 		return kedge_reason(-ENODEV, "no RDMA adapter here has the address by which the "
 				    "region is reached, by RoCE v2: \"rdma link\" lists them, and "

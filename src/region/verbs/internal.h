@@ -42,6 +42,8 @@ struct fabric_line {
 
 /* ---- find.c ---- */
 
+/* How many adapters there are now. */
+int lines_look(void);
 /* Open the device that has the address as one of RoCE v2: 0 or a negative errno with its reason. */
 int line_find(struct fabric_line *l, const unsigned char place[16], struct fabric_end *end);
 /* False: the device's descriptor is not ours any more. */

@@ -259,6 +259,20 @@ static void begin_cut(int accept_ms)
 	region_at()[LEN - 1] = 'z';
 }
 
+/* The other process may give the region on, as it knows that this one knows. */
+static void go_on(void)
+{
+	struct kedge_invitation *back;
+	struct kedge_region *r;
+
+	assert_int_equal(kedge_invitation_open(NULL, &back, &target->next), 0);
+	atomic_store(&target->said, 0);
+	atomic_store(&target->say, 3);
+	assert_int_equal(kedge_invitation_accept(back, SOON_MS, &r), 0);
+	kedge_invitation_close(back);
+	kedge_region_close(r);
+}
+
 /* The target gives up where that is tested: else it waits, also where a machine stands still. */
 static int cut_once(uint32_t op, enum how how, bool holds)
 {
@@ -269,6 +283,8 @@ static int cut_once(uint32_t op, enum how how, bool holds)
 	rc = settle(migrate());
 	kedge_remote_close(remote);
 	kedge_region_close(region);
+	if (!rc)
+		go_on();
 	proxy_end();
 	target_end(target);
 	return rc;

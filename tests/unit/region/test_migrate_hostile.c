@@ -270,14 +270,14 @@ static void *receives(void *arg)
 	static char waste[MSG_DATA_MAX];
 	struct answering *a = arg;
 	struct wire w = { .fd = -1 };
-	unsigned char seal[SEAL_LEN];
+	struct invite_conn c;
 	struct msg m;
-	bool tcp = false, go = true;
-	int fd = -1;
+	bool go = true;
 
-	assert_true(invite_wait(&a->invite, until()) && invite_take(&a->invite, &fd, &tcp, seal));
+	if (!invite_wait(&a->invite, until()) || !invite_take(&a->invite, &c))
+		abort();
 	/* Of the keeper's table: this thread has it, as keeper_call() started it. */
-	wire_begin(&w, fd, tcp, seal);
+	wire_begin(&w, c.fd, c.tcp, c.seal);
 	while (go && !wire_hear(&w, &m, until())) {
 		if (m.len && wire_read(&w, waste, m.len, until()))
 			break;
@@ -371,6 +371,142 @@ static void an_owner_that_ends_leaves_it(void **state)
 	assert_int_equal(kedge_invitation_accept(invitation, 0, &region), -EALREADY);
 }
 
+/* ---- a former owner that does not say that it knows ---- */
+
+static void dial_again(const struct kedge_handle *by, struct wire *w)
+{
+	enum invite_state state;
+	struct handle_words to;
+	uint64_t id;
+
+	assert_true(handle_read(by, &to));
+	assert_int_equal(wire_dial(w, &to, until(), &state, &id), 0);
+	assert_int_equal(state, INVITE_OWNER);
+	assert_int_equal(id, ID);
+}
+
+static void dial_and_leave(void)
+{
+	struct wire w;
+
+	dial(&w);
+	wire_end(&w);
+}
+
+static void take_office(struct wire *w, struct accepting *a)
+{
+	assert_int_equal(kedge_invitation_open(NULL, &invitation, &ticket), 0);
+	begin_owner(w, a);
+	offer(w, LEN, LEN, page());
+	expect(w, MSG_OK);
+	say(w, MSG_FINAL, 0, NULL, 0);
+	expect(w, MSG_READY);
+	say(w, MSG_COMMIT, 0, NULL, 0);
+	expect(w, MSG_DONE);
+}
+
+static int go_on(struct kedge_region *r, unsigned int ms)
+{
+	const struct kedge_migrate_opts o = { .size = sizeof(o), .timeout_ms = ms };
+	struct accepting a = { .r = NULL };
+	int rc;
+
+	kedge_invitation_close(invitation);
+	assert_int_equal(kedge_invitation_open(NULL, &invitation, &ticket), 0);
+	assert_int_equal(pthread_create(&a.thread, NULL, accepts, &a), 0);
+	rc = kedge_region_migrate(r, &ticket, &o, NULL);
+	/* One that was not used is waited with no longer. */
+	if (rc)
+		dial_and_leave();
+	pthread_join(a.thread, NULL);
+	assert_int_equal(a.rc, rc ? -ECONNRESET : 0);
+	kedge_region_close(a.r);
+	return rc;
+}
+
+static void leave_office(struct accepting *a)
+{
+	kedge_region_close(a->r);
+	kedge_invitation_close(invitation);
+}
+
+/* It cannot take the region for its own any more. */
+static void one_that_has_ended_keeps_nothing(void **state)
+{
+	struct accepting a;
+	struct wire w;
+
+	take_office(&w, &a);
+	wire_end(&w);
+	pthread_join(a.thread, NULL);
+	assert_int_equal(go_on(a.r, SOON_MS), 0);
+	leave_office(&a);
+}
+
+static void one_that_is_late_is_heard(void **state)
+{
+	struct accepting a;
+	struct wire w;
+
+	take_office(&w, &a);
+	/* It comes without that. */
+	pthread_join(a.thread, NULL);
+	assert_int_equal(a.rc, 0);
+	assert_int_equal(go_on(a.r, 1), -ETIMEDOUT);
+	say(&w, MSG_HEARD, 0, NULL, 0);
+	assert_int_equal(go_on(a.r, SOON_MS), 0);
+	wire_end(&w);
+	leave_office(&a);
+}
+
+static void one_that_ends_late_keeps_nothing(void **state)
+{
+	struct accepting a;
+	struct wire w;
+
+	take_office(&w, &a);
+	pthread_join(a.thread, NULL);
+	wire_end(&w);
+	assert_int_equal(go_on(a.r, SOON_MS), 0);
+	leave_office(&a);
+}
+
+/* The end of what it asked by, and of one that brings another region, prove nothing. */
+static void one_that_asks_is_waited_for(void **state)
+{
+	struct kedge_handle first;
+	struct accepting a;
+	struct wire w;
+
+	take_office(&w, &a);
+	first = ticket;
+	say(&w, MSG_ASKS, 0, NULL, 0);
+	wire_end(&w);
+	pthread_join(a.thread, NULL);
+	dial_again(&first, &w);
+	wire_end(&w);
+	assert_int_equal(go_on(a.r, 50), -ETIMEDOUT);
+	dial_again(&first, &w);
+	say(&w, MSG_HEARD, 0, NULL, 0);
+	assert_int_equal(go_on(a.r, SOON_MS), 0);
+	wire_end(&w);
+	leave_office(&a);
+}
+
+/* What was kept of the connection goes with the region. */
+static void one_that_is_silent_is_let_go(void **state)
+{
+	struct accepting a;
+	struct wire w;
+	struct msg m;
+
+	take_office(&w, &a);
+	pthread_join(a.thread, NULL);
+	leave_office(&a);
+	assert_int_equal(wire_hear(&w, &m, until()), -EPIPE);
+	wire_end(&w);
+}
+
 static int open_invitation(void **state)
 {
 	assert_int_equal(kedge_invitation_open(NULL, &invitation, &ticket), 0);
@@ -394,6 +530,14 @@ int main(void)
 		cmocka_unit_test(answers_that_are_none),
 		cmocka_unit_test(an_owner_that_ends_leaves_it),
 	};
+	const struct CMUnitTest later[] = {
+		cmocka_unit_test(one_that_has_ended_keeps_nothing),
+		cmocka_unit_test(one_that_is_late_is_heard),
+		cmocka_unit_test(one_that_ends_late_keeps_nothing),
+		cmocka_unit_test(one_that_asks_is_waited_for),
+		cmocka_unit_test(one_that_is_silent_is_let_go),
+	};
 
-	return cmocka_run_group_tests(tests, open_invitation, close_invitation);
+	return cmocka_run_group_tests(tests, open_invitation, close_invitation) +
+	       cmocka_run_group_tests(later, NULL, NULL);
 }
