@@ -44,9 +44,10 @@ struct gate {
 	_Atomic uint32_t state; /* peers wait for it, by futex */
 	_Atomic uint32_t why;	/* a positive errno, stored before GATE_ENDED */
 	_Atomic uint64_t len;	/* bytes from the handle's first one on that may be accessed */
-	_Atomic uint64_t expires; /* CLOCK_MONOTONIC, ns; 0: never */
+	_Atomic uint64_t expires; /* CLOCK_MONOTONIC, ns, as @opened; 0: never */
+	_Atomic uint64_t opened;  /* when the gate was: the owner's clock may be another's */
 	_Atomic uint32_t epoch; /* which pages: it changes while the gate is closed */
-	char pad[36];
+	char pad[28];
 	_Atomic uint32_t inside;
 	char pad_inside[60];
 	/* With @why EREMCHG: where the region is now; stored before @why. */

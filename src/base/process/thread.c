@@ -15,6 +15,8 @@
 
 #define STACK_LEN ((size_t)64 << 10) /* beside those */
 
+static size_t tls_len;
+
 static int add_tls(struct dl_phdr_info *i, size_t size, void *sum)
 {
 	size_t n;
@@ -27,14 +29,23 @@ static int add_tls(struct dl_phdr_info *i, size_t size, void *sum)
 	return 0;
 }
 
+/* Once, as the lock of this is one that a child would wait for if another thread of its parent had
+ * it. What is loaded later has its TLS elsewhere, or in what the C library keeps in reserve. */
+static void __attribute__((constructor)) look_at_tls(void)
+{
+	size_t len = 0;
+
+	dl_iterate_phdr(add_tls, &len);
+	tls_len = len;
+}
+
 int thread_start(pthread_t *thread, void *(*run)(void *), void *arg)
 {
 	long least = sysconf(_SC_THREAD_STACK_MIN);
-	size_t len = STACK_LEN + (least > 0 ? (size_t)least : 0);
+	size_t len = STACK_LEN + tls_len + (least > 0 ? (size_t)least : 0);
 	pthread_attr_t attr;
 	int rc;
 
-	dl_iterate_phdr(add_tls, &len);
 	if (pthread_attr_init(&attr))
 		return -ENOMEM;
 	rc = pthread_attr_setstacksize(&attr,

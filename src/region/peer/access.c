@@ -61,7 +61,7 @@ static int check_owner(struct link *l)
 	if (now == atomic_load_explicit(&l->looked, memory_order_relaxed))
 		return remote_ended(l);
 	atomic_store_explicit(&l->looked, now, memory_order_relaxed);
-	if (expires && now >= expires)
+	if (expires && now + l->ahead >= expires)
 		return remote_over(l, EKEYEXPIRED);
 	return look_at_owner(l);
 }

@@ -225,9 +225,19 @@ uint64_t remote_size(const struct link *l)
 	return (uint64_t)st.st_size - l->file_off;
 }
 
+/* The owner's time was between the question and the answer; or it is of another time namespace, and
+ * is taken for that of the question: the handle's time is over too soon then rather than late. */
+static void look_at_clock(struct link *l, uint64_t asked)
+{
+	const uint64_t opened = atomic_load(&l->gate->opened);
+
+	l->ahead = opened < asked || opened > clock_ns() ? opened - asked : 0;
+}
+
 static int take(struct link *l)
 {
 	struct reply reply = { .fd = { -1, -1 } };
+	const uint64_t asked = clock_ns();
 	int rc = ask(l, &reply);
 
 	if (!rc && (reply.fd[0] < 0 || reply.fd[1] < 0))
@@ -240,6 +250,8 @@ static int take(struct link *l)
 	}
 	if (!rc)
 		rc = map_gate(l, reply.fd[0]);
+	if (!rc)
+		look_at_clock(l, asked);
 	if (!rc)
 		rc = remote_map(l, &reply.a);
 	if (!rc)
@@ -361,6 +373,6 @@ void link_free(struct link *l, bool child)
 		if (l->gate)
 			own_unmap(l->gate, kedge__page_size());
 	}
-	stream_close(l);
+	stream_close(l, child);
 	free(l);
 }

@@ -37,6 +37,23 @@ static int left_ms(uint64_t until)
 	return until > now ? (int)((until - now) / 1000000u % 1000u) + 1 : 0;
 }
 
+/* An owner that has revoked the handle, or whose region has left, has said so at the gate before it
+ * refuses, or ends the connection. */
+static int refused(const struct link *l, int rc)
+{
+	if (atomic_load(&l->gate->state) & GATE_ENDED)
+		return remote_over(l, (int)atomic_load(&l->gate->why));
+	return remote_refused(rc);
+}
+
+static int ended(const struct link *l)
+{
+	if (atomic_load(&l->gate->state) & GATE_ENDED)
+		return remote_over(l, (int)atomic_load(&l->gate->why));
+	return kedge_reason(-ECONNRESET, "the region's owner, process %d, has ended",
+			    (int)l->owner);
+}
+
 /* The answer to the last question. */
 static int hear(struct link *l, uint64_t until, struct reply *reply)
 {
@@ -54,8 +71,7 @@ static int hear(struct link *l, uint64_t until, struct reply *reply)
 			return 0;
 		remote_close_fds(reply);
 		if (rc == -ECONNREFUSED)
-			return kedge_reason(-ECONNRESET, "the region's owner, process %d, has "
-					    "ended", (int)l->owner);
+			return ended(l);
 		if (rc)
 			return rc;
 	}
@@ -101,7 +117,7 @@ static int renew(struct link *l, uint64_t until)
 		rc = hear(l, until, &reply);
 	l->asked &= rc == -ETIMEDOUT;
 	if (!rc)
-		rc = reply.a.rc ? remote_refused(reply.a.rc) : replace(l, &reply);
+		rc = reply.a.rc ? refused(l, reply.a.rc) : replace(l, &reply);
 	remote_close_fds(&reply);
 	return rc;
 }

@@ -26,6 +26,7 @@ struct stream_req;
  * @handle:   the remote's
  * @sock:     its end is the owner's
  * @file:     the region's memfd, to see how large that is
+ * @ahead:    how far the clock that the gate has times of is ahead of this process's
  * @stream:   the owner does accesses (stream.c): there is no gate and no mapping
  * @lease:    accesses go past the owner's processor where they can; or NULL
  * @base:     the mapping; @at: the handle's first byte in it
@@ -49,6 +50,7 @@ struct link {
 	struct clofork sock;
 	struct clofork file;
 	struct gate *gate;
+	uint64_t ahead;
 	struct remote_stream *stream;
 	struct lease *lease;
 	char *base;
@@ -163,7 +165,8 @@ int remote_beyond(uint64_t offset, uint64_t len, uint64_t has);
 /* 0 or a negative errno with its reason, and it has no stream then; REGION_MOVED as above. */
 int stream_open(struct link *l, const struct handle_words *w, const struct sockaddr *a,
 		socklen_t len, uint64_t until);
-void stream_close(struct link *l);
+/* In a @child its memory alone. */
+void stream_close(struct link *l, bool child);
 /* Bytes that may be accessed: the owner is asked, a second at most. 0, or REGION_MOVED. */
 int stream_has(struct link *l, uint64_t *has);
 /* Of @q the operation, range, time and numbers are set; @end: where the last of several ends, or 0.

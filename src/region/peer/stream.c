@@ -273,14 +273,15 @@ int stream_open(struct link *l, const struct handle_words *w, const struct socka
 	rc = connect_and_greet(l, w, a, len, until);
 	if (rc) {
 		clofork_close(&l->sock);
-		stream_close(l);
+		stream_close(l, false);
 	}
 	return rc;
 }
 
-void stream_close(struct link *l)
+void stream_close(struct link *l, bool child)
 {
-	if (l->stream)
+	/* Threads of the parent's that waited for their turn would be waited for in a child. */
+	if (l->stream && !child)
 		turn_fini(l->stream);
 	free(l->stream);
 	l->stream = NULL;

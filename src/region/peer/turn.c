@@ -120,7 +120,9 @@ int stream_said(const struct link *l, const struct stream_req *q, int said)
 	case 0:
 		return 0;
 	case -EFAULT:
-		return remote_beyond(q->offset, q->len, stream_had(l));
+		/* Of several pieces, or parts, it is one of them. */
+		return remote_beyond(q->offset, q->end > q->offset + q->len ? q->end - q->offset
+									  : q->len, stream_had(l));
 	case -ETIMEDOUT:
 		return kedge_reason(said, "the owner has suspended the region for that time");
 	case -EACCES:

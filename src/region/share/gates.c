@@ -46,6 +46,7 @@ void gate_open_to(struct conn *c, struct slot *s)
 	conn_join(c, s);
 	atomic_store(&c->gate->len, part_of(s, s->region->open_len));
 	atomic_store(&c->gate->expires, s->expires);
+	atomic_store(&c->gate->opened, clock_ns());
 	atomic_store(&c->gate->epoch, s->region->epoch);
 	atomic_store(&c->gate->state, s->region->suspended ? GATE_CLOSED : 0);
 }

@@ -8,6 +8,7 @@
  * No number that it sends is believed: lengths are checked, and there is memory for data only once
  * it has shown that it has a handle.
  */
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -310,6 +311,16 @@ int stream_begin(struct conn *c)
 	return rc == -EAGAIN ? 0 : rc;
 }
 
+/* What has waited here is not done for a process that has ended meanwhile: others may have heard of
+ * that, and put since. */
+static bool is_over(const struct conn *c)
+{
+	struct pollfd p = { c->fd, POLLRDHUP, 0 };
+	const struct timespec now = { 0, 0 };
+
+	return syscall(SYS_ppoll, &p, 1, &now, NULL, 0) > 0;
+}
+
 int stream_go_on(struct conn *c)
 {
 	struct stream *s = c->stream;
@@ -325,6 +336,8 @@ int stream_go_on(struct conn *c)
 		/* The next request has its own event; pieces of one access have not. */
 		if (!rc && !more)
 			return 0;
+		if (!rc && s->parked && is_over(c))
+			return -ECONNRESET;
 		if (!rc && s->parked && !try(c))
 			return 0;
 		if (!rc && s->out == s->out_len) {

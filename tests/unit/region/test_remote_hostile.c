@@ -4,10 +4,13 @@
  * and one that has a handle and its region go on.
  */
 #include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 
 #include "base/base.h"
 #include "region/share/share.h"
@@ -212,6 +215,84 @@ static void an_owner_that_lies_ends_no_peer(void **state)
 	end();
 }
 
+/* In a child whose clock goes differently by @s; false: it cannot be had here. */
+static bool with_clock(long s, bool (*look)(void))
+{
+	int status, fd;
+	pid_t pid = fork(), inner;
+
+	assert_true(pid >= 0);
+	if (!pid) {
+		if (unshare(CLONE_NEWTIME))
+			_exit(2);
+		fd = open("/proc/self/timens_offsets", O_WRONLY | O_CLOEXEC);
+		if (fd < 0 || dprintf(fd, "monotonic %ld 0\n", s) < 0)
+			_exit(2);
+		inner = fork();
+		if (!inner)
+			_exit(look() ? 0 : 1);
+		waitpid(inner, &status, 0);
+		_exit(status ? 1 : 0);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	if (WEXITSTATUS(status) != 2)
+		assert_int_equal(status, 0);
+	return WEXITSTATUS(status) != 2;
+}
+
+static bool is_there(void)
+{
+	struct kedge_remote *r;
+	char x;
+
+	return !kedge_remote_open(&handle, SOON_MS, &r) &&
+	       !kedge_remote_get(r, 0, &x, 1, SOON_MS);
+}
+
+/* It was there, or is over already; in the end it is. */
+static bool is_over_soon(void)
+{
+	struct kedge_remote *r;
+	int rc = kedge_remote_open(&handle, SOON_MS, &r);
+	char x;
+
+	if (rc)
+		return rc == -EKEYEXPIRED;
+	WAIT_FOR(kedge_remote_get(r, 0, &x, 1, SOON_MS) == -EKEYEXPIRED);
+	return true;
+}
+
+static void a_handle_ends_by_the_owners_clock(void **state)
+{
+	struct kedge_handle_opts o = { .size = sizeof(o), .expires_ms = 3600000 };
+
+	need_threads_after_fork();
+	make_region(LEN, &o);
+	if (!with_clock(100000, is_there)) {
+		kedge_region_close(region);
+		skip();
+	}
+	o.expires_ms = 1000;
+	advertise(&o);
+	with_clock(-(long)(clock_ns() / 2000000000u), is_over_soon);
+	kedge_region_close(region);
+}
+
+/* What it has said at the gate is why it refuses, or ends the connection. */
+static void a_handle_that_was_revoked_behind_a_move_is_revoked(void **state)
+{
+	char x;
+
+	begin(NULL);
+	assert_int_equal(kedge_region_move(region, NULL, SOON_MS, NULL), 0);
+	/* The question is asked, and the answer is not read. */
+	assert_int_equal(kedge_remote_get(remote, 0, &x, 1, 0) | -ETIMEDOUT, -ETIMEDOUT);
+	assert_int_equal(kedge_region_move(region, NULL, SOON_MS, NULL), 0);
+	assert_int_equal(kedge_region_revoke(region, &handle), 0);
+	assert_int_equal(kedge_remote_get(remote, 0, &x, 1, SOON_MS), -EKEYREVOKED);
+	end();
+}
+
 static void another_users_question_is_refused(void **state)
 {
 	struct region_ask q;
@@ -324,6 +405,8 @@ int main(void)
 		cmocka_unit_test(a_handle_to_read_gives_a_file_to_read),
 		cmocka_unit_test(what_is_stored_behind_the_end_is_gone),
 		cmocka_unit_test(an_owner_that_lies_ends_no_peer),
+		cmocka_unit_test(a_handle_ends_by_the_owners_clock),
+		cmocka_unit_test(a_handle_that_was_revoked_behind_a_move_is_revoked),
 		cmocka_unit_test(another_users_question_is_refused),
 		cmocka_unit_test(the_silent_make_room),
 		cmocka_unit_test(one_that_never_reads_is_cut_off),
