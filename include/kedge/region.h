@@ -25,8 +25,10 @@ struct kedge_directory;
  * @size:      sizeof(struct kedge_region_opts)
  * @flags:     0, or KEDGE_REGION_NODE
  * @max_len:   bytes of addresses that the region keeps for itself, so that it can
- *             grow to as much in its place; they cost nothing. 0: 64 GiB, or less
- *             where the process has not as many, never less than its length
+ *             grow to as much in its place; they cost no memory, but count for
+ *             RLIMIT_AS (ulimit -v), here and in each peer that maps it: name the
+ *             length there. 0: 64 GiB, or less where the process has not as many,
+ *             never less than its length
  * @page_size: 0: pages of the system's size; otherwise bytes of huge TLB pages,
  *             which the administrator has set aside (vm.nr_hugepages)
  * @node:      with KEDGE_REGION_NODE: the number of the node, for what the region grows by

@@ -201,7 +201,9 @@ struct kedge_remote_part {
  * @timeout_ms: milliseconds to wait while the region is suspended, for all of them; -1: no limit
  *
  * All ranges are there, or none is stored. Where the region is mapped they are one access: all
- * of them before a suspension or after it. Over a connection each is an access of its own.
+ * of them before a suspension or after it. Over a connection each is an access of its own, and
+ * where the owner trims the region between two of them, those before that are stored; so are pieces
+ * of one range of more than 256 KiB.
  *
  * Threads: as kedge_remote_put().
  *

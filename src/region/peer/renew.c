@@ -37,7 +37,7 @@ static int left_ms(uint64_t until)
 	return until > now ? (int)((until - now) / 1000000u % 1000u) + 1 : 0;
 }
 
-/* An owner that has revoked the handle, or whose region has left, has said so at the gate before it
+/* An owner says at the gate that it has revoked the handle, or that the region has left, before it
  * refuses, or ends the connection. */
 static int refused(const struct link *l, int rc)
 {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Handles and what peers do by them, as a program uses them. */
 #include <ctype.h>
-#include <pthread.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
 
@@ -466,73 +464,6 @@ static void a_child_has_none_of_it(void **state)
 	end();
 }
 
-static void *puts_at_once(void *unused)
-{
-	char c = 1;
-
-	(void)unused;
-	kedge_remote_put(remote, 0, &c, 1, SOON_MS);
-	return NULL;
-}
-
-/* Threads of the parent's that wait for the region, or for each other, are not there in a child. */
-static void a_child_closes_what_others_wait_for(void **state)
-{
-	pthread_t thread[3];
-	size_t i;
-	pid_t pid;
-
-	begin(NULL);
-	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
-	for (i = 0; i < 3; i++)
-		assert_int_equal(pthread_create(&thread[i], NULL, puts_at_once, NULL), 0);
-	usleep(20000);
-	pid = fork();
-	assert_true(pid >= 0);
-	if (!pid) {
-		kedge_remote_close(remote);
-		_exit(0);
-	}
-	reap(pid);
-	assert_int_equal(kedge_region_resume(region), 0);
-	for (i = 0; i < 3; i++)
-		pthread_join(thread[i], NULL);
-	end();
-}
-
-/* Another that has heard of its end may have put since. */
-static void what_a_killed_peer_waited_for_is_not_done(void **state)
-{
-	char c = 'a';
-	pid_t pid;
-	int n;
-
-	need_threads_after_fork();
-	for (n = 0; n < 20; n++) {
-		make_region(LEN, NULL);
-		pid = fork();
-		assert_true(pid >= 0);
-		if (!pid) {
-			remote = open_it();
-			raise(SIGSTOP);
-			kedge_remote_put(remote, 0, &c, 1, SOON_MS);
-			_exit(0);
-		}
-		assert_int_equal(waitpid(pid, NULL, WUNTRACED), pid);
-		assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
-		kill(pid, SIGCONT);
-		usleep(5000);
-		kill(pid, SIGKILL);
-		assert_int_equal(waitpid(pid, NULL, 0), pid);
-		assert_int_equal(kedge_region_resume(region), 0);
-		remote = open_it();
-		assert_int_equal(kedge_remote_put(remote, 0, "b", 1, SOON_MS), 0);
-		usleep(1000);
-		assert_int_equal(region_at()[0], 'b');
-		end();
-	}
-}
-
 /* Who has a handle may have what it gives; but the memory only if it is the same user. */
 static void another_user_is_served(void **state)
 {
@@ -621,8 +552,6 @@ int main(void)
 		cmocka_unit_test(time_ends_a_handle),
 		cmocka_unit_test(a_closed_region_has_no_peers),
 		cmocka_unit_test(a_child_has_none_of_it),
-		cmocka_unit_test(a_child_closes_what_others_wait_for),
-		cmocka_unit_test(what_a_killed_peer_waited_for_is_not_done),
 		cmocka_unit_test(another_user_is_served),
 		cmocka_unit_test(many_handles_are_told_apart),
 		cmocka_unit_test(peers_that_come_and_go_leave_nothing),

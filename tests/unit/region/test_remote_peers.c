@@ -451,6 +451,73 @@ static void threads_share_a_remote(void **state)
 
 #define peers_test(f) cmocka_unit_test_setup_teardown(f, make_word, free_word)
 
+static void *puts_at_once(void *unused)
+{
+	char c = 1;
+
+	(void)unused;
+	kedge_remote_put(remote, 0, &c, 1, SOON_MS);
+	return NULL;
+}
+
+/* Threads of the parent's that wait for the region, or for each other, are not there in a child. */
+static void a_child_closes_what_others_wait_for(void **state)
+{
+	pthread_t thread[3];
+	size_t i;
+	pid_t pid;
+
+	begin(NULL);
+	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
+	for (i = 0; i < 3; i++)
+		assert_int_equal(pthread_create(&thread[i], NULL, puts_at_once, NULL), 0);
+	usleep(20000);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid) {
+		kedge_remote_close(remote);
+		_exit(0);
+	}
+	reap(pid);
+	assert_int_equal(kedge_region_resume(region), 0);
+	for (i = 0; i < 3; i++)
+		pthread_join(thread[i], NULL);
+	end();
+}
+
+/* Another that has heard of its end may have put since. */
+static void what_a_killed_peer_waited_for_is_not_done(void **state)
+{
+	char c = 'a';
+	pid_t pid;
+	int n;
+
+	need_threads_after_fork();
+	for (n = 0; n < 20; n++) {
+		make_region(LEN, NULL);
+		pid = fork();
+		assert_true(pid >= 0);
+		if (!pid) {
+			remote = open_it();
+			raise(SIGSTOP);
+			kedge_remote_put(remote, 0, &c, 1, SOON_MS);
+			_exit(0);
+		}
+		assert_int_equal(waitpid(pid, NULL, WUNTRACED), pid);
+		assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
+		kill(pid, SIGCONT);
+		usleep(5000);
+		kill(pid, SIGKILL);
+		assert_int_equal(waitpid(pid, NULL, 0), pid);
+		assert_int_equal(kedge_region_resume(region), 0);
+		remote = open_it();
+		assert_int_equal(kedge_remote_put(remote, 0, "b", 1, SOON_MS), 0);
+		usleep(1000);
+		assert_int_equal(region_at()[0], 'b');
+		end();
+	}
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -467,6 +534,8 @@ int main(void)
 		peers_test(peers_that_wait_for_a_killed_owner_are_told),
 		peers_test(a_stopped_owner_is_waited_for_in_time_only),
 		peers_test(threads_share_a_remote),
+		cmocka_unit_test(a_child_closes_what_others_wait_for),
+		cmocka_unit_test(what_a_killed_peer_waited_for_is_not_done),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
