@@ -67,7 +67,7 @@ int handle_host(uint64_t *host);
 socklen_t handle_address(uint64_t name, bool stream, struct sockaddr_un *a);
 
 #define REGION_MAGIC   0x6b726567u
-#define REGION_VERSION 1u
+#define REGION_VERSION 2u
 
 /* An answer to the first: the handle gives no memory, but what stream.h has. */
 #define REGION_BY_STREAM (-EREMOTE)

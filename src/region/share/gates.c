@@ -80,7 +80,9 @@ bool gate_lingers(struct conn *c)
 {
 	if (!c->region || !c->gate)
 		return false;
-	end_gate(c->gate, ECONNRESET);
+	/* What was said before is why. */
+	if (!(atomic_load(&c->gate->state) & GATE_ENDED))
+		end_gate(c->gate, ECONNRESET);
 	c->lingers = !gate_is_empty(c->gate);
 	return c->lingers;
 }
