@@ -451,18 +451,18 @@ static void threads_share_a_remote(void **state)
 
 #define peers_test(f) cmocka_unit_test_setup_teardown(f, make_word, free_word)
 
-static void *puts_at_once(void *unused)
+static void *puts_at_once(void *at)
 {
 	char c = 1;
 
-	(void)unused;
-	kedge_remote_put(remote, 0, &c, 1, SOON_MS);
+	kedge_remote_put(remote, *(uint64_t *)at, &c, 1, SOON_MS);
 	return NULL;
 }
 
 /* Threads of the parent's that wait for the region, or for each other, are not there in a child. */
 static void a_child_closes_what_others_wait_for(void **state)
 {
+	uint64_t at[3] = { 0, 1, 2 };
 	pthread_t thread[3];
 	size_t i;
 	pid_t pid;
@@ -470,7 +470,7 @@ static void a_child_closes_what_others_wait_for(void **state)
 	begin(NULL);
 	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
 	for (i = 0; i < 3; i++)
-		assert_int_equal(pthread_create(&thread[i], NULL, puts_at_once, NULL), 0);
+		assert_int_equal(pthread_create(&thread[i], NULL, puts_at_once, &at[i]), 0);
 	usleep(20000);
 	pid = fork();
 	assert_true(pid >= 0);
