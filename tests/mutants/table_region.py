@@ -326,7 +326,7 @@ MUTANTS = [
      'if (rc == -ETIMEDOUT && w->whole && invite_keep(i, &c))', 'if (rc == 1 && invite_keep(i, &c))'),
     ('migrate/source.c', 'heard-is-said-once',
      'a HEARD that is lost on its way keeps the region where it is',
-     '\tbe_heard(j);\n', ''),
+     '\tbe_heard(j);\n', '\tif (j->rc)\n\t\tbe_heard(j);\n'),
     ('migrate/target.c', 'an-owner-that-is-killed-leaves-none',
      'a region is thrown away that is whole, when its owner has ended',
      '\tif (rc == -EPIPE && a->first)\n\t\treturn !own(a, false);\n', ''),
