@@ -207,8 +207,8 @@ struct kedge_remote_part {
  *
  * Threads: as kedge_remote_put().
  *
- * Return: as kedge_remote_put(); over a connection parts before the one that failed with another
- *         error than -EFAULT are stored
+ * Return: as kedge_remote_put(); over a connection parts before the one that failed are stored, but
+ *         with -EFAULT only where the region was trimmed meanwhile
  */
 KEDGE_API int kedge_remote_put_parts(struct kedge_remote *remote,
 				     const struct kedge_remote_part *parts, size_t cnt,

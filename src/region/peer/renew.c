@@ -46,14 +46,6 @@ static int refused(const struct link *l, int rc)
 	return remote_refused(rc);
 }
 
-static int ended(const struct link *l)
-{
-	if (atomic_load(&l->gate->state) & GATE_ENDED)
-		return remote_over(l, (int)atomic_load(&l->gate->why));
-	return kedge_reason(-ECONNRESET, "the region's owner, process %d, has ended",
-			    (int)l->owner);
-}
-
 /* The answer to the last question. */
 static int hear(struct link *l, uint64_t until, struct reply *reply)
 {
@@ -70,8 +62,10 @@ static int hear(struct link *l, uint64_t until, struct reply *reply)
 		if (!rc && reply->a.seq == l->seq)
 			return 0;
 		remote_close_fds(reply);
-		if (rc == -ECONNREFUSED)
-			return ended(l);
+		if (rc == -ECONNREFUSED) {
+			atomic_store(&l->ended, ECONNRESET);
+			return remote_ended(l);
+		}
 		if (rc)
 			return rc;
 	}

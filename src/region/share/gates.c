@@ -80,7 +80,7 @@ bool gate_lingers(struct conn *c)
 {
 	if (!c->region || !c->gate)
 		return false;
-	/* What was said before is why. */
+	/* The reason that was given first stays: the end of the connection follows from it. */
 	if (!(atomic_load(&c->gate->state) & GATE_ENDED))
 		end_gate(c->gate, ECONNRESET);
 	c->lingers = !gate_is_empty(c->gate);

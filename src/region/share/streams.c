@@ -311,8 +311,8 @@ int stream_begin(struct conn *c)
 	return rc == -EAGAIN ? 0 : rc;
 }
 
-/* What has waited here is not done for a process that has ended meanwhile: others may have heard of
- * that, and put since. */
+/* An access that has waited here is not done for a process that has ended meanwhile, as others may
+ * have heard of that, and put since. */
 static bool is_over(const struct conn *c)
 {
 	struct pollfd p = { c->fd, POLLRDHUP, 0 };
