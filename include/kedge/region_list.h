@@ -58,7 +58,8 @@ enum kedge_region_state {
  *             more regions than a list takes, which are 65,536 of a process and a million of all,
  *             -EOPNOTSUPP it is of a version that does not know the question, -EPROTO what it
  *             says has no meaning
- * @pid:       the owner; 0 if it is not in this process's pid namespace
+ * @pid:       the owner; 0 if it is not in this process's pid namespace, or with -ETIMEDOUT if so
+ *             many asked it that no connection came about: it may be the one that was asked for
  * @uid:       its user, as of its first handle
  * @gid:       its group, likewise
  * @state:     enum kedge_region_state

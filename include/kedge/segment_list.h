@@ -37,7 +37,8 @@ struct kedge_segments_opts {
  *            @uid and @gid are set: -EACCES it is another user's, -ETIMEDOUT it does not
  *            answer, -EBUSY too many ask it, -EPROTO what it says has no meaning: it is of
  *            another version, or no program of kedge's
- * @pid:      the owner; 0 if it is not in this process's pid namespace
+ * @pid:      the owner; 0 if it is not in this process's pid namespace, or with -ETIMEDOUT if so
+ *            many asked it that no connection came about: it may be the one that was asked for
  * @uid:      its user: with KEDGE_SEGMENT_MODULE as of kedge_segment_make(), else as of
  *            the first one
  * @gid:      its group, likewise

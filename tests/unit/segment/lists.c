@@ -20,8 +20,9 @@ int list_of(pid_t pid, uint32_t timeout_ms, struct listed *l)
 	l->cnt = 0;
 	if (rc)
 		return rc;
+	/* A process of another test that could not be asked has no pid here. */
 	while ((rc = kedge_segments_next(s, &e)) > 0)
-		if (l->cnt < sizeof(l->e) / sizeof(l->e[0]))
+		if ((!pid || e.pid) && l->cnt < sizeof(l->e) / sizeof(l->e[0]))
 			l->e[l->cnt++] = e;
 	kedge_segments_close(s);
 	return rc;
