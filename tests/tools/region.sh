@@ -12,13 +12,18 @@ unset MALLOC_PERTURB_
 expect 2 perf --region --segment
 says err 'not both'
 expect 2 perf --region --csv --json
-for o in '-W auto' '-b heap' '-t tcp' '--connect x' --listen '-p ucx' -C -u -T -m \
+for o in '-W rdma' '--node 192.0.2.1' '-W auto --node 192.0.2.1' '-W auto' '-b heap' '-t tcp' '--connect x' --listen '-p ucx' -C -u -T -m \
 	'-w 3' '--seed 1' '--plot x.svg' x
 do
 	# shellcheck disable=SC2086 # words
 	expect 2 perf --region $o
 done
 expect 2 perf --region --backend convert
+expect 2 perf --node 192.0.2.1
+says err 'belongs to --region'
+expect 2 perf --segment --node 192.0.2.1
+expect 3 perf --region --way rdma --node 192.0.2.256
+says err 'rdma'
 for o in '--threads 3' '--event x' --churn --channel --segment '--messages 3' '--gets 3'
 do
 	# shellcheck disable=SC2086 # words

@@ -6,6 +6,7 @@
 #include "tools/demo/demo.h"
 #include "tools/info/info.h"
 #include "tools/migrate/migrate.h"
+#include "tools/perf/region/region.h"
 #include "tools/torture/dio.h"
 
 void info_verbs(struct info *info)
@@ -47,8 +48,37 @@ static int no_rig(struct rig *rig, const char *name)
 
 const struct dio_ops dio_verbs = { .name = "verbs", .rig_open = no_rig };
 
-int migrate_use_rdma(void)
+static int not_built(void)
 {
 	return kedge_reason(-EOPNOTSUPP, "this kedge was built without libibverbs: install "
 			    "libibverbs-dev and build it again");
+}
+
+int migrate_use_rdma(void)
+{
+	return not_built();
+}
+
+int raw_verbs_use(void)
+{
+	return not_built();
+}
+
+int raw_verbs_open(const char *node, int fd, void *memory, size_t len, struct raw_verbs **raw)
+{
+	return not_built();
+}
+
+void raw_verbs_close(struct raw_verbs *raw)
+{
+}
+
+int raw_verbs_read(struct raw_verbs *raw, size_t len)
+{
+	return not_built();
+}
+
+int raw_verbs_write(struct raw_verbs *raw, size_t len, bool flush)
+{
+	return not_built();
 }

@@ -67,7 +67,7 @@ static int parse_ways(struct perf_opts *opt)
 	for (way = 0; way < KEDGE_WAY_COUNT; way++)
 		names[way] = kedge_way_name(way);
 	names[way] = NULL;
-	rc = list_parse_words("way", opt->ways_text ? opt->ways_text : "auto",
+	rc = list_parse_words("way", opt->ways_text && !opt->rdma ? opt->ways_text : "auto",
 			       names, &opt->ways);
 	if (rc != UTIL_GO_ON)
 		return rc;
@@ -188,6 +188,17 @@ static int parse_numbers(struct perf_opts *opt)
 	return UTIL_GO_ON;
 }
 
+/* Of --region. */
+static int parse_rdma(struct perf_opts *opt)
+{
+	const bool rdma = opt->ways_text && !strcmp(opt->ways_text, "rdma");
+
+	if (rdma != !!opt->node)
+		return util_usage("--region: --way rdma and --node ADDRESS go together");
+	opt->rdma = rdma;
+	return 0;
+}
+
 /* What --segment and --region take, and what is of no use without them. */
 static int parse_segment(struct perf_opts *opt, const struct util_args *args)
 {
@@ -198,13 +209,16 @@ static int parse_segment(struct perf_opts *opt, const struct util_args *args)
 	if (opt->region && opt->plot)
 		return util_usage("--region has no --plot");
 	if (!opt->segment && !opt->region)
-		return UTIL_GO_ON;
-	if (opt->ways_text || opt->buffers_text || opt->transport_text ||
+		return opt->node ? util_usage("--node belongs to --region") : UTIL_GO_ON;
+	if (opt->region && parse_rdma(opt))
+		return CMD_USAGE;
+	if ((!opt->rdma && (opt->ways_text || opt->node)) ||
+	    opt->buffers_text || opt->transport_text ||
 	    opt->connect || opt->peer_text || opt->tls_text || opt->prefix ||
 	    opt->seed_text || opt->listen || opt->check || opt->use ||
 	    opt->turnaround || opt->model || opt->window != PERF_WINDOW || args->cnt)
-		return opt->region ? util_usage("--region takes --sizes, --rounds and --csv "
-						"only")
+		return opt->region ? util_usage("--region takes --sizes, --rounds, --csv, and "
+						"--way rdma with --node only")
 				   : util_usage("--segment takes --backend, --sizes, "
 						"--rounds, --csv and --plot only");
 	if (!opt->backends_text)

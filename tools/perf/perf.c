@@ -48,6 +48,12 @@ static const char help[] =
 "With --region a process reads and writes a committed region of another's by its\n"
 "handle, in turns with the same in memory that both share; meanwhile the owner moves\n"
 "it, makes handles, and has it grow. \"As long\" is how many times as long it takes.\n"
+"With --way rdma and --node both have an RDMA adapter, and the process reaches the\n"
+"region by that, in turns with reads and writes by the adapters' own calls: a queue\n"
+"pair between the same two processes, and memory that is registered once. A put is\n"
+"compared with a write that has been acknowledged, which the other adapter has then;\n"
+"and with a write and a read behind it, which the other processor finds in memory\n"
+"then, as it does what kedge has put.\n"
 "\n"
 "Exit status: 0 done; 1 with --check, a message came out wrong; 2 the command\n"
 "line is wrong; 3 it cannot run here, or not to the end.\n";
@@ -108,7 +114,7 @@ static struct poptOption table[] = {
 	  "Of a message (1 to 64M), or with --segment or --region of a copy (64 to "
 	  "16M)", "BYTES,..." },
 	{ "way", 'W', POPT_ARG_STRING, &given.ways_text, 0,
-	  "auto, eager, direct, swap, copy, register (auto)",
+	  "auto, eager, direct, swap, copy, register (auto); with --region rdma",
 	  "NAME,..." },
 	{ "buffers", 'b', POPT_ARG_STRING, &given.buffers_text, 0,
 	  "malloc, heap, fresh, segment (malloc)", "NAME,..." },
@@ -145,6 +151,9 @@ static struct poptOption table[] = {
 	  "Measure memory of another process that is attached", NULL },
 	{ "region", '\0', POPT_ARG_NONE, &given.region, 0,
 	  "Measure a region of another process, by its handle", NULL },
+	{ "node", '\0', POPT_ARG_STRING, &given.node, 0,
+	  "With --region --way rdma: an IPv4 address of an RDMA adapter here, of RoCE v2",
+	  "ADDRESS" },
 	{ "backend", '\0', POPT_ARG_STRING, &given.backends_text, 0,
 	  "convert, module (all that are here; --segment)", "NAME,..." },
 	{ "seed", 'S', POPT_ARG_STRING, &given.seed_text, 0,

@@ -105,6 +105,7 @@ struct perf_opts {
 	char *seed_text;
 	char *plot;
 	char *backends_text;
+	char *node;
 	int listen;
 	int window;
 	int rounds;
@@ -115,6 +116,7 @@ struct perf_opts {
 	int csv;
 	int segment;
 	int region;
+	bool rdma; /* the region is reached by that */
 	uint64_t sizes[PERF_SIZES_MAX];
 	size_t size_cnt;
 	uint32_t ways;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Find an RDMA device with an active port, and the address it goes by. */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,9 @@
 
 /* No more can be under way than both ends allow, and more is of no use. */
 #define READS_MAX 16
+
+/* Addresses of a device that are looked through. */
+#define GIDS_MAX 256
 
 /* An IPv4 address mapped into IPv6, which is what RoCE v2 routes. */
 static bool is_ipv4(const union ibv_gid *gid)
@@ -138,6 +142,47 @@ int rdma_dev_open(struct rdma_dev *dev, const char *name)
 	if (list)
 		ibv_free_device_list(list);
 	return rc;
+}
+
+/* Its port is the one that was chosen. */
+static bool use_gid(struct rdma_dev *dev, const union ibv_gid *gid)
+{
+	struct ibv_gid_entry e[GIDS_MAX];
+	const ssize_t n = ibv_query_gid_table(dev->ctx, e, GIDS_MAX, 0);
+	ssize_t i;
+
+	for (i = 0; i < n; i++) {
+		if (e[i].port_num != dev->port || e[i].gid_type != IBV_GID_TYPE_ROCE_V2 ||
+		    e[i].gid_index > UINT8_MAX || memcmp(&e[i].gid, gid, sizeof(*gid)) != 0)
+			continue;
+		dev->gid = *gid;
+		dev->gid_index = (uint8_t)e[i].gid_index;
+		return true;
+	}
+	return false;
+}
+
+int rdma_dev_open_at(struct rdma_dev *dev, const char *addr)
+{
+	union ibv_gid gid = { .raw = { [10] = 0xff, [11] = 0xff } };
+	struct ibv_device **list;
+	bool found = false;
+	int i, cnt = 0;
+
+	if (inet_pton(AF_INET, addr, &gid.raw[12]) != 1)
+		return kedge_reason(-EINVAL, "'%s' is no IPv4 address", addr);
+	list = ibv_get_device_list(&cnt);
+	for (i = 0; list && i < cnt && !found; i++) {
+		if (try_device(dev, list[i]))
+			continue;
+		found = use_gid(dev, &gid);
+		if (!found)
+			rdma_dev_close(dev);
+	}
+	if (list)
+		ibv_free_device_list(list);
+	return found ? 0 : kedge_reason(-ENODEV, "no RDMA device has the address %s, by RoCE v2: "
+					"'rdma link' lists them, and their interfaces", addr);
 }
 
 void rdma_dev_close(struct rdma_dev *dev)

@@ -33,7 +33,6 @@ int rdma_end_open(struct rdma_end *end, struct rdma_dev *dev,
 {
 	struct ibv_qp_init_attr attr = {
 		.qp_type = IBV_QPT_RC,
-		.sq_sig_all = 1,
 		.cap = { .max_send_wr = depth, .max_recv_wr = 1,
 			 .max_send_sge = 1, .max_recv_sge = 1 },
 	};

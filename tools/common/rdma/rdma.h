@@ -37,6 +37,8 @@ struct rdma_dev {
 
 /* @name NULL: the first device with an active port. */
 int rdma_dev_open(struct rdma_dev *dev, const char *name);
+/* The one that has the IPv4 address @addr, by RoCE v2. */
+int rdma_dev_open_at(struct rdma_dev *dev, const char *addr);
 void rdma_dev_close(struct rdma_dev *dev);
 
 /* What one end must know of the other. */

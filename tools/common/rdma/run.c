@@ -60,6 +60,7 @@ static int post(struct rdma_end *end, const struct rdma_op *op,
 		wr[i].wr_id = i;
 		wr[i].sg_list = &sge[i];
 		wr[i].num_sge = 1;
+		wr[i].send_flags = IBV_SEND_SIGNALED;
 		wr[i].opcode = op[i].read ? IBV_WR_RDMA_READ :
 					    IBV_WR_RDMA_WRITE;
 		wr[i].wr.rdma.remote_addr = op[i].remote;

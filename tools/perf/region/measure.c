@@ -19,12 +19,9 @@
 #define SOON_MS	 10000
 #define READ_LEN 4096
 
-/* @cnt of it; 0 or a negative errno. */
-typedef int region_op_fn(struct region_side *s, size_t bytes, uint64_t cnt);
-
 /* ---- accesses ---- */
 
-static int get(struct region_side *s, size_t bytes, uint64_t cnt)
+int region_get(struct region_side *s, size_t bytes, uint64_t cnt)
 {
 	int rc = 0;
 
@@ -42,7 +39,7 @@ static int get_shared(struct region_side *s, size_t bytes, uint64_t cnt)
 	return 0;
 }
 
-static int put(struct region_side *s, size_t bytes, uint64_t cnt)
+int region_put(struct region_side *s, size_t bytes, uint64_t cnt)
 {
 	int rc = 0;
 
@@ -186,7 +183,7 @@ static int timed(struct region_side *s, region_op_fn *op, size_t bytes, uint64_t
 	return rc;
 }
 
-static int compare(struct region_side *s, const struct region_row *row, region_op_fn *ours,
+int region_compare(struct region_side *s, const struct region_row *row, region_op_fn *ours,
 		   region_op_fn *beside)
 {
 	const size_t rounds = (size_t)s->res->opt->rounds;
@@ -220,7 +217,7 @@ static int ask(struct region_side *s, uint32_t kind, uint64_t n, struct region_r
 	int rc = proc_send(s->proc.fd, &req, sizeof(req));
 
 	while (!rc && poll(&p, 1, 0) == 0)
-		if (get(s, READ_LEN, 16))
+		if (region_get(s, READ_LEN, 16))
 			s->res->failed++;
 	if (!rc)
 		rc = proc_recv(s->proc.fd, rep, sizeof(*rep));
@@ -392,7 +389,8 @@ static int served(struct region_side *s)
 		row.name = i % 2 ? "served_put" : "served_get";
 		row.text = i % 2 ? "put, by the owner's thread" : "get, by the owner's thread";
 		row.bytes = opt->sizes[i / 2];
-		rc = compare(s, &row, i % 2 ? put_served : get_served, i % 2 ? put_raw : get_raw);
+		rc = region_compare(s, &row, i % 2 ? put_served : get_served,
+				    i % 2 ? put_raw : get_raw);
 	}
 	return rc;
 }
@@ -408,10 +406,10 @@ static int submitted(struct region_side *s)
 		return util_fail(rc, "cannot have a queue of completions");
 	row.name = "submit";
 	row.text = "puts submitted, 64 at once";
-	rc = compare(s, &row, submit_put, put);
+	rc = region_compare(s, &row, submit_put, region_put);
 	row.name = "served_submit";
 	row.text = "the same, by the owner's thread";
-	return rc ? rc : compare(s, &row, submit_served, put_served);
+	return rc ? rc : region_compare(s, &row, submit_served, put_served);
 }
 
 int region_measure(struct region_side *s)
@@ -425,12 +423,13 @@ int region_measure(struct region_side *s)
 		row.name = i % 2 ? "put" : "get";
 		row.text = row.name;
 		row.bytes = opt->sizes[i / 2];
-		rc = compare(s, &row, i % 2 ? put : get, i % 2 ? put_shared : get_shared);
+		rc = region_compare(s, &row, i % 2 ? region_put : region_get,
+				    i % 2 ? put_shared : get_shared);
 	}
 	row = (struct region_row){ .name = "add", .text = "fetch and add", .bytes = 8,
 				.beside = "the same in shared memory" };
 	if (!rc)
-		rc = compare(s, &row, add, add_shared);
+		rc = region_compare(s, &row, add, add_shared);
 	if (!rc)
 		rc = served(s);
 	if (!rc)

@@ -12,6 +12,9 @@
 
 #define SOON_MS 10000
 
+/* The place of the machine's number in a handle. */
+#define MACHINE_AT 16
+
 struct owner {
 	struct kedge_region *region;
 	struct kedge_region **other;
@@ -19,6 +22,8 @@ struct owner {
 	struct kedge_handle *handle;
 	uint64_t handles;
 	char *copy;
+	const char *node;
+	struct raw_verbs *verbs;
 };
 
 static int move(struct owner *o, struct region_rep *rep)
@@ -51,11 +56,15 @@ static int grow(struct owner *o, uint64_t len, struct region_rep *rep)
 
 static int advertise(struct owner *o, uint64_t n, struct region_rep *rep)
 {
+	const struct kedge_handle_opts how = { .size = sizeof(how), .node = o->node };
 	const uint64_t start = clock_ns(), first = o->handles;
 	int rc = 0;
 
 	for (; o->handles < n && !rc; o->handles += !rc)
-		rc = kedge_region_advertise(o->region, NULL, &o->handle[o->handles]);
+		rc = kedge_region_advertise(o->region, &how, &o->handle[o->handles]);
+	/* The other process is on this host, and would have the region mapped. */
+	if (o->node && !rc)
+		o->handle[o->handles - 1].bytes[MACHINE_AT] ^= 1;
 	rep->ns = (double)(clock_ns() - start) / (double)(n - first);
 	rep->handle = o->handle[o->handles - 1];
 	return rc;
@@ -138,23 +147,33 @@ static int answer(int fd, int rc, struct region_rep *rep)
 
 static int begin(struct owner *o, size_t len, struct region_rep *rep)
 {
+	const size_t copy = o->node ? len : REG_MOVED;
 	int rc = kedge_region_create(len, NULL, &o->region);
 
 	o->handle = calloc(REG_HANDLES, sizeof(*o->handle));
 	o->other = calloc(REG_REGIONS, sizeof(*o->other));
-	o->copy = malloc(REG_MOVED);
+	o->copy = malloc(copy);
 	if (!rc && (!o->handle || !o->copy || !o->other))
 		rc = -ENOMEM;
 	if (rc)
 		return rc;
-	memset(o->copy, 1, REG_MOVED);
+	memset(o->copy, 1, copy);
 	return advertise(o, 1, rep);
+}
+
+/* Once the other side has heard of the region: it meets this one then. */
+static int begin_verbs(int fd, struct owner *o, const struct region_owner *how)
+{
+	struct region_rep rep = { .rc = 0 };
+	int rc = raw_verbs_open(o->node, how->raw[1], o->copy, how->len, &o->verbs);
+
+	return answer(fd, rc, &rep) ? -EPIPE : rc;
 }
 
 void region_owner_child(int fd, void *arg)
 {
 	const struct region_owner *how = arg;
-	struct owner o = { .region = NULL };
+	struct owner o = { .node = how->node };
 	struct region_rep rep = { .rc = 0 };
 	struct region_req req;
 	struct rlimit fds;
@@ -167,9 +186,9 @@ void region_owner_child(int fd, void *arg)
 		setrlimit(RLIMIT_NOFILE, &fds);
 	}
 	rc = begin(&o, how->len, &rep);
-	if (!rc)
+	if (!rc && !how->node)
 		rc = raw_answer(how->raw[1], how->len);
-	if (answer(fd, rc, &rep) || rc)
+	if (answer(fd, rc, &rep) || rc || (how->node && begin_verbs(fd, &o, how)))
 		return;
 	while (!proc_recv(fd, &req, sizeof(req))) {
 		memset(&rep, 0, sizeof(rep));

@@ -50,10 +50,11 @@ struct region_rep {
 };
 
 /** struct region_owner - how the child is started: with a region of @len bytes; its end of a pair
- * of sockets is @raw[1] */
+ * of sockets is @raw[1]; or its region is reached by the adapter at @node */
 struct region_owner {
 	size_t len;
 	int raw[2];
+	const char *node;
 };
 
 /* What is beside a handle that is served: as many bytes over a socket, and an answer (socket.c).
@@ -62,6 +63,20 @@ int raw_get(int fd, void *data, size_t len);
 int raw_put(int fd, const void *data, size_t len);
 /* A thread that answers it, with @len bytes of memory. */
 int raw_answer(int fd, size_t len);
+
+/*
+ * What is beside a handle that is reached by an adapter (verbs.c): a queue pair between the same
+ * two processes, and memory of both that is registered once. 0 or a negative errno.
+ */
+struct raw_verbs;
+int raw_verbs_use(void); /* kedge_region_use_verbs() */
+/* By both, each with its end of a pair of sockets whose messages have borders; @memory: what the
+ * other reads and writes, or what this side does that from and to. */
+int raw_verbs_open(const char *node, int fd, void *memory, size_t len, struct raw_verbs **raw);
+void raw_verbs_close(struct raw_verbs *raw);
+int raw_verbs_read(struct raw_verbs *raw, size_t len);
+/* @flush: with a read behind it, of the last byte; else until it is acknowledged. */
+int raw_verbs_write(struct raw_verbs *raw, size_t len, bool flush);
 
 /* The child's main; @arg is its struct region_owner. */
 void region_owner_child(int fd, void *arg);
@@ -97,10 +112,23 @@ struct region_side {
 	struct kedge_remote *remote;
 	struct kedge_remote *served;
 	struct kedge_queue *queue;
+	struct raw_verbs *verbs;
 	char *shared;
 	char *data;
 	double *sample[3];
 };
+
+/* @cnt of it; 0 or a negative errno. */
+typedef int region_op_fn(struct region_side *s, size_t bytes, uint64_t cnt);
+
+/* A row, of both in turns. 0, or an exit status with a message printed. */
+int region_compare(struct region_side *s, const struct region_row *row, region_op_fn *ours,
+		   region_op_fn *beside);
+int region_get(struct region_side *s, size_t bytes, uint64_t cnt);
+int region_put(struct region_side *s, size_t bytes, uint64_t cnt);
+
+/* The rows of a region that is reached by an adapter; likewise. */
+int region_measure_rdma(struct region_side *s);
 
 /* All rows; 0, or an exit status with a message printed. */
 int region_measure(struct region_side *s);

@@ -29,13 +29,18 @@ static void print_text(const struct region_result *res)
 	char a[UTIL_HUMAN], b[UTIL_HUMAN], c[UTIL_HUMAN];
 	const struct region_row *r;
 
-	printf("kedge %s, a region of another process on this host; %d rounds\n\n"
-	       "%-32s %9s %9s   %-26s %9s %9s\n", kedge_version(), res->opt->rounds, "what",
-	       "size", "time", "beside", "time", "as long");
+	printf("kedge %s, a region of another process on this host%s; %d rounds\n\n"
+	       "%-32s %9s %9s   %-26s %9s %9s\n", kedge_version(),
+	       res->opt->rdma ? ", by an RDMA adapter" : "", res->opt->rounds, "what", "size",
+	       "time", "beside", "time", "as long");
 	for (r = res->row; r < res->row + res->n; r++)
 		printf("%-32s %9s %9s   %-26s %9s %8.2fx\n", r->text,
 		       r->bytes ? perf_size_name(a, r->bytes) : "", time_text(b, r->ns),
 		       r->beside, time_text(c, r->beside_ns), r->ratio);
+	if (res->opt->rdma)
+		puts("\nA write that is acknowledged is at the other adapter. With a read behind "
+		     "it it is in the\nmemory that the other processor reads, which is what a put "
+		     "promises.");
 	if (*res->grow_why)
 		printf("\nnot grown to 1 GiB: %s\n", res->grow_why);
 	if (*res->regions_why)
@@ -68,8 +73,10 @@ static json_t *row_json(const void *of, size_t i)
 int region_report(const struct region_result *res)
 {
 	if (util_flags.json)
-		return util_json_print(json_pack("{s:s, s:i, s:I, s:o}", "version",
-						 kedge_version(), "rounds", res->opt->rounds,
+		return util_json_print(json_pack("{s:s, s:s, s:i, s:I, s:o}", "version",
+						 kedge_version(), "way",
+						 res->opt->rdma ? "rdma" : "mapped",
+						 "rounds", res->opt->rounds,
 						 "failed", (json_int_t)res->failed, "rows",
 						 util_json_rows(res->n, row_json, res)))
 			       ? CMD_CANNOT : CMD_OK;
@@ -84,7 +91,7 @@ int region_report(const struct region_result *res)
 
 static size_t longest(const struct perf_opts *opt)
 {
-	size_t i, len = REG_MOVED;
+	size_t i, len = opt->rdma ? 1 : REG_MOVED;
 
 	for (i = 0; i < opt->size_cnt; i++)
 		if (opt->sizes[i] > len)
@@ -124,6 +131,18 @@ static int open_it(struct region_side *s)
 	return rc ? util_fail(rc, "cannot open the region of another process") : 0;
 }
 
+static int open_verbs(struct region_side *s)
+{
+	struct region_rep rep = { .rc = 0 };
+	int rc = raw_verbs_open(s->owner.node, s->owner.raw[0], s->data, s->owner.len, &s->verbs);
+
+	if (rc)
+		return util_fail(rc, "the adapter at %s cannot be used", s->owner.node);
+	rc = proc_recv(s->proc.fd, &rep, sizeof(rep));
+	return rc || rep.rc ? util_fail(rc ? rc : rep.rc, "the owner cannot use the adapter at %s: "
+					"%s", s->owner.node, rep.why) : 0;
+}
+
 static void stop(struct region_side *s)
 {
 	int i;
@@ -131,6 +150,7 @@ static void stop(struct region_side *s)
 	kedge_remote_close(s->remote);
 	kedge_remote_close(s->served);
 	kedge_queue_close(s->queue);
+	raw_verbs_close(s->verbs);
 	for (i = 0; i < 2; i++)
 		if (s->owner.raw[i] >= 0)
 			close(s->owner.raw[i]);
@@ -142,27 +162,50 @@ static void stop(struct region_side *s)
 		free(s->sample[i]);
 }
 
+/* Before anything of kedge in this process: it has no threads yet. */
+static int start(struct region_side *s)
+{
+	const int type = s->owner.node ? SOCK_SEQPACKET : SOCK_STREAM;
+	int rc = socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, s->owner.raw) ? -errno : 0;
+
+	if (!rc)
+		rc = proc_start(&s->proc, region_owner_child, &s->owner);
+	if (rc)
+		return rc;
+	/* So that this process sees the other one's end. */
+	close(s->owner.raw[1]);
+	s->owner.raw[1] = -1;
+	return have_memory(s);
+}
+
+static int measure(struct region_side *s)
+{
+	int rc = open_it(s);
+
+	if (!rc && s->owner.node)
+		rc = open_verbs(s);
+	if (rc)
+		return rc;
+	proc_pin(0);
+	return s->owner.node ? region_measure_rdma(s) : region_measure(s);
+}
+
 int region_perf(const struct perf_opts *opt)
 {
-	struct region_result *res = calloc(1, sizeof(*res));
-	struct region_side s = { .res = res, .owner.raw = { -1, -1 } };
-	int rc;
+	struct region_result *res;
+	struct region_side s = { .owner = { .raw = { -1, -1 }, .node = opt->node } };
+	int rc = opt->rdma ? raw_verbs_use() : 0;
 
+	if (rc)
+		return util_fail(rc, "--way rdma");
+	res = calloc(1, sizeof(*res));
 	if (!res)
 		return util_fail(-ENOMEM, "cannot keep the figures");
 	res->opt = opt;
+	s.res = res;
 	s.owner.len = round_up(longest(opt), ALIGN_LEN);
-	rc = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, s.owner.raw) ? -errno : 0;
-	/* Before anything of kedge in this process: it has no threads yet. */
-	if (!rc)
-		rc = proc_start(&s.proc, region_owner_child, &s.owner);
-	if (!rc)
-		rc = have_memory(&s);
-	rc = rc ? util_fail(rc, "cannot start another process") : open_it(&s);
-	if (!rc) {
-		proc_pin(0);
-		rc = region_measure(&s);
-	}
+	rc = start(&s);
+	rc = rc ? util_fail(rc, "cannot start another process") : measure(&s);
 	stop(&s);
 	if (!rc)
 		rc = region_report(res);
