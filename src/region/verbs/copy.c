@@ -15,8 +15,9 @@
 #include "region/verbs/internal.h"
 
 #define SPINS	2000
-#define YIELDS	200
 #define NAP_NS	50000
+/* A nap's length is little beside what has been waited for then. */
+#define NAPS_NS UINT64_C(2000000)
 
 /* @posted, @done: pieces */
 struct copy {
@@ -30,38 +31,54 @@ struct copy {
 	uint64_t until;
 };
 
+/* A work request, and what it names. */
+struct work {
+	struct ibv_send_wr wr;
+	struct ibv_sge s;
+};
+
 static int give_up(struct fabric_line *l, int rc)
 {
 	l->dead = true;
 	return rc;
 }
 
-static int post_one(struct copy *c, enum ibv_wr_opcode op, uint64_t at, char *from, uint64_t len,
-		    bool signals)
+static void make(const struct copy *c, struct work *w, enum ibv_wr_opcode op, uint64_t at,
+		 char *mine, uint64_t len, bool signals)
 {
-	struct ibv_sge s = { (uintptr_t)from, (uint32_t)len, c->l->mr->lkey };
-	struct ibv_send_wr *bad, wr = {
-		.sg_list = &s, .num_sge = 1, .opcode = op,
+	w->s = (struct ibv_sge){ (uintptr_t)mine, (uint32_t)len, c->l->mr->lkey };
+	w->wr = (struct ibv_send_wr){
+		.sg_list = &w->s, .num_sge = 1, .opcode = op,
 		.send_flags = signals ? IBV_SEND_SIGNALED : 0,
 		.wr.rdma = { .remote_addr = c->other->at + at, .rkey = c->other->key },
 	};
-
-	return ibv_post_send(c->l->qp, &wr, &bad) ? give_up(c->l, -EIO) : 0;
 }
 
-static int post(struct copy *c, enum ibv_wr_opcode op, uint64_t at, char *from, uint64_t len)
+/* A read behind what was put. */
+static void make_last(const struct copy *c, struct work *w, uint64_t at)
 {
-	return post_one(c, op, at, from, len, true);
+	make(c, w, IBV_WR_RDMA_READ, at, c->l->staging + ROOMS * ROOM_LEN, 1, true);
+}
+
+/* All at once: one call of an adapter that is software, one write to another's registers. */
+static int post(struct copy *c, struct work *w, unsigned int cnt)
+{
+	struct ibv_send_wr *bad;
+	unsigned int i;
+
+	for (i = 1; i < cnt; i++)
+		w[i - 1].wr.next = &w[i].wr;
+	return ibv_post_send(c->l->qp, &w->wr, &bad) ? give_up(c->l, -EIO) : 0;
 }
 
 /* An adapter answers in microseconds; one that is software may need this processor. */
-static void pause_for(unsigned int turns)
+static void pause_for(unsigned int turns, uint64_t waited_ns)
 {
 	const struct timespec nap = { 0, NAP_NS };
 
 	if (turns < SPINS)
 		cpu_relax();
-	else if (turns < SPINS + YIELDS)
+	else if (waited_ns < NAPS_NS)
 		sched_yield();
 	else
 		nanosleep(&nap, NULL);
@@ -70,14 +87,19 @@ static void pause_for(unsigned int turns)
 /* Completions come in the order of the posts. */
 static int wait_one(struct copy *c)
 {
+	uint64_t since = 0, now = 0;
 	struct ibv_wc wc;
 	unsigned int turns;
 	int n;
 
 	for (turns = 0; !(n = ibv_poll_cq(c->l->cq, 1, &wc)); turns++) {
-		if (turns >= SPINS && (atomic_load(c->over) || clock_ns() >= c->until))
-			return give_up(c->l, -ECANCELED);
-		pause_for(turns);
+		if (turns >= SPINS) {
+			now = clock_ns();
+			since = since ? since : now;
+			if (atomic_load(c->over) || now >= c->until)
+				return give_up(c->l, -ECANCELED);
+		}
+		pause_for(turns, now - since);
 	}
 	return n < 0 || wc.status != IBV_WC_SUCCESS ? give_up(c->l, -EIO) : 0;
 }
@@ -106,71 +128,81 @@ static int begin(const struct copy *c)
 	return line_is_ours(c->l) ? 0 : give_up(c->l, -EIO);
 }
 
+/* A completion is asked for where another piece takes the room, and of the read behind the last
+ * piece: it comes behind all writes. One that fails has a completion, whether it signals or not. */
 int line_put(struct fabric_line *l, const struct fabric_range *to, uint64_t offset,
 	     const void *data, uint64_t len, const _Atomic bool *over, uint64_t until)
 {
 	struct copy c = { l, to, offset, len, 0, 0, over, until };
-	uint64_t n;
+	const uint64_t cnt = pieces(&c);
+	struct work w[2];
+	uint64_t i, n;
 	int rc = begin(&c);
 
-	while (!rc && c.posted < pieces(&c)) {
-		if (c.posted - c.done == ROOMS) {
-			rc = wait_one(&c);
-			c.done += !rc;
-			continue;
-		}
-		n = piece_len(&c, c.posted);
-		memcpy(room(&c, c.posted), (const char *)data + c.posted * ROOM_LEN, n);
-		rc = post(&c, IBV_WR_RDMA_WRITE, offset + c.posted * ROOM_LEN,
-			  room(&c, c.posted), n);
-		c.posted += !rc;
+	for (i = 0; !rc && i < cnt; i++) {
+		if (i >= ROOMS && (rc = wait_one(&c)))
+			break;
+		n = piece_len(&c, i);
+		memcpy(room(&c, i), (const char *)data + i * ROOM_LEN, n);
+		make(&c, &w[0], IBV_WR_RDMA_WRITE, offset + i * ROOM_LEN, room(&c, i), n,
+		     i + ROOMS < cnt);
+		make_last(&c, &w[1], offset + len - 1);
+		rc = post(&c, w, i + 1 < cnt ? 1 : 2);
 	}
-	if (!rc)
-		rc = post(&c, IBV_WR_RDMA_READ, offset + len - 1, l->staging + ROOMS * ROOM_LEN, 1);
-	for (; !rc && c.done < c.posted + 1; c.done++)
-		rc = wait_one(&c);
-	return rc;
+	return rc ? rc : wait_one(&c);
 }
 
-/* One that fails has a completion, whether it signals or not. */
 int line_put_runs(struct fabric_line *l, const struct fabric_range *to, const char *base,
 		  const struct fabric_run *run, uint32_t cnt, const _Atomic bool *over,
 		  uint64_t until)
 {
 	struct copy c = { l, to, 0, 0, 0, 0, over, until };
+	struct work w[2];
 	char *from = l->staging;
 	uint32_t i;
 	int rc = begin(&c);
 
 	for (i = 0; !rc && i < cnt; i++) {
 		memcpy(from, base + run[i].offset, run[i].len);
-		rc = post_one(&c, IBV_WR_RDMA_WRITE, run[i].offset, from, run[i].len, false);
+		make(&c, &w[0], IBV_WR_RDMA_WRITE, run[i].offset, from, run[i].len, false);
+		make_last(&c, &w[1], run[i].offset);
+		rc = post(&c, w, i + 1 < cnt ? 1 : 2);
 		from += run[i].len;
 	}
-	if (!rc)
-		rc = post(&c, IBV_WR_RDMA_READ, run[cnt - 1].offset, l->staging + ROOMS * ROOM_LEN,
-			  1);
 	return rc ? rc : wait_one(&c);
+}
+
+static int post_reads(struct copy *c, uint64_t cnt)
+{
+	struct work w[ROOMS];
+	uint64_t i, piece;
+
+	for (i = 0; i < cnt; i++) {
+		piece = c->posted + i;
+		make(c, &w[i], IBV_WR_RDMA_READ, c->offset + piece * ROOM_LEN, room(c, piece),
+		     piece_len(c, piece), true);
+	}
+	c->posted += cnt;
+	return post(c, w, (unsigned int)cnt);
 }
 
 int line_get(struct fabric_line *l, const struct fabric_range *from, uint64_t offset, void *data,
 	     uint64_t len, const _Atomic bool *over, uint64_t until)
 {
 	struct copy c = { l, from, offset, len, 0, 0, over, until };
+	const uint64_t cnt = pieces(&c);
 	int rc = begin(&c);
 
-	while (!rc && c.done < pieces(&c)) {
-		if (c.posted < pieces(&c) && c.posted - c.done < ROOMS) {
-			rc = post(&c, IBV_WR_RDMA_READ, offset + c.posted * ROOM_LEN,
-				  room(&c, c.posted), piece_len(&c, c.posted));
-			c.posted += !rc;
-			continue;
-		}
+	if (!rc)
+		rc = post_reads(&c, cnt < ROOMS ? cnt : ROOMS);
+	while (!rc && c.done < cnt) {
 		rc = wait_one(&c);
-		if (!rc)
-			memcpy((char *)data + c.done * ROOM_LEN, room(&c, c.done),
-			       piece_len(&c, c.done));
-		c.done += !rc;
+		if (rc)
+			break;
+		memcpy((char *)data + c.done * ROOM_LEN, room(&c, c.done), piece_len(&c, c.done));
+		c.done++;
+		if (c.posted < cnt)
+			rc = post_reads(&c, 1);
 	}
 	return rc;
 }

@@ -13,8 +13,8 @@
 #include "region/fabric/fabric.h"
 
 /* Pieces under way, each in a room of its own of the staging memory. */
-#define ROOMS	 4u
-#define ROOM_LEN ((uint64_t)256 << 10)
+#define ROOMS	 16u
+#define ROOM_LEN ((uint64_t)64 << 10)
 /* Behind them, for a read that shows that what was put has arrived. */
 #define FLUSH_LEN 8u
 #define STAGING_LEN (ROOMS * ROOM_LEN + FLUSH_LEN)
