@@ -13,11 +13,13 @@
 
 #include "region/verbs/internal.h"
 
-/* 4.096 us << 14 is 67 ms: half a second. A seventh try is without end, by InfiniBand for
- * a receiver that is not ready, and by Linux' rdma_rxe for one that is not there as well. */
-#define ACK_TIMEOUT 14
+/* 4.096 us << 16 is 268 ms, seven times: two seconds until the other end is taken for gone, as
+ * soft-RoCE on a loaded machine is slow to answer. A seventh retry is without end, by InfiniBand
+ * for a receiver that is not ready, and by Linux' rdma_rxe for one that is not there as well. */
+#define ACK_TIMEOUT 16
 #define RETRIES	    6
 #define NOT_READY   12 /* 0.64 ms */
+#define NOT_READY_RETRIES 7
 #define HOPS	    64
 #define READS	    4
 /* Pieces or runs, and what follows the last one. */
@@ -164,7 +166,7 @@ static int be_ready_to_send(struct fabric_line *l)
 {
 	struct ibv_qp_attr a = { .qp_state = IBV_QPS_RTS, .sq_psn = l->psn,
 				 .timeout = ACK_TIMEOUT, .retry_cnt = RETRIES,
-				 .rnr_retry = RETRIES, .max_rd_atomic = READS };
+				 .rnr_retry = NOT_READY_RETRIES, .max_rd_atomic = READS };
 
 	return ibv_modify_qp(l->qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT |
 			     IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
