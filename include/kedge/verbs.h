@@ -124,8 +124,9 @@ KEDGE_API int kedge_device_open_verbs(struct ibv_pd *pd,
  * A region that migrates to another process, which has called this, too, and has opened its
  * invitation with an address, is copied by the adapters.
  *
- * Each peer has a registration of what its handle gives, which pins those pages once more against
- * RLIMIT_MEMLOCK of the owner's process; without room for that it is served by the owner's thread.
+ * Each handle that peers have come with has a registration of what it gives, which they share. It
+ * pins those pages once more against RLIMIT_MEMLOCK of the owner's process; without room for that
+ * they are served by the owner's thread.
  * A peer registers 1 MiB, and has a thread, "kedge-lease", two descriptors and those of the
  * adapter's library. Handles that end by themselves, that are KEDGE_HANDLE_SERVED, or that let
  * peers write and not read, are served by the owner's thread as before.

@@ -79,7 +79,7 @@ struct region_counts {
  *             it without the lock, which a change of the length holds for long
  * @uid:       the user that has made it
  * @view:      a mapping of @view_len bytes for accesses that are done here for peers, or NULL;
- *             of the pages that were there at @view_epoch
+ *             of the pages that were there at @view_epoch; the @views-th
  */
 struct kedge_region {
 	pid_t pid;
@@ -109,6 +109,7 @@ struct kedge_region {
 	char *view;
 	uint64_t view_len;
 	uint32_t view_epoch;
+	uint64_t views;
 	struct listed listed;
 	uint64_t serial;
 	uid_t uid;

@@ -74,6 +74,7 @@ JOBS = [
     Job('rdma channels', False, RDMA, 300, ONE + '{b}/kedge torture -q '
         '--channel --transport verbs --seconds {n}', (10, 120)),
     Job('rdma region', False, RDMA, 600, ONE + '{b}/tests/vm/rdma_region', ONCE),
+    Job('rdma lines', False, RDMA, 300, ONE + '{b}/tests/vm/rdma_lines', ONCE),
     Job('rdma region perf', False, RDMA, 600, ONE + os.path.join(
         kernels.HERE, 'rdma_region_perf.sh') + ' {b}/kedge', ONCE),
     Job('rdma regions', False, RDMA, 1800, ONE + 'env KEDGE_TEST_ROUNDS=12 ' +

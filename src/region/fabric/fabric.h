@@ -2,7 +2,7 @@
 /*
  * A table of functions carries accesses of peers past the owner's processor; the library of an
  * adapter gives it (region/verbs/). A line is an end of one connection of two adapters. An
- * owner lends a range of its memory by a line; the other end puts and gets.
+ * owner's lines are of a loan, a range of its memory, which the other ends put into and get from.
  */
 #ifndef REGION_FABRIC_H
 #define REGION_FABRIC_H
@@ -40,15 +40,19 @@ struct fabric_run {
 #define FABRIC_RUNS	256u
 
 struct fabric_line;
+struct fabric_loan;
 
 /*
  * Functions return 0 or a negative errno, with its reason but for @put and @get.
  *
- * @open:  an end at @place, an address of this host as in a handle; @end is what it is. @puts: it
- *         is the one that puts and gets. -ENODEV: no adapter has that address
+ * @open:  an end at @place, an address of this host as in a handle; @end is what it is. The other
+ *         end reaches @loan by it; NULL: it is the one that puts and gets. -ENODEV: no adapter has
+ *         that address
  * @join:  with the other end, as that has told of it. Both are to call it
- * @lend:  the other end may read, and write if @writes, @len bytes at @at; *@key is their key. The
- *         range lasts as long as the line. At most once
+ * @lend:  the other ends of lines that are opened of it at @place may read, and write if @writes,
+ *         @len bytes at @at; *@key is their key. No other line's end may: not one of another loan,
+ *         nor one that is closed
+ * @unlend: its lines are closed
  * @put, @get: wait until that is done; but once *@over is true, or at @until, they return
  *         -ECANCELED, and the line carries no more. -EIO: it has failed, and the same. Bytes may
  *         have been put then. One thread at a time
@@ -56,10 +60,12 @@ struct fabric_line;
  * @close: no access of the other end is under way when it returns
  */
 struct fabric {
-	int (*open)(const unsigned char place[16], bool puts, struct fabric_line **line,
-		    struct fabric_end *end);
+	int (*open)(const unsigned char place[16], struct fabric_loan *loan,
+		    struct fabric_line **line, struct fabric_end *end);
 	int (*join)(struct fabric_line *line, const struct fabric_end *other);
-	int (*lend)(struct fabric_line *line, void *at, uint64_t len, bool writes, uint32_t *key);
+	int (*lend)(const unsigned char place[16], void *at, uint64_t len, bool writes,
+		    struct fabric_loan **loan, uint32_t *key);
+	void (*unlend)(struct fabric_loan *loan);
 	int (*put)(struct fabric_line *line, const struct fabric_range *to, uint64_t offset,
 		   const void *data, uint64_t len, const _Atomic bool *over, uint64_t until);
 	int (*get)(struct fabric_line *line, const struct fabric_range *from, uint64_t offset,

@@ -9,7 +9,7 @@
  * @most:  bytes that are taken; 0: any
  * @first: the connection is that by which the copy came, and has not been lost
  * @r:     the region, once it is here
- * @line:  its memory is lent to its owner, which puts into it; or NULL
+ * @loan:  its memory is lent to its owner, which puts into it by @line; or NULL
  * @rc:    the outcome, with @reason
  */
 struct arrival {
@@ -24,6 +24,7 @@ struct arrival {
 	uint64_t max_len;
 	uint64_t page_size;
 	struct kedge_region *r;
+	struct fabric_loan *loan;
 	struct fabric_line *line;
 	int rc;
 	char reason[256];

@@ -65,7 +65,7 @@ int lent_begin(struct job *j)
 	int rc;
 
 	if (!j->wire.tcp || !fabric() || place_of(&j->wire, place) ||
-	    fabric()->open(place, true, &j->line, &end))
+	    fabric()->open(place, NULL, &j->line, &end))
 		return 0;
 	rc = wire_send(&j->wire, &m, &end, job_until(j));
 	return rc ? job_lost(rc) : take(j);
@@ -109,9 +109,9 @@ static int lend(struct arrival *a, const struct fabric_end *peer, struct stream_
 	int rc = fabric() ? place_of(&a->wire, place) : -EOPNOTSUPP;
 
 	if (!rc)
-		rc = fabric()->open(place, false, &a->line, &out->end);
+		rc = fabric()->lend(place, a->r->at, a->r->len, true, &a->loan, &key);
 	if (!rc)
-		rc = fabric()->lend(a->line, a->r->at, a->r->len, true, &key);
+		rc = fabric()->open(place, a->loan, &a->line, &out->end);
 	if (!rc)
 		rc = fabric()->join(a->line, peer);
 	out->at = htole64((uintptr_t)a->r->at);
@@ -144,4 +144,7 @@ void arrival_unlend(struct arrival *a)
 	if (a->line)
 		fabric()->close(a->line);
 	a->line = NULL;
+	if (a->loan)
+		fabric()->unlend(a->loan);
+	a->loan = NULL;
 }

@@ -161,7 +161,7 @@ static int begin(struct lease *l)
 	int rc = place_of(l, place);
 
 	if (!rc)
-		rc = fabric()->open(place, true, &l->line, &end);
+		rc = fabric()->open(place, NULL, &l->line, &end);
 	if (!rc)
 		rc = say(l, STREAM_LEASE, &end);
 	if (!rc)

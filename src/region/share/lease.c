@@ -12,7 +12,24 @@
  *
  * The memory that is lent is that of the mapping that accesses are done by here (served.c), and its
  * pages stay as long as the lease: an unmapping by the program changes nothing of that.
+ *
+ * The leases of one handle share a loan: the memory is registered once for all of them, with one
+ * key, and each has a line of its own. This is as safe as a loan each:
+ * - A key is of use by the lines of its loan alone, as each loan has a protection domain. So leases
+ *   of two handles have no part in each other: a handle to read has no line to the key of one to
+ *   write, nor one of a part to the rest.
+ * - All that have a line of the loan have the same handle, which gives them that memory, with those
+ *   rights. A peer that forges packets of another one's line gets what its own handle gives.
+ * - A lease that ends has its line closed first. The key that its peer knows is of no use to it
+ *   then, as long as others have it, too: no line takes its packets.
+ * - A call that changes what the handle gives, or the pages behind it, goes on once no lease of the
+ *   handle is left (gates.c looks at @leased of each). The last one that ends, whichever that is,
+ *   ends the loan before it counts as ended; so no key is alive then, and a peer that knows one has
+ *   no line. Leases that are given later have a registration and lines of their own.
+ * - The region may be longer meanwhile, and be mapped anew for that. Then there is another loan for
+ *   the leases to come, as long as the former has any; its pages are the same file's.
  */
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -21,6 +38,21 @@
 #include "region/keeper.h"
 #include "region/share/share.h"
 #include "region/stream.h"
+
+/*
+ * Guarded by shares_lock.
+ * @leases: that have a line of it; the last one that ends ends it
+ * @view:   of the region's mappings (@views) that which is lent, @len bytes of the handle's part
+ * @place:  the address that the adapter has
+ */
+struct loan {
+	struct fabric_loan *lent;
+	uint32_t key;
+	unsigned int leases;
+	uint64_t view;
+	uint64_t len;
+	unsigned char place[16];
+};
 
 /* ---- from any thread ---- */
 
@@ -94,12 +126,87 @@ static int place_of(int fd, unsigned char place[16])
 	return 0;
 }
 
+/* With shares_lock. The peers of a handle that have a lease have one loan, or two: the region has
+ * grown since those of one were given. */
+static struct loan *loan_of(const struct slot *s, const unsigned char place[16], uint64_t len)
+{
+	struct list *l, *tmp;
+	struct loan *n;
+
+	list_for_each_safe(l, tmp, &s->conns) {
+		n = list_entry(l, struct conn, of_slot)->loan;
+		if (n && n->view == s->region->views && n->len == len &&
+		    !memcmp(n->place, place, sizeof(n->place)))
+			return n;
+	}
+	return NULL;
+}
+
+static struct loan *make_loan(const struct slot *s, const unsigned char place[16], uint64_t len,
+			      int *rc)
+{
+	struct loan *n = calloc(1, sizeof(*n));
+
+	*rc = -ENOMEM;
+	if (!n)
+		return NULL;
+	n->view = s->region->views;
+	n->len = len;
+	memcpy(n->place, place, sizeof(n->place));
+	*rc = fabric()->lend(place, s->region->view + s->offset, len,
+			     s->access & KEDGE_HANDLE_WRITE, &n->lent, &n->key);
+	if (!*rc)
+		return n;
+	free(n);
+	return NULL;
+}
+
+static void end_line(struct conn *c)
+{
+	struct loan *n = c->loan;
+
+	if (c->line)
+		fabric()->close(c->line);
+	c->line = NULL;
+	c->loan = NULL;
+	if (!n || --n->leases)
+		return;
+	fabric()->unlend(n->lent);
+	free(n);
+}
+
+static int open_line(struct conn *c, struct loan *n, const unsigned char place[16],
+		     struct fabric_end *end)
+{
+	int rc;
+
+	c->loan = n;
+	n->leases++;
+	rc = fabric()->open(place, n->lent, &c->line, end);
+	if (rc)
+		end_line(c);
+	return rc;
+}
+
+/* With shares_lock. */
+static int borrow(struct conn *c, const unsigned char place[16], uint64_t len,
+		  struct fabric_end *end)
+{
+	struct loan *n = loan_of(c->slot, place, len);
+	int rc;
+
+	/* The device that had the address then may be gone, and another have it. */
+	if (n && !open_line(c, n, place, end))
+		return 0;
+	n = make_loan(c->slot, place, len, &rc);
+	return n ? open_line(c, n, place, end) : rc;
+}
+
 /* With shares_lock. */
 static int lend(struct conn *c, const struct fabric_end *peer, struct stream_lease *out)
 {
 	const struct slot *s = c->slot;
 	const uint64_t len = part_of(s, s->region->open_len);
-	uint32_t key = 0;
 	unsigned char place[16];
 	int rc = place_of(c->fd, place);
 
@@ -108,11 +215,7 @@ static int lend(struct conn *c, const struct fabric_end *peer, struct stream_lea
 	if (!rc)
 		rc = served_view(s->region);
 	if (!rc)
-		rc = fabric()->open(place, false, &c->line, &out->end);
-	if (rc)
-		return rc;
-	rc = fabric()->lend(c->line, s->region->view + s->offset, len,
-			    s->access & KEDGE_HANDLE_WRITE, &key);
+		rc = borrow(c, place, len, &out->end);
 	if (!rc)
 		rc = fabric()->join(c->line, peer);
 	if (rc) {
@@ -121,7 +224,7 @@ static int lend(struct conn *c, const struct fabric_end *peer, struct stream_lea
 	}
 	out->at = htole64((uintptr_t)s->region->view + s->offset);
 	out->len = htole64(len);
-	out->key = htole32(key);
+	out->key = htole32(c->loan->key);
 	c->leased = true;
 	c->recalled = c->recall_said = c->cut = false;
 	return 0;
@@ -148,9 +251,7 @@ void lease_give(struct conn *c, const struct stream_req *q, void *data, struct s
 
 void lease_end(struct conn *c)
 {
-	if (c->line)
-		fabric()->close(c->line);
-	c->line = NULL;
+	end_line(c);
 	c->leased = false;
 }
 

@@ -47,6 +47,7 @@ int served_view(struct kedge_region *r)
 	r->view = (char *)at;
 	r->view_len = r->open_len;
 	r->view_epoch = r->epoch;
+	r->views++;
 	if (!madvise(r->view, r->view_len, MADV_DONTFORK))
 		return 0;
 	served_end(r);

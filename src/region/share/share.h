@@ -27,6 +27,7 @@ struct departure {
  * @left:  its region has
  */
 struct alias;
+struct loan;
 struct slot {
 	struct kedge_region *region;
 	struct departure *left;
@@ -56,7 +57,8 @@ struct slot {
  * @to:      where the region is that has migrated, if @moved; @told: the
  *           answer that says so is made, and @owed as long as it has not gone out
  * @stream:  one for which accesses are done here (streams.c); without a gate.
- * @leased:  it puts and gets by @line (lease.c), and is in an access for all that is known here.
+ * @leased:  it puts and gets by @line, of @loan (lease.c), and is in an access for all that is
+ *           known here.
  *           It is to give that back if @recalled, as it has been told if @recall_said; @cut: it is
  *           not waited for
  */
@@ -75,6 +77,7 @@ struct conn {
 	bool moved;
 	bool told;
 	bool owed; /* guarded by shares_lock */
+	struct loan *loan;
 	struct fabric_line *line;
 	bool leased;
 	bool recalled;

@@ -46,7 +46,7 @@ static int give_up(struct fabric_line *l, int rc)
 static void make(const struct copy *c, struct work *w, enum ibv_wr_opcode op, uint64_t at,
 		 char *mine, uint64_t len, bool signals)
 {
-	w->s = (struct ibv_sge){ (uintptr_t)mine, (uint32_t)len, c->l->mr->lkey };
+	w->s = (struct ibv_sge){ (uintptr_t)mine, (uint32_t)len, c->l->own.mr->lkey };
 	w->wr = (struct ibv_send_wr){
 		.sg_list = &w->s, .num_sge = 1, .opcode = op,
 		.send_flags = signals ? IBV_SEND_SIGNALED : 0,
@@ -92,7 +92,7 @@ static int wait_one(struct copy *c)
 	unsigned int turns;
 	int n;
 
-	for (turns = 0; !(n = ibv_poll_cq(c->l->cq, 1, &wc)); turns++) {
+	for (turns = 0; !(n = ibv_poll_cq(c->l->own.cq, 1, &wc)); turns++) {
 		if (turns >= SPINS) {
 			now = clock_ns();
 			since = since ? since : now;
@@ -125,7 +125,7 @@ static int begin(const struct copy *c)
 {
 	if (c->l->dead)
 		return -EIO;
-	return line_is_ours(c->l) ? 0 : give_up(c->l, -EIO);
+	return adapter_is_ours(&c->l->own) ? 0 : give_up(c->l, -EIO);
 }
 
 /* A completion is asked for where another piece takes the room, and of the read behind the last

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Lines over queue pairs (region/fabric/fabric.h): a reliable connection each, with a device, a
- * protection domain and a completion queue of its own, so that a key which is guessed opens no
- * other line's range. They are connected by what the ends have told each other over a stream.
+ * Lines over queue pairs (region/fabric/fabric.h): a reliable connection each. An end that puts and
+ * gets has a device, a protection domain and a completion queue of its own. So has each loan, and
+ * its lines share them, and the registration: a key that is guessed opens no other loan. Ends are
+ * connected by what they have told each other over a stream.
  */
 #ifndef REGION_VERBS_INTERNAL_H
 #define REGION_VERBS_INTERNAL_H
@@ -21,33 +22,60 @@
 _Static_assert(FABRIC_RUNS_LEN <= ROOMS * ROOM_LEN, "runs find room in the staging memory");
 
 /*
- * @dev_fd:  what the device's descriptor was: a program may close what is not its own
+ * A device that is open, and memory that is registered with it.
+ * @dev_fd: what the device's descriptor was: a program may close what is not its own
+ */
+struct adapter {
+	struct ibv_context *dev;
+	struct fd_id dev_fd;
+	struct ibv_pd *pd;
+	struct ibv_cq *cq;
+	struct ibv_mr *mr;
+};
+
+/* Where a device has an address. */
+struct port {
+	uint8_t num;
+	int gid_index;
+	uint32_t mtu;
+};
+
+struct fabric_loan {
+	struct adapter adapter;
+};
+
+/*
+ * @a:       of its loan, or @own
  * @staging: of an end that puts and gets
  * @dead:    a work request has failed, or was given up
  */
 struct fabric_line {
-	struct ibv_context *dev;
-	struct fd_id dev_fd;
-	uint8_t port;
-	int gid_index;
-	uint32_t mtu;
+	struct adapter *a;
+	struct adapter own;
+	struct port port;
 	uint32_t psn;
-	struct ibv_pd *pd;
-	struct ibv_cq *cq;
 	struct ibv_qp *qp;
-	struct ibv_mr *mr;
 	char *staging;
 	bool dead;
 };
 
-/* ---- find.c ---- */
+/* ---- adapter.c ---- */
 
-/* How many adapters there are now. */
-int lines_look(void);
-/* Open the device that has the address as one of RoCE v2: 0 or a negative errno with its reason. */
-int line_find(struct fabric_line *l, const unsigned char place[16], struct fabric_end *end);
+/* How many adapters there are now: those are looked among from here on. */
+int adapters_look(void);
+/* The device that has the address as one of RoCE v2, with room for @depth completions: 0 or a
+ * negative errno with its reason, and nothing is open. */
+int adapter_open(struct adapter *a, const unsigned char place[16], int depth);
+/* 0 or a negative errno with its reason. */
+int adapter_register(struct adapter *a, void *at, uint64_t len, int rights);
+/* False: the device does not have that address, or its port is down. */
+bool adapter_port(const struct adapter *a, const unsigned char place[16], struct port *port);
 /* False: the device's descriptor is not ours any more. */
-bool line_is_ours(const struct fabric_line *l);
+bool adapter_is_ours(const struct adapter *a);
+/* Also one that is not open. */
+void adapter_close(struct adapter *a);
+/* By errno. */
+int adapter_failed(const char *call);
 
 /* ---- line.c ---- */
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Both ends know the other's queue pair before either is joined, so no connection manager is
- * needed. A close ends the queue pair before the registration: the adapter takes no more packets
- * for it then, and has finished with those that it had.
+ * needed. A close ends the queue pair: the adapter takes no more packets for it then, and has
+ * finished with those that it had, whether the registration lasts for other lines of the loan or
+ * ends next.
  */
 #include <endian.h>
 #include <errno.h>
@@ -25,41 +26,25 @@
 /* Pieces or runs, and what follows the last one. */
 #define SEND_WR	    (FABRIC_RUNS + 1)
 
-static int failed(const char *call)
-{
-	const int err = errno ? errno : EIO;
-
-	if (err == ENOMEM || err == EPERM)
-		return kedge_reason(-ENOMEM, "%s: no memory, or RLIMIT_MEMLOCK is used up: raise "
-				    "it with ulimit -l or LimitMEMLOCK=", call);
-	return kedge_reason(-err, "%s: error %d", call, err);
-}
-
 /* ---- an end ---- */
 
 static int make_pair(struct fabric_line *l)
 {
 	struct ibv_qp_init_attr init = { .qp_type = IBV_QPT_RC };
-	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = l->port };
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = l->port.num };
 
-	l->pd = ibv_alloc_pd(l->dev);
-	if (!l->pd)
-		return failed("ibv_alloc_pd");
-	l->cq = ibv_create_cq(l->dev, SEND_WR, NULL, NULL, 0);
-	if (!l->cq)
-		return failed("ibv_create_cq");
-	init.send_cq = init.recv_cq = l->cq;
-	init.cap = (struct ibv_qp_cap){ .max_send_wr = SEND_WR, .max_recv_wr = 1,
+	init.send_cq = init.recv_cq = l->a->cq;
+	init.cap = (struct ibv_qp_cap){ .max_send_wr = l->staging ? SEND_WR : 1, .max_recv_wr = 1,
 					.max_send_sge = 1, .max_recv_sge = 1 };
-	l->qp = ibv_create_qp(l->pd, &init);
+	l->qp = ibv_create_qp(l->a->pd, &init);
 	if (!l->qp)
-		return failed("ibv_create_qp");
+		return adapter_failed("ibv_create_qp");
 	/* The range's rights decide. */
 	if (!l->staging)
 		a.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
 	errno = ibv_modify_qp(l->qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
 			      IBV_QP_ACCESS_FLAGS);
-	return errno ? failed("ibv_modify_qp") : 0;
+	return errno ? adapter_failed("ibv_modify_qp") : 0;
 }
 
 static int make_staging(struct fabric_line *l)
@@ -72,57 +57,53 @@ static int make_staging(struct fabric_line *l)
 	l->staging = at;
 	/* A child's copy would take the pages from under the adapter. */
 	if (madvise(at, STAGING_LEN, MADV_DONTFORK))
-		return failed("madvise");
+		return adapter_failed("madvise");
 	return 0;
 }
 
 static void line_close(struct fabric_line *l)
 {
-	/* Numbers of others' are not written to: the kernel ends it all with the process. */
-	if (l->dev && line_is_ours(l)) {
-		if (l->qp)
-			ibv_destroy_qp(l->qp);
-		if (l->mr)
-			ibv_dereg_mr(l->mr);
-		if (l->cq)
-			ibv_destroy_cq(l->cq);
-		if (l->pd)
-			ibv_dealloc_pd(l->pd);
-		ibv_close_device(l->dev);
-	}
+	if (l->qp && adapter_is_ours(l->a))
+		ibv_destroy_qp(l->qp);
+	adapter_close(&l->own);
 	if (l->staging)
 		munmap(l->staging, STAGING_LEN);
 	free(l);
 }
 
-static int open_it(struct fabric_line *l, const unsigned char place[16], bool puts,
-		   struct fabric_end *end)
+static int open_own(struct fabric_line *l, const unsigned char place[16])
 {
-	int rc = line_find(l, place, end);
+	int rc = adapter_open(&l->own, place, SEND_WR);
+
+	l->a = &l->own;
+	if (!rc)
+		rc = make_staging(l);
+	return rc ? rc : adapter_register(&l->own, l->staging, STAGING_LEN,
+					  IBV_ACCESS_LOCAL_WRITE);
+}
+
+static int open_it(struct fabric_line *l, const unsigned char place[16], struct fabric_loan *loan)
+{
+	int rc = loan ? 0 : open_own(l, place);
 
 	if (rc)
 		return rc;
-	if (puts)
-		rc = make_staging(l);
-	if (!rc)
-		rc = make_pair(l);
-	if (rc || !puts)
-		return rc;
-	l->mr = ibv_reg_mr(l->pd, l->staging, STAGING_LEN,
-			   IBV_ACCESS_LOCAL_WRITE);
-	return l->mr ? 0 : failed("ibv_reg_mr");
+	if (loan)
+		l->a = &loan->adapter;
+	if (!adapter_port(l->a, place, &l->port))
+		return kedge_reason(-ENODEV, "the adapter does not have its address any more");
+	return make_pair(l);
 }
 
-static int line_open(const unsigned char place[16], bool puts, struct fabric_line **out,
-		     struct fabric_end *end)
+static int line_open(const unsigned char place[16], struct fabric_loan *loan,
+		     struct fabric_line **out, struct fabric_end *end)
 {
 	struct fabric_line *l = calloc(1, sizeof(*l));
 	int rc;
 
 	if (!l)
 		return kedge_reason(-ENOMEM, "no memory for a connection of adapters");
-	memset(end, 0, sizeof(*end));
-	rc = open_it(l, place, puts, end);
+	rc = open_it(l, place, loan);
 	if (rc) {
 		line_close(l);
 		return rc;
@@ -131,9 +112,11 @@ static int line_open(const unsigned char place[16], bool puts, struct fabric_lin
 	if (getrandom(&l->psn, sizeof(l->psn), 0) < 0)
 		l->psn = (uint32_t)clock_ns();
 	l->psn &= 0xffffff;
+	memset(end, 0, sizeof(*end));
+	memcpy(end->gid, place, sizeof(end->gid));
 	end->qp = htole32(l->qp->qp_num);
 	end->psn = htole32(l->psn);
-	end->mtu = htole32(l->mtu);
+	end->mtu = htole32(l->port.mtu);
 	*out = l;
 	return 0;
 }
@@ -144,15 +127,16 @@ static int be_ready_to_receive(struct fabric_line *l, const struct fabric_end *o
 {
 	struct ibv_qp_attr a = {
 		.qp_state = IBV_QPS_RTR,
-		.path_mtu = le32toh(other->mtu) < l->mtu ? le32toh(other->mtu) : l->mtu,
+		.path_mtu = le32toh(other->mtu) < l->port.mtu ? le32toh(other->mtu)
+							     : l->port.mtu,
 		.dest_qp_num = le32toh(other->qp) & 0xffffff,
 		.rq_psn = le32toh(other->psn) & 0xffffff,
 		.max_dest_rd_atomic = READS,
 		.min_rnr_timer = NOT_READY,
 		.ah_attr = {
 			.is_global = 1,
-			.port_num = l->port,
-			.grh = { .sgid_index = (uint8_t)l->gid_index, .hop_limit = HOPS },
+			.port_num = l->port.num,
+			.grh = { .sgid_index = (uint8_t)l->port.gid_index, .hop_limit = HOPS },
 		},
 	};
 
@@ -176,23 +160,42 @@ static int line_join(struct fabric_line *l, const struct fabric_end *other)
 {
 	if (le32toh(other->mtu) < IBV_MTU_256 || le32toh(other->mtu) > IBV_MTU_4096)
 		return kedge_reason(-EPROTO, "what the other side tells of its adapter is nothing");
-	if (!line_is_ours(l))
+	if (!adapter_is_ours(l->a))
 		return kedge_reason(-EBADF, "the adapter's descriptor was closed by the program");
 	errno = be_ready_to_receive(l, other);
 	if (!errno)
 		errno = be_ready_to_send(l);
-	return errno ? failed("ibv_modify_qp") : 0;
+	return errno ? adapter_failed("ibv_modify_qp") : 0;
 }
 
-static int line_lend(struct fabric_line *l, void *at, uint64_t len, bool writes, uint32_t *key)
+/* ---- memory for them ---- */
+
+static void line_unlend(struct fabric_loan *loan)
+{
+	adapter_close(&loan->adapter);
+	free(loan);
+}
+
+/* Its lines' completion queue remains empty: they neither send nor receive. */
+static int line_lend(const unsigned char place[16], void *at, uint64_t len, bool writes,
+		     struct fabric_loan **out, uint32_t *key)
 {
 	const int rights = IBV_ACCESS_REMOTE_READ |
 			   (writes ? IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE : 0);
+	struct fabric_loan *loan = calloc(1, sizeof(*loan));
+	int rc;
 
-	l->mr = ibv_reg_mr(l->pd, at, len, rights);
-	if (!l->mr)
-		return failed("ibv_reg_mr");
-	*key = l->mr->rkey;
+	if (!loan)
+		return kedge_reason(-ENOMEM, "no memory for a loan");
+	rc = adapter_open(&loan->adapter, place, 1);
+	if (!rc)
+		rc = adapter_register(&loan->adapter, at, len, rights);
+	if (rc) {
+		line_unlend(loan);
+		return rc;
+	}
+	*key = loan->adapter.mr->rkey;
+	*out = loan;
 	return 0;
 }
 
@@ -200,6 +203,7 @@ const struct fabric line_fabric = {
 	.open = line_open,
 	.join = line_join,
 	.lend = line_lend,
+	.unlend = line_unlend,
 	.put = line_put,
 	.put_runs = line_put_runs,
 	.get = line_get,

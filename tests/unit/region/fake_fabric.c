@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Adapters in the place of real ones (fabric.h), for processes of one test: an end puts and
- * gets by the system calls for another process's memory. What is lent stands in a table that all of
- * them share; as with an adapter, an access is refused once the line of what is lent is closed, and
- * the close waits for those under way.
+ * gets by the system calls for another process's memory. What is lent, and the lines of it, stand
+ * in tables that all of them share. As with an adapter, an access is refused once its line is
+ * closed, or the loan is over, or is another line's, and a close waits for those under way.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -14,25 +14,38 @@
 
 #include "fake_fabric.h"
 
-#define LENT 4096u
+#define LENT  4096u
+#define LINES 4096u
 
 struct lent {
 	_Atomic int pid; /* of the process whose memory it is; 0: none */
-	_Atomic int user; /* the process that is in an access: one at a time */
 	uint64_t at;
 	uint64_t len;
 	bool writes;
 };
 
+/* An end of its owner's. */
+struct end {
+	_Atomic uint32_t loan; /* 0: it is closed */
+	_Atomic int user; /* the process that is in an access: one at a time */
+};
+
+struct fabric_loan {
+	uint32_t key;
+};
+
+/* @end: of the owner: its own, or the other one */
 struct fabric_line {
 	bool puts;
-	uint32_t key;
+	uint32_t end;
 };
 
 static struct {
 	_Atomic uint32_t cnt;
+	_Atomic uint32_t ends_cnt;
 	struct fake_fabric f;
 	struct lent lent[LENT];
+	struct end end[LINES];
 } *table;
 
 struct fake_fabric *fake_fabric(void)
@@ -40,49 +53,77 @@ struct fake_fabric *fake_fabric(void)
 	return &table->f;
 }
 
-bool fake_is_over(unsigned int loan)
+bool fake_is_over(unsigned int end)
 {
-	return !atomic_load(&table->lent[loan].pid);
+	return !atomic_load(&table->end[end].loan);
 }
 
-static int fake_open(const unsigned char place[16], bool puts, struct fabric_line **out,
-		     struct fabric_end *end)
+static int fake_open(const unsigned char place[16], struct fabric_loan *loan,
+		     struct fabric_line **out, struct fabric_end *end)
 {
 	struct fabric_line *l = calloc(1, sizeof(*l));
 
 	(void)place;
 	memset(end, 0, sizeof(*end));
-	if (!l || atomic_load(&table->f.refuses)) {
+	if (!l || atomic_load(&table->f.refuses) ||
+	    (loan && atomic_load(&table->f.loses) == loan->key)) {
 		free(l);
 		return kedge_reason(-ENODEV, "no adapter");
 	}
-	l->puts = puts;
+	l->puts = !loan;
+	if (loan) {
+		l->end = atomic_fetch_add(&table->ends_cnt, 1) % (LINES - 1) + 1;
+		atomic_store(&table->end[l->end].user, 0);
+		atomic_store(&table->end[l->end].loan, loan->key);
+		atomic_fetch_add(&table->f.live, 1);
+	}
+	end->qp = l->end;
 	*out = l;
 	return 0;
 }
 
 static int fake_join(struct fabric_line *l, const struct fabric_end *other)
 {
-	(void)l;
-	(void)other;
+	if (l->puts)
+		l->end = other->qp % LINES;
 	return 0;
 }
 
-static int fake_lend(struct fabric_line *l, void *at, uint64_t len, bool writes, uint32_t *key)
+static int fake_lend(const unsigned char place[16], void *at, uint64_t len, bool writes,
+		     struct fabric_loan **out, uint32_t *key)
 {
+	struct fabric_loan *loan = calloc(1, sizeof(*loan));
 	struct lent *t;
 
-	l->key = atomic_fetch_add(&table->cnt, 1) % (LENT - 1) + 1;
-	t = &table->lent[l->key];
+	(void)place;
+	if (!loan || atomic_load(&table->f.refuses)) {
+		free(loan);
+		return kedge_reason(-ENODEV, "no adapter");
+	}
+	loan->key = atomic_fetch_add(&table->cnt, 1) % (LENT - 1) + 1;
+	t = &table->lent[loan->key];
 	t->at = (uintptr_t)at;
 	t->len = len;
 	t->writes = writes;
-	atomic_store(&t->user, 0);
 	atomic_store(&t->pid, getpid());
 	atomic_fetch_add(&table->f.lent, 1);
-	atomic_fetch_add(&table->f.live, 1);
-	*key = l->key;
+	atomic_store(&table->f.last, loan->key);
+	atomic_fetch_add(&table->f.loans, 1);
+	*key = loan->key;
+	*out = loan;
 	return 0;
+}
+
+static void fake_unlend(struct fabric_loan *loan)
+{
+	unsigned int i;
+
+	for (i = 0; i < LINES; i++)
+		if (atomic_load(&table->end[i].loan) == loan->key)
+			abort();
+	atomic_store(&table->lent[loan->key].pid, 0);
+	atomic_fetch_sub(&table->f.loans, 1);
+	free(loan);
 }
 
 /* One that was killed in an access is in none. */
@@ -96,34 +137,41 @@ static bool lives(int pid)
 
 static void fake_close(struct fabric_line *l)
 {
-	struct lent *t = &table->lent[l->key];
+	struct end *e = &table->end[l->end];
 	int pid;
 
-	if (l->key) {
-		atomic_store(&t->pid, 0);
-		while ((pid = atomic_load(&t->user)) && lives(pid))
+	if (!l->puts) {
+		atomic_store(&e->loan, 0);
+		while ((pid = atomic_load(&e->user)) && lives(pid))
 			usleep(10);
 		atomic_fetch_sub(&table->f.live, 1);
 	}
 	free(l);
 }
 
+/* Of the owner's process, or 0: the line is closed, or is not of that loan. */
+static int lender(const struct end *e, uint32_t key)
+{
+	return atomic_load(&e->loan) == key ? atomic_load(&table->lent[key].pid) : 0;
+}
+
 /* In two halves, so that there is time for what must not come between. */
-static int access_it(const struct fabric_range *r, uint64_t offset, char *data, uint64_t len,
-		     bool put)
+static int access_it(const struct fabric_line *l, const struct fabric_range *r, uint64_t offset,
+		     char *data, uint64_t len, bool put)
 {
 	struct lent *t = &table->lent[r->key % LENT];
+	struct end *e = &table->end[l->end];
 	uint64_t half = len / 2, done = 0, n;
 	struct iovec mine, other;
 	int pid, rc = 0;
 
-	atomic_store(&t->user, getpid());
+	atomic_store(&e->user, getpid());
 	/* It is stored last, so what is read behind it is its. */
-	if (!atomic_load(&t->pid) || offset > t->len || len > t->len - offset ||
+	if (!lender(e, r->key % LENT) || offset > t->len || len > t->len - offset ||
 	    (put && !t->writes))
 		rc = -EIO;
 	while (!rc && done < len) {
-		pid = atomic_load(&t->pid);
+		pid = lender(e, r->key % LENT);
 		n = done < half ? half : len - done;
 		mine = (struct iovec){ data + done, n };
 		/* What a process can do to itself in both ways. */
@@ -133,7 +181,7 @@ static int access_it(const struct fabric_range *r, uint64_t offset, char *data, 
 			rc = -EIO;
 		done += n;
 	}
-	atomic_store(&t->user, 0);
+	atomic_store(&e->user, 0);
 	if (!rc)
 		atomic_fetch_add(put ? &table->f.puts : &table->f.gets, 1);
 	return rc;
@@ -142,25 +190,23 @@ static int access_it(const struct fabric_range *r, uint64_t offset, char *data, 
 static int fake_put(struct fabric_line *l, const struct fabric_range *to, uint64_t offset,
 		    const void *data, uint64_t len, const _Atomic bool *over, uint64_t until)
 {
-	(void)l;
 	(void)over;
 	(void)until;
 	if (atomic_load(&table->f.fails)) {
-		atomic_store(&table->f.failed, to->key);
+		atomic_store(&table->f.failed, l->end);
 		return -EIO;
 	}
-	return access_it(to, offset, (char *)(uintptr_t)data, len, true);
+	return access_it(l, to, offset, (char *)(uintptr_t)data, len, true);
 }
 
 static int fake_get(struct fabric_line *l, const struct fabric_range *from, uint64_t offset,
 		    void *data, uint64_t len, const _Atomic bool *over, uint64_t until)
 {
-	(void)l;
 	(void)over;
 	(void)until;
 	if (atomic_load(&table->f.fails))
 		return -EIO;
-	return access_it(from, offset, data, len, false);
+	return access_it(l, from, offset, data, len, false);
 }
 
 static int fake_put_runs(struct fabric_line *l, const struct fabric_range *to, const char *base,
@@ -179,6 +225,7 @@ static const struct fabric fake = {
 	.open = fake_open,
 	.join = fake_join,
 	.lend = fake_lend,
+	.unlend = fake_unlend,
 	.put = fake_put,
 	.get = fake_get,
 	.put_runs = fake_put_runs,

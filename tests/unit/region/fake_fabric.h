@@ -7,21 +7,26 @@
 /*
  * What the fake has done, and is to do; of all processes of the test.
  * @refuses: there is no adapter
- * @fails:   accesses fail; the last by loan @failed
- * @lent, @puts, @gets: how many; @live: that are lent now
+ * @fails:   accesses fail; the last by the owner's end @failed
+ * @loses:   of that loan, no more lines can be had
+ * @lent, @puts, @gets: how many; @last: the last loan
+ * @loans: that are lent now; @live: owners' ends that are open
  */
 struct fake_fabric {
 	_Atomic int refuses;
 	_Atomic int fails;
+	_Atomic uint32_t loses;
 	_Atomic unsigned int lent;
 	_Atomic unsigned int failed;
+	_Atomic unsigned int loans;
+	_Atomic uint32_t last;
 	_Atomic unsigned int live;
 	_Atomic unsigned int puts;
 	_Atomic unsigned int gets;
 };
 
 struct fake_fabric *fake_fabric(void);
-/* That loan is over. */
-bool fake_is_over(unsigned int loan);
+/* That end is closed. */
+bool fake_is_over(unsigned int end);
 
 #endif /* TESTS_REGION_FAKE_FABRIC_H */

@@ -9,35 +9,10 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
-#include "by_hand.h"
-#include "fake_fabric.h"
+#include "leased.h"
 #include "migrate.h"
 
 #define COPIES 512
-
-static unsigned int way(struct kedge_remote *r)
-{
-	struct kedge_remote_info info = { .size = sizeof(info) };
-
-	assert_int_equal(kedge_remote_query(r, &info), 0);
-	return info.way;
-}
-
-static void wait_for_lease(struct kedge_remote *r)
-{
-	WAIT_FOR(way(r) == KEDGE_REMOTE_RDMA);
-}
-
-static void begin_leased(const struct kedge_handle_opts *o)
-{
-	begin(o);
-	wait_for_lease(remote);
-}
-
-static unsigned int puts_done(void)
-{
-	return atomic_load(&fake_fabric()->puts);
-}
 
 static unsigned int gets_done(void)
 {
@@ -101,14 +76,6 @@ static void a_move_has_the_new_pages_leased(void **state)
 	assert_int_equal(kedge_remote_get(remote, LEN - 1, &c, 1, SOON_MS), 0);
 	assert_int_equal(c, 'd');
 	end();
-}
-
-static bool put_is_leased(uint64_t at)
-{
-	const unsigned int puts = puts_done();
-
-	assert_int_equal(kedge_remote_put(remote, at, "x", 1, SOON_MS), 0);
-	return puts_done() == puts + 1;
 }
 
 static void what_has_grown_is_leased_and_what_is_trimmed_is_not(void **state)
@@ -311,48 +278,6 @@ static void without_an_adapter_the_owner_does_it(void **state)
 	assert_int_equal(way(remote), KEDGE_REMOTE_SERVED);
 	end();
 	atomic_store(&fake_fabric()->refuses, 0);
-}
-
-/* By a question of the peer's, as one cannot wait for what does not come. */
-static int lease_by_hand(int fd)
-{
-	struct stream_req q = { .op = STREAM_LEASE, .seq = 1, .first = 1,
-				.len = sizeof(struct fabric_end),
-				.end = sizeof(struct fabric_end) };
-	struct {
-		struct stream_req q;
-		struct fabric_end end;
-	} all = { q, { .zero = 0 } };
-	struct stream_lease got;
-	struct stream_reply a;
-
-	stream_req_swap(&all.q);
-	if (send(fd, &all, sizeof(all), MSG_NOSIGNAL) != sizeof(all) ||
-	    recv(fd, &a, sizeof(a), MSG_WAITALL) != sizeof(a))
-		return -ECONNRESET;
-	if (!a.rc)
-		assert_int_equal(recv(fd, &got, sizeof(got), MSG_WAITALL), sizeof(got));
-	return a.rc;
-}
-
-static int dial_by_tcp(void)
-{
-	struct handle_words w;
-	union place a;
-	socklen_t len;
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	struct stream_hello h;
-	struct stream_ask q;
-
-	assert_true(handle_read(&handle, &w));
-	len = place_address(w.place, w.port, &a);
-	assert_int_equal(connect(fd, &a.any, len), 0);
-	h = greeted(fd);
-	q = question(&h);
-	q.name = w.name;
-	stream_ask_tag(w.key, &h, &q, q.tag);
-	assert_int_equal(answer_to(fd, &q), 0);
-	return fd;
 }
 
 static void not_every_handle_has_a_lease(void **state)
