@@ -14,6 +14,7 @@
 #include <kedge/notifier.h>
 #include <kedge/pageswap.h>
 #include <kedge/migrate.h>
+#include <kedge/recommit.h>
 #include <kedge/region.h>
 #include <kedge/region_list.h>
 #include <kedge/remote.h>

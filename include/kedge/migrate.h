@@ -193,6 +193,7 @@ struct kedge_migrate_opts {
  *   -EINVAL    @region or @invitation is NULL, that is no invitation, a size is too small, a flag
  *              is unknown
  *   -E2BIG     @opts is of a newer version and sets a field unknown here
+ *   -ENODATA   the program has unmapped, replaced or dropped a part of it: kedge_region_recommit()
  *   -ECANCELED @opts->freeze or @opts->progress said so
  *   -ETIMEDOUT the other process does not answer, or a peer's access was not over in time; or
  *              the region came here by a migration, and its former owner, which may have been

@@ -20,6 +20,9 @@ struct kedge_directory;
 /* Flags of struct kedge_region_opts. */
 #define KEDGE_REGION_NODE 1u /* its pages are on one NUMA node */
 
+/* Flags of struct kedge_region_info. */
+#define KEDGE_REGION_WATCHED 1u
+
 /**
  * struct kedge_region_opts - how a region is made; zero is the default in each field
  * @size:      sizeof(struct kedge_region_opts)
@@ -47,11 +50,15 @@ struct kedge_region_opts {
 /**
  * struct kedge_region_info - a region as it is
  * @size:      set by the caller: sizeof(struct kedge_region_info)
- * @flags:     0
+ * @flags:     KEDGE_REGION_WATCHED: the kernel tells what the program does to its mapping; else
+ *             peers of its handles are served, and each access looks at it
  * @addr:      address of its first byte, as long as it lives
  * @len:       bytes that are committed
  * @max_len:   bytes that it can grow to
  * @page_size: bytes of a page; @len is a multiple of it
+ * @missing:    bytes that are not there, as the program has unmapped, replaced, moved or dropped
+ *              them, as far as that was noticed: kedge_region_recommit()
+ * @missing_at: the first of them, from the region's first byte on
  */
 struct kedge_region_info {
 	uint32_t size;
@@ -60,6 +67,8 @@ struct kedge_region_info {
 	uint64_t len;
 	uint64_t max_len;
 	uint64_t page_size;
+	uint64_t missing;
+	uint64_t missing_at;
 };
 
 /** enum kedge_region_bound - what limits the memory that can be committed */
@@ -150,6 +159,7 @@ KEDGE_API void kedge_region_close(struct kedge_region *region);
  * changed; and:
  *   -EINVAL @region is NULL, or @len is less than it has (kedge_region_trim())
  *   -ERANGE @len is more than its max_len
+ *   -EEXIST at the addresses that it would take is other memory, as the program has unmapped them
  *   -EBUSY, -EREMCHG, -EINPROGRESS  the region migrates, or has migrated, or that is not known:
  *           kedge_region_migrate()
  *   -ECHILD this process is a child of the one that made it
@@ -173,6 +183,8 @@ KEDGE_API int kedge_region_grow(struct kedge_region *region, size_t len);
  *
  * Return: 0, or a negative errno, and then nothing has changed:
  *   -EINVAL @region is NULL, @len is 0 or more than it has
+ *   -ENODATA the program has unmapped, replaced or dropped some of that: kedge_region_recommit()
+ *   -EMFILE, -ENFILE  no descriptor is left to look at the mappings by
  *   -EBUSY, -EREMCHG, -EINPROGRESS  as of kedge_region_grow()
  *   -ENOMEM the process has as many mappings as it may (vm.max_map_count)
  *   -ECHILD this process is a child of the one that made it
@@ -222,6 +234,7 @@ KEDGE_API int kedge_region_query(struct kedge_region *region,
  *            addresses, which are all that it may
  *   -EAGAIN  no thread can be made (RLIMIT_NPROC, pids.max)
  *   -EMFILE, -ENFILE  no descriptor is left
+ *   -EOPNOTSUPP  /proc is not mounted, by which it is seen whether the region is whole
  *   -EREMCHG, -EINPROGRESS  as of kedge_region_grow()
  *   -ECHILD  this process is a child of the one that made the region
  */
@@ -351,6 +364,7 @@ struct kedge_move_opts {
  *              no such node
  *   -E2BIG     @opts is of a newer version and sets a field unknown here
  *   -ETIMEDOUT as of kedge_region_suspend()
+ *   -ENODATA   as of kedge_region_trim()
  *   -EBUSY, -EREMCHG, -EINPROGRESS  as of kedge_region_grow()
  *   -ECHILD    as of kedge_region_advertise()
  */

@@ -141,6 +141,9 @@ KEDGE_API void kedge_remote_close(struct kedge_remote *remote);
  *   -EACCES       the handle does not give that access
  *   -EFAULT       the range is beyond what the region has: the reason says how much that
  *                 is. Other accesses go on
+ *   -ENODATA      the owner has unmapped, replaced or dropped bytes of the range, which the
+ *                 reason names. Other accesses go on, and this one after
+ *                 kedge_region_recommit() there
  *   -ETIMEDOUT    the region was suspended for so long; or it was moved, and the owner has
  *                 not said where yet: ask again. With any error but -EINVAL, -EACCES and
  *                 -ECHILD, over a connection, pieces before the one that failed are stored

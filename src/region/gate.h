@@ -23,6 +23,12 @@
  * @epoch is stored while the gate is closed and empty. A peer that finds the gate open
  * loads it after that, so it has the new one, or came in before.
  *
+ * Gaps (region/gaps.h): before the owner reads that a range is gone, which lets the call go on that
+ * took it, it stores CHANGING; then the gaps, with an odd @gap_seq; then GAPS in the place of
+ * CHANGING. An access that begins after that call finds one of both. With GAPS it goes in, and
+ * looks whether it touches one; with CHANGING it waits, as for a suspension. A list that changes
+ * while it is read is read again. Without a gap an access does not pay for it.
+ *
  * The peer has no business in the owner's memory but for the region: what it stores in
  * @inside can make the owner wait, up to its time limit, and no more. What the owner
  * stores is checked by the peer against the size of the file.
@@ -34,10 +40,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "region/gaps.h"
 #include "region/wire.h"
 
 #define GATE_CLOSED 1u /* for a while */
 #define GATE_ENDED  2u /* for good: @why says it */
+#define GATE_CHANGING 4u /* for the moment in which gaps change */
+#define GATE_GAPS   8u /* there are some: not every access may go on */
+#define GATE_SHUT   (GATE_CLOSED | GATE_ENDED | GATE_CHANGING)
+
+/* Bytes from the handle's first one on. */
+struct gate_gap {
+	_Atomic uint64_t from;
+	_Atomic uint64_t to;
+};
 
 /* Each side has a cache line of its own. */
 struct gate {
@@ -52,16 +68,20 @@ struct gate {
 	char pad_inside[60];
 	/* With @why EREMCHG: where the region is now; stored before @why. */
 	struct owner_place to;
+	_Atomic uint32_t gap_seq;
+	_Atomic uint32_t gap_cnt;
+	struct gate_gap gap[GAPS_MAX];
 };
 
-/* By the peer: 0, and then gate_leave() follows; or the state in which it is not let in. */
+/* By the peer: without a bit of GATE_SHUT, and then gate_leave() follows; or the state in which it
+ * is not let in. */
 static inline uint32_t gate_enter(struct gate *g)
 {
 	uint32_t state;
 
 	atomic_fetch_add(&g->inside, 1);
 	state = atomic_load(&g->state);
-	if (state)
+	if (state & GATE_SHUT)
 		atomic_fetch_sub(&g->inside, 1);
 	return state;
 }

@@ -16,6 +16,7 @@
 
 #include "base/list.h"
 #include "base/lock.h"
+#include "region/gaps.h"
 #include "region/wire.h"
 
 /*
@@ -80,6 +81,10 @@ struct region_counts {
  * @uid:       the user that has made it
  * @view:      a mapping of @view_len bytes for accesses that are done here for peers, or NULL;
  *             of the pages that were there at @view_epoch; the @views-th
+ * @watched:   changes of its mapping by the program are to be noticed, as it has been advertised;
+ *             @uffd, in the keeper's table, tells of them, or is -1
+ * @noticed:   it tells of all of them; @changing: it is about to, and no lease is given
+ * @changes:   how many it has told of; @gaps: what is not there since
  */
 struct kedge_region {
 	pid_t pid;
@@ -116,6 +121,14 @@ struct kedge_region {
 	bool comes;
 	struct owner_place left_to;
 	struct region_counts counts;
+	/* Guarded by gaps_lock. */
+	struct list of_watched;
+	bool watched;
+	bool noticed;
+	bool changing;
+	int uffd;
+	uint64_t changes;
+	struct gaps gaps;
 };
 
 /* ---- region.c ---- */
@@ -158,6 +171,11 @@ void region_end(struct kedge_region *r);
 int region_commit(struct kedge_region *r, uint64_t len, bool careful, uint64_t *had);
 /* Give [@len, @r->len) back: the same. */
 int region_release(struct kedge_region *r, uint64_t len);
+
+/* By a thread with the keeper's table. Enter pages of [@from, @to), and lock them; or map the file
+ * there, where there is no mapping: 0 or a negative errno, with a reason but for -EEXIST. */
+int region_lock_in(struct kedge_region *r, uint64_t from, uint64_t to);
+int region_map_gap(struct kedge_region *r, uint64_t from, uint64_t to);
 
 /* ---- node.c ---- */
 

@@ -28,9 +28,11 @@
 
 enum { IDLE, ASKED, DONE, OVER };
 
+#define ENDS 2 /* threads that have its table, and end before it */
+
 static struct sig_lock users_lock = SIG_LOCK_INIT; /* guards: */
 static unsigned int users;
-static void (*_Atomic before_end)(void);
+static void (*_Atomic before_end[ENDS])(void);
 static pthread_t thread;
 static struct service service;
 
@@ -173,10 +175,13 @@ int keeper_use(void)
 
 void keeper_unuse(void)
 {
+	size_t i;
+
 	sig_lock(&users_lock);
 	if (!--users) {
-		if (before_end)
-			before_end();
+		for (i = 0; i < ENDS; i++)
+			if (before_end[i])
+				before_end[i]();
 		if (service_end(&service))
 			end_thread(&service);
 	}
@@ -185,7 +190,15 @@ void keeper_unuse(void)
 
 void keeper_before_end(void (*fn)(void))
 {
-	atomic_store(&before_end, fn);
+	size_t i;
+
+	for (i = 0; i < ENDS; i++) {
+		void (*none)(void) = NULL;
+
+		if (before_end[i] == fn ||
+		    atomic_compare_exchange_strong(&before_end[i], &none, fn))
+			return;
+	}
 }
 
 void keeper_forget(void)

@@ -17,6 +17,7 @@
 #include "base/base.h"
 #include "base/process/cancel.h"
 #include "region/share/share.h"
+#include "region/watch/watch.h"
 
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
@@ -57,7 +58,7 @@ static int make_next(const struct kedge_region *r, const struct kedge_move_opts 
 	const bool other = o->flags & KEDGE_MOVE_NODE;
 	int rc;
 
-	*next = (struct kedge_region){ .pid = r->pid, .fd = -1, .max_len = r->len,
+	*next = (struct kedge_region){ .pid = r->pid, .fd = -1, .uffd = -1, .max_len = r->len,
 				       .page_size = r->page_size,
 				       .on_node = other || r->on_node,
 				       .node = other ? o->node : r->node };
@@ -110,7 +111,15 @@ static int exchange_suspended(struct kedge_region *r, struct kedge_region *next,
 	if (gates_close(r, timeout_ms, &pid))
 		return kedge_reason(-ETIMEDOUT, "an access of process %d was not over in %d ms: "
 				    "is it stopped?", (int)pid, timeout_ms);
-	rc = exchange(r, next);
+	/* The new pages are watched before they are the region's, and with their mapping. */
+	rc = watch_move_in(r, next->at, r->len);
+	if (!rc)
+		rc = watch_leave_out(r, 0, r->len);
+	if (!rc) {
+		rc = exchange(r, next);
+		if (rc)
+			watch_again(r, 0, r->len);
+	}
 	gates_open(r);
 	if (pause_ns)
 		*pause_ns = clock_ns() - begun;
@@ -133,6 +142,11 @@ KEDGE_API int kedge_region_move(struct kedge_region *r, const struct kedge_move_
 		rc = region_lock(r);
 	if (rc)
 		return rc;
+	rc = watch_is_whole(r, 0, r->len);
+	if (rc) {
+		sig_unlock(&r->lock);
+		return rc;
+	}
 	atomic_store(&r->moving, true);
 	rc = make_next(r, &o, &next);
 	if (!rc)

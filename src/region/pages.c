@@ -21,6 +21,7 @@
 #include "base/base.h"
 #include "region/internal.h"
 #include "region/keeper.h"
+#include "region/watch/look.h"
 
 #ifndef MFD_HUGE_SHIFT
 #define MFD_HUGE_SHIFT 26
@@ -82,6 +83,65 @@ int region_reserve(struct kedge_region *r, uint64_t len)
 	return r->at ? 0 : no_addresses(len);
 }
 
+/*
+ * Parts that are not the region's own, as the program has unmapped them: others may have memory
+ * there, now or in a moment. Beyond @cnt the last one is longer than it has to be.
+ */
+#define OTHERS_MAX 16
+
+struct others {
+	struct kedge_region *r;
+	uint32_t cnt;
+	struct gap at[OTHERS_MAX];
+};
+
+static int note_other(void *arg, enum look is, uint64_t from, uint64_t to)
+{
+	struct others *o = arg;
+
+	if (is == LOOK_OWN || is == LOOK_SHUT || (is == LOOK_KEPT && from >= o->r->len))
+		return 0;
+	if (o->cnt < OTHERS_MAX)
+		o->at[o->cnt++] = (struct gap){ from, to };
+	else
+		o->at[OTHERS_MAX - 1].to = to;
+	return 0;
+}
+
+static int find_others(void *arg)
+{
+	struct others *o = arg;
+
+	return look_through(o->r, 0, o->r->max_len, note_other, o);
+}
+
+/* Call @fn for what is the region's of [@from, @to): 0 or its first error. */
+static int each_own(struct kedge_region *r, uint64_t from, uint64_t to,
+		    int (*fn)(struct kedge_region *r, uint64_t from, uint64_t to))
+{
+	struct others o = { .r = r };
+	uint32_t i;
+	int rc = 0;
+
+	/* Where that cannot be known all of it is taken for the region's, as it has been made. */
+	if (keeper_call(find_others, &o))
+		o.cnt = 0;
+	for (i = 0; !rc && i < o.cnt && from < to; i++) {
+		if (o.at[i].to <= from)
+			continue;
+		if (o.at[i].from > from)
+			rc = fn(r, from, o.at[i].from < to ? o.at[i].from : to);
+		from = o.at[i].to;
+	}
+	return !rc && from < to ? fn(r, from, to) : rc;
+}
+
+static int unmap(struct kedge_region *r, uint64_t from, uint64_t to)
+{
+	munmap(r->at + from, to - from);
+	return 0;
+}
+
 /* Take access to [@from, @to) away; the addresses stay ours. */
 static int hide(struct kedge_region *r, uint64_t from, uint64_t to)
 {
@@ -134,23 +194,40 @@ static int extend_file(struct kedge_region *r, uint64_t len)
 	return 0;
 }
 
-/* No access until it is kept from children: another thread may fork in between. */
-static int map(struct kedge_region *r, uint64_t from, uint64_t to)
+static int map_at(struct kedge_region *r, uint64_t from, uint64_t to, int how)
 {
 	char *at = r->at + from;
+	void *got = mmap(at, to - from, PROT_NONE, MAP_SHARED | how, r->fd, (off_t)from);
 
-	if (mmap(at, to - from, PROT_NONE, MAP_SHARED | MAP_FIXED, r->fd,
-		 (off_t)from) == MAP_FAILED ||
-	    madvise(at, to - from, MADV_DONTFORK) ||
+	if (got != MAP_FAILED && got != at) {
+		munmap(got, to - from);
+		errno = EEXIST;
+		got = MAP_FAILED;
+	}
+	if (got == MAP_FAILED && errno == EEXIST)
+		return -EEXIST;
+	/* No access until it is kept from children: another thread may fork in between. */
+	if (got == MAP_FAILED || madvise(at, to - from, MADV_DONTFORK) ||
 	    mprotect(at, to - from, PROT_READ | PROT_WRITE))
 		return kedge_reason(-errno, "mmap: error %d; with ENOMEM the process has "
 				    "too many mappings: raise vm.max_map_count", errno);
 	return 0;
 }
 
+static int map(struct kedge_region *r, uint64_t from, uint64_t to)
+{
+	return map_at(r, from, to, MAP_FIXED);
+}
+
+/* Kernels before 4.17 take the flag for none, and the address for a wish. */
+int region_map_gap(struct kedge_region *r, uint64_t from, uint64_t to)
+{
+	return map_at(r, from, to, MAP_FIXED_NOREPLACE);
+}
+
 /* Huge TLB pages are never swapped, and to lock them would count. The system call itself:
  * sanitizers' mlock() does not lock. */
-static int lock_in(struct kedge_region *r, uint64_t from, uint64_t to)
+int region_lock_in(struct kedge_region *r, uint64_t from, uint64_t to)
 {
 	char *at = r->at + from;
 	uint64_t off;
@@ -176,12 +253,32 @@ struct change {
 	uint64_t had;
 };
 
+static int is_kept(void *arg, enum look is, uint64_t from, uint64_t to)
+{
+	(void)arg;
+	if (is == LOOK_KEPT)
+		return 0;
+	return kedge_reason(-EEXIST, "at bytes %llu to %llu of the region's addresses is other "
+			    "memory: the program has unmapped what was kept there",
+			    (unsigned long long)from, (unsigned long long)to);
+}
+
+/* Up to @len from its end on: what the program has unmapped may be others' memory. */
+static int check_kept(const struct kedge_region *r, uint64_t len)
+{
+	int rc = r->len ? look_through(r, r->len, len, is_kept, NULL) : 0;
+
+	return rc == -EOPNOTSUPP ? 0 : rc;
+}
+
 static int commit(void *arg)
 {
 	struct change *c = arg;
 	struct kedge_region *r = c->r;
-	int rc = r->fd < 0 ? open_file(r) : 0;
+	int rc = check_kept(r, c->len);
 
+	if (!rc && r->fd < 0)
+		rc = open_file(r);
 	if (!rc)
 		rc = extend_file(r, c->len);
 	if (rc)
@@ -193,7 +290,7 @@ static int commit(void *arg)
 		goto give_back;
 	rc = map(r, r->len, c->len);
 	if (!rc)
-		rc = lock_in(r, r->len, c->len);
+		rc = region_lock_in(r, r->len, c->len);
 	if (!rc)
 		return 0;
 	hide(r, r->len, c->len);
@@ -237,7 +334,7 @@ int region_commit(struct kedge_region *r, uint64_t len, bool careful, uint64_t *
 int region_release(struct kedge_region *r, uint64_t len)
 {
 	struct change c = { .r = r, .len = len };
-	int rc = hide(r, len, r->len);
+	int rc = each_own(r, len, r->len, hide);
 
 	if (rc)
 		return kedge_reason(rc, "mmap: error %d; with ENOMEM the process has too "
@@ -251,6 +348,6 @@ int region_release(struct kedge_region *r, uint64_t len)
 void region_end(struct kedge_region *r)
 {
 	if (r->at)
-		munmap(r->at, r->max_len);
+		each_own(r, 0, r->max_len, unmap);
 	keeper_call(end, r);
 }

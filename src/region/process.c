@@ -4,6 +4,7 @@
 #include "region/internal.h"
 #include "region/keeper.h"
 #include "region/share/share.h"
+#include "region/watch/watch.h"
 
 static _Atomic int owner;
 
@@ -18,6 +19,7 @@ static void anew(void)
 	regions_forget();
 	invites_forget();
 	serve_forget();
+	watches_forget();
 }
 
 void region_adopt(void)

@@ -15,6 +15,7 @@
 #include "region/keeper.h"
 #include "region/limits.h"
 #include "region/share/share.h"
+#include "region/watch/watch.h"
 
 /* Page tables and what the kernel has for itself, beside the pages. */
 #define TABLES_PART 256
@@ -114,6 +115,7 @@ int region_grow_to(struct kedge_region *r, uint64_t len)
 		}
 	}
 	if (!rc) {
+		watch_again(r, len - more, len);
 		gates_set_len(r, len);
 		return 0;
 	}
@@ -172,7 +174,7 @@ KEDGE_API int kedge_region_create(size_t len, const struct kedge_region_opts *us
 	r = calloc(1, sizeof(*r));
 	if (!r)
 		return kedge_reason(-ENOMEM, "no memory for a region");
-	r->fd = -1;
+	r->fd = r->uffd = -1;
 	r->pid = getpid();
 	list_init(&r->slots);
 	list_init(&r->conns);
@@ -216,6 +218,7 @@ KEDGE_API void kedge_region_close(struct kedge_region *r)
 	/* A child has neither addresses nor descriptor, nor a share of the budget. */
 	if (r->pid == getpid()) {
 		shares_close(r);
+		watch_end(r);
 		if (r->from)
 			invite_drop(r->from);
 		regions_remove(r);
@@ -293,12 +296,18 @@ KEDGE_API int kedge_region_grow(struct kedge_region *r, size_t len)
 static int trim_to(struct kedge_region *r, uint64_t len)
 {
 	const uint64_t was = r->len;
-	int rc;
+	int rc = watch_is_whole(r, len, was);
 
-	gates_set_len(r, len);
-	rc = region_release(r, len);
 	if (rc)
+		return rc;
+	gates_set_len(r, len);
+	rc = watch_leave_out(r, len, was);
+	if (!rc)
+		rc = region_release(r, len);
+	if (rc) {
+		watch_again(r, len, was);
 		gates_set_len(r, was);
+	}
 	return rc;
 }
 
@@ -354,5 +363,10 @@ KEDGE_API int kedge_region_query(struct kedge_region *r, struct kedge_region_inf
 	sig_lock(&r->lock);
 	info.len = r->len;
 	sig_unlock(&r->lock);
+	sig_lock(&gaps_lock);
+	info.flags = r->noticed ? KEDGE_REGION_WATCHED : 0;
+	info.missing = gaps_len(&r->gaps);
+	info.missing_at = r->gaps.cnt ? r->gaps.at[0].from : 0;
+	sig_unlock(&gaps_lock);
 	return kedge__info_copy(user, INFO_V1, &info, sizeof(info));
 }

@@ -21,6 +21,7 @@
 #include <netinet/in.h>
 
 #include "region/fabric/fabric.h"
+#include "region/gaps.h"
 #include "region/wire.h"
 
 #define STREAM_MAGIC   0x6b737472u
@@ -107,11 +108,15 @@ struct stream_req {
  * @has:   bytes that the handle gives access to now
  * @value: the number that was there
  * @len:   bytes that follow
+ * @gap:   with -ENODATA: there are bytes missing from @value on, of the handle's, as many as that
+ *         times STREAM_GAP_UNIT, or more with UINT32_MAX
  */
+#define STREAM_GAP_UNIT 8u
+
 struct stream_reply {
 	uint64_t seq;
 	int32_t rc;
-	uint32_t zero;
+	uint32_t gap;
 	uint64_t has;
 	uint64_t value;
 	uint64_t len;
@@ -134,9 +139,16 @@ static inline void stream_reply_swap(struct stream_reply *a)
 {
 	a->seq = htole64(a->seq);
 	a->rc = (int32_t)htole32((uint32_t)a->rc);
+	a->gap = htole32(a->gap);
 	a->has = htole64(a->has);
 	a->value = htole64(a->value);
 	a->len = htole64(a->len);
+}
+
+/* Of an answer of -ENODATA. */
+static inline struct gap stream_gap(const struct stream_reply *a)
+{
+	return (struct gap){ a->value, a->value + a->gap * (uint64_t)STREAM_GAP_UNIT };
 }
 
 /* ---- stream.c ---- */

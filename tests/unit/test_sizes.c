@@ -169,6 +169,17 @@ static int try_region_info(void)
 	return rc;
 }
 
+static int try_recommit_info(void)
+{
+	struct kedge_region *r;
+	int rc = kedge_region_create(1, NULL, &r);
+
+	assert_int_equal(rc, 0);
+	rc = kedge_region_recommit(r, 0, 0, (void *)&user);
+	kedge_region_close(r);
+	return rc;
+}
+
 static int try_region_budget(void)
 {
 	return kedge_region_budget((void *)&user);
@@ -397,6 +408,8 @@ static const struct {
 	  try_remote_op, false },
 	{ "kedge_remote_completion", 256, sizeof(struct kedge_remote_completion),
 	  try_remote_completion, true },
+	{ "kedge_recommit_info", 24, sizeof(struct kedge_recommit_info),
+	  try_recommit_info, true },
 	{ "kedge_region_budget", 32, sizeof(struct kedge_region_budget),
 	  try_region_budget, true },
 };

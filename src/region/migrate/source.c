@@ -13,6 +13,7 @@
 #include "base/base.h"
 #include "region/migrate/arrival.h"
 #include "region/migrate/job.h"
+#include "region/watch/watch.h"
 
 #define ABORT_MS 1000
 #define TELL_MS	 1000
@@ -161,6 +162,9 @@ static int send_rest(struct job *j)
 	j->paused = clock_ns();
 	depart_stop(j->r);
 	rc = rounds_last(j);
+	/* The other process is not given bytes that were never the region's. */
+	if (!rc)
+		rc = watch_look(j->r, 0, j->info.len);
 	if (!rc)
 		rc = send_handles(j);
 	if (!rc && say(j, MSG_SYNC))
@@ -191,11 +195,15 @@ static int copy(struct job *j)
 	int rc = may_go_on(j);
 
 	if (!rc)
+		rc = watch_look(j->r, 0, j->info.len);
+	if (!rc)
 		rc = meet(j);
 	if (!rc)
 		rc = lent_begin(j);
 	if (!rc)
 		rc = turn_out(j);
+	if (!rc)
+		watch_pause(j->r);
 	if (!rc)
 		rc = rounds_begin(j);
 	if (!rc)
@@ -216,6 +224,7 @@ static void stay(struct job *j, bool says)
 	wire_end(&j->wire);
 	rounds_reopen(j);
 	rounds_end(j);
+	watch_go_on(j->r);
 	if (j->r->stage != REGION_HERE)
 		depart_end(j->r);
 }
@@ -358,6 +367,15 @@ static void tell_of(struct job *j)
 				      .name = j->to.name };
 }
 
+/* It may have failed because a part of it is missing. */
+static int look_why(struct job *j, int rc)
+{
+	if (watch_look(j->r, 0, j->info.len) != -ENODATA)
+		return rc;
+	snprintf(j->reason, sizeof(j->reason), "%s", kedge_strerror(-ENODATA));
+	return -ENODATA;
+}
+
 void job_migrate(struct job *j)
 {
 	struct departure *d = NULL;
@@ -368,6 +386,7 @@ void job_migrate(struct job *j)
 		rc = copy(j);
 	if (rc) {
 		snprintf(j->reason, sizeof(j->reason), "%s", kedge_strerror(rc));
+		rc = look_why(j, rc);
 		free(d);
 		stay(j, true);
 	} else {

@@ -12,6 +12,7 @@
 
 #include "base/base.h"
 #include "region/migrate/arrival.h"
+#include "region/watch/watch.h"
 
 #define SLICE_NS UINT64_C(50000000)
 #define HEARD_NS UINT64_C(1000000000)
@@ -284,6 +285,17 @@ static int hear_verdict(struct arrival *a)
 	return 1;
 }
 
+/* Before a peer comes, which could not have the memory else. The region stays, whether or not it
+ * can be watched. */
+static void watch(struct kedge_region *r)
+{
+	sig_lock(&r->lock);
+	if (watch_begin(r))
+		kedge__log(KEDGE_LOG_WARN, "a region that has come is not watched: no descriptor, "
+			   "memory or thread is to be had");
+	sig_unlock(&r->lock);
+}
+
 /*
  * The copy is whole. Without a verdict it is given up in the end, and an owner that asks then is
  * told so: it has it still.
@@ -292,6 +304,7 @@ static int decide(struct arrival *a)
 {
 	int rc = 1;
 
+	watch(a->r);
 	a->first = true;
 	invite_is(a->invite, INVITE_WHOLE, a->id);
 	/* A local socket has all that the owner has said, also where that has ended. */

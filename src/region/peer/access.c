@@ -30,6 +30,9 @@
 
 /* As long as it waits without a look whether the owner lives. */
 #define SLICE_NS 20000000u
+/* As long as the owner has to say which bytes are missing, whatever an access's time is. */
+#define LIST_NS 1000000000u
+#define AGAIN	1
 
 /* For a wait of a thread that is to end soon once it is told to. */
 #define STEP_NS UINT64_C(1000000000)
@@ -93,10 +96,14 @@ static uint64_t step_of(const struct access *a, uint64_t limit)
 static int wait_at(struct access *a, uint32_t state)
 {
 	const struct timespec slice = { 0, SLICE_NS };
-	const uint64_t now = clock_ns(), limit = limit_of(a, now);
+	const uint64_t now = clock_ns();
+	uint64_t limit = limit_of(a, now);
 	struct timespec left = slice;
 	int rc;
 
+	/* A moment, in which the owner's thread changes a list. */
+	if (!(state & GATE_CLOSED) && limit < a->begun + LIST_NS)
+		limit = a->begun + LIST_NS;
 	if (now >= limit)
 		return kedge_reason(-ETIMEDOUT, "the owner, process %d, has suspended the region "
 				    "for %d ms", (int)a->l->owner, a->timeout_ms);
@@ -133,6 +140,51 @@ static bool has_its_pages(struct link *l)
 	       atomic_load_explicit(&l->epoch, memory_order_acquire);
 }
 
+/* Inside. A gap that [@from, @from + @len) touches: *@gap. */
+static bool find_gap(struct gate *g, uint64_t from, uint64_t len, struct gap *gap)
+{
+	const uint32_t cnt = atomic_load(&g->gap_cnt);
+	uint32_t i;
+
+	for (i = 0; i < cnt && i < GAPS_MAX; i++) {
+		gap->from = atomic_load(&g->gap[i].from);
+		gap->to = atomic_load(&g->gap[i].to);
+		if (len && gap->from < from + len && gap->to > from)
+			return true;
+	}
+	return false;
+}
+
+static bool touches_gap(const struct access *a, struct gap *gap)
+{
+	struct gate *g = a->l->gate;
+	size_t i;
+
+	if (!a->part)
+		return find_gap(g, a->offset, a->len, gap);
+	for (i = 0; i < a->cnt; i++)
+		if (find_gap(g, a->part[i].offset, a->part[i].len, gap))
+			return true;
+	return false;
+}
+
+/* Inside, and then it may go on: 0; or it goes out, with AGAIN if the list changes. */
+static int check_gaps(struct access *a)
+{
+	struct gate *g = a->l->gate;
+	const uint32_t seq = atomic_load(&g->gap_seq);
+	struct gap gap;
+	bool touches;
+
+	touches = touches_gap(a, &gap);
+	if (!(seq & 1) && atomic_load(&g->gap_seq) == seq && !touches)
+		return 0;
+	gate_leave(g);
+	if (seq & 1 || atomic_load(&g->gap_seq) != seq)
+		return AGAIN;
+	return remote_missing(gap.from, gap.to);
+}
+
 /* Inside, where the owner waits for it: so it goes out. */
 static int find_it_again(struct access *a)
 {
@@ -149,28 +201,48 @@ static int find_it_again(struct access *a)
 	return rc == -ETIMEDOUT && a->stop && clock_ns() < limit ? check_stop(a) : rc;
 }
 
+static int go_in(struct access *a, uint32_t *state)
+{
+	struct gate *g = a->l->gate;
+	int rc = 0;
+
+	while (!rc) {
+		*state = gate_enter(g);
+		if (*state & GATE_ENDED)
+			rc = remote_over(a->l, (int)atomic_load(&g->why));
+		else if (*state & GATE_SHUT)
+			rc = wait_at(a, *state);
+		else if (has_its_pages(a->l))
+			return 0;
+		else
+			rc = find_it_again(a);
+	}
+	return rc;
+}
+
 /* 0: the access is inside, and may go on to its bytes. */
 static int begin_inside(struct access *a)
 {
-	struct gate *g = a->l->gate;
 	uint32_t state;
 	uint64_t has;
 	int rc = check_owner(a->l);
 
 	while (!rc) {
-		state = gate_enter(g);
-		if (state)
-			rc = state & GATE_ENDED ? remote_over(a->l, (int)atomic_load(&g->why))
-						: wait_at(a, state);
-		else if (has_its_pages(a->l))
-			break;
-		else
-			rc = find_it_again(a);
+		rc = go_in(a, &state);
+		if (rc)
+			return rc;
+		if (!is_there(a, &has)) {
+			gate_leave(a->l->gate);
+			return remote_beyond(a->offset, a->len, has);
+		}
+		if (likely(!(state & GATE_GAPS)))
+			return 0;
+		rc = check_gaps(a);
+		if (rc != AGAIN)
+			return rc;
+		rc = wait_at(a, GATE_CHANGING);
 	}
-	if (rc || is_there(a, &has))
-		return rc;
-	gate_leave(g);
-	return remote_beyond(a->offset, a->len, has);
+	return rc;
 }
 
 int access_check(const struct kedge_remote *r, uint32_t access)
@@ -278,7 +350,8 @@ static int begin_copy(struct access *a, uint32_t op, uint32_t access, const void
 KEDGE_API int kedge_remote_put(struct kedge_remote *r, uint64_t offset, const void *data,
 			       size_t len, int timeout_ms)
 {
-	struct access a = { r, NULL, offset, len, 0, timeout_ms };
+	struct access a = { .r = r, .offset = offset, .len = len,
+			    .timeout_ms = timeout_ms };
 	bool go;
 	int rc = begin_copy(&a, STREAM_PUT, KEDGE_HANDLE_WRITE, data, &go);
 
@@ -292,7 +365,8 @@ KEDGE_API int kedge_remote_put(struct kedge_remote *r, uint64_t offset, const vo
 KEDGE_API int kedge_remote_get(struct kedge_remote *r, uint64_t offset, void *data, size_t len,
 			       int timeout_ms)
 {
-	struct access a = { r, NULL, offset, len, 0, timeout_ms };
+	struct access a = { .r = r, .offset = offset, .len = len,
+			    .timeout_ms = timeout_ms };
 	bool go;
 	int rc = begin_copy(&a, STREAM_GET, KEDGE_HANDLE_READ, data, &go);
 
@@ -365,7 +439,7 @@ static int begin_parts(struct access *a, uint32_t op, uint32_t access,
 KEDGE_API int kedge_remote_put_parts(struct kedge_remote *r, const struct kedge_remote_part *part,
 				     size_t cnt, int timeout_ms)
 {
-	struct access a = { r, NULL, 0, 0, 0, timeout_ms };
+	struct access a = { .r = r, .timeout_ms = timeout_ms, .part = part, .cnt = cnt };
 	size_t i;
 	bool go;
 	int rc = begin_parts(&a, STREAM_PUT, KEDGE_HANDLE_WRITE, part, cnt, &go);
@@ -382,7 +456,7 @@ KEDGE_API int kedge_remote_put_parts(struct kedge_remote *r, const struct kedge_
 KEDGE_API int kedge_remote_get_parts(struct kedge_remote *r, const struct kedge_remote_part *part,
 				     size_t cnt, int timeout_ms)
 {
-	struct access a = { r, NULL, 0, 0, 0, timeout_ms };
+	struct access a = { .r = r, .timeout_ms = timeout_ms, .part = part, .cnt = cnt };
 	size_t i;
 	bool go;
 	int rc = begin_parts(&a, STREAM_GET, KEDGE_HANDLE_READ, part, cnt, &go);
@@ -435,7 +509,8 @@ static uint64_t *number_at(const struct access *a)
 KEDGE_API int kedge_remote_fetch_add(struct kedge_remote *r, uint64_t offset, uint64_t add,
 				     uint64_t *old, int timeout_ms)
 {
-	struct access a = { r, NULL, offset, sizeof(uint64_t), 0, timeout_ms };
+	struct access a = { .r = r, .offset = offset, .len = sizeof(uint64_t),
+			    .timeout_ms = timeout_ms };
 	struct number n = { .op = STREAM_ADD, .value = add };
 	bool go;
 	int rc = begin_atomic(&a, &n, &go);
@@ -453,7 +528,8 @@ KEDGE_API int kedge_remote_compare_swap(struct kedge_remote *r, uint64_t offset,
 					uint64_t expected, uint64_t desired, uint64_t *old,
 					int timeout_ms)
 {
-	struct access a = { r, NULL, offset, sizeof(uint64_t), 0, timeout_ms };
+	struct access a = { .r = r, .offset = offset, .len = sizeof(uint64_t),
+			    .timeout_ms = timeout_ms };
 	struct number n = { .op = STREAM_SWAP, .value = expected, .other = desired,
 			    .was = expected };
 	bool go;

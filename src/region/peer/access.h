@@ -14,6 +14,7 @@
  * @begun: from when on its time counts; 0: from its first wait on
  * @tries: it does not wait
  * @stop:  it waits in short steps as long as that is false; or NULL
+ * @part:  of several ranges, which end at @len, or NULL
  */
 struct access {
 	struct kedge_remote *r;
@@ -24,6 +25,8 @@ struct access {
 	int timeout_ms;
 	bool tries;
 	const _Atomic bool *stop;
+	const struct kedge_remote_part *part;
+	size_t cnt;
 };
 
 /* It was not done: it would have to wait; or the owner is to do it, by @l's connection. */

@@ -16,6 +16,9 @@ int remote_refused(int rc)
 		return kedge_reason(rc, "the handle's time is over: ask the owner for another");
 	case -EACCES:
 		return kedge_reason(rc, "the region's owner is of another user");
+	case -EOPNOTSUPP:
+		return kedge_reason(rc, "the owner cannot look whether its memory is there still: "
+				    "it needs userfaultfd, or /proc");
 	case REGION_BY_STREAM:
 		return kedge_reason(rc, "the owner gives no peer the memory");
 	case -ENOMEM:
@@ -68,4 +71,11 @@ int remote_beyond(uint64_t offset, uint64_t len, uint64_t has)
 	return kedge_reason(-EFAULT, "%" PRIu64 " bytes from %" PRIu64 " on are not all there: "
 			    "the region has %" PRIu64 " of what the handle gives", len, offset,
 			    has);
+}
+
+int remote_missing(uint64_t from, uint64_t to)
+{
+	return kedge_reason(-ENODATA, "bytes %" PRIu64 " to %" PRIu64 " of what the handle gives "
+			    "are not there: the region's owner has unmapped, replaced or dropped "
+			    "them; kedge_region_recommit() there repairs that", from, to);
 }

@@ -159,6 +159,8 @@ int remote_over(const struct link *l, int err);
 int remote_ended(struct link *l);
 /* -EFAULT. */
 int remote_beyond(uint64_t offset, uint64_t len, uint64_t has);
+/* -ENODATA: [@from, @to) are not there. */
+int remote_missing(uint64_t from, uint64_t to);
 
 /* ---- stream.c ---- */
 

@@ -300,6 +300,7 @@ struct job {
 	uint64_t got;
 	uint64_t first_seq;
 	uint64_t value;
+	struct gap gap;
 	bool asked;
 };
 
@@ -385,6 +386,8 @@ static int hear_reply(struct job *j, int *said)
 	if (a.len)
 		rc = transfer(j->l, POLLIN, j->data + j->got, len, NULL, 0, j->until);
 	*said = a.rc;
+	if (a.rc == -ENODATA && j->gap.from == j->gap.to)
+		j->gap = stream_gap(&a);
 	j->value = a.value;
 	j->got += len;
 	return rc;
@@ -432,7 +435,7 @@ static int access_in_turn(struct job *j, bool asks)
 		return rc;
 	rc = do_job(j, &said);
 	if (rc != -ETIMEDOUT || !asks)
-		return rc ? stream_give_up(l, rc) : stream_said(l, j->what, said);
+		return rc ? stream_give_up(l, rc) : stream_said(l, j->what, said, &j->gap);
 	/* It was asked, and answers later; or it was not. */
 	l->stream->owed += j->asked;
 	return rc;

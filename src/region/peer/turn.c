@@ -114,7 +114,8 @@ int stream_give_up(struct link *l, int rc)
 			    "was under way may have been done");
 }
 
-int stream_said(const struct link *l, const struct stream_req *q, int said)
+int stream_said(const struct link *l, const struct stream_req *q, int said,
+		const struct gap *gap)
 {
 	switch (said) {
 	case 0:
@@ -123,6 +124,8 @@ int stream_said(const struct link *l, const struct stream_req *q, int said)
 		/* Of several pieces, or parts, it is one of them. */
 		return remote_beyond(q->offset, q->end > q->offset + q->len ? q->end - q->offset
 									  : q->len, stream_had(l));
+	case -ENODATA:
+		return remote_missing(gap->from, gap->to);
 	case -ETIMEDOUT:
 		return kedge_reason(said, "the owner has suspended the region for that time");
 	case -EACCES:

@@ -9,6 +9,7 @@
 #include "base/base.h"
 #include "base/process/cancel.h"
 #include "region/share/share.h"
+#include "region/watch/watch.h"
 
 #define OPTS_V1 STRUCT_END(struct kedge_handle_opts, expires_ms)
 #define FLAGS	KEDGE_HANDLE_SERVED
@@ -64,6 +65,18 @@ static int lock_settled(struct kedge_region *r)
 	}
 }
 
+/* One that migrates is watched where it stays. */
+static int watch(struct kedge_region *r)
+{
+	int rc = 0;
+
+	sig_lock(&r->lock);
+	if (!r->refuses)
+		rc = watch_begin(r);
+	sig_unlock(&r->lock);
+	return rc;
+}
+
 static int advertise(struct kedge_region *r, const struct kedge_handle_opts *o,
 		     struct kedge_handle *out)
 {
@@ -75,6 +88,8 @@ static int advertise(struct kedge_region *r, const struct kedge_handle_opts *o,
 		rc = serve_use(&w.name);
 	if (!rc && o->node)
 		rc = place_use(o->node, o->service, &w);
+	if (!rc)
+		rc = watch(r);
 	if (rc)
 		return rc;
 	rc = lock_settled(r);

@@ -37,8 +37,34 @@ void conn_join(struct conn *c, struct slot *s)
 	c->slot = s;
 	c->region = s->region;
 	list_add_tail(&s->conns, &c->of_slot);
+	sig_lock(&gaps_lock);
 	list_add_tail(&s->region->conns, &c->of_region);
 	++*count_of(c);
+	sig_unlock(&gaps_lock);
+}
+
+/* Those of the region, within what the handle gives. With gaps_lock, while the gate is shut. */
+static void set_gaps(struct conn *c, const struct kedge_region *r)
+{
+	struct gate *g = c->gate;
+	const uint64_t first = c->slot ? c->slot->offset : 0;
+	uint32_t i, cnt = 0;
+
+	atomic_fetch_add(&g->gap_seq, 1);
+	for (i = 0; i < r->gaps.cnt; i++) {
+		if (r->gaps.at[i].to <= first)
+			continue;
+		atomic_store(&g->gap[cnt].from,
+			     r->gaps.at[i].from < first ? 0 : r->gaps.at[i].from - first);
+		atomic_store(&g->gap[cnt].to, r->gaps.at[i].to - first);
+		cnt++;
+	}
+	atomic_store(&g->gap_cnt, cnt);
+	atomic_fetch_add(&g->gap_seq, 1);
+	if (cnt)
+		atomic_fetch_or(&g->state, GATE_GAPS);
+	else
+		atomic_fetch_and(&g->state, ~GATE_GAPS);
 }
 
 void gate_open_to(struct conn *c, struct slot *s)
@@ -48,24 +74,59 @@ void gate_open_to(struct conn *c, struct slot *s)
 	atomic_store(&c->gate->expires, s->expires);
 	atomic_store(&c->gate->opened, clock_ns());
 	atomic_store(&c->gate->epoch, s->region->epoch);
+	sig_lock(&gaps_lock);
 	atomic_store(&c->gate->state, s->region->suspended ? GATE_CLOSED : 0);
+	set_gaps(c, s->region);
+	sig_unlock(&gaps_lock);
+}
+
+void gates_gaps_change(struct kedge_region *r)
+{
+	struct list *l, *tmp;
+	struct gate *g;
+
+	list_for_each_safe(l, tmp, &r->conns) {
+		g = list_entry(l, struct conn, of_region)->gate;
+		/* seq_cst, and so before the event is read: that is a system call. */
+		if (g)
+			atomic_fetch_or(&g->state, GATE_CHANGING);
+	}
+}
+
+void gates_gaps_changed(struct kedge_region *r)
+{
+	struct list *l, *tmp;
+	struct conn *c;
+
+	list_for_each_safe(l, tmp, &r->conns) {
+		c = list_entry(l, struct conn, of_region);
+		if (!c->gate)
+			continue;
+		set_gaps(c, r);
+		atomic_fetch_and(&c->gate->state, ~GATE_CHANGING);
+		wake(c->gate);
+	}
 }
 
 static void part(struct conn *c)
 {
+	sig_lock(&gaps_lock);
 	if (c->slot)
 		list_remove(&c->of_slot);
 	c->slot = NULL;
+	sig_unlock(&gaps_lock);
 }
 
 void gate_take(struct conn *c)
 {
 	part(c);
+	sig_lock(&gaps_lock);
 	if (c->region) {
 		list_remove(&c->of_region);
 		--*count_of(c);
 	}
 	c->region = NULL;
+	sig_unlock(&gaps_lock);
 }
 
 static void end_gate(struct gate *g, int why)
@@ -76,7 +137,7 @@ static void end_gate(struct gate *g, int why)
 }
 
 /* It comes in no more, whatever it does. */
-bool gate_lingers(struct conn *c)
+bool gate_lingers(struct conn *c, struct gate **gate)
 {
 	if (!c->region || !c->gate)
 		return false;
@@ -84,7 +145,13 @@ bool gate_lingers(struct conn *c)
 	if (!(atomic_load(&c->gate->state) & GATE_ENDED))
 		end_gate(c->gate, ECONNRESET);
 	c->lingers = !gate_is_empty(c->gate);
-	return c->lingers;
+	if (!c->lingers)
+		return false;
+	sig_lock(&gaps_lock);
+	*gate = c->gate;
+	c->gate = NULL;
+	sig_unlock(&gaps_lock);
+	return true;
 }
 
 /* Out of the gate, or without its memory. A peer that has sealed the file against seals is

@@ -12,6 +12,7 @@
 
 #include "base/base.h"
 #include "region/share/share.h"
+#include "region/watch/look.h"
 
 #define CLOSE(fd) syscall(SYS_close, fd)
 
@@ -140,6 +141,12 @@ static int give_again(struct conn *c, uint32_t seq)
 	return rc;
 }
 
+/* Where changes are not told of the mapping is looked at before each access (watch/watch.c). */
+static bool may_have(const struct slot *s)
+{
+	return !s->served && s->region->stage == REGION_HERE && !look_is_needed(s->region);
+}
+
 int give_answer(struct conn *c, const struct region_ask *ask)
 {
 	struct handle_words w;
@@ -154,7 +161,7 @@ int give_answer(struct conn *c, const struct region_ask *ask)
 		rc = give_again(c, ask->seq);
 	} else {
 		rc = slot_find(&w, &s);
-		if (rc == REGION_MOVED || (!rc && (s->served || s->region->stage != REGION_HERE)))
+		if (rc == REGION_MOVED || (!rc && !may_have(s)))
 			rc = REGION_BY_STREAM;
 		if (!rc)
 			rc = let_in(c, s, ask->seq);

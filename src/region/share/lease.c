@@ -11,7 +11,9 @@
  * the right to it, the lease is cut: the adapter takes no more packets of that peer.
  *
  * The memory that is lent is that of the mapping that accesses are done by here (served.c), and its
- * pages stay as long as the lease: an unmapping by the program changes nothing of that.
+ * pages stay as long as the lease, also if the program unmaps its own mapping. So leases
+ * are recalled before the program's call that unmaps returns (watch/watch.c), and are not given as
+ * long as a part is missing.
  *
  * The leases of one handle share a loan: the memory is registered once for all of them, with one
  * key, and each has a line of its own. This is as safe as a loan each:
@@ -38,6 +40,7 @@
 #include "region/keeper.h"
 #include "region/share/share.h"
 #include "region/stream.h"
+#include "region/watch/look.h"
 
 /*
  * Guarded by shares_lock.
@@ -56,7 +59,8 @@ struct loan {
 
 /* ---- from any thread ---- */
 
-bool leases_recall(struct kedge_region *r, const struct slot *s, bool cut)
+/* With gaps_lock. */
+static bool recall(struct kedge_region *r, const struct slot *s, bool cut)
 {
 	struct list *l, *tmp;
 	struct conn *c;
@@ -71,6 +75,22 @@ bool leases_recall(struct kedge_region *r, const struct slot *s, bool cut)
 		any = true;
 	}
 	return any;
+}
+
+bool leases_recall(struct kedge_region *r, const struct slot *s, bool cut)
+{
+	bool any;
+
+	sig_lock(&gaps_lock);
+	any = recall(r, s, cut);
+	sig_unlock(&gaps_lock);
+	return any;
+}
+
+bool leases_stop(struct kedge_region *r, bool cut)
+{
+	r->changing = true;
+	return recall(r, NULL, cut);
 }
 
 static int write_nudge(void *fd)
@@ -90,6 +110,11 @@ void leases_nudge_is(int fd)
 bool leases_nudge(void)
 {
 	return !keeper_call(write_nudge, &nudge);
+}
+
+void leases_wake(void)
+{
+	write_nudge(&nudge);
 }
 
 /* ---- by the thread of serve.c ---- */
@@ -112,7 +137,21 @@ static int check(const struct conn *c, uint64_t len)
 		return -EOPNOTSUPP;
 	if (s->region->suspended || s->region->unlent || s->region->stage != REGION_HERE)
 		return -EAGAIN;
-	return fabric() ? 0 : -EOPNOTSUPP;
+	return fabric() && !look_is_needed(s->region) ? 0 : -EOPNOTSUPP;
+}
+
+/* True: what the program changes from now on ends it first. */
+static bool begin_lease(struct conn *c)
+{
+	const struct kedge_region *r = c->slot->region;
+	bool may;
+
+	sig_lock_blocked(&gaps_lock);
+	may = r->noticed && !r->changing && !r->gaps.cnt;
+	c->leased = may;
+	c->recalled = c->recall_said = c->cut = false;
+	sig_unlock_blocked(&gaps_lock);
+	return may;
 }
 
 static int place_of(int fd, unsigned char place[16])
@@ -212,6 +251,8 @@ static int lend(struct conn *c, const struct fabric_end *peer, struct stream_lea
 
 	if (!rc && !len)
 		rc = -EAGAIN;
+	if (!rc && !begin_lease(c))
+		rc = -EAGAIN;
 	if (!rc)
 		rc = served_view(s->region);
 	if (!rc)
@@ -225,8 +266,6 @@ static int lend(struct conn *c, const struct fabric_end *peer, struct stream_lea
 	out->at = htole64((uintptr_t)s->region->view + s->offset);
 	out->len = htole64(len);
 	out->key = htole32(c->loan->key);
-	c->leased = true;
-	c->recalled = c->recall_said = c->cut = false;
 	return 0;
 }
 
@@ -252,18 +291,23 @@ void lease_give(struct conn *c, const struct stream_req *q, void *data, struct s
 void lease_end(struct conn *c)
 {
 	end_line(c);
+	sig_lock_blocked(&gaps_lock);
 	c->leased = false;
+	sig_unlock_blocked(&gaps_lock);
 }
 
 /* One that is cut is told as well: it would find out by an error. */
 bool lease_look(struct conn *c)
 {
-	bool tell;
+	bool tell, over;
 
 	sig_lock_blocked(&shares_lock);
-	if (c->leased && (c->cut || !c->region))
-		lease_end(c);
+	sig_lock_blocked(&gaps_lock);
+	over = c->leased && (c->cut || !c->region);
 	tell = c->recalled && !c->recall_said;
+	sig_unlock_blocked(&gaps_lock);
+	if (over)
+		lease_end(c);
 	sig_unlock_blocked(&shares_lock);
 	return tell;
 }

@@ -101,14 +101,13 @@ static void end_conn(struct conn *c)
  */
 static void hang_up(struct conn *c)
 {
+	struct gate *gate;
 	bool lingers;
 
 	sig_lock_blocked(&shares_lock);
-	lingers = gate_lingers(c);
-	if (lingers) {
-		own_unmap(c->gate, kedge__page_size());
-		c->gate = NULL;
-	}
+	lingers = gate_lingers(c, &gate);
+	if (lingers)
+		own_unmap(gate, kedge__page_size());
 	sig_unlock_blocked(&shares_lock);
 	lingering += lingers;
 	CLOSE(c->fd);

@@ -16,6 +16,7 @@
 #include "base/process/own.h"
 #include "region/share/share.h"
 #include "region/stream.h"
+#include "region/watch/look.h"
 
 static const uint32_t needs[] = {
 	[STREAM_PUT] = KEDGE_HANDLE_WRITE,
@@ -123,6 +124,41 @@ static void count(struct region_counts *n, const struct stream_req *q)
 	n->served_bytes += q->len;
 }
 
+/* What is missing is told in the handle's numbers. */
+static int refuse(const struct conn *c, const struct gap *gap, struct stream_reply *a)
+{
+	const uint64_t start = gap->from < c->slot->offset ? c->slot->offset : gap->from;
+	const uint64_t units = (gap->to - start) / STREAM_GAP_UNIT;
+
+	a->value = start - c->slot->offset;
+	a->gap = units < UINT32_MAX ? (uint32_t)units : UINT32_MAX;
+	return -ENODATA;
+}
+
+/* With gaps_lock, so the access is before a change is heard of, or after it. A change that is not
+ * told of is found by a look, which begins after the access has. */
+static int access_checked(struct conn *c, const struct stream_req *q, void *data,
+			  struct stream_reply *a)
+{
+	const uint64_t from = c->slot->offset + q->offset;
+	const struct gap *gap;
+	struct gap found;
+	int rc = 0;
+
+	if (q->len && look_is_needed(c->region))
+		rc = look_at_access(c->region, from, from + q->len, &found);
+	if (rc)
+		return rc == -ENODATA ? refuse(c, &found, a) : rc;
+	sig_lock_blocked(&gaps_lock);
+	gap = q->len ? gaps_find(&c->region->gaps, from, from + q->len) : NULL;
+	if (gap)
+		rc = refuse(c, gap, a);
+	else
+		access_it(c->region->view + from, q, data, a);
+	sig_unlock_blocked(&gaps_lock);
+	return rc;
+}
+
 int served_do(struct conn *c, const struct stream_req *q, void *data, struct stream_reply *a)
 {
 	int rc;
@@ -133,7 +169,7 @@ int served_do(struct conn *c, const struct stream_req *q, void *data, struct str
 	if (!rc)
 		rc = served_view(c->region);
 	if (!rc)
-		access_it(c->region->view + c->slot->offset + q->offset, q, data, a);
+		rc = access_checked(c, q, data, a);
 	if (!rc && q->op != STREAM_QUERY)
 		count(&c->region->counts, q);
 	if (!rc && c->region->dirty && q->op != STREAM_GET)

@@ -60,7 +60,7 @@ struct slot {
  * @leased:  it puts and gets by @line, of @loan (lease.c), and is in an access for all that is
  *           known here.
  *           It is to give that back if @recalled, as it has been told if @recall_said; @cut: it is
- *           not waited for
+ *           not waited for. These change with gaps_lock
  */
 struct conn {
 	struct list of_all; /* serve.c's */
@@ -168,10 +168,14 @@ void conn_join(struct conn *c, struct slot *s);
 void gate_open_to(struct conn *c, struct slot *s);
 /* With shares_lock. The peer is the region's no more. */
 void gate_take(struct conn *c);
-/* With shares_lock. Its connection is over: true if it may be inside, and is waited for. */
-bool gate_lingers(struct conn *c);
+/* With shares_lock. Its connection is over: true if it may be inside, and is waited for; then
+ * *@gate is no more the peer's, and is to be unmapped. */
+bool gate_lingers(struct conn *c, struct gate **gate);
 /* By the thread of serve.c: one that lingers is out of the gate, or has not its memory any more. */
 bool gate_is_gone(const struct conn *c);
+/* With gaps_lock. The region's gaps are about to change: no access goes in before the second. */
+void gates_gaps_change(struct kedge_region *r);
+void gates_gaps_changed(struct kedge_region *r);
 /* With shares_lock. Peers of the handle, or of all of a region's, are told that it is over. */
 void gates_end(struct slot *s, int why);
 /* With shares_lock. Peers of a handle that was revoked; each is the region's until it ends. */
@@ -290,6 +294,11 @@ void served_end(struct kedge_region *r);
  * that does it has ended, and they with it. */
 bool leases_recall(struct kedge_region *r, const struct slot *s, bool cut);
 bool leases_nudge(void);
+/* With gaps_lock. All are to be given back, or are @cut, and no other is given as long as
+ * @changing: false, that is so already; else leases_wake() follows, without the lock. */
+bool leases_stop(struct kedge_region *r, bool cut);
+/* By a thread with the keeper's table of descriptors, as leases_nudge(). */
+void leases_wake(void);
 /* The descriptor, in the keeper's table, that wakes the thread of serve.c. */
 void leases_nudge_is(int fd);
 

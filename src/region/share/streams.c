@@ -232,7 +232,9 @@ static void lease_over(struct conn *c, const struct stream_req *q, struct stream
 	*a = (struct stream_reply){ .seq = q->seq };
 	sig_lock_blocked(&shares_lock);
 	lease_end(c);
+	sig_lock_blocked(&gaps_lock);
 	c->recalled = false;
+	sig_unlock_blocked(&gaps_lock);
 	sig_unlock_blocked(&shares_lock);
 }
 
@@ -382,7 +384,9 @@ void stream_say_recalled(struct conn *c)
 
 	if (s->out < s->out_len || s->in || s->parked)
 		return;
+	sig_lock_blocked(&gaps_lock);
 	c->recall_said = true;
+	sig_unlock_blocked(&gaps_lock);
 	answer(s, &a);
 	send_rest(c);
 }

@@ -121,6 +121,28 @@ static void a_revoked_handle_has_no_lease(void **state)
 	kedge_remote_close(remote);
 }
 
+static void is_over_before_an_unmapping_is(void **state)
+{
+	unsigned int puts;
+	int i;
+
+	begin_leased(NULL);
+	for (i = 0; i < 20; i++) {
+		assert_int_equal(munmap(region_at() + 8192, 4096), 0);
+		assert_int_equal(atomic_load(&fake_fabric()->live), 0);
+		puts = puts_done();
+		assert_int_equal(kedge_remote_put(remote, 8192, "x", 1, SOON_MS), -ENODATA);
+		assert_int_equal(kedge_remote_put(remote, 0, "x", 1, SOON_MS), 0);
+		assert_int_equal(puts_done(), puts);
+		assert_int_equal(kedge_region_recommit(region, 0, 0, NULL), 0);
+		wait_for_lease(remote);
+		assert_int_equal(kedge_remote_put(remote, 8192, "y", 1, SOON_MS), 0);
+		assert_int_equal(puts_done(), puts + 1);
+		assert_int_equal(region_at()[8192], 'y');
+	}
+	end();
+}
+
 /* ---- peers that do not answer ---- */
 
 /* It stops itself, with a lease; then it does what it is told at each continuation. */
@@ -186,6 +208,22 @@ static void one_that_is_stopped_loses_its_lease_to_a_trim(void **state)
 	kill(pid, SIGCONT);
 	reap(pid);
 	assert_int_equal(region_at()[LEN], 's');
+	assert_int_equal(region_at()[0], 's');
+	kedge_region_close(region);
+}
+
+static void one_that_is_stopped_loses_its_lease_to_an_unmapping(void **state)
+{
+	pid_t pid;
+
+	need_threads_after_fork();
+	make_region(LEN, NULL);
+	pid = stopped_peer(0);
+	assert_int_equal(atomic_load(&fake_fabric()->live), 1);
+	assert_int_equal(munmap(region_at() + 8192, 4096), 0);
+	assert_int_equal(atomic_load(&fake_fabric()->live), 0);
+	kill(pid, SIGCONT);
+	reap(pid);
 	assert_int_equal(region_at()[0], 's');
 	kedge_region_close(region);
 }
@@ -410,6 +448,8 @@ int main(void)
 		cmocka_unit_test(adapters_that_fail_leave_it_to_the_stream),
 		cmocka_unit_test(one_that_is_stopped_fails_a_suspension),
 		cmocka_unit_test(one_that_is_stopped_loses_its_lease_to_a_trim),
+		cmocka_unit_test(one_that_is_stopped_loses_its_lease_to_an_unmapping),
+		cmocka_unit_test(is_over_before_an_unmapping_is),
 		cmocka_unit_test(one_that_is_killed_is_in_nobodys_way),
 		cmocka_unit_test(puts_and_gets_go_by_it),
 		cmocka_unit_test(nothing_goes_by_it_in_a_suspension),

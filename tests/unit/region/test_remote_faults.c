@@ -227,8 +227,8 @@ static void a_move_undoes_every_step(void **state)
 	assert_int_equal(look_maps(), maps);
 	assert_int_equal(open_fds(), fds);
 	/* The region's, what the thread waits for and with, its spare, a connection, its gate;
-	 * what it has sent it closes a moment later. */
-	while (look_files(&bytes) != (SERVED ? 8 : 9))
+	 * what it has sent it closes a moment later. And three to watch the region's mapping. */
+	while (look_files(&bytes) != (SERVED ? 11 : 12))
 		usleep(1000);
 	assert_int_equal(bytes, LEN + (SERVED ? 0 : page_len()));
 	end();

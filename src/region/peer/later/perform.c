@@ -42,6 +42,9 @@ struct access op_access(struct kedge_remote *r, const struct op *o)
 	if (is_number(o) || o->part == &o->one) {
 		a.offset = o->what.offset;
 		a.len = is_number(o) ? sizeof(uint64_t) : o->what.len;
+	} else {
+		a.part = o->part;
+		a.cnt = o->cnt;
 	}
 	return a;
 }

@@ -369,6 +369,7 @@ static void end_answer(struct pipeline *p)
 	struct op *o = line_first(p->w);
 	const uint64_t len = piece(o, &o->got);
 	struct stream_req q = { .offset = o->what.offset, .len = len };
+	const struct gap gap = stream_gap(&p->a);
 
 	if (is_copy(o))
 		q.offset = o->part[o->got.part].offset + o->got.off;
@@ -382,7 +383,7 @@ static void end_answer(struct pipeline *p)
 	o->got.off += len;
 	o->old = p->a.value;
 	if (p->a.rc && !o->status)
-		op_fail(o, stream_said(p->l, &q, p->a.rc));
+		op_fail(o, stream_said(p->l, &q, p->a.rc, &gap));
 	o->made |= o->status != 0;
 	complete_first(p);
 }

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * A program takes a part of its region away, and has it back, and the system refuses something at
+ * each step: each call in turn fails once. A call of the program's that fails works when it is made
+ * again. However it ends, no access to the part works while it is gone, others work, and a put
+ * is in the program's memory once the part is back; nothing is left in the end.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+
+#include "remote.h"
+
+#include "look.h"
+#include "refuse.h"
+
+#define FROM ((size_t)16 << 10)
+#define PART ((size_t)8 << 10)
+
+WRAP(void *, mremap, void *at, size_t len, size_t to, int flags, void *next)
+{
+	return fails() ? MAP_FAILED : __real_mremap(at, len, to, flags, next);
+}
+
+static bool is_counted(long nr)
+{
+	static const long counted[] = { SYS_userfaultfd, SYS_ioctl, SYS_openat, SYS_epoll_create1,
+					SYS_epoll_ctl, SYS_eventfd2, SYS_mlock, SYS_fallocate,
+					SYS_mmap };
+	size_t i;
+
+	for (i = 0; i < sizeof(counted) / sizeof(*counted); i++)
+		if (counted[i] == nr)
+			return true;
+	return false;
+}
+
+WRAP(long, syscall, long nr, long a, long b, long c, long d, long e, long f)
+{
+	if (nr == SYS_epoll_ctl && b == EPOLL_CTL_DEL)
+		return __real_syscall(nr, a, b, c, d, e, f);
+	return is_counted(nr) && fails() ? -1 : __real_syscall(nr, a, b, c, d, e, f);
+}
+
+/* A fault in the process that has pages for this one is not counted here, and comes again. */
+#define TRIES 6
+
+#define TRY(call)                                                                      \
+	do {                                                                           \
+		int try_, rc_ = -1;                                                    \
+											       \
+		for (try_ = 0; rc_ && try_ < TRIES; try_++) {                          \
+			rc_ = call;                                                    \
+			failed += rc_ != 0;                                            \
+		}                                                                      \
+		if (rc_)                                                               \
+			fail_msg("step %u: %s: %s", step, #call, kedge_strerror(rc_)); \
+	} while (0)
+
+static unsigned int failed, step, unwatched;
+
+static void is_gone(char *at)
+{
+	char c;
+
+	if (kedge_remote_put(remote, FROM + 1, "x", 1, SOON_MS) == 0 ||
+	    kedge_remote_get(remote, FROM, &c, 1, SOON_MS) == 0)
+		fail_msg("step %u: an access goes where the program has no memory", step);
+	TRY(kedge_remote_put(remote, FROM - 1, "x", 1, SOON_MS));
+	assert_int_equal(at[FROM - 1], 'x');
+}
+
+static void is_back(char *at)
+{
+	char c = 0;
+
+	TRY(kedge_remote_put(remote, FROM, "p", 1, SOON_MS));
+	assert_int_equal(at[FROM], 'p');
+	at[FROM + 1] = 'q';
+	TRY(kedge_remote_get(remote, FROM + 1, &c, 1, SOON_MS));
+	assert_int_equal(c, 'q');
+}
+
+/* A fault may have kept the region from being watched, then its peers are served. */
+static void all_of_it(int fault)
+{
+	const struct kedge_region_opts o = { .size = sizeof(o), .max_len = 2 * LEN };
+	struct kedge_region_info info = { .size = sizeof(info) };
+	char *at;
+
+	atomic_store(&calls, 0);
+	fail_with = fault;
+	atomic_store(&fail_at, step);
+	TRY(kedge_region_create(LEN, &o, &region));
+	at = region_at();
+	memset(at, 'o', LEN);
+	TRY(kedge_region_advertise(region, NULL, &handle));
+	TRY(kedge_remote_open(&handle, SOON_MS, &remote));
+	assert_int_equal(munmap(at + FROM, PART), 0);
+	is_gone(at);
+	TRY(kedge_region_recommit(region, FROM, PART, NULL));
+	is_back(at);
+	TRY(kedge_region_move(region, NULL, SOON_MS, NULL));
+	is_back(at);
+	TRY(kedge_region_grow(region, 2 * LEN));
+	assert_int_equal(munmap(at + FROM, PART), 0);
+	is_gone(at);
+	TRY(kedge_region_recommit(region, 0, 0, NULL));
+	is_back(at);
+	TRY(kedge_region_trim(region, LEN));
+	assert_int_equal(munmap(at + FROM, PART), 0);
+	is_gone(at);
+	TRY(kedge_region_recommit(region, 0, 0, NULL));
+	atomic_store(&fail_at, 0);
+	is_back(at);
+	assert_int_equal(kedge_region_query(region, &info), 0);
+	unwatched += !(info.flags & KEDGE_REGION_WATCHED);
+	kedge_remote_close(remote);
+	kedge_region_close(region);
+}
+
+static void each_step_fails_with(int fault)
+{
+	struct kedge_region_budget b = { .size = sizeof(b) };
+	unsigned int fds, maps, threads = threads_now();
+
+	step = 0;
+	all_of_it(fault);
+	fds = open_fds();
+	maps = look_maps();
+	failed = unwatched = 0;
+	for (step = 1; step == 1 || atomic_load(&calls) >= step - 1; step++) {
+		all_of_it(fault);
+		assert_int_equal(open_fds(), fds);
+		assert_int_equal(look_maps(), maps);
+		/* Their table of descriptors has gone with the threads. */
+		assert_true(threads_are(threads));
+		assert_int_equal(look_status("VmLck"), 0);
+	}
+	print_message("# %u steps, %u failed, %u unwatched\n", step - 1, failed, unwatched);
+	assert_true(failed >= 20);
+	assert_int_equal(kedge_region_budget(&b), 0);
+	assert_int_equal(b.used, 0);
+}
+
+static void each_step_may_lack_memory(void **state)
+{
+	each_step_fails_with(ENOMEM);
+}
+
+static void each_step_may_lack_a_descriptor(void **state)
+{
+	each_step_fails_with(EMFILE);
+}
+
+static void each_step_may_be_forbidden(void **state)
+{
+	each_step_fails_with(EPERM);
+}
+
+static void *do_nothing(void *unused)
+{
+	return unused;
+}
+
+/* A sanitizer has a thread of its own from the program's first one on. */
+static int begin_threads(void **state)
+{
+	pthread_t t;
+
+	return pthread_create(&t, NULL, do_nothing, NULL) || pthread_join(t, NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(each_step_may_lack_memory),
+		cmocka_unit_test(each_step_may_lack_a_descriptor),
+		cmocka_unit_test(each_step_may_be_forbidden),
+	};
+
+	return cmocka_run_group_tests(tests, begin_threads, NULL);
+}

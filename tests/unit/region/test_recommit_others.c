@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * What the program has taken away of a region: for operations that are submitted, a migration, a
+ * process that is refused userfaultfd later, and huge pages.
+ */
+#include <pthread.h>
+
+#include "recommit.h"
+
+static void submitted_operations_say_so(void **state)
+{
+	struct kedge_remote_completion done[4];
+	char c = 'x', buf[2 * PART];
+	struct kedge_remote_part two[2] = { { 0, buf, PART }, { FROM + PART - 1, buf + PART, 1 } };
+	struct kedge_remote_part around[2] = { { 0, buf, PART }, { FROM + PART, buf + PART, 1 } };
+	struct kedge_remote_op op[4] = {
+		{ .size = sizeof(op[0]), .op = KEDGE_REMOTE_PUT, .offset = FROM, .data = &c,
+		  .len = 1, .timeout_ms = SOON_MS },
+		{ .size = sizeof(op[0]), .op = KEDGE_REMOTE_GET, .parts = two, .part_cnt = 2,
+		  .timeout_ms = SOON_MS },
+		{ .size = sizeof(op[0]), .op = KEDGE_REMOTE_PUT, .offset = FROM + PART, .data = &c,
+		  .len = 1, .timeout_ms = SOON_MS },
+		{ .size = sizeof(op[0]), .op = KEDGE_REMOTE_GET, .parts = around, .part_cnt = 2,
+		  .timeout_ms = SOON_MS },
+	};
+	struct kedge_queue *queue;
+	int i;
+
+	begin_watched();
+	assert_int_equal(kedge_queue_open(NULL, &queue), 0);
+	unmap_part();
+	assert_int_equal(kedge_remote_submit(remote, queue, op, 4), 4);
+	for (i = 0; i < 4; i++) {
+		done[i] = (struct kedge_remote_completion){ .size = sizeof(done[i]) };
+		assert_int_equal(kedge_queue_read(queue, &done[i], 1, SOON_MS), 1);
+	}
+	assert_int_equal(done[0].status, -ENODATA);
+	assert_non_null(strstr(kedge_remote_strerror(&done[0]), "kedge_region_recommit()"));
+	assert_int_equal(done[1].status, -ENODATA);
+	assert_int_equal(done[2].status, 0);
+	assert_int_equal(done[3].status, 0);
+	assert_int_equal(buf[PART], 'x');
+	assert_int_equal(at[FROM + PART], 'x');
+	assert_int_equal(kedge_region_recommit(region, 0, 0, NULL), 0);
+	assert_int_equal(at[FROM], 'o');
+	assert_int_equal(kedge_remote_submit(remote, queue, op, 1), 1);
+	assert_int_equal(kedge_queue_read(queue, &done[0], 1, SOON_MS), 1);
+	assert_int_equal(done[0].status, 0);
+	assert_int_equal(at[FROM], 'x');
+	kedge_queue_close(queue);
+	end();
+}
+
+static int freeze_rc;
+static char frozen_byte;
+
+/* The last moment in which the program may store, and in which peers are served still. */
+static int unmap_in_time(void *unused)
+{
+	(void)unused;
+	unmap_part();
+	freeze_rc = kedge_remote_get(remote, FROM, &frozen_byte, 1, SOON_MS);
+	return 0;
+}
+
+static void *accept_it(void *invitation)
+{
+	struct kedge_region *r = NULL;
+
+	kedge_invitation_accept(invitation, SOON_MS, &r);
+	return r;
+}
+
+/* Another owner is given what the program had in its mapping, or nothing. */
+static void it_does_not_migrate(void **state)
+{
+	struct kedge_migrate_opts o = { .size = sizeof(o), .freeze = unmap_in_time };
+	struct kedge_recommit_info info;
+	struct kedge_invitation *i;
+	struct kedge_handle h;
+	pthread_t thread;
+	void *next;
+
+	begin_watched();
+	assert_int_equal(kedge_invitation_open(NULL, &i, &h), 0);
+	unmap_part();
+	assert_int_equal(kedge_region_migrate(region, &h, NULL, NULL), -ENODATA);
+	assert_non_null(strstr(kedge_strerror(-ENODATA), "16384 to 24576"));
+	is_missing();
+	assert_int_equal(recommit(0, 0, &info), 0);
+	assert_int_equal(pthread_create(&thread, NULL, accept_it, i), 0);
+	freeze_rc = 0;
+	assert_int_equal(kedge_region_migrate(region, &h, &o, NULL), -ENODATA);
+	pthread_join(thread, &next);
+	assert_null(next);
+	assert_int_equal(freeze_rc, -ENODATA);
+	is_missing();
+	assert_int_equal(recommit(0, 0, &info), 0);
+	kedge_invitation_close(i);
+	is_whole();
+	end();
+}
+
+/* A process may be refused userfaultfd from some time on. */
+static int loses_it(void *unused)
+{
+	char c;
+
+	(void)unused;
+	begin_watched();
+	CHILD_CHECK(refuse_call(SYS_userfaultfd));
+	/* What is there goes on. */
+	unmap_part();
+	is_missing();
+	CHILD_CHECK(!kedge_region_recommit(region, 0, 0, NULL));
+	CHILD_CHECK(!kedge_region_move(region, NULL, SOON_MS, NULL));
+	unmap_part();
+	CHILD_CHECK(kedge_remote_get(remote, FROM, &c, 1, SOON_MS) == -ENODATA);
+	CHILD_CHECK(!kedge_region_recommit(region, 0, 0, NULL));
+	end();
+	/* Another region has none. */
+	begin(NULL);
+	at = region_at();
+	CHILD_CHECK(!(query().flags & KEDGE_REGION_WATCHED));
+	CHILD_CHECK(way() == KEDGE_REMOTE_SERVED);
+	unmap_part();
+	CHILD_CHECK(kedge_remote_get(remote, FROM, &c, 1, SOON_MS) == -ENODATA);
+	CHILD_CHECK(kedge_remote_get(remote, 0, &c, 1, SOON_MS) == 0);
+	CHILD_CHECK(!kedge_region_recommit(region, 0, 0, NULL));
+	CHILD_CHECK(kedge_remote_get(remote, FROM, &c, 1, SOON_MS) == 0);
+	end();
+	return 0;
+}
+
+static void it_may_be_refused_later(void **state)
+{
+	assert_int_equal(in_child(loses_it, NULL), 0);
+}
+
+static void huge_pages(void **state)
+{
+	struct kedge_region_opts o = { .size = sizeof(o), .page_size = (size_t)2 << 20 };
+	struct kedge_recommit_info info;
+	const size_t huge = o.page_size;
+	char c;
+
+	if (kedge_region_create(2 * huge, &o, &region)) {
+		print_message("# no huge pages are set aside: %s\n", kedge_strerror(-ENOMEM));
+		skip();
+	}
+	advertise(NULL);
+	remote = open_it();
+	at = region_at();
+	memset(at, 'o', 2 * huge);
+	assert_int_equal(munmap(at + huge, huge), 0);
+	assert_int_equal(kedge_remote_get(remote, huge + 5, &c, 1, SOON_MS), -ENODATA);
+	assert_int_equal(kedge_remote_get(remote, huge - 1, &c, 1, SOON_MS), 0);
+	assert_int_equal(recommit(huge + 7, 1, &info), 0);
+	assert_int_equal(info.mapped, huge);
+	assert_int_equal(at[huge], 'o');
+	assert_int_equal(kedge_remote_put(remote, 2 * huge - 1, "p", 1, SOON_MS), 0);
+	assert_int_equal(at[2 * huge - 1], 'p');
+	assert_int_equal(madvise(at + huge, huge, MADV_REMOVE), 0);
+	if (TOLD)
+		assert_int_equal(kedge_remote_get(remote, huge, &c, 1, SOON_MS), -ENODATA);
+	assert_int_equal(recommit(0, 0, &info), 0);
+	assert_int_equal(info.lost, huge);
+	assert_int_equal(at[huge], 0);
+	assert_int_equal(kedge_remote_get(remote, huge, &c, 1, SOON_MS), 0);
+	end();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(submitted_operations_say_so),
+		cmocka_unit_test(it_does_not_migrate),
+		cmocka_unit_test(it_may_be_refused_later),
+		cmocka_unit_test(huge_pages),
+	};
+
+	if (!may_run())
+		return 77;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
