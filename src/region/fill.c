@@ -44,10 +44,14 @@ static int fill(int fd, uint64_t off, uint64_t len)
 static void fill_as_child(int fd, uint64_t off, uint64_t len, long parent)
 {
 	static const char first[] = "1000";
-	long file = syscall(SYS_openat, AT_FDCWD, "/proc/self/oom_score_adj",
-			    O_WRONLY | O_CLOEXEC);
+	long file;
 	int err = 0;
 
+	/* Connections are here as well, and peers are to hear of their end at once. */
+	if (fd > 0)
+		syscall(SYS_close_range, 0, fd - 1, 0);
+	syscall(SYS_close_range, fd + 1, UINT32_MAX, 0);
+	file = syscall(SYS_openat, AT_FDCWD, "/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
 	syscall(SYS_prctl, 1 /* PR_SET_PDEATHSIG */, SIGKILL, 0, 0, 0);
 	/* It would be this process's parent that is ended. */
 	if (file < 0 || syscall(SYS_write, file, first, sizeof(first) - 1) < 0)

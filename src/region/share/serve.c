@@ -70,6 +70,17 @@ static void forget_asking(const struct conn *c)
 			asking[i] = NULL;
 }
 
+/* A child that has pages for a region (fill.c) may have the connection as well, for a moment, and
+ * as long as anyone has it its events would come: with the address of what is freed here. */
+static void close_socket(struct conn *c)
+{
+	if (c->fd < 0)
+		return;
+	syscall(SYS_epoll_ctl, epoll, EPOLL_CTL_DEL, c->fd, NULL);
+	CLOSE(c->fd);
+	c->fd = -1;
+}
+
 static void end_conn(struct conn *c)
 {
 	sig_lock_blocked(&shares_lock);
@@ -84,8 +95,7 @@ static void end_conn(struct conn *c)
 		own_unmap(c->gate, kedge__page_size());
 	if (c->gate_fd >= 0)
 		CLOSE(c->gate_fd);
-	if (c->fd >= 0)
-		CLOSE(c->fd);
+	close_socket(c);
 	lingering -= c->lingers;
 	waiting -= stream_waits(c);
 	sending -= c->wants & EPOLLOUT ? 1 : 0;
@@ -110,8 +120,7 @@ static void hang_up(struct conn *c)
 		own_unmap(gate, kedge__page_size());
 	sig_unlock_blocked(&shares_lock);
 	lingering += lingers;
-	CLOSE(c->fd);
-	c->fd = -1;
+	close_socket(c);
 	if (!lingers || gate_is_gone(c))
 		end_conn(c);
 }

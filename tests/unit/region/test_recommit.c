@@ -245,7 +245,14 @@ static void a_change_of_kedges_own_is_none(void **state)
 	assert_int_equal(kedge_region_recommit(region, LEN, 1, NULL), 0);
 	assert_int_equal(kedge_region_trim(region, LEN), 0);
 	is_whole();
-	/* Watched as before. */
+	/* Watched as before: also what is dropped, as kedge has just done so itself. */
+	assert_int_equal(kedge_region_move(region, NULL, SOON_MS, NULL), 0);
+	is_whole();
+	drop_locked();
+	if (TOLD)
+		is_missing();
+	assert_int_equal(kedge_region_recommit(region, 0, 0, NULL), 0);
+	is_whole();
 	unmap_part();
 	is_missing();
 	end();
@@ -266,6 +273,12 @@ static void arguments(void **state)
 }
 
 /* ---- at the same time ---- */
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define ROUNDS 100 /* far slower */
+#else
+#define ROUNDS 500
+#endif
 
 static _Atomic bool stops;
 static _Atomic unsigned int puts_done, refused, wrong;
@@ -310,7 +323,7 @@ static void accesses_never_end_in_the_void(void **state)
 		r[i] = open_it();
 	for (i = 0; i < 3; i++)
 		assert_int_equal(pthread_create(&thread[i], NULL, put_on, r[i]), 0);
-	for (i = 0; i < 500; i++) {
+	for (i = 0; i < ROUNDS; i++) {
 		n = atomic_load(&puts_done);
 		while (atomic_load(&puts_done) == n)
 			sched_yield();
@@ -334,6 +347,43 @@ static void accesses_never_end_in_the_void(void **state)
 	value = 77;
 	assert_int_equal(kedge_remote_put(remote, FROM, &value, sizeof(value), 0), 0);
 	assert_memory_equal(at + FROM, &value, sizeof(value));
+	end();
+}
+
+static _Atomic unsigned int comers;
+
+static void *come_and_go(void *unused)
+{
+	struct kedge_remote *r;
+
+	while (!atomic_load(&stops)) {
+		if (kedge_remote_open(&handle, SOON_MS, &r))
+			continue;
+		kedge_remote_close(r);
+		atomic_fetch_add(&comers, 1);
+	}
+	return unused;
+}
+
+/* A process that has pages for the region has all its owner's connections, while it lives. */
+static void peers_leave_while_pages_are_had(void **state)
+{
+	unsigned int i, n;
+	pthread_t thread;
+
+	begin_watched();
+	atomic_store(&stops, false);
+	assert_int_equal(pthread_create(&thread, NULL, come_and_go, NULL), 0);
+	for (i = 0; i < 100; i++) {
+		n = atomic_load(&comers);
+		drop_locked();
+		assert_int_equal(kedge_region_recommit(region, FROM, PART, NULL), 0);
+		while (atomic_load(&comers) == n)
+			sched_yield();
+	}
+	atomic_store(&stops, true);
+	pthread_join(thread, NULL);
+	is_whole();
 	end();
 }
 
@@ -373,6 +423,7 @@ int main(void)
 		cmocka_unit_test(a_change_of_kedges_own_is_none),
 		cmocka_unit_test(arguments),
 		cmocka_unit_test(accesses_never_end_in_the_void),
+		cmocka_unit_test(peers_leave_while_pages_are_had),
 		cmocka_unit_test(a_child_changes_nothing),
 	};
 
