@@ -20,6 +20,7 @@
 struct lent {
 	_Atomic int pid; /* of the process whose memory it is; 0: none */
 	uint64_t at;
+	uint64_t kept; /* where its bytes are */
 	uint64_t len;
 	bool writes;
 };
@@ -32,6 +33,8 @@ struct end {
 
 struct fabric_loan {
 	uint32_t key;
+	void *kept;
+	uint64_t kept_len;
 };
 
 /* @end: of the owner: its own, or the other one */
@@ -89,6 +92,20 @@ static int fake_join(struct fabric_line *l, const struct fabric_end *other)
 	return 0;
 }
 
+/* An adapter has the pages, also once they are unmapped: so this has them mapped once more. */
+static bool keep(struct fabric_loan *loan, void *at, uint64_t len)
+{
+	const uint64_t before = (uintptr_t)at % (uint64_t)sysconf(_SC_PAGESIZE);
+
+	loan->kept_len = before + len;
+	loan->kept = mremap((char *)at - before, 0, loan->kept_len, MREMAP_MAYMOVE);
+	if (loan->kept == MAP_FAILED)
+		return false;
+	madvise(loan->kept, loan->kept_len, MADV_DONTFORK);
+	table->lent[loan->key].kept = (uintptr_t)loan->kept + before;
+	return true;
+}
+
 static int fake_lend(const unsigned char place[16], void *at, uint64_t len, bool writes,
 		     struct fabric_loan **out, uint32_t *key)
 {
@@ -101,6 +118,10 @@ static int fake_lend(const unsigned char place[16], void *at, uint64_t len, bool
 		return kedge_reason(-ENODEV, "no adapter");
 	}
 	loan->key = atomic_fetch_add(&table->cnt, 1) % (LENT - 1) + 1;
+	if (!keep(loan, at, len)) {
+		free(loan);
+		return kedge_reason(-ENOMEM, "no memory");
+	}
 	t = &table->lent[loan->key];
 	t->at = (uintptr_t)at;
 	t->len = len;
@@ -123,6 +144,7 @@ static void fake_unlend(struct fabric_loan *loan)
 			abort();
 	atomic_store(&table->lent[loan->key].pid, 0);
 	atomic_fetch_sub(&table->f.loans, 1);
+	munmap(loan->kept, loan->kept_len);
 	free(loan);
 }
 
@@ -175,7 +197,8 @@ static int access_it(const struct fabric_line *l, const struct fabric_range *r, 
 		n = done < half ? half : len - done;
 		mine = (struct iovec){ data + done, n };
 		/* What a process can do to itself in both ways. */
-		other = (struct iovec){ (void *)(uintptr_t)(r->at + offset + done), n };
+		other = (struct iovec){ (void *)(uintptr_t)(t->kept + (r->at - t->at) + offset +
+							  done), n };
 		if (!pid || (put ? process_vm_writev(pid, &mine, 1, &other, 1, 0)
 				 : process_vm_readv(pid, &mine, 1, &other, 1, 0)) != (ssize_t)n)
 			rc = -EIO;
