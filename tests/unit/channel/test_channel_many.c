@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <grp.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 
 #include "channel/internal.h"
@@ -103,6 +104,9 @@ static void connect_until_none_is_left(void)
 	struct kedge_channel *ch;
 	int rc, n = 0;
 
+	/* A thread of the parent's may not have closed all strangers' sockets before the fork. */
+	syscall(SYS_close_range, 3, sv[1] - 1, 0);
+	syscall(SYS_close_range, sv[1] + 1, ~0u, 0);
 	few_descriptors();
 	while (!(rc = kedge_channel_open_shm(path, NULL, LIMIT * 1000, &ch)))
 		n++;
