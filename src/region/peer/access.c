@@ -173,7 +173,7 @@ static int check_gaps(struct access *a)
 {
 	struct gate *g = a->l->gate;
 	const uint32_t seq = atomic_load(&g->gap_seq);
-	struct gap gap;
+	struct gap gap = { 0, 0 };
 	bool touches;
 
 	touches = touches_gap(a, &gap);
