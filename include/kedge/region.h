@@ -353,7 +353,7 @@ struct kedge_move_opts {
  *
  * Addresses, contents and handles stay. The new pages are had first; peers are kept out
  * while the bytes are copied. So for its time the call takes as much memory, budget and
- * RLIMIT_MEMLOCK once more. Caches are told, as of munmap().
+ * RLIMIT_MEMLOCK once more. Caches are told, as of munmap(); loads meanwhile may have page faults.
  *
  * Threads: any; but this process does not store in the region meanwhile, which could be
  * lost.

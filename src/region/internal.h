@@ -83,7 +83,8 @@ struct region_counts {
  *             of the pages that were there at @view_epoch; the @views-th
  * @watched:   changes of its mapping by the program are to be noticed, as it has been advertised;
  *             @uffd, in the keeper's table, tells of them, or is -1
- * @noticed:   it tells of all of them; @changing: it is about to, and no lease is given
+ * @noticed:   it tells of all of them; @changing: it is about to, and no lease is given; @emptied:
+ *             pages that are dropped now are so by kedge
  * @changes:   how many it has told of; @gaps: what is not there since
  */
 struct kedge_region {
@@ -126,6 +127,7 @@ struct kedge_region {
 	bool watched;
 	bool noticed;
 	bool changing;
+	bool emptied;
 	int uffd;
 	uint64_t changes;
 	struct gaps gaps;

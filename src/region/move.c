@@ -12,10 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/base.h"
 #include "base/process/cancel.h"
+#include "base/process/own.h"
+#include "region/keeper.h"
 #include "region/share/share.h"
 #include "region/watch/watch.h"
 
@@ -80,13 +83,63 @@ static void end_next(struct kedge_region *next)
 	budget_give(next->len);
 }
 
+/* ---- the former pages ---- */
+
+/*
+ * To take the former pages out of the page tables takes as long as to copy them. So that is done
+ * before peers are kept out, and they are copied by a mapping of their own. Without memory for that
+ * the pause is longer.
+ */
+struct former {
+	struct kedge_region *r;
+	void *at;
+};
+
+static int map_former(void *arg)
+{
+	struct former *f = arg;
+	long at = syscall(SYS_mmap, NULL, f->r->len, PROT_READ, MAP_SHARED | MAP_POPULATE,
+			  f->r->fd, 0);
+
+	if (at == -1)
+		return -errno;
+	f->at = (void *)at;
+	madvise(f->at, f->r->len, MADV_DONTFORK);
+	return 0;
+}
+
+static void begin_former(struct former *f)
+{
+	if (!keeper_call(map_former, f))
+		watch_empty_tables(f->r);
+}
+
+static int enter_again(void *arg)
+{
+	struct kedge_region *r = arg;
+
+	return region_lock_in(r, 0, r->len);
+}
+
+/* A region that has not been moved has its pages in the tables, as before. */
+static void end_former(struct former *f, bool moved)
+{
+	if (!f->at)
+		return;
+	own_unmap(f->at, f->r->len);
+	if (!moved)
+		keeper_call(enter_again, f->r);
+}
+
+/* ---- the new ones take their place ---- */
+
 /* With all peers out. What @next is left with is the former pages. */
-static int exchange(struct kedge_region *r, struct kedge_region *next)
+static int exchange(struct kedge_region *r, struct kedge_region *next, const void *former)
 {
 	uint64_t len = r->file_len;
 	int fd = r->fd;
 
-	memcpy(next->at, r->at, r->len);
+	memcpy(next->at, former ? former : r->at, r->len);
 	if (mremap(next->at, r->len, r->len, MREMAP_MAYMOVE | MREMAP_FIXED, r->at) == MAP_FAILED)
 		return kedge_reason(-errno, "mremap: error %d; with ENOMEM the process has too "
 				    "many mappings: raise vm.max_map_count", errno);
@@ -101,8 +154,8 @@ static int exchange(struct kedge_region *r, struct kedge_region *next)
 	return 0;
 }
 
-static int exchange_suspended(struct kedge_region *r, struct kedge_region *next, int timeout_ms,
-			      uint64_t *pause_ns)
+static int exchange_suspended(struct kedge_region *r, struct kedge_region *next,
+			      const void *former, int timeout_ms, uint64_t *pause_ns)
 {
 	const uint64_t begun = clock_ns();
 	pid_t pid = 0;
@@ -111,12 +164,9 @@ static int exchange_suspended(struct kedge_region *r, struct kedge_region *next,
 	if (gates_close(r, timeout_ms, &pid))
 		return kedge_reason(-ETIMEDOUT, "an access of process %d was not over in %d ms: "
 				    "is it stopped?", (int)pid, timeout_ms);
-	/* The new pages are watched before they are the region's, and with their mapping. */
-	rc = watch_move_in(r, next->at, r->len);
-	if (!rc)
-		rc = watch_leave_out(r, 0, r->len);
+	rc = watch_leave_out(r, 0, r->len);
 	if (!rc) {
-		rc = exchange(r, next);
+		rc = exchange(r, next, former);
 		if (rc)
 			watch_again(r, 0, r->len);
 	}
@@ -131,6 +181,7 @@ KEDGE_API int kedge_region_move(struct kedge_region *r, const struct kedge_move_
 {
 	struct kedge_move_opts o;
 	struct kedge_region next;
+	struct former former = { r, NULL };
 	int rc = region_check(r);
 
 	NO_CANCEL();
@@ -149,8 +200,14 @@ KEDGE_API int kedge_region_move(struct kedge_region *r, const struct kedge_move_
 	}
 	atomic_store(&r->moving, true);
 	rc = make_next(r, &o, &next);
+	/* The new pages are watched before they are the region's, and with their mapping. */
 	if (!rc)
-		rc = exchange_suspended(r, &next, timeout_ms, pause_ns);
+		rc = watch_move_in(r, next.at, r->len);
+	if (!rc) {
+		begin_former(&former);
+		rc = exchange_suspended(r, &next, former.at, timeout_ms, pause_ns);
+		end_former(&former, !rc);
+	}
 	if (!rc) {
 		r->on_node = next.on_node;
 		r->node = next.node;

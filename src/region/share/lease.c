@@ -87,6 +87,16 @@ bool leases_recall(struct kedge_region *r, const struct slot *s, bool cut)
 	return any;
 }
 
+bool leases_any(const struct kedge_region *r)
+{
+	struct list *l, *tmp;
+
+	list_for_each_safe(l, tmp, &r->conns)
+		if (list_entry(l, struct conn, of_region)->leased)
+			return true;
+	return false;
+}
+
 bool leases_stop(struct kedge_region *r, bool cut)
 {
 	r->changing = true;

@@ -297,6 +297,8 @@ bool leases_nudge(void);
 /* With gaps_lock. All are to be given back, or are @cut, and no other is given as long as
  * @changing: false, that is so already; else leases_wake() follows, without the lock. */
 bool leases_stop(struct kedge_region *r, bool cut);
+/* With gaps_lock. */
+bool leases_any(const struct kedge_region *r);
 /* By a thread with the keeper's table of descriptors, as leases_nudge(). */
 void leases_wake(void);
 /* The descriptor, in the keeper's table, that wakes the thread of serve.c. */

@@ -57,13 +57,14 @@ int region_uffd_remove(int fd, const void *at, uint64_t len)
 	return syscall(SYS_ioctl, fd, UFFDIO_UNREGISTER, &r) ? -errno : 0;
 }
 
-bool region_uffd_read(int fd, uint64_t *start, uint64_t *end)
+bool region_uffd_read(int fd, uint64_t *start, uint64_t *end, bool *drop)
 {
 	struct uffd_msg m;
 
 	if (syscall(SYS_read, fd, &m, sizeof(m)) != (long)sizeof(m))
 		return false;
 	*start = *end = 0;
+	*drop = m.event == UFFD_EVENT_REMOVE;
 	switch (m.event) {
 	case UFFD_EVENT_REMAP:
 		*start = m.arg.remap.from;

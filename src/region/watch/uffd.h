@@ -11,7 +11,8 @@ int region_uffd_open(void);
 /* Mappings of a memfd: 0 or a negative errno. */
 int region_uffd_add(int fd, const void *at, uint64_t len);
 int region_uffd_remove(int fd, const void *at, uint64_t len);
-/* False: there is no event. An event that does not matter has a range of 0 bytes. */
-bool region_uffd_read(int fd, uint64_t *start, uint64_t *end);
+/* False: there is no event. An event that does not matter has a range of 0 bytes; *@drop: pages go,
+ * and the mapping stays. */
+bool region_uffd_read(int fd, uint64_t *start, uint64_t *end, bool *drop);
 
 #endif /* REGION_WATCH_UFFD_H */

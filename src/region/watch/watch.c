@@ -36,6 +36,7 @@
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -49,6 +50,10 @@
 #include "region/watch/look.h"
 #include "region/watch/uffd.h"
 #include "region/watch/watch.h"
+
+#ifndef MADV_DONTNEED_LOCKED
+#define MADV_DONTNEED_LOCKED 24
+#endif
 
 #define EVENTS_A_ROUND 64 /* then others get the lock */
 #define LEASE_MS       1000 /* that peers have to give a lease back */
@@ -109,14 +114,16 @@ static void end_leases(struct kedge_region *r)
 static void read_events(struct kedge_region *r)
 {
 	uint64_t start, end;
+	bool drop;
 	int n;
 
 	sig_lock_blocked(&gaps_lock);
 	end_leases(r);
 	if (is_watched(r)) {
 		gates_gaps_change(r);
-		for (n = 0; n < EVENTS_A_ROUND && region_uffd_read(r->uffd, &start, &end); n++)
-			if (start < end)
+		for (n = 0; n < EVENTS_A_ROUND && region_uffd_read(r->uffd, &start, &end, &drop);
+		     n++)
+			if (start < end && !(drop && r->emptied))
 				note(r, start, end);
 		gates_gaps_changed(r);
 		r->changing = false;
@@ -523,6 +530,37 @@ int watch_move_in(struct kedge_region *r, const void *at, uint64_t len)
 		return 0;
 	return kedge_reason(-ENOMEM, "the new pages cannot be watched: no memory, or too many "
 			    "mappings (vm.max_map_count)");
+}
+
+/* True: it may go on, and what it drops is kedge's. */
+static bool begin_emptying(struct kedge_region *r)
+{
+	bool may;
+
+	sig_lock(&gaps_lock);
+	may = !leases_any(r);
+	r->emptied = may;
+	sig_unlock(&gaps_lock);
+	return may;
+}
+
+static int end_emptying(void *arg)
+{
+	struct kedge_region *r = arg;
+
+	sig_lock(&gaps_lock);
+	r->emptied = false;
+	sig_unlock(&gaps_lock);
+	return r->watched ? look_for_holes(r, 0, r->len, note_hole, r) : 0;
+}
+
+void watch_empty_tables(struct kedge_region *r)
+{
+	/* A lease would be given back for that, and once more for the suspension. */
+	if (!begin_emptying(r))
+		return;
+	madvise(r->at, r->len, MADV_DONTNEED_LOCKED);
+	keeper_call(end_emptying, r);
 }
 
 int watch_is_whole(struct kedge_region *r, uint64_t from, uint64_t to)

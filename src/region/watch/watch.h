@@ -25,6 +25,10 @@ void watch_again(struct kedge_region *r, uint64_t from, uint64_t to);
 /* With the region's lock. Before @len bytes at @at are moved to the region's place: 0 or -ENOMEM.
  * A change of them between the move and a registration would not be told of. */
 int watch_move_in(struct kedge_region *r, const void *at, uint64_t len);
+/* With the region's lock. Take its pages out of this process's page tables, as far as the system
+ * can (Linux 5.18) and no peer has a lease. They stay in its file: an access has them entered
+ * again. Pages that the program drops meanwhile are a gap as well, by a look. */
+void watch_empty_tables(struct kedge_region *r);
 /* With the region's lock. 0, or -ENODATA: the program has changed a part of [@from, @to), by what
  * is known and by a look. */
 int watch_is_whole(struct kedge_region *r, uint64_t from, uint64_t to);

@@ -203,6 +203,8 @@ static int move_once(void)
 	int rc = kedge_region_move(region, NULL, SOON_MS, NULL);
 
 	atomic_store(&fail_at, 0);
+	/* No access of the owner's has to have a page entered. */
+	assert_int_equal(look_smaps(at, "Rss"), LEN);
 	works();
 	assert_int_equal(at[1], 'y');
 	assert_int_equal(at[LEN - 1], 'z');
