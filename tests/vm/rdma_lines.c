@@ -179,7 +179,7 @@ static int find(void **state)
 	const char *text = getenv("RDMA_SERVER_ADDR");
 
 	here[10] = here[11] = 0xff;
-	return text && inet_pton(AF_INET, text, here + 12) == 1 ? 0 : -1;
+	return text && inet_pton(AF_INET, text, here + 12) == 1 && adapters_look() ? 0 : -1;
 }
 
 int main(void)
