@@ -62,7 +62,7 @@ struct kedge_queue_opts {
  * @data:       the bytes that are put, which are only read; or memory for those that are got
  * @len:        how many
  * @parts:      @part_cnt ranges that are put or got, in the place of @offset, @data and @len, as by
- *              kedge_remote_put_parts(); or NULL
+ *              kedge_remote_put_parts(), all or none within the same limit; or NULL
  * @part_cnt:   how many
  * @value:      what is added, or put in the place of @expected
  * @expected:   the number that is replaced

@@ -146,7 +146,8 @@ KEDGE_API void kedge_remote_close(struct kedge_remote *remote);
  *                 kedge_region_recommit() there
  *   -ETIMEDOUT    the region was suspended for so long; or it was moved, and the owner has
  *                 not said where yet: ask again. With any error but -EINVAL, -EACCES and
- *                 -ECHILD, over a connection, pieces before the one that failed are stored
+ *                 -ECHILD, over a connection, pieces before the one that failed are stored, if
+ *                 @len is more than 256 KiB
  *   -EKEYREVOKED  the handle was revoked, or the region closed
  *   -EKEYEXPIRED  the handle's time is over
  *   -ECONNRESET   the owner has ended; or this process has closed the connection, as
@@ -203,15 +204,23 @@ struct kedge_remote_part {
  * @cnt:        how many; 0 does nothing
  * @timeout_ms: milliseconds to wait while the region is suspended, for all of them; -1: no limit
  *
- * All ranges are there, or none is stored. Where the region is mapped they are one access: all
- * of them before a suspension or after it. Over a connection each is an access of its own, and
- * where the owner trims the region between two of them, those before that are stored; so are pieces
- * of one range of more than 256 KiB.
+ * All ranges are there, or none is stored, and all are stored before a suspension, a trim or
+ * another change of the region, or after it: they are one access. So it is where the region is
+ * mapped, where adapters put, and where the owner does it if their data and 16 bytes for each range
+ * are 256 KiB at most, or there is but one range of 256 KiB at most; empty ranges do not count.
+ *
+ * More than that goes to the owner as several requests, in the order of the ranges: each is of as
+ * many whole ranges as fit, and one access; a range of more than 256 KiB has requests of its own,
+ * of 256 KiB and the rest. None is done after one that fails, and the first says whether the ends
+ * of all ranges are there. An adapter that fails in the middle, also as the owner has waited for it
+ * in vain, leaves all of it to the owner, and some ranges may be stored already.
  *
  * Threads: as kedge_remote_put().
  *
- * Return: as kedge_remote_put(); over a connection parts before the one that failed are stored, but
- *         with -EFAULT only where the region was trimmed meanwhile
+ * Return: as kedge_remote_put(), and with -EFAULT, -EACCES, -ENODATA, -ETIMEDOUT and -ENOMEM no
+ *         range is stored where they are one access. Of several requests those before the one that
+ *         failed are, with -EFAULT only if the region was trimmed meanwhile; so may be some ranges
+ *         if an adapter has failed before
  */
 KEDGE_API int kedge_remote_put_parts(struct kedge_remote *remote,
 				     const struct kedge_remote_part *parts, size_t cnt,
@@ -224,11 +233,12 @@ KEDGE_API int kedge_remote_put_parts(struct kedge_remote *remote,
  * @cnt:        how many; 0 does nothing
  * @timeout_ms: milliseconds to wait while the region is suspended, for all of them; -1: no limit
  *
- * As kedge_remote_put_parts() the other way.
+ * As kedge_remote_put_parts() the other way, with the same limit of one access.
  *
  * Threads: as kedge_remote_put().
  *
- * Return: as kedge_remote_put_parts()
+ * Return: as kedge_remote_put_parts(), and the data of ranges is untouched where that has none
+ *         stored
  */
 KEDGE_API int kedge_remote_get_parts(struct kedge_remote *remote,
 				     const struct kedge_remote_part *parts, size_t cnt,

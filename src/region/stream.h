@@ -6,7 +6,7 @@
  *	owner: stream_hello
  *	peer:  stream_ask	which handle; a tag shows that it has the handle's key
  *	owner: stream_welcome	or why not; a tag shows that the owner has it, too
- *	peer:  stream_req	and the bytes of a put
+ *	peer:  stream_req	and the bytes of a put, behind a table where it has several ranges
  *	owner: stream_reply	and the bytes of a get
  *
  * The key itself is not sent, and both sides choose 256 random bits for each connection: what
@@ -25,7 +25,7 @@
 #include "region/wire.h"
 
 #define STREAM_MAGIC   0x6b737472u
-#define STREAM_VERSION 1u
+#define STREAM_VERSION 2u
 #define NONCE_LEN      32
 #define TAG_LEN	       32
 /* An access of more is made in pieces of that. */
@@ -70,6 +70,13 @@ struct stream_welcome {
 enum stream_op {
 	STREAM_PUT = 1, STREAM_GET, STREAM_ADD, STREAM_SWAP, STREAM_QUERY,
 	STREAM_LEASE, STREAM_LEASE_OVER,
+	STREAM_PUT_PARTS, STREAM_GET_PARTS, STREAM_OPS,
+};
+
+/* Of several ranges, one; of the handle's bytes. */
+struct stream_range {
+	uint64_t offset;
+	uint64_t len;
 };
 
 /* @len bytes from the handle's first one on; little-endian. */
@@ -88,6 +95,12 @@ struct stream_lease {
  * @len:   bytes of this piece; 8 of a number
  * @end:   where the access ends that it is a piece of
  * @value: added, or expected; @other: put in its place
+ *
+ * STREAM_PUT_PARTS and STREAM_GET_PARTS are of @value ranges: a table of as many struct
+ * stream_range follows, and of a put the bytes of all, one after the other; @len is all that
+ * follows, and @offset 0. The bytes of a get stand so in the answer. The table and the bytes are
+ * PIECE_LEN at most, also where one goes this way and the other that. All ranges are stored, or
+ * loaded, at once, or the answer is an error.
  */
 struct stream_req {
 	uint32_t op;

@@ -105,6 +105,30 @@ static void shake(int fd, const struct slot *s, bool knows)
 		CHECK(send(fd, &q, sizeof(q), 0) == sizeof(q));
 }
 
+/* A request of several ranges, of which some may be there: as the input has it. */
+static size_t several(struct bytes *in, char *out, size_t room)
+{
+	struct stream_req q = { .op = take(in) & 1u ? STREAM_PUT_PARTS : STREAM_GET_PARTS };
+	struct stream_range row;
+	size_t n = sizeof(q), i;
+
+	q.value = take(in) % 16;
+	q.len = q.value * sizeof(row) + take(in);
+	for (i = 0; i < q.value && n + sizeof(row) <= room; i++, n += sizeof(row)) {
+		row.offset = take(in) * (SERVED_LEN / 256 + 1u);
+		row.len = take(in) & 3u ? take(in) % 64 : 0;
+		if (!take(in))
+			take_words(in, &row, sizeof(row));
+		memcpy(out + n, &row, sizeof(row));
+	}
+	if (!(take(in) & 7u))
+		take_words(in, &q.value, sizeof(q.value));
+	memcpy(out, &q, sizeof(q));
+	for (i = take(in); i && n < room; i--)
+		out[n++] = (char)0xaa;
+	return n;
+}
+
 /* What a peer sends over a connection reaches its part of the region, and nothing beside it. */
 static void served(struct bytes *in)
 {
@@ -122,6 +146,8 @@ static void served(struct bytes *in)
 		r.fd = memfd_create("fuzz", MFD_CLOEXEC);
 		CHECK(r.fd >= 0 && !ftruncate(r.fd, 2 * SERVED_LEN));
 	}
+	/* Or each access looks at the mapping, which is none. */
+	r.noticed = take(in) & 3u;
 	s = slot_make(&r, &rc);
 	CHECK(s && !rc && !socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fd));
 	s->access = take(in) & 7u;
@@ -132,14 +158,18 @@ static void served(struct bytes *in)
 	rc = stream_begin(&c);
 	shake(fd[1], s, take(in) & 7u);
 	while (!rc && in->left) {
-		for (n = 0; n < sizeof(out) && in->left; n++)
-			out[n] = (char)take(in);
+		if (take(in) & 1u)
+			n = several(in, out, sizeof(out));
+		else
+			for (n = 0; n < sizeof(out) && in->left; n++)
+				out[n] = (char)take(in);
 		CHECK(send(fd[1], out, n, 0) == (ssize_t)n);
 		rc = stream_go_on(&c);
 		while (recv(fd[1], out, sizeof(out), 0) > 0)
 			;
 	}
-	CHECK(!r.view || !r.view[SERVED_LEN]);
+	for (n = SERVED_LEN; r.view && n < 2 * SERVED_LEN; n++)
+		CHECK(!r.view[n]);
 	gate_take(&c);
 	stream_end(&c);
 	slot_free(s);

@@ -21,7 +21,7 @@ SEGMENT = ('unit:segment*', 'process:segment_limits', 'stress:stress_segment')
 PAGES = ('unit:share*', 'process:segment_limits')
 REGION = ('unit:region*', 'unit:fill', 'unit:remote*', 'unit:streams_hostile', 'unit:migrate*',
           'process:region_limits', 'process:lease', 'process:region_list*', 'process:remote*', 'process:migrate*',
-          'process:submit*', 'unit:submit*', 'unit:recommit*', 'process:recommit*')
+          'process:submit*', 'unit:submit*', 'process:parts*', 'unit:recommit*', 'process:recommit*')
 PRELOAD = ('preload:*',)
 PROCESS = ('process:*', 'churn:*')
 CHANNEL = ('unit:channel*', 'unit:ofi*', 'channel:hostile peers',

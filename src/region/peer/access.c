@@ -258,8 +258,7 @@ int access_check(const struct kedge_remote *r, uint32_t access)
 	return 0;
 }
 
-/* Of the whole time, what is left. */
-static int left_ms(struct access *a)
+int access_left_ms(struct access *a)
 {
 	const uint64_t now = clock_ns(), until = limit_of(a, now);
 
@@ -300,15 +299,15 @@ int access_begin(struct access *a, by_owner *fn, void *arg, bool *go)
 
 /* ---- one range ---- */
 
-/* By an adapter, or by the owner. */
-static int access_served(struct access *a, const struct stream_req *q, void *data)
+int access_served(struct access *a, const struct stream_req *q,
+		  const struct kedge_remote_part *part, size_t cnt)
 {
 	struct link *l = a->l;
 	int done = 0;
 
 	NO_CANCEL();
 	if (l->lease && link_use(l)) {
-		done = remote_ended(l) ? 0 : lease_access(l->lease, q, data, stream_had(l));
+		done = remote_ended(l) ? 0 : lease_access(l->lease, q, part, cnt, stream_had(l));
 		if (done < 0)
 			atomic_store(&l->ended, ECONNRESET);
 		link_leave(l);
@@ -316,7 +315,7 @@ static int access_served(struct access *a, const struct stream_req *q, void *dat
 	if (done < 0)
 		return kedge_reason(done, "the adapter has failed, and the owner does not answer: "
 				    "a put may be done still");
-	return done ? 0 : stream_access(l, q, data, NULL);
+	return done ? 0 : stream_copy(l, q, part, cnt);
 }
 
 struct copy {
@@ -328,9 +327,10 @@ static int copy_by_owner(struct access *a, void *arg)
 {
 	const struct copy *c = arg;
 	const struct stream_req q = { .op = c->op, .offset = a->offset, .len = a->len,
-				      .timeout_ms = left_ms(a) };
+				      .timeout_ms = access_left_ms(a) };
+	const struct kedge_remote_part all = { a->offset, c->data, (size_t)a->len };
 
-	return access_served(a, &q, c->data);
+	return access_served(a, &q, &all, 1);
 }
 
 /* 0: the copy is done by the owner, or there is none, or it is inside: then *@go is true. */
@@ -377,99 +377,6 @@ KEDGE_API int kedge_remote_get(struct kedge_remote *r, uint64_t offset, void *da
 	return 0;
 }
 
-/* ---- several ---- */
-
-int access_check_parts(const struct kedge_remote_part *part, size_t cnt, uint64_t *end)
-{
-	size_t i;
-
-	*end = 0;
-	if (cnt && !part)
-		return kedge_reason(-EINVAL, "the parts are NULL");
-	for (i = 0; i < cnt; i++) {
-		if (part[i].len && !part[i].data)
-			return kedge_reason(-EINVAL, "the data of part %zu is NULL", i);
-		if (part[i].len > UINT64_MAX - part[i].offset)
-			*end = UINT64_MAX;
-		else if (part[i].len && part[i].offset + part[i].len > *end)
-			*end = part[i].offset + part[i].len;
-	}
-	return 0;
-}
-
-struct parts {
-	uint32_t op;
-	const struct kedge_remote_part *part;
-	size_t cnt;
-};
-
-/* One after the other, each told where all of them end. */
-static int parts_by_owner(struct access *a, void *arg)
-{
-	const struct parts *p = arg;
-	struct stream_req q = { .op = p->op, .end = a->len };
-	size_t i;
-	int rc = 0;
-
-	for (i = 0; i < p->cnt && !rc; i++) {
-		q.offset = p->part[i].offset;
-		q.len = p->part[i].len;
-		q.timeout_ms = left_ms(a);
-		if (q.len)
-			rc = access_served(a, &q, p->part[i].data);
-	}
-	return rc;
-}
-
-/* As begin_copy(). */
-static int begin_parts(struct access *a, uint32_t op, uint32_t access,
-		       const struct kedge_remote_part *part, size_t cnt, bool *go)
-{
-	struct parts p = { op, part, cnt };
-	int rc = access_check(a->r, access);
-
-	*go = false;
-	if (!rc)
-		rc = access_check_parts(part, cnt, &a->len);
-	if (rc || !a->len)
-		return rc;
-	return access_begin(a, parts_by_owner, &p, go);
-}
-
-KEDGE_API int kedge_remote_put_parts(struct kedge_remote *r, const struct kedge_remote_part *part,
-				     size_t cnt, int timeout_ms)
-{
-	struct access a = { .r = r, .timeout_ms = timeout_ms, .part = part, .cnt = cnt };
-	size_t i;
-	bool go;
-	int rc = begin_parts(&a, STREAM_PUT, KEDGE_HANDLE_WRITE, part, cnt, &go);
-
-	if (!go)
-		return rc;
-	for (i = 0; i < cnt; i++)
-		if (part[i].len)
-			memcpy(a.l->at + part[i].offset, part[i].data, part[i].len);
-	gate_leave(a.l->gate);
-	return 0;
-}
-
-KEDGE_API int kedge_remote_get_parts(struct kedge_remote *r, const struct kedge_remote_part *part,
-				     size_t cnt, int timeout_ms)
-{
-	struct access a = { .r = r, .timeout_ms = timeout_ms, .part = part, .cnt = cnt };
-	size_t i;
-	bool go;
-	int rc = begin_parts(&a, STREAM_GET, KEDGE_HANDLE_READ, part, cnt, &go);
-
-	if (!go)
-		return rc;
-	for (i = 0; i < cnt; i++)
-		if (part[i].len)
-			memcpy(part[i].data, a.l->at + part[i].offset, part[i].len);
-	gate_leave(a.l->gate);
-	return 0;
-}
-
 /* ---- numbers ---- */
 
 struct number {
@@ -484,9 +391,9 @@ static int number_by_owner(struct access *a, void *arg)
 	struct number *n = arg;
 	const struct stream_req q = { .op = n->op, .offset = a->offset, .len = a->len,
 				      .value = n->value, .other = n->other,
-				      .timeout_ms = left_ms(a) };
+				      .timeout_ms = access_left_ms(a) };
 
-	return stream_access(a->l, &q, NULL, &n->was);
+	return stream_access(a->l, &q, &n->was);
 }
 
 /* The handle begins at a multiple of 8 of the region. */

@@ -7,6 +7,7 @@
 
 #include <kedge/completion.h>
 
+#include "region/peer/pieces.h"
 #include "region/peer/state.h"
 
 /*
@@ -47,11 +48,6 @@ struct access {
  * @flying: requests without an answer
  * @sent_ms: the time that the owner was given
  */
-struct place_in {
-	size_t part;
-	uint64_t off;
-};
-
 struct op {
 	struct op *next;
 	struct kedge_queue *queue;
@@ -78,9 +74,6 @@ struct op {
 
 /* 0, or a negative errno with its reason: this process may not do that. */
 int access_check(const struct kedge_remote *r, uint32_t access);
-/* The parts have memory, and *@end is the end of the last; UINT64_MAX: beyond all that is. */
-int access_check_parts(const struct kedge_remote_part *part, size_t cnt, uint64_t *end);
-
 /* The steps of an access that the owner does: 0 or a negative errno. */
 typedef int by_owner(struct access *a, void *arg);
 
@@ -89,6 +82,17 @@ typedef int by_owner(struct access *a, void *arg);
  * is begun from its beginning: the former one has done all of it, or has said that it has not.
  */
 int access_begin(struct access *a, by_owner *fn, void *arg, bool *go);
+/* Of the whole time, what is left. */
+int access_left_ms(struct access *a);
+/* @q->op, a put or a get of the parts, which end at @q->offset + @q->len, by an adapter or by the
+ * owner: a step as above. */
+int access_served(struct access *a, const struct stream_req *q,
+		  const struct kedge_remote_part *part, size_t cnt);
+
+/* ---- parts.c ---- */
+
+/* The parts have memory, and *@end is the end of the last; UINT64_MAX: beyond all that is. */
+int access_check_parts(const struct kedge_remote_part *part, size_t cnt, uint64_t *end);
 
 /* ---- perform.c ---- */
 

@@ -5,7 +5,8 @@
  * the thread takes it before it gives the lease back: no access is under way then, and none begins.
  *
  * An access that fails is done by the owner, from its beginning: bytes that were put already are
- * put again.
+ * put again. An access to several ranges holds @lock over all of them, so what a recall is for, a
+ * trim, comes before the first or behind the last.
  */
 #include <errno.h>
 #include <poll.h>
@@ -357,11 +358,9 @@ bool lease_is_open(struct lease *l)
 /* With @lock: all of the access is there. */
 static bool is_for(struct lease *l, const struct stream_req *q, uint64_t has)
 {
-	const uint64_t end = q->offset + q->len > q->end ? q->offset + q->len : q->end;
-
 	if (!atomic_load(&l->open))
 		return false;
-	if (end <= l->range.len)
+	if (q->offset <= l->range.len && q->len <= l->range.len - q->offset)
 		return true;
 	if (has > l->range.len && !atomic_exchange(&l->more, true))
 		wake(l);
@@ -390,19 +389,34 @@ static int wait_for_end(struct lease *l)
 	return 0;
 }
 
-int lease_access(struct lease *l, const struct stream_req *q, void *data, uint64_t has)
+/* With @lock. */
+static int copy_parts(struct lease *l, const struct stream_req *q,
+		      const struct kedge_remote_part *part, size_t cnt)
+{
+	const uint64_t until = until_of(q);
+	size_t i;
+	int rc = 0;
+
+	for (i = 0; i < cnt && !rc; i++) {
+		if (!part[i].len)
+			continue;
+		rc = q->op == STREAM_PUT
+			     ? fabric()->put(l->line, &l->range, part[i].offset, part[i].data,
+					     part[i].len, &l->over, until)
+			     : fabric()->get(l->line, &l->range, part[i].offset, part[i].data,
+					     part[i].len, &l->over, until);
+	}
+	return rc;
+}
+
+int lease_access(struct lease *l, const struct stream_req *q,
+		 const struct kedge_remote_part *part, size_t cnt, uint64_t has)
 {
 	int rc = -EAGAIN;
 
-	if (!q->len || (q->op != STREAM_PUT && q->op != STREAM_GET))
-		return 0;
 	pthread_mutex_lock(&l->lock);
 	if (is_for(l, q, has))
-		rc = q->op == STREAM_PUT
-			     ? fabric()->put(l->line, &l->range, q->offset, data, q->len, &l->over,
-					     until_of(q))
-			     : fabric()->get(l->line, &l->range, q->offset, data, q->len, &l->over,
-					     until_of(q));
+		rc = copy_parts(l, q, part, cnt);
 	if (!rc)
 		l->failures = 0;
 	/* The line carries no more: another takes its place. */

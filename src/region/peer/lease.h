@@ -13,11 +13,14 @@ struct lease;
 struct lease *lease_start(struct link *ctl, const struct handle_words *w, const union place *at,
 			  socklen_t len);
 /*
+ * A put or get of the parts, which end at @q->offset + @q->len: all of them within one lease, as a
+ * recall is before or after them.
  * 1: the access is done. 0: it is not for that, or has failed in it, and the adapters carry nothing
  * of it any more: the owner is to do all of it. -ECONNRESET: it has failed, and what the adapters
  * carry still may arrive later. @has: what the owner has said that there is.
  */
-int lease_access(struct lease *l, const struct stream_req *q, void *data, uint64_t has);
+int lease_access(struct lease *l, const struct stream_req *q,
+		 const struct kedge_remote_part *part, size_t cnt, uint64_t has);
 /* True: accesses go by it now. */
 bool lease_is_open(struct lease *l);
 /* No access is under way. Or free it, in a child that has inherited it. Returns @ctl. */

@@ -171,9 +171,13 @@ int stream_open(struct link *l, const struct handle_words *w, const struct socka
 void stream_close(struct link *l, bool child);
 /* Bytes that may be accessed: the owner is asked, a second at most. 0, or REGION_MOVED. */
 int stream_has(struct link *l, uint64_t *has);
-/* Of @q the operation, range, time and numbers are set; @end: where the last of several ends, or 0.
- * @value: what was there, or NULL. REGION_MOVED: it was not done. */
-int stream_access(struct link *l, const struct stream_req *q, void *data, uint64_t *value);
+/* Of @q the operation, range, time and numbers are set. @value: what was there, or NULL.
+ * REGION_MOVED: it was not done. */
+int stream_access(struct link *l, const struct stream_req *q, uint64_t *value);
+/* Likewise a STREAM_PUT or STREAM_GET of the parts, which end at @q->offset + @q->len. Those of one
+ * request (pieces.h) are all put, or got, or none of them is. */
+int stream_copy(struct link *l, const struct stream_req *q, const struct kedge_remote_part *part,
+		size_t cnt);
 
 /* ---- renew.c ---- */
 

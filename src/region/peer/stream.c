@@ -2,7 +2,7 @@
 /*
  * A region that this process cannot map: the owner is on another host, or another user's, or keeps
  * its memory to itself. It does the accesses; here they are requests over one connection, one
- * access at a time, the pieces of a large one several at a time.
+ * access at a time, the pieces of a large one several at a time (pieces.h).
  *
  * The owner knows how long an access may wait for a resumption, so it says itself that this was
  * too short, and then it was not done. If no answer comes for GRACE_MS beyond that, it is not known
@@ -23,6 +23,7 @@
 
 #include "base/base.h"
 #include "base/process/cancel.h"
+#include "region/peer/pieces.h"
 #include "region/peer/state.h"
 #include "region/peer/turn.h"
 #include "region/stream.h"
@@ -64,22 +65,6 @@ static int wait_for(const struct link *l, short what, uint64_t until)
 	return -ETIMEDOUT;
 }
 
-static void advance(struct msghdr *m, size_t n)
-{
-	size_t part;
-
-	while (n) {
-		part = n < m->msg_iov->iov_len ? n : m->msg_iov->iov_len;
-		m->msg_iov->iov_base = (char *)m->msg_iov->iov_base + part;
-		m->msg_iov->iov_len -= part;
-		n -= part;
-		if (!m->msg_iov->iov_len && m->msg_iovlen > 1) {
-			m->msg_iov++;
-			m->msg_iovlen--;
-		}
-	}
-}
-
 /* A call that waits for a slice itself; or poll() does, where that is too long. */
 static int waiting(uint64_t until)
 {
@@ -87,35 +72,52 @@ static int waiting(uint64_t until)
 		       ? 0 : MSG_DONTWAIT;
 }
 
-/* All of two parts, of which the second may be empty: 0, or a negative errno. -ETIMEDOUT: not a
- * byte of it. */
-static int transfer(const struct link *l, short what, void *head, size_t head_len,
-		    void *data, size_t len, uint64_t until)
+/* Some bytes: how many, or a negative errno. */
+static ssize_t move_some(const struct link *l, short what, struct iovec *v, size_t cnt, int *how,
+			 uint64_t until)
 {
-	struct iovec v[2] = { { head, head_len }, { data, len } };
-	struct msghdr m = { .msg_iov = v, .msg_iovlen = 2 };
-	size_t left = head_len + len;
-	int rc, how = waiting(until);
+	struct msghdr m = { .msg_iov = v, .msg_iovlen = cnt };
 	ssize_t n;
+	int rc;
 
-	while (left) {
-		n = what == POLLIN ? recvmsg(l->sock.fd, &m, how)
-				   : sendmsg(l->sock.fd, &m, how | MSG_NOSIGNAL);
-		if (!n || (n < 0 && errno != EAGAIN && errno != EINTR))
+	for (;;) {
+		n = what == POLLIN ? recvmsg(l->sock.fd, &m, *how)
+				   : sendmsg(l->sock.fd, &m, *how | MSG_NOSIGNAL);
+		if (n > 0)
+			return n;
+		if (!n || (errno != EAGAIN && errno != EINTR))
 			return n && errno == EFAULT ? -EFAULT : -ECONNRESET;
-		if (n > 0) {
-			left -= (size_t)n;
-			advance(&m, (size_t)n);
-			continue;
-		}
 		/* A profiler's signals may come more often than a slice is over. */
 		if (errno == EINTR)
 			rc = stream_host_is_gone(l->sock.fd) ? -ECONNRESET : 0;
 		else
 			rc = wait_for(l, what, until);
 		if (rc)
-			return left < head_len + len ? -ECONNRESET : rc;
-		how = waiting(until);
+			return rc;
+		*how = waiting(until);
+	}
+}
+
+/* -ETIMEDOUT: not a byte of it. */
+static int failed(ssize_t rc, uint64_t done)
+{
+	return rc == -ETIMEDOUT && done ? -ECONNRESET : (int)rc;
+}
+
+/* All of it: 0, or a negative errno. */
+static int transfer(const struct link *l, short what, void *data, size_t len, uint64_t until)
+{
+	int how = waiting(until);
+	size_t done = 0;
+	struct iovec v;
+	ssize_t n;
+
+	while (done < len) {
+		v = (struct iovec){ (char *)data + done, len - done };
+		n = move_some(l, what, &v, 1, &how, until);
+		if (n < 0)
+			return failed(n, done);
+		done += (size_t)n;
 	}
 	return 0;
 }
@@ -223,7 +225,7 @@ static int greet(struct link *l, const struct handle_words *w, uint64_t until)
 				.generation = htole32(w->generation),
 				.name = w->name };
 	struct stream_welcome got;
-	int rc = transfer(l, POLLIN, &h, sizeof(h), NULL, 0, until);
+	int rc = transfer(l, POLLIN, &h, sizeof(h), until);
 
 	if (!rc && le32toh(h.magic) == STREAM_MAGIC && !h.version)
 		return remote_refused((int32_t)le32toh(refusal(&h)));
@@ -232,10 +234,10 @@ static int greet(struct link *l, const struct handle_words *w, uint64_t until)
 	if (!rc) {
 		randombytes_buf(q.nonce, sizeof(q.nonce));
 		stream_ask_tag(w->key, &h, &q, q.tag);
-		rc = transfer(l, POLLOUT, &q, sizeof(q), NULL, 0, until);
+		rc = transfer(l, POLLOUT, &q, sizeof(q), until);
 	}
 	if (!rc)
-		rc = transfer(l, POLLIN, &got, sizeof(got), NULL, 0, until);
+		rc = transfer(l, POLLIN, &got, sizeof(got), until);
 	return rc ? no_connection(-rc) : check_welcome(l, w, &h, &q, &got);
 }
 
@@ -289,25 +291,30 @@ void stream_close(struct link *l, bool child)
 
 /* ---- accesses ---- */
 
-/* @deadline: the owner's; @until: with the grace. @sent, @got: bytes of the whole. */
+/*
+ * @what:     of all; @part: of a copy, @cnt ranges, or NULL
+ * @deadline: the owner's; @until: with the grace
+ * @next:     what the next request is of, if there are @more; they are made up to @sent
+ * @got:      those before it are answered, but for @flying
+ */
 struct job {
 	struct link *l;
 	const struct stream_req *what;
-	char *data;
+	const struct kedge_remote_part *part;
+	size_t cnt;
 	uint64_t deadline;
 	uint64_t until;
-	uint64_t sent;
-	uint64_t got;
+	struct piece next;
+	bool more;
+	struct place_in sent;
+	struct place_in got;
+	unsigned int flying;
 	uint64_t first_seq;
+	uint64_t heard;
 	uint64_t value;
 	struct gap gap;
 	bool asked;
 };
-
-static uint64_t piece(const struct job *j, uint64_t at)
-{
-	return j->what->len - at < PIECE_LEN ? j->what->len - at : PIECE_LEN;
-}
 
 static int left_ms(uint64_t deadline)
 {
@@ -318,31 +325,76 @@ static int left_ms(uint64_t deadline)
 	return deadline > now ? (int)((deadline - now + 999999u) / 1000000u) : 0;
 }
 
-static int send_piece(struct job *j)
+/* With what stands behind it. */
+static int send_request(struct job *j, struct stream_req *q)
 {
-	const uint64_t len = piece(j, j->sent);
+	const bool put = j->what->op == STREAM_PUT;
+	const uint64_t len = sizeof(*q) + piece_sends(q);
+	int how = waiting(j->until);
+	uint64_t done = 0;
+	struct batch b;
+	ssize_t n;
+
+	stream_req_swap(q);
+	while (done < len) {
+		b.cnt = b.range_cnt = 0;
+		if (done < sizeof(*q))
+			batch_add(&b, (char *)q + done, sizeof(*q) - done);
+		if (j->part)
+			batch_add_request(&b, &j->next, put,
+					  done < sizeof(*q) ? 0 : done - sizeof(*q));
+		n = move_some(j->l, POLLOUT, b.v, b.cnt, &how, j->until);
+		if (n < 0)
+			return failed(n, done);
+		done += (uint64_t)n;
+	}
+	return 0;
+}
+
+static int send_next(struct job *j)
+{
 	struct stream_req q = *j->what;
-	char *data = q.op == STREAM_PUT ? j->data + j->sent : NULL;
+	int rc;
 
 	q.seq = ++j->l->stream->seq;
 	q.first = j->first_seq;
 	q.timeout_ms = left_ms(j->deadline);
-	q.offset += j->sent;
-	q.len = len;
-	if (q.end < j->what->offset + j->what->len)
-		q.end = j->what->offset + j->what->len;
-	j->sent += len;
-	stream_req_swap(&q);
-	return transfer(j->l, POLLOUT, &q, sizeof(q), data, data ? len : 0, j->until);
+	q.end = q.offset + q.len;
+	if (j->part)
+		piece_ask(&j->next, &q);
+	j->flying++;
+	rc = send_request(j, &q);
+	if (j->part)
+		piece_pass(&j->next, &j->sent);
+	j->more = j->part && piece_find(j->part, j->cnt, &j->sent, &j->next);
+	return rc;
 }
 
 static int hear(struct job *j, struct stream_reply *a)
 {
-	int rc = transfer(j->l, POLLIN, a, sizeof(*a), NULL, 0, j->until);
+	int rc = transfer(j->l, POLLIN, a, sizeof(*a), j->until);
 
 	if (!rc)
 		stream_reply_swap(a);
 	return rc;
+}
+
+static int hear_data(struct job *j, const struct piece *p)
+{
+	int how = waiting(j->until);
+	uint64_t done = 0;
+	struct batch b;
+	ssize_t n;
+
+	while (done < p->len) {
+		b.cnt = 0;
+		batch_add_data(&b, p, done);
+		n = move_some(j->l, POLLIN, b.v, b.cnt, &how, j->until);
+		if (n < 0)
+			return failed(n, done);
+		done += (uint64_t)n;
+	}
+	return 0;
 }
 
 /* The region is not this owner's any more. */
@@ -352,7 +404,7 @@ static int hear_place(struct job *j, const struct stream_reply *a)
 	int rc = a->len == sizeof(to) ? 0 : -EPROTO;
 
 	if (!rc)
-		rc = transfer(j->l, POLLIN, &to, sizeof(to), NULL, 0, j->until);
+		rc = transfer(j->l, POLLIN, &to, sizeof(to), j->until);
 	if (rc)
 		return rc;
 	j->l->to = to;
@@ -363,8 +415,8 @@ static int hear_place(struct job *j, const struct stream_reply *a)
 static int hear_reply(struct job *j, int *said)
 {
 	const bool get = j->what->op == STREAM_GET;
-	const uint64_t len = piece(j, j->got);
 	struct remote_stream *s = j->l->stream;
+	struct piece p = { .len = 0 };
 	struct stream_reply a;
 	int rc = hear(j, &a);
 
@@ -379,17 +431,21 @@ static int hear_reply(struct job *j, int *said)
 		return a.rc;
 	if (a.rc == REGION_MOVED)
 		return hear_place(j, &a);
-	if (a.seq != j->first_seq + j->got / PIECE_LEN || a.rc > 0 ||
-	    a.len != (get && !a.rc ? len : 0))
+	if (j->part)
+		piece_find(j->part, j->cnt, &j->got, &p);
+	if (a.seq != j->first_seq + j->heard || a.rc > 0 || a.len != (get && !a.rc ? p.len : 0))
 		return -EPROTO;
 	atomic_store_explicit(&j->l->stream->has, a.has, memory_order_relaxed);
 	if (a.len)
-		rc = transfer(j->l, POLLIN, j->data + j->got, len, NULL, 0, j->until);
+		rc = hear_data(j, &p);
 	*said = a.rc;
 	if (a.rc == -ENODATA && j->gap.from == j->gap.to)
 		j->gap = stream_gap(&a);
 	j->value = a.value;
-	j->got += len;
+	if (j->part)
+		piece_pass(&p, &j->got);
+	j->heard++;
+	j->flying--;
 	return rc;
 }
 
@@ -399,27 +455,34 @@ static int hear_last(struct job *j, int rc)
 	int unused, last = 0;
 
 	j->until = 0;
-	while (!last && j->got < j->sent)
+	while (!last && j->flying)
 		last = hear_reply(j, &unused);
 	return last == -EKEYREVOKED || last == REGION_MOVED ? last : rc;
+}
+
+/* A table may find no room where the owner reads no more before its answer is read. */
+static bool may_send(const struct job *j)
+{
+	const bool table = j->what->op == STREAM_GET && j->next.cnt > 1;
+
+	return j->more && j->flying < (table ? 1 : WINDOW);
 }
 
 /* Every request is answered before the next access begins, whatever became of it. */
 static int do_job(struct job *j, int *said)
 {
-	int rc = 0, one;
+	int rc, one;
 
 	j->first_seq = j->l->stream->seq + 1;
-	rc = send_piece(j);
+	rc = send_next(j);
 	j->asked = !rc;
 	do {
-		while (!rc && !*said && j->sent < j->what->len &&
-		       j->sent - j->got < WINDOW * PIECE_LEN)
-			rc = send_piece(j);
+		while (!rc && !*said && may_send(j))
+			rc = send_next(j);
 		rc = rc ? hear_last(j, rc) : hear_reply(j, &one);
 		if (!rc && !*said)
 			*said = one;
-	} while (!rc && j->got < j->sent);
+	} while (!rc && (j->flying || (j->more && !*said)));
 	return rc;
 }
 
@@ -441,30 +504,46 @@ static int access_in_turn(struct job *j, bool asks)
 	return rc;
 }
 
-int stream_access(struct link *l, const struct stream_req *q, void *data, uint64_t *value)
+static int access_it(struct job *j)
 {
+	const struct stream_req *q = j->what;
+	struct link *l = j->l;
 	const bool asks = q->op == STREAM_QUERY;
-	const uint64_t now = clock_ns();
-	struct job j = { .l = l, .what = q, .data = data,
-			 .deadline = until_of(now, q->timeout_ms, 0),
-			 .until = until_of(now, q->timeout_ms, asks ? ASK_MS : GRACE_MS) };
+	const uint64_t now = clock_ns(), soon = now + TURN_MS * UINT64_C(1000000);
 	int rc;
 
 	NO_CANCEL();
-	if (q->offset > l->max_len || q->len > l->max_len - q->offset || q->end > l->max_len)
+	j->deadline = until_of(now, q->timeout_ms, 0);
+	j->until = until_of(now, q->timeout_ms, asks ? ASK_MS : GRACE_MS);
+	if (q->offset > l->max_len || q->len > l->max_len - q->offset)
 		return remote_beyond(q->offset, q->len, stream_had(l));
 	if (!link_use(l))
 		return REGION_MOVED;
-	rc = turn_take(l->stream, j.deadline > now + TURN_MS * UINT64_C(1000000)
-					  ? j.deadline : now + TURN_MS * UINT64_C(1000000));
+	rc = turn_take(l->stream, j->deadline > soon ? j->deadline : soon);
 	if (!rc) {
-		rc = access_in_turn(&j, asks);
+		rc = access_in_turn(j, asks);
 		turn_end(l->stream);
 	}
 	link_leave(l);
+	return rc;
+}
+
+int stream_access(struct link *l, const struct stream_req *q, uint64_t *value)
+{
+	struct job j = { .l = l, .what = q };
+	int rc = access_it(&j);
+
 	if (value)
 		*value = j.value;
 	return rc;
+}
+
+int stream_copy(struct link *l, const struct stream_req *q, const struct kedge_remote_part *part,
+		size_t cnt)
+{
+	struct job j = { .l = l, .what = q, .part = part, .cnt = cnt };
+
+	return piece_find(part, cnt, &j.sent, &j.next) ? access_it(&j) : 0;
 }
 
 /* An owner that does not answer has what it had. */
@@ -474,7 +553,7 @@ int stream_has(struct link *l, uint64_t *len)
 	int rc = remote_ended(l);
 
 	if (!rc)
-		rc = stream_access(l, &q, NULL, NULL);
+		rc = stream_access(l, &q, NULL);
 	*len = stream_had(l);
 	return rc == REGION_MOVED ? rc : 0;
 }

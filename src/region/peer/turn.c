@@ -121,9 +121,7 @@ int stream_said(const struct link *l, const struct stream_req *q, int said,
 	case 0:
 		return 0;
 	case -EFAULT:
-		/* Of several pieces, or parts, it is one of them. */
-		return remote_beyond(q->offset, q->end > q->offset + q->len ? q->end - q->offset
-									  : q->len, stream_had(l));
+		return remote_beyond(q->offset, q->len, stream_had(l));
 	case -ENODATA:
 		return remote_missing(gap->from, gap->to);
 	case -ETIMEDOUT:

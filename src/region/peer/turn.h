@@ -54,7 +54,7 @@ static inline uint64_t stream_had(const struct link *l)
 
 /* No access by @l works any more, as @rc says: that, or another negative errno, with its reason. */
 int stream_give_up(struct link *l, int rc);
-/* The owner answers @said to @q: the same, with its reason; @gap: of -ENODATA. */
+/* The owner answers @said to @q, all of an access: the same, with its reason; @gap: of -ENODATA. */
 int stream_said(const struct link *l, const struct stream_req *q, int said,
 		const struct gap *gap);
 

@@ -278,10 +278,11 @@ struct stream_req;
 struct stream_reply;
 
 /*
- * Do it, with the bytes at @data, or to there: 0, or @a has the error. -EAGAIN: the region is
+ * Do it, with what stands behind the request at @data, PIECE_LEN bytes, which has the bytes of a
+ * get then: behind its table, if it has one. 0, or @a has the error. -EAGAIN: the region is
  * suspended.
  */
-int served_do(struct conn *c, const struct stream_req *q, void *data, struct stream_reply *a);
+int served_do(struct conn *c, const struct stream_req *q, char *data, struct stream_reply *a);
 /* With shares_lock. The region is mapped at @r->view, all that peers may access: 0 or -ENOMEM. */
 int served_view(struct kedge_region *r);
 /* With shares_lock. The region is mapped for these no more. */

@@ -32,7 +32,8 @@
  * @more:   the last one was a piece, and not an access's last
  * @access: the last one's number: its first piece's; and its error, if a piece has @failed
  * @in:     bytes of the message, and of the data behind it, that are there
- * @data:   PIECE_LEN bytes
+ * @data:   PIECE_LEN bytes, of which those of an answer begin at @skip: behind the table that was
+ *          asked with
  * @out:    of an answer, and the data behind it, how much has gone; of @out_len
  */
 struct stream {
@@ -52,6 +53,7 @@ struct stream {
 		struct stream_req req;
 	} msg;
 	char *data;
+	size_t skip;
 	size_t out;
 	size_t out_head;
 	size_t out_len;
@@ -89,8 +91,9 @@ static int send_rest(struct conn *c)
 			done = s->out_head;
 		}
 		if (done < s->out_len)
-			v[m.msg_iovlen++] = (struct iovec){ s->data + (done - s->out_head),
-							    s->out_len - done };
+			v[m.msg_iovlen++] =
+				(struct iovec){ s->data + s->skip + (done - s->out_head),
+						s->out_len - done };
 		n = syscall(SYS_sendmsg, c->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
 		if (n < 0 && errno != EINTR)
 			return errno == EWOULDBLOCK ? -EAGAIN : -errno;
@@ -214,6 +217,7 @@ static void answer(struct stream *s, const struct stream_reply *a)
 {
 	s->parked = false;
 	s->in = 0;
+	s->skip = s->msg.req.op == STREAM_GET_PARTS && !a->rc ? s->msg.req.len : 0;
 	s->answer.reply = *a;
 	stream_reply_swap(&s->answer.reply);
 	queue(s, sizeof(*a), a->len);
@@ -270,6 +274,13 @@ static void begin_access(struct stream *s, const struct stream_req *q)
 				     : clock_ns() + (uint64_t)q->timeout_ms * 1000000u;
 }
 
+/* Behind the request. */
+static bool has_data(uint32_t op)
+{
+	return op == STREAM_PUT || op == STREAM_LEASE || op == STREAM_PUT_PARTS ||
+	       op == STREAM_GET_PARTS;
+}
+
 static int hear_request(struct conn *c)
 {
 	struct stream *s = c->stream;
@@ -281,13 +292,13 @@ static int hear_request(struct conn *c)
 		return rc;
 	if (!heard)
 		stream_req_swap(q);
-	if (q->op < STREAM_PUT || q->op > STREAM_LEASE_OVER || q->len > PIECE_LEN)
+	if (q->op < STREAM_PUT || q->op >= STREAM_OPS || q->len > PIECE_LEN)
 		return -EPROTO;
-	if (q->op == STREAM_PUT || q->op == STREAM_LEASE)
+	if (has_data(q->op))
 		rc = receive(c, s->data, sizeof(*q), q->len);
 	if (rc)
 		return rc;
-	s->more = q->offset + q->len < q->end;
+	s->more = q->op < STREAM_PUT_PARTS && q->offset + q->len < q->end;
 	if (q->first != s->access || q->first == q->seq)
 		begin_access(s, q);
 	s->parked = !try(c);

@@ -144,21 +144,29 @@ bool look_is_needed(const struct kedge_region *r)
 	return is;
 }
 
+struct access_look {
+	look_touches_fn *touches;
+	const void *arg;
+	struct gap *gap;
+};
+
 static int first_other(void *arg, enum look is, uint64_t from, uint64_t to)
 {
-	struct gap *gap = arg;
+	const struct access_look *a = arg;
 
-	if (is == LOOK_OWN || is == LOOK_SHUT)
+	if (is == LOOK_OWN || is == LOOK_SHUT || !a->touches(a->arg, from, to))
 		return 0;
-	*gap = (struct gap){ from, to };
+	*a->gap = (struct gap){ from, to };
 	return -ENODATA;
 }
 
-int look_at_access(const struct kedge_region *r, uint64_t from, uint64_t to, struct gap *gap)
+int look_at_access(const struct kedge_region *r, uint64_t from, uint64_t to,
+		   look_touches_fn *touches, const void *arg, struct gap *gap)
 {
 	const uint64_t page = r->page_size;
+	struct access_look a = { touches, arg, gap };
 
-	return look_through(r, round_down(from, page), round_up(to, page), first_other, gap);
+	return look_through(r, round_down(from, page), round_up(to, page), first_other, &a);
 }
 
 /* ---- is it whole? ---- */

@@ -26,11 +26,14 @@ int look_through(const struct kedge_region *r, uint64_t from, uint64_t to, look_
 /* Changes of the mapping are not told of: no peer has the memory, nor a lease of it, and each
  * access is done here, behind a look. */
 bool look_is_needed(const struct kedge_region *r);
-/* By a thread with the keeper's table of descriptors, with shares_lock, before an access: 0;
- * -ENODATA if *@gap of [@from, @to) is not the region's own; or another negative errno, and it
- * cannot be known. Dropped pages are not looked for, as the program and peers find the same there:
- * zero. */
-int look_at_access(const struct kedge_region *r, uint64_t from, uint64_t to, struct gap *gap);
+/* The access has bytes of [@from, @to). */
+typedef bool look_touches_fn(const void *arg, uint64_t from, uint64_t to);
+/* By a thread with the keeper's table of descriptors, with shares_lock, before an access of bytes
+ * of [@from, @to): 0; -ENODATA if *@gap, of which it has bytes, is not the region's own; or another
+ * negative errno, and it cannot be known. Dropped pages are not looked for, as the program and
+ * peers find the same there: zero. */
+int look_at_access(const struct kedge_region *r, uint64_t from, uint64_t to,
+		   look_touches_fn *touches, const void *arg, struct gap *gap);
 
 /* As look_through(): [@from, @to) is the region's own, at its addresses, and no page is missing in
  * the file: 0; or -ENODATA, and the reason names the first range that is not. */

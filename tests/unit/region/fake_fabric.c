@@ -207,6 +207,8 @@ static int access_it(const struct fabric_line *l, const struct fabric_range *r, 
 	atomic_store(&e->user, 0);
 	if (!rc)
 		atomic_fetch_add(put ? &table->f.puts : &table->f.gets, 1);
+	else if (!lender(e, r->key % LENT))
+		atomic_fetch_add(&table->f.cut, 1);
 	return rc;
 }
 

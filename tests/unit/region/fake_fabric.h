@@ -9,7 +9,8 @@
  * @refuses: there is no adapter
  * @fails:   accesses fail; the last by the owner's end @failed
  * @loses:   of that loan, no more lines can be had
- * @lent, @puts, @gets: how many; @last: the last loan
+ * @lent, @puts, @gets: how many; @cut: of those that failed, as the lease was over
+ * @last: the last loan
  * @loans: that are lent now; @live: owners' ends that are open
  */
 struct fake_fabric {
@@ -23,6 +24,7 @@ struct fake_fabric {
 	_Atomic unsigned int live;
 	_Atomic unsigned int puts;
 	_Atomic unsigned int gets;
+	_Atomic unsigned int cut;
 };
 
 struct fake_fabric *fake_fabric(void);

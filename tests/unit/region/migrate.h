@@ -209,11 +209,15 @@ static inline int peer_step(struct kedge_remote *r, int me, uint64_t n)
 	uint64_t block[BLOCK / 8], old;
 	size_t i;
 	int rc;
+	const struct kedge_remote_part both[2] = { { BLOCK_AT(me), block, BLOCK },
+						   { FAR_AT(me), block, BLOCK } };
 
 	for (i = 0; i < BLOCK / 8; i++)
 		block[i] = n;
-	rc = kedge_remote_put(r, BLOCK_AT(me), block, BLOCK, SOON_MS);
-	if (!rc)
+	/* One after the other, or by one access. */
+	rc = n % 2 ? kedge_remote_put_parts(r, both, 2, SOON_MS)
+		   : kedge_remote_put(r, BLOCK_AT(me), block, BLOCK, SOON_MS);
+	if (!rc && n % 2 == 0)
 		rc = kedge_remote_put(r, FAR_AT(me), block, BLOCK, SOON_MS);
 	if (!rc)
 		rc = kedge_remote_fetch_add(r, NUMBER_AT(me), 1, &old, SOON_MS);

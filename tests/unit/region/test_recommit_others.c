@@ -9,11 +9,13 @@
 
 static void submitted_operations_say_so(void **state)
 {
-	struct kedge_remote_completion done[4];
+	struct kedge_remote_completion done[5];
 	char c = 'x', buf[2 * PART];
 	struct kedge_remote_part two[2] = { { 0, buf, PART }, { FROM + PART - 1, buf + PART, 1 } };
+	struct kedge_remote_part none[3] = { { 5, &c, 1 }, { FROM + PART - 1, &c, 1 },
+					     { FROM + PART + 5, &c, 1 } };
 	struct kedge_remote_part around[2] = { { 0, buf, PART }, { FROM + PART, buf + PART, 1 } };
-	struct kedge_remote_op op[4] = {
+	struct kedge_remote_op op[5] = {
 		{ .size = sizeof(op[0]), .op = KEDGE_REMOTE_PUT, .offset = FROM, .data = &c,
 		  .len = 1, .timeout_ms = SOON_MS },
 		{ .size = sizeof(op[0]), .op = KEDGE_REMOTE_GET, .parts = two, .part_cnt = 2,
@@ -22,6 +24,8 @@ static void submitted_operations_say_so(void **state)
 		  .len = 1, .timeout_ms = SOON_MS },
 		{ .size = sizeof(op[0]), .op = KEDGE_REMOTE_GET, .parts = around, .part_cnt = 2,
 		  .timeout_ms = SOON_MS },
+		{ .size = sizeof(op[0]), .op = KEDGE_REMOTE_PUT, .parts = none, .part_cnt = 3,
+		  .timeout_ms = SOON_MS },
 	};
 	struct kedge_queue *queue;
 	int i;
@@ -29,8 +33,8 @@ static void submitted_operations_say_so(void **state)
 	begin_watched();
 	assert_int_equal(kedge_queue_open(NULL, &queue), 0);
 	unmap_part();
-	assert_int_equal(kedge_remote_submit(remote, queue, op, 4), 4);
-	for (i = 0; i < 4; i++) {
+	assert_int_equal(kedge_remote_submit(remote, queue, op, 5), 5);
+	for (i = 0; i < 5; i++) {
 		done[i] = (struct kedge_remote_completion){ .size = sizeof(done[i]) };
 		assert_int_equal(kedge_queue_read(queue, &done[i], 1, SOON_MS), 1);
 	}
@@ -39,6 +43,9 @@ static void submitted_operations_say_so(void **state)
 	assert_int_equal(done[1].status, -ENODATA);
 	assert_int_equal(done[2].status, 0);
 	assert_int_equal(done[3].status, 0);
+	assert_int_equal(done[4].status, -ENODATA);
+	assert_int_equal(at[5], 'o');
+	assert_int_equal(at[FROM + PART + 5], 'o');
 	assert_int_equal(buf[PART], 'x');
 	assert_int_equal(at[FROM + PART], 'x');
 	assert_int_equal(kedge_region_recommit(region, 0, 0, NULL), 0);

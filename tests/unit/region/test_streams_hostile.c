@@ -58,11 +58,13 @@ static void what_is_no_request_ends_it(void **state)
 {
 	static const struct stream_req bad[] = {
 		{ .op = 0 },
-		{ .op = STREAM_LEASE_OVER + 1 },
+		{ .op = STREAM_OPS },
 		{ .op = UINT32_MAX },
 		{ .op = STREAM_PUT, .len = PIECE_LEN + 1 },
 		{ .op = STREAM_GET, .len = UINT64_MAX },
 		{ .op = STREAM_ADD, .len = UINT64_MAX },
+		{ .op = STREAM_PUT_PARTS, .len = PIECE_LEN + 1, .value = 1 },
+		{ .op = STREAM_GET_PARTS, .len = UINT64_MAX, .value = UINT64_MAX / 16 + 1 },
 	};
 	/* Longer than a handshake. */
 	static const char http[] = "GET / HTTP/1.1\r\nHost: kedge\r\nAccept: */*\r\n"
@@ -125,6 +127,163 @@ static void accesses_are_looked_at(void **state)
 	q = (struct stream_req){ .op = STREAM_PUT };
 	assert_int_equal(ask(fd, q), -EACCES);
 	close(fd);
+	end();
+}
+
+/* ---- several ranges ---- */
+
+#define ROWS 3
+
+/* Some rows of a table, @q.len bytes with what is behind them, maybe @zeros; and what the owner
+ * says. */
+struct several {
+	struct stream_req q;
+	struct stream_range row[ROWS];
+	int says;
+	bool zeros;
+};
+
+static int ask_several(int fd, const struct several *t)
+{
+	static char data[PIECE_LEN];
+	struct stream_req q = t->q;
+	struct stream_reply a;
+
+	memset(data, t->zeros ? 0 : 'x', sizeof(data));
+	memcpy(data, t->row, sizeof(t->row));
+	stream_req_swap(&q);
+	if (send(fd, &q, sizeof(q), MSG_NOSIGNAL) != sizeof(q) ||
+	    send(fd, data, t->q.len, MSG_NOSIGNAL) != (ssize_t)t->q.len ||
+	    recv(fd, &a, sizeof(a), MSG_WAITALL) != sizeof(a))
+		return -ECONNRESET;
+	if (a.len > sizeof(data) ||
+	    (a.len && recv(fd, data, a.len, MSG_WAITALL) != (ssize_t)a.len))
+		return -ECONNRESET;
+	return a.rc;
+}
+
+#define PUT(rows, bytes) .q = { .op = STREAM_PUT_PARTS, .value = (rows), .len = (bytes) }
+#define GET(rows, bytes) .q = { .op = STREAM_GET_PARTS, .value = (rows), .len = (bytes) }
+
+static const struct several several[] = {
+	/* No table, or none of that length. */
+	{ PUT(0, 0), { { 0 } }, -EINVAL },
+	{ PUT(0, 48), { { 0, 8 } }, -EINVAL },
+	{ GET(0, 0), { { 0 } }, -EINVAL },
+	{ GET(1, 0), { { 0 } }, -EINVAL },
+	{ PUT(1, 15), { { 0 } }, -EINVAL },
+	{ PUT(3, 47), { { 0 } }, -EINVAL },
+	{ PUT(UINT64_MAX, 48), { { 0 } }, -EINVAL },
+	{ GET(UINT64_MAX / 16 + 1, 0), { { 0 } }, -EINVAL },
+	{ GET(UINT64_MAX / 16 + 2, 16), { { 0, 8 } }, -EINVAL },
+	{ GET(PIECE_LEN / 16 + 1, PIECE_LEN), { { 0 } }, -EINVAL },
+	/* The first has the owner's memory full of empty rows, and the second has one that came. */
+	{ GET(PIECE_LEN / 16, PIECE_LEN), { { 0 } }, 0, .zeros = true },
+	{ GET(UINT64_MAX / 16 + 2, 16), { { 0 } }, -EINVAL, .zeros = true },
+	/* Lengths are not those of what came, and sums that overflow. */
+	{ PUT(1, 24), { { 0, 9 } }, -EINVAL },
+	{ PUT(1, 25), { { 0, 8 } }, -EINVAL },
+	{ PUT(2, 40), { { 0, 9 }, { 0, UINT64_MAX } }, -EINVAL },
+	{ PUT(2, 32), { { 0, UINT64_MAX / 2 + 1 }, { 0, UINT64_MAX / 2 + 1 } }, -EINVAL },
+	{ PUT(1, PIECE_LEN), { { 0, PIECE_LEN } }, -EINVAL },
+	{ GET(1, 24), { { 0, 8 } }, -EINVAL },
+	/* An answer that is longer than its place. */
+	{ GET(1, 16), { { 0, PIECE_LEN } }, -EINVAL },
+	{ GET(1, 16), { { 0, PIECE_LEN - 15 } }, -EINVAL },
+	{ GET(2, 32), { { 0, PIECE_LEN - 40 }, { 0, 9 } }, -EINVAL },
+	{ GET(3, 48), { { 0, 8 }, { 0, UINT64_MAX }, { 0, 8 } }, -EINVAL },
+	/* Places that are not there. */
+	{ PUT(2, 48), { { 0, 8 }, { LEN, 8 } }, -EFAULT },
+	{ PUT(2, 48), { { 0, 8 }, { UINT64_MAX - 3, 8 } }, -EFAULT },
+	{ PUT(2, 40), { { 0, 8 }, { LEN + 1, 0 } }, -EFAULT },
+	{ PUT(2, 40), { { 0, 8 }, { UINT64_MAX, 0 } }, -EFAULT },
+	{ GET(2, 32), { { 0, 8 }, { LEN - 7, 8 } }, -EFAULT },
+	{ .q = { .op = STREAM_PUT_PARTS, .value = 1, .len = 24, .end = LEN + 1 }, { { 0, 8 } },
+	  -EFAULT },
+	/* And what may be: one, the longest, empty ones, some that overlap. */
+	{ GET(1, 16), { { 0, 8 } }, 0 },
+	{ GET(1, 16), { { 0, PIECE_LEN - 16 } }, 0 },
+	{ GET(2, 32), { { LEN, 0 }, { 0, 0 } }, 0 },
+	{ GET(3, 48), { { 0, 8 }, { 4, 8 }, { 0, 8 } }, 0 },
+	{ PUT(2, 32), { { LEN, 0 }, { 0, 0 } }, 0 },
+};
+
+static void tables_are_looked_at(void **state)
+{
+	static const struct several good = { PUT(3, 68), { { 100, 8 }, { 104, 8 }, { 96, 4 } }, 0 };
+	static const char zeros[LEN];
+	size_t i;
+	int fd;
+
+	begin(NULL);
+	fd = open_by_hand();
+	for (i = 0; i < sizeof(several) / sizeof(*several); i++)
+		if (ask_several(fd, &several[i]) != several[i].says)
+			fail_msg("request %zu is not answered with %d", i, several[i].says);
+	assert_memory_equal(region_at(), zeros, LEN);
+	assert_int_equal(ask_several(fd, &good), 0);
+	assert_memory_equal(region_at() + 95, "\0xxxxxxxxxxxxxxxx\0", 18);
+	close(fd);
+	works();
+	end();
+}
+
+/* One that ends in the middle of a table, and one that is turned away for its rights. */
+static void half_a_table_is_none(void **state)
+{
+	const struct kedge_handle_opts read = { .size = sizeof(read),
+						.access = KEDGE_HANDLE_READ };
+	static const struct several put = { PUT(2, 33), { { 0, 1 }, { 9, 0 } }, -EACCES };
+	struct stream_req q = { .op = STREAM_PUT_PARTS, .value = 2, .len = 48 };
+	const struct stream_range row[2] = { { 0, 8 }, { 8, 8 } };
+	int fd;
+
+	begin(NULL);
+	fd = open_by_hand();
+	assert_int_equal(send(fd, &q, sizeof(q), 0), sizeof(q));
+	assert_int_equal(send(fd, row, sizeof(row), 0), sizeof(row));
+	assert_int_equal(send(fd, "seven b", 7, 0), 7);
+	works();
+	close(fd);
+	assert_int_equal(region_at()[1], 0);
+	advertise(&read);
+	fd = open_by_hand();
+	assert_int_equal(ask_several(fd, &put), -EACCES);
+	close(fd);
+	assert_int_equal(region_at()[1], 0);
+	end();
+}
+
+/* A question has no range, whatever it says: while a region migrates there are bits of its pages
+ * for what is stored. */
+static void a_question_stores_nothing(void **state)
+{
+	struct stream_req q = { .op = STREAM_QUERY, .offset = UINT64_MAX / 2, .len = PIECE_LEN };
+	static const struct several get = { GET(2, 32), { { 0, 8 }, { 8192, 8 } }, 0 };
+	static const struct several put = {
+		PUT(3, 58), { { 2 * 4096, 8 }, { 6 * 4096 - 1, 2 }, { 9 * 4096, 0 } }, 0
+	};
+	uint64_t bits[LEN / 4096 / 64 + 1] = { 0 };
+	int fd;
+
+	begin(NULL);
+	sig_lock(&shares_lock);
+	region->dirty = bits;
+	sig_unlock(&shares_lock);
+	fd = open_by_hand();
+	assert_int_equal(ask(fd, q), 0);
+	q.offset = 0;
+	q.len = 1;
+	assert_int_equal(ask(fd, q), 0);
+	assert_int_equal(ask_several(fd, &get), 0);
+	/* And these are of what was stored. */
+	assert_int_equal(ask_several(fd, &put), 0);
+	close(fd);
+	sig_lock(&shares_lock);
+	region->dirty = NULL;
+	sig_unlock(&shares_lock);
+	assert_int_equal(bits[0], 1u << 2 | 1u << 5 | 1u << 6);
+	works();
 	end();
 }
 
@@ -342,6 +501,9 @@ int main(void)
 		cmocka_unit_test(what_is_no_request_ends_it),
 		cmocka_unit_test(ranges_are_looked_at),
 		cmocka_unit_test(accesses_are_looked_at),
+		cmocka_unit_test(tables_are_looked_at),
+		cmocka_unit_test(half_a_table_is_none),
+		cmocka_unit_test(a_question_stores_nothing),
 		cmocka_unit_test(the_silent_make_room),
 		cmocka_unit_test(few_descriptors_are_for_those_with_a_handle),
 		cmocka_unit_test(those_that_wait_may_go),

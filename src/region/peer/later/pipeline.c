@@ -9,7 +9,7 @@
  * its own does not go out, so a peer that read no answer while a put does not go out would wait for
  * ever.
  *
- * The parts and pieces of an operation are one access to the owner: it ends with the first that
+ * The requests of an operation (pieces.h) are one access to the owner: it ends with the first that
  * fails, and all have the time of the first. An operation is not interrupted by accesses of other
  * threads, as the owner would take its rest for another access.
  */
@@ -30,24 +30,25 @@
 #define PASS_MS	 1000
 #define MS	 UINT64_C(1000000)
 
-/* @q is as it is sent. */
+/* @q is as it is sent, and @len bytes of the piece @p, if it is of any, behind it. */
 struct request {
 	struct stream_req q;
-	char *data;
-	size_t len;
+	struct piece p;
+	bool put;
+	uint64_t len;
 };
 
 /*
  * @making: the last operation that has requests, or NULL: the first in the line is next
  * @cnt:    requests that were made in this turn; @flying of them have no answer
  * @bytes:  of data in those
- * @out:    those that are not sent, but for @out_done bytes of the first
+ * @out:    those that are not sent, but for @out_done bytes of the first; @batch goes out next
  * @sent, @heard: the numbers of the last request that is sent, and of the last answer
  * @since:  that came, or the first request was made
  * @mute:   no more can be sent; what the owner has said is still heard
  * @in:     answers that were not looked at
- * @a:      the answer; of the data behind it @left bytes are to be received, to @data
- * @place:  it is the place of the region
+ * @a:      the answer; of the data behind it, which is @into's, @left bytes are to be received
+ * @place:  it is the place of the region, as one @part
  */
 struct pipeline {
 	struct later *w;
@@ -58,7 +59,8 @@ struct pipeline {
 	uint64_t bytes;
 	struct request out[OUT];
 	unsigned int out_cnt;
-	size_t out_done;
+	uint64_t out_done;
+	struct batch batch;
 	uint64_t sent;
 	uint64_t heard;
 	uint64_t since;
@@ -67,9 +69,10 @@ struct pipeline {
 	size_t in_len;
 	struct stream_reply a;
 	bool receiving;
-	char *data;
-	size_t left;
+	struct piece into;
+	uint64_t left;
 	struct owner_place place;
+	struct kedge_remote_part part;
 };
 
 static bool stops(const struct pipeline *p)
@@ -84,25 +87,18 @@ static bool is_copy(const struct op *o)
 	return o->what.op <= KEDGE_REMOTE_GET;
 }
 
-/* Behind parts that are empty; false: it is the end. */
-static bool find_part(const struct op *o, struct place_in *at)
+/* A number is without a part. False: there is no more. */
+static bool find(const struct op *o, struct place_in *at, struct piece *piece)
 {
-	while (at->part < o->cnt && at->off == o->part[at->part].len)
-		*at = (struct place_in){ at->part + 1, 0 };
-	return at->part < o->cnt;
-}
-
-static uint64_t piece(const struct op *o, const struct place_in *at)
-{
-	const uint64_t left = is_copy(o) ? o->part[at->part].len - at->off : sizeof(uint64_t);
-
-	return left < PIECE_LEN ? left : PIECE_LEN;
+	*piece = (struct piece){ .len = sizeof(uint64_t) };
+	return !is_copy(o) || piece_find(o->part, o->cnt, at, piece);
 }
 
 /* It may fail without the owner's doing. */
 static void prepare(struct pipeline *p, struct op *o)
 {
 	struct access a;
+	struct piece first;
 	int rc = op_check(p->w->remote, o);
 
 	if (!rc) {
@@ -112,7 +108,7 @@ static void prepare(struct pipeline *p, struct op *o)
 	}
 	if (rc)
 		op_fail(o, rc);
-	o->made = rc || (is_copy(o) && !find_part(o, &o->at));
+	o->made = rc || !find(o, &o->at, &first);
 }
 
 static int left_ms(const struct op *o)
@@ -126,7 +122,7 @@ static int left_ms(const struct op *o)
 	return until > now ? (int)((until - now + MS - 1) / MS) : 0;
 }
 
-static struct stream_req request_of(struct op *o, uint64_t seq)
+static struct stream_req request_of(struct op *o, uint64_t seq, const struct piece *piece)
 {
 	static const uint32_t as[] = {
 		[KEDGE_REMOTE_PUT] = STREAM_PUT,
@@ -135,7 +131,7 @@ static struct stream_req request_of(struct op *o, uint64_t seq)
 		[KEDGE_REMOTE_COMPARE_SWAP] = STREAM_SWAP,
 	};
 	struct stream_req q = { .op = as[o->what.op], .seq = seq, .first = o->first,
-				.offset = o->what.offset, .len = piece(o, &o->at),
+				.offset = o->what.offset, .len = piece->len,
 				.value = o->what.value };
 
 	if (o->what.op == KEDGE_REMOTE_COMPARE_SWAP) {
@@ -143,7 +139,7 @@ static struct stream_req request_of(struct op *o, uint64_t seq)
 		q.other = o->what.value;
 	}
 	if (is_copy(o)) {
-		q.offset = o->part[o->at.part].offset + o->at.off;
+		piece_ask(piece, &q);
 		q.end = o->end;
 	}
 	if (o->first == seq)
@@ -156,23 +152,21 @@ static void make_request(struct pipeline *p, struct op *o)
 {
 	struct request *r = &p->out[p->out_cnt++];
 	const uint64_t seq = ++p->l->stream->seq;
+	struct piece next;
 
 	if (!o->first)
 		o->first = seq;
-	r->q = request_of(o, seq);
-	r->data = NULL;
-	r->len = 0;
-	if (o->what.op == KEDGE_REMOTE_PUT) {
-		r->data = (char *)o->part[o->at.part].data + o->at.off;
-		r->len = r->q.len;
-	}
-	o->at.off += r->q.len;
-	o->made = !is_copy(o) || !find_part(o, &o->at);
+	find(o, &o->at, &r->p);
+	r->q = request_of(o, seq, &r->p);
+	r->put = o->what.op == KEDGE_REMOTE_PUT;
+	r->len = piece_sends(&r->q);
+	piece_pass(&r->p, &o->at);
+	o->made = !is_copy(o) || !find(o, &o->at, &next);
 	o->flying++;
 	if (!p->flying++)
 		p->since = clock_ns();
 	p->cnt++;
-	p->bytes += r->q.len;
+	p->bytes += r->p.len;
 	stream_req_swap(&r->q);
 }
 
@@ -223,7 +217,7 @@ static void make_requests(struct pipeline *p)
 
 /* ---- bytes ---- */
 
-static size_t len_of(const struct request *r)
+static uint64_t len_of(const struct request *r)
 {
 	return sizeof(r->q) + r->len;
 }
@@ -240,32 +234,35 @@ static void has_gone(struct pipeline *p, size_t n)
 	memmove(p->out, p->out + gone, p->out_cnt * sizeof(p->out[0]));
 }
 
-static size_t put_together(struct pipeline *p, struct iovec *v)
+/* False: there is no room for all of it. */
+static bool add_request(struct batch *b, struct request *r, uint64_t skip)
 {
-	size_t skip = p->out_done, n = 0;
+	const uint64_t head = skip < sizeof(r->q) ? sizeof(r->q) - skip : 0;
+
+	if (!batch_add(b, (char *)&r->q + skip, head))
+		return false;
+	return !r->len || batch_add_request(b, &r->p, r->put, skip + head - sizeof(r->q));
+}
+
+static void put_together(struct pipeline *p)
+{
+	uint64_t skip = p->out_done;
 	unsigned int i;
 
-	for (i = 0; i < p->out_cnt; i++) {
-		if (skip < sizeof(p->out[i].q))
-			v[n++] = (struct iovec){ (char *)&p->out[i].q + skip,
-						 sizeof(p->out[i].q) - skip };
-		skip = skip > sizeof(p->out[i].q) ? skip - sizeof(p->out[i].q) : 0;
-		if (p->out[i].len)
-			v[n++] = (struct iovec){ p->out[i].data + skip, p->out[i].len - skip };
+	p->batch.cnt = p->batch.range_cnt = 0;
+	for (i = 0; i < p->out_cnt && add_request(&p->batch, &p->out[i], skip); i++)
 		skip = 0;
-	}
-	return n;
 }
 
 /* As much as goes out: 0, or a negative errno. */
 static int send_some(struct pipeline *p)
 {
-	struct iovec v[2 * OUT];
-	struct msghdr m = { .msg_iov = v };
+	struct msghdr m = { .msg_iov = p->batch.v };
 	ssize_t n;
 
 	while (p->out_cnt && !p->mute) {
-		m.msg_iovlen = put_together(p, v);
+		put_together(p);
+		m.msg_iovlen = p->batch.cnt;
 		n = sendmsg(p->l->sock.fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
 		if (n > 0)
 			has_gone(p, (size_t)n);
@@ -279,17 +276,16 @@ static int send_some(struct pipeline *p)
 	return 0;
 }
 
-/* 1: some; 0: not yet; or a negative errno. */
-static int receive(struct pipeline *p, char *to, size_t len, size_t *had)
+/* How many bytes; 0: not yet; or a negative errno. */
+static ssize_t receive(struct pipeline *p, struct iovec *v, size_t cnt)
 {
+	struct msghdr m = { .msg_iov = v, .msg_iovlen = cnt };
 	ssize_t n;
 
-	while ((n = recv(p->l->sock.fd, to, len, MSG_DONTWAIT)) < 0 && errno == EINTR)
+	while ((n = recvmsg(p->l->sock.fd, &m, MSG_DONTWAIT)) < 0 && errno == EINTR)
 		;
-	if (n > 0) {
-		*had += (size_t)n;
-		return 1;
-	}
+	if (n > 0)
+		return n;
 	if (n < 0 && errno == EAGAIN)
 		return p->mute ? -ECONNRESET : 0;
 	return n < 0 && errno == EFAULT ? -EFAULT : -ECONNRESET;
@@ -313,15 +309,44 @@ static size_t answers_ahead(struct pipeline *p)
 	return n;
 }
 
-static void expect_data(struct pipeline *p, void *to, size_t len)
+/* Where the data goes: @p->batch. */
+static void find_room(struct pipeline *p)
 {
-	const size_t here = len < p->in_len ? len : p->in_len;
+	p->batch.cnt = 0;
+	batch_add_data(&p->batch, &p->into, p->into.len - p->left);
+}
 
-	memcpy(to, p->in, here);
-	p->in_len -= here;
-	memmove(p->in, p->in + here, p->in_len);
-	p->data = (char *)to + here;
-	p->left = len - here;
+static void take_in(struct pipeline *p, size_t len)
+{
+	p->in_len -= len;
+	memmove(p->in, p->in + len, p->in_len);
+}
+
+/* Some of it may be there. */
+static void expect_data(struct pipeline *p, const struct piece *into)
+{
+	const struct iovec *v = p->batch.v;
+	size_t len;
+
+	p->into = *into;
+	p->left = into->len;
+	while (p->left && p->in_len) {
+		find_room(p);
+		len = v->iov_len < p->in_len ? v->iov_len : p->in_len;
+		memcpy(v->iov_base, p->in, len);
+		take_in(p, len);
+		p->left -= len;
+	}
+}
+
+static int expect_place(struct pipeline *p)
+{
+	const struct piece all = { .part = &p->part, .cnt = 1, .span = 1,
+				   .len = sizeof(p->place) };
+
+	p->part = (struct kedge_remote_part){ 0, &p->place, sizeof(p->place) };
+	expect_data(p, &all);
+	return p->a.len == all.len ? 0 : -EPROTO;
 }
 
 /* Some answers to questions are late. */
@@ -337,50 +362,45 @@ static int begin_answer(struct pipeline *p)
 {
 	struct op *o = line_first(p->w);
 	const bool get = o->what.op == KEDGE_REMOTE_GET;
-	uint64_t len;
+	struct piece piece;
 
 	memcpy(&p->a, p->in, sizeof(p->a));
-	p->in_len -= sizeof(p->a);
-	memmove(p->in, p->in + sizeof(p->a), p->in_len);
+	take_in(p, sizeof(p->a));
 	stream_reply_swap(&p->a);
 	if (is_late(p))
 		return 0;
 	if (!p->a.seq && p->a.rc == -EKEYREVOKED)
 		return p->a.rc;
 	p->receiving = true;
-	if (p->a.rc == REGION_MOVED) {
-		expect_data(p, &p->place, sizeof(p->place));
-		return p->a.len == sizeof(p->place) ? 0 : -EPROTO;
-	}
-	if (is_copy(o))
-		find_part(o, &o->got);
-	len = piece(o, &o->got);
+	if (p->a.rc == REGION_MOVED)
+		return expect_place(p);
+	find(o, &o->got, &piece);
 	if (p->a.seq != p->heard + 1 || p->a.seq > p->sent || p->a.rc > 0 ||
-	    p->a.len != (get && !p->a.rc ? len : 0))
+	    p->a.len != (get && !p->a.rc ? piece.len : 0))
 		return -EPROTO;
 	p->left = 0;
 	if (p->a.len)
-		expect_data(p, (char *)o->part[o->got.part].data + o->got.off, len);
+		expect_data(p, &piece);
 	return 0;
 }
 
 static void end_answer(struct pipeline *p)
 {
 	struct op *o = line_first(p->w);
-	const uint64_t len = piece(o, &o->got);
-	struct stream_req q = { .offset = o->what.offset, .len = len };
+	const struct access a = op_access(p->w->remote, o);
+	const struct stream_req q = { .offset = a.offset, .len = a.len };
 	const struct gap gap = stream_gap(&p->a);
+	struct piece piece;
 
-	if (is_copy(o))
-		q.offset = o->part[o->got.part].offset + o->got.off;
+	find(o, &o->got, &piece);
 	atomic_store_explicit(&p->l->stream->has, p->a.has, memory_order_relaxed);
 	p->receiving = false;
 	p->heard++;
 	p->since = clock_ns();
 	p->flying--;
-	p->bytes -= len;
+	p->bytes -= piece.len;
 	o->flying--;
-	o->got.off += len;
+	piece_pass(&piece, &o->got);
 	o->old = p->a.value;
 	if (p->a.rc && !o->status)
 		op_fail(o, stream_said(p->l, &q, p->a.rc, &gap));
@@ -391,15 +411,14 @@ static void end_answer(struct pipeline *p)
 /* Those that are there: 0, or a negative errno. */
 static int hear_some(struct pipeline *p)
 {
-	size_t had;
-	int rc = 1;
+	struct iovec v;
+	ssize_t rc = 1;
 
 	while (rc > 0 && p->flying) {
-		had = 0;
 		if (p->receiving && p->left) {
-			rc = receive(p, p->data, p->left, &had);
-			p->data += had;
-			p->left -= had;
+			find_room(p);
+			rc = receive(p, p->batch.v, p->batch.cnt);
+			p->left -= rc > 0 ? (uint64_t)rc : 0;
 		} else if (p->receiving) {
 			if (p->a.rc == REGION_MOVED)
 				return REGION_MOVED;
@@ -408,12 +427,13 @@ static int hear_some(struct pipeline *p)
 			rc = begin_answer(p);
 			rc = rc ? rc : 1;
 		} else {
-			rc = receive(p, p->in + p->in_len,
-				     answers_ahead(p) * sizeof(p->a) - p->in_len, &had);
-			p->in_len += had;
+			v.iov_base = p->in + p->in_len;
+			v.iov_len = answers_ahead(p) * sizeof(p->a) - p->in_len;
+			rc = receive(p, &v, 1);
+			p->in_len += rc > 0 ? (size_t)rc : 0;
 		}
 	}
-	return rc < 0 ? rc : 0;
+	return rc < 0 ? (int)rc : 0;
 }
 
 /* ---- turns ---- */
