@@ -32,7 +32,7 @@ static int parts_by_owner(struct access *a, void *op)
 	return access_served(a, &q, a->part, a->cnt);
 }
 
-/* 0: it is done by the owner, or there is none, or it is inside: then *@go is true. */
+/* 0: it is done by the owner, or empty, or it is inside: then *@go is true. */
 static int begin_parts(struct access *a, uint32_t op, uint32_t access, bool *go)
 {
 	int rc = access_check(a->r, access);

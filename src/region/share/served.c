@@ -30,7 +30,7 @@ static const uint32_t needs[] = {
 };
 
 /*
- * The ranges of an access; of a query none.
+ * The ranges of an access; a query has 0.
  *
  * @at:    @cnt of the handle's ranges, as they come: little-endian
  * @data:  their bytes, one after the other: @len

@@ -100,7 +100,7 @@ static inline void is_missing(void)
 	assert_int_equal(kedge_remote_get_parts(remote, two, 2, 0), 0);
 	two[1].offset = FROM + PART - 1;
 	assert_int_equal(kedge_remote_get_parts(remote, two, 2, 0), -ENODATA);
-	/* None is stored, of those before it neither. */
+	/* Those before it are not stored either. */
 	memset(buf, 'n', sizeof(buf));
 	assert_int_equal(kedge_remote_put_parts(remote, two, 2, 0), -ENODATA);
 	assert_int_equal(kedge_remote_get(remote, FROM - PART, buf, PART, 0), 0);

@@ -46,7 +46,7 @@ static void by_system_call(void)
 	assert_int_equal(syscall(SYS_munmap, at + FROM, PART), 0);
 }
 
-/* Each of these takes PART away and has nothing else there. */
+/* Each of these takes PART away and leaves its place empty. */
 static const struct {
 	const char *name;
 	void (*fn)(void);

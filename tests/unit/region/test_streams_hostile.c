@@ -166,7 +166,7 @@ static int ask_several(int fd, const struct several *t)
 #define GET(rows, bytes) .q = { .op = STREAM_GET_PARTS, .value = (rows), .len = (bytes) }
 
 static const struct several several[] = {
-	/* No table, or none of that length. */
+	/* No table, or one of another length. */
 	{ PUT(0, 0), { { 0 } }, -EINVAL },
 	{ PUT(0, 48), { { 0, 8 } }, -EINVAL },
 	{ GET(0, 0), { { 0 } }, -EINVAL },
