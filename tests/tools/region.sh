@@ -61,4 +61,5 @@ expect 0 torture -q --region --seconds 3
 says out '0 lost, 0 torn, 0 errors, 0 crashes'
 expect 0 torture -q --region --seconds 1 --json
 says out '"lost": 0'
+says out '"migrations": '
 exit "$FAILED"

@@ -18,7 +18,7 @@
 #include "base/base.h"
 #include "tools/torture/region/waves.h"
 
-#define PROCESSES (1 + WAVES_PEERS) /* the owner is the first */
+#define PROCESSES (WAVES_OWNERS + WAVES_PEERS) /* owners are the first */
 #define TICK_NS	  5000000
 #define KILL_PART 20 /* of a peer: a tick in so many */
 #define OWNER_PART 20 /* of kills, one is of all */
@@ -44,7 +44,8 @@ static int start(struct run *r, unsigned int i)
 	if (!pid) {
 		if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent)
 			_exit(1);
-		_exit(i ? waves_visit(r->w, i - 1) : waves_own(r->w));
+		_exit(i < WAVES_OWNERS ? waves_own(r->w, i)
+				       : waves_visit(r->w, i - WAVES_OWNERS));
 	}
 	r->pid[i] = pid;
 	return 0;
@@ -64,7 +65,7 @@ static void look_at(struct run *r, unsigned int i)
 		r->crashes++;
 		if (!*r->w->found)
 			snprintf(r->w->found, sizeof(r->w->found), "%s ends with status %#x",
-				 i ? "a peer" : "the owner", (unsigned int)status);
+				 i < WAVES_OWNERS ? "an owner" : "a peer", (unsigned int)status);
 	}
 }
 
@@ -80,14 +81,14 @@ static void end(struct run *r, unsigned int i)
 /* What it was about to add may be there, and the block that it put half. */
 static int kill_peer(struct run *r)
 {
-	const unsigned int i = 1 + (unsigned int)(util_rng_next(&r->rng) % WAVES_PEERS);
+	const unsigned int i = (unsigned int)(util_rng_next(&r->rng) % WAVES_PEERS);
 
-	atomic_store(&r->w->peer[i - 1].unsure, true);
+	atomic_store(&r->w->peer[i].unsure, true);
 	atomic_fetch_add(&r->w->killed, 1);
-	end(r, i);
-	atomic_store(&r->w->peer[i - 1].unsure, true);
+	end(r, WAVES_OWNERS + i);
+	atomic_store(&r->w->peer[i].unsure, true);
 	r->kills++;
-	return start(r, i);
+	return start(r, WAVES_OWNERS + i);
 }
 
 /* With its memory all that was added is gone: the peers begin anew, too. */
@@ -102,6 +103,8 @@ static int kill_all(struct run *r)
 		atomic_store(&r->w->peer[i].added, 0);
 		atomic_store(&r->w->peer[i].unsure, false);
 	}
+	for (i = 0; i < WAVES_OWNERS; i++)
+		atomic_store(&r->w->invite[i].open, false);
 	atomic_store(&r->w->killed, 0);
 	atomic_fetch_add(&r->w->owners, 1);
 	/* An owner that is killed as it publishes leaves an odd one. */
@@ -202,15 +205,18 @@ static json_t *report_json(const struct run *r, const struct waves_opts *o, doub
 {
 	const struct waves *w = r->w;
 
-	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, "
-			 "s:f, s:o}", "accesses", (json_int_t)progress_of(w), "beyond",
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
+			 "s:f, s:f, s:I, s:f, s:o}",
+			 "accesses", (json_int_t)progress_of(w), "beyond",
 			 (json_int_t)beyond(w), "suspensions", (json_int_t)w->suspensions, "moves",
-			 (json_int_t)w->moves, "lengths", (json_int_t)w->lengths, "handles",
+			 (json_int_t)w->moves, "migrations", (json_int_t)w->migrations, "stayed",
+			 (json_int_t)w->stayed, "lengths", (json_int_t)w->lengths, "handles",
 			 (json_int_t)w->handles, "kills", (json_int_t)r->kills, "owner_kills",
 			 (json_int_t)r->owner_kills, "lost", (json_int_t)w->lost, "torn",
 			 (json_int_t)w->torn, "errors", (json_int_t)w->errors, "crashes",
 			 (json_int_t)r->crashes, "longest_pause", (double)w->pause_ns / 1e9,
-			 "seed", (json_int_t)o->seed, "elapsed", s, "found",
+			 "longest_migration", (double)w->migrate_ns / 1e9, "seed",
+			 (json_int_t)o->seed, "elapsed", s, "found",
 			 *w->found ? util_json_text(w->found) : json_null());
 }
 
@@ -224,6 +230,8 @@ static void print(const struct run *r, const struct waves_opts *o, double s)
 	printf("%s suspensions, %" PRIu64 " moves (peers out for %s at most), %s changes of its "
 	       "length, %" PRIu64 " handles\n", util_human_count(a, w->suspensions), w->moves,
 	       util_human_ns(b, (double)w->pause_ns), util_human_count(c, w->lengths), w->handles);
+	printf("%" PRIu64 " migrations between two processes (peers out for %s at most), %" PRIu64
+	       " that stayed\n", w->migrations, util_human_ns(b, (double)w->migrate_ns), w->stayed);
 	printf("%s accesses, %s beyond the end, %" PRIu64 " peers and %" PRIu64
 	       " owners killed, in %.1f s\n", util_human_count(a, progress_of(w)),
 	       util_human_count(d, beyond(w)), r->kills, r->owner_kills, s);
