@@ -87,6 +87,8 @@ enum kedge_region_state {
  *             atomic ones. Those of @mapped peers make no system call, and are not counted
  * @served_bytes: of them
  * @suspensions: how often kedge_region_suspend() has suspended it
+ * @missing:   bytes that its program has unmapped, replaced or dropped, as far as that was noticed:
+ *             peers' accesses there fail until kedge_region_recommit()
  * @to:        with KEDGE_REGION_LEFT the address that it has gone to, as "192.0.2.1:4711"; empty
  *             if the new owner is reached on its own host alone. The owner's word
  *
@@ -119,6 +121,7 @@ struct kedge_region_entry {
 	uint64_t served;
 	uint64_t served_bytes;
 	uint64_t suspensions;
+	uint64_t missing;
 	char to[64];
 };
 

@@ -131,6 +131,7 @@ struct list_item {
 	uint64_t served;
 	uint64_t served_bytes;
 	uint64_t suspensions;
+	uint64_t missing;
 	uint32_t state;
 	uint32_t suspended;
 	uint32_t handles;

@@ -400,7 +400,7 @@ static const struct {
 	  try_remote_info, true },
 	{ "kedge_regions_opts", 16, sizeof(struct kedge_regions_opts),
 	  try_regions_opts, false },
-	{ "kedge_region_entry", 208, sizeof(struct kedge_region_entry),
+	{ "kedge_region_entry", 216, sizeof(struct kedge_region_entry),
 	  try_region_entry, true },
 	{ "kedge_queue_opts", 8, sizeof(struct kedge_queue_opts),
 	  try_queue_opts, false },

@@ -45,6 +45,7 @@ static json_t *region_json(const void *of, size_t i)
 	json_object_set_new(o, "served", number(e->served));
 	json_object_set_new(o, "served_bytes", number(e->served_bytes));
 	json_object_set_new(o, "suspensions", number(e->suspensions));
+	json_object_set_new(o, "missing", number(e->missing));
 	json_object_set_new(o, "moves", number(e->moves));
 	json_object_set_new(o, "migrations", number(e->migrations));
 	return o;

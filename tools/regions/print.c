@@ -78,6 +78,9 @@ static void print_notes(const struct kedge_region_entry *e)
 	if (e->inside && e->inside != KEDGE_REGION_UNKNOWN)
 		printf("%14s %u of the peers that have it mapped %s an access under way\n", "",
 		       e->inside, who_plural(e->inside, "has", "have"));
+	if (e->missing)
+		printf("%14s %s missing, as its program has unmapped, replaced or dropped them: "
+		       "kedge_region_recommit()\n", "", util_human_bytes(bytes, e->missing));
 	if (e->served)
 		printf("%14s %s served\n", "", util_human_bytes(bytes, e->served_bytes));
 }

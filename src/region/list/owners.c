@@ -356,7 +356,7 @@ static struct kedge_region_entry entry_of(const struct owner *o, const struct li
 		.handles = i->handles, .expired = i->expired, .revoked = i->revoked,
 		.mapped = i->mapped, .local = i->local, .tcp = i->tcp, .inside = i->inside,
 		.served = i->served, .served_bytes = i->served_bytes,
-		.suspensions = i->suspensions, .moves = i->moves,
+		.suspensions = i->suspensions, .missing = i->missing, .moves = i->moves,
 		.migrations = i->migrations };
 }
 

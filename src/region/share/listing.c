@@ -102,6 +102,16 @@ static uint32_t inside(const struct kedge_region *r)
 	return n;
 }
 
+static uint64_t missing(const struct kedge_region *r)
+{
+	uint64_t len;
+
+	sig_lock_blocked(&gaps_lock);
+	len = gaps_len(&r->gaps);
+	sig_unlock_blocked(&gaps_lock);
+	return len;
+}
+
 /* The length is what peers may access: the region's own has a lock that is held for long. */
 static void describe(const struct kedge_region *r, uint64_t now, struct list_item *i)
 {
@@ -114,7 +124,7 @@ static void describe(const struct kedge_region *r, uint64_t now, struct list_ite
 		.mapped = n->peers[PEER_MAPPED], .local = n->peers[PEER_LOCAL],
 		.tcp = n->peers[PEER_TCP], .inside = inside(r), .served = n->served,
 		.served_bytes = n->served_bytes, .suspensions = n->suspensions,
-		.moves = r->epoch, .migrations = n->migrations };
+		.missing = missing(r), .moves = r->epoch, .migrations = n->migrations };
 	if (r->stage == REGION_LEFT)
 		i->to = r->left_to;
 	else

@@ -93,6 +93,19 @@ static void what_was_done_with_it_is_counted(void **state)
 	kedge_region_close(region);
 }
 
+static void what_its_program_has_unmapped_is_told(void **state)
+{
+	struct kedge_region_info info = { .size = sizeof(info) };
+
+	begin(NULL);
+	munmap(region_at() + page_len(), page_len());
+	assert_int_equal(kedge_region_query(region, &info), 0);
+	assert_int_equal(only().missing, info.flags & KEDGE_REGION_WATCHED ? page_len() : 0);
+	assert_int_equal(kedge_region_recommit(region, 0, 0, NULL), 0);
+	assert_int_equal(only().missing, 0);
+	end();
+}
+
 static void expired_handles_are_told_unless_they_are_many(void **state)
 {
 	const struct kedge_handle_opts o = { .size = sizeof(o), .expires_ms = 1 };
@@ -568,6 +581,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_region_is_there_as_it_is),
 		cmocka_unit_test(what_was_done_with_it_is_counted),
+		cmocka_unit_test(what_its_program_has_unmapped_is_told),
 		cmocka_unit_test(expired_handles_are_told_unless_they_are_many),
 		cmocka_unit_test(accesses_that_the_owner_does_are_counted),
 		cmocka_unit_test(a_region_that_moves_says_so),
