@@ -368,8 +368,11 @@ static int regions(struct region_side *s)
 		add_row(s, &rows[i], 1);
 	}
 	/* As many descriptors are not to be had everywhere. */
-	if (rc)
+	if (rc) {
 		snprintf(s->res->regions_why, sizeof(s->res->regions_why), "%s", rep.why);
+		/* What comes next needs some. */
+		return ask(s, REG_CLOSE, 0, &rep);
+	}
 	return 0;
 }
 

@@ -97,8 +97,11 @@ static int create(struct owner *o, uint64_t n, struct region_rep *rep)
 
 	for (; o->others < n && !rc; o->others += !rc) {
 		rc = kedge_region_create(1, &small, &o->other[o->others]);
-		if (!rc)
-			rc = kedge_region_advertise(o->other[o->others], NULL, &rep->handle);
+		if (rc)
+			break;
+		rc = kedge_region_advertise(o->other[o->others], NULL, &rep->handle);
+		if (rc)
+			kedge_region_close(o->other[o->others]);
 	}
 	rep->ns = (double)(clock_ns() - start) / (double)(n - first);
 	return rc;
