@@ -355,8 +355,8 @@ struct kedge_move_opts {
  * while the bytes are copied. So for its time the call takes as much memory, budget and
  * RLIMIT_MEMLOCK once more. Caches are told, as of munmap(); loads meanwhile may have page faults.
  *
- * Threads: any; but this process does not store in the region meanwhile, which could be
- * lost.
+ * Threads: any; but this process does not store in the region meanwhile, nor unmap or replace a
+ * part of it: what it stores, there or in other memory at these addresses, could be lost.
  *
  * Return: 0, or a negative errno, and then nothing has changed:
  *   as of kedge_region_create() for as much memory, and

@@ -108,10 +108,15 @@ static int map_former(void *arg)
 	return 0;
 }
 
-static void begin_former(struct former *f)
+/* Directly behind a look: what is emptied of other memory is lost. */
+static int begin_former(struct former *f)
 {
-	if (!keeper_call(map_former, f))
+	const bool mapped = !keeper_call(map_former, f);
+	int rc = watch_is_whole(f->r, 0, f->r->len);
+
+	if (!rc && mapped)
 		watch_empty_tables(f->r);
+	return rc;
 }
 
 static int enter_again(void *arg)
@@ -127,19 +132,18 @@ static void end_former(struct former *f, bool moved)
 	if (!f->at)
 		return;
 	own_unmap(f->at, f->r->len);
-	if (!moved)
+	if (!moved && !watch_is_whole(f->r, 0, f->r->len))
 		keeper_call(enter_again, f->r);
 }
 
 /* ---- the new ones take their place ---- */
 
 /* With all peers out. What @next is left with is the former pages. */
-static int exchange(struct kedge_region *r, struct kedge_region *next, const void *former)
+static int exchange(struct kedge_region *r, struct kedge_region *next)
 {
 	uint64_t len = r->file_len;
 	int fd = r->fd;
 
-	memcpy(next->at, former ? former : r->at, r->len);
 	if (mremap(next->at, r->len, r->len, MREMAP_MAYMOVE | MREMAP_FIXED, r->at) == MAP_FAILED)
 		return kedge_reason(-errno, "mremap: error %d; with ENOMEM the process has too "
 				    "many mappings: raise vm.max_map_count", errno);
@@ -154,6 +158,12 @@ static int exchange(struct kedge_region *r, struct kedge_region *next, const voi
 	return 0;
 }
 
+static void look_again(struct kedge_region *r)
+{
+	watch_pause(r);
+	watch_go_on(r);
+}
+
 static int exchange_suspended(struct kedge_region *r, struct kedge_region *next,
 			      const void *former, int timeout_ms, uint64_t *pause_ns)
 {
@@ -164,11 +174,16 @@ static int exchange_suspended(struct kedge_region *r, struct kedge_region *next,
 	if (gates_close(r, timeout_ms, &pid))
 		return kedge_reason(-ETIMEDOUT, "an access of process %d was not over in %d ms: "
 				    "is it stopped?", (int)pid, timeout_ms);
+	memcpy(next->at, former ? former : r->at, r->len);
 	rc = watch_leave_out(r, 0, r->len);
 	if (!rc) {
-		rc = exchange(r, next, former);
+		/* Directly before what would replace other memory. */
+		rc = watch_is_whole(r, 0, r->len);
+		if (!rc)
+			rc = exchange(r, next);
+		/* With what was not told of meanwhile. */
 		if (rc)
-			watch_again(r, 0, r->len);
+			look_again(r);
 	}
 	gates_open(r);
 	if (pause_ns)
@@ -203,11 +218,11 @@ KEDGE_API int kedge_region_move(struct kedge_region *r, const struct kedge_move_
 	/* The new pages are watched before they are the region's, and with their mapping. */
 	if (!rc)
 		rc = watch_move_in(r, next.at, r->len);
-	if (!rc) {
-		begin_former(&former);
+	if (!rc)
+		rc = begin_former(&former);
+	if (!rc)
 		rc = exchange_suspended(r, &next, former.at, timeout_ms, pause_ns);
-		end_former(&former, !rc);
-	}
+	end_former(&former, !rc);
 	if (!rc) {
 		r->on_node = next.on_node;
 		r->node = next.node;
