@@ -201,6 +201,48 @@ void keeper_before_end(void (*fn)(void))
 	}
 }
 
+/* ---- threads beside it ---- */
+
+/* Before the keeper's is ended, as it began later. */
+static void stop_beside(struct service *s)
+{
+	struct keeper_thread *t = (struct keeper_thread *)s;
+
+	if (!keeper_call(t->say_stop, NULL))
+		pthread_join(t->thread, NULL);
+	keeper_call(t->finish, NULL);
+}
+
+int keeper_thread_use(struct keeper_thread *t)
+{
+	int rc;
+
+	if (t->runs)
+		return 0;
+	t->service.end = stop_beside;
+	rc = service_begin(&t->service);
+	if (rc)
+		return kedge_reason(rc, "no memory for a thread");
+	rc = keeper_call(t->start, NULL);
+	if (!rc) {
+		service_runs(&t->service);
+		keeper_before_end(t->end);
+		t->runs = true;
+		return 0;
+	}
+	service_end(&t->service);
+	return error_no_fd(-rc) ? error_no_fd(-rc)
+				: kedge_reason(rc, "no thread can be made to %s: error %d",
+					       t->what, -rc);
+}
+
+void keeper_thread_end(struct keeper_thread *t)
+{
+	if (t->runs && service_end(&t->service))
+		stop_beside(&t->service);
+	t->runs = false;
+}
+
 void keeper_forget(void)
 {
 	sig_lock_init(&users_lock);

@@ -25,7 +25,6 @@
 
 #include "base/base.h"
 #include "base/process/own.h"
-#include "base/process/service.h"
 #include "base/process/thread.h"
 #include "region/keeper.h"
 #include "region/share/share.h"
@@ -44,11 +43,9 @@
 #define LOOK_MS 1000 /* whether the host of one that does not read is there */
 
 static struct sig_lock serve_lock = SIG_LOCK_INIT; /* guards: */
-static bool runs;
-static struct service service;
+static struct keeper_thread beside;
 
 /* The thread's; set before it starts. */
-static pthread_t thread;
 static uint64_t name;
 static int epoll, stop, nudge, spare;
 static struct conn *asking[ASKING];
@@ -495,7 +492,7 @@ static int start(void *unused)
 		asking_max = fds.rlim_cur / PART ? (unsigned int)(fds.rlim_cur / PART) : 1;
 	rc = open_all();
 	if (!rc)
-		rc = thread_start(&thread, run, NULL);
+		rc = thread_start(&beside.thread, run, NULL);
 	if (rc)
 		close_all();
 	return rc;
@@ -518,52 +515,22 @@ static int finish(void *unused)
 
 /* ---- the others ---- */
 
-/* Before the keeper's is ended, as it began later. */
-static void end_thread(struct service *s)
-{
-	(void)s;
-	if (!keeper_call(say_stop, NULL))
-		pthread_join(thread, NULL);
-	keeper_call(finish, NULL);
-}
-
 static void end(void)
 {
 	sig_lock(&serve_lock);
-	if (runs && service_end(&service))
-		end_thread(&service);
-	runs = false;
+	keeper_thread_end(&beside);
 	sig_unlock(&serve_lock);
 }
 
-static int begin(void)
-{
-	int rc;
-
-	service.end = end_thread;
-	rc = service_begin(&service);
-	if (rc)
-		return kedge_reason(rc, "no memory for a thread");
-	rc = keeper_call(start, NULL);
-	if (!rc) {
-		service_runs(&service);
-		keeper_before_end(end);
-		return 0;
-	}
-	service_end(&service);
-	return error_no_fd(-rc) ? error_no_fd(-rc)
-				: kedge_reason(rc, "no thread can be made to answer peers: "
-					       "error %d", -rc);
-}
+static struct keeper_thread beside = { .start = start, .say_stop = say_stop, .finish = finish,
+				       .end = end, .what = "answer peers" };
 
 int serve_use(uint64_t *socket_name)
 {
-	int rc = 0;
+	int rc;
 
 	sig_lock(&serve_lock);
-	if (!runs)
-		rc = begin();
-	runs = !rc;
+	rc = keeper_thread_use(&beside);
 	*socket_name = name;
 	sig_unlock(&serve_lock);
 	return rc;
@@ -574,7 +541,7 @@ int serve_call(int (*fn)(void *arg), void *arg)
 	int rc = -ESHUTDOWN;
 
 	sig_lock(&serve_lock);
-	if (runs)
+	if (beside.runs)
 		rc = keeper_call(fn, arg);
 	sig_unlock(&serve_lock);
 	return rc;
@@ -585,7 +552,7 @@ void serve_nudge(void)
 	const uint64_t one = 1;
 
 	sig_lock(&serve_lock);
-	if (runs)
+	if (beside.runs)
 		syscall(SYS_write, nudge, &one, sizeof(one));
 	sig_unlock(&serve_lock);
 }
@@ -595,6 +562,6 @@ void serve_forget(void)
 {
 	sig_lock_init(&serve_lock);
 	listen_forget();
-	runs = false;
+	beside.runs = false;
 	memset(asking, 0, sizeof(asking));
 }

@@ -43,7 +43,6 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "base/process/service.h"
 #include "base/process/thread.h"
 #include "region/keeper.h"
 #include "region/share/share.h"
@@ -61,9 +60,7 @@
 #define CLOSE(fd)      syscall(SYS_close, fd)
 
 static struct sig_lock thread_lock = SIG_LOCK_INIT; /* taken within a region's; guards: */
-static bool runs;
-static struct service service;
-static pthread_t thread;
+static struct keeper_thread beside;
 static int epoll = -1, stop = -1; /* in the keeper's table */
 
 static struct list watched = { &watched, &watched }; /* guarded by gaps_lock */
@@ -196,7 +193,7 @@ static int start(void *unused)
 	if (!rc)
 		rc = watch_fd(stop, &stop);
 	if (!rc)
-		rc = thread_start(&thread, run, NULL);
+		rc = thread_start(&beside.thread, run, NULL);
 	if (rc)
 		close_all(unused);
 	return rc;
@@ -210,52 +207,22 @@ static int say_stop(void *unused)
 	return syscall(SYS_write, stop, &one, sizeof(one)) == sizeof(one) ? 0 : -errno;
 }
 
-/* Before the keeper's is ended, as it began later. */
-static void end_thread(struct service *s)
-{
-	(void)s;
-	if (!keeper_call(say_stop, NULL))
-		pthread_join(thread, NULL);
-	keeper_call(close_all, NULL);
-}
-
 static void end(void)
 {
 	sig_lock(&thread_lock);
-	if (runs && service_end(&service))
-		end_thread(&service);
-	runs = false;
+	keeper_thread_end(&beside);
 	sig_unlock(&thread_lock);
 }
 
-static int begin(void)
-{
-	int rc;
-
-	service.end = end_thread;
-	rc = service_begin(&service);
-	if (rc)
-		return kedge_reason(rc, "no memory for a thread");
-	rc = keeper_call(start, NULL);
-	if (!rc) {
-		service_runs(&service);
-		keeper_before_end(end);
-		return 0;
-	}
-	service_end(&service);
-	return error_no_fd(-rc) ? error_no_fd(-rc)
-				: kedge_reason(rc, "no thread can be made to watch a region: "
-					       "error %d", -rc);
-}
+static struct keeper_thread beside = { .start = start, .say_stop = say_stop, .finish = close_all,
+				       .end = end, .what = "watch a region" };
 
 static int use_thread(void)
 {
-	int rc = 0;
+	int rc;
 
 	sig_lock(&thread_lock);
-	if (!runs)
-		rc = begin();
-	runs = !rc;
+	rc = keeper_thread_use(&beside);
 	sig_unlock(&thread_lock);
 	return rc;
 }
@@ -576,5 +543,5 @@ void watches_forget(void)
 	sig_lock_init(&gaps_lock);
 	list_init(&watched);
 	epoll = stop = -1;
-	runs = false;
+	beside.runs = false;
 }
