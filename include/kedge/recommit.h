@@ -37,8 +37,8 @@ struct kedge_recommit_info {
  * with -ENODATA, and others go on. Calls that would touch the range, as kedge_region_trim(), fail
  * as well. It takes userfaultfd (Linux 5.19, without privilege); where a process has none its peers
  * are served, and each access looks at the mapping. What is not told, as a hole that is punched by
- * another descriptor of the file, shmat(SHM_REMAP) and MADV_GUARD_INSTALL, is repaired all the
- * same, as is a changed protection.
+ * another descriptor of the file, shmat(SHM_REMAP), remap_file_pages() and MADV_GUARD_INSTALL, is
+ * repaired all the same, or -EEXIST, as is a changed protection.
  *
  * The region's pages are put back where nothing is mapped, those that were dropped are had anew
  * and are zero, all are readable, writable and locked, and peers go on. Other memory that is
@@ -50,8 +50,10 @@ struct kedge_recommit_info {
  * Return: 0, or a negative errno, and then peers' accesses to the range fail still:
  *   -EINVAL @region is NULL, the range is not within its length, or @info->size is too small
  *   -EEXIST other memory is there: the reason names its range
- *   -EAGAIN the program has changed that range meanwhile; or no process can be made
- *           (RLIMIT_NPROC, pids.max)
+ *   -EAGAIN the program has changed the region's mapping meanwhile, be it elsewhere: call it
+ *           again; or pages are missing, for which no process can be made (RLIMIT_NPROC, pids.max)
+ *           that may write /proc/self/oom_score_adj, as in a daemon that has changed its user: see
+ *           PR_SET_DUMPABLE
  *   -ENOMEM there is not as much memory, or too many mappings, or RLIMIT_MEMLOCK is used up
  *   -EMFILE, -ENFILE  no descriptor is left
  *   -EOPNOTSUPP there is no /proc, by which the mappings are looked at

@@ -98,3 +98,11 @@ int region_fill(int fd, uint64_t off, uint64_t len, bool careful, uint64_t *had)
 	/* tmpfs says so when memory is used up. */
 	return err == ENOSPC ? -ENOMEM : -err;
 }
+
+int region_not_filled(int rc)
+{
+	return kedge_reason(rc, "no pages could be had: error %d; it takes a process more "
+			    "(RLIMIT_NPROC, pids.max) that may write "
+			    "/proc/self/oom_score_adj: in one that has changed its user that takes "
+			    "PR_SET_DUMPABLE", -rc);
+}

@@ -158,6 +158,8 @@ void region_adopt(void);
  * could be had; some of them may be there. With signals blocked, by the keeper.
  */
 int region_fill(int fd, uint64_t off, uint64_t len, bool careful, uint64_t *had);
+/* @rc, of it and not for want of pages, with its reason. */
+int region_not_filled(int rc);
 
 /* ---- pages.c: addresses and pages, without the budget; with the region's lock ---- */
 

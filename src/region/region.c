@@ -125,9 +125,7 @@ int region_grow_to(struct kedge_region *r, uint64_t len)
 		limit_memory(&l);
 		short_of_memory(&l, had, more);
 	} else if (had != UINT64_MAX) {
-		kedge_reason(rc, "no pages could be had: error %d; it takes a process more "
-			     "(RLIMIT_NPROC, pids.max) that may write "
-			     "/proc/self/oom_score_adj", -rc);
+		region_not_filled(rc);
 	}
 
 give:

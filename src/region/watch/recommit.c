@@ -60,8 +60,8 @@ static int have_pages(struct repair *w)
 {
 	const uint64_t before = allocated(w->r->fd);
 	uint64_t had = 0;
-	/* By a child, as there may be too few. */
-	int rc = region_fill(w->r->fd, w->from, w->to - w->from, true, &had);
+	/* By a child if some are missing, as there may be too few; a daemon cannot have one. */
+	int rc = region_fill(w->r->fd, w->from, w->to - w->from, before < w->r->len, &had);
 	const uint64_t after = allocated(w->r->fd);
 
 	if (!rc) {
@@ -72,8 +72,7 @@ static int have_pages(struct repair *w)
 		return kedge_reason(rc, "%" PRIu64 " KiB of the pages that were dropped could be "
 				    "had, and not all: the control group's limit (MemoryMax=) or "
 				    "the machine's memory is used up", had >> 10);
-	return kedge_reason(rc, "no pages could be had: error %d; it takes a process more "
-			    "(RLIMIT_NPROC, pids.max)", -rc);
+	return region_not_filled(rc);
 }
 
 /* ---- mappings ---- */

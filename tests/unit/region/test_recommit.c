@@ -5,6 +5,7 @@
  */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/prctl.h>
 
 #include "recommit.h"
 
@@ -409,6 +410,38 @@ static void a_child_changes_nothing(void **state)
 	end();
 }
 
+static void repair_as_a_daemon(void)
+{
+	struct kedge_region *r;
+	struct kedge_handle h;
+	struct kedge_region_info i = { .size = sizeof(i) };
+
+	CHILD_CHECK(!setresgid(65534, 65534, 65534) && !setresuid(65534, 65534, 65534));
+	CHILD_CHECK(!prctl(PR_GET_DUMPABLE));
+	CHILD_CHECK(!kedge_region_create(LEN, NULL, &r));
+	CHILD_CHECK(!kedge_region_advertise(r, NULL, &h));
+	CHILD_CHECK(!kedge_region_query(r, &i));
+	CHILD_CHECK(!munmap((char *)(uintptr_t)i.addr + FROM, PART));
+	CHILD_CHECK(!kedge_region_recommit(r, 0, 0, NULL));
+	kedge_region_close(r);
+	_exit(0);
+}
+
+/* Files of its entry in /proc are root's. */
+static void one_that_has_changed_its_user_repairs(void **state)
+{
+	pid_t pid;
+
+	if (geteuid())
+		skip();
+	need_threads_after_fork();
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid)
+		repair_as_a_daemon();
+	reap(pid);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -425,6 +458,7 @@ int main(void)
 		cmocka_unit_test(accesses_never_end_in_the_void),
 		cmocka_unit_test(peers_leave_while_pages_are_had),
 		cmocka_unit_test(a_child_changes_nothing),
+		cmocka_unit_test(one_that_has_changed_its_user_repairs),
 	};
 
 	if (!may_run())
