@@ -15,13 +15,21 @@
 /* 0: none. Threads of kedge's count as well. */
 static _Atomic unsigned int fail_at, calls;
 static int fail_with = ENOMEM;
+/* To be called before that call is made, which does not fail then. */
+static void (*_Atomic instead)(void);
 
 static bool fails(void)
 {
 	const unsigned int at = atomic_load(&fail_at);
+	void (*fn)(void);
 
 	if (!at || atomic_fetch_add(&calls, 1) + 1 != at)
 		return false;
+	fn = atomic_exchange(&instead, NULL);
+	if (fn) {
+		fn();
+		return false;
+	}
 	errno = fail_with;
 	return true;
 }
@@ -56,8 +64,12 @@ WRAP(void *, mmap64, void *at, size_t len, int prot, int flags, int fd, off_t of
 	return fails() ? MAP_FAILED : __real_mmap64(at, len, prot, flags, fd, off);
 }
 
+/* Of the call that is made. */
+static __thread int advice_now;
+
 WRAP(int, madvise, void *at, size_t len, int advice)
 {
+	advice_now = advice;
 	return fails() ? -1 : __real_madvise(at, len, advice);
 }
 

@@ -17,11 +17,17 @@
 #include "look.h"
 #include "refuse.h"
 
+#ifndef MADV_DONTNEED_LOCKED
+#define MADV_DONTNEED_LOCKED 24
+#endif
+#define REPLACES (-1)
+
 #define FROM ((size_t)16 << 10)
 #define PART ((size_t)8 << 10)
 
 WRAP(void *, mremap, void *at, size_t len, size_t to, int flags, void *next)
 {
+	advice_now = REPLACES;
 	return fails() ? MAP_FAILED : __real_mremap(at, len, to, flags, next);
 }
 
@@ -42,6 +48,7 @@ WRAP(long, syscall, long nr, long a, long b, long c, long d, long e, long f)
 {
 	if (nr == SYS_epoll_ctl && b == EPOLL_CTL_DEL)
 		return __real_syscall(nr, a, b, c, d, e, f);
+	advice_now = 0;
 	return is_counted(nr) && fails() ? -1 : __real_syscall(nr, a, b, c, d, e, f);
 }
 
@@ -161,6 +168,81 @@ static void each_step_may_be_forbidden(void **state)
 	each_step_fails_with(EPERM);
 }
 
+/* ---- a part goes in the middle of a move ---- */
+
+static char *moved;
+static bool taken;
+
+/* With other memory in its place, as an allocator of another thread may have at once. Two calls of
+ * a move would hit that, and no call of the system looks and does that in one. */
+static void have_other_memory(void)
+{
+	if (advice_now == REPLACES || advice_now == MADV_DONTNEED_LOCKED)
+		return;
+	taken = true;
+	munmap(moved + FROM, PART);
+	if (mmap(moved + FROM, PART, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) != MAP_FAILED)
+		memset(moved + FROM, 'x', PART);
+}
+
+static void remove_pages(void)
+{
+	if (advice_now == REPLACES)
+		return;
+	taken = true;
+	__real_syscall(SYS_munlock, (long)(uintptr_t)(moved + FROM), (long)PART, 0, 0, 0, 0);
+	__real_madvise(moved + FROM, PART, MADV_REMOVE);
+}
+
+/* False: the move has no such step. */
+static bool move_as_it_goes(void (*by)(void), unsigned int at)
+{
+	bool last;
+	size_t i;
+	int rc;
+
+	taken = false;
+	assert_int_equal(kedge_region_create(LEN, NULL, &region), 0);
+	moved = region_at();
+	memset(moved, 'o', LEN);
+	assert_int_equal(kedge_region_advertise(region, NULL, &handle), 0);
+	assert_int_equal(kedge_remote_open(&handle, SOON_MS, &remote), 0);
+	atomic_store(&instead, by);
+	atomic_store(&calls, 0);
+	atomic_store(&fail_at, at);
+	rc = kedge_region_move(region, NULL, SOON_MS, NULL);
+	atomic_store(&fail_at, 0);
+	last = atomic_exchange(&instead, NULL);
+	if (rc != (taken ? -ENODATA : 0))
+		fail_msg("step %u: %s", at, rc ? kedge_strerror(rc) : "moved");
+	if (taken) {
+		is_gone(moved);
+		for (i = 0; i < PART && by == have_other_memory; i++)
+			assert_int_equal(moved[FROM + i], 'x');
+		if (by == have_other_memory)
+			munmap(moved + FROM, PART);
+		assert_int_equal(kedge_region_recommit(region, 0, 0, NULL), 0);
+	}
+	is_back(moved);
+	kedge_remote_close(remote);
+	kedge_region_close(region);
+	return !last;
+}
+
+static void a_part_goes_at_each_step_of_a_move(void **state)
+{
+	unsigned int n;
+
+	for (n = 1; move_as_it_goes(have_other_memory, n); n++)
+		;
+	print_message("# %u steps\n", n - 1);
+	assert_true(n > 10);
+	for (n = 1; move_as_it_goes(remove_pages, n); n++)
+		;
+	assert_true(n > 10);
+}
+
 static void *do_nothing(void *unused)
 {
 	return unused;
@@ -180,6 +262,7 @@ int main(void)
 		cmocka_unit_test(each_step_may_lack_memory),
 		cmocka_unit_test(each_step_may_lack_a_descriptor),
 		cmocka_unit_test(each_step_may_be_forbidden),
+		cmocka_unit_test(a_part_goes_at_each_step_of_a_move),
 	};
 
 	return cmocka_run_group_tests(tests, begin_threads, NULL);
