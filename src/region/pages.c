@@ -123,7 +123,7 @@ static int each_own(struct kedge_region *r, uint64_t from, uint64_t to,
 	uint32_t i;
 	int rc = 0;
 
-	/* Where that cannot be known all of it is taken for the region's, as it has been made. */
+	/* All of it is taken for the region's, as it has been made, if that cannot be known. */
 	if (keeper_call(find_others, &o))
 		o.cnt = 0;
 	for (i = 0; !rc && i < o.cnt && from < to; i++) {

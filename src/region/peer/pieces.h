@@ -20,7 +20,7 @@ struct place_in {
 };
 
 /*
- * What one request is of.
+ * A piece of an access: one request is of it.
  *
  * @part: its first range, from byte @off on
  * @cnt:  ranges in it; a single one, or a piece of it, has no table

@@ -141,7 +141,7 @@ static int give_again(struct conn *c, uint32_t seq)
 	return rc;
 }
 
-/* Where changes are not told of the mapping is looked at before each access (watch/watch.c). */
+/* The mapping is looked at before each access if changes are not told of (watch/watch.c). */
 static bool may_have(const struct slot *s)
 {
 	return !s->served && s->region->stage == REGION_HERE && !look_is_needed(s->region);

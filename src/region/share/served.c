@@ -212,7 +212,7 @@ static void count(struct region_counts *n, const struct stream_req *q, const str
 	n->served_bytes += w->len;
 }
 
-/* What is missing is told in the handle's numbers. */
+/* A gap is told in the handle's numbers. */
 static int refuse(const struct conn *c, const struct gap *gap, struct stream_reply *a)
 {
 	const uint64_t start = gap->from < c->slot->offset ? c->slot->offset : gap->from;

@@ -33,7 +33,7 @@ struct adapter {
 	struct ibv_mr *mr;
 };
 
-/* Where a device has an address. */
+/* A port by which a device has an address. */
 struct port {
 	uint8_t num;
 	int gid_index;

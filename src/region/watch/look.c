@@ -51,7 +51,7 @@ static enum look kind_of(const struct kedge_region *r, const struct stat *st,
 	return v->prot == PROT_RW ? LOOK_OWN : LOOK_SHUT;
 }
 
-/* What is at @at, up to *@until. */
+/* The kind of memory at @at, up to *@until. */
 static int look_at(const struct kedge_region *r, const struct stat *st, int maps, uint64_t at,
 		   uint64_t *until, enum look *is)
 {

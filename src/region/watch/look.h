@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What is at a region's addresses, as the kernel lists mappings. */
+/* Mappings at a region's addresses, as the kernel lists them. */
 #ifndef REGION_WATCH_LOOK_H
 #define REGION_WATCH_LOOK_H
 

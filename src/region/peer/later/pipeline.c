@@ -309,7 +309,7 @@ static size_t answers_ahead(struct pipeline *p)
 	return n;
 }
 
-/* Where the data goes: @p->batch. */
+/* The memory that the data goes to: @p->batch. */
 static void find_room(struct pipeline *p)
 {
 	p->batch.cnt = 0;
