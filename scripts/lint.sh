@@ -106,6 +106,11 @@ style_of_lines()
 		      head && /^[ \t].*\)[ \t]*\{/) { body = FNR; head = 0 }
 		c && /^[^ \t#].*[(,]/ { head = /[;{}]/ ? 0 : FNR }
 		/;/ { head = 0 }
+		c && /syscall\(SYS_mmap/ { wide = FNR }
+		c && wide && /, *0\)/ && !/[^_]mmap\(/ {
+			fail("an offset as narrow as an int: 0L, or own_mmap()")
+		}
+		/;/ { wide = 0 }
 		c && /^\}/ && body { end_of("function", body) }
 		c && /^[ \t]*#[ \t]*define/ { macro = FNR }
 		c && macro && !/\\$/ { end_of("macro", macro); macro = 0 }

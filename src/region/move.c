@@ -12,8 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "base/base.h"
 #include "base/process/cancel.h"
@@ -98,8 +96,7 @@ struct former {
 static int map_former(void *arg)
 {
 	struct former *f = arg;
-	long at = syscall(SYS_mmap, NULL, f->r->len, PROT_READ, MAP_SHARED | MAP_POPULATE,
-			  f->r->fd, 0);
+	long at = own_mmap(NULL, f->r->len, PROT_READ, MAP_SHARED | MAP_POPULATE, f->r->fd, 0);
 
 	if (at == -1)
 		return -errno;

@@ -72,7 +72,7 @@ static void *do_mmap(void *p, size_t len, int flags, int fd)
 {
 	int prot = PROT_READ | PROT_WRITE;
 
-	return raw ? (void *)syscall(SYS_mmap, p, len, prot, flags, fd, 0)
+	return raw ? (void *)syscall(SYS_mmap, p, len, prot, flags, fd, 0L)
 		   : mmap(p, len, prot, flags, fd, 0);
 }
 

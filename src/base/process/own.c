@@ -4,6 +4,7 @@
 #include <link.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 /* volatile: the compiler takes mmap() for a function that never comes back here. */
@@ -121,6 +122,16 @@ void *own_map_file(size_t len, int fd, off_t off)
 	at = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, off);
 	busy = false;
 	return at == MAP_FAILED ? NULL : at;
+}
+
+long own_mmap(void *at, size_t len, int prot, int flags, int fd, off_t off)
+{
+#ifdef SYS_mmap2
+	/* In units of 4096 bytes, whatever the page size. */
+	return syscall(SYS_mmap2, at, len, (long)prot, (long)flags, (long)fd, (long)(off >> 12));
+#else
+	return syscall(SYS_mmap, at, len, (long)prot, (long)flags, (long)fd, (long)off);
+#endif
 }
 
 bool own_call(void)

@@ -12,8 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "base/base.h"
 #include "base/process/own.h"
@@ -195,8 +193,7 @@ static int send_set(struct job *j, bool tells)
 
 static int open_view(struct job *j)
 {
-	long at = syscall(SYS_mmap, NULL, j->info.len, PROT_READ, MAP_SHARED | MAP_NORESERVE,
-			  j->r->fd, 0);
+	long at = own_mmap(NULL, j->info.len, PROT_READ, MAP_SHARED | MAP_NORESERVE, j->r->fd, 0);
 
 	if (at == -1)
 		return kedge_reason(-ENOMEM, "no %llu MiB of addresses to read the region by: "

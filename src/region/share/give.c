@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "base/process/own.h"
 #include "region/share/share.h"
 #include "region/watch/look.h"
 
@@ -47,8 +48,7 @@ static int make_gate(struct conn *c)
 	    syscall(SYS_fcntl, fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW))
 		rc = -errno;
 	if (!rc)
-		at = syscall(SYS_mmap, NULL, kedge__page_size(), PROT_READ | PROT_WRITE,
-			     MAP_SHARED, fd, 0);
+		at = own_mmap(NULL, kedge__page_size(), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (!rc && at == -1)
 		rc = -ENOMEM;
 	if (!rc)

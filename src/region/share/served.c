@@ -10,8 +10,6 @@
  */
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "base/base.h"
 #include "base/process/own.h"
@@ -95,8 +93,8 @@ int served_view(struct kedge_region *r)
 	if (r->view && r->view_epoch == r->epoch && r->view_len >= r->open_len)
 		return 0;
 	served_end(r);
-	at = syscall(SYS_mmap, NULL, r->open_len, PROT_READ | PROT_WRITE,
-		     MAP_SHARED | MAP_NORESERVE, r->fd, 0);
+	at = own_mmap(NULL, r->open_len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+		      r->fd, 0);
 	if (at == -1)
 		return -ENOMEM;
 	r->view = (char *)at;

@@ -34,6 +34,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/process/own.h"
 #include "notify/internal.h"
 #include "segment/peer/attached.h"
 #include "segment/thread/thread.h"
@@ -203,8 +204,8 @@ bool drop_now(uint32_t extent, uintptr_t start, uintptr_t end)
 
 	while (piece_cut(extent, start, end, &part)) {
 		uffd_unwatch(seg->extent[extent].uffd, part.at, part.len);
-		if (syscall(SYS_mmap, part.at, part.len, PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) < 0)
+		if (own_mmap((void *)part.at, part.len, PROT_READ | PROT_WRITE,
+			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) < 0)
 			kedge__log(KEDGE_LOG_ERROR, "memory that was to be emptied keeps its "
 				   "contents: no mapping is to be had");
 		serve_piece_gone(&part);

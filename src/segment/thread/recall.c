@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/process/own.h"
 #include "segment/peer/attached.h"
 #include "segment/thread/thread.h"
 
@@ -45,8 +46,8 @@ static void take_part(struct kedge_attachment *a, uint64_t start, uint64_t end)
 		return;
 	start -= a->file_off;
 	end -= a->file_off;
-	if (syscall(SYS_mmap, a->at + start, end - start, PROT_READ | PROT_WRITE,
-		    MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, seg->check_fd, BEHIND) < 0)
+	if (own_mmap(a->at + start, end - start, PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, seg->check_fd, BEHIND) < 0)
 		kedge__log(KEDGE_LOG_WARN, "pages that their owner has taken back stay "
 			   "mapped: no mapping is to be had");
 	else

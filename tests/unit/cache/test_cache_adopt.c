@@ -133,7 +133,7 @@ static void map_over_a_page(void)
 	assert_true((void *)syscall(SYS_mmap, at(MOVED - 1), page,
 				    PROT_READ | PROT_WRITE,
 				    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
-				    -1, 0) == at(MOVED - 1));
+				    -1, 0L) == at(MOVED - 1));
 }
 
 static void map_over_all(void)
@@ -141,7 +141,7 @@ static void map_over_all(void)
 	assert_true((void *)syscall(SYS_mmap, at(0), MOVED * page,
 				    PROT_READ | PROT_WRITE,
 				    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
-				    -1, 0) == at(0));
+				    -1, 0L) == at(0));
 }
 
 /* To the place that they came from, and away from there. */

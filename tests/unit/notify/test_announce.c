@@ -124,7 +124,7 @@ static void what_was_announced_is_watched_anew(void **state)
 	kedge_hook_end(&hook);
 	assert_ptr_equal((void *)syscall(SYS_mmap, mem, 65536, PROT_READ,
 					 MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED,
-					 -1, 0), mem);
+					 -1, 0L), mem);
 	assert_int_equal(kedge_watch_add(nf, mem, 65536, 2), -EOPNOTSUPP);
 }
 
