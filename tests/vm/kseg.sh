@@ -22,14 +22,8 @@ objects()
 	awk '{ print $1 }' "$slab/$1/objects" 2>/dev/null || echo 0
 }
 
-# For the tests of reclaim; without it they say that they skip.
-if [ -e /sys/block/zram0/disksize ] && ! grep -q zram /proc/swaps; then
-	echo 128M >/sys/block/zram0/disksize
-	mkswap /dev/zram0 >/dev/null && swapon /dev/zram0
-fi
-
 mm_before=$(objects mm_struct)
-"$@"
+"$(dirname "$0")/swap_space.sh" "$@"
 status=$?
 
 # The last descriptors are closed by exiting processes a moment later.

@@ -128,9 +128,13 @@ JOBS = [
     Job('swap pins', False, [], 300, '{b}/tests/vm/ummunot_swap_pins', ONCE),
     Job('swap race', False, ['-m', 'zram'], 1500,
         '{b}/tests/vm/ummunot_swap_race {n}', (20, 600)),
+    Job('regions swapped', False, ['-m', 'zram'], 300, os.path.join(
+        kernels.HERE, 'swap_space.sh') + ' {b}/tests/unit/region/test_recommit_others', ONCE),
     Job('module scale', True, ['-M', '4096'], 900, LEFT + 'scale', None),
     Job('module backend', True, [], 300, '{b}/tests/unit/notify/test_ummunot', ONCE),
     Job('module cache', True, [], 300, '{b}/tests/unit/cache/test_cache', ONCE),
+    Job('module region cache', True, [], 300, 'env KEDGE_NOTIFIER=ummunot '
+        '{b}/tests/unit/region/test_region_cache', ONCE),
     Job('module unit', True, ['-d'], 1500, 'meson test -C {b} --no-rebuild '
         '--print-errorlogs -t 10 --suite unit --suite stress', None),
     Job('module torture', True, ['-d'], 900,

@@ -3,6 +3,7 @@
 #ifndef TESTS_REGION_LOOK_H
 #define TESTS_REGION_LOOK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Of the mapping that @at is in: a line of smaps ("Rss", "Locked", "Swap"). */

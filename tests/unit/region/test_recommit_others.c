@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * What the program has taken away of a region: for operations that are submitted, a migration, a
- * process that is refused userfaultfd later, and huge pages.
+ * process that is refused userfaultfd later, huge pages, and pages that are swapped out.
  */
 #include <pthread.h>
+#include <sys/sysinfo.h>
 
+#include "look.h"
 #include "recommit.h"
 
 static void submitted_operations_say_so(void **state)
@@ -177,6 +179,45 @@ static void huge_pages(void **state)
 	end();
 }
 
+static bool has_swap(void)
+{
+	struct sysinfo i;
+
+	return !sysinfo(&i) && i.freeswap >= LEN;
+}
+
+/* Pages stay that others have in their tables, as adapters do; here no peer has any yet. */
+static void swap_out(void)
+{
+	assert_int_equal(syscall(SYS_munlock, at, LEN), 0);
+	if (has_swap() && !LEASED)
+		WAIT_FOR(!madvise(at, LEN, MADV_PAGEOUT) && look_smaps(at, "Swap") == LEN);
+}
+
+static void a_suspended_region_is_swapped_out_and_in(void **state)
+{
+	struct kedge_recommit_info info;
+	char c;
+
+	if (!has_swap())
+		print_message("# no swap space here: the pages stay where they are\n");
+	begin_watched();
+	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
+	swap_out();
+	assert_int_equal(kedge_remote_get(remote, FROM, &c, 1, 1), -ETIMEDOUT);
+	assert_int_equal(query().missing, 0);
+	assert_int_equal(recommit(0, 0, &info), 0);
+	assert_int_equal(info.lost + info.mapped, 0);
+	assert_int_equal(look_smaps(at, "Swap"), 0);
+	assert_true(look_status("VmLck") >= LEN);
+	assert_int_equal(kedge_region_resume(region), 0);
+	assert_int_equal(kedge_remote_get(remote, FROM, &c, 1, SOON_MS), 0);
+	assert_int_equal(c, 'o');
+	assert_int_equal(at[LEN - 1], 'o');
+	is_whole();
+	end();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -184,6 +225,7 @@ int main(void)
 		cmocka_unit_test(it_does_not_migrate),
 		cmocka_unit_test(it_may_be_refused_later),
 		cmocka_unit_test(huge_pages),
+		cmocka_unit_test(a_suspended_region_is_swapped_out_and_in),
 	};
 
 	if (!may_run())
