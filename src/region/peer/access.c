@@ -64,9 +64,11 @@ static int check_owner(struct link *l)
 	if (now == atomic_load_explicit(&l->looked, memory_order_relaxed))
 		return remote_ended(l);
 	atomic_store_explicit(&l->looked, now, memory_order_relaxed);
-	if (expires && now + l->ahead >= expires)
-		return remote_over(l, EKEYEXPIRED);
-	return look_at_owner(l);
+	if (!expires || now + l->ahead < expires)
+		return look_at_owner(l);
+	/* For all accesses to come, as those of this tick do not look again. */
+	atomic_store(&l->ended, EKEYEXPIRED);
+	return remote_ended(l);
 }
 
 /* UINT64_MAX: no limit. */

@@ -373,6 +373,24 @@ static void a_revoked_handle_ends_alone(void **state)
 	end();
 }
 
+/* However soon one comes after the other. */
+static void every_access_is_too_late(void)
+{
+	struct kedge_remote_part part = { 8, NULL, 1 };
+	uint64_t was;
+	char c = 7;
+	int i;
+
+	part.data = &c;
+	for (i = 0; i < 1000; i++) {
+		assert_int_equal(kedge_remote_put(remote, 8, &c, 1, 0), -EKEYEXPIRED);
+		assert_int_equal(kedge_remote_get(remote, 8, &c, 1, 0), -EKEYEXPIRED);
+		assert_int_equal(kedge_remote_fetch_add(remote, 8, 1, &was, 0), -EKEYEXPIRED);
+		assert_int_equal(kedge_remote_put_parts(remote, &part, 1, 0), -EKEYEXPIRED);
+	}
+	assert_int_equal(region_at()[8], 0);
+}
+
 static void time_ends_a_handle(void **state)
 {
 	struct kedge_handle_opts o = { .size = sizeof(o), .expires_ms = 300 };
@@ -390,6 +408,7 @@ static void time_ends_a_handle(void **state)
 	while ((rc = kedge_remote_get(remote, 0, &c, 1, 0)) == 0)
 		usleep(1000);
 	assert_int_equal(rc, -EKEYEXPIRED);
+	every_access_is_too_late();
 	while ((rc = kedge_remote_open(&handle, SOON_MS, &r)) == 0)
 		kedge_remote_close(r);
 	assert_int_equal(rc, -EKEYEXPIRED);
