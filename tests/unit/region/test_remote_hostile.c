@@ -319,6 +319,47 @@ static void another_users_question_is_refused(void **state)
 	end();
 }
 
+/* The name of an owner that has ended is free for any user. 0: the peer has told nothing there. */
+static int takes_the_name(int ready)
+{
+	struct handle_words w;
+	struct sockaddr_un a;
+	socklen_t len;
+	char said[sizeof(struct region_ask)];
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	CHILD_CHECK(!setresuid(65534, 65534, 65534) && handle_read(&handle, &w));
+	len = handle_address(w.name, false, &a);
+	CHILD_CHECK(fd >= 0 && !bind(fd, (struct sockaddr *)&a, len) && !listen(fd, 4));
+	CHILD_CHECK(write(ready, "", 1) == 1);
+	fd = accept(fd, NULL, NULL);
+	return recv(fd, said, sizeof(said), 0) != 0;
+}
+
+static void root_shows_no_key_to_another_user(void **state)
+{
+	struct kedge_remote *r;
+	int ready[2];
+	pid_t pid;
+	char c;
+
+	need_threads_after_fork();
+	if (geteuid())
+		skip();
+	make_region(LEN, NULL);
+	kedge_region_close(region);
+	assert_int_equal(pipe(ready), 0);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (!pid)
+		_exit(takes_the_name(ready[1]));
+	assert_int_equal(read(ready[0], &c, 1), 1);
+	assert_int_equal(kedge_remote_open(&handle, SOON_MS, &r), -ECONNREFUSED);
+	reap(pid);
+	close(ready[0]);
+	close(ready[1]);
+}
+
 static void the_silent_make_room(void **state)
 {
 	int fd[SILENT], i;
@@ -409,6 +450,7 @@ int main(void)
 		cmocka_unit_test(a_handle_ends_by_the_owners_clock),
 		cmocka_unit_test(a_handle_that_was_revoked_behind_a_move_is_revoked),
 		cmocka_unit_test(another_users_question_is_refused),
+		cmocka_unit_test(root_shows_no_key_to_another_user),
 		cmocka_unit_test(the_silent_make_room),
 		cmocka_unit_test(one_that_never_reads_is_cut_off),
 		cmocka_unit_test(a_full_table_of_the_owners_is_for_now),
