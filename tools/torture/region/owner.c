@@ -69,7 +69,7 @@ static void look(struct own *o)
 		waves_found(o->w, &o->w->lost, "%llu additions are there of %llu",
 			    (unsigned long long)n, (unsigned long long)sum);
 	for (i = 0; i < WAVES_PEERS; i++) {
-		unsure[i] = atomic_load(&o->w->peer[i].unsure);
+		unsure[i] = atomic_load(&o->w->peer[i].sure) != atomic_load(&o->w->peer[i].life);
 		if (!unsure[i] && !is_whole(saved + waves_place(i)))
 			waves_found(o->w, &o->w->torn, "the block of peer %u is torn", i);
 	}
@@ -108,7 +108,13 @@ static void move(struct own *o)
 
 static void change_len(struct own *o)
 {
-	if (!must(o, "grow", kedge_region_grow(o->region, WAVES_MORE)))
+	int rc;
+
+	/* A peer that got no processor may be in an access from before a trim. */
+	do {
+		rc = kedge_region_grow(o->region, WAVES_MORE);
+	} while (rc == -ETIMEDOUT && !atomic_load(&o->w->stop));
+	if (rc == -ETIMEDOUT || !must(o, "grow", rc))
 		return;
 	waves_nap((long)(util_rng_next(&o->rng) % 200));
 	must(o, "trim", kedge_region_trim(o->region, WAVES_LEN));

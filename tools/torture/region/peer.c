@@ -33,6 +33,7 @@ struct visit {
 	struct waves *w;
 	struct waves_peer *p;
 	unsigned int i;
+	uint64_t life;
 	struct kedge_remote *r;
 	uint64_t turn;
 	struct util_rng rng;
@@ -99,7 +100,7 @@ static int put_and_get(struct visit *v)
 	if (rc)
 		return rc;
 	if (at == waves_place(v->i))
-		atomic_store(&v->p->unsure, false);
+		atomic_store(&v->p->sure, v->life);
 	rc = kedge_remote_get(v->r, at, v->got, sizeof(v->got), WAVES_LIMIT_MS);
 	if (!rc && memcmp(v->block, v->got, sizeof(v->got)) != 0)
 		waves_found(v->w, &v->w->lost, "peer %u reads %u, where it had put %u", v->i,
@@ -133,7 +134,8 @@ static int work(struct visit *v)
 
 int waves_visit(struct waves *w, unsigned int i)
 {
-	struct visit v = { .w = w, .p = &w->peer[i], .i = i };
+	struct visit v = { .w = w, .p = &w->peer[i], .i = i,
+			   .life = atomic_load(&w->peer[i].life) };
 	int rc = -EAGAIN;
 
 	util_rng_init(&v.rng, w->seed + i + 1);

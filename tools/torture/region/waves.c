@@ -83,10 +83,9 @@ static int kill_peer(struct run *r)
 {
 	const unsigned int i = (unsigned int)(util_rng_next(&r->rng) % WAVES_PEERS);
 
-	atomic_store(&r->w->peer[i].unsure, true);
+	atomic_fetch_add(&r->w->peer[i].life, 1);
 	atomic_fetch_add(&r->w->killed, 1);
 	end(r, WAVES_OWNERS + i);
-	atomic_store(&r->w->peer[i].unsure, true);
 	r->kills++;
 	return start(r, WAVES_OWNERS + i);
 }
@@ -101,7 +100,7 @@ static int kill_all(struct run *r)
 		end(r, i);
 	for (i = 0; i < WAVES_PEERS; i++) {
 		atomic_store(&r->w->peer[i].added, 0);
-		atomic_store(&r->w->peer[i].unsure, false);
+		atomic_store(&r->w->peer[i].sure, atomic_load(&r->w->peer[i].life));
 	}
 	for (i = 0; i < WAVES_OWNERS; i++)
 		atomic_store(&r->w->invite[i].open, false);

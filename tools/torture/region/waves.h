@@ -33,14 +33,17 @@ struct waves_opts {
  * @ops:     accesses that were done
  * @beyond:  accesses beyond the end, each refused by itself
  * @opened:  how often it has opened a handle
- * @unsure:  its block may be torn: one was killed in it
+ * @life:    how many were killed in its place: its block may be torn unless @sure is the same,
+ *           which each stores behind a put as the number that it began with. One that is about to
+ *           be killed may put until then, and store the former number
  */
 struct waves_peer {
 	_Atomic uint64_t added;
 	_Atomic uint64_t ops;
 	_Atomic uint64_t beyond;
 	_Atomic uint64_t opened;
-	_Atomic bool unsure;
+	_Atomic uint64_t life;
+	_Atomic uint64_t sure;
 };
 
 /** struct waves_invite - what one of two owners writes that has not the region
