@@ -159,6 +159,7 @@ KEDGE_API void kedge_region_close(struct kedge_region *region);
  * changed; and:
  *   -EINVAL @region is NULL, or @len is less than it has (kedge_region_trim())
  *   -ERANGE @len is more than its max_len
+ *   -ETIMEDOUT an access that began before a trim is not over in a second: the reason names the peer
  *   -EEXIST at the addresses that it would take is other memory, as the program has unmapped them
  *   -EBUSY, -EREMCHG, -EINPROGRESS  the region migrates, or has migrated, or that is not known:
  *           kedge_region_migrate()
@@ -169,15 +170,14 @@ KEDGE_API int kedge_region_grow(struct kedge_region *region, size_t len);
 /**
  * kedge_region_trim() - give back what is behind
  * @region: a region
- * @len:    bytes that it has then, rounded up to whole pages; not 0, not more than
- *          now
+ * @len:    bytes that it has then, rounded up to whole pages; not 0, not more than now
  *
  * The pages are free when the call returns; an access to their addresses ends the
  * program by SIGSEGV, until the region grows again. Caches are told, as of munmap().
  * Accesses of peers beyond @len fail from then on (-EFAULT), each by itself; those that have
  * begun are waited for, a second at most, in which all peers wait. One that is stopped for
  * longer may take pages behind the end again: they are free with the next growth, move or the
- * region's end, and nothing of them is ever in the region.
+ * region's end, and nothing of them is ever in the region, which does not grow before it is out.
  *
  * Threads: as kedge_region_grow().
  *

@@ -46,13 +46,14 @@ struct kedge_remote_info {
  * @timeout_ms: milliseconds in which the owner has to answer; -1: no limit
  * @remote:     set on success, left untouched on failure
  *
- * On the owner's host, in its network namespace and as its user the region is
- * mapped: two descriptors, and as many bytes of addresses as the region can grow to. Otherwise,
- * and where the owner keeps its memory to itself (KEDGE_HANDLE_SERVED), one connection is made,
- * a descriptor: over TCP to the address that the handle names, or on the host itself. Descriptors
- * are close-on-exec, and not there in a forked child. The handle's key is sent to no other user, nor
- * over a network; both sides show by a keyed hash of random numbers that they have it. What is put and got afterwards is neither
- * encrypted nor signed: networks that others can write to need IPsec or WireGuard.
+ * On the owner's host, in its network namespace and as its user the region is mapped: two
+ * descriptors, and as many bytes of addresses as the region can grow to. Otherwise, and where the
+ * owner keeps its memory to itself (KEDGE_HANDLE_SERVED), one connection is made, a descriptor:
+ * over TCP to the address that the handle names, or on the host itself. Descriptors are
+ * close-on-exec, and not there in a forked child. The handle's key is sent to no other user, nor
+ * over a network; both sides show by a keyed hash of random numbers that they have it. What is put
+ * and got afterwards is neither encrypted nor signed: networks that others can write to need IPsec
+ * or WireGuard.
  *
  * Threads: any. Fork: a child opens the handle itself; with the parent's every call fails
  * but kedge_remote_close(). Ownership: the caller ends *@remote with kedge_remote_close().

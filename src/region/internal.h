@@ -78,6 +78,7 @@ struct region_counts {
  * @refuses:   a negative errno, and no call changes the region: -EBUSY, it migrates; -EREMCHG, it
  *             has migrated; -EINPROGRESS, it is not known whether it has. Lists of regions read
  *             it without the lock, which a change of the length holds for long
+ * @overstayed: a peer was still inside when it was trimmed
  * @uid:       the user that has made it
  * @view:      a mapping of @view_len bytes for accesses that are done here for peers, or NULL;
  *             of the pages that were there at @view_epoch; the @views-th
@@ -100,6 +101,7 @@ struct kedge_region {
 	uint64_t len;
 	uint64_t file_len;
 	_Atomic int refuses;
+	bool overstayed;
 	struct doubt doubt;
 	struct invite *from;
 	/* Handles of it, and peers; guarded by shares_lock (share/share.h). */

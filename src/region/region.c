@@ -285,6 +285,8 @@ KEDGE_API int kedge_region_grow(struct kedge_region *r, size_t len)
 		rc = kedge_reason(-EINVAL, "the region has %" PRIu64 " bytes: "
 				  "kedge_region_trim() makes it smaller", r->len);
 	else if (len > r->len)
+		rc = gates_empty(r);
+	if (!rc && len > r->len)
 		rc = region_grow_to(r, len);
 	sig_unlock(&r->lock);
 	return rc;

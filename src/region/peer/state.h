@@ -33,8 +33,8 @@ struct stream_req;
  * @file_off: of that byte in the memfd
  * @sure:     bytes from there on that the memfd has: its owner cannot make it shorter
  * @looked:   when the connection was looked at last, of clock_coarse_ns()
- * @ended:    a positive errno: the owner has ended, or the handle's time; or EREMCHG, and the region
- *            is at @to, which was stored before (release)
+ * @ended:    a positive errno: the owner has ended, or the handle's time; or EREMCHG, and the
+ *            region is at @to, which was stored before (release)
  * @epoch:    which pages the mapping has
  * @renewing: a thread is about to replace it; guards @seq, the number of the last question, and
  *            @asked: there is no answer to that yet

@@ -335,6 +335,22 @@ int gates_close(struct kedge_region *r, int timeout_ms, pid_t *pid)
 	return rc;
 }
 
+int gates_empty(struct kedge_region *r)
+{
+	pid_t pid = 0;
+
+	if (!r->overstayed)
+		return 0;
+	if (!gates_close(r, PATIENCE_MS, &pid)) {
+		gates_open(r);
+		r->overstayed = false;
+		return 0;
+	}
+	return kedge_reason(-ETIMEDOUT, "an access of process %d that began before the region was "
+			    "trimmed is not over, and would go on in what is added: is it "
+			    "stopped? Let it go on, or end it", (int)pid);
+}
+
 void gates_set_len(struct kedge_region *r, uint64_t len)
 {
 	struct list *l, *tmp;
@@ -351,12 +367,16 @@ void gates_set_len(struct kedge_region *r, uint64_t len)
 			atomic_store(&c->gate->len, part_of(c->slot, len));
 	}
 	sig_unlock(&shares_lock);
-	/* A peer that is stopped may store behind the end when it goes on. Those pages are
-	 * taken away when the region grows or ends. */
-	if (less && !gates_close(r, PATIENCE_MS, &pid))
+	if (!less)
+		return;
+	if (!gates_close(r, PATIENCE_MS, &pid)) {
 		gates_open(r);
-	else if (less)
-		gates_cut(r, NULL);
+		return;
+	}
+	/* A peer that is stopped may store behind the end when it goes on: so the region does not
+	 * grow until it is out. Those pages are taken away then, or when the region ends. */
+	r->overstayed = true;
+	gates_cut(r, NULL);
 }
 
 void shares_close(struct kedge_region *r)

@@ -190,6 +190,9 @@ void gates_set_len(struct kedge_region *r, uint64_t len);
 int gates_wait(struct kedge_region *r, struct slot *s, int timeout_ms, pid_t *pid);
 /* Leases by the handle, or all, are over. */
 void gates_cut(struct kedge_region *r, struct slot *s);
+/* With the region's lock. Each access that may be to what was trimmed is over: 0, or -ETIMEDOUT
+ * with its reason. */
+int gates_empty(struct kedge_region *r);
 /* Suspend: 0, or -ETIMEDOUT and it is not; @timeout_ms -1: no limit. */
 int gates_close(struct kedge_region *r, int timeout_ms, pid_t *pid);
 /* With shares_lock. The peers that have the memory are told why they have not any more. */

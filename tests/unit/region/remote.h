@@ -37,6 +37,17 @@ static inline char *region_at(void)
 	return (char *)(uintptr_t)info.addr;
 }
 
+/* As soon as accesses from before a trim are over, which may have taken longer than that waits. */
+static inline void grow_to(size_t len)
+{
+	int rc;
+
+	do {
+		rc = kedge_region_grow(region, len);
+	} while (rc == -ETIMEDOUT);
+	assert_int_equal(rc, 0);
+}
+
 /* How peers reach the region: they have the memory; or the owner does accesses, by a local
  * stream or by TCP. */
 #if defined(BY_RDMA)
