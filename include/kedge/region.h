@@ -159,7 +159,7 @@ KEDGE_API void kedge_region_close(struct kedge_region *region);
  * changed; and:
  *   -EINVAL @region is NULL, or @len is less than it has (kedge_region_trim())
  *   -ERANGE @len is more than its max_len
- *   -ETIMEDOUT an access that began before a trim is not over in a second: the reason names the peer
+ *   -ETIMEDOUT an access from before a trim is not over in a second: the reason names the peer
  *   -EEXIST at the addresses that it would take is other memory, as the program has unmapped them
  *   -EBUSY, -EREMCHG, -EINPROGRESS  the region migrates, or has migrated, or that is not known:
  *           kedge_region_migrate()

@@ -42,6 +42,8 @@ static int look_at_owner(struct link *l)
 	ssize_t n = -1;
 	char c;
 
+	/* A thread that ends in recv() would use the link for ever. */
+	NO_CANCEL();
 	if (!link_use(l))
 		return REGION_MOVED;
 	/* The program may have closed it. */

@@ -69,9 +69,9 @@ static int wait_for(struct lease *l, short what, int ms)
 	int n;
 
 	for (;;) {
+		n = poll(p, 2, ms);
 		if (!clofork_ours(&l->ctl->sock) || !clofork_ours(&l->wake))
 			return -EBADF;
-		n = poll(p, 2, ms);
 		if (atomic_load(&l->over))
 			return -ECANCELED;
 		if (n > 0 && p[0].revents)

@@ -36,6 +36,10 @@ static int no_owner(int err)
 	case EINPROGRESS:
 		return kedge_reason(-ETIMEDOUT, "the region's owner does not answer: is it "
 				    "stopped?");
+	case EBADF:
+	case ENOTSOCK:
+		return kedge_reason(-ECONNRESET, "the program has closed the connection to the "
+				    "region's owner");
 	}
 	return kedge_reason(-err, "the region's owner cannot be asked: error %d", err);
 }
@@ -62,7 +66,8 @@ static int connect_to(struct link *l, uint64_t name, int timeout_ms)
 	int rc = clofork_begin();
 
 	if (!rc)
-		rc = clofork_end(&l->sock, socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+		rc = clofork_end(&l->sock, fd_move_up(socket(AF_UNIX, SOCK_SEQPACKET |
+							     SOCK_CLOEXEC, 0)));
 	if (rc)
 		return rc;
 	if (timeout_ms >= 0)

@@ -72,6 +72,14 @@ static int waiting(uint64_t until)
 		       ? 0 : MSG_DONTWAIT;
 }
 
+/* A program that closes what it does not know may have another under the number, also while a
+ * thread is in here: so it is looked before each call of the system's but those that follow one
+ * directly. The number is a high one, which is not the next to be given out. */
+static int is_ours(const struct link *l)
+{
+	return fd_same(l->sock.fd, &l->sock.id) ? 0 : -ECONNRESET;
+}
+
 /* Some bytes: how many, or a negative errno. */
 static ssize_t move_some(const struct link *l, short what, struct iovec *v, size_t cnt, int *how,
 			 uint64_t until)
@@ -92,6 +100,8 @@ static ssize_t move_some(const struct link *l, short what, struct iovec *v, size
 			rc = stream_host_is_gone(l->sock.fd) ? -ECONNRESET : 0;
 		else
 			rc = wait_for(l, what, until);
+		if (!rc)
+			rc = is_ours(l);
 		if (rc)
 			return rc;
 		*how = waiting(until);
@@ -110,8 +120,10 @@ static int transfer(const struct link *l, short what, void *data, size_t len, ui
 	int how = waiting(until);
 	size_t done = 0;
 	struct iovec v;
-	ssize_t n;
+	ssize_t n = is_ours(l);
 
+	if (n < 0)
+		return (int)n;
 	while (done < len) {
 		v = (struct iovec){ (char *)data + done, len - done };
 		n = move_some(l, what, &v, 1, &how, until);
@@ -161,8 +173,8 @@ static int connect_to(struct link *l, const struct sockaddr *a, socklen_t a_len,
 	int err, rc = clofork_begin();
 
 	if (!rc)
-		rc = clofork_end(&l->sock, socket(a->sa_family, SOCK_STREAM | SOCK_CLOEXEC |
-						  SOCK_NONBLOCK, 0));
+		rc = clofork_end(&l->sock, fd_move_up(socket(a->sa_family, SOCK_STREAM |
+							     SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
 	if (rc)
 		return rc;
 	stream_prepare(l->sock.fd);

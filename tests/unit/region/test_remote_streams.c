@@ -10,6 +10,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include "base/base.h"
 #include "region/share/share.h"
@@ -200,6 +201,51 @@ static int at(const char *node, const char *service)
 	return kedge_region_advertise(region, &o, &handle);
 }
 
+static void *gets_it(void *rc)
+{
+	char c;
+
+	*(int *)rc = kedge_remote_get(remote, 0, &c, 1, SOON_MS);
+	return NULL;
+}
+
+/* The sockets of this process's table but @own, which takes the place of each: how many. */
+static int take_numbers(int own, int other)
+{
+	struct stat st;
+	int fd, cnt = 0;
+
+	for (fd = 3; fd < 1024; fd++)
+		if (fd != own && fd != other && !fstat(fd, &st) && S_ISSOCK(st.st_mode))
+			cnt += dup2(own, fd) == fd;
+	return cnt;
+}
+
+/* While a thread waits there: what is the program's is neither read nor written to. */
+static void a_number_may_be_anothers_meanwhile(void **state)
+{
+	char said[16] = "the program's";
+	pthread_t t;
+	int fd[2], rc = 1;
+
+	begin(NULL);
+	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
+	assert_int_equal(pthread_create(&t, NULL, gets_it, &rc), 0);
+	usleep(50000);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
+	assert_int_equal(write(fd[1], said, sizeof(said)), sizeof(said));
+	assert_true(take_numbers(fd[0], fd[1]) > 0);
+	pthread_join(t, NULL);
+	assert_int_equal(rc, -ECONNRESET);
+	assert_int_equal(recv(fd[0], said, sizeof(said), MSG_DONTWAIT), sizeof(said));
+	assert_int_equal(recv(fd[1], said, 1, MSG_DONTWAIT), -1);
+	assert_int_equal(kedge_region_resume(region), 0);
+	end();
+	assert_int_equal(recv(fd[1], said, 1, MSG_DONTWAIT), -1);
+	close(fd[1]);
+	close(fd[0]);
+}
+
 static void an_address_is_this_hosts(void **state)
 {
 	struct kedge_handle first;
@@ -270,6 +316,7 @@ int main(void)
 		cmocka_unit_test(a_large_access_waits_once),
 		cmocka_unit_test(a_buffer_that_is_none_is_told),
 		cmocka_unit_test(a_program_may_close_the_socket),
+		cmocka_unit_test(a_number_may_be_anothers_meanwhile),
 		cmocka_unit_test(an_address_is_this_hosts),
 		cmocka_unit_test(a_port_of_others_is_in_use),
 	};

@@ -282,6 +282,8 @@ static ssize_t receive(struct pipeline *p, struct iovec *v, size_t cnt)
 	struct msghdr m = { .msg_iov = v, .msg_iovlen = cnt };
 	ssize_t n;
 
+	if (!fd_same(p->l->sock.fd, &p->l->sock.id))
+		return -ECONNRESET;
 	while ((n = recvmsg(p->l->sock.fd, &m, MSG_DONTWAIT)) < 0 && errno == EINTR)
 		;
 	if (n > 0)
