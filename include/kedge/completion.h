@@ -233,7 +233,7 @@ KEDGE_API const char *kedge_remote_strerror(const struct kedge_remote_completion
  *              that of the first; or its @op or @flags is unknown
  *   -E2BIG     it is of a newer version and sets a field unknown here
  *   -EAGAIN    the queue is full: read completions; or no thread can be made (RLIMIT_NPROC,
- *              pids.max), as the reason says
+ *              pids.max; RLIMIT_AS for its stack), as the reason says
  *   -ENOMEM    no memory
  *   -ECHILD    this process is a child of the one that opened @remote or @queue
  *   -ESHUTDOWN the program's threads have ended, and exit() runs

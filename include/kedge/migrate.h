@@ -47,7 +47,7 @@ struct kedge_invitation_opts {
  *   -EINVAL an argument is NULL, @opts->size is too small, or a flag is unknown
  *   -E2BIG  @opts is of a newer version and sets a field unknown here
  *   -ENOMEM no memory
- *   and as of kedge_region_advertise(), for a thread, descriptors and @opts->node
+ *   and as of kedge_region_advertise(), for a thread, descriptors, /proc and @opts->node
  */
 KEDGE_API int kedge_invitation_open(const struct kedge_invitation_opts *opts,
 				    struct kedge_invitation **invitation,
@@ -72,7 +72,7 @@ KEDGE_API int kedge_invitation_open(const struct kedge_invitation_opts *opts,
  *   -ETIMEDOUT the region was not here in time
  *   -ECANCELED its owner has given up, as the reason says
  *   -ECONNRESET the connection to its owner was lost before all of it was here
- *   -EFBIG     it is longer than @opts->max_len
+ *   -EFBIG     it is longer than @opts->max_len, or than RLIMIT_FSIZE lets a file be
  *   -EPROTO    the owner does not keep to the protocol, or is of another version
  *   -EALREADY  the region has come already
  *   -ECHILD    this process is a child of the one that opened the invitation
@@ -209,6 +209,7 @@ struct kedge_migrate_opts {
  *   -EREMCHG   it has migrated
  *   -EINPROGRESS it is not known whether it has; see above
  *   -ENOMEM, -EAGAIN, -EMFILE, -ENFILE  no memory, thread or descriptor
+ *   -EOPNOTSUPP /proc is not mounted
  *   -ECHILD    as of kedge_region_advertise()
  */
 KEDGE_API int kedge_region_migrate(struct kedge_region *region,

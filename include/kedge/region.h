@@ -27,11 +27,10 @@ struct kedge_directory;
  * struct kedge_region_opts - how a region is made; zero is the default in each field
  * @size:      sizeof(struct kedge_region_opts)
  * @flags:     0, or KEDGE_REGION_NODE
- * @max_len:   bytes of addresses that the region keeps for itself, so that it can
- *             grow to as much in its place; they cost no memory, but count for
- *             RLIMIT_AS (ulimit -v), here and in each peer that maps it: name the
- *             length there. 0: 64 GiB, or less where the process has not as many,
- *             never less than its length
+ * @max_len:   bytes of addresses that the region keeps for itself, so that it can grow to as much
+ *             in its place; they cost no memory, but count for RLIMIT_AS (ulimit -v), here and in
+ *             each peer that maps it: name the length there. 0: 64 GiB, or less where the process
+ *             has not as many, never less than its length
  * @page_size: 0: pages of the system's size; otherwise bytes of huge TLB pages,
  *             which the administrator has set aside (vm.nr_hugepages)
  * @node:      with KEDGE_REGION_NODE: the number of the node, for what the region grows by
@@ -102,15 +101,15 @@ struct kedge_region_budget {
  * @opts:   @opts->size set, or NULL for the defaults; copied
  * @region: set on success, left untouched on failure
  *
- * When the call returns all pages exist, zeroed, and are locked in memory: no access
- * by this process faults for lack of memory, waits for swap, or ends it. Where not
- * all of it can be had, nothing is taken, and the reason says what the limit is and
- * how much could be had (kedge_strerror()). Memory is taken by a child process for a
- * moment, which the kernel ends first if there is not enough after all, so that
- * neither this process nor another one of its control group is.
+ * When the call returns all pages exist, zeroed, and are locked in memory: no access by this
+ * process faults for lack of memory, waits for swap, or ends it. Where not all of it can be had,
+ * nothing is taken, and the reason says what the limit is and how much could be had
+ * (kedge_strerror()). Memory is taken by a child process for a moment, which the kernel ends first
+ * if there is not enough after all, so that neither this process nor another one of its control
+ * group is.
  *
- * The region counts against RLIMIT_MEMLOCK (but for huge TLB pages, which are never
- * swapped), the memory limits of the control group, and kedge_region_budget_set().
+ * The region counts against RLIMIT_MEMLOCK (but for huge TLB pages, which are never swapped), the
+ * memory limits of the control group, and kedge_region_budget_set(); its length for RLIMIT_FSIZE.
  *
  * Threads: any. Fork: a child has nothing of the region, neither memory nor
  * addresses; in it kedge_region_close() frees what there is, other calls fail.
@@ -124,11 +123,11 @@ struct kedge_region_budget {
  *   -E2BIG   @opts is of a newer version and sets a field unknown here
  *   -EDQUOT  the regions of this process would have more than
  *            kedge_region_budget_set() allows
- *   -ENOMEM  RLIMIT_MEMLOCK, a control group, the node or this machine has not as much,
- *            or there are not as many addresses
- *   -EMFILE, -ENFILE  no descriptor is left: a region takes one, in a table of
- *            kedge's own
- *   -EAGAIN  no process or thread can be made (RLIMIT_NPROC, pids.max)
+ *   -EFBIG   RLIMIT_FSIZE (ulimit -f) is less than the length, as the memory is a file's
+ *   -ENOMEM  RLIMIT_MEMLOCK, a control group, the node or this machine has not as much, or there
+ *            are not as many addresses (RLIMIT_AS) or mappings (vm.max_map_count)
+ *   -EMFILE, -ENFILE  no descriptor is left: a region takes one, in a table of kedge's own
+ *   -EAGAIN  no process or thread can be made (RLIMIT_NPROC, pids.max; RLIMIT_AS for its stack)
  *   -EPERM   a filter forbids close_range() and unshare()
  */
 KEDGE_API int kedge_region_create(size_t len, const struct kedge_region_opts *opts,
@@ -232,9 +231,9 @@ KEDGE_API int kedge_region_query(struct kedge_region *region,
  *   -ENOMEM  no memory
  *   -ENOSPC  this process has 1048576 handles that were not revoked, or listens at 16
  *            addresses, which are all that it may
- *   -EAGAIN  no thread can be made (RLIMIT_NPROC, pids.max)
+ *   -EAGAIN  no thread can be made (RLIMIT_NPROC, pids.max; RLIMIT_AS for its stack)
  *   -EMFILE, -ENFILE  no descriptor is left
- *   -EOPNOTSUPP  /proc is not mounted, by which it is seen whether the region is whole
+ *   -EOPNOTSUPP  /proc is not mounted, which says which host this is, and if the region is whole
  *   -EREMCHG, -EINPROGRESS  as of kedge_region_grow()
  *   -ECHILD  this process is a child of the one that made the region
  */
@@ -306,8 +305,7 @@ KEDGE_API int kedge_region_enter(struct kedge_region *region, const struct kedge
  *
  * Return: 0, or a negative errno, and then the region is not suspended by this call:
  *   -EINVAL    @region is NULL
- *   -ETIMEDOUT an access was not over in time: the reason names the peer, which may
- *              be stopped
+ *   -ETIMEDOUT an access was not over in time: the reason names the peer, which may be stopped
  *   -EREMCHG   the region has migrated: kedge_region_migrate()
  *   -ECHILD    as of kedge_region_advertise()
  */

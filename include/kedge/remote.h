@@ -70,10 +70,13 @@ struct kedge_remote_info {
  *   -ETIMEDOUT     the owner does not answer
  *   -EPROTO        the owner is of another version of kedge; or who answers has not the
  *                  handle's key
- *   -ENOMEM        no memory, or not as many addresses (RLIMIT_AS)
+ *   -ENOMEM        no memory, or not as many addresses (RLIMIT_AS) or mappings (vm.max_map_count),
+ *                  here or in the owner, as the reason says
  *   -EMFILE, -ENFILE  no descriptor is left, here or in the owner, as the reason says
- *   another        the system refuses what it takes: there is no /proc, or a filter of system calls
- *                  (seccomp) forbids a socket
+ *   -EOPNOTSUPP    /proc is not mounted
+ *   -EFBIG         the owner may make no file of a page (its ulimit -f)
+ *   another        the system refuses what it takes: a filter of system calls (seccomp) forbids a
+ *                  socket
  */
 KEDGE_API int kedge_remote_open(const struct kedge_handle *handle, int timeout_ms,
 				struct kedge_remote **remote);

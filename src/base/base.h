@@ -23,6 +23,8 @@ size_t kedge__page_size(void);
 
 /* -@err with the remedy, if no descriptor is left; 0 if it is another error. */
 int error_no_fd(int err);
+/* -ENOMEM with its reason: mmap() found no room for @len bytes, @what says for which purpose. */
+int error_no_addresses(uint64_t len, const char *what);
 /* This thread has what an error's reason needs: to give one allocates nothing. */
 void error_ready(void);
 

@@ -3,6 +3,7 @@
  * Errors in words. Each thread keeps the reason of its last failure, so that
  * kedge_strerror() can say more than an errno: what happened and the remedy.
  */
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -37,7 +38,7 @@ static const struct {
 	{ ENOENT, "no such thing" },
 	{ EPERM, "not permitted: see kedge info" },
 	{ EAGAIN, "no thread, process or memory for one is to be had now (ulimit -u, "
-		  "vm.max_map_count): try again" },
+		  "ulimit -v, vm.max_map_count): try again" },
 	{ EMFILE, "this process has no file descriptor left: raise ulimit -n" },
 	{ ENFILE, "this system has no file descriptor left: raise fs.file-max" },
 };
@@ -68,6 +69,16 @@ int error_no_fd(int err)
 	if (last.rc == -err)
 		last.rc = 0;
 	return -err;
+}
+
+int error_no_addresses(uint64_t len, const char *what)
+{
+	const bool large = len >> 20;
+
+	return kedge_reason(-ENOMEM, "no %" PRIu64 " %s of addresses in a row %s: RLIMIT_AS "
+			    "(ulimit -v) may be lower, or the process has as many mappings as it "
+			    "may: raise vm.max_map_count", len >> (large ? 20 : 10),
+			    large ? "MiB" : "KiB", what);
 }
 
 void error_ready(void)

@@ -72,6 +72,16 @@ bool place_read(const struct kedge_place *in, struct owner_place *p)
 	return !memcmp(in->bytes, magic, sizeof(magic));
 }
 
+static int no_host(int err)
+{
+	if (error_no_fd(err))
+		return error_no_fd(err);
+	if (err == ENOMEM)
+		return kedge_reason(-ENOMEM, "no memory to read " BOOT_ID);
+	return kedge_reason(-EOPNOTSUPP, BOOT_ID " cannot be read (%s): mount /proc",
+			    strerrordesc_np(err));
+}
+
 /* The id of the machine since it was started is the same in each container. */
 int handle_host(uint64_t *host)
 {
@@ -85,7 +95,7 @@ int handle_host(uint64_t *host)
 		return 0;
 	fd = open(BOOT_ID, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return kedge_reason(-errno, BOOT_ID " cannot be opened: error %d", errno);
+		return no_host(errno);
 	n = read(fd, id, sizeof(id));
 	close(fd);
 	if (n < 36)

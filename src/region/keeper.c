@@ -151,7 +151,7 @@ static int start(void)
 	pthread_sigmask(SIG_SETMASK, &saved, NULL);
 	if (rc) {
 		service_end(&service);
-		return kedge_reason(rc, "no thread can be made: RLIMIT_NPROC or pids.max");
+		return thread_refused(rc, "keep regions");
 	}
 	rc = wait_done();
 	if (!rc)
@@ -231,9 +231,11 @@ int keeper_thread_use(struct keeper_thread *t)
 		return 0;
 	}
 	service_end(&t->service);
-	return error_no_fd(-rc) ? error_no_fd(-rc)
-				: kedge_reason(rc, "no thread can be made to %s: error %d",
-					       t->what, -rc);
+	if (error_no_fd(-rc))
+		return error_no_fd(-rc);
+	return rc == -EAGAIN ? thread_refused(rc, t->what)
+			     : kedge_reason(rc, "no thread can be made to %s: error %d", t->what,
+					    -rc);
 }
 
 void keeper_thread_end(struct keeper_thread *t)

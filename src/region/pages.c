@@ -37,9 +37,7 @@
 
 static int no_addresses(uint64_t len)
 {
-	return kedge_reason(-ENOMEM, "the process has no %llu MiB of addresses in a row: "
-			    "RLIMIT_AS (ulimit -v) may be lower, or ask for less by "
-			    "max_len", (unsigned long long)(len >> 20));
+	return error_no_addresses(len, "for the region (max_len)");
 }
 
 static void *keep(uint64_t len, uint64_t align)
@@ -183,13 +181,23 @@ static int open_file(struct kedge_region *r)
 	return 0;
 }
 
+static int too_long(uint64_t len, int err)
+{
+	if (err == EFBIG)
+		return kedge_reason(-EFBIG, "RLIMIT_FSIZE allows no file of %llu KiB, which the "
+				    "memory is: raise it with ulimit -f or LimitFSIZE=",
+				    (unsigned long long)len >> 10);
+	return kedge_reason(-err, "ftruncate to %llu bytes: error %d", (unsigned long long)len,
+			    err);
+}
+
+/* SIGXFSZ, which comes with the limit, is the keeper's, and blocked there. */
 static int extend_file(struct kedge_region *r, uint64_t len)
 {
 	if (len <= r->file_len)
 		return 0;
 	if (ftruncate(r->fd, (off_t)len))
-		return kedge_reason(-errno, "ftruncate to %llu bytes: error %d",
-				    (unsigned long long)len, errno);
+		return too_long(len, errno);
 	r->file_len = len;
 	return 0;
 }

@@ -58,3 +58,10 @@ int thread_start(pthread_t *thread, void *(*run)(void *), void *arg)
 		rc = pthread_create(thread, NULL, run, arg);
 	return -rc;
 }
+
+int thread_refused(int rc, const char *what)
+{
+	return kedge_reason(rc, "no thread can be made to %s: RLIMIT_NPROC (ulimit -u), pids.max, "
+			    "or no addresses for its stack: RLIMIT_AS (ulimit -v), "
+			    "vm.max_map_count", what);
+}

@@ -111,7 +111,7 @@ static int migrate(struct job *j)
 	rc = keeper_call(start, j);
 	if (rc) {
 		j->rc = j->settles ? -EINPROGRESS : rc;
-		rc = kedge_reason(rc, "no thread can be made: RLIMIT_NPROC or pids.max");
+		rc = thread_refused(rc, "send the region");
 	} else {
 		job_serve(j);
 		pthread_join(j->thread, NULL);

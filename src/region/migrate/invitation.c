@@ -112,7 +112,7 @@ static int accept_it(struct kedge_invitation *i, int timeout_ms, struct kedge_re
 	w.a.until = timeout_ms < 0 ? UINT64_MAX : clock_ns() + (uint64_t)timeout_ms * 1000000u;
 	rc = keeper_call(start, &w);
 	if (rc)
-		return kedge_reason(rc, "no thread can be made: RLIMIT_NPROC or pids.max");
+		return thread_refused(rc, "take the region");
 	pthread_join(w.thread, NULL);
 	if (w.a.rc)
 		return kedge_reason(w.a.rc, "%s", w.a.reason);

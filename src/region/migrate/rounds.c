@@ -196,9 +196,7 @@ static int open_view(struct job *j)
 	long at = own_mmap(NULL, j->info.len, PROT_READ, MAP_SHARED | MAP_NORESERVE, j->r->fd, 0);
 
 	if (at == -1)
-		return kedge_reason(-ENOMEM, "no %llu MiB of addresses to read the region by: "
-				    "RLIMIT_AS (ulimit -v) may be lower",
-				    (unsigned long long)j->info.len >> 20);
+		return error_no_addresses(j->info.len, "to read the region by");
 	j->view = (char *)at;
 	if (madvise(j->view, j->info.len, MADV_DONTFORK))
 		return kedge_reason(-errno, "madvise: error %d", errno);

@@ -173,7 +173,8 @@ static int map_gate(struct link *l, int fd)
 	l->gate = own_map_file(kedge__page_size(), fd, 0);
 	if (!l->gate)
 		return kedge_reason(-ENOMEM, "no memory for the page that is shared with the "
-				    "owner: error %d", errno);
+				    "owner, or too many mappings (vm.max_map_count): error %d",
+				    errno);
 	if (madvise(l->gate, kedge__page_size(), MADV_DONTFORK))
 		return kedge_reason(-errno, "madvise: error %d", errno);
 	return 0;
@@ -205,9 +206,7 @@ int remote_map(struct link *l, const struct region_answer *a)
 		    MAP_SHARED | MAP_NORESERVE | (l->base ? MAP_FIXED : 0), l->file.fd,
 		    (off_t)(a->offset - skip));
 	if (base == MAP_FAILED)
-		return kedge_reason(-ENOMEM, "no %llu MiB of addresses for the region: RLIMIT_AS "
-				    "(ulimit -v) may be lower",
-				    (unsigned long long)l->base_len >> 20);
+		return error_no_addresses(l->base_len, "for the region");
 	if (!again)
 		l->base = base;
 	if (madvise(l->base, l->base_len, MADV_DONTFORK) || mprotect(l->base, l->base_len, prot))

@@ -22,8 +22,11 @@ int remote_refused(int rc)
 	case REGION_BY_STREAM:
 		return kedge_reason(rc, "the owner gives no peer the memory");
 	case -ENOMEM:
-		return kedge_reason(rc, "the region's owner has no memory, or no addresses "
-				    "(RLIMIT_AS)");
+		return kedge_reason(rc, "the region's owner has no memory, no addresses "
+				    "(RLIMIT_AS), or as many mappings as it may: raise its "
+				    "vm.max_map_count");
+	case -EFBIG:
+		return kedge_reason(rc, "the region's owner may make no file: raise its ulimit -f");
 	case -EMFILE:
 	case -ENFILE:
 		return kedge_reason(rc, "the region's owner has no descriptor left: raise its "

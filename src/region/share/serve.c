@@ -9,7 +9,6 @@
  * oldest makes room; another user's is given no memory. A wrong handle ends the
  * connection: guessing 128 bits takes a connection a try.
  */
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,6 +54,12 @@ static unsigned int sending; /* those that do not read what they asked for */
 static uint64_t looked;
 static unsigned int waiting; /* with a request for a region that is suspended */
 static struct list conns; /* by @of_all: those that have shown one, and the others */
+
+/* Of no file: a process in a root of its own may have none. */
+static int open_spare(void)
+{
+	return (int)syscall(SYS_eventfd2, 0, EFD_CLOEXEC);
+}
 
 /* ---- one peer ---- */
 
@@ -370,7 +375,7 @@ static void turn_away(const struct listener *at, int err)
 		/* It waits there still, and would be heard of at once. */
 		nanosleep(&nap, NULL);
 	}
-	spare = (int)syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDONLY | O_CLOEXEC);
+	spare = open_spare();
 }
 
 static void come(const struct listener *to)
@@ -465,7 +470,7 @@ static int open_all(void)
 	epoll = (int)syscall(SYS_epoll_create1, EPOLL_CLOEXEC);
 	stop = (int)syscall(SYS_eventfd2, 0, EFD_CLOEXEC);
 	nudge = (int)syscall(SYS_eventfd2, 0, EFD_CLOEXEC);
-	spare = (int)syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDONLY | O_CLOEXEC);
+	spare = open_spare();
 	if (epoll < 0 || stop < 0 || nudge < 0 || spare < 0)
 		rc = -errno;
 	if (!rc)

@@ -127,6 +127,44 @@ static void addresses_are_fewer_where_there_are_few(void **state)
 	kedge_region_close(r);
 }
 
+static bool says(int rc, const char *text)
+{
+	return strstr(kedge_strerror(rc), text);
+}
+
+/* Both are one error of the C library's, or of the kernel's. */
+static void what_may_be_used_up_is_named(void **state)
+{
+	struct kedge_region_opts o = { .size = sizeof(o), .max_len = LEN };
+	struct kedge_region *r = NULL;
+	struct kedge_handle h;
+	unsigned int step;
+	int rc = 0;
+
+	calls = 0;
+	fail_with = EAGAIN;
+	fail_at = 3; /* the thread */
+	assert_int_equal(kedge_region_create(LEN, &o, &r), -EAGAIN);
+	assert_true(says(-EAGAIN, "pids.max") && says(-EAGAIN, "ulimit -v"));
+	calls = 0;
+	fail_with = ENOMEM;
+	fail_at = 4; /* addresses */
+	assert_int_equal(kedge_region_create(LEN, &o, &r), -ENOMEM);
+	assert_true(says(-ENOMEM, "256 KiB of addresses") && says(-ENOMEM, "vm.max_map_count"));
+	fail_at = 0;
+	r = make(LEN);
+	fail_with = EAGAIN;
+	for (step = 1; rc != -EAGAIN && step < 50; step++) {
+		calls = 0;
+		fail_at = step;
+		rc = kedge_region_advertise(r, NULL, &h);
+		fail_at = 0;
+	}
+	assert_int_equal(rc, -EAGAIN);
+	assert_true(says(rc, "answer peers") && says(rc, "pids.max") && says(rc, "ulimit -v"));
+	kedge_region_close(r);
+}
+
 /* To two lengths of sixes. */
 static void put_back(struct kedge_region *r)
 {
@@ -195,6 +233,7 @@ int main(void)
 		cmocka_unit_test(create_undoes_every_step),
 		cmocka_unit_test(a_table_of_its_own_is_had_in_two_ways),
 		cmocka_unit_test(addresses_are_fewer_where_there_are_few),
+		cmocka_unit_test(what_may_be_used_up_is_named),
 		cmocka_unit_test(grow_undoes_every_step),
 		cmocka_unit_test(trim_undoes_every_step),
 	};

@@ -87,7 +87,7 @@ static int start(struct later *w)
 	rc = start_thread(w);
 	if (rc) {
 		service_end(&w->service);
-		return kedge_reason(rc, "no thread can be made: RLIMIT_NPROC or pids.max");
+		return thread_refused(rc, "do what is submitted");
 	}
 	w->started = true;
 	service_runs(&w->service);
