@@ -159,7 +159,7 @@ KEDGE_API void kedge_region_close(struct kedge_region *region);
  *   -EINVAL @region is NULL, or @len is less than it has (kedge_region_trim())
  *   -ERANGE @len is more than its max_len
  *   -ETIMEDOUT an access from before a trim is not over in a second: the reason names the peer
- *   -EEXIST at the addresses that it would take is other memory, as the program has unmapped them
+ *   -EEXIST at the addresses that it would take is other memory; those that are free are taken
  *   -EBUSY, -EREMCHG, -EINPROGRESS  the region migrates, or has migrated, or that is not known:
  *           kedge_region_migrate()
  *   -ECHILD this process is a child of the one that made it

@@ -35,6 +35,18 @@
 
 /* ---- addresses ---- */
 
+/* Kernels before 4.17 take MAP_FIXED_NOREPLACE for no flag, and the address for a wish. */
+static void *map_there(char *at, uint64_t len, int flags, int fd, off_t off)
+{
+	void *got = mmap(at, len, PROT_NONE, flags, fd, off);
+
+	if (got == MAP_FAILED || got == at)
+		return got;
+	munmap(got, len);
+	errno = EEXIST;
+	return MAP_FAILED;
+}
+
 static int no_addresses(uint64_t len)
 {
 	return error_no_addresses(len, "for the region (max_len)");
@@ -205,13 +217,8 @@ static int extend_file(struct kedge_region *r, uint64_t len)
 static int map_at(struct kedge_region *r, uint64_t from, uint64_t to, int how)
 {
 	char *at = r->at + from;
-	void *got = mmap(at, to - from, PROT_NONE, MAP_SHARED | how, r->fd, (off_t)from);
+	void *got = map_there(at, to - from, MAP_SHARED | how, r->fd, (off_t)from);
 
-	if (got != MAP_FAILED && got != at) {
-		munmap(got, to - from);
-		errno = EEXIST;
-		got = MAP_FAILED;
-	}
 	if (got == MAP_FAILED && errno == EEXIST)
 		return -EEXIST;
 	/* No access until it is kept from children: another thread may fork in between. */
@@ -227,7 +234,6 @@ static int map(struct kedge_region *r, uint64_t from, uint64_t to)
 	return map_at(r, from, to, MAP_FIXED);
 }
 
-/* Kernels before 4.17 take the flag for none, and the address for a wish. */
 int region_map_gap(struct kedge_region *r, uint64_t from, uint64_t to)
 {
 	return map_at(r, from, to, MAP_FIXED_NOREPLACE);
@@ -261,21 +267,50 @@ struct change {
 	uint64_t had;
 };
 
-static int is_kept(void *arg, enum look is, uint64_t from, uint64_t to)
+static int in_the_way(uint64_t from, uint64_t to)
 {
-	(void)arg;
-	if (is == LOOK_KEPT)
-		return 0;
 	return kedge_reason(-EEXIST, "at bytes %llu to %llu of the region's addresses is other "
-			    "memory: the program has unmapped what was kept there",
-			    (unsigned long long)from, (unsigned long long)to);
+			    "memory, as the program has unmapped what was kept there: unmap it, "
+			    "and call this again", (unsigned long long)from,
+			    (unsigned long long)to);
 }
 
-/* Up to @len from its end on: what the program has unmapped may be others' memory. */
-static int check_kept(const struct kedge_region *r, uint64_t len)
+static int no_others(void *holes, enum look is, uint64_t from, uint64_t to)
 {
-	int rc = r->len ? look_through(r, r->len, len, is_kept, NULL) : 0;
+	if (is == LOOK_NONE)
+		*(bool *)holes = true;
+	return is == LOOK_KEPT || is == LOOK_NONE ? 0 : in_the_way(from, to);
+}
 
+static int keep_again(void *arg, enum look is, uint64_t from, uint64_t to)
+{
+	const struct kedge_region *r = arg;
+	char *at = r->at + from;
+
+	if (is == LOOK_KEPT)
+		return 0;
+	if (is != LOOK_NONE)
+		return in_the_way(from, to);
+	if (map_there(at, to - from, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE |
+		      MAP_FIXED_NOREPLACE, -1, 0) == MAP_FAILED)
+		return errno == EEXIST ? in_the_way(from, to)
+				       : error_no_addresses(to - from, "for the region");
+	madvise(at, to - from, MADV_DONTFORK);
+	return 0;
+}
+
+/*
+ * All of it up to @len, from its end on, is kept, or it is not known. What the program has unmapped
+ * is so again if it is free; by a call that replaces nothing, as others may map memory there
+ * meanwhile.
+ */
+static int keep_all(struct kedge_region *r, uint64_t len)
+{
+	bool holes = false;
+	int rc = r->len ? look_through(r, r->len, len, no_others, &holes) : 0;
+
+	if (!rc && holes)
+		rc = look_through(r, r->len, len, keep_again, r);
 	return rc == -EOPNOTSUPP ? 0 : rc;
 }
 
@@ -283,7 +318,7 @@ static int commit(void *arg)
 {
 	struct change *c = arg;
 	struct kedge_region *r = c->r;
-	int rc = check_kept(r, c->len);
+	int rc = keep_all(r, c->len);
 
 	if (!rc && r->fd < 0)
 		rc = open_file(r);

@@ -227,6 +227,98 @@ static void trim_undoes_every_step(void **state)
 	change_undoes_every_step(LEN, kedge_region_trim);
 }
 
+/* ---- addresses that the program has unmapped ---- */
+
+static char *hole;
+
+static struct kedge_region *make_with_hole(void)
+{
+	struct kedge_region_info info = { .size = sizeof(info) };
+	struct kedge_region *r = make(4 * LEN);
+
+	assert_int_equal(kedge_region_query(r, &info), 0);
+	hole = (char *)(uintptr_t)info.addr + 2 * LEN;
+	memset(hole - 2 * LEN, 6, LEN);
+	assert_int_equal(munmap(hole, LEN), 0);
+	return r;
+}
+
+static void a_hole_is_taken_back_or_left(void **state)
+{
+	unsigned int fds, maps, step, failed = 0;
+	struct kedge_region *r;
+	int rc;
+
+	kedge_region_close(make_with_hole());
+	fds = open_fds();
+	maps = look_maps();
+	for (step = 1; step == 1 || calls >= step - 1; step++) {
+		r = make_with_hole();
+		calls = 0;
+		fail_with = ENOMEM;
+		fail_at = step;
+		rc = kedge_region_grow(r, 4 * LEN);
+		fail_at = 0;
+		if (rc) {
+			failed++;
+			assert_int_equal(rc, -ENOMEM);
+			assert_true(is(r, LEN, 6));
+			assert_int_equal(kedge_region_grow(r, 4 * LEN), 0);
+		}
+		memset(hole, 1, LEN);
+		kedge_region_close(r);
+		assert_int_equal(open_fds(), fds);
+		assert_int_equal(look_maps(), maps);
+		assert_int_equal(used(), 0);
+	}
+	/* The hole's mapping; length, pages, mapping, madvise, mprotect, mlock. */
+	assert_int_equal(failed, 7);
+}
+
+static bool taken;
+
+/* By any thread; once the addresses are kept it finds no room there. */
+static void take_hole(void)
+{
+	void *got = __real_mmap64(hole, page_len(), PROT_READ | PROT_WRITE,
+				  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+
+	taken = got == hole;
+	if (taken)
+		*hole = 'x';
+}
+
+/* As an allocator of another thread may: before the look, after it, and once it is too late. */
+static void what_comes_into_a_hole_stays(void **state)
+{
+	unsigned int step, was_taken = 0, steps = 0;
+	struct kedge_region *r;
+	int rc;
+
+	for (step = 1; step == 1 || calls >= step - 1; step++, steps++) {
+		r = make_with_hole();
+		taken = false;
+		calls = 0;
+		instead = take_hole;
+		fail_at = step;
+		rc = kedge_region_grow(r, 4 * LEN);
+		fail_at = 0;
+		instead = NULL;
+		assert_int_equal(rc, taken ? -EEXIST : 0);
+		if (taken) {
+			was_taken++;
+			assert_true(says(-EEXIST, "unmap it"));
+			assert_int_equal(*hole, 'x');
+			assert_true(is(r, LEN, 6));
+			assert_int_equal(munmap(hole, page_len()), 0);
+			assert_int_equal(kedge_region_grow(r, 4 * LEN), 0);
+		}
+		assert_int_equal(*hole, 0);
+		kedge_region_close(r);
+	}
+	assert_true(was_taken && was_taken < steps);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -234,6 +326,8 @@ int main(void)
 		cmocka_unit_test(a_table_of_its_own_is_had_in_two_ways),
 		cmocka_unit_test(addresses_are_fewer_where_there_are_few),
 		cmocka_unit_test(what_may_be_used_up_is_named),
+		cmocka_unit_test(a_hole_is_taken_back_or_left),
+		cmocka_unit_test(what_comes_into_a_hole_stays),
 		cmocka_unit_test(grow_undoes_every_step),
 		cmocka_unit_test(trim_undoes_every_step),
 	};
