@@ -18,6 +18,11 @@ do
 	# shellcheck disable=SC2086 # words
 	expect 2 perf --region $o
 done
+for s in 63 1 17M 128M; do
+	expect 2 perf --region -s "64,$s"
+	says err "'$s' is no size from 64 to 16M, as --region takes them"
+done
+expect 2 perf --region -s 0
 expect 2 perf --region --backend convert
 expect 2 perf --node 192.0.2.1
 says err 'belongs to --region'

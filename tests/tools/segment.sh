@@ -14,6 +14,9 @@ unset MALLOC_PERTURB_
 expect 2 perf --segment -s 0
 expect 2 perf --segment -s big
 says err "'big' is no size"
+expect 2 perf --segment -s 63
+says err 'from 64 to 16M, as --segment takes them'
+expect 2 perf --segment -s 64M
 expect 2 perf --segment -r 0
 expect 2 perf --segment --csv --json
 expect 2 perf --segment --backend modules

@@ -18,6 +18,8 @@
 #define ROUNDS	       11
 #define SEG_ROUNDS     41
 #define REG_SIZES      "64,4K,64K,1M"
+#define COPY_MIN       64u /* of --segment and --region */
+#define COPY_MAX       (16u << 20)
 
 const char *const perf_buffers_names[PERF_BUFFERS + 1] = { "malloc", "heap",
 							   "fresh", "segment",
@@ -31,6 +33,19 @@ static int add_size(struct perf_opts *opt, uint64_t size)
 	return UTIL_GO_ON;
 }
 
+static int parse_size(struct perf_opts *opt, const char *word)
+{
+	const bool copy = opt->segment || opt->region;
+	uint64_t size;
+
+	if (util_parse_size(word, &size) || !size || size > PERF_BYTES_MAX)
+		return util_usage("--sizes: '%s' is no size from 1 to 1G", word);
+	if (copy && (size < COPY_MIN || size > COPY_MAX))
+		return util_usage("--sizes: '%s' is no size from 64 to 16M, as --%s takes them",
+				  word, opt->segment ? "segment" : "region");
+	return add_size(opt, size);
+}
+
 static int parse_sizes(struct perf_opts *opt)
 {
 	char *copy = strdup(opt->sizes_text ? opt->sizes_text
@@ -39,19 +54,12 @@ static int parse_sizes(struct perf_opts *opt)
 					    : SIZES);
 	char *save = NULL, *word;
 	int rc = UTIL_GO_ON;
-	uint64_t size;
 
 	if (!copy)
 		return util_fail(-ENOMEM, "--sizes");
 	for (word = strtok_r(copy, ",", &save); word && rc == UTIL_GO_ON;
-	     word = strtok_r(NULL, ",", &save)) {
-		if (util_parse_size(word, &size) || !size ||
-		    size > PERF_BYTES_MAX)
-			rc = util_usage("--sizes: '%s' is no size from 1 to 1G",
-					word);
-		else
-			rc = add_size(opt, size);
-	}
+	     word = strtok_r(NULL, ",", &save))
+		rc = parse_size(opt, word);
 	if (rc == UTIL_GO_ON && !opt->size_cnt)
 		rc = util_usage("--sizes: sizes and commas, please");
 	free(copy);

@@ -111,8 +111,8 @@ static struct perf_opts given = { .window = PERF_WINDOW,
 				  .rounds = PERF_NOT_GIVEN };
 static struct poptOption table[] = {
 	{ "sizes", 's', POPT_ARG_STRING, &given.sizes_text, 0,
-	  "Of a message (1 to 64M), or with --segment or --region of a copy (64 to "
-	  "16M)", "BYTES,..." },
+	  "Of a message, 1 to 1G (some from 1 to 64M); with --segment or --region of a "
+	  "copy, 64 to 16M", "BYTES,..." },
 	{ "way", 'W', POPT_ARG_STRING, &given.ways_text, 0,
 	  "auto, eager, direct, swap, copy, register (auto); with --region rdma",
 	  "NAME,..." },
