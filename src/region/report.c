@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The report of what regions can have: the tightest of the limits that hold. */
 #include "base/base.h"
+#include "base/process/cancel.h"
 #include "region/internal.h"
 #include "region/limits.h"
 
@@ -19,6 +20,7 @@ KEDGE_API int kedge_region_budget(struct kedge_region_budget *user)
 	struct kedge_region_budget b = { .size = sizeof(b) };
 	struct limit l;
 
+	NO_CANCEL();
 	if (!user)
 		return kedge_reason(-EINVAL, "the result is NULL");
 	region_adopt();

@@ -419,6 +419,40 @@ static void pages_are_on_their_node(void **state)
 	kedge_region_close(r);
 }
 
+static _Atomic bool all_done;
+
+/* With a cancellation that is pending from before the first call. */
+static void *use_it_cancelled(void *unused)
+{
+	struct kedge_region_budget b = { .size = sizeof(b) };
+	struct kedge_region *r = NULL;
+	struct kedge_handle h;
+	bool done;
+
+	pthread_cancel(pthread_self());
+	done = !kedge_region_budget(&b) && !kedge_region_create(LEN, NULL, &r) &&
+	       !kedge_region_advertise(r, NULL, &h) && !kedge_region_move(r, NULL, 0, NULL) &&
+	       !kedge_region_recommit(r, 0, 0, NULL) && !kedge_region_suspend(r, 0) &&
+	       !kedge_region_resume(r) && !kedge_region_revoke(r, &h) &&
+	       !kedge_region_grow(r, 2 * LEN) && !kedge_region_trim(r, LEN);
+	kedge_region_close(r);
+	all_done = done;
+	pthread_testcancel();
+	return unused;
+}
+
+static void no_call_is_a_cancellation_point(void **state)
+{
+	pthread_t thread;
+	void *end;
+
+	assert_int_equal(pthread_create(&thread, NULL, use_it_cancelled, NULL), 0);
+	assert_int_equal(pthread_join(thread, &end), 0);
+	assert_true(all_done);
+	assert_ptr_equal(end, PTHREAD_CANCELED);
+	assert_int_equal(used(), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -436,6 +470,7 @@ int main(void)
 		cmocka_unit_test(nothing_is_left),
 		cmocka_unit_test(a_region_is_one_mapping),
 		cmocka_unit_test(threads_change_it_by_turns),
+		cmocka_unit_test(no_call_is_a_cancellation_point),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
