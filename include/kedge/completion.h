@@ -18,6 +18,8 @@
  * compare-and-swap are atomic with regard to each other, by whatever way they come, and with regard
  * to the owner's processor; puts and gets are whole with regard to a suspension and not to each
  * other. Several operations are not one, also those of one call.
+ *
+ * No call here is a cancellation point (pthreads(7)), also those that wait.
  */
 #ifndef KEDGE_COMPLETION_H
 #define KEDGE_COMPLETION_H

@@ -4,6 +4,9 @@
  * its handles. Its peers go on by the same handles: they wait for a moment, and are sent there. The
  * way of it, copying while peers go on and again what they have changed since, is that of "Live
  * Migration of Virtual Machines" (Clark and others, 2005).
+ *
+ * No call here is a cancellation point (pthreads(7)): a thread that is cancelled in one finishes it
+ * first.
  */
 #ifndef KEDGE_MIGRATE_H
 #define KEDGE_MIGRATE_H
@@ -135,8 +138,8 @@ struct kedge_migrate_info {
  * @pause_ms:   the last round begins once it should take no longer; 0: 20
  * @max_rounds: and in any case when there were as many; 0: 30
  * @pad:        0
- * @forward_ms: milliseconds for which those who come with a handle are told where the region is;
- *              0: an hour
+ * @forward_ms: milliseconds for which those who come with a handle are told where the region is,
+ *              and after which they get -EKEYREVOKED here; 0: an hour
  * @freeze:     called before the last round: when it has returned 0 this process stores in the
  *              region no more. Another value ends the migration, and the region stays. May be NULL
  * @progress:   called between rounds and some ten times a second, with how it goes; a value that is
@@ -170,7 +173,8 @@ struct kedge_migrate_opts {
  * more, an access to them ends the program by SIGSEGV, caches are told as of munmap(), and the
  * region is only to be closed. Peers that are connected have been told where it is, and this
  * process may end; those that come later with a handle are told as long as it lives, for
- * @opts->forward_ms.
+ * @opts->forward_ms, and get -EKEYREVOKED after that. The threads that tell them, and their
+ * descriptors, are there until a region is closed when that time is over, and there is no other.
  *
  * From @opts->freeze on, or with KEDGE_MIGRATE_QUIET from the beginning, the memory can only be
  * read here: a store ends the program by SIGSEGV rather than be lost. Where there is no

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A region (kedge/region.h) that its program has unmapped or emptied a part of is repaired. */
+/* A region (kedge/region.h) that its program has unmapped or emptied a part of is repaired. The
+ * call is no cancellation point (pthreads(7)). */
 #ifndef KEDGE_RECOMMIT_H
 #define KEDGE_RECOMMIT_H
 

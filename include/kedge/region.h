@@ -3,7 +3,7 @@
  * Committed regions: memory whose pages exist, stay in memory, and are counted, from
  * when a call returns until the program gives them back. The idea, that a buffer which
  * is advertised to a peer need not keep its pages, but must have pages, is of
- * "Demand paging for memory regions".
+ * "Demand paging for memory regions". No call here is a cancellation point (pthreads(7)).
  */
 #ifndef KEDGE_REGION_H
 #define KEDGE_REGION_H

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The regions of this host, for its administrator and for tools: kedge regions is one.
+ * The regions of this host, for its administrator and for tools: kedge regions is one. No call here
+ * is a cancellation point (pthreads(7)).
  */
 #ifndef KEDGE_REGION_LIST_H
 #define KEDGE_REGION_LIST_H

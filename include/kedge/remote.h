@@ -4,6 +4,10 @@
  * one host the region is mapped, and an access is a copy by this process's processor with
  * no system call. From another host, or as another user, the owner does it, over a connection.
  * The owner may suspend the region, move it, grow and trim it meanwhile.
+ *
+ * Puts, gets and numbers of a region that is mapped may be cancellation points (pthreads(7)) before
+ * they begin, and while they wait for a suspension: what was cancelled there was not done. No other
+ * call here is one, nor is any access over a connection.
  */
 #ifndef KEDGE_REMOTE_H
 #define KEDGE_REMOTE_H
@@ -136,7 +140,8 @@ KEDGE_API void kedge_remote_close(struct kedge_remote *remote);
  * and so is, without a limit, a host that does not answer for ten.
  *
  * A region that has migrated (kedge_region_migrate()) is looked for where its owner says that it
- * is, and the access done there: that takes @timeout_ms, and five seconds at least.
+ * is, and the access done there: that takes @timeout_ms, and five seconds at least. For each owner
+ * that it was mapped from a page stays mapped until kedge_remote_close().
  *
  * Threads: any, at the same time. Not in a signal handler.
  *
