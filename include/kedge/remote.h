@@ -5,9 +5,7 @@
  * no system call. From another host, or as another user, the owner does it, over a connection.
  * The owner may suspend the region, move it, grow and trim it meanwhile.
  *
- * Puts, gets and numbers of a region that is mapped may be cancellation points (pthreads(7)) before
- * they begin, and while they wait for a suspension: what was cancelled there was not done. No other
- * call here is one, nor is any access over a connection.
+ * No call here is a cancellation point (pthreads(7)).
  */
 #ifndef KEDGE_REMOTE_H
 #define KEDGE_REMOTE_H

@@ -72,7 +72,7 @@ static int check(struct job *j, const struct kedge_handle *invitation,
 static int claim(struct job *j)
 {
 	struct kedge_region *r = j->r;
-	int rc;
+	int rc, may = 0;
 
 	sig_lock(&r->lock);
 	rc = r->refuses;
@@ -80,11 +80,13 @@ static int claim(struct job *j)
 		     r->doubt.name == j->to.name;
 	if (j->settles)
 		rc = 0;
+	else if (!rc)
+		may = depart_may(r);
 	j->info.len = r->len;
-	if (!rc)
+	if (!rc && !may)
 		r->refuses = -EBUSY;
 	sig_unlock(&r->lock);
-	return rc ? region_refused(rc) : 0;
+	return rc ? region_refused(rc) : may;
 }
 
 static void release(struct job *j)

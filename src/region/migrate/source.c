@@ -160,8 +160,9 @@ static int send_rest(struct job *j)
 	if (rc)
 		return rc;
 	j->paused = clock_ns();
-	depart_stop(j->r);
-	rc = rounds_last(j);
+	rc = depart_stop(j->r);
+	if (!rc)
+		rc = rounds_last(j);
 	/* The other process is not given bytes that were never the region's. */
 	if (!rc)
 		rc = watch_look(j->r, 0, j->info.len);

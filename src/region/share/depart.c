@@ -38,11 +38,33 @@ int depart_begin(struct kedge_region *r, int timeout_ms, pid_t *pid)
 	return rc;
 }
 
-void depart_stop(struct kedge_region *r)
+/* Peers of a region that is suspended do not go on before the program says so, here. */
+static int check_open(const struct kedge_region *r)
 {
+	return r->suspended ? kedge_reason(-EBUSY, "the region is suspended: kedge_region_resume() "
+					   "it before it migrates") : 0;
+}
+
+int depart_may(struct kedge_region *r)
+{
+	int rc;
+
 	sig_lock(&shares_lock);
-	r->stage = REGION_LEAVING;
+	rc = r->stage == REGION_HERE ? check_open(r) : 0;
 	sig_unlock(&shares_lock);
+	return rc;
+}
+
+int depart_stop(struct kedge_region *r)
+{
+	int rc;
+
+	sig_lock(&shares_lock);
+	rc = check_open(r);
+	if (!rc)
+		r->stage = REGION_LEAVING;
+	sig_unlock(&shares_lock);
+	return rc;
 }
 
 /* With shares_lock. */

@@ -132,8 +132,10 @@ void aliases_forget(void);
 /* Its peers that have the memory have it done here from now on: 0, or -ETIMEDOUT with the pid of
  * one that has an access under way, or -ENOMEM, and all is as it was. */
 int depart_begin(struct kedge_region *r, int timeout_ms, pid_t *pid);
-/* Accesses are over, and wait from now on. */
-void depart_stop(struct kedge_region *r);
+/* It may begin: 0, or -EBUSY with its reason. */
+int depart_may(struct kedge_region *r);
+/* Accesses are over, and wait from now on: 0, or -EBUSY with its reason. */
+int depart_stop(struct kedge_region *r);
 /* The region stays here after all. */
 void depart_end(struct kedge_region *r);
 /* It is at @to, as its peers are told; others by @d, zeroed but for @d->until. */

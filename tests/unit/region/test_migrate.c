@@ -275,6 +275,42 @@ static void what_the_program_ends_stays(void **state)
 	target_end(target);
 }
 
+static int suspend_it(void *arg)
+{
+	return kedge_region_suspend(arg, SOON_MS);
+}
+
+/* Its peers would go on at the next owner, which has not been told to resume it. */
+static void what_is_suspended_stays(void **state)
+{
+	struct kedge_migrate_opts o = { .size = sizeof(o), .freeze = suspend_it };
+	char c = 0;
+
+	begin_target();
+	begin(NULL);
+	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
+	assert_int_equal(kedge_region_migrate(region, &target->invitation, NULL, NULL), -EBUSY);
+	assert_non_null(strstr(kedge_strerror(-EBUSY), "kedge_region_resume()"));
+	assert_int_equal(kedge_remote_put(remote, 0, "x", 1, 0), -ETIMEDOUT);
+	assert_int_equal(kedge_region_resume(region), 0);
+	o.arg = region;
+	assert_int_equal(kedge_region_migrate(region, &target->invitation, &o, NULL), -EBUSY);
+	target_wait(target, TARGET_FAILED);
+	assert_int_equal(kedge_remote_put(remote, 0, "x", 1, 0), -ETIMEDOUT);
+	assert_int_equal(kedge_region_resume(region), 0);
+	assert_int_equal(kedge_region_resume(region), -EINVAL);
+	assert_int_equal(kedge_remote_put(remote, 0, "x", 1, SOON_MS), 0);
+	atomic_store(&target->state, TARGET_WAITS);
+	atomic_store(&target->say, 2);
+	migrate_to(target, NULL, NULL);
+	target_wait(target, TARGET_OWNS);
+	assert_int_equal(kedge_remote_get(remote, 0, &c, 1, SOON_MS), 0);
+	assert_int_equal(c, 'x');
+	kedge_remote_close(remote);
+	kedge_region_close(region);
+	target_end(target);
+}
+
 static void what_cannot_be_taken_stays(void **state)
 {
 	struct kedge_migrate_opts o = { .size = sizeof(o) };
@@ -435,6 +471,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(what_becomes_zero_goes_too),
 		cmocka_unit_test(a_store_that_was_not_to_be_ends_the_program),
 		cmocka_unit_test(what_the_program_ends_stays),
+		cmocka_unit_test(what_is_suspended_stays),
 		cmocka_unit_test(what_cannot_be_taken_stays),
 		cmocka_unit_test(a_region_goes_on_and_comes_back),
 		cmocka_unit_test(handles_go_as_they_are),
