@@ -25,7 +25,7 @@
 #include "region/wire.h"
 
 #define STREAM_MAGIC   0x6b737472u
-#define STREAM_VERSION 2u
+#define STREAM_VERSION 3u
 #define NONCE_LEN      32
 #define TAG_LEN	       32
 /* An access of more is made in pieces of that. */

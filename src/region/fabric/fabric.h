@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A table of functions carries accesses of peers past the owner's processor; the library of an
- * adapter gives it (region/verbs/). A line is an end of one connection of two adapters. An
- * owner's lines are of a loan, a range of its memory, which the other ends put into and get from.
+ * adapter gives it (region/verbs/, region/ofi/). A line is an end of one connection of two
+ * adapters. An owner's lines are of a loan, a range of its memory, which the other ends put into
+ * and get from.
  */
 #ifndef REGION_FABRIC_H
 #define REGION_FABRIC_H
@@ -13,13 +14,40 @@
 
 #include "base/base.h"
 
-/* One end, as the other one is told of it; little-endian. */
-struct fabric_end {
+/* Which library an end is of. */
+enum fabric_kind { FABRIC_NONE, FABRIC_VERBS, FABRIC_OFI };
+
+#define FABRIC_NAME_LEN 64u
+
+struct fabric_verbs_end {
 	unsigned char gid[16];
 	uint32_t qp;
 	uint32_t psn;
 	uint32_t mtu;
 	uint32_t zero;
+};
+
+/*
+ * @provider: a number made of its name
+ * @name:     of the endpoint, @name_len bytes
+ * @at, @key: of an owner's end, its memory
+ */
+struct fabric_ofi_end {
+	uint64_t at;
+	uint64_t key;
+	uint32_t provider;
+	uint32_t name_len;
+	unsigned char name[FABRIC_NAME_LEN];
+};
+
+/* One end, as the other one is told of it; little-endian. */
+struct fabric_end {
+	uint32_t kind;
+	uint32_t zero;
+	union {
+		struct fabric_verbs_end verbs;
+		struct fabric_ofi_end ofi;
+	};
 };
 
 /* Memory of the other end, which it has lent. */
@@ -50,8 +78,8 @@ struct fabric_loan;
  *         that address
  * @join:  with the other end, as that has told of it. Both are to call it
  * @lend:  the other ends of lines that are opened of it at @place may read, and write if @writes,
- *         @len bytes at @at; *@key is their key. No other line's end may: not one of another loan,
- *         nor one that is closed
+ *         @len bytes at @at; *@key is their key, or 0: each line has its own. No other line's end
+ *         may: not one of another loan, nor one that is closed
  * @unlend: its lines are closed
  * @put, @get: wait until that is done; but once *@over is true, or at @until, they return
  *         -ECANCELED, and the line carries no more. -EIO: it has failed, and the same. Bytes may

@@ -113,17 +113,18 @@ static int line_open(const unsigned char place[16], struct fabric_loan *loan,
 		l->psn = (uint32_t)clock_ns();
 	l->psn &= 0xffffff;
 	memset(end, 0, sizeof(*end));
-	memcpy(end->gid, place, sizeof(end->gid));
-	end->qp = htole32(l->qp->qp_num);
-	end->psn = htole32(l->psn);
-	end->mtu = htole32(l->port.mtu);
+	end->kind = htole32(FABRIC_VERBS);
+	memcpy(end->verbs.gid, place, sizeof(end->verbs.gid));
+	end->verbs.qp = htole32(l->qp->qp_num);
+	end->verbs.psn = htole32(l->psn);
+	end->verbs.mtu = htole32(l->port.mtu);
 	*out = l;
 	return 0;
 }
 
 /* ---- two ---- */
 
-static int be_ready_to_receive(struct fabric_line *l, const struct fabric_end *other)
+static int be_ready_to_receive(struct fabric_line *l, const struct fabric_verbs_end *other)
 {
 	struct ibv_qp_attr a = {
 		.qp_state = IBV_QPS_RTR,
@@ -158,11 +159,15 @@ static int be_ready_to_send(struct fabric_line *l)
 
 static int line_join(struct fabric_line *l, const struct fabric_end *other)
 {
-	if (le32toh(other->mtu) < IBV_MTU_256 || le32toh(other->mtu) > IBV_MTU_4096)
+	const uint32_t mtu = le32toh(other->verbs.mtu);
+
+	if (le32toh(other->kind) != FABRIC_VERBS)
+		return kedge_reason(-EPROTO, "the other side does not reach regions by libibverbs");
+	if (mtu < IBV_MTU_256 || mtu > IBV_MTU_4096)
 		return kedge_reason(-EPROTO, "what the other side tells of its adapter is nothing");
 	if (!adapter_is_ours(l->a))
 		return kedge_reason(-EBADF, "the adapter's descriptor was closed by the program");
-	errno = be_ready_to_receive(l, other);
+	errno = be_ready_to_receive(l, &other->verbs);
 	if (!errno)
 		errno = be_ready_to_send(l);
 	return errno ? adapter_failed("ibv_modify_qp") : 0;

@@ -80,7 +80,7 @@ static int fake_open(const unsigned char place[16], struct fabric_loan *loan,
 		atomic_store(&table->end[l->end].loan, loan->key);
 		atomic_fetch_add(&table->f.live, 1);
 	}
-	end->qp = l->end;
+	end->verbs.qp = l->end;
 	*out = l;
 	return 0;
 }
@@ -88,7 +88,7 @@ static int fake_open(const unsigned char place[16], struct fabric_loan *loan,
 static int fake_join(struct fabric_line *l, const struct fabric_end *other)
 {
 	if (l->puts)
-		l->end = other->qp % LINES;
+		l->end = other->verbs.qp % LINES;
 	return 0;
 }
 
