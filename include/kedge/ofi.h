@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Channels between hosts, over libfabric: RDMA, and whatever else it has connected
- * endpoints or reliable datagrams for. In libkedge-ofi. libfabric is loaded when
- * one of these is called for a provider of its.
+ * Channels between hosts, and accesses to regions of other hosts, over libfabric:
+ * RDMA, and whatever else it has connected endpoints or reliable datagrams for. In
+ * libkedge-ofi. libfabric is loaded when one of these is called for a provider of
+ * its.
  */
 #ifndef KEDGE_OFI_H
 #define KEDGE_OFI_H
@@ -171,6 +172,82 @@ KEDGE_API int kedge_connector_open_ofi(const char *provider, const char *node,
 				       const struct kedge_channel_opts *opts,
 				       int timeout_ms,
 				       struct kedge_connector **connector);
+
+/** KEDGE_REGION_OFI_WEAK_KEYS - also a provider whose keys of memory can be
+ *  guessed: they have 32 bits, or are the provider's own and not random. A peer
+ *  that tries keys may then reach regions of the owner's that it has no handle
+ *  of. It is for networks all of whose processes are trusted */
+#define KEDGE_REGION_OFI_WEAK_KEYS (1u << 0)
+
+/**
+ * struct kedge_region_ofi_opts - how to reach regions; 0 is the default
+ * @size:  sizeof(struct kedge_region_ofi_opts)
+ * @flags: KEDGE_REGION_OFI_*
+ */
+struct kedge_region_ofi_opts {
+	uint32_t size;
+	uint32_t flags;
+};
+
+/**
+ * kedge_region_use_ofi() - reach regions by libfabric, and have them reached
+ * @provider: libfabric's name of it: "efa", "psm3", "tcp". Copied
+ * @opts:     @opts->size set, or NULL for the defaults; copied
+ *
+ * As kedge_region_use_verbs() with libfabric's RMA, for adapters that libibverbs
+ * has no reliable connections for: from now on puts and gets by a handle that
+ * names an address of this host (kedge_region_advertise()) go by the provider
+ * where the peer has called this as well, with the same one. Atomics and all else
+ * go as before, by the owner's thread, and so does what the provider fails at.
+ * Nothing else changes: what a suspension, a move, a trim or a revocation promises
+ * holds (docs/regions.md). kedge_remote_query() says KEDGE_REMOTE_RDMA then,
+ * kedge_migrate_info.rdma is 1. Of this call and kedge_region_use_verbs() the last
+ * one holds.
+ *
+ * The provider has reliable datagrams (FI_EP_RDM) whose writes say when they have
+ * landed (FI_DELIVERY_COMPLETE), and keys of 64 bits that libkedge chooses at
+ * random, or "efa", whose endpoints have a random number besides. "verbs" has
+ * neither. Providers with the addresses of IP interfaces take the one that the
+ * handle names; others have addresses of their own, and the first adapter is taken.
+ *
+ * A thread, "kedge-ofi", calls libfabric, in the owner and in the peer, and has its
+ * descriptors: no other thread of the program has them, nor has a child. With "tcp",
+ * and whatever has no adapter, it is also what moves the bytes on both sides, so
+ * that is no faster than without this call; and each connection is one more open
+ * port, which is read by libfabric (below).
+ *
+ * Each peer has an endpoint of its own at the owner, and a registration of what its
+ * handle gives; where the provider pins pages, they count once more for each
+ * against RLIMIT_MEMLOCK of the owner's process. A region in huge pages (hugetlbfs)
+ * is served by the owner's thread, as are handles that end by themselves, that are
+ * KEDGE_HANDLE_SERVED, or that let peers write and not read.
+ *
+ * Keys are sent as they are, and nothing is encrypted: who can listen can read and
+ * write the region as long as its peer has it. libfabric reads what comes to an
+ * endpoint's port, and 1.17 crashes on some of what strangers may send. It is for
+ * networks whose hosts are trusted.
+ *
+ * Threads: any. It is for remotes that are opened, and peers that come, after it.
+ * Fork: a child opens its own remotes and regions, which this holds for as well; but
+ * a provider with descriptors of the whole process ("efa") is of no use there.
+ *
+ * Return: 0, or a negative errno:
+ *   -EINVAL      @provider is NULL, empty or longer than a name, @opts->size is too
+ *                small, or a flag is unknown
+ *   -E2BIG       @opts is of a newer version and sets a field unknown here
+ *   -ENODEV      libfabric is not installed, or has no such provider here
+ *   -EOPNOTSUPP  the provider has no such endpoints, its keys are weak, or it is one
+ *                that checks no keys ("shm"), mixes up data ("udp" before libfabric
+ *                2.4), or is not to be had in programs that fork ("sockets")
+ *   -EPERM, -ENOSYS  no table of descriptors for the thread: close_range() and
+ *                unshare() are forbidden
+ *   -EAGAIN      no room for another thread
+ *   -EMFILE, -ENFILE  no descriptor is left
+ *   -ENOMEM      no memory
+ *   -ESHUTDOWN   the program's threads have ended
+ */
+KEDGE_API int kedge_region_use_ofi(const char *provider,
+				   const struct kedge_region_ofi_opts *opts);
 
 #ifdef __cplusplus
 }

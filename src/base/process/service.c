@@ -253,6 +253,11 @@ bool kedge__service_end(struct service *s)
 	return service_end(s);
 }
 
+void kedge__service_thread_is_ours(void)
+{
+	service_thread_is_ours();
+}
+
 bool service_alone(void)
 {
 	bool is;

@@ -36,6 +36,7 @@ KEDGE_PRIVATE bool kedge__service_end(struct service *s);
 /* The calling thread is the library's own and about to end: what it began outlives it. The end
  * of the program's thread that it worked for is noticed. */
 void service_thread_is_ours(void);
+KEDGE_PRIVATE void kedge__service_thread_is_ours(void);
 
 /* True: the process has no other thread than the calling one and those of services. */
 bool service_alone(void);

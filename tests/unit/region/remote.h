@@ -22,8 +22,8 @@ static struct kedge_region *region;
 static struct kedge_handle handle;
 static struct kedge_remote *remote;
 
-/* By TCP, and by adapters where that can be (fake_fabric.c). */
-#if defined(BY_LEASE) || defined(BY_RDMA)
+/* By TCP, and by adapters where that can be (fake_fabric.c), or by libfabric. */
+#if defined(BY_LEASE) || defined(BY_RDMA) || defined(BY_OFI)
 #define LEASED 1
 #else
 #define LEASED 0
