@@ -8,6 +8,7 @@
 #include "region/ofi/internal.h"
 
 #define BATCH 16
+#define RETRY_NS 1000000
 
 static void notify(struct fabric_line *l)
 {
@@ -41,6 +42,7 @@ static void complete(struct fabric_line *l, const struct fi_cq_entry *e, ssize_t
 		done++;
 	if (done == was)
 		return;
+	l->retry = 0;
 	/* Behind the bytes of a get, and behind all that the caller may write anew. */
 	atomic_store(&l->done, done);
 	notify(l);
@@ -88,11 +90,15 @@ static ssize_t post(struct fabric_line *l, struct piece *p)
 			: fi_writemsg(l->end.ep, &msg, FI_COMPLETION | FI_DELIVERY_COMPLETE);
 }
 
+/* A provider that takes no more says so again at once; one that has no connection asks for another
+ * each time. */
 static bool send_pieces(struct fabric_line *l)
 {
 	const uint32_t to = atomic_load(&l->posted), was = l->sent;
 	ssize_t rc = 0;
 
+	if (l->retry && clock_ns() < l->retry)
+		return false;
 	while (l->sent != to && !atomic_load(&l->dead)) {
 		rc = post(l, piece(l, l->sent));
 		if (rc)
@@ -101,15 +107,21 @@ static bool send_pieces(struct fabric_line *l)
 	}
 	if (rc && rc != -FI_EAGAIN)
 		line_fails(l);
-	/* No descriptor may say when a provider takes more, nor when it has a connection. */
-	l->polled.tick = rc == -FI_EAGAIN;
+	l->retry = rc == -FI_EAGAIN ? clock_ns() + RETRY_NS : 0;
 	return l->sent != was;
 }
 
+/* An owner's end may have something to do at any time. */
 bool line_turn(struct polled *p)
 {
 	struct fabric_line *l = container_of(p, struct fabric_line, polled);
 	bool any = read_completions(l);
 
-	return (l->ring && send_pieces(l)) || any;
+	if (!l->ring) {
+		p->tick = p->fd < 0;
+		return any;
+	}
+	any |= send_pieces(l);
+	p->tick = !atomic_load(&l->dead) && atomic_load(&l->posted) != atomic_load(&l->done);
+	return any;
 }

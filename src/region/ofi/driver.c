@@ -4,8 +4,9 @@
  * which it neither shows nor looks after, are in a table of that thread alone: a program that
  * closes what it does not know cannot close them, nor does libfabric then write to the program's;
  * and a forked child does not have them. Providers move data while they are called; so the thread
- * has their descriptors in an epoll set, and looks at what has become ready for a while before it
- * sleeps.
+ * has the descriptors of owners' ends in an epoll set, looks at what has become ready for a while,
+ * and sleeps. An end that puts and gets is looked at again and again until that is done: its
+ * descriptor is of no use, as libfabric 1.17 leaves that of "net" readable after a completion.
  *
  * Other threads have other tables, so they wake it by a signal, which it has blocked and reads by a
  * signalfd. SIGURG is ignored where it is not asked for.
@@ -40,7 +41,6 @@
 #define STACK_LEN ((size_t)1 << 20)
 #define WAKE	  SIGURG
 #define EVENTS	  64
-#define TICK_MS	  1
 #define HOT_NS	  50000 /* after something was done: more may follow */
 #define LOOKS	  16	/* turns after which the descriptors of others are looked at */
 #define NAP_NS	  50000
@@ -169,9 +169,9 @@ void polled_remove(struct polled *p)
 /* It stays hot where something has come meanwhile. */
 static void cool(struct polled *p)
 {
-	if (p->fd < 0 || p->tick)
+	if (p->tick)
 		put_in(&ticking, p);
-	else if (!fi_trywait(p->fabric, &p->cq, 1))
+	else if (p->fd < 0 || !fi_trywait(p->fabric, &p->cq, 1))
 		put_in(&cold, p);
 }
 
@@ -214,7 +214,6 @@ static void look(int ms)
 {
 	struct epoll_event ev[EVENTS];
 	struct signalfd_siginfo si;
-	struct list *l, *tmp;
 	int i, n;
 
 	n = epoll_wait(epoll_fd, ev, EVENTS, ms);
@@ -224,9 +223,21 @@ static void look(int ms)
 		else if (read(signal_fd, &si, sizeof(si)) < 0)
 			continue;
 	}
-	if (!ms || n)
+}
+
+/* A turn each. */
+static void tick(void)
+{
+	static uint64_t next;
+	struct list *l, *tmp;
+	uint64_t now;
+
+	if (list_empty(&ticking))
 		return;
-	/* A turn each. */
+	now = clock_ns();
+	if (now < next)
+		return;
+	next = now + NAP_NS;
 	list_for_each_safe(l, tmp, &ticking) {
 		list_entry(l, struct polled, node)->until = 0;
 		put_in(&hot, list_entry(l, struct polled, node));
@@ -235,9 +246,16 @@ static void look(int ms)
 
 static void sleep_for_more(void)
 {
+	const struct timespec nap = { 0, NAP_NS };
+
+	if (!list_empty(&ticking)) {
+		syscall(SYS_nanosleep, &nap, NULL);
+		look(0);
+		return;
+	}
 	atomic_store(&asleep, true);
 	if (!atomic_load(&head))
-		look(list_empty(&ticking) ? -1 : TICK_MS);
+		look(-1);
 	atomic_store(&asleep, false);
 }
 
@@ -261,6 +279,7 @@ static void serve(void)
 		any |= take_turns();
 		pthread_mutex_unlock(&library);
 		be_out();
+		tick();
 		if (list_empty(&hot) && !over)
 			sleep_for_more();
 		else if (++turns % LOOKS == 0)

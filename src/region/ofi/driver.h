@@ -21,8 +21,8 @@ struct work {
 /*
  * Queues of completions that the thread looks at.
  *
- * @fd:   it becomes readable when there is something to be done; or -1
- * @tick: it is to be looked at again soon, also if @fd does not say so
+ * @fd:   it becomes readable when there is something to be done; or -1: see @tick
+ * @tick: it is to be looked at again soon; as @turn leaves it
  * @turn: do what there is to be done; true: there was something
  * @end:  the thread ends: close what is libfabric's
  */

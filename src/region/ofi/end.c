@@ -11,16 +11,16 @@ static int open_cq(struct end *e, int *fd)
 {
 	struct fi_cq_attr attr = { .size = 2 * RING, .format = FI_CQ_FORMAT_CONTEXT,
 				   .wait_obj = FI_WAIT_FD };
-	int rc = fi_cq_open(e->domain, &attr, &e->cq, NULL);
+	int rc = fd ? fi_cq_open(e->domain, &attr, &e->cq, NULL) : -FI_ENOSYS;
 
-	*fd = -1;
 	if (!rc && !fi_control(&e->cq->fid, FI_GETWAIT, fd) && *fd >= 0)
 		return 0;
 	/* Some providers have no such descriptor. */
 	if (!rc)
 		fi_close(&e->cq->fid);
 	e->cq = NULL;
-	*fd = -1;
+	if (fd)
+		*fd = -1;
 	attr.wait_obj = FI_WAIT_NONE;
 	return fi_cq_open(e->domain, &attr, &e->cq, NULL);
 }

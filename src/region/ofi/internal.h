@@ -78,7 +78,8 @@ struct end {
 	uint64_t key;
 };
 
-/* 0 or a negative errno with its reason, and what was open is closed. */
+/* 0 or a negative errno with its reason, and what was open is closed. @fd: becomes readable when
+ * there is something to be done, or is -1; or NULL. */
 int end_open(struct end *e, const unsigned char place[16], int *fd);
 /* @access: FI_REMOTE_READ, FI_REMOTE_WRITE; or 0: it is the staging memory. Closed with the end. */
 int end_register(struct end *e, void *at, uint64_t len, uint64_t access);
@@ -117,6 +118,7 @@ struct piece {
  * @staging, @ring: of an end that puts and gets
  * @posted: pieces that the caller has written
  * @sent, @done: pieces that the driver has posted, and that have completed; all before them, too
+ * @retry:  when it is to post again, after the provider has taken no more
  * @event:  changes with @done and @dead; the caller waits for it while @waits
  * @dead:   it has failed, or was given up
  */
@@ -130,6 +132,7 @@ struct fabric_line {
 	struct piece *ring;
 	_Atomic uint32_t posted;
 	uint32_t sent;
+	uint64_t retry;
 	_Atomic uint32_t done;
 	_Atomic uint32_t event;
 	_Atomic bool waits;

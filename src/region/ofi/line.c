@@ -55,7 +55,7 @@ static int open_it(void *arg)
 	struct opening *o = arg;
 	struct fabric_line *l = o->l;
 	const uint64_t rights = FI_REMOTE_READ | (o->loan && o->loan->writes ? FI_REMOTE_WRITE : 0);
-	int rc = end_open(&l->end, o->place, &l->polled.fd);
+	int rc = end_open(&l->end, o->place, o->loan ? &l->polled.fd : NULL);
 
 	if (rc)
 		return rc;
@@ -150,6 +150,7 @@ static int line_open(const unsigned char place[16], struct fabric_loan *loan,
 	end->kind = htole32(FABRIC_OFI);
 	l->work.fn = kicked;
 	l->pid = getpid();
+	l->polled.fd = -1;
 	if (!loan) {
 		l->staging = map(STAGING_LEN);
 		l->ring = map(RING * sizeof(*l->ring));
