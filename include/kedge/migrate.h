@@ -114,7 +114,8 @@ enum kedge_migrate_track {
  * @pause_ns: time for which peers waited
  * @total_ns: time of all
  * @track:    enum kedge_migrate_track
- * @rdma:     1: the bytes went by adapters (kedge_region_use_verbs()); 0: by the connection
+ * @rdma:     1: the bytes went by adapters (kedge_region_use_verbs(),
+ *            kedge_region_use_ofi()); 0: by the connection
  */
 struct kedge_migrate_info {
 	uint32_t size;

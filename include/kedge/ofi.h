@@ -201,8 +201,8 @@ struct kedge_region_ofi_opts {
  * go as before, by the owner's thread, and so does what the provider fails at.
  * Nothing else changes: what a suspension, a move, a trim or a revocation promises
  * holds (docs/regions.md). kedge_remote_query() says KEDGE_REMOTE_RDMA then,
- * kedge_migrate_info.rdma is 1. Of this call and kedge_region_use_verbs() the last
- * one holds.
+ * kedge_migrate_info.rdma is 1. A process calls this or kedge_region_use_verbs(),
+ * not both; with another provider, it is for what is opened from then on.
  *
  * The provider has reliable datagrams (FI_EP_RDM) whose writes say when they have
  * landed (FI_DELIVERY_COMPLETE), and keys of 64 bits that libkedge chooses at
@@ -216,7 +216,8 @@ struct kedge_region_ofi_opts {
  * that is no faster than without this call; and each connection is one more open
  * port, which is read by libfabric (below).
  *
- * Each peer has an endpoint of its own at the owner, and a registration of what its
+ * Each peer has an endpoint of its own at the owner, with some descriptors (nine of
+ * "tcp", against RLIMIT_NOFILE, in that thread alone), and a registration of what its
  * handle gives; where the provider pins pages, they count once more for each
  * against RLIMIT_MEMLOCK of the owner's process. A region in huge pages (hugetlbfs)
  * is served by the owner's thread, as are handles that end by themselves, that are
@@ -239,6 +240,7 @@ struct kedge_region_ofi_opts {
  *   -EOPNOTSUPP  the provider has no such endpoints, its keys are weak, or it is one
  *                that checks no keys ("shm"), mixes up data ("udp" before libfabric
  *                2.4), or is not to be had in programs that fork ("sockets")
+ *   -EBUSY       kedge_region_use_verbs() was called
  *   -EPERM, -ENOSYS  no table of descriptors for the thread: close_range() and
  *                unshare() are forbidden
  *   -EAGAIN      no room for another thread

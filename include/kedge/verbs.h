@@ -140,6 +140,7 @@ KEDGE_API int kedge_device_open_verbs(struct ibv_pd *pd,
  *
  * Return: 0, or a negative errno:
  *   -ENODEV  no RDMA device here, or its kernel modules are not loaded
+ *   -EBUSY   kedge_region_use_ofi() was called
  */
 KEDGE_API int kedge_region_use_verbs(void);
 

@@ -150,6 +150,12 @@ int fi_getinfo(uint32_t version, const char *node, const char *service,
 	return rc;
 }
 
+int kedge__ofi_getinfo_again(uint32_t version, const char *node, uint64_t flags,
+			     const struct fi_info *hints, struct fi_info **info)
+{
+	return calls.getinfo(version, node, NULL, flags, hints, info);
+}
+
 void fi_freeinfo(struct fi_info *info)
 {
 	if (info)

@@ -106,7 +106,8 @@ struct fabric {
 
 /* The one that this process uses, or NULL. */
 const struct fabric *fabric(void);
-/* By a library that has one. It lives on. */
-KEDGE_PRIVATE void kedge__region_fabric(const struct fabric *f);
+/* By a library that has one. It lives on. -EBUSY, with its reason: lines may be another's, which is
+ * to close them. NULL, by tests: there are none. */
+KEDGE_PRIVATE int kedge__region_fabric(const struct fabric *f);
 
 #endif /* REGION_FABRIC_H */

@@ -9,7 +9,8 @@
  * descriptor is of no use, as libfabric 1.17 leaves that of "net" readable after a completion.
  *
  * Other threads have other tables, so they wake it by a signal, which it has blocked and reads by a
- * signalfd. SIGURG is ignored where it is not asked for.
+ * signalfd. SIGURG is ignored where it is not asked for. What it does with its descriptors is
+ * system calls by their numbers: ThreadSanitizer takes the program's for the same ones.
  *
  * What others want of it is in a stack that is linked by compare-and-swap, as a thread that asks
  * may be interrupted by a handler that waits for this thread. It takes all of the stack at once,
@@ -40,6 +41,7 @@
 
 #define STACK_LEN ((size_t)1 << 20)
 #define WAKE	  SIGURG
+#define SIGNALS_LEN 8 /* of the kernel's set of them */
 #define EVENTS	  64
 #define HOT_NS	  50000 /* after something was done: more may follow */
 #define LOOKS	  16	/* turns after which the descriptors of others are looked at */
@@ -150,7 +152,7 @@ int polled_add(struct polled *p)
 	struct epoll_event ev = { .events = EPOLLIN, .data = { .ptr = p } };
 
 	list_init(&p->node);
-	if (p->fd >= 0 && epoll_ctl(epoll_fd, EPOLL_CTL_ADD, p->fd, &ev))
+	if (p->fd >= 0 && syscall(SYS_epoll_ctl, epoll_fd, EPOLL_CTL_ADD, p->fd, &ev))
 		return kedge_reason(-errno, "a provider's descriptor cannot be waited for: "
 				    "error %d", errno);
 	polled_heat(p);
@@ -162,7 +164,7 @@ void polled_remove(struct polled *p)
 	struct epoll_event unused = { .events = 0 };
 
 	if (p->fd >= 0)
-		epoll_ctl(epoll_fd, EPOLL_CTL_DEL, p->fd, &unused);
+		syscall(SYS_epoll_ctl, epoll_fd, EPOLL_CTL_DEL, p->fd, &unused);
 	list_remove(&p->node);
 }
 
@@ -214,14 +216,14 @@ static void look(int ms)
 {
 	struct epoll_event ev[EVENTS];
 	struct signalfd_siginfo si;
-	int i, n;
+	long i, n;
 
-	n = epoll_wait(epoll_fd, ev, EVENTS, ms);
+	n = syscall(SYS_epoll_pwait, epoll_fd, ev, EVENTS, ms, NULL, 0UL);
 	for (i = 0; i < n; i++) {
 		if (ev[i].data.ptr)
 			polled_heat(ev[i].data.ptr);
-		else if (read(signal_fd, &si, sizeof(si)) < 0)
-			continue;
+		else
+			syscall(SYS_read, signal_fd, &si, sizeof(si));
 	}
 }
 
@@ -295,6 +297,11 @@ static void serve(void)
 	pthread_mutex_unlock(&library);
 }
 
+static int new_epoll(void)
+{
+	return (int)syscall(SYS_epoll_create1, EPOLL_CLOEXEC);
+}
+
 /* Programs' standard streams are not there. Messages that libfabric writes to the numbers of these
  * would go to a peer if a connection had one of them: so they are those of epoll sets, which refuse
  * what is written. */
@@ -311,7 +318,7 @@ static int own_table(void)
 		syscall(SYS_close_range, 0, UINT_MAX, 0);
 	}
 	for (i = 0; i <= STDERR_FILENO; i++)
-		if (epoll_create1(EPOLL_CLOEXEC) < 0)
+		if (new_epoll() < 0)
 			return kedge_reason(-errno, "no descriptor: error %d", errno);
 	return 0;
 }
@@ -326,10 +333,11 @@ static int prepare(void)
 		return rc;
 	sigemptyset(&wake);
 	sigaddset(&wake, WAKE);
-	epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-	signal_fd = signalfd(-1, &wake, SFD_CLOEXEC | SFD_NONBLOCK);
+	epoll_fd = new_epoll();
+	signal_fd = (int)syscall(SYS_signalfd4, -1, &wake, (size_t)SIGNALS_LEN,
+				 SFD_CLOEXEC | SFD_NONBLOCK);
 	if (epoll_fd < 0 || signal_fd < 0 ||
-	    epoll_ctl(epoll_fd, EPOLL_CTL_ADD, signal_fd, &ev))
+	    syscall(SYS_epoll_ctl, epoll_fd, EPOLL_CTL_ADD, signal_fd, &ev))
 		return kedge_reason(-errno, "no descriptor to wait on: error %d", errno);
 	atomic_store(&tid, (int)syscall(SYS_gettid));
 	return 0;

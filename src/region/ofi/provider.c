@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "channel/ofi/lib.h"
 #include "region/ofi/internal.h"
 
 static const struct choice *_Atomic chosen;
@@ -56,15 +57,18 @@ static struct fi_info *hints_of(const struct choice *c)
 	return h;
 }
 
-static int getinfo(const struct choice *c, const char *node, struct fi_info **info)
+/* @again: it was looked for before */
+static int getinfo(const struct choice *c, const char *node, bool again, struct fi_info **info)
 {
+	const uint64_t flags = node ? FI_SOURCE | FI_NUMERICHOST : 0;
 	struct fi_info *h = hints_of(c);
 	int rc;
 
 	*info = NULL;
 	if (!h)
 		return -FI_ENOMEM;
-	rc = fi_getinfo(OFI_API, node, NULL, node ? FI_SOURCE | FI_NUMERICHOST : 0, h, info);
+	rc = again ? kedge__ofi_getinfo_again(OFI_API, node, flags, h, info)
+		   : fi_getinfo(OFI_API, node, NULL, flags, h, info);
 	fi_freeinfo(h);
 	return rc;
 }
@@ -139,10 +143,10 @@ static int getinfo_best(struct choice *c, struct fi_info **info)
 {
 	const struct choice net = { .name = "net" };
 	struct fi_info *better;
-	int rc = getinfo(c, NULL, info);
+	int rc = getinfo(c, NULL, false, info);
 
 	if (rc || strcmp(c->name, "tcp") || !strstr((*info)->fabric_attr->prov_name, "ofi_rxm") ||
-	    getinfo(&net, NULL, &better))
+	    getinfo(&net, NULL, false, &better))
 		return rc;
 	fi_freeinfo(*info);
 	*info = better;
@@ -185,7 +189,7 @@ static const char *text_of(const unsigned char place[16], char text[INET6_ADDRST
 int provider_find(const struct choice *c, const unsigned char place[16], struct fi_info **info)
 {
 	char text[INET6_ADDRSTRLEN];
-	int rc = getinfo(c, c->ip ? text_of(place, text) : NULL, info);
+	int rc = getinfo(c, c->ip ? text_of(place, text) : NULL, true, info);
 
 	if (rc)
 		return rc == -FI_ENODATA

@@ -54,7 +54,10 @@ KEDGE_API int kedge_region_use_ofi(const char *provider, const struct kedge_regi
 		return rc;
 	}
 	driver_ends_at_exit();
-	provider_choose(c);
-	kedge__region_fabric(&line_fabric);
-	return 0;
+	rc = kedge__region_fabric(&line_fabric);
+	if (rc)
+		free(c);
+	else
+		provider_choose(c);
+	return rc;
 }

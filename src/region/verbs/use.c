@@ -11,6 +11,5 @@ KEDGE_API int kedge_region_use_verbs(void)
 	if (!adapters_look())
 		return kedge_reason(-ENODEV, "no RDMA device here, or its kernel modules are not "
 				    "loaded: \"rdma link\" lists devices");
-	kedge__region_fabric(&line_fabric);
-	return 0;
+	return kedge__region_fabric(&line_fabric);
 }

@@ -182,5 +182,6 @@ __attribute__((constructor)) static void use(void)
 		exit(1);
 	}
 	real = fabric();
+	kedge__region_fabric(NULL);
 	kedge__region_fabric(&counted);
 }

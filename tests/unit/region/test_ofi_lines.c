@@ -490,6 +490,11 @@ static void the_call_says_what_is_wrong(void **state)
 	assert_int_equal(kedge_region_use_ofi("shm", NULL), -EOPNOTSUPP);
 	assert_non_null(strstr(kedge_strerror(-EOPNOTSUPP), "\"shm\""));
 	assert_ptr_equal(fabric(), f);
+	/* Lines are closed by the library that has opened them. */
+	assert_int_equal(kedge__region_fabric(&(const struct fabric){ .open = NULL }), -EBUSY);
+	assert_ptr_equal(fabric(), f);
+	assert_int_equal(kedge_region_use_ofi(provider, NULL), 0);
+	assert_ptr_equal(fabric(), f);
 }
 
 int main(int argc, char **argv)
