@@ -36,7 +36,7 @@ import table    # noqa: E402
 HERE = os.path.dirname(os.path.abspath(__file__))
 SRC = os.path.dirname(os.path.dirname(HERE))
 # What no test of a mutant needs; less to build and to link.
-SETUP = ['-Dofi=disabled', '-Ducx=disabled', '--buildtype=debugoptimized']
+SETUP = ['-Ducx=disabled', '--buildtype=debugoptimized']
 SKIP = 77
 BUILD_SECONDS = 600
 

@@ -3,6 +3,7 @@
 
 SUBMIT = ('unit:submit_owner', 'process:submit*')
 PARTS = ('process:parts*', 'unit:streams_hostile', 'process:recommit*')
+OFI = ('process:ofi_lines*', 'process:ofi_load')
 RECOMMIT = ('unit:recommit*', 'process:recommit*', 'process:lease')
 
 MUTANTS = [
@@ -608,4 +609,42 @@ MUTANTS = [
      '\t\ta.part = o->part;\n', '', *RECOMMIT),
     ('migrate/source.c', 'gone-with-a-gap', 'another owner is given bytes that the program had not',
      '\tif (!rc)\n\t\trc = watch_look(j->r, 0, j->info.len);\n\tif (!rc)\n\t\trc = meet(j);', '\tif (!rc)\n\t\trc = meet(j);', *RECOMMIT),
+    ('fabric/fabric.c', 'two-libraries', 'lines of one library are closed by another',
+     ' && was != f)', ' && !was)', *OFI),
+    ('ofi/driver.c', 'of-the-parents', 'a child waits for the thread of its parent',
+     '\tstarted = over = false;\n', '\tover = false;\n', *OFI),
+    ('ofi/driver.c', 'the-programs-table', 'a program closes descriptors that libfabric has',
+     'if (syscall(SYS_close_range, 0, UINT_MAX, CLOSE_RANGE_UNSHARE)) {', 'if (0) {', *OFI),
+    ('ofi/driver.c', 'not-woken', 'a call waits for a thread that sleeps',
+     'if (atomic_load(&asleep) && atomic_exchange(&asleep, false))', 'if (0)', *OFI),
+    ('ofi/driver.c', 'sleeps-at-its-end', 'a process does not end', 'if (list_empty(&hot) && !over)',
+     'if (list_empty(&hot))', *OFI),
+    ('ofi/driver.c', 'ticks-when-idle', 'a put waits while another line has something to do',
+     '\t\tbe_out();\n\t\ttick();\n', '\t\tbe_out();\n', *OFI),
+    ('ofi/line.c', 'lent-where-it-was', 'peers write where the owner has unmapped its memory',
+     'loan->at = loan->mapped + before;', 'loan->at = at;', *OFI),
+    ('ofi/line.c', 'all-may-write', 'a peer of a handle to read writes',
+     '(o->loan && o->loan->writes ? FI_REMOTE_WRITE : 0)', 'FI_REMOTE_WRITE', *OFI),
+    ('ofi/line.c', 'any-library', 'an end of libibverbs is taken for one of libfabric',
+     'if (le32toh(other->kind) != FABRIC_OFI)', 'if (!other)', *OFI),
+    ('ofi/end.c', 'keys-are-known', 'a key that a peer has opens other memory',
+     'if (getrandom(key, sizeof(*key), 0) != sizeof(*key))', 'if ((*key = 7) != 7)', *OFI),
+    ('ofi/end.c', 'any-name', 'libfabric is given what is no address of its own',
+     'if (!is_a_name(e, other) || ', 'if (', *OFI),
+    ('ofi/end.c', 'any-provider', 'ends of two providers are joined',
+     'if (le32toh(other->provider) != e->choice->number)', 'if (!other)', *OFI),
+    ('ofi/provider.c', 'no-key-is-looked-at', 'a provider that checks no keys is taken',
+     '!strncmp(name, "shm", 3) || ', '', *OFI),
+    ('ofi/carry.c', 'posted-is-landed', 'a put returns before its bytes are there',
+     'FI_COMPLETION | FI_DELIVERY_COMPLETE', 'FI_COMPLETION', *OFI),
+    ('ofi/copy.c', 'room-is-taken', 'bytes of a put are replaced before they have left',
+     'if (c.posted >= ROOMS)', 'if (c.posted >= 2 * ROOMS)', *OFI),
+    ('ofi/copy.c', 'read-before-it-is-here', 'a get returns what a room had before',
+     'rc = wait_for(&c, got + 1);', 'rc = wait_for(&c, got);', *OFI),
+    ('ofi/copy.c', 'waits-for-a-stopped-owner', 'a put waits for an owner that is stopped',
+     'if (now - moved >= STALL_NS)', 'if (now - moved >= 1000 * STALL_NS)', *OFI),
+    ('ofi/copy.c', 'goes-on', 'a line that was given up carries more',
+     '\tatomic_store(&l->dead, true);\n\treturn rc;\n', '\treturn rc;\n', *OFI),
+    ('ofi/copy.c', 'a-childs', 'a child puts by a line of its parent',
+     ' || c->l->pid != getpid() ? -EIO', ' ? -EIO', *OFI),
 ]

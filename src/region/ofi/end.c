@@ -113,6 +113,8 @@ int end_register(struct end *e, void *at, uint64_t len, uint64_t access)
 	if (rc)
 		return ofi_failed("fi_mr_reg", rc);
 	e->desc = fi_mr_desc(e->mr);
+	if (!access)
+		return 0;
 	e->key = fi_mr_key(e->mr);
 	e->at = mode & FI_MR_VIRT_ADDR ? (uintptr_t)at : 0;
 	return e->key == FI_KEY_NOTAVAIL

@@ -108,10 +108,15 @@ static inline void target_run(struct target *t)
 	_exit(0);
 }
 
-/* Before another process is started. A region has threads, and a departure keeps them. */
+/* Before another process is started. A region has threads, and a departure keeps them; so does
+ * kedge_region_use_ofi(). */
 static inline void start_processes(void)
 {
+#if defined(BY_OFI)
+	static bool had_threads = true;
+#else
 	static bool had_threads;
+#endif
 
 	if (had_threads)
 		need_threads_after_fork();
