@@ -206,9 +206,9 @@ struct kedge_region_ofi_opts {
  *
  * The provider has reliable datagrams (FI_EP_RDM) whose writes say when they have
  * landed (FI_DELIVERY_COMPLETE), and keys of 64 bits that libkedge chooses at
- * random, or "efa", whose endpoints have a random number besides. "verbs" has
- * neither. Providers with the addresses of IP interfaces take the one that the
- * handle names; others have addresses of their own, and the first adapter is taken.
+ * random, or "efa", whose endpoints have a random number besides. Providers with the
+ * addresses of IP interfaces take the one that the handle names; others have
+ * addresses of their own, and the first adapter is taken.
  *
  * A thread, "kedge-ofi", calls libfabric, in the owner and in the peer, and has its
  * descriptors: no other thread of the program has them, nor has a child. With "tcp",
@@ -239,7 +239,7 @@ struct kedge_region_ofi_opts {
  *   -ENODEV      libfabric is not installed, or has no such provider here
  *   -EOPNOTSUPP  the provider has no such endpoints, its keys are weak, or it is one
  *                that checks no keys ("shm"), mixes up data ("udp" before libfabric
- *                2.4), or is not to be had in programs that fork ("sockets")
+ *                2.4), or breaks programs ("sockets", "verbs")
  *   -EBUSY       kedge_region_use_verbs() was called
  *   -EPERM, -ENOSYS  no table of descriptors for the thread: close_range() and
  *                unshare() are forbidden
