@@ -37,8 +37,10 @@ _Static_assert(RING >= ROOMS, "so do pieces in the ring");
  *
  * @number: made of the name
  * @ip:     its endpoints have the addresses of interfaces
+ * @before: which threads may be at still
  */
 struct choice {
+	const struct choice *before;
 	char name[64];
 	uint32_t flags;
 	uint32_t number;
@@ -48,7 +50,7 @@ struct choice {
 /* By the driver: look whether there is such a provider. 0 or a negative errno with its reason. */
 int provider_look(struct choice *c);
 /* From now on. It lives on. */
-void provider_choose(const struct choice *c);
+void provider_choose(struct choice *c);
 const struct choice *provider_chosen(void);
 /* By the driver: an endpoint at @place. 0 or a negative errno with its reason. */
 int provider_find(const struct choice *c, const unsigned char place[16], struct fi_info **info);

@@ -24,9 +24,11 @@ int ofi_failed(const char *call, ssize_t rc)
 	return kedge_reason(err, "%s: %s", call, fi_strerror((int)-rc));
 }
 
-void provider_choose(const struct choice *c)
+void provider_choose(struct choice *c)
 {
-	atomic_store(&chosen, c);
+	c->before = atomic_load(&chosen);
+	while (!atomic_compare_exchange_weak(&chosen, &c->before, c))
+		;
 }
 
 const struct choice *provider_chosen(void)
