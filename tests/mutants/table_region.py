@@ -212,7 +212,7 @@ MUTANTS = [
      '(c->lingers || c->leased || ', '(c->lingers || '),
     ('share/gates.c', 'a-trim-leaves-leases',
      'a peer that was stopped stores in pages that are not the region\'s any more',
-     '\telse if (less)\n\t\tgates_cut(r, NULL);\n', ''),
+     '\tr->overstayed = true;\n\tgates_cut(r, NULL);\n', '\tr->overstayed = true;\n'),
     ('watch/watch.c', 'kedges-own-drop-is-the-programs',
      'a region that was moved has a gap, and peers get errors',
      ' && !(drop && r->emptied))', ')'),
