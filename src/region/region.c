@@ -56,6 +56,31 @@ static int short_of_huge(const struct kedge_region *r, const struct limit *l, ui
 			    more / r->page_size);
 }
 
+/* Of the kernel's files, which are read by descriptors: by the keeper. */
+static int read_memory(void *l)
+{
+	limit_memory(l);
+	return 0;
+}
+
+static int read_memlock(void *l)
+{
+	limit_memlock(l);
+	return 0;
+}
+
+struct huge {
+	uint64_t page_size;
+	struct limit l;
+};
+
+static int read_huge(void *huge)
+{
+	struct huge *h = huge;
+
+	return limit_huge(h->page_size, &h->l) ? 0 : -EINVAL;
+}
+
 static uint64_t beside(const struct limit *l, uint64_t len)
 {
 	/* All of the group would be ended, with the child that is to be alone. */
@@ -64,12 +89,12 @@ static uint64_t beside(const struct limit *l, uint64_t len)
 
 static int check_huge(const struct kedge_region *r, uint64_t more)
 {
-	struct limit l;
+	struct huge h = { .page_size = r->page_size };
 
-	if (!limit_huge(r->page_size, &l))
+	if (keeper_call(read_huge, &h))
 		return kedge_reason(-EINVAL, "there are no pages of %" PRIu64 " bytes here: "
 				    "/sys/kernel/mm/hugepages lists the sizes", r->page_size);
-	return more > l.free ? short_of_huge(r, &l, more) : 0;
+	return more > h.l.free ? short_of_huge(r, &h.l, more) : 0;
 }
 
 /* 0, and whether it takes care to get @more bytes; or what there is too little of. */
@@ -80,10 +105,10 @@ static int check_limits(const struct kedge_region *r, uint64_t more, bool *caref
 	*careful = true;
 	if (r->page_size != kedge__page_size())
 		return check_huge(r, more);
-	limit_memlock(&l);
+	keeper_call(read_memlock, &l);
 	if (more > l.free)
 		return short_of_locks(&l, more);
-	limit_memory(&l);
+	keeper_call(read_memory, &l);
 	if (more > UINT64_MAX / 4 || more + beside(&l, more) > l.free)
 		return short_of_memory(&l, l.free > beside(&l, l.free)
 					       ? l.free - beside(&l, l.free) : 0, more);
@@ -96,7 +121,8 @@ static int check_limits(const struct kedge_region *r, uint64_t more, bool *caref
 int region_grow_to(struct kedge_region *r, uint64_t len)
 {
 	const uint64_t more = len - r->len;
-	struct limit l;
+	struct huge h = { .page_size = r->page_size };
+	struct limit l = { .free = 0 };
 	uint64_t had;
 	bool careful;
 	int rc;
@@ -119,10 +145,10 @@ int region_grow_to(struct kedge_region *r, uint64_t len)
 		gates_set_len(r, len);
 		return 0;
 	}
-	if (rc == -ENOMEM && r->page_size != kedge__page_size() && limit_huge(r->page_size, &l)) {
-		short_of_huge(r, &l, more);
+	if (rc == -ENOMEM && r->page_size != kedge__page_size() && !keeper_call(read_huge, &h)) {
+		short_of_huge(r, &h.l, more);
 	} else if (rc == -ENOMEM && had != UINT64_MAX) {
-		limit_memory(&l);
+		keeper_call(read_memory, &l);
 		short_of_memory(&l, had, more);
 	} else if (had != UINT64_MAX) {
 		region_not_filled(rc);
@@ -151,8 +177,7 @@ static int check_opts(const struct kedge_region_opts *o, size_t len, struct kedg
 	if (o->max_len && o->max_len < len)
 		return kedge_reason(-EINVAL, "max_len is less than the length");
 	r->max_len = round_up(o->max_len, r->page_size);
-	/* Before any address is taken: there may be no such pages. */
-	return r->page_size != kedge__page_size() ? check_huge(r, round_up(len, r->page_size)) : 0;
+	return 0;
 }
 
 KEDGE_API int kedge_region_create(size_t len, const struct kedge_region_opts *user,
@@ -185,7 +210,11 @@ KEDGE_API int kedge_region_create(size_t len, const struct kedge_region_opts *us
 	rc = keeper_use();
 	if (rc)
 		goto fini_lock;
-	rc = region_reserve(r, len);
+	/* Before any address is taken: there may be no such pages. */
+	if (r->page_size != kedge__page_size())
+		rc = check_huge(r, len);
+	if (!rc)
+		rc = region_reserve(r, len);
 	if (rc)
 		goto unuse_keeper;
 	sig_lock(&r->lock);

@@ -3,6 +3,7 @@
 #include "base/base.h"
 #include "base/process/cancel.h"
 #include "region/internal.h"
+#include "region/keeper.h"
 #include "region/limits.h"
 
 #define BUDGET_V1 STRUCT_END(struct kedge_region_budget, free)
@@ -15,10 +16,20 @@ static void tighter(struct kedge_region_budget *b, const struct limit *l)
 	}
 }
 
+static int read_limits(void *b)
+{
+	struct limit l;
+
+	limit_memlock(&l);
+	tighter(b, &l);
+	limit_memory(&l);
+	tighter(b, &l);
+	return 0;
+}
+
 KEDGE_API int kedge_region_budget(struct kedge_region_budget *user)
 {
 	struct kedge_region_budget b = { .size = sizeof(b) };
-	struct limit l;
 
 	NO_CANCEL();
 	if (!user)
@@ -28,9 +39,13 @@ KEDGE_API int kedge_region_budget(struct kedge_region_budget *user)
 	b.used = budget_used();
 	b.free = b.used < b.limit ? b.limit - b.used : 0;
 	b.bound = KEDGE_BOUND_BUDGET;
-	limit_memlock(&l);
-	tighter(&b, &l);
-	limit_memory(&l);
-	tighter(&b, &l);
+	/* Without another thread by descriptors in the program's table. */
+	if (keeper_use()) {
+		read_limits(&b);
+	} else {
+		if (keeper_call(read_limits, &b))
+			read_limits(&b);
+		keeper_unuse();
+	}
 	return kedge__info_copy(user, BUDGET_V1, &b, sizeof(b));
 }

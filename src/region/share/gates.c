@@ -7,16 +7,19 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/base.h"
+#include "region/keeper.h"
 #include "region/share/share.h"
 
 #define LOOKS	100   /* before it sleeps: an access of a page takes less than a microsecond */
 #define NAP_NS	20000
+#define LOOKS_AT_PEERS 500 /* some 40 ms */
 
 static void wake(struct gate *g)
 {
@@ -270,6 +273,40 @@ static bool recall(struct kedge_region *r, const struct slot *s, bool cut)
 	return any;
 }
 
+/* A zombie has ended, too. */
+static bool has_ended(pid_t pid)
+{
+	const struct timespec now = { 0, 0 };
+	int fd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+	struct pollfd p = { fd, POLLIN, 0 };
+	bool is;
+
+	if (fd < 0)
+		return pid > 0 && errno == ESRCH;
+	is = syscall(SYS_ppoll, &p, 1, &now, NULL, 0) > 0;
+	syscall(SYS_close, fd);
+	return is;
+}
+
+/* By the keeper, which has the connections. A process that has ended may have a child with its
+ * socket, as _Fork() and clone() run no handlers: that is not waited for. The thread of serve.c
+ * ends the connection then. */
+static int end_those_that_ended(void *region)
+{
+	const struct kedge_region *r = region;
+	struct list *l, *tmp;
+	struct conn *c;
+
+	sig_lock(&shares_lock);
+	list_for_each_safe(l, tmp, &r->conns) {
+		c = list_entry(l, struct conn, of_region);
+		if (c->gate && !gate_is_empty(c->gate) && has_ended(c->pid))
+			syscall(SYS_shutdown, c->fd, SHUT_RDWR);
+	}
+	sig_unlock(&shares_lock);
+	return 0;
+}
+
 /* New ones may be let in meanwhile, where the gates are open: @s is of no new ones. */
 int gates_wait(struct kedge_region *r, struct slot *s, int timeout_ms, pid_t *pid)
 {
@@ -286,6 +323,8 @@ int gates_wait(struct kedge_region *r, struct slot *s, int timeout_ms, pid_t *pi
 			cpu_relax();
 		else
 			nanosleep(&nap, NULL);
+		if (n % LOOKS_AT_PEERS == LOOKS_AT_PEERS - 1)
+			keeper_call(end_those_that_ended, r);
 	}
 	return 0;
 }

@@ -188,8 +188,13 @@ static void what_is_stored_behind_the_end_is_gone(void **state)
 	p[LEN] = 1;
 	assert_int_equal(kedge_region_grow(region, 2 * LEN), 0);
 	assert_int_equal(region_at()[LEN], 0);
-	/* It cannot take the pages away, either. */
+	/* It cannot take the pages away, either; and what it adds stops no growth. */
 	assert_int_equal(ftruncate(fd, 0), -1);
+	assert_int_equal(ftruncate(fd, 8 * LEN), 0);
+	assert_int_equal(fallocate(fd, 0, 0, 4 * LEN), 0);
+	assert_int_equal(pwrite(fd, "x", 1, 2 * LEN), 1);
+	assert_int_equal(kedge_region_grow(region, 3 * LEN), 0);
+	assert_int_equal(region_at()[2 * LEN], 0);
 	munmap(p, 2 * LEN);
 	close(fd);
 	close(conn);

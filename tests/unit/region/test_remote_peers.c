@@ -313,6 +313,29 @@ static void a_peer_without_its_socket_is_waited_for(void **state)
 	ends_then(pid);
 }
 
+static void stays_inside_with_a_child(int arg)
+{
+	/* No handler closes the parent's sockets in it. */
+	if (!syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL)) {
+		while (!atomic_load(&word->stop))
+			usleep(1000);
+		_exit(0);
+	}
+	stays_inside(arg);
+}
+
+static void a_child_is_not_its_parent(void **state)
+{
+	pid_t pid;
+
+	need_threads_after_fork();
+	if (need_uffd())
+		skip();
+	pid = one_inside(stays_inside_with_a_child);
+	ends_then(pid);
+	atomic_store(&word->stop, 1);
+}
+
 #endif /* !SERVED */
 
 static void works_until_killed(int who)
@@ -536,6 +559,7 @@ int main(void)
 		peers_test(a_peer_that_is_inside_is_waited_for_until_it_ends),
 		peers_test(a_revoked_peer_that_is_inside_is_waited_for),
 		peers_test(a_peer_without_its_socket_is_waited_for),
+		peers_test(a_child_is_not_its_parent),
 #endif
 		peers_test(killed_peers_keep_nothing_closed),
 		peers_test(peers_of_a_killed_owner_are_told),
