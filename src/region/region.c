@@ -100,7 +100,7 @@ static int check_huge(const struct kedge_region *r, uint64_t more)
 /* 0, and whether it takes care to get @more bytes; or what there is too little of. */
 static int check_limits(const struct kedge_region *r, uint64_t more, bool *careful)
 {
-	struct limit l;
+	struct limit l = { .free = UINT64_MAX, .limit = UINT64_MAX };
 
 	*careful = true;
 	if (r->page_size != kedge__page_size())
@@ -108,6 +108,7 @@ static int check_limits(const struct kedge_region *r, uint64_t more, bool *caref
 	keeper_call(read_memlock, &l);
 	if (more > l.free)
 		return short_of_locks(&l, more);
+	l.free = UINT64_MAX;
 	keeper_call(read_memory, &l);
 	if (more > UINT64_MAX / 4 || more + beside(&l, more) > l.free)
 		return short_of_memory(&l, l.free > beside(&l, l.free)
