@@ -394,11 +394,14 @@ static void an_etcd_that_is_stopped_leaves_it_open(void **state)
 	struct kedge_directory *d = open_at(s->url, 60);
 	const struct kedge_place a = place_of('A'), b = place_of('B');
 	struct kedge_place p;
+	siginfo_t stopped;
 	char who = 0;
 	int rc;
 
 	assert_int_equal(swap(d, 21, 0, 'A'), 0);
 	assert_int_equal(kill(s->pid, SIGSTOP), 0);
+	/* Threads of it go on for a moment. */
+	assert_int_equal(waitid(P_PID, (id_t)s->pid, &stopped, WSTOPPED), 0);
 	assert_int_equal(kedge_directory_find(d, 21, &p, 300), -ETIMEDOUT);
 	do
 		rc = kedge_directory_replace(d, 21, &a, &b, 300);
