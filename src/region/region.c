@@ -90,26 +90,30 @@ static uint64_t beside(const struct limit *l, uint64_t len)
 static int check_huge(const struct kedge_region *r, uint64_t more)
 {
 	struct huge h = { .page_size = r->page_size };
+	int rc = keeper_call(read_huge, &h);
 
-	if (keeper_call(read_huge, &h))
-		return kedge_reason(-EINVAL, "there are no pages of %" PRIu64 " bytes here: "
+	if (rc == -EINVAL)
+		return kedge_reason(rc, "there are no pages of %" PRIu64 " bytes here: "
 				    "/sys/kernel/mm/hugepages lists the sizes", r->page_size);
-	return more > h.l.free ? short_of_huge(r, &h.l, more) : 0;
+	return !rc && more > h.l.free ? short_of_huge(r, &h.l, more) : rc;
 }
 
 /* 0, and whether it takes care to get @more bytes; or what there is too little of. */
 static int check_limits(const struct kedge_region *r, uint64_t more, bool *careful)
 {
-	struct limit l = { .free = UINT64_MAX, .limit = UINT64_MAX };
+	struct limit l;
+	int rc;
 
 	*careful = true;
 	if (r->page_size != kedge__page_size())
 		return check_huge(r, more);
-	keeper_call(read_memlock, &l);
-	if (more > l.free)
+	rc = keeper_call(read_memlock, &l);
+	if (!rc && more > l.free)
 		return short_of_locks(&l, more);
-	l.free = UINT64_MAX;
-	keeper_call(read_memory, &l);
+	if (!rc)
+		rc = keeper_call(read_memory, &l);
+	if (rc)
+		return rc;
 	if (more > UINT64_MAX / 4 || more + beside(&l, more) > l.free)
 		return short_of_memory(&l, l.free > beside(&l, l.free)
 					       ? l.free - beside(&l, l.free) : 0, more);

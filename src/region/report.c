@@ -39,7 +39,7 @@ KEDGE_API int kedge_region_budget(struct kedge_region_budget *user)
 	b.used = budget_used();
 	b.free = b.used < b.limit ? b.limit - b.used : 0;
 	b.bound = KEDGE_BOUND_BUDGET;
-	/* Without another thread by descriptors in the program's table. */
+	/* A process that may have no thread more reads them by descriptors of its own. */
 	if (keeper_use()) {
 		read_limits(&b);
 	} else {

@@ -50,6 +50,17 @@
 		}                                                          \
 	} while (0)
 
+/* The reason of the error that this thread had last has @text in it. */
+static inline bool reason_says(int rc, const char *text)
+{
+	const char *why = kedge_strerror(rc);
+
+	if (strstr(why, text))
+		return true;
+	fprintf(stderr, "no \"%s\" in: %s\n", text, why);
+	return false;
+}
+
 static inline uint64_t now_ns(void)
 {
 	struct timespec t;

@@ -12,10 +12,10 @@
  * signalfd. SIGURG is ignored where it is not asked for. What it does with its descriptors is
  * system calls by their numbers: ThreadSanitizer takes the program's for the same ones.
  *
- * What others want of it is in a stack that is linked by compare-and-swap, as a thread that asks
- * may be interrupted by a handler that waits for this thread. It takes all of the stack at once,
- * and turns it round. Before it sleeps it stores @asleep and then loads the stack; others store
- * there and then load @asleep (all seq_cst): one of both sees the other's.
+ * Requests of other threads are in a stack, linked by compare-and-swap, as a thread that asks may
+ * be interrupted by a handler that waits for this thread. It takes all of the stack at once, and
+ * turns it round. Before it sleeps it stores @asleep and then loads the stack; others store there
+ * and then load @asleep (all seq_cst): one of both sees the other's.
  *
  * A process forks while the thread is not in libfabric, so that a child finds libfabric's locks
  * free and its lists whole. The child has another thread then, with ends of its own.
@@ -409,7 +409,8 @@ static int start(void)
 	rc = create(&c);
 	if (rc) {
 		kedge__service_end(&service);
-		return kedge_reason(rc, "no thread can be made: RLIMIT_NPROC or pids.max");
+		return kedge_reason(rc, "no thread can be made to call libfabric: RLIMIT_NPROC "
+				    "(ulimit -u), pids.max, or RLIMIT_AS (ulimit -v)");
 	}
 	while (!atomic_load(&c.done))
 		syscall(SYS_futex, &c.done, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);

@@ -33,7 +33,7 @@ _Static_assert(RING >= ROOMS, "so do pieces in the ring");
 /* ---- provider.c ---- */
 
 /*
- * What the program has asked for.
+ * A provider that the program has chosen.
  *
  * @number: made of the name
  * @ip:     its endpoints have the addresses of interfaces
@@ -59,7 +59,7 @@ int ofi_failed(const char *call, ssize_t rc);
 /* ---- end.c ---- */
 
 /*
- * What is libfabric's of a line; the driver's.
+ * Objects of libfabric's that a line has; the driver's.
  *
  * @desc: of the staging memory, where the provider wants one
  * @peer: to which it puts
@@ -92,7 +92,7 @@ void end_close(struct end *e);
 
 /* ---- line.c ---- */
 
-/* Where the other ends' bytes go: the memory once more, as it may be unmapped meanwhile. */
+/* Memory that is lent, mapped once more, as the owner's mapping may end meanwhile. */
 struct fabric_loan {
 	char *mapped;
 	uint64_t mapped_len;

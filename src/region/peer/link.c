@@ -38,8 +38,7 @@ static int no_owner(int err)
 				    "stopped?");
 	case EBADF:
 	case ENOTSOCK:
-		return kedge_reason(-ECONNRESET, "the program has closed the connection to the "
-				    "region's owner");
+		return remote_closed_here();
 	}
 	return kedge_reason(-err, "the region's owner cannot be asked: error %d", err);
 }

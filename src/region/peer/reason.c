@@ -36,6 +36,12 @@ int remote_refused(int rc)
 			    "error %d", -rc);
 }
 
+int remote_closed_here(void)
+{
+	return kedge_reason(-ECONNRESET, "the program has closed the connection to the region's "
+			    "owner");
+}
+
 int remote_over(const struct link *l, int err)
 {
 	switch (err) {

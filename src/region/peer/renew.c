@@ -46,12 +46,6 @@ static int refused(const struct link *l, int rc)
 	return remote_refused(rc);
 }
 
-static int closed_by_program(void)
-{
-	return kedge_reason(-ECONNRESET, "the program has closed the connection to the region's "
-			    "owner");
-}
-
 /* The answer to the last question. */
 static int hear(struct link *l, uint64_t until, struct reply *reply)
 {
@@ -62,7 +56,7 @@ static int hear(struct link *l, uint64_t until, struct reply *reply)
 		if (poll(&p, 1, left_ms(until)) <= 0 && clock_ns() >= until)
 			return no_answer(l);
 		if (!fd_same(l->sock.fd, &l->sock.id))
-			return closed_by_program();
+			return remote_closed_here();
 		if (!p.revents)
 			continue;
 		*reply = (struct reply){ .fd = { -1, -1 } };
@@ -107,7 +101,7 @@ static int renew(struct link *l, uint64_t until)
 	if (atomic_load(&l->gate->epoch) == atomic_load(&l->epoch))
 		return 0;
 	if (!fd_same(l->sock.fd, &l->sock.id))
-		return closed_by_program();
+		return remote_closed_here();
 	/* An access that does not wait finds the answer to the question of one before it. */
 	if (!l->asked) {
 		l->seq++;

@@ -153,6 +153,8 @@ bool remote_again(struct kedge_remote *r, struct link *seen, uint64_t until, int
 
 /* The owner's answer to a handle, or to an access, is @rc. */
 int remote_refused(int rc);
+/* -ECONNRESET: its descriptor is another's now. */
+int remote_closed_here(void);
 /* There are no more accesses, as @err, positive, says. */
 int remote_over(const struct link *l, int err);
 /* The same if the owner is not there any more, else 0. */

@@ -18,16 +18,6 @@
 #define SOON_MS 60000
 #define CANNOT	77
 
-static bool says(int rc, const char *text)
-{
-	const char *why = kedge_strerror(rc);
-
-	if (strstr(why, text))
-		return true;
-	fprintf(stderr, "no \"%s\" in: %s\n", text, why);
-	return false;
-}
-
 static struct kedge_region *make(void)
 {
 	struct kedge_region *r = NULL;
@@ -81,13 +71,13 @@ static int no_proc(void *handle)
 	r = make();
 	empty("/proc");
 	CHILD_CHECK(kedge_region_advertise(r, NULL, &h) == -EOPNOTSUPP);
-	CHILD_CHECK(says(-EOPNOTSUPP, "mount /proc"));
+	CHILD_CHECK(reason_says(-EOPNOTSUPP, "mount /proc"));
 	CHILD_CHECK(kedge_invitation_open(NULL, &i, &h) == -EOPNOTSUPP);
-	CHILD_CHECK(says(-EOPNOTSUPP, "mount /proc"));
+	CHILD_CHECK(reason_says(-EOPNOTSUPP, "mount /proc"));
 	CHILD_CHECK(kedge_regions_open(NULL, &list) == -EOPNOTSUPP);
-	CHILD_CHECK(says(-EOPNOTSUPP, "mount /proc"));
+	CHILD_CHECK(reason_says(-EOPNOTSUPP, "mount /proc"));
 	CHILD_CHECK(kedge_remote_open(handle, SOON_MS, &remote) == -EOPNOTSUPP);
-	CHILD_CHECK(says(-EOPNOTSUPP, "mount /proc"));
+	CHILD_CHECK(reason_says(-EOPNOTSUPP, "mount /proc"));
 	kedge_region_close(r);
 	return 0;
 }
@@ -145,7 +135,7 @@ static int no_descriptor(void *unused)
 	none = (struct rlimit){ 0, was.rlim_max };
 	CHILD_CHECK(!setrlimit(RLIMIT_NOFILE, &none));
 	CHILD_CHECK(kedge_region_advertise(r, NULL, &h) == -EMFILE);
-	CHILD_CHECK(says(-EMFILE, "ulimit -n"));
+	CHILD_CHECK(reason_says(-EMFILE, "ulimit -n"));
 	CHILD_CHECK(!setrlimit(RLIMIT_NOFILE, &was));
 	CHILD_CHECK(!kedge_region_advertise(r, NULL, &h));
 	kedge_region_close(r);
@@ -171,10 +161,10 @@ static int short_files(void *unused)
 	signal(SIGXFSZ, SIG_DFL);
 	CHILD_CHECK(!setrlimit(RLIMIT_FSIZE, &rl));
 	CHILD_CHECK(kedge_region_create(LEN + 1, NULL, &other) == -EFBIG && !other);
-	CHILD_CHECK(says(-EFBIG, "ulimit -f"));
+	CHILD_CHECK(reason_says(-EFBIG, "ulimit -f"));
 	r = make();
 	CHILD_CHECK(kedge_region_grow(r, 2 * LEN) == -EFBIG);
-	CHILD_CHECK(says(-EFBIG, "ulimit -f"));
+	CHILD_CHECK(reason_says(-EFBIG, "ulimit -f"));
 	CHILD_CHECK(!kedge_region_query(r, &info) && info.len == LEN);
 	memset((char *)(uintptr_t)info.addr, 1, LEN);
 	CHILD_CHECK(!kedge_region_move(r, NULL, SOON_MS, NULL));
@@ -183,7 +173,7 @@ static int short_files(void *unused)
 	CHILD_CHECK(kedge_region_move(r, NULL, SOON_MS, NULL) == -EFBIG);
 	/* The owner shares a page with each peer. */
 	CHILD_CHECK(kedge_remote_open(&h, SOON_MS, &remote) == -EFBIG);
-	CHILD_CHECK(says(-EFBIG, "its ulimit -f"));
+	CHILD_CHECK(reason_says(-EFBIG, "its ulimit -f"));
 	CHILD_CHECK(*(char *)(uintptr_t)info.addr == 1);
 	kedge_region_close(r);
 	return 0;

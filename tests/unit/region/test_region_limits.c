@@ -35,16 +35,6 @@ static char *at(struct kedge_region *r)
 	return kedge_region_query(r, &info) ? NULL : (char *)(uintptr_t)info.addr;
 }
 
-static bool says(int rc, const char *text)
-{
-	const char *why = kedge_strerror(rc);
-
-	if (strstr(why, text))
-		return true;
-	fprintf(stderr, "no \"%s\" in: %s\n", text, why);
-	return false;
-}
-
 /* ---- locked memory ---- */
 
 static int at_the_limit_of_locks(void *arg)
@@ -56,8 +46,8 @@ static int at_the_limit_of_locks(void *arg)
 	if (!getuid())
 		CHILD_CHECK(!setgroups(0, NULL) && !setgid(65534) && !setuid(65534));
 	CHILD_CHECK(kedge_region_create(MiB + 1, NULL, &r) == -ENOMEM);
-	CHILD_CHECK(says(-ENOMEM, "RLIMIT_MEMLOCK is 1024 KiB, 1024 KiB are left"));
-	CHILD_CHECK(says(-ENOMEM, "ulimit -l"));
+	CHILD_CHECK(reason_says(-ENOMEM, "RLIMIT_MEMLOCK is 1024 KiB, 1024 KiB are left"));
+	CHILD_CHECK(reason_says(-ENOMEM, "ulimit -l"));
 	CHILD_CHECK(!look_status("VmLck"));
 	CHILD_CHECK(!kedge_region_create(MiB / 2, NULL, &r));
 	CHILD_CHECK(budget().bound == KEDGE_BOUND_MEMLOCK && budget().free == MiB / 2);
@@ -233,7 +223,7 @@ static int at_the_limit_of_a_group(void *arg)
 
 	CHILD_CHECK(put_number("cgroup.procs", (size_t)getpid()));
 	CHILD_CHECK(kedge_region_create(2 * GROUP_LEN, NULL, &r) == -ENOMEM);
-	CHILD_CHECK(says(-ENOMEM, "the control group has 64 MiB"));
+	CHILD_CHECK(reason_says(-ENOMEM, "the control group has 64 MiB"));
 	CHILD_CHECK(budget().bound == KEDGE_BOUND_CGROUP);
 	keeps_more_where_all_would_end();
 	CHILD_CHECK(!kedge_region_create(GROUP_LEN / 2, NULL, &r));
@@ -323,7 +313,7 @@ static void huge_pages_are_had_or_refused(void **state)
 		skip(); /* no such pages */
 	if (rc) {
 		assert_int_equal(rc, -ENOMEM);
-		assert_true(says(rc, "vm.nr_hugepages"));
+		assert_true(reason_says(rc, "vm.nr_hugepages"));
 		skip();
 	}
 	assert_int_equal(look_smaps(at(r), "Shared_Hugetlb") +
@@ -336,7 +326,7 @@ static void huge_pages_are_had_or_refused(void **state)
 	/* No more than there are, and none is lost. */
 	rc = kedge_region_grow(r, (size_t)60 << 30);
 	assert_int_equal(rc, -ENOMEM);
-	assert_true(says(rc, "vm.nr_hugepages"));
+	assert_true(reason_says(rc, "vm.nr_hugepages"));
 	rc = kedge_region_grow(r, 2 * HUGE_LEN);
 	if (!rc)
 		assert_int_equal(kedge_region_trim(r, 1), 0);

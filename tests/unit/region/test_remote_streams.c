@@ -3,6 +3,7 @@
  * Regions whose accesses the owner does: large ones, owners that do not answer, and addresses that
  * are none.
  */
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 #include "base/base.h"
 #include "region/share/share.h"
@@ -201,10 +203,28 @@ static int at(const char *node, const char *service)
 	return kedge_region_advertise(region, &o, &handle);
 }
 
+static _Atomic pid_t getting;
+
+/* The state of a thread, as ps has it. */
+static char state_of(pid_t tid)
+{
+	char path[64], text[256] = "", *end;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)tid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || read(fd, text, sizeof(text) - 1) < 0)
+		*text = '\0';
+	close(fd);
+	end = strrchr(text, ')');
+	return end ? end[2] : '?';
+}
+
 static void *gets_it(void *rc)
 {
 	char c;
 
+	atomic_store(&getting, (pid_t)syscall(SYS_gettid));
 	*(int *)rc = kedge_remote_get(remote, 0, &c, 1, SOON_MS);
 	return NULL;
 }
@@ -231,7 +251,7 @@ static void a_number_may_be_anothers_meanwhile(void **state)
 	begin(NULL);
 	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
 	assert_int_equal(pthread_create(&t, NULL, gets_it, &rc), 0);
-	usleep(50000);
+	WAIT_FOR(atomic_load(&getting) && state_of(atomic_load(&getting)) == 'S');
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
 	assert_int_equal(write(fd[1], said, sizeof(said)), sizeof(said));
 	assert_true(take_numbers(fd[0], fd[1]) > 0);
