@@ -20,7 +20,7 @@
 #include <kedge/kedge.h>
 
 #define LEN	((size_t)1 << 20)
-#define SOON_MS 60000
+#define SOON_MS 600000
 
 static void __attribute__((noreturn)) die(const char *what, int rc)
 {

@@ -45,6 +45,19 @@ static inline struct target *target_new(void)
 	return t;
 }
 
+/* The limit of a program ends what is stuck; a machine that is late is no failure of a test. */
+static inline int migrate_patiently(struct kedge_region *r, const struct kedge_handle *to,
+				    const struct kedge_migrate_opts *o,
+				    struct kedge_migrate_info *info)
+{
+	struct kedge_migrate_opts patient = { .size = sizeof(patient) };
+
+	if (o)
+		patient = *o;
+	patient.timeout_ms = SOON_MS;
+	return kedge_region_migrate(r, to, &patient, info);
+}
+
 static inline void target_accept(struct target *t, struct kedge_invitation *i,
 				 struct kedge_region **r)
 {
@@ -69,7 +82,7 @@ static inline void target_do(struct target *t, int what, struct kedge_invitation
 	} else if (what == 2) {
 		target_accept(t, i, r);
 	} else if (what == 3) {
-		rc = kedge_region_migrate(*r, &t->next, NULL, NULL);
+		rc = migrate_patiently(*r, &t->next, NULL, NULL);
 		if (rc)
 			fprintf(stderr, "# migrate: %s\n", kedge_strerror(rc));
 	}
@@ -170,7 +183,7 @@ static inline void target_end(struct target *t)
 static inline void migrate_to(struct target *t, const struct kedge_migrate_opts *o,
 			      struct kedge_migrate_info *info)
 {
-	int rc = kedge_region_migrate(region, &t->invitation, o, info);
+	int rc = migrate_patiently(region, &t->invitation, o, info);
 
 	if (rc)
 		fail_msg("%s", kedge_strerror(rc));

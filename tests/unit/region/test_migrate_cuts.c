@@ -354,7 +354,7 @@ static void another_region_comes_meanwhile(void **state)
 	atomic_store(&target->state, TARGET_WAITS);
 	atomic_store(&target->say, 2);
 	assert_int_equal(kedge_region_create(LEN, NULL, &other), 0);
-	assert_int_equal(kedge_region_migrate(other, &direct, NULL, NULL), 0);
+	assert_int_equal(migrate_patiently(other, &direct, NULL, NULL), 0);
 	target_wait(target, TARGET_OWNS);
 	kedge_region_close(other);
 	atomic_store(&proxy.held, false);

@@ -116,7 +116,7 @@ static void owner_run(struct target *t)
 	atomic_store(&t->state, TARGET_OWNS);
 	while (atomic_load(&t->say) != 3)
 		usleep(1000);
-	CHILD_CHECK(!kedge_region_migrate(r, &t->next, NULL, NULL));
+	CHILD_CHECK(!migrate_patiently(r, &t->next, NULL, NULL));
 	CHILD_CHECK(kedge_region_enter(r, &own, dir, 0) == -EREMCHG);
 	_exit(0);
 }

@@ -83,7 +83,8 @@ static void *accept_it(void *invitation)
 /* Another owner is given what the program had in its mapping, or nothing. */
 static void it_does_not_migrate(void **state)
 {
-	struct kedge_migrate_opts o = { .size = sizeof(o), .freeze = unmap_in_time };
+	struct kedge_migrate_opts o = { .size = sizeof(o), .timeout_ms = SOON_MS,
+					.freeze = unmap_in_time };
 	struct kedge_recommit_info info;
 	struct kedge_invitation *i;
 	struct kedge_handle h;

@@ -14,7 +14,7 @@
 #include "../core.h"
 
 #define LEN ((size_t)1 << 20)
-#define SOON_MS 60000
+#define SOON_MS 600000
 
 static struct {
 	char *view;

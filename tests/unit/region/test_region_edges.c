@@ -15,7 +15,7 @@
 #include "../core.h"
 
 #define LEN	((size_t)64 << 10)
-#define SOON_MS 60000
+#define SOON_MS 600000
 #define CANNOT	77
 
 static struct kedge_region *make(void)

@@ -5,9 +5,8 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#include <kedge/migrate.h>
-
 #include "listed.h"
+#include "migrate.h"
 
 #define MANY	 200 /* regions: more than three packets have */
 #define HANDLES	 300 /* more than are gone through */
@@ -229,7 +228,7 @@ static int go(struct way *w, const char *node)
 
 	assert_int_equal(kedge_invitation_open(&i, &w->invitation, &h), 0);
 	assert_int_equal(pthread_create(&thread, NULL, accepts, w), 0);
-	rc = kedge_region_migrate(region, &h, &o, NULL);
+	rc = migrate_patiently(region, &h, &o, NULL);
 	pthread_join(thread, NULL);
 	return rc;
 }
