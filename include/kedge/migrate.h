@@ -210,7 +210,8 @@ struct kedge_migrate_opts {
  *   -EALREADY  it was used by another region
  *   -EREMOTEIO the other process cannot take it, for the reason that is told
  *   -EPROTO    the other process is of another version, or has not the invitation's key
- *   -EBUSY     the region migrates already; or the program has suspended it, before or meanwhile
+ *   -EBUSY     the region migrates already; or the program has suspended it, before or meanwhile,
+ *              and has not resumed it within @opts->timeout_ms
  *   -EREMCHG   it has migrated
  *   -EINPROGRESS it is not known whether it has; see above
  *   -ENOMEM, -EAGAIN, -EMFILE, -ENFILE  no memory, thread or descriptor

@@ -254,6 +254,8 @@ class Run:
             i += 1
             cnt += 1
             self.look()
+            if (self.server.migration or '').startswith('error'):
+                raise Failed(self.server.migration)
         got = self.server.moved()
         if not got.startswith('migrated: '):
             raise Failed(got)

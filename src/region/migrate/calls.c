@@ -69,7 +69,7 @@ static int check(struct job *j, const struct kedge_handle *invitation,
 }
 
 /* The region is this call's; one that is in doubt is asked about by the same invitation. */
-static int claim(struct job *j)
+static int try_claim(struct job *j, bool *suspended)
 {
 	struct kedge_region *r = j->r;
 	int rc, may = 0;
@@ -86,7 +86,21 @@ static int claim(struct job *j)
 	if (!rc && !may)
 		r->refuses = -EBUSY;
 	sig_unlock(&r->lock);
+	*suspended = may == -EBUSY;
 	return rc ? region_refused(rc) : may;
+}
+
+/* Another thread may have suspended it, and be about to resume it. */
+static int claim(struct job *j)
+{
+	const uint64_t until = job_until(j);
+	bool suspended;
+	int rc;
+
+	do
+		rc = try_claim(j, &suspended);
+	while (suspended && job_naps(until));
+	return rc;
 }
 
 static void release(struct job *j)

@@ -1,12 +1,24 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Between the thread that does it and the program: how it goes, and why it fails. The program's
  * functions are called in its own thread, which waits. */
+#include <time.h>
+
 #include "base/base.h"
 #include "region/migrate/job.h"
+
+#define NAP_NS 1000000
 
 uint64_t job_until(const struct job *j)
 {
 	return clock_ns() + j->o.timeout_ms * UINT64_C(1000000);
+}
+
+bool job_naps(uint64_t until)
+{
+	const struct timespec nap = { 0, NAP_NS };
+
+	nanosleep(&nap, NULL);
+	return clock_ns() < until;
 }
 
 static void set_asks(struct job *j, enum job_asks asks)

@@ -72,6 +72,8 @@ int job_freeze(struct job *j);
 int job_progress(struct job *j);
 /* From now on: as long as the other process, or a peer, may be waited for. */
 uint64_t job_until(const struct job *j);
+/* A moment; false: it is past @until. */
+bool job_naps(uint64_t until);
 /* A connection's error, with a reason. */
 int job_lost(int rc);
 

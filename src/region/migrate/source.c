@@ -150,6 +150,18 @@ static int turn_out(struct job *j)
 	return rc ? kedge_reason(rc, "no memory for a bit for each page") : 0;
 }
 
+/* A thread of the program's may have suspended it, and be about to resume it. */
+static int stop_peers(struct job *j)
+{
+	const uint64_t until = job_until(j);
+	int rc;
+
+	do
+		j->paused = clock_ns();
+	while ((rc = depart_stop(j->r)) == -EBUSY && job_naps(until));
+	return rc;
+}
+
 /* This process stores no more, and then peers wait. */
 static int send_rest(struct job *j)
 {
@@ -159,8 +171,7 @@ static int send_rest(struct job *j)
 		rc = rounds_shut(j);
 	if (rc)
 		return rc;
-	j->paused = clock_ns();
-	rc = depart_stop(j->r);
+	rc = stop_peers(j);
 	if (!rc)
 		rc = rounds_last(j);
 	/* The other process is not given bytes that were never the region's. */

@@ -12,17 +12,21 @@ static void begin_target(void)
 	target_start(target);
 }
 
+static void accept_again(void)
+{
+	target_wait(target, TARGET_FAILED);
+	atomic_store(&target->state, TARGET_WAITS);
+	atomic_store(&target->said, 0);
+	atomic_store(&target->say, 2);
+}
+
 /* As a program does it that gives no options: whose limit a late machine passes. */
 static void migrate_by_default(struct kedge_migrate_info *info)
 {
 	int rc;
 
-	while ((rc = kedge_region_migrate(region, &target->invitation, NULL, info)) == -ETIMEDOUT) {
-		target_wait(target, TARGET_FAILED);
-		atomic_store(&target->state, TARGET_WAITS);
-		atomic_store(&target->said, 0);
-		atomic_store(&target->say, 2);
-	}
+	while ((rc = kedge_region_migrate(region, &target->invitation, NULL, info)) == -ETIMEDOUT)
+		accept_again();
 	assert_int_equal(rc, 0);
 }
 
@@ -289,35 +293,90 @@ static void what_the_program_ends_stays(void **state)
 	target_end(target);
 }
 
-static int suspend_it(void *arg)
+static int suspend_it(void *suspended)
 {
-	return kedge_region_suspend(arg, SOON_MS);
+	*(bool *)suspended = true;
+	return kedge_region_suspend(region, SOON_MS);
 }
 
 /* Its peers would go on at the next owner, which has not been told to resume it. */
 static void what_is_suspended_stays(void **state)
 {
-	struct kedge_migrate_opts o = { .size = sizeof(o), .freeze = suspend_it };
+	bool suspended;
+	struct kedge_migrate_opts o = { .size = sizeof(o), .timeout_ms = 20 };
 	char c = 0;
+	int rc;
 
 	begin_target();
 	begin(NULL);
 	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
-	assert_int_equal(kedge_region_migrate(region, &target->invitation, NULL, NULL), -EBUSY);
+	assert_int_equal(kedge_region_migrate(region, &target->invitation, &o, NULL), -EBUSY);
 	assert_non_null(strstr(kedge_strerror(-EBUSY), "kedge_region_resume()"));
 	assert_int_equal(kedge_remote_put(remote, 0, "x", 1, 0), -ETIMEDOUT);
 	assert_int_equal(kedge_region_resume(region), 0);
-	o.arg = region;
-	assert_int_equal(migrate_patiently(region, &target->invitation, &o, NULL), -EBUSY);
-	target_wait(target, TARGET_FAILED);
-	assert_int_equal(kedge_remote_put(remote, 0, "x", 1, 0), -ETIMEDOUT);
-	assert_int_equal(kedge_region_resume(region), 0);
+	o.freeze = suspend_it;
+	o.arg = &suspended;
+	o.timeout_ms = 1000;
+	/* A late machine passes the limit before the program suspends it. */
+	do {
+		suspended = false;
+		rc = kedge_region_migrate(region, &target->invitation, &o, NULL);
+		accept_again();
+		assert_int_equal(kedge_remote_put(remote, 0, "x", 1, suspended ? 0 : SOON_MS),
+				 suspended ? -ETIMEDOUT : 0);
+		assert_int_equal(kedge_region_resume(region), suspended ? 0 : -EINVAL);
+	} while (rc == -ETIMEDOUT);
+	assert_int_equal(rc, -EBUSY);
 	assert_int_equal(kedge_region_resume(region), -EINVAL);
 	assert_int_equal(kedge_remote_put(remote, 0, "x", 1, SOON_MS), 0);
-	atomic_store(&target->state, TARGET_WAITS);
-	atomic_store(&target->say, 2);
 	migrate_to(target, NULL, NULL);
 	target_wait(target, TARGET_OWNS);
+	assert_int_equal(kedge_remote_get(remote, 0, &c, 1, SOON_MS), 0);
+	assert_int_equal(c, 'x');
+	kedge_remote_close(remote);
+	kedge_region_close(region);
+	target_end(target);
+}
+
+static struct {
+	_Atomic int stop;
+	_Atomic unsigned int cnt;
+} pauses;
+
+static void *suspends_and_resumes(void *unused)
+{
+	(void)unused;
+	while (!atomic_load(&pauses.stop)) {
+		/* It has migrated, or is about to. */
+		if (kedge_region_suspend(region, SOON_MS))
+			break;
+		usleep(500);
+		if (kedge_region_resume(region))
+			break;
+		atomic_fetch_add(&pauses.cnt, 1);
+		usleep(500);
+	}
+	return NULL;
+}
+
+/* A program's thread changes the region's bytes while it is suspended, and does not know that
+ * another one gives the region away. */
+static void suspensions_of_another_thread_are_waited_for(void **state)
+{
+	char c = 0;
+	pthread_t thread;
+
+	begin_target();
+	begin(NULL);
+	memset(&pauses, 0, sizeof(pauses));
+	assert_int_equal(pthread_create(&thread, NULL, suspends_and_resumes, NULL), 0);
+	while (atomic_load(&pauses.cnt) < 3)
+		usleep(1000);
+	migrate_to(target, NULL, NULL);
+	atomic_store(&pauses.stop, 1);
+	pthread_join(thread, NULL);
+	target_wait(target, TARGET_OWNS);
+	assert_int_equal(kedge_remote_put(remote, 0, "x", 1, SOON_MS), 0);
 	assert_int_equal(kedge_remote_get(remote, 0, &c, 1, SOON_MS), 0);
 	assert_int_equal(c, 'x');
 	kedge_remote_close(remote);
@@ -486,6 +545,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_store_that_was_not_to_be_ends_the_program),
 		cmocka_unit_test(what_the_program_ends_stays),
 		cmocka_unit_test(what_is_suspended_stays),
+		cmocka_unit_test(suspensions_of_another_thread_are_waited_for),
 		cmocka_unit_test(what_cannot_be_taken_stays),
 		cmocka_unit_test(a_region_goes_on_and_comes_back),
 		cmocka_unit_test(handles_go_as_they_are),
