@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* In the place of what needs libfabric's headers, in a build without them. */
+#include <errno.h>
+
+#include <kedge/base.h>
+
 #include "tools/info/info.h"
 #include "tools/perf/perf.h"
+#include "tools/torture/rig.h"
 
 void info_ofi(struct info *info)
 {
@@ -17,4 +22,33 @@ void info_ofi(struct info *info)
 const struct perf_side *perf_libfabric(void)
 {
 	return NULL;
+}
+
+int libfabric_open(struct rig *rig, struct libfabric **f)
+{
+	(void)rig;
+	(void)f;
+	return kedge_reason(-EOPNOTSUPP, "this kedge was built without libfabric's headers");
+}
+
+void libfabric_close(struct libfabric *f)
+{
+	(void)f;
+}
+
+int libfabric_get(struct libfabric *f, const void *addr, size_t len, struct fid_mr **mr,
+		  uint64_t *handle)
+{
+	(void)f, (void)addr, (void)len, (void)mr, (void)handle;
+	return -EOPNOTSUPP;
+}
+
+void libfabric_put(struct fid_mr *mr)
+{
+	(void)mr;
+}
+
+void libfabric_stats(struct libfabric *f, struct kedge_cache_stats *stats)
+{
+	(void)f, (void)stats;
 }

@@ -218,6 +218,7 @@ struct torture {
 	int threads;
 	const char *event, *route, *mode;
 	bool naive, strict;
+	enum rig_cache which;
 	const struct dio_ops *dio;
 	const char *dio_name;
 

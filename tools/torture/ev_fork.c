@@ -132,7 +132,7 @@ static int child_renews(struct run *x, int sock)
 	 * device, are our own.
 	 */
 	rc = rig_open(&t->rig, t->rig.dio, t->rig.dio_name,
-		      t->rig.naive ? NULL : t->rig.info.backend, t->rig.naive);
+		      t->rig.cache ? t->rig.info.backend : NULL, t->rig.which);
 	if (!rc)
 		rc = t->rig.dio->open(&t->rig, &x->lane->port);
 	for (i = 0; !rc && i < CHILD_ROUNDS; i++) {
@@ -215,6 +215,10 @@ static int fire_child(struct run *x)
 		return why(x, -EOPNOTSUPP,
 			   "TSan lets no forked child start "
 			   "threads");
+	if (x->lane->t->rig.libfabric &&
+	    (x->row->mode == MODE_STORM || x->row->route != ROUTE_LIBC))
+		return why(x, -EOPNOTSUPP, "another thread of the parent may "
+			   "have libfabric's locks");
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sock))
 		return why(x, -errno, "socketpair: %s", strerror(errno));
 	pid = do_fork(x);

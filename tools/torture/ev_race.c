@@ -38,7 +38,7 @@ static void hold(struct lane *l)
 {
 	struct rig *rig = &l->t->rig;
 
-	if (!rig->naive && !util_rng_below(&l->rng, 64))
+	if (rig->cache && !util_rng_below(&l->rng, 64))
 		kedge_cache_flush(rig->cache);
 	if (util_rng_below(&l->rng, 2))
 		sched_yield();

@@ -76,10 +76,10 @@ static bool promised(const struct torture *t, const struct row *row)
 	    row->route != ROUTE_THREAD)
 		return false;
 	if (flags & EV_REMAPSHM && info->blind & KEDGE_BLIND_SHM_REMAP &&
-	    !by_symbol(row->route))
+	    !(info->hooked && by_symbol(row->route)))
 		return false;
 	if (flags & EV_GUARD && info->blind & KEDGE_BLIND_GUARD &&
-	    !by_symbol(row->route))
+	    !(info->hooked && by_symbol(row->route)))
 		return false;
 	/* Where announcements are all there is, not every call has one before. */
 	if (flags & EV_RECYCLE && many && info->level < KEDGE_LEVEL_ORDERED)

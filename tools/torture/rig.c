@@ -44,8 +44,38 @@ close_notifier:
 	return rc;
 }
 
+/* Its blind spots are those of a notifier where it has a monitor of kedge's. */
+static int open_libfabric(struct rig *rig)
+{
+	struct kedge_notifier *nf;
+	int rc = libfabric_open(rig, &rig->libfabric);
+
+	if (rc)
+		return rc;
+	rig->info.size = sizeof(rig->info);
+	rig->info.backend = "libfabric's";
+	if (!kedge_notifier_open(NULL, &nf)) {
+		kedge_notifier_info(nf, &rig->info);
+		kedge_notifier_close(nf);
+	}
+	return 0;
+}
+
+static int open_cache(struct rig *rig, const char *backend)
+{
+	switch (rig->which) {
+	case RIG_KEDGE:
+		return open_kedge(rig, backend);
+	case RIG_NAIVE:
+		return naive_open(rig, &rig->naive);
+	case RIG_LIBFABRIC:
+		return open_libfabric(rig);
+	}
+	return -EINVAL;
+}
+
 int rig_open(struct rig *rig, const struct dio_ops *dio, const char *dio_name,
-	     const char *backend, bool naive)
+	     const char *backend, enum rig_cache which)
 {
 	const uint32_t flags = rig->flags;
 	int rc;
@@ -54,16 +84,14 @@ int rig_open(struct rig *rig, const struct dio_ops *dio, const char *dio_name,
 	rig->flags = flags;
 	rig->dio = dio;
 	rig->dio_name = dio_name;
+	rig->which = which;
 	rc = -pthread_mutex_init(&rig->ring_lock, NULL);
 	if (rc)
 		return rc;
 	rc = dio->rig_open(rig, dio_name);
 	if (rc)
 		goto destroy_lock;
-	if (naive)
-		rc = naive_open(rig, &rig->naive);
-	else
-		rc = open_kedge(rig, backend);
+	rc = open_cache(rig, backend);
 	if (rc)
 		goto close_dio;
 	return 0;
@@ -77,12 +105,18 @@ destroy_lock:
 
 void rig_close(struct rig *rig)
 {
-	if (rig->naive) {
-		naive_close(rig->naive);
-	} else {
+	switch (rig->which) {
+	case RIG_KEDGE:
 		kedge_cache_close(rig->cache);
 		kedge_device_close(rig->dev);
 		kedge_notifier_close(rig->nf);
+		break;
+	case RIG_NAIVE:
+		naive_close(rig->naive);
+		break;
+	case RIG_LIBFABRIC:
+		libfabric_close(rig->libfabric);
+		break;
 	}
 	rig->dio->rig_close(rig);
 	pthread_mutex_destroy(&rig->ring_lock);
@@ -96,6 +130,9 @@ int rig_get(struct rig *rig, const void *addr, size_t len, struct ref *ref)
 	if (rig->naive)
 		return naive_get(rig->naive, addr, len, &ref->naive,
 				 &ref->handle);
+	if (rig->libfabric)
+		return libfabric_get(rig->libfabric, addr, len,
+				     &ref->libfabric, &ref->handle);
 	rc = kedge_cache_get(rig->cache, addr, len, rig->dio->access,
 			     &ref->mr);
 	if (rc)
@@ -109,6 +146,8 @@ void rig_put(struct rig *rig, struct ref *ref)
 {
 	if (rig->naive)
 		naive_put(rig->naive, ref->naive);
+	else if (rig->libfabric)
+		libfabric_put(ref->libfabric);
 	else
 		kedge_cache_put(rig->cache, ref->mr);
 }
@@ -117,6 +156,8 @@ void rig_stats(struct rig *rig, struct kedge_cache_stats *stats)
 {
 	memset(stats, 0, sizeof(*stats));
 	stats->size = sizeof(*stats);
-	if (!rig->naive)
+	if (rig->libfabric)
+		libfabric_stats(rig->libfabric, stats);
+	else if (!rig->naive)
 		kedge_cache_stats(rig->cache, stats);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * What is under test: a device, a notifier and one cache that all
- * lanes share; or, with --naive, a cache that follows nothing.
+ * lanes share; or, with --naive, a cache that follows nothing; or, with
+ * --libfabric, the one of libfabric's domains.
  */
 #ifndef TORTURE_RIG_H
 #define TORTURE_RIG_H
@@ -15,8 +16,12 @@
 
 struct dio_ops;
 struct dio_rdma;
+struct fid_mr;
+struct libfabric;
 struct naive;
 struct naive_mr;
+
+enum rig_cache { RIG_KEDGE, RIG_NAIVE, RIG_LIBFABRIC };
 
 struct rig {
 	const struct dio_ops *dio;
@@ -27,7 +32,9 @@ struct rig {
 	struct kedge_device *dev;
 	struct kedge_notifier *nf;
 	struct kedge_cache *cache;
-	struct naive *naive; /* instead of the three above */
+	enum rig_cache which;
+	struct naive *naive; /* instead of the three above, as is */
+	struct libfabric *libfabric;
 	struct kedge_notifier_info info;
 	uint32_t flags; /* KEDGE_NOTIFIER_*, set before it is opened */
 };
@@ -36,13 +43,14 @@ struct rig {
 struct ref {
 	const struct kedge_mr *mr;
 	struct naive_mr *naive;
+	struct fid_mr *libfabric;
 	uint64_t handle;
 	uint64_t shift; /* device position less address */
 };
 
 /* 0, or a negative errno that kedge_strerror() explains. */
 int rig_open(struct rig *rig, const struct dio_ops *dio, const char *dio_name,
-	     const char *backend, bool naive);
+	     const char *backend, enum rig_cache which);
 void rig_close(struct rig *rig);
 int rig_get(struct rig *rig, const void *addr, size_t len, struct ref *ref);
 void rig_put(struct rig *rig, struct ref *ref);
@@ -55,5 +63,13 @@ void naive_close(struct naive *nv);
 int naive_get(struct naive *nv, const void *addr, size_t len,
 	      struct naive_mr **mr, uint64_t *handle);
 void naive_put(struct naive *nv, struct naive_mr *mr);
+
+/* libfabric.c: registrations are made in the rig's ring. */
+int libfabric_open(struct rig *rig, struct libfabric **f);
+void libfabric_close(struct libfabric *f);
+int libfabric_get(struct libfabric *f, const void *addr, size_t len,
+		  struct fid_mr **mr, uint64_t *handle);
+void libfabric_put(struct fid_mr *mr);
+void libfabric_stats(struct libfabric *f, struct kedge_cache_stats *stats);
 
 #endif /* TORTURE_RIG_H */

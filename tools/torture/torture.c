@@ -77,7 +77,7 @@ struct options {
 	int threads;
 	char *notifier, *seed, *event, *route, *mode;
 	char *device;
-	int naive, strict, ask;
+	int naive, libfabric, strict, ask;
 	int channel, segment, region;
 	char *messages, *sizes, *transport;
 	int churn, defaults, per_thread;
@@ -112,6 +112,10 @@ static struct poptOption opts[] = {
 	{ "naive", 0, POPT_ARG_NONE, &given.naive, 0,
 	  "Test a cache that follows nothing, to see that the test "
 	  "sees",
+	  NULL },
+	{ "libfabric", 0, POPT_ARG_NONE, &given.libfabric, 0,
+	  "Test the cache of libfabric's domains, by the monitor that "
+	  "FI_MR_CACHE_MONITOR names",
 	  NULL },
 	{ "strict", 0, POPT_ARG_NONE, &given.strict, 0,
 	  "Take everything for promised", NULL },
@@ -205,14 +209,18 @@ static int options_check(struct options *o, struct torture *t)
 				  "--per-thread belong to --churn");
 	if (o->threads < 2 || o->threads > MAX_LANES)
 		return util_usage("--threads takes 2 to %d", MAX_LANES);
-	if (o->naive && o->notifier)
-		return util_usage("--naive takes no notifier");
+	if ((o->naive || o->libfabric) && (o->notifier || (o->naive && o->libfabric)))
+		return util_usage("--naive and --libfabric take no notifier, "
+				  "nor each other");
+	if (o->libfabric && o->device)
+		return util_usage("--libfabric has a device of its own");
 	t->seconds = o->seconds;
 	t->threads = o->threads;
 	t->event = o->event;
 	t->route = o->route;
 	t->mode = o->mode;
 	t->naive = o->naive;
+	t->which = o->naive ? RIG_NAIVE : o->libfabric ? RIG_LIBFABRIC : RIG_KEDGE;
 	t->strict = o->strict;
 	t->rig.flags = o->ask ? KEDGE_NOTIFIER_ASK : 0;
 	return device_check(o->device, t);
@@ -221,7 +229,7 @@ static int options_check(struct options *o, struct torture *t)
 static int channel_check(const struct options *o, struct chan_opts *c)
 {
 	if (o->notifier || o->event || o->route || o->mode || o->device ||
-	    o->naive || o->strict || o->ask || o->churn || churn_options(o) ||
+	    o->naive || o->libfabric || o->strict || o->ask || o->churn || churn_options(o) ||
 	    o->threads != THREADS)
 		return util_usage("--channel takes --seconds, --messages, "
 				  "--sizes, --transport and --seed only");
@@ -253,8 +261,8 @@ static int channel_run(struct options *o)
 static bool is_of_others(const struct options *o)
 {
 	return o->notifier || o->event || o->route || o->mode || o->device || o->naive ||
-	       o->strict || o->ask || o->churn || o->channel || o->messages || o->sizes ||
-	       o->transport || churn_options(o) || o->threads != THREADS;
+	       o->libfabric || o->strict || o->ask || o->churn || o->channel || o->messages ||
+	       o->sizes || o->transport || churn_options(o) || o->threads != THREADS;
 }
 
 static int segment_run(struct options *o)
@@ -299,7 +307,7 @@ static int churn_check(const struct options *o, struct churn_opts *c)
 	int route = choice(o->route, churn_route_names);
 	uint64_t bytes = 0;
 
-	if (o->event || o->mode || o->device || o->naive || o->strict ||
+	if (o->event || o->mode || o->device || o->naive || o->libfabric || o->strict ||
 	    o->messages || o->sizes)
 		return util_usage("--churn takes --alloc, --bytes, --default, "
 				  "--gets, --notifier, --per-thread, --route, "
@@ -348,7 +356,7 @@ static int run(struct torture *t, const char *notifier)
 	rc = peer_start(&t->peer);
 	if (rc)
 		return util_fail(rc, "cannot start another process");
-	rc = rig_open(&t->rig, t->dio, t->dio_name, notifier, t->naive);
+	rc = rig_open(&t->rig, t->dio, t->dio_name, notifier, t->which);
 	if (rc) {
 		util_fail(rc, "cannot open the notifier, device and cache");
 		goto stop_peer;
