@@ -200,10 +200,13 @@ static inline void migrate_to(struct target *t, const struct kedge_migrate_opts 
 #define FAR_AT(p)    (PEER_LEN - BLOCK_AT(p))
 
 /*
+ * @go: they may begin, as all are there: AddressSanitizer's allocator may be locked by a thread of
+ *      the owner's that has work while one is forked, and is so in that child for ever
  * @tried, @done: additions; each with two blocks that are filled with its number before
  * @error: the first one of an access; the peer has ended with it. -EINTR: it was killed
  */
 struct peers {
+	_Atomic int go;
 	_Atomic int stop;
 	struct {
 		_Atomic uint64_t tried;
@@ -282,6 +285,8 @@ static inline void peer_run(struct peers *p, int me)
 	int rc;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	while (!atomic_load(&p->go))
+		usleep(100);
 	rc = kedge_remote_open(&handle, SOON_MS, &r);
 	if (!rc)
 		rc = peer_works(p, r, me);
@@ -303,6 +308,7 @@ static inline void peers_start(struct peers *p)
 			peer_run(p, i);
 		p->of[i].pid = pid;
 	}
+	atomic_store(&p->go, 1);
 }
 
 /* Each that has no error does @more additions. */

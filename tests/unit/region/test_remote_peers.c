@@ -20,6 +20,7 @@
 
 /* What a test and its children tell each other. */
 static struct {
+	_Atomic int go;
 	_Atomic int ready;
 	_Atomic int stop;
 	_Atomic uint64_t done;
@@ -39,12 +40,16 @@ static int free_word(void **state)
 	return munmap(word, sizeof(*word));
 }
 
+/* It begins once all are there, so that no thread of the owner's has work while another child is
+ * forked: AddressSanitizer's allocator may be locked by one, and is so in the child for ever. */
 static pid_t start(void (*run)(int), int arg)
 {
 	pid_t pid = fork();
 
 	assert_true(pid >= 0);
 	if (!pid) {
+		while (!atomic_load(&word->go))
+			usleep(100);
 		CHILD_CHECK(!kedge_remote_open(&handle, SOON_MS, &remote));
 		run(arg);
 		kedge_remote_close(remote);
@@ -124,6 +129,7 @@ static void change_under_load(void (*change)(volatile unsigned char *))
 	make_region(LEN, NULL);
 	for (i = 0; i < PEERS; i++)
 		pid[i] = start(works, i);
+	atomic_store(&word->go, 1);
 	while (atomic_load(&word->ready) < PEERS) {
 		change((volatile unsigned char *)region_at());
 		usleep(200);
@@ -168,6 +174,7 @@ static void it_grows_and_is_trimmed_under_load(void **state)
 	make_region(LEN, NULL);
 	for (i = 0; i < PEERS; i++)
 		pid[i] = start(reaches_far, i);
+	atomic_store(&word->go, 1);
 	wait_ready(PEERS);
 	for (n = 0; n < 300; n++) {
 		grow_to(4 * LEN);
@@ -215,6 +222,7 @@ static pid_t one_inside(void (*run)(int))
 
 	make_region(LEN, NULL);
 	pid = start(run, 0);
+	atomic_store(&word->go, 1);
 	wait_ready(1);
 	while (kedge_region_suspend(region, 20) == 0)
 		assert_int_equal(kedge_region_resume(region), 0);
@@ -358,6 +366,7 @@ static void killed_peers_keep_nothing_closed(void **state)
 	for (n = 0; n < 50; n++) {
 		atomic_store(&word->ready, 0);
 		pid = start(works_until_killed, n);
+		atomic_store(&word->go, 1);
 		wait_ready(1);
 		usleep((useconds_t)(n * 37 % 500));
 		kill(pid, SIGKILL);
