@@ -26,6 +26,8 @@ LIBRARIES = {'kedge/uring.h': ('libkedge-uring', '-lkedge-uring -lkedge',
                               'kedge-rdma'),
              'kedge/ofi.h': ('libkedge-ofi', '-lkedge-ofi -lkedge',
                              'kedge-ofi'),
+             'kedge/ofi_device.h': ('libkedge-ofi', '-lkedge-ofi -lkedge',
+                                    'kedge-ofi'),
              'kedge/etcd.h': ('libkedge-etcd', '-lkedge-etcd -lkedge',
                               'kedge-etcd')}
 DEFAULT_LIBRARY = ('libkedge', '-lkedge', 'kedge')

@@ -58,6 +58,17 @@ torture 0 "$PLAIN" -s 1 -r raw -m single -e 'm[um]*map*'
 json 'd["stale"] == 0' 'd["hits"] > 0'
 unset FI_MR_CACHE_MONITOR
 
+# A domain as a device of kedge's cache. One of which libfabric keeps stale registrations is refused.
+FI_MR_CACHE_MONITOR=memhooks LD_PRELOAD=$STANDIN "$PLAIN" torture -D ofi -s 1 >"$DIR/out" 2>"$DIR/err"
+[ $? -eq 3 ] || fail "a stale cache below is not refused: $(cat "$DIR/out" "$DIR/err")"
+says err FI_MR_CACHE_MONITOR=disabled
+for FI_MR_CACHE_MONITOR in disabled kedge; do
+	LD_PRELOAD=$STANDIN "$PLAIN" torture -D ofi --json -s 4 >"$DIR/out" 2>"$DIR/err" ||
+		fail "-D ofi, $FI_MR_CACHE_MONITOR: $(cat "$DIR/err")"
+	json 'd["stale"] == 0' 'd["errors"] == 0' 'd["hits"] > 0'
+done
+unset FI_MR_CACHE_MONITOR
+
 # Without the plug-in, as Debian ships libfabric.
 FI_PROVIDER_PATH=$DIR torture 1 "$PLAIN" -s 1 -r raw -m single -e 'm[um]*map*'
 json 'd["stale"] > 0'

@@ -6,6 +6,7 @@
 
 #include "tools/info/info.h"
 #include "tools/perf/perf.h"
+#include "tools/torture/dio.h"
 #include "tools/torture/rig.h"
 
 void info_ofi(struct info *info)
@@ -52,3 +53,11 @@ void libfabric_stats(struct libfabric *f, struct kedge_cache_stats *stats)
 {
 	(void)f, (void)stats;
 }
+
+static int no_ofi(struct rig *rig, const char *name)
+{
+	(void)name;
+	return libfabric_open(rig, NULL);
+}
+
+const struct dio_ops dio_ofi = { .name = "ofi", .rig_open = no_ofi };

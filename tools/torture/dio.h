@@ -54,6 +54,6 @@ struct dio_ops {
 		    const uint64_t *in, uint64_t *out, unsigned int cnt);
 };
 
-extern const struct dio_ops dio_uring, dio_verbs;
+extern const struct dio_ops dio_uring, dio_verbs, dio_ofi;
 
 #endif /* TORTURE_DIO_H */

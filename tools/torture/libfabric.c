@@ -16,6 +16,8 @@
 #include <rdma/fabric.h>
 #include <rdma/fi_domain.h>
 
+#include <kedge/ofi_device.h>
+
 #include "tools/torture/dio.h"
 #include "tools/torture/rig.h"
 
@@ -167,3 +169,76 @@ void libfabric_stats(struct libfabric *f, struct kedge_cache_stats *stats)
 	stats->hits = stats->gets > made ? stats->gets - made : 0;
 	stats->uncached = made;
 }
+
+/* ---- a domain as a device of kedge's cache ---- */
+
+static int ofi_rig_open(struct rig *rig, const char *name)
+{
+	int rc = dio_uring.rig_open(rig, name);
+
+	if (rc)
+		return rc;
+	rc = libfabric_open(rig, &rig->ofi);
+	if (rc)
+		dio_uring.rig_close(rig);
+	return rc;
+}
+
+static void ofi_rig_close(struct rig *rig)
+{
+	libfabric_close(rig->ofi);
+	dio_uring.rig_close(rig);
+}
+
+static int ofi_kedge_open(struct rig *rig, struct kedge_device **dev)
+{
+	int (*open)(struct fid_domain *domain, const struct fi_info *info,
+		    const struct kedge_ofi_device_opts *opts, struct kedge_device **dev) =
+		NULL;
+	void *lib = dlopen("libkedge-ofi.so.0", RTLD_NOW);
+	int rc;
+
+	if (!lib)
+		return kedge_reason(-EOPNOTSUPP, "libkedge-ofi cannot be loaded: %s", dlerror());
+	rc = find(lib, "kedge_device_open_ofi", &open);
+	return rc ? rc : open(rig->ofi->domain, rig->ofi->info, NULL, dev);
+}
+
+static int ofi_open(struct rig *rig, struct dio_port *port)
+{
+	return dio_uring.open(rig, port);
+}
+
+static void ofi_close(struct dio_port *port)
+{
+	dio_uring.close(port);
+}
+
+/* The key says which buffer of the ring it is. */
+static int ofi_move(struct rig *rig, struct dio_port *port, const struct ref *ref,
+		    uint8_t *const *at, const uint64_t *in, uint64_t *out, unsigned int cnt)
+{
+	struct ref buffer = *ref;
+
+	buffer.handle = fi_mr_key(kedge_ofi_mr(ref->mr)) - 1;
+	return dio_uring.move(rig, port, &buffer, at, in, out, cnt);
+}
+
+static int no_table(struct rig *rig, unsigned int slots)
+{
+	(void)rig;
+	(void)slots;
+	return kedge_reason(-EOPNOTSUPP, "a naive cache on libfabric's domains is not tested");
+}
+
+const struct dio_ops dio_ofi = {
+	.name = "ofi",
+	.access = KEDGE_ACCESS_ALL,
+	.rig_open = ofi_rig_open,
+	.rig_close = ofi_rig_close,
+	.kedge_open = ofi_kedge_open,
+	.table_open = no_table,
+	.open = ofi_open,
+	.close = ofi_close,
+	.move = ofi_move,
+};

@@ -29,6 +29,7 @@ struct rig {
 	struct io_uring ring;
 	pthread_mutex_t ring_lock; /* submitting and reaping on ring */
 	struct dio_rdma *rdma;	   /* instead of the two above */
+	struct libfabric *ofi;	   /* beside them: its domain is the device */
 	struct kedge_device *dev;
 	struct kedge_notifier *nf;
 	struct kedge_cache *cache;

@@ -107,8 +107,9 @@ static struct poptOption opts[] = {
 	{ "mode", 'm', POPT_ARG_STRING, &given.mode, 0,
 	  "Only in these modes", "GLOB" },
 	{ "device", 'D', POPT_ARG_STRING, &given.device, 0,
-	  "What moves the data: io_uring (default), or a peer by RDMA",
-	  "uring|verbs[:NAME]" },
+	  "What moves the data: io_uring (default), or a peer by RDMA; with "
+	  "ofi it is registered by libfabric",
+	  "uring|verbs[:NAME]|ofi" },
 	{ "naive", 0, POPT_ARG_NONE, &given.naive, 0,
 	  "Test a cache that follows nothing, to see that the test "
 	  "sees",
@@ -168,12 +169,12 @@ static int options_read(int argc, char **argv)
 
 static int device_check(const char *text, struct torture *t)
 {
-	static const struct dio_ops *const dio[] = { &dio_uring, &dio_verbs };
-	static const char *const names[] = { "uring", "verbs", NULL };
+	static const struct dio_ops *const dio[] = { &dio_uring, &dio_verbs, &dio_ofi };
+	static const char *const names[] = { "uring", "verbs", "ofi", NULL };
 	int i = text ? util_parse_device(text, names, &t->dio_name) : 0;
 
 	if (i < 0)
-		return util_usage("--device: '%s' is neither uring nor "
+		return util_usage("--device: '%s' is neither uring, ofi nor "
 				  "verbs[:NAME]", text);
 	t->dio = dio[i];
 	return UTIL_GO_ON;
