@@ -7,6 +7,7 @@ that holds a thread between the two steps, or is not here.
 """
 from typing import NamedTuple
 
+import table_adapter
 import table_channel
 import table_region
 import table_segment
@@ -22,13 +23,14 @@ PAGES = ('unit:share*', 'process:segment_limits')
 REGION = ('unit:region*', 'unit:fill', 'unit:remote*', 'unit:streams_hostile', 'unit:migrate*',
           'process:region_limits', 'process:lease', 'process:region_list*', 'process:remote*', 'process:migrate*',
           'process:submit*', 'unit:submit*', 'process:parts*', 'unit:recommit*', 'process:recommit*')
+ADAPTER = ('unit:ranges', 'unit:sight', 'stress:ranges_races', 'adapter:*')
 PRELOAD = ('preload:*',)
 PROCESS = ('process:*', 'churn:*')
 CHANNEL = ('unit:channel*', 'unit:ofi*', 'channel:hostile peers',
            'tools:torture of channels', 'stress:stress_channel')
 PARTS = {'cache': CACHE + PROCESS, 'notify': NOTIFY + PROCESS,
          'hooks': HOOKS, 'device': DEVICE,
-         'segment': SEGMENT, 'pages': PAGES, 'region': REGION, 'preload': PRELOAD, 'channel': CHANNEL}
+         'segment': SEGMENT, 'pages': PAGES, 'region': REGION, 'adapter': ADAPTER, 'preload': PRELOAD, 'channel': CHANNEL}
 
 
 class Mutant(NamedTuple):
@@ -746,6 +748,7 @@ MUTANTS = [
       '\tif (nf && kedge_notifier_info(nf, &info) != -ECHILD)',
       '\tif (nf && kedge_notifier_info(nf, &info) <= 0)'),
 ]
+MUTANTS += [M('src/adapter/' + m[0], *m[1:]) for m in table_adapter.MUTANTS]
 MUTANTS += [M('src/channel/' + m[0], *m[1:]) for m in table_channel.MUTANTS]
 MUTANTS += [M('src/region/' + m[0], *m[1:]) for m in table_region.MUTANTS]
 MUTANTS += [M('src/segment/' + m[0], *m[1:]) for m in table_segment.MUTANTS]

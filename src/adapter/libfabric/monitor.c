@@ -31,7 +31,7 @@
 #define RANGES_MAX 8192u
 #define TELL_MAX   64
 #define STACK_LEN  (64u << 10)
-#define FORK_NS	   100000000
+#define WAIT_NS	   100000000
 
 /* For libfabric's log alone. */
 static struct fi_provider self = { .name = "kedge", .fi_version = FI_VERSION(1, 13) };
@@ -183,6 +183,20 @@ static struct fid_mem_monitor monitor = {
 
 /* ---- beginning and end ---- */
 
+/* As long as it is waited for the thread, which libfabric's locks may keep. */
+static struct timespec soon(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	t.tv_nsec += WAIT_NS;
+	if (t.tv_nsec >= 1000000000) {
+		t.tv_sec++;
+		t.tv_nsec -= 1000000000;
+	}
+	return t;
+}
+
 /*
  * A child of a program with one thread has libfabric's locks free, so the thread of ours must have
  * none of them now. A caller that has one itself, and for which the thread waits, forks after a
@@ -190,14 +204,8 @@ static struct fid_mem_monitor monitor = {
  */
 static void before_fork(void)
 {
-	struct timespec until;
+	const struct timespec until = soon();
 
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_nsec += FORK_NS;
-	if (until.tv_nsec >= 1000000000) {
-		until.tv_sec++;
-		until.tv_nsec -= 1000000000;
-	}
 	holds = !pthread_mutex_timedlock(&telling, &until);
 }
 
@@ -218,13 +226,16 @@ static void after_fork_in_child(void)
 		ranges_after_fork(t);
 }
 
-/* Before libfabric's own end, as it is a library of this one: it must not be told after that. */
+/* Before libfabric's own end, as it is a library of this one: it must not be told after that. One
+ * that exits with libfabric's lock is not kept from it. */
 __attribute__((destructor)) static void end(void)
 {
+	const struct timespec until = soon();
+
 	if (!m.has_thread)
 		return;
 	ranges_stop(atomic_load(&m.ranges));
-	pthread_join(m.thread, NULL);
+	pthread_timedjoin_np(m.thread, NULL, &until);
 	m.has_thread = false;
 }
 

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The mutants of src/adapter: file, name, what is wrong then, text, replacement."""
+
+MUTANTS = [
+    ('libfabric/ranges.c', 'first-sight-is-kept',
+     'a registration is kept that was made before its range was watched',
+     '\tr->kept |= before >= r->since;\n\treturn before >= r->since;', '\tr->kept = true;\n\treturn true;'),
+    ('libfabric/ranges.c', 'kept-while-another-has-it',
+     'a cache keeps a registration of pages that have gone, as another one has registered them anew',
+     '\tif (r->pending)\n\t\treturn false;\n', ''),
+    ('libfabric/ranges.c', 'told-is-enough',
+     'a cache serves pages that have gone while libfabric is being told',
+     ' &&\n\t\t!overlaps(t->telling, start, len)', ''),
+    ('libfabric/ranges.c', 'a-change-under-way-is-none',
+     'a cache serves pages that a thread is just taking away',
+     'valid = drain(t) && ', 'valid = (drain(t) || true) && '),
+    ('libfabric/ranges.c', 'kept-behind-a-change',
+     'a registration is kept whose pages have gone before libfabric told of it',
+     'kept = drain(t) && keep(', 'kept = keep('),
+    ('libfabric/ranges.c', 'caches-are-not-told',
+     'a change of a kept range is forgotten',
+     '\tif (r->kept && !r->pending)\n\t\tmake_pending(t, r);\n', ''),
+    ('libfabric/ranges.c', 'room-without-a-word',
+     'a range that libfabric has goes from the table, and its changes are not seen',
+     '\t\tr->goes = true;\n\t\tif (!r->pending)\n\t\t\tmake_pending(t, r);\n',
+     '\t\tif (!r->pending)\n\t\t\tdrop(t, r);\n'),
+    ('libfabric/ranges.c', 'provisional-is-sure',
+     'pages that were on their way out when they were registered stay in a cache',
+     'r->changed = rc == KEDGE_WATCH_PROVISIONAL;', 'r->changed = false;'),
+    ('libfabric/sight.c', 'nested-is-earlier',
+     'a registration within another speaks for that one',
+     '\twhile (cnt && calls[cnt - 1].frame < frame)\n\t\tcnt--;\n\treturn', '\treturn'),
+]
