@@ -4,7 +4,8 @@
  * registration that a cache serves is of pages that have gone.
  *
  * A page has a number that is stored when it is mapped, and no other has it. A registration is that
- * number, read without a lock: so one may be made before a change, and be told of after it.
+ * number, read without a lock: so one may be made before a change, and be told of after it. One that
+ * is made of a page before its number is there does not say which page it was, and is not cached.
  */
 #include <pthread.h>
 #include <sys/mman.h>
@@ -74,7 +75,7 @@ static bool look_up(unsigned int cache, unsigned int page, uint64_t *number)
 	if (*number % 3 == 0)
 		sched_yield();
 	pthread_mutex_lock(&mm_lock);
-	if (!e->is && ranges_keep(t, page_at(page), PAGE, sight_before(frame)))
+	if (!e->is && *number && ranges_keep(t, page_at(page), PAGE, sight_before(frame)))
 		*e = (struct entry){ true, *number };
 	sight_note(frame, ranges_clock(t));
 	pthread_mutex_unlock(&mm_lock);
