@@ -11,7 +11,7 @@ build="gcc libc6-dev meson ninja-build pkg-config python3 liburing-dev libsodium
 	libjansson-dev libucx-dev libcmocka-dev"
 test="g++ libjemalloc2 libmimalloc2.0 gnuplot-nox spin etcd-server"
 vm="qemu-system-x86 busybox-static kmod e2fsprogs iproute2 procps ibverbs-utils
-	ibverbs-providers perftest rdmacm-utils"
+	ibverbs-providers perftest rdmacm-utils openmpi-bin libopenmpi-dev"
 ci="clang libclang-rt-dev mandoc codespell shellcheck git
 	abigail-tools sparse unifdef patch xz-utils"
 

@@ -4,8 +4,9 @@
  * registration that a cache serves is of pages that have gone.
  *
  * A page has a number that is stored when it is mapped, and no other has it. A registration is that
- * number, read without a lock: so one may be made before a change, and be told of after it. One that
- * is made of a page before its number is there does not say which page it was, and is not cached.
+ * number, read without a lock: so one may be made before a change, and be told of after it. One
+ * that is made of a page before its number is there does not say which page it was, and is not
+ * cached.
  */
 #include <pthread.h>
 #include <sys/mman.h>
