@@ -177,10 +177,10 @@ static void those_that_are_not_kept_make_room_at_once(void **state)
 static void what_cannot_be_watched_is_not_kept(void **state)
 {
 	unsigned int all, pending;
-	char *gone = map();
+	/* Below what a process may map: no other thread comes to have it. */
+	char *const gone = (char *)4096;
 	int i;
 
-	munmap(gone, LEN);
 	for (i = 0; i < 3; i++) {
 		assert_false(ranges_keep(t, gone, LEN, ranges_clock(t)));
 		assert_false(ranges_keep(t, at, 0, ranges_clock(t)));

@@ -280,13 +280,15 @@ static void bad_arguments_are_refused(void **state)
 
 static void a_child_has_it_not(void **state)
 {
-	struct kedge_device *dev = open_device(NULL);
+	struct kedge_device *dev;
 	struct kedge_cache *cache;
 	const struct kedge_mr *mr;
 	char *at = map();
 	int status;
 	pid_t pid;
 
+	need_threads_after_fork();
+	dev = open_device(NULL);
 	assert_int_equal(kedge_cache_open(dev, NULL, NULL, &cache), 0);
 	mr = get(cache, at, 0);
 	pid = fork();
