@@ -165,12 +165,13 @@ static int exchange_suspended(struct kedge_region *r, struct kedge_region *next,
 			      const void *former, int timeout_ms, uint64_t *pause_ns)
 {
 	const uint64_t begun = clock_ns();
+	char name[PEER_NAME];
 	pid_t pid = 0;
 	int rc;
 
 	if (gates_close(r, timeout_ms, &pid))
-		return kedge_reason(-ETIMEDOUT, "an access of process %d was not over in %d ms: "
-				    "is it stopped?", (int)pid, timeout_ms);
+		return kedge_reason(-ETIMEDOUT, "an access of %s was not over in %d ms: is it "
+				    "stopped?", peer_name(pid, name), timeout_ms);
 	memcpy(next->at, former ? former : r->at, r->len);
 	rc = watch_leave_out(r, 0, r->len);
 	if (!rc) {

@@ -141,12 +141,13 @@ static int send_handles(struct job *j)
 
 static int turn_out(struct job *j)
 {
+	char name[PEER_NAME];
 	pid_t pid = 0;
 	int rc = depart_begin(j->r, (int)j->o.timeout_ms, &pid);
 
 	if (rc == -ETIMEDOUT)
-		return kedge_reason(rc, "an access of process %d was not over in %u ms: is it "
-				    "stopped?", (int)pid, j->o.timeout_ms);
+		return kedge_reason(rc, "an access of %s was not over in %u ms: is it stopped?",
+				    peer_name(pid, name), j->o.timeout_ms);
 	return rc ? kedge_reason(rc, "no memory for a bit for each page") : 0;
 }
 

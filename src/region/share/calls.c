@@ -139,6 +139,7 @@ static struct slot *slot_of(struct kedge_region *r, const struct handle_words *w
 
 static int revoke_handle(struct kedge_region *r, const struct handle_words *w)
 {
+	char name[PEER_NAME];
 	struct slot *s;
 	pid_t pid = 0;
 	int rc = lock_settled(r);
@@ -161,8 +162,8 @@ static int revoke_handle(struct kedge_region *r, const struct handle_words *w)
 	slot_free(s);
 	r->counts.revoked++;
 	sig_unlock(&shares_lock);
-	return rc ? kedge_reason(rc, "the handle is revoked, and an access of process %d that had "
-				 "begun is not over: is it stopped?", (int)pid) : 0;
+	return rc ? kedge_reason(rc, "the handle is revoked, and an access of %s that had begun is "
+				 "not over: is it stopped?", peer_name(pid, name)) : 0;
 }
 
 KEDGE_API int kedge_region_revoke(struct kedge_region *r, const struct kedge_handle *h)
@@ -200,6 +201,7 @@ static void count_suspension(struct kedge_region *r)
 
 KEDGE_API int kedge_region_suspend(struct kedge_region *r, int timeout_ms)
 {
+	char name[PEER_NAME];
 	int rc = check_here(r);
 	pid_t pid = 0;
 
@@ -207,8 +209,8 @@ KEDGE_API int kedge_region_suspend(struct kedge_region *r, int timeout_ms)
 	if (rc)
 		return rc;
 	if (gates_close(r, timeout_ms, &pid))
-		return kedge_reason(-ETIMEDOUT, "an access of process %d was not over in %d ms: "
-				    "is it stopped?", (int)pid, timeout_ms);
+		return kedge_reason(-ETIMEDOUT, "an access of %s was not over in %d ms: is it "
+				    "stopped?", peer_name(pid, name), timeout_ms);
 	count_suspension(r);
 	return 0;
 }

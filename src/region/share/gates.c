@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -251,6 +252,15 @@ static struct conn *first_inside(struct kedge_region *r, struct slot *s)
 
 /* ---- waiting ---- */
 
+const char *peer_name(pid_t pid, char text[PEER_NAME])
+{
+	if (pid > 0)
+		snprintf(text, PEER_NAME, "process %d", (int)pid);
+	else
+		snprintf(text, PEER_NAME, "a peer of another host");
+	return text;
+}
+
 static bool is_inside(struct kedge_region *r, struct slot *s, pid_t *pid)
 {
 	const struct conn *c;
@@ -376,6 +386,7 @@ int gates_close(struct kedge_region *r, int timeout_ms, pid_t *pid)
 
 int gates_empty(struct kedge_region *r)
 {
+	char name[PEER_NAME];
 	pid_t pid = 0;
 
 	if (!r->overstayed)
@@ -385,9 +396,9 @@ int gates_empty(struct kedge_region *r)
 		r->overstayed = false;
 		return 0;
 	}
-	return kedge_reason(-ETIMEDOUT, "an access of process %d that began before the region was "
+	return kedge_reason(-ETIMEDOUT, "an access of %s that began before the region was "
 			    "trimmed is not over, and would go on in what is added: is it "
-			    "stopped? Let it go on, or end it", (int)pid);
+			    "stopped? Let it go on, or end it", peer_name(pid, name));
 }
 
 void gates_set_len(struct kedge_region *r, uint64_t len)
@@ -418,13 +429,35 @@ void gates_set_len(struct kedge_region *r, uint64_t len)
 	gates_cut(r, NULL);
 }
 
+/* Peers that come back with a lease are told so. True: there are some. */
+static bool end_handles(struct kedge_region *r)
+{
+	struct list *l, *tmp;
+	struct slot *s;
+	bool any;
+
+	sig_lock(&shares_lock);
+	list_for_each_safe(l, tmp, &r->slots) {
+		s = list_entry(l, struct slot, node);
+		s->revoked = true;
+		gates_end(s, EKEYREVOKED);
+	}
+	any = leases_any(r);
+	sig_unlock(&shares_lock);
+	return any;
+}
+
 void shares_close(struct kedge_region *r)
 {
 	struct list *l, *tmp;
 	struct slot *s;
+	pid_t pid;
 
 	/* And never again. */
 	lend(r, false);
+	/* A lease that is cut is an adapter that has failed, for its peer. */
+	if (end_handles(r))
+		gates_wait(r, NULL, PATIENCE_MS, &pid);
 	gates_cut(r, NULL);
 	sig_lock(&shares_lock);
 	list_for_each_safe(l, tmp, &r->slots) {

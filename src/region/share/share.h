@@ -93,6 +93,7 @@ extern struct sig_lock shares_lock;
 
 /* With peers that are in the way of a trim or a revocation. */
 #define PATIENCE_MS 1000
+#define PEER_NAME   32 /* bytes of peer_name() */
 
 /* ---- slots.c: with shares_lock ---- */
 
@@ -195,6 +196,8 @@ void gates_cut(struct kedge_region *r, struct slot *s);
 /* With the region's lock. Each access that may be to what was trimmed is over: 0, or -ETIMEDOUT
  * with its reason. */
 int gates_empty(struct kedge_region *r);
+/* "process 12", or, as one of another host has no number here, that. */
+const char *peer_name(pid_t pid, char text[PEER_NAME]);
 /* Suspend: 0, or -ETIMEDOUT and it is not; @timeout_ms -1: no limit. */
 int gates_close(struct kedge_region *r, int timeout_ms, pid_t *pid);
 /* With shares_lock. The peers that have the memory are told why they have not any more. */

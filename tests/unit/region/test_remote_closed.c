@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* A region that is closed while a peer of another process puts, by three threads. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+
+#include "remote.h"
+
+#define ROUNDS 5
+#define BLOCK  ((size_t)64 << 10)
+
+/* The peer has put so often, by the way that is asked for; and an error that it should not have. */
+static struct {
+	_Atomic unsigned int done;
+	_Atomic int wrong;
+} *word;
+
+static void *puts_until_told(void *at)
+{
+	struct kedge_remote_info info = { .size = sizeof(info) };
+	static char block[BLOCK];
+	int rc;
+
+	while (!(rc = kedge_remote_put(remote, (uintptr_t)at, block, sizeof(block), SOON_MS))) {
+		CHILD_CHECK(!kedge_remote_query(remote, &info));
+		if (!LEASED || info.way == KEDGE_REMOTE_RDMA)
+			atomic_fetch_add(&word->done, 1);
+	}
+	return (void *)(intptr_t)rc;
+}
+
+static void peer(void)
+{
+	pthread_t t[3];
+	void *rc;
+	int i;
+
+	CHILD_CHECK(!kedge_remote_open(&handle, SOON_MS, &remote));
+	for (i = 0; i < 3; i++)
+		CHILD_CHECK(!pthread_create(&t[i], NULL, puts_until_told,
+					    (void *)(uintptr_t)((size_t)i * BLOCK)));
+	for (i = 0; i < 3; i++) {
+		pthread_join(t[i], &rc);
+		if ((intptr_t)rc != -EKEYREVOKED)
+			atomic_store(&word->wrong, (int)(intptr_t)rc);
+	}
+	kedge_remote_close(remote);
+	_exit(0);
+}
+
+/* That it is closed, and not that an adapter has failed. */
+static void what_is_closed_under_puts_is_told(void **state)
+{
+	int n, status;
+	pid_t pid;
+
+	need_threads_after_fork();
+	word = mmap(NULL, sizeof(*word), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		    0);
+	assert_true(word != MAP_FAILED);
+	for (n = 0; n < ROUNDS; n++) {
+		make_region(LEN, NULL);
+		atomic_store(&word->done, 0);
+		pid = fork();
+		assert_true(pid >= 0);
+		if (!pid)
+			peer();
+		while (atomic_load(&word->done) < 20)
+			usleep(100);
+		kedge_region_close(region);
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_int_equal(status, 0);
+		assert_int_equal(atomic_load(&word->wrong), 0);
+	}
+	munmap(word, sizeof(*word));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_is_closed_under_puts_is_told),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
