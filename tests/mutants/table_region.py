@@ -610,8 +610,6 @@ MUTANTS = [
      '\tif (!a->part)\n\t\treturn find_gap', '\tif (a->l)\n\t\treturn find_gap', *RECOMMIT),
     ('peer/later/perform.c', 'operations-of-parts', 'a submitted operation of several ranges has what is between them',
      '\t\ta.part = o->part;\n', '', *RECOMMIT),
-    ('share/gates.c', 'closed-is-failed', 'peers of a region that is closed are told that an adapter has failed',
-     '\tif (end_handles(r))\n', '\tif (false && end_handles(r))\n', *OFI),
     ('migrate/calls.c', 'another-threads-suspension-ends-it',
      'a migration fails because a thread of the program has just suspended the region',
      'while (suspended && job_naps(until));', 'while (false);'),
