@@ -55,10 +55,11 @@ struct kedge_ofi_device_opts {
  * That would make this one's as stale as it is, so the open tries whether it does,
  * with a page that changes, and refuses such a domain: set
  * FI_MR_CACHE_MONITOR=disabled before libfabric is first called, or have
- * libkedge-fi there (docs/libfabric.md), which sees the change.
+ * libkedge-fi there (docs/libfabric.md), which sees the change. With FI_MR_ENDPOINT
+ * it does not try, as the endpoint need not be enabled yet.
  *
- * What a get on this device's caches may fail with: -ENOMEM, -ENOSPC, -E2BIG,
- * -EFAULT, -EACCES as the provider says; -ECHILD in a forked child. Another error
+ * A get on this device's caches may fail with -ENOMEM, -ENOSPC, -E2BIG,
+ * -EFAULT, -EACCES as the provider says, and with -ECHILD in a forked child. Another error
  * of libfabric's is -EIO. kedge_strerror() has its number.
  *
  * Threads: any, several at once, as far as the domain's threading lets

@@ -2,7 +2,7 @@
 /*
  * A memory monitor for libfabric's registration caches, over a notifier. libfabric opens it by
  * itself, as it does providers: *-fi.so in its provider folder, or in FI_PROVIDER_PATH. It is no
- * provider; it gives libfabric the monitor (fi_mr_cache(3), fi_mem_monitor) and is left loaded.
+ * provider; it gives libfabric a struct fid_mem_monitor (rdma/fi_ext.h) and stays loaded.
  *
  * libfabric calls subscribe when a registration was made, keeps it if that succeeds, asks valid at
  * each hit, and takes registrations out of its caches when it is told of a range (notify). All but
@@ -30,7 +30,6 @@
 /* libfabric's default is 1,024 registrations a cache; some never say that one is gone. */
 #define RANGES_MAX 8192u
 #define TELL_MAX   64
-#define STACK_LEN  (64u << 10)
 #define WAIT_NS	   100000000
 
 /* For libfabric's log alone. */
@@ -69,17 +68,12 @@ static void *tell(void *monitor)
 static int start_thread(struct fid_mem_monitor *mon)
 {
 	sigset_t every, saved;
-	pthread_attr_t attr;
-	int rc = pthread_attr_init(&attr);
+	int rc;
 
-	if (rc)
-		return rc;
-	pthread_attr_setstacksize(&attr, STACK_LEN);
 	sigfillset(&every);
 	pthread_sigmask(SIG_SETMASK, &every, &saved);
-	rc = pthread_create(&m.thread, &attr, tell, mon);
+	rc = pthread_create(&m.thread, NULL, tell, mon);
 	pthread_sigmask(SIG_SETMASK, &saved, NULL);
-	pthread_attr_destroy(&attr);
 	m.has_thread = !rc;
 	return rc;
 }

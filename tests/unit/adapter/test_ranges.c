@@ -233,6 +233,8 @@ static void in_a_child_none_is_kept(void **state)
 		ranges_after_fork(t);
 		CHILD_CHECK(!ranges_valid(t, at, LEN));
 		CHILD_CHECK(!keep() && !keep());
+		/* It closes the domain that it has inherited. */
+		ranges_forget(t);
 		_exit(0);
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
