@@ -2,9 +2,11 @@
 /* See core.h. */
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/kcmp.h>
 #include <linux/seccomp.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -89,6 +91,62 @@ void need_threads_after_fork(void)
 	skip();
 #endif
 }
+
+/*
+ * AddressSanitizer of gcc 12 does not lock its allocator at fork(): a child of a fork
+ * that comes while another thread allocates finds it locked for ever. So a fork waits
+ * for the moment at which the others sleep, where there is one.
+ */
+#ifdef __SANITIZE_ADDRESS__
+#define FORK_WAIT_US  100000u /* a fork's, beside threads that never sleep */
+#define FORK_WAITS_US 5000000u
+
+static bool sleeps(int tasks, const char *tid)
+{
+	char path[64], line[256], *state;
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/stat", tid);
+	fd = openat(tasks, path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return true;
+	n = read(fd, line, sizeof(line) - 1);
+	close(fd);
+	line[n > 0 ? n : 0] = 0;
+	state = strrchr(line, ')');
+	return !state || state[2] == 'S';
+}
+
+static bool others_sleep(void)
+{
+	DIR *d = opendir("/proc/self/task");
+	struct dirent *e;
+	bool all = true;
+
+	while (d && all && (e = readdir(d)))
+		all = e->d_name[0] == '.' || atoi(e->d_name) == (int)gettid() ||
+		      sleeps(dirfd(d), e->d_name);
+	if (d)
+		closedir(d);
+	return all;
+}
+
+static void wait_until_others_sleep(void)
+{
+	static _Atomic unsigned int waited;
+	unsigned int us;
+
+	for (us = 0; us < FORK_WAIT_US && waited < FORK_WAITS_US && !others_sleep();
+	     us += 200, waited += 200)
+		usleep(200);
+}
+
+__attribute__((constructor)) static void fork_in_quiet(void)
+{
+	pthread_atfork(wait_until_others_sleep, NULL, NULL);
+}
+#endif
 
 static int run_child(pid_t pid, int (*fn)(void *), void *arg)
 {
