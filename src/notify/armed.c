@@ -151,6 +151,17 @@ void armed_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 	set_cut(nf, &nf->whole, start, end);
 }
 
+/* So that the next registered_add(), with the lock held all the time, does not fail. */
+int registered_room(struct kedge_notifier *nf)
+{
+	struct range *r = slab_get(&nf->range_slab);
+
+	if (!r)
+		return -ENOMEM;
+	slab_put(&nf->range_slab, r);
+	return 0;
+}
+
 int registered_add(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 {
 	return set_add(nf, &nf->registered, start, end);

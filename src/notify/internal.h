@@ -278,6 +278,7 @@ void armed_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 void whole_add(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 bool whole_find(struct kedge_notifier *nf, uint64_t start, uint64_t end,
 		uint64_t *whole_start, uint64_t *whole_end);
+int registered_room(struct kedge_notifier *nf);
 int registered_add(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 void registered_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 /* A part of it may be registered. Takes nf->lock; signals are blocked. */

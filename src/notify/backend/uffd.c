@@ -257,6 +257,11 @@ static void uffd_abandon(struct kedge_notifier *nf)
  * Ranges are registered and noted, and let go again, under the lock. A
  * registration in the middle of an application's mremap() would split what that
  * is about to move: see announce_moving().
+ *
+ * A range that was refused is not noted. The kernel refuses before it changes
+ * anything, but for ENOMEM, and what is noted is unregistered in time: before Linux
+ * 6.17 that ends the registration of any userfaultfd there, another notifier's or
+ * the application's, which would be told of nothing any more.
  */
 static int register_now(void *arg, uint64_t start, uint64_t end)
 {
@@ -266,9 +271,12 @@ static int register_now(void *arg, uint64_t start, uint64_t end)
 
 	sig_lock(&nf->lock);
 	if (!announce_moving())
-		rc = registered_add(nf, start, end);
-	if (!rc)
+		rc = registered_room(nf);
+	if (!rc) {
 		rc = uffd_register(u->fd, start, end);
+		if (!rc || rc == -ENOMEM)
+			registered_add(nf, start, end);
+	}
 	sig_unlock(&nf->lock);
 	return rc;
 }
@@ -284,11 +292,22 @@ static int uffd_arm(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 	return uffd_register_patiently(register_now, nf, start, end);
 }
 
+/*
+ * True unless a change is under way, or its event was read and is not handled: what is noted as
+ * ours may have been unmapped by it, and another userfaultfd may have what was mapped there since.
+ * That one would lose it (see register_now()). With nf->lock held.
+ */
+static bool notes_hold(const struct uffd *u)
+{
+	return !(atomic_load(&u->nf->page->generation) & 1) && uffd_ask_kernel(u) == UFFD_REST;
+}
+
+/* What stays registered costs an event that nobody needs. */
 static void uffd_disarm(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 {
 	struct uffd *u = nf->backend;
 
-	if (uffd_fd_is_ours(u) && !uffd_unregister(u->fd, start, end))
+	if (uffd_fd_is_ours(u) && notes_hold(u) && !uffd_unregister(u->fd, start, end))
 		registered_cut(nf, start, end);
 }
 

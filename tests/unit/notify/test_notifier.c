@@ -185,9 +185,30 @@ static void memory_of_another_userfaultfd_is_busy(void **state)
 	assert_int_equal(ioctl(fd, UFFDIO_REGISTER, &r), 0);
 	assert_int_equal(kedge_watch_add(nf, p, 1, 1), -EBUSY);
 	assert_int_equal(watches(), 0);
+	/* It keeps what it has: before Linux 6.17 anyone could take that from it. */
+	assert_int_equal(ioctl(fd, UFFDIO_WAKE, &r.range), 0);
+	assert_int_equal(kedge_watch_add(nf, p, 1, 1), -EBUSY);
 	close(fd);
 	watch(p, 2, 1);
 	free_pages(p, 2);
+}
+
+/* One of two has a mapping, and is told of it whatever the other one tries. */
+static void a_second_notifier_takes_nothing_from_the_first(void **state)
+{
+	struct kedge_notifier *second = open_uffd();
+	char *p = new_pages(2);
+	struct kedge_event ev[4];
+
+	watch(p, 2, 1);
+	/* A tripwire says of the open that something may have changed. */
+	while (kedge_notifier_read(nf, ev, 4) != 1)
+		;
+	assert_int_equal(kedge_watch_add(second, p, 2 * page_len(), 1), -EBUSY);
+	assert_int_equal(kedge_watch_add(second, p, 2 * page_len(), 1), -EBUSY);
+	assert_int_equal(munmap(p, 2 * page_len()), 0);
+	expect_one(1, KEDGE_EVENT_UNMAP, p, 2);
+	kedge_notifier_close(second);
 }
 
 static void an_unmap_names_what_it_took(void **state)
@@ -483,6 +504,7 @@ int main(void)
 		CASE(a_hole_is_efault),
 		CASE(files_and_shared_memory_are_refused),
 		CASE(memory_of_another_userfaultfd_is_busy),
+		CASE(a_second_notifier_takes_nothing_from_the_first),
 		CASE(an_unmap_names_what_it_took),
 		CASE(a_range_is_watched_in_whole_pages),
 		CASE(a_fixed_map_over_it_is_an_unmap),
