@@ -3,9 +3,8 @@
  * Watch ranges of the calling process's address space, learn when what is
  * mapped there changes, and check with one load that nothing has changed.
  *
- * The idea is ummunotify's (Roland Dreier, 2009): ranges with a cookie, events
- * that coalesce per range so that no queue overflows, and a counter in a mapped
- * page.
+ * The idea is ummunotify's (Roland Dreier, 2009): ranges with a cookie, events that coalesce per
+ * range so that no queue overflows, and a counter in a mapped page.
  */
 #ifndef KEDGE_NOTIFIER_H
 #define KEDGE_NOTIFIER_H
@@ -136,8 +135,7 @@ struct kedge_notifier_info {
 
 /** enum kedge_event_kind - what happened to a watched range
  * @KEDGE_EVENT_LAST:   the queue was empty at @generation; nothing happened
- * @KEDGE_EVENT_UNMAP:  unmapped, another mapping was put there, or it is not
- *                      watched any more for another reason
+ * @KEDGE_EVENT_UNMAP:  unmapped, mapped anew, or not watched any more (unsure)
  * @KEDGE_EVENT_REMOVE: still mapped, but its pages were or are being dropped
  *                      (MADV_DONTNEED, MADV_FREE, MADV_REMOVE)
  * @KEDGE_EVENT_REMAP:  moved elsewhere by mremap()
@@ -151,13 +149,15 @@ enum kedge_event_kind {
 	KEDGE_EVENT_OTHER = 4,
 };
 
+/** KEDGE_EVENT_UNSURE - a part of the event is no more than possible */
+#define KEDGE_EVENT_UNSURE (1u << 0)
+
 /**
  * struct kedge_event - what happened to one watch since it was last read
  * @kind:       enum kedge_event_kind of the latest of them
- * @flags:      0
+ * @flags:      0, or KEDGE_EVENT_UNSURE: it cannot be named or placed
  * @start:      first byte that changed, within the watch
- * @end:        the byte after the last that changed; several events coalesce
- *              to the smallest range that holds them all
+ * @end:        the byte after the last that changed; events coalesce to one range
  * @cookie:     the watch's cookie
  * @generation: the generation that the latest of them brought
  */

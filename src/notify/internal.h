@@ -71,6 +71,7 @@ struct watch {
 	bool pending;
 	uint32_t kind; /* what follows is valid while pending */
 	uint32_t kinds; /* of all that happened: 1 << kind, or'ed */
+	bool unsure; /* KEDGE_EVENT_UNSURE */
 	bool gaps;	/* a part of the range may be unchanged */
 	uint64_t start;
 	uint64_t end;
@@ -225,6 +226,8 @@ size_t queue_publish(struct kedge_notifier *nf, uint32_t kind, uint64_t start,
 		     uint64_t end);
 /* Or'ed to a kind: what happens there from now on may not be told. */
 #define KIND_UNSEEN (1u << 31)
+/* Likewise: it may not have happened there (KEDGE_EVENT_UNSURE). */
+#define KIND_POSSIBLE (1u << 30)
 void queue_tell(struct watch *w, uint32_t kind, uint64_t start, uint64_t end,
 		uint64_t generation);
 void queue_forget(struct watch *w);
@@ -239,6 +242,7 @@ struct taken {
 	uint64_t cookie;
 	uint32_t kind;
 	uint32_t kinds; /* as in struct watch */
+	bool unsure;
 	bool gaps;
 	uint64_t start;
 	uint64_t end;

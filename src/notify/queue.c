@@ -43,15 +43,19 @@ void queue_forget(struct watch *w)
 void queue_tell(struct watch *w, uint32_t kind, uint64_t start, uint64_t end,
 		uint64_t generation)
 {
+	const uint32_t plain = kind & ~(KIND_UNSEEN | KIND_POSSIBLE);
+
 	if (!w->pending) {
 		append(w);
 		w->start = start;
 		w->end = end;
 		w->kinds = 0;
+		w->unsure = false;
 		w->gaps = false;
 	}
 	w->gaps |= start > w->end || end < w->start;
-	w->kinds |= 1u << (kind & ~KIND_UNSEEN);
+	w->kinds |= 1u << plain;
+	w->unsure |= kind != plain || kind == KEDGE_EVENT_OTHER;
 	/* The mapping may still be there, and be moved later. */
 	if (kind & KIND_UNSEEN)
 		w->kinds |= 1u << KEDGE_EVENT_OTHER;
@@ -59,7 +63,7 @@ void queue_tell(struct watch *w, uint32_t kind, uint64_t start, uint64_t end,
 		w->start = start;
 	if (end > w->end)
 		w->end = end;
-	w->kind = kind & ~KIND_UNSEEN;
+	w->kind = plain;
 	w->generation = generation;
 }
 
@@ -130,7 +134,7 @@ size_t queue_pop(struct queue *q, struct taken *out, size_t max)
 
 		queue_forget(w);
 		out[n++] = (struct taken){ w, w->cookie, w->kind,
-					   w->kinds, w->gaps, w->start, w->end,
+					   w->kinds, w->unsure, w->gaps, w->start, w->end,
 					   w->generation };
 	}
 	return n;

@@ -399,6 +399,7 @@ ssize_t kedge_notifier_read(struct kedge_notifier *nf, struct kedge_event *ev,
 		for (i = 0; i < got; i++)
 			ev[n++] = (struct kedge_event){
 				.kind = t[i].kind,
+				.flags = t[i].unsure ? KEDGE_EVENT_UNSURE : 0,
 				.start = t[i].start,
 				.end = t[i].end,
 				.cookie = t[i].cookie,

@@ -70,6 +70,8 @@ static int watch(void *p, size_t len)
 }
 
 /* Take all events; how many there were for @of. */
+static uint32_t flags; /* of the last event that was counted */
+
 static int events(uint64_t of, uint32_t *kind)
 {
 	struct kedge_event ev[64];
@@ -84,6 +86,7 @@ static int events(uint64_t of, uint32_t *kind)
 			    ev[i].cookie != of)
 				continue;
 			*kind = ev[i].kind;
+			flags = ev[i].flags;
 			cnt++;
 		}
 	} while (ev[n - 1].kind != KEDGE_EVENT_LAST);
@@ -241,6 +244,8 @@ static void another_userfaultfd_comes_first(void)
 	r.range.start = (uintptr_t)p;
 	CHECK(!ioctl(fd, UFFDIO_REGISTER, &r));
 	CHECK(events(mine, &kind) == 1 && kind == KEDGE_EVENT_UNMAP);
+	/* It was not unmapped: it is not watched any more. */
+	CHECK(flags == KEDGE_EVENT_UNSURE);
 	CHECK(watch(p, PG) == -EBUSY);
 	/* A call that fails takes nothing. */
 	r.range.start = (uintptr_t)p + 12 * PG;

@@ -304,6 +304,9 @@ static void tell_watches(struct kedge_notifier *nf, struct kedge_hook *hook)
 	/* The range stays mapped: another is to watch it. */
 	if (hook->kind & KEDGE_HOOK_YIELD)
 		kind |= KIND_UNSEEN;
+	/* From the first address on it is somewhere: dlclose() unloads others, too. */
+	if (hook->kind & KEDGE_HOOK_TELL_ONLY || !hook->start)
+		kind |= KIND_POSSIBLE;
 	if (queue_publish(nf, kind, hook->start, hook->end))
 		/*
 		 * Release: whoever sees the new generation sees the queue.

@@ -67,11 +67,37 @@ static void it_is_seen_before_it_happens(void **state)
 	ev = only_event();
 	assert_int_equal(ev.cookie, 7);
 	assert_int_equal(ev.kind, KEDGE_EVENT_UNMAP);
+	assert_int_equal(ev.flags, 0);
 	assert_int_equal(ev.start, (uintptr_t)mem + 4096);
 	assert_int_equal(ev.end, (uintptr_t)mem + 8192);
 	kedge_hook_end(&hook);
 	assert_int_equal(errno, 99);
 	expect_quiet();
+}
+
+/* free() may unmap, and dlclose() unmaps somewhere: such an event says that it is unsure. */
+static void what_is_only_possible_is_told_as_such(void **state)
+{
+	struct kedge_hook hook;
+	struct kedge_event ev;
+
+	assert_int_equal(kedge_watch_add(nf, mem, 65536, 7), 0);
+	kedge_hook_begin(&hook, KEDGE_EVENT_UNMAP | KEDGE_HOOK_TELL_ONLY, mem, 4096);
+	kedge_hook_end(&hook);
+	ev = only_event();
+	assert_int_equal(ev.kind, KEDGE_EVENT_UNMAP);
+	assert_int_equal(ev.flags, KEDGE_EVENT_UNSURE);
+	kedge_hook_begin(&hook, KEDGE_EVENT_UNMAP, NULL, (size_t)mem + 4096);
+	kedge_hook_end(&hook);
+	ev = only_event();
+	assert_int_equal(ev.flags, KEDGE_EVENT_UNSURE);
+	/* Of several that are told at once one is enough. */
+	kedge_hook_begin(&hook, KEDGE_EVENT_UNMAP | KEDGE_HOOK_TELL_ONLY, mem, 4096);
+	kedge_hook_end(&hook);
+	kedge_hook_begin(&hook, KEDGE_EVENT_UNMAP, mem + 8192, 4096);
+	kedge_hook_end(&hook);
+	ev = only_event();
+	assert_int_equal(ev.flags, KEDGE_EVENT_UNSURE);
 }
 
 static void what_is_added_meanwhile_is_not_kept(void **state)
@@ -154,6 +180,7 @@ static int run(const char *name)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(it_is_seen_before_it_happens),
+		CASE(what_is_only_possible_is_told_as_such),
 		CASE(what_is_added_meanwhile_is_not_kept),
 		CASE(memory_nobody_watches_moves_nothing),
 		CASE(nonsense_does_nothing),

@@ -85,6 +85,7 @@ static void assert_told(uint64_t before)
 	assert_int_equal(kedge_notifier_read(nf, ev, 4), 3);
 	assert_int_equal(ev[0].kind, KEDGE_EVENT_OTHER);
 	assert_int_equal(ev[1].kind, KEDGE_EVENT_OTHER);
+	assert_int_equal(ev[0].flags, KEDGE_EVENT_UNSURE);
 	assert_int_equal(ev[0].cookie + ev[1].cookie, 3);
 	assert_int_equal(ev[2].kind, KEDGE_EVENT_LAST);
 	assert_int_equal(ev[2].generation, kedge_notifier_generation(nf));
