@@ -20,6 +20,10 @@ static const struct kedge_env vars[] = {
 	  "revoke|trusted", "revoke", NULL },
 	{ "KEDGE_STATS", "kedge run: print at exit what the cache has done",
 	  "0|1", "0", NULL },
+	{ "KEDGE_CHECK",
+	  "kedge run: a file that each process appends what it has seen to at its "
+	  "exit, as kedge run --check reads it",
+	  "a path", "(none)", NULL },
 	{ "KEDGE_CHANNEL_SECRET",
 	  "what both ends of a channel over TCP prove to know, where the program "
 	  "names none; better a file, as the environment can be read by others",

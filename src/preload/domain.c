@@ -6,8 +6,8 @@
  * in use, no other domain that comes to the same address finds the cache.
  */
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/base.h"
 #include "cache/priv.h"
@@ -58,6 +58,24 @@ static int need_notifier(void)
 	if (nf && kedge_notifier_info(nf, &info) != -ECHILD)
 		return 0;
 	return kedge_notifier_open(NULL, &nf);
+}
+
+struct kedge_notifier *domains_notifier(void)
+{
+	static pid_t without;
+	struct kedge_notifier *it = NULL;
+	const pid_t me = getpid();
+
+	pthread_mutex_lock(&lock);
+	if (without != me) {
+		any = true;
+		if (need_notifier())
+			without = me;
+		else
+			it = nf;
+	}
+	pthread_mutex_unlock(&lock);
+	return it;
 }
 
 static int open_cache(struct domain *d)
@@ -128,7 +146,7 @@ static struct domain *domain_use(struct ibv_pd *pd, bool relaxed)
 	return d;
 }
 
-/* The counters of all caches that ended, for KEDGE_STATS=1. */
+/* The counters of all caches that ended. */
 static struct kedge_cache_stats total;
 
 static void add_stats(struct kedge_cache *cache)
@@ -318,25 +336,13 @@ void device_end(const struct ibv_context *context)
 	inside = was;
 }
 
-__attribute__((destructor)) static void print_stats(void)
+bool domains_total(struct kedge_cache_stats *out)
 {
 	struct domain *d;
 
-	if (!any || !env_is("KEDGE_STATS", "1"))
-		return;
 	for (d = domains; d; d = d->next)
 		if (d->cache)
 			add_stats(d->cache);
-	fprintf(stderr,
-		"kedge: %llu registrations asked for: %llu cached, %llu made "
-		"(%llu of them with access that ended with them, %llu not "
-		"kept), %llu refused; %llu invalidated\n",
-		(unsigned long long)(total.hits + total.misses +
-				     total.failures),
-		(unsigned long long)total.hits,
-		(unsigned long long)total.misses,
-		(unsigned long long)total.lent,
-		(unsigned long long)total.uncached,
-		(unsigned long long)total.failures,
-		(unsigned long long)total.invalidations);
+	*out = total;
+	return any;
 }

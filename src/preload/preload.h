@@ -57,6 +57,11 @@ bool shadow_register(struct shadow *s, struct ibv_pd *pd, void *addr,
 void shadow_release(struct shadow *s);
 /* Drop regions that are not held, so that others may pin. */
 void domains_flush(void);
+/* The process's notifier; NULL: it cannot watch. */
+struct kedge_notifier *domains_notifier(void);
+/* Once, at the end: the counters of all caches that there were. False: the program has registered
+ * no memory. */
+bool domains_total(struct kedge_cache_stats *out);
 /*
  * Before a domain goes: end its caches. With regions in use libibverbs refuses,
  * and they stay, or it goes all the same (@surely).

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 
 #include "base/base.h"
+#include "preload/held.h"
 #include "preload/preload.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -149,16 +150,25 @@ static bool worth_a_flush(const struct ibv_mr *mr)
 	return true;
 }
 
+/* The adapter follows the page table of on-demand regions: those do not go stale. */
+static struct ibv_mr *follow(struct ibv_mr *mr, unsigned int access, const void *caller)
+{
+	if (mr && !inside && !(access & IBV_ACCESS_ON_DEMAND))
+		held_begin(mr, caller);
+	return mr;
+}
+
 EXPORT struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t len,
 				 int access)
 {
 	struct ibv_mr *mr = reg_shadow(pd, addr, len, (uintptr_t)addr,
 				       (unsigned int)access);
 
-	if (mr)
-		return mr;
-	mr = real()->reg_mr(pd, addr, len, access);
-	return worth_a_flush(mr) ? real()->reg_mr(pd, addr, len, access) : mr;
+	if (!mr)
+		mr = real()->reg_mr(pd, addr, len, access);
+	if (worth_a_flush(mr))
+		mr = real()->reg_mr(pd, addr, len, access);
+	return follow(mr, (unsigned int)access, __builtin_return_address(0));
 }
 
 EXPORT struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t len,
@@ -167,12 +177,11 @@ EXPORT struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t len,
 	struct ibv_mr *mr = reg_shadow(pd, addr, len, iova,
 				       (unsigned int)access);
 
-	if (mr)
-		return mr;
-	mr = real()->reg_mr_iova(pd, addr, len, iova, access);
-	return worth_a_flush(mr)
-		? real()->reg_mr_iova(pd, addr, len, iova, access)
-		: mr;
+	if (!mr)
+		mr = real()->reg_mr_iova(pd, addr, len, iova, access);
+	if (worth_a_flush(mr))
+		mr = real()->reg_mr_iova(pd, addr, len, iova, access);
+	return follow(mr, (unsigned int)access, __builtin_return_address(0));
 }
 
 EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr,
@@ -181,12 +190,11 @@ EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr,
 {
 	struct ibv_mr *mr = reg_shadow(pd, addr, len, iova, access);
 
-	if (mr)
-		return mr;
-	mr = real()->reg_mr_iova2(pd, addr, len, iova, access);
-	return worth_a_flush(mr)
-		? real()->reg_mr_iova2(pd, addr, len, iova, access)
-		: mr;
+	if (!mr)
+		mr = real()->reg_mr_iova2(pd, addr, len, iova, access);
+	if (worth_a_flush(mr))
+		mr = real()->reg_mr_iova2(pd, addr, len, iova, access);
+	return follow(mr, access, __builtin_return_address(0));
 }
 
 EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
@@ -194,6 +202,8 @@ EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
 	struct shadow *s = shadow_find(mr);
 	int rc = 0;
 
+	if (!inside)
+		held_end(mr);
 	if (!s)
 		return real()->dereg_mr(mr);
 	if (s->own) {
@@ -223,8 +233,8 @@ static int make_own(struct shadow *s)
 	return 0;
 }
 
-EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd,
-			void *addr, size_t len, int access)
+static int rereg(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t len,
+		 int access)
 {
 	struct shadow *s = shadow_find(mr);
 	int rc;
@@ -235,6 +245,19 @@ EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd,
 		return IBV_REREG_MR_ERR_INPUT;
 	rc = real()->rereg_mr(s->own, flags, pd, addr, len, access);
 	s->mr = *s->own;
+	return rc;
+}
+
+EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd,
+			void *addr, size_t len, int access)
+{
+	int rc = rereg(mr, flags, pd, addr, len, access);
+
+	/* Of other pages, or of the same once more. */
+	if (!rc) {
+		held_end(mr);
+		follow(mr, 0, __builtin_return_address(0));
+	}
 	return rc;
 }
 

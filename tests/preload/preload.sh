@@ -33,7 +33,9 @@ with()
 {
 	export KEDGE_NOTIFIER="$1"
 	cases "$1, default" "$kedge" run -- "$program" default
-	! grep -q kedge "$DIR/err" || fail "words: $(cat "$DIR/err")"
+	# One of its cases changes memory that another thread has registered.
+	! grep kedge: "$DIR/err" | grep -qv 'test_preload holds a registration' ||
+		fail "words: $(cat "$DIR/err")"
 	cases "$1, trusted" "$kedge" run --trusted-peers -- "$program" trusted
 	cases "$1, KEDGE_PEERS" env KEDGE_PEERS=trusted "$kedge" run \
 		"$program" trusted

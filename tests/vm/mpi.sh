@@ -1,13 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
 #
-# In the guest, under rdma.sh: two ranks of Open MPI over libfabric's verbs, whose buffer changes
-# its pages between messages. Without libkedge-fi some arrive wrong, which shows that the test can
-# see it; with it none.
+# In the guest, under rdma.sh: two ranks of Open MPI over libfabric's verbs, and over UCX, whose
+# buffer changes its pages between messages. Without kedge some arrive wrong, which shows that the
+# test can see it; with libkedge-fi, and under "kedge run", none.
 #
-#	mpi.sh FOLDER-OF-LIBKEDGE-FI
+#	mpi.sh BUILD
 set -u
-folder=$1
+folder=$1/src/adapter/libfabric
+kedge=$1/kedge
 here=$(dirname "$0")
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
@@ -28,44 +29,81 @@ ip link set lo up
 # What soft-RoCE has room for.
 export FI_UNIVERSE_SIZE=2 FI_OFI_RXM_MSG_TX_SIZE=64 FI_OFI_RXM_MSG_RX_SIZE=64
 export FI_OFI_RXM_USE_SRX=0 FI_LOG_LEVEL=warn
+# Its address of IPv4 is not answered by UCX's connections.
+export UCX_IB_GID_INDEX=0 UCX_TLS=rc_v,ud_v:aux,self
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+ofi='--mca pml cm --mca mtl ofi --mca mtl_ofi_provider_include verbs;ofi_rxm'
+ucx='--mca pml ucx'
 
-# wrong HOW: how many messages, on stdout
+# wrong TRANSPORT HOW [COMMAND...]: how many messages, on stdout
 wrong()
 {
-	timeout 250 mpirun.openmpi --oversubscribe -np 2 --mca pml cm --mca mtl ofi \
-		--mca mtl_ofi_provider_include 'verbs;ofi_rxm' --mca btl self \
-		--mca oob_tcp_if_include lo "$program" "$1" >"$tmp/out" 2>"$tmp/err" || {
+	over=$1
+	how=$2
+	shift 2
+	# shellcheck disable=SC2086 # a list of words
+	timeout 250 "$@" mpirun.openmpi --oversubscribe -np 2 $over --mca btl self \
+		--mca oob_tcp_if_include lo "$program" "$how" >"$tmp/out" 2>"$tmp/err" || {
 		sed 's/^/    /' "$tmp/out" "$tmp/err" >&2
 		return
 	}
 	sed -n 's/.*: \([0-9]*\) of .*/\1/p' "$tmp/out"
 }
 
-# expect WHAT HOW none|some: of the messages are wrong
+# result NAME: of the last command
+result()
+{
+	if [ $? = 0 ]; then
+		echo "ok   $1"
+		passed=$((passed + 1))
+	else
+		echo "FAIL $1"
+		failed=$((failed + 1))
+	fi
+}
+
+# expect WHAT none|some TRANSPORT HOW [COMMAND...]: of the messages are wrong
 expect()
 {
-	n=$(wrong "$2")
-	case $3-${n:-x} in
-	none-0 | some-[1-9]*)
-		echo "ok   $1: $2: $n wrong"
-		passed=$((passed + 1))
-		;;
-	*)
-		echo "FAIL $1: $2: ${n:-no answer}"
-		failed=$((failed + 1))
-		;;
+	what=$1
+	want=$2
+	shift 2
+	n=$(wrong "$@")
+	case $want-${n:-x} in
+	none-0 | some-[1-9]*) true ;;
+	*) false ;;
 	esac
+	result "$what: $2: ${n:-no answer} wrong"
+}
+
+says()
+{
+	grep -q "$1" "$tmp/err"
+	result "says '$1'"
 }
 
 unset FI_PROVIDER_PATH
-expect 'as Debian ships it' kept none
-expect 'as Debian ships it' munmap none
-expect 'as Debian ships it' raw-munmap some
-expect 'as Debian ships it' raw-dontneed some
-export FI_PROVIDER_PATH="$folder"
-for how in kept munmap raw-munmap raw-dontneed; do
-	expect 'with libkedge-fi' $how none
+for how in kept munmap; do
+	expect 'libfabric, as Debian ships it' none "$ofi" $how
+	expect 'UCX, as Debian ships it' none "$ucx" $how
 done
+for how in raw-munmap raw-dontneed; do
+	expect 'libfabric, as Debian ships it' some "$ofi" $how
+	expect 'UCX, as Debian ships it' some "$ucx" $how
+done
+for how in kept munmap raw-munmap raw-dontneed; do
+	FI_PROVIDER_PATH=$folder expect 'libfabric with libkedge-fi' none "$ofi" $how
+	expect 'UCX under kedge run' none "$ucx" $how "$kedge" run --ucx --check --
+	says 'no registration lost its pages'
+done
+expect 'libfabric under kedge run' none "$ofi" raw-munmap "$kedge" run -t --check --
+says 'no registration lost its pages'
+
+# What keeps registrations by itself, above kedge's cache, is found.
+expect 'UCX under kedge run --keep-caches' some "$ucx" raw-munmap "$kedge" run -t --keep-caches --
+says 'libuc[a-z_]*\.so[.0-9]* holds a registration whose pages have gone'
+expect 'libfabric under kedge run --keep-caches' some "$ofi" raw-dontneed \
+	"$kedge" run -t --keep-caches --
+says 'libfabric.so.1 holds a registration whose pages have gone'
 echo "$passed passed, $failed failed, 0 skipped"
 [ $failed = 0 ]

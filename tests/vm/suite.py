@@ -68,8 +68,8 @@ JOBS = [
         BOTH + ' 5', None),
     Job('rdma perf', False, RDMA, 300, ONE + '{b}/kedge perf -q -t verbs '
         '--check -s 1K,64K -W auto,register -r {n}', (1, 11)),
-    Job('rdma mpi', False, RDMA + ['-M', '2048'], 900, ONE + os.path.join(
-        kernels.HERE, 'mpi.sh') + ' {b}/src/adapter/libfabric', ONCE),
+    Job('rdma mpi', False, RDMA + ['-M', '2048'], 1800, ONE + os.path.join(
+        kernels.HERE, 'mpi.sh') + ' {b}', ONCE),
     Job('rdma channel', False, RDMA, 300, ONE + '{b}/tests/vm/rdma_channel',
         ONCE),
     Job('rdma api', False, RDMA, 300, ONE + '{b}/tests/vm/rdma_api', ONCE),

@@ -2,7 +2,8 @@
 /*
  * kedge run: a program with libkedge-preload-verbs loaded, and libkedge-hooks,
  * which closes the window in which a second thread may be handed a range that
- * the first is just unmapping. Both lie where libkedge does.
+ * the first is just unmapping. Both lie where libkedge does. Libraries above that
+ * keep registrations by themselves are told not to (others.c).
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -17,10 +18,7 @@
 #include "base/base.h"
 #include "tools/common/util.h"
 #include "tools/run/elf.h"
-
-/* As env(1), nice(1) and others that run a program. */
-#define EXIT_NOT_RUN   126
-#define EXIT_NOT_FOUND 127
+#include "tools/run/run.h"
 
 static const char help_text[] =
 	"Runs PROGRAM with ibv_reg_mr(), ibv_reg_mr_iova(), ibv_reg_mr_iova2()\n"
@@ -30,8 +28,13 @@ static const char help_text[] =
 	"Regions with local access alone are kept after ibv_dereg_mr(). Those\n"
 	"with remote access end with it, as the program expects, unless\n"
 	"--trusted-peers says that whoever knows an rkey may go on using it.\n\n"
+	"UCX and Open MPI keep registrations by themselves, in which no cache\n"
+	"below can find what has gone; so they are told not to, by variables of\n"
+	"theirs that are not set yet, and libfabric is given libkedge-fi. What\n"
+	"still holds a registration whose pages have gone is named on stderr.\n\n"
 	"The exit status is PROGRAM's; 126 if it cannot be run, 127 if it is\n"
-	"not found.\n";
+	"not found. With --check, 1 if PROGRAM's is 0 and a registration that was\n"
+	"held has lost its pages.\n";
 
 /* Where each may lie, from libkedge's folder: installed, and built in place. */
 static const char *const preload_at[] = {
@@ -41,6 +44,11 @@ static const char *const preload_at[] = {
 static const char *const hooks_at[] = {
 	"libkedge-hooks.so.0",
 	"hooks/libkedge-hooks.so.0",
+};
+
+static const char *const fi_at[] = {
+	"libfabric/libkedge-fi.so",
+	"adapter/libfabric/libkedge-fi.so",
 };
 
 static bool find(const char *const *at, size_t cnt, const char *dir, int len,
@@ -63,27 +71,31 @@ static bool can_be_named(const char *path)
 	return !strpbrk(path, ": ");
 }
 
-static int set_preload(bool hooks)
+/* The folder that libkedge lies in, and the length of its path. */
+static int find_folder(const char **path)
 {
-	char preload[PATH_MAX], hook[PATH_MAX] = "", *all = NULL;
-	const char *old = getenv("LD_PRELOAD");
 	Dl_info here;
-	int len, rc;
 
 	if (!dladdr((void *)(uintptr_t)kedge_version, &here) ||
 	    !strrchr(here.dli_fname, '/')) {
 		util_error("cannot tell where libkedge was loaded from");
-		return CMD_CANNOT;
+		return -1;
 	}
-	len = (int)(strrchr(here.dli_fname, '/') - here.dli_fname);
-	if (!find(preload_at, ARRAY_SIZE(preload_at), here.dli_fname, len,
-		  preload) ||
-	    (hooks && !find(hooks_at, ARRAY_SIZE(hooks_at), here.dli_fname,
-			    len, hook))) {
+	*path = here.dli_fname;
+	return (int)(strrchr(here.dli_fname, '/') - here.dli_fname);
+}
+
+static int set_preload(const char *path, int len, bool hooks)
+{
+	char preload[PATH_MAX], hook[PATH_MAX] = "", *all = NULL;
+	const char *old = getenv("LD_PRELOAD");
+	int rc;
+
+	if (!find(preload_at, ARRAY_SIZE(preload_at), path, len, preload) ||
+	    (hooks && !find(hooks_at, ARRAY_SIZE(hooks_at), path, len, hook))) {
 		util_error("there is no %s beside %s: was kedge built with "
 			   "libibverbs, and installed as a whole?",
-			   *hook ? hooks_at[0] : preload_at[0],
-			   here.dli_fname);
+			   *hook ? hooks_at[0] : preload_at[0], path);
 		return CMD_CANNOT;
 	}
 	if (!can_be_named(preload)) {
@@ -101,7 +113,28 @@ static int set_preload(bool hooks)
 	return rc;
 }
 
-static int run(char **argv, int trusted, int hooks, int stats)
+static int set_environment(const struct run_opts *o)
+{
+	char fi[PATH_MAX];
+	const char *path;
+	int len = find_folder(&path), rc;
+
+	if (len < 0)
+		return CMD_CANNOT;
+	rc = set_preload(path, len, !o->no_hooks);
+	if (rc)
+		return rc;
+	/* It is missing where kedge was built without libfabric. */
+	if (!find(fi_at, ARRAY_SIZE(fi_at), path, len, fi))
+		*fi = 0;
+	if ((!o->keep_caches && run_tell_others(fi)) ||
+	    (o->trusted && setenv("KEDGE_PEERS", "trusted", 1)) ||
+	    (o->stats && setenv("KEDGE_STATS", "1", 1)))
+		return util_fail(-ENOMEM, "cannot set the environment");
+	return 0;
+}
+
+static int run(char **argv, const struct run_opts *o)
 {
 	const char *why = run_no_preload(argv[0]);
 	int rc;
@@ -110,15 +143,10 @@ static int run(char **argv, int trusted, int hooks, int stats)
 		util_error("%s: %s", argv[0], why);
 		return CMD_CANNOT;
 	}
-	rc = set_preload(hooks);
+	rc = set_environment(o);
 	if (rc)
 		return rc;
-	if ((trusted && setenv("KEDGE_PEERS", "trusted", 1)) ||
-	    (stats && setenv("KEDGE_STATS", "1", 1)))
-		return util_fail(-ENOMEM, "cannot set the environment");
-	execvp(argv[0], argv);
-	util_error("%s: %s", argv[0], strerror(errno));
-	return errno == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_RUN;
+	return o->check ? run_checked(argv) : run_exec(argv);
 }
 
 /* How many of @argv are the command's own; *program is where the rest begins. */
@@ -134,15 +162,24 @@ static int own_args(int argc, char **argv, int *program)
 
 int cmd_run(int argc, char **argv)
 {
-	int trusted = 0, no_hooks = 0, stats = 0, program;
+	struct run_opts o = { 0 };
+	int ucx = 0, program;
 	struct poptOption opts[] = {
-		{ "trusted-peers", 't', POPT_ARG_NONE, &trusted, 0,
+		{ "trusted-peers", 't', POPT_ARG_NONE, &o.trusted, 0,
 		  "Keep regions with remote access, too (KEDGE_PEERS)", NULL },
-		{ "no-hooks", 0, POPT_ARG_NONE, &no_hooks, 0,
+		{ "ucx", 0, POPT_ARG_NONE, &ucx, 0,
+		  "For UCX, which registers everything with remote access: "
+		  "--trusted-peers, and its own cache is off in any case", NULL },
+		{ "keep-caches", 0, POPT_ARG_NONE, &o.keep_caches, 0,
+		  "Leave the caches of UCX, libfabric and Open MPI as they are", NULL },
+		{ "no-hooks", 0, POPT_ARG_NONE, &o.no_hooks, 0,
 		  "Do not load libkedge-hooks", NULL },
-		{ "stats", 's', POPT_ARG_NONE, &stats, 0,
+		{ "stats", 's', POPT_ARG_NONE, &o.stats, 0,
 		  "Print at PROGRAM's exit what the cache has done "
 		  "(KEDGE_STATS)", NULL },
+		{ "check", 0, POPT_ARG_NONE, &o.check, 0,
+		  "Print after PROGRAM's end what each of its processes was served, "
+		  "and which registrations lost their pages (KEDGE_CHECK)", NULL },
 		POPT_TABLEEND
 	};
 	struct util_cmd cmd = {
@@ -159,5 +196,8 @@ int cmd_run(int argc, char **argv)
 	util_args_fini(&args);
 	if (program >= argc)
 		return util_usage("which program?");
-	return run(argv + program, trusted, !no_hooks, stats);
+	if (ucx && o.keep_caches)
+		return util_usage("--ucx is not with --keep-caches");
+	o.trusted |= ucx;
+	return run(argv + program, &o);
 }

@@ -25,6 +25,7 @@
 /* verbs.h has macros of these names. */
 #undef ibv_query_port
 #undef ibv_reg_mr
+#undef ibv_reg_mr_iova
 
 #define EXPORT	__attribute__((visibility("default")))
 #define RING_LEN 4
@@ -148,6 +149,12 @@ EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t len
 	return NULL;
 }
 
+EXPORT struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t len, uint64_t iova,
+				      int access)
+{
+	return ibv_reg_mr_iova2(pd, addr, len, iova, (unsigned int)access);
+}
+
 EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
 {
 	int err;
@@ -202,6 +209,7 @@ EXPORT int ibv_query_device(struct ibv_context *c, struct ibv_device_attr *a)
 		.max_cq = 1024, .max_cqe = 4096, .max_mr = STANDIN_MRS, .max_pd = 1024,
 		.max_qp_rd_atom = 16, .max_qp_init_rd_atom = 16, .max_srq = 64,
 		.max_srq_wr = 4096, .max_srq_sge = 16, .phys_port_cnt = 1,
+		.atomic_cap = IBV_ATOMIC_HCA,
 	};
 	return 0;
 }

@@ -40,6 +40,7 @@ static struct {
 	struct ranges *_Atomic ranges;
 	pthread_t thread;
 	bool has_thread;
+	bool imported;
 } m;
 
 /* Held while libfabric is told, which takes its locks. */
@@ -258,5 +259,14 @@ struct fi_provider *fi_prov_ini(void)
 			"kedge does not\n");
 	else if (rc)
 		FI_WARN(&self, FI_LOG_MR, "libfabric takes no monitor: %s\n", fi_strerror(-rc));
+	m.imported = !rc;
 	return NULL;
+}
+
+/* For libkedge-preload-verbs: libfabric's caches ask this library. */
+__attribute__((visibility("default"))) bool kedge_fi_watches(void);
+
+bool kedge_fi_watches(void)
+{
+	return m.imported;
 }

@@ -261,7 +261,7 @@ static void uffd_abandon(struct kedge_notifier *nf)
  * A range that was refused is not noted. The kernel refuses before it changes
  * anything, but for ENOMEM, and what is noted is unregistered in time: before Linux
  * 6.17 that ends the registration of any userfaultfd there, another notifier's or
- * the application's, which would be told of nothing any more.
+ * the application's, which would not be told of changes any more.
  */
 static int register_now(void *arg, uint64_t start, uint64_t end)
 {
@@ -302,7 +302,7 @@ static bool notes_hold(const struct uffd *u)
 	return !(atomic_load(&u->nf->page->generation) & 1) && uffd_ask_kernel(u) == UFFD_REST;
 }
 
-/* What stays registered costs an event that nobody needs. */
+/* What stays registered costs a needless event. */
 static void uffd_disarm(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 {
 	struct uffd *u = nf->backend;

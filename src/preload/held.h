@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Registrations that the program holds, each with a watch, whoever made it: kedge's cache or
+ * libibverbs. A library above that keeps registrations by itself holds them while memory comes and
+ * goes, and no cache below can help it then: it is told on stderr, once for each library.
+ *
+ * A change counts once memory is mapped there again: a program that unmaps first, and deregisters
+ * then, is right enough.
+ */
+#ifndef PRELOAD_HELD_H
+#define PRELOAD_HELD_H
+
+#include <stdio.h>
+
+#include <infiniband/verbs.h>
+
+/* The caller of libibverbs, by an address in its code. Such a registration is followed from now on;
+ * where it cannot be, it is counted. */
+void held_begin(const struct ibv_mr *mr, const void *caller);
+/* Before it is deregistered: it may have changed until now. */
+void held_end(const struct ibv_mr *mr);
+/* At the process's end, what has gone since is told, too. To @f, unless it is NULL: "held FOLLOWED
+ * NOT-FOLLOWED", and "stale COUNT LIBRARY" for each. */
+void held_report(FILE *f);
+
+#endif /* PRELOAD_HELD_H */

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * A program that deregisters too late, or in time, on the tests' own libibverbs: what "kedge run"
+ * says of registrations whose pages have gone.
+ *
+ *	keeps in-time|late|remap|remap-remote|drop|moved|at-exit|child
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <infiniband/verbs.h>
+
+#undef ibv_reg_mr
+
+#define LEN ((size_t)64 << 10)
+
+static struct ibv_pd *pd;
+
+static void must(int ok, const char *what)
+{
+	if (ok)
+		return;
+	perror(what);
+	exit(1);
+}
+
+static char *map(void *at)
+{
+	char *p = mmap(at, LEN, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | (at ? MAP_FIXED : 0), -1, 0);
+
+	must(p != MAP_FAILED, "mmap");
+	memset(p, 1, LEN);
+	return p;
+}
+
+static struct ibv_mr *reg(void *at, int access)
+{
+	struct ibv_mr *mr = ibv_reg_mr(pd, at, LEN, access);
+
+	must(mr != NULL, "ibv_reg_mr");
+	return mr;
+}
+
+static void dereg(struct ibv_mr *mr)
+{
+	must(!ibv_dereg_mr(mr), "ibv_dereg_mr");
+}
+
+static void remap(int access)
+{
+	char *p = map(NULL);
+	struct ibv_mr *mr = reg(p, access);
+
+	must(!munmap(p, LEN), "munmap");
+	map(p);
+	dereg(mr);
+}
+
+static void in_time(void)
+{
+	char *p = map(NULL);
+
+	dereg(reg(p, IBV_ACCESS_LOCAL_WRITE));
+	must(!munmap(p, LEN), "munmap");
+	map(p);
+	dereg(reg(p, IBV_ACCESS_LOCAL_WRITE));
+}
+
+/* Its order is wrong, and no data can be. */
+static void late(void)
+{
+	char *p = map(NULL);
+	struct ibv_mr *mr = reg(p, IBV_ACCESS_LOCAL_WRITE);
+
+	must(!munmap(p, LEN), "munmap");
+	dereg(mr);
+}
+
+static void drop(void)
+{
+	char *p = map(NULL);
+	struct ibv_mr *mr = reg(p, IBV_ACCESS_LOCAL_WRITE);
+
+	must(!madvise(p, LEN, MADV_DONTNEED), "madvise");
+	dereg(mr);
+}
+
+/* Pages go elsewhere with mremap(), and others come. */
+static void moved(void)
+{
+	char *p = map(NULL), *to = map(NULL);
+	struct ibv_mr *mr = reg(p, IBV_ACCESS_LOCAL_WRITE);
+
+	must(mremap(p, LEN, LEN, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to, "mremap");
+	map(p);
+	dereg(mr);
+}
+
+static void at_exit(void)
+{
+	char *p = map(NULL);
+
+	reg(p, IBV_ACCESS_LOCAL_WRITE);
+	must(!munmap(p, LEN), "munmap");
+	map(p);
+}
+
+/* The parent's registrations are not the child's, which has its own. */
+static void child(void)
+{
+	char *p = map(NULL);
+	struct ibv_mr *mr = reg(p, IBV_ACCESS_LOCAL_WRITE);
+	pid_t pid = fork();
+	int status;
+
+	if (!pid) {
+		must(!munmap(p, LEN), "munmap");
+		map(p);
+		at_exit();
+		exit(0);
+	}
+	must(waitpid(pid, &status, 0) == pid && !status, "the child");
+	dereg(mr);
+}
+
+int main(int argc, char **argv)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	const char *how = argc > 1 ? argv[1] : "";
+
+	must(list && list[0], "ibv_get_device_list");
+	pd = ibv_alloc_pd(ibv_open_device(list[0]));
+	must(pd != NULL, "ibv_alloc_pd");
+	ibv_free_device_list(list);
+	if (!strcmp(how, "in-time"))
+		in_time();
+	else if (!strcmp(how, "late"))
+		late();
+	else if (!strcmp(how, "remap"))
+		remap(IBV_ACCESS_LOCAL_WRITE);
+	else if (!strcmp(how, "remap-remote"))
+		remap(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	else if (!strcmp(how, "drop"))
+		drop();
+	else if (!strcmp(how, "moved"))
+		moved();
+	else if (!strcmp(how, "at-exit"))
+		at_exit();
+	else if (!strcmp(how, "child"))
+		child();
+	else
+		return 2;
+	return 0;
+}

@@ -1,0 +1,113 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+# What "kedge run" says of registrations that are held while their pages go, and "kedge run --check"
+# of what was served; and what it sets for libraries that keep registrations by themselves.
+# usage: keeps.sh kedge keeps libibverbs.so.1 libkedge-fi.so|none
+# shellcheck source=/dev/null
+# shellcheck disable=SC2016,SC2034 # inner shells expand; lib.sh reads them
+. "$(dirname "$0")/../tools/lib.sh"
+KEDGE=$(readlink -f "$1")
+program=$(readlink -f "$2")
+LD_LIBRARY_PATH=$(dirname "$(readlink -f "$3")")
+export LD_LIBRARY_PATH
+unset KEDGE_PEERS KEDGE_STATS KEDGE_CHECK FI_PROVIDER_PATH FI_MR_CACHE_MONITOR
+unset FI_MR_CACHE_MAX_COUNT
+unset UCX_RCACHE_ENABLE UCX_IB_REG_METHODS UCX_MEM_EVENTS UCX_WARN_UNUSED_ENV_VARS
+unset OMPI_MCA_mpi_leave_pinned
+
+# told HOW TIMES: on stderr, how often
+told()
+{
+	expect 0 run -- "$program" "$1"
+	n=$(grep -c 'keeps holds a registration whose pages have gone' "$DIR/err")
+	[ "$n" = "$2" ] || fail "$KEDGE_NOTIFIER, $1: told $n times, not $2: $(cat "$DIR/err")"
+	[ "$2" != 0 ] || silent err
+}
+
+all_ways()
+{
+	told in-time 0
+	told late 0
+	told remap 1
+	told remap-remote 1
+	told drop 1
+	told moved 1
+	told at-exit 1
+	told child 1
+}
+
+KEDGE_NOTIFIER=hooks
+export KEDGE_NOTIFIER
+all_ways
+says err 'deregister before'
+if "$KEDGE" info --json | python3 -c '
+import json, sys
+sys.exit(0 if any(n["name"] == "uffd" and n["level"]
+                  for n in json.load(sys.stdin)["notifiers"]) else 1)'; then
+	KEDGE_NOTIFIER=uffd
+	all_ways
+else
+	echo 'without the notifier uffd: the kernel has it not'
+fi
+KEDGE_NOTIFIER=hooks
+
+# The same, as a table.
+expect 0 run --check -- "$program" in-time
+says err 'no registration lost its pages'
+expect 1 run --check -- "$program" remap
+says err 'keeps held 1 registrations whose pages had gone'
+expect 1 run --check --json -- "$program" child
+json 'd["status"] == 0' 'len(d["processes"]) == 2' \
+	'd["stale"] == [{"library": "keeps", "registrations": 1}]' \
+	'all(p["asked"] == 1 and p["followed"] == 1 for p in d["processes"])'
+expect 0 run --check --json -- "$program" late
+json 'd["stale"] == []' 'd["processes"][0]["made"] == 1' 'd["processes"][0]["name"] == "keeps"'
+expect 0 run --check -- true
+says err 'kedge has done nothing for it'
+# Where nothing can be watched nothing is followed, and that is said.
+KEDGE_NOTIFIER=none expect 0 run --check -- "$program" remap
+says err '1 of them in memory that cannot be watched here'
+
+# The program's status and signals are its own, and no file is left.
+expect 7 run --check -- sh -c 'exit 7'
+expect 137 run --check -- sh -c 'kill -9 $$'
+expect 127 run --check -- "$DIR/nothing"
+says err 'No such file'
+TMPDIR=$DIR/no-such-folder expect 3 run --check -- true
+says err 'cannot make a file'
+mkdir "$DIR/tmp"
+TMPDIR=$DIR/tmp expect 0 run --check -- sh -c 'ls "$TMPDIR"'
+says out kedge-check-
+[ -z "$(ls "$DIR/tmp")" ] || fail "left behind: $(ls "$DIR/tmp")"
+# A signal for it reaches the program, which ends as it likes.
+mkfifo "$DIR/ready"
+"$KEDGE" run --check -- sh -c 'trap "exit 9" TERM; echo >"$1"; while :; do sleep 0.1; done' \
+	x "$DIR/ready" >"$DIR/out" 2>"$DIR/err" &
+read -r _ <"$DIR/ready"
+kill "$!"
+wait "$!"
+got=$?
+[ $got = 9 ] || fail "a signal: exit status $got, not 9"
+
+# What libraries above are told, unless the user has told them.
+expect 0 run -- env
+says out 'UCX_RCACHE_ENABLE=n'
+says out 'UCX_IB_REG_METHODS=direct'
+says out 'OMPI_MCA_mpi_leave_pinned=0'
+if [ "$4" != none ]; then
+	says out "FI_PROVIDER_PATH=$(dirname "$(readlink -f "$4")")"
+	FI_PROVIDER_PATH=/elsewhere expect 0 run -- env
+	says out ":/elsewhere"
+else
+	says out 'FI_MR_CACHE_MAX_COUNT=0'
+fi
+UCX_RCACHE_ENABLE=y FI_MR_CACHE_MONITOR=memhooks expect 0 run -- env
+says out 'UCX_RCACHE_ENABLE=y'
+says out 'FI_MR_CACHE_MONITOR=memhooks'
+says out 'FI_MR_CACHE_MAX_COUNT=0'
+expect 0 run --keep-caches -- env
+! grep -E '^(UCX|FI|OMPI)_' "$DIR/out" || fail 'variables with --keep-caches'
+expect 0 run --ucx -- env
+says out 'KEDGE_PEERS=trusted'
+expect 2 run --ucx --keep-caches -- env
+exit "$FAILED"

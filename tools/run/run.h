@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The parts of kedge run. */
+#ifndef TOOLS_RUN_RUN_H
+#define TOOLS_RUN_RUN_H
+
+struct run_opts {
+	int trusted;
+	int keep_caches;
+	int no_hooks;
+	int stats;
+	int check;
+};
+
+/* exec.c: does not return but with an exit status, where the program cannot be run. */
+int run_exec(char **argv);
+
+/* check.c: run it, wait for it, and print what its processes have told. Its exit status. */
+int run_checked(char **argv);
+
+/*
+ * others.c: the variables by which libraries that keep registrations by themselves are told not
+ * to, or to have kedge watch them. What the user has set stays. @fi: libkedge-fi's path, or "".
+ * 0, or -1 with errno.
+ */
+int run_tell_others(const char *fi);
+
+#endif /* TOOLS_RUN_RUN_H */
