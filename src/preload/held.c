@@ -2,12 +2,17 @@
 /*
  * See held.h. No thread waits for events: they are read when the program registers,
  * deregisters and ends. A thread of ours would be a second one in programs that have one.
+ *
+ * A watch begins and ends with some twenty system calls, which is more than a registration
+ * from the cache costs. So the watches of ranges that were registered last stay, idle, until
+ * they are registered again, have changed, or are too many.
  */
 #include <dlfcn.h>
 #include <errno.h>
 #include <link.h>
 #include <pthread.h>
 #include <search.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -18,7 +23,9 @@
 #include "preload/held.h"
 #include "preload/preload.h"
 
-#define EVENTS 64
+#define EVENTS	64
+#define BUCKETS 256u /* a power of two */
+#define IDLE_MAX 1024u
 
 /* A library, or the program itself. */
 struct library {
@@ -37,33 +44,44 @@ static struct {
 } callers[CALLERS];
 
 struct held {
-	const struct ibv_mr *mr;
+	const struct ibv_mr *mr; /* NULL: idle */
 	struct library *by;
-	uint64_t cookie;
-	uintptr_t start; /* what has changed of it, while it is on the list */
+	uintptr_t at;
+	size_t len;
+	uintptr_t start; /* what has changed of it, while it is on that list */
 	uintptr_t end;
 	uint32_t kind;
-	struct held *next; /* of the list */
+	struct held *next; /* of those that have changed, or of the bucket of idle ones */
+	struct held *older, *younger; /* idle */
 };
 
 static _Atomic int owner; /* the process that all of this belongs to */
-/* Guards what follows; that of the domains is taken within it. */
+static struct kedge_notifier *_Atomic notifier; /* NULL: not yet, or it cannot be had */
+static _Atomic uint64_t clean; /* the generation at which no event was left */
+/* Guards what follows, and stores to the two above; that of the domains is taken within it. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static void *by_mr, *by_cookie; /* trees of tsearch()'s */
+static bool asked; /* for the notifier */
+static void *by_mr; /* a tree of tsearch()'s */
 static struct held *changed;
+static struct held *idle[BUCKETS], *oldest, *youngest;
+static unsigned int idle_cnt;
 static struct library *libraries;
-static uint64_t cookies, followed, not_followed;
-static uint64_t clean; /* the generation at which no event was left */
+static uint64_t followed, not_followed;
 
 /* A forked child holds the parent's registrations, which its own notifier does not watch. */
 static void anew(void)
 {
 	pthread_mutex_init(&lock, NULL);
-	by_mr = by_cookie = NULL;
-	changed = NULL;
+	atomic_store(&notifier, NULL);
+	atomic_store(&clean, 0);
+	asked = false;
+	by_mr = NULL;
+	changed = oldest = youngest = NULL;
+	memset(idle, 0, sizeof(idle));
 	libraries = NULL;
 	memset(callers, 0, sizeof(callers));
-	clean = followed = not_followed = 0;
+	idle_cnt = 0;
+	followed = not_followed = 0;
 }
 
 static int cmp_mr(const void *a, const void *b)
@@ -71,13 +89,6 @@ static int cmp_mr(const void *a, const void *b)
 	const struct held *l = a, *r = b;
 
 	return l->mr < r->mr ? -1 : l->mr > r->mr;
-}
-
-static int cmp_cookie(const void *a, const void *b)
-{
-	const struct held *l = a, *r = b;
-
-	return l->cookie < r->cookie ? -1 : l->cookie > r->cookie;
 }
 
 static struct held *found(void *node)
@@ -239,13 +250,113 @@ static void look_at_changed(void)
 	}
 }
 
+/* ---- watches, with the lock ---- */
+
+static struct held **bucket_of(uintptr_t at, size_t len)
+{
+	uint64_t h = (uint64_t)at * UINT64_C(0x9e3779b97f4a7c15) + len;
+
+	return &idle[(h >> 32) % BUCKETS];
+}
+
+static void make_idle(struct held *h)
+{
+	struct held **to = bucket_of(h->at, h->len);
+
+	h->mr = NULL;
+	h->next = *to;
+	*to = h;
+	h->younger = NULL;
+	h->older = youngest;
+	*(youngest ? &youngest->younger : &oldest) = h;
+	youngest = h;
+	idle_cnt++;
+}
+
+static void leave_idle(struct held *h)
+{
+	struct held **from = bucket_of(h->at, h->len);
+
+	while (*from != h)
+		from = &(*from)->next;
+	*from = h->next;
+	*(h->older ? &h->older->younger : &oldest) = h->younger;
+	*(h->younger ? &h->younger->older : &youngest) = h->older;
+	idle_cnt--;
+}
+
+static struct held *take_idle(uintptr_t at, size_t len)
+{
+	struct held *h = *bucket_of(at, len);
+
+	while (h && (h->at != at || h->len != len))
+		h = h->next;
+	if (h)
+		leave_idle(h);
+	return h;
+}
+
+static void end_watch(struct held *h)
+{
+	kedge_watch_remove(atomic_load(&notifier), (uintptr_t)h);
+	free(h);
+}
+
+static struct held *begin_watch(uintptr_t at, size_t len)
+{
+	struct held *h = take_idle(at, len);
+
+	if (h)
+		return h;
+	h = calloc(1, sizeof(*h));
+	if (!h)
+		return NULL;
+	h->at = at;
+	h->len = len;
+	if (kedge_watch_add(atomic_load(&notifier), (void *)at, len, (uintptr_t)h) >= 0)
+		return h;
+	free(h);
+	return NULL;
+}
+
+static void off_list(const struct held *h)
+{
+	struct held **at = &changed;
+
+	while (*at && *at != h)
+		at = &(*at)->next;
+	if (*at)
+		*at = h->next;
+}
+
+/* No tree knows it any more. */
+static void let_go(struct held *h)
+{
+	if (h->end) {
+		off_list(h);
+		end_watch(h);
+		return;
+	}
+	make_idle(h);
+	if (idle_cnt > IDLE_MAX) {
+		h = oldest;
+		leave_idle(h);
+		end_watch(h);
+	}
+}
+
+/* A watch that has ended has no event, so the cookie is one that is there. */
 static void note(const struct kedge_event *ev)
 {
-	struct held key = { .cookie = ev->cookie };
-	struct held *h = found(tfind(&key, &by_cookie, cmp_cookie));
+	struct held *h = (struct held *)(uintptr_t)ev->cookie;
 
+	if (!h->mr) {
+		leave_idle(h);
+		end_watch(h);
+		return;
+	}
 	/* Once is enough: it has gone for good. What is no more than possible is not told. */
-	if (!h || h->end || ev->flags & KEDGE_EVENT_UNSURE)
+	if (h->end || ev->flags & KEDGE_EVENT_UNSURE)
 		return;
 	h->start = ev->start;
 	h->end = ev->end;
@@ -259,22 +370,39 @@ static void take_events(struct kedge_notifier *nf)
 	struct kedge_event ev[EVENTS];
 	ssize_t n, i;
 
-	if (kedge_notifier_unchanged(nf, clean) == 1)
-		return;
 	do {
 		n = kedge_notifier_read(nf, ev, EVENTS);
 		for (i = 0; i < n; i++) {
 			if (ev[i].kind == KEDGE_EVENT_LAST)
-				clean = ev[i].generation;
+				atomic_store(&clean, ev[i].generation);
 			else
 				note(&ev[i]);
 		}
 	} while (n == EVENTS);
 }
 
-static void look(struct kedge_notifier *nf)
+/* A change shows here once its call has returned, which is early enough to tell of it. In a forked
+ * child the generation is not one of the parent's. */
+static bool is_as_it_was(struct kedge_notifier *nf)
 {
-	if (nf)
+	return nf && kedge_notifier_generation(nf) == atomic_load(&clean);
+}
+
+/* Take the lock, and what has happened. A forked child is told from its parent before the lock is
+ * taken, which another thread of the parent's may have had. */
+static void enter(void)
+{
+	struct kedge_notifier *nf = atomic_load(&notifier);
+	bool unchanged = is_as_it_was(nf);
+
+	if (!unchanged)
+		owner_adopt(&owner, anew);
+	pthread_mutex_lock(&lock);
+	if (!asked)
+		atomic_store(&notifier, domains_notifier());
+	asked = true;
+	nf = atomic_load(&notifier);
+	if (!unchanged && nf)
 		take_events(nf);
 	look_at_changed();
 }
@@ -283,44 +411,41 @@ static void look(struct kedge_notifier *nf)
 
 static bool insert(struct held *h)
 {
-	if (!tsearch(h, &by_mr, cmp_mr))
+	struct held **node = tsearch(h, &by_mr, cmp_mr), *old;
+
+	if (!node)
 		return false;
-	if (tsearch(h, &by_cookie, cmp_cookie))
-		return true;
-	tdelete(h, &by_mr, cmp_mr);
-	return false;
+	/* One that went with its device has left its address to another. */
+	old = *node;
+	*node = h;
+	if (old != h)
+		let_go(old);
+	return true;
 }
 
-static bool follow(struct kedge_notifier *nf, const struct ibv_mr *mr, const void *caller)
+static bool follow(const struct ibv_mr *mr, const void *caller)
 {
-	struct held *h = calloc(1, sizeof(*h));
+	struct library *by = library_of(caller);
+	struct held *h = by ? begin_watch((uintptr_t)mr->addr, mr->length) : NULL;
 
 	if (!h)
 		return false;
+	h->by = by;
 	h->mr = mr;
-	h->cookie = ++cookies;
-	h->by = library_of(caller);
-	if (h->by && kedge_watch_add(nf, mr->addr, mr->length, h->cookie) >= 0) {
-		if (insert(h))
-			return true;
-		kedge_watch_remove(nf, h->cookie);
-	}
-	free(h);
+	if (insert(h))
+		return true;
+	end_watch(h);
 	return false;
 }
 
 void held_begin(const struct ibv_mr *mr, const void *caller)
 {
-	struct kedge_notifier *nf;
 	bool was = inside;
 	int err = errno;
 
 	inside = true;
-	owner_adopt(&owner, anew);
-	nf = domains_notifier();
-	pthread_mutex_lock(&lock);
-	look(nf);
-	if (nf && mr->length && follow(nf, mr, caller))
+	enter();
+	if (atomic_load(&notifier) && mr->length && follow(mr, caller))
 		followed++;
 	else
 		not_followed++;
@@ -329,36 +454,18 @@ void held_begin(const struct ibv_mr *mr, const void *caller)
 	errno = err;
 }
 
-static void off_list(const struct held *h)
-{
-	struct held **at = &changed;
-
-	while (*at && *at != h)
-		at = &(*at)->next;
-	if (*at)
-		*at = h->next;
-}
-
 void held_end(const struct ibv_mr *mr)
 {
 	struct held key = { .mr = mr }, *h;
-	struct kedge_notifier *nf;
 	bool was = inside;
 	int err = errno;
 
 	inside = true;
-	owner_adopt(&owner, anew);
-	pthread_mutex_lock(&lock);
+	enter();
 	h = found(tfind(&key, &by_mr, cmp_mr));
 	if (h) {
-		nf = domains_notifier();
-		look(nf);
-		off_list(h);
 		tdelete(h, &by_mr, cmp_mr);
-		tdelete(h, &by_cookie, cmp_cookie);
-		if (nf)
-			kedge_watch_remove(nf, h->cookie);
-		free(h);
+		let_go(h);
 	}
 	pthread_mutex_unlock(&lock);
 	inside = was;
@@ -369,10 +476,7 @@ void held_report(FILE *f)
 {
 	const struct library *l;
 
-	owner_adopt(&owner, anew);
-	pthread_mutex_lock(&lock);
-	if (followed)
-		look(domains_notifier());
+	enter();
 	if (f)
 		fprintf(f, "held %llu %llu\n", (unsigned long long)followed,
 			(unsigned long long)not_followed);
