@@ -5,10 +5,11 @@ PREFIX ?= /usr/local
 SECONDS ?= 60
 MESON_ARGS ?=
 DEPS ?= scripts/deps.sh
+DEB_DIR ?= $(B)/deb
 NINJA = ninja -C $(B)
 
 .PHONY: all run test check test-model test-vm install clean lint fuzz torture bench deps help \
-	kernel-series
+	kernel-series deb test-deb
 all: deps $(B)/build.ninja
 	@$(NINJA)
 
@@ -38,6 +39,16 @@ test-vm:
 	@$(DEPS) build test vm
 	@$(MAKE) --no-print-directory all
 	@tests/vm/suite.py $(VM_ARGS) $(B)
+
+# Debian packages, of a copy of the tree, in DEB_DIR.
+deb:
+	@$(DEPS) build deb
+	@scripts/deb.sh $(DEB_DIR)
+
+# Packages are built, and used in a clean root, which takes root.
+test-deb:
+	@$(DEPS) build deb
+	@tests/packaging/debian.sh
 
 # The kernel module as patches for LINUX, a folder with source of Linux.
 kernel-series:
@@ -79,6 +90,8 @@ help:
 	@echo 'make test-model  check the models of the protocols'
 	@echo 'make test-vm   run tests under other kernels, in QEMU (VM_ARGS=--quick: few)'
 	@echo 'make kernel-series LINUX=FOLDER  the kernel module as patches, in $(B)-series/'
+	@echo 'make deb       Debian packages, in DEB_DIR ($(DEB_DIR))'
+	@echo 'make test-deb  build them, and use them in a clean root (as root)'
 	@echo 'make install   install under PREFIX ($(PREFIX)); DESTDIR is heeded'
 	@echo 'make torture   try to break the coherence contract for SECONDS ($(SECONDS))'
 	@echo 'make bench     measure the cache and the notifier'

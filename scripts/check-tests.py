@@ -12,7 +12,8 @@ import re
 import sys
 
 # Folders of tests that tests/meson.build does not enter, and what uses them.
-OTHERS = {'fakes': 'tests/unit', 'mutants': 'by hand: tests/mutants/run.py'}
+OTHERS = {'fakes': 'tests/unit', 'mutants': 'by hand: tests/mutants/run.py',
+          'packaging': 'make test-deb'}
 # Read where the harnesses are built: scripts/fuzz.sh.
 FUZZ = 'tests/fuzz'
 # cgo compiles what is there.

@@ -14,10 +14,11 @@ vm="qemu-system-x86 busybox-static kmod e2fsprogs iproute2 procps ibverbs-utils
 	ibverbs-providers perftest rdmacm-utils openmpi-bin libopenmpi-dev"
 ci="clang libclang-rt-dev mandoc codespell shellcheck git
 	abigail-tools sparse unifdef patch xz-utils"
+deb="dpkg-dev debhelper dh-dkms lintian mmdebstrap"
 
 usage()
 {
-	echo "usage: deps.sh [--list] build|test|vm|ci ..." >&2
+	echo "usage: deps.sh [--list] build|test|vm|ci|deb ..." >&2
 	exit 2
 }
 
@@ -31,6 +32,7 @@ for set_name; do
 	test) want="$want $test" ;;
 	vm) want="$want $vm" ;;
 	ci) want="$want $ci" ;;
+	deb) want="$want $deb" ;;
 	*) usage ;;
 	esac
 done
