@@ -747,6 +747,21 @@ MUTANTS = [
       'a forked child uses the parent\'s notifier',
       '\tif (nf && kedge_notifier_info(nf, &info) != -ECHILD)',
       '\tif (nf && kedge_notifier_info(nf, &info) <= 0)'),
+    M('src/preload/held.c', 'unmapped-is-told',
+      'a program that unmaps before it deregisters is accused',
+      '\tif (!is_mapped(h->start) && ', '\tif (0 && !is_mapped(h->start) && '),
+    M('src/preload/held.c', 'possible-is-told',
+      'what is no more than possible is told',
+      ' || ev->flags & KEDGE_EVENT_UNSURE', ''),
+    M('src/preload/held.c', 'idle-has-changed',
+      'a watch of memory that has gone serves what is mapped there now',
+      '\tif (!h->mr) {\n\t\tleave_idle(h);\n\t\tend_watch(h);\n', '\tif (!h->mr) {\n'),
+    M('src/preload/held.c', 'parents-are-the-childs',
+      'a forked child follows what its parent holds',
+      '\tif (!unchanged)\n\t\towner_adopt', '\tif (!unchanged && !asked)\n\t\towner_adopt'),
+    M('src/preload/report.c', 'not-at-the-end',
+      'what has changed since the last registration is never told',
+      '\telse\n\t\theld_report(NULL);\n', ''),
 ]
 MUTANTS += [M('src/adapter/' + m[0], *m[1:]) for m in table_adapter.MUTANTS]
 MUTANTS += [M('src/channel/' + m[0], *m[1:]) for m in table_channel.MUTANTS]

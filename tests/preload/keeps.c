@@ -3,8 +3,10 @@
  * A program that deregisters too late, or in time, on the tests' own libibverbs: what "kedge run"
  * says of registrations whose pages have gone.
  *
- *	keeps in-time|late|remap|remap-remote|drop|moved|at-exit|child
+ *	keeps in-time|late|again|remap|remap-remote|drop|moved|at-exit|child
+ *	keeps unloads LIBRARY
  */
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,6 +83,35 @@ static void late(void)
 	dereg(mr);
 }
 
+/* A range that was registered before, and has changed since. With that access it is libibverbs', so
+ * that kedge's cache does not watch it as well. */
+static void again(void)
+{
+	const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND;
+	char *p = map(NULL);
+	struct ibv_mr *mr;
+
+	dereg(reg(p, access));
+	must(!munmap(p, LEN), "munmap");
+	map(p);
+	mr = reg(p, access);
+	must(!munmap(p, LEN), "munmap");
+	map(p);
+	dereg(mr);
+}
+
+/* A library goes that brought another one along: what that unmaps may be anywhere. */
+static void unloads(const char *path)
+{
+	struct ibv_mr *mr = reg(map(NULL), IBV_ACCESS_LOCAL_WRITE);
+	void *lib = dlopen(path, RTLD_NOW);
+
+	if (!lib)
+		fprintf(stderr, "%s\n", dlerror());
+	must(lib && !dlclose(lib), "dlclose");
+	dereg(mr);
+}
+
 static void drop(void)
 {
 	char *p = map(NULL);
@@ -141,6 +172,10 @@ int main(int argc, char **argv)
 		in_time();
 	else if (!strcmp(how, "late"))
 		late();
+	else if (!strcmp(how, "again"))
+		again();
+	else if (!strcmp(how, "unloads"))
+		unloads(argc > 2 ? argv[2] : "");
 	else if (!strcmp(how, "remap"))
 		remap(IBV_ACCESS_LOCAL_WRITE);
 	else if (!strcmp(how, "remap-remote"))

@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # What "kedge run" says of registrations that are held while their pages go, and "kedge run --check"
 # of what was served; and what it sets for libraries that keep registrations by themselves.
-# usage: keeps.sh kedge keeps libibverbs.so.1 libkedge-fi.so|none
+# usage: keeps.sh kedge keeps libibverbs.so.1 libkedge-fi.so|none plugin_user.so
 # shellcheck source=/dev/null
 # shellcheck disable=SC2016,SC2034 # inner shells expand; lib.sh reads them
 . "$(dirname "$0")/../tools/lib.sh"
 KEDGE=$(readlink -f "$1")
 program=$(readlink -f "$2")
+plugin=$(readlink -f "$5")
 LD_LIBRARY_PATH=$(dirname "$(readlink -f "$3")")
 export LD_LIBRARY_PATH
 unset KEDGE_PEERS KEDGE_STATS KEDGE_CHECK FI_PROVIDER_PATH FI_MR_CACHE_MONITOR
@@ -18,7 +19,7 @@ unset OMPI_MCA_mpi_leave_pinned
 # told HOW TIMES: on stderr, how often
 told()
 {
-	expect 0 run -- "$program" "$1"
+	expect 0 run "$hooks" -- "$program" "$1" "$plugin"
 	n=$(grep -c 'keeps holds a registration whose pages have gone' "$DIR/err")
 	[ "$n" = "$2" ] || fail "$KEDGE_NOTIFIER, $1: told $n times, not $2: $(cat "$DIR/err")"
 	[ "$2" != 0 ] || silent err
@@ -28,6 +29,8 @@ all_ways()
 {
 	told in-time 0
 	told late 0
+	told unloads 0
+	told again 1
 	told remap 1
 	told remap-remote 1
 	told drop 1
@@ -38,6 +41,7 @@ all_ways()
 
 KEDGE_NOTIFIER=hooks
 export KEDGE_NOTIFIER
+hooks=--quiet
 all_ways
 says err 'deregister before'
 if "$KEDGE" info --json | python3 -c '
@@ -45,6 +49,8 @@ import json, sys
 sys.exit(0 if any(n["name"] == "uffd" and n["level"]
                   for n in json.load(sys.stdin)["notifiers"]) else 1)'; then
 	KEDGE_NOTIFIER=uffd
+	all_ways
+	hooks=--no-hooks
 	all_ways
 else
 	echo 'without the notifier uffd: the kernel has it not'

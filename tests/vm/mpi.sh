@@ -95,9 +95,9 @@ for how in kept munmap raw-munmap raw-dontneed; do
 	FI_PROVIDER_PATH=$folder expect 'libfabric with libkedge-fi' none "$ofi" $how
 	expect 'UCX under kedge run' none "$ucx" $how "$kedge" run --ucx --check --
 	says 'no registration lost its pages'
+	expect 'libfabric under kedge run' none "$ofi" $how "$kedge" run -t --check --
+	says 'no registration lost its pages'
 done
-expect 'libfabric under kedge run' none "$ofi" raw-munmap "$kedge" run -t --check --
-says 'no registration lost its pages'
 
 # What keeps registrations by itself, above kedge's cache, is found.
 expect 'UCX under kedge run --keep-caches' some "$ucx" raw-munmap "$kedge" run -t --keep-caches --
