@@ -51,7 +51,8 @@ struct held {
 	uintptr_t start; /* what has changed of it, while it is on that list */
 	uintptr_t end;
 	uint32_t kind;
-	struct held *next; /* of those that have changed, or of the bucket of idle ones */
+	bool doomed; /* it was idle, and its watch ends */
+	struct held *next; /* of those that have changed, are doomed, or are idle in a bucket */
 	struct held *older, *younger; /* idle */
 };
 
@@ -345,14 +346,19 @@ static void let_go(struct held *h)
 	}
 }
 
-/* A watch that has ended has no event, so the cookie is one that is there. */
-static void note(const struct kedge_event *ev)
+/* A watch that has ended has no event, so the cookie is one that is there. One read may have two
+ * events of a watch, if another thread changes memory meanwhile; so none ends before the last. */
+static void note(const struct kedge_event *ev, struct held **doomed)
 {
 	struct held *h = (struct held *)(uintptr_t)ev->cookie;
 
+	if (h->doomed)
+		return;
 	if (!h->mr) {
 		leave_idle(h);
-		end_watch(h);
+		h->doomed = true;
+		h->next = *doomed;
+		*doomed = h;
 		return;
 	}
 	/* Once is enough: it has gone for good. What is no more than possible is not told. */
@@ -367,16 +373,22 @@ static void note(const struct kedge_event *ev)
 
 static void take_events(struct kedge_notifier *nf)
 {
+	struct held *doomed, *next;
 	struct kedge_event ev[EVENTS];
 	ssize_t n, i;
 
 	do {
+		doomed = NULL;
 		n = kedge_notifier_read(nf, ev, EVENTS);
 		for (i = 0; i < n; i++) {
 			if (ev[i].kind == KEDGE_EVENT_LAST)
 				atomic_store(&clean, ev[i].generation);
 			else
-				note(&ev[i]);
+				note(&ev[i], &doomed);
+		}
+		for (; doomed; doomed = next) {
+			next = doomed->next;
+			end_watch(doomed);
 		}
 	} while (n == EVENTS);
 }

@@ -755,7 +755,7 @@ MUTANTS = [
       ' || ev->flags & KEDGE_EVENT_UNSURE', ''),
     M('src/preload/held.c', 'idle-has-changed',
       'a watch of memory that has gone serves what is mapped there now',
-      '\tif (!h->mr) {\n\t\tleave_idle(h);\n\t\tend_watch(h);\n', '\tif (!h->mr) {\n'),
+      '\tif (!h->mr) {\n\t\tleave_idle(h);\n', '\tif (!h->mr)\n\t\treturn;\n\tif (!h->mr) {\n\t\tleave_idle(h);\n'),
     M('src/preload/held.c', 'parents-are-the-childs',
       'a forked child follows what its parent holds',
       '\tif (!unchanged)\n\t\towner_adopt', '\tif (!unchanged && !asked)\n\t\towner_adopt'),
