@@ -329,9 +329,9 @@ KEDGE_API int kedge_watch_remove(struct kedge_notifier *nf, uint64_t cookie);
  * @ev:  filled with at most @max events
  * @max: at least 1
  *
- * Never blocks on an event. An event a watch at the most is queued, so the
- * queue cannot overflow. Where it was emptied and @ev has room left, a last
- * event of kind KEDGE_EVENT_LAST carries the generation at which it was empty.
+ * Never blocks on an event. An event a watch at the most is queued, so the queue cannot overflow;
+ * one read may return two of a watch, if memory changes meanwhile. Where the queue was emptied and
+ * @ev has room left, KEDGE_EVENT_LAST carries the generation at which it was empty.
  *
  * Threads: any; each event goes to one reader.
  *
