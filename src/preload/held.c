@@ -35,8 +35,8 @@ struct library {
 	char name[];
 };
 
-/* Where calls come from, as dladdr() goes through all symbols of a library. Another library at
- * the place of one that was unloaded gets its name. */
+/* Callers are remembered, as dladdr() goes through all symbols of a library for each. Another
+ * library at the place of one that was unloaded gets its name. */
 #define CALLERS 32u
 static struct {
 	const void *at;

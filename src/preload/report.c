@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What is told when the process ends: KEDGE_STATS, KEDGE_CHECK, and registrations that have changed
- * since the program registered last. */
+/* The report of a process that ends: KEDGE_STATS, KEDGE_CHECK, and registrations that have changed
+ * since the program registered last, as they would not be told otherwise. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

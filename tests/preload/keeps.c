@@ -159,8 +159,17 @@ static void child(void)
 	dereg(mr);
 }
 
+static const struct {
+	const char *name;
+	void (*run)(void);
+} ways[] = {
+	{ "in-time", in_time }, { "late", late }, { "again", again },	{ "drop", drop },
+	{ "moved", moved },	{ "at-exit", at_exit }, { "child", child },
+};
+
 int main(int argc, char **argv)
 {
+	size_t i;
 	struct ibv_device **list = ibv_get_device_list(NULL);
 	const char *how = argc > 1 ? argv[1] : "";
 
@@ -168,26 +177,16 @@ int main(int argc, char **argv)
 	pd = ibv_alloc_pd(ibv_open_device(list[0]));
 	must(pd != NULL, "ibv_alloc_pd");
 	ibv_free_device_list(list);
-	if (!strcmp(how, "in-time"))
-		in_time();
-	else if (!strcmp(how, "late"))
-		late();
-	else if (!strcmp(how, "again"))
-		again();
-	else if (!strcmp(how, "unloads"))
-		unloads(argc > 2 ? argv[2] : "");
+	for (i = 0; i < sizeof(ways) / sizeof(ways[0]) && strcmp(how, ways[i].name) != 0; i++)
+		;
+	if (i < sizeof(ways) / sizeof(ways[0]))
+		ways[i].run();
 	else if (!strcmp(how, "remap"))
 		remap(IBV_ACCESS_LOCAL_WRITE);
 	else if (!strcmp(how, "remap-remote"))
 		remap(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-	else if (!strcmp(how, "drop"))
-		drop();
-	else if (!strcmp(how, "moved"))
-		moved();
-	else if (!strcmp(how, "at-exit"))
-		at_exit();
-	else if (!strcmp(how, "child"))
-		child();
+	else if (!strcmp(how, "unloads"))
+		unloads(argc > 2 ? argv[2] : "");
 	else
 		return 2;
 	return 0;

@@ -302,7 +302,7 @@ static bool notes_hold(const struct uffd *u)
 	return !(atomic_load(&u->nf->page->generation) & 1) && uffd_ask_kernel(u) == UFFD_REST;
 }
 
-/* What stays registered costs a needless event. */
+/* A range that stays registered costs an event more when it changes, and is not wrong. */
 static void uffd_disarm(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 {
 	struct uffd *u = nf->backend;
