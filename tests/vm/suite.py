@@ -70,8 +70,8 @@ JOBS = [
         '--check -s 1K,64K -W auto,register -r {n}', (1, 11)),
     Job('rdma mpi', False, RDMA + ['-M', '2048'], 1800, ONE + os.path.join(
         kernels.HERE, 'mpi.sh') + ' {b}', ONCE),
-    Job('rdma channel', False, RDMA, 300, ONE + '{b}/tests/vm/rdma_channel',
-        ONCE),
+    Job('rdma channel', False, RDMA, 300, ONE + 'env KEDGE_LOG=info '
+        '{b}/tests/vm/rdma_channel', ONCE),
     Job('rdma api', False, RDMA, 300, ONE + '{b}/tests/vm/rdma_api', ONCE),
     Job('rdma channels', False, RDMA, 300, ONE + '{b}/kedge torture -q '
         '--channel --transport verbs --seconds {n}', (10, 120)),
@@ -198,6 +198,9 @@ def start(jobs, kernel, args):
     line = [os.path.join(kernels.HERE, 'vm.py'), 'run', '-k', kernel, '-t',
             str(sum(job.seconds for job in jobs) * args.patience),
             '-a', args.append] + jobs[0].args
+    # Without the module notifiers place probes, which is patching.
+    if not jobs[0].module:
+        line.append('-T')
     try:
         for name in modules(jobs[0]):
             line += ['-i', module(kernel, name)]

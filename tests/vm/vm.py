@@ -81,7 +81,8 @@ def qemu(args, kernel, tmp, share):
         line += ['-accel', 'tcg,thread=single', '-icount',
                  'shift=0,sleep=off', '-smp', '1']
     else:
-        line += ['-accel', 'tcg,thread=multi', '-smp', str(args.cpus)]
+        line += ['-accel', 'tcg,thread=' + ('single' if args.turns else
+                                            'multi'), '-smp', str(args.cpus)]
     for tag, path, more in (('host', '/', ',readonly=on'),
                             ('share', share, '')):
         line += ['-virtfs', 'local,path=%s,mount_tag=%s,security_model=none,'
@@ -237,6 +238,10 @@ def parse():
                    help='NAME=VALUE for the command')
     r.add_argument('-u', '--user', type=int, help='run as this user id')
     r.add_argument('-c', '--cpus', type=int, default=2)
+    r.add_argument('-T', '--turns', action='store_true',
+                   help='the CPUs take turns: where the kernel patches '
+                   'itself, as each probe makes it do, one that runs beside '
+                   'may meet a byte that is no more there')
     r.add_argument('-M', '--memory', type=int, default=2048, help='in MiB')
     r.add_argument('-t', '--timeout', type=int, default=600, help='seconds')
     r.add_argument('-s', '--share', help="the folder that is the guest's "

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* See fake_etcd.h. A thread takes connections, one each serves them. */
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -207,7 +208,15 @@ static void *take_conns(void *arg)
 
 	pthread_attr_init(&attr);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	while ((fd = accept4(f->fd, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
+	for (;;) {
+		fd = accept4(f->fd, NULL, NULL, SOCK_CLOEXEC);
+		/* A test may leave the process no descriptors for a while. */
+		if (fd < 0 && errno == EMFILE) {
+			usleep(1000);
+			continue;
+		}
+		if (fd < 0)
+			break;
 		c = malloc(sizeof(*c));
 		*c = (struct conn){ f, fd };
 		atomic_fetch_add(&f->conns, 1);
