@@ -31,6 +31,9 @@ static const struct subcommand {
 	  "list the committed regions on this host, and what becomes of them" },
 	{ "run", cmd_run,
 	  "run an RDMA program, unmodified, on a coherent registration cache" },
+	{ "doctor", cmd_doctor,
+	  "say whether an RDMA program's own registration cache goes stale, and by "
+	  "which call" },
 };
 
 static void print_help(void)

@@ -24,6 +24,13 @@ static const struct kedge_env vars[] = {
 	  "kedge run: a file that each process appends what it has seen to at its "
 	  "exit, as kedge run --check reads it",
 	  "a path", "(none)", NULL },
+	{ "KEDGE_DOCTOR",
+	  "kedge doctor: a file in which each process notes what it holds registered",
+	  "a path", "(none)", NULL },
+	{ "KEDGE_SERVE",
+	  "kedge run: whether registrations come from the cache, or are libibverbs' own and "
+	  "only followed",
+	  "0|1", "1", NULL },
 	{ "KEDGE_CHANNEL_SECRET",
 	  "what both ends of a channel over TCP prove to know, where the program "
 	  "names none; better a file, as the environment can be read by others",

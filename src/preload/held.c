@@ -22,15 +22,26 @@
 #include "base/process/owner.h"
 #include "preload/held.h"
 #include "preload/preload.h"
+#include "preload/table.h"
 
 #define EVENTS	64
 #define BUCKETS 256u /* a power of two */
 #define IDLE_MAX 1024u
 
+/* Registrations that outlived their pages, and what had gone of the first of them. */
+struct loss {
+	uint64_t cnt;
+	uint64_t start;
+	uint64_t end;
+	const char *kind;
+};
+
 /* A library, or the program itself. */
 struct library {
 	struct library *next;
-	uint64_t stale;
+	struct loss stale;
+	struct loss used; /* by work requests, which kedge doctor sees */
+	uint64_t requests;
 	bool coherent; /* it knows, and makes no use of what has gone */
 	char name[];
 };
@@ -54,6 +65,8 @@ struct held {
 	bool doomed; /* it was idle, and its watch ends */
 	struct held *next; /* of those that have changed, are doomed, or are idle in a bucket */
 	struct held *older, *younger; /* idle */
+	struct table_slot *slot; /* while it is held, for kedge doctor */
+	bool unwatched; /* kedge doctor, which follows calls, is all that looks */
 };
 
 static _Atomic int owner; /* the process that all of this belongs to */
@@ -198,7 +211,7 @@ static const char *remedy(const char *name)
 	       "transfer (libkedge-verbs)";
 }
 
-static const char *kind_name(uint32_t kind)
+static const char *kind_word(uint32_t kind)
 {
 	switch (kind) {
 	case KEDGE_EVENT_UNMAP:
@@ -206,7 +219,7 @@ static const char *kind_name(uint32_t kind)
 	case KEDGE_EVENT_REMOVE:
 		return "dropped";
 	case KEDGE_EVENT_REMAP:
-		return "moved elsewhere";
+		return "moved";
 	}
 	return "changed";
 }
@@ -216,11 +229,22 @@ static void tell(const struct held *h)
 	fprintf(stderr,
 		"kedge: %s holds a registration whose pages have gone (%#lx to %#lx, %s), so an "
 		"adapter reads and writes pages that the program has no more: %s\n",
-		h->by->name, (unsigned long)h->start, (unsigned long)h->end, kind_name(h->kind),
+		h->by->name, (unsigned long)h->start, (unsigned long)h->end, kind_word(h->kind),
 		remedy(h->by->name));
 }
 
 /* ---- events, with the lock ---- */
+
+/* True: it is the first. */
+static bool add_loss(struct loss *l, uint64_t start, uint64_t end, const char *kind)
+{
+	if (l->cnt++)
+		return false;
+	l->start = start;
+	l->end = end;
+	l->kind = kind;
+	return true;
+}
 
 static bool is_mapped(uintptr_t at)
 {
@@ -234,9 +258,22 @@ static bool is_stale(const struct held *h)
 {
 	if (!is_mapped(h->start) && !is_mapped(h->end - 1))
 		return false;
-	if (!h->by->coherent && !h->by->stale++)
+	if (!h->by->coherent && add_loss(&h->by->stale, h->start, h->end, kind_word(h->kind)))
 		tell(h);
 	return true;
+}
+
+/* Before its slot is given away. */
+static void take_use(const struct held *h)
+{
+	static const char *const words[TABLE_KINDS] = { "unmapped", "dropped", "moved" };
+	uint64_t requests = h->slot ? atomic_load(&h->slot->used) : 0;
+
+	if (!requests)
+		return;
+	h->by->requests += requests;
+	add_loss(&h->by->used, atomic_load(&h->slot->gone_start), atomic_load(&h->slot->gone_end),
+		 words[atomic_load(&h->slot->kind) % TABLE_KINDS]);
 }
 
 static void look_at_changed(void)
@@ -299,7 +336,8 @@ static struct held *take_idle(uintptr_t at, size_t len)
 
 static void end_watch(struct held *h)
 {
-	kedge_watch_remove(atomic_load(&notifier), (uintptr_t)h);
+	if (!h->unwatched)
+		kedge_watch_remove(atomic_load(&notifier), (uintptr_t)h);
 	free(h);
 }
 
@@ -314,7 +352,11 @@ static struct held *begin_watch(uintptr_t at, size_t len)
 		return NULL;
 	h->at = at;
 	h->len = len;
-	if (kedge_watch_add(atomic_load(&notifier), (void *)at, len, (uintptr_t)h) >= 0)
+	if (atomic_load(&notifier) &&
+	    kedge_watch_add(atomic_load(&notifier), (void *)at, len, (uintptr_t)h) >= 0)
+		return h;
+	h->unwatched = true;
+	if (table_asked())
 		return h;
 	free(h);
 	return NULL;
@@ -333,8 +375,12 @@ static void off_list(const struct held *h)
 /* No tree knows it any more. */
 static void let_go(struct held *h)
 {
-	if (h->end) {
+	take_use(h);
+	table_remove(h->slot);
+	h->slot = NULL;
+	if (h->end)
 		off_list(h);
+	if (h->end || h->unwatched) {
 		end_watch(h);
 		return;
 	}
@@ -364,6 +410,8 @@ static void note(const struct kedge_event *ev, struct held **doomed)
 	/* Once is enough: it has gone for good. What is no more than possible is not told. */
 	if (h->end || ev->flags & KEDGE_EVENT_UNSURE)
 		return;
+	table_gone(h->slot, ev->kind == KEDGE_EVENT_REMOVE ? TABLE_DROP :
+		   ev->kind == KEDGE_EVENT_REMAP ? TABLE_MOVE : TABLE_UNMAP, ev->start, ev->end);
 	h->start = ev->start;
 	h->end = ev->end;
 	h->kind = ev->kind;
@@ -444,8 +492,11 @@ static bool follow(const struct ibv_mr *mr, const void *caller)
 		return false;
 	h->by = by;
 	h->mr = mr;
-	if (insert(h))
-		return true;
+	if (insert(h)) {
+		h->slot = table_add(&(struct table_range){ h->at, h->len, mr->lkey, mr->rkey,
+							   by->name });
+		return !h->unwatched;
+	}
 	end_watch(h);
 	return false;
 }
@@ -457,7 +508,7 @@ void held_begin(const struct ibv_mr *mr, const void *caller)
 
 	inside = true;
 	enter();
-	if (atomic_load(&notifier) && mr->length && follow(mr, caller))
+	if (mr->length && follow(mr, caller))
 		followed++;
 	else
 		not_followed++;
@@ -484,15 +535,48 @@ void held_end(const struct ibv_mr *mr)
 	errno = err;
 }
 
+void held_look(void)
+{
+	bool was = inside;
+	int err = errno;
+
+	if (is_as_it_was(atomic_load(&notifier)))
+		return;
+	inside = true;
+	enter();
+	pthread_mutex_unlock(&lock);
+	inside = was;
+	errno = err;
+}
+
+static void print_loss(FILE *f, const char *what, const struct loss *l, const char *name)
+{
+	if (l->cnt)
+		fprintf(f, "%s %llu %llx %llx %s %s\n", what, (unsigned long long)l->cnt,
+			(unsigned long long)l->start, (unsigned long long)l->end, l->kind, name);
+}
+
+static void take_use_at(const void *node, VISIT visit, void *arg)
+{
+	(void)arg;
+	if (visit == postorder || visit == leaf)
+		take_use(*(struct held *const *)node);
+}
+
 void held_report(FILE *f)
 {
 	const struct library *l;
 
 	enter();
+	twalk_r(by_mr, take_use_at, NULL);
 	if (f)
 		fprintf(f, "held %llu %llu\n", (unsigned long long)followed,
 			(unsigned long long)not_followed);
-	for (l = libraries; f && l; l = l->next)
-		fprintf(f, "stale %llu %s\n", (unsigned long long)l->stale, l->name);
+	for (l = libraries; f && l; l = l->next) {
+		print_loss(f, "stale", &l->stale, l->name);
+		print_loss(f, "used", &l->used, l->name);
+		if (l->requests)
+			fprintf(f, "requests %llu %s\n", (unsigned long long)l->requests, l->name);
+	}
 	pthread_mutex_unlock(&lock);
 }

@@ -19,8 +19,11 @@
 void held_begin(const struct ibv_mr *mr, const void *caller);
 /* Before it is deregistered: it may have changed until now. */
 void held_end(const struct ibv_mr *mr);
-/* At the process's end, what has gone since is told, too. To @f, unless it is NULL: "held FOLLOWED
- * NOT-FOLLOWED", and "stale COUNT LIBRARY" for each. */
+/* Before a work request: what has gone that no call of the program's took, or that is not followed,
+ * shows in the table of kedge doctor. */
+void held_look(void);
+/* At the process's end, what has gone since is told, too. To @f, unless it is NULL: the
+ * lines of tools/run/checked.h. */
 void held_report(FILE *f);
 
 #endif /* PRELOAD_HELD_H */

@@ -30,6 +30,7 @@ struct real {
 	int (*dealloc_pd)(struct ibv_pd *pd);
 	void (*unimport_pd)(struct ibv_pd *pd);
 	int (*close_device)(struct ibv_context *context);
+	struct ibv_context *(*open_device)(struct ibv_device *device);
 };
 
 const struct real *real(void);

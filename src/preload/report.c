@@ -10,6 +10,7 @@
 
 #include "base/base.h"
 #include "preload/held.h"
+#include "preload/posts.h"
 #include "preload/preload.h"
 
 static void print_stats(const struct kedge_cache_stats *t)
@@ -24,7 +25,7 @@ static void print_stats(const struct kedge_cache_stats *t)
 		(unsigned long long)t->failures, (unsigned long long)t->invalidations);
 }
 
-/* The lines that "kedge run --check" reads: see tools/run/check.c. */
+/* The lines that "kedge run --check" reads: see tools/run/checked.h. */
 static void write_check(FILE *f, const struct kedge_cache_stats *t)
 {
 	fprintf(f, "process %d %s\ncounts %llu %llu %llu %llu %llu %llu\n", (int)getpid(),
@@ -32,6 +33,8 @@ static void write_check(FILE *f, const struct kedge_cache_stats *t)
 		(unsigned long long)t->misses, (unsigned long long)t->lent,
 		(unsigned long long)t->uncached, (unsigned long long)t->failures,
 		(unsigned long long)t->invalidations);
+	if (posts_cnt())
+		fprintf(f, "posts %llu\n", (unsigned long long)posts_cnt());
 	held_report(f);
 }
 

@@ -13,11 +13,15 @@
 #include <errno.h>
 #include <pthread.h>
 #include <search.h>
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/base.h"
 #include "preload/held.h"
+#include "preload/posts.h"
 #include "preload/preload.h"
+#include "preload/table.h"
 
 #define EXPORT __attribute__((visibility("default")))
 /* Any other access is left to libibverbs. */
@@ -49,6 +53,8 @@ static void find_real(void)
 	*(void **)&next.unimport_pd = dlsym(RTLD_NEXT, "ibv_unimport_pd");
 	*(void **)&next.close_device = dlvsym(RTLD_NEXT, "ibv_close_device",
 					      "IBVERBS_1.1");
+	*(void **)&next.open_device = dlvsym(RTLD_NEXT, "ibv_open_device",
+					     "IBVERBS_1.1");
 }
 
 const struct real *real(void)
@@ -109,10 +115,25 @@ static struct shadow *shadow_take(const struct ibv_mr *mr)
 
 /* ---- registering ---- */
 
+/* kedge doctor follows what a program does without kedge. */
+static bool is_served(void)
+{
+	static _Atomic int known; /* 1: yes, 2: no */
+	int is = atomic_load_explicit(&known, memory_order_relaxed);
+	const char *serve;
+
+	if (!is) {
+		serve = secure_getenv("KEDGE_SERVE");
+		is = serve && !strcmp(serve, "0") ? 2 : 1;
+		atomic_store_explicit(&known, is, memory_order_relaxed);
+	}
+	return is == 1;
+}
+
 static bool can_cache(const void *addr, size_t len, uint64_t iova,
 		      unsigned int access)
 {
-	return !inside && len && iova == (uintptr_t)addr &&
+	return is_served() && !inside && len && iova == (uintptr_t)addr &&
 	       !(access & ~CACHED) &&
 	       (access & IBV_ACCESS_LOCAL_WRITE ||
 		!(access & NEEDS_LOCAL_WRITE));
@@ -273,6 +294,15 @@ EXPORT void ibv_unimport_pd(struct ibv_pd *pd)
 {
 	pd_end(pd, true);
 	real()->unimport_pd(pd);
+}
+
+EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
+{
+	struct ibv_context *context = real()->open_device(device);
+
+	if (context && table_asked())
+		posts_follow(context);
+	return context;
 }
 
 EXPORT int ibv_close_device(struct ibv_context *context)

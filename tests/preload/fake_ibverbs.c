@@ -85,12 +85,32 @@ EXPORT const char *ibv_get_device_name(struct ibv_device *dev)
 	return dev->name;
 }
 
+/* No data moves. */
+static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	return 0;
+}
+
+static int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	return 0;
+}
+
+static int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	return 0;
+}
+
 EXPORT struct ibv_context *ibv_open_device(struct ibv_device *dev)
 {
 	struct ibv_context *context = calloc(1, sizeof(*context));
 
-	if (context)
-		context->device = dev;
+	if (!context)
+		return NULL;
+	context->device = dev;
+	context->ops.post_send = post_send;
+	context->ops.post_recv = post_recv;
+	context->ops.post_srq_recv = post_srq_recv;
 	return context;
 }
 

@@ -105,5 +105,37 @@ says 'libuc[a-z_]*\.so[.0-9]* holds a registration whose pages have gone'
 expect 'libfabric under kedge run --keep-caches' some "$ofi" raw-dontneed \
 	"$kedge" run -t --keep-caches --
 says 'libfabric.so.1 holds a registration whose pages have gone'
+
+# examine STATUS SAYS TRANSPORT HOW [OPTION...]: by the doctor
+examine()
+{
+	want=$1
+	text=$2
+	over=$3
+	how=$4
+	shift 4
+	# shellcheck disable=SC2086 # a list of words
+	timeout 250 "$kedge" doctor "$@" -- mpirun.openmpi --oversubscribe -np 2 $over \
+		--mca btl self --mca oob_tcp_if_include lo "$program" "$how" \
+		>"$tmp/out" 2>"$tmp/err"
+	status=$?
+	[ $status = "$want" ] && grep -q "$text" "$tmp/err"
+	result "kedge doctor $* ($how): $text"
+	[ $status = "$want" ] && grep -q "$text" "$tmp/err" || {
+		echo "    exit status $status"
+		sed 's/^/    /' "$tmp/err" >&2
+	}
+}
+
+# The doctor finds which library misses what, and the call; and that kedge misses none.
+examine 1 'STALE: work requests .* that libfabric.so.1' "$ofi" raw-munmap
+says '#[0-9]* .* change+.*(mpi_pages)'
+examine 1 'STALE: work requests .* that libuc[a-z_]*\.so' "$ucx" raw-munmap
+says '#[0-9]* .* change+.*(mpi_pages)'
+examine 0 'nothing stale' "$ofi" munmap
+examine 0 'nothing stale' "$ucx" munmap
+examine 0 'nothing stale' "$ofi" raw-munmap --with-kedge
+examine 0 'nothing stale' "$ucx" raw-munmap --with-kedge
+FI_PROVIDER_PATH=$folder examine 0 'nothing stale' "$ofi" raw-munmap
 echo "$passed passed, $failed failed, 0 skipped"
 [ $failed = 0 ]

@@ -86,14 +86,12 @@ static void ends_meet(const char *node)
 
 static int ends_open(void **state)
 {
-	(void)state;
 	ends_meet(addr);
 	return 0;
 }
 
 static int ends_close(void **state)
 {
-	(void)state;
 	if (a)
 		kedge__rdma_free(&a->r);
 	if (b)
@@ -207,7 +205,6 @@ static void each_byte_lands_and_no_other(void **state)
 	struct message m;
 	size_t i, off;
 
-	(void)state;
 	for (i = 0; i < ARRAY_SIZE(lens); i++)
 		for (off = 1; off < 4096; off += 1361)
 			landed_whole(&m, src + off / 2, dst + off, lens[i]);
@@ -234,7 +231,6 @@ static void a_buffer_is_registered_once(void **state)
 	uint64_t before;
 	int i;
 
-	(void)state;
 	assert_false(T.ready(b, dst + 100, MIB, NULL, 0) & READY_DIRECT);
 	landed_whole(&m, src + 100, dst + 100, MIB);
 	assert_true(T.ready(b, dst + 100, MIB, NULL, 0) & READY_DIRECT);
@@ -305,7 +301,6 @@ static void a_key_is_void_when_its_message_is_received(void **state)
 	char *src = memory(2 * MIB), *dst = memory(2 * MIB);
 	struct message m;
 
-	(void)state;
 	landed_whole(&m, src + 8, dst + 8, MIB);
 	/* Head, whole pages, tail. */
 	assert_int_equal(m.cts.desc.cnt, 3);
@@ -322,7 +317,6 @@ static void a_landing_key_is_void_before_the_pages_are_the_applications(
 	struct message m;
 	void *area;
 
-	(void)state;
 	area = T.area_take(b, dst + 4096, len, &at);
 	assert_non_null(area);
 	fill(src, len, 7);
@@ -364,7 +358,6 @@ static void a_registration_goes_along_with_its_pages(void **state)
 	struct message m;
 	int i;
 
-	(void)state;
 	lands_and_moves(src, dst, len);
 	for (i = 0; i < 100; i++) {
 		assert_true(T.ready(b, dst, len, NULL, 0) & READY_DIRECT);
@@ -403,7 +396,6 @@ static void a_peer_that_dies_leaves_no_right(void **state)
 	char rts[DESC_MAX];
 	size_t rts_len;
 
-	(void)state;
 	memset(&m, 0, sizeof(m));
 	m.from = (struct bulk_piece){ (uintptr_t)src, MIB };
 	m.to = (struct bulk_piece){ (uintptr_t)dst, MIB };
@@ -471,13 +463,11 @@ static void passes_alone(const char *what)
 
 static void landing_pages_end_with_what_may_be_pinned(void **state)
 {
-	(void)state;
 	passes_alone("limited");
 }
 
 static void a_listener_may_be_at_any_address(void **state)
 {
-	(void)state;
 	ends_meet(NULL);
 	ends_close(NULL);
 }
@@ -492,7 +482,6 @@ static void a_child_is_told_to_fork_first(void **state)
 	struct rc *c;
 	pid_t pid;
 
-	(void)state;
 	listen_at(NULL);
 	pid = fork();
 	if (!pid) {
@@ -509,7 +498,6 @@ static void a_child_is_told_to_fork_first(void **state)
 /* Its descriptor is another file's then, which is not to be written to. */
 static void descriptors_that_the_program_closes_end_the_channel(void **state)
 {
-	(void)state;
 	passes_alone("closed");
 }
 
@@ -552,7 +540,6 @@ static void nobody_listens_is_told(void **state)
 	struct transport_peer peer;
 	struct rc *c;
 
-	(void)state;
 	assert_int_equal(kedge__rc_connect(addr, "1", &opts, 10000, &c, &peer),
 			 -ECONNREFUSED);
 	assert_int_equal(kedge__rc_connect("198.51.100.7", "1", &opts, 3000, &c,
@@ -567,7 +554,6 @@ static void a_listener_that_does_not_accept_is_waited_for_in_vain(void **state)
 	struct transport_peer peer;
 	struct rc *c;
 
-	(void)state;
 	listen_at(addr);
 	assert_int_equal(kedge__rc_connect(addr, port, &opts, 300, &c, &peer),
 			 -ETIMEDOUT);

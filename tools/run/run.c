@@ -113,7 +113,7 @@ static int set_preload(const char *path, int len, bool hooks)
 	return rc;
 }
 
-static int set_environment(const struct run_opts *o)
+int run_set_environment(const struct run_opts *o)
 {
 	char fi[PATH_MAX];
 	const char *path;
@@ -143,14 +143,13 @@ static int run(char **argv, const struct run_opts *o)
 		util_error("%s: %s", argv[0], why);
 		return CMD_CANNOT;
 	}
-	rc = set_environment(o);
+	rc = run_set_environment(o);
 	if (rc)
 		return rc;
 	return o->check ? run_checked(argv) : run_exec(argv);
 }
 
-/* How many of @argv are the command's own; *program is where the rest begins. */
-static int own_args(int argc, char **argv, int *program)
+int run_own_args(int argc, char **argv, int *program)
 {
 	int i = 1;
 
@@ -188,7 +187,7 @@ int cmd_run(int argc, char **argv)
 		.opts = opts,
 	};
 	struct util_args args;
-	int rc, own = own_args(argc, argv, &program);
+	int rc, own = run_own_args(argc, argv, &program);
 
 	rc = util_options(&cmd, own, argv, &args);
 	if (rc != UTIL_GO_ON)

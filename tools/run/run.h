@@ -11,6 +11,12 @@ struct run_opts {
 	int check;
 };
 
+/* run.c: LD_PRELOAD, and what the variables of kedge and of others have to be. 0, or an exit
+ * status, with an error printed. */
+int run_set_environment(const struct run_opts *o);
+/* run.c: how many of @argv are the command's own; *@program is where the rest begins. */
+int run_own_args(int argc, char **argv, int *program);
+
 /* exec.c: does not return but with an exit status, where the program cannot be run. */
 int run_exec(char **argv);
 

@@ -131,7 +131,7 @@ static int look_lifted(const struct swap_context *ctx, uintptr_t at, size_t len)
 	return 0;
 }
 
-/* The file has nothing of what was emptied meanwhile. */
+/* What was emptied meanwhile is no more in the file. */
 static void punch_emptied(struct swap_context *ctx, int fd, uint64_t off)
 {
 	size_t pos, n;
@@ -141,7 +141,7 @@ static void punch_emptied(struct swap_context *ctx, int fd, uint64_t off)
 			  (off_t)n);
 }
 
-/* Until no thread waits; then nothing but the exchange is left to be done. */
+/* Until no thread waits; then the exchange alone is left to be done. */
 static int is_lifted(struct swap_context *ctx, uintptr_t at, size_t len, int fd,
 		     uint64_t off)
 {

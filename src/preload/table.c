@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* See table.h. The file is named by KEDGE_DOCTOR; forked children inherit its mapping. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "preload/table.h"
+
+static struct held_table *map_file(const char *path)
+{
+	int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	struct held_table *t = MAP_FAILED;
+	struct stat st;
+
+	/* A file that is too short would end the program with SIGBUS. */
+	if (fd >= 0 && !fstat(fd, &st) && st.st_size >= (off_t)sizeof(*t))
+		t = mmap(NULL, sizeof(*t), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (t == MAP_FAILED)
+		fprintf(stderr, "kedge: cannot map %s (KEDGE_DOCTOR), so no changes of this "
+			"process are found: %s\n", path, fd < 0 ? strerror(errno) : "too short");
+	if (fd >= 0)
+		close(fd);
+	return t == MAP_FAILED ? NULL : t;
+}
+
+static struct held_table *table(void)
+{
+	static struct held_table *it;
+	static bool asked;
+	const char *path;
+
+	if (asked)
+		return it;
+	asked = true;
+	path = secure_getenv("KEDGE_DOCTOR");
+	if (path && *path)
+		it = map_file(path);
+	return it;
+}
+
+bool table_asked(void)
+{
+	return table() != NULL;
+}
+
+static struct table_slot *claim(struct held_table *t, uint32_t i)
+{
+	uint32_t was = 0, used;
+
+	if (!atomic_compare_exchange_strong(&t->slot[i].pid, &was, TABLE_CLAIMED))
+		return NULL;
+	/* seq_cst: it counts before the slot has a range that a reader should find. */
+	used = atomic_load(&t->used);
+	while (used <= i && !atomic_compare_exchange_weak(&t->used, &used, i + 1))
+		;
+	return &t->slot[i];
+}
+
+struct table_slot *table_add(const struct table_range *r)
+{
+	static uint32_t next;
+	struct held_table *t = table();
+	struct table_slot *s = NULL;
+	uint32_t i;
+
+	if (!t)
+		return NULL;
+	for (i = 0; i < TABLE_SLOTS && !s; i++)
+		s = claim(t, (next + i) % TABLE_SLOTS);
+	if (!s) {
+		atomic_fetch_add(&t->lost, 1);
+		return NULL;
+	}
+	next = (uint32_t)(s - t->slot);
+	atomic_store_explicit(&s->lkey, r->lkey, memory_order_relaxed);
+	atomic_store_explicit(&s->rkey, r->rkey, memory_order_relaxed);
+	atomic_store_explicit(&s->start, r->at, memory_order_relaxed);
+	atomic_store_explicit(&s->end, r->at + r->len, memory_order_relaxed);
+	atomic_store_explicit(&s->gone_end, 0, memory_order_relaxed);
+	atomic_store_explicit(&s->used, 0, memory_order_relaxed);
+	snprintf(s->library, sizeof(s->library), "%s", r->library);
+	atomic_store_explicit(&s->pid, (uint32_t)getpid(), memory_order_release);
+	return s;
+}
+
+void table_remove(struct table_slot *s)
+{
+	if (s)
+		atomic_store_explicit(&s->pid, 0, memory_order_release);
+}
+
+void table_gone(struct table_slot *s, enum table_kind kind, uint64_t start, uint64_t end)
+{
+	if (s)
+		table_note(s, kind, start, end);
+}
+
+/* ---- work requests ---- */
+
+/* Keys are the adapter's: of two processes with an adapter each the same one may mean both ranges,
+ * so the address has to fit as well. */
+static bool uses(const struct table_slot *s, uint64_t at, uint64_t len)
+{
+	uint64_t end = atomic_load_explicit(&s->gone_end, memory_order_acquire);
+
+	if (at < atomic_load_explicit(&s->start, memory_order_relaxed) ||
+	    at + len > atomic_load_explicit(&s->end, memory_order_relaxed))
+		return false;
+	return at < end && at + len > atomic_load_explicit(&s->gone_start, memory_order_relaxed);
+}
+
+void table_use(uint32_t key, bool remote, uint64_t at, uint64_t len)
+{
+	struct held_table *t = table();
+	const uint32_t me = (uint32_t)getpid();
+	uint32_t used = t ? atomic_load(&t->used) : 0, i, pid;
+	struct table_slot *s;
+
+	for (i = 0; i < used && i < TABLE_SLOTS; i++) {
+		s = &t->slot[i];
+		pid = atomic_load_explicit(&s->pid, memory_order_acquire);
+		if (!pid || pid == TABLE_CLAIMED || (!remote && pid != me) ||
+		    atomic_load_explicit(remote ? &s->rkey : &s->lkey, memory_order_relaxed) != key)
+			continue;
+		if (uses(s, at, len))
+			atomic_fetch_add_explicit(&s->used, 1, memory_order_relaxed);
+	}
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * See trace.h. The child gives itself the filter once it is traced: before, its calls would fail
+ * (ENOSYS). So they would behind a tracer that has ended: the processes end with it
+ * (PTRACE_O_EXITKILL), and it stays until all have ended.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <linux/ptrace.h>
+#include <linux/seccomp.h>
+
+#include "base/base.h"
+#include "tools/common/util.h"
+#include "tools/doctor/trace.h"
+#include "tools/run/patient.h"
+#include "tools/run/run.h"
+
+#define OPTIONS                                                                    \
+	(PTRACE_O_TRACESECCOMP | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK |        \
+	 PTRACE_O_TRACECLONE | PTRACE_O_TRACEEXEC | PTRACE_O_EXITKILL)
+
+struct tracer {
+	change_fn fn;
+	void *ctx;
+	pid_t child;
+	int status; /* the child's, as wait() has it */
+};
+
+/* ---- the child ---- */
+
+static int set_filter(void)
+{
+	struct sock_filter filter[FILTER_MAX];
+	struct sock_fprog prog = { .len = filter_make(filter), .filter = filter };
+
+	/* With CAP_SYS_ADMIN programs may still gain privileges. */
+	if (!prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog))
+		return 0;
+	if (errno != EACCES || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog))
+		return errno;
+	return 0;
+}
+
+/* It reads from @go whether it is traced, and writes to @say why it has no filter, or 0. */
+static void be_child(char **argv, int go, int say)
+{
+	int err = ECANCELED;
+	bool traced = false;
+
+	if (read(go, &traced, sizeof(traced)) == sizeof(traced) && traced)
+		err = set_filter();
+	if (write(say, &err, sizeof(err)) != sizeof(err))
+		_exit(CMD_CANNOT);
+	exit(run_exec(argv));
+}
+
+/* 0, or why it is not traced. */
+static int seize(pid_t child, int go, int said)
+{
+	int err = ptrace(PTRACE_SEIZE, child, NULL, OPTIONS) ? errno : 0, why = 0;
+	bool traced = !err;
+
+	if (write(go, &traced, sizeof(traced)) != sizeof(traced) ||
+	    read(said, &why, sizeof(why)) != sizeof(why))
+		return err;
+	return err ? err : why;
+}
+
+static void close_pipes(int go[2], int say[2])
+{
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		close(go[i]);
+		close(say[i]);
+	}
+}
+
+/* ---- stops ---- */
+
+/* A thread may be killed at any time: then nothing that is asked of it can be had. */
+static void go_on(pid_t tid, int sig)
+{
+	ptrace(PTRACE_CONT, tid, NULL, (long)sig);
+}
+
+static pid_t process_of(pid_t tid)
+{
+	char path[64], line[256];
+	int pid = tid;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)tid);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "Tgid: %d", &pid) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return pid;
+}
+
+static void before_call(const struct tracer *t, pid_t tid)
+{
+	struct ptrace_syscall_info info;
+	struct change change[CHANGES_MAX];
+	struct call call = { .tid = tid };
+	int i, cnt;
+
+	if (ptrace(PTRACE_GET_SYSCALL_INFO, tid, sizeof(info), &info) <= 0 ||
+	    info.op != PTRACE_SYSCALL_INFO_SECCOMP)
+		return;
+	call.nr = info.seccomp.nr;
+	memcpy(call.args, info.seccomp.args, sizeof(call.args));
+	cnt = filter_changes(&call, change);
+	for (i = 0; i < cnt; i++) {
+		change[i].tid = tid;
+		change[i].pid = process_of(tid);
+		t->fn(t->ctx, &change[i]);
+	}
+}
+
+static bool stops_group(int sig)
+{
+	return sig == SIGSTOP || sig == SIGTSTP || sig == SIGTTIN || sig == SIGTTOU;
+}
+
+static void stopped(const struct tracer *t, pid_t tid, int status)
+{
+	int sig = WSTOPSIG(status), event = status >> 16;
+
+	switch (event) {
+	case 0:
+		go_on(tid, sig);
+		return;
+	case PTRACE_EVENT_STOP:
+		/* A new one begins with it; one that is stopped by a signal stays so. */
+		if (stops_group(sig))
+			ptrace(PTRACE_LISTEN, tid, NULL, NULL);
+		else
+			go_on(tid, 0);
+		return;
+	case PTRACE_EVENT_SECCOMP:
+		before_call(t, tid);
+		break;
+	}
+	go_on(tid, 0);
+}
+
+/* Until none is left. */
+static void follow(struct tracer *t)
+{
+	int status;
+	pid_t tid;
+
+	for (;;) {
+		tid = waitpid(-1, &status, __WALL);
+		if (tid < 0 && errno != EINTR)
+			return;
+		if (tid < 0)
+			continue;
+		if (WIFSTOPPED(status))
+			stopped(t, tid, status);
+		else if (tid == t->child)
+			t->status = status;
+	}
+}
+
+/* ---- the whole ---- */
+
+static pid_t start(char **argv, int go[2], int say[2], const sigset_t *before)
+{
+	pid_t pid = fork();
+
+	if (pid)
+		return pid;
+	sigprocmask(SIG_SETMASK, before, NULL);
+	/* The ends that are ours stay open where the other would not end otherwise. */
+	close(go[1]);
+	close(say[0]);
+	be_child(argv, go[0], say[1]);
+	return 0;
+}
+
+int trace_run(char **argv, change_fn fn, void *ctx, int *untraced)
+{
+	struct tracer t = { .fn = fn, .ctx = ctx };
+	int go[2], say[2] = { -1, -1 };
+	sigset_t before;
+
+	if (pipe2(go, O_CLOEXEC))
+		return util_fail(-errno, "cannot make a pipe");
+	if (pipe2(say, O_CLOEXEC)) {
+		close(go[0]);
+		close(go[1]);
+		return util_fail(-errno, "cannot make a pipe");
+	}
+	patient_block(&before);
+	t.child = start(argv, go, say, &before);
+	if (t.child < 0) {
+		sigprocmask(SIG_SETMASK, &before, NULL);
+		close_pipes(go, say);
+		return util_fail(-errno, "cannot start the program");
+	}
+	patient_be(t.child, &before);
+	close(say[1]);
+	*untraced = seize(t.child, go[1], say[0]);
+	close(go[0]);
+	close(go[1]);
+	close(say[0]);
+	follow(&t);
+	return WIFSIGNALED(t.status) ? 128 + WTERMSIG(t.status) : WEXITSTATUS(t.status);
+}

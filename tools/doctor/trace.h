@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * A program, and all processes and threads that it makes, stopped by ptrace() at each system call
+ * that may take pages away, before the kernel carries it out. A seccomp filter chooses the calls;
+ * others go on as they do without.
+ */
+#ifndef TOOLS_DOCTOR_TRACE_H
+#define TOOLS_DOCTOR_TRACE_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <linux/filter.h>
+
+#include "preload/table.h"
+
+struct change {
+	pid_t pid; /* of the process */
+	pid_t tid;
+	enum table_kind kind;
+	uint64_t start;
+	uint64_t end;
+};
+
+/* A system call that a thread is stopped before. */
+struct call {
+	pid_t tid;
+	uint64_t nr;
+	uint64_t args[6];
+};
+
+/* filter.c: the calls that stop, and what they change: up to CHANGES_MAX, and how many. */
+#define FILTER_MAX  128
+#define CHANGES_MAX 2
+unsigned short filter_make(struct sock_filter to[FILTER_MAX]);
+int filter_changes(const struct call *call, struct change to[CHANGES_MAX]);
+
+/* maps.c: a mapping of a process's. False: it has none there, or none with @name (or NULL). */
+struct mapping {
+	uint64_t start, end;
+	bool shared;
+};
+bool maps_find(pid_t pid, uint64_t at, const char *name, struct mapping *m);
+
+/* The thread is stopped, and goes on when it returns. */
+typedef void (*change_fn)(void *ctx, const struct change *c);
+
+/*
+ * Run a program to the end of all its processes. *@untraced is 0, or the errno for which it ran
+ * without stops. The program's exit status as a shell has it, or CMD_CANNOT with an error printed.
+ */
+int trace_run(char **argv, change_fn fn, void *ctx, int *untraced);
+
+#endif /* TOOLS_DOCTOR_TRACE_H */

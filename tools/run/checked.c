@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* See checked.h. */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/base.h"
+#include "tools/common/util.h"
+#include "tools/run/checked.h"
+
+/* ---- the file ---- */
+
+FILE *checked_make_file(char path[CHECKED_PATH], const char *what)
+{
+	const char *tmp = getenv("TMPDIR");
+	FILE *f;
+	int fd;
+
+	snprintf(path, CHECKED_PATH, "%.200s/kedge-%s-XXXXXX", tmp && *tmp ? tmp : "/tmp", what);
+	fd = mkostemp(path, O_CLOEXEC);
+	f = fd < 0 ? NULL : fdopen(fd, "r+");
+	if (fd >= 0 && !f) {
+		unlink(path);
+		close(fd);
+	}
+	return f;
+}
+
+void checked_fini(struct checked *c)
+{
+	free(c->process);
+	free(c->stale.all);
+	free(c->used.all);
+}
+
+/* ---- what they wrote ---- */
+
+static void *one_more(struct checked *c, void **all, size_t *cnt, size_t size)
+{
+	void *bigger = reallocarray(*all, *cnt + 1, size);
+
+	if (!bigger) {
+		c->no_memory = true;
+		return NULL;
+	}
+	*all = bigger;
+	return memset((char *)bigger + (*cnt)++ * size, 0, size);
+}
+
+static struct checked_stale *find(const struct checked_stales *in, const char *name)
+{
+	size_t i;
+
+	for (i = 0; i < in->cnt; i++)
+		if (!strcmp(in->all[i].name, name))
+			return &in->all[i];
+	return NULL;
+}
+
+static void add_stale(struct checked *c, struct checked_stales *to, const struct checked_stale *s)
+{
+	struct checked_stale *one = find(to, s->name);
+
+	to->registrations += s->cnt;
+	if (one) {
+		one->cnt += s->cnt;
+		one->requests += s->requests;
+		return;
+	}
+	one = one_more(c, (void **)&to->all, &to->cnt, sizeof(*one));
+	if (one)
+		*one = *s;
+}
+
+/* True: it is such a line. */
+static bool take_stale(struct checked *c, int pid, const char *line)
+{
+	struct checked_stale s = { .pid = pid }, *of;
+	char word[8];
+
+	if (sscanf(line, "requests %llu %63[^\n]", &s.requests, s.name) == 2) {
+		of = find(&c->used, s.name);
+		if (of)
+			of->requests += s.requests;
+		return true;
+	}
+	if (sscanf(line, "%7s %llu %" SCNx64 " %" SCNx64 " %15s %63[^\n]", word, &s.cnt, &s.start,
+		   &s.end, s.kind, s.name) != 6 || !s.cnt)
+		return false;
+	if (!strcmp(word, "stale"))
+		add_stale(c, &c->stale, &s);
+	else if (!strcmp(word, "used"))
+		add_stale(c, &c->used, &s);
+	return true;
+}
+
+static void take_line(struct checked *c, const char *line)
+{
+	struct checked_process got = { 0 }, *p;
+	unsigned long long n;
+
+	p = c->processes ? &c->process[c->processes - 1] : NULL;
+	if (sscanf(line, "process %d %63[^\n]", &got.pid, got.name) == 2) {
+		p = one_more(c, (void **)&c->process, &c->processes, sizeof(*p));
+		if (p)
+			*p = got;
+	} else if (p && sscanf(line, "posts %llu", &n) == 1) {
+		p->posts = n;
+	} else if (p && sscanf(line, "held %llu %llu", &got.followed, &got.not_followed) == 2) {
+		p->followed = got.followed;
+		p->not_followed = got.not_followed;
+	} else if (p && !take_stale(c, p->pid, line)) {
+		sscanf(line, "counts %llu %llu %llu %llu %llu %llu", &p->hits, &p->misses,
+		       &p->lent, &p->uncached, &p->refused, &p->invalidated);
+	}
+}
+
+void checked_add_used(struct checked *c, const struct checked_stale *s)
+{
+	add_stale(c, &c->used, s);
+}
+
+bool checked_told(const struct checked *c, int pid)
+{
+	size_t i;
+
+	for (i = 0; i < c->processes; i++)
+		if (c->process[i].pid == pid)
+			return true;
+	return false;
+}
+
+bool checked_used(const struct checked *c, const char *name)
+{
+	return find(&c->used, name);
+}
+
+void checked_read(struct checked *c, FILE *f)
+{
+	char line[256];
+
+	rewind(f);
+	while (fgets(line, sizeof(line), f))
+		take_line(c, line);
+}
+
+/* ---- what is printed ---- */
+
+static unsigned long long asked(const struct checked_process *p)
+{
+	return p->followed + p->not_followed;
+}
+
+/* What libibverbs made without the cache: it refused, or it could not be had. */
+static unsigned long long not_served(const struct checked_process *p)
+{
+	unsigned long long served = p->hits + p->misses;
+
+	return asked(p) > served ? asked(p) - served : 0;
+}
+
+void checked_print_processes(const struct checked *c)
+{
+	const struct checked_process *p;
+	size_t i;
+
+	fprintf(stderr, "%-24s %9s %9s %9s %9s %9s %9s\n", "process", "asked", "cached",
+		"made", "not kept", "left", "changed");
+	for (i = 0; i < c->processes; i++) {
+		p = &c->process[i];
+		fprintf(stderr, "%-15.15s %8d %9llu %9llu %9llu %9llu %9llu %9llu\n", p->name,
+			p->pid, asked(p), p->hits, p->misses, p->lent + p->uncached,
+			not_served(p), p->invalidated);
+		if (p->not_followed)
+			fprintf(stderr, "    %llu of them in memory that cannot be watched here, "
+				"or that another notifier watches\n", p->not_followed);
+	}
+}
+
+static json_t *process_row(const void *of, size_t i)
+{
+	const struct checked_process *p = &((const struct checked *)of)->process[i];
+
+	return json_pack("{si so sI sI sI sI sI sI sI sI sI}", "pid", p->pid, "name",
+			 util_json_text(p->name), "asked", (json_int_t)asked(p),
+			 "cached", (json_int_t)p->hits, "made",
+			 (json_int_t)p->misses, "lent", (json_int_t)p->lent, "uncached",
+			 (json_int_t)p->uncached, "refused", (json_int_t)p->refused, "invalidated",
+			 (json_int_t)p->invalidated, "followed", (json_int_t)p->followed,
+			 "not_followed", (json_int_t)p->not_followed);
+}
+
+json_t *checked_processes_json(const struct checked *c)
+{
+	return util_json_rows(c->processes, process_row, c);
+}

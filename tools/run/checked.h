@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The file of "kedge run --check" and "kedge doctor". Each process of the program that has used
+ * libibverbs appends what it has seen to it at its exit (src/preload/report.c and held.c write it):
+ *
+ *	process PID NAME
+ *	counts HITS MISSES LENT UNCACHED REFUSED INVALIDATED
+ *	held FOLLOWED NOT-FOLLOWED
+ *	posts COUNT				work requests, of kedge doctor
+ *	stale COUNT START END KIND LIBRARY	for each library; the first one's range
+ *	used COUNT START END KIND LIBRARY	those of them that work requests named
+ *	requests COUNT LIBRARY			how many these were
+ *
+ * A process that is killed, or ends by _exit(), has no lines there. The file is the user's own, and
+ * what is in it is anybody's: what is no such line is left out.
+ */
+#ifndef TOOLS_RUN_CHECKED_H
+#define TOOLS_RUN_CHECKED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <jansson.h>
+
+#define CHECKED_NAME 64
+
+struct checked_process {
+	char name[CHECKED_NAME];
+	int pid;
+	unsigned long long hits, misses, lent, uncached, refused, invalidated;
+	unsigned long long followed, not_followed, posts;
+};
+
+/* A library that held registrations whose pages had gone. */
+struct checked_stale {
+	char name[CHECKED_NAME];
+	char kind[16]; /* unmapped, dropped, moved, changed; of the first one */
+	unsigned long long cnt, requests;
+	uint64_t start, end;
+	int pid;
+};
+
+/* Each library once. */
+struct checked_stales {
+	struct checked_stale *all;
+	size_t cnt;
+	unsigned long long registrations;
+};
+
+struct checked {
+	struct checked_process *process;
+	size_t processes;
+	struct checked_stales stale; /* held on */
+	struct checked_stales used;  /* and used by work requests */
+	bool no_memory;
+};
+
+/* A new file of the user's in the folder for temporary files, or NULL with errno. */
+#define CHECKED_PATH 256
+FILE *checked_make_file(char path[CHECKED_PATH], const char *what);
+void checked_read(struct checked *c, FILE *f);
+/* One more that was used, of a process that told nothing. */
+void checked_add_used(struct checked *c, const struct checked_stale *s);
+bool checked_told(const struct checked *c, int pid);
+/* Whether a library has some among those that were used. */
+bool checked_used(const struct checked *c, const char *name);
+void checked_fini(struct checked *c);
+
+/* As text on stderr, and as JSON. */
+void checked_print_processes(const struct checked *c);
+json_t *checked_processes_json(const struct checked *c);
+
+#endif /* TOOLS_RUN_CHECKED_H */
