@@ -142,8 +142,8 @@ static struct region *lookup_single(struct kedge_cache *c, uint64_t addr,
 }
 
 /*
- * A hit in every mode, or NULL. @rec is the calling thread's record, NULL where it
- * has none. @trust is set in any case: what the kernel was asked is not asked again.
+ * A hit in every mode, or NULL. @rec is the calling thread's record, or NULL. @trust is
+ * set in any case: what the kernel was asked is not asked again.
  */
 static inline struct region *find_any(struct kedge_cache *c,
 				      struct thread_rec *rec, uint64_t addr,
@@ -217,7 +217,7 @@ static __attribute__((noinline)) int tryget_any(struct kedge_cache *c,
 	return 0;
 }
 
-/* The common hit: in a cache whose record is at hand, or with a single thread. */
+/* The common hit: with the record of this cache at hand, or in one with a single thread. */
 static in_hit struct region *find_at_hand(struct kedge_cache *c, uint64_t addr,
 					  uint64_t len, uint32_t access)
 {

@@ -211,7 +211,7 @@ def test_wrong_arguments(cache):
         with pytest.raises(OverflowError):
             cache.get(*args)
     with pytest.raises(TypeError):
-        cache.get(buf, acces=0)
+        cache.get(buf, rights=0)
     with pytest.raises((BufferError, ValueError)):
         cache.get(np.zeros(64)[::2])
     with pytest.raises(ValueError):
