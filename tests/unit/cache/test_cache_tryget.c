@@ -114,8 +114,10 @@ static void a_thread_gets_once_first(void **state)
 
 	open_with((struct kedge_cache_opts){ 0 });
 	get_put(0, 1, WRITE);
-	if (modes_of(cache) & MODE_SINGLE)
+	if (modes_of(cache) & MODE_SINGLE) {
+		print_message("skipped: it is a cache of one thread\n");
 		skip();
+	}
 	assert_int_equal(pthread_create(&t, NULL, try_it, rc), 0);
 	assert_int_equal(pthread_join(t, NULL), 0);
 	assert_int_equal(rc[0], -EAGAIN);
