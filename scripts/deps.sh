@@ -15,7 +15,7 @@ vm="qemu-system-x86 busybox-static kmod e2fsprogs iproute2 procps ibverbs-utils
 	ibverbs-providers perftest rdmacm-utils openmpi-bin libopenmpi-dev"
 ci="clang libclang-rt-dev mandoc codespell shellcheck git
 	abigail-tools sparse unifdef patch xz-utils"
-deb="dpkg-dev debhelper dh-dkms lintian mmdebstrap"
+deb="dpkg-dev debhelper dh-dkms dh-python lintian mmdebstrap"
 
 usage()
 {

@@ -11,7 +11,7 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', '..'
 
 
 @pytest.fixture
-def uring():
+def uring(notifier):
     pytest.importorskip('numpy')
     try:
         kedge.Cache('uring').close()
