@@ -4,7 +4,9 @@ import asyncio
 import errno
 import os
 import signal
+import sys
 import threading
+import time
 
 import kedge
 import pytest
@@ -127,19 +129,52 @@ def test_closing_ends_operations(pair):
     buf.clear()
 
 
+def until_it_waits(channel):
+    """Until another thread is in a call of it. info() never lets the GIL go, and so is in
+    no call's way."""
+    while True:
+        try:
+            channel.info()
+        except kedge.Error as e:
+            assert e.errno == errno.EBUSY
+            return
+        time.sleep(0.001)
+
+
 def test_a_second_thread_is_refused(pair):
     first, second = pair
     got = in_thread(first.recv, bytearray(8))
-    while True:                     # until the thread waits
-        try:
-            first.poll()
-        except kedge.Error as e:
-            assert e.errno == errno.EBUSY
-            break
+    until_it_waits(first)
     with pytest.raises(kedge.Error):
         first.close()
     second.send(b'go')
     assert got().len == 2
+
+
+def test_dropping_a_channel_ends_what_is_under_way(listener):
+    connect = in_thread(kedge.Channel.connect, listener.address, timeout=60)
+    first, second = listener.accept(timeout=60), connect()
+    buf = bytearray(8)
+    references = sys.getrefcount(buf)
+    op = first.irecv(buf)
+    del first
+    assert op.done
+    with pytest.raises(kedge.Error) as e:
+        op.wait()
+    assert e.value.errno == errno.ECANCELED
+    assert sys.getrefcount(buf) == references
+    second.close()
+
+
+def test_transfers_keep_no_references(pair):
+    data, buf = b'0123456789', bytearray(16)
+    before = sys.getrefcount(data), sys.getrefcount(buf), sys.getrefcount(pair[0])
+    for _ in range(50):
+        pair[0].send(data)
+        pair[1].recv(buf)
+        pair[0].isend(data)
+        pair[1].irecv(buf).wait()
+    assert (sys.getrefcount(data), sys.getrefcount(buf), sys.getrefcount(pair[0])) == before
 
 
 class Stop(Exception):
@@ -152,23 +187,27 @@ def test_a_signal_ends_a_wait_and_loses_nothing(pair):
     def stop(*args):
         raise Stop
 
+    def kill():
+        until_it_waits(second)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+
     before = signal.signal(signal.SIGUSR1, stop)
     buf = bytearray(8)
     try:
-        threading.Timer(0.05, signal.pthread_kill,
-                        (threading.main_thread().ident, signal.SIGUSR1)).start()
+        killed = in_thread(kill)
         with pytest.raises(Stop) as e:
             second.recv(buf)
+        killed()
         # It is cancelled, and the memory is free again.
         with pytest.raises(kedge.Error) as cancelled:
             e.value.operation.wait()
         assert cancelled.value.errno == errno.ECANCELED
         # An operation that is waited for stays under way.
         op = second.irecv(buf)
-        threading.Timer(0.05, signal.pthread_kill,
-                        (threading.main_thread().ident, signal.SIGUSR1)).start()
+        killed = in_thread(kill)
         with pytest.raises(Stop):
             op.wait()
+        killed()
         first.send(b'kept')
         assert op.wait().len == 4
         assert buf[:4] == b'kept'
