@@ -27,7 +27,7 @@ files()
 
 # All that stands in the root. Whatever a test or a crash leaves there shows, too.
 root=".ci .clang-format .gitignore CHANGELOG.md CONTRIBUTING.md LICENSE Makefile
-	README.md debian docs examples include kernel linux man meson.build meson_options.txt packaging
+	README.md bindings debian docs examples include kernel linux man meson.build meson_options.txt packaging
 	scripts src tests tools"
 check_root()
 {

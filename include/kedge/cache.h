@@ -228,6 +228,32 @@ KEDGE_API int kedge_cache_get(struct kedge_cache *cache, const void *addr,
 			      const struct kedge_mr **mr);
 
 /**
+ * kedge_cache_tryget() - a registration that covers a range, if there is one
+ * @cache:  borrowed
+ * @addr:   first byte
+ * @len:    bytes, at least 1
+ * @access: KEDGE_ACCESS_*, or'ed
+ * @mr:     set on success, left untouched on failure
+ *
+ * The hit of kedge_cache_get() alone, at the same cost: it registers nothing, takes
+ * no lock and waits for no device. For callers that hold something others wait for,
+ * such as the lock of a language's interpreter, which they let go of before they
+ * call kedge_cache_get().
+ *
+ * Threads: and Ownership: as kedge_cache_get().
+ *
+ * Return: 0, or a negative errno:
+ *   -EINVAL  @cache or @mr is NULL
+ *   -EAGAIN  it is no hit, or the cache has to catch up with changes first:
+ *            kedge_cache_get() registers, or says why it cannot. So it is where
+ *            this thread has not called kedge_cache_get() before, and with remote
+ *            access that ends with its put
+ */
+KEDGE_API int kedge_cache_tryget(struct kedge_cache *cache, const void *addr,
+				 size_t len, uint32_t access,
+				 const struct kedge_mr **mr);
+
+/**
  * kedge_cache_put() - end a reference
  * @cache: borrowed
  * @mr:    as kedge_cache_get() gave it; NULL does nothing

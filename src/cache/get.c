@@ -27,12 +27,15 @@
  */
 #include "cache/hit.h"
 
+/* Two calls have the hit, and neither is to call a function for it. */
+#define in_hit inline __attribute__((always_inline))
+
 /*
  * acquire: what a region says of itself was said before it was WHOLE. By the
  * offset, as one comparison, and a branch that goes the same way for each region
  * but the one wanted: on which side of it the others are cannot be predicted.
  */
-static inline bool serves_whole(const struct region *r, uint64_t addr,
+static in_hit bool serves_whole(const struct region *r, uint64_t addr,
 				uint64_t len, uint32_t access)
 {
 	uint64_t off;
@@ -47,7 +50,7 @@ static inline bool serves_whole(const struct region *r, uint64_t addr,
 }
 
 /* A region that is WHOLE and has an id below @cnt, or NULL. */
-static inline struct region *find_whole(struct kedge_cache *c,
+static in_hit struct region *find_whole(struct kedge_cache *c,
 					struct region **last, uint32_t cnt,
 					uint64_t addr, uint64_t len,
 					uint32_t access)
@@ -65,7 +68,7 @@ static inline struct region *find_whole(struct kedge_cache *c,
 	return r;
 }
 
-static inline struct region *hit(struct kedge_cache *c, uint64_t addr,
+static in_hit struct region *hit(struct kedge_cache *c, uint64_t addr,
 				 uint64_t len, uint32_t access)
 {
 	struct thread_rec *rec = last_rec.rec;
@@ -82,7 +85,7 @@ static inline struct region *hit(struct kedge_cache *c, uint64_t addr,
 	return r;
 }
 
-static inline struct region *hit_single(struct kedge_cache *c, uint64_t addr,
+static in_hit struct region *hit_single(struct kedge_cache *c, uint64_t addr,
 					uint64_t len, uint32_t access)
 {
 	struct region *r;
@@ -138,14 +141,40 @@ static struct region *lookup_single(struct kedge_cache *c, uint64_t addr,
 	return r;
 }
 
+/*
+ * A hit in every mode, or NULL. @rec is the calling thread's record, or NULL. @trust is
+ * set in any case: what the kernel was asked is not asked again.
+ */
+static inline struct region *find_any(struct kedge_cache *c,
+				      struct thread_rec *rec, uint64_t addr,
+				      uint64_t len, uint32_t access,
+				      enum trust *trust)
+{
+	uint64_t end = addr + len;
+	struct region *r = NULL;
+
+	*trust = trust_at(c, addr, notify_settle(c->nf));
+	if (end <= addr || *trust == TRUST_NONE) /* empty, or wrapping */
+		return NULL;
+	if (rec)
+		r = lookup(c, rec, addr, end, access, *trust);
+	else if (modes_of(c) & MODE_SINGLE)
+		r = lookup_single(c, addr, end, access, *trust);
+	if (!r)
+		return NULL;
+	mark_used(c, r);
+	if (modes_of(c) & MODE_VERIFY)
+		verify_hit(c, r, addr, end);
+	return r;
+}
+
 static __attribute__((noinline)) int get_any(struct kedge_cache *c,
 					     const void *ptr, size_t len,
 					     uint32_t access,
 					     const struct kedge_mr **mr)
 {
-	uint64_t addr = (uintptr_t)ptr, end = addr + len;
-	struct thread_rec *rec;
-	struct region *r = NULL;
+	uint64_t addr = (uintptr_t)ptr;
+	struct region *r;
 	enum trust trust;
 	int rc;
 
@@ -155,38 +184,77 @@ static __attribute__((noinline)) int get_any(struct kedge_cache *c,
 	rc = check_thread(c);
 	if (rc)
 		return rc;
-	rec = own_rec(c);
-	trust = trust_at(c, addr, notify_settle(c->nf));
-	if (end > addr && trust != TRUST_NONE && rec)
-		r = lookup(c, rec, addr, end, access, trust);
-	else if (end > addr && trust != TRUST_NONE &&
-		 modes_of(c) & MODE_SINGLE)
-		r = lookup_single(c, addr, end, access, trust);
-	if (!r) /* or empty, or wrapping */
+	r = find_any(c, own_rec(c), addr, len, access, &trust);
+	if (!r)
 		return get_slow(c, addr, len, access, trust, mr);
-	mark_used(c, r);
-	if (modes_of(c) & MODE_VERIFY)
-		verify_hit(c, r, addr, end);
 	*mr = &r->mr;
 	return 0;
+}
+
+/*
+ * Without the lock, which another thread may have for long: a record that is not
+ * there is made by kedge_cache_get(), as are claims of a cache with one thread.
+ */
+static __attribute__((noinline)) int tryget_any(struct kedge_cache *c,
+						const void *ptr, size_t len,
+						uint32_t access,
+						const struct kedge_mr **mr)
+{
+	struct thread_rec *rec;
+	struct region *r;
+	enum trust trust;
+
+	if (!c || !mr)
+		return kedge_reason(-EINVAL, "the cache or the result pointer "
+					     "is NULL");
+	rec = made_rec(c);
+	if (!rec && !(modes_of(c) & MODE_SINGLE && is_owner(c)))
+		return -EAGAIN;
+	r = find_any(c, rec, (uintptr_t)ptr, len, access, &trust);
+	if (!r)
+		return -EAGAIN;
+	*mr = &r->mr;
+	return 0;
+}
+
+/* The common hit: with the record of this cache at hand, or in one with a single thread. */
+static in_hit struct region *find_at_hand(struct kedge_cache *c, uint64_t addr,
+					  uint64_t len, uint32_t access)
+{
+	uint32_t modes = modes_of(c);
+
+	if (likely(!modes) && has_last_rec(c))
+		return hit(c, addr, len, access);
+	if (modes == MODE_SINGLE)
+		return hit_single(c, addr, len, access);
+	return NULL;
 }
 
 int kedge_cache_get(struct kedge_cache *c, const void *ptr, size_t len,
 		    uint32_t access, const struct kedge_mr **mr)
 {
-	uint64_t addr = (uintptr_t)ptr;
-	struct region *r = NULL;
-	uint32_t modes;
+	struct region *r;
 
 	if (unlikely(!c || !mr))
 		return get_any(c, ptr, len, access, mr);
-	modes = modes_of(c);
-	if (likely(!modes) && has_last_rec(c))
-		r = hit(c, addr, len, access);
-	else if (modes == MODE_SINGLE)
-		r = hit_single(c, addr, len, access);
+	r = find_at_hand(c, (uintptr_t)ptr, len, access);
 	if (unlikely(!r))
 		return get_any(c, ptr, len, access, mr);
+	mark_used(c, r);
+	*mr = &r->mr;
+	return 0;
+}
+
+int kedge_cache_tryget(struct kedge_cache *c, const void *ptr, size_t len,
+		       uint32_t access, const struct kedge_mr **mr)
+{
+	struct region *r;
+
+	if (unlikely(!c || !mr))
+		return tryget_any(c, ptr, len, access, mr);
+	r = find_at_hand(c, (uintptr_t)ptr, len, access);
+	if (unlikely(!r))
+		return tryget_any(c, ptr, len, access, mr);
 	mark_used(c, r);
 	*mr = &r->mr;
 	return 0;

@@ -17,6 +17,8 @@ struct last_rec {
 extern __thread struct last_rec last_rec;
 
 struct thread_rec *switch_rec(struct kedge_cache *c);
+/* The same, but NULL where it would have to be made. Takes no lock. */
+struct thread_rec *made_rec(struct kedge_cache *c);
 
 static inline bool has_last_rec(const struct kedge_cache *c)
 {

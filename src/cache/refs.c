@@ -230,6 +230,16 @@ static struct thread_rec *adopt(struct kedge_cache *c)
 	return NULL;
 }
 
+static struct thread_rec *find_own(const struct kedge_cache *c)
+{
+	struct thread_rec *rec;
+
+	for (rec = own_recs; rec; rec = rec->next_own)
+		if (rec->serial == c->serial)
+			return rec;
+	return NULL;
+}
+
 /* NULL: no memory. */
 static struct thread_rec *rec_of_thread(struct kedge_cache *c)
 {
@@ -238,9 +248,9 @@ static struct thread_rec *rec_of_thread(struct kedge_cache *c)
 	if (!nf_owned(c->nf) || !have_key)
 		return NULL;
 	sweep_own();
-	for (rec = own_recs; rec; rec = rec->next_own)
-		if (rec->serial == c->serial)
-			return rec;
+	rec = find_own(c);
+	if (rec)
+		return rec;
 	/* Any value but NULL: the destructor runs for it. */
 	if (pthread_setspecific(thread_end, &own_recs))
 		return NULL;
@@ -365,6 +375,20 @@ __attribute__((noinline)) struct thread_rec *switch_rec(struct kedge_cache *c)
 	struct thread_rec *rec = rec_of_thread(c);
 
 	cancel_restore(saved);
+	if (rec) {
+		last_rec.serial = c->serial;
+		last_rec.rec = rec;
+	}
+	return rec;
+}
+
+struct thread_rec *made_rec(struct kedge_cache *c)
+{
+	struct thread_rec *rec;
+
+	if (has_last_rec(c))
+		return last_rec.rec;
+	rec = nf_owned(c->nf) ? find_own(c) : NULL;
 	if (rec) {
 		last_rec.serial = c->serial;
 		last_rec.rec = rec;

@@ -120,11 +120,7 @@ examine()
 		>"$tmp/out" 2>"$tmp/err"
 	status=$?
 	[ $status = "$want" ] && grep -q "$text" "$tmp/err"
-	result "kedge doctor $* ($how): $text"
-	[ $status = "$want" ] && grep -q "$text" "$tmp/err" || {
-		echo "    exit status $status"
-		sed 's/^/    /' "$tmp/err" >&2
-	}
+	result "kedge doctor $* ($how): $text: exit status $status: $(grep '^kedge' "$tmp/err")"
 }
 
 # The doctor finds which library misses what, and the call; and that kedge misses none.
