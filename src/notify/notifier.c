@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/process/page.h"
+#include "base/process/cancel.h"
 #include "notify/internal.h"
 
 #define OPTS_V1 STRUCT_END(struct kedge_notifier_opts, spin_us)
@@ -219,6 +220,7 @@ static int open_named(const struct kedge_notifier_opts *opts, uint32_t min,
 int kedge_notifier_open(const struct kedge_notifier_opts *user,
 			struct kedge_notifier **out)
 {
+	NO_CANCEL();
 	struct kedge_notifier_opts opts;
 	struct kedge_notifier *nf;
 	const char *name;

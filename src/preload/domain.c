@@ -30,7 +30,7 @@ __thread bool inside;
 /* Guards what follows. The caches are used without it. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct domain *domains;
-static bool any; /* was ever made: a program that has no use for us is quiet */
+static pid_t any; /* of this process was ever made: one that has no use for us is quiet */
 /* All domains': the kernel lets one watch a mapping. Never closed. */
 static struct kedge_notifier *nf;
 
@@ -68,7 +68,7 @@ struct kedge_notifier *domains_notifier(void)
 
 	pthread_mutex_lock(&lock);
 	if (without != me) {
-		any = true;
+		any = me;
 		if (need_notifier())
 			without = me;
 		else
@@ -113,7 +113,7 @@ static struct domain *new_domain(struct ibv_pd *pd, bool relaxed)
 
 	if (!d)
 		return NULL;
-	any = true;
+	any = getpid();
 	d->pd = pd;
 	d->context = pd->context;
 	d->relaxed = relaxed;
@@ -344,5 +344,5 @@ bool domains_total(struct kedge_cache_stats *out)
 		if (d->cache)
 			add_stats(d->cache);
 	*out = total;
-	return any;
+	return any == getpid();
 }

@@ -7,9 +7,9 @@
  * from the cache costs. So the watches of ranges that were registered last stay, idle, until
  * they are registered again, have changed, or are too many.
  */
-#include <dlfcn.h>
 #include <errno.h>
-#include <link.h>
+#include <fcntl.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <search.h>
 #include <stdatomic.h>
@@ -21,48 +21,31 @@
 #include "base/base.h"
 #include "base/process/owner.h"
 #include "preload/held.h"
+#include "preload/library.h"
 #include "preload/preload.h"
 #include "preload/table.h"
 
 #define EVENTS	64
 #define BUCKETS 256u /* a power of two */
 #define IDLE_MAX 1024u
+#define SPANS	 8u
+#define LOOK_NS	 UINT64_C(10000000)
 
-/* Registrations that outlived their pages, and what had gone of the first of them. */
-struct loss {
-	uint64_t cnt;
-	uint64_t start;
-	uint64_t end;
-	const char *kind;
+struct span {
+	uintptr_t start;
+	uintptr_t end;
+	uint32_t kind;
 };
-
-/* A library, or the program itself. */
-struct library {
-	struct library *next;
-	struct loss stale;
-	struct loss used; /* by work requests, which kedge doctor sees */
-	uint64_t requests;
-	bool coherent; /* it knows, and makes no use of what has gone */
-	char name[];
-};
-
-/* Callers are remembered, as dladdr() goes through all symbols of a library for each. Another
- * library at the place of one that was unloaded gets its name. */
-#define CALLERS 32u
-static struct {
-	const void *at;
-	struct library *by;
-} callers[CALLERS];
 
 struct held {
 	const struct ibv_mr *mr; /* NULL: idle */
 	struct library *by;
 	uintptr_t at;
 	size_t len;
-	uintptr_t start; /* what has changed of it, while it is on that list */
-	uintptr_t end;
-	uint32_t kind;
+	struct span span[SPANS]; /* what has changed of it */
+	unsigned int spans;
 	bool doomed; /* it was idle, and its watch ends */
+	struct held **back; /* to it, on the list of those that have changed; NULL: it is not */
 	struct held *next; /* of those that have changed, are doomed, or are idle in a bucket */
 	struct held *older, *younger; /* idle */
 	struct table_slot *slot; /* while it is held, for kedge doctor */
@@ -79,8 +62,9 @@ static void *by_mr; /* a tree of tsearch()'s */
 static struct held *changed;
 static struct held *idle[BUCKETS], *oldest, *youngest;
 static unsigned int idle_cnt;
-static struct library *libraries;
-static uint64_t followed, not_followed;
+static uint64_t followed, not_followed, left_to_fi, looked;
+static bool begun;
+static char *unsaid; /* until the lock is let go of */
 
 /* A forked child holds the parent's registrations, which its own notifier does not watch. */
 static void anew(void)
@@ -92,10 +76,11 @@ static void anew(void)
 	by_mr = NULL;
 	changed = oldest = youngest = NULL;
 	memset(idle, 0, sizeof(idle));
-	libraries = NULL;
-	memset(callers, 0, sizeof(callers));
+	library_forget();
 	idle_cnt = 0;
-	followed = not_followed = 0;
+	followed = not_followed = left_to_fi = looked = 0;
+	begun = false;
+	unsaid = NULL;
 }
 
 static int cmp_mr(const void *a, const void *b)
@@ -110,106 +95,7 @@ static struct held *found(void *node)
 	return node ? *(struct held **)node : NULL;
 }
 
-/* ---- what is told ---- */
-
-/* Without the lock: a thread that loads a library, and registers in its constructor, waits for
- * that with the lock that dladdr() takes. */
-static const char *name_of(const void *caller)
-{
-	const char *path = "the program", *slash;
-	Dl_info where;
-
-	if (dladdr(caller, &where) && where.dli_fname)
-		path = where.dli_fname;
-	slash = strrchr(path, '/');
-	return slash ? slash + 1 : path;
-}
-
-static int is_plug_in(struct dl_phdr_info *lib, size_t size, void *path)
-{
-	static const char name[] = "/libkedge-fi.so";
-	const size_t len = strlen(lib->dlpi_name), end = sizeof(name) - 1;
-
-	(void)size;
-	if (len < end || strcmp(lib->dlpi_name + len - end, name) != 0)
-		return 0;
-	*(const char **)path = lib->dlpi_name;
-	return 1;
-}
-
-/* libfabric's cache asks libkedge-fi, and holds for a moment what it will not use. */
-static bool is_coherent(const char *name)
-{
-	const char *path = NULL;
-	bool (*watches)(void);
-	void *lib;
-
-	if (strncmp(name, "libfabric", 9) != 0 || !dl_iterate_phdr(is_plug_in, &path))
-		return false;
-	lib = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
-	if (!lib)
-		return false;
-	*(void **)&watches = dlsym(lib, "kedge_fi_watches");
-	dlclose(lib);
-	/* It is never unloaded. */
-	return watches && watches();
-}
-
-static struct library *library_named(const char *name, bool coherent)
-{
-	struct library *l;
-
-	for (l = libraries; l; l = l->next)
-		if (!strcmp(l->name, name))
-			return l;
-	l = calloc(1, sizeof(*l) + strlen(name) + 1);
-	if (!l)
-		return NULL;
-	strcpy(l->name, name);
-	l->coherent = coherent;
-	l->next = libraries;
-	libraries = l;
-	return l;
-}
-
-/* With the lock, which is let go of meanwhile where the caller is a new one. */
-static struct library *library_of(const void *caller)
-{
-	const size_t at = ((uintptr_t)caller >> 2) % CALLERS;
-	const char *name;
-	bool coherent;
-
-	if (callers[at].at == caller)
-		return callers[at].by;
-	pthread_mutex_unlock(&lock);
-	name = name_of(caller);
-	coherent = is_coherent(name);
-	pthread_mutex_lock(&lock);
-	callers[at].by = library_named(name, coherent);
-	callers[at].at = callers[at].by ? caller : NULL;
-	return callers[at].by;
-}
-
-static const char *remedy(const char *name)
-{
-	static const struct {
-		const char *prefix, *text;
-	} known[] = {
-		{ "libuc", "UCX keeps them: set UCX_RCACHE_ENABLE=n UCX_IB_REG_METHODS=direct, as "
-			   "kedge run does unless --keep-caches is given" },
-		{ "libfabric", "libfabric keeps them: have libkedge-fi watch (kedge info, line "
-			       "\"mr-cache\"), or set FI_MR_CACHE_MAX_COUNT=0" },
-		{ "mca_", "Open MPI keeps them: set OMPI_MCA_mpi_leave_pinned=0" },
-		{ "libopen-", "Open MPI keeps them: set OMPI_MCA_mpi_leave_pinned=0" },
-	};
-	size_t i;
-
-	for (i = 0; i < ARRAY_SIZE(known); i++)
-		if (!strncmp(name, known[i].prefix, strlen(known[i].prefix)))
-			return known[i].text;
-	return "deregister before memory is unmapped or dropped, or ask kedge_cache_get() for each "
-	       "transfer (libkedge-verbs)";
-}
+/* ---- events, with the lock ---- */
 
 static const char *kind_word(uint32_t kind)
 {
@@ -224,28 +110,6 @@ static const char *kind_word(uint32_t kind)
 	return "changed";
 }
 
-static void tell(const struct held *h)
-{
-	fprintf(stderr,
-		"kedge: %s holds a registration whose pages have gone (%#lx to %#lx, %s), so an "
-		"adapter reads and writes pages that the program has no more: %s\n",
-		h->by->name, (unsigned long)h->start, (unsigned long)h->end, kind_word(h->kind),
-		remedy(h->by->name));
-}
-
-/* ---- events, with the lock ---- */
-
-/* True: it is the first. */
-static bool add_loss(struct loss *l, uint64_t start, uint64_t end, const char *kind)
-{
-	if (l->cnt++)
-		return false;
-	l->start = start;
-	l->end = end;
-	l->kind = kind;
-	return true;
-}
-
 static bool is_mapped(uintptr_t at)
 {
 	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -254,13 +118,64 @@ static bool is_mapped(uintptr_t at)
 	return !mincore((void *)(at & ~(page - 1)), page, &in);
 }
 
-static bool is_stale(const struct held *h)
+/* Any page of it. */
+static bool is_mapped_in(uintptr_t start, uintptr_t end)
 {
-	if (!is_mapped(h->start) && !is_mapped(h->end - 1))
-		return false;
-	if (!h->by->coherent && add_loss(&h->by->stale, h->start, h->end, kind_word(h->kind)))
-		tell(h);
-	return true;
+	uintptr_t from, to;
+	bool found = false;
+	char line[512];
+	FILE *f = fopen("/proc/self/maps", "re");
+
+	while (f && !found && fgets(line, sizeof(line), f))
+		found = sscanf(line, "%" SCNxPTR "-%" SCNxPTR, &from, &to) == 2 && from < end &&
+			to > start;
+	if (f)
+		fclose(f);
+	return found;
+}
+
+/* Memory has come back where pages went. @all: to look at the ends alone is not enough. */
+static const struct span *came_back(const struct held *h, bool all)
+{
+	const struct span *s;
+
+	for (s = h->span; s < h->span + h->spans; s++)
+		if (is_mapped(s->start) || is_mapped(s->end - 1) ||
+		    (all && is_mapped_in(s->start, s->end)))
+			return s;
+	return NULL;
+}
+
+static void off_list(struct held *h)
+{
+	if (!h->back)
+		return;
+	*h->back = h->next;
+	if (h->next)
+		h->next->back = h->back;
+	h->back = NULL;
+}
+
+static void look_at(struct held *h, bool all)
+{
+	const struct span *s = came_back(h, all);
+
+	if (!s)
+		return;
+	off_list(h);
+	if (library_lost(&h->by->stale, s->start, s->end, kind_word(s->kind)))
+		unsaid = library_text(unsaid, h->by);
+}
+
+static void look_at_changed(bool all)
+{
+	struct held *h, *next;
+
+	for (h = changed; h; h = next) {
+		next = h->next;
+		look_at(h, all);
+	}
+	looked = clock_ns();
 }
 
 /* Before its slot is given away. */
@@ -272,20 +187,9 @@ static void take_use(const struct held *h)
 	if (!requests)
 		return;
 	h->by->requests += requests;
-	add_loss(&h->by->used, atomic_load(&h->slot->gone_start), atomic_load(&h->slot->gone_end),
-		 words[atomic_load(&h->slot->kind) % TABLE_KINDS]);
-}
-
-static void look_at_changed(void)
-{
-	struct held **at = &changed, *h;
-
-	while ((h = *at)) {
-		if (is_stale(h))
-			*at = h->next;
-		else
-			at = &h->next;
-	}
+	library_lost(&h->by->used, atomic_load(&h->slot->gone_start),
+		     atomic_load(&h->slot->gone_end),
+		     words[atomic_load(&h->slot->kind) % TABLE_KINDS]);
 }
 
 /* ---- watches, with the lock ---- */
@@ -341,7 +245,8 @@ static void end_watch(struct held *h)
 	free(h);
 }
 
-static struct held *begin_watch(uintptr_t at, size_t len)
+/* For libfabric libkedge-fi has a watch there, beside which the kernel allows no other. */
+static struct held *begin_watch(const struct library *by, uintptr_t at, size_t len)
 {
 	struct held *h = take_idle(at, len);
 
@@ -352,7 +257,7 @@ static struct held *begin_watch(uintptr_t at, size_t len)
 		return NULL;
 	h->at = at;
 	h->len = len;
-	if (atomic_load(&notifier) &&
+	if (!by->coherent && atomic_load(&notifier) &&
 	    kedge_watch_add(atomic_load(&notifier), (void *)at, len, (uintptr_t)h) >= 0)
 		return h;
 	h->unwatched = true;
@@ -362,25 +267,14 @@ static struct held *begin_watch(uintptr_t at, size_t len)
 	return NULL;
 }
 
-static void off_list(const struct held *h)
-{
-	struct held **at = &changed;
-
-	while (*at && *at != h)
-		at = &(*at)->next;
-	if (*at)
-		*at = h->next;
-}
-
 /* No tree knows it any more. */
 static void let_go(struct held *h)
 {
 	take_use(h);
 	table_remove(h->slot);
 	h->slot = NULL;
-	if (h->end)
-		off_list(h);
-	if (h->end || h->unwatched) {
+	off_list(h);
+	if (h->spans || h->unwatched) {
 		end_watch(h);
 		return;
 	}
@@ -407,15 +301,20 @@ static void note(const struct kedge_event *ev, struct held **doomed)
 		*doomed = h;
 		return;
 	}
-	/* Once is enough: it has gone for good. What is no more than possible is not told. */
-	if (h->end || ev->flags & KEDGE_EVENT_UNSURE)
+	/* What is no more than possible is not told. */
+	if (ev->flags & KEDGE_EVENT_UNSURE)
 		return;
 	table_gone(h->slot, ev->kind == KEDGE_EVENT_REMOVE ? TABLE_DROP :
 		   ev->kind == KEDGE_EVENT_REMAP ? TABLE_MOVE : TABLE_UNMAP, ev->start, ev->end);
-	h->start = ev->start;
-	h->end = ev->end;
-	h->kind = ev->kind;
+	if (h->spans < SPANS)
+		h->span[h->spans++] = (struct span){ ev->start, ev->end, ev->kind };
+	/* Once is enough: one that was told is off the list. */
+	if (h->spans > 1)
+		return;
 	h->next = changed;
+	h->back = &changed;
+	if (changed)
+		changed->back = &h->next;
 	changed = h;
 }
 
@@ -464,7 +363,18 @@ static void enter(void)
 	nf = atomic_load(&notifier);
 	if (!unchanged && nf)
 		take_events(nf);
-	look_at_changed();
+	/* Where all is quiet a program may register often: it looks from time to time. */
+	if (changed && (!unchanged || clock_ns() - looked > LOOK_NS))
+		look_at_changed(false);
+}
+
+static void leave(void)
+{
+	char *text = unsaid;
+
+	unsaid = NULL;
+	pthread_mutex_unlock(&lock);
+	library_say(text);
 }
 
 /* ---- registrations ---- */
@@ -483,10 +393,9 @@ static bool insert(struct held *h)
 	return true;
 }
 
-static bool follow(const struct ibv_mr *mr, const void *caller)
+static bool follow(const struct ibv_mr *mr, struct library *by)
 {
-	struct library *by = library_of(caller);
-	struct held *h = by ? begin_watch((uintptr_t)mr->addr, mr->length) : NULL;
+	struct held *h = by ? begin_watch(by, (uintptr_t)mr->addr, mr->length) : NULL;
 
 	if (!h)
 		return false;
@@ -501,20 +410,46 @@ static bool follow(const struct ibv_mr *mr, const void *caller)
 	return false;
 }
 
-void held_begin(const struct ibv_mr *mr, const void *caller)
+bool held_is_served(const void *caller)
 {
-	bool was = inside;
+	bool was = inside, served;
+	const struct library *by;
+
+	inside = true;
+	enter();
+	by = library_of(caller, &lock);
+	served = !by || !by->coherent;
+	leave();
+	inside = was;
+	return served;
+}
+
+static void count(const struct ibv_mr *mr, struct library *by)
+{
+	const bool is_followed = mr->length && follow(mr, by);
+
+	if (by && by->coherent)
+		left_to_fi++;
+	else if (is_followed)
+		followed++;
+	else
+		not_followed++;
+}
+
+bool held_begin(const struct ibv_mr *mr, const void *caller)
+{
+	bool was = inside, first;
 	int err = errno;
 
 	inside = true;
 	enter();
-	if (mr->length && follow(mr, caller))
-		followed++;
-	else
-		not_followed++;
-	pthread_mutex_unlock(&lock);
+	count(mr, library_of(caller, &lock));
+	first = !begun;
+	begun = true;
+	leave();
 	inside = was;
 	errno = err;
+	return first;
 }
 
 void held_end(const struct ibv_mr *mr)
@@ -528,9 +463,11 @@ void held_end(const struct ibv_mr *mr)
 	h = found(tfind(&key, &by_mr, cmp_mr));
 	if (h) {
 		tdelete(h, &by_mr, cmp_mr);
+		if (h->back)
+			look_at(h, true);
 		let_go(h);
 	}
-	pthread_mutex_unlock(&lock);
+	leave();
 	inside = was;
 	errno = err;
 }
@@ -544,16 +481,9 @@ void held_look(void)
 		return;
 	inside = true;
 	enter();
-	pthread_mutex_unlock(&lock);
+	leave();
 	inside = was;
 	errno = err;
-}
-
-static void print_loss(FILE *f, const char *what, const struct loss *l, const char *name)
-{
-	if (l->cnt)
-		fprintf(f, "%s %llu %llx %llx %s %s\n", what, (unsigned long long)l->cnt,
-			(unsigned long long)l->start, (unsigned long long)l->end, l->kind, name);
 }
 
 static void take_use_at(const void *node, VISIT visit, void *arg)
@@ -565,18 +495,13 @@ static void take_use_at(const void *node, VISIT visit, void *arg)
 
 void held_report(FILE *f)
 {
-	const struct library *l;
-
 	enter();
+	look_at_changed(true);
 	twalk_r(by_mr, take_use_at, NULL);
-	if (f)
-		fprintf(f, "held %llu %llu\n", (unsigned long long)followed,
-			(unsigned long long)not_followed);
-	for (l = libraries; f && l; l = l->next) {
-		print_loss(f, "stale", &l->stale, l->name);
-		print_loss(f, "used", &l->used, l->name);
-		if (l->requests)
-			fprintf(f, "requests %llu %s\n", (unsigned long long)l->requests, l->name);
+	if (f) {
+		fprintf(f, "held %llu %llu %llu\n", (unsigned long long)followed,
+			(unsigned long long)not_followed, (unsigned long long)left_to_fi);
+		library_report(f);
 	}
-	pthread_mutex_unlock(&lock);
+	leave();
 }

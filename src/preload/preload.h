@@ -60,6 +60,8 @@ void shadow_release(struct shadow *s);
 void domains_flush(void);
 /* The process's notifier; NULL: it cannot watch. */
 struct kedge_notifier *domains_notifier(void);
+/* report.c: the process has registered memory, so a report is to come at its end. */
+void report_began(void);
 /* Once, at the end: the counters of all caches that there were. False: the program has registered
  * no memory. */
 bool domains_total(struct kedge_cache_stats *out);

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/process/cancel.h"
 #include "preload/held.h"
 #include "preload/posts.h"
 #include "preload/preload.h"
@@ -130,6 +131,19 @@ static bool is_served(void)
 	return is == 1;
 }
 
+/* A library registers from few places. */
+static bool serves(const void *caller)
+{
+	static __thread const void *last;
+	static __thread bool served;
+
+	if (caller != last) {
+		served = held_is_served(caller);
+		last = caller;
+	}
+	return served;
+}
+
 static bool can_cache(const void *addr, size_t len, uint64_t iova,
 		      unsigned int access)
 {
@@ -140,12 +154,12 @@ static bool can_cache(const void *addr, size_t len, uint64_t iova,
 }
 
 static struct ibv_mr *reg_shadow(struct ibv_pd *pd, void *addr, size_t len,
-				 uint64_t iova, unsigned int access)
+				 uint64_t iova, unsigned int access, const void *caller)
 {
 	struct shadow *s;
 	int err = errno;
 
-	if (!can_cache(addr, len, iova, access))
+	if (!can_cache(addr, len, iova, access) || !serves(caller))
 		return NULL;
 	s = calloc(1, sizeof(*s));
 	if (!s)
@@ -174,69 +188,87 @@ static bool worth_a_flush(const struct ibv_mr *mr)
 /* The adapter follows the page table of on-demand regions: those do not go stale. */
 static struct ibv_mr *follow(struct ibv_mr *mr, unsigned int access, const void *caller)
 {
-	if (mr && !inside && !(access & IBV_ACCESS_ON_DEMAND))
-		held_begin(mr, caller);
+	if (mr && !inside && !(access & IBV_ACCESS_ON_DEMAND) && held_begin(mr, caller))
+		report_began();
 	return mr;
 }
 
 EXPORT struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t len,
 				 int access)
 {
+	const void *caller = __builtin_return_address(0);
+	NO_CANCEL();
 	struct ibv_mr *mr = reg_shadow(pd, addr, len, (uintptr_t)addr,
-				       (unsigned int)access);
+				       (unsigned int)access, caller);
 
 	if (!mr)
 		mr = real()->reg_mr(pd, addr, len, access);
 	if (worth_a_flush(mr))
 		mr = real()->reg_mr(pd, addr, len, access);
-	return follow(mr, (unsigned int)access, __builtin_return_address(0));
+	return follow(mr, (unsigned int)access, caller);
 }
 
 EXPORT struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t len,
 				      uint64_t iova, int access)
 {
+	const void *caller = __builtin_return_address(0);
+	NO_CANCEL();
 	struct ibv_mr *mr = reg_shadow(pd, addr, len, iova,
-				       (unsigned int)access);
+				       (unsigned int)access, caller);
 
 	if (!mr)
 		mr = real()->reg_mr_iova(pd, addr, len, iova, access);
 	if (worth_a_flush(mr))
 		mr = real()->reg_mr_iova(pd, addr, len, iova, access);
-	return follow(mr, (unsigned int)access, __builtin_return_address(0));
+	return follow(mr, (unsigned int)access, caller);
 }
 
 EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr,
 				       size_t len, uint64_t iova,
 				       unsigned int access)
 {
-	struct ibv_mr *mr = reg_shadow(pd, addr, len, iova, access);
+	const void *caller = __builtin_return_address(0);
+	NO_CANCEL();
+	struct ibv_mr *mr = reg_shadow(pd, addr, len, iova, access, caller);
 
 	if (!mr)
 		mr = real()->reg_mr_iova2(pd, addr, len, iova, access);
 	if (worth_a_flush(mr))
 		mr = real()->reg_mr_iova2(pd, addr, len, iova, access);
-	return follow(mr, access, __builtin_return_address(0));
+	return follow(mr, access, caller);
 }
 
-EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
+static int dereg(struct ibv_mr *mr)
 {
 	struct shadow *s = shadow_find(mr);
 	int rc = 0;
 
-	if (!inside)
-		held_end(mr);
 	if (!s)
 		return real()->dereg_mr(mr);
-	if (s->own) {
-		/* As libibverbs: where it fails the region stays. */
+	if (s->own)
 		rc = real()->dereg_mr(s->own);
-		if (rc)
-			return rc;
-	} else {
+	else
 		shadow_release(s);
-	}
-	free(shadow_take(mr));
-	return 0;
+	if (!rc)
+		free(shadow_take(mr));
+	return rc;
+}
+
+EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
+{
+	const void *caller = __builtin_return_address(0);
+	NO_CANCEL();
+	int rc;
+
+	if (inside)
+		return dereg(mr);
+	/* Before: another thread may be given a region at the same address after it. */
+	held_end(mr);
+	rc = dereg(mr);
+	/* As with libibverbs, a region that it refuses to end stays. */
+	if (rc)
+		held_begin(mr, caller);
+	return rc;
 }
 
 /*
@@ -272,12 +304,14 @@ static int rereg(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, si
 EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd,
 			void *addr, size_t len, int access)
 {
+	const void *caller = __builtin_return_address(0);
+	NO_CANCEL();
 	int rc = rereg(mr, flags, pd, addr, len, access);
 
 	/* Of other pages, or of the same once more. */
 	if (!rc) {
 		held_end(mr);
-		follow(mr, 0, __builtin_return_address(0));
+		follow(mr, 0, caller);
 	}
 	return rc;
 }
@@ -286,12 +320,16 @@ EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd,
 
 EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
 {
+	NO_CANCEL();
+
 	pd_end(pd, false);
 	return real()->dealloc_pd(pd);
 }
 
 EXPORT void ibv_unimport_pd(struct ibv_pd *pd)
 {
+	NO_CANCEL();
+
 	pd_end(pd, true);
 	real()->unimport_pd(pd);
 }
@@ -307,6 +345,8 @@ EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
 
 EXPORT int ibv_close_device(struct ibv_context *context)
 {
+	NO_CANCEL();
+
 	device_end(context);
 	return real()->close_device(context);
 }

@@ -56,7 +56,7 @@ sound inline 1
 
 # A process that tells nothing at its end.
 expect 137 doctor --json -- "$program" killed
-json "d['stale'] and d['processes'] == [] and d['used'][0]['requests'] == 2" \
+json "d['stale'] and d['processes'][0]['silent'] and d['used'][0]['requests'] == 2" \
 	"not $stacks or len(d['used'][0]['stack']) > 2"
 
 # For people.

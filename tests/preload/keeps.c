@@ -3,10 +3,13 @@
  * A program that deregisters too late, or in time, on the tests' own libibverbs: what "kedge run"
  * says of registrations whose pages have gone.
  *
- *	keeps in-time|late|again|remap|remap-remote|drop|moved|at-exit|child
+ *	keeps in-time|late|again|remap|remap-remote|drop|moved|at-exit|child|second|middle
+ *	keeps cancelled|refused|silent|renamed
  *	keeps unloads LIBRARY
  */
 #include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -159,12 +162,94 @@ static void child(void)
 	dereg(mr);
 }
 
+/* One page goes for good; what comes back is where the next one was. */
+static void second(void)
+{
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	char *p = map(NULL);
+	struct ibv_mr *mr = reg(p, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
+
+	must(!munmap(p, page), "munmap");
+	dereg(reg(map(NULL), IBV_ACCESS_LOCAL_WRITE)); /* the first change is seen */
+	must(!munmap(p + 4 * page, page), "munmap");
+	must(mmap(p + 4 * page, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+	     p + 4 * page, "mmap");
+	dereg(mr);
+}
+
+/* Neither end comes back. */
+static void middle(void)
+{
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	char *p = map(NULL);
+	struct ibv_mr *mr = reg(p, IBV_ACCESS_LOCAL_WRITE);
+
+	must(!munmap(p, LEN), "munmap");
+	must(mmap(p + 4 * page, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+	     p + 4 * page, "mmap");
+	dereg(mr);
+}
+
+/* A thread that is to end registers first, and is told of something: no lock goes with it. */
+static void *register_cancelled(void *arg)
+{
+	char *p = map(NULL);
+	struct ibv_mr *mr;
+
+	pthread_cancel(pthread_self());
+	mr = ibv_reg_mr(pd, p, LEN, IBV_ACCESS_LOCAL_WRITE);
+	must(mr && !munmap(p, LEN) && mmap(p, LEN, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS |
+					   MAP_FIXED, -1, 0) == p, "mmap");
+	ibv_dereg_mr(mr);
+	pthread_testcancel();
+	return arg;
+}
+
+static void cancelled(void)
+{
+	pthread_t t;
+	void *got;
+
+	must(!pthread_create(&t, NULL, register_cancelled, NULL), "pthread_create");
+	must(!pthread_join(t, &got) && got == PTHREAD_CANCELED, "pthread_join");
+	dereg(reg(map(NULL), IBV_ACCESS_LOCAL_WRITE));
+}
+
+/* Deregistration fails, and the region is there still. */
+static void refused(void)
+{
+	char *p = map(NULL);
+	struct ibv_mr *mr = reg(p, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
+
+	setenv("FAKE_DEREG", "fails", 1);
+	must(ibv_dereg_mr(mr) == EBUSY, "ibv_dereg_mr");
+	unsetenv("FAKE_DEREG");
+	must(!munmap(p, LEN), "munmap");
+	map(p);
+	dereg(mr);
+}
+
+/* It tells no more than that it began. */
+static void silent_end(void)
+{
+	reg(map(NULL), IBV_ACCESS_LOCAL_WRITE);
+	_exit(0);
+}
+
+static void renamed(void)
+{
+	program_invocation_short_name = (char *)"x\nstale 5 0 1 unmapped evil";
+	in_time();
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
 } ways[] = {
 	{ "in-time", in_time }, { "late", late }, { "again", again },	{ "drop", drop },
 	{ "moved", moved },	{ "at-exit", at_exit }, { "child", child },
+	{ "second", second },	{ "middle", middle },	{ "cancelled", cancelled },
+	{ "refused", refused }, { "silent", silent_end }, { "renamed", renamed },
 };
 
 int main(int argc, char **argv)

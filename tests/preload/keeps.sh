@@ -37,6 +37,10 @@ all_ways()
 	told moved 1
 	told at-exit 1
 	told child 1
+	told second 1
+	told middle 1
+	told cancelled 1
+	told refused 1
 }
 
 KEDGE_NOTIFIER=hooks
@@ -74,6 +78,23 @@ says err 'kedge has done nothing for it'
 KEDGE_NOTIFIER=none expect 0 run --check -- "$program" remap
 says err '1 of them in memory that cannot be watched here'
 
+says err 'not known: 1 registrations'
+# So is a process that tells no more than its beginning.
+expect 0 run --check -- "$program" silent
+says err 'has told no more'
+says err 'not known: 0 registrations, and what 1 processes'
+expect 1 run --check --json -- sh -c '"$1" silent; exec "$1" remap' x "$program"
+json '[p["silent"] for p in d["processes"]] == [True, False]' 'len(d["stale"]) == 1'
+# Names of programs are no lines of the report.
+expect 0 run --check --json -- "$program" renamed
+json 'd["stale"] == []' 'len(d["processes"]) == 1' '"evil" not in d["stale"]'
+
+# What is said does not hurt where its reader has gone, or standard error is closed.
+{ "$KEDGE" run -- "$program" remap 2>&1 >/dev/null; echo "$?" >"$DIR/status"; } | true
+[ "$(cat "$DIR/status")" = 0 ] || fail "no reader: exit status $(cat "$DIR/status"), not 0"
+expect 0 run -- sh -c '"$1" remap 2>&-' x "$program"
+silent err
+
 # The program's status and signals are its own, and no file is left.
 expect 7 run --check -- sh -c 'exit 7'
 expect 137 run --check -- sh -c 'kill -9 $$'
@@ -85,6 +106,10 @@ mkdir "$DIR/tmp"
 TMPDIR=$DIR/tmp expect 0 run --check -- sh -c 'ls "$TMPDIR"'
 says out kedge-check-
 [ -z "$(ls "$DIR/tmp")" ] || fail "left behind: $(ls "$DIR/tmp")"
+# Where the ends of children are ignored the status is known all the same.
+(trap '' CHLD; "$KEDGE" run --check -- sh -c 'exit 7' 2>"$DIR/err")
+got=$?
+[ $got = 7 ] || fail "SIGCHLD ignored: exit status $got, not 7"
 # A signal for it reaches the program, which ends as it likes.
 mkfifo "$DIR/ready"
 "$KEDGE" run --check -- sh -c 'trap "exit 9" TERM; echo >"$1"; while :; do sleep 0.1; done' \
@@ -94,6 +119,13 @@ kill "$!"
 wait "$!"
 got=$?
 [ $got = 9 ] || fail "a signal: exit status $got, not 9"
+"$KEDGE" run --check -- sh -c 'trap "exit 9" USR1; echo >"$1"; while :; do sleep 0.1; done' \
+	x "$DIR/ready" >"$DIR/out" 2>"$DIR/err" &
+read -r _ <"$DIR/ready"
+kill -USR1 "$!"
+wait "$!"
+got=$?
+[ $got = 9 ] || fail "SIGUSR1: exit status $got, not 9"
 
 # What libraries above are told, unless the user has told them.
 expect 0 run -- env
@@ -104,6 +136,10 @@ if [ "$4" != none ]; then
 	says out "FI_PROVIDER_PATH=$(dirname "$(readlink -f "$4")")"
 	FI_PROVIDER_PATH=/elsewhere expect 0 run -- env
 	says out ":/elsewhere"
+	FI_PROVIDER_PATH=@/elsewhere expect 0 run -- env
+	says out "FI_PROVIDER_PATH=@$(dirname "$(readlink -f "$4")"):/elsewhere"
+	FI_MR_CACHE_MONITOR=kedge expect 0 run -- env
+	says out "FI_PROVIDER_PATH=$(dirname "$(readlink -f "$4")")"
 else
 	says out 'FI_MR_CACHE_MAX_COUNT=0'
 fi

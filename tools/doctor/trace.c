@@ -179,13 +179,13 @@ static void follow(struct tracer *t)
 
 /* ---- the whole ---- */
 
-static pid_t start(char **argv, int go[2], int say[2], const sigset_t *before)
+static pid_t start(char **argv, int go[2], int say[2], const struct patient *before)
 {
 	pid_t pid = fork();
 
 	if (pid)
 		return pid;
-	sigprocmask(SIG_SETMASK, before, NULL);
+	patient_end(before);
 	/* The ends that are ours stay open where the other would not end otherwise. */
 	close(go[1]);
 	close(say[0]);
@@ -197,7 +197,7 @@ int trace_run(char **argv, change_fn fn, void *ctx, int *untraced)
 {
 	struct tracer t = { .fn = fn, .ctx = ctx };
 	int go[2], say[2] = { -1, -1 };
-	sigset_t before;
+	struct patient before;
 
 	if (pipe2(go, O_CLOEXEC))
 		return util_fail(-errno, "cannot make a pipe");
@@ -209,7 +209,7 @@ int trace_run(char **argv, change_fn fn, void *ctx, int *untraced)
 	patient_block(&before);
 	t.child = start(argv, go, say, &before);
 	if (t.child < 0) {
-		sigprocmask(SIG_SETMASK, &before, NULL);
+		patient_end(&before);
 		close_pipes(go, say);
 		return util_fail(-errno, "cannot start the program");
 	}

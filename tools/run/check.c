@@ -18,6 +18,22 @@
 
 /* ---- what is printed ---- */
 
+/* No more is said than what was looked at. */
+static void print_none(const struct checked *c)
+{
+	struct checked_unknown u = checked_unknown(c);
+
+	if (u.left_to_fi)
+		util_error("--check: what libfabric registers, libkedge-fi watches for its cache; "
+			   "one that the program keeps by fi_mr_reg() itself was not looked at");
+	if (!u.registrations && !u.processes)
+		util_error("--check: no registration lost its pages while it was held");
+	else
+		util_error("--check: of what could be followed no registration lost its pages "
+			   "while it was held; not known: %llu registrations, and what %llu "
+			   "processes did after they began", u.registrations, u.processes);
+}
+
 static void print_text(const struct checked *c)
 {
 	size_t i;
@@ -33,7 +49,7 @@ static void print_text(const struct checked *c)
 		util_error("--check: %s held %llu registrations whose pages had gone",
 			   c->stale.all[i].name, c->stale.all[i].cnt);
 	if (!c->stale.cnt)
-		util_error("--check: no registration lost its pages while it was held");
+		print_none(c);
 }
 
 static json_t *stale_row(const void *of, size_t i)
@@ -62,31 +78,32 @@ static int print(const struct checked *c, int status)
 /* ---- the program ---- */
 
 /* With signals blocked, which the program gets as they were. */
-static pid_t start(char **argv, const sigset_t *before)
+static pid_t start(char **argv, const struct patient *before)
 {
 	pid_t pid = fork();
 
 	if (pid)
 		return pid;
-	sigprocmask(SIG_SETMASK, before, NULL);
+	patient_end(before);
 	exit(run_exec(argv));
 }
 
 static int run_and_wait(char **argv)
 {
-	sigset_t before;
+	struct patient before;
 	int status = 0;
 	pid_t child;
 
 	patient_block(&before);
 	child = start(argv, &before);
 	if (child < 0) {
-		sigprocmask(SIG_SETMASK, &before, NULL);
+		patient_end(&before);
 		return util_fail(-errno, "cannot start the program");
 	}
 	patient_be(child, &before);
-	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-		;
+	while (waitpid(child, &status, 0) < 0)
+		if (errno != EINTR)
+			return util_fail(-errno, "cannot wait for the program");
 	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 

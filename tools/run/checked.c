@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* See checked.h. */
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -12,15 +13,25 @@
 
 /* ---- the file ---- */
 
+static bool name_file(char path[CHECKED_PATH], const char *what)
+{
+	const char *dir = getenv("TMPDIR");
+	/* Processes of the program may be elsewhere when they write. */
+	char *tmp = realpath(dir && *dir ? dir : "/tmp", NULL);
+	bool fits = tmp && snprintf(path, CHECKED_PATH, "%s/kedge-%s-XXXXXX", tmp, what) <
+				   CHECKED_PATH;
+
+	if (tmp && !fits)
+		errno = ENAMETOOLONG;
+	free(tmp);
+	return fits;
+}
+
 FILE *checked_make_file(char path[CHECKED_PATH], const char *what)
 {
-	const char *tmp = getenv("TMPDIR");
-	FILE *f;
-	int fd;
+	int fd = name_file(path, what) ? mkostemp(path, O_CLOEXEC) : -1;
+	FILE *f = fd < 0 ? NULL : fdopen(fd, "r+");
 
-	snprintf(path, CHECKED_PATH, "%.200s/kedge-%s-XXXXXX", tmp && *tmp ? tmp : "/tmp", what);
-	fd = mkostemp(path, O_CLOEXEC);
-	f = fd < 0 ? NULL : fdopen(fd, "r+");
 	if (fd >= 0 && !f) {
 		unlink(path);
 		close(fd);
@@ -96,25 +107,65 @@ static bool take_stale(struct checked *c, int pid, const char *line)
 	return true;
 }
 
-static void take_line(struct checked *c, const char *line)
+/* exec leaves the process's number to another program, which begins anew. */
+static void take_process(struct checked *c, const char *line)
 {
 	struct checked_process got = { 0 }, *p;
-	unsigned long long n;
+	char word[8];
+	size_t i = c->processes;
 
-	p = c->processes ? &c->process[c->processes - 1] : NULL;
-	if (sscanf(line, "process %d %63[^\n]", &got.pid, got.name) == 2) {
-		p = one_more(c, (void **)&c->process, &c->processes, sizeof(*p));
-		if (p)
-			*p = got;
-	} else if (p && sscanf(line, "posts %llu", &n) == 1) {
-		p->posts = n;
-	} else if (p && sscanf(line, "held %llu %llu", &got.followed, &got.not_followed) == 2) {
+	if (sscanf(line, "%7s %d %63[^\n]", word, &got.pid, got.name) != 3)
+		return;
+	got.silent = !strcmp(word, "began");
+	while (!got.silent && i-- && !(c->process[i].pid == got.pid && c->process[i].silent))
+		;
+	if (!got.silent && i < c->processes) {
+		c->process[i].silent = false;
+		c->now = i;
+		return;
+	}
+	p = one_more(c, (void **)&c->process, &c->processes, sizeof(*p));
+	if (!p)
+		return;
+	*p = got;
+	c->now = c->processes - 1;
+}
+
+static void take_line(struct checked *c, const char *line)
+{
+	struct checked_process *p, got;
+
+	if (!strncmp(line, "began ", 6) || !strncmp(line, "process ", 8)) {
+		take_process(c, line);
+		return;
+	}
+	p = c->processes ? &c->process[c->now] : NULL;
+	if (!p || p->silent)
+		return;
+	if (sscanf(line, "posts %llu", &got.posts) == 1) {
+		p->posts = got.posts;
+	} else if (sscanf(line, "held %llu %llu %llu", &got.followed, &got.not_followed,
+			  &got.left_to_fi) == 3) {
 		p->followed = got.followed;
 		p->not_followed = got.not_followed;
-	} else if (p && !take_stale(c, p->pid, line)) {
+		p->left_to_fi = got.left_to_fi;
+	} else if (!take_stale(c, p->pid, line)) {
 		sscanf(line, "counts %llu %llu %llu %llu %llu %llu", &p->hits, &p->misses,
 		       &p->lent, &p->uncached, &p->refused, &p->invalidated);
 	}
+}
+
+struct checked_unknown checked_unknown(const struct checked *c)
+{
+	struct checked_unknown u = { 0 };
+	size_t i;
+
+	for (i = 0; i < c->processes; i++) {
+		u.registrations += c->process[i].not_followed;
+		u.left_to_fi += c->process[i].left_to_fi;
+		u.processes += c->process[i].silent;
+	}
+	return u;
 }
 
 void checked_add_used(struct checked *c, const struct checked_stale *s)
@@ -127,7 +178,7 @@ bool checked_told(const struct checked *c, int pid)
 	size_t i;
 
 	for (i = 0; i < c->processes; i++)
-		if (c->process[i].pid == pid)
+		if (c->process[i].pid == pid && !c->process[i].silent)
 			return true;
 	return false;
 }
@@ -150,7 +201,7 @@ void checked_read(struct checked *c, FILE *f)
 
 static unsigned long long asked(const struct checked_process *p)
 {
-	return p->followed + p->not_followed;
+	return p->followed + p->not_followed + p->left_to_fi;
 }
 
 /* What libibverbs made without the cache: it refused, or it could not be had. */
@@ -170,12 +221,20 @@ void checked_print_processes(const struct checked *c)
 		"made", "not kept", "left", "changed");
 	for (i = 0; i < c->processes; i++) {
 		p = &c->process[i];
+		if (p->silent) {
+			fprintf(stderr, "%-15.15s %8d   has told no more: it was killed, or ended "
+				"by _exit() or exec, or its report was lost\n", p->name, p->pid);
+			continue;
+		}
 		fprintf(stderr, "%-15.15s %8d %9llu %9llu %9llu %9llu %9llu %9llu\n", p->name,
 			p->pid, asked(p), p->hits, p->misses, p->lent + p->uncached,
 			not_served(p), p->invalidated);
 		if (p->not_followed)
 			fprintf(stderr, "    %llu of them in memory that cannot be watched here, "
 				"or that another notifier watches\n", p->not_followed);
+		if (p->left_to_fi)
+			fprintf(stderr, "    %llu of them libfabric's, for whose cache libkedge-fi "
+				"watches\n", p->left_to_fi);
 	}
 }
 
@@ -183,13 +242,14 @@ static json_t *process_row(const void *of, size_t i)
 {
 	const struct checked_process *p = &((const struct checked *)of)->process[i];
 
-	return json_pack("{si so sI sI sI sI sI sI sI sI sI}", "pid", p->pid, "name",
-			 util_json_text(p->name), "asked", (json_int_t)asked(p),
-			 "cached", (json_int_t)p->hits, "made",
+	return json_pack("{si so sb sI sI sI sI sI sI sI sI sI sI}", "pid", p->pid, "name",
+			 util_json_text(p->name), "silent", p->silent, "asked",
+			 (json_int_t)asked(p), "cached", (json_int_t)p->hits, "made",
 			 (json_int_t)p->misses, "lent", (json_int_t)p->lent, "uncached",
 			 (json_int_t)p->uncached, "refused", (json_int_t)p->refused, "invalidated",
 			 (json_int_t)p->invalidated, "followed", (json_int_t)p->followed,
-			 "not_followed", (json_int_t)p->not_followed);
+			 "not_followed", (json_int_t)p->not_followed, "left_to_libkedge_fi",
+			 (json_int_t)p->left_to_fi);
 }
 
 json_t *checked_processes_json(const struct checked *c)

@@ -3,16 +3,17 @@
  * The file of "kedge run --check" and "kedge doctor". Each process of the program that has used
  * libibverbs appends what it has seen to it at its exit (src/preload/report.c and held.c write it):
  *
- *	process PID NAME
+ *	began PID NAME				at the first registration
+ *	process PID NAME			and the rest at the exit
  *	counts HITS MISSES LENT UNCACHED REFUSED INVALIDATED
- *	held FOLLOWED NOT-FOLLOWED
+ *	held FOLLOWED NOT-FOLLOWED LEFT		to libkedge-fi, which watches for libfabric
  *	posts COUNT				work requests, of kedge doctor
  *	stale COUNT START END KIND LIBRARY	for each library; the first one's range
  *	used COUNT START END KIND LIBRARY	those of them that work requests named
  *	requests COUNT LIBRARY			how many these were
  *
- * A process that is killed, or ends by _exit(), has no lines there. The file is the user's own, and
- * what is in it is anybody's: what is no such line is left out.
+ * A process that is killed, or ends by _exit() or exec, has the first of them alone. The file is
+ * the user's own, and what is in it is anybody's: what is no such line is left out.
  */
 #ifndef TOOLS_RUN_CHECKED_H
 #define TOOLS_RUN_CHECKED_H
@@ -29,7 +30,8 @@ struct checked_process {
 	char name[CHECKED_NAME];
 	int pid;
 	unsigned long long hits, misses, lent, uncached, refused, invalidated;
-	unsigned long long followed, not_followed, posts;
+	unsigned long long followed, not_followed, left_to_fi, posts;
+	bool silent; /* it began, and told no more */
 };
 
 /* A library that held registrations whose pages had gone. */
@@ -50,11 +52,17 @@ struct checked_stales {
 
 struct checked {
 	struct checked_process *process;
-	size_t processes;
+	size_t processes, now;
 	struct checked_stales stale; /* held on */
 	struct checked_stales used;  /* and used by work requests */
 	bool no_memory;
 };
+
+/* What the verdict does not cover. */
+struct checked_unknown {
+	unsigned long long registrations, processes, left_to_fi;
+};
+struct checked_unknown checked_unknown(const struct checked *c);
 
 /* A new file of the user's in the folder for temporary files, or NULL with errno. */
 #define CHECKED_PATH 256

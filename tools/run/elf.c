@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "tools/run/elf.h"
@@ -54,18 +55,28 @@ static bool has_interpreter(int fd)
 	return false;
 }
 
+/* The kernel gives it rights that the caller has not; then the dynamic linker preloads nothing. */
+static bool gains(int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return false;
+	return (st.st_mode & S_ISUID && geteuid() != st.st_uid) ||
+	       (st.st_mode & S_ISGID && st.st_mode & S_IXGRP && getegid() != st.st_gid) ||
+	       (geteuid() && fgetxattr(fd, "security.capability", NULL, 0) > 0);
+}
+
 const char *run_no_preload(const char *program)
 {
 	int fd = open_in_path(program);
 	const char *why = NULL;
-	struct stat st;
 
 	if (fd < 0)
 		return NULL;
-	if (!fstat(fd, &st) && st.st_mode & (S_ISUID | S_ISGID) &&
-	    geteuid() != st.st_uid)
-		why = "it runs as another user, so the dynamic linker preloads "
-		      "nothing: run it as that user";
+	if (gains(fd))
+		why = "it runs as another user or group, or with capabilities of its "
+		      "own, so the dynamic linker preloads nothing: run it as that user";
 	else if (!has_interpreter(fd))
 		why = "it is linked statically, so there is no dynamic linker "
 		      "to preload anything: use libkedge-verbs in the program";

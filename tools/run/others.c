@@ -5,7 +5,10 @@
  * documentation has for turning their caches off are variables, and were tried with UCX 1.13,
  * libfabric 1.17 and Open MPI 4.1. Variables of a library that is not used are harmless.
  */
+#include <dlfcn.h>
 #include <limits.h>
+#include <link.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,17 +30,50 @@ static const struct {
 	{ "OMPI_MCA_mpi_leave_pinned", "0" },
 };
 
-/* libfabric loads plug-ins of these folders, and those of its own only by default. */
+/* libfabric's own folder of plug-ins, beside the library, in which it does not look where the
+ * variable is set; "": there is no libfabric. */
+static void find_own_folder(char own[PATH_MAX])
+{
+	void *lib = dlopen("libfabric.so.1", RTLD_LAZY | RTLD_LOCAL);
+	const char *slash = NULL;
+	struct link_map *map;
+
+	*own = 0;
+	if (!lib)
+		return;
+	if (!dlinfo(lib, RTLD_DI_LINKMAP, &map))
+		slash = strrchr(map->l_name, '/');
+	if (slash && snprintf(own, PATH_MAX, "%.*s/libfabric", (int)(slash - map->l_name),
+			      map->l_name) >= PATH_MAX)
+		*own = 0;
+	dlclose(lib);
+}
+
+/* Plug-ins of ours, and those that the user or libfabric has. "@" before them all means that the
+ * first of two is taken, and not the newer one. */
 static int set_provider_path(const char *fi)
 {
 	const char *old = getenv("FI_PROVIDER_PATH");
 	const int len = (int)(strrchr(fi, '/') - fi);
-	char path[2 * PATH_MAX];
+	char path[3 * PATH_MAX], own[PATH_MAX];
+	bool first = old && *old == '@';
 
-	if (snprintf(path, sizeof(path), "%.*s%s%s", len, fi, old && *old ? ":" : "",
-		     old ? old : "") >= (int)sizeof(path))
+	if (!old || !*old) {
+		find_own_folder(own);
+		old = own;
+	}
+	if (snprintf(path, sizeof(path), "%s%.*s%s%s", first ? "@" : "", len, fi,
+		     *old ? ":" : "", old + first) >= (int)sizeof(path))
 		return 0;
 	return setenv("FI_PROVIDER_PATH", path, 1);
+}
+
+/* Where it names none, or kedge, libkedge-fi imports its own (src/adapter/libfabric/monitor.c). */
+static bool wants_other_monitor(void)
+{
+	const char *which = getenv("FI_MR_CACHE_MONITOR");
+
+	return which && *which && strcmp(which, "kedge") != 0;
 }
 
 int run_tell_others(const char *fi)
@@ -47,7 +83,7 @@ int run_tell_others(const char *fi)
 	for (i = 0; i < ARRAY_SIZE(off); i++)
 		if (setenv(off[i].name, off[i].value, 0))
 			return -1;
-	if (!getenv("FI_MR_CACHE_MONITOR") && *fi)
+	if (!wants_other_monitor() && *fi)
 		return set_provider_path(fi);
 	/* Without libkedge-fi it has to make do without its cache. That is not said by
 	 * FI_MR_CACHE_MONITOR=disabled: Open MPI 4.1 gives libfabric a monitor all the same. */

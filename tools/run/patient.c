@@ -4,40 +4,54 @@
 #include <signal.h>
 #include <stddef.h>
 
+#include "base/base.h"
 #include "tools/run/patient.h"
+
+/* All that end a process, can be caught, and do not tell of a fault of its own. */
+static const int passed[] = {
+	SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGPOLL,
+	SIGPWR, SIGSTKFLT,
+};
 
 static volatile pid_t child;
 
-static void pass_on(int sig)
+/* The kernel is who sends a terminal's, to the whole group. */
+static void pass_on(int sig, siginfo_t *info, void *context)
 {
 	int err = errno;
 
-	if (child > 0)
+	(void)context;
+	if (child > 0 && info->si_code != SI_KERNEL)
 		kill(child, sig);
 	errno = err;
 }
 
-void patient_block(sigset_t *before)
+void patient_block(struct patient *before)
 {
+	const struct sigaction plain = { .sa_handler = SIG_DFL };
 	sigset_t block;
+	size_t i;
 
 	sigemptyset(&block);
-	sigaddset(&block, SIGINT);
-	sigaddset(&block, SIGQUIT);
-	sigaddset(&block, SIGTERM);
-	sigaddset(&block, SIGHUP);
-	sigprocmask(SIG_BLOCK, &block, before);
+	for (i = 0; i < ARRAY_SIZE(passed); i++)
+		sigaddset(&block, passed[i]);
+	sigprocmask(SIG_BLOCK, &block, &before->mask);
+	sigaction(SIGCHLD, &plain, &before->child);
 }
 
-/* Those that a terminal sends reach the program by themselves: it is in our group. */
-void patient_be(pid_t program, const sigset_t *before)
+void patient_end(const struct patient *before)
 {
-	struct sigaction s = { .sa_handler = SIG_IGN }, pass = { .sa_handler = pass_on };
+	sigaction(SIGCHLD, &before->child, NULL);
+	sigprocmask(SIG_SETMASK, &before->mask, NULL);
+}
+
+void patient_be(pid_t program, const struct patient *before)
+{
+	const struct sigaction pass = { .sa_sigaction = pass_on, .sa_flags = SA_SIGINFO };
+	size_t i;
 
 	child = program;
-	sigaction(SIGINT, &s, NULL);
-	sigaction(SIGQUIT, &s, NULL);
-	sigaction(SIGTERM, &pass, NULL);
-	sigaction(SIGHUP, &pass, NULL);
-	sigprocmask(SIG_SETMASK, before, NULL);
+	for (i = 0; i < ARRAY_SIZE(passed); i++)
+		sigaction(passed[i], &pass, NULL);
+	sigprocmask(SIG_SETMASK, &before->mask, NULL);
 }

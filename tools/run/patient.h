@@ -6,9 +6,19 @@
 #include <signal.h>
 #include <sys/types.h>
 
-/* Before the fork. The program gets the mask that was @before. */
-void patient_block(sigset_t *before);
-/* The terminal's signals are left to @program, others are passed on to it. */
-void patient_be(pid_t program, const sigset_t *before);
+/* As it was before. */
+struct patient {
+	sigset_t mask;
+	struct sigaction child;
+};
+
+/* Before the fork: signals wait, and the child's status is kept, which goes where SIGCHLD is
+ * ignored. */
+void patient_block(struct patient *before);
+/* In the child, and where there is none: as it was. */
+void patient_end(const struct patient *before);
+/* Signals for us are passed on to @program. The terminal's reach it by themselves, as it is in our
+ * group. */
+void patient_be(pid_t program, const struct patient *before);
 
 #endif /* TOOLS_RUN_PATIENT_H */

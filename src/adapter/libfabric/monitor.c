@@ -111,13 +111,11 @@ static void open_notifier(void)
 }
 
 /* With the lock of libfabric's for the states of monitors: one at a time. */
-static int start(struct fid_mem_monitor *mon)
+static int begin(struct fid_mem_monitor *mon)
 {
 	struct ranges *t;
 	int rc;
 
-	if (atomic_load(&m.ranges))
-		return 0;
 	open_notifier();
 	rc = ranges_open(m.nf, m.nf ? RANGES_MAX : 0, &t);
 	if (rc)
@@ -127,6 +125,18 @@ static int start(struct fid_mem_monitor *mon)
 		FI_WARN(&self, FI_LOG_MR, "no thread: registrations that have to go stay, %s\n",
 			strerror(rc));
 	return 0;
+}
+
+/* A thread that were cancelled here would take libfabric's lock along. */
+static int start(struct fid_mem_monitor *mon)
+{
+	int saved, rc = 0;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &saved);
+	if (!atomic_load(&m.ranges))
+		rc = begin(mon);
+	pthread_setcancelstate(saved, &saved);
+	return rc;
 }
 
 static void stop(struct fid_mem_monitor *mon)
@@ -139,10 +149,13 @@ static int subscribe(struct fid_mem_monitor *mon, const void *at, size_t len)
 {
 	const uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
 	struct ranges *t = atomic_load(&m.ranges);
+	int saved;
 	bool kept;
 
 	(void)mon;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &saved);
 	kept = ranges_keep(t, at, len, sight_before(frame));
+	pthread_setcancelstate(saved, &saved);
 	sight_note(frame, ranges_clock(t));
 	/* It is used, and not kept. */
 	return kept ? 0 : -FI_EAGAIN;

@@ -23,6 +23,7 @@
 
 /* First: libfabric defines container_of() itself unless it is defined. */
 #include "base/base.h"
+#include "base/process/cancel.h"
 
 #include <rdma/fabric.h>
 #include <rdma/fi_domain.h>
@@ -34,7 +35,9 @@
 #define CHUNK_LEN ((uint64_t)2 << 20) /* as of the device "verbs" */
 #define OPTS_V1	  STRUCT_END(struct kedge_ofi_device_opts, first_key)
 #define KEY_TRIES 64
-#define PROBES	  4
+#define SAME	   3
+#define FRESH	   16
+#define PROBES_MAX 64
 
 struct ofi {
 	struct fid_domain *domain;
@@ -235,21 +238,27 @@ static int try_once(struct ofi *o, void *at, size_t len, uint64_t *key, bool *ke
 	return change(at, len) ? 0 : -FI_ENOMEM;
 }
 
-/* A cache below gives each time what was there before: 1; 0; or libfabric's error. */
+/*
+ * A cache below gives what was there before: 1; 0; or libfabric's error. Other threads that use the
+ * domain push the page out of a cache, and pin memory meanwhile: so one without a cache is believed
+ * once it was so in many turns without a break.
+ */
 static int keeps(struct ofi *o, void *at, size_t len)
 {
+	int i, rc, same = 0, fresh = 0;
 	uint64_t key, last = 0;
-	int i, rc, cnt = 0;
 	bool kept;
 
-	for (i = 0; i < PROBES; i++) {
+	for (i = 0; i < PROBES_MAX && same < SAME && fresh < FRESH; i++) {
 		rc = try_once(o, at, len, &key, &kept);
 		if (rc)
 			return rc;
-		cnt += i && kept && key == last;
+		kept = i && kept && key == last;
+		same = kept ? same + 1 : 0;
+		fresh = kept ? 0 : fresh + 1;
 		last = key;
 	}
-	return cnt == PROBES - 1;
+	return fresh < FRESH;
 }
 
 /* One that is given keys cannot keep what has another one. */
@@ -270,7 +279,8 @@ static int look_below(struct ofi *o)
 	munmap(at, len);
 	if (rc == 1)
 		return kedge_reason(-EOPNOTSUPP, "libfabric keeps registrations of this domain "
-				    "itself, and of pages that have gone: set "
+				    "itself, and of pages that have gone, or other threads "
+				    "register so much that it cannot be told: set "
 				    "FI_MR_CACHE_MONITOR=disabled, or install libkedge-fi");
 	return rc < 0 ? refused(rc, at, len) : 0;
 }
@@ -322,6 +332,7 @@ KEDGE_API int kedge_device_open_ofi(struct fid_domain *domain, const struct fi_i
 				    const struct kedge_ofi_device_opts *user,
 				    struct kedge_device **dev)
 {
+	NO_CANCEL();
 	struct kedge_ofi_device_opts opts;
 	struct ofi *o;
 	int rc;

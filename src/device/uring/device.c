@@ -16,6 +16,7 @@
 #include <kedge/uring.h>
 
 #include "base/base.h"
+#include "base/process/cancel.h"
 #include "device/uring/internal.h"
 
 /* The kernel's own limit on one buffer. */
@@ -247,6 +248,7 @@ int kedge_device_open_uring(struct io_uring *ring,
 			    const struct kedge_uring_opts *user,
 			    struct kedge_device **dev)
 {
+	NO_CANCEL();
 	struct kedge_uring_opts opts;
 	struct uring *u;
 	int rc;

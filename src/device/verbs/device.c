@@ -22,6 +22,7 @@
 #include <kedge/verbs.h>
 
 #include "base/base.h"
+#include "base/process/cancel.h"
 #include "device/verbs/internal.h"
 
 /*
@@ -340,6 +341,7 @@ int kedge_device_open_verbs(struct ibv_pd *pd,
 			    const struct kedge_verbs_opts *user,
 			    struct kedge_device **dev)
 {
+	NO_CANCEL();
 	struct kedge_verbs_opts opts;
 	struct verbs *v;
 	int rc;
