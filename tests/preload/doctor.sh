@@ -109,7 +109,11 @@ rm -f "$DIR/tmp"/kedge-*
 # What cannot be had is said.
 TMPDIR=$DIR/no-such-folder expect 3 doctor -- true
 says err 'cannot make a file'
-# A doctor cannot follow what another one does.
+# A doctor cannot follow what another one does, and kedge info knows.
+"$KEDGE" info >"$DIR/out" 2>&1
+[ "$stacks" = False ] || says out 'kedge doctor can follow programs'
+"$KEDGE" doctor -- "$KEDGE" info >"$DIR/out" 2>&1
+says out 'kedge doctor cannot follow programs'
 expect 0 doctor --quiet -- "$KEDGE" doctor --json -- "$program" fresh
 json 'not d["traced"]' 'not d["stale"]'
 expect 1 doctor --quiet -- "$KEDGE" doctor -- "$program" send

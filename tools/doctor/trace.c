@@ -52,7 +52,8 @@ static int set_filter(void)
 	return 0;
 }
 
-/* It reads from @go whether it is traced, and writes to @say why it has no filter, or 0. */
+/* It reads from @go whether it is traced, and writes to @say why it has no filter, or 0. Without
+ * @argv that is all. */
 static void be_child(char **argv, int go, int say)
 {
 	int err = ECANCELED;
@@ -62,6 +63,8 @@ static void be_child(char **argv, int go, int say)
 		err = set_filter();
 	if (write(say, &err, sizeof(err)) != sizeof(err))
 		_exit(CMD_CANNOT);
+	if (!argv)
+		_exit(0);
 	exit(run_exec(argv));
 }
 
@@ -75,16 +78,6 @@ static int seize(pid_t child, int go, int said)
 	    read(said, &why, sizeof(why)) != sizeof(why))
 		return err;
 	return err ? err : why;
-}
-
-static void close_pipes(int go[2], int say[2])
-{
-	int i;
-
-	for (i = 0; i < 2; i++) {
-		close(go[i]);
-		close(say[i]);
-	}
 }
 
 /* ---- stops ---- */
@@ -179,46 +172,97 @@ static void follow(struct tracer *t)
 
 /* ---- the whole ---- */
 
-static pid_t start(char **argv, int go[2], int say[2], const struct patient *before)
+struct ends {
+	int go[2], say[2];
+};
+
+static int open_ends(struct ends *e)
+{
+	if (pipe2(e->go, O_CLOEXEC))
+		return -errno;
+	if (!pipe2(e->say, O_CLOEXEC))
+		return 0;
+	close(e->go[0]);
+	close(e->go[1]);
+	return -errno;
+}
+
+static void close_ends(const struct ends *e)
+{
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		close(e->go[i]);
+		if (e->say[i] >= 0)
+			close(e->say[i]);
+	}
+}
+
+/* In the child ends that are ours are closed: the other would not end otherwise. */
+static pid_t start(char **argv, const struct ends *e, const struct patient *before)
 {
 	pid_t pid = fork();
 
 	if (pid)
 		return pid;
-	patient_end(before);
-	/* The ends that are ours stay open where the other would not end otherwise. */
-	close(go[1]);
-	close(say[0]);
-	be_child(argv, go[0], say[1]);
+	if (before)
+		patient_end(before);
+	close(e->go[1]);
+	close(e->say[0]);
+	be_child(argv, e->go[0], e->say[1]);
 	return 0;
+}
+
+static int seize_by(pid_t child, struct ends *e)
+{
+	int why;
+
+	close(e->say[1]);
+	e->say[1] = -1;
+	why = seize(child, e->go[1], e->say[0]);
+	close_ends(e);
+	return why;
 }
 
 int trace_run(char **argv, change_fn fn, void *ctx, int *untraced)
 {
 	struct tracer t = { .fn = fn, .ctx = ctx };
-	int go[2], say[2] = { -1, -1 };
 	struct patient before;
+	struct ends e;
+	int rc = open_ends(&e);
 
-	if (pipe2(go, O_CLOEXEC))
-		return util_fail(-errno, "cannot make a pipe");
-	if (pipe2(say, O_CLOEXEC)) {
-		close(go[0]);
-		close(go[1]);
-		return util_fail(-errno, "cannot make a pipe");
-	}
+	if (rc)
+		return util_fail(rc, "cannot make a pipe");
 	patient_block(&before);
-	t.child = start(argv, go, say, &before);
+	t.child = start(argv, &e, &before);
 	if (t.child < 0) {
+		rc = -errno;
 		patient_end(&before);
-		close_pipes(go, say);
-		return util_fail(-errno, "cannot start the program");
+		close_ends(&e);
+		return util_fail(rc, "cannot start the program");
 	}
 	patient_be(t.child, &before);
-	close(say[1]);
-	*untraced = seize(t.child, go[1], say[0]);
-	close(go[0]);
-	close(go[1]);
-	close(say[0]);
+	*untraced = seize_by(t.child, &e);
 	follow(&t);
 	return WIFSIGNALED(t.status) ? 128 + WTERMSIG(t.status) : WEXITSTATUS(t.status);
+}
+
+int trace_try(void)
+{
+	struct ends e;
+	pid_t child;
+	int why;
+
+	if (open_ends(&e))
+		return errno;
+	child = start(NULL, &e, NULL);
+	if (child < 0) {
+		why = errno;
+		close_ends(&e);
+		return why;
+	}
+	why = seize_by(child, &e);
+	while (waitpid(child, NULL, __WALL) < 0 && errno == EINTR)
+		;
+	return why;
 }

@@ -50,5 +50,7 @@ typedef void (*change_fn)(void *ctx, const struct change *c);
  * without stops. The program's exit status as a shell has it, or CMD_CANNOT with an error printed.
  */
 int trace_run(char **argv, change_fn fn, void *ctx, int *untraced);
+/* Whether a process can be followed at all, by a child that does nothing else: 0, or an errno. */
+int trace_try(void);
 
 #endif /* TOOLS_DOCTOR_TRACE_H */

@@ -6,6 +6,8 @@
 
 #include "base/base.h"
 #include "tools/common/sys.h"
+#include "tools/doctor/stack.h"
+#include "tools/doctor/trace.h"
 #include "tools/info/info.h"
 
 /* Less than this of pinned memory is soon used up. */
@@ -209,6 +211,27 @@ static void add_sysctls(struct info *info)
 	json_object_set_new(l->data, "dev_userfaultfd", json_boolean(dev));
 }
 
+static void add_doctor(struct info *info)
+{
+	int why = trace_try();
+	struct info_line *l = info_add(info, INFO_LIMITS, "doctor",
+				       why || !stack_can() ? INFO_LIMITED : INFO_OK);
+
+	json_object_set_new(l->data, "traces", json_boolean(!why));
+	json_object_set_new(l->data, "stacks", json_boolean(stack_can()));
+	if (!why && stack_can()) {
+		info_text(l, "kedge doctor can follow programs, and tell their call stacks");
+		return;
+	}
+	info_text(l, "kedge doctor %s", why ? "cannot follow programs, so it tells no call stacks"
+					    : "was built without libdw: it tells no call stacks");
+	if (why)
+		info_todo(l, "%s: allow ptrace() (kernel.yama.ptrace_scope, a seccomp filter), and "
+			     "end a debugger of kedge itself", strerror(why));
+	else
+		info_todo(l, "install libdw-dev and build kedge again");
+}
+
 void info_limits(struct info *info)
 {
 	add_memlock(info);
@@ -219,4 +242,5 @@ void info_limits(struct info *info)
 	add_huge(info);
 	add_seccomp(info);
 	add_sysctls(info);
+	add_doctor(info);
 }
