@@ -60,6 +60,13 @@ static int need_notifier(void)
 	return kedge_notifier_open(NULL, &nf);
 }
 
+void domains_used(void)
+{
+	pthread_mutex_lock(&lock);
+	any = getpid();
+	pthread_mutex_unlock(&lock);
+}
+
 struct kedge_notifier *domains_notifier(void)
 {
 	static pid_t without;

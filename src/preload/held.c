@@ -35,6 +35,7 @@ struct span {
 	uintptr_t start;
 	uintptr_t end;
 	uint32_t kind;
+	uint32_t change; /* kedge doctor's number of it; 0: it was not seen */
 };
 
 struct held {
@@ -163,7 +164,7 @@ static void look_at(struct held *h, bool all)
 	if (!s)
 		return;
 	off_list(h);
-	if (library_lost(&h->by->stale, s->start, s->end, kind_word(s->kind)))
+	if (library_lost(&h->by->stale, s->start, s->end, kind_word(s->kind), s->change))
 		unsaid = library_text(unsaid, h->by);
 }
 
@@ -178,18 +179,22 @@ static void look_at_changed(bool all)
 	looked = clock_ns();
 }
 
-/* Before its slot is given away. */
-static void take_use(const struct held *h)
+/* What kedge doctor has seen of it. */
+static void take_gone(struct held *h)
 {
-	static const char *const words[TABLE_KINDS] = { "unmapped", "dropped", "moved" };
-	uint64_t requests = h->slot ? atomic_load(&h->slot->used) : 0;
+	static const uint32_t kinds[TABLE_KINDS] = { KEDGE_EVENT_UNMAP, KEDGE_EVENT_REMOVE,
+						     KEDGE_EVENT_REMAP };
+	struct table_gone *g;
+	unsigned int i;
 
-	if (!requests)
-		return;
-	h->by->requests += requests;
-	library_lost(&h->by->used, atomic_load(&h->slot->gone_start),
-		     atomic_load(&h->slot->gone_end),
-		     words[atomic_load(&h->slot->kind) % TABLE_KINDS]);
+	for (i = 0; h->slot && table_traced() && i < TABLE_GONE && h->spans < SPANS; i++) {
+		g = &h->slot->gone[i];
+		if (!atomic_load(&g->end))
+			continue;
+		h->span[h->spans++] = (struct span){ atomic_load(&g->start), atomic_load(&g->end),
+						     kinds[atomic_load(&g->kind) % TABLE_KINDS],
+						     atomic_load(&g->change) };
+	}
 }
 
 /* ---- watches, with the lock ---- */
@@ -270,7 +275,6 @@ static struct held *begin_watch(const struct library *by, uintptr_t at, size_t l
 /* No tree knows it any more. */
 static void let_go(struct held *h)
 {
-	take_use(h);
 	table_remove(h->slot);
 	h->slot = NULL;
 	off_list(h);
@@ -307,7 +311,7 @@ static void note(const struct kedge_event *ev, struct held **doomed)
 	table_gone(h->slot, ev->kind == KEDGE_EVENT_REMOVE ? TABLE_DROP :
 		   ev->kind == KEDGE_EVENT_REMAP ? TABLE_MOVE : TABLE_UNMAP, ev->start, ev->end);
 	if (h->spans < SPANS)
-		h->span[h->spans++] = (struct span){ ev->start, ev->end, ev->kind };
+		h->span[h->spans++] = (struct span){ ev->start, ev->end, ev->kind, 0 };
 	/* Once is enough: one that was told is off the list. */
 	if (h->spans > 1)
 		return;
@@ -358,7 +362,9 @@ static void enter(void)
 		owner_adopt(&owner, anew);
 	pthread_mutex_lock(&lock);
 	if (!asked)
-		atomic_store(&notifier, domains_notifier());
+		atomic_store(&notifier, table_traced() ? NULL : domains_notifier());
+	if (!asked)
+		domains_used();
 	asked = true;
 	nf = atomic_load(&notifier);
 	if (!unchanged && nf)
@@ -393,7 +399,7 @@ static bool insert(struct held *h)
 	return true;
 }
 
-static bool follow(const struct ibv_mr *mr, struct library *by)
+static bool follow(const struct ibv_mr *mr, uint64_t iova, struct library *by)
 {
 	struct held *h = by ? begin_watch(by, (uintptr_t)mr->addr, mr->length) : NULL;
 
@@ -402,9 +408,9 @@ static bool follow(const struct ibv_mr *mr, struct library *by)
 	h->by = by;
 	h->mr = mr;
 	if (insert(h)) {
-		h->slot = table_add(&(struct table_range){ h->at, h->len, mr->lkey, mr->rkey,
-							   by->name });
-		return !h->unwatched;
+		h->slot = table_add(&(struct table_range){ h->at, h->len, iova, mr->context,
+							   mr->lkey, mr->rkey, by->name });
+		return !h->unwatched || (h->slot && table_traced());
 	}
 	end_watch(h);
 	return false;
@@ -424,9 +430,9 @@ bool held_is_served(const void *caller)
 	return served;
 }
 
-static void count(const struct ibv_mr *mr, struct library *by)
+static void count(const struct ibv_mr *mr, uint64_t iova, struct library *by)
 {
-	const bool is_followed = mr->length && follow(mr, by);
+	const bool is_followed = mr->length && follow(mr, iova, by);
 
 	if (by && by->coherent)
 		left_to_fi++;
@@ -436,14 +442,14 @@ static void count(const struct ibv_mr *mr, struct library *by)
 		not_followed++;
 }
 
-bool held_begin(const struct ibv_mr *mr, const void *caller)
+bool held_begin(const struct ibv_mr *mr, uint64_t iova, const void *caller)
 {
 	bool was = inside, first;
 	int err = errno;
 
 	inside = true;
 	enter();
-	count(mr, library_of(caller, &lock));
+	count(mr, iova, library_of(caller, &lock));
 	first = !begun;
 	begun = true;
 	leave();
@@ -463,7 +469,8 @@ void held_end(const struct ibv_mr *mr)
 	h = found(tfind(&key, &by_mr, cmp_mr));
 	if (h) {
 		tdelete(h, &by_mr, cmp_mr);
-		if (h->back)
+		take_gone(h);
+		if (h->back || table_traced())
 			look_at(h, true);
 		let_go(h);
 	}
@@ -486,18 +493,23 @@ void held_look(void)
 	errno = err;
 }
 
-static void take_use_at(const void *node, VISIT visit, void *arg)
+static void look_at_node(const void *node, VISIT visit, void *arg)
 {
+	struct held *h = *(struct held *const *)node;
+
 	(void)arg;
-	if (visit == postorder || visit == leaf)
-		take_use(*(struct held *const *)node);
+	if (visit != postorder && visit != leaf)
+		return;
+	take_gone(h);
+	if (table_traced())
+		look_at(h, true);
 }
 
 void held_report(FILE *f)
 {
 	enter();
 	look_at_changed(true);
-	twalk_r(by_mr, take_use_at, NULL);
+	twalk_r(by_mr, look_at_node, NULL);
 	if (f) {
 		fprintf(f, "held %llu %llu %llu\n", (unsigned long long)followed,
 			(unsigned long long)not_followed, (unsigned long long)left_to_fi);

@@ -18,9 +18,10 @@
 /* False: the caller is libfabric, and libkedge-fi watches for the cache there. No cache of ours,
  * and no watch, is to be in its way. */
 bool held_is_served(const void *caller);
-/* The caller of libibverbs, by an address in its code. Such a registration is followed from now on;
- * where it cannot be, it is counted. True: it is the process's first. */
-bool held_begin(const struct ibv_mr *mr, const void *caller);
+/* A registration is followed from now on; where it cannot be, it is counted. @iova: its first byte
+ * in work requests. @caller: of libibverbs, an address in its code. True: it is the process's
+ * first. */
+bool held_begin(const struct ibv_mr *mr, uint64_t iova, const void *caller);
 /* Before it is deregistered: it may have changed until now. */
 void held_end(const struct ibv_mr *mr);
 /* Before a work request: what has gone that no call of the program's took, or that is not followed,

@@ -119,33 +119,29 @@ void library_forget(void)
 
 /* ---- what they lost ---- */
 
-bool library_lost(struct loss *l, uint64_t start, uint64_t end, const char *kind)
+bool library_lost(struct loss *l, uint64_t start, uint64_t end, const char *kind,
+		  uint32_t change)
 {
 	if (l->cnt++)
 		return false;
 	l->start = start;
 	l->end = end;
 	l->kind = kind;
+	l->change = change;
 	return true;
-}
-
-static void report(FILE *f, const char *what, const struct loss *l, const char *name)
-{
-	if (l->cnt)
-		fprintf(f, "%s %llu %llx %llx %s %s\n", what, (unsigned long long)l->cnt,
-			(unsigned long long)l->start, (unsigned long long)l->end, l->kind, name);
 }
 
 void library_report(FILE *f)
 {
 	const struct library *l;
 
-	for (l = libraries; l; l = l->next) {
-		report(f, "stale", &l->stale, l->name);
-		report(f, "used", &l->used, l->name);
-		if (l->requests)
-			fprintf(f, "requests %llu %s\n", (unsigned long long)l->requests, l->name);
-	}
+	for (l = libraries; l; l = l->next)
+		if (l->stale.cnt)
+			fprintf(f, "stale %llu %llx %llx %s %u %s\n",
+				(unsigned long long)l->stale.cnt,
+				(unsigned long long)l->stale.start,
+				(unsigned long long)l->stale.end, l->stale.kind, l->stale.change,
+				l->name);
 }
 
 /* ---- what is said ---- */

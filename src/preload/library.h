@@ -14,14 +14,13 @@ struct loss {
 	uint64_t start;
 	uint64_t end;
 	const char *kind; /* unmapped, dropped, moved, changed */
+	uint32_t change;  /* kedge doctor's number of it, or 0 */
 };
 
 /* A library, or the program itself. Never freed but by a fork. */
 struct library {
 	struct library *next;
 	struct loss stale;
-	struct loss used; /* by work requests, which kedge doctor sees */
-	uint64_t requests;
 	bool coherent; /* libkedge-fi watches for its cache */
 	char name[];
 };
@@ -35,7 +34,8 @@ struct library *library_of(const void *caller, pthread_mutex_t *lock);
 /* In a forked child. */
 void library_forget(void);
 /* True: it is the first. */
-bool library_lost(struct loss *l, uint64_t start, uint64_t end, const char *kind);
+bool library_lost(struct loss *l, uint64_t start, uint64_t end, const char *kind,
+		  uint32_t change);
 /* The lines of tools/run/checked.h. */
 void library_report(FILE *f);
 

@@ -33,13 +33,13 @@ static const struct ibv_context_ops *ops_of(const struct ibv_context *context)
 	return &d->ops;
 }
 
-static void see_own(const struct ibv_sge *sge, int sges)
+static void see_own(const void *context, const struct ibv_sge *sge, int sges)
 {
 	int i;
 
 	atomic_fetch_add_explicit(&cnt, 1, memory_order_relaxed);
 	for (i = 0; i < sges; i++)
-		table_use(sge[i].lkey, false, sge[i].addr, sge[i].length);
+		table_use(context, sge[i].lkey, sge[i].addr, sge[i].length);
 }
 
 static uint64_t length_of(const struct ibv_send_wr *wr)
@@ -58,11 +58,11 @@ static void see_peers(const struct ibv_send_wr *wr)
 	case IBV_WR_RDMA_READ:
 	case IBV_WR_RDMA_WRITE:
 	case IBV_WR_RDMA_WRITE_WITH_IMM:
-		table_use(wr->wr.rdma.rkey, true, wr->wr.rdma.remote_addr, length_of(wr));
+		table_use(NULL, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr, length_of(wr));
 		break;
 	case IBV_WR_ATOMIC_CMP_AND_SWP:
 	case IBV_WR_ATOMIC_FETCH_AND_ADD:
-		table_use(wr->wr.atomic.rkey, true, wr->wr.atomic.remote_addr, 8);
+		table_use(NULL, wr->wr.atomic.rkey, wr->wr.atomic.remote_addr, 8);
 		break;
 	default:
 		break;
@@ -76,28 +76,29 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *first, struct ibv_se
 	held_look();
 	for (wr = first; wr; wr = wr->next) {
 		/* Of inline data the processor has made a copy. */
-		see_own(wr->sg_list, wr->send_flags & IBV_SEND_INLINE ? 0 : wr->num_sge);
+		see_own(qp->context, wr->sg_list,
+			wr->send_flags & IBV_SEND_INLINE ? 0 : wr->num_sge);
 		see_peers(wr);
 	}
 	return ops_of(qp->context)->post_send(qp, first, bad);
 }
 
-static void see_receives(const struct ibv_recv_wr *wr)
+static void see_receives(const void *context, const struct ibv_recv_wr *wr)
 {
 	held_look();
 	for (; wr; wr = wr->next)
-		see_own(wr->sg_list, wr->num_sge);
+		see_own(context, wr->sg_list, wr->num_sge);
 }
 
 static int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *first, struct ibv_recv_wr **bad)
 {
-	see_receives(first);
+	see_receives(qp->context, first);
 	return ops_of(qp->context)->post_recv(qp, first, bad);
 }
 
 static int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *first, struct ibv_recv_wr **bad)
 {
-	see_receives(first);
+	see_receives(srq->context, first);
 	return ops_of(srq->context)->post_srq_recv(srq, first, bad);
 }
 

@@ -58,6 +58,8 @@ bool shadow_register(struct shadow *s, struct ibv_pd *pd, void *addr,
 void shadow_release(struct shadow *s);
 /* Drop regions that are not held, so that others may pin. */
 void domains_flush(void);
+/* The process registers memory, so it has something to report. */
+void domains_used(void);
 /* The process's notifier; NULL: it cannot watch. */
 struct kedge_notifier *domains_notifier(void);
 /* report.c: the process has registered memory, so a report is to come at its end. */

@@ -49,6 +49,13 @@ bool table_asked(void)
 	return table() != NULL;
 }
 
+bool table_traced(void)
+{
+	struct held_table *t = table();
+
+	return t && atomic_load_explicit(&t->traced, memory_order_relaxed);
+}
+
 static struct table_slot *claim(struct held_table *t, uint32_t i)
 {
 	uint32_t was = 0, used;
@@ -60,6 +67,26 @@ static struct table_slot *claim(struct held_table *t, uint32_t i)
 	while (used <= i && !atomic_compare_exchange_weak(&t->used, &used, i + 1))
 		;
 	return &t->slot[i];
+}
+
+static void fill(struct table_slot *s, const struct table_range *r)
+{
+	uint32_t i;
+
+	for (i = 0; i < TABLE_GONE; i++) {
+		atomic_store_explicit(&s->gone[i].end, 0, memory_order_relaxed);
+		atomic_store_explicit(&s->gone[i].used, 0, memory_order_relaxed);
+	}
+	atomic_store_explicit(&s->taken, 0, memory_order_relaxed);
+	atomic_store_explicit(&s->ended, 0, memory_order_relaxed);
+	atomic_store_explicit(&s->lkey, r->lkey, memory_order_relaxed);
+	atomic_store_explicit(&s->rkey, r->rkey, memory_order_relaxed);
+	atomic_store_explicit(&s->context, (uintptr_t)r->context, memory_order_relaxed);
+	atomic_store_explicit(&s->iova, r->iova, memory_order_relaxed);
+	atomic_store_explicit(&s->start, r->at, memory_order_relaxed);
+	atomic_store_explicit(&s->end, r->at + r->len, memory_order_relaxed);
+	snprintf(s->library, sizeof(s->library), "%s", r->library);
+	atomic_store_explicit(&s->pid, (uint32_t)getpid(), memory_order_release);
 }
 
 struct table_slot *table_add(const struct table_range *r)
@@ -78,57 +105,81 @@ struct table_slot *table_add(const struct table_range *r)
 		return NULL;
 	}
 	next = (uint32_t)(s - t->slot);
-	atomic_store_explicit(&s->lkey, r->lkey, memory_order_relaxed);
-	atomic_store_explicit(&s->rkey, r->rkey, memory_order_relaxed);
-	atomic_store_explicit(&s->start, r->at, memory_order_relaxed);
-	atomic_store_explicit(&s->end, r->at + r->len, memory_order_relaxed);
-	atomic_store_explicit(&s->gone_end, 0, memory_order_relaxed);
-	atomic_store_explicit(&s->used, 0, memory_order_relaxed);
-	snprintf(s->library, sizeof(s->library), "%s", r->library);
-	atomic_store_explicit(&s->pid, (uint32_t)getpid(), memory_order_release);
+	fill(s, r);
 	return s;
 }
 
 void table_remove(struct table_slot *s)
 {
 	if (s)
-		atomic_store_explicit(&s->pid, 0, memory_order_release);
+		table_end(s);
 }
 
 void table_gone(struct table_slot *s, enum table_kind kind, uint64_t start, uint64_t end)
 {
-	if (s)
-		table_note(s, kind, start, end);
+	if (s && !table_traced())
+		table_note(s, kind, 0, start, end);
 }
 
 /* ---- work requests ---- */
 
 /* Keys are the adapter's: of two processes with an adapter each the same one may mean both ranges,
  * so the address has to fit as well. */
-static bool uses(const struct table_slot *s, uint64_t at, uint64_t len)
+static void use(struct table_slot *s, uint64_t at, uint64_t len)
 {
-	uint64_t end = atomic_load_explicit(&s->gone_end, memory_order_acquire);
+	uint64_t start = atomic_load_explicit(&s->start, memory_order_relaxed), end;
+	uint32_t i;
 
-	if (at < atomic_load_explicit(&s->start, memory_order_relaxed) ||
-	    at + len > atomic_load_explicit(&s->end, memory_order_relaxed))
-		return false;
-	return at < end && at + len > atomic_load_explicit(&s->gone_start, memory_order_relaxed);
+	at = at - atomic_load_explicit(&s->iova, memory_order_relaxed) + start;
+	if (at < start || at + len > atomic_load_explicit(&s->end, memory_order_relaxed))
+		return;
+	for (i = 0; i < TABLE_GONE; i++) {
+		end = atomic_load_explicit(&s->gone[i].end, memory_order_acquire);
+		start = atomic_load_explicit(&s->gone[i].start, memory_order_relaxed);
+		if (at < end && at + len > start) {
+			atomic_fetch_add_explicit(&s->gone[i].used, 1, memory_order_relaxed);
+			return;
+		}
+	}
 }
 
-void table_use(uint32_t key, bool remote, uint64_t at, uint64_t len)
+static bool is_meant(const struct table_slot *s, const void *context, uint32_t key)
 {
-	struct held_table *t = table();
-	const uint32_t me = (uint32_t)getpid();
-	uint32_t used = t ? atomic_load(&t->used) : 0, i, pid;
-	struct table_slot *s;
+	uint32_t pid = atomic_load_explicit(&s->pid, memory_order_acquire);
 
-	for (i = 0; i < used && i < TABLE_SLOTS; i++) {
-		s = &t->slot[i];
-		pid = atomic_load_explicit(&s->pid, memory_order_acquire);
-		if (!pid || pid == TABLE_CLAIMED || (!remote && pid != me) ||
-		    atomic_load_explicit(remote ? &s->rkey : &s->lkey, memory_order_relaxed) != key)
+	if (!pid || pid == TABLE_CLAIMED || atomic_load_explicit(&s->ended, memory_order_relaxed))
+		return false;
+	if (!context)
+		return atomic_load_explicit(&s->rkey, memory_order_relaxed) == key;
+	return pid == (uint32_t)getpid() &&
+	       atomic_load_explicit(&s->lkey, memory_order_relaxed) == key &&
+	       atomic_load_explicit(&s->context, memory_order_relaxed) == (uintptr_t)context;
+}
+
+/* A slot that was meant is tried first when its key comes again: there may be thousands. */
+#define HINTS 1024u
+
+void table_use(const void *context, uint32_t key, uint64_t at, uint64_t len)
+{
+	static _Atomic uint32_t hint[HINTS];
+	struct held_table *t = table();
+	uint32_t used = t && len ? atomic_load(&t->used) : 0, i;
+	_Atomic uint32_t *first = &hint[(key ^ key >> 10) % HINTS];
+
+	if (used > TABLE_SLOTS)
+		used = TABLE_SLOTS;
+	i = atomic_load_explicit(first, memory_order_relaxed);
+	if (context && i < used && is_meant(&t->slot[i], context, key)) {
+		use(&t->slot[i], at, len);
+		return;
+	}
+	for (i = 0; i < used; i++) {
+		if (!is_meant(&t->slot[i], context, key))
 			continue;
-		if (uses(s, at, len))
-			atomic_fetch_add_explicit(&s->used, 1, memory_order_relaxed);
+		use(&t->slot[i], at, len);
+		if (context) {
+			atomic_store_explicit(first, i, memory_order_relaxed);
+			return;
+		}
 	}
 }

@@ -24,57 +24,92 @@
 /* How pages go. */
 enum table_kind { TABLE_UNMAP, TABLE_DROP, TABLE_MOVE, TABLE_KINDS };
 
+/* Pages that have gone. Both sides add some: an entry is taken, filled, and there once it has an
+ * end (release). */
+#define TABLE_GONE 8u
+struct table_gone {
+	_Atomic uint64_t start, end; /* end is 0 until all else is there */
+	_Atomic uint32_t kind;
+	_Atomic uint32_t change; /* a number of the doctor's; 0: it did not see the call */
+	_Atomic uint64_t used;	 /* work requests that named them */
+};
+
 struct table_slot {
 	_Atomic uint32_t pid; /* 0: free; TABLE_CLAIMED: not yet what it says */
+	_Atomic uint32_t ended; /* deregistered: its keys are another's, what was used stays */
 	_Atomic uint32_t lkey, rkey;
-	_Atomic uint32_t kind;
 	_Atomic uint64_t start, end;
-	_Atomic uint64_t gone_start, gone_end; /* gone_end is 0 as long as nothing is gone */
-	_Atomic uint64_t used; /* work requests that named what had gone */
-	char library[TABLE_NAME];  /* that registered it; may be cut */
+	_Atomic uint64_t iova;	  /* of the first byte, in work requests */
+	_Atomic uint64_t context; /* the device's, in its process */
+	_Atomic uint32_t taken;	  /* entries of @gone */
+	char library[TABLE_NAME]; /* that registered it; may be cut */
+	struct table_gone gone[TABLE_GONE];
 };
 
 struct held_table {
-	_Atomic uint32_t used; /* no slot at or above it was ever taken */
-	_Atomic uint32_t lost; /* registrations that found no slot */
+	_Atomic uint32_t traced; /* calls are followed, so no notifier is needed */
+	_Atomic uint32_t used;	 /* no slot at or above it was ever taken */
+	_Atomic uint32_t lost;	 /* registrations that found no slot */
 	struct table_slot slot[TABLE_SLOTS];
 };
 
 struct table_range {
 	uintptr_t at;
 	size_t len;
+	uint64_t iova;
+	const void *context;
 	uint32_t lkey, rkey;
 	const char *library;
 };
 
-/* Whether kedge doctor looks at this process. */
+/* Whether kedge doctor looks at this process, and whether it sees its calls. */
 bool table_asked(void);
+bool table_traced(void);
 /* The slot of a range of this process's, or NULL: no table is asked for, or it has no room. By one
  * thread of a process at a time. */
 struct table_slot *table_add(const struct table_range *r);
 /* NULL does nothing. */
 void table_remove(struct table_slot *slot);
-/* Pages that have gone without a call of the process's. */
+/* Pages that have gone, where calls are not seen. */
 void table_gone(struct table_slot *slot, enum table_kind kind, uint64_t start, uint64_t end);
-/* A work request is about to name memory: of this process's by an lkey, or of any by an rkey. */
-void table_use(uint32_t key, bool remote, uint64_t at, uint64_t len);
+/* A work request is about to name memory: of a device's by an lkey of this process's, or (@context
+ * is NULL) of any process's by an rkey. */
+void table_use(const void *context, uint32_t key, uint64_t at, uint64_t len);
+
+/* Both sides: the registration has ended. One that was used when its pages had gone stays for the
+ * doctor. */
+static inline void table_end(struct table_slot *s)
+{
+	uint32_t i;
+
+	atomic_store(&s->ended, 1);
+	for (i = 0; i < TABLE_GONE; i++)
+		if (atomic_load(&s->gone[i].used))
+			return;
+	atomic_store_explicit(&s->pid, 0, memory_order_release);
+}
 
 /* Both sides: note that pages of a slot's range go. False: it has none of them. */
-static inline bool table_note(struct table_slot *s, enum table_kind kind, uint64_t start,
-			      uint64_t end)
+static inline bool table_note(struct table_slot *s, enum table_kind kind, uint32_t change,
+			      uint64_t start, uint64_t end)
 {
 	uint64_t from = atomic_load_explicit(&s->start, memory_order_relaxed);
 	uint64_t to = atomic_load_explicit(&s->end, memory_order_relaxed);
+	struct table_gone *g;
+	uint32_t i;
 
-	if (start >= to || end <= from)
+	if (start >= to || end <= from || atomic_load_explicit(&s->ended, memory_order_relaxed))
 		return false;
-	/* The first change is what a stale registration is told by. */
-	if (atomic_load_explicit(&s->gone_end, memory_order_relaxed))
+	i = atomic_fetch_add_explicit(&s->taken, 1, memory_order_relaxed);
+	/* What is more than there is room for is not followed. */
+	if (i >= TABLE_GONE)
 		return true;
-	atomic_store_explicit(&s->kind, kind, memory_order_relaxed);
-	atomic_store_explicit(&s->gone_start, start > from ? start : from, memory_order_relaxed);
-	/* release: partner of the acquire in uses(). */
-	atomic_store_explicit(&s->gone_end, end < to ? end : to, memory_order_release);
+	g = &s->gone[i];
+	atomic_store_explicit(&g->kind, kind, memory_order_relaxed);
+	atomic_store_explicit(&g->change, change, memory_order_relaxed);
+	atomic_store_explicit(&g->start, start > from ? start : from, memory_order_relaxed);
+	/* release: partner of the acquire in table_use(). */
+	atomic_store_explicit(&g->end, end < to ? end : to, memory_order_release);
 	return true;
 }
 

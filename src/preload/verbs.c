@@ -186,9 +186,10 @@ static bool worth_a_flush(const struct ibv_mr *mr)
 }
 
 /* The adapter follows the page table of on-demand regions: those do not go stale. */
-static struct ibv_mr *follow(struct ibv_mr *mr, unsigned int access, const void *caller)
+static struct ibv_mr *follow(struct ibv_mr *mr, uint64_t iova, unsigned int access,
+			     const void *caller)
 {
-	if (mr && !inside && !(access & IBV_ACCESS_ON_DEMAND) && held_begin(mr, caller))
+	if (mr && !inside && !(access & IBV_ACCESS_ON_DEMAND) && held_begin(mr, iova, caller))
 		report_began();
 	return mr;
 }
@@ -205,7 +206,7 @@ EXPORT struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t len,
 		mr = real()->reg_mr(pd, addr, len, access);
 	if (worth_a_flush(mr))
 		mr = real()->reg_mr(pd, addr, len, access);
-	return follow(mr, (unsigned int)access, caller);
+	return follow(mr, (uintptr_t)addr, (unsigned int)access, caller);
 }
 
 EXPORT struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t len,
@@ -220,7 +221,7 @@ EXPORT struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t len,
 		mr = real()->reg_mr_iova(pd, addr, len, iova, access);
 	if (worth_a_flush(mr))
 		mr = real()->reg_mr_iova(pd, addr, len, iova, access);
-	return follow(mr, (unsigned int)access, caller);
+	return follow(mr, iova, (unsigned int)access, caller);
 }
 
 EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr,
@@ -235,7 +236,7 @@ EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr,
 		mr = real()->reg_mr_iova2(pd, addr, len, iova, access);
 	if (worth_a_flush(mr))
 		mr = real()->reg_mr_iova2(pd, addr, len, iova, access);
-	return follow(mr, access, caller);
+	return follow(mr, iova, access, caller);
 }
 
 static int dereg(struct ibv_mr *mr)
@@ -267,7 +268,7 @@ EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
 	rc = dereg(mr);
 	/* As with libibverbs, a region that it refuses to end stays. */
 	if (rc)
-		held_begin(mr, caller);
+		held_begin(mr, (uintptr_t)mr->addr, caller);
 	return rc;
 }
 
@@ -311,7 +312,8 @@ EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd,
 	/* Of other pages, or of the same once more. */
 	if (!rc) {
 		held_end(mr);
-		follow(mr, 0, caller);
+		follow(mr, (uintptr_t)mr->addr,
+		       flags & IBV_REREG_MR_CHANGE_ACCESS ? (unsigned int)access : 0, caller);
 	}
 	return rc;
 }

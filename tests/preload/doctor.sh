@@ -50,6 +50,13 @@ for KEDGE_NOTIFIER in '' none; do
 	sound shared
 done
 unset KEDGE_NOTIFIER
+stale fixed 1 1 unmapped mmap fixed
+stale second 1 1 dropped madvise second
+stale again 1 1 unmapped munmap change_again
+stale gone 1 1 unmapped munmap change_pages
+stale iova 1 1 unmapped munmap iova
+sound fails
+sound zero 1
 sound part 1
 sound lazy 1
 sound inline 1
@@ -66,7 +73,7 @@ says err 'STALE: work requests named pages that had gone (2), by registrations t
 expect 0 doctor -- "$program" lazy
 says err 'note: transfers holds'
 says err 'nothing stale'
-expect 0 doctor -- true
+expect 3 doctor -- true
 says err 'there is nothing to tell'
 
 # The program keeps its output, its input, its status and its signals.
@@ -114,8 +121,8 @@ says err 'cannot make a file'
 [ "$stacks" = False ] || says out 'kedge doctor can follow programs'
 "$KEDGE" doctor -- "$KEDGE" info >"$DIR/out" 2>&1
 says out 'kedge doctor cannot follow programs'
-expect 0 doctor --quiet -- "$KEDGE" doctor --json -- "$program" fresh
-json 'not d["traced"]' 'not d["stale"]'
+expect 3 doctor --quiet -- "$KEDGE" doctor --json -- "$program" fresh
+json 'not d["traced"]' 'not d["stale"]' 'not d["known"]'
 expect 1 doctor --quiet -- "$KEDGE" doctor -- "$program" send
 says err 'its system calls being followed'
 [ -z "$(ls "$DIR/tmp")" ] || fail "left behind: $(ls "$DIR/tmp")"

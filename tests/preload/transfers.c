@@ -3,7 +3,8 @@
  * A program that transfers from memory whose pages have gone, or does not, on the tests' own
  * libibverbs: what "kedge doctor" says of it.
  *
- *	transfers fresh|send|receive|part|thread|lazy|peer|shared|inline|exec|many|killed
+ *	transfers fresh|send|receive|part|thread|lazy|peer|shared|inline|exec|many|killed|fixed
+ *	transfers second|fails|again|gone|zero|iova
  */
 #include <pthread.h>
 #include <signal.h>
@@ -17,6 +18,7 @@
 #include <infiniband/verbs.h>
 
 #undef ibv_reg_mr
+#undef ibv_reg_mr_iova
 
 #define LEN ((size_t)64 << 10)
 
@@ -222,6 +224,95 @@ static void many(void)
 	}
 }
 
+/* Other shared memory comes over it, which no notifier can watch. */
+static void fixed(void)
+{
+	char *p = map_as(NULL, MAP_SHARED);
+	struct ibv_mr *mr = reg(p);
+
+	map_as(p, MAP_SHARED);
+	send_from(mr, p, LEN, 0);
+	dereg(mr);
+}
+
+static void second(void)
+{
+	char *p = map(NULL);
+	struct ibv_mr *mr = reg(p);
+
+	must(!madvise(p, 4096, MADV_DONTNEED), "madvise");
+	must(!madvise(p + 5 * 4096, 100, MADV_DONTNEED), "madvise");
+	send_from(mr, p + 5 * 4096, 4096, 0);
+	dereg(mr);
+}
+
+/* Calls that the kernel refuses, and one that leaves all pages where they are. */
+static void fails(void)
+{
+	char *p = map(NULL);
+	struct ibv_mr *mr = reg(p);
+
+	must(munmap(p + 1, LEN) == -1, "munmap succeeds");
+	must(madvise(p, LEN, MADV_REMOVE) == -1, "madvise succeeds");
+	must(mremap(p, LEN, LEN, MREMAP_MAYMOVE) == p, "mremap");
+	send_from(mr, p, LEN, 0);
+	dereg(mr);
+}
+
+__attribute__((noinline)) static void change_again(char *p)
+{
+	must(!munmap(p, LEN), "munmap again");
+	map(p);
+}
+
+/* The first change was heeded, at the same address. */
+static void again(void)
+{
+	char *p = map(NULL);
+	struct ibv_mr *mr = reg(p);
+
+	change_pages(p);
+	dereg(mr);
+	mr = reg(p);
+	change_again(p);
+	send_from(mr, p, LEN, 0);
+	dereg(mr);
+}
+
+/* It leaves by a way that tells nothing, and what it did shows all the same. */
+static void gone(void)
+{
+	char *p = map(NULL);
+	struct ibv_mr *mr = reg(p);
+
+	change_pages(p);
+	send_from(mr, p, LEN, 0);
+	dereg(mr);
+	_exit(0);
+}
+
+static void zero(void)
+{
+	char *p = map(NULL);
+	struct ibv_mr *mr = reg(p);
+
+	must(!madvise(p, LEN, MADV_DONTNEED), "madvise");
+	send_from(mr, p, 0, 0);
+	dereg(mr);
+}
+
+/* Work requests name it by other addresses than the program does. */
+static void iova(void)
+{
+	char *p = map(NULL);
+	struct ibv_mr *mr = ibv_reg_mr_iova(pd, p, LEN, 0x10000, IBV_ACCESS_LOCAL_WRITE);
+
+	must(mr != NULL, "ibv_reg_mr_iova");
+	change_pages(p);
+	send_from(mr, (char *)0x10000, LEN, 0);
+	dereg(mr);
+}
+
 static void killed(void)
 {
 	send_stale();
@@ -235,7 +326,9 @@ static const struct {
 	{ "fresh", fresh },   { "send", send_stale }, { "receive", receive_stale },
 	{ "part", part },     { "thread", by_thread }, { "lazy", lazy },
 	{ "peer", peer },     { "shared", shared },   { "inline", inlined },
-	{ "many", many },     { "killed", killed },
+	{ "many", many },     { "killed", killed },    { "fixed", fixed },
+	{ "second", second }, { "fails", fails },      { "again", again },
+	{ "gone", gone },     { "zero", zero },	       { "iova", iova },
 };
 
 int main(int argc, char **argv)

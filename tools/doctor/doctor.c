@@ -6,6 +6,8 @@
  * system calls, and knows which call stack each change was made from.
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,8 +33,12 @@ static const char help_text[] =
 	"All processes of PROGRAM are followed by ptrace() to their end, so a\n"
 	"debugger has to wait, and each change of memory takes longer. Stacks need\n"
 	"libdw, symbols or debugging information for names.\n\n"
+	"A registration that was only held over a change is noted, and no finding: its\n"
+	"owner may deregister late what it was told of.\n\n"
 	"The exit status is PROGRAM's; 126 if it cannot be run, 127 if it is\n"
-	"not found; 1 if PROGRAM's is 0 and a registration was found stale.\n";
+	"not found. If PROGRAM's is 0: 1 if a registration was found stale, 3 if\n"
+	"that cannot be told, as no process has registered memory, or none can be\n"
+	"followed.\n";
 
 /* A program whose memory is watched by hooks would have other code at work than it is examined for;
  * where nothing else can watch, hooks do. */
@@ -75,15 +81,23 @@ static void files_unlink(const struct files *f)
 
 static int files_begin(struct files *f)
 {
+	int rc;
+
 	memset(f, 0, sizeof(*f));
 	f->check = checked_make_file(f->check_path, "check");
 	f->held = f->check ? checked_make_file(f->held_path, "doctor") : NULL;
-	if (!f->held || ftruncate(fileno(f->held), sizeof(*f->table)))
+	if (!f->held)
 		return util_fail(-errno, "cannot make a file in the folder for temporary files");
+	/* Room that is not there would end the program by SIGBUS when it is written. */
+	rc = posix_fallocate(fileno(f->held), 0, sizeof(*f->table));
+	if (rc)
+		return util_fail(-rc, "no room in the folder for temporary files");
 	f->table = mmap(NULL, sizeof(*f->table), PROT_READ | PROT_WRITE, MAP_SHARED,
 			fileno(f->held), 0);
-	if (f->table != MAP_FAILED)
+	if (f->table != MAP_FAILED) {
+		atomic_store(&f->table->traced, !trace_try());
 		return 0;
+	}
 	f->table = NULL;
 	return util_fail(-errno, "cannot map a file in the folder for temporary files");
 }
@@ -93,7 +107,8 @@ static int set_environment(const struct files *f, bool with_kedge)
 	struct run_opts o = { .trusted = with_kedge, .keep_caches = !with_kedge };
 	int rc;
 
-	o.no_hooks = !with_kedge && is_watched_without_hooks();
+	/* Calls that are followed need no notifier. */
+	o.no_hooks = !with_kedge && (atomic_load(&f->table->traced) || is_watched_without_hooks());
 	rc = run_set_environment(&o);
 	if (rc)
 		return rc;
@@ -113,26 +128,46 @@ static int tell(const struct found *f, int status)
 		doctor_print(f);
 	else if (doctor_print_json(f, status))
 		return CMD_CANNOT;
-	return !status && doctor_finds(f->checked) ? CMD_FINDING : status;
+	if (status)
+		return status;
+	return doctor_finds(f->checked) ? CMD_FINDING : doctor_knows(f) ? CMD_OK : CMD_CANNOT;
 }
 
-/* What a process used that was killed, or ended by _exit(), is in the table still. */
-static void add_silent(struct checked *c, const struct held_table *t)
+/* The first entry that was used, and how often any was. */
+static const struct table_gone *used_of(const struct table_slot *slot, struct checked_stale *s)
+{
+	const struct table_gone *g, *first = NULL;
+	uint64_t used;
+
+	s->requests = 0;
+	for (g = slot->gone; g < slot->gone + TABLE_GONE; g++) {
+		used = atomic_load(&g->used);
+		s->requests += used;
+		if (used && !first)
+			first = g;
+	}
+	return first;
+}
+
+/* Whatever became of the process, it is in the table. */
+static void collect(struct checked *c, const struct held_table *t)
 {
 	static const char *const words[TABLE_KINDS] = { "unmapped", "dropped", "moved" };
 	uint32_t used = atomic_load(&t->used), i;
 	struct checked_stale s = { .cnt = 1 };
+	const struct table_gone *g;
 	const struct table_slot *slot;
 
 	for (i = 0; i < used && i < TABLE_SLOTS; i++) {
 		slot = &t->slot[i];
-		s.pid = (int)atomic_load(&slot->pid);
-		s.requests = atomic_load(&slot->used);
-		if (!s.pid || !s.requests || checked_told(c, s.pid))
+		g = atomic_load(&slot->pid) ? used_of(slot, &s) : NULL;
+		if (!g)
 			continue;
-		s.start = atomic_load(&slot->gone_start);
-		s.end = atomic_load(&slot->gone_end);
-		strcpy(s.kind, words[atomic_load(&slot->kind) % TABLE_KINDS]);
+		s.pid = (int)atomic_load(&slot->pid);
+		s.start = atomic_load(&g->start);
+		s.end = atomic_load(&g->end);
+		s.change = atomic_load(&g->change);
+		strcpy(s.kind, words[atomic_load(&g->kind) % TABLE_KINDS]);
 		snprintf(s.name, sizeof(s.name), "%.*s", TABLE_NAME, slot->library);
 		checked_add_used(c, &s);
 	}
@@ -143,20 +178,24 @@ static int examine(char **argv, struct files *files)
 	struct recorder r = { .table = files->table };
 	struct checked c = { 0 };
 	struct found f = { .checked = &c, .recorder = &r };
-	int rc = trace_run(argv, record_change, &r, &f.untraced);
+	const struct trace_fns fns = { &r, record_before, record_undone, record_ended };
+	int rc = trace_run(argv, &fns, &f.untraced);
 
 	files_unlink(files);
 	checked_read(&c, files->check);
-	add_silent(&c, files->table);
+	collect(&c, files->table);
 	rc = tell(&f, rc);
 	checked_fini(&c);
 	free(r.record);
+	free(r.by_number);
 	return rc;
 }
 
 static int doctor(char **argv, bool with_kedge)
 {
 	const char *why = run_no_preload(argv[0]);
+	const struct sigaction ignored = { .sa_handler = SIG_IGN };
+	struct sigaction before;
 	struct files files;
 	int rc;
 
@@ -166,7 +205,9 @@ static int doctor(char **argv, bool with_kedge)
 	}
 	if (!stack_can() && !util_flags.quiet)
 		util_error("this kedge was built without libdw: no stacks");
+	sigaction(SIGXFSZ, &ignored, &before);
 	rc = files_begin(&files);
+	sigaction(SIGXFSZ, &before, NULL);
 	if (!rc)
 		rc = set_environment(&files, with_kedge);
 	if (!rc)

@@ -14,6 +14,7 @@ struct found {
 
 /* print.c: whether something is stale. */
 bool doctor_finds(const struct checked *c);
+bool doctor_knows(const struct found *f);
 /* The second one: 0, or the output's error. */
 void doctor_print(const struct found *f);
 int doctor_print_json(const struct found *f, int status);

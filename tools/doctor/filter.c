@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include <linux/audit.h>
 #include <linux/seccomp.h>
@@ -62,7 +63,7 @@ unsigned short filter_make(struct sock_filter to[FILTER_MAX])
 	}
 	to[n++] = IF(BPF_JEQ, SYS_mmap, 0, 3);
 	to[n++] = LOAD(args[3]);
-	to[n++] = IF(BPF_JSET, MAP_FIXED, (uint8_t)(advices + 3), 0);
+	to[n++] = IF(BPF_JSET, MAP_FIXED, (uint8_t)(advices + 4), 0);
 	to[n++] = RETURN(SECCOMP_RET_ALLOW);
 	to[n++] = IF(BPF_JEQ, SYS_madvise, 0, (uint8_t)(advices + 1));
 	to[n++] = LOAD(args[2]);
@@ -75,8 +76,20 @@ unsigned short filter_make(struct sock_filter to[FILTER_MAX])
 
 /* ---- what a call changes ---- */
 
+static uint64_t page_up(uint64_t at)
+{
+	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+
+	return (at + page - 1) & ~(page - 1);
+}
+
+/* Whole pages, as the kernel has it. */
 static int put(struct change *to, enum table_kind kind, uint64_t start, uint64_t end)
 {
+	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+
+	start &= ~(page - 1);
+	end = (end + page - 1) & ~(page - 1);
 	if (end <= start)
 		return 0;
 	*to = (struct change){ .kind = kind, .start = start, .end = end };
@@ -93,19 +106,28 @@ static int moves(const uint64_t *a, struct change *to)
 	if (a[3] & MREMAP_FIXED || (a[3] & MREMAP_MAYMOVE && a[2] > a[1]))
 		n += put(&to[n], TABLE_MOVE, a[0], a[0] + a[1]);
 	else
-		n += put(&to[n], TABLE_UNMAP, a[0] + a[2], a[0] + a[1]);
+		n += put(&to[n], TABLE_UNMAP, page_up(a[0] + a[2]), a[0] + a[1]);
 	return n;
 }
 
 /* Pages of a shared mapping are its object's, and come back unless they are removed from it. */
 static int drops(const struct call *call, struct change *to)
 {
-	const uint64_t *a = call->args;
+	uint64_t at = call->args[0];
+	const uint64_t end = at + call->args[1];
 	struct mapping m;
+	int n = 0;
 
-	if (a[2] != MADV_REMOVE && maps_find(call->tid, a[0], NULL, &m) && m.shared)
-		return 0;
-	return put(to, TABLE_DROP, a[0], a[0] + a[1]);
+	if (call->args[2] == MADV_REMOVE)
+		return put(to, TABLE_DROP, at, end);
+	while (at < end && n < CHANGES_MAX && maps_find(call->tid, at, NULL, &m)) {
+		if (m.end > end)
+			m.end = end;
+		if (!m.shared)
+			n += put(&to[n], TABLE_DROP, at, m.end);
+		at = m.end;
+	}
+	return n;
 }
 
 /* brk() has the heap's new end. */
@@ -115,7 +137,7 @@ static int shrinks(const struct call *call, struct change *to)
 
 	if (!call->args[0] || !maps_find(call->tid, 0, "[heap]", &m))
 		return 0;
-	return put(to, TABLE_UNMAP, call->args[0], m.end);
+	return put(to, TABLE_UNMAP, page_up(call->args[0]), m.end);
 }
 
 static int detaches(const struct call *call, struct change *to)
@@ -143,4 +165,19 @@ int filter_changes(const struct call *call, struct change to[CHANGES_MAX])
 		return shrinks(call, to);
 	}
 	return 0;
+}
+
+/* mremap() that grows in its place moves nothing, and brk() says where the heap ends now. */
+bool filter_did(const struct call *call, int64_t result)
+{
+	if (result < 0 && result >= -4095)
+		return false;
+	switch (call->nr) {
+	case SYS_mremap:
+		return call->args[3] & MREMAP_FIXED || call->args[2] < call->args[1] ||
+		       (uint64_t)result != call->args[0];
+	case SYS_brk:
+		return (uint64_t)result == call->args[0];
+	}
+	return true;
 }

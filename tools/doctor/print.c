@@ -16,19 +16,25 @@ static const char *const kind_words[] = {
 
 static const struct record *why(const struct found *f, const struct checked_stale *s)
 {
-	return record_find(f->recorder, s->pid, s->start, s->end);
+	return record_find(f->recorder, s->change);
 }
 
 /* A library that was told of a change may take its time to deregister. So a registration that was
- * no more than held counts only where no work request was seen at all. */
+ * no more than held counts only in a process of which no work request was seen at all. */
 bool doctor_finds(const struct checked *c)
 {
-	unsigned long long posts = 0;
 	size_t i;
 
-	for (i = 0; i < c->processes; i++)
-		posts += c->process[i].posts;
-	return c->used.registrations || (c->stale.registrations && !posts);
+	for (i = 0; i < c->stale.cnt; i++)
+		if (c->stale.all[i].blind)
+			return true;
+	return c->used.cnt;
+}
+
+/* Whether "nothing stale" can be said. */
+bool doctor_knows(const struct found *f)
+{
+	return f->checked->processes && !f->untraced && !atomic_load(&f->recorder->table->lost);
 }
 
 /* ---- text ---- */
@@ -61,7 +67,7 @@ static void print_first(const struct found *f, const struct checked_stale *s)
 
 	fprintf(stderr, "  the first, %#" PRIx64 " to %#" PRIx64 " of process %d, was %s by%s\n",
 		s->start, s->end, s->pid, s->kind,
-		r ? "" : " no call that was seen: by io_uring, another process or the kernel");
+		r ? "" : " no call that was seen, perhaps by io_uring or another process");
 	if (r)
 		print_stack(r);
 }
@@ -75,13 +81,23 @@ static void print_used(const struct found *f, const struct checked_stale *s)
 
 static void print_held(const struct found *f, const struct checked_stale *s)
 {
-	const bool blind = doctor_finds(f->checked) && !f->checked->used.cnt;
-
 	util_error("%s: %s holds registrations whose pages have gone (%llu); %s",
-		   blind ? "STALE" : "note", s->name, s->cnt,
-		   blind ? "no work request was seen that could tell whether it uses them" :
-			   "no work request named them on this host");
+		   s->blind ? "STALE" : "note", s->name, s->cnt,
+		   s->blind ? "no work request was seen that could tell whether it uses them" :
+			      "no work request named them on this host");
 	print_first(f, s);
+}
+
+static void print_verdict(const struct found *f)
+{
+	if (doctor_finds(f->checked))
+		return;
+	if (doctor_knows(f))
+		util_error("nothing stale: %u calls changed memory that was registered",
+			   f->recorder->total);
+	else
+		util_error("nothing stale was found, and not all was followed (%u registrations "
+			   "had no room)", atomic_load(&f->recorder->table->lost));
 }
 
 void doctor_print(const struct found *f)
@@ -103,15 +119,13 @@ void doctor_print(const struct found *f)
 		return;
 	}
 	if (c->processes)
-		checked_print_processes(c);
+		checked_print_processes(c, f->untraced);
 	for (i = 0; i < c->used.cnt; i++)
 		print_used(f, &c->used.all[i]);
 	for (i = 0; i < c->stale.cnt; i++)
 		if (!checked_used(c, c->stale.all[i].name))
 			print_held(f, &c->stale.all[i]);
-	if (!doctor_finds(c))
-		util_error("nothing stale: %" PRIu64 " calls changed memory that was registered",
-			   f->recorder->total);
+	print_verdict(f);
 }
 
 /* ---- JSON ---- */
@@ -163,9 +177,9 @@ int doctor_print_json(const struct found *f, int status)
 	const struct checked *c = f->checked;
 
 	return util_json_print(json_pack(
-		"{si sb sb so so so so}", "status", status, "traced", !f->untraced, "stale",
-		doctor_finds(c), "processes", checked_processes_json(c), "used",
-		util_json_rows(c->used.cnt, used_row, f), "held",
+		"{si sb sb sb so so so so}", "status", status, "traced", !f->untraced, "stale",
+		doctor_finds(c), "known", doctor_knows(f), "processes", checked_processes_json(c),
+		"used", util_json_rows(c->used.cnt, used_row, f), "held",
 		util_json_rows(c->stale.cnt, held_row, f), "changes",
 		util_json_rows(f->recorder->cnt, change_row, f->recorder)));
 }

@@ -6,20 +6,29 @@
 #include "base/base.h"
 #include "tools/doctor/record.h"
 
-/* Whether it takes pages of ranges in the table, which get to know. acquire: partner of the release
- * in table_add(). The table is anybody's. */
-static bool is_held(const struct recorder *r, const struct change *c)
+static uint32_t slots(const struct recorder *r)
 {
-	uint32_t used = atomic_load(&r->table->used), i;
-	struct table_slot *s;
+	uint32_t used = atomic_load(&r->table->used);
+
+	/* The table is anybody's. */
+	return used < TABLE_SLOTS ? used : TABLE_SLOTS;
+}
+
+/* acquire: partner of the release in table_add(). */
+static bool is_of(const struct table_slot *s, pid_t pid)
+{
+	return atomic_load_explicit(&s->pid, memory_order_acquire) == (uint32_t)pid;
+}
+
+/* Whether it takes pages of ranges in the table, which get to know. */
+static bool takes(const struct recorder *r, const struct change *c, uint32_t number)
+{
+	uint32_t cnt = slots(r), i;
 	bool any = false;
 
-	for (i = 0; i < used && i < TABLE_SLOTS; i++) {
-		s = &r->table->slot[i];
-		if (atomic_load_explicit(&s->pid, memory_order_acquire) == (uint32_t)c->pid &&
-		    table_note(s, c->kind, c->start, c->end))
-			any = true;
-	}
+	for (i = 0; i < cnt; i++)
+		if (is_of(&r->table->slot[i], c->pid))
+			any |= table_note(&r->table->slot[i], c->kind, number, c->start, c->end);
 	return any;
 }
 
@@ -51,7 +60,7 @@ static struct record *new_record(struct recorder *r)
 static struct record *record_of(struct recorder *r, const struct change *c)
 {
 	uint64_t pc[STACK_MAX];
-	size_t cnt = stack_take(c->pid, c->tid, pc), i;
+	size_t cnt = stack_take(c->host_pid, c->tid, pc), i;
 	struct record *to;
 
 	for (i = 0; i < r->cnt; i++)
@@ -63,45 +72,75 @@ static struct record *record_of(struct recorder *r, const struct change *c)
 	to->first = *c;
 	to->frames = cnt;
 	for (i = 0; i < cnt; i++)
-		stack_name(c->pid, pc[i], &to->frame[i]);
+		stack_name(c->host_pid, pc[i], &to->frame[i]);
 	return to;
 }
 
-void record_change(void *ctx, const struct change *c)
+/* A number for the record, or 0. */
+static uint32_t number_of(struct recorder *r, const struct change *c)
 {
-	struct recorder *r = ctx;
-	struct record *to;
-	size_t at;
+	struct record *to = record_of(r, c);
 
-	if (!is_held(r, c))
-		return;
-	r->total++;
-	to = record_of(r, c);
+	r->by_number[r->total] = RECORD_NONE;
 	if (!to) {
 		r->left_out++;
-		return;
+		return ++r->total;
 	}
-	at = to->cnt++ % RECORD_RANGES;
-	to->range[at].start = c->start;
-	to->range[at].end = c->end;
+	to->cnt++;
+	r->by_number[r->total] = (uint32_t)(to - r->record);
+	return ++r->total;
 }
 
-static bool covers(const struct record *r, uint64_t start, uint64_t end)
+/* The number is given before it is known whether the change takes anything, as both are told at
+ * once. */
+uint32_t record_before(void *ctx, const struct change *change, int cnt)
 {
-	size_t i;
+	struct recorder *r = ctx;
+	bool any = false;
+	uint32_t *more;
+	int i;
 
-	for (i = 0; i < RECORD_RANGES && i < r->cnt; i++)
-		if (r->range[i].start < end && r->range[i].end > start)
-			return true;
-	return false;
+	if (!(r->total & (r->total - 1)) || !r->total) {
+		more = reallocarray(r->by_number, r->total ? 2 * (size_t)r->total : 1,
+				    sizeof(*more));
+		if (!more)
+			return 0;
+		r->by_number = more;
+	}
+	for (i = 0; i < cnt; i++)
+		any |= takes(r, &change[i], r->total + 1);
+	return any ? number_of(r, &change[0]) : 0;
 }
 
-const struct record *record_find(const struct recorder *r, pid_t pid, uint64_t start, uint64_t end)
+void record_undone(void *ctx, uint32_t number)
 {
-	size_t i;
+	struct recorder *r = ctx;
+	uint32_t cnt = slots(r), i, k;
+	struct table_gone *g;
 
-	for (i = 0; i < r->cnt; i++)
-		if (r->record[i].first.pid == pid && covers(&r->record[i], start, end))
-			return &r->record[i];
-	return NULL;
+	for (i = 0; i < cnt; i++) {
+		for (k = 0; k < TABLE_GONE; k++) {
+			g = &r->table->slot[i].gone[k];
+			if (atomic_load(&g->end) && atomic_load(&g->change) == number)
+				atomic_store(&g->end, 0);
+		}
+	}
+}
+
+/* What was used stays to be told. */
+void record_ended(void *ctx, pid_t pid)
+{
+	struct recorder *r = ctx;
+	uint32_t cnt = slots(r), i;
+
+	for (i = 0; i < cnt; i++)
+		if (is_of(&r->table->slot[i], pid))
+			table_end(&r->table->slot[i]);
+}
+
+const struct record *record_find(const struct recorder *r, uint32_t number)
+{
+	uint32_t at = number && number <= r->total ? r->by_number[number - 1] : RECORD_NONE;
+
+	return at < r->cnt ? &r->record[at] : NULL;
 }

@@ -27,11 +27,19 @@
 
 #define OPTIONS                                                                    \
 	(PTRACE_O_TRACESECCOMP | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK |        \
-	 PTRACE_O_TRACECLONE | PTRACE_O_TRACEEXEC | PTRACE_O_EXITKILL)
+	 PTRACE_O_TRACECLONE | PTRACE_O_TRACEEXEC | PTRACE_O_EXITKILL |            \
+	 PTRACE_O_TRACESYSGOOD)
+
+/* A call whose end is to come. */
+struct pending {
+	struct pending *next;
+	struct call call;
+	uint32_t number;
+};
 
 struct tracer {
-	change_fn fn;
-	void *ctx;
+	const struct trace_fns *fns;
+	struct pending *pending;
 	pid_t child;
 	int status; /* the child's, as wait() has it */
 };
@@ -82,46 +90,86 @@ static int seize(pid_t child, int go, int said)
 
 /* ---- stops ---- */
 
-/* A thread may be killed at any time: then nothing that is asked of it can be had. */
-static void go_on(pid_t tid, int sig)
+static struct pending **pending_of(struct tracer *t, pid_t tid)
 {
-	ptrace(PTRACE_CONT, tid, NULL, (long)sig);
+	struct pending **at = &t->pending;
+
+	while (*at && (*at)->call.tid != tid)
+		at = &(*at)->next;
+	return at;
 }
 
-static pid_t process_of(pid_t tid)
+static void forget(struct pending **at)
+{
+	struct pending *p = *at;
+
+	*at = p->next;
+	free(p);
+}
+
+/* A thread may be killed at any time: then nothing that is asked of it can be had. One in a call
+ * that is followed stops at its end. */
+static void go_on(struct tracer *t, pid_t tid, int sig)
+{
+	ptrace(*pending_of(t, tid) ? PTRACE_SYSCALL : PTRACE_CONT, tid, NULL, (long)sig);
+}
+
+static void find_process(struct change *c)
 {
 	char path[64], line[256];
-	int pid = tid;
+	const char *last;
 	FILE *f;
 
-	snprintf(path, sizeof(path), "/proc/%d/status", (int)tid);
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)c->tid);
 	f = fopen(path, "re");
-	while (f && fgets(line, sizeof(line), f))
-		if (sscanf(line, "Tgid: %d", &pid) == 1)
-			break;
+	while (f && fgets(line, sizeof(line), f)) {
+		last = strrchr(line, '\t');
+		if (last && !strncmp(line, "Tgid:", 5))
+			c->pid = c->host_pid = atoi(last + 1);
+		if (last && !strncmp(line, "NStgid:", 7))
+			c->pid = atoi(last + 1);
+	}
 	if (f)
 		fclose(f);
-	return pid;
 }
 
-static void before_call(const struct tracer *t, pid_t tid)
+static void before_call(struct tracer *t, pid_t tid)
 {
 	struct ptrace_syscall_info info;
 	struct change change[CHANGES_MAX];
-	struct call call = { .tid = tid };
+	struct pending p = { .call = { .tid = tid } }, *kept;
 	int i, cnt;
 
 	if (ptrace(PTRACE_GET_SYSCALL_INFO, tid, sizeof(info), &info) <= 0 ||
 	    info.op != PTRACE_SYSCALL_INFO_SECCOMP)
 		return;
-	call.nr = info.seccomp.nr;
-	memcpy(call.args, info.seccomp.args, sizeof(call.args));
-	cnt = filter_changes(&call, change);
+	p.call.nr = info.seccomp.nr;
+	memcpy(p.call.args, info.seccomp.args, sizeof(p.call.args));
+	cnt = filter_changes(&p.call, change);
 	for (i = 0; i < cnt; i++) {
-		change[i].tid = tid;
-		change[i].pid = process_of(tid);
-		t->fn(t->ctx, &change[i]);
+		change[i].tid = change[i].pid = change[i].host_pid = tid;
+		find_process(&change[i]);
 	}
+	p.number = cnt ? t->fns->before(t->fns->ctx, change, cnt) : 0;
+	kept = p.number ? malloc(sizeof(*kept)) : NULL;
+	if (!kept)
+		return;
+	*kept = p;
+	kept->next = t->pending;
+	t->pending = kept;
+}
+
+static void after_call(struct tracer *t, pid_t tid)
+{
+	struct pending **at = pending_of(t, tid);
+	struct ptrace_syscall_info info;
+
+	if (!*at || ptrace(PTRACE_GET_SYSCALL_INFO, tid, sizeof(info), &info) <= 0 ||
+	    info.op != PTRACE_SYSCALL_INFO_EXIT)
+		return;
+	if (!filter_did(&(*at)->call, info.exit.rval))
+		t->fns->undone(t->fns->ctx, (*at)->number);
+	forget(at);
 }
 
 static bool stops_group(int sig)
@@ -129,26 +177,48 @@ static bool stops_group(int sig)
 	return sig == SIGSTOP || sig == SIGTSTP || sig == SIGTTIN || sig == SIGTTOU;
 }
 
-static void stopped(const struct tracer *t, pid_t tid, int status)
+static void stopped(struct tracer *t, pid_t tid, int status)
 {
 	int sig = WSTOPSIG(status), event = status >> 16;
+	struct change it;
 
 	switch (event) {
 	case 0:
-		go_on(tid, sig);
+		if (sig == (SIGTRAP | 0x80)) {
+			after_call(t, tid);
+			sig = 0;
+		}
+		go_on(t, tid, sig);
 		return;
 	case PTRACE_EVENT_STOP:
 		/* A new one begins with it; one that is stopped by a signal stays so. */
 		if (stops_group(sig))
 			ptrace(PTRACE_LISTEN, tid, NULL, NULL);
 		else
-			go_on(tid, 0);
+			go_on(t, tid, 0);
 		return;
 	case PTRACE_EVENT_SECCOMP:
 		before_call(t, tid);
 		break;
+	case PTRACE_EVENT_EXEC:
+		it.tid = it.pid = it.host_pid = tid;
+		find_process(&it);
+		t->fns->ended(t->fns->ctx, it.pid);
+		break;
 	}
-	go_on(tid, 0);
+	go_on(t, tid, 0);
+}
+
+static void ended(struct tracer *t, pid_t tid, int status)
+{
+	struct pending **at = pending_of(t, tid);
+
+	if (*at)
+		forget(at);
+	if (tid == t->child)
+		t->status = status;
+	/* Of a process in another namespace the number is not known any more. */
+	t->fns->ended(t->fns->ctx, tid);
 }
 
 /* Until none is left. */
@@ -165,8 +235,8 @@ static void follow(struct tracer *t)
 			continue;
 		if (WIFSTOPPED(status))
 			stopped(t, tid, status);
-		else if (tid == t->child)
-			t->status = status;
+		else
+			ended(t, tid, status);
 	}
 }
 
@@ -224,9 +294,9 @@ static int seize_by(pid_t child, struct ends *e)
 	return why;
 }
 
-int trace_run(char **argv, change_fn fn, void *ctx, int *untraced)
+int trace_run(char **argv, const struct trace_fns *fns, int *untraced)
 {
-	struct tracer t = { .fn = fn, .ctx = ctx };
+	struct tracer t = { .fns = fns };
 	struct patient before;
 	struct ends e;
 	int rc = open_ends(&e);

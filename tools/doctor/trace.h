@@ -15,7 +15,8 @@
 #include "preload/table.h"
 
 struct change {
-	pid_t pid; /* of the process */
+	pid_t pid; /* of the process, as it sees itself: in its own namespace */
+	pid_t host_pid; /* as we see it */
 	pid_t tid;
 	enum table_kind kind;
 	uint64_t start;
@@ -29,9 +30,12 @@ struct call {
 	uint64_t args[6];
 };
 
+/* Whether it has changed what filter_changes() says. */
+bool filter_did(const struct call *call, int64_t result);
+
 /* filter.c: the calls that stop, and what they change: up to CHANGES_MAX, and how many. */
 #define FILTER_MAX  128
-#define CHANGES_MAX 2
+#define CHANGES_MAX 8
 unsigned short filter_make(struct sock_filter to[FILTER_MAX]);
 int filter_changes(const struct call *call, struct change to[CHANGES_MAX]);
 
@@ -42,14 +46,22 @@ struct mapping {
 };
 bool maps_find(pid_t pid, uint64_t at, const char *name, struct mapping *m);
 
-/* The thread is stopped, and goes on when it returns. */
-typedef void (*change_fn)(void *ctx, const struct change *c);
+struct trace_fns {
+	void *ctx;
+	/* The thread is stopped before a call, and goes on when it returns. A number for the call
+	 * if its end is to be told, or 0. */
+	uint32_t (*before)(void *ctx, const struct change *change, int cnt);
+	/* It came to nothing. */
+	void (*undone)(void *ctx, uint32_t number);
+	/* The process has ended, or begun another program. */
+	void (*ended)(void *ctx, pid_t pid);
+};
 
 /*
  * Run a program to the end of all its processes. *@untraced is 0, or the errno for which it ran
  * without stops. The program's exit status as a shell has it, or CMD_CANNOT with an error printed.
  */
-int trace_run(char **argv, change_fn fn, void *ctx, int *untraced);
+int trace_run(char **argv, const struct trace_fns *fns, int *untraced);
 /* Whether a process can be followed at all, by a child that does nothing else: 0, or an errno. */
 int trace_try(void);
 

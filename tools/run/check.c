@@ -44,7 +44,7 @@ static void print_text(const struct checked *c)
 			   "nothing for it");
 		return;
 	}
-	checked_print_processes(c);
+	checked_print_processes(c, true);
 	for (i = 0; i < c->stale.cnt; i++)
 		util_error("--check: %s held %llu registrations whose pages had gone",
 			   c->stale.all[i].name, c->stale.all[i].cnt);

@@ -78,6 +78,7 @@ static void add_stale(struct checked *c, struct checked_stales *to, const struct
 	if (one) {
 		one->cnt += s->cnt;
 		one->requests += s->requests;
+		one->blind |= s->blind;
 		return;
 	}
 	one = one_more(c, (void **)&to->all, &to->cnt, sizeof(*one));
@@ -86,24 +87,14 @@ static void add_stale(struct checked *c, struct checked_stales *to, const struct
 }
 
 /* True: it is such a line. */
-static bool take_stale(struct checked *c, int pid, const char *line)
+static bool take_stale(struct checked *c, const struct checked_process *p, const char *line)
 {
-	struct checked_stale s = { .pid = pid }, *of;
-	char word[8];
+	struct checked_stale s = { .pid = p->pid, .blind = !p->posts };
 
-	if (sscanf(line, "requests %llu %63[^\n]", &s.requests, s.name) == 2) {
-		of = find(&c->used, s.name);
-		if (of)
-			of->requests += s.requests;
-		return true;
-	}
-	if (sscanf(line, "%7s %llu %" SCNx64 " %" SCNx64 " %15s %63[^\n]", word, &s.cnt, &s.start,
-		   &s.end, s.kind, s.name) != 6 || !s.cnt)
+	if (sscanf(line, "stale %llu %" SCNx64 " %" SCNx64 " %15s %" SCNu32 " %63[^\n]", &s.cnt,
+		   &s.start, &s.end, s.kind, &s.change, s.name) != 6 || !s.cnt)
 		return false;
-	if (!strcmp(word, "stale"))
-		add_stale(c, &c->stale, &s);
-	else if (!strcmp(word, "used"))
-		add_stale(c, &c->used, &s);
+	add_stale(c, &c->stale, &s);
 	return true;
 }
 
@@ -149,7 +140,7 @@ static void take_line(struct checked *c, const char *line)
 		p->followed = got.followed;
 		p->not_followed = got.not_followed;
 		p->left_to_fi = got.left_to_fi;
-	} else if (!take_stale(c, p->pid, line)) {
+	} else if (!take_stale(c, p, line)) {
 		sscanf(line, "counts %llu %llu %llu %llu %llu %llu", &p->hits, &p->misses,
 		       &p->lent, &p->uncached, &p->refused, &p->invalidated);
 	}
@@ -171,16 +162,6 @@ struct checked_unknown checked_unknown(const struct checked *c)
 void checked_add_used(struct checked *c, const struct checked_stale *s)
 {
 	add_stale(c, &c->used, s);
-}
-
-bool checked_told(const struct checked *c, int pid)
-{
-	size_t i;
-
-	for (i = 0; i < c->processes; i++)
-		if (c->process[i].pid == pid && !c->process[i].silent)
-			return true;
-	return false;
 }
 
 bool checked_used(const struct checked *c, const char *name)
@@ -212,7 +193,7 @@ static unsigned long long not_served(const struct checked_process *p)
 	return asked(p) > served ? asked(p) - served : 0;
 }
 
-void checked_print_processes(const struct checked *c)
+void checked_print_processes(const struct checked *c, bool watched)
 {
 	const struct checked_process *p;
 	size_t i;
@@ -229,7 +210,7 @@ void checked_print_processes(const struct checked *c)
 		fprintf(stderr, "%-15.15s %8d %9llu %9llu %9llu %9llu %9llu %9llu\n", p->name,
 			p->pid, asked(p), p->hits, p->misses, p->lent + p->uncached,
 			not_served(p), p->invalidated);
-		if (p->not_followed)
+		if (p->not_followed && watched)
 			fprintf(stderr, "    %llu of them in memory that cannot be watched here, "
 				"or that another notifier watches\n", p->not_followed);
 		if (p->left_to_fi)

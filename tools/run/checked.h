@@ -8,9 +8,7 @@
  *	counts HITS MISSES LENT UNCACHED REFUSED INVALIDATED
  *	held FOLLOWED NOT-FOLLOWED LEFT		to libkedge-fi, which watches for libfabric
  *	posts COUNT				work requests, of kedge doctor
- *	stale COUNT START END KIND LIBRARY	for each library; the first one's range
- *	used COUNT START END KIND LIBRARY	those of them that work requests named
- *	requests COUNT LIBRARY			how many these were
+ *	stale COUNT START END KIND CHANGE LIBRARY	for each library; the first one's range
  *
  * A process that is killed, or ends by _exit() or exec, has the first of them alone. The file is
  * the user's own, and what is in it is anybody's: what is no such line is left out.
@@ -40,7 +38,9 @@ struct checked_stale {
 	char kind[16]; /* unmapped, dropped, moved, changed; of the first one */
 	unsigned long long cnt, requests;
 	uint64_t start, end;
+	uint32_t change; /* kedge doctor's number of it; 0: it saw no call */
 	int pid;
+	bool blind; /* no work request of the process was seen */
 };
 
 /* Each library once. */
@@ -54,7 +54,7 @@ struct checked {
 	struct checked_process *process;
 	size_t processes, now;
 	struct checked_stales stale; /* held on */
-	struct checked_stales used;  /* and used by work requests */
+	struct checked_stales used;  /* and used by work requests: kedge doctor's own */
 	bool no_memory;
 };
 
@@ -68,15 +68,13 @@ struct checked_unknown checked_unknown(const struct checked *c);
 #define CHECKED_PATH 256
 FILE *checked_make_file(char path[CHECKED_PATH], const char *what);
 void checked_read(struct checked *c, FILE *f);
-/* One more that was used, of a process that told nothing. */
 void checked_add_used(struct checked *c, const struct checked_stale *s);
-bool checked_told(const struct checked *c, int pid);
 /* Whether a library has some among those that were used. */
 bool checked_used(const struct checked *c, const char *name);
 void checked_fini(struct checked *c);
 
 /* As text on stderr, and as JSON. */
-void checked_print_processes(const struct checked *c);
+void checked_print_processes(const struct checked *c, bool watched);
 json_t *checked_processes_json(const struct checked *c);
 
 #endif /* TOOLS_RUN_CHECKED_H */
