@@ -30,7 +30,8 @@ CHANNEL = ('unit:channel*', 'unit:ofi*', 'channel:hostile peers',
            'tools:torture of channels', 'stress:stress_channel')
 PARTS = {'cache': CACHE + PROCESS, 'notify': NOTIFY + PROCESS,
          'hooks': HOOKS, 'device': DEVICE,
-         'segment': SEGMENT, 'pages': PAGES, 'region': REGION, 'adapter': ADAPTER, 'preload': PRELOAD, 'channel': CHANNEL}
+         'segment': SEGMENT, 'pages': PAGES, 'region': REGION, 'adapter': ADAPTER, 'preload': PRELOAD,
+         'doctor': PRELOAD, 'channel': CHANNEL}
 
 
 class Mutant(NamedTuple):
