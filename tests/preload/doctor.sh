@@ -55,7 +55,8 @@ stale second 1 1 dropped madvise second
 stale again 1 1 unmapped munmap change_again
 stale gone 1 1 unmapped munmap change_pages
 stale iova 1 1 unmapped munmap iova
-sound fails
+sound fails 1
+TRANSFERS_CHANGE=1 stale fails 1 1 unmapped munmap change_pages
 sound zero 1
 sound part 1
 sound lazy 1

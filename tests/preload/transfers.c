@@ -252,10 +252,17 @@ static void fails(void)
 	char *p = map(NULL);
 	struct ibv_mr *mr = reg(p);
 
-	must(munmap(p + 1, LEN) == -1, "munmap succeeds");
+	int i;
+
+	for (i = 0; i < 20; i++)
+		must(munmap(p + 1, LEN) == -1, "munmap succeeds");
 	must(madvise(p, LEN, MADV_REMOVE) == -1, "madvise succeeds");
 	must(mremap(p, LEN, LEN, MREMAP_MAYMOVE) == p, "mremap");
 	send_from(mr, p, LEN, 0);
+	/* One that succeeds after so many is followed. */
+	change_pages(p);
+	if (getenv("TRANSFERS_CHANGE"))
+		send_from(mr, p, LEN, 0);
 	dereg(mr);
 }
 

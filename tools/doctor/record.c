@@ -115,14 +115,18 @@ uint32_t record_before(void *ctx, const struct change *change, int cnt)
 void record_undone(void *ctx, uint32_t number)
 {
 	struct recorder *r = ctx;
-	uint32_t cnt = slots(r), i, k;
+	uint32_t cnt = slots(r), i, k, last;
 	struct table_gone *g;
 
 	for (i = 0; i < cnt; i++) {
 		for (k = 0; k < TABLE_GONE; k++) {
 			g = &r->table->slot[i].gone[k];
-			if (atomic_load(&g->end) && atomic_load(&g->change) == number)
-				atomic_store(&g->end, 0);
+			if (!atomic_load(&g->end) || atomic_load(&g->change) != number)
+				continue;
+			atomic_store(&g->end, 0);
+			/* Its place is free again, unless another one has come behind it. */
+			last = k + 1;
+			atomic_compare_exchange_strong(&r->table->slot[i].taken, &last, k);
 		}
 	}
 }
