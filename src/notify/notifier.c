@@ -7,8 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/process/page.h"
 #include "base/process/cancel.h"
+#include "base/process/page.h"
 #include "notify/internal.h"
 
 #define OPTS_V1 STRUCT_END(struct kedge_notifier_opts, spin_us)

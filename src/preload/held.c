@@ -179,7 +179,7 @@ static void look_at_changed(bool all)
 	looked = clock_ns();
 }
 
-/* What kedge doctor has seen of it. */
+/* Changes that kedge doctor has seen become the registration's own, as it ends. */
 static void take_gone(struct held *h)
 {
 	static const uint32_t kinds[TABLE_KINDS] = { KEDGE_EVENT_UNMAP, KEDGE_EVENT_REMOVE,
@@ -305,7 +305,7 @@ static void note(const struct kedge_event *ev, struct held **doomed)
 		*doomed = h;
 		return;
 	}
-	/* What is no more than possible is not told. */
+	/* An event that is no more than possible accuses no library. */
 	if (ev->flags & KEDGE_EVENT_UNSURE)
 		return;
 	table_gone(h->slot, ev->kind == KEDGE_EVENT_REMOVE ? TABLE_DROP :
@@ -361,15 +361,15 @@ static void enter(void)
 	if (!unchanged)
 		owner_adopt(&owner, anew);
 	pthread_mutex_lock(&lock);
-	if (!asked)
-		atomic_store(&notifier, table_traced() ? NULL : domains_notifier());
-	if (!asked)
+	if (!asked) {
 		domains_used();
-	asked = true;
+		atomic_store(&notifier, table_traced() ? NULL : domains_notifier());
+		asked = true;
+	}
 	nf = atomic_load(&notifier);
 	if (!unchanged && nf)
 		take_events(nf);
-	/* Where all is quiet a program may register often: it looks from time to time. */
+	/* A look costs a system call a change, and a program may register often: now and then. */
 	if (changed && (!unchanged || clock_ns() - looked > LOOK_NS))
 		look_at_changed(false);
 }
@@ -420,6 +420,7 @@ bool held_is_served(const void *caller)
 {
 	bool was = inside, served;
 	const struct library *by;
+	int err = errno;
 
 	inside = true;
 	enter();
@@ -427,6 +428,7 @@ bool held_is_served(const void *caller)
 	served = !by || !by->coherent;
 	leave();
 	inside = was;
+	errno = err;
 	return served;
 }
 

@@ -42,7 +42,7 @@ void library_report(FILE *f);
 /* Makes a name fit for a line: files and programs have any. */
 void library_clean(char *name);
 
-/* What is to be said of its first one, behind @text, which is freed; or @text. */
+/* A sentence on its first one, behind @text, which is freed; or @text: no memory. */
 char *library_text(char *text, const struct library *l);
 /* Without the lock, as its reader may be slow. Frees it; NULL says nothing. */
 void library_say(char *text);

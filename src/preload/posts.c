@@ -23,14 +23,17 @@ struct device {
 static struct device *_Atomic devices;
 static _Atomic uint64_t cnt;
 
-/* acquire: partner of the release in posts_follow(). */
+/*
+ * acquire: partner of the release in posts_follow(). A context that was not opened here has these
+ * functions where a provider made it a copy of one that was: then the newest device's are meant.
+ */
 static const struct ibv_context_ops *ops_of(const struct ibv_context *context)
 {
-	const struct device *d = atomic_load_explicit(&devices, memory_order_acquire);
+	const struct device *first = atomic_load_explicit(&devices, memory_order_acquire), *d;
 
-	while (d->context != context)
-		d = d->next;
-	return &d->ops;
+	for (d = first; d && d->context != context; d = d->next)
+		;
+	return d ? &d->ops : &first->ops;
 }
 
 static void see_own(const void *context, const struct ibv_sge *sge, int sges)

@@ -2,6 +2,7 @@
 /* See table.h. The file is named by KEDGE_DOCTOR; forked children inherit its mapping. */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,38 +11,57 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "preload/library.h"
 #include "preload/table.h"
 
-static struct held_table *map_file(const char *path)
-{
-	int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-	struct held_table *t = MAP_FAILED;
-	struct stat st;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct held_table *shared;
 
-	/* A file that is too short would end the program with SIGBUS. */
-	if (fd >= 0 && !fstat(fd, &st) && st.st_size >= (off_t)sizeof(*t))
-		t = mmap(NULL, sizeof(*t), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (t == MAP_FAILED)
-		fprintf(stderr, "kedge: cannot map %s (KEDGE_DOCTOR), so no changes of this "
-			"process are found: %s\n", path, fd < 0 ? strerror(errno) : "too short");
-	if (fd >= 0)
-		close(fd);
-	return t == MAP_FAILED ? NULL : t;
+static void say_why(const char *path, const char *why)
+{
+	char *text;
+
+	if (asprintf(&text, "kedge: cannot map %s (KEDGE_DOCTOR), so no changes of this process "
+		     "are found: %s\n", path, why) >= 0)
+		library_say(text);
 }
 
+/* A file that is too short would end the program with SIGBUS. */
+static const char *map_file(int fd)
+{
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st))
+		return strerror(errno);
+	if (st.st_size < (off_t)sizeof(*shared))
+		return "too short";
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (shared != MAP_FAILED)
+		return NULL;
+	shared = NULL;
+	return strerror(errno);
+}
+
+static void find_table(void)
+{
+	const char *path = secure_getenv("KEDGE_DOCTOR"), *why;
+	int fd;
+
+	if (!path || !*path)
+		return;
+	fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	why = map_file(fd);
+	if (why)
+		say_why(path, why);
+	if (fd >= 0)
+		close(fd);
+}
+
+/* Threads ask at once: one opens a device while another registers. */
 static struct held_table *table(void)
 {
-	static struct held_table *it;
-	static bool asked;
-	const char *path;
-
-	if (asked)
-		return it;
-	asked = true;
-	path = secure_getenv("KEDGE_DOCTOR");
-	if (path && *path)
-		it = map_file(path);
-	return it;
+	pthread_once(&once, find_table);
+	return shared;
 }
 
 bool table_asked(void)
@@ -73,8 +93,10 @@ static void fill(struct table_slot *s, const struct table_range *r)
 {
 	uint32_t i;
 
+	/* seq_cst, before all else: see table_note(). */
+	atomic_fetch_add(&s->serial, 1);
 	for (i = 0; i < TABLE_GONE; i++) {
-		atomic_store_explicit(&s->gone[i].end, 0, memory_order_relaxed);
+		atomic_store(&s->gone[i].end, 0);
 		atomic_store_explicit(&s->gone[i].used, 0, memory_order_relaxed);
 	}
 	atomic_store_explicit(&s->taken, 0, memory_order_relaxed);
@@ -83,8 +105,8 @@ static void fill(struct table_slot *s, const struct table_range *r)
 	atomic_store_explicit(&s->rkey, r->rkey, memory_order_relaxed);
 	atomic_store_explicit(&s->context, (uintptr_t)r->context, memory_order_relaxed);
 	atomic_store_explicit(&s->iova, r->iova, memory_order_relaxed);
-	atomic_store_explicit(&s->start, r->at, memory_order_relaxed);
-	atomic_store_explicit(&s->end, r->at + r->len, memory_order_relaxed);
+	atomic_store(&s->start, r->at);
+	atomic_store(&s->end, r->at + r->len);
 	snprintf(s->library, sizeof(s->library), "%s", r->library);
 	atomic_store_explicit(&s->pid, (uint32_t)getpid(), memory_order_release);
 }

@@ -7,7 +7,8 @@
  *
  * A slot is claimed by its pid. What else it says is stored before the pid is (release), so that a
  * reader of the pid (acquire) sees the whole. A slot that is given away meanwhile shows another
- * range: that registration has ended, and no more is missed than what was over.
+ * range: that registration has ended, and no more is missed than what was over. A note that the
+ * doctor was just making is taken back then (table_note()).
  */
 #ifndef PRELOAD_TABLE_H
 #define PRELOAD_TABLE_H
@@ -36,6 +37,7 @@ struct table_gone {
 
 struct table_slot {
 	_Atomic uint32_t pid; /* 0: free; TABLE_CLAIMED: not yet what it says */
+	_Atomic uint32_t serial; /* another one for each registration */
 	_Atomic uint32_t ended; /* deregistered: its keys are another's, what was used stays */
 	_Atomic uint32_t lkey, rkey;
 	_Atomic uint64_t start, end;
@@ -62,7 +64,7 @@ struct table_range {
 	const char *library;
 };
 
-/* Whether kedge doctor looks at this process, and whether it sees its calls. */
+/* True: kedge doctor looks at this process, and it sees the process's calls. */
 bool table_asked(void);
 bool table_traced(void);
 /* The slot of a range of this process's, or NULL: no table is asked for, or it has no room. By one
@@ -89,28 +91,40 @@ static inline void table_end(struct table_slot *s)
 	atomic_store_explicit(&s->pid, 0, memory_order_release);
 }
 
-/* Both sides: note that pages of a slot's range go. False: it has none of them. */
+/*
+ * Both sides: note that pages of a slot's range go. False: it has none of them.
+ *
+ * The serial is loaded before the range, and again behind the note. Another registration moves it
+ * first, then clears the notes, then stores its range; all of these are seq_cst, so they have one
+ * order. Where the second load finds the first one's value, the range was the old one's, and the
+ * note comes before the clearing. Where it does not, the note is taken back: without that a
+ * registration would be accused which was made just then.
+ */
 static inline bool table_note(struct table_slot *s, enum table_kind kind, uint32_t change,
 			      uint64_t start, uint64_t end)
 {
-	uint64_t from = atomic_load_explicit(&s->start, memory_order_relaxed);
-	uint64_t to = atomic_load_explicit(&s->end, memory_order_relaxed);
+	const uint32_t serial = atomic_load(&s->serial);
+	uint64_t from = atomic_load(&s->start);
+	uint64_t to = atomic_load(&s->end);
 	struct table_gone *g;
 	uint32_t i;
 
 	if (start >= to || end <= from || atomic_load_explicit(&s->ended, memory_order_relaxed))
 		return false;
 	i = atomic_fetch_add_explicit(&s->taken, 1, memory_order_relaxed);
-	/* What is more than there is room for is not followed. */
+	/* A change beyond the room is left out, as docs/doctor.md says. */
 	if (i >= TABLE_GONE)
 		return true;
 	g = &s->gone[i];
 	atomic_store_explicit(&g->kind, kind, memory_order_relaxed);
 	atomic_store_explicit(&g->change, change, memory_order_relaxed);
 	atomic_store_explicit(&g->start, start > from ? start : from, memory_order_relaxed);
-	/* release: partner of the acquire in table_use(). */
-	atomic_store_explicit(&g->end, end < to ? end : to, memory_order_release);
-	return true;
+	/* Release, at least: partner of the acquire in use(). */
+	atomic_store(&g->end, end < to ? end : to);
+	if (atomic_load(&s->serial) == serial)
+		return true;
+	atomic_store(&g->end, 0);
+	return false;
 }
 
 #endif /* PRELOAD_TABLE_H */

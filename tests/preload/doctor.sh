@@ -114,7 +114,13 @@ wait "$doctor"
 until [ ! -e "/proc/$left" ] || grep -q '^State:.*Z' "/proc/$left/status"; do sleep 0.05; done
 rm -f "$DIR/tmp"/kedge-*
 
-# What cannot be had is said.
+# What cannot be had is said, and the program goes on.
+: >"$DIR/short"
+KEDGE_DOCTOR=$DIR/short expect 0 run -- "$program" fresh
+says err 'cannot map'
+says err 'too short'
+KEDGE_DOCTOR=$DIR/nothing expect 0 run -- "$program" fresh
+says err 'No such file'
 TMPDIR=$DIR/no-such-folder expect 3 doctor -- true
 says err 'cannot make a file'
 # A doctor cannot follow what another one does, and kedge info knows.

@@ -95,6 +95,13 @@ json 'd["stale"] == []' 'len(d["processes"]) == 1' '"evil" not in d["stale"]'
 expect 0 run -- sh -c '"$1" remap 2>&-' x "$program"
 silent err
 
+# A program that gains rights is given no libraries by the dynamic linker.
+if [ "$(id -u)" = 0 ]; then
+	cp "$program" "$DIR/gains" && chgrp 65534 "$DIR/gains" && chmod 2755 "$DIR/gains"
+	expect 3 run -- "$DIR/gains" in-time
+	says err 'another user or group'
+fi
+
 # The program's status and signals are its own, and no file is left.
 expect 7 run --check -- sh -c 'exit 7'
 expect 137 run --check -- sh -c 'kill -9 $$'

@@ -16,7 +16,7 @@ void stack_name(pid_t pid, uint64_t pc, struct frame *f)
 	*f = (struct frame){ .pc = pc };
 }
 
-int stack_can(void)
+bool stack_can(void)
 {
-	return 0;
+	return false;
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* See stack.h. */
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -116,7 +115,7 @@ void stack_name(pid_t pid, uint64_t pc, struct frame *f)
 		name_frame(dwfl, pc, f);
 }
 
-int stack_can(void)
+bool stack_can(void)
 {
-	return 1;
+	return true;
 }

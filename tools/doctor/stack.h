@@ -4,6 +4,7 @@
 #ifndef TOOLS_DOCTOR_STACK_H
 #define TOOLS_DOCTOR_STACK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -25,6 +26,6 @@ size_t stack_take(pid_t pid, pid_t tid, uint64_t pc[STACK_MAX]);
 /* What is at such an address, before the process goes on. */
 void stack_name(pid_t pid, uint64_t pc, struct frame *f);
 /* False: this kedge was built without libdw. */
-int stack_can(void);
+bool stack_can(void);
 
 #endif /* TOOLS_DOCTOR_STACK_H */

@@ -320,11 +320,11 @@ int trace_run(char **argv, const struct trace_fns *fns, int *untraced)
 int trace_try(void)
 {
 	struct ends e;
+	int why = -open_ends(&e);
 	pid_t child;
-	int why;
 
-	if (open_ends(&e))
-		return errno;
+	if (why)
+		return why;
 	child = start(NULL, &e, NULL);
 	if (child < 0) {
 		why = errno;

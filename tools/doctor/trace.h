@@ -30,14 +30,13 @@ struct call {
 	uint64_t args[6];
 };
 
-/* Whether it has changed what filter_changes() says. */
-bool filter_did(const struct call *call, int64_t result);
-
 /* filter.c: the calls that stop, and what they change: up to CHANGES_MAX, and how many. */
 #define FILTER_MAX  128
 #define CHANGES_MAX 8
 unsigned short filter_make(struct sock_filter to[FILTER_MAX]);
 int filter_changes(const struct call *call, struct change to[CHANGES_MAX]);
+/* True: the call has changed what filter_changes() says. */
+bool filter_did(const struct call *call, int64_t result);
 
 /* maps.c: a mapping of a process's. False: it has none there, or none with @name (or NULL). */
 struct mapping {

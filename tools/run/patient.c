@@ -47,7 +47,9 @@ void patient_end(const struct patient *before)
 
 void patient_be(pid_t program, const struct patient *before)
 {
-	const struct sigaction pass = { .sa_sigaction = pass_on, .sa_flags = SA_SIGINFO };
+	const struct sigaction pass = {
+		.sa_sigaction = pass_on, .sa_flags = SA_SIGINFO | SA_RESTART,
+	};
 	size_t i;
 
 	child = program;

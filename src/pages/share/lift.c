@@ -131,7 +131,7 @@ static int look_lifted(const struct swap_context *ctx, uintptr_t at, size_t len)
 	return 0;
 }
 
-/* What was emptied meanwhile is no more in the file. */
+/* Pages that were emptied meanwhile are no more in the file. */
 static void punch_emptied(struct swap_context *ctx, int fd, uint64_t off)
 {
 	size_t pos, n;
