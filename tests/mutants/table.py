@@ -798,6 +798,12 @@ MUTANTS = [
     M('tools/doctor/trace.c', 'refused-counts',
       'a call that the kernel refused has changed memory',
       'if (!filter_did(', 'if (0 && !filter_did('),
+    M('tools/doctor/trace.c', 'follows-too-early',
+      'a thread that a library starts in the new process stops it for good',
+      "if (read(said, &ready, 1) != 1)\n\t\treturn ECHILD;\n"
+      '\terr = ptrace(PTRACE_SEIZE, child, NULL, OPTIONS) ? errno : 0;',
+      'err = ptrace(PTRACE_SEIZE, child, NULL, OPTIONS) ? errno : 0;\n'
+      "\tif (read(said, &ready, 1) != 1)\n\t\treturn ECHILD;"),
     M('src/preload/report.c', 'not-at-the-end',
       'what has changed since the last registration is never told',
       '\telse\n\t\theld_report(NULL);\n', ''),

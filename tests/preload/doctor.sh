@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
 # What "kedge doctor" says of programs that transfer from memory whose pages have gone.
-# usage: doctor.sh kedge transfers libibverbs.so.1
+# usage: doctor.sh kedge transfers libibverbs.so.1 libat_fork.so
 # shellcheck source=/dev/null
 # shellcheck disable=SC2016,SC2034 # inner shells expand; lib.sh reads them
 . "$(dirname "$0")/../tools/lib.sh"
@@ -9,6 +9,7 @@ KEDGE=$(readlink -f "$1")
 program=$(readlink -f "$2")
 LD_LIBRARY_PATH=$(dirname "$(readlink -f "$3")")
 export LD_LIBRARY_PATH
+at_fork=$(readlink -f "$4")
 unset KEDGE_PEERS KEDGE_STATS KEDGE_CHECK KEDGE_DOCTOR KEDGE_SERVE KEDGE_NOTIFIER
 mkdir "$DIR/tmp"
 TMPDIR=$DIR/tmp
@@ -125,6 +126,9 @@ TMPDIR=$DIR/no-such-folder expect 3 doctor -- true
 says err 'cannot make a file'
 # A doctor cannot follow what another one does, and kedge info knows.
 "$KEDGE" info >"$DIR/out" 2>&1
+[ "$stacks" = False ] || says out 'kedge doctor can follow programs'
+# A thread that a library starts in the new process stops it if it is traced already.
+LD_PRELOAD=$at_fork "$KEDGE" info >"$DIR/out" 2>&1
 [ "$stacks" = False ] || says out 'kedge doctor can follow programs'
 "$KEDGE" doctor -- "$KEDGE" info >"$DIR/out" 2>&1
 says out 'kedge doctor cannot follow programs'

@@ -60,28 +60,41 @@ static int set_filter(void)
 	return 0;
 }
 
-/* It reads from @go whether it is traced, and writes to @say why it has no filter, or 0. Without
- * @argv that is all. */
+/* A byte to @say tells that it can be traced. Then it reads from @go whether it is, and writes to
+ * @say why it has no filter, or 0. Without @argv that is all. Signals wait meanwhile: one would
+ * stop it while its tracer waits for its word. */
 static void be_child(char **argv, int go, int say)
 {
 	int err = ECANCELED;
 	bool traced = false;
+	sigset_t all, before;
 
+	sigfillset(&all);
+	sigprocmask(SIG_BLOCK, &all, &before);
+	if (write(say, "", 1) != 1)
+		_exit(CMD_CANNOT);
 	if (read(go, &traced, sizeof(traced)) == sizeof(traced) && traced)
 		err = set_filter();
 	if (write(say, &err, sizeof(err)) != sizeof(err))
 		_exit(CMD_CANNOT);
+	sigprocmask(SIG_SETMASK, &before, NULL);
 	if (!argv)
 		_exit(0);
 	exit(run_exec(argv));
 }
 
-/* 0, or why it is not traced. */
+/* 0, or why it is not traced. The child is waited for first: what libraries do in a new process
+ * may be a thread (a sanitizer's runtime does so), and a traced process stops there. */
 static int seize(pid_t child, int go, int said)
 {
-	int err = ptrace(PTRACE_SEIZE, child, NULL, OPTIONS) ? errno : 0, why = 0;
-	bool traced = !err;
+	int err, why = 0;
+	bool traced;
+	char ready;
 
+	if (read(said, &ready, 1) != 1)
+		return ECHILD;
+	err = ptrace(PTRACE_SEIZE, child, NULL, OPTIONS) ? errno : 0;
+	traced = !err;
 	if (write(go, &traced, sizeof(traced)) != sizeof(traced) ||
 	    read(said, &why, sizeof(why)) != sizeof(why))
 		return err;
@@ -317,6 +330,23 @@ int trace_run(char **argv, const struct trace_fns *fns, int *untraced)
 	return WIFSIGNALED(t.status) ? 128 + WTERMSIG(t.status) : WEXITSTATUS(t.status);
 }
 
+/* Its end. It goes on where it stops before. */
+static void wait_out(pid_t child)
+{
+	int status = 0;
+
+	for (;;) {
+		if (waitpid(child, &status, __WALL) < 0) {
+			if (errno != EINTR)
+				return;
+			continue;
+		}
+		if (!WIFSTOPPED(status))
+			return;
+		ptrace(PTRACE_CONT, child, NULL, 0L);
+	}
+}
+
 int trace_try(void)
 {
 	struct ends e;
@@ -332,7 +362,6 @@ int trace_try(void)
 		return why;
 	}
 	why = seize_by(child, &e);
-	while (waitpid(child, NULL, __WALL) < 0 && errno == EINTR)
-		;
+	wait_out(child);
 	return why;
 }
