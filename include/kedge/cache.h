@@ -11,6 +11,7 @@
 #ifndef KEDGE_CACHE_H
 #define KEDGE_CACHE_H
 
+#include <kedge/cache_stats.h>
 #include <kedge/device.h>
 #include <kedge/notifier.h>
 
@@ -95,54 +96,6 @@ struct kedge_piece {
 	uint64_t addr;
 	uint64_t len;
 	const struct kedge_mr *mr;
-};
-
-/**
- * struct kedge_cache_stats - what a cache has done since it was opened
- * @size:            sizeof(struct kedge_cache_stats), set by the caller
- * @regions:         registrations now
- * @gets:            successful kedge_cache_get() calls, and the pieces of
- *                   kedge_cache_getv()
- * @hits:            those that found a registration
- * @misses:          those that registered
- * @uncached:        misses whose registration could not be kept (the memory
- *                   cannot be watched, or is being changed)
- * @merges:          registrations that replaced neighbours
- * @invalidations:   registrations that lost all or a part to an event
- * @registrations:   calls of the device's reg that succeeded
- * @deregistrations: calls of its dereg
- * @evictions:       registrations dropped for a limit
- * @resyncs:         times a get found that the generation had moved
- * @bytes:           bytes registered now
- * @bytes_peak:      the most there were
- * @register_ns:     time spent in the device's reg, in nanoseconds
- * @failures:        gets that failed
- * @lent:            registrations and windows with remote access that ended
- *                   with their put
- * @resynced:        registrations made good ahead of use
- * @replaced:        those of them that the device did under the same handle
- */
-struct kedge_cache_stats {
-	uint32_t size;
-	uint32_t reserved;
-	uint64_t regions;
-	uint64_t gets;
-	uint64_t hits;
-	uint64_t misses;
-	uint64_t uncached;
-	uint64_t merges;
-	uint64_t invalidations;
-	uint64_t registrations;
-	uint64_t deregistrations;
-	uint64_t evictions;
-	uint64_t resyncs;
-	uint64_t bytes;
-	uint64_t bytes_peak;
-	uint64_t register_ns;
-	uint64_t failures;
-	uint64_t lent;
-	uint64_t resynced;
-	uint64_t replaced;
 };
 
 /**
@@ -363,19 +316,6 @@ KEDGE_API ssize_t kedge_cache_hint(struct kedge_cache *cache, const void *addr,
  * (KEDGE_CACHE_SINGLE_THREAD).
  */
 KEDGE_API ssize_t kedge_cache_flush(struct kedge_cache *cache);
-
-/**
- * kedge_cache_stats() - what the cache has done
- * @cache: borrowed
- * @stats: filled; @stats->size is set by the caller
- *
- * Threads: any; counters of threads in the middle of a get may lag by one.
- *
- * Return: 0, or -EINVAL for a NULL pointer or a size too small, -ECHILD in a
- * forked child.
- */
-KEDGE_API int kedge_cache_stats(struct kedge_cache *cache,
-				struct kedge_cache_stats *stats);
 
 #ifdef __cplusplus
 }

@@ -18,8 +18,10 @@ static const struct kedge_env vars[] = {
 	  "kedge run: whether remote access ends with its registration, or "
 	  "peers are trusted with it for as long as it is cached",
 	  "revoke|trusted", "revoke", NULL },
-	{ "KEDGE_STATS", "kedge run: print at exit what the cache has done",
-	  "0|1", "0", NULL },
+	{ "KEDGE_STATS",
+	  "where the process's counters are published, for kedge top and Prometheus: a file, a "
+	  "socket, or a folder of them; 1 has kedge run print them at exit",
+	  "0|1|PATH|unix:PATH", "0", NULL },
 	{ "KEDGE_CHECK",
 	  "kedge run: a file that each process appends what it has seen to at its "
 	  "exit, as kedge run --check reads it",

@@ -239,6 +239,8 @@ int kedge_cache_open(struct kedge_device *dev, struct kedge_notifier *nf,
 	memset(c, 0, sizeof(*c));
 	saved = cancel_disable();
 	rc = init(c, dev, nf, &opts);
+	if (!rc)
+		stats_add(&c->published, &cache_counters, c);
 	cancel_restore(saved);
 	if (rc) {
 		free(c);
@@ -264,6 +266,7 @@ static void unwatch_held(struct kedge_cache *c)
 static void fini(struct kedge_cache *c)
 {
 	resyncer_stop(c);
+	stats_remove(&c->published);
 	c->quiet = true;
 	claim_thread(c);
 	kedge_cache_flush(c); /* a no-op in a forked child */

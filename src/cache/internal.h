@@ -35,6 +35,7 @@
 #include "cache/state.h"
 #include "device/device.h"
 #include "notify/internal.h"
+#include "stats/stats.h"
 
 #define PAGE_SHIFT  12 /* the index's page, on every machine */
 #define BLOCK_SHIFT 16
@@ -143,6 +144,9 @@ struct thread_rec {
 #define MODE_VERIFY 2u
 #define MODE_SINGLE 4u /* KEDGE_CACHE_SINGLE_THREAD */
 
+/* counters.c */
+extern const struct stats_kind cache_counters;
+
 struct kedge_cache {
 	/* Read by every hit, written rarely: a cache line. */
 	struct kedge_notifier_head head; /* nf's own */
@@ -161,6 +165,7 @@ struct kedge_cache {
 	struct kedge_notifier *nf;
 	struct kedge_device *dev;
 	struct kedge_device_attr attr;
+	struct stats_object published;
 	bool own_nf;
 	uint64_t max_bytes;
 	uint32_t max_regions;

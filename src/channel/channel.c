@@ -85,6 +85,7 @@ int kedge__channel_open(const struct transport_ops *ops, void *ctx,
 	rc = open_fds(ch);
 	if (rc)
 		goto unmap_page;
+	stats_add(&ch->published, &channel_counters, ch);
 	*out = ch;
 	return 0;
 
@@ -156,6 +157,7 @@ KEDGE_API void kedge_channel_close(struct kedge_channel *ch)
 		send_control(ch, PACKET_BYE, NULL, 0);
 		channel_ends(ch, -ECONNRESET);
 	}
+	stats_remove(&ch->published);
 	close_fds(ch);
 	landing_close(ch->pool, ours);
 	if (ours)

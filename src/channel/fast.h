@@ -98,9 +98,9 @@ static inline void completion_fill(struct kedge_completion *c,
 
 static inline void count_received(struct kedge_channel *ch, const struct op *op)
 {
-	ch->st.received++;
-	ch->st.bytes_received += op->msg_len;
-	ch->st.ways[op->way]++;
+	count(&ch->st.received, 1);
+	count(&ch->st.bytes_received, op->msg_len);
+	count(&ch->st.ways[op->way], 1);
 }
 
 /* Its completion; the operation stays. */
@@ -117,7 +117,7 @@ static inline void op_report(struct kedge_channel *ch, struct op *op,
 	if (unlikely(op->packed) && op->is_recv && !status)
 		status = packed_scatter(ch, op->packed, op->msg_len);
 	if (unlikely(status))
-		ch->st.failed++;
+		count(&ch->st.failed, 1);
 	else if (op->is_recv)
 		count_received(ch, op);
 	completion_fill(&d->v[d->tail++ & (d->cap - 1)], op, status);

@@ -31,6 +31,7 @@
 #include "channel/ring.h"
 #include "channel/transport.h"
 #include "pages/landing.h"
+#include "stats/stats.h"
 
 enum op_state {
 	OP_FREE,
@@ -159,7 +160,8 @@ struct kedge_channel {
 	uint32_t quick_max;   /* of so many; 1: every poll looks at all */
 	struct kedge_channel_opts opts;
 	struct transport_peer peer;
-	struct kedge_channel_stats st;
+	struct kedge_channel_stats st; /* written by the channel's thread, by count() */
+	struct stats_object published;
 
 	struct op **slab; /* operations, OPS_SLAB each */
 	uint32_t slab_cnt;
@@ -371,6 +373,17 @@ int channel_invalid(const char *what) __attribute__((cold));
 static inline bool is_ours(const struct kedge_channel *ch)
 {
 	return *(const volatile uint32_t *)ch->ours;
+}
+
+/* counters.c */
+extern const struct stats_kind channel_counters;
+
+/* Of ch->st, by the channel's own thread: that of KEDGE_STATS may read it meanwhile, and finds the
+ * value of before or after, which is all it wants (relaxed). One thread writes, so the load needs
+ * no atomicity. */
+static inline void count(uint64_t *counter, uint64_t more)
+{
+	__atomic_store_n(counter, *counter + more, __ATOMIC_RELAXED);
 }
 
 #include "channel/fast.h"

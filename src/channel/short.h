@@ -70,8 +70,8 @@ static inline bool send_short(struct kedge_channel *ch, const void *buf,
 	ch->answers = false;
 	ch->sent_cnt++;
 	ch->sent_bytes += (uint32_t)len;
-	ch->st.sent++;
-	ch->st.bytes_sent += len;
+	count(&ch->st.sent, 1);
+	count(&ch->st.bytes_sent, len);
 	return true;
 }
 
@@ -128,9 +128,9 @@ static inline void short_done(struct kedge_channel *ch, struct op *op,
 		.way = KEDGE_WAY_EAGER,
 	};
 	op_free(ch, op);
-	ch->st.received++;
-	ch->st.bytes_received += len;
-	ch->st.ways[KEDGE_WAY_EAGER]++;
+	count(&ch->st.received, 1);
+	count(&ch->st.bytes_received, len);
+	count(&ch->st.ways[KEDGE_WAY_EAGER], 1);
 	ch->received_cnt++;
 	ch->received_bytes += len;
 	ch->matched_cnt++;

@@ -24,6 +24,7 @@
 #include "base/slab.h"
 #include "base/tree.h"
 #include "notify/threads.h"
+#include "stats/stats.h"
 
 #define GENERATION_FIRST 2u
 #define GENERATION_STEP	 2u
@@ -103,6 +104,7 @@ struct kedge_notifier {
 	const struct notify_ops *ops;
 	struct gen_page *page;
 	uint32_t blind;
+	struct stats_object published;
 
 	/* lock guards all that follows, and every store to the generation. */
 	struct sig_lock lock;
@@ -184,6 +186,9 @@ struct notify_ops {
 	 */
 	bool (*settled)(struct kedge_notifier *nf);
 };
+
+/* info.c */
+extern const struct stats_kind notifier_counters;
 
 extern const struct notify_ops notify_ummunot;
 extern const struct notify_ops notify_uffd;

@@ -12,7 +12,6 @@
 #include "notify/internal.h"
 
 #define OPTS_V1 STRUCT_END(struct kedge_notifier_opts, spin_us)
-#define INFO_V1 STRUCT_END(struct kedge_notifier_info, armed)
 
 /* In the order in which auto prefers them. */
 static const struct notify_ops *const backends[] = {
@@ -151,6 +150,7 @@ void kedge_notifier_close(struct kedge_notifier *nf)
 {
 	if (!nf)
 		return;
+	stats_remove(&nf->published);
 	if (nf_owned(nf)) {
 		announce_detach(nf);
 		unwatch_all(nf);
@@ -250,32 +250,9 @@ int kedge_notifier_open(const struct kedge_notifier_opts *user,
 		kedge_notifier_close(nf);
 		return rc;
 	}
+	stats_add(&nf->published, &notifier_counters, nf);
 	*out = nf;
 	return 0;
-}
-
-int kedge_notifier_info(struct kedge_notifier *nf,
-			struct kedge_notifier_info *info)
-{
-	struct kedge_notifier_info i = { .size = sizeof(i) };
-
-	if (!nf)
-		return kedge_reason(-EINVAL, "the notifier is NULL");
-	if (!nf_owned(nf))
-		return nf_not_owned();
-	i.level = nf->ops->level;
-	i.backend = nf->ops->name;
-	i.blind = nf->blind;
-	i.hooked = announce_hooked(NULL);
-	sig_lock(&nf->lock);
-	i.check = i.level == KEDGE_LEVEL_NONE ? KEDGE_CHECK_NONE : nf_asks(nf);
-	if (i.check == KEDGE_CHECK_NONE)
-		i.level = KEDGE_LEVEL_NONE;
-	i.watches = nf->watches.cnt;
-	i.armed = nf->armed.cnt;
-	i.events = nf->events;
-	sig_unlock(&nf->lock);
-	return kedge__info_copy(info, INFO_V1, &i, sizeof(i));
 }
 
 int kedge_notifier_fd(struct kedge_notifier *nf)

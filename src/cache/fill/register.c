@@ -21,6 +21,7 @@ struct plan {
 	uint32_t access;
 	bool merged;
 	bool keep;
+	enum kedge_uncached why; /* not, where it is to be */
 	uint64_t device_ns; /* spent in the device's reg, to be counted */
 	bool made;	    /* reg has succeeded, to be counted */
 };
@@ -108,8 +109,10 @@ static int make_room(struct kedge_cache *c, const struct want *w,
 		return kedge_reason(-ENOSPC, "the cache's limits are reached: "
 					     "%u registrations, %llu bytes",
 				    c->live, (unsigned long long)c->bytes);
-	if (!evict(c, ROOM_LIMITS, p->end - p->start, killed))
+	if (!evict(c, ROOM_LIMITS, p->end - p->start, killed)) {
 		p->keep = false;
+		p->why = KEDGE_UNCACHED_LIMIT;
+	}
 	return 0;
 }
 
@@ -200,6 +203,22 @@ static int try_watch(struct kedge_cache *c, const struct want *w,
 	return rc;
 }
 
+/* The reason in @rc of a watch. */
+static enum kedge_uncached unwatched_by(int rc)
+{
+	switch (rc) {
+	case KEDGE_WATCH_PROVISIONAL:
+		return KEDGE_UNCACHED_LEAVING;
+	case -EBUSY:
+		return KEDGE_UNCACHED_BUSY;
+	case -EOPNOTSUPP:
+		return KEDGE_UNCACHED_KIND;
+	case -ENOSPC:
+		return KEDGE_UNCACHED_MAPPINGS;
+	}
+	return KEDGE_UNCACHED_OTHER;
+}
+
 /* Watch the region's range. An error only where the memory isn't there. */
 static int watch(struct kedge_cache *c, const struct want *w, struct plan *p,
 		 struct region *r)
@@ -210,8 +229,10 @@ static int watch(struct kedge_cache *c, const struct want *w, struct plan *p,
 		unmerge(c, w, p, r);
 		rc = p->keep ? try_watch(c, w, p, r) : rc;
 	}
-	if (rc)
+	if (rc && p->keep) {
 		p->keep = false;
+		p->why = unwatched_by(rc);
+	}
 	return rc == -EFAULT ? rc : 0;
 }
 
@@ -321,14 +342,27 @@ static void kill_covered(struct kedge_cache *c, const struct region *r,
 	}
 }
 
+/* False, and why: a region that is made cannot be kept. */
+static bool may_keep(struct kedge_cache *c, struct plan *p, const struct region *r)
+{
+	const struct region_cold *cold = cold_of(c, r);
+
+	if (!p->keep)
+		return false;
+	if (cold->spoiled_start != cold->spoiled_end)
+		p->why = KEDGE_UNCACHED_CHANGED;
+	else if (!notify_can_tell(c->nf, p->start, p->end))
+		p->why = KEDGE_UNCACHED_UNSURE;
+	else
+		return true;
+	return false;
+}
+
 /* Put a made region where others find it. False: it can't be kept. */
-static bool publish(struct kedge_cache *c, const struct plan *p,
+static bool publish(struct kedge_cache *c, struct plan *p,
 		    struct region *r, uint32_t *killed)
 {
-	struct region_cold *cold = cold_of(c, r);
-
-	if (!p->keep || cold->spoiled_start != cold->spoiled_end ||
-	    !notify_can_tell(c->nf, p->start, p->end))
+	if (!may_keep(c, p, r))
 		return false;
 	kill_covered(c, r, killed);
 	set_state(r, notify_announced(c->nf, r->mr.addr,
@@ -337,6 +371,7 @@ static bool publish(struct kedge_cache *c, const struct plan *p,
 			     : REGION_WHOLE_ASK);
 	if (index_set(c, region_id(c, r))) {
 		set_state(r, REGION_MAKING);
+		p->why = KEDGE_UNCACHED_OTHER;
 		return false;
 	}
 	atomic_store_explicit(
@@ -378,7 +413,7 @@ static bool spoils(const struct region_cold *cold, const struct want *w)
  * with *out set; -EAGAIN if what was asked for changed while it was registered.
  */
 static int finish(struct kedge_cache *c, const struct want *w,
-		  const struct plan *p, struct region *r, bool last_try,
+		  struct plan *p, struct region *r, bool last_try,
 		  struct region **out)
 {
 	uint32_t killed = 0, dead = 0;
@@ -396,6 +431,7 @@ static int finish(struct kedge_cache *c, const struct want *w,
 	} else if (!publish(c, p, r, &killed)) {
 		not_kept(c, r, w->hold, &dead);
 		c->st.uncached += w->hold;
+		c->st.uncached_why[p->why] += w->hold;
 	}
 	if (!rc && w->hold)
 		ref_add(c, region_id(c, r), 1);

@@ -33,6 +33,8 @@ static void invalidate(struct kedge_cache *c, struct region *r,
 	struct region_cold *cold = cold_of(c, r);
 
 	c->st.invalidations++;
+	if (t->kind < ARRAY_SIZE(c->st.invalidated))
+		c->st.invalidated[t->kind]++;
 	lost_note(c, r, t->start, t->end);
 	if (r->mr.len <= HOLE_MIN) {
 		region_kill(c, r, WHY_CHANGED, killed);

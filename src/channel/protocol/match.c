@@ -193,7 +193,7 @@ static int unexpected_new(struct kedge_channel *ch, const struct packet_head *h,
 	e->desc_len = (uint32_t)len;
 	e->arriving = false;
 	ch->unexpected_bytes += is_rts ? 0 : len;
-	ch->st.unexpected++;
+	count(&ch->st.unexpected, 1);
 	*unexpected = e;
 	return 0;
 }

@@ -43,8 +43,8 @@ static void send_cts(struct kedge_channel *ch, struct op *op)
 			op_move(ch, op, &ch->active, OP_CTS);
 		return;
 	}
-	ch->st.cts_ns += clock_ns() - op->since;
-	ch->st.cts_cnt++;
+	count(&ch->st.cts_ns, clock_ns() - op->since);
+	count(&ch->st.cts_cnt, 1);
 	/* A short message comes in a packet: until then it is idle. */
 	op_move(ch, op, op->bulk_open ? &ch->active : &ch->idle, OP_LAND);
 }

@@ -242,8 +242,8 @@ int send_message(struct kedge_channel *ch, const void *buf,
 	else if (rc == -EAGAIN)
 		rc = send_later(ch, buf, len, m, p, name);
 	if (rc >= 0) {
-		ch->st.sent++;
-		ch->st.bytes_sent += len;
+		count(&ch->st.sent, 1);
+		count(&ch->st.bytes_sent, len);
 	}
 	return rc;
 }

@@ -165,7 +165,7 @@ static void need_pool(struct kedge_channel *ch)
 {
 	if (!ch->pool && !areas(ch) &&
 	    landing_open(ch->opts.pool_bytes, cost_measure, &ch->pool))
-		ch->st.pool_empty++;
+		count(&ch->st.pool_empty, 1);
 }
 
 /* The single pages at the ends of a buffer without pages yet. */
@@ -197,7 +197,7 @@ static bool take_landing(struct kedge_channel *ch, struct op *op)
 		area = ch->t->area_take(ch->ctx, op->buf, op->msg_len, &l.addr);
 	if (areas(ch) ? !area
 		      : landing_take(ch->pool, op->buf, op->msg_len, &l)) {
-		ch->st.pool_empty++;
+		count(&ch->st.pool_empty, 1);
 		return false;
 	}
 	op->landing = l;
@@ -350,7 +350,7 @@ static void copy_out(struct kedge_channel *ch, const struct op *op,
 
 	if (to <= from)
 		return;
-	ch->st.copied += to - from;
+	count(&ch->st.copied, to - from);
 	if (last > first) {
 		copy_range(op, from, first);
 		from = fill_new(op, first, last);
@@ -393,7 +393,7 @@ int way_finish(struct kedge_channel *ch, struct op *op)
 		op->way = KEDGE_WAY_COPY;
 		return 0;
 	}
-	ch->st.swapped += end - start;
+	count(&ch->st.swapped, end - start);
 	copy_out(ch, op, (uintptr_t)op->buf, start);
 	copy_out(ch, op, end, last);
 	return 0;

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The place where KEDGE_STATS wants the counters. */
+#ifndef STATS_TARGET_H
+#define STATS_TARGET_H
+
+#include <limits.h>
+#include <stdbool.h>
+
+struct target {
+	bool socket;
+	char path[PATH_MAX]; /* absolute */
+};
+
+/* True: @value names a place, which is not looked at yet. False: it is empty, 0 or 1. */
+bool target_named(const char *value);
+/* 0, or -ENAMETOOLONG, or what getcwd() fails with. */
+int target_parse(struct target *t, const char *value);
+
+#endif /* STATS_TARGET_H */
