@@ -29,6 +29,7 @@ int cmd_bench(int argc, char **argv);
 int cmd_perf(int argc, char **argv);
 int cmd_migrate(int argc, char **argv);
 int cmd_run(int argc, char **argv);
+int cmd_top(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_segments(int argc, char **argv);
 int cmd_regions(int argc, char **argv);

@@ -25,6 +25,8 @@ static const struct subcommand {
 	  "measure messages between two processes, by every way" },
 	{ "migrate", cmd_migrate,
 	  "move a region between two processes under load, and measure it" },
+	{ "top", cmd_top,
+	  "show what caches, notifiers and channels of running programs do" },
 	{ "segments", cmd_segments,
 	  "list the memory on this host that others can load and store" },
 	{ "regions", cmd_regions,

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What "kedge top" takes from other processes: whatever the bytes are, what is taken is a sample
+ * with names and a number, and what it points to is in the text. */
+#include "tools/top/parse.c"
+
+#include <stdint.h>
+#include <stdio.h>
+
+#define CHECK(cond)                                                               \
+	do {                                                                      \
+		if (!(cond)) {                                                    \
+			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #cond); \
+			abort();                                                  \
+		}                                                                 \
+	} while (0)
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+	char *text = malloc(len ? len : 1);
+	struct samples s;
+	size_t i, k;
+
+	if (!text)
+		return 0;
+	memcpy(text, data, len);
+	if (parse_text(text, len, &s)) {
+		CHECK(!s.v && !s.cnt && !s.text);
+		return 0;
+	}
+	for (i = 0; i < s.cnt; i++) {
+		CHECK(!strncmp(s.v[i].name, "kedge_", 6) && plain(s.v[i].name));
+		CHECK(s.v[i].value >= 0 && isfinite(s.v[i].value));
+		CHECK(strlen(s.v[i].head) <= 2 * len);
+		for (k = 0; k < s.v[i].cnt; k++) {
+			CHECK(*s.v[i].label[k].name && plain(s.v[i].label[k].value));
+			CHECK(parse_label(&s.v[i], s.v[i].label[k].name));
+		}
+	}
+	parse_free(&s);
+	return 0;
+}

@@ -1,0 +1,111 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+# kedge top: of programs that publish their counters, by each way, and of those that do not.
+# usage: top.sh kedge program
+# shellcheck source=/dev/null
+. "$(dirname "$0")/lib.sh"
+program=$(readlink -f "$2")
+unset KEDGE_STATS
+if ! "$KEDGE" info >/dev/null 2>&1; then
+	echo 'SKIP: no notifier here, so a cache has no hits'
+	exit 77
+fi
+folder=$DIR/folder
+mkdir "$folder" "$DIR/empty"
+mkfifo "$DIR/go" "$DIR/ready"
+
+# begin VALUE: a program with a cache of one miss and nine hits, that ends when it is told to.
+begin()
+{
+	KEDGE_STATS=$1 "$program" <"$DIR/go" >"$DIR/ready" &
+	pid=$!
+	exec 9>"$DIR/go"
+	read -r _ <"$DIR/ready"
+}
+end()
+{
+	exec 9>&-
+	wait "$pid"
+}
+
+of_it='[o for o in d["objects"] if o["kind"] == "cache"]'
+
+begin "unix:$folder"
+for where in "$folder" "$pid" "$folder/kedge-$(basename "$program")-$pid.sock"; do
+	expect 0 top --json "$where"
+	json "len(${of_it}) == 1 and ${of_it}[0]['values']['hits'] == 9" \
+		"${of_it}[0]['values']['misses'] == 1 and ${of_it}[0]['pid'] == $pid" \
+		"sum(${of_it}[0]['values']['uncached'].values()) <= 1"
+done
+# It is found among all processes.
+expect 0 top --json
+json "[o for o in d['objects'] if o['pid'] == $pid]"
+expect 0 top --once "$folder"
+says out '1 process publishes'
+says out 'HIT%'
+says out ' 90.0 '
+expect 0 top -n 2 -d 0.05 "$folder"
+says out 'GETS/s'
+expect 0 top --prometheus "$folder"
+says out "kedge_cache_hits_total{pid=\"$pid\","
+[ "$(grep -c '^# TYPE kedge_cache_hits_total counter$' "$DIR/out")" = 1 ] || fail 'a head too many'
+
+# One that is stopped is told, and holds up no other.
+first=$pid
+kill -STOP "$first"
+until grep -q '^State:.T' "/proc/$first/status"; do sleep 0.05; done
+expect 0 top --json "$folder"
+json 'd["silent"] and "does not answer" in d["silent"][0]["reason"]'
+expect 3 top --once "$folder"
+says err 'does not answer'
+kill -CONT "$first"
+end
+expect 0 top --json "$folder"
+json 'not d["objects"]'
+
+# A file stays, with the sums of what was closed; of a process that has ended it is shown where
+# it is named.
+begin "$folder"
+end
+file=$(echo "$folder"/*.prom)
+expect 0 top --json "$file"
+json "${of_it}[0]['number'] == 'closed' and ${of_it}[0]['values']['hits'] == 9"
+expect 0 top --json "$folder"
+json 'not d["objects"]'
+
+# Two processes are one text, with one head each.
+begin "unix:$folder"
+cp "$file" "$DIR/other.prom"
+expect 0 top --prometheus "$folder" "$DIR/other.prom"
+[ "$(grep -c '^# TYPE kedge_cache_hits_total counter$' "$DIR/out")" = 1 ] || fail 'a head too many'
+[ "$(grep -c '^kedge_cache_hits_total{' "$DIR/out")" = 2 ] || fail 'a process too few'
+end
+
+# The dashboard asks for counters that there are; those of channels are in another test.
+python3 - "$(dirname "$0")/../../packaging/grafana.json" "$file" <<'END' || fail 'a panel without a counter'
+import json, re, sys
+text = open(sys.argv[2], encoding='utf-8').read()
+asked = {n for p in json.load(open(sys.argv[1], encoding='utf-8'))['panels']
+         for t in p['targets'] for n in re.findall(r'kedge_\w+', t['expr'])}
+missing = [n for n in asked if 'channel' not in n and '# TYPE %s ' % n not in text]
+print(*missing, sep='\n')
+sys.exit(bool(missing) or len(asked) < 15)
+END
+
+# What is no such text, or no such place.
+expect 0 top --once "$DIR/empty"
+says out 'Set KEDGE_STATS='
+for bad in "$program" "$DIR/ready" /dev/zero; do
+	expect 3 top --once "$bad"
+	says err 'no text of kedge'
+done
+head -c 100 "$file" >"$DIR/cut.prom"
+expect 3 top "$DIR/cut.prom"
+says err 'no text of kedge'
+expect 3 top --once "$DIR/not-there"
+says err 'no process publishes there'
+expect 3 top --once 99999999
+says err 'is not there'
+expect 2 top -d 0
+expect 2 top --serve 70000
+exit "$FAILED"
