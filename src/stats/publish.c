@@ -64,6 +64,8 @@ static bool listens(void)
 		return false;
 	if (clofork_ours(&pub.listen))
 		return true;
+	/* It is forgotten, as its number may be another's. */
+	clofork_close(&pub.listen);
 	tell(socket_open(&pub));
 	return clofork_ours(&pub.listen);
 }

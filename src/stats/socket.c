@@ -93,7 +93,8 @@ int socket_open(struct publisher *p)
 static bool can_send(const struct publisher *p, int fd, uint64_t end)
 {
 	struct pollfd fds[] = { { .fd = fd, .events = POLLOUT },
-				{ .fd = p->wake.fd, .events = POLLIN } };
+				{ .fd = clofork_ours(&p->wake) ? p->wake.fd : -1,
+				  .events = POLLIN } };
 	uint64_t now = clock_ns();
 
 	if (now >= end)

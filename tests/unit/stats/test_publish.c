@@ -24,6 +24,7 @@ struct program {
 };
 
 static char said[4096]; /* by kedge, in this process */
+static int kept[2];	/* descriptors of a program's that are its way to the test */
 
 static void note(void *unused, int severity, const char *text)
 {
@@ -50,6 +51,8 @@ static void be(const struct program *p, const char *value, int hear, int say)
 	unsigned int i;
 
 	setenv("KEDGE_STATS", value, 1);
+	kept[0] = hear;
+	kept[1] = say;
 	if (p->first)
 		p->first();
 	for (i = 0; i < p->caches; i++)
@@ -245,11 +248,11 @@ static void a_place_that_is_not_there_is_told_once(void **state)
 
 static void close_all(void)
 {
-	unsigned int fd;
+	int fd;
 
-	/* The first ones are the test's: pipes, and what cmocka has. */
-	for (fd = 20; fd < 1024; fd++)
-		close((int)fd);
+	for (fd = 3; fd < 1024; fd++)
+		if (fd != kept[0] && fd != kept[1])
+			close(fd);
 	close_range(1024, ~0u, 0);
 }
 
@@ -295,6 +298,15 @@ static void a_client_that_reads_nothing_holds_up_no_end(void **state)
 	close(fd);
 }
 
+static unsigned int lines_of(const char *text, const char *start)
+{
+	unsigned int n = 0;
+
+	for (; text && (text = strstr(text, start)); text++)
+		n++;
+	return n;
+}
+
 static void forks(void)
 {
 	struct nodev *dev;
@@ -313,7 +325,7 @@ static void forks(void)
 	snprintf(mine, sizeof(mine), "%s", path_of("%d.sock", getpid()));
 	/* Its parent's cache is not its own. */
 	CHILD_CHECK(value_of(text_of_socket(mine), "cache_hits_total", "cache=\"1\"", NULL) == 0);
-	CHILD_CHECK(value_of(text_of_socket(mine), "cache_hits_total", "cache=\"2\"", NULL) < 0);
+	CHILD_CHECK(lines_of(text_of_socket(mine), "\nkedge_cache_hits_total{") == 1);
 	kedge_cache_close(c);
 	exit(0);
 }
