@@ -25,13 +25,14 @@ REGION = ('unit:region*', 'unit:fill', 'unit:remote*', 'unit:streams_hostile', '
           'process:submit*', 'unit:submit*', 'process:parts*', 'unit:recommit*', 'process:recommit*')
 ADAPTER = ('unit:ranges', 'unit:sight', 'stress:ranges_races', 'adapter:*')
 PRELOAD = ('preload:*',)
+STATS = ('unit:stats*', 'tools:top')
 PROCESS = ('process:*', 'churn:*')
 CHANNEL = ('unit:channel*', 'unit:ofi*', 'channel:hostile peers',
            'tools:torture of channels', 'stress:stress_channel')
 PARTS = {'cache': CACHE + PROCESS, 'notify': NOTIFY + PROCESS,
          'hooks': HOOKS, 'device': DEVICE,
          'segment': SEGMENT, 'pages': PAGES, 'region': REGION, 'adapter': ADAPTER, 'preload': PRELOAD,
-         'doctor': PRELOAD, 'channel': CHANNEL}
+         'doctor': PRELOAD, 'stats': STATS, 'top': STATS, 'channel': CHANNEL}
 
 
 class Mutant(NamedTuple):
@@ -85,8 +86,8 @@ MUTANTS = [
       '\t\t\t     ? REGION_WHOLE\n\t\t\t     : REGION_WHOLE);'),
     M('src/cache/fill/register.c', 'keeps-what-nobody-can-tell-of',
       'a region is kept where the kernel cannot be asked',
-      '||\n\t    !notify_can_tell(c->nf, p->start, p->end))\n\t\treturn false;',
-      ')\n\t\treturn false;'),
+      'else if (!notify_can_tell(c->nf, p->start, p->end))\n\t\tp->why',
+      'else if (0)\n\t\tp->why'),
     M('src/cache/vec.c', 'gap-ends-at-what-is-not-believed',
       'one registration a page while a change is under way',
       'a->access, a->trust) > at)', 'a->access, TRUST_ALL) > at)'),
@@ -202,12 +203,11 @@ MUTANTS = [
       'return !c->attr.max_len || high - low <= c->attr.max_len;'),
     M('src/cache/fill/register.c', 'keeps-what-was-spoiled',
       'a registration is kept though its pages changed meanwhile',
-      'if (!p->keep || cold->spoiled_start != cold->spoiled_end ||',
-      'if (!p->keep ||'),
+      'if (cold->spoiled_start != cold->spoiled_end)\n\t\tp->why',
+      'if (0)\n\t\tp->why'),
     M('src/cache/fill/register.c', 'keeps-the-provisional',
       'a provisional watch is taken for a good one',
-      '\tif (rc)\n\t\tp->keep = false;\n\treturn rc == -EFAULT ? rc : 0;',
-      '\tif (rc < 0)\n\t\tp->keep = false;\n\treturn rc == -EFAULT ? rc : 0;'),
+      '\tif (rc && p->keep) {', '\tif (rc < 0 && p->keep) {'),
     M('src/cache/fill/register.c', 'covered-regions-stay',
       'regions within the new one stay registered, found by nobody',
       '\tkill_covered(c, r, killed);\n\tset_state',
@@ -807,6 +807,46 @@ MUTANTS = [
     M('src/preload/report.c', 'not-at-the-end',
       'what has changed since the last registration is never told',
       '\telse\n\t\theld_report(NULL);\n', ''),
+    M('src/stats/socket.c', 'counters-for-all',
+      'the socket lets other users in',
+      'if (fchmod(c->fd, 0600))',
+      'if (fchmod(c->fd, 0666))'),
+    M('src/stats/socket.c', 'takes-anothers-place',
+      'the socket of a process that answers is taken from it',
+      'return err == ECONNREFUSED && !unlink(name->sun_path);',
+      'return err + 1 && !unlink(name->sun_path);'),
+    M('src/stats/table.c', 'forgets-what-is-closed',
+      'what a closed cache has counted is lost',
+      '\t\t\tc->values[i] += values[i];',
+      '\t\t\tc->values[i] += 0;'),
+    M('src/stats/table.c', 'keeps-the-parents',
+      "a forked child publishes its parent's caches",
+      '\tlist_init(&open_objects);\n\topen_cnt = 0;',
+      '\tif (!open_objects.next)\n\t\tlist_init(&open_objects);'),
+    M('src/stats/publish.c', 'socket-is-gone',
+      'a socket that the program closed is not made again',
+      '\ttell(socket_open(&pub));\n\treturn clofork_ours(&pub.listen);',
+      '\treturn false;'),
+    M('src/stats/publish.c', 'no-last-word',
+      'the file does not have the last counters',
+      '\t\ttell(file_write(&pub));\n}\n',
+      '\t\ttell(0);\n}\n'),
+    M('src/cache/fill/register.c', 'no-reason',
+      "a miss that is not kept for the cache's limits has another reason",
+      '\t\tp->why = KEDGE_UNCACHED_LIMIT;\n',
+      '\t\tp->why = KEDGE_UNCACHED_OTHER;\n', *STATS),
+    M('tools/top/sources.c', 'shows-the-dead',
+      'processes that have ended are shown as if they ran',
+      'return pid && !s->named &&',
+      'return 0 && pid && !s->named &&'),
+    M('tools/top/parse.c', 'takes-half',
+      'a text that was cut off is taken',
+      '\t\t\treturn -EBADMSG; /* it was cut off */',
+      '\t\t\treturn 0;'),
+    M('tools/top/merge.c', 'two-heads',
+      'a name of two processes has two heads',
+      '\t\t\t\tif (at != first)\n\t\t\t\t\tat->name = NULL;',
+      '\t\t\t\t;'),
 ]
 MUTANTS += [M('src/adapter/' + m[0], *m[1:]) for m in table_adapter.MUTANTS]
 MUTANTS += [M('src/channel/' + m[0], *m[1:]) for m in table_channel.MUTANTS]
