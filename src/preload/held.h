@@ -15,8 +15,8 @@
 
 #include <infiniband/verbs.h>
 
-/* False: the caller is libfabric, and libkedge-fi watches for the cache there. No cache of ours,
- * and no watch, is to be in its way. */
+/* False: the caller is libfabric or UCX, and libkedge-fi or libkedge-ucx watches for its cache. No
+ * cache of ours, and no watch, is to be in its way. */
 bool held_is_served(const void *caller);
 /* A registration is followed from now on; where it cannot be, it is counted. @iova: its first byte
  * in work requests. @caller: of libibverbs, an address in its code. True: it is the process's

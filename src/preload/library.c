@@ -51,13 +51,24 @@ static int is_plug_in(struct dl_phdr_info *lib, size_t size, void *path)
 	return 1;
 }
 
-/* libfabric's cache asks libkedge-fi, and holds for a moment what it will not use. */
+/* libkedge-ucx stands before UCX, so that it is among the first symbols of the process. */
+static bool ucx_is_coherent(void)
+{
+	bool (*watches)(void);
+
+	*(void **)&watches = dlsym(RTLD_DEFAULT, "kedge_ucx_watches");
+	return watches && watches();
+}
+
+/* A cache above asks a library of ours, and holds for a moment what it will not use. */
 static bool is_coherent(const char *name)
 {
 	const char *path = NULL;
 	bool (*watches)(void);
 	void *lib;
 
+	if (!strncmp(name, "libuc", 5))
+		return ucx_is_coherent();
 	if (strncmp(name, "libfabric", 9) != 0 || !dl_iterate_phdr(is_plug_in, &path))
 		return false;
 	lib = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
@@ -152,7 +163,8 @@ static const char *remedy(const char *name)
 		const char *prefix, *text;
 	} known[] = {
 		{ "libuc", "UCX keeps them: set UCX_RCACHE_ENABLE=n UCX_IB_REG_METHODS=direct, as "
-			   "kedge run does unless --keep-caches is given" },
+			   "kedge run does unless --keep-caches is given, or preload "
+			   "libkedge-ucx.so" },
 		{ "libfabric", "libfabric keeps them: have libkedge-fi watch (kedge info, line "
 			       "\"mr-cache\"), or set FI_MR_CACHE_MAX_COUNT=0" },
 		{ "mca_", "Open MPI keeps them: set OMPI_MCA_mpi_leave_pinned=0" },

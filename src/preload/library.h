@@ -21,7 +21,7 @@ struct loss {
 struct library {
 	struct library *next;
 	struct loss stale;
-	bool coherent; /* libkedge-fi watches for its cache */
+	bool coherent; /* libkedge-fi or libkedge-ucx watches for its cache */
 	char name[];
 };
 

@@ -23,7 +23,7 @@ PAGES = ('unit:share*', 'process:segment_limits')
 REGION = ('unit:region*', 'unit:fill', 'unit:remote*', 'unit:streams_hostile', 'unit:migrate*',
           'process:region_limits', 'process:lease', 'process:region_list*', 'process:remote*', 'process:migrate*',
           'process:submit*', 'unit:submit*', 'process:parts*', 'unit:recommit*', 'process:recommit*')
-ADAPTER = ('unit:ranges', 'unit:sight', 'stress:ranges_races', 'adapter:*')
+ADAPTER = ('unit:ranges', 'unit:ucx_regions', 'unit:sight', 'stress:ranges_races', 'adapter:*')
 PRELOAD = ('preload:*',)
 STATS = ('unit:stats*', 'tools:top')
 PROCESS = ('process:*', 'churn:*')

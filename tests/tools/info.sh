@@ -23,9 +23,9 @@ json '[n["name"] for n in d["notifiers"]] == ["ummunot", "uffd", "hooks", "none"
 	     for s in ("notifiers", "devices", "messages", "limits") for l in d[s])' \
 	'[m["name"] for m in d["messages"] if m["name"] != "mr-cache"] ==
 		["shm", "tcp", "verbs", "swap", "segment",
-		 "libfabric"]' \
-	'[m["name"] for m in d["messages"]][-1] == "mr-cache" or
-		d["messages"][-1]["state"] == "missing"' \
+		 "libfabric", "rcache"]' \
+	'[m["name"] for m in d["messages"]][-2] == "mr-cache" or
+		d["messages"][-2]["state"] == "missing"' \
 	'{"eager", "copy"} <= set(d["messages"][0]["ways"])' \
 	'{"eager", "direct"} <= set(d["messages"][1]["ways"])' \
 	'not d["messages"][1]["secret"]' \

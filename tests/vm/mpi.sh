@@ -3,11 +3,12 @@
 #
 # In the guest, under rdma.sh: two ranks of Open MPI over libfabric's verbs, and over UCX, whose
 # buffer changes its pages between messages. Without kedge some arrive wrong, which shows that the
-# test can see it; with libkedge-fi, and under "kedge run", none.
+# test can see it; with libkedge-fi or libkedge-ucx, and under "kedge run", none.
 #
 #	mpi.sh BUILD
 set -u
 folder=$1/src/adapter/libfabric
+watching=$1/src/adapter/ucx/libkedge-ucx.so
 kedge=$1/kedge
 here=$(dirname "$0")
 tmp=$(mktemp -d) || exit 1
@@ -82,6 +83,12 @@ says()
 	result "says '$1'"
 }
 
+says_not()
+{
+	! grep "$1" "$tmp/err"
+	result "does not say '$1'"
+}
+
 unset FI_PROVIDER_PATH
 for how in kept munmap; do
 	expect 'libfabric, as Debian ships it' none "$ofi" $how
@@ -93,6 +100,8 @@ for how in raw-munmap raw-dontneed; do
 done
 for how in kept munmap raw-munmap raw-dontneed; do
 	FI_PROVIDER_PATH=$folder expect 'libfabric with libkedge-fi' none "$ofi" $how
+	LD_PRELOAD=$watching expect 'UCX with libkedge-ucx' none "$ucx" $how
+	says_not 'libkedge-ucx'
 	expect 'UCX under kedge run' none "$ucx" $how "$kedge" run --ucx --check --
 	says 'no registration lost its pages'
 	expect 'libfabric under kedge run' none "$ofi" $how "$kedge" run -t --check --
@@ -105,6 +114,13 @@ says 'libuc[a-z_]*\.so[.0-9]* holds a registration whose pages have gone'
 expect 'libfabric under kedge run --keep-caches' some "$ofi" raw-dontneed \
 	"$kedge" run -t --keep-caches --
 says 'libfabric.so.1 holds a registration whose pages have gone'
+
+# One of the two serves, and says so.
+LD_PRELOAD=$watching expect 'UCX with libkedge-ucx under kedge run --keep-caches' none "$ucx" \
+	raw-munmap "$kedge" run -t --keep-caches --check --
+LD_PRELOAD=$watching expect 'UCX with libkedge-ucx under kedge run' none "$ucx" raw-munmap \
+	"$kedge" run --ucx --check --
+says 'libkedge-ucx is preloaded'
 
 # examine STATUS SAYS TRANSPORT HOW [OPTION...]: by the doctor
 examine()
@@ -133,5 +149,6 @@ examine 0 'nothing stale' "$ucx" munmap
 examine 0 'nothing stale' "$ofi" raw-munmap --with-kedge
 examine 0 'nothing stale' "$ucx" raw-munmap --with-kedge
 FI_PROVIDER_PATH=$folder examine 0 'nothing stale' "$ofi" raw-munmap
+LD_PRELOAD=$watching examine 0 'nothing stale' "$ucx" raw-munmap
 echo "$passed passed, $failed failed, 0 skipped"
 [ $failed = 0 ]

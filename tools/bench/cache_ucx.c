@@ -88,14 +88,15 @@ static int load(struct ucx_side *s, char why[WHY_LEN])
 	size_t i;
 	void *p;
 
-	/* libucp, as it knows the version; it brings libucs along. */
-	s->lib = dlopen("libucp.so.0", RTLD_NOW);
+	/* libucp, as it knows the version; it brings libucs along. Global, so that libkedge-ucx
+	 * comes before it where that is preloaded. */
+	s->lib = dlopen("libucp.so.0", RTLD_NOW | RTLD_GLOBAL);
 	if (!s->lib) {
 		snprintf(why, WHY_LEN, "cannot load UCX: %s", dlerror());
 		return -ENOENT;
 	}
 	for (i = 0; i < ARRAY_SIZE(syms); i++) {
-		p = dlsym(s->lib, syms[i].name);
+		p = dlsym(RTLD_DEFAULT, syms[i].name);
 		if (!p) {
 			snprintf(why, WHY_LEN, "the UCX installed has no %s",
 				 syms[i].name);
@@ -170,7 +171,8 @@ static int side_open(const struct cache_cfg *cfg, void **ctx,
 	rc = create(s, why);
 	if (rc)
 		goto free_side;
-	snprintf(info->notifier, sizeof(info->notifier), "ucm");
+	snprintf(info->notifier, sizeof(info->notifier), "%s",
+		 dlsym(RTLD_DEFAULT, "kedge_ucx_watches") ? "kedge" : "ucm");
 	*ctx = s;
 	return 0;
 

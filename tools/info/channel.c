@@ -305,4 +305,5 @@ void info_messages(struct info *info)
 	add_swap(info);
 	info_segments(info);
 	info_ofi(info);
+	info_ucx(info);
 }

@@ -73,6 +73,7 @@ void info_verbs(struct info *info);
 void info_messages(struct info *info);
 void info_segments(struct info *info);
 void info_ofi(struct info *info);
+void info_ucx(struct info *info);
 void info_limits(struct info *info);
 
 /* ---- any device: register.c ---- */

@@ -24,8 +24,9 @@ static void print_none(const struct checked *c)
 	struct checked_unknown u = checked_unknown(c);
 
 	if (u.left_to_fi)
-		util_error("--check: what libfabric registers, libkedge-fi watches for its cache; "
-			   "one that the program keeps by fi_mr_reg() itself was not looked at");
+		util_error("--check: what libfabric or UCX registers, libkedge-fi or libkedge-ucx "
+			   "watches for its cache; one that the program keeps by their calls "
+			   "itself was not looked at");
 	if (!u.registrations && !u.processes)
 		util_error("--check: no registration lost its pages while it was held");
 	else

@@ -214,8 +214,8 @@ void checked_print_processes(const struct checked *c, bool watched)
 			fprintf(stderr, "    %llu of them in memory that cannot be watched here, "
 				"or that another notifier watches\n", p->not_followed);
 		if (p->left_to_fi)
-			fprintf(stderr, "    %llu of them libfabric's, for whose cache libkedge-fi "
-				"watches\n", p->left_to_fi);
+			fprintf(stderr, "    %llu of them libfabric's or UCX's, for whose cache "
+				"libkedge-fi or libkedge-ucx watches\n", p->left_to_fi);
 	}
 }
 

@@ -6,7 +6,7 @@
  *	began PID NAME				at the first registration
  *	process PID NAME			and the rest at the exit
  *	counts HITS MISSES LENT UNCACHED REFUSED INVALIDATED
- *	held FOLLOWED NOT-FOLLOWED LEFT		to libkedge-fi, which watches for libfabric
+ *	held FOLLOWED NOT-FOLLOWED LEFT		to libkedge-fi or libkedge-ucx
  *	posts COUNT				work requests, of kedge doctor
  *	stale COUNT START END KIND CHANGE LIBRARY	for each library; the first one's range
  *

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "tools/common/util.h"
 #include "tools/run/run.h"
 
 static const struct {
@@ -76,10 +77,22 @@ static bool wants_other_monitor(void)
 	return which && *which && strcmp(which, "kedge") != 0;
 }
 
+/* Both would work: UCX's cache, which is coherent then, or kedge's below. One is enough. */
+static void say_who_serves(void)
+{
+	const char *preload = getenv("LD_PRELOAD");
+
+	if (preload && strstr(preload, "libkedge-ucx") && !getenv("UCX_RCACHE_ENABLE"))
+		util_error("libkedge-ucx is preloaded, too: UCX's own cache is off here, and "
+			   "kedge's behind ibv_reg_mr() serves; with --keep-caches UCX's does, "
+			   "by libkedge-ucx");
+}
+
 int run_tell_others(const char *fi)
 {
 	size_t i;
 
+	say_who_serves();
 	for (i = 0; i < ARRAY_SIZE(off); i++)
 		if (setenv(off[i].name, off[i].value, 0))
 			return -1;

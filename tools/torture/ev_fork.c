@@ -215,10 +215,10 @@ static int fire_child(struct run *x)
 		return why(x, -EOPNOTSUPP,
 			   "TSan lets no forked child start "
 			   "threads");
-	if (x->lane->t->rig.libfabric &&
+	if ((x->lane->t->rig.libfabric || x->lane->t->rig.ucx) &&
 	    (x->row->mode == MODE_STORM || x->row->route != ROUTE_LIBC))
 		return why(x, -EOPNOTSUPP, "another thread of the parent may "
-			   "have libfabric's locks");
+			   "have the library's locks");
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sock))
 		return why(x, -errno, "socketpair: %s", strerror(errno));
 	pid = do_fork(x);

@@ -44,11 +44,12 @@ close_notifier:
 	return rc;
 }
 
-/* Its blind spots are those of a notifier where it has a monitor of kedge's. */
-static int open_libfabric(struct rig *rig)
+/* Blind spots of a library's cache are those of a notifier, where kedge watches for it. */
+static int open_other(struct rig *rig)
 {
+	const bool ucx = rig->which == RIG_UCX;
 	struct kedge_notifier *nf;
-	int rc = libfabric_open(rig, &rig->libfabric);
+	int rc = ucx ? ucx_open(rig, &rig->ucx) : libfabric_open(rig, &rig->libfabric);
 
 	if (rc)
 		return rc;
@@ -58,6 +59,8 @@ static int open_libfabric(struct rig *rig)
 		kedge_notifier_info(nf, &rig->info);
 		kedge_notifier_close(nf);
 	}
+	if (ucx)
+		rig->info.backend = "UCX's";
 	return 0;
 }
 
@@ -69,7 +72,8 @@ static int open_cache(struct rig *rig, const char *backend)
 	case RIG_NAIVE:
 		return naive_open(rig, &rig->naive);
 	case RIG_LIBFABRIC:
-		return open_libfabric(rig);
+	case RIG_UCX:
+		return open_other(rig);
 	}
 	return -EINVAL;
 }
@@ -117,6 +121,9 @@ void rig_close(struct rig *rig)
 	case RIG_LIBFABRIC:
 		libfabric_close(rig->libfabric);
 		break;
+	case RIG_UCX:
+		ucx_close(rig->ucx);
+		break;
 	}
 	rig->dio->rig_close(rig);
 	pthread_mutex_destroy(&rig->ring_lock);
@@ -133,6 +140,8 @@ int rig_get(struct rig *rig, const void *addr, size_t len, struct ref *ref)
 	if (rig->libfabric)
 		return libfabric_get(rig->libfabric, addr, len,
 				     &ref->libfabric, &ref->handle);
+	if (rig->ucx)
+		return ucx_get(rig->ucx, addr, len, &ref->ucx, &ref->handle);
 	rc = kedge_cache_get(rig->cache, addr, len, rig->dio->access,
 			     &ref->mr);
 	if (rc)
@@ -148,6 +157,8 @@ void rig_put(struct rig *rig, struct ref *ref)
 		naive_put(rig->naive, ref->naive);
 	else if (rig->libfabric)
 		libfabric_put(ref->libfabric);
+	else if (rig->ucx)
+		ucx_put(rig->ucx, ref->ucx);
 	else
 		kedge_cache_put(rig->cache, ref->mr);
 }
@@ -158,6 +169,8 @@ void rig_stats(struct rig *rig, struct kedge_cache_stats *stats)
 	stats->size = sizeof(*stats);
 	if (rig->libfabric)
 		libfabric_stats(rig->libfabric, stats);
+	else if (rig->ucx)
+		ucx_stats(rig->ucx, stats);
 	else if (!rig->naive)
 		kedge_cache_stats(rig->cache, stats);
 }

@@ -2,7 +2,7 @@
 /*
  * What is under test: a device, a notifier and one cache that all
  * lanes share; or, with --naive, a cache that follows nothing; or, with
- * --libfabric, the one of libfabric's domains.
+ * --libfabric or --ucx, the one of that library.
  */
 #ifndef TORTURE_RIG_H
 #define TORTURE_RIG_H
@@ -20,8 +20,10 @@ struct fid_mr;
 struct libfabric;
 struct naive;
 struct naive_mr;
+struct ucs_rcache_region;
+struct ucx;
 
-enum rig_cache { RIG_KEDGE, RIG_NAIVE, RIG_LIBFABRIC };
+enum rig_cache { RIG_KEDGE, RIG_NAIVE, RIG_LIBFABRIC, RIG_UCX };
 
 struct rig {
 	const struct dio_ops *dio;
@@ -36,6 +38,7 @@ struct rig {
 	enum rig_cache which;
 	struct naive *naive; /* instead of the three above, as is */
 	struct libfabric *libfabric;
+	struct ucx *ucx;
 	struct kedge_notifier_info info;
 	uint32_t flags; /* KEDGE_NOTIFIER_*, set before it is opened */
 };
@@ -45,6 +48,7 @@ struct ref {
 	const struct kedge_mr *mr;
 	struct naive_mr *naive;
 	struct fid_mr *libfabric;
+	struct ucs_rcache_region *ucx;
 	uint64_t handle;
 	uint64_t shift; /* device position less address */
 };
@@ -72,5 +76,13 @@ int libfabric_get(struct libfabric *f, const void *addr, size_t len,
 		  struct fid_mr **mr, uint64_t *handle);
 void libfabric_put(struct fid_mr *mr);
 void libfabric_stats(struct libfabric *f, struct kedge_cache_stats *stats);
+
+/* ucx.c: likewise. */
+int ucx_open(struct rig *rig, struct ucx **u);
+void ucx_close(struct ucx *u);
+int ucx_get(struct ucx *u, const void *addr, size_t len, struct ucs_rcache_region **region,
+	    uint64_t *handle);
+void ucx_put(struct ucx *u, struct ucs_rcache_region *region);
+void ucx_stats(struct ucx *u, struct kedge_cache_stats *stats);
 
 #endif /* TORTURE_RIG_H */

@@ -77,7 +77,7 @@ struct options {
 	int threads;
 	char *notifier, *seed, *event, *route, *mode;
 	char *device;
-	int naive, libfabric, strict, ask;
+	int naive, libfabric, ucx, strict, ask;
 	int channel, segment, region;
 	char *messages, *sizes, *transport;
 	int churn, defaults, per_thread;
@@ -118,6 +118,8 @@ static struct poptOption opts[] = {
 	  "Test the cache of libfabric's domains, by the monitor that "
 	  "FI_MR_CACHE_MONITOR names",
 	  NULL },
+	{ "ucx", 0, POPT_ARG_NONE, &given.ucx, 0,
+	  "Test UCX's cache, as it is or with libkedge-ucx preloaded", NULL },
 	{ "strict", 0, POPT_ARG_NONE, &given.strict, 0,
 	  "Take everything for promised", NULL },
 	{ "ask", 0, POPT_ARG_NONE, &given.ask, 0,
@@ -200,6 +202,12 @@ static bool churn_options(const struct options *o)
 	return o->alloc || o->bytes || o->defaults || o->gets || o->per_thread;
 }
 
+/* Caches that are not kedge's. */
+static int others(const struct options *o)
+{
+	return !!o->naive + !!o->libfabric + !!o->ucx;
+}
+
 static int options_check(struct options *o, struct torture *t)
 {
 	if (o->messages || o->sizes || o->transport)
@@ -210,18 +218,19 @@ static int options_check(struct options *o, struct torture *t)
 				  "--per-thread belong to --churn");
 	if (o->threads < 2 || o->threads > MAX_LANES)
 		return util_usage("--threads takes 2 to %d", MAX_LANES);
-	if ((o->naive || o->libfabric) && (o->notifier || (o->naive && o->libfabric)))
-		return util_usage("--naive and --libfabric take no notifier, "
+	if (others(o) > 1 || (others(o) && o->notifier))
+		return util_usage("--naive, --libfabric and --ucx take no notifier, "
 				  "nor each other");
-	if (o->libfabric && o->device)
-		return util_usage("--libfabric has a device of its own");
+	if ((o->libfabric || o->ucx) && o->device)
+		return util_usage("--libfabric and --ucx have a device of their own");
 	t->seconds = o->seconds;
 	t->threads = o->threads;
 	t->event = o->event;
 	t->route = o->route;
 	t->mode = o->mode;
 	t->naive = o->naive;
-	t->which = o->naive ? RIG_NAIVE : o->libfabric ? RIG_LIBFABRIC : RIG_KEDGE;
+	t->which = o->naive ? RIG_NAIVE : o->libfabric ? RIG_LIBFABRIC : o->ucx ? RIG_UCX :
+		   RIG_KEDGE;
 	t->strict = o->strict;
 	t->rig.flags = o->ask ? KEDGE_NOTIFIER_ASK : 0;
 	return device_check(o->device, t);
@@ -230,7 +239,7 @@ static int options_check(struct options *o, struct torture *t)
 static int channel_check(const struct options *o, struct chan_opts *c)
 {
 	if (o->notifier || o->event || o->route || o->mode || o->device ||
-	    o->naive || o->libfabric || o->strict || o->ask || o->churn || churn_options(o) ||
+	    others(o) || o->strict || o->ask || o->churn || churn_options(o) ||
 	    o->threads != THREADS)
 		return util_usage("--channel takes --seconds, --messages, "
 				  "--sizes, --transport and --seed only");
@@ -261,8 +270,8 @@ static int channel_run(struct options *o)
 /* What neither --segment nor --region takes. */
 static bool is_of_others(const struct options *o)
 {
-	return o->notifier || o->event || o->route || o->mode || o->device || o->naive ||
-	       o->libfabric || o->strict || o->ask || o->churn || o->channel || o->messages ||
+	return o->notifier || o->event || o->route || o->mode || o->device || others(o) ||
+	       o->strict || o->ask || o->churn || o->channel || o->messages ||
 	       o->sizes || o->transport || churn_options(o) || o->threads != THREADS;
 }
 
@@ -308,7 +317,7 @@ static int churn_check(const struct options *o, struct churn_opts *c)
 	int route = choice(o->route, churn_route_names);
 	uint64_t bytes = 0;
 
-	if (o->event || o->mode || o->device || o->naive || o->libfabric || o->strict ||
+	if (o->event || o->mode || o->device || others(o) || o->strict ||
 	    o->messages || o->sizes)
 		return util_usage("--churn takes --alloc, --bytes, --default, "
 				  "--gets, --notifier, --per-thread, --route, "

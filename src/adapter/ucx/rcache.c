@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * This file stands before the calls of UCX 1.13 that make, look up in and end a cache of
+ * registrations (ucs_rcache), which its transports and libucp call from outside libucs. It is
+ * loaded before UCX: LD_PRELOAD, or linked to the program.
+ *
+ * A cache is made with operations of this file, which watch before they call the caller's, and with
+ * regions that have room for a struct region behind what the caller has there. UCX is told that its
+ * memory events come from outside; each lookup is preceded by the events of what has changed
+ * (regions.h). UCX would change code of libc's all the same, when it is loaded, and its mremap()
+ * loses the address of MREMAP_FIXED; so it is told not to.
+ *
+ * UCX puts a region into its table, with the cache locked, before it registers it; so all events of
+ * a watch that begins within the registration meet it there. That is step 3 of the proof in
+ * regions.c. Memory events find a cache locked at times: then it keeps them, and each lookup begins
+ * with those.
+ *
+ * Caches that are not told of unmapped memory are none of this process's memory (UCX's of XPMEM),
+ * or not of the host's, and are left as they are.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <ucm/api/ucm.h>
+#include <ucs/memory/rcache.h>
+
+#include <kedge/kedge.h>
+
+#include "found.h"
+#include "regions.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* A cache, as its maker wants it. */
+struct front {
+	struct front *next;
+	ucs_rcache_t *cache;
+	const ucs_rcache_ops_t *ops;
+	void *context;
+	size_t behind; /* where struct region is in a region */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards: */
+static struct front *fronts;
+
+/* NULL: a cache that is served was not made yet. */
+static struct regions *_Atomic regions;
+
+/* ---- what regions.c asks of UCX ---- */
+
+static void drop(uintptr_t start, size_t len)
+{
+	found()->vm_munmap((void *)start, len);
+}
+
+/* UCX changes it with the cache locked. While it does so a drop is under way, or waits. */
+static bool is_found(const struct region *r)
+{
+	const ucs_rcache_region_t *region = r->above;
+
+	/* acquire: a region that is out of the table is forgotten after that. */
+	return __atomic_load_n(&region->flags, __ATOMIC_ACQUIRE) & UCS_RCACHE_REGION_FLAG_PGTABLE;
+}
+
+static void say(int rc)
+{
+	found_say("registrations are not kept, which is slow: %s", kedge_strerror(rc));
+}
+
+static const struct regions_ops ops = { .drop = drop, .found = is_found, .say = say };
+
+/* ---- operations of a cache ---- */
+
+static struct region *behind(const struct front *f, ucs_rcache_region_t *region)
+{
+	return (struct region *)(void *)((char *)region + f->behind);
+}
+
+static ucs_status_t mem_reg(void *context, ucs_rcache_t *cache, void *arg,
+			    ucs_rcache_region_t *region, uint16_t flags)
+{
+	const struct front *f = context;
+	struct regions *t = atomic_load_explicit(&regions, memory_order_relaxed);
+	ucs_status_t status;
+
+	regions_begin(t, behind(f, region), region, region->super.start,
+		      region->super.end - region->super.start);
+	status = f->ops->mem_reg(f->context, cache, arg, region, flags);
+	/* UCX does not deregister it then. */
+	if (status != UCS_OK)
+		regions_end(t, behind(f, region));
+	return status;
+}
+
+static void mem_dereg(void *context, ucs_rcache_t *cache, ucs_rcache_region_t *region)
+{
+	const struct front *f = context;
+	struct regions *t = atomic_load_explicit(&regions, memory_order_relaxed);
+
+	if (regions_end(t, behind(f, region)))
+		f->ops->mem_dereg(f->context, cache, region);
+}
+
+static void dump_region(void *context, ucs_rcache_t *cache, ucs_rcache_region_t *region, char *buf,
+			size_t max)
+{
+	const struct front *f = context;
+
+	f->ops->dump_region(f->context, cache, region, buf, max);
+}
+
+static const ucs_rcache_ops_t watching = {
+	.mem_reg = mem_reg,
+	.mem_dereg = mem_dereg,
+	.dump_region = dump_region,
+};
+
+/* ---- caches ---- */
+
+/* One for the process. Its first cache has to wait for events from outside, or UCX changes code. */
+static struct regions *begin(void)
+{
+	struct regions *t;
+	int rc;
+
+	pthread_mutex_lock(&lock);
+	t = atomic_load_explicit(&regions, memory_order_relaxed);
+	if (!t) {
+		rc = regions_open(&ops, &t);
+		if (rc) {
+			t = NULL;
+			found_say("UCX makes no cache of registrations, which is slow: %s",
+				  kedge_strerror(rc));
+		} else {
+			found()->set_external_event(UCM_EVENT_VM_MAPPED | UCM_EVENT_VM_UNMAPPED);
+			atomic_store_explicit(&regions, t, memory_order_release);
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	return t;
+}
+
+static ucs_status_t create(const ucs_rcache_params_t *params, uintptr_t name, uintptr_t stats,
+			   ucs_rcache_t **cache)
+{
+	const size_t align = _Alignof(max_align_t);
+	ucs_rcache_params_t own = *params;
+	struct front *f;
+	ucs_status_t status;
+
+	if (!begin())
+		return UCS_ERR_UNSUPPORTED;
+	f = calloc(1, sizeof(*f));
+	if (!f)
+		return UCS_ERR_NO_MEMORY;
+	f->ops = params->ops;
+	f->context = params->context;
+	f->behind = (params->region_struct_size + align - 1) / align * align;
+	own.ops = &watching;
+	own.context = f;
+	own.region_struct_size = f->behind + sizeof(struct region);
+	status = (ucs_status_t)found()->create((uintptr_t)&own, name, stats, (uintptr_t)&f->cache,
+					       0, 0, 0, 0);
+	if (status != UCS_OK) {
+		free(f);
+		return status;
+	}
+	*cache = f->cache;
+	pthread_mutex_lock(&lock);
+	f->next = fronts;
+	fronts = f;
+	pthread_mutex_unlock(&lock);
+	return status;
+}
+
+static struct front *take(const ucs_rcache_t *cache)
+{
+	struct front **at = &fronts, *f;
+
+	pthread_mutex_lock(&lock);
+	while (*at && (*at)->cache != cache)
+		at = &(*at)->next;
+	f = *at;
+	if (f)
+		*at = f->next;
+	pthread_mutex_unlock(&lock);
+	return f;
+}
+
+/* ---- in the place of UCX's ---- */
+
+/* Arguments are words here, as another version than the header's may be called on with them. */
+EXPORT int kedge_ucx_create(uintptr_t params, uintptr_t name, uintptr_t stats, uintptr_t cache,
+			    uintptr_t e, uintptr_t f, uintptr_t g, uintptr_t h)
+	__asm__("ucs_rcache_create");
+EXPORT int kedge_ucx_get(uintptr_t cache, uintptr_t start, uintptr_t len, uintptr_t prot,
+			 uintptr_t arg, uintptr_t region, uintptr_t g, uintptr_t h)
+	__asm__("ucs_rcache_get");
+EXPORT void kedge_ucx_destroy(uintptr_t cache) __asm__("ucs_rcache_destroy");
+
+int kedge_ucx_create(uintptr_t params, uintptr_t name, uintptr_t stats, uintptr_t cache,
+		     uintptr_t e, uintptr_t f, uintptr_t g, uintptr_t h)
+{
+	const ucs_rcache_params_t *wanted = (const ucs_rcache_params_t *)params;
+
+	/* UCX itself refuses one that is too small. */
+	if (!found()->serves || !(wanted->ucm_events & UCM_EVENT_VM_UNMAPPED) ||
+	    wanted->region_struct_size < sizeof(ucs_rcache_region_t))
+		return found()->create(params, name, stats, cache, e, f, g, h);
+	return create(wanted, name, stats, (ucs_rcache_t **)cache);
+}
+
+int kedge_ucx_get(uintptr_t cache, uintptr_t start, uintptr_t len, uintptr_t prot, uintptr_t arg,
+		  uintptr_t region, uintptr_t g, uintptr_t h)
+{
+	/* acquire: what regions_open() stored. */
+	struct regions *t = atomic_load_explicit(&regions, memory_order_acquire);
+
+	if (t)
+		regions_settle(t, start, len);
+	return found()->get(cache, start, len, prot, arg, region, g, h);
+}
+
+void kedge_ucx_destroy(uintptr_t cache)
+{
+	struct front *f = take((const ucs_rcache_t *)cache);
+
+	found()->destroy(cache, 0, 0, 0, 0, 0, 0, 0);
+	free(f);
+}
+
+/* libucs calls it when it is loaded, with what its variables say. The user's own choice stays. */
+EXPORT void kedge_ucx_options(const void *wanted) __asm__("ucm_set_global_opts");
+
+void kedge_ucx_options(const void *wanted)
+{
+	void (*set)(const void *options) = NULL;
+	void *p = found_in_ucm("ucm_set_global_opts");
+	ucm_global_config_t own;
+
+	memcpy(&set, &p, sizeof(set));
+	if (!set)
+		return;
+	if (getenv("UCX_MEM_MMAP_HOOK_MODE") || !found_early()) {
+		set(wanted);
+		return;
+	}
+	memcpy(&own, wanted, sizeof(own));
+	own.mmap_hook_mode = UCM_MMAP_HOOK_NONE;
+	set(&own);
+}
+
+/* For libkedge-preload-verbs: UCX's caches are coherent. */
+EXPORT bool kedge_ucx_watches(void);
+
+bool kedge_ucx_watches(void)
+{
+	return atomic_load_explicit(&regions, memory_order_relaxed);
+}
