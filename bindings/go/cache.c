@@ -69,6 +69,16 @@ int go_cache_hit(struct go_hit *hit)
 	return rc;
 }
 
+int go_cache_tryput(struct go_hit *hit)
+{
+	struct go_cache *c = (struct go_cache *)hit->cache;
+	int rc = kedge_cache_tryput(c->c, hit->mr);
+
+	if (!rc)
+		go_use_end(&c->uses);
+	return rc;
+}
+
 void go_cache_put(uintptr_t cache, const struct kedge_mr *mr)
 {
 	struct go_cache *c = (struct go_cache *)cache;

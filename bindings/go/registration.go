@@ -84,7 +84,9 @@ func (r *Registration) Put() {
 		return
 	}
 	r.mr = nil
-	C.go_cache_put(c.h, mr)
+	if !c.tryPut(mr) {
+		C.go_cache_put(c.h, mr)
+	}
 	runtime.KeepAlive(c)
 	runtime.KeepAlive(at)
 }

@@ -103,6 +103,8 @@ struct go_hit {
 
 /* 0, or not: then go_cache_get() knows more. It waits for no lock and no device. */
 int go_cache_hit(struct go_hit *hit);
+/* The put of @hit->mr likewise, for go_cache_put() where the answer is not 0. */
+int go_cache_tryput(struct go_hit *hit);
 struct go_rc go_cache_getv(struct go_cache *c, const unsigned char *addr, size_t len,
 			   uint32_t access, struct kedge_piece *pieces, size_t max);
 struct go_rc go_cache_hint(struct go_cache *c, const unsigned char *addr, size_t len,
