@@ -10,12 +10,12 @@ build="gcc libc6-dev meson ninja-build pkg-config python3 liburing-dev libsodium
 	libibverbs-dev librdmacm-dev libfabric-dev libcurl4-openssl-dev libpopt-dev
 	libjansson-dev libdw-dev libmicrohttpd-dev libucx-dev libcmocka-dev python3-dev"
 test="g++ libjemalloc2 libmimalloc2.0 gnuplot-nox spin etcd-server python3-pytest
-	python3-numpy"
+	python3-numpy golang-go"
 vm="qemu-system-x86 busybox-static kmod e2fsprogs iproute2 procps ibverbs-utils
 	ibverbs-providers perftest rdmacm-utils openmpi-bin libopenmpi-dev"
 ci="clang libclang-rt-dev mandoc codespell shellcheck git
 	abigail-tools sparse unifdef patch xz-utils"
-deb="dpkg-dev debhelper dh-dkms dh-python lintian mmdebstrap"
+deb="dpkg-dev debhelper dh-dkms dh-python golang-go lintian mmdebstrap"
 
 usage()
 {

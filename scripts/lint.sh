@@ -6,7 +6,7 @@
 #   lint.sh --list             their names
 set -u
 
-checks="headers layers tests root api abi man spelling shell style words"
+checks="headers layers tests root api abi man spelling shell style words go"
 src=$(cd "$(dirname "$0")/.." && pwd)
 
 # What belongs to the project, or will when it is added; in a tarball, every file,
@@ -68,7 +68,7 @@ check_shell()
 check_style()
 {
 	status=0
-	sources=$(files | grep -E '\.(c|h|cc|inc|S|sh|py|build|ci/run)$|^Makefile$')
+	sources=$(files | grep -E '\.(c|h|cc|inc|S|sh|py|go|build|ci/run)$|^Makefile$')
 	for f in $sources; do
 		[ -s "$f" ] || { echo "$f: empty"; status=1; }
 	done
@@ -95,7 +95,7 @@ style_of_lines()
 		}
 		FNR == 1 {
 			finish(); file = FILENAME; spdx = 0; body = 0; macro = 0; head = 0
-			c = file ~ /\.(c|h|cc|inc)$/
+			c = file ~ /\.(c|h|cc|inc|go)$/
 			limit = file ~ /\.h$/ ? 400 : c ? 600 : 0
 		}
 		FNR <= 2 && /SPDX-License-Identifier: .*BSD-2-Clause/ { spdx = 1 }
@@ -125,6 +125,16 @@ style_of_lines()
 		END { finish(); exit bad }'
 }
 
+# "go vet" is part of the package's tests, as it compiles the package.
+check_go()
+{
+	command -v gofmt >/dev/null || { echo "skipped: there is no gofmt"; return 0; }
+	unformatted=$(files | grep '\.go$' | xargs gofmt -l)
+	[ -z "$unformatted" ] && return
+	echo "gofmt would change: $unformatted"
+	return 1
+}
+
 run()
 {
 	case $1 in
@@ -139,6 +149,7 @@ run()
 	shell) check_shell ;;
 	style) check_style ;;
 	words) scripts/check-words.py . ;;
+	go) check_go ;;
 	*) echo "lint.sh: no check is called $1"; return 1 ;;
 	esac
 }

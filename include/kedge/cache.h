@@ -220,6 +220,23 @@ KEDGE_API void kedge_cache_put(struct kedge_cache *cache,
 			       const struct kedge_mr *mr);
 
 /**
+ * kedge_cache_tryput() - end a reference, if that is all there is to do
+ * @cache: borrowed
+ * @mr:    as kedge_cache_get() gave it
+ *
+ * The put to kedge_cache_tryget(): no deregistration, no lock, no wait for a device.
+ *
+ * Threads: any, not only the one that got it.
+ *
+ * Return: 0, or a negative errno, and the reference is held still:
+ *   -EINVAL @cache or @mr is NULL
+ *   -EAGAIN kedge_cache_put() may have more to do: @mr was invalidated or ends with its
+ *           put, or this thread has not used the cache before; always with
+ *           KEDGE_CACHE_SINGLE_THREAD, whose puts cost as little, and KEDGE_VERIFY
+ */
+KEDGE_API int kedge_cache_tryput(struct kedge_cache *cache, const struct kedge_mr *mr);
+
+/**
  * kedge_cache_getv() - registrations that together cover a range
  * @cache:  borrowed
  * @addr:   first byte

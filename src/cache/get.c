@@ -319,3 +319,32 @@ void kedge_cache_put(struct kedge_cache *c, const struct kedge_mr *mr)
 	}
 	put_counted(c, r, id);
 }
+
+/*
+ * The region is good when the section has begun: whichever thread makes it
+ * unreachable later waits for the section's end before it adds up, and counts this
+ * put. So no second look at the state is needed, by which a put that has been
+ * counted may find that it has to go on.
+ */
+int kedge_cache_tryput(struct kedge_cache *c, const struct kedge_mr *mr)
+{
+	struct thread_rec *rec;
+	bool good = false;
+	uint64_t s;
+
+	if (unlikely(!c || !mr))
+		return kedge_reason(-EINVAL, "the cache or the registration is NULL");
+	if (unlikely(modes_of(c)))
+		return -EAGAIN;
+	rec = made_rec(c);
+	if (unlikely(!rec || mr->reserved >= rec->refs_cnt))
+		return -EAGAIN;
+	s = enter(rec, 0);
+	if (likely(state_of(container_of(mr, struct region, mr)) < REGION_MAKING)) {
+		add_own(&rec->refs[mr->reserved], (uint32_t)-1);
+		good = true;
+	}
+	leave(rec, s);
+	count_own(&rec->missed); /* the section was no hit */
+	return good ? 0 : -EAGAIN;
+}

@@ -76,7 +76,7 @@ install_others()
 	# shellcheck disable=SC2046 # lists of words
 	others=$(in_root sh -c 'cd /debs && apt-get install -s --no-install-recommends "$@" \
 			./*.deb' - gcc libc6-dev pkg-config python3 libfabric-bin \
-			python3-numpy python3-pytest \
+			python3-numpy python3-pytest golang-go \
 			linux-headers-"$(dpkg --print-architecture)" |
 		sed -n 's/^Inst \([^ ]*\) .*/\1/p' | grep -vxF "$(ours)")
 	[ -n "$others" ] || { echo "nothing to install"; return 1; }
@@ -140,6 +140,8 @@ autopkgtest()
 	cp -a "$src/tests/readme" "$root/tmp/kedge/tests"
 	install -d "$root/tmp/kedge/bindings/python"
 	cp -a "$src/bindings/python/tests" "$root/tmp/kedge/bindings/python"
+	install -d "$root/tmp/kedge/bindings/go"
+	cp -a "$src"/bindings/go/*_test.go "$root/tmp/kedge/bindings/go"
 	cp "$src/README.md" "$root/tmp/kedge"
 	in_root mkdir -p "/tmp/$1"
 	in_root env AUTOPKGTEST_TMP="/tmp/$1" "/tmp/kedge/debian/tests/$1"
@@ -187,6 +189,7 @@ use_packages()
 	step "the command" autopkgtest tools
 	step "libfabric loads the plug-in" autopkgtest libfabric
 	step "the Python package" autopkgtest python
+	step "the Go package" autopkgtest go
 	step "packages are purged" purge_ours || return
 	step "no file is left" no_file_left
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * kedge_cache_tryget(): a hit or nothing, without the lock and without the device.
+ * kedge_cache_tryget() and kedge_cache_tryput(): a hit or nothing, and its put or nothing,
+ * without the lock and without the device.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -171,6 +172,76 @@ static void two_caches_take_turns(void **state)
 	kedge_cache_close(second);
 }
 
+static void a_put_of_what_is_good_is_a_put(void **state)
+{
+	const struct kedge_mr *mr;
+
+	open_with((struct kedge_cache_opts){ 0 });
+	get_put(0, 4, WRITE);
+	assert_int_equal(try(0, 4, WRITE, &mr), 0);
+	if (modes_of(cache)) {
+		assert_int_equal(kedge_cache_tryput(cache, mr), -EAGAIN);
+		kedge_cache_put(cache, mr);
+	} else {
+		assert_int_equal(kedge_cache_tryput(cache, mr), 0);
+	}
+	assert_int_equal(stats().gets, 2);
+	assert_int_equal(stats().hits, 1);
+	assert_int_equal(kedge_cache_flush(cache), 1);
+	assert_int_equal(dev->live, 0);
+	assert_int_equal(kedge_cache_tryput(NULL, mr), -EINVAL);
+	assert_int_equal(kedge_cache_tryput(cache, NULL), -EINVAL);
+}
+
+/* The device is the put's that follows, and the reference is held until then. */
+static void a_put_that_deregisters_is_left_to_put(void **state)
+{
+	const struct kedge_mr *mr;
+
+	open_with((struct kedge_cache_opts){ 0 });
+	get_put(0, 4, WRITE);
+	assert_int_equal(try(0, 4, WRITE, &mr), 0);
+	assert_int_equal(kedge_cache_flush(cache), 0);
+	assert_int_equal(kedge_cache_tryput(cache, mr), -EAGAIN);
+	assert_int_equal(kedge_cache_tryput(cache, mr), -EAGAIN);
+	assert_int_equal(dev->live, 1);
+	kedge_cache_put(cache, mr);
+	assert_int_equal(dev->live, 0);
+}
+
+static void *put_there(void *mr)
+{
+	const struct kedge_mr *own;
+	int rc = kedge_cache_tryput(cache, mr);
+
+	if (rc != -EAGAIN)
+		return (void *)1; /* this thread has no record yet */
+	if (kedge_cache_get(cache, at(0), 1, WRITE, &own))
+		return (void *)2;
+	kedge_cache_put(cache, own);
+	return kedge_cache_tryput(cache, mr) ? (void *)3 : NULL;
+}
+
+static void a_put_by_another_thread(void **state)
+{
+	const struct kedge_mr *mr;
+	pthread_t t;
+	void *rc;
+
+	open_with((struct kedge_cache_opts){ 0 });
+	if (modes_of(cache)) {
+		print_message("skipped: each put is kedge_cache_put()'s there\n");
+		skip();
+	}
+	get_put(0, 4, WRITE);
+	assert_int_equal(try(0, 4, WRITE, &mr), 0);
+	assert_int_equal(pthread_create(&t, NULL, put_there, (void *)mr), 0);
+	assert_int_equal(pthread_join(t, &rc), 0);
+	assert_null(rc);
+	assert_int_equal(kedge_cache_flush(cache), 1);
+	assert_int_equal(dev->live, 0);
+}
+
 static int try_in_child(void *unused)
 {
 	const struct kedge_mr *mr;
@@ -199,6 +270,9 @@ int main(int argc, char **argv)
 		CASE(a_thread_gets_once_first),
 		CASE(the_lock_is_not_taken),
 		CASE(two_caches_take_turns),
+		CASE(a_put_of_what_is_good_is_a_put),
+		CASE(a_put_that_deregisters_is_left_to_put),
+		CASE(a_put_by_another_thread),
 		CASE(a_child_has_no_hit),
 	};
 
