@@ -138,8 +138,12 @@ static uint32_t roll(struct worker *w, uint32_t below)
 
 static void put(const struct kedge_mr *mr)
 {
+	static __thread unsigned int turn;
+
 	atomic_fetch_sub(&held[mr->device_handle], 1);
-	kedge_cache_put(cache, mr);
+	/* By both ways in turns. */
+	if (turn++ % 2 || kedge_cache_tryput(cache, mr))
+		kedge_cache_put(cache, mr);
 }
 
 static void check_stamps(const struct kedge_mr *mr, const char *p, size_t pages)
