@@ -374,6 +374,9 @@ static void a_child_made_by_a_system_call(void **state)
 
 /* ---- threads: memory of a region that has ended is used again at once ---- */
 
+/* They are freed when all threads have ended: another one may look at their ranges. */
+static struct entry *ended[THREADS][ROUNDS];
+
 static void *storm(void *arg)
 {
 	const size_t slot = (size_t)(uintptr_t)arg;
@@ -395,6 +398,7 @@ static void *storm(void *arg)
 		sched_yield();
 		regions_end(t, &e->r);
 		memset(&e->r, 0xff, sizeof(e->r));
+		ended[slot][i] = e;
 	}
 	munmap(p, LEN);
 	return (void *)(uintptr_t)bad;
@@ -404,7 +408,7 @@ static void threads_find_no_region_that_has_changed(void **state)
 {
 	pthread_t all[THREADS];
 	void *bad;
-	size_t i;
+	size_t i, k;
 
 	for (i = 0; i < THREADS; i++)
 		assert_int_equal(pthread_create(&all[i], NULL, storm, (void *)(uintptr_t)i), 0);
@@ -412,6 +416,9 @@ static void threads_find_no_region_that_has_changed(void **state)
 		pthread_join(all[i], &bad);
 		assert_null(bad);
 	}
+	for (i = 0; i < THREADS; i++)
+		for (k = 0; k < ROUNDS; k++)
+			free(ended[i][k]);
 }
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, begin_test, end_test)
