@@ -86,10 +86,14 @@ static void turn(void)
 		poll(fds, 1, PAUSE_MS);
 }
 
+/* The last words are this thread's as well: its signals are blocked, so that a limit of files'
+ * sizes (SIGXFSZ) does not end the program. */
 static void *run(void *unused)
 {
 	while (!atomic_load(&stop))
 		turn();
+	if (!pub.target.socket)
+		tell(file_write(&pub));
 	return unused;
 }
 
@@ -172,8 +176,6 @@ __attribute__((destructor)) static void end_publishing(void)
 		return;
 	if (service_end(&service))
 		end_thread(&service);
-	if (pub.target.socket)
-		socket_close(&pub);
-	else
-		tell(file_write(&pub));
+	socket_close(&pub);
+	clofork_close(&pub.wake);
 }

@@ -72,6 +72,20 @@ static int bind_to(const struct clofork *c, const struct sockaddr_un *name)
 	return kedge_reason(-err, "%s: %s", name->sun_path, strerrordesc_np(err));
 }
 
+void socket_close(struct publisher *p)
+{
+	struct sockaddr_un name;
+	socklen_t len = sizeof(name);
+	struct stat st;
+
+	if (!clofork_ours(&p->listen) ||
+	    getsockname(p->listen.fd, (struct sockaddr *)&name, &len))
+		return;
+	clofork_close(&p->listen);
+	if (!lstat(name.sun_path, &st) && S_ISSOCK(st.st_mode))
+		take_over(&name);
+}
+
 int socket_open(struct publisher *p)
 {
 	struct sockaddr_un name;
@@ -82,10 +96,14 @@ int socket_open(struct publisher *p)
 	if (rc)
 		return rc;
 	rc = bind_to(&p->listen, &name);
-	if (!rc && listen(p->listen.fd, 16))
-		rc = -errno;
-	if (rc)
+	if (rc) {
 		clofork_close(&p->listen);
+		return rc;
+	}
+	if (!listen(p->listen.fd, 16))
+		return 0;
+	rc = -errno;
+	socket_close(p);
 	return rc;
 }
 
@@ -137,18 +155,4 @@ bool socket_answer(struct publisher *p)
 	shutdown(client.fd, SHUT_WR);
 	clofork_close(&client);
 	return true;
-}
-
-void socket_close(struct publisher *p)
-{
-	struct sockaddr_un name;
-	socklen_t len = sizeof(name);
-	struct stat st;
-
-	if (!clofork_ours(&p->listen) ||
-	    getsockname(p->listen.fd, (struct sockaddr *)&name, &len))
-		return;
-	clofork_close(&p->listen);
-	if (!lstat(name.sun_path, &st) && S_ISSOCK(st.st_mode))
-		take_over(&name);
 }

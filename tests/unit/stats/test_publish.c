@@ -246,6 +246,28 @@ static void a_place_that_is_not_there_is_told_once(void **state)
 	program_ends(&p);
 }
 
+static void no_bytes_in_files(void)
+{
+	const struct rlimit none = { 0, 0 };
+
+	log_to_us();
+	CHILD_CHECK(!setrlimit(RLIMIT_FSIZE, &none));
+}
+
+static void it_is_too_large(void)
+{
+	WAIT_FOR(strstr(said, "File too large"));
+}
+
+/* SIGXFSZ would end it, at the last write as well, which is made while it ends. */
+static void a_limit_of_file_sizes_ends_no_program(void **state)
+{
+	struct program p = { .first = no_bytes_in_files, .then = it_is_too_large };
+
+	program_starts(&p, path_of("a.prom"));
+	program_ends(&p);
+}
+
 static void close_all(void)
 {
 	int fd;
@@ -391,6 +413,7 @@ int main(void)
 		cmocka_unit_test(a_socket_of_a_killed_one_is_taken_over),
 		cmocka_unit_test(what_is_no_socket_is_left_alone),
 		cmocka_unit_test(a_place_that_is_not_there_is_told_once),
+		cmocka_unit_test(a_limit_of_file_sizes_ends_no_program),
 		cmocka_unit_test(descriptors_that_are_closed_are_had_again),
 		cmocka_unit_test(a_client_that_reads_nothing_holds_up_no_end),
 		cmocka_unit_test(a_forked_child_has_counters_of_its_own),
