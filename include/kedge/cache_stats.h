@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a registration cache has done.
+ * Counters of a registration cache.
  */
 #ifndef KEDGE_CACHE_STATS_H
 #define KEDGE_CACHE_STATS_H

@@ -52,13 +52,11 @@ static void read_counters(const void *of, uint64_t *values, char *labels)
 	/* It takes the lock, so it changes that alone. */
 	struct kedge_cache *c = (struct kedge_cache *)(uintptr_t)of;
 	struct kedge_cache_stats st = { .size = sizeof(st) };
-	size_t i;
 
 	if (kedge_cache_stats(c, &st))
 		return;
 	stats_label(labels, "device", kedge_device_name(c->dev));
-	for (i = 0; i < ARRAY_SIZE(metrics); i++)
-		values[i] = *(const uint64_t *)(const void *)((const char *)&st + metrics[i].at);
+	stats_values(metrics, ARRAY_SIZE(metrics), &st, values);
 }
 
 const struct stats_kind cache_counters = { "cache", metrics, ARRAY_SIZE(metrics),

@@ -36,17 +36,13 @@ static void read_counters(const void *of, uint64_t *values, char *labels)
 {
 	const struct kedge_channel *ch = of;
 	char peer[16];
-	size_t i;
 
 	stats_label(labels, "transport", ch->t->name);
 	if (ch->peer.pid) {
 		snprintf(peer, sizeof(peer), "%u", ch->peer.pid);
 		stats_label(labels, "peer_pid", peer);
 	}
-	for (i = 0; i < ARRAY_SIZE(metrics); i++)
-		values[i] = __atomic_load_n((const uint64_t *)(const void *)((const char *)&ch->st +
-									     metrics[i].at),
-					    __ATOMIC_RELAXED);
+	stats_values(metrics, ARRAY_SIZE(metrics), &ch->st, values);
 }
 
 const struct stats_kind channel_counters = { "channel", metrics, ARRAY_SIZE(metrics),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What a notifier is and has done: for its user, and as KEDGE_STATS publishes it. */
+/* A notifier's properties and counters: for its user, and as KEDGE_STATS publishes them. */
 #include "notify/internal.h"
 
 #define INFO_V1 STRUCT_END(struct kedge_notifier_info, armed)

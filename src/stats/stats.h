@@ -26,7 +26,7 @@ struct stats_metric {
 	const char *label; /* of this value alone, as way="eager"; or NULL */
 	const char *help;  /* of the first with that name; the others follow on it */
 	enum stats_unit unit;
-	size_t at; /* for the kind's own use */
+	size_t at; /* in the struct of counters that stats_values() reads, if the kind has one */
 };
 
 #define STATS_VALUES_MAX 48
@@ -41,6 +41,18 @@ struct stats_kind {
 	 * while an object is entered or removed. */
 	void (*read)(const void *of, uint64_t *values, char *labels);
 };
+
+/* All of a kind's values, from a struct of uint64_t in which metric.at are offsets. Its owner may
+ * count meanwhile, by relaxed stores. */
+static inline void stats_values(const struct stats_metric *m, unsigned int cnt, const void *of,
+				uint64_t *values)
+{
+	unsigned int i;
+
+	for (i = 0; i < cnt; i++)
+		values[i] = __atomic_load_n((const uint64_t *)((uintptr_t)of + m[i].at),
+					    __ATOMIC_RELAXED);
+}
 
 struct stats_object {
 	struct list node;

@@ -19,30 +19,29 @@ bool target_named(const char *value)
 	return value && *value && strcmp(value, "0") && strcmp(value, "1");
 }
 
-static bool put(struct target *t, size_t *len, const char *text)
+bool target_is_socket(const char **value)
 {
-	size_t n = strlen(text);
-
-	if (*len + n >= sizeof(t->path))
+	if (strncmp(*value, SOCKET, strlen(SOCKET)))
 		return false;
-	memcpy(t->path + *len, text, n + 1);
-	*len += n;
+	*value += strlen(SOCKET);
 	return true;
 }
 
-static bool put_expanded(struct target *t, size_t *len, const char *from)
+bool target_expand(char *to, size_t room, const char *from, int pid)
 {
-	char one[16] = "";
-	bool fits = true;
+	size_t len = strlen(to);
+	char one[16];
 
-	for (; *from && fits; from++) {
+	for (; *from; from++) {
 		snprintf(one, sizeof(one), "%c", *from);
 		if (*from == '%' && (from[1] == 'p' || from[1] == '%'))
 			if (*++from == 'p')
-				snprintf(one, sizeof(one), "%d", (int)getpid());
-		fits = put(t, len, one);
+				snprintf(one, sizeof(one), "%d", pid);
+		if (len + strlen(one) >= room)
+			return false;
+		len += (size_t)snprintf(to + len, room - len, "%s", one);
 	}
-	return fits;
+	return true;
 }
 
 /* The program's name, of characters that are plain in any file's name. */
@@ -56,35 +55,32 @@ static void program(char *to, size_t room)
 	to[n] = '\0';
 }
 
-static bool put_own_name(struct target *t, size_t *len)
+static bool add_own_name(struct target *t)
 {
-	char name[32], own[64];
+	const size_t len = strlen(t->path);
+	char name[32];
 
 	program(name, sizeof(name));
-	snprintf(own, sizeof(own), "/kedge-%s-%d.%s", name, (int)getpid(),
-		 t->socket ? "sock" : "prom");
-	return put(t, len, own);
+	return snprintf(t->path + len, sizeof(t->path) - len, "/kedge-%s-%d.%s", name,
+			(int)getpid(), t->socket ? "sock" : "prom") <
+	       (int)(sizeof(t->path) - len);
 }
 
 int target_parse(struct target *t, const char *value)
 {
 	struct stat st;
-	size_t len = 0;
 
-	t->socket = !strncmp(value, SOCKET, strlen(SOCKET));
-	if (t->socket)
-		value += strlen(SOCKET);
+	t->socket = target_is_socket(&value);
+	*t->path = '\0';
 	/* The program may go to another folder before the thread has begun, or at its end. */
 	if (*value != '/') {
-		if (!getcwd(t->path, sizeof(t->path)))
-			return -errno;
-		len = strlen(t->path);
-		if (!put(t, &len, "/"))
-			return -ENAMETOOLONG;
+		if (!getcwd(t->path, sizeof(t->path) - 1))
+			return errno == ERANGE ? -ENAMETOOLONG : -errno;
+		strcat(t->path, "/");
 	}
-	if (!put_expanded(t, &len, value))
+	if (!target_expand(t->path, sizeof(t->path), value, (int)getpid()))
 		return -ENAMETOOLONG;
-	if (!stat(t->path, &st) && S_ISDIR(st.st_mode) && !put_own_name(t, &len))
+	if (!stat(t->path, &st) && S_ISDIR(st.st_mode) && !add_own_name(t))
 		return -ENAMETOOLONG;
 	return 0;
 }

@@ -5,6 +5,7 @@
 
 #include <limits.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 struct target {
 	bool socket;
@@ -13,6 +14,10 @@ struct target {
 
 /* True: @value names a place, which is not looked at yet. False: it is empty, 0 or 1. */
 bool target_named(const char *value);
+/* True, and *@value is the path behind "unix:". */
+bool target_is_socket(const char **value);
+/* Append @from to @to, with %p and %% as they stand for something. False: there is no room. */
+bool target_expand(char *to, size_t room, const char *from, int pid);
 /* 0, or -ENAMETOOLONG, or what getcwd() fails with. */
 int target_parse(struct target *t, const char *value);
 

@@ -92,6 +92,43 @@ print(*missing, sep='\n')
 sys.exit(bool(missing) or len(asked) < 15)
 END
 
+# Over HTTP, at a port that is free; the command says so when it answers.
+begin "unix:$folder"
+python3 - "$KEDGE" "$folder" "$pid" <<'END' || fail 'over HTTP'
+import socket, subprocess, sys, urllib.error, urllib.request
+kedge, folder, pid = sys.argv[1:]
+free = socket.socket()
+free.bind(('127.0.0.1', 0))
+port = str(free.getsockname()[1])
+free.close()
+command = [kedge, 'top', '--serve', port, folder]
+server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+said = server.stderr.readline()
+if 'built without libmicrohttpd' in said:
+    sys.exit(0)
+assert 'http://localhost:' + port in said, said
+
+def status(path, **how):
+    try:
+        request = urllib.request.Request('http://127.0.0.1:%s%s' % (port, path), **how)
+        with urllib.request.urlopen(request) as answer:
+            return answer.status, answer.read().decode(), answer.headers['Content-Type']
+    except urllib.error.HTTPError as e:
+        return e.code, '', ''
+
+code, text, kind = status('/metrics')
+assert code == 200 and kind.startswith('text/plain; version=0.0.4'), (code, kind)
+assert 'kedge_cache_hits_total{pid="%s"' % pid in text, text
+assert status('/')[0] == 404
+assert status('/metrics', data=b'x', method='POST')[0] == 405
+assert status('/metrics', method='HEAD')[:2] == (200, '')
+second = subprocess.run(command, capture_output=True, text=True, check=False)
+assert second.returncode == 3 and 'cannot listen' in second.stderr, second
+server.terminate()
+assert server.wait() == 0
+END
+end
+
 # What is no such text, or no such place.
 expect 0 top --once "$DIR/empty"
 says out 'Set KEDGE_STATS='

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "stats/target.h"
 #include "tools/common/util.h"
 #include "tools/top/top.h"
 
@@ -119,22 +120,6 @@ static int number_within(int pid)
 	return number;
 }
 
-static void expand(char *to, size_t room, const char *from, int number)
-{
-	size_t n = strlen(to);
-
-	for (; *from && n + 1 < room; from++) {
-		if (from[0] == '%' && from[1] == 'p') {
-			n += (size_t)snprintf(to + n, room - n, "%d", number);
-			from++;
-			continue;
-		}
-		from += from[0] == '%' && from[1] == '%';
-		to[n++] = *from;
-		to[n] = '\0';
-	}
-}
-
 /* Another root, as in a container, is reached by the process's link to it. */
 static bool same_root(int pid)
 {
@@ -152,16 +137,15 @@ static int add_process(struct sources *s, int pid, bool named)
 	const char *value = value_of(pid, &all);
 	int rc = -ENOENT, number;
 
-	if (value && *value && strcmp(value, "0") && strcmp(value, "1")) {
-		if (!strncmp(value, "unix:", 5))
-			value += 5;
+	if (target_named(value)) {
+		target_is_socket(&value);
 		if (*value != '/')
 			snprintf(path, sizeof(path), "/proc/%d/cwd/", pid);
 		else if (!same_root(pid))
 			snprintf(path, sizeof(path), "/proc/%d/root", pid);
 		number = number_within(pid);
-		expand(path, sizeof(path), value, number);
-		rc = add_path(s, path, number, named);
+		rc = target_expand(path, sizeof(path), value, number)
+			     ? add_path(s, path, number, named) : -ENAMETOOLONG;
 	}
 	free(all);
 	return rc;

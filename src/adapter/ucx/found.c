@@ -42,7 +42,8 @@ static void *loaded(const char *name)
 	return dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
 }
 
-/* Where it goes by another name, or is linked in, the next in the order of symbols. */
+/* The call in libucs; if UCX goes by another name, or is linked in, the next in the order of
+ * symbols. */
 static ucx_fn rcache_call(void *ucs, const char *name)
 {
 	void *p = ucs ? dlsym(ucs, name) : NULL;

@@ -63,7 +63,7 @@ struct regions {
 
 /* ---- the process ---- */
 
-/* Where memory cannot be watched no region is kept: that is slow, and not wrong. */
+/* A notifier that cannot be had has no region kept: that is slow, and not wrong. */
 static void open_notifier(struct regions *t)
 {
 	struct kedge_notifier_info info = { .size = sizeof(info) };
@@ -310,7 +310,7 @@ static void settle(struct regions *t, uintptr_t start, size_t len)
 		t->ops->drop(0, ALL);
 	t->all = false;
 	sort_told(t, true);
-	/* What the range had may have changed, and is registered anew. */
+	/* Regions of the range may have changed, so it is registered anew. */
 	if (!drop_changed(t) && len)
 		t->ops->drop(start, len);
 	sort_told(t, false);
