@@ -129,6 +129,7 @@ static void find(void)
 	all.create = rcache_call(ucs, "ucs_rcache_create");
 	all.get = rcache_call(ucs, "ucs_rcache_get");
 	all.destroy = rcache_call(ucs, "ucs_rcache_destroy");
+	all.put = rcache_call(ucs, "ucs_rcache_region_put");
 	p = ucm ? dlsym(ucm, "ucm_vm_munmap") : NULL;
 	memcpy(&all.vm_munmap, &p, sizeof(p));
 	p = ucm ? dlsym(ucm, "ucm_set_external_event") : NULL;

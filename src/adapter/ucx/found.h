@@ -17,7 +17,7 @@ typedef int (*ucx_fn)(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uin
 		      uintptr_t);
 
 struct found {
-	ucx_fn create, get, destroy; /* never NULL */
+	ucx_fn create, get, destroy, put; /* never NULL */
 	void (*vm_munmap)(void *addr, size_t len);
 	void (*set_external_event)(int events);
 	bool serves; /* all are there, and of a version that was tried */

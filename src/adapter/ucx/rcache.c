@@ -19,6 +19,7 @@
  * or not of the host's, and are left as they are.
  */
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -175,6 +176,18 @@ static ucs_status_t create(const ucs_rcache_params_t *params, uintptr_t name, ui
 	return status;
 }
 
+/* NULL: it is not served. In use, so it does not end meanwhile. */
+static const struct front *front_of(const ucs_rcache_t *cache)
+{
+	const struct front *f;
+
+	pthread_mutex_lock(&lock);
+	for (f = fronts; f && f->cache != cache; f = f->next)
+		;
+	pthread_mutex_unlock(&lock);
+	return f;
+}
+
 static struct front *take(const ucs_rcache_t *cache)
 {
 	struct front **at = &fronts, *f;
@@ -212,15 +225,42 @@ int kedge_ucx_create(uintptr_t params, uintptr_t name, uintptr_t stats, uintptr_
 	return create(wanted, name, stats, (ucs_rcache_t **)cache);
 }
 
+/* True: a region that has changed was found, and is put back. */
+static bool put_stale(struct regions *t, uintptr_t cache, uintptr_t region, uint64_t since)
+{
+	ucs_rcache_region_t *r = *(ucs_rcache_region_t **)region;
+	const struct front *f;
+
+	if (!regions_may_be_stale(t))
+		return false;
+	f = front_of((const ucs_rcache_t *)cache);
+	if (!f || !regions_is_stale(t, behind(f, r), since))
+		return false;
+	found()->put(cache, (uintptr_t)r, 0, 0, 0, 0, 0, 0);
+	return true;
+}
+
+#define TRIES 100 /* of a lookup: a process that is out of memory for good gets an error */
+
 int kedge_ucx_get(uintptr_t cache, uintptr_t start, uintptr_t len, uintptr_t prot, uintptr_t arg,
 		  uintptr_t region, uintptr_t g, uintptr_t h)
 {
 	/* acquire: what regions_open() stored. */
 	struct regions *t = atomic_load_explicit(&regions, memory_order_acquire);
+	uint64_t since = 0;
+	int i, status;
 
-	if (t)
-		regions_settle(t, start, len);
-	return found()->get(cache, start, len, prot, arg, region, g, h);
+	for (i = 0; i < TRIES; i++) {
+		if (t)
+			since = regions_settle(t, start, len);
+		status = found()->get(cache, start, len, prot, arg, region, g, h);
+		if (!t || status != UCS_OK || !put_stale(t, cache, region, since))
+			return status;
+		sched_yield();
+	}
+	found_say("a lookup is refused: UCX finds a registration whose pages have gone, as it has "
+		  "no memory to drop it");
+	return UCS_ERR_NO_MEMORY;
 }
 
 void kedge_ucx_destroy(uintptr_t cache)

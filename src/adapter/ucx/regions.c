@@ -18,8 +18,13 @@
  *     dropped then waits there for the lock, and is met before the region is found.
  *
  * A region stays going until the cache says that lookups do not find it (@found). UCX postpones a
- * drop while another thread has its lock, so each regions_settle() drops anew what is still found;
- * that also mends a drop for which UCX had no memory.
+ * drop while another thread has its lock, and loses it where it has no memory to keep it by, so
+ * each regions_settle() drops anew what is still found. A lookup that finds it all the same holds a
+ * region of kind 1: it began before that regions_settle() did (@begun counts a region before its
+ * watch begins, and is read before the generation, both in the one order of seq_cst), and it is
+ * going, so @going_cnt is not 0 as long as it is found. regions_is_stale() tells it, and the
+ * lookup is made again. Of a region of kind 3 that began before it says so, too, if that cannot be
+ * watched; that costs a second lookup.
  *
  * In a forked child the notifier is the parent's, as are the registrations: @here is zero there,
  * whatever call made the child, and the first to see that begins anew. All regions are dropped;
@@ -57,6 +62,7 @@ struct regions {
 	_Atomic uint32_t going_cnt; /* of both lists */
 	_Atomic uint64_t clean; /* the generation at which no event was left */
 	_Atomic bool loads; /* KEDGE_CHECK_LOAD, at that generation */
+	_Atomic uint64_t begun; /* regions, so far */
 	bool all; /* of the parent's have to go */
 	uint64_t process; /* grows with each fork */
 };
@@ -164,7 +170,7 @@ void regions_begin(struct regions *t, struct region *r, const void *above, uintp
 	enter(t);
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &saved);
 	*r = (struct region){ .start = start, .len = len, .process = t->process,
-			      .above = above };
+			      .begun = atomic_fetch_add(&t->begun, 1) + 1, .above = above };
 	/* Without the lock, as it may take a while; an event of it may be read meanwhile. */
 	if (t->nf)
 		rc = kedge_watch_add(t->nf, (const void *)start, len, (uintptr_t)r);
@@ -318,12 +324,34 @@ static void settle(struct regions *t, uintptr_t start, size_t len)
 	pthread_setcancelstate(saved, &saved);
 }
 
-void regions_settle(struct regions *t, uintptr_t start, size_t len)
+uint64_t regions_settle(struct regions *t, uintptr_t start, size_t len)
 {
+	const uint64_t begun = atomic_load(&t->begun);
+
 	/* In a child the generation is another one. */
-	if (is_clean(t) && !atomic_load_explicit(&t->going_cnt, memory_order_acquire))
-		return;
-	settle(t, start, len);
+	if (!is_clean(t) || atomic_load_explicit(&t->going_cnt, memory_order_acquire))
+		settle(t, start, len);
+	return begun;
+}
+
+/* ---- after a lookup ---- */
+
+bool regions_may_be_stale(const struct regions *t)
+{
+	return atomic_load_explicit(&t->going_cnt, memory_order_acquire);
+}
+
+bool regions_is_stale(struct regions *t, const struct region *r, uint64_t since)
+{
+	bool stale;
+	int saved;
+
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &saved);
+	pthread_mutex_lock(&t->lock);
+	stale = r->changed && r->begun <= since;
+	pthread_mutex_unlock(&t->lock);
+	pthread_setcancelstate(saved, &saved);
+	return stale;
 }
 
 /* ---- all ---- */

@@ -26,6 +26,7 @@ struct region {
 	uintptr_t start;
 	size_t len;
 	uint64_t process; /* that began it: see struct regions */
+	uint64_t begun;	  /* its number in the order in which they began */
 	const void *above; /* UCX's region */
 	bool watched; /* once kedge_watch_add() has returned: before, a watch cannot end */
 	bool changed; /* or was not to be kept: it is going, or has gone */
@@ -59,9 +60,16 @@ bool regions_end(struct regions *t, struct region *r);
 /*
  * Before a lookup of the range: what it finds from now on has the pages that are there. Regions
  * that were registered before this call, and have changed since, are dropped; those that are
- * registered later have the pages that this thread sees already.
+ * registered later have the pages that this thread sees already. Returns a number for
+ * regions_is_stale().
  */
-void regions_settle(struct regions *t, uintptr_t start, size_t len);
+uint64_t regions_settle(struct regions *t, uintptr_t start, size_t len);
+
+/* True: a region that a lookup has found, and holds, may have changed before the regions_settle()
+ * that returned @since: the cache above has lost the drop of it. */
+bool regions_is_stale(struct regions *t, const struct region *r, uint64_t since);
+/* False, by one load: regions_is_stale() is so of no region that was found. */
+bool regions_may_be_stale(const struct regions *t);
 
 /* For tests: regions that are going. */
 unsigned int regions_going(struct regions *t);

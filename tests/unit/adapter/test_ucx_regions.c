@@ -228,8 +228,9 @@ static void pages_on_their_way_out_are_not_kept(void **state)
 /* UCX has its lock, and keeps the event; or it has no memory for that. */
 static void a_region_that_is_found_still_is_told_of_again(void **state)
 {
-	struct entry e;
+	struct entry e, later;
 	unsigned int before;
+	uint64_t since;
 
 	add(&e, 0, at, LEN);
 	map(at);
@@ -240,10 +241,22 @@ static void a_region_that_is_found_still_is_told_of_again(void **state)
 	before = drops;
 	settle();
 	assert_true(drops > before);
+	/* So it is told of what a lookup has found, but not of what began later. */
+	since = regions_settle(t, 0, 0);
+	add(&later, 1, at, LEN);
+	assert_true(regions_may_be_stale(t));
+	assert_true(regions_is_stale(t, &e.r, since));
+	assert_false(regions_is_stale(t, &later.r, since));
+	map(at);
+	settle();
+	assert_false(regions_is_stale(t, &later.r, since));
+	assert_true(regions_is_stale(t, &later.r, regions_settle(t, 0, 0)));
+	assert_true(end(&later, 1));
 	locked = false;
 	settle();
 	assert_false(e.found);
 	assert_int_equal(regions_going(t), 0);
+	assert_false(regions_may_be_stale(t));
 	assert_true(end(&e, 0));
 }
 
