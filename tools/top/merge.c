@@ -52,18 +52,18 @@ static json_t *new_object(const struct sample *s, const char *kind, const char *
 static json_t *object_of(json_t *by_key, json_t *all, const struct sample *s, const char *path)
 {
 	const char *kind = kind_of(s);
-	char key[PARSE_LABELS_MAX * 8 + 512];
+	char *key;
 	json_t *o;
 
-	if (!kind)
+	if (!kind || asprintf(&key, "%s %s %s", kind, parse_label(s, kind), path) < 0)
 		return NULL;
-	snprintf(key, sizeof(key), "%s %s %.400s", kind, parse_label(s, kind), path);
 	o = json_object_get(by_key, key);
-	if (o)
-		return o;
-	o = new_object(s, kind, path);
-	if (!o || json_array_append_new(all, o) || json_object_set(by_key, key, o))
-		return NULL;
+	if (!o) {
+		o = new_object(s, kind, path);
+		if (json_array_append_new(all, o) || json_object_set(by_key, key, o))
+			o = NULL;
+	}
+	free(key);
 	return o;
 }
 
@@ -152,19 +152,18 @@ static void print_name(FILE *f, struct sources *s, const struct sample *first)
 		}
 }
 
-char *merge_text(const struct sources *s, size_t *len)
+char *merge_text(struct sources *s, size_t *len)
 {
 	char *text = NULL;
 	FILE *f = open_memstream(&text, len);
-	struct sources *all = (struct sources *)(uintptr_t)s;
 	size_t i, k;
 
 	for (i = 0; i < s->cnt && f; i++)
 		for (k = 0; k < s->v[i].samples.cnt; k++) {
-			struct sample *at = &all->v[i].samples.v[k];
+			struct sample *at = &s->v[i].samples.v[k];
 
 			if (at->name)
-				print_name(f, all, at);
+				print_name(f, s, at);
 			at->name = NULL;
 		}
 	if (f && fclose(f)) {

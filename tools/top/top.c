@@ -72,7 +72,7 @@ static json_t *silent_rows(const struct sources *s)
 	return silent;
 }
 
-static int print_prometheus(const struct sources *s)
+static int print_prometheus(struct sources *s)
 {
 	size_t len;
 	char *text = merge_text(s, &len);
@@ -84,7 +84,7 @@ static int print_prometheus(const struct sources *s)
 	return tell_silent(s);
 }
 
-static int print_once(const struct sources *s, bool prometheus)
+static int print_once(struct sources *s, bool prometheus)
 {
 	json_t *now;
 

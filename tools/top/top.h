@@ -41,8 +41,8 @@ const char *source_silence(const struct source *s);
  * {"pid", "command", "kind", "number", "source", its labels, "values": {name: number, or
  * {label: number}}}. NULL: no memory. */
 json_t *merge_objects(const struct sources *s);
-/* One text of all of them, to be freed, or NULL. */
-char *merge_text(const struct sources *s, size_t *len);
+/* One text of all of them, to be freed, or NULL. The samples are used up. */
+char *merge_text(struct sources *s, size_t *len);
 
 /* ---- table.c ---- */
 
