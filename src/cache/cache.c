@@ -266,11 +266,12 @@ static void unwatch_held(struct kedge_cache *c)
 static void fini(struct kedge_cache *c)
 {
 	resyncer_stop(c);
-	stats_remove(&c->published);
 	c->quiet = true;
 	claim_thread(c);
 	kedge_cache_flush(c); /* a no-op in a forked child */
 	unwatch_held(c);
+	/* With the registrations that have just ended. */
+	stats_remove(&c->published);
 	release_notifier(c);
 	if (c->pagemap_fd >= 0)
 		close(c->pagemap_fd);

@@ -8,6 +8,8 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/base.h"
@@ -54,12 +56,30 @@ static int write_beside(const char *beside, const char *text, size_t len)
 	return rc;
 }
 
+/* 0 for a file of that name, or a free one: a device or a pipe is not to become a file (/dev/null,
+ * by root), nor another process's socket. */
+static int may_replace(const char *path)
+{
+	struct stat st;
+
+	if (lstat(path, &st))
+		return errno == ENOENT ? 0 : -errno;
+	return S_ISREG(st.st_mode)
+		       ? 0 : kedge_reason(-EEXIST, "it is there, and is no file: KEDGE_STATS=0 "
+					  "publishes none, unix:PATH by a socket");
+}
+
+/* Beside it, under a name that is no longer than others, as the process has one file. */
 static int replace(const struct publisher *p, const char *text, size_t len)
 {
+	const int folder = (int)(strrchr(p->target.path, '/') - p->target.path);
 	char beside[PATH_MAX + 32];
-	int rc;
+	int rc = may_replace(p->target.path);
 
-	snprintf(beside, sizeof(beside), "%s.%d.new", p->target.path, (int)getpid());
+	if (rc)
+		return rc;
+	snprintf(beside, sizeof(beside), "%.*s/.kedge-%d.new", folder, p->target.path,
+		 (int)getpid());
 	rc = write_beside(beside, text, len);
 	if (!rc && rename(beside, p->target.path))
 		rc = -errno;

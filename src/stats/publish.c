@@ -57,14 +57,15 @@ static void tell(int rc)
 	pub.failed = rc;
 }
 
-/* True: there is a socket to wait at. The program may have closed it. */
+/* True: there is a socket to wait at. One that was another process's, or is lost, is tried for
+ * again at each turn. */
 static bool listens(void)
 {
 	if (!pub.target.socket)
 		return false;
-	if (clofork_ours(&pub.listen))
+	if (!socket_lost(&pub))
 		return true;
-	/* It is forgotten, as its number may be another's. */
+	/* Also one that the program has closed: it is forgotten, as its number may be another's. */
 	clofork_close(&pub.listen);
 	tell(socket_open(&pub));
 	return clofork_ours(&pub.listen);
@@ -130,8 +131,10 @@ static int start(void)
 	const char *value = kedge__env("KEDGE_STATS");
 	int rc = target_named(value) ? target_parse(&pub.target, value) : -ENOENT;
 
+	/* Here, so that it is there when the object is open. If it fails, the thread tries again,
+	 * and tells. */
 	if (!rc && pub.target.socket)
-		rc = socket_open(&pub);
+		socket_open(&pub);
 	if (!rc)
 		rc = clofork_keep(&pub.wake, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (!rc)

@@ -86,6 +86,23 @@ void socket_close(struct publisher *p)
 		take_over(&name);
 }
 
+static void note_name(struct publisher *p)
+{
+	struct stat st;
+
+	p->name = (struct fd_id){ 0, 0 };
+	if (!lstat(p->target.path, &st))
+		p->name = (struct fd_id){ st.st_dev, st.st_ino };
+}
+
+bool socket_lost(const struct publisher *p)
+{
+	struct stat st;
+
+	return !clofork_ours(&p->listen) || lstat(p->target.path, &st) ||
+	       st.st_dev != p->name.dev || st.st_ino != p->name.ino;
+}
+
 int socket_open(struct publisher *p)
 {
 	struct sockaddr_un name;
@@ -100,8 +117,10 @@ int socket_open(struct publisher *p)
 		clofork_close(&p->listen);
 		return rc;
 	}
-	if (!listen(p->listen.fd, 16))
+	if (!listen(p->listen.fd, 64)) {
+		note_name(p);
 		return 0;
+	}
 	rc = -errno;
 	socket_close(p);
 	return rc;

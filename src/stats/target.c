@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/base.h"
+
 #define SOCKET "unix:"
 
 bool target_named(const char *value)
@@ -72,6 +74,8 @@ int target_parse(struct target *t, const char *value)
 
 	t->socket = target_is_socket(&value);
 	*t->path = '\0';
+	if (!*value)
+		return kedge_reason(-EINVAL, "it names no path");
 	/* The program may go to another folder before the thread has begun, or at its end. */
 	if (*value != '/') {
 		if (!getcwd(t->path, sizeof(t->path) - 1))

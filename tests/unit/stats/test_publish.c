@@ -181,6 +181,16 @@ static void processes_in_a_folder_are_told_apart(void **state)
 	program_ends(&q);
 }
 
+static const char *pid_label(const struct program *p)
+{
+	static char label[2][32];
+	static unsigned int turn;
+	char *to = label[turn++ % 2];
+
+	snprintf(to, sizeof(label[0]), "pid=\"%d\"", p->pid);
+	return to;
+}
+
 static void log_to_us(void)
 {
 	kedge_log_set(note, NULL, KEDGE_LOG_WARN);
@@ -188,7 +198,7 @@ static void log_to_us(void)
 
 static void it_was_refused(void)
 {
-	CHILD_CHECK(strstr(said, "another process answers there"));
+	WAIT_FOR(strstr(said, "another process answers there"));
 	CHILD_CHECK(strchr(said, '\n') == strrchr(said, '\n'));
 }
 
@@ -199,9 +209,49 @@ static void a_socket_of_another_is_left_to_it(void **state)
 
 	program_starts(&p, sock(path));
 	program_starts(&q, sock(path));
-	program_ends(&q);
-	assert_true(counts(text_of_socket(path), "1"));
+	assert_int_equal(value_of(text_of_socket(path), "info", pid_label(&p), NULL), 1);
+	/* Until that one ends. */
 	program_ends(&p);
+	WAIT_FOR(value_of(text_of_socket(path), "info", pid_label(&q), NULL) == 1);
+	program_ends(&q);
+	assert_int_equal(access(path, F_OK), -1);
+}
+
+static void a_name_that_is_gone_is_had_again(void **state)
+{
+	struct program p = { 0 };
+	const char *path = path_of("a.sock");
+
+	program_starts(&p, sock(path));
+	assert_int_equal(unlink(path), 0);
+	WAIT_FOR(counts(text_of_socket(path), "1"));
+	program_ends(&p);
+}
+
+static void it_is_no_file(void)
+{
+	WAIT_FOR(strstr(said, "is no file"));
+}
+
+/* As root, /dev/null would become a file. */
+static void what_is_no_file_is_left_alone(void **state)
+{
+	struct program p = { .first = log_to_us, .then = it_is_no_file };
+	const char *pipe = path_of("pipe"), *link = path_of("link");
+	struct stat st;
+
+	assert_int_equal(mkfifo(pipe, 0600), 0);
+	assert_int_equal(symlink("/dev/null", link), 0);
+	program_starts(&p, pipe);
+	program_ends(&p);
+	program_starts(&p, link);
+	program_ends(&p);
+	assert_int_equal(lstat(pipe, &st), 0);
+	assert_true(S_ISFIFO(st.st_mode));
+	assert_int_equal(lstat(link, &st), 0);
+	assert_true(S_ISLNK(st.st_mode));
+	unlink(pipe);
+	unlink(link);
 }
 
 static void a_socket_of_a_killed_one_is_taken_over(void **state)
@@ -410,6 +460,8 @@ int main(void)
 		cmocka_unit_test(a_socket_tells_each_client),
 		cmocka_unit_test(processes_in_a_folder_are_told_apart),
 		cmocka_unit_test(a_socket_of_another_is_left_to_it),
+		cmocka_unit_test(a_name_that_is_gone_is_had_again),
+		cmocka_unit_test(what_is_no_file_is_left_alone),
 		cmocka_unit_test(a_socket_of_a_killed_one_is_taken_over),
 		cmocka_unit_test(what_is_no_socket_is_left_alone),
 		cmocka_unit_test(a_place_that_is_not_there_is_told_once),

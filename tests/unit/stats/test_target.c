@@ -90,6 +90,14 @@ static void what_is_too_long_is_refused(void **state)
 	assert_int_equal(target_parse(&t, value), -ENAMETOOLONG);
 }
 
+static void no_path_is_an_error(void **state)
+{
+	struct target t;
+
+	assert_true(target_named("unix:"));
+	assert_int_equal(target_parse(&t, "unix:"), -EINVAL);
+}
+
 static void no_folder_is_an_error(void **state)
 {
 	char was[512];
@@ -113,6 +121,7 @@ int main(void)
 		cmocka_unit_test(a_folder_has_a_name_for_each_process),
 		cmocka_unit_test(a_program_of_any_name_stays_in_the_folder),
 		cmocka_unit_test(what_is_too_long_is_refused),
+		cmocka_unit_test(no_path_is_an_error),
 		cmocka_unit_test(no_folder_is_an_error),
 	};
 	int failed;

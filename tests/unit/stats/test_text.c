@@ -42,7 +42,9 @@ static void misses_that_are_not_kept_have_a_reason(void **state)
 	assert_int_equal(now_is("notifier_watches", "backend=\"none\"", "level=\"none\""), 0);
 	kedge_cache_close(c);
 	kedge_notifier_close(nf);
-	/* It is closed, and its counters stay. */
+	/* It is closed, and its counters stay, with what ended as it closed. */
+	assert_int_equal(now_is("cache_mem_regs_total", "cache=\"closed\"", ""), 1);
+	assert_int_equal(now_is("cache_mem_deregs_total", "cache=\"closed\"", ""), 1);
 	assert_int_equal(now_is("cache_uncached_total", "reason=\"kind\"", "cache=\"closed\""), 1);
 	assert_int_equal(now_is("cache_regions", "cache=\"closed\"", ""), -1);
 	nodev_free(dev);
