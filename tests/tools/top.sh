@@ -47,21 +47,22 @@ says out ' 90.0 '
 expect 0 top -n 2 -d 0.05 "$folder"
 says out 'GETS/s'
 expect 0 top --prometheus "$folder"
-says out "kedge_cache_hits_total{pid=\"$pid\","
+says out "kedge_cache_hits_total{cache=\"1\",command=\"publishes\",device=\"paper\",pid=\"$pid\"} 9"
 [ "$(grep -c '^# TYPE kedge_cache_hits_total counter$' "$DIR/out")" = 1 ] || fail 'a head too many'
 
 # One that is stopped is told, and holds up no other.
 first=$pid
 kill -STOP "$first"
 until grep -q '^State:.T' "/proc/$first/status"; do sleep 0.05; done
-expect 0 top --json "$folder"
+expect 3 top --json "$folder"
 json 'd["silent"] and "does not answer" in d["silent"][0]["reason"]'
 expect 3 top --once "$folder"
 says err 'does not answer'
 kill -CONT "$first"
 end
-expect 0 top --json "$folder"
+expect 3 top --json "$folder"
 json 'not d["objects"]'
+says err 'no process publishes there'
 
 # A file stays, with the sums of what was closed; of a process that has ended it is shown where
 # it is named.
@@ -70,7 +71,7 @@ end
 file=$(echo "$folder"/*.prom)
 expect 0 top --json "$file"
 json "${of_it}[0]['number'] == 'closed' and ${of_it}[0]['values']['hits'] == 9"
-expect 0 top --json "$folder"
+expect 3 top --json "$folder"
 json 'not d["objects"]'
 
 # Two processes are one text, with one head each.
@@ -118,7 +119,8 @@ def status(path, **how):
 
 code, text, kind = status('/metrics')
 assert code == 200 and kind.startswith('text/plain; version=0.0.4'), (code, kind)
-assert 'kedge_cache_hits_total{pid="%s"' % pid in text, text
+assert 'pid="%s"} 9' % pid in text, text
+assert status('/metrics', headers={'Host': 'localhost.example'})[0] == 403
 assert status('/')[0] == 404
 assert status('/metrics', data=b'x', method='POST')[0] == 405
 assert status('/metrics', method='HEAD')[:2] == (200, '')
@@ -130,8 +132,40 @@ END
 end
 
 # What is no such text, or no such place.
-expect 0 top --once "$DIR/empty"
+expect 3 top --once "$DIR/empty"
 says out 'Set KEDGE_STATS='
+for line in 'kedge_a_total{cache="1",cache="2"} 1' "kedge_a_total{cache=\"$(printf '%300s' x)\"} 1" \
+	'kedge_a_total{b="1",cache="2"} 1
+kedge_a_total{cache="2",b="1"} 1' 'kedge_a_total{cache="1"} nan' 'other_total{cache="1"} 1'; do
+	printf '%s\n' "$line" >"$DIR/bad.prom"
+	expect 3 top --once "$DIR/bad.prom"
+	says err 'no text of kedge'
+done
+expect 3 top --once /proc/self/status
+says err 'no file that may be read'
+# A name that a terminal would act on.
+esc=$(printf '\033')
+cp "$program" "$DIR/${esc}[31m"
+expect 3 top --once "$DIR/${esc}[31m"
+! grep -q "$esc" "$DIR/err" || fail 'an escape sequence reaches the terminal'
+# Processes that do not answer cost their time together, and the number is the one of this host.
+KEDGE_STATS="unix:$folder/liar" python3 - "$folder/liar" >"$DIR/ready" <<'END' &
+import os, socket, sys, threading
+s = socket.socket(socket.AF_UNIX)
+s.bind(sys.argv[1])
+s.listen(9)
+print('ready', flush=True)
+s.accept()[0].close()
+c = s.accept()[0]
+c.sendall(b'kedge_cache_hits_total{cache="1",command="init",pid="1"} 5\n')
+c.close()
+END
+liar=$!
+read -r _ <"$DIR/ready"
+"$KEDGE" top --json >/dev/null 2>&1
+expect 0 top --json "$liar"
+json "[(o['pid'], o['values']['hits']) for o in d['objects']] == [($liar, 5)]"
+wait "$liar"
 for bad in "$program" "$DIR/ready" /dev/zero; do
 	expect 3 top --once "$bad"
 	says err 'no text of kedge'
@@ -145,4 +179,6 @@ expect 3 top --once 99999999
 says err 'is not there'
 expect 2 top -d 0
 expect 2 top --serve 70000
+expect 2 top --serve 0
+expect 2 top --serve 9464 --json
 exit "$FAILED"

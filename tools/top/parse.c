@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Of Prometheus' text format as much as kedge writes: "# HELP", "# TYPE", and
- * name{label="value",...} number. Values have no escapes, and names begin with "kedge_".
+ * name{label="value",...} number. Values have no escapes and are short, and names begin with
+ * "kedge_". A sample that comes twice would have a collector refuse all that it is given, so a text
+ * with one is refused here.
  */
 #include "tools/top/parse.h"
 
@@ -11,7 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PREFIX "kedge_"
+#define PREFIX	  "kedge_"
+#define VALUE_MAX 256
 
 static bool name_char(char c)
 {
@@ -36,6 +39,21 @@ static bool plain(const char *text)
 	return true;
 }
 
+/* Labels are in the order of their names. False: it is there already. */
+static bool insert_label(struct sample *s, const char *name, const char *value)
+{
+	size_t i = s->cnt;
+
+	while (i && strcmp(name, s->label[i - 1].name) < 0)
+		i--;
+	if (i && !strcmp(name, s->label[i - 1].name))
+		return false;
+	memmove(&s->label[i + 1], &s->label[i], (s->cnt++ - i) * sizeof(s->label[0]));
+	s->label[i].name = name;
+	s->label[i].value = value;
+	return true;
+}
+
 /* One label at @at; the character behind it, or NULL. */
 static char *parse_one(struct sample *s, char *at)
 {
@@ -47,10 +65,8 @@ static char *parse_one(struct sample *s, char *at)
 	if (!close)
 		return NULL;
 	*end = *close = '\0';
-	if (!plain(end + 2))
+	if (!plain(end + 2) || close - end > VALUE_MAX || !insert_label(s, at, end + 2))
 		return NULL;
-	s->label[s->cnt].name = at;
-	s->label[s->cnt++].value = end + 2;
 	return close + 1;
 }
 
@@ -133,6 +149,40 @@ static int parse_lines(struct samples *out, char *text, size_t len)
 	return line == text + len ? 0 : -EBADMSG;
 }
 
+static int compare(const void *one, const void *other)
+{
+	const struct sample *a = *(const struct sample *const *)one;
+	const struct sample *b = *(const struct sample *const *)other;
+	int order = strcmp(a->name, b->name);
+	size_t i;
+
+	if (!order)
+		order = (a->cnt > b->cnt) - (a->cnt < b->cnt);
+	for (i = 0; !order && i < a->cnt; i++) {
+		order = strcmp(a->label[i].name, b->label[i].name);
+		if (!order)
+			order = strcmp(a->label[i].value, b->label[i].value);
+	}
+	return order;
+}
+
+static int check_once(const struct samples *s)
+{
+	const struct sample **v = calloc(s->cnt + 1, sizeof(*v));
+	size_t i;
+	int rc = v ? 0 : -ENOMEM;
+
+	for (i = 0; i < s->cnt && v; i++)
+		v[i] = &s->v[i];
+	if (v)
+		qsort(v, s->cnt, sizeof(*v), compare);
+	for (i = 1; i < s->cnt && !rc; i++)
+		if (!compare(&v[i - 1], &v[i]))
+			rc = -EBADMSG;
+	free(v);
+	return rc;
+}
+
 static size_t lines_of(const char *text)
 {
 	size_t n = 1;
@@ -156,6 +206,8 @@ int parse_text(char *text, size_t len, struct samples *out)
 		out->heads = calloc(2, len + 2);
 		if (out->v && out->heads)
 			rc = parse_lines(out, whole, len);
+		if (!rc)
+			rc = check_once(out);
 	}
 	if (rc)
 		parse_free(out);

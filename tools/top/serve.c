@@ -37,6 +37,20 @@ static enum MHD_Result refuse(struct MHD_Connection *c, unsigned int status, con
 	return text ? answer_with(c, status, text, strlen(text)) : MHD_NO;
 }
 
+static bool is_here(const char *host)
+{
+	static const char *const names[] = { "localhost", "127.0.0.1" };
+	size_t i, n;
+
+	for (i = 0; i < ARRAY_SIZE(names) && host; i++) {
+		n = strlen(names[i]);
+		if (!strncmp(host, names[i], n) && (!host[n] || host[n] == ':'))
+			return true;
+	}
+	/* HTTP/1.0 names none; a browser does. */
+	return !host;
+}
+
 static enum MHD_Result answer(void *words, struct MHD_Connection *c, const char *url,
 			      const char *method, const char *version, const char *data,
 			      size_t *data_len, void **state)
@@ -46,6 +60,9 @@ static enum MHD_Result answer(void *words, struct MHD_Connection *c, const char 
 	char *text;
 
 	(void)version, (void)data, (void)state;
+	/* A page of another site may have its name lead here. */
+	if (!is_here(MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST)))
+		return refuse(c, MHD_HTTP_FORBIDDEN, "it is localhost here\n");
 	if (*data_len || (strcmp(method, "GET") && strcmp(method, "HEAD")))
 		return refuse(c, MHD_HTTP_METHOD_NOT_ALLOWED, "GET /metrics\n");
 	if (strcmp(url, "/metrics"))
@@ -73,7 +90,7 @@ int serve(unsigned int port, char *const *words)
 	sigprocmask(SIG_BLOCK, &ends, NULL);
 	d = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD, (uint16_t)port, NULL, NULL, answer,
 			     (void *)(uintptr_t)words, MHD_OPTION_SOCK_ADDR, &at,
-			     MHD_OPTION_CONNECTION_LIMIT, 32u, MHD_OPTION_CONNECTION_TIMEOUT, 10u,
+			     MHD_OPTION_CONNECTION_LIMIT, 256u, MHD_OPTION_CONNECTION_TIMEOUT, 3u,
 			     MHD_OPTION_END);
 	if (!d) {
 		util_error("cannot listen at port %u of localhost: %s", port, strerror(errno));

@@ -23,7 +23,7 @@
 #define VARIABLE "KEDGE_STATS="
 #define ENVIRONMENT_MAX (1 << 20)
 
-static int add(struct sources *s, const char *path, int pid, bool named)
+static int add(struct sources *s, const char *path, const struct source *of)
 {
 	struct source *more;
 	size_t i;
@@ -38,7 +38,8 @@ static int add(struct sources *s, const char *path, int pid, bool named)
 		s->v = more;
 		s->room = 2 * s->room + 16;
 	}
-	s->v[s->cnt] = (struct source){ .path = strdup(path), .pid = pid, .named = named };
+	s->v[s->cnt] = *of;
+	s->v[s->cnt].path = strdup(path);
 	return s->v[s->cnt].path ? (s->cnt++, 0) : -ENOMEM;
 }
 
@@ -49,34 +50,36 @@ static bool ends_with(const char *text, const char *end)
 	return n >= m && !strcmp(text + n - m, end);
 }
 
-/* Those of a folder; with @pid, of that process alone. */
-static int add_folder(struct sources *s, const char *folder, int pid)
+/* Those of a folder; of one process alone, if @of is one. */
+static int add_folder(struct sources *s, const char *folder, const struct source *of)
 {
 	char path[PATH_MAX], end[2][32] = { ".sock", ".prom" };
 	DIR *d = opendir(folder);
 	struct dirent *e;
 	int i, rc = d ? 0 : -errno;
 
-	for (i = 0; i < 2 && pid; i++)
-		snprintf(end[i], sizeof(end[i]), "-%d.%s", pid, i ? "prom" : "sock");
+	for (i = 0; i < 2 && of->pid; i++)
+		snprintf(end[i], sizeof(end[i]), "-%d.%s", of->number, i ? "prom" : "sock");
 	while (!rc && (e = readdir(d))) {
 		if (!ends_with(e->d_name, end[0]) && !ends_with(e->d_name, end[1]))
 			continue;
 		if (snprintf(path, sizeof(path), "%s/%s", folder, e->d_name) < (int)sizeof(path))
-			rc = add(s, path, pid, false);
+			rc = add(s, path, of);
 	}
 	if (d)
 		closedir(d);
 	return rc;
 }
 
-static int add_path(struct sources *s, const char *path, int pid, bool named)
+static int add_path(struct sources *s, const char *path, const struct source *of)
 {
+	struct source within = *of;
 	struct stat st;
 
-	if (!stat(path, &st) && S_ISDIR(st.st_mode))
-		return add_folder(s, path, pid);
-	return add(s, path, pid, named);
+	if (stat(path, &st) || !S_ISDIR(st.st_mode))
+		return add(s, path, of);
+	within.named = false;
+	return add_folder(s, path, &within);
 }
 
 /* The value in a process's environment, of which the caller frees *@all; or NULL. */
@@ -131,11 +134,21 @@ static bool same_root(int pid)
 	       own.st_ino == its.st_ino;
 }
 
+static uid_t user_of(int pid)
+{
+	struct stat st;
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/%d", pid);
+	return stat(path, &st) ? (uid_t)-1 : st.st_uid;
+}
+
 static int add_process(struct sources *s, int pid, bool named)
 {
 	char *all = NULL, path[PATH_MAX] = "";
 	const char *value = value_of(pid, &all);
-	int rc = -ENOENT, number;
+	struct source of = { .pid = pid, .named = named };
+	int rc = -ENOENT;
 
 	if (target_named(value)) {
 		target_is_socket(&value);
@@ -143,9 +156,10 @@ static int add_process(struct sources *s, int pid, bool named)
 			snprintf(path, sizeof(path), "/proc/%d/cwd/", pid);
 		else if (!same_root(pid))
 			snprintf(path, sizeof(path), "/proc/%d/root", pid);
-		number = number_within(pid);
-		rc = target_expand(path, sizeof(path), value, number)
-			     ? add_path(s, path, number, named) : -ENAMETOOLONG;
+		of.number = number_within(pid);
+		of.user = user_of(pid);
+		rc = target_expand(path, sizeof(path), value, of.number)
+			     ? add_path(s, path, &of) : -ENAMETOOLONG;
 	}
 	free(all);
 	return rc;
@@ -168,11 +182,12 @@ static int add_all(struct sources *s)
 
 static int add_word(struct sources *s, const char *word)
 {
+	const struct source of = { .named = true };
 	uint64_t pid;
 	int rc;
 
 	if (util_parse_u64(word, &pid) || pid < 1 || pid > INT_MAX)
-		return add_path(s, word, 0, true);
+		return add_path(s, word, &of);
 	rc = add_process(s, (int)pid, true);
 	if (rc == -ENOENT)
 		return kedge_reason(rc, "process %s is not there, is another user's, or was begun "
@@ -184,28 +199,59 @@ static bool has_ended(const struct source *s)
 {
 	const char *pid = s->samples.cnt ? parse_label(s->samples.v, "pid") : NULL;
 
-	/* A number of another namespace says no such thing. */
-	return pid && !s->named && strncmp(s->path, "/proc/", 6) && kill(atoi(pid), 0) &&
-	       errno == ESRCH;
+	/* One that was found runs; its number may be of another namespace. */
+	return pid && !s->named && !s->pid && kill(atoi(pid), 0) && errno == ESRCH;
 }
 
-static void ask(struct source *s)
+/* The number that this host knows a process by, whatever it says of itself. */
+static void set_pid(struct source *s)
 {
-	size_t len;
-	char *text;
+	size_t i, k;
 
-	s->status = fetch(s->path, &text, &len);
+	if (!s->pid)
+		return;
+	snprintf(s->label, sizeof(s->label), "%d", s->pid);
+	for (i = 0; i < s->samples.cnt; i++)
+		for (k = 0; k < s->samples.v[i].cnt; k++)
+			if (!strcmp(s->samples.v[i].label[k].name, "pid"))
+				s->samples.v[i].label[k].value = s->label;
+}
+
+static void take(struct source *s, struct fetch *f)
+{
+	s->status = f->status;
 	if (!s->status)
-		s->status = parse_text(text, len, &s->samples);
+		s->status = parse_text(f->text, f->len, &s->samples);
 	if (!s->status && has_ended(s))
 		s->status = -ESRCH;
 	if (s->status)
 		parse_free(&s->samples);
+	else
+		set_pid(s);
+}
+
+static int ask_all(struct sources *s)
+{
+	struct fetch *f = calloc(s->cnt + 1, sizeof(*f));
+	size_t i;
+	int rc = f ? 0 : -ENOMEM;
+
+	for (i = 0; i < s->cnt && f; i++)
+		f[i] = (struct fetch){ .path = s->v[i].path, .owner = s->v[i].user,
+				       .has_owner = s->v[i].pid && !s->v[i].named };
+	if (f)
+		fetch_all(f, s->cnt);
+	for (i = 0; i < s->cnt && f; i++) {
+		take(&s->v[i], &f[i]);
+		if (s->v[i].status == -ENOMEM)
+			rc = -ENOMEM;
+	}
+	free(f);
+	return rc;
 }
 
 int sources_find(struct sources *s, char *const *words)
 {
-	size_t i;
 	int rc = 0;
 
 	memset(s, 0, sizeof(*s));
@@ -213,11 +259,8 @@ int sources_find(struct sources *s, char *const *words)
 		rc = add_all(s);
 	for (; *words && !rc; words++)
 		rc = add_word(s, *words);
-	for (i = 0; i < s->cnt && !rc; i++) {
-		ask(&s->v[i]);
-		if (s->v[i].status == -ENOMEM)
-			rc = -ENOMEM;
-	}
+	if (!rc)
+		rc = ask_all(s);
 	if (rc)
 		sources_end(s);
 	return rc;
@@ -243,6 +286,9 @@ const char *source_silence(const struct source *s)
 	case -ESRCH:
 		/* One that has not opened a cache yet, or has ended: no news of it. */
 		return s->named ? "no process publishes there" : NULL;
+	case -EPERM:
+		return s->named ? "it is no file that may be read here"
+				: "what is there is not of the process that names it";
 	case -EACCES:
 		return "it is another user's: run it as root";
 	case -ETIMEDOUT:

@@ -12,6 +12,7 @@
 
 #include "base/base.h"
 #include "tools/common/util.h"
+#include "tools/common/who.h"
 #include "tools/top/top.h"
 
 static const char help_text[] =
@@ -33,18 +34,27 @@ struct top_opts {
 	int port;
 };
 
-static int tell_silent(const struct sources *s)
+/* Where something was asked for, and no process answers, is one of them. */
+static int tell_silent(const struct sources *s, bool asked)
 {
+	char path[PATH_MAX];
 	int status = CMD_OK;
-	size_t i;
+	size_t i, answers = 0;
 
+	for (i = 0; i < s->cnt; i++)
+		answers += !s->v[i].status;
 	for (i = 0; i < s->cnt; i++) {
 		const char *why = s->v[i].status ? source_silence(&s->v[i]) : NULL;
 
 		if (why) {
-			util_error("%s: %s", s->v[i].path, why);
+			util_error("%s: %s", who_plain(path, sizeof(path), s->v[i].path), why);
 			status = CMD_CANNOT;
 		}
+	}
+	if (asked && !answers && !status) {
+		util_error("no process publishes there; files of those that have ended are shown "
+			   "if they are named themselves");
+		status = CMD_CANNOT;
 	}
 	return status;
 }
@@ -53,7 +63,7 @@ static int find(struct sources *s, char *const *words)
 {
 	int rc = sources_find(s, words);
 
-	return rc ? util_fail(rc, "cannot look for processes") : 0;
+	return rc ? util_fail(rc, "no counters") : 0;
 }
 
 static json_t *silent_rows(const struct sources *s)
@@ -72,7 +82,7 @@ static json_t *silent_rows(const struct sources *s)
 	return silent;
 }
 
-static int print_prometheus(struct sources *s)
+static int print_prometheus(struct sources *s, bool asked)
 {
 	size_t len;
 	char *text = merge_text(s, &len);
@@ -81,24 +91,26 @@ static int print_prometheus(struct sources *s)
 		return util_fail(-ENOMEM, "cannot print the counters");
 	fwrite(text, 1, len, stdout);
 	free(text);
-	return tell_silent(s);
+	return tell_silent(s, asked);
 }
 
-static int print_once(struct sources *s, bool prometheus)
+static int print_once(struct sources *s, bool prometheus, bool asked)
 {
 	json_t *now;
 
 	if (prometheus)
-		return print_prometheus(s);
+		return print_prometheus(s, asked);
 	now = merge_objects(s);
-	if (util_flags.json)
-		return util_json_print(json_pack("{s:o, s:o}", "objects", now, "silent",
-						 silent_rows(s)))
-			       ? CMD_CANNOT : CMD_OK;
-	table_print(now, NULL, 1, s);
-	json_decref(now);
+	if (util_flags.json) {
+		if (util_json_print(json_pack("{s:o, s:o}", "objects", now, "silent",
+					      silent_rows(s))))
+			return CMD_CANNOT;
+	} else {
+		table_print(now, NULL, 1, s);
+		json_decref(now);
+	}
 	fflush(stdout);
-	return tell_silent(s);
+	return tell_silent(s, asked);
 }
 
 static void wait_for(double seconds)
@@ -132,7 +144,7 @@ static int watch(const struct top_opts *o, char *const *words)
 		printf("%s", clears ? "\033[H\033[2J" : turn ? "\n" : "");
 		table_print(now, before, (double)(at - last) / 1e9, &s);
 		fflush(stdout);
-		status = tell_silent(&s);
+		status = tell_silent(&s, false);
 		json_decref(before);
 		before = now;
 		ends = status && !json_array_size(now);
@@ -150,21 +162,21 @@ static int top(const struct top_opts *o, char *const *words)
 	struct sources s;
 	int status;
 
-	if (o->port)
+	if (o->port >= 0)
 		return serve((unsigned int)o->port, words);
 	if (!o->once && !o->prometheus && !util_flags.json)
 		return watch(o, words);
 	status = find(&s, words);
 	if (status)
 		return status;
-	status = print_once(&s, o->prometheus);
+	status = print_once(&s, o->prometheus, *words);
 	sources_end(&s);
 	return status;
 }
 
 int cmd_top(int argc, char **argv)
 {
-	struct top_opts o = { .delay = 1 };
+	struct top_opts o = { .delay = 1, .port = -1 };
 	struct poptOption opts[] = {
 		{ "delay", 'd', POPT_ARG_DOUBLE | POPT_ARGFLAG_SHOW_DEFAULT, &o.delay, 0,
 		  "Between two tables", "SECONDS" },
@@ -191,8 +203,10 @@ int cmd_top(int argc, char **argv)
 		rc = util_usage("--delay: 0.05 to 3600 seconds");
 	else if (o.count < 0)
 		rc = util_usage("--count: 1 or more");
-	else if (o.port < 0 || o.port > 65535)
+	else if (o.port != -1 && (o.port < 1 || o.port > 65535))
 		rc = util_usage("--serve: a port is 1 to 65535");
+	else if (o.port != -1 && (util_flags.json || o.once || o.prometheus))
+		rc = util_usage("--serve goes on, and prints nothing");
 	else
 		rc = top(&o, words);
 	util_args_fini(&args);

@@ -3,22 +3,40 @@
 #ifndef TOOLS_TOP_TOP_H
 #define TOOLS_TOP_TOP_H
 
+#include <sys/types.h>
+
 #include <jansson.h>
 
 #include "tools/top/parse.h"
 
 /* ---- fetch.c ---- */
 
-/* What is published at @path, to be freed. 0 or a negative errno: -ETIMEDOUT where a process does
- * not answer, -EFBIG for a text that is no process's of kedge, -EBADMSG where it is no file. */
-int fetch(const char *path, char **text, size_t *len);
+struct fetch {
+	const char *path;
+	uid_t owner; /* of the file, or of the process that listens; anything else is not read */
+	bool has_owner;
+	/* Set: the text, to be freed, with 0; or a negative errno: -ETIMEDOUT where a process does
+	 * not answer, -EFBIG for a text that is no process's of kedge, -EBADMSG where it is no
+	 * file, -EPERM for another owner's. */
+	int status;
+	char *text;
+	size_t len;
+	/* private */
+	size_t room;
+	int fd;
+};
+
+void fetch_all(struct fetch *f, size_t cnt);
 
 /* ---- sources.c ---- */
 
 struct source {
 	char *path;
 	int pid;    /* of the process that was found to publish there, or 0 */
+	int number; /* the same as it sees itself */
+	uid_t user; /* its */
 	bool named; /* by the user, so it is shown if its process has ended */
+	char label[16];
 	int status; /* why it is silent, or 0 */
 	struct samples samples;
 };
