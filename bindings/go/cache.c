@@ -28,7 +28,7 @@ struct go_cache_opened go_cache_open(struct kedge_device *dev, struct kedge_noti
 
 int go_cache_close(struct go_cache *c)
 {
-	int rc = go_use_close(&c->uses);
+	int rc = go_use_close(GO_USES(c));
 
 	if (!rc)
 		kedge_cache_close(c->c);
@@ -44,7 +44,7 @@ struct go_got go_cache_get(uintptr_t cache, const unsigned char *addr, size_t le
 			   uint32_t access)
 {
 	struct go_cache *c = (struct go_cache *)cache;
-	struct go_got g = { .rc = go_use_begin(&c->uses) };
+	struct go_got g = { .rc = go_use_begin(GO_USES(c)) };
 
 	if (g.rc)
 		return g;
@@ -59,7 +59,7 @@ struct go_got go_cache_get(uintptr_t cache, const unsigned char *addr, size_t le
 int go_cache_hit(struct go_hit *hit)
 {
 	struct go_cache *c = (struct go_cache *)hit->cache;
-	int rc = go_use_begin(&c->uses);
+	int rc = go_use_begin(GO_USES(c));
 
 	if (rc)
 		return rc;
@@ -93,7 +93,7 @@ struct go_rc go_cache_getv(struct go_cache *c, const unsigned char *addr, size_t
 {
 	struct go_rc a;
 
-	if (go_use_begin(&c->uses))
+	if (go_use_begin(GO_USES(c)))
 		return (struct go_rc){ .rc = GO_CLOSED };
 	a = go_answer(kedge_cache_getv(c->c, addr, len, access, pieces, max));
 	/* This call was one; its piece goes on with that. */
@@ -109,7 +109,7 @@ struct go_rc go_cache_hint(struct go_cache *c, const unsigned char *addr, size_t
 {
 	struct go_rc a;
 
-	if (go_use_begin(&c->uses))
+	if (go_use_begin(GO_USES(c)))
 		return (struct go_rc){ .rc = GO_CLOSED };
 	a = go_answer(kedge_cache_hint(c->c, addr, len, access));
 	go_use_end(&c->uses);
@@ -120,7 +120,7 @@ struct go_rc go_cache_resync(struct go_cache *c)
 {
 	struct go_rc a;
 
-	if (go_use_begin(&c->uses))
+	if (go_use_begin(GO_USES(c)))
 		return (struct go_rc){ .rc = GO_CLOSED };
 	a = go_answer(kedge_cache_resync(c->c, NULL, 0));
 	go_use_end(&c->uses);
@@ -131,7 +131,7 @@ struct go_rc go_cache_flush(struct go_cache *c)
 {
 	struct go_rc a;
 
-	if (go_use_begin(&c->uses))
+	if (go_use_begin(GO_USES(c)))
 		return (struct go_rc){ .rc = GO_CLOSED };
 	a = go_answer(kedge_cache_flush(c->c));
 	go_use_end(&c->uses);
@@ -142,7 +142,7 @@ struct go_rc go_cache_stats(struct go_cache *c, struct kedge_cache_stats *stats)
 {
 	struct go_rc a;
 
-	if (go_use_begin(&c->uses))
+	if (go_use_begin(GO_USES(c)))
 		return (struct go_rc){ .rc = GO_CLOSED };
 	stats->size = sizeof(*stats);
 	a = go_answer(kedge_cache_stats(c->c, stats));

@@ -59,7 +59,7 @@ func (c *Channel) Close() error {
 	const op = "close a channel"
 
 	c.mu.Lock()
-	if c.closing {
+	if c.gone() {
 		c.mu.Unlock()
 		return closedError(op, "channel")
 	}
@@ -78,6 +78,11 @@ func (c *Channel) Close() error {
 
 // wake has the goroutine that sleeps for the channel look again, as what it sleeps for
 // may have come to another one. With the lock held, here and in what follows.
+// gone tells a channel that is closed, or is the zero value; with c.mu held.
+func (c *Channel) gone() bool {
+	return c.closing || c.ch == nil
+}
+
 func (c *Channel) wake() {
 	if c.asleep {
 		c.w.kick()
@@ -137,7 +142,7 @@ func (c *Channel) post(recv bool, b []byte, tag, mask uint64) (*Operation, error
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closing {
+	if c.gone() {
 		return nil, closedError(o.name(), "channel")
 	}
 	c.next++
@@ -200,7 +205,7 @@ func (c *Channel) RecvTag(ctx context.Context, b []byte, tag, mask uint64) (Mess
 func (c *Channel) Poll() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closing {
+	if c.gone() {
 		return closedError("poll", "channel")
 	}
 	err := c.take(0)
@@ -215,7 +220,7 @@ func (c *Channel) Probe(tag, mask uint64) (m Message, found bool, err error) {
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closing {
+	if c.gone() {
 		return Message{}, false, closedError("probe", "channel")
 	}
 	rc, err := counted("probe", "channel", C.go_channel_probe(c.ch, C.uint64_t(tag),
@@ -237,7 +242,7 @@ func (c *Channel) Info() (ChannelInfo, error) {
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closing {
+	if c.gone() {
 		return ChannelInfo{}, closedError("info", "channel")
 	}
 	if _, err := counted("info", "channel", C.go_channel_info(c.ch, &i)); err != nil {
@@ -252,7 +257,7 @@ func (c *Channel) Info() (ChannelInfo, error) {
 func (c *Channel) Alloc(n int) ([]byte, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closing {
+	if c.gone() {
 		return nil, closedError("alloc", "channel")
 	}
 	if n < 1 {
@@ -270,7 +275,7 @@ func (c *Channel) Alloc(n int) ([]byte, error) {
 func (c *Channel) Free(b []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.closing && cap(b) > 0 {
+	if !c.gone() && cap(b) > 0 {
 		C.kedge_channel_free(c.ch, unsafe.Pointer(&b[:1][0]))
 	}
 }

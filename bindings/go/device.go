@@ -7,6 +7,8 @@ import "C"
 
 import (
 	"errors"
+	"fmt"
+	"os"
 	"runtime/cgo"
 	"sync"
 	"syscall"
@@ -50,7 +52,8 @@ func (m *memory) Release() {}
 // Its methods are called on any goroutine, several at once, with no lock of the library
 // held, and do not use a cache of the device. A syscall.Errno in an error of Register
 // is that of the Get, and its text the reason; -ENOSPC has the cache let go of something
-// and try again. Else it is EIO.
+// and try again. Else it is EIO. A panic in Register is an error of the Get; one in
+// Deregister is printed.
 type Registrar interface {
 	// Register lets the device use length bytes at addr, whole pages, and returns
 	// its handle, and its own position of the first byte, which often is addr.
@@ -114,11 +117,22 @@ func (d *GoDevice) Close() error {
 	return nil
 }
 
+// register has a panic of the program's as an error: C's frames are between it and the
+// program's own, and a cache whose call did not return is in use for ever.
+func register(r Registrar, addr uintptr, n int, access Access) (h, o uint64, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("Register panics: %v", p)
+		}
+	}()
+	return r.Register(addr, n, access)
+}
+
 //export goDeviceReg
 func goDeviceReg(id C.uintptr_t, addr C.uintptr_t, length C.size_t, access C.uint32_t,
 	handle, offset *C.uint64_t) C.int {
 	r := cgo.Handle(id).Value().(Registrar)
-	h, o, err := r.Register(uintptr(addr), int(length), Access(access))
+	h, o, err := register(r, uintptr(addr), int(length), Access(access))
 	if err == nil {
 		*handle, *offset = C.uint64_t(h), C.uint64_t(o)
 		return 0
@@ -135,5 +149,10 @@ func goDeviceReg(id C.uintptr_t, addr C.uintptr_t, length C.size_t, access C.uin
 
 //export goDeviceDereg
 func goDeviceDereg(id C.uintptr_t, handle C.uint64_t) {
+	defer func() {
+		if p := recover(); p != nil {
+			fmt.Fprintln(os.Stderr, "kedge: Deregister panics:", p)
+		}
+	}()
 	cgo.Handle(id).Value().(Registrar).Deregister(uint64(handle))
 }

@@ -143,3 +143,71 @@ func TestRemoteAccessEndsWithItsPut(t *testing.T) {
 		t.Error("it is registered still")
 	}
 }
+
+type panicking struct {
+	registrar
+	panics bool
+}
+
+func (d *panicking) Register(addr uintptr, length int, access kedge.Access) (uint64, uint64,
+	error) {
+	if d.panics {
+		panic("no such thing")
+	}
+	return d.registrar.Register(addr, length, access)
+}
+
+func TestAPanicInRegisterIsAnError(t *testing.T) {
+	d := &panicking{registrar{live: map[uint64]bool{}}, true}
+	dev, err := kedge.NewDevice(d, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := kedge.OpenCache(dev, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := buffer(t, page).Bytes()
+	_, err = c.Get(b)
+	if !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), "no such thing") {
+		t.Error(err)
+	}
+	d.panics = false
+	r, err := c.Get(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Put()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := dev.Close(); err != nil || len(d.live) != 0 {
+		t.Error(err, d.live)
+	}
+}
+
+// What was never opened is as what is closed: none of it hangs or ends the process.
+func TestZeroValuesAreClosed(t *testing.T) {
+	var (
+		c  kedge.Cache
+		n  kedge.Notifier
+		ch kedge.Channel
+		b  = make([]byte, page)
+	)
+	_, get := c.Get(b)
+	_, hint := c.Hint(b, kedge.LocalWrite)
+	_, flush := c.Flush()
+	_, resync := c.Resync()
+	_, stats := c.Stats()
+	_, watch := n.Watch(b, 1)
+	_, info := n.Info()
+	_, send := ch.StartSend(b, 1)
+	_, about := ch.Info()
+	_, _, probe := ch.Probe(0, 0)
+	for i, err := range []error{get, hint, flush, resync, stats, c.Close(), watch, info,
+		n.Close(), send, about, probe, ch.Poll(), ch.Close()} {
+		if !errors.Is(err, os.ErrClosed) {
+			t.Error(i, err)
+		}
+	}
+}

@@ -29,7 +29,7 @@ struct go_notifier_opened go_notifier_open(const char *backend, uint32_t flags,
 
 int go_notifier_close(struct go_notifier *n)
 {
-	int rc = go_use_close(&n->uses);
+	int rc = go_use_close(GO_USES(n));
 
 	if (!rc)
 		kedge_notifier_close(n->nf);
@@ -44,7 +44,7 @@ void go_notifier_free(struct go_notifier *n)
 struct go_rc go_notifier_watch(struct go_notifier *n, const unsigned char *addr,
 			       size_t len, uint64_t cookie)
 {
-	struct go_rc a = { .rc = go_use_begin(&n->uses) };
+	struct go_rc a = { .rc = go_use_begin(GO_USES(n)) };
 
 	if (a.rc)
 		return a;
@@ -55,7 +55,7 @@ struct go_rc go_notifier_watch(struct go_notifier *n, const unsigned char *addr,
 
 struct go_rc go_notifier_unwatch(struct go_notifier *n, uint64_t cookie)
 {
-	struct go_rc a = { .rc = go_use_begin(&n->uses) };
+	struct go_rc a = { .rc = go_use_begin(GO_USES(n)) };
 
 	if (a.rc)
 		return a;
@@ -66,7 +66,7 @@ struct go_rc go_notifier_unwatch(struct go_notifier *n, uint64_t cookie)
 
 struct go_rc go_notifier_read(struct go_notifier *n, struct kedge_event *ev, size_t max)
 {
-	struct go_rc a = { .rc = go_use_begin(&n->uses) };
+	struct go_rc a = { .rc = go_use_begin(GO_USES(n)) };
 
 	if (a.rc)
 		return a;
@@ -77,7 +77,7 @@ struct go_rc go_notifier_read(struct go_notifier *n, struct kedge_event *ev, siz
 
 struct go_rc go_notifier_fd(struct go_notifier *n)
 {
-	struct go_rc a = { .rc = go_use_begin(&n->uses) };
+	struct go_rc a = { .rc = go_use_begin(GO_USES(n)) };
 
 	if (a.rc)
 		return a;
@@ -88,7 +88,7 @@ struct go_rc go_notifier_fd(struct go_notifier *n)
 
 struct go_rc go_notifier_unchanged(struct go_notifier *n, uint64_t generation)
 {
-	struct go_rc a = { .rc = go_use_begin(&n->uses) };
+	struct go_rc a = { .rc = go_use_begin(GO_USES(n)) };
 
 	if (a.rc)
 		return a;
@@ -99,7 +99,7 @@ struct go_rc go_notifier_unchanged(struct go_notifier *n, uint64_t generation)
 
 struct go_rc go_notifier_info(struct go_notifier *n, struct kedge_notifier_info *info)
 {
-	struct go_rc a = { .rc = go_use_begin(&n->uses) };
+	struct go_rc a = { .rc = go_use_begin(GO_USES(n)) };
 
 	if (a.rc)
 		return a;

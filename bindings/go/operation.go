@@ -81,7 +81,7 @@ func (o *Operation) Wait(ctx context.Context) (Message, error) {
 // the token.
 func (c *Channel) step(ctx context.Context, o *Operation) {
 	c.mu.Lock()
-	if c.closing || c.take(spins) != nil {
+	if c.gone() || c.take(spins) != nil {
 		c.mu.Unlock()
 		return
 	}
@@ -116,7 +116,7 @@ func (o *Operation) Cancel() error {
 		return nil
 	default:
 	}
-	if c.closing {
+	if c.gone() {
 		return closedError("cancel", "channel")
 	}
 	_, err := counted("cancel", "channel", C.go_channel_cancel(c.ch, C.uint64_t(o.op)))

@@ -33,9 +33,12 @@ enum state { OPEN, CLOSING, CLOSED };
  */
 int go_use_begin(struct go_uses *u)
 {
-	_Atomic int64_t *n = &own_slot(u)->n;
+	_Atomic int64_t *n;
 	int state;
 
+	if (!u)
+		return GO_CLOSED;
+	n = &own_slot(u)->n;
 	for (;;) {
 		atomic_fetch_add_explicit(n, 1, memory_order_seq_cst);
 		state = atomic_load_explicit(&u->state, memory_order_seq_cst);
@@ -65,6 +68,8 @@ int go_use_close(struct go_uses *u)
 	int64_t sum = 0;
 	int was = OPEN, i;
 
+	if (!u)
+		return GO_CLOSED;
 	if (!atomic_compare_exchange_strong(&u->state, &was, CLOSING))
 		return was == CLOSED ? GO_CLOSED : -EBUSY;
 	for (i = 0; i < GO_USE_SLOTS; i++)

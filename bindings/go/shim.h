@@ -56,6 +56,9 @@ struct go_uses {
 };
 
 /* 0, or GO_CLOSED. */
+/* Of an object that may be a zero value, which counts as closed. */
+#define GO_USES(object) ((object) ? &(object)->uses : NULL)
+
 int go_use_begin(struct go_uses *u);
 void go_use_end(struct go_uses *u);
 /* @n more uses, within one. */
