@@ -853,6 +853,22 @@ MUTANTS = [
       'a name of two processes has two heads',
       '\t\t\t\tif (at != first)\n\t\t\t\t\tat->name = NULL;',
       '\t\t\t\t;'),
+    M('src/stats/file.c', 'a-device-becomes-a-file',
+      'what is no file is replaced by one',
+      'return S_ISREG(st.st_mode)', 'return 1'),
+    M('src/stats/socket.c', 'its-name-stays-gone',
+      'a socket whose name was removed is not made again',
+      '|| lstat(p->target.path, &st) ||', '|| (lstat(p->target.path, &st) && 0) ||'),
+    M('src/cache/cache.c', 'sums-before-the-end',
+      'the sums of closed caches lack what ended with the close',
+      '\tresyncer_stop(c);\n\tc->quiet', '\tresyncer_stop(c);\n\tstats_remove(&c->published);\n'
+      '\tc->quiet', *STATS),
+    M('tools/top/fetch.c', 'reads-what-strangers-name',
+      "a stranger's process has the socket of another shown as its own",
+      'peer.uid != f->owner', '0'),
+    M('tools/top/parse.c', 'takes-a-sample-twice',
+      'a text that a collector would refuse is passed on',
+      'if (!compare(&v[i - 1], &v[i]))', 'if (0)'),
 ]
 MUTANTS += [M('src/adapter/' + m[0], *m[1:]) for m in table_adapter.MUTANTS]
 MUTANTS += [M('src/channel/' + m[0], *m[1:]) for m in table_channel.MUTANTS]

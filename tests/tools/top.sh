@@ -166,6 +166,20 @@ read -r _ <"$DIR/ready"
 expect 0 top --json "$liar"
 json "[(o['pid'], o['values']['hits']) for o in d['objects']] == [($liar, 5)]"
 wait "$liar"
+# What another user's process names as its own is not read if it is not: a file here, and a socket.
+if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
+	begin "unix:$folder"
+	for place in "$file" "$folder/kedge-publishes-$pid.sock"; do
+		KEDGE_STATS=$place setpriv --reuid 65534 --regid 65534 --clear-groups sleep 600 &
+		thief=$!
+		until grep -q sleep "/proc/$thief/comm"; do sleep 0.02; done
+		"$KEDGE" top --json >"$DIR/out" 2>"$DIR/err"
+		json "not [o for o in d['objects'] if o['pid'] == $thief]"
+		says err "$place: what is there is not of the process that names it"
+		kill "$thief"
+	done
+	end
+fi
 for bad in "$program" "$DIR/ready" /dev/zero; do
 	expect 3 top --once "$bad"
 	says err 'no text of kedge'

@@ -42,6 +42,9 @@ static int open_socket(const struct fetch *f)
 	else if (f->has_owner && (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) ||
 				  peer.uid != f->owner))
 		rc = -EPERM;
+	/* Of two processes at one path the other has it. */
+	else if (f->has_owner && peer.pid != f->pid)
+		rc = -ESRCH;
 	if (!rc)
 		return fd;
 	close(fd);

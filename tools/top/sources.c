@@ -29,7 +29,7 @@ static int add(struct sources *s, const char *path, const struct source *of)
 	size_t i;
 
 	for (i = 0; i < s->cnt; i++)
-		if (!strcmp(s->v[i].path, path))
+		if (!strcmp(s->v[i].path, path) && s->v[i].pid == of->pid)
 			return 0;
 	if (s->cnt == s->room) {
 		more = realloc(s->v, (2 * s->room + 16) * sizeof(*more));
@@ -203,6 +203,14 @@ static bool has_ended(const struct source *s)
 	return pid && !s->named && !s->pid && kill(atoi(pid), 0) && errno == ESRCH;
 }
 
+/* A file that two processes name has what the last one wrote. */
+static bool is_anothers(const struct source *s)
+{
+	const char *pid = s->samples.cnt ? parse_label(s->samples.v, "pid") : NULL;
+
+	return s->pid && !s->named && pid && atoi(pid) != s->number;
+}
+
 /* The number that this host knows a process by, whatever it says of itself. */
 static void set_pid(struct source *s)
 {
@@ -222,7 +230,7 @@ static void take(struct source *s, struct fetch *f)
 	s->status = f->status;
 	if (!s->status)
 		s->status = parse_text(f->text, f->len, &s->samples);
-	if (!s->status && has_ended(s))
+	if (!s->status && (has_ended(s) || is_anothers(s)))
 		s->status = -ESRCH;
 	if (s->status)
 		parse_free(&s->samples);
@@ -238,6 +246,7 @@ static int ask_all(struct sources *s)
 
 	for (i = 0; i < s->cnt && f; i++)
 		f[i] = (struct fetch){ .path = s->v[i].path, .owner = s->v[i].user,
+				       .pid = s->v[i].pid,
 				       .has_owner = s->v[i].pid && !s->v[i].named };
 	if (f)
 		fetch_all(f, s->cnt);

@@ -14,10 +14,11 @@
 struct fetch {
 	const char *path;
 	uid_t owner; /* of the file, or of the process that listens; anything else is not read */
+	pid_t pid;   /* of that process */
 	bool has_owner;
 	/* Set: the text, to be freed, with 0; or a negative errno: -ETIMEDOUT where a process does
 	 * not answer, -EFBIG for a text that is no process's of kedge, -EBADMSG where it is no
-	 * file, -EPERM for another owner's. */
+	 * file, -EPERM for another owner's, -ESRCH for another process's. */
 	int status;
 	char *text;
 	size_t len;
