@@ -73,7 +73,7 @@ growth="^\$
 ^[0-9]+ functions? with some indirect sub-type change
 ^ *\[C\] 'function .*' has some indirect sub-type changes:
 ^ *parameter [0-9]+ of type '.*' has sub-type changes:
-^ *in (pointed to|referenced) type '.*':
+^ *in (pointed to|referenced|unqualified underlying) type '.*':
 ^ *type size changed from [0-9]+ to [0-9]+ \(in bits\)
 ^ *[0-9]+ data member insertions?:
 ^ *'[^']*', at offset [0-9]+ \(in bits\)

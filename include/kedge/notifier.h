@@ -9,6 +9,7 @@
 #ifndef KEDGE_NOTIFIER_H
 #define KEDGE_NOTIFIER_H
 
+#include <kedge/backend.h>
 #include <kedge/base.h>
 
 #ifdef __cplusplus
@@ -16,28 +17,7 @@ extern "C" {
 #endif
 
 struct kedge_notifier;
-
-/**
- * enum kedge_level - what a notifier promises about an invalidation
- * @KEDGE_LEVEL_DEFAULT:  in options: KEDGE_LEVEL_ORDERED where it can be had,
- *                        else KEDGE_LEVEL_NONE
- * @KEDGE_LEVEL_NONE:     nothing is watched; a cache registers at every get
- * @KEDGE_LEVEL_ADVISORY: seen when made through an interposed libc function
- * @KEDGE_LEVEL_ORDERED:  visible before the call that changed the mapping
- *                        returns to its caller, however it was made; and a
- *                        thread that the kernel hands the range before that
- *                        return is not served by a cache, nor told "unchanged"
- *                        by kedge_notifier_unchanged()
- * @KEDGE_LEVEL_EXACT:    visible before any thread can get the range back from
- *                        the kernel
- */
-enum kedge_level {
-	KEDGE_LEVEL_DEFAULT = 0,
-	KEDGE_LEVEL_NONE = 1,
-	KEDGE_LEVEL_ADVISORY = 2,
-	KEDGE_LEVEL_ORDERED = 3,
-	KEDGE_LEVEL_EXACT = 4,
-};
+struct kedge_event;
 
 /** KEDGE_NOTIFIER_NO_BLIND_SPOT - refuse a backend that knows of events it
  *  cannot see on this kernel (see struct kedge_notifier_info) */
@@ -67,6 +47,41 @@ enum kedge_level {
  *             for the next event before it sleeps, in microseconds; 0 is 200,
  *             UINT32_MAX is never. It only spins while events come that fast,
  *             and never where the process may use one CPU alone.
+ * @on_event:  called for every change of what is watched, before the call that
+ *             makes the change returns to its caller; NULL: events are read.
+ *             See below
+ * @on_event_arg: its first argument
+ *
+ * on_event is for a cache that others wrote, which has no place at its lookups
+ * to compare generations: the callback drops what overlaps [@ev->start, @ev->end)
+ * from it. @ev has cookie and generation 0, as one change may concern many
+ * watches; the queue has them by cookie, as ever. @ev is valid until it returns.
+ *
+ * The thread: a change that libkedge-hooks announces has its call on the thread
+ * that makes it, before it is made, with its range. Any other has it on the
+ * monitor's thread while the changing thread waits in the kernel, which does not
+ * tell yet what it is: the range is all of memory, KEDGE_EVENT_OTHER and
+ * KEDGE_EVENT_UNSURE. Calls may run at the same time, and come for changes of
+ * what is not watched, too. All signals are blocked and cancellation is disabled.
+ *
+ * The callback may add and remove watches of this notifier and read its events.
+ * It must not wait for a lock that a thread holds across a change of
+ * watched memory (malloc()'s: it must not allocate or free), change watched
+ * memory, change the signal mask, close the notifier, fork, or leave by longjmp().
+ *
+ * For a cache that is never stale: kedge_watch_add(), register, put it where the
+ * callback finds it, and only then kedge_notifier_unchanged() with the generation
+ * from before the registration; if that has moved, or KEDGE_WATCH_PROVISIONAL was
+ * returned, use it once and drop it. A change that this look does not see calls
+ * after it, and so finds the entry.
+ *
+ * A thread that the kernel hands a range before the call that gave it back has
+ * returned may find the old entry for that moment, unless libkedge-hooks sees one
+ * of the two calls: lookups that can compare generations should.
+ *
+ * The kernel module does not wait for anybody, so with it on_event cannot be had
+ * ("auto" takes "uffd"), and what the tripwire counts stays a blind spot
+ * (kedge_notifier_info()). In a forked child no call is made.
  */
 struct kedge_notifier_opts {
 	uint32_t size;
@@ -74,18 +89,8 @@ struct kedge_notifier_opts {
 	const char *backend;
 	uint32_t min_level;
 	uint32_t spin_us;
-};
-
-/** enum kedge_blind_spot - events that a backend cannot see on this kernel
- * @KEDGE_BLIND_SHM_REMAP: shmat(SHM_REMAP) over watched memory, made by a
- *                         system call instruction outside libc
- * @KEDGE_BLIND_GUARD:     madvise(MADV_GUARD_INSTALL), made likewise
- * @KEDGE_BLIND_RAW:       every change not made through libc
- */
-enum kedge_blind_spot {
-	KEDGE_BLIND_SHM_REMAP = 1 << 0,
-	KEDGE_BLIND_GUARD = 1 << 1,
-	KEDGE_BLIND_RAW = 1 << 2,
+	void (*on_event)(void *arg, const struct kedge_event *ev);
+	void *on_event_arg;
 };
 
 /** enum kedge_check - what a lookup does to be sure that nothing has changed
@@ -186,7 +191,8 @@ struct kedge_event {
  *                backend name is unknown
  *   -E2BIG       @opts is of a newer version and sets a field unknown here
  *   -EOPNOTSUPP  no backend here reaches the level, or the one asked for is
- *                not there; kedge_strerror() says what would help
+ *                not there or cannot call on_event; kedge_strerror() says what
+ *                would help
  *   -EPERM       the kernel has the backend but this process may not use it
  *   -ENOMEM      no memory
  *   -EMFILE, -ENFILE, -EAGAIN  no file descriptor or thread to be had
@@ -198,6 +204,7 @@ KEDGE_API int kedge_notifier_open(const struct kedge_notifier_opts *opts,
  * kedge_notifier_close() - stop watching and free the notifier
  * @nf: may be NULL; nobody else may use it any more, caches are closed before
  *
+ * Calls of on_event that are under way are waited for; afterwards none is made.
  * Threads: one, the last user. Fork: in a child it frees the child's copy and
  * leaves the parent's alone.
  */
@@ -215,40 +222,6 @@ KEDGE_API void kedge_notifier_close(struct kedge_notifier *nf);
  */
 KEDGE_API int kedge_notifier_info(struct kedge_notifier *nf,
 				  struct kedge_notifier_info *info);
-
-/* The head of every notifier: private, here for the inline load below. */
-struct kedge_notifier_head {
-	const uint64_t *generation;
-	const uint64_t *trips;
-};
-
-/**
- * kedge_notifier_generation() - the generation counter
- * @nf: borrowed
- *
- * While it returns the number that a KEDGE_EVENT_LAST carried, nothing that was
- * watched then has changed since. It may also differ for a moment without an
- * event to read (the monitor is looking); a read tells. It is an acquire load:
- * what is read after it is no older than it.
- *
- * It shows every change whose call has returned. A thread that may be handed a
- * range by the kernel while another thread's munmap() of it has not returned yet
- * wants kedge_notifier_unchanged() instead, unless enum kedge_check says that
- * the load is enough.
- *
- * Threads: any, no lock, no system call. Fork: in a forked child it is none of
- * the numbers that it is in the process that opened the notifier.
- *
- * Return: the counter.
- */
-static inline uint64_t kedge_notifier_generation(const struct kedge_notifier *nf)
-{
-	const struct kedge_notifier_head *h =
-		(const struct kedge_notifier_head *)(const void *)nf;
-
-	return __atomic_load_n(h->generation, __ATOMIC_ACQUIRE) +
-	       __atomic_load_n(h->trips, __ATOMIC_ACQUIRE);
-}
 
 /**
  * kedge_notifier_unchanged() - whether nothing watched has changed since
@@ -360,38 +333,39 @@ KEDGE_API ssize_t kedge_notifier_read(struct kedge_notifier *nf,
  */
 KEDGE_API int kedge_notifier_fd(struct kedge_notifier *nf);
 
-/**
- * struct kedge_backend_info - whether a backend would work here
- * @size:   sizeof(struct kedge_backend_info), set by the caller
- * @level:  the level it would have; KEDGE_LEVEL_DEFAULT (0) if it can't run
- * @name:   static
- * @blind:  enum kedge_blind_spot
- * @rc:     0, or the negative errno that opening it gives
- * @reason: why it can't run and what to do, or what limits it; may be empty
- */
-struct kedge_backend_info {
-	uint32_t size;
-	uint32_t level;
-	const char *name;
-	uint32_t blind;
-	int32_t rc;
-	char reason[256];
+/* The head of every notifier: private, here for the inline load below. */
+struct kedge_notifier_head {
+	const uint64_t *generation;
+	const uint64_t *trips;
 };
 
 /**
- * kedge_backend_probe() - try a backend
- * @index: 0 for the first of them, in the order in which "auto" prefers them
- * @info:  filled; @info->size is set by the caller
+ * kedge_notifier_generation() - the generation counter
+ * @nf: borrowed
  *
- * Tries it for real: opens it and closes it again.
+ * While it returns the number that a KEDGE_EVENT_LAST carried, nothing that was
+ * watched then has changed since. It may also differ for a moment without an
+ * event to read (the monitor is looking); a read tells. It is an acquire load:
+ * what is read after it is no older than it.
  *
- * Threads: any. Fork: works in the child.
+ * It shows every change whose call has returned. A thread that may be handed a
+ * range by the kernel while another thread's munmap() of it has not returned yet
+ * wants kedge_notifier_unchanged() instead, unless enum kedge_check says that
+ * the load is enough.
  *
- * Return: 0, -ENOENT if there is no backend @index, -EINVAL for a NULL pointer
- * or a size too small.
+ * Threads: any, no lock, no system call. Fork: in a forked child it is none of
+ * the numbers that it is in the process that opened the notifier.
+ *
+ * Return: the counter.
  */
-KEDGE_API int kedge_backend_probe(unsigned int index,
-				  struct kedge_backend_info *info);
+static inline uint64_t kedge_notifier_generation(const struct kedge_notifier *nf)
+{
+	const struct kedge_notifier_head *h =
+		(const struct kedge_notifier_head *)(const void *)nf;
+
+	return __atomic_load_n(h->generation, __ATOMIC_ACQUIRE) +
+	       __atomic_load_n(h->trips, __ATOMIC_ACQUIRE);
+}
 
 #ifdef __cplusplus
 }

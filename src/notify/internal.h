@@ -23,6 +23,7 @@
 #include "base/lock.h"
 #include "base/slab.h"
 #include "base/tree.h"
+#include "notify/announce/push.h"
 #include "notify/threads.h"
 #include "stats/stats.h"
 
@@ -105,6 +106,7 @@ struct kedge_notifier {
 	struct gen_page *page;
 	uint32_t blind;
 	struct stats_object published;
+	struct push push;
 
 	/* lock guards all that follows, and every store to the generation. */
 	struct sig_lock lock;

@@ -83,6 +83,7 @@ int nf_open_backend(const struct notify_ops *ops,
 		return rc;
 	nf->ops = ops;
 	nf->exact = opts->flags & KEDGE_NOTIFIER_EXACT_RANGES;
+	push_init(&nf->push, opts);
 	nf->page = page_new();
 	if (!nf->page)
 		goto free_nf;
@@ -170,6 +171,12 @@ void kedge_notifier_close(struct kedge_notifier *nf)
 	free(nf);
 }
 
+/* Where the kernel keeps the queue, kedge hears of a change when somebody asks. */
+static bool can_push(const struct notify_ops *ops, const struct kedge_notifier_opts *opts)
+{
+	return !ops->add || !opts->on_event;
+}
+
 /*
  * The best backend of at least @min. If all fail, KEDGE_LEVEL_DEFAULT falls back
  * to notify_none. The reason, returned or logged, is that of the last one tried,
@@ -185,7 +192,7 @@ static int open_auto(const struct kedge_notifier_opts *opts, uint32_t min,
 	if (fall_back)
 		min = KEDGE_LEVEL_ORDERED;
 	for (i = 0; i < ARRAY_SIZE(backends); i++) {
-		if (backends[i]->level < min)
+		if (backends[i]->level < min || !can_push(backends[i], opts))
 			continue;
 		rc = nf_open_backend(backends[i], opts, out);
 		if (!rc)
@@ -214,6 +221,10 @@ static int open_named(const struct kedge_notifier_opts *opts, uint32_t min,
 		return kedge_reason(-EOPNOTSUPP,
 				    "notifier %s reaches level %u, %u was "
 				    "asked for", name, ops->level, min);
+	if (!can_push(ops, opts))
+		return kedge_reason(-EOPNOTSUPP, "notifier %s cannot call on_event before a change "
+				    "returns: take \"auto\" or \"uffd\", or compare generations",
+				    name);
 	return nf_open_backend(ops, opts, out);
 }
 

@@ -14,7 +14,7 @@ import table_segment
 
 CACHE = ('unit:index', 'unit:cache*', 'unit:settle', 'stress:stress_cache')
 NOTIFY = ('unit:watch', 'unit:settle', 'unit:origin', 'unit:notifier*', 'unit:announce*', 'unit:taint', 'unit:vma',
-          'unit:rearm', 'unit:threads', 'unit:tripwire', 'unit:btf', 'unit:ummunot',
+          'unit:rearm', 'unit:push', 'unit:threads', 'unit:tripwire', 'unit:btf', 'unit:ummunot',
           'unit:cache', 'stress:stress_notifier')
 HOOKS = ('hooks:*', 'process:*, hooks', 'churn:*hooks*')
 DEVICE = ('unit:device', 'unit:proc', 'unit:uring*', 'unit:verbs*')
@@ -282,6 +282,21 @@ MUTANTS = [
       '\tif (find_cookie(nf, cookie)) {\n\t\t*rc = -EEXIST;',
       '\tif (!nf->cookies.cnt && find_cookie(nf, cookie)) {\n'
       '\t\t*rc = -EEXIST;'),
+    M('src/notify/backend/uffd_monitor.c', 'several-events-a-call',
+      'changes that wait at once are let go after one call of on_event',
+      '\treturn 1;\n}\n\n/* Read what', '\treturn EVENTS_A_ROUND;\n}\n\n/* Read what'),
+    M('src/notify/backend/uffd.c', 'on-event-does-not-ask',
+      'users of on_event believe a generation that has yet to move',
+      ' && !opts->on_event &&', ' &&'),
+    M('src/notify/announce/announce.c', 'close-waits-for-no-call',
+      'a notifier is freed under a call of on_event',
+      '\t\t\tif (!push_idle(&nf->push))', '\t\t\tif (0)'),
+    M('src/notify/announce/rearm.c', 'loss-calls-nobody',
+      'on_event is not told that a range is not watched any more',
+      '\treturn told;\n}\n\n/* Register the mapping', '\treturn false;\n}\n\n/* Register the mapping'),
+    M('src/notify/notifier.c', 'on-event-by-any-backend',
+      'on_event is taken where it cannot be called',
+      '\treturn !ops->add || !opts->on_event;', '\treturn true;'),
     M('src/notify/announce/announce.c', 'wide-not-counted-down',
       'a long watch is counted for ever',
       '\tif (last - g >= SPAN_MAX) {\n\t\tatomic_fetch_add(&t->wide, by);',

@@ -56,8 +56,7 @@ static _Atomic uint32_t fine_slot[1u << FINE_BITS];
 static _Atomic uint32_t coarse_slot[1u << COARSE_BITS];
 static _Atomic uint32_t changing_slot[1u << COARSE_BITS];
 static struct table watched_fine = { FINE_SHIFT, FINE_BITS, 0, fine_slot };
-static struct table watched_coarse = { COARSE_SHIFT, COARSE_BITS, 0,
-				       coarse_slot };
+static struct table watched_coarse = { COARSE_SHIFT, COARSE_BITS, 0, coarse_slot };
 static struct table changing = { COARSE_SHIFT, COARSE_BITS, 0, changing_slot };
 /*
  * Calls under way that want their range to be one mapping. Raised before the
@@ -229,11 +228,9 @@ static int adopt(void)
 /* True if there may be listeners in this process. Partner: adopt()'s store. */
 static bool adopted(void)
 {
-	struct proc_page *page = atomic_load_explicit(&proc,
-						      memory_order_acquire);
+	struct proc_page *page = atomic_load_explicit(&proc, memory_order_acquire);
 
-	return page && atomic_load_explicit(&page->state,
-					    memory_order_acquire) == OURS;
+	return page && atomic_load_explicit(&page->state, memory_order_acquire) == OURS;
 }
 
 int announce_attach(struct kedge_notifier *nf)
@@ -270,17 +267,32 @@ void announce_each(void (*fn)(struct kedge_notifier *nf, void *arg), void *arg)
 	sig_unlock(&lock);
 }
 
-void announce_detach(struct kedge_notifier *nf)
+/* False: calls of on_event are under way. With the lock held, under which they begin. */
+static bool detach(struct kedge_notifier *nf)
 {
 	unsigned int i;
 
-	sig_lock(&lock);
 	for (i = 0; i < NOTIFIERS_MAX; i++)
 		if (listeners[i] == nf) {
+			if (!push_idle(&nf->push))
+				return false;
 			listeners[i] = NULL;
 			announced_only -= nf->ops->announced_only;
 		}
-	sig_unlock(&lock);
+	return true;
+}
+
+void announce_detach(struct kedge_notifier *nf)
+{
+	bool done;
+
+	do {
+		sig_lock(&lock);
+		done = detach(nf);
+		sig_unlock(&lock);
+		if (!done)
+			sched_yield();
+	} while (!done);
 }
 
 /* Tests change the mapping here. */
@@ -296,18 +308,25 @@ static bool split_by_us(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 	return n && (n->start > start || n->end < end);
 }
 
-/* With nf->lock held: invalidate the range. */
-static void tell_watches(struct kedge_notifier *nf, struct kedge_hook *hook)
+/* From the first address on it is somewhere: dlclose() unloads others, too. */
+static bool is_unsure(const struct kedge_hook *hook)
+{
+	return hook->kind & KEDGE_HOOK_TELL_ONLY || !hook->start;
+}
+
+/* With nf->lock held: invalidate the range. True: a watch was told. */
+static bool tell_watches(struct kedge_notifier *nf, const struct kedge_hook *hook)
 {
 	uint32_t kind = hook->kind & ~HOOK_FLAGS;
+	bool told;
 
 	/* The range stays mapped: another is to watch it. */
 	if (hook->kind & KEDGE_HOOK_YIELD)
 		kind |= KIND_UNSEEN;
-	/* From the first address on it is somewhere: dlclose() unloads others, too. */
-	if (hook->kind & KEDGE_HOOK_TELL_ONLY || !hook->start)
+	if (is_unsure(hook))
 		kind |= KIND_POSSIBLE;
-	if (queue_publish(nf, kind, hook->start, hook->end))
+	told = queue_publish(nf, kind, hook->start, hook->end);
+	if (told)
 		/*
 		 * Release: whoever sees the new generation sees the queue.
 		 * No odd phase: the mapping has not changed yet.
@@ -316,6 +335,7 @@ static void tell_watches(struct kedge_notifier *nf, struct kedge_hook *hook)
 					  GENERATION_STEP,
 					  memory_order_release);
 	queue_signal(nf);
+	return told;
 }
 
 static bool mapping_stays(const struct kedge_hook *hook)
@@ -323,43 +343,61 @@ static bool mapping_stays(const struct kedge_hook *hook)
 	return (hook->kind & ~HOOK_FLAGS) == KEDGE_EVENT_REMOVE;
 }
 
-static void tell(struct kedge_notifier *nf, struct kedge_hook *hook)
+static bool tell(struct kedge_notifier *nf, struct kedge_hook *hook)
 {
 	uint32_t flags = hook->kind & HOOK_FLAGS;
 	bool only_if_split = flags & KEDGE_HOOK_ONE_MAPPING &&
 			     (hook->kind & ~HOOK_FLAGS) == KEDGE_EVENT_OTHER;
-	bool keep = flags & KEDGE_HOOK_TELL_ONLY && !nf->ops->announced_only;
+	bool keep = flags & KEDGE_HOOK_TELL_ONLY && !nf->ops->announced_only, told = false;
 
 	/* Signals are blocked: the caller holds lock. */
 	sig_lock_blocked(&nf->lock);
 	if (!only_if_split || split_by_us(nf, hook->start, hook->end)) {
-		tell_watches(nf, hook);
+		told = tell_watches(nf, hook);
 		if (!keep)
 			rearm_let_go(nf, hook, mapping_stays(hook));
 	}
 	sig_unlock_blocked(&nf->lock);
+	return told;
+}
+
+/*
+ * Call what @fn says for each notifier, and on_event of those of which it says that watches were
+ * told. That is called without the lock; announce_detach() leaves a listener in its place until
+ * its calls have been made.
+ */
+static void tell_each(bool (*fn)(struct kedge_notifier *nf, struct kedge_hook *hook),
+		      struct kedge_hook *hook, uint32_t kind, uint32_t flags)
+{
+	uint64_t called = 0;
+	unsigned int i;
+
+	signals_block();
+	sig_lock_blocked(&lock);
+	for (i = 0; i < NOTIFIERS_MAX; i++)
+		if (listeners[i] && fn(listeners[i], hook) && push_begin(&listeners[i]->push))
+			called |= 1ull << i;
+	sig_unlock_blocked(&lock);
+	for (i = 0; called; i++, called >>= 1)
+		if (called & 1)
+			push_call(&listeners[i]->push, kind, flags, hook->start, hook->end);
+	signals_restore();
 }
 
 static void tell_all(struct kedge_hook *hook)
 {
-	unsigned int i;
-
-	sig_lock(&lock);
-	for (i = 0; i < NOTIFIERS_MAX; i++)
-		if (listeners[i])
-			tell(listeners[i], hook);
-	sig_unlock(&lock);
+	tell_each(tell, hook, hook->kind & ~HOOK_FLAGS,
+		  is_unsure(hook) || hook->kind & KEDGE_HOOK_YIELD ? KEDGE_EVENT_UNSURE : 0);
 }
 
-static void rearm_all(const struct kedge_hook *hook)
+static bool rearm(struct kedge_notifier *nf, struct kedge_hook *hook)
 {
-	unsigned int i;
+	return rearm_again(nf, hook, mapping_stays(hook));
+}
 
-	sig_lock(&lock);
-	for (i = 0; i < NOTIFIERS_MAX; i++)
-		if (listeners[i])
-			rearm_again(listeners[i], hook, mapping_stays(hook));
-	sig_unlock(&lock);
+static void rearm_all(struct kedge_hook *hook)
+{
+	tell_each(rearm, hook, KEDGE_EVENT_UNMAP, KEDGE_EVENT_UNSURE);
 }
 
 /*
@@ -394,8 +432,7 @@ static bool gives_back(int kind)
 }
 
 /* @all: tell even if there is no watch there. */
-static void begin(struct kedge_hook *hook, int kind, const void *addr,
-		  size_t len, bool all)
+static void begin(struct kedge_hook *hook, int kind, const void *addr, size_t len, bool all)
 {
 	uint64_t page = kedge__page_size();
 	uint64_t start = (uintptr_t)addr, end;
@@ -437,15 +474,13 @@ static void begin(struct kedge_hook *hook, int kind, const void *addr,
 	errno = saved;
 }
 
-void kedge_hook_begin(struct kedge_hook *hook, int kind, const void *addr,
-		      size_t len)
+void kedge_hook_begin(struct kedge_hook *hook, int kind, const void *addr, size_t len)
 {
 	begin(hook, kind, addr, len,
 	      kind & (KEDGE_HOOK_ONE_MAPPING | KEDGE_HOOK_YIELD));
 }
 
-void announce_to_all(struct kedge_hook *hook, int kind, const void *addr,
-		     size_t len)
+void announce_to_all(struct kedge_hook *hook, int kind, const void *addr, size_t len)
 {
 	begin(hook, kind, addr, len, true);
 }
@@ -510,6 +545,16 @@ void kedge_hook_end(struct kedge_hook *hook)
 	errno = saved;
 }
 
+static bool tell_alone(struct kedge_notifier *nf, struct kedge_hook *hook)
+{
+	bool told;
+
+	sig_lock_blocked(&nf->lock);
+	told = tell_watches(nf, hook);
+	sig_unlock_blocked(&nf->lock);
+	return told;
+}
+
 /*
  * Whole pages only are new for certain: on the others a neighbour in the same
  * allocator's memory may have a registration that is good. The kernel may watch
@@ -522,20 +567,9 @@ static void tell_of_new(uint64_t start, uint64_t end)
 		.end = round_down(end, kedge__page_size()),
 		.kind = KEDGE_EVENT_UNMAP,
 	};
-	unsigned int i;
 
-	if (gone.start >= gone.end || !adopted() ||
-	    !watched(gone.start, gone.end))
-		return;
-	sig_lock(&lock);
-	for (i = 0; i < NOTIFIERS_MAX; i++) {
-		if (!listeners[i])
-			continue;
-		sig_lock_blocked(&listeners[i]->lock);
-		tell_watches(listeners[i], &gone);
-		sig_unlock_blocked(&listeners[i]->lock);
-	}
-	sig_unlock(&lock);
+	if (gone.start < gone.end && adopted() && watched(gone.start, gone.end))
+		tell_each(tell_alone, &gone, gone.kind, 0);
 }
 
 /*

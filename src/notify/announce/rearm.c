@@ -37,17 +37,21 @@
 #include "notify/internal.h"
 
 /* Tell the watches there that they will see no more changes. */
-static void tell_lost(struct kedge_notifier *nf, uint64_t start, uint64_t end)
+static bool tell_lost(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 {
+	bool told;
+
 	sig_lock_blocked(&nf->lock);
 	armed_cut(nf, start, end);
-	if (queue_publish(nf, KEDGE_EVENT_UNMAP | KIND_UNSEEN, start, end))
+	told = queue_publish(nf, KEDGE_EVENT_UNMAP | KIND_UNSEEN, start, end);
+	if (told)
 		/* Release: as in announce.c. */
 		atomic_fetch_add_explicit(&nf->page->generation,
 					  GENERATION_STEP,
 					  memory_order_release);
 	queue_signal(nf);
 	sig_unlock_blocked(&nf->lock);
+	return told;
 }
 
 /* True if something registered lies beside [start, end). */
@@ -139,33 +143,34 @@ static bool take_back(struct kedge_notifier *nf, uint64_t start, uint64_t end,
 	return n;
 }
 
-/* Register all of it that can be, mapping by mapping. */
-static void stays(struct kedge_notifier *nf, uint64_t start, uint64_t end)
+/* Register all of it that can be, mapping by mapping. True: watches were told of the rest. */
+static bool stays(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 {
 	uint64_t at = start, page = kedge__page_size();
 	struct vma_span whole;
+	bool told = false;
 
 	if (!nf->ops->arm(nf, start, end))
-		return;
+		return false;
 	while (at < end) {
 		uint64_t to = at + page;
 
 		if (vma_next(nf->maps_fd, at, &whole)) {
-			tell_lost(nf, at, end);
-			return;
+			return tell_lost(nf, at, end) || told;
 		}
 		if (whole.start > at) { /* a hole, or memory of another kind */
 			to = whole.start < end ? whole.start : end;
-			tell_lost(nf, at, to);
+			told |= tell_lost(nf, at, to);
 		} else {
 			to = whole.end < end ? whole.end : end;
 			if (nf->exact)
 				whole = (struct vma_span){ at, to };
 			if (nf->ops->arm(nf, whole.start, whole.end))
-				tell_lost(nf, at, to);
+				told |= tell_lost(nf, at, to);
 		}
 		at = to;
 	}
+	return told;
 }
 
 /* Register the mapping at the page @at, next to what is registered. */
@@ -202,15 +207,17 @@ static void heal(struct kedge_notifier *nf, const struct vma_span *piece)
 		heal_at(nf, end - page, piece);
 }
 
-void rearm_again(struct kedge_notifier *nf, const struct kedge_hook *hook,
+bool rearm_again(struct kedge_notifier *nf, const struct kedge_hook *hook,
 		 bool mapping_stays)
 {
 	struct vma_span piece = { hook->back_start, hook->back_end };
+	bool told = false;
 
 	if (!mapping_stays) {
 		heal(nf, &piece);
-		return;
+		return false;
 	}
 	while (take_back(nf, hook->start, hook->end, &piece))
-		stays(nf, piece.start, piece.end);
+		told |= stays(nf, piece.start, piece.end);
+	return told;
 }

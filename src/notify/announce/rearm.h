@@ -16,8 +16,9 @@ struct kedge_notifier;
 void rearm_let_go(struct kedge_notifier *nf, struct kedge_hook *hook,
 		  bool mapping_stays);
 
-/* The change is over. Without nf->lock, signals blocked. */
-void rearm_again(struct kedge_notifier *nf, const struct kedge_hook *hook,
+/* The change is over. Without nf->lock, signals blocked. True: watches were told that they see no
+ * more changes. */
+bool rearm_again(struct kedge_notifier *nf, const struct kedge_hook *hook,
 		 bool mapping_stays);
 
 #endif /* NOTIFY_ANNOUNCE_REARM_H */

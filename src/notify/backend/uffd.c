@@ -50,7 +50,9 @@ static void open_tripwire(struct kedge_notifier *nf)
 			   kedge_strerror(rc));
 		return;
 	}
-	nf->blind &= ~tripwire_covers(u->tripwire);
+	/* It moves the generation, and nobody is called. */
+	if (!nf->push.fn)
+		nf->blind &= ~tripwire_covers(u->tripwire);
 	nf->head.trips = tripwire_counter(u->tripwire);
 	nf->trips_seen = *nf->head.trips;
 }
@@ -97,7 +99,12 @@ static int choose_check(struct kedge_notifier *nf,
 {
 	const struct uffd *u = nf->backend;
 
-	if (announce_hooked(NULL) && !(opts->flags & KEDGE_NOTIFIER_ASK) &&
+	/*
+	 * Users of on_event put an entry where the callback finds it, and then ask. A change that
+	 * is not announced may have had its call before the entry was there, and move the
+	 * generation after the look: its count is raised by then.
+	 */
+	if (announce_hooked(NULL) && !(opts->flags & KEDGE_NOTIFIER_ASK) && !opts->on_event &&
 	    !announce_was_passed_by())
 		return 0;
 	if (!u->counts)

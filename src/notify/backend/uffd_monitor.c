@@ -110,9 +110,62 @@ static size_t told_by(struct kedge_notifier *nf, const struct uffd_msg *m)
 	return queue_publish(nf, KEDGE_EVENT_OTHER, 0, UINT64_MAX);
 }
 
+/*
+ * An epoll descriptor in the thread's own table: poll() fails where RLIMIT_NOFILE
+ * is 0, as in sandboxes. Negative: it cannot be had.
+ */
+static int open_epoll(const struct uffd *u)
+{
+	struct epoll_event want = { .events = EPOLLIN };
+	long ep = syscall(SYS_epoll_create1, EPOLL_CLOEXEC);
+
+	if (ep >= 0 &&
+	    syscall(SYS_epoll_ctl, ep, EPOLL_CTL_ADD, u->fd, &want)) {
+		syscall(SYS_close, ep);
+		ep = -1;
+	}
+	return (int)ep;
+}
+
+static bool readable(struct uffd *u, int timeout_ms)
+{
+	struct pollfd p = { .fd = u->fd, .events = POLLIN };
+	struct epoll_event got;
+	long n;
+
+	if (u->epoll < 0)
+		return poll(&p, 1, timeout_ms);
+	/* Not the library's: sanitizers know one table of descriptors. */
+	n = syscall(SYS_epoll_pwait, u->epoll, &got, 1, timeout_ms, NULL, 0);
+	if (n < 0 && errno == EBADF) /* the table is not ours alone */
+		u->epoll = -1;
+	return n;
+}
+
+/*
+ * The caller of on_event has to hear of a change before the call that makes it returns. The read
+ * lets that go, and only then tells what it was. So an event is awaited, on_event is told that
+ * anything may have changed, and that one event is read: the kernel hands the oldest out first.
+ * Returns how many may be read.
+ */
+static int push_event(struct kedge_notifier *nf)
+{
+	struct uffd *u = nf->backend;
+
+	if (likely(!nf->push.fn) || atomic_load(&u->closing))
+		return EVENTS_A_ROUND;
+	/* One that came between this look and the read would have no call. */
+	if (!readable(u, 0))
+		return 0;
+	push_begin(&nf->push);
+	push_call(&nf->push, KEDGE_EVENT_OTHER, KEDGE_EVENT_UNSURE, 0, UINT64_MAX);
+	return 1;
+}
+
 /* Read what there is and queue it: points 1 and 2 of uffd.c. */
 static void handle_events(struct kedge_notifier *nf)
 {
+	const int most = push_event(nf);
 	struct uffd *u = nf->backend;
 	struct uffd_msg m;
 	uint64_t g;
@@ -125,7 +178,7 @@ static void handle_events(struct kedge_notifier *nf)
 	/* seq_cst: before the read() in every eye; partner: the hit's load. */
 	atomic_store_explicit(&nf->page->generation, g | 1,
 			      memory_order_seq_cst);
-	for (n = 0; n < EVENTS_A_ROUND; n++) {
+	for (n = 0; n < most; n++) {
 		if (syscall(SYS_read, u->fd, &m, sizeof(m)) !=
 		    (long)sizeof(m))
 			break;
@@ -160,38 +213,6 @@ static uint64_t spin_until(struct uffd *u)
 	if (u->gap_ns >= u->spin_ns || !more_than_one_cpu())
 		return 0;
 	return now + u->spin_ns;
-}
-
-/*
- * An epoll descriptor in the thread's own table: poll() fails where RLIMIT_NOFILE
- * is 0, as in sandboxes. Negative: it cannot be had.
- */
-static int open_epoll(const struct uffd *u)
-{
-	struct epoll_event want = { .events = EPOLLIN };
-	long ep = syscall(SYS_epoll_create1, EPOLL_CLOEXEC);
-
-	if (ep >= 0 &&
-	    syscall(SYS_epoll_ctl, ep, EPOLL_CTL_ADD, u->fd, &want)) {
-		syscall(SYS_close, ep);
-		ep = -1;
-	}
-	return (int)ep;
-}
-
-static bool readable(struct uffd *u, int timeout_ms)
-{
-	struct pollfd p = { .fd = u->fd, .events = POLLIN };
-	struct epoll_event got;
-	long n;
-
-	if (u->epoll < 0)
-		return poll(&p, 1, timeout_ms);
-	/* Not the library's: sanitizers know one table of descriptors. */
-	n = syscall(SYS_epoll_pwait, u->epoll, &got, 1, timeout_ms, NULL, 0);
-	if (n < 0 && errno == EBADF) /* the table is not ours alone */
-		u->epoll = -1;
-	return n;
 }
 
 /* Wait for an event, or for the end. A failure to wait is looked into. */
