@@ -35,6 +35,15 @@ json '{r["device"] for r in d["rows"]} == {"noop", "uring"}' \
 	'all(r["calls"] == 1 for r in d["rows"] if r["every"] == 10**9)'
 expect 0 bench reg -d noop -s 4K -C 4 -r 1 -b cached --csv
 says out 'noop,,cached,4096,4,1,0,'
+# A domain of libfabric's: its own call at each use, and one a buffer with the cache.
+if "$KEDGE" bench reg -d ofi -m tcp -s 4K -C 4 -r 1 --json >"$DIR/out" 2>"$DIR/err"; then
+	json '{r["device"] for r in d["rows"]} == {"ofi"}' \
+		'all(r["calls"] == 4 for r in d["rows"] if r["step"] in ("register", "miss"))' \
+		'all(r["calls"] == 0 for r in d["rows"] if r["step"] == "cached")'
+else
+	says err 'libfabric'
+fi
+expect 3 bench reg -d ofi -m nonesuch
 expect 2 bench reg -s 5000
 expect 2 bench reg -d nosuch
 expect 3 bench reg -s 1T
@@ -42,6 +51,13 @@ expect 3 bench reg -s 1T
 expect 0 torture --seconds 3 --event 'm*' --json
 json 'd["stale"] == 0' 'd["rounds"] > 0' 'd["hits"] > 0' \
 	'sum(c["rounds"] for c in d["cases"]) == d["rounds"]'
+# So many rounds, however fast the machine is.
+expect 0 torture --rounds 40 --mode race --json
+json 'all(c["rounds"] >= 40 for c in d["cases"])' 'd["stale"] == 0'
+expect 1 torture --rounds 1000000000 --seconds 0.1 --mode race --event race-queue
+says err 'fewer than 1000000000 rounds'
+expect 2 torture --rounds 0
+expect 2 torture --churn --rounds 5
 # A cache keyed by pointer and length is stale wherever pages change.
 expect 1 torture --naive --mode single --seconds 3 --event 'm*map*' --json
 json 'all(c["stale"] for c in d["cases"] if c["changes"] and c["rounds"] > 10)' \

@@ -4,6 +4,7 @@
 
 #include <kedge/base.h>
 
+#include "tools/bench/reg.h"
 #include "tools/info/info.h"
 #include "tools/perf/perf.h"
 #include "tools/torture/dio.h"
@@ -23,6 +24,13 @@ void info_ofi(struct info *info)
 const struct perf_side *perf_libfabric(void)
 {
 	return NULL;
+}
+
+int reg_ofi_open(const char *provider, struct reg_dev *d)
+{
+	(void)provider, (void)d;
+	util_error("ofi: this kedge was built without libfabric's headers");
+	return CMD_CANNOT;
 }
 
 int libfabric_open(struct rig *rig, struct libfabric **f)

@@ -134,7 +134,8 @@ static const char help[] =
 "buffers.\n"
 "\n"
 "The devices: noop registers nothing, which leaves what kedge costs; uring is\n"
-"io_uring's fixed buffers; verbs is RDMA.\n"
+"io_uring's fixed buffers; verbs is RDMA; ofi is a domain of libfabric's,\n"
+"without a cache of its own, of the provider that MODEL names.\n"
 "\n"
 "Exit status: 0 done, 2 the command line is wrong, 3 it cannot run here.\n";
 /* clang-format on */
@@ -144,9 +145,10 @@ int bench_reg(int argc, char **argv)
 	struct reg_opts opt = { .rounds = 15, .steps = (1u << REG_STEPS) - 1 };
 	struct poptOption table[] = {
 		{ "device", 'd', POPT_ARG_STRING, &opt.devices_text, 0,
-		  "noop, uring, verbs (noop,uring)", "NAME,..." },
+		  "noop, uring, verbs, ofi (noop,uring)", "NAME,..." },
 		{ "model", 'm', POPT_ARG_STRING, &opt.model, 0,
-		  "Which RDMA device (the first with an active port)", "NAME" },
+		  "Which RDMA device (the first with an active port); of "
+		  "ofi which provider (verbs)", "NAME" },
 		{ "size", 's', POPT_ARG_STRING, &opt.sizes_text, 0,
 		  "Of a buffer (a page,64K,1M)", "BYTES,..." },
 		{ "count", 'C', POPT_ARG_STRING, &opt.counts_text, 0,

@@ -34,13 +34,15 @@ struct reg_dev {
 	void *own;
 };
 
-enum reg_device { REG_NOOP, REG_URING, REG_VERBS, REG_DEVICES };
+enum reg_device { REG_NOOP, REG_URING, REG_VERBS, REG_OFI, REG_DEVICES };
 extern const char *const reg_device_names[REG_DEVICES + 1];
 
-/* CMD_OK, or a message and CMD_CANNOT. @model: "rxe0", or NULL for any. */
+/* CMD_OK, or a message and CMD_CANNOT. @model: "rxe0", or NULL for any. Of ofi, a provider. */
 int reg_dev_open(enum reg_device which, const char *model, struct reg_dev *d);
 /* reg_verbs.c, or tools/absent/verbs.c where kedge was built without libibverbs */
 int reg_verbs_open(const char *model, struct reg_dev *d);
+/* reg_ofi.c, or tools/absent/ofi.c where kedge was built without libfabric */
+int reg_ofi_open(const char *provider, struct reg_dev *d);
 
 /**
  * enum reg_step - what is timed, for a working set of count buffers

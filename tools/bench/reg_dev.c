@@ -9,8 +9,7 @@
 
 #include "tools/bench/reg.h"
 
-const char *const reg_device_names[REG_DEVICES + 1] = { "noop", "uring",
-							"verbs", NULL };
+const char *const reg_device_names[REG_DEVICES + 1] = { "noop", "uring", "verbs", "ofi", NULL };
 
 /* ---- a device that does nothing: what kedge itself costs ---- */
 
@@ -197,6 +196,8 @@ int reg_dev_open(enum reg_device which, const char *model, struct reg_dev *d)
 		return noop_open(d);
 	case REG_URING:
 		return uring_open(d);
+	case REG_OFI:
+		return reg_ofi_open(model, d);
 	default:
 		return reg_verbs_open(model, d);
 	}

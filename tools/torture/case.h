@@ -214,6 +214,7 @@ struct race {
 
 struct torture {
 	double seconds;
+	uint64_t rounds; /* of each row, and then it ends; 0: all the time */
 	uint64_t seed;
 	int threads;
 	const char *event, *route, *mode;
@@ -237,6 +238,8 @@ struct torture {
 int plan_make(struct torture *t);
 void plan_free(struct torture *t);
 enum status row_status(const struct row *row);
+/* It is to be run: not given up, and with fewer rounds than were asked for. */
+bool row_wanted(const struct torture *t, const struct row *row);
 
 /* round.c */
 int run_setup(struct run *x, struct lane *l, struct row *row);

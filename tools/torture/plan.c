@@ -200,6 +200,12 @@ void plan_free(struct torture *t)
 	t->rows = NULL;
 }
 
+bool row_wanted(const struct torture *t, const struct row *row)
+{
+	return !atomic_load(&row->off) &&
+	       (!t->rounds || atomic_load(&row->rounds) < t->rounds);
+}
+
 enum status row_status(const struct row *row)
 {
 	if (atomic_load(&row->stale))

@@ -18,6 +18,7 @@ static const char *const status_name[] = {
 
 struct totals {
 	uint64_t rounds, stale, unpromised, errors, gets, hits, uncached;
+	unsigned int few; /* rows that are short of --rounds */
 	unsigned int rows[STATUS_ERROR + 1];
 };
 
@@ -30,6 +31,7 @@ static void add_up(const struct torture *t, struct totals *sum)
 	for (i = 0; i < t->row_cnt; i++) {
 		row = &t->rows[i];
 		sum->rounds += row->rounds;
+		sum->few += t->rounds && row_wanted(t, row);
 		sum->errors += row->errors;
 		if (row->promised)
 			sum->stale += row->stale;
@@ -280,5 +282,10 @@ int report(struct torture *t)
 	}
 	if (!sum.rounds && !sum.errors)
 		return CMD_CANNOT;
+	if (sum.few) {
+		util_error("%u rows had fewer than %" PRIu64 " rounds: give it more --seconds",
+			   sum.few, t->rounds);
+		return CMD_FINDING;
+	}
 	return sum.stale || sum.errors ? CMD_FINDING : CMD_OK;
 }

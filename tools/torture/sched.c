@@ -172,14 +172,24 @@ struct crowd {
 	uint64_t end_ns;
 };
 
+static bool any_wanted(const struct torture *t, struct row **row, size_t cnt)
+{
+	size_t i;
+
+	for (i = 0; i < cnt; i++)
+		if (row_wanted(t, row[i]))
+			return true;
+	return false;
+}
+
 static void crowd_main(struct lane *l, void *arg)
 {
 	struct crowd *c = arg;
 	struct row *row;
 
-	while (clock_ns() < c->end_ns) {
+	while (clock_ns() < c->end_ns && any_wanted(l->t, c->row, c->cnt)) {
 		row = c->row[util_rng_below(&l->rng, c->cnt)];
-		if (!atomic_load(&row->off))
+		if (row_wanted(l->t, row))
 			run_slice(l, row, c->end_ns, CROWD_ROUNDS, NULL);
 	}
 }
@@ -265,13 +275,13 @@ static void pass(struct torture *t, struct row **alone, size_t cnt,
 
 	shuffle(&t->lane[0].rng, alone, cnt);
 	for (i = 0; i < cnt && !over(t, now); i++) {
-		if (!atomic_load(&alone[i]->off))
+		if (row_wanted(t, alone[i]))
 			run_row(t, alone[i], slice_ns * part_of(alone[i]));
 		now = clock_ns();
 		util_progress_at(&t->progress,
 				 (now - t->start_ns) / 1000000000u);
 	}
-	if (!crowd->cnt || over(t, now))
+	if (!any_wanted(t, crowd->row, crowd->cnt) || over(t, now))
 		return;
 	crowd->end_ns = cnt ? now + (now - start) / CROWD_PART : t->end_ns;
 	if (crowd->end_ns > t->end_ns)
@@ -288,16 +298,6 @@ static uint64_t slice_of(const struct torture *t, uint64_t parts)
 	if (ns > SLICE_MAX_NS)
 		return SLICE_MAX_NS;
 	return ns < SLICE_MIN_NS ? SLICE_MIN_NS : (uint64_t)ns;
-}
-
-static bool any_on(struct row **row, size_t cnt)
-{
-	size_t i;
-
-	for (i = 0; i < cnt; i++)
-		if (!atomic_load(&row[i]->off))
-			return true;
-	return false;
 }
 
 int sched_run(struct torture *t)
@@ -326,7 +326,7 @@ int sched_run(struct torture *t)
 	util_progress_start(&t->progress, "seconds", (uint64_t)t->seconds,
 			    false);
 	for (n = 0; !over(t, clock_ns()); n++) {
-		if (!any_on(alone, cnt) && !any_on(crowd.row, crowd.cnt))
+		if (!any_wanted(t, alone, cnt) && !any_wanted(t, crowd.row, crowd.cnt))
 			break;
 		signals(t, n % 4 == 1);
 		pass(t, alone, cnt, &crowd, slice_ns);

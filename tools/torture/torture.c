@@ -19,6 +19,7 @@
 #include "tools/torture/segment/storm_cmd.h"
 
 #define SECONDS		30
+#define SECONDS_OF_ROUNDS 3600
 #define THREADS		4
 #define CHANNEL_SECONDS 10
 #define CHURN_SECONDS	10
@@ -75,7 +76,7 @@ static const char help[] =
 struct options {
 	double seconds;
 	int threads;
-	char *notifier, *seed, *event, *route, *mode;
+	char *notifier, *seed, *event, *route, *mode, *rounds;
 	char *device;
 	int naive, libfabric, ucx, strict, ask;
 	int channel, segment, region;
@@ -93,6 +94,8 @@ static struct poptOption opts[] = {
 	{ "notifier", 'n', POPT_ARG_STRING, &given.notifier, 0,
 	  "The notifier: auto (default), ummunot, uffd, hooks or none",
 	  "NAME" },
+	{ "rounds", 0, POPT_ARG_STRING, &given.rounds, 0,
+	  "So many rounds of each row, at the least, and then end (--seconds: 3600)", "N" },
 	{ "seed", 'S', POPT_ARG_STRING, &given.seed, 0,
 	  "Draw the same numbers as a run before", "N" },
 	{ "threads", 't', POPT_ARG_INT, &given.threads, 0,
@@ -223,6 +226,8 @@ static int options_check(struct options *o, struct torture *t)
 				  "nor each other");
 	if ((o->libfabric || o->ucx) && o->device)
 		return util_usage("--libfabric and --ucx have a device of their own");
+	if (o->rounds && (util_parse_u64(o->rounds, &t->rounds) || !t->rounds))
+		return util_usage("--rounds takes a number above 0");
 	t->seconds = o->seconds;
 	t->threads = o->threads;
 	t->event = o->event;
@@ -238,7 +243,7 @@ static int options_check(struct options *o, struct torture *t)
 
 static int channel_check(const struct options *o, struct chan_opts *c)
 {
-	if (o->notifier || o->event || o->route || o->mode || o->device ||
+	if (o->notifier || o->event || o->route || o->mode || o->device || o->rounds ||
 	    others(o) || o->strict || o->ask || o->churn || churn_options(o) ||
 	    o->threads != THREADS)
 		return util_usage("--channel takes --seconds, --messages, "
@@ -271,7 +276,7 @@ static int channel_run(struct options *o)
 static bool is_of_others(const struct options *o)
 {
 	return o->notifier || o->event || o->route || o->mode || o->device || others(o) ||
-	       o->strict || o->ask || o->churn || o->channel || o->messages ||
+	       o->strict || o->ask || o->churn || o->rounds || o->channel || o->messages ||
 	       o->sizes || o->transport || churn_options(o) || o->threads != THREADS;
 }
 
@@ -317,7 +322,7 @@ static int churn_check(const struct options *o, struct churn_opts *c)
 	int route = choice(o->route, churn_route_names);
 	uint64_t bytes = 0;
 
-	if (o->event || o->mode || o->device || others(o) || o->strict ||
+	if (o->event || o->mode || o->device || others(o) || o->strict || o->rounds ||
 	    o->messages || o->sizes)
 		return util_usage("--churn takes --alloc, --bytes, --default, "
 				  "--gets, --notifier, --per-thread, --route, "
@@ -404,7 +409,7 @@ static int cache_run(struct options *o)
 
 	if (!t)
 		return util_fail(-ENOMEM, "cannot start");
-	rc = numbers_check(o, SECONDS, &t->seed);
+	rc = numbers_check(o, o->rounds ? SECONDS_OF_ROUNDS : SECONDS, &t->seed);
 	if (rc == UTIL_GO_ON)
 		rc = options_check(o, t);
 	if (rc != UTIL_GO_ON)
