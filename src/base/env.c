@@ -22,6 +22,12 @@ static const struct kedge_env vars[] = {
 	  "where the process's counters are published, for kedge top and Prometheus: a file, a "
 	  "socket, or a folder of them; 1 has kedge run print them at exit",
 	  "0|1|PATH|unix:PATH", "0", NULL },
+	{ "KEDGE_TRACE",
+	  "a file, or a folder of them, that has a line for each change of watched memory",
+	  "0|PATH", "0", NULL },
+	{ "KEDGE_TRACE_STACK",
+	  "the calls that led to each change are in the trace, where libkedge-hooks announces it",
+	  "0|1", "0", NULL },
 	{ "KEDGE_CHECK",
 	  "kedge run: a file that each process appends what it has seen to at its "
 	  "exit, as kedge run --check reads it",

@@ -10,6 +10,7 @@
 #include "base/process/cancel.h"
 #include "base/process/page.h"
 #include "notify/internal.h"
+#include "stats/trace.h"
 
 #define OPTS_V1 STRUCT_END(struct kedge_notifier_opts, spin_us)
 
@@ -248,6 +249,7 @@ int kedge_notifier_open(const struct kedge_notifier_opts *user,
 	    opts.min_level > KEDGE_LEVEL_EXACT)
 		return kedge_reason(-EINVAL, "unknown flag or level");
 	kedge__env_check();
+	trace_begin();
 	name = opts.backend ? opts.backend : kedge__env("KEDGE_NOTIFIER");
 	rc = !name || !strcmp(name, "auto")
 		? open_auto(&opts, opts.min_level, &nf)

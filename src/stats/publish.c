@@ -129,7 +129,7 @@ static int start_thread(void)
 static int start(void)
 {
 	const char *value = kedge__env("KEDGE_STATS");
-	int rc = target_named(value) ? target_parse(&pub.target, value) : -ENOENT;
+	int rc = target_named(value) ? target_parse(&pub.target, value, "prom") : -ENOENT;
 
 	/* Here, so that it is there when the object is open. If it fails, the thread tries again,
 	 * and tells. */

@@ -57,18 +57,18 @@ static void program(char *to, size_t room)
 	to[n] = '\0';
 }
 
-static bool add_own_name(struct target *t)
+static bool add_own_name(struct target *t, const char *file)
 {
 	const size_t len = strlen(t->path);
 	char name[32];
 
 	program(name, sizeof(name));
 	return snprintf(t->path + len, sizeof(t->path) - len, "/kedge-%s-%d.%s", name,
-			(int)getpid(), t->socket ? "sock" : "prom") <
+			(int)getpid(), t->socket ? "sock" : file) <
 	       (int)(sizeof(t->path) - len);
 }
 
-int target_parse(struct target *t, const char *value)
+int target_parse(struct target *t, const char *value, const char *file)
 {
 	struct stat st;
 
@@ -84,7 +84,7 @@ int target_parse(struct target *t, const char *value)
 	}
 	if (!target_expand(t->path, sizeof(t->path), value, (int)getpid()))
 		return -ENAMETOOLONG;
-	if (!stat(t->path, &st) && S_ISDIR(st.st_mode) && !add_own_name(t))
+	if (!stat(t->path, &st) && S_ISDIR(st.st_mode) && !add_own_name(t, file))
 		return -ENAMETOOLONG;
 	return 0;
 }

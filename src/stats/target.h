@@ -18,7 +18,8 @@ bool target_named(const char *value);
 bool target_is_socket(const char **value);
 /* Append @from to @to, with %p and %% as they stand for something. False: there is no room. */
 bool target_expand(char *to, size_t room, const char *from, int pid);
-/* 0, -EINVAL without a path, -ENAMETOOLONG, or what getcwd() fails with. */
-int target_parse(struct target *t, const char *value);
+/* 0, -EINVAL without a path, -ENAMETOOLONG, or what getcwd() fails with. @file: how a file's own
+ * name in a folder ends. */
+int target_parse(struct target *t, const char *value, const char *file);
 
 #endif /* STATS_TARGET_H */

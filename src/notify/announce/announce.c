@@ -4,11 +4,7 @@
  * or by a runtime for its own. They reach every notifier of the process.
  *
  * Most calls concern memory without a watch, and those must be almost free:
- * tables of counters, hashed by address, say whether there is a watch there and
- * whether a change is under way there. A collision costs a look at the
- * notifier's tree, or a registration that is not kept. Short watches are
- * counted by 64 KiB, so that they do not slow their neighbours; long ones and
- * changes by 2 MiB.
+ * counts.c says whether there is a watch there and whether a change is under way.
  *
  * Proof that a watch and a change cannot miss each other. The announcer raises
  * "changing", then reads "watched"; a thread that adds a watch raises
@@ -20,29 +16,19 @@
  */
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/process/own.h"
 #include "base/process/page.h"
 #include "notify/announce/announce.h"
+#include "notify/announce/counts.h"
 #include "notify/announce/origin.h"
 #include "notify/announce/rearm.h"
 #include "notify/internal.h"
+#include "stats/trace.h"
 
-#define SPAN_MAX      1024u /* granules counted one by one */
 #define NOTIFIERS_MAX 64
-
-#define FINE_SHIFT   16
-#define FINE_BITS    16
-#define COARSE_SHIFT 21
-#define COARSE_BITS  14
-#define FINE_MAX     ((uint64_t)16 << 20) /* longer ranges count coarsely */
-
-struct table {
-	unsigned int shift;
-	unsigned int bits;
-	_Atomic uint32_t wide; /* ranges of more than SPAN_MAX granules */
-	_Atomic uint32_t *slot;
-};
 
 /* Zero in a forked child: what is here then belongs to the parent. */
 struct proc_page {
@@ -52,12 +38,6 @@ struct proc_page {
 enum { NOT_OURS = 0, ADOPTING, OURS };
 
 static struct proc_page *_Atomic proc;
-static _Atomic uint32_t fine_slot[1u << FINE_BITS];
-static _Atomic uint32_t coarse_slot[1u << COARSE_BITS];
-static _Atomic uint32_t changing_slot[1u << COARSE_BITS];
-static struct table watched_fine = { FINE_SHIFT, FINE_BITS, 0, fine_slot };
-static struct table watched_coarse = { COARSE_SHIFT, COARSE_BITS, 0, coarse_slot };
-static struct table changing = { COARSE_SHIFT, COARSE_BITS, 0, changing_slot };
 /*
  * Calls under way that want their range to be one mapping. Raised before the
  * notifiers are told, so whoever registers memory under nf->lock either does so
@@ -76,97 +56,9 @@ enum { HOOK_IDLE, HOOK_COUNTED };
 static struct sig_lock lock = SIG_LOCK_INIT;
 static struct kedge_notifier *listeners[NOTIFIERS_MAX];
 
-static _Atomic uint32_t *slot_of(const struct table *t, uint64_t granule)
-{
-	return &t->slot[(granule * 0x9e3779b97f4a7c15ull) >> (64 - t->bits)];
-}
-
-static void count(struct table *t, uint64_t start, uint64_t end, uint32_t by)
-{
-	uint64_t g = start >> t->shift, last = (end - 1) >> t->shift;
-
-	if (last - g >= SPAN_MAX) {
-		atomic_fetch_add(&t->wide, by);
-		return;
-	}
-	for (; g <= last; g++)
-		atomic_fetch_add(slot_of(t, g), by);
-}
-
-/* True if anything may be counted there. */
-static bool counted(struct table *t, uint64_t start, uint64_t end)
-{
-	uint64_t g = start >> t->shift, last = (end - 1) >> t->shift;
-
-	if (atomic_load(&t->wide) || last - g >= SPAN_MAX)
-		return true;
-	for (; g <= last; g++)
-		if (atomic_load(slot_of(t, g)))
-			return true;
-	return false;
-}
-
-static struct table *watched_table(uint64_t start, uint64_t end)
-{
-	return end - start <= FINE_MAX ? &watched_fine : &watched_coarse;
-}
-
-void announce_watch(uint64_t start, uint64_t end)
-{
-	count(watched_table(start, end), start, end, 1);
-}
-
-void announce_unwatch(uint64_t start, uint64_t end)
-{
-	count(watched_table(start, end), start, end, (uint32_t)-1);
-}
-
-static bool watched(uint64_t start, uint64_t end)
-{
-	return counted(&watched_coarse, start, end) ||
-	       counted(&watched_fine, start, end);
-}
-
-/* A wide question is not answered by "yes" alone: look what is counted. */
 bool announce_moving(void)
 {
 	return atomic_load(&moving);
-}
-
-bool announce_active(uint64_t start, uint64_t end)
-{
-	unsigned int i;
-
-	if ((end - 1 - start) >> COARSE_SHIFT < SPAN_MAX - 1)
-		return counted(&changing, start, end);
-	if (atomic_load(&changing.wide))
-		return true;
-	for (i = 0; i < 1u << COARSE_BITS; i++)
-		if (atomic_load(&changing_slot[i]))
-			return true;
-	return false;
-}
-
-/* A collision, of the caller's with its own even, counts as another's change. */
-bool announce_active_beside(uint64_t start, uint64_t end)
-{
-	uint64_t g = start >> COARSE_SHIFT, last = (end - 1) >> COARSE_SHIFT;
-
-	if (last - g >= SPAN_MAX || atomic_load(&changing.wide))
-		return true;
-	for (; g <= last; g++)
-		if (atomic_load(slot_of(&changing, g)) > 1)
-			return true;
-	return false;
-}
-
-static void reset(struct table *t)
-{
-	unsigned int i;
-
-	atomic_store(&t->wide, 0);
-	for (i = 0; i < 1u << t->bits; i++)
-		atomic_store(&t->slot[i], 0);
 }
 
 /* The page, which the first of several threads makes; NULL without memory. */
@@ -217,9 +109,7 @@ static int adopt(void)
 	memset(listeners, 0, sizeof(listeners));
 	announced_only = 0;
 	atomic_store(&reading, 0);
-	reset(&watched_fine);
-	reset(&watched_coarse);
-	reset(&changing);
+	counts_reset();
 	atomic_store(&moving, 0);
 	atomic_store(&page->state, OURS);
 	return 0;
@@ -314,11 +204,11 @@ static bool is_unsure(const struct kedge_hook *hook)
 	return hook->kind & KEDGE_HOOK_TELL_ONLY || !hook->start;
 }
 
-/* With nf->lock held: invalidate the range. True: a watch was told. */
-static bool tell_watches(struct kedge_notifier *nf, const struct kedge_hook *hook)
+/* With nf->lock held: invalidate the range. Returns how many watches were told. */
+static size_t tell_watches(struct kedge_notifier *nf, const struct kedge_hook *hook)
 {
 	uint32_t kind = hook->kind & ~HOOK_FLAGS;
-	bool told;
+	size_t told;
 
 	/* The range stays mapped: another is to watch it. */
 	if (hook->kind & KEDGE_HOOK_YIELD)
@@ -343,12 +233,13 @@ static bool mapping_stays(const struct kedge_hook *hook)
 	return (hook->kind & ~HOOK_FLAGS) == KEDGE_EVENT_REMOVE;
 }
 
-static bool tell(struct kedge_notifier *nf, struct kedge_hook *hook)
+static size_t tell(struct kedge_notifier *nf, struct kedge_hook *hook)
 {
 	uint32_t flags = hook->kind & HOOK_FLAGS;
 	bool only_if_split = flags & KEDGE_HOOK_ONE_MAPPING &&
 			     (hook->kind & ~HOOK_FLAGS) == KEDGE_EVENT_OTHER;
-	bool keep = flags & KEDGE_HOOK_TELL_ONLY && !nf->ops->announced_only, told = false;
+	bool keep = flags & KEDGE_HOOK_TELL_ONLY && !nf->ops->announced_only;
+	size_t told = 0;
 
 	/* Signals are blocked: the caller holds lock. */
 	sig_lock_blocked(&nf->lock);
@@ -361,23 +252,45 @@ static bool tell(struct kedge_notifier *nf, struct kedge_hook *hook)
 	return told;
 }
 
+static void trace_announced(struct trace_change *c, const struct kedge_hook *hook, uint32_t kind,
+			    uint32_t flags, uint64_t told)
+{
+	c->by = TRACE_ANNOUNCED;
+	c->tid = (int)syscall(SYS_gettid);
+	c->kind = kind;
+	c->unsure = flags & KEDGE_EVENT_UNSURE;
+	c->start = hook->start;
+	c->end = hook->end;
+	c->watches = told;
+	trace_add(c);
+}
+
 /*
- * Call what @fn says for each notifier, and on_event of those of which it says that watches were
- * told. That is called without the lock; announce_detach() leaves a listener in its place until
+ * Call @fn for each notifier, and on_event of those in which it has told watches. That is
+ * called without the lock; announce_detach() leaves a listener in its place until
  * its calls have been made.
  */
-static void tell_each(bool (*fn)(struct kedge_notifier *nf, struct kedge_hook *hook),
+static void tell_each(size_t (*fn)(struct kedge_notifier *nf, struct kedge_hook *hook),
 		      struct kedge_hook *hook, uint32_t kind, uint32_t flags)
 {
-	uint64_t called = 0;
+	struct trace_change change;
+	uint64_t called = 0, told = 0;
 	unsigned int i;
 
 	signals_block();
+	/* Before the locks: it may wait for one of the loader's, which is held in dlclose(). */
+	trace_take_stack(&change.stack);
 	sig_lock_blocked(&lock);
-	for (i = 0; i < NOTIFIERS_MAX; i++)
-		if (listeners[i] && fn(listeners[i], hook) && push_begin(&listeners[i]->push))
+	for (i = 0; i < NOTIFIERS_MAX; i++) {
+		size_t n = listeners[i] ? fn(listeners[i], hook) : 0;
+
+		told += n;
+		if (n && push_begin(&listeners[i]->push))
 			called |= 1ull << i;
+	}
 	sig_unlock_blocked(&lock);
+	if (told && trace_on())
+		trace_announced(&change, hook, kind, flags, told);
 	for (i = 0; called; i++, called >>= 1)
 		if (called & 1)
 			push_call(&listeners[i]->push, kind, flags, hook->start, hook->end);
@@ -390,7 +303,7 @@ static void tell_all(struct kedge_hook *hook)
 		  is_unsure(hook) || hook->kind & KEDGE_HOOK_YIELD ? KEDGE_EVENT_UNSURE : 0);
 }
 
-static bool rearm(struct kedge_notifier *nf, struct kedge_hook *hook)
+static size_t rearm(struct kedge_notifier *nf, struct kedge_hook *hook)
 {
 	return rearm_again(nf, hook, mapping_stays(hook));
 }
@@ -462,13 +375,13 @@ static void begin(struct kedge_hook *hook, int kind, const void *addr, size_t le
 	 */
 	if (!all &&
 	    !atomic_load_explicit(&announced_only, memory_order_relaxed) &&
-	    !watched(hook->start, hook->end))
+	    !counts_watched(hook->start, hook->end))
 		return;
 	hook->state = HOOK_COUNTED;
 	if (kind & KEDGE_HOOK_ONE_MAPPING)
 		atomic_fetch_add(&moving, 1);
-	count(&changing, hook->start, hook->end, 1);
-	if (all || watched(hook->start, hook->end))
+	counts_change(hook->start, hook->end, 1);
+	if (all || counts_watched(hook->start, hook->end))
 		tell_all(hook);
 	announce_told();
 	errno = saved;
@@ -537,17 +450,17 @@ void kedge_hook_end(struct kedge_hook *hook)
 	if (hook->back_end)
 		rearm_all(hook);
 	if (atomic_load_explicit(&announced_only, memory_order_relaxed) &&
-	    watched(hook->start, hook->end))
+	    counts_watched(hook->start, hook->end))
 		cut_again(hook);
 	if (!mapping_stays(hook))
 		await_readers();
-	count(&changing, hook->start, hook->end, (uint32_t)-1);
+	counts_change(hook->start, hook->end, (uint32_t)-1);
 	errno = saved;
 }
 
-static bool tell_alone(struct kedge_notifier *nf, struct kedge_hook *hook)
+static size_t tell_alone(struct kedge_notifier *nf, struct kedge_hook *hook)
 {
-	bool told;
+	size_t told;
 
 	sig_lock_blocked(&nf->lock);
 	told = tell_watches(nf, hook);
@@ -568,7 +481,7 @@ static void tell_of_new(uint64_t start, uint64_t end)
 		.kind = KEDGE_EVENT_UNMAP,
 	};
 
-	if (gone.start < gone.end && adopted() && watched(gone.start, gone.end))
+	if (gone.start < gone.end && adopted() && counts_watched(gone.start, gone.end))
 		tell_each(tell_alone, &gone, gone.kind, 0);
 }
 

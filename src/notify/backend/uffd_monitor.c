@@ -31,7 +31,9 @@
 #include "notify/announce/origin.h"
 #include "notify/backend/uffd.h"
 #include "notify/backend/uffd_range.h"
+#include "notify/backend/uffd_who.h"
 #include "notify/carry.h"
+#include "stats/trace.h"
 
 #define EVENTS_A_ROUND	64 /* then others get the lock */
 #define NO_WAKEUP_MS	50
@@ -142,6 +144,22 @@ static bool readable(struct uffd *u, int timeout_ms)
 	return n;
 }
 
+static void trace_event(const struct uffd_msg *m, const struct who *w, size_t told)
+{
+	const bool remap = m->event == UFFD_EVENT_REMAP;
+	struct trace_change c = {
+		.by = TRACE_KERNEL,
+		.kind = m->event == UFFD_EVENT_UNMAP ? KEDGE_EVENT_UNMAP
+			: remap ? KEDGE_EVENT_REMAP : KEDGE_EVENT_REMOVE,
+		.start = remap ? m->arg.remap.from : m->arg.remove.start,
+		.end = remap ? m->arg.remap.from + m->arg.remap.len : m->arg.remove.end,
+		.tid = who_did(w, m),
+		.watches = told,
+	};
+
+	trace_add(&c);
+}
+
 /*
  * The caller of on_event has to hear of a change before the call that makes it returns. The read
  * lets that go, and only then tells what it was. So an event is awaited, on_event is told that
@@ -169,9 +187,14 @@ static void handle_events(struct kedge_notifier *nf)
 	struct uffd *u = nf->backend;
 	struct uffd_msg m;
 	uint64_t g;
-	size_t told = 0;
+	const bool trace = trace_on();
+	size_t told = 0, one;
+	struct who who;
 	int n;
 
+	/* The thread that the read lets go cannot be found behind it. */
+	if (unlikely(trace))
+		who_waits(&who);
 	sig_lock_blocked(&nf->lock);
 	announce_reading(1);
 	g = atomic_load_explicit(&nf->page->generation, memory_order_relaxed);
@@ -182,7 +205,10 @@ static void handle_events(struct kedge_notifier *nf)
 		if (syscall(SYS_read, u->fd, &m, sizeof(m)) !=
 		    (long)sizeof(m))
 			break;
-		told += told_by(nf, &m);
+		one = told_by(nf, &m);
+		told += one;
+		if (unlikely(trace) && one)
+			trace_event(&m, &who, one);
 	}
 	/* release: a thread that sees the new generation sees the queue. */
 	atomic_store_explicit(&nf->page->generation,

@@ -22,6 +22,7 @@
 
 #include "notify/backend/ummunot_device.h"
 #include "notify/internal.h"
+#include "stats/trace.h"
 
 #define OWN_PART (1ull << 62)
 
@@ -264,6 +265,10 @@ static size_t ummunot_take(struct kedge_notifier *nf, struct queue *q,
 		}
 		t = translate(&ev[i], now);
 		nf->events++;
+		if (trace_on())
+			trace_add(&(struct trace_change){ .by = TRACE_MODULE, .kind = t.kind,
+							  .unsure = t.unsure, .watches = 1,
+							  .start = t.start, .end = t.end });
 		if (t.watch->queue == q)
 			out[n++] = t;
 		else

@@ -12,7 +12,7 @@ static void names(const char *value, bool socket, const char *path)
 	struct target t;
 
 	assert_true(target_named(value));
-	assert_int_equal(target_parse(&t, value), 0);
+	assert_int_equal(target_parse(&t, value, "prom"), 0);
 	assert_int_equal(t.socket, socket);
 	assert_string_equal(t.path, path);
 }
@@ -79,15 +79,15 @@ static void what_is_too_long_is_refused(void **state)
 
 	memset(value, 'x', sizeof(value) - 1);
 	*value = '/';
-	assert_int_equal(target_parse(&t, value), -ENAMETOOLONG);
+	assert_int_equal(target_parse(&t, value, "prom"), -ENAMETOOLONG);
 	value[PATH_MAX - 1] = '\0';
-	assert_int_equal(target_parse(&t, value), 0);
+	assert_int_equal(target_parse(&t, value, "prom"), 0);
 	/* The number makes it longer than it is. */
 	memcpy(value + PATH_MAX - 3, "%p", 3);
-	assert_int_equal(target_parse(&t, value), getpid() < 100 ? 0 : -ENAMETOOLONG);
+	assert_int_equal(target_parse(&t, value, "prom"), getpid() < 100 ? 0 : -ENAMETOOLONG);
 	/* So does the folder that it is in. */
 	*value = 'x';
-	assert_int_equal(target_parse(&t, value), -ENAMETOOLONG);
+	assert_int_equal(target_parse(&t, value, "prom"), -ENAMETOOLONG);
 }
 
 static void no_path_is_an_error(void **state)
@@ -95,7 +95,7 @@ static void no_path_is_an_error(void **state)
 	struct target t;
 
 	assert_true(target_named("unix:"));
-	assert_int_equal(target_parse(&t, "unix:"), -EINVAL);
+	assert_int_equal(target_parse(&t, "unix:", "prom"), -EINVAL);
 }
 
 static void no_folder_is_an_error(void **state)
@@ -107,7 +107,7 @@ static void no_folder_is_an_error(void **state)
 	assert_int_equal(mkdir(path_of("gone"), 0700), 0);
 	assert_int_equal(chdir(path_of("gone")), 0);
 	assert_int_equal(rmdir(path_of("gone")), 0);
-	assert_int_equal(target_parse(&t, "y"), -ENOENT);
+	assert_int_equal(target_parse(&t, "y", "prom"), -ENOENT);
 	assert_int_equal(chdir(was), 0);
 }
 

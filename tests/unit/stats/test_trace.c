@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* KEDGE_TRACE: a line for each change of watched memory, with the thread that made it. */
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include <kedge/hooks.h>
+
+#include "core.h"
+#include "stats/trace.h"
+
+static char folder[] = "/tmp/kedge-trace-XXXXXX";
+static char path[64];
+static char text[8 << 20];
+
+#define MANY 20000 /* changes: the ring has not as many */
+
+/* Run @fn in a process of its own, with a trace at @to, and read what it has left at @from. */
+static void traced(int (*fn)(void *), void *arg, const char *to, const char *from)
+{
+	ssize_t n;
+	int fd, status;
+	pid_t child;
+
+	unlink(path);
+	child = fork();
+	if (!child) {
+		setenv("KEDGE_TRACE", to, 1);
+		alarm(CHILD_TIMEOUT);
+		/* By exit(): the last lines are written as the process ends. */
+		exit(fn(arg));
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	fd = open(from, O_RDONLY);
+	assert_true(fd >= 0);
+	n = read(fd, text, sizeof(text) - 1);
+	assert_true(n >= 0);
+	text[n] = '\0';
+	close(fd);
+}
+
+static bool has(const char *part)
+{
+	if (strstr(text, part))
+		return true;
+	fprintf(stderr, "no '%s' in: %.2000s\n", part, text);
+	return false;
+}
+
+static struct kedge_notifier *watch(void *at, size_t len)
+{
+	struct kedge_notifier *nf = open_uffd();
+
+	CHILD_CHECK(kedge_watch_add(nf, at, len, 1) >= 0);
+	return nf;
+}
+
+static void *drop_named(void *p)
+{
+	prctl(PR_SET_NAME, "drops \"it\"");
+	syscall(SYS_madvise, p, page_len(), MADV_DONTNEED);
+	/* The name is looked up as the line is written. */
+	usleep(300000);
+	return NULL;
+}
+
+static int change_by_kernel(void *arg)
+{
+	char *p = new_pages(4);
+	struct kedge_notifier *nf = watch(p, 4 * page_len());
+	pthread_t t;
+
+	CHILD_CHECK(!pthread_create(&t, NULL, drop_named, p));
+	pthread_join(t, NULL);
+	syscall(SYS_munmap, p + page_len(), page_len());
+	kedge_notifier_close(nf);
+	return 0;
+}
+
+static void a_change_has_its_thread(void **state)
+{
+	traced(change_by_kernel, NULL, path, path);
+	assert_true(has("kind=remove"));
+	assert_true(has("kind=unmap"));
+	assert_true(has("by=kernel"));
+	assert_true(has("watches=1"));
+	/* Mostly the thread is found; where it is, its name cannot break the line. */
+	assert_null(strstr(text, "drops \""));
+	if (strstr(text, "thread="))
+		assert_true(has("name="));
+}
+
+static int announce(void *arg)
+{
+	char *p = new_pages(1);
+	struct kedge_notifier *nf = watch(p, page_len());
+	struct kedge_hook hook;
+
+	kedge_hook_begin(&hook, KEDGE_EVENT_UNMAP, p, page_len());
+	kedge_hook_end(&hook);
+	kedge_hook_begin(&hook, KEDGE_EVENT_REMOVE | KEDGE_HOOK_TELL_ONLY, p, page_len());
+	kedge_hook_end(&hook);
+	kedge_notifier_close(nf);
+	return 0;
+}
+
+static void an_announced_change_has_its_stack(void **state)
+{
+	traced(announce, NULL, path, path);
+	assert_true(has("kind=unmap"));
+	assert_true(has("by=announced\n"));
+	assert_true(has("by=announced unsure\n"));
+	assert_true(has("name=\""));
+	assert_null(strstr(text, "#0"));
+	setenv("KEDGE_TRACE_STACK", "1", 1);
+	traced(announce, NULL, path, path);
+	unsetenv("KEDGE_TRACE_STACK");
+	assert_true(has("  #0 "));
+	assert_true(has("  #1 "));
+}
+
+static int many(void *arg)
+{
+	char *p = new_pages(1);
+	struct kedge_notifier *nf = watch(p, page_len());
+	struct kedge_hook hook;
+	int i, reader = arg ? open(arg, O_RDONLY | O_NONBLOCK) : -1;
+
+	for (i = 0; i < MANY; i++) {
+		kedge_hook_begin(&hook, KEDGE_EVENT_REMOVE, p, page_len());
+		kedge_hook_end(&hook);
+	}
+	kedge_notifier_close(nf);
+	/* What a pipe has no room for is given up, so that the process ends. */
+	return arg && reader < 0;
+}
+
+static unsigned int lines_with(const char *part)
+{
+	unsigned int n = 0;
+	const char *p;
+
+	for (p = strstr(text, part); p; p = strstr(p + 1, part))
+		n++;
+	return n;
+}
+
+/* Nobody reads the pipe: the ring is full at last, and no change waits for that. */
+static void what_does_not_fit_is_counted(void **state)
+{
+	uint64_t lost = 0;
+	char pipe[96];
+	const char *p;
+	int fd;
+
+	traced(many, NULL, path, path);
+	for (p = strstr(text, "lost="); p; p = strstr(p + 1, "lost="))
+		lost += strtoull(p + strlen("lost="), NULL, 10);
+	assert_int_equal(lines_with("kind=remove") + lost, MANY);
+	snprintf(pipe, sizeof(pipe), "%s/pipe", folder);
+	assert_int_equal(mkfifo(pipe, 0600), 0);
+	fd = open(pipe, O_RDONLY | O_NONBLOCK);
+	assert_true(fd >= 0);
+	traced(many, pipe, pipe, "/dev/null");
+	assert_true(read(fd, text, sizeof(text) - 1) > 0);
+	close(fd);
+	unlink(pipe);
+}
+
+static int announce_and_fork(void *arg)
+{
+	int status = -1;
+	pid_t child;
+
+	announce(NULL);
+	child = fork();
+	if (!child)
+		exit(announce(NULL));
+	CHILD_CHECK(waitpid(child, &status, 0) == child);
+	return status;
+}
+
+static void a_child_has_a_trace_of_its_own(void **state)
+{
+	need_threads_after_fork();
+	traced(announce_and_fork, NULL, path, path);
+	assert_int_equal(lines_with("kind=unmap"), 2);
+	assert_int_equal(lines_with("kind=remove"), 2);
+}
+
+static void in_a_folder_it_has_a_name_of_its_own(void **state)
+{
+	char list[128];
+	FILE *f;
+
+	traced(announce, NULL, folder, "/dev/null");
+	snprintf(list, sizeof(list), "ls %s/kedge-*.trace", folder);
+	f = popen(list, "r");
+	assert_non_null(f);
+	assert_non_null(fgets(text, sizeof(text), f));
+	pclose(f);
+	text[strcspn(text, "\n")] = '\0';
+	assert_int_equal(unlink(text), 0);
+}
+
+/* Where it cannot be written the program goes on. */
+static void a_place_that_is_not_there_is_no_failure(void **state)
+{
+	traced(announce, NULL, "/nonexistent/trace", "/dev/null");
+	traced(announce, NULL, "/dev/full", "/dev/null");
+	traced(announce, NULL, "0", "/dev/null");
+}
+
+static void a_line_keeps_to_its_room(void **state)
+{
+	struct trace_change c = { .kind = KEDGE_EVENT_UNMAP, .tid = getpid(), .start = 4096,
+				  .end = 8192, .watches = 3 };
+	char line[TRACE_LINE_MAX];
+	size_t room;
+
+	c.stack.cnt = TRACE_FRAMES;
+	assert_true(trace_line(line, sizeof(line), &c) < sizeof(line));
+	for (room = 1; room < 400; room++) {
+		memset(line, 'x', sizeof(line));
+		assert_true(trace_line(line, room, &c) < room);
+		assert_int_equal(line[room], 'x');
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_change_has_its_thread),
+		cmocka_unit_test(an_announced_change_has_its_stack),
+		cmocka_unit_test(what_does_not_fit_is_counted),
+		cmocka_unit_test(a_child_has_a_trace_of_its_own),
+		cmocka_unit_test(in_a_folder_it_has_a_name_of_its_own),
+		cmocka_unit_test(a_place_that_is_not_there_is_no_failure),
+		cmocka_unit_test(a_line_keeps_to_its_room),
+	};
+	int rc = need_uffd();
+
+	if (rc)
+		return rc;
+	if (!mkdtemp(folder))
+		return 1;
+	snprintf(path, sizeof(path), "%s/trace", folder);
+	rc = cmocka_run_group_tests(tests, NULL, NULL);
+	unlink(path);
+	rmdir(folder);
+	return rc;
+}
