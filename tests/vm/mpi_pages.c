@@ -15,7 +15,7 @@
 
 #include <mpi.h>
 
-#include "tools/torture/raw.h"
+#include "tools/common/raw.h"
 
 #define MESSAGES 20
 #define LEN	 ((size_t)256 << 10)
