@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -37,6 +38,7 @@ int efadv_query_device(struct ibv_context *c, void *attr, uint32_t len);
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards: */
 static struct io_uring own_ring;
 static int ring_fd = -1;
+static int events_fd = -1;
 static struct ibv_mr mrs[STANDIN_MRS];
 static bool used[STANDIN_MRS];
 
@@ -189,10 +191,28 @@ EXPORT const char *ibv_get_device_name(struct ibv_device *d)
 	return d->name;
 }
 
+/* Events of the device, of which there are none; made once, as the context is one for all. */
+static int open_events(void)
+{
+	int err = 0;
+
+	pthread_mutex_lock(&lock);
+	if (events_fd < 0)
+		events_fd = eventfd(0, EFD_CLOEXEC);
+	if (events_fd < 0)
+		err = errno;
+	context.async_fd = events_fd;
+	pthread_mutex_unlock(&lock);
+	return err;
+}
+
 EXPORT struct ibv_context *ibv_open_device(struct ibv_device *d)
 {
+	const int err = open_events();
+
 	(void)d;
-	return &context;
+	errno = err;
+	return err ? NULL : &context;
 }
 
 EXPORT int ibv_close_device(struct ibv_context *c)
