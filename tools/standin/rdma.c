@@ -44,9 +44,13 @@ static bool used[STANDIN_MRS];
 
 static _Atomic uint64_t registered;
 
-static struct ibv_device device = { .name = NAME, .node_type = IBV_NODE_CA,
-				    .transport_type = IBV_TRANSPORT_IB };
-static struct ibv_context context = { .device = &device, .num_comp_vectors = 1 };
+/* Libraries of drivers look behind a device for whose it is. */
+static struct {
+	struct ibv_device device;
+	const void *behind[8];
+} own = { .device = { .name = NAME, .node_type = IBV_NODE_CA,
+		      .transport_type = IBV_TRANSPORT_IB } };
+static struct ibv_context context = { .device = &own.device, .num_comp_vectors = 1 };
 
 /* ---- registrations ---- */
 
@@ -175,7 +179,7 @@ EXPORT struct ibv_device **ibv_get_device_list(int *cnt)
 	struct ibv_device **list = calloc(2, sizeof(*list));
 
 	if (list)
-		list[0] = &device;
+		list[0] = &own.device;
 	if (cnt)
 		*cnt = list ? 1 : 0;
 	return list;
