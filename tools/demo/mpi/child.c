@@ -5,10 +5,12 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -19,13 +21,13 @@
 #include "tools/demo/mpi/mpi.h"
 
 #define TICK_NS	     200000000l
-#define GRACE_NS     10000000000ull /* for launchers, which end what they have started */
+#define SECOND_NS    1000000000ull
+#define GRACE_MAX    10 /* seconds for launchers, which end what they have started */
 #define NOT_FOUND    127
 #define TOLD_BYTES   4096
+#define FOLDERS	     16 /* that are open at a time, while all are removed */
 #define MAX_DIR	     (PATH_MAX - 64) /* with a file's name behind it */
 
-/* All that ever lies there. */
-static const char *const files[] = { "out", "err", "mpi_pages.c", "mpi_pages" };
 static const int ends[] = { SIGINT, SIGTERM, SIGHUP };
 
 /* ---- a command ---- */
@@ -69,11 +71,20 @@ void mpi_place_path(const struct mpi_place *p, const char *name, char path[PATH_
 		*path = 0;
 }
 
+static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
+{
+	(void)st, (void)kind, (void)at;
+	remove(path);
+	return 0;
+}
+
 int mpi_place_open(struct mpi_place *p, int timeout)
 {
 	const char *tmp = getenv("TMPDIR");
+	const struct sigaction plain = { .sa_handler = SIG_DFL };
 	sigset_t wait;
 	size_t i;
+	int rc;
 
 	memset(p, 0, sizeof(*p));
 	p->timeout = timeout;
@@ -83,29 +94,26 @@ int mpi_place_open(struct mpi_place *p, int timeout)
 	if (!mkdtemp(p->dir))
 		return util_fail(-errno, "cannot make a folder for temporary files");
 	mpi_place_path(p, "empty", p->empty);
-	if (mkdir(p->empty, 0700)) {
-		rmdir(p->dir);
-		return util_fail(-errno, "cannot make a folder for temporary files");
+	mpi_place_path(p, "tmp", p->tmp);
+	if (mkdir(p->empty, 0700) || mkdir(p->tmp, 0700)) {
+		rc = util_fail(-errno, "cannot make a folder for temporary files");
+		nftw(p->dir, remove_one, FOLDERS, FTW_DEPTH | FTW_PHYS);
+		return rc;
 	}
 	sigemptyset(&wait);
 	sigaddset(&wait, SIGCHLD);
 	for (i = 0; i < ARRAY_SIZE(ends); i++)
 		sigaddset(&wait, ends[i]);
 	sigprocmask(SIG_BLOCK, &wait, &p->before);
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	/* Where it is ignored, a child's status goes. */
+	sigaction(SIGCHLD, &plain, NULL);
 	return 0;
 }
 
 void mpi_place_close(struct mpi_place *p)
 {
-	char path[PATH_MAX];
-	size_t i;
-
-	for (i = 0; i < ARRAY_SIZE(files); i++) {
-		mpi_place_path(p, files[i], path);
-		unlink(path);
-	}
-	rmdir(p->empty);
-	rmdir(p->dir);
+	nftw(p->dir, remove_one, FOLDERS, FTW_DEPTH | FTW_PHYS);
 	sigprocmask(SIG_SETMASK, &p->before, NULL);
 	if (p->stopped) {
 		signal(p->stopped, SIG_DFL);
@@ -138,13 +146,12 @@ static int set_environment(const struct mpi_command *c)
 
 static void __attribute__((noreturn)) be(const struct mpi_place *p, const struct mpi_command *c)
 {
-	const struct sigaction plain = { .sa_handler = SIG_DFL };
 	int none = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
-	sigaction(SIGCHLD, &plain, NULL);
+	setpgid(0, 0);
 	sigprocmask(SIG_SETMASK, &p->before, NULL);
 	if (none < 0 || dup2(none, STDIN_FILENO) < 0 || redirect(p, "out", STDOUT_FILENO) ||
-	    redirect(p, "err", STDERR_FILENO) || set_environment(c))
+	    redirect(p, "err", STDERR_FILENO) || setenv("TMPDIR", p->tmp, 1) || set_environment(c))
 		_exit(NOT_FOUND);
 	execvp(c->word[0], (char *const *)(uintptr_t)c->word);
 	dprintf(STDERR_FILENO, "%s: %s\n", c->word[0], strerror(errno));
@@ -170,7 +177,8 @@ static int next_signal(void)
 /* It is asked to end, as a launcher ends its ranks then; and is ended if it does not. */
 static int watch(struct mpi_place *p, pid_t child, int *status)
 {
-	const uint64_t limit = clock_ns() + (uint64_t)p->timeout * 1000000000u;
+	const uint64_t grace = p->timeout < GRACE_MAX ? (uint64_t)p->timeout : GRACE_MAX;
+	const uint64_t limit = clock_ns() + (uint64_t)p->timeout * SECOND_NS;
 	uint64_t kill_at = UINT64_MAX, now;
 	int rc = 0, sig;
 	pid_t got;
@@ -185,7 +193,7 @@ static int watch(struct mpi_place *p, pid_t child, int *status)
 			p->stopped = sig;
 		if (!rc && (p->stopped || now > limit)) {
 			rc = p->stopped ? -EINTR : -ETIME;
-			kill_at = now + GRACE_NS;
+			kill_at = now + grace * SECOND_NS;
 			kill(child, SIGTERM);
 		}
 		if (now > kill_at)
@@ -193,6 +201,17 @@ static int watch(struct mpi_place *p, pid_t child, int *status)
 		if (p->waited)
 			p->waited(p->arg);
 	}
+}
+
+/* What kedge run has started is of its group, and ours since that was killed. */
+static void end_group(pid_t child)
+{
+	pid_t got;
+
+	kill(-child, SIGKILL);
+	do
+		got = waitpid(-child, NULL, 0);
+	while (got > 0 || (got < 0 && errno == EINTR));
 }
 
 int mpi_run(struct mpi_place *p, const struct mpi_command *c)
@@ -207,7 +226,11 @@ int mpi_run(struct mpi_place *p, const struct mpi_command *c)
 		return -errno;
 	if (!child)
 		be(p, c);
+	/* Here as well: the child may not have come to it. */
+	setpgid(child, child);
 	rc = watch(p, child, &status);
+	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+		end_group(child);
 	if (rc)
 		return rc;
 	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);

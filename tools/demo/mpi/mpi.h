@@ -104,11 +104,12 @@ void mpi_set_soft(struct mpi_command *c, const char *name, const char *value);
  * struct mpi_place - where commands run
  * @dir:     a folder for temporary files, in which "out" and "err" are the last command's
  * @empty:   a folder in it that is empty
+ * @tmp:     one for the command's own temporary files, which stay where it is killed
  * @stopped: a signal asked this process to end; or 0
  * @waited:  called now and then while a command runs
  */
 struct mpi_place {
-	char dir[PATH_MAX], empty[PATH_MAX];
+	char dir[PATH_MAX], empty[PATH_MAX], tmp[PATH_MAX];
 	int timeout, stopped;
 	sigset_t before;
 	void (*waited)(void *arg);

@@ -112,16 +112,31 @@ static void print_kedge(const struct mpi_report *r)
 		printf("with kedge: no row could be run.\n");
 }
 
+/* All of a library's rows, from its first one on. */
+static bool miss_alike(const struct mpi_row *row)
+{
+	int i;
+
+	for (i = 0; i < MPI_WAYS; i++)
+		if (row[i].ran || row[i].failed || strcmp(row[i].why, row->why))
+			return false;
+	return true;
+}
+
 static void print_missing(const struct mpi_report *r)
 {
 	const struct mpi_row *row;
 	int i;
 
 	for (row = r->row; row < r->row + MPI_ROWS; row++)
-		if (!row->ran)
+		if (row->way == MPI_SHIPPED && miss_alike(row)) {
+			printf("%s: not run: %s\n", libraries[row->library], row->why);
+			row += MPI_WAYS - 1;
+		} else if (!row->ran) {
 			printf("%s %s: %s: %s\n", libraries[row->library],
 			       ways[row->library][row->way],
 			       row->failed ? "FAILED" : "not run", row->why);
+		}
 	if (!*r->note[0])
 		return;
 	printf("\n%s cannot be shown here:\n",
@@ -172,17 +187,22 @@ static json_t *note_json(const void *of, size_t i)
 	return *note ? util_json_text(note) : json_null();
 }
 
+/* What programs say of themselves is anybody's bytes. */
+static json_t *version_json(const struct mpi_report *r, bool is_shown, enum mpi_library i)
+{
+	return is_shown && *r->version[i] ? util_json_text(r->version[i]) : json_null();
+}
+
 int mpi_show_json(const struct mpi_report *r)
 {
 	const bool standin = !strcmp(r->stage, "standin");
 
 	return util_json_print(json_pack(
-		"{ss so so ss? ss? ss? si si so so}", "stage", r->stage, "what",
+		"{ss so so so so so si si so so}", "stage", r->stage, "what",
 		util_json_text(r->what), "device", util_json_text(r->device),
-		"mpi", standin ? NULL : r->version[0],
-		"libfabric",
-		standin && *r->version[MPI_LIBFABRIC] ? r->version[MPI_LIBFABRIC] : NULL,
-		"ucx", standin && *r->version[MPI_UCX] ? r->version[MPI_UCX] : NULL,
+		"mpi", version_json(r, !standin, 0),
+		"libfabric", version_json(r, standin, MPI_LIBFABRIC),
+		"ucx", version_json(r, standin, MPI_UCX),
 		"messages", MPI_MESSAGES, "bytes", LEN,
 		"not_shown", util_json_rows(MPI_NOTES, note_json, r),
 		"rows", util_json_rows(MPI_ROWS, row_json, r)));

@@ -10,6 +10,9 @@
 #include "tools/common/util.h"
 #include "tools/demo/mpi/mpi.h"
 
+/* Of the compiler, and of asking which MPI it is; in seconds. */
+#define COMPILE_TIMEOUT 600
+
 /* The table while it is filled. @ranks: of an MPI; else the stand-in. */
 struct table {
 	struct mpi_report report;
@@ -83,9 +86,9 @@ static bool set_way(const struct table *t, struct mpi_row *row, char *preload, s
 	const char *standin = t->ranks.kind ? "" : k->standin;
 
 	if (row->way == MPI_PRELOADED && !*(ucx ? k->ucx : k->folder_fi)) {
-		snprintf(row->why, sizeof(row->why), "there is no %s: it is built where the "
-			 "library's headers are (of UCX: 1.13)",
-			 ucx ? "libkedge-ucx" : "libkedge-fi");
+		snprintf(row->why, sizeof(row->why), "there is no %s beside kedge: Debian's "
+			 "package of that name has it, and a build where the library's headers are "
+			 "(of UCX: 1.13)", ucx ? "libkedge-ucx" : "libkedge-fi");
 		return false;
 	}
 	if (loads && !beside_can_preload(k->ucx)) {
@@ -275,10 +278,11 @@ int demo_mpi(const struct mpi_opts *o)
 		return util_fail(-ENOMEM, "no memory");
 	rc = find_kedge(&t->kedge);
 	if (!rc)
-		rc = mpi_place_open(&t->place, o->timeout);
+		rc = mpi_place_open(&t->place, COMPILE_TIMEOUT);
 	if (rc)
 		goto free_table;
 	if (choose(t, o->which)) {
+		t->place.timeout = o->timeout;
 		fill(t);
 		rc = t->place.stopped ? CMD_CANNOT : show(&t->report);
 	} else {
