@@ -4,8 +4,8 @@
  * and is compiled by the MPI's own compiler: each MPI has its own ABI, and any that is installed
  * will do.
  *
- * Debian has the commands of several under names of their own; elsewhere "mpicc" and "mpirun" are
- * those of whichever MPI is loaded, which the program tells.
+ * "mpicc" and "mpirun" are those of whichever MPI the user has chosen, which the program tells;
+ * Debian has the commands of each under names of their own as well.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,8 +40,8 @@ static const struct mpi_kind kinds[] = {
 	{
 		.name = "openmpi", .title = "Open MPI", .begins = "Open MPI v", .ends = ", ",
 		.packages = "openmpi-bin and libopenmpi-dev",
-		.compiler = { "mpicc.openmpi", "mpicc" },
-		.launcher = { "mpirun.openmpi", "mpirun" },
+		.compiler = { "mpicc", "mpicc.openmpi" },
+		.launcher = { "mpirun", "mpirun.openmpi" },
 		.always = { "--oversubscribe", "-np", "2", "--mca", "btl", "self", "--mca",
 			    "oob_tcp_if_include", "lo" },
 		.use = {
@@ -51,8 +51,8 @@ static const struct mpi_kind kinds[] = {
 	}, {
 		.name = "mpich", .title = "MPICH", .begins = "MPICH Version:", .ends = " \n",
 		.packages = "mpich and libmpich-dev",
-		.compiler = { "mpicc.mpich", "mpicc" },
-		.launcher = { "mpirun.mpich", "mpirun" },
+		.compiler = { "mpicc", "mpicc.mpich" },
+		.launcher = { "mpirun", "mpirun.mpich" },
 		.always = { "-launcher", "fork", "-np", "2" },
 	},
 };
