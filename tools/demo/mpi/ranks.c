@@ -25,11 +25,12 @@ extern const char demo_mpi_pages[];
  * @begins:   what it says of its version, before the version
  * @ends:     the first characters that are not the version's
  * @packages: Debian's
+ * @provider: the variable by which it is told which of libfabric's to use
  * @always:   words for its launcher
  * @use:      words that make it use the library
  */
 struct mpi_kind {
-	const char *name, *title, *begins, *ends, *packages;
+	const char *name, *title, *begins, *ends, *packages, *provider;
 	const char *compiler[2], *launcher[2];
 	const char *always[10];
 	const char *use[MPI_LIBRARIES][8];
@@ -40,6 +41,7 @@ static const struct mpi_kind kinds[] = {
 	{
 		.name = "openmpi", .title = "Open MPI", .begins = "Open MPI v", .ends = ", ",
 		.packages = "openmpi-bin and libopenmpi-dev",
+		.provider = "OMPI_MCA_mtl_ofi_provider_include",
 		.compiler = { "mpicc", "mpicc.openmpi" },
 		.launcher = { "mpirun", "mpirun.openmpi" },
 		.always = { "--oversubscribe", "-np", "2", "--mca", "btl", "self", "--mca",
@@ -51,6 +53,7 @@ static const struct mpi_kind kinds[] = {
 	}, {
 		.name = "mpich", .title = "MPICH", .begins = "MPICH Version:", .ends = " \n",
 		.packages = "mpich and libmpich-dev",
+		.provider = "FI_PROVIDER",
 		.compiler = { "mpicc", "mpicc.mpich" },
 		.launcher = { "mpirun", "mpirun.mpich" },
 		.always = { "-launcher", "fork", "-np", "2" },
@@ -206,8 +209,7 @@ static void set_ucx(const struct mpi_ranks *m, struct mpi_command *c)
 /* What soft-RoCE has room for. */
 static void set_libfabric(const struct mpi_ranks *m, struct mpi_command *c)
 {
-	mpi_set_soft(c, "OMPI_MCA_mtl_ofi_provider_include", "verbs;ofi_rxm");
-	mpi_set_soft(c, "MPIR_CVAR_OFI_USE_PROVIDER", "verbs;ofi_rxm");
+	mpi_set_soft(c, m->kind->provider, "verbs;ofi_rxm");
 	if (!m->soft_roce)
 		return;
 	mpi_set_soft(c, "FI_UNIVERSE_SIZE", "2");
