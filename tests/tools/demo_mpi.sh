@@ -64,6 +64,25 @@ for library in libfabric UCX; do
 	esac
 done
 
+# As a user without rights, where that one can reach the files: with the memory it takes, and less.
+chmod 711 "$DIR" && chmod 1777 "$DIR/tmp"
+# pinning KIB STATUS: the most that the user may pin
+pinning() {
+	# shellcheck disable=SC3045 # dash has it
+	(ulimit -l "$1" && exec setpriv --reuid 65534 --regid 65534 --clear-groups \
+		--inh-caps=-all "$KEDGE" demo --mpi=standin) >"$DIR/out" 2>"$DIR/err"
+	got=$?
+	[ $got = "$2" ] || fail "pinning $1 KiB: exit status $got: $(cat "$DIR/out" "$DIR/err")"
+}
+if [ "$(id -u)" = 0 ] && setpriv --reuid 65534 --regid 65534 --clear-groups \
+	test -x "$KEDGE" -a -r "$STANDIN" 2>"$DIR/err"; then
+	pinning 4096 0
+	says out 'with kedge: every message'
+	pinning 1024 3
+	says err 'ulimit -l'
+	gone
+fi
+
 # Where there is no MPI, and perhaps no device, that is said with what to install.
 PATH=$DIR/bin expect 0 demo --mpi
 says out 'stand-in device'
