@@ -133,6 +133,11 @@ deaf,ucx,run)
 	n=0
 	while [ $n -lt 600 ]; do sleep 1; n=$((n + 1)); done
 	;;
+waits,libfabric,shipped)
+	echo $$ >"$FAKE_LOG.pid"
+	until [ -e "$FAKE_LOG.go" ] || [ $n = 600 ]; do sleep 0.1; n=$((n + 1)); done
+	n=19
+	;;
 held,ucx,run) printf 'process 1 rank\nstale 1 1000 2000 unmapped 0 libx.so\n' >>"$KEDGE_CHECK" ;;
 esac
 echo 'kept: 0 of 20 wrong'
@@ -215,6 +220,27 @@ wait "$demo"
 [ $? = 143 ] || fail 'a signal was not how it ended'
 silent out
 [ ! -e "/proc/$(cat "$FAKE_LOG.pid")" ] || fail 'the ranks run on after a signal'
+gone
+
+# One that is ignored, as under nohup, does not.
+FAKE=good
+rm -f "$FAKE_LOG.pid"
+(
+	trap '' HUP
+	LD_PRELOAD=$STANDIN PATH=$DIR/bin:/usr/bin:/bin FAKE=waits
+	export LD_PRELOAD PATH FAKE
+	exec "$KEDGE" demo --mpi --json
+) >"$DIR/out" 2>"$DIR/err" &
+demo=$!
+n=0
+until [ -s "$FAKE_LOG.pid" ] || [ $n = 600 ]; do
+	sleep 0.1
+	n=$((n + 1))
+done
+kill -HUP "$demo"
+: >"$FAKE_LOG.go"
+wait "$demo" || fail "an ignored signal ended it: $?"
+holds 'd["stage"] == "openmpi"'
 gone
 
 # Which MPI it is, the program tells; one without a compiler, or of another kind, is named.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What a rank of MPI does with its buffer, where there is no RDMA adapter: it has a library
- * register the buffer, the adapter reads the message there, and the registration is given back. The
+ * A rank of MPI without MPI, where there is no RDMA adapter: it has a library register its
+ * buffer, the adapter reads the message there, and the registration is given back. The
  * library is libfabric or UCX as it is installed, with its own cache; the adapter is the stand-in
  * (tools/standin/), whose registrations are fixed buffers of a ring of this program. The wire is a
  * file in memory. Like the ranks' program it knows nothing of kedge.

@@ -28,8 +28,8 @@ static inline long call(long nr, void *at, long a, long b, long c, long d, long 
 #endif
 }
 
-/* What is mapped at @at is other pages then, which are zeros; or it is "kept". 0, or -1: it cannot
- * be changed, or @how is no such word. */
+/* Give [@at, @at + LEN) other pages, which are zeros; or it is "kept". 0, or -1: it cannot be
+ * changed, or @how is no such word. */
 static inline int change(const char *how, void *at)
 {
 	const long same = (long)(uintptr_t)at;

@@ -78,12 +78,23 @@ static int remove_one(const char *path, const struct stat *st, int kind, struct 
 	return 0;
 }
 
+/* Signals that are ignored, as under nohup(1), stay so. */
+static void choose_signals(sigset_t *set)
+{
+	struct sigaction old;
+	size_t i;
+
+	sigemptyset(set);
+	sigaddset(set, SIGCHLD);
+	for (i = 0; i < ARRAY_SIZE(ends); i++)
+		if (!sigaction(ends[i], NULL, &old) && old.sa_handler != SIG_IGN)
+			sigaddset(set, ends[i]);
+}
+
 int mpi_place_open(struct mpi_place *p, int timeout)
 {
 	const char *tmp = getenv("TMPDIR");
 	const struct sigaction plain = { .sa_handler = SIG_DFL };
-	sigset_t wait;
-	size_t i;
 	int rc;
 
 	memset(p, 0, sizeof(*p));
@@ -100,11 +111,8 @@ int mpi_place_open(struct mpi_place *p, int timeout)
 		nftw(p->dir, remove_one, FOLDERS, FTW_DEPTH | FTW_PHYS);
 		return rc;
 	}
-	sigemptyset(&wait);
-	sigaddset(&wait, SIGCHLD);
-	for (i = 0; i < ARRAY_SIZE(ends); i++)
-		sigaddset(&wait, ends[i]);
-	sigprocmask(SIG_BLOCK, &wait, &p->before);
+	choose_signals(&p->awaited);
+	sigprocmask(SIG_BLOCK, &p->awaited, &p->before);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	/* Where it is ignored, a child's status goes. */
 	sigaction(SIGCHLD, &plain, NULL);
@@ -158,19 +166,12 @@ static void __attribute__((noreturn)) be(const struct mpi_place *p, const struct
 	_exit(NOT_FOUND);
 }
 
-/* Whichever signal has come, of those that wait; 0 after a moment. */
-static int next_signal(void)
+/* The signal that has come, of those that wait; 0 after a moment. */
+static int next_signal(const struct mpi_place *p)
 {
 	const struct timespec tick = { .tv_nsec = TICK_NS };
-	sigset_t wait;
-	size_t i;
-	int sig;
+	int sig = sigtimedwait(&p->awaited, NULL, &tick);
 
-	sigemptyset(&wait);
-	sigaddset(&wait, SIGCHLD);
-	for (i = 0; i < ARRAY_SIZE(ends); i++)
-		sigaddset(&wait, ends[i]);
-	sig = sigtimedwait(&wait, NULL, &tick);
 	return sig < 0 ? 0 : sig;
 }
 
@@ -187,7 +188,7 @@ static int watch(struct mpi_place *p, pid_t child, int *status)
 		got = waitpid(child, status, WNOHANG);
 		if (got)
 			return got < 0 && !rc ? -errno : rc;
-		sig = next_signal();
+		sig = next_signal(p);
 		now = clock_ns();
 		if (sig && sig != SIGCHLD)
 			p->stopped = sig;
@@ -203,7 +204,7 @@ static int watch(struct mpi_place *p, pid_t child, int *status)
 	}
 }
 
-/* What kedge run has started is of its group, and ours since that was killed. */
+/* Processes that kedge run has started are of its group, and ours since that was killed. */
 static void end_group(pid_t child)
 {
 	pid_t got;

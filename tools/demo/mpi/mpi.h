@@ -111,7 +111,7 @@ void mpi_set_soft(struct mpi_command *c, const char *name, const char *value);
 struct mpi_place {
 	char dir[PATH_MAX], empty[PATH_MAX], tmp[PATH_MAX];
 	int timeout, stopped;
-	sigset_t before;
+	sigset_t before, awaited;
 	void (*waited)(void *arg);
 	void *arg;
 };
@@ -132,7 +132,7 @@ void mpi_print_err(const struct mpi_place *p);
 
 /* ---- stages ---- */
 
-/* What was built or installed with kedge; "" for what is not there. */
+/* Paths of things built or installed with kedge; "" for one that is not there. */
 struct mpi_kedge {
 	char self[PATH_MAX], folder_fi[PATH_MAX], ucx[PATH_MAX];
 	char standin[PATH_MAX], caches[PATH_MAX];

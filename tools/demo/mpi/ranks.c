@@ -157,7 +157,7 @@ static bool try_names(struct mpi_ranks *m, struct mpi_place *p, size_t i, struct
 	return true;
 }
 
-/* What soft-RoCE is called by its driver. */
+/* The driver of soft-RoCE alone names the interface below. */
 static bool is_soft_roce(const char *device)
 {
 	char path[PATH_MAX];
@@ -206,7 +206,7 @@ static void set_ucx(const struct mpi_ranks *m, struct mpi_command *c)
 		mpi_set_soft(c, "UCX_IB_GID_INDEX", "0");
 }
 
-/* What soft-RoCE has room for. */
+/* Sizes are those that soft-RoCE has room for. */
 static void set_libfabric(const struct mpi_ranks *m, struct mpi_command *c)
 {
 	mpi_set_soft(c, m->kind->provider, "verbs;ofi_rxm");

@@ -187,7 +187,7 @@ static json_t *note_json(const void *of, size_t i)
 	return *note ? util_json_text(note) : json_null();
 }
 
-/* What programs say of themselves is anybody's bytes. */
+/* Versions are programs' own words, so of any bytes. */
 static json_t *version_json(const struct mpi_report *r, bool is_shown, enum mpi_library i)
 {
 	return is_shown && *r->version[i] ? util_json_text(r->version[i]) : json_null();

@@ -59,7 +59,7 @@ static int find_kedge(struct mpi_kedge *k)
 
 /* ---- a row ---- */
 
-/* As a user finds the libraries who has nothing of kedge. */
+/* Take away all that would show the libraries otherwise than they are shipped. */
 static void clear(struct mpi_command *c, const struct mpi_place *p)
 {
 	static const char *const names[] = {
@@ -76,7 +76,7 @@ static void clear(struct mpi_command *c, const struct mpi_place *p)
 	mpi_set(c, "FI_PROVIDER_PATH", p->empty);
 }
 
-/* What the row's way sets; false: it cannot be had. @preload: for the text. */
+/* Add what the row's way sets; false: it cannot be had. @preload: for the text. */
 static bool set_way(const struct table *t, struct mpi_row *row, char *preload, size_t size,
 		    struct mpi_command *c)
 {
