@@ -12,7 +12,8 @@ build="gcc libc6-dev meson ninja-build pkg-config python3 liburing-dev libsodium
 test="g++ libjemalloc2 libmimalloc2.0 gnuplot-nox spin etcd-server python3-pytest
 	python3-numpy golang-go"
 vm="qemu-system-x86 busybox-static kmod e2fsprogs iproute2 procps ibverbs-utils
-	ibverbs-providers perftest rdmacm-utils openmpi-bin libopenmpi-dev"
+	ibverbs-providers perftest rdmacm-utils openmpi-bin libopenmpi-dev
+	mpich libmpich-dev"
 ci="clang libclang-rt-dev mandoc codespell shellcheck git
 	abigail-tools sparse unifdef patch xz-utils"
 deb="dpkg-dev debhelper dh-dkms dh-python golang-go lintian mmdebstrap"

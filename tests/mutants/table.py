@@ -27,12 +27,13 @@ ADAPTER = ('unit:ranges', 'unit:ucx_regions', 'unit:sight', 'stress:ranges_races
 PRELOAD = ('preload:*',)
 STATS = ('unit:stats*', 'tools:top')
 PROCESS = ('process:*', 'churn:*')
+DEMO = ('tools:demo of MPI',)
 CHANNEL = ('unit:channel*', 'unit:ofi*', 'channel:hostile peers',
            'tools:torture of channels', 'stress:stress_channel')
 PARTS = {'cache': CACHE + PROCESS, 'notify': NOTIFY + PROCESS,
          'hooks': HOOKS, 'device': DEVICE,
          'segment': SEGMENT, 'pages': PAGES, 'region': REGION, 'adapter': ADAPTER, 'preload': PRELOAD,
-         'doctor': PRELOAD, 'stats': STATS, 'top': STATS, 'channel': CHANNEL}
+         'doctor': PRELOAD, 'stats': STATS, 'top': STATS, 'channel': CHANNEL, 'demo': DEMO}
 
 
 class Mutant(NamedTuple):
@@ -891,6 +892,51 @@ MUTANTS = [
     M('tools/top/parse.c', 'takes-a-sample-twice',
       'a text that a collector would refuse is passed on',
       'if (!compare(&v[i - 1], &v[i]))', 'if (0)'),
+    M('tools/demo/mpi/table.c', 'shown-as-the-user-has-it',
+      'what is shown as shipped is what the user has set',
+      '\t\tmpi_set(c, names[i], NULL);\n', '\t\t;\n'),
+    M('tools/demo/mpi/table.c', 'what-is-missing-is-right',
+      'a row without all its figures counts as right',
+      'return found == (1 << MPI_COLUMNS) - 1;', 'return found;'),
+    M('tools/demo/mpi/table.c', 'any-number-of-messages',
+      'figures of fewer messages are taken',
+      '\t\t    of == MPI_MESSAGES && ', '\t\t    '),
+    M('tools/demo/mpi/table.c', 'wrong-is-right',
+      'messages that are wrong with kedge are no finding',
+      'if (row->wrong[i] || row->held)', 'if (row->held)'),
+    M('tools/demo/mpi/table.c', 'held-is-right',
+      'a registration that was held over a change is no finding',
+      'if (row->wrong[i] || row->held)', 'if (row->wrong[i])'),
+    M('tools/demo/mpi/table.c', 'broken-is-right',
+      'ranks that did not end well are no failure',
+      'return served && !broken ?', 'return served ?'),
+    M('tools/demo/mpi/table.c', 'nothing-is-right',
+      'a table without a row of kedge is right',
+      'return served && !broken ?', 'return !broken ?'),
+    M('tools/demo/mpi/ranks.c', 'any-mpi-will-do',
+      'one MPI is shown under the name of another',
+      '\tif (!is_it) {', '\tif (false) {'),
+    M('tools/demo/mpi/ranks.c', 'mpich-has-both',
+      'a library that an MPICH is not built for is asked for',
+      '\tif (strcmp(device, "ch4:ucx"))', '\tif (false)'),
+    M('tools/demo/mpi/child.c', 'hangs-for-ever',
+      'ranks that hang are waited for',
+      'if (!rc && (p->stopped || now > limit))', 'if (!rc && p->stopped)'),
+    M('tools/demo/mpi/child.c', 'files-stay',
+      'what commands wrote stays in the folder for temporary files',
+      '\tremove(path);\n', ''),
+    M('tools/demo/mpi/child.c', 'the-deaf-run-on',
+      'of ranks that ignore a request to end, some run on',
+      '\t\tend_group(child);\n', '\t\t;\n'),
+    M('tools/demo/mpi/child.c', 'ignored-is-taken',
+      'a signal that is ignored ends the ranks',
+      ' && old.sa_handler != SIG_IGN', ''),
+    M('tools/demo/mpi/child.c', 'a-signal-is-forgotten',
+      'a signal that came while ranks ran does not end the demo as one',
+      '\tif (p->stopped) {\n\t\tsignal(', '\tif (false) {\n\t\tsignal('),
+    M('tools/demo/mpi/change.h', 'pages-stay',
+      'what is shown as MADV_DONTNEED changes nothing',
+      'MADV_DONTNEED, 0, 0, 0)', 'MADV_NORMAL, 0, 0, 0)'),
 ]
 MUTANTS += [M('src/adapter/' + m[0], *m[1:]) for m in table_adapter.MUTANTS]
 MUTANTS += [M('src/channel/' + m[0], *m[1:]) for m in table_channel.MUTANTS]

@@ -14,7 +14,7 @@
 #include <kedge/uring.h>
 
 #include "proc.h"
-#include "tools/torture/raw.h"
+#include "tools/common/raw.h"
 
 int rig_open_cache(struct rig *r)
 {

@@ -152,6 +152,10 @@ struct demo_device {
 
 extern const struct demo_device_ops demo_device_uring, demo_device_verbs;
 
+/* verbs.c: the first RDMA device with an active port. 0, or a negative errno after
+ * kedge_reason(). */
+int demo_verbs_find(char *name, size_t size, unsigned int *port);
+
 /* --- mode.c: three ways to a registration --- */
 
 struct demo_mode;

@@ -197,6 +197,19 @@ static bool verbs_next(struct demo_device *d, void **tag, int *res)
 	return true;
 }
 
+int demo_verbs_find(char *name, size_t size, unsigned int *port)
+{
+	struct rdma_dev dev;
+	int rc = rdma_dev_open(&dev, NULL);
+
+	if (rc)
+		return rc;
+	snprintf(name, size, "%s", dev.name);
+	*port = dev.port;
+	rdma_dev_close(&dev);
+	return 0;
+}
+
 const struct demo_device_ops demo_device_verbs = {
 	.name = "verbs",
 	.access = KEDGE_ACCESS_LOCAL_WRITE | KEDGE_ACCESS_REMOTE_READ |

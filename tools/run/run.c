@@ -5,7 +5,6 @@
  * the first is just unmapping. Both lie where libkedge does. Libraries above that
  * keep registrations by themselves are told not to (others.c).
  */
-#include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -13,9 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <kedge/kedge.h>
-
 #include "base/base.h"
+#include "tools/common/beside.h"
 #include "tools/common/util.h"
 #include "tools/run/elf.h"
 #include "tools/run/run.h"
@@ -51,54 +49,20 @@ static const char *const fi_at[] = {
 	"adapter/libfabric/libkedge-fi.so",
 };
 
-static bool find(const char *const *at, size_t cnt, const char *dir, int len,
-		 char out[PATH_MAX])
-{
-	size_t i;
-
-	for (i = 0; i < cnt; i++) {
-		int n = snprintf(out, PATH_MAX, "%.*s/%s", len, dir, at[i]);
-
-		if (n > 0 && n < PATH_MAX && !access(out, R_OK))
-			return true;
-	}
-	return false;
-}
-
-/* LD_PRELOAD's separators; it has no way to quote them. */
-static bool can_be_named(const char *path)
-{
-	return !strpbrk(path, ": ");
-}
-
-/* The folder that libkedge lies in, and the length of its path. */
-static int find_folder(const char **path)
-{
-	Dl_info here;
-
-	if (!dladdr((void *)(uintptr_t)kedge_version, &here) ||
-	    !strrchr(here.dli_fname, '/')) {
-		util_error("cannot tell where libkedge was loaded from");
-		return -1;
-	}
-	*path = here.dli_fname;
-	return (int)(strrchr(here.dli_fname, '/') - here.dli_fname);
-}
-
-static int set_preload(const char *path, int len, bool hooks)
+static int set_preload(const char *folder, bool hooks)
 {
 	char preload[PATH_MAX], hook[PATH_MAX] = "", *all = NULL;
 	const char *old = getenv("LD_PRELOAD");
 	int rc;
 
-	if (!find(preload_at, ARRAY_SIZE(preload_at), path, len, preload) ||
-	    (hooks && !find(hooks_at, ARRAY_SIZE(hooks_at), path, len, hook))) {
-		util_error("there is no %s beside %s: was kedge built with "
+	if (!beside_find(folder, preload_at, ARRAY_SIZE(preload_at), preload) ||
+	    (hooks && !beside_find(folder, hooks_at, ARRAY_SIZE(hooks_at), hook))) {
+		util_error("there is no %s beside libkedge in %s: was kedge built with "
 			   "libibverbs, and installed as a whole?",
-			   *hook ? hooks_at[0] : preload_at[0], path);
+			   *preload ? hooks_at[0] : preload_at[0], folder);
 		return CMD_CANNOT;
 	}
-	if (!can_be_named(preload)) {
+	if (!beside_can_preload(preload)) {
 		util_error("LD_PRELOAD cannot name a folder with a blank or "
 			   "colon in it: %s", preload);
 		return CMD_CANNOT;
@@ -115,18 +79,16 @@ static int set_preload(const char *path, int len, bool hooks)
 
 int run_set_environment(const struct run_opts *o)
 {
-	char fi[PATH_MAX];
-	const char *path;
-	int len = find_folder(&path), rc;
+	char folder[PATH_MAX], fi[PATH_MAX];
+	int rc;
 
-	if (len < 0)
+	if (!beside_folder(folder))
 		return CMD_CANNOT;
-	rc = set_preload(path, len, !o->no_hooks);
+	rc = set_preload(folder, !o->no_hooks);
 	if (rc)
 		return rc;
 	/* It is missing where kedge was built without libfabric. */
-	if (!find(fi_at, ARRAY_SIZE(fi_at), path, len, fi))
-		*fi = 0;
+	beside_find(folder, fi_at, ARRAY_SIZE(fi_at), fi);
 	if ((!o->keep_caches && run_tell_others(fi)) ||
 	    (o->trusted && setenv("KEDGE_PEERS", "trusted", 1)) ||
 	    (o->stats && setenv("KEDGE_STATS", "1", 1)))

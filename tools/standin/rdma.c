@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -37,14 +38,19 @@ int efadv_query_device(struct ibv_context *c, void *attr, uint32_t len);
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards: */
 static struct io_uring own_ring;
 static int ring_fd = -1;
+static int events_fd = -1;
 static struct ibv_mr mrs[STANDIN_MRS];
 static bool used[STANDIN_MRS];
 
 static _Atomic uint64_t registered;
 
-static struct ibv_device device = { .name = NAME, .node_type = IBV_NODE_CA,
-				    .transport_type = IBV_TRANSPORT_IB };
-static struct ibv_context context = { .device = &device, .num_comp_vectors = 1 };
+/* Libraries of drivers look behind a device for whose it is. */
+static struct {
+	struct ibv_device device;
+	const void *behind[8];
+} own = { .device = { .name = NAME, .node_type = IBV_NODE_CA,
+		      .transport_type = IBV_TRANSPORT_IB } };
+static struct ibv_context context = { .device = &own.device, .num_comp_vectors = 1 };
 
 /* ---- registrations ---- */
 
@@ -173,7 +179,7 @@ EXPORT struct ibv_device **ibv_get_device_list(int *cnt)
 	struct ibv_device **list = calloc(2, sizeof(*list));
 
 	if (list)
-		list[0] = &device;
+		list[0] = &own.device;
 	if (cnt)
 		*cnt = list ? 1 : 0;
 	return list;
@@ -189,10 +195,28 @@ EXPORT const char *ibv_get_device_name(struct ibv_device *d)
 	return d->name;
 }
 
+/* Events of the device, of which there are none; made once, as the context is one for all. */
+static int open_events(void)
+{
+	int err = 0;
+
+	pthread_mutex_lock(&lock);
+	if (events_fd < 0)
+		events_fd = eventfd(0, EFD_CLOEXEC);
+	if (events_fd < 0)
+		err = errno;
+	context.async_fd = events_fd;
+	pthread_mutex_unlock(&lock);
+	return err;
+}
+
 EXPORT struct ibv_context *ibv_open_device(struct ibv_device *d)
 {
+	const int err = open_events();
+
 	(void)d;
-	return &context;
+	errno = err;
+	return err ? NULL : &context;
 }
 
 EXPORT int ibv_close_device(struct ibv_context *c)

@@ -21,7 +21,7 @@
 #include <liburing.h>
 
 #include "tools/torture/churn.h"
-#include "tools/torture/raw.h"
+#include "tools/common/raw.h"
 
 #define RING_ENTRIES 8
 #define MALLOC_SIZE  ((size_t)40000000)

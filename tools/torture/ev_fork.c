@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "tools/torture/case.h"
-#include "tools/torture/raw.h"
+#include "tools/common/raw.h"
 
 /* No status that a sanitizer or libc ends a process with. */
 #define CHILD_STALE  81

@@ -9,7 +9,7 @@
 
 #include "base/base.h"
 #include "tools/torture/case.h"
-#include "tools/torture/raw.h"
+#include "tools/common/raw.h"
 
 const char *const pages_name[PAGES_CNT] = {
 	[PAGES_4K] = "small",

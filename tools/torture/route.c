@@ -13,7 +13,7 @@
 
 #include "base/base.h"
 #include "tools/torture/case.h"
-#include "tools/torture/raw.h"
+#include "tools/common/raw.h"
 
 #define VSTACK_LEN (64u << 10)
 

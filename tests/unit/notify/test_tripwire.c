@@ -14,7 +14,7 @@
 #include "notify/internal.h"
 #include "notify/tripwire/tripwire.h"
 #include "tests/unit/core.h"
-#include "tools/torture/raw.h"
+#include "tools/common/raw.h"
 
 #define ADVICE_GUARD_INSTALL 102
 #define ADVICE_GUARD_REMOVE  103

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 
 #include "core.h"
-#include "tools/torture/raw.h"
+#include "tools/common/raw.h"
 
 #define PAGES 64
 

@@ -3,8 +3,8 @@
  * System calls by an instruction of our own, which no interposed libc can see,
  * and a child that shares this address space, as vfork() makes one.
  */
-#ifndef TORTURE_RAW_H
-#define TORTURE_RAW_H
+#ifndef TOOLS_COMMON_RAW_H
+#define TOOLS_COMMON_RAW_H
 
 #include <errno.h>
 #include <sys/syscall.h>
@@ -127,4 +127,4 @@ static inline long raw_clone(long flags, void *stack, void (*fn)(void *),
 
 #endif
 
-#endif /* TORTURE_RAW_H */
+#endif /* TOOLS_COMMON_RAW_H */
