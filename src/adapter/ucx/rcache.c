@@ -51,9 +51,11 @@ static struct regions *_Atomic regions;
 
 /* ---- what regions.c asks of UCX ---- */
 
-static void drop(uintptr_t start, size_t len)
+/* A drop that is lost is seen by is_found(). */
+static bool drop(uintptr_t start, size_t len)
 {
 	found()->vm_munmap((void *)start, len);
+	return true;
 }
 
 /* UCX changes it with the cache locked. While it does so a drop is under way, or waits. */
