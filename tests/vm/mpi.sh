@@ -5,7 +5,9 @@
 # buffer changes its pages between messages. Without kedge some arrive wrong, which shows that the
 # test can see it; with libkedge-fi or libkedge-ucx, and under "kedge run", none.
 #
-#	mpi.sh BUILD
+#	mpi.sh BUILD [PREFIX...]
+#
+# With folders that other versions of UCX are installed in, those alone, under the same MPI.
 set -u
 folder=$1/src/adapter/libfabric
 watching=$1/src/adapter/ucx/libkedge-ucx.so
@@ -36,7 +38,8 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 ofi='--mca pml cm --mca mtl ofi --mca mtl_ofi_provider_include verbs;ofi_rxm'
 ucx='--mca pml ucx'
 
-# wrong TRANSPORT HOW [COMMAND...]: how many messages, on stdout
+# wrong TRANSPORT HOW [COMMAND...]: how many messages, on stdout; of $threads in each rank
+threads=
 wrong()
 {
 	over=$1
@@ -44,7 +47,8 @@ wrong()
 	shift 2
 	# shellcheck disable=SC2086 # a list of words
 	timeout 250 "$@" mpirun.openmpi --oversubscribe -np 2 $over --mca btl self \
-		--mca oob_tcp_if_include lo "$program" "$how" >"$tmp/out" 2>"$tmp/err" || {
+		--mca oob_tcp_if_include lo "$program" "$how" $threads \
+		>"$tmp/out" 2>"$tmp/err" || {
 		sed 's/^/    /' "$tmp/out" "$tmp/err" >&2
 		return
 	}
@@ -89,7 +93,70 @@ says_not()
 	result "does not say '$1'"
 }
 
+# examine STATUS SAYS TRANSPORT HOW [OPTION...]: by the doctor
+examine()
+{
+	want=$1
+	text=$2
+	over=$3
+	how=$4
+	shift 4
+	# shellcheck disable=SC2086 # a list of words
+	timeout 250 "$kedge" doctor "$@" -- mpirun.openmpi --oversubscribe -np 2 $over \
+		--mca btl self --mca oob_tcp_if_include lo "$program" "$how" \
+		>"$tmp/out" 2>"$tmp/err"
+	status=$?
+	[ $status = "$want" ] && grep -q "$text" "$tmp/err"
+	result "kedge doctor $* ($how): $text: exit status $status: $(grep '^kedge' "$tmp/err")"
+}
+
 unset FI_PROVIDER_PATH
+finish()
+{
+	echo "$passed passed, $failed failed, 0 skipped"
+	[ $failed = 0 ]
+	exit
+}
+
+# other PREFIX: the UCX there
+other()
+{
+	LD_LIBRARY_PATH=$1/lib
+	export LD_LIBRARY_PATH
+	version=$("$1/bin/ucx_info" -v | sed -n 's/.*version: *//p; s/.*Library version: *//p' | head -n 1)
+	for how in kept munmap; do
+		expect "UCX $version" none "$ucx" $how
+	done
+	for how in raw-munmap raw-dontneed; do
+		expect "UCX $version" some "$ucx" $how
+	done
+	for how in kept munmap raw-munmap raw-dontneed; do
+		LD_PRELOAD=$watching expect "UCX $version with libkedge-ucx" none "$ucx" $how
+		says_not 'libkedge-ucx'
+	done
+	LD_PRELOAD=$watching examine 0 'nothing stale' "$ucx" raw-munmap
+	# Changes that leave no hole, in which another thread might map its own.
+	threads=4
+	expect "UCX $version, $threads threads" some "$ucx" raw-dontneed
+	LD_PRELOAD=$watching expect "UCX $version with libkedge-ucx, $threads threads" none "$ucx" \
+		raw-dontneed
+	threads=
+	LD_PRELOAD=$watching expect "UCX $version with libkedge-ucx under kedge run --keep-caches" \
+		none "$ucx" raw-munmap "$kedge" run -t --keep-caches --check --
+	LD_PRELOAD=$watching expect "UCX $version with libkedge-ucx under kedge run" none "$ucx" \
+		raw-munmap "$kedge" run --ucx --check --
+	says 'libkedge-ucx is preloaded'
+	unset LD_LIBRARY_PATH
+}
+
+if [ $# -gt 1 ]; then
+	shift
+	for prefix; do
+		other "$prefix"
+	done
+	finish
+fi
+
 for how in kept munmap; do
 	expect 'libfabric, as Debian ships it' none "$ofi" $how
 	expect 'UCX, as Debian ships it' none "$ucx" $how
@@ -122,23 +189,6 @@ LD_PRELOAD=$watching expect 'UCX with libkedge-ucx under kedge run' none "$ucx" 
 	"$kedge" run --ucx --check --
 says 'libkedge-ucx is preloaded'
 
-# examine STATUS SAYS TRANSPORT HOW [OPTION...]: by the doctor
-examine()
-{
-	want=$1
-	text=$2
-	over=$3
-	how=$4
-	shift 4
-	# shellcheck disable=SC2086 # a list of words
-	timeout 250 "$kedge" doctor "$@" -- mpirun.openmpi --oversubscribe -np 2 $over \
-		--mca btl self --mca oob_tcp_if_include lo "$program" "$how" \
-		>"$tmp/out" 2>"$tmp/err"
-	status=$?
-	[ $status = "$want" ] && grep -q "$text" "$tmp/err"
-	result "kedge doctor $* ($how): $text: exit status $status: $(grep '^kedge' "$tmp/err")"
-}
-
 # The doctor finds which library misses what, and the call; and that kedge misses none.
 examine 1 'STALE: work requests .* that libfabric.so.1' "$ofi" raw-munmap
 says '#[0-9]* .* change+.*(mpi_pages)'
@@ -150,5 +200,4 @@ examine 0 'nothing stale' "$ofi" raw-munmap --with-kedge
 examine 0 'nothing stale' "$ucx" raw-munmap --with-kedge
 FI_PROVIDER_PATH=$folder examine 0 'nothing stale' "$ofi" raw-munmap
 LD_PRELOAD=$watching examine 0 'nothing stale' "$ucx" raw-munmap
-echo "$passed passed, $failed failed, 0 skipped"
-[ $failed = 0 ]
+finish

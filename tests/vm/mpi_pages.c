@@ -4,8 +4,11 @@
  * pages of its buffer between them, as programs and allocators do. Rank 1 says how many arrived
  * with other bytes than were sent.
  *
- *	mpi_pages kept|munmap|raw-munmap|raw-dontneed
+ *	mpi_pages kept|munmap|raw-munmap|raw-dontneed [THREADS]
+ *
+ * With THREADS each of so many in both ranks does so, with a buffer of its own.
  */
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -19,6 +22,7 @@
 
 #define MESSAGES 20
 #define LEN	 ((size_t)256 << 10)
+#define THREADS	 16 /* at most */
 #define PROT	 (PROT_READ | PROT_WRITE)
 #define MAP	 (MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED)
 
@@ -56,54 +60,95 @@ static void change(const char *how, void *at)
 		die("the memory cannot be changed");
 }
 
-static uint64_t word(int message, size_t i)
+/* A pair of threads, one in each rank. */
+struct pair {
+	const char *how;
+	uint64_t *buf;
+	int number, wrong;
+};
+
+static int tag(const struct pair *p, int message)
 {
-	return ((uint64_t)message + 1) << 32 | i;
+	return p->number * MESSAGES + message;
 }
 
-static void send_all(const char *how, uint64_t *buf)
+static uint64_t word(int tag, size_t i)
 {
+	return ((uint64_t)tag + 1) << 32 | i;
+}
+
+static void *send_all(void *arg)
+{
+	const struct pair *p = arg;
 	size_t i;
 	int n;
 
 	for (n = 0; n < MESSAGES; n++) {
 		if (n)
-			change(how, buf);
-		for (i = 0; i < LEN / sizeof(*buf); i++)
-			buf[i] = word(n, i);
-		MPI_Ssend(buf, (int)LEN, MPI_BYTE, 1, n, MPI_COMM_WORLD);
+			change(p->how, p->buf);
+		for (i = 0; i < LEN / sizeof(*p->buf); i++)
+			p->buf[i] = word(tag(p, n), i);
+		MPI_Ssend(p->buf, (int)LEN, MPI_BYTE, 1, tag(p, n), MPI_COMM_WORLD);
 	}
+	return NULL;
 }
 
-static int receive_all(uint64_t *buf)
+static void *receive_all(void *arg)
 {
-	int n, wrong = 0;
+	struct pair *p = arg;
 	size_t i;
+	int n;
 
 	for (n = 0; n < MESSAGES; n++) {
-		memset(buf, 0xa5, LEN);
-		MPI_Recv(buf, (int)LEN, MPI_BYTE, 0, n, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-		for (i = 0; i < LEN / sizeof(*buf) && buf[i] == word(n, i); i++)
+		memset(p->buf, 0xa5, LEN);
+		MPI_Recv(p->buf, (int)LEN, MPI_BYTE, 0, tag(p, n), MPI_COMM_WORLD,
+			 MPI_STATUS_IGNORE);
+		for (i = 0; i < LEN / sizeof(*p->buf) && p->buf[i] == word(tag(p, n), i); i++)
 			;
-		wrong += i < LEN / sizeof(*buf);
+		p->wrong += i < LEN / sizeof(*p->buf);
 	}
+	return NULL;
+}
+
+static int run(const char *how, int rank, int threads)
+{
+	void *(*work)(void *) = rank ? receive_all : send_all;
+	static struct pair pairs[THREADS];
+	pthread_t ids[THREADS];
+	int k, wrong = 0;
+
+	for (k = 0; k < threads; k++) {
+		pairs[k].how = how;
+		pairs[k].number = k;
+		pairs[k].buf = mmap(NULL, LEN, PROT, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		/* The first is this thread itself. */
+		if (pairs[k].buf == MAP_FAILED ||
+		    (k && pthread_create(&ids[k], NULL, work, &pairs[k])))
+			die("no memory, or no thread");
+	}
+	work(&pairs[0]);
+	for (k = 1; k < threads; k++)
+		pthread_join(ids[k], NULL);
+	for (k = 0; k < threads; k++)
+		wrong += pairs[k].wrong;
 	return wrong;
 }
 
 int main(int argc, char **argv)
 {
-	uint64_t *buf;
-	int rank;
+	const int threads = argc > 2 ? atoi(argv[2]) : 1;
+	int rank, level, wrong;
 
-	MPI_Init(&argc, &argv);
+	MPI_Init_thread(&argc, &argv, threads > 1 ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED,
+			&level);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-	buf = mmap(NULL, LEN, PROT, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (buf == MAP_FAILED || argc != 2)
-		die("no memory, or no word for how its pages change");
-	if (!rank)
-		send_all(argv[1], buf);
-	else
-		printf("%s: %d of %d wrong\n", argv[1], receive_all(buf), MESSAGES);
+	if (argc < 2 || threads < 1 || threads > THREADS)
+		die("no word for how pages change, or too many threads");
+	if (threads > 1 && level != MPI_THREAD_MULTIPLE)
+		die("this MPI takes calls of one thread only");
+	wrong = run(argv[1], rank, threads);
+	if (rank)
+		printf("%s: %d of %d wrong\n", argv[1], wrong, MESSAGES * threads);
 	fflush(stdout);
 	MPI_Barrier(MPI_COMM_WORLD);
 	MPI_Finalize();
