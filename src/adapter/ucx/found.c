@@ -144,10 +144,10 @@ static int is_within(struct dl_phdr_info *info, size_t size, void *data)
 	return 1;
 }
 
-static void find_ucp(void *ucp)
+static bool find_ucp(void *ucp)
 {
 	all.ucp_start = (uintptr_t)dlsym(ucp, "ucp_get_version");
-	dl_iterate_phdr(is_within, NULL);
+	return dl_iterate_phdr(is_within, NULL) == 1;
 }
 
 /* ---- all ---- */
@@ -184,8 +184,10 @@ static void find(void)
 			  "1.14. " ELSE);
 		all.minor = 0;
 	}
-	if (all.minor)
-		find_ucp(ucp);
+	if (all.minor && !find_ucp(ucp)) {
+		found_say("it does not find where libucp.so.0 is in memory. " ELSE);
+		all.minor = 0;
+	}
 }
 
 const struct found *found(void)

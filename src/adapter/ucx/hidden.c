@@ -22,6 +22,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards: */
 static struct cache *caches;
 /* Of those that are not hidden. Stored with the lock, before a lookup in that cache. */
 static _Atomic unsigned int open_cnt;
+static _Atomic bool asked; /* for the table of one that is hidden */
 
 bool hidden_is_import(const char *name)
 {
@@ -77,6 +78,20 @@ static bool is_hidden(uintptr_t table)
 	return hides;
 }
 
+bool hidden_is_asked(uintptr_t cache)
+{
+	const struct cache *c;
+
+	/* libucp asks in the same thread, before. */
+	if (atomic_load_explicit(&asked, memory_order_relaxed))
+		return true;
+	pthread_mutex_lock(&lock);
+	for (c = caches; c && (c->at != cache || !c->hides); c = c->next)
+		;
+	pthread_mutex_unlock(&lock);
+	return !c;
+}
+
 bool hidden_from(const void *table, const void *caller)
 {
 	const struct found *f;
@@ -86,8 +101,11 @@ bool hidden_from(const void *table, const void *caller)
 	f = found();
 	if ((uintptr_t)caller < f->ucp_start || (uintptr_t)caller >= f->ucp_end)
 		return false;
-	return !atomic_load_explicit(&open_cnt, memory_order_relaxed) ||
-	       is_hidden((uintptr_t)table);
+	if (atomic_load_explicit(&open_cnt, memory_order_relaxed) && !is_hidden((uintptr_t)table))
+		return false;
+	if (!atomic_load_explicit(&asked, memory_order_relaxed))
+		atomic_store_explicit(&asked, true, memory_order_relaxed);
+	return true;
 }
 
 void hidden_anew(void)

@@ -19,6 +19,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -143,11 +144,23 @@ static void later_destroy(uintptr_t cache)
 
 /* ---- lookups ---- */
 
+static int refuse_lookup(void)
+{
+	static _Atomic bool said;
+
+	if (!atomic_exchange(&said, true))
+		found_say("lookups are refused, as those of this libucp are not seen: it was built "
+			  "in another way than UCX is. Set UCX_RCACHE_ENABLE=n");
+	return UCX_UNSUPPORTED;
+}
+
 static int later_get(const uintptr_t w[8])
 {
 	struct regions *t = begun();
 	int i;
 
+	if (!hidden_is_asked(w[0]))
+		return refuse_lookup();
 	for (i = 0; t && regions_settle(t, w[1], w[2]) == REGIONS_LOST; i++) {
 		if (i == TRIES) {
 			found_say("a lookup is refused: UCX has no memory to drop a registration "

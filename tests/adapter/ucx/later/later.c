@@ -398,6 +398,26 @@ static void refused(void)
 	stale = c != NULL;
 }
 
+/* A libucp with other lookups gets errors. */
+static void elsewhere(void)
+{
+	struct context *c = open_cache();
+	char *p = map(LEN);
+	struct region *r;
+	unsigned int i;
+
+	standin_look_elsewhere();
+	for (i = 0; i < ROUNDS; i++) {
+		r = standin_get(c, p, LEN);
+		if (r) {
+			stale += !is_right(r, p, LEN);
+			standin_put(c, r);
+		}
+		change(i, p, LEN);
+	}
+	standin_close(c);
+}
+
 /* UCX changes no code, and is told from outside. */
 static void quiet(void)
 {
@@ -414,7 +434,7 @@ static const struct {
 	{ "changes", changes }, { "merged", merged }, { "within", within },
 	{ "threads", threads }, { "nomem", nomem }, { "forked", forked },
 	{ "imported", imported }, { "shared", shared }, { "odd", odd },
-	{ "refused", refused }, { "quiet", quiet },
+	{ "refused", refused }, { "quiet", quiet }, { "elsewhere", elsewhere },
 };
 
 int main(int argc, char **argv)

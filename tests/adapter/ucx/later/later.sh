@@ -32,6 +32,7 @@ fi
 [ $status = 0 ] || fail "$CASE: exit status $status: $(cat "$DIR/err")"
 case $CASE in
 nomem) says err 'a lookup is refused: UCX has no memory' ;;
+elsewhere) says err 'lookups are refused, as those of this libucp are not seen' ;;
 refused) says err 'the cache of registrations "mlx5_0" is not made' ;;
 *) [ ! -s "$DIR/err" ] || fail "$CASE: $(cat "$DIR/err")" ;;
 esac
