@@ -6,7 +6,9 @@
 # which shows that the test can see it; with libkedge-fi or libkedge-ucx, and under "kedge run",
 # none.
 #
-#	mpi.sh BUILD
+#	mpi.sh BUILD [PREFIX...]
+#
+# With folders that other versions of UCX are installed in, those alone, under Open MPI.
 set -u
 folder=$1/src/adapter/libfabric
 watching=$1/src/adapter/ucx/libkedge-ucx.so
@@ -26,6 +28,8 @@ for mpi in openmpi mpich; do
 	mpicc.$mpi -g -D_GNU_SOURCE -I"$here/../.." -o "$tmp/$mpi/mpi_pages" \
 		"$here/../../tools/demo/mpi/pages.c" || exit 1
 done
+mpicc.openmpi -g -D_GNU_SOURCE -I"$here/../.." -o "$tmp/openmpi/mpi_threads" \
+	"$here/mpi_threads.c" -pthread || exit 1
 
 # The launcher asks for the host's name, and its daemon for an address.
 hostname kedge
@@ -83,6 +87,21 @@ says_not()
 	result "does not say '$1'"
 }
 
+# examine STATUS SAYS RANKS HOW [OPTION...]: by the doctor
+examine()
+{
+	want=$1
+	text=$2
+	over=$3
+	how=$4
+	shift 4
+	# shellcheck disable=SC2086 # a list of words
+	timeout 250 "$kedge" doctor "$@" -- $over "$how" >"$tmp/out" 2>"$tmp/err"
+	status=$?
+	[ $status = "$want" ] && grep -q "$text" "$tmp/err"
+	result "kedge doctor $* ($how): $text: exit status $status: $(grep '^kedge' "$tmp/err")"
+}
+
 # rows MPI CHECK...: the demo's table; each CHECK is an expression of Python over w(LIBRARY, WAY),
 # a row's figures, and r(LIBRARY, WAY), the row
 rows()
@@ -107,17 +126,19 @@ sys.exit(not eval(sys.argv[2]))' "$tmp/out" "$check"
 }
 
 # Those of the table that people are shown: what is wrong as it is shipped, and right with kedge.
-kept='no registration lost its pages'
 unset FI_PROVIDER_PATH
-rows openmpi 'd["stage"] == "openmpi" and d["device"] == "rxe0"' \
-	'stale(w("libfabric", "shipped"))' 'stale(w("UCX", "shipped"))' \
-	'w("libfabric", "preloaded") == right' 'w("UCX", "preloaded") == right' \
-	'w("libfabric", "run") == right' 'w("UCX", "run") == right' \
-	"all('$kept' in r(l, 'run')['check'] for l in ('libfabric', 'UCX'))"
-# Debian's speaks UCX alone.
-rows mpich 'd["stage"] == "mpich"' 'stale(w("UCX", "shipped"))' \
-	'w("UCX", "preloaded") == right' 'w("UCX", "run") == right' \
-	"'$kept' in r('UCX', 'run')['check']" '"ch4:ofi" in r("libfabric", "shipped")["why"]'
+if [ $# = 1 ]; then
+	kept='no registration lost its pages'
+	rows openmpi 'd["stage"] == "openmpi" and d["device"] == "rxe0"' \
+		'stale(w("libfabric", "shipped"))' 'stale(w("UCX", "shipped"))' \
+		'w("libfabric", "preloaded") == right' 'w("UCX", "preloaded") == right' \
+		'w("libfabric", "run") == right' 'w("UCX", "run") == right' \
+		"all('$kept' in r(l, 'run')['check'] for l in ('libfabric', 'UCX'))"
+	# Debian's speaks UCX alone.
+	rows mpich 'd["stage"] == "mpich"' 'stale(w("UCX", "shipped"))' \
+		'w("UCX", "preloaded") == right' 'w("UCX", "run") == right' \
+		"'$kept' in r('UCX', 'run')['check']" '"ch4:ofi" in r("libfabric", "shipped")["why"]'
+fi
 
 # For ranks that are started here, as the demo sets it by itself: what soft-RoCE has room for.
 export FI_UNIVERSE_SIZE=2 FI_OFI_RXM_MSG_TX_SIZE=64 FI_OFI_RXM_MSG_RX_SIZE=64
@@ -132,6 +153,51 @@ ofi="$openmpi --mca pml cm --mca mtl ofi --mca mtl_ofi_provider_include verbs;of
 	$tmp/openmpi/mpi_pages"
 ucx="$openmpi --mca pml ucx $tmp/openmpi/mpi_pages"
 mpich="mpirun.mpich -np 2 $tmp/mpich/mpi_pages"
+
+finish()
+{
+	echo "$passed passed, $failed failed, 0 skipped"
+	[ $failed = 0 ]
+	exit
+}
+
+# other PREFIX: the UCX there
+other()
+{
+	threads="$openmpi --mca pml ucx $tmp/openmpi/mpi_threads"
+	LD_LIBRARY_PATH=$1/lib
+	export LD_LIBRARY_PATH
+	version=$("$1/bin/ucx_info" -v | sed -n 's/.*version: *//p; s/.*Library version: *//p' | head -n 1)
+	for how in kept munmap; do
+		expect "UCX $version" none "$ucx" $how
+	done
+	for how in raw-munmap raw-dontneed; do
+		expect "UCX $version" some "$ucx" $how
+	done
+	for how in kept munmap raw-munmap raw-dontneed; do
+		LD_PRELOAD=$watching expect "UCX $version with libkedge-ucx" none "$ucx" $how
+		says_not 'libkedge-ucx'
+	done
+	LD_PRELOAD=$watching examine 0 'nothing stale' "$ucx" raw-munmap
+	# Changes that leave no hole, in which another thread might map its own.
+	expect "UCX $version, threads" some "$threads" raw-dontneed
+	LD_PRELOAD=$watching expect "UCX $version with libkedge-ucx, threads" none "$threads" \
+		raw-dontneed
+	LD_PRELOAD=$watching expect "UCX $version with libkedge-ucx under kedge run --keep-caches" \
+		none "$ucx" raw-munmap "$kedge" run -t --keep-caches --check --
+	LD_PRELOAD=$watching expect "UCX $version with libkedge-ucx under kedge run" none "$ucx" \
+		raw-munmap "$kedge" run --ucx --check --
+	says 'libkedge-ucx is preloaded'
+	unset LD_LIBRARY_PATH
+}
+
+if [ $# -gt 1 ]; then
+	shift
+	for prefix; do
+		other "$prefix"
+	done
+	finish
+fi
 
 # What keeps registrations by itself, above kedge's cache, is found.
 expect 'UCX under kedge run --keep-caches' some "$ucx" raw-munmap "$kedge" run -t --keep-caches --
@@ -150,21 +216,6 @@ LD_PRELOAD=$watching expect 'UCX with libkedge-ucx under kedge run' none "$ucx" 
 	"$kedge" run --ucx --check --
 says 'libkedge-ucx is preloaded'
 
-# examine STATUS SAYS RANKS HOW [OPTION...]: by the doctor
-examine()
-{
-	want=$1
-	text=$2
-	over=$3
-	how=$4
-	shift 4
-	# shellcheck disable=SC2086 # a list of words
-	timeout 250 "$kedge" doctor "$@" -- $over "$how" >"$tmp/out" 2>"$tmp/err"
-	status=$?
-	[ $status = "$want" ] && grep -q "$text" "$tmp/err"
-	result "kedge doctor $* ($how): $text: exit status $status: $(grep '^kedge' "$tmp/err")"
-}
-
 # The doctor finds which library misses what, and the call; and that kedge misses none.
 examine 1 'STALE: work requests .* that libfabric.so.1' "$ofi" raw-munmap
 says '#[0-9]* .* change+.*(mpi_pages)'
@@ -180,5 +231,4 @@ says_not 'kedge: libkedge-ucx:'
 examine 1 'STALE: work requests .* that libuc[a-z_]*\.so' "$mpich" raw-dontneed
 says '#[0-9]* .* change+.*(mpi_pages)'
 examine 0 'nothing stale' "$mpich" raw-munmap --with-kedge
-echo "$passed passed, $failed failed, 0 skipped"
-[ $failed = 0 ]
+finish

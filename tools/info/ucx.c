@@ -25,11 +25,11 @@ void info_ucx(struct info *info)
 		return;
 	}
 	if (dlsym(RTLD_DEFAULT, "kedge_ucx_watches")) {
-		info_text(l, "UCX 1.13's registration caches are watched by kedge: %s", LIBRARY);
+		info_text(l, "UCX's registration caches are watched by kedge: %s", LIBRARY);
 		return;
 	}
 	l->state = INFO_LIMITED;
 	info_text(l, "UCX watches its registration caches itself, and misses changes");
-	info_todo(l, "for programs over UCX: LD_PRELOAD %s (UCX 1.13), or kedge run --ucx",
+	info_todo(l, "for programs over UCX: LD_PRELOAD %s (UCX 1.13 to 1.22), or kedge run --ucx",
 		  LIBRARY);
 }

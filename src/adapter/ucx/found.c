@@ -2,15 +2,13 @@
 /* See found.h. */
 #include <dlfcn.h>
 #include <limits.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "found.h"
-
-#define MAJOR 1u /* of the only version that was tried: other ones lay out and look up otherwise */
-#define MINOR 13u
 
 #define ELSE "UCX's cache of registrations is left as it is; \"kedge run --ucx\" serves any version"
 
@@ -29,11 +27,11 @@ void found_say(const char *format, ...)
 }
 
 /* UCX's code for "not supported"; a caller does without a cache then. */
-static int absent(uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d, uintptr_t e, uintptr_t f,
-		  uintptr_t g, uintptr_t h)
+static int8_t absent(uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d, uintptr_t e, uintptr_t f,
+		     uintptr_t g, uintptr_t h)
 {
 	(void)a, (void)b, (void)c, (void)d, (void)e, (void)f, (void)g, (void)h;
-	return -22;
+	return UCX_UNSUPPORTED;
 }
 
 /* The loaded library of that name; it stays from now on. */
@@ -88,28 +86,29 @@ static void ask_version(void *ucp, unsigned int v[3])
 
 static bool is_known(const unsigned int v[3])
 {
-	return v[0] == MAJOR && v[1] == MINOR;
+	return v[0] == 1 && v[1] >= FOUND_FIRST && v[1] <= FOUND_LAST;
 }
 
-static bool is_known_version(void *ucp)
+/* 0: of no version that is known, which is said. */
+static unsigned int known_minor(void *ucp)
 {
 	unsigned int v[3];
 
 	ask_version(ucp, v);
 	if (is_known(v))
-		return true;
+		return v[1];
 	if (v[0])
-		found_say("it knows UCX %u.%u, and this is %u.%u.%u. " ELSE, MAJOR, MINOR, v[0],
-			  v[1], v[2]);
+		found_say("it knows UCX 1.%u to 1.%u, and this is %u.%u.%u. " ELSE, FOUND_FIRST,
+			  FOUND_LAST, v[0], v[1], v[2]);
 	else
 		found_say("it does not find out which version of UCX this is (libucp.so.0). "
 			  ELSE);
-	return false;
+	return 0;
 }
 
-void *found_in_ucm(const char *name)
+void *found_in(const char *library, const char *name)
 {
-	void *ucm = loaded("libucm.so.0"), *p = ucm ? dlsym(ucm, name) : NULL;
+	void *in = loaded(library), *p = in ? dlsym(in, name) : NULL;
 
 	return p ? p : dlsym(RTLD_NEXT, name);
 }
@@ -122,9 +121,48 @@ bool found_early(void)
 	return is_known(v);
 }
 
+/* ---- where libucp is ---- */
+
+static int is_within(struct dl_phdr_info *info, size_t size, void *data)
+{
+	uintptr_t start = UINTPTR_MAX, end = 0, at = all.ucp_start;
+	const ElfW(Phdr) *p = info->dlpi_phdr, *stop = p + info->dlpi_phnum;
+
+	(void)size, (void)data;
+	for (; p < stop; p++) {
+		if (p->p_type != PT_LOAD)
+			continue;
+		if (info->dlpi_addr + p->p_vaddr < start)
+			start = info->dlpi_addr + p->p_vaddr;
+		if (info->dlpi_addr + p->p_vaddr + p->p_memsz > end)
+			end = info->dlpi_addr + p->p_vaddr + p->p_memsz;
+	}
+	if (at < start || at >= end)
+		return 0;
+	all.ucp_start = start;
+	all.ucp_end = end;
+	return 1;
+}
+
+static bool find_ucp(void *ucp)
+{
+	all.ucp_start = (uintptr_t)dlsym(ucp, "ucp_get_version");
+	return dl_iterate_phdr(is_within, NULL) == 1;
+}
+
+/* ---- all ---- */
+
+/* What the later way stands before. */
+static bool has_all_later(void)
+{
+	return found_in(IN_UCS, "ucs_pgtable_lookup") && found_in(IN_UCT, "uct_md_mem_reg_v2") &&
+	       found_in(IN_UCT, "uct_md_mem_reg") && found_in(IN_UCT, "uct_md_mem_dereg") &&
+	       found_in(IN_UCT, "uct_md_mem_dereg_v2");
+}
+
 static void find(void)
 {
-	void *ucs = loaded("libucs.so.0"), *ucm = loaded("libucm.so.0"), *p;
+	void *ucs = loaded(IN_UCS), *ucm = loaded(IN_UCM), *p, *ucp;
 
 	all.create = rcache_call(ucs, "ucs_rcache_create");
 	all.get = rcache_call(ucs, "ucs_rcache_get");
@@ -134,11 +172,22 @@ static void find(void)
 	memcpy(&all.vm_munmap, &p, sizeof(p));
 	p = ucm ? dlsym(ucm, "ucm_set_external_event") : NULL;
 	memcpy(&all.set_external_event, &p, sizeof(p));
-	if (!ucs || !all.vm_munmap || !all.set_external_event)
-		found_say("it does not find libucs.so.0 and libucm.so.0, and what they have in "
-			  "UCX %u.%u. " ELSE, MAJOR, MINOR);
-	else
-		all.serves = is_known_version(load_ucp(dlsym(ucs, "ucs_rcache_create")));
+	if (!ucs || !all.vm_munmap || !all.set_external_event) {
+		found_say("it does not find " IN_UCS " and " IN_UCM ", and what they have in "
+			  "UCX 1.%u. " ELSE, FOUND_FIRST);
+		return;
+	}
+	ucp = load_ucp(dlsym(ucs, "ucs_rcache_create"));
+	all.minor = known_minor(ucp);
+	if (all.minor && !FOUND_BY_HEADERS(all.minor) && !has_all_later()) {
+		found_say("it does not find in " IN_UCS " and " IN_UCT " what they have in UCX "
+			  "1.14. " ELSE);
+		all.minor = 0;
+	}
+	if (all.minor && !find_ucp(ucp)) {
+		found_say("it does not find where libucp.so.0 is in memory. " ELSE);
+		all.minor = 0;
+	}
 }
 
 const struct found *found(void)

@@ -11,24 +11,36 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* As many words as a call of any version has arguments, and more. */
-#define WORDS 8
-typedef int (*ucx_fn)(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t,
-		      uintptr_t);
+#include "way.h"
+
+/* Minor versions of UCX 1 that were read and tried. */
+#ifdef KEDGE_UCX_1_13
+#define FOUND_FIRST 13u
+#define FOUND_BY_HEADERS(minor) ((minor) <= 15) /* structures are those of 1.13's */
+#else
+#define FOUND_FIRST 14u
+#define FOUND_BY_HEADERS(minor) false
+#endif
+#define FOUND_LAST 22u
 
 struct found {
 	ucx_fn create, get, destroy, put; /* never NULL */
 	void (*vm_munmap)(void *addr, size_t len);
 	void (*set_external_event)(int events);
-	bool serves; /* all are there, and of a version that was tried */
+	unsigned int minor; /* of UCX 1. 0: not all are there, or of no version that is known */
+	uintptr_t ucp_start, ucp_end; /* libucp in memory */
 };
 
 /* The same each time; says once why kedge does not serve. Not while UCX is being loaded. */
 const struct found *found(void);
 
-/* For a call that UCX makes while it is loaded: libucm's function of that name, or NULL; and
- * whether libucp is there, of a version that is served. */
-void *found_in_ucm(const char *name);
+/* That function of that library, or NULL. While UCX is being loaded, too. */
+void *found_in(const char *library, const char *name);
+#define IN_UCM "libucm.so.0"
+#define IN_UCS "libucs.so.0"
+#define IN_UCT "libuct.so.0"
+
+/* libucp is there, of a version that is known. While UCX is being loaded. */
 bool found_early(void);
 
 /* A line on standard error, behind the library's name. */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * This file stands before the calls of UCX 1.13 that make, look up in and end a cache of
- * registrations (ucs_rcache), which its transports and libucp call from outside libucs. It is
- * loaded before UCX: LD_PRELOAD, or linked to the program.
+ * This file stands before the calls of UCX 1.13 to 1.15 that make, look up in and end a cache of
+ * registrations (ucs_rcache), which its transports and libucp call from outside libucs. Its
+ * structures are those of the headers.
  *
  * A cache is made with operations of this file, which watch before they call the caller's, and with
  * regions that have room for a struct region behind what the caller has there. UCX is told that its
@@ -27,12 +27,9 @@
 #include <ucm/api/ucm.h>
 #include <ucs/memory/rcache.h>
 
-#include <kedge/kedge.h>
-
+#include "begun.h"
 #include "found.h"
-#include "regions.h"
-
-#define EXPORT __attribute__((visibility("default")))
+#include "hidden.h"
 
 /* A cache, as its maker wants it. */
 struct front {
@@ -46,14 +43,13 @@ struct front {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards: */
 static struct front *fronts;
 
-/* NULL: a cache that is served was not made yet. */
-static struct regions *_Atomic regions;
-
 /* ---- what regions.c asks of UCX ---- */
 
-static void drop(uintptr_t start, size_t len)
+/* A drop that is lost is seen by is_found(). */
+static bool drop(uintptr_t start, size_t len)
 {
 	found()->vm_munmap((void *)start, len);
+	return true;
 }
 
 /* UCX changes it with the cache locked. While it does so a drop is under way, or waits. */
@@ -65,12 +61,8 @@ static bool is_found(const struct region *r)
 	return __atomic_load_n(&region->flags, __ATOMIC_ACQUIRE) & UCS_RCACHE_REGION_FLAG_PGTABLE;
 }
 
-static void say(int rc)
-{
-	found_say("registrations are not kept, which is slow: %s", kedge_strerror(rc));
-}
-
-static const struct regions_ops ops = { .drop = drop, .found = is_found, .say = say };
+static const struct regions_ops ops = { .drop = drop, .found = is_found, .say = begin_without,
+					.anew = hidden_anew };
 
 /* ---- operations of a cache ---- */
 
@@ -83,7 +75,7 @@ static ucs_status_t mem_reg(void *context, ucs_rcache_t *cache, void *arg,
 			    ucs_rcache_region_t *region, uint16_t flags)
 {
 	const struct front *f = context;
-	struct regions *t = atomic_load_explicit(&regions, memory_order_relaxed);
+	struct regions *t = begun();
 	ucs_status_t status;
 
 	regions_begin(t, behind(f, region), region, region->super.start,
@@ -98,7 +90,7 @@ static ucs_status_t mem_reg(void *context, ucs_rcache_t *cache, void *arg,
 static void mem_dereg(void *context, ucs_rcache_t *cache, ucs_rcache_region_t *region)
 {
 	const struct front *f = context;
-	struct regions *t = atomic_load_explicit(&regions, memory_order_relaxed);
+	struct regions *t = begun();
 
 	if (regions_end(t, behind(f, region)))
 		f->ops->mem_dereg(f->context, cache, region);
@@ -120,29 +112,6 @@ static const ucs_rcache_ops_t watching = {
 
 /* ---- caches ---- */
 
-/* One for the process. Its first cache has to wait for events from outside, or UCX changes code. */
-static struct regions *begin(void)
-{
-	struct regions *t;
-	int rc;
-
-	pthread_mutex_lock(&lock);
-	t = atomic_load_explicit(&regions, memory_order_relaxed);
-	if (!t) {
-		rc = regions_open(&ops, &t);
-		if (rc) {
-			t = NULL;
-			found_say("UCX makes no cache of registrations, which is slow: %s",
-				  kedge_strerror(rc));
-		} else {
-			found()->set_external_event(UCM_EVENT_VM_MAPPED | UCM_EVENT_VM_UNMAPPED);
-			atomic_store_explicit(&regions, t, memory_order_release);
-		}
-	}
-	pthread_mutex_unlock(&lock);
-	return t;
-}
-
 static ucs_status_t create(const ucs_rcache_params_t *params, uintptr_t name, uintptr_t stats,
 			   ucs_rcache_t **cache)
 {
@@ -151,7 +120,7 @@ static ucs_status_t create(const ucs_rcache_params_t *params, uintptr_t name, ui
 	struct front *f;
 	ucs_status_t status;
 
-	if (!begin())
+	if (!begin(&ops))
 		return UCS_ERR_UNSUPPORTED;
 	f = calloc(1, sizeof(*f));
 	if (!f)
@@ -167,6 +136,11 @@ static ucs_status_t create(const ucs_rcache_params_t *params, uintptr_t name, ui
 	if (status != UCS_OK) {
 		free(f);
 		return status;
+	}
+	if (hidden_add((uintptr_t)f->cache, true)) {
+		found()->destroy((uintptr_t)f->cache, 0, 0, 0, 0, 0, 0, 0);
+		free(f);
+		return UCS_ERR_NO_MEMORY;
 	}
 	*cache = f->cache;
 	pthread_mutex_lock(&lock);
@@ -204,24 +178,29 @@ static struct front *take(const ucs_rcache_t *cache)
 
 /* ---- in the place of UCX's ---- */
 
-/* Arguments are words here, as another version than the header's may be called on with them. */
-EXPORT int kedge_ucx_create(uintptr_t params, uintptr_t name, uintptr_t stats, uintptr_t cache,
-			    uintptr_t e, uintptr_t f, uintptr_t g, uintptr_t h)
-	__asm__("ucs_rcache_create");
-EXPORT int kedge_ucx_get(uintptr_t cache, uintptr_t start, uintptr_t len, uintptr_t prot,
-			 uintptr_t arg, uintptr_t region, uintptr_t g, uintptr_t h)
-	__asm__("ucs_rcache_get");
-EXPORT void kedge_ucx_destroy(uintptr_t cache) __asm__("ucs_rcache_destroy");
+/* Of memory of other processes: libucp looks up in it as ever. */
+static int create_import(uintptr_t params, uintptr_t name, uintptr_t stats, uintptr_t cache)
+{
+	int status = found()->create(params, name, stats, cache, 0, 0, 0, 0);
 
-int kedge_ucx_create(uintptr_t params, uintptr_t name, uintptr_t stats, uintptr_t cache,
-		     uintptr_t e, uintptr_t f, uintptr_t g, uintptr_t h)
+	if (status != UCS_OK || !hidden_add(*(uintptr_t *)cache, false))
+		return status;
+	found()->destroy(*(uintptr_t *)cache, 0, 0, 0, 0, 0, 0, 0);
+	return UCS_ERR_NO_MEMORY;
+}
+
+static int rcache_create(uintptr_t params, uintptr_t name, uintptr_t stats, uintptr_t cache,
+			 const void *caller)
 {
 	const ucs_rcache_params_t *wanted = (const ucs_rcache_params_t *)params;
 
+	(void)caller;
+	if (hidden_is_import((const char *)name))
+		return create_import(params, name, stats, cache);
 	/* UCX itself refuses one that is too small. */
-	if (!found()->serves || !(wanted->ucm_events & UCM_EVENT_VM_UNMAPPED) ||
+	if (!(wanted->ucm_events & UCM_EVENT_VM_UNMAPPED) ||
 	    wanted->region_struct_size < sizeof(ucs_rcache_region_t))
-		return found()->create(params, name, stats, cache, e, f, g, h);
+		return found()->create(params, name, stats, cache, 0, 0, 0, 0);
 	return create(wanted, name, stats, (ucs_rcache_t **)cache);
 }
 
@@ -242,19 +221,17 @@ static bool put_stale(struct regions *t, uintptr_t cache, uintptr_t region, uint
 
 #define TRIES 100 /* of a lookup: a process that is out of memory for good gets an error */
 
-int kedge_ucx_get(uintptr_t cache, uintptr_t start, uintptr_t len, uintptr_t prot, uintptr_t arg,
-		  uintptr_t region, uintptr_t g, uintptr_t h)
+static int rcache_get(const uintptr_t w[8])
 {
-	/* acquire: what regions_open() stored. */
-	struct regions *t = atomic_load_explicit(&regions, memory_order_acquire);
+	struct regions *t = begun();
 	uint64_t since = 0;
 	int i, status;
 
 	for (i = 0; i < TRIES; i++) {
 		if (t)
-			since = regions_settle(t, start, len);
-		status = found()->get(cache, start, len, prot, arg, region, g, h);
-		if (!t || status != UCS_OK || !put_stale(t, cache, region, since))
+			since = regions_settle(t, w[1], w[2]);
+		status = found()->get(w[0], w[1], w[2], w[3], w[4], w[5], w[6], w[7]);
+		if (!t || status != UCS_OK || !put_stale(t, w[0], w[5], since))
 			return status;
 		sched_yield();
 	}
@@ -263,39 +240,17 @@ int kedge_ucx_get(uintptr_t cache, uintptr_t start, uintptr_t len, uintptr_t pro
 	return UCS_ERR_NO_MEMORY;
 }
 
-void kedge_ucx_destroy(uintptr_t cache)
+static void rcache_destroy(uintptr_t cache)
 {
 	struct front *f = take((const ucs_rcache_t *)cache);
 
+	hidden_remove(cache);
 	found()->destroy(cache, 0, 0, 0, 0, 0, 0, 0);
 	free(f);
 }
 
-/* libucs calls it when it is loaded, with what its variables say. The user's own choice stays. */
-EXPORT void kedge_ucx_options(const void *wanted) __asm__("ucm_set_global_opts");
-
-void kedge_ucx_options(const void *wanted)
-{
-	void (*set)(const void *options) = NULL;
-	void *p = found_in_ucm("ucm_set_global_opts");
-	ucm_global_config_t own;
-
-	memcpy(&set, &p, sizeof(set));
-	if (!set)
-		return;
-	if (getenv("UCX_MEM_MMAP_HOOK_MODE") || !found_early()) {
-		set(wanted);
-		return;
-	}
-	memcpy(&own, wanted, sizeof(own));
-	own.mmap_hook_mode = UCM_MMAP_HOOK_NONE;
-	set(&own);
-}
-
-/* For libkedge-preload-verbs: UCX's caches are coherent. */
-EXPORT bool kedge_ucx_watches(void);
-
-bool kedge_ucx_watches(void)
-{
-	return atomic_load_explicit(&regions, memory_order_relaxed);
-}
+const struct way way_1_13 = {
+	.create = rcache_create,
+	.get = rcache_get,
+	.destroy = rcache_destroy,
+};

@@ -64,6 +64,7 @@ struct regions {
 	_Atomic bool loads; /* KEDGE_CHECK_LOAD, at that generation */
 	_Atomic uint64_t begun; /* regions, so far */
 	bool all; /* of the parent's have to go */
+	bool lost; /* a drop of the last regions_settle() that dropped: with @telling */
 	uint64_t process; /* grows with each fork */
 };
 
@@ -96,7 +97,10 @@ static void begin_anew(struct regions *t)
 	t->going = t->told = NULL;
 	atomic_store(&t->going_cnt, 0);
 	t->all = true;
+	t->lost = false;
 	t->process++;
+	if (t->ops->anew)
+		t->ops->anew();
 	/* The parent's is left as it is, as another thread of this process may ask it. */
 	open_notifier(t);
 }
@@ -258,6 +262,14 @@ static size_t take(struct regions *t, struct span out[SPANS])
 	return n;
 }
 
+static bool drop(struct regions *t, uintptr_t start, size_t len)
+{
+	bool dropped = t->ops->drop(start, len);
+
+	t->lost |= !dropped;
+	return dropped;
+}
+
 static void drop_going(struct regions *t)
 {
 	struct span all[SPANS];
@@ -265,7 +277,13 @@ static void drop_going(struct regions *t)
 
 	while ((n = take(t, all)))
 		for (i = 0; i < n; i++)
-			t->ops->drop(all[i].start, all[i].len);
+			drop(t, all[i].start, all[i].len);
+}
+
+/* It was dropped and lookups find it still, or that drop was lost. */
+static bool is_left(const struct regions *t, const struct region *r)
+{
+	return t->lost || (t->ops->found && t->ops->found(r));
 }
 
 /* Those of an earlier call that are found still are told of again. */
@@ -276,7 +294,7 @@ static void sort_told(struct regions *t, bool again)
 	pthread_mutex_lock(&t->lock);
 	for (r = t->told; r; r = next) {
 		next = r->next;
-		if (!t->ops->found(r)) {
+		if (!is_left(t, r)) {
 			has_gone(t, r);
 		} else if (again) {
 			list_remove(r);
@@ -305,23 +323,30 @@ static bool drop_changed(struct regions *t)
 	return false;
 }
 
-static void settle(struct regions *t, uintptr_t start, size_t len)
+/* False: a drop was lost. */
+static bool settle(struct regions *t, uintptr_t start, size_t len)
 {
+	bool lost;
 	int saved;
 
 	enter(t);
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &saved);
 	pthread_mutex_lock(&t->telling);
-	if (t->all)
-		t->ops->drop(0, ALL);
-	t->all = false;
 	sort_told(t, true);
+	t->lost = false;
+	if (t->all)
+		t->all = !drop(t, 0, ALL);
 	/* Regions of the range may have changed, so it is registered anew. */
 	if (!drop_changed(t) && len)
-		t->ops->drop(start, len);
+		drop(t, start, len);
 	sort_told(t, false);
+	lost = t->lost;
+	/* The next lookup comes here, also where no region is on a list. */
+	if (lost)
+		atomic_store(&t->clean, UINT64_MAX);
 	pthread_mutex_unlock(&t->telling);
 	pthread_setcancelstate(saved, &saved);
+	return !lost;
 }
 
 uint64_t regions_settle(struct regions *t, uintptr_t start, size_t len)
@@ -329,8 +354,9 @@ uint64_t regions_settle(struct regions *t, uintptr_t start, size_t len)
 	const uint64_t begun = atomic_load(&t->begun);
 
 	/* In a child the generation is another one. */
-	if (!is_clean(t) || atomic_load_explicit(&t->going_cnt, memory_order_acquire))
-		settle(t, start, len);
+	if ((!is_clean(t) || atomic_load_explicit(&t->going_cnt, memory_order_acquire)) &&
+	    !settle(t, start, len))
+		return REGIONS_LOST;
 	return begun;
 }
 
@@ -355,6 +381,12 @@ bool regions_is_stale(struct regions *t, const struct region *r, uint64_t since)
 }
 
 /* ---- all ---- */
+
+uint64_t regions_process(struct regions *t)
+{
+	enter(t);
+	return t->process;
+}
 
 unsigned int regions_going(struct regions *t)
 {

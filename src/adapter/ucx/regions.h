@@ -34,16 +34,19 @@ struct region {
 
 /**
  * struct regions_ops - the cache above
- * @drop:  regions that overlap the range are not found by lookups from now on. Called by
- *         regions_settle() alone
+ * @drop:  regions that overlap the range are not found by lookups from now on. False: it has to be
+ *         said again, as the cache above had no memory for it. Called by regions_settle() alone
  * @found: whether lookups find that region. Called while its memory is there, with a lock of
- *         regions' own
+ *         regions' own. NULL: they do not, as @drop says by itself when it fails
  * @say:   no region is kept, as opening a notifier failed
+ * @anew:  this process was forked from the one that used them before: locks of the layer above are
+ *         in any state. Called once, before any other call of the child returns. May be NULL
  */
 struct regions_ops {
-	void (*drop)(uintptr_t start, size_t len);
+	bool (*drop)(uintptr_t start, size_t len);
 	bool (*found)(const struct region *r);
 	void (*say)(int rc);
+	void (*anew)(void);
 };
 
 /* 0, or a negative errno with its reason. @ops is borrowed. Where memory cannot be watched, it
@@ -61,8 +64,9 @@ bool regions_end(struct regions *t, struct region *r);
  * Before a lookup of the range: what it finds from now on has the pages that are there. Regions
  * that were registered before this call, and have changed since, are dropped; those that are
  * registered later have the pages that this thread sees already. Returns a number for
- * regions_is_stale().
+ * regions_is_stale(), or REGIONS_LOST where a drop has failed: a lookup may find what has changed.
  */
+#define REGIONS_LOST UINT64_MAX
 uint64_t regions_settle(struct regions *t, uintptr_t start, size_t len);
 
 /* True: a region that a lookup has found, and holds, may have changed before the regions_settle()
@@ -70,6 +74,9 @@ uint64_t regions_settle(struct regions *t, uintptr_t start, size_t len);
 bool regions_is_stale(struct regions *t, const struct region *r, uint64_t since);
 /* False, by one load: regions_is_stale() is so of no region that was found. */
 bool regions_may_be_stale(const struct regions *t);
+
+/* The number of this process: 0, or how many forks it is away from the one that opened it. */
+uint64_t regions_process(struct regions *t);
 
 /* For tests: regions that are going. */
 unsigned int regions_going(struct regions *t);

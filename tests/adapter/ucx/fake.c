@@ -33,7 +33,7 @@ EXPORT void ucp_get_version(unsigned int *major, unsigned int *minor, unsigned i
 void ucp_get_version(unsigned int *major, unsigned int *minor, unsigned int *release)
 {
 	*major = 1;
-	*minor = 17;
+	*minor = 99;
 	*release = 0;
 }
 #else

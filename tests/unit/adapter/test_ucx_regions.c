@@ -41,18 +41,23 @@ static struct entry *_Atomic entries[MAX];
 static _Atomic bool locked;
 static _Atomic unsigned int drops, wide_drops;
 
-static void drop(uintptr_t start, size_t len)
+static bool loses; /* drops */
+
+static bool drop(uintptr_t start, size_t len)
 {
 	struct entry *e;
 	size_t i;
 
 	drops++;
 	wide_drops += len > LEN * MAX;
+	if (loses)
+		return false;
 	for (i = 0; i < MAX && !locked; i++) {
 		e = entries[i];
 		if (e && e->start < start + len && start < e->start + e->len)
 			e->found = false;
 	}
+	return true;
 }
 
 static bool found(const struct region *r)
@@ -328,6 +333,107 @@ static void more_than_are_told_of_at_once(void **state)
 		end(&many[i], i);
 }
 
+/* ---- a cache that says whether a drop is lost, and of no region whether it is found ---- */
+
+static unsigned int anews;
+
+static void anew(void)
+{
+	anews++;
+}
+
+static const struct regions_ops blind_ops = { .drop = drop, .say = say, .anew = anew };
+
+/* One of each is enough: they are never closed. */
+static struct regions *saved, *blind;
+
+static int begin_blind(void **state)
+{
+	begin_test(state);
+	if (!blind)
+		assert_int_equal(regions_open(&blind_ops, &blind), 0);
+	saved = t;
+	t = blind;
+	return 0;
+}
+
+static int end_blind(void **state)
+{
+	assert_int_equal(regions_going(t), 0);
+	loses = false;
+	t = saved;
+	return end_test(state);
+}
+
+static void what_is_dropped_is_told_of_once(void **state)
+{
+	unsigned int before;
+	struct entry e;
+
+	add(&e, 0, at, LEN);
+	map(at);
+	settle();
+	assert_false(e.found);
+	before = drops;
+	settle();
+	assert_int_equal(drops, before);
+	assert_int_equal(regions_going(t), 0);
+	assert_true(end(&e, 0));
+}
+
+static void a_lost_drop_is_said_again(void **state)
+{
+	struct entry e;
+
+	add(&e, 0, at, LEN);
+	map(at);
+	loses = true;
+	assert_true(regions_settle(t, (uintptr_t)at, LEN) == REGIONS_LOST);
+	assert_true(regions_settle(t, 0, 0) == REGIONS_LOST);
+	assert_true(e.found);
+	loses = false;
+	assert_false(regions_settle(t, 0, 0) == REGIONS_LOST);
+	assert_false(e.found);
+	assert_int_equal(regions_going(t), 0);
+	assert_true(end(&e, 0));
+}
+
+static int child_loses(struct entry *e)
+{
+	unsigned int before = wide_drops;
+
+	if (regions_process(t) != 1 || anews != 1)
+		return 1;
+	/* No region is on a list: the drop of all is what is lost. */
+	loses = true;
+	if (regions_settle(t, 0, 0) != REGIONS_LOST || regions_settle(t, 0, 0) != REGIONS_LOST)
+		return 2;
+	loses = false;
+	if (regions_settle(t, 0, 0) == REGIONS_LOST || wide_drops != before + 3 || e->found)
+		return 3;
+	settle();
+	return wide_drops == before + 3 && anews == 1 ? 0 : 4;
+}
+
+static void a_child_says_again_that_all_has_gone(void **state)
+{
+	struct entry e;
+	int status = -1;
+	pid_t pid;
+
+	need_threads_after_fork();
+	add(&e, 0, at, LEN);
+	settle();
+	anews = 0;
+	pid = fork();
+	if (!pid)
+		_exit(child_loses(&e));
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	assert_int_equal(regions_process(t), 0);
+	assert_true(end(&e, 0));
+}
+
 /* ---- forks ---- */
 
 static int child_looks(struct entry *e, struct entry *own)
@@ -434,7 +540,8 @@ static void threads_find_no_region_that_has_changed(void **state)
 			free(ended[i][k]);
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, begin_test, end_test)
+#define CASE(f)	 cmocka_unit_test_setup_teardown(f, begin_test, end_test)
+#define BLIND(f) cmocka_unit_test_setup_teardown(f, begin_blind, end_blind)
 
 int main(void)
 {
@@ -448,6 +555,9 @@ int main(void)
 		CASE(a_region_that_ends_does_not_go_any_more),
 		CASE(a_change_while_its_watch_begins_ends_that_watch_later),
 		CASE(more_than_are_told_of_at_once),
+		BLIND(what_is_dropped_is_told_of_once),
+		BLIND(a_lost_drop_is_said_again),
+		BLIND(a_child_says_again_that_all_has_gone),
 		CASE(a_forked_child),
 		CASE(a_child_made_by_a_system_call),
 		CASE(threads_find_no_region_that_has_changed),
