@@ -69,6 +69,14 @@ for FI_MR_CACHE_MONITOR in disabled kedge; do
 done
 unset FI_MR_CACHE_MONITOR
 
+# The demo copies a file by it: right with kedge's cache, and wrong by one that follows nothing.
+LD_PRELOAD=$STANDIN "$PLAIN" demo -D ofi --size 8M -r 2 -c 10 --json "$PLAIN" >"$DIR/out" 2>"$DIR/err" ||
+	fail "demo -D ofi: $(cat "$DIR/err")"
+json '{m["name"]: m["stale"] for m in d["modes"]}["kedge"] == 0' \
+	'{m["name"]: m["stale"] for m in d["modes"]}["naive"] > 0'
+"$PLAIN" demo -D ofi --size 8M -r 2 >"$DIR/out" 2>"$DIR/err"
+[ $? -eq 3 ] || fail 'demo -D ofi runs without the stand-in'
+
 # Without the plug-in, as Debian ships libfabric.
 FI_PROVIDER_PATH=$DIR torture 1 "$PLAIN" -s 1 -r raw -m single -e 'm[um]*map*'
 json 'd["stale"] > 0'

@@ -5,6 +5,7 @@
 #include <kedge/base.h>
 
 #include "tools/bench/reg.h"
+#include "tools/demo/demo.h"
 #include "tools/info/info.h"
 #include "tools/perf/perf.h"
 #include "tools/torture/dio.h"
@@ -67,5 +68,18 @@ static int no_ofi(struct rig *rig, const char *name)
 	(void)name;
 	return libfabric_open(rig, NULL);
 }
+
+static int no_demo(struct demo_device *d, const struct demo_file *file, const char *name)
+{
+	(void)d, (void)file, (void)name;
+	return libfabric_open(NULL, NULL);
+}
+
+const struct demo_device_ops demo_device_ofi = {
+	.name = "ofi",
+	.max_bytes = 1,
+	.chunks = 1,
+	.open = no_demo,
+};
 
 const struct dio_ops dio_ofi = { .name = "ofi", .rig_open = no_ofi };

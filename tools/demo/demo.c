@@ -35,7 +35,9 @@ static const char help_text[] =
 	"  uring     the kernel, with io_uring's fixed buffers\n"
 	"  verbs[:NAME]  another process, which writes into the buffers and "
 	"reads them\n            through an RDMA device, by address and rkey; "
-	"FILE is up to 16 MiB\n\n"
+	"FILE is up to 16 MiB\n"
+	"  ofi       as uring, with registrations of libfabric's, over the stand-in for an\n"
+	"            adapter (LD_PRELOAD=libkedge-standin-rdma.so)\n\n"
 	"With --mpi it shows what is sent wrong by MPI instead: two ranks over libfabric\n"
 	"and UCX, as shipped and with kedge, while the sender's buffer changes its pages\n"
 	"between messages. That takes an RDMA device, and Open MPI or MPICH with its\n"
@@ -97,15 +99,15 @@ static int parse_churn(const char *text, double *out)
 static int parse_device(struct demo_args *a)
 {
 	static const struct demo_device_ops *const device[] = {
-		&demo_device_uring, &demo_device_verbs,
+		&demo_device_uring, &demo_device_verbs, &demo_device_ofi,
 	};
-	static const char *const names[] = { "uring", "verbs", NULL };
+	static const char *const names[] = { "uring", "verbs", "ofi", NULL };
 	int i = 0;
 
 	if (a->device_text)
 		i = util_parse_device(a->device_text, names, &a->device_name);
 	if (i < 0)
-		return util_usage("--device: '%s' is neither uring nor "
+		return util_usage("--device: '%s' is neither uring, ofi nor "
 				  "verbs[:NAME]", a->device_text);
 	a->device = device[i];
 	return UTIL_GO_ON;
@@ -169,7 +171,7 @@ static int parse(struct demo_args *a, int argc, char **argv,
 		  "What the kedge mode uses (KEDGE_NOTIFIER, else auto)",
 		  "auto|ummunot|uffd|hooks|none" },
 		{ "device", 'D', POPT_ARG_STRING, &a->device_text, 0,
-		  "What moves the data (uring)", "uring|verbs[:NAME]" },
+		  "What moves the data (uring)", "uring|verbs[:NAME]|ofi" },
 		{ "mpi", 0, POPT_ARG_STRING | POPT_ARGFLAG_OPTIONAL, &a->mpi_text, 0,
 		  "Show messages that MPI sends wrong, by the first of these that can be had",
 		  "openmpi|mpich|standin" },

@@ -84,7 +84,7 @@ uint32_t demo_file_wrong(const struct demo_file *f);
 /* The source is not what it was when it was opened. */
 bool demo_file_changed(const struct demo_file *f);
 
-/* --- the device: uring.c, verbs.c --- */
+/* --- the device: uring.c, verbs.c, ofi.c --- */
 
 /* A registration in use: the device's slot, or kedge's. */
 struct demo_reg {
@@ -150,7 +150,9 @@ struct demo_device {
 	void *ctx;
 };
 
-extern const struct demo_device_ops demo_device_uring, demo_device_verbs;
+extern const struct demo_device_ops demo_device_uring, demo_device_verbs, demo_device_ofi;
+/* The descriptor of demo_device_uring's ring. */
+int demo_uring_fd(const struct demo_device *d);
 
 /* verbs.c: the first RDMA device with an active port. 0, or a negative errno after
  * kedge_reason(). */

@@ -138,6 +138,13 @@ static bool uring_next(struct demo_device *d, void **tag, int *res)
 	return true;
 }
 
+int demo_uring_fd(const struct demo_device *d)
+{
+	const struct io_uring *ring = d->ctx;
+
+	return ring->ring_fd;
+}
+
 const struct demo_device_ops demo_device_uring = {
 	.name = "uring",
 	.chunks = 320,
