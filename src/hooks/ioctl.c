@@ -5,6 +5,9 @@
  * heap, a migrating guest's memory) may be kedge's although kedge was never asked
  * for it. The application comes first: kedge lets go of the range, and does not
  * cache what lies there while the other has it.
+ *
+ * ioctl(UFFDIO_MOVE): pages go to another address, of which the kernel tells no
+ * userfaultfd. Where a device has pinned them it refuses.
  */
 #include <linux/userfaultfd.h>
 #include <stdarg.h>
@@ -35,6 +38,24 @@ static int register_range(int fd, unsigned long request,
 	}
 }
 
+/* Since Linux 6.8; not in the headers of before. */
+struct move {
+	__u64 dst, src, len, mode;
+	__s64 moved;
+};
+#define MOVE _IOWR(UFFDIO, 0x05, struct move)
+
+static int move_pages(int fd, unsigned long request, struct move *m)
+{
+	struct kedge_hook hook;
+	int rc;
+
+	kedge_hook_begin(&hook, KEDGE_EVENT_REMOVE, (void *)(uintptr_t)m->src, (size_t)m->len);
+	rc = kedge__real.ioctl(fd, request, m);
+	kedge_hook_end(&hook);
+	return rc;
+}
+
 KEDGE_API int ioctl(int fd, unsigned long request, ...)
 {
 	va_list ap;
@@ -44,8 +65,9 @@ KEDGE_API int ioctl(int fd, unsigned long request, ...)
 	arg = va_arg(ap, void *);
 	va_end(ap);
 	/* The kernel reads 32 bits; a caller may have extended their sign. */
-	if (likely((unsigned int)request != (unsigned int)UFFDIO_REGISTER) ||
-	    !arg)
-		return kedge__real.ioctl(fd, request, arg);
-	return register_range(fd, request, arg);
+	if (arg && unlikely((unsigned int)request == (unsigned int)UFFDIO_REGISTER))
+		return register_range(fd, request, arg);
+	if (arg && unlikely((unsigned int)request == (unsigned int)MOVE))
+		return move_pages(fd, request, arg);
+	return kedge__real.ioctl(fd, request, arg);
 }

@@ -258,6 +258,47 @@ static void another_userfaultfd_comes_first(void)
 	unmap(p, 16);
 }
 
+/* Pages that another userfaultfd moves away are not there any more. Before Linux 6.8 there is no
+ * such call. */
+static void moved_pages_are_told(void)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register r = { .mode = UFFDIO_REGISTER_MODE_MISSING };
+	struct {
+		uint64_t dst, src, len, mode;
+		int64_t moved;
+	} move = { .len = 4 * PG };
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
+	char *to = map(4), *p = map(16);
+	uint32_t kind = 0;
+	uint64_t mine;
+	int rc;
+
+	CHECK(fd >= 0 && !ioctl(fd, UFFDIO_API, &api));
+	raw_munmap(to, 4 * PG);
+	CHECK(raw_mmap(to, 4 * PG, RW, ANON | MAP_FIXED, -1, 0) == to);
+	r.range.start = (uintptr_t)to;
+	r.range.len = 4 * PG;
+	CHECK(!ioctl(fd, UFFDIO_REGISTER, &r));
+	memset(p, 1, 16 * PG);
+	CHECK(!watch(p, 8 * PG));
+	mine = cookie;
+	move.dst = (uintptr_t)to;
+	move.src = (uintptr_t)p;
+	rc = ioctl(fd, _IOWR(UFFDIO, 0x05, move), &move);
+	CHECK(!rc || errno == EINVAL);
+	if (!rc)
+		CHECK(to[0] == 1);
+	CHECK(events(mine, &kind) == 1 && kind == KEDGE_EVENT_REMOVE);
+	/* The watch lives on. */
+	p[0] = 2;
+	madvise(p, PG, MADV_DONTNEED);
+	CHECK(events(mine, &kind) == 1 && kind == KEDGE_EVENT_REMOVE);
+	close(fd);
+	unmap(to, 4);
+	unmap(p, 16);
+}
+
 /*
  * [p, p + 16 pages): the first half watched, the second mapped afterwards, both
  * written to. Without kedge that is one mapping.
@@ -503,6 +544,7 @@ int main(void)
 	a_mapping_put_in_the_middle_melts();
 	a_strangers_mapping_is_not_taken();
 	another_userfaultfd_comes_first();
+	moved_pages_are_told();
 	mremap_over_a_seam_works();
 	mremap_of_different_mappings_still_fails();
 	watches_beside_a_file_stay_awake();
