@@ -2,13 +2,27 @@
 """What asyncio adds: coroutines that wait on a descriptor in place of a call."""
 import asyncio
 import errno
+import warnings
 
 # fileno() does not tell that the time of an operation is up, nor that a peer is to be
 # given up: so often the channel is looked at while an operation is under way.
 LOOK_S = 0.5
 
 
-class AsyncChannel:
+class Closes:
+    """What ends with a block of `with`."""
+
+    def __exit__(self, kind=None, value=None, trace=None):
+        try:
+            self.close()
+        except OSError as e:
+            if kind is None:
+                raise
+            # The block's own exception says more.
+            warnings.warn('it stays open: %s' % e, ResourceWarning, stacklevel=2)
+
+
+class AsyncChannel(Closes):
     """The asynchronous half of Channel. One event loop's at a time."""
 
     async def send_async(self, obj, tag=0, timeout_ms=0):
@@ -77,9 +91,6 @@ class AsyncChannel:
             self._progress(loop)
         else:
             super().close()
-
-    def __exit__(self, *exc):
-        self.close()
 
 
 class AsyncListener:
