@@ -13,8 +13,6 @@ import kedge
 import pytest
 from conftest import PAGE, in_child, in_thread
 
-np = pytest.importorskip('numpy')
-
 
 @pytest.fixture
 def cache(ring):
@@ -294,14 +292,19 @@ def test_numbers_of_a_ring(ring, cache):
         for args in ((0, r, -1), (0, r, 1 << 63), (1 << 40, r)):
             with pytest.raises(OverflowError):
                 ring.read(*args)
-        fd = os.open('/proc/self/exe', os.O_RDONLY)
-        assert ring.read(np.int64(fd), r, np.uint64(PAGE)) == PAGE
-        os.close(fd)
     for args in (dict(slots=1 << 33), dict(entries=-1)):
         with pytest.raises(OverflowError):
             kedge.Uring(**args)
     with pytest.raises(kedge.Error, match='1 to 32768'):
         kedge.Uring(entries=1 << 20)
+
+
+def test_numbers_of_numpy(ring, cache):
+    np = pytest.importorskip('numpy')
+    with cache.get(bytearray(PAGE)) as r:
+        fd = os.open('/proc/self/exe', os.O_RDONLY)
+        assert ring.read(np.int64(fd), r, np.uint64(PAGE)) == PAGE
+        os.close(fd)
 
 
 def test_memory_fails_within_a_devices_protocol(ring):
