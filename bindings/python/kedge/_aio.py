@@ -24,6 +24,17 @@ def runs_elsewhere(loop):
     return loop is not here and loop.is_running()
 
 
+def is_parents(obj):
+    """True in a forked child: its loops are the parent's, which shares their epoll sets."""
+    try:
+        obj.fileno()
+    except OSError as e:
+        return e.errno == errno.ECHILD
+    except ValueError:      # it is closed
+        pass
+    return False
+
+
 def wake(future, result=None):
     # A loop that is closed has no tasks any more.
     if not future.done() and not future.get_loop().is_closed():
@@ -76,6 +87,7 @@ class AsyncChannel(Closes):
             self.__dict__.setdefault('_waiting', {})
             self.__dict__.setdefault('_ending', {})
         elif self._loop is not loop:
+            self.fileno()       # fails in a forked child
             if not self._loop.is_closed() and (self._loop.is_running() or any(
                     not future.done() for future, _ in self._waiting.values())):
                 refuse('tasks of another event loop wait on this channel: it is one '
@@ -160,7 +172,7 @@ class AsyncChannel(Closes):
     def close(self):
         """End it; operations under way fail with ECANCELED."""
         loop = self._loop
-        if loop is None:
+        if loop is None or is_parents(self):
             return super().close()
         if runs_elsewhere(loop):
             refuse('tasks of another thread\'s event loop wait on this channel: close it '
@@ -234,6 +246,8 @@ class Awaited(Closes):
         return self.__dict__.setdefault('_waiters_', Waiters())
 
     def close(self):
+        if is_parents(self):
+            return super().close()
         self._waiters().close(super().close)
 
 

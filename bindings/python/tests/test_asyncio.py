@@ -8,7 +8,7 @@ import threading
 
 import kedge
 import pytest
-from conftest import Memory, addresses, in_thread, until_it_waits
+from conftest import Memory, addresses, in_child, in_thread, until_it_waits
 
 MIB = 1 << 20
 
@@ -358,5 +358,36 @@ def test_closing_a_notifier_ends_its_events(notifier):
         n.close()
         with pytest.raises(ValueError):
             await asyncio.wait_for(task, 60)
+
+    asyncio.run(main())
+
+
+@pytest.mark.filterwarnings('ignore::DeprecationWarning')   # of os.fork() beside threads
+def test_a_child_of_a_loop_leaves_its_parents_tasks_alone(pair, listener, notifier):
+    first, second = pair
+
+    async def main():
+        tasks = [asyncio.ensure_future(first.recv_async(bytearray(8))),
+                 asyncio.ensure_future(listener.accept_async()),
+                 asyncio.ensure_future(notifier.events().__anext__())]
+        await until_posted()
+
+        def child():
+            with pytest.raises(kedge.Error) as e:
+                asyncio.run(first.recv_async(bytearray(8)))
+            assert e.value.errno == errno.ECHILD
+            for obj in first, listener, notifier:
+                obj.close()
+                assert obj.closed
+
+        assert in_child(child) == 0
+        memory = Memory()
+        notifier.add(memory.range, 1)
+        memory.unmap()
+        second.send(b'x')
+        with await asyncio.to_thread(kedge.Channel.connect, listener.address, 60):
+            message, accepted, event = await asyncio.wait_for(asyncio.gather(*tasks), 60)
+        accepted.close()
+        assert (message.len, event.cookie) == (1, 1)
 
     asyncio.run(main())

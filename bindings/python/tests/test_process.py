@@ -104,6 +104,30 @@ def test_close_waits_for_no_call(notifier, memory):
         t.join()
 
 
+def test_a_second_close_does_not_pass_the_first(notifier, memory):
+    entered, go = threading.Event(), threading.Event()
+
+    class Slow:
+        def reg(self, addr, length, access):
+            return 1
+
+        def dereg(self, handle):
+            entered.set()
+            go.wait(60)
+
+    c = kedge.Cache(Slow(), notifier=notifier)
+    c.get(memory.range).release()
+    closed = in_thread(c.close)
+    entered.wait(60)
+    for obj in c, notifier:
+        with pytest.raises(kedge.Error) as e:
+            obj.close()
+        assert e.value.errno == errno.EBUSY
+    go.set()
+    closed()
+    c.close()
+
+
 def test_a_child_is_told(notifier, cache, memory):
     held = cache.get(memory.range)
 
