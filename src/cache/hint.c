@@ -9,8 +9,10 @@
 
 #include "cache/internal.h"
 
+/* @whole: the first chunk that is not mapped ends it, else those like it are left out. */
 struct job {
 	struct kedge_cache *c;
+	bool whole;
 	uint64_t start;
 	uint64_t end;
 	uint32_t access;
@@ -19,6 +21,26 @@ struct job {
 	_Atomic uint64_t bytes;
 	_Atomic int error; /* the first one */
 };
+
+/*
+ * The chunk of [at, end) is not mapped: the next one to take is the one that the next
+ * mapping starts in. An area of terabytes with nothing in it has millions.
+ */
+static void skip_hole(struct job *j, uint64_t at, uint64_t end)
+{
+	uint64_t size = j->c->chunk_bytes, to = j->chunks, next;
+	struct vma_info v = { .start = j->end };
+	int rc = j->whole ? -ENOENT : vma_from(j->c->nf->maps_fd, at, &v);
+
+	/* What only /proc could tell, and does not, is tried chunk by chunk. */
+	if ((rc && rc != -ENOENT) || (!rc && v.start < end))
+		return;
+	if (!rc && v.start < j->end)
+		to = (round_down(v.start, size) - round_down(j->start, size)) / size;
+	next = atomic_load(&j->next);
+	while (next < to && !atomic_compare_exchange_weak(&j->next, &next, to))
+		;
+}
 
 static void do_chunk(struct job *j, uint64_t n)
 {
@@ -36,6 +58,8 @@ static void do_chunk(struct job *j, uint64_t n)
 		: cache_register(j->c, &w, &r);
 	if (rc) {
 		atomic_compare_exchange_strong(&j->error, &none, rc);
+		if (rc == -EFAULT)
+			skip_hole(j, w.start, w.end);
 		return;
 	}
 	/* A region that could not be kept is gone again, and not counted. */
@@ -106,12 +130,12 @@ static void run_watched(struct job *j)
 		notify_watch_remove(j->c->nf, &area, true);
 }
 
-ssize_t kedge_cache_hint(struct kedge_cache *c, const void *addr, size_t len,
-			 uint32_t access)
+ssize_t cache_hint(struct kedge_cache *c, const void *addr, size_t len,
+		   uint32_t access, bool whole)
 {
 	size_t page = kedge__page_size();
 	uint64_t start = (uintptr_t)addr;
-	struct job j = { .c = c, .access = access };
+	struct job j = { .c = c, .whole = whole, .access = access };
 	uint64_t size;
 	int rc, saved;
 
@@ -140,4 +164,10 @@ ssize_t kedge_cache_hint(struct kedge_cache *c, const void *addr, size_t len,
 		? kedge_reason(-EOPNOTSUPP, "nothing of that memory can be "
 			       "kept: it can't be watched, or is being changed")
 		: j.error;
+}
+
+ssize_t kedge_cache_hint(struct kedge_cache *c, const void *addr, size_t len,
+			 uint32_t access)
+{
+	return cache_hint(c, addr, len, access, false);
 }

@@ -325,6 +325,13 @@ void cache_sync(struct kedge_cache *c, uint32_t *killed);
 bool cache_serves(struct kedge_cache *c, uint64_t start, uint64_t end,
 		  uint32_t access);
 
+/*
+ * hint.c: kedge_cache_hint(); @whole: it ends at a chunk that is not mapped, for a
+ * call that has to have all of it.
+ */
+ssize_t cache_hint(struct kedge_cache *c, const void *addr, size_t len,
+		   uint32_t access, bool whole);
+
 /* resync.c. The first with the lock held. */
 void lost_note(struct kedge_cache *c, const struct region *r, uint64_t start,
 	       uint64_t end);

@@ -247,11 +247,11 @@ ssize_t kedge_cache_getv(struct kedge_cache *c, const void *addr, size_t len,
 		return rc;
 	a.trust = notify_settle(c->nf);
 	if (len / c->chunk_bytes >= MANY_CHUNKS && !index_find(c, a.at))
-		kedge_cache_hint(c, addr, len, access);
+		cache_hint(c, addr, len, access, true);
 	n = fill(a, pieces, max);
 	if (n == -ENOBUFS) {
 		/* Holes make pieces. Without holes this changes no region. */
-		kedge_cache_hint(c, addr, len, access);
+		cache_hint(c, addr, len, access, true);
 		n = fill(a, pieces, max);
 	}
 	if (n < 0)

@@ -2,51 +2,157 @@
 """What asyncio adds: coroutines that wait on a descriptor in place of a call."""
 import asyncio
 import errno
+import warnings
+
+from ._kedge import Error
 
 # fileno() does not tell that the time of an operation is up, nor that a peer is to be
 # given up: so often the channel is looked at while an operation is under way.
 LOOK_S = 0.5
 
 
-class AsyncChannel:
-    """The asynchronous half of Channel. One event loop's at a time."""
+def refuse(what):
+    raise Error(errno.EBUSY, what)
+
+
+def runs_elsewhere(loop):
+    """True if another thread runs it: what it has is not to be touched here."""
+    try:
+        here = asyncio.get_running_loop()
+    except RuntimeError:
+        here = None
+    return loop is not here and loop.is_running()
+
+
+def is_parents(obj):
+    """True in a forked child: its loops are the parent's, which shares their epoll sets."""
+    try:
+        obj.fileno()
+    except OSError as e:
+        return e.errno == errno.ECHILD
+    except ValueError:      # it is closed
+        pass
+    return False
+
+
+def wake(future, result=None):
+    # A loop that is closed has no tasks any more.
+    if not future.done() and not future.get_loop().is_closed():
+        future.set_result(result)
+
+
+class Closes:
+    """What ends with a block of `with`."""
+
+    def __exit__(self, kind=None, value=None, trace=None):
+        try:
+            self.close()
+        except OSError as e:
+            if kind is None:
+                raise
+            # The block's own exception says more.
+            warnings.warn('it stays open: %s' % e, ResourceWarning, stacklevel=2)
+
+
+class AsyncChannel(Closes):
+    """The asynchronous half of Channel. One event loop's at a time.
+
+    _waiting has the operations that tasks wait for, each with its future and the object
+    it receives into; _ending those that tasks have given up and the peer has not, with a
+    future and if it is a receive. As long as either has one, _loop looks after the
+    channel's descriptor, _fd."""
+    _loop = _timer = _fd = None
 
     async def send_async(self, obj, tag=0, timeout_ms=0):
-        """As send(). A task that is cancelled cancels the operation."""
+        """As send(). A task that is cancelled cancels the operation, if it still can."""
+        self._enter()
         return await self._finish(self.isend(obj, tag, timeout_ms))
 
     async def recv_async(self, obj, tag=None, mask=2 ** 64 - 1, timeout_ms=0):
         """As recv(). The memory is the channel's until the operation is done, which a
-        cancelled task does not wait for: the operation holds it."""
-        return await self._finish(self.irecv(obj, tag, mask, timeout_ms))
+        cancelled task does not wait for: the operation holds it. A message that comes
+        all the same is kept for the next receive that it matches."""
+        while True:
+            self._enter()
+            ending = [future for future, recv in self._ending.values() if recv]
+            if not ending:
+                break
+            await asyncio.wait(ending)      # one of them may be the next message
+        return await self._finish(self.irecv(obj, tag, mask, timeout_ms), obj)
 
-    async def _finish(self, operation):
+    def _enter(self):
+        """The channel is the running loop's now, or another one has it."""
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self.__dict__.setdefault('_waiting', {})
+            self.__dict__.setdefault('_ending', {})
+        elif self._loop is not loop:
+            self.fileno()       # fails in a forked child
+            if not self._loop.is_closed() and (self._loop.is_running() or any(
+                    not future.done() for future, _ in self._waiting.values())):
+                refuse('tasks of another event loop wait on this channel: it is one '
+                       'loop\'s at a time')
+            self._quiet()
+            # The tasks of the other one have ended; their operations may not have.
+            ending = [(operation, recv) for operation, (_, recv) in self._ending.items()]
+            self._ending.clear()
+            for operation, (_, obj) in self._waiting.items():
+                self._end_early(operation, obj)
+                ending.append((operation, obj is not None))
+            self._waiting.clear()
+            for operation, recv in ending:
+                self._ending[operation] = loop.create_future(), recv
+            if ending:
+                self._watch(loop)
+                self._progress(loop)
+
+    async def _finish(self, operation, obj=None):
         loop = asyncio.get_running_loop()
         future = loop.create_future()
-        waiting = self.__dict__.setdefault('_waiting', {})
-        waiting[operation] = future
-        if len(waiting) == 1:
-            loop.add_reader(self.fileno(), self._progress, loop)
-            self._timer = loop.call_later(LOOK_S, self._look, loop)
+        self._waiting[operation] = future, obj
+        self._watch(loop)
         # Soon, not now: the memory is the caller's for one more round otherwise.
         loop.call_soon(self._progress, loop)
         try:
             await future
-        except asyncio.CancelledError:
-            if not operation.done and not self.closed:
-                operation.cancel()
+        except (asyncio.CancelledError, GeneratorExit):
+            self._waiting.pop(operation, None)
+            self._end_early(operation, obj)
+            if not operation.done:
+                self._ending.setdefault(operation, (loop.create_future(), obj is not None))
+            self._progress(loop)
             raise
         return operation.result()
 
+    def _end_early(self, operation, obj):
+        try:
+            self._abandon(operation, obj)
+        except (OSError, ValueError):
+            pass    # a thread waits in a call of this channel, or it is closed
+
+    def _watch(self, loop):
+        if self._loop is None:
+            self._loop, self._fd = loop, self.fileno()
+            loop.add_reader(self._fd, self._progress, loop)
+            self._timer = loop.call_later(LOOK_S, self._look, loop)
+
+    def _quiet(self):
+        loop, self._loop = self._loop, None
+        if loop is not None and not loop.is_closed():
+            self._timer.cancel()
+            loop.remove_reader(self._fd)
+
     def _look(self, loop):
-        if self._waiting:
+        if self._loop is loop:
             self._timer = loop.call_later(LOOK_S, self._look, loop)
             self._progress(loop)
 
     def _progress(self, loop):
         """Poll until there is no more to do, and wake the tasks of what is done."""
-        if not self._waiting:
+        if self._loop is not loop:
             return
+        for operation in list(self._ending):
+            self._end_early(operation, None)    # where a thread was in the way
         try:
             while not self.closed and (self.poll() or not self.arm()):
                 pass
@@ -54,49 +160,114 @@ class AsyncChannel:
             if e.errno == errno.EBUSY:      # a thread waits in a call of this channel
                 return
             # The channel is at an end, and each operation says so.
-        for operation in [o for o in self._waiting if o.done]:
-            future = self._waiting.pop(operation)
-            if not future.done():
-                future.set_result(None)
-        if not self._waiting:
-            self._quiet(loop)
+        self._wake_done()
 
-    def _quiet(self, loop):
-        self._timer.cancel()
-        if not self.closed:
-            loop.remove_reader(self.fileno())
+    def _wake_done(self):
+        for operations in self._waiting, self._ending:
+            for operation in [o for o in operations if o.done]:
+                wake(operations.pop(operation)[0])
+        if not self._waiting and not self._ending:
+            self._quiet()
 
     def close(self):
         """End it; operations under way fail with ECANCELED."""
-        waiting = self.__dict__.get('_waiting')
-        if waiting:
-            loop = next(iter(waiting.values())).get_loop()
-            if not self.closed:
-                loop.remove_reader(self.fileno())
+        loop = self._loop
+        if loop is None or is_parents(self):
+            return super().close()
+        if runs_elsewhere(loop):
+            refuse('tasks of another thread\'s event loop wait on this channel: close it '
+                   'there')
+        self._quiet()       # before its descriptor's number is another's
+        try:
             super().close()
-            self._progress(loop)
-        else:
-            super().close()
+        except OSError:
+            if not loop.is_closed():
+                self._watch(loop)
+            raise
+        self._wake_done()
 
-    def __exit__(self, *exc):
-        self.close()
+
+class Waiters:
+    """Tasks that wait until a descriptor is readable. A loop calls one function for each
+    descriptor, so it wakes them all, and each looks for itself."""
+
+    def __init__(self):
+        self.fd = None
+        self.loops = {}
+
+    async def wait(self, fd, timeout=None):
+        """False: what the descriptor is of was closed."""
+        loop = asyncio.get_running_loop()
+        self.loops = {l: futures for l, futures in self.loops.items() if not l.is_closed()}
+        future = loop.create_future()
+        if loop not in self.loops:
+            loop.add_reader(fd, self._wake, loop)
+            self.fd, self.loops[loop] = fd, set()
+        self.loops[loop].add(future)
+        timer = loop.call_later(timeout, wake, future, True) if timeout else None
+        try:
+            return await future
+        finally:
+            if timer:
+                timer.cancel()
+            futures = self.loops.get(loop, set())
+            futures.discard(future)
+            if loop in self.loops and not futures:
+                del self.loops[loop]
+                loop.remove_reader(fd)
+
+    def _wake(self, loop):
+        for future in self.loops.get(loop, ()):
+            wake(future, True)
+
+    def close(self, close):
+        """close(), and wake those that wait for what is closed then."""
+        loops = {l: futures for l, futures in self.loops.items() if not l.is_closed()}
+        if any(runs_elsewhere(loop) for loop in loops):
+            refuse('tasks of another thread\'s event loop wait for it: close it there')
+        for loop in loops:      # before its descriptor's number is another's
+            loop.remove_reader(self.fd)
+        try:
+            close()
+        except OSError:
+            for loop in loops:
+                loop.add_reader(self.fd, self._wake, loop)
+            raise
+        self.loops = {}
+        for futures in loops.values():
+            for future in futures:
+                wake(future, False)
 
 
-class AsyncListener:
+class Awaited(Closes):
+    """An object with a descriptor, on which any number of tasks wait."""
+
+    def _waiters(self):
+        return self.__dict__.setdefault('_waiters_', Waiters())
+
+    def close(self):
+        if is_parents(self):
+            return super().close()
+        self._waiters().close(super().close)
+
+
+class AsyncListener(Awaited):
     """The asynchronous half of Listener."""
 
     async def accept_async(self):
-        """As accept(), for as long as it takes."""
+        """As accept(), for as long as it takes. Several tasks may, and each gets a peer;
+        close() ends them with ECANCELED."""
         while True:
             try:
                 return self.accept(0)
             except OSError as e:
                 if e.errno != errno.ETIMEDOUT:
                     raise
-            await readable(self.fileno())
+            if not await self._waiters().wait(self.fileno()):
+                raise Error(errno.ECANCELED, 'the listener was closed')
 
 
-class AsyncNotifier:
+class AsyncNotifier(Awaited):
     """The asynchronous half of Notifier."""
 
     async def events(self):
@@ -106,22 +277,4 @@ class AsyncNotifier:
             for event in self.read():
                 if event.kind:
                     yield event
-            await readable(self.fileno(), LOOK_S)
-
-
-async def readable(fd, timeout=None):
-    """Wait until fd is readable, or the time is up."""
-    loop = asyncio.get_running_loop()
-    future = loop.create_future()
-
-    def wake():
-        if not future.done():
-            future.set_result(None)
-    timer = loop.call_later(timeout, wake) if timeout else None
-    loop.add_reader(fd, wake)
-    try:
-        await future
-    finally:
-        loop.remove_reader(fd)
-        if timer:
-            timer.cancel()
+            await self._waiters().wait(self.fileno(), LOOK_S)

@@ -24,7 +24,7 @@ static int take_notifier(PyObject *obj, struct kedge_notifier **nf, PyObject **k
 		return -1;
 	}
 	Py_INCREF(obj);
-	n->users++;
+	n->caches++;
 	*nf = n->nf;
 	*keep = obj;
 	return 0;
@@ -33,7 +33,7 @@ static int take_notifier(PyObject *obj, struct kedge_notifier **nf, PyObject **k
 static void drop_notifier(PyObject *keep)
 {
 	if (keep)
-		((struct notifier *)keep)->users--;
+		((struct notifier *)keep)->caches--;
 	Py_XDECREF(keep);
 }
 
@@ -43,21 +43,18 @@ static int parse(PyObject *args, PyObject *kwargs, struct kedge_cache_opts *o,
 	static char *names[] = { "device", "notifier", "max_bytes", "max_regions",
 				 "chunk_bytes", "merge_bytes", "hint_threads",
 				 "trusted_peers", "resync", NULL };
-	unsigned long long max_bytes = 0, max_regions = 0, chunk_bytes = 0, merge_bytes = 0;
 	int trusted = 0, resync = 0;
 
 	*device = *notifier = Py_None;
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O$OKKKKIpp:Cache", names, device,
-					 notifier, &max_bytes, &max_regions, &chunk_bytes,
-					 &merge_bytes, &o->hint_threads, &trusted, &resync))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O$OO&O&O&O&O&pp:Cache", names,
+					 device, notifier, to_u64, &o->max_bytes, to_u64,
+					 &o->max_regions, to_u64, &o->chunk_bytes, to_u64,
+					 &o->merge_bytes, to_u32, &o->hint_threads, &trusted,
+					 &resync))
 		return -1;
 	o->size = sizeof(*o);
 	o->flags = (trusted ? KEDGE_CACHE_TRUSTED_PEERS : 0) |
 		   (resync ? KEDGE_CACHE_RESYNC : 0);
-	o->max_bytes = max_bytes;
-	o->max_regions = max_regions;
-	o->chunk_bytes = chunk_bytes;
-	o->merge_bytes = merge_bytes;
 	return 0;
 }
 
@@ -87,6 +84,7 @@ static PyObject *cache_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 		goto put_notifier;
 	c->device = device;
 	c->notifier = keep_nf;
+	c->process = this_process();
 	Py_BEGIN_ALLOW_THREADS
 	rc = kedge_cache_open(dev, nf, &o, &c->c);
 	Py_END_ALLOW_THREADS
@@ -103,15 +101,26 @@ put_device:
 	return NULL;
 }
 
+/*
+ * In a forked child what the parent's threads hold there will never be put, and what they
+ * were changing is not to be freed: the library's part stays.
+ */
+static bool may_free(const struct cache *c)
+{
+	return c->process == this_process() || !(c->held || uses_torn(&c->calls));
+}
+
 static void end(struct cache *c)
 {
-	struct kedge_cache *closing = c->c;
+	struct kedge_cache *closing = may_free(c) ? c->c : NULL;
 
 	c->c = NULL;
 	if (closing) {
+		uses_begin(&c->calls); /* a second close() is not to drop the device */
 		Py_BEGIN_ALLOW_THREADS
 		kedge_cache_close(closing);
 		Py_END_ALLOW_THREADS
+		uses_end(&c->calls);
 	}
 	free_spare(c);
 	drop_notifier(c->notifier);
@@ -138,7 +147,8 @@ static int cache_traverse(struct cache *c, visitproc visit, void *arg)
 
 static PyObject *cache_close(struct cache *c, PyObject *unused)
 {
-	if (in_use("registrations or calls of the cache", c->held + c->busy))
+	if (c->process == this_process() &&
+	    in_use("registrations or calls of the cache", c->held + uses_cnt(&c->calls)))
 		return NULL;
 	end(c);
 	Py_RETURN_NONE;
@@ -154,13 +164,14 @@ static PyObject *cache_enter(struct cache *c, PyObject *unused)
 
 static PyObject *cache_exit(struct cache *c, PyObject *args)
 {
-	return cache_close(c, NULL);
+	return after_block(cache_close(c, NULL), args);
 }
 
 /* What ssize_t a call on a range of an object returns, as an int. */
 static PyObject *cache_hint(struct cache *c, PyObject *const *args, Py_ssize_t nargs,
 			    PyObject *kwnames)
 {
+	struct raised raised;
 	struct range r;
 	uint32_t access;
 	ssize_t n;
@@ -171,27 +182,30 @@ static PyObject *cache_hint(struct cache *c, PyObject *const *args, Py_ssize_t n
 		range_put(&r);
 		return NULL;
 	}
-	c->busy++;
+	raised_begin(&raised);
+	uses_begin(&c->calls);
 	Py_BEGIN_ALLOW_THREADS
 	n = kedge_cache_hint(c->c, (void *)r.addr, r.len, access);
 	Py_END_ALLOW_THREADS
-	c->busy--;
+	uses_end(&c->calls);
 	range_put(&r);
-	return n < 0 ? fail((int)n) : PyLong_FromSsize_t(n);
+	return raised_end(&raised, n) ? NULL : PyLong_FromSsize_t(n);
 }
 
 static PyObject *cache_resync(struct cache *c, PyObject *unused)
 {
+	struct raised raised;
 	ssize_t n;
 
 	if (!open_cache(c))
 		return NULL;
-	c->busy++;
+	raised_begin(&raised);
+	uses_begin(&c->calls);
 	Py_BEGIN_ALLOW_THREADS
 	n = kedge_cache_resync(c->c, NULL, 0);
 	Py_END_ALLOW_THREADS
-	c->busy--;
-	return n < 0 ? fail((int)n) : PyLong_FromSsize_t(n);
+	uses_end(&c->calls);
+	return raised_end(&raised, n) ? NULL : PyLong_FromSsize_t(n);
 }
 
 static PyObject *cache_flush(struct cache *c, PyObject *unused)
@@ -200,11 +214,11 @@ static PyObject *cache_flush(struct cache *c, PyObject *unused)
 
 	if (!open_cache(c))
 		return NULL;
-	c->busy++;
+	uses_begin(&c->calls);
 	Py_BEGIN_ALLOW_THREADS
 	n = kedge_cache_flush(c->c);
 	Py_END_ALLOW_THREADS
-	c->busy--;
+	uses_end(&c->calls);
 	return n < 0 ? fail((int)n) : PyLong_FromSsize_t(n);
 }
 
@@ -230,11 +244,11 @@ static PyObject *cache_stats(struct cache *c, PyObject *unused)
 
 	if (!open_cache(c))
 		return NULL;
-	c->busy++;
+	uses_begin(&c->calls);
 	Py_BEGIN_ALLOW_THREADS
 	rc = kedge_cache_stats(c->c, &st);
 	Py_END_ALLOW_THREADS
-	c->busy--;
+	uses_end(&c->calls);
 	if (rc)
 		return fail(rc);
 	dict = PyDict_New();

@@ -7,25 +7,17 @@
  * its completion was read; so long it holds its memory, and the list refers to it. It
  * does not refer to its channel: one that is dropped ends, and its operations with it.
  */
-#include <errno.h>
-
-#include "binding.h"
-
-struct operation {
-	PyObject_HEAD
-	struct channel *channel; /* NULL once it is done */
-	struct operation *next;
-	struct operation **link; /* what points to it in the list */
-	struct range range;
-	uint64_t op;
-	struct kedge_completion result;
-};
+#include "channel.h"
 
 static void operation_done(struct operation *op, const struct kedge_completion *result)
 {
 	if (op->next)
 		op->next->link = op->link;
 	*op->link = op->next;
+	/* Its memory is the program's again, which does not know. */
+	if (op->abandoned && op->recv && !result->status &&
+	    kept_add(op->channel, result, (void *)op->range.addr, false))
+		PyErr_WriteUnraisable((PyObject *)op);
 	op->channel = NULL;
 	op->result = *result;
 	range_put(&op->range);
@@ -40,18 +32,32 @@ static void all_done(struct channel *c, int status)
 		operation_done(c->pending, &result);
 }
 
+static bool is_busy(const struct channel *c)
+{
+	if (c->busy != this_process())
+		return false;
+	fail_with(-EBUSY, "another call on this channel waits: a channel is one "
+		  "thread's at a time");
+	return true;
+}
+
+static bool is_usable(const struct channel *c)
+{
+	if (c->ch && c->process == this_process())
+		return true;
+	if (!c->ch)
+		PyErr_SetString(PyExc_ValueError, "the channel is closed");
+	else
+		fail_with(-ECHILD, "the channel belongs to the parent process: after fork the "
+			  "child opens its own");
+	return false;
+}
+
 static bool begin(struct channel *c)
 {
-	if (!c->ch) {
-		PyErr_SetString(PyExc_ValueError, "the channel is closed");
+	if (!is_usable(c) || is_busy(c))
 		return false;
-	}
-	if (c->busy) {
-		fail_with(-EBUSY, "another call on this channel waits: a channel is one "
-			  "thread's at a time");
-		return false;
-	}
-	c->busy = true;
+	c->busy = this_process();
 	return true;
 }
 
@@ -85,6 +91,7 @@ static struct operation *operation_new(PyObject *obj)
 		return NULL;
 	op->channel = NULL;
 	op->op = 0;
+	op->recv = op->abandoned = op->cancelled = op->was_kept = false;
 	memset(&op->result, 0, sizeof(op->result));
 	if (range_get(&op->range, obj)) {
 		Py_DECREF(op);
@@ -132,27 +139,19 @@ static int parse_message(PyObject *args, PyObject *kwargs, bool recv, PyObject *
 {
 	static char *send_names[] = { "obj", "tag", "timeout_ms", NULL };
 	static char *recv_names[] = { "obj", "tag", "mask", "timeout_ms", NULL };
-	unsigned long long tag = 0, mask = UINT64_MAX;
-	PyObject *tag_arg = Py_None;
+	PyObject *tag = Py_None;
 
-	if (!recv) {
-		if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|KI:send", send_names, obj,
-						 &tag, &m->timeout_ms))
-			return -1;
-	} else {
-		if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OKI:recv", recv_names, obj,
-						 &tag_arg, &mask, &m->timeout_ms))
-			return -1;
-		if (tag_arg == Py_None)
-			mask = 0;
-		else
-			tag = PyLong_AsUnsignedLongLong(tag_arg);
-		if (tag == (unsigned long long)-1 && PyErr_Occurred())
-			return -1;
-	}
-	m->tag = tag;
-	m->mask = mask;
-	return 0;
+	m->mask = UINT64_MAX;
+	if (!recv)
+		return PyArg_ParseTupleAndKeywords(args, kwargs, "O|O&O&:send", send_names, obj,
+						   to_u64, &m->tag, to_u32, &m->timeout_ms)
+			       ? 0 : -1;
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OO&O&:recv", recv_names, obj, &tag,
+					 to_u64, &m->mask, to_u32, &m->timeout_ms))
+		return -1;
+	if (tag == Py_None)
+		m->mask = 0;
+	return tag == Py_None || to_u64(tag, &m->tag) ? 0 : -1;
 }
 
 /* An operation that was posted; the channel is begun still. NULL: an error is raised. */
@@ -174,10 +173,14 @@ static struct operation *start(struct channel *c, PyObject *args, PyObject *kwar
 	}
 	if (!begin(c))
 		goto drop;
+	op->recv = recv;
+	op->was_kept = recv && kept_take(c, m.tag, m.mask, &op->range, &op->result);
+	if (op->was_kept)
+		return op;
 	rc = post(c, op, &m, recv);
 	if (!rc)
 		return op;
-	c->busy = false;
+	c->busy = 0;
 	fail(rc);
 drop:
 	Py_DECREF(op);
@@ -235,7 +238,7 @@ static PyObject *transfer(struct channel *c, PyObject *args, PyObject *kwargs, b
 		result = result_of(op);
 	else
 		give_up(c, op);
-	c->busy = false;
+	c->busy = 0;
 	Py_DECREF(op);
 	return result;
 }
@@ -255,7 +258,7 @@ static PyObject *channel_isend(struct channel *c, PyObject *args, PyObject *kwar
 	struct operation *op = start(c, args, kwargs, false);
 
 	if (op)
-		c->busy = false;
+		c->busy = 0;
 	return (PyObject *)op;
 }
 
@@ -264,7 +267,7 @@ static PyObject *channel_irecv(struct channel *c, PyObject *args, PyObject *kwar
 	struct operation *op = start(c, args, kwargs, true);
 
 	if (op)
-		c->busy = false;
+		c->busy = 0;
 	return (PyObject *)op;
 }
 
@@ -275,7 +278,7 @@ static PyObject *channel_poll(struct channel *c, PyObject *unused)
 	if (!begin(c))
 		return NULL;
 	n = take_completions(c);
-	c->busy = false;
+	c->busy = 0;
 	return n < 0 ? fail((int)n) : PyLong_FromSsize_t(n);
 }
 
@@ -286,22 +289,28 @@ static PyObject *channel_arm(struct channel *c, PyObject *unused)
 	if (!begin(c))
 		return NULL;
 	rc = kedge_channel_arm(c->ch);
-	c->busy = false;
+	c->busy = 0;
 	return rc < 0 ? fail(rc) : PyBool_FromLong(!rc);
 }
 
 static PyObject *channel_probe(struct channel *c, PyObject *args)
 {
 	struct kedge_envelope e = { .size = sizeof(e) };
-	unsigned long long tag = 0, mask = 0;
+	uint64_t tag = 0, mask = 0;
+	const struct kept *k;
 	int rc;
 
-	if (!PyArg_ParseTuple(args, "|KK:probe", &tag, &mask) || !begin(c))
+	if (!PyArg_ParseTuple(args, "|O&O&:probe", to_u64, &tag, to_u64, &mask) || !begin(c))
 		return NULL;
+	k = kept_find(c, tag, mask);
+	if (k) {
+		c->busy = 0;
+		return PyObject_CallFunction(message_type, "KKO", k->tag, k->len, Py_None);
+	}
 	Py_BEGIN_ALLOW_THREADS
 	rc = kedge_channel_probe(c->ch, tag, mask, &e);
 	Py_END_ALLOW_THREADS
-	c->busy = false;
+	c->busy = 0;
 	if (rc < 0)
 		return fail(rc);
 	if (!rc)
@@ -313,10 +322,8 @@ static PyObject *channel_fileno(struct channel *c, PyObject *unused)
 {
 	int fd;
 
-	if (!c->ch) {
-		PyErr_SetString(PyExc_ValueError, "the channel is closed");
+	if (!is_usable(c))
 		return NULL;
-	}
 	fd = kedge_channel_fd(c->ch);
 	return fd < 0 ? fail(fd) : PyLong_FromLong(fd);
 }
@@ -331,11 +338,49 @@ static PyObject *channel_info(struct channel *c, PyObject *unused)
 		return NULL;
 	rc = kedge_channel_info(c->ch, &i);
 	dict = rc ? fail(rc)
-		  : Py_BuildValue("{s:s,s:I,s:s,s:I,s:I}", "transport", i.transport, "ways",
-				  i.ways, "why", i.why, "peer_pid", i.peer_pid,
+		  : Py_BuildValue("{s:s,s:I,s:O&,s:I,s:I}", "transport", i.transport, "ways",
+				  i.ways, "why", text_of, i.why, "peer_pid", i.peer_pid,
 				  "eager_max", i.eager_max);
-	c->busy = false;
+	c->busy = 0;
 	return dict;
+}
+
+/* The operation's end is asked for; with the channel begun. */
+static int cancel(struct channel *c, struct operation *op)
+{
+	op->cancelled = true;
+	return kedge_channel_cancel(c->ch, op->op);
+}
+
+/*
+ * _abandon(operation, obj): no one looks at its result. A message that it has, in the
+ * memory of obj, or gets all the same is kept for the next receive. True: it is over.
+ */
+static PyObject *channel_abandon(struct channel *c, PyObject *args)
+{
+	struct operation *op;
+	struct range range;
+	PyObject *obj;
+	int rc;
+
+	if (!PyArg_ParseTuple(args, "O!O:_abandon", &operation_type, &op, &obj))
+		return NULL;
+	if (!op->channel && op->recv && !op->result.status && !op->abandoned) {
+		op->abandoned = true;
+		if (range_get(&range, obj))
+			return NULL;
+		rc = kept_add(c, &op->result, (void *)range.addr, op->was_kept);
+		range_put(&range);
+		if (rc)
+			return NULL;
+	}
+	op->abandoned = true;
+	if (op->channel && !op->cancelled && begin(c)) {
+		cancel(c, op);
+		take_completions(c);
+		c->busy = 0;
+	}
+	return PyErr_Occurred() ? NULL : PyBool_FromLong(!op->channel);
 }
 
 /* ---- the types ---- */
@@ -344,22 +389,31 @@ PyObject *channel_new(PyTypeObject *cls, struct kedge_channel *ch)
 {
 	struct channel *c = (struct channel *)cls->tp_alloc(cls, 0);
 
-	if (c)
-		c->ch = ch;
-	else
+	if (!c) {
 		kedge_channel_close(ch);
+		return NULL;
+	}
+	c->ch = ch;
+	c->process = this_process();
 	return (PyObject *)c;
 }
 
+/* Operations keep their memory until the library is through with it. */
 static void end(struct channel *c)
 {
 	struct kedge_channel *ch = c->ch;
 
 	c->ch = NULL;
-	Py_BEGIN_ALLOW_THREADS
-	kedge_channel_close(ch);
-	Py_END_ALLOW_THREADS
+	/* In a forked child a call of the parent's may have been in the middle of a change. */
+	if (!c->busy) {
+		c->busy = this_process();
+		Py_BEGIN_ALLOW_THREADS
+		kedge_channel_close(ch);
+		Py_END_ALLOW_THREADS
+	}
+	c->busy = 0;
 	all_done(c, -ECANCELED);
+	kept_free(c);
 }
 
 static void channel_dealloc(struct channel *c)
@@ -370,10 +424,9 @@ static void channel_dealloc(struct channel *c)
 
 static PyObject *channel_close(struct channel *c, PyObject *unused)
 {
-	if (c->ch && !begin(c))
+	if (is_busy(c))
 		return NULL;
 	end(c);
-	c->busy = false;
 	Py_RETURN_NONE;
 }
 
@@ -385,7 +438,7 @@ static PyObject *channel_enter(struct channel *c, PyObject *unused)
 
 static PyObject *channel_exit(struct channel *c, PyObject *args)
 {
-	return channel_close(c, NULL);
+	return after_block(channel_close(c, NULL), args);
 }
 
 static PyObject *channel_closed(struct channel *c, void *unused)
@@ -413,6 +466,7 @@ static PyMethodDef channel_methods[] = {
 	{ "info", (PyCFunction)channel_info, METH_NOARGS, "What it is: a dict." },
 	{ "close", (PyCFunction)channel_close, METH_NOARGS,
 	  "End it; operations under way fail with ECANCELED." },
+	{ "_abandon", (PyCFunction)channel_abandon, METH_VARARGS, NULL },
 	{ "_connect", (PyCFunction)channel_connect, METH_VARARGS | METH_CLASS, NULL },
 	{ "__enter__", (PyCFunction)channel_enter, METH_NOARGS, NULL },
 	{ "__exit__", (PyCFunction)channel_exit, METH_VARARGS, NULL },
@@ -452,7 +506,7 @@ static PyObject *operation_wait(struct operation *op, PyObject *unused)
 	Py_INCREF(c);
 	if (!wait_for(c, op))
 		result = result_of(op);
-	c->busy = false;
+	c->busy = 0;
 	Py_DECREF(c);
 	return result;
 }
@@ -474,8 +528,8 @@ static PyObject *operation_cancel(struct operation *op, PyObject *unused)
 		Py_RETURN_FALSE;
 	if (!begin(c))
 		return NULL;
-	rc = kedge_channel_cancel(c->ch, op->op);
-	c->busy = false;
+	rc = cancel(c, op);
+	c->busy = 0;
 	return rc && rc != -ENOENT ? fail(rc) : PyBool_FromLong(!rc);
 }
 

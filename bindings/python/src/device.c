@@ -7,8 +7,6 @@
  * The library calls reg and dereg from any thread, with or without the GIL, and never
  * with a lock of its own held; so they may wait for the GIL.
  */
-#include <errno.h>
-
 #include "binding.h"
 
 struct device {
@@ -40,58 +38,140 @@ static const struct kedge_device_ops memory_ops = {
 	.dereg = memory_dereg,
 };
 
-/* The errno of the exception that is raised, which is taken, and named as the reason. */
-static int take_error(PyObject *device)
+/* ---- what reg() raises ---- */
+
+/* The innermost call on this thread that registers; the GIL is held where it is read. */
+static __thread struct raised *current;
+
+void raised_begin(struct raised *r)
 {
-	PyObject *type, *value, *trace, *number, *text;
-	long err = 0;
+	r->exception = NULL;
+	r->outer = current;
+	current = r;
+}
+
+static bool ends_programs(PyObject *exception)
+{
+	return exception && !PyErr_GivenExceptionMatches(exception, PyExc_Exception);
+}
+
+static void raise_again(PyObject *exception)
+{
+	PyObject *type = (PyObject *)Py_TYPE(exception);
+
+	Py_INCREF(type);
+	PyErr_Restore(type, exception, PyException_GetTraceback(exception));
+}
+
+static void set_cause(PyObject *exception)
+{
+	PyObject *type, *value, *trace;
 
 	PyErr_Fetch(&type, &value, &trace);
 	PyErr_NormalizeException(&type, &value, &trace);
-	if (PyErr_GivenExceptionMatches(type, PyExc_MemoryError))
+	PyException_SetCause(value, exception);
+	PyErr_Restore(type, value, trace);
+}
+
+static void unraisable(PyObject *exception, PyObject *device)
+{
+	raise_again(exception);
+	PyErr_WriteUnraisable(device);
+}
+
+/* Exceptions that an errno says enough of. */
+static bool is_plain(PyObject *exception)
+{
+	return PyErr_GivenExceptionMatches(exception, PyExc_OSError) ||
+	       PyErr_GivenExceptionMatches(exception, PyExc_MemoryError);
+}
+
+bool raised_end(struct raised *r, ssize_t rc)
+{
+	PyObject *exception = r->exception;
+
+	current = r->outer;
+	if (ends_programs(exception)) {
+		raise_again(exception);
+		return true;
+	}
+	if (rc < 0) {
+		fail((int)rc);
+		if (exception)
+			set_cause(exception);
+		return true;
+	}
+	/* A second attempt, or another chunk, went well. */
+	if (exception && !is_plain(exception))
+		unraisable(exception, NULL);
+	else
+		Py_XDECREF(exception);
+	return false;
+}
+
+/* The call on this thread raises it; a helper's thread has none to raise it in. */
+static void keep_exception(PyObject *exception, PyObject *device)
+{
+	if (current && !ends_programs(current->exception)) {
+		Py_XDECREF(current->exception);
+		current->exception = exception;
+	} else if (current || is_plain(exception)) {
+		Py_DECREF(exception);
+	} else {
+		unraisable(exception, device);
+	}
+}
+
+static int errno_of(PyObject *exception)
+{
+	PyObject *number;
+	long err = 0;
+
+	if (PyErr_GivenExceptionMatches(exception, PyExc_MemoryError))
 		err = ENOMEM;
-	if (PyErr_GivenExceptionMatches(type, PyExc_OSError)) {
-		number = PyObject_GetAttrString(value, "errno");
+	if (PyErr_GivenExceptionMatches(exception, PyExc_OSError)) {
+		number = PyObject_GetAttrString(exception, "errno");
 		if (number && PyLong_Check(number))
 			err = PyLong_AsLong(number);
 		Py_XDECREF(number);
 		PyErr_Clear();
 	}
-	if (err <= 0 || err > 4095)
-		err = EIO;
-	text = PyObject_Str(value);
-	kedge_reason((int)-err, "reg() of the device: %s",
-		     text && PyUnicode_AsUTF8(text) ? PyUnicode_AsUTF8(text) : "an exception");
+	return err <= 0 || err > 4095 ? EIO : (int)err;
+}
+
+/* The errno of the exception that is raised, which is taken, and named as the reason. */
+static int take_error(PyObject *device)
+{
+	PyObject *type, *value, *trace, *text;
+	const char *words;
+	int err;
+
+	PyErr_Fetch(&type, &value, &trace);
+	PyErr_NormalizeException(&type, &value, &trace);
+	if (trace)
+		PyException_SetTraceback(value, trace);
+	Py_XDECREF(trace);
+	err = errno_of(value);
+	text = is_plain(value) ? PyObject_Str(value) : PyObject_Repr(value);
+	words = text ? PyUnicode_AsUTF8(text) : NULL;
+	kedge_reason(-err, "reg() of the device: %s",
+		     words && *words ? words : ((PyTypeObject *)type)->tp_name);
 	Py_XDECREF(text);
 	PyErr_Clear();
-	if (PyErr_GivenExceptionMatches(type, PyExc_OSError) || err == ENOMEM) {
-		Py_XDECREF(type);
-		Py_XDECREF(value);
-		Py_XDECREF(trace);
-	} else {
-		/* A mistake of the device's author, which an errno says too little of. */
-		PyErr_Restore(type, value, trace);
-		PyErr_WriteUnraisable(device);
-	}
-	return (int)-err;
+	Py_DECREF(type);
+	keep_exception(value, device);
+	return -err;
 }
+
+/* ---- devices in Python ---- */
 
 /* An int, which is the handle, or a tuple (handle, offset). */
 static int take_handle(PyObject *result, uintptr_t addr, struct kedge_device_mr *mr)
 {
-	unsigned long long handle, offset = addr;
-
-	if (PyTuple_Check(result)) {
-		if (!PyArg_ParseTuple(result, "KK", &handle, &offset))
-			return -1;
-	} else {
-		handle = PyLong_AsUnsignedLongLong(result);
-		if (handle == (unsigned long long)-1 && PyErr_Occurred())
-			return -1;
-	}
-	mr->handle = handle;
-	mr->offset = offset;
-	return 0;
+	mr->offset = addr;
+	if (!PyTuple_Check(result))
+		return to_u64(result, &mr->handle) ? 0 : -1;
+	return PyArg_ParseTuple(result, "O&O&", to_u64, &mr->handle, to_u64, &mr->offset) ? 0 : -1;
 }
 
 static int python_reg(void *ctx, void *addr, size_t len, uint32_t access,
@@ -213,6 +293,29 @@ static bool is_name(PyObject *obj, const char *name)
 	return PyUnicode_Check(obj) && !PyUnicode_CompareWithASCIIString(obj, name);
 }
 
+/* 1, 0, or -1 with an error raised: PyObject_HasAttrString() takes one of memory for a no. */
+static int has_capsule(PyObject *obj)
+{
+	PyObject *method = PyObject_GetAttrString(obj, "__kedge_device__");
+
+	Py_XDECREF(method);
+	if (method)
+		return 1;
+	if (!PyErr_ExceptionMatches(PyExc_AttributeError))
+		return -1;
+	PyErr_Clear();
+	return 0;
+}
+
+static PyObject *device_of_object(PyObject *obj)
+{
+	int has = has_capsule(obj);
+
+	if (has < 0)
+		return NULL;
+	return has ? capsule_of(obj) : device_open(&python_ops, obj);
+}
+
 struct kedge_device *device_of(PyObject *obj, PyObject **keep)
 {
 	PyObject *uring;
@@ -227,10 +330,8 @@ struct kedge_device *device_of(PyObject *obj, PyObject **keep)
 		PyErr_Format(PyExc_ValueError, "no device is called %R: \"memory\" and "
 			     "\"uring\" are", obj);
 		*keep = NULL;
-	} else if (PyObject_HasAttrString(obj, "__kedge_device__")) {
-		*keep = capsule_of(obj);
 	} else {
-		*keep = device_open(&python_ops, obj);
+		*keep = device_of_object(obj);
 	}
 	if (!*keep)
 		return NULL;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Channels are opened: addresses, options, connecting and listening. */
-#include <errno.h>
 #include <poll.h>
 #include <time.h>
 
@@ -14,33 +13,42 @@ struct listener {
 	struct kedge_listener *l; /* NULL once it is closed */
 	PyObject *address;
 	int fd;
-	bool busy;
+	uint64_t process; /* the one that it is of */
+	uint64_t busy;	  /* a thread of it is in a call */
 };
 
-/* A path for shared memory, or (host, port) for TCP. The strings are the object's. */
+/* A path for shared memory, or (host, port) for TCP. */
 struct address {
+	PyObject *bytes;  /* what holds the path */
 	const char *path; /* NULL: TCP */
-	const char *node; /* NULL: this host, or any */
+	const char *node; /* NULL: this host, or any; the tuple's */
 	char service[16];
 };
 
+static void address_put(struct address *a)
+{
+	Py_CLEAR(a->bytes);
+}
+
+/* As the os module takes paths; ended by address_put(), on failure too. */
 static int address_of(struct address *a, PyObject *obj)
 {
 	unsigned int port;
 
 	memset(a, 0, sizeof(*a));
-	if (PyUnicode_Check(obj)) {
-		a->path = PyUnicode_AsUTF8(obj);
-		return a->path ? 0 : -1;
+	if (PyTuple_Check(obj)) {
+		if (!PyArg_ParseTuple(obj, "zO&", &a->node, to_port, &port))
+			return -1;
+		PyOS_snprintf(a->service, sizeof(a->service), "%u", port);
+		return 0;
 	}
-	if (!PyTuple_Check(obj)) {
+	if (PyUnicode_FSConverter(obj, &a->bytes)) {
+		a->path = PyBytes_AS_STRING(a->bytes);
+		return 0;
+	}
+	if (PyErr_ExceptionMatches(PyExc_TypeError))
 		PyErr_SetString(PyExc_TypeError, "an address is a path, or (host, port)");
-		return -1;
-	}
-	if (!PyArg_ParseTuple(obj, "zI", &a->node, &port))
-		return -1;
-	PyOS_snprintf(a->service, sizeof(a->service), "%u", port);
-	return 0;
+	return -1;
 }
 
 /* The secret is the dict's, which lives as long as the call. */
@@ -57,10 +65,11 @@ static int opts_of(struct kedge_channel_opts *o, PyObject *dict)
 		return -1;
 	memset(o, 0, sizeof(*o));
 	o->size = sizeof(*o);
-	ok = PyArg_ParseTupleAndKeywords(args, dict, "|$pppIIIIIy#:opts", names, &any_user,
-					 &no_cma, &no_wait, &o->way, &o->timeout_ms,
-					 &o->eager_max, &o->peer_timeout_ms,
-					 &o->host_timeout_ms, &o->secret, &secret_len);
+	ok = PyArg_ParseTupleAndKeywords(args, dict, "|$pppO&O&O&O&O&y#:opts", names, &any_user,
+					 &no_cma, &no_wait, to_u32, &o->way, to_u32,
+					 &o->timeout_ms, to_u32, &o->eager_max, to_u32,
+					 &o->peer_timeout_ms, to_u32, &o->host_timeout_ms,
+					 &o->secret, &secret_len);
 	Py_DECREF(args);
 	o->secret_len = (uint64_t)secret_len;
 	o->flags = (any_user ? KEDGE_CHANNEL_ANY_USER : 0) |
@@ -92,6 +101,10 @@ static int deadline_of(PyObject *seconds, int64_t *deadline)
 	s = PyFloat_AsDouble(seconds);
 	if (s == -1.0 && PyErr_Occurred())
 		return -1;
+	if (s != s) {
+		PyErr_SetString(PyExc_ValueError, "a timeout is a number of seconds, not NaN");
+		return -1;
+	}
 	if (s < 1e9)
 		*deadline = now_ms() + (s > 0 ? (int64_t)(s * 1000 + 0.999) : 0);
 	return 0;
@@ -148,12 +161,16 @@ PyObject *channel_connect(PyObject *cls, PyObject *args)
 	int64_t deadline;
 	int rc;
 
-	if (!PyArg_ParseTuple(args, "OOO!:connect", &obj, &timeout, &PyDict_Type, &dict) ||
-	    address_of(&a, obj) || opts_of(&o, dict) || deadline_of(timeout, &deadline))
+	if (!PyArg_ParseTuple(args, "OOO!:connect", &obj, &timeout, &PyDict_Type, &dict))
 		return NULL;
+	if (address_of(&a, obj) || opts_of(&o, dict) || deadline_of(timeout, &deadline)) {
+		address_put(&a);
+		return NULL;
+	}
 	Py_BEGIN_ALLOW_THREADS
 	rc = connector_open(&a, &o, &k);
 	Py_END_ALLOW_THREADS
+	address_put(&a);
 	if (rc)
 		return fail(rc);
 	rc = finish(k, deadline, &ch);
@@ -181,7 +198,7 @@ static PyObject *address_now(struct kedge_listener *l)
 		colon[-1] = 0;
 		host++;
 	}
-	return Py_BuildValue("(si)", host, atoi(colon + 1));
+	return Py_BuildValue("(O&i)", text_of, host, atoi(colon + 1));
 }
 
 static PyObject *listener_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
@@ -189,7 +206,7 @@ static PyObject *listener_new(PyTypeObject *type, PyObject *args, PyObject *kwar
 	PyObject *dict = kwargs ? kwargs : PyDict_New(), *obj;
 	struct kedge_channel_opts o;
 	struct listener *l = NULL;
-	struct address a;
+	struct address a = { NULL };
 	int rc;
 
 	if (!dict)
@@ -209,28 +226,43 @@ static PyObject *listener_new(PyTypeObject *type, PyObject *args, PyObject *kwar
 		Py_CLEAR(l);
 		goto out;
 	}
+	l->process = this_process();
 	l->fd = kedge_listener_fd(l->l);
 	l->address = address_now(l->l);
 	if (!l->address)
 		Py_CLEAR(l);
 out:
+	address_put(&a);
 	if (!kwargs)
 		Py_DECREF(dict);
 	return (PyObject *)l;
 }
 
+static bool is_busy(const struct listener *l)
+{
+	if (l->busy != this_process())
+		return false;
+	fail_with(-EBUSY, "another call on this listener waits: it is one thread's at a time");
+	return true;
+}
+
+static bool is_usable(const struct listener *l)
+{
+	if (l->l && l->process == this_process())
+		return true;
+	if (!l->l)
+		PyErr_SetString(PyExc_ValueError, "the listener is closed");
+	else
+		fail_with(-ECHILD, "the listener belongs to the parent process: after fork the "
+			  "child opens its own");
+	return false;
+}
+
 static bool begin(struct listener *l)
 {
-	if (!l->l) {
-		PyErr_SetString(PyExc_ValueError, "the listener is closed");
+	if (!is_usable(l) || is_busy(l))
 		return false;
-	}
-	if (l->busy) {
-		fail_with(-EBUSY, "another call on this listener waits: it is one thread's "
-			  "at a time");
-		return false;
-	}
-	l->busy = true;
+	l->busy = this_process();
 	return true;
 }
 
@@ -256,7 +288,7 @@ static PyObject *listener_accept(struct listener *l, PyObject *args)
 		rc = kedge_listener_accept(l->l, ms, &ch);
 		Py_END_ALLOW_THREADS
 	} while ((rc == -ETIMEDOUT || rc == -EINTR) && ms && !PyErr_CheckSignals());
-	l->busy = false;
+	l->busy = 0;
 	if (!rc)
 		return channel_new((PyTypeObject *)cls, ch);
 	return PyErr_Occurred() ? NULL : fail(rc);
@@ -264,11 +296,7 @@ static PyObject *listener_accept(struct listener *l, PyObject *args)
 
 static PyObject *listener_fileno(struct listener *l, PyObject *unused)
 {
-	if (!l->l) {
-		PyErr_SetString(PyExc_ValueError, "the listener is closed");
-		return NULL;
-	}
-	return PyLong_FromLong(l->fd);
+	return is_usable(l) ? PyLong_FromLong(l->fd) : NULL;
 }
 
 static PyObject *listener_address(struct listener *l, void *unused)
@@ -279,11 +307,15 @@ static PyObject *listener_address(struct listener *l, void *unused)
 
 static PyObject *listener_close(struct listener *l, PyObject *unused)
 {
-	if (l->l && !begin(l))
+	struct kedge_listener *closing = l->l;
+
+	if (is_busy(l))
 		return NULL;
-	kedge_listener_close(l->l);
 	l->l = NULL;
-	l->busy = false;
+	/* In a forked child a call of the parent's may have been in the middle of a change. */
+	if (!l->busy)
+		kedge_listener_close(closing);
+	l->busy = 0;
 	Py_RETURN_NONE;
 }
 
@@ -295,7 +327,7 @@ static PyObject *listener_enter(struct listener *l, PyObject *unused)
 
 static PyObject *listener_exit(struct listener *l, PyObject *args)
 {
-	return listener_close(l, NULL);
+	return after_block(listener_close(l, NULL), args);
 }
 
 static void listener_dealloc(struct listener *l)
@@ -303,6 +335,11 @@ static void listener_dealloc(struct listener *l)
 	kedge_listener_close(l->l);
 	Py_XDECREF(l->address);
 	Py_TYPE(l)->tp_free(l);
+}
+
+static PyObject *listener_closed(struct listener *l, void *unused)
+{
+	return PyBool_FromLong(!l->l);
 }
 
 static PyMethodDef listener_methods[] = {
@@ -316,6 +353,7 @@ static PyMethodDef listener_methods[] = {
 };
 
 static PyGetSetDef listener_fields[] = {
+	{ "closed", (getter)listener_closed, NULL, "True once it is closed.", NULL },
 	{ "address", (getter)listener_address, NULL, "What connect() takes.", NULL },
 	{ NULL },
 };

@@ -1,45 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The module: errors, ranges of memory, and the names it has. */
+/* The module: ranges of memory, and the names it has. */
 #include "binding.h"
 
-PyObject *error_type, *event_type, *message_type;
-
-PyObject *fail_with(int rc, const char *text)
-{
-	PyObject *args = Py_BuildValue("(is)", rc < 0 ? -rc : rc, text);
-
-	if (args)
-		PyErr_SetObject(error_type, args);
-	Py_XDECREF(args);
-	return NULL;
-}
-
-PyObject *fail(int rc)
-{
-	return fail_with(rc, kedge_strerror(rc));
-}
-
-bool in_use(const char *what, Py_ssize_t cnt)
-{
-	char text[96];
-
-	if (!cnt)
-		return false;
-	PyOS_snprintf(text, sizeof(text), "%s: %zd in use: release them, then close",
-		      what, cnt);
-	fail_with(-EBUSY, text);
-	return true;
-}
+PyObject *event_type, *message_type;
 
 static int range_of_tuple(struct range *r, PyObject *obj)
 {
-	unsigned long long addr, len;
+	uint64_t addr, len;
 
-	addr = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(obj, 0));
-	if (addr == (unsigned long long)-1 && PyErr_Occurred())
-		return -1;
-	len = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(obj, 1));
-	if (len == (unsigned long long)-1 && PyErr_Occurred())
+	if (!to_u64(PyTuple_GET_ITEM(obj, 0), &addr) || !to_u64(PyTuple_GET_ITEM(obj, 1), &len))
 		return -1;
 	r->view.obj = NULL;
 	r->addr = (uintptr_t)addr;
@@ -83,9 +52,9 @@ static PyObject *backends(PyObject *self, PyObject *unused)
 		Py_END_ALLOW_THREADS
 		if (rc)
 			break;
-		item = Py_BuildValue("{s:s,s:I,s:I,s:i,s:s}", "name", info.name,
+		item = Py_BuildValue("{s:s,s:I,s:I,s:i,s:O&}", "name", info.name,
 				     "level", info.level, "blind", info.blind,
-				     "rc", info.rc, "reason", info.reason);
+				     "rc", info.rc, "reason", text_of, info.reason);
 		if (!item || PyList_Append(list, item))
 			Py_CLEAR(list);
 		Py_XDECREF(item);
@@ -175,14 +144,7 @@ static int exec_module(PyObject *m)
 				"kedge works in the main interpreter alone");
 		return -1;
 	}
-	if (!error_type)
-		error_type = PyErr_NewExceptionWithDoc(
-			"kedge.Error", "What a call of kedge failed with, in its own words.",
-			PyExc_OSError, NULL);
-	if (!error_type)
-		return -1;
-	Py_INCREF(error_type);
-	if (PyModule_AddObject(m, "Error", error_type))
+	if (process_init() || errors_init(m) || api_init(m))
 		return -1;
 	event_type = named_tuple(m, "Event", "kind flags start end cookie generation");
 	message_type = named_tuple(m, "Message", "tag len way");

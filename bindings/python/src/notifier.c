@@ -19,8 +19,8 @@ static PyObject *notifier_new(PyTypeObject *type, PyObject *args, PyObject *kwar
 	int no_blind_spot = 0, exact_ranges = 0, ask = 0, rc;
 	struct notifier *n;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|z$Ippp:Notifier", names, &o.backend,
-					 &o.min_level, &no_blind_spot, &exact_ranges, &ask))
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|z$O&ppp:Notifier", names, &o.backend,
+					 to_u32, &o.min_level, &no_blind_spot, &exact_ranges, &ask))
 		return NULL;
 	o.flags = (no_blind_spot ? KEDGE_NOTIFIER_NO_BLIND_SPOT : 0) |
 		  (exact_ranges ? KEDGE_NOTIFIER_EXACT_RANGES : 0) |
@@ -28,6 +28,7 @@ static PyObject *notifier_new(PyTypeObject *type, PyObject *args, PyObject *kwar
 	n = (struct notifier *)type->tp_alloc(type, 0);
 	if (!n)
 		return NULL;
+	n->process = this_process();
 	Py_BEGIN_ALLOW_THREADS
 	rc = kedge_notifier_open(&o, &n->nf);
 	Py_END_ALLOW_THREADS
@@ -42,10 +43,15 @@ static void end(struct notifier *n)
 {
 	struct kedge_notifier *nf = n->nf;
 
+	/* In a forked child: as a cache's. */
+	if (n->process != this_process() && (n->caches || uses_torn(&n->calls)))
+		nf = NULL;
 	n->nf = NULL;
+	uses_begin(&n->calls);
 	Py_BEGIN_ALLOW_THREADS
 	kedge_notifier_close(nf);
 	Py_END_ALLOW_THREADS
+	uses_end(&n->calls);
 }
 
 static void notifier_dealloc(struct notifier *n)
@@ -56,7 +62,8 @@ static void notifier_dealloc(struct notifier *n)
 
 static PyObject *notifier_close(struct notifier *n, PyObject *unused)
 {
-	if (in_use("caches or calls of the notifier", n->users))
+	if (n->process == this_process() &&
+	    in_use("caches or calls of the notifier", n->caches + uses_cnt(&n->calls)))
 		return NULL;
 	end(n);
 	Py_RETURN_NONE;
@@ -72,45 +79,58 @@ static PyObject *notifier_enter(struct notifier *n, PyObject *unused)
 
 static PyObject *notifier_exit(struct notifier *n, PyObject *args)
 {
-	return notifier_close(n, NULL);
+	return after_block(notifier_close(n, NULL), args);
+}
+
+/* The usual other one is that of the process's caches, or of a cache's own. */
+static PyObject *fail_shared(void)
+{
+	char text[400];
+
+	PyOS_snprintf(text, sizeof(text), "%s: one notifier watches a mapping. Pass notifier= to "
+		      "the caches of this process, and watch by the same", kedge_strerror(-EBUSY));
+	return fail_with(-EBUSY, text);
 }
 
 static PyObject *notifier_add(struct notifier *n, PyObject *args, PyObject *kwargs)
 {
 	static char *names[] = { "obj", "cookie", NULL };
-	unsigned long long cookie;
 	struct range r;
+	uint64_t cookie;
 	PyObject *obj;
 	int rc;
 
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OK:add", names, &obj, &cookie) ||
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO&:add", names, &obj, to_u64,
+					 &cookie) ||
 	    range_get(&r, obj))
 		return NULL;
 	if (!open_notifier(n)) {
 		range_put(&r);
 		return NULL;
 	}
-	n->users++;
+	uses_begin(&n->calls);
 	Py_BEGIN_ALLOW_THREADS
 	rc = kedge_watch_add(n->nf, (void *)r.addr, r.len, cookie);
 	Py_END_ALLOW_THREADS
-	n->users--;
+	uses_end(&n->calls);
 	range_put(&r);
+	if (rc == -EBUSY)
+		return fail_shared();
 	return rc < 0 ? fail(rc) : PyBool_FromLong(rc == KEDGE_WATCH_PROVISIONAL);
 }
 
 static PyObject *notifier_remove(struct notifier *n, PyObject *arg)
 {
-	unsigned long long cookie = PyLong_AsUnsignedLongLong(arg);
+	uint64_t cookie;
 	int rc;
 
-	if ((cookie == (unsigned long long)-1 && PyErr_Occurred()) || !open_notifier(n))
+	if (!to_u64(arg, &cookie) || !open_notifier(n))
 		return NULL;
-	n->users++;
+	uses_begin(&n->calls);
 	Py_BEGIN_ALLOW_THREADS
 	rc = kedge_watch_remove(n->nf, cookie);
 	Py_END_ALLOW_THREADS
-	n->users--;
+	uses_end(&n->calls);
 	if (rc)
 		return fail(rc);
 	Py_RETURN_NONE;
@@ -133,11 +153,11 @@ static PyObject *notifier_read(struct notifier *n, PyObject *args)
 		return NULL;
 	if (max > READ_MAX)
 		max = READ_MAX;
-	n->users++;
+	uses_begin(&n->calls);
 	Py_BEGIN_ALLOW_THREADS
 	cnt = kedge_notifier_read(n->nf, ev, max < 0 ? 0 : (size_t)max);
 	Py_END_ALLOW_THREADS
-	n->users--;
+	uses_end(&n->calls);
 	if (cnt < 0)
 		return fail((int)cnt);
 	list = PyList_New(cnt);
@@ -163,10 +183,10 @@ static PyObject *notifier_fileno(struct notifier *n, PyObject *unused)
 
 static PyObject *notifier_unchanged(struct notifier *n, PyObject *arg)
 {
-	unsigned long long generation = PyLong_AsUnsignedLongLong(arg);
+	uint64_t generation;
 	int rc;
 
-	if ((generation == (unsigned long long)-1 && PyErr_Occurred()) || !open_notifier(n))
+	if (!to_u64(arg, &generation) || !open_notifier(n))
 		return NULL;
 	rc = kedge_notifier_unchanged(n->nf, generation);
 	return rc < 0 ? fail(rc) : PyBool_FromLong(rc);
@@ -186,11 +206,11 @@ static PyObject *notifier_info(struct notifier *n, PyObject *unused)
 
 	if (!open_notifier(n))
 		return NULL;
-	n->users++;
+	uses_begin(&n->calls);
 	Py_BEGIN_ALLOW_THREADS
 	rc = kedge_notifier_info(n->nf, &i);
 	Py_END_ALLOW_THREADS
-	n->users--;
+	uses_end(&n->calls);
 	if (rc)
 		return fail(rc);
 	return Py_BuildValue("{s:s,s:I,s:I,s:O,s:K,s:K,s:K,s:I}", "backend", i.backend,

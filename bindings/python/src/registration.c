@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * A registration that a program holds: a context manager over the memory of an
- * object. The object's export is held as long, so that it cannot be resized or freed.
+ * object. The object's export is held as long, so that it cannot be resized or freed;
+ * both as long as a transfer needs them, whenever the program releases them.
  *
  * A get that is a hit is meant to cost little beside the calls of Python around it: its
  * arguments come as an array, the object is one that was used before, and the GIL stays
@@ -30,29 +31,38 @@ static struct registration *registration_new(struct cache *c)
 	Py_INCREF(c);
 	r->cache = c;
 	r->mr = NULL;
+	r->released = false;
+	r->transfers.cnt = 0;
 	r->range.view.obj = NULL;
 	return r;
 }
 
 static void registration_hold(struct registration *r, const struct kedge_mr *mr,
-			      bool registered)
+			      uint32_t access, bool registered)
 {
 	r->mr = mr;
+	r->access = access;
 	r->registered = registered;
 	r->cache->held++;
 	PyObject_GC_Track(r);
 }
 
-static void registration_end(struct registration *r)
+void registration_end(struct registration *r)
 {
 	const struct kedge_mr *mr = r->mr;
 	struct cache *c = r->cache;
 
 	if (!mr)
 		return;
+	if (uses_cnt(&r->transfers)) {
+		r->released = true;
+		return;
+	}
 	/* First: another thread may come here as soon as the GIL is let go of. */
 	r->mr = NULL;
-	if (r->registered) {
+	if (!c->c) {
+		/* A forked child has closed it. */
+	} else if (r->registered) {
 		Py_BEGIN_ALLOW_THREADS
 		kedge_cache_put(c->c, mr);
 		Py_END_ALLOW_THREADS
@@ -93,16 +103,12 @@ void free_spare(struct cache *c)
 
 static int access_of(PyObject *obj, bool writable, uint32_t *access)
 {
-	unsigned long value;
-
 	if (!obj || obj == Py_None) {
 		*access = writable ? KEDGE_ACCESS_LOCAL_WRITE : KEDGE_ACCESS_LOCAL_READ;
 		return 0;
 	}
-	value = PyLong_AsUnsignedLong(obj);
-	if (value == (unsigned long)-1 && PyErr_Occurred())
+	if (!to_u32(obj, access))
 		return -1;
-	*access = value > UINT32_MAX ? UINT32_MAX : (uint32_t)value;
 	if (*access & WRITES && !writable) {
 		PyErr_SetString(PyExc_BufferError,
 				"write access to an object that is read-only");
@@ -151,17 +157,24 @@ static bool is_open(struct cache *c)
 	return false;
 }
 
+/* 0, or -1 with an error raised. */
 static int get_slow(struct cache *c, const struct range *r, uint32_t access,
 		    const struct kedge_mr **mr)
 {
+	struct raised raised;
 	int rc;
 
-	c->busy++;
+	raised_begin(&raised);
+	uses_begin(&c->calls);
 	Py_BEGIN_ALLOW_THREADS
 	rc = kedge_cache_get(c->c, (void *)r->addr, r->len, access, mr);
 	Py_END_ALLOW_THREADS
-	c->busy--;
-	return rc;
+	uses_end(&c->calls);
+	if (!raised_end(&raised, rc))
+		return 0;
+	if (!rc)
+		kedge_cache_put(c->c, *mr);
+	return -1;
 }
 
 PyObject *cache_get(struct cache *c, PyObject *const *args, Py_ssize_t nargs,
@@ -186,13 +199,13 @@ PyObject *cache_get(struct cache *c, PyObject *const *args, Py_ssize_t nargs,
 	rc = kedge_cache_tryget(c->c, (void *)r->range.addr, r->range.len, access, &mr);
 	if (rc == -EAGAIN) {
 		registered = true;
-		rc = get_slow(c, &r->range, access, &mr);
-	}
-	if (rc) {
+		if (get_slow(c, &r->range, access, &mr))
+			goto drop;
+	} else if (rc) {
 		fail(rc);
 		goto drop;
 	}
-	registration_hold(r, mr, registered);
+	registration_hold(r, mr, access, registered);
 	return (PyObject *)r;
 
 drop:
@@ -210,32 +223,37 @@ static ssize_t get_pieces(struct cache *c, const struct range *r, uint32_t acces
 	struct kedge_piece *p = NULL, *more;
 	size_t max = PIECES_FIRST;
 	ssize_t n = -ENOBUFS;
+	struct raised raised;
 
+	raised_begin(&raised);
 	for (; n == -ENOBUFS && max <= PIECES_MAX; max *= 4) {
 		more = PyMem_Realloc(p, max * sizeof(*p));
 		if (!more) {
-			PyMem_Free(p);
-			PyErr_NoMemory();
-			return -1;
+			if (!raised_end(&raised, 0))
+				PyErr_NoMemory();
+			goto free_pieces;
 		}
 		p = more;
-		c->busy++;
+		uses_begin(&c->calls);
 		Py_BEGIN_ALLOW_THREADS
 		n = kedge_cache_getv(c->c, (void *)r->addr, r->len, access, p, max);
 		Py_END_ALLOW_THREADS
-		c->busy--;
+		uses_end(&c->calls);
 	}
-	if (n < 0) {
-		fail((int)n);
-		PyMem_Free(p);
-		return -1;
+	if (!raised_end(&raised, n)) {
+		*pieces = p;
+		return n;
 	}
-	*pieces = p;
-	return n;
+	if (n >= 0)
+		kedge_cache_putv(c->c, p, (size_t)n);
+free_pieces:
+	PyMem_Free(p);
+	return -1;
 }
 
 /* A registration of @p, which it has taken on success. */
-static PyObject *hold_piece(struct cache *c, PyObject *obj, const struct kedge_piece *p)
+static PyObject *hold_piece(struct cache *c, PyObject *obj, const struct kedge_piece *p,
+			    uint32_t access)
 {
 	struct registration *r = registration_new(c);
 
@@ -247,7 +265,7 @@ static PyObject *hold_piece(struct cache *c, PyObject *obj, const struct kedge_p
 	}
 	r->range.addr = (uintptr_t)p->addr;
 	r->range.len = (size_t)p->len;
-	registration_hold(r, p->mr, true);
+	registration_hold(r, p->mr, access, true);
 	return (PyObject *)r;
 }
 
@@ -265,16 +283,16 @@ PyObject *cache_getv(struct cache *c, PyObject *const *args, Py_ssize_t nargs,
 	n = is_open(c) ? get_pieces(c, &range, access, &pieces) : -1;
 	if (n < 0)
 		goto put_range;
-	c->busy++; /* until each piece is held */
+	uses_begin(&c->calls); /* until each piece is held */
 	list = PyList_New(n);
 	for (; list && i < n; i++) {
-		item = hold_piece(c, args[0], &pieces[i]);
+		item = hold_piece(c, args[0], &pieces[i], access);
 		if (!item)
 			break;
 		PyList_SET_ITEM(list, i, item);
 	}
 	kedge_cache_putv(c->c, pieces + i, (size_t)(n - i));
-	c->busy--;
+	uses_end(&c->calls);
 	if (i < n)
 		Py_CLEAR(list);
 	PyMem_Free(pieces);
@@ -287,7 +305,7 @@ put_range:
 
 static bool is_held(struct registration *r)
 {
-	if (r->mr)
+	if (r->mr && !r->released && r->cache->c)
 		return true;
 	PyErr_SetString(PyExc_ValueError, "the registration is released");
 	return false;
@@ -350,7 +368,7 @@ static PyObject *registration_field(struct registration *r, void *which)
 
 static PyObject *registration_held(struct registration *r, void *unused)
 {
-	return PyBool_FromLong(r->mr != NULL);
+	return PyBool_FromLong(r->mr && !r->released && r->cache->c);
 }
 
 #define FIELD(name, which, doc) \
@@ -373,7 +391,8 @@ static PyMethodDef registration_methods[] = {
 	{ "__enter__", (PyCFunction)registration_enter, METH_NOARGS, NULL },
 	{ "__exit__", (PyCFunction)(void (*)(void))registration_exit, METH_FASTCALL, NULL },
 	{ "release", (PyCFunction)registration_release, METH_NOARGS,
-	  "Give the reference back. A second call does nothing." },
+	  "Give the reference back, at the end of a transfer that is under way. A second "
+	  "call does nothing." },
 	{ NULL },
 };
 

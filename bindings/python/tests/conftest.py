@@ -2,10 +2,13 @@
 """What the tests share: memory by the system's own calls, so that no allocator has a
 part in it; and a line for each test by which scripts/test.py counts (TAP)."""
 import ctypes
+import errno
 import mmap
 import os
 import subprocess
 import sys
+import threading
+import time
 
 import kedge
 import pytest
@@ -69,6 +72,64 @@ def notifier():
 def cache(notifier):
     with kedge.Cache(notifier=notifier) as c:
         yield c
+
+
+@pytest.fixture
+def ring():
+    try:
+        return kedge.Uring()
+    except kedge.Error as e:
+        pytest.skip('no io_uring: %s' % e)
+
+
+def addresses():
+    return {'shm': '@kedge-python-%d-%s' % (os.getpid(), os.urandom(4).hex()),
+            'tcp': ('127.0.0.1', 0)}
+
+
+@pytest.fixture(params=['shm', 'tcp'])
+def listener(request):
+    with kedge.Listener(addresses()[request.param]) as l:
+        yield l
+
+
+@pytest.fixture
+def pair(listener):
+    connect = in_thread(kedge.Channel.connect, listener.address, timeout=60)
+    with listener.accept(timeout=60) as first, connect() as second:
+        yield first, second
+
+
+def in_thread(fn, *args, **kwargs):
+    """fn() in a thread; what is returned waits for it, and returns or raises as it did."""
+    out = []
+
+    def run():
+        try:
+            out.append((fn(*args, **kwargs), None))
+        except BaseException as e:
+            out.append((None, e))
+
+    def result():
+        t.join()
+        if out[0][1]:
+            raise out[0][1]
+        return out[0][0]
+    t = threading.Thread(target=run)
+    t.start()
+    return result
+
+
+def until_it_waits(channel):
+    """Until another thread is in a call of it. info() never lets the GIL go, and so is in
+    no call's way."""
+    while True:
+        try:
+            channel.info()
+        except kedge.Error as e:
+            assert e.errno == errno.EBUSY
+            return
+        time.sleep(0.001)
 
 
 def in_child(fn):

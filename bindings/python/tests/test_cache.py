@@ -273,7 +273,6 @@ def test_a_device_that_fails(cache, notifier, memory, capsys):
         kedge.Cache(dev, resync=True)
 
 
-@pytest.mark.filterwarnings('ignore::pytest.PytestUnraisableExceptionWarning')
 def test_a_device_with_a_bug(notifier, memory):
     dev = Adapter()
     dev.reg = lambda addr, length, access: 'no handle'
@@ -281,6 +280,7 @@ def test_a_device_with_a_bug(notifier, memory):
         with pytest.raises(kedge.Error) as e:
             cache.get(memory.range)
         assert e.value.errno == errno.EIO
+        assert isinstance(e.value.__cause__, TypeError)
 
 
 def test_remote_access_ends_with_its_put(notifier, memory):

@@ -1,47 +1,16 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Messages between two ends, in one process and in two."""
-import asyncio
 import errno
 import os
 import signal
 import sys
 import threading
-import time
 
 import kedge
 import pytest
+from conftest import addresses, in_thread, until_it_waits
 
 MIB = 1 << 20
-
-
-def addresses():
-    return {'shm': '@kedge-python-%d-%s' % (os.getpid(), os.urandom(4).hex()),
-            'tcp': ('127.0.0.1', 0)}
-
-
-@pytest.fixture(params=['shm', 'tcp'])
-def listener(request):
-    with kedge.Listener(addresses()[request.param]) as l:
-        yield l
-
-
-@pytest.fixture
-def pair(listener):
-    got = []
-    t = threading.Thread(target=lambda: got.append(kedge.Channel.connect(listener.address,
-                                                                         timeout=60)))
-    t.start()
-    first = listener.accept(timeout=60)
-    t.join()
-    with first, got[0]:
-        yield first, got[0]
-
-
-def in_thread(fn, *args, **kwargs):
-    out = []
-    t = threading.Thread(target=lambda: out.append(fn(*args, **kwargs)))
-    t.start()
-    return lambda: (t.join(), out[0])[1]
 
 
 @pytest.mark.parametrize('length', [0, 1, 4096, 3 * MIB])
@@ -127,18 +96,6 @@ def test_closing_ends_operations(pair):
         op.result()
     assert e.value.errno == errno.ECANCELED
     buf.clear()
-
-
-def until_it_waits(channel):
-    """Until another thread is in a call of it. info() never lets the GIL go, and so is in
-    no call's way."""
-    while True:
-        try:
-            channel.info()
-        except kedge.Error as e:
-            assert e.errno == errno.EBUSY
-            return
-        time.sleep(0.001)
 
 
 def test_a_second_thread_is_refused(pair):
@@ -270,53 +227,3 @@ def remember_address(request):
     global listener_address
     if 'listener' in request.fixturenames:
         listener_address = request.getfixturevalue('listener').address
-
-
-def test_asyncio_round_trips(listener):
-    async def echo():
-        c = await listener.accept_async()
-        buf = bytearray(2 * MIB)
-        while True:
-            m = await c.recv_async(buf)
-            if not m.len:
-                break
-            await c.send_async(memoryview(buf)[:m.len], tag=m.tag)
-        c.close()
-
-    async def main():
-        server = asyncio.ensure_future(echo())
-        c = await asyncio.get_running_loop().run_in_executor(
-            None, lambda: kedge.Channel.connect(listener.address, timeout=60))
-        for length in 1, 5000, 2 * MIB:
-            data, buf = os.urandom(length), bytearray(length)
-            got, _ = await asyncio.gather(c.recv_async(buf, tag=length),
-                                          c.send_async(data, tag=length))
-            assert got.len == length and buf == data
-        await c.send_async(b'')
-        await server
-        c.close()
-
-    asyncio.run(asyncio.wait_for(main(), 300))
-
-
-def test_asyncio_cancels(pair):
-    first, second = pair
-
-    async def main():
-        buf = bytearray(8)
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(second.recv_async(buf), 0.01)
-        first.send(b'later')
-        # The cancelled receive did not take it.
-        assert (await second.recv_async(bytearray(8))).len == 5
-        buf.clear()
-        # Closing wakes what waits.
-        waiting = asyncio.ensure_future(second.recv_async(bytearray(8)))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        second.close()
-        with pytest.raises(kedge.Error) as e:
-            await waiting
-        assert e.value.errno == errno.ECANCELED
-
-    asyncio.run(main())

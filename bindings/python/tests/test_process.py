@@ -10,7 +10,7 @@ import tracemalloc
 
 import kedge
 import pytest
-from conftest import Memory, PAGE, in_child, run_python
+from conftest import PAGE, Memory, in_child, in_thread, run_python, until_it_waits
 
 
 def test_threads_share_a_cache(cache):
@@ -104,6 +104,30 @@ def test_close_waits_for_no_call(notifier, memory):
         t.join()
 
 
+def test_a_second_close_does_not_pass_the_first(notifier, memory):
+    entered, go = threading.Event(), threading.Event()
+
+    class Slow:
+        def reg(self, addr, length, access):
+            return 1
+
+        def dereg(self, handle):
+            entered.set()
+            go.wait(60)
+
+    c = kedge.Cache(Slow(), notifier=notifier)
+    c.get(memory.range).release()
+    closed = in_thread(c.close)
+    entered.wait(60)
+    for obj in c, notifier:
+        with pytest.raises(kedge.Error) as e:
+            obj.close()
+        assert e.value.errno == errno.EBUSY
+    go.set()
+    closed()
+    c.close()
+
+
 def test_a_child_is_told(notifier, cache, memory):
     held = cache.get(memory.range)
 
@@ -153,6 +177,80 @@ def test_a_channel_in_a_child():
             buf = bytearray(8)
             assert got[0].recv(buf).len == 6
             got[0].close()
+
+
+def test_a_child_of_a_parent_in_a_call(pair, listener, notifier, memory):
+    """A thread of the parent's is in a call of each; it is not there in the child."""
+    entered, go = threading.Event(), threading.Event()
+
+    class Slow:
+        def reg(self, addr, length, access):
+            entered.set()
+            go.wait(60)
+            return 1
+
+        def dereg(self, handle):
+            pass
+
+    cache = kedge.Cache(Slow(), notifier=notifier)
+    first, second = pair
+    got = in_thread(cache.get, memory.range)
+    message = in_thread(first.recv, bytearray(8))
+    accepted = in_thread(listener.accept, 60)
+    entered.wait(60)
+    until_it_waits(first)
+
+    def child():
+        for call in (first.info, first.poll, first.fileno, first.probe, listener.fileno,
+                     lambda: first.isend(b'x'), lambda: listener.accept(0), cache.stats):
+            try:
+                call()
+            except kedge.Error as e:
+                assert e.errno == errno.ECHILD, e
+            else:
+                raise AssertionError('it worked in the child')
+        for obj in first, listener, cache, notifier:
+            obj.close()
+            obj.close()
+            assert obj.closed
+
+    assert in_child(child) == 0
+    go.set()
+    got().release()
+    second.send(b'x')
+    assert message().len == 1
+    with kedge.Channel.connect(listener.address, timeout=60), accepted():
+        pass
+    cache.close()
+
+
+def test_a_child_of_a_parent_that_holds(notifier, memory):
+    """What a thread of the parent's holds will not be released in the child."""
+    holds, go = threading.Event(), threading.Event()
+    cache = kedge.Cache(notifier=notifier)
+
+    def hold():
+        with cache.get(memory.range):
+            holds.set()
+            go.wait(60)
+
+    done = in_thread(hold)
+    holds.wait(60)
+    own = cache.get(memory.range)
+
+    def child():
+        cache.close()
+        assert not own.held
+        with pytest.raises(ValueError):
+            own.handle
+        own.release()
+        notifier.close()
+
+    assert in_child(child) == 0
+    own.release()
+    go.set()
+    done()
+    cache.close()
 
 
 AT_EXIT = '''

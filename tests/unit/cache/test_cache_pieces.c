@@ -22,15 +22,21 @@ static struct kedge_cache *cache;
 static char *whole, *mem; /* mem starts at a chunk */
 static size_t page;
 
-static void open_on(unsigned int what, uint32_t flags)
+static void open_with(unsigned int what, uint32_t flags, uint32_t hint_threads)
 {
-	struct kedge_cache_opts o = { .size = sizeof(o), .flags = flags };
+	struct kedge_cache_opts o = { .size = sizeof(o), .flags = flags,
+				      .hint_threads = hint_threads };
 
 	o.chunk_bytes = CHUNK * page;
 	dev = nodev_new_with(what);
 	/* Not ummunot, which tells of all that a huge page might have had. */
 	nf = open_uffd();
 	assert_int_equal(kedge_cache_open(dev->dev, nf, &o, &cache), 0);
+}
+
+static void open_on(unsigned int what, uint32_t flags)
+{
+	open_with(what, flags, 0);
 }
 
 static int setup(void **state)
@@ -199,6 +205,43 @@ static void a_gap_in_the_mapping_is_efault(void **state)
 	assert_int_equal(stats().failures, 1);
 	pages_at(at(40), 1);
 	getv_put(mem, PAGES * page);
+}
+
+#define WIDE (UINT64_C(1) << 44) /* takes minutes to try chunk by chunk */
+
+/* A hole of terabytes with one chunk mapped at its end. */
+static char *new_hole(void)
+{
+	char *p = mmap(NULL, WIDE, PROT_NONE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (p == MAP_FAILED)
+		return NULL;
+	p += -addr_of(p) & (CHUNK * page - 1);
+	assert_int_equal(munmap(p, WIDE - 2 * CHUNK * page), 0);
+	pages_at(p + WIDE - 2 * CHUNK * page, CHUNK);
+	return p;
+}
+
+static void a_hole_takes_no_time(void **state)
+{
+	size_t len = WIDE - CHUNK * page;
+	struct kedge_piece p[1];
+	char *hole = new_hole();
+	uint64_t regs;
+
+	open_with(0, 0, 1); /* helpers would have their stacks in the hole */
+	if (!hole)
+		skip();
+	assert_int_equal(kedge_cache_getv(cache, hole, len, WRITE, p, 1), -EFAULT);
+	assert_int_equal(dev->regs, 0);
+	/* An allocator may have mapped some in it by now. */
+	assert_true(kedge_cache_hint(cache, hole, len, WRITE) >= (ssize_t)(CHUNK * page));
+	regs = dev->regs;
+	assert_int_equal(getv_put(hole + len - CHUNK * page, CHUNK * page), 1);
+	assert_int_equal(dev->regs, regs);
+	assert_int_equal(kedge_cache_hint(cache, hole, CHUNK * page, WRITE), -EFAULT);
+	munmap(hole + len - CHUNK * page, CHUNK * page);
 }
 
 static void a_hole_is_a_piece(void **state)
@@ -500,6 +543,7 @@ int main(void)
 		CASE(too_few_pieces_hold_nothing),
 		CASE(bad_arguments_are_einval),
 		CASE(a_gap_in_the_mapping_is_efault),
+		CASE(a_hole_takes_no_time),
 		CASE(a_hole_is_a_piece),
 		CASE(holes_close_where_room_is_short),
 		CASE(resync_replaces_what_changed),
