@@ -65,15 +65,20 @@ struct kedge_event;
  * what is not watched, too. All signals are blocked and cancellation is disabled.
  *
  * The callback may add and remove watches of this notifier and read its events.
- * It must not wait for a lock that a thread holds across a change of
+ * Other notifiers, and caches, it leaves alone: on the monitor's thread they answer
+ * that nothing can be told. It must not wait for a lock that a thread holds across a change of
  * watched memory (malloc()'s: it must not allocate or free), change watched
  * memory, change the signal mask, close the notifier, fork, or leave by longjmp().
  *
- * For a cache that is never stale: kedge_watch_add(), register, put it where the
- * callback finds it, and only then kedge_notifier_unchanged() with the generation
- * from before the registration; if that has moved, or KEDGE_WATCH_PROVISIONAL was
- * returned, use it once and drop it. A change that this look does not see calls
- * after it, and so finds the entry.
+ * The monitor's thread has 48 KiB of stack to spare and a table of descriptors of
+ * its own, which has none of the program's: what is done by a descriptor (most
+ * deregistrations) fails there with EBADF. Mark the entry, and deregister later.
+ *
+ * For a cache that is never stale: load kedge_notifier_generation(); then
+ * kedge_watch_add(), register, and put it where the callback finds it; last,
+ * kedge_notifier_unchanged() with the generation from before kedge_watch_add(). If
+ * that is not 1, or KEDGE_WATCH_PROVISIONAL was returned, use the entry once and
+ * drop it. A change that this look does not see calls after it, and finds the entry.
  *
  * A thread that the kernel hands a range before the call that gave it back has
  * returned may find the old entry for that moment, unless libkedge-hooks sees one

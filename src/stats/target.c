@@ -84,7 +84,6 @@ int target_parse(struct target *t, const char *value, const char *file)
 	}
 	if (!target_expand(t->path, sizeof(t->path), value, (int)getpid()))
 		return -ENAMETOOLONG;
-	if (!stat(t->path, &st) && S_ISDIR(st.st_mode) && !add_own_name(t, file))
-		return -ENAMETOOLONG;
-	return 0;
+	t->own_name = !stat(t->path, &st) && S_ISDIR(st.st_mode);
+	return t->own_name && !add_own_name(t, file) ? -ENAMETOOLONG : 0;
 }

@@ -9,6 +9,7 @@
 
 struct target {
 	bool socket;
+	bool own_name; /* in the folder that was named */
 	char path[PATH_MAX]; /* absolute */
 };
 

@@ -5,9 +5,11 @@
  * file that is slow holds up no change. It sleeps on a futex, not on a descriptor, which the
  * notifier's monitor would not have.
  */
+#include <dlfcn.h>
 #include <errno.h>
 #include <execinfo.h>
 #include <fcntl.h>
+#include <link.h>
 #include <linux/futex.h>
 #include <poll.h>
 #include <stdio.h>
@@ -63,17 +65,34 @@ static void anew(void)
 	patience_ms = PATIENCE_MS;
 }
 
+/* By the one way that takes no lock of the loader's, which a thread within dlclose() holds, and of
+ * which a forked child may find another's. In other C libraries there is none. */
+static uintptr_t base_of(void *pc)
+{
+#ifdef DLFO_STRUCT_HAS_EH_DBASE
+	struct dl_find_object found;
+
+	if (!_dl_find_object(pc, &found))
+		return (uintptr_t)found.dlfo_link_map->l_addr;
+#endif
+	(void)pc;
+	return 0;
+}
+
 void trace_take_stack(struct trace_stack *s)
 {
-	int n = 0, i;
+	void *pc[TRACE_FRAMES + 1];
+	int n, i;
 
 	s->cnt = 0;
 	if (likely(!trace_on()) || !atomic_load_explicit(&with_stack, memory_order_relaxed))
 		return;
-	n = backtrace(s->pc, TRACE_FRAMES);
+	n = backtrace(pc, TRACE_FRAMES + 1);
 	/* The first is this function's. */
-	for (i = 1; i < n; i++)
-		s->pc[i - 1] = s->pc[i];
+	for (i = 1; i < n; i++) {
+		s->pc[i - 1] = (uintptr_t)pc[i];
+		s->base[i - 1] = base_of(pc[i]);
+	}
 	s->cnt = n > 1 ? (uint32_t)n - 1 : 0;
 }
 
@@ -139,7 +158,13 @@ static int open_file(void)
 	/* One that the program has closed: its number may be another's. */
 	clofork_close(&file);
 	return clofork_keep(&file, open(target.path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC |
-				O_NONBLOCK | O_NOCTTY, 0644));
+				O_NONBLOCK | O_NOCTTY | (target.own_name ? O_NOFOLLOW : 0),
+				0644));
+}
+
+static int no_more(int err)
+{
+	return err == ENOSPC ? kedge_reason(-err, "there is no room") : -err;
 }
 
 static int write_text(const char *text, size_t len)
@@ -157,9 +182,10 @@ static int write_text(const char *text, size_t len)
 		}
 		p = (struct pollfd){ .fd = file.fd, .events = POLLOUT };
 		if (n < 0 && errno == EAGAIN)
-			rc = poll(&p, 1, patience_ms) > 0 ? 0 : -EAGAIN;
+			rc = poll(&p, 1, patience_ms) > 0
+				     ? 0 : kedge_reason(-EAGAIN, "nobody reads the pipe");
 		else if (n == 0 || errno != EINTR)
-			rc = n ? -errno : -ENOSPC;
+			rc = no_more(n ? errno : ENOSPC);
 	}
 	if (rc == -EAGAIN)
 		patience_ms = 0;
@@ -237,12 +263,32 @@ static int start_thread(void)
 	return 0;
 }
 
+static bool can_unwind;
+
+static bool stack_wanted(void)
+{
+	const char *value = kedge__env("KEDGE_TRACE_STACK");
+
+	return value && *value && strcmp(value, "0");
+}
+
+/* The first backtrace() loads a library, for which it takes the loader's lock. A thread that holds
+ * that may wait for a lock of ours: so it is made before there are any. */
+__attribute__((constructor)) static void load_unwinder(void)
+{
+	void *pc[2];
+
+	if (stack_wanted())
+		can_unwind = backtrace(pc, 2) > 0;
+}
+
 static int start(const char *value)
 {
-	const char *stack = kedge__env("KEDGE_TRACE_STACK");
 	struct trace_ring *r = NULL;
-	void *pc[2];
 	int rc = target_parse(&target, value, "trace");
+
+	if (!rc && target.socket)
+		rc = kedge_reason(-EINVAL, "a trace goes to a file, not to a socket");
 
 	if (!rc)
 		rc = open_file();
@@ -252,11 +298,7 @@ static int start(const char *value)
 	}
 	if (rc)
 		return rc;
-	if (stack && strcmp(stack, "0")) {
-		/* The first one loads a library. */
-		backtrace(pc, 2);
-		atomic_store(&with_stack, true);
-	}
+	atomic_store(&with_stack, can_unwind && stack_wanted());
 	atomic_store(&trace_ring, r);
 	rc = start_thread();
 	if (rc) {
@@ -272,7 +314,7 @@ void trace_begin(void)
 	const char *value = kedge__env("KEDGE_TRACE");
 	int rc = 0;
 
-	if (likely(!target_named(value)))
+	if (likely(!value || !*value || !strcmp(value, "0")))
 		return;
 	owner_adopt(&owner, anew);
 	sig_lock(&lock);

@@ -4,7 +4,7 @@
  * and with KEDGE_TRACE_STACK=1 from where.
  *
  * A change is noted where it is told to watches, under their lock and with signals blocked: into a
- * ring, by one that allocates nothing and opens nothing. A thread writes the ring to the file; what
+ * ring, without an allocation or a descriptor. A thread writes the ring to the file; what
  * does not fit is counted, and the trace says how many are lost.
  */
 #ifndef STATS_TRACE_H
@@ -25,8 +25,9 @@ enum trace_by {
 };
 
 struct trace_stack {
-	uint32_t cnt; /* 0: none was taken */
-	void *pc[TRACE_FRAMES];
+	uint32_t cnt; /* 0: it was not taken */
+	uintptr_t pc[TRACE_FRAMES];
+	uintptr_t base[TRACE_FRAMES]; /* where its object is loaded, or 0 */
 };
 
 struct trace_change {
@@ -58,7 +59,8 @@ void trace_take_stack(struct trace_stack *s);
 /* With signals blocked. */
 void trace_add(const struct trace_change *c);
 
-/* trace_line.c: the text of a change; its length. Names of functions are looked up now. */
+/* trace_line.c: the text of a change; its length. Objects are looked up now: one that has gone
+ * meanwhile has no name. Takes no lock that a fork() or the loader may leave taken. */
 size_t trace_line(char *to, size_t room, const struct trace_change *c);
 
 #endif /* STATS_TRACE_H */

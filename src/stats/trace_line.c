@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <kedge/notifier.h>
@@ -61,31 +59,70 @@ static void add_name(struct text *t, int tid)
 	add(t, " name=\"%s\"", name);
 }
 
-static void add_frame(struct text *t, unsigned int i, void *pc)
-{
-	Dl_info d;
+/* ---- objects, by /proc: dladdr() takes the loader's lock ---- */
 
-	if (!dladdr(pc, &d) || !d.dli_fname) {
-		add(t, "  #%u %p\n", i, pc);
-		return;
+struct maps {
+	int fd;
+	size_t at, len;
+	char buf[16384];
+};
+
+/* The next line, without its end, or NULL. One that is longer than the room is left out. */
+static char *next_line(struct maps *m)
+{
+	for (;;) {
+		char *line = m->buf + m->at, *end = memchr(line, '\n', m->len - m->at);
+		ssize_t n;
+
+		if (end) {
+			*end = '\0';
+			m->at = (size_t)(end - m->buf) + 1;
+			return line;
+		}
+		m->len -= m->at;
+		memmove(m->buf, line, m->len);
+		m->at = 0;
+		if (m->len == sizeof(m->buf))
+			m->len = 0;
+		n = read(m->fd, m->buf + m->len, sizeof(m->buf) - m->len);
+		if (n <= 0)
+			return NULL;
+		m->len += (size_t)n;
 	}
-	add(t, "  #%u %.256s+0x%" PRIxPTR, i, d.dli_fname,
-	    (uintptr_t)pc - (uintptr_t)d.dli_fbase);
-	if (d.dli_sname)
-		add(t, " (%.128s+0x%" PRIxPTR ")", d.dli_sname,
-		    (uintptr_t)pc - (uintptr_t)d.dli_saddr);
-	add(t, "\n");
 }
 
-static void add_time(struct text *t, uint64_t ns)
+/* The path of what is mapped at @pc, into @to, or "". */
+static void name_of(uintptr_t pc, char *to, size_t room)
 {
-	const time_t s = (time_t)(ns / 1000000000u);
-	char date[32] = "";
-	struct tm tm;
+	static struct maps m; /* of the thread that writes */
+	uintptr_t start, end;
+	char *line, *path;
 
-	if (gmtime_r(&s, &tm))
-		strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%S", &tm);
-	add(t, "time=%s.%06uZ", date, (unsigned int)(ns % 1000000000u / 1000));
+	*to = '\0';
+	m.at = m.len = 0;
+	m.fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	if (m.fd < 0)
+		return;
+	while ((line = next_line(&m))) {
+		if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR, &start, &end) != 2 || pc >= end)
+			continue;
+		path = pc >= start ? strchr(line, '/') : NULL;
+		if (path)
+			snprintf(to, room, "%s", path);
+		break;
+	}
+	close(m.fd);
+}
+
+static void add_frame(struct text *t, unsigned int i, const struct trace_stack *s)
+{
+	char name[256];
+
+	name_of(s->pc[i], name, sizeof(name));
+	if (*name && s->base[i])
+		add(t, "  #%u %s+0x%" PRIxPTR "\n", i, name, s->pc[i] - s->base[i]);
+	else
+		add(t, "  #%u 0x%" PRIxPTR "%s%s\n", i, s->pc[i], *name ? " " : "", name);
 }
 
 size_t trace_line(char *to, size_t room, const struct trace_change *c)
@@ -94,8 +131,9 @@ size_t trace_line(char *to, size_t room, const struct trace_change *c)
 	struct text t = { to, 0, room };
 	uint32_t i;
 
-	add_time(&t, c->ns);
-	add(&t, " pid=%d", (int)getpid());
+	/* As a date it would take a lock of the C library's, with which a child may be forked. */
+	add(&t, "time=%" PRIu64 ".%06u pid=%d", c->ns / 1000000000u,
+	    (unsigned int)(c->ns % 1000000000u / 1000), (int)getpid());
 	if (c->tid) {
 		add(&t, " thread=%d", c->tid);
 		add_name(&t, c->tid);
@@ -104,6 +142,6 @@ size_t trace_line(char *to, size_t room, const struct trace_change *c)
 		" by=%s%s\n", kind_name(c->kind), c->start, c->end, c->end - c->start, c->watches,
 	    by[c->by], c->unsure ? " unsure" : "");
 	for (i = 0; i < c->stack.cnt; i++)
-		add_frame(&t, i, c->stack.pc[i]);
+		add_frame(&t, i, &c->stack);
 	return t.len;
 }

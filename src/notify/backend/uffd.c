@@ -50,7 +50,7 @@ static void open_tripwire(struct kedge_notifier *nf)
 			   kedge_strerror(rc));
 		return;
 	}
-	/* It moves the generation, and nobody is called. */
+	/* It moves the generation, without a call. */
 	if (!nf->push.fn)
 		nf->blind &= ~tripwire_covers(u->tripwire);
 	nf->head.trips = tripwire_counter(u->tripwire);
@@ -144,6 +144,9 @@ static bool uffd_settled(struct kedge_notifier *nf)
 	case UFFD_REST:
 		return true;
 	case UFFD_STRANGER:
+		/* A callback asks, on the thread of another: it has lost nothing. */
+		if (uffd_is_monitor())
+			break;
 		/* ASKS_NOT stays: announcements do for the rest. */
 		atomic_compare_exchange_strong(&nf->page->asks, &asks,
 					       ASKS_LOST);
@@ -164,7 +167,7 @@ static void check_descriptor(struct kedge_notifier *other, void *arg)
 {
 	const struct uffd *u = other->backend, *fresh = arg;
 
-	if (other->ops != &notify_uffd ||
+	if (other->ops != &notify_uffd || uffd_is_monitor() ||
 	    (u->fd != fresh->fd && uffd_fd_is_ours(u)))
 		return;
 	sig_lock_blocked(&other->lock);

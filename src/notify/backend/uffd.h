@@ -50,6 +50,8 @@ enum uffd_answer uffd_ask_kernel(const struct uffd *u);
 
 /* uffd_monitor.c */
 int uffd_monitor_start(struct kedge_notifier *nf);
+/* The calling thread is one, which has no descriptors of other notifiers: a callback asks. */
+bool uffd_is_monitor(void);
 /* Make it let go of everything and end. Once; in the owner. */
 void uffd_monitor_stop(struct kedge_notifier *nf);
 

@@ -356,12 +356,20 @@ static void let_go(struct kedge_notifier *nf)
 		atomic_store(&u->wakeup_gone, true);
 }
 
+static _Thread_local bool a_monitor;
+
+bool uffd_is_monitor(void)
+{
+	return a_monitor;
+}
+
 static void *monitor(void *arg)
 {
 	struct kedge_notifier *nf = arg;
 	struct uffd *u = nf->backend;
 	uint64_t spin = 0;
 
+	a_monitor = true;
 	prctl(PR_SET_NAME, "kedge-uffd");
 	own_descriptors(nf);
 	u->epoll = open_epoll(u);

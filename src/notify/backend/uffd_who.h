@@ -19,9 +19,9 @@ struct who {
 	} call[WHO_MAX];
 };
 
-/* The threads that wait in a call that changes mappings. Allocates nothing. */
+/* The threads that wait in a call that changes mappings. It does not allocate. */
 void who_waits(struct who *w);
-/* The one of them that makes the change of @m, or 0: none, or several may be. */
+/* The one of them that makes the change of @m, or 0 where not exactly one may be. */
 int who_did(const struct who *w, const struct uffd_msg *m);
 
 #endif /* NOTIFY_BACKEND_UFFD_WHO_H */

@@ -286,6 +286,38 @@ static void where_the_kernel_keeps_the_queue_it_is_refused(void **state)
 	assert_ptr_equal(nf, mine);
 }
 
+static struct kedge_notifier *other;
+
+static void ask_another(void *arg, const struct kedge_event *ev)
+{
+	struct kedge_notifier *more = NULL;
+
+	/* Neither may say that nothing has changed, nor take the other for lost. */
+	well &= kedge_notifier_unchanged(other, kedge_notifier_generation(other)) != 1;
+	if (!kedge_notifier_open(NULL, &more))
+		kedge_notifier_close(more);
+	ended++;
+}
+
+static void asking_another_notifier_does_it_no_harm(void **state)
+{
+	struct kedge_notifier_info info = { .size = sizeof(info) };
+	char *p = new_pages(1), *q = new_pages(64);
+
+	other = nf;
+	assert_int_equal(open_with("uffd", ask_another), 0);
+	assert_true(kedge_watch_add(nf, p, page_len(), 1) >= 0);
+	change(p, DROP);
+	WAIT_FOR(ended > 0);
+	assert_int_equal(kedge_notifier_info(other, &info), 0);
+	assert_int_equal(info.check, KEDGE_CHECK_CALL);
+	assert_true(kedge_watch_add(other, q, 64 * page_len(), 1) >= 0);
+	kedge_notifier_close(nf);
+	nf = other;
+	free_pages(p, 1);
+	free_pages(q, 64);
+}
+
 /*
  * A cache without a check at its lookups: pages that are numbered as they are mapped, and the
  * number that was there when each was registered.
@@ -378,6 +410,7 @@ int main(void)
 		CASE(a_child_has_no_calls),
 		CASE(it_makes_the_checks_of_those_users_ask),
 		CASE(where_the_kernel_keeps_the_queue_it_is_refused),
+		CASE(asking_another_notifier_does_it_no_harm),
 		CASE(such_a_cache_is_never_stale),
 	};
 	const int rc = need_uffd();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* KEDGE_TRACE: a line for each change of watched memory, with the thread that made it. */
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -119,7 +120,7 @@ static void an_announced_change_has_its_stack(void **state)
 	assert_null(strstr(text, "#0"));
 	setenv("KEDGE_TRACE_STACK", "1", 1);
 	traced(announce, NULL, path, path);
-	unsetenv("KEDGE_TRACE_STACK");
+	setenv("KEDGE_TRACE_STACK", "0", 1);
 	assert_true(has("  #0 "));
 	assert_true(has("  #1 "));
 }
@@ -208,11 +209,66 @@ static void in_a_folder_it_has_a_name_of_its_own(void **state)
 	assert_int_equal(unlink(text), 0);
 }
 
+/* As of a folder that others write to: one that is there already and leads elsewhere is left. */
+static int link_then_announce(void *arg)
+{
+	char name[128];
+
+	snprintf(name, sizeof(name), "%s/kedge-%s-%d.trace", folder,
+		 program_invocation_short_name, (int)getpid());
+	CHILD_CHECK(!symlink(arg, name));
+	announce(NULL);
+	unlink(name);
+	return 0;
+}
+
+static void a_link_in_a_folder_is_not_followed(void **state)
+{
+	char target[96];
+
+	snprintf(target, sizeof(target), "%s/elsewhere", folder);
+	traced(link_then_announce, target, folder, "/dev/null");
+	assert_int_equal(access(target, F_OK), -1);
+}
+
+/* Children of a program whose trace is being written find no lock taken. */
+static int fork_meanwhile(void *arg)
+{
+	char *p = new_pages(1);
+	struct kedge_notifier *nf = watch(p, page_len());
+	struct kedge_hook hook;
+	time_t now = 0;
+	struct tm tm;
+	int i, k, status;
+
+	for (i = 0; i < 100; i++) {
+		for (k = 0; k < 50; k++) {
+			kedge_hook_begin(&hook, KEDGE_EVENT_REMOVE, p, page_len());
+			kedge_hook_end(&hook);
+		}
+		if (!fork()) {
+			alarm(CHILD_TIMEOUT / 2);
+			_exit(!localtime_r(&now, &tm));
+		}
+		CHILD_CHECK(wait(&status) > 0 && !status);
+	}
+	kedge_notifier_close(nf);
+	return 0;
+}
+
+static void children_hang_in_no_lock(void **state)
+{
+	need_threads_after_fork();
+	traced(fork_meanwhile, NULL, path, path);
+	assert_true(has("kind=remove"));
+}
+
 /* Where it cannot be written the program goes on. */
 static void a_place_that_is_not_there_is_no_failure(void **state)
 {
 	traced(announce, NULL, "/nonexistent/trace", "/dev/null");
 	traced(announce, NULL, "/dev/full", "/dev/null");
+	traced(announce, NULL, "unix:/nonexistent/trace", "/dev/null");
 	traced(announce, NULL, "0", "/dev/null");
 }
 
@@ -232,7 +288,7 @@ static void a_line_keeps_to_its_room(void **state)
 	}
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_change_has_its_thread),
@@ -240,6 +296,8 @@ int main(void)
 		cmocka_unit_test(what_does_not_fit_is_counted),
 		cmocka_unit_test(a_child_has_a_trace_of_its_own),
 		cmocka_unit_test(in_a_folder_it_has_a_name_of_its_own),
+		cmocka_unit_test(a_link_in_a_folder_is_not_followed),
+		cmocka_unit_test(children_hang_in_no_lock),
 		cmocka_unit_test(a_place_that_is_not_there_is_no_failure),
 		cmocka_unit_test(a_line_keeps_to_its_room),
 	};
@@ -247,6 +305,12 @@ int main(void)
 
 	if (rc)
 		return rc;
+	/* A process learns of it as it is loaded. */
+	if (!getenv("KEDGE_TRACE_STACK")) {
+		setenv("KEDGE_TRACE_STACK", "1", 1);
+		execv("/proc/self/exe", argv);
+	}
+	setenv("KEDGE_TRACE_STACK", "0", 1);
 	if (!mkdtemp(folder))
 		return 1;
 	snprintf(path, sizeof(path), "%s/trace", folder);

@@ -23,6 +23,7 @@
 #define TICK_NS	     200000000l
 #define SECOND_NS    1000000000ull
 #define GRACE_MAX    10 /* seconds for launchers, which end what they have started */
+#define GRACE_QUICK  1  /* and for one process alone, which may hang in its exit() */
 #define NOT_FOUND    127
 #define TOLD_BYTES   4096
 #define FOLDERS	     16 /* that are open at a time, while all are removed */
@@ -175,10 +176,12 @@ static int next_signal(const struct mpi_place *p)
 	return sig < 0 ? 0 : sig;
 }
 
-/* It is asked to end, as a launcher ends its ranks then; and is ended if it does not. */
+/* It is asked to end, as a launcher ends its ranks then; and is ended if it does not, or if the
+ * user asks again. */
 static int watch(struct mpi_place *p, pid_t child, int *status)
 {
-	const uint64_t grace = p->timeout < GRACE_MAX ? (uint64_t)p->timeout : GRACE_MAX;
+	const uint64_t most = p->quick ? GRACE_QUICK : GRACE_MAX;
+	const uint64_t grace = (uint64_t)p->timeout < most ? (uint64_t)p->timeout : most;
 	const uint64_t limit = clock_ns() + (uint64_t)p->timeout * SECOND_NS;
 	uint64_t kill_at = UINT64_MAX, now;
 	int rc = 0, sig;
@@ -190,8 +193,10 @@ static int watch(struct mpi_place *p, pid_t child, int *status)
 			return got < 0 && !rc ? -errno : rc;
 		sig = next_signal(p);
 		now = clock_ns();
-		if (sig && sig != SIGCHLD)
+		if (sig && sig != SIGCHLD) {
+			kill_at = p->stopped ? now - 1 : kill_at;
 			p->stopped = sig;
+		}
 		if (!rc && (p->stopped || now > limit)) {
 			rc = p->stopped ? -EINTR : -ETIME;
 			kill_at = now + grace * SECOND_NS;

@@ -106,11 +106,13 @@ void mpi_set_soft(struct mpi_command *c, const char *name, const char *value);
  * @empty:   a folder in it that is empty
  * @tmp:     one for the command's own temporary files, which stay where it is killed
  * @stopped: a signal asked this process to end; or 0
+ * @quick:   commands start no others, so that they may be ended soon
  * @waited:  called now and then while a command runs
  */
 struct mpi_place {
 	char dir[PATH_MAX], empty[PATH_MAX], tmp[PATH_MAX];
 	int timeout, stopped;
+	bool quick;
 	sigset_t before, awaited;
 	void (*waited)(void *arg);
 	void *arg;

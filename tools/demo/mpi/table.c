@@ -272,6 +272,7 @@ static int show(const struct mpi_report *r)
 int demo_mpi(const struct mpi_opts *o)
 {
 	struct table *t = calloc(1, sizeof(*t));
+	bool chosen;
 	int rc, i;
 
 	if (!t)
@@ -281,16 +282,17 @@ int demo_mpi(const struct mpi_opts *o)
 		rc = mpi_place_open(&t->place, COMPILE_TIMEOUT);
 	if (rc)
 		goto free_table;
-	if (choose(t, o->which)) {
+	chosen = choose(t, o->which);
+	if (chosen) {
 		t->place.timeout = o->timeout;
+		t->place.quick = !t->ranks.kind;
 		fill(t);
-		rc = t->place.stopped ? CMD_CANNOT : show(&t->report);
-	} else {
-		for (i = 0; i < MPI_NOTES && *t->report.note[i]; i++)
-			util_error("--mpi: %s", t->report.note[i]);
-		rc = CMD_CANNOT;
 	}
+	for (i = 0; !chosen && i < MPI_NOTES && *t->report.note[i]; i++)
+		util_error("--mpi: %s", t->report.note[i]);
+	/* Before anything is printed, as that may end the process (SIGPIPE). */
 	mpi_place_close(&t->place);
+	rc = chosen && !t->place.stopped ? show(&t->report) : CMD_CANNOT;
 free_table:
 	free(t);
 	return rc;

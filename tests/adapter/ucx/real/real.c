@@ -75,7 +75,7 @@ static int by_value(const void *a, const void *b)
 static ucp_context_h open_ucx(void)
 {
 	ucp_params_t p = { .field_mask = UCP_PARAM_FIELD_FEATURES, .features = UCP_FEATURE_RMA };
-	ucp_context_h context;
+	ucp_context_h context = NULL;
 	ucp_config_t *config;
 
 	if (ucp_config_read(NULL, NULL, &config) != UCS_OK ||
