@@ -32,7 +32,7 @@ static void skip_hole(struct job *j, uint64_t at, uint64_t end)
 	struct vma_info v = { .start = j->end };
 	int rc = j->whole ? -ENOENT : vma_from(j->c->nf->maps_fd, at, &v);
 
-	/* What only /proc could tell, and does not, is tried chunk by chunk. */
+	/* A mapping of which /proc does not tell is found by trying chunk by chunk. */
 	if ((rc && rc != -ENOENT) || (!rc && v.start < end))
 		return;
 	if (!rc && v.start < j->end)

@@ -172,7 +172,7 @@ void kedge_notifier_close(struct kedge_notifier *nf)
 	free(nf);
 }
 
-/* Where the kernel keeps the queue, kedge hears of a change when somebody asks. */
+/* A queue of the kernel's tells of a change when it is asked: too late for a call. */
 static bool can_push(const struct notify_ops *ops, const struct kedge_notifier_opts *opts)
 {
 	return !ops->add || !opts->on_event;

@@ -176,9 +176,7 @@ static uint64_t user_time(int tid)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-/* A small file of a thread, as a string. False: it can't be read. */
-static bool read_file(int dir, int tid, const char *name, char *text,
-		      size_t size)
+bool thread_file(int dir, int tid, const char *name, char *text, size_t size)
 {
 	char path[48];
 	long fd, n;
@@ -246,11 +244,11 @@ static bool worker_is_out(int dir, int tid)
 {
 	char text[64];
 
-	if (read_file(dir, tid, "wchan", text, sizeof(text)) &&
+	if (thread_file(dir, tid, "wchan", text, sizeof(text)) &&
 	    (!strcmp(text, "io_wq_worker") || !strcmp(text, "io_wqe_worker")))
 		return true;
 	/* Those that only look for submissions hand such calls on. */
-	return read_file(dir, tid, "comm", text, sizeof(text)) &&
+	return thread_file(dir, tid, "comm", text, sizeof(text)) &&
 	       !strncmp(text, "iou-sqp-", 8);
 }
 
@@ -266,7 +264,7 @@ static void look(struct threads *t, struct thread_seen *s, uint64_t now)
 		s->out = s->sampled;
 	s->user_ns = user_ns;
 	s->sampled = now;
-	if (!read_file(t->fd, s->tid, "syscall", line, sizeof(line)))
+	if (!thread_file(t->fd, s->tid, "syscall", line, sizeof(line)))
 		return;
 	switch (thread_where(line)) {
 	case THREAD_OUT:

@@ -7,6 +7,7 @@
 #define NOTIFY_THREADS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/fd.h"
@@ -46,5 +47,9 @@ uint64_t threads_out(struct threads *t, uint64_t need, uint64_t now);
  */
 enum thread_where { THREAD_RUNS, THREAD_OUT, THREAD_MAYBE_IN, THREAD_KERNELS };
 enum thread_where thread_where(const char *line);
+
+/* A small file of the thread @tid in @dir, /proc/self/task, as a string. It does not allocate.
+ * False: the file can't be read. */
+bool thread_file(int dir, int tid, const char *name, char *text, size_t size);
 
 #endif /* NOTIFY_THREADS_H */

@@ -15,7 +15,6 @@
 #include "base/lock.h"
 #include "base/process/owner.h"
 #include "base/process/service.h"
-#include "base/process/thread.h"
 #include "stats/publish.h"
 #include "stats/ways.h"
 
@@ -107,25 +106,6 @@ static void end_thread(struct service *unused)
 	pthread_join(thread, NULL);
 }
 
-static int start_thread(void)
-{
-	int rc;
-
-	service.end = end_thread;
-	rc = service_begin(&service);
-	if (rc)
-		return rc;
-	/* The lock has signals blocked. */
-	rc = thread_start(&thread, run, NULL);
-	if (rc) {
-		service_end(&service);
-		return thread_refused(rc, "publish counters");
-	}
-	pthread_setname_np(thread, "kedge-stats");
-	service_runs(&service);
-	return 0;
-}
-
 static int start(void)
 {
 	const char *value = kedge__env("KEDGE_STATS");
@@ -137,8 +117,9 @@ static int start(void)
 		socket_open(&pub);
 	if (!rc)
 		rc = clofork_keep(&pub.wake, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	service.end = end_thread;
 	if (!rc)
-		rc = start_thread();
+		rc = service_start(&service, &thread, run, "kedge-stats", "publish counters");
 	if (rc) {
 		socket_close(&pub);
 		clofork_close(&pub.wake);

@@ -25,7 +25,6 @@
 #include "base/process/own.h"
 #include "base/process/owner.h"
 #include "base/process/service.h"
-#include "base/process/thread.h"
 #include "stats/target.h"
 #include "stats/trace.h"
 
@@ -244,25 +243,6 @@ static void end_thread(struct service *unused)
 	pthread_join(thread, NULL);
 }
 
-static int start_thread(void)
-{
-	int rc;
-
-	service.end = end_thread;
-	rc = service_begin(&service);
-	if (rc)
-		return rc;
-	/* The lock has signals blocked. */
-	rc = thread_start(&thread, run, NULL);
-	if (rc) {
-		service_end(&service);
-		return thread_refused(rc, "write the trace");
-	}
-	pthread_setname_np(thread, "kedge-trace");
-	service_runs(&service);
-	return 0;
-}
-
 static bool can_unwind;
 
 static bool stack_wanted(void)
@@ -282,30 +262,38 @@ __attribute__((constructor)) static void load_unwinder(void)
 		can_unwind = backtrace(pc, 2) > 0;
 }
 
+static int start_writing(void)
+{
+	struct trace_ring *r = own_map(sizeof(*r));
+	int rc;
+
+	if (!r)
+		return -ENOMEM;
+	atomic_store(&with_stack, can_unwind && stack_wanted());
+	/* Before the thread, which looks into it. */
+	atomic_store(&trace_ring, r);
+	service.end = end_thread;
+	rc = service_start(&service, &thread, run, "kedge-trace", "write the trace");
+	if (!rc)
+		return 0;
+	atomic_store(&trace_ring, NULL);
+	own_unmap(r, sizeof(*r));
+	return rc;
+}
+
 static int start(const char *value)
 {
-	struct trace_ring *r = NULL;
 	int rc = target_parse(&target, value, "trace");
 
 	if (!rc && target.socket)
 		rc = kedge_reason(-EINVAL, "a trace goes to a file, not to a socket");
-
 	if (!rc)
 		rc = open_file();
-	if (!rc) {
-		r = own_map(sizeof(*r));
-		rc = r ? 0 : -ENOMEM;
-	}
 	if (rc)
 		return rc;
-	atomic_store(&with_stack, can_unwind && stack_wanted());
-	atomic_store(&trace_ring, r);
-	rc = start_thread();
-	if (rc) {
-		atomic_store(&trace_ring, NULL);
-		own_unmap(r, sizeof(*r));
+	rc = start_writing();
+	if (rc)
 		clofork_close(&file);
-	}
 	return rc;
 }
 

@@ -16,7 +16,7 @@ struct text {
 	size_t len, room;
 };
 
-/* What does not fit is left out. */
+/* Text that does not fit is left out, as a trace is for people. */
 __attribute__((format(printf, 2, 3))) static void add(struct text *t, const char *format, ...)
 {
 	va_list args;
@@ -36,7 +36,7 @@ static const char *kind_name(uint32_t kind)
 	return kind < ARRAY_SIZE(names) ? names[kind] : "other";
 }
 
-/* What a thread is called now; it may have ended. Of other characters than plain ones "_" is left,
+/* The thread's name of now; it may have ended. Of other characters than plain ones "_" is left,
  * as a name is the program's to choose. */
 static void add_name(struct text *t, int tid)
 {

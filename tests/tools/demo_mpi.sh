@@ -44,7 +44,7 @@ if [ $? = 3 ] && grep -q "io_uring's fixed buffers:" "$DIR/out"; then
 fi
 says out 'over a stand-in device'
 
-# What the user has set for others is of no matter to what is shown as shipped.
+# Variables that the user has set for others are of no matter to the rows as shipped.
 UCX_RCACHE_ENABLE=n FI_MR_CACHE_MAX_COUNT=0 UCX_MEM_EVENTS=n FI_MR_CACHE_MONITOR=disabled \
 	expect 0 demo --mpi=standin --json
 silent err
@@ -83,7 +83,7 @@ if [ "$(id -u)" = 0 ] && setpriv --reuid 65534 --regid 65534 --clear-groups \
 	gone
 fi
 
-# Where there is no MPI, and perhaps no device, that is said with what to install.
+# A machine without MPI, and perhaps without a device, is told what to install.
 PATH=$DIR/bin expect 0 demo --mpi
 says out 'stand-in device'
 says out 'Two ranks of an MPI cannot be shown here'
@@ -179,12 +179,12 @@ for library in $LIBRARIES; do
 done
 grep -q -- 'libfabric shipped .*pml cm --mca mtl ofi .*kept munmap raw-munmap raw-dontneed$' \
 	"$FAKE_LOG" || fail "not so many ways: $(cat "$FAKE_LOG")"
-# Where SIGCHLD is ignored, too.
+# The same with SIGCHLD ignored, as the status of a child is lost then.
 (trap '' CHLD; fake clean 0 --mpi; exit "$FAILED") || FAILED=1
 says out 'shows nothing here'
 says out 'wo ranks of Open MPI 9.8.7rc1 over the RDMA device standin0'
 
-# What is wrong with kedge, and what did not come to its end.
+# Rows that are wrong with kedge, and rows that did not come to their end.
 fake wrong 1 --mpi
 says out 'WRONG DATA'
 fake held 1 --mpi --json

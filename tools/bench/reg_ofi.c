@@ -12,7 +12,7 @@ static int raw_reg(struct reg_dev *d, void *addr, size_t len, uint64_t *handle)
 	const struct ofi_domain *own = d->own;
 	static _Atomic uint64_t key = 1ull << 20;
 	struct fid_mr *mr;
-	/* Where keys are the program's, they are of its own choice. */
+	/* A provider whose keys are the program's takes any that is not in use. */
 	int rc = fi_mr_reg(own->domain, addr, len, FI_SEND | FI_RECV, 0, key++, 0, &mr, NULL);
 
 	if (rc)

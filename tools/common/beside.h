@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What is installed with libkedge, or was built with it, found from where libkedge was loaded. */
+/* Files that are installed with libkedge, or were built with it: found by where that is. */
 #ifndef TOOLS_COMMON_BESIDE_H
 #define TOOLS_COMMON_BESIDE_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What kedge._uring needs of this module: a module is no library to link to. */
+/* The functions that kedge._uring takes from this module: a module is no library to link to. */
 #include "binding.h"
 
 static const struct kedge_device *device_under(const struct cache *c)

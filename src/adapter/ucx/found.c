@@ -152,7 +152,7 @@ static bool find_ucp(void *ucp)
 
 /* ---- all ---- */
 
-/* What the later way stands before. */
+/* The calls that the later way stands before: without one of them no cache would be watched. */
 static bool has_all_later(void)
 {
 	return found_in(IN_UCS, "ucs_pgtable_lookup") && found_in(IN_UCT, "uct_md_mem_reg_v2") &&

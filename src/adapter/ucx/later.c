@@ -12,9 +12,10 @@
  * the region there. That is step 3 of the proof in regions.c. As no structure of a region is
  * known, its watch is found by the handle that the registration has given (handles.h).
  *
- * What UCX is told of it drops at once, or keeps as an event that each ucs_rcache_get() begins
- * with: it needs no second telling, unless it had no memory to keep it by. That memory comes from
- * ucm_orig_mmap(); where that fails while UCX is told, the drop is lost, and is said again.
+ * UCX drops a range that it is told of at once, or keeps it as an event that each
+ * ucs_rcache_get() begins with: it needs no second telling, unless it had no memory to keep it by.
+ * That memory comes from ucm_orig_mmap(); where that fails while UCX is told, the drop is lost, and
+ * is said again.
  */
 #include <dlfcn.h>
 #include <pthread.h>

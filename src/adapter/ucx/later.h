@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What UCX 1.14 and later call beside the calls of their caches (way.h). */
+/* Calls of UCX 1.14 and later, beside those of their caches (way.h). */
 #ifndef ADAPTER_UCX_LATER_H
 #define ADAPTER_UCX_LATER_H
 

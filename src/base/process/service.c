@@ -36,6 +36,7 @@
 #include "base/base.h"
 #include "base/lock.h"
 #include "base/process/owner.h"
+#include "base/process/thread.h"
 
 #define LOOK_EVERY_MS 200
 
@@ -236,6 +237,23 @@ bool service_end(struct service *s)
 	s->ended = true; /* service_leave() may be next */
 	sig_unlock(&lock);
 	return running;
+}
+
+int service_start(struct service *s, pthread_t *thread, void *(*run)(void *), const char *name,
+		  const char *what)
+{
+	int rc = service_begin(s);
+
+	if (rc)
+		return rc;
+	rc = thread_start(thread, run, NULL);
+	if (rc) {
+		service_end(s);
+		return thread_refused(rc, what);
+	}
+	pthread_setname_np(*thread, name);
+	service_runs(s);
+	return 0;
 }
 
 int kedge__service_begin(struct service *s)

@@ -7,6 +7,7 @@
 #ifndef BASE_PROCESS_SERVICE_H
 #define BASE_PROCESS_SERVICE_H
 
+#include <pthread.h>
 #include <stdbool.h>
 
 #include "base/base.h"
@@ -28,7 +29,13 @@ void service_runs(struct service *s);
 /* False: it was ended already, there is no thread to be joined. In the process
  * that began it, while the thread still runs, or has not been started. */
 bool service_end(struct service *s);
-/* The same three for kedge's own libraries. */
+/*
+ * The whole of it: begin, start the thread @run, called @name; @what says what it is for. 0, or a
+ * negative errno with its reason. The caller has signals blocked, and so has the thread.
+ */
+int service_start(struct service *s, pthread_t *thread, void *(*run)(void *), const char *name,
+		  const char *what);
+/* The first three for kedge's own libraries. */
 KEDGE_PRIVATE int kedge__service_begin(struct service *s);
 KEDGE_PRIVATE void kedge__service_runs(struct service *s);
 KEDGE_PRIVATE bool kedge__service_end(struct service *s);

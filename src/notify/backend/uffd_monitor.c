@@ -183,18 +183,20 @@ static int push_event(struct kedge_notifier *nf)
 /* Read what there is and queue it: points 1 and 2 of uffd.c. */
 static void handle_events(struct kedge_notifier *nf)
 {
-	const int most = push_event(nf);
+	const bool trace = trace_on();
+	int most = push_event(nf), n;
 	struct uffd *u = nf->backend;
 	struct uffd_msg m;
 	uint64_t g;
-	const bool trace = trace_on();
 	size_t told = 0, one;
 	struct who who;
-	int n;
 
-	/* The thread that the read lets go cannot be found behind it. */
-	if (unlikely(trace))
+	/* The thread that the read lets go cannot be found behind it; so the look is for one event,
+	 * as another thread's may be of the same range. */
+	if (unlikely(trace)) {
 		who_waits(&who);
+		most = most ? 1 : 0;
+	}
 	sig_lock_blocked(&nf->lock);
 	announce_reading(1);
 	g = atomic_load_explicit(&nf->page->generation, memory_order_relaxed);

@@ -1,24 +1,18 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "notify/backend/uffd_who.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/base.h"
-
-struct dirent64 {
-	uint64_t ino;
-	int64_t off;
-	unsigned short len;
-	unsigned char type;
-	char name[];
-};
+#include "base/process/page.h"
+#include "notify/threads.h"
 
 /* Calls that change mappings. The first two arguments of most are the range. */
 static bool changes(long nr)
@@ -55,20 +49,9 @@ static void look(struct who *w, int dir, const char *name)
 {
 	struct who_call c = { .tid = atoi(name) };
 	char text[256];
-	long fd, n;
 
-	if (c.tid <= 0 || w->cnt == WHO_MAX)
-		return;
-	snprintf(text, sizeof(text), "%d/syscall", c.tid);
-	fd = syscall(SYS_openat, dir, text, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return;
-	n = syscall(SYS_read, fd, text, sizeof(text) - 1);
-	syscall(SYS_close, fd);
-	if (n <= 0)
-		return;
-	text[n] = '\0';
-	if (parse(text, &c))
+	if (c.tid > 0 && w->cnt < WHO_MAX &&
+	    thread_file(dir, c.tid, "syscall", text, sizeof(text)) && parse(text, &c))
 		w->call[w->cnt++] = c;
 }
 
@@ -76,30 +59,44 @@ void who_waits(struct who *w)
 {
 	_Alignas(struct dirent64) char buf[4096];
 	const struct dirent64 *d;
-	long dir, n, at;
+	ssize_t n, at;
+	long dir;
 
 	w->cnt = 0;
 	dir = syscall(SYS_openat, AT_FDCWD, "/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir < 0)
 		return;
-	while ((n = syscall(SYS_getdents64, dir, buf, sizeof(buf))) > 0)
-		for (at = 0; at < n; at += d->len) {
+	while ((n = getdents64((int)dir, buf, sizeof(buf))) > 0)
+		for (at = 0; at < n; at += d->d_reclen) {
 			d = (const struct dirent64 *)(const void *)(buf + at);
-			look(w, (int)dir, d->name);
+			look(w, (int)dir, d->d_name);
 		}
 	syscall(SYS_close, dir);
 }
 
+static bool overlaps(uint64_t start, uint64_t end, uint64_t at, uint64_t len)
+{
+	return start < at + len && end > at;
+}
+
+/* Of mmap() and mremap() an address that is no more than a hint is not what changes. */
 static bool meets(const struct who_call *c, uint64_t start, uint64_t end)
 {
-	/* The heap's end moves down to the argument; these two name no length. */
-	if (c->nr == SYS_brk || c->nr == SYS_shmdt)
-		return start >= c->arg[0] - 4095;
-	if (c->nr == SYS_shmat)
-		return start <= c->arg[1] && c->arg[1] < end;
-	if (c->nr == SYS_mremap && start < c->arg[4] + c->arg[2] && end > c->arg[4])
-		return true;
-	return start < c->arg[0] + c->arg[1] && end > c->arg[0];
+	const unsigned long *a = c->arg;
+
+	switch (c->nr) {
+	case SYS_brk: /* the heap's end moves down to it */
+	case SYS_shmdt:
+		return start + kedge__page_size() > a[0];
+	case SYS_shmat:
+		return start <= a[1] && a[1] < end;
+	case SYS_mmap:
+		return a[3] & MAP_FIXED && overlaps(start, end, a[0], a[1]);
+	case SYS_mremap:
+		if (a[3] & MREMAP_FIXED && overlaps(start, end, a[4], a[2]))
+			return true;
+	}
+	return overlaps(start, end, a[0], a[1]);
 }
 
 int who_did(const struct who *w, const struct uffd_msg *m)

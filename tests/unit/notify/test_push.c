@@ -118,7 +118,7 @@ static void it_is_called_before_a_change_returns(void **state)
 
 	for (how = UNMAP; how <= OVER; how++)
 		for (i = 0; i < 3; i++) {
-			/* What follows the page keeps it from growing where it is. */
+			/* The second page keeps the first from growing where it is. */
 			char *p = new_pages(2);
 
 			assert_true(kedge_watch_add(nf, p, page_len(), 1) >= 0);
@@ -273,7 +273,7 @@ static void it_makes_the_checks_of_those_users_ask(void **state)
 
 	assert_int_equal(kedge_notifier_info(nf, &info), 0);
 	assert_int_equal(info.check, KEDGE_CHECK_CALL);
-	/* What no event tells calls nobody: not even where a counter sees it. */
+	/* A change without an event has no call: not even where a counter sees it. */
 	assert_true(info.blind & KEDGE_BLIND_SHM_REMAP);
 }
 
@@ -316,6 +316,50 @@ static void asking_another_notifier_does_it_no_harm(void **state)
 	nf = other;
 	free_pages(p, 1);
 	free_pages(q, 64);
+}
+
+/* Threads announce without a pause while notifiers come and go: a closed one has no call. */
+#define COMERS 200
+static _Atomic bool is_open, over;
+
+static void only_while_open(void *arg, const struct kedge_event *ev)
+{
+	well &= is_open;
+	ended++;
+}
+
+static void *announce_on(void *p)
+{
+	while (!over)
+		announce(p);
+	return NULL;
+}
+
+static void notifiers_come_and_go_beside_changes(void **state)
+{
+	char *p = new_pages(4);
+	pthread_t t[4];
+	int i, round;
+
+	kedge_notifier_close(nf);
+	over = false;
+	for (i = 0; i < 4; i++)
+		assert_int_equal(pthread_create(&t[i], NULL, announce_on, p + i * page_len()), 0);
+	for (round = 0; round < COMERS; round++) {
+		const unsigned int before = ended;
+
+		is_open = true;
+		assert_int_equal(open_with("uffd", only_while_open), 0);
+		assert_true(kedge_watch_add(nf, p, 4 * page_len(), 1) >= 0);
+		WAIT_FOR(ended > before);
+		kedge_notifier_close(nf);
+		is_open = false;
+	}
+	over = true;
+	for (i = 0; i < 4; i++)
+		pthread_join(t[i], NULL);
+	assert_int_equal(open_with("uffd", slow), 0);
+	free_pages(p, 4);
 }
 
 /*
@@ -411,6 +455,7 @@ int main(void)
 		CASE(it_makes_the_checks_of_those_users_ask),
 		CASE(where_the_kernel_keeps_the_queue_it_is_refused),
 		CASE(asking_another_notifier_does_it_no_harm),
+		CASE(notifiers_come_and_go_beside_changes),
 		CASE(such_a_cache_is_never_stale),
 	};
 	const int rc = need_uffd();

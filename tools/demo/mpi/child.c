@@ -115,7 +115,7 @@ int mpi_place_open(struct mpi_place *p, int timeout)
 	choose_signals(&p->awaited);
 	sigprocmask(SIG_BLOCK, &p->awaited, &p->before);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
-	/* Where it is ignored, a child's status goes. */
+	/* A child's status is lost where SIGCHLD is ignored. */
 	sigaction(SIGCHLD, &plain, NULL);
 	return 0;
 }

@@ -89,7 +89,7 @@ static void change(unsigned int how, void *at, size_t len)
 	fill(at, len);
 }
 
-/* What an adapter would send of it; true, it is what the program has there. */
+/* The bytes that an adapter would send of it; true, they are those that the program has there. */
 static bool is_right(const struct region *r, const void *at, size_t len)
 {
 	char *got = malloc(len);
@@ -361,7 +361,7 @@ static void shared(void)
 	standin_close(c);
 }
 
-/* What has no handle, what fails, all of memory, and a cache that is not libucp's. */
+/* Registrations without a handle, failures, all of memory, and a cache that is not libucp's. */
 static void odd(void)
 {
 	static struct uct_md dummy = { .dummy = true };
