@@ -147,6 +147,11 @@ static int check_mpi(const struct demo_args *a, const struct util_args *files)
 		return util_usage("--mpi: '%s' is neither openmpi, mpich nor standin", a->mpi_text);
 	if (a->mpi_text != no_mpi && (files->cnt || a->device_text))
 		return util_usage("--mpi takes no FILE, and finds its device itself");
+	if (a->mpi_text != no_mpi && (a->churn_text || a->seed_text || a->size_text ||
+				      a->notifier || a->buffers != DFLT_BUFFERS ||
+				      a->depth != DFLT_DEPTH || a->rounds != DFLT_ROUNDS))
+		return util_usage("--mpi takes --timeout, --json and --quiet only; "
+				  "KEDGE_NOTIFIER names the notifier");
 	return UTIL_GO_ON;
 }
 

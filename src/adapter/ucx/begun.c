@@ -13,6 +13,17 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* held while it begins */
 static struct regions *_Atomic regions;
 
+/* A thread of the parent's may have been at it. A child of _Fork() or clone() has no such look. */
+static void anew(void)
+{
+	pthread_mutex_init(&lock, NULL);
+}
+
+__attribute__((constructor)) static void look_out(void)
+{
+	pthread_atfork(NULL, NULL, anew);
+}
+
 struct regions *begin(const struct regions_ops *ops)
 {
 	struct regions *t;

@@ -36,17 +36,10 @@ static void *own_at(struct own *own)
 	return p;
 }
 
-static int8_t absent(uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d, uintptr_t e, uintptr_t f,
-		     uintptr_t g, uintptr_t h)
-{
-	(void)a, (void)b, (void)c, (void)d, (void)e, (void)f, (void)g, (void)h;
-	return UCX_UNSUPPORTED;
-}
-
 static ucx_fn own_fn(struct own *own)
 {
 	void *p = own_at(own);
-	ucx_fn fn = absent;
+	ucx_fn fn = found_absent;
 
 	if (p)
 		memcpy(&fn, &p, sizeof(fn));

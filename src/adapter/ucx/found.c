@@ -26,9 +26,8 @@ void found_say(const char *format, ...)
 	fprintf(stderr, "kedge: libkedge-ucx: %s\n", text);
 }
 
-/* UCX's code for "not supported"; a caller does without a cache then. */
-static int8_t absent(uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d, uintptr_t e, uintptr_t f,
-		     uintptr_t g, uintptr_t h)
+int8_t found_absent(uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d, uintptr_t e, uintptr_t f,
+		    uintptr_t g, uintptr_t h)
 {
 	(void)a, (void)b, (void)c, (void)d, (void)e, (void)f, (void)g, (void)h;
 	return UCX_UNSUPPORTED;
@@ -45,7 +44,7 @@ static void *loaded(const char *name)
 static ucx_fn rcache_call(void *ucs, const char *name)
 {
 	void *p = ucs ? dlsym(ucs, name) : NULL;
-	ucx_fn fn = absent;
+	ucx_fn fn = found_absent;
 
 	if (!p)
 		p = dlsym(RTLD_NEXT, name);

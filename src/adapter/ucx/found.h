@@ -13,7 +13,7 @@
 
 #include "way.h"
 
-/* Minor versions of UCX 1 that were read and tried. */
+/* Minor versions of UCX 1, by their sources; docs/ucx.md says which were tried. */
 #ifdef KEDGE_UCX_1_13
 #define FOUND_FIRST 13u
 #define FOUND_BY_HEADERS(minor) ((minor) <= 15) /* structures are those of 1.13's */
@@ -42,6 +42,10 @@ void *found_in(const char *library, const char *name);
 
 /* libucp is there, of a version that is known. While UCX is being loaded. */
 bool found_early(void);
+
+/* The call of one that is missing: "not supported", and a caller does without a cache then. */
+int8_t found_absent(uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d, uintptr_t e, uintptr_t f,
+		    uintptr_t g, uintptr_t h);
 
 /* A line on standard error, behind the library's name. */
 __attribute__((format(printf, 1, 2))) void found_say(const char *format, ...);

@@ -24,12 +24,22 @@ static struct cache *caches;
 static _Atomic unsigned int open_cnt;
 static _Atomic bool asked; /* for the table of one that is hidden */
 
+/* Of a fork the lock may be in any state, until hidden_anew(), which this leads to. */
+static void hold(void)
+{
+	struct regions *t = begun();
+
+	if (t)
+		regions_process(t);
+	pthread_mutex_lock(&lock);
+}
+
 bool hidden_is_import(const char *name)
 {
 	return !strncmp(name, IMPORT, strlen(IMPORT));
 }
 
-int hidden_add(uintptr_t cache, bool hides)
+static int note(uintptr_t cache, bool hides)
 {
 	struct cache *c = calloc(1, sizeof(*c));
 
@@ -37,7 +47,7 @@ int hidden_add(uintptr_t cache, bool hides)
 		return -ENOMEM;
 	c->at = cache;
 	c->hides = hides;
-	pthread_mutex_lock(&lock);
+	hold();
 	c->next = caches;
 	caches = c;
 	if (!hides)
@@ -46,11 +56,21 @@ int hidden_add(uintptr_t cache, bool hides)
 	return 0;
 }
 
+int hidden_create(uintptr_t params, uintptr_t name, uintptr_t stats, uintptr_t cache, bool hides)
+{
+	int status = found()->create(params, name, stats, cache, 0, 0, 0, 0);
+
+	if (status != UCX_OK || !note(*(uintptr_t *)cache, hides))
+		return status;
+	found()->destroy(*(uintptr_t *)cache, 0, 0, 0, 0, 0, 0, 0);
+	return UCX_NO_MEMORY;
+}
+
 void hidden_remove(uintptr_t cache)
 {
 	struct cache **at = &caches, *c;
 
-	pthread_mutex_lock(&lock);
+	hold();
 	while (*at && (*at)->at != cache)
 		at = &(*at)->next;
 	c = *at;
@@ -69,7 +89,7 @@ static bool is_hidden(uintptr_t table)
 	const struct cache *c, *in = NULL;
 	bool hides;
 
-	pthread_mutex_lock(&lock);
+	hold();
 	for (c = caches; c; c = c->next)
 		if (c->at <= table && (!in || c->at > in->at))
 			in = c;
@@ -85,7 +105,7 @@ bool hidden_is_asked(uintptr_t cache)
 	/* libucp asks in the same thread, before. */
 	if (atomic_load_explicit(&asked, memory_order_relaxed))
 		return true;
-	pthread_mutex_lock(&lock);
+	hold();
 	for (c = caches; c && (c->at != cache || !c->hides); c = c->next)
 		;
 	pthread_mutex_unlock(&lock);

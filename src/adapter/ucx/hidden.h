@@ -15,8 +15,8 @@
 /* It is libucp's cache of memory that devices import of other processes. */
 bool hidden_is_import(const char *name);
 
-/* Behind the making of a cache, in which libucp may look up: -ENOMEM, or 0. */
-int hidden_add(uintptr_t cache, bool hides);
+/* Make a cache by UCX's own call, in which libucp may look up, and note it. UCX's status. */
+int hidden_create(uintptr_t params, uintptr_t name, uintptr_t stats, uintptr_t cache, bool hides);
 /* Before it ends. None of that address is fine, too. */
 void hidden_remove(uintptr_t cache);
 

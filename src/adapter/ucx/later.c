@@ -105,21 +105,6 @@ static int refuse(const char *name, const void *caller)
 	return UCX_UNSUPPORTED;
 }
 
-static int create_cache(uintptr_t params, const char *name, uintptr_t stats, uintptr_t out,
-			bool hides)
-{
-	int status = found()->create(params, (uintptr_t)name, stats, out, 0, 0, 0, 0);
-	uintptr_t cache;
-
-	if (status != UCX_OK)
-		return status;
-	cache = *(uintptr_t *)out;
-	if (!hidden_add(cache, hides))
-		return UCX_OK;
-	found()->destroy(cache, 0, 0, 0, 0, 0, 0, 0);
-	return UCX_NO_MEMORY;
-}
-
 static int later_create(uintptr_t params, uintptr_t name, uintptr_t stats, uintptr_t cache,
 			const void *caller)
 {
@@ -128,12 +113,12 @@ static int later_create(uintptr_t params, uintptr_t name, uintptr_t stats, uintp
 	if (is_left_alone(is))
 		return found()->create(params, name, stats, cache, 0, 0, 0, 0);
 	if (hidden_is_import(is))
-		return create_cache(params, is, stats, cache, false);
+		return hidden_create(params, name, stats, cache, false);
 	if (strcmp(is, CACHE) != 0)
 		return refuse(is, caller);
 	if (!begin(&ops))
 		return UCX_UNSUPPORTED;
-	return create_cache(params, is, stats, cache, true);
+	return hidden_create(params, name, stats, cache, true);
 }
 
 static void later_destroy(uintptr_t cache)
@@ -240,7 +225,8 @@ int later_dereg(ucx_fn dereg, md_t md, uintptr_t how, memh_t memh)
 		regions_end(t, &h->region);
 		free(h);
 	}
-	/* It is the parent's, in which it is alive. */
+	/* It is the parent's, in which it is alive; or the child's, of a kind that is not watched
+	 * (above), which leaks. */
 	if (forked && !known)
 		return UCX_OK;
 	return call_dereg(dereg, md, how);

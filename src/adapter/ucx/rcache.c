@@ -61,8 +61,25 @@ static bool is_found(const struct region *r)
 	return __atomic_load_n(&region->flags, __ATOMIC_ACQUIRE) & UCS_RCACHE_REGION_FLAG_PGTABLE;
 }
 
+/* In a forked child. */
+static void anew(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	hidden_anew();
+}
+
 static const struct regions_ops ops = { .drop = drop, .found = is_found, .say = begin_without,
-					.anew = hidden_anew };
+					.anew = anew };
+
+/* The lock, which leads to anew() first. */
+static void hold(void)
+{
+	struct regions *t = begun();
+
+	if (t)
+		regions_process(t);
+	pthread_mutex_lock(&lock);
+}
 
 /* ---- operations of a cache ---- */
 
@@ -131,19 +148,14 @@ static ucs_status_t create(const ucs_rcache_params_t *params, uintptr_t name, ui
 	own.ops = &watching;
 	own.context = f;
 	own.region_struct_size = f->behind + sizeof(struct region);
-	status = (ucs_status_t)found()->create((uintptr_t)&own, name, stats, (uintptr_t)&f->cache,
-					       0, 0, 0, 0);
+	status = (ucs_status_t)hidden_create((uintptr_t)&own, name, stats, (uintptr_t)&f->cache,
+					     true);
 	if (status != UCS_OK) {
 		free(f);
 		return status;
 	}
-	if (hidden_add((uintptr_t)f->cache, true)) {
-		found()->destroy((uintptr_t)f->cache, 0, 0, 0, 0, 0, 0, 0);
-		free(f);
-		return UCS_ERR_NO_MEMORY;
-	}
 	*cache = f->cache;
-	pthread_mutex_lock(&lock);
+	hold();
 	f->next = fronts;
 	fronts = f;
 	pthread_mutex_unlock(&lock);
@@ -155,7 +167,7 @@ static const struct front *front_of(const ucs_rcache_t *cache)
 {
 	const struct front *f;
 
-	pthread_mutex_lock(&lock);
+	hold();
 	for (f = fronts; f && f->cache != cache; f = f->next)
 		;
 	pthread_mutex_unlock(&lock);
@@ -166,7 +178,7 @@ static struct front *take(const ucs_rcache_t *cache)
 {
 	struct front **at = &fronts, *f;
 
-	pthread_mutex_lock(&lock);
+	hold();
 	while (*at && (*at)->cache != cache)
 		at = &(*at)->next;
 	f = *at;
@@ -178,25 +190,15 @@ static struct front *take(const ucs_rcache_t *cache)
 
 /* ---- in the place of UCX's ---- */
 
-/* Of memory of other processes: libucp looks up in it as ever. */
-static int create_import(uintptr_t params, uintptr_t name, uintptr_t stats, uintptr_t cache)
-{
-	int status = found()->create(params, name, stats, cache, 0, 0, 0, 0);
-
-	if (status != UCS_OK || !hidden_add(*(uintptr_t *)cache, false))
-		return status;
-	found()->destroy(*(uintptr_t *)cache, 0, 0, 0, 0, 0, 0, 0);
-	return UCS_ERR_NO_MEMORY;
-}
-
 static int rcache_create(uintptr_t params, uintptr_t name, uintptr_t stats, uintptr_t cache,
 			 const void *caller)
 {
 	const ucs_rcache_params_t *wanted = (const ucs_rcache_params_t *)params;
 
 	(void)caller;
+	/* Of memory of other processes: libucp looks up in it as ever. */
 	if (hidden_is_import((const char *)name))
-		return create_import(params, name, stats, cache);
+		return hidden_create(params, name, stats, cache, false);
 	/* UCX itself refuses one that is too small. */
 	if (!(wanted->ucm_events & UCM_EVENT_VM_UNMAPPED) ||
 	    wanted->region_struct_size < sizeof(ucs_rcache_region_t))

@@ -21,11 +21,7 @@
 /* A system call by an instruction of its own, where that is known how. */
 static inline long call(long nr, void *at, long a, long b, long c, long d, long e)
 {
-#if defined(RAW_SYSCALL)
 	return raw_syscall6(nr, (long)(uintptr_t)at, a, b, c, d, e);
-#else
-	return syscall(nr, at, a, b, c, d, e);
-#endif
 }
 
 /* Give [@at, @at + LEN) other pages, which are zeros; or it is "kept". 0, or -1: it cannot be

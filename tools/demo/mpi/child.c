@@ -209,7 +209,7 @@ static int watch(struct mpi_place *p, pid_t child, int *status)
 	}
 }
 
-/* Processes that kedge run has started are of its group, and ours since that was killed. */
+/* Processes that the command has started are of its group, and ours since it has ended. */
 static void end_group(pid_t child)
 {
 	pid_t got;
@@ -235,7 +235,7 @@ int mpi_run(struct mpi_place *p, const struct mpi_command *c)
 	/* Here as well: the child may not have come to it. */
 	setpgid(child, child);
 	rc = watch(p, child, &status);
-	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+	if (rc || (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL))
 		end_group(child);
 	if (rc)
 		return rc;

@@ -166,6 +166,20 @@ static bool is_soft_roce(const char *device)
 		       (int)sizeof(path) && !access(path, F_OK);
 }
 
+/* The reason of the first is told where both fail: the second's is mostly that it is not there. */
+static bool try_both(struct mpi_ranks *m, struct mpi_place *p, struct mpi_report *r,
+		     char why[MPI_WHY])
+{
+	char other[MPI_WHY];
+
+	if (try_names(m, p, 0, r, why))
+		return true;
+	if (p->stopped || !try_names(m, p, 1, r, other))
+		return false;
+	*why = 0;
+	return true;
+}
+
 bool mpi_ranks_open(struct mpi_ranks *m, const char *name, struct mpi_place *p,
 		    struct mpi_report *r, char why[MPI_WHY])
 {
@@ -185,7 +199,7 @@ bool mpi_ranks_open(struct mpi_ranks *m, const char *name, struct mpi_place *p,
 	}
 	m->soft_roce = is_soft_roce(r->device);
 	snprintf(m->net, sizeof(m->net), "%s:%u", r->device, port);
-	if (!try_names(m, p, 0, r, why) && !p->stopped && !try_names(m, p, 1, r, why))
+	if (!try_both(m, p, r, why))
 		return false;
 	r->stage = m->kind->name;
 	snprintf(r->what, sizeof(r->what), "two ranks of %s %.64s over the RDMA device %s%s",

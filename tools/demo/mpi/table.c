@@ -87,8 +87,8 @@ static bool set_way(const struct table *t, struct mpi_row *row, char *preload, s
 
 	if (row->way == MPI_PRELOADED && !*(ucx ? k->ucx : k->folder_fi)) {
 		snprintf(row->why, sizeof(row->why), "there is no %s beside kedge: Debian's "
-			 "package of that name has it, and a build where the library's headers are "
-			 "(of UCX: 1.13)", ucx ? "libkedge-ucx" : "libkedge-fi");
+			 "package of that name has it%s", ucx ? "libkedge-ucx" : "libkedge-fi",
+			 ucx ? "" : ", and a build where libfabric's headers are");
 		return false;
 	}
 	if (loads && !beside_can_preload(k->ucx)) {
@@ -139,15 +139,24 @@ static bool read_figures(struct table *t, struct mpi_row *row)
 	return found == (1 << MPI_COLUMNS) - 1;
 }
 
-/* @status: the command's; kedge run --check says 1 of a program that has ended well. */
+/*
+ * True: kedge run --check has found registrations that were held over a change. Its status is 1
+ * then, which may be the program's own as well, so its last line is asked.
+ */
+static bool is_held(const struct mpi_row *row, int status)
+{
+	return status == CMD_FINDING && strstr(row->check, "registrations whose pages had gone");
+}
+
 static void judge(struct table *t, struct mpi_row *row, int status)
 {
 	char last[MPI_WHY / 2];
 
 	row->ran = read_figures(t, row);
-	row->held = row->ran && row->way == MPI_RUN && status == CMD_FINDING;
-	if (row->ran && row->way == MPI_RUN)
+	if (row->ran && row->way == MPI_RUN) {
 		mpi_last_line(&t->place, "err", row->check, sizeof(row->check));
+		row->held = is_held(row, status);
+	}
 	if (row->ran && (!status || row->held)) {
 		if (row->held && !util_flags.quiet)
 			mpi_print_err(&t->place);

@@ -41,11 +41,7 @@ _Noreturn static void die(const char *what)
 
 static long call(long nr, void *at, size_t len, long c, long d, long e)
 {
-#if defined(RAW_SYSCALL)
 	return raw_syscall6(nr, (long)(uintptr_t)at, (long)len, c, d, e, 0);
-#else
-	return syscall(nr, at, len, c, d, e, 0);
-#endif
 }
 
 static void fill(void *at, size_t len)
