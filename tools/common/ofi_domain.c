@@ -104,3 +104,14 @@ int ofi_domain_device(const struct ofi_domain *d, struct kedge_device **dev)
 	rc = find(lib, "kedge_device_open_ofi", &open);
 	return rc ? rc : open(d->domain, d->info, NULL, dev);
 }
+
+int ofi_domain_standin(int ring_fd, uint64_t (**registered)(void))
+{
+	int (*use)(int fd) = NULL;
+	int rc = find(RTLD_DEFAULT, "kedge_standin_use", &use);
+
+	if (!rc && registered)
+		rc = find(RTLD_DEFAULT, "kedge_standin_registered", registered);
+	return rc ? kedge_reason(rc, "the stand-in for an RDMA adapter is not loaded: "
+				 "LD_PRELOAD libkedge-standin-rdma.so") : use(ring_fd);
+}

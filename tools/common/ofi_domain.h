@@ -22,6 +22,10 @@ struct ofi_domain {
 int ofi_domain_open(const char *provider, struct ofi_domain *d);
 void ofi_domain_close(struct ofi_domain *d);
 
+/* Have the stand-in for an adapter (tools/standin/), which is preloaded, register with that ring.
+ * @registered: tells how many it has made; or NULL. */
+int ofi_domain_standin(int ring_fd, uint64_t (**registered)(void));
+
 /* As kedge_device_open_ofi(), of libkedge-ofi, which is loaded for it. */
 int ofi_domain_device(const struct ofi_domain *d, struct kedge_device **dev);
 

@@ -3,7 +3,6 @@
  * The demo's device: registrations of a domain of libfabric's, over the stand-in for an RDMA
  * adapter (tools/standin/), which makes them fixed buffers of this ring; the ring moves the data.
  */
-#include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,18 +21,6 @@ struct ofi {
 	struct fid_mr *mr[DEMO_SLOTS]; /* of raw registrations */
 };
 
-static int use_standin(const struct demo_device *ring)
-{
-	void *p = dlsym(RTLD_DEFAULT, "kedge_standin_use");
-	int (*use)(int fd);
-
-	if (!p)
-		return kedge_reason(-EOPNOTSUPP, "the stand-in for an RDMA adapter is not loaded: "
-				    "LD_PRELOAD libkedge-standin-rdma.so");
-	memcpy(&use, &p, sizeof(p));
-	return use(demo_uring_fd(ring));
-}
-
 static int ofi_open(struct demo_device *d, const struct demo_file *file, const char *name)
 {
 	struct ofi *o = calloc(1, sizeof(*o));
@@ -45,7 +32,7 @@ static int ofi_open(struct demo_device *d, const struct demo_file *file, const c
 	rc = demo_device_uring.open(&o->ring, file, name);
 	if (rc)
 		goto free_o;
-	rc = use_standin(&o->ring);
+	rc = ofi_domain_standin(demo_uring_fd(&o->ring), NULL);
 	/* The cache is to be kedge's, or none. */
 	setenv("FI_MR_CACHE_MONITOR", "disabled", 0);
 	if (!rc)

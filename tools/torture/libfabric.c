@@ -7,7 +7,6 @@
  * Which monitor watches memory for that cache is libfabric's business: FI_MR_CACHE_MONITOR, and
  * libkedge-fi where that is found.
  */
-#include <dlfcn.h>
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -28,20 +27,6 @@ struct libfabric {
 	uint64_t (*registered)(void);
 };
 
-static int use_standin(struct libfabric *f, int ring_fd)
-{
-	int (*use)(int fd);
-	void *p = dlsym(RTLD_DEFAULT, "kedge_standin_use");
-	void *registered = dlsym(RTLD_DEFAULT, "kedge_standin_registered");
-
-	if (!p || !registered)
-		return kedge_reason(-EOPNOTSUPP, "the stand-in for an RDMA adapter is not loaded: "
-				    "LD_PRELOAD libkedge-standin-rdma.so");
-	memcpy(&use, &p, sizeof(p));
-	memcpy(&f->registered, &registered, sizeof(registered));
-	return use(ring_fd);
-}
-
 int libfabric_open(struct rig *rig, struct libfabric **out)
 {
 	struct libfabric *f = calloc(1, sizeof(*f));
@@ -49,7 +34,7 @@ int libfabric_open(struct rig *rig, struct libfabric **out)
 
 	if (!f)
 		return kedge_reason(-ENOMEM, "no memory");
-	rc = use_standin(f, rig->ring.ring_fd);
+	rc = ofi_domain_standin(rig->ring.ring_fd, &f->registered);
 	if (!rc)
 		rc = ofi_domain_open("verbs", &f->d);
 	if (rc) {
