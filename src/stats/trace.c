@@ -283,8 +283,13 @@ static int start_writing(void)
 
 static int start(const char *value)
 {
-	int rc = target_parse(&target, value, "trace");
+	int rc = 0;
 
+	snprintf(target.path, sizeof(target.path), "%s", value);
+	if (!target_named(value))
+		rc = kedge_reason(-EINVAL, "it names no file: KEDGE_TRACE=FILE");
+	if (!rc)
+		rc = target_parse(&target, value, "trace");
 	if (!rc && target.socket)
 		rc = kedge_reason(-EINVAL, "a trace goes to a file, not to a socket");
 	if (!rc)

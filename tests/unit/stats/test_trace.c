@@ -285,6 +285,9 @@ static void a_place_that_is_not_there_is_no_failure(void **state)
 	traced(announce, NULL, "/dev/full", "/dev/null");
 	traced(announce, NULL, "unix:/nonexistent/trace", "/dev/null");
 	traced(announce, NULL, "0", "/dev/null");
+	/* As of a switch: it is told, and makes no file of that name. */
+	traced(announce, NULL, "1", "/dev/null");
+	assert_int_equal(access("1", F_OK), -1);
 }
 
 static void a_line_keeps_to_its_room(void **state)
