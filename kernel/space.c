@@ -337,7 +337,7 @@ int space_resolve(struct space *s, bool nowait)
 }
 
 /*
- * How many sleep is up to whoever has a descriptor: one that is in a thousand
+ * The holder of a descriptor decides how many sleep: one that is in a thousand
  * epoll sets is a thousand. The change may be another process's, which must not
  * wait for them, nor for the work, which holds the lock while it wakes.
  */

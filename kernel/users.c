@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 /*
- * How much memory each user has here, in all files that it opened.
+ * The memory that each user has here, in all files that it opened.
  *
  * A user namespace has ids of its own, 65,536 of them by default: what they take
  * is charged to the namespace's owner as well, and to the owners of those it is

@@ -36,7 +36,7 @@ trap 'rm -rf "$tmp"' EXIT
 now=$tmp/now
 private=$tmp/private
 {
-	# What kedge's own libraries say to each other is not for programs.
+	# Calls between kedge's own libraries are not for programs.
 	printf '[suppress_function]\n  symbol_version = KEDGE_PRIVATE\n'
 	printf '  drop = yes\n'
 	# Nor are the insides of other libraries' structs kedge's affair.

@@ -18,7 +18,7 @@ import tempfile
 
 UAPI = 'linux/ummunot.h'
 NO_NUMBERS = {'KEDGE_API'}
-# What sums up the others grows with them.
+# A constant that sums up the others grows with them.
 SUMS = ('_COUNT', '_ALL')
 MACRO = re.compile(r'^[ \t]*#[ \t]*define[ \t]+(\w+)[ \t]+\S', re.M)
 ENUM = re.compile(r'\benum\b[^;{}()]*\{([^}]*)\}')

@@ -9,7 +9,7 @@ set -u
 checks="headers layers tests root api abi man spelling shell style words go"
 src=$(cd "$(dirname "$0")/.." && pwd)
 
-# What belongs to the project, or will when it is added; in a tarball, every file,
+# Files that belong to the project, or will when they are added; in a tarball, every file,
 # also where that was unpacked within a repository of something else.
 files()
 {
@@ -64,7 +64,7 @@ check_shell()
 	done | xargs shellcheck -x
 }
 
-# What a compiler does not see; docs of each rule in CONTRIBUTING.md.
+# Faults that a compiler does not see; docs of each rule in CONTRIBUTING.md.
 check_style()
 {
 	status=0

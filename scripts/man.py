@@ -31,7 +31,7 @@ LIBRARIES = {'kedge/uring.h': ('libkedge-uring', '-lkedge-uring -lkedge',
              'kedge/etcd.h': ('libkedge-etcd', '-lkedge-etcd -lkedge',
                               'kedge-etcd')}
 DEFAULT_LIBRARY = ('libkedge', '-lkedge', 'kedge')
-# What an errno means where the comment gives the bare name.
+# The meaning of an errno where the comment gives the bare name.
 BARE = {'ENOMEM': 'There is no memory.'}
 TOKEN = re.compile(r'^([(\["]*)(@[\w>*.-]*\w|\w+\(\)|[A-Z][A-Z0-9]*_[A-Z0-9_]+'
                    r'|NULL)([)\]",.;:]*)$')

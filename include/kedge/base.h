@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What every part of kedge shares: the export macro, versions, errors in words
+ * The part of kedge that all others share: the export macro, versions, errors in words
  * and the log callback.
  */
 #ifndef KEDGE_BASE_H

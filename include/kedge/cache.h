@@ -280,7 +280,7 @@ KEDGE_API void kedge_cache_putv(struct kedge_cache *cache,
  * @addr:  first byte of the area to look at
  * @len:   bytes; 0 with @addr NULL is everything
  *
- * What lost pages since it was registered is registered again, chunk by chunk:
+ * A registration that lost pages is made again, chunk by chunk:
  * those that changed and no others. A transfer in flight keeps the old pages
  * of its chunk until its put; those on other chunks notice nothing. Where the
  * device can swap pages under one handle and nobody holds the chunk, its handle
@@ -324,7 +324,7 @@ KEDGE_API ssize_t kedge_cache_hint(struct kedge_cache *cache, const void *addr,
  * kedge_cache_flush() - drop every registration that nobody holds
  * @cache: borrowed
  *
- * What is held leaves the index and is deregistered by its last put.
+ * A registration that is held leaves the index and is deregistered by its last put.
  *
  * Threads: any.
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a channel is, what it has done, and what it expects a message to cost.
+ * A channel's properties, its counters, and the cost it expects of a message.
  */
 #ifndef KEDGE_CHANNEL_INFO_H
 #define KEDGE_CHANNEL_INFO_H

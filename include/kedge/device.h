@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What can register memory: an ops table that libkedge-uring and the other
+ * A device registers memory. It is an ops table that libkedge-uring and the other
  * device libraries fill, or the caller himself.
  */
 #ifndef KEDGE_DEVICE_H

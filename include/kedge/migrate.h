@@ -95,7 +95,7 @@ KEDGE_API void kedge_invitation_close(struct kedge_invitation *invitation);
 /* Flags of struct kedge_migrate_opts. */
 #define KEDGE_MIGRATE_QUIET 1u /* this process does not store in the region from now on */
 
-/* How stores of the owner itself are found. */
+/* The ways to find stores of the owner itself. */
 enum kedge_migrate_track {
 	KEDGE_TRACK_ALL = 0,	 /* they are not: all of it is copied while peers wait */
 	KEDGE_TRACK_QUIET,	 /* there are none: KEDGE_MIGRATE_QUIET */

@@ -111,7 +111,7 @@ KEDGE_API int kedge_listener_open_ofi(const char *provider, const char *node,
  * kedge_channel_opts.host_timeout_ms. A cancelled receive completes when the peer has let go of
  * its buffer; one that does not answer for five seconds is cut off.
  *
- * What was sent last over a provider without connections is lost if the peer
+ * A message sent last over a provider without connections is lost if the peer
  * takes no packet for two seconds while this side closes.
  *
  * Threads: a channel is one thread's at a time; channels are independent of

@@ -93,7 +93,7 @@ enum kedge_region_state {
  * @to:        with KEDGE_REGION_LEFT the address that it has gone to, as "192.0.2.1:4711"; empty
  *             if the new owner is reached on its own host alone. The owner's word
  *
- * What is counted is so of this process: it begins anew where a region migrates to.
+ * Counters are of this process: they begin anew where a region migrates to.
  */
 struct kedge_region_entry {
 	uint32_t size;

@@ -19,7 +19,7 @@ extern "C" {
 struct kedge_remote;
 struct kedge_directory;
 
-/* How a region is reached. */
+/* The ways to reach a region. */
 #define KEDGE_REMOTE_MAPPED 1u /* this process has the memory */
 #define KEDGE_REMOTE_SERVED 2u /* the owner does accesses, which are asked for by a socket */
 #define KEDGE_REMOTE_RDMA   3u /* adapters put and get; the owner does the other accesses */

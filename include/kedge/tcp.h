@@ -67,7 +67,7 @@ KEDGE_API int kedge_listener_open_tcp(const char *node, const char *service,
  *              The C library may take longer to find an address for a name
  * @channel:    set on success, left untouched on failure
  *
- * What kedge_channel_open_shm() says of channels holds here. A cancelled
+ * The promises of kedge_channel_open_shm() about channels hold here. A cancelled
  * operation completes at once, whatever the peer does, but for a send whose data
  * the kernel has all of. A peer that is killed is noticed at once, one whose
  * host is gone after kedge_channel_opts.host_timeout_ms.

@@ -61,7 +61,7 @@ struct kedge_verbs_opts {
  * kedge_verbs_lkey(), kedge_verbs_rkey() and kedge_verbs_iova() read the keys
  * and the address for a work request out of it.
  *
- * What a get on this device's caches may fail with: -ENOMEM where
+ * Errors of a get on this device's caches: -ENOMEM where
  * RLIMIT_MEMLOCK does not let this process pin more, or where there is no
  * memory; -ENOSPC where the device has no room for another region; -E2BIG
  * beyond its max_mr_size; -EFAULT for memory that is not mapped, or not
@@ -79,7 +79,7 @@ struct kedge_verbs_opts {
  * invalidation that has not completed after a second counts as failed; the
  * window is then deallocated, which ends its access as well.
  *
- * What cannot be ended (ibv_dereg_mr() and ibv_dealloc_mw() fail) is logged,
+ * A registration that cannot be ended (ibv_dereg_mr() and ibv_dealloc_mw() fail) is logged,
  * kept, and tried again by each later registration and by the close. When the
  * device has been removed the kernel has ended everything on it; a few bytes of
  * libibverbs' for each region remain, unless RDMAV_ALLOW_DISASSOCIATE_DESTROY

@@ -2,7 +2,7 @@
 /*
  * Attachments are mappings of a grant that may have entries (PTEs).
  *
- * What is to be proved: when the owner's page P at address x goes, or may no more
+ * Claim: when the owner's page P at address x goes, or may no more
  * be written, no attacher has an entry for P from a segment with x, nor gets one.
  *
  * Every such change is between a start and an end of MMU notifiers, for a range
@@ -66,7 +66,7 @@
  * exclusion), or for another caller's. One caller at a time waits, for a second,
  * and then goes on without: if it is another that keeps the registration waiting,
  * that one waits for last_resort, so that the registration cannot go on either.
- * What is left is a registration that some other code kept from going on for a
+ * The case left is a registration that some other code kept from going on for a
  * second and lets go on in that very moment.
  *
  * Locks, outermost first: any mmap_lock, or lock of a page's mappings;
@@ -84,9 +84,9 @@
 
 #include "internal.h"
 
-/* What is taken away before others may have the lock. */
+/* The bytes taken away before others may have the lock. */
 #define DETACH_STEP (64ul << 20)
-/* How long a registration of a notifier is waited for. */
+/* The time that a registration of a notifier is waited for. */
 #define WAIT_MAX HZ
 
 static DEFINE_MUTEX(last_resort);

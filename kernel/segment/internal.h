@@ -179,7 +179,7 @@ void segments_of_file_end(struct file_state *f);
 /* 0 or -EACCES; KEDGE_SEGMENT_READ, _WRITE. */
 int segment_permits(const struct segment *s, u32 access);
 bool segment_is_callers(const struct segment *s);
-/* How many the caller may read; the ids of @room of them. */
+/* Returns the number that the caller may read; the ids of @room of them. */
 unsigned int segment_list(u64 *ids, unsigned int room);
 
 /* With space->lock held. */

@@ -15,7 +15,7 @@
 
 #include "internal.h"
 
-/* What no page is had from, as GUP sees it. */
+/* Mappings that GUP takes no page from. */
 #define NOT_OURS (VM_IO | VM_PFNMAP)
 
 /* With the owner's mmap_lock. */

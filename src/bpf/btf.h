@@ -34,7 +34,7 @@ void btf_fini(struct btf *b);
 /* A type's id by its name and BTF_KIND_*, or 0. */
 uint32_t btf_find(const struct btf *b, uint32_t kind, const char *name);
 
-/* Which argument of a function is called @name, or -1. */
+/* The argument of a function that is called @name, or -1. */
 int btf_argument(const struct btf *b, uint32_t func, const char *name);
 
 /* The byte offset of member @name of a struct, or -1. */

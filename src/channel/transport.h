@@ -4,7 +4,7 @@
  * order, and bulk data that lands where the receiver said.
  *
  * Every op runs on the channel's one thread. A transport never calls back.
- * What a transport hands up came from outside: the channel checks packets, the
+ * Packets that a transport hands up came from outside: the channel checks packets, the
  * transport checks descriptors.
  */
 #ifndef CHANNEL_TRANSPORT_H

@@ -43,7 +43,7 @@ static int find_subs(struct dl_phdr_info *info, size_t size, void *arg)
 	return 1;
 }
 
-/* How many libraries have been unloaded so far. */
+/* The number of libraries unloaded so far. */
 static unsigned long long unloaded(void)
 {
 	unsigned long long subs = 0;

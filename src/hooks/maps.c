@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * How much shmdt(addr) unmaps: every piece, of one segment, that lies where an
+ * The extent of shmdt(addr): every piece, of one segment, that lies where an
  * attachment at addr would have put it. The kernel is asked each time, rather
  * than a table kept of the attachments seen: such a table is wrong as soon as
  * one call is not. PROCMAP_QUERY (Linux 6.11) answers for one mapping; before

@@ -9,7 +9,7 @@
  * in a signal handler, in a vfork child and before any constructor; threads
  * and dlclose, which are no such functions in libc either, excepted.
  *
- * What stays unseen, and therefore is left to the kernel's notifier (with the
+ * Calls that stay unseen are left to the kernel's notifier (with the
  * hooks alone it is KEDGE_BLIND_RAW):
  * - system calls that do not come through a libc function: those of other
  *   language's runtimes (Go), of an allocator that makes its own (the

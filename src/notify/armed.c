@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Which ranges the kernel reports on for this notifier. Sets of disjoint
+ * The ranges that the kernel reports on for this notifier, as sets of disjoint
  * ranges:
  *
  * armed - what may be relied upon. For every byte: the kernel's mapping there

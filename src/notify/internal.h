@@ -48,7 +48,7 @@ enum asks {
 	ASKS_LOST,   /* no way to tell is left: serve no hit */
 };
 
-/* How much of what it finds a lookup may believe, in rising order. */
+/* The degrees to which a lookup may believe its finds, in rising order. */
 enum trust {
 	TRUST_NONE,	 /* a change is under way: believe no hit */
 	TRUST_ANNOUNCED, /* hits in memory with announced changes */

@@ -15,7 +15,7 @@
  * is known to have been outside of such calls since the event of number n, all
  * taints up to n are over.
  *
- * What goes through libkedge-hooks is announced instead, with an end, and needs
+ * A change through libkedge-hooks is announced instead, with an end, and needs
  * no taint.
  */
 #include "notify/internal.h"

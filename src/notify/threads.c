@@ -109,7 +109,7 @@ void threads_fini(struct threads *t)
 }
 
 /*
- * How many threads the process has; 0 if that can't be told, or the descriptor
+ * The number of threads that the process has; 0 if that can't be told, or the descriptor
  * is not ours any more.
  */
 static unsigned int count_same(const struct threads *t)

@@ -37,7 +37,7 @@ static int not_plain(uint64_t addr)
 }
 
 /*
- * How far [at, end) is good in one mapping; 0 done, 1 go on, or an error. The
+ * Looks as far as [at, end) is good in one mapping; 0 done, 1 go on, or an error. The
  * first one's start and the last one's end are kept in @whole.
  */
 static int step(const struct vma_info *v, uint64_t *at, uint64_t end,

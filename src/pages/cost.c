@@ -187,7 +187,7 @@ static double times(double n, double each)
 	return n > 0 ? n * each : 0;
 }
 
-/* What is there: single pages, and huge ones, of both sides. */
+/* The pages that are there: single and huge ones, of both sides. */
 struct there {
 	double pages;
 	double whole;

@@ -137,7 +137,7 @@ int swap_why_not(uintptr_t at, size_t len);
 int swap_is_kept(uintptr_t at, size_t len);
 /* 0 if both are of one mapping each, fit to be swapped, and alike. */
 int swap_alike(uintptr_t a, uintptr_t b, size_t len);
-/* How long that took the last time; 0 if it was never asked. */
+/* The time that it took last; 0 if it was never asked. */
 uint64_t swap_alike_ns(void);
 /* Mappings of the process now, and how many it may have. */
 int swap_vma_count(size_t *have, size_t *max);

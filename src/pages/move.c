@@ -167,7 +167,7 @@ bool move_next_run(const struct side *s, size_t from, struct run *run)
 
 /* ---- moving ---- */
 
-/* How much of @len from @at is one mapping; all of it, if that is not known. */
+/* The part of @len from @at that is one mapping; all of it, if that is not known. */
 static size_t in_one_vma(struct swap_context *ctx, uintptr_t at, size_t len)
 {
 	struct vma_span vma;
@@ -384,7 +384,7 @@ bool move_all_in(uintptr_t to, const struct side *s, size_t end)
 	return ok;
 }
 
-/* How many bytes are dealt with; 0: look anew where they belong. */
+/* Returns the bytes dealt with; 0: look anew where they belong. */
 static size_t move_some_back(struct swap_context *ctx, uintptr_t dst, uintptr_t src,
 			     size_t len, unsigned int *strange)
 {

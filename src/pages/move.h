@@ -62,10 +62,10 @@ void move_side(struct side *s, struct swap_context *ctx, int i, uintptr_t at,
 bool move_next_run(const struct side *s, size_t from, struct run *run);
 /* 0; or a negative errno, and @s->out bytes are out. The range is registered. */
 int move_all_out(struct side *s);
-/* What is out, up to byte @end, to @to. False: a mapping has gone meanwhile. */
+/* Moves the pages that are out, up to byte @end, to @to. False: a mapping has gone meanwhile. */
 bool move_all_in(uintptr_t to, const struct side *s, size_t end);
-/* What is out, to where that memory is by now (the context hears), but only if it is that
- * mapping still: others may have mapped anything else there. What is left is dropped. */
+/* Moves the pages that are out to the place of that memory by now (the context hears), but only
+ * if it is that mapping still: others may have mapped anything else there. The rest is dropped. */
 void move_back(const struct side *s);
 
 /* A huge page that is pinned would have to be split. */

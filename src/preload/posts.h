@@ -9,7 +9,7 @@
 
 /* From now on those that are posted to queues of the device go by table_use(). */
 void posts_follow(struct ibv_context *context);
-/* How many there were. */
+/* The number of posts so far. */
 uint64_t posts_cnt(void);
 
 #endif /* PRELOAD_POSTS_H */

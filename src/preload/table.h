@@ -22,7 +22,7 @@
 #define TABLE_CLAIMED UINT32_MAX
 #define TABLE_NAME    40
 
-/* How pages go. */
+/* The ways in which pages go. */
 enum table_kind { TABLE_UNMAP, TABLE_DROP, TABLE_MOVE, TABLE_KINDS };
 
 /* Pages that have gone. Both sides add some: an entry is taken, filled, and there once it has an

@@ -20,7 +20,7 @@
 #include "region/wire.h"
 
 /*
- * How far a region is on its way to another owner. Its peers have it done here from
+ * The steps of a region on its way to another owner. Its peers have it done here from
  * REGION_SERVED on; their accesses wait from REGION_LEAVING on.
  */
 enum region_stage { REGION_HERE, REGION_SERVED, REGION_LEAVING, REGION_LEFT };
@@ -40,7 +40,7 @@ struct listed {
 	struct kedge_region *region;
 };
 
-/* How peers have the region: its memory; or accesses are done here, by a local socket or TCP. */
+/* The ways of peers to the region: its memory; or accesses done here, by a local socket or TCP. */
 enum peer_way { PEER_MAPPED, PEER_LOCAL, PEER_TCP, PEER_WAYS };
 
 /*

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* How much memory there is for this process, as its limits say. */
+/* The memory that this process's limits leave to it. */
 #ifndef REGION_LIMITS_H
 #define REGION_LIMITS_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What a handle has in it, and the two messages by which a peer gets what it is of. They are
+ * A handle's words, and the two messages by which a peer gets the memory behind it. They are
  * SOCK_SEQPACKET packets on one host, in its byte order. The connection stays: its end tells
  * each side that the other one has ended.
  */

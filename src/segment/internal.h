@@ -334,7 +334,7 @@ struct piece *piece_add(uintptr_t at, size_t len, uint32_t extent, uint64_t off)
 bool piece_cut(uint32_t extent, uintptr_t start, uintptr_t end, struct piece *part);
 /* With lock. The next of its pieces behind @p, or the first, that has any of [@start, @end). */
 struct piece *piece_next(struct piece *p, uint32_t extent, uintptr_t start, uintptr_t end);
-/* What of [@start, @end) it has. */
+/* The part of [@start, @end) that it has. */
 void piece_part(const struct piece *p, uintptr_t start, uintptr_t end, struct piece *part);
 /* With lock. The end of what is there without a hole from @off of its file on, where it was
  * converted. */

@@ -157,7 +157,7 @@ static int make_here(struct kedge_segment *s, const struct kedge_segment_opts *o
 	return rc;
 }
 
-/* Which of them is to be had: the module's memory stays what it is. */
+/* Takes the kind that is to be had: the module's memory stays what it is. */
 static int make_any(struct kedge_segment *s, struct kedge_segment_opts *o)
 {
 	const bool whole = o->flags & KEDGE_SEGMENT_WHOLE;

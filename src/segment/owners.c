@@ -353,7 +353,7 @@ static void wait_for_any(struct asking *a)
 			a->poll[i].revents = 0;
 }
 
-/* What has come is heard before the time is looked at. */
+/* Answers that have come are heard before the time is looked at. */
 static int ask_all(struct asking *a)
 {
 	bool late = false;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the benchmarks share. Whatever is compared runs in child processes, one
+ * The benchmarks' common ground. Sides that are compared run in child processes, one
  * a side, that take turns in short batches: each side has its address space to
  * itself, and both meet the same noise.
  */
@@ -25,7 +25,7 @@ int bench_swap(int argc, char **argv);
 /* ---- options: options.c ---- */
 
 /*
- * What each benchmark is told: how many rounds, by @option, and --csv. UTIL_GO_ON,
+ * Options of each benchmark: how many rounds, by @option, and --csv. UTIL_GO_ON,
  * or CMD_USAGE with a message.
  */
 int bench_check(const char *option, int rounds, int csv);

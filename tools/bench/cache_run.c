@@ -36,7 +36,7 @@ struct run {
 	uint64_t done;
 };
 
-/* What a row's batches gave: clean ones apart. */
+/* The samples of a row's batches: clean ones apart. */
 struct row_samples {
 	struct samples all[2];
 	struct samples clean[2];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What all benchmarks ask. */
+/* Options of all benchmarks. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

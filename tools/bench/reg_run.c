@@ -17,7 +17,7 @@ const char *const reg_step_names[REG_STEPS + 1] = {
 	"hint",	    "hinted",	  "anew",     "resync", NULL,
 };
 
-/* What one round said of a step. */
+/* A round's figures of a step. */
 struct figure {
 	double ns;
 	double calls;
@@ -250,7 +250,7 @@ static int cache_steps(struct reg_set *s)
 
 /* ---- rounds ---- */
 
-/* What a step stands in for, in this round. */
+/* The time of the step that this one stands in for, in this round. */
 static double instead_of(const struct reg_set *s, unsigned int slot)
 {
 	switch (slot) {

@@ -27,7 +27,7 @@ int plain_remove(struct plain *p, void *addr, size_t len);
 
 /* ---- system calls that no library sees: watch_raw.c ---- */
 
-/* What the kernel returns: a negative errno, or the result. */
+/* Returns as the kernel does: a negative errno, or the result. */
 long raw_munmap(void *addr, size_t len);
 long raw_madvise(void *addr, size_t len, int advice);
 long raw_getppid(void);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What watching itself costs: a process that times each step of it. */
+/* The cost of watching itself: a process that times each step of it. */
 #include <errno.h>
 #include <stdio.h>
 #include <sys/mman.h>

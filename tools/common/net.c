@@ -76,7 +76,7 @@ int net_connect(const char *transport, const char *node, const char *service,
 
 /* ---- both ends on this host ---- */
 
-/* What rank 1 tells rank 0. */
+/* The message of rank 1 to rank 0. */
 struct here {
 	int32_t rc;
 	char addr[RDMA_ADDR_LEN];

@@ -24,7 +24,7 @@ int net_connect(const char *transport, const char *node, const char *service,
 int net_pair(const char *transport, unsigned int rank, int fd,
 	     const struct kedge_channel_opts *opts, struct kedge_channel **ch);
 
-/* Whether rank 1 could listen: 0, or a negative errno with a reason. */
+/* Tries if rank 1 could listen: 0, or a negative errno with a reason. */
 int net_try(const char *transport);
 
 #endif /* TOOLS_COMMON_NET_H */

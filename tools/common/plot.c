@@ -33,7 +33,7 @@ static int check_file(const char *file)
 	return CMD_OK;
 }
 
-/* Whether gnuplot runs, by asking its version. */
+/* Finds out if gnuplot runs, by asking its version. */
 static int check_gnuplot(void)
 {
 	char *argv[] = { (char *)"gnuplot", (char *)"--version", NULL };

@@ -8,7 +8,7 @@
 #define PLOT_WIDTH  900
 #define PLOT_HEIGHT 540
 
-/* Whether a picture can be drawn into @file, before what is in it is measured.
+/* Finds out if a picture can be drawn into @file, before its figures are measured.
  * CMD_OK, or CMD_CANNOT with a message. */
 int plot_check(const char *file);
 /* Draw into @file what @put writes for @of: gnuplot's commands, and the table

@@ -17,7 +17,7 @@
 
 #define RAW_SYSCALL 1
 
-/* What the kernel returns: a result or a negative errno. */
+/* Returns as the kernel does: a result or a negative errno. */
 RAW_CODE static inline long raw_syscall6(long nr, long a, long b, long c,
 					 long d, long e, long f)
 {

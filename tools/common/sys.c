@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What this process may do on this machine, as the kernel tells it. */
+/* The permissions of this process on this machine, as the kernel tells them. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What this process may do on this machine, as the kernel tells it. */
+/* The permissions of this process on this machine, as the kernel tells them. */
 #ifndef TOOLS_COMMON_SYS_H
 #define TOOLS_COMMON_SYS_H
 

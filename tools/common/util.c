@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What the subcommands share. A command is one process with one command line,
+ * The subcommands' common ground. A command is one process with one command line,
  * so the flags and the name that all of it reads are globals.
  */
 #include <ctype.h>

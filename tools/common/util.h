@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the subcommands share: options, numbers, progress, JSON, errors. */
+/* The subcommands' common ground: options, numbers, progress, JSON, errors. */
 #ifndef TOOLS_COMMON_UTIL_H
 #define TOOLS_COMMON_UTIL_H
 

@@ -183,7 +183,7 @@ static int finish(struct app *a, struct transfer *t, int res, bool stop)
 
 	a->mode->ops->put(a->mode, &t->reg);
 	t->busy = false;
-	/* What comes after the first error is its consequence. */
+	/* Errors after the first are its consequence. */
 	if (res < 0 && !stop)
 		rc = kedge_reason(res, "a transfer failed: %s", strerror(-res));
 	else if (res >= 0 && (uint32_t)res != t->chunk.len)

@@ -20,7 +20,7 @@
 #define DEMO_SLOTS 1024u
 #define DEMO_MODES 3
 
-/* What fills a fresh buffer. A page of it in the copy gives a stale one away
+/* The filling of a fresh buffer. A page of it in the copy gives a stale one away
  * even where the file is all zeros. */
 #define DEMO_POISON 0xdb
 

@@ -19,7 +19,7 @@ struct demo_peer {
 	pid_t pid;
 };
 
-/* What it is asked for. @slot and @tag come back with the answer. */
+/* The questions to it. @slot and @tag come back with the answer. */
 struct demo_ask {
 	struct demo_chunk chunk;
 	uint64_t addr;

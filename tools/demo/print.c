@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What the demo found: a table for people, or JSON. */
+/* The finds of the demo: a table for people, or JSON. */
 #include <stdio.h>
 
 #include "base/base.h"

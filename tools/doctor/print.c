@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What kedge doctor found, as text on stderr and as JSON. */
+/* The finds of kedge doctor, as text on stderr and as JSON. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

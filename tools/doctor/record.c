@@ -20,7 +20,7 @@ static bool is_of(const struct table_slot *s, pid_t pid)
 	return atomic_load_explicit(&s->pid, memory_order_acquire) == (uint32_t)pid;
 }
 
-/* Whether it takes pages of ranges in the table, which get to know. */
+/* True: it takes pages of ranges in the table, which get to know. */
 static bool takes(const struct recorder *r, const struct change *c, uint32_t number)
 {
 	uint32_t cnt = slots(r), i;
@@ -131,7 +131,7 @@ void record_undone(void *ctx, uint32_t number)
 	}
 }
 
-/* What was used stays to be told. */
+/* Ranges that were used stay to be told. */
 void record_ended(void *ctx, pid_t pid)
 {
 	struct recorder *r = ctx;

@@ -35,7 +35,7 @@ struct recorder {
 uint32_t record_before(void *ctx, const struct change *change, int cnt);
 void record_undone(void *ctx, uint32_t number);
 void record_ended(void *ctx, pid_t pid);
-/* What made a change, or NULL. */
+/* The record of a change's maker, or NULL. */
 const struct record *record_find(const struct recorder *r, uint32_t number);
 
 #endif /* TOOLS_DOCTOR_RECORD_H */

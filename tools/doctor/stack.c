@@ -7,7 +7,7 @@
 
 #include "tools/doctor/stack.h"
 
-/* What is known of the processes that were looked at last; to find it out takes some 30 ms. */
+/* The processes that were looked at last; a first look takes some 30 ms. */
 #define KNOWN 8
 static struct known {
 	pid_t pid;

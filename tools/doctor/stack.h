@@ -23,7 +23,7 @@ struct frame {
 
 /* Addresses in the calls, the innermost first, and how many; 0: there is no way to tell. */
 size_t stack_take(pid_t pid, pid_t tid, uint64_t pc[STACK_MAX]);
-/* What is at such an address, before the process goes on. */
+/* Finds the function at such an address, before the process goes on. */
 void stack_name(pid_t pid, uint64_t pc, struct frame *f);
 /* False: this kedge was built without libdw. */
 bool stack_can(void);

@@ -61,7 +61,7 @@ struct trace_fns {
  * without stops. The program's exit status as a shell has it, or CMD_CANNOT with an error printed.
  */
 int trace_run(char **argv, const struct trace_fns *fns, int *untraced);
-/* Whether a process can be followed at all, by a child that does nothing else: 0, or an errno. */
+/* Tries if a process can be followed at all, by a child that does nothing else: 0, or an errno. */
 int trace_try(void);
 
 #endif /* TOOLS_DOCTOR_TRACE_H */

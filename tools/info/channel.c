@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* How messages move: channels to forked processes, and a swap of pages. */
+/* The ways of messages: channels to forked processes, and a swap of pages. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

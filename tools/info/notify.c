@@ -165,7 +165,7 @@ static void add_backend(struct info *info, const struct kedge_backend_info *b)
 	json_object_set_new(l->data, "blind", spots);
 }
 
-/* What a program gets that opens a notifier with the default options. */
+/* The notifier that a program gets with the default options. */
 static void find_taken(struct info *info)
 {
 	struct kedge_notifier_info ni = { .size = sizeof(ni) };

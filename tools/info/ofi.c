@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What libfabric has to carry a channel, and what watches its registrations. */
+/* The providers of libfabric that carry a channel, and the monitor of its registrations. */
 #include <link.h>
 #include <stdio.h>
 #include <stdlib.h>

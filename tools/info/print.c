@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What was found: for people, wrapped to the terminal, or as JSON. */
+/* The finds: for people, wrapped to the terminal, or as JSON. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>

@@ -39,7 +39,7 @@ static int try_segment(const struct kedge_segment *s, volatile char *owner, size
 	return rc;
 }
 
-/* What is to be had of the memory of most programs; 0 or a negative errno. */
+/* Tries segments of such memory as most programs have; 0 or a negative errno. */
 static int try_memory(struct kedge_segment_info *i, uint32_t flags)
 {
 	const struct kedge_segment_opts o = { .size = sizeof(o), .flags = flags };

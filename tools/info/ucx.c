@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What watches the registrations that UCX keeps. */
+/* The monitor of the registrations that UCX keeps. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What is in a message: 64-bit words of its seed, its number and their offset,
+ * The content of a message: 64-bit words of its seed, its number and their offset,
  * so that bytes of an earlier message, of another place or of another message
  * are all wrong bytes. Behind each buffer lies a guard of the same byte.
  */

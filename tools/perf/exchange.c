@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* How the two ranks of a peer's pair tell each other their addresses. */
+/* The exchange of addresses between the two ranks of a peer's pair. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/socket.h>

@@ -152,7 +152,7 @@ static json_t *flag_json(const struct perf_facts *f, uint32_t flag)
 					   : json_null();
 }
 
-/* Which build of each library is measured. */
+/* The build of each library that is measured. */
 static json_t *builds_json(const struct perf_result *res)
 {
 	const struct perf_side *last = &perf_kedge;

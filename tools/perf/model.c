@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What kedge_channel_cost() expects: its curves, and the sizes from which one
+ * The expectations of kedge_channel_cost(): its curves, and the sizes from which one
  * way is no dearer than another. rank 0 of a pair answers, since the model is
  * of a process that has a channel.
  */
@@ -75,7 +75,7 @@ static int curves(struct perf_result *res)
 	return 0;
 }
 
-/* Which of the two costs less; one that does not work costs more. -1: neither
+/* The cheaper one of the two; one that does not work costs more. -1: neither
  * works. */
 static int cheaper(struct perf_result *res, const uint32_t ways[2],
 		   uint64_t bytes, uint32_t fresh, int *which)

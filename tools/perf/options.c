@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What the command line of kedge perf means. */
+/* The command line of kedge perf. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,7 +86,7 @@ static int parse_ways(struct perf_opts *opt)
 				 perf_buffers_names, &opt->buffers);
 }
 
-/* What the turnaround is compared with: registering 4 MiB. */
+/* The turnaround is compared with a registration of 4 MiB. */
 static int add_register(struct perf_opts *opt)
 {
 	size_t i;

@@ -65,7 +65,7 @@ static int take(struct perf_pair *pair, unsigned int rank, struct perf_rep *rep)
 	return CMD_CANNOT;
 }
 
-/* What the other rank has to say of a failure, which may be the cause. */
+/* Asks the other rank about a failure, as it may know the cause. */
 static void ask_other(struct perf_pair *pair, unsigned int rank)
 {
 	struct pollfd pfd = { .fd = pair->proc[rank].fd, .events = POLLIN };

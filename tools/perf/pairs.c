@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Which pairs there are, and what they must be able to do. */
+/* The pairs, and the abilities that they must have. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "tools/perf/perf.h"
 
 #define MEMORY_PER_SHARE 2 /* of what is free, no more than half */
-/* What kedge_channel_alloc() has by default, and what copying takes of it. */
+/* The heap of kedge_channel_alloc() by default, and the part that copying takes of it. */
 #define HEAP_BYTES (128ull << 20)
 
 static uint64_t largest(const struct perf_opts *opt)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What the two ranks of a pair do in a batch, the same for every side. Rank 0
+ * The moves of a pair's two ranks in a batch, the same for every side. Rank 0
  * begins and has the clock; whatever is measured is warmed up untimed first,
  * for the other pairs have just had the CPUs and their caches.
  *

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Which libraries are measured beside kedge, and which builds of them. */
+/* The libraries measured beside kedge, and the builds of them. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -46,7 +46,7 @@ struct perf_pair {
 	uint32_t index;
 };
 
-/* What a child is started with; @ends lead to the other rank. */
+/* The start of a child; @ends lead to the other rank. */
 struct perf_child {
 	const struct perf_pair_cfg *cfg;
 	unsigned int rank;
@@ -198,10 +198,10 @@ int perf_parse_peers(struct perf_opts *opt);
 /* "ucx", "ucx,libfabric"; "" where there is none. */
 const char *perf_peers_name(const struct perf_opts *opt,
 			    char buf[UTIL_HUMAN]);
-/* What a pair's library is: "assertions and parameter checks", "release build",
+/* The build of a pair's library: "assertions and parameter checks", "release build",
  * or NULL where nobody knows. */
 const char *perf_build_name(const struct perf_facts *facts);
-/* Whether the library was built to be fast; true where nobody knows. */
+/* True: the library was built to be fast, or that is unknown. */
 bool perf_is_release(const struct perf_facts *facts);
 /* Say on standard error which peers are no release builds. */
 void perf_warn_of_builds(const struct perf_result *res);

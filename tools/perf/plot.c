@@ -126,7 +126,7 @@ static const struct curve *best_at(const struct panel *p, double x)
 	return best;
 }
 
-/* Whether it is the best of all from there to the last size. */
+/* True: it is the best of all from there to the last size. */
 static bool stays(const struct panel *p, const struct curve *c, double x)
 {
 	const struct curve *sizes = NULL;

@@ -213,7 +213,7 @@ uint64_t perf_use(const void *buf, size_t len);
 
 /* ---- batches: pattern.c ---- */
 
-/* What a rank is asked for. */
+/* The kinds of a request to a rank. */
 enum perf_kind { PERF_RUN, PERF_COST };
 
 #define PERF_CHECK (1u << 0) /* every byte of every message is verified */
@@ -319,7 +319,7 @@ void perf_rank_run(struct perf_rank *r, const struct perf_req *req,
 const char *perf_req_check(const struct perf_req *req);
 /* Close the side and free the buffers. */
 void perf_rank_fini(struct perf_rank *r);
-/* What a process needs before it opens a side. */
+/* Prepares a process for the sides that it opens. */
 void perf_rank_prepare(void);
 
 /* Buffers: buffer.c */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the two ends of kedge perf say to each other: remote.c, serve.c. */
+/* The messages between the two ends of kedge perf: remote.c, serve.c. */
 #ifndef TOOLS_PERF_REMOTE_H
 #define TOOLS_PERF_REMOTE_H
 

@@ -145,7 +145,7 @@ static int run_turn(struct group *g, unsigned int pair, struct turn *t)
 		t->ns[phase] = rep[0].ns;
 		for (i = 0; i < 2; i++) {
 			t->preempted = t->preempted || rep[i].preempted;
-			/* What rank 0 receives in a stream is its end. */
+			/* The end of a stream is the one message that rank 0 receives. */
 			for (w = 0; w < ARRAY_SIZE(row->ways) &&
 				    (i || phase == PERF_PINGPONG);
 			     w++)

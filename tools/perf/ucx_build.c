@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * How a UCX was built. The library has no call that tells: "ucx_info -b" prints
+ * The build of a UCX. The library has no call that tells: "ucx_info -b" prints
  * what the tool was compiled with, and may be of another build or not there. But
  * assertions and parameter checks print texts when they fail, which the compiler
  * drops together with them; so they are looked for in the file that was loaded.
@@ -17,7 +17,7 @@
 /* The condition of an assertion about the flags of an endpoint or a request.
  * Those that stay in release builds have none such. */
 #define ASSERTED "->flags & UCP_"
-/* What a call of a feature that was not asked for is told. */
+/* The message of a call of a feature that was not asked for. */
 #define CHECKED "feature flags %s were not set"
 
 uint32_t perf_build_flags(const void *text, size_t len)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* How a UCX was built: ucx_build.c. */
+/* The build of a UCX: ucx_build.c. */
 #ifndef TOOLS_PERF_UCX_BUILD_H
 #define TOOLS_PERF_UCX_BUILD_H
 

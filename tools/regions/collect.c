@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What processes tell, and what /proc tells of the others, as one list by process. /proc is gone
+ * The answers of processes, and /proc's of the others, as one list by process. /proc is gone
  * through first: a process that makes its first handle meanwhile is found, and then tells.
  */
 #include <errno.h>

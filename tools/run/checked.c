@@ -185,7 +185,7 @@ static unsigned long long asked(const struct checked_process *p)
 	return p->followed + p->not_followed + p->left_to_fi;
 }
 
-/* What libibverbs made without the cache: it refused, or it could not be had. */
+/* The registrations that libibverbs made without the cache: it refused, or it could not be had. */
 static unsigned long long not_served(const struct checked_process *p)
 {
 	unsigned long long served = p->hits + p->misses;

@@ -58,7 +58,7 @@ struct checked {
 	bool no_memory;
 };
 
-/* What the verdict does not cover. */
+/* Things that the verdict does not cover. */
 struct checked_unknown {
 	unsigned long long registrations, processes, left_to_fi;
 };
@@ -69,7 +69,7 @@ struct checked_unknown checked_unknown(const struct checked *c);
 FILE *checked_make_file(char path[CHECKED_PATH], const char *what);
 void checked_read(struct checked *c, FILE *f);
 void checked_add_used(struct checked *c, const struct checked_stale *s);
-/* Whether a library has some among those that were used. */
+/* True: a library has some among those that were used. */
 bool checked_used(const struct checked *c, const char *name);
 void checked_fini(struct checked *c);
 

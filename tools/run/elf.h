@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Whether a program can be given a library that it was not linked with. */
+/* A look at a program: it may or may not take a library that it was not linked with. */
 #ifndef TOOLS_RUN_ELF_H
 #define TOOLS_RUN_ELF_H
 

@@ -129,7 +129,7 @@ static json_t *process_json(const struct listed *l)
 	json_t *o = json_pack("{s:o, s:o}", "command", util_json_text(l->command), "user",
 			      util_json_text(l->user));
 
-	/* What cannot be told is null. */
+	/* A value that cannot be told is null. */
 	json_object_set_new(o, "pid", e->pid ? json_integer(e->pid) : json_null());
 	json_object_set_new(o, "uid", e->uid == UINT32_MAX ? json_null()
 							    : json_integer(e->uid));

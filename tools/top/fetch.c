@@ -82,7 +82,7 @@ static int open_path(const struct fetch *f)
 	/* Not to wait for the other end of a pipe, or move a tape. */
 	if (!S_ISREG(st.st_mode))
 		return -EBADMSG;
-	/* What a stranger's process names. */
+	/* A path that a stranger's process names. */
 	if (f->has_owner && st.st_uid != f->owner)
 		return -EPERM;
 	return open_file(f, &st);
@@ -117,7 +117,7 @@ static int grow(struct fetch *f)
 	return 0;
 }
 
-/* What there is now. A file is read to its end, and so is a socket that is full all the time. */
+/* Reads the present text. A file is read to its end, as is a socket that is full all the time. */
 static void read_some(struct fetch *f, uint64_t end)
 {
 	ssize_t n = 1;

@@ -68,7 +68,7 @@ struct lane {
 	uint64_t *bytes; /* what the device reads */
 };
 
-/* What a round allocated. */
+/* A block that a round allocated. */
 struct block {
 	void *mem;
 	size_t len;
@@ -248,7 +248,7 @@ static int transfer(struct lane *l, const struct kedge_mr *mr, char *at)
 }
 
 /*
- * What the CPU sees at @at. Atomic, so that the compiler assumes nothing of
+ * The value that the CPU sees at @at. Atomic, so that the compiler assumes nothing of
  * memory from malloc(), and a sanitizer nothing of an address that came round
  * by a route it does not follow.
  */

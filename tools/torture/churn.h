@@ -21,7 +21,7 @@
 #define CHURN_MAX_THREADS 16
 #define CHURN_TEXT	  160
 
-/* What each round allocates; the sizes are the defaults. */
+/* The allocations of each round; the sizes are the defaults. */
 enum churn_alloc {
 	CHURN_MALLOC, /* malloc() of 40 MB, which is a mapping of its own */
 	CHURN_MMAP,   /* mmap() of 256 KiB */
@@ -30,7 +30,7 @@ enum churn_alloc {
 };
 extern const char *const churn_alloc_names[CHURN_ALLOCS + 1];
 
-/* How mmap() and munmap() are called. malloc() calls libc's inside. */
+/* The routes to mmap() and munmap(). malloc() calls libc's inside. */
 enum churn_route {
 	CHURN_LIBC,    /* libc's functions */
 	CHURN_SYSCALL, /* libc's syscall() */

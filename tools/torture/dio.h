@@ -11,7 +11,7 @@
 
 #include "tools/torture/rig.h"
 
-/* How many places of a registration one transfer looks at. */
+/* The places of a registration that one transfer looks at. */
 #define DIO_MAX 4
 
 struct dio_link;

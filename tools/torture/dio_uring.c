@@ -138,7 +138,7 @@ static int reap(struct io_uring *ring, unsigned int cnt)
 			continue;
 		if (rc)
 			return rc;
-		/* What broke the chain counts, not what it cancelled. */
+		/* The request that broke the chain counts, not those that it cancelled. */
 		if (cqe->res != sizeof(uint64_t) &&
 		    (!status || status == -ECANCELED))
 			status = cqe->res < 0 ? cqe->res : -EIO;

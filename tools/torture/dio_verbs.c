@@ -29,7 +29,7 @@ struct dio_rdma {
 	unsigned int slots;
 };
 
-/* What the peer has under its hands. */
+/* The peer's side of a transfer. */
 struct stage {
 	uint64_t in[DIO_MAX];
 	uint64_t out[DIO_MAX];

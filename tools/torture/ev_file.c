@@ -10,7 +10,7 @@
 
 #include "tools/torture/case.h"
 
-/* What an event's arg says. */
+/* Bits of an event's arg. */
 #define FILE_DISK    (1 << 0) /* a file; else a memfd */
 #define FILE_PRIVATE (1 << 1)
 
@@ -99,7 +99,7 @@ static int fire_zero(struct run *x)
 			   x->hot.off, x->hot.len, 0, 0));
 }
 
-/* What lies behind the part that goes moves down. */
+/* Pages behind the part that goes move down. */
 static int fire_collapse(struct run *x)
 {
 	long rc;

@@ -170,7 +170,7 @@ static void serve(struct run *x, int sock)
 		why(x, -EPIPE, "the child went");
 }
 
-/* What a child with a cache of its own found, or nothing. */
+/* Reads the finds of a child with a cache of its own, if there are any. */
 static void listen_to(int sock, char text[WHY_MAX])
 {
 	ssize_t n;

@@ -220,7 +220,7 @@ static void race_queues(struct race *r, struct lane *l)
 			if (rc < 0)
 				row_fail(y.row, rc, y.why);
 		}
-		/* What went wrong on the way is nobody's any more. */
+		/* An error on the way is of no row any more. */
 		if (!rc)
 			give(q, !looks, at);
 	}

@@ -61,7 +61,7 @@ static int move(struct run *x, uint8_t *from, uint8_t *to, size_t len,
 	return why(x, (int)got, "mremap: %s", strerror((int)-got));
 }
 
-/* What moved away is looked up at its new place too. */
+/* Memory that moved away is looked up at its new place too. */
 static void also_hot(struct run *x, unsigned int n)
 {
 	x->also = hot_in(x, n);

@@ -4,7 +4,7 @@
  * place of kedge's. The adapter is the stand-in (tools/standin/), whose registrations are fixed
  * buffers of the test's ring.
  *
- * Which monitor watches memory for that cache is libfabric's business: FI_MR_CACHE_MONITOR, and
+ * The monitor that watches memory for that cache is libfabric's choice: FI_MR_CACHE_MONITOR, and
  * libkedge-fi where that is found.
  */
 #include <errno.h>

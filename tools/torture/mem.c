@@ -252,7 +252,7 @@ int memfd_over_setup(struct run *x)
 	return rc ? rc : memfd_over(x);
 }
 
-/* What the next event changes: everything, or some pages of it. */
+/* Picks the pages that the next event changes: all, or some. */
 void pick_hot(struct run *x)
 {
 	struct util_rng *rng = &x->lane->rng;

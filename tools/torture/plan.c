@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Which cases there are, which were asked for, and what is promised. */
+/* The cases, those of them that were asked for, and the promise for each. */
 #include <errno.h>
 #include <fnmatch.h>
 #include <stdio.h>
@@ -60,8 +60,8 @@ static bool by_symbol(enum route_id route)
 }
 
 /*
- * Whether the notifier promises this row. What it says it cannot see is held
- * against nobody but it is counted and shown.
+ * True: the notifier promises this row. A stale byte of a row that it says it cannot see
+ * is no failure, but it is counted and shown.
  */
 static bool promised(const struct torture *t, const struct row *row)
 {

@@ -104,7 +104,7 @@ struct cell {
 	uint64_t rounds, stale;
 };
 
-/* How bad each status is, beside the others of a cell. */
+/* The rank of each status among the others of a cell: the worst has the highest. */
 static int badness(enum status st)
 {
 	static const int bad[] = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What is under test: a device, a notifier and one cache that all
+ * The rig under test: a device, a notifier and one cache that all
  * lanes share; or, with --naive, a cache that follows nothing; or, with
  * --libfabric or --ucx, the one of that library.
  */

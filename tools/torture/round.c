@@ -8,7 +8,7 @@
 #include "base/base.h"
 #include "tools/torture/case.h"
 
-/* What is left of @x's row after an event's function returned @rc. */
+/* Settles @x's row after an event's function returned @rc. */
 static int settle(struct run *x, int rc)
 {
 	if (!rc)
@@ -146,7 +146,7 @@ static int run_round(struct run *x)
 	       !rig_get(rig, x->addr + s.off, s.len, &ref);
 	late = util_rng_below(&x->lane->rng, 2);
 	rc = settle(x, x->ev->fire(x));
-	/* What is another block now may be another length too. */
+	/* A block that is another one now may have another length too. */
 	if (s.off + s.len > x->len)
 		s = (struct span){ 0, x->len };
 	if (held && !late)

@@ -153,7 +153,7 @@ RAW_CODE static void vfork_main(void *p)
 	raw_syscall6(SYS_exit, 0, 0, 0, 0, 0, 0);
 }
 
-/* What vfork() does, but on a stack that a sanitizer doesn't know. */
+/* The call of vfork(), but on a stack that a sanitizer doesn't know. */
 static long vfork_call(struct lane *l, long nr, const long a[6])
 {
 	struct job j = { true, nr, a, -EINTR };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Who runs what when. Time goes in passes; in each, every row alone has a
+ * The order of rows. Time goes in passes; in each, every row alone has a
  * slice, in an order drawn anew, and then all rows of the crowd share one.
  * In one pass of four the process's timer fires SIGPROF a thousand times a
  * second, without SA_RESTART.
@@ -90,7 +90,7 @@ static void crew_run(struct torture *t, int cnt,
 		worker_wait(&t->crew[i]);
 }
 
-/* What lane 0 runs and the others look up, in a storm. */
+/* The row that lane 0 runs and the others look up, in a storm. */
 struct storm {
 	struct run x;
 	struct row *row;

@@ -185,7 +185,7 @@ static int device_check(const char *text, struct torture *t)
 	return UTIL_GO_ON;
 }
 
-/* What both kinds take. */
+/* Options that both kinds take. */
 static int numbers_check(struct options *o, double def, uint64_t *seed)
 {
 	if (o->seconds == NOT_GIVEN)
@@ -272,7 +272,7 @@ static int channel_run(struct options *o)
 	return rc == UTIL_GO_ON ? chan_torture(&c) : rc;
 }
 
-/* What neither --segment nor --region takes. */
+/* Options that neither --segment nor --region takes. */
 static bool is_of_others(const struct options *o)
 {
 	return o->notifier || o->event || o->route || o->mode || o->device || others(o) ||

@@ -44,7 +44,7 @@
  * generation moves before that page is there. For readers that look at the generation
  * after they have read.
  *
- * What else a touch answers with SIGBUS: memory for the module's own records that
+ * Other causes of SIGBUS at a touch: memory for the module's own records that
  * max_kib_per_user refuses; an owner's userfaultfd that serves user mode alone.
  * The owner's protection keys are not looked at.
  *

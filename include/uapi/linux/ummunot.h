@@ -14,7 +14,7 @@
  * space show the same one, which moves for what any of them watches. A mapping
  * that a forked child inherits goes on showing the parent's.
  *
- * What is told. When pages of a watched range are about to be changed, and once
+ * Events: when pages of a watched range are about to be changed, and once
  * more when that is done, the watch is queued as an event and the counter grows:
  * munmap, mremap, MAP_FIXED over it, madvise (DONTNEED, FREE, PAGEOUT, COLLAPSE,
  * REMOVE), hole punching, truncation, copy on write, reclaim, migration,
@@ -73,7 +73,7 @@
 /*
  * Features: a program says which it knows, the kernel answers with those of
  * them that it has; from then on they are on. Without the exchange none is.
- * What is on cannot change after the first register-region (EBUSY).
+ * The set of features cannot change after the first register-region (EBUSY).
  */
 
 /* UMMUNOT_REGISTER_PROTECTION may be used. */

@@ -6,7 +6,7 @@
  * pinned one goes on reaching it. Where both ranges have a whole entry of the
  * PMD level, that entry is exchanged, be it a huge page, a table, or nothing.
  *
- * What excludes whom
+ * Exclusion
  *
  * - mmap_lock for writing, and vma_start_write() on both mappings: no fault, no
  *   GUP but the fast one, no fork, zap, mprotect, khugepaged, KSM, NUMA
@@ -315,7 +315,7 @@ static int exchange_locked(struct exchange *x)
  * @len: a multiple of the page size, at most PAGE_EXCHANGE_MAX
  * @flags: PAGE_EXCHANGE_*
  *
- * What is found at @a + i is found at @b + i afterwards, and the reverse; a hole
+ * The page found at @a + i is found at @b + i afterwards, and the reverse; a hole
  * counts as a page. Every observer finds both ranges as they were, or waits, or
  * finds both exchanged. A page that is pinned stays so, and goes to its new
  * address with the others. Mappings stay as they are.

@@ -11,7 +11,7 @@ union entry {
 	pmd_t pmd;
 };
 
-/* What is in the way, and can be put out of it. */
+/* Obstacles that can be put out of the way. */
 enum obstacle {
 	FOLIO_LOCKED,
 	FOLIO_LARGE,	/* mapped by single entries, or cut by a range's end */

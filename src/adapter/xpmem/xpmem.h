@@ -27,12 +27,12 @@
 extern "C" {
 #endif
 
-/* What xpmem_version() returns: 2.7, as major << 16 | minor << 12. */
+/* The result of xpmem_version(): 2.7, as major << 16 | minor << 12. */
 #define XPMEM_CURRENT_VERSION	    0x00027000
 #define XPMEM_CURRENT_VERSION_MAJOR 2
 #define XPMEM_CURRENT_VERSION_MINOR 7
 
-/* What xpmem_get() asks for. */
+/* The access that xpmem_get() asks for. */
 #define XPMEM_RDONLY 0x1
 #define XPMEM_RDWR   0x2
 

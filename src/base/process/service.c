@@ -66,7 +66,7 @@ static void adopt(void)
 	owner_adopt(&owner, anew);
 }
 
-/* How many threads there are; 0 if that can't be told. */
+/* The number of threads; 0 if that can't be told. */
 static unsigned int threads(void)
 {
 	struct stat st;
@@ -287,7 +287,7 @@ bool service_alone(void)
 	return is;
 }
 
-/* Whoever ends services waits for their threads with the lock. */
+/* The end of services waits for their threads with the lock. */
 bool service_leave(struct service *s)
 {
 	bool ours;

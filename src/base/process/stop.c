@@ -210,7 +210,7 @@ static bool is_known(const struct stop *s, pid_t tid)
 	return tid == s->caller || is_spared(s, tid);
 }
 
-/* How many new ones there are, or a negative errno. */
+/* Returns the number of new ones, or a negative errno. */
 static int seize_new(struct stop *s)
 {
 	char list[2048];

@@ -25,7 +25,7 @@
  */
 #include "cache/internal.h"
 
-/* How often others may change mappings while a region's pages are marked. */
+/* The times that others may change mappings while a region's pages are marked. */
 #define TRIES 8
 
 static bool within(uint64_t at, uint64_t start, uint64_t end)

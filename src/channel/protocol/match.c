@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Which message goes to which receive. Both sides keep their order: receives
+ * Matching of messages with receives. Both sides keep their order: receives
  * for one tag in a bucket, others in a list of their own, and a message takes
  * the earliest of both; unexpected messages in the order of arrival, and by tag
  * beside.

@@ -124,7 +124,7 @@ static void completed(struct rc *c, const struct ibv_wc *wc)
 		kedge__rdma_op_done(r, op, wc->byte_len);
 }
 
-/* How many there were. */
+/* Returns the number of them. */
 static int drain(struct rc *c)
 {
 	struct ibv_wc wc[BATCH];

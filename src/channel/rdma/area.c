@@ -282,7 +282,7 @@ void *kedge__rdma_area_take(void *ctx, const char *buf, size_t len, char **addr)
 	return a;
 }
 
-/* Whether the whole pages of [to, to + len) may be replaced. */
+/* Finds out if the whole pages of [to, to + len) may be replaced. */
 static void look(struct rdma *r, struct rdma_area *a, char *to, size_t len)
 {
 	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);

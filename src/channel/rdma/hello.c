@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What the sides say of themselves: see hello.h. It is checked here. */
+/* The sides' descriptions of themselves (see hello.h) are checked here. */
 #include <unistd.h>
 
 #include "channel/rdma/internal.h"

@@ -64,7 +64,7 @@
 #define WINDOW_MIN ((uint64_t)64 * 1024)
 /* Pages of ours for what lands at the ends of pieces. */
 #define EDGE_CNT 64u
-/* How long a peer may take to let go of a flow, and to take what was sent. */
+/* The time that a peer may take to let go of a flow, and to take messages. */
 #define STOP_NS	 (5 * 1000000000ull)
 #define FLUSH_NS (2 * 1000000000ull)
 #define BYE_NS	 (200 * 1000000ull)
@@ -339,7 +339,7 @@ struct flow *kedge__rdma_flow_new(struct bulk *b, uint32_t id);
 struct flow *kedge__rdma_flow_find(struct list *flows, uint32_t id);
 void kedge__rdma_flow_free(struct flow *f);
 bool kedge__rdma_stop_received(struct rdma *r, uint32_t id);
-/* How long stop() waits for the peer. 0 where that is over. */
+/* The time that stop() waits for the peer; 0 where that is over. */
 int kedge__rdma_stop_wait(struct rdma *r, struct flow *f);
 static inline uint64_t flow_slots(const struct flow *f)
 {

@@ -23,7 +23,7 @@ bool kedge__rdma_lend_over(struct rdma *r, struct rdma_mr *mr);
 /* A page of ours that the peer may write: its number and its name, or false. */
 bool kedge__rdma_edge_take(struct rdma *r, uint32_t *slot, uint64_t *addr,
 			   uint64_t *key);
-/* What landed there goes to its place if @out. */
+/* Bytes that landed there go to their place if @out. */
 void kedge__rdma_edge_give(struct rdma *r, const struct rdma_edge *e, bool out);
 /* Its first byte as a peer names it. */
 static inline uint64_t rdma_addr(const struct rdma *r, const void *at)

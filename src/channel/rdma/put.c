@@ -217,7 +217,7 @@ void kedge__rdma_write_done(struct rdma *r, struct rdma_write *w)
 	} while (first != w && !r->err);
 }
 
-/* How much can be written at once from here to there. */
+/* The bytes that can be written at once from here to there. */
 static uint64_t room_for(const struct rdma *r, struct flow *f, uint64_t *to)
 {
 	const struct bulk_piece *src = &f->bulk->piece[f->src];

@@ -15,7 +15,7 @@
  * of the length that was agreed on, sealed against shrinking and growing. It
  * must not be sealed against writing, which would take the ring away.
  *
- * What is left: under vm.overcommit_memory=2 each new page counts against the
+ * The risk that is left: under vm.overcommit_memory=2 each new page counts against the
  * commit limit, and at the limit a first touch is a SIGBUS, as for any shared
  * memory of the process's own. Pages that are made ahead would not help, since
  * either side can give them back (MADV_REMOVE); the memory limit of a cgroup is

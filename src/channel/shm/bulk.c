@@ -48,7 +48,7 @@ struct cts_desc {
 	};
 };
 
-/* How the sender may write. */
+/* The ways in which the sender may write. */
 enum { PUSH_NOT, PUSH_MEMORY, PUSH_SEGMENT };
 
 _Static_assert(sizeof(struct cts_desc) <= DESC_MAX, "fits");

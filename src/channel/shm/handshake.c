@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * How two processes get to share their areas. Over a Unix socket each sends
+ * The handshake by which two processes share their areas. Over a Unix socket each sends
  * what it is (struct hello) with its area's memfd, then whether it will reach
  * into the other's memory (struct verdict), or that it turns the other away.
  * No step waits: the socket says when the next one can be done.

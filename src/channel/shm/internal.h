@@ -73,7 +73,7 @@ _Static_assert(2 * (PACKET_OF(SHM_EAGER) / CELL + 2) < RING_CELLS &&
 _Static_assert(RECORDS_AT + RECORDS * sizeof(struct record) <= RING_AT,
 	       "records fit");
 
-/* Which of neighbouring pages are in use; see heap.c. */
+/* Neighbouring pages, and those of them in use; see heap.c. */
 struct pages {
 	uint64_t *used; /* a bit a page */
 	uint32_t *cnt;	/* of what begins at a page */

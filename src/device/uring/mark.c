@@ -29,8 +29,8 @@
  * swapped out is, as a rule, not ours, since ours are pinned; but a page that is
  * just being migrated looks the same.
  *
- * What cannot be marked, because it was made read-only, and what mremap() may have
- * taken anywhere, is looked up in /proc/self/smaps: a mapping without clean
+ * Memory that cannot be marked, because it was made read-only, and memory that mremap() may
+ * have taken anywhere, is looked up in /proc/self/smaps: a mapping without clean
  * anonymous pages has no page that reclaim would drop. One that has some and cannot
  * be marked is owed: the slot is not emptied while there are such pages anywhere in
  * the process, since what is owed may be moved as well.

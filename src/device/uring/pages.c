@@ -21,7 +21,7 @@
 #include "device/proc.h"
 #include "device/uring/internal.h"
 
-/* How often a range is registered anew that changes while it is marked. */
+/* The times that a range is registered anew which changes while it is marked. */
 #define MARK_TRIES 4
 /* The kernel's second, its grace period and a busy machine. */
 #define LATE_NS UINT64_C(3000000000)

@@ -206,7 +206,7 @@ int kedge__uring_table_new(struct uring *u, uint32_t slots)
 	return 0;
 }
 
-/* How many slots the table has from @first on; @first is one. */
+/* The number of slots that the table has from @first on; @first is one. */
 static uint32_t count_slots(const struct uring *u, uint32_t first)
 {
 	uint64_t in = first, out = (uint64_t)first + TABLE_MAX, mid;

@@ -21,7 +21,7 @@
 #include "base/base.h"
 #include "device/verbs/internal.h"
 
-/* How long a work request may take, and the pause after one that took longer. */
+/* The time that a work request may take, and the pause after one that took longer. */
 #define WAIT_NS UINT64_C(1000000000)
 #define RETRY_NS UINT64_C(1000000000)
 /* Free windows kept at most. */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * How many of the process's mappings watching may cost. A registered mapping does
+ * The number of the process's mappings that watching may cost. A registered one does
  * not melt with a neighbour that is not registered, so where both are private
  * anonymous memory of one protection there is a seam: a mapping more than without
  * kedge. A process may have vm.max_map_count of them; beyond that its own mmap()
@@ -93,7 +93,7 @@ static uint64_t room(uint64_t limit, uint64_t used)
 	return limit > used ? limit - used : 0;
 }
 
-/* How many intervals, maybe 0, may be added before the next count. */
+/* The intervals, maybe 0, that may be added before the next count. */
 static uint64_t count(struct kedge_notifier *nf, uint64_t intervals)
 {
 	uint64_t max = budget_max_map_count(), seams, near;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* How many of the process's mappings watching may cost. */
+/* The number of the process's mappings that watching may cost. */
 #ifndef NOTIFY_ANNOUNCE_BUDGET_H
 #define NOTIFY_ANNOUNCE_BUDGET_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* How many watches and changes there are, by address. */
+/* Numbers of watches and changes, by address. */
 #ifndef NOTIFY_ANNOUNCE_COUNTS_H
 #define NOTIFY_ANNOUNCE_COUNTS_H
 

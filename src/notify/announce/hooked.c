@@ -10,7 +10,7 @@
  * libkedge-hooks hands on as an announcement of length 0; if that arrives here,
  * on the same thread, before the call returns, the others' calls arrive too.
  *
- * What this finds out: libkedge-hooks was opened late or locally, behind libc;
+ * Cases that this finds out: libkedge-hooks was opened late or locally, behind libc;
  * an allocator before it in the search order has free() (jemalloc, mimalloc,
  * tcmalloc, a sanitizer), and its calls to the kernel may go by any way; another
  * library before it has munmap(); a static program, where free() is libc.a's own.
@@ -19,7 +19,7 @@
  * by system calls of its own. It is there from the start or not at all, so a weak
  * reference finds it.
  *
- * What it cannot: another object with a munmap() of its own that others don't see
+ * Cases that it cannot: another object with a munmap() of its own that others don't see
  * (-Bsymbolic, RTLD_DEEPBIND), or with system calls of its own, as a language's
  * runtime has. Their memory does not come through libc either, so lookups there
  * ask: origin.c.

@@ -194,7 +194,7 @@ void origin_clear(uint64_t start, uint64_t end)
 	}
 }
 
-/* How much of a part is marked. */
+/* The share of a part that is marked. */
 enum marked { NONE = 0, SOME = 1, ALL = 2 };
 
 static enum marked part_marked(const struct part *p)

@@ -2,7 +2,7 @@
 /*
  * Letting go of memory for an announced change, and taking it again.
  *
- * What is about to be unmapped is unregistered by the announcer, so that the
+ * Memory about to be unmapped is unregistered by the announcer, so that the
  * change need not wait for the monitor. That splits the kernel's mapping at
  * both ends of the range. Where the change takes the range away no harm is
  * done; where the mapping stays (madvise(), a call that fails, a free() if the

@@ -93,7 +93,7 @@ static void unmap_wakeup(struct uffd *u)
 	munmap((void *)(uintptr_t)u->wakeup, kedge__page_size());
 }
 
-/* How lookups make sure: see settle.c. */
+/* The way in which lookups make sure: see settle.c. */
 static int choose_check(struct kedge_notifier *nf,
 			const struct kedge_notifier_opts *opts)
 {

@@ -12,7 +12,7 @@
 
 /* A descriptor, close-on-exec, or a negative errno with a reason. */
 int ummunot_device_open(int flags);
-/* What ioctl() returns; @request is one of <linux/ummunot.h>. */
+/* Returns as ioctl() does; @request is one of <linux/ummunot.h>. */
 int ummunot_device_ioctl(int fd, unsigned long request, void *arg);
 /* @rc with a reason: why the node can't be opened. */
 int ummunot_device_missing(int rc);

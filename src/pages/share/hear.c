@@ -108,7 +108,7 @@ void hear_wake(struct swap_context *ctx, uintptr_t at, size_t len)
 		ctx->broken = true;
 }
 
-/* What has been moved is registered elsewhere: the descriptor's end ends that, too. */
+/* Memory that has been moved is registered elsewhere: the descriptor's end ends that, too. */
 void hear_unregister(struct swap_context *ctx, uintptr_t at, size_t len)
 {
 	if (ctx->moved) {

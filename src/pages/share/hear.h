@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What other threads do to memory while its pages are away. The kernel has a thread that
+ * Changes that other threads make to memory while its pages are away. The kernel has a thread that
  * moves such memory (mremap()) or empties it (MADV_DONTNEED) wait until it has been heard,
  * and refuses most of what the context is asked for until then (EAGAIN).
  */
@@ -26,7 +26,7 @@ bool hear_emptied(struct swap_context *ctx, size_t *pos, size_t *len);
 
 void hear_wake(struct swap_context *ctx, uintptr_t at, size_t len);
 void hear_unregister(struct swap_context *ctx, uintptr_t at, size_t len);
-/* What should be there and is not, after an exchange that failed half-way: private, or of
+/* Looks for pages that should be there, after an exchange that failed half-way: private, or of
  * @fd if there is one. False: all of it is there. */
 bool hear_map_again(const struct swap_context *ctx, uintptr_t at, size_t len, int fd,
 		    uint64_t off);

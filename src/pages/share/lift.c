@@ -107,7 +107,7 @@ static void drop_scratch(const struct side *s)
 /* ---- one chunk ---- */
 
 /*
- * Whether nobody has mapped anything else there since the pages went out: UFFDIO_CONTINUE
+ * Finds out if other memory was mapped there since the pages went out: UFFDIO_CONTINUE
  * is for files; the kernel says so only of memory that a userfaultfd has, of one mapping.
  * -EAGAIN: a thread waits to be heard.
  */
@@ -296,7 +296,7 @@ int share_lift(struct swap_context *ctx, const struct share_change *c, uintptr_t
 		hear_wake(ctx, at, len);
 	if (!rc)
 		return 0;
-	/* What can never be lifted is told from what has changed. */
+	/* Memory that can never be lifted is told from memory that has changed. */
 	why = rc == -ESTALE ? swap_why_not(at, len) : 0;
 	return rc == -ESTALE ? why ? why : rc : refused(rc, at, len);
 }

@@ -34,7 +34,7 @@ int share_end(struct swap_context *ctx, const struct share_change *c, uintptr_t 
 bool share_is_mapped(uintptr_t at, size_t len);
 /* Mark the range, which is this call's; a part that cannot be has none. */
 void mark_set(int mark, uintptr_t at, size_t len);
-/* Whether all of it is marked: then it is not any more. */
+/* True: all of it was marked, and is not any more. */
 bool mark_take(int mark, uintptr_t at, size_t len);
 /* The work's userfaultfd hears of it, or does not any more. */
 void share_watch(const struct share_change *c, uintptr_t at, size_t len);

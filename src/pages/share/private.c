@@ -86,7 +86,7 @@ static int read_data(int fd, uintptr_t to, size_t len, uint64_t off)
 }
 
 /*
- * Whether nobody has mapped anything else there since protect(): the kernel refuses to
+ * Finds out if other memory was mapped there since protect(): the kernel refuses to
  * register what another userfaultfd has, and to protect what none has, but passes over
  * holes. -EAGAIN: a thread waits to be heard.
  */

@@ -19,7 +19,7 @@
 #include "pages/share/priv.h"
 #include "pages/share/share.h"
 
-/* How long an access may wait is what it takes to copy so much. */
+/* An access may wait as long as it takes to copy so much. */
 #define CHUNK_LEN ((size_t)4 << 20)
 #define STACK_USED ((size_t)64 << 10)
 #define DESCRIPTORS_TRIES 3

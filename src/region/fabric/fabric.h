@@ -14,7 +14,7 @@
 
 #include "base/base.h"
 
-/* Which library an end is of. */
+/* The library that an end is of. */
 enum fabric_kind { FABRIC_NONE, FABRIC_VERBS, FABRIC_OFI };
 
 #define FABRIC_NAME_LEN 64u

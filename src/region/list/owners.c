@@ -205,7 +205,7 @@ static int take_items(struct owner *o, const struct list_head *h, const char *it
 	return rc || !h->more ? rc : -EAGAIN;
 }
 
-/* What is said to all peers: one of before says that it knows no such question. */
+/* The question goes to all peers: one of an earlier version says that it knows no such. */
 static int take_refusal(const struct region_answer *a)
 {
 	switch (a->rc) {
@@ -319,7 +319,7 @@ static void wait_for_any(struct asking *a)
 			a->poll[i].revents = 0;
 }
 
-/* What has come is heard before the time is looked at. */
+/* Answers that have come are heard before the time is looked at. */
 static int ask_all(struct asking *a)
 {
 	bool late = false;

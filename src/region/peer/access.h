@@ -96,7 +96,7 @@ int access_check_parts(const struct kedge_remote_part *part, size_t cnt, uint64_
 
 /* ---- perform.c ---- */
 
-/* What may be wrong with it, whatever the region is: 0, or a negative errno with its reason. */
+/* Checks it, whatever the region is: 0, or a negative errno with its reason. */
 int op_check(const struct kedge_remote *r, struct op *o);
 /* Do it: 0, or a negative errno with its reason, or ACCESS_*, and then @a->l is set. */
 int op_perform(struct access *a, struct op *o);

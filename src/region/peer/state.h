@@ -17,7 +17,7 @@ struct remote_stream;
 struct stream_req;
 
 /*
- * How the region is reached now. A region that migrates ends a link, and another takes its place.
+ * The way to the region now. A region that migrates ends a link, and another takes its place.
  *
  * @former:   the one before it
  * @users:    threads that use its descriptors, or are about to; link_use()
@@ -130,7 +130,7 @@ int remote_receive(int sock, struct reply *reply);
 void remote_close_fds(struct reply *reply);
 /* Map the memfd @l->file, in the place of a former mapping if there is one. */
 int remote_map(struct link *l, const struct region_answer *a);
-/* How much of the memfd there is, from the handle's first byte on. */
+/* The length of the memfd from the handle's first byte on. */
 uint64_t remote_size(const struct link *l);
 
 /* ---- follow.c ---- */

@@ -124,7 +124,7 @@ void alias_insert(struct slot *s);
 /* Or NULL. */
 struct slot *alias_find(uint64_t name, uint32_t slot, uint32_t generation);
 void alias_remove(struct slot *s);
-/* How a handle's slot is named: by what made it. */
+/* The name of a handle's slot: the words that made it. */
 void alias_words(const struct slot *s, uint64_t own, struct handle_words *w);
 void aliases_forget(void);
 

@@ -61,7 +61,7 @@ struct fabric_line {
 
 /* ---- adapter.c ---- */
 
-/* How many adapters there are now: those are looked among from here on. */
+/* Returns the number of adapters now: those are looked among from here on. */
 int adapters_look(void);
 /* The device that has the address as one of RoCE v2, with room for @depth completions: 0 or a
  * negative errno with its reason, and nothing is open. */

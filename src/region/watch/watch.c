@@ -25,7 +25,7 @@
  * here for all peers, and before each it is looked whether the mapping is what it was
  * (look_at_access()). So peers are turned out of the memory before a userfaultfd is given up.
  *
- * What is registered are mappings of the region's file at its own addresses: other memory in
+ * The mappings of the region's file at its own addresses are registered: other memory in
  * between is left alone. Between a look at the mappings and the registration they can change, so
  * they are looked at again after it, and what is not there is a gap.
  *
@@ -322,7 +322,7 @@ static int begin_region(void *arg)
 	if (lacks(rc))
 		return error_no_fd(-rc) ? rc : kedge_reason(-ENOMEM, "no memory to watch a "
 				"region's mapping, or too many mappings (vm.max_map_count)");
-	/* What has changed before can be seen; without a look no access is safe. */
+	/* Changes of before can be seen; without a look no access is safe. */
 	rc = note_all(r, 0, r->len);
 	sig_lock(&gaps_lock);
 	/* One that is not watched has no userfaultfd: its events would not be read. */
@@ -357,7 +357,7 @@ static int leave_out(void *arg)
 						       p->to - p->from);
 }
 
-/* What a call has waited for is read, so that its gap is noted. */
+/* The event that a call has waited for is read, so that its gap is noted. */
 static int pause_region(void *arg)
 {
 	struct kedge_region *r = arg;

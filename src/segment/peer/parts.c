@@ -222,7 +222,7 @@ static int attach_hole(struct kedge_attachment *a, uint64_t from, uint64_t start
 	return 0;
 }
 
-/* How far @p goes, or @end. */
+/* The end of @p, or @end. */
 static uint64_t end_of(const struct kedge_grant *p, uint64_t end)
 {
 	return p->info.addr + p->info.len < end ? p->info.addr + p->info.len : end;

@@ -105,7 +105,7 @@ static bool empties(long advice)
 	       advice == MADV_FREE;
 }
 
-/* What a thread waits in. */
+/* The call that a thread waits in. */
 struct change {
 	uintptr_t start;
 	uintptr_t end;
@@ -128,7 +128,7 @@ static bool change_by(long nr, const unsigned long a[3], struct change *c)
 	return false;
 }
 
-/* How often it has gone to sleep, or 0; and its state's letter. */
+/* The times that it has gone to sleep, or 0; and its state's letter. */
 static unsigned long sleeps(const char *tid, char *state)
 {
 	static const char name[] = "\nvoluntary_ctxt_switches:", is[] = "\nState:\t";
@@ -241,7 +241,7 @@ static bool is_attachment(const struct vma_info *v)
 	return is;
 }
 
-/* Whether it is there still, and how far that is so. */
+/* Looks if it is there still, and how far that is so. */
 static uintptr_t look_at_piece(int maps, const struct piece *p, bool *there)
 {
 	const struct extent *e = &seg->extent[p->extent];
@@ -258,7 +258,7 @@ static uintptr_t look_at_piece(int maps, const struct piece *p, bool *there)
 	return v.end < end ? v.end : end;
 }
 
-/* What was read of an event, or of a thread that waits. */
+/* The change, as read of an event, or of a thread that waits. */
 struct change_told {
 	void (*gone)(const struct change_told *t, const struct piece *part);
 	uint32_t extent;
@@ -293,7 +293,7 @@ static bool is_elsewhere(const struct piece *p)
 	return vma_walk(note, &w) || w.found;
 }
 
-/* What of @p is not there: from its start to its end. */
+/* Finds the parts of @p that are not there, from its start to its end. */
 static bool look_through(const struct change_told *t, int maps, struct piece *p)
 {
 	struct piece part, rest;

@@ -20,7 +20,7 @@ static bool may_ask(const struct ucred *peer)
 	return !peer->uid || peer->uid == (uid_t)syscall(SYS_geteuid);
 }
 
-/* What was made under another user id is that user's. */
+/* A segment made under another user id is that user's. */
 static bool may_know(const struct ucred *peer, const struct kedge_segment *s)
 {
 	return !peer->uid || peer->uid == s->uid;

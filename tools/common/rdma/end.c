@@ -94,7 +94,7 @@ static int to_init(struct rdma_end *end)
 	rc = ibv_modify_qp(end->qp, &attr, IBV_QP_STATE);
 	if (rc)
 		return rc;
-	/* What an earlier life of it left behind. */
+	/* Completions that an earlier life of it left behind. */
 	while (ibv_poll_cq(end->cq, 1, &wc) > 0)
 		;
 	attr.qp_state = IBV_QPS_INIT;

@@ -41,7 +41,7 @@ int rdma_dev_open(struct rdma_dev *dev, const char *name);
 int rdma_dev_open_at(struct rdma_dev *dev, const char *addr);
 void rdma_dev_close(struct rdma_dev *dev);
 
-/* What one end must know of the other. */
+/* The address of an end, for the other. */
 struct rdma_addr {
 	uint32_t qpn;
 	uint32_t psn;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What is measured, in rounds: a batch of an access by the handle, and one of the same in
+ * The measurement, in rounds: a batch of an access by the handle, and one of the same in
  * shared memory. What the owner does it times itself, while this process goes on to read.
  */
 #include <errno.h>
@@ -370,7 +370,7 @@ static int regions(struct region_side *s)
 	/* As many descriptors are not to be had everywhere. */
 	if (rc) {
 		snprintf(s->res->regions_why, sizeof(s->res->regions_why), "%s", rep.why);
-		/* What comes next needs some. */
+		/* The next step needs some. */
 		return ask(s, REG_CLOSE, 0, &rep);
 	}
 	return 0;

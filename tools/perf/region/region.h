@@ -57,7 +57,7 @@ struct region_owner {
 	const char *node;
 };
 
-/* What is beside a handle that is served: as many bytes over a socket, and an answer (socket.c).
+/* The rival of a handle that is served: as many bytes over a socket, and an answer (socket.c).
  * 0 or a negative errno. */
 int raw_get(int fd, void *data, size_t len);
 int raw_put(int fd, const void *data, size_t len);
@@ -65,7 +65,7 @@ int raw_put(int fd, const void *data, size_t len);
 int raw_answer(int fd, size_t len);
 
 /*
- * What is beside a handle that is reached by an adapter (verbs.c): a queue pair between the same
+ * The rival of a handle that is reached by an adapter (verbs.c): a queue pair between the same
  * two processes, and memory of both that is registered once. 0 or a negative errno.
  */
 struct raw_verbs;

@@ -20,7 +20,7 @@
 /* After which an adapter that is software is given the processor. */
 #define SPINS	2000
 
-/* How the other side reaches it. */
+/* The other side's way to it. */
 struct place {
 	uint64_t at;
 	uint32_t key;

@@ -28,7 +28,7 @@ static size_t segment_len(const struct perf_opts *opt)
 	return round_up(len, SEG_LINES) + SEG_LINES;
 }
 
-/* What is to be done about an owner that cannot make a segment. */
+/* Says the remedy for an owner that cannot make a segment. */
 static void say_why(char why[256], enum seg_place place, const struct seg_rep *rep)
 {
 	if (place == SEG_CONVERT)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What is measured. An operation and the one beside it take turns in batches of
+ * The measurement. An operation and the one beside it take turns in batches of
  * a millisecond or two; a round is a batch of each. A round in which one of the
  * two processes lost its CPU is set aside, unless there are too many of them.
  */
@@ -53,8 +53,8 @@ static int load_own(struct seg_side *s, size_t bytes, uint64_t cnt, double *ns)
 	return 0;
 }
 
-/* What the kernel takes away in between (the module's pages may move) is attached
- * anew, so that it is the quick path that is measured. */
+/* Pages that the kernel takes away in between (the module's may move) are attached
+ * anew, so that the quick path is measured. */
 static int attach_again(struct seg_side *s)
 {
 	struct kedge_attachment *a;
@@ -291,7 +291,7 @@ struct turns {
 	uint64_t dropped;
 };
 
-/* How many make a batch; 0 where it cannot be done, with the error in *@rc. */
+/* The operations that make a batch; 0 where it cannot be done, with the error in *@rc. */
 static uint64_t calibrate(struct seg_side *s, const struct turns *t, int i, int *rc)
 {
 	uint64_t cnt, ns;
@@ -378,7 +378,7 @@ static int compare(struct seg_side *s, enum seg_bench bench, size_t bytes,
 	struct turns t = { .op = { ours, beside }, .bytes = bytes };
 	int rc;
 
-	/* What is beside it may be forbidden here: process_vm_readv(). */
+	/* The one beside it may be forbidden here: process_vm_readv(). */
 	t.cnt[1] = calibrate(s, &t, 1, &rc);
 	t.cnt[0] = calibrate(s, &t, 0, &rc);
 	while (!rc && !enough(&t, (uint64_t)s->res->opt->rounds))

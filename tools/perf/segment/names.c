@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* How the backends and the rows of kedge perf --segment are named. */
+/* Names of the backends and of the rows of kedge perf --segment. */
 #include "tools/perf/segment/segment.h"
 
 const char *const seg_backend_names[SEG_BACKENDS + 1] = { "convert", "module", NULL };

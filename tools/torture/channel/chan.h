@@ -5,7 +5,7 @@
  * supervisor) stops, kills and replaces them meanwhile, and judges each
  * session.
  *
- * What becomes of a message each side writes down on the ledger, memory that
+ * The fate of a message each side writes down on the ledger, memory that
  * all three share and that outlives a rank: so a message can be missed, or
  * counted twice, whoever dies. What a message is (length, class, bytes) follows
  * from the session's seed and its number alone, which is in its tag.
@@ -37,7 +37,7 @@
 #define CHAN_CLASS_MASK ((uint64_t)0xff << 56)
 #define CHAN_NO_NUMBER	(~CHAN_CLASS_MASK)
 
-/* How long messages are. */
+/* The mixes of lengths. */
 enum chan_mix { CHAN_SMALL, CHAN_MIXED, CHAN_LARGE, CHAN_MIXES };
 
 extern const char *const chan_mix_names[CHAN_MIXES + 1];
@@ -82,7 +82,7 @@ int64_t chan_verify(const struct chan_go *go, unsigned int from, uint32_t n,
 
 /* ---- the ledger: ledger.c ---- */
 
-/* What the sender says of a message. */
+/* The sender's word on a message. */
 enum chan_out {
 	OUT_NONE,
 	OUT_TRIED, /* it is under way, or died with its sender */
@@ -91,7 +91,7 @@ enum chan_out {
 	OUT_FAILED,
 };
 
-/* What the receiver says. */
+/* The receiver's word on it. */
 enum chan_in {
 	IN_NONE,
 	IN_WHOLE,
@@ -108,7 +108,7 @@ struct chan_dir {
 	_Atomic uint8_t in[CHAN_MESSAGES];
 };
 
-/* What a rank counts, in all sessions. */
+/* The counts of a rank, in all sessions. */
 struct chan_tally {
 	uint64_t whole, bytes;
 	uint64_t ways[8];
@@ -140,7 +140,7 @@ struct chan_ledger {
 	struct chan_dir dir[2];
 };
 
-/* What an audit found. */
+/* The finds of an audit. */
 struct chan_audit {
 	uint64_t messages, lost, wrong;
 	char why[CHAN_WHY_LEN];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What a process has: descriptors, threads and mappings, before and after. */
+/* Possessions of a process: descriptors, threads and mappings, before and after. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@ int chan_leaks(void)
 		       ? __lsan_do_recoverable_leak_check() : 0;
 }
 
-/* What the library keeps to swap pages with, from the first swap on. */
+/* Descriptors that the library keeps to swap pages with, from the first swap on. */
 static bool is_kept(int dir, const char *name)
 {
 	static const char *const ends[] = { "[userfaultfd]", "/pagemap",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What a session and its messages are. A class has lengths of one order, so
+ * The plan of a session and its messages. A class has lengths of one order, so
  * that a receive for a class knows how much it needs, and the mix says how many
  * of each there are: of the mixed one a message costs few microseconds in the
  * mean, though some have megabytes.

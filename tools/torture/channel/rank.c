@@ -241,7 +241,7 @@ static void begin(struct chan_rank *r)
 	util_rng_init(&r->rng, r->go.seed + r->me);
 }
 
-/* What is posted still is nobody's now. */
+/* Operations that are posted still have no owner now. */
 static void drop(struct chan_rank *r)
 {
 	const char *what;
@@ -263,7 +263,7 @@ static void drop(struct chan_rank *r)
 	chan_blocks_drop(r);
 }
 
-/* What close() left to be sent has a time to be gone, and so has a thread that asks the peer
+/* Messages that close() left to be sent have a time to be gone, as a thread that asks the peer
  * for a segment. */
 static void read_owned(const struct chan_rank *r, const struct chan_owned *was,
 		       struct chan_owned *now)
@@ -359,7 +359,7 @@ void chan_rank_child(int fd, void *arg)
 		if (chan_buf_init(&r->recv[i].buf) ||
 		    chan_buf_init(&r->send[i].buf))
 			return;
-	/* What libraries keep open for the process is open from here on. */
+	/* Descriptors that libraries keep for the process are open from here on. */
 	if (!is_shm(r))
 		net_try(r->transport);
 	while (!go_recv(fd, &r->go, &sock)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What a rank receives. A receive is posted for the next message that none was
+ * A rank's receives. A receive is posted for the next message that none was
  * posted for: for its tag, for its class or for any. So messages and receives
  * meet in order, as long as nobody gives up one of either. A receive that then
  * never meets its message is given up, too, and for a message that has lost its
@@ -57,7 +57,7 @@ static void wish_for(struct chan_rank *r, struct chan_recv *v, uint32_t n,
 	}
 }
 
-/* What is left is taken whatever it is, if it is not too long. */
+/* Any message that is left is taken, if it is not too long. */
 static void wish_any(struct chan_rank *r, struct chan_recv *v, struct wish *w)
 {
 	v->pattern = CHAN_CLASSES;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What a rank sends. */
+/* A rank's sends. */
 #include <string.h>
 
 #include <kedge/kedge.h>

@@ -234,7 +234,7 @@ static void make_events(struct supervisor *s)
 			rank_kill(s, i);
 }
 
-/* What rank @i says: it is through, or is no more. */
+/* Takes the word of rank @i: it is through, or is no more. */
 static void rank_said(struct supervisor *s, unsigned int i)
 {
 	uint32_t sessions;
@@ -343,7 +343,7 @@ static int run(struct supervisor *s)
 	return rc;
 }
 
-/* What is missing here would be a fault of each session. In a child: a provider
+/* A feature missing here would be a fault of each session. In a child: a provider
  * may start threads, and the ranks are forked. */
 static int try_transport(const char *transport)
 {

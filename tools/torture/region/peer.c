@@ -108,7 +108,7 @@ static int put_and_get(struct visit *v)
 	return rc;
 }
 
-/* What comes and goes: refused, or there. */
+/* A region that comes and goes: refused, or there. */
 static int reach_far(struct visit *v)
 {
 	int rc = kedge_remote_put(v->r, WAVES_MORE - 8 - 8 * v->i, v->block, 8, WAVES_LIMIT_MS);

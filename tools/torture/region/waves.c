@@ -78,7 +78,7 @@ static void end(struct run *r, unsigned int i)
 	r->pid[i] = 0;
 }
 
-/* What it was about to add may be there, and the block that it put half. */
+/* The sum that it was about to add may be there, and the block that it put half. */
 static int kill_peer(struct run *r)
 {
 	const unsigned int i = (unsigned int)(util_rng_next(&r->rng) % WAVES_PEERS);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What a storm finds, counted by whichever process finds it. */
+/* The finds of a storm, counted by the process that makes them. */
 #include <stdarg.h>
 #include <stdio.h>
 

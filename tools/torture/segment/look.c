@@ -21,7 +21,7 @@ static void judge(struct storm *s, const struct storm_range *r, const struct bef
 {
 	const unsigned int index = (unsigned int)(r - s->range);
 
-	/* What the owner has at those addresses is right, zeros as well. */
+	/* The owner's bytes at those addresses are right, zeros as well. */
 	if (b->by_address &&
 	    (b->changes % 2 || b->changes != atomic_load(&r->changes)))
 		return;

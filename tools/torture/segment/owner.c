@@ -282,7 +282,7 @@ static void convert_counters(struct storm *s, void *mem, uint64_t i)
 
 /* ---- all of it ---- */
 
-/* Whether segments can be attached here; if not, why. */
+/* Tries if segments can be attached here, and says why not. */
 static bool try_one(struct storm *s)
 {
 	void *mem = new_memory(s->page);

@@ -8,7 +8,7 @@
  *	  owner (owner.c)       a thread for each range, and threads that count
  *	  attachers (look.c)    each visits all ranges
  *
- * What they know of each other is in struct storm, which all of them have
+ * Their knowledge of each other is in struct storm, which all of them have
  * mapped, and which outlives any of them. An owner writes a number to a range,
  * and then the same there: so an attacher that finds an older one in what it
  * has attached, and is told that it is valid, was told wrong.

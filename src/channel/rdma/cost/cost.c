@@ -143,7 +143,7 @@ static const struct rdma_costs *costs_of(struct rdma *r)
 	    pthread_mutex_trylock(&lock))
 		return r->costs;
 	r->costs = find(r, r->port->device(r));
-	/* What failed is not tried for each message. */
+	/* A measurement that failed is not tried for each message. */
 	r->costs_asked = true;
 	pthread_mutex_unlock(&lock);
 	return r->costs;

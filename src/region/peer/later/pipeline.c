@@ -276,7 +276,7 @@ static int send_some(struct pipeline *p)
 	return 0;
 }
 
-/* How many bytes; 0: not yet; or a negative errno. */
+/* Returns the number of bytes; 0: not yet; or a negative errno. */
 static ssize_t receive(struct pipeline *p, struct iovec *v, size_t cnt)
 {
 	struct msghdr m = { .msg_iov = v, .msg_iovlen = cnt };
@@ -295,7 +295,7 @@ static ssize_t receive(struct pipeline *p, struct iovec *v, size_t cnt)
 
 /* ---- answers ---- */
 
-/* How many follow one another with no data in between, the last one's apart. */
+/* The number that follow one another with no data in between, the last one's apart. */
 static size_t answers_ahead(struct pipeline *p)
 {
 	const struct op *o = line_first(p->w);
@@ -521,7 +521,7 @@ static void end_badly(struct pipeline *p, int rc)
 {
 	if (rc == REGION_MOVED)
 		p->l->to = p->place;
-	/* What is in the line is cancelled by the one that stops. */
+	/* Accesses in the line are cancelled by the one that stops. */
 	if (rc == -ECANCELED)
 		stream_give_up(p->l, -ECONNRESET);
 	else
