@@ -3,10 +3,11 @@
 #
 # UCX's cache of registrations: what libkedge-ucx makes of it, and what it is without.
 #
-#	ucx.sh KEDGE-WITHOUT-HOOKS KEDGE LIBKEDGE-UCX
+#	ucx.sh KEDGE-WITHOUT-HOOKS KEDGE LIBKEDGE-UCX THE-SAME-WITHOUT-HOOKS
 PLAIN=$1
 HOOKED=$2
 UCX=$3
+ALONE=$4
 unset LD_PRELOAD UCX_MEM_MMAP_HOOK_MODE UCX_MEM_EVENTS
 
 # shellcheck source=tests/tools/lib.sh
@@ -41,13 +42,22 @@ torture 1 "$PLAIN" -s 1 -r raw -m single -e 'm[um]*map*'
 json 'd["stale"] > 0'
 
 # Events in all ways, and threads. Registrations are kept, or there is nothing to see.
-PRELOAD=$UCX
-for exe in "$PLAIN" "$HOOKED"; do
-	torture 0 "$exe" -s 8
+storm()
+{
+	PRELOAD=$2
+	torture 0 "$1" -s 6
 	json 'd["stale"] == 0' 'd["errors"] == 0' 'd["rounds"] > 0' 'd["hits"] > 0'
-	torture 0 "$exe" -s 3 -m race
+	torture 0 "$1" -s 3 -m race
 	json 'd["stale"] == 0' 'd["rounds"] > 0'
-done
+}
+
+storm "$PLAIN" "$UCX"
+storm "$PLAIN" "$ALONE"
+storm "$HOOKED" "$ALONE"
+# libkedge-hooks comes along: libc's calls have no blind spot, be they promised or not.
+PRELOAD=$UCX
+torture 0 "$PLAIN" --strict -s 3 -r libc -m single
+json 'd["stale"] == 0' 'd["rounds"] > 0'
 
 # As a user without rights, where that one can reach the files.
 user='setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all'
@@ -70,5 +80,7 @@ for symbol in ucs_rcache_create ucs_rcache_get ucs_rcache_destroy; do
 	binds libucp $symbol
 done
 binds libucs ucm_set_global_opts
+grep -q "/libucs\.so.* to .*/libkedge-hooks\.so.* symbol .munmap'" "$DIR/err" ||
+	fail 'libkedge-hooks was not loaded, or too late'
 
 exit $FAILED

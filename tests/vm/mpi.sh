@@ -12,6 +12,8 @@
 set -u
 folder=$1/src/adapter/libfabric
 watching=$1/src/adapter/ucx/libkedge-ucx.so
+# As on a machine without libkedge-hooks, which comes along with that one.
+alone=$1/tests/adapter/alone/libkedge-ucx.so
 kedge=$1/kedge
 here=$(dirname "$0")
 tmp=$(mktemp -d) || exit 1
@@ -183,6 +185,8 @@ other()
 	expect "UCX $version, threads" some "$threads" raw-dontneed
 	LD_PRELOAD=$watching expect "UCX $version with libkedge-ucx, threads" none "$threads" \
 		raw-dontneed
+	LD_PRELOAD=$alone expect "UCX $version with libkedge-ucx without hooks, threads" none \
+		"$threads" raw-dontneed
 	LD_PRELOAD=$watching expect "UCX $version with libkedge-ucx under kedge run --keep-caches" \
 		none "$ucx" raw-munmap "$kedge" run -t --keep-caches --check --
 	LD_PRELOAD=$watching expect "UCX $version with libkedge-ucx under kedge run" none "$ucx" \
@@ -208,6 +212,10 @@ says 'libfabric.so.1 holds a registration whose pages have gone'
 expect 'UCX by MPICH under kedge run --keep-caches' some "$mpich" raw-munmap \
 	"$kedge" run -t --keep-caches --
 says 'libuc[a-z_]*\.so[.0-9]* holds a registration whose pages have gone'
+
+for how in munmap raw-munmap raw-dontneed; do
+	LD_PRELOAD=$alone expect 'UCX with libkedge-ucx without hooks' none "$ucx" $how
+done
 
 # One of the two serves, and says so.
 LD_PRELOAD=$watching expect 'UCX with libkedge-ucx under kedge run --keep-caches' none "$ucx" \
