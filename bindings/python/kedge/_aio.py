@@ -57,10 +57,9 @@ class Closes:
 class AsyncChannel(Closes):
     """The asynchronous half of Channel. One event loop's at a time.
 
-    _waiting has the operations that tasks wait for, each with its future and the object
-    it receives into; _ending those that tasks have given up and the peer has not, with a
-    future and if it is a receive. As long as either has one, _loop looks after the
-    channel's descriptor, _fd."""
+    _waiting has the operations that tasks wait for, _ending those that tasks have given
+    up and the peer has not, each with a future and if it is a receive. As long as either
+    has one, _loop looks after the channel's descriptor, _fd."""
     _loop = _timer = _fd = None
 
     async def send_async(self, obj, tag=0, timeout_ms=0):
@@ -78,7 +77,7 @@ class AsyncChannel(Closes):
             if not ending:
                 break
             await asyncio.wait(ending)      # one of them may be the next message
-        return await self._finish(self.irecv(obj, tag, mask, timeout_ms), obj)
+        return await self._finish(self._irecv(obj, tag, mask, timeout_ms), True)
 
     def _enter(self):
         """The channel is the running loop's now, or another one has it."""
@@ -96,9 +95,9 @@ class AsyncChannel(Closes):
             # The tasks of the other one have ended; their operations may not have.
             ending = [(operation, recv) for operation, (_, recv) in self._ending.items()]
             self._ending.clear()
-            for operation, (_, obj) in self._waiting.items():
-                self._end_early(operation, obj)
-                ending.append((operation, obj is not None))
+            for operation, (_, recv) in self._waiting.items():
+                self._end_early(operation)
+                ending.append((operation, recv))
             self._waiting.clear()
             for operation, recv in ending:
                 self._ending[operation] = loop.create_future(), recv
@@ -106,10 +105,10 @@ class AsyncChannel(Closes):
                 self._watch(loop)
                 self._progress(loop)
 
-    async def _finish(self, operation, obj=None):
+    async def _finish(self, operation, recv=False):
         loop = asyncio.get_running_loop()
         future = loop.create_future()
-        self._waiting[operation] = future, obj
+        self._waiting[operation] = future, recv
         self._watch(loop)
         # Soon, not now: the memory is the caller's for one more round otherwise.
         loop.call_soon(self._progress, loop)
@@ -117,16 +116,16 @@ class AsyncChannel(Closes):
             await future
         except (asyncio.CancelledError, GeneratorExit):
             self._waiting.pop(operation, None)
-            self._end_early(operation, obj)
+            self._end_early(operation)
             if not operation.done:
-                self._ending.setdefault(operation, (loop.create_future(), obj is not None))
+                self._ending.setdefault(operation, (loop.create_future(), recv))
             self._progress(loop)
             raise
         return operation.result()
 
-    def _end_early(self, operation, obj):
+    def _end_early(self, operation):
         try:
-            self._abandon(operation, obj)
+            self._abandon(operation)
         except (OSError, ValueError):
             pass    # a thread waits in a call of this channel, or it is closed
 
@@ -152,7 +151,7 @@ class AsyncChannel(Closes):
         if self._loop is not loop:
             return
         for operation in list(self._ending):
-            self._end_early(operation, None)    # where a thread was in the way
+            self._end_early(operation)      # where a thread was in the way
         try:
             while not self.closed and (self.poll() or not self.arm()):
                 pass

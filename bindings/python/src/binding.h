@@ -174,6 +174,7 @@ struct channel {
 	struct kedge_channel *ch;  /* NULL once it is closed */
 	struct operation *pending; /* each is referred to by the list */
 	struct kept *kept;	   /* messages for later receives */
+	uint64_t count;		   /* of receives posted and complete */
 	uint64_t process;	   /* the one that it is of */
 	uint64_t busy;		   /* a thread of it is in a call without the GIL */
 };
