@@ -174,9 +174,23 @@ static int submit(struct uring *u, struct io_uring_sqe *sqe)
 	return rc < 0 ? rc : -EAGAIN;
 }
 
-static bool submit_cancel(struct uring *u)
+/*
+ * An entry of the ring, or NULL. Entries of submissions that failed fill it in time, so
+ * they are submitted first where none is free.
+ */
+static struct io_uring_sqe *get_entry(struct uring *u)
 {
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&u->ring);
+
+	if (sqe || !is_ours(u))
+		return sqe;
+	io_uring_submit(&u->ring);
+	return io_uring_get_sqe(&u->ring);
+}
+
+static bool submit_cancel(struct uring *u)
+{
+	struct io_uring_sqe *sqe = get_entry(u);
 
 	if (!sqe)
 		return false;
@@ -256,7 +270,7 @@ static void prepare(struct uring *u, struct io_uring_sqe *sqe, int fd, const str
 static int do_transfer(struct uring *u, int fd, struct hold *h, uint64_t offset, bool write,
 		       bool *held)
 {
-	struct io_uring_sqe *sqe = io_uring_get_sqe(&u->ring);
+	struct io_uring_sqe *sqe = get_entry(u);
 	bool raised = false;
 	int rc, result = 0;
 

@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Transfers by an io_uring: what they hold, and what becomes of the ring."""
 import asyncio
+import ctypes
 import errno
 import gc
 import os
 import signal
+import struct
 import sys
 import threading
 import time
 
 import kedge
 import pytest
-from conftest import PAGE, in_child, in_thread
+from conftest import PAGE, in_child, in_thread, libc
 
 
 @pytest.fixture
@@ -270,6 +272,47 @@ def test_no_read_into_what_is_read_only(ring, cache):
         assert buf[0] == ord('x')
         assert ring.read(zero, wide) == PAGE
     os.close(zero)
+
+
+REFUSES_ENTER = [(0x20, 0, 0, 0),               # the call's number
+                 (0x15, 0, 1, 426),             # io_uring_enter(), on all machines:
+                 (0x06, 0, 0, 0x50000 | errno.EAGAIN),
+                 (0x06, 0, 0, 0x7fff0000)]      # all others go on
+
+
+def refuse_enter():
+    """From now on the kernel takes no entries from this thread (seccomp(2))."""
+    class Program(ctypes.Structure):
+        _fields_ = [('len', ctypes.c_ushort), ('filter', ctypes.c_void_p)]
+
+    code = b''.join(struct.pack('=HBBI', *step) for step in REFUSES_ENTER)
+    code = ctypes.create_string_buffer(code, len(code))
+    program = Program(len(REFUSES_ENTER), ctypes.addressof(code))
+    if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, ctypes.byref(program), 0, 0):
+        pytest.skip('no seccomp here: %s' % os.strerror(ctypes.get_errno()))
+
+
+def test_submissions_that_fail_leave_the_ring_as_it_was(cache, ring):
+    """More than it has entries; and the kernel's word comes for each of them later."""
+    fd = os.open('/dev/zero', os.O_RDWR)
+    buf = bytearray(b'x' * PAGE)
+
+    def fail(r):
+        refuse_enter()
+        for _ in range(30):
+            with pytest.raises(kedge.Error) as e:
+                ring.read(fd, r)
+            assert e.value.errno == errno.EAGAIN
+
+    for _ in range(3):
+        with cache.get(buf) as r:
+            in_thread(fail, r)()
+            assert buf[0] == ord('x')
+            for _ in range(10):
+                assert ring.write(fd, r) == PAGE
+        buf.append(0)       # it is held by no transfer
+        buf.pop()
+    os.close(fd)
 
 
 def test_what_is_no_registration_of_this_ring(ring, cache):
