@@ -235,6 +235,9 @@ static int wait_transfer(struct uring *u, int *result, bool *raised)
 			return -EBADF;
 		if (!*raised)
 			*raised = PyErr_CheckSignals();
+		/* A handler has forked: the completion is the parent's. */
+		if (u->process != api->this_process())
+			return -ECHILD;
 		if (*raised && !cancelled)
 			cancelled = submit_cancel(u);
 	}
@@ -283,7 +286,7 @@ static int do_transfer(struct uring *u, int fd, struct hold *h, uint64_t offset,
 		return rc;
 	}
 	rc = wait_transfer(u, &result, &raised);
-	if (rc) {
+	if (rc && rc != -ECHILD) {
 		*held = false;
 		leave_behind(h, rc);
 	}
@@ -309,7 +312,9 @@ static bool may_transfer(const struct uring *u, const struct hold *h, bool write
 
 static void fail_transfer(const struct uring *u, int rc)
 {
-	if (rc == -EBADF && !is_ours(u))
+	if (rc == -ECHILD)
+		is_usable(u); /* raises it */
+	else if (rc == -EBADF && !is_ours(u))
 		closed();
 	else
 		api->fail_with(rc, strerror(-rc));

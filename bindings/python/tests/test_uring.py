@@ -145,6 +145,41 @@ def test_a_signal_ends_a_transfer(ring, cache, pipe):
         signal.signal(signal.SIGUSR1, before)
 
 
+@pytest.mark.filterwarnings('ignore::DeprecationWarning')   # of os.fork() beside threads
+def test_a_handler_that_forks_in_a_transfer(ring, cache, pipe):
+    """The transfer's end is the parent's to see."""
+    pids = []
+
+    def kill():
+        until_it_transfers(ring, cache)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+        while not pids:
+            time.sleep(0.001)
+        status = os.waitpid(pids[0], 0)[1]
+        os.write(pipe[1], b'x')
+        return status
+
+    before = signal.signal(signal.SIGUSR1, lambda *args: pids.append(os.fork()))
+    buf = bytearray(PAGE)
+    r = cache.get(buf)
+    try:
+        killed = in_thread(kill)
+        try:
+            got = ring.read(pipe[0], r)
+        except kedge.Error as e:
+            got = e.errno
+        finally:
+            if pids == [0]:
+                r.release()
+                buf.clear()     # in the child it is held by no transfer
+                os._exit(0 if got == errno.ECHILD else 1)
+        assert (killed(), got) == (0, 1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    r.release()
+    buf.clear()
+
+
 def test_a_child_does_not_touch_its_parents_ring(ring, cache):
     fd = os.open('/proc/self/exe', os.O_RDONLY)
     buf = bytearray(PAGE)
