@@ -2,7 +2,6 @@
 """What asyncio adds: coroutines that wait on a descriptor in place of a call."""
 import asyncio
 import errno
-import warnings
 
 from ._kedge import Error
 
@@ -41,20 +40,7 @@ def wake(future, result=None):
         future.set_result(result)
 
 
-class Closes:
-    """What ends with a block of `with`."""
-
-    def __exit__(self, kind=None, value=None, trace=None):
-        try:
-            self.close()
-        except OSError as e:
-            if kind is None:
-                raise
-            # The block's own exception says more.
-            warnings.warn('it stays open: %s' % e, ResourceWarning, stacklevel=2)
-
-
-class AsyncChannel(Closes):
+class AsyncChannel:
     """The asynchronous half of Channel. One event loop's at a time.
 
     _waiting has the operations that tasks wait for, _ending those that tasks have given
@@ -238,7 +224,7 @@ class Waiters:
                 wake(future, False)
 
 
-class Awaited(Closes):
+class Awaited:
     """An object with a descriptor, on which any number of tasks wait."""
 
     def _waiters(self):

@@ -35,10 +35,10 @@ PyObject *fail_with(int rc, const char *text);
 /* True, with the error raised, where an object is in use: its close() may not go on. */
 bool in_use(const char *what, Py_ssize_t cnt);
 /*
- * What __exit__(*args) returns after a close() that returned @closed, or raised: an
- * exception of the block is not replaced by that one, which becomes a warning.
+ * __exit__(*args) of @obj, which calls its close(). An exception of the block is not
+ * replaced by an OSError of that, which becomes a warning.
  */
-PyObject *after_block(PyObject *closed, PyObject *args);
+PyObject *end_block(PyObject *obj, PyObject *args);
 /* A text of the library's, which may have been cut within a character, as a str; for "O&". */
 PyObject *text_of(void *text);
 int errors_init(PyObject *module);

@@ -164,7 +164,7 @@ static PyObject *cache_enter(struct cache *c, PyObject *unused)
 
 static PyObject *cache_exit(struct cache *c, PyObject *args)
 {
-	return after_block(cache_close(c, NULL), args);
+	return end_block((PyObject *)c, args);
 }
 
 /* What ssize_t a call on a range of an object returns, as an int. */

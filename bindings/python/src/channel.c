@@ -462,13 +462,17 @@ static PyObject *channel_close(struct channel *c, PyObject *unused)
 
 static PyObject *channel_enter(struct channel *c, PyObject *unused)
 {
+	if (!c->ch) {
+		PyErr_SetString(PyExc_ValueError, "the channel is closed");
+		return NULL;
+	}
 	Py_INCREF(c);
 	return (PyObject *)c;
 }
 
 static PyObject *channel_exit(struct channel *c, PyObject *args)
 {
-	return after_block(channel_close(c, NULL), args);
+	return end_block((PyObject *)c, args);
 }
 
 static PyObject *channel_closed(struct channel *c, void *unused)
