@@ -5,10 +5,12 @@ import errno
 import os
 import random
 import threading
+import time
 
 import kedge
 import pytest
 from conftest import Memory, addresses, in_child, in_thread, until_it_waits
+from kedge._aio import Waiters
 
 MIB = 1 << 20
 
@@ -69,6 +71,46 @@ def test_asyncio_cancels(pair):
     asyncio.run(main())
 
 
+def test_operations_that_are_done_at_once_watch_no_descriptor(pair):
+    first, second = pair
+    calls = []
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        for name in 'add_reader', 'remove_reader':
+            setattr(loop, name, lambda *args: calls.append(args))
+        turns = []
+        loop.call_soon(turns.append, 1)
+        await first.send_async(b'x', tag=1)
+        assert turns    # other tasks have had theirs
+
+    asyncio.run(main())
+    assert not calls
+    assert second.recv(bytearray(8)).tag == 1
+
+
+def test_a_loop_that_cannot_watch_keeps_no_operation(pair):
+    """A proactor's, or one that is full: the call fails, and the next ones go on."""
+    first, second = pair
+
+    async def fail():
+        def refuse(*args):
+            raise NotImplementedError
+
+        asyncio.get_running_loop().add_reader = refuse
+        buf = bytearray(8)
+        with pytest.raises(NotImplementedError):
+            await first.recv_async(buf)
+        buf.clear()
+
+    async def receive():
+        second.send(b'x')
+        return await asyncio.wait_for(first.recv_async(bytearray(8)), 60)
+
+    asyncio.run(fail())
+    assert asyncio.run(receive()).len == 1
+
+
 # ---- loops ----
 
 def test_a_second_loop_goes_on_where_the_first_ended(pair):
@@ -111,7 +153,7 @@ def test_a_loop_that_was_closed_with_tasks_is_no_ones(pair):
 
 def test_two_loops_at_once_are_refused(pair):
     first, second = pair
-    waits, go = threading.Event(), threading.Event()
+    waits = threading.Event()
 
     async def wait():
         task = asyncio.ensure_future(first.recv_async(bytearray(8)))
@@ -128,7 +170,6 @@ def test_two_loops_at_once_are_refused(pair):
     with pytest.raises(kedge.Error, match='another thread') as e:
         first.close()
     assert e.value.errno == errno.EBUSY
-    go.set()
     second.send(b'x')
     assert other().len == 1
     # It is at rest: any loop's.
@@ -319,6 +360,11 @@ def test_a_posted_receive_gets_what_an_earlier_one_gave_up(pair):
     asyncio.run(main())
 
 
+def until_done(op):
+    while not op.done:
+        time.sleep(0.001)
+
+
 def test_what_is_given_up_goes_to_the_receive_of_a_thread_that_waits(pair):
     first, second = pair
 
@@ -333,8 +379,7 @@ def test_what_is_given_up_goes_to_the_receive_of_a_thread_that_waits(pair):
         until_it_waits(first)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        while not op.done:
-            await asyncio.sleep(0.001)
+        await asyncio.to_thread(until_done, op)
         assert op.result().len == 3
         second.send(b'x', tag=2)
         assert got().tag == 2
@@ -533,6 +578,74 @@ def test_closing_a_listener_ends_what_accepts():
             await listener.accept_async()
 
     asyncio.run(main())
+
+
+def test_a_loop_begins_to_accept_while_another_does(listener):
+    """At the worst moment: the second is there when the first one looks at all loops."""
+    hooks, others = [], []
+
+    class Loop(asyncio.SelectorEventLoop):
+        def is_closed(self):
+            if hooks:
+                hooks.pop()()
+            return super().is_closed()
+
+    def begin():
+        others.append(in_thread(lambda: asyncio.run(listener.accept_async())))
+        while len(listener._waiters().loops) < 2:
+            pass
+
+    async def main():
+        tasks = [asyncio.ensure_future(listener.accept_async())]
+        await until_posted()
+        hooks.append(begin)
+        tasks.append(asyncio.ensure_future(listener.accept_async()))
+        await until_posted()
+        peers = [await asyncio.to_thread(kedge.Channel.connect, listener.address, 60)
+                 for _ in range(3)]
+        accepted = await asyncio.gather(*tasks) + [await asyncio.to_thread(others[0])]
+        for c in accepted + peers:
+            c.close()
+
+    loop = Loop()
+    loop.run_until_complete(main())
+    loop.close()
+
+
+@pytest.fixture
+def silent():
+    """A descriptor that is never readable."""
+    ends = os.pipe()
+    yield ends[0]
+    for fd in ends:
+        os.close(fd)
+
+
+def test_closing_meets_a_task_that_begins_to_wait(silent):
+    """In another thread's loop: close() sees it, or it sees the close()."""
+    waiters, waits = Waiters(), []
+
+    def begin():
+        waits.append(in_thread(lambda: asyncio.run(waiters.wait(lambda: silent))))
+        while not waiters.loops:
+            pass
+
+    waiters.close(begin)
+    assert waits[0]() is False
+    assert not waiters.loops
+
+    async def main():
+        def fileno(calls=[]):
+            calls.append(1)
+            if len(calls) == 2:
+                raise ValueError('closed')
+            return silent
+
+        assert await waiters.wait(fileno) is False
+        assert not asyncio.get_running_loop().remove_reader(silent)
+
+    asyncio.run(main())
+    assert not waiters.loops
 
 
 def test_a_listener_of_another_threads_loop_is_not_closed(listener):
