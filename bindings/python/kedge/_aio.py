@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What asyncio adds: coroutines that wait on a descriptor in place of a call."""
+"""Coroutines for asyncio: they wait on a descriptor in place of a call."""
 import asyncio
 import errno
 

@@ -109,7 +109,7 @@ struct registration;
 struct cache {
 	PyObject_HEAD
 	struct kedge_cache *c; /* NULL once it is closed */
-	PyObject *device;      /* what keeps the device open */
+	PyObject *device;      /* keeps the device open */
 	PyObject *notifier;    /* NULL: the process's own */
 	struct registration *spare;
 	unsigned int spare_cnt;
@@ -147,8 +147,8 @@ struct kedge_device *device_of(PyObject *obj, PyObject **keep);
 bool is_written_in_python(PyObject *keep);
 
 /*
- * What reg() of devices in Python raises in a call on this thread that registers. These
- * two stand around it, both with the GIL.
+ * The exception that reg() of a device in Python raises in a call on this thread that
+ * registers. These two stand around the call, both with the GIL.
  */
 struct raised {
 	PyObject *exception;
@@ -184,7 +184,7 @@ PyObject *channel_new(PyTypeObject *cls, struct kedge_channel *ch);
 /* listener.c: the method Channel._connect(address, timeout, opts). */
 PyObject *channel_connect(PyObject *cls, PyObject *args);
 
-/* api.c: what kedge._uring takes from here. */
+/* api.c: the functions that kedge._uring takes from here. */
 #define API_CAPSULE "kedge._kedge._api"
 
 /* A transfer's hold on a registration and on the export of its memory. */

@@ -167,7 +167,7 @@ static PyObject *cache_exit(struct cache *c, PyObject *args)
 	return end_block((PyObject *)c, args);
 }
 
-/* What ssize_t a call on a range of an object returns, as an int. */
+/* The bytes that are registered. The arguments are those of cache_get(). */
 static PyObject *cache_hint(struct cache *c, PyObject *const *args, Py_ssize_t nargs,
 			    PyObject *kwnames)
 {

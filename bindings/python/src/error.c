@@ -42,7 +42,7 @@ int errors_init(PyObject *module)
 	memcpy(bases, of, sizeof(bases));
 	if (!error_type)
 		error_type = PyErr_NewExceptionWithDoc(
-			"kedge.Error", "What a call of kedge failed with, in its own words.",
+			"kedge.Error", "A failure of a call of kedge, in its own words.",
 			PyExc_OSError, NULL);
 	if (!error_type)
 		return -1;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What is refused, in which words, by which class; and what a block's end makes of it."""
+"""Refusals: their words, their classes, and how the end of a block treats them."""
 import errno
 import pathlib
 import pickle
