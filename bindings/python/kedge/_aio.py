@@ -97,7 +97,10 @@ class AsyncChannel:
         try:
             if operation.done:
                 await asyncio.sleep(0)      # other tasks have their turn all the same
-                self._progress(loop) if self._loop is loop else self._poll()
+                if self._loop is None:
+                    self._poll()            # what it has begun goes on
+                else:
+                    self._progress(loop)
             else:
                 self._waiting[operation] = future, recv
                 self._watch(loop)
