@@ -282,9 +282,11 @@ class AsyncListener(Awaited):
             try:
                 return self.accept(0)
             except OSError as e:
-                if e.errno != errno.ETIMEDOUT:
+                if e.errno not in (errno.ETIMEDOUT, errno.EBUSY):
                     raise
-            if not await self._waiters().wait(self.fileno):
+                # Another thread's call may not have taken what came meanwhile.
+                timeout = LOOK_S if e.errno == errno.EBUSY else None
+            if not await self._waiters().wait(self.fileno, timeout):
                 raise Error(errno.ECANCELED, 'the listener was closed')
 
 

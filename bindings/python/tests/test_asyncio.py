@@ -561,6 +561,40 @@ def test_two_tasks_accept(listener):
     asyncio.run(main())
 
 
+def test_a_task_accepts_beside_a_thread(listener):
+    """While a call of the thread's waits, the task waits as well."""
+    def accept(timeout):
+        while True:
+            try:
+                return listener.accept(timeout)
+            except kedge.Error as e:
+                if e.errno != errno.EBUSY:
+                    raise
+                time.sleep(0.001)
+
+    def until_it_accepts():
+        while True:
+            try:
+                listener.accept(0)
+            except kedge.Error as e:
+                if e.errno == errno.EBUSY:
+                    return
+            time.sleep(0.001)
+
+    async def main():
+        by_thread = in_thread(accept, 60)
+        await asyncio.to_thread(until_it_accepts)
+        task = asyncio.ensure_future(listener.accept_async())
+        await until_posted()
+        assert not task.done()
+        peers = [await asyncio.to_thread(kedge.Channel.connect, listener.address, 60)
+                 for _ in range(2)]
+        for c in [await task, await asyncio.to_thread(by_thread)] + peers:
+            c.close()
+
+    asyncio.run(asyncio.wait_for(main(), 120))
+
+
 def test_closing_a_listener_ends_what_accepts():
     async def main():
         listener = kedge.Listener(addresses()['shm'])
