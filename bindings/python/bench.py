@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a get and its put cost in Python, beside ways to do without a cache.
+"""The cost of a get and its put in Python, beside ways to do without a cache.
 
     PYTHONPATH=build/bindings/python LD_PRELOAD=build/src/hooks/libkedge-hooks.so.0 \\
         bindings/python/bench.py [--rounds N]

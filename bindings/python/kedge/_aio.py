@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What asyncio adds: coroutines that wait on a descriptor in place of a call."""
+"""Coroutines for asyncio: they wait on a descriptor in place of a call."""
 import asyncio
 import errno
-import warnings
 
 from ._kedge import Error
 
@@ -41,26 +40,12 @@ def wake(future, result=None):
         future.set_result(result)
 
 
-class Closes:
-    """What ends with a block of `with`."""
-
-    def __exit__(self, kind=None, value=None, trace=None):
-        try:
-            self.close()
-        except OSError as e:
-            if kind is None:
-                raise
-            # The block's own exception says more.
-            warnings.warn('it stays open: %s' % e, ResourceWarning, stacklevel=2)
-
-
-class AsyncChannel(Closes):
+class AsyncChannel:
     """The asynchronous half of Channel. One event loop's at a time.
 
-    _waiting has the operations that tasks wait for, each with its future and the object
-    it receives into; _ending those that tasks have given up and the peer has not, with a
-    future and if it is a receive. As long as either has one, _loop looks after the
-    channel's descriptor, _fd."""
+    _waiting has the operations that tasks wait for, _ending those that tasks have given
+    up and the peer has not, each with a future and if it is a receive. As long as either
+    has one, _loop looks after the channel's descriptor, _fd."""
     _loop = _timer = _fd = None
 
     async def send_async(self, obj, tag=0, timeout_ms=0):
@@ -78,7 +63,7 @@ class AsyncChannel(Closes):
             if not ending:
                 break
             await asyncio.wait(ending)      # one of them may be the next message
-        return await self._finish(self.irecv(obj, tag, mask, timeout_ms), obj)
+        return await self._finish(self._irecv(obj, tag, mask, timeout_ms), True)
 
     def _enter(self):
         """The channel is the running loop's now, or another one has it."""
@@ -96,9 +81,9 @@ class AsyncChannel(Closes):
             # The tasks of the other one have ended; their operations may not have.
             ending = [(operation, recv) for operation, (_, recv) in self._ending.items()]
             self._ending.clear()
-            for operation, (_, obj) in self._waiting.items():
-                self._end_early(operation, obj)
-                ending.append((operation, obj is not None))
+            for operation, (_, recv) in self._waiting.items():
+                self._end_early(operation)
+                ending.append((operation, recv))
             self._waiting.clear()
             for operation, recv in ending:
                 self._ending[operation] = loop.create_future(), recv
@@ -106,35 +91,43 @@ class AsyncChannel(Closes):
                 self._watch(loop)
                 self._progress(loop)
 
-    async def _finish(self, operation, obj=None):
+    async def _finish(self, operation, recv=False):
         loop = asyncio.get_running_loop()
         future = loop.create_future()
-        self._waiting[operation] = future, obj
-        self._watch(loop)
-        # Soon, not now: the memory is the caller's for one more round otherwise.
-        loop.call_soon(self._progress, loop)
         try:
-            await future
-        except (asyncio.CancelledError, GeneratorExit):
+            if operation.done:
+                await asyncio.sleep(0)      # other tasks have their turn all the same
+                if self._loop is None:
+                    self._poll()            # what it has begun goes on
+                else:
+                    self._progress(loop)
+            else:
+                self._waiting[operation] = future, recv
+                self._watch(loop)
+                # Soon, not now: the memory is the caller's for one more round otherwise.
+                loop.call_soon(self._progress, loop)
+                await future
+        except BaseException:
             self._waiting.pop(operation, None)
-            self._end_early(operation, obj)
-            if not operation.done:
-                self._ending.setdefault(operation, (loop.create_future(), obj is not None))
+            self._end_early(operation)
+            if not operation.done and self._loop is loop:
+                self._ending.setdefault(operation, (loop.create_future(), recv))
             self._progress(loop)
             raise
         return operation.result()
 
-    def _end_early(self, operation, obj):
+    def _end_early(self, operation):
         try:
-            self._abandon(operation, obj)
+            self._abandon(operation)
         except (OSError, ValueError):
             pass    # a thread waits in a call of this channel, or it is closed
 
     def _watch(self, loop):
         if self._loop is None:
-            self._loop, self._fd = loop, self.fileno()
-            loop.add_reader(self._fd, self._progress, loop)
+            fd = self.fileno()
+            loop.add_reader(fd, self._progress, loop)
             self._timer = loop.call_later(LOOK_S, self._look, loop)
+            self._loop, self._fd = loop, fd
 
     def _quiet(self):
         loop, self._loop = self._loop, None
@@ -148,19 +141,23 @@ class AsyncChannel(Closes):
             self._progress(loop)
 
     def _progress(self, loop):
-        """Poll until there is no more to do, and wake the tasks of what is done."""
+        """Poll, and wake the tasks whose operations are done."""
         if self._loop is not loop:
             return
         for operation in list(self._ending):
-            self._end_early(operation, None)    # where a thread was in the way
+            self._end_early(operation)      # where a thread was in the way
+        if self._poll():
+            self._wake_done()
+
+    def _poll(self):
+        """Until there is no more to do. False: a thread waits in a call of this channel."""
         try:
             while not self.closed and (self.poll() or not self.arm()):
                 pass
         except OSError as e:
-            if e.errno == errno.EBUSY:      # a thread waits in a call of this channel
-                return
-            # The channel is at an end, and each operation says so.
-        self._wake_done()
+            # Else the channel is at an end, and each operation says so.
+            return e.errno != errno.EBUSY
+        return True
 
     def _wake_done(self):
         for operations in self._waiting, self._ending:
@@ -189,23 +186,37 @@ class AsyncChannel(Closes):
 
 class Waiters:
     """Tasks that wait until a descriptor is readable. A loop calls one function for each
-    descriptor, so it wakes them all, and each looks for itself."""
+    descriptor, so it wakes them all, and each looks for itself.
+
+    Several threads' loops may wait at once. Each changes its own entry only, and a list of
+    the dict's keys is made in one step, so no lock is needed, which a child that another
+    thread forks would find locked."""
 
     def __init__(self):
         self.fd = None
         self.loops = {}
 
-    async def wait(self, fd, timeout=None):
-        """False: what the descriptor is of was closed."""
+    async def wait(self, fileno, timeout=None):
+        """False: the object that the descriptor is of was closed. fileno() then raises
+        ValueError."""
         loop = asyncio.get_running_loop()
-        self.loops = {l: futures for l, futures in self.loops.items() if not l.is_closed()}
+        for l in list(self.loops):
+            if l.is_closed():
+                self.loops.pop(l, None)
         future = loop.create_future()
-        if loop not in self.loops:
-            loop.add_reader(fd, self._wake, loop)
-            self.fd, self.loops[loop] = fd, set()
-        self.loops[loop].add(future)
-        timer = loop.call_later(timeout, wake, future, True) if timeout else None
+        timer = None
+        fd = fileno()
         try:
+            if loop not in self.loops:
+                self.fd, self.loops[loop] = fd, set()
+                loop.add_reader(fd, self._wake, loop)
+            self.loops[loop].add(future)
+            try:
+                fileno()        # close() may not have seen this loop yet
+            except ValueError:
+                return False
+            if timeout:
+                timer = loop.call_later(timeout, wake, future, True)
             return await future
         finally:
             if timer:
@@ -216,13 +227,19 @@ class Waiters:
                 del self.loops[loop]
                 loop.remove_reader(fd)
 
-    def _wake(self, loop):
-        for future in self.loops.get(loop, ()):
-            wake(future, True)
+    def _wake(self, loop, result=True):
+        for future in list(self.loops.get(loop, ())):
+            wake(future, result)
+
+    def _end(self, loop):
+        """On that loop's thread: the descriptor is closed."""
+        self._wake(loop, False)
+        if self.loops.pop(loop, None) is not None:
+            loop.remove_reader(self.fd)
 
     def close(self, close):
-        """close(), and wake those that wait for what is closed then."""
-        loops = {l: futures for l, futures in self.loops.items() if not l.is_closed()}
+        """close(), and wake those that wait for the object that is closed then."""
+        loops = [l for l in list(self.loops) if not l.is_closed()]
         if any(runs_elsewhere(loop) for loop in loops):
             refuse('tasks of another thread\'s event loop wait for it: close it there')
         for loop in loops:      # before its descriptor's number is another's
@@ -233,13 +250,17 @@ class Waiters:
             for loop in loops:
                 loop.add_reader(self.fd, self._wake, loop)
             raise
-        self.loops = {}
-        for futures in loops.values():
-            for future in futures:
-                wake(future, False)
+        for loop in loops:
+            self._wake(loop, False)
+            self.loops.pop(loop, None)
+        for loop in list(self.loops):       # which began to wait meanwhile
+            try:
+                loop.call_soon_threadsafe(self._end, loop)
+            except RuntimeError:            # it has ended
+                pass
 
 
-class Awaited(Closes):
+class Awaited:
     """An object with a descriptor, on which any number of tasks wait."""
 
     def _waiters(self):
@@ -261,9 +282,11 @@ class AsyncListener(Awaited):
             try:
                 return self.accept(0)
             except OSError as e:
-                if e.errno != errno.ETIMEDOUT:
+                if e.errno not in (errno.ETIMEDOUT, errno.EBUSY):
                     raise
-            if not await self._waiters().wait(self.fileno()):
+                # Another thread's call may not have taken what came meanwhile.
+                timeout = LOOK_S if e.errno == errno.EBUSY else None
+            if not await self._waiters().wait(self.fileno, timeout):
                 raise Error(errno.ECANCELED, 'the listener was closed')
 
 
@@ -273,8 +296,10 @@ class AsyncNotifier(Awaited):
     async def events(self):
         """Events as they come, without those of kind EVENT_LAST."""
         while True:
-            # A read says which are left, whatever the descriptor says.
-            for event in self.read():
-                if event.kind:
-                    yield event
-            await self._waiters().wait(self.fileno(), LOOK_S)
+            # One at a time: more would be lost with a task that ends. A read says whether
+            # there are any, whatever the descriptor says.
+            event, = self.read(1)
+            if event.kind:
+                yield event
+            else:
+                await self._waiters().wait(self.fileno, LOOK_S)

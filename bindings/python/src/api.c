@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The functions that kedge._uring takes from this module: a module is no library to link to. */
+/* A table of functions for kedge._uring, in a capsule: a module cannot be linked to. */
 #include "binding.h"
 
 static const struct kedge_device *device_under(const struct cache *c)

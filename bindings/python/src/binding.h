@@ -35,10 +35,10 @@ PyObject *fail_with(int rc, const char *text);
 /* True, with the error raised, where an object is in use: its close() may not go on. */
 bool in_use(const char *what, Py_ssize_t cnt);
 /*
- * What __exit__(*args) returns after a close() that returned @closed, or raised: an
- * exception of the block is not replaced by that one, which becomes a warning.
+ * __exit__(*args) of @obj, which calls its close(). An exception of the block is not
+ * replaced by an OSError of that, which becomes a warning.
  */
-PyObject *after_block(PyObject *closed, PyObject *args);
+PyObject *end_block(PyObject *obj, PyObject *args);
 /* A text of the library's, which may have been cut within a character, as a str; for "O&". */
 PyObject *text_of(void *text);
 int errors_init(PyObject *module);
@@ -109,7 +109,7 @@ struct registration;
 struct cache {
 	PyObject_HEAD
 	struct kedge_cache *c; /* NULL once it is closed */
-	PyObject *device;      /* what keeps the device open */
+	PyObject *device;      /* keeps the device open */
 	PyObject *notifier;    /* NULL: the process's own */
 	struct registration *spare;
 	unsigned int spare_cnt;
@@ -147,8 +147,8 @@ struct kedge_device *device_of(PyObject *obj, PyObject **keep);
 bool is_written_in_python(PyObject *keep);
 
 /*
- * What reg() of devices in Python raises in a call on this thread that registers. These
- * two stand around it, both with the GIL.
+ * The exception that reg() of a device in Python raises in a call on this thread that
+ * registers. These two stand around the call, both with the GIL.
  */
 struct raised {
 	PyObject *exception;
@@ -174,6 +174,7 @@ struct channel {
 	struct kedge_channel *ch;  /* NULL once it is closed */
 	struct operation *pending; /* each is referred to by the list */
 	struct kept *kept;	   /* messages for later receives */
+	uint64_t count;		   /* of receives posted and complete */
 	uint64_t process;	   /* the one that it is of */
 	uint64_t busy;		   /* a thread of it is in a call without the GIL */
 };
@@ -183,7 +184,7 @@ PyObject *channel_new(PyTypeObject *cls, struct kedge_channel *ch);
 /* listener.c: the method Channel._connect(address, timeout, opts). */
 PyObject *channel_connect(PyObject *cls, PyObject *args);
 
-/* api.c: what kedge._uring takes from here. */
+/* api.c: the functions that kedge._uring takes from here. */
 #define API_CAPSULE "kedge._kedge._api"
 
 /* A transfer's hold on a registration and on the export of its memory. */

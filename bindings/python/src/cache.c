@@ -164,10 +164,10 @@ static PyObject *cache_enter(struct cache *c, PyObject *unused)
 
 static PyObject *cache_exit(struct cache *c, PyObject *args)
 {
-	return after_block(cache_close(c, NULL), args);
+	return end_block((PyObject *)c, args);
 }
 
-/* What ssize_t a call on a range of an object returns, as an int. */
+/* The bytes that are registered. The arguments are those of cache_get(). */
 static PyObject *cache_hint(struct cache *c, PyObject *const *args, Py_ssize_t nargs,
 			    PyObject *kwnames)
 {

@@ -6,21 +6,29 @@
  * refused while one waits without the GIL. An operation is in its channel's list until
  * its completion was read; so long it holds its memory, and the list refers to it. It
  * does not refer to its channel: one that is dropped ends, and its operations with it.
+ *
+ * A receive of a task's holds its memory until the task has read its message or has given
+ * it up (_abandon), as the message is copied from there then.
  */
 #include "channel.h"
 
-static void operation_done(struct operation *op, const struct kedge_completion *result)
+static void operation_done(struct operation *op, const struct kedge_completion *completion)
 {
+	struct kedge_completion result = *completion;
+	struct channel *c = op->channel;
+
 	if (op->next)
 		op->next->link = op->link;
 	*op->link = op->next;
+	op->order.done = ++c->count;
+	kept_settle(c, op, &result);
 	/* Its memory is the program's again, which does not know. */
-	if (op->abandoned && op->recv && !result->status &&
-	    kept_add(op->channel, result, (void *)op->range.addr, false))
+	if (op->abandoned && op->recv && !result.status && kept_add(c, op, &result))
 		PyErr_WriteUnraisable((PyObject *)op);
 	op->channel = NULL;
-	op->result = *result;
-	range_put(&op->range);
+	op->result = result;
+	if (result.status || op->abandoned || !op->keeps)
+		range_put(&op->range);
 	Py_DECREF(op);
 }
 
@@ -67,6 +75,8 @@ static ssize_t take_completions(struct channel *c)
 	struct kedge_completion out[32];
 	ssize_t n, i, cnt = 0;
 
+	/* First: a later message would be received in place of one that is kept. */
+	kept_offer(c);
 	do {
 		Py_BEGIN_ALLOW_THREADS
 		n = kedge_channel_poll(c->ch, out, 32);
@@ -74,7 +84,7 @@ static ssize_t take_completions(struct channel *c)
 		for (i = 0; i < n; i++)
 			operation_done((struct operation *)(uintptr_t)out[i].user, &out[i]);
 		cnt += n;
-	} while (n == 32);
+	} while (n == 32 || (n >= 0 && kept_offer(c)));
 	if (n >= 0)
 		return cnt;
 	all_done(c, (int)n);
@@ -91,7 +101,9 @@ static struct operation *operation_new(PyObject *obj)
 		return NULL;
 	op->channel = NULL;
 	op->op = 0;
-	op->recv = op->abandoned = op->cancelled = op->was_kept = false;
+	op->recv = op->keeps = op->abandoned = op->cancelled = false;
+	op->given = NULL;
+	memset(&op->order, 0, sizeof(op->order));
 	memset(&op->result, 0, sizeof(op->result));
 	if (range_get(&op->range, obj)) {
 		Py_DECREF(op);
@@ -174,8 +186,8 @@ static struct operation *start(struct channel *c, PyObject *args, PyObject *kwar
 	if (!begin(c))
 		goto drop;
 	op->recv = recv;
-	op->was_kept = recv && kept_take(c, m.tag, m.mask, &op->range, &op->result);
-	if (op->was_kept)
+	op->order = (struct order){ .posted = ++c->count, .tag = m.tag, .mask = m.mask };
+	if (recv && kept_take(c, op))
 		return op;
 	rc = post(c, op, &m, recv);
 	if (!rc)
@@ -189,6 +201,7 @@ drop:
 
 static PyObject *result_of(struct operation *op)
 {
+	range_put(&op->range); /* of a task's receive */
 	if (op->result.status)
 		return fail(op->result.status);
 	return PyObject_CallFunction(message_type, "KKs", op->result.tag, op->result.len,
@@ -266,8 +279,23 @@ static PyObject *channel_irecv(struct channel *c, PyObject *args, PyObject *kwar
 {
 	struct operation *op = start(c, args, kwargs, true);
 
-	if (op)
-		c->busy = 0;
+	if (!op)
+		return NULL;
+	c->busy = 0;
+	if (!op->channel)
+		range_put(&op->range); /* it had a message that was kept */
+	return (PyObject *)op;
+}
+
+/* _irecv(): as irecv(), for a task. */
+static PyObject *channel_task_irecv(struct channel *c, PyObject *args, PyObject *kwargs)
+{
+	struct operation *op = start(c, args, kwargs, true);
+
+	if (!op)
+		return NULL;
+	c->busy = 0;
+	op->keeps = true;
 	return (PyObject *)op;
 }
 
@@ -348,39 +376,41 @@ static PyObject *channel_info(struct channel *c, PyObject *unused)
 /* The operation's end is asked for; with the channel begun. */
 static int cancel(struct channel *c, struct operation *op)
 {
-	op->cancelled = true;
-	return kedge_channel_cancel(c->ch, op->op);
+	int rc = kedge_channel_cancel(c->ch, op->op);
+
+	if (!rc)
+		op->cancelled = true;
+	return rc;
 }
 
 /*
- * _abandon(operation, obj): no one looks at its result. A message that it has, in the
- * memory of obj, or gets all the same is kept for the next receive. True: it is over.
+ * _abandon(operation): its result will not be asked for. A message that it has, or gets
+ * all the same, is kept for the next receive.
  */
 static PyObject *channel_abandon(struct channel *c, PyObject *args)
 {
 	struct operation *op;
-	struct range range;
-	PyObject *obj;
-	int rc;
 
-	if (!PyArg_ParseTuple(args, "O!O:_abandon", &operation_type, &op, &obj))
+	if (!PyArg_ParseTuple(args, "O!:_abandon", &operation_type, &op))
 		return NULL;
-	if (!op->channel && op->recv && !op->result.status && !op->abandoned) {
+	if (!op->channel && op->keeps && !op->result.status && !op->abandoned) {
 		op->abandoned = true;
-		if (range_get(&range, obj))
+		if (kept_add(c, op, &op->result))
 			return NULL;
-		rc = kept_add(c, &op->result, (void *)range.addr, op->was_kept);
-		range_put(&range);
-		if (rc)
-			return NULL;
+		range_put(&op->range);
 	}
 	op->abandoned = true;
-	if (op->channel && !op->cancelled && begin(c)) {
-		cancel(c, op);
+	if ((op->channel && !op->cancelled) || (c->kept && c->pending)) {
+		if (!begin(c))
+			return NULL;
+		if (op->channel)
+			cancel(c, op);
 		take_completions(c);
 		c->busy = 0;
 	}
-	return PyErr_Occurred() ? NULL : PyBool_FromLong(!op->channel);
+	if (PyErr_Occurred())
+		return NULL;
+	Py_RETURN_NONE;
 }
 
 /* ---- the types ---- */
@@ -432,13 +462,17 @@ static PyObject *channel_close(struct channel *c, PyObject *unused)
 
 static PyObject *channel_enter(struct channel *c, PyObject *unused)
 {
+	if (!c->ch) {
+		PyErr_SetString(PyExc_ValueError, "the channel is closed");
+		return NULL;
+	}
 	Py_INCREF(c);
 	return (PyObject *)c;
 }
 
 static PyObject *channel_exit(struct channel *c, PyObject *args)
 {
-	return after_block(channel_close(c, NULL), args);
+	return end_block((PyObject *)c, args);
 }
 
 static PyObject *channel_closed(struct channel *c, void *unused)
@@ -456,6 +490,7 @@ static PyMethodDef channel_methods[] = {
 	      "received into an object's memory. Any tag, or those alike in mask."),
 	WORDS("isend", channel_isend, "As send(), but an Operation."),
 	WORDS("irecv", channel_irecv, "As recv(), but an Operation."),
+	WORDS("_irecv", channel_task_irecv, NULL),
 	{ "poll", (PyCFunction)channel_poll, METH_NOARGS,
 	  "Make progress; how many operations have completed." },
 	{ "arm", (PyCFunction)channel_arm, METH_NOARGS,

@@ -9,6 +9,7 @@
 
 PyObject *error_type;
 static PyObject *bases[BASES], *classes[BASES];
+static PyObject *close_name; /* one, as types' caches of attributes hold each name */
 
 static int add_class(PyObject *module, size_t i)
 {
@@ -34,10 +35,14 @@ int errors_init(PyObject *module)
 	};
 	size_t i;
 
+	if (!close_name)
+		close_name = PyUnicode_InternFromString("close");
+	if (!close_name)
+		return -1;
 	memcpy(bases, of, sizeof(bases));
 	if (!error_type)
 		error_type = PyErr_NewExceptionWithDoc(
-			"kedge.Error", "What a call of kedge failed with, in its own words.",
+			"kedge.Error", "A failure of a call of kedge, in its own words.",
 			PyExc_OSError, NULL);
 	if (!error_type)
 		return -1;
@@ -100,11 +105,13 @@ bool in_use(const char *what, Py_ssize_t cnt)
 	return true;
 }
 
-PyObject *after_block(PyObject *closed, PyObject *args)
+PyObject *end_block(PyObject *obj, PyObject *args)
 {
+	PyObject *closed = PyObject_CallMethodNoArgs(obj, close_name);
 	PyObject *type, *value, *trace;
 
-	if (closed || PyTuple_GET_SIZE(args) < 1 || PyTuple_GET_ITEM(args, 0) == Py_None)
+	if (closed || PyTuple_GET_SIZE(args) < 1 || PyTuple_GET_ITEM(args, 0) == Py_None ||
+	    !PyErr_ExceptionMatches(PyExc_OSError))
 		return closed;
 	PyErr_Fetch(&type, &value, &trace);
 	PyErr_NormalizeException(&type, &value, &trace);

@@ -321,13 +321,17 @@ static PyObject *listener_close(struct listener *l, PyObject *unused)
 
 static PyObject *listener_enter(struct listener *l, PyObject *unused)
 {
+	if (!l->l) {
+		PyErr_SetString(PyExc_ValueError, "the listener is closed");
+		return NULL;
+	}
 	Py_INCREF(l);
 	return (PyObject *)l;
 }
 
 static PyObject *listener_exit(struct listener *l, PyObject *args)
 {
-	return after_block(listener_close(l, NULL), args);
+	return end_block((PyObject *)l, args);
 }
 
 static void listener_dealloc(struct listener *l)

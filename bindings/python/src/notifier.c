@@ -79,7 +79,7 @@ static PyObject *notifier_enter(struct notifier *n, PyObject *unused)
 
 static PyObject *notifier_exit(struct notifier *n, PyObject *args)
 {
-	return after_block(notifier_close(n, NULL), args);
+	return end_block((PyObject *)n, args);
 }
 
 /* The usual other one is that of the process's caches, or of a cache's own. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Which process this is. A page that the kernel wipes in a child says so, whatever made
- * the child; numbers go up from parent to child, so that an object's is that of no
+ * The number of this process. It is in a page that the kernel wipes in a child, by whatever
+ * call that was made; numbers go up from parent to child, so that an object's is that of no
  * process that came later. The GIL guards both.
  */
 #include <sys/mman.h>

@@ -32,7 +32,7 @@ static struct registration *registration_new(struct cache *c)
 	r->cache = c;
 	r->mr = NULL;
 	r->released = false;
-	r->transfers.cnt = 0;
+	r->transfers = (struct uses){ 0 };
 	r->range.view.obj = NULL;
 	return r;
 }

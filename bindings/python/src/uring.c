@@ -174,9 +174,23 @@ static int submit(struct uring *u, struct io_uring_sqe *sqe)
 	return rc < 0 ? rc : -EAGAIN;
 }
 
-static bool submit_cancel(struct uring *u)
+/*
+ * An entry of the ring, or NULL. Entries of submissions that failed fill it in time, so
+ * they are submitted first where none is free.
+ */
+static struct io_uring_sqe *get_entry(struct uring *u)
 {
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&u->ring);
+
+	if (sqe || !is_ours(u))
+		return sqe;
+	io_uring_submit(&u->ring);
+	return io_uring_get_sqe(&u->ring);
+}
+
+static bool submit_cancel(struct uring *u)
+{
+	struct io_uring_sqe *sqe = get_entry(u);
 
 	if (!sqe)
 		return false;
@@ -221,6 +235,9 @@ static int wait_transfer(struct uring *u, int *result, bool *raised)
 			return -EBADF;
 		if (!*raised)
 			*raised = PyErr_CheckSignals();
+		/* A handler has forked: the completion is the parent's. */
+		if (u->process != api->this_process())
+			return -ECHILD;
 		if (*raised && !cancelled)
 			cancelled = submit_cancel(u);
 	}
@@ -256,7 +273,7 @@ static void prepare(struct uring *u, struct io_uring_sqe *sqe, int fd, const str
 static int do_transfer(struct uring *u, int fd, struct hold *h, uint64_t offset, bool write,
 		       bool *held)
 {
-	struct io_uring_sqe *sqe = io_uring_get_sqe(&u->ring);
+	struct io_uring_sqe *sqe = get_entry(u);
 	bool raised = false;
 	int rc, result = 0;
 
@@ -269,7 +286,7 @@ static int do_transfer(struct uring *u, int fd, struct hold *h, uint64_t offset,
 		return rc;
 	}
 	rc = wait_transfer(u, &result, &raised);
-	if (rc) {
+	if (rc && rc != -ECHILD) {
 		*held = false;
 		leave_behind(h, rc);
 	}
@@ -295,7 +312,9 @@ static bool may_transfer(const struct uring *u, const struct hold *h, bool write
 
 static void fail_transfer(const struct uring *u, int rc)
 {
-	if (rc == -EBADF && !is_ours(u))
+	if (rc == -ECHILD)
+		is_usable(u); /* raises it */
+	else if (rc == -EBADF && !is_ours(u))
 		closed();
 	else
 		api->fail_with(rc, strerror(-rc));

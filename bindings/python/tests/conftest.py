@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the tests share: memory by the system's own calls, so that no allocator has a
+"""Parts that the tests share: memory by the system's own calls, so that no allocator has a
 part in it; and a line for each test by which scripts/test.py counts (TAP)."""
 import ctypes
 import errno

@@ -5,10 +5,12 @@ import errno
 import os
 import random
 import threading
+import time
 
 import kedge
 import pytest
 from conftest import Memory, addresses, in_child, in_thread, until_it_waits
+from kedge._aio import Waiters
 
 MIB = 1 << 20
 
@@ -69,6 +71,46 @@ def test_asyncio_cancels(pair):
     asyncio.run(main())
 
 
+def test_operations_that_are_done_at_once_watch_no_descriptor(pair):
+    first, second = pair
+    calls = []
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        for name in 'add_reader', 'remove_reader':
+            setattr(loop, name, lambda *args: calls.append(args))
+        turns = []
+        loop.call_soon(turns.append, 1)
+        await first.send_async(b'x', tag=1)
+        assert turns    # other tasks have had theirs
+
+    asyncio.run(main())
+    assert not calls
+    assert second.recv(bytearray(8)).tag == 1
+
+
+def test_a_loop_that_cannot_watch_keeps_no_operation(pair):
+    """A proactor's, or one that is full: the call fails, and the next ones go on."""
+    first, second = pair
+
+    async def fail():
+        def refuse(*args):
+            raise NotImplementedError
+
+        asyncio.get_running_loop().add_reader = refuse
+        buf = bytearray(8)
+        with pytest.raises(NotImplementedError):
+            await first.recv_async(buf)
+        buf.clear()
+
+    async def receive():
+        second.send(b'x')
+        return await asyncio.wait_for(first.recv_async(bytearray(8)), 60)
+
+    asyncio.run(fail())
+    assert asyncio.run(receive()).len == 1
+
+
 # ---- loops ----
 
 def test_a_second_loop_goes_on_where_the_first_ended(pair):
@@ -111,7 +153,7 @@ def test_a_loop_that_was_closed_with_tasks_is_no_ones(pair):
 
 def test_two_loops_at_once_are_refused(pair):
     first, second = pair
-    waits, go = threading.Event(), threading.Event()
+    waits = threading.Event()
 
     async def wait():
         task = asyncio.ensure_future(first.recv_async(bytearray(8)))
@@ -128,7 +170,6 @@ def test_two_loops_at_once_are_refused(pair):
     with pytest.raises(kedge.Error, match='another thread') as e:
         first.close()
     assert e.value.errno == errno.EBUSY
-    go.set()
     second.send(b'x')
     assert other().len == 1
     # It is at rest: any loop's.
@@ -187,6 +228,222 @@ def test_a_message_of_a_cancelled_receive_is_the_next_ones(pair, how):
             assert buf[:message.len] == data
 
     asyncio.run(main())
+
+
+def test_the_memory_of_a_message_is_held_until_its_task_has_it(pair):
+    """The message of a task that is cancelled is copied from there."""
+    first, second = pair
+    data = os.urandom(2000)
+
+    async def main():
+        for cancelled in False, True:
+            buf = bytearray(MIB)
+            task = asyncio.ensure_future(first.recv_async(buf, tag=1))
+            await until_posted()
+            second.send(data, tag=1)
+            while not first.poll():
+                pass
+            with pytest.raises(BufferError):
+                buf.clear()
+            if cancelled:
+                task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            assert task.cancelled() == cancelled
+            buf.clear()
+        buf = bytearray(MIB)
+        op = first.irecv(buf, tag=1)    # which has it at once
+        assert (op.done, op.result().len) == (True, len(data))
+        assert buf[:len(data)] == data
+        buf.clear()
+
+    asyncio.run(main())
+
+
+async def cancel_in_order(tasks, order):
+    for i in order:
+        tasks[i].cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert all(task.cancelled() for task in tasks)
+
+
+@pytest.mark.parametrize('order', [(0, 1, 2), (2, 1, 0), (1, 0, 2)])
+def test_kept_messages_stay_in_order(pair, order):
+    """However the tasks that had them end, and however often."""
+    first, second = pair
+    sent = b'one', b'two', b'three'
+
+    async def main():
+        tasks = [asyncio.ensure_future(first.recv_async(bytearray(8), tag=1)) for _ in sent]
+        await until_posted()
+        for data in sent:
+            second.send(data, tag=1)
+        done = 0
+        while done < len(sent):
+            done += first.poll()
+        for _ in range(2):
+            await cancel_in_order(tasks, order)
+            tasks = [asyncio.ensure_future(first.recv_async(bytearray(8))) for _ in sent]
+            await asyncio.sleep(0)      # they have them, and do not know
+        for data, task in zip(sent, tasks):
+            assert (await task).len == len(data)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize('order', [(0, 1), (1, 0)])
+def test_kept_messages_of_several_tags_stay_in_order(pair, order):
+    first, second = pair
+
+    async def main():
+        tasks = [asyncio.ensure_future(first.recv_async(bytearray(8), tag=i)) for i in (0, 1)]
+        await until_posted()
+        done = 0
+        for tag in 1, 0:
+            second.send(b'x', tag=tag)
+        while done < 2:
+            done += first.poll()
+        await cancel_in_order(tasks, order)
+        assert [(await first.recv_async(bytearray(8))).tag for _ in (1, 0)] == [1, 0]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize('order', [(0, 1), (1, 0)])
+def test_a_large_message_is_kept_before_a_later_small_one(pair, order):
+    """It is complete last, but was sent first."""
+    first, second = pair
+
+    async def main():
+        tasks = [asyncio.ensure_future(first.recv_async(bytearray(3 * MIB))) for _ in order]
+        await until_posted()
+        sent = second.isend(bytes(3 * MIB), tag=1), second.isend(b'x', tag=2)
+        done = 0
+        while done < 2:
+            done += first.poll()
+            second.poll()
+        await cancel_in_order(tasks, order)
+        got = [(await first.recv_async(bytearray(3 * MIB))).tag for _ in sent]
+        assert got == [1, 2]
+        while not all(op.done for op in sent):
+            second.poll()
+
+    asyncio.run(main())
+
+
+def give_up_the_first(first, second, tasks, message):
+    """The first of the tasks is cancelled with the message in its memory."""
+    second.send(message, tag=1)
+    while not first.poll():
+        pass
+    tasks[0].cancel()
+
+
+def test_a_posted_receive_gets_what_an_earlier_one_gave_up(pair):
+    first, second = pair
+
+    async def main():
+        for _ in range(3):
+            bufs = [bytearray(8) for _ in range(3)]
+            tasks = [asyncio.ensure_future(first.recv_async(bufs[i], tag=1)) for i in (0, 1)]
+            other = asyncio.ensure_future(first.recv_async(bytearray(8), tag=2))
+            await until_posted()
+            op = first.irecv(bufs[2], tag=1)
+            give_up_the_first(first, second, tasks, b'one')
+            assert (await asyncio.wait_for(tasks[1], 60)).len == 3
+            assert bufs[1][:3] == b'one'
+            assert tasks[0].cancelled() and not op.done and first.probe() is None
+            second.send(b'three', tag=1)
+            assert op.wait().len == 5
+            second.send(b'x', tag=2)
+            assert (await asyncio.wait_for(other, 60)).tag == 2
+
+    asyncio.run(main())
+
+
+def until_done(op):
+    while not op.done:
+        time.sleep(0.001)
+
+
+def test_what_is_given_up_goes_to_the_receive_of_a_thread_that_waits(pair):
+    first, second = pair
+
+    async def main():
+        task = asyncio.ensure_future(first.recv_async(bytearray(8), tag=1))
+        await until_posted()
+        second.send(b'one', tag=1)
+        while not first.poll():
+            pass
+        op = first.irecv(bytearray(8), tag=1)
+        got = in_thread(first.recv, bytearray(8), tag=2)
+        until_it_waits(first)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await asyncio.to_thread(until_done, op)
+        assert op.result().len == 3
+        second.send(b'x', tag=2)
+        assert got().tag == 2
+
+    asyncio.run(main())
+
+
+def test_a_posted_receive_that_is_cancelled_leaves_the_message(pair):
+    """The program's cancellation, and that of a task, of a receive that could have it."""
+    first, second = pair
+
+    async def main():
+        tasks = [asyncio.ensure_future(first.recv_async(bytearray(8), tag=1)) for _ in range(2)]
+        await until_posted()
+        op = first.irecv(bytearray(2), tag=1)
+        assert op.cancel()
+        tasks[1].cancel()
+        give_up_the_first(first, second, tasks, b'one')
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert is_cancelled(op)
+        assert first.probe()[:2] == (1, 3)
+        assert (await first.recv_async(bytearray(8))).len == 3
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize('steps', range(8))
+def test_a_kept_message_comes_before_a_large_one_on_its_way(pair, steps):
+    """The receive that it goes to has matched the large one, which is received later or
+    its sender is told."""
+    first, second = pair
+    data = os.urandom(3 * MIB)
+
+    async def main():
+        bufs = [bytearray(len(data)) for _ in range(2)]
+        tasks = [asyncio.ensure_future(first.recv_async(buf)) for buf in bufs]
+        await until_posted()
+        second.send(b'one', tag=1)
+        while not first.poll():
+            pass
+        op = second.isend(data, tag=7)
+        done = 0
+        for _ in range(steps):
+            second.poll()
+            done += first.poll()
+        if done:
+            return          # it was received before
+        tasks[0].cancel()
+        while not tasks[1].done():
+            second.poll()
+            await asyncio.sleep(0)
+        assert tasks[1].result()[:2] == (1, 3)
+        assert bufs[1][:3] == b'one'
+        task = asyncio.ensure_future(first.recv_async(bufs[0]))
+        while not task.done():
+            second.poll()
+            await asyncio.sleep(0)
+            if op.done and is_cancelled(op):
+                op = second.isend(data, tag=7)
+        assert task.result()[:2] == (7, len(data))
+        assert bufs[0] == data
+        assert first.probe() is None
+
+    asyncio.run(asyncio.wait_for(main(), 60))
 
 
 def test_a_kept_message_that_is_too_long(pair):
@@ -304,6 +561,40 @@ def test_two_tasks_accept(listener):
     asyncio.run(main())
 
 
+def test_a_task_accepts_beside_a_thread(listener):
+    """While a call of the thread's waits, the task waits as well."""
+    def accept(timeout):
+        while True:
+            try:
+                return listener.accept(timeout)
+            except kedge.Error as e:
+                if e.errno != errno.EBUSY:
+                    raise
+                time.sleep(0.001)
+
+    def until_it_accepts():
+        while True:
+            try:
+                listener.accept(0)
+            except kedge.Error as e:
+                if e.errno == errno.EBUSY:
+                    return
+            time.sleep(0.001)
+
+    async def main():
+        by_thread = in_thread(accept, 60)
+        await asyncio.to_thread(until_it_accepts)
+        task = asyncio.ensure_future(listener.accept_async())
+        await until_posted()
+        assert not task.done()
+        peers = [await asyncio.to_thread(kedge.Channel.connect, listener.address, 60)
+                 for _ in range(2)]
+        for c in [await task, await asyncio.to_thread(by_thread)] + peers:
+            c.close()
+
+    asyncio.run(asyncio.wait_for(main(), 120))
+
+
 def test_closing_a_listener_ends_what_accepts():
     async def main():
         listener = kedge.Listener(addresses()['shm'])
@@ -321,6 +612,74 @@ def test_closing_a_listener_ends_what_accepts():
             await listener.accept_async()
 
     asyncio.run(main())
+
+
+def test_a_loop_begins_to_accept_while_another_does(listener):
+    """At the worst moment: the second is there when the first one looks at all loops."""
+    hooks, others = [], []
+
+    class Loop(asyncio.SelectorEventLoop):
+        def is_closed(self):
+            if hooks:
+                hooks.pop()()
+            return super().is_closed()
+
+    def begin():
+        others.append(in_thread(lambda: asyncio.run(listener.accept_async())))
+        while len(listener._waiters().loops) < 2:
+            pass
+
+    async def main():
+        tasks = [asyncio.ensure_future(listener.accept_async())]
+        await until_posted()
+        hooks.append(begin)
+        tasks.append(asyncio.ensure_future(listener.accept_async()))
+        await until_posted()
+        peers = [await asyncio.to_thread(kedge.Channel.connect, listener.address, 60)
+                 for _ in range(3)]
+        accepted = await asyncio.gather(*tasks) + [await asyncio.to_thread(others[0])]
+        for c in accepted + peers:
+            c.close()
+
+    loop = Loop()
+    loop.run_until_complete(main())
+    loop.close()
+
+
+@pytest.fixture
+def silent():
+    """A descriptor that is never readable."""
+    ends = os.pipe()
+    yield ends[0]
+    for fd in ends:
+        os.close(fd)
+
+
+def test_closing_meets_a_task_that_begins_to_wait(silent):
+    """In another thread's loop: close() sees it, or it sees the close()."""
+    waiters, waits = Waiters(), []
+
+    def begin():
+        waits.append(in_thread(lambda: asyncio.run(waiters.wait(lambda: silent))))
+        while not waiters.loops:
+            pass
+
+    waiters.close(begin)
+    assert waits[0]() is False
+    assert not waiters.loops
+
+    async def main():
+        def fileno(calls=[]):
+            calls.append(1)
+            if len(calls) == 2:
+                raise ValueError('closed')
+            return silent
+
+        assert await waiters.wait(fileno) is False
+        assert not asyncio.get_running_loop().remove_reader(silent)
+
+    asyncio.run(main())
+    assert not waiters.loops
 
 
 def test_a_listener_of_another_threads_loop_is_not_closed(listener):

@@ -205,7 +205,7 @@ def test_two_processes(listener):
     pid = os.fork()
     if pid == 0:
         try:
-            # What the parent listens by is not the child's; an address is.
+            # The parent's listener is not for the child; its address is.
             with kedge.Channel.connect(listener_address, timeout=60) as c:
                 buf = bytearray(MIB)
                 n = c.recv(buf).len

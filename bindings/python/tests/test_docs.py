@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the documents show, where they are: an installed package comes without them."""
+"""Programs of the documents. They are skipped where the documents are not: an installed
+package comes without them."""
 import os
 import re
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What is refused, in which words, by which class; and what a block's end makes of it."""
+"""Refusals: their words, their classes, and how the end of a block treats them."""
 import errno
 import pathlib
 import pickle
@@ -166,6 +166,65 @@ def test_a_blocks_exception_is_not_replaced(pair):
             with obj:
                 raise KeyError('the program')
         assert obj.closed
+
+
+def objects_with_blocks(pair):
+    return (kedge.Cache(), kedge.Notifier(), kedge.Listener(addresses()['shm']), pair[0])
+
+
+@pytest.mark.filterwarnings('error')
+def test_closing_twice_is_closing_once(pair):
+    for obj in objects_with_blocks(pair):
+        with obj as entered:
+            assert entered is obj
+            obj.close()
+        for _ in range(2):
+            obj.close()
+            assert obj.__exit__(None, None, None) is None
+            assert obj.__exit__() is None
+            assert not obj.__exit__(KeyError, KeyError(), None)
+        assert obj.closed
+        with pytest.raises(ValueError, match='is closed'):
+            with obj:
+                pass
+
+
+def test_a_blocks_end_is_the_close_of_its_class(pair):
+    class Counts(kedge.Listener):
+        closes = 0
+
+        def close(self):
+            self.closes += 1
+            super().close()
+            if self.closes == 2:
+                raise KeyboardInterrupt
+
+    with Counts(addresses()['shm']) as l:
+        pass
+    assert l.closes == 1
+    with pytest.raises(KeyboardInterrupt):      # no word of the library's
+        l.__exit__(KeyError, KeyError(), None)
+
+
+@pytest.mark.filterwarnings('error')
+def test_a_warning_that_is_an_error_does_not_replace_it_either(monkeypatch, pair):
+    told = []
+    monkeypatch.setattr('sys.unraisablehook', lambda args: told.append(args.exc_value))
+    cache, notifier = kedge.Cache(), kedge.Notifier()
+    held, user = cache.get(bytearray(PAGE)), kedge.Cache(notifier=notifier)
+    done = in_thread(pair[0].recv, bytearray(8))
+    until_it_waits(pair[0])
+    for obj in cache, notifier, pair[0]:
+        with pytest.raises(KeyError):
+            with obj:
+                raise KeyError('the program')
+        assert isinstance(told.pop(), ResourceWarning)
+    pair[1].send(b'x')
+    done()
+    held.release()
+    user.close()
+    cache.close()
+    notifier.close()
 
 
 # ---- exceptions of a device in Python ----

@@ -86,3 +86,19 @@ def test_events_by_asyncio(notifier):
         return await asyncio.wait_for(watcher, 60)
 
     assert sorted(asyncio.run(main())) == [0, 1, 2]
+
+
+def test_a_task_that_reads_no_more_leaves_the_other_events(notifier):
+    memory = [Memory() for _ in range(3)]
+    for i, m in enumerate(memory):
+        notifier.add(m.range, i)
+        m.unmap()
+
+    async def first():
+        async for event in notifier.events():
+            return event.cookie
+
+    async def main():
+        return [await asyncio.wait_for(first(), 60) for _ in memory]
+
+    assert sorted(asyncio.run(main())) == [0, 1, 2]

@@ -155,6 +155,38 @@ def test_a_child_is_told(notifier, cache, memory):
     assert cache.stats()['hits'] == 1
 
 
+def test_calls_that_a_child_may_make_and_others(pair, listener, notifier, cache, memory):
+    """As docs/python.md lists them."""
+    first, buf = pair[0], bytearray(8)
+    registration, generation = cache.get(memory.range), notifier.generation
+    under_way, done = first.irecv(buf), first.isend(b'x')
+    refused = [lambda: cache.get(memory.range), lambda: cache.getv(memory.range),
+               lambda: cache.hint(memory.range), cache.resync, cache.flush, cache.stats,
+               lambda: notifier.add(memory.range, 1), lambda: notifier.remove(1),
+               notifier.read, notifier.fileno, notifier.info,
+               lambda: notifier.unchanged(generation), lambda: kedge.Cache(notifier=notifier),
+               lambda: first.send(b'x'), lambda: first.recv(buf), lambda: first.isend(b'x'),
+               lambda: first.irecv(buf), first.poll, first.arm, first.probe, first.fileno,
+               first.info, under_way.wait, under_way.cancel, lambda: listener.accept(0),
+               listener.fileno]
+
+    def child():
+        for call in refused:
+            with pytest.raises(kedge.Error) as e:
+                call()
+            assert e.value.errno == errno.ECHILD
+        assert not (cache.closed or notifier.closed or first.closed or listener.closed)
+        assert listener.address and registration.len == memory.len and registration.held
+        assert isinstance(notifier.generation, int)
+        assert not under_way.done and done.result() == done.wait() and not done.cancel()
+        registration.release()
+        for obj in first, listener, cache, notifier:
+            obj.close()
+
+    assert in_child(child) == 0
+    registration.release()
+
+
 def test_a_channel_in_a_child():
     with kedge.Listener(('127.0.0.1', 0)) as l:
         got = []
@@ -225,7 +257,7 @@ def test_a_child_of_a_parent_in_a_call(pair, listener, notifier, memory):
 
 
 def test_a_child_of_a_parent_that_holds(notifier, memory):
-    """What a thread of the parent's holds will not be released in the child."""
+    """A thread of the parent's holds a registration, and is not there to release it."""
     holds, go = threading.Event(), threading.Event()
     cache = kedge.Cache(notifier=notifier)
 

@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Transfers by an io_uring: what they hold, and what becomes of the ring."""
 import asyncio
+import ctypes
 import errno
 import gc
 import os
 import signal
+import struct
 import sys
 import threading
 import time
 
 import kedge
 import pytest
-from conftest import PAGE, in_child, in_thread
+from conftest import PAGE, in_child, in_thread, libc
 
 
 @pytest.fixture
@@ -143,6 +145,41 @@ def test_a_signal_ends_a_transfer(ring, cache, pipe):
         signal.signal(signal.SIGUSR1, before)
 
 
+@pytest.mark.filterwarnings('ignore::DeprecationWarning')   # of os.fork() beside threads
+def test_a_handler_that_forks_in_a_transfer(ring, cache, pipe):
+    """The transfer's end is the parent's to see."""
+    pids = []
+
+    def kill():
+        until_it_transfers(ring, cache)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+        while not pids:
+            time.sleep(0.001)
+        status = os.waitpid(pids[0], 0)[1]
+        os.write(pipe[1], b'x')
+        return status
+
+    before = signal.signal(signal.SIGUSR1, lambda *args: pids.append(os.fork()))
+    buf = bytearray(PAGE)
+    r = cache.get(buf)
+    try:
+        killed = in_thread(kill)
+        try:
+            got = ring.read(pipe[0], r)
+        except kedge.Error as e:
+            got = e.errno
+        finally:
+            if pids == [0]:
+                r.release()
+                buf.clear()     # in the child it is held by no transfer
+                os._exit(0 if got == errno.ECHILD else 1)
+        assert (killed(), got) == (0, 1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    r.release()
+    buf.clear()
+
+
 def test_a_child_does_not_touch_its_parents_ring(ring, cache):
     fd = os.open('/proc/self/exe', os.O_RDONLY)
     buf = bytearray(PAGE)
@@ -270,6 +307,47 @@ def test_no_read_into_what_is_read_only(ring, cache):
         assert buf[0] == ord('x')
         assert ring.read(zero, wide) == PAGE
     os.close(zero)
+
+
+REFUSES_ENTER = [(0x20, 0, 0, 0),               # the call's number
+                 (0x15, 0, 1, 426),             # io_uring_enter(), on all machines:
+                 (0x06, 0, 0, 0x50000 | errno.EAGAIN),
+                 (0x06, 0, 0, 0x7fff0000)]      # all others go on
+
+
+def refuse_enter():
+    """From now on the kernel takes no entries from this thread (seccomp(2))."""
+    class Program(ctypes.Structure):
+        _fields_ = [('len', ctypes.c_ushort), ('filter', ctypes.c_void_p)]
+
+    code = b''.join(struct.pack('=HBBI', *step) for step in REFUSES_ENTER)
+    code = ctypes.create_string_buffer(code, len(code))
+    program = Program(len(REFUSES_ENTER), ctypes.addressof(code))
+    if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, ctypes.byref(program), 0, 0):
+        pytest.skip('no seccomp here: %s' % os.strerror(ctypes.get_errno()))
+
+
+def test_submissions_that_fail_leave_the_ring_as_it_was(cache, ring):
+    """More than it has entries; and the kernel's word comes for each of them later."""
+    fd = os.open('/dev/zero', os.O_RDWR)
+    buf = bytearray(b'x' * PAGE)
+
+    def fail(r):
+        refuse_enter()
+        for _ in range(30):
+            with pytest.raises(kedge.Error) as e:
+                ring.read(fd, r)
+            assert e.value.errno == errno.EAGAIN
+
+    for _ in range(3):
+        with cache.get(buf) as r:
+            in_thread(fail, r)()
+            assert buf[0] == ord('x')
+            for _ in range(10):
+                assert ring.write(fd, r) == PAGE
+        buf.append(0)       # it is held by no transfer
+        buf.pop()
+    os.close(fd)
 
 
 def test_what_is_no_registration_of_this_ring(ring, cache):
