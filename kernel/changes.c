@@ -40,9 +40,9 @@
  * reader takes c->lock, under which both changed.
  *
  * A processor may use the old page from its TLB until the change flushes that,
- * which may be after its end. What is pinned meanwhile is found by the page
- * tables and is the new page; what is written to the old one is lost, as it
- * would be had it been written just before.
+ * which may be after its end. A page pinned meanwhile is found by the page
+ * tables and is the new one; a store to the old one is lost, as it would be
+ * had it come just before.
  */
 #include <linux/highmem.h> /* flush_dcache_page() */
 #include <linux/mm.h>

@@ -3,7 +3,7 @@
  * Address spaces in which something is watched, or may be.
  *
  * All files that are opened in one share a space: one notifier, one counter.
- * Callbacks wake a few readers themselves, without our lock. What takes longer is
+ * Callbacks wake a few readers themselves, without our lock. Longer work is
  * s->work's: many readers, signals, and the watches of an address space that has
  * gone. Its time is charged to no process, so it tells no watches, and rests
  * longer than it works.

@@ -186,7 +186,7 @@ func TestAPanicInRegisterIsAnError(t *testing.T) {
 	}
 }
 
-// What was never opened is as what is closed: none of it hangs or ends the process.
+// An object that was never opened is as a closed one: no call hangs or ends the process.
 func TestZeroValuesAreClosed(t *testing.T) {
 	var (
 		c  kedge.Cache

@@ -6,7 +6,7 @@
 //
 // # The cache
 //
-// Whatever hands memory to hardware registers it first: the kernel pins the pages, and
+// A program that hands memory to hardware registers it first: the kernel pins the pages, and
 // the device keeps where they are. A Cache keeps registrations, so that the second Get of
 // the same memory costs little. When the memory is unmapped, or its pages are dropped, as
 // Go's runtime does with the free part of its heap, the registration is served no more.

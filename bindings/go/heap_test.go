@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 
-// What Go's runtime does to memory, beside a device that pins pages: its scavenger and
+// Changes of memory by Go's runtime, beside a device that pins pages: its scavenger and
 // debug.FreeOSMemory() drop pages of the heap by system calls that no C library sees, and
 // stacks are memory of the same heap. Bytes that the device wrote are compared with those
 // that the program sees. Counted are gets, not seconds.

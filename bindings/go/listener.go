@@ -219,6 +219,6 @@ func (l *Listener) Close() error {
 	}
 	C.kedge_listener_close(l.l)
 	l.l = nil
-	l.w.close() // whoever waits looks again
+	l.w.close() // a waiter looks again
 	return nil
 }

@@ -3,8 +3,8 @@
  * The owner's pages are found, brought in and handed out here, for a fault.
  *
  * While the attacher's mmap_lock is held, no lock of the owner's is waited for:
- * its mmap_lock is tried, its page tables are looked at and not filled. What does
- * not succeed so is done without any lock by pages_bring_in(), and the attacher's
+ * its mmap_lock is tried, its page tables are looked at and not filled. A page
+ * not had so is brought in without any lock by pages_bring_in(), and the attacher's
  * fault is retried. So two processes that have each other's memory attached, or
  * one that has its own, never wait for each other's locks; and where an
  * owner's own fault waits for a userfaultfd, the attacher waits and can be killed.
@@ -211,8 +211,8 @@ int pages_map_stray(struct vm_fault *vmf, struct attachment *a)
 }
 
 /*
- * With the owner's mmap_lock, which it drops. What GUP refuses here it would
- * refuse for ever, other than an interrupted wait or a lack of memory: then the
+ * With the owner's mmap_lock, which it drops. A page that GUP refuses here it would
+ * refuse for ever, other than by an interrupted wait or a lack of memory: then the
  * attacher's fault is tried again, and a signal ends that.
  */
 static int bring_in(struct mm_struct *mm, unsigned long addr, bool write,

@@ -4,8 +4,8 @@
 # before the command of that side.
 FAILED=0
 
-# The first of 80 that nobody has; below those that the system gives to whoever
-# connects, so that nobody comes to have them.
+# The first free one of 80; below those that the system gives to connections, so
+# that no connection comes to have them.
 free_port()
 {
 	python3 -c '
@@ -67,7 +67,7 @@ killed()
 		wait $server || status=1
 		[ $status -eq 137 ] && status=0
 	fi
-	# What libfabric's "shm" of who was killed leaves behind.
+	# Files that libfabric's "shm" of a killed process leaves behind.
 	rm -f "/dev/shm/$server:"* "/dev/shm/$client:"*
 	[ $status -eq 0 ] || {
 		echo "FAIL: $4 was killed, and the other side:" $status

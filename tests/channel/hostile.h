@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a hostile peer and its honest one share: numbers from a seed. */
+/* The common ground of a hostile peer and its honest one: numbers from a seed. */
 #ifndef TESTS_HOSTILE_H
 #define TESTS_HOSTILE_H
 

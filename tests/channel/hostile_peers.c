@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * An honest user of a channel whose peer is hostile. Whatever the peer does,
- * every operation ends once, in time, what completes fits, no byte beside the
- * buffers changes, nothing is left of the channel, and the process lives.
+ * An honest user of a channel with a hostile peer. For all that the peer does,
+ * every operation ends once, in time, a completion fits its operation, no byte
+ * beside the buffers changes, the channel leaves nothing, and the process lives.
  *
  * hostile_peers [SEEDS [FIRST]]
  */
@@ -45,7 +45,7 @@ struct honest {
 	uint64_t deadline;
 };
 
-/* How it went, to see that it did. */
+/* The course of it, to see that it ran. */
 static uint64_t ends[3], sent, received, failed;
 static uint8_t *witness;
 
@@ -90,7 +90,7 @@ static void buffer_get(struct honest *h, struct op *o)
 		memset(o->buf, BYTE, o->len);
 }
 
-/* What lies in the heap the peer may change. */
+/* Bytes in the heap may be changed by the peer. */
 static void buffer_check(struct honest *h, const struct op *o)
 {
 	if (o->is_heap)

@@ -2,9 +2,9 @@
 /*
  * A man in the middle of a TCP channel: between two honest ends that may share a
  * secret stands a relay that flips bits, leaves bytes out, adds some, or cuts the
- * connection, from the first byte on or after the handshake. What it does to data it
- * can do unseen, as docs/channel.md says; but neither end crashes or hangs, each
- * operation ends once, no byte beside a buffer changes, and what fails says so.
+ * connection, from the first byte on or after the handshake. Its changes of data
+ * can go unseen, as docs/channel.md says; but neither end crashes or hangs, each
+ * operation ends once, no byte beside a buffer changes, and a failure is told.
  *
  * middle [SEEDS [FIRST]]
  */
@@ -82,7 +82,7 @@ static void __attribute__((noreturn)) bad(const char *what)
 static void fill_opts(const struct plan *p, struct kedge_channel_opts *o)
 {
 	*o = (struct kedge_channel_opts){ .size = sizeof(*o) };
-	/* What nobody disturbs has all the time that it takes. */
+	/* An undisturbed connection has all the time that it takes. */
 	if (p->harm != NONE) {
 		o->timeout_ms = MS;
 		o->peer_timeout_ms = MS;
@@ -232,7 +232,7 @@ struct flow {
 	bool over;
 };
 
-/* What becomes of @n bytes at @in: so many at @out, which has room for twice. */
+/* Changes @n bytes at @in: returns how many are at @out, which has room for twice. */
 static size_t harm(struct plan *p, struct flow *f, const uint8_t *in, size_t n,
 		   uint8_t *out)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the parts of ofi_bench share. */
+/* The common ground of ofi_bench's parts. */
 #ifndef TESTS_OFI_BENCH_H
 #define TESTS_OFI_BENCH_H
 

@@ -62,7 +62,7 @@ static int dial(void)
 	return -1;
 }
 
-/* What a child does, and a byte when it is at it. */
+/* Starts a child that does @what and writes a byte to @out when it is at it. */
 static pid_t start(void (*what)(int out), int *out)
 {
 	int p[2];

@@ -127,7 +127,7 @@ void *__wrap_mmap(void *at, size_t len, int prot, int flags, int fd, off_t off)
 		return MAP_FAILED;
 	}
 	p = __real_mmap(at, len, prot, flags, fd, off);
-	/* What replaces a mapping is none more. */
+	/* A mapping that replaces another is none more. */
 	if (p != MAP_FAILED && !(flags & MAP_FIXED))
 		atomic_fetch_add(&live, 1);
 	return p;

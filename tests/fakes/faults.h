@@ -8,16 +8,16 @@
 
 /* The @step-th call from now on fails; 0: none does, and nothing is counted. */
 void fault_at(int step);
-/* Whether it came to that since fault_at(). Ask before fault_at(0). */
+/* True: it came to that since fault_at(). Ask before fault_at(0). */
 int fault_hit(void);
-/* What failed last, for messages. */
+/* The call that failed last, for messages. */
 const char *fault_name(void);
 
-/* What the core holds: allocations, mappings. */
+/* The number of allocations and mappings that the core holds. */
 long fault_live(void);
 
-/* What the page swap keeps: as many contexts as were in use at a time, and what
- * they are made of. Their number is not the code's under test. */
+/* The contexts that the page swap keeps: as many as were in use at a time.
+ * Their number is not the code's under test. */
 unsigned int fault_contexts(void);
 /*
  * Their descriptors, of which two are done without if they cannot be had: one that

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What a channel takes from the system beside what faults.c replaces: memory to
+ * Calls of a channel to the system beside those that faults.c replaces: memory to
  * share, sockets, and ways to wait and to reach another process.
  */
 #include <errno.h>

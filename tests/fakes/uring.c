@@ -200,7 +200,7 @@ static long marked(long at, long len)
 {
 	int fails;
 
-	/* Whether it can be done at all. */
+	/* A try if it can be done at all. */
 	if (!len) {
 		errno = fake.no_populate;
 		return fake.no_populate ? -1 : 0;

@@ -141,7 +141,7 @@ struct ibv_mr *__wrap_ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr,
 	return mr;
 }
 
-/* What the header makes of it where the flags are a constant, or older. */
+/* The call that the header makes where the flags are a constant, or older. */
 struct ibv_mr *__wrap_ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t len,
 				      uint64_t iova, int access);
 struct ibv_mr *__wrap_ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t len,
@@ -411,7 +411,7 @@ static int poll_cq(struct ibv_cq *cq, int cnt, struct ibv_wc *wc)
 	return got;
 }
 
-/* Who waits in vain does not wait for real. */
+/* A wait in vain takes no real time. */
 int __real_clock_gettime(clockid_t clock, struct timespec *ts);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ts);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ts)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A fake RDMA device, for the verbs device: regions, windows, one
- * queue pair and its completions, any of whose calls can be refused. What
- * libibverbs exports is replaced at link time; what its header calls through a
- * table, by a table. It is strict: what the verbs forbid fails the test or, on
+ * queue pair and its completions, any of whose calls can be refused. Exports of
+ * libibverbs are replaced at link time; calls of its header through a table, by
+ * a table. It is strict: a call that the verbs forbid fails the test or, on
  * the queue pair, puts that into error.
  */
 #ifndef TESTS_FAKE_VERBS_H
@@ -84,7 +84,7 @@ bool fake_clean(void);
 void fake_refuse(enum fake_op op, int err, int times);
 void fake_refuse_also(enum fake_op op, int err);
 
-/* Whether a peer that knows @rkey may do IBV_ACCESS_* to those bytes. */
+/* True: a peer that knows @rkey may do IBV_ACCESS_* to those bytes. */
 bool fake_peer(uint32_t rkey, uint64_t iova, uint64_t len, unsigned int access);
 
 /* The last message logged since fake_setup(), and how many there were. */

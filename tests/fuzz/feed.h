@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the harnesses share. A file that reads the kernel is included by its
+ * The harnesses' common ground. A file that reads the kernel is included by its
  * harness after this header, so that its calls end here instead: open() gives
  * the one file there is, whose bytes are the fuzzer's, and read() tears it
  * where the fuzzer says. syscall() is replaced as well, since code that must
@@ -41,7 +41,7 @@ uint8_t take(struct bytes *b);
 uint64_t take_number(struct bytes *b, unsigned int len);
 
 /*
- * What the file holds from the next open on; borrowed. A read gives at most
+ * The content of the file from the next open on; borrowed. A read gives at most
  * @chunk bytes, and every second one fails with EINTR first if @interrupts.
  */
 void feed_set(const void *data, size_t len, size_t chunk, int interrupts);

@@ -74,7 +74,7 @@ static void wire_commit(void *ctx, void *packet, size_t len)
 	wire.begun = 0;
 	CHECK(packet == wire.out && wire.room);
 	wire.room--;
-	/* What we send is what we would take. */
+	/* A packet that we send is one that we would take. */
 	CHECK(!packet_parse_head(packet, len, &p.head));
 	if (p.head.type != PACKET_EAGER)
 		CHECK(!packet_parse_body(packet, &p));
@@ -342,7 +342,7 @@ static struct user_op *op_new(size_t len)
 
 static void op_over(struct user_op *o)
 {
-	/* Whoever touches it now is seen by the sanitizer. */
+	/* An access to it from now on is seen by the sanitizer. */
 	free(o->buf);
 	o->buf = NULL;
 	live -= o->busy;

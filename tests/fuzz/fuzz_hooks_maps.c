@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * How the hooks find in /proc/self/maps what shmdt() will unmap, and the mapping
- * at an address: hostile text does no harm, and what the kernel would write is
- * understood.
+ * The hooks' search of /proc/self/maps for the memory that shmdt() will unmap, and
+ * for the mapping at an address: hostile text does no harm, and text as the kernel
+ * writes it is understood.
  */
 #include <sys/mman.h>
 #include <sys/shm.h>

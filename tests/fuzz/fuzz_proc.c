@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What the devices read in /proc to explain a refusal: hostile text does no
- * harm, and what the kernel would write is understood.
+ * The devices' reading of /proc to explain a refusal: hostile text does no
+ * harm, and text as the kernel writes it is understood.
  */
 #include "maps_text.h"
 

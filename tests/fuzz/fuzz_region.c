@@ -129,7 +129,7 @@ static size_t several(struct bytes *in, char *out, size_t room)
 	return n;
 }
 
-/* What a peer sends over a connection reaches its part of the region, and nothing beside it. */
+/* A peer's bytes over a connection reach its part of the region, and nothing beside it. */
 static void served(struct bytes *in)
 {
 	static struct kedge_region r = { .fd = -1 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What an owner of regions says of them, and lines of /proc/net/unix: what passes is sound, in
- * the order that it has to be in, and no more than an owner may have; and a place is no text but
- * that of an address.
+ * Answers of an owner of regions, and lines of /proc/net/unix: a list that passes is sound, in
+ * the order that it has to be in, and no longer than an owner's may be; and a place is no text
+ * but that of an address.
  */
 #include <ctype.h>
 #include <sys/socket.h>
@@ -61,7 +61,7 @@ static void pages(struct bytes *in)
 		memcpy(page, in->at, there);
 		in->at += there;
 		in->left -= there;
-		/* Which the fuzzer cannot guess. */
+		/* Words that the fuzzer cannot guess. */
 		memcpy(&h, page, sizeof(h));
 		if (take(in) & 1) {
 			h.magic = LIST_MAGIC;

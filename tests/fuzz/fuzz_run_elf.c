@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What "kedge run" reads of a program: anybody's file does no harm, and a
+ * A program's file as "kedge run" reads it: anybody's file does no harm, and a
  * program without an interpreter is told from one with.
  */
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What an owner of segments says of them, and lines of /proc/net/unix: what passes is sound,
- * in the order that it has to be in, and no more than an owner may have.
+ * Answers of an owner of segments, and lines of /proc/net/unix: a list that passes is sound,
+ * in the order that it has to be in, and no longer than an owner's may be.
  */
 #include <sys/socket.h>
 #include <sys/un.h>

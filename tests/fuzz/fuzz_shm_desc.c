@@ -142,7 +142,7 @@ static void set_up(void)
 	memset(s->free_records, 0xff, sizeof(s->free_records));
 }
 
-/* What the peer may write, it writes. */
+/* The peer writes all that it may write. */
 static void meddle(struct bulk *b)
 {
 	struct xfer *x = xfer_of(b);

@@ -130,7 +130,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	int sv[2], one = 1, rc;
 
 	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, sv));
-	/* Who we are goes along only if the other side asks for it first. */
+	/* Our credentials go along only if the other side asks for them first. */
 	CHECK(!setsockopt(sv[0], SOL_SOCKET, SO_PASSCRED, &one, sizeof(one)));
 	send_hellos(sv[1], &in);
 	if (!in.left)
@@ -145,7 +145,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 		memset(s.peers.base, 1, s.peers.base_len);
 		*area_slots(&s.peers, SLOTS_LEN - 1, 1) = 1;
 		*area_heap(&s.peers, s.peers_heap_len - 1, 1) = 1;
-		/* What comes over the socket from then on. */
+		/* Bytes that come over the socket from then on. */
 		send_hellos(sv[1], &in);
 		rc = shm_ops.arm(&s);
 		CHECK(rc <= 1);

@@ -155,7 +155,7 @@ static void peer_raw(void)
 	say(raw, len);
 }
 
-/* What comes is read, sometimes. */
+/* The peer reads sometimes. */
 static void peer_reads(void)
 {
 	static uint8_t sink[100000];
@@ -184,7 +184,7 @@ static struct user_op *op_new(size_t len)
 
 static void op_over(struct user_op *o)
 {
-	/* Whatever touches it now is seen by the sanitizer. */
+	/* An access to it from now on is seen by the sanitizer. */
 	free(o->buf);
 	o->buf = NULL;
 	live -= o->busy;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What "kedge top" takes from other processes: whatever the bytes are, what is taken is a sample
- * with names and a number, and what it points to is in the text. */
+/* Text of other processes, as "kedge top" takes it: of any bytes, a line that is taken is a sample
+ * with names and a number, and points into the text. */
 #include "tools/top/parse.c"
 
 #include <stdint.h>

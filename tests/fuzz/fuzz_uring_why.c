@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What the io_uring device makes of what it reads in /proc to explain a refusal:
+ * The io_uring device's reading of /proc to explain a refusal:
  * hostile text does no harm, and ends in one of the errors that are documented.
  */
 #include "maps_text.h"

@@ -53,7 +53,7 @@ static void try_next(const struct maps *m, uint64_t at)
 	CHECK(rc || (got.start == m->at[i].start && got.end == m->at[i].end));
 }
 
-/* What a walk over all mappings has told so far. */
+/* The state of a walk over all mappings. */
 struct walk {
 	const struct maps *m;
 	int cnt;

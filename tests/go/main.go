@@ -84,7 +84,7 @@ func newBuffer(rnd *rand.Rand) []byte {
 	return buf
 }
 
-// Whether what the ring read arrived where the program looks.
+// Checks that the ring's data arrive where the program looks.
 func (r *rig) transfer(buf []byte, mr *C.struct_kedge_mr, at int) {
 	for i := 0; i < len(buf); i += page {
 		buf[i] = ^byte(C.rig_byte(C.size_t(at + i)))

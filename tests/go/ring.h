@@ -14,7 +14,7 @@ int rig_open(struct rig **out);
 void rig_close(struct rig *r);
 const char *rig_why(int rc);
 int rig_stats(struct rig *r, struct kedge_cache_stats *st);
-/* What the default notifier says of itself. */
+/* Asks the default notifier about itself. */
 int rig_info(struct kedge_notifier_info *info);
 
 int rig_get(struct rig *r, void *buf, size_t len, struct kedge_mr **mr);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Whether libkedge finds that libc's calls are announced. Not linked with
+ * Checks if libkedge finds that libc's calls are announced. Not linked with
  * libkedge-hooks. hooked WANT [local|global|deep LIBRARY]: open it late.
  */
 #include <dlfcn.h>

@@ -23,7 +23,7 @@ extern __thread struct record record[RECORD_MAX];
 extern __thread int record_cnt;
 extern __thread int record_open;
 
-/* What this thread was said to have been given since then. */
+/* Memory that this thread was said to have been given since then. */
 struct given {
 	uint64_t start;
 	uint64_t end;

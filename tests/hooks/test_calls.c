@@ -143,7 +143,7 @@ static void what_is_mapped_is_told_of(void)
 	start();
 	CHECK(do_mmap(p, PG, anon | MAP_FIXED, -1) == p);
 	given_is(p, PG);
-	/* What stays where it is is no news; what it grows by is. */
+	/* A part that stays where it is is no news; the part added is. */
 	start();
 	CHECK(do_mremap(p, 4 * PG, 3 * PG, 0, NULL) == p);
 	recorder_stop();

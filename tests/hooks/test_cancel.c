@@ -28,7 +28,7 @@ static _Atomic uint64_t turns; /* of the loops, by all threads */
 static _Atomic int inside;     /* threads in a call that is no such point */
 static int segment;
 
-/* What happens to it then writes to the pipe. */
+/* A later change of it writes to the pipe. */
 static void watch(void *p, size_t len)
 {
 	kedge_watch_add(nf, p, len, atomic_fetch_add(&cookies, 1));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What libc gives back within itself: large chunks, thread stacks, libraries.
+ * Memory that libc gives back within itself: large chunks, thread stacks, libraries.
  * Linked with the shared library. argv: a library, and one that needs it.
  */
 #include <dlfcn.h>
@@ -22,7 +22,7 @@
 #define LARGE	    (1u << 20)
 #define UNSET_ERRNO 4711
 
-/* What the callback looks for, and how often it was announced. */
+/* The address that the callback looks for, and how often it was announced. */
 static _Atomic uintptr_t wanted;
 static _Atomic int seen;
 
@@ -216,7 +216,7 @@ static void small_and_refused_chunks_are_not_told_of(void)
 	free(p);
 }
 
-/* What surely stays mapped, or goes by another call, is only told. */
+/* A chunk that surely stays mapped, or goes by another call, is only told. */
 static void chunks_within_the_heap_are_only_told(void)
 {
 	char *mapped = malloc((size_t)64 << 20), *low = malloc(LARGE);
@@ -350,7 +350,7 @@ static void a_stack_is_announced_when_its_thread_ends(void)
 			usleep(100);
 		CHECK(atomic_load(&seen) == 2);
 	}
-	/* What pthread_create refuses comes back as it is. */
+	/* A refusal of pthread_create() comes back as it is. */
 	CHECK(!pthread_attr_init(&attr));
 	CHECK(!pthread_attr_setstacksize(&attr, (size_t)1 << 50));
 	CHECK(pthread_create(&t, &attr, thread, "return") == EAGAIN);

@@ -370,7 +370,7 @@ static void mremap_over_a_seam_works(void)
 	munmap(p, 64 * PG);
 }
 
-/* What is several mappings without kedge, too, gets the kernel's answer. */
+/* A range that is several mappings without kedge, too, gets the kernel's answer. */
 static void mremap_of_different_mappings_still_fails(void)
 {
 	char *p = map(16);
@@ -404,7 +404,7 @@ static void watches_beside_a_file_stay_awake(void)
 	unmap(p, 16);
 }
 
-/* What cannot be watched again when the change is over is not believed. */
+/* A range that cannot be watched again when the change is over is not believed. */
 static void a_watch_that_is_lost_is_told(void)
 {
 	struct kedge_hook hook;

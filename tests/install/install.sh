@@ -163,7 +163,7 @@ hooked()
 	"$@" $warn -o "$tmp/hooked" && LD_LIBRARY_PATH=$libdir "$tmp/hooked" "$want"
 }
 
-# What pkg-config says, for C and for C++, as the linker is called by
+# The answers of pkg-config, for C and for C++, as the linker is called by
 # itself and as Debian's and Ubuntu's packages call it.
 # It is in folders of its own, and finds libkedge.so.0 beside them.
 xpmem_program()

@@ -16,12 +16,12 @@
  * memory that runs out where that only delays, sleeping and waking, peers that
  * lie (tests/fuzz, tests/unit/channel/test_channel_trouble.c), generations that wrap.
  *
- * What is checked is in the asserts, which are of four kinds:
+ * The checks are the asserts, which are of four kinds:
  *   told once   every request completes once, and with success only if all of
  *               the message has landed
  *   buffers     nobody writes a buffer after its request completed, nor landing
  *               pages, slots or records that have been given to another message
- *   names       what is accepted by an operation was meant for it
+ *   names       a packet accepted by an operation was meant for it
  *   order       messages of one tag do not overtake, and those that wait for a
  *               receive are no more than was allowed
  *
@@ -33,7 +33,7 @@
 #define PIECES 2 /* of a message, at most */
 #define UNEXPECTED  2 /* messages that wait for a receive, at most */
 
-/* How a message lands: bits, for WAYS. */
+/* The ways in which a message lands: bits, for WAYS. */
 #define PULL   1 /* KEDGE_WAY_DIRECT: the receiver reads the sender's memory */
 #define HEAP   2 /* the same into kedge_channel_alloc(): both write */
 #define LAND   4 /* KEDGE_WAY_SWAP: both write landing pages */
@@ -269,7 +269,7 @@ inline api_recv()
 	fi
 }
 
-/* What may wait for ever: until the other end's application does something. */
+/* An operation may wait for ever: until the other end's application does something. */
 inline rests()
 {
 	if
@@ -376,7 +376,7 @@ inline is_told()
 	op_report(OP.status)
 }
 
-/* What is not the generation is forgotten, for fewer states. */
+/* All but the generation is forgotten, for fewer states. */
 inline op_clear()
 {
 	OP.state = FREE;

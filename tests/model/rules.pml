@@ -672,7 +672,7 @@ inline op_dies()
 	:: !OP.is_recv && OP.said && MUTANT != 20 -> MARK(40) op_done(OK)
 	:: OP.state == SENT && MUTANT == 26 -> op_done(OK)
 	:: else ->
-		/* What is said to have landed is not lost, but for a cancel. */
+		/* A message said to have landed is not lost, but for a cancel. */
 		assert(!(OP.state == LANDING &&
 			 YOU.fin_sent[(OP.msg - 1) % REQS]) || ME.closing);
 		if

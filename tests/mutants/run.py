@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""How strong the tests are: small faults, one at a time.
+"""The strength of the tests: small faults, one at a time.
 
   run.py [--only GLOB]... [--jobs N] [--limit SECONDS] [--json] [--keep DIR]
   run.py --list
@@ -35,7 +35,7 @@ import table    # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SRC = os.path.dirname(os.path.dirname(HERE))
-# What no test of a mutant needs; less to build and to link.
+# Parts that no test of a mutant needs are off; less to build and to link.
 SETUP = ['-Ducx=disabled', '--buildtype=debugoptimized']
 SKIP = 77
 BUILD_SECONDS = 600
@@ -91,7 +91,7 @@ def tree_files():
 
 
 def copy_tree(to):
-    """What is the same keeps its time, so that it is not built again."""
+    """An unchanged file keeps its time, so that it is not built again."""
     names = set(tree_files())
     for name in names:
         at = os.path.join(to, name)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# What "kedge doctor" says of programs that transfer from memory whose pages have gone.
+# The findings of "kedge doctor" in programs that transfer from memory whose pages have gone.
 # usage: doctor.sh kedge transfers libibverbs.so.1 libat_fork.so
 # shellcheck source=/dev/null
 # shellcheck disable=SC2016,SC2034 # inner shells expand; lib.sh reads them
@@ -115,7 +115,7 @@ wait "$doctor"
 until [ ! -e "/proc/$left" ] || grep -q '^State:.*Z' "/proc/$left/status"; do sleep 0.05; done
 rm -f "$DIR/tmp"/kedge-*
 
-# What cannot be had is said, and the program goes on.
+# A table that cannot be had is told, and the program goes on.
 : >"$DIR/short"
 KEDGE_DOCTOR=$DIR/short expect 0 run -- "$program" fresh
 says err 'cannot map'

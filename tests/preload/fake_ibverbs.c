@@ -255,7 +255,7 @@ static struct ibv_mr *reg(enum fake_op op, struct ibv_pd *pd, void *addr,
 	if (!err)
 		m = make(pd, addr, len, iova, access);
 	pthread_mutex_unlock(&lock);
-	/* What a call that succeeds leaves there is nobody's business. */
+	/* The errno that a successful call leaves means nothing. */
 	errno = err ? err : ENOTTY;
 	return m ? &m->ibv : NULL;
 }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# What "kedge run" says of registrations that are held while their pages go, and "kedge run --check"
-# of what was served; and what it sets for libraries that keep registrations by themselves.
+# The reports of "kedge run" on registrations held while their pages go, and of "kedge run --check"
+# on those served; and its settings for libraries that keep registrations by themselves.
 # usage: keeps.sh kedge keeps libibverbs.so.1 libkedge-fi.so|none plugin_user.so
 # shellcheck source=/dev/null
 # shellcheck disable=SC2016,SC2034 # inner shells expand; lib.sh reads them
@@ -89,7 +89,7 @@ json '[p["silent"] for p in d["processes"]] == [True, False]' 'len(d["stale"]) =
 expect 0 run --check --json -- "$program" renamed
 json 'd["stale"] == []' 'len(d["processes"]) == 1' '"evil" not in d["stale"]'
 
-# What is said does not hurt where its reader has gone, or standard error is closed.
+# A report does no harm where its reader has gone, or standard error is closed.
 { "$KEDGE" run -- "$program" remap 2>&1 >/dev/null; echo "$?" >"$DIR/status"; } | true
 [ "$(cat "$DIR/status")" = 0 ] || fail "no reader: exit status $(cat "$DIR/status"), not 0"
 expect 0 run -- sh -c '"$1" remap 2>&-' x "$program"
@@ -134,7 +134,7 @@ wait "$!"
 got=$?
 [ $got = 9 ] || fail "SIGUSR1: exit status $got, not 9"
 
-# What libraries above are told, unless the user has told them.
+# Settings for libraries above, unless the user has set them.
 expect 0 run -- env
 says out 'UCX_RCACHE_ENABLE=n'
 says out 'UCX_IB_REG_METHODS=direct'

@@ -44,7 +44,7 @@ with()
 
 cases plain "$program" plain
 with hooks
-# Whether there is another is the kernel's to say.
+# The kernel decides if there is another.
 "$kedge" info --json >"$DIR/info"
 if python3 -c '
 import json, sys
@@ -83,7 +83,7 @@ says out ":libm.so.6"
 expect 0 run -- grep -c libkedge-preload-verbs /proc/self/maps
 expect 137 run -- sh -c 'kill -9 $$'
 
-# What cannot be run.
+# Programs that cannot be run.
 expect 127 run -- "$DIR/nothing"
 says err 'No such file'
 expect 127 run -- no-such-program-in-path

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * A verbs program on a fake libibverbs, which counts what reaches it: plain,
- * and with the preload in between. What real RDMA stacks do is in
+ * and with the preload in between. The behaviour of real RDMA stacks is in
  * tests/vm/verbs_program.c.
  *
  *	test_preload plain|default|trusted
@@ -382,7 +382,7 @@ static int childs_life(void)
 	struct ibv_pd *own = ibv_alloc_pd(context);
 	int i, made = regs_made();
 
-	/* What is the parent's is not cached here, but works. */
+	/* The parent's domain is not cached here, but works. */
 	if (ibv_dereg_mr(ibv_reg_mr(pd, area, PAGE, LW)))
 		return 1;
 	if (regs_made() != made + 1)

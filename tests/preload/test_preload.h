@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the files of test_preload share. */
+/* The common ground of test_preload's files. */
 #ifndef TESTS_TEST_PRELOAD_H
 #define TESTS_TEST_PRELOAD_H
 

@@ -22,7 +22,7 @@ static void fill_with_kept(void)
 	assert_int_equal(fake->regs, kept(0, 8));
 }
 
-/* Whatever the cache has no part of, by each call. */
+/* Registrations that the cache has no part of, by each call. */
 void what_is_kept_makes_room_for_others(void **state)
 {
 	struct ibv_mr *mr;

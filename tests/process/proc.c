@@ -20,7 +20,7 @@
 #define SECONDS 60
 #define TEXT	256
 
-/* What a child says, in memory that it shares with its parent. */
+/* The words of a child, in memory that it shares with its parent. */
 static char (*said)[TEXT];
 
 int proc_fail(const char *fmt, ...)

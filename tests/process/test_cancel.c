@@ -315,7 +315,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* Another moment for each; whoever is cancelled leaves all as it is to be. */
+/* Another moment for each; a cancelled thread leaves all as it is to be. */
 static int at_any_moment(void)
 {
 	unsigned int i, from;

@@ -62,9 +62,9 @@ static int next_fd(void)
 }
 
 /*
- * What the notifier opened is closed, and a second one opened, which has the
- * first one's numbers now. The first one's cache must not take them for its own:
- * neither for what it watches from now on nor for its end.
+ * The notifier's descriptors are closed, and a second notifier opened, which has
+ * the first one's numbers now. The first one's cache must not take them for its
+ * own: neither for watches from now on nor for its end.
  */
 static int closed_and_opened(void)
 {
@@ -174,7 +174,7 @@ static int close_and_unmap(struct rig *r)
 
 	proc_fail("the end of the cache and its notifier");
 	rig_close_cache(r);
-	/* Whoever is still registered waits here for a reader that is gone. */
+	/* A range still registered waits here for a reader that is gone. */
 	for (i = 0; i < BUFS; i++) {
 		proc_fail("munmap() of buffer %d of %d after the end", i, BUFS);
 		munmap(bufs[i], RIG_LEN);

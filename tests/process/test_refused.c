@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What the device and the notifier had when they were opened is taken from them:
+ * The device and the notifier lose something that they had when they were opened:
  * the device's descriptor of the ring, by a second ring, and system calls, by a
  * seccomp filter. Nothing may be stale or hang for it.
  */

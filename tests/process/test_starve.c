@@ -4,9 +4,9 @@
  * processor to which the thread was pinned that opened the notifier. munmap()
  * on another processor must not wait until it pauses.
  *
- * Where the monitor may run is what is looked at. How long a call took, or whether
- * the spinner lost its processor meanwhile, says as much of what else runs on this
- * machine: with one processor taken, all of that is on the other.
+ * The test looks at the processors on which the monitor may run. The time of a call,
+ * or a processor that the spinner lost meanwhile, tells as much of other programs on
+ * this machine: with one processor taken, all of them are on the other.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -36,7 +36,7 @@ static void *spin(void *arg)
 	return NULL;
 }
 
-/* Whether the monitor's thread may run on @cpu; negative: there is none. */
+/* Looks if the monitor's thread may run on @cpu; negative: there is none. */
 static int monitor_may_use(int cpu)
 {
 	char path[300], name[32];

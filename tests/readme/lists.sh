@@ -26,7 +26,7 @@ MAN=$1
 has kedge_channel_poll.3 '0, or a negative errno:' '.Bl -tag -width Er' \
 	'.It Bq Er \-EMSGSIZE'
 has kedge_channel_poll.3 '.It Bq Er \-ECONNRESET' 'The peer is gone.'
-# What is returned, and what a sentence has in the place of a list.
+# Return values, and a sentence in the place of a list.
 has kedge_channel_send.3 '.Sh RETURN VALUES' '.Bl -tag -width Ds' '.It 1'
 has kedge_channel_arm.3 '.It 0' 'Nothing is left to do, wait.' '.It 1'
 has kedge_channel_wait.3 '.It Bq Er \-EINTR' 'A signal came; or as'

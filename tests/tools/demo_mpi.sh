@@ -257,7 +257,7 @@ wait "$demo" || fail "an ignored signal ended it: $?"
 holds 'd["stage"] == "openmpi"'
 gone
 
-# Which MPI it is, the program tells; one without a compiler, or of another kind, is named.
+# The program tells the MPI's kind; one without a compiler, or of another kind, is named.
 fake uncompiled 3 --mpi=openmpi
 says err 'cc: not found'
 fake uncompiled 0 --mpi --json

@@ -32,7 +32,7 @@ json '[n["name"] for n in d["notifiers"]] == ["ummunot", "uffd", "hooks", "none"
 	'{"memlock", "regions", "mappings", "pagemap", "cpus", "pages"} <=
 	     {l["name"] for l in d["limits"]}'
 
-# What is missing says what to do, and nothing is missing and there at a time.
+# A missing part says what to do, and none is missing and there at a time.
 json 'all(l["todo"] for s in ("devices", "messages") for l in d[s]
 	if l["state"] == "missing" and "not built" in l["text"])' \
 	'len([1 for s in ("devices", "messages") for l in d[s]
@@ -42,7 +42,7 @@ json 'all(l["todo"] for s in ("devices", "messages") for l in d[s]
 json '[n["state"] for n in d["notifiers"] if n["name"] == "hooks"] !=
 	["missing"]'
 
-# What the environment asks for is what is taken.
+# The notifier that the environment asks for is taken.
 KEDGE_NOTIFIER=none "$KEDGE" info --json >"$DIR/out" 2>"$DIR/err"
 [ $? -eq 3 ] || fail 'no notifier, and yet coherent'
 json 'd["notifier"] == "none"' 'not d["coherent"]'

@@ -79,7 +79,7 @@ static void inject_bytes(struct kedge_completion *c)
 		k->buf[-1] ^= 1;
 	else if (is("tag"))
 		c->tag ^= (uint64_t)1 << 56;
-	/* What is behind the end of the mapping is seen without us. */
+	/* A store behind the end of the mapping is seen without us. */
 	else if (is("behind") && k->len <= 4096)
 		k->buf[k->len] ^= 1;
 }

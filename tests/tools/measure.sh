@@ -6,7 +6,7 @@
 # shellcheck source=/dev/null
 . "$(dirname "$0")/lib.sh"
 
-# What the command says of a machine it can't run on.
+# The command's answer on a machine that it can't run on.
 "$KEDGE" torture --seconds 1 --event munmap --json >"$DIR/out" 2>"$DIR/err"
 if [ $? -eq 3 ]; then
 	echo "skipped: $(cat "$DIR/err")"

@@ -84,7 +84,7 @@ if command -v gnuplot >/dev/null; then
 		grep -qF "$text" "$DIR/model.svg" || fail "no '$text' is drawn"
 	done
 fi
-# What cannot be drawn is not measured: that would take longer than this test.
+# Figures that cannot be drawn are not measured: that would take longer than this test.
 expect 3 perf -s 8 -r 10000 --plot "$DIR"
 for how in "perf -s 8 -r 10000 -w 1" "bench cache -s 1000" "bench swap -r 99999"
 do
@@ -109,7 +109,7 @@ LD_PRELOAD="${SAN:+$SAN }$CORRUPT" "$KEDGE" perf -C -s 1000,70000 -r 1 \
 [ $? -eq 1 ] || fail "wrong bytes are not found: $(cat "$DIR/err")"
 says err 'messages came out wrong; the first: kedge, auto, malloc: message '
 json 'd["wrong"] > 0 and all(r["wrong"] > 0 for r in d["rows"])'
-# Who does not ask is not told.
+# Wrong bytes are not told unless asked for.
 LD_PRELOAD="${SAN:+$SAN }$CORRUPT" "$KEDGE" perf -s 1000 -r 1 \
 	>/dev/null 2>"$DIR/err" || fail "without --check: $(cat "$DIR/err")"
 

@@ -27,7 +27,7 @@ case $? in
 		'"libucp.so" in d["peers"][0]["path"]' \
 		'd["peers"][0]["assertions"] in (False, True)' \
 		'd["peers"][0]["parameter_checks"] in (False, True)'
-	# What is no release build is named as such, and only that.
+	# A build that is no release is named as such, and no other.
 	if python3 -c 'import json, sys
 p = json.load(open(sys.argv[1]))["peers"][0]
 sys.exit(not (p["assertions"] or p["parameter_checks"]))' "$DIR/out"; then

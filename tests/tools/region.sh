@@ -36,7 +36,7 @@ do
 done
 expect 2 torture --region --seconds 0
 
-# The limit binds whoever has no CAP_IPC_LOCK.
+# The limit binds a process without CAP_IPC_LOCK.
 if [ "$(id -u)" -ne 0 ]; then
 	prlimit --memlock=65536:65536 "$KEDGE" perf --region -r 1 -s 64 >"$DIR/out" 2>"$DIR/err"
 	[ $? -eq 3 ] || fail 'it has a region beyond the limit'

@@ -77,7 +77,7 @@ int main(int argc, char **argv)
 	const int own = !strcmp(how, "regions") || !strcmp(how, "advertised");
 	int listener = -1;
 
-	/* What a terminal would take for a colour. */
+	/* A name that a terminal would take for a colour. */
 	prctl(PR_SET_NAME, "evil\033[31m");
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (own)

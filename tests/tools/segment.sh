@@ -77,7 +77,7 @@ json 'd["rounds"] == 2 and d["wrong"] == 0 and d["cpus"] >= 1' \
 		if r["bench"] != "copy")' \
 	'all((r["gbps"] is not None) == (r["bench"] in
 		("copy", "make", "make_huge", "remove")) for r in d["rows"])'
-# What Yama or a filter may forbid: to read another process's memory by a call.
+# Reading another process's memory by a call may be forbidden by Yama or a filter.
 json 'all((r["ratio"] is None) == (r["beside_gbps"] is None) for r in d["rows"]
 		if r["bench"] == "copy")' \
 	'all(r["ratio"] is None or r["ratio"] > 0 for r in d["rows"])'
@@ -96,7 +96,7 @@ if command -v gnuplot >/dev/null; then
 	done
 fi
 
-# How much it does depends on the machine, what it finds does not.
+# The amount of work depends on the machine, the findings do not.
 expect 0 torture --segment --seconds 3 --seed 7 --json
 json 'd["seed"] == 7 and d["backend"] in ("convert", "module")' \
 	'd["stale"] == d["torn"] == d["lost"] == d["crashes"] == 0' \

@@ -28,7 +28,7 @@ says out '1 segment of 1 process, 32.0 KiB; 0 grants'
 silent err
 grep -q "$(cut -c 7-16 "$DIR/id")" "$DIR/out" && fail 'an id is shown'
 
-# Whoever watches has a grant; or it cannot be attached here, which is said.
+# A watcher has a grant; or the segment cannot be attached here, which is said.
 "$PEEK" "$(cat "$DIR/id")" >"$DIR/sums" 2>/dev/null &
 WATCHER=$!
 until [ -s "$DIR/sums" ] || ! kill -0 "$WATCHER" 2>/dev/null; do

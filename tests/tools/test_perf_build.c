@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* How kedge perf tells a build of UCX with checks from a release build. */
+/* kedge perf tells a build of UCX with checks from a release build. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -12,7 +12,7 @@
 
 #include "tools/perf/ucx_build.h"
 
-/* What a compiler leaves: texts, each with its end. Release builds of 1.13 and
+/* Texts that a compiler leaves, each with its end. Release builds of 1.13 and
  * 1.22 have the first two. */
 #define STAYS                                                                  \
 	"Assertion `%s' failed\0"                                             \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What kedge perf --check calls wrong: every byte that is not its message's. */
+/* kedge perf --check calls every byte wrong that is not its message's. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>

@@ -131,7 +131,7 @@ assert server.wait() == 0
 END
 end
 
-# What is no such text, or no such place.
+# Files that are no such text, or no such place.
 expect 3 top --once "$DIR/empty"
 says out 'Set KEDGE_STATS='
 for line in 'kedge_a_total{cache="1",cache="2"} 1' "kedge_a_total{cache=\"$(printf '%300s' x)\"} 1" \
@@ -166,7 +166,7 @@ read -r _ <"$DIR/ready"
 expect 0 top --json "$liar"
 json "[(o['pid'], o['values']['hits']) for o in d['objects']] == [($liar, 5)]"
 wait "$liar"
-# What another user's process names as its own is not read if it is not: a file here, and a socket.
+# A place that another user's process names is not read unless it is its own: a file, and a socket.
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
 	begin "unix:$folder"
 	for place in "$file" "$folder/kedge-publishes-$pid.sock"; do

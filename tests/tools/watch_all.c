@@ -4,9 +4,9 @@
  * that does nothing, as a library for transfers would that the program knows of.
  * A thread sees to that some times a second; its own time is in what is measured.
  *
- * What is freed is only not asked for any more: that its pages go is told by the
- * notifier, which is what is to be measured. At the end the statistics are printed
- * on standard error where WATCH_ALL_SAY is set.
+ * Freed memory is only not asked for any more: that its pages go is told by the
+ * notifier, and this is measured. At the end the statistics are printed on
+ * standard error where WATCH_ALL_SAY is set.
  */
 #include <dlfcn.h>
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the tests of the core share: memory to watch, a child to ask, and a
+ * The common ground of the core's tests: memory to watch, a child to ask, and a
  * device that registers nothing but counts, and keeps a table that knows which
  * of its handles are alive.
  */

@@ -56,7 +56,7 @@ if [ -n "${SERIES:-}" ] && [ ! -e "$src/mm/ummunot" ]; then
 fi
 
 make -s -C "$src" O="$out" x86_64_defconfig kvm_guest.config
-# What the guest needs, built in; nothing of what it has no device for.
+# The guest's needs, built in; no driver of a device that it has not.
 "$src/scripts/config" --file "$out/.config" \
 	-e VIRTIO_PCI -e NET_9P -e NET_9P_VIRTIO -e 9P_FS -e OVERLAY_FS \
 	-e BLK_DEV_LOOP -e EXT4_FS -e TMPFS -e HUGETLBFS -e MEMCG \

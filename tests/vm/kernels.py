@@ -11,14 +11,14 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 SOURCE = os.path.dirname(os.path.dirname(HERE))
 
-# What a user says, and the packages that name the newest of that line.
+# The names that a user gives, and the packages that name the newest of that line.
 IMAGES = {'6.1': 'linux-image-amd64', '6.12': 'linux-image-6.12-amd64',
           '6.12-rt': 'linux-image-6.12-rt-amd64'}
 # Older and newer ones than this Debian has, by the release that has them. Modules
 # are built by that release's compiler, in a small installation of it.
 RELEASES = {'5.10': ('bullseye', 'bullseye'),
             'newest': ('trixie', 'trixie-backports')}
-# What Linux 6.16 and later call it.
+# The names in Linux 6.16 and later.
 RENAMED = {'crc32c_generic': 'crc32c_cryptoapi',
            'crc32_generic': 'crc32_cryptoapi'}
 NAMES = list(IMAGES) + list(RELEASES)

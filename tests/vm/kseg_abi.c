@@ -155,7 +155,7 @@ static int map_errno(int fd, size_t len, int prot, int flags, off_t offset)
 	return err;
 }
 
-/* What the owner said is handed on; whole pages are what is attached. */
+/* The owner's range is handed on as it is; whole pages are attached. */
 static void a_segment_is_the_pages_that_hold_the_range(void **state)
 {
 	struct kedge_segment_get r = { .size = sizeof(r),
@@ -239,7 +239,7 @@ static void who_keeps_finds_zeros_where_the_owner_has_nothing(void **state)
 	close(owner);
 }
 
-/* What could not be handed back is not left behind. */
+/* A segment whose id could not be handed back is not left behind. */
 static void make_undoes_what_it_cannot_tell(void **state)
 {
 	struct kedge_segment_list l = { .size = sizeof(l) };
@@ -468,7 +468,7 @@ static void memory_is_limited(void **state)
 	set_param("max_kib_per_user", 1);
 	assert_int_equal(ks_open(O_RDWR), -EDQUOT);
 	assert_int_equal(ks_make(fd, m, PAGE, 0600, &id), -EDQUOT);
-	/* What a touch needs. */
+	/* A touch needs memory, too. */
 	assert_int_equal(ks_load(a, &v), KS_SIGBUS);
 	set_param("max_kib_per_user", was);
 	assert_int_equal(ks_load(a, &v), KS_OK);

@@ -132,7 +132,7 @@ static void the_owner_attaches_its_own(void **state)
 	assert_int_equal(madvise(b, PAGE, MADV_DOFORK), -1);
 	madvise(m, PAGES * PAGE, MADV_DONTNEED);
 	assert_int_equal(b[PAGE], 0);
-	/* What it has of the segment is gone with the owner's. */
+	/* Its pages of the segment are gone with the owner's. */
 	munmap(m, PAGES * PAGE);
 	assert_int_equal(ks_load(b, &v), KS_SIGBUS);
 	assert_int_equal(ks_load(a + 5 * PAGE, &v), KS_SIGBUS);

@@ -83,7 +83,7 @@ static void munmap_takes_the_pages(void **state)
 	assert_int_equal(peer_load(&b.peer, 2 * PAGE, &v), KS_SIGBUS);
 	assert_int_equal(peer_store(&b.peer, 2 * PAGE, 1), KS_SIGBUS);
 	assert_int_equal(seen(&b, 0), 7);
-	/* What is mapped there next is seen. */
+	/* The next mapping there is seen. */
 	assert_true(mmap(b.m + 2 * PAGE, PAGE, PROT_READ | PROT_WRITE,
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
 		    b.m + 2 * PAGE);

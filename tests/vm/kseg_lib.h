@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the tests of /dev/kedge-segment share. */
+/* The common ground of the tests of /dev/kedge-segment. */
 #ifndef KSEG_LIB_H
 #define KSEG_LIB_H
 
@@ -13,7 +13,7 @@
 #define PAGE 4096ul
 #define KS_RW (KEDGE_SEGMENT_READ | KEDGE_SEGMENT_WRITE)
 
-/* What an access came to. */
+/* The outcome of an access. */
 enum { KS_OK, KS_SIGBUS, KS_SIGSEGV };
 
 struct ks_id {

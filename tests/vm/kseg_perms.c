@@ -309,7 +309,7 @@ static int in_a_child(void *arg)
 	struct ks_id id;
 	char v;
 
-	/* What the parent has attached is not there. */
+	/* The parent's attachment is not there. */
 	if (ks_load(f->a, &v) != KS_SIGSEGV)
 		return 1;
 	if (ks_errno(ks_map(f->grant, PAGE, PROT_READ, 0)) != -ESRCH)

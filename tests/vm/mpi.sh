@@ -203,7 +203,7 @@ if [ $# -gt 1 ]; then
 	finish
 fi
 
-# What keeps registrations by itself, above kedge's cache, is found.
+# A library that keeps registrations by itself, above kedge's cache, is found.
 expect 'UCX under kedge run --keep-caches' some "$ucx" raw-munmap "$kedge" run -t --keep-caches --
 says 'libuc[a-z_]*\.so[.0-9]* holds a registration whose pages have gone'
 expect 'libfabric under kedge run --keep-caches' some "$ofi" raw-dontneed \

@@ -59,8 +59,8 @@ one()
 	RDMA_CLIENT_DEV=rxe0 RDMA_CLIENT_ADDR=192.0.2.1
 }
 
-# What one end sends to the other's address, which is this machine's own too,
-# shall leave by the wire: "local" is looked up only for what came in by it.
+# Packets of one end to the other's address, which is this machine's own too,
+# shall leave by the wire: "local" is looked up only for those that came in by it.
 wire()
 {
 	for end in left right; do
@@ -110,7 +110,7 @@ ulimit -l unlimited
 status=0
 "$@" || status=$?
 
-# What a process held is given back a moment after its end.
+# Objects of a process are given back a moment after its end.
 n=0
 until [ -z "$(left_over)" ]; do
 	n=$((n + 1))

@@ -277,7 +277,7 @@ static void remove_adapter(void)
 	assert_int_equal(posix_spawnp(&pid, "rdma", NULL, NULL, argv, environ), 0);
 }
 
-/* What is under way ends, and so does the channel. */
+/* The operation under way ends, and so does the channel. */
 static void ends_with(struct kedge_channel *ch, int status)
 {
 	struct kedge_completion c;

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # In the guest, under rdma.sh: other people's RDMA programs, between its two
-# ends. What they report must be right; how fast they were, nobody asks.
+# ends. Their reports must be right; their speed is not judged.
 #
 #	rdma_clients.sh [COMMAND [ARGUMENT...]]
 #
@@ -15,7 +15,7 @@ trap 'rm -rf "$tmp"' EXIT
 passed=0
 failed=0
 
-# Whether a server waits for its client: at its TCP port, or by RDMA.
+# Looks if a server waits for its client: at its TCP port, or by RDMA.
 listening()
 {
 	case $1 in

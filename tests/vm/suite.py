@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""What runs in the guests, on each of Debian's kernels.
+"""The tests in the guests, on each of Debian's kernels.
 
   suite.py [--quick] [--kernel NAME|FOLDER] [--only GLOB]
            [--patience N] [--append WORDS] [--jobs N] BUILD
@@ -8,9 +8,9 @@
 A job says "ok", "skip" or "FAIL" on one line, its output follows only if it failed;
 the last line counts. With --quick, jobs that need the same guest run in one, one
 after the other: most of a short job's time is the guest's start. Each has its
-own verdict; what the kernel complains of in the end is told of all of them.
-Kernels are 6.1, 6.12, 6.12-rt, which is for the whole run, and those of other
-releases of Debian, for whoever asks: 5.10 and newest.
+own verdict; a complaint of the kernel in the end is told of all of them.
+Kernels are 6.1, 6.12, 6.12-rt, which is for the whole run, and, on request, those
+of other releases of Debian: 5.10 and newest.
 """
 import argparse
 import collections
@@ -243,7 +243,7 @@ def run(jobs, kernel, args):
 
 
 def prepare(kernel, args):
-    """What jobs share. What fails here is told by each of them."""
+    """The jobs' common ground. A failure here is told by each of them."""
     try:
         kernels.kernel(kernel)
         for job in JOBS:
@@ -277,7 +277,7 @@ def main():
             (job.work or not args.quick)]
     todo = [(alike, kernel) for alike in guests(jobs, args)
             for kernel in kinds]
-    # What may take longest comes first, so that no guest is left for the end.
+    # The longest come first, so that no guest is left for the end.
     todo.sort(key=lambda t: -sum(job.seconds for job in t[0]))
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         told = pool.map(lambda t: run(t[0], t[1], args), todo)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * /dev/ummunot, the calls: what each takes and refuses, the mapped counter,
- * reading, waiting. Which changes are told: ummunot_events.c; who may have the
- * descriptor: ummunot_share.c.
+ * reading, waiting. The changes that are told are in ummunot_events.c, the
+ * processes that may have the descriptor in ummunot_share.c.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -198,7 +198,7 @@ static void a_user_has_a_limit(void **state)
 	assert_int_equal(errno, EDQUOT);
 	for (i = 0; i < 3; i++)
 		close(fd[i]);
-	/* What the closed file had is to be had again; no failure was counted. */
+	/* The closed file's memory is to be had again; no failure was counted. */
 	um_close(&a);
 	assert_in_range(fill_up(&b, m), n, n + 4);
 	set_param(PARAMS "max_kib_per_user", user);

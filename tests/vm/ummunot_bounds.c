@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * /dev/ummunot, what one user can do to others: memory that it may take, work
- * that it makes for whoever changes its pages, what is left behind. In the
+ * that it makes for those that change its pages, what is left behind. In the
  * guest, as root.
  *
  *	ummunot_bounds [WATCHES]
@@ -538,7 +538,7 @@ static double watch_once(char *m)
 	return now() - start;
 }
 
-/* How often a later watch of an address space goes into the first one. */
+/* The time of an address space's first watch, in times of a later one. */
 static double later_watches(long cnt)
 {
 	char *m = um_memory(1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What a watch costs munmap(): of 64 KiB that were touched, with no file of
+ * The cost of a watch for munmap(): of 64 KiB that were touched, with no file of
  * /dev/ummunot open, one that watches nothing, one with 4,096 watches
  * elsewhere, and one with a watch on the memory itself.
  *

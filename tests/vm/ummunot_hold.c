@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * How long the module holds the lock of an address space: in a callback, when a
- * change starts and when it ends, and in a step of the reader who works off the
- * log. In the guest, as root, by the kernel's function_graph tracer.
+ * The time for which the module holds the lock of an address space: in a callback,
+ * when a change starts and when it ends, and in a step of the reader that works off
+ * the log. In the guest, as root, by the kernel's function_graph tracer.
  *
  *	ummunot_hold [WATCHES [BAR]]
  *
@@ -126,7 +126,7 @@ static double report(const char *name)
 	return longest;
 }
 
-/* What was traced goes as the file is truncated. */
+/* The trace goes as the file is truncated. */
 static void clear(void)
 {
 	int fd = open(TRACING "trace", O_WRONLY | O_TRUNC);

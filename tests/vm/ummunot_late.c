@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Whether the counter is ever late: whoever sees what came after a change of a
+ * The counter is never late: a reader that sees the content after a change of a
  * watched page finds the counter moved.
  *
  *	ummunot_late SECONDS

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the tests of /dev/ummunot share. */
+/* The common ground of the tests of /dev/ummunot. */
 #ifndef UMMUNOT_LIB_H
 #define UMMUNOT_LIB_H
 
@@ -17,7 +17,7 @@ struct um {
 	uint64_t first;		/* what that was: other files move it, too */
 };
 
-/* What a drain brought. */
+/* The news that a drain brought. */
 struct news {
 	unsigned int cnt;	/* events of INVAL */
 	uint64_t start, end;	/* of all their hints, as one range */
@@ -35,7 +35,7 @@ unsigned long um_request(int fd, unsigned long request);
 void um_open(struct um *u, int flags);
 void um_close(struct um *u);
 uint64_t um_counter(const struct um *u);
-/* How far it has moved since um_open(). */
+/* Its increase since um_open(). */
 uint64_t um_moved(const struct um *u);
 /* 0, a count, or a negative errno. */
 int um_features(struct um *u, uint32_t features);

@@ -29,7 +29,7 @@
 #define STEPS_MAX 200
 #define MANY	  40
 
-/* How a child ended. */
+/* The end of a child. */
 enum { HIT_REFUSED, HIT_DONE_WITHOUT, NO_MORE, WRONG };
 
 /* A call, and what is made before it, in a process of its own. */
@@ -85,7 +85,7 @@ static void set_fail_nth(int fd, int n)
 		_exit(WRONG);
 }
 
-/* How many allocations are left until the one that fails; 0: it has. */
+/* The number of allocations left until the one that fails; 0: it has. */
 static int fail_nth_left(int fd)
 {
 	char text[16] = "";
@@ -164,7 +164,7 @@ static int in_child(const struct call *c, int nth)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : WRONG;
 }
 
-/* How many of them end the call. */
+/* Returns the number of them that end the call. */
 static int each_allocation_of(const char *name, const struct call *c)
 {
 	int nth, refused = 0, without = 0, rc;

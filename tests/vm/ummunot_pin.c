@@ -17,8 +17,8 @@
  *
  * It is the kernel that writes the number (process_vm_writev), by the page
  * tables: a processor may go on using the old page from its cache of translations
- * until the call that dropped it returns, which is after the second event. What
- * it writes there meanwhile is lost, as if it had been written just before.
+ * until the call that dropped it returns, which is after the second event. A
+ * store there meanwhile is lost, as if it had come just before.
  *
  * Where the second event of a change is missing, or a LAST is given before it,
  * this fails within seconds. Prints how often it believed and was right.
@@ -152,7 +152,7 @@ static void try_once(struct um *u, const int pipes[2], unsigned int *state,
 	counter = settle(u, &told);
 	value = ((uint64_t)next_random(state) << 32) | next_random(state);
 	if (!told && counter) {
-		/* What is begun now is not over at once. */
+		/* A change that begins now is not over at once. */
 		if (next_random(state) % 2)
 			usleep(next_random(state) % 500);
 		if (um_counter(u) == counter)

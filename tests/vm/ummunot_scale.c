@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * How register, unregister and an event grow with the number of watches.
+ * The growth of register, unregister and an event with the number of watches.
  *
  *	ummunot_scale [LARGEST]
  *

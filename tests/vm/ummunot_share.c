@@ -99,7 +99,7 @@ static void an_execd_child_sees_nothing(void **state)
 	um_close(&u);
 }
 
-/* What the opener becomes by exec is another address space, too. */
+/* The opener has another address space after exec, too. */
 static int open_and_exec(void *arg)
 {
 	struct um u;
@@ -201,7 +201,7 @@ static void a_dead_owners_memory_is_free(void **state)
 	assert_int_equal(um_child(owner, (void *)(intptr_t)sv[0]), 0);
 	u.fd = receive_fd(sv[1]);
 	assert_true(u.fd >= 0);
-	/* What the kernel keeps to itself for a while comes back. */
+	/* Memory that the kernel keeps for a while comes back. */
 	while (free_kib() + (128 << 10) <= before)
 		usleep(10000);
 	p.fd = u.fd;

@@ -5,9 +5,9 @@
  *
  *	ummunot_stress SECONDS
  *
- * What must hold at any moment: when munmap() of what a thread itself watches
+ * Claims at any moment: when munmap() of a range that the thread itself watches
  * has returned, the counter has moved twice; a call fails only as documented.
- * And at the end: what a thread registered is there to be unregistered, and a
+ * And at the end: each thread's watches are there to be unregistered, and a
  * drained file says what the counter says.
  */
 #include <err.h>

@@ -294,7 +294,7 @@ static void pages_go_out_and_come_back(void **state)
 		madvise(b, len, MADV_PAGEOUT);
 		out += mem_swapped(b, len);
 		assert_true(out > len / PAGE);
-		/* What is out comes in. */
+		/* Pages that are out come in. */
 		swapped(a, b, len / 2);
 		mem_expect(a, len / 2, 'a');
 		mem_expect(b, len / 2, 'b');

@@ -153,7 +153,7 @@ static void *adder(void *arg)
 	return NULL;
 }
 
-/* What the kernel finds at an address is the page of one side or the other. */
+/* The kernel finds at an address the page of one side or the other. */
 static void *prober(void *arg)
 {
 	unsigned int state = seed + 5;

@@ -119,8 +119,8 @@ static void reconnect(void)
 }
 
 /*
- * What becomes of the peer's access by @rkey. A refused one ends the
- * connection: then it is made anew.
+ * Tries the peer's access by @rkey. A refused one ends the connection:
+ * then it is made anew.
  */
 static enum ibv_wc_status attempt(enum ibv_wr_opcode op, uint32_t rkey,
 				  uint64_t iova, uint32_t len)
@@ -396,7 +396,7 @@ static void windows_know_moved_addresses(void **state)
 	check_windows(OFFSET);
 }
 
-/* What no device of ours may do, soft-RoCE would: then there is no window. */
+/* A device of ours may do no access beside a window; soft-RoCE would: it has no window then. */
 static void a_window_has_its_bounds(void **state)
 {
 	struct kedge_device_mr mr, w;
@@ -550,7 +550,7 @@ static int open_all(void **state)
 	return peer_mr ? 0 : -1;
 }
 
-/* What the library left behind would keep these from going. */
+/* An object that the library left behind would keep these from going. */
 static int close_all(void **state)
 {
 	int left = ibv_dereg_mr(peer_mr);

@@ -78,7 +78,7 @@ static void holds(const unsigned char *p, size_t len, int c)
 			fail_msg("byte %zu of %zu is %#x", i, len, p[i]);
 }
 
-/* What the peer sends next. */
+/* Sets the bytes that the peer sends next. */
 static int fill_peer(int c)
 {
 	memset(e.peer_mem, c, AREA);

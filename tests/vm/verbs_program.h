@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the files of verbs_program share. */
+/* The common ground of verbs_program's files. */
 #ifndef TESTS_VERBS_PROGRAM_H
 #define TESTS_VERBS_PROGRAM_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What registering costs a program: a loop over a working set of buffers, and
+ * The cost of registering for a program: a loop over a working set of buffers, and
  * messages that are registered one by one.
  */
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #define BUF_LEN  (1u << 20)
 #define SAMPLES  (ROUNDS * BUFS)
 
-/* What a sample took in all, and for registering and deregistering. */
+/* The times of a sample: in all, and for registering and deregistering. */
 static uint64_t all_ns[SAMPLES], reg_ns[SAMPLES];
 static unsigned char *mem;
 

@@ -13,7 +13,7 @@ import json
 import subprocess
 import sys
 
-# What else the machine does.
+# A loss that may come of other work of the machine.
 NOISE = 0.85
 LOOP = 10
 

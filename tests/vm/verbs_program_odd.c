@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Odd requests. Whatever the stack answers to them is right, if it answers the
- * same with kedge: it is written down.
+ * Odd requests. Any answer of the stack is right, if it is the same with kedge:
+ * it is written down.
  */
 #include <errno.h>
 #include <setjmp.h>

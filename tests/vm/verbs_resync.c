@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What goes on beside a change: transfers on other chunks while one is
+ * Events beside a change: transfers on other chunks while one is
  * registered anew, a peer that dies, a port that goes down.
  *
  *	verbs_resync MIB ROUNDS
@@ -188,7 +188,7 @@ static void one_round(struct stream *s, unsigned int i, uint64_t *idle,
 	size_t chunk = i * 7 % s->cnt;
 
 	s->skip = chunk;
-	/* What it is at just now may be there. */
+	/* The stream may be at that chunk just now. */
 	usleep(20000);
 	*idle = longest_during(s, burn, c);
 	/* Nobody else holds it. */
@@ -294,7 +294,7 @@ static void other_chunks_notice_no_resync(void **state)
 
 /* ---- a peer that dies ---- */
 
-/* What one process tells the other; a second message says that it is ready. */
+/* The message of one process to the other; a second one says that it is ready. */
 struct greeting {
 	uint32_t home, peer, rkey;
 	uint64_t iova;

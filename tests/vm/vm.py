@@ -7,8 +7,8 @@
   vm.py fetch KERNEL...   download and unpack
 
 The guest (QEMU, without KVM) sees the host's files under a layer of its own
-that is thrown away; only the folder /share is the host's and writable. What the
-command prints is printed here as it comes, and its exit status is this one's,
+that is thrown away; only the folder /share is the host's and writable. The
+command's output is printed here as it comes, and its exit status is this one's,
 but 99 where the kernel complained (BUG, WARNING, hung task, leak...; with -i, a
 data race only if it is in that module) and 98 where the guest did not get to
 the command's end."""
@@ -113,7 +113,7 @@ class Tail:
 
 
 def wait(guest, tail, seconds):
-    """Whether the guest ended by itself."""
+    """Wait for the guest's end; true if it came by itself."""
     end = time.monotonic() + seconds
     while guest.poll() is None:
         if time.monotonic() > end:

@@ -39,7 +39,7 @@
 		}                                                                  \
 	} while (0)
 
-/* What the processes of a case have in common. */
+/* The memory that the processes of a case share. */
 static struct shared {
 	_Atomic int64_t id[PEERS];
 	_Atomic unsigned int arrived[16];
@@ -290,7 +290,7 @@ static void holes(void)
 	if (!rank) {
 		room = mmap(NULL, 65536 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		m = memory_at(room, 4);
-		/* What is mapped later goes there, not into the hole. */
+		/* Later mappings go there, not into the hole. */
 		munmap(room + 4 * page, 65532 * page);
 		munmap((char *)m + page, page);
 		atomic_store(&shared->id[0], made(m, 4 * page, 0600));
@@ -314,7 +314,7 @@ static void holes(void)
 	barrier(3);
 }
 
-/* What is converted as it is attached takes that. */
+/* Memory converted as it is attached takes that. */
 static void need_stopped_threads(void)
 {
 #ifdef __SANITIZE_THREAD__

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Which registrations of libfabric's are kept, and when it is told that one has to go. */
+/* Registrations of libfabric's that are kept, and the time when it is told that one has to go. */
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/wait.h>

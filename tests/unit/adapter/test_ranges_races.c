@@ -31,7 +31,7 @@ static struct ranges *t;
 static char *arena;
 static pthread_mutex_t mm_lock = PTHREAD_MUTEX_INITIALIZER; /* libfabric's; guards: */
 static struct entry cached[CACHES][PAGES];
-static pthread_rwlock_t content[PAGES]; /* a change of a page, beside whoever compares */
+static pthread_rwlock_t content[PAGES]; /* a change of a page, beside its comparers */
 static _Atomic uint64_t last_number;
 static _Atomic bool stop;
 static _Atomic unsigned int hits, stale;

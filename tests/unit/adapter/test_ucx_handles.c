@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Which registrations end with a handle. */
+/* Registrations that end with a handle. */
 #include <pthread.h>
 
 #include "../core.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Which regions of UCX's caches are dropped before a lookup, by a cache that is only a list. */
+/* Regions of UCX's caches that are dropped before a lookup, by a cache that is only a list. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>

@@ -41,7 +41,7 @@ static void *wait_for_byte(void *arg)
 	char c;
 
 	CHILD_CHECK(read(*(int *)arg, &c, 1) == 1);
-	/* What was watched goes as it always did. */
+	/* Watched memory goes as it always did. */
 	CHILD_CHECK(!munmap(page, page_len()));
 	return NULL;
 }

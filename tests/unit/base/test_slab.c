@@ -50,7 +50,7 @@ static void check_size(size_t size)
 	fill(all, size);
 	for (i = 0; i < CNT; i += 2)
 		slab_put(&s, all[i]);
-	/* What was put is used again, zeroed, before more is mapped. */
+	/* Objects that were put are used again, zeroed, before more is mapped. */
 	before = mapped;
 	for (i = 0; i < CNT; i += 2) {
 		all[i] = slab_get(&s);
@@ -82,7 +82,7 @@ static void no_memory_is_told_and_passes(void **state)
 	one = slab_get(&s);
 	assert_non_null(one);
 	no_memory = true;
-	/* What is there still goes out. */
+	/* An object that is there still goes out. */
 	slab_put(&s, one);
 	assert_ptr_equal(slab_get(&s), one);
 	no_memory = false;

@@ -115,7 +115,7 @@ static void finds_what_is_there(void **state)
 	btf_fini(&b);
 }
 
-/* Whatever it answers: it must not read outside @data. */
+/* Asks for any answer: it must not read outside @data. */
 static void ask(const void *data, size_t len)
 {
 	struct btf b;

@@ -29,7 +29,7 @@ void open_with(struct kedge_cache_opts o);
 char *at(size_t n);
 struct kedge_cache_stats stats(void);
 
-/* What a get gives has been checked. */
+/* The registration of a get has been checked. */
 const struct kedge_mr *get(size_t first, size_t cnt, uint32_t access);
 void get_put(size_t first, size_t cnt, uint32_t access);
 bool is_hit(size_t first, size_t cnt, uint32_t access);

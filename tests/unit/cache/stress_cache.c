@@ -292,7 +292,7 @@ static void run_round(struct worker *w)
 	atomic_store(&stop, true);
 	for (i = 0; i < THREADS; i++)
 		pthread_join(w[i].thread, NULL);
-	/* What ended threads still hold is put by another. */
+	/* Registrations that ended threads still hold are put by another. */
 	for (i = 0; i < THREADS; i++)
 		for (j = 0; j < HELD; j++) {
 			if (w[i].held[j])

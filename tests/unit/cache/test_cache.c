@@ -61,7 +61,7 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* Whether the notifier that the cache takes here is the kernel module. */
+/* True: the notifier that the cache takes here is the kernel module. */
 static bool exact(void)
 {
 	struct kedge_backend_info info = { .size = sizeof(info) };
@@ -107,7 +107,7 @@ static void get_put(const void *p, size_t len)
 	put(get(p, len));
 }
 
-/* Whether a get of it is a hit; it is put again. */
+/* True: a get of it is a hit; it is put again. */
 static bool hits(const void *p, size_t len)
 {
 	uint64_t regs = dev->regs;
@@ -232,7 +232,7 @@ static void merge_bytes_bounds_it(void **state)
 	mr = get(at(2), page_len());
 	assert_int_equal(mr->len, page_len());
 	put(mr);
-	/* What is asked for at once is registered at once. */
+	/* A range asked for at once is registered at once. */
 	mr = get(at(0), 8 * page_len());
 	assert_int_equal(mr->len, 8 * page_len());
 	put(mr);

@@ -21,7 +21,7 @@
 #define MOVED	30
 #define HANDLE	7000
 
-/* What another thread does between the move and the end of it. */
+/* The calls of another thread between the move and the end of it. */
 static void (*other)(void);
 static void (*other_before)(void);
 static struct kedge__adoption *adoption;
@@ -185,7 +185,7 @@ static const struct {
 	{ "all is moved away", NULL, move_away, false },
 	{ "a page is dropped as announced before", announce_a_drop,
 	  drop_as_announced, false },
-	/* What is there then is what is moved there. */
+	/* The pages that move there replace the change. */
 	{ "a page is dropped before", drop_a_page, NULL, true },
 	{ "all is mapped over before", map_over_all, NULL, true },
 	{ "a neighbour is watched", watch_a_neighbour, NULL, false },

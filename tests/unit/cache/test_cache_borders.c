@@ -10,7 +10,7 @@
 
 #include "cache_pages.h"
 
-/* How many pieces; each gives what was asked for. */
+/* Returns the number of pieces; each gives the access asked for. */
 static size_t getv(size_t first, size_t cnt, uint32_t access)
 {
 	struct kedge_piece p[PAGES];
@@ -103,7 +103,7 @@ static void two_losses_in_one_region_are_made_good(void **state)
 	assert_int_equal(stats().resynced, 2);
 }
 
-/* What began in the middle of a chunk is made good from there on. */
+/* A region that began in the middle of a chunk is made good from there on. */
 static void a_resync_keeps_to_the_region(void **state)
 {
 	open_with((struct kedge_cache_opts){ 0 });

@@ -115,7 +115,7 @@ static uint64_t handle_in(struct kedge_cache *c)
 	return handle;
 }
 
-/* Each is told of its own, whoever looks first; so is who adds watches. */
+/* Each is told of its own, in any order of looking; so is the adder of watches. */
 static void a_notifier_serves_many(void **state)
 {
 	struct kedge_notifier *nf = NULL;
@@ -157,7 +157,7 @@ static void a_notifier_serves_many(void **state)
 	kedge_notifier_close(nf);
 }
 
-/* What a program was compiled with that knows the first version alone. */
+/* The struct of a program that knows the first version alone. */
 static void older_stats_are_filled(void **state)
 {
 	struct kedge_cache_stats st = { .lent = 7 };
@@ -205,7 +205,7 @@ static void bad_arguments_are_refused(void **state)
 	kedge_cache_put(cache, NULL);
 	kedge_cache_put(NULL, before);
 	kedge_cache_close(NULL);
-	/* What is longer than the device takes is hinted in pieces. */
+	/* A range longer than the device takes is hinted in pieces. */
 	assert_int_equal(kedge_cache_hint(cache, mem, PAGES * page_len(), 0),
 			 PAGES * page_len());
 	assert_true(dev->last_len <= 4 * page_len());

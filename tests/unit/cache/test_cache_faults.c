@@ -23,7 +23,7 @@ static int setup(void **state)
 
 	dev = nodev_new();
 	mem = new_pages(PAGES);
-	/* What is kept for the process. */
+	/* Makes the objects that are kept for the process. */
 	assert_int_equal(kedge_cache_open(dev->dev, NULL, NULL, &c), 0);
 	assert_int_equal(kedge_cache_get(c, mem, 1, 0, &mr), 0);
 	kedge_cache_put(c, mr);
@@ -62,7 +62,7 @@ static void close_cache(struct kedge_cache *c)
 	assert_in_range(fault_live(), live - 1, live + 1);
 }
 
-/* What it returns is alive, and gone when the memory is exchanged. */
+/* A registration of it is alive, and gone when the memory is exchanged. */
 static void must_work(struct kedge_cache *c)
 {
 	const struct kedge_mr *mr = NULL;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Lookups and whoever frees what they look up. The hit is compiled into this
+ * Lookups, and threads that free the looked-up entries. The hit is compiled into this
  * test with a fence that can be counted, and at which a thread can be stopped;
  * membarrier() can be refused, by a replacement and by a seccomp filter.
  */
@@ -75,7 +75,7 @@ long __wrap_syscall(long nr, ...)
 	return __real_syscall(nr, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 
-/* Whoever waits for a lookup comes here. */
+/* Each wait for a lookup comes here. */
 int __wrap_sched_yield(void)
 {
 	yields++;
@@ -238,7 +238,7 @@ static void a_put_is_enough(void **state)
 	other_ends();
 }
 
-/* What left limbo while it was held goes by its put, as all that is dying. */
+/* A registration that left limbo while held goes by its put, as all that are dying. */
 static void what_was_held_in_limbo_ends_with_its_put(void **state)
 {
 	const struct kedge_mr *mr;
@@ -265,7 +265,7 @@ static void a_thread_that_ends_holds_nothing_up(void **state)
 	assert_int_equal(dev->deregs, 1);
 }
 
-/* Who takes a record over has not come over by that of the thread before. */
+/* A thread that takes a record over has not come over by its former thread's lookups. */
 static void a_new_thread_fences_from_its_first_lookup(void **state)
 {
 	begin_and_refuse();

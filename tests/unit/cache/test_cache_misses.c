@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What a miss registers, at the rules' borders: which neighbours it takes in,
- * what it does when the memory or another thread is faster, and who goes for it.
+ * Registrations of a miss, at the rules' borders: the neighbours that it takes in,
+ * its course when the memory or another thread is faster, and those that go for it.
  */
 #include <errno.h>
 #include <sys/mman.h>

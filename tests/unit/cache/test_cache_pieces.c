@@ -480,7 +480,7 @@ static void a_thread_does_it_by_itself(void **state)
 	}
 }
 
-/* How often a thread of this process has gone to sleep. */
+/* The number of times that a thread of this process has gone to sleep. */
 static uint64_t sleeps(void)
 {
 	struct rusage ru;

@@ -23,7 +23,7 @@ static void *use_it(void *arg)
 	return (void *)(intptr_t)rc;
 }
 
-/* Whether it is still loaded afterwards. */
+/* Returns true if it is still loaded afterwards. */
 static bool use_and_unload(const char *path)
 {
 	void *lib = dlopen(path, RTLD_NOW), *rc;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What a cache asks its device to preserve when registrations end. */
+/* Ranges that a cache asks its device to preserve when registrations end. */
 #include <errno.h>
 #include <sys/mman.h>
 
@@ -134,7 +134,7 @@ static void what_another_one_has_is_preserved_with_that(void **state)
 	expect(0, 0, 8, 0);
 }
 
-/* What happened to the smaller one the larger one knows nothing of. */
+/* The larger one knows nothing of changes to the smaller one. */
 static void what_was_unsure_before_is_not_in_the_larger_one(void **state)
 {
 	touch(4, 36, WRITE);
@@ -161,7 +161,7 @@ static void what_was_dropped_is_not_preserved(void **state)
 	assert_int_equal(dev->kept_cnt, 2);
 	expect(0, 0, 4, 0);
 	expect(1, 6, 16, 0);
-	/* What lies between two is not known to be dropped. */
+	/* Pages between two drops are not known to be dropped. */
 	touch(0, 16, WRITE);
 	drop(2, 3);
 	drop(8, 9);

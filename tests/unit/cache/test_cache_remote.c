@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Who may touch what: registrations and windows that a peer gets a key of. */
+/* Remote access: registrations and windows that a peer gets a key of. */
 #include <errno.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -108,7 +108,7 @@ static void whole_pages_where_the_device_knows_no_less(void **state)
 	assert_int_equal(dev->live, 0);
 }
 
-/* Nobody's key is another's: whoever has one has it for all it covers. */
+/* Each get has a key of its own: its holder has it for all that it covers. */
 static void each_get_has_its_own_key(void **state)
 {
 	const struct kedge_mr *all, *part, *again;
@@ -276,7 +276,7 @@ static void merging_never_widens(void **state)
 	put(mr);
 }
 
-/* What is mapped in a hole was never given to a peer. */
+/* Memory mapped in a hole was never given to a peer. */
 static void a_hole_inherits_no_access(void **state)
 {
 	const struct kedge_mr *mr;
@@ -355,7 +355,7 @@ static void pieces_in_whole_pages(void **state)
 	assert_int_equal(dev->live, 0);
 }
 
-/* What is lent takes places too; without any left nothing is half made. */
+/* Windows that are lent take places too; without any left nothing is half made. */
 static void no_place_for_a_window(void **state)
 {
 	struct kedge_cache_opts o = { .size = sizeof(o), .max_regions = 1 };

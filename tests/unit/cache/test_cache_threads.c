@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What a thread costs the cache, and the cache a thread: address space, counts
+ * The costs of a thread for the cache, and of the cache for a thread: address space, counts
  * of more regions than a thread's record has room for.
  */
 #include <errno.h>
@@ -273,7 +273,7 @@ static void a_piece_may_be_beyond_a_record(void **state)
 	assert_int_equal(dev->live, 0);
 }
 
-/* What a thread keeps of a cache goes when it uses another. */
+/* A thread's records of a cache go when it uses another. */
 static void closed_caches_leave_nothing(void **state)
 {
 	struct kedge_cache *kept = cache;

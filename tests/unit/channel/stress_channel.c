@@ -2,7 +2,7 @@
 /*
  * Two threads, each with one end of a channel, send each other messages of
  * random lengths at the same time, into buffers of all kinds, and cancel some.
- * Whatever completes without an error is whole.
+ * A message that completes without an error is whole.
  */
 #include <pthread.h>
 #include <sys/mman.h>
@@ -189,11 +189,11 @@ static void *run_side(void *arg)
 		for (i = 0; i < n; i++)
 			finish(&r, &c[i]);
 	}
-	/* Who is done first goes on for the other. */
+	/* The side that is done first goes on for the other. */
 	sides_done++;
 	while (sides_done < 2)
 		kedge_channel_poll(r.ch, c, 1);
-	/* What is of the channel goes with it. */
+	/* The channel's memory goes with it. */
 	kedge_channel_close(r.ch);
 	for (i = 0; i < WINDOW; i++) {
 		free_buffer((int)i, r.in[i].buf);

@@ -60,7 +60,7 @@ void *__wrap_malloc(size_t len)
 	return NULL;
 }
 
-/* What a socket says of its congestion control, if anything. */
+/* A socket's answer about its congestion control, if any. */
 static const char *congestion;
 int __real_getsockopt(int fd, int level, int name, void *to, socklen_t *len);
 int __wrap_getsockopt(int fd, int level, int name, void *to, socklen_t *len);
@@ -151,7 +151,7 @@ static void hear(void *to, size_t len)
 	ssize_t n;
 
 	while (got < len) {
-		/* What is there already comes first. */
+		/* Bytes that are there already come first. */
 		if (stash_at < stash_end) {
 			n = (ssize_t)(stash_end - stash_at);
 			if ((size_t)n > len - got)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Whether memory can be accessed, as each of the kernel's ways to ask tells it,
+ * Tells if memory can be accessed, by each of the kernel's ways to ask,
  * and without those that an old kernel or a filter refuses.
  */
 #include <errno.h>
@@ -230,7 +230,7 @@ static int ask_in_child(void *unused)
 	return 0;
 }
 
-/* What the parent has open tells of the parent. */
+/* The parent's descriptors tell of the parent. */
 static void a_child_asks_about_itself(void **state)
 {
 	assert_int_equal(ask_bulk(at(1), 4 * page_len(), true), 0);

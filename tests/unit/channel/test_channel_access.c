@@ -14,7 +14,7 @@
 #define LONG	  (6 * MIB)
 #define AREA	  (8 * MIB)
 
-/* What is wrong with it. */
+/* The fault of the memory. */
 enum bad {
 	NOT_MAPPED,
 	NO_ACCESS,
@@ -101,7 +101,7 @@ static char *bad_buffer(enum bad what, size_t len)
 	return p;
 }
 
-/* Whether what may not be written is as it was. */
+/* True: memory that may not be written is as it was. */
 static bool is_untouched(enum bad what, char *p, size_t len)
 {
 	size_t i = 0;
@@ -384,7 +384,7 @@ static void one_bad_piece_of_several(void **state)
 	close_pair();
 }
 
-/* What may be read may be sent. */
+/* Memory that may be read may be sent. */
 static void memory_that_may_only_be_read_is_sent(void **state)
 {
 	struct kedge_channel_opts o = { .size = sizeof(o) };

@@ -58,7 +58,7 @@ static void assert_one(int status)
 	b.cnt = 0;
 }
 
-/* What follows it is received. */
+/* A later message is received. */
 static void assert_goes_on(void)
 {
 	char small[8] = "";
@@ -224,7 +224,7 @@ static void the_sender_is_gone_before_it_is_there(void **state)
 	kedge_channel_close(b.ch);
 }
 
-/* What a peer says of how far it is reaches at most the packet's end. */
+/* A peer's claim of its progress reaches at most the packet's end. */
 static void a_peer_lies_about_how_far_it_is(void **state)
 {
 	static const uint64_t lies[] = { 0, 1, 10000, UINT32_MAX, UINT64_MAX,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Large messages whose source cannot be read to the end: both sides hear of it
- * and neither keeps an operation, whoever of them meets the hole.
+ * and neither keeps an operation, if either of them meets the hole.
  */
 #include <sys/mman.h>
 #include <sys/wait.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * How operations and channels end, and who may use them.
+ * The ends of operations and channels, and the processes that may use them.
  */
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -63,7 +63,7 @@ static void cancel_at(bool by_sender, int after, uint32_t way)
 			    -ETIMEDOUT);
 	if (!b.done[b.cnt - 1].status)
 		assert_true(is_filled(in, len, 9));
-	/* Who receives may give up what has landed, and what has not. */
+	/* The receiver may give up a message that has landed, and one that has not. */
 	if (!a.done[0].status && a.cnt == b.cnt && by_sender)
 		assert_int_equal(b.done[0].status, 0);
 	else if (b.done[0].status)
@@ -110,7 +110,7 @@ static void time_runs_out(void **state)
 	close_pair();
 }
 
-/* Whatever this thread has heard of other channels since. */
+/* The reason is the channel's, for all that this thread has heard of others since. */
 static void says(int rc, const char *what)
 {
 	assert_int_equal(rc, -ECONNRESET);
@@ -132,7 +132,7 @@ static void a_closed_peer_is_seen(void **state)
 	assert_int_equal(kedge_channel_wait(b.ch, 60000), 1);
 	assert_int_equal(kedge_channel_poll(b.ch, c, 4), 1);
 	assert_int_equal(c[0].status, -ECONNRESET);
-	/* What had arrived is still received. */
+	/* A message that had arrived is still received. */
 	post(&b, in, 8, ANY, 0);
 	assert_int_equal(kedge_channel_poll(b.ch, c, 4), 1);
 	assert_string_equal(in, "last");

@@ -215,7 +215,7 @@ static bool open_with_a_fault(int step, struct peer *me, struct peer *other,
 		assert_ptr_equal(ch, before);
 		(*errors)++;
 		atomic_store(&other->alone, true);
-		/* What the caller does with a socket that is of no use. */
+		/* The caller closes a socket that is of no use. */
 		if (me->how == OPEN_FD)
 			close(me->fd);
 	}
@@ -317,7 +317,7 @@ static void every_step_of_a_listener(void **state)
 
 /* ---- sending and receiving ---- */
 
-/* What became of a message at one of its ends. */
+/* The outcome of a message at one of its ends. */
 struct half {
 	uint64_t op;
 	int posted; /* what the call said: 1 is over at once */
@@ -383,7 +383,7 @@ static void let_run(void)
 	}
 }
 
-/* Who waits for a message, or a receive, that never was, gives up. */
+/* A side that waits for a message, or a receive, that never was, gives up. */
 static void left_alone(struct kedge_channel *ch, struct half *h,
 		       const struct half *other, int step)
 {
@@ -483,8 +483,8 @@ static void every_step_of_messages(void **state)
 	assert_true(step > 4);
 }
 
-/* More operations and completions than there is room for at first. What could
- * not be posted can be posted again. */
+/* More operations and completions than there is room for at first. An operation
+ * that could not be posted can be posted again. */
 static bool many_with_a_fault(int step, int *refused)
 {
 	uint64_t end = clock_ns() + 3 * SOON;
@@ -529,7 +529,7 @@ static void every_step_of_many(void **state)
 	assert_true(refused >= 5);
 }
 
-/* What is kept for the process comes to be. */
+/* Makes the objects that are kept for the process. */
 static int setup(void **state)
 {
 	int failed = 0;
@@ -540,7 +540,7 @@ static int setup(void **state)
 	if (!out || in == MAP_FAILED)
 		return -1;
 	in = (char *)round_up((uintptr_t)in, LONG);
-	/* What is kept for good is there from now on. */
+	/* Objects that are kept for good are there from now on. */
 	one_exchange(KEDGE_WAY_COPY, 0, &failed);
 	one_exchange(KEDGE_WAY_AUTO, 0, &failed);
 	one_exchange(KEDGE_WAY_SWAP, 0, &failed);

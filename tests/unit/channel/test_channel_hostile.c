@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What a peer of this host can do to the process at the other end beside the
- * protocol: with what it hands over, with the socket, and by its memory. Each
+ * Attacks of a peer of this host on the process at the other end beside the
+ * protocol: with the files it hands over, with the socket, and by its memory. Each
  * peer is a process of its own.
  */
 #include <linux/userfaultfd.h>

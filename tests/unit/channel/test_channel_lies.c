@@ -25,7 +25,7 @@ static void say(uint8_t type, const void *body, size_t len)
 		a.ch->t->flush(a.ch->ctx);
 }
 
-/* What the channel answers, of a type; other packets are passed over. */
+/* The channel's answer of a type; other packets are passed over. */
 static struct packet heard(uint8_t type)
 {
 	uint64_t end = now_ns() + HANG_S * 1000000000ull;

@@ -51,7 +51,7 @@ static void be_honest(void)
 		;
 }
 
-/* One call of accept() is enough, whoever was there before. */
+/* One call of accept() is enough, for all callers that were there before. */
 static void one_of_many(int cnt, bool other)
 {
 	struct kedge_listener *l;

@@ -337,7 +337,7 @@ static void a_probe_finds_what_a_receive_would_get(void **state)
 	e.size = sizeof(e);
 	assert_int_equal(kedge_channel_probe(NULL, ANY, &e), -EINVAL);
 	assert_int_equal(kedge_channel_probe(b.ch, ANY, NULL), -EINVAL);
-	/* What had come whole is found when the peer is gone. */
+	/* A message that had come whole is found when the peer is gone. */
 	put(&a, "last", 5, 3);
 	kedge_channel_close(a.ch);
 	WAIT_FOR(turn(&b) < 0);
@@ -417,8 +417,8 @@ static void random_post(void)
 	posted_cnt++;
 }
 
-/* Which message a receive got: the earliest of that tag that none has got, if
- * messages of one tag are in order, whose length and content show it. */
+/* Finds the message that a receive got: the earliest of that tag that none has got,
+ * if messages of one tag are in order. Its length and content show it. */
 static void note_received(const struct kedge_completion *c)
 {
 	struct receive *r = &posted[c->user];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What a peer may not say: each packet as it should be, then with one thing wrong. */
+/* Packets that a peer may not send: each as it should be, then with one thing wrong. */
 #include "core.h"
 
 #include "channel/protocol/packet.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Who a peer is: of another user, of a set-user-ID program, with other rights,
+ * The identity of a peer: of another user, of a set-user-ID program, with other rights,
  * another program by now, or another process of the same number. Each is a
  * process of its own, which knows the protocol and breaks the trust.
  */

@@ -100,7 +100,7 @@ static void a_shorter_message_fills_the_first_pieces(void **state)
 	close_pair();
 }
 
-/* What they take is freed with the operation, however that ends. */
+/* Memory for them is freed with the operation, in each way of its end. */
 static void pieces_are_given_up(void **state)
 {
 	struct iovec v[8], w[8];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What a process does to itself while it has channels: it closes descriptors that
+ * A process changes itself while it has channels: it closes descriptors that
  * are not its own, its main thread ends, it forks, it has no descriptor left. Each
  * case runs in a child, whose time ends where it hangs.
  */

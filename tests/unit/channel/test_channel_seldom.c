@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Programs that poll, but seldom, and never wait: between two polls goes longer than
- * the coarse clock needs to move. What they are to be told must not take hundreds
- * of polls. How many it takes is decided by the clock alone, and no machine is too
- * slow for it.
+ * the coarse clock needs to move. News for them must not take hundreds of polls.
+ * Their number is decided by the clock alone, and no machine is too slow for it.
  */
 #include <signal.h>
 #include <sys/socket.h>

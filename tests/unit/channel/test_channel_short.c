@@ -116,7 +116,7 @@ static void pieces_are_filled(void **state)
 	close_pair();
 }
 
-/* What came in time is no more than that. */
+/* The time of a message that came in time ends with it. */
 static void a_time_ends_with_its_message(void **state)
 {
 	struct kedge_channel_opts o = { .size = sizeof(o), .timeout_ms = 5 };
@@ -284,7 +284,7 @@ static void a_message_stays_for_the_next_receive(void **state)
 	close_pair();
 }
 
-/* What is behind it is received, even if each poll has something else to say. */
+/* A message behind it is received, even if each poll has another completion. */
 static void none_stays_for_ever(void **state)
 {
 	uint64_t end = now_ns() + HANG_S * 1000000000ull, name;
@@ -378,7 +378,7 @@ static void who_sends_too_many_is_cut_off(void **state)
 	close_pair();
 }
 
-/* What waits is looked at in each poll. */
+/* A message that waits is looked at in each poll. */
 static void a_channel_with_a_queue_is_busy(void **state)
 {
 	struct kedge_channel_opts o = { .size = sizeof(o), .unexpected_cnt = 1 };

@@ -464,7 +464,7 @@ struct child {
 	char *heap;
 };
 
-/* What the parent had mapped there is not here, but something of ours may be. */
+/* The parent's mapping there is not in the child, but one of the child's own may be. */
 static int close_in_child(void *arg)
 {
 	struct child *c = arg;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * A send whose data have all gone: the peer alone knows whether it has them, and
- * both ends are told the same, whoever gives up and whenever.
+ * both ends are told the same, if either gives up, at any time.
  */
 #include <pthread.h>
 

@@ -84,7 +84,7 @@ static void a_full_queue_waits(void **state)
 		else
 			kedge__rdma_progress(&p.b->r);
 	assert_true(sent >= RX_CNT);
-	/* What the peer has posted, and what we have to send from. */
+	/* The buffers that the peer has posted, and those that we send from. */
 	assert_true(sent <= (RX_CNT + TX_CNT) * (BATCH_LEN / 16));
 	assert_int_equal(p.a->r.credit, 0);
 	PAIR_UNTIL(&p, !recv_one(p.b, len_of(got), got) || ++got == sent);

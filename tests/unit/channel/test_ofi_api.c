@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What can be asked for by libkedge-ofi's calls, and what is refused. */
+/* Options that libkedge-ofi's calls take, and those that they refuse. */
 #include <kedge/ofi.h>
 
 #include "ofi_pair.h"

@@ -435,7 +435,7 @@ static void a_byte_beyond_is_refused(void **state)
 	drop(&m);
 }
 
-/* What has landed and is of no message, or of one that does not end so. */
+/* Tells of landed data that are of no message, or of one that does not end so. */
 static void lies_of(uint32_t flags, uint64_t id)
 {
 	const struct rdma_desc *d;

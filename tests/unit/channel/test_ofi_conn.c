@@ -133,7 +133,7 @@ static void *call(void *arg)
 	return NULL;
 }
 
-/* A listener lives on after whoever came; then one of ours gets in. */
+/* A listener outlives each caller; then one of ours gets in. */
 static void still_lets_in(struct ofi_listener *l, const char *port)
 {
 	struct call c = { .port = port, .rc = 1 };
@@ -272,7 +272,7 @@ static void *call_wrongly(void *arg)
 	return NULL;
 }
 
-/* Who calls so is told why, and others are let in. */
+/* Such a caller is told why, and others are let in. */
 static void turned_away(void *(*caller)(void *arg))
 {
 	struct call c = { .rc = 1 };
@@ -432,7 +432,7 @@ static void a_killed_peer_is_noticed(void **state)
 	kill(pid, SIGKILL);
 	waitpid(pid, &status, 0);
 	assert_true(WIFSIGNALED(status));
-	/* What it had sent is received first. */
+	/* Its messages are received first. */
 	while (!T.check(o)) {
 		if (T.next(o, &len)) {
 			T.release(o, T.next(o, &len));

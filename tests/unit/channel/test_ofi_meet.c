@@ -62,7 +62,7 @@ static void *call(void *arg)
 	return NULL;
 }
 
-/* A listener lives on after whoever came; then one of ours gets in. */
+/* A listener outlives each caller; then one of ours gets in. */
 static void still_lets_in(struct ofi_listener *l, const char *port)
 {
 	struct call c = { .port = port, .rc = 1 };

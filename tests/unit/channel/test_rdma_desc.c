@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What a peer may say of the place where a message lands. */
+/* A peer's descriptions of the place where a message lands. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -132,7 +132,7 @@ static void one_round(struct race *r, bool stale)
 	WAIT_FOR(atomic_load(&r->done) == RIVALS);
 	assert_int_equal(r->other, 0);
 	assert_int_equal(r->won, 1);
-	/* Whoever it is listens: nobody accepts. */
+	/* The winner listens, and does not accept. */
 	rc = kedge_channel_open_shm(path, NULL, 0, &ch);
 	assert_int_equal(rc, -ETIMEDOUT);
 	atomic_store(&r->leave, 1);

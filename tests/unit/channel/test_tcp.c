@@ -46,7 +46,7 @@ static void a_cancelled_receive_waits_for_nobody(void **state)
 	n = kedge_channel_poll(ch, &c, 1);
 	assert_int_equal(n, 1);
 	assert_int_equal(c.status, -ECANCELED);
-	/* What still comes of it lands nowhere, and the next message does. */
+	/* The rest of its bytes lands nowhere, and the next message does. */
 	memset(buf, 0, LEN);
 	for (n = 5000; n < (ssize_t)FRAME_MIN; n += 1000) {
 		say(data + n, FRAME_MIN - n < 1000 ? FRAME_MIN - n : 1000);
@@ -122,7 +122,7 @@ static void packets_get_through_without_memory_for_long_buffers(void **state)
 
 	no_long_malloc = true;
 	malloc_failed = 0;
-	/* What is sent waits for room in the socket and nothing else. */
+	/* A packet waits for room in the socket and nothing else. */
 	for (i = 0; i < CNT; i++)
 		assert_true(kedge_channel_send(ch, data, EAGER, (uint64_t)i, 1,
 					       NULL) >= 0);
@@ -437,7 +437,7 @@ static void half_a_packet_holds_nothing_up(void **state)
 	assert_int_equal(ends(), -ECONNRESET);
 }
 
-/* What was complete is received, though its sender has gone. */
+/* A complete message is received, though its sender has gone. */
 static void a_peer_that_leaves_is_heard_out(void **state)
 {
 	char text[8];

@@ -307,7 +307,7 @@ static void a_part_of_a_hello_is_waited_for(void **state)
 
 /* ---- where the secret comes from ---- */
 
-/* What a set-user-ID program sees of its environment. */
+/* True: the environment is as a set-user-ID program sees it. */
 static bool set_user_id;
 char *__real_secure_getenv(const char *name);
 char *__wrap_secure_getenv(const char *name);
@@ -379,7 +379,7 @@ static void of_both_sources_each_is_looked_at(void **state)
 	setenv("KEDGE_CHANNEL_SECRET", "0123456789abcdef", 1);
 	assert_int_equal(from_file("0123456789abcdef\n", 17, 0600), 0);
 	assert_int_equal(from_file("0123456789abcdef\n", 17, 0644), -EACCES);
-	/* Which of two? */
+	/* Two that differ are refused. */
 	assert_int_equal(from_file("0123456789abcdeF\n", 17, 0600), -EINVAL);
 	setenv("KEDGE_CHANNEL_SECRET_FILE", "/nowhere", 1);
 	assert_int_equal(tcp_secret_get(&s, &o), -ENOENT);
@@ -392,7 +392,7 @@ static void of_both_sources_each_is_looked_at(void **state)
 	unsetenv("KEDGE_CHANNEL_SECRET");
 }
 
-/* It was as if there were none: whoever came was let in. */
+/* It was as if there were none: every caller was let in. */
 static void a_set_user_id_program_has_no_secret_of_its_caller(void **state)
 {
 	static const char *const names[] = { "KEDGE_CHANNEL_SECRET",

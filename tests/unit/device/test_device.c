@@ -111,7 +111,7 @@ static void ops_reach_their_context(void **state)
 	memset(&mr, 0xff, sizeof(mr));
 	assert_int_equal(device_reg(dev, (void *)0x1000, 0x2000, 1, &mr), 0);
 	assert_int_equal(mr.handle, 0x3001);
-	/* What the device did not fill is 0, not the caller's stack. */
+	/* A field that the device did not fill is 0, not the caller's stack. */
 	assert_int_equal(mr.offset, 0);
 	assert_int_equal(mr.priv, 0);
 	assert_int_equal(device_reg(dev, NULL, 0, 0, &mr), -ENOSPC);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What the devices read of this process's memory, on memory of this machine's. */
+/* The devices' reading of this process's memory, on memory of this machine's. */
 #include <fcntl.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -69,7 +69,7 @@ static void the_first_fault_is_told(void **state)
 	expect(5, PAGES, true, PROC_HOLE, at(6));
 	expect(5, 7, false, PROC_HOLE, at(6));
 	expect(6, 7, true, PROC_HOLE, at(6));
-	/* What begins where the range ends is nobody's business. */
+	/* A mapping that begins where the range ends does not count. */
 	expect(0, 2, true, PROC_NO_FAULT, 0);
 	expect(5, 6, true, PROC_NO_FAULT, 0);
 	expect(7, PAGES, true, PROC_NO_FAULT, 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The io_uring device against a fake kernel. What the real one does is
+ * The io_uring device against a fake kernel. The real one is
  * in test_uring_kernel.c.
  */
 #include <fcntl.h>

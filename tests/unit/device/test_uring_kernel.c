@@ -143,7 +143,7 @@ static void data_arrives_in_a_registered_page(void **state)
 	kedge_device_close(dev);
 }
 
-/* What the library is for: the old pages keep the data, nobody is told. */
+/* The fault that the library is for: the old pages keep the data, without an error. */
 static void a_stale_registration_loses_data(void **state)
 {
 	struct kedge_device *dev = open_dev(0, 0, 1);
@@ -393,7 +393,7 @@ static void a_table_that_exists_is_shared(void **state)
 	assert_int_equal(read_fixed(mem + page, (unsigned int)page, 2), page);
 	assert_int_equal(mem[page], 'F');
 	device_dereg(dev, &mr);
-	/* What was left is emptied, the caller's slot is not. */
+	/* The slot of the device that was left is emptied, the caller's is not. */
 	kedge_device_close(dev);
 	assert_int_equal(read_fixed(mem + page, (unsigned int)page,
 				    left.handle),

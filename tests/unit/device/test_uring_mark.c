@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * How the io_uring device marks what the ring wrote to, and what becomes of what
- * it cannot mark, against a fake kernel; pagemap is the real one's.
+ * The io_uring device's marking of pages that the ring wrote to, and the fate of those
+ * that it cannot mark, against a fake kernel; pagemap is the real one's.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -207,7 +207,7 @@ static void what_would_be_lost_stays_pinned(void **state)
 	assert_int_equal(fake_log_cnt, 1);
 }
 
-/* What the kernel refused once is not hidden by what is owed for long. */
+/* A slot that the kernel refused once is not hidden by one that is owed for long. */
 static void an_owed_slot_hides_no_other(void **state)
 {
 	struct kedge_device *dev = open_with(0);
@@ -290,7 +290,7 @@ static void without_proc_what_cannot_be_marked_stays(void **state)
 
 	fake.smaps = "";
 	assert_int_equal(reg(dev, &mr), 0);
-	/* What is present cannot be told: better too much. */
+	/* Present pages cannot be told: better too many. */
 	keep(dev, &mr, KEDGE_PRESERVE_UNSURE);
 	assert_int_equal(fake.marks, 1);
 	fail_marks(1);

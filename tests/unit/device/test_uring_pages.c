@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What the io_uring device does about pages that the kernel lets go of late,
+ * The io_uring device's care for pages that the kernel lets go of late,
  * and where it reclaims pinned ones, against a fake kernel.
  */
 #include <errno.h>
@@ -247,7 +247,7 @@ static void what_is_not_pinned_is_not_marked(void **state)
 	kedge_device_close(dev);
 }
 
-/* What changes between the pin and the mark is pinned and marked anew. */
+/* Memory that changes between the pin and the mark is pinned and marked anew. */
 static void what_changes_meanwhile_is_registered_anew(void **state)
 {
 	static const int errors[] = { ENOMEM, EFAULT };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What the io_uring device does to pages, on the kernel that runs: data that a
+ * The io_uring device's effects on pages, on the kernel that runs: data that a
  * request put into lazily freed pages outlive their registration, and the
  * refusals are those of the pin alone.
  */
@@ -99,7 +99,7 @@ static void read_through(char *p, size_t len)
 	kedge_cache_put(cache, mr);
 }
 
-/* Whether reclaim takes a byte of it. */
+/* True: reclaim takes a byte of it. */
 static bool is_lost(char *p, size_t len)
 {
 	size_t i;
@@ -110,7 +110,7 @@ static bool is_lost(char *p, size_t len)
 	return i < len;
 }
 
-/* How a registration ends; true if data are lost. */
+/* A way in which a registration ends; true if data are lost. */
 typedef bool (*ending)(char *p, size_t len);
 
 static bool by_flush(char *p, size_t len)
@@ -231,7 +231,7 @@ static bool by_a_move_while_read_only(char *p, size_t len)
 	kedge_cache_flush(cache);
 	assert_ptr_equal(mremap(p, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, to),
 			 to);
-	/* What is owed is looked at every 100 ms, and at a close. */
+	/* Owed slots are looked at every 100 ms, and at a close. */
 	for (i = 0; i < 3; i++) {
 		usleep(110000);
 		kedge_cache_put(cache, get(other, page));
@@ -380,7 +380,7 @@ static void what_is_mapped_there_now_stays_empty(void **state)
 	munmap(p, len);
 }
 
-/* What MADV_FREE took after the device wrote may go. */
+/* Pages that MADV_FREE took after the device wrote may go. */
 static void what_was_freed_last_may_be_reclaimed(void **state)
 {
 	const size_t len = 64 << 10;
@@ -415,8 +415,8 @@ static void drop_ipc_lock(void)
 
 /*
  * All of a user's rings share its RLIMIT_MEMLOCK, and this test may run twice at a time:
- * the rings are those of a user that nobody else is, with root's capabilities. Whoever
- * may not change users has no other program beside it.
+ * the rings are those of a user that nobody else is, with root's capabilities. A process
+ * that may not change users has no other program beside it.
  */
 static void become_a_user_alone(void)
 {
@@ -519,7 +519,7 @@ static size_t resident(char *p, size_t len)
 	return n;
 }
 
-/* What is refused is refused as ever, and not populated for it. */
+/* Memory that is refused is so as ever, and not populated for it. */
 static void what_cannot_be_pinned_is_not_touched(void **state)
 {
 	const size_t page = (size_t)sysconf(_SC_PAGESIZE), len = 8 * page;

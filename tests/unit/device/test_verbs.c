@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The verbs device against a fake RDMA device. What a real stack does
+ * The verbs device against a fake RDMA device. A real stack
  * is in tests/vm/verbs_device.c.
  */
 #include <pthread.h>

@@ -51,7 +51,7 @@ static void expect(void *at, size_t len, uint32_t access, int err, int rc,
 	fake_refuse(FAKE_REG, err, 1);
 	assert_int_equal(device_reg(dev, at, len, access, &mr), rc);
 	fake_words(rc, words);
-	/* What was tried to find out is gone. */
+	/* Registrations tried to find out are gone. */
 	assert_int_equal(fake.regs, 0);
 	kedge_device_close(dev);
 }
@@ -90,7 +90,7 @@ static void a_full_table_is_no_lack_of_memory(void **state)
 	kedge_device_close(dev);
 }
 
-/* What was tried to find out cannot be ended. */
+/* A registration tried to find out cannot be ended. */
 static void a_page_that_stays_is_told(void **state)
 {
 	struct kedge_device *dev = fake_open(NULL);

@@ -249,7 +249,7 @@ static void the_pool_has_a_bound_and_takes_turns(void **state)
 	for (i = 0; i < 100; i++)
 		unbind(&w[i]);
 	assert_int_equal(fake.mws, 64);
-	/* Who was freed first comes first. */
+	/* The window freed first comes first. */
 	assert_int_equal(bind_part(&mr, W, &more), 0);
 	assert_int_equal(fake_rkey(&more) >> 8, fake_rkey(&w[0]) >> 8);
 	unbind(&more);
@@ -303,7 +303,7 @@ static void check_failing_bind(enum fake_op op, int err, const char *words)
 	assert_int_equal(fake_log_cnt, 1);
 	if (!strstr(fake_logged, words))
 		fail_msg("\"%s\" does not say \"%s\"", fake_logged, words);
-	/* What is in doubt is gone. */
+	/* A window in doubt is gone. */
 	assert_int_equal(fake.mws, 0);
 	fake.state = IBV_QPS_RTS;
 	assert_int_equal(bind_part(&mr, W, &w), 0);

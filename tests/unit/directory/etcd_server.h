@@ -26,7 +26,7 @@ void server_kill(struct server *s);
 void server_go_on(struct server *s);
 /* Its end, and that of its data. */
 void server_end(struct server *s);
-/* What it answers to a POST over plain HTTP, to be freed. */
+/* The answer to a POST over plain HTTP, to be freed. */
 char *server_post(const struct server *s, const char *path, const char *body);
 
 #endif /* TESTS_ETCD_SERVER_H */

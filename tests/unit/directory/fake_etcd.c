@@ -43,7 +43,7 @@ static void value_of(char *to, size_t room, const char *body, const char *key)
 			 at + strlen(key));
 }
 
-/* What etcd says. */
+/* Writes etcd's answer into @to. */
 static void as_etcd(struct fake *f, enum fake_path path, const char *body, char *to, size_t room)
 {
 	char text[1024];

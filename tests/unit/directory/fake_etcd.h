@@ -51,7 +51,7 @@ unsigned int fake_cnt(struct fake *f, enum fake_path path);
 const char *fake_body(struct fake *f, enum fake_path path);
 const char *fake_token(struct fake *f);
 
-/* What the fake has as the place of every region. */
+/* The place that the fake has for every region. */
 extern const struct kedge_place fake_place;
 
 /* A place that is all @c. */

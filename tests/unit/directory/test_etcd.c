@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The directory in etcd, with a server on loopback in etcd's place: what it is asked, and what
- * becomes of answers that are wrong, cut, endless or missing. What was asked for and not answered
- * is never told as "not done", nor asked for twice.
+ * The directory in etcd, with a server on loopback in etcd's place: its requests, and the handling
+ * of answers that are wrong, cut, endless or missing. A request that was not answered
+ * is never told as "not done", nor sent twice.
  */
 #include <errno.h>
 #include <signal.h>
@@ -167,7 +167,7 @@ static void wrong_answers_are_errors(void **state)
 		fake_set(f, RANGE, wrong[i].reply);
 		fake_set(f, TXN, wrong[i].reply);
 		rc = find();
-		/* What libcurl makes of endless heads is its own affair. */
+		/* The error of endless heads is libcurl's own affair. */
 		if (rc != wrong[i].find && (wrong[i].find || !rc))
 			fail_msg("%zu: found: %d: %s", i, rc, kedge_strerror(rc));
 		cnt = fake_cnt(f, TXN);

@@ -85,7 +85,7 @@ static void a_replacement_is_done_or_not(void **state)
 	assert_int_equal(replaced("{" H ",\"succeeded\":true,\"responses\":[{}]}"), 0);
 	assert_int_equal(replaced("{" H "}"), -ESTALE);
 	assert_int_equal(replaced("{" H ",\"succeeded\":false}"), -ESTALE);
-	/* What is left out means "no" in etcd's answers alone. */
+	/* A field left out means "no" in etcd's answers alone. */
 	assert_int_equal(replaced("{}"), -EPROTO);
 	assert_int_equal(replaced("{\"succeeded\":true}"), -EPROTO);
 	assert_int_equal(replaced("{" H ",\"succeeded\":\"true\"}"), -EPROTO);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * The directory in etcd where the process has no memory, lock or thread: each call in turn fails
- * once. What was asked for fails, was not done, and nothing is left.
+ * once. The request fails, was not done, and leaves nothing.
  */
 #include <errno.h>
 
@@ -117,7 +117,7 @@ static void a_first_entry_fails_whole(void **state)
 	unsigned int step, failed = 0;
 	int rc = -1;
 
-	/* What libkedge has once for all threads of its own is there. */
+	/* Makes the objects that libkedge has once for all threads of its own. */
 	d = open_at(f->url, 0);
 	assert_int_equal(kedge_directory_replace(d, 1, NULL, &to, LONG_MS), 0);
 	kedge_directory_close(d);

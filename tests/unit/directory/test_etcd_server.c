@@ -360,7 +360,7 @@ static void *count_on(void *arg)
 	return NULL;
 }
 
-/* What was said to be done is there, what was said not to be is not. */
+/* A change said to be done is there, one said not to be is not. */
 static void a_killed_etcd_has_what_was_done(void **state)
 {
 	struct counter c = { .d = open_at(s->url, 60) };

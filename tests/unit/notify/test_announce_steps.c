@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What happens between two steps of announcing and of watching: a fork, a change
+ * Events between two steps of announcing and of watching: a fork, a change
  * of the mapping. The library calls an empty function there, which is ours here.
  */
 #include <errno.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * How many of the process's mappings watching may cost. vm.max_map_count is what
- * the tests say, so that few mappings are many.
+ * The number of the process's mappings that watching may cost. The tests set
+ * vm.max_map_count, so that few mappings are many.
  */
 #include <errno.h>
 #include <sys/mman.h>
@@ -110,7 +110,7 @@ static void near_the_limit_new_intervals_are_refused(void **state)
 		refused += rc != 0;
 	}
 	assert_in_range(refused, PAIRS / 4, PAIRS - 1);
-	/* What is watched already may be watched again. */
+	/* A range watched already may be watched again. */
 	assert_int_equal(watch(0, 1), 0);
 	/* With room again, after as many refusals as it takes to look. */
 	max_map_count = MANY;
@@ -165,7 +165,7 @@ static void exact_ranges_are_exact(void **state)
 
 	assert_int_equal(watch(8, 4), 0);
 	assert_int_equal(map_lines(), before + 2);
-	/* What failed to go away is watched as before, and no more than that. */
+	/* Memory that failed to go away is watched as before, and no more than that. */
 	kedge_hook_begin(&hook, KEDGE_EVENT_UNMAP, page(0), 10 * page_len());
 	kedge_hook_end(&hook);
 	assert_int_equal(map_lines(), before + 2);

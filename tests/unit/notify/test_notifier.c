@@ -90,7 +90,7 @@ static void a_cookie_names_one_watch(void **state)
 	free_pages(p, 2);
 }
 
-/* Whether another user of userfaultfd could have all of it. */
+/* Tries if another user of userfaultfd could have all of it. */
 static bool others_may_watch(void *at, size_t pages)
 {
 	struct uffdio_api api = { .api = UFFD_API };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * The notifier and the rest of the process: fork, vfork, exec, signals, and a
- * program that closes descriptors which it does not know. What may hang runs in
- * a child under alarm().
+ * program that closes descriptors which it does not know. A case that may hang runs
+ * in a child under alarm().
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -349,7 +349,7 @@ static int use_env(void *arg)
 	CHILD_CHECK(!strcmp(info.backend, "none"));
 	CHILD_CHECK(info.level == KEDGE_LEVEL_NONE);
 	kedge_notifier_close(n);
-	/* What the program says comes first. */
+	/* The program's options come first. */
 	o.backend = "uffd";
 	CHILD_CHECK(!kedge_notifier_open(&o, &n));
 	CHILD_CHECK(!kedge_notifier_info(n, &info));

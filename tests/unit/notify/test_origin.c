@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Which memory came through libc: pages, GiBs, their edges, and no memory. */
+/* Memory that came through libc: pages, GiBs, their edges, and no memory. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Memory whose pages are dropped, announced: it is let go of before, and watched
- * again by whoever relies on it next, whatever has come there meanwhile.
+ * again by the next lookup that relies on it, with any memory that has come there meanwhile.
  */
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
@@ -51,7 +51,7 @@ static int teardown(void **state)
 	return munmap(guard, 4 * len);
 }
 
-/* How many registrations a get makes. */
+/* The number of registrations that a get makes. */
 static uint64_t regs_of(const char *at, size_t bytes)
 {
 	uint64_t before = dev->regs;
@@ -174,7 +174,7 @@ static void a_longer_mapping_in_its_place_is_watched(void **state)
 	expect_watched(mem, 2 * len);
 }
 
-/* What was one piece is asked for as one, and refused; then as it is now. */
+/* A former piece is asked for as one, and refused; then as it is now. */
 static void a_stranger_in_the_other_half_refuses_his_alone(void **state)
 {
 	struct uffdio_api api = { .api = UFFD_API };

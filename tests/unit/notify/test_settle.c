@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Whether a lookup learns of a change that is under way. The change is stopped
+ * A lookup learns of a change that is under way. The change is stopped
  * in the middle by holding the lock that the monitor needs to read its event.
  */
 #include <pthread.h>
@@ -261,7 +261,7 @@ static void close_counted(struct counted *c)
 	nodev_free(c->dev);
 }
 
-/* How many registrations there were after a get and its put. */
+/* The number of registrations after a get and its put. */
 static int regs_after(struct counted *c, const void *p, size_t len)
 {
 	const struct kedge_mr *mr;
@@ -434,7 +434,7 @@ static void a_cache_follows_when_lookups_must_ask(void **state)
 /* With hooks in force from the notifier's opening. */
 static int load_setup(void **state)
 {
-	/* What another test said of memory that has gone since. */
+	/* Forgets the marks of another test, whose memory has gone since. */
 	origin_clear(0, (uint64_t)1 << 48);
 	kedge_hook_attach(KEDGE_BLIND_RAW);
 	return setup(state);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The tripwire: what userfaultfd does not report moves the generation all the
- * same, before the call returns, and in this process alone. The calls are made
- * by an instruction of our own, so that nothing interposed can see them. Who
- * may not have one gets a notifier that says what it is blind to.
+ * The tripwire: a change that userfaultfd does not report moves the generation all
+ * the same, before the call returns, and in this process alone. The calls are made
+ * by an instruction of our own, so that nothing interposed can see them. A process
+ * that may not have one gets a notifier that tells its blind spots.
  */
 #include <sys/mman.h>
 #include <sys/prctl.h>

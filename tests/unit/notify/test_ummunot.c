@@ -251,7 +251,7 @@ static void unmapped_memory_is_refused(void **state)
 	pages_at(at(10), 1);
 }
 
-/* What the parent's generations were, and whether the child ever sees one. */
+/* Checks that the child never sees one of the parent's generations. */
 static int sample(void *arg)
 {
 	const uint64_t *was = arg;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Which memory may be watched, by both ways of asking: a descriptor that knows
+ * Memory that may be watched, by both ways of asking: a descriptor that knows
  * PROCMAP_QUERY, and none, so that /proc/self/maps is read.
  */
 #include <fcntl.h>

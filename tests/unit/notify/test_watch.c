@@ -34,7 +34,7 @@ static char *page(unsigned int n)
 	return pages + n * page_len();
 }
 
-/* Whether an announcement there is looked into: somebody may watch. */
+/* True: an announcement there is looked into, as it may be watched. */
 static bool is_counted(void *addr)
 {
 	struct kedge_hook hook;

@@ -2,7 +2,7 @@
 /*
  * Threads that are channels of one pool: each joins and leaves, takes blocks and
  * gives them back, as they are or with a buffer's pages in them, and loses some.
- * What a thread has it has alone. Worth most with -Db_sanitize=thread.
+ * A thread's blocks are its own alone. Worth most with -Db_sanitize=thread.
  */
 #include <errno.h>
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the page swap's tests share: stamped memory, in which each word tells
+ * The common ground of the page swap's tests: stamped memory, in which each word tells
  * which page it belongs to, and the way that a case runs with.
  */
 #ifndef TESTS_SWAP_MEM_H

@@ -168,7 +168,7 @@ static void a_hole_is_filled_by_who_waits(void **state)
 		assert_true(gone_in_time(a.addr + i * unit));
 	for (i = 0; i < 9; i++)
 		assert_true(gone_in_time(b.addr + i * unit));
-	/* What it still does is empty the others: none is filled again. */
+	/* Its last work is to empty the others: none is filled again. */
 	while (landing_make())
 		;
 	for (i = 0; i < 3; i++)
@@ -296,7 +296,7 @@ static void a_longer_message_takes_the_place_of_short_ones(void **state)
 	landing_close(p, true);
 }
 
-/* Whatever the others do afterwards, and after the channel has ended. */
+/* The other channels never get it again, even after its own has ended. */
 static void what_is_lost_is_lost_for_all(void **state)
 {
 	struct landing_member *p = pool_of(16), *q = pool_of(16);

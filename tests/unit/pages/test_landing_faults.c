@@ -20,7 +20,7 @@ static void begin(void)
 	struct landing_member *p;
 	struct landing l;
 
-	/* What is kept for good is there from now on. */
+	/* Objects that are kept for good are there from now on. */
 	assert_int_equal(landing_open(64 * MIB, NULL, &p), 0);
 	assert_int_equal(landing_take(p, NULL, 2 * MIB, &l), 0);
 	landing_give(p, &l, true);

@@ -18,7 +18,7 @@ static unsigned int fail_at, calls;
 static int fail_with;
 static bool unmaps; /* a mremap() that fails has unmapped the destination */
 
-/* What another thread does between the last read and the exchange. */
+/* The act of another thread between the last read and the exchange. */
 static void (*after_read)(void);
 static char *changed;
 
@@ -125,7 +125,7 @@ static void each_fails(change_fn *change, char *p, int fd, uint64_t id)
 	}
 }
 
-/* What a failed try has written is not found where there is nothing by then. */
+/* Bytes that a failed try has written are not found where there is nothing by then. */
 static void a_failed_try_leaves_no_data(void **state)
 {
 	const size_t len = 8 * page_len();

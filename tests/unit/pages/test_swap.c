@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What a user of the page swap relies upon: data, attributes, nothing left behind.
+ * Promises of the page swap to a user: data, attributes, nothing left behind.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -159,7 +159,7 @@ static long page_tables(void)
 	return kib;
 }
 
-/* Whether MADV_DONTNEED takes away page tables that it has emptied. */
+/* Tries if MADV_DONTNEED takes away page tables that it has emptied. */
 static bool tables_go(void)
 {
 	size_t len = 16 * pages_huge_len(), i;

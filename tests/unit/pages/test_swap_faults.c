@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What the page swap takes from the system fails, one call after the other, with
+ * Calls of the page swap to the system fail, one after the other, with
  * one error after the other: either the pages are exchanged or all is as it was,
  * and the next swap goes well. Each try is a process of its own, that has never
- * swapped before; and once more with what the first swap has left.
+ * swapped before; and once more with the contexts that the first swap has left.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -291,7 +291,7 @@ static void a_remap_that_fails_leaves_all_or_nothing(void **state)
 	every_failure_leaves_all_or_nothing(KEDGE_SWAP_REMAP);
 }
 
-/* What is out comes home, if need be by copying it. */
+/* Pages that are out come home, if need be as copies. */
 static void a_remap_that_fails_for_good_copies_what_is_out_home(void **state)
 {
 	struct try *t = shared_try();

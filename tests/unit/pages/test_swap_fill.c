@@ -62,7 +62,7 @@ static void what_is_new_gets_everything(void **state)
 {
 	unsigned int before;
 
-	/* What it works with is kept. */
+	/* The means of its work are kept. */
 	if (!pages_fill(dst, src, page)) {
 		puts("skipped: userfaultfd is not to be had");
 		skip();

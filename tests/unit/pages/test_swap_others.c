@@ -25,8 +25,8 @@ static void fill(char *p, size_t cnt, char with)
 #define ROUNDS 3000
 
 /*
- * Each page's first word is its owner's counter: 1 << 32 or 2 << 32 and up. Who
- * writes adds one, atomically; so all that was added is found at the end.
+ * Each page's first word is its owner's counter: 1 << 32 or 2 << 32 and up. A
+ * writer adds one, atomically; so all that was added is found at the end.
  */
 struct arena {
 	char *area;

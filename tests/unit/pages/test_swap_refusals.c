@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What the page swap refuses, and that a refusal changes nothing.
+ * Refusals of the page swap: none changes anything.
  */
 #include <errno.h>
 #include <liburing.h>

@@ -59,7 +59,7 @@ static void the_buffer_has_the_landed_pages(void **state)
 			 stamp_of(2, 1492));
 	assert_int_equal(*(uint64_t *)(void *)(dst + len - 7 * page),
 			 stamp_of(1, 1493));
-	/* What they came from is there, and has none. */
+	/* The range that they came from is there, and has none. */
 	assert_true(stamped(src, 3 * page, 2));
 	assert_true(zeros(src + 3 * page, len - 10 * page));
 	area_free(dst, len);

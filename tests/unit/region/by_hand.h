@@ -43,7 +43,7 @@ static inline struct stream_ask question(const struct stream_hello *h)
 	return q;
 }
 
-/* What the owner says to it, or that it ends. */
+/* The owner's answer to it, or -ECONNRESET where the connection ends. */
 static inline int answer_to(int fd, const struct stream_ask *q)
 {
 	struct stream_welcome w;

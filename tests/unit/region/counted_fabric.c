@@ -75,7 +75,7 @@ static int counted_open(const unsigned char place[16], struct fabric_loan *loan,
 	return 0;
 }
 
-/* What is told by hand is of no adapter, and of no use to an owner's end. */
+/* An end told by hand is of no adapter, and of no use to an owner's end. */
 static int counted_join(struct fabric_line *l, const struct fabric_end *other)
 {
 	if (!l->puts && !other->kind)

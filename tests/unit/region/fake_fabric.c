@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Adapters in the place of real ones (fabric.h), for processes of one test: an end puts and
- * gets by the system calls for another process's memory. What is lent, and the lines of it, stand
+ * gets by the system calls for another process's memory. Loans, and the lines of each, stand
  * in tables that all of them share. As with an adapter, an access is refused once its line is
  * closed, or the loan is over, or is another line's, and a close waits for those under way.
  */
@@ -196,7 +196,7 @@ static int access_it(const struct fabric_line *l, const struct fabric_range *r, 
 		pid = lender(e, r->key % LENT);
 		n = done < half ? half : len - done;
 		mine = (struct iovec){ data + done, n };
-		/* What a process can do to itself in both ways. */
+		/* These calls reach the process's own memory, too, in both ways. */
 		other = (struct iovec){ (void *)(uintptr_t)(t->kept + (r->at - t->at) + offset +
 							  done), n };
 		if (!pid || (put ? process_vm_writev(pid, &mine, 1, &other, 1, 0)

@@ -5,7 +5,7 @@
 #include "region/fabric/fabric.h"
 
 /*
- * What the fake has done, and is to do; of all processes of the test.
+ * Counters of the fake, and its orders; of all processes of the test.
  * @refuses: there is no adapter
  * @fails:   accesses fail; the last by the owner's end @failed
  * @loses:   of that loan, no more lines can be had

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the kernel says of a range of this process's memory, in bytes. */
+/* The kernel's figures of a range of this process's memory, in bytes. */
 #ifndef TESTS_REGION_LOOK_H
 #define TESTS_REGION_LOOK_H
 

@@ -108,7 +108,7 @@ static inline void is_missing(void)
 	is_missing_as_told(PART, FROM);
 }
 
-/* What a peer puts is what the program finds. */
+/* The program finds the bytes that a peer puts. */
 static inline void is_whole(void)
 {
 	char c;

@@ -45,7 +45,7 @@ static inline void grow_to(size_t len)
 	assert_int_equal(rc, 0);
 }
 
-/* How peers reach the region: they have the memory; or the owner does accesses, by a local
+/* The peers' way to the region: they have the memory; or the owner does accesses, by a local
  * stream or by TCP. */
 #if defined(BY_RDMA)
 #define SERVED 1

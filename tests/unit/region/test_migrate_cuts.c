@@ -214,7 +214,7 @@ static int migrate(void)
 	return kedge_region_migrate(region, &target->invitation, &o, NULL);
 }
 
-/* Whatever became of it, it is the same for both. */
+/* The outcome, of either kind, is the same for both. */
 static int settle(int rc)
 {
 	char c = 0;

@@ -60,7 +60,7 @@ static void say(struct wire *w, uint32_t op, uint64_t off, const void *data, uin
 	wire_send(w, &m, data, until());
 }
 
-/* What is to follow does not. */
+/* A head alone: its data do not follow. */
 static void say_head(struct wire *w, uint32_t op, uint64_t off, uint64_t len)
 {
 	const struct msg m = { htole32(op), 0, htole64(ID), htole64(off), htole64(len) };
@@ -493,7 +493,7 @@ static void one_that_asks_is_waited_for(void **state)
 	leave_office(&a);
 }
 
-/* What was kept of the connection goes with the region. */
+/* The connection that was kept goes with the region. */
 static void one_that_is_silent_is_let_go(void **state)
 {
 	struct accepting a;

@@ -250,7 +250,7 @@ static void the_former_owner_ends_at_once(void **state)
 	end_all();
 }
 
-/* How long it takes; and the former owner may end as soon as it is over. */
+/* Measures its time; and the former owner may end as soon as it is over. */
 static void kill_none(void **state)
 {
 	begin_all(SOON_MS);

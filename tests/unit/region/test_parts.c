@@ -82,7 +82,7 @@ static void lay_out(struct kedge_remote_part part[PARTS], uint64_t *number, size
 	part[PARTS / 2].offset = LEN - 8;
 }
 
-/* What is there is @n; but for a range that was taken away in between. */
+/* True: each word is @n, but for one in a range that was taken away in between. */
 static bool is_all(uint64_t n)
 {
 	uint64_t got[PARTS];
@@ -276,7 +276,7 @@ static void take(const struct kedge_remote_part *like, size_t cnt, uint64_t want
 	free(part);
 	if (!SERVED || LEASED)
 		want = 0;
-	/* What takes libfabric two seconds, the owner does. */
+	/* The owner does an access that takes libfabric two seconds. */
 	if (MAY_STALL)
 		return;
 	assert_int_equal(requests() - seq, 2 * want);

@@ -286,8 +286,8 @@ static _Atomic unsigned int puts_done, refused, wrong;
 static _Atomic uint32_t gone; /* odd: from before the call that unmaps to the repair's end */
 
 /*
- * What is put is there for the program, or the range was missing: if it was whole from before the
- * put until after the look, the look finds it.
+ * A value that is put is there for the program, or the range was missing: if it was whole from
+ * before the put until after the look, the look finds it.
  */
 static void *put_on(void *r)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What the program has taken away of a region: for operations that are submitted, a migration, a
- * process that is refused userfaultfd later, huge pages, and pages that are swapped out.
+ * Parts of a region that the program has taken away: for operations that are submitted, a
+ * migration, a process that is refused userfaultfd later, huge pages, and pages swapped out.
  */
 #include <pthread.h>
 #include <sys/sysinfo.h>
@@ -119,7 +119,7 @@ static int loses_it(void *unused)
 	(void)unused;
 	begin_watched();
 	CHILD_CHECK(refuse_call(SYS_userfaultfd));
-	/* What is there goes on. */
+	/* A region that is there goes on. */
 	unmap_part();
 	is_missing();
 	CHILD_CHECK(!kedge_region_recommit(region, 0, 0, NULL));

@@ -194,7 +194,7 @@ static void the_budget_holds(void **state)
 	assert_int_equal(kedge_region_create(LEN, NULL, &other), 0);
 	kedge_region_close(other);
 	assert_int_equal(kedge_region_grow(r, 2 * LEN), 0);
-	/* What is there stays. */
+	/* Memory that is there stays. */
 	kedge_region_budget_set(LEN);
 	assert_int_equal(query(r).len, 2 * LEN);
 	assert_int_equal(kedge_region_grow(r, 3 * LEN), -EDQUOT);

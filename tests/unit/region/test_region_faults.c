@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Regions where the system refuses something: each call in turn fails once. What was asked
- * for fails, what there was is as it was, nothing is left, and all works afterwards.
+ * Regions where the system refuses something: each call in turn fails once. The caller's
+ * request fails, the region is as it was, nothing is left, and all works afterwards.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -153,7 +153,7 @@ static bool make_group(void)
 
 static void end_group(void)
 {
-	/* What was in it may be ending still. */
+	/* Its processes may be ending still. */
 	while (rmdir(group) && errno == EBUSY)
 		usleep(10000);
 	*strrchr(group, '/') = '\0';

@@ -74,7 +74,7 @@ static void what_was_done_with_it_is_counted(void **state)
 	assert_int_equal(kedge_region_resume(region), 0);
 	assert_int_equal(kedge_region_resume(region), 0);
 	assert_int_equal(kedge_region_move(region, NULL, SOON_MS, NULL), 0);
-	/* Which is no suspension of the program's, as a change of the length is none. */
+	/* A move is no suspension of the program's, nor is a change of the length. */
 	assert_int_equal(kedge_region_trim(region, LEN / 2), 0);
 	assert_int_equal(kedge_region_advertise(region, NULL, &more), 0);
 	assert_int_equal(only().handles, 2);
@@ -357,7 +357,7 @@ static void regions_are_made_and_closed_within_a_list(void **state)
 	close_many();
 }
 
-/* Which takes as many descriptors, and 40 MiB of locked memory. */
+/* It takes as many descriptors, and 40 MiB of locked memory. */
 static void ten_thousand_are_told(void **state)
 {
 	const struct kedge_region_opts o = { .size = sizeof(o), .max_len = 1 };

@@ -139,7 +139,7 @@ static void a_peer_may_ask_for_a_list(void **state)
 
 /* ---- owners ---- */
 
-/* What a process that listens under such a name says to each question. */
+/* The answer to each question by a process that listens under such a name. */
 struct lie {
 	struct packet page;
 	struct region_answer refusal;
@@ -379,7 +379,7 @@ static void a_place_is_printed_as_an_address(void **state)
 	free(found.e);
 }
 
-/* Whether this process's region is listed beside others. */
+/* True: this process's region is listed beside others. */
 static bool mine_is_there(uint32_t timeout_ms)
 {
 	struct listed_regions found = { NULL, 0 };

@@ -498,7 +498,7 @@ static void a_child_has_none_of_it(void **state)
 	end();
 }
 
-/* Who has a handle may have what it gives; but the memory only if it is the same user. */
+/* A holder of the handle may have its accesses; but the memory only as the same user. */
 static void another_user_is_served(void **state)
 {
 	struct kedge_remote_info info = { .size = sizeof(info) };

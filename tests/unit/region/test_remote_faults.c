@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Handles where the system refuses something, here or in the owner, which is this process,
- * too: each call in turn fails once. What was asked for fails or works, other peers go on,
+ * too: each call in turn fails once. The caller's request fails or works, other peers go on,
  * nothing is left, and all works afterwards.
  */
 #include <fcntl.h>

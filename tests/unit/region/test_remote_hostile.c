@@ -201,7 +201,7 @@ static void what_is_stored_behind_the_end_is_gone(void **state)
 	end();
 }
 
-/* What an owner says of its length is believed as far as its file goes. */
+/* An owner's word on its length is believed as far as its file goes. */
 static void an_owner_that_lies_ends_no_peer(void **state)
 {
 	struct gate *g;

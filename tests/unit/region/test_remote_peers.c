@@ -18,7 +18,7 @@
 #define BLOCK	4096
 #define FOREVER (-1)
 
-/* What a test and its children tell each other. */
+/* The words between a test and its children. */
 static struct {
 	_Atomic int go;
 	_Atomic int ready;
@@ -181,7 +181,7 @@ static void it_grows_and_is_trimmed_under_load(void **state)
 		usleep(100);
 		assert_int_equal(kedge_region_trim(region, LEN), 0);
 	}
-	/* What they stored in the part that went is not there when it comes again. */
+	/* Their stores in the part that went are not there when it comes again. */
 	atomic_store(&word->stop, 1);
 	for (i = 0; i < PEERS; i++)
 		reap(pid[i]);
@@ -258,7 +258,7 @@ static void a_peer_that_is_inside_is_waited_for_until_it_ends(void **state)
 	assert_int_equal(kedge_region_grow(region, 2 * LEN), 0);
 	assert_int_equal(kedge_region_trim(region, LEN), 0);
 	assert_int_equal(kedge_remote_put(other, 0, &c, 1, 0), 0);
-	/* What it does there could be beyond the end: that is not the region's before it is out. */
+	/* Its access there could be beyond the end: that is not the region's before it is out. */
 	assert_int_equal(kedge_region_grow(region, 2 * LEN), -ETIMEDOUT);
 	assert_non_null(strstr(kedge_strerror(-ETIMEDOUT), name));
 	assert_int_equal(kedge_remote_get(other, LEN, &c, 1, 0), -EFAULT);

@@ -38,7 +38,7 @@ static void a_large_access_is_made_in_pieces(void **state)
 	assert_memory_equal(region_at() + 777, data, len);
 	assert_int_equal(kedge_remote_get(remote, 777, got, len, SOON_MS), 0);
 	assert_memory_equal(got, data, len);
-	/* What is not all there is told with the first piece. */
+	/* A range that is not all there is told with the first piece. */
 	memset(data, 0xff, LARGE);
 	assert_int_equal(kedge_remote_put(remote, 777, data, LARGE - 776, SOON_MS), -EFAULT);
 	assert_memory_equal(region_at() + 777, got, len);

@@ -345,7 +345,7 @@ static void few_descriptors_are_for_those_with_a_handle(void **state)
 	end();
 }
 
-/* Who goes while its request waits is forgotten. */
+/* A peer that goes while its request waits is forgotten. */
 static void those_that_wait_may_go(void **state)
 {
 	struct stream_req q = { .op = STREAM_GET, .len = 1, .timeout_ms = -1 };
@@ -397,7 +397,7 @@ static int make_owner(void)
 
 static int owner_fd;
 
-/* What it answers to the handshake with, and to the first request. */
+/* Its answers to the handshake, and to the first request. */
 static struct {
 	struct stream_hello hello;
 	struct stream_welcome welcome;
@@ -433,7 +433,7 @@ static void *answers(void *unused)
 	return NULL;
 }
 
-/* What the peer makes of it: of the handshake, and then of a get. */
+/* The peer's result: of the handshake, and then of a get. */
 static int hears(void)
 {
 	uint64_t got = 0;

@@ -162,7 +162,7 @@ static void the_program_closes_everything(void **state)
 	end_queue();
 }
 
-/* What it has there now is neither written to nor read. */
+/* The program's files there are neither written to nor read. */
 static void the_program_has_others_under_their_numbers(void **state)
 {
 	struct kedge_remote_op o[2] = { add_of(8, 1, 1), add_of(8, 1, 2) };

@@ -52,7 +52,7 @@ static void wait_for_owner(pid_t pid)
 	handle = *shared;
 }
 
-/* What a peer has mapped stays until it closes that. */
+/* A peer's mapping stays until the peer closes it. */
 static uint64_t number(void)
 {
 	const struct link *l = atomic_load(&remote->link);

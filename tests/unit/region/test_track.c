@@ -286,7 +286,7 @@ static void a_page_of_another_userfaultfd_is_left_alone(void **state)
 	assert_int_equal(open_fds(), fds);
 	assert_false(has_flag(mem.at, " uw"));
 	assert_true(has_flag(mem.at + 3 * mem.page, " uw"));
-	/* What is left is the next way, or is refused. */
+	/* The next way is taken, or the call refused. */
 	rc = track_begin(mem.at, mem.len, mem.page, NULL, &track);
 	if (rc) {
 		assert_int_equal(rc, -EOPNOTSUPP);

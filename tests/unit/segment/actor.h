@@ -9,7 +9,7 @@
 #include "core.h"
 #include "steps.h"
 
-/* What an actor does. It has two ranges of memory, each for a segment, and one grant. */
+/* The acts of an actor. It has two ranges of memory, each for a segment, and one grant. */
 enum act {
 	NEW,	/* memory; each word has its index */
 	MAKE,
@@ -68,7 +68,7 @@ struct actor {
 
 /* Of the one that may be killed. Its calls go on only while one waits for an actor. */
 extern struct steps actor_steps;
-/* What segments are made with. */
+/* The backend that segments are made with. */
 extern uint32_t actor_backend;
 
 /* @dies: it is the one that may be killed, from STEPS on. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What tests of memory that is converted as it is attached have in common. */
+/* The common ground of tests of memory that is converted as it is attached. */
 #ifndef TESTS_SEGMENT_DEMAND_H
 #define TESTS_SEGMENT_DEMAND_H
 

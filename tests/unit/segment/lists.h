@@ -19,7 +19,7 @@ struct listed {
 	size_t cnt;
 };
 
-/* Of one process, or of all with 0. What the calls return. */
+/* Of one process, or of all with 0. Returns as the calls do. */
 int list_of(pid_t pid, uint32_t timeout_ms, struct listed *l);
 /* It is there, with as long as it takes. */
 void list_now(pid_t pid, struct listed *l);

@@ -19,7 +19,7 @@ void peer_start_as(struct peer *p, uid_t uid, gid_t gid, gid_t group);
 void peer_end(struct peer *p);
 void peer_kill(struct peer *p);
 
-/* What the calls return there. */
+/* These return as the calls do there. */
 int peer_get(struct peer *p, const struct kedge_segment_id *id, uint32_t access);
 int peer_attach(struct peer *p, uint64_t offset, size_t len);
 int peer_attach_with(struct peer *p, uint64_t offset, size_t len, uint32_t flags);

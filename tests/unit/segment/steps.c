@@ -39,8 +39,8 @@
 #define ALLOW	      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 #define ALLOW_IF(x)   BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned int)(x), 0, 1), ALLOW
 
-/* What is no step leaves all as it was, so that the next one finds the same; or it waits, as
- * often as others let it. */
+/* A call that is no step leaves all as it was, so that the next one finds the same; or it waits,
+ * as often as others let it. */
 int steps_begin(int but)
 {
 	struct sock_filter code[] = {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What kedge torture --segment runs, for so many rounds of each range: under the
+ * The run of kedge torture --segment, for so many rounds of each range: under the
  * sanitizers, and in guests with the kernel module.
  *
  *	stress_segment [rounds [seed]]

@@ -149,7 +149,7 @@ static void detaching_waits_for_the_taker(void **state)
 	assert_true(a->gone);
 }
 
-/* What attach() and the thread share of what has gone: a note, then a walk. */
+/* The words between attach() and the thread on memory that has gone: a note, then a walk. */
 static _Atomic uint32_t notes, walks;
 static _Atomic bool stop;
 

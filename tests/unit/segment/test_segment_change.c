@@ -78,7 +78,7 @@ static void an_unmapped_part_is_recalled(void **state)
 	end();
 }
 
-/* What is mapped over it is nobody else's. */
+/* A mapping over it is not the peer's. */
 static void what_is_mapped_over_it_is_not_seen(void **state)
 {
 	begin(state);
@@ -338,7 +338,7 @@ static int has_its_own_copy(void)
 {
 	CHILD_CHECK(w[1] == 1 && w[LEN / 8 - 1] == LEN / 8 - 1);
 	w[1] = 111;
-	/* What the parent does meanwhile does not show. */
+	/* The parent's stores meanwhile do not show. */
 	hear(childs_end);
 	CHILD_CHECK(w[2] == 2);
 	kedge_segment_remove(segment);

@@ -154,7 +154,7 @@ static void holes_are_a_sigbus(void **state)
 	assert_int_equal(loaded(7 * page), 7 * page / 8);
 	assert_int_equal(loaded(12 * page), 12 * page / 8);
 	assert_true(peer_valid(&peer));
-	/* What comes to be there is attached anew. */
+	/* Memory that comes to be there is attached anew. */
 	assert_true(mmap(p + 8 * page, page, PROT_READ | PROT_WRITE,
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED);
 	w[page] = 123;
@@ -171,7 +171,7 @@ static void holes_are_a_sigbus(void **state)
 	munmap(p, LEN);
 }
 
-/* What kedge maps for its work goes into the hole, where there is no other room so high. */
+/* kedge's mapping for its work goes into the hole, where there is no other room so high. */
 static void a_hole_may_be_filled_by_the_call_itself(void **state)
 {
 	const size_t page = page_len();

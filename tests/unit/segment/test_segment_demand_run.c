@@ -166,7 +166,7 @@ static void another_segment_comes_and_goes(void **state)
 	free_pages(run_at, LEN / 8 / page_len());
 }
 
-/* What is detached is given back before it is too much, and what is full empties. */
+/* Detached memory is given back before it is too much, and a full table empties. */
 static void many_small_parts_come_and_go(void **state)
 {
 	const size_t len = 1400 * 17 * page_len();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Segments where the system refuses something: each call in turn fails once. What was asked
- * for fails, or is had in another way, the memory is as it was, and all works afterwards.
+ * Segments where the system refuses something: each call in turn fails once. The segment
+ * is refused, or had in another way, the memory is as it was, and all works afterwards.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -135,7 +135,7 @@ void *__wrap_mremap(void *from, size_t len, size_t new_len, int flags, ...)
 	return fails() ? MAP_FAILED : __real_mremap(from, len, new_len, flags, to);
 }
 
-/* What the thread makes its descriptors with. */
+/* The calls by which the thread makes its descriptors. */
 static bool is_counted(long nr)
 {
 	switch (nr) {
@@ -458,7 +458,7 @@ static void each_call_of_the_way_back_fails(void **state)
 	free_pages(w, LEN / page_len());
 }
 
-/* What cannot be undone at the time is there, a child has it, and it is a segment later. */
+/* Memory that cannot be undone at the time is there, a child has it, and it is a segment later. */
 static void what_cannot_be_undone_is_undone_later(void **state)
 {
 	struct kedge_segment_info i = { .size = sizeof(i) };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What an allocator gives out is attached while other threads allocate, move and free: the C
- * library's, or the one that HEAP names, which is preloaded then.
+ * An allocator's memory is attached while other threads allocate, move and free: the C
+ * library's, or that of the one that HEAP names, which is preloaded then.
  */
 #include <dlfcn.h>
 #include <pthread.h>

@@ -25,7 +25,7 @@
 #define STRIDE 1
 #endif
 
-/* What works on is there all the time; what is killed is made for each step. */
+/* Those that work on are there all the time; the one killed is made for each step. */
 static struct actor owner, attacher, witness;
 static struct left owner_had, attacher_had, witness_had; /* with nothing of kedge's */
 static struct left owner_alone; /* with a segment that nobody has */

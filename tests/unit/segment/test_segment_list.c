@@ -67,7 +67,7 @@ static void each_segment_is_there_as_it_is(void **state)
 	assert_int_equal(e->backend, KEDGE_SEGMENT_COPY);
 	assert_int_equal(e->mode, 0400);
 	assert_int_equal(e->len, 100);
-	/* What changes shows; a segment that is made later has not seen it. */
+	/* A change shows; a segment that is made later has not seen it. */
 	madvise(a, page_len(), MADV_DONTNEED);
 	peer_end(&peer[1]);
 	kedge_segment_remove(s[2]);
@@ -305,7 +305,7 @@ static int is_told_of_none(void *name)
 	return 0;
 }
 
-/* What root made is root's, though the process is that user's now. */
+/* A segment that root made is root's, though the process is that user's now. */
 static void segments_stay_those_of_the_user_that_made_them(void **state)
 {
 	struct owner o;

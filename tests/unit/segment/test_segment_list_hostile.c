@@ -126,7 +126,7 @@ static void askers_that_flood_are_cut_off_and_others_answered(void **state)
 
 /* ---- owners ---- */
 
-/* What a process that listens under such a name says to each question. */
+/* The answer to each question by a process that listens under such a name. */
 struct lie {
 	struct seg_page page;
 	size_t len;

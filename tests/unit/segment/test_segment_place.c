@@ -155,7 +155,7 @@ static void new_memory_at_its_addresses_is_not(void **state)
 	assert_false(is_there(0, LEN));
 }
 
-/* What kedge asks the kernel by: the number of this is found again, closed and used anew. */
+/* kedge's descriptor for asking the kernel: its number is found again, closed and used anew. */
 static void a_closed_descriptor_is_opened_anew(void **state)
 {
 	int was, other;

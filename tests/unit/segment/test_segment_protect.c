@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What an owner makes read-only, or a guard page, in memory that others have attached. */
+/* Pages that an owner makes read-only, or guards, in memory that others have attached. */
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -90,7 +90,7 @@ static int one(void *arg)
 	exit(!hit ? NOT_COME : ours ? 0 : NOT_OURS);
 }
 
-/* How many steps of it there are. */
+/* Returns the number of its steps. */
 static unsigned int each_step(const char *value, const char *path)
 {
 	struct attempt a = { .value = value };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What a value of KEDGE_STATS names. */
+/* The target that a value of KEDGE_STATS names. */
 #include <errno.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What a lookup in UCX's cache costs, by UCX's own calls: a buffer is mapped for messages and
+ * The cost of a lookup in UCX's cache, by UCX's own calls: a buffer is mapped for messages and
  * unmapped again, by which it stays registered in the cache. Says the median of many runs of a
  * hit in nanoseconds, how many registrations there were, and whether UCX has changed code of
  * libc's. With "miss" UCX is told before each that the buffer has gone.
