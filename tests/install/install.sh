@@ -57,7 +57,7 @@ all_files()
 	for f in bin/kedge share/man/man1/kedge.1 share/man/man7/kedge.7 \
 		share/man/man3/kedge_cache_get.3 share/man/man4/ummunot.4 \
 		include/linux/ummunot.h include/linux/kedge_segment.h \
-		lib/udev/rules.d/60-ummunot.rules; do
+		lib/udev/rules.d/60-ummunot.rules lib/udev/rules.d/60-kedge-segment.rules; do
 		[ -s "$dest/$f" ] || { echo "$f is not installed"; rc=1; }
 	done
 	[ -f "$pcdir/kedge-nohooks.pc" ] ||

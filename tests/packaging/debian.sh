@@ -123,13 +123,25 @@ linked_well()
 	return $bad
 }
 
-# DKMS has built the module when its package was installed, as headers of a kernel were there.
+# The library that libkedge-ucx names as its auxiliary stands before it, and both before libc.
+hooks_come_along()
+{
+	# shellcheck disable=SC2016 # the root's shell expands it
+	in_root sh -c 'LD_DEBUG=scopes LD_PRELOAD=$(echo /usr/lib/*/kedge/preload/libkedge-ucx.so) \
+		/bin/true' 2>&1 |
+		grep 'scope 0: .*/libkedge-hooks\.so\.0 .*/libkedge-ucx\.so .*/libc\.so'
+}
+
+# DKMS has built the modules when their packages were installed, as headers of a kernel were there.
 module_is_built()
 {
+	local name=$1 module=$2
+
 	in_root dkms status
-	in_root dkms status ummunot | grep -q ': installed' ||
-		{ echo "DKMS has not built ummunot"; return 1; }
-	find "$root/lib/modules" -name 'ummunot.ko*' | grep .
+	in_root dkms status "$name" | grep -q ': installed' ||
+		{ echo "DKMS has not built $name"; return 1; }
+	find "$root/lib/modules" -name "$module.ko*" | grep . || return 1
+	grep -x "$module" "$root/usr/lib/modules-load.d/$name.conf"
 }
 
 # The tests of debian/tests get what autopkgtest would give them: their sources, and a folder.
@@ -184,7 +196,9 @@ use_packages()
 	step "nothing has a run path, or lacks a library" linked_well
 	step "manual pages are there" manual_pages
 	step "kedge-hooks is the name of a package" hooks_by_name
-	step "DKMS builds the module" module_is_built
+	step "libkedge-ucx brings libkedge-hooks" hooks_come_along
+	step "DKMS builds ummunot" module_is_built ummunot ummunot
+	step "DKMS builds kedge_segment" module_is_built kedge-segment kedge_segment
 	step "README.md's program, shared and static" autopkgtest readme
 	step "the command" autopkgtest tools
 	step "libfabric loads the plug-in" autopkgtest libfabric
