@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A hash table of chains, which doubles when there are as many handles as chains. */
+/* A hash table of chains, which doubles when there are as many names as chains. A chain has the first
+ * handle of each name, which has the others: a domain may give all of its registrations one. */
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -12,7 +13,7 @@ static struct handle *first[FIRST];
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards: */
 static struct handle **chains = first;
-static size_t chain_cnt = FIRST, handle_cnt;
+static size_t chain_cnt = FIRST, name_cnt, handle_cnt;
 
 static size_t place(md_t md, memh_t memh, size_t cnt)
 {
@@ -50,59 +51,62 @@ struct handle *handle_new(void)
 	return calloc(1, sizeof(struct handle));
 }
 
+/* The place of the first handle of that name, or of the chain's end. */
+static struct handle **find(md_t md, memh_t memh)
+{
+	struct handle **at = &chains[place(md, memh, chain_cnt)];
+
+	while (*at && ((*at)->md != md || (*at)->memh != memh))
+		at = &(*at)->next;
+	return at;
+}
+
 void handles_add(struct handle *h, md_t md, memh_t memh)
 {
-	struct handle **at;
+	struct handle **at, *one;
 
 	h->md = md;
 	h->memh = memh;
 	pthread_mutex_lock(&lock);
-	if (handle_cnt >= chain_cnt)
+	if (name_cnt >= chain_cnt)
 		grow();
-	at = &chains[place(md, memh, chain_cnt)];
-	h->next = *at;
-	*at = h;
+	at = find(md, memh);
+	one = *at;
+	if (one) {
+		h->next = one->others;
+		one->others = h;
+	} else {
+		one = *at = h;
+		name_cnt++;
+	}
+	one->alive++;
 	handle_cnt++;
 	pthread_mutex_unlock(&lock);
 }
 
-/* All of that name, out of their chain. */
-static struct handle *take_all(struct handle **at, md_t md, memh_t memh)
+/* All of a name, out of their chain. */
+static struct handle *take_all(struct handle **at)
 {
-	struct handle *h, *out = NULL;
+	struct handle *one = *at, *h;
 
-	while ((h = *at)) {
-		if (h->md != md || h->memh != memh) {
-			at = &h->next;
-			continue;
-		}
-		*at = h->next;
-		h->next = out;
-		out = h;
+	*at = one->next;
+	one->next = one->others;
+	name_cnt--;
+	for (h = one; h; h = h->next)
 		handle_cnt--;
-	}
-	return out;
+	return one;
 }
 
 struct handle *handles_remove(md_t md, memh_t memh, bool *known)
 {
-	struct handle **at, *h, *last = NULL, *out = NULL;
-	size_t alive = 0;
+	struct handle **at, *out = NULL;
 
 	pthread_mutex_lock(&lock);
-	at = &chains[place(md, memh, chain_cnt)];
-	for (h = *at; h; h = h->next) {
-		if (h->md == md && h->memh == memh && !h->ended) {
-			alive++;
-			last = h;
-		}
-	}
-	if (alive == 1)
-		out = take_all(at, md, memh);
-	else if (last)
-		last->ended = true;
+	at = find(md, memh);
+	*known = *at;
+	if (*at && !--(*at)->alive)
+		out = take_all(at);
 	pthread_mutex_unlock(&lock);
-	*known = alive;
 	return out;
 }
 
@@ -116,7 +120,7 @@ void handles_anew(void)
 		first[i] = NULL;
 	chains = first;
 	chain_cnt = FIRST;
-	handle_cnt = 0;
+	name_cnt = handle_cnt = 0;
 }
 
 unsigned int handles_cnt(void)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Registrations by their handles: which region a memory handle of a memory domain is of. Some
+ * Registrations by their handles: the region that a memory handle of a memory domain is of. Some
  * domains give the same handle for several registrations (caches of their own); then it is not told
  * which of them a deregistration ends, and all stay until as many have ended.
  */
@@ -14,7 +14,8 @@ struct handle {
 	struct handle *next;
 	md_t md;
 	memh_t memh;
-	bool ended; /* in the place of another one of the same name */
+	struct handle *others; /* of the first of a name: those of the same name */
+	size_t alive;	       /* of the first: registrations that have not ended */
 	struct region region;
 };
 

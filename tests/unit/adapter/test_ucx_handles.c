@@ -64,6 +64,25 @@ static void those_of_one_name_stay_until_the_last_has_ended(void **state)
 	assert_int_equal(handles_cnt(), 0);
 }
 
+/* A name's registrations are one entry: each is added and ends at the same cost. */
+static void a_name_of_many_takes_one_place(void **state)
+{
+	size_t i;
+
+	add(2, 64);
+	for (i = 0; i < MANY; i++)
+		add(1, 64);
+	add(2, 96);
+	assert_int_equal(handles_cnt(), MANY + 2);
+	for (i = 1; i < MANY; i++)
+		assert_int_equal(ends(1, 64, true), 0);
+	assert_int_equal(ends(2, 64, true), 1);
+	assert_int_equal(ends(1, 64, true), MANY);
+	assert_int_equal(ends(1, 64, false), 0);
+	assert_int_equal(ends(2, 96, true), 1);
+	assert_int_equal(handles_cnt(), 0);
+}
+
 static void more_than_the_first_table_has_room_for(void **state)
 {
 	uintptr_t i;
@@ -137,6 +156,7 @@ int main(void)
 		cmocka_unit_test(a_child_begins_with_none),
 		cmocka_unit_test(a_handle_is_found_by_its_domain_and_name),
 		cmocka_unit_test(those_of_one_name_stay_until_the_last_has_ended),
+		cmocka_unit_test(a_name_of_many_takes_one_place),
 		cmocka_unit_test(more_than_the_first_table_has_room_for),
 		cmocka_unit_test(threads_find_their_own),
 	};
