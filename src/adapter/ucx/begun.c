@@ -8,8 +8,6 @@
 #include "begun.h"
 #include "found.h"
 
-#define VM_EVENTS (1 << 16 | 1 << 17) /* UCM_EVENT_VM_MAPPED, _UNMAPPED in all versions */
-
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* held while it begins */
 static struct regions *_Atomic regions;
 

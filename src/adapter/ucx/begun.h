@@ -8,6 +8,8 @@
 
 #include "regions.h"
 
+#define VM_EVENTS (1 << 16 | 1 << 17) /* UCM_EVENT_VM_MAPPED, _UNMAPPED in all versions */
+
 /* Before the first cache is made that is served: UCX has to wait for events from outside by then,
  * or it changes code. NULL: that failed, which is said. */
 struct regions *begin(const struct regions_ops *ops);

@@ -183,6 +183,8 @@ struct options {
 	int log_level, enable_events, mmap_hook_mode;
 };
 
+static _Atomic bool quiet; /* UCX changes no code of libc's */
+
 #define HOOK_NONE 0
 #define HOOK_LAST 3
 
@@ -193,8 +195,10 @@ static void set_quietly(void (*set)(const void *options), const void *wanted)
 	struct options *o = (struct options *)(uintptr_t)wanted;
 	const int mode = o->mmap_hook_mode;
 
-	if (mode > HOOK_NONE && mode < HOOK_LAST)
+	if (mode > HOOK_NONE && mode < HOOK_LAST) {
 		o->mmap_hook_mode = HOOK_NONE;
+		atomic_store(&quiet, true);
+	}
 	set(wanted);
 	o->mmap_hook_mode = mode;
 }
@@ -216,6 +220,26 @@ void kedge_ucx_options(const void *wanted)
 		set_quietly(set, wanted);
 	else
 		set(wanted);
+}
+
+/* Another library's handler of UCX's events of memory: UCX would promise them, as it expects them
+ * from outside, but those that come are of its caches' memory, and come at lookups. So the library
+ * gets the error that UCX gives where it changes no code, and takes no silence for "no change". */
+EXPORT int kedge_ucx_handler(int events, int priority, uintptr_t fn, uintptr_t arg)
+	__asm__("ucm_set_event_handler");
+
+int kedge_ucx_handler(int events, int priority, uintptr_t fn, uintptr_t arg)
+{
+	static struct own own = { IN_UCM, "ucm_set_event_handler", NULL };
+	static _Atomic bool said;
+
+	if (!(events & VM_EVENTS) || !atomic_load(&quiet) || !begun() ||
+	    found_is_of(CALLER, "libucs."))
+		return own_fn(&own)((uintptr_t)events, (uintptr_t)priority, fn, arg, 0, 0, 0, 0);
+	if (!atomic_exchange(&said, true))
+		found_say("another library is refused UCX's events of memory; "
+			  "UCX_MEM_MMAP_HOOK_MODE=bistro has UCX serve it");
+	return UCX_UNSUPPORTED;
 }
 
 /* For libkedge-preload-verbs: UCX's caches are coherent. */

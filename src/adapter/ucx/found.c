@@ -112,6 +112,17 @@ void *found_in(const char *library, const char *name)
 	return p ? p : dlsym(RTLD_NEXT, name);
 }
 
+bool found_is_of(const void *code, const char *begins)
+{
+	const char *name;
+	Dl_info in;
+
+	if (!dladdr(code, &in) || !in.dli_fname)
+		return false;
+	name = strrchr(in.dli_fname, '/');
+	return !strncmp(name ? name + 1 : in.dli_fname, begins, strlen(begins));
+}
+
 bool found_early(void)
 {
 	unsigned int v[3];

@@ -43,6 +43,9 @@ void *found_in(const char *library, const char *name);
 /* libucp is there, of a version that is known. While UCX is being loaded. */
 bool found_early(void);
 
+/* True: that code is of a library, the file name of which begins so. */
+bool found_is_of(const void *code, const char *begins);
+
 /* The call of one that is missing: "not supported", and a caller does without a cache then. */
 int8_t found_absent(uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d, uintptr_t e, uintptr_t f,
 		    uintptr_t g, uintptr_t h);

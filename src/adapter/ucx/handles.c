@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A hash table of chains, which doubles when there are as many names as chains. A chain has the first
- * handle of each name, which has the others: a domain may give all of its registrations one. */
+/* A hash table of chains, which doubles when there are as many names as chains. A chain has the
+ * first handle of each name, which has the others: a domain may give all registrations one. */
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -17,7 +17,6 @@
  * That memory comes from ucm_orig_mmap(); where that fails while UCX is told, the drop is lost, and
  * is said again.
  */
-#include <dlfcn.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -78,25 +77,14 @@ static bool is_left_alone(const char *name)
 	return false;
 }
 
-/* UCX's transports go on without a cache of their own, and libucp has one above them. */
-static bool is_transport(const void *caller)
-{
-	const char *name;
-	Dl_info in;
-
-	if (!dladdr(caller, &in) || !in.dli_fname)
-		return false;
-	name = strrchr(in.dli_fname, '/');
-	return !strncmp(name ? name + 1 : in.dli_fname, "libuct", strlen("libuct"));
-}
-
 static int refuse(const char *name, const void *caller)
 {
 	static pthread_mutex_t saying = PTHREAD_MUTEX_INITIALIZER;
 	static bool said;
 
 	pthread_mutex_lock(&saying);
-	if (!said && !is_transport(caller)) {
+	/* UCX's transports go on without a cache of their own, and libucp has one above them. */
+	if (!said && !found_is_of(caller, "libuct")) {
 		found_say("the cache of registrations \"%s\" is not made, as it cannot be watched "
 			  "in this version of UCX, where only that of libucp can", name);
 		said = true;

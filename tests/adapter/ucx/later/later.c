@@ -425,6 +425,20 @@ static void quiet(void)
 	standin_close(c);
 }
 
+/* Another library gets no promise of events that do not come, and one of other kinds. */
+static void handler(void)
+{
+	const int both = 3 << 16, unmapped = 1 << 17;
+	struct context *c = open_cache();
+	const int on_demand = standin_external();
+
+	CHECK(!STATUS(ucm_set_event_handler(0, 0, NULL, NULL)));
+	stale = !STATUS(ucm_set_event_handler(unmapped, 0, NULL, NULL)) +
+		!STATUS(ucm_set_event_handler(both, 0, NULL, NULL));
+	CHECK(!stale == (on_demand == both));
+	standin_close(c);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
@@ -432,7 +446,8 @@ static const struct {
 	{ "changes", changes }, { "merged", merged }, { "within", within },
 	{ "threads", threads }, { "nomem", nomem }, { "forked", forked },
 	{ "imported", imported }, { "shared", shared }, { "odd", odd },
-	{ "refused", refused }, { "quiet", quiet }, { "elsewhere", elsewhere },
+	{ "refused", refused }, { "quiet", quiet }, { "handler", handler },
+	{ "elsewhere", elsewhere },
 };
 
 int main(int argc, char **argv)

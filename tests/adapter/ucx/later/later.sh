@@ -33,6 +33,7 @@ fi
 case $CASE in
 nomem) says err 'a lookup is refused: UCX has no memory' ;;
 elsewhere) says err 'lookups are refused, as those of this libucp are not seen' ;;
+handler) says err "another library is refused UCX's events of memory" ;;
 refused) says err 'the cache of registrations "mlx5_0" is not made' ;;
 *) [ ! -s "$DIR/err" ] || fail "$CASE: $(cat "$DIR/err")" ;;
 esac

@@ -26,6 +26,7 @@
 
 EXPORT void ucm_set_external_event(int events);
 EXPORT void ucm_set_global_opts(const void *options);
+EXPORT int ucm_set_event_handler(int events, int priority, void *fn, void *arg);
 EXPORT void ucm_vm_munmap(void *at, size_t len);
 EXPORT void *ucm_orig_mmap(void *at, size_t len, int prot, int flags, int fd, off_t offset);
 
