@@ -9,8 +9,9 @@
 #include <string.h>
 
 #include "found.h"
+#include "imports.h"
 
-#define ELSE "UCX's cache of registrations is left as it is; \"kedge run --ucx\" serves any version"
+#define ELSE "UCX's cache of registrations is left as it is; \"kedge run --ucx\" switches it off"
 
 static struct found all;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -151,6 +152,7 @@ static int is_within(struct dl_phdr_info *info, size_t size, void *data)
 		return 0;
 	all.ucp_start = start;
 	all.ucp_end = end;
+	all.ucp_asks = imports(info, "ucs_pgtable_lookup");
 	return 1;
 }
 

@@ -29,6 +29,7 @@ struct found {
 	void (*set_external_event)(int events);
 	unsigned int minor; /* of UCX 1. 0: not all are there, or of no version that is known */
 	uintptr_t ucp_start, ucp_end; /* libucp in memory */
+	bool ucp_asks; /* it binds ucs_pgtable_lookup(), so its lookups come by */
 };
 
 /* The same each time; says once why kedge does not serve. Not while UCX is being loaded. */

@@ -22,7 +22,6 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards: */
 static struct cache *caches;
 /* Of those that are not hidden. Stored with the lock, before a lookup in that cache. */
 static _Atomic unsigned int open_cnt;
-static _Atomic bool asked; /* for the table of one that is hidden */
 
 /* Of a fork the lock may be in any state, until hidden_anew(), which this leads to. */
 static void hold(void)
@@ -102,8 +101,7 @@ bool hidden_is_asked(uintptr_t cache)
 {
 	const struct cache *c;
 
-	/* libucp asks in the same thread, before. */
-	if (atomic_load_explicit(&asked, memory_order_relaxed))
+	if (found()->ucp_asks)
 		return true;
 	hold();
 	for (c = caches; c && (c->at != cache || !c->hides); c = c->next)
@@ -123,8 +121,6 @@ bool hidden_from(const void *table, const void *caller)
 		return false;
 	if (atomic_load_explicit(&open_cnt, memory_order_relaxed) && !is_hidden((uintptr_t)table))
 		return false;
-	if (!atomic_load_explicit(&asked, memory_order_relaxed))
-		atomic_store_explicit(&asked, true, memory_order_relaxed);
 	return true;
 }
 

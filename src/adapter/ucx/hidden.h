@@ -23,8 +23,9 @@ void hidden_remove(uintptr_t cache);
 /* A lookup in a table by the code at @caller: true, it has to find nothing there. */
 bool hidden_from(const void *table, const void *caller);
 
-/* False: libucp has come to look up in that cache, which is hidden, and never to ask for its table.
- * So it was built in another way, and finds what has changed where this library is not. */
+/* False: that cache is hidden, and libucp has no call that would ask for its table. So it was built
+ * in another way, and finds what has changed where this library is not. Its first lookup does not
+ * tell: UCX asks for no table while an event waits to be met. */
 bool hidden_is_asked(uintptr_t cache);
 
 /* In a forked child: locks are in any state. */

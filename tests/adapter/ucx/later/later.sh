@@ -13,6 +13,12 @@ unset LD_PRELOAD UCX_MEM_MMAP_HOOK_MODE
 # shellcheck source=tests/tools/lib.sh
 . "$(dirname "$0")/../../../tools/lib.sh"
 
+# The runner names the folder of the other libucp as well, and first.
+if [ "$CASE" = elsewhere ]; then
+	LD_LIBRARY_PATH=$(dirname "$PROGRAM")/elsewhere${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+	export LD_LIBRARY_PATH
+fi
+
 "$PROGRAM" "$CASE" >"$DIR/out" 2>"$DIR/err"
 status=$?
 case $status in

@@ -110,8 +110,6 @@ struct context {
 	_Atomic unsigned int lookups, inlined; /* hits of the latter kind */
 };
 
-/* Lookups do not ask libucs, as of a libucp that was built with it. */
-EXPORT void standin_look_elsewhere(void);
 EXPORT void ucp_get_version(unsigned int *major, unsigned int *minor, unsigned int *release);
 EXPORT struct context *standin_open(const char *cache, struct uct_md *md);
 EXPORT void standin_close(struct context *c);

@@ -34,22 +34,17 @@ void standin_close(struct context *c)
 	free(c);
 }
 
-static bool elsewhere;
-
-void standin_look_elsewhere(void)
-{
-	elsewhere = true;
-}
-
 static struct region *find(const struct table *table, uintptr_t at)
 {
+#ifdef ELSEWHERE /* as of a libucp that was built with libucs's code */
 	struct region *r;
 
-	if (!elsewhere)
-		return ucs_pgtable_lookup(table, at);
 	for (r = table->first; r && (at < r->start || at >= r->end); r = r->next)
 		;
 	return r;
+#else
+	return ucs_pgtable_lookup(table, at);
+#endif
 }
 
 /* UCX has it inlined: no lock of the cache's is taken. */
