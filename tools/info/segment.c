@@ -81,7 +81,8 @@ static void converted(struct info_line *l)
 	else
 		info_text(l, "attached, after a conversion: private anonymous memory, as a "
 			  "range or part by part");
-	info_todo(l, "for files, text and huge pages: load the module kedge_segment");
+	info_todo(l, "for files, text and huge pages: load the module kedge_segment "
+		     "(package kedge-segment-dkms)");
 }
 
 void info_segments(struct info *info)
@@ -105,6 +106,7 @@ void info_segments(struct info *info)
 	} else {
 		l->state = INFO_LIMITED;
 		info_text(l, "copied only, not attached: %s", i.reason);
-		info_todo(l, "Linux 6.8 or later, or load the module kedge_segment");
+		info_todo(l, "Linux 6.8 or later, or load the module kedge_segment (package "
+			     "kedge-segment-dkms)");
 	}
 }
