@@ -126,7 +126,7 @@ MUTANTS = [
      '\t\to->mmap_hook_mode = HOOK_NONE;\n', '\t\to->mmap_hook_mode = mode;\n'),
     ('ucx/calls.c', 'options-stay-changed',
      "a variable of UCX's stays changed",
-     '\to->mmap_hook_mode = mode;\n', ''),
+     '\tif (quietly)\n\t\to->mmap_hook_mode = mode;\n', ''),
     ('ucx/calls.c', 'another-handler-is-promised',
      'another library is promised events that do not come',
      '\treturn UCX_UNSUPPORTED;\n}\n\n/* For libkedge-preload-verbs',

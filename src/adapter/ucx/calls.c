@@ -183,24 +183,25 @@ struct options {
 	int log_level, enable_events, mmap_hook_mode;
 };
 
-static _Atomic bool quiet; /* UCX changes no code of libc's */
+static _Atomic bool quiet; /* UCX changes no code of libc's: by this library, or as it was told */
 
 #define HOOK_NONE 0
 #define HOOK_LAST 3
 
-/* UCX changes no code of libc's then. The options are a variable of libucs's, longer than what is
- * known of it: they are changed where they are. */
-static void set_quietly(void (*set)(const void *options), const void *wanted)
+/* With @quietly UCX changes no code of libc's. The options are a variable of libucs's, longer than
+ * what is known of it: they are changed where they are. */
+static void set_options(void (*set)(const void *options), const void *wanted, bool quietly)
 {
 	struct options *o = (struct options *)(uintptr_t)wanted;
 	const int mode = o->mmap_hook_mode;
 
-	if (mode > HOOK_NONE && mode < HOOK_LAST) {
+	quietly = quietly && mode > HOOK_NONE && mode < HOOK_LAST;
+	if (quietly)
 		o->mmap_hook_mode = HOOK_NONE;
-		atomic_store(&quiet, true);
-	}
+	atomic_store(&quiet, o->mmap_hook_mode == HOOK_NONE);
 	set(wanted);
-	o->mmap_hook_mode = mode;
+	if (quietly)
+		o->mmap_hook_mode = mode;
 }
 
 /* libucs calls it when it is loaded, with what its variables say. The user's own choice stays. */
@@ -214,12 +215,8 @@ void kedge_ucx_options(const void *wanted)
 
 	own_at(&own_mmap);
 	memcpy(&set, &p, sizeof(set));
-	if (!set)
-		return;
-	if (found_early() && !getenv("UCX_MEM_MMAP_HOOK_MODE"))
-		set_quietly(set, wanted);
-	else
-		set(wanted);
+	if (set)
+		set_options(set, wanted, found_early() && !getenv("UCX_MEM_MMAP_HOOK_MODE"));
 }
 
 /* Another library's handler of UCX's events of memory: UCX would promise them, as it expects them

@@ -14,8 +14,12 @@ static int options[32] = { 4, 1, 2, [31] = 31 };
 
 __attribute__((constructor)) static void begin(void)
 {
+	const char *wanted = getenv("UCX_MEM_MMAP_HOOK_MODE");
+	const int mode = wanted && !strcmp(wanted, "none") ? 0 : options[2];
+
+	options[2] = mode;
 	ucm_set_global_opts(options);
-	if (options[2] != 2)
+	if (options[2] != mode)
 		abort(); /* it is libucs's, and stays */
 }
 
