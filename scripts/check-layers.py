@@ -11,6 +11,7 @@ Includes are read from the sources; with BUILD also the symbols of what was
 compiled there, so that a prototype written by hand does not get around it: within
 a library, and from one to the names that another has for kedge's own."""
 import collections
+import functools
 import glob
 import json
 import os
@@ -88,14 +89,17 @@ def target(root, path, line):
     return None
 
 
+@functools.lru_cache(maxsize=None)
 def includes(root):
-    """(path, number of the line, path that is included there)."""
+    """[(path, number of the line, path that is included there)]"""
+    found = []
     for path in sources(root):
         with open(os.path.join(root, path), encoding='utf-8') as f:
             for no, line in enumerate(f, 1):
                 to = target(root, path, line)
                 if to:
-                    yield path, no, to
+                    found.append((path, no, to))
+    return found
 
 
 def may_use(table, mine, theirs):
@@ -163,15 +167,18 @@ def symbols(root, build):
     """({name: {library: source}}, {(library, source): names that it wants})."""
     defined = collections.defaultdict(dict)
     wanted = collections.defaultdict(set)
-    for lib, src, obj in compiled(root, build):
-        out = subprocess.run(['nm', obj], check=True, capture_output=True,
-                             text=True).stdout
-        for line in out.splitlines():
-            *_, kind, name = line.split()
-            if kind in 'TDBRCWVi':
-                defined[name][lib] = src
-            elif kind in 'Uwv':
-                wanted[lib, src].add(name)
+    found = {obj: (lib, src) for lib, src, obj in compiled(root, build)}
+    # One nm of them all: a process for each takes longer than all else here.
+    out = subprocess.run(['nm', '-A', *found], check=True, capture_output=True,
+                         text=True).stdout
+    for line in out.splitlines():
+        obj, _, line = line.partition(':')
+        *_, kind, name = line.split()
+        lib, src = found[obj]
+        if kind in 'TDBRCWVi':
+            defined[name][lib] = src
+        elif kind in 'Uwv':
+            wanted[lib, src].add(name)
     return defined, wanted
 
 

@@ -61,7 +61,7 @@ check_shell()
 {
 	files | while read -r f; do
 		head -n 1 "$f" | grep -Eq '^#!.*\b(ba)?sh$' && echo "$f"
-	done | xargs shellcheck -x
+	done | xargs -n 8 -P "$(nproc)" shellcheck -x
 }
 
 # Faults that a compiler does not see; docs of each rule in CONTRIBUTING.md.

@@ -5,8 +5,9 @@
   suite.py [--quick] [--kernel NAME|FOLDER] [--only GLOB]
            [--patience N] [--append WORDS] [--jobs N] BUILD
 
-A job says "ok", "skip" or "FAIL" on one line, its output follows only if it failed;
-the last line counts. With --quick, jobs that need the same guest run in one, one
+A job says "ran" when it has ended, and "ok", "skip" or "FAIL" on one line when its guest
+has; its output follows only if it failed; the last line counts. SIGTERM ends the guests,
+and what they said last is printed. With --quick, jobs that need the same guest run in one, one
 after the other: most of a short job's time is the guest's start. Each has its
 own verdict; a complaint of the kernel in the end is told of all of them.
 Kernels are 6.1, 6.12, 6.12-rt, which is for the whole run, and, on request, those
@@ -20,22 +21,27 @@ import functools
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import threading
 import time
 
 import kernels
+import vm
 
 Job = collections.namedtuple('Job', 'name module args seconds command work')
 
 # module: ummunot is loaded; SEGMENT: that of segments as well. args: of "vm.py
-# run". seconds: what it may take. {b} in the command is the build's folder, {n} one of work: for the quick run and
-# for the other. work None: not for the quick run.
+# run". seconds: what it may take, in the quick run a third. {b} in the command is the build's
+# folder, {n} one of work: for the quick run and for the other. work None: not for the quick run;
+# ONE_KERNEL: for that, once, on the newest of the kernels.
 LEFT = os.path.join(kernels.HERE, 'ummunot.sh') + ' {b}/tests/vm/ummunot_'
 SEGMENTS = os.path.join(kernels.HERE, 'kseg.sh')
 KSEG = SEGMENTS + ' {b}/tests/vm/kseg_'
 SEGMENT = 'kedge_segment'
 ONCE = (1, 1)
+ONE_KERNEL = (1, 1, 'newest')
 RDMA = [w for m in ('crc32_generic', 'dummy', 'veth', 'rdma_rxe', 'ib_uverbs',
                     'rdma_ucm') for w in ('-m', m)]
 ONE = os.path.join(kernels.HERE, 'rdma.sh') + ' one '
@@ -58,7 +64,7 @@ JOBS = [
     Job('rdma clients', False, RDMA, 400, ONE + CLIENTS, None),
     Job('rdma clients wire', False, RDMA, 400, TWO + CLIENTS, None),
     Job('rdma clients cached', False, RDMA, 400, TWO + CLIENTS +
-        ' {b}/kedge run --', ONCE),
+        ' {b}/kedge run --', ONE_KERNEL),
     Job('rdma clients trusted', False, RDMA, 400, TWO + CLIENTS +
         ' {b}/kedge run --trusted-peers --', None),
     Job('rdma device', False, RDMA, 300, ONE + '{b}/tests/vm/verbs_device',
@@ -68,8 +74,8 @@ JOBS = [
         BOTH + ' 5', None),
     Job('rdma perf', False, RDMA, 300, ONE + '{b}/kedge perf -q -t verbs '
         '--check -s 1K,64K -W auto,register -r {n}', (1, 11)),
-    Job('rdma mpi', False, RDMA + ['-M', '2048'], 1800, ONE + os.path.join(
-        kernels.HERE, 'mpi.sh') + ' {b}', ONCE),
+    Job('rdma mpi', False, RDMA + ['-M', '2048'], 2700, ONE + os.path.join(
+        kernels.HERE, 'mpi.sh') + ' {b}', ONE_KERNEL),
     Job('rdma channel', False, RDMA, 300, ONE + 'env KEDGE_LOG=info '
         '{b}/tests/vm/rdma_channel', ONCE),
     Job('rdma api', False, RDMA, 300, ONE + '{b}/tests/vm/rdma_api', ONCE),
@@ -175,6 +181,10 @@ def guests(jobs, args):
     return list(alike.values())
 
 
+def seconds(job, args):
+    return max(200, job.seconds // 3 if args.quick else job.seconds) * args.patience
+
+
 def script(jobs, kernel, args):
     """Runs jobs, whatever fails; "@ JOB: STATUS, SECONDS s" after each."""
     lines = ['failed=0']
@@ -186,7 +196,7 @@ def script(jobs, kernel, args):
                          (name, shlex.quote(module(kernel, name))))
         lines += ['start=$(date +%s); status=0',
                   'timeout -k 10 %d %s || status=$?' %
-                  (job.seconds * args.patience, command),
+                  (seconds(job, args), command),
                   '[ $status = 0 ] || [ $status = 77 ] || failed=1',
                   'echo; echo "@ %s: $status, $(($(date +%%s) - start)) s"' %
                   job.name]
@@ -196,7 +206,7 @@ def script(jobs, kernel, args):
 def start(jobs, kernel, args):
     """(exit status, output) of a guest."""
     line = [os.path.join(kernels.HERE, 'vm.py'), 'run', '-k', kernel, '-t',
-            str(sum(job.seconds for job in jobs) * args.patience),
+            str(sum(seconds(job, args) for job in jobs)),
             '-a', args.append] + jobs[0].args
     # Without the module notifiers place probes, which is patching.
     if not jobs[0].module:
@@ -205,12 +215,53 @@ def start(jobs, kernel, args):
         for name in modules(jobs[0]):
             line += ['-i', module(kernel, name)]
         line += ['--', 'sh', '-c', script(jobs, kernel, args)]
-        out = subprocess.run(line, stdout=subprocess.PIPE,
-                             stderr=subprocess.STDOUT, text=True,
-                             errors='replace', check=False)
-        return out.returncode, out.stdout
     except kernels.Unusable as e:
         return 1, str(e)
+    # Within the guest a job ends when its time is over, unless the guest stands still.
+    return follow(line, kernel, vm.BOOT * 2 + max(seconds(job, args) for job in jobs))
+
+
+RUNNING = {}        # of each guest that runs: (kernel, the lines that it said)
+RAN = re.compile(r'@ (.*): (\d+), (\d+ s)$')
+
+
+def follow(line, kernel, patience):
+    """(exit status, output) of a command, whose jobs are told as they end; it is ended
+    where none does for that many seconds."""
+    said = []
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, errors='replace') as guest:
+        RUNNING[guest] = kernel, said
+        timer = alarm(guest, patience)
+        for text in guest.stdout:
+            said.append(text)
+            ran = RAN.match(text)
+            if ran:
+                timer.cancel()
+                timer = alarm(guest, patience)
+                print('ran %s on %s (exit status %s, %s)' %
+                      (ran.group(1), kernel, ran.group(2), ran.group(3)), flush=True)
+        timer.cancel()
+        status = guest.wait()
+    del RUNNING[guest]
+    return status, ''.join(said)
+
+
+def alarm(guest, seconds_left):
+    timer = threading.Timer(seconds_left, guest.terminate)
+    timer.daemon = True
+    timer.start()
+    return timer
+
+
+def stop(*_):
+    """By SIGTERM, which comes where there is no time left."""
+    for guest, (kernel, said) in list(RUNNING.items()):
+        print('stopped on %s, where the last was said:' % kernel)
+        print('    ' + '    '.join(said[-30:]), flush=True)
+        guest.terminate()
+    print('0 passed, %d failed, 0 skipped' % len(RUNNING), flush=True)
+    os._exit(128 + signal.SIGTERM)      # threads wait for their guests
 
 
 def run(jobs, kernel, args):
@@ -269,6 +320,7 @@ def main():
                    help='guests at a time; each uses up to two CPUs')
     p.add_argument('build')
     args = p.parse_args()
+    signal.signal(signal.SIGTERM, stop)
     kinds = args.kernel or [k for k in kernels.IMAGES
                             if not args.quick or not k.endswith('-rt')]
     for kernel in kinds:
@@ -276,7 +328,8 @@ def main():
     jobs = [job for job in JOBS if fnmatch.fnmatch(job.name, args.only) and
             (job.work or not args.quick)]
     todo = [(alike, kernel) for alike in guests(jobs, args)
-            for kernel in kinds]
+            for kernel in (kinds[-1:] if args.quick and
+                           all(job.work == ONE_KERNEL for job in alike) else kinds)]
     # The longest come first, so that no guest is left for the end.
     todo.sort(key=lambda t: -sum(job.seconds for job in t[0]))
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:

@@ -34,6 +34,7 @@ COMPLAINTS = re.compile(
     r'Bad page|Bad rss-counter|corruption|Objects remaining|'
     r'inconsistent lock state|unable to handle|sleeping function called')
 COMPLAINED, UNFINISHED = 99, 98
+BOOT = 300      # seconds until the command begins: some 20 are usual
 
 
 def initramfs(kernel, modules, extra, disk):
@@ -114,9 +115,10 @@ class Tail:
 
 def wait(guest, tail, seconds):
     """Wait for the guest's end; true if it came by itself."""
-    end = time.monotonic() + seconds
+    begin = time.monotonic()
     while guest.poll() is None:
-        if time.monotonic() > end:
+        limit = seconds if os.path.exists(tail.path) else min(seconds, BOOT)
+        if time.monotonic() - begin > limit:
             guest.kill()
             guest.wait()
             tail.more()
@@ -172,26 +174,27 @@ def verdict(tmp, share, ended, args):
         say('the kernel complained:\n' + '\n'.join(bad) + leaks)
         return COMPLAINED
     if not status:
-        why = 'the guest ended' if ended else \
-            'stopped after %d s' % args.timeout
+        why = 'the guest ended' if ended else 'stopped after %d s' % (
+            args.timeout if os.path.exists(os.path.join(share, 'out')) else
+            min(BOOT, args.timeout))
         say(why + ' before the command did; its console:\n' +
             '\n'.join(console.splitlines()[-40:]))
         return UNFINISHED
     return int(status)
 
 
-def died_at_boot(tmp, share):
+def died_at_boot(tmp, share, ended):
     """An emulated processor may meet the byte by which a kernel of several
-    processors patches itself: the kernel ends before the command begins."""
+    processors patches itself: the kernel ends, or stands still, before the command begins."""
     return not os.path.exists(os.path.join(share, 'out')) and \
-        'Oops: int3' in read(os.path.join(tmp, 'console'))
+        (not ended or 'Oops: int3' in read(os.path.join(tmp, 'console')))
 
 
 def run(args):
     kernel = kernels.kernel(args.kernel, say)
     status = boot(kernel, args)
     if status is None:
-        say('the kernel met its own patching as it began: once more')
+        say('the kernel did not get to the command: once more')
         status = boot(kernel, args, last=True)
     return status
 
@@ -215,8 +218,10 @@ def boot(kernel, args, last=False):
                 ended = wait(guest, tail, args.timeout)
             except BaseException:
                 guest.kill()
+                say('ended from outside; the console:\n' + '\n'.join(
+                    read(os.path.join(tmp, 'console')).splitlines()[-40:]))
                 raise
-        if not last and died_at_boot(tmp, share):
+        if not last and died_at_boot(tmp, share, ended):
             return None
         return verdict(tmp, share, ended, args)
 
