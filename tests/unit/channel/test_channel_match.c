@@ -447,6 +447,18 @@ static void take(void)
 	b.cnt = 0;
 }
 
+/* No message waits, or is on its way, for a receive that waits. */
+static bool settled(void)
+{
+	int r, m;
+
+	for (r = 0; r < posted_cnt; r++)
+		for (m = 0; m < sent_cnt && posted[r].message < 0; m++)
+			if (sent[m].receive < 0 && matches(&posted[r], &sent[m]))
+				return false;
+	return true;
+}
+
 /*
  * A receive that got a message has passed no earlier one that it matches, unless
  * a receive posted before it got that; and both rules of MPI are that.
@@ -496,7 +508,7 @@ static void random_round(uint64_t seed)
 			take();
 		}
 	}
-	for (i = 0; i < 5000; i++) {
+	for (i = 0; i < 1000000 && (i % 32 || !settled()); i++) {
 		turn(&a);
 		a.cnt = 0;
 		take();
