@@ -8,7 +8,9 @@
 
 #include "regions.h"
 
-#define VM_EVENTS (1 << 16 | 1 << 17) /* UCM_EVENT_VM_MAPPED, _UNMAPPED in all versions */
+/* In all versions. */
+#define EACH_CALL 0xff			/* UCM_EVENT_MMAP and so on: the C library's calls */
+#define VM_EVENTS (1 << 16 | 1 << 17) /* UCM_EVENT_VM_MAPPED, _UNMAPPED */
 
 /* Before the first cache is made that is served: UCX has to wait for events from outside by then,
  * or it changes code. NULL: that failed, which is said. */

@@ -183,10 +183,11 @@ struct options {
 	int log_level, enable_events, mmap_hook_mode;
 };
 
-static _Atomic bool quiet; /* UCX changes no code of libc's: by this library, or as it was told */
+static _Atomic bool quiet; /* UCX, which is served, tells other libraries of no change */
 
-#define HOOK_NONE 0
-#define HOOK_LAST 3
+#define HOOK_NONE   0
+#define HOOK_BISTRO 2
+#define HOOK_LAST   3
 
 /* With @quietly UCX changes no code of libc's. The options are a variable of libucs's, longer than
  * what is known of it: they are changed where they are. */
@@ -198,7 +199,7 @@ static void set_options(void (*set)(const void *options), const void *wanted, bo
 	quietly = quietly && mode > HOOK_NONE && mode < HOOK_LAST;
 	if (quietly)
 		o->mmap_hook_mode = HOOK_NONE;
-	atomic_store(&quiet, o->mmap_hook_mode == HOOK_NONE);
+	atomic_store(&quiet, found_early() && o->mmap_hook_mode != HOOK_BISTRO);
 	set(wanted);
 	if (quietly)
 		o->mmap_hook_mode = mode;
@@ -220,8 +221,10 @@ void kedge_ucx_options(const void *wanted)
 }
 
 /* Another library's handler of UCX's events of memory: UCX would promise them, as it expects them
- * from outside, but those that come are of its caches' memory, and come at lookups. So the library
- * gets the error that UCX gives where it changes no code, and takes no silence for "no change". */
+ * from outside, or as it was asked for no jumps of its own, but those that come are of its caches'
+ * memory, and come at lookups. Nor has it its jumps by relocations, as begun.c has told it that
+ * others have. So the library gets the error that UCX gives where it changes no code, and takes no
+ * silence for "no change". */
 EXPORT int kedge_ucx_handler(int events, int priority, uintptr_t fn, uintptr_t arg)
 	__asm__("ucm_set_event_handler");
 
@@ -230,7 +233,7 @@ int kedge_ucx_handler(int events, int priority, uintptr_t fn, uintptr_t arg)
 	static struct own own = { IN_UCM, "ucm_set_event_handler", NULL };
 	static _Atomic bool said;
 
-	if (!(events & VM_EVENTS) || !atomic_load(&quiet) || !begun() ||
+	if (!(events & (VM_EVENTS | EACH_CALL)) || !atomic_load(&quiet) ||
 	    found_is_of(CALLER, "libucs."))
 		return own_fn(&own)((uintptr_t)events, (uintptr_t)priority, fn, arg, 0, 0, 0, 0);
 	if (!atomic_exchange(&said, true))
