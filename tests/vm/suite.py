@@ -33,9 +33,9 @@ import vm
 Job = collections.namedtuple('Job', 'name module args seconds command work')
 
 # module: ummunot is loaded; SEGMENT: that of segments as well. args: of "vm.py
-# run". seconds: what it may take, in the quick run a third. {b} in the command is the build's
-# folder, {n} one of work: for the quick run and for the other. work None: not for the quick run;
-# ONE_KERNEL: for that, once, on the newest of the kernels.
+# run". seconds: what it may take. {b} in the command is the build's folder, {n} one of work: for
+# the quick run and for the other. work None: not for the quick run; ONE_KERNEL: for that, on the
+# newest of the kernels alone.
 LEFT = os.path.join(kernels.HERE, 'ummunot.sh') + ' {b}/tests/vm/ummunot_'
 SEGMENTS = os.path.join(kernels.HERE, 'kseg.sh')
 KSEG = SEGMENTS + ' {b}/tests/vm/kseg_'
@@ -74,7 +74,7 @@ JOBS = [
         BOTH + ' 5', None),
     Job('rdma perf', False, RDMA, 300, ONE + '{b}/kedge perf -q -t verbs '
         '--check -s 1K,64K -W auto,register -r {n}', (1, 11)),
-    Job('rdma mpi', False, RDMA + ['-M', '2048'], 2700, ONE + os.path.join(
+    Job('rdma mpi', False, RDMA + ['-M', '2048'], 1800, ONE + os.path.join(
         kernels.HERE, 'mpi.sh') + ' {b}', ONE_KERNEL),
     Job('rdma channel', False, RDMA, 300, ONE + 'env KEDGE_LOG=info '
         '{b}/tests/vm/rdma_channel', ONCE),
@@ -182,7 +182,7 @@ def guests(jobs, args):
 
 
 def seconds(job, args):
-    return max(200, job.seconds // 3 if args.quick else job.seconds) * args.patience
+    return job.seconds * args.patience
 
 
 def script(jobs, kernel, args):
