@@ -22,7 +22,7 @@
 #define RING_LEN 4
 
 struct rig {
-	const struct caches_ops *library;
+	const struct caches_ops *ops;
 	struct io_uring ring;
 	int wire;
 	uint64_t *arrived;
@@ -102,13 +102,13 @@ static int transmit(struct rig *r, const void *buf, unsigned int index)
 static int send_one(struct rig *r, void *buf)
 {
 	unsigned int index = 0;
-	void *mr = r->library->get(buf, LEN, &index);
+	void *mr = r->ops->get(buf, LEN, &index);
 	int rc;
 
 	if (!mr)
 		return -1;
 	rc = transmit(r, buf, index);
-	r->library->put(mr);
+	r->ops->put(mr);
 	return rc;
 }
 
@@ -155,16 +155,16 @@ int main(int argc, char **argv)
 
 	for (k = 0; argc > 2 && k < sizeof(all) / sizeof(*all); k++)
 		if (all[k] && !strcmp(argv[1], all[k]->name))
-			r.library = all[k];
+			r.ops = all[k];
 	if (argc < 3) {
 		caches_say("usage: kedge-demo-caches libfabric|ucx HOW...");
 		return 2;
 	}
-	if (!r.library)
+	if (!r.ops)
 		caches_say("kedge was built without the headers of %s", argv[1]);
-	if (!r.library || be_the_adapter(&r) || open_wire(&r) || r.library->open())
+	if (!r.ops || be_the_adapter(&r) || open_wire(&r) || r.ops->open())
 		return CACHES_CANNOT;
-	printf("version: %s\n", r.library->version());
+	printf("version: %s\n", r.ops->version());
 	for (i = 2; i < argc; i++)
 		if (play(&r, argv[i]))
 			return EXIT_FAILURE;
