@@ -183,7 +183,7 @@ struct options {
 	int log_level, enable_events, mmap_hook_mode;
 };
 
-static _Atomic bool quiet; /* UCX, which is served, tells other libraries of no change */
+static _Atomic bool quiet; /* UCX has no jumps in libc: by this library, or as it was told */
 
 #define HOOK_NONE   0
 #define HOOK_BISTRO 2
@@ -199,7 +199,7 @@ static void set_options(void (*set)(const void *options), const void *wanted, bo
 	quietly = quietly && mode > HOOK_NONE && mode < HOOK_LAST;
 	if (quietly)
 		o->mmap_hook_mode = HOOK_NONE;
-	atomic_store(&quiet, found_early() && o->mmap_hook_mode != HOOK_BISTRO);
+	atomic_store(&quiet, o->mmap_hook_mode != HOOK_BISTRO);
 	set(wanted);
 	if (quietly)
 		o->mmap_hook_mode = mode;
@@ -220,11 +220,11 @@ void kedge_ucx_options(const void *wanted)
 		set_options(set, wanted, found_early() && !getenv("UCX_MEM_MMAP_HOOK_MODE"));
 }
 
-/* Another library's handler of UCX's events of memory: UCX would promise them, as it expects them
- * from outside, or as it was asked for no jumps of its own, but those that come are of its caches'
- * memory, and come at lookups. Nor has it its jumps by relocations, as begun.c has told it that
- * others have. So the library gets the error that UCX gives where it changes no code, and takes no
- * silence for "no change". */
+/* Another library's handler of UCX's events of memory: UCX would promise them, as begin() has told
+ * it that they come from outside, or as the library asked for no jumps of its own. But those that
+ * come are of its caches' memory, and come at lookups. So the library gets the error that UCX gives
+ * where it changes no code, and takes no silence for "no change". libucp, which knows whether this
+ * UCX is served, may have been loaded after the options were set. */
 EXPORT int kedge_ucx_handler(int events, int priority, uintptr_t fn, uintptr_t arg)
 	__asm__("ucm_set_event_handler");
 
@@ -234,7 +234,7 @@ int kedge_ucx_handler(int events, int priority, uintptr_t fn, uintptr_t arg)
 	static _Atomic bool said;
 
 	if (!(events & (VM_EVENTS | EACH_CALL)) || !atomic_load(&quiet) ||
-	    found_is_of(CALLER, "libucs."))
+	    found_is_of(CALLER, "libucs.") || !found_early())
 		return own_fn(&own)((uintptr_t)events, (uintptr_t)priority, fn, arg, 0, 0, 0, 0);
 	if (!atomic_exchange(&said, true))
 		found_say("another library is refused UCX's events of memory; "

@@ -15,8 +15,10 @@ static int options[32] = { 4, 1, 2, [31] = 31 };
 __attribute__((constructor)) static void begin(void)
 {
 	const char *wanted = getenv("UCX_MEM_MMAP_HOOK_MODE");
-	const int mode = !wanted ? options[2] : !strcmp(wanted, "reloc");
+	int mode = options[2];
 
+	if (wanted && strcmp(wanted, "bistro"))
+		mode = !strcmp(wanted, "reloc");
 	options[2] = mode;
 	ucm_set_global_opts(options);
 	if (options[2] != mode)
