@@ -172,7 +172,7 @@ def symbols(root, build):
     out = subprocess.run(['nm', '-A', *found], check=True, capture_output=True,
                          text=True).stdout
     for line in out.splitlines():
-        obj, _, line = line.partition(':')
+        obj, _, line = line.rpartition(':')
         *_, kind, name = line.split()
         lib, src = found[obj]
         if kind in 'TDBRCWVi':
