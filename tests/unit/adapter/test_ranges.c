@@ -4,7 +4,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#include "../core.h"
+#include "core.h"
 #include "ranges.h"
 
 #define LEN ((size_t)4 << 12)

@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-#include "../core.h"
+#include "core.h"
 #include "ranges.h"
 #include "sight.h"
 

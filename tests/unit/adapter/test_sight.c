@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The calls of a thread, and which of them count for a later one. */
-#include "../core.h"
+#include "core.h"
 #include "sight.h"
 
 #define TOP 10000

@@ -2,7 +2,7 @@
 /* Registrations that end with a handle. */
 #include <pthread.h>
 
-#include "../core.h"
+#include "core.h"
 #include "handles.h"
 
 #define MANY	1000

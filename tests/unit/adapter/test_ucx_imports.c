@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Names that a library binds: those of this program, and of tables that are made up. */
-#include "../core.h"
+#include "core.h"
 #include "imports.h"
 
 #define COUNT(x) (sizeof(x) / sizeof((x)[0]))

@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include "../core.h"
+#include "core.h"
 #include "regions.h"
 
 #define LEN	((size_t)4 << 12)

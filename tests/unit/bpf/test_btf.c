@@ -6,7 +6,7 @@
 #include <linux/btf.h>
 
 #include "bpf/btf.h"
-#include "tests/unit/core.h"
+#include "tests/common/core.h"
 
 #define INFO(kind, vlen) ((uint32_t)(kind) << 24 | (vlen))
 

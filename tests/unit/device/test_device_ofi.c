@@ -4,7 +4,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#include "../core.h"
+#include "core.h"
 
 #include <rdma/fabric.h>
 #include <rdma/fi_domain.h>

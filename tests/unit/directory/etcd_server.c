@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#include "../core.h"
+#include "core.h"
 #include "etcd_server.h"
 
 extern char **environ;

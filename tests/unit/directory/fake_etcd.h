@@ -8,7 +8,7 @@
 
 #include <pthread.h>
 
-#include "../core.h"
+#include "core.h"
 
 enum fake_path { RANGE, TXN, GRANT, KEEPALIVE, REVOKE, AUTHENTICATE, OTHER, FAKE_PATHS };
 

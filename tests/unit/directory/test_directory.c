@@ -2,7 +2,7 @@
 /* Directories of a table of functions: what open accepts of it, and what goes through. */
 #include <errno.h>
 
-#include "../core.h"
+#include "core.h"
 
 static void *const ctx = (void *)0x1234;
 static struct kedge_directory *const before = (struct kedge_directory *)0x1;

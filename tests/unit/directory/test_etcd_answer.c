@@ -2,7 +2,7 @@
 /* Answers of etcd: those that etcd 3.4 gives, and those that no etcd gives. */
 #include <errno.h>
 
-#include "../core.h"
+#include "core.h"
 #include "directory/etcd/answer.h"
 
 #define H      "\"header\":{\"cluster_id\":\"324952591200643719\",\"revision\":\"3\"}"

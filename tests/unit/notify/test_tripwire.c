@@ -13,7 +13,7 @@
 
 #include "notify/internal.h"
 #include "notify/tripwire/tripwire.h"
-#include "tests/unit/core.h"
+#include "tests/common/core.h"
 #include "tools/common/raw.h"
 
 #define ADVICE_GUARD_INSTALL 102

@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../core.h"
+#include "core.h"
 
 #define LEN	((size_t)256 << 10)
 /* It ends a hang, and no test waits so long else: adapters of an emulated machine are slow, and

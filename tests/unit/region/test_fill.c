@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-#include "../core.h"
+#include "core.h"
 #include "region/internal.h"
 
 #define LEN ((uint64_t)1 << 20)

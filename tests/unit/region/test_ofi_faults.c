@@ -6,7 +6,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include "../core.h"
+#include "core.h"
 #include "refuse.h"
 #include "region/fabric/fabric.h"
 

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../core.h"
+#include "core.h"
 #include "region/fabric/fabric.h"
 
 #include <kedge/ofi.h>

@@ -7,7 +7,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include "../core.h"
+#include "core.h"
 #include "look.h"
 
 #define LEN ((size_t)256 << 10)

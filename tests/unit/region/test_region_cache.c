@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "../core.h"
+#include "core.h"
 
 #define LEN ((size_t)1 << 20)
 #define SOON_MS 600000

@@ -12,7 +12,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#include "../core.h"
+#include "core.h"
 
 #define LEN	((size_t)64 << 10)
 #define SOON_MS 600000

@@ -14,7 +14,7 @@
 #include <sys/statfs.h>
 #include <sys/wait.h>
 
-#include "../core.h"
+#include "core.h"
 #include "look.h"
 
 #define MiB ((size_t)1 << 20)

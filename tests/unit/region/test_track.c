@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-#include "../core.h"
+#include "core.h"
 #include "look.h"
 #include "refuse.h"
 #include "tracked.h"

@@ -6,7 +6,7 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 
-#include "../core.h"
+#include "core.h"
 #include "tracked.h"
 
 /* ---- memory ---- */

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#include "../core.h"
+#include "core.h"
 
 extern char folder[]; /* of this test's own, empty at first */
 void folder_begin(void);
