@@ -3,13 +3,14 @@
 B ?= build
 PREFIX ?= /usr/local
 SECONDS ?= 60
+N ?= 20
 MESON_ARGS ?=
 DEPS ?= scripts/deps.sh
 DEB_DIR ?= $(B)/deb
 NINJA = ninja -C $(B)
 
-.PHONY: all run test check test-model test-vm install clean lint fuzz torture bench deps help \
-	kernel-series deb test-deb
+.PHONY: all run test check test-all test-repeat test-model test-vm install clean lint fuzz torture \
+	bench deps help kernel-series deb test-deb ci ci-whole
 all: deps $(B)/build.ninja
 	@$(NINJA)
 
@@ -24,10 +25,30 @@ run: all
 	@$(B)/kedge info || [ $$? = 3 ]
 	$(B)/kedge demo
 
+# The gate: each behaviour once. A busy machine is slow and does not hang: -t 3.
 test check:
 	@$(DEPS) build test
 	@$(MAKE) --no-print-directory all
-	@scripts/test.py $(B) -t 3 # a busy machine is slow, and does not hang
+	@scripts/test.py $(B) -t 3
+
+# The whole: every variant of each family, with as many rounds as there are.
+test-all:
+	@$(DEPS) build test
+	@$(MAKE) --no-print-directory all
+	@scripts/test.py $(B) --whole -t 3
+
+# The gate N times beside two busy loops: each test that ever failed, with its rate.
+test-repeat:
+	@$(DEPS) build test
+	@$(MAKE) --no-print-directory all
+	@scripts/test-repeat -n $(N) -l 2 $(B)
+
+# What decides over a change, on a clone of HEAD: the commit that passed is noted in .git/.
+ci:
+	@scripts/ci.sh
+
+ci-whole:
+	@scripts/ci.sh --whole
 
 # The protocols' models, by spin: every interleaving, and what breaks them.
 test-model:
@@ -86,7 +107,11 @@ bench: all
 help:
 	@echo 'make           build into $(B)/'
 	@echo 'make run       show what this machine can do, then the demo'
-	@echo 'make test      build and run every test that needs neither guests nor clang'
+	@echo 'make test      build and run the gate: each behaviour once, in minutes'
+	@echo 'make test-all  build and run every test that needs neither guests nor clang'
+	@echo 'make test-repeat  the gate N times ($(N)) beside two busy loops: which tests ever fail'
+	@echo 'make ci        what decides over a change, on a clone of HEAD'
+	@echo 'make ci-whole  all that can be checked, on a clone of HEAD: before a release'
 	@echo 'make test-model  check the models of the protocols'
 	@echo 'make test-vm   run tests under other kernels, in QEMU (VM_ARGS=--quick: few)'
 	@echo 'make kernel-series LINUX=FOLDER  the kernel module as patches, in $(B)-series/'

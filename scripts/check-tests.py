@@ -113,7 +113,7 @@ def unrun(targets, tests):
     used = {name for t in tests for name in t['depends'] + t['cmd']}
     text = '\n'.join(
         [bare(f) for f in glob.glob('tests/**/*.sh', recursive=True) +
-         glob.glob('tests/**/*.py', recursive=True)] +
+         glob.glob('tests/**/*.py', recursive=True) + ['scripts/test.py']] +
         [open(f, encoding='utf-8').read() for f in glob.glob('docs/*.md')])
     text = text.replace("LEFT + '", 'tests/vm/ummunot_')    # of suite.py
     text = text.replace("KSEG + '", 'tests/vm/kseg_')

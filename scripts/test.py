@@ -2,7 +2,11 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Run meson's tests and say, on one closing line, how they went.
 
-  test.py BUILD [ARGUMENT OF MESON TEST...]
+  test.py BUILD [--whole] [ARGUMENT OF MESON TEST...]
+
+Without --whole, tests of the suite "whole" are left out: the rest is the gate, which
+has each behaviour once. The end says how long the run took, which tests were the slowest
+and what was left out.
 
 meson prints no line that counts, so its log is read afterwards. A program that
 reports its cases one by one, as cmocka's do, counts by its cases; any other is
@@ -14,6 +18,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 
 RUN = re.compile(r'^\[ RUN      \] (.+?)\s*$', re.M)
 DONE = re.compile(r'^\[\s*(OK|SKIPPED)\s*\] (.+?)\s*$', re.M)
@@ -21,6 +26,7 @@ TAP = re.compile(r'^(ok|not ok) \d+(?: - ([^#\n]*))?(?:# *(SKIP) *(.*))?$',
                  re.M | re.I)
 WHY = re.compile(r'^.*\bskip.*$', re.M | re.I)
 GOOD = ('OK', 'EXPECTEDFAIL')
+SLOWEST = 10
 
 
 def read_log(path):
@@ -81,22 +87,65 @@ def count(test):
     return passed, failed, skipped
 
 
+def spent(path):
+    """{command line: seconds of processor time}, as tests/common/timed.c wrote them."""
+    found = {}
+    if os.path.exists(path):
+        with open(path, encoding='utf-8', errors='replace') as f:
+            for line in f:
+                seconds, _, command = line.rstrip('\n').partition(' ')
+                found[command] = float(seconds)
+    return found
+
+
+def say_slowest(tests, cpu):
+    print('the slowest, by seconds they took, of which the processors had:')
+    for t in sorted(tests, key=lambda t: -t['duration'])[:SLOWEST]:
+        used = cpu.get(' '.join(t['command'][1:]))
+        print('%8.1f %8s  %s' % (t['duration'], '?' if used is None else
+                                 '%.1f' % used, t['name']))
+
+
+def left_out(build):
+    """How many tests the gate leaves to the whole."""
+    path = os.path.join(build, 'meson-info', 'intro-tests.json')
+    with open(path, encoding='utf-8') as f:
+        return sum('whole' in [s.split(':')[-1] for s in t['suite']]
+                   for t in json.load(f))
+
+
+def meson_test(build, whole, args):
+    """(exit status, seconds) of meson's run."""
+    command = ['meson', 'test', '-C', build, '--print-errorlogs',
+               '--wrapper', os.path.join(os.path.abspath(build), 'tests/common/timed')]
+    if not whole:
+        command += ['--no-suite', 'whole']
+    begin = time.monotonic()
+    return subprocess.call(command + args, stdin=subprocess.DEVNULL), \
+        time.monotonic() - begin
+
+
 def main():
     if len(sys.argv) < 2:
-        sys.exit('usage: test.py BUILD [ARGUMENT OF MESON TEST...]')
+        sys.exit('usage: test.py BUILD [--whole] [ARGUMENT OF MESON TEST...]')
     build, args = sys.argv[1], sys.argv[2:]
-    log = os.path.join(build, 'meson-logs', 'testlog.json')
-    if os.path.exists(log):
-        os.unlink(log)          # an old one must not be counted
-    status = subprocess.call(['meson', 'test', '-C', build,
-                              '--print-errorlogs', *args],
-                             stdin=subprocess.DEVNULL)
+    whole = '--whole' in args
+    args = [a for a in args if a != '--whole']
+    # Named for the program that runs each test.
+    log = os.path.join(build, 'meson-logs', 'testlog-timed.json')
+    cpu = os.path.join(os.path.abspath(build), 'meson-logs', 'cpu.log')
+    for path in (log, cpu):
+        if os.path.exists(path):
+            os.unlink(path)     # an old one must not be counted
+    os.environ['TESTS_CPU_LOG'] = cpu
+    status, took = meson_test(build, whole, args)
     if not os.path.exists(log):
         print('meson test left no log (exit status %d)' % status)
         print('0 passed, 1 failed, 0 skipped')
         return 1
+    tests = read_log(log)
     passed, failed, skipped = 0, 0, []
-    for test in read_log(log):
+    for test in tests:
         p, f, s = count(test)
         passed, failed, skipped = passed + p, failed + f, skipped + s
     if status and not failed:
@@ -104,6 +153,11 @@ def main():
         failed = 1
     for name, why in skipped:
         print('skipped: %s: %s' % (name, why))
+    say_slowest(tests, spent(cpu))
+    if not whole:
+        print('left out: %d tests of the whole: "make test-all" runs them' %
+              left_out(build))
+    print('took %d s' % took)
     print('%d passed, %d failed, %d skipped' % (passed, failed, len(skipped)))
     return 1 if failed or not passed else 0
 

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * timed COMMAND...: run it, end as it ends, and append the seconds of processor time that it and
+ * its children took, and its command line, to the file that TESTS_CPU_LOG names. scripts/test.py
+ * has meson run each test by this: meson's own log knows how long a test took, and not whether
+ * it worked or waited.
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static double seconds(struct timeval t)
+{
+	return (double)t.tv_sec + (double)t.tv_usec / 1e6;
+}
+
+/* One write, so that lines of tests that end at the same time stay whole. */
+static void note(const char *path, const struct rusage *u, char **command)
+{
+	char line[4096];
+	size_t len;
+	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+
+	if (fd < 0)
+		return;
+	len = (size_t)snprintf(line, sizeof(line), "%.2f",
+			       seconds(u->ru_utime) + seconds(u->ru_stime));
+	for (; *command && len + strlen(*command) + 2 < sizeof(line); command++)
+		len += (size_t)sprintf(line + len, " %s", *command);
+	line[len++] = '\n';
+	if (write(fd, line, len) < 0)
+		perror(path);
+	close(fd);
+}
+
+int main(int argc, char **argv)
+{
+	char *path = getenv("TESTS_CPU_LOG");
+	struct rusage u;
+	int status;
+	pid_t pid;
+
+	if (argc < 2)
+		return 2;
+	if (path)
+		path = strdup(path);
+	/* The test finds the environment that it has without this. */
+	unsetenv("TESTS_CPU_LOG");
+	pid = fork();
+	if (!pid) {
+		/* meson ends a test by its process group; a lone SIGKILL reaches this one alone. */
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		execvp(argv[1], argv + 1);
+		perror(argv[1]);
+		_exit(127);
+	}
+	if (pid < 0 || wait4(pid, &status, 0, &u) != pid)
+		return 1;
+	if (path)
+		note(path, &u, argv + 1);
+	if (WIFSIGNALED(status)) {
+		signal(WTERMSIG(status), SIG_DFL);
+		raise(WTERMSIG(status));
+	}
+	return WEXITSTATUS(status);
+}
