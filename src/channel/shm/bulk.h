@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A message under way, as bulk.c and chunk.c see it. */
+/* A message under way, as bulk.c and chunk.c see it, and what the two ends tell of it. */
 #ifndef CHANNEL_SHM_BULK_H
 #define CHANNEL_SHM_BULK_H
 
@@ -23,6 +23,43 @@ enum mode {
 #define AGAIN_NS     2000000000ull /* a fork takes less */
 #define SLOT_LEN     (16u << 10)
 #define SLOT_CNT     16u
+
+/* ---- what describes a message: in the RTS, and in the CTS ---- */
+
+struct rts_desc {
+	uint64_t addr;
+	uint64_t heap_off; /* in the sender's heap, or NO_PAGES, or NO_PUSH */
+	/* Only if the sender has segments; of the id 0 if it is in none now. */
+	struct segment_place place;
+};
+
+#define RTS_PLAIN offsetof(struct rts_desc, place)
+
+/* As NO_PAGES, and the sender's operation has a deadline, so it does not write to
+ * the receiver's memory by the kernel. */
+#define NO_PUSH (NO_PAGES - 1)
+
+struct cts_desc {
+	uint32_t record;
+	uint8_t mode;
+	uint8_t push;
+	uint16_t piece_cnt;
+	uint32_t chunk;
+	uint32_t slot_cnt;
+	uint64_t off; /* SHARED: in the receiver's heap; STREAM: in its slots */
+	union {
+		struct bulk_piece piece[PIECES_MAX];
+		struct {
+			struct bulk_piece whole;
+			struct segment_place place;
+		} in_segment; /* with PUSH_SEGMENT */
+	};
+};
+
+/* The ways in which the sender may write. */
+enum { PUSH_NOT, PUSH_MEMORY, PUSH_SEGMENT };
+
+_Static_assert(sizeof(struct cts_desc) <= DESC_MAX, "fits");
 
 /* One side's view of a message under way. */
 struct xfer {

@@ -26,54 +26,11 @@
 
 #include "base/barrier.h"
 #include "channel/connect/wait.h"
-#include "channel/shm/internal.h"
+#include "channel/shm/handshake.h"
 
 #ifndef SO_PASSRIGHTS
 #define SO_PASSRIGHTS 83
 #endif
-
-#define MAGIC	0x6b656467655f6d31u /* in the byte order of its writer */
-#define VERSION 4u
-
-/* The beginning of both messages. */
-struct hello_head {
-	uint64_t magic;
-	uint32_t version;
-	int32_t status; /* 0, or a negative errno: turned away, and why */
-};
-
-struct hello {
-	struct hello_head head;
-	uint32_t eager_max;
-	uint32_t unexpected_cnt;
-	uint64_t unexpected_bytes;
-	uint64_t heap_len;
-	uint64_t nonce_at; /* 0: its memory is not to be reached */
-	uint64_t nonce[2];
-	uint32_t barrier; /* it takes part in membarrier */
-	uint32_t ring_cells;
-};
-
-struct verdict {
-	struct hello_head head;
-	uint32_t can_cross;
-	uint32_t eager_max; /* that its view of the other's ring has room for */
-};
-
-enum hello_state { AWAIT_HELLO, AWAIT_VERDICT };
-
-struct greeting {
-	struct kedge_channel_opts o;
-	struct hello me;
-	struct hello peer;
-	struct ucred cred; /* sender of the hello */
-	struct ucred made; /* maker of the socket's other end */
-	enum hello_state state;
-	bool sent;
-	uint32_t agreed_eager;
-	int area_fd; /* ours, until it is sent */
-	int fd;	     /* the peer's, or -1 */
-};
 
 /* ---- what goes wrong ---- */
 
@@ -127,14 +84,14 @@ static int not_sent(int sock)
 			    ? ": raise ulimit -n" : "");
 }
 
-static struct hello_head head(int status)
+struct hello_head hello_head(int status)
 {
 	return (struct hello_head){ MAGIC, VERSION, status };
 }
 
 void hello_refuse(int sock, int why)
 {
-	struct verdict v = { head(why), 0, 0 };
+	struct verdict v = { hello_head(why), 0, 0 };
 
 	send(sock, &v, sizeof(v), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
@@ -173,7 +130,7 @@ int hello_admits(int sock, const struct kedge_channel_opts *o)
 
 /* ---- sending ---- */
 
-static int send_hello(const struct shm *s, struct greeting *g)
+int hello_send(const struct shm *s, struct greeting *g)
 {
 	union {
 		char buf[CMSG_SPACE(sizeof(int)) +
@@ -211,14 +168,14 @@ static int introduce(struct shm *s, struct greeting *g)
 
 	if (rc)
 		return channel_no_fd(rc);
-	g->me.head = head(0);
+	g->me.head = hello_head(0);
 	g->me.eager_max = eager_or(o, SHM_EAGER, eager_of_ring(s->mine.cells));
 	g->me.unexpected_cnt = o->unexpected_cnt;
 	g->me.unexpected_bytes = o->unexpected_bytes;
 	g->me.heap_len = s->mine.len - HEAP_AT;
 	g->me.barrier = barrier_register();
 	g->me.ring_cells = s->mine.cells;
-	return send_hello(s, g);
+	return hello_send(s, g);
 }
 
 /* ---- receiving ---- */
@@ -375,7 +332,7 @@ static void decide(struct shm *s, const struct greeting *g)
 
 static int send_verdict(const struct shm *s)
 {
-	struct verdict v = { head(0), s->can_cross,
+	struct verdict v = { hello_head(0), s->can_cross,
 			     eager_of_ring(s->peers.cells) };
 
 	/* If the peer has hung up, its reason may be there to be read. */
