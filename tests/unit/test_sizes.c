@@ -7,8 +7,8 @@
 #include <errno.h>
 #include <pthread.h>
 
-#include "channel/channel_pair.h"
 #include "channel/transport.h"
+#include "channel_pair.h"
 #include <kedge/channel_info.h>
 
 #define ROOM 4096u

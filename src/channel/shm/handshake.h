@@ -52,8 +52,8 @@ struct greeting {
 
 /* The beginning of a message of ours. */
 struct hello_head hello_head(int status);
-/* @g->me and the area's descriptor, which is closed then; @g may be sent by anybody who
- * has filled in those two. */
+/* Send the hello in @g->me, with the descriptor of the area, which is closed then. It needs
+ * nothing else of @g. */
 int hello_send(const struct shm *s, struct greeting *g);
 
 #endif /* CHANNEL_SHM_HANDSHAKE_H */

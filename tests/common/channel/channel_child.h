@@ -1,70 +1,30 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * A peer in a process of its own, for tests that are one file each.
- */
+/* A peer in a process of its own, and a socket between that and the test. */
 #ifndef TESTS_CHANNEL_CHILD_H
 #define TESTS_CHANNEL_CHILD_H
 
-#include <signal.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
+#include <sys/types.h>
 
 #include "core.h"
 
 #define LIMIT 100 /* seconds, after which a case that hangs has failed */
 
-static char path[64]; /* of this case */
-static int sv[2];     /* between the test and the peer */
+/* An abstract name for this case's listener. */
+extern char child_path[64];
+/* The test's end, and the peer's. */
+extern int child_sock[2];
 
-static pid_t start(void (*fn)(void))
-{
-	pid_t pid;
+/* Run @fn in a child, which exits with 0 when that returns. */
+pid_t child_begin(void (*fn)(void));
+/* The child exits with 0. */
+void child_ends_well(pid_t pid);
+void child_kill(pid_t pid);
 
-	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, sv), 0);
-	pid = fork();
-	assert_true(pid >= 0);
-	if (!pid) {
-		alarm(LIMIT);
-		close(sv[0]);
-		fn();
-		_exit(0);
-	}
-	close(sv[1]);
-	return pid;
-}
+/* Sleep until there is something to do, and poll for one completion. */
+ssize_t wait_and_poll(struct kedge_channel *ch, struct kedge_completion *c);
 
-static void ends_well(pid_t pid)
-{
-	int status;
-
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
-}
-
-static void end(pid_t pid)
-{
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
-}
-
-static ssize_t wait_and_poll(struct kedge_channel *ch,
-			     struct kedge_completion *c)
-{
-	int rc = kedge_channel_wait(ch, LIMIT * 1000);
-
-	return rc < 0 && rc != -EINTR ? rc : kedge_channel_poll(ch, c, 1);
-}
-
-static int limit(void **state)
-{
-	static int n;
-
-	alarm(LIMIT);
-	snprintf(path, sizeof(path), "@kedge-test-%d-%d", getpid(),
-		 n++);
-	return 0;
-}
-
-#define CASE(fn) cmocka_unit_test_setup(fn, limit)
+/* The setup of a case: its time, and its path. */
+int child_limit(void **state);
+#define CASE(fn) cmocka_unit_test_setup(fn, child_limit)
 
 #endif /* TESTS_CHANNEL_CHILD_H */

@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Two ends of a connection of libfabric's over the loopback interface. */
+/*
+ * Two ends of a connection of libfabric's over the loopback interface, below a
+ * channel; and what channel_pair.h needs of it. The provider is the one that
+ * TEST_CHANNEL_OVER names, or "tcp".
+ */
 #ifndef TESTS_OFI_PAIR_H
 #define TESTS_OFI_PAIR_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include <pthread.h>
 
 #include "channel/ofi/internal.h"
-
-#include <cmocka.h>
+#include "core.h"
 
 #define T kedge__rdma_ops
 
@@ -24,10 +22,9 @@ struct pair {
 };
 
 const char *pair_provider(void);
-/* The defaults. */
-struct kedge_channel_opts pair_opts(void);
-struct ofi_listener *pair_listen(char port[8]);
-/* 77 after saying why, if there is no provider here. */
+/* It has no connections. */
+bool pair_is_rdm(void);
+/* 77 after saying why, if there is no such provider here. */
 int pair_missing(void);
 int pair_open(struct pair *p);
 /* The ends may be NULL: closed before. */
@@ -48,6 +45,37 @@ void pair_turn(struct pair *p);
 
 /* The same for a call of libfabric's that may be too early. */
 #define PAIR_TRY(p, call) PAIR_UNTIL(p, (call) != -FI_EAGAIN)
+
+/* ---- one that connects, and one that is let in ---- */
+
+/* Of both ends: the defaults, from ofi_defaults() on, which is a setup. */
+extern struct kedge_channel_opts ofi_opts;
+int ofi_defaults(void **state);
+
+/* A listener, with its port as text. */
+struct ofi_listener *pair_listen(char port[8]);
+/* Connect, and close what that gives. */
+int connect_to(const char *port, int timeout_ms);
+/* A bare connection of TCP's to a port. */
+int socket_to(const char *port);
+
+/* A thread that calls, by connect_to() if @caller is NULL; @rc is 1 until it is over. */
+struct call {
+	const char *port;
+	int (*caller)(const char *port);
+	int rc;
+	pthread_t thread;
+};
+
+void call_begin(struct call *c, const char *port, int (*caller)(const char *port));
+bool call_is_over(const struct call *c);
+/* What it came to. */
+int call_end(struct call *c);
+
+/* The listener lets in one of ours. */
+void still_lets_in(struct ofi_listener *l, const char *port);
+
+/* ---- memory ---- */
 
 /* A pattern that tells bytes and messages apart. */
 void fill_bytes(void *at, size_t len, uint64_t seed);

@@ -4,6 +4,7 @@
  * protocol: with the files it hands over, with the socket, and by its memory. Each
  * peer is a process of its own.
  */
+#include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -11,13 +12,10 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-#include "core.h"
-
-/* For its messages. */
-#include "channel/shm/handshake.c"
-
 #include "channel/internal.h"
+#include "channel/shm/handshake.h"
 #include "channel_child.h"
+#include "evil_peer.h"
 
 #ifndef MFD_HUGETLB
 #define MFD_HUGETLB 4U
@@ -27,38 +25,15 @@
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 #define HUGE  ((uint64_t)2 << 20)
 
-static struct shm evil;
-
 static struct kedge_channel *open_it(uint32_t timeout_ms)
 {
 	struct kedge_channel_opts o = { .size = sizeof(o),
 					.timeout_ms = timeout_ms };
 	struct kedge_channel *ch;
 
-	assert_int_equal(kedge_channel_open_fd(sv[0], &o, LIMIT * 1000, &ch),
+	assert_int_equal(kedge_channel_open_fd(child_sock[0], &o, LIMIT * 1000, &ch),
 			 0);
 	return ch;
-}
-
-static void shake_hands(void)
-{
-	struct kedge_channel_opts o;
-	struct transport_peer peer;
-
-	CHILD_CHECK(!kedge__channel_opts(&o, NULL));
-	CHILD_CHECK(!shm_hello(&evil, sv[1], &o, kedge__deadline_of(LIMIT * 1000),
-			       &peer));
-}
-
-static void send_evil(uint8_t type, const void *body, size_t len)
-{
-	struct packet_head h = { .type = type, .len = (uint32_t)len };
-	char *p = ring_reserve(&evil, sizeof(h) + len);
-
-	CHILD_CHECK(p);
-	memcpy(p, &h, sizeof(h));
-	memcpy(p + sizeof(h), body, len);
-	ring_commit(&evil, p, sizeof(h) + len);
 }
 
 /* ---- what is handed over ---- */
@@ -68,18 +43,18 @@ static uint64_t heap_len;
 
 static void hand_over(void)
 {
-	struct shm s = { .ring.sock = sv[1] };
+	struct shm s = { .ring.sock = child_sock[1] };
 	struct greeting g = { .area_fd = area_fd };
-	struct verdict v = { head(0), 0, 8192 };
+	struct verdict v = { hello_head(0), 0, 8192 };
 
-	g.me = (struct hello){ .head = head(0), .eager_max = 8192,
+	g.me = (struct hello){ .head = hello_head(0), .eager_max = 8192,
 			       .unexpected_cnt = 16,
 			       .unexpected_bytes = 1 << 20,
 			       .heap_len = heap_len };
-	CHILD_CHECK(!send_hello(&s, &g));
+	CHILD_CHECK(!hello_send(&s, &g));
 	/* Were it taken, it would be used, too. */
-	send(sv[1], &v, sizeof(v), MSG_NOSIGNAL);
-	while (recv(sv[1], &v, sizeof(v), 0) > 0)
+	send(child_sock[1], &v, sizeof(v), MSG_NOSIGNAL);
+	while (recv(child_sock[1], &v, sizeof(v), 0) > 0)
 		;
 }
 
@@ -92,12 +67,12 @@ static void is_refused(int fd, uint64_t heap, int seals)
 	heap_len = heap;
 	if (seals)
 		assert_int_equal(fcntl(fd, F_ADD_SEALS, seals), 0);
-	pid = start(hand_over);
-	assert_int_equal(kedge_channel_open_fd(sv[0], NULL, LIMIT * 1000, &ch),
+	pid = child_begin(hand_over);
+	assert_int_equal(kedge_channel_open_fd(child_sock[0], NULL, LIMIT * 1000, &ch),
 			 -EPROTO);
-	close(sv[0]);
+	close(child_sock[0]);
 	close(fd);
-	ends_well(pid);
+	child_ends_well(pid);
 }
 
 static int file(unsigned int flags, uint64_t heap)
@@ -147,15 +122,15 @@ static void flood(void)
 {
 	static char bytes[65536];
 
-	shake_hands();
-	send_evil(PACKET_EAGER, "x", 1);
+	evil_shakes_hands(child_sock[1], 0);
+	evil_sends(PACKET_EAGER, "x", 1);
 	while (send(evil.ring.sock, bytes, sizeof(bytes), MSG_NOSIGNAL) > 0)
 		;
 }
 
 static void a_flood_of_wake_ups_stops_nothing(void **state)
 {
-	pid_t pid = start(flood);
+	pid_t pid = child_begin(flood);
 	struct kedge_channel *ch = open_it(0);
 	struct kedge_completion c;
 	char in[8];
@@ -168,7 +143,7 @@ static void a_flood_of_wake_ups_stops_nothing(void **state)
 	for (i = 0; i < 1000; i++)
 		assert_int_equal(wait_and_poll(ch, &c), 0);
 	kedge_channel_close(ch);
-	ends_well(pid);
+	child_ends_well(pid);
 }
 
 static void send_descriptors(void)
@@ -184,7 +159,7 @@ static void send_descriptors(void)
 	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
 	int i;
 
-	shake_hands();
+	evil_shakes_hands(child_sock[1], 0);
 	c->cmsg_level = SOL_SOCKET;
 	c->cmsg_type = SCM_RIGHTS;
 	c->cmsg_len = CMSG_LEN(64 * sizeof(int));
@@ -192,13 +167,13 @@ static void send_descriptors(void)
 		memcpy(CMSG_DATA(c) + i * sizeof(int), &evil.ring.sock, sizeof(int));
 	for (i = 0; i < 100; i++)
 		sendmsg(evil.ring.sock, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
-	send_evil(PACKET_EAGER, "x", 1);
+	evil_sends(PACKET_EAGER, "x", 1);
 	pause();
 }
 
 static void descriptors_that_come_later_are_not_kept(void **state)
 {
-	pid_t pid = start(send_descriptors);
+	pid_t pid = child_begin(send_descriptors);
 	struct kedge_channel *ch = open_it(0);
 	unsigned int fds = open_fds();
 	struct kedge_completion c;
@@ -214,7 +189,7 @@ static void descriptors_that_come_later_are_not_kept(void **state)
 	}
 	/* The thread that waits for the peer's end has two. */
 	assert_in_range(open_fds(), fds, fds + 2);
-	end(pid);
+	child_kill(pid);
 	kedge_channel_close(ch);
 }
 
@@ -223,7 +198,7 @@ static void sleep_on(void)
 {
 	size_t len;
 
-	shake_hands();
+	evil_shakes_hands(child_sock[1], 0);
 	for (;;) {
 		atomic_store(&evil.ring.my_head->asleep, 1);
 		if (ring_next(&evil, &len))
@@ -233,7 +208,7 @@ static void sleep_on(void)
 
 static void a_socket_that_is_not_read_stops_nobody(void **state)
 {
-	pid_t pid = start(sleep_on);
+	pid_t pid = child_begin(sleep_on);
 	struct kedge_channel *ch = open_it(0);
 	int i, rc;
 
@@ -250,7 +225,7 @@ static void a_socket_that_is_not_read_stops_nobody(void **state)
 		atomic_store(&s->ring.peer_head->asleep, 1);
 		ring_wake(&s->ring);
 		if (i == 50000)
-			end(pid);
+			child_kill(pid);
 	}
 	kedge_channel_close(ch);
 }
@@ -263,30 +238,25 @@ static void announce_what_never_faults_in(void)
 	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
 	struct uffdio_api api = { .api = UFFD_API };
 	struct uffdio_register r = { .mode = UFFDIO_REGISTER_MODE_MISSING };
-	struct packet_rts p = { .len = LONG, .sender = { 1, 1 },
-				.desc_len = 16 };
-	uint64_t d[2] = { 0, NO_PAGES };
 	char *at;
 
 	if (fd < 0)
 		_exit(77);
 	at = mmap(NULL, LONG, PROT_READ | PROT_WRITE,
 		  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	r.range.start = d[0] = (uintptr_t)at;
+	r.range.start = (uintptr_t)at;
 	r.range.len = LONG;
 	CHILD_CHECK(!ioctl(fd, UFFDIO_API, &api));
 	CHILD_CHECK(!ioctl(fd, UFFDIO_REGISTER, &r));
-	shake_hands();
-	memcpy(p.desc, d, sizeof(d));
-	send_evil(PACKET_RTS, &p,
-		  offsetof(struct packet_rts, desc) + sizeof(d));
+	evil_shakes_hands(child_sock[1], 0);
+	evil_announces(at, LONG);
 	pause();
 }
 
 /* Of the channel, or of the receive alone. */
 static void time_out(uint32_t channels, uint32_t its_own)
 {
-	pid_t pid = start(announce_what_never_faults_in);
+	pid_t pid = child_begin(announce_what_never_faults_in);
 	struct kedge_channel *ch = open_it(channels);
 	char *in = malloc(LONG);
 	struct iovec v = { in, LONG };
@@ -302,7 +272,7 @@ static void time_out(uint32_t channels, uint32_t its_own)
 	assert_int_equal(c.status, -ETIMEDOUT);
 	kedge_channel_close(ch);
 	free(in);
-	end(pid);
+	child_kill(pid);
 }
 
 static void a_timeout_holds_where_memory_never_comes(void **state)
@@ -317,10 +287,10 @@ static void die_but_for_a_child(void)
 {
 	char c;
 
-	shake_hands();
+	evil_shakes_hands(child_sock[1], 0);
 	if (!fork()) {
 		/* It has the socket, until the test has seen it. */
-		while (!kill((pid_t)heap_len, 0) && read(sv[1], &c, 0) >= 0)
+		while (!kill((pid_t)heap_len, 0) && read(child_sock[1], &c, 0) >= 0)
 			usleep(10000);
 	}
 }
@@ -333,13 +303,13 @@ static void a_death_shows_though_a_third_has_the_socket(void **state)
 	pid_t pid;
 
 	heap_len = (uint64_t)getpid();
-	pid = start(die_but_for_a_child);
+	pid = child_begin(die_but_for_a_child);
 	ch = open_it(0);
 	while (!(n = wait_and_poll(ch, &c)))
 		;
 	assert_int_equal(n, -ECONNRESET);
 	kedge_channel_close(ch);
-	ends_well(pid);
+	child_ends_well(pid);
 }
 
 int main(int argc, char **argv)

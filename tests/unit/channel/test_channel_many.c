@@ -6,8 +6,10 @@
 #include <errno.h>
 #include <grp.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 
 #include "channel/internal.h"
 #include "channel/shm/internal.h"
@@ -31,12 +33,12 @@ static void be_silent(void)
 		CHILD_CHECK(!setgroups(0, NULL) &&
 			    !setresgid(65534, 65534, 65534) &&
 			    !setresuid(65534, 65534, 65534));
-	CHILD_CHECK(!shm_address(path, &a, &len));
+	CHILD_CHECK(!shm_address(child_path, &a, &len));
 	for (i = 0; i < silent_cnt; i++) {
 		sockets[i] = socket(AF_UNIX, SOCK_STREAM, 0);
 		CHILD_CHECK(!connect(sockets[i], (void *)&a, len));
 		if (i == 7)
-			CHILD_CHECK(write(sv[1], "", 1) == 1);
+			CHILD_CHECK(write(child_sock[1], "", 1) == 1);
 	}
 	pause();
 }
@@ -46,7 +48,7 @@ static void be_honest(void)
 	struct kedge_channel *ch;
 	struct kedge_completion c;
 
-	CHILD_CHECK(!kedge_channel_open_shm(path, NULL, LIMIT * 1000, &ch));
+	CHILD_CHECK(!kedge_channel_open_shm(child_path, NULL, LIMIT * 1000, &ch));
 	while (wait_and_poll(ch, &c) >= 0)
 		;
 }
@@ -61,19 +63,19 @@ static void one_of_many(int cnt, bool other)
 
 	silent_cnt = cnt;
 	is_other = other;
-	assert_int_equal(kedge_listener_open_shm(path, NULL, &l), 0);
-	silent = start(be_silent);
-	assert_int_equal(read(sv[0], &c, 1), 1);
-	close(sv[0]);
+	assert_int_equal(kedge_listener_open_shm(child_path, NULL, &l), 0);
+	silent = child_begin(be_silent);
+	assert_int_equal(read(child_sock[0], &c, 1), 1);
+	close(child_sock[0]);
 	assert_int_equal(kedge_listener_accept(l, 0, &ch), -ETIMEDOUT);
-	honest = start(be_honest);
+	honest = child_begin(be_honest);
 	assert_int_equal(kedge_listener_accept(l, LIMIT * 1000, &ch), 0);
 	assert_int_equal(ch->peer.pid, honest);
 	kedge_channel_close(ch);
 	kedge_listener_close(l);
-	close(sv[0]);
-	ends_well(honest);
-	end(silent);
+	close(child_sock[0]);
+	child_ends_well(honest);
+	child_kill(silent);
 }
 
 static void the_silent_delay_nobody(void **state)
@@ -105,10 +107,10 @@ static void connect_until_none_is_left(void)
 	int rc, n = 0;
 
 	/* A thread of the parent's may not have closed all strangers' sockets before the fork. */
-	syscall(SYS_close_range, 3, sv[1] - 1, 0);
-	syscall(SYS_close_range, sv[1] + 1, ~0u, 0);
+	syscall(SYS_close_range, 3, child_sock[1] - 1, 0);
+	syscall(SYS_close_range, child_sock[1] + 1, ~0u, 0);
 	few_descriptors();
-	while (!(rc = kedge_channel_open_shm(path, NULL, LIMIT * 1000, &ch)))
+	while (!(rc = kedge_channel_open_shm(child_path, NULL, LIMIT * 1000, &ch)))
 		n++;
 	CHILD_CHECK(rc == -EMFILE);
 	CHILD_CHECK(strstr(kedge_strerror(rc), "ulimit -n"));
@@ -123,8 +125,8 @@ static void a_client_without_descriptors_says_so(void **state)
 	pid_t pid;
 	int n = 0, status;
 
-	assert_int_equal(kedge_listener_open_shm(path, NULL, &l), 0);
-	pid = start(connect_until_none_is_left);
+	assert_int_equal(kedge_listener_open_shm(child_path, NULL, &l), 0);
+	pid = child_begin(connect_until_none_is_left);
 	while (!waitpid(pid, &status, WNOHANG)) {
 		assert_true(n < 64);
 		n += !kedge_listener_accept(l, 10, &ch[n]);
@@ -133,7 +135,7 @@ static void a_client_without_descriptors_says_so(void **state)
 	while (n)
 		kedge_channel_close(ch[--n]);
 	kedge_listener_close(l);
-	close(sv[0]);
+	close(child_sock[0]);
 }
 
 static void accept_until_none_is_left(void)
@@ -143,8 +145,8 @@ static void accept_until_none_is_left(void)
 	int rc;
 
 	few_descriptors();
-	CHILD_CHECK(!kedge_listener_open_shm(path, NULL, &l));
-	CHILD_CHECK(write(sv[1], "", 1) == 1);
+	CHILD_CHECK(!kedge_listener_open_shm(child_path, NULL, &l));
+	CHILD_CHECK(write(child_sock[1], "", 1) == 1);
 	while (!(rc = kedge_listener_accept(l, LIMIT * 1000, &ch)))
 		;
 	CHILD_CHECK(rc == -EMFILE);
@@ -153,20 +155,20 @@ static void accept_until_none_is_left(void)
 
 static void a_listener_without_descriptors_says_so(void **state)
 {
-	pid_t pid = start(accept_until_none_is_left);
+	pid_t pid = child_begin(accept_until_none_is_left);
 	struct kedge_channel *ch[64];
 	int n = 0, rc;
 	char c;
 
-	assert_int_equal(read(sv[0], &c, 1), 1);
-	while (!(rc = kedge_channel_open_shm(path, NULL, LIMIT * 1000, &ch[n])))
+	assert_int_equal(read(child_sock[0], &c, 1), 1);
+	while (!(rc = kedge_channel_open_shm(child_path, NULL, LIMIT * 1000, &ch[n])))
 		n++;
 	assert_int_equal(rc, -ECONNRESET);
 	assert_non_null(strstr(kedge_strerror(rc), "ulimit -n there"));
-	ends_well(pid);
+	child_ends_well(pid);
 	while (n)
 		kedge_channel_close(ch[--n]);
-	close(sv[0]);
+	close(child_sock[0]);
 }
 
 /* ---- many ---- */
@@ -193,8 +195,8 @@ static void serve_many(void)
 	int i;
 
 	copying(&o);
-	CHILD_CHECK(!kedge_listener_open_shm(path, &o, &l));
-	CHILD_CHECK(write(sv[1], "", 1) == 1);
+	CHILD_CHECK(!kedge_listener_open_shm(child_path, &o, &l));
+	CHILD_CHECK(write(child_sock[1], "", 1) == 1);
 	for (i = 0; i < MANY; i++)
 		CHILD_CHECK(!kedge_listener_accept(l, LIMIT * 1000, &many[i]));
 	for (i = 0; i < MANY; i++) {
@@ -274,11 +276,11 @@ static void a_thousand_channels_are_cheap(void **state)
 	if (setrlimit(RLIMIT_NOFILE, &r))
 		skip();
 	copying(&o);
-	pid = start(serve_many);
-	assert_int_equal(read(sv[0], &c, 1), 1);
+	pid = child_begin(serve_many);
+	assert_int_equal(read(child_sock[0], &c, 1), 1);
 	since = now_ns();
 	for (i = 0; i < MANY; i++)
-		assert_int_equal(kedge_channel_open_shm(path, &o, LIMIT * 1000,
+		assert_int_equal(kedge_channel_open_shm(child_path, &o, LIMIT * 1000,
 							&many[i]), 0);
 	print_message("opened in %llu ms\n",
 		      (unsigned long long)(now_ns() - since) / 1000000);
@@ -304,8 +306,8 @@ static void a_thousand_channels_are_cheap(void **state)
 	for (i = 0; i < MANY; i++)
 		kedge_channel_close(many[i]);
 	assert_true(threads_are(before));
-	ends_well(pid);
-	close(sv[0]);
+	child_ends_well(pid);
+	close(child_sock[0]);
 	free(buf);
 }
 

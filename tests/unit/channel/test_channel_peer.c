@@ -20,34 +20,15 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
-#include "core.h"
-
-#include "channel/connect/wait.h"
 #include "channel/internal.h"
-#include "channel/shm/internal.h"
 #include "channel_other.h"
+#include "core.h"
+#include "evil_peer.h"
 
 #define NOBODY 65534
 #define LONG   ((size_t)1 << 20)
 #define LIMIT  60 /* seconds, after which a case that hangs has failed */
 #define TURNS  2000
-
-/* As channel/shm/bulk.c has them. */
-struct rts_desc {
-	uint64_t addr;
-	uint64_t heap_off;
-};
-
-struct cts_desc {
-	uint32_t record;
-	uint8_t mode;
-	uint8_t push;
-	uint16_t piece_cnt;
-	uint32_t chunk;
-	uint32_t slot_cnt;
-	uint64_t off;
-	struct bulk_piece piece[1];
-};
 
 static char path[64];
 static char other[PATH_MAX]; /* the other program, as it was built */
@@ -56,7 +37,6 @@ static char set_user_id[64]; /* a copy with that bit */
 
 /* ---- the hostile side ---- */
 
-static struct shm evil;
 static int to_test[2], from_test[2];
 
 static void become_nobody(void)
@@ -81,55 +61,7 @@ static int connect_to(const char *where)
 
 static void shake_hands(void)
 {
-	struct kedge_channel_opts o;
-	struct transport_peer peer;
-
-	CHILD_CHECK(!kedge__channel_opts(&o, NULL));
-	o.flags = KEDGE_CHANNEL_ANY_USER;
-	CHILD_CHECK(!shm_hello(&evil, connect_to(path), &o, kedge__deadline_of(10000), &peer));
-}
-
-static void send_evil(uint8_t type, const void *body, size_t len)
-{
-	struct packet_head h = { .type = type, .len = (uint32_t)len };
-	char *p = ring_reserve(&evil, sizeof(h) + len);
-
-	CHILD_CHECK(p);
-	memcpy(p, &h, sizeof(h));
-	memcpy(p + sizeof(h), body, len);
-	ring_commit(&evil, p, sizeof(h) + len);
-}
-
-/* A message that lies at HOLD_AT. */
-static void announce(void)
-{
-	struct rts_desc d = { (uintptr_t)HOLD_AT, NO_PAGES };
-	struct packet_rts p = { .len = LONG, .sender = { 1, 1 },
-				.desc_len = sizeof(d) };
-
-	memcpy(p.desc, &d, sizeof(d));
-	send_evil(PACKET_RTS, &p, offsetof(struct packet_rts, desc) + sizeof(d));
-}
-
-/* The message that comes may be written to HOLD_AT. */
-static void ask_for_it(void)
-{
-	struct cts_desc d = { .mode = 2, .push = 1, .piece_cnt = 1,
-			      .chunk = 128u << 10,
-			      .piece = { { (uintptr_t)HOLD_AT, LONG } } };
-	struct packet_cts p = { .way = KEDGE_WAY_SWAP, .desc_len = sizeof(d),
-				.receiver = { 1, 1 } };
-	struct packet_rts rts;
-	const void *raw;
-	size_t len;
-
-	while (!(raw = ring_next(&evil, &len)))
-		usleep(1000);
-	memcpy(&rts, (const struct packet_head *)raw + 1, offsetof(struct packet_rts, desc));
-	ring_release(&evil, raw);
-	p.sender = rts.sender;
-	memcpy(p.desc, &d, sizeof(d));
-	send_evil(PACKET_CTS, &p, offsetof(struct packet_cts, desc) + sizeof(d));
+	evil_shakes_hands(connect_to(path), KEDGE_CHANNEL_ANY_USER);
 }
 
 /* The same process, another program; the socket stays open. */
@@ -411,7 +343,7 @@ static void ask_and_execute_set_user_id(void)
 {
 	become_nobody();
 	shake_hands();
-	ask_for_it();
+	evil_asks_for_it(HOLD_AT, LONG);
 	execute(set_user_id, "hold", NULL);
 }
 
@@ -429,7 +361,7 @@ static void nobody_makes_root_write_to_a_set_user_id_program(void **state)
 static void ask_and_execute(void)
 {
 	shake_hands();
-	ask_for_it();
+	evil_asks_for_it(HOLD_AT, LONG);
 	execute(other, "hold", NULL);
 }
 
@@ -447,7 +379,7 @@ static void a_program_executed_by_an_equal_is_not_written_to(void **state)
 static void announce_and_execute(void)
 {
 	shake_hands();
-	announce();
+	evil_announces(HOLD_AT, LONG);
 	execute(other, "hold", NULL);
 }
 
@@ -470,7 +402,7 @@ static void a_program_executed_by_an_equal_is_not_read(void **state)
 static void ask_and_end(void)
 {
 	shake_hands();
-	ask_for_it();
+	evil_asks_for_it(HOLD_AT, LONG);
 	if (!fork()) {
 		close(to_test[1]);
 		close(from_test[1]);
@@ -483,7 +415,7 @@ static void ask_and_end(void)
 static void ask_and_stay(void)
 {
 	shake_hands();
-	ask_for_it();
+	evil_asks_for_it(HOLD_AT, LONG);
 	CHILD_CHECK(write(to_test[1], "", 1) == 1);
 	for (;;)
 		pause();

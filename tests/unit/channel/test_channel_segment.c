@@ -9,6 +9,8 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 
 #include <kedge/segment.h>
 
@@ -109,7 +111,7 @@ bool __wrap_theirs_valid(struct theirs *t)
 
 	if (holds && stored) {
 		holds = false;
-		CHILD_CHECK(write(sv[1], &c, 1) == 1 && read(sv[1], &c, 1) == 1);
+		CHILD_CHECK(write(child_sock[1], &c, 1) == 1 && read(child_sock[1], &c, 1) == 1);
 		memset(stored, 0xee, LEN);
 	}
 	return __real_theirs_valid(t);
@@ -119,7 +121,7 @@ static bool is_held(void)
 {
 	char c;
 
-	return recv(sv[0], &c, 1, MSG_DONTWAIT) == 1;
+	return recv(child_sock[0], &c, 1, MSG_DONTWAIT) == 1;
 }
 
 /* ---- the peer ---- */
@@ -148,7 +150,7 @@ static void echo(void)
 	uint64_t tag;
 	char *buf;
 
-	CHILD_CHECK(!kedge_channel_open_shm(path, NULL, LIMIT * 1000, &on));
+	CHILD_CHECK(!kedge_channel_open_shm(child_path, NULL, LIMIT * 1000, &on));
 	buf = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CHILD_CHECK(buf != MAP_FAILED);
 	if (peer_shares)
@@ -169,8 +171,8 @@ static pid_t begin(bool shares)
 	pid_t pid;
 
 	peer_shares = shares;
-	assert_int_equal(kedge_listener_open_shm(path, NULL, &l), 0);
-	pid = start(echo);
+	assert_int_equal(kedge_listener_open_shm(child_path, NULL, &l), 0);
+	pid = child_begin(echo);
 	assert_int_equal(kedge_listener_accept(l, LIMIT * 1000, &ch), 0);
 	return pid;
 }
@@ -179,7 +181,7 @@ static void finish_peer(pid_t pid, uint64_t *out, uint64_t *in)
 {
 	say(ch, out, LEN, LAST);
 	hear(ch, in, LEN);
-	ends_well(pid);
+	child_ends_well(pid);
 	kedge_channel_close(ch);
 	kedge_listener_close(l);
 }
@@ -322,7 +324,7 @@ static bool is_held_up(uint64_t *out, uint64_t *in, uint64_t seed, uint64_t *nam
 
 static void let_it_go_on(void)
 {
-	assert_int_equal(write(sv[0], "g", 1), 1);
+	assert_int_equal(write(child_sock[0], "g", 1), 1);
 }
 
 struct scene {
@@ -362,7 +364,7 @@ static void what_is_stored_in_vain_is_copied_again(void **state)
 	child = fork();
 	if (!child)
 		_exit(0);
-	ends_well(child);
+	child_ends_well(child);
 	let_it_go_on();
 	finish(ch, &c);
 	assert_true(has_words(s.in, s.seed));
@@ -397,7 +399,7 @@ static void what_is_stored_late_is_nobodys(void **state)
 	kedge_channel_close(ch);
 	write_words(s.in, 5);
 	let_it_go_on();
-	ends_well(s.pid);
+	child_ends_well(s.pid);
 	assert_true(has_words(s.in, 5));
 	kedge_listener_close(l);
 	kedge_segment_remove(s.segment);
@@ -530,7 +532,7 @@ static void a_peer_that_dies_is_told(void **state)
 
 	until_attached(s, out, in, &seed);
 	assert_int_equal(kedge_channel_recv(ch, in, LEN, 0, 0, 0, NULL), 0);
-	end(pid);
+	child_kill(pid);
 	while (n >= 0)
 		n = wait_and_poll(ch, &c);
 	assert_int_equal(n, -ECONNRESET);

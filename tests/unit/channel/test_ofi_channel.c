@@ -4,6 +4,7 @@
  * way is given up, or its receiver leaves as soon as it has all of it. Both ends
  * are of this process, so that a case decides who moves when.
  */
+#include "channel_pair.h"
 #include "ofi_pair.h"
 
 #include "channel/internal.h"
@@ -11,72 +12,54 @@
 #define MAX  ((size_t)32 << 20)
 #define STEP ((size_t)512 << 10)
 
-static struct kedge_channel *a, *b;
-static struct pair p;
 static char *src, *dst;
 static bool tells; /* else there is a FIN, and time until then */
 
-static void channel_over(struct ofi *o, const struct transport_peer *peer,
-			 struct kedge_channel **ch)
+static struct rdma *rdma_of(const struct end *e)
 {
-	struct kedge_channel_opts opts;
-
-	assert_int_equal(kedge__channel_opts(&opts, NULL), 0);
-	assert_int_equal(kedge__channel_open(&T, o, &opts, peer, ch), 0);
+	return e->ch->ctx;
 }
 
 static int setup(void **state)
 {
-	if (pair_open(&p))
-		return -1;
-	tells = p.a->r.tells;
-	channel_over(p.a, &p.at_a, &a);
-	channel_over(p.b, &p.at_b, &b);
+	open_pair(NULL, NULL);
+	tells = rdma_of(&a)->tells;
 	return 0;
 }
 
 static int teardown(void **state)
 {
-	kedge_channel_close(a);
-	kedge_channel_close(b);
-	p.a = p.b = NULL;
-	pair_close(&p);
+	close_pair();
 	return 0;
 }
 
-static int poll_one(struct kedge_channel *ch, struct kedge_completion *c)
-{
-	ssize_t n = kedge_channel_poll(ch, c, 1);
-
-	assert_true(n >= 0 || n == -ECONNRESET);
-	return n == 1;
-}
-
-static struct kedge_completion wait_one(struct kedge_channel *ch,
-					struct kedge_channel *other)
+static struct kedge_completion wait_one(struct end *e, struct end *other)
 {
 	uint64_t end = clock_ns() + 10000000000ull;
-	struct kedge_completion c;
+	ssize_t n;
 
-	while (!poll_one(ch, &c)) {
+	for (e->cnt = 0; !e->cnt;) {
+		n = turn(e);
+		assert_true(n >= 0 || n == -ECONNRESET);
 		if (other)
-			kedge_channel_poll(other, NULL, 0);
+			kedge_channel_poll(other->ch, NULL, 0);
 		assert_true(clock_ns() < end);
 	}
-	return c;
+	return e->done[0];
 }
 
 /* The one flow of what @a sends, when @b has agreed to it. */
 static struct flow *agreed(void)
 {
+	struct list *sending = &rdma_of(&a)->sending;
 	uint64_t end = clock_ns() + 10000000000ull;
 
-	while (list_empty(&p.a->r.sending)) {
-		kedge_channel_poll(b, NULL, 0);
-		kedge_channel_poll(a, NULL, 0);
+	while (list_empty(sending)) {
+		kedge_channel_poll(b.ch, NULL, 0);
+		kedge_channel_poll(a.ch, NULL, 0);
 		assert_true(clock_ns() < end);
 	}
-	return list_entry(p.a->r.sending.next, struct flow, node);
+	return list_entry(sending->next, struct flow, node);
 }
 
 /* As far as @a comes without @b: whether all is posted, and not all has left. */
@@ -84,10 +67,10 @@ static bool last_bytes_wait(const struct flow *f)
 {
 	int i;
 
-	for (i = 0; i < 2000 && !list_empty(&p.a->r.sending); i++) {
+	for (i = 0; i < 2000 && !list_empty(&rdma_of(&a)->sending); i++) {
 		if (f->posted == f->len && f->in_flight && i > 500)
 			return true;
-		kedge_channel_poll(a, NULL, 0);
+		kedge_channel_poll(a.ch, NULL, 0);
 	}
 	return false;
 }
@@ -98,9 +81,8 @@ static uint64_t begin(size_t len)
 
 	fill_bytes(src, len, len);
 	memset(dst, 0, len);
-	assert_int_equal(kedge_channel_recv(b, dst, len, 1, UINT64_MAX, 0,
-					    NULL), 0);
-	assert_int_equal(kedge_channel_send(a, src, len, 1, 0, &id), 0);
+	post(&b, dst, len, TAG(1), 0);
+	assert_int_equal(kedge_channel_send(a.ch, src, len, 1, 0, &id), 0);
 	return id;
 }
 
@@ -122,9 +104,9 @@ static void it_is_too_late_to_give_up(void **state)
 		id = begin(len);
 		was_late = last_bytes_wait(agreed());
 		if (was_late)
-			assert_int_equal(kedge_channel_cancel(a, id), 0);
-		of_a = wait_one(a, b);
-		of_b = wait_one(b, a);
+			assert_int_equal(kedge_channel_cancel(a.ch, id), 0);
+		of_a = wait_one(&a, &b);
+		of_b = wait_one(&b, &a);
 		assert_int_equal(of_a.status, 0);
 		assert_int_equal(of_b.status, 0);
 		assert_true(same_bytes(dst, len, len));
@@ -143,13 +125,13 @@ static void the_receiver_leaves_at_once(void **state)
 	f = agreed();
 	/* @a does not look whether its last bytes have left. */
 	while (f->posted < len)
-		kedge_channel_poll(a, NULL, 0);
-	c = wait_one(b, NULL);
+		kedge_channel_poll(a.ch, NULL, 0);
+	c = wait_one(&b, NULL);
 	assert_int_equal(c.status, 0);
 	assert_true(same_bytes(dst, len, len));
-	kedge_channel_close(b);
-	b = NULL;
-	c = wait_one(a, NULL);
+	kedge_channel_close(b.ch);
+	b.ch = NULL;
+	c = wait_one(&a, NULL);
 	assert_int_equal(c.status, 0);
 }
 

@@ -10,39 +10,6 @@
 
 #include "ofi_pair.h"
 
-static struct kedge_channel_opts opts;
-
-static int setup(void **state)
-{
-	opts = pair_opts();
-	return 0;
-}
-
-static int connect_to(const char *port, int timeout_ms)
-{
-	struct transport_peer peer;
-	struct ofi *o = NULL;
-	int rc;
-
-	rc = kedge__ofi_connect(pair_provider(), "127.0.0.1", port, &opts,
-				timeout_ms, &o, &peer);
-	if (!rc)
-		T.close(o);
-	else
-		assert_null(o);
-	return rc;
-}
-
-static unsigned int fds(void)
-{
-	unsigned int n = 0;
-	int fd;
-
-	for (fd = 0; fd < 1024; fd++)
-		n += lseek(fd, 0, SEEK_CUR) >= 0 || errno != EBADF;
-	return n;
-}
-
 /* ---- who is there ---- */
 
 static void connecting_where_nobody_listens_is_econnrefused(void **state)
@@ -54,9 +21,9 @@ static void connecting_where_nobody_listens_is_econnrefused(void **state)
 	l = pair_listen(port);
 	kedge__ofi_listener_close(l);
 	assert_int_equal(connect_to(port, 5000), -ECONNREFUSED);
-	before = fds();
+	before = open_fds();
 	assert_int_equal(connect_to(port, 5000), -ECONNREFUSED);
-	assert_int_equal(fds(), before);
+	assert_int_equal(open_fds(), before);
 	assert_non_null(strstr(kedge_strerror(-ECONNREFUSED), port));
 }
 
@@ -67,7 +34,7 @@ static void a_port_is_taken_once(void **state)
 
 	l = pair_listen(port);
 	assert_int_equal(kedge__ofi_listen(pair_provider(), "127.0.0.1", port,
-					   &opts, &second), -EADDRINUSE);
+					   &ofi_opts, &second), -EADDRINUSE);
 	assert_null(second);
 	kedge__ofi_listener_close(l);
 }
@@ -107,46 +74,6 @@ static void accepting_where_nobody_comes_is_etimedout(void **state)
 }
 
 /* ---- strangers ---- */
-
-static int socket_to(const char *port)
-{
-	struct sockaddr_in a = { .sin_family = AF_INET };
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	a.sin_port = htons((uint16_t)atoi(port));
-	a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-	assert_true(fd >= 0);
-	assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof(a)), 0);
-	return fd;
-}
-
-struct call {
-	const char *port;
-	int rc;
-};
-
-static void *call(void *arg)
-{
-	struct call *c = arg;
-
-	c->rc = connect_to(c->port, 10000);
-	return NULL;
-}
-
-/* A listener outlives each caller; then one of ours gets in. */
-static void still_lets_in(struct ofi_listener *l, const char *port)
-{
-	struct call c = { .port = port, .rc = 1 };
-	struct transport_peer peer;
-	struct ofi *o = NULL;
-	pthread_t thread;
-
-	assert_int_equal(pthread_create(&thread, NULL, call, &c), 0);
-	assert_int_equal(kedge__ofi_accept(l, 10000, &o, &peer), 0);
-	T.close(o);
-	pthread_join(thread, NULL);
-	assert_int_equal(c.rc, 0);
-}
 
 static void strangers_do_no_harm(void **state)
 {
@@ -212,7 +139,7 @@ static struct rdma_hello good(void)
 {
 	struct rdma_hello h;
 
-	kedge__rdma_hello(&h, &opts);
+	kedge__rdma_hello(&h, &ofi_opts);
 	return h;
 }
 
@@ -248,10 +175,9 @@ static void limits_are_checked(void **state)
 }
 
 /* By libfabric, but with the wrong words. */
-static void *call_wrongly(void *arg)
+static int call_wrongly(const char *port)
 {
-	struct call *c = arg;
-	struct rdma_hello h = good(), answer;
+	struct rdma_hello h = good(), answer = { .status = 0 };
 	struct ofi_fabric *fabric;
 	struct fi_info *info;
 	struct ofi *o;
@@ -259,116 +185,95 @@ static void *call_wrongly(void *arg)
 
 	h.version++;
 	assert_int_equal(kedge__ofi_getinfo_any(pair_provider(), "127.0.0.1",
-						c->port, 0, &info, &rdm), 0);
+						port, 0, &info, &rdm), 0);
 	assert_int_equal(kedge__ofi_fabric_open(info, &fabric), 0);
 	assert_int_equal(kedge__ofi_open(fabric, info, &o), 0);
 	assert_int_equal(fi_connect(o->ep, info->dest_addr, &h, sizeof(h)), 0);
-	memset(&answer, 0, sizeof(answer));
 	kedge__ofi_connected(o, clock_ns() + 5000000000u, &answer);
-	c->rc = answer.status;
 	kedge__rdma_free(&o->r);
 	kedge__ofi_fabric_put(fabric);
 	fi_freeinfo(info);
-	return NULL;
+	return answer.status;
 }
 
 /* Such a caller is told why, and others are let in. */
-static void turned_away(void *(*caller)(void *arg))
+static void turned_away(int (*caller)(const char *port))
 {
-	struct call c = { .rc = 1 };
 	struct transport_peer peer;
 	struct ofi_listener *l;
 	struct ofi *o = NULL;
-	pthread_t thread;
+	struct call c;
 	char port[8];
 
 	l = pair_listen(port);
-	c.port = port;
-	assert_int_equal(pthread_create(&thread, NULL, caller, &c), 0);
+	call_begin(&c, port, caller);
 	assert_int_equal(kedge__ofi_accept(l, 5000, &o, &peer), -EPROTO);
 	assert_null(o);
-	pthread_join(thread, NULL);
-	assert_int_equal(c.rc, -EPROTO);
+	assert_int_equal(call_end(&c), -EPROTO);
 	still_lets_in(l, port);
 	kedge__ofi_listener_close(l);
-}
-
-static bool is_rdm(void)
-{
-	return strcmp(pair_provider(), "tcp") != 0;
 }
 
 static void another_version_is_turned_away(void **state)
 {
 	/* The handshake of TCP does that: tests/unit/channel/test_tcp_handshake.c. */
-	if (is_rdm())
+	if (pair_is_rdm())
 		return;
 	turned_away(call_wrongly);
 }
 
 /* Both ends meet, and one of them wants to go on otherwise. */
-static void *call_by(struct call *c, const char *provider)
+static int call_shm(const char *port)
 {
 	struct transport_peer peer;
 	struct ofi *o = NULL;
 
-	c->rc = kedge__ofi_connect(provider, "127.0.0.1", c->port, &opts, 5000,
-				   &o, &peer);
-	return NULL;
-}
-
-static void *call_shm(void *arg)
-{
-	return call_by(arg, "shm");
+	return kedge__ofi_connect("shm", "127.0.0.1", port, &ofi_opts, 5000, &o,
+				  &peer);
 }
 
 static void another_provider_is_turned_away(void **state)
 {
-	if (is_rdm())
+	if (pair_is_rdm())
 		turned_away(call_shm);
 }
 
 /* It would crash when one end is closed. */
 static void shm_is_for_two_processes(void **state)
 {
-	struct call c = { .rc = 1 };
 	struct transport_peer peer;
 	struct ofi_listener *l;
 	struct ofi *o = NULL;
-	pthread_t thread;
+	struct call c;
 	char port[8];
 
-	assert_int_equal(kedge__ofi_listen("shm", "127.0.0.1", "0", &opts, &l),
-			 0);
+	assert_int_equal(kedge__ofi_listen("shm", "127.0.0.1", "0", &ofi_opts,
+					   &l), 0);
 	snprintf(port, sizeof(port), "%u", kedge__ofi_listener_port(l));
-	c.port = port;
-	assert_int_equal(pthread_create(&thread, NULL, call_shm, &c), 0);
+	call_begin(&c, port, call_shm);
 	assert_int_equal(kedge__ofi_accept(l, 5000, &o, &peer), -EOPNOTSUPP);
-	pthread_join(thread, NULL);
-	assert_true(c.rc < 0);
+	assert_true(call_end(&c) < 0);
 	assert_null(o);
 	kedge__ofi_listener_close(l);
 }
 
 static void the_smaller_limit_holds(void **state)
 {
-	struct call c = { .rc = 1 };
 	struct transport_peer peer;
 	struct ofi_listener *l;
 	struct ofi *o = NULL;
-	pthread_t thread;
+	struct call c;
 	char port[8];
 
 	l = pair_listen(port);
-	c.port = port;
-	opts.eager_max = 1000;
-	opts.unexpected_cnt = 17;
-	assert_int_equal(pthread_create(&thread, NULL, call, &c), 0);
+	ofi_opts.eager_max = 1000;
+	ofi_opts.unexpected_cnt = 17;
+	call_begin(&c, port, NULL);
 	assert_int_equal(kedge__ofi_accept(l, 5000, &o, &peer), 0);
 	assert_int_equal(peer.eager_max, 1000);
 	assert_int_equal(peer.unexpected_cnt, 17);
 	T.close(o);
-	pthread_join(thread, NULL);
+	call_end(&c);
 	kedge__ofi_listener_close(l);
 }
 
@@ -387,7 +292,7 @@ static pid_t doomed(const char *port, int packets, int said)
 	if (pid)
 		return pid;
 	alarm(30);
-	if (kedge__ofi_connect(pair_provider(), "127.0.0.1", port, &opts, 10000,
+	if (kedge__ofi_connect(pair_provider(), "127.0.0.1", port, &ofi_opts, 10000,
 			       &o, &peer))
 		_exit(1);
 	for (; packets; packets--) {
@@ -491,17 +396,17 @@ static void nothing_is_left(void **state)
 
 	pair_open(&p);
 	pair_close(&p);
-	before = fds();
+	before = open_fds();
 	for (i = 0; i < 10; i++) {
 		pair_open(&p);
 		/* Not from both ends at once: rxm would keep a socket. */
 		say_hello(&p);
 		pair_close(&p);
 	}
-	assert_int_equal(fds(), before);
+	assert_int_equal(open_fds(), before);
 }
 
-#define TEST(f) cmocka_unit_test_setup(f, setup)
+#define TEST(f) cmocka_unit_test_setup(f, ofi_defaults)
 
 int main(void)
 {

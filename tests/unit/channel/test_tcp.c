@@ -15,13 +15,13 @@ static void a_message_lands(void **state)
 {
 	uint32_t id, at, len;
 
-	receive(LEN);
-	id = agreed(LEN);
+	wire_receive(LEN);
+	id = wire_agreed(LEN);
 	for (at = 0; at < LEN; at += len) {
 		len = LEN - at < 100000 ? LEN - at : 100000;
 		say_head(len, id);
-		hear(buf, 0);
-		say(data + at, len);
+		wire_hear(buf, 0);
+		wire_say(data + at, len);
 		say_tail(TAIL_WHOLE, id);
 		kedge_channel_poll(ch, NULL, 0);
 	}
@@ -34,12 +34,12 @@ static void a_cancelled_receive_waits_for_nobody(void **state)
 {
 	struct kedge_completion c;
 	char small[8] = "";
-	uint64_t op = receive(LEN);
-	uint32_t id = agreed(LEN);
+	uint64_t op = wire_receive(LEN);
+	uint32_t id = wire_agreed(LEN);
 	ssize_t n;
 
 	say_head(FRAME_MIN, id);
-	say(data, 5000);
+	wire_say(data, 5000);
 	while (memcmp(buf, data, 5000))
 		kedge_channel_poll(ch, NULL, 0);
 	assert_int_equal(kedge_channel_cancel(ch, op), 0);
@@ -49,7 +49,7 @@ static void a_cancelled_receive_waits_for_nobody(void **state)
 	/* The rest of its bytes lands nowhere, and the next message does. */
 	memset(buf, 0, LEN);
 	for (n = 5000; n < (ssize_t)FRAME_MIN; n += 1000) {
-		say(data + n, FRAME_MIN - n < 1000 ? FRAME_MIN - n : 1000);
+		wire_say(data + n, FRAME_MIN - n < 1000 ? FRAME_MIN - n : 1000);
 		kedge_channel_poll(ch, NULL, 0);
 	}
 	say_tail(TAIL_WHOLE, id);
@@ -71,10 +71,10 @@ static void what_its_sender_gave_up_is_not_whole(void **state)
 	struct kedge_completion c;
 	uint32_t id;
 
-	receive(10000);
-	id = agreed(10000);
+	wire_receive(10000);
+	id = wire_agreed(10000);
 	say_head(10000, id);
-	say(data, 10000);
+	wire_say(data, 10000);
 	say_tail(0, 0);
 	say_packet(PACKET_FIN, 0, &abort_op, sizeof(abort_op));
 	assert_int_equal(kedge_channel_poll(ch, &c, 1), 0);
@@ -93,9 +93,9 @@ static void a_buffer_that_cannot_be_written_is_an_errno(void **state)
 	uint32_t id;
 
 	kedge_channel_recv(ch, bad, LEN, 1, UINT64_MAX, 5, NULL);
-	id = agreed(LEN);
+	id = wire_agreed(LEN);
 	say_head(1000, id);
-	say(data, 1000);
+	wire_say(data, 1000);
 	say_tail(TAIL_WHOLE, id);
 	c = wait_one();
 	assert_int_equal(c.status, -EFAULT);
@@ -205,14 +205,14 @@ static void a_cancelled_send_waits_for_nobody(void **state)
 	assert_int_equal(c.status, -ECANCELED);
 	/* The buffer is ours again. */
 	memset(data, 'x', LEN);
-	hear(&h, sizeof(h));
+	wire_hear(&h, sizeof(h));
 	assert_int_equal(h.id, 77);
 	assert_int_equal(h.len, FRAME_MIN);
-	hear(got, h.len);
+	wire_hear(got, h.len);
 	for (i = 0; i < 4096; i++)
 		assert_int_equal(got[i], byte_at(i));
 	assert_int_equal(got[h.len - 1], 0);
-	hear(&t, sizeof(t));
+	wire_hear(&t, sizeof(t));
 	assert_int_equal(t.whole, 0);
 	assert_int_equal(hear_packet(&op, sizeof(op)).type, PACKET_ABORT);
 	free(got);
@@ -231,10 +231,10 @@ static void a_packet_waits_for_one_frame_at_most(void **state)
 	for (i = 0; i < 100; i++)
 		kedge_channel_poll(ch, NULL, 0);
 	assert_int_equal(kedge_channel_send(ch, "now", 3, 2, 4, NULL), 1);
-	hear(&h, sizeof(h));
-	hear(got, h.len);
+	wire_hear(&h, sizeof(h));
+	wire_hear(got, h.len);
 	assert_memory_equal(got, data, h.len);
-	hear(&t, sizeof(t));
+	wire_hear(&t, sizeof(t));
 	assert_int_equal(t.whole, TAIL_WHOLE);
 	p = hear_packet(text, sizeof(text));
 	assert_int_equal(p.type, PACKET_EAGER);
@@ -248,11 +248,11 @@ static uint32_t hear_frame(const char *from, char *got)
 	struct tcp_head h;
 	struct tcp_tail t;
 
-	hear(&h, sizeof(h));
+	wire_hear(&h, sizeof(h));
 	assert_true(h.len <= FRAME_MAX);
-	hear(got, h.len);
+	wire_hear(got, h.len);
 	assert_memory_equal(got, from, h.len);
-	hear(&t, sizeof(t));
+	wire_hear(&t, sizeof(t));
 	assert_int_equal(t.whole, TAIL_WHOLE);
 	return h.len;
 }
@@ -317,9 +317,9 @@ static void frames_stay_short_where_the_kernel_paces(void **state)
 	char *got = malloc(FRAME_MAX), *room = malloc(2 * LEN);
 	size_t at = 0;
 
-	teardown(state);
+	wire_teardown(state);
 	congestion = "bbr";
-	setup(state);
+	wire_setup(state);
 	congestion = NULL;
 	assert_int_equal(kedge_channel_send(ch, data, LEN, 1, 3, NULL), 0);
 	answer_with(5, LEN);
@@ -359,11 +359,11 @@ static void absurd_lengths_end_the_channel(void **state)
 
 	for (i = 0; i < ARRAY_SIZE(bad); i++) {
 		if (i) {
-			teardown(state);
-			setup(state);
+			wire_teardown(state);
+			wire_setup(state);
 		}
-		say(&bad[i], sizeof(bad[i]));
-		assert_int_equal(ends(), -EPROTO);
+		wire_say(&bad[i], sizeof(bad[i]));
+		assert_int_equal(wire_ends(), -EPROTO);
 	}
 }
 
@@ -373,68 +373,68 @@ static void data_that_was_not_asked_for_ends_it(void **state)
 	char *big;
 
 	/* Beyond the end. */
-	receive(10000);
-	id = agreed(10000);
+	wire_receive(10000);
+	id = wire_agreed(10000);
 	say_head(10001, id);
-	assert_int_equal(ends(), -EPROTO);
+	assert_int_equal(wire_ends(), -EPROTO);
 	/* A frame of nothing, and one that is too long. */
-	teardown(state);
-	setup(state);
-	receive(LEN);
-	say_head(0, agreed(LEN));
-	assert_int_equal(ends(), -EPROTO);
-	teardown(state);
-	setup(state);
+	wire_teardown(state);
+	wire_setup(state);
+	wire_receive(LEN);
+	say_head(0, wire_agreed(LEN));
+	assert_int_equal(wire_ends(), -EPROTO);
+	wire_teardown(state);
+	wire_setup(state);
 	big = malloc(2 * FRAME_MAX);
 	kedge_channel_recv(ch, big, 2 * FRAME_MAX, 1, UINT64_MAX, 5, NULL);
-	say_head(FRAME_MAX + 1, agreed(2 * FRAME_MAX));
-	assert_int_equal(ends(), -EPROTO);
+	say_head(FRAME_MAX + 1, wire_agreed(2 * FRAME_MAX));
+	assert_int_equal(wire_ends(), -EPROTO);
 	/* A tail of something else. */
-	teardown(state);
+	wire_teardown(state);
 	free(big);
-	setup(state);
-	receive(LEN);
-	id = agreed(LEN);
+	wire_setup(state);
+	wire_receive(LEN);
+	id = wire_agreed(LEN);
 	say_head(8, id);
-	say(data, 8);
+	wire_say(data, 8);
 	say_tail(TAIL_WHOLE, id + 1);
-	assert_int_equal(ends(), -EPROTO);
+	assert_int_equal(wire_ends(), -EPROTO);
 	/* More data after giving up. */
-	teardown(state);
-	setup(state);
-	receive(LEN);
-	id = agreed(LEN);
+	wire_teardown(state);
+	wire_setup(state);
+	wire_receive(LEN);
+	id = wire_agreed(LEN);
 	say_head(8, id);
-	say(data, 8);
+	wire_say(data, 8);
 	say_tail(0, 0);
 	say_head(8, id);
-	assert_int_equal(ends(), -EPROTO);
+	assert_int_equal(wire_ends(), -EPROTO);
 	/* With its announcement, before it can know where to. */
-	teardown(state);
-	setup(state);
-	receive(LEN);
+	wire_teardown(state);
+	wire_setup(state);
+	wire_receive(LEN);
 	say_rts(LEN);
 	say_head(8, 1);
-	say(data, 8);
+	wire_say(data, 8);
 	say_tail(TAIL_WHOLE, 1);
-	assert_int_equal(ends(), -EPROTO);
+	assert_int_equal(wire_ends(), -EPROTO);
 }
 
 static void half_a_packet_holds_nothing_up(void **state)
 {
 	const struct packet_head p = { .type = PACKET_EAGER, .len = 8 };
 	struct kedge_completion c;
-	uint64_t op = receive(8);
+	uint64_t op = wire_receive(8);
 
 	say_head(sizeof(p) + 8, 0);
-	say(&p, sizeof(p));
+	wire_say(&p, sizeof(p));
 	assert_int_equal(kedge_channel_poll(ch, &c, 1), 0);
 	assert_int_equal(kedge_channel_cancel(ch, op), 0);
 	assert_int_equal(kedge_channel_poll(ch, &c, 1), 1);
 	assert_int_equal(c.status, -ECANCELED);
 	close(wire);
 	wire = -1;
-	assert_int_equal(ends(), -ECONNRESET);
+	assert_int_equal(wire_ends(), -ECONNRESET);
 }
 
 /* A complete message is received, though its sender has gone. */
@@ -447,7 +447,7 @@ static void a_peer_that_leaves_is_heard_out(void **state)
 	wire = -1;
 	kedge_channel_recv(ch, text, 8, 1, UINT64_MAX, 0, NULL);
 	assert_int_equal(wait_one().status, 0);
-	assert_int_equal(ends(), -ECONNRESET);
+	assert_int_equal(wire_ends(), -ECONNRESET);
 }
 
 static void a_flood_ends_a_poll(void **state)
@@ -470,7 +470,7 @@ static void a_flood_ends_a_poll(void **state)
 	}
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define TEST(f) cmocka_unit_test_setup_teardown(f, wire_setup, wire_teardown)
 
 int main(void)
 {

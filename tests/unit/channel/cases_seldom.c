@@ -112,8 +112,7 @@ static void that_the_peer_was_killed_is_told(void **state)
 	ssize_t rc = 0;
 	pid_t pid;
 
-	if (over_tcp())
-		skip();
+	need_shm("a killed peer over a network is said by its kernel");
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv),
 			 0);
 	pid = fork();

@@ -131,7 +131,7 @@ static void a_receiver_that_closes_has_not_received_it(void **state)
 
 static void need_ring(void)
 {
-	if (!over_tcp())
+	if (pair_over() == OVER_SHM)
 		return;
 	print_message("skipped: over TCP there is no ring that is full\n");
 	skip();

@@ -314,7 +314,7 @@ static void later_channels_send_less_at_once(void **state)
 		kedge_channel_info(a.ch, &ia);
 		kedge_channel_info(b.ch, &ib);
 		assert_int_equal(ia.eager_max, ib.eager_max);
-		if (!over_tcp())
+		if (pair_over() == OVER_SHM)
 			assert_int_equal(ia.eager_max,
 					 i < 8 ? 524288 : 65536);
 		for (j = 0; j < ARRAY_SIZE(lens); j++) {
