@@ -14,6 +14,14 @@
 
 #include "core.h"
 
+uint32_t test_part(uint32_t whole)
+{
+	const char *s = getenv("KEDGE_TEST_PART");
+	uint32_t part = s ? (uint32_t)strtoul(s, NULL, 0) : 1;
+
+	return part > 1 ? (whole + part - 1) / part : whole;
+}
+
 size_t page_len(void)
 {
 	return (size_t)sysconf(_SC_PAGESIZE);

@@ -28,8 +28,8 @@ PRELOAD = ('preload:*',)
 STATS = ('unit:stats*', 'tools:top')
 PROCESS = ('process:*', 'churn:*')
 DEMO = ('tools:demo of MPI',)
-CHANNEL = ('unit:channel*', 'unit:ofi*', 'channel:hostile peers',
-           'tools:torture of channels', 'stress:stress_channel')
+CHANNEL = ('unit:channel*', 'unit:ofi*', 'channel:hostile peers*',
+           'tools:torture of channels', 'stress:stress_channel*')
 PARTS = {'cache': CACHE + PROCESS, 'notify': NOTIFY + PROCESS,
          'hooks': HOOKS, 'device': DEVICE,
          'segment': SEGMENT, 'pages': PAGES, 'region': REGION, 'adapter': ADAPTER, 'preload': PRELOAD,

@@ -29,6 +29,8 @@ extern struct end a, b;
 enum over { OVER_SHM, OVER_TCP, OVER_OFI, OVERS };
 
 enum over pair_over(void);
+/* 77 after saying why, if there is no such transport here; else 0. */
+int pair_missing(void);
 /* Skips the case over anything else than shared memory. */
 void need_shm(const char *why);
 
@@ -45,6 +47,7 @@ struct meeting {
 
 /* What a transport does for that; 0 or a negative errno. */
 struct meeting_ops {
+	int (*missing)(void); /* as pair_missing(); may be NULL */
 	int (*open)(struct meeting *m);
 	int (*accept)(struct meeting *m, struct kedge_channel **ch);
 	int (*connect)(struct meeting *m, const struct kedge_channel_opts *o,
@@ -60,6 +63,9 @@ extern const struct meeting_ops *meeting_ops[OVERS];
 void open_pair(const struct kedge_channel_opts *oa,
 	       const struct kedge_channel_opts *ob);
 void close_pair(void);
+/* The other end is driven meanwhile, where what was sent is in nobody's hands before it is
+ * received. */
+void close_a(void);
 /* The other end is a child's, which runs @fn and ends with 0; b is the test's. */
 pid_t open_child(void (*fn)(struct kedge_channel *ch));
 

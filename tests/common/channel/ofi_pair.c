@@ -28,7 +28,7 @@ int ofi_defaults(void **state)
 	return kedge__channel_opts(&ofi_opts, NULL);
 }
 
-int pair_missing(void)
+int ofi_missing(void)
 {
 	struct fi_info *info;
 	bool rdm;
@@ -128,8 +128,12 @@ static int ofi_open(struct meeting *m)
 	struct kedge_channel_opts opts;
 	int rc = kedge__channel_opts(&opts, m->opts);
 
-	return rc ? rc : kedge__ofi_listen(pair_provider(), NODE, "0", &opts,
-					   &m->ofi);
+	if (!rc)
+		rc = kedge__ofi_listen(pair_provider(), NODE, "0", &opts, &m->ofi);
+	if (!rc)
+		snprintf(m->port, sizeof(m->port), "%u",
+			 kedge__ofi_listener_port(m->ofi));
+	return rc;
 }
 
 static int channel_over(struct ofi *o, const struct kedge_channel_opts *user,
@@ -156,13 +160,11 @@ static int ofi_connect(struct meeting *m, const struct kedge_channel_opts *user,
 {
 	struct kedge_channel_opts opts;
 	struct transport_peer peer;
-	char port[8];
 	struct ofi *o;
 	int rc = kedge__channel_opts(&opts, user);
 
-	snprintf(port, sizeof(port), "%u", kedge__ofi_listener_port(m->ofi));
 	if (!rc)
-		rc = kedge__ofi_connect(pair_provider(), NODE, port, &opts,
+		rc = kedge__ofi_connect(pair_provider(), NODE, m->port, &opts,
 					MEET_MS, &o, &peer);
 	return rc ? rc : channel_over(o, user, &peer, ch);
 }
@@ -173,6 +175,7 @@ static void ofi_close(struct meeting *m)
 }
 
 static const struct meeting_ops ofi_ops = {
+	.missing = ofi_missing,
 	.open = ofi_open,
 	.accept = ofi_accept,
 	.connect = ofi_connect,

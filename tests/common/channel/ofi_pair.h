@@ -25,7 +25,7 @@ const char *pair_provider(void);
 /* It has no connections. */
 bool pair_is_rdm(void);
 /* 77 after saying why, if there is no such provider here. */
-int pair_missing(void);
+int ofi_missing(void);
 int pair_open(struct pair *p);
 /* The ends may be NULL: closed before. */
 void pair_close(struct pair *p);

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <sys/socket.h>
 
-#include "channel_pair.h"
+#include "cases.h"
 
 #define LEN (3 * MIB)
 
@@ -84,7 +84,8 @@ static void rest(void)
 	step = "info";
 	kedge_channel_info(a.ch, &info);
 	step = "close";
-	close_pair();
+	kedge_channel_close(a.ch);
+	kedge_channel_close(b.ch);
 }
 
 static void *all_calls(void *arg)
@@ -181,7 +182,7 @@ static void nor_is_one_that_makes_channels(void **state)
 	rmdir(dir);
 }
 
-int main(void)
+int family_cancel(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(no_call_on_a_channel_is_a_cancellation_point),

@@ -8,9 +8,9 @@
 
 #include <kedge/tcp.h>
 
-#include "channel_pair.h"
+#include "cases.h"
 
-static void cancel_ends_a_posted_receive(void **state)
+void cancel_ends_a_posted_receive(void **state)
 {
 	char in[8];
 	uint64_t op;
@@ -93,7 +93,7 @@ static void cancel_at_every_state(void **state)
 		}
 }
 
-static void time_runs_out(void **state)
+void time_runs_out(void **state)
 {
 	struct kedge_channel_opts o = { .size = sizeof(o), .timeout_ms = 30 };
 	char in[8], *big = malloc(MIB);
@@ -119,7 +119,7 @@ static void says(int rc, const char *what)
 	kedge_reason(-ECONNRESET, "of another channel");
 }
 
-static void a_closed_peer_is_seen(void **state)
+void a_closed_peer_is_seen(void **state)
 {
 	char in[8], *big = malloc(MIB);
 	struct kedge_completion c[4];
@@ -128,7 +128,7 @@ static void a_closed_peer_is_seen(void **state)
 	memset(big, 1, MIB);
 	put(&a, "last", 5, 1);
 	put(&b, big, MIB, 1);
-	kedge_channel_close(a.ch);
+	close_a();
 	assert_int_equal(kedge_channel_wait(b.ch, 60000), 1);
 	assert_int_equal(kedge_channel_poll(b.ch, c, 4), 1);
 	assert_int_equal(c[0].status, -ECONNRESET);
@@ -146,7 +146,7 @@ static void a_closed_peer_is_seen(void **state)
 	kedge_channel_close(b.ch);
 }
 
-static void a_message_ends_a_wait(void **state)
+void a_message_ends_a_wait(void **state)
 {
 	char in[8];
 
@@ -180,7 +180,7 @@ static int use_parents(void *arg)
 	return 0;
 }
 
-static void a_child_has_no_part(void **state)
+void a_child_has_no_part(void **state)
 {
 	char in[8];
 
@@ -346,7 +346,7 @@ static void refuses(int rc, const char *what)
 	assert_int_equal(kedge_listener_open_shm("@x", &wrong, &l), -EINVAL);
 }
 
-static void each_refusal_has_its_own_reason(void **state)
+void each_refusal_has_its_own_reason(void **state)
 {
 	struct kedge_listener *l;
 	struct kedge_channel *ch;
@@ -377,7 +377,7 @@ static void each_refusal_has_its_own_reason(void **state)
 	close_pair();
 }
 
-int main(void)
+int family_ends(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(cancel_ends_a_posted_receive),

@@ -4,11 +4,11 @@
  */
 #include <sys/mman.h>
 
-#include "channel_pair.h"
+#include "cases.h"
 
 /* ---- eager ---- */
 
-static void small_messages_arrive(void **state)
+void small_messages_arrive(void **state)
 {
 	char in[64];
 
@@ -26,7 +26,7 @@ static void small_messages_arrive(void **state)
 	close_pair();
 }
 
-static void unexpected_messages_wait(void **state)
+void unexpected_messages_wait(void **state)
 {
 	char in[3][8] = { "", "", "" };
 
@@ -48,7 +48,7 @@ static void unexpected_messages_wait(void **state)
 
 /* Of two receives that a message fits it takes the earlier one, whether that is
  * for its tag or for any; messages of one tag do not overtake each other. */
-static void the_order_is_kept(void **state)
+void the_order_is_kept(void **state)
 {
 	uint64_t in[4] = { 0 }, i;
 
@@ -65,7 +65,7 @@ static void the_order_is_kept(void **state)
 	close_pair();
 }
 
-static void all_sizes_wrap_the_ring(void **state)
+void all_sizes_wrap_the_ring(void **state)
 {
 	struct kedge_channel_opts o = { .size = sizeof(o), .eager_max = 32768 };
 	static char out[32768], in[32768];
@@ -84,7 +84,7 @@ static void all_sizes_wrap_the_ring(void **state)
 	close_pair();
 }
 
-static void too_long_is_an_error(void **state)
+void too_long_is_an_error(void **state)
 {
 	char in[8] = "1234567", *big = malloc(MIB);
 
@@ -106,7 +106,7 @@ static void too_long_is_an_error(void **state)
 }
 
 /* A receiver that does not receive stops the sender, and only until it does. */
-static void unexpected_messages_are_bounded(void **state)
+void unexpected_messages_are_bounded(void **state)
 {
 	struct kedge_channel_opts o = { .size = sizeof(o),
 					.unexpected_cnt = 8 };
@@ -120,6 +120,8 @@ static void unexpected_messages_are_bounded(void **state)
 		now += put(&a, &out[i], 8, i);
 	}
 	assert_int_equal(now, 8);
+	WAIT_FOR((turn(&a), turn(&b), !kedge_channel_stats(b.ch, &st) &&
+		 st.unexpected == 8));
 	for (i = 0; i < 100; i++) {
 		turn(&a);
 		turn(&b);
@@ -195,7 +197,7 @@ static void run_large(const struct large *l)
 	close_pair();
 }
 
-static void large_messages_arrive(void **state)
+void large_messages_arrive(void **state)
 {
 	static const struct large cases[] = {
 		{ KEDGE_WAY_COPY, false, 540000, 3, KEDGE_WAY_COPY },
@@ -215,7 +217,7 @@ static void large_messages_arrive(void **state)
 		run_large(&cases[i]);
 }
 
-static void many_at_once(void **state)
+void many_at_once(void **state)
 {
 	enum { CNT = 40, LEN = 600 << 10 };
 	char *out = malloc((size_t)CNT * LEN), *in = malloc((size_t)CNT * LEN);
@@ -237,7 +239,7 @@ static void many_at_once(void **state)
 	close_pair();
 }
 
-int main(void)
+int family_messages(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(small_messages_arrive),

@@ -2,14 +2,14 @@
 /*
  * Messages of several pieces, and operations with a time of their own.
  */
-#include "channel_pair.h"
+#include "cases.h"
 
 #define LEN   600000u
 #define LARGE (5 * MIB)
 
 static char *out, *in;
 
-static int make_buffers(void **state)
+int pieces_setup(void **state)
 {
 	out = malloc(LARGE);
 	in = malloc(LARGE);
@@ -17,7 +17,7 @@ static int make_buffers(void **state)
 	return 0;
 }
 
-static int free_buffers(void **state)
+int pieces_teardown(void **state)
 {
 	free(out);
 	free(in);
@@ -66,7 +66,7 @@ static void goes_through(size_t len, uint32_t way)
 	close_pair();
 }
 
-static void pieces_go_through_in_order(void **state)
+void pieces_go_through_in_order(void **state)
 {
 	goes_through(0, 0);
 	goes_through(40, 0);
@@ -101,7 +101,7 @@ static void a_shorter_message_fills_the_first_pieces(void **state)
 }
 
 /* Memory for them is freed with the operation, in each way of its end. */
-static void pieces_are_given_up(void **state)
+void pieces_are_given_up(void **state)
 {
 	struct iovec v[8], w[8];
 	struct kedge_message m;
@@ -227,7 +227,7 @@ static void waiting_ends_when_a_time_is_up(void **state)
 	close_pair();
 }
 
-int main(void)
+int family_pieces(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(pieces_go_through_in_order),
@@ -239,5 +239,5 @@ int main(void)
 		cmocka_unit_test(waiting_ends_when_a_time_is_up),
 	};
 
-	return cmocka_run_group_tests(tests, make_buffers, free_buffers);
+	return cmocka_run_group_tests(tests, pieces_setup, pieces_teardown);
 }

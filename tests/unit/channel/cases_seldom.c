@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#include "channel_pair.h"
+#include "cases.h"
 
 #define POLLS 8 /* in which it is told, at most */
 
@@ -79,7 +79,7 @@ static void a_time_is_told_beside_messages(void **state)
 	close_pair();
 }
 
-static void that_the_peer_is_gone_is_told(void **state)
+void that_the_peer_is_gone_is_told(void **state)
 {
 	ssize_t rc = 0;
 	int i;
@@ -133,7 +133,7 @@ static void that_the_peer_was_killed_is_told(void **state)
 	kedge_channel_close(e.ch);
 }
 
-int main(void)
+int family_seldom(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_time_that_is_up_is_told),

@@ -6,7 +6,7 @@
 #include <pthread.h>
 
 #include "channel/internal.h"
-#include "channel_pair.h"
+#include "cases.h"
 
 #define LEN 600000
 
@@ -188,7 +188,7 @@ static void a_close_says_what_was_received(void **state)
 	close_pair();
 }
 
-int main(void)
+int family_word(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_that_is_cancelled_is_received),

@@ -11,10 +11,10 @@
 #include "base/base.h"
 #include "core.h"
 
-#define MESSAGES 1000
 #define WINDOW	 8
 #define LEN_MAX	 ((size_t)5 << 20)
 
+static uint32_t messages; /* each way */
 static _Atomic int sides_done;
 
 struct side {
@@ -113,7 +113,7 @@ static void post_some(struct run *r)
 {
 	struct slot *s = &r->in[r->posted % WINDOW];
 
-	while (r->posted < MESSAGES && !s->busy) {
+	while (r->posted < messages && !s->busy) {
 		s->busy = true;
 		s->i = r->posted;
 		if (kedge_channel_recv(r->ch, s->buf, LEN_MAX, s->i,
@@ -129,7 +129,7 @@ static void send_some(struct run *r)
 	uint64_t op;
 	int rc;
 
-	while (r->sent < MESSAGES && !s->busy) {
+	while (r->sent < messages && !s->busy) {
 		s->i = r->sent;
 		fill(s->buf, length_of(s->i), s->i);
 		rc = kedge_channel_send(r->ch, s->buf, length_of(s->i), s->i,
@@ -180,7 +180,7 @@ static void *run_side(void *arg)
 		r.out[i].buf = new_buffer(&r, (int)i + 1);
 	}
 	while (!r.side->failed &&
-	       (r.done_in < MESSAGES || r.done_out < MESSAGES)) {
+	       (r.done_in < messages || r.done_out < messages)) {
 		post_some(&r);
 		send_some(&r);
 		n = kedge_channel_poll(r.ch, c, ARRAY_SIZE(c));
@@ -220,7 +220,7 @@ static void both_ways(uint32_t way)
 	for (i = 0; i < 2; i++) {
 		assert_int_equal(s[i].failed, 0);
 		assert_int_equal(s[i].bad, 0);
-		assert_int_equal(s[i].good, MESSAGES);
+		assert_int_equal(s[i].good, messages);
 	}
 }
 
@@ -253,5 +253,6 @@ int main(void)
 		cmocka_unit_test(threads_exchange_messages_by_direct_reads),
 	};
 
+	messages = test_part(1000);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -400,7 +400,7 @@ int main(void)
 		TEST(stops_without_end_are_refused),
 	};
 
-	if (pair_missing())
+	if (ofi_missing())
 		return 77;
 	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
 }

@@ -117,7 +117,7 @@ int main(void)
 		cmocka_unit_test(one_that_mixes_up_datagrams_is_refused),
 	};
 
-	if (pair_missing())
+	if (ofi_missing())
 		return 77;
 	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
 }

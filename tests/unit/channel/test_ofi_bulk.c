@@ -582,7 +582,7 @@ int main(void)
 	size_t len = MAX + 2 * MIB;
 	int rc;
 
-	if (pair_missing())
+	if (ofi_missing())
 		return 77;
 	src = mmap(NULL, len, PROT_READ | PROT_WRITE,
 		   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -143,7 +143,7 @@ int main(void)
 		TEST(it_is_too_late_to_give_up),
 		TEST(the_receiver_leaves_at_once),
 	};
-	int rc = pair_missing();
+	int rc = ofi_missing();
 
 	if (rc)
 		return rc;

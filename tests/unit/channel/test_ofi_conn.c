@@ -427,7 +427,7 @@ int main(void)
 		TEST(nothing_is_left),
 	};
 
-	if (pair_missing())
+	if (ofi_missing())
 		return 77;
 	signal(SIGPIPE, SIG_IGN);
 	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;

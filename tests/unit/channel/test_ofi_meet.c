@@ -113,7 +113,7 @@ int main(void)
 		TEST(a_secret_is_asked_for),
 		TEST(what_strangers_say_is_not_for_libfabric),
 	};
-	int rc = pair_missing();
+	int rc = ofi_missing();
 
 	return rc ? rc : cmocka_run_group_tests(tests, NULL, NULL);
 }
