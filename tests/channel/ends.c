@@ -5,18 +5,23 @@
  * of libfabric's where this was built with libkedge-ofi.
  *
  *	ends serve|connect PROVIDER NODE PORT SEED COUNT [die|orphan]
+ *	ends threads COUNT
  *	ends has PROVIDER
  *
  * One channel for each way of receiving, one after the other. With "die" this
  * side kills itself in the middle; with "orphan" the other one does, and this
- * one expects to be told in time.
+ * one expects to be told in time. With "threads" both ends are threads of this process,
+ * over shared memory.
  */
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -37,11 +42,14 @@ static const uint32_t ways[] = { KEDGE_WAY_AUTO, KEDGE_WAY_DIRECT,
 struct side {
 	const char *provider, *node;
 	char port[8]; /* the next for each channel */
+	int fd;	      /* of threads */
+	uint32_t way;
 	uint64_t seed, cnt;
 	int serve, die, orphan;
 	struct kedge_listener *l;
 	struct kedge_channel *ch;
-	char *out[WINDOW], *in[WINDOW];
+	char *out[WINDOW], *in[WINDOW]; /* of all kinds: */
+	char *heap[2 * WINDOW], *mapped[2 * WINDOW];
 	int out_busy[WINDOW], in_busy[WINDOW];
 	uint64_t sent, send_done, posted, received;
 };
@@ -269,14 +277,99 @@ static int has(const char *provider)
 	return strcmp(provider, "tcp") != 0;
 }
 
-static char *buffer(void)
+/* Of the channel, of malloc() at an odd place, or mapped: number @i of the side's. */
+static char *buffer(struct side *s, int i)
 {
-	char *p = mmap(NULL, LEN_MAX, PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *p;
 
+	if (i % 3 == 0) {
+		p = kedge_channel_alloc(s->ch, LEN_MAX);
+		if (p)
+			return p;
+	}
+	if (i % 3 == 1) {
+		s->heap[i] = malloc(LEN_MAX + 64);
+		if (!s->heap[i])
+			DIE("no memory");
+		return s->heap[i] + 16 * (i % 4);
+	}
+	p = mmap(NULL, LEN_MAX, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (p == MAP_FAILED)
 		DIE("no memory");
+	s->mapped[i] = p;
 	return p;
+}
+
+static void buffers_get(struct side *s)
+{
+	int i;
+
+	for (i = 0; i < WINDOW; i++) {
+		s->in[i] = buffer(s, i);
+		s->out[i] = buffer(s, WINDOW + i);
+	}
+}
+
+/* The channel's own are gone with that. */
+static void close_side(struct side *s)
+{
+	int i;
+
+	kedge_channel_close(s->ch);
+	for (i = 0; i < 2 * WINDOW; i++) {
+		free(s->heap[i]);
+		if (s->mapped[i])
+			munmap(s->mapped[i], LEN_MAX);
+		s->heap[i] = s->mapped[i] = NULL;
+	}
+}
+
+/* ---- both ends here ---- */
+
+static _Atomic int sides_done;
+
+static void *run_thread(void *arg)
+{
+	struct side *s = arg;
+	struct kedge_channel_opts opts = { .size = sizeof(opts), .way = s->way };
+	int rc = kedge_channel_open_fd(s->fd, &opts, LIMIT_MS, &s->ch);
+
+	if (rc)
+		DIE("open: %s", kedge_strerror(rc));
+	buffers_get(s);
+	run(s);
+	/* The side that is done first goes on for the other. */
+	atomic_fetch_add(&sides_done, 1);
+	while (atomic_load(&sides_done) < 2)
+		kedge_channel_poll(s->ch, NULL, 0);
+	close_side(s);
+	return NULL;
+}
+
+static int threads(uint64_t cnt)
+{
+	pthread_t thread[2];
+	struct side s[2];
+	int sv[2], k;
+	size_t i;
+
+	for (i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
+		if (socketpair(AF_UNIX, SOCK_STREAM, 0, sv))
+			DIE("socketpair");
+		atomic_store(&sides_done, 0);
+		for (k = 0; k < 2; k++) {
+			s[k] = (struct side){ .seed = 5 + i, .cnt = cnt, .serve = k,
+					      .fd = sv[k], .way = ways[i] };
+			if (pthread_create(&thread[k], NULL, run_thread, &s[k]))
+				DIE("no thread");
+		}
+		for (k = 0; k < 2; k++)
+			pthread_join(thread[k], NULL);
+		printf("%s: %llu messages each way, right\n",
+		       kedge_way_name(ways[i]), (unsigned long long)cnt);
+	}
+	return 0;
 }
 
 int main(int argc, char **argv)
@@ -286,6 +379,8 @@ int main(int argc, char **argv)
 
 	if (argc == 3 && !strcmp(argv[1], "has"))
 		return has(argv[2]);
+	if (argc == 3 && !strcmp(argv[1], "threads"))
+		return threads(strtoull(argv[2], NULL, 0));
 	if (argc < 7)
 		DIE("usage: serve|connect PROVIDER NODE PORT SEED COUNT");
 	s.serve = !strcmp(argv[1], "serve");
@@ -296,23 +391,20 @@ int main(int argc, char **argv)
 	s.die = argc > 7 && !strcmp(argv[7], "die");
 	s.orphan = argc > 7 && !strcmp(argv[7], "orphan");
 	alarm(300);
-	for (i = 0; i < WINDOW; i++) {
-		s.out[i] = buffer();
-		s.in[i] = buffer();
-	}
 	for (i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
 		snprintf(s.port, sizeof(s.port), "%d", atoi(argv[4]) + (int)i);
 		open_side(&s, ways[i]);
+		buffers_get(&s);
 		if (s.orphan) {
 			post(&s);
 			orphaned(&s);
-			kedge_channel_close(s.ch);
+			close_side(&s);
 			kedge_listener_close(s.l);
 			printf("told that the peer is dead\n");
 			return 0;
 		}
 		run(&s);
-		kedge_channel_close(s.ch);
+		close_side(&s);
 		kedge_listener_close(s.l);
 		s.l = NULL;
 		printf("%s: %llu messages each way, right\n",

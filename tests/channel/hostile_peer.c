@@ -12,7 +12,7 @@
 
 #include "channel/connect/wait.h"
 #include "channel/internal.h"
-#include "channel/shm/internal.h"
+#include "channel/shm/bulk.h"
 #include "hostile.h"
 
 #define KNOWN	 16u
@@ -20,23 +20,6 @@
 #define MEMORY	 (1u << 20)
 #define LIES	 20000u
 #define PACKET_N 600u
-
-/* As channel/shm/bulk.c has them; it says what it expects by ending the channel. */
-struct rts_desc {
-	uint64_t addr;
-	uint64_t heap_off;
-};
-
-struct cts_desc {
-	uint32_t record;
-	uint8_t mode;
-	uint8_t push;
-	uint16_t piece_cnt;
-	uint32_t chunk;
-	uint32_t slot_cnt;
-	uint64_t off;
-	struct bulk_piece piece[14];
-};
 
 struct hostile_peer {
 	struct shm s;
@@ -156,12 +139,12 @@ static void send_eager(struct hostile_peer *l)
 
 static void send_rts(struct hostile_peer *l)
 {
-	struct rts_desc d = { (uintptr_t)l->memory, UINT64_MAX };
+	struct rts_desc d = { .addr = (uintptr_t)l->memory, .heap_off = NO_PAGES };
 	struct packet_rts p = {
 		.len = lie64(l, 1 + below(&l->rng, MEMORY)),
 		.sender = { l->next_name % 64, 1 + l->next_name / 64 },
 	};
-	uint32_t len = lie32(l, sizeof(d));
+	uint32_t len = lie32(l, RTS_PLAIN);
 
 	if (!may_send(l))
 		return;
@@ -227,7 +210,7 @@ static void send_cts(struct hostile_peer *l)
 	p.receiver.gen = 1;
 	p.way = lie32(l, KEDGE_WAY_DIRECT + (uint32_t)below(&l->rng, 4));
 	p.desc_len = (uint32_t)offsetof(struct cts_desc, piece) +
-		     (d.piece_cnt <= 14 ? d.piece_cnt : 14) *
+		     (d.piece_cnt <= PIECES_MAX ? d.piece_cnt : PIECES_MAX) *
 			     (uint32_t)sizeof(d.piece[0]);
 	memcpy(p.desc, &d, p.desc_len);
 	send_packet(l, PACKET_CTS, 0, &p,

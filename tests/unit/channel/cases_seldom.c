@@ -5,7 +5,6 @@
  * Their number is decided by the clock alone, and no machine is too slow for it.
  */
 #include <signal.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 
 #include "cases.h"
@@ -95,11 +94,8 @@ void that_the_peer_is_gone_is_told(void **state)
 	kedge_channel_close(b.ch);
 }
 
-static void child(int fd)
+static void sleep_for_good(struct kedge_channel *ch)
 {
-	struct kedge_channel *ch;
-
-	CHILD_CHECK(!kedge_channel_open_fd(fd, NULL, 5000, &ch));
 	for (;;)
 		pause();
 }
@@ -107,30 +103,21 @@ static void child(int fd)
 /* It says nothing at its end. */
 static void that_the_peer_was_killed_is_told(void **state)
 {
-	struct end e = { 0 };
-	int sv[2], i, status;
 	ssize_t rc = 0;
 	pid_t pid;
+	int i;
 
 	need_shm("a killed peer over a network is said by its kernel");
-	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv),
-			 0);
-	pid = fork();
-	if (!pid) {
-		close(sv[0]);
-		child(sv[1]);
-	}
-	close(sv[1]);
-	assert_int_equal(kedge_channel_open_fd(sv[0], NULL, 5000, &e.ch), 0);
-	spin(&e);
+	pid = open_child(sleep_for_good);
+	spin(&b);
 	kill(pid, SIGKILL);
-	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
 	for (i = 0; i < POLLS && !rc; i++) {
 		pause_longer();
-		rc = turn(&e);
+		rc = turn(&b);
 	}
 	assert_int_equal(rc, -ECONNRESET);
-	kedge_channel_close(e.ch);
+	close_pair();
 }
 
 int family_seldom(void)

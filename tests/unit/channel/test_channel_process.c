@@ -15,8 +15,8 @@
 
 #include <kedge/tcp.h>
 
+#include "base/base.h"
 #include "base/process/thread.h"
-#include "channel/meet/listen.h"
 #include "core.h"
 
 #define MS 10000 /* what a handshake gets */
@@ -214,7 +214,7 @@ static void a_thread_of_ours_has_a_small_stack(void **state)
 /* Listens, tells where, and accepts one that its child is to see end. */
 struct host {
 	struct kedge_listener *l;
-	struct tcp_listener *tcp;
+	bool tcp;
 	char at[64];
 };
 
@@ -238,20 +238,18 @@ static struct kedge_channel *accept_one(const struct host *h)
 
 static void host_open(struct host *h, bool tcp)
 {
-	int rc = -EADDRINUSE, port = 20000 + getpid() % 10000;
+	char text[KEDGE_ADDRESS_MAX];
 
 	memset(h, 0, sizeof(*h));
+	h->tcp = tcp;
 	snprintf(h->at, sizeof(h->at), "@kedge-test-fork-%d", (int)getpid());
 	if (!tcp) {
 		CHILD_CHECK(!kedge_listener_open_shm(h->at, NULL, &h->l));
 		return;
 	}
-	for (; rc == -EADDRINUSE; port++) {
-		snprintf(h->at, sizeof(h->at), "%d", port);
-		rc = kedge_listener_open_tcp("127.0.0.1", h->at, NULL, &h->l);
-	}
-	CHILD_CHECK(!rc);
-	h->tcp = (struct tcp_listener *)1;
+	CHILD_CHECK(!kedge_listener_open_tcp("127.0.0.1", "0", NULL, &h->l));
+	CHILD_CHECK(!kedge_listener_address(h->l, text, sizeof(text)));
+	snprintf(h->at, sizeof(h->at), "%s", strrchr(text, ':'));
 }
 
 static void live_on(void)

@@ -4,17 +4,15 @@
  * who give up at once, a fork. Both ends are of this process, so that a case
  * decides who moves when.
  */
-#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#include "core.h"
-
 #include "channel/internal.h"
 #include "channel/shm/internal.h"
+#include "channel_pair.h"
 
 #define BIG  (1u << 20)
 #define ENDS 60 /* seconds, after which a case that hangs has failed */
@@ -23,38 +21,12 @@ struct pair {
 	struct kedge_channel *a, *b;
 };
 
-struct opening {
-	const struct kedge_channel_opts *opts;
-	int fd;
-	struct kedge_channel *ch;
-	int rc;
-};
-
-static void *open_end(void *arg)
-{
-	struct opening *o = arg;
-
-	o->rc = kedge_channel_open_fd(o->fd, o->opts, 10000, &o->ch);
-	return NULL;
-}
-
 static struct pair pair_with(struct kedge_channel_opts *opts)
 {
-	struct opening o[2];
-	pthread_t t;
-	int fd[2], i;
-
 	if (opts)
 		opts->size = sizeof(*opts);
-	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
-	for (i = 0; i < 2; i++)
-		o[i] = (struct opening){ .opts = opts, .fd = fd[i] };
-	assert_int_equal(pthread_create(&t, NULL, open_end, &o[0]), 0);
-	open_end(&o[1]);
-	pthread_join(t, NULL);
-	assert_int_equal(o[0].rc, 0);
-	assert_int_equal(o[1].rc, 0);
-	return (struct pair){ o[0].ch, o[1].ch };
+	open_pair(opts, opts);
+	return (struct pair){ a.ch, b.ch };
 }
 
 static void pair_close(struct pair *p)

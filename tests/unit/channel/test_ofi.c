@@ -131,31 +131,6 @@ static int readable(struct ofi *o, int ms)
 	return poll(&pfd, 1, ms);
 }
 
-/* After arm() the descriptor tells of what comes, and not before. */
-static void the_descriptor_tells(void **state)
-{
-	uint64_t n, i;
-
-	for (n = 0; n < 200; n++) {
-		/* Once quiet, if the ends have yet to meet. */
-		PAIR_UNTIL(&p, !T.arm(p.b) && !readable(p.b, n ? 0 : 20));
-		assert_true(send_one(p.a, len_of(n), n));
-		/* Some say that it is sent only when it has come. */
-		for (i = 0; i < 1000 && p.a->r.sent_cnt; i++)
-			kedge__rdma_progress(&p.a->r);
-		assert_int_equal(readable(p.b, 60000), 1);
-		PAIR_UNTIL(&p, recv_one(p.b, len_of(n), n));
-	}
-}
-
-static void arm_says_what_is_there(void **state)
-{
-	assert_true(send_one(p.a, 5, 0));
-	PAIR_UNTIL(&p, !list_empty(&p.b->r.came));
-	assert_int_equal(T.arm(p.b), 1);
-	assert_true(recv_one(p.b, 5, 0));
-}
-
 static unsigned int pause_us; /* between two polls of the peer that is left */
 
 static void *drive_b(void *arg)
@@ -378,8 +353,6 @@ int main(void)
 		TEST(a_full_queue_waits),
 		TEST(one_way_needs_no_answer),
 		TEST(what_is_not_committed_is_forgotten),
-		TEST(the_descriptor_tells),
-		TEST(arm_says_what_is_there),
 		TEST(close_loses_nothing),
 		TEST(a_slow_peer_loses_nothing),
 		TEST(close_with_unread_packets_loses_nothing),

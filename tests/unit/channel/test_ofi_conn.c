@@ -277,78 +277,7 @@ static void the_smaller_limit_holds(void **state)
 	kedge__ofi_listener_close(l);
 }
 
-/* ---- a peer that dies ---- */
-
-/* In a child: connect, send @packets and say so to @said; then wait to be
- * killed. */
-static pid_t doomed(const char *port, int packets, int said)
-{
-	struct transport_peer peer;
-	struct ofi *o;
-	pid_t pid = fork();
-	void *packet;
-
-	assert_true(pid >= 0);
-	if (pid)
-		return pid;
-	alarm(30);
-	if (kedge__ofi_connect(pair_provider(), "127.0.0.1", port, &ofi_opts, 10000,
-			       &o, &peer))
-		_exit(1);
-	for (; packets; packets--) {
-		packet = T.reserve(o, 8);
-		if (!packet)
-			_exit(2);
-		memset(packet, 0, 8);
-		T.commit(o, packet, 8);
-	}
-	/* Small packets leave with the call that makes them, or with these. */
-	for (packets = 0; packets < 1000; packets++)
-		kedge__rdma_progress(&o->r);
-	if (write(said, "", 1) != 1)
-		_exit(3);
-	for (;;)
-		kedge__rdma_progress(&o->r);
-}
-
-static void a_killed_peer_is_noticed(void **state)
-{
-	struct transport_peer peer;
-	struct ofi_listener *l;
-	struct ofi *o = NULL;
-	char port[8], byte;
-	int status, said[2], came = 0;
-	size_t len;
-	pid_t pid;
-
-	l = pair_listen(port);
-	assert_int_equal(pipe(said), 0);
-	pid = doomed(port, 20, said[1]);
-	assert_int_equal(kedge__ofi_accept(l, 10000, &o, &peer), 0);
-	while (came < 10) {
-		if (!T.next(o, &len))
-			continue;
-		T.release(o, T.next(o, &len));
-		came++;
-	}
-	assert_int_equal(read(said[0], &byte, 1), 1);
-	close(said[0]);
-	close(said[1]);
-	kill(pid, SIGKILL);
-	waitpid(pid, &status, 0);
-	assert_true(WIFSIGNALED(status));
-	/* Its messages are received first. */
-	while (!T.check(o)) {
-		if (T.next(o, &len)) {
-			T.release(o, T.next(o, &len));
-			came++;
-		}
-	}
-	assert_int_equal(T.check(o), -ECONNRESET);
-	assert_int_equal(came, 20);
-	T.close(o);
-	kedge__ofi_listener_close(l);
-}
+/* ---- what is left ---- */
 
 /* A fork takes nothing away from the parent. */
 static void a_child_closes_nothing(void **state)
@@ -422,7 +351,6 @@ int main(void)
 		TEST(another_provider_is_turned_away),
 		TEST(shm_is_for_two_processes),
 		TEST(the_smaller_limit_holds),
-		TEST(a_killed_peer_is_noticed),
 		TEST(a_child_closes_nothing),
 		TEST(nothing_is_left),
 	};
