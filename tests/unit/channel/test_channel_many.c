@@ -5,11 +5,14 @@
  */
 #include <errno.h>
 #include <grp.h>
+#include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+
+#include <kedge/tcp.h>
 
 #include "channel/internal.h"
 #include "channel/shm/internal.h"
@@ -90,6 +93,146 @@ static void other_users_delay_nobody(void **state)
 		skip();
 	one_of_many(8, true);
 	one_of_many(SILENT, true);
+}
+
+/* ---- strangers over TCP ---- */
+
+#define FEW_FDS 200
+
+static struct sockaddr_in tcp_at;
+static char tcp_port[8];
+
+static void allow_fds(rlim_t cnt)
+{
+	struct rlimit r;
+
+	CHILD_CHECK(!getrlimit(RLIMIT_NOFILE, &r));
+	r.rlim_cur = cnt < r.rlim_max ? cnt : r.rlim_max;
+	CHILD_CHECK(!setrlimit(RLIMIT_NOFILE, &r));
+}
+
+static int dial(void)
+{
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	if (fd < 0 || !connect(fd, (void *)&tcp_at, sizeof(tcp_at)))
+		return fd;
+	close(fd);
+	return -1;
+}
+
+static void tell(void)
+{
+	CHILD_CHECK(write(child_sock[1], "", 1) == 1);
+}
+
+static void dial_and_be_silent(void)
+{
+	int i;
+
+	allow_fds(1024);
+	for (i = 0; i < SILENT; i++)
+		CHILD_CHECK(dial() >= 0);
+	tell();
+	pause();
+}
+
+static void flood_with_nonsense(void)
+{
+	char junk[512];
+	int i, fd;
+
+	memset(junk, 0x5a, sizeof(junk));
+	for (i = 0;; i++) {
+		fd = dial();
+		if (fd < 0)
+			continue;
+		send(fd, junk, (size_t)i % sizeof(junk), MSG_NOSIGNAL);
+		if (i == 20)
+			tell();
+		close(fd);
+	}
+}
+
+static void say_hello(void)
+{
+	struct kedge_channel *ch;
+
+	CHILD_CHECK(!kedge_channel_open_tcp("127.0.0.1", tcp_port, NULL,
+					    LIMIT * 1000, &ch));
+	CHILD_CHECK(kedge_channel_send(ch, "hello", 5, 1, 0, NULL) >= 0);
+	kedge_channel_close(ch);
+}
+
+/* The next that is let in is the honest one. */
+static void honest_one_gets_in(struct kedge_listener *l)
+{
+	struct kedge_channel *ch;
+	pid_t pid = child_begin(say_hello);
+
+	assert_int_equal(kedge_listener_accept(l, LIMIT * 1000, &ch), 0);
+	kedge_channel_close(ch);
+	close(child_sock[0]);
+	child_ends_well(pid);
+}
+
+/* With nothing but silence to listen to it does not turn round in circles. */
+static void listener_rests(struct kedge_listener *l)
+{
+	const clockid_t id = CLOCK_PROCESS_CPUTIME_ID;
+	struct timespec from, to;
+	struct kedge_channel *ch;
+
+	clock_gettime(id, &from);
+	assert_int_equal(kedge_listener_accept(l, 1000, &ch), -ETIMEDOUT);
+	clock_gettime(id, &to);
+	assert_true((double)(to.tv_sec - from.tv_sec) +
+		    (double)(to.tv_nsec - from.tv_nsec) * 1e-9 <= 0.3);
+}
+
+static struct kedge_listener *listen_over_tcp(void)
+{
+	char text[KEDGE_ADDRESS_MAX];
+	struct kedge_listener *l;
+
+	assert_int_equal(kedge_listener_open_tcp("127.0.0.1", "0", NULL, &l), 0);
+	assert_int_equal(kedge_listener_address(l, text, sizeof(text)), 0);
+	snprintf(tcp_port, sizeof(tcp_port), "%s", strrchr(text, ':') + 1);
+	tcp_at = (struct sockaddr_in){
+		.sin_family = AF_INET,
+		.sin_port = htons((uint16_t)atoi(tcp_port)),
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+	};
+	return l;
+}
+
+static void strangers_over_tcp_delay_nobody(void **state)
+{
+	struct kedge_listener *l;
+	struct kedge_channel *ch;
+	struct rlimit was;
+	pid_t silent, flooder;
+	char c;
+
+	getrlimit(RLIMIT_NOFILE, &was);
+	allow_fds(FEW_FDS);
+	l = listen_over_tcp();
+	silent = child_begin(dial_and_be_silent);
+	/* The backlog holds them; those beyond it wait for accept(). */
+	do
+		assert_int_equal(kedge_listener_accept(l, 20, &ch), -ETIMEDOUT);
+	while (recv(child_sock[0], &c, 1, MSG_DONTWAIT) != 1);
+	close(child_sock[0]);
+	honest_one_gets_in(l);
+	listener_rests(l);
+	flooder = child_begin(flood_with_nonsense);
+	assert_int_equal(read(child_sock[0], &c, 1), 1);
+	close(child_sock[0]);
+	honest_one_gets_in(l);
+	child_kill(flooder);
+	child_kill(silent);
+	kedge_listener_close(l);
+	setrlimit(RLIMIT_NOFILE, &was);
 }
 
 /* ---- means ---- */
@@ -316,6 +459,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		CASE(the_silent_delay_nobody),
 		CASE(other_users_delay_nobody),
+		CASE(strangers_over_tcp_delay_nobody),
 		CASE(a_client_without_descriptors_says_so),
 		CASE(a_listener_without_descriptors_says_so),
 		CASE(a_thousand_channels_are_cheap),
