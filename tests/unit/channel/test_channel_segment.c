@@ -26,6 +26,34 @@
 static struct kedge_listener *l;
 static struct kedge_channel *ch;
 
+/* ---- the buffers ---- */
+
+static uint64_t *memory(void)
+{
+	uint64_t *p = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			   0);
+
+	assert_true(p != MAP_FAILED);
+	return p;
+}
+
+/* Each case's own. */
+static uint64_t *out, *in;
+
+static int begin_case(void **state)
+{
+	out = memory();
+	in = memory();
+	return child_limit(state);
+}
+
+static int end_case(void **state)
+{
+	munmap(out, LEN);
+	munmap(in, LEN);
+	return 0;
+}
+
 /* ---- messages ---- */
 
 static void finish(struct kedge_channel *on, struct kedge_completion *c)
@@ -177,7 +205,7 @@ static pid_t begin(bool shares)
 	return pid;
 }
 
-static void finish_peer(pid_t pid, uint64_t *out, uint64_t *in)
+static void finish_peer(pid_t pid)
 {
 	say(ch, out, LEN, LAST);
 	hear(ch, in, LEN);
@@ -187,21 +215,12 @@ static void finish_peer(pid_t pid, uint64_t *out, uint64_t *in)
 }
 
 /* There and back: what comes back is what went. */
-static void turn(uint64_t *out, uint64_t *in, uint64_t seed)
+static void turn(uint64_t seed)
 {
 	write_words(out, seed);
 	say(ch, out, LEN, TAG);
 	hear(ch, in, LEN);
 	assert_true(has_words(in, seed));
-}
-
-static uint64_t *memory(void)
-{
-	uint64_t *p = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-			   0);
-
-	assert_true(p != MAP_FAILED);
-	return p;
 }
 
 static const struct kedge_segment_opts converted = { .size = sizeof(converted),
@@ -237,13 +256,13 @@ static int can_convert(void **state)
 }
 
 /* Turns until the peer copies by what it has attached, or this side does. */
-static void until_attached(struct kedge_segment *s, uint64_t *out, uint64_t *in, uint64_t *seed)
+static void until_attached(struct kedge_segment *s, uint64_t *seed)
 {
 	struct kedge_segment_info i = { .size = sizeof(i) };
 	uint64_t was = attached(ch);
 
 	do {
-		turn(out, in, ++*seed);
+		turn(++*seed);
 		assert_int_equal(kedge_segment_info(s, &i), 0);
 	} while (!i.grants && attached(ch) == was);
 }
@@ -252,39 +271,35 @@ static void until_attached(struct kedge_segment *s, uint64_t *out, uint64_t *in,
 
 static void a_senders_segment_is_copied_from(void **state)
 {
-	uint64_t *out = memory(), *in = memory(), seed = 1;
+	uint64_t seed = 1;
 	pid_t pid = begin(false);
 	struct kedge_segment *s = share(out);
 
-	until_attached(s, out, in, &seed);
-	turn(out, in, 1000);
-	turn(out, in, 2000);
-	finish_peer(pid, out, in);
+	until_attached(s, &seed);
+	turn(1000);
+	turn(2000);
+	finish_peer(pid);
 	kedge_segment_remove(s);
-	munmap(out, LEN);
-	munmap(in, LEN);
 }
 
 static void both_sides_have_segments(void **state)
 {
-	uint64_t *out = memory(), *in = memory(), seed = 1;
+	uint64_t seed = 1;
 	pid_t pid = begin(true);
 	struct kedge_segment *s = share(out), *t = share(in);
 
 	while (!attached(ch))
-		turn(out, in, ++seed);
-	turn(out, in, 1000);
-	finish_peer(pid, out, in);
+		turn(++seed);
+	turn(1000);
+	finish_peer(pid);
 	kedge_segment_remove(s);
 	kedge_segment_remove(t);
-	munmap(out, LEN);
-	munmap(in, LEN);
 }
 
 /* The peer's segment is stored into while it reads, so both processors copy. */
 static void a_sender_stores_a_part(void **state)
 {
-	uint64_t *out = memory(), *in = memory(), seed = 1, was, stored_by_it;
+	uint64_t seed = 1, was, stored_by_it;
 	pid_t pid = begin(true);
 
 	do {
@@ -296,13 +311,11 @@ static void a_sender_stores_a_part(void **state)
 		assert_true(has_words(in, seed));
 	} while (!stored_by_it);
 	assert_true(stored_by_it <= LEN);
-	finish_peer(pid, out, in);
-	munmap(out, LEN);
-	munmap(in, LEN);
+	finish_peer(pid);
 }
 
 /* True: the peer has claimed a chunk of the message to @in, and is held up amid it. */
-static bool is_held_up(uint64_t *out, uint64_t *in, uint64_t seed, uint64_t *name)
+static bool is_held_up(uint64_t seed, uint64_t *name)
 {
 	struct kedge_completion c;
 	ssize_t n;
@@ -328,29 +341,20 @@ static void let_it_go_on(void)
 }
 
 struct scene {
-	uint64_t *out;
-	uint64_t *in; /* a segment */
 	struct kedge_segment *segment;
 	uint64_t seed;
 	uint64_t name; /* of the receive */
 	pid_t pid;
 };
 
-/* A message into @s->in is under way, and its sender is held up. */
+/* A message into @in is under way, and its sender is held up. */
 static void hold_up(struct scene *s)
 {
-	*s = (struct scene){ .out = memory(), .in = memory(), .seed = 1 };
+	*s = (struct scene){ .seed = 1 };
 	s->pid = begin(false);
-	s->segment = share(s->in);
-	while (!is_held_up(s->out, s->in, ++s->seed, &s->name))
+	s->segment = share(in);
+	while (!is_held_up(++s->seed, &s->name))
 		;
-}
-
-static void leave(struct scene *s)
-{
-	kedge_segment_remove(s->segment);
-	munmap(s->out, LEN);
-	munmap(s->in, LEN);
 }
 
 /* Memory that became private meanwhile: the receiver copies that chunk. */
@@ -367,9 +371,9 @@ static void what_is_stored_in_vain_is_copied_again(void **state)
 	child_ends_well(child);
 	let_it_go_on();
 	finish(ch, &c);
-	assert_true(has_words(s.in, s.seed));
-	finish_peer(s.pid, s.out, s.in);
-	leave(&s);
+	assert_true(has_words(in, s.seed));
+	finish_peer(s.pid);
+	kedge_segment_remove(s.segment);
 }
 
 static void a_cancelled_receive_waits_for_the_store(void **state)
@@ -386,8 +390,8 @@ static void a_cancelled_receive_waits_for_the_store(void **state)
 	while (!kedge_channel_poll(ch, &c, 1))
 		;
 	assert_int_equal(c.status, -ECANCELED);
-	finish_peer(s.pid, s.out, s.in);
-	leave(&s);
+	finish_peer(s.pid);
+	kedge_segment_remove(s.segment);
 }
 
 /* The channel ends, and the buffer is the program's; the peer goes on then. */
@@ -397,15 +401,13 @@ static void what_is_stored_late_is_nobodys(void **state)
 
 	hold_up(&s);
 	kedge_channel_close(ch);
-	write_words(s.in, 5);
+	write_words(in, 5);
 	let_it_go_on();
 	child_ends_well(s.pid);
-	assert_true(has_words(s.in, 5));
+	assert_true(has_words(in, 5));
 	kedge_listener_close(l);
 	kedge_segment_remove(s.segment);
-	s.segment = NULL;
-	assert_true(has_words(s.in, 5));
-	leave(&s);
+	assert_true(has_words(in, 5));
 }
 
 /* The program does to its buffer what it may between two messages, and knows where it is then:
@@ -436,7 +438,7 @@ static uint64_t *change(uint64_t *p, unsigned int how)
 
 static void what_changes_is_never_old(void **state)
 {
-	uint64_t *out = memory(), *in = memory(), seed = 1;
+	uint64_t seed = 1;
 	struct kedge_segment *s, *t;
 	pid_t pid = begin(true);
 	unsigned int how;
@@ -444,20 +446,18 @@ static void what_changes_is_never_old(void **state)
 	for (how = 0; how < 8; how++) {
 		s = share(out);
 		t = share(in);
-		until_attached(s, out, in, &seed);
+		until_attached(s, &seed);
 		if (how < 4)
 			out = change(out, how % 4);
 		else
 			in = change(in, how % 4);
-		turn(out, in, seed += 1000);
-		turn(out, in, seed += 1000);
+		turn(seed += 1000);
+		turn(seed += 1000);
 		kedge_segment_remove(s);
 		kedge_segment_remove(t);
-		turn(out, in, seed += 1000);
+		turn(seed += 1000);
 	}
-	finish_peer(pid, out, in);
-	munmap(out, LEN);
-	munmap(in, LEN);
+	finish_peer(pid);
 }
 
 /* ---- while messages are under way ---- */
@@ -493,7 +493,7 @@ static void *make_and_remove(void *arg)
 
 static void while_another_thread(void *(*does)(void *), bool shared)
 {
-	uint64_t *out = memory(), *in = memory(), seed = 1;
+	uint64_t seed = 1;
 	pid_t pid = begin(true);
 	struct kedge_segment *s = share(out), *t = shared ? share(in) : NULL;
 	pthread_t thread;
@@ -502,14 +502,12 @@ static void while_another_thread(void *(*does)(void *), bool shared)
 	atomic_store(&stops, false);
 	assert_int_equal(pthread_create(&thread, NULL, does, in), 0);
 	for (i = 0; i < 40; i++)
-		turn(out, in, seed += 1000);
+		turn(seed += 1000);
 	atomic_store(&stops, true);
 	pthread_join(thread, NULL);
-	finish_peer(pid, out, in);
+	finish_peer(pid);
 	kedge_segment_remove(s);
 	kedge_segment_remove(t);
-	munmap(out, LEN);
-	munmap(in, LEN);
 }
 
 static void another_thread_forks(void **state)
@@ -524,13 +522,13 @@ static void another_thread_makes_and_removes(void **state)
 
 static void a_peer_that_dies_is_told(void **state)
 {
-	uint64_t *out = memory(), *in = memory(), seed = 1;
+	uint64_t seed = 1;
 	pid_t pid = begin(true);
 	struct kedge_segment *s = share(out);
 	struct kedge_completion c;
 	ssize_t n = 0;
 
-	until_attached(s, out, in, &seed);
+	until_attached(s, &seed);
 	assert_int_equal(kedge_channel_recv(ch, in, LEN, 0, 0, 0, NULL), 0);
 	child_kill(pid);
 	while (n >= 0)
@@ -539,23 +537,23 @@ static void a_peer_that_dies_is_told(void **state)
 	kedge_channel_close(ch);
 	kedge_listener_close(l);
 	kedge_segment_remove(s);
-	munmap(out, LEN);
-	munmap(in, LEN);
 }
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, begin_case, end_case)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(a_senders_segment_is_copied_from),
-		CASE(both_sides_have_segments),
-		CASE(a_sender_stores_a_part),
-		CASE(what_is_stored_in_vain_is_copied_again),
-		CASE(a_cancelled_receive_waits_for_the_store),
-		CASE(what_is_stored_late_is_nobodys),
-		CASE(what_changes_is_never_old),
-		CASE(another_thread_forks),
-		CASE(another_thread_makes_and_removes),
-		CASE(a_peer_that_dies_is_told),
+		TEST(a_senders_segment_is_copied_from),
+		TEST(both_sides_have_segments),
+		TEST(a_sender_stores_a_part),
+		TEST(what_is_stored_in_vain_is_copied_again),
+		TEST(a_cancelled_receive_waits_for_the_store),
+		TEST(what_is_stored_late_is_nobodys),
+		TEST(what_changes_is_never_old),
+		TEST(another_thread_forks),
+		TEST(another_thread_makes_and_removes),
+		TEST(a_peer_that_dies_is_told),
 	};
 
 	return cmocka_run_group_tests(tests, can_convert, NULL);

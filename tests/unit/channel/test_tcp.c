@@ -9,6 +9,13 @@
 
 #include "tcp_wire.h"
 
+/* From the beginning, within a case. */
+static void again(void **state)
+{
+	wire_teardown(state);
+	wire_setup(state);
+}
+
 /* ---- receiving ---- */
 
 static void a_message_lands(void **state)
@@ -358,10 +365,8 @@ static void absurd_lengths_end_the_channel(void **state)
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(bad); i++) {
-		if (i) {
-			wire_teardown(state);
-			wire_setup(state);
-		}
+		if (i)
+			again(state);
 		wire_say(&bad[i], sizeof(bad[i]));
 		assert_int_equal(wire_ends(), -EPROTO);
 	}
@@ -378,13 +383,11 @@ static void data_that_was_not_asked_for_ends_it(void **state)
 	say_head(10001, id);
 	assert_int_equal(wire_ends(), -EPROTO);
 	/* A frame of nothing, and one that is too long. */
-	wire_teardown(state);
-	wire_setup(state);
+	again(state);
 	wire_receive(LEN);
 	say_head(0, wire_agreed(LEN));
 	assert_int_equal(wire_ends(), -EPROTO);
-	wire_teardown(state);
-	wire_setup(state);
+	again(state);
 	big = malloc(2 * FRAME_MAX);
 	kedge_channel_recv(ch, big, 2 * FRAME_MAX, 1, UINT64_MAX, 5, NULL);
 	say_head(FRAME_MAX + 1, wire_agreed(2 * FRAME_MAX));
@@ -400,8 +403,7 @@ static void data_that_was_not_asked_for_ends_it(void **state)
 	say_tail(TAIL_WHOLE, id + 1);
 	assert_int_equal(wire_ends(), -EPROTO);
 	/* More data after giving up. */
-	wire_teardown(state);
-	wire_setup(state);
+	again(state);
 	wire_receive(LEN);
 	id = wire_agreed(LEN);
 	say_head(8, id);
@@ -410,8 +412,7 @@ static void data_that_was_not_asked_for_ends_it(void **state)
 	say_head(8, id);
 	assert_int_equal(wire_ends(), -EPROTO);
 	/* With its announcement, before it can know where to. */
-	wire_teardown(state);
-	wire_setup(state);
+	again(state);
 	wire_receive(LEN);
 	say_rts(LEN);
 	say_head(8, 1);

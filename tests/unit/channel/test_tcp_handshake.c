@@ -48,6 +48,13 @@ static int teardown(void **state)
 	return 0;
 }
 
+/* From the beginning, within a case. */
+static void again(void **state)
+{
+	teardown(state);
+	setup(state);
+}
+
 static void begin(const struct tcp_secret *of_c, const struct tcp_secret *of_l)
 {
 	assert_int_equal(hand_begin(&l, sv[1], ROLE_LISTEN, of_l, &opts, 0), 0);
@@ -121,10 +128,8 @@ static void one_that_meets_is_no_channel(void **state)
 	int i;
 
 	for (i = 0; i < 2; i++) {
-		if (i) {
-			teardown(state);
-			setup(state);
-		}
+		if (i)
+			again(state);
 		assert_int_equal(hand_begin(&l, sv[1], ROLE_LISTEN, &first,
 					    &opts, i ? HELLO_MEET : 0), 0);
 		assert_int_equal(hand_begin(&c, sv[0], ROLE_CONNECT, &first,
@@ -151,8 +156,7 @@ static void a_secret_on_one_end_is_refused_by_both(void **state)
 	assert_int_equal(hand_step(&c), -EACCES);
 	assert_non_null(strstr(kedge_strerror(-EACCES),
 			       "KEDGE_CHANNEL_SECRET_FILE"));
-	teardown(state);
-	setup(state);
+	again(state);
 	begin(&first, &none);
 	assert_int_equal(hand_step(&l), -EACCES);
 	assert_int_equal(hand_step(&c), -EACCES);
@@ -182,16 +186,14 @@ static void ones_own_words_are_no_answer(void **state)
 	send(sv[1], &mirror, sizeof(mirror), 0);
 	assert_int_equal(hand_step(&c), -EPROTO);
 	/* The same with the other role. */
-	teardown(state);
-	setup(state);
+	again(state);
 	begin(&first, &first);
 	mirror = c.mine;
 	mirror.role = ROLE_LISTEN;
 	send(sv[1], &mirror, sizeof(mirror), 0);
 	assert_int_equal(hand_step(&c), -EPROTO);
 	/* With another nonce, and its own proof for an answer. */
-	teardown(state);
-	setup(state);
+	again(state);
 	begin(&first, &first);
 	mirror = c.mine;
 	mirror.role = ROLE_LISTEN;
@@ -218,8 +220,7 @@ static void what_was_heard_before_is_no_proof(void **state)
 			 sizeof(proof));
 	assert_int_equal(hand_step(&l), 1);
 
-	teardown(state);
-	setup(state);
+	again(state);
 	assert_int_equal(hand_begin(&l, sv[1], ROLE_LISTEN, &first, &opts, 0), 0);
 	stranger(&said, sizeof(said));
 	stranger(proof, sizeof(proof));
@@ -234,8 +235,7 @@ static void a_changed_hello_is_seen(void **state)
 	int rc;
 
 	for (bit = 0; bit < 8 * sizeof(h); bit++) {
-		teardown(state);
-		setup(state);
+		again(state);
 		begin(&first, &first);
 		assert_int_equal(recv(sv[1], &h, sizeof(h), 0), sizeof(h));
 		((uint8_t *)&h)[bit / 8] ^= (uint8_t)(1 << bit % 8);
@@ -247,8 +247,7 @@ static void a_changed_hello_is_seen(void **state)
 		}
 		assert_true(rc == -EPROTO || rc == -EACCES);
 
-		teardown(state);
-		setup(state);
+		again(state);
 		begin(&first, &first);
 		assert_int_equal(hand_step(&l), 0);
 		assert_int_equal(recv(sv[0], &h, sizeof(h), 0), sizeof(h));
@@ -267,8 +266,7 @@ static void each_wrong_field_is_refused(void **state)
 	size_t i;
 
 	for (i = 0; i < 9; i++) {
-		teardown(state);
-		setup(state);
+		again(state);
 		begin(&none, &none);
 		h = c.mine;
 		recv(sv[1], &(struct hello){ 0 }, sizeof(h), 0);
