@@ -8,9 +8,10 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-#include <time.h>
 
 #include <kedge/base.h>
+
+#include "base/clock.h"
 
 #define likely(x)   __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
@@ -36,23 +37,6 @@ static inline uint64_t round_down(uint64_t v, uint64_t to)
 static inline uint64_t round_up(uint64_t v, uint64_t to)
 {
 	return round_down(v + to - 1, to);
-}
-
-static inline uint64_t clock_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
-/* A clock that moves in steps of milliseconds, and is cheaper to read. */
-static inline uint64_t clock_coarse_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
 /* A full fence. ThreadSanitizer knows no fences, but it knows this. */
