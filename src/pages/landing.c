@@ -52,7 +52,7 @@
 #include "pages/landing_priv.h"
 #include "pages/swap.h"
 
-#define IDLE_S	     2
+#define IDLE_NS	     2000000000u
 #define BLOCKS_MAX   (1u << 16)
 #define EXTENT_MIN   16u
 #define LIMIT_SHARES 2u
@@ -199,17 +199,15 @@ static void trim(void)
 
 static void nap(void)
 {
+	const uint64_t until = clock_after_ns(IDLE_NS);
 	uint64_t used = pool.used;
-	struct timespec ts;
-	int rc;
+	int rc = 0;
 
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	ts.tv_sec += IDLE_S;
 	pool.resting = !pool.ready && !pool.want;
 	if (pool.resting)
-		rc = pthread_cond_wait(&pool.wake, &pool.lock);
+		pthread_cond_wait(&pool.wake, &pool.lock);
 	else
-		rc = pthread_cond_timedwait(&pool.wake, &pool.lock, &ts);
+		rc = clock_cond_wait(&pool.wake, &pool.lock, until);
 	pool.resting = false;
 	if (rc == ETIMEDOUT && pool.used == used)
 		trim();
@@ -282,16 +280,12 @@ static int start(void)
 static void init(void)
 {
 	const pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
-	pthread_condattr_t a;
 
 	gate = fresh;
 	memset(&pool, 0, sizeof(pool));
 	pool.lock = fresh;
-	/* These cannot fail: they only fill in what they are given. */
-	pthread_condattr_init(&a);
-	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
-	pthread_cond_init(&pool.wake, &a);
-	pthread_condattr_destroy(&a);
+	/* This cannot fail: it only fills in what it is given. */
+	clock_cond_init(&pool.wake);
 	list_init(&pool.members);
 	list_init(&pool.extents);
 }
