@@ -11,7 +11,7 @@
 
 #include <kedge/base.h>
 
-#include "base/clock.h"
+#include "base/clock/clock.h"
 
 #define likely(x)   __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)

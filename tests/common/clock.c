@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "base/clock.h"
+#include "base/clock/clock.h"
 #include "clock.h"
 
 #define SLICE_NS 1000000u

@@ -7,7 +7,8 @@
  * and is over when clock_ns() has reached the deadline. That a call returned by its
  * own limit proves nothing: under a moved clock that limit is a slice, after which
  * the waiter looks again. What the time is told to, an argument or a message, gets
- * clock_left_ms(), which is never a slice.
+ * clock_left_ms(), which is never a slice. Of the library's waits, only that of the
+ * landing pool goes by this so far; the others read the clock, and sleep in real time.
  *
  * Real time stays what no test has to wait for: naps of micro- or milliseconds in
  * loops that look at a condition; CPU clocks, which limit what a thread uses;
