@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Lookups, and threads that free the looked-up entries. The hit is compiled into this
+ * Lookups, and threads that free the looked-up entries. The hit is compiled for this
  * test with a fence that can be counted, and at which a thread can be stopped;
  * membarrier() can be refused, by a replacement and by a seccomp filter.
  */
@@ -18,12 +18,9 @@
 
 #include "core.h"
 
-#include "base/base.h"
+#include "cache/internal.h"
 
-static void counted_fence(void);
-#define full_fence counted_fence
-#include "../../../src/cache/get.c"
-#undef full_fence
+#include "counted_fence.h"
 
 static struct nodev *dev;
 static struct kedge_cache *cache;
@@ -40,7 +37,7 @@ static __thread uint64_t fences;
 static __thread bool stop_inside;
 static pthread_barrier_t inside; /* twice: there, and go on */
 
-static void counted_fence(void)
+void counted_fence(void)
 {
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	fences++;
