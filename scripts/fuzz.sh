@@ -4,6 +4,7 @@
 # fuzz.sh BUILD SECONDS: build the libFuzzer harnesses with clang into BUILD and
 # run each for SECONDS (0: not at all), as many at a time as there are CPUs: a harness has one
 # thread. What a harness finds stays in BUILD/found/.
+# fuzz.sh BUILD replay: run each once over its inputs in tests/fuzz/corpus.
 set -eu
 
 src=$(cd "$(dirname "$0")/.." && pwd)
@@ -14,14 +15,20 @@ one()
 	name=$(basename "$3")
 	seeds=$src/tests/fuzz/corpus/$name
 	[ -d "$seeds" ] || seeds=
-	mkdir -p "$1/corpus/$name"
 	log=$1/found/$name.log
 	verdict=ok
-	# shellcheck disable=SC2086 # nothing or one folder
-	"$3" -max_total_time="$2" -timeout=10 -print_final_stats=1 \
-		-artifact_prefix="$1/found/$name-" \
-		"$1/corpus/$name" $seeds >"$log" 2>&1 || verdict=FAIL
-	printf '%s\n%s %s (%ss)\n' "$(cat "$log")" $verdict "$name" "$2"
+	if [ "$2" = replay ]; then
+		how=-runs=0
+		corpus=
+	else
+		how=-max_total_time=$2
+		corpus=$1/corpus/$name
+		mkdir -p "$corpus"
+	fi
+	# shellcheck disable=SC2086 # folders, or none: then the input is empty
+	"$3" "$how" -timeout=10 -print_final_stats=1 \
+		-artifact_prefix="$1/found/$name-" $corpus $seeds >"$log" 2>&1 || verdict=FAIL
+	printf '%s\n%s %s (%s)\n' "$(cat "$log")" $verdict "$name" "$2"
 	[ $verdict = ok ]
 }
 
@@ -30,8 +37,8 @@ if [ "${1-}" = --one ]; then
 	one "$@"
 	exit
 fi
-build=${1:?usage: fuzz.sh BUILD SECONDS}
-seconds=${2:?usage: fuzz.sh BUILD SECONDS}
+build=${1:?usage: fuzz.sh BUILD SECONDS|replay}
+seconds=${2:?usage: fuzz.sh BUILD SECONDS|replay}
 
 [ -f "$build/build.ninja" ] ||
 	CC=clang CXX=clang++ meson setup -Dfuzz=true \

@@ -13,11 +13,10 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "segment/internal.h"
+#include "segment/owners.h"
 
 #define AT_A_TIME 64
 #define RETRY_MS  10
@@ -50,8 +49,7 @@ static int name_add(struct names *n, uint32_t name)
 	return 0;
 }
 
-/* Of a line of /proc/net/unix: that of a socket of kedge's which listens. */
-static bool name_of(const char *line, uint32_t *name)
+bool segment_owner_name(const char *line, uint32_t *name)
 {
 	unsigned int flags, type, end = 0;
 	struct sockaddr_un a;
@@ -101,7 +99,7 @@ static int names_read(struct names *n)
 		       : kedge_reason(-EOPNOTSUPP, "/proc/thread-self/net/unix cannot be read "
 				      "(%s)", strerrordesc_np(errno));
 	while (!rc && getline(&line, &room, f) > 0)
-		if (name_of(line, &name))
+		if (segment_owner_name(line, &name))
 			rc = name_add(n, name);
 	if (!rc && ferror(f))
 		rc = -ENOMEM;
@@ -113,20 +111,6 @@ static int names_read(struct names *n)
 
 /* ---- one owner ---- */
 
-enum state { WAITS, ASKED, DONE };
-
-struct owner {
-	struct clofork sock;
-	enum state state;
-	uint32_t name;
-	struct ucred cred;
-	int tries;
-	int status; /* what is wrong with it */
-	bool silent; /* it is left out */
-	struct seg_item *item;
-	size_t cnt;
-};
-
 struct asking {
 	const struct kedge_segments_opts *opts;
 	struct owner owner[AT_A_TIME];
@@ -137,7 +121,7 @@ struct asking {
 	struct seg_page page; /* that was read last */
 };
 
-static void forget(struct owner *o)
+void segment_owner_forget(struct owner *o)
 {
 	free(o->item);
 	o->item = NULL;
@@ -148,7 +132,7 @@ static void done(struct owner *o, int status)
 {
 	clofork_close(&o->sock);
 	if (status)
-		forget(o);
+		segment_owner_forget(o);
 	o->status = status;
 	o->state = DONE;
 }
@@ -156,7 +140,7 @@ static void done(struct owner *o, int status)
 static void leave_out(struct owner *o)
 {
 	done(o, 0);
-	forget(o);
+	segment_owner_forget(o);
 	o->silent = true;
 }
 
@@ -164,7 +148,7 @@ static void leave_out(struct owner *o)
 static void hung_up(struct owner *o)
 {
 	clofork_close(&o->sock);
-	forget(o);
+	segment_owner_forget(o);
 	o->state = WAITS;
 	if (++o->tries == TRIES)
 		done(o, -EPROTO);
@@ -263,7 +247,7 @@ static int take_items(struct owner *o, const struct seg_page *p)
 	return p->cnt < SEG_ITEMS ? 0 : -EAGAIN;
 }
 
-static int take_page(struct owner *o, const struct seg_page *p, size_t len)
+int segment_owner_take(struct owner *o, const struct seg_page *p, size_t len)
 {
 	const size_t head = offsetof(struct seg_page, item);
 
@@ -301,7 +285,7 @@ static int hear(struct owner *o, struct seg_page *p)
 		hung_up(o);
 		return 0;
 	}
-	rc = take_page(o, p, (size_t)n);
+	rc = segment_owner_take(o, p, (size_t)n);
 	if (rc == -ENOMEM)
 		return rc;
 	if (rc == -EAGAIN)
@@ -393,7 +377,7 @@ static int tell_item(const struct owner *o, const struct seg_item *i, found_fn *
 	return add(to, &e);
 }
 
-static int tell(struct owner *o, found_fn *add, void *to)
+int segment_owner_tell(const struct owner *o, found_fn *add, void *to)
 {
 	struct kedge_segment_entry e = { .status = o->status, .pid = o->cred.pid,
 					 .uid = o->cred.uid, .gid = o->cred.gid };
@@ -417,7 +401,7 @@ static int tell_all(struct asking *a, found_fn *add, void *to)
 		if (a->owner[i].state != DONE)
 			done(&a->owner[i], -ETIMEDOUT);
 		if (!a->owner[i].silent)
-			rc = tell(&a->owner[i], add, to);
+			rc = segment_owner_tell(&a->owner[i], add, to);
 	}
 	return rc;
 }
@@ -439,7 +423,7 @@ static int ask_some(struct asking *a, const uint32_t *name, size_t cnt, found_fn
 		rc = tell_all(a, add, to);
 	for (i = 0; i < cnt; i++) {
 		clofork_close(&a->owner[i].sock);
-		forget(&a->owner[i]);
+		segment_owner_forget(&a->owner[i]);
 	}
 	return rc;
 }

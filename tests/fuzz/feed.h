@@ -1,23 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The harnesses' common ground. A file that reads the kernel is included by its
- * harness after this header, so that its calls end here instead: open() gives
- * the one file there is, whose bytes are the fuzzer's, and read() tears it
- * where the fuzzer says. syscall() is replaced as well, since code that must
- * not be a cancellation point calls the kernel by it; a system call that has no
- * fake ends the run, so that none reaches the kernel unnoticed.
+ * The harnesses' common ground: the bytes of an input, and the file that sources which are
+ * fed read in place of the kernel's.
  */
 #ifndef FUZZ_FEED_H
 #define FUZZ_FEED_H
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #define CHECK(cond)                                                            \
@@ -49,18 +43,7 @@ void feed_set(const void *data, size_t len, size_t chunk, int interrupts);
 /* The file was closed as often as it was opened. */
 int feed_is_closed(void);
 
-int fuzz_open(const char *path, int flags, ...);
-ssize_t fuzz_read(int fd, void *to, size_t len);
-int fuzz_close(int fd);
-int fuzz_ioctl(int fd, unsigned long what, ...); /* -1, ENOTTY */
-
-/* openat, read, close, ioctl, lseek to the start; capget: all of them. */
-long fuzz_syscall(long number, ...);
-
-#define open	fuzz_open
-#define read	fuzz_read
-#define close	fuzz_close
-#define ioctl	fuzz_ioctl
-#define syscall fuzz_syscall
+/* A descriptor that the program keeps open, which knows no query. */
+#define FEED_KEPT_FD 1000001
 
 #endif /* FUZZ_FEED_H */

@@ -9,10 +9,6 @@
 #include <sys/eventfd.h>
 
 #include "feed.h"
-#undef open
-#undef read
-#undef close
-#undef ioctl
 
 #include "channel/internal.h"
 
@@ -121,7 +117,8 @@ static int wire_arm(void *ctx)
 	return wire.first != wire.last;
 }
 
-static uint32_t wire_ready(void *ctx, const void *buf, size_t len)
+static uint32_t wire_ready(void *ctx, const void *buf, size_t len, const void *rts,
+			   size_t rts_len)
 {
 	return take(&in) & (READY_DIRECT | READY_HEAP | READY_REGISTER |
 			    READY_ANYWHERE);

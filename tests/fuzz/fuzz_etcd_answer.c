@@ -3,7 +3,7 @@
  * result as it was. */
 #include "feed.h"
 
-#include "directory/etcd/answer.c"
+#include "directory/etcd/answer.h"
 
 static void try_find(const char *text, size_t len)
 {

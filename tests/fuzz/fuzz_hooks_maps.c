@@ -4,20 +4,19 @@
  * for the mapping at an address: hostile text does no harm, and text as the kernel
  * writes it is understood.
  */
+#include <stdbool.h>
 #include <sys/mman.h>
-#include <sys/shm.h>
 
+#include "calls.h"
 #include "maps_text.h"
 
-static int fuzz_shmctl(int id, int cmd, struct shmid_ds *ds);
-
-#define shmctl fuzz_shmctl
-#include "hooks/maps.c"
+#include "hooks/hooks.h"
+#include "hooks/pieces.h"
 
 /* The segment's size; 0 if it can't be asked for. */
 static uint64_t segment;
 
-static int fuzz_shmctl(int id, int cmd, struct shmid_ds *ds)
+int fuzz_shmctl(int id, int cmd, struct shmid_ds *ds)
 {
 	CHECK(cmd == IPC_STAT);
 	if (!segment)

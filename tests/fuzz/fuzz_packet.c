@@ -4,9 +4,11 @@
  * the protocol allows; the bytes are the peer's own, and nothing beside them is
  * read.
  */
+#include <stdbool.h>
+
 #include "feed.h"
 
-#include "channel/protocol/packet.c"
+#include "channel/protocol/packet.h"
 
 static void check_desc(const struct packet *p, size_t fixed, uint32_t desc_len,
 		       const void *parsed, const uint8_t *body)

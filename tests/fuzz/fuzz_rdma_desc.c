@@ -3,9 +3,11 @@
  * The descriptor of a peer that receives over libfabric: what passes describes
  * ranges that hold the message, and nothing else passes.
  */
+#include <stdbool.h>
+
 #include "feed.h"
 
-#include "channel/rdma/desc.c"
+#include "channel/rdma/desc.h"
 
 /* The same in wide numbers. */
 static bool holds(const struct rdma_target *t, uint32_t cnt, uint64_t len)

@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "feed.h"
-#undef close /* sockets are real ones here */
 
 #include "region/migrate/wire.h"
 #include "region/peer/state.h"

@@ -5,14 +5,9 @@
  * but that of an address.
  */
 #include <ctype.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 
 #include "feed.h"
-
-#include "region/list/list.c"
-#include "region/list/names.c"
-#include "region/list/owners.c"
+#include "region/list/list.h"
 
 static void check(const struct owner *o)
 {
@@ -34,7 +29,7 @@ static void check_list(struct kedge_regions *l, const struct owner *o)
 	size_t n = 0;
 	const char *c;
 
-	find_new_owners(l);
+	found_name_owners(l);
 	while (kedge_regions_next(l, &e) > 0) {
 		n++;
 		CHECK(e.status == o->status && memchr(e.to, 0, sizeof(e.to)));
@@ -69,18 +64,18 @@ static void pages(struct bytes *in)
 			h.seq = (uint32_t)o.cnt;
 			memcpy(page, &h, sizeof(h));
 		}
-		rc = take_page(&o, page, len);
+		rc = region_owner_take(&o, page, len);
 		CHECK(rc == 0 || rc == -EAGAIN || rc == -EPROTO || rc == -EACCES ||
 		      rc == -EBUSY || rc == -EOPNOTSUPP || rc == -EFBIG);
 	}
 	o.status = rc == -EAGAIN ? 0 : rc;
 	if (!o.status)
 		check(&o);
-	CHECK(!tell(&o, add, &l));
+	CHECK(!region_owner_tell(&o, found_add, &l));
 	if (l.cnt)
 		check_list(&l, &o);
 	free(l.found);
-	forget(&o);
+	region_owner_forget(&o);
 }
 
 static void line(const struct bytes *in)
@@ -92,7 +87,7 @@ static void line(const struct bytes *in)
 		return;
 	memcpy(text, in->at, in->left);
 	text[in->left] = 0;
-	if (name_of(text, &n)) {
+	if (region_owner_name(text, &n)) {
 		snprintf(name, sizeof(name), "@kedge-region-%016llx\n", (unsigned long long)n);
 		CHECK(strstr(text, name));
 	}

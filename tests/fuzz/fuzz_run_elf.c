@@ -3,10 +3,13 @@
  * A program's file as "kedge run" reads it: anybody's file does no harm, and a
  * program without an interpreter is told from one with.
  */
+#include <elf.h>
+#include <link.h>
 #include <stdbool.h>
-#include <sys/stat.h>
 
+#include "calls.h"
 #include "feed.h"
+#include "tools/run/elf.h"
 
 static struct {
 	const uint8_t *data;
@@ -18,7 +21,7 @@ static struct {
 	const char *path;
 } file;
 
-static ssize_t fuzz_pread(int fd, void *to, size_t len, off_t at)
+ssize_t fuzz_pread(int fd, void *to, size_t len, off_t at)
 {
 	CHECK(!feed_is_closed() && at >= 0);
 	if ((size_t)at >= file.len)
@@ -31,7 +34,7 @@ static ssize_t fuzz_pread(int fd, void *to, size_t len, off_t at)
 	return (ssize_t)len;
 }
 
-static int fuzz_fstat(int fd, struct stat *st)
+int fuzz_fstat(int fd, struct stat *st)
 {
 	CHECK(!feed_is_closed());
 	memset(st, 0, sizeof(*st));
@@ -40,7 +43,7 @@ static int fuzz_fstat(int fd, struct stat *st)
 	return 0;
 }
 
-static int fuzz_access(const char *path, int mode)
+int fuzz_access(const char *path, int mode)
 {
 	CHECK(strlen(path) < 4096 && mode == X_OK);
 	if (file.misses) {
@@ -50,16 +53,10 @@ static int fuzz_access(const char *path, int mode)
 	return 0;
 }
 
-static char *fuzz_getenv(const char *name)
+char *fuzz_getenv(const char *name)
 {
 	return (char *)(uintptr_t)file.path;
 }
-
-#define pread  fuzz_pread
-#define fstat  fuzz_fstat
-#define access fuzz_access
-#define getenv fuzz_getenv
-#include "tools/run/elf.c"
 
 static bool fits(uint64_t at, uint64_t len)
 {

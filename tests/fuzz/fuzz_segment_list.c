@@ -3,36 +3,8 @@
  * Answers of an owner of segments, and lines of /proc/net/unix: a list that passes is sound,
  * in the order that it has to be in, and no longer than an owner's may be.
  */
-#include <sys/socket.h>
-#include <sys/un.h>
-
 #include "feed.h"
-
-#include "segment/id.c"
-#include "segment/owners.c"
-
-/* No socket is opened here. */
-int clofork_begin(void)
-{
-	abort();
-}
-
-int clofork_end(struct clofork *c, int fd)
-{
-	(void)c;
-	(void)fd;
-	abort();
-}
-
-void clofork_init(struct clofork *c)
-{
-	c->fd = -1;
-}
-
-void clofork_close(struct clofork *c)
-{
-	CHECK(c->fd == -1);
-}
+#include "segment/owners.h"
 
 static void check(const struct owner *o)
 {
@@ -69,15 +41,15 @@ static void pages(struct bytes *in)
 		memcpy(&p, in->at, there < sizeof(p) ? there : sizeof(p));
 		in->at += there;
 		in->left -= there;
-		rc = take_page(&o, &p, len);
+		rc = segment_owner_take(&o, &p, len);
 		CHECK(rc == 0 || rc == -EAGAIN || rc == -EPROTO || rc == -EACCES ||
 		      rc == -EBUSY);
 	}
 	o.status = rc == -EAGAIN ? 0 : rc;
 	if (!o.status)
 		check(&o);
-	CHECK(!tell(&o, count, &told) && told == (o.status ? 1 : o.cnt));
-	forget(&o);
+	CHECK(!segment_owner_tell(&o, count, &told) && told == (o.status ? 1 : o.cnt));
+	segment_owner_forget(&o);
 }
 
 static void line(const struct bytes *in)
@@ -89,7 +61,7 @@ static void line(const struct bytes *in)
 		return;
 	memcpy(text, in->at, in->left);
 	text[in->left] = 0;
-	if (name_of(text, &n)) {
+	if (segment_owner_name(text, &n)) {
 		CHECK(n < 1u << ID_NAME_BITS);
 		snprintf(name, sizeof(name), "@kedge-segment-%06x\n", n);
 		CHECK(strstr(text, name));

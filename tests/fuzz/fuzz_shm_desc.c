@@ -5,28 +5,9 @@
  * that reach another process are looked at and made nowhere. Then both sides of
  * the work are done, while the peer writes what it likes into its record.
  */
-#include <sys/mman.h>
-#include <sys/uio.h>
-
+#include "calls.h"
+#include "channel/shm/bulk.h"
 #include "feed.h"
-#undef open
-#undef read
-#undef close
-#undef ioctl
-
-#define process_vm_readv  fuzz_vm_readv
-#define process_vm_writev fuzz_vm_writev
-
-static ssize_t fuzz_vm_readv(pid_t pid, const struct iovec *local,
-			     unsigned long local_cnt, const struct iovec *far,
-			     unsigned long far_cnt, unsigned long flags);
-static ssize_t fuzz_vm_writev(pid_t pid, const struct iovec *local,
-			      unsigned long local_cnt, const struct iovec *far,
-			      unsigned long far_cnt, unsigned long flags);
-
-#include "channel/shm/bulk.c"
-#include "channel/shm/cross.c"
-#include "channel/shm/step.c"
 
 #define HEAP_LEN (256u << 10)
 #define LEN_MAX	 (192u << 10)
@@ -68,9 +49,8 @@ static ssize_t outcome(size_t len)
 }
 
 /* The nonce comes first, and is right mostly. */
-static ssize_t fuzz_vm_readv(pid_t pid, const struct iovec *local,
-			     unsigned long local_cnt, const struct iovec *far,
-			     unsigned long far_cnt, unsigned long flags)
+ssize_t fuzz_vm_readv(pid_t pid, const struct iovec *local, unsigned long local_cnt,
+		      const struct iovec *far, unsigned long far_cnt, unsigned long flags)
 {
 	unsigned long i;
 
@@ -88,9 +68,8 @@ static ssize_t fuzz_vm_readv(pid_t pid, const struct iovec *local,
 	return outcome(sizeof(shm.nonce) + far[1].iov_len);
 }
 
-static ssize_t fuzz_vm_writev(pid_t pid, const struct iovec *local,
-			      unsigned long local_cnt, const struct iovec *far,
-			      unsigned long far_cnt, unsigned long flags)
+ssize_t fuzz_vm_writev(pid_t pid, const struct iovec *local, unsigned long local_cnt,
+		       const struct iovec *far, unsigned long far_cnt, unsigned long flags)
 {
 	CHECK(local_cnt == 1 && !flags && is_ours(local));
 	CHECK(sum(far, far_cnt) == local->iov_len);

@@ -4,16 +4,15 @@
  * descriptors. It ends, and of a failure nothing is left.
  */
 #include <dirent.h>
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
 
+#include "channel/connect/wait.h"
+#include "channel/shm/handshake.h"
+#include "channel/shm/internal.h"
 #include "feed.h"
-#undef open
-#undef read
-#undef close
-#undef ioctl
-#undef syscall
-
-#include "channel/shm/handshake.c"
 
 #define HEAP  (64u << 10)
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
@@ -69,7 +68,7 @@ static void send_with(int sock, const void *msg, size_t len, const int *fds,
 /* A hello that is right but for what the input says. */
 static size_t hello(struct bytes *in, uint8_t *raw)
 {
-	struct hello h = { .head = { MAGIC, VERSION, 0 },
+	struct hello h = { .head = { HELLO_MAGIC, HELLO_VERSION, 0 },
 			   .eager_max = 8192,
 			   .unexpected_cnt = 16,
 			   .unexpected_bytes = 1 << 20,
@@ -92,7 +91,7 @@ static size_t hello(struct bytes *in, uint8_t *raw)
 static void send_hellos(int sock, struct bytes *in)
 {
 	uint8_t raw[sizeof(struct hello) + 8] = { 0 };
-	struct verdict v = { { MAGIC, VERSION, 0 }, 1, 8192 };
+	struct verdict v = { { HELLO_MAGIC, HELLO_VERSION, 0 }, 1, 8192 };
 	int fds[20];
 	size_t cnt = take(in), i, len;
 	uint8_t how = take(in);

@@ -8,11 +8,6 @@
 #include <sys/socket.h>
 
 #include "feed.h"
-#undef open
-#undef read
-#undef close
-#undef ioctl
-#undef syscall
 
 #include "channel/internal.h"
 #include "channel/meet/handshake.h"

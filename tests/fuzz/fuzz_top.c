@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Text of other processes, as "kedge top" takes it: of any bytes, a line that is taken is a sample
  * with names and a number, and points into the text. */
-#include "tools/top/parse.c"
+#include <math.h>
+#include <stdbool.h>
 
-#include <stdint.h>
-#include <stdio.h>
+#include "feed.h"
+#include "tools/top/parse.h"
 
-#define CHECK(cond)                                                               \
-	do {                                                                      \
-		if (!(cond)) {                                                    \
-			fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #cond); \
-			abort();                                                  \
-		}                                                                 \
-	} while (0)
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
+static bool plain(const char *text)
+{
+	while (*text >= ' ' && *text <= '~' && *text != '\\')
+		text++;
+	return !*text;
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {

@@ -5,8 +5,8 @@
  */
 #include "maps_text.h"
 
-#include "device/proc.c"
-#include "device/uring/explain.c"
+#include "device/proc.h"
+#include "device/uring/internal.h"
 
 static void try_maps(struct bytes *in, struct bytes *range)
 {

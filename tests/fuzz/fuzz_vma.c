@@ -3,9 +3,9 @@
  * The notifier's reader of /proc/self/maps: hostile text does no harm, and what
  * the kernel would write is understood.
  */
+#include "calls.h"
 #include "maps_text.h"
-
-#include "notify/vma.c"
+#include "notify/internal.h"
 
 /* The mapping that @addr is in. */
 static const struct map_line *at(const struct maps *m, uint64_t addr)
@@ -40,7 +40,7 @@ static int expected(const struct maps *m, uint64_t start, uint64_t end,
 static void try_next(const struct maps *m, uint64_t at)
 {
 	struct vma_span got = { 0, 0 };
-	int i = 0, rc = next_by_reading(at, &got);
+	int i = 0, rc = vma_next(FEED_KEPT_FD, at, &got);
 
 	CHECK(feed_is_closed());
 	CHECK(!rc || rc == -ENOENT);
@@ -95,9 +95,9 @@ static void try_walks(const struct maps *m)
 	CHECK(feed_is_closed());
 	CHECK(m->cnt < 0 || w.cnt == m->cnt);
 	w.cnt = 0;
-	fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	fd = fuzz_open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
 	vma_each(fd, same_span, &w);
-	close(fd);
+	fuzz_close(fd);
 	CHECK(m->cnt < 0 || w.cnt == m->cnt);
 }
 
@@ -107,7 +107,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	struct vma_span got, want;
 	uint64_t start, end;
 	struct maps m;
-	int fd, rc;
+	int rc;
 
 	if (len < 8)
 		return 0;
@@ -121,14 +121,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	if (end < start)
 		return 0;
 
-	/* Its own descriptor, for the query that the kernel does not know. */
-	fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-	rc = check_by_query(fd, start, end, &got);
-	close(fd);
-	CHECK(rc == -ENOTTY);
-
-	got = (struct vma_span){ 0, 0 };
-	rc = check_by_reading(start, end, &got);
+	/* The kernel does not know the query, so the file is read. */
+	rc = vma_check(FEED_KEPT_FD, start, end, &got);
 	CHECK(feed_is_closed());
 	CHECK(rc == 0 || rc == -EFAULT || rc == -EOPNOTSUPP);
 	try_next(&m, start);

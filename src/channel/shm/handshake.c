@@ -70,7 +70,7 @@ static int turned_away(int sock)
 	struct hello_head h = { 0 };
 
 	recv(sock, &h, sizeof(h), MSG_DONTWAIT);
-	return h.magic == MAGIC && h.version == VERSION &&
+	return h.magic == HELLO_MAGIC && h.version == HELLO_VERSION &&
 	       h.status < 0 && h.status >= -4095 ? refused(h.status) : hung_up();
 }
 
@@ -86,7 +86,7 @@ static int not_sent(int sock)
 
 struct hello_head hello_head(int status)
 {
-	return (struct hello_head){ MAGIC, VERSION, status };
+	return (struct hello_head){ HELLO_MAGIC, HELLO_VERSION, status };
 }
 
 void hello_refuse(int sock, int why)
@@ -231,8 +231,8 @@ static int came(ssize_t n)
 
 static int check_head(const struct hello_head *h, ssize_t n, size_t want)
 {
-	if (n < (ssize_t)sizeof(*h) || h->magic != MAGIC ||
-	    h->version != VERSION || h->status > 0 || h->status < -4095)
+	if (n < (ssize_t)sizeof(*h) || h->magic != HELLO_MAGIC ||
+	    h->version != HELLO_VERSION || h->status > 0 || h->status < -4095)
 		return no_kedge();
 	if (h->status)
 		return refused(h->status);

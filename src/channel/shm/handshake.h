@@ -7,8 +7,8 @@
 
 #include "channel/shm/internal.h"
 
-#define MAGIC	0x6b656467655f6d31u /* in the byte order of its writer */
-#define VERSION 4u
+#define HELLO_MAGIC   0x6b656467655f6d31u /* in the byte order of its writer */
+#define HELLO_VERSION 4u
 
 /* The beginning of both messages. */
 struct hello_head {

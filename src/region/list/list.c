@@ -6,29 +6,12 @@
 
 #include "base/base.h"
 #include "base/process/cancel.h"
-#include "base/process/clofork.h"
 #include "region/list/list.h"
 #include "region/stream.h"
 
 #define OPTS_V1  STRUCT_END(struct kedge_regions_opts, timeout_ms)
 #define ENTRY_V1 STRUCT_END(struct kedge_region_entry, to)
 #define WAIT_MS	 10000u
-
-/* @owner: name of the owner's socket; @to: of the next one's, if the region has left to one of this
- * host. */
-struct found {
-	struct kedge_region_entry entry;
-	uint64_t owner;
-	uint64_t to;
-};
-
-struct kedge_regions {
-	struct found *found;
-	size_t cnt;
-	size_t room;
-	size_t next;
-	uint64_t host;
-};
 
 /* An owner's word: bytes that are no address of another host say nothing. */
 static void print_place(const struct owner_place *to, char *text, size_t room)
@@ -62,8 +45,8 @@ static struct found *grow(struct kedge_regions *l)
 	return more;
 }
 
-static int add(void *arg, const struct kedge_region_entry *e, uint64_t owner,
-	       const struct owner_place *to)
+int found_add(void *arg, const struct kedge_region_entry *e, uint64_t owner,
+	      const struct owner_place *to)
 {
 	struct kedge_regions *l = arg;
 	struct found *f;
@@ -104,7 +87,7 @@ static int in_order(const void *x, const void *y)
 }
 
 /* Names of sockets are those of processes. */
-static void find_new_owners(struct kedge_regions *l)
+void found_name_owners(struct kedge_regions *l)
 {
 	const struct found *f;
 	struct found key;
@@ -123,10 +106,10 @@ static int find_all(struct kedge_regions *l, const struct kedge_regions_opts *o)
 	int rc = handle_host(&l->host);
 
 	if (!rc)
-		rc = owners_ask(o, add, l);
+		rc = owners_ask(o, found_add, l);
 	if (rc || !l->cnt)
 		return rc;
-	find_new_owners(l);
+	found_name_owners(l);
 	qsort(l->found, l->cnt, sizeof(*l->found), in_order);
 	return 0;
 }

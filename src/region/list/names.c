@@ -2,7 +2,6 @@
 /* Owners' sockets, which /proc shows to all by their names. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 #include <sys/un.h>
 
 #include "base/base.h"
@@ -26,8 +25,7 @@ static int name_add(struct names *n, uint64_t name)
 	return 0;
 }
 
-/* Of a line of /proc/net/unix: that of a socket of kedge's which listens. */
-static bool name_of(const char *line, uint64_t *name)
+bool region_owner_name(const char *line, uint64_t *name)
 {
 	unsigned int flags, type, end = 0;
 	unsigned long long number;
@@ -79,7 +77,7 @@ int names_read(struct names *n)
 		return kedge_reason(-EOPNOTSUPP, "/proc/thread-self/net/unix cannot be read (%s): "
 				    "mount /proc", strerrordesc_np(errno));
 	while (!rc && getline(&line, &room, f) > 0)
-		if (name_of(line, &name))
+		if (region_owner_name(line, &name))
 			rc = name_add(n, name);
 	/* Without memory for a line there is no error of the file. */
 	if (!rc && !feof(f))

@@ -11,12 +11,10 @@
  */
 #include <poll.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "base/base.h"
-#include "base/process/clofork.h"
 #include "region/list/list.h"
 
 #define AT_A_TIME 64
@@ -24,30 +22,10 @@
 /* An owner that ends, or makes room for other peers, may be connected to again. */
 #define TRIES	  8
 #define HALVED	  5 /* times, at the most */
-/* Of a process: each takes two mappings, of which it has 65,530 unless told otherwise; and of all
- * together: a list is not to take all memory because of those that lie. */
-#define REGIONS	  (1u << 16)
+/* Of all processes together: a list is not to take all memory because of those that lie. */
 #define IN_LIST	  (1u << 20)
-#define PAGE_LEN  ((size_t)64 << 10)
 /* Fields of the first version. */
 #define ITEM_V1	  STRUCT_END(struct list_item, to)
-
-enum state { WAITS, ASKED, DONE };
-
-struct owner {
-	struct clofork sock;
-	enum state state;
-	uint64_t name;
-	struct ucred cred;
-	int tries;
-	int status;  /* why it is silent */
-	bool left_out;
-	uint64_t limit;
-	uint64_t used;
-	struct list_item *item;
-	size_t cnt;
-	size_t room;
-};
 
 struct asking {
 	const struct kedge_regions_opts *opts;
@@ -60,7 +38,7 @@ struct asking {
 	char page[PAGE_LEN]; /* that was read last */
 };
 
-static void forget(struct owner *o)
+void region_owner_forget(struct owner *o)
 {
 	free(o->item);
 	o->item = NULL;
@@ -71,7 +49,7 @@ static void done(struct owner *o, int status)
 {
 	clofork_close(&o->sock);
 	if (status)
-		forget(o);
+		region_owner_forget(o);
 	o->status = status;
 	o->state = DONE;
 }
@@ -79,7 +57,7 @@ static void done(struct owner *o, int status)
 static void leave_out(struct owner *o)
 {
 	done(o, 0);
-	forget(o);
+	region_owner_forget(o);
 	o->left_out = true;
 }
 
@@ -87,7 +65,7 @@ static void leave_out(struct owner *o)
 static void hung_up(struct owner *o)
 {
 	clofork_close(&o->sock);
-	forget(o);
+	region_owner_forget(o);
 	o->state = WAITS;
 	if (++o->tries == TRIES)
 		done(o, -EBUSY);
@@ -221,7 +199,7 @@ static int take_refusal(const struct region_answer *a)
 	return -EPROTO;
 }
 
-static int take_page(struct owner *o, const char *page, size_t len)
+int region_owner_take(struct owner *o, const char *page, size_t len)
 {
 	struct region_answer a;
 	struct list_head h;
@@ -264,7 +242,7 @@ static int hear(struct asking *a, struct owner *o)
 		hung_up(o);
 		return 0;
 	}
-	rc = take_page(o, a->page, (size_t)n);
+	rc = region_owner_take(o, a->page, (size_t)n);
 	a->heard += o->cnt - had;
 	if (a->heard > IN_LIST)
 		rc = -EFBIG;
@@ -360,7 +338,7 @@ static struct kedge_region_entry entry_of(const struct owner *o, const struct li
 		.migrations = i->migrations };
 }
 
-static int tell(const struct owner *o, found_fn *add, void *arg)
+int region_owner_tell(const struct owner *o, found_fn *add, void *arg)
 {
 	const struct kedge_region_entry silent = { .status = o->status, .pid = o->cred.pid,
 						   .uid = o->cred.uid, .gid = o->cred.gid };
@@ -387,7 +365,7 @@ static int tell_all(struct asking *a, found_fn *add, void *arg)
 		if (a->owner[i].state != DONE)
 			done(&a->owner[i], -ETIMEDOUT);
 		if (!a->owner[i].left_out)
-			rc = tell(&a->owner[i], add, arg);
+			rc = region_owner_tell(&a->owner[i], add, arg);
 	}
 	return rc;
 }
@@ -409,7 +387,7 @@ static int ask_some(struct asking *a, const uint64_t *name, size_t cnt, found_fn
 		rc = tell_all(a, add, arg);
 	for (i = 0; i < cnt; i++) {
 		clofork_close(&a->owner[i].sock);
-		forget(&a->owner[i]);
+		region_owner_forget(&a->owner[i]);
 	}
 	return rc;
 }

@@ -17,8 +17,6 @@
 
 #define HEAD	 "kedge-costs 1"
 #define FILE_MAX 4096
-/* A quarter of an hour: all that was measured takes less. */
-#define NS_MAX 1e12
 
 static bool path_of(const char *device, const char *end, char path[FILE_MAX])
 {
