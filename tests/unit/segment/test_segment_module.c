@@ -33,8 +33,9 @@ static int begin(void **state)
 	if (!has_module())
 		return 0;
 	len = PAGES * page_len();
-	w = words(len);
+	/* First: a page that a fork shared may be copied by the next store, which is a change. */
 	peer_start(&peer, 0);
+	w = words(len);
 	return 0;
 }
 
