@@ -7,11 +7,9 @@
 #	rdma_regions.sh BUILD
 set -eu
 
-"$1/tests/vm/rdma_region"
-"$1/tests/vm/rdma_remote"
-"$1/tests/vm/rdma_remote_peers"
-"$1/tests/vm/rdma_migrate"
-"$1/tests/vm/rdma_migrate_kills"
+for suite in region_adapter remote remote_peers migrate migrate_kills; do
+	TEST_REGION_BY=rdma "$1/tests/unit/region/test_region_suites" $suite
+done
 "$1/kedge" migrate --way rdma --node "$RDMA_SERVER_ADDR" -s 64M | tee /dev/stderr |
 	grep -q '^2 of 2 were copied by the adapters'
 for who in owner target peer; do

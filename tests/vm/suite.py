@@ -81,7 +81,8 @@ JOBS = [
     Job('rdma api', False, RDMA, 300, ONE + '{b}/tests/vm/rdma_api', ONCE),
     Job('rdma channels', False, RDMA, 300, ONE + '{b}/kedge torture -q '
         '--channel --transport verbs --seconds {n}', (10, 120)),
-    Job('rdma region', False, RDMA, 600, ONE + '{b}/tests/vm/rdma_region', ONCE),
+    Job('rdma region', False, RDMA, 600, ONE + 'env TEST_REGION_BY=rdma '
+        '{b}/tests/unit/region/test_region_suites region_adapter', ONCE),
     Job('rdma lines', False, RDMA, 300, ONE + '{b}/tests/vm/rdma_lines', ONCE),
     Job('rdma region perf', False, RDMA, 600, ONE + os.path.join(
         kernels.HERE, 'rdma_region_perf.sh') + ' {b}/kedge', ONCE),
@@ -137,7 +138,7 @@ JOBS = [
     Job('swap race', False, ['-m', 'zram'], 1500,
         '{b}/tests/vm/ummunot_swap_race {n}', (20, 600)),
     Job('regions swapped', False, ['-m', 'zram'], 300, os.path.join(
-        kernels.HERE, 'swap_space.sh') + ' {b}/tests/unit/region/test_recommit_others', ONCE),
+        kernels.HERE, 'swap_space.sh') + ' {b}/tests/unit/region/test_region_suites recommit_others', ONCE),
     Job('module scale', True, ['-M', '4096'], 900, LEFT + 'scale', None),
     Job('module backend', True, [], 300, '{b}/tests/unit/notify/test_ummunot', ONCE),
     Job('module cache', True, [], 300, '{b}/tests/unit/cache/test_cache', ONCE),

@@ -12,70 +12,35 @@
 #include <stdbool.h>
 #include <sys/mman.h>
 
-/* 0: none. Threads of kedge's count as well. */
-static _Atomic unsigned int fail_at, calls;
-static int fail_with = ENOMEM;
+/* @fail_at: 0 is none. Threads of kedge's count as well. */
+extern _Atomic unsigned int fail_at, calls;
+extern int fail_with;
 /* To be called before that call is made, which does not fail then. */
-static void (*_Atomic instead)(void);
+extern void (*_Atomic instead)(void);
+/* Numbers of system calls that count, up to a 0. */
+extern const long *counted_calls;
+/* So many calls of close_range() are answered as an old kernel does. */
+extern unsigned int unknown_calls;
+/* That of the madvise() that is made. */
+extern __thread int advice_now;
 
-static bool fails(void)
-{
-	const unsigned int at = atomic_load(&fail_at);
-	void (*fn)(void);
-
-	if (!at || atomic_fetch_add(&calls, 1) + 1 != at)
-		return false;
-	fn = atomic_exchange(&instead, NULL);
-	if (fn) {
-		fn();
-		return false;
-	}
-	errno = fail_with;
-	return true;
-}
+/* The call counts; true: it fails, with errno set. */
+bool fails(void);
+/* From here on the call fails that is the @step-th. */
+void fail_from(unsigned int step);
+/* As many calls as that were made the last time: so there is a step @step. */
+bool is_step(unsigned int step);
+/* Of @try one call after the other fails; returns how often it did then. */
+unsigned int each_step(int (*try)(void));
 
 #define WRAP(type, name, ...)                  \
 	extern type __real_##name(__VA_ARGS__); \
 	extern type __wrap_##name(__VA_ARGS__); \
 	type __wrap_##name(__VA_ARGS__)
+#define REAL(type, name, ...) extern type __real_##name(__VA_ARGS__)
 
-WRAP(int, memfd_create, const char *name, unsigned int flags)
-{
-	return fails() ? -1 : __real_memfd_create(name, flags);
-}
-
-WRAP(int, ftruncate64, int fd, off_t len)
-{
-	return fails() ? -1 : __real_ftruncate64(fd, len);
-}
-
-WRAP(void *, calloc, size_t cnt, size_t size)
-{
-	return fails() ? NULL : __real_calloc(cnt, size);
-}
-
-WRAP(int, pthread_create, pthread_t *t, const pthread_attr_t *a, void *(*fn)(void *), void *arg)
-{
-	return fails() ? fail_with : __real_pthread_create(t, a, fn, arg);
-}
-
-WRAP(void *, mmap64, void *at, size_t len, int prot, int flags, int fd, off_t off)
-{
-	return fails() ? MAP_FAILED : __real_mmap64(at, len, prot, flags, fd, off);
-}
-
-/* Of the call that is made. */
-static __thread int advice_now;
-
-WRAP(int, madvise, void *at, size_t len, int advice)
-{
-	advice_now = advice;
-	return fails() ? -1 : __real_madvise(at, len, advice);
-}
-
-WRAP(int, mprotect, void *at, size_t len, int prot)
-{
-	return fails() ? -1 : __real_mprotect(at, len, prot);
-}
+REAL(int, madvise, void *at, size_t len, int advice);
+REAL(void *, mmap64, void *at, size_t len, int prot, int flags, int fd, off_t off);
+REAL(long, syscall, long nr, long a, long b, long c, long d, long e, long f);
 
 #endif /* TESTS_REGION_REFUSE_H */

@@ -7,10 +7,9 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 
 #include "leased.h"
-#include "migrate.h"
+#include "target.h"
 
 #define COPIES 512
 
@@ -37,7 +36,7 @@ static void puts_and_gets_go_by_it(void **state)
 	assert_int_equal(old, 0);
 	assert_int_equal(region_at()[8], 5);
 	assert_int_equal(puts_done(), puts + 1);
-	end();
+	end_remote();
 }
 
 static void nothing_goes_by_it_in_a_suspension(void **state)
@@ -47,16 +46,16 @@ static void nothing_goes_by_it_in_a_suspension(void **state)
 	begin_leased(NULL);
 	region_at()[0] = 'a';
 	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
-	assert_int_equal(way(remote), KEDGE_REMOTE_SERVED);
+	assert_int_equal(way_of(remote), KEDGE_REMOTE_SERVED);
 	assert_int_equal(kedge_remote_put(remote, 0, "b", 1, 10), -ETIMEDOUT);
 	assert_int_equal(kedge_remote_get(remote, 0, &c, 1, 10), -ETIMEDOUT);
 	assert_int_equal(region_at()[0], 'a');
-	assert_int_equal(way(remote), KEDGE_REMOTE_SERVED);
+	assert_int_equal(way_of(remote), KEDGE_REMOTE_SERVED);
 	assert_int_equal(kedge_region_resume(region), 0);
 	wait_for_lease(remote);
 	assert_int_equal(kedge_remote_put(remote, 0, "b", 1, SOON_MS), 0);
 	assert_int_equal(region_at()[0], 'b');
-	end();
+	end_remote();
 }
 
 static void a_move_has_the_new_pages_leased(void **state)
@@ -75,7 +74,7 @@ static void a_move_has_the_new_pages_leased(void **state)
 	region_at()[LEN - 1] = 'd';
 	assert_int_equal(kedge_remote_get(remote, LEN - 1, &c, 1, SOON_MS), 0);
 	assert_int_equal(c, 'd');
-	end();
+	end_remote();
 }
 
 static void what_has_grown_is_leased_and_what_is_trimmed_is_not(void **state)
@@ -97,7 +96,7 @@ static void what_has_grown_is_leased_and_what_is_trimmed_is_not(void **state)
 	assert_int_equal(region_at()[LEN], 0);
 	assert_int_equal(kedge_remote_put(remote, LEN, "z", 1, SOON_MS), 0);
 	assert_int_equal(region_at()[LEN], 'z');
-	end();
+	end_remote();
 }
 
 static void a_revoked_handle_has_no_lease(void **state)
@@ -113,7 +112,7 @@ static void a_revoked_handle_has_no_lease(void **state)
 	assert_int_equal(kedge_remote_put(remote, 0, "x", 1, SOON_MS), -EKEYREVOKED);
 	assert_int_equal(puts_done(), puts);
 	assert_int_equal(region_at()[0], 0);
-	end();
+	end_remote();
 	/* Nor has one of a region that is closed. */
 	begin_leased(NULL);
 	kedge_region_close(region);
@@ -140,7 +139,7 @@ static void is_over_before_an_unmapping_is(void **state)
 		assert_int_equal(puts_done(), puts + 1);
 		assert_int_equal(region_at()[8192], 'y');
 	}
-	end();
+	end_remote();
 }
 
 /* ---- peers that do not answer ---- */
@@ -150,9 +149,8 @@ static void peer(int step)
 {
 	char c = 's';
 
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	remote = open_it();
-	while (way(remote) != KEDGE_REMOTE_RDMA)
+	while (way_of(remote) != KEDGE_REMOTE_RDMA)
 		usleep(1000);
 	raise(SIGSTOP);
 	if (step)
@@ -163,10 +161,9 @@ static void peer(int step)
 
 static pid_t stopped_peer(int step)
 {
-	pid_t pid = fork();
+	pid_t pid = fork_child();
 	int status;
 
-	assert_true(pid >= 0);
 	if (!pid)
 		peer(step);
 	assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
@@ -253,9 +250,8 @@ static void is_copied(int rdma)
 	assert_true(got && put);
 	memset(put, 'p', LEN);
 	start_processes();
-	target->opts.node = "127.0.0.1";
 	target_start(target);
-	begin(NULL);
+	begin_remote(NULL);
 	memcpy(region_at(), put, LEN);
 	migrate_to(target, NULL, &how);
 	assert_int_equal(how.rdma, rdma);
@@ -263,7 +259,7 @@ static void is_copied(int rdma)
 	assert_memory_equal(got, put, LEN);
 	free(got);
 	free(put);
-	end();
+	end_remote();
 	target_end(target);
 }
 
@@ -293,28 +289,29 @@ static void an_adapter_that_fails_is_given_up(void **state)
 		assert_int_equal(kedge_remote_put(remote, (uint64_t)i, "f", 1, SOON_MS), 0);
 		assert_int_equal(region_at()[i], 'f');
 		/* It cannot arrive once more, behind what comes next. */
-		assert_true(fake_is_over(atomic_load(&fake_fabric()->failed)));
+		assert_true(atomic_load(
+			&fake_fabric()->is_over[atomic_load(&fake_fabric()->failed)]));
 		if (i < 2)
 			wait_for_lease(remote);
 	}
 	WAIT_FOR(threads_now() == threads - 1);
-	assert_int_equal(way(remote), KEDGE_REMOTE_SERVED);
+	assert_int_equal(way_of(remote), KEDGE_REMOTE_SERVED);
 	atomic_store(&fake_fabric()->fails, 0);
 	assert_int_equal(kedge_remote_put(remote, 0, "g", 1, SOON_MS), 0);
 	assert_int_equal(region_at()[0], 'g');
-	assert_int_equal(way(remote), KEDGE_REMOTE_SERVED);
+	assert_int_equal(way_of(remote), KEDGE_REMOTE_SERVED);
 	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
-	end();
+	end_remote();
 }
 
 static void without_an_adapter_the_owner_does_it(void **state)
 {
 	atomic_store(&fake_fabric()->refuses, 1);
-	begin(NULL);
+	begin_remote(NULL);
 	assert_int_equal(kedge_remote_put(remote, 0, "x", 1, SOON_MS), 0);
 	assert_int_equal(region_at()[0], 'x');
-	assert_int_equal(way(remote), KEDGE_REMOTE_SERVED);
-	end();
+	assert_int_equal(way_of(remote), KEDGE_REMOTE_SERVED);
+	end_remote();
 	atomic_store(&fake_fabric()->refuses, 0);
 }
 
@@ -378,7 +375,7 @@ static void rights_are_the_handles(void **state)
 	assert_int_equal(kedge_remote_get(remote, 0, &c, 1, SOON_MS), 0);
 	assert_int_equal(c, 'r');
 	assert_int_equal(kedge_remote_get(remote, 4096, &c, 1, SOON_MS), -EFAULT);
-	end();
+	end_remote();
 }
 
 /* ---- suspensions under load ---- */
@@ -439,30 +436,32 @@ static void no_put_is_torn_or_lost(void **state)
 	pthread_join(t, NULL);
 	assert_int_equal(atomic_load(&load.rc), 0);
 	assert_true(puts_done() > puts);
-	end();
+	end_remote();
 }
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(adapters_that_fail_leave_it_to_the_stream),
+	cmocka_unit_test(one_that_is_stopped_fails_a_suspension),
+	cmocka_unit_test(one_that_is_stopped_loses_its_lease_to_a_trim),
+	cmocka_unit_test(one_that_is_stopped_loses_its_lease_to_an_unmapping),
+	cmocka_unit_test(is_over_before_an_unmapping_is),
+	cmocka_unit_test(one_that_is_killed_is_in_nobodys_way),
+	cmocka_unit_test(puts_and_gets_go_by_it),
+	cmocka_unit_test(nothing_goes_by_it_in_a_suspension),
+	cmocka_unit_test(a_move_has_the_new_pages_leased),
+	cmocka_unit_test(what_has_grown_is_leased_and_what_is_trimmed_is_not),
+	cmocka_unit_test(a_revoked_handle_has_no_lease),
+	cmocka_unit_test(an_adapter_that_fails_is_given_up),
+	cmocka_unit_test(without_an_adapter_the_owner_does_it),
+	cmocka_unit_test(not_every_handle_has_a_lease),
+	cmocka_unit_test(one_lease_at_a_time),
+	cmocka_unit_test(rights_are_the_handles),
+	cmocka_unit_test(no_put_is_torn_or_lost),
+};
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(adapters_that_fail_leave_it_to_the_stream),
-		cmocka_unit_test(one_that_is_stopped_fails_a_suspension),
-		cmocka_unit_test(one_that_is_stopped_loses_its_lease_to_a_trim),
-		cmocka_unit_test(one_that_is_stopped_loses_its_lease_to_an_unmapping),
-		cmocka_unit_test(is_over_before_an_unmapping_is),
-		cmocka_unit_test(one_that_is_killed_is_in_nobodys_way),
-		cmocka_unit_test(puts_and_gets_go_by_it),
-		cmocka_unit_test(nothing_goes_by_it_in_a_suspension),
-		cmocka_unit_test(a_move_has_the_new_pages_leased),
-		cmocka_unit_test(what_has_grown_is_leased_and_what_is_trimmed_is_not),
-		cmocka_unit_test(a_revoked_handle_has_no_lease),
-		cmocka_unit_test(an_adapter_that_fails_is_given_up),
-		cmocka_unit_test(without_an_adapter_the_owner_does_it),
-		cmocka_unit_test(not_every_handle_has_a_lease),
-		cmocka_unit_test(one_lease_at_a_time),
-		cmocka_unit_test(rights_are_the_handles),
-		cmocka_unit_test(no_put_is_torn_or_lost),
-	};
+	const struct suite s = { "lease", SUITE_OF(tests), .by = "lease" };
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return suite_run(&s, NULL);
 }

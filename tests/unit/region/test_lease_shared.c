@@ -42,7 +42,7 @@ static void they_share_a_registration(void **state)
 		assert_int_equal(kedge_remote_put(r[i], (uint64_t)i, "p", 1, SOON_MS), 0);
 		assert_int_equal(region_at()[i], 'p');
 		assert_int_equal(kedge_remote_get(r[i], 0, &c, 1, SOON_MS), 0);
-		assert_int_equal(way(r[i]), KEDGE_REMOTE_RDMA);
+		assert_int_equal(way_of(r[i]), KEDGE_REMOTE_RDMA);
 	}
 	/* Of a suspended region there is none. */
 	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
@@ -63,7 +63,7 @@ static void two_handles_have_two(void **state)
 	struct kedge_handle_opts o = { .size = sizeof(o), .access = KEDGE_HANDLE_READ };
 	struct kedge_remote *reads;
 
-	begin(NULL);
+	begin_remote(NULL);
 	wait_for_lease(remote);
 	advertise(&o);
 	reads = open_it();
@@ -74,7 +74,7 @@ static void two_handles_have_two(void **state)
 	assert_int_equal(loans(), 1);
 	assert_true(put_is_leased(0));
 	kedge_remote_close(reads);
-	end();
+	end_remote();
 	WAIT_FOR(!loans());
 }
 
@@ -97,7 +97,7 @@ static void what_grows_has_another(void **state)
 	WAIT_FOR(put_is_leased(LEN * 2 - 1));
 	WAIT_FOR(loans() == 1);
 	kedge_remote_close(later);
-	end();
+	end_remote();
 	WAIT_FOR(!loans());
 }
 
@@ -167,7 +167,7 @@ static void a_device_that_is_gone_is_not_shared(void **state)
 {
 	struct kedge_remote *other;
 
-	begin(NULL);
+	begin_remote(NULL);
 	wait_for_lease(remote);
 	atomic_store(&fake_fabric()->loses, atomic_load(&fake_fabric()->last));
 	other = open_it();
@@ -177,19 +177,21 @@ static void a_device_that_is_gone_is_not_shared(void **state)
 	assert_int_equal(region_at()[5], 'o');
 	atomic_store(&fake_fabric()->loses, 0);
 	kedge_remote_close(other);
-	end();
+	end_remote();
 	WAIT_FOR(!loans());
 }
 
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(they_share_a_registration),
+	cmocka_unit_test(two_handles_have_two),
+	cmocka_unit_test(what_grows_has_another),
+	cmocka_unit_test(a_key_that_is_known_still_opens_nothing),
+	cmocka_unit_test(a_device_that_is_gone_is_not_shared),
+};
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(they_share_a_registration),
-		cmocka_unit_test(two_handles_have_two),
-		cmocka_unit_test(what_grows_has_another),
-		cmocka_unit_test(a_key_that_is_known_still_opens_nothing),
-		cmocka_unit_test(a_device_that_is_gone_is_not_shared),
-	};
+	const struct suite s = { "lease_shared", SUITE_OF(tests), .by = "lease" };
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return suite_run(&s, NULL);
 }

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Regions that migrate to another process, with their handles, while peers go on. */
-#include "migrate.h"
+#include <pthread.h>
+#include <signal.h>
+
+#include "peers.h"
+#include "target.h"
+#include "suites.h"
+
 
 static struct target *target;
 
@@ -8,16 +14,7 @@ static void begin_target(void)
 {
 	start_processes();
 	target = target_new();
-	target->opts.node = NODE;
 	target_start(target);
-}
-
-static void accept_again(void)
-{
-	target_wait(target, TARGET_FAILED);
-	atomic_store(&target->state, TARGET_WAITS);
-	atomic_store(&target->said, 0);
-	atomic_store(&target->say, 2);
 }
 
 /* As a program does it that gives no options: whose limit a late machine passes. */
@@ -26,7 +23,7 @@ static void migrate_by_default(struct kedge_migrate_info *info)
 	int rc;
 
 	while ((rc = kedge_region_migrate(region, &target->invitation, NULL, info)) == -ETIMEDOUT)
-		accept_again();
+		target_accept_again(target);
 	assert_int_equal(rc, 0);
 }
 
@@ -38,7 +35,7 @@ static void a_region_goes_with_its_handles(void **state)
 	char c;
 
 	begin_target();
-	begin(NULL);
+	begin_remote(NULL);
 	memset(region_at(), 'a', LEN);
 	assert_int_equal(kedge_remote_put(remote, 5, "b", 1, 0), 0);
 	migrate_by_default(&how);
@@ -63,7 +60,7 @@ static void a_region_goes_with_its_handles(void **state)
 	assert_int_equal(kedge_remote_get(late, LEN - 1, &c, 1, SOON_MS), 0);
 	assert_int_equal(c, 'z');
 	target->off = LEN - 1;
-	assert_int_equal(target_say(target, 1), 0);
+	assert_int_equal(target_say(target, TARGET_READ), 0);
 	assert_int_equal(target->byte, 'z');
 	kedge_remote_close(late);
 	kedge_remote_close(remote);
@@ -84,7 +81,7 @@ static void peers_go_on(void **state)
 	print_message("# %u rounds, %llu sent, %llu last, pause %llu us\n", how.rounds,
 		      (unsigned long long)how.sent, (unsigned long long)how.last,
 		      (unsigned long long)how.pause_ns / 1000);
-	assert_int_equal(how.rdma, LEASED);
+	assert_int_equal(how.rdma, way->leased);
 	peers_work(p, 100);
 	peers_end(p);
 	remote = open_it();
@@ -180,7 +177,7 @@ static void what_becomes_zero_goes_too(void **state)
 	char page[BLOCK], zeros[BLOCK] = { 0 };
 
 	begin_target();
-	begin(NULL);
+	begin_remote(NULL);
 	memset(region_at(), 'a', LEN);
 	migrate_to(target, &o, NULL);
 	assert_true(done);
@@ -210,8 +207,7 @@ static void a_store_that_was_not_to_be_ends_the_program(void **state)
 	pid_t pid;
 
 	begin_target();
-	pid = fork();
-	assert_true(pid >= 0);
+	pid = fork_child();
 	if (!pid) {
 		signal(SIGSEGV, SIG_DFL);
 		make_region(LEN, NULL);
@@ -264,7 +260,7 @@ static void what_the_program_ends_stays(void **state)
 	assert_int_equal(atomic_load(&target->rc), -ECANCELED);
 	peers_work(p, 10);
 	atomic_store(&target->state, TARGET_WAITS);
-	atomic_store(&target->say, 2);
+	atomic_store(&target->say, TARGET_ACCEPT);
 	o.freeze = NULL;
 	o.progress = no_more;
 	assert_int_equal(migrate_patiently(region, &target->invitation, &o, NULL), -ECANCELED);
@@ -277,7 +273,7 @@ static void what_the_program_ends_stays(void **state)
 	assert_int_equal(kedge_remote_put(remote, PEER_LEN, "y", 1, SOON_MS), 0);
 	assert_int_equal(region_at()[PEER_LEN], 'y');
 	assert_int_equal(kedge_remote_query(remote, &info), 0);
-	assert_int_equal(info.way == KEDGE_REMOTE_MAPPED, !SERVED);
+	assert_int_equal(info.way == KEDGE_REMOTE_MAPPED, !way->served);
 	assert_int_equal(kedge_region_trim(region, PEER_LEN), 0);
 	/* And in the end it goes. */
 	atomic_store(&target->state, TARGET_WAITS);
@@ -308,7 +304,7 @@ static void what_is_suspended_stays(void **state)
 	int rc;
 
 	begin_target();
-	begin(NULL);
+	begin_remote(NULL);
 	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
 	assert_int_equal(kedge_region_migrate(region, &target->invitation, &o, NULL), -EBUSY);
 	assert_non_null(strstr(kedge_strerror(-EBUSY), "kedge_region_resume()"));
@@ -321,7 +317,7 @@ static void what_is_suspended_stays(void **state)
 	do {
 		suspended = false;
 		rc = kedge_region_migrate(region, &target->invitation, &o, NULL);
-		accept_again();
+		target_accept_again(target);
 		assert_int_equal(kedge_remote_put(remote, 0, "x", 1, suspended ? 0 : SOON_MS),
 				 suspended ? -ETIMEDOUT : 0);
 		assert_int_equal(kedge_region_resume(region), suspended ? 0 : -EINVAL);
@@ -367,7 +363,7 @@ static void suspensions_of_another_thread_are_waited_for(void **state)
 	pthread_t thread;
 
 	begin_target();
-	begin(NULL);
+	begin_remote(NULL);
 	memset(&pauses, 0, sizeof(pauses));
 	assert_int_equal(pthread_create(&thread, NULL, suspends_and_resumes, NULL), 0);
 	while (atomic_load(&pauses.cnt) < 3)
@@ -391,10 +387,9 @@ static void what_cannot_be_taken_stays(void **state)
 
 	start_processes();
 	target = target_new();
-	target->opts.node = NODE;
 	target->budget = LEN / 2;
 	target_start(target);
-	begin(NULL);
+	begin_remote(NULL);
 	assert_int_equal(migrate_patiently(region, &target->invitation, NULL, NULL), -EREMOTEIO);
 	assert_non_null(strstr(kedge_strerror(-EREMOTEIO), "budget"));
 	target_wait(target, TARGET_FAILED);
@@ -413,7 +408,7 @@ static void what_cannot_be_taken_stays(void **state)
 	target_end(target);
 	assert_int_equal(kedge_region_migrate(region, &gone, NULL, NULL), -ECONNREFUSED);
 	assert_int_equal(kedge_remote_put(remote, 0, "x", 1, SOON_MS), 0);
-	end();
+	end_remote();
 }
 
 /* ---- on, and back ---- */
@@ -424,15 +419,14 @@ static void begin_two(struct target *t[2])
 
 	for (i = 0; i < 2; i++) {
 		t[i] = target_new();
-		t[i]->opts.node = NODE;
-		target_start(t[i]);
+			target_start(t[i]);
 	}
 }
 
 /* From here to one, from there to the other, and back; where each has ended then. */
 static void go_round(struct peers *p)
 {
-	struct kedge_invitation_opts opts = { .size = sizeof(opts), .node = NODE };
+	struct kedge_invitation_opts opts = { .size = sizeof(opts), .node = way->node };
 	struct kedge_invitation *back;
 	struct kedge_remote *late;
 	struct target *t[2];
@@ -442,15 +436,15 @@ static void go_round(struct peers *p)
 	peers_work(p, 10);
 	kedge_region_close(region);
 	t[0]->next = t[1]->invitation;
-	assert_int_equal(target_say(t[0], 3), 0);
+	assert_int_equal(target_say(t[0], TARGET_MIGRATE), 0);
 	peers_work(p, 10);
 	/* It asks here first, where no region is any more, and then the next one. */
 	late = open_it();
 	assert_int_equal(kedge_remote_put(late, PEER_LEN / 2 + 1, "2", 1, SOON_MS), 0);
 	kedge_remote_close(late);
 	assert_int_equal(kedge_invitation_open(&opts, &back, &t[1]->next), 0);
-	t[1]->next.bytes[16] ^= NODE ? 1 : 0;
-	atomic_store(&t[1]->say, 3);
+	t[1]->next.bytes[16] ^= way->node ? 1 : 0;
+	atomic_store(&t[1]->say, TARGET_MIGRATE);
 	assert_int_equal(kedge_invitation_accept(back, SOON_MS, &region), 0);
 	kedge_invitation_close(back);
 	peers_work(p, 10);
@@ -490,7 +484,7 @@ static void a_region_goes_on_and_comes_back(void **state)
 	assert_int_equal(kedge_remote_put(idle, 0, "x", 1, SOON_MS), -EKEYREVOKED);
 	assert_int_equal(kedge_region_revoke(region, &first), -ENOENT);
 	kedge_remote_close(idle);
-	end();
+	end_remote();
 }
 
 static void handles_go_as_they_are(void **state)
@@ -503,7 +497,7 @@ static void handles_go_as_they_are(void **state)
 	size_t i;
 
 	begin_target();
-	begin(&part);
+	begin_remote(&part);
 	revoked = handle;
 	part.expires_ms = 1;
 	advertise(&part);
@@ -535,23 +529,20 @@ static void handles_go_as_they_are(void **state)
 
 /* The argument is the name of a test: ThreadSanitizer lets no child of one with threads start
  * others, so it looks at the first test alone. */
-int main(int argc, char **argv)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_region_goes_with_its_handles),
-		cmocka_unit_test(peers_go_on),
-		cmocka_unit_test(what_the_owner_stores_itself_goes_too),
-		cmocka_unit_test(what_becomes_zero_goes_too),
-		cmocka_unit_test(a_store_that_was_not_to_be_ends_the_program),
-		cmocka_unit_test(what_the_program_ends_stays),
-		cmocka_unit_test(what_is_suspended_stays),
-		cmocka_unit_test(suspensions_of_another_thread_are_waited_for),
-		cmocka_unit_test(what_cannot_be_taken_stays),
-		cmocka_unit_test(a_region_goes_on_and_comes_back),
-		cmocka_unit_test(handles_go_as_they_are),
-	};
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(a_region_goes_with_its_handles),
+	cmocka_unit_test(peers_go_on),
+	cmocka_unit_test(what_the_owner_stores_itself_goes_too),
+	cmocka_unit_test(what_becomes_zero_goes_too),
+	cmocka_unit_test(a_store_that_was_not_to_be_ends_the_program),
+	cmocka_unit_test(what_the_program_ends_stays),
+	cmocka_unit_test(what_is_suspended_stays),
+	cmocka_unit_test(suspensions_of_another_thread_are_waited_for),
+	cmocka_unit_test(what_cannot_be_taken_stays),
+	cmocka_unit_test(a_region_goes_on_and_comes_back),
+	cmocka_unit_test(handles_go_as_they_are),
+};
 
-	if (argc > 1)
-		cmocka_set_test_filter(argv[1]);
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+const struct suite suite_migrate = {
+	.name = "migrate", SUITE_OF(tests), .by = "tcp",
+};

@@ -9,7 +9,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include "migrate.h"
+#include "target.h"
 
 #include "region/migrate/wire.h"
 #include "region/stream.h"
@@ -241,7 +241,7 @@ static int settle(int rc)
 	assert_int_equal(kedge_remote_put(remote, LEN - 1, "y", 1, SOON_MS), 0);
 	target->off = LEN - 1;
 	if (!rc) {
-		assert_int_equal(target_say(target, 1), 0);
+		assert_int_equal(target_say(target, TARGET_READ), 0);
 		assert_int_equal(target->byte, 'y');
 	}
 	return rc;
@@ -251,10 +251,9 @@ static void begin_cut(int accept_ms)
 {
 	start_processes();
 	target = target_new();
-	target->opts.node = "127.0.0.1";
 	target->accept_ms = accept_ms;
 	target_start(target);
-	begin(NULL);
+	begin_remote(NULL);
 	memset(region_at(), 'a', LEN);
 	region_at()[LEN - 1] = 'z';
 }
@@ -267,7 +266,7 @@ static void go_on(void)
 
 	assert_int_equal(kedge_invitation_open(NULL, &back, &target->next), 0);
 	atomic_store(&target->said, 0);
-	atomic_store(&target->say, 3);
+	atomic_store(&target->say, TARGET_MIGRATE);
 	assert_int_equal(kedge_invitation_accept(back, SOON_MS, &r), 0);
 	kedge_invitation_close(back);
 	kedge_region_close(r);
@@ -352,7 +351,7 @@ static void another_region_comes_meanwhile(void **state)
 	target_wait(target, TARGET_FAILED);
 	target->accept_ms = SOON_MS;
 	atomic_store(&target->state, TARGET_WAITS);
-	atomic_store(&target->say, 2);
+	atomic_store(&target->say, TARGET_ACCEPT);
 	assert_int_equal(kedge_region_create(LEN, NULL, &other), 0);
 	assert_int_equal(migrate_patiently(other, &direct, NULL, NULL), 0);
 	target_wait(target, TARGET_OWNS);
@@ -363,7 +362,7 @@ static void another_region_comes_meanwhile(void **state)
 	assert_int_equal(c, 'z');
 	assert_int_equal(kedge_remote_put(remote, LEN - 1, "y", 1, SOON_MS), 0);
 	assert_int_equal(region_at()[LEN - 1], 'y');
-	end();
+	end_remote();
 	proxy_end();
 	target_end(target);
 }
@@ -384,15 +383,17 @@ static void a_region_in_doubt_is_closed(void **state)
 	target_end(target);
 }
 
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(a_connection_is_reset),
+	cmocka_unit_test(a_connection_carries_no_more),
+	cmocka_unit_test(the_other_gives_up_meanwhile),
+	cmocka_unit_test(another_region_comes_meanwhile),
+	cmocka_unit_test(a_region_in_doubt_is_closed),
+};
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_connection_is_reset),
-		cmocka_unit_test(a_connection_carries_no_more),
-		cmocka_unit_test(the_other_gives_up_meanwhile),
-		cmocka_unit_test(another_region_comes_meanwhile),
-		cmocka_unit_test(a_region_in_doubt_is_closed),
-	};
+	const struct suite s = { "migrate_cuts", SUITE_OF(tests), .by = "tcp" };
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return suite_run(&s, NULL);
 }

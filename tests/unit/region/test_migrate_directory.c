@@ -3,9 +3,13 @@
  * Regions that a directory knows: the one here is a page that the test's processes share. A peer
  * that comes late finds the region though all its former owners have ended.
  */
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+
 #include <kedge/directory.h>
 
-#include "migrate.h"
+#include "target.h"
 
 struct entries {
 	pthread_mutex_t lock;
@@ -74,9 +78,7 @@ static int begin_directory(void **state)
 						 .replace = replace };
 	pthread_mutexattr_t a;
 
-	entries = mmap(NULL, sizeof(*entries), PROT_READ | PROT_WRITE,
-		       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	assert_true(entries != MAP_FAILED);
+	entries = shared_memory(sizeof(*entries));
 	pthread_mutexattr_init(&a);
 	pthread_mutexattr_setpshared(&a, PTHREAD_PROCESS_SHARED);
 	pthread_mutex_init(&entries->lock, &a);
@@ -99,40 +101,33 @@ static int enter_it(struct kedge_region *r, struct kedge_handle *own)
 }
 
 /* The process that has the region enters it, and the one before it ends. */
-static void owner_run(struct target *t)
+static void owner_run(void *arg)
 {
+	struct target *t = arg;
 	const struct kedge_directory_ops ops = { .size = sizeof(ops), .find = find,
 						 .replace = replace };
 	struct kedge_invitation *i;
 	struct kedge_handle own;
 	struct kedge_region *r;
 
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	CHILD_CHECK(!kedge_directory_open(&ops, NULL, &dir));
 	CHILD_CHECK(!kedge_invitation_open(&t->opts, &i, &t->invitation));
 	atomic_store(&t->state, TARGET_WAITS);
 	CHILD_CHECK(!kedge_invitation_accept(i, SOON_MS, &r));
 	CHILD_CHECK(!enter_it(r, &own));
 	atomic_store(&t->state, TARGET_OWNS);
-	while (atomic_load(&t->say) != 3)
+	while (atomic_load(&t->say) != TARGET_MIGRATE)
 		usleep(1000);
 	CHILD_CHECK(!migrate_patiently(r, &t->next, NULL, NULL));
 	CHILD_CHECK(kedge_region_enter(r, &own, dir, 0) == -EREMCHG);
-	_exit(0);
 }
 
 static struct target *start_owner(void)
 {
 	struct target *t = target_new();
-	pid_t pid;
 
 	need_threads_after_fork();
-	pid = fork();
-
-	assert_true(pid >= 0);
-	if (!pid)
-		owner_run(t);
-	t->pid = pid;
+	t->pid = start_child(owner_run, t);
 	while (atomic_load(&t->state) != TARGET_WAITS)
 		usleep(1000);
 	return t;
@@ -155,7 +150,7 @@ static void a_region_is_found_when_its_owners_have_ended(void **state)
 	target_wait(target, TARGET_OWNS);
 	last = start_owner();
 	target->next = last->invitation;
-	atomic_store(&target->say, 3);
+	atomic_store(&target->say, TARGET_MIGRATE);
 	target_wait(last, TARGET_OWNS);
 	assert_int_equal(waitpid(target->pid, &status, 0), target->pid);
 	assert_int_equal(status, 0);
@@ -213,12 +208,15 @@ static void what_it_says_is_told(void **state)
 	kedge_region_close(region);
 }
 
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(a_region_is_found_when_its_owners_have_ended),
+	cmocka_unit_test(what_it_says_is_told),
+};
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_region_is_found_when_its_owners_have_ended),
-		cmocka_unit_test(what_it_says_is_told),
-	};
+	const struct suite s = { "migrate_directory", SUITE_OF(tests), .by = "mapped",
+				 .begin = begin_directory, .end = end_directory };
 
-	return cmocka_run_group_tests(tests, begin_directory, end_directory);
+	return suite_run(&s, NULL);
 }

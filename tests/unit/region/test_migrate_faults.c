@@ -7,7 +7,6 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/syscall.h>
 
 #include <kedge/migrate.h>
@@ -24,27 +23,6 @@ WRAP(void *, malloc, size_t len)
 {
 	/* Buffers of handles, and of what is sealed. */
 	return len == sizeof(uint64_t) * 11 && fails() ? NULL : __real_malloc(len);
-}
-
-static bool is_counted(long nr)
-{
-	static const long counted[] = { SYS_socket, SYS_connect, SYS_getsockopt, SYS_mmap,
-					SYS_openat, SYS_ioctl, SYS_userfaultfd, SYS_sendmsg,
-					SYS_epoll_ctl, SYS_accept4 };
-	size_t i;
-
-	for (i = 0; i < sizeof(counted) / sizeof(*counted); i++)
-		if (counted[i] == nr)
-			return true;
-	return false;
-}
-
-WRAP(long, syscall, long nr, long a, long b, long c, long d, long e, long f)
-{
-	/* To take a descriptor out of a set cannot fail. */
-	if (nr == SYS_epoll_ctl && b == EPOLL_CTL_DEL)
-		return __real_syscall(nr, a, b, c, d, e, f);
-	return is_counted(nr) && fails() ? -1 : __real_syscall(nr, a, b, c, d, e, f);
 }
 
 struct next {
@@ -111,12 +89,11 @@ static void each_step_is_undone(void **state)
 	struct kedge_region_budget b = { .size = sizeof(b) };
 	unsigned int step, failed = 0;
 
-	begin(NULL);
+	begin_remote(NULL);
 	region_at()[LEN - 1] = 'z';
 	assert_int_equal(migrate_once(), 0);
-	for (step = 1; step == 1 || atomic_load(&calls) >= step - 1; step++) {
-		atomic_store(&calls, 0);
-		atomic_store(&fail_at, step);
+	for (step = 1; is_step(step); step++) {
+		fail_from(step);
 		failed += migrate_once() < 0;
 		atomic_store(&fail_at, 0);
 	}
@@ -124,16 +101,22 @@ static void each_step_is_undone(void **state)
 	assert_true(failed >= 10);
 	assert_int_equal(kedge_region_budget(&b), 0);
 	assert_int_equal(b.used, LEN);
-	end();
+	end_remote();
 	assert_int_equal(kedge_region_budget(&b), 0);
 	assert_int_equal(b.used, 0);
 }
 
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(each_step_is_undone),
+};
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_step_is_undone),
-	};
+	static const long counted[] = { SYS_socket, SYS_connect, SYS_getsockopt, SYS_mmap,
+					SYS_openat, SYS_ioctl, SYS_userfaultfd, SYS_sendmsg,
+					SYS_epoll_ctl, SYS_accept4, 0 };
+	const struct suite s = { "migrate_faults", SUITE_OF(tests), .by = "mapped" };
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	counted_calls = counted;
+	return suite_run(&s, NULL);
 }

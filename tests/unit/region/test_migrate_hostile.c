@@ -331,7 +331,7 @@ static void answers_that_are_none(void **state)
 	static const uint32_t at[] = { MSG_BEGIN, MSG_SYNC, MSG_FINAL };
 	size_t i;
 
-	begin(NULL);
+	begin_remote(NULL);
 	for (i = 0; i < 3; i++) {
 		try_answer(at[i], (struct msg){ .op = MSG_DONE }, NULL, -EPROTO);
 		try_answer(at[i], (struct msg){ .op = MSG_OK, .id = 1 }, NULL, -EPROTO);
@@ -343,7 +343,7 @@ static void answers_that_are_none(void **state)
 		try_answer(at[i], (struct msg){ .op = MSG_REFUSE, .len = REASON_LEN + 1 }, why,
 			   -EPROTO);
 	}
-	end();
+	end_remote();
 }
 
 /* The end of the connection behind the last message, and of nothing else, is that of an owner that
@@ -519,25 +519,29 @@ static int close_invitation(void **state)
 	return 0;
 }
 
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(sizes_that_are_none),
+	cmocka_unit_test(messages_that_are_none),
+	cmocka_unit_test(ranges_that_are_none),
+	cmocka_unit_test(handles_that_are_none),
+	cmocka_unit_test(verdicts_of_others),
+	cmocka_unit_test(answers_that_are_none),
+	cmocka_unit_test(an_owner_that_ends_leaves_it),
+};
+
+static const struct CMUnitTest later[] = {
+	cmocka_unit_test(one_that_has_ended_keeps_nothing),
+	cmocka_unit_test(one_that_is_late_is_heard),
+	cmocka_unit_test(one_that_ends_late_keeps_nothing),
+	cmocka_unit_test(one_that_asks_is_waited_for),
+	cmocka_unit_test(one_that_is_silent_is_let_go),
+};
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sizes_that_are_none),
-		cmocka_unit_test(messages_that_are_none),
-		cmocka_unit_test(ranges_that_are_none),
-		cmocka_unit_test(handles_that_are_none),
-		cmocka_unit_test(verdicts_of_others),
-		cmocka_unit_test(answers_that_are_none),
-		cmocka_unit_test(an_owner_that_ends_leaves_it),
-	};
-	const struct CMUnitTest later[] = {
-		cmocka_unit_test(one_that_has_ended_keeps_nothing),
-		cmocka_unit_test(one_that_is_late_is_heard),
-		cmocka_unit_test(one_that_ends_late_keeps_nothing),
-		cmocka_unit_test(one_that_asks_is_waited_for),
-		cmocka_unit_test(one_that_is_silent_is_let_go),
-	};
+	const struct suite s = { "migrate_hostile", SUITE_OF(tests), .by = "stream",
+				 .begin = open_invitation, .end = close_invitation };
+	const struct suite s2 = { "migrate_hostile, later", SUITE_OF(later), .by = "stream" };
 
-	return cmocka_run_group_tests(tests, open_invitation, close_invitation) +
-	       cmocka_run_group_tests(later, NULL, NULL);
+	return suite_run(&s, NULL) + suite_run(&s2, NULL);
 }

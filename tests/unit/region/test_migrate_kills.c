@@ -4,7 +4,12 @@
  * moment. There is one whole owner then, with all that was acknowledged; or none, if that was
  * killed which had the region alone.
  */
-#include "migrate.h"
+#include <signal.h>
+#include <sys/mman.h>
+
+#include "peers.h"
+#include "target.h"
+#include "suites.h"
 
 #define FIRST_NS  UINT64_C(20000000)
 /* One that is killed before it comes is waited for. */
@@ -30,14 +35,7 @@ static struct peers *peers;
 static uint64_t longest = FIRST_NS;
 static unsigned int seed;
 
-static int rounds(void)
-{
-	const char *s = getenv("KEDGE_TEST_ROUNDS");
-
-	return s ? atoi(s) : 12;
-}
-
-static void source_run(void)
+static void source_run(void *unused)
 {
 	const struct kedge_migrate_opts o = { .size = sizeof(o), .timeout_ms = SOON_MS };
 	/* Peers keep as many addresses; under TSan there are fewer than IDLE times the usual. */
@@ -45,7 +43,7 @@ static void source_run(void)
 	struct kedge_migrate_info info = { .size = sizeof(info) };
 	int rc;
 
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	(void)unused;
 	if (kedge_region_create(PEER_LEN, &few, &region))
 		_exit(EXIT_FAILURE);
 	advertise(NULL);
@@ -69,35 +67,18 @@ static void source_run(void)
 
 static void begin_all(int accept_ms)
 {
-	pid_t pid;
-
-	source = mmap(NULL, sizeof(*source), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-		      -1, 0);
-	assert_true(source != MAP_FAILED);
-	pid = fork();
-	assert_true(pid >= 0);
-	if (!pid)
-		source_run();
-	source->pid = pid;
+	source = shared_memory(sizeof(*source));
+	source->pid = start_child(source_run, NULL);
 	while (!atomic_load(&source->ready))
 		usleep(1000);
 	handle = source->handle;
 	target = target_new();
-	target->opts.node = NODE;
 	target->accept_ms = accept_ms;
 	target_start(target);
 	source->to = target->invitation;
 	peers = peers_new();
 	peers_start(peers);
 	peers_work(peers, 20);
-}
-
-static void end_process(pid_t pid)
-{
-	int status;
-
-	kill(pid, SIGKILL);
-	assert_int_equal(waitpid(pid, &status, 0), pid);
 }
 
 static void end_all(void)
@@ -129,7 +110,7 @@ static void go_and_wait(void)
 /* By a handle of its own, as its former owner cannot tell where it is. */
 static void check_target(void)
 {
-	assert_int_equal(target_say(target, 5), 0);
+	assert_int_equal(target_say(target, TARGET_ADVERTISE), 0);
 	handle = target->next;
 	remote = open_it();
 	peers_check(peers, remote);
@@ -148,10 +129,10 @@ static void kill_the_source(void **state)
 {
 	int n, whole = 0;
 
-	for (n = 0; n < rounds(); n++) {
+	for (n = 0; n < test_rounds(12); n++) {
 		begin_all(ACCEPT_MS);
 		go_and_wait();
-		end_process(source->pid);
+		kill_child(source->pid);
 		while (atomic_load(&target->state) < TARGET_OWNS)
 			usleep(1000);
 		peers_end(peers);
@@ -166,7 +147,7 @@ static void kill_the_source(void **state)
 				    atomic_load(&target->rc) == -ETIMEDOUT);
 			munmap(peers, sizeof(*peers));
 		}
-		end_process(target->pid);
+		kill_child(target->pid);
 		end_all();
 	}
 	print_message("# %d of %d had an owner\n", whole, n);
@@ -176,10 +157,10 @@ static void kill_the_target(void **state)
 {
 	int n, stayed = 0, rc;
 
-	for (n = 0; n < rounds(); n++) {
+	for (n = 0; n < test_rounds(12); n++) {
 		begin_all(SOON_MS);
 		go_and_wait();
-		end_process(target->pid);
+		kill_child(target->pid);
 		wait_for_source();
 		rc = atomic_load(&source->rc);
 		/* The region had another owner, and ended with it. */
@@ -194,7 +175,7 @@ static void kill_the_target(void **state)
 			check_source();
 			stayed++;
 		}
-		end_process(source->pid);
+		kill_child(source->pid);
 		end_all();
 	}
 	print_message("# %d of %d stayed\n", stayed, n);
@@ -204,7 +185,7 @@ static void kill_a_peer(void **state)
 {
 	int n, i;
 
-	for (n = 0; n < rounds(); n++) {
+	for (n = 0; n < test_rounds(12); n++) {
 		begin_all(SOON_MS);
 		go_and_wait();
 		kill(peers->of[0].pid, SIGKILL);
@@ -217,8 +198,8 @@ static void kill_a_peer(void **state)
 		for (i = 1; i < PEERS; i++)
 			assert_int_equal(atomic_load(&peers->of[i].error), 0);
 		check_target();
-		end_process(source->pid);
-		end_process(target->pid);
+		kill_child(source->pid);
+		kill_child(target->pid);
 		end_all();
 	}
 }
@@ -246,7 +227,7 @@ static void the_former_owner_ends_at_once(void **state)
 	peers_end(peers);
 	peers_had_no_error(peers);
 	check_target();
-	end_process(target->pid);
+	kill_child(target->pid);
 	end_all();
 }
 
@@ -258,26 +239,23 @@ static void kill_none(void **state)
 	wait_for_source();
 	assert_int_equal(atomic_load(&source->rc), 0);
 	longest = atomic_load(&source->ns);
-	end_process(source->pid);
+	kill_child(source->pid);
 	peers_work(peers, 20);
 	peers_end(peers);
 	peers_had_no_error(peers);
 	check_target();
-	end_process(target->pid);
+	kill_child(target->pid);
 	end_all();
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(kill_none),
-		cmocka_unit_test(the_former_owner_ends_at_once),
-		cmocka_unit_test(kill_the_source),
-		cmocka_unit_test(kill_the_target),
-		cmocka_unit_test(kill_a_peer),
-	};
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(kill_none),
+	cmocka_unit_test(the_former_owner_ends_at_once),
+	cmocka_unit_test(kill_the_source),
+	cmocka_unit_test(kill_the_target),
+	cmocka_unit_test(kill_a_peer),
+};
 
-	seed = (unsigned int)getpid();
-	print_message("# seed %u\n", seed);
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+const struct suite suite_migrate_kills = {
+	.name = "migrate_kills", SUITE_OF(tests), .by = "tcp",
+};

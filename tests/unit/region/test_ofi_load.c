@@ -7,9 +7,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-
-#include <kedge/ofi.h>
 
 #include "remote.h"
 
@@ -103,7 +100,6 @@ static void peer(int which)
 	unsigned int epoch;
 	int rc = 0;
 
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	r = open_mine(m, &epoch);
 	while (!atomic_load(&all->stop) && !rc) {
 		rc = once(r, m, (size_t)which * BLOCK, n);
@@ -124,8 +120,7 @@ static void peer(int which)
 
 static void start_peer(int which)
 {
-	pids[which] = fork();
-	assert_true(pids[which] >= 0);
+	pids[which] = fork_child();
 	if (!pids[which])
 		peer(which);
 }
@@ -223,16 +218,14 @@ static void whatever_the_owner_does(void **state)
 	int i, n;
 
 	need_threads_after_fork();
-	all = mmap(NULL, sizeof(*all), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	assert_true(all != MAP_FAILED);
-	assert_int_equal(kedge_region_use_ofi("tcp", NULL), 0);
+	all = shared_memory(sizeof(*all));
 	assert_int_equal(kedge_region_create(ALL_LEN, NULL, &region), 0);
 	for (i = 0; i < PEERS; i++) {
 		invite(i);
 		start_peer(i);
 		torn_may_be[i] = true;
 	}
-	for (n = 0; n < ROUNDS; n++) {
+	for (n = 0; n < test_rounds(ROUNDS); n++) {
 		goes_on(n % PEERS);
 		suspended();
 		switch (n % 5) {
@@ -262,11 +255,13 @@ static void whatever_the_owner_does(void **state)
 	kedge_region_close(region);
 }
 
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(whatever_the_owner_does),
+};
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(whatever_the_owner_does),
-	};
+	const struct suite s = { "ofi_load", SUITE_OF(tests), .by = "ofi" };
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return suite_run(&s, NULL);
 }

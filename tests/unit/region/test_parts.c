@@ -6,9 +6,7 @@
 #include <pthread.h>
 
 #include "base/base.h"
-#if defined(BY_LEASE)
 #include "leased.h"
-#endif
 #include "region/peer/state.h"
 #include "region/peer/turn.h"
 #include "submit.h"
@@ -20,36 +18,34 @@
 /* Puts, or gets, by the call or by an operation. */
 static int access_parts(uint32_t op, struct kedge_remote_part *part, size_t cnt)
 {
-#if defined(BY_OPERATION)
 	struct kedge_remote_op o = op_of(op, 0, NULL, 0, 0);
 	struct kedge_remote_completion c = { .size = sizeof(c) };
 
+	if (!region_with("operation"))
+		return op == KEDGE_REMOTE_PUT
+			       ? kedge_remote_put_parts(remote, part, cnt, SOON_MS)
+			       : kedge_remote_get_parts(remote, part, cnt, SOON_MS);
 	o.parts = part;
 	o.part_cnt = cnt;
 	if (kedge_remote_submit(remote, queue, &o, 1) != 1 ||
 	    kedge_queue_read(queue, &c, 1, SOON_MS) != 1)
 		return -EBADE;
 	return c.status;
-#else
-	return op == KEDGE_REMOTE_PUT ? kedge_remote_put_parts(remote, part, cnt, SOON_MS)
-				      : kedge_remote_get_parts(remote, part, cnt, SOON_MS);
-#endif
 }
 
 static void begin_parts(size_t len)
 {
 	make_region(len, NULL);
 	remote = open_it();
-#if defined(BY_LEASE)
-	wait_for_lease(remote);
-#endif
+	if (way->leased)
+		wait_for_lease(remote);
 	queue = make_queue(0);
 }
 
 static void end_parts(void)
 {
 	kedge_queue_close(queue);
-	end();
+	end_remote();
 }
 
 /* ---- an owner that trims ---- */
@@ -57,11 +53,7 @@ static void end_parts(void)
 /* An access by an adapter may fail in the middle, where the owner has waited for it in vain. */
 static unsigned int cuts(void)
 {
-#if defined(BY_LEASE)
 	return atomic_load(&fake_fabric()->cut);
-#else
-	return 0;
-#endif
 }
 
 static struct {
@@ -165,10 +157,8 @@ static void all_or_none_while_the_owner_trims(void **state)
 	for (i = 0; i < ROUNDS && !atomic_load(&race.rc); i++) {
 		seen = atomic_load(&race.done);
 		WAIT_FOR(atomic_load(&race.done) > seen || atomic_load(&race.rc));
-#if defined(BY_LEASE)
-		if (i % 4 == 3)
+		if (way->leased && i % 4 == 3)
 			wait_for_lease(remote);
-#endif
 		seen = atomic_load(&race.refused);
 		assert_int_equal(kedge_region_trim(region, LEN / 2), 0);
 		WAIT_FOR(atomic_load(&race.refused) > seen || atomic_load(&race.rc));
@@ -222,12 +212,6 @@ static void a_resumption_has_them_all_stored(void **state)
 
 /* ---- how many ---- */
 
-#ifdef BY_OFI
-#define MAY_STALL 1
-#else
-#define MAY_STALL 0
-#endif
-
 static unsigned char from[LARGE], to[LARGE];
 
 /* Requests up to now. */
@@ -274,10 +258,10 @@ static void take(const struct kedge_remote_part *like, size_t cnt, uint64_t want
 		assert_memory_equal(region_at() + like[i].offset, from + at, like[i].len);
 	assert_memory_equal(to, from, at);
 	free(part);
-	if (!SERVED || LEASED)
+	if (!way->served || way->leased)
 		want = 0;
 	/* The owner does an access that takes libfabric two seconds. */
-	if (MAY_STALL)
+	if (way->provider)
 		return;
 	assert_int_equal(requests() - seq, 2 * want);
 	after = listed();
@@ -364,7 +348,6 @@ static void many_requests_are_refused_by_the_first(void **state)
 	end_parts();
 }
 
-#if !LEASED && SERVED
 /* The system says so, also in the middle of a message. */
 static void data_that_is_none_is_told(void **state)
 {
@@ -378,20 +361,19 @@ static void data_that_is_none_is_told(void **state)
 		end_parts();
 	}
 }
-#endif
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(as_few_requests_as_can_be),
+	cmocka_unit_test(empty_ones_are_passed_over),
+	cmocka_unit_test(many_requests_are_refused_by_the_first),
+	cmocka_unit_test(a_resumption_has_them_all_stored),
+	cmocka_unit_test(all_or_none_while_the_owner_trims),
+	case_for(FOR_SERVED, data_that_is_none_is_told),
+};
 
 int main(void)
 {
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(as_few_requests_as_can_be),
-		cmocka_unit_test(empty_ones_are_passed_over),
-		cmocka_unit_test(many_requests_are_refused_by_the_first),
-		cmocka_unit_test(a_resumption_has_them_all_stored),
-		cmocka_unit_test(all_or_none_while_the_owner_trims),
-#if !LEASED && SERVED
-		cmocka_unit_test(data_that_is_none_is_told),
-#endif
-	};
+	const struct suite s = { "parts", SUITE_OF(tests), .by = "tcp" };
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return suite_run(&s, NULL);
 }

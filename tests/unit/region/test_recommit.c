@@ -5,9 +5,12 @@
  */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 
 #include "recommit.h"
+#include "suites.h"
 
 #ifndef MADV_DONTNEED_LOCKED
 #define MADV_DONTNEED_LOCKED 24
@@ -73,7 +76,7 @@ static void what_is_taken_away_is_missing_until_it_is_repaired(void **state)
 		begin_watched();
 		for (round = 0; round < 3; round++) {
 			ways[i].fn();
-			if (TOLD || !ways[i].told)
+			if (is_told() || !ways[i].told)
 				is_missing();
 			assert_int_equal(recommit(round ? FROM : 0, round == 1 ? PART : 0,
 						  &info), 0);
@@ -82,7 +85,7 @@ static void what_is_taken_away_is_missing_until_it_is_repaired(void **state)
 			assert_int_equal(at[FROM], ways[i].lost ? 0 : 'o');
 			is_whole();
 		}
-		end();
+		end_remote();
 	}
 }
 
@@ -100,7 +103,7 @@ static void all_of_it(void **state)
 	assert_int_equal(info.mapped, LEN);
 	assert_int_equal(at[LEN - 1], 'o');
 	is_whole();
-	end();
+	end_remote();
 }
 
 static void other_memory_is_left_alone(void **state)
@@ -126,7 +129,7 @@ static void other_memory_is_left_alone(void **state)
 	is_missing();
 	for (i = 0; i < PART; i++)
 		assert_int_equal(at[FROM + i], 'x');
-	end();
+	end_remote();
 	/* Nor does the region's end take it. */
 	for (i = 0; i < PART; i++)
 		assert_int_equal(at[FROM + i], 'x');
@@ -151,7 +154,7 @@ static void so_is_another_file(void **state)
 	assert_int_equal(recommit(0, 0, &info), 0);
 	is_whole();
 	close(fd);
-	end();
+	end_remote();
 }
 
 static void what_was_done_before_the_first_handle_is_found(void **state)
@@ -173,7 +176,7 @@ static void what_was_done_before_the_first_handle_is_found(void **state)
 	unmap_part();
 	is_missing();
 	assert_int_equal(recommit(0, 0, &info), 0);
-	end();
+	end_remote();
 }
 
 static void a_protection_is_made_as_it_was(void **state)
@@ -187,7 +190,7 @@ static void a_protection_is_made_as_it_was(void **state)
 	assert_int_equal(recommit(FROM, PART, &info), 0);
 	assert_int_equal(at[FROM], 'x');
 	is_whole();
-	end();
+	end_remote();
 }
 
 static void a_part_of_a_handle_has_numbers_of_its_own(void **state)
@@ -196,15 +199,15 @@ static void a_part_of_a_handle_has_numbers_of_its_own(void **state)
 				       .len = LEN / 2 };
 	char c;
 
-	begin(&o);
+	begin_remote(&o);
 	at = region_at();
 	unmap_part();
 	assert_int_equal(kedge_remote_get(remote, 0, &c, 1, 0), -ENODATA);
-	if (TOLD)
+	if (is_told())
 		assert_non_null(strstr(kedge_strerror(-ENODATA), "bytes 0 to 4088 "));
 	assert_int_equal(kedge_remote_get(remote, 4087, &c, 1, 0), -ENODATA);
 	assert_int_equal(kedge_remote_get(remote, 4088, &c, 1, 0), 0);
-	end();
+	end_remote();
 }
 
 /* More than there is room for: all that is missing fails, and all is repaired. */
@@ -231,7 +234,7 @@ static void many_parts(void **state)
 	assert_int_equal(info.mapped, 2 * LEN);
 	for (i = 0; i < 4 * LEN / PAGE; i++)
 		assert_int_equal(kedge_remote_get(remote, i * PAGE, &c, 1, 0), 0);
-	end();
+	end_remote();
 }
 
 static void a_change_of_kedges_own_is_none(void **state)
@@ -250,13 +253,13 @@ static void a_change_of_kedges_own_is_none(void **state)
 	assert_int_equal(kedge_region_move(region, NULL, SOON_MS, NULL), 0);
 	is_whole();
 	drop_locked();
-	if (TOLD)
+	if (is_told())
 		is_missing();
 	assert_int_equal(kedge_region_recommit(region, 0, 0, NULL), 0);
 	is_whole();
 	unmap_part();
 	is_missing();
-	end();
+	end_remote();
 }
 
 static void arguments(void **state)
@@ -270,7 +273,7 @@ static void arguments(void **state)
 	assert_int_equal(kedge_region_recommit(region, 1, LEN, NULL), -EINVAL);
 	assert_int_equal(kedge_region_recommit(region, 1, SIZE_MAX, NULL), -EINVAL);
 	assert_int_equal(kedge_region_recommit(region, 0, 0, NULL), 0);
-	end();
+	end_remote();
 }
 
 /* ---- at the same time ---- */
@@ -348,7 +351,7 @@ static void accesses_never_end_in_the_void(void **state)
 	value = 77;
 	assert_int_equal(kedge_remote_put(remote, FROM, &value, sizeof(value), 0), 0);
 	assert_memory_equal(at + FROM, &value, sizeof(value));
-	end();
+	end_remote();
 }
 
 static _Atomic unsigned int comers;
@@ -385,7 +388,7 @@ static void peers_leave_while_pages_are_had(void **state)
 	atomic_store(&stops, true);
 	pthread_join(thread, NULL);
 	is_whole();
-	end();
+	end_remote();
 }
 
 static void a_child_changes_nothing(void **state)
@@ -394,8 +397,7 @@ static void a_child_changes_nothing(void **state)
 	pid_t pid;
 
 	begin_watched();
-	pid = fork();
-	assert_true(pid >= 0);
+	pid = fork_child();
 	if (!pid) {
 		if (kedge_region_recommit(region, 0, 0, NULL) != -ECHILD)
 			_exit(1);
@@ -407,7 +409,7 @@ static void a_child_changes_nothing(void **state)
 	assert_int_equal(kedge_remote_get(remote, FROM, &c, 1, 0), 0);
 	unmap_part();
 	is_missing();
-	end();
+	end_remote();
 }
 
 static void repair_as_a_daemon(void)
@@ -435,33 +437,29 @@ static void one_that_has_changed_its_user_repairs(void **state)
 	if (geteuid())
 		skip();
 	need_threads_after_fork();
-	pid = fork();
-	assert_true(pid >= 0);
+	pid = fork_child();
 	if (!pid)
 		repair_as_a_daemon();
 	reap(pid);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_is_taken_away_is_missing_until_it_is_repaired),
-		cmocka_unit_test(all_of_it),
-		cmocka_unit_test(other_memory_is_left_alone),
-		cmocka_unit_test(so_is_another_file),
-		cmocka_unit_test(what_was_done_before_the_first_handle_is_found),
-		cmocka_unit_test(a_protection_is_made_as_it_was),
-		cmocka_unit_test(a_part_of_a_handle_has_numbers_of_its_own),
-		cmocka_unit_test(many_parts),
-		cmocka_unit_test(a_change_of_kedges_own_is_none),
-		cmocka_unit_test(arguments),
-		cmocka_unit_test(accesses_never_end_in_the_void),
-		cmocka_unit_test(peers_leave_while_pages_are_had),
-		cmocka_unit_test(a_child_changes_nothing),
-		cmocka_unit_test(one_that_has_changed_its_user_repairs),
-	};
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(what_is_taken_away_is_missing_until_it_is_repaired),
+	cmocka_unit_test(all_of_it),
+	cmocka_unit_test(other_memory_is_left_alone),
+	cmocka_unit_test(so_is_another_file),
+	cmocka_unit_test(what_was_done_before_the_first_handle_is_found),
+	cmocka_unit_test(a_protection_is_made_as_it_was),
+	cmocka_unit_test(a_part_of_a_handle_has_numbers_of_its_own),
+	cmocka_unit_test(many_parts),
+	cmocka_unit_test(a_change_of_kedges_own_is_none),
+	cmocka_unit_test(arguments),
+	cmocka_unit_test(accesses_never_end_in_the_void),
+	cmocka_unit_test(peers_leave_while_pages_are_had),
+	cmocka_unit_test(a_child_changes_nothing),
+	cmocka_unit_test(one_that_has_changed_its_user_repairs),
+};
 
-	if (!may_run())
-		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+const struct suite suite_recommit = {
+	.name = "recommit", SUITE_OF(tests), .by = "mapped", .may_run = may_run,
+};

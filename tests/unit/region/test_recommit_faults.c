@@ -9,7 +9,6 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/syscall.h>
 
 #include "remote.h"
@@ -29,27 +28,6 @@ WRAP(void *, mremap, void *at, size_t len, size_t to, int flags, void *next)
 {
 	advice_now = REPLACES;
 	return fails() ? MAP_FAILED : __real_mremap(at, len, to, flags, next);
-}
-
-static bool is_counted(long nr)
-{
-	static const long counted[] = { SYS_userfaultfd, SYS_ioctl, SYS_openat, SYS_epoll_create1,
-					SYS_epoll_ctl, SYS_eventfd2, SYS_mlock, SYS_fallocate,
-					SYS_mmap };
-	size_t i;
-
-	for (i = 0; i < sizeof(counted) / sizeof(*counted); i++)
-		if (counted[i] == nr)
-			return true;
-	return false;
-}
-
-WRAP(long, syscall, long nr, long a, long b, long c, long d, long e, long f)
-{
-	if (nr == SYS_epoll_ctl && b == EPOLL_CTL_DEL)
-		return __real_syscall(nr, a, b, c, d, e, f);
-	advice_now = 0;
-	return is_counted(nr) && fails() ? -1 : __real_syscall(nr, a, b, c, d, e, f);
 }
 
 /* A fault in the process that has pages for this one is not counted here, and comes again. */
@@ -98,9 +76,8 @@ static void all_of_it(int fault)
 	struct kedge_region_info info = { .size = sizeof(info) };
 	char *at;
 
-	atomic_store(&calls, 0);
 	fail_with = fault;
-	atomic_store(&fail_at, step);
+	fail_from(step);
 	TRY(kedge_region_create(LEN, &o, &region));
 	at = region_at();
 	memset(at, 'o', LEN);
@@ -139,7 +116,7 @@ static void each_step_fails_with(int fault)
 	fds = open_fds();
 	maps = look_maps();
 	failed = unwatched = 0;
-	for (step = 1; step == 1 || atomic_load(&calls) >= step - 1; step++) {
+	for (step = 1; is_step(step); step++) {
 		all_of_it(fault);
 		assert_int_equal(open_fds(), fds);
 		assert_int_equal(look_maps(), maps);
@@ -209,8 +186,7 @@ static bool move_as_it_goes(void (*by)(void), unsigned int at)
 	assert_int_equal(kedge_region_advertise(region, NULL, &handle), 0);
 	assert_int_equal(kedge_remote_open(&handle, SOON_MS, &remote), 0);
 	atomic_store(&instead, by);
-	atomic_store(&calls, 0);
-	atomic_store(&fail_at, at);
+	fail_from(at);
 	rc = kedge_region_move(region, NULL, SOON_MS, NULL);
 	atomic_store(&fail_at, 0);
 	last = atomic_exchange(&instead, NULL);
@@ -256,14 +232,21 @@ static int begin_threads(void **state)
 	return pthread_create(&t, NULL, do_nothing, NULL) || pthread_join(t, NULL);
 }
 
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(each_step_may_lack_memory),
+	cmocka_unit_test(each_step_may_lack_a_descriptor),
+	cmocka_unit_test(each_step_may_be_forbidden),
+	cmocka_unit_test(a_part_goes_at_each_step_of_a_move),
+};
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_step_may_lack_memory),
-		cmocka_unit_test(each_step_may_lack_a_descriptor),
-		cmocka_unit_test(each_step_may_be_forbidden),
-		cmocka_unit_test(a_part_goes_at_each_step_of_a_move),
-	};
+	static const long counted[] = { SYS_userfaultfd, SYS_ioctl, SYS_openat, SYS_epoll_create1,
+					SYS_epoll_ctl, SYS_eventfd2, SYS_mlock, SYS_fallocate,
+					SYS_mmap, 0 };
+	const struct suite s = { "recommit_faults", SUITE_OF(tests), .by = "mapped",
+				 .begin = begin_threads };
 
-	return cmocka_run_group_tests(tests, begin_threads, NULL);
+	counted_calls = counted;
+	return suite_run(&s, NULL);
 }

@@ -4,10 +4,13 @@
  * migration, a process that is refused userfaultfd later, huge pages, and pages swapped out.
  */
 #include <pthread.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/sysinfo.h>
 
 #include "look.h"
 #include "recommit.h"
+#include "suites.h"
 
 static void submitted_operations_say_so(void **state)
 {
@@ -57,7 +60,7 @@ static void submitted_operations_say_so(void **state)
 	assert_int_equal(done[0].status, 0);
 	assert_int_equal(at[FROM], 'x');
 	kedge_queue_close(queue);
-	end();
+	end_remote();
 }
 
 static int freeze_rc;
@@ -108,7 +111,7 @@ static void it_does_not_migrate(void **state)
 	assert_int_equal(recommit(0, 0, &info), 0);
 	kedge_invitation_close(i);
 	is_whole();
-	end();
+	end_remote();
 }
 
 /* A process may be refused userfaultfd from some time on. */
@@ -127,18 +130,18 @@ static int loses_it(void *unused)
 	unmap_part();
 	CHILD_CHECK(kedge_remote_get(remote, FROM, &c, 1, SOON_MS) == -ENODATA);
 	CHILD_CHECK(!kedge_region_recommit(region, 0, 0, NULL));
-	end();
+	end_remote();
 	/* Another region has none. */
-	begin(NULL);
+	begin_remote(NULL);
 	at = region_at();
 	CHILD_CHECK(!(query().flags & KEDGE_REGION_WATCHED));
-	CHILD_CHECK(way() == KEDGE_REMOTE_SERVED);
+	CHILD_CHECK(way_of(remote) == KEDGE_REMOTE_SERVED);
 	unmap_part();
 	CHILD_CHECK(kedge_remote_get(remote, FROM, &c, 1, SOON_MS) == -ENODATA);
 	CHILD_CHECK(kedge_remote_get(remote, 0, &c, 1, SOON_MS) == 0);
 	CHILD_CHECK(!kedge_region_recommit(region, 0, 0, NULL));
 	CHILD_CHECK(kedge_remote_get(remote, FROM, &c, 1, SOON_MS) == 0);
-	end();
+	end_remote();
 	return 0;
 }
 
@@ -171,13 +174,13 @@ static void huge_pages(void **state)
 	assert_int_equal(kedge_remote_put(remote, 2 * huge - 1, "p", 1, SOON_MS), 0);
 	assert_int_equal(at[2 * huge - 1], 'p');
 	assert_int_equal(madvise(at + huge, huge, MADV_REMOVE), 0);
-	if (TOLD)
+	if (is_told())
 		assert_int_equal(kedge_remote_get(remote, huge, &c, 1, SOON_MS), -ENODATA);
 	assert_int_equal(recommit(0, 0, &info), 0);
 	assert_int_equal(info.lost, huge);
 	assert_int_equal(at[huge], 0);
 	assert_int_equal(kedge_remote_get(remote, huge, &c, 1, SOON_MS), 0);
-	end();
+	end_remote();
 }
 
 static bool has_swap(void)
@@ -191,7 +194,7 @@ static bool has_swap(void)
 static void swap_out(void)
 {
 	assert_int_equal(syscall(SYS_munlock, at, LEN), 0);
-	if (has_swap() && !LEASED)
+	if (has_swap() && !way->leased)
 		WAIT_FOR(!madvise(at, LEN, MADV_PAGEOUT) && look_smaps(at, "Swap") == LEN);
 }
 
@@ -216,20 +219,17 @@ static void a_suspended_region_is_swapped_out_and_in(void **state)
 	assert_int_equal(c, 'o');
 	assert_int_equal(at[LEN - 1], 'o');
 	is_whole();
-	end();
+	end_remote();
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(submitted_operations_say_so),
-		cmocka_unit_test(it_does_not_migrate),
-		cmocka_unit_test(it_may_be_refused_later),
-		cmocka_unit_test(huge_pages),
-		cmocka_unit_test(a_suspended_region_is_swapped_out_and_in),
-	};
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(submitted_operations_say_so),
+	cmocka_unit_test(it_does_not_migrate),
+	cmocka_unit_test(it_may_be_refused_later),
+	cmocka_unit_test(huge_pages),
+	cmocka_unit_test(a_suspended_region_is_swapped_out_and_in),
+};
 
-	if (!may_run())
-		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+const struct suite suite_recommit_others = {
+	.name = "recommit_others", SUITE_OF(tests), .by = "mapped", .may_run = may_run,
+};

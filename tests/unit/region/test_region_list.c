@@ -6,7 +6,8 @@
 #include <sys/resource.h>
 
 #include "listed.h"
-#include "migrate.h"
+#include "target.h"
+
 
 #define MANY	 200 /* regions: more than three packets have */
 #define HANDLES	 300 /* more than are gone through */
@@ -23,7 +24,7 @@ static void each_region_is_there_as_it_is(void **state)
 	struct kedge_region_entry *e;
 	char *at;
 
-	begin(NULL);
+	begin_remote(NULL);
 	at = region_at();
 	assert_int_equal(kedge_region_create(2 * LEN, &o, &other), 0);
 	kedge_region_budget_set(64 * LEN);
@@ -41,7 +42,7 @@ static void each_region_is_there_as_it_is(void **state)
 	assert_int_equal(e->page_size, sysconf(_SC_PAGESIZE));
 	assert_int_equal(e->handles, 1);
 	assert_int_equal(e->mapped + e->local + e->tcp, 1);
-	assert_int_equal(e->mapped, !SERVED);
+	assert_int_equal(e->mapped, !way->served);
 	assert_int_equal(e->budget_limit, 64 * LEN);
 	assert_int_equal(e->budget_used, 3 * LEN);
 	e = &l.e[e == l.e];
@@ -59,7 +60,7 @@ static void each_region_is_there_as_it_is(void **state)
 	assert_int_equal(only().len, LEN / 2);
 	assert_int_equal(only().budget_limit, UINT64_MAX);
 	free(l.e);
-	end();
+	end_remote();
 }
 
 static void what_was_done_with_it_is_counted(void **state)
@@ -67,7 +68,7 @@ static void what_was_done_with_it_is_counted(void **state)
 	struct kedge_region_entry e;
 	struct kedge_handle more;
 
-	begin(NULL);
+	begin_remote(NULL);
 	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
 	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
 	assert_int_equal(only().suspended, 2);
@@ -96,13 +97,13 @@ static void what_its_program_has_unmapped_is_told(void **state)
 {
 	struct kedge_region_info info = { .size = sizeof(info) };
 
-	begin(NULL);
+	begin_remote(NULL);
 	munmap(region_at() + page_len(), page_len());
 	assert_int_equal(kedge_region_query(region, &info), 0);
 	assert_int_equal(only().missing, info.flags & KEDGE_REGION_WATCHED ? page_len() : 0);
 	assert_int_equal(kedge_region_recommit(region, 0, 0, NULL), 0);
 	assert_int_equal(only().missing, 0);
-	end();
+	end_remote();
 }
 
 static void expired_handles_are_told_unless_they_are_many(void **state)
@@ -152,7 +153,7 @@ static void accesses_that_the_owner_does_are_counted(void **state)
 	assert_int_equal(kedge_remote_get(tcp, 0, bytes, 10, SOON_MS), 0);
 	assert_int_equal(kedge_remote_fetch_add(tcp, 0, 1, &old, SOON_MS), 0);
 	assert_int_equal(kedge_remote_get(stream, PIECES, bytes, 1, SOON_MS), -EFAULT);
-	has(stream);
+	remote_len(stream);
 	e = only();
 	assert_int_equal(e.served, 3);
 	assert_int_equal(e.served_bytes, PIECES + 10 + 8);
@@ -176,7 +177,7 @@ static void a_region_that_moves_says_so(void **state)
 	struct gate *g;
 	void *rc;
 
-	begin(NULL);
+	begin_remote(NULL);
 	sig_lock(&shares_lock);
 	g = list_entry(region->conns.next, struct conn, of_region)->gate;
 	sig_unlock(&shares_lock);
@@ -190,10 +191,10 @@ static void a_region_that_moves_says_so(void **state)
 	assert_int_equal((intptr_t)rc, 0);
 	assert_int_equal(only().state, KEDGE_REGION_HERE);
 	assert_int_equal(only().moves, 1);
-	end();
+	end_remote();
 }
 
-struct way {
+struct route {
 	struct kedge_invitation *invitation;
 	struct kedge_region *next;
 	struct listed_regions seen; /* before the last round */
@@ -203,7 +204,7 @@ struct way {
 
 static void *accepts(void *arg)
 {
-	struct way *w = arg;
+	struct route *w = arg;
 
 	w->rc = kedge_invitation_accept(w->invitation, SOON_MS, &w->next);
 	return NULL;
@@ -211,14 +212,14 @@ static void *accepts(void *arg)
 
 static int looks(void *arg)
 {
-	struct way *w = arg;
+	struct route *w = arg;
 
 	if (list_within(getpid(), SOON_MS, &w->seen))
 		return -EIO;
 	return w->refuses ? -ECANCELED : 0;
 }
 
-static int go(struct way *w, const char *node)
+static int go(struct route *w, const char *node)
 {
 	const struct kedge_invitation_opts i = { .size = sizeof(i), .node = node };
 	const struct kedge_migrate_opts o = { .size = sizeof(o), .freeze = looks, .arg = w };
@@ -246,7 +247,7 @@ static const struct kedge_region_entry *in_state(const struct listed_regions *l,
 
 static void a_region_that_migrates_says_so_and_where_to(void **state)
 {
-	struct way w = { .refuses = true };
+	struct route w = { .refuses = true };
 	struct listed_regions l = { NULL, 0 };
 	const struct kedge_region_entry *e;
 
@@ -336,7 +337,7 @@ static void regions_are_made_and_closed_within_a_list(void **state)
 	fd = stranger(&handle);
 	assert_int_equal(ask_once(fd, &p), sizeof(p));
 	assert_true(p.head.more);
-	assert_int_equal(p.head.seq, all.seq);
+	assert_int_equal(p.head.seq, list_question.seq);
 	assert_int_equal(p.head.cnt, LIST_ITEMS);
 	last = p.item[LIST_ITEMS - 1].serial;
 	for (i = LIST_ITEMS - 3; i < (int)LIST_ITEMS + 3; i++) {
@@ -371,7 +372,7 @@ static void ten_thousand_are_told(void **state)
 	fds = before;
 	fds.rlim_cur = fds.rlim_max;
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &fds), 0);
-	begin(NULL);
+	begin_remote(NULL);
 	for (n = 0; n < CROWD && !rc; n += !rc)
 		rc = kedge_region_create(1, &o, &crowd[n]);
 	if (!rc) {
@@ -384,7 +385,7 @@ static void ten_thousand_are_told(void **state)
 	for (i = 0; i < n; i++)
 		kedge_region_close(crowd[i]);
 	free(l.e);
-	end();
+	end_remote();
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
 	if (rc) {
 		print_message("skipped: %d regions are all that can be had\n", n);
@@ -400,7 +401,7 @@ static void what_cannot_be_listed_is_refused(void **state)
 	struct kedge_regions *const before = (void *)&o, *s = before;
 	struct kedge_region_entry e = { .size = 8 };
 
-	begin(NULL);
+	begin_remote(NULL);
 	assert_int_equal(kedge_regions_open(&o, NULL), -EINVAL);
 	o.flags = 1;
 	assert_int_equal(kedge_regions_open(&o, &s), -EINVAL);
@@ -419,7 +420,7 @@ static void what_cannot_be_listed_is_refused(void **state)
 	assert_int_equal(kedge_regions_next(s, &e), 0);
 	kedge_regions_close(s);
 	kedge_regions_close(NULL);
-	end();
+	end_remote();
 }
 
 static void makes_one(void *len)
@@ -442,16 +443,15 @@ static void a_child_has_a_list_of_its_own(void **state)
 	pid_t pid;
 
 	need_threads_after_fork();
-	begin(NULL);
+	begin_remote(NULL);
 	pid = child(closes_the_parents_and_makes_one, &len);
 	list_of(pid, &l);
 	assert_int_equal(l.cnt, 1);
 	assert_int_equal(l.e[0].len, 2 * LEN);
 	assert_int_equal(l.e[0].budget_used, 2 * LEN);
 	assert_int_equal(only().len, LEN);
-	child_kill(pid);
-	pid = fork();
-	assert_true(pid >= 0);
+	kill_child(pid);
+	pid = fork_child();
 	if (!pid) {
 		CHILD_CHECK(!list_within(getppid(), SOON_MS, &l));
 		CHILD_CHECK(l.cnt == 1 && l.e[0].len == LEN && l.e[0].pid == getppid());
@@ -459,7 +459,7 @@ static void a_child_has_a_list_of_its_own(void **state)
 	}
 	reap(pid);
 	free(l.e);
-	end();
+	end_remote();
 }
 
 static void a_stopped_owner_is_said_to_be(void **state)
@@ -481,7 +481,7 @@ static void a_stopped_owner_is_said_to_be(void **state)
 	list_of(pid, &l);
 	assert_int_equal(l.cnt, 1);
 	assert_int_equal(l.e[0].status, 0);
-	child_kill(pid);
+	kill_child(pid);
 	list_of(pid, &l);
 	assert_int_equal(l.cnt, 0);
 	free(l.e);
@@ -504,9 +504,8 @@ static void another_user_is_told_nothing(void **state)
 	int fd;
 
 	need_root();
-	begin(NULL);
-	pid = fork();
-	assert_true(pid >= 0);
+	begin_remote(NULL);
+	pid = fork_child();
 	if (!pid) {
 		CHILD_CHECK(!setresuid(NOBODY, NOBODY, NOBODY));
 		CHILD_CHECK(!list_within(getppid(), SOON_MS, &l));
@@ -515,14 +514,14 @@ static void another_user_is_told_nothing(void **state)
 		/* By hand, as it need not be kedge that asks. */
 		fd = stranger(&handle);
 		CHILD_CHECK(fd >= 0);
-		send(fd, &all, sizeof(all), MSG_NOSIGNAL);
+		ask_list(fd, 0);
 		if (recv(fd, &a, sizeof(a), 0) < 0)
 			CHILD_CHECK(recv(fd, &a, sizeof(a), 0) == sizeof(a));
 		CHILD_CHECK(a.magic == REGION_MAGIC && a.rc == -EACCES);
 		_exit(0);
 	}
 	reap(pid);
-	end();
+	end_remote();
 }
 
 static void makes_one_as_root_then_one_as_nobody(void *len)
@@ -556,9 +555,9 @@ static void regions_stay_those_of_the_user_that_made_them(void **state)
 		_exit(0);
 	}
 	reap(asker);
-	child_kill(pid);
+	kill_child(pid);
 	/* Root's socket, asked by hand by the user that the owner is now. */
-	begin(NULL);
+	begin_remote(NULL);
 	fd = stranger(&handle);
 	assert_int_equal(ask_once(fd, &p), sizeof(p.head) + sizeof(p.item[0]));
 	assert_int_equal(setresuid(NOBODY, NOBODY, 0), 0);
@@ -567,33 +566,35 @@ static void regions_stay_those_of_the_user_that_made_them(void **state)
 	fd = stranger(&handle);
 	assert_int_equal(ask_once(fd, &p), sizeof(p.head));
 	assert_int_equal(setresuid(0, 0, 0), 0);
-	assert_int_equal(send(fd, &all, sizeof(all), 0), sizeof(all));
+	assert_true(ask_list(fd, 0));
 	assert_int_equal(recv(fd, &a, sizeof(a), 0), sizeof(a));
 	assert_int_equal(a.rc, -EACCES);
 	close(fd);
 	free(l.e);
-	end();
+	end_remote();
 }
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(each_region_is_there_as_it_is),
+	cmocka_unit_test(what_was_done_with_it_is_counted),
+	cmocka_unit_test(what_its_program_has_unmapped_is_told),
+	cmocka_unit_test(expired_handles_are_told_unless_they_are_many),
+	cmocka_unit_test(accesses_that_the_owner_does_are_counted),
+	cmocka_unit_test(a_region_that_moves_says_so),
+	cmocka_unit_test(a_region_that_migrates_says_so_and_where_to),
+	cmocka_unit_test(many_regions_are_in_order_and_each_is_there_once),
+	cmocka_unit_test(regions_are_made_and_closed_within_a_list),
+	cmocka_unit_test(ten_thousand_are_told),
+	cmocka_unit_test(what_cannot_be_listed_is_refused),
+	cmocka_unit_test(a_child_has_a_list_of_its_own),
+	cmocka_unit_test(a_stopped_owner_is_said_to_be),
+	cmocka_unit_test(another_user_is_told_nothing),
+	cmocka_unit_test(regions_stay_those_of_the_user_that_made_them),
+};
 
 int main(void)
 {
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_region_is_there_as_it_is),
-		cmocka_unit_test(what_was_done_with_it_is_counted),
-		cmocka_unit_test(what_its_program_has_unmapped_is_told),
-		cmocka_unit_test(expired_handles_are_told_unless_they_are_many),
-		cmocka_unit_test(accesses_that_the_owner_does_are_counted),
-		cmocka_unit_test(a_region_that_moves_says_so),
-		cmocka_unit_test(a_region_that_migrates_says_so_and_where_to),
-		cmocka_unit_test(many_regions_are_in_order_and_each_is_there_once),
-		cmocka_unit_test(regions_are_made_and_closed_within_a_list),
-		cmocka_unit_test(ten_thousand_are_told),
-		cmocka_unit_test(what_cannot_be_listed_is_refused),
-		cmocka_unit_test(a_child_has_a_list_of_its_own),
-		cmocka_unit_test(a_stopped_owner_is_said_to_be),
-		cmocka_unit_test(another_user_is_told_nothing),
-		cmocka_unit_test(regions_stay_those_of_the_user_that_made_them),
-	};
+	const struct suite s = { "region_list", SUITE_OF(tests), .by = "mapped" };
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return suite_run(&s, NULL);
 }

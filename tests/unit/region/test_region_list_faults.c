@@ -14,26 +14,6 @@
 #include "look.h"
 #include "refuse.h"
 
-WRAP(int, socket, int domain, int type, int protocol)
-{
-	return fails() ? -1 : __real_socket(domain, type, protocol);
-}
-
-WRAP(int, connect, int fd, const struct sockaddr *a, socklen_t len)
-{
-	return fails() ? -1 : __real_connect(fd, a, len);
-}
-
-WRAP(int, getsockopt, int fd, int level, int name, void *v, socklen_t *len)
-{
-	return fails() ? -1 : __real_getsockopt(fd, level, name, v, len);
-}
-
-WRAP(ssize_t, send, int fd, const void *p, size_t len, int flags)
-{
-	return fails() ? -1 : __real_send(fd, p, len, flags);
-}
-
 WRAP(ssize_t, recv, int fd, void *p, size_t len, int flags)
 {
 	return fails() ? -1 : __real_recv(fd, p, len, flags);
@@ -58,19 +38,6 @@ WRAP(ssize_t, getline, char **line, size_t *room, FILE *f)
 
 	has_line = true;
 	return first && fails() ? -1 : __real_getline(line, room, f);
-}
-
-/* Those of the thread that answers, which looks for more at any time later. */
-WRAP(long, syscall, long nr, long a, long b, long c, long d, long e, long f)
-{
-	long n;
-
-	if (nr == SYS_recvfrom) {
-		n = __real_syscall(nr, a, b, c, d, e, f);
-		return n > 0 && fails() ? -1 : n;
-	}
-	return (nr == SYS_accept4 || nr == SYS_getsockopt || nr == SYS_epoll_ctl ||
-		nr == SYS_sendto) && fails() ? -1 : __real_syscall(nr, a, b, c, d, e, f);
 }
 
 #define ENOUGH 10 /* steps that no call was left for */
@@ -119,20 +86,19 @@ static void list_once(struct outcome *o)
 }
 
 /* Other processes' owners are met as well, and come and go: no step may be the last by chance. */
-static void each_step(int error)
+static void list_at_each_step(int error)
 {
 	struct outcome o = { 0 };
 	unsigned int fds, missed;
 	char c = 1;
 
-	begin(NULL);
+	begin_remote(NULL);
 	only();
 	fds = open_fds();
 	fail_with = error;
 	for (missed = 0; missed < ENOUGH; missed += atomic_load(&calls) < o.steps) {
 		o.steps++;
-		atomic_store(&calls, 0);
-		atomic_store(&fail_at, o.steps);
+		fail_from(o.steps);
 		list_once(&o);
 		assert_int_equal(open_fds(), fds);
 		assert_int_equal(only().len, LEN);
@@ -142,25 +108,31 @@ static void each_step(int error)
 		      o.refused, o.silent, o.left_out, o.listed);
 	assert_true(o.refused >= 5);
 	assert_true(o.listed >= ENOUGH);
-	end();
+	end_remote();
 }
 
 static void without_memory(void **state)
 {
-	each_step(ENOMEM);
+	list_at_each_step(ENOMEM);
 }
 
 static void without_a_descriptor(void **state)
 {
-	each_step(EMFILE);
+	list_at_each_step(EMFILE);
 }
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(without_memory),
+	cmocka_unit_test(without_a_descriptor),
+};
 
 int main(void)
 {
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(without_memory),
-		cmocka_unit_test(without_a_descriptor),
-	};
+	/* Those of the thread that answers, which looks for more at any time later. */
+	static const long counted[] = { SYS_recvfrom, SYS_accept4, SYS_getsockopt, SYS_epoll_ctl,
+					SYS_sendto, 0 };
+	const struct suite s = { "region_list_faults", SUITE_OF(tests), .by = "mapped" };
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	counted_calls = counted;
+	return suite_run(&s, NULL);
 }

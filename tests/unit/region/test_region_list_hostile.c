@@ -2,6 +2,11 @@
 /* Lists of regions where askers or owners do not behave. */
 #include <string.h>
 
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
 #include "listed.h"
 
 #define ASKERS 80 /* more than there is room for before they show a handle */
@@ -10,12 +15,7 @@
 
 static void works(void)
 {
-	struct kedge_remote *r = open_it();
-	char c = 1;
-
-	assert_int_equal(kedge_remote_put(r, 0, &c, 1, SOON_MS), 0);
-	assert_int_equal(kedge_remote_put(remote, 0, &c, 1, SOON_MS), 0);
-	kedge_remote_close(r);
+	handle_works();
 	assert_int_equal(only().len, LEN);
 }
 
@@ -44,7 +44,7 @@ static void a_list_has_no_word_of_a_handle(void **state)
 	ssize_t n;
 	int fd;
 
-	begin(NULL);
+	begin_remote(NULL);
 	assert_true(handle_read(&handle, &w));
 	fd = stranger(&handle);
 	n = ask_once(fd, &p);
@@ -52,7 +52,7 @@ static void a_list_has_no_word_of_a_handle(void **state)
 	assert_false(holds(&p, (size_t)n, w.key, sizeof(w.key)));
 	assert_false(holds(&p, (size_t)n, &w.region, sizeof(w.region)));
 	close(fd);
-	end();
+	end_remote();
 }
 
 static int what_is_said_to(const void *q, size_t len)
@@ -70,21 +70,21 @@ static int what_is_said_to(const void *q, size_t len)
 
 static void what_is_no_question_ends_the_connection(void **state)
 {
-	struct list_ask q = all;
+	struct list_ask q = list_question;
 	char big[sizeof(q) + 1] = { 0 };
 
-	begin(NULL);
+	begin_remote(NULL);
 	assert_int_equal(what_is_said_to(&q, sizeof(q)), 0);
 	assert_int_equal(what_is_said_to(&q, sizeof(q) - 1), -EPROTO);
 	memcpy(big, &q, sizeof(q));
 	assert_int_equal(what_is_said_to(big, sizeof(big)), -EPROTO);
 	q.version++;
 	assert_int_equal(what_is_said_to(&q, sizeof(q)), -EPROTO);
-	q = all;
+	q = list_question;
 	q.magic++;
 	assert_int_equal(what_is_said_to(&q, sizeof(q)), -EPROTO);
 	works();
-	end();
+	end_remote();
 }
 
 /* Those that never read, and those that ask for the first page alone: others are answered. */
@@ -92,13 +92,13 @@ static void askers_that_flood_are_cut_off_and_others_answered(void **state)
 {
 	int fd[ASKERS], i, n;
 
-	begin(NULL);
+	begin_remote(NULL);
 	for (i = 0; i < ASKERS; i++) {
 		fd[i] = stranger(&handle);
 		assert_true(fd[i] >= 0);
-		send(fd[i], &all, sizeof(all), MSG_NOSIGNAL | MSG_DONTWAIT);
+		ask_list(fd[i], MSG_DONTWAIT);
 		for (n = 0; !(i % 16) && n < FLOOD; n++)
-			if (send(fd[i], &all, sizeof(all), MSG_NOSIGNAL) != sizeof(all))
+			if (!ask_list(fd[i], 0))
 				break;
 		assert_true(n < FLOOD);
 		if (!(i % 16))
@@ -110,7 +110,7 @@ static void askers_that_flood_are_cut_off_and_others_answered(void **state)
 	for (i = 0; i < ASKERS; i++)
 		close(fd[i]);
 	works();
-	end();
+	end_remote();
 }
 
 /* A question behind the handle is answered as well, and none takes the peer's place. */
@@ -122,7 +122,7 @@ static void a_peer_may_ask_for_a_list(void **state)
 	struct region_answer a;
 	int fd;
 
-	begin(NULL);
+	begin_remote(NULL);
 	mine.handle = handle;
 	fd = stranger(&handle);
 	assert_int_equal(ask_once(fd, &p), sizeof(p.head) + sizeof(p.item[0]));
@@ -134,7 +134,7 @@ static void a_peer_may_ask_for_a_list(void **state)
 	assert_int_equal(p.item[0].mapped, 2);
 	close(fd);
 	WAIT_FOR(only().mapped == 1);
-	end();
+	end_remote();
 }
 
 /* ---- owners ---- */
@@ -237,7 +237,7 @@ static int status_of(struct lie *l, uint32_t timeout_ms, size_t *cnt)
 	assert_true(!status || found.cnt == 1);
 	*cnt = status ? 0 : found.cnt;
 	free(found.e);
-	child_kill(pid);
+	kill_child(pid);
 	return status;
 }
 
@@ -375,7 +375,7 @@ static void a_place_is_printed_as_an_address(void **state)
 	assert_int_equal(found.cnt, 2);
 	assert_string_equal(found.e[0].to, "[1b1b:1b1b:1b1b:1b1b:1b1b:1b1b:1b1b:1b1b]:6939");
 	assert_int_equal(found.e[0].to_pid, 0);
-	child_kill(pid);
+	kill_child(pid);
 	free(found.e);
 }
 
@@ -399,33 +399,35 @@ static void those_that_never_answer_keep_no_other_waiting(void **state)
 	pid_t pid[8];
 	size_t i, cnt;
 
-	begin(NULL);
+	begin_remote(NULL);
 	for (i = 0; i < ARRAY_SIZE(pid); i++)
 		pid[i] = child(lies, &l);
 	/* As long as the machine takes. */
 	while (!mine_is_there(ms))
 		ms *= 2;
 	for (i = 0; i < ARRAY_SIZE(pid); i++)
-		child_kill(pid[i]);
+		kill_child(pid[i]);
 	assert_int_equal(status_of(&ends, SOON_MS, &cnt), -EBUSY);
-	end();
+	end_remote();
 }
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(a_list_has_no_word_of_a_handle),
+	cmocka_unit_test(what_is_no_question_ends_the_connection),
+	cmocka_unit_test(askers_that_flood_are_cut_off_and_others_answered),
+	cmocka_unit_test(a_peer_may_ask_for_a_list),
+	cmocka_unit_test(numbers_of_a_page_are_checked),
+	cmocka_unit_test(what_is_no_region_is_refused),
+	cmocka_unit_test(a_later_version_may_say_more),
+	cmocka_unit_test(an_owner_that_does_not_know_the_question_is_said_not_to),
+	cmocka_unit_test(a_list_that_is_too_long_is_given_up),
+	cmocka_unit_test(a_place_is_printed_as_an_address),
+	cmocka_unit_test(those_that_never_answer_keep_no_other_waiting),
+};
 
 int main(void)
 {
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_list_has_no_word_of_a_handle),
-		cmocka_unit_test(what_is_no_question_ends_the_connection),
-		cmocka_unit_test(askers_that_flood_are_cut_off_and_others_answered),
-		cmocka_unit_test(a_peer_may_ask_for_a_list),
-		cmocka_unit_test(numbers_of_a_page_are_checked),
-		cmocka_unit_test(what_is_no_region_is_refused),
-		cmocka_unit_test(a_later_version_may_say_more),
-		cmocka_unit_test(an_owner_that_does_not_know_the_question_is_said_not_to),
-		cmocka_unit_test(a_list_that_is_too_long_is_given_up),
-		cmocka_unit_test(a_place_is_printed_as_an_address),
-		cmocka_unit_test(those_that_never_answer_keep_no_other_waiting),
-	};
+	const struct suite s = { "region_list_hostile", SUITE_OF(tests), .by = "mapped" };
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return suite_run(&s, NULL);
 }

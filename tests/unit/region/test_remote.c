@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include "remote.h"
+#include "suites.h"
 
 /* ---- handles ---- */
 
@@ -55,14 +56,14 @@ static void a_guess_is_refused(void **state)
 	size_t i;
 	int rc;
 
-	begin(NULL);
+	begin_remote(NULL);
 	/* Not other hosts' addresses, which are behind these. */
-	for (i = 0; i < (NODE ? 56 : sizeof(handle)); i++) {
+	for (i = 0; i < (way->node ? 56 : sizeof(handle)); i++) {
 		handle.bytes[i] ^= 1;
 		rc = kedge_remote_open(&handle, SOON_MS, &r);
 		/* The region's number does not matter, nor, over TCP, which other host it is
 		 * and its name there. */
-		if (!rc && i >= (NODE ? 16 : 32) && i < 40)
+		if (!rc && i >= (way->node ? 16 : 32) && i < 40)
 			kedge_remote_close(r);
 		else
 			assert_true(rc == -EKEYREJECTED || rc == -EINVAL ||
@@ -72,7 +73,7 @@ static void a_guess_is_refused(void **state)
 	r = open_it();
 	assert_int_equal(kedge_remote_put(r, 0, "x", 1, 0), 0);
 	kedge_remote_close(r);
-	end();
+	end_remote();
 }
 
 /* ---- accesses ---- */
@@ -86,8 +87,7 @@ static void another_process_puts_and_gets(void **state)
 	need_threads_after_fork();
 	make_region(LEN, NULL);
 	memcpy(region_at() + 4096, "the owner's", 12);
-	pid = fork();
-	assert_true(pid >= 0);
+	pid = fork_child();
 	if (!pid) {
 		CHILD_CHECK(!kedge_remote_open(&handle, SOON_MS, &remote));
 		CHILD_CHECK(!kedge_remote_get(remote, 4096, got, 12, 0));
@@ -107,7 +107,7 @@ static void what_is_beyond_fails_alone(void **state)
 	char c[16] = { 0 };
 	uint64_t old;
 
-	begin(NULL);
+	begin_remote(NULL);
 	assert_int_equal(kedge_remote_put(remote, LEN, c, 1, 0), -EFAULT);
 	assert_int_equal(kedge_remote_put(remote, LEN - 8, c, 9, 0), -EFAULT);
 	assert_int_equal(kedge_remote_get(remote, UINT64_MAX, c, 1, 0), -EFAULT);
@@ -117,14 +117,14 @@ static void what_is_beyond_fails_alone(void **state)
 	assert_int_equal(kedge_remote_put(remote, LEN - 8, c, 8, 0), 0);
 	assert_int_equal(kedge_remote_get(remote, 0, NULL, 0, 0), 0);
 	assert_int_equal(kedge_remote_get(remote, 0, NULL, 1, 0), -EINVAL);
-	end();
+	end_remote();
 }
 
 static void numbers_are_changed_atomically(void **state)
 {
 	uint64_t *at, old;
 
-	begin(NULL);
+	begin_remote(NULL);
 	at = (uint64_t *)(void *)region_at();
 	assert_int_equal(kedge_remote_fetch_add(remote, 8, 5, &old, 0), 0);
 	assert_int_equal(old, 0);
@@ -137,7 +137,7 @@ static void numbers_are_changed_atomically(void **state)
 	assert_int_equal(old, 9);
 	assert_int_equal(at[1], 9);
 	assert_int_equal(kedge_remote_fetch_add(remote, 4, 1, NULL, 0), -EINVAL);
-	end();
+	end_remote();
 }
 
 static void a_handle_gives_what_it_says(void **state)
@@ -148,7 +148,7 @@ static void a_handle_gives_what_it_says(void **state)
 						 .access = KEDGE_HANDLE_WRITE };
 	char c = 1;
 
-	begin(&read);
+	begin_remote(&read);
 	assert_int_equal(kedge_remote_get(remote, 0, &c, 1, 0), 0);
 	assert_int_equal(kedge_remote_put(remote, 0, &c, 1, 0), -EACCES);
 	assert_int_equal(kedge_remote_fetch_add(remote, 0, 1, NULL, 0), -EACCES);
@@ -158,7 +158,7 @@ static void a_handle_gives_what_it_says(void **state)
 	assert_int_equal(kedge_remote_get(remote, 0, &c, 1, 0), -EACCES);
 	assert_int_equal(kedge_remote_put(remote, 0, &c, 1, 0), 0);
 	assert_int_equal(kedge_remote_compare_swap(remote, 0, 1, 1, NULL, 0), -EACCES);
-	end();
+	end_remote();
 }
 
 static void a_part_is_no_more(void **state)
@@ -168,8 +168,8 @@ static void a_part_is_no_more(void **state)
 	struct kedge_handle_opts bad = { .size = sizeof(bad), .offset = 4 };
 	char c = 7;
 
-	begin(&part);
-	assert_int_equal(has(remote), 4096);
+	begin_remote(&part);
+	assert_int_equal(remote_len(remote), 4096);
 	assert_int_equal(kedge_remote_put(remote, 0, &c, 1, 0), 0);
 	assert_int_equal(region_at()[4104], 7);
 	assert_int_equal(kedge_remote_put(remote, 4095, &c, 1, 0), 0);
@@ -187,7 +187,7 @@ static void a_part_is_no_more(void **state)
 	assert_int_equal(kedge_region_advertise(region, &bad, &handle), -EINVAL);
 	assert_int_equal(kedge_region_advertise(region, NULL, NULL), -EINVAL);
 	assert_int_equal(kedge_region_advertise(NULL, NULL, &handle), -EINVAL);
-	end();
+	end_remote();
 }
 
 static void several_parts_are_one_access(void **state)
@@ -199,7 +199,7 @@ static void several_parts_are_one_access(void **state)
 	struct kedge_remote_part get[] = { { LEN - 4, c, 4 }, { 99, c + 4, 5 } };
 	struct kedge_remote_part bad[] = { { LEN - 3, b, 4 }, { 0, b, 4 } };
 
-	begin(NULL);
+	begin_remote(NULL);
 	assert_int_equal(kedge_remote_put_parts(remote, put, 4, SOON_MS), 0);
 	assert_memory_equal(region_at() + 99, "\0abb\0", 5);
 	assert_int_equal(kedge_remote_get_parts(remote, get, 2, SOON_MS), 0);
@@ -217,7 +217,7 @@ static void several_parts_are_one_access(void **state)
 	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
 	assert_int_equal(kedge_remote_put_parts(remote, put, 4, 10), -ETIMEDOUT);
 	assert_int_equal(kedge_region_resume(region), 0);
-	end();
+	end_remote();
 }
 
 /* ---- a region that changes ---- */
@@ -226,9 +226,9 @@ static void it_grows_and_is_trimmed_under_a_handle(void **state)
 {
 	char c = 3;
 
-	begin(NULL);
+	begin_remote(NULL);
 	assert_int_equal(kedge_region_grow(region, 4 * LEN), 0);
-	assert_int_equal(has(remote), 4 * LEN);
+	assert_int_equal(remote_len(remote), 4 * LEN);
 	assert_int_equal(kedge_remote_put(remote, 4 * LEN - 1, &c, 1, 0), 0);
 	assert_int_equal(region_at()[4 * LEN - 1], 3);
 	assert_int_equal(kedge_region_trim(region, LEN), 0);
@@ -237,14 +237,14 @@ static void it_grows_and_is_trimmed_under_a_handle(void **state)
 	assert_int_equal(kedge_region_grow(region, 2 * LEN), 0);
 	assert_int_equal(kedge_remote_get(remote, 2 * LEN - 1, &c, 1, 0), 0);
 	assert_int_equal(c, 0);
-	end();
+	end_remote();
 }
 
 static void a_suspended_region_is_waited_for(void **state)
 {
 	char c = 1;
 
-	begin(NULL);
+	begin_remote(NULL);
 	assert_int_equal(kedge_region_resume(region), -EINVAL);
 	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
 	assert_int_equal(kedge_remote_put(remote, 0, &c, 1, 0), -ETIMEDOUT);
@@ -263,7 +263,7 @@ static void a_suspended_region_is_waited_for(void **state)
 	assert_int_equal(kedge_remote_get(remote, 0, &c, 1, 0), 0);
 	assert_int_equal(kedge_region_resume(region), -EINVAL);
 	assert_int_equal(c, 0);
-	end();
+	end_remote();
 }
 
 static uint64_t pages_of_region(void)
@@ -284,7 +284,7 @@ static void it_is_moved_under_a_handle(void **state)
 	char *at, c = 5;
 	int rc;
 
-	begin(NULL);
+	begin_remote(NULL);
 	advertise(&part);
 	second = open_it();
 	at = region_at();
@@ -314,7 +314,7 @@ static void it_is_moved_under_a_handle(void **state)
 	assert_int_equal(kedge_remote_put(second, LEN - 4104, &c, 1, SOON_MS), -EFAULT);
 	assert_int_equal(pages_of_region() - before, LEN);
 	kedge_remote_close(second);
-	end();
+	end_remote();
 	assert_int_equal(pages_of_region(), before);
 }
 
@@ -323,7 +323,7 @@ static void what_cannot_be_moved_stays(void **state)
 	struct kedge_move_opts o = { .size = sizeof(o), .flags = KEDGE_MOVE_NODE, .node = 1023 };
 	char c = 5;
 
-	begin(NULL);
+	begin_remote(NULL);
 	assert_int_equal(kedge_remote_put(remote, 0, &c, 1, 0), 0);
 	assert_int_equal(kedge_region_move(region, &o, SOON_MS, NULL), -EINVAL);
 	o.node = 1024;
@@ -340,7 +340,7 @@ static void what_cannot_be_moved_stays(void **state)
 	assert_int_equal(kedge_region_move(region, &o, SOON_MS, NULL), 0);
 	assert_int_equal(kedge_remote_get(remote, 0, &c, 1, SOON_MS), 0);
 	assert_int_equal(c, 5);
-	end();
+	end_remote();
 }
 
 /* ---- ends ---- */
@@ -351,7 +351,7 @@ static void a_revoked_handle_ends_alone(void **state)
 	struct kedge_remote *second, *r;
 	char c = 1;
 
-	begin(NULL);
+	begin_remote(NULL);
 	other = handle;
 	advertise(NULL);
 	second = open_it();
@@ -370,7 +370,7 @@ static void a_revoked_handle_ends_alone(void **state)
 	memset(&other, 0, sizeof(other));
 	assert_int_equal(kedge_region_revoke(region, &other), -ENOENT);
 	assert_int_equal(kedge_region_revoke(region, NULL), -EINVAL);
-	end();
+	end_remote();
 }
 
 /* However soon one comes after the other. */
@@ -413,7 +413,7 @@ static void time_ends_a_handle(void **state)
 		kedge_remote_close(r);
 	assert_int_equal(rc, -EKEYEXPIRED);
 	assert_int_equal(kedge_region_revoke(region, &handle), 0);
-	end();
+	end_remote();
 }
 
 static void a_closed_region_has_no_peers(void **state)
@@ -422,7 +422,7 @@ static void a_closed_region_has_no_peers(void **state)
 	struct kedge_remote *r;
 	char c = 1;
 
-	begin(NULL);
+	begin_remote(NULL);
 	assert_int_equal(kedge_region_create(1, NULL, &other), 0);
 	kedge_region_close(region);
 	assert_int_equal(kedge_remote_put(remote, 0, &c, 1, 0), -EKEYREVOKED);
@@ -432,9 +432,9 @@ static void a_closed_region_has_no_peers(void **state)
 	assert_int_equal(kedge_remote_put(remote, 0, &c, 1, SOON_MS), -EKEYREVOKED);
 	assert_int_equal(kedge_remote_open(&handle, SOON_MS, &r), -ECONNREFUSED);
 	kedge_remote_close(remote);
-	begin(NULL);
+	begin_remote(NULL);
 	assert_int_equal(kedge_remote_put(remote, 0, &c, 1, 0), 0);
-	end();
+	end_remote();
 }
 
 /* Mappings of regions, and of gates. */
@@ -453,7 +453,7 @@ static int mappings(void)
 
 /* The region at two addresses of the owner's, or gate and region of both. The fake of an adapter
  * has one of its own from when the lease is given, by a thread in its own time. */
-#define MAPPINGS (LEASED ? 3 : SERVED ? 2 : 4)
+#define MAPPINGS (way->leased ? 3 : way->served ? 2 : 4)
 
 static void await_mappings(void)
 {
@@ -474,11 +474,10 @@ static void a_child_has_none_of_it(void **state)
 	pid_t pid;
 
 	need_threads_after_fork();
-	begin(NULL);
+	begin_remote(NULL);
 	assert_int_equal(kedge_remote_put(remote, 0, &c, 1, SOON_MS), 0);
 	await_mappings();
-	pid = fork();
-	assert_true(pid >= 0);
+	pid = fork_child();
 	if (!pid) {
 		CHILD_CHECK(mappings() == 0);
 		CHILD_CHECK(kedge_remote_put(remote, 0, &c, 1, 0) == -ECHILD);
@@ -490,12 +489,12 @@ static void a_child_has_none_of_it(void **state)
 		make_region(LEN, NULL);
 		remote = open_it();
 		CHILD_CHECK(!kedge_remote_put(remote, 0, &c, 1, 0));
-		end();
+		end_remote();
 		_exit(0);
 	}
 	reap(pid);
 	assert_int_equal(kedge_remote_put(remote, 0, &c, 1, 0), 0);
-	end();
+	end_remote();
 }
 
 /* A holder of the handle may have its accesses; but the memory only as the same user. */
@@ -509,8 +508,7 @@ static void another_user_is_served(void **state)
 	if (geteuid())
 		skip();
 	make_region(LEN, NULL);
-	pid = fork();
-	assert_true(pid >= 0);
+	pid = fork_child();
 	if (!pid) {
 		CHILD_CHECK(!setresuid(65534, 65534, 65534));
 		CHILD_CHECK(!kedge_remote_open(&handle, SOON_MS, &r));
@@ -537,7 +535,7 @@ static void many_handles_are_told_apart(void **state)
 	int i;
 
 	assert_non_null(h);
-	begin(NULL);
+	begin_remote(NULL);
 	for (i = 0; i < MANY; i++)
 		assert_int_equal(kedge_region_advertise(region, NULL, &h[i]), 0);
 	for (i = 0; i < MANY; i += 2)
@@ -547,7 +545,7 @@ static void many_handles_are_told_apart(void **state)
 		assert_int_equal(kedge_remote_open(&h[i + 1], SOON_MS, &r), 0);
 		kedge_remote_close(r);
 	}
-	end();
+	end_remote();
 	free(h);
 }
 
@@ -557,39 +555,38 @@ static void peers_that_come_and_go_leave_nothing(void **state)
 	char c = 1;
 	int i;
 
-	begin(NULL);
-	for (i = 0; i < (SERVED ? 500 : 3000); i++) {
+	begin_remote(NULL);
+	for (i = 0; i < (way->served ? 500 : 3000); i++) {
 		r = open_it();
 		assert_int_equal(kedge_remote_put(r, 0, &c, 1, 0), 0);
 		kedge_remote_close(r);
 	}
-	end();
+	end_remote();
 }
 
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_handle_is_the_same_as_text),
-		cmocka_unit_test(what_is_no_handle_is_refused),
-		cmocka_unit_test(a_guess_is_refused),
-		cmocka_unit_test(another_process_puts_and_gets),
-		cmocka_unit_test(what_is_beyond_fails_alone),
-		cmocka_unit_test(numbers_are_changed_atomically),
-		cmocka_unit_test(a_handle_gives_what_it_says),
-		cmocka_unit_test(a_part_is_no_more),
-		cmocka_unit_test(several_parts_are_one_access),
-		cmocka_unit_test(it_grows_and_is_trimmed_under_a_handle),
-		cmocka_unit_test(a_suspended_region_is_waited_for),
-		cmocka_unit_test(it_is_moved_under_a_handle),
-		cmocka_unit_test(what_cannot_be_moved_stays),
-		cmocka_unit_test(a_revoked_handle_ends_alone),
-		cmocka_unit_test(time_ends_a_handle),
-		cmocka_unit_test(a_closed_region_has_no_peers),
-		cmocka_unit_test(a_child_has_none_of_it),
-		cmocka_unit_test(another_user_is_served),
-		cmocka_unit_test(many_handles_are_told_apart),
-		cmocka_unit_test(peers_that_come_and_go_leave_nothing),
-	};
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(a_handle_is_the_same_as_text),
+	cmocka_unit_test(what_is_no_handle_is_refused),
+	cmocka_unit_test(a_guess_is_refused),
+	cmocka_unit_test(another_process_puts_and_gets),
+	cmocka_unit_test(what_is_beyond_fails_alone),
+	cmocka_unit_test(numbers_are_changed_atomically),
+	cmocka_unit_test(a_handle_gives_what_it_says),
+	cmocka_unit_test(a_part_is_no_more),
+	cmocka_unit_test(several_parts_are_one_access),
+	cmocka_unit_test(it_grows_and_is_trimmed_under_a_handle),
+	cmocka_unit_test(a_suspended_region_is_waited_for),
+	cmocka_unit_test(it_is_moved_under_a_handle),
+	cmocka_unit_test(what_cannot_be_moved_stays),
+	cmocka_unit_test(a_revoked_handle_ends_alone),
+	cmocka_unit_test(time_ends_a_handle),
+	cmocka_unit_test(a_closed_region_has_no_peers),
+	cmocka_unit_test(a_child_has_none_of_it),
+	cmocka_unit_test(another_user_is_served),
+	cmocka_unit_test(many_handles_are_told_apart),
+	cmocka_unit_test(peers_that_come_and_go_leave_nothing),
+};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+const struct suite suite_remote = {
+	.name = "remote", SUITE_OF(tests), .by = "mapped",
+};

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include "remote.h"
+#include "suites.h"
 
 #define ROUNDS 5
 #define BLOCK  ((size_t)64 << 10)
@@ -25,7 +26,7 @@ static void *puts_until_told(void *at)
 
 	while (!(rc = kedge_remote_put(remote, (uintptr_t)at, block, sizeof(block), SOON_MS))) {
 		CHILD_CHECK(!kedge_remote_query(remote, &info));
-		if (!LEASED || info.way == KEDGE_REMOTE_RDMA)
+		if (!way->leased || info.way == KEDGE_REMOTE_RDMA)
 			atomic_fetch_add(&word->done, 1);
 	}
 	return (void *)(intptr_t)rc;
@@ -59,15 +60,12 @@ static void what_is_closed_under_puts_is_told(void **state)
 	pid_t pid;
 
 	need_threads_after_fork();
-	word = mmap(NULL, sizeof(*word), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-		    0);
-	assert_true(word != MAP_FAILED);
+	word = shared_memory(sizeof(*word));
 	for (n = 0; n < ROUNDS; n++) {
 		atomic_store(&word->go, false);
 		atomic_store(&word->done, 0);
 		/* There is no thread of the owner's yet, which might have a sanitizer's lock. */
-		pid = fork();
-		assert_true(pid >= 0);
+		pid = fork_child();
 		if (!pid)
 			peer();
 		make_region(LEN, NULL);
@@ -83,11 +81,10 @@ static void what_is_closed_under_puts_is_told(void **state)
 	munmap(word, sizeof(*word));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_is_closed_under_puts_is_told),
-	};
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(what_is_closed_under_puts_is_told),
+};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+const struct suite suite_remote_closed = {
+	.name = "remote_closed", SUITE_OF(tests), .by = "lease",
+};

@@ -20,26 +20,6 @@
 #include "look.h"
 #include "refuse.h"
 
-WRAP(int, socket, int domain, int type, int protocol)
-{
-	return fails() ? -1 : __real_socket(domain, type, protocol);
-}
-
-WRAP(int, connect, int fd, const struct sockaddr *a, socklen_t len)
-{
-	return fails() ? -1 : __real_connect(fd, a, len);
-}
-
-WRAP(int, getsockopt, int fd, int level, int name, void *v, socklen_t *len)
-{
-	return fails() ? -1 : __real_getsockopt(fd, level, name, v, len);
-}
-
-WRAP(ssize_t, send, int fd, const void *p, size_t len, int flags)
-{
-	return fails() ? -1 : __real_send(fd, p, len, flags);
-}
-
 /* The owner's buffer for a peer is the only one of that length. */
 WRAP(void *, malloc, size_t len)
 {
@@ -56,33 +36,6 @@ WRAP(ssize_t, recvmsg, int fd, struct msghdr *m, int flags)
 	return fails() ? -1 : __real_recvmsg(fd, m, flags);
 }
 
-/* Those of the thread that answers. It waits for events by another one. */
-static bool is_counted(long nr)
-{
-	static const long counted[] = { SYS_socket, SYS_bind, SYS_listen, SYS_epoll_create1,
-					SYS_epoll_ctl, SYS_eventfd2, SYS_openat, SYS_accept4,
-					SYS_getsockopt, SYS_memfd_create, SYS_ftruncate, SYS_fcntl,
-					SYS_mmap, SYS_recvfrom, SYS_sendmsg };
-	size_t i;
-
-	for (i = 0; i < sizeof(counted) / sizeof(*counted); i++)
-		if (counted[i] == nr)
-			return true;
-	return false;
-}
-
-WRAP(long, syscall, long nr, long a, long b, long c, long d, long e, long f)
-{
-	long n;
-
-	/* It also looks whether there is more, at any time later: that is no step of the test's. */
-	if (nr == SYS_recvfrom) {
-		n = __real_syscall(nr, a, b, c, d, e, f);
-		return n > 0 && fails() ? -1 : n;
-	}
-	return is_counted(nr) && fails() ? -1 : __real_syscall(nr, a, b, c, d, e, f);
-}
-
 static unsigned int closed_twice;
 
 WRAP(int, close, int fd)
@@ -93,27 +46,9 @@ WRAP(int, close, int fd)
 	return rc;
 }
 
-extern void *__real_mremap(void *at, size_t len, size_t to_len, int flags, void *to);
-extern void *__wrap_mremap(void *at, size_t len, size_t to_len, int flags, void *to);
-void *__wrap_mremap(void *at, size_t len, size_t to_len, int flags, void *to)
+WRAP(void *, mremap, void *at, size_t len, size_t to_len, int flags, void *to)
 {
 	return fails() ? MAP_FAILED : __real_mremap(at, len, to_len, flags, to);
-}
-
-/* Returns how many of the steps failed. */
-static unsigned int each_step(int (*try)(void))
-{
-	unsigned int step, failed = 0;
-	int rc;
-
-	for (step = 1; step == 1 || atomic_load(&calls) >= step - 1; step++) {
-		atomic_store(&calls, 0);
-		atomic_store(&fail_at, step);
-		rc = try();
-		atomic_store(&fail_at, 0);
-		failed += rc < 0;
-	}
-	return failed;
 }
 
 /* All of it goes on. */
@@ -141,7 +76,7 @@ static int advertise_once(void)
 	advertise(NULL);
 	remote = open_it();
 	works();
-	end();
+	end_remote();
 	return rc;
 }
 
@@ -149,8 +84,8 @@ static void a_first_handle_undoes_every_step(void **state)
 {
 	unsigned int fds;
 
-	begin(NULL);
-	end();
+	begin_remote(NULL);
+	end_remote();
 	fds = open_fds();
 	/* The socket and what it takes to wait for it, the thread, and a block of handles. Another
 	 * name is tried where one is taken. */
@@ -179,19 +114,19 @@ static void a_peer_that_comes_undoes_every_step(void **state)
 {
 	unsigned int fds, maps;
 
-	begin(NULL);
+	begin_remote(NULL);
 	open_once();
 	fds = open_fds();
 	maps = look_maps();
 	/* Here: memory, the socket, its address, its owner, question, answer, two mappings and
 	 * what keeps them from children. There: memory, the user, the event, the gate's
 	 * file, length and mapping, the answer. More where one of them is tried again. */
-	assert_in_range(each_step(open_once), SERVED ? 8 : 12, 60);
+	assert_in_range(each_step(open_once), way->served ? 8 : 12, 60);
 	assert_int_equal(open_fds(), fds);
 	/* The owner's side of it goes when it has heard of the end. */
 	while (look_maps() > maps)
 		usleep(1000);
-	end();
+	end_remote();
 }
 
 /* ---- a region is moved ---- */
@@ -218,7 +153,7 @@ static void a_move_undoes_every_step(void **state)
 	unsigned int maps, fds;
 	uint64_t bytes;
 
-	begin(NULL);
+	begin_remote(NULL);
 	region_at()[LEN - 1] = 'z';
 	move_once();
 	maps = look_maps();
@@ -230,10 +165,10 @@ static void a_move_undoes_every_step(void **state)
 	assert_int_equal(open_fds(), fds);
 	/* The region's, what the thread waits for and with, its spare, a connection, its gate;
 	 * what it has sent it closes a moment later. And three to watch the region's mapping. */
-	while (look_files(&bytes) != (SERVED ? 11 : 12))
+	while (look_files(&bytes) != (way->served ? 11 : 12))
 		usleep(1000);
-	assert_int_equal(bytes, LEN + (SERVED ? 0 : page_len()));
-	end();
+	assert_int_equal(bytes, LEN + (way->served ? 0 : page_len()));
+	end_remote();
 }
 
 /* ---- a peer of a region that was moved ---- */
@@ -275,17 +210,16 @@ static void a_peer_finds_what_was_moved_in_the_end(void **state)
 {
 	unsigned int fds;
 
-	begin(NULL);
+	begin_remote(NULL);
 	region_at()[LEN - 1] = 'z';
 	look_and_go_on();
 	fds = open_fds();
 	/* Question, answer, mapping and its two steps; there: the answer. */
 	assert_in_range(each_step(look_and_go_on), 6, 20);
 	assert_int_equal(open_fds(), fds);
-	end();
+	end_remote();
 }
 
-#if !SERVED /* otherwise it takes no descriptor */
 /* One descriptor too few for the answer: the other one is given back, once. */
 static void a_full_table_loses_no_descriptor(void **state)
 {
@@ -293,7 +227,7 @@ static void a_full_table_loses_no_descriptor(void **state)
 	int fd[64], cnt = 0;
 	char c = 0;
 
-	begin(NULL);
+	begin_remote(NULL);
 	region_at()[LEN - 1] = 'z';
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
 	assert_int_equal(kedge_region_move(region, NULL, SOON_MS, NULL), 0);
@@ -312,21 +246,26 @@ static void a_full_table_loses_no_descriptor(void **state)
 	assert_int_equal(kedge_remote_get(remote, LEN - 1, &c, 1, SOON_MS), 0);
 	assert_int_equal(c, 'z');
 	assert_int_equal(closed_twice, 0);
-	end();
+	end_remote();
 }
-#endif
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(a_first_handle_undoes_every_step),
+	cmocka_unit_test(a_peer_that_comes_undoes_every_step),
+	cmocka_unit_test(a_move_undoes_every_step),
+	case_for(FOR_MAPPED, a_full_table_loses_no_descriptor),
+	cmocka_unit_test(a_peer_finds_what_was_moved_in_the_end),
+};
 
 int main(void)
 {
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_first_handle_undoes_every_step),
-		cmocka_unit_test(a_peer_that_comes_undoes_every_step),
-		cmocka_unit_test(a_move_undoes_every_step),
-#if !SERVED
-		cmocka_unit_test(a_full_table_loses_no_descriptor),
-#endif
-		cmocka_unit_test(a_peer_finds_what_was_moved_in_the_end),
-	};
+	/* Those of the thread that answers. It waits for events by another one. */
+	static const long counted[] = { SYS_socket, SYS_bind, SYS_listen, SYS_epoll_create1,
+					SYS_epoll_ctl, SYS_eventfd2, SYS_openat, SYS_accept4,
+					SYS_getsockopt, SYS_memfd_create, SYS_ftruncate, SYS_fcntl,
+					SYS_mmap, SYS_recvfrom, SYS_sendmsg, 0 };
+	const struct suite s = { "remote_faults", SUITE_OF(tests), .by = "mapped" };
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	counted_calls = counted;
+	return suite_run(&s, NULL);
 }

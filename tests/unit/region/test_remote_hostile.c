@@ -57,22 +57,12 @@ static int say(const void *p, size_t len)
 	return answer_of(fd);
 }
 
-static void works(void)
-{
-	struct kedge_remote *r = open_it();
-	char c = 1;
-
-	assert_int_equal(kedge_remote_put(r, 0, &c, 1, 0), 0);
-	assert_int_equal(kedge_remote_put(remote, 0, &c, 1, 0), 0);
-	kedge_remote_close(r);
-}
-
 static void what_is_no_question_is_refused(void **state)
 {
 	struct region_ask q;
 	char big[4096] = { 0 };
 
-	begin(NULL);
+	begin_remote(NULL);
 	q = question();
 	assert_int_equal(say(&q, sizeof(q)), 0);
 	assert_int_equal(say(&q, sizeof(q) - 1), -EPROTO);
@@ -86,8 +76,8 @@ static void what_is_no_question_is_refused(void **state)
 	q = question();
 	memset(&q.handle, 0xff, sizeof(q.handle));
 	assert_int_equal(say(&q, sizeof(q)), -EPROTO);
-	works();
-	end();
+	handle_works();
+	end_remote();
 }
 
 /* A slot far away, and generations to come. */
@@ -99,7 +89,7 @@ static void numbers_are_not_trusted(void **state)
 	size_t i;
 	int rc;
 
-	begin(NULL);
+	begin_remote(NULL);
 	for (i = 0; i < sizeof(numbers) / sizeof(*numbers); i++) {
 		q = question();
 		assert_true(handle_read(&q.handle, &w));
@@ -114,8 +104,8 @@ static void numbers_are_not_trusted(void **state)
 		rc = say(&q, sizeof(q));
 		assert_true(rc == -EKEYREJECTED || rc == -EKEYREVOKED);
 	}
-	works();
-	end();
+	handle_works();
+	end_remote();
 }
 
 /* A slot that is free has no key that fits. */
@@ -124,7 +114,7 @@ static void a_revoked_handle_is_not_forged(void **state)
 	struct handle_words w;
 	struct region_ask q;
 
-	begin(NULL);
+	begin_remote(NULL);
 	q = question();
 	assert_int_equal(kedge_region_revoke(region, &handle), 0);
 	assert_true(handle_read(&q.handle, &w));
@@ -134,7 +124,7 @@ static void a_revoked_handle_is_not_forged(void **state)
 	memset(w.key, 0, sizeof(w.key));
 	handle_write(&w, &q.handle);
 	assert_int_equal(say(&q, sizeof(q)), -EKEYREJECTED);
-	end();
+	end_remote();
 }
 
 /* The region's descriptor, as a peer has it that goes around kedge; *@conn stays open. */
@@ -164,13 +154,13 @@ static void a_handle_to_read_gives_a_file_to_read(void **state)
 						.access = KEDGE_HANDLE_READ };
 	int conn, fd;
 
-	begin(&read);
+	begin_remote(&read);
 	fd = raw_pages(&conn);
 	assert_int_equal(fcntl(fd, F_GETFL) & O_ACCMODE, O_RDONLY);
 	assert_ptr_equal(mmap(NULL, LEN, PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
 	close(fd);
 	close(conn);
-	end();
+	end_remote();
 }
 
 /* Nor is a page of it found when the region has that part again. */
@@ -179,7 +169,7 @@ static void what_is_stored_behind_the_end_is_gone(void **state)
 	int conn, fd;
 	char *p;
 
-	begin(NULL);
+	begin_remote(NULL);
 	assert_int_equal(kedge_region_grow(region, 2 * LEN), 0);
 	fd = raw_pages(&conn);
 	p = mmap(NULL, 2 * LEN, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -198,7 +188,7 @@ static void what_is_stored_behind_the_end_is_gone(void **state)
 	munmap(p, 2 * LEN);
 	close(fd);
 	close(conn);
-	end();
+	end_remote();
 }
 
 /* An owner's word on its length is believed as far as its file goes. */
@@ -207,7 +197,7 @@ static void an_owner_that_lies_ends_no_peer(void **state)
 	struct gate *g;
 	char x;
 
-	begin(NULL);
+	begin_remote(NULL);
 	sig_lock(&shares_lock);
 	g = list_entry(region->conns.next, struct conn, of_region)->gate;
 	sig_unlock(&shares_lock);
@@ -216,8 +206,8 @@ static void an_owner_that_lies_ends_no_peer(void **state)
 	atomic_store(&g->len, UINT64_MAX);
 	assert_int_equal(kedge_remote_get(remote, LEN, &x, 1, 0), -EFAULT);
 	atomic_store(&g->len, LEN);
-	works();
-	end();
+	handle_works();
+	end_remote();
 }
 
 /* In a child whose clock goes differently by @s; false: it cannot be had here. */
@@ -289,14 +279,14 @@ static void a_handle_that_was_revoked_behind_a_move_is_revoked(void **state)
 {
 	char x;
 
-	begin(NULL);
+	begin_remote(NULL);
 	assert_int_equal(kedge_region_move(region, NULL, SOON_MS, NULL), 0);
 	sig_lock(&shares_lock);
 	assert_int_equal(kedge_remote_get(remote, 0, &x, 1, 0), -ETIMEDOUT);
 	gates_end(list_entry(region->slots.next, struct slot, node), EKEYREVOKED);
 	sig_unlock(&shares_lock);
 	assert_int_equal(kedge_remote_get(remote, 0, &x, 1, SOON_MS), -EKEYREVOKED);
-	end();
+	end_remote();
 }
 
 static void another_users_question_is_refused(void **state)
@@ -308,10 +298,9 @@ static void another_users_question_is_refused(void **state)
 	need_threads_after_fork();
 	if (geteuid())
 		skip();
-	begin(NULL);
+	begin_remote(NULL);
 	q = question();
-	pid = fork();
-	assert_true(pid >= 0);
+	pid = fork_child();
 	if (!pid) {
 		CHILD_CHECK(!setresuid(65534, 65534, 65534));
 		fd = dial();
@@ -320,8 +309,8 @@ static void another_users_question_is_refused(void **state)
 		_exit(0);
 	}
 	reap(pid);
-	works();
-	end();
+	handle_works();
+	end_remote();
 }
 
 /* The name of an owner that has ended is free for any user. 0: the peer has told nothing there. */
@@ -354,8 +343,7 @@ static void root_shows_no_key_to_another_user(void **state)
 	make_region(LEN, NULL);
 	kedge_region_close(region);
 	assert_int_equal(pipe(ready), 0);
-	pid = fork();
-	assert_true(pid >= 0);
+	pid = fork_child();
 	if (!pid)
 		_exit(takes_the_name(ready[1]));
 	assert_int_equal(read(ready[0], &c, 1), 1);
@@ -369,14 +357,14 @@ static void the_silent_make_room(void **state)
 {
 	int fd[SILENT], i;
 
-	begin(NULL);
+	begin_remote(NULL);
 	for (i = 0; i < SILENT; i++)
 		fd[i] = dial();
-	works();
+	handle_works();
 	for (i = 0; i < SILENT; i++)
 		close(fd[i]);
-	works();
-	end();
+	handle_works();
+	end_remote();
 }
 
 /* It asks all the time, and reads nothing: its queue is full, and it is cut off. */
@@ -385,16 +373,16 @@ static void one_that_never_reads_is_cut_off(void **state)
 	struct region_ask q;
 	int fd, i, n = 0;
 
-	begin(NULL);
+	begin_remote(NULL);
 	q = question();
 	fd = dial();
 	while (n < 100000 && send(fd, &q, sizeof(q), MSG_NOSIGNAL) > 0)
 		n++;
 	assert_true(n < 100000);
 	for (i = 0; i < 10; i++)
-		works();
+		handle_works();
 	close(fd);
-	end();
+	end_remote();
 }
 
 /* An owner without a descriptor left says so, and not that it has ended. */
@@ -403,7 +391,7 @@ static void a_full_table_of_the_owners_is_for_now(void **state)
 	struct rlimit old, few = { 3, 3 };
 	char c = 0;
 
-	begin(NULL);
+	begin_remote(NULL);
 	assert_int_equal(kedge_region_move(region, NULL, SOON_MS, NULL), 0);
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
 	few.rlim_max = old.rlim_max;
@@ -412,7 +400,7 @@ static void a_full_table_of_the_owners_is_for_now(void **state)
 	assert_int_equal(kedge_remote_get(remote, 0, &c, 1, SOON_MS), -EMFILE);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
 	assert_int_equal(kedge_remote_get(remote, 0, &c, 1, SOON_MS), 0);
-	end();
+	end_remote();
 }
 
 /* As many as there are descriptors for are in; the next one is told. */
@@ -423,7 +411,7 @@ static void too_many_are_told(void **state)
 	int n, rc = 0;
 	char c;
 
-	begin(NULL);
+	begin_remote(NULL);
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
 	few.rlim_max = old.rlim_max;
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
@@ -439,28 +427,30 @@ static void too_many_are_told(void **state)
 	assert_int_equal(rc, 0);
 	kedge_remote_close(r[0]);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
-	works();
-	end();
+	handle_works();
+	end_remote();
 }
+
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(what_is_no_question_is_refused),
+	cmocka_unit_test(numbers_are_not_trusted),
+	cmocka_unit_test(a_revoked_handle_is_not_forged),
+	cmocka_unit_test(a_handle_to_read_gives_a_file_to_read),
+	cmocka_unit_test(what_is_stored_behind_the_end_is_gone),
+	cmocka_unit_test(an_owner_that_lies_ends_no_peer),
+	cmocka_unit_test(a_handle_ends_by_the_owners_clock),
+	cmocka_unit_test(a_handle_that_was_revoked_behind_a_move_is_revoked),
+	cmocka_unit_test(another_users_question_is_refused),
+	cmocka_unit_test(root_shows_no_key_to_another_user),
+	cmocka_unit_test(the_silent_make_room),
+	cmocka_unit_test(one_that_never_reads_is_cut_off),
+	cmocka_unit_test(a_full_table_of_the_owners_is_for_now),
+	cmocka_unit_test(too_many_are_told),
+};
 
 int main(void)
 {
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_is_no_question_is_refused),
-		cmocka_unit_test(numbers_are_not_trusted),
-		cmocka_unit_test(a_revoked_handle_is_not_forged),
-		cmocka_unit_test(a_handle_to_read_gives_a_file_to_read),
-		cmocka_unit_test(what_is_stored_behind_the_end_is_gone),
-		cmocka_unit_test(an_owner_that_lies_ends_no_peer),
-		cmocka_unit_test(a_handle_ends_by_the_owners_clock),
-		cmocka_unit_test(a_handle_that_was_revoked_behind_a_move_is_revoked),
-		cmocka_unit_test(another_users_question_is_refused),
-		cmocka_unit_test(root_shows_no_key_to_another_user),
-		cmocka_unit_test(the_silent_make_room),
-		cmocka_unit_test(one_that_never_reads_is_cut_off),
-		cmocka_unit_test(a_full_table_of_the_owners_is_for_now),
-		cmocka_unit_test(too_many_are_told),
-	};
+	const struct suite s = { "remote_hostile", SUITE_OF(tests), .by = "mapped" };
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return suite_run(&s, NULL);
 }

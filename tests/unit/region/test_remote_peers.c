@@ -8,13 +8,13 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 
 #include "remote.h"
+#include "suites.h"
 
 #define PEERS	3
-#define ADDS	(SERVED ? 4000 : 20000)
+#define ADDS	(way->served ? 4000 : 20000)
 #define BLOCK	4096
 #define FOREVER (-1)
 
@@ -44,9 +44,7 @@ static int free_word(void **state)
  * forked: AddressSanitizer's allocator may be locked by one, and is so in the child for ever. */
 static pid_t start(void (*run)(int), int arg)
 {
-	pid_t pid = fork();
-
-	assert_true(pid >= 0);
+	pid_t pid = fork_child();
 	if (!pid) {
 		while (!atomic_load(&word->go))
 			usleep(100);
@@ -193,8 +191,7 @@ static void it_grows_and_is_trimmed_under_load(void **state)
 
 /* ---- peers that do not go on ---- */
 
-#if !SERVED /* otherwise no peer is inside */
-/* Its data is memory that nobody brings: it stays in the access. */
+/* Its data is memory that nobody brings: it stays in the access, where the peer does it. */
 static int uffd;
 
 static void stays_inside(int unused)
@@ -344,7 +341,6 @@ static void a_child_is_not_its_parent(void **state)
 	atomic_store(&word->stop, 1);
 }
 
-#endif /* !SERVED */
 
 static void works_until_killed(int who)
 {
@@ -381,8 +377,6 @@ static void killed_peers_keep_nothing_closed(void **state)
 
 static void owner(int fd, bool suspended)
 {
-	/* A test that fails leaves it. */
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	make_region(LEN, NULL);
 	if (suspended)
 		CHILD_CHECK(!kedge_region_suspend(region, 0));
@@ -399,8 +393,7 @@ static void an_owner_is_killed(bool suspended)
 
 	need_threads_after_fork();
 	assert_int_equal(pipe(fd), 0);
-	pid = fork();
-	assert_true(pid >= 0);
+	pid = fork_child();
 	if (!pid)
 		owner(fd[1], suspended);
 	assert_int_equal(read(fd[0], &handle, sizeof(handle)), sizeof(handle));
@@ -435,8 +428,7 @@ static void a_stopped_owner_is_waited_for_in_time_only(void **state)
 
 	need_threads_after_fork();
 	assert_int_equal(pipe(fd), 0);
-	pid = fork();
-	assert_true(pid >= 0);
+	pid = fork_child();
 	if (!pid)
 		owner(fd[1], false);
 	assert_int_equal(read(fd[0], &handle, sizeof(handle)), sizeof(handle));
@@ -471,7 +463,7 @@ static void threads_share_a_remote(void **state)
 	void *bad;
 	int i;
 
-	begin(NULL);
+	begin_remote(NULL);
 	for (i = 0; i < 4; i++)
 		assert_int_equal(pthread_create(&t[i], NULL, adds, NULL), 0);
 	for (i = 0; i < 200; i++) {
@@ -486,10 +478,11 @@ static void threads_share_a_remote(void **state)
 	}
 	assert_int_equal(kedge_remote_get(remote, 8, &n, sizeof(n), SOON_MS), 0);
 	assert_int_equal(n, 4 * ADDS);
-	end();
+	end_remote();
 }
 
-#define peers_test(f) cmocka_unit_test_setup_teardown(f, make_word, free_word)
+#define peers_test(f)  cmocka_unit_test_setup_teardown(f, make_word, free_word)
+#define mapped_test(f) { #f, f, make_word, free_word, (void *)(uintptr_t)FOR_MAPPED }
 
 static void *puts_at_once(void *at)
 {
@@ -507,13 +500,12 @@ static void a_child_closes_what_others_wait_for(void **state)
 	size_t i;
 	pid_t pid;
 
-	begin(NULL);
+	begin_remote(NULL);
 	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
 	for (i = 0; i < 3; i++)
 		assert_int_equal(pthread_create(&thread[i], NULL, puts_at_once, &at[i]), 0);
 	usleep(20000);
-	pid = fork();
-	assert_true(pid >= 0);
+	pid = fork_child();
 	if (!pid) {
 		kedge_remote_close(remote);
 		_exit(0);
@@ -522,17 +514,17 @@ static void a_child_closes_what_others_wait_for(void **state)
 	assert_int_equal(kedge_region_resume(region), 0);
 	for (i = 0; i < 3; i++)
 		pthread_join(thread[i], NULL);
-	end();
+	end_remote();
 }
 
 /* It waits for what a stopped peer has: a lease that came before it stopped is never given back. */
 static bool suspended_beside(pid_t stopped)
 {
-	int rc = kedge_region_suspend(region, LEASED ? 500 : SOON_MS);
+	int rc = kedge_region_suspend(region, way->leased ? 500 : SOON_MS);
 
 	if (!rc)
 		return true;
-	assert_true(LEASED && rc == -ETIMEDOUT);
+	assert_true(way->leased && rc == -ETIMEDOUT);
 	kill(stopped, SIGKILL);
 	assert_int_equal(waitpid(stopped, NULL, 0), stopped);
 	kedge_region_close(region);
@@ -549,8 +541,7 @@ static void what_a_killed_peer_waited_for_is_not_done(void **state)
 	need_threads_after_fork();
 	for (n = 0; n < 20; n++) {
 		make_region(LEN, NULL);
-		pid = fork();
-		assert_true(pid >= 0);
+		pid = fork_child();
 		if (!pid) {
 			remote = open_it();
 			raise(SIGSTOP);
@@ -569,30 +560,27 @@ static void what_a_killed_peer_waited_for_is_not_done(void **state)
 		assert_int_equal(kedge_remote_put(remote, 0, "b", 1, SOON_MS), 0);
 		usleep(1000);
 		assert_int_equal(region_at()[0], 'b');
-		end();
+		end_remote();
 	}
 }
 
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		peers_test(nothing_is_lost_or_torn_by_suspensions),
-		peers_test(nothing_is_lost_or_torn_by_moves),
-		peers_test(it_grows_and_is_trimmed_under_load),
-#if !SERVED
-		peers_test(a_peer_that_is_inside_is_waited_for_until_it_ends),
-		peers_test(a_revoked_peer_that_is_inside_is_waited_for),
-		peers_test(a_peer_without_its_socket_is_waited_for),
-		peers_test(a_child_is_not_its_parent),
-#endif
-		peers_test(killed_peers_keep_nothing_closed),
-		peers_test(peers_of_a_killed_owner_are_told),
-		peers_test(peers_that_wait_for_a_killed_owner_are_told),
-		peers_test(a_stopped_owner_is_waited_for_in_time_only),
-		peers_test(threads_share_a_remote),
-		cmocka_unit_test(a_child_closes_what_others_wait_for),
-		cmocka_unit_test(what_a_killed_peer_waited_for_is_not_done),
-	};
+static const struct CMUnitTest tests[] = {
+	peers_test(nothing_is_lost_or_torn_by_suspensions),
+	peers_test(nothing_is_lost_or_torn_by_moves),
+	peers_test(it_grows_and_is_trimmed_under_load),
+	mapped_test(a_peer_that_is_inside_is_waited_for_until_it_ends),
+	mapped_test(a_revoked_peer_that_is_inside_is_waited_for),
+	mapped_test(a_peer_without_its_socket_is_waited_for),
+	mapped_test(a_child_is_not_its_parent),
+	peers_test(killed_peers_keep_nothing_closed),
+	peers_test(peers_of_a_killed_owner_are_told),
+	peers_test(peers_that_wait_for_a_killed_owner_are_told),
+	peers_test(a_stopped_owner_is_waited_for_in_time_only),
+	peers_test(threads_share_a_remote),
+	cmocka_unit_test(a_child_closes_what_others_wait_for),
+	cmocka_unit_test(what_a_killed_peer_waited_for_is_not_done),
+};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+const struct suite suite_remote_peers = {
+	.name = "remote_peers", SUITE_OF(tests), .by = "mapped",
+};

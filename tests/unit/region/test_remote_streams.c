@@ -8,7 +8,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -48,7 +47,7 @@ static void a_large_access_is_made_in_pieces(void **state)
 	assert_memory_equal(data, got, 8);
 	free(data);
 	free(got);
-	end();
+	end_remote();
 }
 
 /* It does not stand in the way of others, nor of a suspension. */
@@ -59,7 +58,7 @@ static void one_that_does_not_read_stops_nobody(void **state)
 	char c = 1;
 	int i;
 
-	begin(NULL);
+	begin_remote(NULL);
 	other = open_it();
 	for (i = 0; i < 64; i++)
 		assert_int_equal(send(atomic_load(&remote->link)->sock.fd, &q, sizeof(q), 0),
@@ -70,7 +69,7 @@ static void one_that_does_not_read_stops_nobody(void **state)
 	assert_int_equal(kedge_region_resume(region), 0);
 	assert_int_equal(kedge_remote_put(other, 0, &c, 1, SOON_MS), 0);
 	kedge_remote_close(other);
-	end();
+	end_remote();
 }
 
 /* ---- owners that do not answer ---- */
@@ -87,12 +86,12 @@ static void a_resumption_is_found(void **state)
 	pthread_t t;
 	char c = 1;
 
-	begin(NULL);
+	begin_remote(NULL);
 	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
 	assert_int_equal(pthread_create(&t, NULL, resumes, NULL), 0);
 	assert_int_equal(kedge_remote_put(remote, 0, &c, 1, SOON_MS), 0);
 	pthread_join(t, NULL);
-	end();
+	end_remote();
 }
 
 static void an_owner_that_is_stopped_is_given_up(void **state)
@@ -103,11 +102,9 @@ static void an_owner_that_is_stopped_is_given_up(void **state)
 
 	need_threads_after_fork();
 	assert_int_equal(pipe(fd), 0);
-	pid = fork();
-	assert_true(pid >= 0);
+	pid = fork_child();
 	if (!pid) {
 		/* A test that fails leaves it. */
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		make_region(LEN, NULL);
 		CHILD_CHECK(write(fd[1], &handle, sizeof(handle)) == sizeof(handle));
 		for (;;)
@@ -119,11 +116,11 @@ static void an_owner_that_is_stopped_is_given_up(void **state)
 	kill(pid, SIGSTOP);
 	waitpid(pid, NULL, WUNTRACED);
 	/* A question how much there is may be answered later. */
-	assert_int_equal(has(remote), LEN);
-	assert_int_equal(has(remote), LEN);
+	assert_int_equal(remote_len(remote), LEN);
+	assert_int_equal(remote_len(remote), LEN);
 	kill(pid, SIGCONT);
 	assert_int_equal(kedge_remote_put(remote, 0, &c, 1, SOON_MS), 0);
-	assert_int_equal(has(remote), LEN);
+	assert_int_equal(remote_len(remote), LEN);
 	kill(pid, SIGSTOP);
 	waitpid(pid, NULL, WUNTRACED);
 	assert_int_equal(kedge_remote_put(remote, 0, &c, 1, 10), -ECONNRESET);
@@ -164,33 +161,33 @@ static void a_large_access_waits_once(void **state)
 	close(fd);
 	assert_int_equal(kedge_remote_put(remote, 0, data, LARGE, SOON_MS), 0);
 	free(data);
-	end();
+	end_remote();
 }
 
 static void a_buffer_that_is_none_is_told(void **state)
 {
 	char c = 1;
 
-	begin(NULL);
+	begin_remote(NULL);
 	assert_int_equal(kedge_remote_put(remote, 0, (void *)16, 4096, SOON_MS), -ECONNRESET);
 	assert_non_null(strstr(kedge_strerror(-ECONNRESET), "memory of this process"));
 	kedge_remote_close(remote);
 	remote = open_it();
 	assert_int_equal(kedge_remote_put(remote, 0, &c, 1, SOON_MS), 0);
-	end();
+	end_remote();
 }
 
 static void a_program_may_close_the_socket(void **state)
 {
 	char c = 1;
 
-	begin(NULL);
+	begin_remote(NULL);
 	close(atomic_load(&remote->link)->sock.fd);
 	assert_int_equal(kedge_remote_put(remote, 0, &c, 1, SOON_MS), -ECONNRESET);
 	kedge_remote_close(remote);
 	remote = open_it();
 	assert_int_equal(kedge_remote_put(remote, 0, &c, 1, SOON_MS), 0);
-	end();
+	end_remote();
 }
 
 /* ---- addresses ---- */
@@ -248,7 +245,7 @@ static void a_number_may_be_anothers_meanwhile(void **state)
 	pthread_t t;
 	int fd[2], rc = 1;
 
-	begin(NULL);
+	begin_remote(NULL);
 	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
 	assert_int_equal(pthread_create(&t, NULL, gets_it, &rc), 0);
 	WAIT_FOR(atomic_load(&getting) && state_of(atomic_load(&getting)) == 'S');
@@ -260,7 +257,7 @@ static void a_number_may_be_anothers_meanwhile(void **state)
 	assert_int_equal(recv(fd[0], said, sizeof(said), MSG_DONTWAIT), sizeof(said));
 	assert_int_equal(recv(fd[1], said, 1, MSG_DONTWAIT), -1);
 	assert_int_equal(kedge_region_resume(region), 0);
-	end();
+	end_remote();
 	assert_int_equal(recv(fd[1], said, 1, MSG_DONTWAIT), -1);
 	close(fd[1]);
 	close(fd[0]);
@@ -326,20 +323,22 @@ static void a_port_of_others_is_in_use(void **state)
 	kedge_region_close(region);
 }
 
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(a_large_access_is_made_in_pieces),
+	cmocka_unit_test(one_that_does_not_read_stops_nobody),
+	cmocka_unit_test(a_resumption_is_found),
+	cmocka_unit_test(an_owner_that_is_stopped_is_given_up),
+	cmocka_unit_test(a_large_access_waits_once),
+	cmocka_unit_test(a_buffer_that_is_none_is_told),
+	cmocka_unit_test(a_program_may_close_the_socket),
+	cmocka_unit_test(a_number_may_be_anothers_meanwhile),
+	cmocka_unit_test(an_address_is_this_hosts),
+	cmocka_unit_test(a_port_of_others_is_in_use),
+};
+
 int main(void)
 {
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_large_access_is_made_in_pieces),
-		cmocka_unit_test(one_that_does_not_read_stops_nobody),
-		cmocka_unit_test(a_resumption_is_found),
-		cmocka_unit_test(an_owner_that_is_stopped_is_given_up),
-		cmocka_unit_test(a_large_access_waits_once),
-		cmocka_unit_test(a_buffer_that_is_none_is_told),
-		cmocka_unit_test(a_program_may_close_the_socket),
-		cmocka_unit_test(a_number_may_be_anothers_meanwhile),
-		cmocka_unit_test(an_address_is_this_hosts),
-		cmocka_unit_test(a_port_of_others_is_in_use),
-	};
+	const struct suite s = { "remote_streams", SUITE_OF(tests), .by = "stream" };
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return suite_run(&s, NULL);
 }

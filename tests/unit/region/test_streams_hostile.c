@@ -29,7 +29,7 @@ static void what_was_heard_opens_nothing(void **state)
 	size_t i;
 	int fd, rc;
 
-	begin(NULL);
+	begin_remote(NULL);
 	fd = dial();
 	h = greeted(fd);
 	q = question(&h);
@@ -50,8 +50,8 @@ static void what_was_heard_opens_nothing(void **state)
 		assert_true(rc == -EKEYREJECTED || rc == -EKEYREVOKED);
 		assert_true(is_cut_off(fd));
 	}
-	works();
-	end();
+	handle_works();
+	end_remote();
 }
 
 static void what_is_no_request_ends_it(void **state)
@@ -73,7 +73,7 @@ static void what_is_no_request_ends_it(void **state)
 	int fd;
 
 	assert_true(sizeof(http) > sizeof(struct stream_ask));
-	begin(NULL);
+	begin_remote(NULL);
 	for (i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
 		fd = open_by_hand();
 		assert_int_equal(ask(fd, bad[i]), -ECONNRESET);
@@ -82,8 +82,8 @@ static void what_is_no_request_ends_it(void **state)
 	fd = dial();
 	assert_int_equal(send(fd, http, sizeof(http) - 1, 0), sizeof(http) - 1);
 	assert_true(is_cut_off(fd));
-	works();
-	end();
+	handle_works();
+	end_remote();
 }
 
 static void ranges_are_looked_at(void **state)
@@ -99,7 +99,7 @@ static void ranges_are_looked_at(void **state)
 	size_t i;
 	int fd;
 
-	begin(NULL);
+	begin_remote(NULL);
 	fd = open_by_hand();
 	for (i = 0; i < sizeof(bad) / sizeof(*bad); i++)
 		assert_int_equal(ask(fd, bad[i]), -EFAULT);
@@ -107,8 +107,8 @@ static void ranges_are_looked_at(void **state)
 	q = (struct stream_req){ .op = STREAM_SWAP, .len = 16 };
 	assert_int_equal(ask(fd, q), -EINVAL);
 	close(fd);
-	works();
-	end();
+	handle_works();
+	end_remote();
 }
 
 static void accesses_are_looked_at(void **state)
@@ -118,7 +118,7 @@ static void accesses_are_looked_at(void **state)
 	struct stream_req q = { .op = STREAM_ADD, .len = 8 };
 	int fd;
 
-	begin(NULL);
+	begin_remote(NULL);
 	advertise(&read);
 	fd = open_by_hand();
 	assert_int_equal(ask(fd, q), -EACCES);
@@ -127,7 +127,7 @@ static void accesses_are_looked_at(void **state)
 	q = (struct stream_req){ .op = STREAM_PUT };
 	assert_int_equal(ask(fd, q), -EACCES);
 	close(fd);
-	end();
+	end_remote();
 }
 
 /* ---- several ranges ---- */
@@ -215,7 +215,7 @@ static void tables_are_looked_at(void **state)
 	size_t i;
 	int fd;
 
-	begin(NULL);
+	begin_remote(NULL);
 	fd = open_by_hand();
 	for (i = 0; i < sizeof(several) / sizeof(*several); i++)
 		if (ask_several(fd, &several[i]) != several[i].says)
@@ -224,8 +224,8 @@ static void tables_are_looked_at(void **state)
 	assert_int_equal(ask_several(fd, &good), 0);
 	assert_memory_equal(region_at() + 95, "\0xxxxxxxxxxxxxxxx\0", 18);
 	close(fd);
-	works();
-	end();
+	handle_works();
+	end_remote();
 }
 
 /* One that ends in the middle of a table, and one that is turned away for its rights. */
@@ -238,12 +238,12 @@ static void half_a_table_is_none(void **state)
 	const struct stream_range row[2] = { { 0, 8 }, { 8, 8 } };
 	int fd;
 
-	begin(NULL);
+	begin_remote(NULL);
 	fd = open_by_hand();
 	assert_int_equal(send(fd, &q, sizeof(q), 0), sizeof(q));
 	assert_int_equal(send(fd, row, sizeof(row), 0), sizeof(row));
 	assert_int_equal(send(fd, "seven b", 7, 0), 7);
-	works();
+	handle_works();
 	close(fd);
 	assert_int_equal(region_at()[1], 0);
 	advertise(&read);
@@ -251,7 +251,7 @@ static void half_a_table_is_none(void **state)
 	assert_int_equal(ask_several(fd, &put), -EACCES);
 	close(fd);
 	assert_int_equal(region_at()[1], 0);
-	end();
+	end_remote();
 }
 
 /* A question has no range, whatever it says: while a region migrates there are bits of its pages
@@ -266,7 +266,7 @@ static void a_question_stores_nothing(void **state)
 	uint64_t bits[LEN / 4096 / 64 + 1] = { 0 };
 	int fd;
 
-	begin(NULL);
+	begin_remote(NULL);
 	sig_lock(&shares_lock);
 	region->dirty = bits;
 	sig_unlock(&shares_lock);
@@ -283,18 +283,18 @@ static void a_question_stores_nothing(void **state)
 	region->dirty = NULL;
 	sig_unlock(&shares_lock);
 	assert_int_equal(bits[0], 1u << 2 | 1u << 5 | 1u << 6);
-	works();
-	end();
+	handle_works();
+	end_remote();
 }
 
 static void the_silent_make_room(void **state)
 {
 	int fd[SILENT], i;
 
-	begin(NULL);
+	begin_remote(NULL);
 	for (i = 0; i < SILENT; i++)
 		fd[i] = dial();
-	works();
+	handle_works();
 	for (i = 0; i < SILENT; i++)
 		close(fd[i]);
 	/* Those that speak half, and those that have opened it, stay. */
@@ -303,14 +303,14 @@ static void the_silent_make_room(void **state)
 	assert_int_equal(send(fd[0], "half", 4, 0), 4);
 	for (i = 2; i < SILENT; i++)
 		fd[i] = dial();
-	works();
+	handle_works();
 	assert_int_equal(ask(fd[1], (struct stream_req){ .op = STREAM_QUERY }), 0);
 	assert_int_equal(recv(fd[0], &i, 1, MSG_DONTWAIT), -1);
 	assert_int_equal(errno, EAGAIN);
 	for (i = 0; i < SILENT; i++)
 		close(fd[i]);
-	works();
-	end();
+	handle_works();
+	end_remote();
 }
 
 static void few_descriptors_are_for_those_with_a_handle(void **state)
@@ -320,12 +320,12 @@ static void few_descriptors_are_for_those_with_a_handle(void **state)
 	int fd[64], i, n, rc = 0;
 
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
-	begin(NULL);
+	begin_remote(NULL);
 	few = (struct rlimit){ 36, old.rlim_max };
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
 	for (i = 0; i < 30; i++)
 		fd[i] = dial();
-	works();
+	handle_works();
 	while (i)
 		close(fd[--i]);
 	/* Those that are with one are told. */
@@ -341,8 +341,8 @@ static void few_descriptors_are_for_those_with_a_handle(void **state)
 	assert_int_equal(rc, 0);
 	kedge_remote_close(r[0]);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
-	works();
-	end();
+	handle_works();
+	end_remote();
 }
 
 /* A peer that goes while its request waits is forgotten. */
@@ -351,7 +351,7 @@ static void those_that_wait_may_go(void **state)
 	struct stream_req q = { .op = STREAM_GET, .len = 1, .timeout_ms = -1 };
 	int fd[8], i;
 
-	begin(NULL);
+	begin_remote(NULL);
 	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
 	for (i = 0; i < 8; i++) {
 		fd[i] = open_by_hand();
@@ -371,8 +371,8 @@ static void those_that_wait_may_go(void **state)
 	advertise(NULL);
 	kedge_remote_close(remote);
 	remote = open_it();
-	works();
-	end();
+	handle_works();
+	end_remote();
 }
 
 /* ---- owners ---- */
@@ -494,22 +494,24 @@ static void what_is_no_answer_ends_it(void **state)
 	assert_int_equal(hears(), -EPROTO);
 }
 
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(what_was_heard_opens_nothing),
+	cmocka_unit_test(what_is_no_request_ends_it),
+	cmocka_unit_test(ranges_are_looked_at),
+	cmocka_unit_test(accesses_are_looked_at),
+	cmocka_unit_test(tables_are_looked_at),
+	cmocka_unit_test(half_a_table_is_none),
+	cmocka_unit_test(a_question_stores_nothing),
+	cmocka_unit_test(the_silent_make_room),
+	cmocka_unit_test(few_descriptors_are_for_those_with_a_handle),
+	cmocka_unit_test(those_that_wait_may_go),
+	cmocka_unit_test(who_has_not_the_key_is_no_owner),
+	cmocka_unit_test(what_is_no_answer_ends_it),
+};
+
 int main(void)
 {
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_was_heard_opens_nothing),
-		cmocka_unit_test(what_is_no_request_ends_it),
-		cmocka_unit_test(ranges_are_looked_at),
-		cmocka_unit_test(accesses_are_looked_at),
-		cmocka_unit_test(tables_are_looked_at),
-		cmocka_unit_test(half_a_table_is_none),
-		cmocka_unit_test(a_question_stores_nothing),
-		cmocka_unit_test(the_silent_make_room),
-		cmocka_unit_test(few_descriptors_are_for_those_with_a_handle),
-		cmocka_unit_test(those_that_wait_may_go),
-		cmocka_unit_test(who_has_not_the_key_is_no_owner),
-		cmocka_unit_test(what_is_no_answer_ends_it),
-	};
+	const struct suite s = { "streams_hostile", SUITE_OF(tests), .by = "stream" };
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return suite_run(&s, NULL);
 }

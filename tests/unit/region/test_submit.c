@@ -4,6 +4,7 @@
 #include <pthread.h>
 
 #include "submit.h"
+#include "suites.h"
 
 /* ---- each operation ---- */
 
@@ -345,7 +346,6 @@ static void what_must_wait_does_not_keep_the_thread(void **state)
 	end_queue();
 }
 
-#if !SERVED
 /* The thread that did them has nothing to do, once it has noticed that. */
 static void what_need_not_wait_is_done_at_once(void **state)
 {
@@ -369,7 +369,6 @@ static void what_need_not_wait_is_done_at_once(void **state)
 	}
 	end_queue();
 }
-#endif
 
 static void its_time_is_over_alone(void **state)
 {
@@ -435,27 +434,24 @@ static void ends_of_a_handle_are_told(void **state)
 	kedge_queue_close(queue);
 }
 
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_operation_does_what_the_call_does),
-		cmocka_unit_test(one_that_fails_does_not_keep_others),
-		cmocka_unit_test(operations_of_a_thread_are_in_order),
-		cmocka_unit_test(large_ones_cross),
-		cmocka_unit_test(parts_are_one_operation),
-		cmocka_unit_test(what_is_no_operation_is_not_taken),
-		cmocka_unit_test(a_full_queue_takes_no_more),
-		cmocka_unit_test(its_descriptor_tells_of_completions),
-		cmocka_unit_test(a_queue_is_shared_by_remotes),
-		cmocka_unit_test(threads_share_a_queue),
-		cmocka_unit_test(what_must_wait_does_not_keep_the_thread),
-#if !SERVED
-		cmocka_unit_test(what_need_not_wait_is_done_at_once),
-#endif
-		cmocka_unit_test(its_time_is_over_alone),
-		cmocka_unit_test(what_was_moved_is_found),
-		cmocka_unit_test(ends_of_a_handle_are_told),
-	};
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(each_operation_does_what_the_call_does),
+	cmocka_unit_test(one_that_fails_does_not_keep_others),
+	cmocka_unit_test(operations_of_a_thread_are_in_order),
+	cmocka_unit_test(large_ones_cross),
+	cmocka_unit_test(parts_are_one_operation),
+	cmocka_unit_test(what_is_no_operation_is_not_taken),
+	cmocka_unit_test(a_full_queue_takes_no_more),
+	cmocka_unit_test(its_descriptor_tells_of_completions),
+	cmocka_unit_test(a_queue_is_shared_by_remotes),
+	cmocka_unit_test(threads_share_a_queue),
+	cmocka_unit_test(what_must_wait_does_not_keep_the_thread),
+	case_for(FOR_MAPPED, what_need_not_wait_is_done_at_once),
+	cmocka_unit_test(its_time_is_over_alone),
+	cmocka_unit_test(what_was_moved_is_found),
+	cmocka_unit_test(ends_of_a_handle_are_told),
+};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+const struct suite suite_submit = {
+	.name = "submit", SUITE_OF(tests), .by = "tcp",
+};

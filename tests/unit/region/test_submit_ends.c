@@ -5,6 +5,7 @@
 #include <sys/time.h>
 
 #include "submit.h"
+#include "suites.h"
 
 /* ---- ends ---- */
 
@@ -56,7 +57,7 @@ static void closing_a_queue_waits_for_operations(void **state)
 	kedge_queue_close(queue);
 	assert_int_equal(((uint64_t *)(void *)region_at())[1], 2);
 	pthread_join(t, NULL);
-	end();
+	end_remote();
 }
 
 static void a_child_has_none_of_them(void **state)
@@ -73,8 +74,7 @@ static void a_child_has_none_of_them(void **state)
 	assert_true(fd >= 0);
 	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
 	submit(remote, o, 2);
-	pid = fork();
-	assert_true(pid >= 0);
+	pid = fork_child();
 	if (!pid) {
 		parents = queue;
 		CHILD_CHECK(kedge_remote_submit(remote, queue, o, 1) == -ECHILD);
@@ -112,8 +112,7 @@ static void it_does_not_keep_the_process(void **state)
 	pid_t pid;
 
 	need_threads_after_fork();
-	pid = fork();
-	assert_true(pid >= 0);
+	pid = fork_child();
 	if (!pid) {
 		alarm(CHILD_TIMEOUT);
 		atexit(end_at_once);
@@ -224,22 +223,21 @@ static void a_cancelled_thread_submits_whole_operations(void **state)
 	while (kedge_queue_read(queue, &c, 1, 0) == 1)
 		got += !c.status;
 	remote = open_it();
-	if (!SERVED)
+	if (!way->served)
 		assert_int_equal(((uint64_t *)(void *)region_at())[1], got);
 	end_queue();
 }
 
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_is_under_way_is_cancelled),
-		cmocka_unit_test(closing_a_queue_waits_for_operations),
-		cmocka_unit_test(a_child_has_none_of_them),
-		cmocka_unit_test(it_does_not_keep_the_process),
-		cmocka_unit_test(signals_do_not_end_a_wait),
-		cmocka_unit_test(a_cancelled_reader_loses_none),
-		cmocka_unit_test(a_cancelled_thread_submits_whole_operations),
-	};
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(what_is_under_way_is_cancelled),
+	cmocka_unit_test(closing_a_queue_waits_for_operations),
+	cmocka_unit_test(a_child_has_none_of_them),
+	cmocka_unit_test(it_does_not_keep_the_process),
+	cmocka_unit_test(signals_do_not_end_a_wait),
+	cmocka_unit_test(a_cancelled_reader_loses_none),
+	cmocka_unit_test(a_cancelled_thread_submits_whole_operations),
+};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+const struct suite suite_submit_ends = {
+	.name = "submit_ends", SUITE_OF(tests), .by = "tcp",
+};

@@ -24,22 +24,6 @@ WRAP(int, socketpair, int domain, int type, int protocol, int fd[2])
 	return fails() ? -1 : __real_socketpair(domain, type, protocol, fd);
 }
 
-/* Of @try the step fails that is counted; returns how many of them did. */
-static unsigned int each_step(int (*try)(void))
-{
-	unsigned int step, failed = 0;
-	int rc;
-
-	for (step = 1; step == 1 || atomic_load(&calls) >= step - 1; step++) {
-		atomic_store(&calls, 0);
-		atomic_store(&fail_at, step);
-		rc = try();
-		atomic_store(&fail_at, 0);
-		failed += rc < 0;
-	}
-	return failed;
-}
-
 static int open_once(void)
 {
 	struct kedge_queue *const before = (struct kedge_queue *)0x1;
@@ -82,8 +66,7 @@ static int wait_once(void)
 
 	remote = open_it();
 	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
-	atomic_store(&calls, 0);
-	atomic_store(&fail_at, step);
+	fail_from(step);
 	rc = kedge_remote_submit(remote, queue, o, 1);
 	atomic_store(&fail_at, 0);
 	assert_true(rc == 1 || rc == -ENOMEM);
@@ -189,15 +172,17 @@ static void the_program_has_others_under_their_numbers(void **state)
 		syscall(SYS_close, fd);
 }
 
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(a_queue_undoes_every_step),
+	cmocka_unit_test(what_cannot_wait_is_not_taken),
+	cmocka_unit_test(without_a_bell_it_goes_on),
+	cmocka_unit_test(the_program_closes_everything),
+	cmocka_unit_test(the_program_has_others_under_their_numbers),
+};
+
 int main(void)
 {
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_queue_undoes_every_step),
-		cmocka_unit_test(what_cannot_wait_is_not_taken),
-		cmocka_unit_test(without_a_bell_it_goes_on),
-		cmocka_unit_test(the_program_closes_everything),
-		cmocka_unit_test(the_program_has_others_under_their_numbers),
-	};
+	const struct suite s = { "submit_faults", SUITE_OF(tests), .by = "tcp" };
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return suite_run(&s, NULL);
 }

@@ -5,7 +5,6 @@
  */
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 
 #include "region/peer/state.h"
 #include "submit.h"
@@ -15,23 +14,14 @@ enum { AT_ONCE = 48, LARGE = 40000 };
 static struct kedge_handle *shared;
 static unsigned int seed;
 
-static int rounds(void)
-{
-	const char *s = getenv("KEDGE_TEST_ROUNDS");
-
-	return s ? atoi(s) : 60;
-}
-
 static pid_t start_owner(void)
 {
 	const struct kedge_handle none = { { 0 } };
 	pid_t pid;
 
 	*shared = none;
-	pid = fork();
-	assert_true(pid >= 0);
+	pid = fork_child();
 	if (!pid) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		make_region(LEN, NULL);
 		*(volatile struct kedge_handle *)shared = handle;
 		raise(SIGSTOP);
@@ -57,7 +47,7 @@ static uint64_t number(void)
 {
 	const struct link *l = atomic_load(&remote->link);
 
-	return SERVED ? 0 : __atomic_load_n((uint64_t *)(void *)l->at, __ATOMIC_SEQ_CST);
+	return way->served ? 0 : __atomic_load_n((uint64_t *)(void *)l->at, __ATOMIC_SEQ_CST);
 }
 
 static void kill_one(int n)
@@ -95,7 +85,7 @@ static void kill_one(int n)
 			assert_int_equal(c.old, done++);
 	}
 	assert_int_equal(read_now(), 0);
-	if (!SERVED)
+	if (!way->served)
 		assert_int_equal(number(), done);
 	assert_int_equal(waitpid(pid, NULL, 0), pid);
 	submit(remote, o, 1);
@@ -110,21 +100,21 @@ static void killed_owners_leave_no_operation_without_its_end(void **state)
 	int n;
 
 	need_threads_after_fork();
-	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-		      -1, 0);
-	assert_true(shared != MAP_FAILED);
-	for (n = 0; n < rounds(); n++)
+	shared = shared_memory(sizeof(*shared));
+	for (n = 0; n < test_rounds(60); n++)
 		kill_one(n);
 	munmap(shared, sizeof(*shared));
 }
 
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(killed_owners_leave_no_operation_without_its_end),
+};
+
 int main(void)
 {
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(killed_owners_leave_no_operation_without_its_end),
-	};
+	const struct suite s = { "submit_kills", SUITE_OF(tests), .by = "tcp" };
 
 	seed = (unsigned int)getpid();
 	print_message("# seed %u\n", seed);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return suite_run(&s, NULL);
 }

@@ -448,22 +448,24 @@ static void a_synchronous_call_has_its_turn(void **state)
 	end_owner();
 }
 
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(many_are_under_way_before_the_first_answer),
+	cmocka_unit_test(later_ones_do_not_wait_for_answers),
+	cmocka_unit_test(answers_come_byte_by_byte),
+	cmocka_unit_test(what_is_refused_fails_alone),
+	cmocka_unit_test(pieces_are_of_one_access),
+	cmocka_unit_test(each_is_told_that_the_owner_has_ended),
+	cmocka_unit_test(the_last_word_is_for_all),
+	cmocka_unit_test(what_is_no_answer_ends_all),
+	cmocka_unit_test(an_answer_before_all_is_sent_is_none),
+	cmocka_unit_test(late_answers_are_passed_over),
+	cmocka_unit_test(an_owner_that_is_silent_is_given_up),
+	cmocka_unit_test(a_synchronous_call_has_its_turn),
+};
+
 int main(void)
 {
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(many_are_under_way_before_the_first_answer),
-		cmocka_unit_test(later_ones_do_not_wait_for_answers),
-		cmocka_unit_test(answers_come_byte_by_byte),
-		cmocka_unit_test(what_is_refused_fails_alone),
-		cmocka_unit_test(pieces_are_of_one_access),
-		cmocka_unit_test(each_is_told_that_the_owner_has_ended),
-		cmocka_unit_test(the_last_word_is_for_all),
-		cmocka_unit_test(what_is_no_answer_ends_all),
-		cmocka_unit_test(an_answer_before_all_is_sent_is_none),
-		cmocka_unit_test(late_answers_are_passed_over),
-		cmocka_unit_test(an_owner_that_is_silent_is_given_up),
-		cmocka_unit_test(a_synchronous_call_has_its_turn),
-	};
+	const struct suite s = { "submit_owner", SUITE_OF(tests), .by = "mapped" };
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return suite_run(&s, NULL);
 }

@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 #include "fake_fabric.h"
+#include "region/fabric/fabric.h"
 
-#define LENT  4096u
-#define LINES 4096u
+#define LENT 4096u
 
 struct lent {
 	_Atomic int pid; /* of the process whose memory it is; 0: none */
@@ -44,11 +44,10 @@ struct fabric_line {
 };
 
 static struct {
-	_Atomic uint32_t cnt;
-	_Atomic uint32_t ends_cnt;
 	struct fake_fabric f;
+	_Atomic uint32_t cnt;
 	struct lent lent[LENT];
-	struct end end[LINES];
+	struct end end[FABRIC_ENDS];
 } *table;
 
 struct fake_fabric *fake_fabric(void)
@@ -56,9 +55,13 @@ struct fake_fabric *fake_fabric(void)
 	return &table->f;
 }
 
-bool fake_is_over(unsigned int end)
+unsigned int fake_end_open(void)
 {
-	return !atomic_load(&table->end[end].loan);
+	unsigned int end = atomic_fetch_add(&table->f.ends, 1) % (FABRIC_ENDS - 1) + 1;
+
+	atomic_store(&table->f.is_over[end], false);
+	atomic_fetch_add(&table->f.live, 1);
+	return end;
 }
 
 static int fake_open(const unsigned char place[16], struct fabric_loan *loan,
@@ -75,10 +78,9 @@ static int fake_open(const unsigned char place[16], struct fabric_loan *loan,
 	}
 	l->puts = !loan;
 	if (loan) {
-		l->end = atomic_fetch_add(&table->ends_cnt, 1) % (LINES - 1) + 1;
+		l->end = fake_end_open();
 		atomic_store(&table->end[l->end].user, 0);
 		atomic_store(&table->end[l->end].loan, loan->key);
-		atomic_fetch_add(&table->f.live, 1);
 	}
 	end->verbs.qp = l->end;
 	*out = l;
@@ -88,7 +90,7 @@ static int fake_open(const unsigned char place[16], struct fabric_loan *loan,
 static int fake_join(struct fabric_line *l, const struct fabric_end *other)
 {
 	if (l->puts)
-		l->end = other->verbs.qp % LINES;
+		l->end = other->verbs.qp % FABRIC_ENDS;
 	return 0;
 }
 
@@ -139,7 +141,7 @@ static void fake_unlend(struct fabric_loan *loan)
 {
 	unsigned int i;
 
-	for (i = 0; i < LINES; i++)
+	for (i = 0; i < FABRIC_ENDS; i++)
 		if (atomic_load(&table->end[i].loan) == loan->key)
 			abort();
 	atomic_store(&table->lent[loan->key].pid, 0);
@@ -164,6 +166,7 @@ static void fake_close(struct fabric_line *l)
 
 	if (!l->puts) {
 		atomic_store(&e->loan, 0);
+		atomic_store(&table->f.is_over[l->end], true);
 		while ((pid = atomic_load(&e->user)) && lives(pid))
 			usleep(10);
 		atomic_fetch_sub(&table->f.live, 1);
@@ -257,12 +260,15 @@ static const struct fabric fake = {
 	.close = fake_close,
 };
 
-/* Before a process of the test is forked. */
-__attribute__((constructor)) static void use(void)
+int fake_fabric_begin(void)
 {
 	table = mmap(NULL, sizeof(*table), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
 		     0);
-	if (table == MAP_FAILED)
-		abort();
-	kedge__region_fabric(&fake);
+	return table == MAP_FAILED ? -ENOMEM : 0;
+}
+
+int fake_fabric_use(const char *unused)
+{
+	(void)unused;
+	return kedge__region_fabric(&fake);
 }

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * libfabric in the place of the fake of adapters (fake_fabric.h), for the same tests: what it does
- * is counted, and made to fail, in a table that all processes of a test share.
+ * Ways by adapters for programs that are linked to the libraries' insides: libfabric, where what it
+ * does is counted, and made to fail, as with the fake (fake_fabric.h).
  */
+#include "way.h"
+
+#ifdef HAVE_OFI
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
 #include <kedge/ofi.h>
 
 #include "fake_fabric.h"
-
-#define ENDS 4096u
+#include "region/fabric/fabric.h"
 
 /* @end: of the owner: its own, or the other one's */
 struct fabric_line {
@@ -27,24 +27,6 @@ struct fabric_loan {
 };
 
 static const struct fabric *real;
-static struct {
-	struct fake_fabric f;
-	_Atomic uint32_t loans;
-	_Atomic uint32_t ends;
-	_Atomic int is_over[ENDS];
-	_Atomic int is_ending[ENDS]; /* before its peer can find out */
-} *table;
-
-struct fake_fabric *fake_fabric(void)
-{
-	return &table->f;
-}
-
-bool fake_is_over(unsigned int end)
-{
-	return atomic_load(&table->is_over[end]);
-}
-
 static int counted_open(const unsigned char place[16], struct fabric_loan *loan,
 			struct fabric_line **out, struct fabric_end *end)
 {
@@ -55,8 +37,8 @@ static int counted_open(const unsigned char place[16], struct fabric_loan *loan,
 	struct fabric_line *l = calloc(1, sizeof(*l));
 	int rc = -ENODEV;
 
-	if (l && !atomic_load(&table->f.refuses) &&
-	    !(loan && atomic_load(&table->f.loses) == loan->number))
+	if (l && !atomic_load(&fake_fabric()->refuses) &&
+	    !(loan && atomic_load(&fake_fabric()->loses) == loan->number))
 		rc = real->open(anywhere ? loopback : place, loan ? loan->real : NULL, &l->real,
 				end);
 	if (rc) {
@@ -65,10 +47,8 @@ static int counted_open(const unsigned char place[16], struct fabric_loan *loan,
 	}
 	l->puts = !loan;
 	if (loan) {
-		l->end = atomic_fetch_add(&table->ends, 1) % (ENDS - 1) + 1;
-		atomic_store(&table->is_over[l->end], 0);
-		atomic_store(&table->is_ending[l->end], 0);
-		atomic_fetch_add(&table->f.live, 1);
+		l->end = fake_end_open();
+		atomic_store(&fake_fabric()->is_ending[l->end], false);
 	}
 	end->zero = l->end;
 	*out = l;
@@ -81,7 +61,7 @@ static int counted_join(struct fabric_line *l, const struct fabric_end *other)
 	if (!l->puts && !other->kind)
 		return 0;
 	if (l->puts)
-		l->end = other->zero % ENDS;
+		l->end = other->zero % FABRIC_ENDS;
 	return real->join(l->real, other);
 }
 
@@ -91,16 +71,16 @@ static int counted_lend(const unsigned char place[16], void *at, uint64_t len, b
 	struct fabric_loan *loan = calloc(1, sizeof(*loan));
 	int rc = -ENODEV;
 
-	if (loan && !atomic_load(&table->f.refuses))
+	if (loan && !atomic_load(&fake_fabric()->refuses))
 		rc = real->lend(place, at, len, writes, &loan->real, key);
 	if (rc) {
 		free(loan);
 		return kedge_reason(rc, "no adapter");
 	}
-	loan->number = atomic_fetch_add(&table->loans, 1) + 1;
-	atomic_fetch_add(&table->f.lent, 1);
-	atomic_store(&table->f.last, loan->number);
-	atomic_fetch_add(&table->f.loans, 1);
+	loan->number = atomic_fetch_add(&fake_fabric()->numbers, 1) + 1;
+	atomic_fetch_add(&fake_fabric()->lent, 1);
+	atomic_store(&fake_fabric()->last, loan->number);
+	atomic_fetch_add(&fake_fabric()->loans, 1);
 	*out = loan;
 	return 0;
 }
@@ -108,18 +88,18 @@ static int counted_lend(const unsigned char place[16], void *at, uint64_t len, b
 static void counted_unlend(struct fabric_loan *loan)
 {
 	real->unlend(loan->real);
-	atomic_fetch_sub(&table->f.loans, 1);
+	atomic_fetch_sub(&fake_fabric()->loans, 1);
 	free(loan);
 }
 
 static void counted_close(struct fabric_line *l)
 {
 	if (!l->puts)
-		atomic_store(&table->is_ending[l->end], 1);
+		atomic_store(&fake_fabric()->is_ending[l->end], true);
 	real->close(l->real);
 	if (!l->puts) {
-		atomic_store(&table->is_over[l->end], 1);
-		atomic_fetch_sub(&table->f.live, 1);
+		atomic_store(&fake_fabric()->is_over[l->end], true);
+		atomic_fetch_sub(&fake_fabric()->live, 1);
 	}
 	free(l);
 }
@@ -127,17 +107,17 @@ static void counted_close(struct fabric_line *l)
 static int count(const struct fabric_line *l, int rc, bool put)
 {
 	if (!rc)
-		atomic_fetch_add(put ? &table->f.puts : &table->f.gets, 1);
-	else if (atomic_load(&table->is_ending[l->end]))
-		atomic_fetch_add(&table->f.cut, 1);
+		atomic_fetch_add(put ? &fake_fabric()->puts : &fake_fabric()->gets, 1);
+	else if (atomic_load(&fake_fabric()->is_ending[l->end]))
+		atomic_fetch_add(&fake_fabric()->cut, 1);
 	return rc;
 }
 
 static bool fails(const struct fabric_line *l)
 {
-	if (!atomic_load(&table->f.fails))
+	if (!atomic_load(&fake_fabric()->fails))
 		return false;
-	atomic_store(&table->f.failed, l->end);
+	atomic_store(&fake_fabric()->failed, l->end);
 	return true;
 }
 
@@ -174,18 +154,22 @@ static const struct fabric counted = {
 	.close = counted_close,
 };
 
-/* Before a process of the test is forked. */
-__attribute__((constructor)) static void use(void)
+static int use_counted(const char *provider)
 {
-	int rc = kedge_region_use_ofi("tcp", NULL);
+	int rc = kedge_region_use_ofi(provider, NULL);
 
-	table = mmap(NULL, sizeof(*table), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-		     0);
-	if (rc || table == MAP_FAILED) {
-		fprintf(stderr, "%s\n", kedge_strerror(rc));
-		exit(1);
-	}
+	if (rc)
+		return rc;
 	real = fabric();
 	kedge__region_fabric(NULL);
-	kedge__region_fabric(&counted);
+	return kedge__region_fabric(&counted);
 }
+#endif /* HAVE_OFI */
+
+const struct way adapter_ways[] = {
+#ifdef HAVE_OFI
+	{ .name = "ofi", .node = "127.0.0.1", .served = true, .leased = true, .provider = "tcp",
+	  .use = use_counted },
+#endif
+	{ .name = NULL },
+};

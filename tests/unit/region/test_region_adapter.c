@@ -5,24 +5,11 @@
  */
 #include <pthread.h>
 #include <signal.h>
-#include <sys/prctl.h>
 
-#include "../unit/region/remote.h"
+#include "remote.h"
+#include "suites.h"
 
 #define LARGE ((size_t)3 << 20)
-
-static unsigned int way(struct kedge_remote *r)
-{
-	struct kedge_remote_info info = { .size = sizeof(info) };
-
-	assert_int_equal(kedge_remote_query(r, &info), 0);
-	return info.way;
-}
-
-static void wait_for_lease(void)
-{
-	WAIT_FOR(way(remote) == KEDGE_REMOTE_RDMA);
-}
 
 static void whatever_is_put_is_got(void **state)
 {
@@ -33,7 +20,7 @@ static void whatever_is_put_is_got(void **state)
 	assert_true(data && got);
 	make_region(LARGE, NULL);
 	remote = open_it();
-	wait_for_lease();
+	wait_for_lease(remote);
 	for (n = 0; n < sizeof(lens) / sizeof(*lens); n++) {
 		for (i = 0; i < LARGE; i++)
 			data[i] = (unsigned char)((i * 31 >> 7) + n);
@@ -44,22 +31,22 @@ static void whatever_is_put_is_got(void **state)
 		data[0] ^= 1;
 		assert_memory_equal(got, data, lens[n]);
 	}
-	assert_int_equal(way(remote), KEDGE_REMOTE_RDMA);
+	assert_int_equal(way_of(remote), KEDGE_REMOTE_RDMA);
 	free(data);
 	free(got);
-	end();
+	end_remote();
 }
 
 static void a_suspension_is_alone(void **state)
 {
 	int n;
 
-	begin(NULL);
+	begin_remote(NULL);
 	for (n = 0; n < 50; n++) {
-		wait_for_lease();
+		wait_for_lease(remote);
 		assert_int_equal(kedge_remote_put(remote, 0, "a", 1, SOON_MS), 0);
 		assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
-		assert_int_equal(way(remote), KEDGE_REMOTE_SERVED);
+		assert_int_equal(way_of(remote), KEDGE_REMOTE_SERVED);
 		assert_int_equal(kedge_remote_put(remote, 0, "b", 1, 1), -ETIMEDOUT);
 		assert_int_equal(region_at()[0], 'a');
 		if (n % 2)
@@ -68,7 +55,7 @@ static void a_suspension_is_alone(void **state)
 		assert_int_equal(kedge_remote_put(remote, 0, "c", 1, SOON_MS), 0);
 		assert_int_equal(region_at()[0], 'c');
 	}
-	end();
+	end_remote();
 }
 
 /* The key that it has had is none. */
@@ -80,11 +67,10 @@ static void a_peer_that_was_stopped_stores_nowhere_else(void **state)
 
 	assert_int_equal(kedge_region_create(LEN * 2, &o, &region), 0);
 	advertise(NULL);
-	pid = fork();
+	pid = fork_child();
 	if (!pid) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		remote = open_it();
-		wait_for_lease();
+		wait_for_lease(remote);
 		raise(SIGSTOP);
 		CHILD_CHECK(!kedge_remote_put(remote, LEN, "s", 1, SOON_MS));
 		_exit(0);
@@ -106,9 +92,8 @@ static void an_owner_that_is_killed_is_noticed(void **state)
 	pid_t pid;
 
 	assert_int_equal(pipe(pipes), 0);
-	pid = fork();
+	pid = fork_child();
 	if (!pid) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		make_region(LEN, NULL);
 		CHILD_CHECK(write(pipes[1], &handle, sizeof(handle)) == sizeof(handle));
 		for (;;)
@@ -116,7 +101,7 @@ static void an_owner_that_is_killed_is_noticed(void **state)
 	}
 	assert_int_equal(read(pipes[0], &handle, sizeof(handle)), sizeof(handle));
 	remote = open_it();
-	wait_for_lease();
+	wait_for_lease(remote);
 	assert_int_equal(kedge_remote_put(remote, 0, "a", 1, SOON_MS), 0);
 	kill(pid, SIGKILL);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -126,14 +111,13 @@ static void an_owner_that_is_killed_is_noticed(void **state)
 	close(pipes[1]);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(an_owner_that_is_killed_is_noticed),
-		cmocka_unit_test(a_peer_that_was_stopped_stores_nowhere_else),
-		cmocka_unit_test(whatever_is_put_is_got),
-		cmocka_unit_test(a_suspension_is_alone),
-	};
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(an_owner_that_is_killed_is_noticed),
+	cmocka_unit_test(a_peer_that_was_stopped_stores_nowhere_else),
+	cmocka_unit_test(whatever_is_put_is_got),
+	cmocka_unit_test(a_suspension_is_alone),
+};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+const struct suite suite_region_adapter = {
+	.name = "region_adapter", SUITE_OF(tests), .by = "ofi",
+};

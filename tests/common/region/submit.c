@@ -1,13 +1,10 @@
-/* SPDX-License-Identifier: BSD-2-Clause */
-/* Operations and their completions, as tests have them. */
-#ifndef TESTS_REGION_SUBMIT_H
-#define TESTS_REGION_SUBMIT_H
+// SPDX-License-Identifier: BSD-2-Clause
+/* See submit.h. */
+#include "submit.h"
 
-#include "remote.h"
+struct kedge_queue *queue;
 
-static struct kedge_queue *queue;
-
-static inline struct kedge_queue *make_queue(uint32_t depth)
+struct kedge_queue *make_queue(uint32_t depth)
 {
 	const struct kedge_queue_opts o = { .size = sizeof(o), .depth = depth };
 	struct kedge_queue *q = NULL;
@@ -16,25 +13,24 @@ static inline struct kedge_queue *make_queue(uint32_t depth)
 	return q;
 }
 
-static inline struct kedge_remote_op op_of(uint32_t op, uint64_t offset, void *data, size_t len,
-					   uint64_t user)
+struct kedge_remote_op op_of(uint32_t op, uint64_t offset, void *data, size_t len, uint64_t user)
 {
 	return (struct kedge_remote_op){ .size = sizeof(struct kedge_remote_op), .op = op,
 					 .offset = offset, .data = data, .len = len,
 					 .user = user, .timeout_ms = SOON_MS };
 }
 
-static inline struct kedge_remote_op put_of(uint64_t offset, void *data, size_t len, uint64_t user)
+struct kedge_remote_op put_of(uint64_t offset, void *data, size_t len, uint64_t user)
 {
 	return op_of(KEDGE_REMOTE_PUT, offset, data, len, user);
 }
 
-static inline struct kedge_remote_op get_of(uint64_t offset, void *data, size_t len, uint64_t user)
+struct kedge_remote_op get_of(uint64_t offset, void *data, size_t len, uint64_t user)
 {
 	return op_of(KEDGE_REMOTE_GET, offset, data, len, user);
 }
 
-static inline struct kedge_remote_op add_of(uint64_t offset, uint64_t value, uint64_t user)
+struct kedge_remote_op add_of(uint64_t offset, uint64_t value, uint64_t user)
 {
 	struct kedge_remote_op o = op_of(KEDGE_REMOTE_FETCH_ADD, offset, NULL, 0, user);
 
@@ -42,7 +38,7 @@ static inline struct kedge_remote_op add_of(uint64_t offset, uint64_t value, uin
 	return o;
 }
 
-static inline void submit(struct kedge_remote *r, const struct kedge_remote_op *o, int cnt)
+void submit(struct kedge_remote *r, const struct kedge_remote_op *o, int cnt)
 {
 	int rc = kedge_remote_submit(r, queue, o, (size_t)cnt);
 
@@ -50,8 +46,7 @@ static inline void submit(struct kedge_remote *r, const struct kedge_remote_op *
 		fail_msg("%d: %s", rc, kedge_strerror(rc));
 }
 
-/* The next one, which comes. */
-static inline struct kedge_remote_completion next(void)
+struct kedge_remote_completion next(void)
 {
 	struct kedge_remote_completion c = { .size = sizeof(c) };
 
@@ -59,7 +54,7 @@ static inline struct kedge_remote_completion next(void)
 	return c;
 }
 
-static inline struct kedge_remote_completion ends(uint64_t user, int status)
+struct kedge_remote_completion ends(uint64_t user, int status)
 {
 	struct kedge_remote_completion c = next();
 
@@ -70,23 +65,21 @@ static inline struct kedge_remote_completion ends(uint64_t user, int status)
 	return c;
 }
 
-static inline int read_now(void)
+int read_now(void)
 {
 	struct kedge_remote_completion c = { .size = sizeof(c) };
 
 	return kedge_queue_read(queue, &c, 1, 0);
 }
 
-static inline void begin_queue(uint32_t depth)
+void begin_queue(uint32_t depth)
 {
-	begin(NULL);
+	begin_remote(NULL);
 	queue = make_queue(depth);
 }
 
-static inline void end_queue(void)
+void end_queue(void)
 {
-	end();
+	end_remote();
 	kedge_queue_close(queue);
 }
-
-#endif /* TESTS_REGION_SUBMIT_H */
