@@ -16,4 +16,7 @@ extern const struct suite suite_remote_peers;
 extern const struct suite suite_submit;
 extern const struct suite suite_submit_ends;
 
+/* What holds by each way: cases of these. */
+int contract_run(void);
+
 #endif /* TESTS_REGION_SUITES_H */

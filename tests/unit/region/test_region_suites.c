@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * test_region_suites SUITE [CASE]: the cases of a family, or those that CASE is a pattern of, by
- * the way that TEST_REGION_BY names (tests/common/region/way.h).
+ * the way that TEST_REGION_BY names (tests/common/region/way.h). SUITE may be "contract".
  */
 #include "suites.h"
 
@@ -15,6 +15,8 @@ int main(int argc, char **argv)
 {
 	size_t i;
 
+	if (argc == 2 && !strcmp(argv[1], "contract"))
+		return contract_run();
 	for (i = 0; argc > 1 && i < sizeof(suites) / sizeof(*suites); i++)
 		if (!strcmp(suites[i]->name, argv[1]))
 			return suite_run(suites[i], argc > 2 ? argv[2] : NULL);
