@@ -126,6 +126,14 @@ def unrun(targets, tests):
             yield '%s: nothing runs %s' % (where, t['name'])
 
 
+def threads(tests):
+    """Names of tests/threads that are no tests of the gate."""
+    gate = {t['name'] for t in tests if not any(s.endswith('whole') for s in t['suite'])}
+    for name in bare('tests/threads').split():
+        if name not in gate:
+            yield 'tests/threads: the gate has no test "%s"' % name
+
+
 def of_build(build):
     read = {os.path.realpath(f) for f in intro(build, 'buildsystem_files')}
     if os.path.realpath('meson.build') not in read:
@@ -139,6 +147,7 @@ def of_build(build):
         return
     yield from unread(read, os.path.getmtime(os.path.join(build, 'build.ninja')))
     yield from unbuilt(targets)
+    yield from threads(tests)
     yield from unrun(targets, tests + intro(build, 'benchmarks'))
 
 

@@ -3,9 +3,11 @@
 """Run meson's tests and say, on one closing line, how they went.
 
   test.py BUILD [--whole] [ARGUMENT OF MESON TEST...]
+  test.py BUILD --targets NAME...    print what ninja builds for these tests
 
 Without --whole, tests of the suite "whole" are left out: the rest is the gate, which
-has each behaviour once. The end says how long the run took, which tests were the slowest
+has each behaviour once, and in which long tests do fewer rounds: TESTS_WHOLE is not set.
+There are more jobs than processors, as many tests wait; those that measure run alone. The end says how long the run took, which tests were the slowest
 and what was left out.
 
 meson prints no line that counts, so its log is read afterwards. A program that
@@ -27,6 +29,7 @@ TAP = re.compile(r'^(ok|not ok) \d+(?: - ([^#\n]*))?(?:# *(SKIP) *(.*))?$',
 WHY = re.compile(r'^.*\bskip.*$', re.M | re.I)
 GOOD = ('OK', 'EXPECTEDFAIL')
 SLOWEST = 10
+JOBS_PER_CPU = 2
 
 
 def read_log(path):
@@ -114,9 +117,24 @@ def left_out(build):
                    for t in json.load(f))
 
 
+def targets(build, names):
+    """What these tests run, and what each test is run by, as ninja calls them."""
+    def intro(what):
+        path = os.path.join(build, 'meson-info', 'intro-%s.json' % what)
+        with open(path, encoding='utf-8') as f:
+            return json.load(f)
+
+    known = {t['id']: t['filename'] for t in intro('targets')}
+    needed = {d for t in intro('tests') if t['name'] in names for d in t['depends']}
+    files = {f for d in needed for f in known[d]}
+    return ['tests/common/timed'] + \
+        sorted(os.path.relpath(f, os.path.abspath(build)) for f in files)
+
+
 def meson_test(build, whole, args):
     """(exit status, seconds) of meson's run."""
     command = ['meson', 'test', '-C', build, '--print-errorlogs',
+               '--num-processes', str(JOBS_PER_CPU * (os.cpu_count() or 1)),
                '--wrapper', os.path.join(os.path.abspath(build), 'tests/common/timed')]
     if not whole:
         command += ['--no-suite', 'whole']
@@ -129,6 +147,9 @@ def main():
     if len(sys.argv) < 2:
         sys.exit('usage: test.py BUILD [--whole] [ARGUMENT OF MESON TEST...]')
     build, args = sys.argv[1], sys.argv[2:]
+    if args[:1] == ['--targets']:
+        print('\n'.join(targets(build, args[1:])))
+        return 0
     whole = '--whole' in args
     args = [a for a in args if a != '--whole']
     # Named for the program that runs each test.
@@ -138,6 +159,9 @@ def main():
         if os.path.exists(path):
             os.unlink(path)     # an old one must not be counted
     os.environ['TESTS_CPU_LOG'] = cpu
+    os.environ.pop('TESTS_WHOLE', None)
+    if whole:
+        os.environ['TESTS_WHOLE'] = '1'
     status, took = meson_test(build, whole, args)
     if not os.path.exists(log):
         print('meson test left no log (exit status %d)' % status)
@@ -155,7 +179,7 @@ def main():
         print('skipped: %s: %s' % (name, why))
     say_slowest(tests, spent(cpu))
     if not whole:
-        print('left out: %d tests of the whole: "make test-all" runs them' %
+        print('left out: %d tests, and rounds of others: "make test-all" has them' %
               left_out(build))
     print('took %d s' % took)
     print('%d passed, %d failed, %d skipped' % (passed, failed, len(skipped)))

@@ -38,11 +38,12 @@ if ! LD_PRELOAD=$STANDIN "$PLAIN" torture --libfabric -s 0.1 -e munmap >"$DIR/ou
 fi
 
 # Events in all ways, and threads. Registrations are kept, or there is nothing to see.
+rounds=$(by_circle 50 300)
 for exe in "$PLAIN" "$HOOKED"; do
-	torture 0 "$exe" -s 8
+	torture 0 "$exe" -s "$(by_circle 2 8)"
 	json 'd["stale"] == 0' 'd["errors"] == 0' 'd["rounds"] > 0' 'd["hits"] > 0'
-	torture 0 "$exe" --rounds 300 -m race
-	json 'd["stale"] == 0' 'all(c["rounds"] >= 300 for c in d["cases"])'
+	torture 0 "$exe" --rounds "$rounds" -m race
+	json 'd["stale"] == 0' "all(c['rounds'] >= $rounds for c in d['cases'])"
 done
 
 # The test finds what is stale, and the user's choice of a monitor is respected.
@@ -63,7 +64,7 @@ FI_MR_CACHE_MONITOR=memhooks LD_PRELOAD=$STANDIN "$PLAIN" torture -D ofi -s 1 >"
 [ $? -eq 3 ] || fail "a stale cache below is not refused: $(cat "$DIR/out" "$DIR/err")"
 says err FI_MR_CACHE_MONITOR=disabled
 for FI_MR_CACHE_MONITOR in disabled kedge; do
-	LD_PRELOAD=$STANDIN "$PLAIN" torture -D ofi --json -s 4 >"$DIR/out" 2>"$DIR/err" ||
+	LD_PRELOAD=$STANDIN "$PLAIN" torture -D ofi --json -s "$(by_circle 1 4)" >"$DIR/out" 2>"$DIR/err" ||
 		fail "-D ofi, $FI_MR_CACHE_MONITOR: $(cat "$DIR/err")"
 	json 'd["stale"] == 0' 'd["errors"] == 0' 'd["hits"] > 0'
 done

@@ -45,9 +45,9 @@ json 'd["stale"] > 0'
 storm()
 {
 	PRELOAD=$2
-	torture 0 "$1" -s 6
+	torture 0 "$1" -s "$(by_circle 2 6)"
 	json 'd["stale"] == 0' 'd["errors"] == 0' 'd["rounds"] > 0' 'd["hits"] > 0'
-	torture 0 "$1" -s 3 -m race
+	torture 0 "$1" -s "$(by_circle 1 3)" -m race
 	json 'd["stale"] == 0' 'd["rounds"] > 0'
 }
 
@@ -56,14 +56,14 @@ storm "$PLAIN" "$ALONE"
 storm "$HOOKED" "$ALONE"
 # libkedge-hooks comes along: libc's calls have no blind spot, be they promised or not.
 PRELOAD=$UCX
-torture 0 "$PLAIN" --strict -s 3 -r libc -m single
+torture 0 "$PLAIN" --strict -s "$(by_circle 1 3)" -r libc -m single
 json 'd["stale"] == 0' 'd["rounds"] > 0'
 
 # As a user without rights, where that one can reach the files.
 user='setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all'
 # shellcheck disable=SC2086 # a list of words
 if [ "$(id -u)" = 0 ] && $user test -x "$PLAIN" -a -r "$UCX" 2>"$DIR/err"; then
-	$user env LD_PRELOAD="$UCX" "$PLAIN" torture --ucx --json -s 3 >"$DIR/out" 2>"$DIR/err" ||
+	$user env LD_PRELOAD="$UCX" "$PLAIN" torture --ucx --json -s "$(by_circle 1 3)" >"$DIR/out" 2>"$DIR/err" ||
 		fail "without rights: exit status $?: $(cat "$DIR/err")"
 	json 'd["stale"] == 0' 'd["rounds"] > 0'
 fi

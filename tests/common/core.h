@@ -50,8 +50,8 @@
 		}                                                          \
 	} while (0)
 
-/* So much of @whole rounds as KEDGE_TEST_PART says: with 10 a tenth. All without it. */
-uint32_t test_part(uint32_t whole);
+/* One of the two: the whole, which is run with TESTS_WHOLE set, does more rounds than the gate. */
+uint32_t by_circle(uint32_t gate, uint32_t whole);
 
 /* The reason of the error that this thread had last has @text in it. */
 static inline bool reason_says(int rc, const char *text)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The strength of the tests: small faults, one at a time.
 
-  run.py [--only GLOB]... [--jobs N] [--limit SECONDS] [--json] [--keep DIR]
+  run.py [--only GLOB]... [--sample N] [--jobs N] [--limit SECONDS] [--json] [--keep DIR]
   run.py --list
   run.py --check
 
@@ -12,6 +12,8 @@ turn is put in, built, and run against the tests of its part until one of them
 notices. The summary says how many were found. Tests that fail without a mutant
 are left out, and named.
 
+Tests of the gate come first, then those of the whole with all their rounds; the summary
+says how many the gate found. --sample takes so many, evenly spread over the table.
 --only takes the names or files of mutants, as fnmatch(3) does. --check looks
 whether each mutant still applies, which takes no build. Exit status: 0 if all
 were found, 1 if one escaped, 2 if the table is wrong or nothing can be built.
@@ -156,8 +158,14 @@ class Tree:
 
     def test(self, t, seconds):
         env = dict(os.environ)
+        if of_whole(t):
+            env['TESTS_WHOLE'] = '1'
         env.update(t.get('env') or {})
         return run(t['cmd'], seconds, t.get('workdir') or self.build, env)
+
+
+def of_whole(t):
+    return any(s.split(':')[-1] == 'whole' for s in t['suite'])
 
 
 def name_of(t):
@@ -206,7 +214,7 @@ def try_mutant(tree, m, good, limit):
             res.update(result='error', why='it does not build: ' + out[-300:])
             return res
         tests = [t for t in wanted(tree.tests, m.tests) if name_of(t) in good]
-        tests.sort(key=lambda t: good[name_of(t)])
+        tests.sort(key=lambda t: (of_whole(t), good[name_of(t)]))
         end = time.monotonic() + limit
         for t in tests:
             left = end - time.monotonic()
@@ -218,7 +226,8 @@ def try_mutant(tree, m, good, limit):
                 res['why'] = 'time was up'
                 break
             if rc not in (0, SKIP):
-                res.update(result='found', by=name_of(t), why=why(rc, out))
+                res.update(result='found', by=name_of(t), why=why(rc, out),
+                           circle='whole' if of_whole(t) else 'gate')
                 break
     finally:
         tree.write(m.path, before)
@@ -234,6 +243,8 @@ def arguments():
                    help='look whether each still applies, and end')
     p.add_argument('--only', action='append', metavar='GLOB',
                    help='these mutants, by name or file')
+    p.add_argument('--sample', type=int, metavar='N',
+                   help='so many of them, evenly spread')
     p.add_argument('--jobs', type=int, default=1, metavar='N',
                    help='so many trees at once (1)')
     p.add_argument('--limit', type=float, default=300, metavar='SECONDS',
@@ -283,6 +294,8 @@ def run_all(mutants, args, root, say):
 def main():
     args = arguments()
     mutants = chosen(table.MUTANTS, args.only)
+    if args.sample and args.sample < len(mutants):
+        mutants = [mutants[i * len(mutants) // args.sample] for i in range(args.sample)]
     if not mutants:
         sys.exit('run.py: no mutant is called that')
     if args.list:
@@ -313,7 +326,8 @@ def main():
         json.dump({'found': found, 'of': len(results), 'mutants': results},
                   sys.stdout, indent=1)
         print()
-    say('%d of %d found' % (found, len(results)))
+    gate = sum(r.get('circle') == 'gate' for r in results)
+    say('%d of %d found, %d by the gate' % (found, len(results), gate))
     return 2 if wrong else 0 if found == len(results) else 1
 
 

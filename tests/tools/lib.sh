@@ -9,6 +9,16 @@ trap 'rm -rf "$DIR"' EXIT
 unset KEDGE_NOTIFIER KEDGE_VERIFY KEDGE_LOG
 unset KEDGE_CHANNEL_SECRET KEDGE_CHANNEL_SECRET_FILE
 
+# The gate runs a test for a short time, and the whole, which sets TESTS_WHOLE, for longer.
+in_whole() {
+	[ -n "${TESTS_WHOLE-}" ]
+}
+
+# by_circle GATE WHOLE: one of the two
+by_circle() {
+	if in_whole; then echo "$2"; else echo "$1"; fi
+}
+
 fail() {
 	echo "FAIL: $*"
 	# shellcheck disable=SC2034

@@ -48,12 +48,12 @@ expect 2 bench reg -s 5000
 expect 2 bench reg -d nosuch
 expect 3 bench reg -s 1T
 
-expect 0 torture --seconds 3 --event 'm*' --json
+expect 0 torture --seconds "$(by_circle 1 3)" --event 'm*' --json
 json 'd["stale"] == 0' 'd["rounds"] > 0' 'd["hits"] > 0' \
 	'sum(c["rounds"] for c in d["cases"]) == d["rounds"]'
 # So many rounds, however fast the machine is.
-expect 0 torture --rounds 40 --mode race --json
-json 'all(c["rounds"] >= 40 for c in d["cases"])' 'd["stale"] == 0'
+expect 0 torture --rounds "$(by_circle 10 40)" --mode race --json
+json 'all(c["rounds"] >= '"$(by_circle 10 40)"' for c in d["cases"])' 'd["stale"] == 0'
 expect 1 torture --rounds 1000000000 --seconds 0.1 --mode race --event race-queue
 says err 'fewer than 1000000000 rounds'
 expect 2 torture --rounds 0

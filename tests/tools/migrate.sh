@@ -53,12 +53,13 @@ moved() {
 		'all((m["last"] == 0) == (m["memcpy_ns"] is None) for m in d["moves"])'
 }
 
-for way in mapped stream tcp; do
-	expect 0 migrate -s 2M -n 3 -r 2 --way $way --json
+ways=$(by_circle tcp 'mapped stream tcp')
+for way in $ways; do
+	expect 0 migrate -s 2M -n 3 -r 2 --way "$way" --json
 	silent err
-	moved $way False False
-	expect 0 migrate -s 2M -r 2 --way $way --own --json
-	moved $way False True
+	moved "$way" False False
+	expect 0 migrate -s 2M -r 2 --way "$way" --own --json
+	moved "$way" False True
 done
 
 # Without writes the last round has no bytes.
@@ -72,14 +73,14 @@ killed() {
 		'sum(d["killed"][k] for k in ("stayed", "moved", "ended")) == 4'
 }
 
-for way in mapped stream tcp; do
-	expect 0 migrate -s 2M --kill owner -k 4 --way $way --json
+for way in $ways; do
+	expect 0 migrate -s 2M --kill owner -k 4 --way "$way" --json
 	killed owner
 	json 'd["killed"]["stayed"] == 0'
-	expect 0 migrate -s 2M --kill target -k 4 --way $way --json
+	expect 0 migrate -s 2M --kill target -k 4 --way "$way" --json
 	killed target
 	json 'd["killed"]["moved"] == 0'
-	expect 0 migrate -s 2M --kill peer -k 4 --way $way --json
+	expect 0 migrate -s 2M --kill peer -k 4 --way "$way" --json
 	killed peer
 	json 'd["killed"]["moved"] == 4'
 done

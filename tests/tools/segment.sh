@@ -97,7 +97,7 @@ if command -v gnuplot >/dev/null; then
 fi
 
 # The amount of work depends on the machine, the findings do not.
-expect 0 torture --segment --seconds 3 --seed 7 --json
+expect 0 torture --segment --seconds "$(by_circle 1 3)" --seed 7 --json
 json 'd["seed"] == 7 and d["backend"] in ("convert", "module")' \
 	'd["stale"] == d["torn"] == d["lost"] == d["crashes"] == 0' \
 	'"found" not in d' \

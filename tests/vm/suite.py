@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The tests in the guests, on each of Debian's kernels.
 
-  suite.py [--quick] [--kernel NAME|FOLDER] [--only GLOB]
+  suite.py [--quick | --gate] [--kernel NAME|FOLDER] [--only GLOB]
            [--patience N] [--append WORDS] [--jobs N] BUILD
 
 A job says "ran" when it has ended, and "ok", "skip" or "FAIL" on one line when its guest
@@ -10,6 +10,8 @@ has; its output follows only if it failed; the last line counts. SIGTERM ends th
 and what they said last is printed. With --quick, jobs that need the same guest run in one, one
 after the other: most of a short job's time is the guest's start. Each has its
 own verdict; a complaint of the kernel in the end is told of all of them.
+With --gate, those that decide over a change run one after the other in one guest, which has
+both modules and an RDMA device, on 6.12 unless told.
 Kernels are 6.1, 6.12, 6.12-rt, which is for the whole run, and, on request, those
 of other releases of Debian: 5.10 and newest.
 """
@@ -151,6 +153,16 @@ JOBS = [
 ]
 
 
+# Both modules, and channels and regions by an RDMA device.
+GATE = ['module abi', 'module events', 'module backend', 'module cache', 'segment abi',
+        'segment perms', 'segment ends', 'segment events', 'segment library', 'segment kills',
+        'rdma device', 'rdma channel', 'rdma api', 'rdma region', 'rdma lines']
+
+
+def in_gate(job):
+    return job._replace(module=SEGMENT, args=RDMA + ['-m', 'zram'])
+
+
 @functools.lru_cache(maxsize=None)
 def module(name, which='ummunot'):
     """A module for a kernel; built once, beside it."""
@@ -173,6 +185,8 @@ def modules(job):
 
 def guests(jobs, args):
     """Lists of jobs, each for a guest."""
+    if args.gate:
+        return [jobs]
     if not args.quick:
         return [[job] for job in jobs]
     alike = collections.defaultdict(list)
@@ -311,6 +325,7 @@ def main():
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument('--quick', action='store_true')
+    p.add_argument('--gate', action='store_true')
     p.add_argument('-k', '--kernel', action='append')
     p.add_argument('--only', default='*')
     p.add_argument('--patience', type=int, default=1, metavar='N',
@@ -322,12 +337,16 @@ def main():
     p.add_argument('build')
     args = p.parse_args()
     signal.signal(signal.SIGTERM, stop)
+    if args.gate:
+        args.quick, args.kernel = True, args.kernel or ['6.12']
     kinds = args.kernel or [k for k in kernels.IMAGES
                             if not args.quick or not k.endswith('-rt')]
     for kernel in kinds:
         prepare(kernel, args)
     jobs = [job for job in JOBS if fnmatch.fnmatch(job.name, args.only) and
             (job.work or not args.quick)]
+    if args.gate:
+        jobs = [in_gate(job) for job in jobs if job.name in GATE]
     todo = [(alike, kernel) for alike in guests(jobs, args)
             for kernel in (kinds[-1:] if args.quick and
                            all(job.work == ONE_KERNEL for job in alike) else kinds)]

@@ -26,11 +26,11 @@ bool region_with(const char *variant)
 	return with && !strcmp(with, variant);
 }
 
-int test_rounds(int usual)
+int test_rounds(int gate, int whole)
 {
 	const char *s = getenv("KEDGE_TEST_ROUNDS");
 
-	return s ? atoi(s) : (int)test_part((uint32_t)usual);
+	return s ? atoi(s) : (int)by_circle((uint32_t)gate, (uint32_t)whole);
 }
 
 static const struct way *find_way(const char *name)

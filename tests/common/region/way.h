@@ -41,9 +41,8 @@ extern const struct way adapter_ways[];
 /* TEST_REGION_WITH is @variant. */
 bool region_with(const char *variant);
 
-/* How often a case that kills processes at any moment does so: KEDGE_TEST_ROUNDS, or what
- * test_part() has of @usual. */
-int test_rounds(int usual);
+/* How often a case that kills processes at any moment does so: KEDGE_TEST_ROUNDS, or by circle. */
+int test_rounds(int gate, int whole);
 
 /* A case that has a meaning only where peers map the memory, or only where the owner serves them
  * and there is no adapter. */

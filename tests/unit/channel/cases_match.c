@@ -82,7 +82,7 @@ static void a_matched_message_passes_those_that_wait(void **state)
 /* As many as the default allows, short of none. */
 static void a_million_may_wait(void **state)
 {
-	const uint32_t cnt = test_part(1000000);
+	const uint32_t cnt = by_circle(100000, 1000000);
 	uint64_t out = 5, in, i;
 	char got[8] = "";
 
@@ -530,7 +530,7 @@ static void random_messages_are_matched_as_mpi_would(void **state)
 {
 	uint64_t seed;
 
-	for (seed = 1; seed <= test_part(60); seed++)
+	for (seed = 1; seed <= by_circle(6, 60); seed++)
 		random_round(seed);
 }
 

@@ -129,7 +129,7 @@ static void kill_the_source(void **state)
 {
 	int n, whole = 0;
 
-	for (n = 0; n < test_rounds(12); n++) {
+	for (n = 0; n < test_rounds(3, 12); n++) {
 		begin_all(ACCEPT_MS);
 		go_and_wait();
 		kill_child(source->pid);
@@ -157,7 +157,7 @@ static void kill_the_target(void **state)
 {
 	int n, stayed = 0, rc;
 
-	for (n = 0; n < test_rounds(12); n++) {
+	for (n = 0; n < test_rounds(3, 12); n++) {
 		begin_all(SOON_MS);
 		go_and_wait();
 		kill_child(target->pid);
@@ -185,7 +185,7 @@ static void kill_a_peer(void **state)
 {
 	int n, i;
 
-	for (n = 0; n < test_rounds(12); n++) {
+	for (n = 0; n < test_rounds(3, 12); n++) {
 		begin_all(SOON_MS);
 		go_and_wait();
 		kill(peers->of[0].pid, SIGKILL);

@@ -225,7 +225,7 @@ static void whatever_the_owner_does(void **state)
 		start_peer(i);
 		torn_may_be[i] = true;
 	}
-	for (n = 0; n < test_rounds(ROUNDS); n++) {
+	for (n = 0; n < test_rounds(10, ROUNDS); n++) {
 		goes_on(n % PEERS);
 		suspended();
 		switch (n % 5) {

@@ -101,7 +101,7 @@ static void killed_owners_leave_no_operation_without_its_end(void **state)
 
 	need_threads_after_fork();
 	shared = shared_memory(sizeof(*shared));
-	for (n = 0; n < test_rounds(60); n++)
+	for (n = 0; n < test_rounds(10, 60); n++)
 		kill_one(n);
 	munmap(shared, sizeof(*shared));
 }
