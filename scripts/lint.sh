@@ -140,7 +140,7 @@ run()
 	case $1 in
 	headers) scripts/check-headers.sh . ;;
 	layers) scripts/check-layers.py . "$build" ;;
-	tests) scripts/check-tests.py . "$build" ;;
+	tests) scripts/check-tests.py . "$build" && scripts/test-table.py "$build" ;;
 	root) check_root ;;
 	api) scripts/check-api.py . "$build" ;;
 	abi) scripts/abi.sh "$build" ;;

@@ -7,8 +7,8 @@
 
 Without --whole, tests of the suite "whole" are left out: the rest is the gate, which
 has each behaviour once, and in which long tests do fewer rounds: TESTS_WHOLE is not set.
-There are more jobs than processors, as many tests wait; those that measure run alone. The end says how long the run took, which tests were the slowest
-and what was left out.
+There are more jobs than processors, as many tests wait; those that measure run alone.
+The end says how long the run took, which tests were the slowest and what was left out.
 
 meson prints no line that counts, so its log is read afterwards. A program that
 reports its cases one by one, as cmocka's do, counts by its cases; any other is
@@ -143,6 +143,13 @@ def meson_test(build, whole, args):
         time.monotonic() - begin
 
 
+def cpu_log(whole, args):
+    """The table of suites is of runs of all tests, which no run of some overwrites."""
+    if re.search(r'[^-t\d. ]', ' '.join(args)):
+        return 'cpu-some.log'
+    return 'cpu-whole.log' if whole else 'cpu.log'
+
+
 def main():
     if len(sys.argv) < 2:
         sys.exit('usage: test.py BUILD [--whole] [ARGUMENT OF MESON TEST...]')
@@ -154,7 +161,7 @@ def main():
     args = [a for a in args if a != '--whole']
     # Named for the program that runs each test.
     log = os.path.join(build, 'meson-logs', 'testlog-timed.json')
-    cpu = os.path.join(os.path.abspath(build), 'meson-logs', 'cpu.log')
+    cpu = os.path.join(os.path.abspath(build), 'meson-logs', cpu_log(whole, args))
     for path in (log, cpu):
         if os.path.exists(path):
             os.unlink(path)     # an old one must not be counted
