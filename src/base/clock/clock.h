@@ -6,9 +6,9 @@
  * A wait is bounded by what clock_wait_ms(), clock_wait_ts() or clock_until_ts() say,
  * and is over when clock_ns() has reached the deadline. That a call returned by its
  * own limit proves nothing: under a moved clock that limit is a slice, after which
- * the waiter looks again. What the time is told to, an argument or a message, gets
- * clock_left_ms(), which is never a slice. Of the library's waits, only that of the
- * landing pool goes by this so far; the others read the clock, and sleep in real time.
+ * the waiter looks again, as clock_poll() does. A waiter keeps its deadline: one that
+ * is computed anew after each slice never comes. What the time is told to, an argument
+ * or a message, gets clock_left_ms(), which is never a slice.
  *
  * Real time stays what no test has to wait for: naps of micro- or milliseconds in
  * loops that look at a condition; CPU clocks, which limit what a thread uses;
@@ -20,6 +20,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -94,6 +95,14 @@ static inline uint64_t clock_deadline(int timeout_ms)
 	return timeout_ms < 0 ? CLOCK_NEVER : clock_after_ms((uint64_t)timeout_ms);
 }
 
+/* The sooner of @deadline and @ns from now. */
+static inline uint64_t clock_sooner(uint64_t deadline, uint64_t ns)
+{
+	const uint64_t at = clock_after_ns(ns);
+
+	return at < deadline ? at : deadline;
+}
+
 /* 0: it is over. */
 static inline uint64_t clock_left_ns(uint64_t deadline)
 {
@@ -135,6 +144,17 @@ static inline int clock_slice_ms(int ms)
 static inline int clock_wait_ms(uint64_t deadline)
 {
 	return clock_slice_ms(clock_left_ms(deadline));
+}
+
+/* poll() until @deadline: 0 says that it is over. */
+static inline int clock_poll(struct pollfd *fds, nfds_t cnt, uint64_t deadline)
+{
+	int rc;
+
+	do
+		rc = poll(fds, cnt, clock_wait_ms(deadline));
+	while (!rc && clock_ns() < deadline);
+	return rc;
 }
 
 static inline struct timespec clock_ts(uint64_t ns)
