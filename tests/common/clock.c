@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* See clock.h. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -11,6 +13,10 @@
 #include "clock.h"
 
 #define SLICE_NS 1000000u
+
+static pthread_t hurrying;
+static uint64_t step_ms;
+static _Atomic int resting;
 
 void test_clock_begin(void)
 {
@@ -26,6 +32,28 @@ void test_clock_begin(void)
 void test_clock_move_ms(uint64_t ms)
 {
 	atomic_fetch_add(&kedge__clock->shift_ns, ms * 1000000u);
+}
+
+static void *hurry(void *unused)
+{
+	while (!atomic_load(&resting)) {
+		test_clock_move_ms(step_ms);
+		usleep(1000);
+	}
+	return unused;
+}
+
+void test_clock_hurry(uint64_t ms)
+{
+	step_ms = ms;
+	atomic_store(&resting, 0);
+	assert_int_equal(pthread_create(&hurrying, NULL, hurry, NULL), 0);
+}
+
+void test_clock_rest(void)
+{
+	atomic_store(&resting, 1);
+	pthread_join(hurrying, NULL);
 }
 
 void test_clock_end(void)

@@ -20,6 +20,12 @@ static void wait_by_poll(uint64_t until)
 		poll(NULL, 0, clock_wait_ms(until));
 }
 
+static void wait_by_clock_poll(uint64_t until)
+{
+	assert_int_equal(clock_poll(NULL, 0, until), 0);
+	assert_true(clock_ns() >= until);
+}
+
 static void wait_by_futex(uint64_t until)
 {
 	static uint32_t word;
@@ -59,8 +65,8 @@ static void wait_by_timer(uint64_t until)
 	close(fd);
 }
 
-static void (*const ways[])(uint64_t until) = { wait_by_poll, wait_by_futex, wait_by_cond,
-						wait_by_timer };
+static void (*const ways[])(uint64_t until) = { wait_by_poll, wait_by_clock_poll, wait_by_futex,
+						wait_by_cond, wait_by_timer };
 
 struct waiter {
 	void (*wait)(uint64_t until);
@@ -138,6 +144,43 @@ static void what_is_told_of_the_time_is_no_slice(void **state)
 	assert_in_range(clock_wait_ms(clock_after_ms(HOUR_MS)), HOUR_MS / 2, HOUR_MS);
 }
 
+static void a_wait_of_one_thread_ends_as_another_hurries_the_clock(void **state)
+{
+	const uint64_t until = clock_after_ms(HOUR_MS);
+
+	test_clock_begin();
+	test_clock_hurry(HOUR_MS / 4);
+	wait_by_clock_poll(until);
+	test_clock_rest();
+	test_clock_end();
+}
+
+static void the_sooner_of_two_is_no_later_than_either(void **state)
+{
+	const uint64_t soon = clock_after_ms(1000);
+
+	assert_true(clock_sooner(soon, HOUR_MS * 1000000ull) == soon);
+	assert_true(clock_sooner(clock_after_ms(HOUR_MS), 1000) < soon);
+	assert_true(clock_sooner(CLOCK_NEVER, 1000) < soon);
+	assert_true(clock_sooner(CLOCK_NEVER, CLOCK_NEVER) == CLOCK_NEVER);
+}
+
+static void what_comes_ends_a_wait_before_its_deadline(void **state)
+{
+	struct pollfd p = { .events = POLLIN };
+	int fds[2];
+
+	assert_int_equal(pipe(fds), 0);
+	assert_int_equal(write(fds[1], "x", 1), 1);
+	p.fd = fds[0];
+	assert_int_equal(clock_poll(&p, 1, clock_after_ms(HOUR_MS)), 1);
+	assert_int_equal(clock_poll(&p, 1, CLOCK_NEVER), 1);
+	/* Also one that is over: it is a look. */
+	assert_int_equal(clock_poll(&p, 1, clock_ns()), 1);
+	close(fds[0]);
+	close(fds[1]);
+}
+
 static void a_deadline_does_not_wrap(void **state)
 {
 	assert_true(clock_after_ns(UINT64_MAX) == CLOCK_NEVER);
@@ -169,6 +212,9 @@ int main(void)
 		cmocka_unit_test(each_way_of_waiting_sees_the_clock_move),
 		cmocka_unit_test(a_process_behind_a_fork_shares_the_moved_clock),
 		cmocka_unit_test(what_is_told_of_the_time_is_no_slice),
+		cmocka_unit_test(a_wait_of_one_thread_ends_as_another_hurries_the_clock),
+		cmocka_unit_test(the_sooner_of_two_is_no_later_than_either),
+		cmocka_unit_test(what_comes_ends_a_wait_before_its_deadline),
 		cmocka_unit_test(a_deadline_does_not_wrap),
 		cmocka_unit_test(both_clocks_move),
 	};
