@@ -83,7 +83,9 @@ static struct {
 	uint32_t live;	/* blocks of extents, without those LOST */
 	uint32_t limit; /* of them */
 	uint32_t lost;
-	uint64_t used; /* counts takes, to see idle times */
+	uint64_t used;	/* counts takes and gives, to see idle times */
+	uint64_t seen;	/* @used, as the thread saw it when it last began to nap */
+	uint64_t until; /* when the pool has been idle for long, if it is still @seen */
 	struct list members;
 	struct list extents;
 } pool;
@@ -197,20 +199,21 @@ static void trim(void)
 	}
 }
 
+/* Idle time counts from the nap that first sees the latest use: neither a wake-up nor a
+ * slice of a moved clock begins it anew. */
 static void nap(void)
 {
-	const uint64_t until = clock_after_ns(IDLE_NS);
-	uint64_t used = pool.used;
-	int rc = 0;
-
+	if (pool.seen != pool.used) {
+		pool.seen = pool.used;
+		pool.until = clock_after_ns(IDLE_NS);
+	}
 	pool.resting = !pool.ready && !pool.want;
 	if (pool.resting)
 		pthread_cond_wait(&pool.wake, &pool.lock);
-	else
-		rc = clock_cond_wait(&pool.wake, &pool.lock, until);
-	pool.resting = false;
-	if (rc == ETIMEDOUT && pool.used == used)
+	else if (clock_cond_wait(&pool.wake, &pool.lock, pool.until) == ETIMEDOUT &&
+		 pool.seen == pool.used)
 		trim();
+	pool.resting = false;
 }
 
 static void *run(void *arg)
@@ -553,6 +556,7 @@ void landing_give(struct landing_member *p, const struct landing *l, bool quiet)
 		put_block(e, i, huge ? BLOCK_READY : came_back(e, i));
 	pthread_mutex_lock(&pool.lock);
 	p->held -= l->cnt;
+	pool.used++;
 	if (pool.resting || pool.ready < 2 * l->cnt)
 		pthread_cond_signal(&pool.wake);
 	pthread_mutex_unlock(&pool.lock);

@@ -5,6 +5,8 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "base/clock/clock.h"
+#include "clock.h"
 #include "core.h"
 #include "pages/landing.h"
 #include "pages/swap.h"
@@ -38,9 +40,11 @@ static bool is_there(const char *at)
 			page_len(), &c) && c & 1;
 }
 
+#define IDLE_MS 2000 /* of the pool, after which it gives back what it has */
+
 static bool gone_in_time(const char *at)
 {
-	WAIT_FOR(!is_there(at));
+	MOVE_UNTIL(IDLE_MS, !is_there(at));
 	return true;
 }
 
@@ -140,6 +144,30 @@ static void nothing_is_kept_that_nobody_uses(void **state)
 	lend(p, buffer_at(0), 2 * unit, &a);
 	assert_int_equal(a.addr[0], 0);
 	landing_give(p, &a, true);
+	landing_close(p, true);
+}
+
+/* Each slice of a moved clock wakes the thread, as the end of the wait does. */
+static void what_was_used_a_moment_ago_is_kept(void **state)
+{
+	struct landing_member *p = pool_of(BLOCKS);
+	size_t unit = pages_huge_len();
+	struct landing a;
+	uint64_t until;
+	int i;
+
+	lend(p, buffer_at(0), unit, &a);
+	memset(a.addr, 1, unit);
+	for (i = 0; i < 3; i++) {
+		test_clock_move_ms(IDLE_MS / 2);
+		until = clock_after_ms(IDLE_MS);
+		landing_give(p, &a, true);
+		usleep(20000);
+		assert_true(is_there(a.addr) || clock_ns() >= until);
+		lend(p, buffer_at(0), unit, &a);
+	}
+	landing_give(p, &a, true);
+	assert_true(gone_in_time(a.addr));
 	landing_close(p, true);
 }
 
@@ -403,6 +431,13 @@ static void *nothing(void *arg)
 	return arg;
 }
 
+static int begin(void **state)
+{
+	(void)state;
+	test_clock_begin();
+	return 0;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -417,6 +452,7 @@ int main(void)
 		cmocka_unit_test(what_a_peer_may_still_write_to_is_lent_no_more),
 		cmocka_unit_test(used_blocks_are_empty_when_they_are_lent_again),
 		cmocka_unit_test(nothing_is_kept_that_nobody_uses),
+		cmocka_unit_test(what_was_used_a_moment_ago_is_kept),
 		cmocka_unit_test(a_hole_is_filled_by_who_waits),
 	};
 	pthread_t thread;
@@ -425,5 +461,5 @@ int main(void)
 	if (pthread_create(&thread, NULL, nothing, NULL))
 		return 1;
 	pthread_join(thread, NULL);
-	return cmocka_run_group_tests_name("landing", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("landing", tests, begin, NULL);
 }
