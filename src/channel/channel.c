@@ -2,7 +2,6 @@
 /*
  * Opening, waiting on and closing a channel, whatever carries it.
  */
-#include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -132,7 +131,7 @@ static bool all_said(struct kedge_channel *ch)
 
 static void stop_all(struct kedge_channel *ch)
 {
-	uint64_t end = clock_ns() + CLOSE_NS;
+	uint64_t end = clock_after_ns(CLOSE_NS);
 	bool done;
 
 	for (;;) {
@@ -227,36 +226,33 @@ KEDGE_API int kedge_channel_fd(struct kedge_channel *ch)
 	return is_ours(ch) ? ch->fd : channel_gone(ch);
 }
 
-/* The first of those of operations and of the peer's answers; 0: no deadline. */
+/* The first of those of operations and of the peer's answers, or CLOCK_NEVER. */
 static uint64_t next_deadline(const struct kedge_channel *ch)
 {
 	const struct list *heads[] = { &ch->timed, &ch->lingering };
-	uint64_t first = 0, ns;
+	uint64_t first = CLOCK_NEVER, ns;
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(heads); i++) {
 		if (list_empty(heads[i]))
 			continue;
 		ns = list_entry(heads[i]->next, struct op, timed)->deadline;
-		if (!first || ns < first)
+		if (ns < first)
 			first = ns;
 	}
 	return first;
 }
 
-static void arm_timer(struct kedge_channel *ch)
+static void arm_timer(struct kedge_channel *ch, uint64_t deadline)
 {
 	struct itimerspec when = { 0 };
-	uint64_t ns = next_deadline(ch);
 
 	/* A program that has waited looks at the clock. */
 	ch->timer_polls = TIMER_POLLS;
 	if (ch->timer.fd < 0)
 		return;
-	if (ns) {
-		when.it_value.tv_sec = (time_t)(ns / 1000000000u);
-		when.it_value.tv_nsec = (long)(ns % 1000000000u);
-	}
+	if (deadline != CLOCK_NEVER)
+		when.it_value = clock_until_ts(deadline);
 	timerfd_settime(ch->timer.fd, TFD_TIMER_ABSTIME, &when, NULL);
 }
 
@@ -264,12 +260,10 @@ static void arm_timer(struct kedge_channel *ch)
  * First the peer is asked to tell, then everything is looked at once more: what
  * it did before it was asked is seen now, what it does later it tells of.
  */
-KEDGE_API int kedge_channel_arm(struct kedge_channel *ch)
+static int arm(struct kedge_channel *ch)
 {
-	int rc;
+	int rc = refused(ch);
 
-	NO_CANCEL();
-	rc = refused(ch);
 	if (rc)
 		return rc;
 	if (ch->done.head != ch->done.tail)
@@ -281,42 +275,37 @@ KEDGE_API int kedge_channel_arm(struct kedge_channel *ch)
 		return rc;
 	if (channel_progress(ch, UINT32_MAX, true) || ch->done.head != ch->done.tail)
 		return 1;
-	if (ch->dead)
-		return channel_gone(ch);
-	arm_timer(ch);
-	return 0;
+	return ch->dead ? channel_gone(ch) : 0;
 }
 
-/* True if an operation's time is up before the caller's; @ms is the sooner. */
-static bool sooner(const struct kedge_channel *ch, int timeout_ms, int *ms)
+KEDGE_API int kedge_channel_arm(struct kedge_channel *ch)
 {
-	uint64_t ns = next_deadline(ch), now;
+	int rc;
 
-	*ms = timeout_ms;
-	if (!ns)
-		return false;
-	now = clock_ns();
-	ns = ns > now ? (ns - now + 999999) / 1000000 : 0;
-	if (timeout_ms >= 0 && ns >= (uint64_t)timeout_ms)
-		return false;
-	*ms = ns > INT_MAX ? INT_MAX : (int)ns;
-	return true;
+	NO_CANCEL();
+	rc = arm(ch);
+	if (!rc)
+		arm_timer(ch, next_deadline(ch));
+	return rc;
 }
 
 KEDGE_API int kedge_channel_wait(struct kedge_channel *ch, int timeout_ms)
 {
 	struct pollfd p = { .events = POLLIN };
-	bool is_ours;
-	int rc, ms;
+	uint64_t deadline, first;
+	int rc;
 
 	NO_CANCEL();
-	rc = kedge_channel_arm(ch);
+	rc = arm(ch);
 	if (rc)
 		return rc;
+	/* The timer is for those who poll the descriptor: this one has a limit. */
+	arm_timer(ch, CLOCK_NEVER);
+	deadline = clock_deadline(timeout_ms);
+	first = next_deadline(ch);
 	p.fd = ch->fd;
-	is_ours = sooner(ch, timeout_ms, &ms);
-	rc = poll(&p, 1, ms);
-	return rc < 0 ? -errno : rc || is_ours;
+	rc = clock_poll(&p, 1, first < deadline ? first : deadline);
+	return rc < 0 ? -errno : rc || first < deadline;
 }
 
 KEDGE_API void *kedge_channel_alloc(struct kedge_channel *ch, size_t len)

@@ -448,7 +448,7 @@ void hostile_peer(int fd, uint64_t seed)
 	l->mode = (uint32_t)below(&l->rng, 3);
 	l->memory = calloc(1, MEMORY);
 	if (!l->memory || kedge__channel_opts(&opts, NULL) ||
-	    shm_hello(&l->s, fd, &opts, kedge__deadline_of(5000), &peer))
+	    shm_hello(&l->s, fd, &opts, clock_deadline(5000), &peer))
 		_exit(1);
 	l->allowed = peer.unexpected_cnt;
 	for (i = 0; i < LIES; i++) {

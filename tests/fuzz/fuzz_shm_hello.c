@@ -134,7 +134,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	send_hellos(sv[1], &in);
 	if (!in.left)
 		shutdown(sv[1], SHUT_WR);
-	rc = shm_hello(&s, sv[0], &o, kedge__deadline_of(10), &peer);
+	rc = shm_hello(&s, sv[0], &o, clock_deadline(10), &peer);
 	CHECK(rc <= 0);
 	if (!rc) {
 		CHECK(s.peers.len == HEAP_AT + s.peers_heap_len);

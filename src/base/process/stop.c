@@ -283,7 +283,7 @@ static void let_spared_go(struct stop *s)
 static int stop_all(struct stop *s)
 {
 	const struct timespec nap = { 0, NAP_NS };
-	uint64_t deadline = clock_ns() + WAIT_NS;
+	uint64_t deadline = clock_after_ns(WAIT_NS);
 	int new;
 
 	do {

@@ -9,11 +9,6 @@
 #include "base/base.h"
 #include "base/process/clofork.h"
 
-/* The time until which to wait, of clock_ns(); UINT64_MAX for a negative timeout. */
-KEDGE_PRIVATE uint64_t kedge__deadline_of(int timeout_ms);
-/* The milliseconds until then, for poll(). */
-int deadline_left(uint64_t deadline);
-
 /*
  * Until @fd is ready for @what (as in poll()), or @most_ms have passed, where that
  * is not negative; it is less than a second. @fd may be -1. 0; -ETIMEDOUT, at

@@ -92,7 +92,7 @@ int tcp_connect(const char *node, const char *service,
 		int timeout_ms, struct clofork *sock,
 		struct transport_peer *peer)
 {
-	uint64_t deadline = kedge__deadline_of(timeout_ms);
+	uint64_t deadline = clock_deadline(timeout_ms);
 	struct tcp_secret secret;
 	struct addrinfo *list;
 	int rc, tries = TRIES;

@@ -132,7 +132,7 @@ static void half_new(struct tcp_listener *l, struct clofork *sock,
 		return;
 	}
 	clofork_move(&h->sock, sock);
-	h->deadline = clock_ns() + HALF_NS;
+	h->deadline = clock_after_ns(HALF_NS);
 	note_net(h, a);
 	list_remove(&h->node);
 	list_add_tail(&l->halves, &h->node);
@@ -150,7 +150,7 @@ static void listen_for(struct tcp_listener *l, bool on)
 
 	if (!epoll_ctl(l->epoll.fd, EPOLL_CTL_MOD, l->sock.fd, &ev))
 		l->paused = !on;
-	l->resume = clock_ns() + RESUME_NS;
+	l->resume = clock_after_ns(RESUME_NS);
 }
 
 static int spare_open(struct tcp_listener *l)
@@ -254,7 +254,7 @@ static int turn(struct tcp_listener *l, int timeout_ms)
 
 static int wait_ms(const struct tcp_listener *l, uint64_t deadline)
 {
-	uint64_t now = clock_ns(), until = deadline;
+	uint64_t until = deadline;
 	const struct half *h;
 
 	if (!list_empty(&l->halves)) {
@@ -263,15 +263,13 @@ static int wait_ms(const struct tcp_listener *l, uint64_t deadline)
 	}
 	if (l->paused && l->resume < until)
 		until = l->resume;
-	if (until == UINT64_MAX)
-		return -1;
-	return until <= now ? 0 : (int)((until - now + 999999) / 1000000);
+	return clock_wait_ms(until);
 }
 
 int tcp_listener_accept(struct tcp_listener *l, int timeout_ms,
 			struct clofork *sock, struct transport_peer *peer)
 {
-	uint64_t deadline = kedge__deadline_of(timeout_ms);
+	uint64_t deadline = clock_deadline(timeout_ms);
 	bool last = false;
 	struct half *h;
 	int rc;

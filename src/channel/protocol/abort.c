@@ -52,7 +52,7 @@ static void linger(struct kedge_channel *ch, struct op *op, enum op_state state)
 	if (op->lingers)
 		return;
 	op->lingers = true;
-	op->deadline = clock_ns() + ch->opts.peer_timeout_ms * 1000000ull;
+	op->deadline = clock_after_ms(ch->opts.peer_timeout_ms);
 	list_remove(&op->timed);
 	list_add_tail(&ch->lingering, &op->timed);
 	ch->lingering_cnt++;

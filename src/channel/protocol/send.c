@@ -180,7 +180,7 @@ static void start_timer(struct kedge_channel *ch, struct op *op,
 		timeout_ms = ch->opts.timeout_ms;
 	if (!timeout_ms || timeout_ms == UINT32_MAX)
 		return;
-	op->deadline = clock_ns() + timeout_ms * 1000000ull;
+	op->deadline = clock_after_ms(timeout_ms);
 	while (l != &ch->timed &&
 	       list_entry(l, struct op, timed)->deadline > op->deadline)
 		l = l->prev;

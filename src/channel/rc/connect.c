@@ -8,7 +8,7 @@
 
 /* The longest that one step of librdmacm's may take, also where the caller waits for
  * ever. */
-#define STEP_MS 10000
+#define STEP_NS 10000000000ull
 
 struct target {
 	const char *node, *service;
@@ -17,10 +17,9 @@ struct target {
 
 static int step_ms(const struct target *t)
 {
-	uint64_t now = clock_ns(), ms;
+	const int ms = clock_left_ms(clock_sooner(t->deadline, STEP_NS));
 
-	ms = t->deadline > now ? (t->deadline - now) / 1000000 + 1 : 1;
-	return ms < STEP_MS ? (int)ms : STEP_MS;
+	return ms ? ms : 1;
 }
 
 /* An event other than the one that was waited for. */
@@ -115,7 +114,7 @@ int kedge__rc_connect(const char *node, const char *service,
 		      struct rc **out, struct transport_peer *peer)
 {
 	const struct target t = { node, service,
-				  kedge__deadline_of(timeout_ms) };
+				  clock_deadline(timeout_ms) };
 	struct rdma_addrinfo *list;
 	struct rc *c;
 	int rc;

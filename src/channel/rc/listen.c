@@ -297,7 +297,7 @@ static int take_peer(struct rc_listener *l, const struct rc_event *got)
 		return rc;
 	}
 	w->theirs = got->hello;
-	w->until = clock_ns() + ACCEPT_NS;
+	w->until = clock_after_ns(ACCEPT_NS);
 	list_init(&w->node);
 	list_add_tail(&l->waiting, &w->node);
 	l->waiting_cnt++;
@@ -349,7 +349,7 @@ static int take_all(struct rc_listener *l)
 int kedge__rc_accept(struct rc_listener *l, int timeout_ms, struct rc **out,
 		     struct transport_peer *peer)
 {
-	uint64_t deadline = kedge__deadline_of(timeout_ms), until;
+	uint64_t deadline = clock_deadline(timeout_ms), until;
 	int rc;
 
 	for (;;) {

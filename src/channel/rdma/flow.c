@@ -42,7 +42,7 @@ struct flow *kedge__rdma_flow_find(struct list *flows, uint32_t id)
 int kedge__rdma_stop_wait(struct rdma *r, struct flow *f)
 {
 	if (!f->deadline)
-		f->deadline = clock_ns() + STOP_NS;
+		f->deadline = clock_after_ns(STOP_NS);
 	if (clock_ns() < f->deadline)
 		return -EBUSY;
 	/* The one way left to be sure. */

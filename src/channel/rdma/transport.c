@@ -202,7 +202,7 @@ static void drop_all(struct rdma *r)
  * the peer sends costs some for its credit, so it cannot keep this from ending by that. */
 static bool flushed(struct rdma *r)
 {
-	uint64_t deadline = clock_ns() + FLUSH_NS;
+	uint64_t deadline = clock_after_ns(FLUSH_NS);
 	uint32_t most = r->free_cnt;
 
 	for (;;) {
@@ -213,7 +213,7 @@ static bool flushed(struct rdma *r)
 			return true;
 		if (r->free_cnt > most) {
 			most = r->free_cnt;
-			deadline = clock_ns() + FLUSH_NS;
+			deadline = clock_after_ns(FLUSH_NS);
 		}
 		if (kedge__rdma_wait(r->fd, deadline))
 			return false;
@@ -236,7 +236,7 @@ static void say_bye(struct rdma *r)
 	if (!flushed(r))
 		return;
 	/* A provider without connections may have it still. */
-	deadline = clock_ns() + (r->torn ? FLUSH_NS : BYE_NS);
+	deadline = clock_after_ns(r->torn ? FLUSH_NS : BYE_NS);
 	while (!r->err && !kedge__rdma_wait(r->fd, deadline))
 		drop_all(r);
 }

@@ -126,7 +126,7 @@ static int half_add(struct listener *l, struct clofork *sock)
 	}
 	clofork_move(&s->sock, sock);
 	h->s = s;
-	h->deadline = kedge__deadline_of(HELLO_MS);
+	h->deadline = clock_after_ms(HELLO_MS);
 	l->cnt++;
 	return 0;
 
@@ -220,8 +220,7 @@ static int wait_ms(struct listener *l, uint64_t deadline)
 {
 	const struct half *h = l->cnt ? oldest(l, false) : NULL;
 
-	return deadline_left(h && h->deadline < deadline ? h->deadline
-							 : deadline);
+	return clock_wait_ms(h && h->deadline < deadline ? h->deadline : deadline);
 }
 
 static int drive(struct listener *l, int ms, struct kedge_channel **channel)
@@ -244,7 +243,7 @@ static int drive(struct listener *l, int ms, struct kedge_channel **channel)
 static int listener_accept(void *ctx, int timeout_ms,
 			   struct kedge_channel **channel)
 {
-	uint64_t deadline = kedge__deadline_of(timeout_ms);
+	uint64_t deadline = clock_deadline(timeout_ms);
 	struct listener *l = ctx;
 	int rc, late = 0;
 
@@ -253,7 +252,7 @@ static int listener_accept(void *ctx, int timeout_ms,
 		if (rc && rc != -EAGAIN)
 			return rc < 0 ? rc : 0;
 		/* Peers that are there already are looked at, but not for ever. */
-	} while (deadline_left(deadline) || (!rc && late++ < LATE));
+	} while (clock_left_ns(deadline) || (!rc && late++ < LATE));
 	return kedge_reason(-ETIMEDOUT, "no peer came that could be let in");
 }
 

@@ -66,7 +66,7 @@ static int is_stale(const struct sockaddr_un *a, socklen_t len,
 /* The directory's descriptor, or -errno. */
 static int lock_directory(const char *path)
 {
-	uint64_t end = clock_ns() + LOCK_MS * 1000000ull;
+	uint64_t end = clock_after_ms(LOCK_MS);
 	char dir[sizeof(((struct sockaddr_un *)0)->sun_path) + 1];
 	char *slash;
 	int fd;

@@ -59,7 +59,7 @@ static bool tries_again(struct xfer *x, uint64_t i)
 	if (!x->may_be_away)
 		return false;
 	if (!x->until)
-		x->until = clock_ns() + AGAIN_NS;
+		x->until = clock_after_ns(AGAIN_NS);
 	if (clock_ns() > x->until)
 		return false;
 	x->again = i + 1;

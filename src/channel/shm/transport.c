@@ -236,7 +236,7 @@ KEDGE_API int kedge_channel_open_fd(int fd,
 	if (!rc)
 		rc = clofork_end(&sock, fd);
 	if (!rc)
-		rc = open_over(&sock, &opts, kedge__deadline_of(timeout_ms), channel);
+		rc = open_over(&sock, &opts, clock_deadline(timeout_ms), channel);
 	clofork_release(&sock);
 	return rc;
 }
@@ -284,7 +284,7 @@ KEDGE_API int kedge_channel_open_shm(const char *path,
 				     int timeout_ms,
 				     struct kedge_channel **channel)
 {
-	uint64_t deadline = kedge__deadline_of(timeout_ms);
+	uint64_t deadline = clock_deadline(timeout_ms);
 	struct kedge_channel_opts opts;
 	struct sockaddr_un a;
 	struct clofork sock;

@@ -267,7 +267,7 @@ void tcp_close(void *ctx)
 	g = malloc(sizeof(*g));
 	if (g) {
 		*g = (struct reap){ .t = t,
-				      .deadline = clock_ns() + LINGER_NS };
+				      .deadline = clock_after_ns(LINGER_NS) };
 		if (!linger_step(g) && linger(g))
 			return;
 		free(g);
@@ -299,7 +299,7 @@ __attribute__((destructor)) static void reaper_ends(void)
 	if (atomic_load(&owner) != getpid())
 		return;
 	/* One more than that of the latest, should the thread not be run. */
-	end = clock_ns() + LINGER_NS + LINGER_NS / 5;
+	end = clock_after_ns(LINGER_NS + LINGER_NS / 5);
 	while (has_some() && clock_ns() < end)
 		nanosleep(&pause, NULL);
 	sig_lock(&lock);

@@ -110,7 +110,7 @@ static void wait_a_little(unsigned int round)
 static int wait_for(struct verbs *v, uint64_t id)
 {
 	const struct ibv_qp *qp = v->win.qp;
-	uint64_t end = clock_ns() + WAIT_NS;
+	uint64_t end = clock_after_ns(WAIT_NS);
 	unsigned int round;
 	struct ibv_wc wc;
 	bool late;
@@ -156,7 +156,7 @@ static int run(struct verbs *v, struct ibv_send_wr *wr)
 	if (!rc)
 		return 0;
 	if (rc == -ETIMEDOUT)
-		w->retry_at = clock_ns() + RETRY_NS;
+		w->retry_at = clock_after_ns(RETRY_NS);
 	return qp_failed(v, rc);
 }
 

@@ -15,7 +15,7 @@ void evil_shakes_hands(int sock, uint32_t flags)
 
 	CHILD_CHECK(!kedge__channel_opts(&o, NULL));
 	o.flags = flags;
-	CHILD_CHECK(!shm_hello(&evil, sock, &o, kedge__deadline_of(10000), &peer));
+	CHILD_CHECK(!shm_hello(&evil, sock, &o, clock_deadline(10000), &peer));
 }
 
 void evil_sends(uint8_t type, const void *body, size_t len)

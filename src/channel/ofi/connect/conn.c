@@ -81,7 +81,7 @@ static int connect_rdm(const char *provider, const char *node,
 		       const struct kedge_channel_opts *opts, int timeout_ms,
 		       struct ofi **out, struct transport_peer *peer)
 {
-	uint64_t deadline = kedge__deadline_of(timeout_ms);
+	uint64_t deadline = clock_deadline(timeout_ms);
 	int fd, rc = kedge__meet_connect(node, service, opts, timeout_ms, &fd,
 					 peer);
 
@@ -93,7 +93,7 @@ int kedge__ofi_connect(const char *provider, const char *node,
 		       const struct kedge_channel_opts *opts, int timeout_ms,
 		       struct ofi **out, struct transport_peer *peer)
 {
-	uint64_t deadline = kedge__deadline_of(timeout_ms);
+	uint64_t deadline = clock_deadline(timeout_ms);
 	struct ofi_fabric *fabric;
 	struct fi_info *info;
 	struct ofi *o;

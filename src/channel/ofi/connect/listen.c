@@ -241,7 +241,7 @@ static int take_peer(struct ofi_listener *l, struct fi_info *info,
 		turn_away(l, info, rc);
 		return rc;
 	}
-	rc = kedge__ofi_connected(o, clock_ns() + ACCEPT_NS, &answer);
+	rc = kedge__ofi_connected(o, clock_after_ns(ACCEPT_NS), &answer);
 	if (rc) {
 		rc = kedge_reason(rc == -ETIMEDOUT ? -EPROTO : rc,
 				  "the peer left in the handshake");
@@ -265,7 +265,7 @@ static int accept_rdm(struct ofi_listener *l, int timeout_ms, struct ofi **out,
 
 	if (rc)
 		return rc;
-	rc = kedge__ofi_rdm(fd, l->rdm, &l->opts, clock_ns() + MEET_NS, out);
+	rc = kedge__ofi_rdm(fd, l->rdm, &l->opts, clock_after_ns(MEET_NS), out);
 	/* MEET_NS ran out, not the caller's own time. */
 	return rc == -ETIMEDOUT ? kedge_reason(-EPROTO, "the peer says nothing "
 					       "after the handshake")
@@ -275,7 +275,7 @@ static int accept_rdm(struct ofi_listener *l, int timeout_ms, struct ofi **out,
 int kedge__ofi_accept(struct ofi_listener *l, int timeout_ms, struct ofi **out,
 		      struct transport_peer *peer)
 {
-	uint64_t deadline = kedge__deadline_of(timeout_ms);
+	uint64_t deadline = clock_deadline(timeout_ms);
 	struct rdma_hello hello;
 	struct fi_info *info;
 	uint32_t event;
