@@ -6,7 +6,9 @@
 #include <kedge/connector.h>
 #include <kedge/tcp.h>
 
+#include "channel/internal.h"
 #include "channel_pair.h"
+#include "clock.h"
 
 #define MEET_MS 60000
 #define MARK	(UINT64_C(0xfeed) << 48) /* a tag of no case */
@@ -111,6 +113,12 @@ int pair_missing(void)
 	return 77;
 }
 
+int pair_begin(void)
+{
+	test_clock_begin();
+	return pair_missing();
+}
+
 struct opening {
 	struct meeting m;
 	struct kedge_channel *ch;
@@ -197,10 +205,23 @@ void close_a(void)
 		kedge_channel_close(a.ch);
 	} else {
 		assert_int_equal(pthread_create(&thread, NULL, run_close, a.ch), 0);
-		while (pthread_timedjoin_np(thread, NULL, &soon))
+		while (pthread_timedjoin_np(thread, NULL, &soon)) {
 			kedge_channel_poll(b.ch, NULL, 0);
+			if (b.ch->dead)
+				test_clock_move_ms(10);
+		}
 	}
 	a.ch = NULL;
+}
+
+void close_unheard(struct end *e)
+{
+	if (pair_over() == OVER_OFI)
+		test_clock_hurry(100);
+	kedge_channel_close(e->ch);
+	if (pair_over() == OVER_OFI)
+		test_clock_rest();
+	e->ch = NULL;
 }
 
 /* Side by side where each waits for the other. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Both ends of a channel in one process, driven by turns, so that each case
+ * Both ends of a channel in one process, whose clock is moved, driven by turns, so that each case
  * decides what has happened when; or one of them in a child.
  *
  * TEST_CHANNEL_OVER says what carries them: "shm", which is the default, "tcp", or
@@ -31,6 +31,8 @@ enum over { OVER_SHM, OVER_TCP, OVER_OFI, OVERS };
 enum over pair_over(void);
 /* 77 after saying why, if there is no such transport here; else 0. */
 int pair_missing(void);
+/* pair_missing(), and the clock: before anything of kedge's. */
+int pair_begin(void);
 /* Skips the case over anything else than shared memory. */
 void need_shm(const char *why);
 
@@ -64,8 +66,11 @@ void open_pair(const struct kedge_channel_opts *oa,
 	       const struct kedge_channel_opts *ob);
 void close_pair(void);
 /* The other end is driven meanwhile, where what was sent is in nobody's hands before it is
- * received. */
+ * received, and time passes when it knows of the end. */
 void close_a(void);
+/* Nobody drives the other end: time passes for one that waits for it, and what was sent may be
+ * lost. */
+void close_unheard(struct end *e);
 /* The other end is a child's, which runs @fn and ends with 0; b is the test's. */
 pid_t open_child(void (*fn)(struct kedge_channel *ch));
 

@@ -284,7 +284,7 @@ void an_announced_message_ends_with_the_peer(void **state)
 	assert_int_equal(put(&a, out, short_len, B), 0);
 	turn(&b);
 	post(&b, in, sizeof(in), TAG(B), 0);
-	kedge_channel_close(a.ch);
+	close_unheard(&a);
 	WAIT_FOR(turn(&b));
 	assert_int_equal(b.cnt, 1);
 	assert_int_equal(b.done[0].status, -ECONNRESET);
@@ -344,7 +344,7 @@ void a_probe_finds_what_a_receive_would_get(void **state)
 	assert_int_equal(kedge_channel_probe(b.ch, ANY, NULL), -EINVAL);
 	/* A message that had come whole is found when the peer is gone. */
 	put(&a, "last", 5, 3);
-	kedge_channel_close(a.ch);
+	close_a();
 	WAIT_FOR(turn(&b) < 0);
 	assert_int_equal(kedge_channel_probe(b.ch, TAG(3), &e), 1);
 	assert_int_equal(kedge_channel_probe(b.ch, TAG(9), &e), -ECONNRESET);

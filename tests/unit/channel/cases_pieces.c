@@ -159,7 +159,7 @@ static void bad_messages_are_refused(void **state)
 	close_pair();
 	m = message(v, 1, 1);
 	open_pair(NULL, NULL);
-	kedge_channel_close(b.ch);
+	close_unheard(&b);
 	WAIT_FOR(turn(&a) < 0);
 	assert_int_equal(kedge_channel_sendmsg(a.ch, &m, NULL), -ECONNRESET);
 	m = message(v, 2, 1);

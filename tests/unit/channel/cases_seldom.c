@@ -85,7 +85,7 @@ void that_the_peer_is_gone_is_told(void **state)
 
 	open_pair(NULL, NULL);
 	spin(&b);
-	kedge_channel_close(a.ch);
+	close_unheard(&a);
 	for (i = 0; i < POLLS && !rc; i++) {
 		pause_longer();
 		rc = turn(&b);

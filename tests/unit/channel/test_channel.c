@@ -22,7 +22,7 @@ static const struct {
 
 int main(int argc, char **argv)
 {
-	int rc = pair_missing();
+	int rc = pair_begin();
 	size_t i;
 
 	if (rc)

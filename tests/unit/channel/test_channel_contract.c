@@ -188,7 +188,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_child_has_no_part),
 		cmocka_unit_test(each_refusal_has_its_own_reason),
 	};
-	int rc = pair_missing();
+	int rc = pair_begin();
 
 	cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
 	return rc ? rc : cmocka_run_group_tests(tests, NULL, NULL);

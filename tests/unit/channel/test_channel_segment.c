@@ -16,6 +16,7 @@
 
 #include "channel/shm/internal.h"
 #include "channel_child.h"
+#include "clock.h"
 #include "segment/place.h"
 
 #define LEN  ((size_t)1 << 20)
@@ -400,7 +401,11 @@ static void what_is_stored_late_is_nobodys(void **state)
 	struct scene s;
 
 	hold_up(&s);
+	test_clock_begin();
+	test_clock_hurry(100);
 	kedge_channel_close(ch);
+	test_clock_rest();
+	test_clock_end();
 	write_words(in, 5);
 	let_it_go_on();
 	child_ends_well(s.pid);

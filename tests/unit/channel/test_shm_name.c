@@ -16,6 +16,8 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
+#include "base/base.h"
+#include "clock.h"
 #include "core.h"
 
 #define RIVALS 6
@@ -190,14 +192,23 @@ static void a_file_is_refused_by_its_name(void **state)
 	unlink(path);
 }
 
+#define PATIENCE_MS 2000
+
 static void a_directory_that_is_locked_is_waited_for(void **state)
 {
 	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct kedge_listener *l;
+	uint64_t until;
 
 	assert_int_equal(in_child(leave_a_socket, NULL), 0);
 	assert_int_equal(flock(fd, LOCK_EX), 0);
+	test_clock_begin();
+	until = clock_after_ms(PATIENCE_MS);
+	test_clock_hurry(PATIENCE_MS / 10);
 	is_refused(-EADDRINUSE, "cannot be locked");
+	test_clock_rest();
+	assert_true(clock_ns() >= until);
+	test_clock_end();
 	close(fd);
 	l = listen_at(path);
 	can_connect(l);
