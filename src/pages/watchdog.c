@@ -116,17 +116,25 @@ static bool look_at_all(unsigned int *idle)
 	return over;
 }
 
+static void pause_unless_stopped(uint64_t deadline)
+{
+	struct timespec pause;
+
+	do {
+		pause = clock_wait_ts(deadline);
+		syscall(SYS_futex, &stop, FUTEX_WAIT_PRIVATE, 0, &pause, NULL, 0);
+	} while (!atomic_load(&stop) && clock_left_ns(deadline));
+}
+
 static void *watch(void *unused)
 {
-	const struct timespec pause = { 0, LOOK_NS };
 	unsigned int idle = 0;
 
 	(void)unused;
 	others_stopped_spare((pid_t)syscall(SYS_gettid));
-	do {
-		syscall(SYS_futex, &stop, FUTEX_WAIT_PRIVATE, 0, &pause, NULL,
-			0);
-	} while (!atomic_load(&stop) && !look_at_all(&idle));
+	do
+		pause_unless_stopped(clock_after_ns(LOOK_NS));
+	while (!atomic_load(&stop) && !look_at_all(&idle));
 	/* If it ended by itself there may be another one by now. */
 	if (atomic_load(&stop))
 		others_stopped_spare(0);

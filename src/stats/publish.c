@@ -81,9 +81,9 @@ static void turn(void)
 	if (!pub.target.socket)
 		tell(file_write(&pub));
 	/* The program may close the descriptor that wakes the thread, even meanwhile. */
-	poll(fds, 2, fds[0].fd < 0 ? PAUSE_MS : EVERY_MS);
+	clock_poll(fds, 2, clock_after_ms(fds[0].fd < 0 ? PAUSE_MS : EVERY_MS));
 	if (socket && fds[1].revents && clofork_ours(&pub.listen) && !socket_answer(&pub))
-		poll(fds, 1, PAUSE_MS);
+		clock_poll(fds, 1, clock_after_ms(PAUSE_MS));
 }
 
 /* The last words are this thread's as well: its signals are blocked, so that a limit of files'

@@ -132,17 +132,16 @@ static bool can_send(const struct publisher *p, int fd, uint64_t end)
 	struct pollfd fds[] = { { .fd = fd, .events = POLLOUT },
 				{ .fd = clofork_ours(&p->wake) ? p->wake.fd : -1,
 				  .events = POLLIN } };
-	uint64_t now = clock_ns();
 
-	if (now >= end)
+	if (!clock_left_ns(end))
 		return false;
-	poll(fds, 2, (int)((end - now) / 1000000) + 1);
+	clock_poll(fds, 2, end);
 	return fds[0].revents & POLLOUT && !fds[1].revents;
 }
 
 static void send_all(const struct publisher *p, int fd, const char *text, size_t len)
 {
-	const uint64_t end = clock_ns() + CLIENT_MS * 1000000ull;
+	const uint64_t end = clock_after_ms(CLIENT_MS);
 	ssize_t n;
 
 	while (len && can_send(p, fd, end)) {

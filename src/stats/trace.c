@@ -181,7 +181,7 @@ static int write_text(const char *text, size_t len)
 		}
 		p = (struct pollfd){ .fd = file.fd, .events = POLLOUT };
 		if (n < 0 && errno == EAGAIN)
-			rc = poll(&p, 1, patience_ms) > 0
+			rc = clock_poll(&p, 1, clock_after_ms((uint64_t)patience_ms)) > 0
 				     ? 0 : kedge_reason(-EAGAIN, "nobody reads the pipe");
 		else if (n == 0 || errno != EINTR)
 			rc = no_more(n ? errno : ENOSPC);

@@ -419,3 +419,18 @@ void nodev_free(struct nodev *d)
 	kedge_device_close(d->dev);
 	free(d);
 }
+
+/* It runs until the kernel can say which call it waits in. */
+bool is_asleep(pid_t tid)
+{
+	char path[64], text[64] = "running";
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", (int)tid);
+	f = fopen(path, "r");
+	if (f && !fgets(text, sizeof(text), f))
+		text[0] = '\0';
+	if (f)
+		fclose(f);
+	return text[0] >= '0' && text[0] <= '9';
+}

@@ -50,6 +50,9 @@
 		}                                                          \
 	} while (0)
 
+/* True: that thread of this process waits in a call. */
+bool is_asleep(pid_t tid);
+
 /* One of the two: the whole, which is run with TESTS_WHOLE set, does more rounds than the gate. */
 uint32_t by_circle(uint32_t gate, uint32_t whole);
 

@@ -116,13 +116,22 @@ static void end_all(void)
 		}
 }
 
+static void pause_until(uint64_t deadline)
+{
+	struct timespec pause;
+
+	do {
+		pause = clock_wait_ts(deadline);
+		syscall(SYS_nanosleep, &pause, NULL);
+	} while (clock_left_ns(deadline));
+}
+
 static void *keep(void *arg)
 {
-	const struct timespec pause = { 0, LOOK_EVERY_MS * 1000000L };
 	bool last = false;
 
 	while (!last) {
-		syscall(SYS_nanosleep, &pause, NULL);
+		pause_until(clock_after_ms(LOOK_EVERY_MS));
 		sig_lock(&lock);
 		last = (!cnt && !starting) || alone(true);
 		if (last) {

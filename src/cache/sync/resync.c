@@ -159,14 +159,14 @@ static void wait_for_events(struct resync_thread *t)
 		{ .fd = t->wake, .events = POLLIN },
 	};
 
-	if (poll(p, 2, PATIENCE_MS) <= 0)
+	if (clock_poll(p, 2, clock_after_ms(PATIENCE_MS)) <= 0)
 		return;
 	if ((p[0].revents | p[1].revents) & (POLLNVAL | POLLERR))
 		usleep(IDLE_MS * 1000);
 	else if (p[1].revents || has_work(t->c))
 		usleep(GATHER_US);
 	else
-		poll(&p[1], 1, IDLE_MS);
+		clock_poll(&p[1], 1, clock_after_ms(IDLE_MS));
 }
 
 static void *run(void *arg)

@@ -9,7 +9,10 @@
 #include <sys/wait.h>
 
 #include "base/process/service.h"
+#include "clock.h"
 #include "core.h"
+
+#define LOOKS_MS 200 /* of the keeper, each */
 
 static struct kedge_cache *cache;
 static struct kedge_notifier *nf;
@@ -126,7 +129,7 @@ static void ends(void (*how)(int fd))
 	assert_true(pid > 0);
 	close(text[1]);
 	assert_int_equal(write(byte[1], "", 1), 1);
-	assert_int_equal(waitpid(pid, &status, 0), pid);
+	MOVE_UNTIL(LOOKS_MS, waitpid(pid, &status, WNOHANG));
 	if (!WIFEXITED(status) || WEXITSTATUS(status))
 		fail_msg("wait status %#x", (unsigned int)status);
 	assert_true(read(text[0], got, sizeof(got) - 1) > 0);
@@ -171,14 +174,17 @@ static void note_end(struct service *s)
 /* The keeper looks five times a second, once the thread that opened all has ended. */
 static int start_slowly(void *arg)
 {
-	const struct timespec looks = { 1, 0 };
 	struct service s = { .end = note_end };
 	pthread_t t;
+	int i;
 
 	CHILD_CHECK(!pthread_create(&t, NULL, open_in_thread, NULL));
 	pthread_join(t, NULL);
 	CHILD_CHECK(!service_begin(&s));
-	nanosleep(&looks, NULL);
+	for (i = 0; i < 5; i++) {
+		test_clock_move_ms(LOOKS_MS);
+		usleep(20000);
+	}
 	CHILD_CHECK(!ended);
 	CHILD_CHECK(service_end(&s));
 	return 0;
@@ -203,5 +209,6 @@ int main(void)
 	};
 	int rc = need_uffd();
 
+	test_clock_begin();
 	return rc ? rc : cmocka_run_group_tests(tests, NULL, NULL);
 }

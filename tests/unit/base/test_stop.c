@@ -155,21 +155,6 @@ static void no_other_thread_runs(void **state)
 
 static _Atomic pid_t sleeper;
 
-/* It runs until the kernel can say which call it waits in. */
-static bool is_asleep(pid_t tid)
-{
-	char path[64], text[64] = "running";
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", (int)tid);
-	f = fopen(path, "r");
-	if (f && !fgets(text, sizeof(text), f))
-		text[0] = '\0';
-	if (f)
-		fclose(f);
-	return text[0] >= '0' && text[0] <= '9';
-}
-
 /* One of the calls that fail with EINTR where a thread was stopped. */
 static void *wait_for_an_event(void *arg)
 {

@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
+#include "clock.h"
 #include "core.h"
 
 #define PAGES 256
@@ -504,7 +505,7 @@ static void the_thread_sleeps_through_others_events(void **state)
 	usleep(10000);
 	start = now_ns();
 	before = sleeps();
-	usleep(500000);
+	usleep(200000);
 	/* It would be once in a millisecond, or two. */
 	assert_in_range(sleeps() - before, 0, (now_ns() - start) / 20000000 + 20);
 	assert_int_equal(poll(&p, 1, 0), 1);
@@ -520,13 +521,17 @@ static void the_thread_outlives_its_descriptors(void **state)
 	unsigned int before = threads_now();
 	int fd;
 
+	test_clock_begin();
 	open_on(0, KEDGE_CACHE_RESYNC);
 	hint_all();
 	/* As a daemon does that wants to inherit nothing. */
 	for (fd = 3; fd < 1024; fd++)
 		close(fd);
+	test_clock_hurry(100);
 	kedge_cache_close(cache);
 	kedge_notifier_close(nf);
+	test_clock_rest();
+	test_clock_end();
 	cache = NULL;
 	nf = NULL;
 	assert_true(threads_are(before));

@@ -28,6 +28,8 @@
 #include <kedge/kedge.h>
 #include <kedge/uring.h>
 
+#include "clock.h"
+
 #define HUGE_LEN ((size_t)2 << 20)
 #define ROUNDS	 10
 
@@ -233,7 +235,7 @@ static bool by_a_move_while_read_only(char *p, size_t len)
 			 to);
 	/* Owed slots are looked at every 100 ms, and at a close. */
 	for (i = 0; i < 3; i++) {
-		usleep(110000);
+		test_clock_move_ms(110);
 		kedge_cache_put(cache, get(other, page));
 		kedge_cache_flush(cache);
 	}
@@ -595,5 +597,6 @@ int main(void)
 		perror("memfd");
 		return 1;
 	}
+	test_clock_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
 }

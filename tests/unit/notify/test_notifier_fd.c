@@ -5,10 +5,12 @@
 #include <liburing.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/select.h>
+#include <sys/syscall.h>
 
 #include "core.h"
 
@@ -51,7 +53,10 @@ static void unmap_watched(void)
 
 static void *unmap_soon(void *arg)
 {
-	usleep(20000);
+	const pid_t *waiter = arg;
+
+	while (!is_asleep(*waiter))
+		sched_yield();
 	munmap(page, page_len());
 	return NULL;
 }
@@ -59,10 +64,12 @@ static void *unmap_soon(void *arg)
 /* A thread that makes an event while the caller waits for it. */
 static pthread_t event_soon(void)
 {
+	static pid_t caller;
 	pthread_t t;
 
+	caller = (pid_t)syscall(SYS_gettid);
 	assert_true(kedge_watch_add(nf, page, 1, 1) >= 0);
-	assert_int_equal(pthread_create(&t, NULL, unmap_soon, NULL), 0);
+	assert_int_equal(pthread_create(&t, NULL, unmap_soon, &caller), 0);
 	return t;
 }
 

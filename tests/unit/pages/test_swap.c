@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
+#include "clock.h"
 #include "swap_mem.h"
 
 /* ---- data ---- */
@@ -448,13 +449,13 @@ static void repeated_swaps_leave_nothing_behind(void **state)
 	for (i = 0; i < 10; i++)
 		assert_int_equal(kedge_page_swap_with(a, b, len, way), 0);
 	/* The thread that looks after moves has a stack, and ends in its own time. */
-	WAIT_FOR(!has_watchdog());
+	MOVE_UNTIL(100, !has_watchdog());
 	fds = open_fds();
 	maps = map_lines();
 	for (i = 0; i < 100; i++)
 		assert_int_equal(kedge_page_swap_with(a, b, len, way), 0);
 	assert_int_equal(open_fds(), fds);
-	WAIT_FOR(!has_watchdog());
+	MOVE_UNTIL(100, !has_watchdog());
 	assert_int_equal(map_lines(), maps);
 	area_free(a, len);
 	area_free(b, len);
@@ -497,5 +498,6 @@ int main(void)
 		cmocka_unit_test(either_way_is_good_enough),
 	};
 
+	test_clock_begin();
 	return cmocka_run_group_tests_name("swap", tests, NULL, NULL);
 }

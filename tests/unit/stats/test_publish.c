@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "published.h"
 
 /* A program with a cache, that has used it; it ends when it is told to. */
@@ -212,7 +213,7 @@ static void a_socket_of_another_is_left_to_it(void **state)
 	assert_int_equal(value_of(text_of_socket(path), "info", pid_label(&p), NULL), 1);
 	/* Until that one ends. */
 	program_ends(&p);
-	WAIT_FOR(value_of(text_of_socket(path), "info", pid_label(&q), NULL) == 1);
+	MOVE_UNTIL(1000, value_of(text_of_socket(path), "info", pid_label(&q), NULL) == 1);
 	program_ends(&q);
 	assert_int_equal(access(path, F_OK), -1);
 }
@@ -224,7 +225,7 @@ static void a_name_that_is_gone_is_had_again(void **state)
 
 	program_starts(&p, sock(path));
 	assert_int_equal(unlink(path), 0);
-	WAIT_FOR(counts(text_of_socket(path), "1"));
+	MOVE_UNTIL(1000, counts(text_of_socket(path), "1"));
 	program_ends(&p);
 }
 
@@ -334,10 +335,10 @@ static void descriptors_that_are_closed_are_had_again(void **state)
 	const char *path = path_of("a.sock"), *file = path_of("a.prom");
 
 	program_starts(&p, sock(path));
-	WAIT_FOR(counts(text_of_socket(path), "1"));
+	MOVE_UNTIL(1000, counts(text_of_socket(path), "1"));
 	program_ends(&p);
 	program_starts(&p, file);
-	WAIT_FOR(counts(text_of_file(file), "1"));
+	MOVE_UNTIL(1000, counts(text_of_file(file), "1"));
 	program_ends(&p);
 	assert_int_equal(unlink(file), 0);
 }
@@ -474,6 +475,7 @@ int main(void)
 	};
 	int failed;
 
+	test_clock_begin();
 	folder_begin();
 	failed = cmocka_run_group_tests(tests, NULL, NULL);
 	folder_end();
