@@ -19,7 +19,7 @@
 #include "segment/owners.h"
 
 #define AT_A_TIME 64
-#define RETRY_MS  10
+#define RETRY_NS  10000000
 /* A process that ends may be connected to twice: while it closes its descriptors. */
 #define TRIES	  3
 #define HALVED	  5 /* times, at the most */
@@ -321,18 +321,17 @@ static int connect_all(struct asking *a)
 /* Until one of them has something to say. */
 static void wait_for_any(struct asking *a)
 {
-	uint64_t now = clock_ns();
-	int ms = now < a->deadline ? (int)((a->deadline - now) / 1000000u) + 1 : 0;
+	uint64_t until = a->deadline;
 	size_t i;
 
 	for (i = 0; i < a->cnt; i++) {
 		a->poll[i] = (struct pollfd){ .fd = -1, .events = POLLIN };
 		if (a->owner[i].state == ASKED)
 			a->poll[i].fd = a->owner[i].sock.fd;
-		else if (a->owner[i].state == WAITS && ms > RETRY_MS)
-			ms = RETRY_MS;
+		else if (a->owner[i].state == WAITS)
+			until = clock_sooner(a->deadline, RETRY_NS);
 	}
-	if (poll(a->poll, a->cnt, ms) <= 0)
+	if (poll(a->poll, a->cnt, clock_wait_ms(until)) <= 0)
 		for (i = 0; i < a->cnt; i++)
 			a->poll[i].revents = 0;
 }
@@ -353,7 +352,7 @@ static int ask_all(struct asking *a)
 			return 0;
 		}
 		wait_for_any(a);
-		late = clock_ns() > a->deadline;
+		late = clock_ns() >= a->deadline;
 		for (i = 0; i < a->cnt && !rc; i++)
 			if (a->poll[i].revents)
 				rc = hear(&a->owner[i], &a->page);

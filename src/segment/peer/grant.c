@@ -10,12 +10,12 @@
  */
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
 #include <sys/un.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -69,23 +69,44 @@ static int no_answer(int err)
 			    strerrordesc_np(err));
 }
 
-static int connect_to(uint32_t name, struct clofork *sock)
+static void nap(void)
 {
-	const struct timeval wait = { .tv_sec = WAIT_S };
+	const struct timespec ts = { 0, NAP_NS };
+
+	syscall(SYS_nanosleep, &ts, NULL);
+}
+
+/* False: the time is over, and errno says EAGAIN. */
+static bool wait_for(int sock, short what, uint64_t until)
+{
+	struct pollfd p = { sock, what, 0 };
+
+	/* Its caller looks again, also behind a signal. */
+	if (clock_poll(&p, 1, until))
+		return true;
+	errno = EAGAIN;
+	return false;
+}
+
+static int connect_to(uint32_t name, uint64_t until, struct clofork *sock)
+{
 	struct sockaddr_un a;
 	unsigned int len = id_address(name, &a);
 	int rc = clofork_begin();
 
 	if (!rc)
-		rc = clofork_end(sock, socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+		rc = clofork_end(sock, socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC |
+					      SOCK_NONBLOCK, 0));
 	if (rc)
 		return rc;
-	setsockopt(sock->fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
-	setsockopt(sock->fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait));
-	do
-		rc = connect(sock->fd, (const struct sockaddr *)&a, len) ? errno : 0;
-	while (rc == EINTR);
-	return rc ? no_answer(rc) : 0;
+	/* The owner's socket says EAGAIN as long as too many ask. */
+	while (connect(sock->fd, (const struct sockaddr *)&a, len)) {
+		if (errno == EAGAIN && clock_ns() < until)
+			nap();
+		else if (errno != EINTR)
+			return no_answer(errno);
+	}
+	return 0;
 }
 
 static void close_fds(const struct reply *r)
@@ -97,7 +118,18 @@ static void close_fds(const struct reply *r)
 			close(r->fd[i]);
 }
 
-static int receive(int sock, struct reply *r)
+/* As recvmsg(), until the time is over. */
+static ssize_t receive_by(int sock, struct msghdr *m, uint64_t until)
+{
+	ssize_t n;
+
+	do
+		n = recvmsg(sock, m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+	while (n < 0 && (errno == EINTR || (errno == EAGAIN && wait_for(sock, POLLIN, until))));
+	return n;
+}
+
+static int receive(int sock, uint64_t until, struct reply *r)
 {
 	char space[CMSG_SPACE(2 * sizeof(int))] = { 0 };
 	struct iovec iov = { &r->a, sizeof(r->a) };
@@ -109,11 +141,10 @@ static int receive(int sock, struct reply *r)
 	ssize_t n;
 
 	r->fd[0] = r->fd[1] = -1;
-	while ((n = recvmsg(sock, &m, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR)
-		;
+	n = receive_by(sock, &m, until);
 	/* An owner that turned this one away unheard: what it said is behind that. */
 	if (n < 0 && errno == ECONNRESET)
-		n = recvmsg(sock, &m, MSG_CMSG_CLOEXEC);
+		n = receive_by(sock, &m, until);
 	if (n < 0)
 		return no_answer(errno);
 	c = CMSG_FIRSTHDR(&m);
@@ -169,17 +200,18 @@ struct question {
 };
 
 static int ask(const struct kedge_segment_id *id, const struct question *q, int sock,
-	       struct reply *r)
+	       uint64_t until, struct reply *r)
 {
 	ssize_t n;
 	int rc;
 
-	while ((n = send(sock, q->packet, q->len, MSG_NOSIGNAL)) < 0 && errno == EINTR)
-		;
+	do
+		n = send(sock, q->packet, q->len, MSG_NOSIGNAL | MSG_DONTWAIT);
+	while (n < 0 && (errno == EINTR || (errno == EAGAIN && wait_for(sock, POLLOUT, until))));
 	/* It has ended, or turned this one away: what it said, if anything, is there still. */
 	if (n < 0 && errno != EPIPE && errno != ECONNRESET)
 		return no_answer(errno);
-	rc = receive(sock, r);
+	rc = receive(sock, until, r);
 	if (!rc && r->a.rc)
 		rc = refused(&r->a);
 	if (!rc && id->word[1] && id->word[1] != r->a.proof)
@@ -399,13 +431,14 @@ static int make(const struct reply *r, uint32_t access, struct clofork *sock,
 static int get(const struct kedge_segment_id *id, const struct question *q, struct reply *r,
 	       struct kedge_grant **out)
 {
+	const uint64_t until = clock_after_ms(WAIT_S * 1000);
 	struct clofork sock;
 	int rc;
 
 	clofork_init(&sock);
-	rc = connect_to(id_name(id->word[0]), &sock);
+	rc = connect_to(id_name(id->word[0]), until, &sock);
 	if (!rc)
-		rc = ask(id, q, sock.fd, r);
+		rc = ask(id, q, sock.fd, until, r);
 	if (!rc) {
 		rc = make(r, q->access, &sock, out);
 		close_fds(r);
@@ -418,8 +451,7 @@ static int get(const struct kedge_segment_id *id, const struct question *q, stru
 static int get_in_time(const struct kedge_segment_id *id, const struct question *q,
 		       struct reply *r, struct kedge_grant **out)
 {
-	const uint64_t deadline = clock_ns() + WAIT_S * 1000000000ull;
-	const struct timespec nap = { 0, NAP_NS };
+	const uint64_t deadline = clock_after_ms(WAIT_S * 1000);
 	int rc;
 
 	for (;;) {
@@ -427,7 +459,7 @@ static int get_in_time(const struct kedge_segment_id *id, const struct question 
 		rc = get(id, q, r, out);
 		if (!rc || r->a.rc != -EAGAIN || clock_ns() > deadline)
 			return rc;
-		syscall(SYS_nanosleep, &nap, NULL);
+		nap();
 	}
 }
 
