@@ -21,17 +21,6 @@
 #define RETRY_MAX (2ull * S_NS)
 #define REVOKE_NS (2ull * S_NS)
 
-/* @ns is of clock_ns(), which is the condition's clock; UINT64_MAX: no limit. */
-static void wait_until(struct etcd *e, uint64_t ns)
-{
-	const struct timespec ts = { (time_t)(ns / S_NS), (long)(ns % S_NS) };
-
-	if (ns == UINT64_MAX)
-		pthread_cond_wait(&e->changed, &e->lock);
-	else
-		pthread_cond_timedwait(&e->changed, &e->lock, &ts);
-}
-
 /* ---- the thread ---- */
 
 static int renew(struct etcd *e, struct granted *g)
@@ -40,7 +29,7 @@ static int renew(struct etcd *e, struct granted *g)
 	const struct request r = {
 		.path = "/v3/lease/keepalive",
 		.body = body,
-		.deadline = clock_ns() + (uint64_t)g->ttl_s * S_NS / 2,
+		.deadline = clock_after_ns((uint64_t)g->ttl_s * S_NS / 2),
 		.by_thread = true,
 		.parse = answer_renew,
 		.result = g,
@@ -84,7 +73,7 @@ static void renew_in_turn(struct etcd *e)
 	if (l->id != id)
 		return;
 	if (rc) {
-		l->renew_ns = clock_ns() + retry_ns(l->ttl_s);
+		l->renew_ns = clock_after_ns(retry_ns(l->ttl_s));
 	} else {
 		l->ttl_s = g.ttl_s;
 		l->renew_ns = began + (uint64_t)g.ttl_s * S_NS / 3;
@@ -102,7 +91,8 @@ static void *run(void *arg)
 		if (l->id && clock_ns() >= l->renew_ns)
 			renew_in_turn(e);
 		else
-			wait_until(e, l->id ? l->renew_ns : UINT64_MAX);
+			clock_cond_wait(&e->changed, &e->lock,
+					l->id ? l->renew_ns : CLOCK_NEVER);
 	}
 	pthread_mutex_unlock(&e->lock);
 	return NULL;
@@ -217,7 +207,7 @@ int lease_get(struct etcd *e, uint64_t deadline, int64_t *id)
 
 	pthread_mutex_lock(&e->lock);
 	while (!l->id && l->granting && clock_ns() < deadline)
-		wait_until(e, deadline);
+		clock_cond_wait(&e->changed, &e->lock, deadline);
 	if (l->lost) {
 		rc = tell_loss(l);
 	} else if (!l->id && l->granting) {
@@ -265,7 +255,7 @@ static void give_back(struct etcd *e)
 	const struct request r = {
 		.path = "/v3/lease/revoke",
 		.body = body,
-		.deadline = clock_ns() + REVOKE_NS,
+		.deadline = clock_after_ns(REVOKE_NS),
 		.parse = answer_revoke,
 	};
 

@@ -22,11 +22,6 @@
 
 /* ---- operations ---- */
 
-static uint64_t deadline_of(int timeout_ms)
-{
-	return timeout_ms < 0 ? UINT64_MAX : clock_ns() + (uint64_t)timeout_ms * 1000000u;
-}
-
 static void encode(char *to, size_t room, const void *bytes, size_t len)
 {
 	sodium_bin2base64(to, room, bytes, len, sodium_base64_VARIANT_ORIGINAL);
@@ -48,7 +43,7 @@ static int find(void *ctx, uint64_t region, struct kedge_place *place, int timeo
 	const struct request r = {
 		.path = "/v3/kv/range",
 		.body = body,
-		.deadline = deadline_of(timeout_ms),
+		.deadline = clock_deadline(timeout_ms),
 		.parse = answer_find,
 		.result = &f,
 	};
@@ -118,7 +113,7 @@ static int replace_once(struct etcd *e, const char *key, const struct kedge_plac
 static int replace(void *ctx, uint64_t region, const struct kedge_place *from,
 		   const struct kedge_place *to, int timeout_ms)
 {
-	uint64_t deadline = deadline_of(timeout_ms);
+	uint64_t deadline = clock_deadline(timeout_ms);
 	char key[KEY64_MAX];
 	int tries, rc = -ENOKEY;
 
@@ -260,20 +255,13 @@ static int copy_texts(struct etcd *e, const struct kedge_etcd_opts *o)
 	return kedge_reason(-ENOMEM, "no memory for a directory");
 }
 
-/* The condition's clock is that of clock_ns(). */
 static int init_locks(struct etcd *e)
 {
-	pthread_condattr_t attr;
 	int rc = pthread_mutex_init(&e->lock, NULL);
 
 	if (rc)
 		return -rc;
-	rc = pthread_condattr_init(&attr);
-	if (!rc) {
-		pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-		rc = pthread_cond_init(&e->changed, &attr);
-		pthread_condattr_destroy(&attr);
-	}
+	rc = clock_cond_init(&e->changed);
 	if (rc)
 		pthread_mutex_destroy(&e->lock);
 	return -rc;
