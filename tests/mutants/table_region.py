@@ -500,7 +500,7 @@ MUTANTS = [
      '\tif (rc)\n\t\tqueue_untake(o);\n', '', *SUBMIT),
     ('peer/access.c', 'submit-waits',
      'a submission waits for a suspended region',
-     '\tif (a->tries)\n\t\treturn ACCESS_WAITS;\n\tif (limit - now', '\tif (limit - now', *SUBMIT),
+     '\tif (a->tries)\n\t\treturn ACCESS_WAITS;\n\tleft = clock', '\tleft = clock', *SUBMIT),
     ('peer/access.c', 'cannot-be-stopped',
      'closing a remote waits for an operation without a limit',
      'if (!a->stop || !atomic_load(a->stop))', 'if (!a->stop || *a->stop || true)', *SUBMIT),

@@ -18,7 +18,7 @@
 #include "region/list/list.h"
 
 #define AT_A_TIME 64
-#define RETRY_MS  10
+#define RETRY_NS  10000000
 /* An owner that ends, or makes room for other peers, may be connected to again. */
 #define TRIES	  8
 #define HALVED	  5 /* times, at the most */
@@ -281,18 +281,17 @@ static int connect_all(struct asking *a)
 /* Until one of them has something to say. */
 static void wait_for_any(struct asking *a)
 {
-	const uint64_t now = clock_ns();
-	uint64_t ms = now < a->deadline ? (a->deadline - now) / 1000000u + 1 : 0;
+	uint64_t until = a->deadline;
 	size_t i;
 
 	for (i = 0; i < a->cnt; i++) {
 		a->poll[i] = (struct pollfd){ .fd = -1, .events = POLLIN };
 		if (a->owner[i].state == ASKED)
 			a->poll[i].fd = a->owner[i].sock.fd;
-		else if (a->owner[i].state == WAITS && ms > RETRY_MS)
-			ms = RETRY_MS;
+		else if (a->owner[i].state == WAITS)
+			until = clock_sooner(a->deadline, RETRY_NS);
 	}
-	if (poll(a->poll, a->cnt, ms > INT32_MAX ? INT32_MAX : (int)ms) <= 0)
+	if (poll(a->poll, a->cnt, clock_wait_ms(until)) <= 0)
 		for (i = 0; i < a->cnt; i++)
 			a->poll[i].revents = 0;
 }
@@ -313,7 +312,7 @@ static int ask_all(struct asking *a)
 			return 0;
 		}
 		wait_for_any(a);
-		late = clock_ns() > a->deadline;
+		late = clock_ns() >= a->deadline;
 		for (i = 0; i < a->cnt && !rc; i++)
 			if (a->poll[i].revents)
 				rc = hear(a, &a->owner[i]);

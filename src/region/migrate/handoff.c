@@ -10,7 +10,7 @@
 
 uint64_t job_until(const struct job *j)
 {
-	return clock_ns() + j->o.timeout_ms * UINT64_C(1000000);
+	return clock_after_ms(j->o.timeout_ms);
 }
 
 bool job_naps(uint64_t until)

@@ -109,7 +109,7 @@ static int accept_it(struct kedge_invitation *i, int timeout_ms, struct kedge_re
 	if (i->invite->state == INVITE_OWNER)
 		return kedge_reason(-EALREADY, "the region has come already: open another "
 				    "invitation");
-	w.a.until = timeout_ms < 0 ? UINT64_MAX : clock_ns() + (uint64_t)timeout_ms * 1000000u;
+	w.a.until = clock_deadline(timeout_ms);
 	rc = keeper_call(start, &w);
 	if (rc)
 		return thread_refused(rc, "take the region");

@@ -232,7 +232,7 @@ static void stay(struct job *j, bool says)
 	lent_close(j);
 	/* An end without ABORT could be taken for that of this process. */
 	if (says && j->wire.fd >= 0 &&
-	    wire_send(&j->wire, &m, NULL, clock_ns() + ABORT_MS * UINT64_C(1000000)))
+	    wire_send(&j->wire, &m, NULL, clock_after_ms(ABORT_MS)))
 		wire_break(&j->wire);
 	wire_end(&j->wire);
 	rounds_reopen(j);
@@ -247,14 +247,14 @@ static void stay(struct job *j, bool says)
 static void be_heard(struct job *j)
 {
 	const struct timespec nap = { 0, NAP_NS };
-	uint64_t until = clock_ns() + HEARD_MS * UINT64_C(1000000);
+	uint64_t until = clock_after_ms(HEARD_MS);
 	enum invite_state state;
 	struct msg m;
 	uint64_t id;
 
 	if (wire_hear(&j->wire, &m, until) == -EPIPE)
 		return;
-	until = clock_ns() + HEARD_MS * UINT64_C(1000000);
+	until = clock_after_ms(HEARD_MS);
 	while (clock_ns() < until) {
 		wire_end(&j->wire);
 		if (!wire_dial(&j->wire, &j->to, until, &state, &id) && !say(j, MSG_HEARD))
@@ -404,7 +404,7 @@ void job_migrate(struct job *j)
 		stay(j, true);
 	} else {
 		tell_of(j);
-		d->until = clock_ns() + j->o.forward_ms * 1000000u;
+		d->until = clock_after_ms(j->o.forward_ms);
 		rc = settle(j, commit(j), d);
 	}
 	j->rc = rc;
@@ -419,7 +419,7 @@ void job_settle(struct job *j)
 	j->paused = clock_ns();
 	j->shut = true;
 	if (!rc) {
-		d->until = clock_ns() + j->o.forward_ms * 1000000u;
+		d->until = clock_after_ms(j->o.forward_ms);
 		rc = settle(j, UNKNOWN, d);
 	} else {
 		rc = kedge_reason(-EINPROGRESS, "no memory to ask who owns the region");

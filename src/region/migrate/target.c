@@ -107,7 +107,7 @@ static void fill(struct slot *s, const struct msg_handle *h)
 	s->len = h->len;
 	s->served = h->served;
 	if (h->left_ms && h->left_ms < UINT64_MAX / 4000000u)
-		s->expires = clock_ns() + h->left_ms * 1000000u;
+		s->expires = clock_after_ms(h->left_ms);
 	memcpy(s->key, h->key, sizeof(s->key));
 }
 

@@ -19,7 +19,7 @@
 #include "region/migrate/wire.h"
 #include "region/stream.h"
 
-#define SLICE_MS 250
+#define SLICE_NS 250000000
 
 _Static_assert(SEAL_LEN == crypto_secretbox_KEYBYTES, "a seal is a key of a secret box");
 _Static_assert(SEALED_LEN(0) == crypto_secretbox_MACBYTES, "and that is what it takes");
@@ -50,13 +50,8 @@ void wire_break(struct wire *w)
 static bool wait_for(const struct wire *w, short what, uint64_t until)
 {
 	struct pollfd p = { .fd = w->fd, .events = what };
-	struct timespec ts = { 0, SLICE_MS * 1000000L };
-	const uint64_t now = clock_ns();
+	const struct timespec ts = clock_wait_ts(clock_sooner(until, SLICE_NS));
 
-	if (now < until && until - now < SLICE_MS * UINT64_C(1000000))
-		ts.tv_nsec = (long)(until - now);
-	if (now >= until)
-		ts.tv_nsec = 0;
 	return syscall(SYS_ppoll, &p, 1, &ts, NULL, 0) > 0;
 }
 

@@ -73,12 +73,11 @@ static int check_owner(struct link *l)
 	return remote_ended(l);
 }
 
-/* UINT64_MAX: no limit. */
 static uint64_t limit_of(struct access *a, uint64_t now)
 {
 	if (!a->begun)
 		a->begun = now;
-	return a->timeout_ms < 0 ? UINT64_MAX : a->begun + (uint64_t)a->timeout_ms * 1000000u;
+	return a->timeout_ms < 0 ? CLOCK_NEVER : a->begun + (uint64_t)a->timeout_ms * 1000000u;
 }
 
 /* 0, or -ECANCELED. */
@@ -92,17 +91,14 @@ static int check_stop(const struct access *a)
 /* @limit, or a step, at the end of which it is looked whether to go on. */
 static uint64_t step_of(const struct access *a, uint64_t limit)
 {
-	const uint64_t step = clock_ns() + STEP_NS;
-
-	return a->stop && step < limit ? step : limit;
+	return a->stop ? clock_sooner(limit, STEP_NS) : limit;
 }
 
 static int wait_at(struct access *a, uint32_t state)
 {
-	const struct timespec slice = { 0, SLICE_NS };
 	const uint64_t now = clock_ns();
 	uint64_t limit = limit_of(a, now);
-	struct timespec left = slice;
+	struct timespec left;
 	int rc;
 
 	/* A moment, in which the owner's thread changes a list. */
@@ -113,8 +109,7 @@ static int wait_at(struct access *a, uint32_t state)
 				    "for %d ms", (int)a->l->owner, a->timeout_ms);
 	if (a->tries)
 		return ACCESS_WAITS;
-	if (limit - now < SLICE_NS)
-		left.tv_nsec = (long)(limit - now);
+	left = clock_wait_ts(clock_sooner(limit, SLICE_NS));
 	syscall(SYS_futex, &a->l->gate->state, FUTEX_WAIT, state, &left, NULL, 0);
 	rc = look_at_owner(a->l);
 	if (!rc)
@@ -264,11 +259,7 @@ int access_check(const struct kedge_remote *r, uint32_t access)
 
 int access_left_ms(struct access *a)
 {
-	const uint64_t now = clock_ns(), until = limit_of(a, now);
-
-	if (a->timeout_ms < 0)
-		return a->timeout_ms;
-	return now < until ? (int)((until - now + 999999u) / 1000000u) : 0;
+	return clock_left_ms(limit_of(a, clock_ns()));
 }
 
 /* True: there is another link, or it is looked for again. */

@@ -24,16 +24,13 @@ static const struct timespec nap = { 0, NAP_NS };
 
 int remote_look_up(struct kedge_remote *r, uint64_t until)
 {
-	const uint64_t now = clock_ns();
 	struct kedge_place place;
 	struct owner_place is;
-	int rc, ms = -1;
+	int rc;
 
 	if (!r->directory)
 		return 0;
-	if (until != UINT64_MAX)
-		ms = now < until ? (int)((until - now) / 1000000u) + 1 : 0;
-	rc = kedge_directory_find(r->directory, r->words.region, &place, ms);
+	rc = kedge_directory_find(r->directory, r->words.region, &place, clock_left_ms(until));
 	if (rc == -ENOENT)
 		return 0;
 	if (!rc && !place_read(&place, &is))
@@ -159,7 +156,7 @@ static int follow(struct kedge_remote *r, struct link *was, uint64_t until)
 
 int remote_follow(struct kedge_remote *r, struct link *seen, uint64_t until)
 {
-	const uint64_t least = clock_ns() + FOLLOW_MS * UINT64_C(1000000);
+	const uint64_t least = clock_after_ms(FOLLOW_MS);
 	int rc = 0;
 
 	NO_CANCEL();

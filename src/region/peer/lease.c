@@ -64,12 +64,12 @@ struct lease {
 static int wait_for(struct lease *l, short what, int ms)
 {
 	struct pollfd p[2] = { { l->ctl->sock.fd, what, 0 }, { l->wake.fd, POLLIN, 0 } };
-	const uint64_t until = clock_ns() + (uint64_t)(ms < 0 ? 0 : ms) * 1000000u;
+	const uint64_t until = clock_deadline(ms);
 	uint64_t cnt;
 	int n;
 
 	for (;;) {
-		n = poll(p, 2, ms);
+		n = poll(p, 2, clock_wait_ms(until));
 		if (!clofork_ours(&l->ctl->sock) || !clofork_ours(&l->wake))
 			return -EBADF;
 		if (atomic_load(&l->over))
@@ -80,7 +80,7 @@ static int wait_for(struct lease *l, short what, int ms)
 			return -EBADF;
 		if (n > 0 && atomic_load(&l->more))
 			return -EAGAIN;
-		if (ms >= 0 && clock_ns() >= until)
+		if (clock_ns() >= until)
 			return -ETIMEDOUT;
 	}
 }
@@ -257,8 +257,7 @@ static void *run(void *arg)
 	struct lease *l = arg;
 
 	prctl(PR_SET_NAME, "kedge-lease");
-	if (!stream_open(l->ctl, &l->words, &l->at.any, l->at_len,
-			 clock_ns() + CONNECT_MS * UINT64_C(1000000)))
+	if (!stream_open(l->ctl, &l->words, &l->at.any, l->at_len, clock_after_ms(CONNECT_MS)))
 		serve(l);
 	end_line(l);
 	atomic_store(&l->gone, true);
@@ -371,8 +370,7 @@ static uint64_t until_of(const struct stream_req *q)
 {
 	const int ms = q->timeout_ms;
 
-	return ms < 0 ? UINT64_MAX
-		      : clock_ns() + (uint64_t)(ms < ACCESS_MS ? ACCESS_MS : ms) * 1000000u;
+	return clock_deadline(ms >= 0 && ms < ACCESS_MS ? ACCESS_MS : ms);
 }
 
 /* A write that was given up could arrive behind what the owner does in its place: that begins once

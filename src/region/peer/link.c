@@ -5,13 +5,12 @@
  */
 #include <endian.h>
 #include <fcntl.h>
-#include <limits.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -21,6 +20,8 @@
 #include "region/peer/state.h"
 #include "region/stream.h"
 #include "region/wire.h"
+
+static const struct timespec nap = { 0, 1000000 };
 
 /* ---- asking ---- */
 
@@ -43,22 +44,20 @@ static int no_owner(int err)
 	return kedge_reason(-err, "the region's owner cannot be asked: error %d", err);
 }
 
-/* -1: no limit. */
-static int left_ms(uint64_t until)
+/* False: the time is over, and errno says EAGAIN. */
+static bool wait_for(int sock, short what, uint64_t until)
 {
-	const uint64_t now = clock_ns();
+	struct pollfd p = { sock, what, 0 };
 
-	if (until == UINT64_MAX)
-		return -1;
-	if (until <= now)
-		return 0;
-	return until - now < UINT64_C(1000000) * INT_MAX ? (int)((until - now) / 1000000u)
-							 : INT_MAX;
+	/* Its caller looks again, also behind a signal. */
+	if (clock_poll(&p, 1, until))
+		return true;
+	errno = EAGAIN;
+	return false;
 }
 
-static int connect_to(struct link *l, uint64_t name, int timeout_ms)
+static int connect_to(struct link *l, uint64_t name, uint64_t until)
 {
-	struct timeval wait = { 0, 0 }; /* which is no limit */
 	struct ucred owner = { 0 };
 	socklen_t len = sizeof(owner), a_len;
 	struct sockaddr_un a;
@@ -66,18 +65,17 @@ static int connect_to(struct link *l, uint64_t name, int timeout_ms)
 
 	if (!rc)
 		rc = clofork_end(&l->sock, fd_move_up(socket(AF_UNIX, SOCK_SEQPACKET |
-							     SOCK_CLOEXEC, 0)));
+							     SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
 	if (rc)
 		return rc;
-	if (timeout_ms >= 0)
-		wait = (struct timeval){ .tv_sec = timeout_ms / 1000,
-					 .tv_usec = timeout_ms % 1000 * 1000 + 1 };
-	setsockopt(l->sock.fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait));
-	setsockopt(l->sock.fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait));
 	a_len = handle_address(name, false, &a);
-	while (connect(l->sock.fd, (const struct sockaddr *)&a, a_len))
-		if (errno != EINTR)
+	/* The owner's socket says EAGAIN as long as too many ask. */
+	while (connect(l->sock.fd, (const struct sockaddr *)&a, a_len)) {
+		if (errno == EAGAIN && clock_ns() < until)
+			nanosleep(&nap, NULL);
+		else if (errno != EINTR)
 			return no_owner(errno);
+	}
 	if (getsockopt(l->sock.fd, SOL_SOCKET, SO_PEERCRED, &owner, &len))
 		return kedge_reason(-errno, "SO_PEERCRED: error %d", errno);
 	/* Another user may have taken the name of an owner that has ended, and would be shown the
@@ -88,7 +86,18 @@ static int connect_to(struct link *l, uint64_t name, int timeout_ms)
 	return 0;
 }
 
-int remote_receive(int sock, struct reply *reply)
+/* As recvmsg(), until the time is over. */
+static ssize_t receive(int sock, struct msghdr *m, uint64_t until)
+{
+	ssize_t n;
+
+	do
+		n = recvmsg(sock, m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+	while (n < 0 && (errno == EINTR || (errno == EAGAIN && wait_for(sock, POLLIN, until))));
+	return n;
+}
+
+int remote_receive(int sock, uint64_t until, struct reply *reply)
 {
 	char space[CMSG_SPACE(2 * sizeof(int))] = { 0 };
 	struct iovec iov = { &reply->a, sizeof(reply->a) };
@@ -97,11 +106,10 @@ int remote_receive(int sock, struct reply *reply)
 	const struct cmsghdr *c;
 	ssize_t n;
 
-	while ((n = recvmsg(sock, &m, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR)
-		;
+	n = receive(sock, &m, until);
 	/* An owner that turned this one away unheard: what it said is behind that. */
 	if (n < 0 && errno == ECONNRESET)
-		n = recvmsg(sock, &m, MSG_CMSG_CLOEXEC);
+		n = receive(sock, &m, until);
 	if (n < 0)
 		return no_owner(errno);
 	/* Also with a packet that has nothing else in it. */
@@ -129,23 +137,25 @@ void remote_close_fds(struct reply *reply)
 	}
 }
 
-int remote_ask(const struct link *l)
+int remote_ask(const struct link *l, uint64_t until)
 {
 	const struct region_ask q = { REGION_MAGIC, REGION_VERSION, l->seq, 0, *l->handle };
 	ssize_t n;
 
-	while ((n = send(l->sock.fd, &q, sizeof(q), MSG_NOSIGNAL)) < 0 && errno == EINTR)
-		;
+	do
+		n = send(l->sock.fd, &q, sizeof(q), MSG_NOSIGNAL | MSG_DONTWAIT);
+	while (n < 0 && (errno == EINTR ||
+			 (errno == EAGAIN && wait_for(l->sock.fd, POLLOUT, until))));
 	/* One that turned this peer away has said why. */
 	return n < 0 && errno != EPIPE && errno != ECONNRESET ? no_owner(errno) : 0;
 }
 
-static int ask(const struct link *l, struct reply *reply)
+static int ask(const struct link *l, uint64_t until, struct reply *reply)
 {
-	int rc = remote_ask(l);
+	int rc = remote_ask(l, until);
 
 	if (!rc)
-		rc = remote_receive(l->sock.fd, reply);
+		rc = remote_receive(l->sock.fd, until, reply);
 	return rc || !reply->a.rc ? rc : remote_refused(reply->a.rc);
 }
 
@@ -238,11 +248,11 @@ static void look_at_clock(struct link *l, uint64_t asked)
 	l->ahead = opened < asked || opened > clock_ns() ? opened - asked : 0;
 }
 
-static int take(struct link *l)
+static int take(struct link *l, uint64_t until)
 {
 	struct reply reply = { .fd = { -1, -1 } };
 	const uint64_t asked = clock_ns();
-	int rc = ask(l, &reply);
+	int rc = ask(l, until, &reply);
 
 	if (!rc && (reply.fd[0] < 0 || reply.fd[1] < 0))
 		rc = strange();
@@ -271,14 +281,13 @@ static int take(struct link *l)
  */
 static int connect_and_take(struct link *l, uint64_t name, uint64_t until)
 {
-	const struct timespec nap = { 0, 1000000 };
 	int rc;
 
 	for (;;) {
-		rc = connect_to(l, name, left_ms(until));
+		rc = connect_to(l, name, until);
 		if (rc)
 			return rc;
-		rc = take(l);
+		rc = take(l, until);
 		if (rc != -ECONNREFUSED)
 			return rc;
 		clofork_close(&l->sock);

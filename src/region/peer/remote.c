@@ -13,8 +13,7 @@
 static int open_it(const struct kedge_handle *h, struct kedge_directory *d, int timeout_ms,
 		   struct kedge_remote **out)
 {
-	const uint64_t until = timeout_ms < 0 ? UINT64_MAX
-					      : clock_ns() + (uint64_t)timeout_ms * 1000000u;
+	const uint64_t until = clock_deadline(timeout_ms);
 	struct kedge_remote *r;
 	struct link *l;
 	int rc;

@@ -19,22 +19,14 @@
 #include "base/process/cancel.h"
 #include "region/peer/state.h"
 
-#define NAP_NS 50000
+#define NAP_NS	50000
+/* The program may close the connection, which ends no poll. */
+#define LOOK_NS 1000000000
 
 static int no_answer(const struct link *l)
 {
 	return kedge_reason(-ETIMEDOUT, "the region was moved, and its owner, process %d, does not "
 			    "say where: is it stopped?", (int)l->owner);
-}
-
-/* Milliseconds that are left, at least one look's. */
-static int left_ms(uint64_t until)
-{
-	const uint64_t now = clock_ns();
-
-	if (until == UINT64_MAX)
-		return 1000;
-	return until > now ? (int)((until - now) / 1000000u % 1000u) + 1 : 0;
 }
 
 /* An owner says at the gate that it has revoked the handle, or that the region has left, before it
@@ -53,14 +45,14 @@ static int hear(struct link *l, uint64_t until, struct reply *reply)
 	int rc;
 
 	for (;;) {
-		if (poll(&p, 1, left_ms(until)) <= 0 && clock_ns() >= until)
+		if (poll(&p, 1, clock_wait_ms(clock_sooner(until, LOOK_NS))) <= 0 && clock_ns() >= until)
 			return no_answer(l);
 		if (!fd_same(l->sock.fd, &l->sock.id))
 			return remote_closed_here();
 		if (!p.revents)
 			continue;
 		*reply = (struct reply){ .fd = { -1, -1 } };
-		rc = remote_receive(l->sock.fd, reply);
+		rc = remote_receive(l->sock.fd, until, reply);
 		if (!rc && reply->a.seq == l->seq)
 			return 0;
 		remote_close_fds(reply);
@@ -105,7 +97,7 @@ static int renew(struct link *l, uint64_t until)
 	/* An access that does not wait finds the answer to the question of one before it. */
 	if (!l->asked) {
 		l->seq++;
-		rc = remote_ask(l);
+		rc = remote_ask(l, until);
 		l->asked = !rc;
 	}
 	if (!rc)

@@ -124,8 +124,8 @@ void link_close(struct link *l);
 void link_free(struct link *l, bool child);
 
 /* 0 or a negative errno, each with its reason. */
-int remote_ask(const struct link *l);
-int remote_receive(int sock, struct reply *reply);
+int remote_ask(const struct link *l, uint64_t until);
+int remote_receive(int sock, uint64_t until, struct reply *reply);
 /* Those that were not taken. */
 void remote_close_fds(struct reply *reply);
 /* Map the memfd @l->file, in the place of a former mapping if there is one. */

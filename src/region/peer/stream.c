@@ -31,6 +31,7 @@
 #define ASK_MS	 1000 /* for a question how much there is, on which no connection depends */
 #define WINDOW	 4 /* pieces; their requests, or answers, find room in any socket */
 #define NAP_NS	 1000000
+#define SLICE_NS (SLICE_MS * 1000000u)
 
 static uint64_t until_of(uint64_t begun, int timeout_ms, int more_ms)
 {
@@ -38,26 +39,14 @@ static uint64_t until_of(uint64_t begun, int timeout_ms, int more_ms)
 			      : begun + ((uint64_t)timeout_ms + (uint64_t)more_ms) * 1000000u;
 }
 
-/* Up to @until, a slice at most, and -1 behind it. */
-static int slice_ms(uint64_t until)
-{
-	const uint64_t now = clock_ns();
-
-	if (now >= until)
-		return -1;
-	return until - now > SLICE_MS * UINT64_C(1000000) ? SLICE_MS
-							  : (int)((until - now) / 1000000u) + 1;
-}
-
 /* ---- bytes ---- */
 
 static int wait_for(const struct link *l, short what, uint64_t until)
 {
 	struct pollfd p = { .fd = l->sock.fd, .events = what };
-	int ms;
 
-	while ((ms = slice_ms(until)) >= 0) {
-		if (poll(&p, 1, ms) > 0)
+	while (clock_ns() < until) {
+		if (poll(&p, 1, clock_wait_ms(clock_sooner(until, SLICE_NS))) > 0)
 			return 0;
 		if (stream_host_is_gone(l->sock.fd))
 			return -ECONNRESET;
@@ -65,10 +54,11 @@ static int wait_for(const struct link *l, short what, uint64_t until)
 	return -ETIMEDOUT;
 }
 
-/* A call that waits for a slice itself; or poll() does, where that is too long. */
+/* A call that waits for a slice itself; or poll() does, where that is too long. One call of the
+ * system's is what an access waits by, not three. */
 static int waiting(uint64_t until)
 {
-	return until == UINT64_MAX || clock_ns() + SLICE_MS * UINT64_C(1000000) < until
+	return clock_left_ns(until) > SLICE_NS && clock_slice_ns(SLICE_NS) == SLICE_NS
 		       ? 0 : MSG_DONTWAIT;
 }
 
@@ -328,15 +318,6 @@ struct job {
 	bool asked;
 };
 
-static int left_ms(uint64_t deadline)
-{
-	const uint64_t now = clock_ns();
-
-	if (deadline == UINT64_MAX)
-		return -1;
-	return deadline > now ? (int)((deadline - now + 999999u) / 1000000u) : 0;
-}
-
 /* With what stands behind it. */
 static int send_request(struct job *j, struct stream_req *q)
 {
@@ -370,7 +351,7 @@ static int send_next(struct job *j)
 
 	q.seq = ++j->l->stream->seq;
 	q.first = j->first_seq;
-	q.timeout_ms = left_ms(j->deadline);
+	q.timeout_ms = clock_left_ms(j->deadline);
 	q.end = q.offset + q.len;
 	if (j->part)
 		piece_ask(&j->next, &q);

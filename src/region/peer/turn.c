@@ -1,19 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Turns at a connection, and how an access by it ends. */
 #include <sys/socket.h>
-#include <time.h>
 
 #include "base/base.h"
 #include "region/peer/turn.h"
 
 void turn_init(struct remote_stream *s)
 {
-	pthread_condattr_t attr;
-
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&s->turn, &attr);
-	pthread_condattr_destroy(&attr);
+	clock_cond_init(&s->turn);
 	pthread_mutex_init(&s->lock, NULL);
 }
 
@@ -21,15 +15,6 @@ void turn_fini(struct remote_stream *s)
 {
 	pthread_cond_destroy(&s->turn);
 	pthread_mutex_destroy(&s->lock);
-}
-
-/* With the lock: 0, or a positive errno as the time is over. */
-static int wait_for_turn(struct remote_stream *s, uint64_t until)
-{
-	const struct timespec ts = { (time_t)(until / 1000000000u), (long)(until % 1000000000u) };
-
-	return until == UINT64_MAX ? pthread_cond_wait(&s->turn, &s->lock)
-				   : pthread_cond_timedwait(&s->turn, &s->lock, &ts);
 }
 
 int turn_take(struct remote_stream *s, uint64_t until)
@@ -40,7 +25,7 @@ int turn_take(struct remote_stream *s, uint64_t until)
 	pthread_mutex_lock(&s->lock);
 	atomic_fetch_add(&s->waiting, 1);
 	while ((s->busy || s->claimed) && !rc)
-		rc = wait_for_turn(s, until);
+		rc = clock_cond_wait(&s->turn, &s->lock, until);
 	atomic_fetch_sub(&s->waiting, 1);
 	mine = !s->busy && !s->claimed;
 	s->busy |= mine;
@@ -68,7 +53,7 @@ bool turn_claim(struct remote_stream *s, uint64_t until)
 	pthread_mutex_lock(&s->lock);
 	s->claimed = true;
 	while (s->busy && !rc)
-		rc = wait_for_turn(s, until);
+		rc = clock_cond_wait(&s->turn, &s->lock, until);
 	mine = !s->busy;
 	s->busy = true;
 	s->claimed = !mine;
@@ -87,7 +72,7 @@ void turn_pass(struct remote_stream *s, uint64_t until)
 	given = s->given;
 	pthread_cond_broadcast(&s->turn);
 	while (atomic_load(&s->waiting) && s->given == given && !rc)
-		rc = wait_for_turn(s, until);
+		rc = clock_cond_wait(&s->turn, &s->lock, until);
 	pthread_mutex_unlock(&s->lock);
 }
 

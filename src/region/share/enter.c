@@ -14,32 +14,22 @@
 
 #define TRIES 8
 
-static int left_ms(uint64_t until)
-{
-	const uint64_t now = clock_ns();
-
-	if (until == UINT64_MAX)
-		return -1;
-	return now < until ? (int)((until - now) / 1000000u) + 1 : 0;
-}
-
 static int put(struct kedge_directory *d, uint64_t id, const struct kedge_place *to,
 	       uint64_t until)
 {
 	struct kedge_place is;
-	int rc = kedge_directory_find(d, id, &is, left_ms(until));
+	int rc = kedge_directory_find(d, id, &is, clock_left_ms(until));
 
 	if (rc && rc != -ENOENT)
 		return rc;
 	/* Also if it is there: the entry is this process's then, and ends with it. */
-	return kedge_directory_replace(d, id, rc ? NULL : &is, to, left_ms(until));
+	return kedge_directory_replace(d, id, rc ? NULL : &is, to, clock_left_ms(until));
 }
 
 static int enter(struct kedge_directory *d, uint64_t id, const struct kedge_place *to,
 		 int timeout_ms)
 {
-	const uint64_t until = timeout_ms < 0 ? UINT64_MAX
-					      : clock_ns() + (uint64_t)timeout_ms * 1000000u;
+	const uint64_t until = clock_deadline(timeout_ms);
 	int try, rc = -ESTALE;
 
 	for (try = 0; rc == -ESTALE && try < TRIES; try++)

@@ -104,7 +104,6 @@ void invite_drop(struct invite *i)
 
 bool invite_wait(struct invite *i, uint64_t until)
 {
-	uint64_t now = clock_ns();
 	struct timespec left;
 	uint32_t seen;
 	bool there;
@@ -114,13 +113,10 @@ bool invite_wait(struct invite *i, uint64_t until)
 		sig_lock(&shares_lock);
 		there = i->conn.fd >= 0;
 		sig_unlock(&shares_lock);
-		if (there || now >= until)
+		if (there || clock_ns() >= until)
 			return there;
-		left.tv_sec = (time_t)((until - now) / 1000000000u);
-		left.tv_nsec = (long)((until - now) % 1000000000u);
-		syscall(SYS_futex, &i->arrived, FUTEX_WAIT_PRIVATE, seen,
-			until == UINT64_MAX ? NULL : &left, NULL, 0);
-		now = clock_ns();
+		left = clock_wait_ts(until);
+		syscall(SYS_futex, &i->arrived, FUTEX_WAIT_PRIVATE, seen, &left, NULL, 0);
 	}
 }
 

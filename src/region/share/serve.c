@@ -407,7 +407,7 @@ static int tick_ms(void)
 {
 	if (lingering || waiting)
 		return TICK_MS;
-	return sending ? LOOK_MS : -1;
+	return sending ? clock_slice_ms(LOOK_MS) : -1;
 }
 
 static void *run(void *unused)

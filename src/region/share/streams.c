@@ -270,8 +270,7 @@ static void begin_access(struct stream *s, const struct stream_req *q)
 {
 	s->access = q->first;
 	s->failed = 0;
-	s->until = q->timeout_ms < 0 ? UINT64_MAX
-				     : clock_ns() + (uint64_t)q->timeout_ms * 1000000u;
+	s->until = clock_deadline(q->timeout_ms);
 }
 
 /* Behind the request. */

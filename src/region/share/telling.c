@@ -28,7 +28,7 @@ void telling_end(struct conn *c)
 void telling_wait(unsigned int ms)
 {
 	const struct timespec nap = { 0, NAP_NS };
-	const uint64_t until = clock_ns() + ms * UINT64_C(1000000);
+	const uint64_t until = clock_after_ms(ms);
 
 	while (atomic_load(&owed) && clock_ns() < until)
 		nanosleep(&nap, NULL);

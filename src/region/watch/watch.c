@@ -93,7 +93,7 @@ static void note(struct kedge_region *r, uint64_t start, uint64_t end)
 /* With gaps_lock, which is let go meanwhile: the region may have ended then. */
 static void end_leases(struct kedge_region *r)
 {
-	const uint64_t until = clock_ns() + LEASE_MS * UINT64_C(1000000);
+	const uint64_t until = clock_after_ms(LEASE_MS);
 	const struct timespec nap = { 0, NAP_NS };
 	bool cut = false, wake = true;
 

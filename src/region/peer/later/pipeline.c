@@ -111,15 +111,11 @@ static void prepare(struct pipeline *p, struct op *o)
 	o->made = rc || !find(o, &o->at, &first);
 }
 
-static int left_ms(const struct op *o)
+static uint64_t deadline_of(const struct op *o, uint64_t more_ms)
 {
-	const uint64_t now = clock_ns();
-	uint64_t until;
-
-	if (o->what.timeout_ms < 0)
-		return -1;
-	until = o->begun + (uint64_t)o->what.timeout_ms * MS;
-	return until > now ? (int)((until - now + MS - 1) / MS) : 0;
+	return o->what.timeout_ms < 0
+		       ? CLOCK_NEVER
+		       : o->begun + ((uint64_t)o->what.timeout_ms + more_ms) * MS;
 }
 
 static struct stream_req request_of(struct op *o, uint64_t seq, const struct piece *piece)
@@ -143,7 +139,7 @@ static struct stream_req request_of(struct op *o, uint64_t seq, const struct pie
 		q.end = o->end;
 	}
 	if (o->first == seq)
-		o->sent_ms = left_ms(o);
+		o->sent_ms = clock_left_ms(deadline_of(o, 0));
 	q.timeout_ms = o->sent_ms;
 	return q;
 }
@@ -463,7 +459,7 @@ static int wait_for_it(struct pipeline *p)
 		fd[0].events |= POLLOUT;
 	if (has_room(p) && takes_more(p) && !line_polls(p->w, p->making))
 		return 0;
-	n = poll(fd, bell ? 2 : 1, bell ? SLICE_MS : NO_BELL_MS);
+	n = poll(fd, bell ? 2 : 1, clock_slice_ms(bell ? SLICE_MS : NO_BELL_MS));
 	line_polled(p->w);
 	return !n && stream_host_is_gone(p->l->sock.fd) ? -ECONNRESET : 0;
 }
@@ -534,11 +530,10 @@ static bool get_turn(struct pipeline *p)
 	struct remote_stream *s = p->l->stream;
 	const struct op *o = line_first(p->w);
 
-	while (!turn_claim(s, clock_ns() + SLICE_MS * MS)) {
+	while (!turn_claim(s, clock_after_ms(SLICE_MS))) {
 		if (stops(p))
 			return false;
-		if (o->what.timeout_ms < 0 ||
-		    clock_ns() < o->begun + ((uint64_t)o->what.timeout_ms + TURN_MS) * MS)
+		if (clock_ns() < deadline_of(o, TURN_MS))
 			continue;
 		line_complete(p->w, kedge_reason(-ETIMEDOUT, "accesses of other threads by this "
 						 "remote region take too long"));
@@ -562,7 +557,7 @@ void pipeline_run(struct later *w, struct link *l)
 		if (rc)
 			end_badly(&p, rc);
 		turn_end(l->stream);
-		until = clock_ns() + PASS_MS * MS;
+		until = clock_after_ms(PASS_MS);
 	}
 	turn_pass(l->stream, until);
 	link_leave(l);

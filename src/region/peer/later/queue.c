@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/base.h"
 #include "base/process/cancel.h"
@@ -135,13 +134,9 @@ int queue_check(const struct kedge_queue *q)
 
 static void init(struct kedge_queue *q)
 {
-	pthread_condattr_t attr;
 	uint32_t i;
 
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&q->told, &attr);
-	pthread_condattr_destroy(&attr);
+	clock_cond_init(&q->told);
 	pthread_mutex_init(&q->lock, NULL);
 	bell_init(&q->bell);
 	q->pid = process_pid();
@@ -227,16 +222,13 @@ KEDGE_API int kedge_queue_fd(struct kedge_queue *q)
 static void wait_for_one(struct kedge_queue *q, int timeout_ms)
 {
 	uint64_t until;
-	struct timespec ts;
 	int rc = 0;
 
 	if (q->done || !timeout_ms)
 		return;
-	until = clock_ns() + (uint64_t)(timeout_ms > 0 ? timeout_ms : 0) * 1000000u;
-	ts = (struct timespec){ (time_t)(until / 1000000000u), (long)(until % 1000000000u) };
+	until = clock_deadline(timeout_ms);
 	while (!q->done && !rc)
-		rc = timeout_ms < 0 ? pthread_cond_wait(&q->told, &q->lock)
-				    : pthread_cond_timedwait(&q->told, &q->lock, &ts);
+		rc = clock_cond_wait(&q->told, &q->lock, until);
 }
 
 static void fill(const struct op *o, struct kedge_remote_completion *c)
