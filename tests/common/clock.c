@@ -15,7 +15,7 @@
 #define SLICE_NS 1000000u
 
 static pthread_t hurrying;
-static uint64_t step_ms;
+static uint64_t step_ms, left_ms;
 static _Atomic int resting;
 
 void test_clock_begin(void)
@@ -36,7 +36,8 @@ void test_clock_move_ms(uint64_t ms)
 
 static void *hurry(void *unused)
 {
-	while (!atomic_load(&resting)) {
+	for (; !atomic_load(&resting) && left_ms; left_ms -= step_ms) {
+		step_ms = left_ms < step_ms ? left_ms : step_ms;
 		test_clock_move_ms(step_ms);
 		usleep(1000);
 	}
@@ -45,7 +46,13 @@ static void *hurry(void *unused)
 
 void test_clock_hurry(uint64_t ms)
 {
+	test_clock_hurry_by(ms, UINT64_MAX);
+}
+
+void test_clock_hurry_by(uint64_t ms, uint64_t all_ms)
+{
 	step_ms = ms;
+	left_ms = all_ms;
 	atomic_store(&resting, 0);
 	assert_int_equal(pthread_create(&hurrying, NULL, hurry, NULL), 0);
 }

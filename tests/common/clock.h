@@ -16,6 +16,8 @@ void test_clock_move_ms(uint64_t ms);
  * millisecond, until test_clock_rest(). What is to come before a deadline may come too late. */
 void test_clock_hurry(uint64_t ms);
 void test_clock_rest(void);
+/* The same, for @all_ms in all: where another deadline, behind that, is not to come. */
+void test_clock_hurry_by(uint64_t ms, uint64_t all_ms);
 /* Real time again. No other thread reads the clock. */
 void test_clock_end(void);
 

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "clock.h"
 #include "leased.h"
 #include "target.h"
 
@@ -178,7 +179,9 @@ static void one_that_is_stopped_fails_a_suspension(void **state)
 	need_threads_after_fork();
 	make_region(LEN, NULL);
 	pid = stopped_peer(0);
+	test_clock_hurry(10);
 	assert_int_equal(kedge_region_suspend(region, 100), -ETIMEDOUT);
+	test_clock_rest();
 	assert_non_null(strstr(kedge_strerror(-ETIMEDOUT), "is it stopped?"));
 	kill(pid, SIGCONT);
 	reap(pid);
@@ -198,7 +201,9 @@ static void one_that_is_stopped_loses_its_lease_to_a_trim(void **state)
 	advertise(NULL);
 	pid = stopped_peer(1);
 	assert_int_equal(atomic_load(&fake_fabric()->live), 1);
+	test_clock_hurry(100);
 	assert_int_equal(kedge_region_trim(region, LEN), 0);
+	test_clock_rest();
 	assert_int_equal(atomic_load(&fake_fabric()->live), 0);
 	assert_int_equal(kedge_region_grow(region, LEN * 2), 0);
 	assert_int_equal(region_at()[LEN], 0);
@@ -217,7 +222,9 @@ static void one_that_is_stopped_loses_its_lease_to_an_unmapping(void **state)
 	make_region(LEN, NULL);
 	pid = stopped_peer(0);
 	assert_int_equal(atomic_load(&fake_fabric()->live), 1);
+	test_clock_hurry(100);
 	assert_int_equal(munmap(region_at() + 8192, 4096), 0);
+	test_clock_rest();
 	assert_int_equal(atomic_load(&fake_fabric()->live), 0);
 	kill(pid, SIGCONT);
 	reap(pid);
@@ -463,5 +470,6 @@ int main(void)
 {
 	const struct suite s = { "lease", SUITE_OF(tests), .by = "lease" };
 
+	test_clock_begin();
 	return suite_run(&s, NULL);
 }

@@ -4,11 +4,15 @@
  * message: it resets both sides, or carries no more, so that they have to notice by themselves.
  * Later connections it carries, or not before the other side has given up. In the end one process
  * has the region, and it has all of it.
+ *
+ * Both processes go by a clock that moves where one of them is to give up: while an owner waits for
+ * what does not come, and for the other process once that is alone.
  */
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 
+#include "clock.h"
 #include "target.h"
 
 #include "region/migrate/wire.h"
@@ -16,6 +20,7 @@
 
 #define TIMEOUT_MS 400
 #define ACCEPT_MS  3000
+#define STEP_MS	   (TIMEOUT_MS / 4)
 
 enum how { RESET, HOLE };
 
@@ -27,6 +32,7 @@ static struct {
 	uint32_t op;
 	enum how how;
 	_Atomic bool cut; /* it has happened */
+	_Atomic bool vain; /* the last connection may carry no more */
 	bool holds; /* from then on */
 	_Atomic bool held; /* connections are not answered */
 	_Atomic int stop;
@@ -79,6 +85,9 @@ static bool is_end(struct side *s, unsigned char c)
 		return false;
 	s->head_len = 0;
 	s->left = s->head.len;
+	/* The other process may have gone on, and not end the connection as it is to. */
+	if (s->head.op == MSG_HEARD)
+		atomic_store(&proxy.vain, true);
 	return s->head.op == proxy.op;
 }
 
@@ -98,6 +107,7 @@ static bool carry(struct pair *p, struct side *s)
 		if (i + 1 > (ssize_t)sizeof(struct msg))
 			send(s->to, buf, (size_t)i + 1 - sizeof(struct msg), MSG_NOSIGNAL);
 		atomic_store(&proxy.held, proxy.holds);
+		atomic_store(&proxy.vain, proxy.how == HOLE);
 		atomic_store(&proxy.cut, true);
 		if (proxy.how == RESET) {
 			drop(p, true);
@@ -144,6 +154,7 @@ static void *run_proxy(void *unused)
 			continue;
 		}
 		from = accept(proxy.fd, NULL, NULL);
+		atomic_store(&proxy.vain, false);
 		to = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 		p = calloc(1, sizeof(*p));
 		/* One that was held back may have gone; cmocka ends the process where another
@@ -207,11 +218,44 @@ static void proxy_end(void)
 
 static struct target *target;
 
+/* True: what the owner waits for does not come by the connection that it has. One that it has begun
+ * to make has all its time. */
+static bool waits_in_vain(void)
+{
+	struct pollfd f = { proxy.fd, POLLIN, 0 };
+
+	return atomic_load(&proxy.held) || (atomic_load(&proxy.vain) && poll(&f, 1, 0) <= 0);
+}
+
+static void *pass_time(void *arg)
+{
+	const _Atomic bool *over = arg;
+
+	while (!atomic_load(over)) {
+		if (waits_in_vain())
+			test_clock_move_ms(STEP_MS);
+		usleep(10000);
+	}
+	return NULL;
+}
+
 static int migrate(void)
 {
 	struct kedge_migrate_opts o = { .size = sizeof(o), .timeout_ms = TIMEOUT_MS };
+	_Atomic bool over = false;
+	pthread_t thread;
+	int rc;
 
-	return kedge_region_migrate(region, &target->invitation, &o, NULL);
+	assert_int_equal(pthread_create(&thread, NULL, pass_time, &over), 0);
+	rc = kedge_region_migrate(region, &target->invitation, &o, NULL);
+	atomic_store(&over, true);
+	pthread_join(thread, NULL);
+	return rc;
+}
+
+static bool target_is_through(void)
+{
+	return atomic_load(&target->state) >= TARGET_OWNS;
 }
 
 /* The outcome, of either kind, is the same for both. */
@@ -222,13 +266,15 @@ static int settle(int rc)
 	while (rc == -EINPROGRESS) {
 		assert_int_equal(kedge_region_grow(region, LEN * 2), -EINPROGRESS);
 		assert_int_equal(kedge_remote_put(remote, 0, "x", 1, 0), -ETIMEDOUT);
-		while (proxy.holds && atomic_load(&target->state) < TARGET_OWNS)
-			usleep(1000);
+		if (proxy.holds)
+			MOVE_UNTIL(STEP_MS, target_is_through());
 		atomic_store(&proxy.held, false);
 		rc = migrate();
 	}
-	while (atomic_load(&target->state) < TARGET_OWNS)
-		usleep(1000);
+	/* It gives up. */
+	if (rc)
+		MOVE_UNTIL(STEP_MS, target_is_through());
+	WAIT_FOR(target_is_through());
 	if (rc) {
 		assert_int_equal(atomic_load(&target->state), TARGET_FAILED);
 		region_at()[1] = '1';
@@ -348,6 +394,7 @@ static void another_region_comes_meanwhile(void **state)
 	direct = target->invitation;
 	proxy_begin(&target->invitation, MSG_COMMIT, RESET, true);
 	assert_int_equal(migrate(), -EINPROGRESS);
+	MOVE_UNTIL(STEP_MS, target_is_through());
 	target_wait(target, TARGET_FAILED);
 	target->accept_ms = SOON_MS;
 	atomic_store(&target->state, TARGET_WAITS);
@@ -394,6 +441,8 @@ static const struct CMUnitTest tests[] = {
 int main(void)
 {
 	const struct suite s = { "migrate_cuts", SUITE_OF(tests), .by = "tcp" };
+
+	test_clock_begin();
 
 	return suite_run(&s, NULL);
 }

@@ -9,6 +9,7 @@
 
 #include <kedge/migrate.h>
 
+#include "clock.h"
 #include "remote.h"
 
 #include "base/base.h"
@@ -450,7 +451,7 @@ static void one_that_is_late_is_heard(void **state)
 
 	take_office(&w, &a);
 	/* It comes without that. */
-	pthread_join(a.thread, NULL);
+	MOVE_UNTIL(100, !pthread_tryjoin_np(a.thread, NULL));
 	assert_int_equal(a.rc, 0);
 	assert_int_equal(go_on(a.r, 1), -ETIMEDOUT);
 	say(&w, MSG_HEARD, 0, NULL, 0);
@@ -465,7 +466,7 @@ static void one_that_ends_late_keeps_nothing(void **state)
 	struct wire w;
 
 	take_office(&w, &a);
-	pthread_join(a.thread, NULL);
+	MOVE_UNTIL(100, !pthread_tryjoin_np(a.thread, NULL));
 	wire_end(&w);
 	assert_int_equal(go_on(a.r, SOON_MS), 0);
 	leave_office(&a);
@@ -501,7 +502,7 @@ static void one_that_is_silent_is_let_go(void **state)
 	struct msg m;
 
 	take_office(&w, &a);
-	pthread_join(a.thread, NULL);
+	MOVE_UNTIL(100, !pthread_tryjoin_np(a.thread, NULL));
 	leave_office(&a);
 	assert_int_equal(wire_hear(&w, &m, until()), -EPIPE);
 	wire_end(&w);
@@ -543,5 +544,6 @@ int main(void)
 				 .begin = open_invitation, .end = close_invitation };
 	const struct suite s2 = { "migrate_hostile, later", SUITE_OF(later), .by = "stream" };
 
+	test_clock_begin();
 	return suite_run(&s, NULL) + suite_run(&s2, NULL);
 }

@@ -17,6 +17,7 @@
 #include "region/share/share.h"
 #include "region/peer/state.h"
 #include "by_hand.h"
+#include "clock.h"
 
 #define LARGE  ((size_t)3 << 20)
 
@@ -116,14 +117,18 @@ static void an_owner_that_is_stopped_is_given_up(void **state)
 	kill(pid, SIGSTOP);
 	waitpid(pid, NULL, WUNTRACED);
 	/* A question how much there is may be answered later. */
+	test_clock_hurry(100);
 	assert_int_equal(remote_len(remote), LEN);
 	assert_int_equal(remote_len(remote), LEN);
+	test_clock_rest();
 	kill(pid, SIGCONT);
 	assert_int_equal(kedge_remote_put(remote, 0, &c, 1, SOON_MS), 0);
 	assert_int_equal(remote_len(remote), LEN);
 	kill(pid, SIGSTOP);
 	waitpid(pid, NULL, WUNTRACED);
+	test_clock_hurry(500);
 	assert_int_equal(kedge_remote_put(remote, 0, &c, 1, 10), -ECONNRESET);
+	test_clock_rest();
 	kill(pid, SIGCONT);
 	/* That is for good: what was under way could come later otherwise. */
 	assert_int_equal(kedge_remote_put(remote, 0, &c, 1, SOON_MS), -ECONNRESET);
@@ -149,7 +154,9 @@ static void a_large_access_waits_once(void **state)
 	remote = open_it();
 	fd = open_by_hand();
 	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
+	test_clock_hurry_by(100, 1100);
 	assert_int_equal(kedge_remote_put(remote, 0, data, LARGE, 1100), -ETIMEDOUT);
+	test_clock_rest();
 	assert_int_equal(kedge_remote_get(remote, 0, data, LARGE, 0), -ETIMEDOUT);
 	assert_int_equal(ask(fd, q), -ETIMEDOUT);
 	assert_int_equal(kedge_region_resume(region), 0);
@@ -340,5 +347,6 @@ int main(void)
 {
 	const struct suite s = { "remote_streams", SUITE_OF(tests), .by = "stream" };
 
+	test_clock_begin();
 	return suite_run(&s, NULL);
 }

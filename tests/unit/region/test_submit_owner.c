@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "clock.h"
 #include "region/peer/state.h"
 #include "region/stream.h"
 #include "submit.h"
@@ -388,7 +389,9 @@ static void late_answers_are_passed_over(void **state)
 	uint64_t i;
 
 	begin_owner();
+	test_clock_hurry(100);
 	assert_int_equal(kedge_remote_query(remote, &info), 0);
+	test_clock_rest();
 	asked = hear_request();
 	assert_int_equal(asked.op, STREAM_QUERY);
 	submit_adds(3);
@@ -408,8 +411,10 @@ static void an_owner_that_is_silent_is_given_up(void **state)
 	o[0].timeout_ms = 0;
 	begin_owner();
 	submit(remote, o, 2);
+	test_clock_hurry(500);
 	ends(0, -ECONNRESET);
 	ends(1, -ECONNRESET);
+	test_clock_rest();
 	end_owner();
 }
 
@@ -467,5 +472,6 @@ int main(void)
 {
 	const struct suite s = { "submit_owner", SUITE_OF(tests), .by = "mapped" };
 
+	test_clock_begin();
 	return suite_run(&s, NULL);
 }
