@@ -73,6 +73,8 @@ static void become_etcd(const struct server *s, pid_t parent)
 		"etcd", "--name", "t", "--data-dir", data, "--listen-client-urls", s->url,
 		"--advertise-client-urls", s->url, "--listen-peer-urls", s->peer_url,
 		"--initial-advertise-peer-urls", s->peer_url, "--initial-cluster", cluster,
+		/* It is alone: what it waits for others keeps it from its beginning. */
+		"--heartbeat-interval", "10", "--election-timeout", "50", "--bcrypt-cost", "4",
 		s->option, NULL,
 	};
 	int fd;

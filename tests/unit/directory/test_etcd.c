@@ -269,67 +269,6 @@ static void a_dead_endpoint_is_passed_over(void **state)
 }
 
 /* It has its share of the time, the next one what is left. */
-static void an_endpoint_that_hangs_is_passed_over(void **state)
-{
-	struct fake *g = fake_start();
-	struct kedge_directory *both;
-	struct kedge_place p;
-	char urls[160];
-	int rc;
-
-	fake_set(f, RANGE, (struct fake_reply){ .how = HOLD });
-	snprintf(urls, sizeof(urls), "%s,%s", f->url, g->url);
-	both = open_at(urls, 0);
-	/* On a machine that is too slow for the second one, longer. */
-	rc = kedge_directory_find(both, 1, &p, 1000);
-	if (rc == -ETIMEDOUT)
-		rc = kedge_directory_find(both, 1, &p, LONG_MS);
-	assert_int_equal(rc, 0);
-	/* From then on it comes first. */
-	assert_int_equal(kedge_directory_find(both, 1, &p, LONG_MS), 0);
-	assert_true(fake_cnt(f, RANGE) <= 2);
-	kedge_directory_close(both);
-	fake_end(g);
-}
-
-/* ---- time ---- */
-
-static void time_is_heeded(void **state)
-{
-	struct kedge_place p = place_of('A');
-
-	assert_int_equal(kedge_directory_find(d, 1, &p, 0), -ETIMEDOUT);
-	assert_int_equal(kedge_directory_replace(d, 1, &p, NULL, 0), -ETIMEDOUT);
-	assert_int_equal(kedge_directory_replace(d, 1, NULL, &p, 0), -ETIMEDOUT);
-	assert_int_equal(fake_cnt(f, RANGE), 0);
-	assert_int_equal(fake_cnt(f, TXN), 0);
-	assert_int_equal(fake_cnt(f, GRANT), 0);
-	fake_set(f, RANGE, (struct fake_reply){ .how = HOLD });
-	fake_set(f, TXN, (struct fake_reply){ .how = HOLD });
-	fake_set(f, GRANT, (struct fake_reply){ .how = HOLD });
-	assert_int_equal(kedge_directory_find(d, 1, &p, 200), -ETIMEDOUT);
-	/* The lease is asked for before the place is. */
-	assert_int_equal(kedge_directory_replace(d, 1, NULL, &p, 200), -ETIMEDOUT);
-	assert_int_equal(fake_cnt(f, TXN), 0);
-	WAIT_FOR(!atomic_load(&f->conns));
-}
-
-static void a_replacement_that_hangs_is_not_known(void **state)
-{
-	struct kedge_place p = place_of('A');
-	unsigned int asked;
-	int rc;
-
-	fake_set(f, TXN, (struct fake_reply){ .how = HOLD });
-	/* "Not asked" is another error, of a machine that is too slow to ask in that time. */
-	do {
-		asked = fake_cnt(f, TXN);
-		rc = kedge_directory_replace(d, 1, &p, NULL, 300);
-	} while (rc == -ETIMEDOUT && fake_cnt(f, TXN) == asked);
-	assert_int_equal(rc, -EINPROGRESS);
-	assert_int_equal(fake_cnt(f, TXN), asked + 1);
-}
-
 /* ---- the process ---- */
 
 static int use_parents(void *arg)
@@ -524,11 +463,6 @@ int main(void)
 		cmocka_unit_test_setup_teardown(an_endpoint_that_fails_is_passed_over, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(a_dead_endpoint_is_passed_over, setup, teardown),
-		cmocka_unit_test_setup_teardown(an_endpoint_that_hangs_is_passed_over, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(time_is_heeded, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_replacement_that_hangs_is_not_known, setup,
-						teardown),
 		cmocka_unit_test_setup_teardown(a_child_leaves_the_parents_entries, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(the_environment_names_no_proxy, setup, teardown),

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Leases and users, with a server on loopback in etcd's place: who has a lease, how it is
- * renewed, what is told when it is gone, and tokens that end.
+ * Leases, time and users, with a server on loopback in etcd's place: who has a lease, how it is
+ * renewed, what is told when it is gone, servers that do not answer, and tokens that end.
  */
 #include <errno.h>
 
 #include <kedge/etcd.h>
 
+#include "clock.h"
 #include "fake_etcd.h"
 
 #define LONG_MS 60000
+/* After which libcurl, which counts by itself, is not waited for. */
+#define LATER_MS 1000
+#define STEP_MS 20
 #define THREADS 8
 #define H	"{\"header\":{}"
 
@@ -30,6 +34,13 @@ static int teardown(void **state)
 	kedge_directory_close(d);
 	fake_end(f);
 	return 0;
+}
+
+/* Time passes up to where the thread has asked for so many renewals. */
+static void wait_for_renewals(unsigned int cnt)
+{
+	cnt += fake_cnt(f, KEEPALIVE);
+	MOVE_UNTIL(STEP_MS, fake_cnt(f, KEEPALIVE) >= cnt);
 }
 
 static int find(void)
@@ -77,7 +88,7 @@ static void only_a_writer_has_a_lease(void **state)
 static void it_is_renewed_until_close(void **state)
 {
 	assert_int_equal(put(), 0);
-	WAIT_FOR(fake_cnt(f, KEEPALIVE) >= 3);
+	wait_for_renewals(3);
 	assert_string_equal(fake_body(f, KEEPALIVE), "{\"ID\":\"701\"}");
 	assert_int_equal(find(), 0);
 	kedge_directory_close(d);
@@ -92,20 +103,18 @@ static void it_is_renewed_until_close(void **state)
 /* Once, by whichever call is next; then a new lease is taken. */
 static void a_loss_is_told_once(void **state)
 {
-	int i;
-
 	assert_int_equal(put(), 0);
 	fake_set(f, KEEPALIVE, (struct fake_reply){
-		.body = "{\"result\":" H ",\"ID\":\"701\"}}", .times = 1 });
-	for (i = 0; i < HANG_S * 100 && !find(); i++)
-		usleep(10000);
+		.body = "{\"result\":" H ",\"ID\":\"701\"}}" });
+	MOVE_UNTIL(STEP_MS, find() == -EKEYEXPIRED);
+	fake_set(f, KEEPALIVE, (struct fake_reply){ 0 });
 	assert_non_null(strstr(kedge_strerror(-EKEYEXPIRED), "lease"));
 	assert_int_equal(fake_cnt(f, GRANT), 1);
 	assert_int_equal(find(), 0);
 	assert_int_equal(put(), 0);
 	assert_int_equal(fake_cnt(f, GRANT), 2);
 	assert_non_null(strstr(fake_body(f, TXN), "\"lease\":\"702\""));
-	WAIT_FOR(strstr(fake_body(f, KEEPALIVE), "702"));
+	MOVE_UNTIL(STEP_MS, strstr(fake_body(f, KEEPALIVE), "702"));
 	assert_int_equal(find(), 0);
 	assert_int_equal(put(), 0);
 }
@@ -161,19 +170,16 @@ static void renewing_goes_on_whatever_comes(void **state)
 		{ .status = 403, .body = "" }, { .how = HOLD },
 		{ .body = "{\"result\":" H ",\"ID\":\"9\"}}" },
 	};
-	unsigned int cnt;
 	size_t i;
 
 	assert_int_equal(put(), 0);
 	for (i = 0; i < sizeof(replies) / sizeof(replies[0]); i++) {
 		fake_set(f, KEEPALIVE, replies[i]);
-		cnt = fake_cnt(f, KEEPALIVE);
-		WAIT_FOR(fake_cnt(f, KEEPALIVE) >= cnt + 2);
+		wait_for_renewals(2);
 		assert_int_equal(find(), 0);
 	}
 	fake_set(f, KEEPALIVE, (struct fake_reply){ 0 });
-	cnt = fake_cnt(f, KEEPALIVE);
-	WAIT_FOR(fake_cnt(f, KEEPALIVE) >= cnt + 2);
+	wait_for_renewals(2);
 	assert_int_equal(put(), 0);
 	assert_int_equal(fake_cnt(f, GRANT), 1);
 }
@@ -181,14 +187,13 @@ static void renewing_goes_on_whatever_comes(void **state)
 /* Neither the thread's request nor its own is waited for long. */
 static void close_does_not_hang(void **state)
 {
-	unsigned int cnt;
-
 	assert_int_equal(put(), 0);
 	fake_set(f, KEEPALIVE, (struct fake_reply){ .how = HOLD });
 	fake_set(f, REVOKE, (struct fake_reply){ .how = HOLD });
-	cnt = fake_cnt(f, KEEPALIVE);
-	WAIT_FOR(fake_cnt(f, KEEPALIVE) > cnt);
+	wait_for_renewals(1);
+	test_clock_hurry(100);
 	kedge_directory_close(d);
+	test_clock_rest();
 	d = NULL;
 	assert_true(threads_are(threads + (unsigned int)atomic_load(&f->conns)));
 }
@@ -250,6 +255,69 @@ static void without_a_lease_it_was_not_done(void **state)
 	}
 	fake_set(f, GRANT, (struct fake_reply){ 0 });
 	assert_int_equal(put(), 0);
+}
+
+/* ---- time ---- */
+
+static void an_endpoint_that_hangs_is_passed_over(void **state)
+{
+	struct fake *g = fake_start();
+	struct kedge_directory *both;
+	struct kedge_place p;
+	char urls[160];
+
+	fake_set(f, RANGE, (struct fake_reply){ .how = HOLD });
+	snprintf(urls, sizeof(urls), "%s,%s", f->url, g->url);
+	both = open_at(urls, 0);
+	/* The first has half of it, and the second what is left. */
+	test_clock_hurry_by(500, LONG_MS / 2 + LATER_MS);
+	assert_int_equal(kedge_directory_find(both, 1, &p, LONG_MS), 0);
+	test_clock_rest();
+	/* From then on it comes first. */
+	assert_int_equal(kedge_directory_find(both, 1, &p, LONG_MS), 0);
+	assert_true(fake_cnt(f, RANGE) <= 2);
+	kedge_directory_close(both);
+	fake_end(g);
+}
+
+static void time_is_heeded(void **state)
+{
+	struct kedge_place p = place_of('A');
+
+	assert_int_equal(kedge_directory_find(d, 1, &p, 0), -ETIMEDOUT);
+	assert_int_equal(kedge_directory_replace(d, 1, &p, NULL, 0), -ETIMEDOUT);
+	assert_int_equal(kedge_directory_replace(d, 1, NULL, &p, 0), -ETIMEDOUT);
+	assert_int_equal(fake_cnt(f, RANGE), 0);
+	assert_int_equal(fake_cnt(f, TXN), 0);
+	assert_int_equal(fake_cnt(f, GRANT), 0);
+	fake_set(f, RANGE, (struct fake_reply){ .how = HOLD });
+	fake_set(f, TXN, (struct fake_reply){ .how = HOLD });
+	fake_set(f, GRANT, (struct fake_reply){ .how = HOLD });
+	test_clock_hurry(50);
+	assert_int_equal(kedge_directory_find(d, 1, &p, 200), -ETIMEDOUT);
+	/* The lease is asked for before the place is. */
+	assert_int_equal(kedge_directory_replace(d, 1, NULL, &p, 200), -ETIMEDOUT);
+	test_clock_rest();
+	assert_int_equal(fake_cnt(f, TXN), 0);
+	WAIT_FOR(!atomic_load(&f->conns));
+}
+
+static void a_replacement_that_hangs_is_not_known(void **state)
+{
+	struct kedge_place p = place_of('A');
+	unsigned int asked;
+	int rc;
+
+	fake_set(f, TXN, (struct fake_reply){ .how = HOLD });
+	/* "Not asked" is another error, of a machine that is too slow to ask in that time. */
+	test_clock_hurry(20);
+	do {
+		asked = fake_cnt(f, TXN);
+		rc = kedge_directory_replace(d, 1, &p, NULL, 300);
+	} while (rc == -ETIMEDOUT && fake_cnt(f, TXN) == asked);
+	test_clock_rest();
+	assert_int_equal(rc, -EINPROGRESS);
+	assert_int_equal(fake_cnt(f, TXN), asked + 1);
 }
 
 /* ---- users ---- */
@@ -362,11 +430,15 @@ int main(void)
 		LEASE(the_thread_keeps_no_process),
 		LEASE(all_threads_have_one_lease),
 		LEASE(without_a_lease_it_was_not_done),
+		LEASE(an_endpoint_that_hangs_is_passed_over),
+		LEASE(time_is_heeded),
+		LEASE(a_replacement_that_hangs_is_not_known),
 		USER(a_token_is_kept),
 		USER(a_token_that_has_ended_is_got_anew),
 		USER(a_user_may_not_be_let_in),
 		USER(etcd_may_have_no_users),
 	};
 
+	test_clock_begin();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
