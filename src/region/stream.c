@@ -10,8 +10,8 @@
 #include "region/stream.h"
 
 #define PROBES	   4
-#define IDLE_S	   5
-#define HOST_TIMEOUT_MS 10000u
+
+uint32_t stream_host_ms = 10000;
 
 _Static_assert(KEY_LEN >= crypto_generichash_KEYBYTES_MIN, "a handle's key is one of BLAKE2b");
 
@@ -57,7 +57,7 @@ void stream_seal(const unsigned char key[KEY_LEN], const struct stream_hello *h,
 /* A local socket refuses these. */
 void stream_prepare(int fd)
 {
-	const int one = 1, idle = IDLE_S, every = 1, cnt = PROBES;
+	const int one = 1, idle = (int)stream_host_ms / 2000, every = 1, cnt = PROBES;
 
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
@@ -74,7 +74,7 @@ bool stream_host_is_gone(int fd)
 	socklen_t len = sizeof(i);
 
 	return !getsockopt(fd, IPPROTO_TCP, TCP_INFO, &i, &len) &&
-	       i.tcpi_state != TCP_SYN_SENT && i.tcpi_last_ack_recv >= HOST_TIMEOUT_MS &&
+	       i.tcpi_state != TCP_SYN_SENT && i.tcpi_last_ack_recv >= stream_host_ms &&
 	       ((i.tcpi_unacked && i.tcpi_retransmits) || i.tcpi_probes > 1);
 }
 
