@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "clock.h"
 #include "leased.h"
 
 static unsigned int loans(void)
@@ -150,8 +151,10 @@ static void a_key_that_is_known_still_opens_nothing(void **state)
 	assert_int_equal(put_by(&reads, &b.range, 3), -EIO);
 	/* Nor one that is cut. */
 	close(reads.fd);
+	test_clock_hurry(100);
 	assert_int_equal(kedge_region_suspend(region, 100), -ETIMEDOUT);
 	assert_int_equal(kedge_region_trim(region, LEN / 2), 0);
+	test_clock_rest();
 	assert_int_equal(put_by(&b, &b.range, 4), -EIO);
 	assert_memory_equal(region_at(), "k\0k\0\0", 5);
 	close(a.fd);
@@ -193,5 +196,6 @@ int main(void)
 {
 	const struct suite s = { "lease_shared", SUITE_OF(tests), .by = "lease" };
 
+	test_clock_begin();
 	return suite_run(&s, NULL);
 }

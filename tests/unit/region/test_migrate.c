@@ -312,10 +312,11 @@ static void what_is_suspended_stays(void **state)
 	assert_int_equal(kedge_region_resume(region), 0);
 	o.freeze = suspend_it;
 	o.arg = &suspended;
-	o.timeout_ms = 1000;
+	o.timeout_ms = 25;
 	/* A late machine passes the limit before the program suspends it. */
 	do {
 		suspended = false;
+		o.timeout_ms *= 2;
 		rc = kedge_region_migrate(region, &target->invitation, &o, NULL);
 		target_accept_again(target);
 		assert_int_equal(kedge_remote_put(remote, 0, "x", 1, suspended ? 0 : SOON_MS),
