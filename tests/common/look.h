@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The kernel's figures of a range of this process's memory, in bytes. */
+/* The kernel's figures of this process: of a range of its memory, in bytes, and of threads. */
 #ifndef TESTS_REGION_LOOK_H
 #define TESTS_REGION_LOOK_H
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /* Of the mapping that @at is in: a line of smaps ("Rss", "Locked", "Swap"). */
 uint64_t look_smaps(const void *at, const char *line);
@@ -17,6 +18,8 @@ bool look_readable(const void *at);
 uint64_t look_faults(void);
 /* The files that the thread of regions has open: so many, and the bytes of their pages. */
 unsigned int look_files(uint64_t *bytes);
+/* The state of a thread of this process, as ps has it: 'S' where it sleeps. */
+char look_thread(pid_t tid);
 /* Lines of maps, 0 where a sanitizer has some of its own that come and go. */
 unsigned int look_maps(void);
 

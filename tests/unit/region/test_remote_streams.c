@@ -18,6 +18,7 @@
 #include "region/peer/state.h"
 #include "by_hand.h"
 #include "clock.h"
+#include "look.h"
 
 #define LARGE  ((size_t)3 << 20)
 
@@ -209,21 +210,6 @@ static int at(const char *node, const char *service)
 
 static _Atomic pid_t getting;
 
-/* The state of a thread, as ps has it. */
-static char state_of(pid_t tid)
-{
-	char path[64], text[256] = "", *end;
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)tid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0 || read(fd, text, sizeof(text) - 1) < 0)
-		*text = '\0';
-	close(fd);
-	end = strrchr(text, ')');
-	return end ? end[2] : '?';
-}
-
 static void *gets_it(void *rc)
 {
 	char c;
@@ -255,7 +241,7 @@ static void a_number_may_be_anothers_meanwhile(void **state)
 	begin_remote(NULL);
 	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
 	assert_int_equal(pthread_create(&t, NULL, gets_it, &rc), 0);
-	WAIT_FOR(atomic_load(&getting) && state_of(atomic_load(&getting)) == 'S');
+	WAIT_FOR(atomic_load(&getting) && look_thread(atomic_load(&getting)) == 'S');
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
 	assert_int_equal(write(fd[1], said, sizeof(said)), sizeof(said));
 	assert_true(take_numbers(fd[0], fd[1]) > 0);
