@@ -14,6 +14,7 @@
 /* After which libcurl, which counts by itself, is not waited for. */
 #define LATER_MS 1000
 #define STEP_MS 20
+#define HOUR_MS 3600000
 #define THREADS 8
 #define H	"{\"header\":{}"
 
@@ -320,6 +321,34 @@ static void a_replacement_that_hangs_is_not_known(void **state)
 	assert_int_equal(fake_cnt(f, TXN), asked + 1);
 }
 
+static void *put_hour(void *arg)
+{
+	struct kedge_place to = place_of('C');
+
+	return (void *)(intptr_t)kedge_directory_replace(d, 2, NULL, &to, HOUR_MS);
+}
+
+/* A thread that has asked for the lease asks for all. */
+static void a_lease_that_another_thread_asks_for_is_waited_for(void **state)
+{
+	pthread_t t;
+	void *rc;
+
+	fake_set(f, GRANT, (struct fake_reply){ .how = HOLD });
+	assert_int_equal(pthread_create(&t, NULL, put_hour, NULL), 0);
+	WAIT_FOR(fake_cnt(f, GRANT));
+	test_clock_hurry(LONG_MS / 20);
+	assert_int_equal(put(), -ETIMEDOUT);
+	assert_true(reason_says(-ETIMEDOUT, "has not granted"));
+	test_clock_rest();
+	assert_int_equal(fake_cnt(f, GRANT), 1);
+	test_clock_hurry(HOUR_MS / 20);
+	pthread_join(t, &rc);
+	test_clock_rest();
+	assert_int_equal((intptr_t)rc, -ETIMEDOUT);
+	assert_int_equal(fake_cnt(f, TXN), 0);
+}
+
 /* ---- users ---- */
 
 static struct kedge_directory *open_as(const char *user, const char *password)
@@ -433,6 +462,7 @@ int main(void)
 		LEASE(an_endpoint_that_hangs_is_passed_over),
 		LEASE(time_is_heeded),
 		LEASE(a_replacement_that_hangs_is_not_known),
+		LEASE(a_lease_that_another_thread_asks_for_is_waited_for),
 		USER(a_token_is_kept),
 		USER(a_token_that_has_ended_is_got_anew),
 		USER(a_user_may_not_be_let_in),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Lists of segments where askers or owners do not behave. */
+/* Lists of segments, and grants, where askers or owners do not behave. */
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -8,6 +8,7 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
+#include "base/base.h"
 #include "clock.h"
 #include "lists.h"
 
@@ -367,6 +368,28 @@ static void liars_do_not_hide_other_owners(void **state)
 		liar_end(liar[i]);
 }
 
+/* For what it says of the segment, up to the end of its ten seconds. */
+static void an_owner_that_is_silent_is_let_go(void **state)
+{
+	struct lie silent = { .silent = true };
+	struct kedge_segment_id id = { { 1 } };
+	struct kedge_grant *g = NULL;
+	const pid_t liar = liar_start(&silent);
+	uint64_t until;
+	int rc;
+
+	id.word[0] |= (uint64_t)((uint32_t)liar & 0x3fffff) << 41;
+	until = clock_after_ms(10000);
+	test_clock_hurry(500);
+	rc = kedge_segment_get(&id, KEDGE_SEGMENT_READ, &g);
+	assert_true(clock_ns() >= until);
+	test_clock_rest();
+	assert_int_equal(rc, -ETIMEDOUT);
+	assert_true(reason_says(rc, "has not answered"));
+	assert_null(g);
+	liar_end(liar);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -376,6 +399,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(an_owner_that_lies_is_not_believed),
 		cmocka_unit_test(an_owner_of_another_user_is_not_asked),
 		cmocka_unit_test(liars_do_not_hide_other_owners),
+		cmocka_unit_test(an_owner_that_is_silent_is_let_go),
 	};
 
 	owner_main(argc, argv);
