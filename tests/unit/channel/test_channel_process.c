@@ -4,14 +4,8 @@
  * are not its own, its main thread ends, it forks, it has no descriptor left. Each
  * case runs in a child, whose time ends where it hangs.
  */
-#include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 
 #include <kedge/tcp.h>
 

@@ -6,12 +6,6 @@
  *
  * Segments are of converted memory, whether the module is loaded or not.
  */
-#include <errno.h>
-#include <pthread.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-
 #include <kedge/segment.h>
 
 #include "channel/shm/internal.h"

@@ -3,12 +3,6 @@
  * Closing a channel over TCP whose peer does not poll: nothing is waited for, and
  * all that was sent arrives. Calls that wait are counted.
  */
-#include <poll.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <kedge/tcp.h>
 
 #include "base/base.h"
