@@ -198,7 +198,8 @@ static void maps_one_page_for_reading(void **state)
 				   MAP_SHARED, 0), -EACCES);
 	assert_int_equal(vm_map_errno(u.fd, PAGE, PROT_READ | PROT_EXEC,
 				   MAP_SHARED, 0), -EPERM);
-	assert_int_equal(vm_errno(mprotect((void *)u.counter, PAGE, PROT_READ | PROT_WRITE)), -EACCES);
+	assert_int_equal(vm_errno(mprotect((void *)u.counter, PAGE, PROT_READ | PROT_WRITE)),
+			 -EACCES);
 	copy = mremap((void *)u.counter, PAGE, 2 * PAGE, MREMAP_MAYMOVE);
 	assert_true(copy == MAP_FAILED);
 	/* Dropped by the program, it comes back. */
