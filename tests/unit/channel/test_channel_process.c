@@ -12,16 +12,14 @@
 #include "base/base.h"
 #include "base/process/thread.h"
 #include "core.h"
+#include "fakes/wrapped.h"
 
 #define MS 10000 /* what a handshake gets */
 
 /* Registered before main(). */
 static int fork_handlers_cnt;
 
-int __real_pthread_atfork(void (*before)(void), void (*parent)(void),
-			  void (*child)(void));
-int __wrap_pthread_atfork(void (*before)(void), void (*parent)(void),
-			  void (*child)(void));
+WRAPPED(pthread_atfork);
 
 int __wrap_pthread_atfork(void (*before)(void), void (*parent)(void),
 			  void (*child)(void))

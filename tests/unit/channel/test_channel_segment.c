@@ -11,6 +11,7 @@
 #include "channel/shm/internal.h"
 #include "channel_child.h"
 #include "segment/place.h"
+#include "fakes/wrapped.h"
 
 #define LEN  ((size_t)1 << 20)
 #define TAG  7
@@ -110,12 +111,8 @@ static bool has_words(const uint64_t *p, uint64_t seed)
 static bool holds; /* this process's next look at where it has stored */
 static char *stored;
 
-struct theirs *__real_theirs_use(struct shm *s, const struct segment_place *p, uint64_t len,
-				 bool writes, char **at);
-struct theirs *__wrap_theirs_use(struct shm *s, const struct segment_place *p, uint64_t len,
-				 bool writes, char **at);
-bool __real_theirs_valid(struct theirs *t);
-bool __wrap_theirs_valid(struct theirs *t);
+WRAPPED(theirs_use);
+WRAPPED(theirs_valid);
 
 struct theirs *__wrap_theirs_use(struct shm *s, const struct segment_place *p, uint64_t len,
 				 bool writes, char **at)
