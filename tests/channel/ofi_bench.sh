@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 #
 # Bandwidth between two network namespaces with a wire between them: kedge's
-# channel and libfabric's own calls (sends, and RMA writes), in turns. Prints
+# channel, by kedge perf, and libfabric's own calls (sends, and RMA writes), in turns. Prints
 # the medians of ROUNDS runs in Gbit/s, and kedge's against the better of the
 # two. Needs root. WITH comes before the commands: "chrt -r 10" on a machine that
 # has other things to do. CONGESTION is TCP's congestion control (the system's).
@@ -11,10 +11,11 @@
 # second on the processor of the first, where of one SCHED_FIFO priority it never
 # runs. A run that does not end in 20 seconds is ended, told of, and left out.
 #
-#	[WITH=...] [CONGESTION=...] ofi_bench.sh OFI_BENCH [ROUNDS [LEN...]]
-BENCH=$1
-rounds=${2:-5}
-shift
+#	[WITH=...] [CONGESTION=...] ofi_bench.sh KEDGE OFI_BENCH [ROUNDS [LEN...]]
+KEDGE=$1
+BENCH=$2
+rounds=${3:-5}
+shift 2
 [ $# -eq 0 ] || shift
 [ $# -gt 0 ] || set -- 65536 262144 1048576 4194304 16777216
 
@@ -42,6 +43,22 @@ run()
 	wait $server || echo "$1 $2 failed" >&2
 }
 
+# perf LEN WINDOW: the same by kedge
+perf()
+{
+	# shellcheck disable=SC2086 # words
+	$SERVER ${WITH:-} timeout -s KILL 20 "$KEDGE" perf --listen -q -t tcp 192.0.2.1:$port \
+		2>/dev/null &
+	server=$!
+	sleep 0.2
+	# shellcheck disable=SC2086
+	$CLIENT ${WITH:-} timeout -s KILL 20 "$KEDGE" perf --connect 192.0.2.1:$port -q -t tcp \
+		-s "$1" -w "$2" -r 3 --json |
+		python3 -c 'import json, sys
+print("%.3f" % (8 * json.load(sys.stdin)["rows"][0]["gbps"]))'
+	wait $server || echo "kedge $1 failed" >&2
+}
+
 median()
 {
 	printf '%s\n' "$@" | sort -n | sed -n "$((($# + 1) / 2))p"
@@ -56,7 +73,7 @@ for len; do
 	kedge='' msg='' rma=''
 	i=0
 	while [ $i -lt "$rounds" ]; do
-		kedge="$kedge $(run kedge "$len" $count $window)"
+		kedge="$kedge $(perf "$len" $window)"
 		port=$((port + 1))
 		msg="$msg $(run msg "$len" $count $window)"
 		port=$((port + 1))

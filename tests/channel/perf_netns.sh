@@ -3,7 +3,7 @@
 #
 # kedge perf between two hosts, which are two network namespaces with a wire
 # between them: every byte is verified, by IPv4 and IPv6, at a port that is
-# named and at the default one. Needs root.
+# named and at the default one; and an end that is killed is told. Needs root.
 #
 #	perf_netns.sh KEDGE
 KEDGE=$1
@@ -51,6 +51,23 @@ if any(r["gbps"] <= 0 or not sum(r["ways"].values()) for r in rows):
     sys.exit("FAIL: %r" % rows)
 print("%d rows, every byte is right" % len(rows))
 END
+}
+
+# The other end is killed in the middle, which is told.
+$SERVER "$KEDGE" perf --listen -t tcp 2>"$out/listen" &
+server=$!
+until grep -q listening "$out/listen"; do sleep 0.1; done
+$CLIENT timeout 60 "$KEDGE" perf --connect 192.0.2.1 -t tcp -s 8 -r 10000 >"$out/json" \
+	2>"$out/connect" &
+client=$!
+until $CLIENT ss -Htn state established | grep -q . || ! kill -0 $client; do sleep 0.1; done
+sleep 0.2
+kill -KILL $server
+wait $client
+status=$?
+[ $status -eq 3 ] || {
+	echo "FAIL: the other end was killed: $status, $(cat "$out/connect")"
+	FAILED=1
 }
 
 measure '' 192.0.2.1 -s 1,8K,64K,1M,16M -b malloc,heap,fresh

@@ -9,11 +9,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/types.h>
 #include <unistd.h>
 
 #include "fakes/faults.h"
+#include "fakes/wrapped.h"
 
 static int target, calls;
 static const char *failed = "nothing";
@@ -55,6 +58,14 @@ int fault_now(const char *name)
 	return fails(name);
 }
 
+int fault_with(const char *name, int err)
+{
+	if (!fails(name))
+		return 0;
+	errno = err;
+	return 1;
+}
+
 void fault_holds(void)
 {
 	atomic_fetch_add(&live, 1);
@@ -67,32 +78,24 @@ static void *counted(void *p)
 	return p;
 }
 
-#define WRAP(ret, name, ...)            \
-	ret __real_##name(__VA_ARGS__); \
-	ret __wrap_##name(__VA_ARGS__)
-
-WRAP(void *, malloc, size_t size);
-WRAP(void *, calloc, size_t cnt, size_t size);
-WRAP(void *, aligned_alloc, size_t align, size_t size);
-WRAP(void, free, void *p);
-WRAP(void *, mmap, void *at, size_t len, int prot, int flags, int fd,
-     off_t off);
-WRAP(int, munmap, void *at, size_t len);
-WRAP(int, madvise, void *at, size_t len, int advice);
-WRAP(int, open, const char *path, int flags, ...);
-WRAP(FILE *, fopen, const char *path, const char *mode);
-void *__wrap_mmap64(void *at, size_t len, int prot, int flags, int fd,
-		    off_t off);
-int __wrap_open64(const char *path, int flags, ...);
+WRAPPED(malloc);
+WRAPPED(calloc);
+WRAPPED(aligned_alloc);
+WRAPPED(free);
+WRAPPED(mmap);
+WRAPPED(munmap);
+WRAPPED(madvise);
+WRAPPED(open);
+WRAPPED(fopen);
+WRAPPED(mmap64);
+WRAPPED(open64);
 FILE *__wrap_fopen64(const char *path, const char *mode);
-WRAP(int, pipe2, int fd[2], int flags);
-WRAP(int, eventfd, unsigned int n, int flags);
-WRAP(int, ioctl, int fd, unsigned long request, ...);
-WRAP(long, syscall, long nr, ...);
-WRAP(int, pthread_create, pthread_t *t, const pthread_attr_t *attr,
-     void *(*fn)(void *), void *arg);
-WRAP(int, pthread_mutex_init, pthread_mutex_t *m,
-     const pthread_mutexattr_t *attr);
+WRAPPED(pipe2);
+WRAPPED(eventfd);
+WRAPPED(ioctl);
+WRAPPED(syscall);
+WRAPPED(pthread_create);
+WRAPPED(pthread_mutex_init);
 
 void *__wrap_malloc(size_t size)
 {
@@ -122,10 +125,8 @@ void *__wrap_mmap(void *at, size_t len, int prot, int flags, int fd, off_t off)
 {
 	void *p;
 
-	if (fails("mmap")) {
-		errno = ENOMEM;
+	if (fault_with("mmap", ENOMEM))
 		return MAP_FAILED;
-	}
 	p = __real_mmap(at, len, prot, flags, fd, off);
 	/* A mapping that replaces another is none more. */
 	if (p != MAP_FAILED && !(flags & MAP_FIXED))
@@ -158,47 +159,27 @@ int __wrap_munmap(void *at, size_t len)
 
 int __wrap_madvise(void *at, size_t len, int advice)
 {
-	if (fails("madvise")) {
-		errno = ENOMEM;
-		return -1;
-	}
-	return __real_madvise(at, len, advice);
+	return fault_with("madvise", ENOMEM) ? -1 : __real_madvise(at, len, advice);
 }
 
 int __wrap_open(const char *path, int flags, ...)
 {
-	if (fails("open")) {
-		errno = EMFILE;
-		return -1;
-	}
-	return __real_open(path, flags, 0);
+	return fault_with("open", EMFILE) ? -1 : __real_open(path, flags, 0);
 }
 
 FILE *__wrap_fopen(const char *path, const char *mode)
 {
-	if (fails("fopen")) {
-		errno = EMFILE;
-		return NULL;
-	}
-	return __real_fopen(path, mode);
+	return fault_with("fopen", EMFILE) ? NULL : __real_fopen(path, mode);
 }
 
 int __wrap_pipe2(int fd[2], int flags)
 {
-	if (fails("pipe2")) {
-		errno = EMFILE;
-		return -1;
-	}
-	return __real_pipe2(fd, flags);
+	return fault_with("pipe2", EMFILE) ? -1 : __real_pipe2(fd, flags);
 }
 
 int __wrap_eventfd(unsigned int n, int flags)
 {
-	if (fails("eventfd")) {
-		errno = EMFILE;
-		return -1;
-	}
-	return __real_eventfd(n, flags);
+	return fault_with("eventfd", EMFILE) ? -1 : __real_eventfd(n, flags);
 }
 
 int __wrap_ioctl(int fd, unsigned long request, ...)
@@ -209,11 +190,7 @@ int __wrap_ioctl(int fd, unsigned long request, ...)
 	va_start(ap, request);
 	arg = va_arg(ap, void *);
 	va_end(ap);
-	if (fails("ioctl")) {
-		errno = ENOMEM;
-		return -1;
-	}
-	return __real_ioctl(fd, request, arg);
+	return fault_with("ioctl", ENOMEM) ? -1 : __real_ioctl(fd, request, arg);
 }
 
 /* It takes six, as syscall() does; the caller may have passed fewer. */
@@ -228,10 +205,8 @@ long __wrap_syscall(long nr, ...)
 	for (i = 0; i < 6; i++)
 		a[i] = va_arg(ap, long);
 	va_end(ap);
-	if (fails("syscall")) {
-		errno = EMFILE;
+	if (fault_with("syscall", EMFILE))
 		return -1;
-	}
 	return __real_syscall(nr, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 

@@ -28,6 +28,7 @@ unsigned int fault_context_fds(void);
 /* For replacements elsewhere: whether this call of @name is the one to fail, and
  * that something is held that was not. */
 int fault_now(const char *name);
+int fault_with(const char *name, int err); /* the same, and errno is @err then */
 void fault_holds(void);
 
 #endif /* TESTS_FAULTS_H */

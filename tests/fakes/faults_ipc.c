@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -16,63 +17,46 @@
 #include <sys/timerfd.h>
 #include <sys/uio.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
 #include "fakes/faults.h"
+#include "fakes/wrapped.h"
 
-#define WRAP(ret, name, ...)            \
-	ret __real_##name(__VA_ARGS__); \
-	ret __wrap_##name(__VA_ARGS__)
+WRAPPED(realloc);
+WRAPPED(memfd_create);
+WRAPPED(ftruncate64);
+WRAPPED(fcntl64);
+WRAPPED(fstat64);
+WRAPPED(mincore);
+WRAPPED(epoll_create1);
+WRAPPED(epoll_ctl);
+WRAPPED(timerfd_create);
+WRAPPED(timerfd_settime);
+WRAPPED(socket);
+WRAPPED(bind);
+WRAPPED(listen);
+WRAPPED(connect);
+WRAPPED(accept4);
+WRAPPED(getsockopt);
+WRAPPED(setsockopt);
+WRAPPED(sendmsg);
+WRAPPED(recvmsg);
+WRAPPED(send);
+WRAPPED(recv);
+WRAPPED(poll);
+WRAPPED(getrandom);
+WRAPPED(process_vm_readv);
+WRAPPED(process_vm_writev);
 
-WRAP(void *, realloc, void *p, size_t size);
-WRAP(int, memfd_create, const char *name, unsigned int flags);
-WRAP(int, ftruncate64, int fd, off64_t len);
-WRAP(int, fcntl64, int fd, int cmd, ...);
-WRAP(int, fstat64, int fd, struct stat64 *st);
-WRAP(int, mincore, void *at, size_t len, unsigned char *vec);
-WRAP(int, epoll_create1, int flags);
-WRAP(int, epoll_ctl, int epfd, int op, int fd, struct epoll_event *ev);
-WRAP(int, timerfd_create, clockid_t clock, int flags);
-WRAP(int, timerfd_settime, int fd, int flags, const struct itimerspec *value,
-     struct itimerspec *old);
-WRAP(int, socket, int domain, int type, int protocol);
-WRAP(int, bind, int fd, const struct sockaddr *a, socklen_t len);
-WRAP(int, listen, int fd, int backlog);
-WRAP(int, connect, int fd, const struct sockaddr *a, socklen_t len);
-WRAP(int, accept4, int fd, struct sockaddr *a, socklen_t *len, int flags);
-WRAP(int, getsockopt, int fd, int level, int name, void *v, socklen_t *len);
-WRAP(int, setsockopt, int fd, int level, int name, const void *v,
-     socklen_t len);
-WRAP(ssize_t, sendmsg, int fd, const struct msghdr *m, int flags);
-WRAP(ssize_t, recvmsg, int fd, struct msghdr *m, int flags);
-WRAP(ssize_t, send, int fd, const void *p, size_t len, int flags);
-WRAP(ssize_t, recv, int fd, void *p, size_t len, int flags);
-WRAP(int, poll, struct pollfd *p, nfds_t n, int timeout);
-WRAP(ssize_t, getrandom, void *p, size_t len, unsigned int flags);
-WRAP(ssize_t, process_vm_readv, pid_t pid, const struct iovec *here,
-     unsigned long here_cnt, const struct iovec *there,
-     unsigned long there_cnt, unsigned long flags);
-WRAP(ssize_t, process_vm_writev, pid_t pid, const struct iovec *here,
-     unsigned long here_cnt, const struct iovec *there,
-     unsigned long there_cnt, unsigned long flags);
-
-WRAP(void *, mremap, void *old, size_t old_len, size_t len, int flags, ...);
-WRAP(int, fstatfs64, int fd, struct statfs64 *fs);
-WRAP(int, pthread_atfork, void (*prepare)(void), void (*parent)(void),
-     void (*child)(void));
-
-static int fails(const char *name, int err)
-{
-	if (!fault_now(name))
-		return 0;
-	errno = err;
-	return 1;
-}
+WRAPPED(mremap);
+WRAPPED(fstatfs64);
+WRAPPED(pthread_atfork);
 
 void *__wrap_realloc(void *p, size_t size)
 {
 	void *q;
 
-	if (fails("realloc", ENOMEM))
+	if (fault_with("realloc", ENOMEM))
 		return NULL;
 	q = __real_realloc(p, size);
 	if (q && !p)
@@ -82,13 +66,13 @@ void *__wrap_realloc(void *p, size_t size)
 
 int __wrap_memfd_create(const char *name, unsigned int flags)
 {
-	return fails("memfd_create", EMFILE) ? -1
+	return fault_with("memfd_create", EMFILE) ? -1
 					     : __real_memfd_create(name, flags);
 }
 
 int __wrap_ftruncate64(int fd, off64_t len)
 {
-	return fails("ftruncate", ENOMEM) ? -1 : __real_ftruncate64(fd, len);
+	return fault_with("ftruncate", ENOMEM) ? -1 : __real_ftruncate64(fd, len);
 }
 
 int __wrap_fcntl64(int fd, int cmd, ...)
@@ -99,112 +83,112 @@ int __wrap_fcntl64(int fd, int cmd, ...)
 	va_start(ap, cmd);
 	arg = va_arg(ap, long);
 	va_end(ap);
-	return fails("fcntl", EPERM) ? -1 : __real_fcntl64(fd, cmd, arg);
+	return fault_with("fcntl", EPERM) ? -1 : __real_fcntl64(fd, cmd, arg);
 }
 
 int __wrap_fstat64(int fd, struct stat64 *st)
 {
-	return fails("fstat", ENOMEM) ? -1 : __real_fstat64(fd, st);
+	return fault_with("fstat", ENOMEM) ? -1 : __real_fstat64(fd, st);
 }
 
 int __wrap_mincore(void *at, size_t len, unsigned char *vec)
 {
-	return fails("mincore", ENOMEM) ? -1 : __real_mincore(at, len, vec);
+	return fault_with("mincore", ENOMEM) ? -1 : __real_mincore(at, len, vec);
 }
 
 int __wrap_epoll_create1(int flags)
 {
-	return fails("epoll_create1", EMFILE) ? -1 : __real_epoll_create1(flags);
+	return fault_with("epoll_create1", EMFILE) ? -1 : __real_epoll_create1(flags);
 }
 
 int __wrap_epoll_ctl(int epfd, int op, int fd, struct epoll_event *ev)
 {
-	return fails("epoll_ctl", ENOMEM) ? -1
+	return fault_with("epoll_ctl", ENOMEM) ? -1
 					  : __real_epoll_ctl(epfd, op, fd, ev);
 }
 
 int __wrap_timerfd_create(clockid_t clock, int flags)
 {
-	return fails("timerfd_create", EMFILE)
+	return fault_with("timerfd_create", EMFILE)
 		       ? -1 : __real_timerfd_create(clock, flags);
 }
 
 int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *value,
 			   struct itimerspec *old)
 {
-	return fails("timerfd_settime", ECANCELED)
+	return fault_with("timerfd_settime", ECANCELED)
 		       ? -1 : __real_timerfd_settime(fd, flags, value, old);
 }
 
 int __wrap_socket(int domain, int type, int protocol)
 {
-	return fails("socket", EMFILE) ? -1
+	return fault_with("socket", EMFILE) ? -1
 				       : __real_socket(domain, type, protocol);
 }
 
 int __wrap_bind(int fd, const struct sockaddr *a, socklen_t len)
 {
-	return fails("bind", EACCES) ? -1 : __real_bind(fd, a, len);
+	return fault_with("bind", EACCES) ? -1 : __real_bind(fd, a, len);
 }
 
 int __wrap_listen(int fd, int backlog)
 {
-	return fails("listen", EADDRINUSE) ? -1 : __real_listen(fd, backlog);
+	return fault_with("listen", EADDRINUSE) ? -1 : __real_listen(fd, backlog);
 }
 
 int __wrap_connect(int fd, const struct sockaddr *a, socklen_t len)
 {
-	return fails("connect", EACCES) ? -1 : __real_connect(fd, a, len);
+	return fault_with("connect", EACCES) ? -1 : __real_connect(fd, a, len);
 }
 
 int __wrap_accept4(int fd, struct sockaddr *a, socklen_t *len, int flags)
 {
-	return fails("accept4", EMFILE) ? -1
+	return fault_with("accept4", EMFILE) ? -1
 					: __real_accept4(fd, a, len, flags);
 }
 
 int __wrap_getsockopt(int fd, int level, int name, void *v, socklen_t *len)
 {
-	return fails("getsockopt", ENOBUFS)
+	return fault_with("getsockopt", ENOBUFS)
 		       ? -1 : __real_getsockopt(fd, level, name, v, len);
 }
 
 int __wrap_setsockopt(int fd, int level, int name, const void *v,
 		      socklen_t len)
 {
-	return fails("setsockopt", ENOMEM)
+	return fault_with("setsockopt", ENOMEM)
 		       ? -1 : __real_setsockopt(fd, level, name, v, len);
 }
 
 ssize_t __wrap_sendmsg(int fd, const struct msghdr *m, int flags)
 {
-	return fails("sendmsg", ETOOMANYREFS) ? -1
+	return fault_with("sendmsg", ETOOMANYREFS) ? -1
 					      : __real_sendmsg(fd, m, flags);
 }
 
 ssize_t __wrap_recvmsg(int fd, struct msghdr *m, int flags)
 {
-	return fails("recvmsg", ENOMEM) ? -1 : __real_recvmsg(fd, m, flags);
+	return fault_with("recvmsg", ENOMEM) ? -1 : __real_recvmsg(fd, m, flags);
 }
 
 ssize_t __wrap_send(int fd, const void *p, size_t len, int flags)
 {
-	return fails("send", ENOBUFS) ? -1 : __real_send(fd, p, len, flags);
+	return fault_with("send", ENOBUFS) ? -1 : __real_send(fd, p, len, flags);
 }
 
 ssize_t __wrap_recv(int fd, void *p, size_t len, int flags)
 {
-	return fails("recv", ENOMEM) ? -1 : __real_recv(fd, p, len, flags);
+	return fault_with("recv", ENOMEM) ? -1 : __real_recv(fd, p, len, flags);
 }
 
 int __wrap_poll(struct pollfd *p, nfds_t n, int timeout)
 {
-	return fails("poll", ENOMEM) ? -1 : __real_poll(p, n, timeout);
+	return fault_with("poll", ENOMEM) ? -1 : __real_poll(p, n, timeout);
 }
 
 ssize_t __wrap_getrandom(void *p, size_t len, unsigned int flags)
 {
-	return fails("getrandom", ENOSYS) ? -1
+	return fault_with("getrandom", ENOSYS) ? -1
 					  : __real_getrandom(p, len, flags);
 }
 
@@ -213,7 +197,7 @@ ssize_t __wrap_process_vm_readv(pid_t pid, const struct iovec *here,
 				const struct iovec *there,
 				unsigned long there_cnt, unsigned long flags)
 {
-	return fails("process_vm_readv", EFAULT)
+	return fault_with("process_vm_readv", EFAULT)
 		       ? -1
 		       : __real_process_vm_readv(pid, here, here_cnt, there,
 						 there_cnt, flags);
@@ -224,7 +208,7 @@ ssize_t __wrap_process_vm_writev(pid_t pid, const struct iovec *here,
 				 const struct iovec *there,
 				 unsigned long there_cnt, unsigned long flags)
 {
-	return fails("process_vm_writev", EFAULT)
+	return fault_with("process_vm_writev", EFAULT)
 		       ? -1
 		       : __real_process_vm_writev(pid, here, here_cnt, there,
 						  there_cnt, flags);
@@ -237,7 +221,7 @@ void *__wrap_mremap(void *old, size_t old_len, size_t len, int flags, ...)
 	void *to = NULL, *p;
 	va_list ap;
 
-	if (fails("mremap", ENOMEM))
+	if (fault_with("mremap", ENOMEM))
 		return MAP_FAILED;
 	if (flags & MREMAP_FIXED) {
 		va_start(ap, flags);
@@ -255,13 +239,13 @@ void *__wrap_mremap(void *old, size_t old_len, size_t len, int flags, ...)
 
 int __wrap_fstatfs64(int fd, struct statfs64 *fs)
 {
-	return fails("fstatfs", ENOMEM) ? -1 : __real_fstatfs64(fd, fs);
+	return fault_with("fstatfs", ENOMEM) ? -1 : __real_fstatfs64(fd, fs);
 }
 
 int __wrap_pthread_atfork(void (*prepare)(void), void (*parent)(void),
 			  void (*child)(void))
 {
-	return fails("pthread_atfork", ENOMEM)
+	return fault_with("pthread_atfork", ENOMEM)
 		       ? ENOMEM
 		       : __real_pthread_atfork(prepare, parent, child);
 }

@@ -3,18 +3,14 @@
 #include <sys/mman.h>
 
 #include "fakes/memory.h"
+#include "fakes/wrapped.h"
 
 bool no_memory;
 _Atomic int mapped;
 
-void *__real_mmap(void *addr, size_t len, int prot, int flags, int fd,
-		  off_t off);
-void *__wrap_mmap(void *addr, size_t len, int prot, int flags, int fd,
-		  off_t off);
-void *__wrap_mmap64(void *addr, size_t len, int prot, int flags, int fd,
-		    off_t off);
-int __real_munmap(void *addr, size_t len);
-int __wrap_munmap(void *addr, size_t len);
+WRAPPED(mmap);
+WRAPPED(mmap64);
+WRAPPED(munmap);
 
 void *__wrap_mmap(void *addr, size_t len, int prot, int flags, int fd,
 		  off_t off)

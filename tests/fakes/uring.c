@@ -20,6 +20,7 @@
 #include <kedge/base.h>
 
 #include "fakes/uring.h"
+#include "fakes/wrapped.h"
 
 #define REGISTERED (1u << 31)
 
@@ -131,8 +132,7 @@ static bool fills(unsigned int op, const void *arg)
 	       ((const struct iovec *)(uintptr_t)up->data)->iov_base;
 }
 
-int __wrap_io_uring_register(unsigned int fd, unsigned int op, const void *arg,
-			     unsigned int nr);
+WRAPPED(io_uring_register);
 int __wrap_io_uring_register(unsigned int fd, unsigned int op, const void *arg,
 			     unsigned int nr)
 {
@@ -173,8 +173,7 @@ uint64_t __wrap_kedge__proc_pinned(void)
 	return fake.pinned * 4096;
 }
 
-int __real_clock_gettime(clockid_t clock, struct timespec *ts);
-int __wrap_clock_gettime(clockid_t clock, struct timespec *ts);
+WRAPPED(clock_gettime);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ts)
 {
 	ts->tv_sec = (time_t)(fake.now_ns / 1000000000u);
@@ -218,8 +217,7 @@ static long marked(long at, long len)
 	return -1;
 }
 
-int __real_uname(struct utsname *name);
-int __wrap_uname(struct utsname *name);
+WRAPPED(uname);
 int __wrap_uname(struct utsname *name)
 {
 	int rc = __real_uname(name);
@@ -252,8 +250,7 @@ static long opened(void)
 	return fd;
 }
 
-long __real_syscall(long nr, ...);
-long __wrap_syscall(long nr, ...);
+WRAPPED(syscall);
 /* It takes six, as syscall() does; the caller may have passed fewer. */
 __attribute__((no_sanitize("address")))
 long __wrap_syscall(long nr, ...)
@@ -278,30 +275,18 @@ long __wrap_syscall(long nr, ...)
 
 /* ---- every step that may fail, and its undoing ---- */
 
-void *__real_malloc(size_t n);
-void *__wrap_malloc(size_t n);
-void *__real_calloc(size_t n, size_t size);
-void *__wrap_calloc(size_t n, size_t size);
-void __real_free(void *p);
-void __wrap_free(void *p);
-int __real_madvise(void *p, size_t len, int advice);
-int __wrap_madvise(void *p, size_t len, int advice);
-void *__real_mmap(void *p, size_t len, int prot, int flags, int fd, off_t at);
-void *__wrap_mmap(void *p, size_t len, int prot, int flags, int fd, off_t at);
-void *__wrap_mmap64(void *p, size_t len, int prot, int flags, int fd, off_t at);
-int __real_fcntl(int fd, int cmd, ...);
-int __wrap_fcntl(int fd, int cmd, ...);
-int __wrap_fcntl64(int fd, int cmd, ...);
-int __real_munmap(void *p, size_t len);
-int __wrap_munmap(void *p, size_t len);
-int __real_close(int fd);
-int __wrap_close(int fd);
-int __real_pthread_mutex_init(pthread_mutex_t *m,
-			      const pthread_mutexattr_t *attr);
-int __wrap_pthread_mutex_init(pthread_mutex_t *m,
-			      const pthread_mutexattr_t *attr);
-int __real_pthread_mutex_destroy(pthread_mutex_t *m);
-int __wrap_pthread_mutex_destroy(pthread_mutex_t *m);
+WRAPPED(malloc);
+WRAPPED(calloc);
+WRAPPED(free);
+WRAPPED(madvise);
+WRAPPED(mmap);
+WRAPPED(mmap64);
+WRAPPED(fcntl);
+WRAPPED(fcntl64);
+WRAPPED(munmap);
+WRAPPED(close);
+WRAPPED(pthread_mutex_init);
+WRAPPED(pthread_mutex_destroy);
 
 static void *count_ptr(void *p)
 {

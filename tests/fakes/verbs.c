@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "fakes/verbs.h"
+#include "fakes/wrapped.h"
 
 #define MRS 4096u
 #define MWS 512u
@@ -126,9 +127,7 @@ static struct ibv_mr *reg_locked(struct ibv_pd *pd, void *addr, size_t len,
 	return &m->ibv;
 }
 
-struct ibv_mr *__wrap_ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr,
-				       size_t len, uint64_t iova,
-				       unsigned int access);
+WRAPPED(ibv_reg_mr_iova2);
 struct ibv_mr *__wrap_ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr,
 				       size_t len, uint64_t iova,
 				       unsigned int access)
@@ -142,8 +141,7 @@ struct ibv_mr *__wrap_ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr,
 }
 
 /* The call that the header makes where the flags are a constant, or older. */
-struct ibv_mr *__wrap_ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t len,
-				      uint64_t iova, int access);
+WRAPPED(ibv_reg_mr_iova);
 struct ibv_mr *__wrap_ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t len,
 				      uint64_t iova, int access)
 {
@@ -151,7 +149,7 @@ struct ibv_mr *__wrap_ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t len,
 				       (unsigned int)access);
 }
 
-int __wrap_ibv_dereg_mr(struct ibv_mr *mr);
+WRAPPED(ibv_dereg_mr);
 int __wrap_ibv_dereg_mr(struct ibv_mr *mr)
 {
 	struct fake_mr *m = (struct fake_mr *)mr;
@@ -195,8 +193,7 @@ static int advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice,
 
 /* ---- what the device says of itself ---- */
 
-int __wrap_ibv_query_device(struct ibv_context *context,
-			    struct ibv_device_attr *attr);
+WRAPPED(ibv_query_device);
 int __wrap_ibv_query_device(struct ibv_context *context,
 			    struct ibv_device_attr *attr)
 {
@@ -224,14 +221,13 @@ static int query_device_ex(struct ibv_context *context,
 	return err;
 }
 
-enum ibv_fork_status __wrap_ibv_is_fork_initialized(void);
+WRAPPED(ibv_is_fork_initialized);
 enum ibv_fork_status __wrap_ibv_is_fork_initialized(void)
 {
 	return fake.fork;
 }
 
-int __wrap_ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
-			struct ibv_qp_init_attr *init);
+WRAPPED(ibv_query_qp);
 int __wrap_ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 			struct ibv_qp_init_attr *init)
 {
@@ -412,8 +408,7 @@ static int poll_cq(struct ibv_cq *cq, int cnt, struct ibv_wc *wc)
 }
 
 /* A wait in vain takes no real time. */
-int __real_clock_gettime(clockid_t clock, struct timespec *ts);
-int __wrap_clock_gettime(clockid_t clock, struct timespec *ts);
+WRAPPED(clock_gettime);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *ts)
 {
 	int rc = __real_clock_gettime(clock, ts);

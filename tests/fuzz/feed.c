@@ -32,6 +32,33 @@ uint64_t take_number(struct bytes *b, unsigned int len)
 	return v;
 }
 
+int take_control(const uint8_t *data, size_t len, struct bytes *control, struct bytes *rest)
+{
+	*control = (struct bytes){ data, 8 };
+	*rest = (struct bytes){ data + 8, len - 8 };
+	return len >= 8;
+}
+
+void *exact_copy(const void *data, size_t len)
+{
+	void *copy = malloc(len ? len : 1);
+
+	CHECK(copy);
+	if (len)
+		memcpy(copy, data, len);
+	return copy;
+}
+
+char *text_copy(const void *data, size_t len)
+{
+	char *text = malloc(len + 1);
+
+	CHECK(text);
+	memcpy(text, data, len);
+	text[len] = '\0';
+	return text;
+}
+
 void feed_set(const void *data, size_t len, size_t chunk, int interrupts)
 {
 	feed.data = data;

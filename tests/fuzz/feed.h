@@ -34,6 +34,14 @@ struct bytes {
 uint8_t take(struct bytes *b);
 uint64_t take_number(struct bytes *b, unsigned int len);
 
+/* The first eight bytes are @control, the rest is @rest; 0 where there are fewer. */
+int take_control(const uint8_t *data, size_t len, struct bytes *control, struct bytes *rest);
+
+/* A copy that is exactly as long, so that the sanitizer sees a byte too far; to be freed. */
+void *exact_copy(const void *data, size_t len);
+/* The same with a 0 behind it. */
+char *text_copy(const void *data, size_t len);
+
 /*
  * The content of the file from the next open on; borrowed. A read gives at most
  * @chunk bytes, and every second one fails with EINTR first if @interrupts.

@@ -8,26 +8,14 @@
  */
 #include <sys/eventfd.h>
 
-#include "feed.h"
+#include "user_ops.h"
 
-#include "channel/internal.h"
-
-#define OPS	 64u
 #define BUF_MAX	 40000u
 #define QUEUE	 64u
 #define EAGER	 40000u /* some arrive bit by bit */
 #define NAMES	 96u /* of operations that may be meant */
 
-struct user_op {
-	uint64_t op;
-	uint8_t *buf;
-	size_t len;
-	bool busy;
-};
-
-static struct bytes in;
-static struct user_op ops[OPS];
-static unsigned int live, bulks;
+static unsigned int bulks;
 
 /* ---- the transport ---- */
 
@@ -321,88 +309,6 @@ static void peer_packet(struct kedge_channel *ch, uint8_t type)
 
 /* ---- this side ---- */
 
-static struct user_op *op_new(size_t len)
-{
-	unsigned int i;
-
-	for (i = 0; i < OPS; i++)
-		if (!ops[i].buf)
-			break;
-	if (i == OPS)
-		return NULL;
-	ops[i].buf = malloc(len ? len : 1);
-	CHECK(ops[i].buf);
-	memset(ops[i].buf, 1, len);
-	ops[i].len = len;
-	return &ops[i];
-}
-
-static void op_over(struct user_op *o)
-{
-	/* An access to it from now on is seen by the sanitizer. */
-	free(o->buf);
-	o->buf = NULL;
-	live -= o->busy;
-	o->busy = false;
-}
-
-static void do_recv(struct kedge_channel *ch)
-{
-	struct user_op *o = op_new(take_number(&in, 2) % BUF_MAX);
-	uint8_t tag = take(&in);
-
-	if (!o)
-		return;
-	if (kedge_channel_recv(ch, o->buf, o->len, tag % 8,
-			       tag & 8 ? 0 : tag & 16 ? 1 : UINT64_MAX,
-			       (uint64_t)(o - ops), &o->op)) {
-		op_over(o);
-		return;
-	}
-	o->busy = true;
-	live++;
-}
-
-static void do_send(struct kedge_channel *ch)
-{
-	struct user_op *o = op_new(take_number(&in, 2) % BUF_MAX);
-	int rc;
-
-	if (!o)
-		return;
-	rc = kedge_channel_send(ch, o->buf, o->len, take(&in) % 8,
-				(uint64_t)(o - ops), &o->op);
-	if (rc) {
-		op_over(o);
-		return;
-	}
-	o->busy = true;
-	live++;
-}
-
-static void do_cancel(struct kedge_channel *ch)
-{
-	struct user_op *o = &ops[take(&in) % OPS];
-	int rc = kedge_channel_cancel(ch, o->op);
-
-	CHECK(!rc || rc == -ENOENT);
-}
-
-static ssize_t do_poll(struct kedge_channel *ch)
-{
-	struct kedge_completion c[4];
-	ssize_t n = kedge_channel_poll(ch, c, 1 + take(&in) % 4), i;
-
-	for (i = 0; i < n; i++) {
-		CHECK(c[i].user < OPS && ops[c[i].user].busy);
-		CHECK(c[i].status <= 0);
-		if (!c[i].status)
-			CHECK(c[i].len <= ops[c[i].user].len);
-		op_over(&ops[c[i].user]);
-	}
-	return n;
-}
-
 static void do_probe(struct kedge_channel *ch)
 {
 	struct kedge_envelope e = { .size = sizeof(e) };
@@ -412,16 +318,20 @@ static void do_probe(struct kedge_channel *ch)
 
 static void do_one(struct kedge_channel *ch)
 {
-	uint8_t what = take(&in);
+	uint8_t what = take(&in), tag;
+	size_t len;
 
 	switch (what % 16) {
 	case 0:
 	case 1:
-		do_recv(ch);
+		len = take_number(&in, 2) % BUF_MAX;
+		tag = take(&in);
+		do_recv(ch, len, tag % 8, tag & 8 ? 0 : tag & 16 ? 1 : UINT64_MAX);
 		break;
 	case 2:
 	case 3:
-		do_send(ch);
+		len = take_number(&in, 2) % BUF_MAX;
+		do_send(ch, len, take(&in) % 8);
 		break;
 	case 4:
 		do_cancel(ch);
@@ -449,19 +359,11 @@ static void do_one(struct kedge_channel *ch)
 /* The peer dies: everything ends. */
 static void all_ends(struct kedge_channel *ch)
 {
-	unsigned int i;
 	ssize_t n;
 
 	wire.check = -ECONNRESET;
-	for (i = 0; i < 100000; i++) {
-		n = do_poll(ch);
-		if (n < 0)
-			break;
-	}
+	n = poll_to_the_end(ch);
 	CHECK(n == -ECONNRESET || n == -EPROTO || n == -ENOMEM);
-	CHECK(!live);
-	for (i = 0; i < OPS; i++)
-		CHECK(!ops[i].buf);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
@@ -475,7 +377,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	static const uint32_t ways[] = { KEDGE_WAY_AUTO, KEDGE_WAY_DIRECT,
 					 KEDGE_WAY_COPY, KEDGE_WAY_REGISTER };
 	struct kedge_channel *ch;
-	unsigned int i;
 
 	if (fd < 0)
 		fd = eventfd(0, 0);
@@ -492,9 +393,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 		all_ends(ch);
 	kedge_channel_close(ch);
 	CHECK(!bulks);
-	for (i = 0; i < OPS; i++)
-		if (ops[i].buf)
-			op_over(&ops[i]);
-	CHECK(!live);
+	ops_end();
 	return 0;
 }

@@ -55,12 +55,9 @@ static void try_failure(const char *text, size_t len)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	char *text = malloc(size ? size : 1); /* exactly as long, for the sanitizer */
+	char *text = exact_copy(data, size);
 	int rc;
 
-	CHECK(text);
-	if (size)
-		memcpy(text, data, size);
 	try_find(text, size);
 	rc = answer_replace(text, size, NULL);
 	CHECK(!rc || rc == -ESTALE || rc == -EPROTO);

@@ -72,17 +72,15 @@ static void compare_mapping(const struct maps *m, uint64_t addr, int rc,
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
-	struct bytes in = { data, len }, control = { data, len < 8 ? len : 8 };
+	struct bytes in, control;
 	struct mapping mapping;
 	struct maps m;
 	uint64_t addr;
 	size_t got;
 	int rc;
 
-	if (len < 8)
+	if (!take_control(data, len, &control, &in))
 		return 0;
-	in.at += 8;
-	in.left -= 8;
 	maps_feed(&m, &in);
 	addr = maps_address(&m, &control);
 	/* Without a mapping the address alone takes eight bytes. */

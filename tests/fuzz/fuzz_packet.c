@@ -54,14 +54,8 @@ static void check(const struct packet *p, const uint8_t *body)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
 	struct packet p;
-	uint8_t *raw;
+	uint8_t *raw = exact_copy(data, len);
 
-	/* Exactly as long as it is, for the sanitizer. */
-	raw = malloc(len ? len : 1);
-	if (!raw)
-		return 0;
-	if (len)
-		memcpy(raw, data, len);
 	/* A length that fits is rare: half of the inputs get one. */
 	if (len >= sizeof(p.head) && data[1] & 1) {
 		const uint32_t fits = (uint32_t)(len - sizeof(p.head));

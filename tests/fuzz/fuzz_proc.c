@@ -77,11 +77,7 @@ static void try_maps(struct bytes *in, struct bytes *range, bool writes)
 	struct maps m;
 
 	maps_feed(&m, in);
-	start = maps_address(&m, range);
-	end = maps_address(&m, range);
-	if (end <= start)
-		end = start + PAGE;
-	if (end < start)
+	if (!maps_range(&m, range, &start, &end))
 		return;
 	memset(&v, 'X', sizeof(v));
 	got = kedge__proc_fault(start, end, writes, &v);
@@ -124,13 +120,11 @@ static void try_uid_map(struct bytes *in, struct bytes *control)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
-	struct bytes in = { data, len }, control = { data, len < 8 ? len : 8 };
+	struct bytes in, control;
 	uint8_t what;
 
-	if (len < 8)
+	if (!take_control(data, len, &control, &in))
 		return 0;
-	in.at += 8;
-	in.left -= 8;
 	what = take(&control);
 	if (!(what & 1))
 		try_maps(&in, &control, !(what & 2));

@@ -7,12 +7,9 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct curve c[CURVES];
-	char *text = malloc(size + 1);
+	char *text = text_copy(data, size);
 	int i, j;
 
-	CHECK(text);
-	memcpy(text, data, size);
-	text[size] = '\0';
 	if (kedge__rdma_costs_parse(text, c))
 		for (i = 0; i < CURVES; i++)
 			for (j = 0; j < POINTS; j++)

@@ -57,11 +57,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	uint8_t *raw;
 
 	msg_len = take_number(&in, 8);
-	/* Exactly as long as it is, for the sanitizer. */
-	raw = malloc(in.left ? in.left : 1);
-	if (!raw)
-		return 0;
-	memcpy(raw, in.at, in.left);
+	raw = exact_copy(in.at, in.left);
 	own = (uint64_t *)(void *)(raw + offsetof(struct rdma_desc, len));
 	if (in.left >= sizeof(d.d) && msg_len & 1)
 		memcpy(own, &msg_len, sizeof(msg_len));

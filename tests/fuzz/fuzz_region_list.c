@@ -80,13 +80,9 @@ static void pages(struct bytes *in)
 
 static void line(const struct bytes *in)
 {
-	char *text = malloc(in->left + 1), name[64];
+	char *text = text_copy(in->at, in->left), name[64];
 	uint64_t n;
 
-	if (!text)
-		return;
-	memcpy(text, in->at, in->left);
-	text[in->left] = 0;
 	if (region_owner_name(text, &n)) {
 		snprintf(name, sizeof(name), "@kedge-region-%016llx\n", (unsigned long long)n);
 		CHECK(strstr(text, name));

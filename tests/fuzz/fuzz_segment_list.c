@@ -54,13 +54,9 @@ static void pages(struct bytes *in)
 
 static void line(const struct bytes *in)
 {
-	char *text = malloc(in->left + 1), name[64];
+	char *text = text_copy(in->at, in->left), name[64];
 	uint32_t n;
 
-	if (!text)
-		return;
-	memcpy(text, in->at, in->left);
-	text[in->left] = 0;
 	if (segment_owner_name(text, &n)) {
 		CHECK(n < 1u << ID_NAME_BITS);
 		snprintf(name, sizeof(name), "@kedge-segment-%06x\n", n);

@@ -7,25 +7,13 @@
  */
 #include <sys/socket.h>
 
-#include "feed.h"
+#include "user_ops.h"
 
-#include "channel/internal.h"
 #include "channel/meet/handshake.h"
 #include "channel/tcp/internal.h"
 
-#define OPS	64u
 #define BUF_MAX 70000u
 
-struct user_op {
-	uint64_t op;
-	uint8_t *buf;
-	size_t len;
-	bool busy;
-};
-
-static struct bytes in;
-static struct user_op ops[OPS];
-static unsigned int live;
 static int wire;
 static uint8_t out[512];
 static size_t out_len;
@@ -161,80 +149,25 @@ static void peer_reads(void)
 
 /* ---- this side ---- */
 
-static struct user_op *op_new(size_t len)
-{
-	unsigned int i;
-
-	for (i = 0; i < OPS; i++)
-		if (!ops[i].buf)
-			break;
-	if (i == OPS)
-		return NULL;
-	ops[i].buf = malloc(len ? len : 1);
-	CHECK(ops[i].buf);
-	memset(ops[i].buf, 1, len);
-	ops[i].len = len;
-	return &ops[i];
-}
-
-static void op_over(struct user_op *o)
-{
-	/* An access to it from now on is seen by the sanitizer. */
-	free(o->buf);
-	o->buf = NULL;
-	live -= o->busy;
-	o->busy = false;
-}
-
-static void do_post(struct kedge_channel *ch, bool recv)
-{
-	struct user_op *o = op_new(take_number(&in, 2) % (recv ? 600 : BUF_MAX));
-	uint8_t tag = take(&in) % 8;
-	int rc;
-
-	if (!o)
-		return;
-	if (recv)
-		rc = kedge_channel_recv(ch, o->buf, o->len, tag % 4,
-					tag & 4 ? 0 : UINT64_MAX,
-					(uint64_t)(o - ops), &o->op);
-	else
-		rc = kedge_channel_send(ch, o->buf, o->len, tag,
-					(uint64_t)(o - ops), &o->op);
-	o->busy = !rc;
-	live += !rc;
-	if (rc)
-		op_over(o);
-}
-
-static ssize_t do_poll(struct kedge_channel *ch)
-{
-	struct kedge_completion c[4];
-	ssize_t n = kedge_channel_poll(ch, c, 1 + take(&in) % 4), i;
-
-	for (i = 0; i < n; i++) {
-		CHECK(c[i].user < OPS && ops[c[i].user].busy);
-		CHECK(c[i].status <= 0);
-		op_over(&ops[c[i].user]);
-	}
-	return n;
-}
-
 static void do_one(struct kedge_channel *ch)
 {
-	uint8_t what = take(&in);
+	uint8_t what = take(&in), tag;
+	size_t len;
 
 	switch (what % 16) {
 	case 0:
 	case 1:
-		do_post(ch, true);
+		len = take_number(&in, 2) % 600;
+		tag = take(&in) % 8;
+		do_recv(ch, len, tag % 4, tag & 4 ? 0 : UINT64_MAX);
 		break;
 	case 2:
 	case 3:
-		do_post(ch, false);
+		len = take_number(&in, 2) % BUF_MAX;
+		do_send(ch, len, take(&in) % 8);
 		break;
 	case 4:
-		kedge_channel_cancel(ch, ops[take(&in) % OPS].op);
+		do_cancel(ch);
 		break;
 	case 5:
 		peer_raw();
@@ -260,20 +193,6 @@ static void do_one(struct kedge_channel *ch)
 	default:
 		peer_packet(ch);
 	}
-}
-
-/* The peer leaves: everything ends. */
-static void all_ends(struct kedge_channel *ch)
-{
-	ssize_t n = 0;
-	unsigned int i;
-
-	close(wire);
-	wire = -1;
-	for (i = 0; i < 100000 && n >= 0; i++)
-		n = do_poll(ch);
-	CHECK(n < 0);
-	CHECK(!live);
 }
 
 static struct kedge_channel *open_channel(int fd)
@@ -311,7 +230,6 @@ static struct kedge_channel *open_channel(int fd)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
 	struct kedge_channel *ch;
-	unsigned int i;
 	int sv[2];
 
 	in = (struct bytes){ data, len };
@@ -326,14 +244,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 	}
 	while (in.left)
 		do_one(ch);
+	close(wire);
 	if (len & 1)
-		all_ends(ch);
-	else
-		close(wire);
+		poll_to_the_end(ch);
 	kedge_channel_close(ch);
-	for (i = 0; i < OPS; i++)
-		if (ops[i].buf)
-			op_over(&ops[i]);
-	CHECK(!live);
+	ops_end();
 	return 0;
 }

@@ -16,13 +16,10 @@ static bool plain(const char *text)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
-	char *text = malloc(len ? len : 1);
+	char *text = exact_copy(data, len);
 	struct samples s;
 	size_t i, k;
 
-	if (!text)
-		return 0;
-	memcpy(text, data, len);
 	if (parse_text(text, len, &s)) {
 		CHECK(!s.v && !s.cnt && !s.text);
 		return 0;

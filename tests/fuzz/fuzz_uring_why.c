@@ -18,11 +18,7 @@ static void try_maps(struct bytes *in, struct bytes *range)
 	int rc;
 
 	maps_feed(&m, in);
-	start = maps_address(&m, range);
-	end = maps_address(&m, range);
-	if (end <= start)
-		end = start + PAGE;
-	if (end < start)
+	if (!maps_range(&m, range, &start, &end))
 		return;
 	fault = kedge__proc_fault(start, end, true, &v);
 	CHECK(fault != PROC_NO_READ);
@@ -43,12 +39,10 @@ static void try_status(struct bytes *in, struct bytes *control)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
-	struct bytes in = { data, len }, control = { data, len < 8 ? len : 8 };
+	struct bytes in, control;
 
-	if (len < 8)
+	if (!take_control(data, len, &control, &in))
 		return 0;
-	in.at += 8;
-	in.left -= 8;
 	if (take(&control) & 1)
 		try_status(&in, &control);
 	else

@@ -103,22 +103,16 @@ static void try_walks(const struct maps *m)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
-	struct bytes in = { data, len }, range = { data, len < 8 ? len : 8 };
+	struct bytes in, range;
 	struct vma_span got, want;
 	uint64_t start, end;
 	struct maps m;
 	int rc;
 
-	if (len < 8)
+	if (!take_control(data, len, &range, &in))
 		return 0;
-	in.at += 8;
-	in.left -= 8;
 	maps_feed(&m, &in);
-	start = maps_address(&m, &range);
-	end = maps_address(&m, &range);
-	if (end <= start)
-		end = start + PAGE;
-	if (end < start)
+	if (!maps_range(&m, &range, &start, &end))
 		return 0;
 
 	/* The kernel does not know the query, so the file is read. */

@@ -176,6 +176,15 @@ uint64_t maps_address(const struct maps *m, struct bytes *in)
 	return (how & 1 ? v->end : v->start) + (how & 2 ? pages : -pages);
 }
 
+int maps_range(const struct maps *m, struct bytes *in, uint64_t *start, uint64_t *end)
+{
+	*start = maps_address(m, in);
+	*end = maps_address(m, in);
+	if (*end <= *start)
+		*end = *start + PAGE;
+	return *end >= *start;
+}
+
 int has_prefix(const struct map_line *v, const char *prefix)
 {
 	return v->name_len >= strlen(prefix) &&

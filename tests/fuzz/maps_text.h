@@ -35,6 +35,8 @@ void maps_feed(struct maps *m, struct bytes *in);
 
 /* Some page near where a mapping starts or ends. */
 uint64_t maps_address(const struct maps *m, struct bytes *in);
+/* From such a page to another, or of one page; 0 where it would go over the end of all. */
+int maps_range(const struct maps *m, struct bytes *in, uint64_t *start, uint64_t *end);
 
 /*
  * VmPin of a status text in KiB: the first line of that name. -1 if it is not

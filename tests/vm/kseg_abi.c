@@ -2,26 +2,10 @@
 /*
  * /dev/kedge-segment, the calls: sizes, what each takes and refuses, limits.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
 #include "kseg_lib.h"
 
 #define PARAMS "/sys/module/kedge_segment/parameters/"
 #define GENERATION ((off_t)KEDGE_SEGMENT_GENERATION_OFFSET)
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 _Static_assert(sizeof(struct kedge_segment_make) == 48, "");
 _Static_assert(sizeof(struct kedge_segment_remove) == 24, "");
@@ -42,18 +26,18 @@ static const struct {
 
 static int call(int fd, unsigned long cmd, void *arg)
 {
-	return ioctl(fd, cmd, arg) ? -errno : 0;
+	return vm_errno(ioctl(fd, cmd, arg));
 }
 
 static void sizes_and_flags_are_checked(void **state)
 {
 	uint32_t arg[2048], *edge;
-	char *two = ks_memory(2);
+	char *two = vm_memory(2);
 	int fd = ks_open(O_RDWR);
 	size_t i;
 
 	munmap(two + PAGE, PAGE);
-	for (i = 0; i < COUNT(requests); i++) {
+	for (i = 0; i < VM_COUNT(requests); i++) {
 		const unsigned long cmd = requests[i].cmd;
 		const uint32_t size = requests[i].size;
 
@@ -98,7 +82,7 @@ static void newer_structs_with_zeros_are_taken(void **state)
 		uint64_t more[4];
 	} r = { .r = { .size = sizeof(r), .len = PAGE, .mode = 0600 } };
 	int fd = ks_open(O_RDWR);
-	char *m = ks_memory(1);
+	char *m = vm_memory(1);
 
 	r.r.addr = (uintptr_t)m;
 	assert_int_equal(call(fd, KEDGE_SEGMENT_MAKE, &r), 0);
@@ -109,7 +93,7 @@ static void newer_structs_with_zeros_are_taken(void **state)
 
 static void make_refuses_bad_ranges(void **state)
 {
-	const uint64_t m = (uintptr_t)ks_memory(2);
+	const uint64_t m = (uintptr_t)vm_memory(2);
 	const struct kedge_segment_make bad[] = {
 		{ .addr = m, .len = 0, .mode = 0600 },
 		{ .addr = m, .len = PAGE, .mode = 0700 },
@@ -130,7 +114,7 @@ static void make_refuses_bad_ranges(void **state)
 	struct ks_id id;
 	size_t i;
 
-	for (i = 0; i < COUNT(bad); i++) {
+	for (i = 0; i < VM_COUNT(bad); i++) {
 		r = bad[i];
 		r.size = sizeof(r);
 		assert_int_equal(call(fd, KEDGE_SEGMENT_MAKE, &r), -EINVAL);
@@ -145,23 +129,13 @@ static void make_refuses_bad_ranges(void **state)
 	close(fd);
 }
 
-static int map_errno(int fd, size_t len, int prot, int flags, off_t offset)
-{
-	char *p = mmap(NULL, len, prot, flags, fd, offset);
-	int err = p == MAP_FAILED ? -errno : 0;
-
-	if (p != MAP_FAILED)
-		munmap(p, len);
-	return err;
-}
-
 /* The owner's range is handed on as it is; whole pages are attached. */
 static void a_segment_is_the_pages_that_hold_the_range(void **state)
 {
 	struct kedge_segment_get r = { .size = sizeof(r),
 				       .access = KEDGE_SEGMENT_READ };
 	int owner = ks_open(O_RDWR), fd = ks_open(O_RDWR);
-	char *m = ks_memory(3), *p, c = 0;
+	char *m = vm_memory(3), *p, c = 0;
 	struct ks_id id;
 
 	m[PAGE - 1] = 7;
@@ -171,7 +145,7 @@ static void a_segment_is_the_pages_that_hold_the_range(void **state)
 	assert_int_equal(r.addr, (uintptr_t)m + PAGE - 1);
 	assert_int_equal(r.len, PAGE + 2);
 	assert_int_equal(r.pid, getpid());
-	assert_int_equal(map_errno(fd, 4 * PAGE, PROT_READ, MAP_SHARED, 0), -EINVAL);
+	assert_int_equal(vm_map_errno(fd, 4 * PAGE, PROT_READ, MAP_SHARED, 0), -EINVAL);
 	p = ks_map(fd, 3 * PAGE, PROT_READ, 0);
 	assert_int_equal(ks_errno(p), 0);
 	assert_int_equal(ks_load(p + PAGE - 1, &c), KS_OK);
@@ -186,7 +160,7 @@ static void half_of_an_id_finds_its_segment(void **state)
 	int owner = ks_open(O_RDWR), fd = ks_open(O_RDWR);
 	struct ks_id id;
 
-	assert_int_equal(ks_make(owner, ks_memory(1), PAGE, 0600, &id), 0);
+	assert_int_equal(ks_make(owner, vm_memory(1), PAGE, 0600, &id), 0);
 	id.word[1] = 0;
 	assert_int_equal(ks_get(fd, id, KEDGE_SEGMENT_READ), 0);
 	close(fd);
@@ -201,7 +175,7 @@ static void half_of_an_id_finds_its_segment(void **state)
 static void who_keeps_finds_zeros_where_the_owner_has_nothing(void **state)
 {
 	int owner = ks_open(O_RDWR), g = ks_open(O_RDWR);
-	char *m = ks_memory(3), *p, *q, c = 1;
+	char *m = vm_memory(3), *p, *q, c = 1;
 	const uint64_t *generation;
 	uint64_t before;
 	struct ks_id id;
@@ -243,7 +217,7 @@ static void who_keeps_finds_zeros_where_the_owner_has_nothing(void **state)
 static void make_undoes_what_it_cannot_tell(void **state)
 {
 	struct kedge_segment_list l = { .size = sizeof(l) };
-	char *m = ks_memory(1);
+	char *m = vm_memory(1);
 	struct kedge_segment_make *r = (void *)m;
 	int fd = ks_open(O_RDWR);
 
@@ -262,7 +236,7 @@ static void get_makes_a_file_a_grant_once(void **state)
 	int owner = ks_open(O_RDWR), fd = ks_open(O_RDWR), ro = ks_open(O_RDONLY);
 	struct kedge_segment_get r = { .size = sizeof(r) };
 	struct ks_id id, none = { { 1, 2 } };
-	char *m = ks_memory(3), *ro_arg = ks_memory(1);
+	char *m = vm_memory(3), *ro_arg = vm_memory(1);
 
 	assert_int_equal(ks_make(owner, m, 3 * PAGE, 0600, &id), 0);
 	memcpy(r.id, &id, sizeof(id));
@@ -297,28 +271,28 @@ static void mmap_is_within_the_grant(void **state)
 	int none = ks_open(O_RDWR), ro = ks_open(O_RDONLY);
 	const int both = PROT_READ | PROT_WRITE;
 	struct ks_id id;
-	char *m = ks_memory(3), *p;
+	char *m = vm_memory(3), *p;
 
 	assert_int_equal(ks_make(owner, m, 3 * PAGE, 0600, &id), 0);
 	assert_int_equal(ks_get(rw, id, KS_RW), 0);
 	assert_int_equal(ks_get(r, id, KEDGE_SEGMENT_READ), 0);
 	assert_int_equal(ks_get(ro, id, KEDGE_SEGMENT_READ), 0);
-	assert_int_equal(map_errno(none, PAGE, PROT_READ, MAP_SHARED, 0), -EINVAL);
-	assert_int_equal(map_errno(owner, PAGE, PROT_READ, MAP_SHARED, 0), -EINVAL);
-	assert_int_equal(map_errno(rw, PAGE, both, MAP_PRIVATE, 0), -EINVAL);
-	assert_int_equal(map_errno(rw, 4 * PAGE, both, MAP_SHARED, 0), -EINVAL);
-	assert_int_equal(map_errno(rw, PAGE, both, MAP_SHARED, 3 * PAGE), -EINVAL);
-	assert_int_equal(map_errno(rw, 2 * PAGE, both, MAP_SHARED, 2 * PAGE),
+	assert_int_equal(vm_map_errno(none, PAGE, PROT_READ, MAP_SHARED, 0), -EINVAL);
+	assert_int_equal(vm_map_errno(owner, PAGE, PROT_READ, MAP_SHARED, 0), -EINVAL);
+	assert_int_equal(vm_map_errno(rw, PAGE, both, MAP_PRIVATE, 0), -EINVAL);
+	assert_int_equal(vm_map_errno(rw, 4 * PAGE, both, MAP_SHARED, 0), -EINVAL);
+	assert_int_equal(vm_map_errno(rw, PAGE, both, MAP_SHARED, 3 * PAGE), -EINVAL);
+	assert_int_equal(vm_map_errno(rw, 2 * PAGE, both, MAP_SHARED, 2 * PAGE),
 			 -EINVAL);
-	assert_int_equal(map_errno(rw, PAGE, both, MAP_SHARED, 1l << 60), -EINVAL);
-	assert_int_equal(map_errno(rw, PAGE, both, MAP_SHARED, (1l << 61) + 3 * (long)PAGE),
+	assert_int_equal(vm_map_errno(rw, PAGE, both, MAP_SHARED, 1l << 60), -EINVAL);
+	assert_int_equal(vm_map_errno(rw, PAGE, both, MAP_SHARED, (1l << 61) + 3 * (long)PAGE),
 			 -EINVAL);
-	assert_int_equal(map_errno(rw, PAGE, PROT_READ | PROT_EXEC, MAP_SHARED, 0),
+	assert_int_equal(vm_map_errno(rw, PAGE, PROT_READ | PROT_EXEC, MAP_SHARED, 0),
 			 -EPERM);
-	assert_int_equal(map_errno(r, PAGE, both, MAP_SHARED, 0), -EACCES);
-	assert_int_equal(map_errno(ro, PAGE, both, MAP_SHARED, 0), -EACCES);
-	assert_int_equal(map_errno(ro, PAGE, PROT_READ, MAP_SHARED, 0), 0);
-	assert_int_equal(map_errno(rw, 2 * PAGE, both, MAP_SHARED | MAP_POPULATE,
+	assert_int_equal(vm_map_errno(r, PAGE, both, MAP_SHARED, 0), -EACCES);
+	assert_int_equal(vm_map_errno(ro, PAGE, both, MAP_SHARED, 0), -EACCES);
+	assert_int_equal(vm_map_errno(ro, PAGE, PROT_READ, MAP_SHARED, 0), 0);
+	assert_int_equal(vm_map_errno(rw, 2 * PAGE, both, MAP_SHARED | MAP_POPULATE,
 				   PAGE), 0);
 	/* No way around it later. */
 	p = ks_map(r, PAGE, PROT_READ, 0);
@@ -327,7 +301,7 @@ static void mmap_is_within_the_grant(void **state)
 	assert_int_equal(mprotect(p, PAGE, PROT_READ | PROT_EXEC), -1);
 	munmap(p, PAGE);
 	assert_int_equal(ks_remove(owner, id), 0);
-	assert_int_equal(map_errno(rw, PAGE, both, MAP_SHARED, 0), -EIDRM);
+	assert_int_equal(vm_map_errno(rw, PAGE, both, MAP_SHARED, 0), -EIDRM);
 	close(none);
 	close(r);
 	close(ro);
@@ -341,15 +315,15 @@ static void the_generation_is_one_page_to_read(void **state)
 	const uint64_t *p;
 	struct ks_id id;
 
-	assert_int_equal(ks_make(owner, ks_memory(1), PAGE, 0600, &id), 0);
+	assert_int_equal(ks_make(owner, vm_memory(1), PAGE, 0600, &id), 0);
 	assert_int_equal(ks_get(g, id, KS_RW), 0);
-	assert_int_equal(map_errno(g, 2 * PAGE, PROT_READ, MAP_SHARED, GENERATION),
+	assert_int_equal(vm_map_errno(g, 2 * PAGE, PROT_READ, MAP_SHARED, GENERATION),
 			 -EINVAL);
-	assert_int_equal(map_errno(g, PAGE, PROT_READ, MAP_PRIVATE, GENERATION),
+	assert_int_equal(vm_map_errno(g, PAGE, PROT_READ, MAP_PRIVATE, GENERATION),
 			 -EINVAL);
-	assert_int_equal(map_errno(g, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED,
+	assert_int_equal(vm_map_errno(g, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED,
 				   GENERATION), -EACCES);
-	assert_int_equal(map_errno(g, PAGE, PROT_READ | PROT_EXEC, MAP_SHARED,
+	assert_int_equal(vm_map_errno(g, PAGE, PROT_READ | PROT_EXEC, MAP_SHARED,
 				   GENERATION), -EPERM);
 	p = ks_generation(g);
 	assert_int_equal(ks_errno(p), 0);
@@ -367,7 +341,7 @@ static void list_tells_how_many(void **state)
 	struct kedge_segment_list l = { .size = sizeof(l) };
 	int fd = ks_open(O_RDWR), i, j;
 	struct ks_id id[5], got[5];
-	char *m = ks_memory(1);
+	char *m = vm_memory(1);
 
 	for (i = 0; i < 5; i++)
 		assert_int_equal(ks_make(fd, m, PAGE, 0600, &id[i]), 0);
@@ -397,41 +371,32 @@ static void list_tells_how_many(void **state)
 
 /* ---- limits ---- */
 
-static void set_param(const char *name, uint64_t value)
-{
-	char path[128], text[32];
-
-	snprintf(path, sizeof(path), PARAMS "%s", name);
-	snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
-	assert_int_equal(ks_write(path, text), 0);
-}
-
 static void segments_are_limited(void **state)
 {
-	const uint64_t was = ks_number(PARAMS "max_segments_per_user");
+	const uint64_t was = vm_number(PARAMS "max_segments_per_user");
 	int fd = ks_open(O_RDWR), other = ks_open(O_RDWR), i;
 	struct ks_id id;
-	char *m = ks_memory(1);
+	char *m = vm_memory(1);
 
-	set_param("max_segments_per_user", 4);
+	vm_set(PARAMS "max_segments_per_user", 4);
 	for (i = 0; i < 4; i++)
 		assert_int_equal(ks_make(i % 2 ? fd : other, m, PAGE, 0600, &id), 0);
 	assert_int_equal(ks_make(fd, m, PAGE, 0600, &id), -ENOSPC);
 	close(other);
 	assert_int_equal(ks_make(fd, m, PAGE, 0600, &id), 0);
-	set_param("max_segments_per_user", was);
+	vm_set(PARAMS "max_segments_per_user", was);
 	close(fd);
 }
 
 static void mappings_are_limited(void **state)
 {
-	const uint64_t was = ks_number(PARAMS "max_attachments_per_segment");
+	const uint64_t was = vm_number(PARAMS "max_attachments_per_segment");
 	int fd = ks_open(O_RDWR), g = ks_open(O_RDWR);
 	struct kedge_segment_query q;
-	char *m = ks_memory(8), *a, *b;
+	char *m = vm_memory(8), *a, *b;
 	struct ks_id id;
 
-	set_param("max_attachments_per_segment", 2);
+	vm_set(PARAMS "max_attachments_per_segment", 2);
 	assert_int_equal(ks_make(fd, m, 8 * PAGE, 0600, &id), 0);
 	assert_int_equal(ks_get(g, id, KS_RW), 0);
 	a = ks_map(g, 8 * PAGE, PROT_READ, 0);
@@ -440,8 +405,7 @@ static void mappings_are_limited(void **state)
 	assert_int_equal(ks_errno(b), 0);
 	assert_int_equal(ks_errno(ks_map(g, PAGE, PROT_READ, 0)), -ENOSPC);
 	/* A hole would make three of two; a page at an end makes no more. */
-	assert_int_equal(munmap(a + PAGE, PAGE), -1);
-	assert_int_equal(errno, ENOSPC);
+	assert_int_equal(vm_errno(munmap(a + PAGE, PAGE)), -ENOSPC);
 	munmap(b, PAGE);
 	assert_int_equal(munmap(a + PAGE, PAGE), 0);
 	assert_int_equal(ks_query(fd, id, &q), 0);
@@ -449,35 +413,35 @@ static void mappings_are_limited(void **state)
 	munmap(a, 8 * PAGE);
 	assert_int_equal(ks_query(fd, id, &q), 0);
 	assert_int_equal(q.attachments, 0);
-	set_param("max_attachments_per_segment", was);
+	vm_set(PARAMS "max_attachments_per_segment", was);
 	close(g);
 	close(fd);
 }
 
 static void memory_is_limited(void **state)
 {
-	const uint64_t was = ks_number(PARAMS "max_kib_per_user");
+	const uint64_t was = vm_number(PARAMS "max_kib_per_user");
 	int fd = ks_open(O_RDWR), g = ks_open(O_RDWR), i;
-	char *m = ks_memory(1), *a, v;
+	char *m = vm_memory(1), *a, v;
 	struct ks_id id;
 
 	assert_int_equal(ks_make(fd, m, PAGE, 0600, &id), 0);
 	assert_int_equal(ks_get(g, id, KS_RW), 0);
 	a = ks_map(g, PAGE, PROT_READ, 0);
 	assert_int_equal(ks_errno(a), 0);
-	set_param("max_kib_per_user", 1);
+	vm_set(PARAMS "max_kib_per_user", 1);
 	assert_int_equal(ks_open(O_RDWR), -EDQUOT);
 	assert_int_equal(ks_make(fd, m, PAGE, 0600, &id), -EDQUOT);
 	/* A touch needs memory, too. */
 	assert_int_equal(ks_load(a, &v), KS_SIGBUS);
-	set_param("max_kib_per_user", was);
+	vm_set(PARAMS "max_kib_per_user", was);
 	assert_int_equal(ks_load(a, &v), KS_OK);
 	/* All is given back. */
-	set_param("max_kib_per_user", 64);
+	vm_set(PARAMS "max_kib_per_user", 64);
 	for (i = 0; i < 100; i++)
 		assert_int_equal(ks_make(fd, m, PAGE, 0600, &id) ?:
 				 ks_remove(fd, id), 0);
-	set_param("max_kib_per_user", was);
+	vm_set(PARAMS "max_kib_per_user", was);
 	munmap(a, PAGE);
 	close(g);
 	close(fd);
@@ -492,14 +456,14 @@ static void the_module_stays_while_a_file_is_open(void **state)
 {
 	int fd = ks_open(O_RDONLY);
 
-	assert_int_equal(ks_child(rmmod_fails, NULL), 0);
+	assert_int_equal(vm_child(rmmod_fails, NULL), 0);
 	close(fd);
 }
 
 static void system_calls_use_attached_memory(void **state)
 {
 	int fd = ks_open(O_RDWR), g = ks_open(O_RDWR), p[2];
-	char *m = ks_memory(4), *a;
+	char *m = vm_memory(4), *a;
 	struct ks_id id;
 
 	assert_int_equal(pipe(p), 0);
@@ -512,8 +476,7 @@ static void system_calls_use_attached_memory(void **state)
 	assert_int_equal(read(p[0], a + 2 * PAGE - 3, 6), 6);
 	assert_string_equal(m + 2 * PAGE - 3, "hello");
 	munmap(m + 3 * PAGE, PAGE);
-	assert_int_equal(write(p[1], a + 3 * PAGE, 6), -1);
-	assert_int_equal(errno, EFAULT);
+	assert_int_equal(vm_errno(write(p[1], a + 3 * PAGE, 6)), -EFAULT);
 	munmap(a, 4 * PAGE);
 	close(g);
 	close(fd);

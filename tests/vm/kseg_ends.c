@@ -3,19 +3,6 @@
  * /dev/kedge-segment: owners that end in each way, one that attaches its own
  * memory, one that shares all of its address space.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
 #include "kseg_lib.h"
 
 #define PAGES 8
@@ -29,7 +16,7 @@ struct shown {
 
 static void own_and_end(int out, int in, enum end end)
 {
-	char *m = ks_memory(PAGES), c;
+	char *m = vm_memory(PAGES), c;
 	int fd = ks_open(O_RDWR);
 	struct shown s;
 
@@ -50,8 +37,9 @@ static void own_and_end(int out, int in, enum end end)
 	_exit(0);
 }
 
-static void ends(enum end end)
+static void what_was_attached_is_gone(void **state)
 {
+	const enum end end = (enum end)(uintptr_t)*state;
 	int up[2], down[2], i;
 	struct peer p;
 	struct shown s;
@@ -89,29 +77,9 @@ static void ends(enum end end)
 	close(down[1]);
 }
 
-static void exit_of_the_owner(void **state)
-{
-	ends(END_EXIT);
-}
-
-static void kill_of_the_owner(void **state)
-{
-	ends(END_KILL);
-}
-
-static void exec_of_the_owner(void **state)
-{
-	ends(END_EXEC);
-}
-
-static void close_of_the_owners_file(void **state)
-{
-	ends(END_CLOSE);
-}
-
 static void the_owner_attaches_its_own(void **state)
 {
-	char *m = ks_memory(PAGES), *a, *b, v;
+	char *m = vm_memory(PAGES), *a, *b, v;
 	int fd = ks_open(O_RDWR), g = ks_open(O_RDWR);
 	struct ks_id id;
 
@@ -123,7 +91,7 @@ static void the_owner_attaches_its_own(void **state)
 	assert_int_equal(m[PAGE], 3);
 	/* Moved and cut, it is still the owner's. */
 	b = mremap(a, 4 * PAGE, 4 * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED,
-		   ks_memory(4));
+		   vm_memory(4));
 	assert_true(b != MAP_FAILED);
 	assert_int_equal(b[PAGE], 3);
 	assert_int_equal(ks_store(a + 5 * PAGE, 6), KS_OK);
@@ -144,7 +112,7 @@ static void the_owner_attaches_its_own(void **state)
 
 static void all_of_an_address_space(void **state)
 {
-	char *a, *late, *m = ks_memory(1), v;
+	char *a, *late, *m = vm_memory(1), v;
 	int fd = ks_open(O_RDWR), g = ks_open(O_RDWR);
 	struct kedge_segment_query q;
 	struct ks_id id;
@@ -169,13 +137,16 @@ static void all_of_an_address_space(void **state)
 	close(fd);
 }
 
+#define END(name, how) \
+	{ name, what_was_attached_is_gone, NULL, NULL, (void *)(uintptr_t)(how) }
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(exit_of_the_owner),
-		cmocka_unit_test(kill_of_the_owner),
-		cmocka_unit_test(exec_of_the_owner),
-		cmocka_unit_test(close_of_the_owners_file),
+		END("exit of the owner", END_EXIT),
+		END("kill of the owner", END_KILL),
+		END("exec of the owner", END_EXEC),
+		END("close of the owner's file", END_CLOSE),
 		cmocka_unit_test(the_owner_attaches_its_own),
 		cmocka_unit_test(all_of_an_address_space),
 	};

@@ -4,20 +4,6 @@
  * in another process sees it. After each event the attacher has the owner's page
  * of now, or is refused; never one of before.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
 #include "kseg_lib.h"
 
 #define PAGES 8
@@ -31,94 +17,93 @@ struct both {
 	struct peer peer;
 };
 
-static void share(struct both *b, char *m, size_t len)
+static struct both b;
+
+static void share(char *m, size_t len)
 {
-	b->m = m;
-	b->len = len;
-	b->fd = ks_open(O_RDWR);
-	assert_true(b->fd >= 0);
-	assert_int_equal(ks_make(b->fd, m, len, 0600, &b->id), 0);
-	peer_start(&b->peer, b->id, KS_RW, len);
-	assert_int_equal(b->peer.failed, 0);
+	b.m = m;
+	b.len = len;
+	b.fd = ks_open(O_RDWR);
+	assert_true(b.fd >= 0);
+	assert_int_equal(ks_make(b.fd, m, len, 0600, &b.id), 0);
+	peer_start(&b.peer, b.id, KS_RW, len);
+	assert_int_equal(b.peer.failed, 0);
 }
 
-static void unshare_all(struct both *b)
+static int share_some(void **state)
 {
-	peer_stop(&b->peer);
-	close(b->fd);
-	munmap(b->m, b->len);
+	share(vm_memory(PAGES), PAGES * PAGE);
+	return 0;
 }
 
-static char seen(struct both *b, size_t offset)
+static int unshare_all(void **state)
+{
+	peer_stop(&b.peer);
+	close(b.fd);
+	munmap(b.m, b.len);
+	return 0;
+}
+
+static char seen(size_t offset)
 {
 	char v = 0;
 
-	assert_int_equal(peer_load(&b->peer, offset, &v), KS_OK);
+	assert_int_equal(peer_load(&b.peer, offset, &v), KS_OK);
 	return v;
 }
 
 static void both_see_stores(void **state)
 {
-	struct both b;
-
-	share(&b, ks_memory(PAGES), PAGES * PAGE);
 	b.m[5] = 42;
-	assert_int_equal(seen(&b, 5), 42);
+	assert_int_equal(seen(5), 42);
 	assert_int_equal(peer_store(&b.peer, 3 * PAGE, 43), KS_OK);
 	assert_int_equal(b.m[3 * PAGE], 43);
 	b.m[3 * PAGE] = 44;
-	assert_int_equal(seen(&b, 3 * PAGE), 44);
-	unshare_all(&b);
+	assert_int_equal(seen(3 * PAGE), 44);
 }
 
 static void munmap_takes_the_pages(void **state)
 {
-	struct both b;
 	char v;
 
-	share(&b, ks_memory(PAGES), PAGES * PAGE);
 	assert_int_equal(peer_store(&b.peer, 0, 7), KS_OK);
 	assert_int_equal(peer_store(&b.peer, 2 * PAGE, 7), KS_OK);
 	munmap(b.m + 2 * PAGE, PAGE);
 	assert_int_equal(peer_load(&b.peer, 2 * PAGE, &v), KS_SIGBUS);
 	assert_int_equal(peer_store(&b.peer, 2 * PAGE, 1), KS_SIGBUS);
-	assert_int_equal(seen(&b, 0), 7);
+	assert_int_equal(seen(0), 7);
 	/* The next mapping there is seen. */
 	assert_true(mmap(b.m + 2 * PAGE, PAGE, PROT_READ | PROT_WRITE,
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
 		    b.m + 2 * PAGE);
 	b.m[2 * PAGE] = 9;
-	assert_int_equal(seen(&b, 2 * PAGE), 9);
-	unshare_all(&b);
+	assert_int_equal(seen(2 * PAGE), 9);
 }
 
-
-static uint64_t generation(struct both *b)
+static uint64_t generation(void)
 {
-	return peer_generation(&b->peer);
+	return peer_generation(&b.peer);
 }
 
 static void dontneed_is_seen_and_counted(void **state)
 {
 	struct kedge_segment_query q;
-	struct both b;
 	uint64_t g;
 
-	share(&b, ks_memory(PAGES), PAGES * PAGE);
-	g = generation(&b);
+	g = generation();
 	assert_int_equal(g % 2, 0);
 	/* No attacher has them: not told. */
 	madvise(b.m, PAGES * PAGE, MADV_DONTNEED);
-	assert_int_equal(generation(&b), g);
+	assert_int_equal(generation(), g);
 	b.m[PAGE] = 3;
-	assert_int_equal(seen(&b, PAGE), 3);
+	assert_int_equal(seen(PAGE), 3);
 	madvise(b.m + PAGE, PAGE, MADV_DONTNEED);
-	assert_int_equal(generation(&b), g + 2);
-	assert_int_equal(seen(&b, PAGE), 0);
+	assert_int_equal(generation(), g + 2);
+	assert_int_equal(seen(PAGE), 0);
 	/* The zero page goes with the owner's first store. */
 	b.m[PAGE] = 4;
-	assert_int_equal(generation(&b), g + 4);
-	assert_int_equal(seen(&b, PAGE), 4);
+	assert_int_equal(generation(), g + 4);
+	assert_int_equal(seen(PAGE), 4);
 	assert_int_equal(ks_query(b.fd, b.id, &q), 0);
 	assert_int_equal(q.generation, g + 4);
 	assert_int_equal(q.invalidations, 2);
@@ -126,57 +111,47 @@ static void dontneed_is_seen_and_counted(void **state)
 	assert_int_equal(q.attachments, 1);
 	assert_int_equal(q.grants, 1);
 	assert_true(q.pages >= 1 && q.pages <= PAGES);
-	unshare_all(&b);
 }
 
 static void what_moves_is_followed(void **state)
 {
-	struct both b;
-	char *other = ks_memory(1), v;
+	char *other = vm_memory(1), v;
 
-	share(&b, ks_memory(PAGES), PAGES * PAGE);
 	memset(other, 77, PAGE);
 	b.m[PAGE] = 5;
 	assert_int_equal(peer_store(&b.peer, PAGE + 1, 6), KS_OK);
 	/* Another page comes to its address. */
 	assert_true(mremap(other, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED,
 			   b.m + PAGE) == b.m + PAGE);
-	assert_int_equal(seen(&b, PAGE), 77);
+	assert_int_equal(seen(PAGE), 77);
 	assert_int_equal(peer_store(&b.peer, PAGE, 78), KS_OK);
 	assert_int_equal(b.m[PAGE], 78);
 	/* It goes. */
 	other = mremap(b.m + PAGE, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED,
-		       ks_memory(1));
+		       vm_memory(1));
 	assert_true(other != MAP_FAILED);
 	assert_int_equal(peer_load(&b.peer, PAGE, &v), KS_SIGBUS);
 	assert_int_equal(*other, 78);
 	munmap(other, PAGE);
-	unshare_all(&b);
 }
 
 static void map_fixed_over_it_is_seen(void **state)
 {
-	struct both b;
-
-	share(&b, ks_memory(PAGES), PAGES * PAGE);
 	assert_int_equal(peer_store(&b.peer, 0, 9), KS_OK);
 	assert_true(mmap(b.m, 2 * PAGE, PROT_READ | PROT_WRITE,
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == b.m);
-	assert_int_equal(seen(&b, 0), 0);
+	assert_int_equal(seen(0), 0);
 	b.m[0] = 10;
-	assert_int_equal(seen(&b, 0), 10);
-	unshare_all(&b);
+	assert_int_equal(seen(0), 10);
 }
 
 static void mprotect_of_the_owner_binds(void **state)
 {
-	struct both b;
 	char v;
 
-	share(&b, ks_memory(PAGES), PAGES * PAGE);
 	assert_int_equal(peer_store(&b.peer, 0, 2), KS_OK);
 	mprotect(b.m, PAGE, PROT_READ);
-	assert_int_equal(seen(&b, 0), 2);
+	assert_int_equal(seen(0), 2);
 	assert_int_equal(peer_store(&b.peer, 0, 3), KS_SIGBUS);
 	assert_int_equal(b.m[0], 2);
 	mprotect(b.m, PAGE, PROT_NONE);
@@ -184,7 +159,6 @@ static void mprotect_of_the_owner_binds(void **state)
 	mprotect(b.m, PAGE, PROT_READ | PROT_WRITE);
 	assert_int_equal(peer_store(&b.peer, 0, 4), KS_OK);
 	assert_int_equal(b.m[0], 4);
-	unshare_all(&b);
 }
 
 /* In the child of the owner: what it has is not the segment's. */
@@ -195,26 +169,26 @@ struct kin {
 
 static void kin_start(struct kin *k, char *m)
 {
-	int a[2], b[2];
+	int ask[2], answer[2];
 	char v;
 
-	assert_int_equal(pipe(a), 0);
-	assert_int_equal(pipe(b), 0);
+	assert_int_equal(pipe(ask), 0);
+	assert_int_equal(pipe(answer), 0);
 	k->pid = fork();
 	if (!k->pid) {
-		close(a[1]);
-		while (read(a[0], &v, 1) == 1) {
+		close(ask[1]);
+		while (read(ask[0], &v, 1) == 1) {
 			if (v)		/* 0: only tell */
 				*m = v;
-			if (write(b[1], m, 1) != 1)
+			if (write(answer[1], m, 1) != 1)
 				break;
 		}
 		_exit(0);
 	}
-	close(a[0]);
-	close(b[1]);
-	k->ask = a[1];
-	k->answer = b[0];
+	close(ask[0]);
+	close(answer[1]);
+	k->ask = ask[1];
+	k->answer = answer[0];
 }
 
 static char kin_does(struct kin *k, char v)
@@ -233,37 +207,34 @@ static void kin_stop(struct kin *k)
 
 static void copy_on_write_parts_parent_and_child(void **state)
 {
-	struct both b;
 	struct kin k;
 
-	share(&b, ks_memory(PAGES), PAGES * PAGE);
 	/* A page that the attacher may store to already. */
 	assert_int_equal(peer_store(&b.peer, 0, 10), KS_OK);
-	assert_int_equal(seen(&b, PAGE), 1);
+	assert_int_equal(seen(PAGE), 1);
 	kin_start(&k, b.m);
 	assert_int_equal(peer_store(&b.peer, 0, 11), KS_OK);
 	assert_int_equal(b.m[0], 11);
 	assert_int_equal(kin_does(&k, 0), 10);
 	assert_int_equal(kin_does(&k, 12), 12);
-	assert_int_equal(seen(&b, 0), 11);
+	assert_int_equal(seen(0), 11);
 	kin_stop(&k);
 
 	kin_start(&k, b.m + PAGE);
-	assert_int_equal(seen(&b, PAGE), 1);
+	assert_int_equal(seen(PAGE), 1);
 	b.m[PAGE] = 20;
-	assert_int_equal(seen(&b, PAGE), 20);
+	assert_int_equal(seen(PAGE), 20);
 	assert_int_equal(kin_does(&k, 0), 1);
 	kin_stop(&k);
 
 	/* The child copies first. */
 	kin_start(&k, b.m + 2 * PAGE);
-	assert_int_equal(seen(&b, 2 * PAGE), 1);
+	assert_int_equal(seen(2 * PAGE), 1);
 	assert_int_equal(kin_does(&k, 30), 30);
 	assert_int_equal(peer_store(&b.peer, 2 * PAGE, 31), KS_OK);
 	assert_int_equal(b.m[2 * PAGE], 31);
 	assert_int_equal(kin_does(&k, 0), 30);
 	kin_stop(&k);
-	unshare_all(&b);
 }
 
 /* 1: swapped; 2: present. */
@@ -281,55 +252,49 @@ static int where(const char *p)
 /* Pages that the attacher's CPU allocated are in a list of its own at first. */
 static void page_out(char *m, size_t len)
 {
-	ks_write("/proc/sys/vm/compact_memory", "1");
+	vm_write("/proc/sys/vm/compact_memory", "1");
 	madvise(m, len, MADV_PAGEOUT);
 }
 
 static void swap_takes_and_brings(void **state)
 {
-	struct both b;
 	int i;
 
-	share(&b, ks_memory(PAGES), PAGES * PAGE);
 	for (i = 0; i < PAGES; i++)
 		assert_int_equal(peer_store(&b.peer, i * PAGE, (char)(50 + i)),
 				 KS_OK);
 	page_out(b.m, PAGES * PAGE);
 	if (where(b.m) != 1) {
-		unshare_all(&b);
 		print_message("SKIP: no swap\n");
 		skip();
 	}
-	assert_int_equal(generation(&b) % 2, 0);
+	assert_int_equal(generation() % 2, 0);
 	for (i = 0; i < PAGES; i++)
-		assert_int_equal(seen(&b, i * PAGE), 50 + i);
+		assert_int_equal(seen(i * PAGE), 50 + i);
 	assert_int_equal(where(b.m), 2);
 	/* Clean in the swap cache now: a store must not be lost there. */
 	assert_int_equal(peer_store(&b.peer, 0, 99), KS_OK);
 	page_out(b.m, PAGES * PAGE);
 	assert_int_equal(b.m[0], 99);
-	unshare_all(&b);
 }
 
 static void compaction_keeps_them_equal(void **state)
 {
-	struct both b;
 	int i, round;
 
-	share(&b, ks_memory(64), 64 * PAGE);
+	share(vm_memory(64), 64 * PAGE);
 	for (round = 0; round < 3; round++) {
 		for (i = 0; i < 64; i++)
 			assert_int_equal(peer_store(&b.peer, i * PAGE,
 						    (char)(i + round)), KS_OK);
-		if (ks_write("/proc/sys/vm/compact_memory", "1"))
+		if (vm_write("/proc/sys/vm/compact_memory", "1"))
 			break;
 		for (i = 0; i < 64; i++) {
 			assert_int_equal(b.m[i * PAGE], i + round);
 			b.m[i * PAGE + 1] = (char)(i ^ round);
-			assert_int_equal(seen(&b, i * PAGE + 1), i ^ round);
+			assert_int_equal(seen(i * PAGE + 1), i ^ round);
 		}
 	}
-	unshare_all(&b);
 }
 
 static void huge_pages_split_and_collapse(void **state)
@@ -337,67 +302,59 @@ static void huge_pages_split_and_collapse(void **state)
 	char *raw = mmap(NULL, 2 * HUGE, PROT_READ | PROT_WRITE,
 			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	char *m = (char *)(((uintptr_t)raw + HUGE - 1) & ~(HUGE - 1));
-	struct both b;
 	size_t i;
 
 	madvise(m, HUGE, MADV_HUGEPAGE);
 	memset(m, 1, HUGE);
-	share(&b, m, HUGE);
+	share(m, HUGE);
 	for (i = 0; i < HUGE; i += 16 * PAGE)
 		assert_int_equal(peer_store(&b.peer, i, (char)(i >> 16)), KS_OK);
 	for (i = 0; i < HUGE; i += 16 * PAGE)
 		assert_int_equal(m[i], (char)(i >> 16));
 	/* Split by a change of a part. */
 	madvise(m + 16 * PAGE, PAGE, MADV_DONTNEED);
-	assert_int_equal(seen(&b, 16 * PAGE), 0);
-	assert_int_equal(seen(&b, 32 * PAGE), 2);
+	assert_int_equal(seen(16 * PAGE), 0);
+	assert_int_equal(seen(32 * PAGE), 2);
 	mprotect(m + 48 * PAGE, PAGE, PROT_READ);
 	assert_int_equal(peer_store(&b.peer, 48 * PAGE, 1), KS_SIGBUS);
 	mprotect(m + 48 * PAGE, PAGE, PROT_READ | PROT_WRITE);
 	m[16 * PAGE] = 1;
-	madvise(m, HUGE, 25 /* MADV_COLLAPSE */);
+	madvise(m, HUGE, MADV_COLLAPSE);
 	for (i = 32 * PAGE; i < HUGE; i += 16 * PAGE)
-		assert_int_equal(seen(&b, i), (char)(i >> 16));
+		assert_int_equal(seen(i), (char)(i >> 16));
 	assert_int_equal(peer_store(&b.peer, 7 * PAGE, 66), KS_OK);
 	assert_int_equal(m[7 * PAGE], 66);
-	unshare_all(&b);
 }
 
 static void hugetlb_pages_are_attached(void **state)
 {
 	char *m = mmap(NULL, HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE |
 		       MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
-	struct both b;
 	char v;
 
 	if (m == MAP_FAILED) {
+		share_some(state);
 		print_message("SKIP: no hugetlb pages\n");
 		skip();
 	}
-	share(&b, m, HUGE);
+	share(m, HUGE);
 	assert_int_equal(peer_store(&b.peer, 300 * PAGE, 5), KS_OK);
 	assert_int_equal(m[300 * PAGE], 5);
 	madvise(m, HUGE, MADV_DONTNEED);
-	assert_int_equal(seen(&b, 300 * PAGE), 0);
+	assert_int_equal(seen(300 * PAGE), 0);
 	assert_int_equal(peer_store(&b.peer, 300 * PAGE, 6), KS_OK);
 	munmap(m, HUGE);
 	assert_int_equal(peer_load(&b.peer, 300 * PAGE, &v), KS_SIGBUS);
-	unshare_all(&b);
 }
 
 static void ksm_may_merge_them(void **state)
 {
-	const char *run = "/sys/kernel/mm/ksm/run";
-	struct both b;
 	int i;
 
-	if (ks_write("/sys/kernel/mm/ksm/sleep_millisecs", "1") ||
-	    ks_write("/sys/kernel/mm/ksm/pages_to_scan", "1000") ||
-	    ks_write(run, "1")) {
+	if (!vm_ksm()) {
 		print_message("SKIP: no KSM\n");
 		skip();
 	}
-	share(&b, ks_memory(PAGES), PAGES * PAGE);
 	for (i = 0; i < PAGES; i++)
 		assert_int_equal(peer_store(&b.peer, i * PAGE, 8), KS_OK);
 	for (i = 0; i < PAGES; i++)
@@ -405,30 +362,28 @@ static void ksm_may_merge_them(void **state)
 	madvise(b.m, PAGES * PAGE, MADV_MERGEABLE);
 	for (i = 0; i < 50; i++) {
 		usleep(100000);
-		if (ks_number("/sys/kernel/mm/ksm/pages_sharing") >= PAGES - 1)
+		if (vm_number("/sys/kernel/mm/ksm/pages_sharing") >= PAGES - 1)
 			break;
 	}
 	assert_true(i < 50);
-	assert_int_equal(seen(&b, 0), 1);
+	assert_int_equal(seen(0), 1);
 	assert_int_equal(peer_store(&b.peer, 0, 2), KS_OK);
 	assert_int_equal(b.m[0], 2);
 	for (i = 1; i < PAGES; i++)
 		assert_int_equal(b.m[i * PAGE], 1);
-	ks_write(run, "0");
-	unshare_all(&b);
+	vm_write("/sys/kernel/mm/ksm/run", "0");
 }
 
 static void truncation_takes_pages_of_a_file(void **state)
 {
 	char path[] = "/run/kseg-XXXXXX", v, *m;
 	int fd = mkstemp(path);
-	struct both b;
 
 	assert_true(fd >= 0);
 	unlink(path);
 	assert_int_equal(ftruncate(fd, PAGES * PAGE), 0);
 	m = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	share(&b, m, PAGES * PAGE);
+	share(m, PAGES * PAGE);
 	assert_int_equal(peer_store(&b.peer, 5 * PAGE, 3), KS_OK);
 	assert_int_equal(pread(fd, &v, 1, 5 * PAGE), 1);
 	assert_int_equal(v, 3);
@@ -436,72 +391,69 @@ static void truncation_takes_pages_of_a_file(void **state)
 	assert_int_equal(peer_load(&b.peer, 5 * PAGE, &v), KS_SIGBUS);
 	assert_int_equal(peer_store(&b.peer, 3 * PAGE, 4), KS_OK);
 	assert_int_equal(ftruncate(fd, PAGES * PAGE), 0);
-	assert_int_equal(seen(&b, 5 * PAGE), 0);
+	assert_int_equal(seen(5 * PAGE), 0);
 	assert_int_equal(fallocate(fd, 3 /* punch, keep size */, 3 * PAGE, PAGE), 0);
-	assert_int_equal(seen(&b, 3 * PAGE), 0);
-	unshare_all(&b);
+	assert_int_equal(seen(3 * PAGE), 0);
 	close(fd);
 }
 
 static void an_attacher_cuts_its_mapping(void **state)
 {
-	struct both b;
 	char v;
 
-	share(&b, ks_memory(PAGES), PAGES * PAGE);
 	assert_int_equal(peer_store(&b.peer, 0, 1), KS_OK);
 	assert_int_equal(peer_munmap(&b.peer, 3 * PAGE, PAGE), 0);
 	assert_int_equal(peer_load(&b.peer, 3 * PAGE, &v), KS_SIGSEGV);
 	b.m[0] = 40;
 	b.m[4 * PAGE] = 41;
-	assert_int_equal(seen(&b, 0), 40);
-	assert_int_equal(seen(&b, 4 * PAGE), 41);
+	assert_int_equal(seen(0), 40);
+	assert_int_equal(seen(4 * PAGE), 41);
 	/* Each of the parts is still taken from. */
 	munmap(b.m, PAGE);
 	munmap(b.m + 4 * PAGE, PAGE);
 	assert_int_equal(peer_load(&b.peer, 0, &v), KS_SIGBUS);
 	assert_int_equal(peer_load(&b.peer, 4 * PAGE, &v), KS_SIGBUS);
-	assert_int_equal(seen(&b, 5 * PAGE), 1);
+	assert_int_equal(seen(5 * PAGE), 1);
 	assert_int_equal(peer_mprotect(&b.peer, 5 * PAGE, PAGE, PROT_NONE), 0);
 	assert_int_equal(peer_load(&b.peer, 5 * PAGE, &v), KS_SIGSEGV);
 	assert_int_equal(peer_mprotect(&b.peer, 5 * PAGE, PAGE, PROT_READ), 0);
 	munmap(b.m + 5 * PAGE, PAGE);
 	assert_int_equal(peer_load(&b.peer, 5 * PAGE, &v), KS_SIGBUS);
-	unshare_all(&b);
 }
 
 static void remove_takes_all(void **state)
 {
-	struct both b;
 	char v;
 
-	share(&b, ks_memory(PAGES), PAGES * PAGE);
 	assert_int_equal(peer_store(&b.peer, 0, 1), KS_OK);
 	assert_int_equal(ks_remove(b.fd, b.id), 0);
 	assert_int_equal(ks_remove(b.fd, b.id), -ENOENT);
 	assert_int_equal(peer_load(&b.peer, 0, &v), KS_SIGBUS);
-	assert_int_equal(generation(&b) % 2, 1);
-	unshare_all(&b);
+	assert_int_equal(generation() % 2, 1);
 }
+
+/* Pages are shared before the case, or by it. */
+#define TEST(f) cmocka_unit_test_setup_teardown(f, share_some, unshare_all)
+#define MADE(f) cmocka_unit_test_teardown(f, unshare_all)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(both_see_stores),
-		cmocka_unit_test(munmap_takes_the_pages),
-		cmocka_unit_test(dontneed_is_seen_and_counted),
-		cmocka_unit_test(what_moves_is_followed),
-		cmocka_unit_test(map_fixed_over_it_is_seen),
-		cmocka_unit_test(mprotect_of_the_owner_binds),
-		cmocka_unit_test(copy_on_write_parts_parent_and_child),
-		cmocka_unit_test(swap_takes_and_brings),
-		cmocka_unit_test(compaction_keeps_them_equal),
-		cmocka_unit_test(huge_pages_split_and_collapse),
-		cmocka_unit_test(hugetlb_pages_are_attached),
-		cmocka_unit_test(ksm_may_merge_them),
-		cmocka_unit_test(truncation_takes_pages_of_a_file),
-		cmocka_unit_test(an_attacher_cuts_its_mapping),
-		cmocka_unit_test(remove_takes_all),
+		TEST(both_see_stores),
+		TEST(munmap_takes_the_pages),
+		TEST(dontneed_is_seen_and_counted),
+		TEST(what_moves_is_followed),
+		TEST(map_fixed_over_it_is_seen),
+		TEST(mprotect_of_the_owner_binds),
+		TEST(copy_on_write_parts_parent_and_child),
+		TEST(swap_takes_and_brings),
+		MADE(compaction_keeps_them_equal),
+		MADE(huge_pages_split_and_collapse),
+		MADE(hugetlb_pages_are_attached),
+		TEST(ksm_may_merge_them),
+		MADE(truncation_takes_pages_of_a_file),
+		TEST(an_attacher_cuts_its_mapping),
+		TEST(remove_takes_all),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

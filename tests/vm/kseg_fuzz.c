@@ -5,69 +5,20 @@
  *
  *	kseg_fuzz SECONDS [SEED]
  *
- * Runs of some hundred calls by two threads in each of three processes, with a
- * seed that is printed where one goes wrong: by a crash, an errno that is not
- * documented, or a hang of 30 s. The kernel's log says the rest.
+ * Runs of some hundred calls by two threads in each of three processes: vm_fuzz.h.
  */
-#include <err.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
-
 #include "kseg_lib.h"
+#include "vm_fuzz.h"
 
 #define CALLS	250
 #define FILES	6
 #define IDS	16
-#define AREA_PAGES 32
 #define PROCESSES 3
-
-struct fuzzer {
-	uint64_t state;
-	bool failed;
-};
 
 static int files[FILES];
 static char *area;	/* some of it comes and goes */
 static char *window;	/* where grants are mapped: as long */
 static struct ks_id *ids;	/* of all processes */
-
-static uint64_t next_random(struct fuzzer *f)
-{
-	f->state ^= f->state << 13;
-	f->state ^= f->state >> 7;
-	f->state ^= f->state << 17;
-	return f->state;
-}
-
-static unsigned int below(struct fuzzer *f, unsigned int n)
-{
-	return (unsigned int)(next_random(f) >> 20) % n;
-}
-
-static void allow(struct fuzzer *f, const char *call, long rc, const int *errnos)
-{
-	int got = errno;
-
-	if (rc >= 0)
-		return;
-	for (; *errnos; errnos++)
-		if (*errnos == got)
-			return;
-	warnx("%s: %s", call, strerror(got));
-	f->failed = true;
-}
 
 static const int ioctl_errnos[] = { EINVAL, E2BIG, EFAULT, ENOTTY, EBUSY, ESRCH,
 				    ENOSPC, EDQUOT, ENOENT, EACCES, EPERM, EBADF,
@@ -272,36 +223,19 @@ static void any_call(struct fuzzer *f)
 	}
 }
 
-static void *calls(void *arg)
-{
-	struct fuzzer *f = arg;
-	int i;
-
-	for (i = 0; i < CALLS; i++)
-		any_call(f);
-	return NULL;
-}
-
 /* In a child. */
 static int one_process(uint64_t seed)
 {
-	struct fuzzer f[2] = { { seed * 2 + 1, false }, { ~seed, false } };
-	pthread_t other;
 	int i;
 
-	/* A debugging kernel, emulated, beside other work, takes more than half a minute. */
-	alarm(300);
-	area = ks_memory(AREA_PAGES);
-	window = ks_memory(AREA_PAGES);
+	area = vm_memory(AREA_PAGES);
+	window = vm_memory(AREA_PAGES);
 	for (i = 0; i < FILES; i++)
 		files[i] = ks_open(O_RDWR);
 	if (files[0] < 0)
 		errx(1, "open: %d", files[0]);
-	if (pthread_create(&other, NULL, calls, &f[1]))
-		errx(1, "no thread");
-	calls(&f[0]);
-	pthread_join(other, NULL);
-	return f[0].failed || f[1].failed;
+	/* A debugging kernel, emulated, beside other work, takes more than half a minute. */
+	return fuzz_calls(seed, 300, CALLS, any_call);
 }
 
 static int one_run(uint64_t seed)
@@ -320,26 +254,7 @@ static int one_run(uint64_t seed)
 
 int main(int argc, char **argv)
 {
-	const time_t end = time(NULL) + (argc > 1 ? atoi(argv[1]) : 10);
-	uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 0) :
-				   (uint64_t)time(NULL) << 16;
-	unsigned long runs = 0;
-	int status;
-
 	ids = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 		   -1, 0);
-	printf("first seed %llu\n", (unsigned long long)seed);
-	fflush(stdout);
-	do {
-		status = one_run(seed);
-		if (status) {
-			printf("seed %llu: status %x\n", (unsigned long long)seed,
-			       (unsigned int)status);
-			return 1;
-		}
-		runs++;
-		seed++;
-	} while (time(NULL) < end);
-	printf("%lu runs\n", runs);
-	return 0;
+	return fuzz_main(argc, argv, one_run);
 }

@@ -1,21 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "kseg_lib.h"
 
-#include <err.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 int ks_open(int flags)
 {
 	int fd = open("/dev/kedge-segment", flags | O_CLOEXEC);
@@ -317,58 +302,4 @@ bool peer_ended(struct peer *p, int ms, int *result, char *value)
 	*result = a.result;
 	*value = a.value;
 	return true;
-}
-
-/* ---- the rest ---- */
-
-char *ks_memory(size_t pages)
-{
-	char *p = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (p == MAP_FAILED)
-		err(1, "mmap");
-	madvise(p, pages * PAGE, MADV_NOHUGEPAGE);
-	memset(p, 1, pages * PAGE);
-	return p;
-}
-
-int ks_child(int (*fn)(void *), void *arg)
-{
-	pid_t pid = fork();
-	int status;
-
-	if (pid < 0)
-		err(1, "fork");
-	if (!pid)
-		_exit(fn(arg));
-	if (waitpid(pid, &status, 0) != pid)
-		err(1, "waitpid");
-	return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
-}
-
-int ks_write(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
-	ssize_t n;
-
-	if (fd < 0)
-		return -errno;
-	n = write(fd, text, strlen(text));
-	n = n < 0 ? -errno : 0;
-	close(fd);
-	return (int)n;
-}
-
-uint64_t ks_number(const char *path)
-{
-	unsigned long long n = 0;
-	FILE *f = fopen(path, "re");
-
-	if (!f)
-		return 0;
-	if (fscanf(f, "%llu", &n) != 1)
-		n = 0;
-	fclose(f);
-	return n;
 }

@@ -3,14 +3,10 @@
 #ifndef KSEG_LIB_H
 #define KSEG_LIB_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <sys/types.h>
-
 #include <linux/kedge_segment.h>
 
-#define PAGE 4096ul
+#include "vm_lib.h"
+
 #define KS_RW (KEDGE_SEGMENT_READ | KEDGE_SEGMENT_WRITE)
 
 /* The outcome of an access. */
@@ -60,10 +56,5 @@ uint64_t peer_generation(struct peer *p);
 /* Begin a load, and see whether it has ended within some milliseconds. */
 void peer_begin_load(struct peer *p, size_t offset);
 bool peer_ended(struct peer *p, int ms, int *result, char *value);
-
-char *ks_memory(size_t pages);
-int ks_child(int (*fn)(void *), void *arg);
-int ks_write(const char *path, const char *text);
-uint64_t ks_number(const char *path);
 
 #endif /* KSEG_LIB_H */

@@ -4,27 +4,11 @@
  * of a file, read-only, never touched), of grants, and of what an attacher tries;
  * users and modes; descriptors in other processes.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
 #include "kseg_lib.h"
 
 /* ---- the matrix ---- */
 
 enum kind { ANON, UNTOUCHED, PRIVATE_FILE, SHARED_FILE, SHMEM, KINDS };
-
 
 static int file_of(char byte)
 {
@@ -232,7 +216,7 @@ static int modes_hold(void *arg)
 		{ 0066, 1000, 2000, KEDGE_SEGMENT_READ, -EACCES },
 		{ 0000, 0, 0, KS_RW, 0 },
 	};
-	char *m = ks_memory(1);
+	char *m = vm_memory(1);
 	struct user_case c;
 	int fd = ks_open(O_RDWR);
 	size_t i;
@@ -247,7 +231,7 @@ static int modes_hold(void *arg)
 		c.gid = cases[i].gid;
 		c.access = cases[i].access;
 		c.want = cases[i].want;
-		if (ks_child(get_as, &c))
+		if (vm_child(get_as, &c))
 			return 20 + (int)i;
 	}
 	return 0;
@@ -255,7 +239,7 @@ static int modes_hold(void *arg)
 
 static void the_mode_says_who(void **state)
 {
-	assert_int_equal(ks_child(modes_hold, NULL), 0);
+	assert_int_equal(vm_child(modes_hold, NULL), 0);
 }
 
 struct stranger {
@@ -285,13 +269,13 @@ static int strange(void *arg)
 
 static void strangers_see_what_they_may(void **state)
 {
-	char *m = ks_memory(1);
+	char *m = vm_memory(1);
 	int fd = ks_open(O_RDWR);
 	struct stranger s;
 
 	assert_int_equal(ks_make(fd, m, PAGE, 0600, &s.mine), 0);
 	assert_int_equal(ks_make(fd, m, PAGE, 0644, &s.open), 0);
-	assert_int_equal(ks_child(strange, &s), 0);
+	assert_int_equal(vm_child(strange, &s), 0);
 	/* A right that was got stays. */
 	close(fd);
 }
@@ -328,14 +312,14 @@ static int in_a_child(void *arg)
 
 static void files_belong_to_an_address_space(void **state)
 {
-	struct passed f = { ks_open(O_RDWR), ks_open(O_RDWR), ks_memory(1), NULL };
+	struct passed f = { ks_open(O_RDWR), ks_open(O_RDWR), vm_memory(1), NULL };
 	struct ks_id id;
 
 	assert_int_equal(ks_make(f.owner, f.m, PAGE, 0600, &id), 0);
 	assert_int_equal(ks_get(f.grant, id, KS_RW), 0);
 	f.a = ks_map(f.grant, PAGE, PROT_READ | PROT_WRITE, 0);
 	f.a[0] = 1;
-	assert_int_equal(ks_child(in_a_child, &f), 0);
+	assert_int_equal(vm_child(in_a_child, &f), 0);
 	f.a[0] = 2;
 	assert_int_equal(f.m[0], 2);
 	munmap(f.a, PAGE);
@@ -356,11 +340,11 @@ static void a_childs_grant_is_no_use_to_the_parent(void **state)
 	int owner = ks_open(O_RDWR);
 	struct passed f = { owner, ks_open(O_RDWR), NULL, NULL };
 	struct ks_id id;
-	char *m = ks_memory(1);
+	char *m = vm_memory(1);
 
 	assert_int_equal(ks_make(owner, m, PAGE, 0600, &id), 0);
 	f.m = (void *)&id;
-	assert_int_equal(ks_child(gets_and_exits, &f), 0);
+	assert_int_equal(vm_child(gets_and_exits, &f), 0);
 	assert_int_equal(ks_errno(ks_map(f.grant, PAGE, PROT_READ, 0)), -ESRCH);
 	assert_int_equal(ks_get(f.grant, id, KS_RW), -EBUSY);
 	close(f.grant);

@@ -14,22 +14,6 @@
  * Attachers store as well, to words of their own of each page: what one has stored
  * it must load again, where the generation says that no change came between.
  */
-#include <err.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
-
 #include "kseg_lib.h"
 
 #define PAGES 64
@@ -47,14 +31,6 @@ struct shared {
 static struct shared *s;
 static char *area;
 static const uint64_t *generation;
-
-static unsigned int next_random(unsigned int *state)
-{
-	*state ^= *state << 13;
-	*state ^= *state >> 17;
-	*state ^= *state << 5;
-	return *state;
-}
 
 /* ---- the owner ---- */
 
@@ -125,15 +101,15 @@ static void *own(void *arg)
 	uint64_t turn = 0;
 
 	while (!atomic_load_explicit(&s->stop, memory_order_relaxed)) {
-		i = next_random(&r) % (PAGES / OWNERS) * OWNERS + which;
-		how = next_random(&r) % 200;
+		i = vm_random(&r) % (PAGES / OWNERS) * OWNERS + which;
+		how = vm_random(&r) % 200;
 		change(area + i * PAGE, how < 2 ? 6 : how % 6);
 		turn++;
 		*(_Atomic uint64_t *)(area + i * PAGE) = turn;
 		atomic_store(&s->published[i], turn);
 		atomic_fetch_add(&s->turns, 1);
-		if (next_random(&r) % 4 == 0)
-			usleep(next_random(&r) % 2000);
+		if (vm_random(&r) % 4 == 0)
+			usleep(vm_random(&r) % 2000);
 	}
 	return NULL;
 }
@@ -199,15 +175,15 @@ static void work(unsigned int which)
 	char *a = attach();
 
 	while (!atomic_load_explicit(&s->stop, memory_order_relaxed)) {
-		i = next_random(&r) % (PAGES / OWNERS * OWNERS);
-		if (next_random(&r) % 4)
+		i = vm_random(&r) % (PAGES / OWNERS * OWNERS);
+		if (vm_random(&r) % 4)
 			check_load(a + i * PAGE, i);
 		else
 			check_store(a + i * PAGE, which, value++);
-		if (next_random(&r) % 1000)
+		if (vm_random(&r) % 1000)
 			continue;
 		/* Attached anew, from time to time in pieces. */
-		if (next_random(&r) % 2)
+		if (vm_random(&r) % 2)
 			munmap(a + i * PAGE, PAGE);
 		munmap(a, PAGES * PAGE);
 		munmap((void *)generation, PAGE);
@@ -226,7 +202,7 @@ int main(int argc, char **argv)
 
 	s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE,
 		 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	area = ks_memory(PAGES);
+	area = vm_memory(PAGES);
 	memset(area, 0, PAGES * PAGE);
 	if (ks_make(fd, area, PAGES * PAGE, 0600, &s->id))
 		errx(1, "make");

@@ -8,27 +8,8 @@
  *
  * The alarm ends a test that hangs.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
-
 #include <linux/ummunot.h>
 #include <linux/userfaultfd.h>
-
-#include <cmocka.h>
 
 #include "kseg_lib.h"
 
@@ -154,7 +135,7 @@ static void *mutual_changes(void *arg)
 
 static int mutual_half(struct mutual *s, int which)
 {
-	struct half h = { s, ks_memory(MUTUAL_PAGES), NULL, ks_open(O_RDWR),
+	struct half h = { s, vm_memory(MUTUAL_PAGES), NULL, ks_open(O_RDWR),
 			  which };
 	int g = ks_open(O_RDWR);
 	pthread_t t;
@@ -255,7 +236,7 @@ static int relative(struct ks_id id)
 
 static void registering_meets_reclaim(void **state)
 {
-	char *m = ks_memory(MUTUAL_PAGES), *a;
+	char *m = vm_memory(MUTUAL_PAGES), *a;
 	int fd = ks_open(O_RDWR), g = ks_open(O_RDWR), status;
 	time_t end = time(NULL) + seconds;
 	unsigned long n = 0;

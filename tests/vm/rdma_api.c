@@ -4,25 +4,13 @@
  * handshake, buffers that a message cannot be put into, and an adapter that is removed.
  * Needs what rdma_channel.c needs, and the right to remove it.
  */
-#include <errno.h>
-#include <poll.h>
-#include <pthread.h>
-#include <setjmp.h>
 #include <spawn.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
+
+#include "vm_lib.h"
 
 #include <kedge/rdma.h>
 
 #include "channel/rc/internal.h"
-
-#include <cmocka.h>
 
 #define MIB ((size_t)1 << 20)
 #define LEN (4 * MIB)

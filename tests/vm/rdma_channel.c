@@ -4,26 +4,12 @@
  * rights, a buffer that is used again, limits. Needs soft-RoCE or an adapter that loops
  * back; RDMA_SERVER_ADDR is the address of its interface.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <linux/capability.h>
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
+
+#include "vm_lib.h"
 
 #include "channel/rc/internal.h"
-
-#include <cmocka.h>
 
 #define T   kedge__rdma_ops
 #define MIB ((size_t)1 << 20)

@@ -4,13 +4,8 @@
  * reach, and that one that is closed, or of another loan, reaches nothing, as leases rely on.
  */
 #include <arpa/inet.h>
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include <cmocka.h>
+#include "vm_lib.h"
 
 #include "region/verbs/internal.h"
 

@@ -38,8 +38,9 @@ Job = collections.namedtuple('Job', 'name module args seconds command work')
 # run". seconds: what it may take. {b} in the command is the build's folder, {n} one of work: for
 # the quick run and for the other. work None: not for the quick run; ONE_KERNEL: for that, on the
 # newest of the kernels alone.
-LEFT = os.path.join(kernels.HERE, 'ummunot.sh') + ' {b}/tests/vm/ummunot_'
-SEGMENTS = os.path.join(kernels.HERE, 'kseg.sh')
+REMOVED = os.path.join(kernels.HERE, 'left.sh')
+LEFT = REMOVED + ' ummunot {b}/tests/vm/ummunot_'
+SEGMENTS = REMOVED + ' kedge_segment'
 KSEG = SEGMENTS + ' {b}/tests/vm/kseg_'
 SEGMENT = 'kedge_segment'
 ONCE = (1, 1)

@@ -1,18 +1,4 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-
-#include <err.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "swap_memory.h"
 
@@ -157,7 +143,7 @@ bool mem_swap_on(void)
 	static int on = -1;
 
 	if (on < 0)
-		on = !um_write("/sys/block/zram0/disksize", "268435456") &&
+		on = !vm_write("/sys/block/zram0/disksize", "268435456") &&
 		     !system("mkswap /dev/zram0 >/dev/null && swapon /dev/zram0");
 	return on;
 }

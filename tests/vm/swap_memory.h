@@ -3,15 +3,9 @@
 #ifndef SWAP_MEMORY_H
 #define SWAP_MEMORY_H
 
-#include <stdbool.h>
-
 #include "ummunot_lib.h"
 
 #define HUGE (2ul << 20)
-
-#ifndef MADV_PAGEOUT
-#define MADV_PAGEOUT 21
-#endif
 
 /* A file of /dev/ummunot, opened by mem_node(). */
 extern int node;

@@ -10,27 +10,9 @@
  * the same run, taken in turns, and judged by a factor that no busy host makes: a
  * module without these bounds is beyond it by tens to thousands.
  */
-#include <err.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <sched.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/time.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "ummunot_lib.h"
 
@@ -43,14 +25,6 @@
 static unsigned long watches = 100000;
 
 /* ---- measuring ---- */
-
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
 
 static int compare(const void *a, const void *b)
 {
@@ -87,19 +61,11 @@ static double in_child(double (*fn)(long), long arg)
 	return t;
 }
 
-static void set_limit(uint64_t kib)
-{
-	char text[32];
-
-	snprintf(text, sizeof(text), "%llu", (unsigned long long)kib);
-	assert_int_equal(um_write(LIMIT, text), 0);
-}
-
 /* ---- memory ---- */
 
 static uint64_t memory_kib(void)
 {
-	return um_memory_kib("MemTotal:");
+	return vm_memory_kib("MemTotal:");
 }
 
 /* As many as it may have; they live until it is killed. */
@@ -124,7 +90,7 @@ static pid_t hog(uid_t uid, int fd)
 		_exit(1);
 	/* The id may be one that may open no more. */
 	if (!access("/dev/ummunot", R_OK) && open("/dev/ummunot", O_RDONLY) >= 0)
-		fill_up(um_memory(1));
+		fill_up(vm_memory(1));
 	if (write(fd, "x", 1) != 1)
 		_exit(1);
 	for (;;)
@@ -155,20 +121,20 @@ static void map_ids(pid_t pid)
 	char path[64];
 
 	snprintf(path, sizeof(path), "/proc/%d/uid_map", (int)pid);
-	assert_int_equal(um_write(path, "0 100000 65536"), 0);
+	assert_int_equal(vm_write(path, "0 100000 65536"), 0);
 }
 
 /* However many ids it has: all of them are charged to it. */
 static void a_user_takes_no_more_than_its_share(void **state)
 {
-	uint64_t size = um_number(SLAB "object_size"), before, kib;
+	uint64_t size = vm_number(SLAB "object_size"), before, kib;
 	int to[2], from[2], i;
 	pid_t pid;
 	char c;
 
-	before = um_number(SLAB "objects");
+	before = vm_number(SLAB "objects");
 	/* The kernel has given back some of its own memory since. */
-	assert_in_range(um_number(LIMIT), memory_kib() / 101,
+	assert_in_range(vm_number(LIMIT), memory_kib() / 101,
 			memory_kib() / 100);
 	assert_int_equal(pipe(to) | pipe(from), 0);
 	pid = fork();
@@ -185,7 +151,7 @@ static void a_user_takes_no_more_than_its_share(void **state)
 	assert_int_equal(write(to[1], "x", 1), 1);
 	for (i = 0; i < HOGS; i++)
 		assert_int_equal(read(from[0], &c, 1), 1);
-	kib = (um_number(SLAB "objects") - before) * size / 1024;
+	kib = (vm_number(SLAB "objects") - before) * size / 1024;
 	kill(-pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	print_message("4 ids: %llu KiB of watches, 1 %% is %llu\n",
@@ -197,7 +163,7 @@ static void a_user_takes_no_more_than_its_share(void **state)
 /* Watches, and goes; its child keeps the counter until @fd is closed. */
 static void watch_and_go(int fd)
 {
-	char *m = um_memory(1), c;
+	char *m = vm_memory(1), c;
 	struct um u;
 	int i;
 
@@ -226,8 +192,8 @@ static void nothing_is_held_after_the_address_space(void **state)
 	waitpid(pid, &status, 0);
 	assert_int_equal(status, 0);
 	/* Free objects go back to the page allocator first. */
-	while (um_number(SLAB "objects")) {
-		um_write(SLAB "shrink", "1");
+	while (vm_number(SLAB "objects")) {
+		vm_write(SLAB "shrink", "1");
 		usleep(10000);
 	}
 	close(p[1]);
@@ -240,22 +206,22 @@ static double dontneed(char *page)
 	double start;
 
 	*page = 1;
-	start = now();
+	start = vm_now();
 	madvise(page, PAGE, MADV_DONTNEED);
-	return now() - start;
+	return vm_now() - start;
 }
 
 /* A change costs the same, however many watch its page. */
 static void a_change_is_bounded(void **state)
 {
-	const uint64_t limit = um_number(LIMIT);
+	const uint64_t limit = vm_number(LIMIT);
 	static double one[1001], many[1001];
-	char *m = um_memory(2);
+	char *m = vm_memory(2);
 	struct um few, lot;
 	unsigned long i;
 	double a, b;
 
-	set_limit(memory_kib());
+	vm_set(LIMIT, memory_kib());
 	um_open(&few, O_NONBLOCK);
 	um_open(&lot, O_NONBLOCK);
 	assert_int_equal(um_watch(&few, m, PAGE, 0, 0), 0);
@@ -272,7 +238,7 @@ static void a_change_is_bounded(void **state)
 	assert_true(b < 5 * a);
 	um_close(&lot);
 	um_close(&few);
-	set_limit(limit);
+	vm_set(LIMIT, limit);
 }
 
 #define SETS 1000
@@ -298,7 +264,7 @@ static double change_beside(struct um *u, char *m, int sets)
 /* However many wait for news of it: the change may be another's. */
 static void who_waits_costs_the_change_little(void **state)
 {
-	char *m = um_memory(1);
+	char *m = vm_memory(1);
 	struct um u;
 	double a, b;
 
@@ -321,27 +287,27 @@ static double polls(long fd)
 	int i;
 
 	poll(&none, 1, 0); /* a child's first call takes its time by itself */
-	first = now();
+	first = vm_now();
 	if (poll(&p, 1, 0) != 1)
 		return -1;
-	first = now() - first;
+	first = vm_now() - first;
 	for (i = 0; i < 101; i++) {
-		later[i] = now();
+		later[i] = vm_now();
 		poll(&p, 1, 0);
-		later[i] = now() - later[i];
+		later[i] = vm_now() - later[i];
 	}
 	return first / median(later, 101);
 }
 
 static void a_childs_poll_works_off_nothing(void **state)
 {
-	char *m = um_memory(60);
-	const uint64_t limit = um_number(LIMIT);
+	char *m = vm_memory(60);
+	const uint64_t limit = vm_number(LIMIT);
 	struct um u;
 	double ratio;
 	int i;
 
-	set_limit(memory_kib());
+	vm_set(LIMIT, memory_kib());
 	um_open(&u, O_NONBLOCK);
 	for (i = 0; i < 50000; i++)
 		assert_int_equal(um_watch(&u, m, 60 * PAGE, i, 0), 0);
@@ -353,7 +319,7 @@ static void a_childs_poll_works_off_nothing(void **state)
 	print_message("a child's first poll: %.1f of a later one\n", ratio);
 	assert_true(ratio > 0 && ratio < 1000);
 	um_close(&u);
-	set_limit(limit);
+	vm_set(LIMIT, limit);
 }
 
 /* Between being told to and having gone. */
@@ -368,7 +334,7 @@ static double exit_with(const char *node, long files)
 		err(1, "pipe");
 	pid = fork();
 	if (!pid) {
-		char *m = um_memory(1);
+		char *m = vm_memory(1);
 		struct um u = { .fd = -1 };
 		long i;
 
@@ -385,11 +351,11 @@ static double exit_with(const char *node, long files)
 	close(p[1]);
 	if (read(p[0], &c, 1) != 1)
 		errx(1, "no child");
-	start = now();
+	start = vm_now();
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	close(p[0]);
-	return now() - start;
+	return vm_now() - start;
 }
 
 static void exiting_is_bounded(void **state)
@@ -436,7 +402,7 @@ static double first_watch(long us)
 {
 	struct sigaction sa = { .sa_handler = nothing };
 	struct itimerval every = { { 0, us }, { 0, us } };
-	char *m = um_memory(1);
+	char *m = vm_memory(1);
 	struct um u;
 	double start;
 
@@ -445,10 +411,10 @@ static double first_watch(long us)
 	sigaction(SIGALRM, &sa, NULL);
 	if (us)
 		setitimer(ITIMER_REAL, &every, NULL);
-	start = now();
+	start = vm_now();
 	if (um_watch(&u, m, PAGE, 1, 0))
 		return -1;
-	return now() - start;
+	return vm_now() - start;
 }
 
 static void signals_do_not_hold_up_the_first_watch(void **state)
@@ -478,7 +444,7 @@ static pid_t storm(const char *node)
 	if (pid)
 		return pid;
 	many_mappings(LIBC, MAPPINGS);
-	m = um_memory(1);
+	m = vm_memory(1);
 	for (;;) {
 		u.fd = open(node, O_RDONLY);
 		um_watch(&u, m, PAGE, 1, 0);
@@ -489,7 +455,7 @@ static pid_t storm(const char *node)
 static double map_libc(void)
 {
 	int fd = open(LIBC, O_RDONLY), i;
-	double start = now();
+	double start = vm_now();
 	void *p;
 
 	for (i = 0; i < 100; i++) {
@@ -497,7 +463,7 @@ static double map_libc(void)
 		munmap(p, PAGE);
 	}
 	close(fd);
-	return now() - start;
+	return vm_now() - start;
 }
 
 static void a_storm_of_files(void **state)
@@ -528,20 +494,20 @@ static void a_storm_of_files(void **state)
 
 static double watch_once(char *m)
 {
-	double start = now();
+	double start = vm_now();
 	struct um u;
 
 	u.fd = open("/dev/ummunot", O_RDONLY);
 	if (u.fd < 0 || um_watch(&u, m, PAGE, 1, 0))
 		err(1, "register");
 	close(u.fd);
-	return now() - start;
+	return vm_now() - start;
 }
 
 /* The time of an address space's first watch, in times of a later one. */
 static double later_watches(long cnt)
 {
-	char *m = um_memory(1);
+	char *m = vm_memory(1);
 	double t[51], first;
 	int i;
 

@@ -11,18 +11,6 @@
  * median without the module) is given, their ratio and the bar; exits with 1
  * where it is over. Without the module it prints the first case alone.
  */
-#include <err.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <time.h>
-#include <unistd.h>
-
 #include "ummunot_lib.h"
 
 #define LEN	65536
@@ -30,21 +18,6 @@
 #define OTHERS	4096
 
 static char *area; /* where the memory comes and goes */
-
-static uint64_t now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
-static int compare(const void *a, const void *b)
-{
-	const uint64_t *x = a, *y = b;
-
-	return *x < *y ? -1 : *x > *y;
-}
 
 static uint64_t median_munmap(int fd)
 {
@@ -61,14 +34,14 @@ static uint64_t median_munmap(int fd)
 		if (p != area)
 			err(2, "mmap");
 		memset(p, 1, LEN);
-		start = now();
+		start = vm_now();
 		munmap(p, LEN);
-		took[i] = now() - start;
+		took[i] = vm_now() - start;
 		/* So that each round finds the queue empty. */
 		if (fd >= 0 && read(fd, ev, sizeof(ev)) < 0 && errno != EAGAIN)
 			err(2, "read");
 	}
-	qsort(took, ROUNDS, sizeof(took[0]), compare);
+	qsort(took, ROUNDS, sizeof(took[0]), vm_by_size);
 	return took[ROUNDS / 2];
 }
 

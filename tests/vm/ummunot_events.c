@@ -3,37 +3,11 @@
  * /dev/ummunot: which changes are told, by whomever they are made, and which
  * are not. KSM and reclaim need root; reclaim needs swap.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <sched.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/shm.h>
-#include <sys/syscall.h>
-#include <sys/uio.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "ummunot_lib.h"
 
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25
-#endif
-#ifndef MREMAP_DONTUNMAP
-#define MREMAP_DONTUNMAP 4
-#endif
-
 #define PAGES 8
-#define KSM "/sys/kernel/mm/ksm/"
 
 struct scene {
 	struct um u;
@@ -77,97 +51,88 @@ static void scene_close(struct scene *s)
 	munmap(s->m, PAGES * PAGE);
 }
 
+/* That of a case, of memory that is touched, and told of what changes it. */
+static struct scene s;
+
+static int scene_begin(void **state)
+{
+	scene_open(&s, vm_memory(PAGES), 0);
+	return 0;
+}
+
+static int scene_end(void **state)
+{
+	scene_close(&s);
+	return 0;
+}
+
 static void munmap_is_told(void **state)
 {
-	struct scene s;
-
-	scene_open(&s, um_memory(PAGES), 0);
 	munmap(s.m + 2 * PAGE, 2 * PAGE);
 	assert_told(&s, 2, 4);
-	scene_close(&s);
 }
 
 static void neighbours_are_not(void **state)
 {
-	char *m = um_memory(PAGES + 2);
-	struct scene s;
+	char *m = vm_memory(PAGES + 2);
 
 	scene_open(&s, m + PAGE, 0);
 	munmap(m, PAGE);
 	munmap(m + (PAGES + 1) * PAGE, PAGE);
 	assert_silent(&s);
-	scene_close(&s);
 }
 
 static void mremap_is_told(void **state)
 {
-	char *to = um_memory(PAGES);
-	struct scene s;
+	char *to = vm_memory(PAGES);
 
-	scene_open(&s, um_memory(PAGES), 0);
 	assert_ptr_equal(mremap(s.m + PAGE, 2 * PAGE, 2 * PAGE,
 				MREMAP_MAYMOVE | MREMAP_FIXED, to), to);
 	assert_told(&s, 1, 3);
-	scene_close(&s);
 	munmap(to, PAGES * PAGE);
 }
 
 static void mremap_dontunmap_is_told(void **state)
 {
-	struct scene s;
 	char *to;
 
-	scene_open(&s, um_memory(PAGES), 0);
+	/* Its last argument is where to begin looking for room: it is read with this flag, too. */
 	to = mremap(s.m, PAGES * PAGE, PAGES * PAGE,
-		    MREMAP_MAYMOVE | MREMAP_DONTUNMAP);
+		    MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
 	assert_true(to != MAP_FAILED);
 	assert_told(&s, 0, PAGES);
-	scene_close(&s);
 	munmap(to, PAGES * PAGE);
 }
 
 static void mremap_onto_is_told(void **state)
 {
-	char *from = um_memory(1);
-	struct scene s;
+	char *from = vm_memory(1);
 
-	scene_open(&s, um_memory(PAGES), 0);
 	mremap(from, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, s.m + 5 * PAGE);
 	assert_told(&s, 5, 6);
-	scene_close(&s);
 }
 
 static void map_fixed_is_told(void **state)
 {
-	struct scene s;
-
-	scene_open(&s, um_memory(PAGES), 0);
 	mmap(s.m + PAGE, PAGE, PROT_READ,
 	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 	assert_told(&s, 1, 2);
-	scene_close(&s);
 }
 
 static void advice_is_told(void **state)
 {
-	static const int advice[] = { MADV_DONTNEED, MADV_FREE };
-	struct scene s;
-	size_t i;
-
-	for (i = 0; i < 2; i++) {
-		scene_open(&s, um_memory(PAGES), 0);
-		madvise(s.m + 3 * PAGE, 2 * PAGE, advice[i]);
-		assert_told(&s, 3, 5);
-		scene_close(&s);
-	}
+	madvise(s.m + 3 * PAGE, 2 * PAGE, MADV_DONTNEED);
+	assert_told(&s, 3, 5);
+	scene_close(&s);
+	scene_begin(state);
+	madvise(s.m + 3 * PAGE, 2 * PAGE, MADV_FREE);
+	assert_told(&s, 3, 5);
 }
 
 static void a_vfork_childs_munmap_is_told(void **state)
 {
-	struct scene s;
 	pid_t pid;
 
-	scene_open(&s, um_memory(PAGES), 0);
 	pid = vfork();
 	if (!pid) {
 		munmap(s.m + PAGE, PAGE);
@@ -175,7 +140,6 @@ static void a_vfork_childs_munmap_is_told(void **state)
 	}
 	waitpid(pid, NULL, 0);
 	assert_told(&s, 1, 2);
-	scene_close(&s);
 }
 
 static int page_out(void *arg)
@@ -197,7 +161,6 @@ static void another_processs_pageout_is_told(void **state)
 	FILE *swaps = fopen("/proc/swaps", "re");
 	cpu_set_t one, old;
 	char line[256];
-	struct scene s;
 	int lines = 0;
 
 	while (swaps && fgets(line, sizeof(line), swaps))
@@ -205,7 +168,7 @@ static void another_processs_pageout_is_told(void **state)
 	if (swaps)
 		fclose(swaps);
 	if (lines < 2) {
-		munmap(m, PAGES * PAGE);
+		scene_open(&s, m, 0);
 		print_message("skipped: no swap\n");
 		skip();
 	}
@@ -216,10 +179,9 @@ static void another_processs_pageout_is_told(void **state)
 	madvise(m, PAGES * PAGE, MADV_DONTFORK);
 	memset(m, 3, PAGES * PAGE);
 	scene_open(&s, m, 0);
-	assert_int_equal(um_child(page_out, m), 0);
+	assert_int_equal(vm_child(page_out, m), 0);
 	sched_setaffinity(0, sizeof(old), &old);
 	assert_told(&s, 0, PAGES);
-	scene_close(&s);
 }
 
 static int cut(void *fd)
@@ -238,14 +200,13 @@ static void another_processs_change_of_the_file(int (*fn)(void *), size_t from,
 						size_t to)
 {
 	int fd = memfd_create("test", MFD_CLOEXEC);
-	struct scene s;
 	char *m;
 
 	assert_int_equal(ftruncate(fd, PAGES * PAGE), 0);
 	m = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	memset(m, 1, PAGES * PAGE);
 	scene_open(&s, m, 0);
-	assert_int_equal(um_child(fn, (void *)(intptr_t)fd), 0);
+	assert_int_equal(vm_child(fn, (void *)(intptr_t)fd), 0);
 	assert_told(&s, from, to);
 	scene_close(&s);
 	close(fd);
@@ -260,17 +221,14 @@ static void another_processs_truncation_is_told(void **state)
 static void detaching_shared_memory_is_told(void **state)
 {
 	int id = shmget(IPC_PRIVATE, PAGES * PAGE, 0600);
-	struct scene s;
-	char *m;
+	char *m = shmat(id, NULL, 0);
 
-	m = shmat(id, NULL, 0);
 	shmctl(id, IPC_RMID, NULL);
 	assert_true(m != MAP_FAILED);
 	memset(m, 1, PAGES * PAGE);
 	scene_open(&s, m, 0);
 	shmdt(m);
 	assert_told(&s, 0, PAGES);
-	um_close(&s.u);
 }
 
 static int nothing(void *arg)
@@ -288,12 +246,10 @@ static int wait_for_byte(void *fd)
 /* While the child has the page, a write puts another in the parent. */
 static void copy_on_write_is_told(void **state)
 {
-	struct scene s;
 	int pipes[2];
 	pid_t pid;
 
 	assert_int_equal(pipe(pipes), 0);
-	scene_open(&s, um_memory(PAGES), 0);
 	pid = fork();
 	if (!pid)
 		_exit(wait_for_byte((void *)(intptr_t)pipes[0]));
@@ -304,49 +260,33 @@ static void copy_on_write_is_told(void **state)
 	waitpid(pid, NULL, 0);
 	close(pipes[0]);
 	close(pipes[1]);
-	scene_close(&s);
-}
-
-static char *untouched(void)
-{
-	char *m = mmap(NULL, PAGES * PAGE, PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	madvise(m, PAGES * PAGE, MADV_NOHUGEPAGE);
-	return m;
 }
 
 static void the_page_of_zeros_that_is_replaced_is_told(void **state)
 {
-	struct scene s;
-
-	scene_open(&s, untouched(), 0);
+	scene_open(&s, vm_untouched(PAGES), 0);
 	*(volatile char *)(s.m + PAGE);
 	assert_silent(&s);
 	s.m[PAGE] = 1;
 	assert_told(&s, 1, 2);
-	scene_close(&s);
 }
 
-static void harmless(struct scene *s)
+static void harmless(void)
 {
 	/* First: it writes to what may not be written, and Linux 5.10 copies it. */
-	mlock(s->m, PAGES * PAGE);
-	munlock(s->m, PAGES * PAGE);
-	mprotect(s->m, PAGES * PAGE, PROT_READ);
-	mprotect(s->m, PAGES * PAGE, PROT_READ | PROT_WRITE);
-	um_write("/proc/self/clear_refs", "4");
-	madvise(s->m, PAGES * PAGE, MADV_DONTDUMP);
+	mlock(s.m, PAGES * PAGE);
+	munlock(s.m, PAGES * PAGE);
+	mprotect(s.m, PAGES * PAGE, PROT_READ);
+	mprotect(s.m, PAGES * PAGE, PROT_READ | PROT_WRITE);
+	vm_write("/proc/self/clear_refs", "4");
+	madvise(s.m, PAGES * PAGE, MADV_DONTDUMP);
 	/* Last: a write after it may well copy. */
-	um_child(nothing, NULL);
+	vm_child(nothing, NULL);
 }
 
 static void what_changes_no_page_is_silent(void **state)
 {
-	struct scene s;
-
-	scene_open(&s, um_memory(PAGES), 0);
-	harmless(&s);
+	harmless();
 	assert_silent(&s);
 	scene_close(&s);
 
@@ -354,62 +294,76 @@ static void what_changes_no_page_is_silent(void **state)
 	um_open(&s.u, O_NONBLOCK);
 	assert_int_equal(um_features(&s.u, UMMUNOT_FEATURE_PROTECTION),
 			 UMMUNOT_FEATURE_PROTECTION);
-	s.m = um_memory(PAGES);
+	s.m = vm_memory(PAGES);
 	assert_int_equal(um_watch(&s.u, s.m, PAGES * PAGE, 1, 0), 0);
-	harmless(&s);
+	harmless();
 	assert_silent(&s);
 	scene_close(&s);
 
-	scene_open(&s, untouched(), UMMUNOT_REGISTER_PROTECTION);
+	scene_open(&s, vm_untouched(PAGES), UMMUNOT_REGISTER_PROTECTION);
 	memset(s.m, 1, PAGES * PAGE);
 	assert_silent(&s);
-	scene_close(&s);
+}
+
+static void protects_a_page(void)
+{
+	mprotect(s.m + 2 * PAGE, PAGE, PROT_READ);
+}
+
+static void forks(void)
+{
+	vm_child(nothing, NULL);
+}
+
+static void clears_soft_dirty(void)
+{
+	assert_int_equal(vm_write("/proc/self/clear_refs", "4"), 0);
+}
+
+/* A change of the page, which is told to those, too. */
+static void discards_a_page(void)
+{
+	madvise(s.m, PAGE, MADV_DONTNEED);
 }
 
 static void protection_is_told_if_asked_for(void **state)
 {
-	struct scene s;
+	static const struct {
+		void (*change)(void);
+		size_t from, to;
+	} cases[] = {
+		{ protects_a_page, 2, 3 },
+		{ forks, 0, PAGES },
+		{ clears_soft_dirty, 0, PAGES },
+		{ discards_a_page, 0, 1 },
+	};
+	size_t i;
 
-	scene_open(&s, um_memory(PAGES), UMMUNOT_REGISTER_PROTECTION);
-	mprotect(s.m + 2 * PAGE, PAGE, PROT_READ);
-	assert_told(&s, 2, 3);
-	scene_close(&s);
-
-	scene_open(&s, um_memory(PAGES), UMMUNOT_REGISTER_PROTECTION);
-	um_child(nothing, NULL);
-	assert_told(&s, 0, PAGES);
-	scene_close(&s);
-
-	scene_open(&s, um_memory(PAGES), UMMUNOT_REGISTER_PROTECTION);
-	assert_int_equal(um_write("/proc/self/clear_refs", "4"), 0);
-	assert_told(&s, 0, PAGES);
-	scene_close(&s);
-	/* And changes are told to those, too. */
-	scene_open(&s, um_memory(PAGES), UMMUNOT_REGISTER_PROTECTION);
-	madvise(s.m, PAGE, MADV_DONTNEED);
-	assert_told(&s, 0, 1);
-	scene_close(&s);
+	for (i = 0; i < VM_COUNT(cases); i++) {
+		if (i)
+			scene_close(&s);
+		scene_open(&s, vm_memory(PAGES), UMMUNOT_REGISTER_PROTECTION);
+		cases[i].change();
+		assert_told(&s, cases[i].from, cases[i].to);
+	}
 }
 
 static void a_page_merged_by_ksm_is_told(void **state)
 {
-	char *m = um_memory(PAGES);
-	struct scene s;
+	char *m = vm_memory(PAGES);
 	int i;
 
-	if (um_write(KSM "sleep_millisecs", "10") ||
-	    um_write(KSM "pages_to_scan", "1000") || um_write(KSM "run", "1")) {
+	memset(m, 0x5a, PAGES * PAGE);
+	scene_open(&s, m, 0);
+	if (!vm_ksm()) {
 		print_message("skipped: no KSM, or not root\n");
 		skip();
 	}
-	memset(m, 0x5a, PAGES * PAGE);
-	scene_open(&s, m, 0);
 	assert_int_equal(madvise(m, PAGES * PAGE, MADV_MERGEABLE), 0);
 	for (i = 0; i < 1000 && um_moved(&s.u) < 2; i++)
 		usleep(20000);
-	um_write(KSM "run", "2");
+	vm_write("/sys/kernel/mm/ksm/run", "2");
 	assert_true(um_moved(&s.u) >= 2);
-	scene_close(&s);
 }
 
 /* 2 MiB of small pages made one: all of them are others then. */
@@ -443,7 +397,7 @@ static void collapse_is_told(void **state)
 /* Two files of one process are told alike. */
 static void every_file_is_told(void **state)
 {
-	char *m = um_memory(PAGES);
+	char *m = vm_memory(PAGES);
 	struct scene a, b;
 
 	scene_open(&a, m, 0);
@@ -471,34 +425,33 @@ static void by_another_thread(char *m)
 	assert_int_equal(pthread_join(t, NULL), 0);
 }
 
-static void quiet_open(struct scene *s)
+static int quiet_begin(void **state)
 {
-	s->m = um_memory(PAGES);
-	um_open(&s->u, O_NONBLOCK);
-	assert_int_equal(um_features(&s->u, UMMUNOT_FEATURE_QUIET),
+	s.m = vm_memory(PAGES);
+	um_open(&s.u, O_NONBLOCK);
+	assert_int_equal(um_features(&s.u, UMMUNOT_FEATURE_QUIET),
 			 UMMUNOT_FEATURE_QUIET);
-	assert_int_equal(um_watch(&s->u, s->m, PAGES * PAGE, 1,
+	assert_int_equal(um_watch(&s.u, s.m, PAGES * PAGE, 1,
 				  UMMUNOT_REGISTER_QUIET), 0);
-	assert_int_equal(um_moved(&s->u), 0);
+	assert_int_equal(um_moved(&s.u), 0);
+	return 0;
 }
 
-static void assert_still(struct scene *s, uint64_t counter)
+static void assert_still(uint64_t counter)
 {
 	struct ummunot_event ev;
 
-	assert_int_equal(um_counter(&s->u), counter);
-	assert_int_equal(um_read(&s->u, &ev, 1), -EAGAIN);
+	assert_int_equal(um_counter(&s.u), counter);
+	assert_int_equal(um_read(&s.u, &ev, 1), -EAGAIN);
 }
 
 static void a_quiet_watch_is_told_of_other_threads_alone(void **state)
 {
-	struct scene s;
 	uint64_t was;
 	char *from;
 
-	quiet_open(&s);
 	drops_a_page(s.m);
-	from = um_memory(2);
+	from = vm_memory(2);
 	assert_true(mremap(from, 2 * PAGE, 2 * PAGE,
 			   MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP,
 			   s.m + PAGE) == s.m + PAGE);
@@ -507,7 +460,7 @@ static void a_quiet_watch_is_told_of_other_threads_alone(void **state)
 	assert_told(&s, 2, 3);
 	was = um_counter(&s.u);
 	drops_a_page(s.m + 2 * PAGE);
-	assert_still(&s, was);
+	assert_still(was);
 	/* Other watches, and this one after that, are told of all. */
 	assert_int_equal(um_watch(&s.u, s.m + 4 * PAGE, PAGE, 2, 0), 0);
 	drops_a_page(s.m + 4 * PAGE);
@@ -517,28 +470,26 @@ static void a_quiet_watch_is_told_of_other_threads_alone(void **state)
 	assert_int_equal(um_end_quiet(&s.u, 2), -ENOENT);
 	was = um_counter(&s.u);
 	assert_int_equal(um_end_quiet(&s.u, 1), 0);
-	assert_still(&s, was);
+	assert_still(was);
 	s.m[PAGE] = 1;
 	drops_a_page(s.m + PAGE);
 	assert_told(&s, 1, 2);
 	munmap(from, 2 * PAGE);
-	scene_close(&s);
 }
 
-static void *registers_quietly(void *scene)
+static void *registers_quietly(void *arg)
 {
-	quiet_open(scene);
+	quiet_begin(arg);
 	return NULL;
 }
 
 /* Its number may be another thread's by now. */
 static void a_quiet_watch_outlives_its_thread(void **state)
 {
-	struct scene s;
 	pthread_t t;
 	int i;
 
-	assert_int_equal(pthread_create(&t, NULL, registers_quietly, &s), 0);
+	assert_int_equal(pthread_create(&t, NULL, registers_quietly, NULL), 0);
 	assert_int_equal(pthread_join(t, NULL), 0);
 	for (i = 0; i < 100; i++) {
 		s.m[0] = 1;
@@ -547,17 +498,14 @@ static void a_quiet_watch_outlives_its_thread(void **state)
 	}
 	drops_a_page(s.m);
 	assert_told(&s, 0, 1);
-	scene_close(&s);
 }
 
 /* Where there are many the log has it, and they are told too much. */
 static void many_quiet_watches_miss_nothing(void **state)
 {
-	struct scene s;
 	struct news n;
 	uint64_t i;
 
-	quiet_open(&s);
 	for (i = 2; i < 100; i++)
 		assert_int_equal(um_watch(&s.u, s.m, PAGE, i,
 					  UMMUNOT_REGISTER_QUIET), 0);
@@ -566,32 +514,36 @@ static void many_quiet_watches_miss_nothing(void **state)
 	by_another_thread(s.m);
 	um_drain(&s.u, &n);
 	assert_int_equal(n.cnt, 99);
-	scene_close(&s);
 }
+
+/* Each has a scene, which is made before the case, by it, or without news of its own thread. */
+#define TEST(f) cmocka_unit_test_setup_teardown(f, scene_begin, scene_end)
+#define MADE(f) cmocka_unit_test_teardown(f, scene_end)
+#define QUIET(f) cmocka_unit_test_setup_teardown(f, quiet_begin, scene_end)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(munmap_is_told),
-		cmocka_unit_test(neighbours_are_not),
-		cmocka_unit_test(mremap_is_told),
-		cmocka_unit_test(mremap_dontunmap_is_told),
-		cmocka_unit_test(mremap_onto_is_told),
-		cmocka_unit_test(map_fixed_is_told),
-		cmocka_unit_test(advice_is_told),
-		cmocka_unit_test(a_vfork_childs_munmap_is_told),
-		cmocka_unit_test(another_processs_pageout_is_told),
+		TEST(munmap_is_told),
+		MADE(neighbours_are_not),
+		TEST(mremap_is_told),
+		TEST(mremap_dontunmap_is_told),
+		TEST(mremap_onto_is_told),
+		TEST(map_fixed_is_told),
+		TEST(advice_is_told),
+		TEST(a_vfork_childs_munmap_is_told),
+		MADE(another_processs_pageout_is_told),
 		cmocka_unit_test(another_processs_truncation_is_told),
-		cmocka_unit_test(detaching_shared_memory_is_told),
-		cmocka_unit_test(copy_on_write_is_told),
-		cmocka_unit_test(the_page_of_zeros_that_is_replaced_is_told),
-		cmocka_unit_test(what_changes_no_page_is_silent),
-		cmocka_unit_test(protection_is_told_if_asked_for),
-		cmocka_unit_test(a_page_merged_by_ksm_is_told),
+		MADE(detaching_shared_memory_is_told),
+		TEST(copy_on_write_is_told),
+		MADE(the_page_of_zeros_that_is_replaced_is_told),
+		TEST(what_changes_no_page_is_silent),
+		MADE(protection_is_told_if_asked_for),
+		MADE(a_page_merged_by_ksm_is_told),
 		cmocka_unit_test(collapse_is_told),
-		cmocka_unit_test(a_quiet_watch_is_told_of_other_threads_alone),
-		cmocka_unit_test(a_quiet_watch_outlives_its_thread),
-		cmocka_unit_test(many_quiet_watches_miss_nothing),
+		QUIET(a_quiet_watch_is_told_of_other_threads_alone),
+		MADE(a_quiet_watch_outlives_its_thread),
+		QUIET(many_quiet_watches_miss_nothing),
 		cmocka_unit_test(every_file_is_told),
 	};
 

@@ -8,42 +8,11 @@
  * not take (its call fails) or that moves no page is not counted; the sum is
  * printed, and the program fails where it is below LEAST.
  */
-#include <err.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/shm.h>
-#include <sys/syscall.h>
-#include <sys/uio.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <linux/userfaultfd.h>
 
 #include "ummunot_lib.h"
-
-#ifndef MADV_COLD
-#define MADV_COLD 20
-#define MADV_PAGEOUT 21
-#endif
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25
-#endif
-#ifndef MADV_GUARD_INSTALL
-#define MADV_GUARD_INSTALL 102
-#endif
-#ifndef MREMAP_DONTUNMAP
-#define MREMAP_DONTUNMAP 4
-#endif
 
 #define HUGE  (2ul << 20)
 #define LEN   (2 * HUGE)
@@ -202,7 +171,7 @@ static int move_contents(struct memory *m)
 
 static int move_onto(struct memory *m)
 {
-	return mremap(um_memory(4), 4 * PAGE, 4 * PAGE, MREMAP_MAYMOVE |
+	return mremap(vm_memory(4), 4 * PAGE, 4 * PAGE, MREMAP_MAYMOVE |
 		      MREMAP_FIXED, m->at + 9 * PAGE) == MAP_FAILED ? -1 : 0;
 }
 
@@ -307,7 +276,7 @@ static int paged_out_from_outside(struct memory *m)
 
 static int compacted(struct memory *m)
 {
-	return um_write("/proc/sys/vm/compact_memory", "1");
+	return vm_write("/proc/sys/vm/compact_memory", "1");
 }
 
 static int dropped_from_cache(struct memory *m)
@@ -453,7 +422,7 @@ int main(void)
 	} *r = mmap(NULL, PAGE, PROT_READ | PROT_WRITE,
 		    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
-	um_write("/proc/sys/vm/nr_hugepages", "8");
+	vm_write("/proc/sys/vm/nr_hugepages", "8");
 	for (which = 0; which < sizeof(memories) / sizeof(*memories); which++)
 		for (change = 0; change < sizeof(changes) / sizeof(*changes);
 		     change++) {
@@ -473,7 +442,7 @@ int main(void)
 			pages += moved;
 			missed += r->missed;
 		}
-	um_write("/proc/sys/vm/nr_hugepages", "0");
+	vm_write("/proc/sys/vm/nr_hugepages", "0");
 	printf("%zu kinds of change, %zu pages moved, %zu missed\n", kinds,
 	       pages, missed);
 	if (kinds < LEAST)

@@ -4,54 +4,17 @@
  *
  *	ummunot_fuzz SECONDS [SEED]
  *
- * Runs of some hundred calls in a child each, by two threads, with a seed that
- * is printed where one goes wrong: by a crash, an errno that is not documented,
- * or a hang of 30 s. The kernel's log says the rest.
+ * Runs of some hundred calls in a child each, by two threads: vm_fuzz.h.
  */
-#include <err.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/uio.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
-
 #include "ummunot_lib.h"
+#include "vm_fuzz.h"
 
 #define CALLS	300
 #define FILES	4
-#define AREA_PAGES 32
-
-struct fuzzer {
-	uint64_t state;
-	bool failed;
-};
 
 static int files[FILES];
 static char *area;	/* some of it comes and goes */
 static char *buffers;	/* 2 pages to write to, then one that faults */
-
-static uint64_t next_random(struct fuzzer *f)
-{
-	f->state ^= f->state << 13;
-	f->state ^= f->state >> 7;
-	f->state ^= f->state << 17;
-	return f->state;
-}
-
-static unsigned int below(struct fuzzer *f, unsigned int n)
-{
-	return (unsigned int)(next_random(f) >> 20) % n;
-}
 
 static uint64_t any_address(struct fuzzer *f)
 {
@@ -79,19 +42,6 @@ static void *any_buffer(struct fuzzer *f)
 	default:
 		return buffers;
 	}
-}
-
-static void allow(struct fuzzer *f, const char *call, long rc, const int *errnos)
-{
-	int got = errno;
-
-	if (rc >= 0)
-		return;
-	for (; *errnos; errnos++)
-		if (*errnos == got)
-			return;
-	warnx("%s: %s", call, strerror(got));
-	f->failed = true;
 }
 
 static const int ioctl_errnos[] = { EINVAL, EFAULT, EEXIST, ENOENT, ENOSPC,
@@ -266,25 +216,12 @@ static void any_call(struct fuzzer *f)
 	}
 }
 
-static void *calls(void *arg)
-{
-	struct fuzzer *f = arg;
-	int i;
-
-	for (i = 0; i < CALLS; i++)
-		any_call(f);
-	return NULL;
-}
-
 /* In the child. */
 static int one_run(uint64_t seed)
 {
-	struct fuzzer f[2] = { { seed * 2 + 1, false }, { ~seed, false } };
-	pthread_t other;
 	int i;
 
 	signal(SIGIO, SIG_IGN);
-	alarm(30);
 	area = mmap(NULL, AREA_PAGES * PAGE, PROT_READ | PROT_WRITE,
 		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 	buffers = mmap(NULL, 3 * PAGE, PROT_READ | PROT_WRITE,
@@ -294,41 +231,20 @@ static int one_run(uint64_t seed)
 		files[i] = open("/dev/ummunot", O_RDONLY | O_NONBLOCK);
 	if (files[0] < 0)
 		err(1, "/dev/ummunot");
-	if (pthread_create(&other, NULL, calls, &f[1]))
-		errx(1, "no thread");
-	calls(&f[0]);
-	pthread_join(other, NULL);
-	return f[0].failed || f[1].failed;
+	return fuzz_calls(seed, 30, CALLS, any_call);
+}
+
+static int run_in_child(uint64_t seed)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (!pid)
+		_exit(one_run(seed));
+	return waitpid(pid, &status, 0) == pid ? status : 1;
 }
 
 int main(int argc, char **argv)
 {
-	const time_t end = time(NULL) + (argc > 1 ? atoi(argv[1]) : 10);
-	uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 0) :
-				   (uint64_t)time(NULL) << 16;
-	unsigned long runs = 0;
-	int status;
-	pid_t pid;
-
-	printf("first seed %llu\n", (unsigned long long)seed);
-	fflush(stdout);
-	do {
-		pid = fork();
-		if (pid < 0)
-			err(1, "fork");
-		if (!pid)
-			_exit(one_run(seed));
-		waitpid(pid, &status, 0);
-		if (status) {
-			printf("seed %llu: %s %d\n", (unsigned long long)seed,
-			       WIFSIGNALED(status) ? "signal" : "exit status",
-			       WIFSIGNALED(status) ? WTERMSIG(status) :
-						     WEXITSTATUS(status));
-			return 1;
-		}
-		runs++;
-		seed++;
-	} while (time(NULL) < end);
-	printf("%lu runs\n", runs);
-	return 0;
+	return fuzz_main(argc, argv, run_in_child);
 }

@@ -13,15 +13,7 @@
  * nanosecond is an instruction of the guest; there BAR is the most that one of
  * them may take, in microseconds, and the exit status is 1 beyond it.
  */
-#include <err.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/mount.h>
-#include <unistd.h>
 
 #include "ummunot_lib.h"
 
@@ -49,7 +41,7 @@ static void set(const char *name, const char *text)
 	char path[128];
 
 	snprintf(path, sizeof(path), TRACING "%s", name);
-	if (um_write(path, text))
+	if (vm_write(path, text))
 		err(1, "%s: %s", path, text);
 }
 

@@ -13,19 +13,6 @@
  * that before the change was over, and fails where the counter was late, or it
  * never saw it.
  */
-#include <err.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/uio.h>
-#include <time.h>
-#include <unistd.h>
-
 #include "ummunot_lib.h"
 
 /* So that a change takes its time. */
@@ -124,7 +111,7 @@ int main(int argc, char **argv)
 	fd = memfd_create("late", MFD_CLOEXEC);
 	if (fd < 0 || ftruncate(fd, LEN))
 		err(1, "memfd");
-	page = um_memory(LEN / PAGE);
+	page = vm_memory(LEN / PAGE);
 	um_open(&u, O_NONBLOCK);
 	if (um_watch(&u, page, PAGE, 1, 0))
 		err(1, "register");

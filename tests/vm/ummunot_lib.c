@@ -1,15 +1,4 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include <err.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include "ummunot_lib.h"
 
 _Static_assert(sizeof(struct ummunot_event) == 32, "its layout is for ever");
@@ -140,73 +129,4 @@ void um_drain(struct um *u, struct news *n)
 		if (n->last == um_counter(u))
 			return;
 	}
-}
-
-char *um_memory(size_t pages)
-{
-	char *p = mmap(NULL, pages * PAGE, PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (p == MAP_FAILED)
-		err(1, "mmap");
-	/* A page at a time: what splits a huge page is told. */
-	madvise(p, pages * PAGE, MADV_NOHUGEPAGE);
-	memset(p, 1, pages * PAGE);
-	return p;
-}
-
-int um_child(int (*fn)(void *), void *arg)
-{
-	pid_t pid = fork();
-	int status;
-
-	if (pid < 0)
-		err(1, "fork");
-	if (!pid)
-		_exit(fn(arg));
-	if (waitpid(pid, &status, 0) != pid)
-		err(1, "waitpid");
-	return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
-}
-
-uint64_t um_number(const char *path)
-{
-	unsigned long long n = 0;
-	FILE *f = fopen(path, "re");
-
-	if (!f)
-		return 0;
-	if (fscanf(f, "%llu", &n) != 1)
-		n = 0;
-	fclose(f);
-	return n;
-}
-
-uint64_t um_memory_kib(const char *name)
-{
-	FILE *f = fopen("/proc/meminfo", "re");
-	unsigned long long n = 0;
-	char line[128];
-
-	while (f && fgets(line, sizeof(line), f))
-		if (!strncmp(line, name, strlen(name))) {
-			n = strtoull(line + strlen(name), NULL, 10);
-			break;
-		}
-	if (f)
-		fclose(f);
-	return n;
-}
-
-int um_write(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
-	ssize_t n;
-
-	if (fd < 0)
-		return -errno;
-	n = write(fd, text, strlen(text));
-	n = n < 0 ? -errno : 0;
-	close(fd);
-	return (int)n;
 }

@@ -3,13 +3,9 @@
 #ifndef UMMUNOT_LIB_H
 #define UMMUNOT_LIB_H
 
-#include <stddef.h>
-#include <stdint.h>
-#include <sys/types.h>
-
 #include <linux/ummunot.h>
 
-#define PAGE 4096ul
+#include "vm_lib.h"
 
 struct um {
 	int fd;
@@ -49,15 +45,5 @@ int um_swap(int fd, void *a, void *b, size_t len);
 int um_swap_with(int fd, void *a, void *b, size_t len, uint64_t flags);
 /* Reads until nothing is left. */
 void um_drain(struct um *u, struct news *n);
-
-/* @pages of private anonymous memory, touched. */
-char *um_memory(size_t pages);
-/* Runs fn(arg) in a forked child, which exits with what it returns. */
-int um_child(int (*fn)(void *), void *arg);
-/* Reads a number from a file of /proc or /sys; 0 if there is none. */
-uint64_t um_number(const char *path);
-/* KiB of a line of /proc/meminfo. */
-uint64_t um_memory_kib(const char *name);
-int um_write(const char *path, const char *text);
 
 #endif /* UMMUNOT_LIB_H */

@@ -6,21 +6,7 @@
  * or does without; then it succeeds, and the watch sees what changes. In the
  * guest, as root; exit status 77 where the kernel injects nothing.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/mount.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "ummunot_lib.h"
 
@@ -127,7 +113,7 @@ static int works(struct um *u, char *m)
 static int step(const struct call *c, int nth)
 {
 	int fd = open(FAIL_NTH, O_RDWR), rc, left;
-	char *m = um_memory(3);
+	char *m = vm_memory(3);
 	struct um u;
 	uint64_t i;
 
@@ -229,7 +215,7 @@ static int arm(const char *which)
 	char path[96];
 
 	snprintf(path, sizeof(path), DEBUGFS "/%s/ignore-gfp-wait", which);
-	return um_write(path, "N");
+	return vm_write(path, "N");
 }
 
 int main(void)
@@ -249,7 +235,7 @@ int main(void)
 		printf("skipped: this kernel injects no failures\n");
 		return 77;
 	}
-	um_write(DEBUGFS "/fail_page_alloc/min-order", "0");
-	um_write(DEBUGFS "/fail_page_alloc/ignore-gfp-highmem", "N");
+	vm_write(DEBUGFS "/fail_page_alloc/min-order", "0");
+	vm_write(DEBUGFS "/fail_page_alloc/ignore-gfp-highmem", "N");
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,20 +23,6 @@
  * Where the second event of a change is missing, or a LAST is given before it,
  * this fails within seconds. Prints how often it believed and was right.
  */
-#include <err.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/uio.h>
-#include <time.h>
-#include <unistd.h>
-
 #include "ummunot_lib.h"
 
 #define PAGES	512	/* so that a change takes its time */
@@ -49,14 +35,6 @@ struct tally {
 	unsigned long pins, told, believed, moved, wrong;
 };
 
-static unsigned int next_random(unsigned int *state)
-{
-	*state ^= *state << 13;
-	*state ^= *state >> 17;
-	*state ^= *state << 5;
-	return *state;
-}
-
 static void touch(size_t from, size_t to)
 {
 	for (; from < to; from++)
@@ -65,10 +43,10 @@ static void touch(size_t from, size_t to)
 
 static void drop(unsigned int *state)
 {
-	size_t from = next_random(state) % 8 ? 0 : next_random(state) % PAGES;
+	size_t from = vm_random(state) % 8 ? 0 : vm_random(state) % PAGES;
 	size_t cnt = PAGES - from;
 
-	switch (next_random(state) % 4) {
+	switch (vm_random(state) % 4) {
 	case 0:
 		mmap(area + from * PAGE, cnt * PAGE, PROT_READ | PROT_WRITE,
 		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
@@ -85,7 +63,7 @@ static void *dropper(void *arg)
 
 	while (!atomic_load(&stop)) {
 		touch(0, PAGES);
-		usleep(next_random(&state) % 3000);
+		usleep(vm_random(&state) % 3000);
 		drop(&state);
 	}
 	return NULL;
@@ -137,12 +115,12 @@ static void write_there(char *at, uint64_t value)
 static void try_once(struct um *u, const int pipes[2], unsigned int *state,
 		     struct tally *t)
 {
-	char *at = area + next_random(state) % PAGES * PAGE;
+	char *at = area + vm_random(state) % PAGES * PAGE;
 	uint64_t counter, pinned, value;
 	bool told = false, ignored;
 
 	settle(u, &ignored);
-	if (next_random(state) % 2 &&
+	if (vm_random(state) % 2 &&
 	    (um_unwatch(u, 1) || um_watch(u, area, PAGES * PAGE, 1, 0)))
 		errx(1, "cannot watch anew");
 	*(volatile char *)(at + 64) = 2;
@@ -150,11 +128,11 @@ static void try_once(struct um *u, const int pipes[2], unsigned int *state,
 		return;
 	t->pins++;
 	counter = settle(u, &told);
-	value = ((uint64_t)next_random(state) << 32) | next_random(state);
+	value = ((uint64_t)vm_random(state) << 32) | vm_random(state);
 	if (!told && counter) {
 		/* A change that begins now is not over at once. */
-		if (next_random(state) % 2)
-			usleep(next_random(state) % 500);
+		if (vm_random(state) % 2)
+			usleep(vm_random(state) % 500);
 		if (um_counter(u) == counter)
 			t->believed++;
 		write_there(at, value);
@@ -179,7 +157,7 @@ int main(int argc, char **argv)
 	struct um u;
 	long i;
 
-	area = um_memory(PAGES);
+	area = vm_memory(PAGES);
 	um_open(&u, O_NONBLOCK);
 	if (pipe(pipes) || um_watch(&u, area, PAGES * PAGE, 1, 0))
 		err(1, "setup");

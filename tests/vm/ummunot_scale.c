@@ -10,15 +10,6 @@
  * one of them takes more than 8 times what it takes for 1,000: a tree of a
  * million is twice as high, and out of the CPU's caches.
  */
-#include <err.h>
-#include <fcntl.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <time.h>
-#include <unistd.h>
-
 #include "ummunot_lib.h"
 
 #define SAMPLES 1000ul
@@ -26,14 +17,6 @@
 struct times {
 	double add, remove, event, drain;
 };
-
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
 
 /* Not an order that a tree would like or dislike. */
 static size_t place(size_t i, size_t cnt)
@@ -56,9 +39,9 @@ static double one_event(struct um *u, char *base, size_t cnt)
 	for (i = 0; i < SAMPLES; i++) {
 		char *p = base + place(i, cnt) * PAGE;
 
-		start = now();
+		start = vm_now();
 		madvise(p, PAGE, MADV_DONTNEED);
-		took += now() - start;
+		took += vm_now() - start;
 	}
 	return took / SAMPLES;
 }
@@ -88,22 +71,22 @@ static void measure(size_t cnt, struct times *t)
 	for (i = 0; i < cnt; i++)
 		add(&u, base, i);
 
-	start = now();
+	start = vm_now();
 	for (i = 0; i < SAMPLES; i++)
 		if (um_unwatch(&u, place(i, cnt)))
 			err(1, "unregister");
-	t->remove = (now() - start) / SAMPLES;
-	start = now();
+	t->remove = (vm_now() - start) / SAMPLES;
+	start = vm_now();
 	for (i = 0; i < SAMPLES; i++)
 		add(&u, base, place(i, cnt));
-	t->add = (now() - start) / SAMPLES;
+	t->add = (vm_now() - start) / SAMPLES;
 
 	t->event = one_event(&u, base, cnt);
 	drain(&u);
 	madvise(base, cnt * PAGE, MADV_DONTNEED);
-	start = now();
+	start = vm_now();
 	i = drain(&u);
-	t->drain = (now() - start) / (double)i;
+	t->drain = (vm_now() - start) / (double)i;
 	if (i != cnt + 1)
 		errx(1, "%zu events of %zu watches", i, cnt);
 	um_close(&u);

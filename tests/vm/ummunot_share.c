@@ -4,22 +4,6 @@
  * that got the descriptor from a socket; closed last by somebody else, after
  * its owner has died.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
 #include "ummunot_lib.h"
 
 /* In a process that is not the owner: 0 if all is as documented. */
@@ -46,7 +30,7 @@ static int stranger(void *fd)
 
 static void watch_and_change(struct um *u)
 {
-	char *m = um_memory(2);
+	char *m = vm_memory(2);
 
 	um_open(u, O_NONBLOCK);
 	assert_int_equal(um_watch(u, m, 2 * PAGE, 1, 0), 0);
@@ -59,7 +43,7 @@ static void a_forked_child_sees_nothing(void **state)
 	struct um u;
 
 	watch_and_change(&u);
-	assert_int_equal(um_child(stranger, (void *)(intptr_t)u.fd), 0);
+	assert_int_equal(vm_child(stranger, (void *)(intptr_t)u.fd), 0);
 	/* It took nothing away. */
 	um_drain(&u, &n);
 	assert_int_equal(n.cnt, 1);
@@ -76,7 +60,7 @@ static void a_forked_child_sees_the_parents_counter(void **state)
 	struct um u;
 
 	watch_and_change(&u);
-	assert_int_equal(um_child(see_counter, &u), 2);
+	assert_int_equal(vm_child(see_counter, &u), 2);
 	um_close(&u);
 }
 
@@ -95,7 +79,7 @@ static void an_execd_child_sees_nothing(void **state)
 	struct um u;
 
 	watch_and_change(&u);
-	assert_int_equal(um_child(exec_self, (void *)(intptr_t)u.fd), 0);
+	assert_int_equal(vm_child(exec_self, (void *)(intptr_t)u.fd), 0);
 	um_close(&u);
 }
 
@@ -110,7 +94,7 @@ static int open_and_exec(void *arg)
 
 static void the_opener_itself_after_exec_sees_nothing(void **state)
 {
-	assert_int_equal(um_child(open_and_exec, NULL), 0);
+	assert_int_equal(vm_child(open_and_exec, NULL), 0);
 }
 
 static void send_fd(int sock, int fd)
@@ -177,7 +161,7 @@ static int owner(void *sock)
 	struct um u;
 
 	um_open(&u, O_NONBLOCK);
-	if (um_watch(&u, um_memory(pages), pages * PAGE, 1, 0))
+	if (um_watch(&u, vm_memory(pages), pages * PAGE, 1, 0))
 		return 1;
 	send_fd((int)(intptr_t)sock, u.fd);
 	return 0;
@@ -185,7 +169,7 @@ static int owner(void *sock)
 
 static uint64_t free_kib(void)
 {
-	return um_memory_kib("MemFree:");
+	return vm_memory_kib("MemFree:");
 }
 
 static void a_dead_owners_memory_is_free(void **state)
@@ -198,7 +182,7 @@ static void a_dead_owners_memory_is_free(void **state)
 
 	assert_int_equal(socketpair(AF_UNIX, SOCK_DGRAM, 0, sv), 0);
 	before = free_kib();
-	assert_int_equal(um_child(owner, (void *)(intptr_t)sv[0]), 0);
+	assert_int_equal(vm_child(owner, (void *)(intptr_t)sv[0]), 0);
 	u.fd = receive_fd(sv[1]);
 	assert_true(u.fd >= 0);
 	/* Memory that the kernel keeps for a while comes back. */
@@ -226,12 +210,12 @@ static int close_it(void *arg)
 static void a_childs_close_leaves_the_parents(void **state)
 {
 	struct news n;
-	char *m = um_memory(1);
+	char *m = vm_memory(1);
 	struct um u;
 
 	um_open(&u, O_NONBLOCK);
 	assert_int_equal(um_watch(&u, m, PAGE, 3, 0), 0);
-	assert_int_equal(um_child(close_it, &u), 0);
+	assert_int_equal(vm_child(close_it, &u), 0);
 	munmap(m, PAGE);
 	um_drain(&u, &n);
 	assert_int_equal(n.cookie, 3);
@@ -248,12 +232,12 @@ static int child_changes(void *m)
 /* The child's own copy of the address space is none of the watched one. */
 static void what_a_forked_child_changes_is_not_told(void **state)
 {
-	char *m = um_memory(2);
+	char *m = vm_memory(2);
 	struct um u;
 
 	um_open(&u, O_NONBLOCK);
 	assert_int_equal(um_watch(&u, m, 2 * PAGE, 3, 0), 0);
-	assert_int_equal(um_child(child_changes, m), 0);
+	assert_int_equal(vm_child(child_changes, m), 0);
 	assert_int_equal(um_moved(&u), 0);
 	um_close(&u);
 	munmap(m, 2 * PAGE);

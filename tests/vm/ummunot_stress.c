@@ -10,21 +10,6 @@
  * And at the end: each thread's watches are there to be unregistered, and a
  * drained file says what the counter says.
  */
-#include <err.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
-
 #include "ummunot_lib.h"
 
 #define THREADS	16
@@ -48,14 +33,6 @@ static void fault(const char *what, long rc)
 {
 	if (atomic_fetch_add(&faults, 1) < 20)
 		warnx("%s: %ld", what, rc);
-}
-
-static unsigned int next_random(struct worker *w)
-{
-	w->state ^= w->state << 13;
-	w->state ^= w->state >> 17;
-	w->state ^= w->state << 5;
-	return w->state;
 }
 
 static void op_register(struct worker *w, unsigned int i)
@@ -89,7 +66,7 @@ static void op_unmap(struct worker *w, unsigned int i)
 	/* Elsewhere, maybe: the watch stays with the addresses. */
 	if (w->watched[i])
 		op_unregister(w, i);
-	w->area[i] = um_memory(AREA_LEN / PAGE);
+	w->area[i] = vm_memory(AREA_LEN / PAGE);
 }
 
 static void op_drop(struct worker *w, unsigned int i)
@@ -106,7 +83,7 @@ static void op_read(struct worker *w)
 {
 	struct ummunot_event ev[20];
 	const uint64_t before = um_counter(&shared);
-	ssize_t i, n = um_read(&shared, ev, 1 + next_random(w) % 20);
+	ssize_t i, n = um_read(&shared, ev, 1 + vm_random(&w->state) % 20);
 
 	if (n <= 0 && n != -EAGAIN)
 		fault("read", n);
@@ -145,7 +122,7 @@ static void op_fork(struct worker *w)
 /* A file of its own, closed with watches, events and a mapping left. */
 static void op_own(struct worker *w)
 {
-	char *m = um_memory(2);
+	char *m = vm_memory(2);
 	struct um u;
 	unsigned int i;
 
@@ -159,7 +136,7 @@ static void op_own(struct worker *w)
 		fault("a file of its own", (long)um_moved(&u));
 	munmap(m + PAGE, PAGE);
 	/* The descriptor first, or the mapping: either may be the last. */
-	if (next_random(w) % 2) {
+	if (vm_random(&w->state) % 2) {
 		close(u.fd);
 		munmap((void *)u.counter, PAGE);
 	} else {
@@ -173,8 +150,8 @@ static void *work(void *arg)
 	unsigned int i, r;
 
 	while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
-		i = next_random(w) % AREAS;
-		r = next_random(w) % 400;
+		i = vm_random(&w->state) % AREAS;
+		r = vm_random(&w->state) % 400;
 		if (r < 100)
 			op_register(w, i);
 		else if (r < 150)
@@ -225,7 +202,7 @@ int main(int argc, char **argv)
 		workers[t].state = 1000 + t;
 		workers[t].base = (uint64_t)(t + 1) << 32;
 		for (i = 0; i < AREAS; i++)
-			workers[t].area[i] = um_memory(AREA_LEN / PAGE);
+			workers[t].area[i] = vm_memory(AREA_LEN / PAGE);
 	}
 	for (t = 0; t < THREADS; t++)
 		if (pthread_create(&workers[t].thread, NULL, work, &workers[t]))

@@ -4,21 +4,6 @@
  * pins, what is refused, and what the kernel does with the pages afterwards.
  * Exits with 77 where the kernel lacks it.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
 #include "swap_memory.h"
 
 static void swapped(char *a, char *b, size_t len)
@@ -268,7 +253,7 @@ static void a_child_may_swap_its_own(void **state)
 
 	mem_fill(p[0], HUGE, 'a');
 	mem_fill(p[1], HUGE, 'b');
-	assert_int_equal(um_child(swap_in_child, p), 0);
+	assert_int_equal(vm_child(swap_in_child, p), 0);
 	mem_expect(p[0], HUGE, 'a');
 	mem_expect(p[1], HUGE, 'b');
 	munmap(p[0], HUGE);
@@ -317,7 +302,7 @@ static void they_are_found_by_compaction(void **state)
 		madvise(a + i, PAGE, MADV_DONTNEED);
 	swapped(a, b, len);
 	before = frames(b, len);
-	um_write("/proc/sys/vm/compact_memory", "1");
+	vm_write("/proc/sys/vm/compact_memory", "1");
 	after = frames(b, len);
 	for (i = 0; i < len / PAGE; i++) {
 		moved += before[i] != after[i];
@@ -342,7 +327,7 @@ static void they_are_found_by_a_split(void **state)
 	swapped(a, b, 2 * HUGE);
 	snprintf(line, sizeof(line), "%d,0x%lx,0x%lx", getpid(),
 		 (unsigned long)a, (unsigned long)a + 2 * HUGE);
-	if (um_write("/sys/kernel/debug/split_huge_pages", line))
+	if (vm_write("/sys/kernel/debug/split_huge_pages", line))
 		skip();
 	assert_int_equal(mem_huge_kib(a), 0);
 	mem_expect(a, 2 * HUGE, 'b');
@@ -376,7 +361,7 @@ static void soft_dirty_says_that_they_changed(void **state)
 
 	mem_fill(a, HUGE, 'a');
 	mem_fill(b, HUGE, 'b');
-	if (um_write("/proc/self/clear_refs", "4"))
+	if (vm_write("/proc/self/clear_refs", "4"))
 		skip();
 	assert_false(mem_pagemap(a) >> 55 & 1);
 	swapped(a, b, PAGE);

@@ -3,27 +3,10 @@
  * UMMUNOT_SWAP_PAGES: pinned pages go with the others and stay pinned, and what is
  * refused is, each with its error. In a guest whose kernel has it, as root.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <liburing.h>
-#include <pthread.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/time.h>
-#include <sys/uio.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include <linux/userfaultfd.h>
 
@@ -194,10 +177,8 @@ static void bad_arguments_are_refused(void **state)
 	unsigned long number = um_request(node, UMMUNOT_SWAP_PAGES);
 	struct ummunot_swap_ioctl r = { (uintptr_t)a, (uintptr_t)b, HUGE, 2 };
 
-	assert_int_equal(ioctl(node, number, &r), -1);
-	assert_int_equal(errno, EINVAL);
-	assert_int_equal(ioctl(node, number, (void *)1), -1);
-	assert_int_equal(errno, EFAULT);
+	assert_int_equal(vm_errno(ioctl(node, number, &r)), -EINVAL);
+	assert_int_equal(vm_errno(ioctl(node, number, (void *)1)), -EFAULT);
 	assert_int_equal(swap_error(a, b, 0), -EINVAL);
 	assert_int_equal(swap_error(a, b, 1), -EINVAL);
 	assert_int_equal(swap_error(a + 1, b, PAGE), -EINVAL);
@@ -251,7 +232,7 @@ static void other_kinds_of_memory_are_refused(void **state)
 	refused(p, -EOPNOTSUPP);
 	munmap(p, PAGE);
 	close(fd);
-	um_write("/proc/sys/vm/nr_hugepages", "1");
+	vm_write("/proc/sys/vm/nr_hugepages", "1");
 	p = mmap(NULL, HUGE, PROT_READ | PROT_WRITE,
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
 	if (p != MAP_FAILED) {
@@ -259,7 +240,7 @@ static void other_kinds_of_memory_are_refused(void **state)
 		refused(p, -EOPNOTSUPP);
 		munmap(p, HUGE);
 	}
-	um_write("/proc/sys/vm/nr_hugepages", "0");
+	vm_write("/proc/sys/vm/nr_hugepages", "0");
 }
 
 static void differing_mappings_are_refused(void **state)
@@ -318,17 +299,17 @@ static void merged_pages_are_refused(void **state)
 	memset(p, 5, 64 * PAGE);
 	memset(a, 6, 64 * PAGE);
 	if (madvise(p, 64 * PAGE, MADV_MERGEABLE) ||
-	    um_write("/sys/kernel/mm/ksm/pages_to_scan", "1000") ||
-	    um_write("/sys/kernel/mm/ksm/sleep_millisecs", "10") ||
-	    um_write("/sys/kernel/mm/ksm/run", "1"))
+	    vm_write("/sys/kernel/mm/ksm/pages_to_scan", "1000") ||
+	    vm_write("/sys/kernel/mm/ksm/sleep_millisecs", "10") ||
+	    vm_write("/sys/kernel/mm/ksm/run", "1"))
 		skip();
-	for (i = 0; i < 200 && um_number("/sys/kernel/mm/ksm/pages_sharing") < 50;
+	for (i = 0; i < 200 && vm_number("/sys/kernel/mm/ksm/pages_sharing") < 50;
 	     i++)
 		usleep(50000);
-	if (um_number("/sys/kernel/mm/ksm/pages_sharing") < 50)
+	if (vm_number("/sys/kernel/mm/ksm/pages_sharing") < 50)
 		skip();
 	assert_int_equal(swap_error(p, a, 64 * PAGE), -EMLINK);
-	um_write("/sys/kernel/mm/ksm/run", "0");
+	vm_write("/sys/kernel/mm/ksm/run", "0");
 	memset(p, 7, 64 * PAGE);
 	assert_int_equal(swap_error(p, a, 64 * PAGE), 0);
 	assert_int_equal(p[64 * PAGE - 1], 6);

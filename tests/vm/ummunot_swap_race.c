@@ -16,26 +16,7 @@
  * compacted, and shared with forked children. Each page has a name, and in
  * the end each is there once.
  */
-#include <err.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/uio.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
-
 #include "ummunot_lib.h"
-
-#ifndef MADV_PAGEOUT
-#define MADV_PAGEOUT 21
-#endif
 
 #define HUGE	(2ul << 20)
 #define WORD_AT 64	/* of a page: what is added to */
@@ -46,14 +27,6 @@ static int node;
 static atomic_bool stop;
 static atomic_ulong wrong, looked, added, swaps, busy;
 static unsigned int seed = 4711;
-
-static unsigned int next_random(unsigned int *state)
-{
-	*state ^= *state << 13;
-	*state ^= *state >> 17;
-	*state ^= *state << 5;
-	return *state;
-}
 
 static char *area(size_t len, int advice)
 {
@@ -100,13 +73,13 @@ static void look(unsigned int *state)
 {
 	size_t pages = pair.len / PAGE, i, n;
 	uint64_t before, after, name;
-	unsigned int side = next_random(state) % 2, found, expected;
+	unsigned int side = vm_random(state) % 2, found, expected;
 	bool changed = false;
 
 	before = atomic_load(&pair.seq);
 	expected = (side + before / 2) % 2;
 	for (n = 0; n < 64; n++) {
-		i = next_random(state) % pages;
+		i = vm_random(state) % pages;
 		name = name_at(pair.side[side] + i * PAGE);
 		found = side_of(name, i);
 		if (found == 2) {
@@ -143,8 +116,8 @@ static void *adder(void *arg)
 	unsigned long n = 0;
 
 	while (!atomic_load(&stop)) {
-		char *page = pair.side[next_random(&state) % 2] +
-			     next_random(&state) % pages * PAGE;
+		char *page = pair.side[vm_random(&state) % 2] +
+			     vm_random(&state) % pages * PAGE;
 
 		atomic_fetch_add((_Atomic uint64_t *)(page + WORD_AT), 1);
 		n++;
@@ -165,8 +138,8 @@ static void *prober(void *arg)
 	if (pipe(pipes))
 		err(1, "pipe");
 	while (!atomic_load(&stop)) {
-		i = next_random(&state) % pages;
-		from.iov_base = pair.side[next_random(&state) % 2] + i * PAGE;
+		i = vm_random(&state) % pages;
+		from.iov_base = pair.side[vm_random(&state) % 2] + i * PAGE;
 		if (process_vm_readv(getpid(), &to, 1, &from, 1, 0) != 8 ||
 		    vmsplice(pipes[1], &from, 1, 0) != 8 ||
 		    read(pipes[0], &got[1], 8) != 8)
@@ -263,11 +236,11 @@ static void any_exchange(unsigned int *state)
 	size_t pages = ARENA / PAGE, len, a, b;
 	int rc;
 
-	len = next_random(state) % 4 ? 1 + next_random(state) % 64
-				     : HUGE / PAGE * (1 + next_random(state) % 4);
-	a = next_random(state) % (pages - len);
-	b = next_random(state) % (pages - len);
-	if (next_random(state) % 2) {
+	len = vm_random(state) % 4 ? 1 + vm_random(state) % 64
+				     : HUGE / PAGE * (1 + vm_random(state) % 4);
+	a = vm_random(state) % (pages - len);
+	b = vm_random(state) % (pages - len);
+	if (vm_random(state) % 2) {
 		a -= a % (HUGE / PAGE);
 		b -= b % (HUGE / PAGE);
 	}
@@ -297,7 +270,7 @@ static void fork_once(unsigned int *state)
 	if (pid < 0)
 		return;
 	if (!pid) {
-		arena[next_random(state) % ARENA] ^= 0;
+		arena[vm_random(state) % ARENA] ^= 0;
 		_exit(0);
 	}
 	waitpid(pid, NULL, 0);
@@ -309,20 +282,20 @@ static void fork_once(unsigned int *state)
 /* Without a change to what the arena's pages hold. */
 static void disturb(unsigned int *state)
 {
-	char *at = arena + next_random(state) % (ARENA / HUGE - 1) * HUGE;
+	char *at = arena + vm_random(state) % (ARENA / HUGE - 1) * HUGE;
 	char line[96];
 
-	switch (next_random(state) % 7) {
+	switch (vm_random(state) % 7) {
 	case 0:
 		madvise(at, HUGE, MADV_PAGEOUT);
 		break;
 	case 1:
 		snprintf(line, sizeof(line), "%d,0x%lx,0x%lx", getpid(),
 			 (unsigned long)at, (unsigned long)at + HUGE);
-		um_write("/sys/kernel/debug/split_huge_pages", line);
+		vm_write("/sys/kernel/debug/split_huge_pages", line);
 		break;
 	case 2:
-		um_write("/proc/sys/vm/compact_memory", "1");
+		vm_write("/proc/sys/vm/compact_memory", "1");
 		break;
 	case 3:
 		madvise(at, HUGE, 25 /* MADV_COLLAPSE */);
@@ -331,7 +304,7 @@ static void disturb(unsigned int *state)
 		fork_once(state);
 		break;
 	case 5:
-		um_write("/proc/self/clear_refs", "1");
+		vm_write("/proc/self/clear_refs", "1");
 		break;
 	default:
 		atomic_fetch_add((_Atomic char *)(at + WORD_AT), 0);
@@ -344,7 +317,7 @@ static void *disturber(void *arg)
 
 	while (!atomic_load(&stop)) {
 		disturb(&state);
-		usleep(next_random(&state) % 2000);
+		usleep(vm_random(&state) % 2000);
 	}
 	return NULL;
 }

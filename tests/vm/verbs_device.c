@@ -1,148 +1,31 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * The verbs device on a real RDMA stack: what a peer reaches, and what it does
- * not. The peer is a queue pair of this process, on the same device. Needs
- * soft-RoCE or an adapter that loops back; RDMA_SERVER_DEV and RDMA_SERVER_GID
- * name the device and the index of its address.
+ * not. The peer is a queue pair of this process, on the same device: verbs_ends.h.
  */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
-#include <cmocka.h>
-#include <infiniband/verbs.h>
+#include "verbs_ends.h"
 
 #include <kedge/verbs.h>
 
 #include "device/device.h"
 
-#define PAGE 4096u
 #define LEN (4 * PAGE)
 #define R KEDGE_ACCESS_REMOTE_READ
 #define W KEDGE_ACCESS_REMOTE_WRITE
 #define LW KEDGE_ACCESS_LOCAL_WRITE
 #define OFFSET (UINT64_C(1) << 44)
 
-static struct ibv_context *context;
-static struct ibv_pd *pd;
-static struct ibv_cq *home_cq, *home_recv_cq, *peer_cq;
-static struct ibv_qp *home, *peer;
-static union ibv_gid gid;
-static uint8_t gid_index;
+static struct ends e;
 static char *mem, *peer_mem;
-static struct ibv_mr *peer_mr;
 static struct kedge_device *dev;
 
-static uint64_t now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
-}
-
-/* ---- queue pairs ---- */
-
-static struct ibv_qp *new_qp(struct ibv_cq *send, struct ibv_cq *recv)
-{
-	struct ibv_qp_init_attr init = {
-		.send_cq = send,
-		.recv_cq = recv,
-		.cap = { .max_send_wr = 8, .max_recv_wr = 8,
-			 .max_send_sge = 1, .max_recv_sge = 1 },
-		.qp_type = IBV_QPT_RC,
-	};
-
-	return ibv_create_qp(pd, &init);
-}
-
-static void bring_up(struct ibv_qp *qp, uint32_t other)
-{
-	struct ibv_qp_attr a = { .qp_state = IBV_QPS_RESET };
-
-	assert_int_equal(ibv_modify_qp(qp, &a, IBV_QP_STATE), 0);
-	a = (struct ibv_qp_attr){
-		.qp_state = IBV_QPS_INIT,
-		.port_num = 1,
-		.qp_access_flags = IBV_ACCESS_REMOTE_READ |
-				   IBV_ACCESS_REMOTE_WRITE,
-	};
-	assert_int_equal(ibv_modify_qp(qp, &a,
-				       IBV_QP_STATE | IBV_QP_PKEY_INDEX |
-					       IBV_QP_PORT |
-					       IBV_QP_ACCESS_FLAGS), 0);
-	a = (struct ibv_qp_attr){
-		.qp_state = IBV_QPS_RTR,
-		.path_mtu = IBV_MTU_1024,
-		.dest_qp_num = other,
-		.max_dest_rd_atomic = 1,
-		.min_rnr_timer = 12,
-		.ah_attr = { .is_global = 1, .port_num = 1,
-			     .grh = { .dgid = gid, .sgid_index = gid_index,
-				      .hop_limit = 1 } },
-	};
-	assert_int_equal(ibv_modify_qp(qp, &a,
-				       IBV_QP_STATE | IBV_QP_AV |
-					       IBV_QP_PATH_MTU |
-					       IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-					       IBV_QP_MAX_DEST_RD_ATOMIC |
-					       IBV_QP_MIN_RNR_TIMER), 0);
-	a = (struct ibv_qp_attr){
-		.qp_state = IBV_QPS_RTS,
-		.timeout = 14,
-		.retry_cnt = 7,
-		.rnr_retry = 7,
-		.max_rd_atomic = 1,
-	};
-	assert_int_equal(ibv_modify_qp(qp, &a,
-				       IBV_QP_STATE | IBV_QP_TIMEOUT |
-					       IBV_QP_RETRY_CNT |
-					       IBV_QP_RNR_RETRY |
-					       IBV_QP_SQ_PSN |
-					       IBV_QP_MAX_QP_RD_ATOMIC), 0);
-}
-
-static void reconnect(void)
-{
-	bring_up(home, peer->qp_num);
-	bring_up(peer, home->qp_num);
-}
-
-/*
- * Tries the peer's access by @rkey. A refused one ends the connection:
- * then it is made anew.
- */
 static enum ibv_wc_status attempt(enum ibv_wr_opcode op, uint32_t rkey,
 				  uint64_t iova, uint32_t len)
 {
-	struct ibv_sge sge = { .addr = (uintptr_t)peer_mem, .length = len,
-			       .lkey = peer_mr->lkey };
-	struct ibv_send_wr wr = { .opcode = op, .sg_list = &sge, .num_sge = 1,
-				  .send_flags = IBV_SEND_SIGNALED }, *bad;
-	uint64_t end = now_ms() + 20000;
-	struct ibv_wc wc;
-	int got;
-
-	wr.wr.rdma.remote_addr = iova;
-	wr.wr.rdma.rkey = rkey;
-	assert_int_equal(ibv_post_send(peer, &wr, &bad), 0);
-	do
-		got = ibv_poll_cq(peer_cq, 1, &wc);
-	while (!got && now_ms() < end);
-	assert_int_equal(got, 1);
-	if (wc.status != IBV_WC_SUCCESS)
-		reconnect();
-	return wc.status;
+	return op == IBV_WR_RDMA_WRITE ? ends_put(&e, iova, len, rkey)
+				       : ends_get(&e, iova, len, rkey);
 }
 
 static void reaches(enum ibv_wr_opcode op, uint32_t rkey, uint64_t iova,
@@ -169,8 +52,8 @@ static void open_device(uint64_t iova_offset, bool windows)
 {
 	struct kedge_verbs_opts o = { .size = sizeof(o),
 				      .iova_offset = iova_offset,
-				      .window_qp = windows ? home : NULL };
-	int rc = kedge_device_open_verbs(pd, &o, &dev);
+				      .window_qp = windows ? e.home : NULL };
+	int rc = kedge_device_open_verbs(e.pd, &o, &dev);
 
 	if (rc)
 		fail_msg("%s", kedge_strerror(rc));
@@ -217,8 +100,7 @@ static int setup(void **state)
 {
 	memset(mem, 0, LEN);
 	memset(peer_mem, 'p', LEN);
-	reconnect();
-	return 0;
+	return ends_connect(&e) ? 0 : -1;
 }
 
 static int teardown(void **state)
@@ -230,8 +112,9 @@ static int teardown(void **state)
 
 /* ---- registrations ---- */
 
-static void check_exact(uint64_t offset)
+static void check_exact(void **state)
 {
+	const uint64_t offset = (uintptr_t)*state;
 	struct kedge_device_mr mr;
 	uint64_t at = (uintptr_t)mem + 100 + offset;
 
@@ -253,16 +136,6 @@ static void check_exact(uint64_t offset)
 	device_dereg(dev, &mr);
 	refused(IBV_WR_RDMA_WRITE, rkey(&mr), at, 1);
 	assert_int_equal(mem[100], 0);
-}
-
-static void a_peer_reaches_the_range_and_no_more(void **state)
-{
-	check_exact(0);
-}
-
-static void addresses_may_be_moved(void **state)
-{
-	check_exact(OFFSET);
 }
 
 static void a_read_only_region_is_read(void **state)
@@ -361,8 +234,9 @@ static void a_forked_child_leaves_regions_alone(void **state)
 
 /* ---- windows ---- */
 
-static void check_windows(uint64_t offset)
+static void check_windows(void **state)
 {
+	const uint64_t offset = (uintptr_t)*state;
 	struct kedge_device_mr mr, w;
 
 	open_device(offset, true);
@@ -384,16 +258,6 @@ static void check_windows(uint64_t offset)
 	refused(IBV_WR_RDMA_WRITE, rkey(&w), w.offset, 1);
 	assert_int_equal(mem[50], 0);
 	device_dereg(dev, &mr);
-}
-
-static void an_ended_window_lets_nobody_in(void **state)
-{
-	check_windows(0);
-}
-
-static void windows_know_moved_addresses(void **state)
-{
-	check_windows(OFFSET);
 }
 
 /* A device of ours may do no access beside a window; soft-RoCE would: it has no window then. */
@@ -447,12 +311,12 @@ static void a_broken_queue_pair_is_told_and_comes_back(void **state)
 	open_device(0, true);
 	mr = reg(mem, PAGE, LW);
 	w = bind_to(&mr, mem, PAGE, W);
-	assert_int_equal(ibv_modify_qp(home, &a, IBV_QP_STATE), 0);
+	assert_int_equal(ibv_modify_qp(e.home, &a, IBV_QP_STATE), 0);
 	assert_int_equal(try_bind(&mr, mem, PAGE, W, &other), -EOPNOTSUPP);
 	assert_int_equal(try_bind(&mr, mem, PAGE, W, &other), -EOPNOTSUPP);
 	assert_non_null(strstr(kedge_strerror(-EOPNOTSUPP), "not in RTS"));
 	unbind(&w);
-	reconnect();
+	assert_true(ends_connect(&e));
 	refused(IBV_WR_RDMA_WRITE, rkey(&w), w.offset, 1);
 	other = bind_to(&mr, mem, PAGE, W);
 	reaches(IBV_WR_RDMA_WRITE, rkey(&other), other.offset, PAGE);
@@ -462,9 +326,10 @@ static void a_broken_queue_pair_is_told_and_comes_back(void **state)
 
 /* ---- behind the cache ---- */
 
-/* By @windows or by registrations: after the put nobody comes in. */
-static void check_cache(bool windows)
+/* By windows or by registrations: after the put nobody comes in. */
+static void check_cache(void **state)
 {
+	const bool windows = *state;
 	struct kedge_notifier_opts no = { .size = sizeof(no),
 					  .backend = "none" };
 	struct kedge_notifier *nf;
@@ -501,90 +366,43 @@ static void check_cache(bool windows)
 	kedge_notifier_close(nf);
 }
 
-static void a_put_ends_the_peers_access(void **state)
-{
-	check_cache(false);
-}
-
-static void a_put_ends_the_peers_window(void **state)
-{
-	check_cache(true);
-}
-
 /* ---- all together ---- */
-
-static int find_gid(void)
-{
-	const char *index = getenv("RDMA_SERVER_GID");
-
-	gid_index = (uint8_t)(index ? atoi(index) : 1);
-	return ibv_query_gid(context, 1, gid_index, &gid);
-}
 
 static int open_all(void **state)
 {
-	const char *name = getenv("RDMA_SERVER_DEV");
-	struct ibv_device **list = ibv_get_device_list(NULL), **d;
-
-	for (d = list; d && *d && !context; d++)
-		if (!name || !strcmp(ibv_get_device_name(*d), name))
-			context = ibv_open_device(*d);
-	if (list)
-		ibv_free_device_list(list);
-	if (!context || find_gid())
-		return -1;
-	pd = ibv_alloc_pd(context);
-	home_cq = ibv_create_cq(context, 16, NULL, NULL, 0);
-	home_recv_cq = ibv_create_cq(context, 16, NULL, NULL, 0);
-	peer_cq = ibv_create_cq(context, 16, NULL, NULL, 0);
-	if (!pd || !home_cq || !home_recv_cq || !peer_cq)
-		return -1;
-	home = new_qp(home_cq, home_recv_cq);
-	peer = new_qp(peer_cq, peer_cq);
 	mem = aligned_alloc(PAGE, LEN);
-	peer_mem = aligned_alloc(PAGE, 8 * PAGE);
-	if (!home || !peer || !mem || !peer_mem)
+	if (!mem || !ends_open(&e))
 		return -1;
-	memset(peer_mem, 'p', 8 * PAGE);
-	peer_mr = ibv_reg_mr(pd, peer_mem, LEN, IBV_ACCESS_LOCAL_WRITE);
-	return peer_mr ? 0 : -1;
+	peer_mem = (char *)e.peer_mem;
+	return 0;
 }
 
 /* An object that the library left behind would keep these from going. */
 static int close_all(void **state)
 {
-	int left = ibv_dereg_mr(peer_mr);
-
-	left |= ibv_destroy_qp(peer) | ibv_destroy_qp(home);
-	left |= ibv_destroy_cq(home_cq) | ibv_destroy_cq(home_recv_cq) |
-		ibv_destroy_cq(peer_cq);
-	left |= ibv_dealloc_pd(pd);
-	left |= ibv_close_device(context);
 	free(mem);
-	free(peer_mem);
-	if (left)
-		fprintf(stderr, "the protection domain is still in use\n");
-	return left ? -1 : 0;
+	return ends_close(&e) ? -1 : 0;
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define WITH(name, f, arg) { name, f, setup, teardown, (void *)(uintptr_t)(arg) }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(a_peer_reaches_the_range_and_no_more),
-		TEST(addresses_may_be_moved),
+		WITH("a peer reaches the range and no more", check_exact, 0),
+		WITH("addresses may be moved", check_exact, OFFSET),
 		TEST(a_read_only_region_is_read),
 		TEST(what_is_not_mapped_is_refused),
 		TEST(the_limit_is_named),
 		TEST(a_forked_child_leaves_regions_alone),
-		TEST(an_ended_window_lets_nobody_in),
-		TEST(windows_know_moved_addresses),
+		WITH("an ended window lets nobody in", check_windows, 0),
+		WITH("windows know moved addresses", check_windows, OFFSET),
 		TEST(a_window_has_its_bounds),
 		TEST(old_keys_open_nothing),
 		TEST(a_broken_queue_pair_is_told_and_comes_back),
-		TEST(a_put_ends_the_peers_access),
-		TEST(a_put_ends_the_peers_window),
+		WITH("a put ends the peer's access", check_cache, false),
+		WITH("a put ends the peer's window", check_cache, true),
 	};
 
 	return cmocka_run_group_tests(tests, open_all, close_all) ? 1 : 0;

@@ -1,22 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* See verbs_ends.h. */
-#include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-
 #include "verbs_ends.h"
 
 #define PATIENCE_NS UINT64_C(20000000000)
-
-uint64_t ends_now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
-}
 
 struct ibv_context *ends_device(void)
 {
@@ -32,15 +18,14 @@ struct ibv_context *ends_device(void)
 	return context;
 }
 
-static struct ibv_qp *new_qp(struct ibv_pd *pd, struct ibv_cq *cq)
+static struct ibv_qp *new_qp(struct ibv_pd *pd, struct ibv_cq *send, struct ibv_cq *recv)
 {
 	struct ibv_qp_init_attr init = {
-		.send_cq = cq,
-		.recv_cq = cq,
+		.send_cq = send,
+		.recv_cq = recv,
 		.cap = { .max_send_wr = 8, .max_recv_wr = 8,
 			 .max_send_sge = 1, .max_recv_sge = 1 },
 		.qp_type = IBV_QPT_RC,
-		.sq_sig_all = 1,
 	};
 
 	return ibv_create_qp(pd, &init);
@@ -133,11 +118,12 @@ static bool make_all(struct ends *e)
 	if (!e->joined)
 		e->pd = ibv_alloc_pd(e->context);
 	e->home_cq = ibv_create_cq(e->context, 16, NULL, NULL, 0);
+	e->home_recv_cq = ibv_create_cq(e->context, 16, NULL, NULL, 0);
 	e->peer_cq = ibv_create_cq(e->context, 16, NULL, NULL, 0);
-	if (!e->pd || !e->home_cq || !e->peer_cq)
+	if (!e->pd || !e->home_cq || !e->home_recv_cq || !e->peer_cq)
 		return false;
-	e->home = new_qp(e->pd, e->home_cq);
-	e->peer = new_qp(e->pd, e->peer_cq);
+	e->home = new_qp(e->pd, e->home_cq, e->home_recv_cq);
+	e->peer = new_qp(e->pd, e->peer_cq, e->peer_cq);
 	e->peer_mem = aligned_alloc(PAGE, PEER_LEN);
 	if (!e->home || !e->peer || !e->peer_mem)
 		return false;
@@ -172,27 +158,31 @@ int ends_close(struct ends *e)
 	int left = ibv_dereg_mr(e->peer_mr);
 
 	left |= ibv_destroy_qp(e->peer) | ibv_destroy_qp(e->home);
-	left |= ibv_destroy_cq(e->home_cq) | ibv_destroy_cq(e->peer_cq);
+	left |= ibv_destroy_cq(e->home_cq) | ibv_destroy_cq(e->home_recv_cq) |
+		ibv_destroy_cq(e->peer_cq);
 	if (!e->joined) {
 		left |= ibv_dealloc_pd(e->pd);
 		left |= ibv_close_device(e->context);
 	}
 	free(e->peer_mem);
+	if (left)
+		fprintf(stderr, "something is left on the device\n");
 	return left;
 }
 
 static enum ibv_wc_status run(struct ends *e, struct ibv_qp *qp,
 			      struct ibv_send_wr *wr)
 {
-	uint64_t end = ends_now() + PATIENCE_NS;
+	uint64_t end = vm_now() + PATIENCE_NS;
 	struct ibv_send_wr *bad;
 	struct ibv_wc wc;
 	int got;
 
+	wr->send_flags = IBV_SEND_SIGNALED;
 	if (ibv_post_send(qp, wr, &bad))
 		return IBV_WC_GENERAL_ERR;
 	/* Soft-RoCE needs the CPU to get anything done. */
-	while (!(got = ibv_poll_cq(qp->send_cq, 1, &wc)) && ends_now() < end)
+	while (!(got = ibv_poll_cq(qp->send_cq, 1, &wc)) && vm_now() < end)
 		sched_yield();
 	if (got != 1)
 		wc.status = IBV_WC_GENERAL_ERR;

@@ -8,19 +8,16 @@
 #ifndef TESTS_VERBS_ENDS_H
 #define TESTS_VERBS_ENDS_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include <infiniband/verbs.h>
 
-#define PAGE 4096u
+#include "vm_lib.h"
+
 #define PEER_LEN (1u << 20)
 
 struct ends {
 	struct ibv_context *context;
 	struct ibv_pd *pd;
-	struct ibv_cq *home_cq, *peer_cq;
+	struct ibv_cq *home_cq, *home_recv_cq, *peer_cq;
 	struct ibv_qp *home, *peer;
 	union ibv_gid gid;
 	uint8_t gid_index;
@@ -38,7 +35,7 @@ struct ibv_context *ends_device(void);
 bool ends_open(struct ends *e);
 /* Two more queue pairs in the domain of @with, which goes after it. */
 bool ends_join(struct ends *e, const struct ends *with);
-/* 0 if nothing was left on the device. */
+/* 0 if nothing was left on the device, else a word on stderr. */
 int ends_close(struct ends *e);
 bool ends_connect(struct ends *e);
 /* One of them with another process' that has connected as often as this. */
@@ -56,7 +53,5 @@ enum ibv_wc_status ends_get(struct ends *e, uint64_t addr, uint32_t len,
 			    uint32_t rkey);
 enum ibv_wc_status ends_read(struct ends *e, uint64_t addr, uint32_t len,
 			     uint32_t lkey);
-
-uint64_t ends_now(void); /* nanoseconds */
 
 #endif /* TESTS_VERBS_ENDS_H */

@@ -3,12 +3,6 @@
  * The cost of registering for a program: a loop over a working set of buffers, and
  * messages that are registered one by one.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-
-#include "verbs_ends.h"
 #include "verbs_program.h"
 
 #define ROUNDS	 8u
@@ -28,7 +22,7 @@ static unsigned char *buf(unsigned int i)
 /* Register, use unless @len is 0, deregister. */
 static bool one(unsigned int i, int access, uint32_t len)
 {
-	uint64_t at = (uintptr_t)buf(i), start = ends_now(), used, end;
+	uint64_t at = (uintptr_t)buf(i), start = vm_now(), used, end;
 	enum ibv_wc_status status = IBV_WC_SUCCESS;
 	struct ibv_mr *mr;
 	int rc;
@@ -36,24 +30,17 @@ static bool one(unsigned int i, int access, uint32_t len)
 	mr = ibv_reg_mr(e.pd, buf(i), len ? len : BUF_LEN, access);
 	if (!mr)
 		return false;
-	used = ends_now();
+	used = vm_now();
 	/* By this end with an lkey, or by the peer with an rkey. */
 	if (len)
 		status = access & RW ? ends_put(&e, at, len, mr->rkey)
 				     : ends_read(&e, at, len, mr->lkey);
-	used = ends_now() - used;
+	used = vm_now() - used;
 	rc = ibv_dereg_mr(mr);
-	end = ends_now();
+	end = vm_now();
 	all_ns[i] = end - start;
 	reg_ns[i] = end - start - used;
 	return status == IBV_WC_SUCCESS && !rc;
-}
-
-static int by_size(const void *a, const void *b)
-{
-	const uint64_t *x = a, *y = b;
-
-	return *x < *y ? -1 : *x > *y;
 }
 
 /*
@@ -62,7 +49,7 @@ static int by_size(const void *a, const void *b)
  */
 static unsigned long long tenth(uint64_t ns[SAMPLES])
 {
-	qsort(ns, SAMPLES, sizeof(*ns), by_size);
+	qsort(ns, SAMPLES, sizeof(*ns), vm_by_size);
 	return ns[SAMPLES / 10];
 }
 
@@ -74,7 +61,7 @@ static unsigned long long per_round(const uint64_t ns[SAMPLES])
 
 	for (i = 0; i < SAMPLES; i++)
 		round[i / BUFS] += ns[i];
-	qsort(round, ROUNDS, sizeof(*round), by_size);
+	qsort(round, ROUNDS, sizeof(*round), vm_by_size);
 	return round[ROUNDS / 2] / BUFS;
 }
 
@@ -121,10 +108,8 @@ int verbs_program_bench(void)
 	}
 	memset(mem, 1, len);
 	rc = measure_all();
-	if (ends_close(&e)) {
-		fprintf(stderr, "something is left on the device\n");
+	if (ends_close(&e))
 		rc = 1;
-	}
 	munmap(mem, len);
 	return rc;
 }

@@ -3,14 +3,6 @@
  * Odd requests. Any answer of the stack is right, if it is the same with kedge:
  * it is written down.
  */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/mman.h>
-
-#include <cmocka.h>
 
 #include "verbs_program.h"
 

@@ -5,22 +5,6 @@
  *
  *	verbs_resync MIB ROUNDS
  */
-#include <errno.h>
-#include <pthread.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
 #include <kedge/verbs.h>
 
 #include "verbs_ends.h"
@@ -98,7 +82,7 @@ struct stream {
 
 static void *stream_writes(void *arg)
 {
-	uint64_t last = ends_now(), now;
+	uint64_t last = vm_now(), now;
 	struct stream *s = arg;
 	size_t i;
 
@@ -111,7 +95,7 @@ static void *stream_writes(void *arg)
 			     (uintptr_t)p->addr), WRITE,
 			     kedge_verbs_rkey(p->mr)) != IBV_WC_SUCCESS)
 			s->failed++;
-		now = ends_now();
+		now = vm_now();
 		/* One that began before counts as well: it may be the gap. */
 		if (now - last > s->longest)
 			s->longest = now - last;
@@ -145,23 +129,23 @@ struct change {
 
 static void change_and_resync(void *arg)
 {
-	uint64_t start = ends_now();
+	uint64_t start = vm_now();
 	struct change *c = arg;
 
 	assert_ptr_equal(mmap(c->page, PAGE, PROT_READ | PROT_WRITE,
 			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
 			 c->page);
 	c->resynced = kedge_cache_resync(cache, NULL, 0);
-	c->ns = ends_now() - start;
+	c->ns = vm_now() - start;
 }
 
 /* As much of a CPU, for the same time, for nothing. */
 static void burn(void *arg)
 {
 	const struct change *c = arg;
-	uint64_t end = ends_now() + c->ns;
+	uint64_t end = vm_now() + c->ns;
 
-	while (ends_now() < end)
+	while (vm_now() < end)
 		;
 }
 
@@ -209,18 +193,11 @@ static void one_round(struct stream *s, unsigned int i, uint64_t *idle,
 	assert_int_equal(s->failed, 0);
 }
 
-static int by_size(const void *a, const void *b)
-{
-	const uint64_t *x = a, *y = b;
-
-	return *x < *y ? -1 : *x > *y;
-}
-
 static void report(uint64_t *idle, uint64_t *busy, uint64_t all_ns,
 		   uint64_t one_ns, size_t cnt)
 {
-	qsort(idle, rounds, sizeof(*idle), by_size);
-	qsort(busy, rounds, sizeof(*busy), by_size);
+	qsort(idle, rounds, sizeof(*idle), vm_by_size);
+	qsort(busy, rounds, sizeof(*busy), vm_by_size);
 	printf("{\"verbs_resync\": {\"bytes\": %zu, \"chunks\": %zu, "
 	       "\"rounds\": %u, \"register_all_ns\": %llu, "
 	       "\"resync_ns\": %llu, \"longest_gap_ns\": "
@@ -273,10 +250,10 @@ static void other_chunks_notice_no_resync(void **state)
 	area = map(area_len + CHUNK);
 	area += CHUNK - (uintptr_t)area % CHUNK;
 	memset(area, 'a', area_len);
-	start = ends_now();
+	start = vm_now();
 	n = kedge_cache_hint(cache, area, area_len, ACCESS);
 	assert_int_equal(n, area_len);
-	start = ends_now() - start;
+	start = vm_now() - start;
 	st = stats();
 	assert_int_equal(st.registrations, s.cnt);
 	s.pieces = calloc(s.cnt, sizeof(*s.pieces));
@@ -347,7 +324,7 @@ static void doomed(int sock)
 
 static void a_killed_peer_is_noticed(void **state)
 {
-	uint64_t start = ends_now(), killed = 0, longest = 0;
+	uint64_t start = vm_now(), killed = 0, longest = 0;
 	struct greeting mine, theirs;
 	const struct kedge_mr *mr;
 	enum ibv_wc_status status;
@@ -366,16 +343,16 @@ static void a_killed_peer_is_noticed(void **state)
 	p = map(WRITE);
 	mr = lend(p, &mine, &e);
 	assert_true(meet(sock[0], &e, &mine, &theirs));
-	start = ends_now();
+	start = vm_now();
 	do {
-		if (!killed && ends_now() - start > 300 * MS) {
+		if (!killed && vm_now() - start > 300 * MS) {
 			kill(pid, SIGKILL);
-			killed = ends_now();
+			killed = vm_now();
 		}
 		status = ends_put(&e, theirs.iova, WRITE, theirs.rkey);
 	} while (status == IBV_WC_SUCCESS &&
-		 ends_now() - start < (BOUND_MS + 300) * MS);
-	longest = ends_now() - killed;
+		 vm_now() - start < (BOUND_MS + 300) * MS);
+	longest = vm_now() - killed;
 	printf("killed: %s after %llu ms\n", ibv_wc_status_str(status),
 	       (unsigned long long)(longest / MS));
 	assert_true(killed);
@@ -417,7 +394,7 @@ struct down {
 
 static void *write_until_it_fails(void *arg)
 {
-	uint64_t start = ends_now();
+	uint64_t start = vm_now();
 	struct down *d = arg;
 
 	do
@@ -425,14 +402,14 @@ static void *write_until_it_fails(void *arg)
 				     kedge_verbs_iova(d->mr, d->p), WRITE,
 				     kedge_verbs_rkey(d->mr));
 	while (d->status == IBV_WC_SUCCESS &&
-		 ends_now() - start < BOUND_MS * MS);
-	d->after = ends_now() - d->down;
+		 vm_now() - start < BOUND_MS * MS);
+	d->after = vm_now() - d->down;
 	return NULL;
 }
 
 static void a_port_that_goes_down_is_noticed(void **state)
 {
-	uint64_t end = ends_now() + BOUND_MS * MS;
+	uint64_t end = vm_now() + BOUND_MS * MS;
 	enum ibv_wc_status status;
 	struct down d = { .p = map(WRITE) };
 	pthread_t thread;
@@ -442,7 +419,7 @@ static void a_port_that_goes_down_is_noticed(void **state)
 	assert_int_equal(pthread_create(&thread, NULL, write_until_it_fails,
 					&d), 0);
 	usleep(200000);
-	d.down = ends_now();
+	d.down = vm_now();
 	set_link("down");
 	pthread_join(thread, NULL);
 	set_link("up");
@@ -457,7 +434,7 @@ static void a_port_that_goes_down_is_noticed(void **state)
 			? ends_put(&stream_ends, kedge_verbs_iova(d.mr, d.p),
 				   WRITE, kedge_verbs_rkey(d.mr))
 			: IBV_WC_GENERAL_ERR;
-	while (status != IBV_WC_SUCCESS && ends_now() < end);
+	while (status != IBV_WC_SUCCESS && vm_now() < end);
 	assert_int_equal(status, IBV_WC_SUCCESS);
 	kedge_cache_put(cache, d.mr);
 	munmap(d.p, WRITE);
@@ -473,11 +450,7 @@ static int open_all(void **state)
 
 static int close_all(void **state)
 {
-	int left = ends_close(&stream_ends) | ends_close(&main_ends);
-
-	if (left)
-		fprintf(stderr, "something is left on the device\n");
-	return left ? -1 : 0;
+	return ends_close(&stream_ends) | ends_close(&main_ends) ? -1 : 0;
 }
 
 int main(int argc, char **argv)

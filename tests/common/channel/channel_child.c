@@ -1,10 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* See channel_child.h. */
-#include <errno.h>
-#include <signal.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-
 #include "channel_child.h"
 
 char child_path[64];

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* See channel_pair.h. */
-#include <pthread.h>
-#include <sys/socket.h>
-
 #include <kedge/connector.h>
 #include <kedge/tcp.h>
 
@@ -17,7 +14,7 @@ struct end a, b;
 
 /* ---- over shared memory ---- */
 
-static int shm_open(struct meeting *m)
+static int shm_meets(struct meeting *m)
 {
 	return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, m->sv);
 }
@@ -39,7 +36,7 @@ static void shm_forked(struct meeting *m, bool child)
 }
 
 static const struct meeting_ops shm_ops = {
-	.open = shm_open,
+	.open = shm_meets,
 	.accept = shm_accept,
 	.connect = shm_connect,
 	.forked = shm_forked,
@@ -47,7 +44,7 @@ static const struct meeting_ops shm_ops = {
 
 /* ---- over TCP ---- */
 
-static int tcp_open(struct meeting *m)
+static int tcp_meets(struct meeting *m)
 {
 	char text[KEDGE_ADDRESS_MAX];
 	int rc = kedge_listener_open_tcp("127.0.0.1", "0", m->opts, &m->l);
@@ -76,7 +73,7 @@ static void tcp_close(struct meeting *m)
 }
 
 static const struct meeting_ops tcp_ops = {
-	.open = tcp_open,
+	.open = tcp_meets,
 	.accept = tcp_accept,
 	.connect = tcp_connect,
 	.close = tcp_close,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* See ofi_pair.h. */
 #include <arpa/inet.h>
-#include <sys/socket.h>
 
 #include "channel_pair.h"
 #include "ofi_pair.h"

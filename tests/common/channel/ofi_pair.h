@@ -7,8 +7,6 @@
 #ifndef TESTS_OFI_PAIR_H
 #define TESTS_OFI_PAIR_H
 
-#include <pthread.h>
-
 #include "channel/ofi/internal.h"
 #include "core.h"
 

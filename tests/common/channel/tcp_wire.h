@@ -7,8 +7,6 @@
 #ifndef TESTS_TCP_WIRE_H
 #define TESTS_TCP_WIRE_H
 
-#include <sys/socket.h>
-
 #include "channel/protocol/packet.h"
 #include "channel/tcp/internal.h"
 #include "core.h"

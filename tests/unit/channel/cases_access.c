@@ -4,9 +4,6 @@
  * it, or beyond the end of a file. By each way, on either side, the message ends
  * with -EFAULT, nothing is written where nothing may be, and the channel goes on.
  */
-#include <errno.h>
-#include <sys/mman.h>
-
 #include "cases.h"
 #include "channel/access.h"
 

@@ -3,10 +3,6 @@
  * No call is a cancellation point. A thread whose cancellation is pending calls each
  * of them: the first that were one would end it, with what it does half done.
  */
-#include <pthread.h>
-#include <sys/stat.h>
-#include <sys/socket.h>
-
 #include "cases.h"
 
 #define LEN (3 * MIB)

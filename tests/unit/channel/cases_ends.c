@@ -2,9 +2,7 @@
 /*
  * The ends of operations and channels, and the processes that may use them.
  */
-#include <sys/socket.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 
 #include <kedge/tcp.h>
 

@@ -2,8 +2,6 @@
 /*
  * Channels as their user sees them: messages.
  */
-#include <sys/mman.h>
-
 #include "cases.h"
 
 /* ---- eager ---- */

@@ -4,9 +4,6 @@
  * the coarse clock needs to move. News for them must not take hundreds of polls.
  * Their number is decided by the clock alone, and no machine is too slow for it.
  */
-#include <signal.h>
-#include <sys/wait.h>
-
 #include "cases.h"
 
 #define POLLS 8 /* in which it is told, at most */

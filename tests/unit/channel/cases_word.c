@@ -3,8 +3,6 @@
  * A send whose data have all gone: the peer alone knows whether it has them, and
  * both ends are told the same, if either gives up, at any time.
  */
-#include <pthread.h>
-
 #include "channel/internal.h"
 #include "cases.h"
 

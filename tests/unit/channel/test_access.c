@@ -3,11 +3,6 @@
  * Tells if memory can be accessed, by each of the kernel's ways to ask,
  * and without those that an old kernel or a filter refuses.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-
 #include "channel/access.h"
 #include "channel/transport.h"
 #include "core.h"

@@ -3,9 +3,6 @@
  * Large messages whose source cannot be read to the end: both sides hear of it
  * and neither keeps an operation, if either of them meets the hole.
  */
-#include <sys/mman.h>
-#include <sys/wait.h>
-
 #include "channel_pair.h"
 
 #include "channel/internal.h"

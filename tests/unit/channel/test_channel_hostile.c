@@ -4,13 +4,8 @@
  * protocol: with the files it hands over, with the socket, and by its memory. Each
  * peer is a process of its own.
  */
-#include <fcntl.h>
 #include <linux/userfaultfd.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
 
 #include "channel/internal.h"
 #include "channel/shm/handshake.h"

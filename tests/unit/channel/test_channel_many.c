@@ -3,14 +3,10 @@
  * Many: peers that are silent while others wait, channels where descriptors are
  * few, and a thousand of them.
  */
-#include <errno.h>
 #include <grp.h>
 #include <netinet/in.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 
 #include <kedge/tcp.h>
 

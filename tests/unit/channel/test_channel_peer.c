@@ -4,21 +4,14 @@
  * another program by now, or another process of the same number. Each is a
  * process of its own, which knows the protocol and breaks the trust.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <grp.h>
 #include <limits.h>
 #include <linux/capability.h>
 #include <linux/sched.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 
 #include "channel/internal.h"
 #include "channel_other.h"

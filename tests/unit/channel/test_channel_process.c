@@ -4,30 +4,22 @@
  * are not its own, its main thread ends, it forks, it has no descriptor left. Each
  * case runs in a child, whose time ends where it hangs.
  */
-#include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 
 #include <kedge/tcp.h>
 
 #include "base/base.h"
 #include "base/process/thread.h"
 #include "core.h"
+#include "fakes/wrapped.h"
 
 #define MS 10000 /* what a handshake gets */
 
 /* Registered before main(). */
 static int fork_handlers_cnt;
 
-int __real_pthread_atfork(void (*before)(void), void (*parent)(void),
-			  void (*child)(void));
-int __wrap_pthread_atfork(void (*before)(void), void (*parent)(void),
-			  void (*child)(void));
+WRAPPED(pthread_atfork);
 
 int __wrap_pthread_atfork(void (*before)(void), void (*parent)(void),
 			  void (*child)(void))

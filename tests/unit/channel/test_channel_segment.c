@@ -6,18 +6,13 @@
  *
  * Segments are of converted memory, whether the module is loaded or not.
  */
-#include <errno.h>
-#include <pthread.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-
 #include <kedge/segment.h>
 
 #include "channel/shm/internal.h"
 #include "channel_child.h"
 #include "clock.h"
 #include "segment/place.h"
+#include "fakes/wrapped.h"
 
 #define LEN  ((size_t)1 << 20)
 #define TAG  7
@@ -117,12 +112,8 @@ static bool has_words(const uint64_t *p, uint64_t seed)
 static bool holds; /* this process's next look at where it has stored */
 static char *stored;
 
-struct theirs *__real_theirs_use(struct shm *s, const struct segment_place *p, uint64_t len,
-				 bool writes, char **at);
-struct theirs *__wrap_theirs_use(struct shm *s, const struct segment_place *p, uint64_t len,
-				 bool writes, char **at);
-bool __real_theirs_valid(struct theirs *t);
-bool __wrap_theirs_valid(struct theirs *t);
+WRAPPED(theirs_use);
+WRAPPED(theirs_valid);
 
 struct theirs *__wrap_theirs_use(struct shm *s, const struct segment_place *p, uint64_t len,
 				 bool writes, char **at)

@@ -38,6 +38,18 @@ static void open_at_rest(const struct kedge_channel_opts *o)
 	assert_true(op_ready(b.ch));
 }
 
+static int begin(void **state)
+{
+	open_at_rest(NULL);
+	return 0;
+}
+
+static int end(void **state)
+{
+	close_pair();
+	return 0;
+}
+
 /* One poll, which looks at new packets alone. */
 static ssize_t quick_turn(struct end *e)
 {
@@ -59,7 +71,6 @@ static void any_length_arrives_whole(void **state)
 {
 	size_t len, off;
 
-	open_at_rest(NULL);
 	for (len = 0; len <= MOST; len += len < 300 ? 1 : 97) {
 		off = EDGE + len % 9;
 		memset(in, 'i', sizeof(in));
@@ -78,7 +89,6 @@ static void any_length_arrives_whole(void **state)
 		assert_int_equal(in[off + len], 'i');
 		come_to_rest();
 	}
-	close_pair();
 }
 
 static void one_too_long_writes_nothing(void **state)
@@ -106,14 +116,12 @@ static void pieces_are_filled(void **state)
 	struct kedge_message m = { .size = sizeof(m), .pieces = v, .cnt = 2,
 				   .tag = 4, .mask = UINT64_MAX };
 
-	open_at_rest(NULL);
 	memset(in, 'i', sizeof(in));
 	assert_int_equal(kedge_channel_recvmsg(b.ch, &m, NULL), 0);
 	assert_int_equal(put(&a, "abcdefgh", 8, 4), 1);
 	quick_until_done();
 	assert_memory_equal(in, "abci", 4);
 	assert_memory_equal(in + 100, "defghi", 6);
-	close_pair();
 }
 
 /* The time of a message that came in time ends with it. */
@@ -141,7 +149,6 @@ static void a_time_ends_with_its_message(void **state)
 
 static void a_receive_takes_what_waits_for_it(void **state)
 {
-	open_at_rest(NULL);
 	assert_int_equal(put(&a, "first", 6, 1), 1);
 	while (list_empty(&b.ch->unexpected))
 		turn(&b);
@@ -149,7 +156,6 @@ static void a_receive_takes_what_waits_for_it(void **state)
 	post(&b, in, 8, TAG(1), 1);
 	quick_until_done();
 	assert_string_equal(in, "first");
-	close_pair();
 }
 
 /* An operation is used again; what it was before does not show. */
@@ -158,7 +164,6 @@ static void a_receive_that_got_nothing_says_so(void **state)
 	uint64_t name;
 	size_t i;
 
-	open_at_rest(NULL);
 	for (i = 0; i < 3; i++) {
 		assert_int_equal(kedge_channel_recv(b.ch, in, 4000, 2,
 						    UINT64_MAX, 2, &name), 0);
@@ -169,19 +174,16 @@ static void a_receive_that_got_nothing_says_so(void **state)
 		assert_int_equal(b.done[0].tag, 2);
 		come_to_rest();
 	}
-	close_pair();
 }
 
 static void a_bad_buffer_ends_its_message(void **state)
 {
-	open_at_rest(NULL);
 	post(&b, (char *)4096, 8, TAG(1), 1);
 	assert_int_equal(put(&a, "nowhere", 8, 1), 1);
 	quick_until_done();
 	assert_int_equal(b.done[0].status, -EFAULT);
 	assert_int_equal(kedge_channel_send(a.ch, (char *)4096, 8, 1, 0, NULL),
 			 -EFAULT);
-	close_pair();
 }
 
 /* One poll takes all that have come, as far as there is room for them. */
@@ -190,7 +192,6 @@ static void a_stream_is_taken_at_once(void **state)
 	struct kedge_completion c[8];
 	uint64_t i;
 
-	open_at_rest(NULL);
 	for (i = 0; i < 12; i++)
 		post(&b, in + 8 * i, 8, TAG(1), i);
 	for (i = 0; i < 12; i++)
@@ -204,7 +205,6 @@ static void a_stream_is_taken_at_once(void **state)
 	assert_int_equal(kedge_channel_poll(b.ch, c, 8), 0);
 	for (i = 0; i < 12; i++)
 		assert_memory_equal(in + 8 * i, &i, 8);
-	close_pair();
 }
 
 /* More than the receiver grants at once, which it tells by itself. */
@@ -232,7 +232,6 @@ static void a_message_of_the_heap_is_fetched(void **state)
 	const size_t len = 40000;
 	char *from, *to, *plain = malloc(len);
 
-	open_at_rest(NULL);
 	from = kedge_channel_alloc(a.ch, len);
 	to = kedge_channel_alloc(b.ch, len);
 	assert_true(from && to && plain);
@@ -254,7 +253,6 @@ static void a_message_of_the_heap_is_fetched(void **state)
 	assert_memory_equal(in, from, 8);
 	kedge_channel_free(a.ch, from);
 	kedge_channel_free(b.ch, to);
-	close_pair();
 	free(plain);
 }
 
@@ -265,7 +263,6 @@ static void a_message_stays_for_the_next_receive(void **state)
 {
 	int i;
 
-	open_at_rest(NULL);
 	post(&b, in, 64, TAG(1), 0);
 	for (i = 0; i < 4; i++) {
 		fill(out, 64, (unsigned int)i);
@@ -281,7 +278,6 @@ static void a_message_stays_for_the_next_receive(void **state)
 		if (i < 3)
 			post(&b, in, 64, TAG(1), 0);
 	}
-	close_pair();
 }
 
 /* A message behind it is received, even if each poll has another completion. */
@@ -291,7 +287,6 @@ static void none_stays_for_ever(void **state)
 	bool got = false;
 	ssize_t n;
 
-	open_at_rest(NULL);
 	post(&b, in, 64, TAG(2), 2);
 	assert_int_equal(put(&a, out, 64, 1), 1);
 	assert_int_equal(put(&a, out, 64, 2), 1);
@@ -306,7 +301,6 @@ static void none_stays_for_ever(void **state)
 			got |= b.done[n].user == 2;
 	}
 	assert_true(got);
-	close_pair();
 }
 
 /* ---- what lies in the ring ---- */
@@ -319,7 +313,6 @@ static void what_lies_behind_a_packet_is_none(void **state)
 	uint32_t next;
 	size_t i, lap;
 
-	open_at_rest(NULL);
 	r = b.ch->ring;
 	for (i = 0; i < ARRAY_SIZE(lens); i++) {
 		next = r->in_pos + ring_cells(24 + lens[i]);
@@ -332,7 +325,6 @@ static void what_lies_behind_a_packet_is_none(void **state)
 			assert_int_equal(turn(&b), 0);
 		come_to_rest();
 	}
-	close_pair();
 }
 
 /* In the last cell begins one of two. */
@@ -343,7 +335,6 @@ static void no_packet_goes_over_the_end(void **state)
 	struct ring *r;
 	ssize_t rc = 0;
 
-	open_at_rest(NULL);
 	r = b.ch->ring;
 	post(&b, in, MOST, TAG(1), 0);
 	r->in_pos = RING_CELLS - 1;
@@ -356,7 +347,6 @@ static void no_packet_goes_over_the_end(void **state)
 	while (rc >= 0 && now_ns() < end)
 		rc = turn(&b);
 	assert_int_equal(rc, -EPROTO);
-	close_pair();
 }
 
 /* More than it was told it may: its messages are not kept. */
@@ -413,14 +403,12 @@ static void laps_grow_with_what_goes_through(void **state)
 {
 	uint32_t was;
 
-	open_at_rest(NULL);
 	was = b.ch->ring->lap;
 	go_through(20);
 	assert_int_equal(a.ch->ring->lap, was);
 	go_through(9000);
 	assert_int_equal(a.ch->ring->lap, RING_CELLS);
 	assert_int_equal(b.ch->ring->lap, was);
-	close_pair();
 }
 
 #define BURST 16u
@@ -503,26 +491,28 @@ static void all_laps_together_are_bounded(void **state)
 	}
 }
 
+#define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(any_length_arrives_whole),
+		TEST(any_length_arrives_whole),
 		cmocka_unit_test(one_too_long_writes_nothing),
-		cmocka_unit_test(pieces_are_filled),
+		TEST(pieces_are_filled),
 		cmocka_unit_test(a_time_ends_with_its_message),
-		cmocka_unit_test(a_receive_takes_what_waits_for_it),
-		cmocka_unit_test(a_receive_that_got_nothing_says_so),
-		cmocka_unit_test(a_bad_buffer_ends_its_message),
-		cmocka_unit_test(a_stream_is_taken_at_once),
+		TEST(a_receive_takes_what_waits_for_it),
+		TEST(a_receive_that_got_nothing_says_so),
+		TEST(a_bad_buffer_ends_its_message),
+		TEST(a_stream_is_taken_at_once),
 		cmocka_unit_test(credit_comes_back),
-		cmocka_unit_test(a_message_of_the_heap_is_fetched),
-		cmocka_unit_test(a_message_stays_for_the_next_receive),
-		cmocka_unit_test(none_stays_for_ever),
-		cmocka_unit_test(what_lies_behind_a_packet_is_none),
-		cmocka_unit_test(no_packet_goes_over_the_end),
+		TEST(a_message_of_the_heap_is_fetched),
+		TEST(a_message_stays_for_the_next_receive),
+		TEST(none_stays_for_ever),
+		TEST(what_lies_behind_a_packet_is_none),
+		TEST(no_packet_goes_over_the_end),
 		cmocka_unit_test(who_sends_too_many_is_cut_off),
 		cmocka_unit_test(a_channel_with_a_queue_is_busy),
-		cmocka_unit_test(laps_grow_with_what_goes_through),
+		TEST(laps_grow_with_what_goes_through),
 		cmocka_unit_test(a_short_ring_is_as_good),
 		cmocka_unit_test(all_laps_together_are_bounded),
 	};

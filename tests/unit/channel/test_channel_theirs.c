@@ -4,11 +4,6 @@
  * the owner changes its memory. The owner is another program, so that this one may have threads.
  */
 #include <dirent.h>
-#include <errno.h>
-#include <pthread.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 
 #include "channel/shm/internal.h"
 #include "core.h"

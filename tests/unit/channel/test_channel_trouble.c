@@ -4,11 +4,7 @@
  * who give up at once, a fork. Both ends are of this process, so that a case
  * decides who moves when.
  */
-#include <signal.h>
 #include <stdatomic.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 
 #include "channel/internal.h"
 #include "channel/shm/internal.h"

@@ -1,17 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Channels that are opened while their program waits for other things, too. */
-#include <poll.h>
-#include <stdlib.h>
-#include <fcntl.h>
 #include <netinet/in.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
-#include <sys/wait.h>
-#include <unistd.h>
-#include <pthread.h>
-
-#include <kedge/kedge.h>
 
 #include "base/base.h"
 #include "channel/meet/listen.h"

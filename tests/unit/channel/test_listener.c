@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Where listeners are, and ports that are none. */
-#include <unistd.h>
-
 #include "base/base.h"
 #include "core.h"
 

@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Packets over libfabric: order, fullness, waiting, and the ends. */
-#include <poll.h>
-#include <pthread.h>
-#include <unistd.h>
-
 #include "ofi_pair.h"
 
 static struct pair p;

@@ -3,9 +3,6 @@
  * Bulk data over libfabric: every byte lands where the receiver said and no
  * other changes, however it is cut up; and what is given up is let go.
  */
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include "ofi_pair.h"
 
 #define MIB ((size_t)1 << 20)

@@ -3,8 +3,6 @@
  * Where endpoints without connections meet: by the handshake of a channel over TCP,
  * which strangers do not get behind.
  */
-#include <sys/socket.h>
-
 #include <kedge/ofi.h>
 #include <kedge/tcp.h>
 

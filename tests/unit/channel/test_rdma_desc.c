@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A peer's descriptions of the place where a message lands. */
+/* A peer's descriptions of the place where a message lands: each as it is right, and wrong. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,7 +9,67 @@
 
 #include "channel/rdma/desc.h"
 
-#define LEN 10000u
+#define LEN  10000u
+#define WIDE ((uint32_t)sizeof(struct rdma_target))
+
+struct desc_case {
+	const char *name;
+	struct rdma_desc d;
+	struct rdma_target target[2];
+	uint32_t cnt; /* of those that came */
+	int rc;
+};
+
+#define DIRECT(n) { .id = 3, .kind = DESC_DIRECT, .cnt = (n), .len = LEN }
+#define TABLE(n)  { .id = 3, .kind = DESC_TABLE, .cnt = (n), .len = LEN }
+#define STREAM(cnt_, len_)                                                        \
+	{ .id = 3, .kind = DESC_STREAM, .cnt = 1, .len = LEN, .slot_cnt = (cnt_), \
+	  .slot_len = (len_) }
+#define BOTH	  { { 0, LEN - 1, 5 }, { UINT64_MAX, 1, 6 } }
+
+static const struct desc_case cases[] = {
+	/* Direct: the ranges hold the message. */
+	{ "what is right passes", DIRECT(2), BOTH, 2, 0 },
+	{ "a byte more", DIRECT(2), { { 0, LEN, 5 }, { UINT64_MAX, 1, 6 } }, 2, -EPROTO },
+	{ "a byte less", DIRECT(2), { { 0, LEN - 2, 5 }, { UINT64_MAX, 1, 6 } }, 2, -EPROTO },
+	{ "an empty range", DIRECT(2), { { 0, LEN, 5 }, { UINT64_MAX, 0, 6 } }, 2, -EPROTO },
+	{ "the sum wraps to what it should be", DIRECT(2),
+	  { { 0, UINT64_MAX, 5 }, { 0, LEN + 1, 0 } }, 2, -EPROTO },
+	{ "to the last byte", DIRECT(2),
+	  { { UINT64_MAX - LEN + 2, LEN - 1, 5 }, { UINT64_MAX, 1, 6 } }, 2, 0 },
+	{ "beyond the last byte", DIRECT(2),
+	  { { UINT64_MAX - LEN + 3, LEN - 1, 5 }, { UINT64_MAX, 1, 6 } }, 2, -EPROTO },
+	/* Sizes and fields that disagree. */
+	{ "one of two", DIRECT(1), BOTH, 2, -EPROTO },
+	{ "three of two", DIRECT(3), BOTH, 2, -EPROTO },
+	{ "none", DIRECT(0), BOTH, 0, -EPROTO },
+	{ "what is to be zero", { .id = 3, .kind = DESC_DIRECT, .cnt = 2, .len = LEN, .zero = 1 },
+	  BOTH, 2, -EPROTO },
+	{ "no kind", { .id = 3, .cnt = 2, .len = LEN }, BOTH, 2, -EPROTO },
+	{ "an unknown kind", { .id = 3, .kind = 4, .cnt = 2, .len = LEN }, BOTH, 2, -EPROTO },
+	{ "slots of no stream",
+	  { .id = 3, .kind = DESC_DIRECT, .cnt = 2, .len = LEN, .slot_cnt = 1 }, BOTH, 2, -EPROTO },
+	/* A table is bounded. */
+	{ "a table", TABLE(20), { { 0, 20 * WIDE, 5 } }, 1, 0 },
+	{ "a table of two ranges", TABLE(20), { { 0, 20 * WIDE, 5 }, { UINT64_MAX, 1, 6 } }, 2,
+	  -EPROTO },
+	{ "a table with a byte more", TABLE(20), { { 0, 20 * WIDE + 1, 5 } }, 1, -EPROTO },
+	{ "a table too long", TABLE(TABLE_TARGETS + 1), { { 0, (TABLE_TARGETS + 1) * WIDE, 5 } }, 1,
+	  -EPROTO },
+	{ "an empty table", TABLE(0), { { 0, 0, 5 } }, 1, -EPROTO },
+	{ "24 times this is 24, modulo 2^32", TABLE((uint32_t)1 << 29 | 1), { { 0, 24, 5 } }, 1,
+	  -EPROTO },
+	/* A window is its slots. */
+	{ "a window", STREAM(4, 4096), { { 0, 4 * 4096, 5 } }, 1, 0 },
+	{ "a slot too many", STREAM(5, 4096), { { 0, 4 * 4096, 5 } }, 1, -EPROTO },
+	{ "no slot", STREAM(0, 4096), { { 0, 4 * 4096, 5 } }, 1, -EPROTO },
+	{ "slots beyond counting", STREAM(256, 4096), { { 0, 256 * 4096, 5 } }, 1, -EPROTO },
+	{ "slots of nothing", STREAM(4, 0), { { 0, 0, 5 } }, 1, -EPROTO },
+	{ "slots that wrap", STREAM(4, (UINT64_C(1) << 62) + 1), { { 0, 4, 5 } }, 1, -EPROTO },
+	{ "more slots than are counted",
+	  { .id = 3, .kind = DESC_STREAM, .cnt = 1, .len = UINT64_C(1) << 33, .slot_cnt = 4,
+	    .slot_len = 1 }, { { 0, 4, 5 } }, 1, -EPROTO },
+};
 
 static union {
 	struct rdma_desc d;
@@ -21,139 +81,43 @@ static size_t len_of(uint32_t cnt)
 	return sizeof(struct rdma_desc) + cnt * sizeof(struct rdma_target);
 }
 
-static int parse(uint32_t cnt)
-{
-	return kedge__rdma_desc_parse(&in, len_of(cnt), LEN, &out.d);
-}
-
-static int setup(void **state)
+static void set_in(const struct desc_case *c)
 {
 	memset(&in, 0, sizeof(in));
-	in.d = (struct rdma_desc){ .id = 3, .kind = DESC_DIRECT, .cnt = 2,
-				  .len = LEN };
-	in.d.target[0] = (struct rdma_target){ 0, LEN - 1, 5 };
-	in.d.target[1] = (struct rdma_target){ UINT64_MAX, 1, 6 };
-	return 0;
+	in.d = c->d;
+	memcpy(in.d.target, c->target, sizeof(c->target));
 }
 
-static void what_is_right_passes(void **state)
+static void each_descriptor_has_its_verdict(void **state)
 {
-	assert_int_equal(parse(2), 0);
-	assert_memory_equal(&in, &out, len_of(2));
+	size_t i;
+	int rc;
+
+	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		set_in(&cases[i]);
+		rc = kedge__rdma_desc_parse(&in, len_of(cases[i].cnt), in.d.len, &out.d);
+		if (rc != cases[i].rc)
+			fail_msg("%s: %d, not %d", cases[i].name, rc, cases[i].rc);
+		if (!rc)
+			assert_memory_equal(&in, &out, len_of(cases[i].cnt));
+	}
 }
 
-static void direct_ranges_hold_the_message(void **state)
+/* Of the bytes, or of the message that it is for. */
+static void a_length_that_disagrees_is_eproto(void **state)
 {
-	in.d.target[0].len++;
-	assert_int_equal(parse(2), -EPROTO);
-	in.d.target[0].len -= 2;
-	assert_int_equal(parse(2), -EPROTO);
-	setup(NULL);
-	in.d.target[1].len = 0;
-	in.d.target[0].len = LEN;
-	assert_int_equal(parse(2), -EPROTO);
-	setup(NULL);
-	/* The sum wraps to what it should be. */
-	in.d.target[0].len = UINT64_MAX;
-	in.d.target[1] = (struct rdma_target){ 0, LEN + 1, 0 };
-	assert_int_equal(parse(2), -EPROTO);
-	setup(NULL);
-	in.d.target[0].addr = UINT64_MAX - LEN + 2;
-	assert_int_equal(parse(2), 0);
-	in.d.target[0].addr++;
-	assert_int_equal(parse(2), -EPROTO);
-}
-
-static void a_descriptor_whose_sizes_disagree_is_eproto(void **state)
-{
-	in.d.cnt = 1;
-	assert_int_equal(parse(2), -EPROTO);
-	in.d.cnt = 3;
-	assert_int_equal(parse(2), -EPROTO);
-	setup(NULL);
-	assert_int_equal(kedge__rdma_desc_parse(&in, len_of(2) - 1, LEN, &out.d),
-			 -EPROTO);
+	set_in(&cases[0]);
+	assert_int_equal(kedge__rdma_desc_parse(&in, len_of(2) - 1, LEN, &out.d), -EPROTO);
 	assert_int_equal(kedge__rdma_desc_parse(&in, 0, LEN, &out.d), -EPROTO);
-	assert_int_equal(kedge__rdma_desc_parse(&in, len_of(0) - 8, LEN, &out.d),
-			 -EPROTO);
-	assert_int_equal(kedge__rdma_desc_parse(&in, len_of(2), LEN - 1, &out.d),
-			 -EPROTO);
-	in.d.cnt = 0;
-	assert_int_equal(parse(0), -EPROTO);
-	in.d.zero = 1;
-	in.d.cnt = 2;
-	assert_int_equal(parse(2), -EPROTO);
-	setup(NULL);
-	in.d.kind = 0;
-	assert_int_equal(parse(2), -EPROTO);
-	in.d.kind = 4;
-	assert_int_equal(parse(2), -EPROTO);
-	setup(NULL);
-	in.d.slot_cnt = 1;
-	assert_int_equal(parse(2), -EPROTO);
+	assert_int_equal(kedge__rdma_desc_parse(&in, len_of(0) - 8, LEN, &out.d), -EPROTO);
+	assert_int_equal(kedge__rdma_desc_parse(&in, len_of(2), LEN - 1, &out.d), -EPROTO);
 }
-
-static void a_table_is_bounded(void **state)
-{
-	in.d.kind = DESC_TABLE;
-	in.d.cnt = 20;
-	in.d.target[0].len = 20 * sizeof(struct rdma_target);
-	assert_int_equal(parse(1), 0);
-	assert_int_equal(parse(2), -EPROTO);
-	in.d.target[0].len++;
-	assert_int_equal(parse(1), -EPROTO);
-	in.d.cnt = TABLE_TARGETS + 1;
-	in.d.target[0].len = in.d.cnt * sizeof(struct rdma_target);
-	assert_int_equal(parse(1), -EPROTO);
-	in.d.cnt = 0;
-	in.d.target[0].len = 0;
-	assert_int_equal(parse(1), -EPROTO);
-	/* Times 24, modulo 2^32, it is 24. */
-	in.d.cnt = (uint32_t)1 << 29 | 1;
-	in.d.target[0].len = 24;
-	assert_int_equal(parse(1), -EPROTO);
-}
-
-static void a_window_is_its_slots(void **state)
-{
-	in.d.kind = DESC_STREAM;
-	in.d.cnt = 1;
-	in.d.slot_cnt = 4;
-	in.d.slot_len = 4096;
-	in.d.target[0].len = 4 * 4096;
-	assert_int_equal(parse(1), 0);
-	in.d.slot_cnt = 5;
-	assert_int_equal(parse(1), -EPROTO);
-	in.d.slot_cnt = 0;
-	assert_int_equal(parse(1), -EPROTO);
-	in.d.slot_cnt = 256;
-	in.d.target[0].len = 256 * 4096;
-	assert_int_equal(parse(1), -EPROTO);
-	in.d.slot_cnt = 4;
-	in.d.slot_len = 0;
-	in.d.target[0].len = 0;
-	assert_int_equal(parse(1), -EPROTO);
-	in.d.slot_len = (UINT64_C(1) << 62) + 1;
-	in.d.target[0].len = 4;
-	assert_int_equal(parse(1), -EPROTO);
-	/* More slots than are counted. */
-	in.d.len = UINT64_C(1) << 33;
-	in.d.slot_len = 1;
-	in.d.target[0].len = 4;
-	assert_int_equal(kedge__rdma_desc_parse(&in, len_of(1), in.d.len,
-					       &out.d), -EPROTO);
-}
-
-#define TEST(f) cmocka_unit_test_setup(f, setup)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(what_is_right_passes),
-		TEST(direct_ranges_hold_the_message),
-		TEST(a_descriptor_whose_sizes_disagree_is_eproto),
-		TEST(a_table_is_bounded),
-		TEST(a_window_is_its_slots),
+		cmocka_unit_test(each_descriptor_has_its_verdict),
+		cmocka_unit_test(a_length_that_disagrees_is_eproto),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;

@@ -3,18 +3,10 @@
  * The paths of listeners: of several that want one, one has it, and what is
  * removed at the end is that listener's own.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <sched.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 
 #include "base/base.h"
 #include "clock.h"

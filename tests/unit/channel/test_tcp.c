@@ -4,9 +4,6 @@
  * are right, frames that are not, and what becomes of operations in the middle
  * of one.
  */
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include "tcp_wire.h"
 
 /* From the beginning, within a case. */

@@ -3,26 +3,18 @@
  * Closing a channel over TCP whose peer does not poll: nothing is waited for, and
  * all that was sent arrives. Calls that wait are counted.
  */
-#include <poll.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <kedge/tcp.h>
 
 #include "base/base.h"
 #include "channel_pair.h"
+#include "fakes/wrapped.h"
 
 #define MSGS 3000u
 #define MSG  8000u
 
-int __real_poll(struct pollfd *p, nfds_t n, int timeout);
-int __wrap_poll(struct pollfd *p, nfds_t n, int timeout);
-int __real_usleep(useconds_t us);
-int __wrap_usleep(useconds_t us);
-int __real_nanosleep(const struct timespec *t, struct timespec *left);
-int __wrap_nanosleep(const struct timespec *t, struct timespec *left);
+WRAPPED(poll);
+WRAPPED(usleep);
+WRAPPED(nanosleep);
 
 static __thread bool watched;
 static _Atomic unsigned int waits;

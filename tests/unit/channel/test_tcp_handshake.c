@@ -3,11 +3,6 @@
  * The handshake over TCP, between two ends of one process or with a stranger who
  * says what he likes.
  */
-#include <fcntl.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "base/base.h"
 #include "channel/meet/handshake.h"
 #include "core.h"

@@ -1,38 +1,23 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Two processes and a channel between them: random messages in both directions
- * at once, every byte looked at. PROVIDER is "tcp", which is kedge's own, or one
- * of libfabric's where this was built with libkedge-ofi.
+ * A channel over shared memory whose two ends are threads of this process: random messages in
+ * both directions at once, every byte looked at, by each way of receiving one after the other.
+ * Between processes it is "kedge torture --channel" that does as much.
  *
- *	ends serve|connect PROVIDER NODE PORT SEED COUNT [die|orphan]
- *	ends threads COUNT
- *	ends has PROVIDER
- *
- * One channel for each way of receiving, one after the other. With "die" this
- * side kills itself in the middle; with "orphan" the other one does, and this
- * one expects to be told in time. With "threads" both ends are threads of this process,
- * over shared memory.
+ *	stress_channel COUNT
  */
-#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <time.h>
-#include <unistd.h>
 
 #include <kedge/kedge.h>
-#ifdef WITH_OFI
-#include <kedge/ofi.h>
-#endif
 
 #define WINDOW	 8
 #define LEN_MAX	 ((size_t)4 << 20)
-#define TOLD_SEC 30
 #define LIMIT_MS 60000 /* of what does not hang */
 
 static const uint32_t ways[] = { KEDGE_WAY_AUTO, KEDGE_WAY_DIRECT,
@@ -40,13 +25,10 @@ static const uint32_t ways[] = { KEDGE_WAY_AUTO, KEDGE_WAY_DIRECT,
 				 KEDGE_WAY_COPY };
 
 struct side {
-	const char *provider, *node;
-	char port[8]; /* the next for each channel */
-	int fd;	      /* of threads */
+	int fd;
 	uint32_t way;
 	uint64_t seed, cnt;
-	int serve, die, orphan;
-	struct kedge_listener *l;
+	int serve;
 	struct kedge_channel *ch;
 	char *out[WINDOW], *in[WINDOW]; /* of all kinds: */
 	char *heap[2 * WINDOW], *mapped[2 * WINDOW];
@@ -56,7 +38,7 @@ struct side {
 
 #define DIE(...)                                                       \
 	do {                                                           \
-		fprintf(stderr, "ends: " __VA_ARGS__);             \
+		fprintf(stderr, "stress_channel: " __VA_ARGS__);             \
 		fputc('\n', stderr);                                   \
 		exit(1);                                               \
 	} while (0)
@@ -116,9 +98,6 @@ static void post(struct side *s)
 		memset(to, 0xdb, 64);
 		rc = kedge_channel_recv(s->ch, to, LEN_MAX, s->posted,
 					UINT64_MAX, s->posted, NULL);
-		/* It may be dead by now. */
-		if (s->orphan && rc == -ECONNRESET)
-			return;
 		if (rc)
 			DIE("recv: %s", kedge_strerror(rc));
 		s->in_busy[s->posted++ % WINDOW] = 1;
@@ -131,8 +110,6 @@ static void post(struct side *s)
 		fill(from, len_of(name), name);
 		rc = kedge_channel_send(s->ch, from, len_of(name), s->sent,
 					s->sent, NULL);
-		if (s->orphan && rc == -ECONNRESET)
-			return;
 		if (rc < 0)
 			DIE("send: %s", kedge_strerror(rc));
 		s->out_busy[s->sent++ % WINDOW] = !rc;
@@ -161,87 +138,6 @@ static void take(struct side *s, const struct kedge_completion *c)
 	s->received++;
 }
 
-static int is_tcp(const struct side *s)
-{
-	return !strcmp(s->provider, "tcp");
-}
-
-static int listen_at(struct side *s, const struct kedge_channel_opts *opts)
-{
-	if (is_tcp(s))
-		return kedge_listener_open_tcp(s->node, s->port, opts, &s->l);
-#ifdef WITH_OFI
-	return kedge_listener_open_ofi(s->provider, s->node, s->port, opts,
-				       &s->l);
-#else
-	return -EOPNOTSUPP;
-#endif
-}
-
-static int connect_to(struct side *s, const struct kedge_channel_opts *opts)
-{
-	if (is_tcp(s))
-		return kedge_channel_open_tcp(s->node, s->port, opts, LIMIT_MS,
-					      &s->ch);
-#ifdef WITH_OFI
-	return kedge_channel_open_ofi(s->provider, s->node, s->port, opts,
-				      LIMIT_MS, &s->ch);
-#else
-	return -EOPNOTSUPP;
-#endif
-}
-
-static void open_side(struct side *s, uint32_t way)
-{
-	struct kedge_channel_opts opts = { .size = sizeof(opts), .way = way };
-	int rc;
-
-	s->sent = s->send_done = s->posted = s->received = 0;
-	memset(s->out_busy, 0, sizeof(s->out_busy));
-	memset(s->in_busy, 0, sizeof(s->in_busy));
-	if (s->serve) {
-		rc = listen_at(s, &opts);
-		if (!rc)
-			rc = kedge_listener_accept(s->l, LIMIT_MS, &s->ch);
-	} else {
-		do {
-			rc = connect_to(s, &opts);
-			if (rc == -ECONNREFUSED)
-				usleep(50000);
-		} while (rc == -ECONNREFUSED); /* until it listens */
-	}
-	if (rc)
-		DIE("open: %s", kedge_strerror(rc));
-}
-
-/* The other side kills itself: it is to be noticed soon after it was last
- * heard of. */
-static void orphaned(struct side *s)
-{
-	time_t last = time(NULL);
-	struct kedge_completion c;
-	uint64_t received = 0;
-	ssize_t n;
-
-	for (;;) {
-		n = kedge_channel_poll(s->ch, &c, 1);
-		if (n == -ECONNRESET || (n == 1 && c.status == -ECONNRESET))
-			return;
-		if (n < 0)
-			DIE("poll: %s", kedge_strerror((int)n));
-		if (n)
-			take(s, &c);
-		if (s->received != received) {
-			received = s->received;
-			last = time(NULL);
-		}
-		if (time(NULL) - last > TOLD_SEC)
-			DIE("nobody told us that the peer is dead");
-		if (n && !c.status)
-			post(s);
-	}
-}
-
 static void run(struct side *s)
 {
 	struct kedge_completion c[16];
@@ -254,27 +150,11 @@ static void run(struct side *s)
 			DIE("poll: %s", kedge_strerror((int)n));
 		for (i = 0; i < n; i++)
 			take(s, &c[i]);
-		if (s->die && s->received >= s->cnt / 2)
-			kill(getpid(), SIGKILL);
 		/* Every other time by waiting. */
 		if (!n && s->received & 1)
 			kedge_channel_wait(s->ch, 1000);
 		post(s);
 	}
-}
-
-/* Exit status: whether that provider is here. */
-static int has(const char *provider)
-{
-#ifdef WITH_OFI
-	struct kedge_ofi_provider list[64];
-	ssize_t i, n = kedge_ofi_list(list, 64);
-
-	for (i = 0; i < n && i < 64; i++)
-		if (!strcmp(list[i].name, provider))
-			return !(list[i].flags & KEDGE_OFI_CHANNEL);
-#endif
-	return strcmp(provider, "tcp") != 0;
 }
 
 /* Of the channel, of malloc() at an odd place, or mapped: number @i of the side's. */
@@ -325,8 +205,6 @@ static void close_side(struct side *s)
 	}
 }
 
-/* ---- both ends here ---- */
-
 static _Atomic int sides_done;
 
 static void *run_thread(void *arg)
@@ -347,13 +225,16 @@ static void *run_thread(void *arg)
 	return NULL;
 }
 
-static int threads(uint64_t cnt)
+int main(int argc, char **argv)
 {
+	const uint64_t cnt = argc == 2 ? strtoull(argv[1], NULL, 0) : 0;
 	pthread_t thread[2];
 	struct side s[2];
 	int sv[2], k;
 	size_t i;
 
+	if (!cnt)
+		DIE("usage: stress_channel COUNT");
 	for (i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
 		if (socketpair(AF_UNIX, SOCK_STREAM, 0, sv))
 			DIE("socketpair");
@@ -368,47 +249,6 @@ static int threads(uint64_t cnt)
 			pthread_join(thread[k], NULL);
 		printf("%s: %llu messages each way, right\n",
 		       kedge_way_name(ways[i]), (unsigned long long)cnt);
-	}
-	return 0;
-}
-
-int main(int argc, char **argv)
-{
-	struct side s = { 0 };
-	size_t i;
-
-	if (argc == 3 && !strcmp(argv[1], "has"))
-		return has(argv[2]);
-	if (argc == 3 && !strcmp(argv[1], "threads"))
-		return threads(strtoull(argv[2], NULL, 0));
-	if (argc < 7)
-		DIE("usage: serve|connect PROVIDER NODE PORT SEED COUNT");
-	s.serve = !strcmp(argv[1], "serve");
-	s.provider = argv[2];
-	s.node = argv[3];
-	s.seed = strtoull(argv[5], NULL, 0);
-	s.cnt = strtoull(argv[6], NULL, 0);
-	s.die = argc > 7 && !strcmp(argv[7], "die");
-	s.orphan = argc > 7 && !strcmp(argv[7], "orphan");
-	alarm(300);
-	for (i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
-		snprintf(s.port, sizeof(s.port), "%d", atoi(argv[4]) + (int)i);
-		open_side(&s, ways[i]);
-		buffers_get(&s);
-		if (s.orphan) {
-			post(&s);
-			orphaned(&s);
-			close_side(&s);
-			kedge_listener_close(s.l);
-			printf("told that the peer is dead\n");
-			return 0;
-		}
-		run(&s);
-		close_side(&s);
-		kedge_listener_close(s.l);
-		s.l = NULL;
-		printf("%s: %llu messages each way, right\n",
-		       kedge_way_name(ways[i]), (unsigned long long)s.cnt);
 	}
 	return 0;
 }
