@@ -33,7 +33,6 @@ static void sizes_and_flags_are_checked(void **state)
 {
 	uint32_t arg[2048], *edge;
 	char *two = vm_memory(2);
-	int fd = ks_open(O_RDWR);
 	size_t i;
 
 	munmap(two + PAGE, PAGE);
@@ -42,37 +41,36 @@ static void sizes_and_flags_are_checked(void **state)
 		const uint32_t size = requests[i].size;
 
 		memset(arg, 0, sizeof(arg));
-		assert_int_equal(call(fd, cmd, arg), -EINVAL);
+		assert_int_equal(call(mine, cmd, arg), -EINVAL);
 		arg[0] = size - 1;
-		assert_int_equal(call(fd, cmd, arg), -EINVAL);
+		assert_int_equal(call(mine, cmd, arg), -EINVAL);
 		arg[0] = UINT32_MAX;
-		assert_int_equal(call(fd, cmd, arg), -E2BIG);
+		assert_int_equal(call(mine, cmd, arg), -E2BIG);
 		arg[0] = PAGE + 1;
-		assert_int_equal(call(fd, cmd, arg), -E2BIG);
+		assert_int_equal(call(mine, cmd, arg), -E2BIG);
 		/* Of a newer version. */
 		arg[0] = size + 8;
 		arg[size / 4 + 1] = 1;
-		assert_int_equal(call(fd, cmd, arg), -E2BIG);
+		assert_int_equal(call(mine, cmd, arg), -E2BIG);
 		arg[0] = size;
 		arg[1] = 2;
-		assert_int_equal(call(fd, cmd, arg), -EINVAL);
+		assert_int_equal(call(mine, cmd, arg), -EINVAL);
 		arg[1] = 1u << 31;
-		assert_int_equal(call(fd, cmd, arg), -EINVAL);
+		assert_int_equal(call(mine, cmd, arg), -EINVAL);
 		if (cmd != KEDGE_SEGMENT_MAKE) {
 			arg[1] = 1;
-			assert_int_equal(call(fd, cmd, arg), -EINVAL);
+			assert_int_equal(call(mine, cmd, arg), -EINVAL);
 		}
-		assert_int_equal(call(fd, cmd, NULL), -EFAULT);
-		assert_int_equal(call(fd, cmd, (void *)-8l), -EFAULT);
+		assert_int_equal(call(mine, cmd, NULL), -EFAULT);
+		assert_int_equal(call(mine, cmd, (void *)-8l), -EFAULT);
 		edge = (void *)(two + PAGE - 8);
 		edge[0] = size;
 		edge[1] = 0;
-		assert_int_equal(call(fd, cmd, edge), -EFAULT);
+		assert_int_equal(call(mine, cmd, edge), -EFAULT);
 	}
-	assert_int_equal(call(fd, _IO(KEDGE_SEGMENT_MAGIC, 9), arg), -ENOTTY);
-	assert_int_equal(call(fd, TIOCGWINSZ, arg), -ENOTTY);
+	assert_int_equal(call(mine, _IO(KEDGE_SEGMENT_MAGIC, 9), arg), -ENOTTY);
+	assert_int_equal(call(mine, TIOCGWINSZ, arg), -ENOTTY);
 	munmap(two, PAGE);
-	close(fd);
 }
 
 static void newer_structs_with_zeros_are_taken(void **state)
@@ -81,14 +79,12 @@ static void newer_structs_with_zeros_are_taken(void **state)
 		struct kedge_segment_make r;
 		uint64_t more[4];
 	} r = { .r = { .size = sizeof(r), .len = PAGE, .mode = 0600 } };
-	int fd = ks_open(O_RDWR);
 	char *m = vm_memory(1);
 
 	r.r.addr = (uintptr_t)m;
-	assert_int_equal(call(fd, KEDGE_SEGMENT_MAKE, &r), 0);
+	assert_int_equal(call(mine, KEDGE_SEGMENT_MAKE, &r), 0);
 	assert_true(r.r.id[0] && r.r.id[1]);
 	assert_int_equal(r.r.id[0] >> 63, 0);
-	close(fd);
 }
 
 static void make_refuses_bad_ranges(void **state)
@@ -110,23 +106,20 @@ static void make_refuses_bad_ranges(void **state)
 	};
 	struct kedge_segment_list l = { .size = sizeof(l) };
 	struct kedge_segment_make r;
-	int fd = ks_open(O_RDWR);
-	struct ks_id id;
 	size_t i;
 
 	for (i = 0; i < VM_COUNT(bad); i++) {
 		r = bad[i];
 		r.size = sizeof(r);
-		assert_int_equal(call(fd, KEDGE_SEGMENT_MAKE, &r), -EINVAL);
+		assert_int_equal(call(mine, KEDGE_SEGMENT_MAKE, &r), -EINVAL);
 	}
-	assert_int_equal(call(fd, KEDGE_SEGMENT_LIST, &l), 0);
+	assert_int_equal(call(mine, KEDGE_SEGMENT_LIST, &l), 0);
 	assert_int_equal(l.cnt, 0);
 	/* Not mapped, the last page, one that overlaps: these are fine. */
-	assert_int_equal(ks_make(fd, NULL, PAGE, 0, &id), 0);
-	assert_int_equal(ks_make(fd, (void *)0x7fffffffe000, PAGE, 0, &id), 0);
-	assert_int_equal(ks_make(fd, (void *)m, PAGE, 0, &id), 0);
-	assert_int_equal(ks_make(fd, (void *)m, 2 * PAGE, 0, &id), 0);
-	close(fd);
+	assert_int_equal(ks_make(mine, NULL, PAGE, 0, &shared), 0);
+	assert_int_equal(ks_make(mine, (void *)0x7fffffffe000, PAGE, 0, &shared), 0);
+	assert_int_equal(ks_make(mine, (void *)m, PAGE, 0, &shared), 0);
+	assert_int_equal(ks_make(mine, (void *)m, 2 * PAGE, 0, &shared), 0);
 }
 
 /* The owner's range is handed on as it is; whole pages are attached. */
@@ -134,60 +127,45 @@ static void a_segment_is_the_pages_that_hold_the_range(void **state)
 {
 	struct kedge_segment_get r = { .size = sizeof(r),
 				       .access = KEDGE_SEGMENT_READ };
-	int owner = ks_open(O_RDWR), fd = ks_open(O_RDWR);
 	char *m = vm_memory(3), *p, c = 0;
-	struct ks_id id;
 
 	m[PAGE - 1] = 7;
-	assert_int_equal(ks_make(owner, m + PAGE - 1, PAGE + 2, 0600, &id), 0);
-	memcpy(r.id, &id, sizeof(id));
-	assert_int_equal(call(fd, KEDGE_SEGMENT_GET, &r), 0);
+	ks_share(m + PAGE - 1, PAGE + 2);
+	memcpy(r.id, &shared, sizeof(shared));
+	assert_int_equal(call(other, KEDGE_SEGMENT_GET, &r), 0);
 	assert_int_equal(r.addr, (uintptr_t)m + PAGE - 1);
 	assert_int_equal(r.len, PAGE + 2);
 	assert_int_equal(r.pid, getpid());
-	assert_int_equal(vm_map_errno(fd, 4 * PAGE, PROT_READ, MAP_SHARED, 0), -EINVAL);
-	p = ks_map(fd, 3 * PAGE, PROT_READ, 0);
-	assert_int_equal(ks_errno(p), 0);
+	assert_int_equal(vm_map_errno(other, 4 * PAGE, PROT_READ, MAP_SHARED, 0), -EINVAL);
+	p = ks_mapped(other, 3 * PAGE, PROT_READ, 0);
 	assert_int_equal(ks_load(p + PAGE - 1, &c), KS_OK);
 	assert_int_equal(c, 7);
 	munmap(p, 3 * PAGE);
-	close(fd);
-	close(owner);
 }
 
 static void half_of_an_id_finds_its_segment(void **state)
 {
-	int owner = ks_open(O_RDWR), fd = ks_open(O_RDWR);
-	struct ks_id id;
-
-	assert_int_equal(ks_make(owner, vm_memory(1), PAGE, 0600, &id), 0);
-	id.word[1] = 0;
-	assert_int_equal(ks_get(fd, id, KEDGE_SEGMENT_READ), 0);
-	close(fd);
-	fd = ks_open(O_RDWR);
-	id.word[0] ^= 1;
-	assert_int_equal(ks_get(fd, id, KEDGE_SEGMENT_READ), -ENOENT);
-	close(fd);
-	close(owner);
+	ks_share(vm_memory(1), PAGE);
+	shared.word[1] = 0;
+	assert_int_equal(ks_get(other, shared, KEDGE_SEGMENT_READ), 0);
+	close(other);
+	other = ks_open(O_RDWR);
+	shared.word[0] ^= 1;
+	assert_int_equal(ks_get(other, shared, KEDGE_SEGMENT_READ), -ENOENT);
 }
 
 /* The generation has moved before the zeros are there. */
 static void who_keeps_finds_zeros_where_the_owner_has_nothing(void **state)
 {
-	int owner = ks_open(O_RDWR), g = ks_open(O_RDWR);
 	char *m = vm_memory(3), *p, *q, c = 1;
 	const uint64_t *generation;
 	uint64_t before;
-	struct ks_id id;
 
 	memset(m, 5, 3 * PAGE);
-	assert_int_equal(ks_make(owner, m, 3 * PAGE, 0600, &id), 0);
-	assert_int_equal(ks_get(g, id, KS_RW), 0);
-	generation = ks_generation(g);
-	p = ks_map(g, 3 * PAGE, PROT_READ | PROT_WRITE, 1l << 61);
-	assert_int_equal(ks_errno(p), 0);
-	q = ks_map(g, PAGE, PROT_READ, (1l << 61) + (long)PAGE);
-	assert_int_equal(ks_errno(q), 0);
+	ks_grant(m, 3 * PAGE);
+	generation = ks_generation(other);
+	p = ks_mapped(other, 3 * PAGE, PROT_READ | PROT_WRITE, 1l << 61);
+	q = ks_mapped(other, PAGE, PROT_READ, (1l << 61) + (long)PAGE);
 	assert_int_equal(ks_load(p + PAGE, &c), KS_OK);
 	assert_int_equal(c, 5);
 	assert_int_equal(munmap(m + PAGE, PAGE), 0);
@@ -201,7 +179,7 @@ static void who_keeps_finds_zeros_where_the_owner_has_nothing(void **state)
 	assert_int_equal(c, 0);
 	assert_int_equal(ks_load(p + 2 * PAGE, &c), KS_OK);
 	assert_int_equal(c, 5);
-	assert_int_equal(ks_remove(owner, id), 0);
+	assert_int_equal(ks_remove(mine, shared), 0);
 	assert_int_equal(ks_load(q, &c), KS_OK);
 	assert_int_equal(c, 0);
 	assert_int_equal(ks_store(p, 9), KS_OK);
@@ -209,8 +187,6 @@ static void who_keeps_finds_zeros_where_the_owner_has_nothing(void **state)
 	assert_int_equal(*generation % 2, 1);
 	munmap(p, 3 * PAGE);
 	munmap(q, PAGE);
-	close(g);
-	close(owner);
 }
 
 /* A segment whose id could not be handed back is not left behind. */
@@ -219,119 +195,105 @@ static void make_undoes_what_it_cannot_tell(void **state)
 	struct kedge_segment_list l = { .size = sizeof(l) };
 	char *m = vm_memory(1);
 	struct kedge_segment_make *r = (void *)m;
-	int fd = ks_open(O_RDWR);
 
 	*r = (struct kedge_segment_make){ .size = sizeof(*r), .len = PAGE };
 	r->addr = (uintptr_t)m;
 	mprotect(m, PAGE, PROT_READ);
-	assert_int_equal(call(fd, KEDGE_SEGMENT_MAKE, r), -EFAULT);
-	assert_int_equal(call(fd, KEDGE_SEGMENT_LIST, &l), 0);
+	assert_int_equal(call(mine, KEDGE_SEGMENT_MAKE, r), -EFAULT);
+	assert_int_equal(call(mine, KEDGE_SEGMENT_LIST, &l), 0);
 	assert_int_equal(l.cnt, 0);
-	close(fd);
 	munmap(m, PAGE);
 }
 
 static void get_makes_a_file_a_grant_once(void **state)
 {
-	int owner = ks_open(O_RDWR), fd = ks_open(O_RDWR), ro = ks_open(O_RDONLY);
+	int ro = ks_open(O_RDONLY);
 	struct kedge_segment_get r = { .size = sizeof(r) };
-	struct ks_id id, none = { { 1, 2 } };
+	struct ks_id none = { { 1, 2 } };
 	char *m = vm_memory(3), *ro_arg = vm_memory(1);
 
-	assert_int_equal(ks_make(owner, m, 3 * PAGE, 0600, &id), 0);
-	memcpy(r.id, &id, sizeof(id));
-	assert_int_equal(call(fd, KEDGE_SEGMENT_GET, &r), -EINVAL);
+	ks_share(m, 3 * PAGE);
+	memcpy(r.id, &shared, sizeof(shared));
+	assert_int_equal(call(other, KEDGE_SEGMENT_GET, &r), -EINVAL);
 	r.access = KEDGE_SEGMENT_WRITE;
-	assert_int_equal(call(fd, KEDGE_SEGMENT_GET, &r), -EINVAL);
+	assert_int_equal(call(other, KEDGE_SEGMENT_GET, &r), -EINVAL);
 	r.access = KS_RW | 4;
-	assert_int_equal(call(fd, KEDGE_SEGMENT_GET, &r), -EINVAL);
+	assert_int_equal(call(other, KEDGE_SEGMENT_GET, &r), -EINVAL);
 	r.access = KS_RW;
-	assert_int_equal(ks_get(fd, none, KS_RW), -ENOENT);
-	none = id;
+	assert_int_equal(ks_get(other, none, KS_RW), -ENOENT);
+	none = shared;
 	none.word[1] ^= 1;
-	assert_int_equal(ks_get(fd, none, KS_RW), -ENOENT);
-	assert_int_equal(ks_get(owner, id, KS_RW), -EBUSY);
-	assert_int_equal(ks_get(ro, id, KS_RW), -EACCES);
+	assert_int_equal(ks_get(other, none, KS_RW), -ENOENT);
+	assert_int_equal(ks_get(mine, shared, KS_RW), -EBUSY);
+	assert_int_equal(ks_get(ro, shared, KS_RW), -EACCES);
 	/* One that cannot be answered has no effect. */
 	memcpy(ro_arg, &r, sizeof(r));
 	mprotect(ro_arg, PAGE, PROT_READ);
-	assert_int_equal(call(fd, KEDGE_SEGMENT_GET, ro_arg), -EFAULT);
-	assert_int_equal(call(fd, KEDGE_SEGMENT_GET, &r), 0);
+	assert_int_equal(call(other, KEDGE_SEGMENT_GET, ro_arg), -EFAULT);
+	assert_int_equal(call(other, KEDGE_SEGMENT_GET, &r), 0);
 	assert_int_equal(r.len, 3 * PAGE);
-	assert_int_equal(call(fd, KEDGE_SEGMENT_GET, &r), -EBUSY);
-	assert_int_equal(ks_get(ro, id, KEDGE_SEGMENT_READ), 0);
-	close(fd);
+	assert_int_equal(call(other, KEDGE_SEGMENT_GET, &r), -EBUSY);
+	assert_int_equal(ks_get(ro, shared, KEDGE_SEGMENT_READ), 0);
 	close(ro);
-	close(owner);
 }
 
 static void mmap_is_within_the_grant(void **state)
 {
-	int owner = ks_open(O_RDWR), rw = ks_open(O_RDWR), r = ks_open(O_RDWR);
-	int none = ks_open(O_RDWR), ro = ks_open(O_RDONLY);
+	int none = ks_open(O_RDWR), r = ks_open(O_RDWR), ro = ks_open(O_RDONLY);
 	const int both = PROT_READ | PROT_WRITE;
-	struct ks_id id;
 	char *m = vm_memory(3), *p;
 
-	assert_int_equal(ks_make(owner, m, 3 * PAGE, 0600, &id), 0);
-	assert_int_equal(ks_get(rw, id, KS_RW), 0);
-	assert_int_equal(ks_get(r, id, KEDGE_SEGMENT_READ), 0);
-	assert_int_equal(ks_get(ro, id, KEDGE_SEGMENT_READ), 0);
+	ks_grant(m, 3 * PAGE);
+	assert_int_equal(ks_get(r, shared, KEDGE_SEGMENT_READ), 0);
+	assert_int_equal(ks_get(ro, shared, KEDGE_SEGMENT_READ), 0);
 	assert_int_equal(vm_map_errno(none, PAGE, PROT_READ, MAP_SHARED, 0), -EINVAL);
-	assert_int_equal(vm_map_errno(owner, PAGE, PROT_READ, MAP_SHARED, 0), -EINVAL);
-	assert_int_equal(vm_map_errno(rw, PAGE, both, MAP_PRIVATE, 0), -EINVAL);
-	assert_int_equal(vm_map_errno(rw, 4 * PAGE, both, MAP_SHARED, 0), -EINVAL);
-	assert_int_equal(vm_map_errno(rw, PAGE, both, MAP_SHARED, 3 * PAGE), -EINVAL);
-	assert_int_equal(vm_map_errno(rw, 2 * PAGE, both, MAP_SHARED, 2 * PAGE),
+	assert_int_equal(vm_map_errno(mine, PAGE, PROT_READ, MAP_SHARED, 0), -EINVAL);
+	assert_int_equal(vm_map_errno(other, PAGE, both, MAP_PRIVATE, 0), -EINVAL);
+	assert_int_equal(vm_map_errno(other, 4 * PAGE, both, MAP_SHARED, 0), -EINVAL);
+	assert_int_equal(vm_map_errno(other, PAGE, both, MAP_SHARED, 3 * PAGE), -EINVAL);
+	assert_int_equal(vm_map_errno(other, 2 * PAGE, both, MAP_SHARED, 2 * PAGE), -EINVAL);
+	assert_int_equal(vm_map_errno(other, PAGE, both, MAP_SHARED, 1l << 60), -EINVAL);
+	assert_int_equal(vm_map_errno(other, PAGE, both, MAP_SHARED, (1l << 61) + 3 * (long)PAGE),
 			 -EINVAL);
-	assert_int_equal(vm_map_errno(rw, PAGE, both, MAP_SHARED, 1l << 60), -EINVAL);
-	assert_int_equal(vm_map_errno(rw, PAGE, both, MAP_SHARED, (1l << 61) + 3 * (long)PAGE),
-			 -EINVAL);
-	assert_int_equal(vm_map_errno(rw, PAGE, PROT_READ | PROT_EXEC, MAP_SHARED, 0),
+	assert_int_equal(vm_map_errno(other, PAGE, PROT_READ | PROT_EXEC, MAP_SHARED, 0),
 			 -EPERM);
 	assert_int_equal(vm_map_errno(r, PAGE, both, MAP_SHARED, 0), -EACCES);
 	assert_int_equal(vm_map_errno(ro, PAGE, both, MAP_SHARED, 0), -EACCES);
 	assert_int_equal(vm_map_errno(ro, PAGE, PROT_READ, MAP_SHARED, 0), 0);
-	assert_int_equal(vm_map_errno(rw, 2 * PAGE, both, MAP_SHARED | MAP_POPULATE,
+	assert_int_equal(vm_map_errno(other, 2 * PAGE, both, MAP_SHARED | MAP_POPULATE,
 				   PAGE), 0);
 	/* No way around it later. */
-	p = ks_map(r, PAGE, PROT_READ, 0);
-	assert_int_equal(ks_errno(p), 0);
+	p = ks_mapped(r, PAGE, PROT_READ, 0);
 	assert_int_equal(mprotect(p, PAGE, both), -1);
 	assert_int_equal(mprotect(p, PAGE, PROT_READ | PROT_EXEC), -1);
 	munmap(p, PAGE);
-	assert_int_equal(ks_remove(owner, id), 0);
-	assert_int_equal(vm_map_errno(rw, PAGE, both, MAP_SHARED, 0), -EIDRM);
+	assert_int_equal(ks_remove(mine, shared), 0);
+	assert_int_equal(vm_map_errno(other, PAGE, both, MAP_SHARED, 0), -EIDRM);
 	close(none);
 	close(r);
 	close(ro);
-	close(rw);
-	close(owner);
 }
 
 static void the_generation_is_one_page_to_read(void **state)
 {
-	int owner = ks_open(O_RDWR), g = ks_open(O_RDWR);
 	const uint64_t *p;
-	struct ks_id id;
 
-	assert_int_equal(ks_make(owner, vm_memory(1), PAGE, 0600, &id), 0);
-	assert_int_equal(ks_get(g, id, KS_RW), 0);
-	assert_int_equal(vm_map_errno(g, 2 * PAGE, PROT_READ, MAP_SHARED, GENERATION),
+	ks_grant(vm_memory(1), PAGE);
+	assert_int_equal(vm_map_errno(other, 2 * PAGE, PROT_READ, MAP_SHARED, GENERATION),
 			 -EINVAL);
-	assert_int_equal(vm_map_errno(g, PAGE, PROT_READ, MAP_PRIVATE, GENERATION),
+	assert_int_equal(vm_map_errno(other, PAGE, PROT_READ, MAP_PRIVATE, GENERATION),
 			 -EINVAL);
-	assert_int_equal(vm_map_errno(g, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED,
+	assert_int_equal(vm_map_errno(other, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED,
 				   GENERATION), -EACCES);
-	assert_int_equal(vm_map_errno(g, PAGE, PROT_READ | PROT_EXEC, MAP_SHARED,
+	assert_int_equal(vm_map_errno(other, PAGE, PROT_READ | PROT_EXEC, MAP_SHARED,
 				   GENERATION), -EPERM);
-	p = ks_generation(g);
+	p = ks_generation(other);
 	assert_int_equal(ks_errno(p), 0);
 	assert_int_equal(*p % 2, 0);
 	assert_int_equal(mprotect((void *)p, PAGE, PROT_READ | PROT_WRITE), -1);
 	/* It stays when all files are closed. */
-	close(g);
-	close(owner);
+	close(other);
+	close(mine);
 	assert_int_equal(*p % 2, 1);
 	munmap((void *)p, PAGE);
 }
@@ -340,11 +302,11 @@ static void list_tells_how_many(void **state)
 {
 	struct kedge_segment_list l = { .size = sizeof(l) };
 	int fd = ks_open(O_RDWR), i, j;
-	struct ks_id id[5], got[5];
+	struct ks_id made[5], got[5];
 	char *m = vm_memory(1);
 
 	for (i = 0; i < 5; i++)
-		assert_int_equal(ks_make(fd, m, PAGE, 0600, &id[i]), 0);
+		assert_int_equal(ks_make(fd, m, PAGE, 0600, &made[i]), 0);
 	assert_int_equal(call(fd, KEDGE_SEGMENT_LIST, &l), 0);
 	assert_int_equal(l.cnt, 5);
 	l.room = 3;
@@ -358,7 +320,7 @@ static void list_tells_how_many(void **state)
 	l.room = UINT32_MAX;
 	assert_int_equal(call(fd, KEDGE_SEGMENT_LIST, &l), 0);
 	for (i = 0; i < 5; i++) {
-		for (j = 0; j < 5 && memcmp(&id[i], &got[j], sizeof(id[0])); j++)
+		for (j = 0; j < 5 && memcmp(&made[i], &got[j], sizeof(made[0])); j++)
 			;
 		assert_true(j < 5);
 	}
@@ -374,64 +336,52 @@ static void list_tells_how_many(void **state)
 static void segments_are_limited(void **state)
 {
 	const uint64_t was = vm_number(PARAMS "max_segments_per_user");
-	int fd = ks_open(O_RDWR), other = ks_open(O_RDWR), i;
-	struct ks_id id;
 	char *m = vm_memory(1);
+	int i;
 
 	vm_set(PARAMS "max_segments_per_user", 4);
 	for (i = 0; i < 4; i++)
-		assert_int_equal(ks_make(i % 2 ? fd : other, m, PAGE, 0600, &id), 0);
-	assert_int_equal(ks_make(fd, m, PAGE, 0600, &id), -ENOSPC);
+		assert_int_equal(ks_make(i % 2 ? mine : other, m, PAGE, 0600, &shared), 0);
+	assert_int_equal(ks_make(mine, m, PAGE, 0600, &shared), -ENOSPC);
 	close(other);
-	assert_int_equal(ks_make(fd, m, PAGE, 0600, &id), 0);
+	ks_share(m, PAGE);
 	vm_set(PARAMS "max_segments_per_user", was);
-	close(fd);
 }
 
 static void mappings_are_limited(void **state)
 {
 	const uint64_t was = vm_number(PARAMS "max_attachments_per_segment");
-	int fd = ks_open(O_RDWR), g = ks_open(O_RDWR);
 	struct kedge_segment_query q;
 	char *m = vm_memory(8), *a, *b;
-	struct ks_id id;
 
 	vm_set(PARAMS "max_attachments_per_segment", 2);
-	assert_int_equal(ks_make(fd, m, 8 * PAGE, 0600, &id), 0);
-	assert_int_equal(ks_get(g, id, KS_RW), 0);
-	a = ks_map(g, 8 * PAGE, PROT_READ, 0);
-	assert_int_equal(ks_errno(a), 0);
-	b = ks_map(g, PAGE, PROT_READ, 0);
-	assert_int_equal(ks_errno(b), 0);
-	assert_int_equal(ks_errno(ks_map(g, PAGE, PROT_READ, 0)), -ENOSPC);
+	ks_grant(m, 8 * PAGE);
+	a = ks_mapped(other, 8 * PAGE, PROT_READ, 0);
+	b = ks_mapped(other, PAGE, PROT_READ, 0);
+	assert_int_equal(ks_errno(ks_map(other, PAGE, PROT_READ, 0)), -ENOSPC);
 	/* A hole would make three of two; a page at an end makes no more. */
 	assert_int_equal(vm_errno(munmap(a + PAGE, PAGE)), -ENOSPC);
 	munmap(b, PAGE);
 	assert_int_equal(munmap(a + PAGE, PAGE), 0);
-	assert_int_equal(ks_query(fd, id, &q), 0);
+	assert_int_equal(ks_query(mine, shared, &q), 0);
 	assert_int_equal(q.attachments, 2);
 	munmap(a, 8 * PAGE);
-	assert_int_equal(ks_query(fd, id, &q), 0);
+	assert_int_equal(ks_query(mine, shared, &q), 0);
 	assert_int_equal(q.attachments, 0);
 	vm_set(PARAMS "max_attachments_per_segment", was);
-	close(g);
-	close(fd);
 }
 
 static void memory_is_limited(void **state)
 {
 	const uint64_t was = vm_number(PARAMS "max_kib_per_user");
-	int fd = ks_open(O_RDWR), g = ks_open(O_RDWR), i;
 	char *m = vm_memory(1), *a, v;
-	struct ks_id id;
+	int i;
 
-	assert_int_equal(ks_make(fd, m, PAGE, 0600, &id), 0);
-	assert_int_equal(ks_get(g, id, KS_RW), 0);
-	a = ks_map(g, PAGE, PROT_READ, 0);
-	assert_int_equal(ks_errno(a), 0);
+	ks_grant(m, PAGE);
+	a = ks_mapped(other, PAGE, PROT_READ, 0);
 	vm_set(PARAMS "max_kib_per_user", 1);
 	assert_int_equal(ks_open(O_RDWR), -EDQUOT);
-	assert_int_equal(ks_make(fd, m, PAGE, 0600, &id), -EDQUOT);
+	assert_int_equal(ks_make(mine, m, PAGE, 0600, &shared), -EDQUOT);
 	/* A touch needs memory, too. */
 	assert_int_equal(ks_load(a, &v), KS_SIGBUS);
 	vm_set(PARAMS "max_kib_per_user", was);
@@ -439,12 +389,10 @@ static void memory_is_limited(void **state)
 	/* All is given back. */
 	vm_set(PARAMS "max_kib_per_user", 64);
 	for (i = 0; i < 100; i++)
-		assert_int_equal(ks_make(fd, m, PAGE, 0600, &id) ?:
-				 ks_remove(fd, id), 0);
+		assert_int_equal(ks_make(mine, m, PAGE, 0600, &shared) ?:
+				 ks_remove(mine, shared), 0);
 	vm_set(PARAMS "max_kib_per_user", was);
 	munmap(a, PAGE);
-	close(g);
-	close(fd);
 }
 
 static int rmmod_fails(void *arg)
@@ -462,14 +410,12 @@ static void the_module_stays_while_a_file_is_open(void **state)
 
 static void system_calls_use_attached_memory(void **state)
 {
-	int fd = ks_open(O_RDWR), g = ks_open(O_RDWR), p[2];
 	char *m = vm_memory(4), *a;
-	struct ks_id id;
+	int p[2];
 
 	assert_int_equal(pipe(p), 0);
-	assert_int_equal(ks_make(fd, m, 4 * PAGE, 0600, &id), 0);
-	assert_int_equal(ks_get(g, id, KS_RW), 0);
-	a = ks_map(g, 4 * PAGE, PROT_READ | PROT_WRITE, 0);
+	ks_grant(m, 4 * PAGE);
+	a = ks_mapped(other, 4 * PAGE, PROT_READ | PROT_WRITE, 0);
 	assert_int_equal(write(p[1], "hello", 6), 6);
 	/* Neither has the page in its tables. */
 	madvise(m, 4 * PAGE, MADV_DONTNEED);
@@ -478,29 +424,27 @@ static void system_calls_use_attached_memory(void **state)
 	munmap(m + 3 * PAGE, PAGE);
 	assert_int_equal(vm_errno(write(p[1], a + 3 * PAGE, 6)), -EFAULT);
 	munmap(a, 4 * PAGE);
-	close(g);
-	close(fd);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sizes_and_flags_are_checked),
-		cmocka_unit_test(newer_structs_with_zeros_are_taken),
-		cmocka_unit_test(make_refuses_bad_ranges),
-		cmocka_unit_test(a_segment_is_the_pages_that_hold_the_range),
-		cmocka_unit_test(half_of_an_id_finds_its_segment),
-		cmocka_unit_test(who_keeps_finds_zeros_where_the_owner_has_nothing),
-		cmocka_unit_test(make_undoes_what_it_cannot_tell),
-		cmocka_unit_test(get_makes_a_file_a_grant_once),
-		cmocka_unit_test(mmap_is_within_the_grant),
-		cmocka_unit_test(the_generation_is_one_page_to_read),
+		KS_CASE(sizes_and_flags_are_checked),
+		KS_CASE(newer_structs_with_zeros_are_taken),
+		KS_CASE(make_refuses_bad_ranges),
+		KS_CASE(a_segment_is_the_pages_that_hold_the_range),
+		KS_CASE(half_of_an_id_finds_its_segment),
+		KS_CASE(who_keeps_finds_zeros_where_the_owner_has_nothing),
+		KS_CASE(make_undoes_what_it_cannot_tell),
+		KS_CASE(get_makes_a_file_a_grant_once),
+		KS_CASE(mmap_is_within_the_grant),
+		KS_CASE(the_generation_is_one_page_to_read),
 		cmocka_unit_test(list_tells_how_many),
-		cmocka_unit_test(segments_are_limited),
-		cmocka_unit_test(mappings_are_limited),
-		cmocka_unit_test(memory_is_limited),
+		KS_CASE(segments_are_limited),
+		KS_CASE(mappings_are_limited),
+		KS_CASE(memory_is_limited),
 		cmocka_unit_test(the_module_stays_while_a_file_is_open),
-		cmocka_unit_test(system_calls_use_attached_memory),
+		KS_CASE(system_calls_use_attached_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

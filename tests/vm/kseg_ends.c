@@ -80,13 +80,9 @@ static void what_was_attached_is_gone(void **state)
 static void the_owner_attaches_its_own(void **state)
 {
 	char *m = vm_memory(PAGES), *a, *b, v;
-	int fd = ks_open(O_RDWR), g = ks_open(O_RDWR);
-	struct ks_id id;
 
-	assert_int_equal(ks_make(fd, m, PAGES * PAGE, 0600, &id), 0);
-	assert_int_equal(ks_get(g, id, KS_RW), 0);
-	a = ks_map(g, PAGES * PAGE, PROT_READ | PROT_WRITE, 0);
-	assert_int_equal(ks_errno(a), 0);
+	ks_grant(m, PAGES * PAGE);
+	a = ks_mapped(other, PAGES * PAGE, PROT_READ | PROT_WRITE, 0);
 	a[PAGE] = 3;
 	assert_int_equal(m[PAGE], 3);
 	/* Moved and cut, it is still the owner's. */
@@ -106,35 +102,26 @@ static void the_owner_attaches_its_own(void **state)
 	assert_int_equal(ks_load(a + 5 * PAGE, &v), KS_SIGBUS);
 	munmap(b, 4 * PAGE);
 	munmap(a + 4 * PAGE, 4 * PAGE);
-	close(g);
-	close(fd);
 }
 
 static void all_of_an_address_space(void **state)
 {
 	char *a, *late, *m = vm_memory(1), v;
-	int fd = ks_open(O_RDWR), g = ks_open(O_RDWR);
 	struct kedge_segment_query q;
-	struct ks_id id;
 
-	assert_int_equal(ks_make(fd, NULL, 0, 0600, &id), 0);
-	assert_int_equal(ks_get(g, id, KS_RW), 0);
-	a = ks_map(g, PAGE, PROT_READ | PROT_WRITE, (off_t)(uintptr_t)m);
-	assert_int_equal(ks_errno(a), 0);
+	ks_grant(NULL, 0);
+	a = ks_mapped(other, PAGE, PROT_READ | PROT_WRITE, (off_t)(uintptr_t)m);
 	*a = 12;
 	assert_int_equal(*m, 12);
 	/* Attachments are no part of it: no attachment of an attachment. */
-	late = ks_map(g, PAGE, PROT_READ | PROT_WRITE, (off_t)(uintptr_t)a);
-	assert_int_equal(ks_errno(late), 0);
+	late = ks_mapped(other, PAGE, PROT_READ | PROT_WRITE, (off_t)(uintptr_t)a);
 	assert_int_equal(ks_load(late, &v), KS_SIGBUS);
 	munmap(late, PAGE);
-	assert_int_equal(ks_query(fd, id, &q), 0);
+	assert_int_equal(ks_query(mine, shared, &q), 0);
 	assert_int_equal(q.addr, 0);
 	munmap(m, PAGE);
 	assert_int_equal(ks_load(a, &v), KS_SIGBUS);
 	munmap(a, PAGE);
-	close(g);
-	close(fd);
 }
 
 #define END(name, how) \
@@ -147,8 +134,8 @@ int main(void)
 		END("kill of the owner", END_KILL),
 		END("exec of the owner", END_EXEC),
 		END("close of the owner's file", END_CLOSE),
-		cmocka_unit_test(the_owner_attaches_its_own),
-		cmocka_unit_test(all_of_an_address_space),
+		KS_CASE(the_owner_attaches_its_own),
+		KS_CASE(all_of_an_address_space),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -115,24 +115,24 @@ static void dontneed_is_seen_and_counted(void **state)
 
 static void what_moves_is_followed(void **state)
 {
-	char *other = vm_memory(1), v;
+	char *away = vm_memory(1), v;
 
-	memset(other, 77, PAGE);
+	memset(away, 77, PAGE);
 	b.m[PAGE] = 5;
 	assert_int_equal(peer_store(&b.peer, PAGE + 1, 6), KS_OK);
 	/* Another page comes to its address. */
-	assert_true(mremap(other, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED,
+	assert_true(mremap(away, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED,
 			   b.m + PAGE) == b.m + PAGE);
 	assert_int_equal(seen(PAGE), 77);
 	assert_int_equal(peer_store(&b.peer, PAGE, 78), KS_OK);
 	assert_int_equal(b.m[PAGE], 78);
 	/* It goes. */
-	other = mremap(b.m + PAGE, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED,
+	away = mremap(b.m + PAGE, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED,
 		       vm_memory(1));
-	assert_true(other != MAP_FAILED);
+	assert_true(away != MAP_FAILED);
 	assert_int_equal(peer_load(&b.peer, PAGE, &v), KS_SIGBUS);
-	assert_int_equal(*other, 78);
-	munmap(other, PAGE);
+	assert_int_equal(*away, 78);
+	munmap(away, PAGE);
 }
 
 static void map_fixed_over_it_is_seen(void **state)

@@ -73,6 +73,44 @@ const uint64_t *ks_generation(int fd)
 			      (off_t)KEDGE_SEGMENT_GENERATION_OFFSET);
 }
 
+char *ks_mapped(int fd, size_t len, int prot, off_t offset)
+{
+	char *p = ks_map(fd, len, prot, offset);
+
+	assert_int_equal(ks_errno(p), 0);
+	return p;
+}
+
+/* ---- what most cases have ---- */
+
+int mine, other;
+struct ks_id shared;
+
+int ks_begin(void **state)
+{
+	mine = ks_open(O_RDWR);
+	other = ks_open(O_RDWR);
+	return mine < 0 || other < 0 ? -1 : 0;
+}
+
+int ks_end(void **state)
+{
+	close(other);
+	close(mine);
+	return 0;
+}
+
+void ks_share(const void *m, size_t len)
+{
+	assert_int_equal(ks_make(mine, m, len, 0600, &shared), 0);
+}
+
+void ks_grant(const void *m, size_t len)
+{
+	ks_share(m, len);
+	assert_int_equal(ks_get(other, shared, KS_RW), 0);
+}
+
 /* ---- access that may be refused ---- */
 
 static __thread sigjmp_buf escape;
@@ -95,60 +133,39 @@ static void catch_faults(void)
 	sigaction(SIGSEGV, &sa, NULL);
 }
 
+/* The outcome of @access, which may be refused. */
+#define GUARDED(access)				\
+	({					\
+		int rc_;			\
+						\
+		catch_faults();			\
+		rc_ = sigsetjmp(escape, 0);	\
+		if (!rc_) {			\
+			armed = 1;		\
+			access;			\
+		}				\
+		armed = 0;			\
+		rc_;				\
+	})
+
 int ks_load(const volatile char *p, char *value)
 {
-	int rc;
-
-	catch_faults();
-	rc = sigsetjmp(escape, 0);
-	if (!rc) {
-		armed = 1;
-		*value = *p;
-	}
-	armed = 0;
-	return rc;
+	return GUARDED(*value = *p);
 }
 
 int ks_store(volatile char *p, char value)
 {
-	int rc;
-
-	catch_faults();
-	rc = sigsetjmp(escape, 0);
-	if (!rc) {
-		armed = 1;
-		*p = value;
-	}
-	armed = 0;
-	return rc;
+	return GUARDED(*p = value);
 }
 
 int ks_load_word(const volatile uint64_t *p, uint64_t *value)
 {
-	int rc;
-
-	catch_faults();
-	rc = sigsetjmp(escape, 0);
-	if (!rc) {
-		armed = 1;
-		*value = *p;
-	}
-	armed = 0;
-	return rc;
+	return GUARDED(*value = *p);
 }
 
 int ks_store_word(volatile uint64_t *p, uint64_t value)
 {
-	int rc;
-
-	catch_faults();
-	rc = sigsetjmp(escape, 0);
-	if (!rc) {
-		armed = 1;
-		*p = value;
-	}
-	armed = 0;
-	return rc;
+	return GUARDED(*p = value);
 }
 
 /* ---- peers ---- */

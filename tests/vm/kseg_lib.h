@@ -26,7 +26,21 @@ int ks_query(int fd, struct ks_id id, struct kedge_segment_query *q);
 /* A mapping, or a negative errno as a pointer: ks_errno() tells. */
 char *ks_map(int fd, size_t len, int prot, off_t offset);
 int ks_errno(const void *p);
+/* A mapping that succeeds. */
+char *ks_mapped(int fd, size_t len, int prot, off_t offset);
 const uint64_t *ks_generation(int fd);
+
+/* What most cases have: an owner's file, one more, and a segment. */
+extern int mine, other;
+extern struct ks_id shared;
+
+int ks_begin(void **state);
+int ks_end(void **state);
+#define KS_CASE(f) cmocka_unit_test_setup_teardown(f, ks_begin, ks_end)
+/* By the owner, mode 0600. */
+void ks_share(const void *m, size_t len);
+/* And granted to the other one. */
+void ks_grant(const void *m, size_t len);
 
 /* Access that may be refused. */
 int ks_load(const volatile char *p, char *value);

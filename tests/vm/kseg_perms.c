@@ -109,50 +109,41 @@ static void text_of_the_owner_is_read_alone(void **state)
 {
 	const uintptr_t at = (uintptr_t)&stores_go_where_the_owners_would;
 	char *page = (char *)(at & ~(PAGE - 1)), v, before = *page;
-	int fd = ks_open(O_RDWR);
-	struct ks_id id;
 	struct peer p;
 
-	assert_int_equal(ks_make(fd, page, PAGE, 0600, &id), 0);
-	peer_start(&p, id, KS_RW, PAGE);
+	ks_share(page, PAGE);
+	peer_start(&p, shared, KS_RW, PAGE);
 	assert_int_equal(peer_load(&p, 0, &v), KS_OK);
 	assert_int_equal(v, before);
 	assert_int_equal(peer_store(&p, 0, (char)~before), KS_SIGBUS);
 	assert_int_equal(*page, before);
 	peer_stop(&p);
-	close(fd);
 }
 
 static void prot_none_is_not_read(void **state)
 {
 	char *m = memory(ANON, PROT_NONE, -1), v;
-	int fd = ks_open(O_RDWR);
-	struct ks_id id;
 	struct peer p;
 
-	assert_int_equal(ks_make(fd, m, PAGE, 0600, &id), 0);
-	peer_start(&p, id, KS_RW, PAGE);
+	ks_share(m, PAGE);
+	peer_start(&p, shared, KS_RW, PAGE);
 	assert_int_equal(peer_load(&p, 0, &v), KS_SIGBUS);
 	assert_int_equal(peer_store(&p, 0, 1), KS_SIGBUS);
 	peer_stop(&p);
-	close(fd);
 }
 
 static void devices_and_vdso_do_no_harm(void **state)
 {
-	int fd = ks_open(O_RDWR), g = ks_open(O_RDWR);
 	unsigned long from, to;
 	char line[256], *a, v;
-	struct ks_id id;
 	FILE *maps = fopen("/proc/self/maps", "re");
 
-	assert_int_equal(ks_make(fd, NULL, 0, 0600, &id), 0);
-	assert_int_equal(ks_get(g, id, KS_RW), 0);
+	ks_grant(NULL, 0);
 	while (fgets(line, sizeof(line), maps)) {
 		if (sscanf(line, "%lx-%lx", &from, &to) != 2 ||
 		    from >= 1ul << 47)
 			continue;
-		a = ks_map(g, PAGE, PROT_READ | PROT_WRITE, (off_t)from);
+		a = ks_map(other, PAGE, PROT_READ | PROT_WRITE, (off_t)from);
 		assert_int_equal(ks_errno(a), 0);
 		ks_load(a, &v);
 		if (!strstr(line, " rw") && !strstr(line, "kedge"))
@@ -160,8 +151,6 @@ static void devices_and_vdso_do_no_harm(void **state)
 		munmap(a, PAGE);
 	}
 	fclose(maps);
-	close(g);
-	close(fd);
 }
 
 /* ---- users and modes ---- */
@@ -270,14 +259,11 @@ static int strange(void *arg)
 static void strangers_see_what_they_may(void **state)
 {
 	char *m = vm_memory(1);
-	int fd = ks_open(O_RDWR);
 	struct stranger s;
 
-	assert_int_equal(ks_make(fd, m, PAGE, 0600, &s.mine), 0);
-	assert_int_equal(ks_make(fd, m, PAGE, 0644, &s.open), 0);
+	assert_int_equal(ks_make(mine, m, PAGE, 0600, &s.mine), 0);
+	assert_int_equal(ks_make(mine, m, PAGE, 0644, &s.open), 0);
 	assert_int_equal(vm_child(strange, &s), 0);
-	/* A right that was got stays. */
-	close(fd);
 }
 
 /* ---- descriptors in other processes ---- */
@@ -355,11 +341,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(stores_go_where_the_owners_would),
-		cmocka_unit_test(text_of_the_owner_is_read_alone),
-		cmocka_unit_test(prot_none_is_not_read),
-		cmocka_unit_test(devices_and_vdso_do_no_harm),
+		KS_CASE(text_of_the_owner_is_read_alone),
+		KS_CASE(prot_none_is_not_read),
+		KS_CASE(devices_and_vdso_do_no_harm),
 		cmocka_unit_test(the_mode_says_who),
-		cmocka_unit_test(strangers_see_what_they_may),
+		KS_CASE(strangers_see_what_they_may),
 		cmocka_unit_test(files_belong_to_an_address_space),
 		cmocka_unit_test(a_childs_grant_is_no_use_to_the_parent),
 	};

@@ -137,12 +137,12 @@ static void check_load(const char *p, unsigned int i)
 /* A store that nothing disturbed is there to be loaded again. */
 static void check_store(char *p, unsigned int which, uint64_t value)
 {
-	uint64_t *mine = (uint64_t *)(p + 1024) + which, now;
+	uint64_t *word = (uint64_t *)(p + 1024) + which, now;
 	uint64_t g = __atomic_load_n(generation, __ATOMIC_ACQUIRE);
 
-	if (ks_store_word(mine, value) != KS_OK)
+	if (ks_store_word(word, value) != KS_OK)
 		return;
-	if (ks_load_word(mine, &now) != KS_OK)
+	if (ks_load_word(word, &now) != KS_OK)
 		now = ~0ull;
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	atomic_fetch_add(&s->stores, 1);
