@@ -96,6 +96,10 @@ int in_child(int (*fn)(void *), void *arg);
 /* The same by the system call alone: no atfork handler runs. */
 int in_raw_child(int (*fn)(void *), void *arg);
 
+/* A case that is @fn, in a child of the test's; one that returns 77 is skipped. */
+void case_in_child(void **state);
+#define child_case(fn) { #fn, case_in_child, NULL, NULL, (void *)(uintptr_t)(fn) }
+
 /* The system call @nr is refused to this process with EPERM, for ever. False: no filter. */
 bool refuse_call(unsigned int nr);
 
