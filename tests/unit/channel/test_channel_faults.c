@@ -14,6 +14,7 @@
 #include "channel/internal.h"
 #include "clock.h"
 #include "fakes/faults.h"
+#include "pages/landing.h"
 
 #define SOON   (3000 * 1000000ull)
 #define LONG   (2 * MIB)
@@ -144,9 +145,9 @@ static void nothing_is_left(int step)
 
 	if (fault_contexts() != contexts_kept)
 		begin();
-	/* Before what it may have open. The one that looks after moves of pages ends when there
-	 * has been none for a second. */
-	MOVE_UNTIL(100, threads_now() <= threads);
+	/* Before what it may have open. */
+	if (!threads_are(threads))
+		fail_msg("step %d, %s: a thread", step, fault_name());
 	now = open_fds() - fault_context_fds();
 	if (now != fds)
 		fail_msg("step %d, %s: %u descriptors, not %u", step,
@@ -450,10 +451,11 @@ static bool one_exchange(uint32_t way, int step, int *failed)
 	if (way != KEDGE_WAY_COPY)
 		o.timeout_ms = 0;
 	open_pair(&o, &o);
-	/* The pool's thread makes pages when it has seen a message. */
+	/* Pages are made when a message has been seen, by the pool's thread or here. */
 	for (i = 0; i < 50 && way == KEDGE_WAY_SWAP && !b.ch->st.swapped; i++) {
 		must_work();
-		usleep(2000);
+		while (landing_make())
+			;
 	}
 	memset(out, 0x31 + step % 64, LONG);
 	memset(in, 0, MSGS * LONG);
