@@ -452,11 +452,9 @@ static bool one_exchange(uint32_t way, int step, int *failed)
 		o.timeout_ms = 0;
 	open_pair(&o, &o);
 	/* Pages are made when a message has been seen, by the pool's thread or here. */
-	for (i = 0; i < 50 && way == KEDGE_WAY_SWAP && !b.ch->st.swapped; i++) {
-		must_work();
-		while (landing_make())
+	for (i = 0; i < 50 && way == KEDGE_WAY_SWAP && !b.ch->st.swapped; i++)
+		for (must_work(); landing_make();)
 			;
-	}
 	memset(out, 0x31 + step % 64, LONG);
 	memset(in, 0, MSGS * LONG);
 	madvise(in, MSGS * LONG, MADV_DONTNEED);
