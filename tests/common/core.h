@@ -109,8 +109,10 @@ void need_threads_after_fork(void);
 /* Open descriptors of this process, and lines of its maps. */
 unsigned int open_fds(void);
 unsigned int map_lines(void);
+/* Without the one that looks after moves of pages, and ends when there are none for a while. */
 unsigned int threads_now(void);
 bool threads_are(unsigned int want);
+bool has_watchdog(void);
 /* No other thread shares this one's descriptors; true where none can tell. */
 bool threads_have_own_tables(void);
 
