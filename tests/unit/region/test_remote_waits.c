@@ -287,4 +287,5 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_directory_is_told_all_that_is_left),
 };
 
-const struct suite suite = { "waits", SUITE_OF(tests), .by = "mapped", .first = test_clock_begin };
+const struct suite suite = { "remote_waits", SUITE_OF(tests), .by = "mapped",
+			     .first = test_clock_begin };
