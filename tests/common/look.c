@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "core.h"
 #include "look.h"
@@ -126,7 +125,42 @@ unsigned int look_maps(void)
 	return SANITIZED ? 0 : map_lines();
 }
 
-char look_thread(pid_t tid)
+static char huge_before[16]; /* "": nothing is to be put back */
+
+static bool huge_set(const char *text)
+{
+	int fd = open("/proc/sys/vm/nr_hugepages", O_WRONLY | O_CLOEXEC);
+	bool done = fd >= 0 && write(fd, text, strlen(text)) > 0;
+
+	if (fd >= 0)
+		close(fd);
+	return done;
+}
+
+void look_huge_begin(int cnt)
+{
+	FILE *f = fopen("/proc/sys/vm/nr_hugepages", "re");
+	char more[16];
+
+	*huge_before = '\0';
+	if (!f)
+		return;
+	if (!fgets(huge_before, sizeof(huge_before), f))
+		*huge_before = '\0';
+	fclose(f);
+	snprintf(more, sizeof(more), "%d", atoi(huge_before) + cnt);
+	if (!huge_set(more))
+		*huge_before = '\0';
+}
+
+void look_huge_end(void)
+{
+	if (*huge_before)
+		huge_set(huge_before);
+}
+
+/* As ps has it; '?': it is over. */
+static char state_of(pid_t tid)
 {
 	char path[64], text[256] = "", *end;
 	int fd;
@@ -138,4 +172,14 @@ char look_thread(pid_t tid)
 	close(fd);
 	end = strrchr(text, ')');
 	return end ? end[2] : '?';
+}
+
+void look_asleep(const _Atomic pid_t *tid)
+{
+	char is;
+
+	do {
+		usleep(200);
+		is = atomic_load(tid) ? state_of(atomic_load(tid)) : 'R';
+	} while (is != 'S' && is != '?');
 }

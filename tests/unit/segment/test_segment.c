@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "look.h"
 #include "peer.h"
 
 #define RW   (KEDGE_SEGMENT_READ | KEDGE_SEGMENT_WRITE)
@@ -410,8 +411,11 @@ static void *waits_to_end(void *arg)
 	return arg;
 }
 
+static _Atomic pid_t joining;
+
 static void *joins(void *arg)
 {
+	atomic_store(&joining, gettid());
 	pthread_join(*(pthread_t *)arg, NULL);
 	return NULL;
 }
@@ -431,8 +435,7 @@ static void who_waits_for_a_thread_is_woken(void **state)
 	assert_int_equal(pthread_attr_setstack(&attr, stack, LEN), 0);
 	assert_int_equal(pthread_create(&one, &attr, waits_to_end, NULL), 0);
 	assert_int_equal(pthread_create(&other, NULL, joins, &one), 0);
-	/* Mostly it waits by then; if not, that is right as well. */
-	usleep(20000);
+	look_asleep(&joining);
 	make(stack, LEN, 0);
 	atomic_store(&may_end, true);
 	pthread_join(other, NULL);
