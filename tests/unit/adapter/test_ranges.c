@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Registrations of libfabric's that are kept, and the time when it is told that one has to go. */
-#include <pthread.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-
-#include "core.h"
+#include "cases.h"
 #include "ranges.h"
 
 #define LEN ((size_t)4 << 12)
@@ -16,9 +12,8 @@ static char *at;
 
 static char *map(void)
 {
-	char *p = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *p = new_map(LEN);
 
-	assert_ptr_not_equal(p, MAP_FAILED);
 	memset(p, 1, LEN);
 	return p;
 }
@@ -220,7 +215,6 @@ static void all_are_forgotten_with_the_last_cache(void **state)
 static void in_a_child_none_is_kept(void **state)
 {
 	pid_t pid;
-	int status;
 
 	keep();
 	assert_true(keep());
@@ -237,8 +231,7 @@ static void in_a_child_none_is_kept(void **state)
 		ranges_forget(t);
 		_exit(0);
 	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	ended_well(pid);
 	assert_true(ranges_valid(t, at, LEN));
 }
 
@@ -271,5 +264,5 @@ int main(void)
 		TEST(without_a_notifier_none_is_kept),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(tests);
 }

@@ -8,11 +8,7 @@
  * that is made of a page before its number is there does not say which page it was, and is not
  * cached.
  */
-#include <pthread.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-
-#include "core.h"
+#include "cases.h"
 #include "ranges.h"
 #include "sight.h"
 
@@ -174,5 +170,5 @@ int main(void)
 		print_message("nothing can be watched here\n");
 		return 77;
 	}
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(tests);
 }

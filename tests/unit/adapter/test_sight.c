@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The calls of a thread, and which of them count for a later one. */
-#include "core.h"
+#include "cases.h"
 #include "sight.h"
 
 #define TOP 10000
@@ -81,5 +81,5 @@ int main(void)
 		cmocka_unit_test(what_is_too_many_is_forgotten_from_the_shallow_end),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(tests);
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Registrations that end with a handle. */
-#include <pthread.h>
-
-#include "core.h"
+#include "cases.h"
 #include "handles.h"
 
 #define MANY	1000
@@ -161,5 +159,5 @@ int main(void)
 		cmocka_unit_test(threads_find_their_own),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(tests);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Names that a library binds: those of this program, and of tables that are made up. */
-#include "core.h"
+#include "cases.h"
 #include "imports.h"
 
 #define COUNT(x) (sizeof(x) / sizeof((x)[0]))
@@ -101,5 +101,5 @@ int main(void)
 		cmocka_unit_test(a_library_without_tables_binds_none),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(tests);
 }

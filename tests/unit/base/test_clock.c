@@ -2,15 +2,11 @@
 /* The clock that a test moves: who waits for an hour is through at once when it is over. */
 #include <linux/futex.h>
 #include <poll.h>
-#include <pthread.h>
-#include <sys/syscall.h>
 #include <sys/timerfd.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/base.h"
 #include "clock.h"
-#include "core.h"
+#include "cases.h"
 
 #define HOUR_MS 3600000
 
@@ -111,7 +107,6 @@ static void each_way_of_waiting_sees_the_clock_move(void **state)
 static void a_process_behind_a_fork_shares_the_moved_clock(void **state)
 {
 	uint64_t until;
-	int status = -1;
 	size_t i;
 	pid_t pid;
 
@@ -128,8 +123,7 @@ static void a_process_behind_a_fork_shares_the_moved_clock(void **state)
 		_exit(0);
 	}
 	test_clock_move_ms(HOUR_MS);
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	ended_well(pid);
 	test_clock_end();
 }
 
@@ -219,5 +213,5 @@ int main(void)
 		cmocka_unit_test(both_clocks_move),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(tests);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Copies of every kind of length, with every distance that is treated apart. */
 #include "base/copy.h"
-#include "core.h"
+#include "cases.h"
 
 #define ROOM 16384u
 

@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Errors in words, and structs that are older or newer than the library. */
 #include <limits.h>
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
 
-#include <cmocka.h>
-
+#include "cases.h"
 #include "base/base.h"
 
 struct opts {
@@ -121,5 +116,5 @@ int main(void)
 		cmocka_unit_test(results_may_be_older_or_newer),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+	return RUN(tests);
 }

@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* A process's number without a system call: never the parent's, however it was made. */
-#include <pthread.h>
-#include <signal.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-
 #include "base/process/page.h"
-#include "core.h"
+#include "cases.h"
 
 #define THREADS 4
 
@@ -31,10 +26,8 @@ static void threads_find_the_same(void **state)
 
 static void ends_well(pid_t pid)
 {
-	int status;
 
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	ended_well(pid);
 }
 
 static void check_twice(void)
@@ -88,5 +81,5 @@ int main(void)
 		cmocka_unit_test(a_child_around_libc_has_its_own),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(tests);
 }

@@ -3,14 +3,9 @@
  * A process ends with the last of its own threads, whatever kedge has running:
  * with status 0, and with what it had still to write.
  */
-#include <pthread.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-
 #include "base/process/service.h"
+#include "cases.h"
 #include "clock.h"
-#include "core.h"
 
 #define LOOKS_MS 200 /* of the keeper, each */
 

@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Other threads stop, whatever they are at, and go on as if nothing had been. */
-#include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <pthread.h>
 #include <semaphore.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 
 #include "base/process/stop.h"
-#include "core.h"
+#include "cases.h"
 
 #define THREADS 4
 #define ROUNDS	200
@@ -313,5 +308,5 @@ int main(void)
 		cmocka_unit_test(a_filter_is_told_from_a_delay),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(tests);
 }

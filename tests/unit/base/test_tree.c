@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The interval tree against a list that is searched from end to end. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "cases.h"
 #include "base/base.h"
 #include "base/tree.h"
 
@@ -158,5 +152,5 @@ int main(void)
 		cmocka_unit_test(an_empty_tree_and_an_empty_range_have_nothing),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+	return RUN(tests);
 }

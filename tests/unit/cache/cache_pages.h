@@ -6,7 +6,7 @@
 #ifndef TESTS_CACHE_PAGES_H
 #define TESTS_CACHE_PAGES_H
 
-#include "core.h"
+#include "cases.h"
 
 #define CHUNK 32 /* pages */
 #define PAGES (8 * CHUNK)
@@ -45,7 +45,5 @@ bool is_hit(size_t first, size_t cnt, uint32_t access);
 
 /* 0, or 77: the tests are to be skipped. */
 int cache_pages_begin(int argc, char **argv);
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 #endif /* TESTS_CACHE_PAGES_H */

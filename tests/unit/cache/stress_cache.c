@@ -10,12 +10,7 @@
  * with another number is stale. And no registration may end while it is held,
  * or twice.
  */
-#include <errno.h>
-#include <pthread.h>
-#include <sys/mman.h>
-#include <time.h>
-
-#include "core.h"
+#include "cases.h"
 
 #define THREADS	  4
 #define OWN	  64 /* pages */
@@ -383,7 +378,5 @@ int main(int argc, char **argv)
 
 	if (argc > 1)
 		seconds = atoi(argv[1]);
-	if (need_uffd())
-		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+	return RUN_WITH_UFFD(tests);
 }

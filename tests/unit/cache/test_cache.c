@@ -3,11 +3,7 @@
  * The cache as its user sees it, over a device that registers nothing and
  * counts. The teardown of every case checks that nothing was left or lost.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <sys/mman.h>
-
-#include "core.h"
+#include "cases.h"
 
 static struct nodev *dev;
 static struct kedge_cache *cache;
@@ -506,8 +502,6 @@ static void dropped_memory_is_kept_again(void **state)
 	WAIT_FOR(hits(mem, page_len()));
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 /* With "single": all of it in a cache with a single thread. */
 int main(int argc, char **argv)
 {
@@ -537,5 +531,5 @@ int main(int argc, char **argv)
 		return 77;
 	if (argc > 1 && !strcmp(argv[1], "single"))
 		more_flags = KEDGE_CACHE_SINGLE_THREAD;
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+	return RUN(tests);
 }

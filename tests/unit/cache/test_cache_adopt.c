@@ -3,11 +3,6 @@
  * Registrations whose pages are moved to other addresses: the cache has them there, and
  * no others that changed meanwhile.
  */
-#include <pthread.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <kedge/hooks.h>
 
 #include "cache/priv.h"

@@ -4,10 +4,6 @@
  * unnoticed elsewhere: rights side by side, exactly half of a region, two losses
  * in one, a put in a forked child.
  */
-#include <errno.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-
 #include "cache_pages.h"
 
 /* Returns the number of pieces; each gives the access asked for. */
@@ -226,7 +222,6 @@ static void caches_without_a_notifier_share_one(void **state)
 {
 	struct nodev *d;
 	struct kedge_cache *c;
-	int status;
 	pid_t pid;
 
 	(void)state;
@@ -242,8 +237,7 @@ static void caches_without_a_notifier_share_one(void **state)
 		CHILD_CHECK(!both_keep_it());
 		_exit(0);
 	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	ended_well(pid);
 	kedge_cache_close(c);
 	nodev_free(d);
 	assert_int_equal(both_keep_it(), 0);

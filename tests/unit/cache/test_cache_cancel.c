@@ -4,11 +4,7 @@
  * functions asks for it, and then comes to a cancellation point. The call must
  * end as if nothing had happened, and leave the cache as it should be.
  */
-#include <errno.h>
-#include <pthread.h>
-#include <sys/mman.h>
-
-#include "core.h"
+#include "cases.h"
 
 #define PAGES	  16
 #define REPEATS	  200
@@ -294,8 +290,6 @@ static void cancelled_threads_leave_nothing_behind(void **state)
 	}
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -303,7 +297,5 @@ int main(void)
 		CASE(cancelled_threads_leave_nothing_behind),
 	};
 
-	if (need_uffd())
-		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+	return RUN_WITH_UFFD(tests);
 }

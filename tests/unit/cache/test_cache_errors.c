@@ -3,11 +3,7 @@
  * The cache where something is wrong: arguments, a device that refuses, a
  * forked child, threads that come and go, caches that close before them.
  */
-#include <errno.h>
-#include <pthread.h>
-#include <sys/mman.h>
-
-#include "core.h"
+#include "cases.h"
 
 static struct nodev *dev;
 static struct kedge_cache *cache;
@@ -553,8 +549,6 @@ static void nothing_is_kept_without_a_notifier(void **state)
 	kedge_notifier_close(nf);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -578,7 +572,5 @@ int main(void)
 		CASE(nothing_is_kept_without_a_notifier),
 	};
 
-	if (need_uffd())
-		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+	return RUN_WITH_UFFD(tests);
 }

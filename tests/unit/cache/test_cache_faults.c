@@ -3,10 +3,7 @@
  * Each step of opening a cache, of a miss and of a hint made to fail in turn:
  * a clear error or a registration that is right; none stale, none lost.
  */
-#include <errno.h>
-#include <sys/mman.h>
-
-#include "core.h"
+#include "cases.h"
 #include "fakes/faults.h"
 
 static struct nodev *dev;
@@ -245,8 +242,6 @@ static void a_resync_does_what_it_can(void **state)
 	}
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -258,7 +253,5 @@ int main(void)
 		CASE(a_resync_does_what_it_can),
 	};
 
-	if (need_uffd())
-		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+	return RUN_WITH_UFFD(tests);
 }

@@ -4,19 +4,13 @@
  * test with a fence that can be counted, and at which a thread can be stopped;
  * membarrier() can be refused, by a replacement and by a seccomp filter.
  */
-#include <errno.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/membarrier.h>
 #include <linux/seccomp.h>
-#include <pthread.h>
-#include <sched.h>
-#include <stdarg.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 
-#include "core.h"
+#include "cases.h"
 
 #include "cache/internal.h"
 
@@ -469,8 +463,6 @@ static void there_may_never_have_been_membarrier(void **state)
 	free_pages(mem, PAGES);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -489,7 +481,5 @@ int main(void)
 		CASE(fences_are_enough),
 	};
 
-	if (need_uffd())
-		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+	return RUN_WITH_UFFD(tests);
 }

@@ -3,9 +3,6 @@
  * Registrations of a miss, at the rules' borders: the neighbours that it takes in,
  * its course when the memory or another thread is faster, and those that go for it.
  */
-#include <errno.h>
-#include <sys/mman.h>
-
 #include "cache_pages.h"
 
 static void a_longer_neighbour_is_left_alone(void **state)

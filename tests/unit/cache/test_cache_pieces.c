@@ -3,14 +3,11 @@
  * Ranges of many registrations, and making good what was lost: pieces, chunks,
  * holes, and a device that swaps pages under one handle.
  */
-#include <errno.h>
 #include <poll.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <time.h>
 
+#include "cases.h"
 #include "clock.h"
-#include "core.h"
 
 #define PAGES 256
 #define CHUNK 32 /* pages */
@@ -537,8 +534,6 @@ static void the_thread_outlives_its_descriptors(void **state)
 	assert_true(threads_are(before));
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -567,7 +562,5 @@ int main(void)
 		CASE(the_thread_outlives_its_descriptors),
 	};
 
-	if (need_uffd())
-		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+	return RUN_WITH_UFFD(tests);
 }

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Ranges that a cache asks its device to preserve when registrations end. */
-#include <errno.h>
-#include <sys/mman.h>
-
-#include "core.h"
+#include "cases.h"
 #include "notify/internal.h"
 
 #define PAGES  64
@@ -352,27 +349,23 @@ static void what_is_held_at_the_close_is_not_watched(void **state)
 	dev->live = 0;
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(what_may_have_been_written_is_preserved_at_its_end),
-		TEST(what_another_one_has_is_preserved_with_that),
-		TEST(what_was_unsure_before_is_not_in_the_larger_one),
-		TEST(what_was_dropped_is_not_preserved),
-		TEST(what_was_unmapped_or_moved_is_said_to_be),
-		TEST(what_ends_together_is_looked_for_once),
-		TEST(what_has_no_name_is_preserved_at_once),
-		TEST(what_happens_while_it_is_held_counts),
-		TEST(what_happens_meanwhile_has_it_done_anew),
-		TEST(what_never_ends_is_everywhere),
-		TEST(what_is_not_watched_is_preserved_at_once),
-		TEST(what_nobody_got_is_not_preserved),
-		TEST(what_is_held_at_the_close_is_not_watched),
+		CASE(what_may_have_been_written_is_preserved_at_its_end),
+		CASE(what_another_one_has_is_preserved_with_that),
+		CASE(what_was_unsure_before_is_not_in_the_larger_one),
+		CASE(what_was_dropped_is_not_preserved),
+		CASE(what_was_unmapped_or_moved_is_said_to_be),
+		CASE(what_ends_together_is_looked_for_once),
+		CASE(what_has_no_name_is_preserved_at_once),
+		CASE(what_happens_while_it_is_held_counts),
+		CASE(what_happens_meanwhile_has_it_done_anew),
+		CASE(what_never_ends_is_everywhere),
+		CASE(what_is_not_watched_is_preserved_at_once),
+		CASE(what_nobody_got_is_not_preserved),
+		CASE(what_is_held_at_the_close_is_not_watched),
 	};
 
-	if (need_uffd())
-		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+	return RUN_WITH_UFFD(tests);
 }

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Remote access: registrations and windows that a peer gets a key of. */
-#include <errno.h>
-#include <pthread.h>
-#include <sys/mman.h>
-
-#include "core.h"
+#include "cases.h"
 
 #define PAGES 64
 #define REMOTE (KEDGE_ACCESS_REMOTE_READ | KEDGE_ACCESS_REMOTE_WRITE)
@@ -155,10 +151,7 @@ static void a_put_by_another_thread_ends_it(void **state)
 	pthread_t t;
 
 	open_on(0, KEDGE_DEVICE_EXACT, 0);
-	if (more_flags & KEDGE_CACHE_SINGLE_THREAD) {
-		print_message("skipped: there is no other thread\n");
-		skip();
-	}
+	skip_if(more_flags & KEDGE_CACHE_SINGLE_THREAD, "there is no other thread");
 	mr = get(mem, 100, REMOTE);
 	assert_int_equal(pthread_create(&t, NULL, put_it, (void *)mr), 0);
 	assert_int_equal(pthread_join(t, NULL), 0);
@@ -406,8 +399,6 @@ static void windows_over_chunks(void **state)
 	assert_int_equal(dev->live, n);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 /* With "single": all of it in a cache with a single thread. */
 int main(int argc, char **argv)
 {
@@ -436,5 +427,5 @@ int main(int argc, char **argv)
 		return 77;
 	if (argc > 1 && !strcmp(argv[1], "single"))
 		more_flags = KEDGE_CACHE_SINGLE_THREAD;
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+	return RUN(tests);
 }

@@ -3,11 +3,7 @@
  * A cache that one thread has for itself: no other gets in, and what the cache
  * does on threads of its own, and the memory's other users, still count.
  */
-#include <errno.h>
-#include <pthread.h>
-#include <sys/mman.h>
-
-#include "core.h"
+#include "cases.h"
 
 #define PAGES 64
 
@@ -203,8 +199,6 @@ static void it_has_no_resync_thread(void **state)
 	assert_null(out);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -217,7 +211,5 @@ int main(void)
 		CASE(it_has_no_resync_thread),
 	};
 
-	if (need_uffd())
-		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+	return RUN_WITH_UFFD(tests);
 }

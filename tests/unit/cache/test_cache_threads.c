@@ -3,12 +3,9 @@
  * The costs of a thread for the cache, and of the cache for a thread: address space, counts
  * of more regions than a thread's record has room for.
  */
-#include <errno.h>
-#include <pthread.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 
-#include "core.h"
+#include "cases.h"
 
 static struct nodev *dev;
 static struct kedge_cache *cache;
@@ -98,10 +95,7 @@ static void start(pthread_t *t, unsigned int cnt)
 
 static void need_plain_address_space(void)
 {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-	print_message("skipped: a sanitizer takes address space of its own\n");
-	skip();
-#endif
+	skip_if(UNDER_SANITIZER, "a sanitizer takes address space of its own");
 }
 
 /* Returns the address space that the first get of all of them took. */
@@ -293,8 +287,6 @@ static void closed_caches_leave_nothing(void **state)
 	assert_true(address_space() < before + 50 * page_len());
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -307,7 +299,5 @@ int main(void)
 		CASE(closed_caches_leave_nothing),
 	};
 
-	if (need_uffd())
-		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+	return RUN_WITH_UFFD(tests);
 }

@@ -3,9 +3,6 @@
  * kedge_cache_tryget() and kedge_cache_tryput(): a hit or nothing, and its put or nothing,
  * without the lock and without the device.
  */
-#include <errno.h>
-#include <pthread.h>
-
 #include "cache/internal.h"
 #include "cache_pages.h"
 
@@ -115,10 +112,7 @@ static void a_thread_gets_once_first(void **state)
 
 	open_with((struct kedge_cache_opts){ 0 });
 	get_put(0, 1, WRITE);
-	if (modes_of(cache) & MODE_SINGLE) {
-		print_message("skipped: it is a cache of one thread\n");
-		skip();
-	}
+	skip_if(modes_of(cache) & MODE_SINGLE, "it is a cache of one thread");
 	assert_int_equal(pthread_create(&t, NULL, try_it, rc), 0);
 	assert_int_equal(pthread_join(t, NULL), 0);
 	assert_int_equal(rc[0], -EAGAIN);
@@ -229,10 +223,7 @@ static void a_put_by_another_thread(void **state)
 	void *rc;
 
 	open_with((struct kedge_cache_opts){ 0 });
-	if (modes_of(cache)) {
-		print_message("skipped: each put is kedge_cache_put()'s there\n");
-		skip();
-	}
+	skip_if(modes_of(cache), "each put is kedge_cache_put()'s there");
 	get_put(0, 4, WRITE);
 	assert_int_equal(try(0, 4, WRITE, &mr), 0);
 	assert_int_equal(pthread_create(&t, NULL, put_there, (void *)mr), 0);

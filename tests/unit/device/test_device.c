@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The device table: what open accepts of an ops table, and what goes through.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
+#include "cases.h"
 #include "base/base.h"
 #include "device/device.h"
 
@@ -281,5 +276,5 @@ int main(void)
 				       setup),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+	return RUN(tests);
 }

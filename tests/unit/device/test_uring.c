@@ -3,18 +3,9 @@
  * The io_uring device against a fake kernel. The real one is
  * in test_uring_kernel.c.
  */
-#include <fcntl.h>
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
 #include <kedge/uring.h>
 
+#include "cases.h"
 #include "base/base.h"
 #include "device/device.h"
 #include "fakes/uring.h"
@@ -513,8 +504,7 @@ static void a_forked_child_leaves_the_ring_alone(void **state)
 		kedge_device_close(dev);
 		_exit(status || fake.calls != calls);
 	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	ended_well(pid);
 	device_dereg(dev, &mr);
 	kedge_device_close(dev);
 }
@@ -595,5 +585,5 @@ int main(void)
 		TEST(threads_share_the_slots),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+	return RUN(tests);
 }

@@ -3,19 +3,9 @@
  * The io_uring device's marking of pages that the ring wrote to, and the fate of those
  * that it cannot mark, against a fake kernel; pagemap is the real one's.
  */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/mman.h>
-
-#include <cmocka.h>
-
 #include <kedge/uring.h>
 
+#include "cases.h"
 #include "base/base.h"
 #include "device/device.h"
 #include "fakes/uring.h"
@@ -317,10 +307,8 @@ static void what_is_absent_is_not_marked(void **state)
 {
 	struct kedge_device *dev = open_with(0);
 	struct kedge_device_mr mr;
-	char *p = mmap(NULL, 600 * PAGE, PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *p = new_map(600 * PAGE);
 
-	assert_ptr_not_equal(p, MAP_FAILED);
 	madvise(p, 600 * PAGE, MADV_NOHUGEPAGE);
 	assert_int_equal(device_reg(dev, p, 600 * PAGE,
 				    KEDGE_ACCESS_LOCAL_WRITE, &mr),
@@ -386,5 +374,5 @@ int main(void)
 		TEST(what_was_moved_is_marked_where_it_is),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+	return RUN(tests);
 }

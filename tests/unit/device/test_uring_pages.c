@@ -3,17 +3,9 @@
  * The io_uring device's care for pages that the kernel lets go of late,
  * and where it reclaims pinned ones, against a fake kernel.
  */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <sys/mman.h>
-
-#include <cmocka.h>
-
 #include <kedge/uring.h>
 
+#include "cases.h"
 #include "base/base.h"
 #include "device/device.h"
 #include "fakes/uring.h"
@@ -315,5 +307,5 @@ int main(void)
 		TEST(a_slot_that_cannot_be_emptied_to_mark_is_lost),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+	return RUN(tests);
 }

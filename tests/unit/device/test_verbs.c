@@ -3,18 +3,9 @@
  * The verbs device against a fake RDMA device. A real stack
  * is in tests/vm/verbs_device.c.
  */
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
 #include <kedge/verbs.h>
 
+#include "cases.h"
 #include "base/base.h"
 #include "device/device.h"
 #include "fakes/faults.h"
@@ -441,8 +432,7 @@ static void a_forked_child_leaves_the_device_alone(void **state)
 		kedge_device_close(dev);
 		_exit(status || fake.calls[FAKE_REG] || fake.calls[FAKE_DEREG]);
 	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	ended_well(pid);
 	device_dereg(dev, &mr);
 	kedge_device_close(dev);
 }
@@ -501,5 +491,5 @@ int main(void)
 		TEST(threads_share_the_lost),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+	return RUN(tests);
 }

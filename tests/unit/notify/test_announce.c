@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Announced changes: what kedge_hook_begin() and kedge_hook_end() do. */
-#include <errno.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-
-#include "core.h"
+#include "cases.h"
 
 #include <kedge/hooks.h>
 
@@ -173,8 +169,6 @@ static void nothing_is_registered_while_mappings_move(void **state)
 	free_pages(p, 2);
 	free_pages(q, 1);
 }
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 static int run(const char *name)
 {

@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#include "core.h"
+#include "cases.h"
 
 #include <kedge/hooks.h>
 
@@ -236,8 +236,6 @@ static void a_change_around_the_look_is_noticed(void **state)
 	assert_int_equal(kedge_watch_add(nf, mem, page_len(), 2),
 			 -EOPNOTSUPP);
 }
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 static int run(const char *name)
 {

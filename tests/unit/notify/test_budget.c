@@ -3,10 +3,7 @@
  * The number of the process's mappings that watching may cost. The tests set
  * vm.max_map_count, so that few mappings are many.
  */
-#include <errno.h>
-#include <sys/mman.h>
-
-#include "core.h"
+#include "cases.h"
 
 #include <kedge/hooks.h>
 
@@ -203,7 +200,6 @@ static void near_the_limit_all_is_let_go(void **state)
 	assert_in_range(i, 0, MANY / 20);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 #define EXACT(name) cmocka_unit_test_setup_teardown(name, setup_exact, teardown)
 
 int main(void)

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Watches and events as their user sees them, and the counter. */
-#include <errno.h>
-#include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/shm.h>
-#include <sys/syscall.h>
 
-#include "core.h"
+#include "cases.h"
 
 static struct kedge_notifier *nf;
 
@@ -495,8 +491,6 @@ static void info_counts_watches_and_events(void **state)
 	free_pages(p, 4);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -523,7 +517,5 @@ int main(void)
 		CASE(info_counts_watches_and_events),
 	};
 
-	if (need_uffd())
-		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+	return RUN_WITH_UFFD(tests);
 }

@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The notifier's descriptor, by each way to wait for one. */
-#include <errno.h>
-#include <fcntl.h>
 #include <liburing.h>
 #include <poll.h>
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/epoll.h>
-#include <sys/mman.h>
 #include <sys/select.h>
 #include <sys/syscall.h>
 
-#include "core.h"
+#include "cases.h"
 
 #define WAIT_MS 5000
 
@@ -229,8 +224,6 @@ static void an_event_wakes_a_poll_of_io_uring(void **state)
 	io_uring_queue_exit(&ring);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -244,7 +237,5 @@ int main(void)
 		CASE(an_event_wakes_a_poll_of_io_uring),
 	};
 
-	if (need_uffd())
-		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+	return RUN_WITH_UFFD(tests);
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Opening a notifier: what is refused, and with what error. */
-#include <errno.h>
-
-#include "core.h"
+#include "cases.h"
 
 static struct kedge_notifier *nf;
 static struct kedge_notifier *const before = (struct kedge_notifier *)0x1;
@@ -154,8 +152,6 @@ static void backends_can_be_tried(void **state)
 #endif
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -166,7 +162,5 @@ int main(void)
 		CASE(backends_can_be_tried),
 	};
 
-	if (need_uffd())
-		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+	return RUN_WITH_UFFD(tests);
 }

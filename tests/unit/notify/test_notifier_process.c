@@ -4,17 +4,9 @@
  * program that closes descriptors which it does not know. A case that may hang runs
  * in a child under alarm().
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
 #include <sys/time.h>
-#include <sys/wait.h>
 
-#include "core.h"
+#include "cases.h"
 
 static struct kedge_notifier *nf;
 static char *pages;
@@ -175,7 +167,7 @@ static void a_vforked_child_unmaps_for_its_parent(void **state)
 {
 	static char stack[65536] __attribute__((aligned(64)));
 	uint64_t g;
-	int status, i;
+	int i;
 	pid_t pid;
 
 	need_threads_after_fork();
@@ -186,8 +178,7 @@ static void a_vforked_child_unmaps_for_its_parent(void **state)
 			    CLONE_VM | CLONE_VFORK | SIGCHLD, NULL);
 		assert_true(pid > 0);
 		expect_unmap(g, 0);
-		assert_int_equal(waitpid(pid, &status, 0), pid);
-		assert_int_equal(status, 0);
+		ended_well(pid);
 		assert_int_equal(kedge_watch_remove(nf, 1), 0);
 		pages_at(pages, 1);
 	}
@@ -390,8 +381,6 @@ static void a_close_leaves_nothing(void **state)
 	assert_in_range(map_lines(), 1, maps + 4); /* a cached stack */
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -409,7 +398,5 @@ int main(void)
 		CASE(a_close_leaves_nothing),
 	};
 
-	if (need_uffd())
-		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+	return RUN_WITH_UFFD(tests);
 }

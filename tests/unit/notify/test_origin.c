@@ -1,17 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Memory that came through libc: pages, GiBs, their edges, and no memory. */
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
+#include "cases.h"
 #include "notify/announce/origin.h"
 #include "fakes/memory.h"
 
@@ -227,5 +216,5 @@ int main(void)
 		cmocka_unit_test(what_there_is_from_the_start),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(tests);
 }

@@ -3,15 +3,9 @@
  * kedge_notifier_opts.on_event: called before a change returns to its caller, and enough for a
  * cache that has no check at its lookups.
  */
-#include <errno.h>
-#include <pthread.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-
 #include <kedge/hooks.h>
 
-#include "core.h"
+#include "cases.h"
 #include "notify/announce/announce.h"
 
 #define DROP_NS 20000000 /* a callback that is called too late has not ended yet */
@@ -444,7 +438,6 @@ static void such_a_cache_is_never_stale(void **state)
 
 int main(void)
 {
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		CASE(it_is_called_before_a_change_returns),
 		CASE(each_of_several_changes_has_its_call),

@@ -3,13 +3,10 @@
  * Memory whose pages are dropped, announced: it is let go of before, and watched
  * again by the next lookup that relies on it, with any memory that has come there meanwhile.
  */
-#include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
 
-#include "core.h"
+#include "cases.h"
 
 #include <kedge/hooks.h>
 
@@ -212,8 +209,6 @@ static void a_watch_of_its_own_goes_on_being_told(void **state)
 	assert_int_equal(ev[0].end, addr_of(mem) + page_len());
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -228,5 +223,5 @@ int main(void)
 		CASE(a_watch_of_its_own_goes_on_being_told),
 	};
 
-	return need_uffd() ? 77 : cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN_WITH_UFFD(tests);
 }

@@ -3,13 +3,10 @@
  * A lookup learns of a change that is under way. The change is stopped
  * in the middle by holding the lock that the monitor needs to read its event.
  */
-#include <pthread.h>
-#include <sys/mman.h>
-
 #include <kedge/hooks.h>
 
 #include "cache/internal.h"
-#include "core.h"
+#include "cases.h"
 #include "notify/announce/announce.h"
 #include "notify/announce/origin.h"
 #include "notify/internal.h"
@@ -443,17 +440,11 @@ static int load_setup(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(a_change_under_way_is_no_rest,
-						setup, teardown),
-		cmocka_unit_test_setup_teardown(an_answer_keeps_errno, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(bad_arguments_are_refused,
-						setup, teardown),
-		cmocka_unit_test_setup_teardown(a_child_is_refused, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(
-			an_unannounced_change_makes_lookups_ask, setup,
-			teardown),
+		CASE(a_change_under_way_is_no_rest),
+		CASE(an_answer_keeps_errno),
+		CASE(bad_arguments_are_refused),
+		CASE(a_child_is_refused),
+		CASE(an_unannounced_change_makes_lookups_ask),
 		cmocka_unit_test_setup_teardown(
 			an_announcement_outlasts_the_handling_of_its_event,
 			load_setup, teardown),

@@ -5,14 +5,9 @@
  * stopped by holding the lock that the monitor needs to read its event.
  */
 #include <liburing.h>
-#include <pthread.h>
-#include <sched.h>
 #include <semaphore.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 
-#include "core.h"
+#include "cases.h"
 #include "notify/internal.h"
 
 static struct kedge_notifier *nf;
@@ -329,8 +324,6 @@ static void a_closed_descriptor_proves_nothing(void **state)
 	nf->threads.fd = fd;
 	until_kept();
 }
-
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
 {

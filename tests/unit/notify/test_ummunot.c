@@ -3,16 +3,10 @@
  * The backend of the kernel module, with the module: what only it sees, and what
  * it must not lose. Skipped where the module is not loaded; tests/vm loads it.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
-#include <sys/mman.h>
 #include <sys/shm.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 
-#include "core.h"
+#include "cases.h"
 #include "tools/common/raw.h"
 
 #define PAGES 64
@@ -32,7 +26,7 @@ static struct kedge_notifier *open_module(void)
 	return n;
 }
 
-static int set_up(void **state)
+static int setup(void **state)
 {
 	mem = new_pages(PAGES);
 	/* A huge page there would be split, which is told as its whole. */
@@ -41,7 +35,7 @@ static int set_up(void **state)
 	return 0;
 }
 
-static int tear_down(void **state)
+static int teardown(void **state)
 {
 	kedge_notifier_close(nf);
 	free_pages(mem, PAGES);
@@ -344,8 +338,6 @@ static void the_right_one_of_many_watches_has_the_event(void **state)
 	munmap(p, MANY * page_len());
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -368,5 +360,5 @@ int main(void)
 		printf("skipped: %s\n", info.reason);
 		return 77;
 	}
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(tests);
 }

@@ -3,14 +3,7 @@
  * Memory that may be watched, by both ways of asking: a descriptor that knows
  * PROCMAP_QUERY, and none, so that /proc/self/maps is read.
  */
-#include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
+#include "cases.h"
 #include "notify/internal.h"
 
 #define PAGE  ((uint64_t)4096)
@@ -118,8 +111,6 @@ static void files_are_refused(void **state)
 	expect(0, PAGES, -EOPNOTSUPP);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -134,5 +125,5 @@ int main(void)
 		print_message("skipped: written for pages of 4 KiB\n");
 		return 77;
 	}
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+	return RUN(tests);
 }

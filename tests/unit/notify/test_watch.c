@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Adding and removing watches: what is registered, counted, and let go. */
-#include <errno.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-
 #include <kedge/hooks.h>
 
-#include "core.h"
+#include "cases.h"
 #include "notify/announce/announce.h"
 #include "notify/internal.h"
 
@@ -120,10 +116,7 @@ static void neither_does_a_long_one(void **state)
 	void *p = mmap(NULL, len, PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
-	if (p == MAP_FAILED) {
-		print_message("skipped: 3 GiB of addresses can't be had\n");
-		skip();
-	}
+	skip_if(p == MAP_FAILED, "3 GiB of addresses can't be had");
 	assert_int_equal(kedge_watch_add(nf, p, len, 1), 0);
 	assert_true(is_counted(page(1)));
 	assert_int_equal(kedge_watch_remove(nf, 1), 0);
@@ -190,8 +183,6 @@ static void an_announcement_keeps_errno(void **state)
 	kedge_hook_end(&hook);
 	assert_int_equal(errno, ERANGE);
 }
-
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
 {

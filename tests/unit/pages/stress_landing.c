@@ -4,11 +4,7 @@
  * gives them back, as they are or with a buffer's pages in them, and loses some.
  * A thread's blocks are its own alone. Worth most with -Db_sanitize=thread.
  */
-#include <errno.h>
-#include <pthread.h>
-#include <sys/mman.h>
-
-#include "core.h"
+#include "cases.h"
 #include "pages/landing.h"
 #include "pages/move.h"
 #include "pages/swap.h"
@@ -161,5 +157,5 @@ int main(void)
 		cmocka_unit_test(threads_that_join_and_leave_share_no_block),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(tests);
 }

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* See swap_mem.h. */
-#include <sys/mman.h>
-
 #include "swap_mem.h"
 
 uint32_t way;

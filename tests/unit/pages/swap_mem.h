@@ -7,7 +7,7 @@
 #define TESTS_SWAP_MEM_H
 
 #include "base/base.h"
-#include "core.h"
+#include "cases.h"
 #include "pages/swap.h"
 
 /* @len bytes at a huge page's boundary, with a huge page of nothing around. */

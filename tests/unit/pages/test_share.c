@@ -3,16 +3,8 @@
  * Private memory that becomes shared in place, and private again: contents, holes, huge
  * pages, stores of running threads, refusals after which all is as it was.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <liburing.h>
-#include <pthread.h>
-#include <signal.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "pages/share/share.h"
 #include "swap_mem.h"
@@ -363,5 +355,5 @@ int main(void)
 
 	if (need_share(NULL))
 		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(tests);
 }

@@ -3,11 +3,6 @@
  * Sharing in place, and its end, where the kernel refuses something in the middle: what
  * was not done is as it was, and can be done afterwards.
  */
-#include <errno.h>
-#include <stdarg.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include "pages/share/share.h"
 #include "swap_mem.h"
 
@@ -314,5 +309,5 @@ int main(void)
 	}
 	close(fd);
 	area_free(p, page_len());
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(tests);
 }

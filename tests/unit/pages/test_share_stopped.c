@@ -3,11 +3,7 @@
  * Memory is shared while other threads are stopped, of which one has just what looks after
  * moves: the thread "kedge-pages" looks at the move of another thread, with its lock.
  */
-#include <stdarg.h>
-#include <sched.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <kedge/pageswap.h>
 
@@ -116,5 +112,5 @@ int main(void)
 	pages_unshare(p, page_len(), fd, 0, &done);
 	close(fd);
 	area_free(p, page_len());
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(tests);
 }

@@ -3,9 +3,6 @@
  * Promises of the page swap to a user: data, attributes, nothing left behind.
  */
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <sys/mman.h>
 
 #include "clock.h"
 #include "swap_mem.h"
@@ -184,10 +181,7 @@ static void huge_pages_land_whole_on_single_ones(void **state)
 
 	need_way();
 	need_huge(landing, len);
-	if (!tables_go()) {
-		print_message("skipped: this kernel keeps page tables\n");
-		skip();
-	}
+	skip_if(!tables_go(), "this kernel keeps page tables");
 	assert_int_equal(pages_land(used, landing, len, 0), 0);
 	assert_true(stamped(used, len, 2));
 	assert_true(stamped(landing, len, 1));

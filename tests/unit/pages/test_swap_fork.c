@@ -3,10 +3,7 @@
  * A thread forks in the moment in which the first swap of this process makes
  * itself known to fork(). The handler was there before what it looks at.
  */
-#include <errno.h>
-#include <pthread.h>
-
-#include "core.h"
+#include "cases.h"
 
 typedef void (*handler_fn)(void);
 
@@ -56,5 +53,5 @@ int main(void)
 		cmocka_unit_test(a_fork_meets_the_first_swap),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(tests);
 }

@@ -3,13 +3,7 @@
  * The page swap and other threads: those that read and write the ranges and
  * their neighbours, that map, that fork, that swap; and signals.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
-#include <sys/mman.h>
 #include <sys/time.h>
-#include <sys/wait.h>
 
 #include "swap_mem.h"
 

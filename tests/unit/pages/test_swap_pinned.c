@@ -3,11 +3,7 @@
  * A huge page that io_uring has pinned, and whose pages are mapped one by one, as fork()
  * leaves it: a swap is refused, on kernels too that would try for ever to split it.
  */
-#include <errno.h>
 #include <liburing.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "pages/move.h"
 #include "pages/share/share.h"
@@ -110,7 +106,7 @@ static void others_are_swapped_afterwards(void **state)
 
 static void a_child_has_a_watchdog_of_its_own(void **state)
 {
-	int status, rc;
+	int rc;
 	pid_t pid;
 
 	(void)state;
@@ -132,8 +128,7 @@ static void a_child_has_a_watchdog_of_its_own(void **state)
 			rc = kedge_page_swap_with(a, b, LEN, KEDGE_SWAP_MOVE);
 		_exit(rc != -EBUSY);
 	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	ended_well(pid);
 }
 
 #define PINNED(f) cmocka_unit_test_setup_teardown(f, pin, unpin)
@@ -154,5 +149,5 @@ int main(void)
 		printf("skipped: %s\n", kedge_strerror(rc));
 		return 77;
 	}
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(tests);
 }

@@ -2,11 +2,7 @@
 /*
  * Refusals of the page swap: none changes anything.
  */
-#include <errno.h>
 #include <liburing.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 
 #include "swap_mem.h"
 
@@ -89,10 +85,7 @@ static void huge_tlb_pages_are_refused(void **state)
 		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
 
 	need_way();
-	if (p == MAP_FAILED) {
-		print_message("skipped: vm.nr_hugepages is 0\n");
-		skip();
-	}
+	skip_if(p == MAP_FAILED, "vm.nr_hugepages is 0");
 	refused(p, len, -EOPNOTSUPP, "huge TLB");
 	munmap(p, len);
 }
@@ -105,10 +98,7 @@ static void a_pinned_page_stops_all_of_it(void **state)
 	struct iovec pin = { b + 555 * page, page };
 
 	need_way();
-	if (io_uring_queue_init(2, &ring, 0)) {
-		print_message("skipped: there is no io_uring\n");
-		skip();
-	}
+	skip_if(io_uring_queue_init(2, &ring, 0), "there is no io_uring");
 	assert_int_equal(io_uring_register_buffers(&ring, &pin, 1), 0);
 	assert_int_equal(kedge_page_swap(a, b, len), -EBUSY);
 	assert_int_equal(kedge_page_swap(b, a, len), -EBUSY);
@@ -132,10 +122,7 @@ static void a_pinned_huge_page_stops_all_of_it(void **state)
 	struct iovec pin = { b + len - page, page };
 
 	need_way();
-	if (io_uring_queue_init(2, &ring, 0)) {
-		print_message("skipped: there is no io_uring\n");
-		skip();
-	}
+	skip_if(io_uring_queue_init(2, &ring, 0), "there is no io_uring");
 	assert_int_equal(io_uring_register_buffers(&ring, &pin, 1), 0);
 	assert_int_equal(kedge_page_swap(a, b, len), -EBUSY);
 	assert_int_equal(kedge_page_swap(b, a, len), -EBUSY);
@@ -155,10 +142,7 @@ static void a_pinned_huge_page_that_is_cut_stops_all_of_it(void **state)
 	struct io_uring ring;
 
 	need_way();
-	if (io_uring_queue_init(2, &ring, 0)) {
-		print_message("skipped: there is no io_uring\n");
-		skip();
-	}
+	skip_if(io_uring_queue_init(2, &ring, 0), "there is no io_uring");
 	assert_int_equal(io_uring_register_buffers(&ring, &pin, 1), 0);
 	assert_int_equal(kedge_page_swap(a + page, b + page, huge - page),
 			 -EBUSY);
@@ -180,7 +164,7 @@ static void a_forked_child_stops_it(void **state)
 {
 	size_t len = 40 * page_len();
 	char *a = small_area(len, 1), *b = small_area(len, 2);
-	int hold[2], status;
+	int hold[2];
 	char c;
 	pid_t pid;
 
@@ -198,8 +182,7 @@ static void a_forked_child_stops_it(void **state)
 	assert_true(stamped(a, len, 1));
 	assert_true(stamped(b, len, 2));
 	close(hold[1]);
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	ended_well(pid);
 	/* Written again, they are the parent's own. */
 	stamp(a, len, 1);
 	stamp(b, len, 2);

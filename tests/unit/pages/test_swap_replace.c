@@ -3,13 +3,6 @@
  * Pages that are put under a buffer in place of its own: by what a message over RDMA
  * is received that landed elsewhere.
  */
-#include <errno.h>
-#include <pthread.h>
-#include <stdarg.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <kedge/notifier.h>
 
 #include "swap_mem.h"
@@ -261,5 +254,5 @@ int main(void)
 		cmocka_unit_test(a_mapping_that_is_not_alike_is_refused),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(tests);
 }

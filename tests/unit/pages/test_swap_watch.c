@@ -3,14 +3,8 @@
  * The page swap and those who watch: notifiers, caches, a stranger's userfaultfd;
  * and the limit of mappings.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <linux/userfaultfd.h>
-#include <pthread.h>
-#include <sched.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
 
 #include "swap_mem.h"
 

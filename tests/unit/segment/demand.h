@@ -3,8 +3,6 @@
 #ifndef TESTS_SEGMENT_DEMAND_H
 #define TESTS_SEGMENT_DEMAND_H
 
-#include <errno.h>
-
 #include "peer.h"
 
 #define RW  (KEDGE_SEGMENT_READ | KEDGE_SEGMENT_WRITE)
@@ -31,10 +29,7 @@ static inline void make(void *at, size_t len, const struct kedge_segment_opts *o
 static inline void begin(void *at, size_t len, const struct kedge_segment_opts *o)
 {
 	need_convert();
-#ifdef __SANITIZE_THREAD__
-	print_message("skipped: no thread is stopped under ThreadSanitizer\n");
-	skip();
-#endif
+	skip_if(UNDER_TSAN, "no thread is stopped under ThreadSanitizer");
 	peer_start(&peer, 0);
 	make(at, len, o);
 	assert_int_equal(peer_get(&peer, &id, RW), 0);

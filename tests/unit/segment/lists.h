@@ -5,7 +5,7 @@
 
 #include <sys/socket.h>
 
-#include "core.h"
+#include "cases.h"
 #include "segment/wire.h"
 
 #define MANY	 40 /* segments: more than two pages of the messages hold */

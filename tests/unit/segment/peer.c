@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "peer.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <grp.h>
 #include <poll.h>
-#include <signal.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 
 enum op { GET, ATTACH, REATTACH, VALID, DETACH, RELEASE, COPY, INFO, LOAD, STORE, WRITABLE, COUNT };
 
@@ -331,10 +326,7 @@ void need_convert(void)
 	if (!rc)
 		kedge_segment_remove(s);
 	free_pages(p, 1);
-	if (rc) {
-		print_message("skipped: %s\n", kedge_strerror(rc));
-		skip();
-	}
+	skip_if_refused(rc);
 }
 
 uint64_t *words(size_t len)

@@ -3,7 +3,7 @@
 #ifndef TESTS_SEGMENT_PEER_H
 #define TESTS_SEGMENT_PEER_H
 
-#include "core.h"
+#include "cases.h"
 
 struct peer {
 	pid_t pid;

@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include "core.h"
+#include "cases.h"
 
 #define LOOK_MS 5
 

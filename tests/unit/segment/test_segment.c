@@ -1,11 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Segments as one uses them: make, get, attach, load, store, copy, and who may. */
-#include <errno.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include "peer.h"
 
 #define RW   (KEDGE_SEGMENT_READ | KEDGE_SEGMENT_WRITE)
@@ -182,10 +176,7 @@ static uint64_t empty[200000];
 
 static void a_programs_arrays_are_attached(void **state)
 {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-	print_message("skipped: a sanitizer looks at variables there, or has a thread\n");
-	skip();
-#endif
+	skip_if(UNDER_SANITIZER, "a sanitizer looks at variables there, or has a thread");
 	need_convert();
 	empty[0] = 4;
 	peer_start(&peer, 0);
@@ -304,10 +295,7 @@ static void another_user_has_what_the_mode_gives(void **state)
 	uint64_t *w = words(LEN);
 	size_t i;
 
-	if (getuid()) {
-		print_message("skipped: only root has other users\n");
-		skip();
-	}
+	skip_if(getuid(), "only root has other users");
 	for (i = 0; i < sizeof(as) / sizeof(as[0]); i++) {
 		peer_start(&peer, NOBODY);
 		make(w, LEN, as[i].mode);
@@ -328,10 +316,7 @@ static void a_group_has_what_the_mode_gives(void **state)
 	uint64_t *w = words(LEN);
 	size_t i;
 
-	if (getuid()) {
-		print_message("skipped: only root has other users\n");
-		skip();
-	}
+	skip_if(getuid(), "only root has other users");
 	for (i = 0; i < 2 * sizeof(as) / sizeof(as[0]); i++) {
 		/* Its own group first, then one that it is in besides. */
 		peer_start_as(&peer, NOBODY, i & 1 ? NOBODY : getegid(),
@@ -353,10 +338,7 @@ static void another_user_gets_no_neighbours(void **state)
 	struct kedge_segment_info i = { .size = sizeof(i) };
 
 	need_convert();
-	if (getuid()) {
-		print_message("skipped: only root has other users\n");
-		skip();
-	}
+	skip_if(getuid(), "only root has other users");
 	peer_start(&peer, NOBODY);
 	make(w, LEN, 0);
 	outer = segment;
@@ -423,9 +405,7 @@ static void who_waits_for_a_thread_is_woken(void **state)
 	uint64_t *stack;
 
 	need_convert();
-#ifdef __SANITIZE_THREAD__
-	skip(); /* no thread is stopped there */
-#endif
+	skip_if(UNDER_TSAN, "no thread is stopped there");
 	stack = words(LEN);
 	pthread_attr_init(&attr);
 	assert_int_equal(pthread_attr_setstack(&attr, stack, LEN), 0);
@@ -520,30 +500,28 @@ static void nothing_is_left(void **state)
 	free_pages(w, LEN / page_len());
 }
 
-#define CASE(f) cmocka_unit_test(f)
-
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(both_see_what_either_stores),
-		CASE(a_part_is_attached),
-		CASE(a_process_attaches_its_own),
-		CASE(a_thread_shares_its_stack),
-		CASE(small_chunks_of_the_heap_are_attached),
-		CASE(with_threads_initialised_data_is_shared),
-		CASE(a_programs_arrays_are_attached),
-		CASE(many_segments_have_the_same_memory),
-		CASE(a_grant_to_read_is_no_way_to_write),
-		CASE(another_user_has_what_the_mode_gives),
-		CASE(a_group_has_what_the_mode_gives),
-		CASE(another_user_gets_no_neighbours),
-		CASE(what_cannot_be_shared_is_copied),
-		CASE(who_waits_for_a_thread_is_woken),
-		CASE(bad_arguments_are_refused),
-		CASE(ids_have_a_text),
-		CASE(nothing_is_left),
+		cmocka_unit_test(both_see_what_either_stores),
+		cmocka_unit_test(a_part_is_attached),
+		cmocka_unit_test(a_process_attaches_its_own),
+		cmocka_unit_test(a_thread_shares_its_stack),
+		cmocka_unit_test(small_chunks_of_the_heap_are_attached),
+		cmocka_unit_test(with_threads_initialised_data_is_shared),
+		cmocka_unit_test(a_programs_arrays_are_attached),
+		cmocka_unit_test(many_segments_have_the_same_memory),
+		cmocka_unit_test(a_grant_to_read_is_no_way_to_write),
+		cmocka_unit_test(another_user_has_what_the_mode_gives),
+		cmocka_unit_test(a_group_has_what_the_mode_gives),
+		cmocka_unit_test(another_user_gets_no_neighbours),
+		cmocka_unit_test(what_cannot_be_shared_is_copied),
+		cmocka_unit_test(who_waits_for_a_thread_is_woken),
+		cmocka_unit_test(bad_arguments_are_refused),
+		cmocka_unit_test(ids_have_a_text),
+		cmocka_unit_test(nothing_is_left),
 	};
 
 	peer_main(argc, argv);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(tests);
 }

@@ -3,23 +3,20 @@
  * The chain of a grant's attachments, without a lock: the thread that takes what an owner has
  * taken back meets threads that attach and detach.
  */
-#include <pthread.h>
-#include <sched.h>
-
-#include "core.h"
+#include "cases.h"
 #include "segment/peer/attached.h"
 
 #define TURNS 5000
 
 static struct kedge_grant g;
 
-static int begin(void **state)
+static int setup(void **state)
 {
 	memset(&g, 0, sizeof(g));
 	return 0;
 }
 
-static int end(void **state)
+static int teardown(void **state)
 {
 	attached_free(&g);
 	return 0;
@@ -212,8 +209,6 @@ static void no_record_is_missed(void **state)
 	pthread_join(taker, NULL);
 }
 
-#define CASE(fn) cmocka_unit_test_setup_teardown(fn, begin, end)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -226,5 +221,5 @@ int main(void)
 		CASE(no_record_is_missed),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(tests);
 }

@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Segments whose owner goes on with its memory as if it were its own, forks or dies. */
-#include <errno.h>
-#include <pthread.h>
-#include <signal.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 
 #include "peer.h"
 
@@ -348,7 +342,7 @@ static int has_its_own_copy(void)
 
 static void a_child_has_a_copy(void **state)
 {
-	int status, ends[2];
+	int ends[2];
 	pid_t pid;
 
 	begin(state);
@@ -360,8 +354,7 @@ static void a_child_has_a_copy(void **state)
 		_exit(has_its_own_copy());
 	w[2] = 222;
 	tell(parents_end);
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	ended_well(pid);
 	close(parents_end);
 	close(childs_end);
 	assert_int_equal(w[1], 1);
@@ -382,7 +375,6 @@ static void what_is_not_whole_is_copied_after_a_fork(void **state)
 	struct kedge_segment_info i = { .size = sizeof(i) };
 	struct kedge_segment_id id;
 	uint64_t v = 0;
-	int status;
 	pid_t pid;
 
 	begin(state);
@@ -390,8 +382,7 @@ static void what_is_not_whole_is_copied_after_a_fork(void **state)
 	pid = fork();
 	if (!pid)
 		_exit(w[1] != 1 || w[LEN / 8 - 1] != LEN / 8 - 1);
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	ended_well(pid);
 	peer_detach(&peer);
 	peer_release(&peer);
 	assert_int_equal(kedge_segment_id(segment, &id), 0);
@@ -420,13 +411,11 @@ static void replace_it(void)
 
 static void fork_once(void)
 {
-	int status;
 	pid_t pid = fork();
 
 	if (!pid)
 		_exit(0);
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	ended_well(pid);
 }
 
 static void what_is_mapped_there_amid_a_fork_is_not_shared(void **state)
@@ -545,5 +534,5 @@ int main(int argc, char **argv)
 	peer_main(argc, argv);
 	/* Before kedge's, so it runs after those. */
 	pthread_atfork(replace_it, NULL, NULL);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(tests);
 }

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Programs that close what they have not opened, as daemons do: segments and grants go on. */
-#include <errno.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 
 #include "demand.h"
 #include "segment/wire.h"
@@ -103,7 +99,7 @@ static int has_its_copy(uint64_t first)
 
 static void a_forked_child_has_the_memory(void **state)
 {
-	int status, i;
+	int i;
 	pid_t pid;
 
 	begin_whole();
@@ -113,8 +109,7 @@ static void a_forked_child_has_the_memory(void **state)
 		pid = fork();
 		if (!pid)
 			_exit(has_its_copy(50 + (uint64_t)i));
-		assert_int_equal(waitpid(pid, &status, 0), pid);
-		assert_int_equal(status, 0);
+		ended_well(pid);
 		assert_int_equal(w[1], 50 + i);
 		assert_false(peer_valid(&peer));
 		get_anew();
@@ -171,7 +166,7 @@ static int says_it_is_the_owner(void)
 
 static void only_the_owner_is_the_owner(void **state)
 {
-	int status, n;
+	int n;
 	pid_t pid;
 
 	begin_whole();
@@ -179,8 +174,7 @@ static void only_the_owner_is_the_owner(void **state)
 		pid = fork();
 		if (!pid)
 			_exit(says_it_is_the_owner());
-		assert_int_equal(waitpid(pid, &status, 0), pid);
-		assert_int_equal(status, 0);
+		ended_well(pid);
 		get_anew();
 		assert_int_equal(loaded(16), 2);
 	}
@@ -290,5 +284,5 @@ int main(int argc, char **argv)
 	};
 
 	peer_main(argc, argv);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(tests);
 }

@@ -3,11 +3,7 @@
  * Initialised data of a process with one thread: what io_uring has pinned stays where it is,
  * and what is converted keeps its contents.
  */
-#include <errno.h>
 #include <liburing.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 
 #include "peer.h"
 
@@ -45,14 +41,8 @@ static void assert_filled(const volatile uint64_t *w, size_t but)
 static void need_pages(void)
 {
 	need_convert();
-#ifdef __SANITIZE_THREAD__
-	print_message("skipped: ThreadSanitizer has a thread of its own\n");
-	skip();
-#endif
-	if (page_len() != PAGE) {
-		print_message("skipped: pages of another size\n");
-		skip();
-	}
+	skip_if(UNDER_TSAN, "ThreadSanitizer has a thread of its own");
+	skip_if(page_len() != PAGE, "pages of another size");
 }
 
 static void assert_refused(void *at, size_t len)
@@ -251,18 +241,16 @@ static void no_child_is_left(void **state)
 	sigaction(SIGCHLD, &was, NULL);
 }
 
-#define CASE(f) cmocka_unit_test(f)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(pinned_data_stay_where_they_are),
-		CASE(every_page_is_looked_at),
-		CASE(by_default_pinned_data_are_copied),
-		CASE(data_kept_from_children_are_refused),
-		CASE(what_is_around_is_converted_with_them),
-		CASE(no_child_is_left),
+		cmocka_unit_test(pinned_data_stay_where_they_are),
+		cmocka_unit_test(every_page_is_looked_at),
+		cmocka_unit_test(by_default_pinned_data_are_copied),
+		cmocka_unit_test(data_kept_from_children_are_refused),
+		cmocka_unit_test(what_is_around_is_converted_with_them),
+		cmocka_unit_test(no_child_is_left),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(tests);
 }

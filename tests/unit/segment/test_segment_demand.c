@@ -4,12 +4,6 @@
  * what the program asks that for. Without the kernel module; then its threads are stopped for
  * a moment.
  */
-#include <errno.h>
-#include <pthread.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include "demand.h"
 
 static _Alignas(65536) uint64_t bss[8192]; /* no page of it is of the file */
@@ -268,7 +262,6 @@ static void a_fork_ends_parts_and_no_segment(void **state)
 {
 	uint64_t *w = words(LEN);
 	pid_t pid;
-	int status;
 
 	begin(NULL, 0, &whole);
 	assert_int_equal(peer_attach(&peer, (uintptr_t)w, LEN), 0);
@@ -276,8 +269,7 @@ static void a_fork_ends_parts_and_no_segment(void **state)
 	pid = fork();
 	if (!pid)
 		_exit(w[1] != 10 || w[2] != 2 || is_shared(w));
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	ended_well(pid);
 	assert_false(peer_valid(&peer));
 	w[2] = 20;
 	/* The segment is there still: attach anew, by the same grant. */
@@ -464,5 +456,5 @@ int main(int argc, char **argv)
 	};
 
 	peer_main(argc, argv);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(tests);
 }

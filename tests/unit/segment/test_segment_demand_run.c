@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Memory that is converted as it is attached, while its owner runs, is full, and ends. */
-#include <errno.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdatomic.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "demand.h"
 
@@ -173,8 +166,7 @@ static void many_small_parts_come_and_go(void **state)
 	size_t i;
 	char *p;
 
-	p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	assert_true(p != MAP_FAILED);
+	p = new_map(len);
 	begin(NULL, 0, &whole);
 	for (i = 0; i < 1400; i++) {
 		char *at = p + i * 17 * page_len();
@@ -263,5 +255,5 @@ int main(int argc, char **argv)
 	};
 
 	peer_main(argc, argv);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(tests);
 }

@@ -4,10 +4,6 @@
  * library's, or that of the one that HEAP names, which is preloaded then.
  */
 #include <dlfcn.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "demand.h"
 
@@ -102,5 +98,5 @@ int main(int argc, char **argv)
 		printf("skipped: %s is not installed\n", heap);
 		return 77;
 	}
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(tests);
 }

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Peers that say what no peer of kedge's says, and owners that are none. */
-#include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -161,9 +157,7 @@ static void parts_are_looked_at(void **state)
 	struct seg_part good_part, q;
 	int fd, n;
 
-#ifdef __SANITIZE_THREAD__
-	skip(); /* no thread is stopped there */
-#endif
+	skip_if(UNDER_TSAN, "no thread is stopped there");
 	begin_with(&later);
 	good_part = (struct seg_part){ .head = seg_head(SEG_PART), .id = id.word[0], .access = R,
 				       .start = addr_of(w), .end = addr_of(w) + LEN };
@@ -572,5 +566,5 @@ int main(void)
 		cmocka_unit_test(what_has_a_dead_owners_part_is_not_valid),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(tests);
 }

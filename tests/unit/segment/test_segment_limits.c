@@ -3,8 +3,6 @@
  * Segments where the kernel's limits end, and of memory with properties that shared memory in
  * its place would not have.
  */
-#include <errno.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 
 #include "peer.h"
@@ -68,10 +66,7 @@ static void a_lack_of_descriptors_is_not_for_ever(void **state)
 	rlim_t n;
 
 	need_convert();
-#ifdef __SANITIZE_THREAD__
-	print_message("skipped: no thread is stopped under ThreadSanitizer\n");
-	skip();
-#endif
+	skip_if(UNDER_TSAN, "no thread is stopped under ThreadSanitizer");
 	for (n = 3; n < FEW; n++) {
 		peer_start(&p, 0);
 		try_with(NULL, n, &p);
@@ -114,17 +109,11 @@ static void where_mappings_are_few_nothing_hangs(void **state)
 	int rc;
 
 	need_convert();
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-	print_message("skipped: a sanitizer ends the program where it gets no mapping\n");
-	skip();
-#endif
+	skip_if(UNDER_SANITIZER, "a sanitizer ends the program where it gets no mapping");
 	room = mmap(NULL, pages * page_len(), PROT_NONE,
 		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	last = pages < 1000000 && room != MAP_FAILED ? fill_mappings(room, pages) : 0;
-	if (!last) {
-		print_message("skipped: there is no limit of mappings that is met soon\n");
-		skip();
-	}
+	skip_if(!last, "there is no limit of mappings that is met soon");
 	for (left = 0; left < 24; left++) {
 		rc = kedge_segment_make(w, LEN, NULL, &s);
 		assert_true(intact(w));
@@ -205,10 +194,7 @@ static void to_copy_from_another_user_is_not_allowed(void **state)
 	struct kedge_segment *s;
 	struct peer peer;
 
-	if (geteuid()) {
-		print_message("skipped: only root can be another user\n");
-		skip();
-	}
+	skip_if(geteuid(), "only root can be another user");
 	assert_int_equal(kedge_segment_make(w, LEN, &o, &s), 0);
 	assert_int_equal(kedge_segment_id(s, &id), 0);
 	peer_start(&peer, NOBODY);
@@ -230,5 +216,5 @@ int main(int argc, char **argv)
 
 	peer_main(argc, argv);
 	alarm(HANG_S);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(tests);
 }

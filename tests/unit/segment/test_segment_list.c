@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Lists of segments: what they show, and to whom. */
-#include <errno.h>
-#include <fcntl.h>
 #include <grp.h>
-#include <signal.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 
 #include "lists.h"
 #include "peer.h"
@@ -342,5 +337,5 @@ int main(int argc, char **argv)
 
 	peer_main(argc, argv);
 	owner_main(argc, argv);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(tests);
 }

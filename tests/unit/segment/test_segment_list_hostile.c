@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Lists of segments, and grants, where askers or owners do not behave. */
-#include <errno.h>
-#include <fcntl.h>
 #include <grp.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 
 #include "base/base.h"
 #include "clock.h"
@@ -338,10 +334,7 @@ static void an_owner_of_another_user_is_not_asked(void **state)
 	struct lie l;
 	pid_t liar;
 
-	if (geteuid()) {
-		print_message("skipped: only root can be another user\n");
-		skip();
-	}
+	skip_if(geteuid(), "only root can be another user");
 	honest(&l, 1);
 	l.to_all = true;
 	liar = liar_start(&l);
@@ -404,5 +397,5 @@ int main(int argc, char **argv)
 
 	owner_main(argc, argv);
 	test_clock_begin();
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(tests);
 }

@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Segments by the kernel module, as one uses them: memory of any kind, which stays as it is. */
-#include <errno.h>
-#include <fcntl.h>
 #include <grp.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 
 #include "peer.h"
 
@@ -28,7 +23,7 @@ static bool has_module(void)
 	return fd >= 0;
 }
 
-static int begin(void **state)
+static int setup(void **state)
 {
 	if (!has_module())
 		return 0;
@@ -39,7 +34,7 @@ static int begin(void **state)
 	return 0;
 }
 
-static int end(void **state)
+static int teardown(void **state)
 {
 	if (!has_module())
 		return 0;
@@ -435,8 +430,6 @@ static void what_one_may_not_read_is_not_listed(void **state)
 	make(w, len);
 	assert_int_equal(in_child(lists_none, NULL), 0);
 }
-
-#define CASE(f) cmocka_unit_test_setup_teardown(f, begin, end)
 
 int main(int argc, char **argv)
 {

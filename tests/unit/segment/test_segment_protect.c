@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Pages that an owner makes read-only, or guards, in memory that others have attached. */
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include "peer.h"
 
 #define RW  (KEDGE_SEGMENT_READ | KEDGE_SEGMENT_WRITE)
@@ -62,7 +58,6 @@ static bool is_protected(void)
 static void what_is_protected_stays_so(void **state)
 {
 	char *p;
-	int status;
 	pid_t pid;
 
 	begin();
@@ -73,8 +68,7 @@ static void what_is_protected_stays_so(void **state)
 	pid = fork();
 	if (!pid)
 		_exit(!is_protected());
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	ended_well(pid);
 	assert_true(is_protected());
 	peer_end(&peer);
 	kedge_segment_remove(segment);
@@ -97,5 +91,5 @@ int main(int argc, char **argv)
 	};
 
 	peer_main(argc, argv);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(tests);
 }

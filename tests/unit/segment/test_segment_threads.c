@@ -4,13 +4,8 @@
  * for, and what the kernel stores there by itself when one ends. As root, whose userfaultfd
  * handles the kernel's faults, and as an ordinary user, whose does not.
  */
-#include <errno.h>
-#include <pthread.h>
 #include <sys/epoll.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <kedge/pageswap.h>
 
@@ -23,17 +18,13 @@
 static void need_stopped_threads(void)
 {
 	need_convert();
-#ifdef __SANITIZE_THREAD__
-	print_message("skipped: no thread is stopped under ThreadSanitizer\n");
-	skip();
-#endif
+	skip_if(UNDER_TSAN, "no thread is stopped under ThreadSanitizer");
 	need_threads_after_fork();
 }
 
 /* In a process of its own, as @uid. */
 static void run_as(uid_t uid, int (*fn)(void))
 {
-	int status;
 	pid_t pid = fork();
 
 	if (!pid) {
@@ -43,8 +34,7 @@ static void run_as(uid_t uid, int (*fn)(void))
 		alarm(100);
 		_exit(fn());
 	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	ended_well(pid);
 }
 
 static void as_both(int (*fn)(void))
@@ -303,5 +293,5 @@ int main(int argc, char **argv)
 	};
 
 	peer_main(argc, argv);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(tests);
 }

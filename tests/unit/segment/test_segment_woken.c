@@ -4,17 +4,8 @@
  * reads what one does, in which others begin. They have one processor, with threads that are
  * always busy, so one that the reading has woken is not asleep again when it looks.
  */
-#include <errno.h>
 #include <linux/userfaultfd.h>
-#include <pthread.h>
-#include <sched.h>
-#include <stdarg.h>
-#include <stdatomic.h>
-#include <string.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "demand.h"
 
@@ -221,5 +212,5 @@ int main(int argc, char **argv)
 	};
 
 	peer_main(argc, argv);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(tests);
 }

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* A reader beside threads that open, use and close caches, and a channel that is busy. */
-#include <pthread.h>
-#include <stdatomic.h>
-
 #include "channel_pair.h"
 #include "published.h"
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The target that a value of KEDGE_STATS names. */
-#include <errno.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "published.h"
 #include "stats/target.h"

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The counters themselves: of a cache by reason and kind, of a notifier, of a channel. */
-#include <sys/mman.h>
-
 #include "channel_pair.h"
 #include "published.h"
 #include "stats/stats.h"

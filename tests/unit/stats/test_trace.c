@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* KEDGE_TRACE: a line for each change of watched memory, with the thread that made it. */
-#include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 
 #include <kedge/hooks.h>
 
+#include "cases.h"
 #include "clock.h"
-#include "core.h"
 #include "stats/trace.h"
 
 static char folder[] = "/tmp/kedge-trace-XXXXXX";
@@ -25,7 +19,7 @@ static char text[8 << 20];
 static void traced(int (*fn)(void *), void *arg, const char *to, const char *from)
 {
 	ssize_t n;
-	int fd, status;
+	int fd;
 	pid_t child;
 
 	unlink(path);
@@ -36,8 +30,7 @@ static void traced(int (*fn)(void *), void *arg, const char *to, const char *fro
 		/* By exit(): the last lines are written as the process ends. */
 		exit(fn(arg));
 	}
-	assert_int_equal(waitpid(child, &status, 0), child);
-	assert_int_equal(status, 0);
+	ended_well(child);
 	fd = open(from, O_RDONLY);
 	assert_true(fd >= 0);
 	n = read(fd, text, sizeof(text) - 1);

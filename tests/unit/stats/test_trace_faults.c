@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Each step of a trace's beginning made to fail in turn, in a process of its own: the program goes
  * on without it, is told once, and keeps no descriptor. */
-#include <unistd.h>
-
 #include <kedge/hooks.h>
 
 #include "../../fakes/faults.h"
