@@ -135,8 +135,7 @@ static void no_hit_is_stale(void **state)
 	}
 	assert_int_equal(pthread_create(&teller, NULL, tell, NULL), 0);
 	for (i = 0; i < USERS; i++)
-		assert_int_equal(pthread_create(&user[i], NULL, use, (void *)(uintptr_t)(i + 2)),
-				 0);
+		user[i] = run_thread(use, (void *)(uintptr_t)(i + 2));
 	for (i = 0; i < CHANGES || atomic_load(&hits) < CHANGES; i++) {
 		page = (unsigned int)rand_r(&seed) % PAGES;
 		pthread_rwlock_wrlock(&content[page]);
@@ -146,8 +145,7 @@ static void no_hit_is_stale(void **state)
 			usleep(100);
 	}
 	atomic_store(&stop, true);
-	for (i = 0; i < USERS; i++)
-		pthread_join(user[i], NULL);
+	join_threads(user, USERS);
 	ranges_stop(t);
 	pthread_join(teller, NULL);
 	print_message("# %u hits, %u stale\n", atomic_load(&hits), atomic_load(&stale));

@@ -136,14 +136,10 @@ static void threads_find_their_own(void **state)
 {
 	pthread_t all[THREADS];
 	uintptr_t i;
-	void *bad;
 
 	for (i = 0; i < THREADS; i++)
 		assert_int_equal(pthread_create(&all[i], NULL, work, (void *)(i + 1)), 0);
-	for (i = 0; i < THREADS; i++) {
-		pthread_join(all[i], &bad);
-		assert_null(bad);
-	}
+	join_threads(all, THREADS);
 	assert_int_equal(handles_cnt(), 0);
 }
 

@@ -511,15 +511,11 @@ static void *storm(void *arg)
 static void threads_find_no_region_that_has_changed(void **state)
 {
 	pthread_t all[THREADS];
-	void *bad;
 	size_t i, k;
 
 	for (i = 0; i < THREADS; i++)
 		assert_int_equal(pthread_create(&all[i], NULL, storm, (void *)(uintptr_t)i), 0);
-	for (i = 0; i < THREADS; i++) {
-		pthread_join(all[i], &bad);
-		assert_null(bad);
-	}
+	join_threads(all, THREADS);
 	for (i = 0; i < THREADS; i++)
 		for (k = 0; k < ROUNDS; k++)
 			free(ended[i][k]);

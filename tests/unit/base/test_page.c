@@ -15,12 +15,9 @@ static void *is_mine(void *arg)
 static void threads_find_the_same(void **state)
 {
 	pthread_t t[THREADS];
-	int i;
 
-	for (i = 0; i < THREADS; i++)
-		assert_int_equal(pthread_create(&t[i], NULL, is_mine, NULL), 0);
-	for (i = 0; i < THREADS; i++)
-		pthread_join(t[i], NULL);
+	run_threads(t, THREADS, is_mine, NULL, 0);
+	join_threads(t, THREADS);
 	is_mine(NULL);
 }
 

@@ -281,8 +281,7 @@ static void run_round(struct worker *w)
 
 	atomic_store(&stop, false);
 	for (i = 0; i < THREADS; i++)
-		assert_int_equal(pthread_create(&w[i].thread, NULL, work,
-						&w[i]), 0);
+		w[i].thread = run_thread(work, &w[i]);
 	nanosleep(&t, NULL);
 	atomic_store(&stop, true);
 	for (i = 0; i < THREADS; i++)

@@ -31,12 +31,9 @@ static void *run(void *fn)
 /* With signals off, as its creator has them. */
 static void by_another_thread(void (*fn)(void))
 {
-	pthread_t t;
-
 	if (!fn)
 		return;
-	assert_int_equal(pthread_create(&t, NULL, run, (void *)fn), 0);
-	assert_int_equal(pthread_join(t, NULL), 0);
+	in_thread(run, (void *)fn);
 }
 
 static void moving(void *ctx, void *to, void *from, size_t len)

@@ -371,16 +371,6 @@ static void *get_it(void *p)
 	return try_get(p, 1, &mr) ? NULL : (void *)mr;
 }
 
-static void *on_thread(void *(*fn)(void *), void *arg)
-{
-	pthread_t t;
-	void *out;
-
-	assert_int_equal(pthread_create(&t, NULL, fn, arg), 0);
-	assert_int_equal(pthread_join(t, &out), 0);
-	return out;
-}
-
 static void a_put_may_be_another_threads(void **state)
 {
 	const struct kedge_mr *mr;
@@ -389,7 +379,7 @@ static void a_put_may_be_another_threads(void **state)
 	mr = get(mem, 1);
 	assert_int_equal(kedge_cache_flush(cache), 0);
 	assert_int_equal(dev->live, 1);
-	on_thread(put_it, (void *)mr);
+	in_thread(put_it, (void *)mr);
 	assert_int_equal(dev->live, 0);
 }
 
@@ -398,15 +388,15 @@ static void a_reference_outlives_its_thread(void **state)
 	const struct kedge_mr *a, *b;
 
 	open_cache(NULL);
-	a = on_thread(get_it, mem);
-	b = on_thread(get_it, mem); /* takes the first one's record over */
+	a = in_thread(get_it, mem);
+	b = in_thread(get_it, mem); /* takes the first one's record over */
 	assert_non_null(a);
 	assert_ptr_equal(a, b);
 	assert_int_equal(kedge_cache_flush(cache), 0);
 	assert_int_equal(dev->live, 1);
 	kedge_cache_put(cache, a);
 	assert_int_equal(dev->live, 1);
-	on_thread(put_it, (void *)b);
+	in_thread(put_it, (void *)b);
 	assert_int_equal(dev->live, 0);
 }
 
@@ -456,15 +446,14 @@ static void *get_meanwhile(void *arg)
 
 static void a_late_destructor_may_use_the_cache(void **state)
 {
-	pthread_t a, b;
+	pthread_t b;
 
 	open_cache(NULL);
 	kedge_cache_put(cache, get(mem, 1));
 	assert_int_equal(pthread_key_create(&late_key, late), 0);
 	assert_int_equal(pthread_barrier_init(&adopted, NULL, 2), 0);
 	assert_int_equal(pthread_create(&b, NULL, get_meanwhile, NULL), 0);
-	assert_int_equal(pthread_create(&a, NULL, get_late, &late_key), 0);
-	pthread_join(a, NULL);
+	in_thread(get_late, &late_key);
 	pthread_join(b, NULL);
 	pthread_barrier_destroy(&adopted);
 	pthread_key_delete(late_key);

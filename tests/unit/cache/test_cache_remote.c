@@ -148,13 +148,11 @@ static void *put_it(void *mr)
 static void a_put_by_another_thread_ends_it(void **state)
 {
 	const struct kedge_mr *mr;
-	pthread_t t;
 
 	open_on(0, KEDGE_DEVICE_EXACT, 0);
 	skip_if(more_flags & KEDGE_CACHE_SINGLE_THREAD, "there is no other thread");
 	mr = get(mem, 100, REMOTE);
-	assert_int_equal(pthread_create(&t, NULL, put_it, (void *)mr), 0);
-	assert_int_equal(pthread_join(t, NULL), 0);
+	in_thread(put_it, (void *)mr);
 	assert_int_equal(dev->live, 0);
 }
 

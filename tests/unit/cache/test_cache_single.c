@@ -43,14 +43,6 @@ static const struct kedge_mr *get(void)
 	return mr;
 }
 
-static void on_thread(void *(*fn)(void *), void *arg)
-{
-	pthread_t t;
-
-	assert_int_equal(pthread_create(&t, NULL, fn, arg), 0);
-	assert_int_equal(pthread_join(t, NULL), 0);
-}
-
 static unsigned int logged;
 
 static void log_it(void *ctx, int severity, const char *text)
@@ -88,7 +80,7 @@ static void a_second_thread_is_told(void **state)
 	logged = 0;
 	refused = 0;
 	kedge_log_set(log_it, NULL, KEDGE_LOG_ERROR);
-	on_thread(use_it, (void *)mr);
+	in_thread(use_it, (void *)mr);
 	kedge_log_set(NULL, NULL, 0);
 	assert_int_equal(refused, 5);
 	assert_int_equal(logged, 1);
@@ -113,7 +105,7 @@ static void the_first_user_has_it(void **state)
 {
 	const struct kedge_mr *mr;
 
-	on_thread(get_and_put, NULL);
+	in_thread(get_and_put, NULL);
 	assert_int_equal(kedge_cache_get(cache, mem + page_len(), 1, 0, &mr),
 			 -EPERM);
 }
@@ -130,7 +122,7 @@ static void others_may_change_the_memory(void **state)
 	uint64_t old = mr->device_handle;
 	struct kedge_piece p;
 
-	on_thread(change_it, NULL);
+	in_thread(change_it, NULL);
 	kedge_cache_put(cache, mr);
 	mr = get();
 	assert_int_not_equal(mr->device_handle, old);
@@ -138,7 +130,7 @@ static void others_may_change_the_memory(void **state)
 	assert_int_equal(dev->live, 1);
 	assert_false(dev->alive[old]);
 	old = mr->device_handle;
-	on_thread(change_it, NULL);
+	in_thread(change_it, NULL);
 	assert_int_equal(kedge_cache_getv(cache, mem, 1, 0, &p, 1), 1);
 	assert_int_not_equal(p.mr->device_handle, old);
 	kedge_cache_putv(cache, &p, 1);

@@ -103,7 +103,6 @@ static uint64_t space_of(unsigned int cnt)
 {
 	static pthread_t t[THREADS];
 	uint64_t before, after;
-	unsigned int i;
 
 	failures = 0;
 	pthread_barrier_init(&step, NULL, cnt + 1);
@@ -114,8 +113,7 @@ static uint64_t space_of(unsigned int cnt)
 	pthread_barrier_wait(&step);
 	after = address_space();
 	pthread_barrier_wait(&step);
-	for (i = 0; i < cnt; i++)
-		pthread_join(t[i], NULL);
+	join_threads(t, cnt);
 	pthread_barrier_destroy(&step);
 	return after - before;
 }
@@ -192,14 +190,6 @@ static void *get_all(void *arg)
 	return NULL;
 }
 
-static void on_thread(void *(*fn)(void *))
-{
-	pthread_t t;
-
-	assert_int_equal(pthread_create(&t, NULL, fn, NULL), 0);
-	assert_int_equal(pthread_join(t, NULL), 0);
-}
-
 /* Each counted once, whether or not the thread had room for it. */
 static void references_beyond_a_record_are_counted(void **state)
 {
@@ -210,9 +200,9 @@ static void references_beyond_a_record_are_counted(void **state)
 		get_all(NULL);
 		assert_int_equal(kedge_cache_flush(cache), 0);
 		assert_int_equal(dev->live, PAGES);
-		on_thread(put_all);
+		in_thread(put_all, NULL);
 		assert_int_equal(dev->live, 0);
-		on_thread(get_all);
+		in_thread(get_all, NULL);
 		put_all(NULL);
 		get_all(NULL); /* hits */
 		assert_int_equal(dev->live, PAGES);
@@ -248,7 +238,7 @@ static void a_hit_may_be_beyond_a_record(void **state)
 	get_all(NULL);
 	put_all(NULL);
 	regs = dev->regs;
-	on_thread(get_last);
+	in_thread(get_last, NULL);
 	assert_int_equal(dev->regs, regs);
 	assert_int_equal(kedge_cache_flush(cache), PAGES - 1);
 	assert_true(dev->alive[all[0]->device_handle]);
@@ -260,7 +250,7 @@ static void a_piece_may_be_beyond_a_record(void **state)
 {
 	get_all(NULL);
 	put_all(NULL);
-	on_thread(getv_last);
+	in_thread(getv_last, NULL);
 	assert_int_equal(kedge_cache_flush(cache), PAGES - 1);
 	assert_true(dev->alive[piece.mr->device_handle]);
 	kedge_cache_putv(cache, &piece, 1);

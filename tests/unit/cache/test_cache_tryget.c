@@ -107,14 +107,12 @@ static void *try_it(void *rc)
 /* The first call of a thread would take the lock. */
 static void a_thread_gets_once_first(void **state)
 {
-	pthread_t t;
 	int rc[2];
 
 	open_with((struct kedge_cache_opts){ 0 });
 	get_put(0, 1, WRITE);
 	skip_if(modes_of(cache) & MODE_SINGLE, "it is a cache of one thread");
-	assert_int_equal(pthread_create(&t, NULL, try_it, rc), 0);
-	assert_int_equal(pthread_join(t, NULL), 0);
+	in_thread(try_it, rc);
 	assert_int_equal(rc[0], -EAGAIN);
 	assert_int_equal(rc[1], 0);
 }
@@ -219,15 +217,13 @@ static void *put_there(void *mr)
 static void a_put_by_another_thread(void **state)
 {
 	const struct kedge_mr *mr;
-	pthread_t t;
 	void *rc;
 
 	open_with((struct kedge_cache_opts){ 0 });
 	skip_if(modes_of(cache), "each put is kedge_cache_put()'s there");
 	get_put(0, 4, WRITE);
 	assert_int_equal(try(0, 4, WRITE, &mr), 0);
-	assert_int_equal(pthread_create(&t, NULL, put_there, (void *)mr), 0);
-	assert_int_equal(pthread_join(t, &rc), 0);
+	rc = in_thread(put_there, (void *)mr);
 	assert_null(rc);
 	assert_int_equal(kedge_cache_flush(cache), 1);
 	assert_int_equal(dev->live, 0);

@@ -471,7 +471,6 @@ static void a_ring_without_descriptor_is_one_threads(void **state)
 {
 	struct kedge_device_mr mr;
 	struct kedge_device *dev;
-	pthread_t thread;
 	void *rc;
 
 	close(fake_ring.ring_fd);
@@ -479,8 +478,7 @@ static void a_ring_without_descriptor_is_one_threads(void **state)
 	fake_ring.enter_ring_fd = FAKE_RING_INDEX;
 	dev = open_with(0, 0, 2);
 	assert_int_equal(reg(dev, &mr), 0);
-	assert_int_equal(pthread_create(&thread, NULL, reg_elsewhere, dev), 0);
-	pthread_join(thread, &rc);
+	rc = in_thread(reg_elsewhere, dev);
 	assert_int_equal((int)(intptr_t)rc, -EEXIST);
 	device_dereg(dev, &mr);
 	kedge_device_close(dev);
@@ -537,9 +535,7 @@ static void threads_share_the_slots(void **state)
 
 	fake_refuse(IORING_REGISTER_BUFFERS_UPDATE, -ENOMEM, 1000);
 	fake.skip = 3000;
-	for (i = 0; i < 4; i++)
-		assert_int_equal(pthread_create(&thread[i], NULL, churn, dev),
-				 0);
+	run_threads(thread, 4, churn, dev, 0);
 	for (i = 0; i < 4; i++) {
 		pthread_join(thread[i], &done);
 		total += (intptr_t)done;

@@ -409,10 +409,7 @@ static void *reg_and_dereg(void *arg)
 
 static void elsewhere(struct other *o)
 {
-	pthread_t thread;
-
-	assert_int_equal(pthread_create(&thread, NULL, reg_and_dereg, o), 0);
-	pthread_join(thread, NULL);
+	in_thread(reg_and_dereg, o);
 }
 
 static void a_single_issuers_ring_is_its_threads(void **state)
@@ -498,16 +495,10 @@ static void threads_give_every_slot_back(void **state)
 	struct kedge_device *dev = open_dev(0, 0, 8);
 	struct kedge_device_mr mr[8];
 	pthread_t thread[4];
-	void *wrong;
 	int i;
 
-	for (i = 0; i < 4; i++)
-		assert_int_equal(pthread_create(&thread[i], NULL, churn, dev),
-				 0);
-	for (i = 0; i < 4; i++) {
-		pthread_join(thread[i], &wrong);
-		assert_null(wrong);
-	}
+	run_threads(thread, 4, churn, dev, 0);
+	join_threads(thread, 4);
 	expect_pinned(pinned);
 	for (i = 0; i < 8; i++)
 		assert_int_equal(reg(dev, mem, page, &mr[i]), 0);

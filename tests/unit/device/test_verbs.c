@@ -454,15 +454,11 @@ static void threads_share_the_lost(void **state)
 {
 	struct kedge_device *dev = fake_open(NULL);
 	pthread_t thread[4];
-	int i;
 
 	fake_refuse(FAKE_DEREG, EBUSY, 1000);
 	fake.skip = 3000;
-	for (i = 0; i < 4; i++)
-		assert_int_equal(pthread_create(&thread[i], NULL, churn, dev),
-				 0);
-	for (i = 0; i < 4; i++)
-		pthread_join(thread[i], NULL);
+	run_threads(thread, 4, churn, dev, 0);
+	join_threads(thread, 4);
 	kedge_device_close(dev);
 	assert_int_equal(fake.regs, 0);
 	assert_true(fake_log_cnt > 0);

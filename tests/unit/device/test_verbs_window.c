@@ -522,17 +522,10 @@ static void *churn(void *arg)
 static void threads_take_turns(void **state)
 {
 	pthread_t thread[4];
-	void *bad;
-	int i;
 
 	fake_refuse(FAKE_DEALLOC_MW, EBUSY, 100);
-	for (i = 0; i < 4; i++)
-		assert_int_equal(pthread_create(&thread[i], NULL, churn, NULL),
-				 0);
-	for (i = 0; i < 4; i++) {
-		pthread_join(thread[i], &bad);
-		assert_null(bad);
-	}
+	run_threads(thread, 4, churn, NULL, 0);
+	join_threads(thread, 4);
 	fake.times = 0;
 	assert_int_equal(fake.regs, 0);
 	assert_int_equal(fake.state, IBV_QPS_RTS);

@@ -96,8 +96,7 @@ static void every_change_is_told(void **state)
 	for (i = 0; i < THREADS; i++) {
 		w[i].index = i;
 		w[i].pages = new_pages(COOKIES);
-		assert_int_equal(pthread_create(&w[i].thread, NULL, work,
-						&w[i]), 0);
+		w[i].thread = run_thread(work, &w[i]);
 	}
 	nanosleep(&t, NULL);
 	atomic_store(&stop, true);

@@ -146,9 +146,7 @@ static void neighbours_are_left_alone(void **state)
 		origin_set(at, at + GIB);
 		for (i = 0; i < THREADS; i++) {
 			own[i] = (struct own_pages){ at, i, false };
-			assert_int_equal(pthread_create(&thread[i], NULL,
-							mark_own_pages,
-							&own[i]), 0);
+			thread[i] = run_thread(mark_own_pages, &own[i]);
 		}
 		for (i = 0; i < THREADS; i++) {
 			pthread_join(thread[i], NULL);

@@ -139,13 +139,10 @@ static void each_of_several_changes_has_its_call(void **state)
 {
 	char *p = new_pages(4);
 	pthread_t t[4];
-	int i;
 
 	assert_true(kedge_watch_add(nf, p, 4 * page_len(), 1) >= 0);
-	for (i = 0; i < 4; i++)
-		assert_int_equal(pthread_create(&t[i], NULL, drop_pages, p + i * page_len()), 0);
-	for (i = 0; i < 4; i++)
-		pthread_join(t[i], NULL);
+	run_threads(t, 4, drop_pages, p, page_len());
+	join_threads(t, 4);
 	assert_true(ended >= 4);
 	free_pages(p, 4);
 }
@@ -333,12 +330,11 @@ static void notifiers_come_and_go_beside_changes(void **state)
 {
 	char *p = new_pages(4);
 	pthread_t t[4];
-	int i, round;
+	int round;
 
 	kedge_notifier_close(nf);
 	over = false;
-	for (i = 0; i < 4; i++)
-		assert_int_equal(pthread_create(&t[i], NULL, announce_on, p + i * page_len()), 0);
+	run_threads(t, 4, announce_on, p, page_len());
 	for (round = 0; round < COMERS; round++) {
 		const unsigned int before = ended;
 
@@ -350,8 +346,7 @@ static void notifiers_come_and_go_beside_changes(void **state)
 		is_open = false;
 	}
 	over = true;
-	for (i = 0; i < 4; i++)
-		pthread_join(t[i], NULL);
+	join_threads(t, 4);
 	assert_int_equal(open_with("uffd", slow), 0);
 	free_pages(p, 4);
 }
@@ -428,8 +423,7 @@ static void such_a_cache_is_never_stale(void **state)
 	assert_int_equal(open_with(NULL, drop_all), 0);
 	for (i = 0; i < SLOTS; i++)
 		assert_int_equal(pthread_create(&t[i], NULL, use, (void *)(intptr_t)i), 0);
-	for (i = 0; i < SLOTS; i++)
-		pthread_join(t[i], NULL);
+	join_threads(t, SLOTS);
 	assert_int_equal(stale, 0);
 	assert_true(hits > 0);
 	for (i = 0; i < SLOTS; i++)

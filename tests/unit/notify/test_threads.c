@@ -135,11 +135,8 @@ static void a_thread_that_computes_is_out(void **state)
 
 static void a_thread_that_has_ended_is_out(void **state)
 {
-	pthread_t t;
-
 	sem_post(&go);
-	assert_int_equal(pthread_create(&t, NULL, drop_and_wait, NULL), 0);
-	pthread_join(t, NULL);
+	in_thread(drop_and_wait, NULL);
 	until_kept();
 }
 
@@ -302,16 +299,13 @@ static void threads_that_come_and_go_do_not_hide_others(void **state)
 	pthread_t makers[2];
 	int i;
 
-	for (i = 0; i < 2; i++)
-		assert_int_equal(pthread_create(&makers[i], NULL, make_threads,
-						NULL), 0);
+	run_threads(makers, 2, make_threads, NULL, 0);
 	for (i = 0; i < 20; i++) {
 		raw_drop();
 		until_kept();
 	}
 	atomic_store(&stop, true);
-	for (i = 0; i < 2; i++)
-		pthread_join(makers[i], NULL);
+	join_threads(makers, 2);
 }
 
 static void a_closed_descriptor_proves_nothing(void **state)

@@ -5,15 +5,13 @@
  * by an instruction of our own, so that nothing interposed can see them. A process
  * that may not have one gets a notifier that tells its blind spots.
  */
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/shm.h>
 #include <sys/uio.h>
-#include <sys/wait.h>
 
 #include "notify/internal.h"
 #include "notify/tripwire/tripwire.h"
-#include "tests/common/core.h"
+#include "tests/common/cases.h"
 #include "tools/common/raw.h"
 
 #define ADVICE_GUARD_INSTALL 102
@@ -26,7 +24,7 @@ static int segment = -1;
 static struct kedge_notifier *nf;
 static char *mem;
 
-static int open_all(void **state)
+static int setup(void **state)
 {
 	nf = open_uffd();
 	mem = new_pages(4);
@@ -36,7 +34,7 @@ static int open_all(void **state)
 	return 0;
 }
 
-static int close_all(void **state)
+static int teardown(void **state)
 {
 	kedge_notifier_close(nf);
 	free_pages(mem, 4);
@@ -151,10 +149,8 @@ static void *spring_on_thread(void *arg)
 static void another_thread_counts(void **state)
 {
 	uint64_t g = kedge_notifier_generation(nf);
-	pthread_t t;
 
-	assert_int_equal(pthread_create(&t, NULL, spring_on_thread, mem), 0);
-	pthread_join(t, NULL);
+	in_thread(spring_on_thread, mem);
 	assert_told(g);
 }
 
@@ -310,8 +306,6 @@ static int make_segment(void)
 	shmctl(segment, IPC_RMID, NULL);
 	return keep == (void *)-1 ? -1 : 0;
 }
-
-#define CASE(f) cmocka_unit_test_setup_teardown(f, open_all, close_all)
 
 int main(void)
 {

@@ -144,10 +144,8 @@ static void threads_that_join_and_leave_share_no_block(void **state)
 	pthread_join(t[0], NULL);
 	before = threads_now();
 	for (i = 0; i < THREADS; i++)
-		assert_int_equal(pthread_create(&t[i], NULL, use,
-						(void *)(i + 1)), 0);
-	for (i = 0; i < THREADS; i++)
-		pthread_join(t[i], NULL);
+		t[i] = run_thread(use, (void *)(i + 1));
+	join_threads(t, THREADS);
 	assert_true(threads_are(before));
 }
 

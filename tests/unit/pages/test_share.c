@@ -207,8 +207,7 @@ static void no_store_is_lost(void **state)
 	for (i = 0; i < WRITERS; i++) {
 		w[i] = (struct writer){ .p = p, .word = (size_t)i * 8,
 					.stop = &stop, .wrong = &wrong };
-		assert_int_equal(pthread_create(&w[i].thread, NULL, write_on,
-						&w[i]), 0);
+		w[i].thread = run_thread(write_on, &w[i]);
 	}
 	do {
 		fd = file_of(len);

@@ -130,8 +130,7 @@ static void other_threads_see_old_or_new(void **state)
 		assert_int_equal(kedge_page_swap(r.a, r.b,
 						 PAGES * page_len()), 0);
 	r.stop = true;
-	for (i = 0; i < 3; i++)
-		pthread_join(t[i], NULL);
+	join_threads(t, 3);
 	assert_int_equal(r.wrong, 0);
 	for (i = 0; i < PAGES; i++)
 		sum += *word(r.a, i) + *word(r.b, i) - mid;
@@ -216,7 +215,6 @@ static void threads_swap_side_by_side(void **state)
 {
 	char *p = new_pages(8 * SWAPPERS);
 	pthread_t t[SWAPPERS];
-	void *bad;
 	int i;
 
 	need_way();
@@ -224,13 +222,8 @@ static void threads_swap_side_by_side(void **state)
 		fill(p + i * 8 * page_len(), 4, 1);
 		fill(p + (i * 8 + 4) * page_len(), 4, 2);
 	}
-	for (i = 0; i < SWAPPERS; i++)
-		assert_int_equal(pthread_create(&t[i], NULL, swapper,
-						p + i * 8 * page_len()), 0);
-	for (i = 0; i < SWAPPERS; i++) {
-		pthread_join(t[i], &bad);
-		assert_null(bad);
-	}
+	run_threads(t, SWAPPERS, swapper, p, 8 * page_len());
+	join_threads(t, SWAPPERS);
 	free_pages(p, 8 * SWAPPERS);
 }
 

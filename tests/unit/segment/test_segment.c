@@ -131,12 +131,9 @@ static void *on_its_stack(void *unused)
 
 static void a_thread_shares_its_stack(void **state)
 {
-	pthread_t thread;
-
 	need_convert();
 	peer_start(&peer, 0);
-	assert_int_equal(pthread_create(&thread, NULL, on_its_stack, NULL), 0);
-	pthread_join(thread, NULL);
+	in_thread(on_its_stack, NULL);
 	peer_end(&peer);
 }
 

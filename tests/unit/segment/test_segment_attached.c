@@ -194,17 +194,11 @@ static void *attach_and_detach(void *arg)
 static void no_record_is_missed(void **state)
 {
 	pthread_t taker, t[3];
-	void *wrong;
-	int i;
 
 	atomic_store(&stop, false);
 	assert_int_equal(pthread_create(&taker, NULL, note_and_take, NULL), 0);
-	for (i = 0; i < 3; i++)
-		assert_int_equal(pthread_create(&t[i], NULL, attach_and_detach, NULL), 0);
-	for (i = 0; i < 3; i++) {
-		pthread_join(t[i], &wrong);
-		assert_null(wrong);
-	}
+	run_threads(t, 3, attach_and_detach, NULL, 0);
+	join_threads(t, 3);
 	atomic_store(&stop, true);
 	pthread_join(taker, NULL);
 }

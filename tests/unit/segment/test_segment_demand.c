@@ -215,7 +215,6 @@ static void the_address_space_is_a_segment(void **state)
 	static const uint64_t constant[2] = { 1, 2 };
 	struct kedge_segment_info i = { .size = sizeof(i) };
 	uint64_t *heap = malloc(100000), *big, *file, stack[512];
-	pthread_t thread;
 
 	begin(NULL, 0, &whole);
 	assert_int_equal(kedge_segment_info(segment, &i), 0);
@@ -226,8 +225,7 @@ static void the_address_space_is_a_segment(void **state)
 	attaches(big, 3 * LEN);
 	attaches(bss, sizeof(bss));
 	attaches(stack, sizeof(stack));
-	assert_int_equal(pthread_create(&thread, NULL, on_a_stack, NULL), 0);
-	pthread_join(thread, NULL);
+	in_thread(on_a_stack, NULL);
 	/* And what is not like that, not. */
 	assert_int_equal(peer_attach(&peer, (uintptr_t)constant, 16), -EOPNOTSUPP);
 	file = mmap(NULL, page_len(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -59,7 +59,6 @@ static void what_is_emptied_is_zero(void **state)
 {
 	pthread_t thread[2];
 	uintptr_t i;
-	void *bad;
 	pid_t pid;
 	int n;
 
@@ -83,10 +82,7 @@ static void what_is_emptied_is_zero(void **state)
 		assert_int_equal(peer_get(&peer, &id, RW), 0);
 	}
 	atomic_store(&stops, true);
-	for (i = 0; i < 2; i++) {
-		pthread_join(thread[i], &bad);
-		assert_null(bad);
-	}
+	join_threads(thread, 2);
 	assert_int_equal(run_at[7], 7);
 	end();
 	free_pages(run_at, LEN / 8 / page_len());
@@ -96,7 +92,6 @@ static void no_store_is_lost(void **state)
 {
 	pthread_t thread[5];
 	uintptr_t i;
-	void *bad;
 	int n;
 
 	run_at = words(LEN);
@@ -115,10 +110,7 @@ static void no_store_is_lost(void **state)
 		assert_int_equal(peer_get(&peer, &id, RW), 0);
 	}
 	atomic_store(&stops, true);
-	for (i = 0; i < 5; i++) {
-		pthread_join(thread[i], &bad);
-		assert_null(bad);
-	}
+	join_threads(thread, 5);
 	end();
 	free_pages(run_at, LEN / page_len());
 }

@@ -71,7 +71,6 @@ static void what_malloc_gives_is_attached(void **state)
 	static const size_t size[] = { 64, 5000, 100000, 3000000 };
 	pthread_t thread[THREADS];
 	uintptr_t i;
-	void *bad;
 
 	begin(NULL, 0, &whole);
 	for (i = 0; i < THREADS; i++)
@@ -79,10 +78,7 @@ static void what_malloc_gives_is_attached(void **state)
 	for (i = 0; i < ROUNDS; i++)
 		attaches(size[i % 4]);
 	atomic_store(&stops, true);
-	for (i = 0; i < THREADS; i++) {
-		pthread_join(thread[i], &bad);
-		assert_null(bad);
-	}
+	join_threads(thread, THREADS);
 	end();
 }
 

@@ -106,8 +106,7 @@ static int locks_are_used(void)
 	sh->over = true;
 	pthread_cond_broadcast(&sh->cond);
 	pthread_mutex_unlock(&sh->mutex);
-	for (i = 0; i < 2; i++)
-		pthread_join(t[i], NULL);
+	join_threads(t, 2);
 	CHILD_CHECK(sh->turns[0] - sh->turns[1] + 1 <= 2);
 	return 0;
 }

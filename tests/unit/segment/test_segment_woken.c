@@ -167,8 +167,7 @@ static int run(int cnt)
 		one_round();
 	atomic_store(&slow, false);
 	atomic_store(&stops, true);
-	for (i = 0; i < SPINNERS; i++)
-		pthread_join(busy[i], NULL);
+	join_threads(busy, SPINNERS);
 	for (i = 0; i < EMPTIERS; i++) {
 		pthread_join(thread[i], &bad);
 		wrong += bad != NULL;
