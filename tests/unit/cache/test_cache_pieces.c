@@ -6,71 +6,15 @@
 #include <poll.h>
 #include <sys/resource.h>
 
-#include "cases.h"
+#include "cache_pages.h"
 #include "clock.h"
 
-#define PAGES 256
-#define CHUNK 32 /* pages */
 #define CHUNKS (PAGES / CHUNK)
-#define WRITE KEDGE_ACCESS_LOCAL_WRITE
-
-static struct nodev *dev;
-static struct kedge_notifier *nf;
-static struct kedge_cache *cache;
-static char *whole, *mem; /* mem starts at a chunk */
-static size_t page;
-
-static void open_with(unsigned int what, uint32_t flags, uint32_t hint_threads)
-{
-	struct kedge_cache_opts o = { .size = sizeof(o), .flags = flags,
-				      .hint_threads = hint_threads };
-
-	o.chunk_bytes = CHUNK * page;
-	dev = nodev_new_with(what);
-	/* Not ummunot, which tells of all that a huge page might have had. */
-	nf = open_uffd();
-	assert_int_equal(kedge_cache_open(dev->dev, nf, &o, &cache), 0);
-}
 
 static void open_on(unsigned int what, uint32_t flags)
 {
-	open_with(what, flags, 0);
-}
-
-static int setup(void **state)
-{
-	page = page_len();
-	whole = new_pages(PAGES + CHUNK);
-	mem = (char *)((addr_of(whole) + CHUNK * page - 1) &
-		       ~(uint64_t)(CHUNK * page - 1));
-	cache = NULL;
-	nf = NULL;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	kedge_cache_close(cache);
-	kedge_notifier_close(nf);
-	assert_int_equal(dev->live, 0);
-	assert_int_equal(dev->wrong, 0);
-	nodev_free(dev);
-	free_pages(whole, PAGES + CHUNK);
-	return 0;
-}
-
-static char *at(size_t n)
-{
-	return mem + n * page;
-}
-
-static struct kedge_cache_stats stats(void)
-{
-	struct kedge_cache_stats st = { .size = sizeof(st) };
-
-	assert_int_equal(kedge_cache_stats(cache, &st), 0);
-	assert_int_equal(st.gets, st.hits + st.misses);
-	return st;
+	device_with(what);
+	open_with((struct kedge_cache_opts){ .flags = flags });
 }
 
 /* @cnt pieces that lie one after the other and are what was asked for. */
@@ -228,7 +172,8 @@ static void a_hole_takes_no_time(void **state)
 	char *hole = new_hole();
 	uint64_t regs;
 
-	open_with(0, 0, 1); /* helpers would have their stacks in the hole */
+	/* Helpers would have their stacks in the hole. */
+	open_with((struct kedge_cache_opts){ .hint_threads = 1 });
 	if (!hole)
 		skip();
 	assert_int_equal(kedge_cache_getv(cache, hole, len, WRITE, p, 1), -EFAULT);
@@ -306,12 +251,10 @@ static void resync_keeps_to_its_area(void **state)
 /* Small ones and those that lost most of their pages, too. */
 static void what_went_whole_comes_back(void **state)
 {
-	const struct kedge_mr *mr;
 	uint64_t regs;
 
 	open_on(0, 0);
-	assert_int_equal(kedge_cache_get(cache, mem, page, WRITE, &mr), 0);
-	kedge_cache_put(cache, mr);
+	get_put(0, 1, WRITE);
 	assert_int_equal(kedge_cache_hint(cache, at(CHUNK), CHUNK * page,
 					  WRITE), CHUNK * page);
 	pages_at(mem, 1);
@@ -340,12 +283,8 @@ static void what_is_gone_is_forgotten(void **state)
 /* Of one that is longer than a chunk, a chunk is made anew. */
 static void a_long_region_is_resynced_in_chunks(void **state)
 {
-	const struct kedge_mr *mr;
-
 	open_on(0, 0);
-	assert_int_equal(kedge_cache_get(cache, mem, PAGES * page, WRITE, &mr),
-			 0);
-	kedge_cache_put(cache, mr);
+	get_put(0, PAGES, WRITE);
 	pages_at(at(100), 1);
 	assert_int_equal(kedge_cache_resync(cache, NULL, 0), CHUNK * page);
 	assert_int_equal(dev->last_addr, addr_of(at(96)));
@@ -525,11 +464,10 @@ static void the_thread_outlives_its_descriptors(void **state)
 	for (fd = 3; fd < 1024; fd++)
 		close(fd);
 	test_clock_hurry(100);
-	kedge_cache_close(cache);
+	close_cache();
 	kedge_notifier_close(nf);
 	test_clock_rest();
 	test_clock_end();
-	cache = NULL;
 	nf = NULL;
 	assert_true(threads_are(before));
 }

@@ -9,23 +9,40 @@ char *mem;
 size_t page;
 
 static char *whole;
+static size_t whole_cnt;
 static uint32_t more_flags; /* of each cache */
+
+void open_cache(const struct kedge_cache_opts *user)
+{
+	struct kedge_cache_opts o = { .size = sizeof(o) };
+
+	if (user)
+		o = *user;
+	o.size = sizeof(o);
+	o.flags |= more_flags;
+	assert_int_equal(kedge_cache_open(dev->dev, nf, user || o.flags ? &o : NULL, &cache), 0);
+}
 
 void open_with(struct kedge_cache_opts o)
 {
-	o.size = sizeof(o);
-	o.flags |= more_flags;
 	if (!o.chunk_bytes)
 		o.chunk_bytes = CHUNK * page;
 	/* Not ummunot, which tells of all that a huge page might have had. */
 	nf = open_uffd();
-	assert_int_equal(kedge_cache_open(dev->dev, nf, &o, &cache), 0);
+	open_cache(&o);
 }
 
-static int setup_with(unsigned int what)
+void close_cache(void)
+{
+	kedge_cache_close(cache);
+	cache = NULL;
+}
+
+int pages_setup(unsigned int what, size_t cnt)
 {
 	page = page_len();
-	whole = new_pages(PAGES + CHUNK);
+	whole_cnt = cnt + CHUNK;
+	whole = new_pages(whole_cnt);
 	mem = (char *)((addr_of(whole) + CHUNK * page - 1) &
 		       ~(uint64_t)(CHUNK * page - 1));
 	cache = NULL;
@@ -36,22 +53,29 @@ static int setup_with(unsigned int what)
 
 int setup(void **state)
 {
-	return setup_with(0);
+	return pages_setup(0, PAGES);
 }
 
 int setup_windows(void **state)
 {
-	return setup_with(NODEV_WINDOWS);
+	return pages_setup(NODEV_WINDOWS, PAGES);
+}
+
+void device_with(unsigned int what)
+{
+	nodev_free(dev);
+	dev = nodev_new_with(what);
 }
 
 int teardown(void **state)
 {
 	kedge_cache_close(cache);
 	kedge_notifier_close(nf);
+	assert_int_equal(dev->windows, 0);
 	assert_int_equal(dev->live, 0);
 	assert_int_equal(dev->wrong, 0);
 	nodev_free(dev);
-	free_pages(whole, PAGES + CHUNK);
+	free_pages(whole, whole_cnt);
 	return 0;
 }
 
@@ -60,32 +84,50 @@ char *at(size_t n)
 	return mem + n * page;
 }
 
-struct kedge_cache_stats stats(void)
+struct kedge_cache_stats raw_stats(void)
 {
 	struct kedge_cache_stats st = { .size = sizeof(st) };
 
 	assert_int_equal(kedge_cache_stats(cache, &st), 0);
-	assert_int_equal(st.registrations - st.deregistrations, st.regions);
-	assert_int_equal(st.regions, dev->live);
 	return st;
 }
 
-const struct kedge_mr *get(size_t first, size_t cnt, uint32_t access)
+struct kedge_cache_stats stats(void)
+{
+	const struct kedge_cache_stats st = raw_stats();
+
+	assert_int_equal(st.registrations - st.deregistrations, st.regions);
+	assert_int_equal(st.regions, dev->live);
+	assert_int_equal(st.gets, st.hits + st.misses);
+	return st;
+}
+
+const struct kedge_mr *get_at(const void *p, size_t len, uint32_t access)
 {
 	const struct kedge_mr *mr = NULL;
 
-	assert_int_equal(kedge_cache_get(cache, at(first), cnt * page, access,
-					 &mr), 0);
-	assert_true(mr->addr <= addr_of(at(first)));
-	assert_true(mr->addr + mr->len >= addr_of(at(first + cnt)));
+	assert_int_equal(kedge_cache_get(cache, p, len, access, &mr), 0);
+	assert_non_null(mr);
+	assert_true(mr->addr <= addr_of(p));
+	assert_true(mr->addr + mr->len >= addr_of(p) + len);
 	assert_int_equal(mr->access & access, access);
 	assert_true(dev->alive[mr->device_handle]);
 	return mr;
 }
 
+const struct kedge_mr *get(size_t first, size_t cnt, uint32_t access)
+{
+	return get_at(at(first), cnt * page, access);
+}
+
+void put(const struct kedge_mr *mr)
+{
+	kedge_cache_put(cache, mr);
+}
+
 void get_put(size_t first, size_t cnt, uint32_t access)
 {
-	kedge_cache_put(cache, get(first, cnt, access));
+	put(get(first, cnt, access));
 }
 
 bool is_hit(size_t first, size_t cnt, uint32_t access)
@@ -101,4 +143,9 @@ int cache_pages_begin(int argc, char **argv)
 	if (argc > 1 && !strcmp(argv[1], "single"))
 		more_flags = KEDGE_CACHE_SINGLE_THREAD;
 	return need_uffd();
+}
+
+bool is_single(void)
+{
+	return more_flags;
 }
