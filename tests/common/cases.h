@@ -27,8 +27,21 @@
 #define UNDER_SANITIZER UNDER_TSAN
 #endif
 
-/* One case, in the fixture of its file. */
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#ifndef ARRAY_SIZE
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#endif
+
+/* One case, in the fixture of its file; and one without any. */
+#define CASE(f)	 cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define PLAIN(f) cmocka_unit_test_teardown(f, case_end)
+
+/* Memory that goes at the case's end, if it was not let go of before. */
+void case_has(void *at, size_t len);
+void case_lets_go(const void *at);
+/* As new_pages(), and such memory. */
+void *case_pages(size_t cnt);
+/* A teardown, or a part of one. */
+int case_end(void **state);
 
 /* What main() returns: of all, or 77 after printing why there is no userfaultfd here. */
 #define RUN(tests)	     (cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0)

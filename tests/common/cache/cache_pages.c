@@ -8,8 +8,6 @@ struct kedge_cache *cache;
 char *mem;
 size_t page;
 
-static char *whole;
-static size_t whole_cnt;
 static uint32_t more_flags; /* of each cache */
 
 void open_cache(const struct kedge_cache_opts *user)
@@ -40,9 +38,9 @@ void close_cache(void)
 
 int pages_setup(unsigned int what, size_t cnt)
 {
+	char *whole = case_pages(cnt + CHUNK);
+
 	page = page_len();
-	whole_cnt = cnt + CHUNK;
-	whole = new_pages(whole_cnt);
 	mem = (char *)((addr_of(whole) + CHUNK * page - 1) &
 		       ~(uint64_t)(CHUNK * page - 1));
 	cache = NULL;
@@ -75,8 +73,7 @@ int teardown(void **state)
 	assert_int_equal(dev->live, 0);
 	assert_int_equal(dev->wrong, 0);
 	nodev_free(dev);
-	free_pages(whole, whole_cnt);
-	return 0;
+	return case_end(state);
 }
 
 char *at(size_t n)

@@ -129,7 +129,6 @@ static void no_other_thread_runs(void **state)
 	uint64_t before;
 	int i, rc;
 
-	(void)state;
 	start_all(t);
 	rc = stopped(&l);
 	if (rc == -EPERM) {
@@ -182,7 +181,6 @@ static void sleepers_are_left_alone(void **state)
 	uint64_t before;
 	void *bad;
 
-	(void)state;
 	sleeper = 0;
 	assert_int_equal(epoll_ctl(fd, EPOLL_CTL_ADD, wakes, &ev), 0);
 	assert_int_equal(pthread_create(&waits, NULL, wait_for_an_event, &fd), 0);
@@ -220,7 +218,6 @@ static void no_signal_is_lost(void **state)
 	pthread_t t;
 	int rc = 7;
 
-	(void)state;
 	over = false;
 	sigaction(SIGUSR1, &sa, NULL);
 	pthread_create(&t, NULL, count, (void *)&turns[0]);
@@ -256,7 +253,6 @@ static int call_in_child(void *arg)
 
 static void one_thread_calls_itself(void **state)
 {
-	(void)state;
 	assert_int_equal(in_child(call_in_child, NULL), 0);
 }
 
@@ -294,7 +290,6 @@ static int call_where_it_is_forbidden(void *arg)
 
 static void a_filter_is_told_from_a_delay(void **state)
 {
-	(void)state;
 	assert_int_equal(in_child(call_where_it_is_forbidden, NULL), 0);
 }
 

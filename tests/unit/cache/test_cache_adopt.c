@@ -90,7 +90,6 @@ static void the_cache_has_it_where_the_pages_are(void **state)
 	const struct kedge_mr *mr;
 	uint64_t handle;
 
-	(void)state;
 	handle = land_and_move();
 	mr = get(0, MOVED, WRITE);
 	assert_int_equal(dev->regs, 1);
@@ -213,7 +212,6 @@ static void what_is_not_moved_stays_its_owners(void **state)
 {
 	struct kedge_device_mr mr;
 
-	(void)state;
 	open_with((struct kedge_cache_opts){ 0 });
 	mr = land();
 	assert_false(kedge__cache_adopt_end(adoption, 0));
@@ -236,7 +234,6 @@ static void it_counts_as_others_do(void **state)
 {
 	struct kedge_device_mr mr;
 
-	(void)state;
 	open_with((struct kedge_cache_opts){ .max_bytes = LANDING * page });
 	get_put(100, LANDING, WRITE);
 	assert_int_equal(dev->live, 1);

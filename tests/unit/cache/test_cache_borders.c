@@ -224,7 +224,6 @@ static void caches_without_a_notifier_share_one(void **state)
 	struct kedge_cache *c;
 	pid_t pid;
 
-	(void)state;
 	need_threads_after_fork();
 	assert_int_equal(both_keep_it(), 0);
 	/* A child has one of its own, and closes what it has of its parent's. */

@@ -414,7 +414,7 @@ static void a_late_destructor_may_use_the_cache(void **state)
 static void two_caches_in_one_thread(void **state)
 {
 	struct nodev *other = nodev_new();
-	char *theirs = new_pages(1); /* no two notifiers watch one page */
+	char *theirs = case_pages(1); /* no two notifiers watch one page */
 	struct kedge_cache *two;
 	const struct kedge_mr *a, *b;
 	int i;
@@ -433,7 +433,6 @@ static void two_caches_in_one_thread(void **state)
 	kedge_cache_close(two);
 	assert_int_equal(other->live, 0);
 	nodev_free(other);
-	free_pages(theirs, 1);
 	put(get_at(mem, 1, WRITE));
 }
 

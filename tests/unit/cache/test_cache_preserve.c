@@ -145,7 +145,7 @@ static void what_was_dropped_is_not_preserved(void **state)
 
 static void what_was_unmapped_or_moved_is_said_to_be(void **state)
 {
-	char *to = new_pages(2);
+	char *to = case_pages(2);
 
 	touch(0, 16, WRITE);
 	munmap(at(4), page);
@@ -167,13 +167,12 @@ static void what_was_unmapped_or_moved_is_said_to_be(void **state)
 	expect(4, 6, 8, MOVED);
 	expect(5, 8, 16, 0);
 	pages_at(at(6), 1);
-	free_pages(to, 2);
 }
 
 /* To find what was moved takes a look at the whole process: once is enough. */
 static void what_ends_together_is_looked_for_once(void **state)
 {
-	char *to = new_pages(3);
+	char *to = case_pages(3);
 	uint32_t i, moved = 0;
 	size_t n;
 
@@ -191,7 +190,6 @@ static void what_ends_together_is_looked_for_once(void **state)
 	assert_int_equal(moved, 1);
 	for (n = 0; n < 3; n++)
 		pages_at(at(20 * n + 5), 1);
-	free_pages(to, 3);
 }
 
 /* As with the kernel module, which tells that something happened, not what. */

@@ -26,7 +26,8 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	kedge_notifier_close(nf);
-	return munmap(mem, LEN);
+	munmap(mem, LEN);
+	return case_end(state);
 }
 
 /* The one event that waits, and nothing else. */
@@ -154,7 +155,7 @@ static void what_was_announced_is_watched_anew(void **state)
 static void nothing_is_registered_while_mappings_move(void **state)
 {
 	struct kedge_notifier *own;
-	char *p = new_pages(2), *q = new_pages(1);
+	char *p = case_pages(2), *q = case_pages(1);
 	struct kedge_hook hook;
 
 	if (need_uffd())
@@ -166,8 +167,6 @@ static void nothing_is_registered_while_mappings_move(void **state)
 	kedge_hook_end(&hook);
 	assert_int_equal(kedge_watch_add(own, q, 1, 1), 0);
 	kedge_notifier_close(own);
-	free_pages(p, 2);
-	free_pages(q, 1);
 }
 
 static int run(const char *name)

@@ -29,8 +29,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	kedge_notifier_close(nf);
-	free_pages(page, 1);
-	return 0;
+	return case_end(state);
 }
 
 static bool readable(int timeout)
@@ -103,7 +102,7 @@ static void poll_sees_it_while_events_wait(void **state)
 static void an_event_before_the_fd_was_asked_for_counts(void **state)
 {
 	struct kedge_notifier *other = open_uffd();
-	char *p = new_pages(1);
+	char *p = case_pages(1);
 	struct pollfd q = { .events = POLLIN };
 
 	assert_true(kedge_watch_add(other, p, 1, 1) >= 0);
@@ -112,7 +111,6 @@ static void an_event_before_the_fd_was_asked_for_counts(void **state)
 	assert_int_equal(poll(&q, 1, 0), 1);
 	kedge_notifier_close(other);
 	pages_at(p, 1);
-	free_pages(p, 1);
 }
 
 static void an_event_wakes_poll(void **state)

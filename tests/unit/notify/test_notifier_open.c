@@ -14,7 +14,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	kedge_notifier_close(nf);
-	return 0;
+	return case_end(state);
 }
 
 static void refuse(const struct kedge_notifier_opts *o, int want)
@@ -100,7 +100,7 @@ static void hooks_without_an_announcer_are_refused(void **state)
 
 static void bad_arguments_are_refused(void **state)
 {
-	char *p = new_pages(1);
+	char *p = case_pages(1);
 	struct kedge_event ev;
 	struct kedge_notifier_info info = { .size = 8 };
 
@@ -121,7 +121,6 @@ static void bad_arguments_are_refused(void **state)
 	assert_int_equal(kedge_notifier_info(nf, NULL), -EINVAL);
 	assert_int_equal(kedge_notifier_info(nf, &info), -EINVAL);
 	kedge_notifier_close(NULL);
-	free_pages(p, 1);
 }
 
 static void backends_can_be_tried(void **state)

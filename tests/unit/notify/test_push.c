@@ -77,7 +77,7 @@ static int teardown(void **state)
 {
 	kedge_notifier_close(nf);
 	assert_true(well);
-	return 0;
+	return case_end(state);
 }
 
 static bool holds(const struct call *c, const char *p, size_t len)
@@ -137,19 +137,18 @@ static void *drop_pages(void *p)
 /* Two changes wait at once: each has a call of its own, before it is let go. */
 static void each_of_several_changes_has_its_call(void **state)
 {
-	char *p = new_pages(4);
+	char *p = case_pages(4);
 	pthread_t t[4];
 
 	assert_true(kedge_watch_add(nf, p, 4 * page_len(), 1) >= 0);
 	run_threads(t, 4, drop_pages, p, page_len());
 	join_threads(t, 4);
 	assert_true(ended >= 4);
-	free_pages(p, 4);
 }
 
 static void an_announced_change_tells_its_range(void **state)
 {
-	char *p = new_pages(4), *other = new_pages(64);
+	char *p = case_pages(4), *other = case_pages(64);
 	struct kedge_hook hook;
 	struct call c;
 
@@ -181,8 +180,6 @@ static void an_announced_change_tells_its_range(void **state)
 	kedge_hook_begin(&hook, KEDGE_EVENT_UNMAP, other, 64 * page_len());
 	kedge_hook_end(&hook);
 	assert_int_equal(ended, 3);
-	free_pages(p, 4);
-	free_pages(other, 64);
 }
 
 /* A hole cannot be watched: of what comes there no change would be heard. */
@@ -225,7 +222,7 @@ static void *let_it_end(void *unused)
 
 static void a_close_waits_for_calls(void **state)
 {
-	char *p = new_pages(1);
+	char *p = case_pages(1);
 	pthread_t changer, ender;
 
 	assert_true(kedge_watch_add(nf, p, page_len(), 1) >= 0);
@@ -238,7 +235,6 @@ static void a_close_waits_for_calls(void **state)
 	nf = NULL;
 	pthread_join(changer, NULL);
 	pthread_join(ender, NULL);
-	free_pages(p, 1);
 }
 
 static int change_in_child(void *p)
@@ -250,12 +246,11 @@ static int change_in_child(void *p)
 
 static void a_child_has_no_calls(void **state)
 {
-	char *p = new_pages(1);
+	char *p = case_pages(1);
 
 	assert_true(kedge_watch_add(nf, p, page_len(), 1) >= 0);
 	assert_int_equal(in_child(change_in_child, p), 0);
 	assert_int_equal(begun, 0);
-	free_pages(p, 1);
 }
 
 static void it_makes_the_checks_of_those_users_ask(void **state)
@@ -293,7 +288,7 @@ static void ask_another(void *arg, const struct kedge_event *ev)
 static void asking_another_notifier_does_it_no_harm(void **state)
 {
 	struct kedge_notifier_info info = { .size = sizeof(info) };
-	char *p = new_pages(1), *q = new_pages(64);
+	char *p = case_pages(1), *q = case_pages(64);
 
 	other = nf;
 	assert_int_equal(open_with("uffd", ask_another), 0);
@@ -305,8 +300,6 @@ static void asking_another_notifier_does_it_no_harm(void **state)
 	assert_true(kedge_watch_add(other, q, 64 * page_len(), 1) >= 0);
 	kedge_notifier_close(nf);
 	nf = other;
-	free_pages(p, 1);
-	free_pages(q, 64);
 }
 
 /* Threads announce without a pause while notifiers come and go: a closed one has no call. */
@@ -328,7 +321,7 @@ static void *announce_on(void *p)
 
 static void notifiers_come_and_go_beside_changes(void **state)
 {
-	char *p = new_pages(4);
+	char *p = case_pages(4);
 	pthread_t t[4];
 	int round;
 
@@ -348,7 +341,6 @@ static void notifiers_come_and_go_beside_changes(void **state)
 	over = true;
 	join_threads(t, 4);
 	assert_int_equal(open_with("uffd", slow), 0);
-	free_pages(p, 4);
 }
 
 /*

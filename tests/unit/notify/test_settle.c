@@ -28,7 +28,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	kedge_notifier_close(nf);
-	return 0;
+	return case_end(state);
 }
 
 static uint32_t check_of(struct kedge_notifier *n)
@@ -174,7 +174,7 @@ static void end_of(int kind, void *p, size_t len)
 
 static void an_announcement_outlasts_the_handling_of_its_event(void **state)
 {
-	char *p = new_pages(1);
+	char *p = case_pages(1);
 
 	kedge_hook_mapped(p, page_len());
 	assert_int_equal(kedge_watch_add(nf, p, 1, 1), 0);
@@ -190,37 +190,34 @@ static void an_announcement_outlasts_the_handling_of_its_event(void **state)
 	announce_reading(-1);
 	end_of(KEDGE_EVENT_UNMAP, p, page_len());
 	assert_int_equal(awaited, 2);
-	free_pages(p, 1);
 }
 
 /* By the generation alone nobody can tell one memory from the other. */
 static void a_watch_on_other_memory_makes_lookups_ask(void **state)
 {
-	char *p = new_pages(2);
+	char *p = case_pages(2);
 
 	kedge_hook_mapped(p, page_len());
 	assert_int_equal(kedge_watch_add(nf, p, 1, 1), 0);
 	assert_int_equal(check_of(nf), KEDGE_CHECK_LOAD);
 	assert_int_equal(kedge_watch_add(nf, p, page_len() + 1, 2), 0);
 	assert_int_equal(check_of(nf), KEDGE_CHECK_CALL);
-	free_pages(p, 2);
 }
 
 static void a_watch_that_cannot_hold_is_provisional(void **state)
 {
-	char *p = new_pages(1);
+	char *p = case_pages(1);
 
 	nf->can_ask = false;
 	assert_int_equal(kedge_watch_add(nf, p, 1, 1), KEDGE_WATCH_PROVISIONAL);
 	assert_int_equal(check_of(nf), KEDGE_CHECK_LOAD);
 	nf->can_ask = true;
-	free_pages(p, 1);
 }
 
 /* Memory is handed out where something is watched: what was there has gone. */
 static void who_watches_memory_that_is_new_is_told(void **state)
 {
-	char *p = new_pages(3);
+	char *p = case_pages(3);
 	struct kedge_event ev;
 
 	kedge_hook_mapped(p, 3 * page_len());
@@ -237,7 +234,6 @@ static void who_watches_memory_that_is_new_is_told(void **state)
 	assert_int_equal(ev.kind, KEDGE_EVENT_UNMAP);
 	assert_int_equal(ev.cookie, 7);
 	assert_int_equal(check_of(nf), KEDGE_CHECK_LOAD);
-	free_pages(p, 3);
 }
 
 /* A cache over a device that counts. */
@@ -275,7 +271,7 @@ static int regs_after(struct counted *c, const void *p, size_t len)
  */
 static void only_other_memory_is_asked_about(void **state)
 {
-	char *p = new_pages(1), *q = new_pages(1), *known = new_pages(1);
+	char *p = case_pages(1), *q = case_pages(1), *known = case_pages(1);
 	struct counted c;
 	pthread_t t;
 
@@ -299,16 +295,13 @@ static void only_other_memory_is_asked_about(void **state)
 	/* Nothing that libc handed out went by. */
 	assert_int_equal(check_of(nf), KEDGE_CHECK_LOAD);
 	close_counted(&c);
-	free_pages(p, 1);
-	free_pages(q, 1);
-	free_pages(known, 1);
 }
 
 /* A region may be published after a lookup decided not to ask. */
 static void it_serves_nobody_who_did_not_ask(void **state)
 {
 	uint64_t len = page_len(), at;
-	char *p = new_pages(2);
+	char *p = case_pages(2);
 	struct region *other, *known;
 	struct counted c;
 
@@ -333,7 +326,6 @@ static void it_serves_nobody_who_did_not_ask(void **state)
 				  TRUST_ANNOUNCED));
 	assert_false(region_serves(c.cache, known, at, at + 1, 0, TRUST_NONE));
 	close_counted(&c);
-	free_pages(p, 2);
 }
 
 static int pieces_after(struct counted *c, char *p, size_t len)
@@ -350,7 +342,7 @@ static int pieces_after(struct counted *c, char *p, size_t len)
 static void a_region_with_holes_goes_on_being_asked_about(void **state)
 {
 	size_t cnt = 64, len = cnt * page_len();
-	char *room = new_pages(2 * cnt), *p = room + len - addr_of(room) % len;
+	char *room = case_pages(2 * cnt), *p = room + len - addr_of(room) % len;
 	struct counted c;
 	struct kedge_hook hook;
 
@@ -366,12 +358,11 @@ static void a_region_with_holes_goes_on_being_asked_about(void **state)
 	assert_int_equal(pieces_after(&c, p + len / 2, len / 4), 3);
 	nf->can_ask = true;
 	close_counted(&c);
-	free_pages(room, 2 * cnt);
 }
 
 static void where_nobody_can_be_asked_nothing_is_kept(void **state)
 {
-	char *p = new_pages(1), *known = new_pages(1);
+	char *p = case_pages(1), *known = case_pages(1);
 	struct counted c;
 
 	kedge_hook_mapped(known, page_len());
@@ -385,8 +376,6 @@ static void where_nobody_can_be_asked_nothing_is_kept(void **state)
 	assert_int_equal(regs_after(&c, known, 1), 3);
 	nf->can_ask = true;
 	close_counted(&c);
-	free_pages(p, 1);
-	free_pages(known, 1);
 }
 
 static void hooks_are_not_relied_on_where_asking_is_asked_for(void **state)
@@ -406,7 +395,7 @@ static void a_cache_follows_when_lookups_must_ask(void **state)
 	struct kedge_cache *cache;
 	struct nodev *d = nodev_new();
 	const struct kedge_mr *mr;
-	char *p = new_pages(1);
+	char *p = case_pages(1);
 
 	assert_int_equal(check_of(nf), KEDGE_CHECK_LOAD);
 	assert_int_equal(kedge_cache_open(d->dev, nf, NULL, &cache), 0);
@@ -425,7 +414,6 @@ static void a_cache_follows_when_lookups_must_ask(void **state)
 	kedge_cache_close(cache);
 	assert_int_equal(atomic_load(&d->live), 0);
 	nodev_free(d);
-	free_pages(p, 1);
 }
 
 /* With hooks in force from the notifier's opening. */

@@ -37,8 +37,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	kedge_notifier_close(nf);
-	free_pages(mem, 4);
-	return 0;
+	return case_end(state);
 }
 
 static void need(uint32_t spot)
@@ -197,7 +196,7 @@ static void another_process_does_not_count(void **state)
 
 static void other_calls_do_not_count(void **state)
 {
-	char *p = new_pages(1);
+	char *p = case_pages(1);
 	uint64_t g = kedge_notifier_generation(nf);
 	void *at;
 
@@ -207,7 +206,6 @@ static void other_calls_do_not_count(void **state)
 	assert_ptr_not_equal(at, (void *)-1);
 	shmdt(at);
 	assert_int_equal(kedge_notifier_generation(nf), g);
-	free_pages(p, 1);
 }
 
 /* The child's copy reads as no generation of the parent's, and closes. */
@@ -310,8 +308,8 @@ static int make_segment(void)
 int main(void)
 {
 	const struct CMUnitTest always[] = {
-		cmocka_unit_test(who_may_not_is_told_so),
-		cmocka_unit_test(closing_leaves_nothing),
+		PLAIN(who_may_not_is_told_so),
+		PLAIN(closing_leaves_nothing),
 		CASE(another_process_does_not_count),
 		CASE(other_calls_do_not_count),
 	};

@@ -128,7 +128,6 @@ static void a_failed_try_leaves_no_data(void **state)
 	int fd = memfd_create("share", MFD_CLOEXEC);
 	size_t done;
 
-	(void)state;
 	assert_int_equal(ftruncate(fd, (off_t)len), 0);
 	/* The first is the write, then come the mapping and its move. */
 	fail_call(2, ENOMEM);
@@ -149,7 +148,6 @@ static void a_mapping_that_has_gone_is_made_again(void **state)
 	int fd = memfd_create("share", MFD_CLOEXEC);
 	size_t done;
 
-	(void)state;
 	assert_int_equal(ftruncate(fd, (off_t)len), 0);
 	unmaps = true;
 	fail_call(3, ENOMEM);
@@ -172,7 +170,6 @@ static void a_mapping_that_has_gone_is_made_again(void **state)
 	assert_int_equal(pages_unshare(p, len, fd, 0, &done), 0);
 	assert_true(stamped(p, len, 4));
 	assert_int_equal(smaps_of(p, "sh"), 0);
-	area_free(p, len);
 	close(fd);
 }
 
@@ -184,7 +181,6 @@ static void protection_is_not_lost(void **state)
 	int fd = memfd_create("share", MFD_CLOEXEC), rc;
 	size_t done;
 
-	(void)state;
 	assert_int_equal(ftruncate(fd, (off_t)len), 0);
 	assert_int_equal(pages_share(p, len, fd, 0, &done), 0);
 	assert_int_equal(__real_mprotect(ro, page_len(), PROT_READ), 0);
@@ -199,7 +195,6 @@ static void protection_is_not_lost(void **state)
 	assert_int_equal(smaps_of(ro, "wr"), 0);
 	assert_int_equal(smaps_of(p, "wr"), 1);
 	assert_true(stamped(p, len, 4));
-	area_free(p, len);
 	close(fd);
 }
 
@@ -251,7 +246,6 @@ static void check_meanwhile(void (*change)(void), bool before)
 
 static void what_was_mapped_meanwhile_stays(void **state)
 {
-	(void)state;
 	check_meanwhile(map_a_page_over, false);
 	check_meanwhile(unmap_a_page, false);
 	check_meanwhile(map_a_page_over, true);
@@ -270,7 +264,6 @@ static void what_failed_is_as_it_was(void **state)
 	int fd = memfd_create("share", MFD_CLOEXEC);
 	char *view;
 
-	(void)state;
 	assert_int_equal(ftruncate(fd, LEN), 0);
 	each_fails(share, p, fd, 1);
 	view = __real_mmap64(NULL, LEN, PROT_READ, MAP_SHARED, fd, 0);
@@ -282,17 +275,16 @@ static void what_failed_is_as_it_was(void **state)
 	assert_false(stamped(view, LEN, 99));
 	munmap(view, LEN);
 	close(fd);
-	area_free(p, LEN);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_failed_is_as_it_was),
-		cmocka_unit_test(a_failed_try_leaves_no_data),
-		cmocka_unit_test(a_mapping_that_has_gone_is_made_again),
-		cmocka_unit_test(protection_is_not_lost),
-		cmocka_unit_test(what_was_mapped_meanwhile_stays),
+		PLAIN(what_failed_is_as_it_was),
+		PLAIN(a_failed_try_leaves_no_data),
+		PLAIN(a_mapping_that_has_gone_is_made_again),
+		PLAIN(protection_is_not_lost),
+		PLAIN(what_was_mapped_meanwhile_stays),
 	};
 	char *p = small_area(page_len(), 1);
 	int fd = memfd_create("share", MFD_CLOEXEC);

@@ -213,7 +213,7 @@ static void *swapper(void *arg)
 
 static void threads_swap_side_by_side(void **state)
 {
-	char *p = new_pages(8 * SWAPPERS);
+	char *p = case_pages(8 * SWAPPERS);
 	pthread_t t[SWAPPERS];
 	int i;
 
@@ -224,7 +224,6 @@ static void threads_swap_side_by_side(void **state)
 	}
 	run_threads(t, SWAPPERS, swapper, p, 8 * page_len());
 	join_threads(t, SWAPPERS);
-	free_pages(p, 8 * SWAPPERS);
 }
 
 /* ---- a thread that forks ---- */
@@ -323,7 +322,7 @@ static void a_handler_may_touch_the_range(void **state)
 	size_t len = 8 * page_len();
 
 	need_way();
-	touched = new_pages(16);
+	touched = case_pages(16);
 	assert_int_equal(sigaction(SIGALRM, &sa, &old), 0);
 	setitimer(ITIMER_REAL, &often, NULL);
 	while (handled < 100)
@@ -331,7 +330,6 @@ static void a_handler_may_touch_the_range(void **state)
 				 0);
 	setitimer(ITIMER_REAL, &off, NULL);
 	sigaction(SIGALRM, &old, NULL);
-	free_pages(touched, 16);
 }
 
 int main(void)

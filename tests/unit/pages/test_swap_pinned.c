@@ -34,7 +34,6 @@ static int pin(void **state)
 {
 	struct iovec v;
 
-	(void)state;
 	a = huge_area(LEN, 1);
 	b = huge_area(LEN, 2);
 	v = (struct iovec){ a, LEN };
@@ -46,11 +45,8 @@ static int pin(void **state)
 
 static int unpin(void **state)
 {
-	(void)state;
 	assert_int_equal(io_uring_unregister_buffers(&ring), 0);
-	area_free(a, LEN);
-	area_free(b, LEN);
-	return 0;
+	return case_end(state);
 }
 
 static void as_they_were(void)
@@ -61,7 +57,6 @@ static void as_they_were(void)
 
 static void a_swap_of_it_is_refused(void **state)
 {
-	(void)state;
 	assert_int_equal(kedge_page_swap_with(a, b, LEN, KEDGE_SWAP_MOVE),
 			 -EBUSY);
 	as_they_were();
@@ -81,7 +76,6 @@ static void nor_is_it_shared(void **state)
 	int fd = memfd_create("share", MFD_CLOEXEC);
 	size_t done;
 
-	(void)state;
 	assert_int_equal(ftruncate(fd, LEN), 0);
 	assert_int_equal(pages_share(a, LEN, fd, 0, &done), -EBUSY);
 	assert_int_equal(done, 0);
@@ -94,14 +88,11 @@ static void others_are_swapped_afterwards(void **state)
 {
 	char *c = small_area(LEN, 5), *d = small_area(LEN, 6);
 
-	(void)state;
 	assert_int_equal(kedge_page_swap_with(a, b, LEN, KEDGE_SWAP_MOVE),
 			 -EBUSY);
 	assert_int_equal(kedge_page_swap_with(c, d, LEN, KEDGE_SWAP_MOVE), 0);
 	assert_true(stamped(c, LEN, 6));
 	assert_true(stamped(d, LEN, 5));
-	area_free(c, LEN);
-	area_free(d, LEN);
 }
 
 static void a_child_has_a_watchdog_of_its_own(void **state)
@@ -109,7 +100,6 @@ static void a_child_has_a_watchdog_of_its_own(void **state)
 	int rc;
 	pid_t pid;
 
-	(void)state;
 	need_threads_after_fork();
 	assert_int_equal(kedge_page_swap_with(a, b, LEN, KEDGE_SWAP_MOVE),
 			 -EBUSY);

@@ -23,7 +23,6 @@ static void wrong_ranges_are_refused(void **state)
 	assert_int_equal(kedge_page_swap(a, a + page, -page), -EINVAL);
 	assert_int_equal(kedge_page_swap_with(a, a + page, page, 8), -EINVAL);
 	assert_true(stamped(a, 8 * page, 1));
-	area_free(a, 8 * page);
 }
 
 /* Swap both ways round: refused with @want, the reason has @words, all is well. */
@@ -75,7 +74,6 @@ static void unfit_memory_is_refused(void **state)
 	     MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 	refused(p, len, -EOPNOTSUPP, "shared");
 	close(fd);
-	area_free(p, len);
 }
 
 static void huge_tlb_pages_are_refused(void **state)
@@ -110,8 +108,6 @@ static void a_pinned_page_stops_all_of_it(void **state)
 	while (kedge_page_swap(a, b, len) == -EBUSY)
 		usleep(1000);
 	assert_true(stamped(a, len, 2));
-	area_free(a, len);
-	area_free(b, len);
 }
 
 static void a_pinned_huge_page_stops_all_of_it(void **state)
@@ -129,8 +125,6 @@ static void a_pinned_huge_page_stops_all_of_it(void **state)
 	assert_true(stamped(a, len, 1));
 	assert_true(stamped(b, len, 2));
 	io_uring_queue_exit(&ring);
-	area_free(a, len);
-	area_free(b, len);
 }
 
 /* Each takes a split, which some kernels try for ever. */
@@ -156,8 +150,6 @@ static void a_pinned_huge_page_that_is_cut_stops_all_of_it(void **state)
 		usleep(1000);
 	assert_int_equal(*(uint64_t *)(void *)(a + page), stamp_of(2, 1));
 	assert_true(stamped(a, page, 1));
-	area_free(a, huge);
-	area_free(b, 2 * huge);
 }
 
 static void a_forked_child_stops_it(void **state)
@@ -188,14 +180,12 @@ static void a_forked_child_stops_it(void **state)
 	stamp(b, len, 2);
 	assert_int_equal(kedge_page_swap(a, b, len), 0);
 	assert_true(stamped(a, len, 2));
-	area_free(a, len);
-	area_free(b, len);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(wrong_ranges_are_refused),
+		PLAIN(wrong_ranges_are_refused),
 		EACH(unfit_memory_is_refused),
 		EACH(huge_tlb_pages_are_refused),
 		MOVE(a_pinned_page_stops_all_of_it),

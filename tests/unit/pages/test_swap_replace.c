@@ -55,8 +55,6 @@ static void the_buffer_has_the_landed_pages(void **state)
 	/* The range that they came from is there, and has none. */
 	assert_true(stamped(src, 3 * page, 2));
 	assert_true(zeros(src + 3 * page, len - 10 * page));
-	area_free(dst, len);
-	area_free(src, len);
 }
 
 static void huge_pages_move_as_well(void **state)
@@ -69,8 +67,6 @@ static void huge_pages_move_as_well(void **state)
 	assert_int_equal(*(uint64_t *)(void *)(dst + page_len()),
 			 stamp_of(2, 1));
 	assert_true(stamped(dst, page_len(), 1));
-	area_free(dst, len);
-	area_free(src, len);
 }
 
 static void the_same_buffer_again_and_again(void **state)
@@ -85,7 +81,6 @@ static void the_same_buffer_again_and_again(void **state)
 		assert_true(stamped(dst, len, i));
 		area_free(src, len);
 	}
-	area_free(dst, len);
 }
 
 /* ---- other threads ---- */
@@ -131,7 +126,6 @@ static void no_thread_meets_a_hole(void **state)
 	l.stop = true;
 	pthread_join(thread, NULL);
 	assert_int_equal(l.holes, 0);
-	area_free(dst, len);
 }
 
 static void a_notifier_hears_of_it(void **state)
@@ -150,8 +144,6 @@ static void a_notifier_hears_of_it(void **state)
 	assert_int_equal(kedge_notifier_read(nf, &ev, 1), 1);
 	assert_int_equal(ev.cookie, 7);
 	kedge_notifier_close(nf);
-	area_free(dst, len);
-	area_free(src, len);
 }
 
 /* ---- failures ---- */
@@ -166,8 +158,6 @@ static void a_move_that_fails_changes_nothing(void **state)
 	assert_true(stamped(dst, len, 1));
 	assert_true(stamped(src, len, 2));
 	assert_int_equal(replace(dst, src, len), 0);
-	area_free(dst, len);
-	area_free(src, len);
 }
 
 static void a_move_that_has_lost_the_place_is_made_good(void **state)
@@ -178,8 +168,6 @@ static void a_move_that_has_lost_the_place_is_made_good(void **state)
 	next_move = FAILS_LATE;
 	assert_int_equal(replace(dst, src, len), 0);
 	assert_true(stamped(dst, len, 2));
-	area_free(dst, len);
-	area_free(src, len);
 }
 
 /* ---- refusals ---- */
@@ -244,14 +232,14 @@ static void a_mapping_that_is_not_alike_is_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_buffer_has_the_landed_pages),
-		cmocka_unit_test(huge_pages_move_as_well),
-		cmocka_unit_test(the_same_buffer_again_and_again),
-		cmocka_unit_test(no_thread_meets_a_hole),
-		cmocka_unit_test(a_notifier_hears_of_it),
-		cmocka_unit_test(a_move_that_fails_changes_nothing),
-		cmocka_unit_test(a_move_that_has_lost_the_place_is_made_good),
-		cmocka_unit_test(a_mapping_that_is_not_alike_is_refused),
+		PLAIN(the_buffer_has_the_landed_pages),
+		PLAIN(huge_pages_move_as_well),
+		PLAIN(the_same_buffer_again_and_again),
+		PLAIN(no_thread_meets_a_hole),
+		PLAIN(a_notifier_hears_of_it),
+		PLAIN(a_move_that_fails_changes_nothing),
+		PLAIN(a_move_that_has_lost_the_place_is_made_good),
+		PLAIN(a_mapping_that_is_not_alike_is_refused),
 	};
 
 	return RUN(tests);

@@ -28,7 +28,6 @@ static struct {
 
 static int make_word(void **state)
 {
-	(void)state;
 	word = mmap(NULL, sizeof(*word), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
 		    0);
 	return word == MAP_FAILED ? -1 : 0;
@@ -36,7 +35,6 @@ static int make_word(void **state)
 
 static int free_word(void **state)
 {
-	(void)state;
 	return munmap(word, sizeof(*word));
 }
 

@@ -329,12 +329,21 @@ void need_convert(void)
 	skip_if_refused(rc);
 }
 
-uint64_t *words(size_t len)
+static uint64_t *numbered(uint64_t *w, size_t len)
 {
-	uint64_t *w = (void *)new_pages(len / page_len());
 	size_t i;
 
 	for (i = 0; i < len / sizeof(*w); i++)
 		w[i] = i;
 	return w;
+}
+
+uint64_t *words(size_t len)
+{
+	return numbered((void *)new_pages(len / page_len()), len);
+}
+
+uint64_t *case_words(size_t len)
+{
+	return numbered(case_pages(len / page_len()), len);
 }

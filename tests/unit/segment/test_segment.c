@@ -31,7 +31,7 @@ static uint64_t loaded(size_t at)
 
 static void both_see_what_either_stores(void **state)
 {
-	uint64_t *w = words(LEN);
+	uint64_t *w = case_words(LEN);
 	size_t i;
 
 	need_convert();
@@ -49,13 +49,12 @@ static void both_see_what_either_stores(void **state)
 	kedge_segment_remove(segment);
 	assert_int_equal(w[100000], 5);
 	assert_int_equal(w[100001], 100001);
-	free_pages(w, LEN / page_len());
 }
 
 /* Neither whole pages, nor from the first on. */
 static void a_part_is_attached(void **state)
 {
-	uint64_t *w = words(LEN);
+	uint64_t *w = case_words(LEN);
 	struct kedge_segment_info i = { .size = sizeof(i) };
 
 	need_convert();
@@ -79,12 +78,11 @@ static void a_part_is_attached(void **state)
 	assert_int_equal(peer_attach_with(&peer, 0, 1, 2), -EINVAL);
 	peer_end(&peer);
 	kedge_segment_remove(segment);
-	free_pages(w, LEN / page_len());
 }
 
 static void a_process_attaches_its_own(void **state)
 {
-	uint64_t *w = words(LEN), *there;
+	uint64_t *w = case_words(LEN), *there;
 	struct kedge_grant *g;
 	struct kedge_attachment *a;
 
@@ -101,7 +99,6 @@ static void a_process_attaches_its_own(void **state)
 	kedge_segment_release(g);
 	kedge_segment_remove(segment);
 	assert_int_equal(w[9], 90);
-	free_pages(w, LEN / page_len());
 }
 
 /* ---- kinds of memory ---- */
@@ -245,7 +242,7 @@ static void with_threads_initialised_data_is_shared(void **state)
 static void many_segments_have_the_same_memory(void **state)
 {
 	struct kedge_segment *s[20];
-	uint64_t *w = words(LEN);
+	uint64_t *w = case_words(LEN);
 	int i;
 
 	need_convert();
@@ -261,12 +258,11 @@ static void many_segments_have_the_same_memory(void **state)
 	for (i = 0; i < 20; i++)
 		kedge_segment_remove(s[i]);
 	peer_end(&peer);
-	free_pages(w, LEN / page_len());
 }
 
 static void a_grant_to_read_is_no_way_to_write(void **state)
 {
-	uint64_t *w = words(LEN), v = 5;
+	uint64_t *w = case_words(LEN), v = 5;
 
 	need_convert();
 	peer_start(&peer, 0);
@@ -279,7 +275,6 @@ static void a_grant_to_read_is_no_way_to_write(void **state)
 	assert_int_equal(w[10], 10);
 	peer_end(&peer);
 	kedge_segment_remove(segment);
-	free_pages(w, LEN / page_len());
 }
 
 static void another_user_has_what_the_mode_gives(void **state)
@@ -289,7 +284,7 @@ static void another_user_has_what_the_mode_gives(void **state)
 		{ 0640, -EACCES, -EACCES }, { 0602, -EACCES, -EACCES },
 		{ 0006, 0, 0 },
 	};
-	uint64_t *w = words(LEN);
+	uint64_t *w = case_words(LEN);
 	size_t i;
 
 	skip_if(getuid(), "only root has other users");
@@ -301,7 +296,6 @@ static void another_user_has_what_the_mode_gives(void **state)
 		peer_end(&peer);
 		kedge_segment_remove(segment);
 	}
-	free_pages(w, LEN / page_len());
 }
 
 static void a_group_has_what_the_mode_gives(void **state)
@@ -310,7 +304,7 @@ static void a_group_has_what_the_mode_gives(void **state)
 		{ 0640, 0, -EACCES }, { 0660, 0, 0 }, { 0606, -EACCES, -EACCES },
 		{ 0600, -EACCES, -EACCES },
 	};
-	uint64_t *w = words(LEN);
+	uint64_t *w = case_words(LEN);
 	size_t i;
 
 	skip_if(getuid(), "only root has other users");
@@ -324,14 +318,13 @@ static void a_group_has_what_the_mode_gives(void **state)
 		peer_end(&peer);
 		kedge_segment_remove(segment);
 	}
-	free_pages(w, LEN / page_len());
 }
 
 /* More than it was given lies in the same memfd: only copies are to be had. */
 static void another_user_gets_no_neighbours(void **state)
 {
 	struct kedge_segment *outer;
-	uint64_t *w = words(LEN);
+	uint64_t *w = case_words(LEN);
 	struct kedge_segment_info i = { .size = sizeof(i) };
 
 	need_convert();
@@ -347,14 +340,13 @@ static void another_user_gets_no_neighbours(void **state)
 	peer_end(&peer);
 	kedge_segment_remove(segment);
 	kedge_segment_remove(outer);
-	free_pages(w, LEN / page_len());
 }
 
 static void what_cannot_be_shared_is_copied(void **state)
 {
 	const struct kedge_segment_opts o = { .size = sizeof(o),
 					      .backend = KEDGE_SEGMENT_CONVERT };
-	uint64_t *w = words(LEN), v = 0;
+	uint64_t *w = case_words(LEN), v = 0;
 	struct kedge_segment_info i = { .size = sizeof(i) };
 
 	peer_start(&peer, 0);
@@ -376,7 +368,6 @@ static void what_cannot_be_shared_is_copied(void **state)
 	assert_int_equal(w[100], 17);
 	peer_end(&peer);
 	kedge_segment_remove(segment);
-	free_pages(w, LEN / page_len());
 }
 
 /* The one that joins waits in the stack of the other, by what is mapped there. */
@@ -403,7 +394,7 @@ static void who_waits_for_a_thread_is_woken(void **state)
 
 	need_convert();
 	skip_if(UNDER_TSAN, "no thread is stopped there");
-	stack = words(LEN);
+	stack = case_words(LEN);
 	pthread_attr_init(&attr);
 	assert_int_equal(pthread_attr_setstack(&attr, stack, LEN), 0);
 	assert_int_equal(pthread_create(&one, &attr, waits_to_end, NULL), 0);
@@ -415,7 +406,6 @@ static void who_waits_for_a_thread_is_woken(void **state)
 	pthread_join(other, NULL);
 	kedge_segment_remove(segment);
 	pthread_attr_destroy(&attr);
-	free_pages(stack, LEN / page_len());
 }
 
 static void bad_arguments_are_refused(void **state)
@@ -423,7 +413,7 @@ static void bad_arguments_are_refused(void **state)
 	struct kedge_segment_opts o = { .size = sizeof(o), .mode = 01000 };
 	struct kedge_segment_id other = { { 1, 1 } };
 	struct kedge_grant *g;
-	uint64_t *w = words(LEN);
+	uint64_t *w = case_words(LEN);
 
 	assert_int_equal(kedge_segment_make(NULL, 1, NULL, &segment), -EINVAL);
 	assert_int_equal(kedge_segment_make(w, 0, NULL, &segment), -EINVAL);
@@ -450,7 +440,6 @@ static void bad_arguments_are_refused(void **state)
 	assert_int_equal(kedge_segment_get(&other, R, &g), 0);
 	kedge_segment_release(g);
 	kedge_segment_remove(segment);
-	free_pages(w, LEN / page_len());
 }
 
 static void ids_have_a_text(void **state)
@@ -476,7 +465,7 @@ static void ids_have_a_text(void **state)
 static void nothing_is_left(void **state)
 {
 	unsigned int fds = open_fds(), threads = threads_now(), lines;
-	uint64_t *w = words(LEN);
+	uint64_t *w = case_words(LEN);
 	int i;
 
 	need_convert();
@@ -494,29 +483,28 @@ static void nothing_is_left(void **state)
 	assert_true(threads_are(threads));
 	assert_true(map_lines() <= lines + 8);
 	peer_end(&peer);
-	free_pages(w, LEN / page_len());
 }
 
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(both_see_what_either_stores),
-		cmocka_unit_test(a_part_is_attached),
-		cmocka_unit_test(a_process_attaches_its_own),
-		cmocka_unit_test(a_thread_shares_its_stack),
-		cmocka_unit_test(small_chunks_of_the_heap_are_attached),
-		cmocka_unit_test(with_threads_initialised_data_is_shared),
-		cmocka_unit_test(a_programs_arrays_are_attached),
-		cmocka_unit_test(many_segments_have_the_same_memory),
-		cmocka_unit_test(a_grant_to_read_is_no_way_to_write),
-		cmocka_unit_test(another_user_has_what_the_mode_gives),
-		cmocka_unit_test(a_group_has_what_the_mode_gives),
-		cmocka_unit_test(another_user_gets_no_neighbours),
-		cmocka_unit_test(what_cannot_be_shared_is_copied),
-		cmocka_unit_test(who_waits_for_a_thread_is_woken),
-		cmocka_unit_test(bad_arguments_are_refused),
-		cmocka_unit_test(ids_have_a_text),
-		cmocka_unit_test(nothing_is_left),
+		PLAIN(both_see_what_either_stores),
+		PLAIN(a_part_is_attached),
+		PLAIN(a_process_attaches_its_own),
+		PLAIN(a_thread_shares_its_stack),
+		PLAIN(small_chunks_of_the_heap_are_attached),
+		PLAIN(with_threads_initialised_data_is_shared),
+		PLAIN(a_programs_arrays_are_attached),
+		PLAIN(many_segments_have_the_same_memory),
+		PLAIN(a_grant_to_read_is_no_way_to_write),
+		PLAIN(another_user_has_what_the_mode_gives),
+		PLAIN(a_group_has_what_the_mode_gives),
+		PLAIN(another_user_gets_no_neighbours),
+		PLAIN(what_cannot_be_shared_is_copied),
+		PLAIN(who_waits_for_a_thread_is_woken),
+		PLAIN(bad_arguments_are_refused),
+		PLAIN(ids_have_a_text),
+		PLAIN(nothing_is_left),
 	};
 
 	peer_main(argc, argv);

@@ -124,7 +124,7 @@ static void parts_are_attached(void **state)
 {
 	int i;
 
-	w = words(LEN);
+	w = case_words(LEN);
 	begin(w, LEN, &later);
 	/* It may be private again, or not yet: in the midst of that, now and then. */
 	for (i = 0; i < 10 * TIMES; i++) {
@@ -140,7 +140,6 @@ static void parts_are_attached(void **state)
 	}
 	end();
 	assert_int_equal(w[3], 3);
-	free_pages(w, LEN / page_len());
 }
 
 /* Another process: it would be handed the memory. */
@@ -267,20 +266,19 @@ static int makes_one(void *arg)
 static void a_filter_may_forbid_unshare(void **state)
 {
 	need_convert();
-	w = words(LEN);
+	w = case_words(LEN);
 	assert_int_equal(in_child(makes_one, NULL), 0);
-	free_pages(w, LEN / page_len());
 }
 
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(segments_go_on),
-		cmocka_unit_test(a_forked_child_has_the_memory),
-		cmocka_unit_test(parts_are_attached),
-		cmocka_unit_test(only_the_owner_is_the_owner),
-		cmocka_unit_test(grants_go_on),
-		cmocka_unit_test(a_filter_may_forbid_unshare),
+		PLAIN(segments_go_on),
+		PLAIN(a_forked_child_has_the_memory),
+		PLAIN(parts_are_attached),
+		PLAIN(only_the_owner_is_the_owner),
+		PLAIN(grants_go_on),
+		PLAIN(a_filter_may_forbid_unshare),
 	};
 
 	peer_main(argc, argv);

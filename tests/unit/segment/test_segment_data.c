@@ -202,7 +202,7 @@ static void what_is_around_is_converted_with_them(void **state)
 
 	need_pages();
 	assert_non_null(f);
-	w = (void *)new_pages(CNT);
+	w = (void *)case_pages(CNT);
 	fill(w, CNT);
 	assert_int_equal(fwrite(w, 1, CNT * PAGE, f), CNT * PAGE);
 	assert_int_equal(fflush(f), 0);
@@ -212,7 +212,6 @@ static void what_is_around_is_converted_with_them(void **state)
 	w[WORD(3)] = WORD(3);
 	assert_converted(w, CNT * PAGE);
 	assert_filled(w, CNT);
-	free_pages(w, CNT);
 }
 
 static volatile sig_atomic_t heard;
@@ -244,12 +243,12 @@ static void no_child_is_left(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(pinned_data_stay_where_they_are),
-		cmocka_unit_test(every_page_is_looked_at),
-		cmocka_unit_test(by_default_pinned_data_are_copied),
-		cmocka_unit_test(data_kept_from_children_are_refused),
-		cmocka_unit_test(what_is_around_is_converted_with_them),
-		cmocka_unit_test(no_child_is_left),
+		PLAIN(pinned_data_stay_where_they_are),
+		PLAIN(every_page_is_looked_at),
+		PLAIN(by_default_pinned_data_are_copied),
+		PLAIN(data_kept_from_children_are_refused),
+		PLAIN(what_is_around_is_converted_with_them),
+		PLAIN(no_child_is_left),
 	};
 
 	return RUN(tests);

@@ -36,7 +36,7 @@ static bool is_shared(const void *at)
 
 static void just_what_is_attached_is_converted(void **state)
 {
-	uint64_t *w = words(LEN);
+	uint64_t *w = case_words(LEN);
 
 	begin(w, LEN, &later);
 	assert_false(is_shared(w));
@@ -53,12 +53,11 @@ static void just_what_is_attached_is_converted(void **state)
 	end();
 	assert_false(is_shared(w + LEN / 16));
 	assert_int_equal(w[LEN / 16 + 1], 8);
-	free_pages(w, LEN / page_len());
 }
 
 static void it_is_private_again_with_its_last_peer(void **state)
 {
-	uint64_t *w = words(LEN);
+	uint64_t *w = case_words(LEN);
 
 	begin(w, LEN, &later);
 	assert_int_equal(peer_attach(&peer, 0, LEN), 0);
@@ -75,7 +74,6 @@ static void it_is_private_again_with_its_last_peer(void **state)
 	assert_int_equal(peer_attach(&peer, 0, LEN), 0);
 	assert_int_equal(loaded(16), 99);
 	end();
-	free_pages(w, LEN / page_len());
 }
 
 /* Parts that were attached before are parts of what is attached later. */
@@ -220,7 +218,7 @@ static void the_address_space_is_a_segment(void **state)
 	assert_int_equal(kedge_segment_info(segment, &i), 0);
 	assert_int_equal(i.backend, KEDGE_SEGMENT_CONVERT);
 	/* Memory that comes to be later, too. */
-	big = words(3 * LEN);
+	big = case_words(3 * LEN);
 	attaches(heap, 100000);
 	attaches(big, 3 * LEN);
 	attaches(bss, sizeof(bss));
@@ -233,13 +231,12 @@ static void the_address_space_is_a_segment(void **state)
 	assert_int_equal(peer_attach(&peer, 0, 4096), -EFAULT);
 	munmap(file, page_len());
 	end();
-	free_pages(big, 3 * LEN / page_len());
 	free(heap);
 }
 
 static void others_own_segments_are_not_disturbed(void **state)
 {
-	uint64_t *w = words(LEN);
+	uint64_t *w = case_words(LEN);
 	struct kedge_segment *now;
 
 	begin(NULL, 0, &whole);
@@ -253,12 +250,11 @@ static void others_own_segments_are_not_disturbed(void **state)
 	assert_int_equal(loaded(LEN / 4 + 80), 1);
 	end();
 	assert_false(is_shared(w + LEN / 32 + 10));
-	free_pages(w, LEN / page_len());
 }
 
 static void a_fork_ends_parts_and_no_segment(void **state)
 {
-	uint64_t *w = words(LEN);
+	uint64_t *w = case_words(LEN);
 	pid_t pid;
 
 	begin(NULL, 0, &whole);
@@ -276,7 +272,6 @@ static void a_fork_ends_parts_and_no_segment(void **state)
 	assert_int_equal(loaded(16), 20);
 	assert_int_equal(loaded(8), 10);
 	end();
-	free_pages(w, LEN / page_len());
 }
 
 static void what_is_emptied_or_moved_is_attached_anew(void **state)
@@ -349,7 +344,7 @@ static void what_changes_is_mapped_at_the_same_addresses(void **state)
 static void what_has_many_holes_is_attached(void **state)
 {
 	const size_t page = page_len();
-	uint64_t *w = words(LEN);
+	uint64_t *w = case_words(LEN);
 	size_t i, k;
 
 	begin(w, LEN, &later);
@@ -366,7 +361,6 @@ static void what_has_many_holes_is_attached(void **state)
 		}
 	}
 	end();
-	free_pages(w, LEN / page);
 }
 
 /* The attachment is the parent's, and stays. */
@@ -439,18 +433,18 @@ static void a_process_attaches_its_own(void **state)
 int main(int argc, char **argv)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(just_what_is_attached_is_converted),
-		cmocka_unit_test(it_is_private_again_with_its_last_peer),
-		cmocka_unit_test(parts_overlap),
-		cmocka_unit_test(holes_are_a_sigbus),
-		cmocka_unit_test(a_hole_may_be_filled_by_the_call_itself),
-		cmocka_unit_test(the_address_space_is_a_segment),
-		cmocka_unit_test(others_own_segments_are_not_disturbed),
-		cmocka_unit_test(a_fork_ends_parts_and_no_segment),
-		cmocka_unit_test(what_is_emptied_or_moved_is_attached_anew),
-		cmocka_unit_test(what_changes_is_mapped_at_the_same_addresses),
-		cmocka_unit_test(what_has_many_holes_is_attached),
-		cmocka_unit_test(a_process_attaches_its_own),
+		PLAIN(just_what_is_attached_is_converted),
+		PLAIN(it_is_private_again_with_its_last_peer),
+		PLAIN(parts_overlap),
+		PLAIN(holes_are_a_sigbus),
+		PLAIN(a_hole_may_be_filled_by_the_call_itself),
+		PLAIN(the_address_space_is_a_segment),
+		PLAIN(others_own_segments_are_not_disturbed),
+		PLAIN(a_fork_ends_parts_and_no_segment),
+		PLAIN(what_is_emptied_or_moved_is_attached_anew),
+		PLAIN(what_changes_is_mapped_at_the_same_addresses),
+		PLAIN(what_has_many_holes_is_attached),
+		PLAIN(a_process_attaches_its_own),
 	};
 
 	peer_main(argc, argv);

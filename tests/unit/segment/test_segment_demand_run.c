@@ -62,7 +62,7 @@ static void what_is_emptied_is_zero(void **state)
 	pid_t pid;
 	int n;
 
-	run_at = words(LEN / 8);
+	run_at = case_words(LEN / 8);
 	begin(NULL, 0, &whole);
 	atomic_store(&stops, false);
 	for (i = 0; i < 2; i++)
@@ -85,7 +85,6 @@ static void what_is_emptied_is_zero(void **state)
 	join_threads(thread, 2);
 	assert_int_equal(run_at[7], 7);
 	end();
-	free_pages(run_at, LEN / 8 / page_len());
 }
 
 static void no_store_is_lost(void **state)
@@ -94,7 +93,7 @@ static void no_store_is_lost(void **state)
 	uintptr_t i;
 	int n;
 
-	run_at = words(LEN);
+	run_at = case_words(LEN);
 	memset(run_at, 0, LEN);
 	begin(NULL, 0, &whole);
 	atomic_store(&stops, false);
@@ -112,7 +111,6 @@ static void no_store_is_lost(void **state)
 	atomic_store(&stops, true);
 	join_threads(thread, 5);
 	end();
-	free_pages(run_at, LEN / page_len());
 }
 
 /* A segment of the same memory, converted as a whole. */
@@ -131,7 +129,7 @@ static void another_segment_comes_and_goes(void **state)
 	pthread_t thread;
 	uint64_t n, v;
 
-	run_at = words(LEN / 8);
+	run_at = case_words(LEN / 8);
 	begin(NULL, 0, &whole);
 	atomic_store(&stops, false);
 	assert_int_equal(pthread_create(&thread, NULL, makes_and_removes, NULL), 0);
@@ -148,7 +146,6 @@ static void another_segment_comes_and_goes(void **state)
 	pthread_join(thread, NULL);
 	assert_int_equal(run_at[9], 9);
 	end();
-	free_pages(run_at, LEN / 8 / page_len());
 }
 
 /* Detached memory is given back before it is too much, and a full table empties. */
@@ -175,7 +172,7 @@ static void many_small_parts_come_and_go(void **state)
 /* The program closes what it does not know, one by one: parts are converted all the same. */
 static void an_owner_without_its_descriptors_goes_on(void **state)
 {
-	uint64_t *w = words(2 * LEN);
+	uint64_t *w = case_words(2 * LEN);
 	int fd;
 
 	begin(w, 2 * LEN, &later);
@@ -191,13 +188,12 @@ static void an_owner_without_its_descriptors_goes_on(void **state)
 	assert_int_equal(loaded(0), 0);
 	end();
 	assert_int_equal(w[99], 99);
-	free_pages(w, 2 * LEN / page_len());
 }
 
 /* The owner ends, by a kill: nothing hangs. */
 static void an_owner_that_is_killed_is_stale(void **state)
 {
-	uint64_t *w = words(LEN), v;
+	uint64_t *w = case_words(LEN), v;
 	pid_t pid = 0;
 	int fd[2];
 
@@ -231,19 +227,18 @@ static void an_owner_that_is_killed_is_stale(void **state)
 	peer_end(&peer);
 	close(fd[0]);
 	close(fd[1]);
-	free_pages(w, LEN / page_len());
 }
 
 int main(int argc, char **argv)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(no_store_is_lost),
-		cmocka_unit_test(what_is_emptied_is_zero),
-		cmocka_unit_test(another_segment_comes_and_goes),
-		cmocka_unit_test(many_small_parts_come_and_go),
-		cmocka_unit_test(an_owner_that_is_killed_is_stale),
+		PLAIN(no_store_is_lost),
+		PLAIN(what_is_emptied_is_zero),
+		PLAIN(another_segment_comes_and_goes),
+		PLAIN(many_small_parts_come_and_go),
+		PLAIN(an_owner_that_is_killed_is_stale),
 		/* Last: it is this process. */
-		cmocka_unit_test(an_owner_without_its_descriptors_goes_on),
+		PLAIN(an_owner_without_its_descriptors_goes_on),
 	};
 
 	peer_main(argc, argv);

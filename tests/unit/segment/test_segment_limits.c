@@ -103,7 +103,7 @@ static size_t limit_of_mappings(void)
 static void where_mappings_are_few_nothing_hangs(void **state)
 {
 	size_t pages = 2 * limit_of_mappings() + 100, last, left;
-	uint64_t *w = words(LEN);
+	uint64_t *w = case_words(LEN);
 	struct kedge_segment *s;
 	char *room;
 	int rc;
@@ -129,7 +129,6 @@ static void where_mappings_are_few_nothing_hangs(void **state)
 	assert_int_equal(kedge_segment_make(w, LEN, NULL, &s), 0);
 	kedge_segment_remove(s);
 	assert_true(intact(w));
-	free_pages(w, LEN / page_len());
 }
 
 /* ---- properties ---- */
@@ -189,7 +188,7 @@ static void to_copy_from_another_user_is_not_allowed(void **state)
 {
 	const struct kedge_segment_opts o = { .size = sizeof(o), .mode = 0444,
 					      .backend = KEDGE_SEGMENT_COPY };
-	uint64_t *w = words(LEN), v = 0;
+	uint64_t *w = case_words(LEN), v = 0;
 	struct kedge_segment_id id;
 	struct kedge_segment *s;
 	struct peer peer;
@@ -202,16 +201,15 @@ static void to_copy_from_another_user_is_not_allowed(void **state)
 	assert_int_equal(peer_copy(&peer, 0, &v, KEDGE_SEGMENT_READ), -EPERM);
 	peer_end(&peer);
 	kedge_segment_remove(s);
-	free_pages(w, LEN / page_len());
 }
 
 int main(int argc, char **argv)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_lack_of_descriptors_is_not_for_ever),
-		cmocka_unit_test(where_mappings_are_few_nothing_hangs),
-		cmocka_unit_test(what_memory_is_kept_from_stays_so),
-		cmocka_unit_test(to_copy_from_another_user_is_not_allowed),
+		PLAIN(a_lack_of_descriptors_is_not_for_ever),
+		PLAIN(where_mappings_are_few_nothing_hangs),
+		PLAIN(what_memory_is_kept_from_stays_so),
+		PLAIN(to_copy_from_another_user_is_not_allowed),
 	};
 
 	peer_main(argc, argv);

@@ -24,7 +24,7 @@ static const struct kedge_segment_entry *entry_at(const struct listed *l, const 
 
 static void each_segment_is_there_as_it_is(void **state)
 {
-	uint64_t *a = words(1 << 16), *b = words(1 << 16), *c = words(1 << 16);
+	uint64_t *a = case_words(1 << 16), *b = case_words(1 << 16), *c = case_words(1 << 16);
 	const struct kedge_segment_entry *e;
 	struct kedge_segment *s[3];
 	struct peer peer[2];
@@ -76,9 +76,6 @@ static void each_segment_is_there_as_it_is(void **state)
 		kedge_segment_remove(s[--l.cnt]);
 	list_now(getpid(), &l);
 	assert_int_equal(l.cnt, 0);
-	free_pages(a, (1 << 16) / page_len());
-	free_pages(b, (1 << 16) / page_len());
-	free_pages(c, (1 << 16) / page_len());
 }
 
 /* Why it can only be copied, in words. */
@@ -107,7 +104,7 @@ static void a_segment_that_is_only_copied_says_why(void **state)
 /* By address, no matter when each was made, and whatever page of messages it is in. */
 static void many_segments_are_in_order(void **state)
 {
-	char *p = new_pages(MANY);
+	char *p = case_pages(MANY);
 	struct kedge_segment *s[MANY];
 	struct listed l;
 	size_t i, at;
@@ -132,7 +129,6 @@ static void many_segments_are_in_order(void **state)
 	assert_int_equal(l.cnt, 32); /* two pages that are full, and an empty one */
 	for (; i < MANY; i++)
 		kedge_segment_remove(s[i]);
-	free_pages(p, MANY);
 }
 
 static void what_cannot_be_listed_is_refused(void **state)
@@ -233,7 +229,7 @@ static void need_root(void)
 
 static void another_user_is_told_nothing(void **state)
 {
-	char *p = new_pages(1);
+	char *p = case_pages(1);
 	struct kedge_segment *s;
 	pid_t pid = getpid();
 	uint32_t name;
@@ -245,7 +241,6 @@ static void another_user_is_told_nothing(void **state)
 	assert_int_equal(in_child(lists_nothing, &pid), 0);
 	assert_int_equal(in_child(is_told_nothing, &name), 0);
 	kedge_segment_remove(s);
-	free_pages(p, 1);
 }
 
 static void root_is_told_of_all_users(void **state)
@@ -325,14 +320,14 @@ static void segments_stay_those_of_the_user_that_made_them(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_segment_is_there_as_it_is),
-		cmocka_unit_test(a_segment_that_is_only_copied_says_why),
-		cmocka_unit_test(many_segments_are_in_order),
-		cmocka_unit_test(what_cannot_be_listed_is_refused),
-		cmocka_unit_test(a_stopped_owner_is_said_to_be),
-		cmocka_unit_test(another_user_is_told_nothing),
-		cmocka_unit_test(root_is_told_of_all_users),
-		cmocka_unit_test(segments_stay_those_of_the_user_that_made_them),
+		PLAIN(each_segment_is_there_as_it_is),
+		PLAIN(a_segment_that_is_only_copied_says_why),
+		PLAIN(many_segments_are_in_order),
+		PLAIN(what_cannot_be_listed_is_refused),
+		PLAIN(a_stopped_owner_is_said_to_be),
+		PLAIN(another_user_is_told_nothing),
+		PLAIN(root_is_told_of_all_users),
+		PLAIN(segments_stay_those_of_the_user_that_made_them),
 	};
 
 	peer_main(argc, argv);

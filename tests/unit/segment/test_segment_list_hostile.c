@@ -33,7 +33,7 @@ static bool holds(const void *bytes, size_t len, uint64_t word)
 
 static void a_list_has_no_word_of_an_id(void **state)
 {
-	char *p = new_pages(1);
+	char *p = case_pages(1);
 	struct kedge_segment *s = make_as(p, page_len(), 0, KEDGE_SEGMENT_COPY);
 	struct kedge_segment_id id;
 	struct seg_page page;
@@ -53,12 +53,11 @@ static void a_list_has_no_word_of_an_id(void **state)
 	assert_false(holds(&l, sizeof(l), id.word[0]));
 	assert_false(holds(&l, sizeof(l), id.word[1]));
 	kedge_segment_remove(s);
-	free_pages(p, 1);
 }
 
 static void what_is_no_question_for_a_list_ends_the_connection(void **state)
 {
-	char *p = new_pages(1), raw[256];
+	char *p = case_pages(1), raw[256];
 	struct kedge_segment *s = make_as(p, page_len(), 0, KEDGE_SEGMENT_COPY);
 	struct listed l;
 	size_t len, i;
@@ -82,13 +81,12 @@ static void what_is_no_question_for_a_list_ends_the_connection(void **state)
 	list_now(getpid(), &l);
 	assert_int_equal(l.cnt, 1);
 	kedge_segment_remove(s);
-	free_pages(p, 1);
 }
 
 /* Askers that never read, and some that read and ask without end: the owner goes on. */
 static void askers_that_flood_are_cut_off_and_others_answered(void **state)
 {
-	char *p = new_pages(MANY);
+	char *p = case_pages(MANY);
 	struct kedge_segment *s[MANY];
 	struct kedge_segment_id id;
 	struct kedge_grant *g;
@@ -119,7 +117,6 @@ static void askers_that_flood_are_cut_off_and_others_answered(void **state)
 	}
 	for (i = 0; i < MANY; i++)
 		kedge_segment_remove(s[i]);
-	free_pages(p, MANY);
 }
 
 /* ---- owners ---- */
@@ -386,13 +383,13 @@ static void an_owner_that_is_silent_is_let_go(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_list_has_no_word_of_an_id),
-		cmocka_unit_test(what_is_no_question_for_a_list_ends_the_connection),
-		cmocka_unit_test(askers_that_flood_are_cut_off_and_others_answered),
-		cmocka_unit_test(an_owner_that_lies_is_not_believed),
-		cmocka_unit_test(an_owner_of_another_user_is_not_asked),
-		cmocka_unit_test(liars_do_not_hide_other_owners),
-		cmocka_unit_test(an_owner_that_is_silent_is_let_go),
+		PLAIN(a_list_has_no_word_of_an_id),
+		PLAIN(what_is_no_question_for_a_list_ends_the_connection),
+		PLAIN(askers_that_flood_are_cut_off_and_others_answered),
+		PLAIN(an_owner_that_lies_is_not_believed),
+		PLAIN(an_owner_of_another_user_is_not_asked),
+		PLAIN(liars_do_not_hide_other_owners),
+		PLAIN(an_owner_that_is_silent_is_let_go),
 	};
 
 	owner_main(argc, argv);

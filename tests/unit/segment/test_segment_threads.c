@@ -266,7 +266,7 @@ static void *waits_for_nothing(void *unused)
 /* They are stopped: epoll_wait() is a call that fails by that. */
 static void threads_are_stopped(void **state)
 {
-	uint64_t *w = words(STACK);
+	uint64_t *w = case_words(STACK);
 	pthread_t t;
 
 	need_stopped_threads();
@@ -278,17 +278,16 @@ static void threads_are_stopped(void **state)
 	atomic_store(&over, true);
 	pthread_join(t, NULL);
 	close(epoll);
-	free_pages(w, STACK / page_len());
 }
 
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(locks_in_it_are_used),
-		cmocka_unit_test(the_stack_of_a_thread_is_used),
-		cmocka_unit_test(threads_end_in_it),
-		cmocka_unit_test(pages_are_swapped_meanwhile),
-		cmocka_unit_test(threads_are_stopped),
+		PLAIN(locks_in_it_are_used),
+		PLAIN(the_stack_of_a_thread_is_used),
+		PLAIN(threads_end_in_it),
+		PLAIN(pages_are_swapped_meanwhile),
+		PLAIN(threads_are_stopped),
 	};
 
 	peer_main(argc, argv);
