@@ -2,45 +2,17 @@
 /* Segments whose owner goes on with its memory as if it were its own, forks or dies. */
 #include <sys/socket.h>
 
-#include "peer.h"
+#include "shared.h"
 
-#define RW  (KEDGE_SEGMENT_READ | KEDGE_SEGMENT_WRITE)
 #define LEN ((size_t)2 << 20)
 
-static struct peer peer;
-static struct kedge_segment *segment;
 static uint64_t *w;
 
 static int begin(void **state)
 {
-	need_convert();
 	w = words(LEN);
-	peer_start(&peer, 0);
-	assert_int_equal(kedge_segment_make(w, LEN, NULL, &segment), 0);
-	peer_has(&peer, segment, RW);
+	share(w, LEN);
 	return 0;
-}
-
-static void end(void)
-{
-	peer_end(&peer);
-	kedge_segment_remove(segment);
-	munmap(w, LEN);
-}
-
-static uint64_t loaded(size_t at)
-{
-	uint64_t v = 0;
-
-	assert_int_equal(peer_load(&peer, at, &v), 0);
-	return v;
-}
-
-static bool faults(size_t at)
-{
-	uint64_t v;
-
-	return peer_load(&peer, at, &v) == -EFAULT;
 }
 
 /* A change is told; what is touched then is no memory, in its own time. */
@@ -80,8 +52,7 @@ static void what_is_mapped_over_it_is_not_seen(void **state)
 			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0), w);
 	w[0] = 77;
 	taken(0);
-	peer_end(&peer);
-	kedge_segment_remove(segment);
+	end();
 	assert_int_equal(w[0], 77);
 	munmap(w, LEN);
 }
@@ -101,8 +72,7 @@ static void emptied_memory_is_zeros(void **state)
 	taken(0);
 	assert_int_equal(w[2 * page_len() / 8], 2 * page_len() / 8);
 	assert_int_equal(loaded(2 * page_len()), 2 * page_len() / 8);
-	peer_end(&peer);
-	kedge_segment_remove(segment);
+	end();
 	assert_int_equal(w[0], 4);
 	assert_int_equal(w[1], 0);
 	assert_int_equal(w[2 * page_len() / 8], 2 * page_len() / 8);
@@ -123,8 +93,7 @@ static void moved_memory_has_its_contents(void **state)
 	assert_int_equal(madvise(to, page_len(), MADV_DONTNEED), 0);
 	assert_int_equal(to[1], 0);
 	to[1000] = 3;
-	peer_end(&peer);
-	kedge_segment_remove(segment);
+	end();
 	assert_int_equal(to[1000], 3);
 	assert_int_equal(to[1001], 1001);
 	munmap(to, LEN);
@@ -142,8 +111,7 @@ static void grown_memory_is_zeros(void **state)
 	assert_int_equal(to[LEN / 8], 0);
 	assert_int_equal(to[LEN / 4 - 1], 0);
 	to[LEN / 4 - 1] = 1;
-	peer_end(&peer);
-	kedge_segment_remove(segment);
+	end();
 	assert_int_equal(to[LEN / 4 - 1], 1);
 	munmap(to, 2 * LEN);
 }
@@ -160,8 +128,7 @@ static void what_grows_back_is_zeros(void **state)
 	assert_int_equal(to[LEN / 16 - 1], LEN / 16 - 1);
 	assert_int_equal(to[LEN / 16], 0);
 	assert_int_equal(to[LEN / 8 - 1], 0);
-	peer_end(&peer);
-	kedge_segment_remove(segment);
+	end();
 	assert_int_equal(to[LEN / 8 - 1], 0);
 	munmap(to, LEN);
 }
@@ -188,12 +155,10 @@ static void what_is_kept_does_not_fault(void **state)
 
 static void a_removed_segment_is_private_again(void **state)
 {
-	struct kedge_segment_id id;
 	uint64_t v = 0;
 	ssize_t rc;
 
 	begin(state);
-	assert_int_equal(kedge_segment_id(segment, &id), 0);
 	assert_int_equal(peer_store(&peer, 800, 12345), 0);
 	kedge_segment_remove(segment);
 	assert_int_equal(w[100], 12345);
@@ -268,7 +233,6 @@ static int own_and_wait(void *arg)
 {
 	int *fd = arg;
 	struct kedge_segment *s;
-	struct kedge_segment_id id;
 	uint64_t *mem = words(LEN);
 
 	CHILD_CHECK(!kedge_segment_make(mem, LEN, NULL, &s));
@@ -281,7 +245,6 @@ static int own_and_wait(void *arg)
 static void an_owner_that_is_killed_is_noticed(void **state)
 {
 	struct kedge_attachment *a;
-	struct kedge_segment_id id;
 	struct kedge_grant *g;
 	uint64_t v;
 	int fd[2];
@@ -373,7 +336,6 @@ static void a_child_has_a_copy(void **state)
 static void what_is_not_whole_is_copied_after_a_fork(void **state)
 {
 	struct kedge_segment_info i = { .size = sizeof(i) };
-	struct kedge_segment_id id;
 	uint64_t v = 0;
 	pid_t pid;
 
@@ -385,7 +347,6 @@ static void what_is_not_whole_is_copied_after_a_fork(void **state)
 	ended_well(pid);
 	peer_detach(&peer);
 	peer_release(&peer);
-	assert_int_equal(kedge_segment_id(segment, &id), 0);
 	assert_int_equal(peer_get(&peer, &id, RW), 0);
 	assert_int_equal(peer_info(&peer, &i), 0);
 	assert_int_equal(i.backend, KEDGE_SEGMENT_COPY);
@@ -420,7 +381,6 @@ static void fork_once(void)
 
 static void what_is_mapped_there_amid_a_fork_is_not_shared(void **state)
 {
-	struct kedge_segment_id id;
 
 	begin(state);
 	replaces = true;
@@ -428,7 +388,6 @@ static void what_is_mapped_there_amid_a_fork_is_not_shared(void **state)
 	replaces = false;
 	peer_detach(&peer);
 	peer_release(&peer);
-	assert_int_equal(kedge_segment_id(segment, &id), 0);
 	assert_int_equal(peer_get(&peer, &id, RW), 0);
 	assert_int_equal(peer_attach(&peer, 0, LEN), -EOPNOTSUPP);
 	assert_int_equal(w[1], 999);
@@ -461,7 +420,6 @@ static bool attached_through_fork(struct peer *p)
 /* The fork waits for a second for a peer that is stopped: another one comes meanwhile. */
 static void one_that_comes_amid_a_fork_is_not_told_wrong(void **state)
 {
-	struct kedge_segment_id id;
 	struct peer late;
 	pthread_t t;
 	uint64_t v;
@@ -470,7 +428,6 @@ static void one_that_comes_amid_a_fork_is_not_told_wrong(void **state)
 	begin(state);
 	atomic_store(&forked, false);
 	peer_start(&late, 0);
-	assert_int_equal(kedge_segment_id(segment, &id), 0);
 	kill(peer.pid, SIGSTOP);
 	assert_int_equal(pthread_create(&t, NULL, fork_beside, NULL), 0);
 	for (;;) {

@@ -4,7 +4,7 @@
 #include <sys/un.h>
 
 #include "demand.h"
-#include "segment/wire.h"
+#include "lists.h"
 
 #define TIMES 3
 
@@ -34,17 +34,13 @@ static void close_all(void)
 
 static void begin_whole(void)
 {
-	need_convert();
 	w = words(LEN);
-	peer_start(&peer, 0);
-	make(w, LEN, NULL);
-	peer_has(&peer, segment, RW);
+	share(w, LEN);
 }
 
 static void end_whole(void)
 {
-	peer_end(&peer);
-	kedge_segment_remove(segment);
+	end();
 	free_pages(w, LEN / page_len());
 }
 
@@ -148,14 +144,10 @@ static int says_it_is_the_owner(void)
 	const struct seg_head self = seg_head(SEG_SELF);
 	const struct seg_ask q = { .head = seg_head(SEG_ASK), .access = KEDGE_SEGMENT_READ,
 				   .id = id.word[0] };
-	struct sockaddr_un a = { .sun_family = AF_UNIX };
-	int n = snprintf(a.sun_path + 1, sizeof(a.sun_path) - 1, "kedge-segment-%06x",
-			 (unsigned int)(id.word[0] >> 41));
-	socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 	_Alignas(8) char room[512];
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	int fd = stranger((uint32_t)(id.word[0] >> 41));
 
-	CHILD_CHECK(fd >= 0 && !connect(fd, (struct sockaddr *)&a, len));
+	CHILD_CHECK(fd >= 0);
 	CHILD_CHECK(send(fd, &self, sizeof(self), MSG_NOSIGNAL) == sizeof(self));
 	send(fd, &q, sizeof(q), MSG_NOSIGNAL);
 	while (recv(fd, room, sizeof(room), 0) > 0)

@@ -8,13 +8,6 @@
 
 static _Alignas(65536) uint64_t bss[8192]; /* no page of it is of the file */
 
-static bool faults(size_t at)
-{
-	uint64_t v;
-
-	return peer_load(&peer, at, &v) == -EFAULT;
-}
-
 /* "1234-5678 rw-s ..." of the mapping that has @at: shared. */
 static bool is_shared(const void *at)
 {
@@ -333,8 +326,7 @@ static void what_changes_is_mapped_at_the_same_addresses(void **state)
 	assert_int_equal(peer_reattach(&peer), -EINVAL);
 	w = words(LEN);
 	assert_int_equal(peer_attach(&peer, (uintptr_t)w, LEN), 0);
-	kedge_segment_remove(segment);
-	segment = NULL;
+	remove_segment();
 	assert_int_equal(peer_reattach(&peer), -ESTALE);
 	end();
 	munmap(w, LEN);

@@ -5,10 +5,10 @@
  */
 #include <sys/resource.h>
 
-#include "peer.h"
+#include "lists.h"
+#include "shared.h"
 
 #define LEN    ((size_t)1 << 20)
-#define NOBODY 65534
 
 static bool intact(const uint64_t *w)
 {
@@ -27,7 +27,6 @@ static bool intact(const uint64_t *w)
 static void try_with(const struct kedge_segment_opts *o, rlim_t most, struct peer *p)
 {
 	struct rlimit was, few;
-	struct kedge_segment_id id;
 	struct kedge_segment *s;
 	uint64_t *w = words(LEN), v;
 	int rc;
@@ -65,8 +64,7 @@ static void a_lack_of_descriptors_is_not_for_ever(void **state)
 	struct peer p;
 	rlim_t n;
 
-	need_convert();
-	skip_if(UNDER_TSAN, "no thread is stopped under ThreadSanitizer");
+	need_stopping();
 	for (n = 3; n < FEW; n++) {
 		peer_start(&p, 0);
 		try_with(NULL, n, &p);
@@ -148,9 +146,7 @@ static void what_memory_is_kept_from_stays_so(void **state)
 						  .flags = KEDGE_SEGMENT_ON_ATTACH,
 						  .backend = KEDGE_SEGMENT_CONVERT };
 	struct kedge_segment_info info = { .size = sizeof(info) };
-	struct kedge_segment_id id;
 	struct kedge_segment *s;
-	struct peer peer;
 	uint64_t *w;
 	size_t i;
 
@@ -189,11 +185,9 @@ static void to_copy_from_another_user_is_not_allowed(void **state)
 	const struct kedge_segment_opts o = { .size = sizeof(o), .mode = 0444,
 					      .backend = KEDGE_SEGMENT_COPY };
 	uint64_t *w = case_words(LEN), v = 0;
-	struct kedge_segment_id id;
 	struct kedge_segment *s;
-	struct peer peer;
 
-	skip_if(geteuid(), "only root can be another user");
+	need_root();
 	assert_int_equal(kedge_segment_make(w, LEN, &o, &s), 0);
 	assert_int_equal(kedge_segment_id(s, &id), 0);
 	peer_start(&peer, NOBODY);

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Lists of segments: what they show, and to whom. */
-#include <grp.h>
 #include <sys/socket.h>
 
 #include "lists.h"
-#include "peer.h"
-
-#define RW     (KEDGE_SEGMENT_READ | KEDGE_SEGMENT_WRITE)
-#define NOBODY 65534
+#include "shared.h"
 
 /* ---- what is listed ---- */
 
@@ -27,18 +23,18 @@ static void each_segment_is_there_as_it_is(void **state)
 	uint64_t *a = case_words(1 << 16), *b = case_words(1 << 16), *c = case_words(1 << 16);
 	const struct kedge_segment_entry *e;
 	struct kedge_segment *s[3];
-	struct peer peer[2];
+	struct peer two[2];
 	struct listed l;
 
 	need_convert();
 	/* A fork afterwards would be a change. */
-	peer_start(&peer[0], 0);
-	peer_start(&peer[1], 0);
+	peer_start(&two[0], 0);
+	peer_start(&two[1], 0);
 	s[0] = make_as(a, 1 << 16, 0, KEDGE_SEGMENT_CONVERT);
 	s[1] = make_as((char *)b + 5, 1000, 0644, KEDGE_SEGMENT_CONVERT);
 	s[2] = make_as(c, 100, 0400, KEDGE_SEGMENT_COPY);
-	peer_has(&peer[0], s[0], RW);
-	peer_has(&peer[1], s[0], KEDGE_SEGMENT_READ);
+	peer_has(&two[0], s[0], RW);
+	peer_has(&two[1], s[0], KEDGE_SEGMENT_READ);
 	list_now(getpid(), &l);
 	assert_int_equal(l.cnt, 3);
 	e = entry_at(&l, a);
@@ -64,14 +60,14 @@ static void each_segment_is_there_as_it_is(void **state)
 	assert_int_equal(e->len, 100);
 	/* A change shows; a segment that is made later has not seen it. */
 	madvise(a, page_len(), MADV_DONTNEED);
-	peer_end(&peer[1]);
+	peer_end(&two[1]);
 	kedge_segment_remove(s[2]);
 	s[2] = make_as((char *)a + 2 * page_len(), page_len(), 0, KEDGE_SEGMENT_CONVERT);
 	WAIT_FOR(!list_of(getpid(), LONG_MS, &l) && entry_at(&l, a)->grants == 1);
 	assert_int_equal(l.cnt, 3);
 	assert_int_equal(entry_at(&l, a)->changes, 1);
 	assert_int_equal(entry_at(&l, (char *)a + 2 * page_len())->changes, 0);
-	peer_end(&peer[0]);
+	peer_end(&two[0]);
 	while (l.cnt)
 		kedge_segment_remove(s[--l.cnt]);
 	list_now(getpid(), &l);
@@ -185,14 +181,6 @@ static void a_stopped_owner_is_said_to_be(void **state)
 
 /* ---- other users ---- */
 
-static void become_nobody(void)
-{
-	gid_t group = NOBODY;
-
-	CHILD_CHECK(!setgroups(1, &group) && !setresgid(NOBODY, NOBODY, NOBODY) &&
-		    !setresuid(NOBODY, NOBODY, NOBODY));
-}
-
 static int lists_nothing(void *pid)
 {
 	static struct listed l;
@@ -217,14 +205,6 @@ static int is_told_nothing(void *name)
 	CHILD_CHECK(p.rc == -EACCES && !p.cnt);
 	CHILD_CHECK(!recv(fd, &p, sizeof(p), 0));
 	return 0;
-}
-
-static void need_root(void)
-{
-	if (!geteuid())
-		return;
-	print_message("skipped: only root can be another user\n");
-	skip();
 }
 
 static void another_user_is_told_nothing(void **state)

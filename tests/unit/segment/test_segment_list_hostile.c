@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Lists of segments, and grants, where askers or owners do not behave. */
-#include <grp.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -9,17 +8,6 @@
 #include "lists.h"
 
 /* ---- askers ---- */
-
-static bool is_cut_off(int fd)
-{
-	char room[4096];
-	ssize_t n;
-
-	do
-		n = recv(fd, room, sizeof(room), 0);
-	while (n > 0);
-	return !n || errno == ECONNRESET;
-}
 
 static bool holds(const void *bytes, size_t len, uint64_t word)
 {
@@ -317,9 +305,8 @@ static int seen_of(const pid_t *liar, const struct owner *owner)
 static int asks_no_other_user(void *pid)
 {
 	static struct listed l;
-	gid_t group = 65534;
 
-	CHILD_CHECK(!setgroups(1, &group) && !setresuid(65534, 65534, 65534));
+	become_nobody();
 	CHILD_CHECK(!list_of(*(pid_t *)pid, LONG_MS, &l));
 	CHILD_CHECK(l.cnt == 1 && l.e[0].status == -EACCES && !l.e[0].len);
 	return 0;
@@ -331,7 +318,7 @@ static void an_owner_of_another_user_is_not_asked(void **state)
 	struct lie l;
 	pid_t liar;
 
-	skip_if(geteuid(), "only root can be another user");
+	need_root();
 	honest(&l, 1);
 	l.to_all = true;
 	liar = liar_start(&l);

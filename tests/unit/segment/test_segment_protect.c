@@ -1,21 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Pages that an owner makes read-only, or guards, in memory that others have attached. */
-#include "peer.h"
+#include "shared.h"
 
-#define RW  (KEDGE_SEGMENT_READ | KEDGE_SEGMENT_WRITE)
 #define LEN ((size_t)1 << 20)
 
-static struct peer peer;
-static struct kedge_segment *segment;
 static uint64_t *w;
 
 static void begin(void)
 {
-	need_convert();
 	w = words(LEN);
-	peer_start(&peer, 0);
-	assert_int_equal(kedge_segment_make(w, LEN, NULL, &segment), 0);
-	peer_has(&peer, segment, RW);
+	share(w, LEN);
 }
 
 static bool can_read(const void *at)
@@ -70,16 +64,14 @@ static void what_is_protected_stays_so(void **state)
 		_exit(!is_protected());
 	ended_well(pid);
 	assert_true(is_protected());
-	peer_end(&peer);
-	kedge_segment_remove(segment);
+	end();
 	munmap(w, LEN);
 	/* And without a fork. */
 	begin();
 	p = (char *)w;
 	assert_int_equal(mprotect(p + 8 * page_len(), page_len(), PROT_NONE), 0);
 	assert_int_equal(mprotect(p + 16 * page_len(), page_len(), PROT_READ), 0);
-	peer_end(&peer);
-	kedge_segment_remove(segment);
+	end();
 	assert_true(is_protected());
 	munmap(w, LEN);
 }

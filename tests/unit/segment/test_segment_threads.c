@@ -9,16 +9,14 @@
 
 #include <kedge/pageswap.h>
 
-#include "peer.h"
+#include "shared.h"
 
-#define NOBODY 65534
 #define MAKES  100
 #define STACK  ((size_t)256 << 10)
 
 static void need_stopped_threads(void)
 {
-	need_convert();
-	skip_if(UNDER_TSAN, "no thread is stopped under ThreadSanitizer");
+	need_stopping();
 	need_threads_after_fork();
 }
 
