@@ -31,7 +31,8 @@
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 #endif
 
-/* One case, in the fixture of its file; and one without any. */
+/* One case, in the fixture of its file; and one without any. A list that cases.py makes has
+ * them as CASE, or as what LISTED is by then. */
 #define CASE(f)	 cmocka_unit_test_setup_teardown(f, setup, teardown)
 #define PLAIN(f) cmocka_unit_test_teardown(f, case_end)
 

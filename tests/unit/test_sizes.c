@@ -4,10 +4,9 @@
  * structs had, as numbers, so that a field that is added changes none of them.
  * They are those of every LP64 machine.
  */
-#include <errno.h>
-#include <pthread.h>
 
 #include "channel/transport.h"
+#include "cases.h"
 #include "channel_pair.h"
 #include <kedge/channel_info.h>
 
@@ -490,13 +489,10 @@ static int close_all(void **state)
 	return 0;
 }
 
+#define LISTED PLAIN
+#include "test_sizes.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(structs_of_the_first_version_are_taken),
-		cmocka_unit_test(shorter_structs_are_refused),
-		cmocka_unit_test(longer_structs_are_taken_if_they_ask_for_nothing),
-	};
-
-	return cmocka_run_group_tests_name("sizes", tests, open_all, close_all);
+	return cmocka_run_group_tests_name("sizes", cases, open_all, close_all);
 }

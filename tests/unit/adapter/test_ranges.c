@@ -247,22 +247,10 @@ static void without_a_notifier_none_is_kept(void **state)
 	ranges_close(none);
 }
 
+#define LISTED(f) cmocka_unit_test_setup_teardown(f, begin, end)
+#include "test_ranges.cases.h"
+
 int main(void)
 {
-#define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
-	const struct CMUnitTest tests[] = {
-		TEST(a_registration_is_kept_the_second_time),
-		TEST(one_of_a_thread_that_has_not_told_since_is_not_kept),
-		TEST(a_change_is_found_at_once_and_told),
-		TEST(what_else_there_is_stays),
-		TEST(one_that_is_not_kept_is_not_told),
-		TEST(the_table_makes_room),
-		TEST(those_that_are_not_kept_make_room_at_once),
-		TEST(what_cannot_be_watched_is_not_kept),
-		TEST(all_are_forgotten_with_the_last_cache),
-		TEST(in_a_child_none_is_kept),
-		TEST(without_a_notifier_none_is_kept),
-	};
-
-	return RUN(tests);
+	return RUN(cases);
 }

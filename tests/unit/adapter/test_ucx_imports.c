@@ -92,14 +92,10 @@ static void a_library_without_tables_binds_none(void **state)
 	assert_false(has("called", 0, false, 0, DT_REL));
 }
 
+#define LISTED PLAIN
+#include "test_ucx_imports.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_program_binds_the_functions_that_it_calls),
-		cmocka_unit_test(each_kind_of_table_is_looked_through),
-		cmocka_unit_test(offsets_are_addresses_from_the_base_on),
-		cmocka_unit_test(a_library_without_tables_binds_none),
-	};
-
-	return RUN(tests);
+	return RUN(cases);
 }

@@ -200,18 +200,10 @@ static void both_clocks_move(void **state)
 	test_clock_end();
 }
 
+#define LISTED PLAIN
+#include "test_clock.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_way_of_waiting_sees_the_clock_move),
-		cmocka_unit_test(a_process_behind_a_fork_shares_the_moved_clock),
-		cmocka_unit_test(what_is_told_of_the_time_is_no_slice),
-		cmocka_unit_test(a_wait_of_one_thread_ends_as_another_hurries_the_clock),
-		cmocka_unit_test(the_sooner_of_two_is_no_later_than_either),
-		cmocka_unit_test(what_comes_ends_a_wait_before_its_deadline),
-		cmocka_unit_test(a_deadline_does_not_wrap),
-		cmocka_unit_test(both_clocks_move),
-	};
-
-	return RUN(tests);
+	return RUN(cases);
 }

@@ -50,11 +50,10 @@ static void every_byte_and_no_other(void **state)
 		}
 }
 
+#define LISTED PLAIN
+#include "test_copy.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_byte_and_no_other),
-	};
-
-	return cmocka_run_group_tests_name("copy", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("copy", cases, NULL, NULL);
 }

@@ -102,16 +102,10 @@ static void results_may_be_older_or_newer(void **state)
 	assert_int_equal(kedge__info_copy(NULL, 8, &o, sizeof(o)), -EINVAL);
 }
 
+#define LISTED PLAIN
+#include "test_error.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(an_error_has_words),
-		cmocka_unit_test(a_reason_is_for_its_error_alone),
-		cmocka_unit_test(a_long_reason_is_cut),
-		cmocka_unit_test(a_reason_is_its_threads),
-		cmocka_unit_test(options_may_be_older_or_newer),
-		cmocka_unit_test(results_may_be_older_or_newer),
-	};
-
-	return RUN(tests);
+	return RUN(cases);
 }

@@ -70,13 +70,10 @@ static void a_child_around_libc_has_its_own(void **state)
 	is_mine(NULL);
 }
 
+#define LISTED PLAIN
+#include "test_page.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(threads_find_the_same),
-		cmocka_unit_test(a_child_has_its_own),
-		cmocka_unit_test(a_child_around_libc_has_its_own),
-	};
-
-	return RUN(tests);
+	return RUN(cases);
 }

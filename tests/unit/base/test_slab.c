@@ -84,12 +84,10 @@ static void no_memory_is_told_and_passes(void **state)
 	assert_int_equal(mapped, 0);
 }
 
+#define LISTED PLAIN
+#include "test_slab.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(objects_are_zeroed_and_apart),
-		cmocka_unit_test(no_memory_is_told_and_passes),
-	};
-
-	return RUN(tests);
+	return RUN(cases);
 }

@@ -293,15 +293,10 @@ static void a_filter_is_told_from_a_delay(void **state)
 	assert_int_equal(in_child(call_where_it_is_forbidden, NULL), 0);
 }
 
+#define LISTED PLAIN
+#include "test_stop.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(no_other_thread_runs),
-		cmocka_unit_test(sleepers_are_left_alone),
-		cmocka_unit_test(no_signal_is_lost),
-		cmocka_unit_test(one_thread_calls_itself),
-		cmocka_unit_test(a_filter_is_told_from_a_delay),
-	};
-
-	return RUN(tests);
+	return RUN(cases);
 }

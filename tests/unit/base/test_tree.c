@@ -144,13 +144,10 @@ static void an_empty_tree_and_an_empty_range_have_nothing(void **state)
 	assert_null(t.root);
 }
 
+#define LISTED PLAIN
+#include "test_tree.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(it_finds_what_a_list_finds),
-		cmocka_unit_test(a_resized_node_is_found_where_it_is),
-		cmocka_unit_test(an_empty_tree_and_an_empty_range_have_nothing),
-	};
-
-	return RUN(tests);
+	return RUN(cases);
 }

@@ -435,32 +435,11 @@ static void dropped_memory_is_kept_again(void **state)
 	WAIT_FOR(hits(mem, page));
 }
 
-#define KEPT(f) cmocka_unit_test_setup_teardown(f, setup, ends)
+#define LISTED(f) cmocka_unit_test_setup_teardown(f, setup, ends)
+#include "test_cache.cases.h"
 
 /* With "single": all of it in a cache with a single thread. */
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		KEPT(a_range_within_a_region_is_a_hit),
-		KEPT(bytes_are_counted),
-		KEPT(more_access_is_another_registration),
-		KEPT(neighbours_merge_into_one_region),
-		KEPT(a_merge_leaves_what_is_in_flight),
-		KEPT(merge_bytes_bounds_it),
-		KEPT(an_unmap_ends_what_nobody_holds),
-		KEPT(what_is_held_outlives_an_unmap),
-		KEPT(an_unmapped_range_is_efault),
-		KEPT(of_a_large_region_only_the_pages_go),
-		KEPT(a_hint_registers_in_chunks),
-		KEPT(the_least_used_goes_beyond_max_regions),
-		KEPT(the_least_used_goes_beyond_max_bytes),
-		KEPT(a_long_one_costs_one_place),
-		KEPT(what_never_fits_drives_nothing_out),
-		KEPT(what_is_held_is_not_evicted),
-		KEPT(a_file_mapping_is_not_kept_unseen),
-		KEPT(a_flush_leaves_what_is_held),
-		KEPT(dropped_memory_is_kept_again),
-	};
-
-	return RUN_CASES(tests, argc, argv);
+	return RUN_CASES(cases, argc, argv);
 }

@@ -245,14 +245,9 @@ static void it_counts_as_others_do(void **state)
 	end_of_landing();
 }
 
+#include "test_cache_adopt.cases.h"
+
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(the_cache_has_it_where_the_pages_are),
-		CASE(what_others_changed_is_not_kept),
-		CASE(what_is_not_moved_stays_its_owners),
-		CASE(it_counts_as_others_do),
-	};
-
-	return RUN_CASES(tests, argc, argv);
+	return RUN_CASES(cases, argc, argv);
 }

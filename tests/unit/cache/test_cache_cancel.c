@@ -285,12 +285,9 @@ static void cancelled_threads_leave_nothing_behind(void **state)
 	}
 }
 
+#include "test_cache_cancel.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(no_call_is_a_cancellation_point),
-		CASE(cancelled_threads_leave_nothing_behind),
-	};
-
-	return RUN_WITH_UFFD(tests);
+	return RUN_WITH_UFFD(cases);
 }

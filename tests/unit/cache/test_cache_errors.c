@@ -481,30 +481,10 @@ static void nothing_is_kept_without_a_notifier(void **state)
 	assert_int_equal(kedge_cache_hint(cache, mem, 1, 0), -EOPNOTSUPP);
 }
 
-#define HELD(f) cmocka_unit_test_setup_teardown(f, setup, end)
+#define LISTED(f) cmocka_unit_test_setup_teardown(f, setup, end)
+#include "test_cache_errors.cases.h"
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		HELD(bad_options_are_refused),
-		HELD(a_notifier_serves_many),
-		HELD(older_stats_are_filled),
-		HELD(bad_arguments_are_refused),
-		HELD(a_full_device_makes_room),
-		HELD(enospc_of_the_device_evicts_one_and_tries_again),
-		HELD(enomem_of_the_device_evicts_one_and_tries_again),
-		HELD(eagain_of_the_device_evicts_one_and_tries_again),
-		HELD(what_is_held_survives_a_full_device),
-		HELD(other_errors_evict_nothing),
-		HELD(what_changes_while_registered_is_made_again),
-		HELD(a_child_is_told_not_yours),
-		HELD(a_put_may_be_another_threads),
-		HELD(a_reference_outlives_its_thread),
-		HELD(a_late_destructor_may_use_the_cache),
-		HELD(two_caches_in_one_thread),
-		HELD(a_thread_may_end_after_its_cache),
-		HELD(nothing_is_kept_without_a_notifier),
-	};
-
-	return RUN_WITH_UFFD(tests);
+	return RUN_WITH_UFFD(cases);
 }

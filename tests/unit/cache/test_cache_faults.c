@@ -242,16 +242,9 @@ static void a_resync_does_what_it_can(void **state)
 	}
 }
 
+#include "test_cache_faults.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(open_undoes_every_step),
-		CASE(a_miss_fails_or_is_right),
-		CASE(a_put_never_fails),
-		CASE(a_hint_does_what_it_can),
-		CASE(pieces_come_together_or_not),
-		CASE(a_resync_does_what_it_can),
-	};
-
-	return RUN_WITH_UFFD(tests);
+	return RUN_WITH_UFFD(cases);
 }

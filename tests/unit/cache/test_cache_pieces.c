@@ -472,33 +472,9 @@ static void the_thread_outlives_its_descriptors(void **state)
 	assert_true(threads_are(before));
 }
 
+#include "test_cache_pieces.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(chunks_come_as_pieces),
-		CASE(what_is_missing_is_registered_in_chunks),
-		CASE(a_long_range_is_one_call),
-		CASE(too_few_pieces_hold_nothing),
-		CASE(bad_arguments_are_einval),
-		CASE(a_gap_in_the_mapping_is_efault),
-		CASE(a_hole_takes_no_time),
-		CASE(a_hole_is_a_piece),
-		CASE(holes_close_where_room_is_short),
-		CASE(resync_replaces_what_changed),
-		CASE(resync_keeps_to_its_area),
-		CASE(what_went_whole_comes_back),
-		CASE(what_is_gone_is_forgotten),
-		CASE(a_long_region_is_resynced_in_chunks),
-		CASE(what_is_in_flight_keeps_its_pages),
-		CASE(a_device_swaps_under_one_handle),
-		CASE(where_it_cannot_there_is_the_other_way),
-		CASE(a_change_during_the_swap_is_not_believed),
-		CASE(errors_of_the_device_come_back),
-		CASE(losses_without_end),
-		CASE(a_thread_does_it_by_itself),
-		CASE(the_thread_sleeps_through_others_events),
-		CASE(the_thread_outlives_its_descriptors),
-	};
-
-	return RUN_WITH_UFFD(tests);
+	return RUN_WITH_UFFD(cases);
 }

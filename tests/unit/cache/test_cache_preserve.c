@@ -309,25 +309,10 @@ static void what_is_held_at_the_close_is_not_watched(void **state)
 	dev->live = 0;
 }
 
-#define PRESERVED(f) cmocka_unit_test_setup_teardown(f, begin, teardown)
+#define LISTED(f) cmocka_unit_test_setup_teardown(f, begin, teardown)
+#include "test_cache_preserve.cases.h"
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		PRESERVED(what_may_have_been_written_is_preserved_at_its_end),
-		PRESERVED(what_another_one_has_is_preserved_with_that),
-		PRESERVED(what_was_unsure_before_is_not_in_the_larger_one),
-		PRESERVED(what_was_dropped_is_not_preserved),
-		PRESERVED(what_was_unmapped_or_moved_is_said_to_be),
-		PRESERVED(what_ends_together_is_looked_for_once),
-		PRESERVED(what_has_no_name_is_preserved_at_once),
-		PRESERVED(what_happens_while_it_is_held_counts),
-		PRESERVED(what_happens_meanwhile_has_it_done_anew),
-		PRESERVED(what_never_ends_is_everywhere),
-		PRESERVED(what_is_not_watched_is_preserved_at_once),
-		PRESERVED(what_nobody_got_is_not_preserved),
-		PRESERVED(what_is_held_at_the_close_is_not_watched),
-	};
-
-	return RUN_WITH_UFFD(tests);
+	return RUN_WITH_UFFD(cases);
 }

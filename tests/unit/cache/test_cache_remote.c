@@ -350,29 +350,10 @@ static void windows_over_chunks(void **state)
 	assert_int_equal(dev->live, n);
 }
 
+#include "test_cache_remote.cases.h"
+
 /* With "single": all of it in a cache with a single thread. */
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(access_ends_with_the_put),
-		CASE(not_a_byte_beyond),
-		CASE(whole_pages_where_the_device_knows_no_less),
-		CASE(each_get_has_its_own_key),
-		CASE(local_access_is_kept_beside_it),
-		CASE(a_put_by_another_thread_ends_it),
-		CASE(a_window_over_what_is_kept),
-		CASE(a_window_holds_its_pages),
-		CASE(without_a_window_there_is_the_other_way),
-		CASE(both_ways_may_fail),
-		CASE(trusted_peers_keep_their_key),
-		CASE(merging_never_widens),
-		CASE(a_hole_inherits_no_access),
-		CASE(a_hint_wants_the_local_part),
-		CASE(pieces_are_lent),
-		CASE(pieces_in_whole_pages),
-		CASE(no_place_for_a_window),
-		CASE(windows_over_chunks),
-	};
-
-	return RUN_CASES(tests, argc, argv);
+	return RUN_CASES(cases, argc, argv);
 }

@@ -163,19 +163,10 @@ static void it_has_no_resync_thread(void **state)
 	assert_null(out);
 }
 
-#define SINGLE(f) cmocka_unit_test_setup_teardown(f, begin, teardown)
+#define LISTED(f) cmocka_unit_test_setup_teardown(f, begin, teardown)
+#include "test_cache_single.cases.h"
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		SINGLE(a_second_thread_is_told),
-		SINGLE(the_first_user_has_it),
-		SINGLE(others_may_change_the_memory),
-		SINGLE(a_hint_has_its_threads),
-		SINGLE(windows_come_and_go),
-		SINGLE(hits_are_counted),
-		SINGLE(it_has_no_resync_thread),
-	};
-
-	return RUN_WITH_UFFD(tests);
+	return RUN_WITH_UFFD(cases);
 }

@@ -254,19 +254,10 @@ static void closed_caches_leave_nothing(void **state)
 	assert_true(address_space() < before + 50 * page);
 }
 
-#define CROWDED(f) cmocka_unit_test_setup_teardown(f, begin, teardown)
+#define LISTED(f) cmocka_unit_test_setup_teardown(f, begin, teardown)
+#include "test_cache_threads.cases.h"
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CROWDED(a_thread_takes_little_address_space),
-		CROWDED(a_thousand_threads_under_a_limit),
-		CROWDED(a_cache_opens_under_a_small_limit),
-		CROWDED(references_beyond_a_record_are_counted),
-		CROWDED(a_hit_may_be_beyond_a_record),
-		CROWDED(a_piece_may_be_beyond_a_record),
-		CROWDED(closed_caches_leave_nothing),
-	};
-
-	return RUN_WITH_UFFD(tests);
+	return RUN_WITH_UFFD(cases);
 }

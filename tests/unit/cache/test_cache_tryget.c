@@ -245,23 +245,9 @@ static void a_child_has_no_hit(void **state)
 	assert_int_equal(in_child(try_in_child, NULL), 0);
 }
 
+#include "test_cache_tryget.cases.h"
+
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(it_registers_nothing),
-		CASE(a_hit_is_a_reference),
-		CASE(a_change_is_for_get_to_handle),
-		CASE(pages_that_are_left_are_a_hit),
-		CASE(no_range_and_no_memory),
-		CASE(remote_access_that_ends_is_no_hit),
-		CASE(a_thread_gets_once_first),
-		CASE(the_lock_is_not_taken),
-		CASE(two_caches_take_turns),
-		CASE(a_put_of_what_is_good_is_a_put),
-		CASE(a_put_that_deregisters_is_left_to_put),
-		CASE(a_put_by_another_thread),
-		CASE(a_child_has_no_hit),
-	};
-
-	return RUN_CASES(tests, argc, argv);
+	return RUN_CASES(cases, argc, argv);
 }

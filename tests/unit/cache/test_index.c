@@ -267,16 +267,9 @@ static void beyond_the_address_space(void **state)
 		    ((uint64_t)1 << ADDR_BITS) + PAGE, 1);
 }
 
+#include "test_index.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(like_an_array),
-		CASE(block_needs_no_pages),
-		CASE(larger_takes_over),
-		CASE(set_without_memory),
-		CASE(clear_without_memory),
-		CASE(beyond_the_address_space),
-	};
-
-	return RUN(tests);
+	return RUN(cases);
 }

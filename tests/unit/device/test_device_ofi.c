@@ -304,18 +304,10 @@ static void a_child_has_it_not(void **state)
 	munmap(at, LEN);
 }
 
+#define LISTED(f) cmocka_unit_test_setup(f, begin)
+#include "test_device_ofi.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(a_registration_is_libfabrics, begin),
-		cmocka_unit_test_setup(keys_of_ours_are_new_ones, begin),
-		cmocka_unit_test_setup(two_devices_ask_for_other_keys, begin),
-		cmocka_unit_test_setup(those_of_an_endpoint_are_bound_and_enabled, begin),
-		cmocka_unit_test_setup(a_cache_below_that_is_stale_is_refused, begin),
-		cmocka_unit_test_setup(errors_are_told, begin),
-		cmocka_unit_test_setup(bad_arguments_are_refused, begin),
-		cmocka_unit_test_setup(a_child_has_it_not, begin),
-	};
-
-	return RUN(tests);
+	return RUN(cases);
 }

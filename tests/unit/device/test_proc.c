@@ -184,16 +184,9 @@ static void what_was_freed_lazily_is_found(void **state)
 	assert_int_equal(lazy_in(0, PAGES), 0);
 }
 
+#include "test_proc.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(the_first_fault_is_told),
-		CASE(what_is_written_need_not_be_readable),
-		CASE(a_shared_file_is_one_for_writing),
-		CASE(bytes_are_told_in_words),
-		CASE(a_capability_in_a_namespace_is_none),
-		CASE(what_was_freed_lazily_is_found),
-	};
-
-	return RUN(tests);
+	return RUN(cases);
 }

@@ -553,33 +553,10 @@ static void threads_share_the_slots(void **state)
 	kedge_device_close(dev);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, fake_close)
+#define LISTED(f) cmocka_unit_test_setup_teardown(f, setup, fake_close)
+#include "test_uring.cases.h"
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		TEST(open_undoes_every_step),
-		TEST(bad_arguments_do_not_reach_the_kernel),
-		TEST(kernels_of_all_ages),
-		TEST(a_table_too_large_is_refused),
-		TEST(what_the_kernel_says_to_open_comes_back),
-		TEST(a_closed_ring_is_refused),
-		TEST(the_slots_of_a_table_are_counted),
-		TEST(slots_outside_the_table_are_refused),
-		TEST(close_empties_our_slots_and_no_other),
-		TEST(a_registration_fills_its_slot),
-		TEST(bad_ranges_do_not_reach_the_kernel),
-		TEST(what_the_kernel_says_to_reg_comes_back),
-		TEST(a_signal_repeats_the_call),
-		TEST(a_full_table_has_no_room),
-		TEST(a_slot_that_is_not_emptied_is_not_reused),
-		TEST(a_second_dereg_harms_nobody),
-		TEST(a_table_taken_away_leaves_nothing_to_empty),
-		TEST(a_failing_close_is_logged),
-		TEST(a_ring_without_descriptor_is_one_threads),
-		TEST(a_forked_child_leaves_the_ring_alone),
-		TEST(threads_share_the_slots),
-	};
-
-	return RUN(tests);
+	return RUN(cases);
 }

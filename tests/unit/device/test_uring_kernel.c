@@ -515,23 +515,10 @@ static int make_file(void)
 	return file < 0 || write(file, buf, page) != (ssize_t)page;
 }
 
+#include "test_uring_kernel.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(data_arrives_in_a_registered_page),
-		CASE(a_stale_registration_loses_data),
-		CASE(a_full_table_has_no_room),
-		CASE(bad_memory_is_named),
-		CASE(a_gibibyte_is_the_most),
-		CASE(an_exhausted_memlock_is_named),
-		CASE(a_closed_ring_is_refused),
-		CASE(a_file_is_no_ring),
-		CASE(a_table_that_exists_is_shared),
-		CASE(a_single_issuers_ring_is_its_threads),
-		CASE(a_registered_ring_serves_all_threads),
-		CASE(a_childs_close_leaves_the_parents_slots),
-		CASE(threads_give_every_slot_back),
-	};
 	struct kedge_device *dev;
 	int rc;
 
@@ -555,5 +542,5 @@ int main(void)
 		perror("memfd");
 		return 1;
 	}
-	return RUN(tests);
+	return RUN(cases);
 }

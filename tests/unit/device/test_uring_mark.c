@@ -355,24 +355,10 @@ static void what_was_moved_is_marked_where_it_is(void **state)
 	kedge_device_close(dev);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, fake_close)
+#define LISTED(f) cmocka_unit_test_setup_teardown(f, setup, fake_close)
+#include "test_uring_mark.cases.h"
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		TEST(marks_come_at_the_end),
-		TEST(who_frees_nothing_lazily_has_no_marks),
-		TEST(a_kernel_is_as_old_as_it_says),
-		TEST(what_is_not_lazily_freed_need_not_be_marked),
-		TEST(what_would_be_lost_stays_pinned),
-		TEST(an_owed_slot_hides_no_other),
-		TEST(a_full_table_pays_at_once),
-		TEST(the_close_says_what_may_be_lost),
-		TEST(the_close_marks_what_is_still_registered),
-		TEST(without_proc_what_cannot_be_marked_stays),
-		TEST(what_is_absent_is_not_marked),
-		TEST(what_was_moved_is_marked_where_it_is),
-	};
-
-	return RUN(tests);
+	return RUN(cases);
 }

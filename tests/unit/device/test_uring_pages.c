@@ -288,24 +288,10 @@ static void a_slot_that_cannot_be_emptied_to_mark_is_lost(void **state)
 	assert_int_equal(fake_log_cnt, 0);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, fake_close)
+#define LISTED(f) cmocka_unit_test_setup_teardown(f, setup, fake_close)
+#include "test_uring_pages.cases.h"
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		TEST(a_prompt_kernel_is_not_waited_for),
-		TEST(a_kernel_that_tells_nothing_is_not_waited_for),
-		TEST(a_late_unpin_makes_room),
-		TEST(what_is_held_is_not_waited_for_without_end),
-		TEST(one_look_decides_nothing),
-		TEST(a_refused_emptying_is_no_look),
-		TEST(an_older_kernel_marks_what_may_be_written_once),
-		TEST(it_says_that_it_pins_and_writes),
-		TEST(a_second_end_during_the_first_is_refused),
-		TEST(what_is_not_pinned_is_not_marked),
-		TEST(what_changes_meanwhile_is_registered_anew),
-		TEST(a_slot_that_cannot_be_emptied_to_mark_is_lost),
-	};
-
-	return RUN(tests);
+	return RUN(cases);
 }

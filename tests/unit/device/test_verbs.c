@@ -464,28 +464,10 @@ static void threads_share_the_lost(void **state)
 	assert_true(fake_log_cnt > 0);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, fake_setup, fake_teardown)
+#define LISTED(f) cmocka_unit_test_setup_teardown(f, fake_setup, fake_teardown)
+#include "test_verbs.cases.h"
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		TEST(open_undoes_every_step),
-		TEST(what_the_device_says_to_open_comes_back),
-		TEST(bad_arguments_do_not_reach_the_device),
-		TEST(limits_are_the_devices),
-		TEST(a_kernel_that_does_not_copy_at_fork_is_told),
-		TEST(a_region_is_what_was_asked_for),
-		TEST(access_is_what_the_verbs_call_it),
-		TEST(keys_and_address_are_found_again),
-		TEST(bad_ranges_do_not_reach_the_device),
-		TEST(options_that_the_device_lacks_are_left_out),
-		TEST(demand_paged_regions_are_prefetched),
-		TEST(a_lost_region_is_tried_again),
-		TEST(the_close_ends_what_is_lost),
-		TEST(what_a_removed_device_had_is_gone),
-		TEST(a_forked_child_leaves_the_device_alone),
-		TEST(threads_share_the_lost),
-	};
-
-	return RUN(tests);
+	return RUN(cases);
 }

@@ -221,16 +221,9 @@ static void a_shared_file_is_named(void **state)
 	munmap(file, real_page);
 }
 
+#include "test_verbs_explain.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(errors_of_the_device_are_told_apart),
-		CASE(a_full_table_is_no_lack_of_memory),
-		CASE(a_page_that_stays_is_told),
-		CASE(the_limit_is_named),
-		CASE(bad_memory_is_named),
-		CASE(a_shared_file_is_named),
-	};
-
-	return RUN(tests);
+	return RUN(cases);
 }

@@ -531,31 +531,9 @@ static void threads_take_turns(void **state)
 	assert_int_equal(fake.state, IBV_QPS_RTS);
 }
 
+#include "test_verbs_window.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(a_queue_pair_that_cannot_bind_is_refused),
-		CASE(without_a_queue_pair_there_are_no_windows),
-		CASE(a_window_gives_what_it_says_until_it_ends),
-		CASE(windows_know_moved_addresses),
-		CASE(what_the_device_would_refuse_is_not_posted),
-		CASE(atomics_are_only_given_where_there_are_some),
-		CASE(windows_without_bounds_take_all_or_nothing),
-		CASE(no_key_is_given_twice),
-		CASE(the_pool_has_a_bound_and_takes_turns),
-		CASE(a_device_without_more_windows_is_told),
-		CASE(an_unconnected_queue_pair_is_waited_for),
-		CASE(a_bind_that_fails_leaves_nothing),
-		CASE(access_ends_where_the_queue_pair_fails),
-		CASE(a_queue_pair_in_error_ends_windows_by_the_kernel),
-		CASE(no_answer_is_no_hang),
-		CASE(late_answers_are_nobodys),
-		CASE(a_lost_window_is_tried_again),
-		CASE(the_close_ends_lost_windows_first),
-		CASE(a_removed_device_has_no_windows),
-		CASE(a_forked_child_leaves_windows_alone),
-		CASE(threads_take_turns),
-	};
-
-	return RUN(tests);
+	return RUN(cases);
 }

@@ -169,20 +169,12 @@ static void nothing_is_registered_while_mappings_move(void **state)
 	kedge_notifier_close(own);
 }
 
+#include "test_announce.cases.h"
+
 static int run(const char *name)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(it_is_seen_before_it_happens),
-		CASE(what_is_only_possible_is_told_as_such),
-		CASE(what_is_added_meanwhile_is_not_kept),
-		CASE(memory_nobody_watches_moves_nothing),
-		CASE(nonsense_does_nothing),
-		CASE(what_was_announced_is_watched_anew),
-		CASE(nothing_is_registered_while_mappings_move),
-	};
-
 	backend = name;
-	return cmocka_run_group_tests_name(name, tests, NULL, NULL);
+	return cmocka_run_group_tests_name(name, cases, NULL, NULL);
 }
 
 int main(void)

@@ -472,31 +472,9 @@ static void info_counts_watches_and_events(void **state)
 	assert_true(info.armed >= 1);
 }
 
+#include "test_notifier.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(a_cookie_names_one_watch),
-		CASE(a_hole_is_efault),
-		CASE(files_and_shared_memory_are_refused),
-		CASE(memory_of_another_userfaultfd_is_busy),
-		CASE(a_second_notifier_takes_nothing_from_the_first),
-		CASE(an_unmap_names_what_it_took),
-		CASE(a_range_is_watched_in_whole_pages),
-		CASE(a_fixed_map_over_it_is_an_unmap),
-		CASE(a_move_is_a_remap),
-		CASE(a_move_onto_it_is_an_unmap),
-		CASE(a_shrink_names_the_tail),
-		CASE(dropped_pages_are_a_remove),
-		CASE(protection_and_use_are_no_events),
-		CASE(events_of_one_watch_coalesce),
-		CASE(overlapping_watches_are_each_told),
-		CASE(a_read_of_few_takes_few),
-		CASE(what_is_removed_is_not_told),
-		CASE(an_unmap_is_visible_when_it_returns),
-		CASE(memory_being_dropped_is_provisional_or_gone),
-		CASE(many_watches_need_few_mappings),
-		CASE(info_counts_watches_and_events),
-	};
-
-	return RUN_WITH_UFFD(tests);
+	return RUN_WITH_UFFD(cases);
 }

@@ -157,13 +157,9 @@ static void a_watch_is_added_or_not(void **state)
 	assert_true(errors >= 3);
 }
 
+#include "test_notifier_faults.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(open_undoes_every_step),
-		CASE(auto_falls_back_or_fails),
-		CASE(a_watch_is_added_or_not),
-	};
-
-	return RUN_WITH_UFFD(tests);
+	return RUN_WITH_UFFD(cases);
 }

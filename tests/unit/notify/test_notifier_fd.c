@@ -222,18 +222,9 @@ static void an_event_wakes_a_poll_of_io_uring(void **state)
 	io_uring_queue_exit(&ring);
 }
 
+#include "test_notifier_fd.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(poll_sees_it_while_events_wait),
-		CASE(an_event_before_the_fd_was_asked_for_counts),
-		CASE(an_event_wakes_poll),
-		CASE(an_event_wakes_select),
-		CASE(an_event_wakes_epoll_by_level),
-		CASE(an_event_wakes_epoll_by_edge),
-		CASE(an_event_raises_sigio),
-		CASE(an_event_wakes_a_poll_of_io_uring),
-	};
-
-	return RUN_WITH_UFFD(tests);
+	return RUN_WITH_UFFD(cases);
 }

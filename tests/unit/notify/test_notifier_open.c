@@ -151,15 +151,9 @@ static void backends_can_be_tried(void **state)
 #endif
 }
 
+#include "test_notifier_open.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(bad_options_are_refused),
-		CASE(levels_are_kept),
-		CASE(hooks_without_an_announcer_are_refused),
-		CASE(bad_arguments_are_refused),
-		CASE(backends_can_be_tried),
-	};
-
-	return RUN_WITH_UFFD(tests);
+	return RUN_WITH_UFFD(cases);
 }

@@ -381,22 +381,9 @@ static void a_close_leaves_nothing(void **state)
 	assert_in_range(map_lines(), 1, maps + 4); /* a cached stack */
 }
 
+#include "test_notifier_process.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(a_child_is_told_not_yours),
-		CASE(so_is_one_of_a_raw_fork),
-		CASE(so_is_a_grandchild),
-		CASE(a_close_ends_what_a_child_holds),
-		CASE(a_vforked_child_unmaps_for_its_parent),
-		CASE(exec_takes_nothing_along),
-		CASE(a_storm_of_signals_loses_nothing),
-		CASE(closed_descriptors_miss_nothing),
-		CASE(descriptors_of_others_are_left_alone),
-		CASE(forks_beside_unmaps),
-		CASE(the_environment_chooses),
-		CASE(a_close_leaves_nothing),
-	};
-
-	return RUN_WITH_UFFD(tests);
+	return RUN_WITH_UFFD(cases);
 }

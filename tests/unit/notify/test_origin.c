@@ -201,18 +201,10 @@ static void what_there_is_from_the_start(void **state)
 	munmap(map, PAGE);
 }
 
+#define LISTED PLAIN
+#include "test_origin.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_range_is_known_page_by_page),
-		cmocka_unit_test(a_cleared_middle_leaves_both_sides),
-		cmocka_unit_test(whole_gibs_take_no_table),
-		cmocka_unit_test(a_part_of_a_whole_gib_is_cleared),
-		cmocka_unit_test(without_memory_nothing_is_claimed),
-		cmocka_unit_test(neighbours_are_left_alone),
-		cmocka_unit_test(what_is_outside_the_table_is_never_known),
-		cmocka_unit_test(what_there_is_from_the_start),
-	};
-
-	return RUN(tests);
+	return RUN(cases);
 }

@@ -422,23 +422,12 @@ static void such_a_cache_is_never_stale(void **state)
 		free_pages(page_of[i], 1);
 }
 
+#include "test_push.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(it_is_called_before_a_change_returns),
-		CASE(each_of_several_changes_has_its_call),
-		CASE(an_announced_change_tells_its_range),
-		CASE(an_end_that_loses_the_watch_calls),
-		CASE(a_close_waits_for_calls),
-		CASE(a_child_has_no_calls),
-		CASE(it_makes_the_checks_of_those_users_ask),
-		CASE(where_the_kernel_keeps_the_queue_it_is_refused),
-		CASE(asking_another_notifier_does_it_no_harm),
-		CASE(notifiers_come_and_go_beside_changes),
-		CASE(such_a_cache_is_never_stale),
-	};
 	const int rc = need_uffd();
 
 	kedge_hook_attach(0);
-	return rc ? rc : cmocka_run_group_tests(tests, NULL, NULL);
+	return rc ? rc : cmocka_run_group_tests(cases, NULL, NULL);
 }

@@ -93,16 +93,10 @@ static void the_same_again_takes_no_room(void **state)
 	assert_true(tainted(10, 8));
 }
 
+#define LISTED(f) cmocka_unit_test_setup(f, setup)
+#include "test_taint.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(covers_its_pages_and_no_more, setup),
-		cmocka_unit_test_setup(ends_by_its_number, setup),
-		cmocka_unit_test_setup(the_latest_counts, setup),
-		cmocka_unit_test_setup(an_older_one_within_goes_with_the_newer, setup),
-		cmocka_unit_test_setup(a_full_table_forgets_none, setup),
-		cmocka_unit_test_setup(the_same_again_takes_no_room, setup),
-	};
-
-	return RUN(tests);
+	return RUN(cases);
 }

@@ -338,27 +338,15 @@ static void the_right_one_of_many_watches_has_the_event(void **state)
 	munmap(p, MANY * page_len());
 }
 
+#include "test_ummunot.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(it_says_what_it_is),
-		CASE(a_change_is_told_once_as_its_pages),
-		CASE(what_keeps_the_pages_is_silent),
-		CASE(another_process_truncates_the_file),
-		CASE(shm_remap_over_it),
-		CASE(the_descriptor_polls),
-		CASE(flags_set_by_the_application_do_no_harm),
-		CASE(beyond_the_limit_nothing_is_kept),
-		CASE(unmapped_memory_is_refused),
-		CASE(a_child_never_sees_the_parents_number),
-		CASE(a_program_closes_every_descriptor),
-		CASE(the_right_one_of_many_watches_has_the_event),
-	};
 	struct kedge_backend_info info = { .size = sizeof(info) };
 
 	if (kedge_backend_probe(0, &info) || info.rc) {
 		printf("skipped: %s\n", info.reason);
 		return 77;
 	}
-	return RUN(tests);
+	return RUN(cases);
 }

@@ -111,19 +111,13 @@ static void files_are_refused(void **state)
 	expect(0, PAGES, -EOPNOTSUPP);
 }
 
+#include "test_vma.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(private_memory_is_good),
-		CASE(several_mappings_are_one_range),
-		CASE(a_hole_is_a_fault),
-		CASE(shared_memory_is_refused),
-		CASE(files_are_refused),
-	};
-
 	if (sysconf(_SC_PAGESIZE) != (long)PAGE) {
 		print_message("skipped: written for pages of 4 KiB\n");
 		return 77;
 	}
-	return RUN(tests);
+	return RUN(cases);
 }

@@ -318,21 +318,12 @@ static void a_child_faults_instead_of_sharing(void **state)
 	close(fd);
 }
 
+#define LISTED PLAIN
+#include "test_share.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		PLAIN(contents_stay_at_their_addresses),
-		PLAIN(huge_pages_go_as_well),
-		PLAIN(a_part_of_a_mapping_is_enough),
-		PLAIN(holes_stay_holes),
-		PLAIN(no_store_is_lost),
-		PLAIN(pinned_pages_are_refused),
-		PLAIN(other_memory_is_refused),
-		PLAIN(a_memfd_that_takes_no_more_changes_nothing),
-		PLAIN(a_child_faults_instead_of_sharing),
-	};
-
 	if (need_share(NULL))
 		return 77;
-	return RUN(tests);
+	return RUN(cases);
 }

@@ -86,11 +86,11 @@ static void a_thread_that_has_a_lock_is_not_waited_for(void **state)
 	close(fd);
 }
 
+#define LISTED PLAIN
+#include "test_share_stopped.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		PLAIN(a_thread_that_has_a_lock_is_not_waited_for),
-	};
 	char *p = small_area(page_len(), 1);
 	int fd = memfd_create("share", MFD_CLOEXEC);
 	size_t done;
@@ -109,5 +109,5 @@ int main(void)
 	pages_unshare(p, page_len(), fd, 0, &done);
 	close(fd);
 	area_free(p, page_len());
-	return RUN(tests);
+	return RUN(cases);
 }

@@ -300,15 +300,11 @@ static void a_remap_that_fails_for_good_copies_what_is_out_home(void **state)
 	munmap(t, page_len());
 }
 
+#define LISTED PLAIN
+#include "test_swap_faults.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_move_that_fails_leaves_all_or_nothing),
-		cmocka_unit_test(a_remap_that_fails_leaves_all_or_nothing),
-		cmocka_unit_test(
-			a_remap_that_fails_for_good_copies_what_is_out_home),
-	};
-
-	return cmocka_run_group_tests_name("swap_faults", tests, NULL,
+	return cmocka_run_group_tests_name("swap_faults", cases, NULL,
 					   NULL);
 }

@@ -224,16 +224,9 @@ static void who_looks_meanwhile_waits(void **state)
 	       (size_t)2000 * PAGES, atomic_load(&looks));
 }
 
+#include "test_swap_fill.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(what_is_new_gets_everything),
-		CASE(it_stops_where_something_is),
-		CASE(nothing_where_there_is_no_mapping),
-		CASE(nothing_where_another_watches),
-		CASE(who_waits_too_late_is_woken),
-		CASE(who_looks_meanwhile_waits),
-	};
-
-	return RUN(tests);
+	return RUN(cases);
 }

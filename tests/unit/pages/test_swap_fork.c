@@ -45,11 +45,10 @@ static void a_fork_meets_the_first_swap(void **state)
 	assert_int_equal(b[0], 1);
 }
 
+#define LISTED PLAIN
+#include "test_swap_fork.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		PLAIN(a_fork_meets_the_first_swap),
-	};
-
-	return RUN(tests);
+	return RUN(cases);
 }

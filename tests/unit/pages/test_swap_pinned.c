@@ -121,16 +121,11 @@ static void a_child_has_a_watchdog_of_its_own(void **state)
 	ended_well(pid);
 }
 
-#define PINNED(f) cmocka_unit_test_setup_teardown(f, pin, unpin)
+#define LISTED(f) cmocka_unit_test_setup_teardown(f, pin, unpin)
+#include "test_swap_pinned.cases.h"
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		PINNED(a_swap_of_it_is_refused),
-		PINNED(nor_is_it_shared),
-		PINNED(others_are_swapped_afterwards),
-		PINNED(a_child_has_a_watchdog_of_its_own),
-	};
 	int rc = can_move();
 
 	if (!rc)
@@ -139,5 +134,5 @@ int main(void)
 		printf("skipped: %s\n", kedge_strerror(rc));
 		return 77;
 	}
-	return RUN(tests);
+	return RUN(cases);
 }

@@ -229,18 +229,10 @@ static void a_mapping_that_is_not_alike_is_refused(void **state)
 		differs(changes[i]);
 }
 
+#define LISTED PLAIN
+#include "test_swap_replace.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		PLAIN(the_buffer_has_the_landed_pages),
-		PLAIN(huge_pages_move_as_well),
-		PLAIN(the_same_buffer_again_and_again),
-		PLAIN(no_thread_meets_a_hole),
-		PLAIN(a_notifier_hears_of_it),
-		PLAIN(a_move_that_fails_changes_nothing),
-		PLAIN(a_move_that_has_lost_the_place_is_made_good),
-		PLAIN(a_mapping_that_is_not_alike_is_refused),
-	};
-
-	return RUN(tests);
+	return RUN(cases);
 }

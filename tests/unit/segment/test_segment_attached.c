@@ -203,17 +203,9 @@ static void no_record_is_missed(void **state)
 	pthread_join(taker, NULL);
 }
 
+#include "test_segment_attached.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(what_is_taken_is_confirmed_no_more),
-		CASE(what_is_taken_is_of_no_generation),
-		CASE(what_is_not_mapped_is_not_taken),
-		CASE(records_are_used_again),
-		CASE(a_childs_detach_waits_for_nobody),
-		CASE(detaching_waits_for_the_taker),
-		CASE(no_record_is_missed),
-	};
-
-	return RUN(tests);
+	return RUN(cases);
 }

@@ -466,30 +466,13 @@ static void a_child_made_around_libc_faults(void **state)
 	end();
 }
 
+#define LISTED PLAIN
+#include "test_segment_change.cases.h"
+
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(an_unmapped_part_is_recalled),
-		cmocka_unit_test(what_is_mapped_over_it_is_not_seen),
-		cmocka_unit_test(emptied_memory_is_zeros),
-		cmocka_unit_test(moved_memory_has_its_contents),
-		cmocka_unit_test(grown_memory_is_zeros),
-		cmocka_unit_test(what_grows_back_is_zeros),
-		cmocka_unit_test(what_is_kept_does_not_fault),
-		cmocka_unit_test(a_removed_segment_is_private_again),
-		cmocka_unit_test(no_store_of_a_peers_is_lost),
-		cmocka_unit_test(a_peer_that_is_killed_leaves_nothing),
-		cmocka_unit_test(a_stopped_peer_holds_nobody_up),
-		cmocka_unit_test(an_owner_that_is_killed_is_noticed),
-		cmocka_unit_test(a_child_has_a_copy),
-		cmocka_unit_test(what_is_not_whole_is_copied_after_a_fork),
-		cmocka_unit_test(what_is_mapped_there_amid_a_fork_is_not_shared),
-		cmocka_unit_test(one_that_comes_amid_a_fork_is_not_told_wrong),
-		cmocka_unit_test(a_child_made_around_libc_faults),
-	};
-
 	peer_main(argc, argv);
 	/* Before kedge's, so it runs after those. */
 	pthread_atfork(replace_it, NULL, NULL);
-	return RUN(tests);
+	return RUN(cases);
 }

@@ -262,17 +262,11 @@ static void a_filter_may_forbid_unshare(void **state)
 	assert_int_equal(in_child(makes_one, NULL), 0);
 }
 
+#define LISTED PLAIN
+#include "test_segment_closed.cases.h"
+
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		PLAIN(segments_go_on),
-		PLAIN(a_forked_child_has_the_memory),
-		PLAIN(parts_are_attached),
-		PLAIN(only_the_owner_is_the_owner),
-		PLAIN(grants_go_on),
-		PLAIN(a_filter_may_forbid_unshare),
-	};
-
 	peer_main(argc, argv);
-	return RUN(tests);
+	return RUN(cases);
 }

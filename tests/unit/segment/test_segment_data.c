@@ -240,16 +240,10 @@ static void no_child_is_left(void **state)
 	sigaction(SIGCHLD, &was, NULL);
 }
 
+#define LISTED PLAIN
+#include "test_segment_data.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		PLAIN(pinned_data_stay_where_they_are),
-		PLAIN(every_page_is_looked_at),
-		PLAIN(by_default_pinned_data_are_copied),
-		PLAIN(data_kept_from_children_are_refused),
-		PLAIN(what_is_around_is_converted_with_them),
-		PLAIN(no_child_is_left),
-	};
-
-	return RUN(tests);
+	return RUN(cases);
 }

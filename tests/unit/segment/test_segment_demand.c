@@ -422,23 +422,11 @@ static void a_process_attaches_its_own(void **state)
 	munmap(w, LEN);
 }
 
+#define LISTED PLAIN
+#include "test_segment_demand.cases.h"
+
 int main(int argc, char **argv)
 {
-	static const struct CMUnitTest tests[] = {
-		PLAIN(just_what_is_attached_is_converted),
-		PLAIN(it_is_private_again_with_its_last_peer),
-		PLAIN(parts_overlap),
-		PLAIN(holes_are_a_sigbus),
-		PLAIN(a_hole_may_be_filled_by_the_call_itself),
-		PLAIN(the_address_space_is_a_segment),
-		PLAIN(others_own_segments_are_not_disturbed),
-		PLAIN(a_fork_ends_parts_and_no_segment),
-		PLAIN(what_is_emptied_or_moved_is_attached_anew),
-		PLAIN(what_changes_is_mapped_at_the_same_addresses),
-		PLAIN(what_has_many_holes_is_attached),
-		PLAIN(a_process_attaches_its_own),
-	};
-
 	peer_main(argc, argv);
-	return RUN(tests);
+	return RUN(cases);
 }

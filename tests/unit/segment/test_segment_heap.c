@@ -82,11 +82,11 @@ static void what_malloc_gives_is_attached(void **state)
 	end();
 }
 
+#define LISTED PLAIN
+#include "test_segment_heap.cases.h"
+
 int main(int argc, char **argv)
 {
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_malloc_gives_is_attached),
-	};
 	const char *heap = getenv("HEAP");
 
 	peer_main(argc, argv);
@@ -94,5 +94,5 @@ int main(int argc, char **argv)
 		printf("skipped: %s is not installed\n", heap);
 		return 77;
 	}
-	return RUN(tests);
+	return RUN(cases);
 }

@@ -518,19 +518,10 @@ static void what_has_a_dead_owners_part_is_not_valid(void **state)
 	close(when_attached[1]);
 }
 
+#define LISTED PLAIN
+#include "test_segment_hostile.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_is_no_question_ends_the_connection),
-		cmocka_unit_test(what_comes_after_the_question_is_looked_at),
-		cmocka_unit_test(parts_are_looked_at),
-		cmocka_unit_test(one_that_does_not_read_is_cut_off),
-		cmocka_unit_test(many_that_are_silent_do_not_shut_others_out),
-		cmocka_unit_test(a_full_table_turns_peers_away),
-		cmocka_unit_test(an_owner_is_not_trusted),
-		cmocka_unit_test(an_owner_is_not_trusted_about_parts),
-		cmocka_unit_test(what_has_a_dead_owners_part_is_not_valid),
-	};
-
-	return RUN(tests);
+	return RUN(cases);
 }

@@ -197,16 +197,12 @@ static void to_copy_from_another_user_is_not_allowed(void **state)
 	kedge_segment_remove(s);
 }
 
+#define LISTED PLAIN
+#include "test_segment_limits.cases.h"
+
 int main(int argc, char **argv)
 {
-	static const struct CMUnitTest tests[] = {
-		PLAIN(a_lack_of_descriptors_is_not_for_ever),
-		PLAIN(where_mappings_are_few_nothing_hangs),
-		PLAIN(what_memory_is_kept_from_stays_so),
-		PLAIN(to_copy_from_another_user_is_not_allowed),
-	};
-
 	peer_main(argc, argv);
 	alarm(HANG_S);
-	return RUN(tests);
+	return RUN(cases);
 }

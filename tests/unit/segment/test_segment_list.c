@@ -297,20 +297,12 @@ static void segments_stay_those_of_the_user_that_made_them(void **state)
 	owner_end(&o);
 }
 
+#define LISTED PLAIN
+#include "test_segment_list.cases.h"
+
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		PLAIN(each_segment_is_there_as_it_is),
-		PLAIN(a_segment_that_is_only_copied_says_why),
-		PLAIN(many_segments_are_in_order),
-		PLAIN(what_cannot_be_listed_is_refused),
-		PLAIN(a_stopped_owner_is_said_to_be),
-		PLAIN(another_user_is_told_nothing),
-		PLAIN(root_is_told_of_all_users),
-		PLAIN(segments_stay_those_of_the_user_that_made_them),
-	};
-
 	peer_main(argc, argv);
 	owner_main(argc, argv);
-	return RUN(tests);
+	return RUN(cases);
 }

@@ -367,19 +367,12 @@ static void an_owner_that_is_silent_is_let_go(void **state)
 	liar_end(liar);
 }
 
+#define LISTED PLAIN
+#include "test_segment_list_hostile.cases.h"
+
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		PLAIN(a_list_has_no_word_of_an_id),
-		PLAIN(what_is_no_question_for_a_list_ends_the_connection),
-		PLAIN(askers_that_flood_are_cut_off_and_others_answered),
-		PLAIN(an_owner_that_lies_is_not_believed),
-		PLAIN(an_owner_of_another_user_is_not_asked),
-		PLAIN(liars_do_not_hide_other_owners),
-		PLAIN(an_owner_that_is_silent_is_let_go),
-	};
-
 	owner_main(argc, argv);
 	test_clock_begin();
-	return RUN(tests);
+	return RUN(cases);
 }

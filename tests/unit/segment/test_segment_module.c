@@ -410,28 +410,10 @@ static void what_one_may_not_read_is_not_listed(void **state)
 	assert_int_equal(in_child(lists_none, NULL), 0);
 }
 
+#include "test_segment_module.cases.h"
+
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(both_see_what_either_stores),
-		CASE(a_part_starts_anywhere),
-		CASE(what_is_read_only_is_not_written),
-		CASE(a_grant_to_read_is_not_written),
-		CASE(the_whole_address_space_is_a_segment),
-		CASE(an_unmapped_page_is_a_sigbus),
-		CASE(a_reader_that_keeps_has_no_sigbus),
-		CASE(emptied_memory_is_attached_anew),
-		CASE(a_child_has_its_own_copy),
-		CASE(a_removed_segment_is_stale),
-		CASE(an_owner_that_is_killed_leaves_nothing),
-		CASE(half_of_an_id_is_enough),
-		CASE(a_copy_takes_no_attachment),
-		CASE(other_users_may_not),
-		CASE(converted_memory_is_got_as_well),
-		CASE(lists_show_what_is_attached),
-		CASE(what_one_may_not_read_is_not_listed),
-	};
-
 	peer_main(argc, argv);
-	return cmocka_run_group_tests_name("segment_module", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("segment_module", cases, NULL, NULL);
 }

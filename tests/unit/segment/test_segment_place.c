@@ -174,16 +174,9 @@ static void a_closed_descriptor_is_opened_anew(void **state)
 	close(other);
 }
 
+#include "test_segment_place.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(a_part_is_found),
-		CASE(what_has_gone_is_not),
-		CASE(what_moved_is_not),
-		CASE(a_segment_that_has_ended_is_not),
-		CASE(new_memory_at_its_addresses_is_not),
-		CASE(a_closed_descriptor_is_opened_anew),
-	};
-
-	return RUN(tests);
+	return RUN(cases);
 }

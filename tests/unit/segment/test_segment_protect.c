@@ -76,12 +76,11 @@ static void what_is_protected_stays_so(void **state)
 	munmap(w, LEN);
 }
 
+#define LISTED PLAIN
+#include "test_segment_protect.cases.h"
+
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_is_protected_stays_so),
-	};
-
 	peer_main(argc, argv);
-	return RUN(tests);
+	return RUN(cases);
 }

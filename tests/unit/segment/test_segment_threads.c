@@ -278,16 +278,11 @@ static void threads_are_stopped(void **state)
 	close(epoll);
 }
 
+#define LISTED PLAIN
+#include "test_segment_threads.cases.h"
+
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		PLAIN(locks_in_it_are_used),
-		PLAIN(the_stack_of_a_thread_is_used),
-		PLAIN(threads_end_in_it),
-		PLAIN(pages_are_swapped_meanwhile),
-		PLAIN(threads_are_stopped),
-	};
-
 	peer_main(argc, argv);
-	return RUN(tests);
+	return RUN(cases);
 }

@@ -202,14 +202,11 @@ static void without_a_process_to_be_had_all_goes_on(void **state)
 	assert_true(atomic_load(&refused_cnt) > 0);
 }
 
+#define LISTED PLAIN
+#include "test_segment_woken.cases.h"
+
 int main(int argc, char **argv)
 {
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(all_that_is_emptied_at_once_is_zero),
-		cmocka_unit_test(a_full_table_of_descriptors_is_waited_for),
-		cmocka_unit_test(without_a_process_to_be_had_all_goes_on),
-	};
-
 	peer_main(argc, argv);
-	return RUN(tests);
+	return RUN(cases);
 }

@@ -302,19 +302,11 @@ static void a_line_keeps_to_its_room(void **state)
 	}
 }
 
+#define LISTED PLAIN
+#include "test_trace.cases.h"
+
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_change_has_its_thread),
-		cmocka_unit_test(an_announced_change_has_its_stack),
-		cmocka_unit_test(what_does_not_fit_is_counted),
-		cmocka_unit_test(a_child_has_a_trace_of_its_own),
-		cmocka_unit_test(in_a_folder_it_has_a_name_of_its_own),
-		cmocka_unit_test(a_link_in_a_folder_is_not_followed),
-		cmocka_unit_test(children_hang_in_no_lock),
-		cmocka_unit_test(a_place_that_is_not_there_is_no_failure),
-		cmocka_unit_test(a_line_keeps_to_its_room),
-	};
 	int rc = need_uffd();
 
 	if (rc)
@@ -329,7 +321,7 @@ int main(int argc, char **argv)
 		return 1;
 	snprintf(path, sizeof(path), "%s/trace", folder);
 	test_clock_begin();
-	rc = cmocka_run_group_tests(tests, NULL, NULL);
+	rc = cmocka_run_group_tests(cases, NULL, NULL);
 	unlink(path);
 	rmdir(folder);
 	return rc;
