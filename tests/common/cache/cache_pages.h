@@ -28,12 +28,17 @@ int setup_windows(void **state);
 /* Another device in the place of the one that nobody has used. */
 void device_with(unsigned int what);
 
-/* Open a notifier and the cache. Chunks are of CHUNK pages if @o has none. */
+/* Open a notifier and the cache, in the place of any before. Chunks are of CHUNK pages if @o has
+ * none. */
 void open_with(struct kedge_cache_opts o);
 /* The cache alone, with the notifier that it takes; @o may be NULL. */
 void open_cache(const struct kedge_cache_opts *o);
 /* There is none any more. */
 void close_cache(void);
+/* setup(), and one that is open: by open_with(), or by open_cache(). */
+int setup_open(void **state);
+int setup_plain(void **state);
+#define OPEN(f) cmocka_unit_test_setup_teardown(f, setup_open, teardown)
 
 char *at(size_t n);
 /* They agree with one another, and with the device: raw_stats() also where windows are lent, and

@@ -50,7 +50,6 @@ static void a_range_within_a_region_is_a_hit(void **state)
 	const struct kedge_mr *a, *b;
 	struct kedge_cache_stats st;
 
-	open_cache(NULL);
 	a = get_bytes(at(4) + 100, 2 * page);
 	assert_int_equal(a->addr, addr_of(at(4)));
 	assert_int_equal(a->len, 3 * page);
@@ -75,7 +74,6 @@ static void bytes_are_counted(void **state)
 {
 	struct kedge_cache_stats st;
 
-	open_cache(NULL);
 	put(get_bytes(at(0), page));
 	put(get_bytes(at(8), 2 * page));
 	st = stats();
@@ -114,7 +112,6 @@ static void neighbours_merge_into_one_region(void **state)
 	struct kedge_cache_stats st;
 	size_t i;
 
-	open_cache(NULL);
 	/* However small the steps, a page is registered O(log n) times. */
 	for (i = 0; i < PAGES; i++)
 		put(get_bytes(at(i), page));
@@ -133,7 +130,6 @@ static void a_merge_leaves_what_is_in_flight(void **state)
 	const struct kedge_mr *old, *merged;
 	uint64_t handle;
 
-	open_cache(NULL);
 	old = get_bytes(at(0), page);
 	handle = old->device_handle;
 	merged = get_bytes(at(1), page);
@@ -172,7 +168,6 @@ static void an_unmap_ends_what_nobody_holds(void **state)
 	struct kedge_cache_stats st;
 	const struct kedge_mr *mr;
 
-	open_cache(NULL);
 	mr = get_bytes(at(0), page);
 	put(mr);
 	pages_at(at(0), 1);
@@ -187,7 +182,6 @@ static void what_is_held_outlives_an_unmap(void **state)
 {
 	const struct kedge_mr *old, *new;
 
-	open_cache(NULL);
 	old = get_bytes(at(0), page);
 	pages_at(at(0), 1);
 	new = get_bytes(at(0), page);
@@ -204,7 +198,6 @@ static void an_unmapped_range_is_efault(void **state)
 {
 	const struct kedge_mr *mr = NULL;
 
-	open_cache(NULL);
 	put(get_bytes(at(0), 2 * page));
 	assert_int_equal(munmap(at(1), page), 0);
 	assert_int_equal(kedge_cache_get(cache, at(1), 1, 0, &mr), -EFAULT);
@@ -219,7 +212,6 @@ static void of_a_large_region_only_the_pages_go(void **state)
 {
 	uint64_t regs;
 
-	open_cache(NULL);
 	put(get_bytes(mem, PAGES * page));
 	pages_at(at(20), 1);
 	regs = dev->regs;
@@ -375,7 +367,6 @@ static void a_file_mapping_is_not_kept_unseen(void **state)
 	assert_int_equal(ftruncate(fd, (off_t)page), 0);
 	p = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	assert_ptr_not_equal(p, MAP_FAILED);
-	open_cache(NULL);
 	assert_false(hits(p, page));
 	if (exact()) {
 		assert_true(hits(p, page));
@@ -401,7 +392,6 @@ static void a_flush_leaves_what_is_held(void **state)
 {
 	const struct kedge_mr *mr;
 
-	open_cache(NULL);
 	put(get_bytes(at(0), page));
 	mr = get_bytes(at(8), page);
 	assert_int_equal(kedge_cache_flush(cache), 1);
@@ -420,7 +410,6 @@ static void dropped_memory_is_kept_again(void **state)
 {
 	size_t kept = 0, i;
 
-	open_cache(NULL);
 	for (i = 0; i < 200; i++) {
 		mem[0] = 1;
 		put(get_bytes(mem, page));
@@ -435,7 +424,7 @@ static void dropped_memory_is_kept_again(void **state)
 	WAIT_FOR(hits(mem, page));
 }
 
-#define LISTED(f) cmocka_unit_test_setup_teardown(f, setup, ends)
+#define LISTED(f) cmocka_unit_test_setup_teardown(f, setup_plain, ends)
 #include "test_cache.cases.h"
 
 /* With "single": all of it in a cache with a single thread. */

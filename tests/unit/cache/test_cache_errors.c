@@ -107,7 +107,6 @@ static void older_stats_are_filled(void **state)
 {
 	struct kedge_cache_stats st = { .lent = 7 };
 
-	open_cache(NULL);
 	st.size = offsetof(struct kedge_cache_stats, lent);
 	assert_int_equal(kedge_cache_stats(cache, &st), 0);
 	assert_int_equal(st.lent, 7);
@@ -161,7 +160,6 @@ static void a_full_device_makes_room(void **state)
 	size_t i;
 
 	dev->max_live = 4;
-	open_cache(NULL);
 	for (i = 0; i < 8; i++)
 		put(get_at(at(2 * i), 1, WRITE));
 	/* One goes for one, however long the new one is. */
@@ -177,7 +175,6 @@ static void refused_for(int rc)
 	const struct kedge_mr *mr = NULL;
 	size_t i;
 
-	open_cache(NULL);
 	for (i = 0; i < 4; i++)
 		put(get_at(at(2 * i), 1, WRITE));
 	dev->fail_rc = rc;
@@ -218,7 +215,6 @@ static void what_is_held_survives_a_full_device(void **state)
 	size_t i;
 
 	dev->max_live = 4;
-	open_cache(NULL);
 	for (i = 0; i < 4; i++)
 		all[i] = get_at(at(2 * i), 1, WRITE);
 	assert_int_equal(try_get(at(16), 1, &mr), -ENOSPC);
@@ -237,7 +233,6 @@ static void other_errors_evict_nothing(void **state)
 	const struct kedge_mr *mr = NULL;
 	size_t i;
 
-	open_cache(NULL);
 	put(get_at(at(0), 1, WRITE));
 	for (i = 0; i < 4; i++) {
 		dev->fail_rc = errors[i];
@@ -262,7 +257,6 @@ static void what_changes_while_registered_is_made_again(void **state)
 {
 	const struct kedge_mr *mr;
 
-	open_cache(NULL);
 	dev->on_reg = change_it;
 	mr = get_at(mem, 2 * page, WRITE);
 	assert_int_equal(dev->regs, 2);
@@ -297,7 +291,6 @@ static int use_in_child(void *arg)
 
 static void a_child_is_told_not_yours(void **state)
 {
-	open_cache(NULL);
 	held = get_at(mem, 1, WRITE);
 	assert_int_equal(in_child(use_in_child, NULL), 0);
 	assert_int_equal(in_raw_child(use_in_child, NULL), 0);
@@ -324,7 +317,6 @@ static void a_put_may_be_another_threads(void **state)
 {
 	const struct kedge_mr *mr;
 
-	open_cache(NULL);
 	mr = get_at(mem, 1, WRITE);
 	assert_int_equal(kedge_cache_flush(cache), 0);
 	assert_int_equal(dev->live, 1);
@@ -336,7 +328,6 @@ static void a_reference_outlives_its_thread(void **state)
 {
 	const struct kedge_mr *a, *b;
 
-	open_cache(NULL);
 	a = in_thread(get_it, mem);
 	b = in_thread(get_it, mem); /* takes the first one's record over */
 	assert_non_null(a);
@@ -397,7 +388,6 @@ static void a_late_destructor_may_use_the_cache(void **state)
 {
 	pthread_t b;
 
-	open_cache(NULL);
 	put(get_at(mem, 1, WRITE));
 	assert_int_equal(pthread_key_create(&late_key, late), 0);
 	assert_int_equal(pthread_barrier_init(&adopted, NULL, 2), 0);
@@ -419,7 +409,6 @@ static void two_caches_in_one_thread(void **state)
 	const struct kedge_mr *a, *b;
 	int i;
 
-	open_cache(NULL);
 	assert_int_equal(kedge_cache_open(other->dev, NULL, NULL, &two), 0);
 	for (i = 0; i < 1000; i++) {
 		a = get_at(mem, 1, WRITE);
@@ -454,7 +443,6 @@ static void a_thread_may_end_after_its_cache(void **state)
 	pthread_t t;
 
 	assert_int_equal(pthread_barrier_init(&step, NULL, 2), 0);
-	open_cache(NULL);
 	assert_int_equal(pthread_create(&t, NULL, use_and_wait, NULL), 0);
 	pthread_barrier_wait(&step);
 	close_cache();
@@ -481,7 +469,7 @@ static void nothing_is_kept_without_a_notifier(void **state)
 	assert_int_equal(kedge_cache_hint(cache, mem, 1, 0), -EOPNOTSUPP);
 }
 
-#define LISTED(f) cmocka_unit_test_setup_teardown(f, setup, end)
+#define LISTED(f) cmocka_unit_test_setup_teardown(f, setup_plain, end)
 #include "test_cache_errors.cases.h"
 
 int main(void)

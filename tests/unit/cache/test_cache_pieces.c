@@ -64,7 +64,6 @@ static void chunks_come_as_pieces(void **state)
 {
 	uint64_t regs;
 
-	open_on(0, 0);
 	hint_all();
 	regs = dev->regs;
 	assert_int_equal(getv_put(mem, PAGES * page), CHUNKS);
@@ -78,7 +77,6 @@ static void chunks_come_as_pieces(void **state)
 
 static void what_is_missing_is_registered_in_chunks(void **state)
 {
-	open_on(0, 0);
 	assert_int_equal(getv_put(at(CHUNK / 2), CHUNK * page), 2);
 	assert_int_equal(dev->regs, 2);
 	/* Between what is there and the chunks' ends. */
@@ -90,7 +88,6 @@ static void what_is_missing_is_registered_in_chunks(void **state)
 
 static void a_long_range_is_one_call(void **state)
 {
-	open_on(0, 0);
 	dev->attr.max_len = CHUNK * page / 2;
 	kedge_cache_close(cache);
 	assert_int_equal(kedge_cache_open(dev->dev, nf, NULL, &cache), 0);
@@ -103,7 +100,6 @@ static void too_few_pieces_hold_nothing(void **state)
 {
 	struct kedge_piece p[CHUNKS];
 
-	open_on(0, 0);
 	hint_all();
 	assert_int_equal(kedge_cache_getv(cache, mem, PAGES * page, WRITE, p,
 					  CHUNKS - 1), -ENOBUFS);
@@ -118,7 +114,6 @@ static void bad_arguments_are_einval(void **state)
 {
 	struct kedge_piece p;
 
-	open_on(0, 0);
 	assert_int_equal(kedge_cache_getv(NULL, mem, 1, 0, &p, 1), -EINVAL);
 	assert_int_equal(kedge_cache_getv(cache, mem, 1, 0, NULL, 1), -EINVAL);
 	assert_int_equal(kedge_cache_getv(cache, mem, 0, 0, &p, 1), -EINVAL);
@@ -138,7 +133,6 @@ static void a_gap_in_the_mapping_is_efault(void **state)
 {
 	struct kedge_piece p[PAGES];
 
-	open_on(0, 0);
 	assert_int_equal(munmap(at(40), page), 0);
 	assert_int_equal(kedge_cache_getv(cache, mem, PAGES * page, WRITE, p,
 					  PAGES), -EFAULT);
@@ -191,7 +185,6 @@ static void a_hole_is_a_piece(void **state)
 {
 	uint64_t regs;
 
-	open_on(0, 0);
 	hint_all();
 	regs = dev->regs;
 	pages_at(at(40), 1);
@@ -205,7 +198,6 @@ static void holes_close_where_room_is_short(void **state)
 {
 	struct kedge_piece p[CHUNKS];
 
-	open_on(0, 0);
 	hint_all();
 	pages_at(at(40), 1);
 	pages_at(at(44), 1);
@@ -218,7 +210,6 @@ static void resync_replaces_what_changed(void **state)
 {
 	uint64_t regs;
 
-	open_on(0, 0);
 	hint_all();
 	regs = dev->regs;
 	assert_int_equal(kedge_cache_resync(cache, NULL, 0), 0);
@@ -238,7 +229,6 @@ static void resync_replaces_what_changed(void **state)
 
 static void resync_keeps_to_its_area(void **state)
 {
-	open_on(0, 0);
 	hint_all();
 	pages_at(at(1), 1);
 	pages_at(at(PAGES - 1), 1);
@@ -253,7 +243,6 @@ static void what_went_whole_comes_back(void **state)
 {
 	uint64_t regs;
 
-	open_on(0, 0);
 	get_put(0, 1, WRITE);
 	assert_int_equal(kedge_cache_hint(cache, at(CHUNK), CHUNK * page,
 					  WRITE), CHUNK * page);
@@ -269,7 +258,6 @@ static void what_went_whole_comes_back(void **state)
 
 static void what_is_gone_is_forgotten(void **state)
 {
-	open_on(0, 0);
 	hint_all();
 	assert_int_equal(munmap(at(0), 4 * page), 0);
 	assert_int_equal(kedge_cache_resync(cache, NULL, 0), 0);
@@ -283,7 +271,6 @@ static void what_is_gone_is_forgotten(void **state)
 /* Of one that is longer than a chunk, a chunk is made anew. */
 static void a_long_region_is_resynced_in_chunks(void **state)
 {
-	open_on(0, 0);
 	get_put(0, PAGES, WRITE);
 	pages_at(at(100), 1);
 	assert_int_equal(kedge_cache_resync(cache, NULL, 0), CHUNK * page);
@@ -379,7 +366,6 @@ static void a_change_during_the_swap_is_not_believed(void **state)
 
 static void errors_of_the_device_come_back(void **state)
 {
-	open_on(0, 0);
 	hint_all();
 	pages_at(at(40), 1);
 	dev->fail_rc = -EIO;
@@ -394,7 +380,6 @@ static void losses_without_end(void **state)
 {
 	size_t i;
 
-	open_on(0, 0);
 	for (i = 0; i < 3000; i++) {
 		getv_put(at(i % PAGES), page);
 		pages_at(at(i % PAGES), 1);
@@ -411,9 +396,9 @@ static void a_thread_does_it_by_itself(void **state)
 	hint_all();
 	for (round = 1; round <= 3; round++) {
 		pages_at(at(40), 1);
-		WAIT_FOR(stats().resynced >= (uint64_t)round);
+		WAIT_FOR(raw_stats().resynced >= (uint64_t)round);
 		assert_int_equal(getv_put(mem, PAGES * page), CHUNKS);
-		assert_int_equal(stats().misses, 0);
+		assert_int_equal(raw_stats().misses, 0);
 	}
 }
 
@@ -448,7 +433,7 @@ static void the_thread_sleeps_through_others_events(void **state)
 
 	/* Its own it does not miss. */
 	pages_at(at(CHUNK), 1);
-	WAIT_FOR(stats().resynced);
+	WAIT_FOR(raw_stats().resynced);
 	assert_int_equal(kedge_watch_remove(nf, 1), 0);
 }
 
@@ -472,6 +457,7 @@ static void the_thread_outlives_its_descriptors(void **state)
 	assert_true(threads_are(before));
 }
 
+#define LISTED OPEN
 #include "test_cache_pieces.cases.h"
 
 int main(void)

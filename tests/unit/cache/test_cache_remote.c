@@ -12,13 +12,6 @@ static void open_on(unsigned int what, uint32_t dev_flags, uint32_t flags)
 	open_cache(&(struct kedge_cache_opts){ .flags = flags });
 }
 
-/* It is opened anew, and nothing is registered by then. */
-static void open_again(const struct kedge_cache_opts *o)
-{
-	kedge_cache_close(cache);
-	open_cache(o);
-}
-
 static void access_ends_with_the_put(void **state)
 {
 	const struct kedge_mr *mr;
@@ -270,7 +263,7 @@ static void pieces_are_lent(void **state)
 
 	/* No longer than the device takes at once. */
 	dev->attr.max_len = 2 * page;
-	open_again(NULL);
+	open_cache(NULL);
 	n = kedge_cache_getv(cache, mem + 5, 5 * page, REMOTE, p, FEW);
 	assert_int_equal(n, 3);
 	assert_int_equal(p[2].len, page);
@@ -289,7 +282,7 @@ static void pieces_in_whole_pages(void **state)
 
 	open_on(0, 0, 0);
 	dev->attr.max_len = 2 * page;
-	open_again(NULL);
+	open_cache(NULL);
 	n = kedge_cache_getv(cache, mem + 5, 5 * page, REMOTE, p, FEW);
 	assert_int_equal(n, 3);
 	for (i = 0; i < 3; i++) {
@@ -311,7 +304,7 @@ static void no_place_for_a_window(void **state)
 
 	assert_non_null(mr);
 	open_on(NODEV_WINDOWS, KEDGE_DEVICE_EXACT, 0);
-	open_again(&o);
+	open_cache(&o);
 	while (n < 100000 && !rc) {
 		rc = kedge_cache_get(cache, mem, 8, REMOTE, &mr[n]);
 		n += !rc;
@@ -336,7 +329,7 @@ static void windows_over_chunks(void **state)
 
 	open_on(NODEV_WINDOWS, KEDGE_DEVICE_EXACT, 0);
 	o.chunk_bytes = 16 * page;
-	open_again(&o);
+	open_cache(&o);
 	n = kedge_cache_getv(cache, mem, FEW * page, REMOTE, p, FEW);
 	assert_in_range(n, 4, 5);
 	assert_int_equal(dev->windows, n);

@@ -16,7 +16,6 @@ static void it_registers_nothing(void **state)
 {
 	const struct kedge_mr *mr = (void *)0x1;
 
-	open_with((struct kedge_cache_opts){ 0 });
 	assert_int_equal(try(0, 1, WRITE, &mr), -EAGAIN);
 	get_put(8, 1, WRITE);
 	assert_int_equal(try(0, 1, WRITE, &mr), -EAGAIN);
@@ -29,7 +28,6 @@ static void a_hit_is_a_reference(void **state)
 {
 	const struct kedge_mr *mr;
 
-	open_with((struct kedge_cache_opts){ 0 });
 	get_put(0, 4, WRITE);
 	assert_int_equal(try(1, 2, WRITE, &mr), 0);
 	assert_int_equal(mr->addr, addr_of(at(0)));
@@ -45,7 +43,6 @@ static void a_change_is_for_get_to_handle(void **state)
 {
 	const struct kedge_mr *mr;
 
-	open_with((struct kedge_cache_opts){ 0 });
 	get_put(0, 4, WRITE);
 	pages_at(at(0), 1);
 	assert_int_equal(try(0, 4, WRITE, &mr), -EAGAIN);
@@ -60,7 +57,6 @@ static void pages_that_are_left_are_a_hit(void **state)
 {
 	const struct kedge_mr *mr;
 
-	open_with((struct kedge_cache_opts){ 0 });
 	get_put(0, CHUNK, WRITE);
 	pages_at(at(0), 1);
 	assert_true(is_hit(2, CHUNK - 2, WRITE)); /* and has caught up */
@@ -73,7 +69,6 @@ static void no_range_and_no_memory(void **state)
 {
 	const struct kedge_mr *mr;
 
-	open_with((struct kedge_cache_opts){ 0 });
 	get_put(0, 1, WRITE);
 	assert_int_equal(try(0, 0, WRITE, &mr), -EAGAIN);
 	assert_int_equal(kedge_cache_tryget(cache, at(0), SIZE_MAX, WRITE, &mr), -EAGAIN);
@@ -86,7 +81,6 @@ static void remote_access_that_ends_is_no_hit(void **state)
 {
 	const struct kedge_mr *mr;
 
-	open_with((struct kedge_cache_opts){ 0 });
 	get_put(0, 1, WRITE | KEDGE_ACCESS_REMOTE_READ);
 	assert_int_equal(try(0, 1, WRITE | KEDGE_ACCESS_REMOTE_READ, &mr), -EAGAIN);
 }
@@ -109,7 +103,6 @@ static void a_thread_gets_once_first(void **state)
 {
 	int rc[2];
 
-	open_with((struct kedge_cache_opts){ 0 });
 	get_put(0, 1, WRITE);
 	skip_if(modes_of(cache) & MODE_SINGLE, "it is a cache of one thread");
 	in_thread(try_it, rc);
@@ -137,7 +130,6 @@ static void the_lock_is_not_taken(void **state)
 {
 	int rc[2];
 
-	open_with((struct kedge_cache_opts){ 0 });
 	try_with_the_lock_held(rc);
 	assert_int_equal(rc[0], 0);
 	assert_int_equal(rc[1], -EAGAIN);
@@ -150,7 +142,6 @@ static void two_caches_take_turns(void **state)
 	struct kedge_cache *second;
 	int i;
 
-	open_with((struct kedge_cache_opts){ 0 });
 	assert_int_equal(kedge_cache_open(dev->dev, nf, NULL, &second), 0);
 	get_put(0, 1, WRITE);
 	assert_int_equal(kedge_cache_get(second, at(0), 1, WRITE, &mr2), 0);
@@ -168,7 +159,6 @@ static void a_put_of_what_is_good_is_a_put(void **state)
 {
 	const struct kedge_mr *mr;
 
-	open_with((struct kedge_cache_opts){ 0 });
 	get_put(0, 4, WRITE);
 	assert_int_equal(try(0, 4, WRITE, &mr), 0);
 	if (modes_of(cache)) {
@@ -190,7 +180,6 @@ static void a_put_that_deregisters_is_left_to_put(void **state)
 {
 	const struct kedge_mr *mr;
 
-	open_with((struct kedge_cache_opts){ 0 });
 	get_put(0, 4, WRITE);
 	assert_int_equal(try(0, 4, WRITE, &mr), 0);
 	assert_int_equal(kedge_cache_flush(cache), 0);
@@ -219,7 +208,6 @@ static void a_put_by_another_thread(void **state)
 	const struct kedge_mr *mr;
 	void *rc;
 
-	open_with((struct kedge_cache_opts){ 0 });
 	skip_if(modes_of(cache), "each put is kedge_cache_put()'s there");
 	get_put(0, 4, WRITE);
 	assert_int_equal(try(0, 4, WRITE, &mr), 0);
@@ -239,12 +227,12 @@ static int try_in_child(void *unused)
 
 static void a_child_has_no_hit(void **state)
 {
-	open_with((struct kedge_cache_opts){ 0 });
 	get_put(0, 1, WRITE);
 	need_threads_after_fork();
 	assert_int_equal(in_child(try_in_child, NULL), 0);
 }
 
+#define LISTED OPEN
 #include "test_cache_tryget.cases.h"
 
 int main(int argc, char **argv)
