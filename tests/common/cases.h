@@ -63,6 +63,12 @@ static inline void skip_if_refused(int rc)
 	skip_if(rc < 0, kedge_strerror(rc));
 }
 
+/* The reason of the error that this thread had last has @words in it. */
+static inline void expect_words(int rc, const char *words)
+{
+	assert_true(reason_says(rc, words));
+}
+
 /* These begin, or end, well. */
 pthread_t run_thread(void *(*fn)(void *), void *arg);
 void *join_thread(pthread_t t);

@@ -97,13 +97,6 @@ static int read_fixed(void *addr, unsigned int len, uint64_t slot)
 	return rc;
 }
 
-static void expect_words(int rc, const char *words)
-{
-	if (!strstr(kedge_strerror(rc), words))
-		fail_msg("\"%s\" does not say \"%s\"", kedge_strerror(rc),
-			 words);
-}
-
 /* Before Linux 6.4 a slot's pages are unpinned a second after it is empty. */
 static void expect_pinned(uint64_t kib)
 {
