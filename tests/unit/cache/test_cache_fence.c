@@ -9,6 +9,7 @@
 
 #include "cache_pages.h"
 #include "counted_fence.h"
+#include "wrap.h"
 
 /* ---- what is replaced ---- */
 
@@ -31,8 +32,6 @@ void counted_fence(void)
 
 long __real_syscall(long nr, ...);
 long __wrap_syscall(long nr, ...);
-int __real_sched_yield(void);
-int __wrap_sched_yield(void);
 
 /* It takes six, as syscall() does; the caller may have passed fewer. */
 __attribute__((no_sanitize("address")))
@@ -54,7 +53,7 @@ long __wrap_syscall(long nr, ...)
 }
 
 /* Each wait for a lookup comes here. */
-int __wrap_sched_yield(void)
+WRAP(int, sched_yield, void)
 {
 	yields++;
 	return __real_sched_yield();

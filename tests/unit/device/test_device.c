@@ -4,16 +4,14 @@
 #include "cases.h"
 #include "base/base.h"
 #include "device/device.h"
+#include "wrap.h"
 
 static int closed, deregs, query_rc;
 static bool no_memory;
 static void *const ctx = (void *)0x1234;
 static struct kedge_device *const before = (struct kedge_device *)0x1;
 
-void *__real_malloc(size_t size);
-void *__wrap_malloc(size_t size);
-
-void *__wrap_malloc(size_t size)
+WRAP(void *, malloc, size_t size)
 {
 	return no_memory ? NULL : __real_malloc(size);
 }

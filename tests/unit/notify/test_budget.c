@@ -213,7 +213,6 @@ int main(void)
 		EXACT(exact_ranges_are_exact),
 		EXACT(near_the_limit_all_is_let_go),
 	};
-	int rc = need_uffd();
 
-	return rc ? rc : cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN_WITH_UFFD(tests);
 }

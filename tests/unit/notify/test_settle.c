@@ -425,6 +425,8 @@ static int load_setup(void **state)
 	return setup(state);
 }
 
+#define LOADED(f) cmocka_unit_test_setup_teardown(f, load_setup, teardown)
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -433,36 +435,17 @@ int main(void)
 		CASE(bad_arguments_are_refused),
 		CASE(a_child_is_refused),
 		CASE(an_unannounced_change_makes_lookups_ask),
-		cmocka_unit_test_setup_teardown(
-			an_announcement_outlasts_the_handling_of_its_event,
-			load_setup, teardown),
-		cmocka_unit_test_setup_teardown(
-			a_watch_on_other_memory_makes_lookups_ask, load_setup,
-			teardown),
-		cmocka_unit_test_setup_teardown(
-			a_watch_that_cannot_hold_is_provisional, load_setup,
-			teardown),
-		cmocka_unit_test_setup_teardown(
-			who_watches_memory_that_is_new_is_told, load_setup,
-			teardown),
-		cmocka_unit_test_setup_teardown(
-			only_other_memory_is_asked_about, load_setup, teardown),
-		cmocka_unit_test_setup_teardown(
-			it_serves_nobody_who_did_not_ask, load_setup, teardown),
-		cmocka_unit_test_setup_teardown(
-			a_region_with_holes_goes_on_being_asked_about,
-			load_setup, teardown),
-		cmocka_unit_test_setup_teardown(
-			where_nobody_can_be_asked_nothing_is_kept, load_setup,
-			teardown),
-		cmocka_unit_test_setup_teardown(
-			hooks_are_not_relied_on_where_asking_is_asked_for,
-			load_setup, teardown),
-		cmocka_unit_test_setup_teardown(
-			a_cache_follows_when_lookups_must_ask, load_setup,
-			teardown),
+		LOADED(an_announcement_outlasts_the_handling_of_its_event),
+		LOADED(a_watch_on_other_memory_makes_lookups_ask),
+		LOADED(a_watch_that_cannot_hold_is_provisional),
+		LOADED(who_watches_memory_that_is_new_is_told),
+		LOADED(only_other_memory_is_asked_about),
+		LOADED(it_serves_nobody_who_did_not_ask),
+		LOADED(a_region_with_holes_goes_on_being_asked_about),
+		LOADED(where_nobody_can_be_asked_nothing_is_kept),
+		LOADED(hooks_are_not_relied_on_where_asking_is_asked_for),
+		LOADED(a_cache_follows_when_lookups_must_ask),
 	};
-	int rc = need_uffd();
 
-	return rc ? rc : cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN_WITH_UFFD(tests);
 }

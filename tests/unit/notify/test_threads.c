@@ -334,7 +334,6 @@ int main(void)
 		CASE(threads_that_come_and_go_do_not_hide_others),
 		CASE(a_closed_descriptor_proves_nothing),
 	};
-	int rc = need_uffd();
 
-	return rc ? rc : cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN_WITH_UFFD(tests);
 }

@@ -197,7 +197,6 @@ int main(void)
 		CASE(an_unarmed_neighbour_is_not_taken_in),
 		CASE(an_announcement_keeps_errno),
 	};
-	int rc = need_uffd();
 
-	return rc ? rc : cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN_WITH_UFFD(tests);
 }

@@ -54,6 +54,12 @@ bool stamped(const char *p, size_t len, uint64_t id)
 	return true;
 }
 
+void expect_stamps(const char *a, uint64_t id_a, const char *b, uint64_t id_b, size_t len)
+{
+	assert_true(stamped(a, len, id_a));
+	assert_true(stamped(b, len, id_b));
+}
+
 bool zeros(const char *p, size_t len)
 {
 	size_t i;

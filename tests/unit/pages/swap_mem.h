@@ -20,6 +20,8 @@ char *huge_area(size_t len, uint64_t id);
 uint64_t stamp_of(uint64_t id, size_t page);
 void stamp(char *p, size_t len, uint64_t id);
 bool stamped(const char *p, size_t len, uint64_t id);
+/* Both are stamped so. */
+void expect_stamps(const char *a, uint64_t id_a, const char *b, uint64_t id_b, size_t len);
 bool zeros(const char *p, size_t len);
 
 /* A flag such as "hg" of the mapping at @p, 0 or 1; or a size in KiB. */

@@ -5,6 +5,7 @@
  */
 #include "pages/share/share.h"
 #include "swap_mem.h"
+#include "wrap.h"
 
 #define LEN ((size_t)10 << 20) /* three chunks */
 
@@ -25,18 +26,14 @@ static bool fails(void)
 	return true;
 }
 
-void *__real_mmap64(void *at, size_t len, int prot, int flags, int fd, off_t off);
-void *__wrap_mmap64(void *at, size_t len, int prot, int flags, int fd, off_t off);
-void *__wrap_mmap64(void *at, size_t len, int prot, int flags, int fd, off_t off)
+WRAP(void *, mmap64, void *at, size_t len, int prot, int flags, int fd, off_t off)
 {
 	return flags & MAP_SHARED && fails()
 		       ? MAP_FAILED
 		       : __real_mmap64(at, len, prot, flags, fd, off);
 }
 
-void *__real_mremap(void *from, size_t len, size_t new_len, int flags, ...);
-void *__wrap_mremap(void *from, size_t len, size_t new_len, int flags, ...);
-void *__wrap_mremap(void *from, size_t len, size_t new_len, int flags, ...)
+WRAP(void *, mremap, void *from, size_t len, size_t new_len, int flags, ...)
 {
 	va_list ap;
 	void *to;
@@ -54,9 +51,7 @@ void *__wrap_mremap(void *from, size_t len, size_t new_len, int flags, ...)
 
 static bool no_mprotect;
 
-int __real_mprotect(void *at, size_t len, int prot);
-int __wrap_mprotect(void *at, size_t len, int prot);
-int __wrap_mprotect(void *at, size_t len, int prot)
+WRAP(int, mprotect, void *at, size_t len, int prot)
 {
 	if (no_mprotect) {
 		errno = ENOMEM;
@@ -65,16 +60,12 @@ int __wrap_mprotect(void *at, size_t len, int prot)
 	return __real_mprotect(at, len, prot);
 }
 
-ssize_t __real_pwrite64(int fd, const void *p, size_t len, off_t off);
-ssize_t __wrap_pwrite64(int fd, const void *p, size_t len, off_t off);
-ssize_t __wrap_pwrite64(int fd, const void *p, size_t len, off_t off)
+WRAP(ssize_t, pwrite64, int fd, const void *p, size_t len, off_t off)
 {
 	return fails() ? -1 : __real_pwrite64(fd, p, len, off);
 }
 
-ssize_t __real_pread64(int fd, void *p, size_t len, off_t off);
-ssize_t __wrap_pread64(int fd, void *p, size_t len, off_t off);
-ssize_t __wrap_pread64(int fd, void *p, size_t len, off_t off)
+WRAP(ssize_t, pread64, int fd, void *p, size_t len, off_t off)
 {
 	ssize_t n = fails() ? -1 : __real_pread64(fd, p, len, off);
 
@@ -83,9 +74,7 @@ ssize_t __wrap_pread64(int fd, void *p, size_t len, off_t off)
 	return n;
 }
 
-off_t __real_lseek64(int fd, off_t off, int whence);
-off_t __wrap_lseek64(int fd, off_t off, int whence);
-off_t __wrap_lseek64(int fd, off_t off, int whence)
+WRAP(off_t, lseek64, int fd, off_t off, int whence)
 {
 	return whence >= SEEK_DATA && fails() ? -1
 					      : __real_lseek64(fd, off, whence);

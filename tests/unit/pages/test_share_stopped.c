@@ -10,6 +10,7 @@
 #include "pages/move.h"
 #include "pages/share/share.h"
 #include "swap_mem.h"
+#include "wrap.h"
 
 static __thread bool is_main, is_mover;
 static _Atomic bool moving, may_look, looking, over;
@@ -20,9 +21,7 @@ static void wait_until(const _Atomic bool *what)
 		usleep(1000);
 }
 
-int __real_ioctl(int fd, unsigned long what, void *arg);
-int __wrap_ioctl(int fd, unsigned long what, ...);
-int __wrap_ioctl(int fd, unsigned long what, ...)
+WRAP(int, ioctl, int fd, unsigned long what, ...)
 {
 	va_list ap;
 	void *arg;
@@ -45,9 +44,7 @@ int __wrap_ioctl(int fd, unsigned long what, ...)
 }
 
 /* The others are stopped next. */
-int __real_clone(int (*fn)(void *), void *stack, int flags, void *arg, ...);
-int __wrap_clone(int (*fn)(void *), void *stack, int flags, void *arg, ...);
-int __wrap_clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
+WRAP(int, clone, int (*fn)(void *), void *stack, int flags, void *arg, ...)
 {
 	if (is_main) {
 		atomic_store(&may_look, true);

@@ -17,14 +17,12 @@ static void each_address_has_the_other_ones_data(void **state)
 
 	need_way();
 	assert_int_equal(kedge_page_swap_with(a, b, len, way), 0);
-	assert_true(stamped(a, len, 2));
-	assert_true(stamped(b, len, 1));
+	expect_stamps(a, 2, b, 1, len);
 	/* And back, page after page. */
 	for (off = 0; off < len; off += page_len())
 		assert_int_equal(kedge_page_swap_with(a + off, b + off,
 						      page_len(), way), 0);
-	assert_true(stamped(a, len, 1));
-	assert_true(stamped(b, len, 2));
+	expect_stamps(a, 1, b, 2, len);
 }
 
 static void not_congruent_ranges_are_swapped_as_well(void **state)
@@ -74,8 +72,7 @@ static void what_has_no_page_gives_none(void **state)
 	assert_false(in[2] & 1);
 	assert_true(zeros(b + page, page));
 	assert_true(zeros(a + 2 * page, page));
-	assert_true(stamped(a, page, 2));
-	assert_true(stamped(b, page, 1));
+	expect_stamps(a, 2, b, 1, page);
 }
 
 static void never_touched_memory_is_swapped(void **state)
@@ -107,8 +104,7 @@ static void huge_pages_stay_huge(void **state)
 	need_huge(a, len);
 	need_huge(b, len);
 	assert_int_equal(kedge_page_swap_with(a, b, len, way), 0);
-	assert_true(stamped(a, len, 2));
-	assert_true(stamped(b, len, 1));
+	expect_stamps(a, 2, b, 1, len);
 	need_huge(a, len);
 	need_huge(b, len);
 }
@@ -170,8 +166,7 @@ static void huge_pages_land_whole_on_single_ones(void **state)
 	need_huge(landing, len);
 	skip_if(!tables_go(), "this kernel keeps page tables");
 	assert_int_equal(pages_land(used, landing, len, 0), 0);
-	assert_true(stamped(used, len, 2));
-	assert_true(stamped(landing, len, 1));
+	expect_stamps(used, 2, landing, 1, len);
 	assert_int_equal(smaps_of(used, "AnonHugePages") * 1024, len);
 }
 
@@ -308,8 +303,7 @@ static void mremap_refuses_mappings_that_differ(void **state)
 	assert_int_equal(kedge_page_swap_with(a, b, len, KEDGE_SWAP_REMAP),
 			 -EOPNOTSUPP);
 	assert_non_null(strstr(kedge_strerror(-EOPNOTSUPP), "VmFlags"));
-	assert_true(stamped(a, len, 1));
-	assert_true(stamped(b, len, 2));
+	expect_stamps(a, 1, b, 2, len);
 }
 
 static void several_mappings_in_a_range(void **state)
@@ -321,8 +315,7 @@ static void several_mappings_in_a_range(void **state)
 	madvise(a + 3 * page, page, MADV_DONTDUMP);
 	madvise(b + 9 * page, 4 * page, MADV_DONTDUMP);
 	assert_int_equal(kedge_page_swap(a, b, len), 0);
-	assert_true(stamped(a, len, 2));
-	assert_true(stamped(b, len, 1));
+	expect_stamps(a, 2, b, 1, len);
 	assert_int_equal(kedge_page_swap_with(a, b, len, KEDGE_SWAP_REMAP),
 			 -EOPNOTSUPP);
 }
@@ -353,8 +346,7 @@ static void a_child_swaps_its_own_pages(void **state)
 	child_b = small_area(len, 2);
 	assert_int_equal(in_child(swap_in_child, NULL), 0);
 	assert_int_equal(in_raw_child(swap_in_child, NULL), 0);
-	assert_true(stamped(child_a, len, 1));
-	assert_true(stamped(child_b, len, 2));
+	expect_stamps(child_a, 1, child_b, 2, len);
 	stamp(child_a, len, 1);
 	stamp(child_b, len, 2);
 	assert_int_equal(kedge_page_swap_with(child_a, child_b, len, way), 0);

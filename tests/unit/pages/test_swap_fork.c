@@ -4,19 +4,14 @@
  * itself known to fork(). The handler was there before what it looks at.
  */
 #include "cases.h"
+#include "wrap.h"
 
 typedef void (*handler_fn)(void);
 
 static unsigned int registered;
 
-int __real_pthread_atfork(handler_fn prepare, handler_fn parent,
-			  handler_fn child);
-int __wrap_pthread_atfork(handler_fn prepare, handler_fn parent,
-			  handler_fn child);
-
 /* As the other thread's fork() would call them. */
-int __wrap_pthread_atfork(handler_fn prepare, handler_fn parent,
-			  handler_fn child)
+WRAP(int, pthread_atfork, handler_fn prepare, handler_fn parent, handler_fn child)
 {
 	int rc = __real_pthread_atfork(prepare, parent, child);
 

@@ -51,8 +51,7 @@ static int unpin(void **state)
 
 static void as_they_were(void)
 {
-	assert_true(stamped(a, LEN, 1));
-	assert_true(stamped(b, LEN, 2));
+	expect_stamps(a, 1, b, 2, LEN);
 }
 
 static void a_swap_of_it_is_refused(void **state)
@@ -91,8 +90,7 @@ static void others_are_swapped_afterwards(void **state)
 	assert_int_equal(kedge_page_swap_with(a, b, LEN, KEDGE_SWAP_MOVE),
 			 -EBUSY);
 	assert_int_equal(kedge_page_swap_with(c, d, LEN, KEDGE_SWAP_MOVE), 0);
-	assert_true(stamped(c, LEN, 6));
-	assert_true(stamped(d, LEN, 5));
+	expect_stamps(c, 6, d, 5, LEN);
 }
 
 static void a_child_has_a_watchdog_of_its_own(void **state)

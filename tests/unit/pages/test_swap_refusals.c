@@ -100,8 +100,7 @@ static void a_pinned_page_stops_all_of_it(void **state)
 	assert_int_equal(io_uring_register_buffers(&ring, &pin, 1), 0);
 	assert_int_equal(kedge_page_swap(a, b, len), -EBUSY);
 	assert_int_equal(kedge_page_swap(b, a, len), -EBUSY);
-	assert_true(stamped(a, len, 1));
-	assert_true(stamped(b, len, 2));
+	expect_stamps(a, 1, b, 2, len);
 	io_uring_unregister_buffers(&ring);
 	io_uring_queue_exit(&ring);
 	/* The kernel unpins from a work queue. */
@@ -122,8 +121,7 @@ static void a_pinned_huge_page_stops_all_of_it(void **state)
 	assert_int_equal(io_uring_register_buffers(&ring, &pin, 1), 0);
 	assert_int_equal(kedge_page_swap(a, b, len), -EBUSY);
 	assert_int_equal(kedge_page_swap(b, a, len), -EBUSY);
-	assert_true(stamped(a, len, 1));
-	assert_true(stamped(b, len, 2));
+	expect_stamps(a, 1, b, 2, len);
 	io_uring_queue_exit(&ring);
 }
 
@@ -171,8 +169,7 @@ static void a_forked_child_stops_it(void **state)
 	}
 	close(hold[0]);
 	assert_int_equal(kedge_page_swap(a, b, len), -EBUSY);
-	assert_true(stamped(a, len, 1));
-	assert_true(stamped(b, len, 2));
+	expect_stamps(a, 1, b, 2, len);
 	close(hold[1]);
 	ended_well(pid);
 	/* Written again, they are the parent's own. */

@@ -6,15 +6,13 @@
 #include <kedge/notifier.h>
 
 #include "swap_mem.h"
+#include "wrap.h"
 
 /* mremap() fails as if the kernel had no memory: at once, or after it had unmapped the
  * place. */
 static enum { GOES_WELL, FAILS_FIRST, FAILS_LATE } next_move;
 
-void *__real_mremap(void *from, size_t len, size_t new_len, int flags, ...);
-void *__wrap_mremap(void *from, size_t len, size_t new_len, int flags, ...);
-
-void *__wrap_mremap(void *from, size_t len, size_t new_len, int flags, ...)
+WRAP(void *, mremap, void *from, size_t len, size_t new_len, int flags, ...)
 {
 	va_list ap;
 	void *to;
@@ -155,8 +153,7 @@ static void a_move_that_fails_changes_nothing(void **state)
 
 	next_move = FAILS_FIRST;
 	assert_int_equal(replace(dst, src, len), -ENOMEM);
-	assert_true(stamped(dst, len, 1));
-	assert_true(stamped(src, len, 2));
+	expect_stamps(dst, 1, src, 2, len);
 	assert_int_equal(replace(dst, src, len), 0);
 }
 

@@ -8,6 +8,7 @@
 #include <sys/ioctl.h>
 
 #include "demand.h"
+#include "wrap.h"
 
 #define EMPTIERS 6
 #define ROUNDS	 200
@@ -52,10 +53,7 @@ static bool is_refused(long nr, const long a[6])
 	return refused;
 }
 
-int __real_clone(int (*fn)(void *), void *stack, int flags, void *arg);
-int __wrap_clone(int (*fn)(void *), void *stack, int flags, void *arg);
-
-int __wrap_clone(int (*fn)(void *), void *stack, int flags, void *arg)
+WRAP(int, clone, int (*fn)(void *), void *stack, int flags, void *arg)
 {
 	if (hears && atomic_load(&no_process)) {
 		atomic_fetch_add(&refused_cnt, 1);
