@@ -48,6 +48,16 @@ int case_end(void **state);
 #define RUN(tests)	     (cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0)
 #define RUN_WITH_UFFD(tests) (need_uffd() ? 77 : RUN(tests))
 
+/* What main.c runs, in a test without a main(); @needed is need_uffd() or the like, or NULL:
+ * the file says so by NEEDED, before its list. */
+struct main_cases {
+	const struct CMUnitTest *cases;
+	size_t cnt;
+	const char *name;
+	int (*needed)(void);
+};
+extern const struct main_cases main_cases;
+
 /* Skips the case if @cond holds, and says why. */
 static inline void skip_if(bool cond, const char *why)
 {

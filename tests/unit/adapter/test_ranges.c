@@ -249,8 +249,3 @@ static void without_a_notifier_none_is_kept(void **state)
 
 #define LISTED(f) cmocka_unit_test_setup_teardown(f, begin, end)
 #include "test_ranges.cases.h"
-
-int main(void)
-{
-	return RUN(cases);
-}

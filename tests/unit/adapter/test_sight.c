@@ -72,8 +72,3 @@ static void what_is_too_many_is_forgotten_from_the_shallow_end(void **state)
 
 #define LISTED PLAIN
 #include "test_sight.cases.h"
-
-int main(void)
-{
-	return RUN(cases);
-}

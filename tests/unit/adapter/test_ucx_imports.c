@@ -94,8 +94,3 @@ static void a_library_without_tables_binds_none(void **state)
 
 #define LISTED PLAIN
 #include "test_ucx_imports.cases.h"
-
-int main(void)
-{
-	return RUN(cases);
-}

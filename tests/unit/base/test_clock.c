@@ -202,8 +202,3 @@ static void both_clocks_move(void **state)
 
 #define LISTED PLAIN
 #include "test_clock.cases.h"
-
-int main(void)
-{
-	return RUN(cases);
-}

@@ -104,8 +104,3 @@ static void results_may_be_older_or_newer(void **state)
 
 #define LISTED PLAIN
 #include "test_error.cases.h"
-
-int main(void)
-{
-	return RUN(cases);
-}

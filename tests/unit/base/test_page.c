@@ -72,8 +72,3 @@ static void a_child_around_libc_has_its_own(void **state)
 
 #define LISTED PLAIN
 #include "test_page.cases.h"
-
-int main(void)
-{
-	return RUN(cases);
-}

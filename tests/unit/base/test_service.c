@@ -193,6 +193,7 @@ static void a_service_that_starts_slowly_is_not_ended(void **state)
 }
 
 #define LISTED PLAIN
+#define NEEDED need_uffd
 #include "test_service.cases.h"
 
 int main(void)

@@ -86,8 +86,3 @@ static void no_memory_is_told_and_passes(void **state)
 
 #define LISTED PLAIN
 #include "test_slab.cases.h"
-
-int main(void)
-{
-	return RUN(cases);
-}

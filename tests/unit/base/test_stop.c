@@ -295,8 +295,3 @@ static void a_filter_is_told_from_a_delay(void **state)
 
 #define LISTED PLAIN
 #include "test_stop.cases.h"
-
-int main(void)
-{
-	return RUN(cases);
-}

@@ -146,8 +146,3 @@ static void an_empty_tree_and_an_empty_range_have_nothing(void **state)
 
 #define LISTED PLAIN
 #include "test_tree.cases.h"
-
-int main(void)
-{
-	return RUN(cases);
-}

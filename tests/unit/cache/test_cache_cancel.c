@@ -285,9 +285,5 @@ static void cancelled_threads_leave_nothing_behind(void **state)
 	}
 }
 
+#define NEEDED need_uffd
 #include "test_cache_cancel.cases.h"
-
-int main(void)
-{
-	return RUN_WITH_UFFD(cases);
-}

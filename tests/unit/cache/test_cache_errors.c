@@ -470,9 +470,5 @@ static void nothing_is_kept_without_a_notifier(void **state)
 }
 
 #define LISTED(f) cmocka_unit_test_setup_teardown(f, setup_plain, end)
+#define NEEDED need_uffd
 #include "test_cache_errors.cases.h"
-
-int main(void)
-{
-	return RUN_WITH_UFFD(cases);
-}

@@ -242,9 +242,5 @@ static void a_resync_does_what_it_can(void **state)
 	}
 }
 
+#define NEEDED need_uffd
 #include "test_cache_faults.cases.h"
-
-int main(void)
-{
-	return RUN_WITH_UFFD(cases);
-}

@@ -458,9 +458,5 @@ static void the_thread_outlives_its_descriptors(void **state)
 }
 
 #define LISTED OPEN
+#define NEEDED need_uffd
 #include "test_cache_pieces.cases.h"
-
-int main(void)
-{
-	return RUN_WITH_UFFD(cases);
-}

@@ -310,9 +310,5 @@ static void what_is_held_at_the_close_is_not_watched(void **state)
 }
 
 #define LISTED(f) cmocka_unit_test_setup_teardown(f, begin, teardown)
+#define NEEDED need_uffd
 #include "test_cache_preserve.cases.h"
-
-int main(void)
-{
-	return RUN_WITH_UFFD(cases);
-}

@@ -164,9 +164,5 @@ static void it_has_no_resync_thread(void **state)
 }
 
 #define LISTED(f) cmocka_unit_test_setup_teardown(f, begin, teardown)
+#define NEEDED need_uffd
 #include "test_cache_single.cases.h"
-
-int main(void)
-{
-	return RUN_WITH_UFFD(cases);
-}

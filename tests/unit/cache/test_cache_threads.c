@@ -255,9 +255,5 @@ static void closed_caches_leave_nothing(void **state)
 }
 
 #define LISTED(f) cmocka_unit_test_setup_teardown(f, begin, teardown)
+#define NEEDED need_uffd
 #include "test_cache_threads.cases.h"
-
-int main(void)
-{
-	return RUN_WITH_UFFD(cases);
-}

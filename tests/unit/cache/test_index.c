@@ -268,8 +268,3 @@ static void beyond_the_address_space(void **state)
 }
 
 #include "test_index.cases.h"
-
-int main(void)
-{
-	return RUN(cases);
-}

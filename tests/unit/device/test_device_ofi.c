@@ -306,8 +306,3 @@ static void a_child_has_it_not(void **state)
 
 #define LISTED(f) cmocka_unit_test_setup(f, begin)
 #include "test_device_ofi.cases.h"
-
-int main(void)
-{
-	return RUN(cases);
-}

@@ -185,8 +185,3 @@ static void what_was_freed_lazily_is_found(void **state)
 }
 
 #include "test_proc.cases.h"
-
-int main(void)
-{
-	return RUN(cases);
-}

@@ -502,8 +502,3 @@ static void threads_share_the_slots(void **state)
 }
 
 #include "test_uring.cases.h"
-
-int main(void)
-{
-	return RUN(cases);
-}

@@ -310,8 +310,3 @@ static void what_was_moved_is_marked_where_it_is(void **state)
 }
 
 #include "test_uring_mark.cases.h"
-
-int main(void)
-{
-	return RUN(cases);
-}

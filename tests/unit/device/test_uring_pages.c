@@ -243,8 +243,3 @@ static void a_slot_that_cannot_be_emptied_to_mark_is_lost(void **state)
 }
 
 #include "test_uring_pages.cases.h"
-
-int main(void)
-{
-	return RUN(cases);
-}

@@ -466,8 +466,3 @@ static void threads_share_the_lost(void **state)
 
 #define LISTED(f) cmocka_unit_test_setup_teardown(f, fake_setup, fake_teardown)
 #include "test_verbs.cases.h"
-
-int main(void)
-{
-	return RUN(cases);
-}

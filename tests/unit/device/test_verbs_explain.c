@@ -222,8 +222,3 @@ static void a_shared_file_is_named(void **state)
 }
 
 #include "test_verbs_explain.cases.h"
-
-int main(void)
-{
-	return RUN(cases);
-}

@@ -532,8 +532,3 @@ static void threads_take_turns(void **state)
 }
 
 #include "test_verbs_window.cases.h"
-
-int main(void)
-{
-	return RUN(cases);
-}

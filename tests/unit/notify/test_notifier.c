@@ -472,9 +472,5 @@ static void info_counts_watches_and_events(void **state)
 	assert_true(info.armed >= 1);
 }
 
+#define NEEDED need_uffd
 #include "test_notifier.cases.h"
-
-int main(void)
-{
-	return RUN_WITH_UFFD(cases);
-}

@@ -157,9 +157,5 @@ static void a_watch_is_added_or_not(void **state)
 	assert_true(errors >= 3);
 }
 
+#define NEEDED need_uffd
 #include "test_notifier_faults.cases.h"
-
-int main(void)
-{
-	return RUN_WITH_UFFD(cases);
-}

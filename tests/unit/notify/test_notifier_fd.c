@@ -222,9 +222,5 @@ static void an_event_wakes_a_poll_of_io_uring(void **state)
 	io_uring_queue_exit(&ring);
 }
 
+#define NEEDED need_uffd
 #include "test_notifier_fd.cases.h"
-
-int main(void)
-{
-	return RUN_WITH_UFFD(cases);
-}

@@ -151,9 +151,5 @@ static void backends_can_be_tried(void **state)
 #endif
 }
 
+#define NEEDED need_uffd
 #include "test_notifier_open.cases.h"
-
-int main(void)
-{
-	return RUN_WITH_UFFD(cases);
-}

@@ -381,9 +381,5 @@ static void a_close_leaves_nothing(void **state)
 	assert_in_range(map_lines(), 1, maps + 4); /* a cached stack */
 }
 
+#define NEEDED need_uffd
 #include "test_notifier_process.cases.h"
-
-int main(void)
-{
-	return RUN_WITH_UFFD(cases);
-}

@@ -203,8 +203,3 @@ static void what_there_is_from_the_start(void **state)
 
 #define LISTED PLAIN
 #include "test_origin.cases.h"
-
-int main(void)
-{
-	return RUN(cases);
-}

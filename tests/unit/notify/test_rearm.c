@@ -209,9 +209,5 @@ static void a_watch_of_its_own_goes_on_being_told(void **state)
 	assert_int_equal(ev[0].end, addr_of(mem) + page_len());
 }
 
+#define NEEDED need_uffd
 #include "test_rearm.cases.h"
-
-int main(void)
-{
-	return RUN_WITH_UFFD(cases);
-}

@@ -95,8 +95,3 @@ static void the_same_again_takes_no_room(void **state)
 
 #define LISTED(f) cmocka_unit_test_setup(f, setup)
 #include "test_taint.cases.h"
-
-int main(void)
-{
-	return RUN(cases);
-}

@@ -225,8 +225,3 @@ static void who_looks_meanwhile_waits(void **state)
 }
 
 #include "test_swap_fill.cases.h"
-
-int main(void)
-{
-	return RUN(cases);
-}

@@ -42,8 +42,3 @@ static void a_fork_meets_the_first_swap(void **state)
 
 #define LISTED PLAIN
 #include "test_swap_fork.cases.h"
-
-int main(void)
-{
-	return RUN(cases);
-}

@@ -228,8 +228,3 @@ static void a_mapping_that_is_not_alike_is_refused(void **state)
 
 #define LISTED PLAIN
 #include "test_swap_replace.cases.h"
-
-int main(void)
-{
-	return RUN(cases);
-}

@@ -204,8 +204,3 @@ static void no_record_is_missed(void **state)
 }
 
 #include "test_segment_attached.cases.h"
-
-int main(void)
-{
-	return RUN(cases);
-}

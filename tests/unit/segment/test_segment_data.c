@@ -242,8 +242,3 @@ static void no_child_is_left(void **state)
 
 #define LISTED PLAIN
 #include "test_segment_data.cases.h"
-
-int main(void)
-{
-	return RUN(cases);
-}

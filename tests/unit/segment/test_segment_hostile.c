@@ -520,8 +520,3 @@ static void what_has_a_dead_owners_part_is_not_valid(void **state)
 
 #define LISTED PLAIN
 #include "test_segment_hostile.cases.h"
-
-int main(void)
-{
-	return RUN(cases);
-}

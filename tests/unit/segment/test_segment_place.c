@@ -175,8 +175,3 @@ static void a_closed_descriptor_is_opened_anew(void **state)
 }
 
 #include "test_segment_place.cases.h"
-
-int main(void)
-{
-	return RUN(cases);
-}
