@@ -193,7 +193,6 @@ static void a_service_that_starts_slowly_is_not_ended(void **state)
 }
 
 #define LISTED PLAIN
-#define NEEDED need_uffd
 #include "test_service.cases.h"
 
 int main(void)
@@ -201,5 +200,5 @@ int main(void)
 	int rc = need_uffd();
 
 	test_clock_begin();
-	return rc ? rc : cmocka_run_group_tests(cases, NULL, NULL);
+	return rc ? rc : RUN(cases);
 }
