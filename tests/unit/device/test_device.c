@@ -259,20 +259,5 @@ static void no_memory_leaves_the_context_alone(void **state)
 	assert_non_null(strstr(kedge_strerror(-ENOMEM), "fake"));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(ops_reach_their_context, setup),
-		cmocka_unit_test_setup(null_pointers_are_refused, setup),
-		cmocka_unit_test_setup(incomplete_ops_are_refused, setup),
-		cmocka_unit_test_setup(query_and_close_may_be_missing, setup),
-		cmocka_unit_test_setup(sizes_of_other_versions, setup),
-		cmocka_unit_test_setup(query_fills_any_version, setup),
-		cmocka_unit_test_setup(a_failing_query_leaves_the_result_alone,
-				       setup),
-		cmocka_unit_test_setup(no_memory_leaves_the_context_alone,
-				       setup),
-	};
-
-	return RUN(tests);
-}
+#define LISTED(f) cmocka_unit_test_setup(f, setup)
+#include "test_device.cases.h"

@@ -184,19 +184,5 @@ static void an_announcement_keeps_errno(void **state)
 	assert_int_equal(errno, ERANGE);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		CASE(a_watch_ends_with_its_notifier),
-		CASE(armed_ranges_that_touch_are_one),
-		CASE(a_tripwire_leaves_nothing_armed),
-		CASE(a_removed_watch_costs_nothing),
-		CASE(neither_does_a_long_one),
-		CASE(a_mapping_stays_registered_for_another_watch),
-		CASE(what_was_let_go_is_registered_again),
-		CASE(an_unarmed_neighbour_is_not_taken_in),
-		CASE(an_announcement_keeps_errno),
-	};
-
-	return RUN_WITH_UFFD(tests);
-}
+#define NEEDED need_uffd
+#include "test_watch.cases.h"

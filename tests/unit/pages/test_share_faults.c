@@ -266,15 +266,11 @@ static void what_failed_is_as_it_was(void **state)
 	close(fd);
 }
 
+#define LISTED PLAIN
+#include "test_share_faults.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		PLAIN(what_failed_is_as_it_was),
-		PLAIN(a_failed_try_leaves_no_data),
-		PLAIN(a_mapping_that_has_gone_is_made_again),
-		PLAIN(protection_is_not_lost),
-		PLAIN(what_was_mapped_meanwhile_stays),
-	};
 	char *p = small_area(page_len(), 1);
 	int fd = memfd_create("share", MFD_CLOEXEC);
 	size_t done;
@@ -290,5 +286,5 @@ int main(void)
 	}
 	close(fd);
 	area_free(p, page_len());
-	return RUN(tests);
+	return RUN(cases);
 }

@@ -332,17 +332,5 @@ static void a_handler_may_touch_the_range(void **state)
 	sigaction(SIGALRM, &old, NULL);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		MOVE(other_threads_see_old_or_new),
-		MOVE(neighbours_of_a_remap_see_nothing),
-		MOVE(nobody_gets_the_range),
-		MOVE(threads_swap_side_by_side),
-		MOVE(a_child_has_all_pages),
-		MOVE(it_takes_no_privilege),
-		MOVE(a_handler_may_touch_the_range),
-	};
-
-	return cmocka_run_group_tests_name("swap_others", tests, NULL, NULL);
-}
+#define LISTED MOVE
+#include "test_swap_others.cases.h"

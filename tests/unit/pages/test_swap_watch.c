@@ -355,18 +355,5 @@ static void near_the_limit_of_mappings_nothing_is_harmed(void **state)
 	assert_int_equal(in_child(at_the_limit, NULL), 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		MOVE(watchers_are_told_of_a_move),
-		MOVE(watchers_are_told_of_a_remap),
-		MOVE(no_registration_outlives_a_swap),
-		MOVE(nothing_stale_is_served),
-		MOVE(neighbours_may_be_watched_meanwhile),
-		MOVE(a_neighbour_that_stays_watched_is_no_hindrance),
-		MOVE(a_strangers_userfaultfd_is_left_alone),
-		MOVE(near_the_limit_of_mappings_nothing_is_harmed),
-	};
-
-	return cmocka_run_group_tests_name("swap_watch", tests, NULL, NULL);
-}
+#define LISTED MOVE
+#include "test_swap_watch.cases.h"

@@ -459,28 +459,11 @@ static void nothing_is_left(void **state)
 	peer_end(&peer);
 }
 
+#define LISTED PLAIN
+#include "test_segment.cases.h"
+
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		PLAIN(both_see_what_either_stores),
-		PLAIN(a_part_is_attached),
-		PLAIN(a_process_attaches_its_own),
-		PLAIN(a_thread_shares_its_stack),
-		PLAIN(small_chunks_of_the_heap_are_attached),
-		PLAIN(with_threads_initialised_data_is_shared),
-		PLAIN(a_programs_arrays_are_attached),
-		PLAIN(many_segments_have_the_same_memory),
-		PLAIN(a_grant_to_read_is_no_way_to_write),
-		PLAIN(another_user_has_what_the_mode_gives),
-		PLAIN(a_group_has_what_the_mode_gives),
-		PLAIN(another_user_gets_no_neighbours),
-		PLAIN(what_cannot_be_shared_is_copied),
-		PLAIN(who_waits_for_a_thread_is_woken),
-		PLAIN(bad_arguments_are_refused),
-		PLAIN(ids_have_a_text),
-		PLAIN(nothing_is_left),
-	};
-
 	peer_main(argc, argv);
-	return RUN(tests);
+	return RUN(cases);
 }

@@ -169,27 +169,6 @@ static void many_small_parts_come_and_go(void **state)
 	munmap(p, len);
 }
 
-/* The program closes what it does not know, one by one: parts are converted all the same. */
-static void an_owner_without_its_descriptors_goes_on(void **state)
-{
-	uint64_t *w = case_words(2 * LEN);
-	int fd;
-
-	begin(w, 2 * LEN, &later);
-	assert_int_equal(peer_attach(&peer, 0, 8), 0);
-	assert_int_equal(peer_detach(&peer), 0);
-	for (fd = 3; fd < 65536; fd++)
-		if (fd != peer.sock)
-			close(fd);
-	assert_int_equal(peer_attach(&peer, LEN, 8), 0);
-	assert_int_equal(loaded(0), LEN / sizeof(*w));
-	assert_int_equal(peer_detach(&peer), 0);
-	assert_int_equal(peer_attach(&peer, 0, 8), 0);
-	assert_int_equal(loaded(0), 0);
-	end();
-	assert_int_equal(w[99], 99);
-}
-
 /* The owner ends, by a kill: nothing hangs. */
 static void an_owner_that_is_killed_is_stale(void **state)
 {
@@ -229,18 +208,32 @@ static void an_owner_that_is_killed_is_stale(void **state)
 	close(fd[1]);
 }
 
+/* Last: this process closes what it does not know, one by one. Parts are converted all the same. */
+static void an_owner_without_its_descriptors_goes_on(void **state)
+{
+	uint64_t *w = case_words(2 * LEN);
+	int fd;
+
+	begin(w, 2 * LEN, &later);
+	assert_int_equal(peer_attach(&peer, 0, 8), 0);
+	assert_int_equal(peer_detach(&peer), 0);
+	for (fd = 3; fd < 65536; fd++)
+		if (fd != peer.sock)
+			close(fd);
+	assert_int_equal(peer_attach(&peer, LEN, 8), 0);
+	assert_int_equal(loaded(0), LEN / sizeof(*w));
+	assert_int_equal(peer_detach(&peer), 0);
+	assert_int_equal(peer_attach(&peer, 0, 8), 0);
+	assert_int_equal(loaded(0), 0);
+	end();
+	assert_int_equal(w[99], 99);
+}
+
+#define LISTED PLAIN
+#include "test_segment_demand_run.cases.h"
+
 int main(int argc, char **argv)
 {
-	static const struct CMUnitTest tests[] = {
-		PLAIN(no_store_is_lost),
-		PLAIN(what_is_emptied_is_zero),
-		PLAIN(another_segment_comes_and_goes),
-		PLAIN(many_small_parts_come_and_go),
-		PLAIN(an_owner_that_is_killed_is_stale),
-		/* Last: it is this process. */
-		PLAIN(an_owner_without_its_descriptors_goes_on),
-	};
-
 	peer_main(argc, argv);
-	return RUN(tests);
+	return RUN(cases);
 }
