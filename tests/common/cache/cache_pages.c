@@ -3,7 +3,6 @@
 #include "cache_pages.h"
 
 struct nodev *dev;
-struct kedge_notifier *nf;
 struct kedge_cache *cache;
 char *mem;
 size_t page;

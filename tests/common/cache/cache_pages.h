@@ -6,14 +6,13 @@
 #ifndef TESTS_CACHE_PAGES_H
 #define TESTS_CACHE_PAGES_H
 
-#include "cases.h"
+#include "notifier.h"
 
 #define CHUNK 32 /* pages */
 #define PAGES (8 * CHUNK)
 #define WRITE KEDGE_ACCESS_LOCAL_WRITE
 
 extern struct nodev *dev;
-extern struct kedge_notifier *nf;
 extern struct kedge_cache *cache;
 extern char *mem; /* it starts at a chunk */
 extern size_t page;

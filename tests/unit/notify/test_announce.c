@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Announced changes: what kedge_hook_begin() and kedge_hook_end() do. */
-#include "cases.h"
+#include "notifier.h"
 
 #include <kedge/hooks.h>
 
@@ -9,7 +9,6 @@
 #define LEN ((size_t)1 << 20)
 
 static const char *backend;
-static struct kedge_notifier *nf;
 static char *mem;
 
 static int setup(void **state)
@@ -18,16 +17,9 @@ static int setup(void **state)
 					    .backend = backend };
 
 	kedge_hook_attach(KEDGE_BLIND_RAW);
-	mem = mmap(NULL, LEN, PROT_READ | PROT_WRITE,
-		   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	return mem == MAP_FAILED ? -1 : kedge_notifier_open(&opts, &nf);
-}
-
-static int teardown(void **state)
-{
-	kedge_notifier_close(nf);
-	munmap(mem, LEN);
-	return case_end(state);
+	mem = new_map(LEN);
+	case_has(mem, LEN);
+	return kedge_notifier_open(&opts, &nf);
 }
 
 /* The one event that waits, and nothing else. */
@@ -169,6 +161,7 @@ static void nothing_is_registered_while_mappings_move(void **state)
 	kedge_notifier_close(own);
 }
 
+#define LISTED NF_CASE
 #include "test_announce.cases.h"
 
 static int run(const char *name)

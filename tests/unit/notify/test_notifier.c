@@ -4,21 +4,7 @@
 #include <sys/ioctl.h>
 #include <sys/shm.h>
 
-#include "cases.h"
-
-static struct kedge_notifier *nf;
-
-static int setup(void **state)
-{
-	nf = open_uffd();
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	kedge_notifier_close(nf);
-	return case_end(state);
-}
+#include "notifier.h"
 
 static void watch(void *at, size_t pages, uint64_t cookie)
 {
@@ -473,4 +459,5 @@ static void info_counts_watches_and_events(void **state)
 }
 
 #define NEEDED need_uffd
+#define LISTED NF
 #include "test_notifier.cases.h"

@@ -7,11 +7,10 @@
 #include <sys/select.h>
 #include <sys/syscall.h>
 
-#include "cases.h"
+#include "notifier.h"
 
 #define WAIT_MS 5000
 
-static struct kedge_notifier *nf;
 static char *page;
 static int fd;
 
@@ -24,12 +23,6 @@ static int setup(void **state)
 	assert_int_equal(kedge_notifier_fd(nf), fd);
 	assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
 	return 0;
-}
-
-static int teardown(void **state)
-{
-	kedge_notifier_close(nf);
-	return case_end(state);
 }
 
 static bool readable(int timeout)
@@ -223,4 +216,5 @@ static void an_event_wakes_a_poll_of_io_uring(void **state)
 }
 
 #define NEEDED need_uffd
+#define LISTED NF_CASE
 #include "test_notifier_fd.cases.h"

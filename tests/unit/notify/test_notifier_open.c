@@ -1,21 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Opening a notifier: what is refused, and with what error. */
-#include "cases.h"
+#include "notifier.h"
 
-static struct kedge_notifier *nf;
 static struct kedge_notifier *const before = (struct kedge_notifier *)0x1;
-
-static int setup(void **state)
-{
-	nf = open_uffd();
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	kedge_notifier_close(nf);
-	return case_end(state);
-}
 
 static void refuse(const struct kedge_notifier_opts *o, int want)
 {
@@ -152,4 +139,5 @@ static void backends_can_be_tried(void **state)
 }
 
 #define NEEDED need_uffd
+#define LISTED NF
 #include "test_notifier_open.cases.h"

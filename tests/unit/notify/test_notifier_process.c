@@ -6,9 +6,8 @@
  */
 #include <sys/time.h>
 
-#include "cases.h"
+#include "notifier.h"
 
-static struct kedge_notifier *nf;
 static char *pages;
 
 #define PAGES 4
@@ -16,14 +15,7 @@ static char *pages;
 static int setup(void **state)
 {
 	nf = open_uffd();
-	pages = new_pages(PAGES);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	kedge_notifier_close(nf);
-	free_pages(pages, PAGES);
+	pages = case_pages(PAGES);
 	return 0;
 }
 
@@ -382,4 +374,5 @@ static void a_close_leaves_nothing(void **state)
 }
 
 #define NEEDED need_uffd
+#define LISTED NF_CASE
 #include "test_notifier_process.cases.h"

@@ -6,29 +6,15 @@
 #include <kedge/hooks.h>
 
 #include "cache/internal.h"
-#include "cases.h"
 #include "notify/announce/announce.h"
 #include "notify/announce/origin.h"
 #include "notify/internal.h"
-
-static struct kedge_notifier *nf;
+#include "notifier.h"
 
 /* Here the test announces, not libkedge-hooks. */
 bool announce_try_calls(void)
 {
 	return true;
-}
-
-static int setup(void **state)
-{
-	nf = open_uffd();
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	kedge_notifier_close(nf);
-	return case_end(state);
 }
 
 static uint32_t check_of(struct kedge_notifier *n)
@@ -422,19 +408,19 @@ static int load_setup(void **state)
 	/* Forgets the marks of another test, whose memory has gone since. */
 	origin_clear(0, (uint64_t)1 << 48);
 	kedge_hook_attach(KEDGE_BLIND_RAW);
-	return setup(state);
+	return nf_open(state);
 }
 
-#define LOADED(f) cmocka_unit_test_setup_teardown(f, load_setup, teardown)
+#define LOADED(f) cmocka_unit_test_setup_teardown(f, load_setup, nf_end)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(a_change_under_way_is_no_rest),
-		CASE(an_answer_keeps_errno),
-		CASE(bad_arguments_are_refused),
-		CASE(a_child_is_refused),
-		CASE(an_unannounced_change_makes_lookups_ask),
+		NF(a_change_under_way_is_no_rest),
+		NF(an_answer_keeps_errno),
+		NF(bad_arguments_are_refused),
+		NF(a_child_is_refused),
+		NF(an_unannounced_change_makes_lookups_ask),
 		LOADED(an_announcement_outlasts_the_handling_of_its_event),
 		LOADED(a_watch_on_other_memory_makes_lookups_ask),
 		LOADED(a_watch_that_cannot_hold_is_provisional),

@@ -7,10 +7,9 @@
 #include <liburing.h>
 #include <semaphore.h>
 
-#include "cases.h"
 #include "notify/internal.h"
+#include "notifier.h"
 
-static struct kedge_notifier *nf;
 static char *page;
 static sem_t go, gone;
 static atomic_bool stop;
@@ -18,18 +17,11 @@ static atomic_bool stop;
 static int setup(void **state)
 {
 	nf = open_uffd();
-	page = new_pages(1);
+	page = case_pages(1);
 	sem_init(&go, 0, 0);
 	sem_init(&gone, 0, 0);
 	atomic_store(&stop, false);
 	assert_true(kedge_watch_add(nf, page, 1, 1) >= 0);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	kedge_notifier_close(nf);
-	free_pages(page, 1);
 	return 0;
 }
 
@@ -323,16 +315,16 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(lines_are_told_apart),
-		CASE(ones_own_drop_is_over),
-		CASE(a_thread_that_waits_is_out),
-		CASE(a_thread_that_computes_is_out),
-		CASE(a_thread_that_has_ended_is_out),
-		CASE(a_thread_that_is_stopped_in_it_is_not),
-		CASE(another_mapping_does_not_end_it),
-		CASE(an_idle_worker_is_out),
-		CASE(a_child_that_shares_memory_may_be_in),
-		CASE(threads_that_come_and_go_do_not_hide_others),
-		CASE(a_closed_descriptor_proves_nothing),
+		NF_CASE(ones_own_drop_is_over),
+		NF_CASE(a_thread_that_waits_is_out),
+		NF_CASE(a_thread_that_computes_is_out),
+		NF_CASE(a_thread_that_has_ended_is_out),
+		NF_CASE(a_thread_that_is_stopped_in_it_is_not),
+		NF_CASE(another_mapping_does_not_end_it),
+		NF_CASE(an_idle_worker_is_out),
+		NF_CASE(a_child_that_shares_memory_may_be_in),
+		NF_CASE(threads_that_come_and_go_do_not_hide_others),
+		NF_CASE(a_closed_descriptor_proves_nothing),
 	};
 
 	return RUN_WITH_UFFD(tests);

@@ -11,7 +11,7 @@
 
 #include "notify/internal.h"
 #include "notify/tripwire/tripwire.h"
-#include "tests/common/cases.h"
+#include "tests/common/notifier.h"
 #include "tools/common/raw.h"
 
 #define ADVICE_GUARD_INSTALL 102
@@ -21,7 +21,6 @@
 static uint32_t covered;
 static int segment = -1;
 
-static struct kedge_notifier *nf;
 static char *mem;
 
 static int setup(void **state)
@@ -32,12 +31,6 @@ static int setup(void **state)
 	assert_int_equal(
 		kedge_watch_add(nf, mem + 2 * page_len(), page_len(), 2), 0);
 	return 0;
-}
-
-static int teardown(void **state)
-{
-	kedge_notifier_close(nf);
-	return case_end(state);
 }
 
 static void need(uint32_t spot)
@@ -310,18 +303,18 @@ int main(void)
 	const struct CMUnitTest always[] = {
 		PLAIN(who_may_not_is_told_so),
 		PLAIN(closing_leaves_nothing),
-		CASE(another_process_does_not_count),
-		CASE(other_calls_do_not_count),
+		NF_CASE(another_process_does_not_count),
+		NF_CASE(other_calls_do_not_count),
 	};
 	const struct CMUnitTest tests[] = {
-		CASE(blind_spots_are_what_is_not_covered),
-		CASE(a_guard_page_is_seen_each_time),
-		CASE(a_guard_page_by_process_madvise_is_seen),
-		CASE(shm_remap_is_seen_each_time),
-		CASE(another_thread_counts),
-		CASE(a_vfork_child_counts),
-		CASE(a_child_that_closes_leaves_the_parents),
-		CASE(closed_descriptors_do_not_blind_it),
+		NF_CASE(blind_spots_are_what_is_not_covered),
+		NF_CASE(a_guard_page_is_seen_each_time),
+		NF_CASE(a_guard_page_by_process_madvise_is_seen),
+		NF_CASE(shm_remap_is_seen_each_time),
+		NF_CASE(another_thread_counts),
+		NF_CASE(a_vfork_child_counts),
+		NF_CASE(a_child_that_closes_leaves_the_parents),
+		NF_CASE(closed_descriptors_do_not_blind_it),
 	};
 	struct tripwire *t;
 	int rc = need_uffd();

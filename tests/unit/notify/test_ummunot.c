@@ -6,12 +6,11 @@
 #include <poll.h>
 #include <sys/shm.h>
 
-#include "cases.h"
+#include "notifier.h"
 #include "tools/common/raw.h"
 
 #define PAGES 64
 
-static struct kedge_notifier *nf;
 static char *mem;
 
 static struct kedge_notifier *open_module(void)
@@ -28,17 +27,10 @@ static struct kedge_notifier *open_module(void)
 
 static int setup(void **state)
 {
-	mem = new_pages(PAGES);
+	mem = case_pages(PAGES);
 	/* A huge page there would be split, which is told as its whole. */
 	madvise(mem, PAGES * page_len(), MADV_NOHUGEPAGE);
 	nf = open_module();
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	kedge_notifier_close(nf);
-	free_pages(mem, PAGES);
 	return 0;
 }
 
@@ -338,6 +330,7 @@ static void the_right_one_of_many_watches_has_the_event(void **state)
 	munmap(p, MANY * page_len());
 }
 
+#define LISTED NF_CASE
 #include "test_ummunot.cases.h"
 
 int main(void)

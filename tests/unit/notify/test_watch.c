@@ -2,11 +2,10 @@
 /* Adding and removing watches: what is registered, counted, and let go. */
 #include <kedge/hooks.h>
 
-#include "cases.h"
 #include "notify/announce/announce.h"
 #include "notify/internal.h"
+#include "notifier.h"
 
-static struct kedge_notifier *nf;
 static char *pages;
 
 #define PAGES 4
@@ -14,14 +13,7 @@ static char *pages;
 static int setup(void **state)
 {
 	nf = open_uffd();
-	pages = new_pages(PAGES);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	kedge_notifier_close(nf);
-	free_pages(pages, PAGES);
+	pages = case_pages(PAGES);
 	return 0;
 }
 
@@ -185,4 +177,5 @@ static void an_announcement_keeps_errno(void **state)
 }
 
 #define NEEDED need_uffd
+#define LISTED NF_CASE
 #include "test_watch.cases.h"
