@@ -2,7 +2,6 @@
 #include "lists.h"
 
 #include <grp.h>
-#include <sys/socket.h>
 #include <sys/un.h>
 
 /* ---- lists ---- */

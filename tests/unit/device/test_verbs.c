@@ -3,8 +3,6 @@
  * The verbs device against a fake RDMA device. A real stack
  * is in tests/vm/verbs_device.c.
  */
-#include <kedge/verbs.h>
-
 #include "cases.h"
 #include "base/base.h"
 #include "device/device.h"

@@ -3,8 +3,6 @@
 #include <grp.h>
 #include <sys/resource.h>
 
-#include <kedge/verbs.h>
-
 #include "cases.h"
 #include "base/base.h"
 #include "device/device.h"

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The verbs device's memory windows, against a fake RDMA device. */
-#include <kedge/verbs.h>
-
 #include "cases.h"
 #include "base/base.h"
 #include "device/device.h"

@@ -3,11 +3,7 @@
  * Events between two steps of announcing and of watching: a fork, a change
  * of the mapping. The library calls an empty function there, which is ours here.
  */
-#include <errno.h>
-#include <pthread.h>
 #include <semaphore.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 
 #include "cases.h"
 

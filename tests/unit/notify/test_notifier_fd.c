@@ -5,7 +5,6 @@
 #include <sched.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
-#include <sys/syscall.h>
 
 #include "notifier.h"
 

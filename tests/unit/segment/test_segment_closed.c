@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Programs that close what they have not opened, as daemons do: segments and grants go on. */
-#include <sys/socket.h>
 #include <sys/un.h>
 
 #include "demand.h"

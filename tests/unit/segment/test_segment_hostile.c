@@ -2,7 +2,6 @@
 /* Peers that say what no peer of kedge's says, and owners that are none. */
 #include <poll.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/un.h>
 
 #include "lists.h"

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Lists of segments: what they show, and to whom. */
-#include <sys/socket.h>
-
 #include "lists.h"
 #include "shared.h"
 

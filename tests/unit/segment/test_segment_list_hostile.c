@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Lists of segments, and grants, where askers or owners do not behave. */
-#include <sys/socket.h>
 #include <sys/un.h>
 
 #include "base/base.h"
