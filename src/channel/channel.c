@@ -299,7 +299,7 @@ KEDGE_API int kedge_channel_wait(struct kedge_channel *ch, int timeout_ms)
 	rc = arm(ch);
 	if (rc)
 		return rc;
-	/* The timer is for those who poll the descriptor: this one has a limit. */
+	/* The timer serves polls of the descriptor; this one has a limit of its own. */
 	arm_timer(ch, CLOCK_NEVER);
 	deadline = clock_deadline(timeout_ms);
 	first = next_deadline(ch);

@@ -96,6 +96,10 @@ int in_child(int (*fn)(void *), void *arg);
 /* The same by the system call alone: no atfork handler runs. */
 int in_raw_child(int (*fn)(void *), void *arg);
 
+/* A case that is @fn, in a child of the test's; one that returns 77 is skipped. */
+void case_in_child(void **state);
+#define child_case(fn) { #fn, case_in_child, NULL, NULL, (void *)(uintptr_t)(fn) }
+
 /* The system call @nr is refused to this process with EPERM, for ever. False: no filter. */
 bool refuse_call(unsigned int nr);
 
@@ -105,8 +109,10 @@ void need_threads_after_fork(void);
 /* Open descriptors of this process, and lines of its maps. */
 unsigned int open_fds(void);
 unsigned int map_lines(void);
+/* Without the one that looks after moves of pages, and ends when there are none for a while. */
 unsigned int threads_now(void);
 bool threads_are(unsigned int want);
+bool has_watchdog(void);
 /* No other thread shares this one's descriptors; true where none can tell. */
 bool threads_have_own_tables(void);
 

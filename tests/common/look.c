@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "core.h"
 #include "look.h"
@@ -124,6 +123,40 @@ unsigned int look_files(uint64_t *bytes)
 unsigned int look_maps(void)
 {
 	return SANITIZED ? 0 : map_lines();
+}
+
+static char huge_before[16]; /* "": nothing is to be put back */
+
+static bool huge_set(const char *text)
+{
+	int fd = open("/proc/sys/vm/nr_hugepages", O_WRONLY | O_CLOEXEC);
+	bool done = fd >= 0 && write(fd, text, strlen(text)) > 0;
+
+	if (fd >= 0)
+		close(fd);
+	return done;
+}
+
+void look_huge_begin(int cnt)
+{
+	FILE *f = fopen("/proc/sys/vm/nr_hugepages", "re");
+	char more[16];
+
+	*huge_before = '\0';
+	if (!f)
+		return;
+	if (!fgets(huge_before, sizeof(huge_before), f))
+		*huge_before = '\0';
+	fclose(f);
+	snprintf(more, sizeof(more), "%d", atoi(huge_before) + cnt);
+	if (!huge_set(more))
+		*huge_before = '\0';
+}
+
+void look_huge_end(void)
+{
+	if (*huge_before)
+		huge_set(huge_before);
 }
 
 char look_thread(pid_t tid)

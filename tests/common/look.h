@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The kernel's figures of this process: of a range of its memory, in bytes, and of threads. */
+/* The kernel's figures of this process: of a range of its memory, in bytes, and of threads; and huge
+ * pages for tests. */
 #ifndef TESTS_REGION_LOOK_H
 #define TESTS_REGION_LOOK_H
 
@@ -22,5 +23,9 @@ unsigned int look_files(uint64_t *bytes);
 char look_thread(pid_t tid);
 /* Lines of maps, 0 where a sanitizer has some of its own that come and go. */
 unsigned int look_maps(void);
+
+/* Sets @cnt more huge pages of 2 MiB aside, where this process may; and as many as were before. */
+void look_huge_begin(int cnt);
+void look_huge_end(void);
 
 #endif /* TESTS_REGION_LOOK_H */

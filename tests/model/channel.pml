@@ -78,30 +78,7 @@
 
 #define TO_SENDER 16 /* with a status, as flags */
 
-/* The environment, and what was reached at all, told in the end. */
-#define MARKS 48
-c_decl {
-\#include <stdio.h>
-\#include <stdlib.h>
-	static unsigned char mark[MARKS];
-
-	static int set(const char *name, int by_default)
-	{
-		const char *v = getenv(name);
-
-		return v && *v ? atoi(v) : by_default;
-	}
-
-	static void __attribute__((destructor)) marks_tell(void)
-	{
-		int i;
-
-		for (i = 0; i < MARKS; i++)
-			if (mark[i])
-				printf("mark %d\n", i);
-	}
-};
-#define MARK(n) c_code { mark[n] = 1; };
+#include "base.pml"
 
 /* Not in the state: they never change. */
 hidden byte SEND0, SEND1, RECV0, RECV1, LARGE, TAGS, SHORT, CANCEL, CREDITS,
@@ -296,15 +273,9 @@ inline rests()
 inline is_over()
 {
 	i = 0;
-	do
-	:: i < sends(me) -> assert(ME.was_sent[i]); i++
-	:: else -> break
-	od;
+	repeat(i < sends(me), assert(ME.was_sent[i]); i++);
 	i = 0;
-	do
-	:: i < recvs(me) -> assert(ME.was_recv[i]); i++
-	:: else -> break
-	od;
+	repeat(i < recvs(me), assert(ME.was_recv[i]); i++);
 	i = 0;
 	assert(!ME.rec.used);
 	assert(!ME.land || ME.land == LOST && !both_there);
@@ -361,18 +332,12 @@ inline is_over()
  * with the packet. */
 inline is_told()
 {
-	if
-	:: OP.status == OK && OP.is_recv && OP.way ->
+	when(OP.status == OK && OP.is_recv && OP.way,
 		k = 0;
-		do
-		:: k < CHUNKS ->
+		repeat(k < CHUNKS,
 			assert(ME.buf[OP.req * PIECES + k] == OP.msg);
-			k++
-		:: else -> break
-		od;
-		k = 0
-	:: else
-	fi;
+			k++);
+		k = 0);
 	op_report(OP.status)
 }
 
@@ -454,13 +419,10 @@ inline end_chunk()
 		fi;
 		OP.done++;
 		YOU.rec.sent = OP.done;
-		if
-		:: tells && OP.done == CHUNKS ->
+		when(tells && OP.done == CHUNKS,
 			OP.fin = 1;
 			ME.fin_sent[OP.req] = 1;
-			send_op(FIN, OK)
-		:: else
-		fi
+			send_op(FIN, OK))
 	fi;
 	from = 0;
 	k = 0
@@ -484,16 +446,9 @@ inline forgo()
 inline stop_all()
 {
 	i = 0;
-	do
-	:: i < SLOTS ->
-		if
-		:: OP.state != FREE && (OP.state != LINGER || MUTANT == 18) ->
-			bulk_stop()
-		:: else
-		fi;
-		i++
-	:: else -> break
-	od;
+	repeat(i < SLOTS,
+		when(OP.state != FREE && (OP.state != LINGER || MUTANT == 18), bulk_stop());
+		i++);
 	i = 0
 }
 
@@ -556,10 +511,7 @@ again:
 		    (!any_busy && !any_unsaid || gone(1 - me) ||
 		     (YOU.closing && !room && !any_busy)) ->
 		ME.hasty = any_unsaid;
-		if
-		:: room && !ME.dead -> MARK(38) packet(BYE, 0, 0, 0, 0, 0, 0)
-		:: else
-		fi;
+		when(room && !ME.dead, MARK(38) packet(BYE, 0, 0, 0, 0, 0, 0));
 		channel_dies(); dying = 1; i = 0; goto done }
 	:: ME.closed -> break
 	/* Nobody can do anything: the applications give up, one after another. */
@@ -567,10 +519,7 @@ again:
 		    !no_op(me) ->
 		MARK(39)
 		i = 0;
-		do
-		:: i < SLOTS && OP.state == FREE -> i++
-		:: else -> break
-		od;
+		repeat(i < SLOTS && OP.state == FREE, i++);
 		rests();
 		failed = 2;
 		goto done }
@@ -610,14 +559,11 @@ done:
 		:: else
 		fi;
 		failed = 0;
-		if
-		:: over ->
+		when(over,
 			over = 0;
 			bulk_close();
 			is_told();
-			op_clear()
-		:: else
-		fi;
+			op_clear());
 		if
 		:: dying && i < SLOTS - 1 -> i++; goto done
 		:: dying && i == SLOTS - 1 ->

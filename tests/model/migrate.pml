@@ -86,30 +86,7 @@
 #define EOF  1
 #define LOST 2
 
-/* The environment, and what was reached at all, told in the end. */
-#define MARKS 32
-c_decl {
-\#include <stdio.h>
-\#include <stdlib.h>
-	static unsigned char mark[MARKS];
-
-	static int set(const char *name, int by_default)
-	{
-		const char *v = getenv(name);
-
-		return v && *v ? atoi(v) : by_default;
-	}
-
-	static void __attribute__((destructor)) marks_tell(void)
-	{
-		int i;
-
-		for (i = 0; i < MARKS; i++)
-			if (mark[i])
-				printf("mark %d\n", i);
-	}
-};
-#define MARK(n) c_code { mark[n] = 1; };
+#include "base.pml"
 
 /* Not in the state: they never change. */
 hidden byte ATTEMPTS, ROUNDS, WRITES, SECOND, KILL, ABORTS, ONWARD, MUTANT;
@@ -177,10 +154,7 @@ bit over[PEERS];
 inline dial()
 {
 	i = 0;
-	do
-	:: !is_free(i) -> i++
-	:: else -> break
-	od;
+	repeat(!is_free(i), i++);
 	S.conn = i;
 	s_open[i] = 1;
 	t_open[i] = 1;
@@ -189,17 +163,14 @@ inline dial()
 
 inline both_closed(gone)
 {
-	if
-	:: is_free(gone) ->
+	when(is_free(gone),
 		do
 		:: len(to_t[gone]) -> to_t[gone]?_, _
 		:: len(to_s[gone]) -> to_s[gone]?_, _
 		:: else -> break
 		od;
 		end_t[gone] = OPEN;
-		end_s[gone] = OPEN
-	:: else
-	fi
+		end_s[gone] = OPEN)
 }
 
 /* The reader's end of a queue that its writer closes. The writer's own unread bytes
@@ -265,14 +236,11 @@ inline s_leaves()
 /* So does one that asks by another: T takes the end of this for the death of S. */
 inline s_lets_go(reset)
 {
-	if
-	:: S.asking || MUTANT == 29
-	:: else ->
+	when(!S.asking && MUTANT != 29,
 		if
 		:: !reset && has_room(S.conn) -> MARK(27) s_say(S.conn, ASKS, 0)
 		:: else -> end_t[S.conn] = LOST
-		fi
-	fi;
+		fi);
 	s_leaves()
 }
 
@@ -291,16 +259,13 @@ inline s_resumes()
  * as an EOF alone would mean that S has died. */
 inline s_aborts(lost)
 {
-	if
-	:: MUTANT == 2 || MUTANT == 26 && lost
-	:: else ->
+	when(!(MUTANT == 2 || MUTANT == 26 && lost),
 		if
 		:: has_room(S.conn) -> s_say(S.conn, ABORT, 0)
 		:: else ->
 			MARK(3)
 			end_t[S.conn] = (MUTANT == 21 -> end_t[S.conn] : LOST)
-		fi
-	fi;
+		fi);
 	if
 	:: MUTANT == 2 -> s_resumes(); S.state = ABORTED
 	:: else -> S.state = ABORTED
@@ -359,10 +324,7 @@ inline s_loses(reset)
 	:: S.state < ABORTED -> s_aborts(1)
 	:: S.state == DOUBT ->
 		s_lets_go(reset);
-		if
-		:: reset && MUTANT == 28 || !reset && MUTANT == 5 -> rule_r()
-		:: else
-		fi
+		when(reset && MUTANT == 28 || !reset && MUTANT == 5, rule_r())
 	fi
 }
 
@@ -416,13 +378,10 @@ end:	do
 	:: atomic { s_can && S.state == SHUTTING && (!S.inside || MUTANT == 16) ->
 		S.state = ALONE }
 	:: atomic { s_can && S.state == ALONE && has_room(S.conn) ->
-		if
-		:: S.dirty && MUTANT != 7 ->
+		when(S.dirty && MUTANT != 7,
 			MARK(11)
 			s_say(S.conn, DATA, S.version);
-			S.dirty = 0
-		:: else
-		fi;
+			S.dirty = 0);
 		S.state = LAST }
 	:: atomic { s_can && S.state == LAST && has_room(S.conn) ->
 		s_say(S.conn, FINAL, S.handles);
@@ -490,10 +449,7 @@ inline t_hears_begin(new)
 	if
 	:: MARK(12) t_say(new, REFUSE, 0); t_close(new)
 	:: T.state < TAKING ->
-		if
-		:: T.conn != NONE -> MARK(13) t_close(T.conn)
-		:: else
-		fi;
+		when(T.conn != NONE, MARK(13) t_close(T.conn));
 		t_drops();
 		T.conn = new;
 		T.attempt = about;
@@ -509,10 +465,7 @@ inline t_hears_commit(from)
 {
 	if
 	:: T.state == WHOLE && is_of_copy && !(MUTANT == 9 && from != T.conn) ->
-		if
-		:: from != T.conn -> MARK(14)
-		:: else
-		fi;
+		when(from != T.conn, MARK(14));
 		T.copy = (from == T.conn -> from : NONE);
 		T.reply = from;
 		T.state = TAKING
@@ -523,10 +476,7 @@ inline t_hears_commit(from)
 		t_say(from, DONE, 0)
 	:: else -> MARK(16) t_say(from, NOCOPY, 0)
 	fi;
-	if
-	:: MUTANT == 6 && T.state == TAKING -> t_takes_office()
-	:: else
-	fi
+	when(MUTANT == 6 && T.state == TAKING, t_takes_office())
 }
 
 inline t_hears(by)
@@ -547,10 +497,7 @@ inline t_hears(by)
 		T.copy = (by == T.copy -> NONE : T.copy)
 	:: else -> assert(by != T.conn)
 	fi;
-	if
-	:: MUTANT == 1 && T.state == WHOLE -> t_takes_office()
-	:: else
-	fi;
+	when(MUTANT == 1 && T.state == WHOLE, t_takes_office());
 	word = 0;
 	about = 0
 }
@@ -591,17 +538,14 @@ inline t_loses(by, reset)
 	:: else -> t_close(by)
 	fi;
 	T.copy = (by == T.copy -> NONE : T.copy);
-	if
-	:: by == T.conn ->
+	when(by == T.conn,
 		T.conn = NONE;
 		if
 		:: T.state == FILLING -> t_drops()
 		:: T.state == WHOLE && (reset && MUTANT == 3 || !reset && MUTANT == 27) ->
 			t_takes_office()
 		:: else -> MARK(19)
-		fi
-	:: else
-	fi
+		fi)
 }
 
 #define ON_CONN(c) \
@@ -634,10 +578,7 @@ end:	do
 	/* The application, memory, a time limit. */
 	:: atomic { t_can && (T.state == FILLING || T.state == WHOLE) ->
 		MARK(20)
-		if
-		:: T.conn != NONE -> t_close(T.conn)
-		:: else
-		fi;
+		when(T.conn != NONE, t_close(T.conn));
 		T.conn = NONE;
 		t_drops() }
 	/* The region is moved on once S is known to have heard DONE, or to have died: it
@@ -733,18 +674,9 @@ inline cut_queue(its)
 
 inline cut_conn(each)
 {
-	if
-	:: is_free(each)
-	:: else ->
-		if
-		:: which & 1 -> cut_queue(end_t[each])
-		:: else
-		fi;
-		if
-		:: which & 2 -> cut_queue(end_s[each])
-		:: else
-		fi
-	fi
+	when(!is_free(each),
+		when(which & 1, cut_queue(end_t[each]));
+		when(which & 2, cut_queue(end_s[each])))
 }
 
 proctype Network()
@@ -768,39 +700,18 @@ end:	do
 inline kill_s()
 {
 	S.dead = 1;
-	if
-	:: s_open[0] -> s_close(0)
-	:: else
-	fi;
-	if
-	:: s_open[1] -> s_close(1)
-	:: else
-	fi;
-	if
-	:: s_open[2] -> s_close(2)
-	:: else
-	fi
+	when(s_open[0], s_close(0));
+	when(s_open[1], s_close(1));
+	when(s_open[2], s_close(2))
 }
 
 inline kill_t()
 {
 	T.dead = 1;
-	if
-	:: T.state == OFFICE -> MARK(26) acked = min(acked, T.took)
-	:: else
-	fi;
-	if
-	:: t_open[0] -> t_close(0)
-	:: else
-	fi;
-	if
-	:: t_open[1] -> t_close(1)
-	:: else
-	fi;
-	if
-	:: t_open[2] -> t_close(2)
-	:: else
-	fi
+	when(T.state == OFFICE, MARK(26) acked = min(acked, T.took));
+	when(t_open[0], t_close(0));
+	when(t_open[1], t_close(1));
+	when(t_open[2], t_close(2))
 }
 
 /* All has come to rest: the network is there, and each end has seen the other's. */
@@ -848,10 +759,7 @@ init {
 		run Heir();
 		run Network();
 		run Peer(0);
-		if
-		:: SECOND -> run Peer(1)
-		:: else
-		fi
+		when(SECOND, run Peer(1))
 	}
 	do
 	:: atomic { (KILL & 1) && !S.dead -> kill_s() }

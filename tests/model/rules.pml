@@ -11,10 +11,7 @@
 inline op_get(request)
 {
 	i = 0;
-	do
-	:: OP.state != FREE -> i++
-	:: else -> break
-	od;
+	repeat(OP.state != FREE, i++);
 	OP.gen++;
 	OP.req = request
 }
@@ -36,19 +33,14 @@ inline told_send(which)
 
 inline op_report(how)
 {
-	if
-	:: OP.reported
-	:: else ->
+	when(!OP.reported,
 		OP.reported = 1;
 		if
 		:: OP.is_recv ->
 			told_recv();
-			if
-			:: how == OK && OP.way && !ME.closing ->
+			when(how == OK && OP.way && !ME.closing,
 				assert(!YOU.gave_up[(OP.msg - 1) % REQS]);
-				ME.got[(OP.msg - 1) % REQS] = 1
-			:: else
-			fi
+				ME.got[(OP.msg - 1) % REQS] = 1)
 		:: else ->
 			told_send(OP.req);
 			/* Eager ones are QUEUED at their end; a receive that is
@@ -58,8 +50,7 @@ inline op_report(how)
 			assert(how == OK || !YOU.got[OP.req] || YOU.died ||
 			       YOU.hasty || ME.closing);
 			ME.gave_up[OP.req] = (how != OK && !ME.closing)
-		fi
-	fi
+		fi)
 }
 
 /* op_done() and the bulk_close() before it: at the end of this step */
@@ -73,11 +64,7 @@ inline op_done(how)
 inline op_find(where, which)
 {
 	i = SLOTS;
-	if
-	:: where < SLOTS && ME.op[where].state != FREE &&
-	   ME.op[where].gen == which -> i = where
-	:: else
-	fi
+	when(where < SLOTS && ME.op[where].state != FREE && ME.op[where].gen == which, i = where)
 }
 
 /* ---- send.c ---- */
@@ -97,12 +84,9 @@ inline send_op(kind, how)
 
 inline send_credit()
 {
-	if
-	:: ME.told != ME.matched && ME.came - ME.told >= CREDITS / 2 && room ->
+	when(ME.told != ME.matched && ME.came - ME.told >= CREDITS / 2 && room,
 		MARK(0)
-		packet(CREDIT, 0, 0, 0, 0, 0, 0)
-	:: else
-	fi
+		packet(CREDIT, 0, 0, 0, 0, 0, 0))
 }
 
 /* matched() of progress.c */
@@ -136,17 +120,14 @@ inline send_first()
 
 inline bulk_stop()
 {
-	if
-	:: !OP.bulk_open || !OP.started || (!OP.is_recv && OP.fin)
-	:: else ->
+	when(OP.bulk_open && OP.started && (OP.is_recv || !OP.fin),
 		if
 		:: OP.way == STREAM
 		:: OP.way != STREAM && OP.is_recv -> ME.rec.closed = 1
 		:: OP.way != STREAM && !OP.is_recv ->
 			assert(YOU.rec.owner == OP.msg || !both_there);
 			YOU.rec.closed = 1
-		fi
-	fi
+		fi)
 }
 
 /* A chunk into where the message lands at end @whose. */
@@ -167,23 +148,14 @@ inline write_chunk(whose, value)
 
 inline bulk_close()
 {
-	if
-	:: OP.bulk_open ->
+	when(OP.bulk_open,
 		quiet = 1;
-		if
-		:: OP.is_recv && OP.way == LAND ->
+		when(OP.is_recv && OP.way == LAND,
 			bulk_stop();
-			quiet = !is_busy
-		:: else
-		fi;
+			quiet = !is_busy);
 		OP.bulk_open = 0;
-		if
-		:: OP.is_recv ->
-			if
-			:: OP.way == LAND ->
-				ME.land = (quiet -> 0 : LOST)
-			:: else
-			fi;
+		when(OP.is_recv,
+			when(OP.way == LAND, ME.land = (quiet -> 0 : LOST));
 			ME.rec.used = 0;
 			ME.rec.closed = 0;
 			ME.rec.claim = 0;
@@ -191,31 +163,18 @@ inline bulk_close()
 			ME.rec.taken = 0;
 			ME.rec.owner = 0;
 			ME.rec.req = 0;
-			ME.slot = 0
-		:: else
-		fi;
+			ME.slot = 0);
 		OP.started = 0;
-		quiet = 0
-	:: else
-	fi
+		quiet = 0)
 }
 
 inline stop_it()
 {
-	if
-	:: is_busy && OP.way != LAND && MUTANT != 2
-	:: else -> op_report(OP.status)
-	fi;
-	if
-	:: is_busy || !room
-	:: else ->
+	when(!(is_busy && OP.way != LAND && MUTANT != 2), op_report(OP.status));
+	when(!is_busy && room,
 		send_op(ABORTS, OP.status);
 		OP.state = LINGER;
-		if
-		:: MUTANT == 4 -> op_done(OP.status)
-		:: else
-		fi
-	fi
+		when(MUTANT == 4, op_done(OP.status)))
 }
 
 inline step_stop()
@@ -269,16 +228,10 @@ inline reply_aborted(to_i, to_g, about)
 
 inline step_answer()
 {
-	if
-	:: is_busy && OP.way != LAND
-	:: else -> op_report(OP.status)
-	fi;
-	if
-	:: is_busy || !room
-	:: else ->
+	when(!(is_busy && OP.way != LAND), op_report(OP.status));
+	when(!is_busy && room,
 		send_op(ABORTED, 0);
-		op_done(OP.status)
-	fi
+		op_done(OP.status))
 }
 
 /* Its first step_answer() is a step of its own. */
@@ -305,10 +258,7 @@ inline receiver_of()
 			  OP.peer_i == pfi && OP.peer_g == pfg) -> i++
 	:: else -> break
 	od;
-	if
-	:: MUTANT == 6 -> i = SLOTS
-	:: else
-	fi
+	when(MUTANT == 6, i = SLOTS)
 }
 
 /* abort_target() */
@@ -319,11 +269,7 @@ inline abort_target()
 	:: pwg == 0 && !(pv & TO_SENDER) -> receiver_of()
 	:: else ->
 		op_find(pwi, pwg);
-		if
-		:: i < SLOTS && OP.is_recv == (pv & TO_SENDER) / TO_SENDER ->
-			i = SLOTS
-		:: else
-		fi
+		when(i < SLOTS && OP.is_recv == (pv & TO_SENDER) / TO_SENDER, i = SLOTS)
 	fi
 }
 
@@ -353,10 +299,7 @@ inline abort_received()
 		if
 		:: OP.state == LINGER ->
 			MARK(11)
-			if
-			:: MUTANT == 8
-			:: else -> op_done(OP.status)
-			fi
+			when(MUTANT != 8, op_done(OP.status))
 		:: OP.state == ANSWER -> assert(false) /* one ABORT is enough */
 		:: OP.state == STOP && MUTANT == 9
 		:: else ->
@@ -370,13 +313,10 @@ inline abort_received()
 inline aborted_received()
 {
 	op_find(pwi, pwg);
-	if
-	:: i < SLOTS && OP.state == LINGER ->
+	when(i < SLOTS && OP.state == LINGER,
 		assert(OP.msg == pm);
 		MARK(13)
-		op_done(OP.status)
-	:: else
-	fi
+		op_done(OP.status))
 }
 
 /* ---- rndv.c ---- */
@@ -519,10 +459,7 @@ inline step_data()
 {
 	send_op(DATA, OK);
 	OP.state = SENT;
-	if
-	:: MUTANT == 22 -> op_done(OK)
-	:: else
-	fi
+	when(MUTANT == 22, op_done(OK))
 }
 
 inline step_fin()
@@ -530,10 +467,7 @@ inline step_fin()
 	ME.fin_sent[OP.req] = 1;
 	send_op(FIN, OK);
 	OP.state = SENT;
-	if
-	:: MUTANT == 23 -> op_done(OK)
-	:: else
-	fi
+	when(MUTANT == 23, op_done(OK))
 }
 
 /* step_put() when all of it has landed; its step_fin() is a step of its own */
@@ -552,19 +486,13 @@ inline put_all()
  * its first half */
 inline land_all()
 {
-	if
-	:: OP.way == LAND ->
+	when(OP.way == LAND,
 		k = 0;
-		do
-		:: k < CHUNKS ->
+		repeat(k < CHUNKS,
 			ME.buf[OP.req * PIECES + k] = ME.page[k];
 			ME.page[k] = 0;
-			k++
-		:: else -> break
-		od;
-		k = 0
-	:: else
-	fi;
+			k++);
+		k = 0);
 	MARK(24)
 	OP.status = OK;
 	OP.state = REFUSING;
@@ -647,15 +575,12 @@ inline take_packet()
 /* lands_still(), of what the sender said is there */
 inline drain_all()
 {
-	do
-	:: OP.way == STREAM && OP.done < CHUNKS ->
+	repeat(OP.way == STREAM && OP.done < CHUNKS,
 		/* else bulk_step() says that the peer broke the rules */
 		assert(ME.rec.sent > OP.done);
 		k = OP.done;
 		write_chunk(me, ME.slot);
-		OP.done++
-	:: else -> break
-	od;
+		OP.done++);
 	k = 0
 }
 
@@ -693,8 +618,5 @@ inline channel_dies()
 	:: else -> break
 	od;
 	/* No packet is taken any more, and no reply sent. */
-	do
-	:: len(replies) -> replies?_, _, _
-	:: else -> break
-	od
+	repeat(len(replies), replies?_, _, _)
 }

@@ -88,17 +88,12 @@ model channel
 holds "one message, given up at both ends" CANCEL=3
 holds "two, one operation at a time" SEND0=2 CANCEL=3
 holds "two, in a ring for one packet" SEND0=2 CANCEL=3 ROOM=1
-holds "two, and two operations at a time" \
-	SEND0=2 CANCEL=3 TABLE=2 CHUNKS=1 WAYS=4
+holds "two, and two operations at a time" SEND0=2 CANCEL=3 TABLE=2 CHUNKS=1 WAYS=4
 holds "three, names used again and again" SEND0=3 CANCEL=2 WAYS=6
-holds "two short and a long one" \
-	SEND0=3 LARGE=4 CANCEL=3 CREDITS=2 TABLE=2 CHUNKS=1
-holds "short and long, of two tags" \
-	SEND0=3 LARGE=2 CANCEL=2 TAGS=5 TABLE=2 CHUNKS=1
-holds "short ones, announced" \
-	SEND0=2 LARGE=0 ANNOUNCE=1 CANCEL=3 CREDITS=2 TABLE=2
-holds "the same, in a ring for one packet" \
-	SEND0=2 LARGE=0 ANNOUNCE=1 CANCEL=3 ROOM=1
+holds "two short and a long one" SEND0=3 LARGE=4 CANCEL=3 CREDITS=2 TABLE=2 CHUNKS=1
+holds "short and long, of two tags" SEND0=3 LARGE=2 CANCEL=2 TAGS=5 TABLE=2 CHUNKS=1
+holds "short ones, announced" SEND0=2 LARGE=0 ANNOUNCE=1 CANCEL=3 CREDITS=2 TABLE=2
+holds "the same, in a ring for one packet" SEND0=2 LARGE=0 ANNOUNCE=1 CANCEL=3 ROOM=1
 holds "short ones, announced, and a long one" \
 	SEND0=3 LARGE=2 ANNOUNCE=1 CANCEL=2 TABLE=2 CHUNKS=1 WAYS=6
 holds "short ones, announced, too short a receive, an end that dies" \
@@ -107,16 +102,12 @@ holds "one each way" SEND1=1 CANCEL=1 TABLE=2 CHUNKS=1
 holds "a receive that is too short" SEND0=2 CANCEL=3 SHORT=1 CHUNKS=1
 holds "what the system can refuse, it refuses" SEND0=2 CANCEL=1 FAIL=1
 holds "an end that dies" SEND0=2 CANCEL=2 DEATH=3
-holds "an end that dies, short messages" \
-	SEND0=3 LARGE=0 CANCEL=3 CREDITS=2 TABLE=2 DEATH=3
+holds "an end that dies, short messages" SEND0=3 LARGE=0 CANCEL=3 CREDITS=2 TABLE=2 DEATH=3
 holds "ends that are closed" SEND0=2 CANCEL=1 CLOSE=3 TABLE=2 CHUNKS=1
 holds "the last of the data is the FIN" SEND0=2 CANCEL=3 TELLS=1 WAYS=6
-holds "the same, and two operations at a time" \
-	SEND0=2 CANCEL=3 TABLE=2 CHUNKS=1 TELLS=1 WAYS=6
-holds "the same, and an end that dies" \
-	SEND0=2 CANCEL=2 DEATH=3 TELLS=1 WAYS=6
-holds "the same, and ends that are closed" \
-	SEND0=2 CANCEL=1 CLOSE=3 TABLE=2 CHUNKS=1 TELLS=1 WAYS=6
+holds "the same, and two operations at a time" SEND0=2 CANCEL=3 TABLE=2 CHUNKS=1 TELLS=1 WAYS=6
+holds "the same, and an end that dies" SEND0=2 CANCEL=2 DEATH=3 TELLS=1 WAYS=6
+holds "the same, and ends that are closed" SEND0=2 CANCEL=1 CLOSE=3 TABLE=2 CHUNKS=1 TELLS=1 WAYS=6
 
 reached "$src/channel.pml" "$src/rules.pml"
 
@@ -133,35 +124,27 @@ mutant 9 "an ABORT is not heeded by who gives up, too" CANCEL=3 ROOM=1
 mutant 10 "what a peer had sent before it died is not read" DEATH=1
 mutant 11 "a REFUSE is not heeded" SHORT=1
 mutant 12 "what has landed is lost when the peer dies" DEATH=1
-mutant 13 "a short message overtakes those that wait" SEND0=3 LARGE=0 \
-	TABLE=2
+mutant 13 "a short message overtakes those that wait" SEND0=3 LARGE=0 TABLE=2
 mutant 14 "credit is given twice" SEND0=3 LARGE=0
 mutant 15 "the FIN is sent before all has landed" DEATH=1
-mutant 16 "credit that found no room is forgotten" SEND0=3 LARGE=4 SEND1=1 \
-	ROOM=1
+mutant 16 "credit that found no room is forgotten" SEND0=3 LARGE=4 SEND1=1 ROOM=1
 mutant 17 "a chunk that failed is waited for" FAIL=1
 mutant 18 "a close stops what was stopped" SEND0=2 CANCEL=3 CLOSE=1 TABLE=2
-mutant 19 "a message is given up of which the peer has all" \
-	SEND0=2 CANCEL=3 TELLS=1 WAYS=6
-mutant 20 "what the peer has received fails when the peer leaves" CANCEL=1 \
-	CLOSE=2 TELLS=1 WAYS=2
+mutant 19 "a message is given up of which the peer has all" SEND0=2 CANCEL=3 TELLS=1 WAYS=6
+mutant 20 "what the peer has received fails when the peer leaves" CANCEL=1 CLOSE=2 TELLS=1 WAYS=2
 mutant 21 "a short message that finds no room is forgotten" SEND0=2 LARGE=0 \
 	ANNOUNCE=1 ROOM=1 TABLE=2
 mutant 22 "a short message is complete before it is received" SEND0=2 \
 	LARGE=0 ANNOUNCE=1 CANCEL=3 CREDITS=2 TABLE=2
 mutant 23 "a message is complete when its FIN is sent" CANCEL=3
 mutant 24 "a message that has landed is given up by its sender" CANCEL=3
-mutant 25 "a receiver that is sooner is not heard" SEND0=2 CANCEL=2 DEATH=3 \
-	TELLS=1 WAYS=6
+mutant 25 "a receiver that is sooner is not heard" SEND0=2 CANCEL=2 DEATH=3 TELLS=1 WAYS=6
 
 mutant 26 "what was sent counts as received when the peer leaves" CLOSE=2 WAYS=2
 mutant 27 "what was sent counts as received when it is cancelled" CANCEL=3
-mutant 28 "what was moved, and not said, counts as received" CANCEL=3 ROOM=1 \
-	SEND0=2
-mutant 29 "a close does not say what was received" CLOSE=2 ROOM=1 SEND0=2 \
-	SEND1=1 TABLE=2 CHUNKS=1
-mutant 30 "a receiver that is sooner is not heard by who gives up" \
-	SEND0=2 CANCEL=3 TELLS=1 WAYS=6
+mutant 28 "what was moved, and not said, counts as received" CANCEL=3 ROOM=1 SEND0=2
+mutant 29 "a close does not say what was received" CLOSE=2 ROOM=1 SEND0=2 SEND1=1 TABLE=2 CHUNKS=1
+mutant 30 "a receiver that is sooner is not heard by who gives up" SEND0=2 CANCEL=3 TELLS=1 WAYS=6
 
 model migrate
 holds "a region moves, or S gives it up" ROUNDS=2
@@ -197,8 +180,7 @@ mutant 11 "T denies the copy that it is in office with" LIMITS=1
 mutant 12 "a question that ends without an answer is taken for the end of T" LIMITS=2
 mutant 13 "T moves the region on before S has heard DONE" ONWARD=1 LIMITS=1 KILL=2
 mutant 14 "T denies a region that it has let go of" ONWARD=1 LIMITS=1
-mutant 15 "a COMMIT of an earlier attempt is heard for this one" ATTEMPTS=2 LIMITS=1 \
-	SECOND=0
+mutant 15 "a COMMIT of an earlier attempt is heard for this one" ATTEMPTS=2 LIMITS=1 SECOND=0
 mutant 16 "S is suspended while an access is under way" LIMITS=0
 mutant 17 "the dirty mark is cleared after the page is read" LIMITS=0
 mutant 18 "the dirty mark is set before the page is written" LIMITS=0

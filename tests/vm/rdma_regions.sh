@@ -7,7 +7,7 @@
 #	rdma_regions.sh BUILD
 set -eu
 
-for suite in region_adapter remote remote_peers migrate migrate_kills; do
+for suite in region_adapter remote remote_peers remote_load migrate migrate_kills; do
 	TEST_REGION_BY=rdma "$1/tests/unit/region/test_region_suites" $suite
 done
 "$1/kedge" migrate --way rdma --node "$RDMA_SERVER_ADDR" -s 64M | tee /dev/stderr |

@@ -16,7 +16,6 @@ static int use_ofi(const char *provider)
 
 static int use_verbs(const char *unused)
 {
-	(void)unused;
 	return kedge_region_use_verbs();
 }
 #endif

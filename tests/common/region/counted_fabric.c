@@ -7,7 +7,6 @@
 
 #ifdef HAVE_OFI
 #include <errno.h>
-#include <stdlib.h>
 
 #include <kedge/ofi.h>
 

@@ -218,8 +218,6 @@ static int access_it(const struct fabric_line *l, const struct fabric_range *r, 
 static int fake_put(struct fabric_line *l, const struct fabric_range *to, uint64_t offset,
 		    const void *data, uint64_t len, const _Atomic bool *over, uint64_t until)
 {
-	(void)over;
-	(void)until;
 	if (atomic_load(&table->f.fails)) {
 		atomic_store(&table->f.failed, l->end);
 		return -EIO;
@@ -230,8 +228,6 @@ static int fake_put(struct fabric_line *l, const struct fabric_range *to, uint64
 static int fake_get(struct fabric_line *l, const struct fabric_range *from, uint64_t offset,
 		    void *data, uint64_t len, const _Atomic bool *over, uint64_t until)
 {
-	(void)over;
-	(void)until;
 	if (atomic_load(&table->f.fails))
 		return -EIO;
 	return access_it(l, from, offset, data, len, false);
@@ -269,6 +265,5 @@ int fake_fabric_begin(void)
 
 int fake_fabric_use(const char *unused)
 {
-	(void)unused;
 	return kedge__region_fabric(&fake);
 }

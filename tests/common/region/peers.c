@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* See peers.h. */
-#include <sys/mman.h>
-
 #include "peers.h"
 
 struct peers *peers_new(void)

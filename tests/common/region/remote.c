@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* See remote.h. */
-#include <signal.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 
 #include "remote.h"
@@ -10,12 +8,30 @@ struct kedge_region *region;
 struct kedge_handle handle;
 struct kedge_remote *remote;
 
-char *region_at(void)
+struct kedge_region_info query(struct kedge_region *r)
 {
 	struct kedge_region_info info = { .size = sizeof(info) };
 
-	assert_int_equal(kedge_region_query(region, &info), 0);
-	return (char *)(uintptr_t)info.addr;
+	assert_int_equal(kedge_region_query(r, &info), 0);
+	return info;
+}
+
+char *bytes_of(struct kedge_region *r)
+{
+	return (char *)(uintptr_t)query(r).addr;
+}
+
+char *region_at(void)
+{
+	return bytes_of(region);
+}
+
+uint64_t bytes_had(void)
+{
+	struct kedge_region_budget b = { .size = sizeof(b) };
+
+	assert_int_equal(kedge_region_budget(&b), 0);
+	return b.used;
 }
 
 void grow_to(size_t len)
@@ -71,16 +87,35 @@ void make_region(size_t len, const struct kedge_handle_opts *o)
 	advertise(o);
 }
 
-void begin_remote(const struct kedge_handle_opts *o)
+void begin_remote_of(size_t len, const struct kedge_handle_opts *o)
 {
-	make_region(LEN, o);
+	make_region(len, o);
 	remote = open_it();
+	if (way->leased)
+		wait_for_lease(remote);
 }
 
 void end_remote(void)
 {
 	kedge_remote_close(remote);
 	kedge_region_close(region);
+}
+
+void begin_remote(const struct kedge_handle_opts *o)
+{
+	begin_remote_of(LEN, o);
+}
+
+int with_remote(void **state)
+{
+	begin_remote(NULL);
+	return 0;
+}
+
+int without_remote(void **state)
+{
+	end_remote();
+	return 0;
 }
 
 void handle_works(void)
@@ -114,6 +149,20 @@ unsigned int way_of(struct kedge_remote *r)
 void wait_for_lease(struct kedge_remote *r)
 {
 	WAIT_FOR(way_of(r) == KEDGE_REMOTE_RDMA);
+}
+
+void puts_byte(struct kedge_remote *r, uint64_t at, char c)
+{
+	assert_int_equal(kedge_remote_put(r, at, &c, 1, SOON_MS), 0);
+	assert_int_equal(region_at()[at], c);
+}
+
+void gets_byte(struct kedge_remote *r, uint64_t at, char c)
+{
+	char got = (char)~c;
+
+	assert_int_equal(kedge_remote_get(r, at, &got, 1, SOON_MS), 0);
+	assert_int_equal(got, c);
 }
 
 void *shared_memory(size_t len)

@@ -83,3 +83,15 @@ void end_queue(void)
 	end_remote();
 	kedge_queue_close(queue);
 }
+
+int with_queue(void **state)
+{
+	begin_queue(0);
+	return 0;
+}
+
+int without_queue(void **state)
+{
+	end_queue();
+	return 0;
+}

@@ -10,6 +10,11 @@ extern struct kedge_queue *queue;
 struct kedge_queue *make_queue(uint32_t depth);
 void begin_queue(uint32_t depth);
 void end_queue(void);
+/* A case between the two. */
+int with_queue(void **state);
+int without_queue(void **state);
+#define queue_case(f) queue_case_for(FOR_ALL, f)
+#define queue_case_for(which, f) case_with(which, f, with_queue, without_queue)
 
 struct kedge_remote_op op_of(uint32_t op, uint64_t offset, void *data, size_t len, uint64_t user);
 struct kedge_remote_op put_of(uint64_t offset, void *data, size_t len, uint64_t user);

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* See target.h. */
-#include <sys/mman.h>
-
 #include "target.h"
 
 struct target *target_new(void)

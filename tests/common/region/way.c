@@ -85,7 +85,9 @@ int suite_run(const struct suite *s, const char *only)
 	struct CMUnitTest tests[CASES_MAX];
 	size_t i, cnt = 0;
 
-	if (!choose_way(s->by))
+	if (s->first)
+		s->first();
+	if (s->by && !choose_way(s->by))
 		return 1;
 	if (s->may_run && !s->may_run())
 		return 77;

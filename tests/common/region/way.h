@@ -47,11 +47,13 @@ int test_rounds(int gate, int whole);
 /* A case that has a meaning only where peers map the memory, or only where the owner serves them
  * and there is no adapter. */
 enum { FOR_ALL, FOR_MAPPED, FOR_SERVED };
-#define case_for(which, f) { #f, f, NULL, NULL, (void *)(uintptr_t)(which) }
+#define case_for(which, f) case_with(which, f, NULL, NULL)
+#define case_with(which, f, begin, end) { #f, f, begin, end, (void *)(uintptr_t)(which) }
 
 /*
  * Cases of one family.
- * @by:      the way where TEST_REGION_BY names none
+ * @by:      the way where TEST_REGION_BY names none; NULL: there are no peers
+ * @first:   before anything, or NULL: test_clock_begin()
  * @begin:   before the first case, @end: after the last one; or NULL
  * @may_run: false: this system cannot run them; or NULL
  */
@@ -60,10 +62,14 @@ struct suite {
 	const struct CMUnitTest *tests;
 	size_t cnt;
 	const char *by;
+	void (*first)(void);
 	CMFixtureFunction begin;
 	CMFixtureFunction end;
 	bool (*may_run)(void);
 };
+
+/* That of a program which has no main() of its own. */
+extern const struct suite suite;
 
 #define SUITE_OF(array) .tests = (array), .cnt = sizeof(array) / sizeof(*(array))
 

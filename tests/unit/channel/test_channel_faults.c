@@ -14,6 +14,7 @@
 #include "channel/internal.h"
 #include "clock.h"
 #include "fakes/faults.h"
+#include "pages/landing.h"
 
 #define SOON   (3000 * 1000000ull)
 #define LONG   (2 * MIB)
@@ -450,11 +451,10 @@ static bool one_exchange(uint32_t way, int step, int *failed)
 	if (way != KEDGE_WAY_COPY)
 		o.timeout_ms = 0;
 	open_pair(&o, &o);
-	/* The pool's thread makes pages when it has seen a message. */
-	for (i = 0; i < 50 && way == KEDGE_WAY_SWAP && !b.ch->st.swapped; i++) {
-		must_work();
-		usleep(2000);
-	}
+	/* Pages are made when a message has been seen, by the pool's thread or here. */
+	for (i = 0; i < 50 && way == KEDGE_WAY_SWAP && !b.ch->st.swapped; i++)
+		for (must_work(); landing_make();)
+			;
 	memset(out, 0x31 + step % 64, LONG);
 	memset(in, 0, MSGS * LONG);
 	madvise(in, MSGS * LONG, MADV_DONTNEED);

@@ -113,7 +113,7 @@ static void wait_over(const char *over, uint32_t own_ms)
 	open_pair(NULL, &o);
 	far = clock_after_ms(FAR_MS);
 	post_for(own_ms ? 0 : FAR_MS);
-	/* The caller's own time is the sooner one, also where this thread does not run for seconds. */
+	/* The caller's own time is the sooner one, also if this thread does not run for a while. */
 	test_clock_hurry(HOUR_MS / 60);
 	until = clock_after_ms(HOUR_MS);
 	assert_int_equal(kedge_channel_wait(b.ch, HOUR_MS), 0);

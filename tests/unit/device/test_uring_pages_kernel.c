@@ -538,8 +538,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(data_in_freed_pages_outlive_the_registration),
-		cmocka_unit_test(
-			data_in_freed_huge_pages_outlive_the_registration),
+		cmocka_unit_test(data_in_freed_huge_pages_outlive_the_registration),
 		cmocka_unit_test(data_outlive_by_a_move_while_read_only),
 		cmocka_unit_test(data_outlive_by_close),
 		cmocka_unit_test(data_outlive_by_close_while_held),

@@ -451,24 +451,24 @@ static void other_options_are_looked_at(void **state)
 	assert_int_equal(kedge_directory_open_etcd(&good, NULL), -EINVAL);
 }
 
+#define fake_case(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(a_place_is_found, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_replacement_is_one_transaction, setup, teardown),
-		cmocka_unit_test_setup_teardown(the_prefix_is_the_callers, setup, teardown),
-		cmocka_unit_test_setup_teardown(wrong_answers_are_errors, setup, teardown),
-		cmocka_unit_test_setup_teardown(what_is_not_there_is_told, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_replacement_is_sent_once, setup, teardown),
-		cmocka_unit_test_setup_teardown(an_endpoint_that_fails_is_passed_over, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(a_dead_endpoint_is_passed_over, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_child_leaves_the_parents_entries, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(the_environment_names_no_proxy, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_pending_signal_stays, setup, teardown),
-		cmocka_unit_test_setup_teardown(without_descriptors_it_says_so, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_call_is_no_cancellation_point, setup, teardown),
+		fake_case(a_place_is_found),
+		fake_case(a_replacement_is_one_transaction),
+		fake_case(the_prefix_is_the_callers),
+		fake_case(wrong_answers_are_errors),
+		fake_case(what_is_not_there_is_told),
+		fake_case(a_replacement_is_sent_once),
+		fake_case(an_endpoint_that_fails_is_passed_over),
+		fake_case(a_dead_endpoint_is_passed_over),
+		fake_case(a_child_leaves_the_parents_entries),
+		fake_case(the_environment_names_no_proxy),
+		fake_case(a_pending_signal_stays),
+		fake_case(without_descriptors_it_says_so),
+		fake_case(a_call_is_no_cancellation_point),
 		cmocka_unit_test(wrong_endpoints_are_refused),
 		cmocka_unit_test(other_options_are_looked_at),
 	};

@@ -2,8 +2,6 @@
 /*
  * Promises of the page swap to a user: data, attributes, nothing left behind.
  */
-#include <dirent.h>
-
 #include "clock.h"
 #include "swap_mem.h"
 
@@ -375,27 +373,6 @@ static void descriptors_closed_by_others_are_replaced(void **state)
 {
 	need_way();
 	assert_int_equal(in_child(close_all_and_swap, NULL), 0);
-}
-
-static bool has_watchdog(void)
-{
-	char name[300] = "", path[300];
-	bool there = false;
-	struct dirent *d;
-	DIR *dir = opendir("/proc/self/task");
-	FILE *f;
-
-	assert_non_null(dir);
-	while (!there && (d = readdir(dir))) {
-		snprintf(path, sizeof(path), "/proc/self/task/%.20s/comm", d->d_name);
-		f = fopen(path, "r");
-		if (!f)
-			continue;
-		there = fgets(name, sizeof(name), f) && !strcmp(name, "kedge-pages\n");
-		fclose(f);
-	}
-	closedir(dir);
-	return there;
 }
 
 static void repeated_swaps_leave_nothing_behind(void **state)

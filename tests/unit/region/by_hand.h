@@ -3,8 +3,23 @@
 #ifndef TESTS_REGION_BY_HAND_H
 #define TESTS_REGION_BY_HAND_H
 
+#include "region/share/share.h"
 #include "region/stream.h"
 #include "remote.h"
+
+/* A connection to the owner that made @h, for packets, or -1. */
+int stranger(const struct kedge_handle *h);
+/* The error of its answer, 0 if that is of another kind, or -ECONNRESET; it is closed then. */
+int answer_of(int fd);
+/* The same for @len bytes that are said by one. */
+int answer_to_packet(const void *p, size_t len);
+/* The owner has ended it; it is closed then. */
+bool is_cut_off(int fd);
+/* Opens remotes until that fails with -EMFILE, and waits until one can be opened again. */
+void open_as_many_as_can_be(void);
+
+/* A listener at a handle of another host, whose owner the test is. */
+int make_owner(void);
 
 /* A connection to the owner of the handle, what it says first, and a question that it answers. */
 int dial(void);

@@ -4,12 +4,6 @@
 
 #include "leased.h"
 
-void begin_leased(const struct kedge_handle_opts *o)
-{
-	begin_remote(o);
-	wait_for_lease(remote);
-}
-
 unsigned int puts_done(void)
 {
 	return atomic_load(&fake_fabric()->puts);

@@ -7,7 +7,6 @@
 #include "fake_fabric.h"
 #include "region/fabric/fabric.h"
 
-void begin_leased(const struct kedge_handle_opts *o);
 unsigned int puts_done(void);
 bool put_is_leased(uint64_t at);
 

@@ -48,19 +48,6 @@ struct kedge_region_entry only(void)
 	return e;
 }
 
-int stranger(const struct kedge_handle *h)
-{
-	struct handle_words w;
-	struct sockaddr_un a;
-	socklen_t len;
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-
-	if (!handle_read(h, &w))
-		return -1;
-	len = handle_address(w.name, false, &a);
-	return connect(fd, (struct sockaddr *)&a, len) ? -1 : fd;
-}
-
 const struct list_ask list_question = { .magic = LIST_MAGIC, .version = LIST_VERSION,
 					 .seq = 7 };
 

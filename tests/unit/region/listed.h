@@ -4,8 +4,7 @@
 #define TESTS_REGION_LISTED_H
 
 #include "base/base.h"
-#include "region/share/share.h"
-#include "remote.h"
+#include "by_hand.h"
 
 #define SHORT_MS 100 /* for those that never answer */
 #define NOBODY	 65534
@@ -19,9 +18,6 @@ int list_within(pid_t pid, uint32_t timeout_ms, struct listed_regions *l);
 void list_of(pid_t pid, struct listed_regions *l);
 /* The only one of this process. */
 struct kedge_region_entry only(void);
-
-/* A connection to the owner that made @h, or -1. */
-int stranger(const struct kedge_handle *h);
 
 struct packet {
 	struct list_head head;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* See recommit.h. */
-#include <sys/mman.h>
 #include <sys/syscall.h>
 
 #include "recommit.h"
@@ -10,14 +9,6 @@ char *at;
 bool is_told(void)
 {
 	return !region_with("no_uffd");
-}
-
-struct kedge_region_info query(void)
-{
-	struct kedge_region_info info = { .size = sizeof(info) };
-
-	assert_int_equal(kedge_region_query(region, &info), 0);
-	return info;
 }
 
 void wait_for_way(void)
@@ -34,15 +25,21 @@ void begin_watched(void)
 	begin_remote(NULL);
 	at = region_at();
 	memset(at, 'o', LEN);
-	assert_int_equal(query().flags, is_told() ? KEDGE_REGION_WATCHED : 0);
+	assert_int_equal(query(region).flags, is_told() ? KEDGE_REGION_WATCHED : 0);
 	wait_for_way();
+}
+
+int with_watch(void **state)
+{
+	begin_watched();
+	return 0;
 }
 
 void is_missing_as_told(uint64_t len, uint64_t from)
 {
 	if (is_told()) {
-		assert_int_equal(query().missing, len);
-		assert_int_equal(query().missing_at, from);
+		assert_int_equal(query(region).missing, len);
+		assert_int_equal(query(region).missing_at, from);
 	}
 }
 
@@ -89,15 +86,12 @@ void is_missing(void)
 
 void is_whole(void)
 {
-	char c;
-
-	assert_int_equal(query().missing, 0);
+	assert_int_equal(query(region).missing, 0);
 	wait_for_way();
 	assert_int_equal(kedge_remote_put(remote, FROM + 5, "p", 1, SOON_MS), 0);
 	assert_int_equal(at[FROM + 5], 'p');
 	at[FROM + 6] = 'q';
-	assert_int_equal(kedge_remote_get(remote, FROM + 6, &c, 1, SOON_MS), 0);
-	assert_int_equal(c, 'q');
+	gets_byte(remote, FROM + 6, 'q');
 	memset(at, 'o', LEN);
 }
 

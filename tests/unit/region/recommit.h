@@ -15,9 +15,10 @@ bool is_told(void);
 /* False: this system has no filters of system calls. */
 bool may_run(void);
 
-struct kedge_region_info query(void);
 void wait_for_way(void);
 void begin_watched(void);
+int with_watch(void **state);
+#define watched_case(f) case_with(FOR_ALL, f, with_watch, without_remote)
 void unmap_part(void);
 int recommit(size_t offset, size_t len, struct kedge_recommit_info *info);
 

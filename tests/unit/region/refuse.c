@@ -8,7 +8,6 @@
 _Atomic unsigned int fail_at, calls;
 int fail_with = ENOMEM;
 void (*_Atomic instead)(void);
-const long *counted_calls;
 unsigned int unknown_calls;
 __thread int advice_now;
 
@@ -91,7 +90,7 @@ static bool is_counted(long nr)
 {
 	const long *n;
 
-	for (n = counted_calls; n && *n; n++)
+	for (n = counted_calls; *n; n++)
 		if (*n == nr)
 			return true;
 	return false;

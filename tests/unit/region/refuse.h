@@ -17,8 +17,8 @@ extern _Atomic unsigned int fail_at, calls;
 extern int fail_with;
 /* To be called before that call is made, which does not fail then. */
 extern void (*_Atomic instead)(void);
-/* Numbers of system calls that count, up to a 0. */
-extern const long *counted_calls;
+/* Numbers of system calls that count, up to a 0: the program has them. */
+extern const long counted_calls[];
 /* So many calls of close_range() are answered as an old kernel does. */
 extern unsigned int unknown_calls;
 /* That of the madvise() that is made. */
@@ -32,6 +32,9 @@ void fail_from(unsigned int step);
 bool is_step(unsigned int step);
 /* Of @try one call after the other fails; returns how often it did then. */
 unsigned int each_step(int (*try)(void));
+
+/* A case whose argument is @error. */
+#define error_case(f, error) { #f " with " #error, f, NULL, NULL, &(int){ error } }
 
 #define WRAP(type, name, ...)                  \
 	extern type __real_##name(__VA_ARGS__); \

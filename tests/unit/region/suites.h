@@ -12,6 +12,7 @@ extern const struct suite suite_recommit_others;
 extern const struct suite suite_region_adapter;
 extern const struct suite suite_remote;
 extern const struct suite suite_remote_closed;
+extern const struct suite suite_remote_load;
 extern const struct suite suite_remote_peers;
 extern const struct suite suite_submit;
 extern const struct suite suite_submit_ends;

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Regions that migrate to another process, with their handles, while peers go on. */
-#include <pthread.h>
-#include <signal.h>
-
 #include "peers.h"
 #include "target.h"
 #include "suites.h"
-
 
 static struct target *target;
 
@@ -15,6 +11,25 @@ static void begin_target(void)
 	start_processes();
 	target = target_new();
 	target_start(target);
+}
+
+static void begin_both(void)
+{
+	begin_target();
+	begin_remote(NULL);
+}
+
+static void end_all(void)
+{
+	end_remote();
+	target_end(target);
+}
+
+static void print_how(const struct kedge_migrate_info *how)
+{
+	print_message("# %u rounds, %llu sent, %llu last, pause %llu us, track %u\n", how->rounds,
+		      (unsigned long long)how->sent, (unsigned long long)how->last,
+		      (unsigned long long)how->pause_ns / 1000, how->track);
 }
 
 /* As a program does it that gives no options: whose limit a late machine passes. */
@@ -32,17 +47,13 @@ static void a_region_goes_with_its_handles(void **state)
 	struct kedge_region_info info = { .size = sizeof(info) };
 	struct kedge_migrate_info how = { .size = sizeof(how) };
 	struct kedge_remote *late;
-	char c;
 
-	begin_target();
-	begin_remote(NULL);
+	begin_both();
 	memset(region_at(), 'a', LEN);
 	assert_int_equal(kedge_remote_put(remote, 5, "b", 1, 0), 0);
 	migrate_by_default(&how);
 	target_wait(target, TARGET_OWNS);
-	print_message("# %u rounds, %llu sent, %llu last, pause %llu us, track %u\n", how.rounds,
-		      (unsigned long long)how.sent, (unsigned long long)how.last,
-		      (unsigned long long)how.pause_ns / 1000, how.track);
+	print_how(&how);
 	assert_int_equal(how.len, LEN);
 	assert_int_equal(kedge_region_query(region, &info), -EREMCHG);
 	assert_int_equal(kedge_region_grow(region, LEN * 2), -EREMCHG);
@@ -51,21 +62,16 @@ static void a_region_goes_with_its_handles(void **state)
 	assert_int_equal(kedge_region_advertise(region, NULL, &handle), -EREMCHG);
 	assert_int_equal(kedge_region_migrate(region, &target->invitation, NULL, NULL), -EREMCHG);
 	/* One that was there, and one that comes with the handle. */
-	assert_int_equal(kedge_remote_get(remote, 5, &c, 1, SOON_MS), 0);
-	assert_int_equal(c, 'b');
+	gets_byte(remote, 5, 'b');
 	late = open_it();
-	assert_int_equal(kedge_remote_get(late, LEN - 1, &c, 1, SOON_MS), 0);
-	assert_int_equal(c, 'a');
+	gets_byte(late, LEN - 1, 'a');
 	assert_int_equal(kedge_remote_put(remote, LEN - 1, "z", 1, SOON_MS), 0);
-	assert_int_equal(kedge_remote_get(late, LEN - 1, &c, 1, SOON_MS), 0);
-	assert_int_equal(c, 'z');
+	gets_byte(late, LEN - 1, 'z');
 	target->off = LEN - 1;
 	assert_int_equal(target_say(target, TARGET_READ), 0);
 	assert_int_equal(target->byte, 'z');
 	kedge_remote_close(late);
-	kedge_remote_close(remote);
-	kedge_region_close(region);
-	target_end(target);
+	end_all();
 }
 
 static void peers_go_on(void **state)
@@ -78,18 +84,14 @@ static void peers_go_on(void **state)
 	peers_start(p); /* these start no threads */
 	peers_work(p, 100);
 	migrate_to(target, NULL, &how);
-	print_message("# %u rounds, %llu sent, %llu last, pause %llu us\n", how.rounds,
-		      (unsigned long long)how.sent, (unsigned long long)how.last,
-		      (unsigned long long)how.pause_ns / 1000);
+	print_how(&how);
 	assert_int_equal(how.rdma, way->leased);
 	peers_work(p, 100);
 	peers_end(p);
 	remote = open_it();
 	peers_had_no_error(p);
 	peers_check(p, remote);
-	kedge_remote_close(remote);
-	kedge_region_close(region);
-	target_end(target);
+	end_all();
 }
 
 /* ---- the owner's own stores ---- */
@@ -104,7 +106,6 @@ static void *stores(void *unused)
 {
 	uint64_t *at = (uint64_t *)(void *)region_at();
 
-	(void)unused;
 	while (!atomic_load(&own.stop)) {
 		own.cnt++;
 		at[own.cnt % (PEER_LEN / 8)] = own.cnt;
@@ -116,7 +117,6 @@ static void *stores(void *unused)
 
 static int freeze(void *arg)
 {
-	(void)arg;
 	atomic_store(&own.stop, 1);
 	while (!atomic_load(&own.stopped))
 		usleep(100);
@@ -139,9 +139,7 @@ static void what_the_owner_stores_itself_goes_too(void **state)
 	o.arg = copy;
 	migrate_to(target, &o, &how);
 	pthread_join(thread, NULL);
-	print_message("# %u rounds, %llu sent, %llu last, pause %llu us, track %u\n", how.rounds,
-		      (unsigned long long)how.sent, (unsigned long long)how.last,
-		      (unsigned long long)how.pause_ns / 1000, how.track);
+	print_how(&how);
 	remote = open_it();
 	assert_int_equal(kedge_remote_get(remote, 0, there, PEER_LEN, SOON_MS), 0);
 	/* The same stores, in the same order. */
@@ -151,9 +149,7 @@ static void what_the_owner_stores_itself_goes_too(void **state)
 		((uint64_t *)(void *)copy)[n * 4099 % (PEER_LEN / 8)] = n;
 	}
 	assert_memory_equal(there, copy, PEER_LEN);
-	kedge_remote_close(remote);
-	kedge_region_close(region);
-	target_end(target);
+	end_all();
 	free(copy);
 	free(there);
 }
@@ -176,8 +172,7 @@ static void what_becomes_zero_goes_too(void **state)
 					      .arg = &done };
 	char page[BLOCK], zeros[BLOCK] = { 0 };
 
-	begin_target();
-	begin_remote(NULL);
+	begin_both();
 	memset(region_at(), 'a', LEN);
 	migrate_to(target, &o, NULL);
 	assert_true(done);
@@ -185,15 +180,11 @@ static void what_becomes_zero_goes_too(void **state)
 	assert_memory_equal(page, zeros, BLOCK);
 	assert_int_equal(kedge_remote_get(remote, 5 * BLOCK, page, 1, SOON_MS), 0);
 	assert_int_equal(page[0], 'a');
-	kedge_remote_close(remote);
-	kedge_region_close(region);
-	target_end(target);
+	end_all();
 }
 
 static int store_after_all(void *arg, const struct kedge_migrate_info *info)
 {
-	(void)arg;
-	(void)info;
 	region_at()[0] = 'x';
 	return 0;
 }
@@ -231,7 +222,6 @@ static int no(void *arg)
 {
 	struct kedge_remote_info info = { .size = sizeof(info) };
 
-	(void)arg;
 	assert_int_equal(kedge_remote_put(remote, PEER_LEN / 2 + 1, "n", 1, SOON_MS), 0);
 	assert_int_equal(kedge_remote_query(remote, &info), 0);
 	assert_int_not_equal(info.way, KEDGE_REMOTE_MAPPED);
@@ -240,7 +230,6 @@ static int no(void *arg)
 
 static int no_more(void *arg, const struct kedge_migrate_info *info)
 {
-	(void)arg;
 	return info->sent > 0;
 }
 
@@ -270,8 +259,7 @@ static void what_the_program_ends_stays(void **state)
 	region_at()[PEER_LEN / 2] = 'x';
 	assert_int_equal(kedge_region_grow(region, PEER_LEN * 2), 0);
 	/* Peers that can have the memory have it again. */
-	assert_int_equal(kedge_remote_put(remote, PEER_LEN, "y", 1, SOON_MS), 0);
-	assert_int_equal(region_at()[PEER_LEN], 'y');
+	puts_byte(remote, PEER_LEN, 'y');
 	assert_int_equal(kedge_remote_query(remote, &info), 0);
 	assert_int_equal(info.way == KEDGE_REMOTE_MAPPED, !way->served);
 	assert_int_equal(kedge_region_trim(region, PEER_LEN), 0);
@@ -284,9 +272,7 @@ static void what_the_program_ends_stays(void **state)
 	peers_end(p);
 	peers_had_no_error(p);
 	peers_check(p, remote);
-	kedge_remote_close(remote);
-	kedge_region_close(region);
-	target_end(target);
+	end_all();
 }
 
 static int suspend_it(void *suspended)
@@ -300,11 +286,9 @@ static void what_is_suspended_stays(void **state)
 {
 	bool suspended;
 	struct kedge_migrate_opts o = { .size = sizeof(o), .timeout_ms = 20 };
-	char c = 0;
 	int rc;
 
-	begin_target();
-	begin_remote(NULL);
+	begin_both();
 	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
 	assert_int_equal(kedge_region_migrate(region, &target->invitation, &o, NULL), -EBUSY);
 	assert_non_null(strstr(kedge_strerror(-EBUSY), "kedge_region_resume()"));
@@ -328,11 +312,8 @@ static void what_is_suspended_stays(void **state)
 	assert_int_equal(kedge_remote_put(remote, 0, "x", 1, SOON_MS), 0);
 	migrate_to(target, NULL, NULL);
 	target_wait(target, TARGET_OWNS);
-	assert_int_equal(kedge_remote_get(remote, 0, &c, 1, SOON_MS), 0);
-	assert_int_equal(c, 'x');
-	kedge_remote_close(remote);
-	kedge_region_close(region);
-	target_end(target);
+	gets_byte(remote, 0, 'x');
+	end_all();
 }
 
 static struct {
@@ -342,7 +323,6 @@ static struct {
 
 static void *suspends_and_resumes(void *unused)
 {
-	(void)unused;
 	while (!atomic_load(&pauses.stop)) {
 		/* It has migrated, or is about to. */
 		if (kedge_region_suspend(region, SOON_MS))
@@ -360,11 +340,9 @@ static void *suspends_and_resumes(void *unused)
  * another one gives the region away. */
 static void suspensions_of_another_thread_are_waited_for(void **state)
 {
-	char c = 0;
 	pthread_t thread;
 
-	begin_target();
-	begin_remote(NULL);
+	begin_both();
 	memset(&pauses, 0, sizeof(pauses));
 	assert_int_equal(pthread_create(&thread, NULL, suspends_and_resumes, NULL), 0);
 	while (atomic_load(&pauses.cnt) < 3)
@@ -374,11 +352,8 @@ static void suspensions_of_another_thread_are_waited_for(void **state)
 	pthread_join(thread, NULL);
 	target_wait(target, TARGET_OWNS);
 	assert_int_equal(kedge_remote_put(remote, 0, "x", 1, SOON_MS), 0);
-	assert_int_equal(kedge_remote_get(remote, 0, &c, 1, SOON_MS), 0);
-	assert_int_equal(c, 'x');
-	kedge_remote_close(remote);
-	kedge_region_close(region);
-	target_end(target);
+	gets_byte(remote, 0, 'x');
+	end_all();
 }
 
 static void what_cannot_be_taken_stays(void **state)
@@ -420,7 +395,7 @@ static void begin_two(struct target *t[2])
 
 	for (i = 0; i < 2; i++) {
 		t[i] = target_new();
-			target_start(t[i]);
+		target_start(t[i]);
 	}
 }
 
@@ -470,8 +445,7 @@ static void a_region_goes_on_and_comes_back(void **state)
 	go_round(p);
 	go_round(p);
 	/* Also one that has not asked since the region was here first. */
-	assert_int_equal(kedge_remote_put(idle, PEER_LEN / 2, "3", 1, SOON_MS), 0);
-	assert_int_equal(region_at()[PEER_LEN / 2], '3');
+	puts_byte(idle, PEER_LEN / 2, '3');
 	peers_end(p);
 	peers_had_no_error(p);
 	peers_check(p, remote);
@@ -513,8 +487,7 @@ static void handles_go_as_they_are(void **state)
 	migrate_to(target, NULL, NULL);
 	for (i = 0; i < 3000; i += 299) {
 		assert_int_equal(kedge_remote_open(&all[i], SOON_MS, &r), 0);
-		assert_int_equal(kedge_remote_get(r, 4095, &c, 1, SOON_MS), 0);
-		assert_int_equal(c, 'p');
+		gets_byte(r, 4095, 'p');
 		assert_int_equal(kedge_remote_get(r, 4096, &c, 1, SOON_MS), -EFAULT);
 		assert_int_equal(kedge_remote_put(r, 0, &c, 1, SOON_MS), -EACCES);
 		kedge_remote_close(r);
@@ -523,9 +496,7 @@ static void handles_go_as_they_are(void **state)
 	assert_int_equal(kedge_remote_open(&revoked, SOON_MS, &r), -EKEYREVOKED);
 	all[1].bytes[45] ^= 1;
 	assert_int_equal(kedge_remote_open(&all[1], SOON_MS, &r), -EKEYREJECTED);
-	kedge_remote_close(remote);
-	kedge_region_close(region);
-	target_end(target);
+	end_all();
 }
 
 /* The argument is the name of a test: ThreadSanitizer lets no child of one with threads start

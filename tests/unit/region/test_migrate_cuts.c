@@ -438,11 +438,5 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_region_in_doubt_is_closed),
 };
 
-int main(void)
-{
-	const struct suite s = { "migrate_cuts", SUITE_OF(tests), .by = "tcp" };
-
-	test_clock_begin();
-
-	return suite_run(&s, NULL);
-}
+const struct suite suite = { "migrate_cuts", SUITE_OF(tests), .by = "tcp",
+			     .first = test_clock_begin };

@@ -3,9 +3,6 @@
  * Regions that a directory knows: the one here is a page that the test's processes share. A peer
  * that comes late finds the region though all its former owners have ended.
  */
-#include <pthread.h>
-#include <signal.h>
-#include <sys/mman.h>
 
 #include <kedge/directory.h>
 
@@ -137,7 +134,6 @@ static void a_region_is_found_when_its_owners_have_ended(void **state)
 {
 	struct kedge_remote *late;
 	struct target *last;
-	char c;
 	int status;
 
 	make_region(LEN, NULL);
@@ -157,12 +153,10 @@ static void a_region_is_found_when_its_owners_have_ended(void **state)
 	/* Its first owner, which this process is, names one that has ended. */
 	assert_int_equal(kedge_remote_open(&handle, 1000, &late), -ECONNREFUSED);
 	assert_int_equal(kedge_remote_open_in(&handle, dir, SOON_MS, &late), 0);
-	assert_int_equal(kedge_remote_get(late, 7, &c, 1, SOON_MS), 0);
-	assert_int_equal(c, '7');
+	gets_byte(late, 7, '7');
 	kedge_remote_close(late);
 	/* One that was told of the owner in between looks it up. */
-	assert_int_equal(kedge_remote_get(remote, 7, &c, 1, SOON_MS), 0);
-	assert_int_equal(c, '7');
+	gets_byte(remote, 7, '7');
 	kedge_remote_close(remote);
 	kedge_region_close(region);
 	kill(last->pid, SIGKILL);
@@ -213,10 +207,5 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(what_it_says_is_told),
 };
 
-int main(void)
-{
-	const struct suite s = { "migrate_directory", SUITE_OF(tests), .by = "mapped",
-				 .begin = begin_directory, .end = end_directory };
-
-	return suite_run(&s, NULL);
-}
+const struct suite suite = { "migrate_directory", SUITE_OF(tests), .by = "mapped",
+			     .begin = begin_directory, .end = end_directory };

@@ -115,14 +115,8 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(each_step_is_undone),
 };
 
-int main(void)
-{
-	static const long counted[] = { SYS_socket, SYS_connect, SYS_getsockopt, SYS_mmap,
-					SYS_openat, SYS_ioctl, SYS_userfaultfd, SYS_sendmsg,
-					SYS_epoll_ctl, SYS_accept4, 0 };
-	const struct suite s = { "migrate_faults", SUITE_OF(tests), .by = "mapped" };
-
-	counted_calls = counted;
-	test_clock_begin();
-	return suite_run(&s, NULL);
-}
+const long counted_calls[] = { SYS_socket, SYS_connect, SYS_getsockopt, SYS_mmap, SYS_openat,
+			       SYS_ioctl, SYS_userfaultfd, SYS_sendmsg, SYS_epoll_ctl, SYS_accept4,
+			       0 };
+const struct suite suite = { "migrate_faults", SUITE_OF(tests), .by = "mapped",
+			     .first = test_clock_begin };

@@ -141,16 +141,16 @@ static void lines_are_undone(void **state)
 	fail_with = ENOMEM;
 }
 
+const long counted_calls[] = { SYS_close_range, SYS_epoll_create1, SYS_signalfd4,
+			       SYS_epoll_ctl, SYS_mremap, 0 };
+
 int main(void)
 {
-	static const long counted[] = { SYS_close_range, SYS_epoll_create1, SYS_signalfd4,
-					SYS_epoll_ctl, SYS_mremap, 0 };
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(its_beginning_is_undone),
 		cmocka_unit_test(lines_are_undone),
 	};
 
-	counted_calls = counted;
 	at = __real_mmap64(NULL, LEN, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	return at == MAP_FAILED ? 1 : cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,10 +3,9 @@
  * Accesses to several ranges: all of them are done, or none is, whatever the owner does meanwhile;
  * and how many requests they are.
  */
-#include <pthread.h>
-
 #include "base/base.h"
 #include "leased.h"
+#include "listed.h"
 #include "region/peer/state.h"
 #include "region/peer/turn.h"
 #include "submit.h"
@@ -35,10 +34,7 @@ static int access_parts(uint32_t op, struct kedge_remote_part *part, size_t cnt)
 
 static void begin_parts(size_t len)
 {
-	make_region(len, NULL);
-	remote = open_it();
-	if (way->leased)
-		wait_for_lease(remote);
+	begin_remote_of(len, NULL);
 	queue = make_queue(0);
 }
 
@@ -222,24 +218,11 @@ static uint64_t requests(void)
 	return l->stream ? l->stream->seq : 0;
 }
 
-static struct kedge_region_entry listed(void)
-{
-	const struct kedge_regions_opts o = { .size = sizeof(o), .pid = (uint32_t)getpid(),
-					      .timeout_ms = SOON_MS };
-	struct kedge_region_entry e = { .size = sizeof(e) };
-	struct kedge_regions *l;
-
-	assert_int_equal(kedge_regions_open(&o, &l), 0);
-	assert_int_equal(kedge_regions_next(l, &e), 1);
-	kedge_regions_close(l);
-	return e;
-}
-
 /* They are put, and got, in so many requests where the owner does it, which is one access. */
 static void take(const struct kedge_remote_part *like, size_t cnt, uint64_t want)
 {
 	struct kedge_remote_part *part = malloc(cnt * sizeof(*part));
-	struct kedge_region_entry before = listed(), after;
+	struct kedge_region_entry before = only(), after;
 	uint64_t seq = requests(), sum = 0;
 	size_t i, at = 0;
 	uint32_t op;
@@ -264,7 +247,7 @@ static void take(const struct kedge_remote_part *like, size_t cnt, uint64_t want
 	if (way->provider)
 		return;
 	assert_int_equal(requests() - seq, 2 * want);
-	after = listed();
+	after = only();
 	assert_int_equal(after.served - before.served, want ? 2 : 0);
 	assert_int_equal(after.served_bytes - before.served_bytes, want ? sum : 0);
 }
@@ -371,9 +354,4 @@ static const struct CMUnitTest tests[] = {
 	case_for(FOR_SERVED, data_that_is_none_is_told),
 };
 
-int main(void)
-{
-	const struct suite s = { "parts", SUITE_OF(tests), .by = "tcp" };
-
-	return suite_run(&s, NULL);
-}
+const struct suite suite = { "parts", SUITE_OF(tests), .by = "tcp" };

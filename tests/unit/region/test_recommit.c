@@ -3,9 +3,6 @@
  * A program that takes away what it has advertised: peers' accesses there fail, others go on, and
  * kedge_region_recommit() repairs it.
  */
-#include <pthread.h>
-#include <stdatomic.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
@@ -94,7 +91,6 @@ static void all_of_it(void **state)
 	struct kedge_recommit_info info;
 	char c;
 
-	begin_watched();
 	assert_int_equal(munmap(at, LEN), 0);
 	assert_int_equal(kedge_remote_get(remote, 0, &c, 1, 0), -ENODATA);
 	assert_int_equal(kedge_remote_get(remote, LEN - 1, &c, 1, 0), -ENODATA);
@@ -103,7 +99,6 @@ static void all_of_it(void **state)
 	assert_int_equal(info.mapped, LEN);
 	assert_int_equal(at[LEN - 1], 'o');
 	is_whole();
-	end_remote();
 }
 
 static void other_memory_is_left_alone(void **state)
@@ -113,7 +108,7 @@ static void other_memory_is_left_alone(void **state)
 	size_t i;
 
 	begin_watched();
-	was = query();
+	was = query(region);
 	assert_ptr_equal(mmap(at + FROM, PART, PROT_READ | PROT_WRITE,
 			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0), at + FROM);
 	memset(at + FROM, 'x', PART);
@@ -144,7 +139,6 @@ static void so_is_another_file(void **state)
 	struct kedge_recommit_info info;
 	int fd = memfd_create("other", MFD_CLOEXEC);
 
-	begin_watched();
 	assert_int_equal(ftruncate(fd, LEN), 0);
 	assert_ptr_equal(mmap(at + FROM, PART, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
 			      FROM), at + FROM);
@@ -154,7 +148,6 @@ static void so_is_another_file(void **state)
 	assert_int_equal(recommit(0, 0, &info), 0);
 	is_whole();
 	close(fd);
-	end_remote();
 }
 
 static void what_was_done_before_the_first_handle_is_found(void **state)
@@ -166,7 +159,7 @@ static void what_was_done_before_the_first_handle_is_found(void **state)
 	memset(at, 'o', LEN);
 	assert_int_equal(syscall(SYS_munlock, at + FROM, PART), 0);
 	assert_int_equal(madvise(at + FROM, PART, MADV_REMOVE), 0);
-	assert_int_equal(query().flags, 0);
+	assert_int_equal(query(region).flags, 0);
 	advertise(NULL);
 	remote = open_it();
 	is_missing();
@@ -183,14 +176,12 @@ static void a_protection_is_made_as_it_was(void **state)
 {
 	struct kedge_recommit_info info;
 
-	begin_watched();
 	assert_int_equal(mprotect(at + FROM, PART, PROT_NONE), 0);
 	/* The memory is the same one still. */
 	assert_int_equal(kedge_remote_put(remote, FROM, "x", 1, 0), 0);
 	assert_int_equal(recommit(FROM, PART, &info), 0);
 	assert_int_equal(at[FROM], 'x');
 	is_whole();
-	end_remote();
 }
 
 static void a_part_of_a_handle_has_numbers_of_its_own(void **state)
@@ -239,7 +230,6 @@ static void many_parts(void **state)
 
 static void a_change_of_kedges_own_is_none(void **state)
 {
-	begin_watched();
 	assert_int_equal(kedge_region_move(region, NULL, SOON_MS, NULL), 0);
 	is_whole();
 	assert_int_equal(kedge_region_grow(region, 2 * LEN), 0);
@@ -259,21 +249,18 @@ static void a_change_of_kedges_own_is_none(void **state)
 	is_whole();
 	unmap_part();
 	is_missing();
-	end_remote();
 }
 
 static void arguments(void **state)
 {
 	struct kedge_recommit_info info = { .size = 4 };
 
-	begin_watched();
 	assert_int_equal(kedge_region_recommit(NULL, 0, 0, NULL), -EINVAL);
 	assert_int_equal(kedge_region_recommit(region, 0, 0, &info), -EINVAL);
 	assert_int_equal(kedge_region_recommit(region, LEN, 0, NULL), -EINVAL);
 	assert_int_equal(kedge_region_recommit(region, 1, LEN, NULL), -EINVAL);
 	assert_int_equal(kedge_region_recommit(region, 1, SIZE_MAX, NULL), -EINVAL);
 	assert_int_equal(kedge_region_recommit(region, 0, 0, NULL), 0);
-	end_remote();
 }
 
 /* ---- at the same time ---- */
@@ -320,7 +307,6 @@ static void accesses_never_end_in_the_void(void **state)
 	unsigned int i, n;
 	uint32_t value;
 
-	begin_watched();
 	atomic_store(&stops, false);
 	/* Here, as what they map would find room where the region is unmapped. */
 	for (i = 0; i < 3; i++)
@@ -351,7 +337,6 @@ static void accesses_never_end_in_the_void(void **state)
 	value = 77;
 	assert_int_equal(kedge_remote_put(remote, FROM, &value, sizeof(value), 0), 0);
 	assert_memory_equal(at + FROM, &value, sizeof(value));
-	end_remote();
 }
 
 static _Atomic unsigned int comers;
@@ -375,7 +360,6 @@ static void peers_leave_while_pages_are_had(void **state)
 	unsigned int i, n;
 	pthread_t thread;
 
-	begin_watched();
 	atomic_store(&stops, false);
 	assert_int_equal(pthread_create(&thread, NULL, come_and_go, NULL), 0);
 	for (i = 0; i < 100; i++) {
@@ -388,7 +372,6 @@ static void peers_leave_while_pages_are_had(void **state)
 	atomic_store(&stops, true);
 	pthread_join(thread, NULL);
 	is_whole();
-	end_remote();
 }
 
 static void a_child_changes_nothing(void **state)
@@ -445,17 +428,17 @@ static void one_that_has_changed_its_user_repairs(void **state)
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(what_is_taken_away_is_missing_until_it_is_repaired),
-	cmocka_unit_test(all_of_it),
+	watched_case(all_of_it),
 	cmocka_unit_test(other_memory_is_left_alone),
-	cmocka_unit_test(so_is_another_file),
+	watched_case(so_is_another_file),
 	cmocka_unit_test(what_was_done_before_the_first_handle_is_found),
-	cmocka_unit_test(a_protection_is_made_as_it_was),
+	watched_case(a_protection_is_made_as_it_was),
 	cmocka_unit_test(a_part_of_a_handle_has_numbers_of_its_own),
 	cmocka_unit_test(many_parts),
-	cmocka_unit_test(a_change_of_kedges_own_is_none),
-	cmocka_unit_test(arguments),
-	cmocka_unit_test(accesses_never_end_in_the_void),
-	cmocka_unit_test(peers_leave_while_pages_are_had),
+	watched_case(a_change_of_kedges_own_is_none),
+	watched_case(arguments),
+	watched_case(accesses_never_end_in_the_void),
+	watched_case(peers_leave_while_pages_are_had),
 	cmocka_unit_test(a_child_changes_nothing),
 	cmocka_unit_test(one_that_has_changed_its_user_repairs),
 };

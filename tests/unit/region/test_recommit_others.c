@@ -3,64 +3,52 @@
  * Parts of a region that the program has taken away: for operations that are submitted, a
  * migration, a process that is refused userfaultfd later, huge pages, and pages swapped out.
  */
-#include <pthread.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
 
 #include "look.h"
 #include "recommit.h"
+#include "submit.h"
 #include "suites.h"
 
 static void submitted_operations_say_so(void **state)
 {
-	struct kedge_remote_completion done[5];
+	struct kedge_remote_completion first;
 	char c = 'x', buf[2 * PART];
 	struct kedge_remote_part two[2] = { { 0, buf, PART }, { FROM + PART - 1, buf + PART, 1 } };
 	struct kedge_remote_part none[3] = { { 5, &c, 1 }, { FROM + PART - 1, &c, 1 },
 					     { FROM + PART + 5, &c, 1 } };
 	struct kedge_remote_part around[2] = { { 0, buf, PART }, { FROM + PART, buf + PART, 1 } };
 	struct kedge_remote_op op[5] = {
-		{ .size = sizeof(op[0]), .op = KEDGE_REMOTE_PUT, .offset = FROM, .data = &c,
-		  .len = 1, .timeout_ms = SOON_MS },
-		{ .size = sizeof(op[0]), .op = KEDGE_REMOTE_GET, .parts = two, .part_cnt = 2,
-		  .timeout_ms = SOON_MS },
-		{ .size = sizeof(op[0]), .op = KEDGE_REMOTE_PUT, .offset = FROM + PART, .data = &c,
-		  .len = 1, .timeout_ms = SOON_MS },
-		{ .size = sizeof(op[0]), .op = KEDGE_REMOTE_GET, .parts = around, .part_cnt = 2,
-		  .timeout_ms = SOON_MS },
-		{ .size = sizeof(op[0]), .op = KEDGE_REMOTE_PUT, .parts = none, .part_cnt = 3,
-		  .timeout_ms = SOON_MS },
+		put_of(FROM, &c, 1, 0), get_of(0, NULL, 0, 1), put_of(FROM + PART, &c, 1, 2),
+		get_of(0, NULL, 0, 3), put_of(0, NULL, 0, 4),
 	};
-	struct kedge_queue *queue;
-	int i;
 
-	begin_watched();
-	assert_int_equal(kedge_queue_open(NULL, &queue), 0);
+	op[1].parts = two;
+	op[1].part_cnt = 2;
+	op[3].parts = around;
+	op[3].part_cnt = 2;
+	op[4].parts = none;
+	op[4].part_cnt = 3;
+	queue = make_queue(0);
 	unmap_part();
-	assert_int_equal(kedge_remote_submit(remote, queue, op, 5), 5);
-	for (i = 0; i < 5; i++) {
-		done[i] = (struct kedge_remote_completion){ .size = sizeof(done[i]) };
-		assert_int_equal(kedge_queue_read(queue, &done[i], 1, SOON_MS), 1);
-	}
-	assert_int_equal(done[0].status, -ENODATA);
-	assert_non_null(strstr(kedge_remote_strerror(&done[0]), "kedge_region_recommit()"));
-	assert_int_equal(done[1].status, -ENODATA);
-	assert_int_equal(done[2].status, 0);
-	assert_int_equal(done[3].status, 0);
-	assert_int_equal(done[4].status, -ENODATA);
+	submit(remote, op, 5);
+	first = ends(0, -ENODATA);
+	assert_non_null(strstr(kedge_remote_strerror(&first), "kedge_region_recommit()"));
+	ends(1, -ENODATA);
+	ends(2, 0);
+	ends(3, 0);
+	ends(4, -ENODATA);
 	assert_int_equal(at[5], 'o');
 	assert_int_equal(at[FROM + PART + 5], 'o');
 	assert_int_equal(buf[PART], 'x');
 	assert_int_equal(at[FROM + PART], 'x');
 	assert_int_equal(kedge_region_recommit(region, 0, 0, NULL), 0);
 	assert_int_equal(at[FROM], 'o');
-	assert_int_equal(kedge_remote_submit(remote, queue, op, 1), 1);
-	assert_int_equal(kedge_queue_read(queue, &done[0], 1, SOON_MS), 1);
-	assert_int_equal(done[0].status, 0);
+	submit(remote, op, 1);
+	ends(0, 0);
 	assert_int_equal(at[FROM], 'x');
 	kedge_queue_close(queue);
-	end_remote();
 }
 
 static int freeze_rc;
@@ -69,7 +57,6 @@ static char frozen_byte;
 /* The last moment in which the program may store, and in which peers are served still. */
 static int unmap_in_time(void *unused)
 {
-	(void)unused;
 	unmap_part();
 	freeze_rc = kedge_remote_get(remote, FROM, &frozen_byte, 1, SOON_MS);
 	return 0;
@@ -94,7 +81,6 @@ static void it_does_not_migrate(void **state)
 	pthread_t thread;
 	void *next;
 
-	begin_watched();
 	assert_int_equal(kedge_invitation_open(NULL, &i, &h), 0);
 	unmap_part();
 	assert_int_equal(kedge_region_migrate(region, &h, NULL, NULL), -ENODATA);
@@ -111,15 +97,13 @@ static void it_does_not_migrate(void **state)
 	assert_int_equal(recommit(0, 0, &info), 0);
 	kedge_invitation_close(i);
 	is_whole();
-	end_remote();
 }
 
 /* A process may be refused userfaultfd from some time on. */
-static int loses_it(void *unused)
+static int it_may_be_refused_later(void *unused)
 {
 	char c;
 
-	(void)unused;
 	begin_watched();
 	CHILD_CHECK(refuse_call(SYS_userfaultfd));
 	/* A region that is there goes on. */
@@ -132,9 +116,10 @@ static int loses_it(void *unused)
 	CHILD_CHECK(!kedge_region_recommit(region, 0, 0, NULL));
 	end_remote();
 	/* Another region has none. */
-	begin_remote(NULL);
+	make_region(LEN, NULL);
+	remote = open_it();
 	at = region_at();
-	CHILD_CHECK(!(query().flags & KEDGE_REGION_WATCHED));
+	CHILD_CHECK(!(query(region).flags & KEDGE_REGION_WATCHED));
 	CHILD_CHECK(way_of(remote) == KEDGE_REMOTE_SERVED);
 	unmap_part();
 	CHILD_CHECK(kedge_remote_get(remote, FROM, &c, 1, SOON_MS) == -ENODATA);
@@ -143,11 +128,6 @@ static int loses_it(void *unused)
 	CHILD_CHECK(kedge_remote_get(remote, FROM, &c, 1, SOON_MS) == 0);
 	end_remote();
 	return 0;
-}
-
-static void it_may_be_refused_later(void **state)
-{
-	assert_int_equal(in_child(loses_it, NULL), 0);
 }
 
 static void huge_pages(void **state)
@@ -209,23 +189,22 @@ static void a_suspended_region_is_swapped_out_and_in(void **state)
 	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
 	swap_out();
 	assert_int_equal(kedge_remote_get(remote, FROM, &c, 1, 1), -ETIMEDOUT);
-	assert_int_equal(query().missing, 0);
+	assert_int_equal(query(region).missing, 0);
 	assert_int_equal(recommit(0, 0, &info), 0);
 	assert_int_equal(info.lost + info.mapped, 0);
 	assert_int_equal(look_smaps(at, "Swap"), 0);
 	assert_true(look_status("VmLck") >= LEN);
 	assert_int_equal(kedge_region_resume(region), 0);
-	assert_int_equal(kedge_remote_get(remote, FROM, &c, 1, SOON_MS), 0);
-	assert_int_equal(c, 'o');
+	gets_byte(remote, FROM, 'o');
 	assert_int_equal(at[LEN - 1], 'o');
 	is_whole();
 	end_remote();
 }
 
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(submitted_operations_say_so),
-	cmocka_unit_test(it_does_not_migrate),
-	cmocka_unit_test(it_may_be_refused_later),
+	watched_case(submitted_operations_say_so),
+	watched_case(it_does_not_migrate),
+	child_case(it_may_be_refused_later),
 	cmocka_unit_test(huge_pages),
 	cmocka_unit_test(a_suspended_region_is_swapped_out_and_in),
 };

@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Regions, as a program makes and changes them. */
-#include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 
-#include "core.h"
 #include "look.h"
-
-#define LEN ((size_t)256 << 10)
+#include "remote.h"
 
 static struct kedge_region *make(size_t len)
 {
@@ -20,27 +14,6 @@ static struct kedge_region *make(size_t len)
 	if (rc)
 		fail_msg("%s", kedge_strerror(rc));
 	return r;
-}
-
-static struct kedge_region_info query(struct kedge_region *r)
-{
-	struct kedge_region_info info = { .size = sizeof(info) };
-
-	assert_int_equal(kedge_region_query(r, &info), 0);
-	return info;
-}
-
-static char *at(struct kedge_region *r)
-{
-	return (char *)(uintptr_t)query(r).addr;
-}
-
-static uint64_t used(void)
-{
-	struct kedge_region_budget b = { .size = sizeof(b) };
-
-	assert_int_equal(kedge_region_budget(&b), 0);
-	return b.used;
 }
 
 static bool all(const char *p, size_t len, char c)
@@ -56,7 +29,7 @@ static bool all(const char *p, size_t len, char c)
 static void pages_are_there_when_it_returns(void **state)
 {
 	struct kedge_region *r = make(LEN);
-	char *p = at(r);
+	char *p = bytes_of(r);
 	uint64_t faults;
 
 	assert_int_equal(look_smaps(p, "Rss"), LEN);
@@ -65,9 +38,9 @@ static void pages_are_there_when_it_returns(void **state)
 	assert_true(all(p, LEN, 0));
 	memset(p, 7, LEN);
 	assert_int_equal(look_faults() - faults, 0);
-	assert_int_equal(used(), LEN);
+	assert_int_equal(bytes_had(), LEN);
 	kedge_region_close(r);
-	assert_int_equal(used(), 0);
+	assert_int_equal(bytes_had(), 0);
 }
 
 static void a_length_is_rounded_up(void **state)
@@ -88,19 +61,19 @@ static void a_length_is_rounded_up(void **state)
 static void growing_keeps_what_there_is(void **state)
 {
 	struct kedge_region *r = make(LEN);
-	char *p = at(r);
+	char *p = bytes_of(r);
 	size_t len;
 
 	memset(p, 3, LEN);
 	for (len = 2 * LEN; len <= 8 * LEN; len += LEN) {
 		assert_int_equal(kedge_region_grow(r, len), 0);
-		assert_ptr_equal(at(r), p);
+		assert_ptr_equal(bytes_of(r), p);
 		assert_true(all(p + len - LEN, LEN, 0));
 		memset(p + len - LEN, 3, LEN);
 	}
 	assert_true(all(p, 8 * LEN, 3));
 	assert_int_equal(look_smaps(p, "Locked"), 8 * LEN);
-	assert_int_equal(used(), 8 * LEN);
+	assert_int_equal(bytes_had(), 8 * LEN);
 	/* As it is: nothing to do. */
 	assert_int_equal(kedge_region_grow(r, 8 * LEN), 0);
 	kedge_region_close(r);
@@ -109,7 +82,7 @@ static void growing_keeps_what_there_is(void **state)
 static void what_is_trimmed_is_gone(void **state)
 {
 	struct kedge_region *r = make(4 * LEN);
-	char *p = at(r);
+	char *p = bytes_of(r);
 
 	memset(p, 5, 4 * LEN);
 	assert_int_equal(kedge_region_trim(r, LEN), 0);
@@ -117,7 +90,7 @@ static void what_is_trimmed_is_gone(void **state)
 	assert_true(look_readable(p + LEN - 1));
 	assert_false(look_readable(p + LEN));
 	assert_int_equal(look_smaps(p, "Rss"), LEN);
-	assert_int_equal(used(), LEN);
+	assert_int_equal(bytes_had(), LEN);
 	/* Its pages were given back, so others come. */
 	assert_int_equal(kedge_region_grow(r, 2 * LEN), 0);
 	assert_true(all(p + LEN, LEN, 0));
@@ -172,7 +145,7 @@ static void arguments_are_checked(void **state)
 	assert_int_equal(kedge_region_trim(r, 0), -EINVAL);
 	assert_int_equal(kedge_region_trim(r, LEN + 1), -EINVAL);
 	assert_int_equal(query(r).len, LEN);
-	assert_int_equal(used(), LEN);
+	assert_int_equal(bytes_had(), LEN);
 	kedge_region_close(r);
 }
 
@@ -203,7 +176,7 @@ static void the_budget_holds(void **state)
 	kedge_region_budget_set(UINT64_MAX);
 	assert_int_equal(kedge_region_grow(r, 3 * LEN), 0);
 	kedge_region_close(r);
-	assert_int_equal(used(), 0);
+	assert_int_equal(bytes_had(), 0);
 }
 
 static int child_of(void *arg)
@@ -234,20 +207,20 @@ static void a_child_has_nothing_of_it(void **state)
 	need_threads_after_fork();
 	r = make(LEN);
 	arg[0] = r;
-	arg[1] = at(r);
-	memset(at(r), 1, LEN);
+	arg[1] = bytes_of(r);
+	memset(bytes_of(r), 1, LEN);
 	assert_int_equal(in_child(child_of, arg), 0);
 	assert_int_equal(in_raw_child(child_of, arg), 0);
-	assert_true(all(at(r), LEN, 1));
+	assert_true(all(bytes_of(r), LEN, 1));
 	assert_int_equal(kedge_region_grow(r, 2 * LEN), 0);
 	assert_int_equal(kedge_region_trim(r, LEN), 0);
 	kedge_region_close(r);
 }
 
-static int closes_all(void *arg)
+static int a_program_may_close_all_descriptors(void *arg)
 {
 	struct kedge_region *r = make(LEN);
-	char *p = at(r);
+	char *p = bytes_of(r);
 	int fd, last;
 
 	memset(p, 1, LEN);
@@ -267,12 +240,7 @@ static int closes_all(void *arg)
 	return 0;
 }
 
-static void a_program_may_close_all_descriptors(void **state)
-{
-	assert_int_equal(in_child(closes_all, NULL), 0);
-}
-
-static int is_refused_calls(void *arg)
+static int a_filter_may_forbid_one_of_both(void *arg)
 {
 	struct kedge_region *r = NULL;
 
@@ -283,13 +251,8 @@ static int is_refused_calls(void *arg)
 	CHILD_CHECK(refuse_call(SYS_close_range));
 	CHILD_CHECK(kedge_region_create(LEN, NULL, &r) == -EPERM && !r);
 	CHILD_CHECK(strstr(kedge_strerror(-EPERM), "seccomp"));
-	CHILD_CHECK(!used());
+	CHILD_CHECK(!bytes_had());
 	return 0;
-}
-
-static void a_filter_may_forbid_one_of_both(void **state)
-{
-	assert_int_equal(in_child(is_refused_calls, NULL), 0);
 }
 
 static void descriptors_are_in_a_table_of_their_own(void **state)
@@ -362,7 +325,7 @@ static void *changes(void *arg)
 		/* Another one was there before. */
 		wrong |= rc && rc != -EINVAL;
 		/* The first part is there whatever the others do. */
-		wrong |= !all((char *)(uintptr_t)query(r).addr, LEN, 9);
+		wrong |= !all(bytes_of(r), LEN, 9);
 	}
 	return NULL;
 }
@@ -373,15 +336,15 @@ static void threads_change_it_by_turns(void **state)
 	pthread_t t[THREADS];
 	unsigned int i;
 
-	memset(at(r), 9, LEN);
+	memset(bytes_of(r), 9, LEN);
 	for (i = 0; i < THREADS; i++)
 		assert_int_equal(pthread_create(&t[i], NULL, changes, r), 0);
 	for (i = 0; i < THREADS; i++)
 		pthread_join(t[i], NULL);
 	assert_int_equal(wrong, 0);
-	assert_int_equal(used(), query(r).len);
+	assert_int_equal(bytes_had(), query(r).len);
 	kedge_region_close(r);
-	assert_int_equal(used(), 0);
+	assert_int_equal(bytes_had(), 0);
 }
 
 /* The node of a page, or a negative errno. */
@@ -396,9 +359,8 @@ static void pages_are_on_their_node(void **state)
 {
 	struct kedge_region_opts o = { .size = sizeof(o), .flags = KEDGE_REGION_NODE,
 				       .node = 1023 };
-	struct kedge_region_budget b = { .size = sizeof(b) };
-	struct kedge_region_info info = { .size = sizeof(info) };
 	struct kedge_region *r = NULL;
+	char *p;
 
 	assert_int_equal(kedge_region_create(1 << 20, &o, &r), -EINVAL);
 	assert_null(r);
@@ -407,15 +369,14 @@ static void pages_are_on_their_node(void **state)
 	o.flags = 0;
 	o.node = 1;
 	assert_int_equal(kedge_region_create(1 << 20, &o, &r), -EINVAL);
-	assert_int_equal(kedge_region_budget(&b), 0);
-	assert_int_equal(b.used, 0);
+	assert_int_equal(bytes_had(), 0);
 	o.flags = KEDGE_REGION_NODE;
 	o.node = 0;
 	assert_int_equal(kedge_region_create(1 << 20, &o, &r), 0);
 	assert_int_equal(kedge_region_grow(r, 2 << 20), 0);
-	assert_int_equal(kedge_region_query(r, &info), 0);
-	assert_int_equal(node_of((void *)(uintptr_t)info.addr), 0);
-	assert_int_equal(node_of((void *)(uintptr_t)(info.addr + info.len - 1)), 0);
+	p = bytes_of(r);
+	assert_int_equal(node_of(p), 0);
+	assert_int_equal(node_of(p + query(r).len - 1), 0);
 	kedge_region_close(r);
 }
 
@@ -450,28 +411,25 @@ static void no_call_is_a_cancellation_point(void **state)
 	assert_int_equal(pthread_join(thread, &end), 0);
 	assert_true(all_done);
 	assert_ptr_equal(end, PTHREAD_CANCELED);
-	assert_int_equal(used(), 0);
+	assert_int_equal(bytes_had(), 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(pages_are_on_their_node),
-		cmocka_unit_test(pages_are_there_when_it_returns),
-		cmocka_unit_test(a_length_is_rounded_up),
-		cmocka_unit_test(growing_keeps_what_there_is),
-		cmocka_unit_test(what_is_trimmed_is_gone),
-		cmocka_unit_test(arguments_are_checked),
-		cmocka_unit_test(the_budget_holds),
-		cmocka_unit_test(a_child_has_nothing_of_it),
-		cmocka_unit_test(a_program_may_close_all_descriptors),
-		cmocka_unit_test(a_filter_may_forbid_one_of_both),
-		cmocka_unit_test(descriptors_are_in_a_table_of_their_own),
-		cmocka_unit_test(nothing_is_left),
-		cmocka_unit_test(a_region_is_one_mapping),
-		cmocka_unit_test(threads_change_it_by_turns),
-		cmocka_unit_test(no_call_is_a_cancellation_point),
-	};
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(pages_are_on_their_node),
+	cmocka_unit_test(pages_are_there_when_it_returns),
+	cmocka_unit_test(a_length_is_rounded_up),
+	cmocka_unit_test(growing_keeps_what_there_is),
+	cmocka_unit_test(what_is_trimmed_is_gone),
+	cmocka_unit_test(arguments_are_checked),
+	cmocka_unit_test(the_budget_holds),
+	cmocka_unit_test(a_child_has_nothing_of_it),
+	child_case(a_program_may_close_all_descriptors),
+	child_case(a_filter_may_forbid_one_of_both),
+	cmocka_unit_test(descriptors_are_in_a_table_of_their_own),
+	cmocka_unit_test(nothing_is_left),
+	cmocka_unit_test(a_region_is_one_mapping),
+	cmocka_unit_test(threads_change_it_by_turns),
+	cmocka_unit_test(no_call_is_a_cancellation_point),
+};
 
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
-}
+const struct suite suite = { "region", SUITE_OF(tests) };

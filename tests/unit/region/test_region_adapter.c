@@ -3,9 +3,6 @@
  * Regions that are reached by an adapter (kedge_region_use_verbs()): that they are, what is put and
  * got then, and that nothing goes by it while the region is suspended, or after its end.
  */
-#include <pthread.h>
-#include <signal.h>
-
 #include "remote.h"
 #include "suites.h"
 
@@ -18,9 +15,7 @@ static void whatever_is_put_is_got(void **state)
 	size_t i, n;
 
 	assert_true(data && got);
-	make_region(LARGE, NULL);
-	remote = open_it();
-	wait_for_lease(remote);
+	begin_remote_of(LARGE, NULL);
 	for (n = 0; n < sizeof(lens) / sizeof(*lens); n++) {
 		for (i = 0; i < LARGE; i++)
 			data[i] = (unsigned char)((i * 31 >> 7) + n);
@@ -39,32 +34,33 @@ static void whatever_is_put_is_got(void **state)
 
 static void a_suspension_is_alone(void **state)
 {
+	char c;
 	int n;
 
-	begin_remote(NULL);
 	for (n = 0; n < 50; n++) {
 		wait_for_lease(remote);
 		assert_int_equal(kedge_remote_put(remote, 0, "a", 1, SOON_MS), 0);
 		assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
 		assert_int_equal(way_of(remote), KEDGE_REMOTE_SERVED);
 		assert_int_equal(kedge_remote_put(remote, 0, "b", 1, 1), -ETIMEDOUT);
+		assert_int_equal(kedge_remote_get(remote, 0, &c, 1, 1), -ETIMEDOUT);
 		assert_int_equal(region_at()[0], 'a');
+		assert_int_equal(way_of(remote), KEDGE_REMOTE_SERVED);
 		if (n % 2)
 			assert_int_equal(kedge_region_move(region, NULL, SOON_MS, NULL), 0);
 		assert_int_equal(kedge_region_resume(region), 0);
-		assert_int_equal(kedge_remote_put(remote, 0, "c", 1, SOON_MS), 0);
-		assert_int_equal(region_at()[0], 'c');
+		puts_byte(remote, 0, 'c');
 	}
-	end_remote();
 }
 
-/* The key that it has had is none. */
+/* The key that it has had is none, and nothing that it is told is stored is lost. */
 static void a_peer_that_was_stopped_stores_nowhere_else(void **state)
 {
 	struct kedge_region_opts o = { .size = sizeof(o), .max_len = LEN * 2 };
 	pid_t pid;
-	int status;
 
+	if (!way->provider) /* whose threads are suffered */
+		need_threads_after_fork();
 	assert_int_equal(kedge_region_create(LEN * 2, &o, &region), 0);
 	advertise(NULL);
 	pid = fork_child();
@@ -73,49 +69,25 @@ static void a_peer_that_was_stopped_stores_nowhere_else(void **state)
 		wait_for_lease(remote);
 		raise(SIGSTOP);
 		CHILD_CHECK(!kedge_remote_put(remote, LEN, "s", 1, SOON_MS));
+		CHILD_CHECK(!kedge_remote_put(remote, 0, "s", 1, SOON_MS));
 		_exit(0);
 	}
-	assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
+	assert_int_equal(waitpid(pid, NULL, WUNTRACED), pid);
 	assert_int_equal(kedge_region_suspend(region, 100), -ETIMEDOUT);
 	assert_int_equal(kedge_region_trim(region, LEN), 0);
 	assert_int_equal(kedge_region_grow(region, LEN * 2), 0);
+	assert_int_equal(region_at()[LEN], 0);
 	kill(pid, SIGCONT);
 	reap(pid);
 	assert_int_equal(region_at()[LEN], 's');
+	assert_int_equal(region_at()[0], 's');
 	kedge_region_close(region);
 }
 
-static void an_owner_that_is_killed_is_noticed(void **state)
-{
-	int pipes[2], status;
-	char c = 0;
-	pid_t pid;
-
-	assert_int_equal(pipe(pipes), 0);
-	pid = fork_child();
-	if (!pid) {
-		make_region(LEN, NULL);
-		CHILD_CHECK(write(pipes[1], &handle, sizeof(handle)) == sizeof(handle));
-		for (;;)
-			pause();
-	}
-	assert_int_equal(read(pipes[0], &handle, sizeof(handle)), sizeof(handle));
-	remote = open_it();
-	wait_for_lease(remote);
-	assert_int_equal(kedge_remote_put(remote, 0, "a", 1, SOON_MS), 0);
-	kill(pid, SIGKILL);
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	WAIT_FOR(kedge_remote_get(remote, 0, &c, 1, SOON_MS) == -ECONNRESET);
-	kedge_remote_close(remote);
-	close(pipes[0]);
-	close(pipes[1]);
-}
-
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(an_owner_that_is_killed_is_noticed),
 	cmocka_unit_test(a_peer_that_was_stopped_stores_nowhere_else),
 	cmocka_unit_test(whatever_is_put_is_got),
-	cmocka_unit_test(a_suspension_is_alone),
+	remote_case(a_suspension_is_alone),
 };
 
 const struct suite suite_region_adapter = {

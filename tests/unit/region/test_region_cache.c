@@ -8,7 +8,6 @@
  * first one.
  */
 #include <errno.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #include "core.h"

@@ -4,19 +4,13 @@
  * descriptor. A call fails with an errno that says which of these it is, and the reason has the
  * remedy; nothing ends the process.
  */
-#include <errno.h>
 #include <sched.h>
-#include <signal.h>
-#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 
-#include "core.h"
+#include "remote.h"
 
-#define LEN	((size_t)64 << 10)
-#define SOON_MS 600000
-#define CANNOT	77
+#define CANNOT 77
 
 static struct kedge_region *make(void)
 {
@@ -41,30 +35,20 @@ static void empty(const char *dir)
 		_exit(CANNOT);
 }
 
-static void run(int (*fn)(void *), void *arg)
-{
-	const int status = in_child(fn, arg);
-
-	if (WIFEXITED(status) && WEXITSTATUS(status) == CANNOT)
-		skip();
-	assert_int_equal(status, 0);
-}
-
 /* ---- no /proc ---- */
 
 /* Of a region that is gone: its owner is not asked. */
-static int give_handle(void *handle)
+static int give_handle(void *to)
 {
-	CHILD_CHECK(!kedge_region_advertise(make(), NULL, handle));
+	CHILD_CHECK(!kedge_region_advertise(make(), NULL, to));
 	return 0;
 }
 
-static int no_proc(void *handle)
+static int no_proc(void *gone)
 {
 	struct kedge_region *r;
 	struct kedge_invitation *i;
 	struct kedge_regions *list;
-	struct kedge_remote *remote;
 	struct kedge_handle h;
 
 	have_own_mounts();
@@ -76,7 +60,7 @@ static int no_proc(void *handle)
 	CHILD_CHECK(reason_says(-EOPNOTSUPP, "mount /proc"));
 	CHILD_CHECK(kedge_regions_open(NULL, &list) == -EOPNOTSUPP);
 	CHILD_CHECK(reason_says(-EOPNOTSUPP, "mount /proc"));
-	CHILD_CHECK(kedge_remote_open(handle, SOON_MS, &remote) == -EOPNOTSUPP);
+	CHILD_CHECK(kedge_remote_open(gone, SOON_MS, &remote) == -EOPNOTSUPP);
 	CHILD_CHECK(reason_says(-EOPNOTSUPP, "mount /proc"));
 	kedge_region_close(r);
 	return 0;
@@ -84,26 +68,26 @@ static int no_proc(void *handle)
 
 static void without_proc_it_says_so(void **state)
 {
-	struct kedge_handle *h = mmap(NULL, page_len(), PROT_READ | PROT_WRITE,
-				      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct kedge_handle *h = shared_memory(sizeof(*h));
+	int status;
 
-	assert_ptr_not_equal(h, MAP_FAILED);
 	assert_int_equal(in_child(give_handle, h), 0);
-	run(no_proc, h);
-	munmap(h, page_len());
+	status = in_child(no_proc, h);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == CANNOT)
+		skip();
+	assert_int_equal(status, 0);
+	munmap(h, sizeof(*h));
 }
 
 /* ---- no /dev ---- */
 
-static int no_dev(void *unused)
+static int no_device_is_needed(void *unused)
 {
 	struct kedge_region *r;
 	struct kedge_invitation *i;
-	struct kedge_remote *remote;
 	struct kedge_handle h;
 	char c = 1;
 
-	(void)unused;
 	have_own_mounts();
 	empty("/dev");
 	r = make();
@@ -117,20 +101,14 @@ static int no_dev(void *unused)
 	return 0;
 }
 
-static void no_device_is_needed(void **state)
-{
-	run(no_dev, NULL);
-}
-
 /* ---- no descriptor ---- */
 
-static int no_descriptor(void *unused)
+static int without_a_descriptor_it_says_so(void *unused)
 {
 	struct kedge_region *r = make();
 	struct kedge_handle h;
 	struct rlimit was, none;
 
-	(void)unused;
 	CHILD_CHECK(!getrlimit(RLIMIT_NOFILE, &was));
 	none = (struct rlimit){ 0, was.rlim_max };
 	CHILD_CHECK(!setrlimit(RLIMIT_NOFILE, &none));
@@ -142,22 +120,15 @@ static int no_descriptor(void *unused)
 	return 0;
 }
 
-static void without_a_descriptor_it_says_so(void **state)
-{
-	run(no_descriptor, NULL);
-}
-
 /* ---- short files ---- */
 
-static int short_files(void *unused)
+static int the_limit_of_files_is_an_error(void *unused)
 {
 	const struct rlimit rl = { LEN, LEN }, none = { 0, 0 };
 	struct kedge_region_info info = { .size = sizeof(info) };
 	struct kedge_region *r, *other = NULL;
-	struct kedge_remote *remote;
 	struct kedge_handle h;
 
-	(void)unused;
 	signal(SIGXFSZ, SIG_DFL);
 	CHILD_CHECK(!setrlimit(RLIMIT_FSIZE, &rl));
 	CHILD_CHECK(kedge_region_create(LEN + 1, NULL, &other) == -EFBIG && !other);
@@ -179,19 +150,11 @@ static int short_files(void *unused)
 	return 0;
 }
 
-static void the_limit_of_files_is_an_error(void **state)
-{
-	run(short_files, NULL);
-}
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(without_proc_it_says_so),
+	child_case(no_device_is_needed),
+	child_case(without_a_descriptor_it_says_so),
+	child_case(the_limit_of_files_is_an_error),
+};
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(without_proc_it_says_so),
-		cmocka_unit_test(no_device_is_needed),
-		cmocka_unit_test(without_a_descriptor_it_says_so),
-		cmocka_unit_test(the_limit_of_files_is_an_error),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
-}
+const struct suite suite = { "region_edges", SUITE_OF(tests) };

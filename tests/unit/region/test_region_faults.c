@@ -3,31 +3,17 @@
  * Regions where the system refuses something: each call in turn fails once. The caller's
  * request fails, the region is as it was, nothing is left, and all works afterwards.
  */
-#include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <stdarg.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 
-#include "core.h"
 #include "look.h"
 #include "refuse.h"
 #include "region/internal.h"
-
-#define LEN ((size_t)256 << 10)
+#include "remote.h"
 
 WRAP(int, pthread_mutex_init, pthread_mutex_t *m, const pthread_mutexattr_t *a)
 {
 	return fails() ? ENOMEM : __real_pthread_mutex_init(m, a);
-}
-
-static uint64_t used(void)
-{
-	struct kedge_region_budget b = { .size = sizeof(b) };
-
-	assert_int_equal(kedge_region_budget(&b), 0);
-	return b.used;
 }
 
 static struct kedge_region *make(uint64_t max_len)
@@ -41,13 +27,10 @@ static struct kedge_region *make(uint64_t max_len)
 
 static bool is(struct kedge_region *r, size_t len, char c)
 {
-	struct kedge_region_info info = { .size = sizeof(info) };
-	const char *p;
+	const char *p = bytes_of(r);
 	size_t i;
 
-	assert_int_equal(kedge_region_query(r, &info), 0);
-	assert_int_equal(info.len, len);
-	p = (const char *)(uintptr_t)info.addr;
+	assert_int_equal(query(r).len, len);
 	assert_false(look_readable(p + len));
 	for (i = 0; i < len; i++)
 		if (p[i] != c)
@@ -83,7 +66,7 @@ static void create_undoes_every_step(void **state)
 		assert_int_equal(open_fds(), fds);
 		assert_int_equal(look_maps(), maps);
 		assert_int_equal(look_status("VmLck"), 0);
-		assert_int_equal(used(), 0);
+		assert_int_equal(bytes_had(), 0);
 	}
 	/* calloc, mutex, the thread, addresses, memfd, its length, pages, the mapping, madvise,
 	 * mprotect, mlock. Without the mapping that tries the limit of locks the limit is
@@ -100,15 +83,13 @@ static void a_table_of_its_own_is_had_in_two_ways(void **state)
 
 static void addresses_are_fewer_where_there_are_few(void **state)
 {
-	struct kedge_region_info info = { .size = sizeof(info) };
 	struct kedge_region *r = NULL;
 
 	fail_with = ENOMEM;
 	fail_from(4); /* calloc, mutex, the thread, the first try */
 	assert_int_equal(kedge_region_create(LEN, NULL, &r), 0);
 	fail_at = 0;
-	assert_int_equal(kedge_region_query(r, &info), 0);
-	assert_int_equal(info.max_len, (uint64_t)32 << 30);
+	assert_int_equal(query(r).max_len, (uint64_t)32 << 30);
 	kedge_region_close(r);
 }
 
@@ -147,25 +128,20 @@ static void what_may_be_used_up_is_named(void **state)
 /* To two lengths of sixes. */
 static void put_back(struct kedge_region *r)
 {
-	struct kedge_region_info info = { .size = sizeof(info) };
-
-	assert_int_equal(kedge_region_query(r, &info), 0);
-	assert_int_equal(info.len > 2 * LEN ? kedge_region_trim(r, 2 * LEN)
+	assert_int_equal(query(r).len > 2 * LEN ? kedge_region_trim(r, 2 * LEN)
 					    : kedge_region_grow(r, 2 * LEN), 0);
-	memset((char *)(uintptr_t)info.addr + LEN, 6, LEN);
+	memset(bytes_of(r) + LEN, 6, LEN);
 }
 
 static void change_undoes_every_step(size_t to, int (*change)(struct kedge_region *r, size_t len))
 {
 	struct kedge_region *r = make(4 * LEN);
-	struct kedge_region_info info = { .size = sizeof(info) };
 	unsigned int fds, maps, step, failed = 0;
 	uint64_t bytes;
 	int rc;
 
 	assert_int_equal(kedge_region_grow(r, 2 * LEN), 0);
-	assert_int_equal(kedge_region_query(r, &info), 0);
-	memset((char *)(uintptr_t)info.addr, 6, 2 * LEN);
+	memset(bytes_of(r), 6, 2 * LEN);
 	fds = open_fds();
 	maps = look_maps();
 	for (step = 1; is_step(step); step++) {
@@ -174,7 +150,7 @@ static void change_undoes_every_step(size_t to, int (*change)(struct kedge_regio
 		rc = change(r, to);
 		fail_at = 0;
 		if (!rc) {
-			assert_int_equal(used(), to);
+			assert_int_equal(bytes_had(), to);
 			put_back(r);
 		} else {
 			failed++;
@@ -186,7 +162,7 @@ static void change_undoes_every_step(size_t to, int (*change)(struct kedge_regio
 		assert_int_equal(look_status("VmLck"), 2 * LEN);
 		assert_int_equal(look_files(&bytes), 1);
 		assert_int_equal(bytes, 2 * LEN);
-		assert_int_equal(used(), 2 * LEN);
+		assert_int_equal(bytes_had(), 2 * LEN);
 	}
 	/* Pages, mapping, madvise, mprotect, mlock; the mapping that hides. The memfd is as
 	 * long already. */
@@ -211,11 +187,9 @@ static char *hole;
 
 static struct kedge_region *make_with_hole(void)
 {
-	struct kedge_region_info info = { .size = sizeof(info) };
 	struct kedge_region *r = make(4 * LEN);
 
-	assert_int_equal(kedge_region_query(r, &info), 0);
-	hole = (char *)(uintptr_t)info.addr + 2 * LEN;
+	hole = bytes_of(r) + 2 * LEN;
 	memset(hole - 2 * LEN, 6, LEN);
 	assert_int_equal(munmap(hole, LEN), 0);
 	return r;
@@ -246,7 +220,7 @@ static void a_hole_is_taken_back_or_left(void **state)
 		kedge_region_close(r);
 		assert_int_equal(open_fds(), fds);
 		assert_int_equal(look_maps(), maps);
-		assert_int_equal(used(), 0);
+		assert_int_equal(bytes_had(), 0);
 	}
 	/* The hole's mapping; length, pages, mapping, madvise, mprotect, mlock. */
 	assert_int_equal(failed, 7);
@@ -296,20 +270,17 @@ static void what_comes_into_a_hole_stays(void **state)
 	assert_true(was_taken && was_taken < steps);
 }
 
-int main(void)
-{
-	static const long counted[] = { SYS_fallocate, SYS_mlock, 0 };
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(create_undoes_every_step),
-		cmocka_unit_test(a_table_of_its_own_is_had_in_two_ways),
-		cmocka_unit_test(addresses_are_fewer_where_there_are_few),
-		cmocka_unit_test(what_may_be_used_up_is_named),
-		cmocka_unit_test(a_hole_is_taken_back_or_left),
-		cmocka_unit_test(what_comes_into_a_hole_stays),
-		cmocka_unit_test(grow_undoes_every_step),
-		cmocka_unit_test(trim_undoes_every_step),
-	};
+const long counted_calls[] = { SYS_fallocate, SYS_mlock, 0 };
 
-	counted_calls = counted;
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
-}
+static const struct CMUnitTest tests[] = {
+	cmocka_unit_test(create_undoes_every_step),
+	cmocka_unit_test(a_table_of_its_own_is_had_in_two_ways),
+	cmocka_unit_test(addresses_are_fewer_where_there_are_few),
+	cmocka_unit_test(what_may_be_used_up_is_named),
+	cmocka_unit_test(a_hole_is_taken_back_or_left),
+	cmocka_unit_test(what_comes_into_a_hole_stays),
+	cmocka_unit_test(grow_undoes_every_step),
+	cmocka_unit_test(trim_undoes_every_step),
+};
+
+const struct suite suite = { "region_faults", SUITE_OF(tests) };

@@ -4,18 +4,15 @@
  * fails and says what is short and how much could be had; this process lives, has what it
  * had, and can take what there is.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/magic.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
-#include <sys/wait.h>
 
-#include "core.h"
 #include "look.h"
+#include "remote.h"
 
 #define MiB ((size_t)1 << 20)
 
@@ -28,16 +25,9 @@ static struct kedge_region_budget budget(void)
 	return b;
 }
 
-static char *at(struct kedge_region *r)
-{
-	struct kedge_region_info info = { .size = sizeof(info) };
-
-	return kedge_region_query(r, &info) ? NULL : (char *)(uintptr_t)info.addr;
-}
-
 /* ---- locked memory ---- */
 
-static int at_the_limit_of_locks(void *arg)
+static int the_limit_of_locked_memory_holds(void *arg)
 {
 	const struct rlimit rl = { MiB, MiB };
 	struct kedge_region *r = NULL, *other = NULL;
@@ -57,18 +47,13 @@ static int at_the_limit_of_locks(void *arg)
 	CHILD_CHECK(!kedge_region_grow(r, MiB));
 	CHILD_CHECK(look_status("VmLck") == MiB && !budget().free);
 	CHILD_CHECK(kedge_region_create(1, NULL, &other) == -ENOMEM);
-	memset(at(r), 1, MiB);
+	memset(bytes_of(r), 1, MiB);
 	CHILD_CHECK(!kedge_region_trim(r, MiB / 2));
 	CHILD_CHECK(!kedge_region_create(MiB / 2, NULL, &other));
 	kedge_region_close(r);
 	kedge_region_close(other);
 	CHILD_CHECK(!look_status("VmLck") && !budget().used);
 	return 0;
-}
-
-static void the_limit_of_locked_memory_holds(void **state)
-{
-	assert_int_equal(in_child(at_the_limit_of_locks, NULL), 0);
 }
 
 /* ---- a control group ---- */
@@ -227,16 +212,16 @@ static int at_the_limit_of_a_group(void *arg)
 	CHILD_CHECK(budget().bound == KEDGE_BOUND_CGROUP);
 	keeps_more_where_all_would_end();
 	CHILD_CHECK(!kedge_region_create(GROUP_LEN / 2, NULL, &r));
-	memset(at(r), 1, GROUP_LEN / 2);
+	memset(bytes_of(r), 1, GROUP_LEN / 2);
 	CHILD_CHECK(kedge_region_create(GROUP_LEN / 2, NULL, &other) == -ENOMEM);
 	/* Up to its edge, in steps. */
 	for (len = GROUP_LEN / 2; len <= GROUP_LEN && !failed; len += MiB)
 		if (kedge_region_grow(r, len))
 			failed = len;
 	CHILD_CHECK(failed);
-	memset(at(r), 2, failed - MiB);
-	CHILD_CHECK(look_smaps(at(r), "Locked") == failed - MiB);
-	CHILD_CHECK(!look_smaps(at(r), "Swap"));
+	memset(bytes_of(r), 2, failed - MiB);
+	CHILD_CHECK(look_smaps(bytes_of(r), "Locked") == failed - MiB);
+	CHILD_CHECK(!look_smaps(bytes_of(r), "Swap"));
 	CHILD_CHECK(!kedge_region_trim(r, MiB));
 	if (fill_cache())
 		grow_into_cache(r);
@@ -266,39 +251,15 @@ static void the_limit_of_a_group_holds(void **state)
 
 #define HUGE_LEN ((uint64_t)2 << 20)
 
-static char set_aside[16]; /* what is put back */
-
-static bool set_nr_hugepages(const char *text)
+static int begin_huge(void **state)
 {
-	int fd = open("/proc/sys/vm/nr_hugepages", O_WRONLY | O_CLOEXEC);
-	bool done = fd >= 0 && write(fd, text, strlen(text)) > 0;
-
-	if (fd >= 0)
-		close(fd);
-	return done;
-}
-
-/* Two more, where this process may. */
-static int set_aside_two(void **state)
-{
-	FILE *f = fopen("/proc/sys/vm/nr_hugepages", "re");
-	char more[16];
-
-	if (!f)
-		return 0;
-	if (!fgets(set_aside, sizeof(set_aside), f))
-		*set_aside = '\0';
-	fclose(f);
-	snprintf(more, sizeof(more), "%d", atoi(set_aside) + 2);
-	if (!set_nr_hugepages(more))
-		*set_aside = '\0';
+	look_huge_begin(2);
 	return 0;
 }
 
-static int put_back(void **state)
+static int end_huge(void **state)
 {
-	if (*set_aside)
-		set_nr_hugepages(set_aside);
+	look_huge_end();
 	return 0;
 }
 
@@ -316,10 +277,10 @@ static void huge_pages_are_had_or_refused(void **state)
 		assert_true(reason_says(rc, "vm.nr_hugepages"));
 		skip();
 	}
-	assert_int_equal(look_smaps(at(r), "Shared_Hugetlb") +
-			 look_smaps(at(r), "Private_Hugetlb"), HUGE_LEN);
+	assert_int_equal(look_smaps(bytes_of(r), "Shared_Hugetlb") +
+			 look_smaps(bytes_of(r), "Private_Hugetlb"), HUGE_LEN);
 	faults = look_faults();
-	memset(at(r), 1, HUGE_LEN);
+	memset(bytes_of(r), 1, HUGE_LEN);
 	assert_int_equal(look_faults(), faults);
 	o.page_size *= 2;
 	assert_int_equal(kedge_region_create(1, &o, &r), -EINVAL);
@@ -330,18 +291,15 @@ static void huge_pages_are_had_or_refused(void **state)
 	rc = kedge_region_grow(r, 2 * HUGE_LEN);
 	if (!rc)
 		assert_int_equal(kedge_region_trim(r, 1), 0);
-	assert_int_equal(at(r)[HUGE_LEN - 1], 1);
+	assert_int_equal(bytes_of(r)[HUGE_LEN - 1], 1);
 	kedge_region_close(r);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_limit_of_locked_memory_holds),
-		cmocka_unit_test(the_limit_of_a_group_holds),
-		cmocka_unit_test_setup_teardown(huge_pages_are_had_or_refused,
-						set_aside_two, put_back),
-	};
+static const struct CMUnitTest tests[] = {
+	child_case(the_limit_of_locked_memory_holds),
+	cmocka_unit_test(the_limit_of_a_group_holds),
+	cmocka_unit_test_setup_teardown(huge_pages_are_had_or_refused, begin_huge,
+					end_huge),
+};
 
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
-}
+const struct suite suite = { "region_limits", SUITE_OF(tests) };

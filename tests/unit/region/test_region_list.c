@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Lists of regions: what they show, and to whom. */
-#include <pthread.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 
 #include "listed.h"
 #include "target.h"
-
 
 #define MANY	 200 /* regions: more than three packets have */
 #define HANDLES	 300 /* more than are gone through */
@@ -24,7 +20,6 @@ static void each_region_is_there_as_it_is(void **state)
 	struct kedge_region_entry *e;
 	char *at;
 
-	begin_remote(NULL);
 	at = region_at();
 	assert_int_equal(kedge_region_create(2 * LEN, &o, &other), 0);
 	kedge_region_budget_set(64 * LEN);
@@ -60,7 +55,6 @@ static void each_region_is_there_as_it_is(void **state)
 	assert_int_equal(only().len, LEN / 2);
 	assert_int_equal(only().budget_limit, UINT64_MAX);
 	free(l.e);
-	end_remote();
 }
 
 static void what_was_done_with_it_is_counted(void **state)
@@ -95,15 +89,11 @@ static void what_was_done_with_it_is_counted(void **state)
 
 static void what_its_program_has_unmapped_is_told(void **state)
 {
-	struct kedge_region_info info = { .size = sizeof(info) };
-
-	begin_remote(NULL);
 	munmap(region_at() + page_len(), page_len());
-	assert_int_equal(kedge_region_query(region, &info), 0);
-	assert_int_equal(only().missing, info.flags & KEDGE_REGION_WATCHED ? page_len() : 0);
+	assert_int_equal(only().missing,
+			 query(region).flags & KEDGE_REGION_WATCHED ? page_len() : 0);
 	assert_int_equal(kedge_region_recommit(region, 0, 0, NULL), 0);
 	assert_int_equal(only().missing, 0);
-	end_remote();
 }
 
 static void expired_handles_are_told_unless_they_are_many(void **state)
@@ -177,7 +167,6 @@ static void a_region_that_moves_says_so(void **state)
 	struct gate *g;
 	void *rc;
 
-	begin_remote(NULL);
 	sig_lock(&shares_lock);
 	g = list_entry(region->conns.next, struct conn, of_region)->gate;
 	sig_unlock(&shares_lock);
@@ -191,7 +180,6 @@ static void a_region_that_moves_says_so(void **state)
 	assert_int_equal((intptr_t)rc, 0);
 	assert_int_equal(only().state, KEDGE_REGION_HERE);
 	assert_int_equal(only().moves, 1);
-	end_remote();
 }
 
 struct route {
@@ -401,7 +389,6 @@ static void what_cannot_be_listed_is_refused(void **state)
 	struct kedge_regions *const before = (void *)&o, *s = before;
 	struct kedge_region_entry e = { .size = 8 };
 
-	begin_remote(NULL);
 	assert_int_equal(kedge_regions_open(&o, NULL), -EINVAL);
 	o.flags = 1;
 	assert_int_equal(kedge_regions_open(&o, &s), -EINVAL);
@@ -420,7 +407,6 @@ static void what_cannot_be_listed_is_refused(void **state)
 	assert_int_equal(kedge_regions_next(s, &e), 0);
 	kedge_regions_close(s);
 	kedge_regions_close(NULL);
-	end_remote();
 }
 
 static void makes_one(void *len)
@@ -443,7 +429,6 @@ static void a_child_has_a_list_of_its_own(void **state)
 	pid_t pid;
 
 	need_threads_after_fork();
-	begin_remote(NULL);
 	pid = child(closes_the_parents_and_makes_one, &len);
 	list_of(pid, &l);
 	assert_int_equal(l.cnt, 1);
@@ -459,7 +444,6 @@ static void a_child_has_a_list_of_its_own(void **state)
 	}
 	reap(pid);
 	free(l.e);
-	end_remote();
 }
 
 static void a_stopped_owner_is_said_to_be(void **state)
@@ -504,7 +488,6 @@ static void another_user_is_told_nothing(void **state)
 	int fd;
 
 	need_root();
-	begin_remote(NULL);
 	pid = fork_child();
 	if (!pid) {
 		CHILD_CHECK(!setresuid(NOBODY, NOBODY, NOBODY));
@@ -521,7 +504,6 @@ static void another_user_is_told_nothing(void **state)
 		_exit(0);
 	}
 	reap(pid);
-	end_remote();
 }
 
 static void makes_one_as_root_then_one_as_nobody(void *len)
@@ -575,26 +557,21 @@ static void regions_stay_those_of_the_user_that_made_them(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(each_region_is_there_as_it_is),
+	remote_case(each_region_is_there_as_it_is),
 	cmocka_unit_test(what_was_done_with_it_is_counted),
-	cmocka_unit_test(what_its_program_has_unmapped_is_told),
+	remote_case(what_its_program_has_unmapped_is_told),
 	cmocka_unit_test(expired_handles_are_told_unless_they_are_many),
 	cmocka_unit_test(accesses_that_the_owner_does_are_counted),
-	cmocka_unit_test(a_region_that_moves_says_so),
+	remote_case(a_region_that_moves_says_so),
 	cmocka_unit_test(a_region_that_migrates_says_so_and_where_to),
 	cmocka_unit_test(many_regions_are_in_order_and_each_is_there_once),
 	cmocka_unit_test(regions_are_made_and_closed_within_a_list),
 	cmocka_unit_test(ten_thousand_are_told),
-	cmocka_unit_test(what_cannot_be_listed_is_refused),
-	cmocka_unit_test(a_child_has_a_list_of_its_own),
+	remote_case(what_cannot_be_listed_is_refused),
+	remote_case(a_child_has_a_list_of_its_own),
 	cmocka_unit_test(a_stopped_owner_is_said_to_be),
-	cmocka_unit_test(another_user_is_told_nothing),
+	remote_case(another_user_is_told_nothing),
 	cmocka_unit_test(regions_stay_those_of_the_user_that_made_them),
 };
 
-int main(void)
-{
-	const struct suite s = { "region_list", SUITE_OF(tests), .by = "mapped" };
-
-	return suite_run(&s, NULL);
-}
+const struct suite suite = { "region_list", SUITE_OF(tests), .by = "mapped" };

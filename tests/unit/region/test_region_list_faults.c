@@ -4,9 +4,6 @@
  * process, too: each call in turn fails once. The list fails with a reason, or has the region, or
  * says of the process why not; nothing is left, and the owner's peers go on.
  */
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/syscall.h>
 
 #include "listed.h"
@@ -86,7 +83,7 @@ static void list_once(struct outcome *o)
 }
 
 /* Other processes' owners are met as well, and come and go: no step may be the last by chance. */
-static void list_at_each_step(int error)
+static void list_at_each_step(void **error)
 {
 	struct outcome o = { 0 };
 	unsigned int fds, missed;
@@ -95,7 +92,7 @@ static void list_at_each_step(int error)
 	begin_remote(NULL);
 	only();
 	fds = open_fds();
-	fail_with = error;
+	fail_with = *(int *)*error;
 	for (missed = 0; missed < ENOUGH; missed += atomic_load(&calls) < o.steps) {
 		o.steps++;
 		fail_from(o.steps);
@@ -111,28 +108,12 @@ static void list_at_each_step(int error)
 	end_remote();
 }
 
-static void without_memory(void **state)
-{
-	list_at_each_step(ENOMEM);
-}
-
-static void without_a_descriptor(void **state)
-{
-	list_at_each_step(EMFILE);
-}
-
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(without_memory),
-	cmocka_unit_test(without_a_descriptor),
+	error_case(list_at_each_step, ENOMEM),
+	error_case(list_at_each_step, EMFILE),
 };
 
-int main(void)
-{
-	/* Those of the thread that answers, which looks for more at any time later. */
-	static const long counted[] = { SYS_recvfrom, SYS_accept4, SYS_getsockopt, SYS_epoll_ctl,
-					SYS_sendto, 0 };
-	const struct suite s = { "region_list_faults", SUITE_OF(tests), .by = "mapped" };
-
-	counted_calls = counted;
-	return suite_run(&s, NULL);
-}
+/* Those of the thread that answers, which looks for more at any time later. */
+const long counted_calls[] = { SYS_recvfrom, SYS_accept4, SYS_getsockopt, SYS_epoll_ctl, SYS_sendto,
+			       0 };
+const struct suite suite = { "region_list_faults", SUITE_OF(tests), .by = "mapped" };

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Lists of regions where askers or owners do not behave. */
-#include <string.h>
 
-#include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -21,17 +19,6 @@ static void works(void)
 
 /* ---- askers ---- */
 
-static bool is_cut_off(int fd)
-{
-	static char room[1 << 16];
-	ssize_t n;
-
-	do
-		n = recv(fd, room, sizeof(room), 0);
-	while (n > 0 || (n < 0 && errno == ECONNRESET && recv(fd, room, sizeof(room), 0) > 0));
-	return !n || errno == ECONNRESET;
-}
-
 static bool holds(const void *bytes, size_t len, const void *what, size_t what_len)
 {
 	return memmem(bytes, len, what, what_len);
@@ -44,7 +31,6 @@ static void a_list_has_no_word_of_a_handle(void **state)
 	ssize_t n;
 	int fd;
 
-	begin_remote(NULL);
 	assert_true(handle_read(&handle, &w));
 	fd = stranger(&handle);
 	n = ask_once(fd, &p);
@@ -52,20 +38,6 @@ static void a_list_has_no_word_of_a_handle(void **state)
 	assert_false(holds(&p, (size_t)n, w.key, sizeof(w.key)));
 	assert_false(holds(&p, (size_t)n, &w.region, sizeof(w.region)));
 	close(fd);
-	end_remote();
-}
-
-static int what_is_said_to(const void *q, size_t len)
-{
-	struct region_answer a = { .rc = 0 };
-	int fd = stranger(&handle);
-
-	assert_true(fd >= 0);
-	send(fd, q, len, MSG_NOSIGNAL);
-	if (recv(fd, &a, sizeof(a), 0) < 0)
-		assert_int_equal(recv(fd, &a, sizeof(a), 0), sizeof(a));
-	close(fd);
-	return a.magic == REGION_MAGIC ? a.rc : 0;
 }
 
 static void what_is_no_question_ends_the_connection(void **state)
@@ -73,18 +45,16 @@ static void what_is_no_question_ends_the_connection(void **state)
 	struct list_ask q = list_question;
 	char big[sizeof(q) + 1] = { 0 };
 
-	begin_remote(NULL);
-	assert_int_equal(what_is_said_to(&q, sizeof(q)), 0);
-	assert_int_equal(what_is_said_to(&q, sizeof(q) - 1), -EPROTO);
+	assert_int_equal(answer_to_packet(&q, sizeof(q)), 0);
+	assert_int_equal(answer_to_packet(&q, sizeof(q) - 1), -EPROTO);
 	memcpy(big, &q, sizeof(q));
-	assert_int_equal(what_is_said_to(big, sizeof(big)), -EPROTO);
+	assert_int_equal(answer_to_packet(big, sizeof(big)), -EPROTO);
 	q.version++;
-	assert_int_equal(what_is_said_to(&q, sizeof(q)), -EPROTO);
+	assert_int_equal(answer_to_packet(&q, sizeof(q)), -EPROTO);
 	q = list_question;
 	q.magic++;
-	assert_int_equal(what_is_said_to(&q, sizeof(q)), -EPROTO);
+	assert_int_equal(answer_to_packet(&q, sizeof(q)), -EPROTO);
 	works();
-	end_remote();
 }
 
 /* Those that never read, and those that ask for the first page alone: others are answered. */
@@ -92,7 +62,6 @@ static void askers_that_flood_are_cut_off_and_others_answered(void **state)
 {
 	int fd[ASKERS], i, n;
 
-	begin_remote(NULL);
 	for (i = 0; i < ASKERS; i++) {
 		fd[i] = stranger(&handle);
 		assert_true(fd[i] >= 0);
@@ -107,23 +76,19 @@ static void askers_that_flood_are_cut_off_and_others_answered(void **state)
 	/* Those that read all and ask for no more are the ones to make room. */
 	for (i = 0; i < ASKERS - 64; i++)
 		assert_true(is_cut_off(fd[i]));
-	for (i = 0; i < ASKERS; i++)
+	for (; i < ASKERS; i++)
 		close(fd[i]);
 	works();
-	end_remote();
 }
 
 /* A question behind the handle is answered as well, and none takes the peer's place. */
 static void a_peer_may_ask_for_a_list(void **state)
 {
-	const struct region_ask q = { REGION_MAGIC, REGION_VERSION, 1, 0, handle };
-	struct region_ask mine = q;
+	const struct region_ask mine = { REGION_MAGIC, REGION_VERSION, 1, 0, handle };
 	static struct packet p;
 	struct region_answer a;
 	int fd;
 
-	begin_remote(NULL);
-	mine.handle = handle;
 	fd = stranger(&handle);
 	assert_int_equal(ask_once(fd, &p), sizeof(p.head) + sizeof(p.item[0]));
 	assert_int_equal(p.item[0].mapped, 1);
@@ -134,7 +99,6 @@ static void a_peer_may_ask_for_a_list(void **state)
 	assert_int_equal(p.item[0].mapped, 2);
 	close(fd);
 	WAIT_FOR(only().mapped == 1);
-	end_remote();
 }
 
 /* ---- owners ---- */
@@ -241,14 +205,7 @@ static int status_of(struct lie *l, uint32_t timeout_ms, size_t *cnt)
 	return status;
 }
 
-static void refused(struct lie *l)
-{
-	size_t cnt;
-
-	assert_int_equal(status_of(l, SOON_MS, &cnt), -EPROTO);
-}
-
-static void numbers_of_a_page_are_checked(void **state)
+static void what_is_sound_is_taken(void **state)
 {
 	struct lie l = sound();
 	size_t cnt;
@@ -258,61 +215,54 @@ static void numbers_of_a_page_are_checked(void **state)
 	l.file = true;
 	assert_int_equal(status_of(&l, SOON_MS, &cnt), 0);
 	l = sound();
-	l.len--;
-	refused(&l);
-	l.len = 1;
-	refused(&l);
-	l.len = sizeof(struct packet);
-	refused(&l);
-	l = sound();
-	l.page.head.cnt = UINT32_MAX;
-	refused(&l);
-	l = sound();
-	l.page.head.item_len = 0;
-	refused(&l);
-	l = sound();
-	l.page.head.item_len = UINT32_MAX - 7;
-	refused(&l);
-	l = sound();
-	l.page.head.seq = 1;
-	refused(&l);
-	l = sound();
-	l.page.head.magic++;
-	refused(&l);
-	l = sound();
-	l.page.head.version++;
-	refused(&l);
-	l = sound();
 	l.page.head.cnt = 0;
 	l.len = sizeof(l.page.head);
 	l.page.head.more = 1; /* for ever, and never any */
 	assert_int_equal(status_of(&l, SHORT_MS, &cnt), -ETIMEDOUT);
 }
 
-static void what_is_no_region_is_refused(void **state)
-{
-	struct lie l = sound();
+#define SET(field, value) { #field, offsetof(struct lie, field), sizeof(((struct lie *)0)->field), \
+			    value }
 
-	l.page.item[1].serial = 1; /* twice */
-	refused(&l);
-	l = sound();
-	l.page.item[0].serial = 0;
-	refused(&l);
-	l = sound();
-	l.page.item[1].addr = UINT64_MAX - 100;
-	refused(&l);
-	l = sound();
-	l.page.item[1].len = 8193;
-	refused(&l);
-	l = sound();
-	l.page.item[1].page_size = 0;
-	refused(&l);
-	l = sound();
-	l.page.item[1].page_size = 3;
-	refused(&l);
-	l = sound();
-	l.page.item[1].state = KEDGE_REGION_LEFT + 1;
-	refused(&l);
+/* One number of a sound page is another. */
+static const struct {
+	const char *name;
+	size_t at, len;
+	uint64_t value;
+} wrong[] = {
+	SET(len, sizeof(struct list_head) + 2 * sizeof(struct list_item) - 1),
+	SET(len, 1),
+	SET(len, sizeof(struct packet)),
+	SET(page.head.cnt, UINT32_MAX),
+	SET(page.head.item_len, 0),
+	SET(page.head.item_len, UINT32_MAX - 7),
+	SET(page.head.seq, 1),
+	SET(page.head.magic, LIST_MAGIC + 1),
+	SET(page.head.version, LIST_VERSION + 1),
+	SET(page.item[1].serial, 1), /* twice */
+	SET(page.item[0].serial, 0),
+	SET(page.item[1].addr, UINT64_MAX - 100),
+	SET(page.item[1].len, 8193),
+	SET(page.item[1].page_size, 0),
+	SET(page.item[1].page_size, 3),
+	SET(page.item[1].state, KEDGE_REGION_LEFT + 1),
+};
+
+static void each_number_is_checked(void **state)
+{
+	struct lie l;
+	uint32_t value;
+	size_t i, cnt;
+
+	for (i = 0; i < ARRAY_SIZE(wrong); i++) {
+		l = sound();
+		value = (uint32_t)wrong[i].value;
+		memcpy((char *)&l + wrong[i].at, wrong[i].len == sizeof(value)
+				? (const void *)&value : &wrong[i].value, wrong[i].len);
+		if (status_of(&l, SOON_MS, &cnt) != -EPROTO)
+			fail_msg("%s may be %llu", wrong[i].name,
+				 (unsigned long long)wrong[i].value);
+	}
 }
 
 /* Items of a later version are longer, and are read as far as they are known. */
@@ -336,15 +286,14 @@ static void an_owner_that_does_not_know_the_question_is_said_not_to(void **state
 {
 	struct lie l = { .refuses = true,
 			 .refusal = { REGION_MAGIC, REGION_VERSION, 0, -EPROTO } };
-	size_t cnt;
+	static const int said[] = { -EPROTO, -EMFILE, -EACCES, 1 };
+	static const int told[] = { -EOPNOTSUPP, -EBUSY, -EACCES, -EPROTO };
+	size_t i, cnt;
 
-	assert_int_equal(status_of(&l, SOON_MS, &cnt), -EOPNOTSUPP);
-	l.refusal.rc = -EMFILE;
-	assert_int_equal(status_of(&l, SOON_MS, &cnt), -EBUSY);
-	l.refusal.rc = -EACCES;
-	assert_int_equal(status_of(&l, SOON_MS, &cnt), -EACCES);
-	l.refusal.rc = 1;
-	assert_int_equal(status_of(&l, SOON_MS, &cnt), -EPROTO);
+	for (i = 0; i < ARRAY_SIZE(said); i++) {
+		l.refusal.rc = said[i];
+		assert_int_equal(status_of(&l, SOON_MS, &cnt), told[i]);
+	}
 }
 
 static void a_list_that_is_too_long_is_given_up(void **state)
@@ -399,7 +348,6 @@ static void those_that_never_answer_keep_no_other_waiting(void **state)
 	pid_t pid[8];
 	size_t i, cnt;
 
-	begin_remote(NULL);
 	for (i = 0; i < ARRAY_SIZE(pid); i++)
 		pid[i] = child(lies, &l);
 	/* As long as the machine takes. */
@@ -408,26 +356,20 @@ static void those_that_never_answer_keep_no_other_waiting(void **state)
 	for (i = 0; i < ARRAY_SIZE(pid); i++)
 		kill_child(pid[i]);
 	assert_int_equal(status_of(&ends, SOON_MS, &cnt), -EBUSY);
-	end_remote();
 }
 
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(a_list_has_no_word_of_a_handle),
-	cmocka_unit_test(what_is_no_question_ends_the_connection),
-	cmocka_unit_test(askers_that_flood_are_cut_off_and_others_answered),
-	cmocka_unit_test(a_peer_may_ask_for_a_list),
-	cmocka_unit_test(numbers_of_a_page_are_checked),
-	cmocka_unit_test(what_is_no_region_is_refused),
+	remote_case(a_list_has_no_word_of_a_handle),
+	remote_case(what_is_no_question_ends_the_connection),
+	remote_case(askers_that_flood_are_cut_off_and_others_answered),
+	remote_case(a_peer_may_ask_for_a_list),
+	cmocka_unit_test(what_is_sound_is_taken),
+	cmocka_unit_test(each_number_is_checked),
 	cmocka_unit_test(a_later_version_may_say_more),
 	cmocka_unit_test(an_owner_that_does_not_know_the_question_is_said_not_to),
 	cmocka_unit_test(a_list_that_is_too_long_is_given_up),
 	cmocka_unit_test(a_place_is_printed_as_an_address),
-	cmocka_unit_test(those_that_never_answer_keep_no_other_waiting),
+	remote_case(those_that_never_answer_keep_no_other_waiting),
 };
 
-int main(void)
-{
-	const struct suite s = { "region_list_hostile", SUITE_OF(tests), .by = "mapped" };
-
-	return suite_run(&s, NULL);
-}
+const struct suite suite = { "region_list_hostile", SUITE_OF(tests), .by = "mapped" };

@@ -7,8 +7,8 @@
 
 static const struct suite *const suites[] = {
 	&suite_migrate,	 &suite_migrate_kills, &suite_recommit, &suite_recommit_others,
-	&suite_region_adapter, &suite_remote, &suite_remote_closed, &suite_remote_peers,
-	&suite_submit, &suite_submit_ends,
+	&suite_region_adapter, &suite_remote, &suite_remote_closed, &suite_remote_load,
+	&suite_remote_peers, &suite_submit, &suite_submit_ends,
 };
 
 int main(int argc, char **argv)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Handles and what peers do by them, as a program uses them. */
 #include <ctype.h>
-#include <string.h>
 #include <sys/resource.h>
 
 #include "remote.h"
@@ -56,7 +55,6 @@ static void a_guess_is_refused(void **state)
 	size_t i;
 	int rc;
 
-	begin_remote(NULL);
 	/* Not other hosts' addresses, which are behind these. */
 	for (i = 0; i < (way->node ? 56 : sizeof(handle)); i++) {
 		handle.bytes[i] ^= 1;
@@ -73,7 +71,6 @@ static void a_guess_is_refused(void **state)
 	r = open_it();
 	assert_int_equal(kedge_remote_put(r, 0, "x", 1, 0), 0);
 	kedge_remote_close(r);
-	end_remote();
 }
 
 /* ---- accesses ---- */
@@ -107,7 +104,6 @@ static void what_is_beyond_fails_alone(void **state)
 	char c[16] = { 0 };
 	uint64_t old;
 
-	begin_remote(NULL);
 	assert_int_equal(kedge_remote_put(remote, LEN, c, 1, 0), -EFAULT);
 	assert_int_equal(kedge_remote_put(remote, LEN - 8, c, 9, 0), -EFAULT);
 	assert_int_equal(kedge_remote_get(remote, UINT64_MAX, c, 1, 0), -EFAULT);
@@ -117,14 +113,12 @@ static void what_is_beyond_fails_alone(void **state)
 	assert_int_equal(kedge_remote_put(remote, LEN - 8, c, 8, 0), 0);
 	assert_int_equal(kedge_remote_get(remote, 0, NULL, 0, 0), 0);
 	assert_int_equal(kedge_remote_get(remote, 0, NULL, 1, 0), -EINVAL);
-	end_remote();
 }
 
 static void numbers_are_changed_atomically(void **state)
 {
 	uint64_t *at, old;
 
-	begin_remote(NULL);
 	at = (uint64_t *)(void *)region_at();
 	assert_int_equal(kedge_remote_fetch_add(remote, 8, 5, &old, 0), 0);
 	assert_int_equal(old, 0);
@@ -137,7 +131,6 @@ static void numbers_are_changed_atomically(void **state)
 	assert_int_equal(old, 9);
 	assert_int_equal(at[1], 9);
 	assert_int_equal(kedge_remote_fetch_add(remote, 4, 1, NULL, 0), -EINVAL);
-	end_remote();
 }
 
 static void a_handle_gives_what_it_says(void **state)
@@ -199,7 +192,6 @@ static void several_parts_are_one_access(void **state)
 	struct kedge_remote_part get[] = { { LEN - 4, c, 4 }, { 99, c + 4, 5 } };
 	struct kedge_remote_part bad[] = { { LEN - 3, b, 4 }, { 0, b, 4 } };
 
-	begin_remote(NULL);
 	assert_int_equal(kedge_remote_put_parts(remote, put, 4, SOON_MS), 0);
 	assert_memory_equal(region_at() + 99, "\0abb\0", 5);
 	assert_int_equal(kedge_remote_get_parts(remote, get, 2, SOON_MS), 0);
@@ -217,7 +209,6 @@ static void several_parts_are_one_access(void **state)
 	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
 	assert_int_equal(kedge_remote_put_parts(remote, put, 4, 10), -ETIMEDOUT);
 	assert_int_equal(kedge_region_resume(region), 0);
-	end_remote();
 }
 
 /* ---- a region that changes ---- */
@@ -226,7 +217,6 @@ static void it_grows_and_is_trimmed_under_a_handle(void **state)
 {
 	char c = 3;
 
-	begin_remote(NULL);
 	assert_int_equal(kedge_region_grow(region, 4 * LEN), 0);
 	assert_int_equal(remote_len(remote), 4 * LEN);
 	assert_int_equal(kedge_remote_put(remote, 4 * LEN - 1, &c, 1, 0), 0);
@@ -237,14 +227,12 @@ static void it_grows_and_is_trimmed_under_a_handle(void **state)
 	assert_int_equal(kedge_region_grow(region, 2 * LEN), 0);
 	assert_int_equal(kedge_remote_get(remote, 2 * LEN - 1, &c, 1, 0), 0);
 	assert_int_equal(c, 0);
-	end_remote();
 }
 
 static void a_suspended_region_is_waited_for(void **state)
 {
 	char c = 1;
 
-	begin_remote(NULL);
 	assert_int_equal(kedge_region_resume(region), -EINVAL);
 	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
 	assert_int_equal(kedge_remote_put(remote, 0, &c, 1, 0), -ETIMEDOUT);
@@ -263,22 +251,13 @@ static void a_suspended_region_is_waited_for(void **state)
 	assert_int_equal(kedge_remote_get(remote, 0, &c, 1, 0), 0);
 	assert_int_equal(kedge_region_resume(region), -EINVAL);
 	assert_int_equal(c, 0);
-	end_remote();
-}
-
-static uint64_t pages_of_region(void)
-{
-	struct kedge_region_budget b = { .size = sizeof(b) };
-
-	assert_int_equal(kedge_region_budget(&b), 0);
-	return b.used;
 }
 
 static void it_is_moved_under_a_handle(void **state)
 {
 	const struct kedge_handle_opts part = { .size = sizeof(part), .offset = 4104 };
 	struct kedge_move_opts o = { .size = sizeof(o), .flags = KEDGE_MOVE_HUGE };
-	const uint64_t before = pages_of_region();
+	const uint64_t before = bytes_had();
 	struct kedge_remote *second;
 	uint64_t pause = 0;
 	char *at, c = 5;
@@ -295,10 +274,8 @@ static void it_is_moved_under_a_handle(void **state)
 	assert_ptr_equal(region_at(), at);
 	assert_int_equal(at[0], 5);
 	at[4104] = 7;
-	assert_int_equal(kedge_remote_get(second, 0, &c, 1, SOON_MS), 0);
-	assert_int_equal(c, 7);
-	assert_int_equal(kedge_remote_get(remote, LEN - 1, &c, 1, SOON_MS), 0);
-	assert_int_equal(c, 9);
+	gets_byte(second, 0, 7);
+	gets_byte(remote, LEN - 1, 9);
 	/* One that does not wait asks at first, and has the answer later. */
 	assert_int_equal(kedge_region_move(region, NULL, SOON_MS, NULL), 0);
 	while ((rc = kedge_remote_get(remote, LEN - 1, &c, 1, 0)) == -ETIMEDOUT)
@@ -312,10 +289,10 @@ static void it_is_moved_under_a_handle(void **state)
 	assert_int_equal(at[2 * LEN - 1], 9);
 	assert_int_equal(kedge_region_trim(region, LEN), 0);
 	assert_int_equal(kedge_remote_put(second, LEN - 4104, &c, 1, SOON_MS), -EFAULT);
-	assert_int_equal(pages_of_region() - before, LEN);
+	assert_int_equal(bytes_had() - before, LEN);
 	kedge_remote_close(second);
 	end_remote();
-	assert_int_equal(pages_of_region(), before);
+	assert_int_equal(bytes_had(), before);
 }
 
 static void what_cannot_be_moved_stays(void **state)
@@ -323,7 +300,6 @@ static void what_cannot_be_moved_stays(void **state)
 	struct kedge_move_opts o = { .size = sizeof(o), .flags = KEDGE_MOVE_NODE, .node = 1023 };
 	char c = 5;
 
-	begin_remote(NULL);
 	assert_int_equal(kedge_remote_put(remote, 0, &c, 1, 0), 0);
 	assert_int_equal(kedge_region_move(region, &o, SOON_MS, NULL), -EINVAL);
 	o.node = 1024;
@@ -338,9 +314,7 @@ static void what_cannot_be_moved_stays(void **state)
 	o.flags = KEDGE_MOVE_NODE;
 	o.node = 0;
 	assert_int_equal(kedge_region_move(region, &o, SOON_MS, NULL), 0);
-	assert_int_equal(kedge_remote_get(remote, 0, &c, 1, SOON_MS), 0);
-	assert_int_equal(c, 5);
-	end_remote();
+	gets_byte(remote, 0, 5);
 }
 
 /* ---- ends ---- */
@@ -351,7 +325,6 @@ static void a_revoked_handle_ends_alone(void **state)
 	struct kedge_remote *second, *r;
 	char c = 1;
 
-	begin_remote(NULL);
 	other = handle;
 	advertise(NULL);
 	second = open_it();
@@ -370,7 +343,6 @@ static void a_revoked_handle_ends_alone(void **state)
 	memset(&other, 0, sizeof(other));
 	assert_int_equal(kedge_region_revoke(region, &other), -ENOENT);
 	assert_int_equal(kedge_region_revoke(region, NULL), -EINVAL);
-	end_remote();
 }
 
 /* However soon one comes after the other. */
@@ -555,36 +527,34 @@ static void peers_that_come_and_go_leave_nothing(void **state)
 	char c = 1;
 	int i;
 
-	begin_remote(NULL);
 	for (i = 0; i < (way->served ? 500 : 3000); i++) {
 		r = open_it();
 		assert_int_equal(kedge_remote_put(r, 0, &c, 1, 0), 0);
 		kedge_remote_close(r);
 	}
-	end_remote();
 }
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_handle_is_the_same_as_text),
 	cmocka_unit_test(what_is_no_handle_is_refused),
-	cmocka_unit_test(a_guess_is_refused),
+	remote_case(a_guess_is_refused),
 	cmocka_unit_test(another_process_puts_and_gets),
-	cmocka_unit_test(what_is_beyond_fails_alone),
-	cmocka_unit_test(numbers_are_changed_atomically),
+	remote_case(what_is_beyond_fails_alone),
+	remote_case(numbers_are_changed_atomically),
 	cmocka_unit_test(a_handle_gives_what_it_says),
 	cmocka_unit_test(a_part_is_no_more),
-	cmocka_unit_test(several_parts_are_one_access),
-	cmocka_unit_test(it_grows_and_is_trimmed_under_a_handle),
-	cmocka_unit_test(a_suspended_region_is_waited_for),
+	remote_case(several_parts_are_one_access),
+	remote_case(it_grows_and_is_trimmed_under_a_handle),
+	remote_case(a_suspended_region_is_waited_for),
 	cmocka_unit_test(it_is_moved_under_a_handle),
-	cmocka_unit_test(what_cannot_be_moved_stays),
-	cmocka_unit_test(a_revoked_handle_ends_alone),
+	remote_case(what_cannot_be_moved_stays),
+	remote_case(a_revoked_handle_ends_alone),
 	cmocka_unit_test(time_ends_a_handle),
 	cmocka_unit_test(a_closed_region_has_no_peers),
 	cmocka_unit_test(a_child_has_none_of_it),
 	cmocka_unit_test(another_user_is_served),
 	cmocka_unit_test(many_handles_are_told_apart),
-	cmocka_unit_test(peers_that_come_and_go_leave_nothing),
+	remote_case(peers_that_come_and_go_leave_nothing),
 };
 
 const struct suite suite_remote = {

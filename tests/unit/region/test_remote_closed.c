@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* A region that is closed while a peer of another process puts, by three threads. */
-#include <pthread.h>
-#include <stdatomic.h>
-#include <sys/mman.h>
-
 #include "remote.h"
 #include "suites.h"
 

@@ -6,11 +6,6 @@
  */
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
-#include <stdarg.h>
-#include <stdatomic.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -54,11 +49,8 @@ WRAP(void *, mremap, void *at, size_t len, size_t to_len, int flags, void *to)
 /* All of it goes on. */
 static void works(void)
 {
-	char c = 0;
-
 	assert_int_equal(kedge_remote_put(remote, 1, "y", 1, SOON_MS), 0);
-	assert_int_equal(kedge_remote_get(remote, 1, &c, 1, SOON_MS), 0);
-	assert_int_equal(c, 'y');
+	gets_byte(remote, 1, 'y');
 }
 
 /* ---- the first handle starts a thread ---- */
@@ -114,7 +106,6 @@ static void a_peer_that_comes_undoes_every_step(void **state)
 {
 	unsigned int fds, maps;
 
-	begin_remote(NULL);
 	open_once();
 	fds = open_fds();
 	maps = look_maps();
@@ -126,14 +117,12 @@ static void a_peer_that_comes_undoes_every_step(void **state)
 	/* The owner's side of it goes when it has heard of the end. */
 	while (look_maps() > maps)
 		usleep(1000);
-	end_remote();
 }
 
 /* ---- a region is moved ---- */
 
 static int move_once(void)
 {
-	struct kedge_region_budget b = { .size = sizeof(b) };
 	const char *at = region_at();
 	int rc = kedge_region_move(region, NULL, SOON_MS, NULL);
 
@@ -143,8 +132,7 @@ static int move_once(void)
 	works();
 	assert_int_equal(at[1], 'y');
 	assert_int_equal(at[LEN - 1], 'z');
-	assert_int_equal(kedge_region_budget(&b), 0);
-	assert_int_equal(b.used, LEN);
+	assert_int_equal(bytes_had(), LEN);
 	return rc;
 }
 
@@ -153,7 +141,6 @@ static void a_move_undoes_every_step(void **state)
 	unsigned int maps, fds;
 	uint64_t bytes;
 
-	begin_remote(NULL);
 	region_at()[LEN - 1] = 'z';
 	move_once();
 	maps = look_maps();
@@ -168,7 +155,6 @@ static void a_move_undoes_every_step(void **state)
 	while (look_files(&bytes) != (way->served ? 11 : 12))
 		usleep(1000);
 	assert_int_equal(bytes, LEN + (way->served ? 0 : page_len()));
-	end_remote();
 }
 
 /* ---- a peer of a region that was moved ---- */
@@ -210,14 +196,12 @@ static void a_peer_finds_what_was_moved_in_the_end(void **state)
 {
 	unsigned int fds;
 
-	begin_remote(NULL);
 	region_at()[LEN - 1] = 'z';
 	look_and_go_on();
 	fds = open_fds();
 	/* Question, answer, mapping and its two steps; there: the answer. */
 	assert_in_range(each_step(look_and_go_on), 6, 20);
 	assert_int_equal(open_fds(), fds);
-	end_remote();
 }
 
 /* One descriptor too few for the answer: the other one is given back, once. */
@@ -227,7 +211,6 @@ static void a_full_table_loses_no_descriptor(void **state)
 	int fd[64], cnt = 0;
 	char c = 0;
 
-	begin_remote(NULL);
 	region_at()[LEN - 1] = 'z';
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
 	assert_int_equal(kedge_region_move(region, NULL, SOON_MS, NULL), 0);
@@ -243,29 +226,21 @@ static void a_full_table_loses_no_descriptor(void **state)
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
 	while (cnt)
 		close(fd[--cnt]);
-	assert_int_equal(kedge_remote_get(remote, LEN - 1, &c, 1, SOON_MS), 0);
-	assert_int_equal(c, 'z');
+	gets_byte(remote, LEN - 1, 'z');
 	assert_int_equal(closed_twice, 0);
-	end_remote();
 }
 
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_first_handle_undoes_every_step),
-	cmocka_unit_test(a_peer_that_comes_undoes_every_step),
-	cmocka_unit_test(a_move_undoes_every_step),
-	case_for(FOR_MAPPED, a_full_table_loses_no_descriptor),
-	cmocka_unit_test(a_peer_finds_what_was_moved_in_the_end),
+	remote_case(a_peer_that_comes_undoes_every_step),
+	remote_case(a_move_undoes_every_step),
+	remote_case_for(FOR_MAPPED, a_full_table_loses_no_descriptor),
+	remote_case(a_peer_finds_what_was_moved_in_the_end),
 };
 
-int main(void)
-{
-	/* Those of the thread that answers. It waits for events by another one. */
-	static const long counted[] = { SYS_socket, SYS_bind, SYS_listen, SYS_epoll_create1,
-					SYS_epoll_ctl, SYS_eventfd2, SYS_openat, SYS_accept4,
-					SYS_getsockopt, SYS_memfd_create, SYS_ftruncate, SYS_fcntl,
-					SYS_mmap, SYS_recvfrom, SYS_sendmsg, 0 };
-	const struct suite s = { "remote_faults", SUITE_OF(tests), .by = "mapped" };
-
-	counted_calls = counted;
-	return suite_run(&s, NULL);
-}
+/* Those of the thread that answers. It waits for events by another one. */
+const long counted_calls[] = { SYS_socket, SYS_bind, SYS_listen, SYS_epoll_create1, SYS_epoll_ctl,
+			       SYS_eventfd2, SYS_openat, SYS_accept4, SYS_getsockopt,
+			       SYS_memfd_create, SYS_ftruncate, SYS_fcntl, SYS_mmap, SYS_recvfrom,
+			       SYS_sendmsg, 0 };
+const struct suite suite = { "remote_faults", SUITE_OF(tests), .by = "mapped" };

@@ -5,57 +5,18 @@
  */
 #include <fcntl.h>
 #include <sched.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 
 #include "base/base.h"
+#include "by_hand.h"
 #include "clock.h"
-#include "region/share/share.h"
-#include "remote.h"
 
 #define SILENT 300
 
-static int dial(void)
-{
-	struct handle_words w;
-	struct sockaddr_un a;
-	socklen_t len;
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-
-	assert_true(fd >= 0 && handle_read(&handle, &w));
-	len = handle_address(w.name, false, &a);
-	assert_int_equal(connect(fd, (struct sockaddr *)&a, len), 0);
-	return fd;
-}
-
-static struct region_ask question(void)
+static struct region_ask packet_question(void)
 {
 	return (struct region_ask){ REGION_MAGIC, REGION_VERSION, 1, 0, handle };
-}
-
-/* The answer's error; or what the end of the connection is. Its descriptors are not taken. */
-static int answer_of(int fd)
-{
-	struct region_answer a = { .rc = 0 };
-	ssize_t n = recv(fd, &a, sizeof(a), 0);
-
-	/* It was refused before it was heard: the answer is behind that. */
-	if (n < 0 && errno == ECONNRESET)
-		n = recv(fd, &a, sizeof(a), 0);
-	close(fd);
-	return n == (ssize_t)sizeof(a) ? a.rc : -ECONNRESET;
-}
-
-static int say(const void *p, size_t len)
-{
-	int fd = dial();
-
-	send(fd, p, len, MSG_NOSIGNAL);
-	return answer_of(fd);
 }
 
 static void what_is_no_question_is_refused(void **state)
@@ -63,22 +24,20 @@ static void what_is_no_question_is_refused(void **state)
 	struct region_ask q;
 	char big[4096] = { 0 };
 
-	begin_remote(NULL);
-	q = question();
-	assert_int_equal(say(&q, sizeof(q)), 0);
-	assert_int_equal(say(&q, sizeof(q) - 1), -EPROTO);
-	assert_int_equal(say(&q, 1), -EPROTO);
-	assert_int_equal(say(big, sizeof(big)), -EPROTO);
+	q = packet_question();
+	assert_int_equal(answer_to_packet(&q, sizeof(q)), 0);
+	assert_int_equal(answer_to_packet(&q, sizeof(q) - 1), -EPROTO);
+	assert_int_equal(answer_to_packet(&q, 1), -EPROTO);
+	assert_int_equal(answer_to_packet(big, sizeof(big)), -EPROTO);
 	q.magic++;
-	assert_int_equal(say(&q, sizeof(q)), -EPROTO);
-	q = question();
+	assert_int_equal(answer_to_packet(&q, sizeof(q)), -EPROTO);
+	q = packet_question();
 	q.version++;
-	assert_int_equal(say(&q, sizeof(q)), -EPROTO);
-	q = question();
+	assert_int_equal(answer_to_packet(&q, sizeof(q)), -EPROTO);
+	q = packet_question();
 	memset(&q.handle, 0xff, sizeof(q.handle));
-	assert_int_equal(say(&q, sizeof(q)), -EPROTO);
+	assert_int_equal(answer_to_packet(&q, sizeof(q)), -EPROTO);
 	handle_works();
-	end_remote();
 }
 
 /* A slot far away, and generations to come. */
@@ -90,23 +49,21 @@ static void numbers_are_not_trusted(void **state)
 	size_t i;
 	int rc;
 
-	begin_remote(NULL);
 	for (i = 0; i < sizeof(numbers) / sizeof(*numbers); i++) {
-		q = question();
+		q = packet_question();
 		assert_true(handle_read(&q.handle, &w));
 		w.slot += numbers[i];
 		handle_write(&w, &q.handle);
-		rc = say(&q, sizeof(q));
+		rc = answer_to_packet(&q, sizeof(q));
 		/* One that was there once. */
 		assert_true(rc == -EKEYREJECTED || rc == -EKEYREVOKED);
 		w.slot -= numbers[i];
 		w.generation += numbers[i];
 		handle_write(&w, &q.handle);
-		rc = say(&q, sizeof(q));
+		rc = answer_to_packet(&q, sizeof(q));
 		assert_true(rc == -EKEYREJECTED || rc == -EKEYREVOKED);
 	}
 	handle_works();
-	end_remote();
 }
 
 /* A slot that is free has no key that fits. */
@@ -115,31 +72,29 @@ static void a_revoked_handle_is_not_forged(void **state)
 	struct handle_words w;
 	struct region_ask q;
 
-	begin_remote(NULL);
-	q = question();
+	q = packet_question();
 	assert_int_equal(kedge_region_revoke(region, &handle), 0);
 	assert_true(handle_read(&q.handle, &w));
 	w.generation++;
 	handle_write(&w, &q.handle);
-	assert_int_equal(say(&q, sizeof(q)), -EKEYREJECTED);
+	assert_int_equal(answer_to_packet(&q, sizeof(q)), -EKEYREJECTED);
 	memset(w.key, 0, sizeof(w.key));
 	handle_write(&w, &q.handle);
-	assert_int_equal(say(&q, sizeof(q)), -EKEYREJECTED);
-	end_remote();
+	assert_int_equal(answer_to_packet(&q, sizeof(q)), -EKEYREJECTED);
 }
 
 /* The region's descriptor, as a peer has it that goes around kedge; *@conn stays open. */
 static int raw_pages(int *conn)
 {
 	char space[CMSG_SPACE(2 * sizeof(int))] = { 0 };
-	const struct region_ask q = question();
+	const struct region_ask q = packet_question();
 	struct region_answer a;
 	struct iovec iov = { &a, sizeof(a) };
 	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1,
 			    .msg_control = space, .msg_controllen = sizeof(space) };
 	int fd[2];
 
-	*conn = dial();
+	*conn = stranger(&handle);
 	assert_int_equal(send(*conn, &q, sizeof(q), 0), sizeof(q));
 	assert_int_equal(recvmsg(*conn, &m, 0), sizeof(a));
 	assert_int_equal(a.rc, 0);
@@ -170,7 +125,6 @@ static void what_is_stored_behind_the_end_is_gone(void **state)
 	int conn, fd;
 	char *p;
 
-	begin_remote(NULL);
 	assert_int_equal(kedge_region_grow(region, 2 * LEN), 0);
 	fd = raw_pages(&conn);
 	p = mmap(NULL, 2 * LEN, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -189,7 +143,6 @@ static void what_is_stored_behind_the_end_is_gone(void **state)
 	munmap(p, 2 * LEN);
 	close(fd);
 	close(conn);
-	end_remote();
 }
 
 /* An owner's word on its length is believed as far as its file goes. */
@@ -198,7 +151,6 @@ static void an_owner_that_lies_ends_no_peer(void **state)
 	struct gate *g;
 	char x;
 
-	begin_remote(NULL);
 	sig_lock(&shares_lock);
 	g = list_entry(region->conns.next, struct conn, of_region)->gate;
 	sig_unlock(&shares_lock);
@@ -208,7 +160,6 @@ static void an_owner_that_lies_ends_no_peer(void **state)
 	assert_int_equal(kedge_remote_get(remote, LEN, &x, 1, 0), -EFAULT);
 	atomic_store(&g->len, LEN);
 	handle_works();
-	end_remote();
 }
 
 /* In a child whose clock goes differently by @s; false: it cannot be had here. */
@@ -280,14 +231,12 @@ static void a_handle_that_was_revoked_behind_a_move_is_revoked(void **state)
 {
 	char x;
 
-	begin_remote(NULL);
 	assert_int_equal(kedge_region_move(region, NULL, SOON_MS, NULL), 0);
 	sig_lock(&shares_lock);
 	assert_int_equal(kedge_remote_get(remote, 0, &x, 1, 0), -ETIMEDOUT);
 	gates_end(list_entry(region->slots.next, struct slot, node), EKEYREVOKED);
 	sig_unlock(&shares_lock);
 	assert_int_equal(kedge_remote_get(remote, 0, &x, 1, SOON_MS), -EKEYREVOKED);
-	end_remote();
 }
 
 static void another_users_question_is_refused(void **state)
@@ -300,11 +249,11 @@ static void another_users_question_is_refused(void **state)
 	if (geteuid())
 		skip();
 	begin_remote(NULL);
-	q = question();
+	q = packet_question();
 	pid = fork_child();
 	if (!pid) {
 		CHILD_CHECK(!setresuid(65534, 65534, 65534));
-		fd = dial();
+		fd = stranger(&handle);
 		send(fd, &q, sizeof(q), MSG_NOSIGNAL);
 		CHILD_CHECK(answer_of(fd) == -EACCES);
 		_exit(0);
@@ -358,14 +307,12 @@ static void the_silent_make_room(void **state)
 {
 	int fd[SILENT], i;
 
-	begin_remote(NULL);
 	for (i = 0; i < SILENT; i++)
-		fd[i] = dial();
+		fd[i] = stranger(&handle);
 	handle_works();
 	for (i = 0; i < SILENT; i++)
 		close(fd[i]);
 	handle_works();
-	end_remote();
 }
 
 /* It asks all the time, and reads nothing: its queue is full, and it is cut off. */
@@ -374,16 +321,14 @@ static void one_that_never_reads_is_cut_off(void **state)
 	struct region_ask q;
 	int fd, i, n = 0;
 
-	begin_remote(NULL);
-	q = question();
-	fd = dial();
+	q = packet_question();
+	fd = stranger(&handle);
 	while (n < 100000 && send(fd, &q, sizeof(q), MSG_NOSIGNAL) > 0)
 		n++;
 	assert_true(n < 100000);
 	for (i = 0; i < 10; i++)
 		handle_works();
 	close(fd);
-	end_remote();
 }
 
 /* An owner without a descriptor left says so, and not that it has ended. */
@@ -392,7 +337,6 @@ static void a_full_table_of_the_owners_is_for_now(void **state)
 	struct rlimit old, few = { 3, 3 };
 	char c = 0;
 
-	begin_remote(NULL);
 	assert_int_equal(kedge_region_move(region, NULL, SOON_MS, NULL), 0);
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
 	few.rlim_max = old.rlim_max;
@@ -401,58 +345,37 @@ static void a_full_table_of_the_owners_is_for_now(void **state)
 	assert_int_equal(kedge_remote_get(remote, 0, &c, 1, SOON_MS), -EMFILE);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
 	assert_int_equal(kedge_remote_get(remote, 0, &c, 1, SOON_MS), 0);
-	end_remote();
 }
 
 /* As many as there are descriptors for are in; the next one is told. */
 static void too_many_are_told(void **state)
 {
-	struct kedge_remote *r[256] = { NULL };
 	struct rlimit old, few = { 64, 64 };
-	int n, rc = 0;
-	char c;
 
-	begin_remote(NULL);
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
 	few.rlim_max = old.rlim_max;
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
-	for (n = 0; n < 256 && !rc; n++)
-		rc = kedge_remote_open(&handle, SOON_MS, &r[n]);
-	assert_int_equal(rc, -EMFILE);
-	assert_int_equal(kedge_remote_get(remote, 0, &c, 1, 0), 0);
-	while (--n >= 0)
-		kedge_remote_close(r[n]);
-	/* Once the owner has heard of that. */
-	while ((rc = kedge_remote_open(&handle, SOON_MS, &r[0])) == -EMFILE)
-		usleep(1000);
-	assert_int_equal(rc, 0);
-	kedge_remote_close(r[0]);
+	open_as_many_as_can_be();
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
 	handle_works();
-	end_remote();
 }
 
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(what_is_no_question_is_refused),
-	cmocka_unit_test(numbers_are_not_trusted),
-	cmocka_unit_test(a_revoked_handle_is_not_forged),
+	remote_case(what_is_no_question_is_refused),
+	remote_case(numbers_are_not_trusted),
+	remote_case(a_revoked_handle_is_not_forged),
 	cmocka_unit_test(a_handle_to_read_gives_a_file_to_read),
-	cmocka_unit_test(what_is_stored_behind_the_end_is_gone),
-	cmocka_unit_test(an_owner_that_lies_ends_no_peer),
+	remote_case(what_is_stored_behind_the_end_is_gone),
+	remote_case(an_owner_that_lies_ends_no_peer),
 	cmocka_unit_test(a_handle_ends_by_the_owners_clock),
-	cmocka_unit_test(a_handle_that_was_revoked_behind_a_move_is_revoked),
+	remote_case(a_handle_that_was_revoked_behind_a_move_is_revoked),
 	cmocka_unit_test(another_users_question_is_refused),
 	cmocka_unit_test(root_shows_no_key_to_another_user),
-	cmocka_unit_test(the_silent_make_room),
-	cmocka_unit_test(one_that_never_reads_is_cut_off),
-	cmocka_unit_test(a_full_table_of_the_owners_is_for_now),
-	cmocka_unit_test(too_many_are_told),
+	remote_case(the_silent_make_room),
+	remote_case(one_that_never_reads_is_cut_off),
+	remote_case(a_full_table_of_the_owners_is_for_now),
+	remote_case(too_many_are_told),
 };
 
-int main(void)
-{
-	const struct suite s = { "remote_hostile", SUITE_OF(tests), .by = "mapped" };
-
-	test_clock_begin();
-	return suite_run(&s, NULL);
-}
+const struct suite suite = { "remote_hostile", SUITE_OF(tests), .by = "mapped",
+			     .first = test_clock_begin };

@@ -2,20 +2,13 @@
 /* Peers that are processes of their own: at work, stopped, killed, and without an owner. */
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdatomic.h>
-#include <string.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 
 #include "remote.h"
 #include "suites.h"
 
-#define PEERS	3
 #define ADDS	(way->served ? 4000 : 20000)
-#define BLOCK	4096
 #define FOREVER (-1)
 
 /* The words between a test and its children. */
@@ -28,9 +21,8 @@ static struct {
 
 static int make_word(void **state)
 {
-	word = mmap(NULL, sizeof(*word), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-		    0);
-	return word == MAP_FAILED ? -1 : 0;
+	word = shared_memory(sizeof(*word));
+	return 0;
 }
 
 static int free_word(void **state)
@@ -60,133 +52,6 @@ static void wait_ready(int cnt)
 		usleep(1000);
 }
 
-/* ---- suspensions under load ---- */
-
-/* A block that each puts with one value throughout, and a number that all add to. */
-static void works(int who)
-{
-	unsigned char block[BLOCK], got[BLOCK];
-	const uint64_t at = (uint64_t)(who + 1) * BLOCK;
-	int n;
-
-	for (n = 0; n < ADDS; n++) {
-		CHILD_CHECK(!kedge_remote_fetch_add(remote, 0, 1, NULL, FOREVER));
-		memset(block, n & 0xff, sizeof(block));
-		CHILD_CHECK(!kedge_remote_put(remote, at, block, sizeof(block), FOREVER));
-		CHILD_CHECK(!kedge_remote_get(remote, at, got, sizeof(got), FOREVER));
-		CHILD_CHECK(!memcmp(block, got, sizeof(got)));
-	}
-	atomic_fetch_add(&word->ready, 1);
-}
-
-static bool is_whole(const unsigned char *p)
-{
-	int i;
-
-	for (i = 1; i < BLOCK; i++)
-		if (p[i] != p[0])
-			return false;
-	return true;
-}
-
-/* While it is suspended the owner has the memory for itself: it changes all of it, and back. */
-static void look_suspended(volatile unsigned char *p)
-{
-	unsigned char saved[(PEERS + 1) * BLOCK];
-	int i;
-
-	assert_int_equal(kedge_region_suspend(region, FOREVER), 0);
-	memcpy(saved, (const void *)(uintptr_t)p, sizeof(saved));
-	for (i = 1; i <= PEERS; i++)
-		assert_true(is_whole(saved + i * BLOCK));
-	memset((void *)(uintptr_t)p, 0xa5, sizeof(saved));
-	for (i = 0; i < (int)sizeof(saved); i += 64)
-		assert_int_equal(p[i], 0xa5);
-	memcpy((void *)(uintptr_t)p, saved, sizeof(saved));
-	assert_int_equal(kedge_region_resume(region), 0);
-}
-
-static void move_it(volatile unsigned char *p)
-{
-	int rc = kedge_region_move(region, NULL, FOREVER, NULL);
-
-	(void)p;
-	if (rc)
-		fail_msg("%s", kedge_strerror(rc));
-}
-
-static void change_under_load(void (*change)(volatile unsigned char *))
-{
-	pid_t pid[PEERS];
-	uint64_t n;
-	int i;
-
-	need_threads_after_fork();
-	make_region(LEN, NULL);
-	for (i = 0; i < PEERS; i++)
-		pid[i] = start(works, i);
-	atomic_store(&word->go, 1);
-	while (atomic_load(&word->ready) < PEERS) {
-		change((volatile unsigned char *)region_at());
-		usleep(200);
-	}
-	for (i = 0; i < PEERS; i++)
-		reap(pid[i]);
-	memcpy(&n, region_at(), sizeof(n));
-	assert_int_equal(n, PEERS * ADDS);
-	kedge_region_close(region);
-}
-
-static void nothing_is_lost_or_torn_by_suspensions(void **state)
-{
-	change_under_load(look_suspended);
-}
-
-static void nothing_is_lost_or_torn_by_moves(void **state)
-{
-	change_under_load(move_it);
-}
-
-/* Beyond what is there for good the region comes and goes; each access is told so, or works. */
-static void reaches_far(int who)
-{
-	char c = (char)who;
-	int rc;
-
-	atomic_fetch_add(&word->ready, 1);
-	while (!atomic_load(&word->stop)) {
-		CHILD_CHECK(!kedge_remote_put(remote, (uint64_t)who, &c, 1, FOREVER));
-		rc = kedge_remote_put(remote, 4 * LEN - 1 - (uint64_t)who, &c, 1, FOREVER);
-		CHILD_CHECK(!rc || rc == -EFAULT);
-	}
-}
-
-static void it_grows_and_is_trimmed_under_load(void **state)
-{
-	pid_t pid[PEERS];
-	int i, n;
-
-	need_threads_after_fork();
-	make_region(LEN, NULL);
-	for (i = 0; i < PEERS; i++)
-		pid[i] = start(reaches_far, i);
-	atomic_store(&word->go, 1);
-	wait_ready(PEERS);
-	for (n = 0; n < 300; n++) {
-		grow_to(4 * LEN);
-		usleep(100);
-		assert_int_equal(kedge_region_trim(region, LEN), 0);
-	}
-	/* Their stores in the part that went are not there when it comes again. */
-	atomic_store(&word->stop, 1);
-	for (i = 0; i < PEERS; i++)
-		reap(pid[i]);
-	grow_to(4 * LEN);
-	for (i = 0; i < PEERS; i++)
-		assert_int_equal(region_at()[4 * LEN - 1 - (size_t)i], 0);
-	kedge_region_close(region);
-}
-
 /* ---- peers that do not go on ---- */
 
 /* Its data is memory that nobody brings: it stays in the access, where the peer does it. */
@@ -199,7 +64,6 @@ static void stays_inside(int unused)
 	char *p = mmap(NULL, page_len(), PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-	(void)unused;
 	uffd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | 1);
 	CHILD_CHECK(uffd >= 0 && p != MAP_FAILED && !ioctl(uffd, UFFDIO_API, &api));
 	r.range.start = (uintptr_t)p;
@@ -215,6 +79,9 @@ static pid_t one_inside(void (*run)(int))
 {
 	pid_t pid;
 
+	need_threads_after_fork();
+	if (need_uffd())
+		skip();
 	make_region(LEN, NULL);
 	pid = start(run, 0);
 	atomic_store(&word->go, 1);
@@ -239,9 +106,6 @@ static void a_peer_that_is_inside_is_waited_for_until_it_ends(void **state)
 	char name[24], c = 1;
 	pid_t pid;
 
-	need_threads_after_fork();
-	if (need_uffd())
-		skip();
 	pid = one_inside(stays_inside);
 	snprintf(name, sizeof(name), "process %d ", (int)pid);
 	assert_non_null(strstr(kedge_strerror(-ETIMEDOUT), name));
@@ -269,9 +133,6 @@ static void a_revoked_peer_that_is_inside_is_waited_for(void **state)
 {
 	pid_t pid;
 
-	need_threads_after_fork();
-	if (need_uffd())
-		skip();
 	pid = one_inside(stays_inside);
 	/* It is revoked, and what it does there goes on. */
 	assert_int_equal(kedge_region_revoke(region, &handle), -ETIMEDOUT);
@@ -305,9 +166,6 @@ static void a_peer_without_its_socket_is_waited_for(void **state)
 {
 	pid_t pid;
 
-	need_threads_after_fork();
-	if (need_uffd())
-		skip();
 	pid = one_inside(stays_inside_and_closes);
 	atomic_store(&word->stop, 1);
 	wait_ready(2);
@@ -331,71 +189,45 @@ static void a_child_is_not_its_parent(void **state)
 {
 	pid_t pid;
 
-	need_threads_after_fork();
-	if (need_uffd())
-		skip();
 	pid = one_inside(stays_inside_with_a_child);
 	ends_then(pid);
 	atomic_store(&word->stop, 1);
 }
 
-
-static void works_until_killed(int who)
-{
-	char block[BLOCK];
-
-	memset(block, who, sizeof(block));
-	atomic_fetch_add(&word->ready, 1);
-	for (;;)
-		CHILD_CHECK(!kedge_remote_put(remote, 0, block, sizeof(block), FOREVER));
-}
-
-static void killed_peers_keep_nothing_closed(void **state)
-{
-	pid_t pid;
-	int n;
-
-	need_threads_after_fork();
-	make_region(LEN, NULL);
-	for (n = 0; n < 50; n++) {
-		atomic_store(&word->ready, 0);
-		pid = start(works_until_killed, n);
-		atomic_store(&word->go, 1);
-		wait_ready(1);
-		usleep((useconds_t)(n * 37 % 500));
-		kill(pid, SIGKILL);
-		assert_int_equal(kedge_region_suspend(region, FOREVER), 0);
-		assert_int_equal(kedge_region_resume(region), 0);
-		waitpid(pid, NULL, 0);
-	}
-	kedge_region_close(region);
-}
-
 /* ---- an owner that ends ---- */
 
-static void owner(int fd, bool suspended)
+/* An owner in a child; its handle is @handle. */
+static pid_t start_owner(bool suspended)
 {
-	make_region(LEN, NULL);
-	if (suspended)
-		CHILD_CHECK(!kedge_region_suspend(region, 0));
-	CHILD_CHECK(write(fd, &handle, sizeof(handle)) == sizeof(handle));
-	for (;;)
-		pause();
-}
-
-static void an_owner_is_killed(bool suspended)
-{
-	int fd[2], rc;
-	char c = 1;
+	int fd[2];
 	pid_t pid;
 
 	need_threads_after_fork();
 	assert_int_equal(pipe(fd), 0);
 	pid = fork_child();
-	if (!pid)
-		owner(fd[1], suspended);
+	if (!pid) {
+		make_region(LEN, NULL);
+		if (suspended)
+			CHILD_CHECK(!kedge_region_suspend(region, 0));
+		CHILD_CHECK(write(fd[1], &handle, sizeof(handle)) == sizeof(handle));
+		for (;;)
+			pause();
+	}
 	assert_int_equal(read(fd[0], &handle, sizeof(handle)), sizeof(handle));
+	close(fd[0]);
+	close(fd[1]);
+	return pid;
+}
+
+static void an_owner_is_killed(bool suspended)
+{
+	const pid_t pid = start_owner(suspended);
+	char c = 1;
+	int rc;
+
 	remote = open_it();
+	if (way->leased && !suspended)
+		wait_for_lease(remote);
 	assert_int_equal(kedge_remote_put(remote, 0, &c, 1, 0), suspended ? -ETIMEDOUT : 0);
 	kill(pid, SIGKILL);
 	while ((rc = kedge_remote_put(remote, 0, &c, 1, suspended ? FOREVER : 0)) == 0)
@@ -405,8 +237,6 @@ static void an_owner_is_killed(bool suspended)
 	kedge_remote_close(remote);
 	waitpid(pid, NULL, 0);
 	assert_int_equal(kedge_remote_open(&handle, SOON_MS, &remote), -ECONNREFUSED);
-	close(fd[0]);
-	close(fd[1]);
 }
 
 static void peers_of_a_killed_owner_are_told(void **state)
@@ -421,24 +251,14 @@ static void peers_that_wait_for_a_killed_owner_are_told(void **state)
 
 static void a_stopped_owner_is_waited_for_in_time_only(void **state)
 {
-	int fd[2];
-	pid_t pid;
+	const pid_t pid = start_owner(false);
 
-	need_threads_after_fork();
-	assert_int_equal(pipe(fd), 0);
-	pid = fork_child();
-	if (!pid)
-		owner(fd[1], false);
-	assert_int_equal(read(fd[0], &handle, sizeof(handle)), sizeof(handle));
 	kill(pid, SIGSTOP);
 	waitpid(pid, NULL, WUNTRACED);
 	assert_int_equal(kedge_remote_open(&handle, 50, &remote), -ETIMEDOUT);
 	kill(pid, SIGCONT);
 	kedge_remote_close(open_it());
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
-	close(fd[0]);
-	close(fd[1]);
+	kill_child(pid);
 }
 
 /* ---- threads ---- */
@@ -447,7 +267,6 @@ static void *adds(void *arg)
 {
 	int n;
 
-	(void)arg;
 	for (n = 0; n < ADDS; n++)
 		if (kedge_remote_fetch_add(remote, 8, 1, NULL, FOREVER))
 			return (void *)1;
@@ -468,7 +287,7 @@ static void threads_share_a_remote(void **state)
 		assert_int_equal(kedge_region_suspend(region, FOREVER), 0);
 		assert_int_equal(kedge_region_resume(region), 0);
 		if (i % 20 == 0)
-			move_it(NULL);
+			assert_int_equal(kedge_region_move(region, NULL, FOREVER, NULL), 0);
 	}
 	for (i = 0; i < 4; i++) {
 		pthread_join(t[i], &bad);
@@ -498,7 +317,6 @@ static void a_child_closes_what_others_wait_for(void **state)
 	size_t i;
 	pid_t pid;
 
-	begin_remote(NULL);
 	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
 	for (i = 0; i < 3; i++)
 		assert_int_equal(pthread_create(&thread[i], NULL, puts_at_once, &at[i]), 0);
@@ -512,7 +330,6 @@ static void a_child_closes_what_others_wait_for(void **state)
 	assert_int_equal(kedge_region_resume(region), 0);
 	for (i = 0; i < 3; i++)
 		pthread_join(thread[i], NULL);
-	end_remote();
 }
 
 /* It waits for what a stopped peer has: a lease that came before it stopped is never given back. */
@@ -563,19 +380,15 @@ static void what_a_killed_peer_waited_for_is_not_done(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-	peers_test(nothing_is_lost_or_torn_by_suspensions),
-	peers_test(nothing_is_lost_or_torn_by_moves),
-	peers_test(it_grows_and_is_trimmed_under_load),
 	mapped_test(a_peer_that_is_inside_is_waited_for_until_it_ends),
 	mapped_test(a_revoked_peer_that_is_inside_is_waited_for),
 	mapped_test(a_peer_without_its_socket_is_waited_for),
 	mapped_test(a_child_is_not_its_parent),
-	peers_test(killed_peers_keep_nothing_closed),
 	peers_test(peers_of_a_killed_owner_are_told),
 	peers_test(peers_that_wait_for_a_killed_owner_are_told),
 	peers_test(a_stopped_owner_is_waited_for_in_time_only),
 	peers_test(threads_share_a_remote),
-	cmocka_unit_test(a_child_closes_what_others_wait_for),
+	remote_case(a_child_closes_what_others_wait_for),
 	cmocka_unit_test(what_a_killed_peer_waited_for_is_not_done),
 };
 

@@ -329,10 +329,5 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_port_of_others_is_in_use),
 };
 
-int main(void)
-{
-	const struct suite s = { "remote_streams", SUITE_OF(tests), .by = "stream" };
-
-	test_clock_begin();
-	return suite_run(&s, NULL);
-}
+const struct suite suite = { "remote_streams", SUITE_OF(tests), .by = "stream",
+			     .first = test_clock_begin };

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Peers and owners that speak the protocol of streams badly, or not at all. */
-#include <pthread.h>
 #include <sys/resource.h>
 
 #include "base/base.h"
@@ -11,17 +10,6 @@
 
 /* ---- peers ---- */
 
-static bool is_cut_off(int fd)
-{
-	char c[64];
-	ssize_t n;
-
-	while ((n = recv(fd, c, sizeof(c), 0)) > 0)
-		;
-	close(fd);
-	return !n || errno == ECONNRESET;
-}
-
 static void what_was_heard_opens_nothing(void **state)
 {
 	struct stream_hello h;
@@ -29,7 +17,6 @@ static void what_was_heard_opens_nothing(void **state)
 	size_t i;
 	int fd, rc;
 
-	begin_remote(NULL);
 	fd = dial();
 	h = greeted(fd);
 	q = question(&h);
@@ -51,83 +38,73 @@ static void what_was_heard_opens_nothing(void **state)
 		assert_true(is_cut_off(fd));
 	}
 	handle_works();
-	end_remote();
 }
 
-static void what_is_no_request_ends_it(void **state)
+static void what_is_another_protocol_ends_it(void **state)
 {
-	static const struct stream_req bad[] = {
-		{ .op = 0 },
-		{ .op = STREAM_OPS },
-		{ .op = UINT32_MAX },
-		{ .op = STREAM_PUT, .len = PIECE_LEN + 1 },
-		{ .op = STREAM_GET, .len = UINT64_MAX },
-		{ .op = STREAM_ADD, .len = UINT64_MAX },
-		{ .op = STREAM_PUT_PARTS, .len = PIECE_LEN + 1, .value = 1 },
-		{ .op = STREAM_GET_PARTS, .len = UINT64_MAX, .value = UINT64_MAX / 16 + 1 },
-	};
 	/* Longer than a handshake. */
 	static const char http[] = "GET / HTTP/1.1\r\nHost: kedge\r\nAccept: */*\r\n"
 				   "User-Agent: a browser\r\nConnection: keep-alive\r\n\r\n";
-	size_t i;
-	int fd;
+	int fd = dial();
 
 	assert_true(sizeof(http) > sizeof(struct stream_ask));
-	begin_remote(NULL);
-	for (i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
-		fd = open_by_hand();
-		assert_int_equal(ask(fd, bad[i]), -ECONNRESET);
-		close(fd);
-	}
-	fd = dial();
 	assert_int_equal(send(fd, http, sizeof(http) - 1, 0), sizeof(http) - 1);
 	assert_true(is_cut_off(fd));
 	handle_works();
-	end_remote();
 }
 
-static void ranges_are_looked_at(void **state)
+/* What the owner says, to a peer whose handle is to read only from some request on. */
+static const struct {
+	struct stream_req q;
+	int says;
+	bool reads;
+} requests[] = {
+	{ { .op = 0 }, -ECONNRESET },
+	{ { .op = STREAM_OPS }, -ECONNRESET },
+	{ { .op = UINT32_MAX }, -ECONNRESET },
+	{ { .op = STREAM_PUT, .len = PIECE_LEN + 1 }, -ECONNRESET },
+	{ { .op = STREAM_GET, .len = UINT64_MAX }, -ECONNRESET },
+	{ { .op = STREAM_ADD, .len = UINT64_MAX }, -ECONNRESET },
+	{ { .op = STREAM_PUT_PARTS, .len = PIECE_LEN + 1, .value = 1 }, -ECONNRESET },
+	{ { .op = STREAM_GET_PARTS, .len = UINT64_MAX, .value = UINT64_MAX / 16 + 1 },
+	  -ECONNRESET },
+	{ { .op = STREAM_GET, .offset = UINT64_MAX, .len = 1 }, -EFAULT },
+	{ { .op = STREAM_GET, .offset = UINT64_MAX - 7, .len = 8 }, -EFAULT },
+	{ { .op = STREAM_GET, .offset = LEN, .len = 1 }, -EFAULT },
+	{ { .op = STREAM_GET, .len = 1, .end = UINT64_MAX }, -EFAULT },
+	{ { .op = STREAM_ADD, .offset = LEN, .len = 8 }, -EFAULT },
+	{ { .op = STREAM_ADD, .offset = 4, .len = 8 }, -EINVAL },
+	{ { .op = STREAM_SWAP, .len = 16 }, -EINVAL },
+	{ { .op = STREAM_ADD, .len = 8 }, -EACCES, true },
+	{ { .op = STREAM_SWAP, .len = 8 }, -EACCES, true },
+	{ { .op = STREAM_PUT }, -EACCES, true },
+};
+
+static const struct kedge_handle_opts to_read = { .size = sizeof(to_read),
+						  .access = KEDGE_HANDLE_READ };
+
+static void requests_are_looked_at(void **state)
 {
-	static const struct stream_req bad[] = {
-		{ .op = STREAM_GET, .offset = UINT64_MAX, .len = 1 },
-		{ .op = STREAM_GET, .offset = UINT64_MAX - 7, .len = 8 },
-		{ .op = STREAM_GET, .offset = LEN, .len = 1 },
-		{ .op = STREAM_GET, .len = 1, .end = UINT64_MAX },
-		{ .op = STREAM_ADD, .offset = LEN, .len = 8 },
-	};
-	struct stream_req q = { .op = STREAM_ADD, .offset = 4, .len = 8 };
+	bool reads = false;
 	size_t i;
-	int fd;
+	int fd = open_by_hand(), rc;
 
-	begin_remote(NULL);
-	fd = open_by_hand();
-	for (i = 0; i < sizeof(bad) / sizeof(*bad); i++)
-		assert_int_equal(ask(fd, bad[i]), -EFAULT);
-	assert_int_equal(ask(fd, q), -EINVAL);
-	q = (struct stream_req){ .op = STREAM_SWAP, .len = 16 };
-	assert_int_equal(ask(fd, q), -EINVAL);
+	for (i = 0; i < sizeof(requests) / sizeof(*requests); i++) {
+		if (requests[i].reads && !reads)
+			advertise(&to_read);
+		/* A connection goes on but where it was ended. */
+		if (requests[i].reads != reads || (i && requests[i - 1].says == -ECONNRESET)) {
+			close(fd);
+			fd = open_by_hand();
+		}
+		reads = requests[i].reads;
+		rc = ask(fd, requests[i].q);
+		if (rc != requests[i].says)
+			fail_msg("request %zu is answered with %d", i, rc);
+	}
 	close(fd);
+	advertise(NULL);
 	handle_works();
-	end_remote();
-}
-
-static void accesses_are_looked_at(void **state)
-{
-	const struct kedge_handle_opts read = { .size = sizeof(read),
-						.access = KEDGE_HANDLE_READ };
-	struct stream_req q = { .op = STREAM_ADD, .len = 8 };
-	int fd;
-
-	begin_remote(NULL);
-	advertise(&read);
-	fd = open_by_hand();
-	assert_int_equal(ask(fd, q), -EACCES);
-	q.op = STREAM_SWAP;
-	assert_int_equal(ask(fd, q), -EACCES);
-	q = (struct stream_req){ .op = STREAM_PUT };
-	assert_int_equal(ask(fd, q), -EACCES);
-	close(fd);
-	end_remote();
 }
 
 /* ---- several ranges ---- */
@@ -215,7 +192,6 @@ static void tables_are_looked_at(void **state)
 	size_t i;
 	int fd;
 
-	begin_remote(NULL);
 	fd = open_by_hand();
 	for (i = 0; i < sizeof(several) / sizeof(*several); i++)
 		if (ask_several(fd, &several[i]) != several[i].says)
@@ -225,20 +201,16 @@ static void tables_are_looked_at(void **state)
 	assert_memory_equal(region_at() + 95, "\0xxxxxxxxxxxxxxxx\0", 18);
 	close(fd);
 	handle_works();
-	end_remote();
 }
 
 /* One that ends in the middle of a table, and one that is turned away for its rights. */
 static void half_a_table_is_none(void **state)
 {
-	const struct kedge_handle_opts read = { .size = sizeof(read),
-						.access = KEDGE_HANDLE_READ };
 	static const struct several put = { PUT(2, 33), { { 0, 1 }, { 9, 0 } }, -EACCES };
 	struct stream_req q = { .op = STREAM_PUT_PARTS, .value = 2, .len = 48 };
 	const struct stream_range row[2] = { { 0, 8 }, { 8, 8 } };
 	int fd;
 
-	begin_remote(NULL);
 	fd = open_by_hand();
 	assert_int_equal(send(fd, &q, sizeof(q), 0), sizeof(q));
 	assert_int_equal(send(fd, row, sizeof(row), 0), sizeof(row));
@@ -246,12 +218,11 @@ static void half_a_table_is_none(void **state)
 	handle_works();
 	close(fd);
 	assert_int_equal(region_at()[1], 0);
-	advertise(&read);
+	advertise(&to_read);
 	fd = open_by_hand();
 	assert_int_equal(ask_several(fd, &put), -EACCES);
 	close(fd);
 	assert_int_equal(region_at()[1], 0);
-	end_remote();
 }
 
 /* A question has no range, whatever it says: while a region migrates there are bits of its pages
@@ -266,7 +237,6 @@ static void a_question_stores_nothing(void **state)
 	uint64_t bits[LEN / 4096 / 64 + 1] = { 0 };
 	int fd;
 
-	begin_remote(NULL);
 	sig_lock(&shares_lock);
 	region->dirty = bits;
 	sig_unlock(&shares_lock);
@@ -284,14 +254,12 @@ static void a_question_stores_nothing(void **state)
 	sig_unlock(&shares_lock);
 	assert_int_equal(bits[0], 1u << 2 | 1u << 5 | 1u << 6);
 	handle_works();
-	end_remote();
 }
 
 static void the_silent_make_room(void **state)
 {
 	int fd[SILENT], i;
 
-	begin_remote(NULL);
 	for (i = 0; i < SILENT; i++)
 		fd[i] = dial();
 	handle_works();
@@ -310,14 +278,12 @@ static void the_silent_make_room(void **state)
 	for (i = 0; i < SILENT; i++)
 		close(fd[i]);
 	handle_works();
-	end_remote();
 }
 
 static void few_descriptors_are_for_those_with_a_handle(void **state)
 {
-	struct kedge_remote *r[64] = { NULL };
 	struct rlimit old, few;
-	int fd[64], i, n, rc = 0;
+	int fd[30], i;
 
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
 	begin_remote(NULL);
@@ -329,17 +295,7 @@ static void few_descriptors_are_for_those_with_a_handle(void **state)
 	while (i)
 		close(fd[--i]);
 	/* Those that are with one are told. */
-	for (n = 0; n < 64 && !rc; n++)
-		rc = kedge_remote_open(&handle, SOON_MS, &r[n]);
-	assert_int_equal(rc, -EMFILE);
-	assert_non_null(strstr(kedge_strerror(rc), "owner"));
-	while (--n >= 0)
-		kedge_remote_close(r[n]);
-	/* Once the owner has heard of that. */
-	while ((rc = kedge_remote_open(&handle, SOON_MS, &r[0])) == -EMFILE)
-		usleep(1000);
-	assert_int_equal(rc, 0);
-	kedge_remote_close(r[0]);
+	open_as_many_as_can_be();
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
 	handle_works();
 	end_remote();
@@ -351,7 +307,6 @@ static void those_that_wait_may_go(void **state)
 	struct stream_req q = { .op = STREAM_GET, .len = 1, .timeout_ms = -1 };
 	int fd[8], i;
 
-	begin_remote(NULL);
 	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
 	for (i = 0; i < 8; i++) {
 		fd[i] = open_by_hand();
@@ -372,39 +327,23 @@ static void those_that_wait_may_go(void **state)
 	kedge_remote_close(remote);
 	remote = open_it();
 	handle_works();
-	end_remote();
 }
 
 /* ---- owners ---- */
 
-/* A handle of another host, whose owner the test is. */
-static int make_owner(void)
-{
-	struct sockaddr_in a = { .sin_family = AF_INET,
-				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	struct handle_words w = { .port = 1, .key = "the only key" };
-	socklen_t len = sizeof(a);
-	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	assert_true(fd >= 0 && !bind(fd, (struct sockaddr *)&a, len) && !listen(fd, 8) &&
-		    !getsockname(fd, (struct sockaddr *)&a, &len));
-	w.port = ntohs(a.sin_port);
-	memset(w.place + 10, 0xff, 2);
-	memcpy(w.place + 12, &a.sin_addr, 4);
-	handle_write(&w, &handle);
-	return fd;
-}
-
 static int owner_fd;
 
-/* Its answers to the handshake, and to the first request. */
-static struct {
+/* Its answers to the handshake, and to the first request: what is added to the right ones. */
+struct saying {
 	struct stream_hello hello;
 	struct stream_welcome welcome;
 	bool false_tag;
 	struct stream_reply reply;
 	size_t reply_len;
-} says;
+	int rc; /* of the peer's call */
+};
+
+static struct saying says;
 
 static void *answers(void *unused)
 {
@@ -413,7 +352,6 @@ static void *answers(void *unused)
 	struct stream_req r;
 	int fd = accept(owner_fd, NULL, NULL);
 
-	(void)unused;
 	assert_true(fd >= 0 && handle_read(&handle, &w));
 	send(fd, &says.hello, sizeof(says.hello), MSG_NOSIGNAL);
 	if (recv(fd, &q, sizeof(q), MSG_WAITALL) == sizeof(q)) {
@@ -456,62 +394,48 @@ static int hears(void)
 	}
 	pthread_join(t, NULL);
 	close(owner_fd);
-	memset(&says, 0, sizeof(says));
 	return rc;
 }
 
-static void who_has_not_the_key_is_no_owner(void **state)
-{
-	says.false_tag = true;
-	assert_int_equal(hears(), -EPROTO);
-	says.hello.version = 1;
-	assert_int_equal(hears(), -EPROTO);
-	says.welcome.magic = 1;
-	assert_int_equal(hears(), -EPROTO);
-	says.welcome.rc = -EKEYEXPIRED;
-	assert_int_equal(hears(), -EKEYEXPIRED);
-	says.welcome.rc = 77;
-	assert_int_equal(hears(), -EPROTO);
-}
+#define REPLY(...) .reply = { __VA_ARGS__ }, .reply_len = sizeof(struct stream_reply)
+
+static const struct saying bad[] = {
+	{ .false_tag = true, .rc = -EPROTO }, /* it has not the key */
+	{ .hello.version = 1, .rc = -EPROTO },
+	{ .welcome.magic = 1, .rc = -EPROTO },
+	{ .welcome.rc = -EKEYEXPIRED, .rc = -EKEYEXPIRED },
+	{ .welcome.rc = 77, .rc = -EPROTO },
+	{ REPLY(.seq = 1, .len = 8), .rc = -EPROTO },
+	{ REPLY(.len = 16), .rc = -EPROTO },
+	{ REPLY(.len = 0), .rc = -EPROTO },
+	{ REPLY(.rc = 5), .rc = -EPROTO },
+	{ REPLY(.rc = -EFAULT, .len = 8), .rc = -EPROTO },
+};
 
 static void what_is_no_answer_ends_it(void **state)
 {
-	says.reply_len = sizeof(says.reply);
-	says.reply.seq = 1;
-	says.reply.len = 8;
-	assert_int_equal(hears(), -EPROTO);
-	says.reply_len = sizeof(says.reply);
-	says.reply.len = 16;
-	assert_int_equal(hears(), -EPROTO);
-	says.reply_len = sizeof(says.reply);
-	assert_int_equal(hears(), -EPROTO);
-	says.reply_len = sizeof(says.reply);
-	says.reply.rc = 5;
-	assert_int_equal(hears(), -EPROTO);
-	says.reply_len = sizeof(says.reply);
-	says.reply.rc = -EFAULT;
-	says.reply.len = 8;
-	assert_int_equal(hears(), -EPROTO);
+	size_t i;
+	int rc;
+
+	for (i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		says = bad[i];
+		rc = hears();
+		if (rc != bad[i].rc)
+			fail_msg("answer %zu is heard with %d", i, rc);
+	}
 }
 
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(what_was_heard_opens_nothing),
-	cmocka_unit_test(what_is_no_request_ends_it),
-	cmocka_unit_test(ranges_are_looked_at),
-	cmocka_unit_test(accesses_are_looked_at),
-	cmocka_unit_test(tables_are_looked_at),
-	cmocka_unit_test(half_a_table_is_none),
-	cmocka_unit_test(a_question_stores_nothing),
-	cmocka_unit_test(the_silent_make_room),
+	remote_case(what_was_heard_opens_nothing),
+	remote_case(what_is_another_protocol_ends_it),
+	remote_case(requests_are_looked_at),
+	remote_case(tables_are_looked_at),
+	remote_case(half_a_table_is_none),
+	remote_case(a_question_stores_nothing),
+	remote_case(the_silent_make_room),
 	cmocka_unit_test(few_descriptors_are_for_those_with_a_handle),
-	cmocka_unit_test(those_that_wait_may_go),
-	cmocka_unit_test(who_has_not_the_key_is_no_owner),
+	remote_case(those_that_wait_may_go),
 	cmocka_unit_test(what_is_no_answer_ends_it),
 };
 
-int main(void)
-{
-	const struct suite s = { "streams_hostile", SUITE_OF(tests), .by = "stream" };
-
-	return suite_run(&s, NULL);
-}
+const struct suite suite = { "streams_hostile", SUITE_OF(tests), .by = "stream" };

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Operations that are submitted, and their completions, as a program has them. */
 #include <poll.h>
-#include <pthread.h>
 
 #include "submit.h"
 #include "suites.h"
@@ -22,7 +21,6 @@ static void each_operation_does_what_the_call_does(void **state)
 	o[3].value = 9;
 	o[4].expected = 5;
 	o[4].value = 10;
-	begin_queue(0);
 	submit(remote, o, 6);
 	c = ends(1, 0);
 	assert_int_equal(c.len, 8);
@@ -38,7 +36,6 @@ static void each_operation_does_what_the_call_does(void **state)
 	assert_int_equal(c.old, 9);
 	assert_int_equal(c.len, 8);
 	assert_int_equal(read_now(), 0);
-	end_queue();
 }
 
 static void one_that_fails_does_not_keep_others(void **state)
@@ -54,7 +51,6 @@ static void one_that_fails_does_not_keep_others(void **state)
 	struct kedge_remote_completion done;
 	uint64_t i;
 
-	begin_queue(0);
 	submit(remote, o, 9);
 	for (i = 0; i < 9; i++) {
 		done = ends(i + 1, status[i]);
@@ -65,7 +61,6 @@ static void one_that_fails_does_not_keep_others(void **state)
 			assert_non_null(strstr(kedge_strerror(-EFAULT), "the region has"));
 	}
 	assert_int_equal(region_at()[0], 2);
-	end_queue();
 }
 
 static void operations_of_a_thread_are_in_order(void **state)
@@ -131,7 +126,6 @@ static void parts_are_one_operation(void **state)
 	o[2].parts = bad;
 	o[2].part_cnt = 2;
 	o[3].parts = put;
-	begin_queue(0);
 	submit(remote, o, 4);
 	assert_int_equal(ends(1, 0).len, 8);
 	assert_int_equal(ends(2, 0).len, 9);
@@ -139,7 +133,6 @@ static void parts_are_one_operation(void **state)
 	ends(3, -EFAULT);
 	assert_int_equal(region_at()[0], 0);
 	assert_int_equal(ends(4, 0).len, 0);
-	end_queue();
 }
 
 static void what_is_no_operation_is_not_taken(void **state)
@@ -148,7 +141,6 @@ static void what_is_no_operation_is_not_taken(void **state)
 	struct kedge_remote_completion c = { .size = sizeof(c) };
 	struct kedge_queue_opts opts = { .size = sizeof(opts), .depth = KEDGE_QUEUE_DEPTH_MAX + 1 };
 
-	begin_queue(0);
 	o[1].op = 5;
 	assert_int_equal(kedge_remote_submit(remote, queue, o, 3), 1);
 	ends(1, 0);
@@ -176,7 +168,6 @@ static void what_is_no_operation_is_not_taken(void **state)
 	assert_int_equal(kedge_queue_open(NULL, NULL), -EINVAL);
 	assert_int_equal(kedge_queue_fd(NULL), -EINVAL);
 	kedge_queue_close(NULL);
-	end_queue();
 }
 
 /* ---- queues ---- */
@@ -217,7 +208,6 @@ static void its_descriptor_tells_of_completions(void **state)
 	struct kedge_remote_op o[2] = { add_of(0, 1, 1), add_of(0, 1, 2) };
 	int fd, i;
 
-	begin_queue(0);
 	submit(remote, o, 1);
 	fd = kedge_queue_fd(queue);
 	assert_true(fd >= 0);
@@ -241,23 +231,6 @@ static void its_descriptor_tells_of_completions(void **state)
 	ends(2, 0);
 	assert_int_equal(kedge_queue_fd(queue), -EBADF);
 	close(fd);
-	end_queue();
-}
-
-static void a_queue_is_shared_by_remotes(void **state)
-{
-	struct kedge_remote_op o[2] = { add_of(0, 1, 1), add_of(0, 1, 2) };
-	struct kedge_remote *second;
-	uint64_t users;
-
-	begin_queue(0);
-	second = open_it();
-	submit(remote, o, 1);
-	submit(second, o + 1, 1);
-	users = next().user;
-	assert_int_equal(users + next().user, 3);
-	kedge_remote_close(second);
-	end_queue();
 }
 
 enum { THREADS = 4, EACH = 2000 };
@@ -332,7 +305,6 @@ static void what_must_wait_does_not_keep_the_thread(void **state)
 	struct kedge_remote_op o[3] = { put_of(0, &a, 1, 1), put_of(0, &b, 1, 2),
 					add_of(8, 1, 3) };
 
-	begin_queue(0);
 	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
 	o[2].timeout_ms = -1;
 	submit(remote, o, 3);
@@ -343,7 +315,6 @@ static void what_must_wait_does_not_keep_the_thread(void **state)
 	ends(2, 0);
 	ends(3, 0);
 	assert_int_equal(region_at()[0], 2);
-	end_queue();
 }
 
 /* The thread that did them has nothing to do, once it has noticed that. */
@@ -352,7 +323,6 @@ static void what_need_not_wait_is_done_at_once(void **state)
 	struct kedge_remote_op o = add_of(8, 1, 1);
 	int in_a_row;
 
-	begin_queue(0);
 	submit(remote, &o, 1);
 	assert_int_equal(read_now(), 1);
 	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
@@ -367,7 +337,6 @@ static void what_need_not_wait_is_done_at_once(void **state)
 		ends(1, 0);
 		in_a_row = 0;
 	}
-	end_queue();
 }
 
 static void its_time_is_over_alone(void **state)
@@ -376,7 +345,6 @@ static void its_time_is_over_alone(void **state)
 	struct kedge_remote_op o[3] = { put_of(0, &a, 1, 1), put_of(1, &a, 1, 2),
 					put_of(2, &a, 1, 3) };
 
-	begin_queue(0);
 	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
 	o[0].timeout_ms = 0;
 	o[1].timeout_ms = 30;
@@ -388,7 +356,6 @@ static void its_time_is_over_alone(void **state)
 	assert_int_equal(kedge_region_resume(region), 0);
 	ends(3, 0);
 	assert_memory_equal(region_at(), "\0\0\1", 3);
-	end_queue();
 }
 
 static void what_was_moved_is_found(void **state)
@@ -397,7 +364,6 @@ static void what_was_moved_is_found(void **state)
 	struct kedge_remote_op o[2] = { add_of(8, 1, 1), get_of(LEN - 1, &c, 1, 2) };
 	int i;
 
-	begin_queue(0);
 	region_at()[LEN - 1] = 9;
 	for (i = 0; i < 10; i++) {
 		assert_int_equal(kedge_region_move(region, NULL, SOON_MS, NULL), 0);
@@ -406,7 +372,6 @@ static void what_was_moved_is_found(void **state)
 		ends(2, 0);
 		assert_int_equal(c, 9);
 	}
-	end_queue();
 }
 
 static void ends_of_a_handle_are_told(void **state)
@@ -435,20 +400,19 @@ static void ends_of_a_handle_are_told(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(each_operation_does_what_the_call_does),
-	cmocka_unit_test(one_that_fails_does_not_keep_others),
+	queue_case(each_operation_does_what_the_call_does),
+	queue_case(one_that_fails_does_not_keep_others),
 	cmocka_unit_test(operations_of_a_thread_are_in_order),
 	cmocka_unit_test(large_ones_cross),
-	cmocka_unit_test(parts_are_one_operation),
-	cmocka_unit_test(what_is_no_operation_is_not_taken),
+	queue_case(parts_are_one_operation),
+	queue_case(what_is_no_operation_is_not_taken),
 	cmocka_unit_test(a_full_queue_takes_no_more),
-	cmocka_unit_test(its_descriptor_tells_of_completions),
-	cmocka_unit_test(a_queue_is_shared_by_remotes),
+	queue_case(its_descriptor_tells_of_completions),
 	cmocka_unit_test(threads_share_a_queue),
-	cmocka_unit_test(what_must_wait_does_not_keep_the_thread),
-	case_for(FOR_MAPPED, what_need_not_wait_is_done_at_once),
-	cmocka_unit_test(its_time_is_over_alone),
-	cmocka_unit_test(what_was_moved_is_found),
+	queue_case(what_must_wait_does_not_keep_the_thread),
+	queue_case_for(FOR_MAPPED, what_need_not_wait_is_done_at_once),
+	queue_case(its_time_is_over_alone),
+	queue_case(what_was_moved_is_found),
 	cmocka_unit_test(ends_of_a_handle_are_told),
 };
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Operations under way when what they need ends, or the thread that waits for them. */
-#include <pthread.h>
-#include <signal.h>
 #include <sys/time.h>
 
 #include "submit.h"
@@ -141,7 +139,6 @@ static void signals_do_not_end_a_wait(void **state)
 	struct kedge_remote_op o = add_of(8, 1, 1);
 	pthread_t t;
 
-	begin_queue(0);
 	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
 	submit(remote, &o, 1);
 	assert_int_equal(sigaction(SIGALRM, &sa, &was), 0);
@@ -152,7 +149,6 @@ static void signals_do_not_end_a_wait(void **state)
 	assert_int_equal(setitimer(ITIMER_REAL, &never, NULL), 0);
 	assert_int_equal(sigaction(SIGALRM, &was, NULL), 0);
 	pthread_join(t, NULL);
-	end_queue();
 }
 
 static void *submit_for_ever(void *unused)
@@ -184,7 +180,6 @@ static void a_cancelled_reader_loses_none(void **state)
 	pthread_t t;
 	int i, rc;
 
-	begin_queue(0);
 	for (i = 0; i < 50; i++) {
 		assert_int_equal(pthread_create(&t, NULL, read_for_ever, (void *)&got), 0);
 		do {
@@ -200,7 +195,6 @@ static void a_cancelled_reader_loses_none(void **state)
 	}
 	assert_int_equal(read_now(), 0);
 	assert_int_equal(((uint64_t *)(void *)region_at())[1], sent);
-	end_queue();
 }
 
 /* Nor has one that submits left an operation without its completion. */
@@ -211,7 +205,6 @@ static void a_cancelled_thread_submits_whole_operations(void **state)
 	pthread_t t;
 	int i;
 
-	begin_queue(0);
 	for (i = 0; i < 50; i++) {
 		assert_int_equal(pthread_create(&t, NULL, submit_for_ever, NULL), 0);
 		for (least = got + 20; got < least; got++)
@@ -225,7 +218,6 @@ static void a_cancelled_thread_submits_whole_operations(void **state)
 	remote = open_it();
 	if (!way->served)
 		assert_int_equal(((uint64_t *)(void *)region_at())[1], got);
-	end_queue();
 }
 
 static const struct CMUnitTest tests[] = {
@@ -233,9 +225,9 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(closing_a_queue_waits_for_operations),
 	cmocka_unit_test(a_child_has_none_of_them),
 	cmocka_unit_test(it_does_not_keep_the_process),
-	cmocka_unit_test(signals_do_not_end_a_wait),
-	cmocka_unit_test(a_cancelled_reader_loses_none),
-	cmocka_unit_test(a_cancelled_thread_submits_whole_operations),
+	queue_case(signals_do_not_end_a_wait),
+	queue_case(a_cancelled_reader_loses_none),
+	queue_case(a_cancelled_thread_submits_whole_operations),
 };
 
 const struct suite suite_submit_ends = {

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Operations where the system refuses memory, a thread or a descriptor. */
 #include <fcntl.h>
-#include <pthread.h>
-#include <stdarg.h>
-#include <stdatomic.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
@@ -103,7 +99,6 @@ static void without_a_bell_it_goes_on(void **state)
 	int i;
 
 	no_bell = true;
-	begin_queue(0);
 	for (i = 0; i < 20; i++) {
 		assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
 		submit(remote, o, 1);
@@ -117,7 +112,6 @@ static void without_a_bell_it_goes_on(void **state)
 	assert_int_equal(kedge_queue_fd(queue), -EMFILE);
 	no_bell = false;
 	assert_true(kedge_queue_fd(queue) >= 0);
-	end_queue();
 }
 
 /* As daemons do that close what they do not know. */
@@ -127,7 +121,6 @@ static void the_program_closes_everything(void **state)
 					add_of(8, 1, 4) };
 	int fd, i;
 
-	begin_queue(0);
 	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
 	submit(remote, o, 2);
 	usleep(20000);
@@ -142,7 +135,6 @@ static void the_program_closes_everything(void **state)
 	remote = open_it();
 	submit(remote, o, 1);
 	ends(1, 0);
-	end_queue();
 }
 
 /* The program's files there are neither written to nor read. */
@@ -175,14 +167,10 @@ static void the_program_has_others_under_their_numbers(void **state)
 static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_queue_undoes_every_step),
 	cmocka_unit_test(what_cannot_wait_is_not_taken),
-	cmocka_unit_test(without_a_bell_it_goes_on),
-	cmocka_unit_test(the_program_closes_everything),
+	queue_case(without_a_bell_it_goes_on),
+	queue_case(the_program_closes_everything),
 	cmocka_unit_test(the_program_has_others_under_their_numbers),
 };
 
-int main(void)
-{
-	const struct suite s = { "submit_faults", SUITE_OF(tests), .by = "tcp" };
-
-	return suite_run(&s, NULL);
-}
+const long counted_calls[] = { 0 };
+const struct suite suite = { "submit_faults", SUITE_OF(tests), .by = "tcp" };

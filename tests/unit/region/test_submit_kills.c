@@ -3,9 +3,6 @@
  * The owner is killed, at any moment, while operations are under way: each has exactly one
  * completion, in its order, and all that were done are before those that were not.
  */
-#include <signal.h>
-#include <sys/mman.h>
-
 #include "region/peer/state.h"
 #include "submit.h"
 
@@ -100,6 +97,8 @@ static void killed_owners_leave_no_operation_without_its_end(void **state)
 	int n;
 
 	need_threads_after_fork();
+	seed = (unsigned int)getpid();
+	print_message("# seed %u\n", seed);
 	shared = shared_memory(sizeof(*shared));
 	for (n = 0; n < test_rounds(10, 60); n++)
 		kill_one(n);
@@ -110,11 +109,4 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(killed_owners_leave_no_operation_without_its_end),
 };
 
-int main(void)
-{
-	const struct suite s = { "submit_kills", SUITE_OF(tests), .by = "tcp" };
-
-	seed = (unsigned int)getpid();
-	print_message("# seed %u\n", seed);
-	return suite_run(&s, NULL);
-}
+const struct suite suite = { "submit_kills", SUITE_OF(tests), .by = "tcp" };

@@ -4,13 +4,11 @@
  * it answers, and what becomes of them when it answers badly, late, or not at all.
  */
 #include <poll.h>
-#include <pthread.h>
-#include <string.h>
 #include <sys/socket.h>
 
 #include "clock.h"
 #include "region/peer/state.h"
-#include "region/stream.h"
+#include "by_hand.h"
 #include "submit.h"
 
 #define MANY 64
@@ -29,23 +27,6 @@ int __wrap_poll(struct pollfd *fd, nfds_t n, int ms)
 static int listener;
 static int peer; /* the connection, at the owner's end */
 static pthread_t thread;
-
-/* A handle of another host, whose owner the test is. */
-static void make_owner(void)
-{
-	struct sockaddr_in a = { .sin_family = AF_INET,
-				 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	struct handle_words w = { .port = 1, .key = "the only key" };
-	socklen_t len = sizeof(a);
-
-	listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	assert_true(listener >= 0 && !bind(listener, (struct sockaddr *)&a, len) &&
-		    !listen(listener, 8) && !getsockname(listener, (struct sockaddr *)&a, &len));
-	w.port = ntohs(a.sin_port);
-	memset(w.place + 10, 0xff, 2);
-	memcpy(w.place + 12, &a.sin_addr, 4);
-	handle_write(&w, &handle);
-}
 
 static void hear(void *to, size_t len)
 {
@@ -72,21 +53,23 @@ static void *greet(void *unused)
 	return unused;
 }
 
-static void begin_owner(void)
+static int begin_owner(void **state)
 {
-	make_owner();
+	listener = make_owner();
 	assert_int_equal(pthread_create(&thread, NULL, greet, NULL), 0);
 	remote = open_it();
 	pthread_join(thread, NULL);
 	queue = make_queue(0);
+	return 0;
 }
 
-static void end_owner(void)
+static int end_owner(void **state)
 {
 	kedge_remote_close(remote);
 	kedge_queue_close(queue);
 	close(peer);
 	close(listener);
+	return 0;
 }
 
 #define RANGES 4
@@ -151,7 +134,6 @@ static void many_are_under_way_before_the_first_answer(void **state)
 	char c[MANY];
 	int i;
 
-	begin_owner();
 	for (i = 0; i < MANY; i++)
 		o[i] = put_of((uint64_t)i, &c[i], 1, (uint64_t)i);
 	submit(remote, o, MANY);
@@ -165,7 +147,6 @@ static void many_are_under_way_before_the_first_answer(void **state)
 		say(reply_to(&q[i]));
 	for (i = 0; i < MANY; i++)
 		ends((uint64_t)i, 0);
-	end_owner();
 }
 
 /* One that comes while others are under way is sent, too; and no more than these. */
@@ -176,7 +157,6 @@ static void later_ones_do_not_wait_for_answers(void **state)
 	char c;
 	int i;
 
-	begin_owner();
 	patient = true;
 	for (i = 0; i < MANY; i++) {
 		struct kedge_remote_op o = add_of(8, 1, (uint64_t)i);
@@ -195,7 +175,6 @@ static void later_ones_do_not_wait_for_answers(void **state)
 		assert_int_equal(ends((uint64_t)i, 0).old, q[i].seq);
 	}
 	patient = false;
-	end_owner();
 }
 
 /* ---- how they are answered ---- */
@@ -215,7 +194,6 @@ static void answers_come_byte_by_byte(void **state)
 
 	o[2].parts = part;
 	o[2].part_cnt = 3;
-	begin_owner();
 	submit(remote, o, 4);
 	for (requests = 0; requests < 4; requests++) {
 		q = hear_request();
@@ -239,7 +217,6 @@ static void answers_come_byte_by_byte(void **state)
 	assert_memory_equal(got[0], "abcde", 5);
 	assert_memory_equal(got[1], "jkl", 3);
 	assert_memory_equal(got[2], "efghi", 5);
-	end_owner();
 }
 
 static void what_is_refused_fails_alone(void **state)
@@ -249,7 +226,6 @@ static void what_is_refused_fails_alone(void **state)
 	struct stream_req q;
 	uint64_t i;
 
-	begin_owner();
 	submit_adds(6);
 	for (i = 0; i < 6; i++) {
 		q = hear_request();
@@ -259,7 +235,6 @@ static void what_is_refused_fails_alone(void **state)
 	}
 	for (i = 0; i < 6; i++)
 		ends(i, says[i]);
-	end_owner();
 }
 
 /* Pieces of one access have its number, and those of another have not. */
@@ -271,7 +246,6 @@ static void pieces_are_of_one_access(void **state)
 	struct stream_reply a;
 	int i;
 
-	begin_owner();
 	submit(remote, o, 2);
 	for (i = 0; i < 4; i++)
 		q[i] = hear_request();
@@ -287,7 +261,6 @@ static void pieces_are_of_one_access(void **state)
 	}
 	assert_int_equal(ends(0, -ENOMEM).len, 0);
 	ends(1, 0);
-	end_owner();
 }
 
 static void each_is_told_that_the_owner_has_ended(void **state)
@@ -295,7 +268,6 @@ static void each_is_told_that_the_owner_has_ended(void **state)
 	struct stream_req q;
 	uint64_t i;
 
-	begin_owner();
 	submit_adds(MANY);
 	for (i = 0; i < 10; i++) {
 		q = hear_request();
@@ -307,7 +279,6 @@ static void each_is_told_that_the_owner_has_ended(void **state)
 	submit_adds(1);
 	ends(0, -ECONNRESET);
 	assert_int_equal(read_now(), 0);
-	end_owner();
 }
 
 /* The owner has closed the region: its last word is behind the answers. */
@@ -316,7 +287,6 @@ static void the_last_word_is_for_all(void **state)
 	struct stream_req q;
 	uint64_t i;
 
-	begin_owner();
 	submit_adds(6);
 	for (i = 0; i < 2; i++) {
 		q = hear_request();
@@ -325,7 +295,6 @@ static void the_last_word_is_for_all(void **state)
 	say((struct stream_reply){ .rc = -EKEYREVOKED });
 	for (i = 0; i < 6; i++)
 		ends(i, i < 2 ? 0 : -EKEYREVOKED);
-	end_owner();
 }
 
 static void what_is_no_answer_ends_all(void **state)
@@ -341,7 +310,7 @@ static void what_is_no_answer_ends_all(void **state)
 	uint64_t n, i;
 
 	for (n = 0; n < sizeof(bad) / sizeof(bad[0]); n++) {
-		begin_owner();
+		begin_owner(state);
 		submit_adds(4);
 		q = hear_request();
 		say(reply_to(&q));
@@ -355,7 +324,7 @@ static void what_is_no_answer_ends_all(void **state)
 		send(peer, "12345678", 8, MSG_NOSIGNAL);
 		for (i = 1; i < 4; i++)
 			ends(i, -EPROTO);
-		end_owner();
+		end_owner(state);
 	}
 }
 
@@ -367,7 +336,6 @@ static void an_answer_before_all_is_sent_is_none(void **state)
 	const int few = 4096;
 	struct stream_req q;
 
-	begin_owner();
 	/* More than both sockets have room for. */
 	assert_int_equal(setsockopt(peer, SOL_SOCKET, SO_RCVBUF, &few, sizeof(few)), 0);
 	assert_int_equal(setsockopt(atomic_load(&remote->link)->sock.fd, SOL_SOCKET, SO_SNDBUF,
@@ -378,7 +346,6 @@ static void an_answer_before_all_is_sent_is_none(void **state)
 	assert_int_equal(q.len, PIECE_LEN);
 	say(reply_to(&q));
 	ends(0, -EPROTO);
-	end_owner();
 }
 
 /* A question that was not answered in time, before. */
@@ -388,7 +355,6 @@ static void late_answers_are_passed_over(void **state)
 	struct stream_req asked, q;
 	uint64_t i;
 
-	begin_owner();
 	test_clock_hurry(100);
 	assert_int_equal(kedge_remote_query(remote, &info), 0);
 	test_clock_rest();
@@ -401,7 +367,6 @@ static void late_answers_are_passed_over(void **state)
 		say(reply_to(&q));
 		ends(i, 0);
 	}
-	end_owner();
 }
 
 static void an_owner_that_is_silent_is_given_up(void **state)
@@ -409,13 +374,11 @@ static void an_owner_that_is_silent_is_given_up(void **state)
 	struct kedge_remote_op o[2] = { add_of(8, 1, 0), add_of(8, 1, 1) };
 
 	o[0].timeout_ms = 0;
-	begin_owner();
 	submit(remote, o, 2);
 	test_clock_hurry(500);
 	ends(0, -ECONNRESET);
 	ends(1, -ECONNRESET);
 	test_clock_rest();
-	end_owner();
 }
 
 /* ---- beside synchronous calls ---- */
@@ -434,7 +397,6 @@ static void a_synchronous_call_has_its_turn(void **state)
 	pthread_t t;
 	int rc = 1, n = 0;
 
-	begin_owner();
 	submit_adds(MANY);
 	q = hear_request();
 	assert_int_equal(pthread_create(&t, NULL, put_one, &rc), 0);
@@ -450,28 +412,24 @@ static void a_synchronous_call_has_its_turn(void **state)
 	say(reply_to(&q));
 	pthread_join(t, NULL);
 	assert_int_equal(rc, 0);
-	end_owner();
 }
+
+#define owner_case(f) cmocka_unit_test_setup_teardown(f, begin_owner, end_owner)
 
 static const struct CMUnitTest tests[] = {
-	cmocka_unit_test(many_are_under_way_before_the_first_answer),
-	cmocka_unit_test(later_ones_do_not_wait_for_answers),
-	cmocka_unit_test(answers_come_byte_by_byte),
-	cmocka_unit_test(what_is_refused_fails_alone),
-	cmocka_unit_test(pieces_are_of_one_access),
-	cmocka_unit_test(each_is_told_that_the_owner_has_ended),
-	cmocka_unit_test(the_last_word_is_for_all),
+	owner_case(many_are_under_way_before_the_first_answer),
+	owner_case(later_ones_do_not_wait_for_answers),
+	owner_case(answers_come_byte_by_byte),
+	owner_case(what_is_refused_fails_alone),
+	owner_case(pieces_are_of_one_access),
+	owner_case(each_is_told_that_the_owner_has_ended),
+	owner_case(the_last_word_is_for_all),
 	cmocka_unit_test(what_is_no_answer_ends_all),
-	cmocka_unit_test(an_answer_before_all_is_sent_is_none),
-	cmocka_unit_test(late_answers_are_passed_over),
-	cmocka_unit_test(an_owner_that_is_silent_is_given_up),
-	cmocka_unit_test(a_synchronous_call_has_its_turn),
+	owner_case(an_answer_before_all_is_sent_is_none),
+	owner_case(late_answers_are_passed_over),
+	owner_case(an_owner_that_is_silent_is_given_up),
+	owner_case(a_synchronous_call_has_its_turn),
 };
 
-int main(void)
-{
-	const struct suite s = { "submit_owner", SUITE_OF(tests), .by = "mapped" };
-
-	test_clock_begin();
-	return suite_run(&s, NULL);
-}
+const struct suite suite = { "submit_owner", SUITE_OF(tests), .by = "mapped",
+			     .first = test_clock_begin };

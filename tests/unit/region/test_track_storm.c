@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 
 #include "core.h"
+#include "look.h"
 #include "tracked.h"
 
 #define WRITERS 3
@@ -66,7 +67,6 @@ static int copy(void *arg, uint64_t off, uint64_t len)
 	const uint64_t *from = (const uint64_t *)(void *)mem.at;
 	uint64_t i;
 
-	(void)arg;
 	for (i = off / 8; i < (off + len) / 8; i++)
 		mem.copy[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
 	return 0;
@@ -143,40 +143,16 @@ static void a_mirror_is_equal_whatever_clears_bits(void **state)
 
 /* ---- huge TLB pages ---- */
 
-static char set_aside[16]; /* so many were before */
-
-static void set_nr_hugepages(const char *text)
+static int begin_huge(void **state)
 {
-	int fd = open("/proc/sys/vm/nr_hugepages", O_WRONLY | O_CLOEXEC);
-
-	if (fd < 0)
-		return;
-	if (write(fd, text, strlen(text)) < 0)
-		*set_aside = '\0';
-	close(fd);
-}
-
-static int set_aside_four(void **state)
-{
-	FILE *f = fopen("/proc/sys/vm/nr_hugepages", "re");
-	char more[16];
-
-	*set_aside = '\0';
-	if (!f)
-		return 0;
-	if (!fgets(set_aside, sizeof(set_aside), f))
-		*set_aside = '\0';
-	fclose(f);
-	snprintf(more, sizeof(more), "%d", atoi(set_aside) + 4);
-	set_nr_hugepages(more);
+	look_huge_begin(4);
 	return 0;
 }
 
-static int put_back(void **state)
+static int end_huge(void **state)
 {
 	end_test(state);
-	if (*set_aside)
-		set_nr_hugepages(set_aside);
+	look_huge_end();
 	return 0;
 }
 
@@ -219,7 +195,7 @@ static void huge_pages_have_no_soft_dirty_bits(void **state)
 
 /* ---- all ---- */
 
-#define HUGE(test) { #test, test, set_aside_four, put_back, NULL }
+#define HUGE(test) { #test, test, begin_huge, end_huge, NULL }
 
 int main(void)
 {

@@ -287,10 +287,4 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_directory_is_told_all_that_is_left),
 };
 
-int main(void)
-{
-	const struct suite s = { "waits", SUITE_OF(tests), .by = "mapped" };
-
-	test_clock_begin();
-	return suite_run(&s, NULL);
-}
+const struct suite suite = { "waits", SUITE_OF(tests), .by = "mapped", .first = test_clock_begin };
