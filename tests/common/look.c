@@ -159,7 +159,8 @@ void look_huge_end(void)
 		huge_set(huge_before);
 }
 
-char look_thread(pid_t tid)
+/* As ps has it; '?': it is over. */
+static char state_of(pid_t tid)
 {
 	char path[64], text[256] = "", *end;
 	int fd;
@@ -171,4 +172,14 @@ char look_thread(pid_t tid)
 	close(fd);
 	end = strrchr(text, ')');
 	return end ? end[2] : '?';
+}
+
+void look_asleep(const _Atomic pid_t *tid)
+{
+	char is;
+
+	do {
+		usleep(200);
+		is = atomic_load(tid) ? state_of(atomic_load(tid)) : 'R';
+	} while (is != 'S' && is != '?');
 }

@@ -19,8 +19,8 @@ bool look_readable(const void *at);
 uint64_t look_faults(void);
 /* The files that the thread of regions has open: so many, and the bytes of their pages. */
 unsigned int look_files(uint64_t *bytes);
-/* The state of a thread of this process, as ps has it: 'S' where it sleeps. */
-char look_thread(pid_t tid);
+/* Returns once a thread of this process sleeps, or is over. It stores its @tid as it begins. */
+void look_asleep(const _Atomic pid_t *tid);
 /* Lines of maps, 0 where a sanitizer has some of its own that come and go. */
 unsigned int look_maps(void);
 

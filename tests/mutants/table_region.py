@@ -5,6 +5,7 @@ SUBMIT = ('unit:submit_owner', 'process:submit*')
 PARTS = ('process:parts*', 'unit:streams_hostile', 'process:recommit*')
 OFI = ('process:ofi_lines*', 'process:remote_load_ofi', 'process:region_contract_ofi')
 RECOMMIT = ('unit:recommit*', 'process:recommit*', 'process:lease')
+WAITS = ('unit:remote_waits*',)
 
 MUTANTS = [
     'pages.c',
@@ -80,6 +81,9 @@ MUTANTS = [
      '\tatomic_store(&l->ended, EKEYEXPIRED);\n\treturn remote_ended(l);\n',
      '\treturn remote_over(l, EKEYEXPIRED);\n'),
     'peer/link.c',
+    ('an-answer-has-a-slice',
+     'an answer to a handle is given up once its thread has slept for a while',
+     'if (clock_poll(&p, 1, until))', 'if (poll(&p, 1, clock_wait_ms(until)) > 0)', *WAITS),
     ('root-shows-its-key', "a process of root's shows the key to an impostor of another user",
      '\tif (owner.uid != geteuid())\n', '\tif (geteuid() && owner.uid != geteuid())\n'),
     ('any-clock-is-the-owners', 'a handle ends by the clock of another time namespace',
@@ -138,6 +142,8 @@ MUTANTS = [
     ('pieces-are-counted', 'a long access counts several times',
      'n->served += q->first == q->seq;', 'n->served++;'),
     'list/owners.c',
+    ('a-list-has-no-time', 'a process that is asked for its regions has no time to answer',
+     'late = clock_ns() >= a->deadline;', 'late = true;', *WAITS),
     ('others-are-asked', 'processes of other users are asked',
      '\telse if (me && o->cred.uid != me)\n', '\telse if (me && !o->cred.pid)\n'),
     ('lists-never-end', 'one process fills a list',
@@ -414,6 +420,8 @@ MUTANTS = [
      'a peer that is told of an owner that has ended does not look the region up',
      '\tif (*looked || !r->directory)\n', '\tif (*looked || r->directory)\n'),
     'share/enter.c',
+    ('told-a-slice', 'a directory is told what this process sleeps at a time',
+     'NULL : &is, to, clock_left_ms(until)', 'NULL : &is, to, clock_wait_ms(until)', *WAITS),
     ('anyone-enters-it', 'a region is entered by the handle of another',
      's->region == r && !s->alias && w->region == r->id', 'w->region'),
     # ---- operations that are submitted ----
@@ -445,6 +453,9 @@ MUTANTS = [
      'what the program has under the number of a descriptor that it closed is written to',
      '\tif (b->rung || !bell_works(b))\n', '\tif (b->rung)\n', *SUBMIT),
     'peer/later/queue.c',
+    ('a-completion-has-a-slice',
+     'a queue that is read says that there is nothing before its time is over',
+     'while (!q->done && !rc)\n\t\trc = clock', 'if (!q->done)\n\t\trc = clock', *WAITS),
     ('readable-for-ever', 'the descriptor of a queue is readable where that is empty',
      '\tif (!q->done)\n\t\tbell_quiet(&q->bell);\n', '', *SUBMIT),
     ('closes-over-operations', 'a queue is freed with operations under way',

@@ -12,8 +12,8 @@
  *
  * Real time stays what no test has to wait for: naps of micro- or milliseconds in
  * loops that look at a condition; CPU clocks, which limit what a thread uses;
- * CLOCK_REALTIME in traces; the kernel's keepalive of TCP, and etcd's own count of
- * a lease. Whoever measures reads clock_ns() as well.
+ * CLOCK_REALTIME in traces; the kernel's keepalive of TCP, etcd's own count of a
+ * lease, and limits of libcurl's. Whoever measures reads clock_ns() as well.
  */
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H

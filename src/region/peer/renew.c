@@ -45,7 +45,8 @@ static int hear(struct link *l, uint64_t until, struct reply *reply)
 	int rc;
 
 	for (;;) {
-		if (poll(&p, 1, clock_wait_ms(clock_sooner(until, LOOK_NS))) <= 0 && clock_ns() >= until)
+		if (poll(&p, 1, clock_wait_ms(clock_sooner(until, LOOK_NS))) <= 0 &&
+		    clock_ns() >= until)
 			return no_answer(l);
 		if (!fd_same(l->sock.fd, &l->sock.id))
 			return remote_closed_here();

@@ -6,6 +6,7 @@
 #include "base/base.h"
 #include "leased.h"
 #include "listed.h"
+#include "look.h"
 #include "region/peer/state.h"
 #include "region/peer/turn.h"
 #include "submit.h"
@@ -172,8 +173,11 @@ static void all_or_none_while_the_owner_trims(void **state)
 
 static struct kedge_remote_part two[2];
 
+static _Atomic pid_t putting;
+
 static void *puts_two(void *rc)
 {
+	atomic_store(&putting, gettid());
 	*(int *)rc = access_parts(KEDGE_REMOTE_PUT, two, 2);
 	return NULL;
 }
@@ -193,7 +197,7 @@ static void a_resumption_has_them_all_stored(void **state)
 	assert_int_equal(kedge_remote_get_parts(remote, two, 2, 0), -ETIMEDOUT);
 	assert_int_equal(a, 'a');
 	assert_int_equal(pthread_create(&t, NULL, puts_two, &rc), 0);
-	usleep(20000);
+	look_asleep(&putting);
 	assert_int_equal(region_at()[7], 0);
 	assert_int_equal(region_at()[LEN - 1], 0);
 	assert_int_equal(kedge_region_resume(region), 0);

@@ -5,6 +5,7 @@
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 
+#include "look.h"
 #include "remote.h"
 #include "suites.h"
 
@@ -301,26 +302,35 @@ static void threads_share_a_remote(void **state)
 #define peers_test(f)  cmocka_unit_test_setup_teardown(f, make_word, free_word)
 #define mapped_test(f) { #f, f, make_word, free_word, (void *)(uintptr_t)FOR_MAPPED }
 
-static void *puts_at_once(void *at)
+/* Of three, which put at once. */
+struct one_of {
+	uint64_t at;
+	_Atomic pid_t tid;
+	pthread_t thread;
+};
+
+static void *puts_at_once(void *arg)
 {
+	struct one_of *o = arg;
 	char c = 1;
 
-	kedge_remote_put(remote, *(uint64_t *)at, &c, 1, SOON_MS);
+	atomic_store(&o->tid, gettid());
+	kedge_remote_put(remote, o->at, &c, 1, SOON_MS);
 	return NULL;
 }
 
 /* Threads of the parent's that wait for the region, or for each other, are not there in a child. */
 static void a_child_closes_what_others_wait_for(void **state)
 {
-	uint64_t at[3] = { 0, 1, 2 };
-	pthread_t thread[3];
+	struct one_of o[3] = { { .at = 0 }, { .at = 1 }, { .at = 2 } };
 	size_t i;
 	pid_t pid;
 
 	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
 	for (i = 0; i < 3; i++)
-		assert_int_equal(pthread_create(&thread[i], NULL, puts_at_once, &at[i]), 0);
-	usleep(20000);
+		assert_int_equal(pthread_create(&o[i].thread, NULL, puts_at_once, &o[i]), 0);
+	for (i = 0; i < 3; i++)
+		look_asleep(&o[i].tid);
 	pid = fork_child();
 	if (!pid) {
 		kedge_remote_close(remote);
@@ -329,7 +339,7 @@ static void a_child_closes_what_others_wait_for(void **state)
 	reap(pid);
 	assert_int_equal(kedge_region_resume(region), 0);
 	for (i = 0; i < 3; i++)
-		pthread_join(thread[i], NULL);
+		pthread_join(o[i].thread, NULL);
 }
 
 /* It waits for what a stopped peer has: a lease that came before it stopped is never given back. */

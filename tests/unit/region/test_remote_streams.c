@@ -78,7 +78,9 @@ static void one_that_does_not_read_stops_nobody(void **state)
 
 static void *resumes(void *arg)
 {
-	usleep(20000);
+	const _Atomic pid_t first = getpid();
+
+	look_asleep(&first);
 	kedge_region_resume(region);
 	return arg;
 }
@@ -241,7 +243,7 @@ static void a_number_may_be_anothers_meanwhile(void **state)
 	begin_remote(NULL);
 	assert_int_equal(kedge_region_suspend(region, SOON_MS), 0);
 	assert_int_equal(pthread_create(&t, NULL, gets_it, &rc), 0);
-	WAIT_FOR(atomic_load(&getting) && look_thread(atomic_load(&getting)) == 'S');
+	look_asleep(&getting);
 	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
 	assert_int_equal(write(fd[1], said, sizeof(said)), sizeof(said));
 	assert_true(take_numbers(fd[0], fd[1]) > 0);

@@ -2,6 +2,7 @@
 /* Operations under way when what they need ends, or the thread that waits for them. */
 #include <sys/time.h>
 
+#include "look.h"
 #include "submit.h"
 #include "suites.h"
 
@@ -38,7 +39,9 @@ static void what_is_under_way_is_cancelled(void **state)
 /* It closes the remote, or resumes the region, once the other thread waits. */
 static void *resume_soon(void *unused)
 {
-	usleep(20000);
+	const _Atomic pid_t first = getpid();
+
+	look_asleep(&first);
 	kedge_region_resume(region);
 	return unused;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Segments as one uses them: make, get, attach, load, store, copy, and who may. */
 #include "lists.h"
+#include "look.h"
 #include "shared.h"
 
 #define LEN  ((size_t)3 << 20)
@@ -355,8 +356,11 @@ static void *waits_to_end(void *arg)
 	return arg;
 }
 
+static _Atomic pid_t joining;
+
 static void *joins(void *arg)
 {
+	atomic_store(&joining, gettid());
 	pthread_join(*(pthread_t *)arg, NULL);
 	return NULL;
 }
@@ -373,8 +377,7 @@ static void who_waits_for_a_thread_is_woken(void **state)
 	assert_int_equal(pthread_attr_setstack(&attr, stack, LEN), 0);
 	assert_int_equal(pthread_create(&one, &attr, waits_to_end, NULL), 0);
 	assert_int_equal(pthread_create(&other, NULL, joins, &one), 0);
-	/* Mostly it waits by then; if not, that is right as well. */
-	usleep(20000);
+	look_asleep(&joining);
 	make(stack, LEN, NULL);
 	atomic_store(&may_end, true);
 	pthread_join(other, NULL);

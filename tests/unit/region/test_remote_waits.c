@@ -38,13 +38,6 @@ static void *wait_for_it(void *unused)
 	return unused;
 }
 
-static bool sleeps_or_is_over(void)
-{
-	const pid_t tid = atomic_load(&waiter.tid);
-
-	return atomic_load(&waiter.over) || (tid && look_thread(tid) == 'S');
-}
-
 /* What @call returns, which is to wait for an hour. A second before that it waits still: its thread
  * has slept some times by then. */
 static int in_an_hour(int (*call)(void))
@@ -58,7 +51,7 @@ static int in_an_hour(int (*call)(void))
 	atomic_store(&waiter.tid, 0);
 	until = clock_after_ms(HOUR_MS);
 	assert_int_equal(pthread_create(&t, NULL, wait_for_it, NULL), 0);
-	WAIT_FOR(sleeps_or_is_over());
+	look_asleep(&waiter.tid);
 	test_clock_move_ms(HOUR_MS - 1000);
 	usleep(20000);
 	assert_true(!atomic_load(&waiter.over) || waiter.at >= until);
@@ -287,4 +280,5 @@ static const struct CMUnitTest tests[] = {
 	cmocka_unit_test(a_directory_is_told_all_that_is_left),
 };
 
-const struct suite suite = { "waits", SUITE_OF(tests), .by = "mapped", .first = test_clock_begin };
+const struct suite suite = { "remote_waits", SUITE_OF(tests), .by = "mapped",
+			     .first = test_clock_begin };
