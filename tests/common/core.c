@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include "core.h"
+#include "cases.h"
 
 uint32_t by_circle(uint32_t gate, uint32_t whole)
 {
@@ -49,6 +49,14 @@ char *new_pages(size_t cnt)
 	assert_ptr_not_equal(p, MAP_FAILED);
 	pages_at(p + page, cnt);
 	return p + page;
+}
+
+void *case_pages(size_t cnt)
+{
+	char *p = new_pages(cnt);
+
+	case_has(p - page_len(), (cnt + 2) * page_len());
+	return p;
 }
 
 void pages_at(void *at, size_t cnt)

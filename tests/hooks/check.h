@@ -2,8 +2,22 @@
 #ifndef TESTS_HOOKS_CHECK_H
 #define TESTS_HOOKS_CHECK_H
 
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define CHECK(cond)                                                            \
 	do {                                                                   \

@@ -4,8 +4,6 @@
  * libkedge-hooks. hooked WANT [local|global|deep LIBRARY]: open it late.
  */
 #include <dlfcn.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include <kedge/kedge.h>
 

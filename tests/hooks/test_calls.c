@@ -4,16 +4,7 @@
  * after; through libc and through syscall(). Built shared and static.
  */
 #undef _FILE_OFFSET_BITS
-#include <errno.h>
-#include <fcntl.h>
-#include <stdatomic.h>
-#include <stdint.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/shm.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <kedge/hooks.h>
 
@@ -63,6 +54,12 @@ static void range(int i, uint32_t kind, const void *addr, size_t len)
 	CHECK(record[i].ended);
 }
 
+static void expect_one(uint32_t kind, const void *addr, size_t len)
+{
+	expect(1);
+	range(0, kind, addr, len);
+}
+
 static int do_munmap(void *p, size_t len)
 {
 	return raw ? (int)syscall(SYS_munmap, p, len) : munmap(p, len);
@@ -95,8 +92,7 @@ static void munmap_is_announced_before_and_ended_after(void)
 	start();
 	CHECK(!do_munmap(p + PG, 2 * PG));
 	CHECK(errno == UNSET_ERRNO);
-	expect(1);
-	range(0, UNMAP, p + PG, 2 * PG);
+	expect_one(UNMAP, p + PG, 2 * PG);
 	CHECK(record[0].mapped_at_begin && !record[0].mapped_at_end);
 	do_munmap(p, 4 * PG);
 }
@@ -192,8 +188,7 @@ static void only_mmap_fixed_is_announced(void)
 	start();
 	CHECK(do_mmap(p + PG, PG, anon | MAP_FIXED, -1) == p + PG);
 	CHECK(errno == UNSET_ERRNO);
-	expect(1);
-	range(0, UNMAP, p + PG, PG);
+	expect_one(UNMAP, p + PG, PG);
 	CHECK(p[0] == 1 && p[PG] == 0);
 	start();
 	CHECK(do_mmap(p, PG, MAP_PRIVATE | MAP_FIXED, -1) == MAP_FAILED);
@@ -201,8 +196,7 @@ static void only_mmap_fixed_is_announced(void)
 	expect(1);
 	start();
 	CHECK(mmap64(p, PG, PROT_READ, anon | MAP_FIXED, -1, 0) == p);
-	expect(1);
-	range(0, UNMAP, p, PG);
+	expect_one(UNMAP, p, PG);
 	do_munmap(p, 2 * PG);
 }
 
@@ -218,8 +212,7 @@ static void huge_pages_are_announced_whole(void)
 	do_mmap(at, PG,
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_HUGETLB | two_mib,
 		-1);
-	expect(1);
-	range(0, UNMAP, at, huge);
+	expect_one(UNMAP, at, huge);
 	do_munmap(p, 3 * huge);
 }
 
@@ -232,16 +225,14 @@ static void mremap_announces_both_ends(void)
 	expect(0);
 	start();
 	CHECK(do_mremap(p, 4 * PG, 3 * PG, 0, NULL) == p);
-	expect(1);
-	range(0, UNMAP, p + 3 * PG, PG);
+	expect_one(UNMAP, p + 3 * PG, PG);
 	start();
 	CHECK(do_mremap(p, 3 * PG, 3 * PG, MREMAP_MAYMOVE, NULL) == p);
 	expect(0);
 	start();
 	to = do_mremap(p, 3 * PG, 300 * PG, MREMAP_MAYMOVE, NULL);
 	CHECK(to != MAP_FAILED);
-	expect(1);
-	range(0, REMAP, p, 3 * PG);
+	expect_one(REMAP, p, 3 * PG);
 	start();
 	CHECK(do_mremap(to, 300 * PG, 4 * PG, MREMAP_MAYMOVE | MREMAP_FIXED,
 			q) == q);
@@ -254,8 +245,7 @@ static void mremap_announces_both_ends(void)
 	to = do_mremap(q, 4 * PG, 4 * PG, MREMAP_MAYMOVE | MREMAP_DONTUNMAP,
 		       NULL);
 	CHECK(to != MAP_FAILED && to != q && to[0] == 1 && q[0] == 0);
-	expect(1);
-	range(0, REMAP, q, 4 * PG);
+	expect_one(REMAP, q, 4 * PG);
 	start();
 	CHECK(do_mremap(q + 1, PG, 2 * PG, MREMAP_MAYMOVE, NULL) == MAP_FAILED);
 	CHECK(errno == EINVAL);
@@ -277,8 +267,7 @@ static void advice_that_drops_pages_is_announced(void)
 	for (i = 0; i < sizeof(drops) / sizeof(drops[0]); i++) {
 		start();
 		do_madvise(p + PG, PG, drops[i]); /* may fail: old kernels */
-		expect(1);
-		range(0, REMOVE, p + PG, PG);
+		expect_one(REMOVE, p + PG, PG);
 	}
 	for (i = 0; i < sizeof(keeps) / sizeof(keeps[0]); i++) {
 		start();
@@ -337,13 +326,11 @@ static void segments_are_announced_with_their_size(void)
 		 : shmat(id, p + PG, SHM_REMAP);
 	CHECK(at == p + PG);
 	CHECK(errno == UNSET_ERRNO);
-	expect(1);
-	range(0, UNMAP, p + PG, 3 * PG);
+	expect_one(UNMAP, p + PG, 3 * PG);
 	start();
 	at = do_shmat(id, p + PG + 5, SHM_REMAP | SHM_RND);
 	CHECK(at == p + PG);
-	expect(1);
-	range(0, UNMAP, at, 3 * PG);
+	expect_one(UNMAP, at, 3 * PG);
 	start();
 	other = shmat(id, NULL, 0);
 	CHECK(other != (void *)-1);
@@ -351,8 +338,7 @@ static void segments_are_announced_with_their_size(void)
 	start();
 	CHECK(raw ? !syscall(SYS_shmdt, at) : !shmdt(at));
 	CHECK(errno == UNSET_ERRNO);
-	expect(1);
-	range(0, UNMAP, at, 3 * PG);
+	expect_one(UNMAP, at, 3 * PG);
 	CHECK(record[0].mapped_at_begin && !record[0].mapped_at_end);
 	start();
 	CHECK(shmdt(p) == -1 && errno == EINVAL);
@@ -363,15 +349,13 @@ static void segments_are_announced_with_their_size(void)
 	do_munmap(at + PG, PG);
 	start();
 	CHECK(!shmdt(at));
-	expect(1);
-	range(0, UNMAP, at, 3 * PG);
+	expect_one(UNMAP, at, 3 * PG);
 	/* The first page is gone, and the segment removed. */
 	do_munmap(other, PG);
 	CHECK(!shmctl(id, IPC_RMID, NULL));
 	start();
 	CHECK(!shmdt(other));
-	expect(1);
-	range(0, UNMAP, other, 3 * PG);
+	expect_one(UNMAP, other, 3 * PG);
 	start();
 	CHECK(shmat(id, p, SHM_REMAP) == (void *)-1);
 	expect(0);
@@ -389,8 +373,7 @@ static void a_file_mapped_anew_is_announced(void)
 	start();
 	CHECK(raw ? !syscall(SYS_remap_file_pages, p + PG, PG, 0, 3, 0)
 		  : !remap_file_pages(p + PG, PG, 0, 3, 0));
-	expect(1);
-	range(0, UNMAP, p + PG, PG);
+	expect_one(UNMAP, p + PG, PG);
 	/* An old length of 0 maps the pages again and takes none away. */
 	start();
 	CHECK(do_mremap(p, 0, PG, MREMAP_MAYMOVE, NULL) != MAP_FAILED);

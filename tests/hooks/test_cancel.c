@@ -5,14 +5,7 @@
  * ends with a lock of kedge's, and none ends inside those calls at all.
  */
 #include <poll.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/shm.h>
-#include <unistd.h>
 
 #include <kedge/kedge.h>
 

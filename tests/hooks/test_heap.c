@@ -4,15 +4,8 @@
  * Linked with the shared library. argv: a library, and one that needs it.
  */
 #include <dlfcn.h>
-#include <errno.h>
 #include <malloc.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdint.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <threads.h>
-#include <unistd.h>
 
 #include <kedge/hooks.h>
 

@@ -4,17 +4,9 @@
  * process's mappings, and that none of the application's calls fails for it.
  */
 #include <dlfcn.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <malloc.h>
-#include <pthread.h>
-#include <stdint.h>
-#include <string.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <kedge/kedge.h>
 #include <kedge/hooks.h>

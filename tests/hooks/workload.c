@@ -3,13 +3,6 @@
  * A program that knows nothing of kedge, for preloading: threads that allocate,
  * map, fork and end. Wrong contents or a crash fail it.
  */
-#include <pthread.h>
-#include <stdint.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include "check.h"
 
 #define THREADS 4

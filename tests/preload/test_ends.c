@@ -1,12 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Domains and devices that go, with and without regions in use. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
 #include "test_preload.h"
 
 void a_domain_is_busy_while_it_has_regions(void **state)

@@ -7,20 +7,6 @@
  *	test_preload plain|default|trusted
  */
 #include <dlfcn.h>
-#include <errno.h>
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "test_preload.h"
 
@@ -64,6 +50,21 @@ struct ibv_mr *reg(void *addr, size_t len, int access)
 void dereg(struct ibv_mr *mr)
 {
 	assert_int_equal(ibv_dereg_mr(mr), 0);
+}
+
+void refused_with(void *addr, size_t len, int access, int err)
+{
+	errno = 0;
+	assert_null(ibv_reg_mr(pd, addr, len, access));
+	assert_int_equal(errno, err);
+}
+
+/* The next @times calls of it fail. */
+static void fail_calls(int op, int err, int times)
+{
+	fake->op = op;
+	fake->err = err;
+	fake->times = times;
 }
 
 struct ibv_context *open_fake(void)
@@ -255,21 +256,13 @@ static void errors_are_libibverbs_own(void **state)
 	for (i = 0; i < sizeof(errs) / sizeof(errs[0]); i++) {
 		fake->reg_err = errs[i];
 		fake->reg_times = 1000;
-		errno = 0;
-		assert_null(ibv_reg_mr(pd, area, PAGE, LW));
-		assert_int_equal(errno, errs[i]);
+		refused_with(area, PAGE, LW, errs[i]);
 		fake->reg_times = 0;
 	}
-	errno = 0;
-	assert_null(ibv_reg_mr(pd, area, PAGE, RW));
-	assert_int_equal(errno, EINVAL);
-	errno = 0;
-	assert_null(ibv_reg_mr(pd, area, 0, LW));
-	assert_int_equal(errno, EINVAL);
+	refused_with(area, PAGE, RW, EINVAL);
+	refused_with(area, 0, LW, EINVAL);
 	munmap(area + PAGE, PAGE);
-	errno = 0;
-	assert_null(ibv_reg_mr(pd, area, 3 * PAGE, LW));
-	assert_int_equal(errno, EFAULT);
+	refused_with(area, 3 * PAGE, LW, EFAULT);
 	dereg(reg(area, PAGE, LW));
 }
 
@@ -278,9 +271,7 @@ static void a_refusal_to_kedge_is_no_refusal(void **state)
 {
 	struct ibv_mr *mr;
 
-	fake->op = FAKE_REG_MR_IOVA2;
-	fake->err = EINVAL;
-	fake->times = 10;
+	fail_calls(FAKE_REG_MR_IOVA2, EINVAL, 10);
 	mr = reg(area, PAGE, LW);
 	assert_int_equal(fake->calls[FAKE_REG_MR], 1);
 	assert_int_equal(!!fake->calls[FAKE_REG_MR_IOVA2], kept(0, 1));
@@ -323,9 +314,7 @@ static void a_region_survives_a_change_that_fails(void **state)
 {
 	struct ibv_mr *mr = reg(area, PAGE, LW);
 
-	fake->op = FAKE_REREG_MR;
-	fake->err = EOPNOTSUPP;
-	fake->times = 1;
+	fail_calls(FAKE_REREG_MR, EOPNOTSUPP, 1);
 	assert_int_equal(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL,
 				      NULL, 0, LW | RW), IBV_REREG_MR_ERR_CMD);
 	assert_int_equal(errno, EOPNOTSUPP);
@@ -354,9 +343,7 @@ static void a_dereg_that_fails_leaves_the_region(void **state)
 	assert_int_equal(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION,
 				      NULL, area, PAGE, 0), 0);
 	before = fake->regs;
-	fake->op = FAKE_DEREG_MR;
-	fake->err = EBUSY;
-	fake->times = 1;
+	fail_calls(FAKE_DEREG_MR, EBUSY, 1);
 	assert_int_equal(ibv_dereg_mr(mr), EBUSY);
 	assert_int_equal(fake->regs, before);
 	dereg(mr);
@@ -399,7 +386,7 @@ static int childs_life(void)
 static void a_child_has_its_own(void **state)
 {
 	struct ibv_mr *mr = reg(area, PAGE, LW);
-	int status, made = regs_made(), i;
+	int made = regs_made(), i;
 	pid_t pid;
 
 	for (i = 0; i < 2; i++) {
@@ -408,8 +395,7 @@ static void a_child_has_its_own(void **state)
 		if (!pid)
 			exit(i ? childs_life() : 0);
 		assert_true(pid > 0);
-		assert_int_equal(waitpid(pid, &status, 0), pid);
-		assert_int_equal(status, 0);
+		ended_well(pid);
 	}
 	dereg(mr);
 	dereg(reg(area, PAGE, LW));
@@ -450,9 +436,7 @@ static void threads_register_what_another_unmaps(void **state)
 
 	stop = false;
 	for (i = 0; i < THREADS; i++)
-		assert_int_equal(pthread_create(&t[i], NULL,
-						register_all_the_time,
-						(void *)i), 0);
+		t[i] = run_thread(register_all_the_time, (void *)i);
 	for (i = 0; i < 2000; i++) {
 		munmap(area + i % 48 * PAGE, 16 * PAGE);
 		p = mmap(area + i % 48 * PAGE, 16 * PAGE,
@@ -462,45 +446,42 @@ static void threads_register_what_another_unmaps(void **state)
 		assert_ptr_equal(p, area + i % 48 * PAGE);
 	}
 	stop = true;
-	for (i = 0; i < THREADS; i++)
-		pthread_join(t[i], NULL);
+	join_threads(t, THREADS);
 	assert_int_equal(bad, 0);
 }
-
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 static int run(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(local_regions_are_kept),
-		TEST(remote_access_ends_unless_peers_are_trusted),
-		TEST(every_name_is_one_cache),
-		TEST(a_program_sees_what_it_asked_for),
-		TEST(new_memory_is_registered),
-		TEST(domains_have_their_own),
-		TEST(orderings_have_their_own),
-		TEST(what_is_out_of_the_ordinary_is_left_alone),
-		TEST(another_iova_is_left_alone),
-		TEST(errors_are_libibverbs_own),
-		TEST(a_refusal_to_kedge_is_no_refusal),
-		TEST(what_is_kept_makes_room),
-		TEST(what_is_kept_makes_room_for_others),
-		TEST(another_error_flushes_nothing),
-		TEST(who_holds_all_is_told_so),
-		TEST(a_changed_region_is_the_programs_own),
-		TEST(a_region_survives_a_change_that_fails),
-		TEST(a_dereg_that_fails_leaves_the_region),
-		TEST(a_domain_is_busy_while_it_has_regions),
-		TEST(an_imported_domain_is_let_go),
-		TEST(a_device_is_closed_with_all_that_is_kept),
-		TEST(a_device_is_closed_with_regions_in_use),
-		TEST(an_imported_domain_goes_with_regions_in_use),
-		TEST(ibv_fork_init_is_respected),
-		TEST(a_child_has_its_own),
-		TEST(threads_register_what_another_unmaps),
+		CASE(local_regions_are_kept),
+		CASE(remote_access_ends_unless_peers_are_trusted),
+		CASE(every_name_is_one_cache),
+		CASE(a_program_sees_what_it_asked_for),
+		CASE(new_memory_is_registered),
+		CASE(domains_have_their_own),
+		CASE(orderings_have_their_own),
+		CASE(what_is_out_of_the_ordinary_is_left_alone),
+		CASE(another_iova_is_left_alone),
+		CASE(errors_are_libibverbs_own),
+		CASE(a_refusal_to_kedge_is_no_refusal),
+		CASE(what_is_kept_makes_room),
+		CASE(what_is_kept_makes_room_for_others),
+		CASE(another_error_flushes_nothing),
+		CASE(who_holds_all_is_told_so),
+		CASE(a_changed_region_is_the_programs_own),
+		CASE(a_region_survives_a_change_that_fails),
+		CASE(a_dereg_that_fails_leaves_the_region),
+		CASE(a_domain_is_busy_while_it_has_regions),
+		CASE(an_imported_domain_is_let_go),
+		CASE(a_device_is_closed_with_all_that_is_kept),
+		CASE(a_device_is_closed_with_regions_in_use),
+		CASE(an_imported_domain_goes_with_regions_in_use),
+		CASE(ibv_fork_init_is_respected),
+		CASE(a_child_has_its_own),
+		CASE(threads_register_what_another_unmaps),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+	return RUN(tests);
 }
 
 int main(int argc, char **argv)

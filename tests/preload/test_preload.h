@@ -3,7 +3,7 @@
 #ifndef TESTS_TEST_PRELOAD_H
 #define TESTS_TEST_PRELOAD_H
 
-#include <stddef.h>
+#include "tests/common/cases.h"
 
 #include "fake_ibverbs.h"
 
@@ -35,6 +35,8 @@ int kept(int plain, int kedge);
 struct ibv_mr *reg(void *addr, size_t len, int access);
 void dereg(struct ibv_mr *mr);
 struct ibv_context *open_fake(void);
+/* It fails with @err, as libibverbs would have it. */
+void refused_with(void *addr, size_t len, int access, int err);
 
 /* test_ends.c: domains and devices go */
 void a_domain_is_busy_while_it_has_regions(void **state);

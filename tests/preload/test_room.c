@@ -1,13 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Adapters that have no room for another region. */
-#include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "test_preload.h"
 
 /* Adapters that are full say the one or the other. */
@@ -22,30 +14,27 @@ static void fill_with_kept(void)
 	assert_int_equal(fake->regs, kept(0, 8));
 }
 
+static void alone(struct ibv_mr *mr)
+{
+	assert_non_null(mr);
+	assert_int_equal(fake->regs, 1);
+	dereg(mr);
+}
+
 /* Registrations that the cache has no part of, by each call. */
 void what_is_kept_makes_room_for_others(void **state)
 {
-	struct ibv_mr *mr;
 	unsigned int i;
 
 	fake->max = 8;
 	for (i = 0; i < 2; i++) {
 		fake->full = full_errs[i];
 		fill_with_kept();
-		mr = ibv_reg_mr(pd, area, PAGE, LW | IBV_ACCESS_MW_BIND);
-		assert_non_null(mr);
-		assert_int_equal(fake->regs, 1);
-		dereg(mr);
+		alone(ibv_reg_mr(pd, area, PAGE, LW | IBV_ACCESS_MW_BIND));
 		fill_with_kept();
-		mr = ibv_reg_mr_iova(pd, area, PAGE, 12345, LW);
-		assert_non_null(mr);
-		assert_int_equal(fake->regs, 1);
-		dereg(mr);
+		alone(ibv_reg_mr_iova(pd, area, PAGE, 12345, LW));
 		fill_with_kept();
-		mr = ibv_reg_mr_iova2(pd, area, PAGE, 12345, LW);
-		assert_non_null(mr);
-		assert_int_equal(fake->regs, 1);
-		dereg(mr);
+		alone(ibv_reg_mr_iova2(pd, area, PAGE, 12345, LW));
 	}
 	fake->max = fake->full = 0;
 }
@@ -56,25 +45,18 @@ void another_error_flushes_nothing(void **state)
 	fill_with_kept();
 	fake->reg_err = EPERM;
 	fake->reg_times = 1;
-	errno = 0;
-	assert_null(ibv_reg_mr(pd, area, PAGE, LW | IBV_ACCESS_MW_BIND));
-	assert_int_equal(errno, EPERM);
+	refused_with(area, PAGE, LW | IBV_ACCESS_MW_BIND, EPERM);
 	assert_int_equal(fake->regs, kept(0, 8));
 }
 
 void what_is_kept_makes_room(void **state)
 {
-	struct ibv_mr *mr;
 	int i;
 
 	fake->max = 8;
-	for (i = 0; i < 8; i++)
-		dereg(reg(area + 2 * (unsigned int)i * PAGE, PAGE, LW));
-	assert_int_equal(fake->regs, kept(0, 8));
+	fill_with_kept();
 	/* One that the cache has no part of. */
-	mr = reg(area, PAGE, LW | IBV_ACCESS_MW_BIND);
-	assert_int_equal(fake->regs, 1);
-	dereg(mr);
+	alone(reg(area, PAGE, LW | IBV_ACCESS_MW_BIND));
 	for (i = 0; i < 100; i++)
 		dereg(reg(area + (unsigned int)i % 60 * PAGE, PAGE, LW));
 	fake->max = 0;
@@ -90,9 +72,7 @@ void who_holds_all_is_told_so(void **state)
 		fake->full = full_errs[i];
 		mr[0] = reg(area, PAGE, LW);
 		mr[1] = reg(area + 2 * PAGE, PAGE, LW);
-		errno = 0;
-		assert_null(ibv_reg_mr(pd, area + 4 * PAGE, PAGE, LW));
-		assert_int_equal(errno, full_errs[i]);
+		refused_with(area + 4 * PAGE, PAGE, LW, full_errs[i]);
 		dereg(mr[0]);
 		dereg(reg(area + 4 * PAGE, PAGE, LW));
 		dereg(mr[1]);

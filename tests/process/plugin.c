@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* A library that has a cache of its own, as plugins do. */
-#include <string.h>
-
 #include "proc.h"
 
 #define EXPORT __attribute__((visibility("default")))

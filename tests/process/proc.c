@@ -1,19 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Cases in children, and the watchdog. */
 #include <dirent.h>
-#include <errno.h>
 #include <fnmatch.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "proc.h"
 
@@ -124,7 +115,7 @@ static void child(const struct proc_case *c)
 
 	setpgid(0, 0);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	rc = c->fn();
+	rc = c->fn ? c->fn() : c->with(c->variant);
 	fflush(stdout);
 	_exit(rc);
 }

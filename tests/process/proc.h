@@ -6,11 +6,22 @@
 #ifndef PROC_H
 #define PROC_H
 
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/types.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <liburing.h>
 
@@ -22,6 +33,7 @@
  * struct proc_case - one case
  * @name:    what is asserted
  * @fn:      runs in a child; returns 0, proc_fail() or proc_skip(), or exits
+ * @with:    the same, in the place of @fn, for cases that are variants of one: of @variant
  * @seconds: after which the child is taken to hang; 0 is 60. No bound that a
  *           slow machine comes near
  */
@@ -29,6 +41,8 @@ struct proc_case {
 	const char *name;
 	int (*fn)(void);
 	unsigned int seconds;
+	int (*with)(const void *variant);
+	const void *variant;
 };
 
 /*

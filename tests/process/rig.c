@@ -1,16 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* A cache over a ring, and what cases do with memory and threads. */
-#include <errno.h>
-#include <fcntl.h>
-#include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-
 #include <kedge/uring.h>
 
 #include "proc.h"

@@ -4,14 +4,6 @@
  * libc's because libkedge-hooks stands before it. A thread with a cancellation
  * pending makes each call; if it is cancelled in there, it takes locks with it.
  */
-#include <errno.h>
-#include <sched.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-
 #include "proc.h"
 
 static struct rig rig;

@@ -4,18 +4,7 @@
  * not know, opens others under the numbers, runs out of them, and goes where
  * there is no /proc. Nothing may be stale or hang for it.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <kedge/uring.h>
 
@@ -182,8 +171,9 @@ static int close_and_unmap(struct rig *r)
 	return 0;
 }
 
-static int end_with_child(int (*before)(void))
+static int end_with_child(const void *variant)
 {
+	int (*const *before)(void) = variant;
 	struct rig r;
 	pid_t pid;
 	int rc = rig_open(&r);
@@ -195,7 +185,7 @@ static int end_with_child(int (*before)(void))
 	pid = sleeping_child();
 	if (pid < 0)
 		return proc_fail("fork: %s", strerror(errno));
-	rc = before();
+	rc = (*before)();
 	rc = rc ? rc : close_and_unmap(&r);
 	kill(pid, SIGKILL);
 	return rc;
@@ -239,26 +229,6 @@ static int limit_of_none(void)
 
 	return setrlimit(RLIMIT_NOFILE, &none)
 		       ? proc_fail("setrlimit: %s", strerror(errno)) : 0;
-}
-
-static int end_in_peace(void)
-{
-	return end_with_child(nothing);
-}
-
-static int end_after_chroot(void)
-{
-	return end_with_child(without_proc);
-}
-
-static int end_without_descriptors(void)
-{
-	return end_with_child(without_descriptors);
-}
-
-static int end_with_limit_of_none(void)
-{
-	return end_with_child(limit_of_none);
 }
 
 static int life_with_limit_of_none(void)
@@ -380,26 +350,26 @@ static int unmapped_before_end(void)
 	return 0;
 }
 
+#define CHILD(name, before) \
+	{ name, NULL, 30, end_with_child, &(int (*const)(void)){ before } }
+
+static const struct proc_case cases[] = {
+	{ "close_range() and a second notifier", closed_and_opened, 0 },
+	{ "a second notifier under the first one's descriptors",
+	  first_goes_on, 0 },
+	CHILD("the end with a child alive", nothing),
+	CHILD("the end after chroot() with a child alive", without_proc),
+	CHILD("the end without descriptors with a child alive", without_descriptors),
+	CHILD("the end with RLIMIT_NOFILE 0 and a child alive", limit_of_none),
+	{ "gets and munmap with RLIMIT_NOFILE 0",
+	  life_with_limit_of_none, 30 },
+	{ "munmap during the end with a child alive",
+	  unmapped_during_end, 0 },
+	{ "munmap before the end with a child alive",
+	  unmapped_before_end, 0 },
+};
+
 int main(int argc, char **argv)
 {
-	static const struct proc_case cases[] = {
-		{ "close_range() and a second notifier", closed_and_opened, 0 },
-		{ "a second notifier under the first one's descriptors",
-		  first_goes_on, 0 },
-		{ "the end with a child alive", end_in_peace, 30 },
-		{ "the end after chroot() with a child alive",
-		  end_after_chroot, 30 },
-		{ "the end without descriptors with a child alive",
-		  end_without_descriptors, 30 },
-		{ "the end with RLIMIT_NOFILE 0 and a child alive",
-		  end_with_limit_of_none, 30 },
-		{ "gets and munmap with RLIMIT_NOFILE 0",
-		  life_with_limit_of_none, 30 },
-		{ "munmap during the end with a child alive",
-		  unmapped_during_end, 0 },
-		{ "munmap before the end with a child alive",
-		  unmapped_before_end, 0 },
-	};
-
 	return proc_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

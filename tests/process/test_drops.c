@@ -4,12 +4,6 @@
  * once it has stopped dropping. The drops are system calls of the program's own,
  * so only the kernel tells of them.
  */
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <time.h>
-
 #include "proc.h"
 
 #define BUFS	64
@@ -59,13 +53,19 @@ static int pass(struct rig *r)
 	return (int)(rig_uncached(r) - before);
 }
 
-static void drop_and_touch(int advice, bool gets, struct rig *r)
+struct drop {
+	int advice;
+	size_t apart;
+	bool gets; /* before the touch */
+};
+
+static void drop_and_touch(const struct drop *d, struct rig *r)
 {
 	int i;
 
 	for (i = 0; i < BUFS; i++)
-		raw_madvise(buf[i], RIG_LEN, advice);
-	if (gets)
+		raw_madvise(buf[i], RIG_LEN, d->advice);
+	if (d->gets)
 		pass(r);
 	sleep_ms(TOUCH_MS);
 	for (i = 0; i < BUFS; i++)
@@ -76,17 +76,18 @@ static void drop_and_touch(int advice, bool gets, struct rig *r)
  * At most 10 % of the gets are not cached 10 ms after the drops; on a machine
  * that is slow, later, but at some time.
  */
-static int cached_again(int advice, size_t apart, bool gets)
+static int cached_again(const void *variant)
 {
+	const struct drop *d = variant;
 	int round, n, cnt = 0, most = 0, rc;
 	struct rig r;
 
 	rc = rig_open(&r);
-	rc = rc ? rc : make_bufs(&r, apart);
+	rc = rc ? rc : make_bufs(&r, d->apart);
 	if (rc)
 		return rc;
 	for (round = 0; round < ROUNDS; round++) {
-		drop_and_touch(advice, gets, &r);
+		drop_and_touch(d, &r);
 		for (n = 0; n < PASSES; n++) {
 			sleep_ms(PAUSE_MS);
 			cnt = pass(&r);
@@ -105,41 +106,17 @@ static int cached_again(int advice, size_t apart, bool gets)
 	return 0;
 }
 
-static int dontneed(void)
-{
-	return cached_again(MADV_DONTNEED, RIG_LEN, false);
-}
+#define DROP(name, ...) { name, NULL, 0, cached_again, &(const struct drop){ __VA_ARGS__ } }
 
-static int dontneed_apart(void)
-{
-	return cached_again(MADV_DONTNEED, 2 * RIG_LEN, false);
-}
-
-static int dontneed_gets(void)
-{
-	return cached_again(MADV_DONTNEED, 2 * RIG_LEN, true);
-}
-
-static int lazy_free(void)
-{
-	return cached_again(MADV_FREE, RIG_LEN, false);
-}
-
-static int lazy_free_apart(void)
-{
-	return cached_again(MADV_FREE, 2 * RIG_LEN, false);
-}
+static const struct proc_case cases[] = {
+	DROP("MADV_DONTNEED in one mapping", MADV_DONTNEED, RIG_LEN, false),
+	DROP("MADV_DONTNEED in mappings apart", MADV_DONTNEED, 2 * RIG_LEN, false),
+	DROP("MADV_DONTNEED, and gets before the touch", MADV_DONTNEED, 2 * RIG_LEN, true),
+	DROP("MADV_FREE in one mapping", MADV_FREE, RIG_LEN, false),
+	DROP("MADV_FREE in mappings apart", MADV_FREE, 2 * RIG_LEN, false),
+};
 
 int main(int argc, char **argv)
 {
-	static const struct proc_case cases[] = {
-		{ "MADV_DONTNEED in one mapping", dontneed, 0 },
-		{ "MADV_DONTNEED in mappings apart", dontneed_apart, 0 },
-		{ "MADV_DONTNEED, and gets before the touch", dontneed_gets,
-		  0 },
-		{ "MADV_FREE in one mapping", lazy_free, 0 },
-		{ "MADV_FREE in mappings apart", lazy_free_apart, 0 },
-	};
-
 	return proc_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

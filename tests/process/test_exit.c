@@ -1,19 +1,23 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The end of a process, by every way, while a cache is open. */
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include "proc.h"
 
-static int child_ends(void (*how)(void), int want)
+struct way {
+	void (*how)(void);
+	int want;
+	bool alone; /* its thread is the last */
+};
+
+static int child_ends(const void *variant)
 {
+	const struct way *w = variant;
 	pid_t pid;
 	int status;
 
+#ifdef __SANITIZE_THREAD__
+	if (w->alone)
+		return proc_skip("ThreadSanitizer's thread keeps the process");
+#endif
 	fflush(stdout);
 	pid = fork();
 	if (!pid) {
@@ -25,7 +29,7 @@ static int child_ends(void (*how)(void), int want)
 			rc = rig_check(&r, mem, RIG_LEN) ? 1 : 0;
 		if (rc)
 			_exit(rc);
-		how();
+		w->how();
 		_exit(1);
 	}
 	if (pid < 0)
@@ -35,9 +39,9 @@ static int child_ends(void (*how)(void), int want)
 		return proc_fail("the process never ends");
 	if (WIFEXITED(status) && WEXITSTATUS(status) == PROC_SKIP)
 		return PROC_SKIP;
-	if (!WIFEXITED(status) || WEXITSTATUS(status) != want)
+	if (!WIFEXITED(status) || WEXITSTATUS(status) != w->want)
 		return proc_fail("wait status %#x, not exit status %d",
-				 (unsigned int)status, want);
+				 (unsigned int)status, w->want);
 	return 0;
 }
 
@@ -79,50 +83,18 @@ static void by_the_last_threads_return(void)
 	pthread_exit(NULL);
 }
 
-/* ThreadSanitizer has a thread of its own, which is no more the last than ours. */
-static int not_alone(void)
-{
-#ifdef __SANITIZE_THREAD__
-	return proc_skip("ThreadSanitizer's thread keeps the process");
-#else
-	return 0;
-#endif
-}
+#define WAY(name, ...) { name, NULL, 0, child_ends, &(const struct way){ __VA_ARGS__ } }
 
-static int main_thread_alone(void)
-{
-	int rc = not_alone();
-
-	return rc ? rc : child_ends(by_pthread_exit, 0);
-}
-
-static int last_thread(void)
-{
-	int rc = not_alone();
-
-	return rc ? rc : child_ends(by_the_last_threads_return, 0);
-}
-
-static int exit_with_cache(void)
-{
-	return child_ends(by_exit, 3);
-}
-
-static int exit_of_a_thread(void)
-{
-	return child_ends(by_a_threads_exit, 4);
-}
+static const struct proc_case cases[] = {
+	WAY("exit() with an open cache", by_exit, 3, false),
+	WAY("pthread_exit() in the only thread", by_pthread_exit, 0, true),
+	WAY("pthread_exit() in main, then the last thread returns",
+	    by_the_last_threads_return, 0, true),
+	WAY("pthread_exit() in main, then exit() in a thread", by_a_threads_exit, 4,
+	    false),
+};
 
 int main(int argc, char **argv)
 {
-	static const struct proc_case cases[] = {
-		{ "exit() with an open cache", exit_with_cache, 0 },
-		{ "pthread_exit() in the only thread", main_thread_alone, 0 },
-		{ "pthread_exit() in main, then the last thread returns",
-		  last_thread, 0 },
-		{ "pthread_exit() in main, then exit() in a thread",
-		  exit_of_a_thread, 0 },
-	};
-
 	return proc_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -8,15 +8,7 @@
  * SCHED_IDLE, so it stays between event and drop for as long as the test likes.
  * A round in which it was through too early is tried again.
  */
-#include <errno.h>
-#include <sched.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <time.h>
 
 #include "proc.h"
 

@@ -7,12 +7,7 @@
  *   PRESSURE=80000 ...          so many; the application's own mmap() fails if
  *                               they are used up
  */
-#include <errno.h>
 #include <malloc.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 
 #include "proc.h"
 

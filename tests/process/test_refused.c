@@ -4,17 +4,9 @@
  * the device's descriptor of the ring, by a second ring, and system calls, by a
  * seccomp filter. Nothing may be stale or hang for it.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "proc.h"
 

@@ -9,13 +9,6 @@
  * this machine: with one processor taken, all of them are on the other.
  */
 #include <dirent.h>
-#include <errno.h>
-#include <sched.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
 
 #include "proc.h"
 

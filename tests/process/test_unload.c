@@ -4,13 +4,6 @@
  * threads that used it end later, and the process forks.
  */
 #include <dlfcn.h>
-#include <errno.h>
-#include <sched.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "proc.h"
 

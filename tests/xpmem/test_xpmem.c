@@ -556,23 +556,14 @@ static void modes_are_as_a_files(void **state)
 	run(4, permissions);
 }
 
+#define LISTED cmocka_unit_test
+#include "test_xpmem.cases.h"
+
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(ten_peers_share_their_windows),
-		cmocka_unit_test(a_child_of_the_owner_has_copies),
-		cmocka_unit_test(a_hole_is_a_sigbus),
-		cmocka_unit_test(a_removed_segment_is_gone),
-		cmocka_unit_test(many_segments_have_the_same_memory),
-		cmocka_unit_test(a_part_is_detached),
-		cmocka_unit_test(wrong_arguments_are_refused),
-		cmocka_unit_test(the_whole_address_space_is_one_segment),
-		cmocka_unit_test(modes_are_as_a_files),
-	};
-
 	page = (size_t)sysconf(_SC_PAGESIZE);
 	shared = mmap(NULL, sizeof(*shared) + page, PROT_READ | PROT_WRITE,
 		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
-	return cmocka_run_group_tests_name("xpmem", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("xpmem", cases, NULL, NULL);
 }

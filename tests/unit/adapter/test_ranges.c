@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Registrations of libfabric's that are kept, and the time when it is told that one has to go. */
-#include <pthread.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-
-#include "core.h"
+#include "cases.h"
 #include "ranges.h"
 
 #define LEN ((size_t)4 << 12)
@@ -16,9 +12,8 @@ static char *at;
 
 static char *map(void)
 {
-	char *p = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *p = new_map(LEN);
 
-	assert_ptr_not_equal(p, MAP_FAILED);
 	memset(p, 1, LEN);
 	return p;
 }
@@ -220,7 +215,6 @@ static void all_are_forgotten_with_the_last_cache(void **state)
 static void in_a_child_none_is_kept(void **state)
 {
 	pid_t pid;
-	int status;
 
 	keep();
 	assert_true(keep());
@@ -237,8 +231,7 @@ static void in_a_child_none_is_kept(void **state)
 		ranges_forget(t);
 		_exit(0);
 	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	ended_well(pid);
 	assert_true(ranges_valid(t, at, LEN));
 }
 
@@ -254,22 +247,5 @@ static void without_a_notifier_none_is_kept(void **state)
 	ranges_close(none);
 }
 
-int main(void)
-{
-#define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
-	const struct CMUnitTest tests[] = {
-		TEST(a_registration_is_kept_the_second_time),
-		TEST(one_of_a_thread_that_has_not_told_since_is_not_kept),
-		TEST(a_change_is_found_at_once_and_told),
-		TEST(what_else_there_is_stays),
-		TEST(one_that_is_not_kept_is_not_told),
-		TEST(the_table_makes_room),
-		TEST(those_that_are_not_kept_make_room_at_once),
-		TEST(what_cannot_be_watched_is_not_kept),
-		TEST(all_are_forgotten_with_the_last_cache),
-		TEST(in_a_child_none_is_kept),
-		TEST(without_a_notifier_none_is_kept),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+#define LISTED(f) cmocka_unit_test_setup_teardown(f, begin, end)
+#include "test_ranges.cases.h"

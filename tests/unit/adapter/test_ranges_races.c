@@ -8,11 +8,7 @@
  * that is made of a page before its number is there does not say which page it was, and is not
  * cached.
  */
-#include <pthread.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-
-#include "core.h"
+#include "cases.h"
 #include "ranges.h"
 #include "sight.h"
 
@@ -139,8 +135,7 @@ static void no_hit_is_stale(void **state)
 	}
 	assert_int_equal(pthread_create(&teller, NULL, tell, NULL), 0);
 	for (i = 0; i < USERS; i++)
-		assert_int_equal(pthread_create(&user[i], NULL, use, (void *)(uintptr_t)(i + 2)),
-				 0);
+		user[i] = run_thread(use, (void *)(uintptr_t)(i + 2));
 	for (i = 0; i < CHANGES || atomic_load(&hits) < CHANGES; i++) {
 		page = (unsigned int)rand_r(&seed) % PAGES;
 		pthread_rwlock_wrlock(&content[page]);
@@ -150,8 +145,7 @@ static void no_hit_is_stale(void **state)
 			usleep(100);
 	}
 	atomic_store(&stop, true);
-	for (i = 0; i < USERS; i++)
-		pthread_join(user[i], NULL);
+	join_threads(user, USERS);
 	ranges_stop(t);
 	pthread_join(teller, NULL);
 	print_message("# %u hits, %u stale\n", atomic_load(&hits), atomic_load(&stale));
@@ -174,5 +168,5 @@ int main(void)
 		print_message("nothing can be watched here\n");
 		return 77;
 	}
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(tests);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The calls of a thread, and which of them count for a later one. */
-#include "core.h"
+#include "cases.h"
 #include "sight.h"
 
 #define TOP 10000
@@ -70,16 +70,5 @@ static void what_is_too_many_is_forgotten_from_the_shallow_end(void **state)
 	assert_int_equal(sight_before(TOP), 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_first_call_has_none_before_it),
-		cmocka_unit_test(a_call_from_the_same_depth_counts),
-		cmocka_unit_test(a_deeper_call_does_not_count),
-		cmocka_unit_test(a_shallower_call_counts_behind_deeper_ones),
-		cmocka_unit_test(a_deep_call_has_the_latest_of_those_above),
-		cmocka_unit_test(what_is_too_many_is_forgotten_from_the_shallow_end),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+#define LISTED PLAIN
+#include "test_sight.cases.h"

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Registrations that end with a handle. */
-#include <pthread.h>
-
-#include "core.h"
+#include "cases.h"
 #include "handles.h"
 
 #define MANY	1000
@@ -35,6 +33,24 @@ static size_t ends(uintptr_t m, uintptr_t memh, bool wanted)
 	}
 	assert_int_equal(known, wanted);
 	return n;
+}
+
+/* First: before the table has grown, which a child leaves, too. */
+static void a_child_begins_with_none(void **state)
+{
+	struct handle *all[8];
+	uintptr_t i;
+
+	for (i = 0; i < 8; i++)
+		all[i] = add(1, i * 32);
+	handles_anew();
+	assert_int_equal(handles_cnt(), 0);
+	assert_int_equal(ends(1, 32, false), 0);
+	add(1, 32);
+	assert_int_equal(ends(1, 32, true), 1);
+	/* It leaves its parent's where they are. */
+	for (i = 0; i < 8; i++)
+		free(all[i]);
 }
 
 static void a_handle_is_found_by_its_domain_and_name(void **state)
@@ -95,23 +111,6 @@ static void more_than_the_first_table_has_room_for(void **state)
 	assert_int_equal(handles_cnt(), 0);
 }
 
-static void a_child_begins_with_none(void **state)
-{
-	struct handle *all[8];
-	uintptr_t i;
-
-	for (i = 0; i < 8; i++)
-		all[i] = add(1, i * 32);
-	handles_anew();
-	assert_int_equal(handles_cnt(), 0);
-	assert_int_equal(ends(1, 32, false), 0);
-	add(1, 32);
-	assert_int_equal(ends(1, 32, true), 1);
-	/* It leaves its parent's where they are. */
-	for (i = 0; i < 8; i++)
-		free(all[i]);
-}
-
 static void *work(void *arg)
 {
 	const uintptr_t m = (uintptr_t)arg;
@@ -138,28 +137,12 @@ static void threads_find_their_own(void **state)
 {
 	pthread_t all[THREADS];
 	uintptr_t i;
-	void *bad;
 
 	for (i = 0; i < THREADS; i++)
 		assert_int_equal(pthread_create(&all[i], NULL, work, (void *)(i + 1)), 0);
-	for (i = 0; i < THREADS; i++) {
-		pthread_join(all[i], &bad);
-		assert_null(bad);
-	}
+	join_threads(all, THREADS);
 	assert_int_equal(handles_cnt(), 0);
 }
 
-int main(void)
-{
-	/* The first one before the table has grown, which a child leaves, too. */
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_child_begins_with_none),
-		cmocka_unit_test(a_handle_is_found_by_its_domain_and_name),
-		cmocka_unit_test(those_of_one_name_stay_until_the_last_has_ended),
-		cmocka_unit_test(a_name_of_many_takes_one_place),
-		cmocka_unit_test(more_than_the_first_table_has_room_for),
-		cmocka_unit_test(threads_find_their_own),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+#define LISTED PLAIN
+#include "test_ucx_handles.cases.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Names that a library binds: those of this program, and of tables that are made up. */
-#include "core.h"
+#include "cases.h"
 #include "imports.h"
 
 #define COUNT(x) (sizeof(x) / sizeof((x)[0]))
@@ -92,14 +92,5 @@ static void a_library_without_tables_binds_none(void **state)
 	assert_false(has("called", 0, false, 0, DT_REL));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_program_binds_the_functions_that_it_calls),
-		cmocka_unit_test(each_kind_of_table_is_looked_through),
-		cmocka_unit_test(offsets_are_addresses_from_the_base_on),
-		cmocka_unit_test(a_library_without_tables_binds_none),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+#define LISTED PLAIN
+#include "test_ucx_imports.cases.h"

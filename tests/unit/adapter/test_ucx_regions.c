@@ -1,16 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Regions of UCX's caches that are dropped before a lookup, by a cache that is only a list. */
-#include <errno.h>
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
-#include <stdatomic.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-
-#include "core.h"
+#include "cases.h"
 #include "regions.h"
 
 #define LEN	((size_t)4 << 12)
@@ -140,7 +130,7 @@ static uint64_t watches(void)
 	return info.watches;
 }
 
-static int begin_test(void **state)
+static int setup(void **state)
 {
 	at = map(NULL);
 	if (t)
@@ -153,7 +143,7 @@ static int begin_test(void **state)
 	return 0;
 }
 
-static int end_test(void **state)
+static int teardown(void **state)
 {
 	add_rc = 0;
 	in_add = NULL;
@@ -309,10 +299,9 @@ static void a_change_while_its_watch_begins_ends_that_watch_later(void **state)
 static void more_than_are_told_of_at_once(void **state)
 {
 	static struct entry many[MAX];
-	char *p = mmap(NULL, LEN * MAX, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *p = new_map(LEN * MAX);
 	size_t i;
 
-	assert_ptr_not_equal(p, MAP_FAILED);
 	for (i = 0; i < MAX; i++)
 		add(&many[i], i, p + i * LEN, LEN);
 	munmap(p, LEN * MAX);
@@ -349,7 +338,7 @@ static struct regions *saved, *blind;
 
 static int begin_blind(void **state)
 {
-	begin_test(state);
+	setup(state);
 	if (!blind)
 		assert_int_equal(regions_open(&blind_ops, &blind), 0);
 	saved = t;
@@ -362,7 +351,7 @@ static int end_blind(void **state)
 	assert_int_equal(regions_going(t), 0);
 	loses = false;
 	t = saved;
-	return end_test(state);
+	return teardown(state);
 }
 
 static void what_is_dropped_is_told_of_once(void **state)
@@ -418,7 +407,6 @@ static int child_loses(struct entry *e)
 static void a_child_says_again_that_all_has_gone(void **state)
 {
 	struct entry e;
-	int status = -1;
 	pid_t pid;
 
 	need_threads_after_fork();
@@ -428,8 +416,7 @@ static void a_child_says_again_that_all_has_gone(void **state)
 	pid = fork();
 	if (!pid)
 		_exit(child_loses(&e));
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	ended_well(pid);
 	assert_int_equal(regions_process(t), 0);
 	assert_true(end(&e, 0));
 }
@@ -459,7 +446,6 @@ static int child_looks(struct entry *e, struct entry *own)
 static void a_child_has_none_of_its_parents_regions(pid_t (*make)(void))
 {
 	struct entry e, own;
-	int status = -1;
 	pid_t pid;
 
 	add(&e, 0, at, LEN);
@@ -467,8 +453,7 @@ static void a_child_has_none_of_its_parents_regions(pid_t (*make)(void))
 	pid = make();
 	if (!pid)
 		_exit(child_looks(&e, &own));
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	ended_well(pid);
 	settle();
 	assert_true(e.found);
 	assert_true(end(&e, 0));
@@ -526,21 +511,16 @@ static void *storm(void *arg)
 static void threads_find_no_region_that_has_changed(void **state)
 {
 	pthread_t all[THREADS];
-	void *bad;
 	size_t i, k;
 
 	for (i = 0; i < THREADS; i++)
 		assert_int_equal(pthread_create(&all[i], NULL, storm, (void *)(uintptr_t)i), 0);
-	for (i = 0; i < THREADS; i++) {
-		pthread_join(all[i], &bad);
-		assert_null(bad);
-	}
+	join_threads(all, THREADS);
 	for (i = 0; i < THREADS; i++)
 		for (k = 0; k < ROUNDS; k++)
 			free(ended[i][k]);
 }
 
-#define CASE(f)	 cmocka_unit_test_setup_teardown(f, begin_test, end_test)
 #define BLIND(f) cmocka_unit_test_setup_teardown(f, begin_blind, end_blind)
 
 int main(void)
@@ -563,5 +543,5 @@ int main(void)
 		CASE(threads_find_no_region_that_has_changed),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(tests);
 }

@@ -2,15 +2,11 @@
 /* The clock that a test moves: who waits for an hour is through at once when it is over. */
 #include <linux/futex.h>
 #include <poll.h>
-#include <pthread.h>
-#include <sys/syscall.h>
 #include <sys/timerfd.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/base.h"
 #include "clock.h"
-#include "core.h"
+#include "cases.h"
 
 #define HOUR_MS 3600000
 
@@ -111,7 +107,6 @@ static void each_way_of_waiting_sees_the_clock_move(void **state)
 static void a_process_behind_a_fork_shares_the_moved_clock(void **state)
 {
 	uint64_t until;
-	int status = -1;
 	size_t i;
 	pid_t pid;
 
@@ -128,8 +123,7 @@ static void a_process_behind_a_fork_shares_the_moved_clock(void **state)
 		_exit(0);
 	}
 	test_clock_move_ms(HOUR_MS);
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	ended_well(pid);
 	test_clock_end();
 }
 
@@ -206,18 +200,5 @@ static void both_clocks_move(void **state)
 	test_clock_end();
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_way_of_waiting_sees_the_clock_move),
-		cmocka_unit_test(a_process_behind_a_fork_shares_the_moved_clock),
-		cmocka_unit_test(what_is_told_of_the_time_is_no_slice),
-		cmocka_unit_test(a_wait_of_one_thread_ends_as_another_hurries_the_clock),
-		cmocka_unit_test(the_sooner_of_two_is_no_later_than_either),
-		cmocka_unit_test(what_comes_ends_a_wait_before_its_deadline),
-		cmocka_unit_test(a_deadline_does_not_wrap),
-		cmocka_unit_test(both_clocks_move),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+#define LISTED PLAIN
+#include "test_clock.cases.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Copies of every kind of length, with every distance that is treated apart. */
 #include "base/copy.h"
-#include "core.h"
+#include "cases.h"
 
 #define ROOM 16384u
 
@@ -50,11 +50,10 @@ static void every_byte_and_no_other(void **state)
 		}
 }
 
+#define LISTED PLAIN
+#include "test_copy.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_byte_and_no_other),
-	};
-
-	return cmocka_run_group_tests_name("copy", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("copy", cases, NULL, NULL);
 }

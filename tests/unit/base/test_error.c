@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Errors in words, and structs that are older or newer than the library. */
 #include <limits.h>
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <string.h>
 
-#include <cmocka.h>
-
+#include "cases.h"
 #include "base/base.h"
 
 struct opts {
@@ -59,11 +54,8 @@ static void *other_thread(void *arg)
 
 static void a_reason_is_its_threads(void **state)
 {
-	pthread_t t;
-
 	kedge_reason(-EBUSY, "mine");
-	assert_int_equal(pthread_create(&t, NULL, other_thread, NULL), 0);
-	pthread_join(t, NULL);
+	in_thread(other_thread, NULL);
 	assert_string_equal(kedge_strerror(-EBUSY), "mine");
 }
 
@@ -110,16 +102,5 @@ static void results_may_be_older_or_newer(void **state)
 	assert_int_equal(kedge__info_copy(NULL, 8, &o, sizeof(o)), -EINVAL);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(an_error_has_words),
-		cmocka_unit_test(a_reason_is_for_its_error_alone),
-		cmocka_unit_test(a_long_reason_is_cut),
-		cmocka_unit_test(a_reason_is_its_threads),
-		cmocka_unit_test(options_may_be_older_or_newer),
-		cmocka_unit_test(results_may_be_older_or_newer),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
-}
+#define LISTED PLAIN
+#include "test_error.cases.h"

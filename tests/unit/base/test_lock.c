@@ -3,14 +3,9 @@
  * Locks that signals cannot interrupt: what is blocked, how it nests, and what is
  * put back.
  */
-#include <pthread.h>
-#include <signal.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include "base/base.h"
 #include "base/lock.h"
-#include "core.h"
+#include "cases.h"
 
 static struct sig_lock a = SIG_LOCK_INIT, b = SIG_LOCK_INIT;
 static volatile sig_atomic_t handled;
@@ -164,5 +159,5 @@ int main(void)
 				       setup),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(tests);
 }

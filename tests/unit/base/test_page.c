@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* A process's number without a system call: never the parent's, however it was made. */
-#include <pthread.h>
-#include <signal.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-
 #include "base/process/page.h"
-#include "core.h"
+#include "cases.h"
 
 #define THREADS 4
 
@@ -20,21 +15,16 @@ static void *is_mine(void *arg)
 static void threads_find_the_same(void **state)
 {
 	pthread_t t[THREADS];
-	int i;
 
-	for (i = 0; i < THREADS; i++)
-		assert_int_equal(pthread_create(&t[i], NULL, is_mine, NULL), 0);
-	for (i = 0; i < THREADS; i++)
-		pthread_join(t[i], NULL);
+	run_threads(t, THREADS, is_mine, NULL, 0);
+	join_threads(t, THREADS);
 	is_mine(NULL);
 }
 
 static void ends_well(pid_t pid)
 {
-	int status;
 
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	ended_well(pid);
 }
 
 static void check_twice(void)
@@ -80,13 +70,5 @@ static void a_child_around_libc_has_its_own(void **state)
 	is_mine(NULL);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(threads_find_the_same),
-		cmocka_unit_test(a_child_has_its_own),
-		cmocka_unit_test(a_child_around_libc_has_its_own),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+#define LISTED PLAIN
+#include "test_page.cases.h"

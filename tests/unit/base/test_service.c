@@ -3,14 +3,9 @@
  * A process ends with the last of its own threads, whatever kedge has running:
  * with status 0, and with what it had still to write.
  */
-#include <pthread.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-
 #include "base/process/service.h"
+#include "cases.h"
 #include "clock.h"
-#include "core.h"
 
 #define LOOKS_MS 200 /* of the keeper, each */
 
@@ -197,18 +192,13 @@ static void a_service_that_starts_slowly_is_not_ended(void **state)
 	assert_int_equal(in_child(start_slowly, NULL), 0);
 }
 
+#define LISTED PLAIN
+#include "test_service.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_process_ends_with_its_only_thread),
-		cmocka_unit_test(a_process_ends_with_a_thread_that_never_called),
-		cmocka_unit_test(a_process_ends_with_main_after_the_opener),
-		cmocka_unit_test(a_process_ends_where_all_is_closed),
-		cmocka_unit_test(a_process_ends_with_closes_at_exit),
-		cmocka_unit_test(a_service_that_starts_slowly_is_not_ended),
-	};
 	int rc = need_uffd();
 
 	test_clock_begin();
-	return rc ? rc : cmocka_run_group_tests(tests, NULL, NULL);
+	return rc ? rc : RUN(cases);
 }

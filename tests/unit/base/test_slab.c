@@ -1,15 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The slab: aligned, zeroed, disjoint, reused, and honest without memory. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-
-#include <cmocka.h>
-
+#include "cases.h"
 #include "base/slab.h"
 #include "fakes/memory.h"
 
@@ -93,12 +84,5 @@ static void no_memory_is_told_and_passes(void **state)
 	assert_int_equal(mapped, 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(objects_are_zeroed_and_apart),
-		cmocka_unit_test(no_memory_is_told_and_passes),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+#define LISTED PLAIN
+#include "test_slab.cases.h"

@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Other threads stop, whatever they are at, and go on as if nothing had been. */
-#include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <pthread.h>
 #include <semaphore.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 
 #include "base/process/stop.h"
-#include "core.h"
+#include "cases.h"
 
 #define THREADS 4
 #define ROUNDS	200
@@ -134,7 +129,6 @@ static void no_other_thread_runs(void **state)
 	uint64_t before;
 	int i, rc;
 
-	(void)state;
 	start_all(t);
 	rc = stopped(&l);
 	if (rc == -EPERM) {
@@ -187,7 +181,6 @@ static void sleepers_are_left_alone(void **state)
 	uint64_t before;
 	void *bad;
 
-	(void)state;
 	sleeper = 0;
 	assert_int_equal(epoll_ctl(fd, EPOLL_CTL_ADD, wakes, &ev), 0);
 	assert_int_equal(pthread_create(&waits, NULL, wait_for_an_event, &fd), 0);
@@ -225,7 +218,6 @@ static void no_signal_is_lost(void **state)
 	pthread_t t;
 	int rc = 7;
 
-	(void)state;
 	over = false;
 	sigaction(SIGUSR1, &sa, NULL);
 	pthread_create(&t, NULL, count, (void *)&turns[0]);
@@ -261,7 +253,6 @@ static int call_in_child(void *arg)
 
 static void one_thread_calls_itself(void **state)
 {
-	(void)state;
 	assert_int_equal(in_child(call_in_child, NULL), 0);
 }
 
@@ -299,19 +290,8 @@ static int call_where_it_is_forbidden(void *arg)
 
 static void a_filter_is_told_from_a_delay(void **state)
 {
-	(void)state;
 	assert_int_equal(in_child(call_where_it_is_forbidden, NULL), 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(no_other_thread_runs),
-		cmocka_unit_test(sleepers_are_left_alone),
-		cmocka_unit_test(no_signal_is_lost),
-		cmocka_unit_test(one_thread_calls_itself),
-		cmocka_unit_test(a_filter_is_told_from_a_delay),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+#define LISTED PLAIN
+#include "test_stop.cases.h"

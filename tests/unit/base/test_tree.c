@@ -1,12 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The interval tree against a list that is searched from end to end. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "cases.h"
 #include "base/base.h"
 #include "base/tree.h"
 
@@ -150,13 +144,5 @@ static void an_empty_tree_and_an_empty_range_have_nothing(void **state)
 	assert_null(t.root);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(it_finds_what_a_list_finds),
-		cmocka_unit_test(a_resized_node_is_found_where_it_is),
-		cmocka_unit_test(an_empty_tree_and_an_empty_range_have_nothing),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
-}
+#define LISTED PLAIN
+#include "test_tree.cases.h"

@@ -6,7 +6,7 @@
 #include <linux/btf.h>
 
 #include "bpf/btf.h"
-#include "tests/common/core.h"
+#include "cases.h"
 
 #define INFO(kind, vlen) ((uint32_t)(kind) << 24 | (vlen))
 
@@ -185,14 +185,5 @@ static void reads_the_kernels(void **state)
 	assert_true(btf_open(&b, "/proc/self/exe") < 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(finds_what_is_there),
-		cmocka_unit_test(any_byte_that_is_wrong_does_no_harm),
-		cmocka_unit_test(a_type_description_cut_anywhere_does_no_harm),
-		cmocka_unit_test(reads_the_kernels),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+#define LISTED PLAIN
+#include "test_btf.cases.h"

@@ -10,12 +10,7 @@
  * with another number is stale. And no registration may end while it is held,
  * or twice.
  */
-#include <errno.h>
-#include <pthread.h>
-#include <sys/mman.h>
-#include <time.h>
-
-#include "core.h"
+#include "cases.h"
 
 #define THREADS	  4
 #define OWN	  64 /* pages */
@@ -286,8 +281,7 @@ static void run_round(struct worker *w)
 
 	atomic_store(&stop, false);
 	for (i = 0; i < THREADS; i++)
-		assert_int_equal(pthread_create(&w[i].thread, NULL, work,
-						&w[i]), 0);
+		w[i].thread = run_thread(work, &w[i]);
 	nanosleep(&t, NULL);
 	atomic_store(&stop, true);
 	for (i = 0; i < THREADS; i++)
@@ -383,7 +377,5 @@ int main(int argc, char **argv)
 
 	if (argc > 1)
 		seconds = atoi(argv[1]);
-	if (need_uffd())
-		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+	return RUN_WITH_UFFD(tests);
 }

@@ -3,62 +3,19 @@
  * The cache as its user sees it, over a device that registers nothing and
  * counts. The teardown of every case checks that nothing was left or lost.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <sys/mman.h>
+#include "cache_pages.h"
 
-#include "core.h"
-
-static struct nodev *dev;
-static struct kedge_cache *cache;
-static char *mem; /* PAGES pages */
-
-#define PAGES 64
-
-static uint32_t more_flags; /* of each cache */
-
-static void open_cache(const struct kedge_cache_opts *user)
+/* All that the device was asked for is the cache's. */
+static int ends(void **state)
 {
-	struct kedge_cache_opts o = { .size = sizeof(o) };
+	struct kedge_cache_stats st;
 
-	if (user)
-		o = *user;
-	o.flags |= more_flags;
-	assert_int_equal(kedge_cache_open(dev->dev, NULL, &o, &cache), 0);
-}
-
-static int setup(void **state)
-{
-	dev = nodev_new();
-	mem = new_pages(PAGES);
-	cache = NULL;
-	return 0;
-}
-
-static struct kedge_cache_stats stats(void)
-{
-	struct kedge_cache_stats st = { .size = sizeof(st) };
-
-	assert_int_equal(kedge_cache_stats(cache, &st), 0);
-	assert_int_equal(st.registrations, dev->regs);
-	assert_int_equal(st.deregistrations, dev->deregs);
-	assert_int_equal(st.regions, dev->live);
-	assert_int_equal(st.registrations - st.deregistrations, st.regions);
-	assert_int_equal(st.gets, st.hits + st.misses);
-	return st;
-}
-
-static int teardown(void **state)
-{
-	if (cache)
-		stats();
-	kedge_cache_close(cache);
-	assert_int_equal(dev->live, 0);
-	assert_int_equal(dev->wrong, 0);
-	assert_int_equal(dev->regs, dev->deregs);
-	nodev_free(dev);
-	free_pages(mem, PAGES);
-	return 0;
+	if (cache) {
+		st = stats();
+		assert_int_equal(st.registrations, dev->regs);
+		assert_int_equal(st.deregistrations, dev->deregs);
+	}
+	return teardown(state);
 }
 
 /* True: the notifier that the cache takes here is the kernel module. */
@@ -69,42 +26,14 @@ static bool exact(void)
 	return !kedge_backend_probe(0, &info) && !info.rc;
 }
 
-static char *at(size_t page)
+static const struct kedge_mr *get_bytes(const void *p, size_t len)
 {
-	return mem + page * page_len();
-}
+	const struct kedge_mr *mr = get_at(p, len, WRITE);
 
-static const struct kedge_mr *get_access(const void *p, size_t len,
-					 uint32_t access)
-{
-	const struct kedge_mr *mr = NULL;
-	uint64_t a = addr_of(p);
-
-	assert_int_equal(kedge_cache_get(cache, p, len, access, &mr), 0);
-	assert_non_null(mr);
-	/* It covers what was asked for, in whole pages, and is alive. */
-	assert_true(mr->addr <= a && a + len <= mr->addr + mr->len);
-	assert_int_equal(mr->addr % page_len(), 0);
-	assert_int_equal(mr->len % page_len(), 0);
-	assert_int_equal(mr->access & access, access);
+	assert_int_equal(mr->addr % page, 0);
+	assert_int_equal(mr->len % page, 0);
 	assert_int_equal(mr->offset, mr->addr);
-	assert_true(dev->alive[mr->device_handle]);
 	return mr;
-}
-
-static const struct kedge_mr *get(const void *p, size_t len)
-{
-	return get_access(p, len, KEDGE_ACCESS_LOCAL_WRITE);
-}
-
-static void put(const struct kedge_mr *mr)
-{
-	kedge_cache_put(cache, mr);
-}
-
-static void get_put(const void *p, size_t len)
-{
-	put(get(p, len));
 }
 
 /* True: a get of it is a hit; it is put again. */
@@ -112,7 +41,7 @@ static bool hits(const void *p, size_t len)
 {
 	uint64_t regs = dev->regs;
 
-	get_put(p, len);
+	put(get_bytes(p, len));
 	return dev->regs == regs;
 }
 
@@ -121,18 +50,17 @@ static void a_range_within_a_region_is_a_hit(void **state)
 	const struct kedge_mr *a, *b;
 	struct kedge_cache_stats st;
 
-	open_cache(NULL);
-	a = get(at(4) + 100, 2 * page_len());
+	a = get_bytes(at(4) + 100, 2 * page);
 	assert_int_equal(a->addr, addr_of(at(4)));
-	assert_int_equal(a->len, 3 * page_len());
-	b = get(at(5), 1);
+	assert_int_equal(a->len, 3 * page);
+	b = get_bytes(at(5), 1);
 	assert_ptr_equal(a, b);
 	put(b);
-	b = get(at(6) + page_len() - 1, 1);
+	b = get_bytes(at(6) + page - 1, 1);
 	assert_ptr_equal(a, b);
 	put(b);
 	put(a);
-	assert_true(hits(at(4), 3 * page_len()));
+	assert_true(hits(at(4), 3 * page));
 	assert_false(hits(at(7), 1));
 	st = stats();
 	assert_int_equal(st.gets, 5);
@@ -146,16 +74,15 @@ static void bytes_are_counted(void **state)
 {
 	struct kedge_cache_stats st;
 
-	open_cache(NULL);
-	get_put(at(0), page_len());
-	get_put(at(8), 2 * page_len());
+	put(get_bytes(at(0), page));
+	put(get_bytes(at(8), 2 * page));
 	st = stats();
-	assert_int_equal(st.bytes, 3 * page_len());
-	assert_int_equal(st.bytes_peak, 3 * page_len());
+	assert_int_equal(st.bytes, 3 * page);
+	assert_int_equal(st.bytes_peak, 3 * page);
 	assert_int_equal(kedge_cache_flush(cache), 2);
 	st = stats();
 	assert_int_equal(st.bytes, 0);
-	assert_int_equal(st.bytes_peak, 3 * page_len());
+	assert_int_equal(st.bytes_peak, 3 * page);
 	assert_int_equal(st.regions, 0);
 }
 
@@ -166,8 +93,8 @@ static void more_access_is_another_registration(void **state)
 
 	o.flags = KEDGE_CACHE_TRUSTED_PEERS;
 	open_cache(&o);
-	ro = get_access(at(0), 2 * page_len(), KEDGE_ACCESS_REMOTE_READ);
-	rw = get_access(at(0), page_len(), KEDGE_ACCESS_LOCAL_WRITE);
+	ro = get_at(at(0), 2 * page, KEDGE_ACCESS_REMOTE_READ);
+	rw = get_at(at(0), page, WRITE);
 	assert_ptr_not_equal(ro, rw);
 	/* The new one serves both; the old one lives while it is held. */
 	assert_int_equal(rw->access & KEDGE_ACCESS_REMOTE_READ,
@@ -175,8 +102,8 @@ static void more_access_is_another_registration(void **state)
 	assert_true(dev->alive[ro->device_handle]);
 	put(ro);
 	put(rw);
-	assert_true(hits(at(0), page_len()));
-	put(get_access(at(0), page_len(), KEDGE_ACCESS_REMOTE_READ));
+	assert_true(hits(at(0), page));
+	put(get_at(at(0), page, KEDGE_ACCESS_REMOTE_READ));
 	assert_int_equal(dev->regs, 2);
 }
 
@@ -185,18 +112,17 @@ static void neighbours_merge_into_one_region(void **state)
 	struct kedge_cache_stats st;
 	size_t i;
 
-	open_cache(NULL);
 	/* However small the steps, a page is registered O(log n) times. */
 	for (i = 0; i < PAGES; i++)
-		get_put(at(i), page_len());
+		put(get_bytes(at(i), page));
 	st = stats();
 	assert_true(st.merges > 0);
 	assert_true(st.regions < PAGES / 2);
-	assert_true(st.bytes < 3 * PAGES * page_len());
-	get_put(mem, PAGES * page_len());
+	assert_true(st.bytes < 3 * PAGES * page);
+	put(get_bytes(mem, PAGES * page));
 	st = stats();
 	assert_int_equal(st.regions, 1);
-	assert_int_equal(st.bytes, PAGES * page_len());
+	assert_int_equal(st.bytes, PAGES * page);
 }
 
 static void a_merge_leaves_what_is_in_flight(void **state)
@@ -204,20 +130,19 @@ static void a_merge_leaves_what_is_in_flight(void **state)
 	const struct kedge_mr *old, *merged;
 	uint64_t handle;
 
-	open_cache(NULL);
-	old = get(at(0), page_len());
+	old = get_bytes(at(0), page);
 	handle = old->device_handle;
-	merged = get(at(1), page_len());
+	merged = get_bytes(at(1), page);
 	assert_int_equal(merged->addr, addr_of(at(0)));
-	assert_int_equal(merged->len, 2 * page_len());
+	assert_int_equal(merged->len, 2 * page);
 	assert_int_equal(stats().merges, 1);
 	assert_int_equal(old->device_handle, handle);
-	assert_int_equal(old->len, page_len());
+	assert_int_equal(old->len, page);
 	assert_true(dev->alive[handle]);
 	put(old);
 	assert_false(dev->alive[handle]);
 	put(merged);
-	assert_true(hits(at(0), 2 * page_len()));
+	assert_true(hits(at(0), 2 * page));
 }
 
 static void merge_bytes_bounds_it(void **state)
@@ -225,16 +150,16 @@ static void merge_bytes_bounds_it(void **state)
 	struct kedge_cache_opts o = { .size = sizeof(o) };
 	const struct kedge_mr *mr;
 
-	o.merge_bytes = 2 * page_len();
+	o.merge_bytes = 2 * page;
 	open_cache(&o);
-	get_put(at(0), page_len());
-	get_put(at(1), page_len());
-	mr = get(at(2), page_len());
-	assert_int_equal(mr->len, page_len());
+	put(get_bytes(at(0), page));
+	put(get_bytes(at(1), page));
+	mr = get_bytes(at(2), page);
+	assert_int_equal(mr->len, page);
 	put(mr);
 	/* A range asked for at once is registered at once. */
-	mr = get(at(0), 8 * page_len());
-	assert_int_equal(mr->len, 8 * page_len());
+	mr = get_bytes(at(0), 8 * page);
+	assert_int_equal(mr->len, 8 * page);
 	put(mr);
 }
 
@@ -243,11 +168,10 @@ static void an_unmap_ends_what_nobody_holds(void **state)
 	struct kedge_cache_stats st;
 	const struct kedge_mr *mr;
 
-	open_cache(NULL);
-	mr = get(at(0), page_len());
+	mr = get_bytes(at(0), page);
 	put(mr);
 	pages_at(at(0), 1);
-	assert_false(hits(at(0), page_len()));
+	assert_false(hits(at(0), page));
 	st = stats();
 	assert_int_equal(st.invalidations, 1);
 	assert_true(st.resyncs >= 1);
@@ -258,28 +182,26 @@ static void what_is_held_outlives_an_unmap(void **state)
 {
 	const struct kedge_mr *old, *new;
 
-	open_cache(NULL);
-	old = get(at(0), page_len());
+	old = get_bytes(at(0), page);
 	pages_at(at(0), 1);
-	new = get(at(0), page_len());
+	new = get_bytes(at(0), page);
 	assert_ptr_not_equal(old, new);
 	assert_true(dev->alive[old->device_handle]);
 	put(old);
 	assert_int_equal(dev->live, 1);
 	put(new);
 	assert_int_equal(dev->live, 1);
-	assert_true(hits(at(0), page_len()));
+	assert_true(hits(at(0), page));
 }
 
 static void an_unmapped_range_is_efault(void **state)
 {
 	const struct kedge_mr *mr = NULL;
 
-	open_cache(NULL);
-	get_put(at(0), 2 * page_len());
-	assert_int_equal(munmap(at(1), page_len()), 0);
+	put(get_bytes(at(0), 2 * page));
+	assert_int_equal(munmap(at(1), page), 0);
 	assert_int_equal(kedge_cache_get(cache, at(1), 1, 0, &mr), -EFAULT);
-	assert_int_equal(kedge_cache_get(cache, at(0), 2 * page_len(), 0, &mr),
+	assert_int_equal(kedge_cache_get(cache, at(0), 2 * page, 0, &mr),
 			 -EFAULT);
 	assert_null(mr);
 	assert_int_equal(stats().failures, 2);
@@ -290,24 +212,23 @@ static void of_a_large_region_only_the_pages_go(void **state)
 {
 	uint64_t regs;
 
-	open_cache(NULL);
-	get_put(mem, PAGES * page_len());
+	put(get_bytes(mem, PAGES * page));
 	pages_at(at(20), 1);
 	regs = dev->regs;
-	assert_true(hits(at(0), 20 * page_len()));
-	assert_true(hits(at(21), (PAGES - 21) * page_len()));
+	assert_true(hits(at(0), 20 * page));
+	assert_true(hits(at(21), (PAGES - 21) * page));
 	assert_int_equal(dev->regs, regs);
 	assert_false(hits(at(20), 1));
-	assert_int_equal(dev->last_len, page_len());
+	assert_int_equal(dev->last_len, page);
 	assert_true(hits(at(20), 1));
 	assert_int_equal(dev->regs, regs + 1);
 	/* Over both: neither serves it alone. */
-	assert_false(hits(at(19), 3 * page_len()));
-	assert_true(hits(at(19), 3 * page_len()));
+	assert_false(hits(at(19), 3 * page));
+	assert_true(hits(at(19), 3 * page));
 }
 
 #define GIB	 ((size_t)1 << 30)
-#define CHUNK	 ((size_t)16 << 20)
+#define LARGE	 ((size_t)16 << 20)
 #define HUGE	 ((size_t)2 << 20)
 
 static void a_hint_registers_in_chunks(void **state)
@@ -318,18 +239,18 @@ static void a_hint_registers_in_chunks(void **state)
 	size_t i, near;
 
 	assert_ptr_not_equal(big, MAP_FAILED);
-	o.chunk_bytes = CHUNK;
+	o.chunk_bytes = LARGE;
 	open_cache(&o);
 	assert_int_equal(kedge_cache_hint(cache, big, GIB,
-					  KEDGE_ACCESS_LOCAL_WRITE), GIB);
-	assert_in_range(dev->regs, GIB / CHUNK, GIB / CHUNK + 1);
+					  WRITE), GIB);
+	assert_in_range(dev->regs, GIB / LARGE, GIB / LARGE + 1);
 	assert_int_equal(stats().bytes, GIB);
 	for (i = 0; i < GIB; i += (size_t)1 << 20)
-		assert_true(hits(big + i, page_len()));
+		assert_true(hits(big + i, page));
 	/* Hinted again: nothing to do. */
 	i = dev->regs;
 	assert_int_equal(kedge_cache_hint(cache, big, GIB,
-					  KEDGE_ACCESS_LOCAL_WRITE), GIB);
+					  WRITE), GIB);
 	assert_int_equal(dev->regs, i);
 	/* One page exchanged costs one chunk at the most. */
 	pages_at(big + GIB / 2, 1);
@@ -338,13 +259,13 @@ static void a_hint_registers_in_chunks(void **state)
 	 * The kernel module is told of the whole huge page that the new
 	 * mapping's border might split.
 	 */
-	near = exact() ? HUGE : page_len();
-	assert_true(hits(big + GIB / 2 - near, page_len()));
-	assert_true(hits(big + GIB / 2 + near, page_len()));
-	assert_false(hits(big + GIB / 2, page_len()));
+	near = exact() ? HUGE : page;
+	assert_true(hits(big + GIB / 2 - near, page));
+	assert_true(hits(big + GIB / 2 + near, page));
+	assert_false(hits(big + GIB / 2, page));
 	assert_int_equal(dev->regs, i + 1);
-	assert_true(dev->last_len <= CHUNK);
-	assert_true(hits(big + GIB - page_len(), page_len()));
+	assert_true(dev->last_len <= LARGE);
+	assert_true(hits(big + GIB - page, page));
 	assert_int_equal(munmap(big, GIB), 0);
 }
 
@@ -363,14 +284,14 @@ static void fill_four(void)
 	size_t i;
 
 	for (i = 0; i < 4; i++)
-		get_put(at(2 * i), page_len());
+		put(get_bytes(at(2 * i), page));
 	assert_int_equal(dev->regs, 4);
 	assert_true(hits(at(0), 1));
 }
 
 static void expect_lru_gone(void)
 {
-	assert_false(hits(at(8), page_len()));
+	assert_false(hits(at(8), page));
 	assert_int_equal(dev->live, 4);
 	assert_int_equal(stats().evictions, 1);
 	assert_true(hits(at(0), 1));
@@ -389,7 +310,7 @@ static void the_least_used_goes_beyond_max_regions(void **state)
 
 static void the_least_used_goes_beyond_max_bytes(void **state)
 {
-	limited(4 * page_len(), 0);
+	limited(4 * page, 0);
 	fill_four();
 	expect_lru_gone();
 }
@@ -399,17 +320,17 @@ static void a_long_one_costs_one_place(void **state)
 	limited(0, 4);
 	fill_four();
 	/* One place is needed: it is one that goes, whatever its length. */
-	get_put(at(16), 16 * page_len());
+	put(get_bytes(at(16), 16 * page));
 	assert_int_equal(dev->live, 4);
 	assert_int_equal(stats().evictions, 1);
-	assert_true(hits(at(16), 16 * page_len()));
+	assert_true(hits(at(16), 16 * page));
 }
 
 static void what_never_fits_drives_nothing_out(void **state)
 {
-	limited(4 * page_len(), 0);
+	limited(4 * page, 0);
 	fill_four();
-	get_put(at(16), 16 * page_len());
+	put(get_bytes(at(16), 16 * page));
 	assert_int_equal(stats().uncached, 1);
 	assert_int_equal(dev->live, 4);
 	assert_true(hits(at(0), 1));
@@ -421,11 +342,11 @@ static void what_is_held_is_not_evicted(void **state)
 	const struct kedge_mr *held[4], *mr;
 	size_t i;
 
-	limited(4 * page_len(), 0);
+	limited(4 * page, 0);
 	for (i = 0; i < 4; i++)
-		held[i] = get(at(2 * i), page_len());
+		held[i] = get_bytes(at(2 * i), page);
 	/* All in use: this one lives until its put. */
-	mr = get(at(8), page_len());
+	mr = get_bytes(at(8), page);
 	for (i = 0; i < 4; i++)
 		assert_true(dev->alive[held[i]->device_handle]);
 	put(mr);
@@ -443,20 +364,19 @@ static void a_file_mapping_is_not_kept_unseen(void **state)
 	struct kedge_cache_stats st;
 	char *p;
 
-	assert_int_equal(ftruncate(fd, (off_t)page_len()), 0);
-	p = mmap(NULL, page_len(), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_int_equal(ftruncate(fd, (off_t)page), 0);
+	p = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	assert_ptr_not_equal(p, MAP_FAILED);
-	open_cache(NULL);
-	assert_false(hits(p, page_len()));
+	assert_false(hits(p, page));
 	if (exact()) {
-		assert_true(hits(p, page_len()));
+		assert_true(hits(p, page));
 		*p = 1;
 		assert_int_equal(ftruncate(fd, 0), 0);
-		assert_int_equal(ftruncate(fd, (off_t)page_len()), 0);
-		assert_false(hits(p, page_len()));
+		assert_int_equal(ftruncate(fd, (off_t)page), 0);
+		assert_false(hits(p, page));
 		goto out;
 	}
-	assert_false(hits(p, page_len()));
+	assert_false(hits(p, page));
 	assert_int_equal(dev->live, 0);
 	st = stats();
 	assert_int_equal(st.uncached, 2);
@@ -464,7 +384,7 @@ static void a_file_mapping_is_not_kept_unseen(void **state)
 	assert_int_equal(kedge_cache_hint(cache, p, 1, 0), -EOPNOTSUPP);
 	assert_int_equal(dev->live, 0);
 out:
-	munmap(p, page_len());
+	munmap(p, page);
 	close(fd);
 }
 
@@ -472,14 +392,13 @@ static void a_flush_leaves_what_is_held(void **state)
 {
 	const struct kedge_mr *mr;
 
-	open_cache(NULL);
-	get_put(at(0), page_len());
-	mr = get(at(8), page_len());
+	put(get_bytes(at(0), page));
+	mr = get_bytes(at(8), page);
 	assert_int_equal(kedge_cache_flush(cache), 1);
 	assert_true(dev->alive[mr->device_handle]);
 	assert_int_equal(dev->live, 1);
 	/* It left the index. */
-	assert_false(hits(at(8), page_len()));
+	assert_false(hits(at(8), page));
 	put(mr);
 	assert_int_equal(dev->live, 1);
 	assert_int_equal(kedge_cache_flush(cache), 1);
@@ -491,51 +410,25 @@ static void dropped_memory_is_kept_again(void **state)
 {
 	size_t kept = 0, i;
 
-	open_cache(NULL);
 	for (i = 0; i < 200; i++) {
 		mem[0] = 1;
-		get_put(mem, page_len());
-		assert_int_equal(madvise(mem, page_len(), MADV_DONTNEED), 0);
+		put(get_bytes(mem, page));
+		assert_int_equal(madvise(mem, page, MADV_DONTNEED), 0);
 		mem[0] = 1;
-		assert_false(hits(mem, page_len()));
-		kept += hits(mem, page_len());
+		assert_false(hits(mem, page));
+		kept += hits(mem, page);
 	}
 	print_message("kept after a drop: %zu of 200\n", kept);
 	pages_at(mem, 1);
 	/* A sanitizer's thread may have to be seen outside of the last drop. */
-	WAIT_FOR(hits(mem, page_len()));
+	WAIT_FOR(hits(mem, page));
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define LISTED(f) cmocka_unit_test_setup_teardown(f, setup_plain, ends)
+#include "test_cache.cases.h"
 
 /* With "single": all of it in a cache with a single thread. */
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(a_range_within_a_region_is_a_hit),
-		CASE(bytes_are_counted),
-		CASE(more_access_is_another_registration),
-		CASE(neighbours_merge_into_one_region),
-		CASE(a_merge_leaves_what_is_in_flight),
-		CASE(merge_bytes_bounds_it),
-		CASE(an_unmap_ends_what_nobody_holds),
-		CASE(what_is_held_outlives_an_unmap),
-		CASE(an_unmapped_range_is_efault),
-		CASE(of_a_large_region_only_the_pages_go),
-		CASE(a_hint_registers_in_chunks),
-		CASE(the_least_used_goes_beyond_max_regions),
-		CASE(the_least_used_goes_beyond_max_bytes),
-		CASE(a_long_one_costs_one_place),
-		CASE(what_never_fits_drives_nothing_out),
-		CASE(what_is_held_is_not_evicted),
-		CASE(a_file_mapping_is_not_kept_unseen),
-		CASE(a_flush_leaves_what_is_held),
-		CASE(dropped_memory_is_kept_again),
-	};
-
-	if (need_uffd())
-		return 77;
-	if (argc > 1 && !strcmp(argv[1], "single"))
-		more_flags = KEDGE_CACHE_SINGLE_THREAD;
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+	return RUN_CASES(cases, argc, argv);
 }

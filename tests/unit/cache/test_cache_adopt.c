@@ -3,11 +3,6 @@
  * Registrations whose pages are moved to other addresses: the cache has them there, and
  * no others that changed meanwhile.
  */
-#include <pthread.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <kedge/hooks.h>
 
 #include "cache/priv.h"
@@ -36,12 +31,9 @@ static void *run(void *fn)
 /* With signals off, as its creator has them. */
 static void by_another_thread(void (*fn)(void))
 {
-	pthread_t t;
-
 	if (!fn)
 		return;
-	assert_int_equal(pthread_create(&t, NULL, run, (void *)fn), 0);
-	assert_int_equal(pthread_join(t, NULL), 0);
+	in_thread(run, (void *)fn);
 }
 
 static void moving(void *ctx, void *to, void *from, size_t len)
@@ -98,7 +90,6 @@ static void the_cache_has_it_where_the_pages_are(void **state)
 	const struct kedge_mr *mr;
 	uint64_t handle;
 
-	(void)state;
 	handle = land_and_move();
 	mr = get(0, MOVED, WRITE);
 	assert_int_equal(dev->regs, 1);
@@ -221,7 +212,6 @@ static void what_is_not_moved_stays_its_owners(void **state)
 {
 	struct kedge_device_mr mr;
 
-	(void)state;
 	open_with((struct kedge_cache_opts){ 0 });
 	mr = land();
 	assert_false(kedge__cache_adopt_end(adoption, 0));
@@ -244,7 +234,6 @@ static void it_counts_as_others_do(void **state)
 {
 	struct kedge_device_mr mr;
 
-	(void)state;
 	open_with((struct kedge_cache_opts){ .max_bytes = LANDING * page });
 	get_put(100, LANDING, WRITE);
 	assert_int_equal(dev->live, 1);
@@ -256,14 +245,9 @@ static void it_counts_as_others_do(void **state)
 	end_of_landing();
 }
 
+#include "test_cache_adopt.cases.h"
+
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(the_cache_has_it_where_the_pages_are),
-		CASE(what_others_changed_is_not_kept),
-		CASE(what_is_not_moved_stays_its_owners),
-		CASE(it_counts_as_others_do),
-	};
-
-	return RUN_CASES(tests, argc, argv);
+	return RUN_CASES(cases, argc, argv);
 }

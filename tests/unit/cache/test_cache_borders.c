@@ -4,10 +4,6 @@
  * unnoticed elsewhere: rights side by side, exactly half of a region, two losses
  * in one, a put in a forked child.
  */
-#include <errno.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-
 #include "cache_pages.h"
 
 /* Returns the number of pieces; each gives the access asked for. */
@@ -26,7 +22,6 @@ static size_t getv(size_t first, size_t cnt, uint32_t access)
 
 static void pieces_give_the_access_asked_for(void **state)
 {
-	open_with((struct kedge_cache_opts){ 0 });
 	assert_int_equal(getv(0, 2 * CHUNK, 0), 2);
 	assert_int_equal(getv(CHUNK, 2 * CHUNK, WRITE), 2);
 	assert_int_equal(getv(0, 3 * CHUNK, WRITE), 3);
@@ -44,7 +39,6 @@ static void pieces_give_the_access_asked_for(void **state)
 
 static void rights_side_by_side_are_kept_apart(void **state)
 {
-	open_with((struct kedge_cache_opts){ 0 });
 	get_put(0, 1, WRITE);
 	get_put(1, 1, 0);
 	assert_true(is_hit(0, 1, WRITE));
@@ -59,7 +53,6 @@ static void rights_side_by_side_are_kept_apart(void **state)
 
 static void half_of_a_region_is_worth_keeping(void **state)
 {
-	open_with((struct kedge_cache_opts){ 0 });
 	get_put(0, CHUNK, WRITE);
 	/* Exactly half, in two parts: the rest goes on serving. */
 	pages_at(at(0), CHUNK / 4);
@@ -77,7 +70,6 @@ static void a_small_region_goes_whole(void **state)
 {
 	size_t small = ((size_t)64 << 10) / page;
 
-	open_with((struct kedge_cache_opts){ 0 });
 	get_put(0, small, WRITE);
 	pages_at(at(0), 1);
 	assert_false(is_hit(small - 1, 1, WRITE));
@@ -88,7 +80,6 @@ static void a_small_region_goes_whole(void **state)
 
 static void two_losses_in_one_region_are_made_good(void **state)
 {
-	open_with((struct kedge_cache_opts){ 0 });
 	get_put(0, 4 * CHUNK, WRITE);
 	pages_at(at(1), 1);
 	get_put(4, 1, WRITE); /* the one is read before the other comes */
@@ -106,7 +97,6 @@ static void two_losses_in_one_region_are_made_good(void **state)
 /* A region that began in the middle of a chunk is made good from there on. */
 static void a_resync_keeps_to_the_region(void **state)
 {
-	open_with((struct kedge_cache_opts){ 0 });
 	get_put(CHUNK / 4, CHUNK + CHUNK / 2, WRITE);
 	pages_at(at(CHUNK / 4), 1);
 	get_put(CHUNK / 2, 1, WRITE); /* or they would be one loss */
@@ -135,7 +125,6 @@ static void what_was_flushed_is_not_watched(void **state)
 {
 	uint64_t before;
 
-	open_with((struct kedge_cache_opts){ 0 });
 	get_put(0, CHUNK, WRITE);
 	pages_at(at(0), 1);
 	get_put(0, CHUNK, WRITE);
@@ -150,7 +139,6 @@ static void a_wrong_length_is_no_hit(void **state)
 	const struct kedge_mr *mr = NULL;
 	struct kedge_piece p;
 
-	open_with((struct kedge_cache_opts){ 0 });
 	get_put(0, 4, WRITE);
 	assert_int_equal(kedge_cache_get(cache, at(1), 0, 0, &mr), -EINVAL);
 	assert_int_equal(kedge_cache_get(cache, at(1), SIZE_MAX, 0, &mr),
@@ -184,7 +172,6 @@ static int put_in_child(void *arg)
 static void a_child_ends_nothing_that_is_dying(void **state)
 {
 	need_threads_after_fork(); /* before anything is held */
-	open_with((struct kedge_cache_opts){ 0 });
 	held = get(0, 1, WRITE);
 	assert_int_equal(kedge_cache_flush(cache), 0);
 	assert_int_equal(in_child(put_in_child, NULL), 0);
@@ -226,10 +213,8 @@ static void caches_without_a_notifier_share_one(void **state)
 {
 	struct nodev *d;
 	struct kedge_cache *c;
-	int status;
 	pid_t pid;
 
-	(void)state;
 	need_threads_after_fork();
 	assert_int_equal(both_keep_it(), 0);
 	/* A child has one of its own, and closes what it has of its parent's. */
@@ -242,8 +227,7 @@ static void caches_without_a_notifier_share_one(void **state)
 		CHILD_CHECK(!both_keep_it());
 		_exit(0);
 	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	ended_well(pid);
 	kedge_cache_close(c);
 	nodev_free(d);
 	assert_int_equal(both_keep_it(), 0);
@@ -253,16 +237,16 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(caches_without_a_notifier_share_one),
-		CASE(pieces_give_the_access_asked_for),
-		CASE(rights_side_by_side_are_kept_apart),
-		CASE(half_of_a_region_is_worth_keeping),
-		CASE(a_small_region_goes_whole),
-		CASE(two_losses_in_one_region_are_made_good),
-		CASE(a_resync_keeps_to_the_region),
-		CASE(chunks_are_powers_of_two),
-		CASE(what_was_flushed_is_not_watched),
-		CASE(a_wrong_length_is_no_hit),
-		CASE(a_child_ends_nothing_that_is_dying),
+		OPEN(pieces_give_the_access_asked_for),
+		OPEN(rights_side_by_side_are_kept_apart),
+		OPEN(half_of_a_region_is_worth_keeping),
+		OPEN(a_small_region_goes_whole),
+		OPEN(two_losses_in_one_region_are_made_good),
+		OPEN(a_resync_keeps_to_the_region),
+		OPEN(chunks_are_powers_of_two),
+		OPEN(what_was_flushed_is_not_watched),
+		OPEN(a_wrong_length_is_no_hit),
+		OPEN(a_child_ends_nothing_that_is_dying),
 	};
 
 	return RUN_CASES(tests, argc, argv);

@@ -4,11 +4,7 @@
  * functions asks for it, and then comes to a cancellation point. The call must
  * end as if nothing had happened, and leave the cache as it should be.
  */
-#include <errno.h>
-#include <pthread.h>
-#include <sys/mman.h>
-
-#include "core.h"
+#include "cases.h"
 
 #define PAGES	  16
 #define REPEATS	  200
@@ -226,7 +222,6 @@ static void *call_it(void *arg)
 static void no_call_is_a_cancellation_point(void **state)
 {
 	void *out;
-	pthread_t t;
 	size_t i;
 
 	for (i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
@@ -241,9 +236,7 @@ static void no_call_is_a_cancellation_point(void **state)
 			call_hint();
 		drop(1);
 		returned = false;
-		assert_int_equal(pthread_create(&t, NULL, call_it,
-						(void *)&calls[i]), 0);
-		assert_int_equal(pthread_join(t, &out), 0);
+		out = in_thread(call_it, (void *)&calls[i]);
 		if (!returned)
 			fail_msg("call %zu did not return", i);
 		assert_ptr_equal(out, PTHREAD_CANCELED);
@@ -279,9 +272,7 @@ static void cancelled_threads_leave_nothing_behind(void **state)
 
 	for (i = 0; i < REPEATS; i++) {
 		before = turns;
-		for (j = 0; j < 2; j++)
-			assert_int_equal(pthread_create(&t[j], NULL, use_it,
-							NULL), 0);
+		run_threads(t, 2, use_it, NULL, 0);
 		while (turns < before + 1 + (uint32_t)i % 3)
 			assert_true(call_get());
 		for (j = 0; j < 2; j++)
@@ -294,16 +285,5 @@ static void cancelled_threads_leave_nothing_behind(void **state)
 	}
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		CASE(no_call_is_a_cancellation_point),
-		CASE(cancelled_threads_leave_nothing_behind),
-	};
-
-	if (need_uffd())
-		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
-}
+#define NEEDED need_uffd
+#include "test_cache_cancel.cases.h"

@@ -3,80 +3,29 @@
  * The cache where something is wrong: arguments, a device that refuses, a
  * forked child, threads that come and go, caches that close before them.
  */
-#include <errno.h>
-#include <pthread.h>
-#include <sys/mman.h>
+#include "cache_pages.h"
 
-#include "core.h"
-
-static struct nodev *dev;
-static struct kedge_cache *cache;
-static char *mem;
 static const struct kedge_mr *held; /* over a case that may be skipped */
 
-#define PAGES 64
-
-static int setup(void **state)
+static int end(void **state)
 {
-	dev = nodev_new();
-	mem = new_pages(PAGES);
-	cache = NULL;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	kedge_cache_put(cache, held);
+	put(held);
 	held = NULL;
-	kedge_cache_close(cache);
-	assert_int_equal(dev->live, 0);
-	assert_int_equal(dev->wrong, 0);
-	assert_int_equal(dev->regs, dev->deregs);
-	nodev_free(dev);
-	free_pages(mem, PAGES);
-	return 0;
-}
-
-static void open_cache(const struct kedge_cache_opts *o)
-{
-	assert_int_equal(kedge_cache_open(dev->dev, NULL, o, &cache), 0);
-}
-
-static char *at(size_t page)
-{
-	return mem + page * page_len();
+	return teardown(state);
 }
 
 static int try_get(const void *p, size_t len, const struct kedge_mr **mr)
 {
-	return kedge_cache_get(cache, p, len, KEDGE_ACCESS_LOCAL_WRITE, mr);
+	return kedge_cache_get(cache, p, len, WRITE, mr);
 }
 
-static const struct kedge_mr *get(const void *p, size_t len)
-{
-	const struct kedge_mr *mr = NULL;
-
-	assert_int_equal(try_get(p, len, &mr), 0);
-	return mr;
-}
-
-static struct kedge_cache_stats stats(void)
-{
-	struct kedge_cache_stats st = { .size = sizeof(st) };
-
-	assert_int_equal(kedge_cache_stats(cache, &st), 0);
-	assert_int_equal(st.registrations - st.deregistrations, st.regions);
-	assert_int_equal(st.regions, dev->live);
-	return st;
-}
-
-static void refuse_open(struct kedge_notifier *nf,
+static void refuse_open(struct kedge_notifier *with,
 			const struct kedge_cache_opts *o, int want)
 {
 	struct kedge_cache *const before = (struct kedge_cache *)0x1;
 	struct kedge_cache *out = before;
 
-	assert_int_equal(kedge_cache_open(dev->dev, nf, o, &out), want);
+	assert_int_equal(kedge_cache_open(dev->dev, with, o, &out), want);
 	assert_ptr_equal(out, before);
 }
 
@@ -101,7 +50,7 @@ static void bad_options_are_refused(void **state)
 	refuse_open(NULL, &o, -E2BIG);
 	refuse_open(NULL, &newer.o, -E2BIG);
 	newer.more = 0;
-	open_cache(&newer.o);
+	assert_int_equal(kedge_cache_open(dev->dev, NULL, &newer.o, &cache), 0);
 }
 
 static uint64_t handle_in(struct kedge_cache *c)
@@ -118,14 +67,13 @@ static uint64_t handle_in(struct kedge_cache *c)
 /* Each is told of its own, in any order of looking; so is the adder of watches. */
 static void a_notifier_serves_many(void **state)
 {
-	struct kedge_notifier *nf = NULL;
 	struct kedge_cache *other;
 	struct kedge_event ev[4];
 	uint64_t a, b;
 	int round;
 
 	assert_int_equal(kedge_notifier_open(NULL, &nf), 0);
-	assert_int_equal(kedge_cache_open(dev->dev, nf, NULL, &cache), 0);
+	open_cache(NULL);
 	assert_int_equal(kedge_cache_open(dev->dev, nf, NULL, &other), 0);
 	assert_int_equal(kedge_watch_add(nf, mem, 1, 7), 0);
 	for (round = 0; round < 6; round++) {
@@ -152,9 +100,6 @@ static void a_notifier_serves_many(void **state)
 	kedge_cache_close(other);
 	a = handle_in(cache);
 	assert_int_equal(handle_in(cache), a);
-	kedge_cache_close(cache);
-	cache = NULL;
-	kedge_notifier_close(nf);
 }
 
 /* The struct of a program that knows the first version alone. */
@@ -162,7 +107,6 @@ static void older_stats_are_filled(void **state)
 {
 	struct kedge_cache_stats st = { .lent = 7 };
 
-	open_cache(NULL);
 	st.size = offsetof(struct kedge_cache_stats, lent);
 	assert_int_equal(kedge_cache_stats(cache, &st), 0);
 	assert_int_equal(st.lent, 7);
@@ -176,8 +120,8 @@ static void bad_arguments_are_refused(void **state)
 	const struct kedge_mr *mr = before;
 	struct kedge_cache_stats st = { .size = 8 };
 
-	dev->attr.access = KEDGE_ACCESS_LOCAL_WRITE;
-	dev->attr.max_len = 4 * page_len();
+	dev->attr.access = WRITE;
+	dev->attr.max_len = 4 * page;
 	open_cache(NULL);
 	assert_int_equal(kedge_cache_get(NULL, mem, 1, 0, &mr), -EINVAL);
 	assert_int_equal(kedge_cache_get(cache, mem, 1, 0, NULL), -EINVAL);
@@ -190,8 +134,8 @@ static void bad_arguments_are_refused(void **state)
 	assert_int_equal(kedge_cache_get(cache, mem, 1,
 					 KEDGE_ACCESS_REMOTE_READ, &mr),
 			 -EOPNOTSUPP);
-	assert_int_equal(try_get(mem, 5 * page_len(), &mr), -E2BIG);
-	assert_int_equal(try_get(mem + 1, 4 * page_len(), &mr), -E2BIG);
+	assert_int_equal(try_get(mem, 5 * page, &mr), -E2BIG);
+	assert_int_equal(try_get(mem + 1, 4 * page, &mr), -E2BIG);
 	assert_int_equal(kedge_cache_hint(NULL, mem, 1, 0), -EINVAL);
 	assert_int_equal(kedge_cache_hint(cache, mem, 0, 0), -EINVAL);
 	assert_int_equal(kedge_cache_hint(cache, mem, SIZE_MAX, 0), -EINVAL);
@@ -206,9 +150,9 @@ static void bad_arguments_are_refused(void **state)
 	kedge_cache_put(NULL, before);
 	kedge_cache_close(NULL);
 	/* A range longer than the device takes is hinted in pieces. */
-	assert_int_equal(kedge_cache_hint(cache, mem, PAGES * page_len(), 0),
-			 PAGES * page_len());
-	assert_true(dev->last_len <= 4 * page_len());
+	assert_int_equal(kedge_cache_hint(cache, mem, PAGES * page, 0),
+			 PAGES * page);
+	assert_true(dev->last_len <= 4 * page);
 }
 
 static void a_full_device_makes_room(void **state)
@@ -216,12 +160,11 @@ static void a_full_device_makes_room(void **state)
 	size_t i;
 
 	dev->max_live = 4;
-	open_cache(NULL);
 	for (i = 0; i < 8; i++)
-		kedge_cache_put(cache, get(at(2 * i), 1));
+		put(get_at(at(2 * i), 1, WRITE));
 	/* One goes for one, however long the new one is. */
 	assert_int_equal(stats().evictions, 4);
-	kedge_cache_put(cache, get(at(24), 16 * page_len()));
+	put(get_at(at(24), 16 * page, WRITE));
 	assert_int_equal(stats().evictions, 5);
 	assert_int_equal(dev->live, 4);
 	assert_int_equal(stats().failures, 0);
@@ -232,12 +175,11 @@ static void refused_for(int rc)
 	const struct kedge_mr *mr = NULL;
 	size_t i;
 
-	open_cache(NULL);
 	for (i = 0; i < 4; i++)
-		kedge_cache_put(cache, get(at(2 * i), 1));
+		put(get_at(at(2 * i), 1, WRITE));
 	dev->fail_rc = rc;
 	dev->fail_cnt = 1;
-	kedge_cache_put(cache, get(at(16), 1));
+	put(get_at(at(16), 1, WRITE));
 	assert_int_equal(stats().evictions, 1);
 	assert_int_equal(stats().failures, 0);
 	/* For ever: a clean failure, when all that can go has gone. */
@@ -249,7 +191,7 @@ static void refused_for(int rc)
 	assert_int_equal(stats().bytes, 0);
 	assert_non_null(strstr(kedge_strerror(rc), "told to fail"));
 	dev->fail_cnt = 0;
-	kedge_cache_put(cache, get(at(32), 1));
+	put(get_at(at(32), 1, WRITE));
 }
 
 static void enospc_of_the_device_evicts_one_and_tries_again(void **state)
@@ -273,9 +215,8 @@ static void what_is_held_survives_a_full_device(void **state)
 	size_t i;
 
 	dev->max_live = 4;
-	open_cache(NULL);
 	for (i = 0; i < 4; i++)
-		all[i] = get(at(2 * i), 1);
+		all[i] = get_at(at(2 * i), 1, WRITE);
 	assert_int_equal(try_get(at(16), 1, &mr), -ENOSPC);
 	assert_null(mr);
 	assert_int_equal(stats().evictions, 0);
@@ -283,7 +224,7 @@ static void what_is_held_survives_a_full_device(void **state)
 		assert_true(dev->alive[all[i]->device_handle]);
 		kedge_cache_put(cache, all[i]);
 	}
-	kedge_cache_put(cache, get(at(16), 1));
+	put(get_at(at(16), 1, WRITE));
 }
 
 static void other_errors_evict_nothing(void **state)
@@ -292,8 +233,7 @@ static void other_errors_evict_nothing(void **state)
 	const struct kedge_mr *mr = NULL;
 	size_t i;
 
-	open_cache(NULL);
-	kedge_cache_put(cache, get(at(0), 1));
+	put(get_at(at(0), 1, WRITE));
 	for (i = 0; i < 4; i++) {
 		dev->fail_rc = errors[i];
 		dev->fail_cnt = -1;
@@ -317,14 +257,13 @@ static void what_changes_while_registered_is_made_again(void **state)
 {
 	const struct kedge_mr *mr;
 
-	open_cache(NULL);
 	dev->on_reg = change_it;
-	mr = get(mem, 2 * page_len());
+	mr = get_at(mem, 2 * page, WRITE);
 	assert_int_equal(dev->regs, 2);
 	assert_int_equal(dev->deregs, 1);
 	assert_int_equal(mr->device_handle, 2);
 	kedge_cache_put(cache, mr);
-	kedge_cache_put(cache, get(mem, 1));
+	put(get_at(mem, 1, WRITE));
 	assert_int_equal(dev->regs, 2);
 }
 
@@ -352,13 +291,12 @@ static int use_in_child(void *arg)
 
 static void a_child_is_told_not_yours(void **state)
 {
-	open_cache(NULL);
-	held = get(mem, 1);
+	held = get_at(mem, 1, WRITE);
 	assert_int_equal(in_child(use_in_child, NULL), 0);
 	assert_int_equal(in_raw_child(use_in_child, NULL), 0);
 	kedge_cache_put(cache, held);
 	held = NULL;
-	kedge_cache_put(cache, get(mem, 1));
+	put(get_at(mem, 1, WRITE));
 	assert_int_equal(dev->regs, 1);
 }
 
@@ -375,25 +313,14 @@ static void *get_it(void *p)
 	return try_get(p, 1, &mr) ? NULL : (void *)mr;
 }
 
-static void *on_thread(void *(*fn)(void *), void *arg)
-{
-	pthread_t t;
-	void *out;
-
-	assert_int_equal(pthread_create(&t, NULL, fn, arg), 0);
-	assert_int_equal(pthread_join(t, &out), 0);
-	return out;
-}
-
 static void a_put_may_be_another_threads(void **state)
 {
 	const struct kedge_mr *mr;
 
-	open_cache(NULL);
-	mr = get(mem, 1);
+	mr = get_at(mem, 1, WRITE);
 	assert_int_equal(kedge_cache_flush(cache), 0);
 	assert_int_equal(dev->live, 1);
-	on_thread(put_it, (void *)mr);
+	in_thread(put_it, (void *)mr);
 	assert_int_equal(dev->live, 0);
 }
 
@@ -401,16 +328,15 @@ static void a_reference_outlives_its_thread(void **state)
 {
 	const struct kedge_mr *a, *b;
 
-	open_cache(NULL);
-	a = on_thread(get_it, mem);
-	b = on_thread(get_it, mem); /* takes the first one's record over */
+	a = in_thread(get_it, mem);
+	b = in_thread(get_it, mem); /* takes the first one's record over */
 	assert_non_null(a);
 	assert_ptr_equal(a, b);
 	assert_int_equal(kedge_cache_flush(cache), 0);
 	assert_int_equal(dev->live, 1);
 	kedge_cache_put(cache, a);
 	assert_int_equal(dev->live, 1);
-	on_thread(put_it, (void *)b);
+	in_thread(put_it, (void *)b);
 	assert_int_equal(dev->live, 0);
 }
 
@@ -460,15 +386,13 @@ static void *get_meanwhile(void *arg)
 
 static void a_late_destructor_may_use_the_cache(void **state)
 {
-	pthread_t a, b;
+	pthread_t b;
 
-	open_cache(NULL);
-	kedge_cache_put(cache, get(mem, 1));
+	put(get_at(mem, 1, WRITE));
 	assert_int_equal(pthread_key_create(&late_key, late), 0);
 	assert_int_equal(pthread_barrier_init(&adopted, NULL, 2), 0);
 	assert_int_equal(pthread_create(&b, NULL, get_meanwhile, NULL), 0);
-	assert_int_equal(pthread_create(&a, NULL, get_late, &late_key), 0);
-	pthread_join(a, NULL);
+	in_thread(get_late, &late_key);
 	pthread_join(b, NULL);
 	pthread_barrier_destroy(&adopted);
 	pthread_key_delete(late_key);
@@ -480,15 +404,14 @@ static void a_late_destructor_may_use_the_cache(void **state)
 static void two_caches_in_one_thread(void **state)
 {
 	struct nodev *other = nodev_new();
-	char *theirs = new_pages(1); /* no two notifiers watch one page */
+	char *theirs = case_pages(1); /* no two notifiers watch one page */
 	struct kedge_cache *two;
 	const struct kedge_mr *a, *b;
 	int i;
 
-	open_cache(NULL);
 	assert_int_equal(kedge_cache_open(other->dev, NULL, NULL, &two), 0);
 	for (i = 0; i < 1000; i++) {
-		a = get(mem, 1);
+		a = get_at(mem, 1, WRITE);
 		assert_int_equal(kedge_cache_get(two, theirs, 1, 0, &b), 0);
 		assert_ptr_not_equal(a, b);
 		kedge_cache_put(cache, a);
@@ -499,8 +422,7 @@ static void two_caches_in_one_thread(void **state)
 	kedge_cache_close(two);
 	assert_int_equal(other->live, 0);
 	nodev_free(other);
-	free_pages(theirs, 1);
-	kedge_cache_put(cache, get(mem, 1));
+	put(get_at(mem, 1, WRITE));
 }
 
 static pthread_barrier_t step;
@@ -521,64 +443,32 @@ static void a_thread_may_end_after_its_cache(void **state)
 	pthread_t t;
 
 	assert_int_equal(pthread_barrier_init(&step, NULL, 2), 0);
-	open_cache(NULL);
 	assert_int_equal(pthread_create(&t, NULL, use_and_wait, NULL), 0);
 	pthread_barrier_wait(&step);
-	kedge_cache_close(cache);
-	cache = NULL;
+	close_cache();
 	pthread_barrier_wait(&step);
 	pthread_join(t, NULL);
 	pthread_barrier_destroy(&step);
 	open_cache(NULL);
-	kedge_cache_put(cache, get(mem, 1));
+	put(get_at(mem, 1, WRITE));
 }
 
 static void nothing_is_kept_without_a_notifier(void **state)
 {
 	struct kedge_notifier_opts o = { .size = sizeof(o), .backend = "none" };
-	struct kedge_notifier *nf;
 	int i;
 
 	assert_int_equal(kedge_notifier_open(&o, &nf), 0);
-	assert_int_equal(kedge_cache_open(dev->dev, nf, NULL, &cache), 0);
+	open_cache(NULL);
 	for (i = 1; i <= 3; i++) {
-		kedge_cache_put(cache, get(mem, 1));
+		put(get_at(mem, 1, WRITE));
 		assert_int_equal(dev->regs, i);
 		assert_int_equal(dev->live, 0);
 	}
 	assert_int_equal(stats().uncached, 3);
 	assert_int_equal(kedge_cache_hint(cache, mem, 1, 0), -EOPNOTSUPP);
-	kedge_cache_close(cache);
-	cache = NULL;
-	kedge_notifier_close(nf);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		CASE(bad_options_are_refused),
-		CASE(a_notifier_serves_many),
-		CASE(older_stats_are_filled),
-		CASE(bad_arguments_are_refused),
-		CASE(a_full_device_makes_room),
-		CASE(enospc_of_the_device_evicts_one_and_tries_again),
-		CASE(enomem_of_the_device_evicts_one_and_tries_again),
-		CASE(eagain_of_the_device_evicts_one_and_tries_again),
-		CASE(what_is_held_survives_a_full_device),
-		CASE(other_errors_evict_nothing),
-		CASE(what_changes_while_registered_is_made_again),
-		CASE(a_child_is_told_not_yours),
-		CASE(a_put_may_be_another_threads),
-		CASE(a_reference_outlives_its_thread),
-		CASE(a_late_destructor_may_use_the_cache),
-		CASE(two_caches_in_one_thread),
-		CASE(a_thread_may_end_after_its_cache),
-		CASE(nothing_is_kept_without_a_notifier),
-	};
-
-	if (need_uffd())
-		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
-}
+#define LISTED(f) cmocka_unit_test_setup_teardown(f, setup_plain, end)
+#define NEEDED need_uffd
+#include "test_cache_errors.cases.h"

@@ -3,10 +3,7 @@
  * Each step of opening a cache, of a miss and of a hint made to fail in turn:
  * a clear error or a registration that is right; none stale, none lost.
  */
-#include <errno.h>
-#include <sys/mman.h>
-
-#include "core.h"
+#include "cases.h"
 #include "fakes/faults.h"
 
 static struct nodev *dev;
@@ -245,20 +242,5 @@ static void a_resync_does_what_it_can(void **state)
 	}
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		CASE(open_undoes_every_step),
-		CASE(a_miss_fails_or_is_right),
-		CASE(a_put_never_fails),
-		CASE(a_hint_does_what_it_can),
-		CASE(pieces_come_together_or_not),
-		CASE(a_resync_does_what_it_can),
-	};
-
-	if (need_uffd())
-		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
-}
+#define NEEDED need_uffd
+#include "test_cache_faults.cases.h"

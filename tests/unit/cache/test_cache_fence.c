@@ -4,30 +4,12 @@
  * test with a fence that can be counted, and at which a thread can be stopped;
  * membarrier() can be refused, by a replacement and by a seccomp filter.
  */
-#include <errno.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/membarrier.h>
-#include <linux/seccomp.h>
-#include <pthread.h>
-#include <sched.h>
-#include <stdarg.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 
-#include "core.h"
+#include "cache/internal.h" /* before the fixture's names */
 
-#include "cache/internal.h"
-
+#include "cache_pages.h"
 #include "counted_fence.h"
-
-static struct nodev *dev;
-static struct kedge_cache *cache;
-static char *mem;
-
-#define PAGES 64
-#define CHUNK 32 /* pages; less than 16 never have holes */
+#include "wrap.h"
 
 /* ---- what is replaced ---- */
 
@@ -50,8 +32,6 @@ void counted_fence(void)
 
 long __real_syscall(long nr, ...);
 long __wrap_syscall(long nr, ...);
-int __real_sched_yield(void);
-int __wrap_sched_yield(void);
 
 /* It takes six, as syscall() does; the caller may have passed fewer. */
 __attribute__((no_sanitize("address")))
@@ -73,7 +53,7 @@ long __wrap_syscall(long nr, ...)
 }
 
 /* Each wait for a lookup comes here. */
-int __wrap_sched_yield(void)
+WRAP(int, sched_yield, void)
 {
 	yields++;
 	return __real_sched_yield();
@@ -81,57 +61,43 @@ int __wrap_sched_yield(void)
 
 /* ---- */
 
-static int setup_with(unsigned int what)
+static int begin_with(unsigned int what)
 {
 	struct kedge_cache_opts o = { .size = sizeof(o) };
 
 	refuse = false;
-	dev = nodev_new_with(what);
-	mem = new_pages(PAGES);
 	assert_int_equal(pthread_barrier_init(&inside, NULL, 2), 0);
-	o.chunk_bytes = CHUNK * page_len();
-	return kedge_cache_open(dev->dev, NULL, &o, &cache);
-}
-
-static int setup(void **state)
-{
-	return setup_with(0);
-}
-
-static int setup_replace(void **state)
-{
-	return setup_with(NODEV_REPLACE);
-}
-
-static int teardown(void **state)
-{
-	kedge_cache_close(cache);
-	assert_int_equal(dev->live, 0);
-	assert_int_equal(dev->wrong, 0);
-	assert_int_equal(dev->regs, dev->deregs);
-	refuse = false;
-	pthread_barrier_destroy(&inside);
-	nodev_free(dev);
-	free_pages(mem, PAGES);
+	pages_setup(what, PAGES);
+	o.chunk_bytes = CHUNK * page;
+	open_cache(&o);
 	return 0;
 }
 
-static char *at(size_t page)
+static int begin(void **state)
 {
-	return mem + page * page_len();
+	return begin_with(0);
 }
 
-static const struct kedge_mr *get(size_t page)
+static int begin_replace(void **state)
 {
-	const struct kedge_mr *mr = NULL;
+	return begin_with(NODEV_REPLACE);
+}
 
-	assert_int_equal(kedge_cache_get(cache, at(page), 1, 0, &mr), 0);
-	return mr;
+static int end(void **state)
+{
+	refuse = false;
+	pthread_barrier_destroy(&inside);
+	return teardown(state);
+}
+
+static const struct kedge_mr *get_first(void)
+{
+	return get_at(mem, 1, 0);
 }
 
 static void get_and_put(void)
 {
-	kedge_cache_put(cache, get(0));
+	put(get_first());
 }
 
 /* ---- another thread, told what to do ---- */
@@ -192,9 +158,9 @@ static void nothing_ends_while_a_lookup_may_be_under_way(void **state)
 	const struct kedge_mr *mr;
 
 	begin_and_refuse();
-	mr = get(0);
+	mr = get_first();
 	assert_int_equal(kedge_cache_flush(cache), 0);
-	kedge_cache_put(cache, mr);
+	put(mr);
 	assert_int_equal(dev->live, 1);
 	/* Nor when membarrier() works again. */
 	refuse = false;
@@ -213,12 +179,12 @@ static const struct kedge_mr *others;
 
 static void others_get(void)
 {
-	others = get(0);
+	others = get_first();
 }
 
 static void others_put(void)
 {
-	kedge_cache_put(cache, others);
+	put(others);
 }
 
 /* Its put, too, tells that it has come over. */
@@ -241,12 +207,12 @@ static void what_was_held_in_limbo_ends_with_its_put(void **state)
 	const struct kedge_mr *mr;
 
 	begin_and_refuse();
-	mr = get(0);
+	mr = get_first();
 	assert_int_equal(kedge_cache_flush(cache), 0);
 	other_does(get_and_put);
 	assert_int_equal(kedge_cache_flush(cache), 1);
 	assert_true(dev->alive[mr->device_handle]);
-	kedge_cache_put(cache, mr);
+	put(mr);
 	assert_int_equal(dev->live, 0);
 	other_ends();
 }
@@ -280,8 +246,7 @@ static void closing_ends_all(void **state)
 	begin_and_refuse();
 	assert_int_equal(kedge_cache_flush(cache), 0);
 	assert_int_equal(dev->live, 1);
-	kedge_cache_close(cache);
-	cache = NULL;
+	close_cache();
 	assert_int_equal(dev->live, 0);
 	other_ends();
 }
@@ -289,7 +254,7 @@ static void closing_ends_all(void **state)
 /* Pages are not exchanged under a handle that a lookup may be about to give. */
 static void nothing_is_replaced_either(void **state)
 {
-	uint64_t len = CHUNK * page_len();
+	uint64_t len = CHUNK * page;
 	char *chunk = (char *)(uintptr_t)round_up(addr_of(mem), len);
 
 	begin_and_refuse();
@@ -307,21 +272,11 @@ static void nothing_is_replaced_either(void **state)
 /* A filter as a sandbox has it, which came after the cache. */
 static int filtered(void *arg)
 {
-	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
-			 offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	struct sock_fprog prog = { sizeof(code) / sizeof(code[0]), code };
-
 	CHILD_CHECK(!kedge_cache_open(dev->dev, NULL, NULL, &cache));
 	other_starts();
 	get_and_put();
 	other_does(get_and_put);
-	CHILD_CHECK(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
-	CHILD_CHECK(!prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog, 0, 0));
+	CHILD_CHECK(refuse_call(SYS_membarrier));
 	CHILD_CHECK(kedge_cache_flush(cache) == 0 && dev->live == 1);
 	other_does(get_and_put);
 	CHILD_CHECK(kedge_cache_flush(cache) == 1 && dev->live == 0);
@@ -356,9 +311,9 @@ static void each_lookup_and_put_has_a_fence(void **state)
 	assert_int_equal(fences, before);
 	come_over();
 	before = fences;
-	mr = get(0);
+	mr = get_first();
 	assert_int_equal(fences, before + 1);
-	kedge_cache_put(cache, mr);
+	put(mr);
 	assert_int_equal(fences, before + 2);
 	assert_int_equal(kedge_cache_getv(cache, mem, 1, 0, &p, 1), 1);
 	kedge_cache_putv(cache, &p, 1);
@@ -417,9 +372,9 @@ static void get_until_stopped(void)
 	const struct kedge_mr *mr;
 
 	while (!stop) {
-		mr = get(0);
+		mr = get_first();
 		freed += !dev->alive[mr->device_handle];
-		kedge_cache_put(cache, mr);
+		put(mr);
 	}
 }
 
@@ -462,34 +417,28 @@ static int without(void *arg)
 /* First: the library asks once for a process. */
 static void there_may_never_have_been_membarrier(void **state)
 {
-	dev = nodev_new();
-	mem = new_pages(PAGES);
 	assert_int_equal(in_child(without, NULL), 0);
-	nodev_free(dev);
-	free_pages(mem, PAGES);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define FENCED(f) cmocka_unit_test_setup_teardown(f, begin, end)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(there_may_never_have_been_membarrier),
-		CASE(nothing_ends_while_a_lookup_may_be_under_way),
-		CASE(a_put_is_enough),
-		CASE(what_was_held_in_limbo_ends_with_its_put),
-		CASE(a_thread_that_ends_holds_nothing_up),
-		CASE(a_new_thread_fences_from_its_first_lookup),
-		CASE(closing_ends_all),
+		CASE(there_may_never_have_been_membarrier),
+		FENCED(nothing_ends_while_a_lookup_may_be_under_way),
+		FENCED(a_put_is_enough),
+		FENCED(what_was_held_in_limbo_ends_with_its_put),
+		FENCED(a_thread_that_ends_holds_nothing_up),
+		FENCED(a_new_thread_fences_from_its_first_lookup),
+		FENCED(closing_ends_all),
 		cmocka_unit_test_setup_teardown(nothing_is_replaced_either,
-						setup_replace, teardown),
-		CASE(a_filter_may_come_later),
-		CASE(each_lookup_and_put_has_a_fence),
-		CASE(lookups_under_way_are_waited_for),
-		CASE(fences_are_enough),
+						begin_replace, end),
+		FENCED(a_filter_may_come_later),
+		FENCED(each_lookup_and_put_has_a_fence),
+		FENCED(lookups_under_way_are_waited_for),
+		FENCED(fences_are_enough),
 	};
 
-	if (need_uffd())
-		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+	return RUN_WITH_UFFD(tests);
 }

@@ -3,14 +3,10 @@
  * Registrations of a miss, at the rules' borders: the neighbours that it takes in,
  * its course when the memory or another thread is faster, and those that go for it.
  */
-#include <errno.h>
-#include <sys/mman.h>
-
 #include "cache_pages.h"
 
 static void a_longer_neighbour_is_left_alone(void **state)
 {
-	open_with((struct kedge_cache_opts){ 0 });
 	get_put(0, 16, WRITE);
 	get_put(16, 7, WRITE);
 	assert_int_equal(dev->last_len, 7 * page);
@@ -56,7 +52,6 @@ static void merging_goes_up_to_the_devices_limit(void **state)
 /* The neighbour may be why: what was asked for is tried alone. */
 static void a_merge_that_fails_is_tried_without(void **state)
 {
-	open_with((struct kedge_cache_opts){ 0 });
 	get_put(0, 1, WRITE);
 	dev->fail_rc = -EIO;
 	dev->fail_cnt = 1;
@@ -72,7 +67,6 @@ static void what_is_lent_has_the_access_asked_for(void **state)
 {
 	const struct kedge_mr *mr;
 
-	open_with((struct kedge_cache_opts){ 0 });
 	get_put(0, 1, WRITE);
 	mr = get(0, 1, KEDGE_ACCESS_REMOTE_READ);
 	assert_int_equal(dev->last_access, KEDGE_ACCESS_REMOTE_READ);
@@ -110,7 +104,6 @@ static void the_faster_one_stays(void **state)
 {
 	const struct kedge_mr *mr;
 
-	open_with((struct kedge_cache_opts){ 0 });
 	dev->on_reg = get_the_same;
 	mr = get(0, 4, WRITE);
 	assert_int_equal(mr->device_handle, 1);
@@ -136,7 +129,6 @@ static void changes_of_a_merged_range(unsigned int first, unsigned int second)
 	const struct kedge_mr *mr;
 	uint64_t regs;
 
-	open_with((struct kedge_cache_opts){ 0 });
 	get_put(0, 2, WRITE);
 	get_put(6, 2, WRITE);
 	first_change = first;
@@ -168,7 +160,6 @@ static void change_always(struct nodev *d, void *addr, size_t len)
 /* In the end it is used once, and not kept. */
 static void what_never_rests_is_not_kept(void **state)
 {
-	open_with((struct kedge_cache_opts){ 0 });
 	dev->on_reg = change_always;
 	get_put(0, 1, WRITE);
 	dev->on_reg = NULL;
@@ -183,7 +174,6 @@ static void as_many_bytes_go_as_are_short(void **state)
 {
 	size_t i;
 
-	open_with((struct kedge_cache_opts){ 0 });
 	for (i = 0; i < 5; i++)
 		get_put(2 * i, 1, WRITE);
 	dev->fail_rc = -ENOMEM;
@@ -195,7 +185,6 @@ static void as_many_bytes_go_as_are_short(void **state)
 static void a_hint_drives_nothing_out(void **state)
 {
 	dev->max_live = 2;
-	open_with((struct kedge_cache_opts){ 0 });
 	get_put(0, 1, WRITE);
 	get_put(2, 1, WRITE);
 	assert_int_equal(kedge_cache_hint(cache, at(CHUNK), page, WRITE),
@@ -222,21 +211,21 @@ static void pieces_are_uses(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(a_longer_neighbour_is_left_alone),
-		CASE(a_neighbour_with_holes_is_left_alone),
-		CASE(merging_goes_up_to_its_limit),
-		CASE(merging_goes_up_to_the_devices_limit),
-		CASE(a_merge_that_fails_is_tried_without),
-		CASE(what_is_lent_has_the_access_asked_for),
+		OPEN(a_longer_neighbour_is_left_alone),
+		OPEN(a_neighbour_with_holes_is_left_alone),
+		OPEN(merging_goes_up_to_its_limit),
+		OPEN(merging_goes_up_to_the_devices_limit),
+		OPEN(a_merge_that_fails_is_tried_without),
+		OPEN(what_is_lent_has_the_access_asked_for),
 		cmocka_unit_test_setup_teardown(beneath_windows_access_is_local,
 						setup_windows, teardown),
-		CASE(the_faster_one_stays),
-		CASE(a_change_before_another_counts),
-		CASE(a_change_after_another_counts),
-		CASE(what_never_rests_is_not_kept),
-		CASE(as_many_bytes_go_as_are_short),
-		CASE(a_hint_drives_nothing_out),
-		CASE(pieces_are_uses),
+		OPEN(the_faster_one_stays),
+		OPEN(a_change_before_another_counts),
+		OPEN(a_change_after_another_counts),
+		OPEN(what_never_rests_is_not_kept),
+		OPEN(as_many_bytes_go_as_are_short),
+		OPEN(a_hint_drives_nothing_out),
+		OPEN(pieces_are_uses),
 	};
 
 	return RUN_CASES(tests, argc, argv);

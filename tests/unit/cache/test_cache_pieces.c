@@ -3,77 +3,18 @@
  * Ranges of many registrations, and making good what was lost: pieces, chunks,
  * holes, and a device that swaps pages under one handle.
  */
-#include <errno.h>
 #include <poll.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <time.h>
 
+#include "cache_pages.h"
 #include "clock.h"
-#include "core.h"
 
-#define PAGES 256
-#define CHUNK 32 /* pages */
 #define CHUNKS (PAGES / CHUNK)
-#define WRITE KEDGE_ACCESS_LOCAL_WRITE
-
-static struct nodev *dev;
-static struct kedge_notifier *nf;
-static struct kedge_cache *cache;
-static char *whole, *mem; /* mem starts at a chunk */
-static size_t page;
-
-static void open_with(unsigned int what, uint32_t flags, uint32_t hint_threads)
-{
-	struct kedge_cache_opts o = { .size = sizeof(o), .flags = flags,
-				      .hint_threads = hint_threads };
-
-	o.chunk_bytes = CHUNK * page;
-	dev = nodev_new_with(what);
-	/* Not ummunot, which tells of all that a huge page might have had. */
-	nf = open_uffd();
-	assert_int_equal(kedge_cache_open(dev->dev, nf, &o, &cache), 0);
-}
 
 static void open_on(unsigned int what, uint32_t flags)
 {
-	open_with(what, flags, 0);
-}
-
-static int setup(void **state)
-{
-	page = page_len();
-	whole = new_pages(PAGES + CHUNK);
-	mem = (char *)((addr_of(whole) + CHUNK * page - 1) &
-		       ~(uint64_t)(CHUNK * page - 1));
-	cache = NULL;
-	nf = NULL;
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	kedge_cache_close(cache);
-	kedge_notifier_close(nf);
-	assert_int_equal(dev->live, 0);
-	assert_int_equal(dev->wrong, 0);
-	nodev_free(dev);
-	free_pages(whole, PAGES + CHUNK);
-	return 0;
-}
-
-static char *at(size_t n)
-{
-	return mem + n * page;
-}
-
-static struct kedge_cache_stats stats(void)
-{
-	struct kedge_cache_stats st = { .size = sizeof(st) };
-
-	assert_int_equal(kedge_cache_stats(cache, &st), 0);
-	assert_int_equal(st.gets, st.hits + st.misses);
-	return st;
+	device_with(what);
+	open_with((struct kedge_cache_opts){ .flags = flags });
 }
 
 /* @cnt pieces that lie one after the other and are what was asked for. */
@@ -123,7 +64,6 @@ static void chunks_come_as_pieces(void **state)
 {
 	uint64_t regs;
 
-	open_on(0, 0);
 	hint_all();
 	regs = dev->regs;
 	assert_int_equal(getv_put(mem, PAGES * page), CHUNKS);
@@ -137,7 +77,6 @@ static void chunks_come_as_pieces(void **state)
 
 static void what_is_missing_is_registered_in_chunks(void **state)
 {
-	open_on(0, 0);
 	assert_int_equal(getv_put(at(CHUNK / 2), CHUNK * page), 2);
 	assert_int_equal(dev->regs, 2);
 	/* Between what is there and the chunks' ends. */
@@ -149,7 +88,6 @@ static void what_is_missing_is_registered_in_chunks(void **state)
 
 static void a_long_range_is_one_call(void **state)
 {
-	open_on(0, 0);
 	dev->attr.max_len = CHUNK * page / 2;
 	kedge_cache_close(cache);
 	assert_int_equal(kedge_cache_open(dev->dev, nf, NULL, &cache), 0);
@@ -162,7 +100,6 @@ static void too_few_pieces_hold_nothing(void **state)
 {
 	struct kedge_piece p[CHUNKS];
 
-	open_on(0, 0);
 	hint_all();
 	assert_int_equal(kedge_cache_getv(cache, mem, PAGES * page, WRITE, p,
 					  CHUNKS - 1), -ENOBUFS);
@@ -177,7 +114,6 @@ static void bad_arguments_are_einval(void **state)
 {
 	struct kedge_piece p;
 
-	open_on(0, 0);
 	assert_int_equal(kedge_cache_getv(NULL, mem, 1, 0, &p, 1), -EINVAL);
 	assert_int_equal(kedge_cache_getv(cache, mem, 1, 0, NULL, 1), -EINVAL);
 	assert_int_equal(kedge_cache_getv(cache, mem, 0, 0, &p, 1), -EINVAL);
@@ -197,7 +133,6 @@ static void a_gap_in_the_mapping_is_efault(void **state)
 {
 	struct kedge_piece p[PAGES];
 
-	open_on(0, 0);
 	assert_int_equal(munmap(at(40), page), 0);
 	assert_int_equal(kedge_cache_getv(cache, mem, PAGES * page, WRITE, p,
 					  PAGES), -EFAULT);
@@ -231,7 +166,8 @@ static void a_hole_takes_no_time(void **state)
 	char *hole = new_hole();
 	uint64_t regs;
 
-	open_with(0, 0, 1); /* helpers would have their stacks in the hole */
+	/* Helpers would have their stacks in the hole. */
+	open_with((struct kedge_cache_opts){ .hint_threads = 1 });
 	if (!hole)
 		skip();
 	assert_int_equal(kedge_cache_getv(cache, hole, len, WRITE, p, 1), -EFAULT);
@@ -249,7 +185,6 @@ static void a_hole_is_a_piece(void **state)
 {
 	uint64_t regs;
 
-	open_on(0, 0);
 	hint_all();
 	regs = dev->regs;
 	pages_at(at(40), 1);
@@ -263,7 +198,6 @@ static void holes_close_where_room_is_short(void **state)
 {
 	struct kedge_piece p[CHUNKS];
 
-	open_on(0, 0);
 	hint_all();
 	pages_at(at(40), 1);
 	pages_at(at(44), 1);
@@ -276,7 +210,6 @@ static void resync_replaces_what_changed(void **state)
 {
 	uint64_t regs;
 
-	open_on(0, 0);
 	hint_all();
 	regs = dev->regs;
 	assert_int_equal(kedge_cache_resync(cache, NULL, 0), 0);
@@ -296,7 +229,6 @@ static void resync_replaces_what_changed(void **state)
 
 static void resync_keeps_to_its_area(void **state)
 {
-	open_on(0, 0);
 	hint_all();
 	pages_at(at(1), 1);
 	pages_at(at(PAGES - 1), 1);
@@ -309,12 +241,9 @@ static void resync_keeps_to_its_area(void **state)
 /* Small ones and those that lost most of their pages, too. */
 static void what_went_whole_comes_back(void **state)
 {
-	const struct kedge_mr *mr;
 	uint64_t regs;
 
-	open_on(0, 0);
-	assert_int_equal(kedge_cache_get(cache, mem, page, WRITE, &mr), 0);
-	kedge_cache_put(cache, mr);
+	get_put(0, 1, WRITE);
 	assert_int_equal(kedge_cache_hint(cache, at(CHUNK), CHUNK * page,
 					  WRITE), CHUNK * page);
 	pages_at(mem, 1);
@@ -329,7 +258,6 @@ static void what_went_whole_comes_back(void **state)
 
 static void what_is_gone_is_forgotten(void **state)
 {
-	open_on(0, 0);
 	hint_all();
 	assert_int_equal(munmap(at(0), 4 * page), 0);
 	assert_int_equal(kedge_cache_resync(cache, NULL, 0), 0);
@@ -343,12 +271,7 @@ static void what_is_gone_is_forgotten(void **state)
 /* Of one that is longer than a chunk, a chunk is made anew. */
 static void a_long_region_is_resynced_in_chunks(void **state)
 {
-	const struct kedge_mr *mr;
-
-	open_on(0, 0);
-	assert_int_equal(kedge_cache_get(cache, mem, PAGES * page, WRITE, &mr),
-			 0);
-	kedge_cache_put(cache, mr);
+	get_put(0, PAGES, WRITE);
 	pages_at(at(100), 1);
 	assert_int_equal(kedge_cache_resync(cache, NULL, 0), CHUNK * page);
 	assert_int_equal(dev->last_addr, addr_of(at(96)));
@@ -443,7 +366,6 @@ static void a_change_during_the_swap_is_not_believed(void **state)
 
 static void errors_of_the_device_come_back(void **state)
 {
-	open_on(0, 0);
 	hint_all();
 	pages_at(at(40), 1);
 	dev->fail_rc = -EIO;
@@ -458,7 +380,6 @@ static void losses_without_end(void **state)
 {
 	size_t i;
 
-	open_on(0, 0);
 	for (i = 0; i < 3000; i++) {
 		getv_put(at(i % PAGES), page);
 		pages_at(at(i % PAGES), 1);
@@ -475,9 +396,9 @@ static void a_thread_does_it_by_itself(void **state)
 	hint_all();
 	for (round = 1; round <= 3; round++) {
 		pages_at(at(40), 1);
-		WAIT_FOR(stats().resynced >= (uint64_t)round);
+		WAIT_FOR(raw_stats().resynced >= (uint64_t)round);
 		assert_int_equal(getv_put(mem, PAGES * page), CHUNKS);
-		assert_int_equal(stats().misses, 0);
+		assert_int_equal(raw_stats().misses, 0);
 	}
 }
 
@@ -512,7 +433,7 @@ static void the_thread_sleeps_through_others_events(void **state)
 
 	/* Its own it does not miss. */
 	pages_at(at(CHUNK), 1);
-	WAIT_FOR(stats().resynced);
+	WAIT_FOR(raw_stats().resynced);
 	assert_int_equal(kedge_watch_remove(nf, 1), 0);
 }
 
@@ -528,46 +449,14 @@ static void the_thread_outlives_its_descriptors(void **state)
 	for (fd = 3; fd < 1024; fd++)
 		close(fd);
 	test_clock_hurry(100);
-	kedge_cache_close(cache);
+	close_cache();
 	kedge_notifier_close(nf);
 	test_clock_rest();
 	test_clock_end();
-	cache = NULL;
 	nf = NULL;
 	assert_true(threads_are(before));
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		CASE(chunks_come_as_pieces),
-		CASE(what_is_missing_is_registered_in_chunks),
-		CASE(a_long_range_is_one_call),
-		CASE(too_few_pieces_hold_nothing),
-		CASE(bad_arguments_are_einval),
-		CASE(a_gap_in_the_mapping_is_efault),
-		CASE(a_hole_takes_no_time),
-		CASE(a_hole_is_a_piece),
-		CASE(holes_close_where_room_is_short),
-		CASE(resync_replaces_what_changed),
-		CASE(resync_keeps_to_its_area),
-		CASE(what_went_whole_comes_back),
-		CASE(what_is_gone_is_forgotten),
-		CASE(a_long_region_is_resynced_in_chunks),
-		CASE(what_is_in_flight_keeps_its_pages),
-		CASE(a_device_swaps_under_one_handle),
-		CASE(where_it_cannot_there_is_the_other_way),
-		CASE(a_change_during_the_swap_is_not_believed),
-		CASE(errors_of_the_device_come_back),
-		CASE(losses_without_end),
-		CASE(a_thread_does_it_by_itself),
-		CASE(the_thread_sleeps_through_others_events),
-		CASE(the_thread_outlives_its_descriptors),
-	};
-
-	if (need_uffd())
-		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
-}
+#define LISTED OPEN
+#define NEEDED need_uffd
+#include "test_cache_pieces.cases.h"

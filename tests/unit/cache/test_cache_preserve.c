@@ -1,73 +1,33 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Ranges that a cache asks its device to preserve when registrations end. */
-#include <errno.h>
-#include <sys/mman.h>
+#include "notify/internal.h" /* before the fixture's names */
 
-#include "core.h"
-#include "notify/internal.h"
+#include "cache_pages.h"
 
-#define PAGES  64
-#define WRITE  KEDGE_ACCESS_LOCAL_WRITE
 #define UNSURE KEDGE_PRESERVE_UNSURE
 #define MOVED  (KEDGE_PRESERVE_UNSURE | KEDGE_PRESERVE_MOVED)
 
-static struct nodev *dev;
-static struct kedge_notifier *nf;
-static struct kedge_cache *cache;
-static char *mem;
-static size_t page;
-
-static int setup(void **state)
+static int begin(void **state)
 {
-	page = page_len();
-	mem = new_pages(PAGES);
-	dev = nodev_new_with(NODEV_PRESERVE);
+	pages_setup(NODEV_PRESERVE, PAGES);
 	/* Its events are named. */
 	nf = open_uffd();
-	return kedge_cache_open(dev->dev, nf, NULL, &cache);
-}
-
-static int teardown(void **state)
-{
-	kedge_cache_close(cache);
-	kedge_notifier_close(nf);
-	assert_int_equal(dev->live, 0);
-	assert_int_equal(dev->wrong, 0);
-	nodev_free(dev);
-	free_pages(mem, PAGES);
+	open_cache(NULL);
 	return 0;
-}
-
-static char *at(size_t n)
-{
-	return mem + n * page;
 }
 
 static const struct kedge_mr *hold(size_t from, size_t to, uint32_t access)
 {
-	const struct kedge_mr *mr;
-
-	assert_int_equal(kedge_cache_get(cache, at(from), (to - from) * page,
-					 access, &mr),
-			 0);
-	return mr;
-}
-
-static uint64_t uncached(void)
-{
-	struct kedge_cache_stats st = { .size = sizeof(st) };
-
-	assert_int_equal(kedge_cache_stats(cache, &st), 0);
-	return st.uncached;
+	return get(from, to - from, access);
 }
 
 static bool was_kept(size_t from, size_t to, uint32_t access)
 {
-	uint64_t before = uncached();
+	uint64_t before = raw_stats().uncached;
 	uint32_t cnt = dev->kept_cnt;
 
-	kedge_cache_put(cache, hold(from, to, access));
-	if (uncached() == before)
+	put(hold(from, to, access));
+	if (raw_stats().uncached == before)
 		return true;
 	dev->kept_cnt = cnt;
 	return false;
@@ -185,7 +145,7 @@ static void what_was_dropped_is_not_preserved(void **state)
 
 static void what_was_unmapped_or_moved_is_said_to_be(void **state)
 {
-	char *to = new_pages(2);
+	char *to = case_pages(2);
 
 	touch(0, 16, WRITE);
 	munmap(at(4), page);
@@ -207,13 +167,12 @@ static void what_was_unmapped_or_moved_is_said_to_be(void **state)
 	expect(4, 6, 8, MOVED);
 	expect(5, 8, 16, 0);
 	pages_at(at(6), 1);
-	free_pages(to, 2);
 }
 
 /* To find what was moved takes a look at the whole process: once is enough. */
 static void what_ends_together_is_looked_for_once(void **state)
 {
-	char *to = new_pages(3);
+	char *to = case_pages(3);
 	uint32_t i, moved = 0;
 	size_t n;
 
@@ -231,7 +190,6 @@ static void what_ends_together_is_looked_for_once(void **state)
 	assert_int_equal(moved, 1);
 	for (n = 0; n < 3; n++)
 		pages_at(at(20 * n + 5), 1);
-	free_pages(to, 3);
 }
 
 /* As with the kernel module, which tells that something happened, not what. */
@@ -246,7 +204,7 @@ static void what_has_no_name_is_preserved_at_once(void **state)
 	mr = hold(0, 16, WRITE);
 	assert_int_equal(dev->kept_cnt, 1);
 	expect(0, 0, 16, 0);
-	kedge_cache_put(cache, mr);
+	put(mr);
 	flush();
 	nf->ops = saved;
 	assert_int_equal(dev->kept_cnt, 1);
@@ -259,7 +217,7 @@ static void what_happens_while_it_is_held_counts(void **state)
 	assert_int_equal(kedge_cache_flush(cache), 0);
 	munmap(at(4), page);
 	pages_at(at(4), 1);
-	kedge_cache_put(cache, mr);
+	put(mr);
 	assert_int_equal(dev->live, 0);
 	assert_int_equal(dev->kept_cnt, 3);
 	expect(1, 4, 5, UNSURE);
@@ -341,8 +299,7 @@ static void what_is_held_at_the_close_is_not_watched(void **state)
 	const struct kedge_mr *mr = hold(0, 16, WRITE);
 	struct kedge_device_mr raw = { .handle = mr->device_handle };
 
-	kedge_cache_close(cache);
-	cache = NULL;
+	close_cache();
 	assert_int_equal(kedge_notifier_info(nf, &info), 0);
 	assert_int_equal(info.watches, 0);
 	drop(0, 16);
@@ -352,27 +309,6 @@ static void what_is_held_at_the_close_is_not_watched(void **state)
 	dev->live = 0;
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(what_may_have_been_written_is_preserved_at_its_end),
-		TEST(what_another_one_has_is_preserved_with_that),
-		TEST(what_was_unsure_before_is_not_in_the_larger_one),
-		TEST(what_was_dropped_is_not_preserved),
-		TEST(what_was_unmapped_or_moved_is_said_to_be),
-		TEST(what_ends_together_is_looked_for_once),
-		TEST(what_has_no_name_is_preserved_at_once),
-		TEST(what_happens_while_it_is_held_counts),
-		TEST(what_happens_meanwhile_has_it_done_anew),
-		TEST(what_never_ends_is_everywhere),
-		TEST(what_is_not_watched_is_preserved_at_once),
-		TEST(what_nobody_got_is_not_preserved),
-		TEST(what_is_held_at_the_close_is_not_watched),
-	};
-
-	if (need_uffd())
-		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
-}
+#define LISTED(f) cmocka_unit_test_setup_teardown(f, begin, teardown)
+#define NEEDED need_uffd
+#include "test_cache_preserve.cases.h"

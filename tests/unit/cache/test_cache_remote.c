@@ -1,68 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Remote access: registrations and windows that a peer gets a key of. */
-#include <errno.h>
-#include <pthread.h>
-#include <sys/mman.h>
+#include "cache_pages.h"
 
-#include "core.h"
-
-#define PAGES 64
+#define FEW    64 /* pages */
 #define REMOTE (KEDGE_ACCESS_REMOTE_READ | KEDGE_ACCESS_REMOTE_WRITE)
-
-static struct nodev *dev;
-static struct kedge_cache *cache;
-static char *mem;
-
-static uint32_t more_flags; /* of each cache */
 
 static void open_on(unsigned int what, uint32_t dev_flags, uint32_t flags)
 {
-	struct kedge_cache_opts o = { .size = sizeof(o),
-				      .flags = flags | more_flags };
-
-	dev = nodev_new_with(what);
+	device_with(what);
 	dev->attr.flags = dev_flags;
-	assert_int_equal(kedge_cache_open(dev->dev, NULL, &o, &cache), 0);
-}
-
-static int setup(void **state)
-{
-	mem = new_pages(PAGES);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	kedge_cache_close(cache);
-	assert_int_equal(dev->windows, 0);
-	assert_int_equal(dev->live, 0);
-	assert_int_equal(dev->wrong, 0);
-	nodev_free(dev);
-	free_pages(mem, PAGES);
-	return 0;
-}
-
-static const struct kedge_mr *get(const void *p, size_t len, uint32_t access)
-{
-	const struct kedge_mr *mr = NULL;
-
-	assert_int_equal(kedge_cache_get(cache, p, len, access, &mr), 0);
-	assert_int_equal(mr->access & access, access);
-	assert_true(dev->alive[mr->device_handle]);
-	return mr;
-}
-
-static void put(const struct kedge_mr *mr)
-{
-	kedge_cache_put(cache, mr);
-}
-
-static struct kedge_cache_stats stats(void)
-{
-	struct kedge_cache_stats st = { .size = sizeof(st) };
-
-	assert_int_equal(kedge_cache_stats(cache, &st), 0);
-	return st;
+	open_cache(&(struct kedge_cache_opts){ .flags = flags });
 }
 
 static void access_ends_with_the_put(void **state)
@@ -71,14 +18,14 @@ static void access_ends_with_the_put(void **state)
 	uint64_t handle;
 
 	open_on(0, KEDGE_DEVICE_EXACT, 0);
-	mr = get(mem, 100, REMOTE);
+	mr = get_at(mem, 100, REMOTE);
 	handle = mr->device_handle;
 	put(mr);
 	assert_false(dev->alive[handle]);
 	assert_int_equal(dev->live, 0);
-	assert_int_equal(stats().lent, 1);
-	assert_int_equal(stats().uncached, 0);
-	assert_int_equal(stats().gets, 1);
+	assert_int_equal(raw_stats().lent, 1);
+	assert_int_equal(raw_stats().uncached, 0);
+	assert_int_equal(raw_stats().gets, 1);
 }
 
 static void not_a_byte_beyond(void **state)
@@ -86,7 +33,7 @@ static void not_a_byte_beyond(void **state)
 	const struct kedge_mr *mr;
 
 	open_on(0, KEDGE_DEVICE_EXACT, 0);
-	mr = get(mem + 7, 4097, REMOTE);
+	mr = get_at(mem + 7, 4097, REMOTE);
 	assert_int_equal(mr->addr, addr_of(mem + 7));
 	assert_int_equal(mr->len, 4097);
 	assert_int_equal(mr->offset, addr_of(mem + 7));
@@ -101,9 +48,9 @@ static void whole_pages_where_the_device_knows_no_less(void **state)
 	const struct kedge_mr *mr;
 
 	open_on(0, 0, 0);
-	mr = get(mem + 7, 4097, REMOTE);
+	mr = get_at(mem + 7, 4097, REMOTE);
 	assert_int_equal(mr->addr, addr_of(mem));
-	assert_int_equal(mr->len, 2 * page_len());
+	assert_int_equal(mr->len, 2 * page);
 	put(mr);
 	assert_int_equal(dev->live, 0);
 }
@@ -114,9 +61,9 @@ static void each_get_has_its_own_key(void **state)
 	const struct kedge_mr *all, *part, *again;
 
 	open_on(0, KEDGE_DEVICE_EXACT, 0);
-	all = get(mem, PAGES * page_len(), REMOTE);
-	part = get(mem, 64, REMOTE);
-	again = get(mem, 64, REMOTE);
+	all = get_at(mem, FEW * page, REMOTE);
+	part = get_at(mem, 64, REMOTE);
+	again = get_at(mem, 64, REMOTE);
 	assert_int_equal(part->len, 64);
 	assert_int_not_equal(part->device_handle, all->device_handle);
 	assert_int_not_equal(part->device_handle, again->device_handle);
@@ -133,12 +80,12 @@ static void local_access_is_kept_beside_it(void **state)
 	const struct kedge_mr *local, *remote;
 
 	open_on(0, KEDGE_DEVICE_EXACT, 0);
-	local = get(mem, page_len(), KEDGE_ACCESS_LOCAL_WRITE);
-	remote = get(mem, page_len(), REMOTE | KEDGE_ACCESS_LOCAL_WRITE);
+	local = get_at(mem, page, WRITE);
+	remote = get_at(mem, page, REMOTE | WRITE);
 	assert_ptr_not_equal(local, remote);
 	put(remote);
 	put(local);
-	put(get(mem, page_len(), KEDGE_ACCESS_LOCAL_WRITE));
+	put(get_at(mem, page, WRITE));
 	assert_int_equal(dev->regs, 2);
 	assert_int_equal(local->access & REMOTE, 0);
 }
@@ -152,16 +99,11 @@ static void *put_it(void *mr)
 static void a_put_by_another_thread_ends_it(void **state)
 {
 	const struct kedge_mr *mr;
-	pthread_t t;
 
 	open_on(0, KEDGE_DEVICE_EXACT, 0);
-	if (more_flags & KEDGE_CACHE_SINGLE_THREAD) {
-		print_message("skipped: there is no other thread\n");
-		skip();
-	}
-	mr = get(mem, 100, REMOTE);
-	assert_int_equal(pthread_create(&t, NULL, put_it, (void *)mr), 0);
-	assert_int_equal(pthread_join(t, NULL), 0);
+	skip_if(is_single(), "there is no other thread");
+	mr = get_at(mem, 100, REMOTE);
+	in_thread(put_it, (void *)mr);
 	assert_int_equal(dev->live, 0);
 }
 
@@ -173,11 +115,11 @@ static void a_window_over_what_is_kept(void **state)
 
 	open_on(NODEV_WINDOWS, KEDGE_DEVICE_EXACT, 0);
 	for (i = 0; i < 10; i++) {
-		a = get(mem + 100, 200, KEDGE_ACCESS_REMOTE_WRITE);
+		a = get_at(mem + 100, 200, KEDGE_ACCESS_REMOTE_WRITE);
 		assert_int_equal(a->addr, addr_of(mem + 100));
 		assert_int_equal(a->len, 200);
 		assert_int_equal(dev->last_len, 200);
-		b = get(mem + 300, 8, KEDGE_ACCESS_REMOTE_READ);
+		b = get_at(mem + 300, 8, KEDGE_ACCESS_REMOTE_READ);
 		assert_int_equal(dev->windows, 2);
 		handle = a->device_handle;
 		put(a);
@@ -189,7 +131,7 @@ static void a_window_over_what_is_kept(void **state)
 	assert_int_equal(dev->windows, 0);
 	/* For reading, and then for writing too, as a peer's write needs. */
 	assert_in_range(dev->regs, 1, 2);
-	assert_int_equal(stats().lent, 20);
+	assert_int_equal(raw_stats().lent, 20);
 }
 
 /* The pages under an open window are not deregistered, whatever happens. */
@@ -198,7 +140,7 @@ static void a_window_holds_its_pages(void **state)
 	const struct kedge_mr *mr;
 
 	open_on(NODEV_WINDOWS, KEDGE_DEVICE_EXACT, 0);
-	mr = get(mem, page_len(), KEDGE_ACCESS_REMOTE_WRITE);
+	mr = get_at(mem, page, KEDGE_ACCESS_REMOTE_WRITE);
 	pages_at(mem, 1);
 	kedge_cache_flush(cache);
 	assert_int_equal(dev->live, 1);
@@ -213,7 +155,7 @@ static void without_a_window_there_is_the_other_way(void **state)
 
 	open_on(NODEV_WINDOWS, KEDGE_DEVICE_EXACT, 0);
 	dev->bind_rc = -EIO;
-	mr = get(mem, 100, REMOTE);
+	mr = get_at(mem, 100, REMOTE);
 	assert_int_equal(dev->windows, 0);
 	assert_int_equal(mr->len, 100);
 	put(mr);
@@ -233,8 +175,8 @@ static void both_ways_may_fail(void **state)
 	assert_int_equal(kedge_cache_get(cache, mem, 1, REMOTE, &mr), -EIO);
 	assert_ptr_equal(mr, before);
 	dev->fail_cnt = 0;
-	put(get(mem, 1, REMOTE));
-	assert_int_equal(stats().failures, 1);
+	put(get_at(mem, 1, REMOTE));
+	assert_int_equal(raw_stats().failures, 1);
 }
 
 static void trusted_peers_keep_their_key(void **state)
@@ -243,17 +185,17 @@ static void trusted_peers_keep_their_key(void **state)
 	uint64_t handle;
 
 	open_on(NODEV_WINDOWS, KEDGE_DEVICE_EXACT, KEDGE_CACHE_TRUSTED_PEERS);
-	mr = get(mem, 100, REMOTE);
+	mr = get_at(mem, 100, REMOTE);
 	handle = mr->device_handle;
 	put(mr);
 	assert_true(dev->alive[handle]);
-	assert_int_equal(get(mem + 10, 50, REMOTE)->device_handle, handle);
+	assert_int_equal(get_at(mem + 10, 50, REMOTE)->device_handle, handle);
 	assert_int_equal(dev->regs, 1);
 	assert_int_equal(dev->binds, 0);
 	put(mr);
 	/* Until the memory goes. */
 	pages_at(mem, 1);
-	kedge_cache_put(cache, get(mem, 1, 0));
+	put(get_at(mem, 1, 0));
 	assert_false(dev->alive[handle]);
 }
 
@@ -261,17 +203,17 @@ static void trusted_peers_keep_their_key(void **state)
 static void merging_never_widens(void **state)
 {
 	const struct kedge_mr *mr;
-	size_t p = page_len();
+	size_t p = page;
 
 	open_on(0, 0, KEDGE_CACHE_TRUSTED_PEERS);
-	put(get(mem, p, KEDGE_ACCESS_LOCAL_WRITE));
-	put(get(mem + 2 * p, p, KEDGE_ACCESS_LOCAL_WRITE));
-	mr = get(mem + p, p, KEDGE_ACCESS_LOCAL_WRITE | REMOTE);
+	put(get_at(mem, p, WRITE));
+	put(get_at(mem + 2 * p, p, WRITE));
+	mr = get_at(mem + p, p, WRITE | REMOTE);
 	assert_int_equal(mr->addr, addr_of(mem + p));
 	assert_int_equal(mr->len, p);
 	put(mr);
 	/* Its neighbours may grow together over it, without the peers. */
-	mr = get(mem, 3 * p, KEDGE_ACCESS_LOCAL_WRITE);
+	mr = get_at(mem, 3 * p, WRITE);
 	assert_int_equal(mr->access & REMOTE, 0);
 	put(mr);
 }
@@ -280,12 +222,12 @@ static void merging_never_widens(void **state)
 static void a_hole_inherits_no_access(void **state)
 {
 	const struct kedge_mr *mr;
-	size_t p = page_len();
+	size_t p = page;
 
 	open_on(0, 0, KEDGE_CACHE_TRUSTED_PEERS);
-	put(get(mem, PAGES * p, KEDGE_ACCESS_LOCAL_WRITE | REMOTE));
+	put(get_at(mem, FEW * p, WRITE | REMOTE));
 	pages_at(mem + 40 * p, 1);
-	mr = get(mem + 39 * p, 3 * p, KEDGE_ACCESS_LOCAL_WRITE);
+	mr = get_at(mem + 39 * p, 3 * p, WRITE);
 	assert_true(mr->addr <= addr_of(mem + 40 * p));
 	assert_true(mr->addr + mr->len > addr_of(mem + 40 * p));
 	assert_int_equal(mr->access & REMOTE, 0);
@@ -294,37 +236,35 @@ static void a_hole_inherits_no_access(void **state)
 
 static void a_hint_wants_the_local_part(void **state)
 {
-	size_t len = PAGES * page_len();
+	size_t len = FEW * page;
 	const struct kedge_mr *mr;
 	uint64_t regs;
 
 	open_on(NODEV_WINDOWS, KEDGE_DEVICE_EXACT, 0);
 	assert_int_equal(kedge_cache_hint(cache, mem, len, REMOTE), len);
-	assert_int_equal(dev->last_access, KEDGE_ACCESS_LOCAL_WRITE);
+	assert_int_equal(dev->last_access, WRITE);
 	regs = dev->regs;
-	mr = get(mem, 1, REMOTE);
+	mr = get_at(mem, 1, REMOTE);
 	assert_int_equal(dev->regs, regs);
 	put(mr);
 }
 
 static void pieces_are_lent(void **state)
 {
-	struct kedge_piece p[PAGES];
-	size_t page = page_len();
+	struct kedge_piece p[FEW];
 	ssize_t n;
 
 	open_on(0, KEDGE_DEVICE_EXACT, 0);
 	assert_int_equal(kedge_cache_getv(cache, mem + 5, 3 * page, REMOTE, p,
-					  PAGES), 1);
+					  FEW), 1);
 	assert_int_equal(p[0].mr->len, 3 * page);
 	kedge_cache_putv(cache, p, 1);
 	assert_int_equal(dev->live, 0);
-	kedge_cache_close(cache);
 
 	/* No longer than the device takes at once. */
 	dev->attr.max_len = 2 * page;
-	assert_int_equal(kedge_cache_open(dev->dev, NULL, NULL, &cache), 0);
-	n = kedge_cache_getv(cache, mem + 5, 5 * page, REMOTE, p, PAGES);
+	open_cache(NULL);
+	n = kedge_cache_getv(cache, mem + 5, 5 * page, REMOTE, p, FEW);
 	assert_int_equal(n, 3);
 	assert_int_equal(p[2].len, page);
 	assert_int_equal(p[2].addr, addr_of(mem + 5 + 4 * page));
@@ -336,15 +276,14 @@ static void pieces_are_lent(void **state)
 /* The pages that hold a piece are no more than the device takes, either. */
 static void pieces_in_whole_pages(void **state)
 {
-	struct kedge_piece p[PAGES];
-	size_t page = page_len(), i;
+	struct kedge_piece p[FEW];
+	size_t i;
 	ssize_t n;
 
 	open_on(0, 0, 0);
-	kedge_cache_close(cache);
 	dev->attr.max_len = 2 * page;
-	assert_int_equal(kedge_cache_open(dev->dev, NULL, NULL, &cache), 0);
-	n = kedge_cache_getv(cache, mem + 5, 5 * page, REMOTE, p, PAGES);
+	open_cache(NULL);
+	n = kedge_cache_getv(cache, mem + 5, 5 * page, REMOTE, p, FEW);
 	assert_int_equal(n, 3);
 	for (i = 0; i < 3; i++) {
 		assert_int_equal(p[i].mr->addr, addr_of(mem + 2 * i * page));
@@ -365,8 +304,7 @@ static void no_place_for_a_window(void **state)
 
 	assert_non_null(mr);
 	open_on(NODEV_WINDOWS, KEDGE_DEVICE_EXACT, 0);
-	kedge_cache_close(cache);
-	assert_int_equal(kedge_cache_open(dev->dev, NULL, &o, &cache), 0);
+	open_cache(&o);
 	while (n < 100000 && !rc) {
 		rc = kedge_cache_get(cache, mem, 8, REMOTE, &mr[n]);
 		n += !rc;
@@ -376,7 +314,7 @@ static void no_place_for_a_window(void **state)
 	assert_int_equal(dev->windows, n);
 	assert_int_equal(dev->live, 1);
 	put(mr[--n]);
-	mr[n] = get(mem, 8, REMOTE);
+	mr[n] = get_at(mem, 8, REMOTE);
 	for (i = 0; i <= n; i++)
 		put(mr[i]);
 	assert_int_equal(dev->windows, 0);
@@ -386,17 +324,16 @@ static void no_place_for_a_window(void **state)
 static void windows_over_chunks(void **state)
 {
 	struct kedge_cache_opts o = { .size = sizeof(o) };
-	struct kedge_piece p[PAGES];
+	struct kedge_piece p[FEW];
 	ssize_t n, i;
 
 	open_on(NODEV_WINDOWS, KEDGE_DEVICE_EXACT, 0);
-	kedge_cache_close(cache);
-	o.chunk_bytes = 16 * page_len();
-	assert_int_equal(kedge_cache_open(dev->dev, NULL, &o, &cache), 0);
-	n = kedge_cache_getv(cache, mem, PAGES * page_len(), REMOTE, p, PAGES);
+	o.chunk_bytes = 16 * page;
+	open_cache(&o);
+	n = kedge_cache_getv(cache, mem, FEW * page, REMOTE, p, FEW);
 	assert_in_range(n, 4, 5);
 	assert_int_equal(dev->windows, n);
-	assert_int_equal(stats().gets, n);
+	assert_int_equal(raw_stats().gets, n);
 	for (i = 0; i < n; i++) {
 		assert_int_equal(p[i].mr->addr, p[i].addr);
 		assert_int_equal(p[i].mr->len, p[i].len);
@@ -406,35 +343,10 @@ static void windows_over_chunks(void **state)
 	assert_int_equal(dev->live, n);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#include "test_cache_remote.cases.h"
 
 /* With "single": all of it in a cache with a single thread. */
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(access_ends_with_the_put),
-		CASE(not_a_byte_beyond),
-		CASE(whole_pages_where_the_device_knows_no_less),
-		CASE(each_get_has_its_own_key),
-		CASE(local_access_is_kept_beside_it),
-		CASE(a_put_by_another_thread_ends_it),
-		CASE(a_window_over_what_is_kept),
-		CASE(a_window_holds_its_pages),
-		CASE(without_a_window_there_is_the_other_way),
-		CASE(both_ways_may_fail),
-		CASE(trusted_peers_keep_their_key),
-		CASE(merging_never_widens),
-		CASE(a_hole_inherits_no_access),
-		CASE(a_hint_wants_the_local_part),
-		CASE(pieces_are_lent),
-		CASE(pieces_in_whole_pages),
-		CASE(no_place_for_a_window),
-		CASE(windows_over_chunks),
-	};
-
-	if (need_uffd())
-		return 77;
-	if (argc > 1 && !strcmp(argv[1], "single"))
-		more_flags = KEDGE_CACHE_SINGLE_THREAD;
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+	return RUN_CASES(cases, argc, argv);
 }

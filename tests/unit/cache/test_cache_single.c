@@ -3,56 +3,22 @@
  * A cache that one thread has for itself: no other gets in, and what the cache
  * does on threads of its own, and the memory's other users, still count.
  */
-#include <errno.h>
-#include <pthread.h>
-#include <sys/mman.h>
+#include "cache_pages.h"
 
-#include "core.h"
-
-#define PAGES 64
-
-static struct nodev *dev;
-static struct kedge_cache *cache;
-static char *mem;
-
-static int setup(void **state)
+static int begin(void **state)
 {
 	struct kedge_cache_opts o = { .size = sizeof(o), .hint_threads = 4 };
 
+	pages_setup(NODEV_WINDOWS, PAGES);
 	o.flags = KEDGE_CACHE_SINGLE_THREAD;
-	o.chunk_bytes = 4 * page_len();
-	dev = nodev_new_with(NODEV_WINDOWS);
-	mem = new_pages(PAGES);
-	return kedge_cache_open(dev->dev, NULL, &o, &cache);
-}
-
-static int teardown(void **state)
-{
-	kedge_cache_close(cache);
-	assert_int_equal(dev->live, 0);
-	assert_int_equal(dev->windows, 0);
-	assert_int_equal(dev->wrong, 0);
-	assert_int_equal(dev->regs, dev->deregs);
-	nodev_free(dev);
-	free_pages(mem, PAGES);
+	o.chunk_bytes = 4 * page;
+	open_cache(&o);
 	return 0;
 }
 
-static const struct kedge_mr *get(void)
+static const struct kedge_mr *get_first(void)
 {
-	const struct kedge_mr *mr = NULL;
-
-	assert_int_equal(kedge_cache_get(cache, mem, 1, 0, &mr), 0);
-	assert_true(dev->alive[mr->device_handle]);
-	return mr;
-}
-
-static void on_thread(void *(*fn)(void *), void *arg)
-{
-	pthread_t t;
-
-	assert_int_equal(pthread_create(&t, NULL, fn, arg), 0);
-	assert_int_equal(pthread_join(t, NULL), 0);
+	return get_at(mem, 1, 0);
 }
 
 static unsigned int logged;
@@ -80,35 +46,33 @@ static void *use_it(void *mr)
 	refuse(kedge_cache_hint(cache, mem, 1, 0));
 	refuse(kedge_cache_resync(cache, NULL, 0));
 	refuse(kedge_cache_flush(cache));
-	kedge_cache_put(cache, mr);
+	put(mr);
 	return NULL;
 }
 
 static void a_second_thread_is_told(void **state)
 {
-	struct kedge_cache_stats st = { .size = sizeof(st) };
-	const struct kedge_mr *mr = get();
+	const struct kedge_mr *mr = get_first();
 
 	logged = 0;
 	refused = 0;
 	kedge_log_set(log_it, NULL, KEDGE_LOG_ERROR);
-	on_thread(use_it, (void *)mr);
+	in_thread(use_it, (void *)mr);
 	kedge_log_set(NULL, NULL, 0);
 	assert_int_equal(refused, 5);
 	assert_int_equal(logged, 1);
 	/* The reference is still there. */
 	assert_int_equal(kedge_cache_flush(cache), 0);
 	assert_int_equal(dev->live, 1);
-	kedge_cache_put(cache, mr);
+	put(mr);
 	assert_int_equal(dev->live, 0);
-	assert_int_equal(kedge_cache_stats(cache, &st), 0);
-	assert_int_equal(st.gets, 1);
+	assert_int_equal(stats().gets, 1);
 }
 
 static void *get_and_put(void *arg)
 {
-	kedge_cache_put(cache, get());
-	kedge_cache_put(cache, get());
+	put(get_first());
+	put(get_first());
 	return NULL;
 }
 
@@ -117,8 +81,8 @@ static void the_first_user_has_it(void **state)
 {
 	const struct kedge_mr *mr;
 
-	on_thread(get_and_put, NULL);
-	assert_int_equal(kedge_cache_get(cache, mem + page_len(), 1, 0, &mr),
+	in_thread(get_and_put, NULL);
+	assert_int_equal(kedge_cache_get(cache, mem + page, 1, 0, &mr),
 			 -EPERM);
 }
 
@@ -130,19 +94,19 @@ static void *change_it(void *arg)
 
 static void others_may_change_the_memory(void **state)
 {
-	const struct kedge_mr *mr = get();
+	const struct kedge_mr *mr = get_first();
 	uint64_t old = mr->device_handle;
 	struct kedge_piece p;
 
-	on_thread(change_it, NULL);
-	kedge_cache_put(cache, mr);
-	mr = get();
+	in_thread(change_it, NULL);
+	put(mr);
+	mr = get_first();
 	assert_int_not_equal(mr->device_handle, old);
-	kedge_cache_put(cache, mr);
+	put(mr);
 	assert_int_equal(dev->live, 1);
 	assert_false(dev->alive[old]);
 	old = mr->device_handle;
-	on_thread(change_it, NULL);
+	in_thread(change_it, NULL);
 	assert_int_equal(kedge_cache_getv(cache, mem, 1, 0, &p, 1), 1);
 	assert_int_not_equal(p.mr->device_handle, old);
 	kedge_cache_putv(cache, &p, 1);
@@ -151,7 +115,7 @@ static void others_may_change_the_memory(void **state)
 static void a_hint_has_its_threads(void **state)
 {
 	struct kedge_piece p[PAGES];
-	size_t len = PAGES * page_len();
+	size_t len = PAGES * page;
 	uint64_t regs;
 	ssize_t n;
 
@@ -168,19 +132,16 @@ static void a_hint_has_its_threads(void **state)
 
 static void windows_come_and_go(void **state)
 {
-	const struct kedge_mr *mr = NULL;
+	const struct kedge_mr *mr = get_at(mem, 1, KEDGE_ACCESS_REMOTE_READ);
 
-	assert_int_equal(kedge_cache_get(cache, mem, 1,
-					 KEDGE_ACCESS_REMOTE_READ, &mr), 0);
 	assert_int_equal(dev->windows, 1);
-	kedge_cache_put(cache, mr);
+	put(mr);
 	assert_int_equal(dev->windows, 0);
 	assert_int_equal(dev->live, 1);
 }
 
 static void hits_are_counted(void **state)
 {
-	struct kedge_cache_stats st = { .size = sizeof(st) };
 	struct kedge_piece p;
 	int i;
 
@@ -188,9 +149,8 @@ static void hits_are_counted(void **state)
 		get_and_put(NULL);
 	assert_int_equal(kedge_cache_getv(cache, mem, 1, 0, &p, 1), 1);
 	kedge_cache_putv(cache, &p, 1);
-	assert_int_equal(kedge_cache_stats(cache, &st), 0);
-	assert_int_equal(st.hits, 20);
-	assert_int_equal(st.misses, 1);
+	assert_int_equal(stats().hits, 20);
+	assert_int_equal(stats().misses, 1);
 }
 
 static void it_has_no_resync_thread(void **state)
@@ -203,21 +163,6 @@ static void it_has_no_resync_thread(void **state)
 	assert_null(out);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		CASE(a_second_thread_is_told),
-		CASE(the_first_user_has_it),
-		CASE(others_may_change_the_memory),
-		CASE(a_hint_has_its_threads),
-		CASE(windows_come_and_go),
-		CASE(hits_are_counted),
-		CASE(it_has_no_resync_thread),
-	};
-
-	if (need_uffd())
-		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
-}
+#define LISTED(f) cmocka_unit_test_setup_teardown(f, begin, teardown)
+#define NEEDED need_uffd
+#include "test_cache_single.cases.h"

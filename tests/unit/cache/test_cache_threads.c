@@ -3,55 +3,31 @@
  * The costs of a thread for the cache, and of the cache for a thread: address space, counts
  * of more regions than a thread's record has room for.
  */
-#include <errno.h>
-#include <pthread.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 
-#include "core.h"
+#include "cache_pages.h"
 
-static struct nodev *dev;
-static struct kedge_cache *cache;
-static char *mem;
-
-#define PAGES	   3000 /* more than a new record has room for */
+#define MANY	   3000 /* more than a new record has room for */
 #define THREADS	   1000
 #define STACK_LEN  ((size_t)64 << 10)
 #define SPACE_MAX  ((uint64_t)64 << 10) /* of address space, each thread */
 #define SPACE_LIMIT ((rlim_t)1 << 30)
 
-static int setup(void **state)
+static int begin(void **state)
 {
 	struct kedge_cache_opts o = { .size = sizeof(o) };
 
-	o.merge_bytes = page_len();
-	dev = nodev_new();
-	mem = new_pages(PAGES);
-	assert_int_equal(kedge_cache_open(dev->dev, NULL, &o, &cache), 0);
+	pages_setup(0, MANY);
+	o.merge_bytes = page;
+	open_cache(&o);
 	return 0;
 }
 
-static int teardown(void **state)
-{
-	kedge_cache_close(cache);
-	assert_int_equal(dev->live, 0);
-	assert_int_equal(dev->wrong, 0);
-	assert_int_equal(dev->regs, dev->deregs);
-	nodev_free(dev);
-	free_pages(mem, PAGES);
-	return 0;
-}
-
-static char *at(size_t page)
-{
-	return mem + page * page_len();
-}
-
-static const struct kedge_mr *get(size_t page)
+static const struct kedge_mr *get_page(size_t n)
 {
 	const struct kedge_mr *mr = NULL;
 
-	return kedge_cache_get(cache, at(page), 1, 0, &mr) ? NULL : mr;
+	return kedge_cache_get(cache, at(n), 1, 0, &mr) ? NULL : mr;
 }
 
 static uint64_t address_space(void)
@@ -63,7 +39,7 @@ static uint64_t address_space(void)
 		pages = 0;
 	if (f)
 		fclose(f);
-	return pages * page_len();
+	return pages * page;
 }
 
 static pthread_barrier_t step;
@@ -75,9 +51,9 @@ static void *get_in_step(void *arg)
 
 	pthread_barrier_wait(&step); /* all are there, */
 	pthread_barrier_wait(&step); /* and have been measured */
-	mr = get(0);
+	mr = get_page(0);
 	failures += !mr;
-	kedge_cache_put(cache, mr);
+	put(mr);
 	pthread_barrier_wait(&step); /* all have a record, */
 	pthread_barrier_wait(&step); /* and have been measured */
 	return NULL;
@@ -98,10 +74,7 @@ static void start(pthread_t *t, unsigned int cnt)
 
 static void need_plain_address_space(void)
 {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-	print_message("skipped: a sanitizer takes address space of its own\n");
-	skip();
-#endif
+	skip_if(UNDER_SANITIZER, "a sanitizer takes address space of its own");
 }
 
 /* Returns the address space that the first get of all of them took. */
@@ -109,7 +82,6 @@ static uint64_t space_of(unsigned int cnt)
 {
 	static pthread_t t[THREADS];
 	uint64_t before, after;
-	unsigned int i;
 
 	failures = 0;
 	pthread_barrier_init(&step, NULL, cnt + 1);
@@ -120,8 +92,7 @@ static uint64_t space_of(unsigned int cnt)
 	pthread_barrier_wait(&step);
 	after = address_space();
 	pthread_barrier_wait(&step);
-	for (i = 0; i < cnt; i++)
-		pthread_join(t[i], NULL);
+	join_threads(t, cnt);
 	pthread_barrier_destroy(&step);
 	return after - before;
 }
@@ -131,7 +102,7 @@ static void a_thread_takes_little_address_space(void **state)
 	uint64_t took;
 
 	need_plain_address_space();
-	kedge_cache_put(cache, get(0)); /* what the cache takes for itself */
+	put(get_page(0)); /* what the cache takes for itself */
 	took = space_of(100);
 	print_message("%llu bytes of address space a thread\n",
 		      (unsigned long long)took / 100);
@@ -165,9 +136,9 @@ static int small_limit(void *arg)
 
 	CHILD_CHECK(!setrlimit(RLIMIT_AS, &rl));
 	CHILD_CHECK(!kedge_cache_open(dev->dev, NULL, NULL, &cache));
-	mr = get(0);
+	mr = get_page(0);
 	CHILD_CHECK(mr);
-	kedge_cache_put(cache, mr);
+	put(mr);
 	kedge_cache_close(cache);
 	return 0;
 }
@@ -178,14 +149,14 @@ static void a_cache_opens_under_a_small_limit(void **state)
 	assert_int_equal(in_child(small_limit, NULL), 0);
 }
 
-static const struct kedge_mr *all[PAGES];
+static const struct kedge_mr *all[MANY];
 
 static void *put_all(void *arg)
 {
 	size_t i;
 
-	for (i = 0; i < PAGES; i++)
-		kedge_cache_put(cache, all[i]);
+	for (i = 0; i < MANY; i++)
+		put(all[i]);
 	return NULL;
 }
 
@@ -193,55 +164,45 @@ static void *get_all(void *arg)
 {
 	size_t i;
 
-	for (i = 0; i < PAGES; i++)
-		all[i] = get(i);
+	for (i = 0; i < MANY; i++)
+		all[i] = get_page(i);
 	return NULL;
-}
-
-static void on_thread(void *(*fn)(void *))
-{
-	pthread_t t;
-
-	assert_int_equal(pthread_create(&t, NULL, fn, NULL), 0);
-	assert_int_equal(pthread_join(t, NULL), 0);
 }
 
 /* Each counted once, whether or not the thread had room for it. */
 static void references_beyond_a_record_are_counted(void **state)
 {
-	struct kedge_cache_stats st = { .size = sizeof(st) };
 	int round;
 
 	for (round = 0; round < 3; round++) {
 		get_all(NULL);
 		assert_int_equal(kedge_cache_flush(cache), 0);
-		assert_int_equal(dev->live, PAGES);
-		on_thread(put_all);
+		assert_int_equal(dev->live, MANY);
+		in_thread(put_all, NULL);
 		assert_int_equal(dev->live, 0);
-		on_thread(get_all);
+		in_thread(get_all, NULL);
 		put_all(NULL);
 		get_all(NULL); /* hits */
-		assert_int_equal(dev->live, PAGES);
+		assert_int_equal(dev->live, MANY);
 		put_all(NULL);
-		assert_int_equal(kedge_cache_flush(cache), PAGES);
+		assert_int_equal(kedge_cache_flush(cache), MANY);
 	}
-	assert_int_equal(kedge_cache_stats(cache, &st), 0);
-	assert_int_equal(st.misses, 6 * PAGES);
-	assert_int_equal(st.hits, 3 * PAGES);
+	assert_int_equal(stats().misses, 6 * MANY);
+	assert_int_equal(stats().hits, 3 * MANY);
 }
 
 static struct kedge_piece piece;
 
 static void *get_last(void *arg)
 {
-	kedge_cache_put(cache, get(0)); /* has its record */
-	all[0] = get(PAGES - 1);
+	put(get_page(0)); /* has its record */
+	all[0] = get_page(MANY - 1);
 	return NULL;
 }
 
 static void *getv_last(void *arg)
 {
-	return kedge_cache_getv(cache, at(PAGES - 1), 1, 0, &piece, 1) == 1
+	return kedge_cache_getv(cache, at(MANY - 1), 1, 0, &piece, 1) == 1
 		? NULL
 		: arg;
 }
@@ -254,11 +215,11 @@ static void a_hit_may_be_beyond_a_record(void **state)
 	get_all(NULL);
 	put_all(NULL);
 	regs = dev->regs;
-	on_thread(get_last);
+	in_thread(get_last, NULL);
 	assert_int_equal(dev->regs, regs);
-	assert_int_equal(kedge_cache_flush(cache), PAGES - 1);
+	assert_int_equal(kedge_cache_flush(cache), MANY - 1);
 	assert_true(dev->alive[all[0]->device_handle]);
-	kedge_cache_put(cache, all[0]);
+	put(all[0]);
 	assert_int_equal(dev->live, 0);
 }
 
@@ -266,8 +227,8 @@ static void a_piece_may_be_beyond_a_record(void **state)
 {
 	get_all(NULL);
 	put_all(NULL);
-	on_thread(getv_last);
-	assert_int_equal(kedge_cache_flush(cache), PAGES - 1);
+	in_thread(getv_last, NULL);
+	assert_int_equal(kedge_cache_flush(cache), MANY - 1);
 	assert_true(dev->alive[piece.mr->device_handle]);
 	kedge_cache_putv(cache, &piece, 1);
 	assert_int_equal(dev->live, 0);
@@ -284,30 +245,15 @@ static void closed_caches_leave_nothing(void **state)
 	for (i = 0; i < 300; i++) {
 		assert_int_equal(kedge_cache_open(dev->dev, NULL, NULL,
 						  &cache), 0);
-		kedge_cache_put(cache, get(0));
+		put(get_page(0));
 		kedge_cache_close(cache);
 		if (i == 100)
 			before = address_space();
 	}
 	cache = kept;
-	assert_true(address_space() < before + 50 * page_len());
+	assert_true(address_space() < before + 50 * page);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		CASE(a_thread_takes_little_address_space),
-		CASE(a_thousand_threads_under_a_limit),
-		CASE(a_cache_opens_under_a_small_limit),
-		CASE(references_beyond_a_record_are_counted),
-		CASE(a_hit_may_be_beyond_a_record),
-		CASE(a_piece_may_be_beyond_a_record),
-		CASE(closed_caches_leave_nothing),
-	};
-
-	if (need_uffd())
-		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
-}
+#define LISTED(f) cmocka_unit_test_setup_teardown(f, begin, teardown)
+#define NEEDED need_uffd
+#include "test_cache_threads.cases.h"

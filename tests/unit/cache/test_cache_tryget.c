@@ -3,9 +3,6 @@
  * kedge_cache_tryget() and kedge_cache_tryput(): a hit or nothing, and its put or nothing,
  * without the lock and without the device.
  */
-#include <errno.h>
-#include <pthread.h>
-
 #include "cache/internal.h"
 #include "cache_pages.h"
 
@@ -19,7 +16,6 @@ static void it_registers_nothing(void **state)
 {
 	const struct kedge_mr *mr = (void *)0x1;
 
-	open_with((struct kedge_cache_opts){ 0 });
 	assert_int_equal(try(0, 1, WRITE, &mr), -EAGAIN);
 	get_put(8, 1, WRITE);
 	assert_int_equal(try(0, 1, WRITE, &mr), -EAGAIN);
@@ -32,7 +28,6 @@ static void a_hit_is_a_reference(void **state)
 {
 	const struct kedge_mr *mr;
 
-	open_with((struct kedge_cache_opts){ 0 });
 	get_put(0, 4, WRITE);
 	assert_int_equal(try(1, 2, WRITE, &mr), 0);
 	assert_int_equal(mr->addr, addr_of(at(0)));
@@ -48,7 +43,6 @@ static void a_change_is_for_get_to_handle(void **state)
 {
 	const struct kedge_mr *mr;
 
-	open_with((struct kedge_cache_opts){ 0 });
 	get_put(0, 4, WRITE);
 	pages_at(at(0), 1);
 	assert_int_equal(try(0, 4, WRITE, &mr), -EAGAIN);
@@ -63,7 +57,6 @@ static void pages_that_are_left_are_a_hit(void **state)
 {
 	const struct kedge_mr *mr;
 
-	open_with((struct kedge_cache_opts){ 0 });
 	get_put(0, CHUNK, WRITE);
 	pages_at(at(0), 1);
 	assert_true(is_hit(2, CHUNK - 2, WRITE)); /* and has caught up */
@@ -76,7 +69,6 @@ static void no_range_and_no_memory(void **state)
 {
 	const struct kedge_mr *mr;
 
-	open_with((struct kedge_cache_opts){ 0 });
 	get_put(0, 1, WRITE);
 	assert_int_equal(try(0, 0, WRITE, &mr), -EAGAIN);
 	assert_int_equal(kedge_cache_tryget(cache, at(0), SIZE_MAX, WRITE, &mr), -EAGAIN);
@@ -89,7 +81,6 @@ static void remote_access_that_ends_is_no_hit(void **state)
 {
 	const struct kedge_mr *mr;
 
-	open_with((struct kedge_cache_opts){ 0 });
 	get_put(0, 1, WRITE | KEDGE_ACCESS_REMOTE_READ);
 	assert_int_equal(try(0, 1, WRITE | KEDGE_ACCESS_REMOTE_READ, &mr), -EAGAIN);
 }
@@ -110,17 +101,11 @@ static void *try_it(void *rc)
 /* The first call of a thread would take the lock. */
 static void a_thread_gets_once_first(void **state)
 {
-	pthread_t t;
 	int rc[2];
 
-	open_with((struct kedge_cache_opts){ 0 });
 	get_put(0, 1, WRITE);
-	if (modes_of(cache) & MODE_SINGLE) {
-		print_message("skipped: it is a cache of one thread\n");
-		skip();
-	}
-	assert_int_equal(pthread_create(&t, NULL, try_it, rc), 0);
-	assert_int_equal(pthread_join(t, NULL), 0);
+	skip_if(modes_of(cache) & MODE_SINGLE, "it is a cache of one thread");
+	in_thread(try_it, rc);
 	assert_int_equal(rc[0], -EAGAIN);
 	assert_int_equal(rc[1], 0);
 }
@@ -145,7 +130,6 @@ static void the_lock_is_not_taken(void **state)
 {
 	int rc[2];
 
-	open_with((struct kedge_cache_opts){ 0 });
 	try_with_the_lock_held(rc);
 	assert_int_equal(rc[0], 0);
 	assert_int_equal(rc[1], -EAGAIN);
@@ -158,7 +142,6 @@ static void two_caches_take_turns(void **state)
 	struct kedge_cache *second;
 	int i;
 
-	open_with((struct kedge_cache_opts){ 0 });
 	assert_int_equal(kedge_cache_open(dev->dev, nf, NULL, &second), 0);
 	get_put(0, 1, WRITE);
 	assert_int_equal(kedge_cache_get(second, at(0), 1, WRITE, &mr2), 0);
@@ -176,7 +159,6 @@ static void a_put_of_what_is_good_is_a_put(void **state)
 {
 	const struct kedge_mr *mr;
 
-	open_with((struct kedge_cache_opts){ 0 });
 	get_put(0, 4, WRITE);
 	assert_int_equal(try(0, 4, WRITE, &mr), 0);
 	if (modes_of(cache)) {
@@ -198,7 +180,6 @@ static void a_put_that_deregisters_is_left_to_put(void **state)
 {
 	const struct kedge_mr *mr;
 
-	open_with((struct kedge_cache_opts){ 0 });
 	get_put(0, 4, WRITE);
 	assert_int_equal(try(0, 4, WRITE, &mr), 0);
 	assert_int_equal(kedge_cache_flush(cache), 0);
@@ -225,18 +206,12 @@ static void *put_there(void *mr)
 static void a_put_by_another_thread(void **state)
 {
 	const struct kedge_mr *mr;
-	pthread_t t;
 	void *rc;
 
-	open_with((struct kedge_cache_opts){ 0 });
-	if (modes_of(cache)) {
-		print_message("skipped: each put is kedge_cache_put()'s there\n");
-		skip();
-	}
+	skip_if(modes_of(cache), "each put is kedge_cache_put()'s there");
 	get_put(0, 4, WRITE);
 	assert_int_equal(try(0, 4, WRITE, &mr), 0);
-	assert_int_equal(pthread_create(&t, NULL, put_there, (void *)mr), 0);
-	assert_int_equal(pthread_join(t, &rc), 0);
+	rc = in_thread(put_there, (void *)mr);
 	assert_null(rc);
 	assert_int_equal(kedge_cache_flush(cache), 1);
 	assert_int_equal(dev->live, 0);
@@ -252,29 +227,15 @@ static int try_in_child(void *unused)
 
 static void a_child_has_no_hit(void **state)
 {
-	open_with((struct kedge_cache_opts){ 0 });
 	get_put(0, 1, WRITE);
 	need_threads_after_fork();
 	assert_int_equal(in_child(try_in_child, NULL), 0);
 }
 
+#define LISTED OPEN
+#include "test_cache_tryget.cases.h"
+
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(it_registers_nothing),
-		CASE(a_hit_is_a_reference),
-		CASE(a_change_is_for_get_to_handle),
-		CASE(pages_that_are_left_are_a_hit),
-		CASE(no_range_and_no_memory),
-		CASE(remote_access_that_ends_is_no_hit),
-		CASE(a_thread_gets_once_first),
-		CASE(the_lock_is_not_taken),
-		CASE(two_caches_take_turns),
-		CASE(a_put_of_what_is_good_is_a_put),
-		CASE(a_put_that_deregisters_is_left_to_put),
-		CASE(a_put_by_another_thread),
-		CASE(a_child_has_no_hit),
-	};
-
-	return RUN_CASES(tests, argc, argv);
+	return RUN_CASES(cases, argc, argv);
 }

@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The index against an array with an id for each page. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-
-#include <cmocka.h>
-
+#include "cases.h"
 #include "cache/internal.h"
 #include "fakes/memory.h"
 
@@ -31,7 +24,7 @@ struct model {
 	bool in[REGIONS];
 };
 
-static int set_up(void **state)
+static int setup(void **state)
 {
 	struct model *m = calloc(1, sizeof(*m));
 
@@ -45,7 +38,7 @@ static int set_up(void **state)
 	return 0;
 }
 
-static int tear_down(void **state)
+static int teardown(void **state)
 {
 	struct model *m = *state;
 
@@ -58,7 +51,7 @@ static int tear_down(void **state)
 	return 0;
 }
 
-static uint64_t addr_of(uint32_t page)
+static uint64_t addr_at(uint32_t page)
 {
 	return BASE + page * PAGE;
 }
@@ -66,7 +59,7 @@ static uint64_t addr_of(uint32_t page)
 /* The region that a lookup of @page would use. */
 static uint32_t found(const struct model *m, uint32_t page)
 {
-	uint64_t addr = addr_of(page);
+	uint64_t addr = addr_at(page);
 	uint32_t id = index_find(m->c, addr + 17);
 	const struct kedge_mr *mr = &m->c->regions[id].mr;
 
@@ -79,7 +72,7 @@ static int put_in(struct model *m, uint32_t id, uint32_t first, uint32_t cnt)
 	uint32_t i;
 	int rc;
 
-	mr->addr = addr_of(first);
+	mr->addr = addr_at(first);
 	mr->len = cnt * PAGE;
 	rc = index_set(m->c, id);
 	m->in[id] = !rc;
@@ -90,8 +83,8 @@ static int put_in(struct model *m, uint32_t id, uint32_t first, uint32_t cnt)
 
 static void take_out(struct model *m, uint32_t id, uint32_t first, uint32_t cnt)
 {
-	uint64_t cleared = index_clear(m->c, addr_of(first),
-				       addr_of(first + cnt), id);
+	uint64_t cleared = index_clear(m->c, addr_at(first),
+				       addr_at(first + cnt), id);
 	uint32_t i;
 
 	for (i = first; i < first + cnt; i++) {
@@ -117,7 +110,7 @@ static uint32_t cnt_of(const struct model *m, uint32_t id)
 /* The next page that begins a block. */
 static uint32_t to_block(uint32_t page)
 {
-	return (round_up(addr_of(page), 1u << BLOCK_SHIFT) - BASE) >>
+	return (round_up(addr_at(page), 1u << BLOCK_SHIFT) - BASE) >>
 	       PAGE_SHIFT;
 }
 
@@ -167,8 +160,8 @@ static void check_run(const struct model *m)
 	for (i = first; i < first + cnt && m->page[i] == id; i++)
 		;
 	assert_int_equal(
-		index_run(m->c, addr_of(first), addr_of(first + cnt), id),
-		addr_of(i));
+		index_run(m->c, addr_at(first), addr_at(first + cnt), id),
+		addr_at(i));
 }
 
 static void like_an_array(void **state)
@@ -194,7 +187,7 @@ static void block_needs_no_pages(void **state)
 
 	assert_int_equal(put_in(m, 1, first, 16), 0);
 	assert_int_equal(put_in(m, 2, first + 17, 3), 0);
-	leaf = index_leaf(m->c, addr_of(first));
+	leaf = index_leaf(m->c, addr_at(first));
 	assert_null(leaf->pages);
 	assert_int_equal(found(m, first + 16), 0);
 	assert_int_equal(found(m, first + 20), 0);
@@ -214,7 +207,7 @@ static void larger_takes_over(void **state)
 
 	assert_int_equal(put_in(m, 1, 3, 2), 0);
 	assert_int_equal(put_in(m, 2, 2, 4), 0);
-	assert_null(index_leaf(m->c, addr_of(3))->pages);
+	assert_null(index_leaf(m->c, addr_at(3))->pages);
 	check_all(m);
 	take_out(m, 1, 3, 2);
 	check_all(m);
@@ -274,22 +267,4 @@ static void beyond_the_address_space(void **state)
 		    ((uint64_t)1 << ADDR_BITS) + PAGE, 1);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(like_an_array, set_up,
-						tear_down),
-		cmocka_unit_test_setup_teardown(block_needs_no_pages, set_up,
-						tear_down),
-		cmocka_unit_test_setup_teardown(larger_takes_over, set_up,
-						tear_down),
-		cmocka_unit_test_setup_teardown(set_without_memory, set_up,
-						tear_down),
-		cmocka_unit_test_setup_teardown(clear_without_memory, set_up,
-						tear_down),
-		cmocka_unit_test_setup_teardown(beyond_the_address_space,
-						set_up, tear_down),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+#include "test_index.cases.h"

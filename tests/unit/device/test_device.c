@@ -1,24 +1,17 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The device table: what open accepts of an ops table, and what goes through.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
+#include "cases.h"
 #include "base/base.h"
 #include "device/device.h"
+#include "wrap.h"
 
 static int closed, deregs, query_rc;
 static bool no_memory;
 static void *const ctx = (void *)0x1234;
 static struct kedge_device *const before = (struct kedge_device *)0x1;
 
-void *__real_malloc(size_t size);
-void *__wrap_malloc(size_t size);
-
-void *__wrap_malloc(size_t size)
+WRAP(void *, malloc, size_t size)
 {
 	return no_memory ? NULL : __real_malloc(size);
 }
@@ -266,20 +259,5 @@ static void no_memory_leaves_the_context_alone(void **state)
 	assert_non_null(strstr(kedge_strerror(-ENOMEM), "fake"));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(ops_reach_their_context, setup),
-		cmocka_unit_test_setup(null_pointers_are_refused, setup),
-		cmocka_unit_test_setup(incomplete_ops_are_refused, setup),
-		cmocka_unit_test_setup(query_and_close_may_be_missing, setup),
-		cmocka_unit_test_setup(sizes_of_other_versions, setup),
-		cmocka_unit_test_setup(query_fills_any_version, setup),
-		cmocka_unit_test_setup(a_failing_query_leaves_the_result_alone,
-				       setup),
-		cmocka_unit_test_setup(no_memory_leaves_the_context_alone,
-				       setup),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
-}
+#define LISTED(f) cmocka_unit_test_setup(f, setup)
+#include "test_device.cases.h"

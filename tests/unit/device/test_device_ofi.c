@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* A domain of libfabric's as a device: a domain that is made here says what it was asked for. */
-#include <errno.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-
-#include "core.h"
+#include "cases.h"
 
 #include <rdma/fabric.h>
 #include <rdma/fi_domain.h>
@@ -100,9 +96,8 @@ static int begin(void **state)
 
 static char *map(void)
 {
-	char *p = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *p = new_map(LEN);
 
-	assert_ptr_not_equal(p, MAP_FAILED);
 	memset(p, 1, LEN);
 	return p;
 }
@@ -284,7 +279,6 @@ static void a_child_has_it_not(void **state)
 	struct kedge_cache *cache;
 	const struct kedge_mr *mr;
 	char *at = map();
-	int status;
 	pid_t pid;
 
 	need_threads_after_fork();
@@ -302,8 +296,7 @@ static void a_child_has_it_not(void **state)
 		CHILD_CHECK(fake.live == 1);
 		_exit(0);
 	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	ended_well(pid);
 	kedge_cache_put(cache, mr);
 	kedge_cache_close(cache);
 	kedge_device_close(dev);
@@ -311,18 +304,5 @@ static void a_child_has_it_not(void **state)
 	munmap(at, LEN);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(a_registration_is_libfabrics, begin),
-		cmocka_unit_test_setup(keys_of_ours_are_new_ones, begin),
-		cmocka_unit_test_setup(two_devices_ask_for_other_keys, begin),
-		cmocka_unit_test_setup(those_of_an_endpoint_are_bound_and_enabled, begin),
-		cmocka_unit_test_setup(a_cache_below_that_is_stale_is_refused, begin),
-		cmocka_unit_test_setup(errors_are_told, begin),
-		cmocka_unit_test_setup(bad_arguments_are_refused, begin),
-		cmocka_unit_test_setup(a_child_has_it_not, begin),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+#define LISTED(f) cmocka_unit_test_setup(f, begin)
+#include "test_device_ofi.cases.h"

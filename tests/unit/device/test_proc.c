@@ -1,19 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The devices' reading of this process's memory, on memory of this machine's. */
-#include <fcntl.h>
-#include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
+#include "cases.h"
 #include "base/base.h"
 #include "device/proc.h"
 
@@ -197,18 +184,4 @@ static void what_was_freed_lazily_is_found(void **state)
 	assert_int_equal(lazy_in(0, PAGES), 0);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(the_first_fault_is_told),
-		TEST(what_is_written_need_not_be_readable),
-		TEST(a_shared_file_is_one_for_writing),
-		TEST(bytes_are_told_in_words),
-		TEST(a_capability_in_a_namespace_is_none),
-		TEST(what_was_freed_lazily_is_found),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
-}
+#include "test_proc.cases.h"

@@ -3,60 +3,19 @@
  * The io_uring device against a fake kernel. The real one is
  * in test_uring_kernel.c.
  */
-#include <fcntl.h>
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include "uring_device.h"
 
-#include <cmocka.h>
-
-#include <kedge/uring.h>
-
-#include "base/base.h"
-#include "device/device.h"
-#include "fakes/uring.h"
-
-#define PAGE 4096u
-
-static char page[2 * PAGE] __attribute__((aligned(PAGE)));
 static struct kedge_device *const before = (struct kedge_device *)0x1;
-
-static int setup(void **state)
-{
-	fake_log_start();
-	return fake_reset();
-}
-
-static struct kedge_device *open_with(uint32_t flags, uint32_t first,
-				      uint32_t slots)
-{
-	struct kedge_uring_opts opts = { .size = sizeof(opts),
-					 .flags = flags,
-					 .first_slot = first,
-					 .slots = slots };
-	struct kedge_device *dev = NULL;
-
-	assert_int_equal(kedge_device_open_uring(&fake_ring, &opts, &dev), 0);
-	return dev;
-}
 
 static void expect_refusal(const struct kedge_uring_opts *opts, int rc)
 {
-	struct kedge_device *dev = before;
+	struct kedge_device *d = before;
 
-	assert_int_equal(kedge_device_open_uring(&fake_ring, opts, &dev), rc);
-	assert_ptr_equal(dev, before);
+	assert_int_equal(kedge_device_open_uring(&fake_ring, opts, &d), rc);
+	assert_ptr_equal(d, before);
 }
 
-static int reg(struct kedge_device *dev, struct kedge_device_mr *mr)
-{
-	return device_reg(dev, page, PAGE, KEDGE_ACCESS_LOCAL_WRITE, mr);
-}
-
-static uint64_t slots_of(struct kedge_device *dev)
+static uint64_t slots_of(void)
 {
 	struct kedge_device_attr attr = { .size = sizeof(attr) };
 
@@ -64,36 +23,29 @@ static uint64_t slots_of(struct kedge_device *dev)
 	return attr.max_regions;
 }
 
-static void expect_words(int rc, const char *words)
-{
-	if (!strstr(kedge_strerror(rc), words))
-		fail_msg("\"%s\" does not say \"%s\"", kedge_strerror(rc),
-			 words);
-}
-
 /* ---- open and close ---- */
 
 static void open_undoes_every_step(void **state)
 {
-	struct kedge_device *dev;
+	struct kedge_device *d;
 	int step, rc;
 
 	for (step = 1;; step++) {
-		dev = before;
+		d = before;
 		fake_track(step);
-		rc = kedge_device_open_uring(&fake_ring, NULL, &dev);
+		rc = kedge_device_open_uring(&fake_ring, NULL, &d);
 		if (!rc)
 			break;
 		assert_int_equal(fake_untrack(), 0);
 		assert_int_equal(rc, -ENOMEM);
-		assert_ptr_equal(dev, before);
+		assert_ptr_equal(d, before);
 		assert_int_equal(fake.nr, 0);
 	}
 	/* context, lock, page, its mark, descriptor, table, probe, stack,
 	 * states, memory, device */
 	assert_int_equal(step - 1, 11);
 	fake_calm();
-	kedge_device_close(dev);
+	kedge_device_close(d);
 	assert_int_equal(fake_untrack(), 0);
 	assert_int_equal(fake.nr, 0);
 }
@@ -105,9 +57,9 @@ static void bad_arguments_do_not_reach_the_kernel(void **state)
 		uint32_t later;
 	} newer = { .opts.size = sizeof(newer), .later = 1 };
 	struct kedge_uring_opts o = { .size = 15 }; /* 0.1 had 16 */
-	struct kedge_device *dev = before;
+	struct kedge_device *d = before;
 
-	assert_int_equal(kedge_device_open_uring(NULL, NULL, &dev), -EINVAL);
+	assert_int_equal(kedge_device_open_uring(NULL, NULL, &d), -EINVAL);
 	assert_int_equal(kedge_device_open_uring(&fake_ring, NULL, NULL),
 			 -EINVAL);
 	expect_refusal(&o, -EINVAL);
@@ -124,26 +76,23 @@ static void bad_arguments_do_not_reach_the_kernel(void **state)
 	assert_int_equal(fake.calls, 0);
 
 	newer.later = 0;
-	assert_int_equal(kedge_device_open_uring(&fake_ring, &newer.opts, &dev),
-			 0);
-	assert_int_equal(slots_of(dev), 16384);
-	kedge_device_close(dev);
+	assert_int_equal(kedge_device_open_uring(&fake_ring, &newer.opts, &dev), 0);
+	assert_int_equal(slots_of(), 16384);
 }
 
 static void kernels_of_all_ages(void **state)
 {
-	struct kedge_device *dev;
 
 	fake.no_sparse = true;
-	dev = open_with(0, 0, 0);
-	assert_int_equal(slots_of(dev), 16384);
-	kedge_device_close(dev);
+	open_with(0, 0, 0);
+	assert_int_equal(slots_of(), 16384);
+	close_dev();
 	assert_int_equal(fake.nr, 0);
 
 	fake.max = 1024;
-	dev = open_with(0, 0, 0);
-	assert_int_equal(slots_of(dev), 1024);
-	kedge_device_close(dev);
+	open_with(0, 0, 0);
+	assert_int_equal(slots_of(), 1024);
+	close_dev();
 
 	fake.no_empty = true;
 	expect_refusal(NULL, -EOPNOTSUPP);
@@ -208,17 +157,16 @@ static void a_closed_ring_is_refused(void **state)
 static void the_slots_of_a_table_are_counted(void **state)
 {
 	static const uint32_t sizes[] = { 1, 2, 7, 1000, 16384, 19999 };
-	struct kedge_device *dev;
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
 		fake.nr = sizes[i];
-		dev = open_with(KEDGE_URING_TABLE_EXISTS, 0, 0);
-		assert_int_equal(slots_of(dev), sizes[i]);
-		kedge_device_close(dev);
-		dev = open_with(KEDGE_URING_TABLE_EXISTS, sizes[i] - 1, 0);
-		assert_int_equal(slots_of(dev), 1);
-		kedge_device_close(dev);
+		open_with(KEDGE_URING_TABLE_EXISTS, 0, 0);
+		assert_int_equal(slots_of(), sizes[i]);
+		close_dev();
+		open_with(KEDGE_URING_TABLE_EXISTS, sizes[i] - 1, 0);
+		assert_int_equal(slots_of(), 1);
+		close_dev();
 		assert_int_equal(fake.nr, sizes[i]);
 	}
 }
@@ -248,25 +196,24 @@ static void slots_outside_the_table_are_refused(void **state)
 static void close_empties_our_slots_and_no_other(void **state)
 {
 	struct kedge_device_mr mr[3];
-	struct kedge_device *dev;
 	int i;
 
 	fake.nr = 6;
 	for (i = 0; i < 6; i++)
 		fake.slot[i] = &fake_ring;
-	dev = open_with(KEDGE_URING_TABLE_EXISTS, 2, 3);
+	open_with(KEDGE_URING_TABLE_EXISTS, 2, 3);
 	/* Opening touched nothing. */
 	for (i = 0; i < 6; i++)
 		assert_ptr_equal(fake.slot[i], &fake_ring);
 	for (i = 0; i < 3; i++) {
-		assert_int_equal(reg(dev, &mr[i]), 0);
+		assert_int_equal(reg(&mr[i]), 0);
 		assert_int_equal(mr[i].handle, 2 + i);
 		assert_ptr_equal(fake.slot[2 + i], page);
 	}
-	assert_int_equal(reg(dev, &mr[0]), -ENOSPC);
+	assert_int_equal(reg(&mr[0]), -ENOSPC);
 	fake_refuse(IORING_REGISTER_BUFFERS_UPDATE, -ENOMEM, 1);
 	device_dereg(dev, &mr[1]);
-	kedge_device_close(dev);
+	close_dev();
 	for (i = 0; i < 6; i++)
 		assert_ptr_equal(fake.slot[i],
 				 i < 2 || i > 4 ? &fake_ring : NULL);
@@ -277,25 +224,26 @@ static void close_empties_our_slots_and_no_other(void **state)
 
 static void a_registration_fills_its_slot(void **state)
 {
-	struct kedge_device *dev = open_with(0, 0, 4);
 	struct kedge_device_mr mr;
 
-	assert_int_equal(reg(dev, &mr), 0);
+	open_with(0, 0, 4);
+	assert_int_equal(reg(&mr), 0);
 	assert_ptr_equal(fake.slot[mr.handle], page);
 	assert_int_equal(mr.offset, (uintptr_t)page);
 	device_dereg(dev, &mr);
 	assert_null(fake.slot[mr.handle]);
-	kedge_device_close(dev);
+	close_dev();
 	assert_int_equal(fake.nr, 0);
 	assert_int_equal(fake_log_cnt, 0);
 }
 
 static void bad_ranges_do_not_reach_the_kernel(void **state)
 {
-	struct kedge_device *dev = open_with(0, 0, 4);
 	struct kedge_device_mr mr;
-	int calls = fake.calls;
+	int calls;
 
+	open_with(0, 0, 4);
+	calls = fake.calls;
 	assert_int_equal(device_reg(dev, page, 0, 0, &mr), -EINVAL);
 	assert_int_equal(device_reg(dev, page, SIZE_MAX, 0, &mr), -EINVAL);
 	assert_int_equal(device_reg(dev, page, PAGE, 16, &mr), -EINVAL);
@@ -307,7 +255,6 @@ static void bad_ranges_do_not_reach_the_kernel(void **state)
 	assert_int_equal(device_reg(dev, page, (1u << 30) + 1, 0, &mr), -E2BIG);
 	assert_int_equal(device_reg(dev, NULL, PAGE, 0, &mr), -EFAULT);
 	assert_int_equal(fake.calls, calls);
-	kedge_device_close(dev);
 }
 
 static void what_the_kernel_says_to_reg_comes_back(void **state)
@@ -328,73 +275,71 @@ static void what_the_kernel_says_to_reg_comes_back(void **state)
 		{ -EINVAL, -EOPNOTSUPP, "different files" },
 		{ -EIO, -EIO, "error 5" },
 	};
-	struct kedge_device *dev = open_with(0, 0, 1);
 	struct kedge_device_mr mr;
 	size_t i;
 
+	open_with(0, 0, 1);
 	for (i = 0; i < ARRAY_SIZE(cases); i++) {
 		fake_refuse(IORING_REGISTER_BUFFERS_UPDATE, cases[i].kernel, 1);
-		assert_int_equal(reg(dev, &mr), cases[i].rc);
+		assert_int_equal(reg(&mr), cases[i].rc);
 		expect_words(cases[i].rc, cases[i].words);
 		/* The only slot is back. */
-		assert_int_equal(reg(dev, &mr), 0);
+		assert_int_equal(reg(&mr), 0);
 		device_dereg(dev, &mr);
 	}
 	/* A table that is not there refuses the question about the slot, too. */
 	fake_refuse(IORING_REGISTER_BUFFERS_UPDATE, -EINVAL, 2);
-	assert_int_equal(reg(dev, &mr), -EBADF);
+	assert_int_equal(reg(&mr), -EBADF);
 	expect_words(-EBADF, "replaced");
 	/* Neither done nor refused: who knows what is in the slot? */
 	fake_refuse(IORING_REGISTER_BUFFERS_UPDATE, 0, 1);
-	assert_int_equal(reg(dev, &mr), -EIO);
+	assert_int_equal(reg(&mr), -EIO);
 	fake_refuse(IORING_REGISTER_BUFFERS_UPDATE, -ENOMEM, 1);
-	assert_int_equal(reg(dev, &mr), -ENOSPC);
-	assert_int_equal(reg(dev, &mr), 0);
+	assert_int_equal(reg(&mr), -ENOSPC);
+	assert_int_equal(reg(&mr), 0);
 	device_dereg(dev, &mr);
-	kedge_device_close(dev);
 }
 
 static void a_signal_repeats_the_call(void **state)
 {
-	struct kedge_device *dev = open_with(0, 0, 1);
 	struct kedge_device_mr mr;
 
+	open_with(0, 0, 1);
 	fake_refuse(IORING_REGISTER_BUFFERS_UPDATE, -EINTR, 3);
-	assert_int_equal(reg(dev, &mr), 0);
+	assert_int_equal(reg(&mr), 0);
 	fake_refuse(IORING_REGISTER_BUFFERS_UPDATE, -EINTR, 3);
 	device_dereg(dev, &mr);
 	assert_null(fake.slot[mr.handle]);
 	fake_refuse(IORING_UNREGISTER_BUFFERS, -EINTR, 3);
-	kedge_device_close(dev);
+	close_dev();
 	assert_int_equal(fake.nr, 0);
 	assert_int_equal(fake_log_cnt, 0);
 }
 
 static void a_full_table_has_no_room(void **state)
 {
-	struct kedge_device *dev = open_with(0, 0, 3);
 	struct kedge_device_mr mr[3], more;
 	int round, i;
 
+	open_with(0, 0, 3);
 	for (round = 0; round < 3; round++) {
 		for (i = 0; i < 3; i++)
-			assert_int_equal(reg(dev, &mr[i]), 0);
-		assert_int_equal(reg(dev, &more), -ENOSPC);
+			assert_int_equal(reg(&mr[i]), 0);
+		assert_int_equal(reg(&more), -ENOSPC);
 		expect_words(-ENOSPC, "are in use: hold fewer");
 		device_dereg(dev, &mr[1]);
-		assert_int_equal(reg(dev, &mr[1]), 0);
+		assert_int_equal(reg(&mr[1]), 0);
 		for (i = 0; i < 3; i++)
 			device_dereg(dev, &mr[i]);
 	}
-	kedge_device_close(dev);
 }
 
 static void a_slot_that_is_not_emptied_is_not_reused(void **state)
 {
-	struct kedge_device *dev = open_with(0, 0, 2);
 	struct kedge_device_mr a, b, c;
 
-	assert_int_equal(reg(dev, &a), 0);
+	open_with(0, 0, 2);
+	assert_int_equal(reg(&a), 0);
 	fake_refuse(IORING_REGISTER_BUFFERS_UPDATE, -ENOMEM, 1000);
 	device_dereg(dev, &a);
 	assert_int_equal(fake_log_cnt, 1);
@@ -403,66 +348,64 @@ static void a_slot_that_is_not_emptied_is_not_reused(void **state)
 
 	/* Its emptying fails again, then the other slot is taken. */
 	fake_refuse(IORING_REGISTER_BUFFERS_UPDATE, -ENOMEM, 1);
-	assert_int_equal(reg(dev, &b), 0);
+	assert_int_equal(reg(&b), 0);
 	assert_int_not_equal(b.handle, a.handle);
 	fake_refuse(IORING_REGISTER_BUFFERS_UPDATE, -ENOMEM, 1);
-	assert_int_equal(reg(dev, &c), -ENOSPC);
+	assert_int_equal(reg(&c), -ENOSPC);
 	assert_ptr_equal(fake.slot[a.handle], page);
 
 	/* The kernel relents: emptied first, then filled anew. */
-	assert_int_equal(reg(dev, &c), 0);
+	assert_int_equal(reg(&c), 0);
 	assert_int_equal(c.handle, a.handle);
 	assert_int_equal(fake_log_cnt, 1);
 	device_dereg(dev, &b);
 	device_dereg(dev, &c);
-	kedge_device_close(dev);
 }
 
 static void a_second_dereg_harms_nobody(void **state)
 {
-	struct kedge_device *dev = open_with(0, 0, 2);
 	struct kedge_device_mr a, b, wild = { .handle = 77, .priv = 77 };
 
-	assert_int_equal(reg(dev, &a), 0);
+	open_with(0, 0, 2);
+	assert_int_equal(reg(&a), 0);
 	device_dereg(dev, &a);
 	device_dereg(dev, &a);
 	device_dereg(dev, &wild);
 	assert_int_equal(fake_log_cnt, 2);
-	assert_int_equal(reg(dev, &a), 0);
-	assert_int_equal(reg(dev, &b), 0);
+	assert_int_equal(reg(&a), 0);
+	assert_int_equal(reg(&b), 0);
 	assert_int_not_equal(a.handle, b.handle);
-	assert_int_equal(reg(dev, &wild), -ENOSPC);
+	assert_int_equal(reg(&wild), -ENOSPC);
 	device_dereg(dev, &a);
 	device_dereg(dev, &b);
-	kedge_device_close(dev);
 }
 
 static void a_table_taken_away_leaves_nothing_to_empty(void **state)
 {
-	struct kedge_device *dev = open_with(0, 0, 2);
 	struct kedge_device_mr mr;
 
-	assert_int_equal(reg(dev, &mr), 0);
+	open_with(0, 0, 2);
+	assert_int_equal(reg(&mr), 0);
 	fake.nr = 0;
 	device_dereg(dev, &mr);
-	assert_int_equal(reg(dev, &mr), -EBADF);
-	kedge_device_close(dev);
+	assert_int_equal(reg(&mr), -EBADF);
+	close_dev();
 	assert_int_equal(fake_log_cnt, 0);
 }
 
 static void a_failing_close_is_logged(void **state)
 {
-	struct kedge_device *dev = open_with(0, 0, 2);
 	struct kedge_device_mr mr;
 
+	open_with(0, 0, 2);
 	fake_refuse(IORING_UNREGISTER_BUFFERS, -EEXIST, 1);
-	kedge_device_close(dev);
+	close_dev();
 	assert_int_equal(fake_log_cnt, 1);
 
-	dev = open_with(KEDGE_URING_TABLE_EXISTS, 0, 2);
-	assert_int_equal(reg(dev, &mr), 0);
+	open_with(KEDGE_URING_TABLE_EXISTS, 0, 2);
+	assert_int_equal(reg(&mr), 0);
 	fake_refuse(IORING_REGISTER_BUFFERS_UPDATE, -EEXIST, 1);
-	kedge_device_close(dev);
+	close_dev();
 	assert_int_equal(fake_log_cnt, 2);
 	assert_non_null(strstr(fake_logged, "1 buffer slots"));
 }
@@ -473,61 +416,55 @@ static void *reg_elsewhere(void *arg)
 {
 	struct kedge_device_mr mr;
 
-	return (void *)(intptr_t)reg(arg, &mr);
+	return (void *)(intptr_t)reg(&mr);
 }
 
 static void a_ring_without_descriptor_is_one_threads(void **state)
 {
 	struct kedge_device_mr mr;
-	struct kedge_device *dev;
-	pthread_t thread;
 	void *rc;
 
 	close(fake_ring.ring_fd);
 	fake_ring.ring_fd = -1;
 	fake_ring.enter_ring_fd = FAKE_RING_INDEX;
-	dev = open_with(0, 0, 2);
-	assert_int_equal(reg(dev, &mr), 0);
-	assert_int_equal(pthread_create(&thread, NULL, reg_elsewhere, dev), 0);
-	pthread_join(thread, &rc);
+	open_with(0, 0, 2);
+	assert_int_equal(reg(&mr), 0);
+	rc = in_thread(reg_elsewhere, NULL);
 	assert_int_equal((int)(intptr_t)rc, -EEXIST);
 	device_dereg(dev, &mr);
-	kedge_device_close(dev);
+	close_dev();
 	assert_int_equal(fake.nr, 0);
 }
 
 static void a_forked_child_leaves_the_ring_alone(void **state)
 {
-	struct kedge_device *dev = open_with(0, 0, 2);
 	struct kedge_device_mr mr, other;
 	int calls, status;
 	pid_t pid;
 
-	assert_int_equal(reg(dev, &mr), 0);
+	open_with(0, 0, 2);
+	assert_int_equal(reg(&mr), 0);
 	calls = fake.calls;
 	pid = fork();
 	assert_true(pid >= 0);
 	if (!pid) {
-		status = reg(dev, &other) != -ECHILD;
+		status = reg(&other) != -ECHILD;
 		device_dereg(dev, &mr);
-		kedge_device_close(dev);
+		close_dev();
 		_exit(status || fake.calls != calls);
 	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	ended_well(pid);
 	device_dereg(dev, &mr);
-	kedge_device_close(dev);
 }
 
 static void *churn(void *arg)
 {
-	struct kedge_device *dev = arg;
 	struct kedge_device_mr mr;
 	intptr_t done = 0;
 	int i;
 
 	for (i = 0; i < 20000; i++) {
-		if (reg(dev, &mr))
+		if (reg(&mr))
 			continue;
 		done++;
 		device_dereg(dev, &mr);
@@ -538,18 +475,16 @@ static void *churn(void *arg)
 /* Some emptyings fail, some are retried by another thread: none is lost. */
 static void threads_share_the_slots(void **state)
 {
-	struct kedge_device *dev = open_with(0, 0, 3);
 	struct kedge_device_mr mr[3];
 	pthread_t thread[4];
 	intptr_t total = 0;
 	void *done;
 	int i;
 
+	open_with(0, 0, 3);
 	fake_refuse(IORING_REGISTER_BUFFERS_UPDATE, -ENOMEM, 1000);
 	fake.skip = 3000;
-	for (i = 0; i < 4; i++)
-		assert_int_equal(pthread_create(&thread[i], NULL, churn, dev),
-				 0);
+	run_threads(thread, 4, churn, NULL, 0);
 	for (i = 0; i < 4; i++) {
 		pthread_join(thread[i], &done);
 		total += (intptr_t)done;
@@ -558,42 +493,12 @@ static void threads_share_the_slots(void **state)
 	fake.times = 0;
 	/* Each reg brings one lost slot back. */
 	for (i = 0; i < 3; i++)
-		if (!reg(dev, &mr[0]))
+		if (!reg(&mr[0]))
 			device_dereg(dev, &mr[0]);
 	for (i = 0; i < 3; i++)
-		assert_int_equal(reg(dev, &mr[i]), 0);
+		assert_int_equal(reg(&mr[i]), 0);
 	for (i = 0; i < 3; i++)
 		device_dereg(dev, &mr[i]);
-	kedge_device_close(dev);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, fake_close)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(open_undoes_every_step),
-		TEST(bad_arguments_do_not_reach_the_kernel),
-		TEST(kernels_of_all_ages),
-		TEST(a_table_too_large_is_refused),
-		TEST(what_the_kernel_says_to_open_comes_back),
-		TEST(a_closed_ring_is_refused),
-		TEST(the_slots_of_a_table_are_counted),
-		TEST(slots_outside_the_table_are_refused),
-		TEST(close_empties_our_slots_and_no_other),
-		TEST(a_registration_fills_its_slot),
-		TEST(bad_ranges_do_not_reach_the_kernel),
-		TEST(what_the_kernel_says_to_reg_comes_back),
-		TEST(a_signal_repeats_the_call),
-		TEST(a_full_table_has_no_room),
-		TEST(a_slot_that_is_not_emptied_is_not_reused),
-		TEST(a_second_dereg_harms_nobody),
-		TEST(a_table_taken_away_leaves_nothing_to_empty),
-		TEST(a_failing_close_is_logged),
-		TEST(a_ring_without_descriptor_is_one_threads),
-		TEST(a_forked_child_leaves_the_ring_alone),
-		TEST(threads_share_the_slots),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
-}
+#include "test_uring.cases.h"

@@ -3,25 +3,14 @@
  * The io_uring device on the kernel that runs: what a registration does to
  * data, and that each thing the kernel refuses comes back as what it is.
  */
-#include <fcntl.h>
 #include <linux/capability.h>
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <liburing.h>
 
-#include <cmocka.h>
-
 #include <kedge/uring.h>
 
+#include "cases.h"
 #include "base/base.h"
 #include "device/device.h"
 
@@ -106,13 +95,6 @@ static int read_fixed(void *addr, unsigned int len, uint64_t slot)
 	rc = cqe->res;
 	io_uring_cqe_seen(&ring, cqe);
 	return rc;
-}
-
-static void expect_words(int rc, const char *words)
-{
-	if (!strstr(kedge_strerror(rc), words))
-		fail_msg("\"%s\" does not say \"%s\"", kedge_strerror(rc),
-			 words);
 }
 
 /* Before Linux 6.4 a slot's pages are unpinned a second after it is empty. */
@@ -313,7 +295,7 @@ static int exhaust_memlock(void)
 
 static void an_exhausted_memlock_is_named(void **state)
 {
-	int status, rc;
+	int rc;
 	pid_t pid = fork();
 
 	assert_true(pid >= 0);
@@ -324,8 +306,7 @@ static void an_exhausted_memlock_is_named(void **state)
 				kedge_strerror(-ENOMEM));
 		_exit(!!rc);
 	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	ended_well(pid);
 }
 
 /* ---- the ring's life ---- */
@@ -421,10 +402,7 @@ static void *reg_and_dereg(void *arg)
 
 static void elsewhere(struct other *o)
 {
-	pthread_t thread;
-
-	assert_int_equal(pthread_create(&thread, NULL, reg_and_dereg, o), 0);
-	pthread_join(thread, NULL);
+	in_thread(reg_and_dereg, o);
 }
 
 static void a_single_issuers_ring_is_its_threads(void **state)
@@ -433,10 +411,7 @@ static void a_single_issuers_ring_is_its_threads(void **state)
 
 	io_uring_queue_exit(&ring);
 	ring_open = !io_uring_queue_init(8, &ring, IORING_SETUP_SINGLE_ISSUER);
-	if (!ring_open) {
-		print_message("skipped: no IORING_SETUP_SINGLE_ISSUER here\n");
-		skip();
-	}
+	skip_if(!ring_open, "no IORING_SETUP_SINGLE_ISSUER here");
 	o.dev = open_dev(0, 0, 2);
 	assert_int_equal(reg(o.dev, mem, page, &o.mr), 0);
 	elsewhere(&o);
@@ -456,10 +431,7 @@ static void a_registered_ring_serves_all_threads(void **state)
 {
 	struct other o = { .rc = 0 };
 
-	if (io_uring_register_ring_fd(&ring) != 1) {
-		print_message("skipped: this kernel registers no rings\n");
-		skip();
-	}
+	skip_if(io_uring_register_ring_fd(&ring) != 1, "this kernel registers no rings");
 	o.dev = open_dev(0, 0, 1);
 	elsewhere(&o);
 	assert_int_equal(o.rc, 0);
@@ -484,8 +456,7 @@ static void a_childs_close_leaves_the_parents_slots(void **state)
 		kedge_device_close(dev);
 		_exit(status);
 	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	ended_well(pid);
 	assert_int_equal(read_fixed(mem, (unsigned int)page, mr.handle), page);
 	device_dereg(dev, &mr);
 	kedge_device_close(dev);
@@ -517,16 +488,10 @@ static void threads_give_every_slot_back(void **state)
 	struct kedge_device *dev = open_dev(0, 0, 8);
 	struct kedge_device_mr mr[8];
 	pthread_t thread[4];
-	void *wrong;
 	int i;
 
-	for (i = 0; i < 4; i++)
-		assert_int_equal(pthread_create(&thread[i], NULL, churn, dev),
-				 0);
-	for (i = 0; i < 4; i++) {
-		pthread_join(thread[i], &wrong);
-		assert_null(wrong);
-	}
+	run_threads(thread, 4, churn, dev, 0);
+	join_threads(thread, 4);
 	expect_pinned(pinned);
 	for (i = 0; i < 8; i++)
 		assert_int_equal(reg(dev, mem, page, &mr[i]), 0);
@@ -543,25 +508,10 @@ static int make_file(void)
 	return file < 0 || write(file, buf, page) != (ssize_t)page;
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#include "test_uring_kernel.cases.h"
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		TEST(data_arrives_in_a_registered_page),
-		TEST(a_stale_registration_loses_data),
-		TEST(a_full_table_has_no_room),
-		TEST(bad_memory_is_named),
-		TEST(a_gibibyte_is_the_most),
-		TEST(an_exhausted_memlock_is_named),
-		TEST(a_closed_ring_is_refused),
-		TEST(a_file_is_no_ring),
-		TEST(a_table_that_exists_is_shared),
-		TEST(a_single_issuers_ring_is_its_threads),
-		TEST(a_registered_ring_serves_all_threads),
-		TEST(a_childs_close_leaves_the_parents_slots),
-		TEST(threads_give_every_slot_back),
-	};
 	struct kedge_device *dev;
 	int rc;
 
@@ -585,5 +535,5 @@ int main(void)
 		perror("memfd");
 		return 1;
 	}
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+	return RUN(cases);
 }

@@ -4,29 +4,16 @@
  * request put into lazily freed pages outlive their registration, and the
  * refusals are those of the pin alone.
  */
-#include <errno.h>
 #include <linux/capability.h>
 #include <linux/securebits.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <liburing.h>
 
-#include <cmocka.h>
-
-#include <kedge/kedge.h>
 #include <kedge/uring.h>
+
+#include "cases.h"
 #include "clock.h"
 
 #define HUGE_LEN ((size_t)2 << 20)
@@ -38,11 +25,9 @@ static int file; /* HUGE_LEN of 'F' */
 /* A range of @len whose pages were written, and then freed lazily. */
 static char *freed_pages(size_t len, int advice)
 {
-	char *raw = mmap(NULL, len + HUGE_LEN, PROT_READ | PROT_WRITE,
-			 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *raw = new_map(len + HUGE_LEN);
 	char *p;
 
-	assert_ptr_not_equal(raw, MAP_FAILED);
 	p = raw + (HUGE_LEN - (uintptr_t)raw % HUGE_LEN) % HUGE_LEN;
 	if (p > raw)
 		munmap(raw, (size_t)(p - raw));
@@ -265,10 +250,8 @@ static int rounds_lost(uint32_t flags, size_t len, int advice, ending how)
 static void data_outlive(size_t len, int advice, ending how)
 {
 	/* Without the marks data are lost, or reclaim cannot be had here. */
-	if (!rounds_lost(KEDGE_URING_NO_MADV_FREE, len, advice, how)) {
-		print_message("skipped: no page is reclaimed here\n");
-		skip();
-	}
+	skip_if(!rounds_lost(KEDGE_URING_NO_MADV_FREE, len, advice, how),
+		"no page is reclaimed here");
 	assert_int_equal(rounds_lost(0, len, advice, how), 0);
 }
 
@@ -391,10 +374,7 @@ static void what_was_freed_last_may_be_reclaimed(void **state)
 	read_through(p, len);
 	assert_int_equal(madvise(p, len, MADV_FREE), 0);
 	end();
-	if (!is_lost(p, len)) {
-		print_message("skipped: no page is reclaimed here\n");
-		skip();
-	}
+	skip_if(!is_lost(p, len), "no page is reclaimed here");
 	munmap(p, len);
 }
 
@@ -470,7 +450,7 @@ static int take_turns(void)
 /* Also where what was evicted is unpinned a second later. */
 static void eviction_makes_room_below_the_limit(void **state)
 {
-	int status, rc;
+	int rc;
 	pid_t pid = fork();
 
 	assert_true(pid >= 0);
@@ -481,8 +461,7 @@ static void eviction_makes_room_below_the_limit(void **state)
 				kedge_strerror(-ENOMEM));
 		_exit(rc);
 	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	ended_well(pid);
 }
 
 /* ---- what is registered is not changed otherwise ---- */
@@ -495,8 +474,7 @@ static void marking_keeps_every_byte(void **state)
 	char *p;
 
 	begin(0);
-	p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	assert_ptr_not_equal(p, MAP_FAILED);
+	p = new_map(len);
 	for (i = 0; i < len; i++)
 		p[i] = (char)(i * 7 + i / 4096);
 	assert_int_equal(kedge_cache_get(cache, p, len, KEDGE_ACCESS_LOCAL_WRITE, &mr), 0);
@@ -596,5 +574,5 @@ int main(void)
 		return 1;
 	}
 	test_clock_begin();
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+	return RUN(tests);
 }

@@ -3,18 +3,7 @@
  * The verbs device against a fake RDMA device. A real stack
  * is in tests/vm/verbs_device.c.
  */
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-#include <kedge/verbs.h>
-
+#include "cases.h"
 #include "base/base.h"
 #include "device/device.h"
 #include "fakes/faults.h"
@@ -441,8 +430,7 @@ static void a_forked_child_leaves_the_device_alone(void **state)
 		kedge_device_close(dev);
 		_exit(status || fake.calls[FAKE_REG] || fake.calls[FAKE_DEREG]);
 	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	ended_well(pid);
 	device_dereg(dev, &mr);
 	kedge_device_close(dev);
 }
@@ -464,42 +452,15 @@ static void threads_share_the_lost(void **state)
 {
 	struct kedge_device *dev = fake_open(NULL);
 	pthread_t thread[4];
-	int i;
 
 	fake_refuse(FAKE_DEREG, EBUSY, 1000);
 	fake.skip = 3000;
-	for (i = 0; i < 4; i++)
-		assert_int_equal(pthread_create(&thread[i], NULL, churn, dev),
-				 0);
-	for (i = 0; i < 4; i++)
-		pthread_join(thread[i], NULL);
+	run_threads(thread, 4, churn, dev, 0);
+	join_threads(thread, 4);
 	kedge_device_close(dev);
 	assert_int_equal(fake.regs, 0);
 	assert_true(fake_log_cnt > 0);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, fake_setup, fake_teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(open_undoes_every_step),
-		TEST(what_the_device_says_to_open_comes_back),
-		TEST(bad_arguments_do_not_reach_the_device),
-		TEST(limits_are_the_devices),
-		TEST(a_kernel_that_does_not_copy_at_fork_is_told),
-		TEST(a_region_is_what_was_asked_for),
-		TEST(access_is_what_the_verbs_call_it),
-		TEST(keys_and_address_are_found_again),
-		TEST(bad_ranges_do_not_reach_the_device),
-		TEST(options_that_the_device_lacks_are_left_out),
-		TEST(demand_paged_regions_are_prefetched),
-		TEST(a_lost_region_is_tried_again),
-		TEST(the_close_ends_what_is_lost),
-		TEST(what_a_removed_device_had_is_gone),
-		TEST(a_forked_child_leaves_the_device_alone),
-		TEST(threads_share_the_lost),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
-}
+#define LISTED(f) cmocka_unit_test_setup_teardown(f, fake_setup, fake_teardown)
+#include "test_verbs.cases.h"

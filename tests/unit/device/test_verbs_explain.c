@@ -1,20 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Why the verbs device refuses, on this machine's own memory and limits. */
-#include <fcntl.h>
 #include <grp.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cmocka.h>
-
-#include <kedge/verbs.h>
-
+#include "cases.h"
 #include "base/base.h"
 #include "device/device.h"
 #include "device/proc.h"
@@ -24,20 +13,20 @@
 #define LW KEDGE_ACCESS_LOCAL_WRITE
 
 static char *mem;
-static size_t page_len;
+static size_t real_page;
 
 static int setup(void **state)
 {
 	fake_setup(state);
-	page_len = (size_t)sysconf(_SC_PAGESIZE);
-	mem = mmap(NULL, 8 * page_len, PROT_READ | PROT_WRITE,
+	real_page = (size_t)sysconf(_SC_PAGESIZE);
+	mem = mmap(NULL, 8 * real_page, PROT_READ | PROT_WRITE,
 		   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	return mem == MAP_FAILED ? -1 : 0;
 }
 
 static int teardown(void **state)
 {
-	munmap(mem, 8 * page_len);
+	munmap(mem, 8 * real_page);
 	return fake_teardown(state);
 }
 
@@ -166,13 +155,11 @@ static int unbound(void)
 static void in_a_child(int (*fn)(void))
 {
 	pid_t pid = fork();
-	int status;
 
 	assert_true(pid >= 0);
 	if (!pid)
 		_exit(fn());
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	ended_well(pid);
 }
 
 static void the_limit_is_named(void **state)
@@ -187,26 +174,26 @@ static void bad_memory_is_named(void **state)
 	char *file;
 	int fd;
 
-	expect(mem, 8 * page_len, LW, EFAULT, -EFAULT, "cannot be pinned");
-	mprotect(mem + page_len, page_len, PROT_READ);
-	expect(mem, 8 * page_len, LW, EFAULT, -EFAULT, "not writable");
-	expect(mem, 8 * page_len, 0, EFAULT, -EFAULT, "cannot be pinned");
-	mprotect(mem + page_len, page_len, PROT_NONE);
-	expect(mem, 8 * page_len, 0, EFAULT, -EFAULT, "not readable");
-	munmap(mem + page_len, page_len);
-	expect(mem, 8 * page_len, 0, EFAULT, -EFAULT, "is not mapped");
-	expect(mem, page_len, 0, EFAULT, -EFAULT, "cannot be pinned");
+	expect(mem, 8 * real_page, LW, EFAULT, -EFAULT, "cannot be pinned");
+	mprotect(mem + real_page, real_page, PROT_READ);
+	expect(mem, 8 * real_page, LW, EFAULT, -EFAULT, "not writable");
+	expect(mem, 8 * real_page, 0, EFAULT, -EFAULT, "cannot be pinned");
+	mprotect(mem + real_page, real_page, PROT_NONE);
+	expect(mem, 8 * real_page, 0, EFAULT, -EFAULT, "not readable");
+	munmap(mem + real_page, real_page);
+	expect(mem, 8 * real_page, 0, EFAULT, -EFAULT, "is not mapped");
+	expect(mem, real_page, 0, EFAULT, -EFAULT, "cannot be pinned");
 	/* Ends in a hole. */
-	expect(mem, 2 * page_len, 0, EFAULT, -EFAULT, "is not mapped");
+	expect(mem, 2 * real_page, 0, EFAULT, -EFAULT, "is not mapped");
 
 	fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
 	assert_true(fd >= 0);
-	file = mmap(NULL, page_len, PROT_READ, MAP_SHARED, fd, 0);
+	file = mmap(NULL, real_page, PROT_READ, MAP_SHARED, fd, 0);
 	close(fd);
 	assert_ptr_not_equal(file, MAP_FAILED);
-	expect(file, page_len, LW, EFAULT, -EFAULT, "not writable");
-	expect(file, page_len, 0, EFAULT, -EFAULT, "cannot be pinned");
-	munmap(file, page_len);
+	expect(file, real_page, LW, EFAULT, -EFAULT, "not writable");
+	expect(file, real_page, 0, EFAULT, -EFAULT, "cannot be pinned");
+	munmap(file, real_page);
 }
 
 static void a_shared_file_is_named(void **state)
@@ -218,32 +205,18 @@ static void a_shared_file_is_named(void **state)
 	if (fd < 0)
 		skip();
 	unlink(path);
-	assert_int_equal(ftruncate(fd, (off_t)page_len), 0);
-	file = mmap(NULL, page_len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_int_equal(ftruncate(fd, (off_t)real_page), 0);
+	file = mmap(NULL, real_page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	close(fd);
 	assert_ptr_not_equal(file, MAP_FAILED);
-	expect(file, page_len, LW, EFAULT, -EOPNOTSUPP, "shared file mappings");
-	expect(file, page_len, 0, EFAULT, -EFAULT, "cannot be pinned");
-	munmap(file, page_len);
+	expect(file, real_page, LW, EFAULT, -EOPNOTSUPP, "shared file mappings");
+	expect(file, real_page, 0, EFAULT, -EFAULT, "cannot be pinned");
+	munmap(file, real_page);
 	/* Memory has no file. */
-	file = mmap(NULL, page_len, PROT_READ | PROT_WRITE,
+	file = mmap(NULL, real_page, PROT_READ | PROT_WRITE,
 		    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	expect(file, page_len, LW, EFAULT, -EFAULT, "cannot be pinned");
-	munmap(file, page_len);
+	expect(file, real_page, LW, EFAULT, -EFAULT, "cannot be pinned");
+	munmap(file, real_page);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(errors_of_the_device_are_told_apart),
-		TEST(a_full_table_is_no_lack_of_memory),
-		TEST(a_page_that_stays_is_told),
-		TEST(the_limit_is_named),
-		TEST(bad_memory_is_named),
-		TEST(a_shared_file_is_named),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
-}
+#include "test_verbs_explain.cases.h"

@@ -1,16 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The verbs device's memory windows, against a fake RDMA device. */
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-#include <kedge/verbs.h>
-
+#include "cases.h"
 #include "base/base.h"
 #include "device/device.h"
 #include "fakes/faults.h"
@@ -504,8 +494,7 @@ static void a_forked_child_leaves_windows_alone(void **state)
 		_exit(status || fake.calls[FAKE_POST] ||
 		      fake.calls[FAKE_DEALLOC_MW] || fake.calls[FAKE_DEREG]);
 	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	ended_well(pid);
 	unbind(&w);
 	device_dereg(dev, &mr);
 }
@@ -531,49 +520,13 @@ static void *churn(void *arg)
 static void threads_take_turns(void **state)
 {
 	pthread_t thread[4];
-	void *bad;
-	int i;
 
 	fake_refuse(FAKE_DEALLOC_MW, EBUSY, 100);
-	for (i = 0; i < 4; i++)
-		assert_int_equal(pthread_create(&thread[i], NULL, churn, NULL),
-				 0);
-	for (i = 0; i < 4; i++) {
-		pthread_join(thread[i], &bad);
-		assert_null(bad);
-	}
+	run_threads(thread, 4, churn, NULL, 0);
+	join_threads(thread, 4);
 	fake.times = 0;
 	assert_int_equal(fake.regs, 0);
 	assert_int_equal(fake.state, IBV_QPS_RTS);
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(a_queue_pair_that_cannot_bind_is_refused),
-		TEST(without_a_queue_pair_there_are_no_windows),
-		TEST(a_window_gives_what_it_says_until_it_ends),
-		TEST(windows_know_moved_addresses),
-		TEST(what_the_device_would_refuse_is_not_posted),
-		TEST(atomics_are_only_given_where_there_are_some),
-		TEST(windows_without_bounds_take_all_or_nothing),
-		TEST(no_key_is_given_twice),
-		TEST(the_pool_has_a_bound_and_takes_turns),
-		TEST(a_device_without_more_windows_is_told),
-		TEST(an_unconnected_queue_pair_is_waited_for),
-		TEST(a_bind_that_fails_leaves_nothing),
-		TEST(access_ends_where_the_queue_pair_fails),
-		TEST(a_queue_pair_in_error_ends_windows_by_the_kernel),
-		TEST(no_answer_is_no_hang),
-		TEST(late_answers_are_nobodys),
-		TEST(a_lost_window_is_tried_again),
-		TEST(the_close_ends_lost_windows_first),
-		TEST(a_removed_device_has_no_windows),
-		TEST(a_forked_child_leaves_windows_alone),
-		TEST(threads_take_turns),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
-}
+#include "test_verbs_window.cases.h"

@@ -4,11 +4,7 @@
  * read each other's events: none is missed, and each is visible to its thread
  * as soon as the call that made it has returned.
  */
-#include <pthread.h>
-#include <sys/mman.h>
-#include <time.h>
-
-#include "core.h"
+#include "cases.h"
 
 #define THREADS 4
 #define COOKIES 8
@@ -100,8 +96,7 @@ static void every_change_is_told(void **state)
 	for (i = 0; i < THREADS; i++) {
 		w[i].index = i;
 		w[i].pages = new_pages(COOKIES);
-		assert_int_equal(pthread_create(&w[i].thread, NULL, work,
-						&w[i]), 0);
+		w[i].thread = run_thread(work, &w[i]);
 	}
 	nanosleep(&t, NULL);
 	atomic_store(&stop, true);
@@ -127,7 +122,5 @@ int main(int argc, char **argv)
 
 	if (argc > 1)
 		seconds = atoi(argv[1]);
-	if (need_uffd())
-		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+	return RUN_WITH_UFFD(tests);
 }

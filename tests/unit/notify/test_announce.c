@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Announced changes: what kedge_hook_begin() and kedge_hook_end() do. */
-#include <errno.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-
-#include "core.h"
+#include "notifier.h"
 
 #include <kedge/hooks.h>
 
@@ -13,7 +9,6 @@
 #define LEN ((size_t)1 << 20)
 
 static const char *backend;
-static struct kedge_notifier *nf;
 static char *mem;
 
 static int setup(void **state)
@@ -22,15 +17,9 @@ static int setup(void **state)
 					    .backend = backend };
 
 	kedge_hook_attach(KEDGE_BLIND_RAW);
-	mem = mmap(NULL, LEN, PROT_READ | PROT_WRITE,
-		   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	return mem == MAP_FAILED ? -1 : kedge_notifier_open(&opts, &nf);
-}
-
-static int teardown(void **state)
-{
-	kedge_notifier_close(nf);
-	return munmap(mem, LEN);
+	mem = new_map(LEN);
+	case_has(mem, LEN);
+	return kedge_notifier_open(&opts, &nf);
 }
 
 /* The one event that waits, and nothing else. */
@@ -158,7 +147,7 @@ static void what_was_announced_is_watched_anew(void **state)
 static void nothing_is_registered_while_mappings_move(void **state)
 {
 	struct kedge_notifier *own;
-	char *p = new_pages(2), *q = new_pages(1);
+	char *p = case_pages(2), *q = case_pages(1);
 	struct kedge_hook hook;
 
 	if (need_uffd())
@@ -170,26 +159,15 @@ static void nothing_is_registered_while_mappings_move(void **state)
 	kedge_hook_end(&hook);
 	assert_int_equal(kedge_watch_add(own, q, 1, 1), 0);
 	kedge_notifier_close(own);
-	free_pages(p, 2);
-	free_pages(q, 1);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define LISTED NF_CASE
+#include "test_announce.cases.h"
 
 static int run(const char *name)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(it_is_seen_before_it_happens),
-		CASE(what_is_only_possible_is_told_as_such),
-		CASE(what_is_added_meanwhile_is_not_kept),
-		CASE(memory_nobody_watches_moves_nothing),
-		CASE(nonsense_does_nothing),
-		CASE(what_was_announced_is_watched_anew),
-		CASE(nothing_is_registered_while_mappings_move),
-	};
-
 	backend = name;
-	return cmocka_run_group_tests_name(name, tests, NULL, NULL);
+	return cmocka_run_group_tests_name(name, cases, NULL, NULL);
 }
 
 int main(void)

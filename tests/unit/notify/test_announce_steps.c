@@ -3,13 +3,9 @@
  * Events between two steps of announcing and of watching: a fork, a change
  * of the mapping. The library calls an empty function there, which is ours here.
  */
-#include <errno.h>
-#include <pthread.h>
 #include <semaphore.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 
-#include "core.h"
+#include "cases.h"
 
 #include <kedge/hooks.h>
 
@@ -236,8 +232,6 @@ static void a_change_around_the_look_is_noticed(void **state)
 	assert_int_equal(kedge_watch_add(nf, mem, page_len(), 2),
 			 -EOPNOTSUPP);
 }
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 static int run(const char *name)
 {

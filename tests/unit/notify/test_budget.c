@@ -3,10 +3,7 @@
  * The number of the process's mappings that watching may cost. The tests set
  * vm.max_map_count, so that few mappings are many.
  */
-#include <errno.h>
-#include <sys/mman.h>
-
-#include "core.h"
+#include "notifier.h"
 
 #include <kedge/hooks.h>
 
@@ -22,7 +19,6 @@ uint32_t budget_max_map_count(void)
 	return max_map_count;
 }
 
-static struct kedge_notifier *nf;
 static char *mem;
 static uint64_t cookie;
 
@@ -32,7 +28,7 @@ static int open_with(uint32_t flags)
 					 .flags = flags };
 
 	max_map_count = MANY;
-	mem = new_pages(4 * PAIRS);
+	mem = case_pages(4 * PAIRS);
 	if (kedge_notifier_open(&o, &nf) ||
 	    kedge_watch_add(nf, mem, 1, ++cookie))
 		return -1;
@@ -48,13 +44,6 @@ static int setup(void **state)
 static int setup_exact(void **state)
 {
 	return open_with(KEDGE_NOTIFIER_EXACT_RANGES);
-}
-
-static int teardown(void **state)
-{
-	kedge_notifier_close(nf);
-	free_pages(mem, 4 * PAIRS);
-	return 0;
 }
 
 static char *page(int i)
@@ -203,21 +192,19 @@ static void near_the_limit_all_is_let_go(void **state)
 	assert_in_range(i, 0, MANY / 20);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-#define EXACT(name) cmocka_unit_test_setup_teardown(name, setup_exact, teardown)
+#define EXACT(name) cmocka_unit_test_setup_teardown(name, setup_exact, nf_end)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(one_mapping_costs_nothing),
-		CASE(mappings_with_holes_are_watched),
-		CASE(near_the_limit_new_intervals_are_refused),
-		CASE(neighbours_are_taken_in),
+		NF_CASE(one_mapping_costs_nothing),
+		NF_CASE(mappings_with_holes_are_watched),
+		NF_CASE(near_the_limit_new_intervals_are_refused),
+		NF_CASE(neighbours_are_taken_in),
 		EXACT(exact_ranges_are_bounded),
 		EXACT(exact_ranges_are_exact),
 		EXACT(near_the_limit_all_is_let_go),
 	};
-	int rc = need_uffd();
 
-	return rc ? rc : cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN_WITH_UFFD(tests);
 }

@@ -1,28 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Watches and events as their user sees them, and the counter. */
-#include <errno.h>
-#include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
 #include <sys/shm.h>
-#include <sys/syscall.h>
 
-#include "core.h"
-
-static struct kedge_notifier *nf;
-
-static int setup(void **state)
-{
-	nf = open_uffd();
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	kedge_notifier_close(nf);
-	return 0;
-}
+#include "notifier.h"
 
 static void watch(void *at, size_t pages, uint64_t cookie)
 {
@@ -73,7 +55,7 @@ static uint64_t watches(void)
 
 static void a_cookie_names_one_watch(void **state)
 {
-	char *p = new_pages(2);
+	char *p = case_pages(2);
 
 	watch(p, 1, 7);
 	assert_int_equal(kedge_watch_add(nf, p + page_len(), 1, 7), -EEXIST);
@@ -87,7 +69,6 @@ static void a_cookie_names_one_watch(void **state)
 	assert_int_equal(kedge_watch_remove(nf, 0), 0);
 	assert_int_equal(kedge_watch_remove(nf, UINT64_MAX), 0);
 	assert_int_equal(watches(), 1);
-	free_pages(p, 2);
 }
 
 /* Tries if another user of userfaultfd could have all of it. */
@@ -110,7 +91,7 @@ static bool others_may_watch(void *at, size_t pages)
 
 static void a_hole_is_efault(void **state)
 {
-	char *p = new_pages(3);
+	char *p = case_pages(3);
 
 	assert_int_equal(munmap(p + page_len(), page_len()), 0);
 	assert_int_equal(kedge_watch_add(nf, p, 3 * page_len(), 1), -EFAULT);
@@ -122,7 +103,6 @@ static void a_hole_is_efault(void **state)
 	assert_int_equal(watches(), 0);
 	assert_true(others_may_watch(p, 1));
 	assert_true(others_may_watch(p + 2 * page_len(), 1));
-	free_pages(p, 3);
 }
 
 static void refuse_memory(void *p, size_t pages)
@@ -172,7 +152,7 @@ static void files_and_shared_memory_are_refused(void **state)
 
 static void memory_of_another_userfaultfd_is_busy(void **state)
 {
-	char *p = new_pages(2);
+	char *p = case_pages(2);
 	struct uffdio_api api = { .api = UFFD_API };
 	struct uffdio_register r = {
 		.range = { addr_of(p), 2 * page_len() },
@@ -190,7 +170,6 @@ static void memory_of_another_userfaultfd_is_busy(void **state)
 	assert_int_equal(kedge_watch_add(nf, p, 1, 1), -EBUSY);
 	close(fd);
 	watch(p, 2, 1);
-	free_pages(p, 2);
 }
 
 /* One of two has a mapping, and is told of it whatever the other one tries. */
@@ -230,28 +209,26 @@ static void an_unmap_names_what_it_took(void **state)
 
 static void a_range_is_watched_in_whole_pages(void **state)
 {
-	char *p = new_pages(3);
+	char *p = case_pages(3);
 
 	assert_int_equal(kedge_watch_add(nf, p + page_len() - 1, 2, 5), 0);
 	assert_int_equal(munmap(p, 3 * page_len()), 0);
 	expect_one(5, KEDGE_EVENT_UNMAP, p, 2);
 	pages_at(p, 3);
-	free_pages(p, 3);
 }
 
 static void a_fixed_map_over_it_is_an_unmap(void **state)
 {
-	char *p = new_pages(4);
+	char *p = case_pages(4);
 
 	watch(p, 4, 1);
 	pages_at(p + page_len(), 2);
 	expect_one(1, KEDGE_EVENT_UNMAP, p + page_len(), 2);
-	free_pages(p, 4);
 }
 
 static void a_move_is_a_remap(void **state)
 {
-	char *p = new_pages(2), *q = new_pages(2), *r;
+	char *p = case_pages(2), *q = case_pages(2), *r;
 	struct kedge_event ev[4];
 	ssize_t n;
 
@@ -265,36 +242,31 @@ static void a_move_is_a_remap(void **state)
 		    ev[0].kind == KEDGE_EVENT_UNMAP);
 	expect(&ev[0], 1, ev[0].kind, p, 2);
 	pages_at(p, 2);
-	free_pages(p, 2);
-	free_pages(q, 2);
 }
 
 static void a_move_onto_it_is_an_unmap(void **state)
 {
-	char *p = new_pages(2), *q = new_pages(1), *r;
+	char *p = case_pages(2), *q = case_pages(1), *r;
 
 	watch(p, 2, 1);
 	r = mremap(q, page_len(), page_len(), MREMAP_MAYMOVE | MREMAP_FIXED, p);
 	assert_ptr_equal(r, p);
 	expect_one(1, KEDGE_EVENT_UNMAP, p, 1);
 	pages_at(q, 1);
-	free_pages(p, 2);
-	free_pages(q, 1);
 }
 
 static void a_shrink_names_the_tail(void **state)
 {
-	char *p = new_pages(4);
+	char *p = case_pages(4);
 
 	watch(p, 4, 1);
 	assert_ptr_equal(mremap(p, 4 * page_len(), page_len(), 0), p);
 	expect_one(1, KEDGE_EVENT_UNMAP, p + page_len(), 3);
-	free_pages(p, 4);
 }
 
 static void dropped_pages_are_a_remove(void **state)
 {
-	char *p = new_pages(4);
+	char *p = case_pages(4);
 
 	watch(p, 4, 1);
 	assert_int_equal(madvise(p, page_len(), MADV_DONTNEED), 0);
@@ -302,12 +274,11 @@ static void dropped_pages_are_a_remove(void **state)
 	/* Still watched. */
 	assert_int_equal(madvise(p + page_len(), page_len(), MADV_FREE), 0);
 	expect_one(1, KEDGE_EVENT_REMOVE, p + page_len(), 1);
-	free_pages(p, 4);
 }
 
 static void protection_and_use_are_no_events(void **state)
 {
-	char *p = new_pages(2);
+	char *p = case_pages(2);
 	uint64_t g;
 
 	watch(p, 2, 1);
@@ -318,12 +289,11 @@ static void protection_and_use_are_no_events(void **state)
 	assert_int_equal(madvise(p, page_len(), MADV_WILLNEED), 0);
 	expect_none();
 	assert_int_equal(kedge_notifier_generation(nf), g);
-	free_pages(p, 2);
 }
 
 static void events_of_one_watch_coalesce(void **state)
 {
-	char *p = new_pages(8);
+	char *p = case_pages(8);
 
 	watch(p, 8, 1);
 	assert_int_equal(madvise(p + 6 * page_len(), page_len(),
@@ -332,12 +302,11 @@ static void events_of_one_watch_coalesce(void **state)
 	/* The smallest range with both; the kind and generation of the last. */
 	expect_one(1, KEDGE_EVENT_UNMAP, p + page_len(), 6);
 	pages_at(p, 8);
-	free_pages(p, 8);
 }
 
 static void overlapping_watches_are_each_told(void **state)
 {
-	char *p = new_pages(6);
+	char *p = case_pages(6);
 	struct kedge_event ev[8];
 	bool seen[4] = { false };
 	int i;
@@ -361,12 +330,11 @@ static void overlapping_watches_are_each_told(void **state)
 	assert_int_equal(munmap(p + 4 * page_len(), page_len()), 0);
 	expect_one(3, KEDGE_EVENT_UNMAP, p + 4 * page_len(), 1);
 	pages_at(p, 6);
-	free_pages(p, 6);
 }
 
 static void a_read_of_few_takes_few(void **state)
 {
-	char *p = new_pages(1);
+	char *p = case_pages(1);
 	struct kedge_event ev[64];
 	int i;
 
@@ -385,12 +353,11 @@ static void a_read_of_few_takes_few(void **state)
 	assert_int_equal(ev[36].cookie, 39);
 	expect_none();
 	pages_at(p, 1);
-	free_pages(p, 1);
 }
 
 static void what_is_removed_is_not_told(void **state)
 {
-	char *p = new_pages(2);
+	char *p = case_pages(2);
 
 	watch(p, 2, 1);
 	assert_int_equal(munmap(p, page_len()), 0);
@@ -399,12 +366,11 @@ static void what_is_removed_is_not_told(void **state)
 	assert_int_equal(munmap(p + page_len(), page_len()), 0);
 	expect_none();
 	pages_at(p, 2);
-	free_pages(p, 2);
 }
 
 static void an_unmap_is_visible_when_it_returns(void **state)
 {
-	char *p = new_pages(1);
+	char *p = case_pages(1);
 	struct kedge_event ev[2];
 	int i;
 
@@ -420,14 +386,13 @@ static void an_unmap_is_visible_when_it_returns(void **state)
 		assert_int_equal(kedge_watch_remove(nf, (uint64_t)i), 0);
 		pages_at(p, 1);
 	}
-	free_pages(p, 1);
 }
 
 /* None of the steps of one big DONTNEED is taken for an end of it. */
 static void memory_being_dropped_is_provisional_or_gone(void **state)
 {
 	size_t pages = 16, i;
-	char *p = new_pages(pages);
+	char *p = case_pages(pages);
 	int rc;
 
 	for (i = 0; i < 2000; i++) {
@@ -447,7 +412,6 @@ static void memory_being_dropped_is_provisional_or_gone(void **state)
 	       KEDGE_WATCH_PROVISIONAL)
 		assert_int_equal(kedge_watch_remove(nf, 2), 0);
 	assert_int_equal(rc, 0);
-	free_pages(p, pages);
 }
 
 #define MANY 100000
@@ -480,7 +444,7 @@ static void many_watches_need_few_mappings(void **state)
 static void info_counts_watches_and_events(void **state)
 {
 	struct kedge_notifier_info info = { .size = sizeof(info) };
-	char *p = new_pages(4);
+	char *p = case_pages(4);
 
 	watch(p, 1, 1);
 	watch(p + 2 * page_len(), 1, 2);
@@ -492,38 +456,8 @@ static void info_counts_watches_and_events(void **state)
 	assert_int_equal(info.watches, 2);
 	assert_int_equal(info.events, 1);
 	assert_true(info.armed >= 1);
-	free_pages(p, 4);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		CASE(a_cookie_names_one_watch),
-		CASE(a_hole_is_efault),
-		CASE(files_and_shared_memory_are_refused),
-		CASE(memory_of_another_userfaultfd_is_busy),
-		CASE(a_second_notifier_takes_nothing_from_the_first),
-		CASE(an_unmap_names_what_it_took),
-		CASE(a_range_is_watched_in_whole_pages),
-		CASE(a_fixed_map_over_it_is_an_unmap),
-		CASE(a_move_is_a_remap),
-		CASE(a_move_onto_it_is_an_unmap),
-		CASE(a_shrink_names_the_tail),
-		CASE(dropped_pages_are_a_remove),
-		CASE(protection_and_use_are_no_events),
-		CASE(events_of_one_watch_coalesce),
-		CASE(overlapping_watches_are_each_told),
-		CASE(a_read_of_few_takes_few),
-		CASE(what_is_removed_is_not_told),
-		CASE(an_unmap_is_visible_when_it_returns),
-		CASE(memory_being_dropped_is_provisional_or_gone),
-		CASE(many_watches_need_few_mappings),
-		CASE(info_counts_watches_and_events),
-	};
-
-	if (need_uffd())
-		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
-}
+#define NEEDED need_uffd
+#define LISTED NF
+#include "test_notifier.cases.h"

@@ -3,10 +3,7 @@
  * Each step of opening a notifier and adding a watch made to fail in turn: a
  * clear error, or it works all the same; nothing is left behind.
  */
-#include <errno.h>
-#include <sys/mman.h>
-
-#include "core.h"
+#include "cases.h"
 #include "fakes/faults.h"
 
 static char *page;
@@ -160,17 +157,5 @@ static void a_watch_is_added_or_not(void **state)
 	assert_true(errors >= 3);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		CASE(open_undoes_every_step),
-		CASE(auto_falls_back_or_fails),
-		CASE(a_watch_is_added_or_not),
-	};
-
-	if (need_uffd())
-		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
-}
+#define NEEDED need_uffd
+#include "test_notifier_faults.cases.h"

@@ -1,22 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The notifier's descriptor, by each way to wait for one. */
-#include <errno.h>
-#include <fcntl.h>
 #include <liburing.h>
 #include <poll.h>
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/epoll.h>
-#include <sys/mman.h>
 #include <sys/select.h>
-#include <sys/syscall.h>
 
-#include "core.h"
+#include "notifier.h"
 
 #define WAIT_MS 5000
 
-static struct kedge_notifier *nf;
 static char *page;
 static int fd;
 
@@ -28,13 +21,6 @@ static int setup(void **state)
 	assert_true(fd >= 0);
 	assert_int_equal(kedge_notifier_fd(nf), fd);
 	assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	kedge_notifier_close(nf);
-	free_pages(page, 1);
 	return 0;
 }
 
@@ -108,7 +94,7 @@ static void poll_sees_it_while_events_wait(void **state)
 static void an_event_before_the_fd_was_asked_for_counts(void **state)
 {
 	struct kedge_notifier *other = open_uffd();
-	char *p = new_pages(1);
+	char *p = case_pages(1);
 	struct pollfd q = { .events = POLLIN };
 
 	assert_true(kedge_watch_add(other, p, 1, 1) >= 0);
@@ -117,7 +103,6 @@ static void an_event_before_the_fd_was_asked_for_counts(void **state)
 	assert_int_equal(poll(&q, 1, 0), 1);
 	kedge_notifier_close(other);
 	pages_at(p, 1);
-	free_pages(p, 1);
 }
 
 static void an_event_wakes_poll(void **state)
@@ -229,22 +214,6 @@ static void an_event_wakes_a_poll_of_io_uring(void **state)
 	io_uring_queue_exit(&ring);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		CASE(poll_sees_it_while_events_wait),
-		CASE(an_event_before_the_fd_was_asked_for_counts),
-		CASE(an_event_wakes_poll),
-		CASE(an_event_wakes_select),
-		CASE(an_event_wakes_epoll_by_level),
-		CASE(an_event_wakes_epoll_by_edge),
-		CASE(an_event_raises_sigio),
-		CASE(an_event_wakes_a_poll_of_io_uring),
-	};
-
-	if (need_uffd())
-		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
-}
+#define NEEDED need_uffd
+#define LISTED NF_CASE
+#include "test_notifier_fd.cases.h"

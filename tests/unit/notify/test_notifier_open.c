@@ -1,23 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Opening a notifier: what is refused, and with what error. */
-#include <errno.h>
+#include "notifier.h"
 
-#include "core.h"
-
-static struct kedge_notifier *nf;
 static struct kedge_notifier *const before = (struct kedge_notifier *)0x1;
-
-static int setup(void **state)
-{
-	nf = open_uffd();
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	kedge_notifier_close(nf);
-	return 0;
-}
 
 static void refuse(const struct kedge_notifier_opts *o, int want)
 {
@@ -102,7 +87,7 @@ static void hooks_without_an_announcer_are_refused(void **state)
 
 static void bad_arguments_are_refused(void **state)
 {
-	char *p = new_pages(1);
+	char *p = case_pages(1);
 	struct kedge_event ev;
 	struct kedge_notifier_info info = { .size = 8 };
 
@@ -123,7 +108,6 @@ static void bad_arguments_are_refused(void **state)
 	assert_int_equal(kedge_notifier_info(nf, NULL), -EINVAL);
 	assert_int_equal(kedge_notifier_info(nf, &info), -EINVAL);
 	kedge_notifier_close(NULL);
-	free_pages(p, 1);
 }
 
 static void backends_can_be_tried(void **state)
@@ -154,19 +138,6 @@ static void backends_can_be_tried(void **state)
 #endif
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		CASE(bad_options_are_refused),
-		CASE(levels_are_kept),
-		CASE(hooks_without_an_announcer_are_refused),
-		CASE(bad_arguments_are_refused),
-		CASE(backends_can_be_tried),
-	};
-
-	if (need_uffd())
-		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
-}
+#define NEEDED need_uffd
+#define LISTED NF
+#include "test_notifier_open.cases.h"

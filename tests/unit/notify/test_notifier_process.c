@@ -4,19 +4,10 @@
  * program that closes descriptors which it does not know. A case that may hang runs
  * in a child under alarm().
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
 #include <sys/time.h>
-#include <sys/wait.h>
 
-#include "core.h"
+#include "notifier.h"
 
-static struct kedge_notifier *nf;
 static char *pages;
 
 #define PAGES 4
@@ -24,14 +15,7 @@ static char *pages;
 static int setup(void **state)
 {
 	nf = open_uffd();
-	pages = new_pages(PAGES);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	kedge_notifier_close(nf);
-	free_pages(pages, PAGES);
+	pages = case_pages(PAGES);
 	return 0;
 }
 
@@ -175,7 +159,7 @@ static void a_vforked_child_unmaps_for_its_parent(void **state)
 {
 	static char stack[65536] __attribute__((aligned(64)));
 	uint64_t g;
-	int status, i;
+	int i;
 	pid_t pid;
 
 	need_threads_after_fork();
@@ -186,8 +170,7 @@ static void a_vforked_child_unmaps_for_its_parent(void **state)
 			    CLONE_VM | CLONE_VFORK | SIGCHLD, NULL);
 		assert_true(pid > 0);
 		expect_unmap(g, 0);
-		assert_int_equal(waitpid(pid, &status, 0), pid);
-		assert_int_equal(status, 0);
+		ended_well(pid);
 		assert_int_equal(kedge_watch_remove(nf, 1), 0);
 		pages_at(pages, 1);
 	}
@@ -390,26 +373,6 @@ static void a_close_leaves_nothing(void **state)
 	assert_in_range(map_lines(), 1, maps + 4); /* a cached stack */
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		CASE(a_child_is_told_not_yours),
-		CASE(so_is_one_of_a_raw_fork),
-		CASE(so_is_a_grandchild),
-		CASE(a_close_ends_what_a_child_holds),
-		CASE(a_vforked_child_unmaps_for_its_parent),
-		CASE(exec_takes_nothing_along),
-		CASE(a_storm_of_signals_loses_nothing),
-		CASE(closed_descriptors_miss_nothing),
-		CASE(descriptors_of_others_are_left_alone),
-		CASE(forks_beside_unmaps),
-		CASE(the_environment_chooses),
-		CASE(a_close_leaves_nothing),
-	};
-
-	if (need_uffd())
-		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
-}
+#define NEEDED need_uffd
+#define LISTED NF_CASE
+#include "test_notifier_process.cases.h"

@@ -1,17 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Memory that came through libc: pages, GiBs, their edges, and no memory. */
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
+#include "cases.h"
 #include "notify/announce/origin.h"
 #include "fakes/memory.h"
 
@@ -157,9 +146,7 @@ static void neighbours_are_left_alone(void **state)
 		origin_set(at, at + GIB);
 		for (i = 0; i < THREADS; i++) {
 			own[i] = (struct own_pages){ at, i, false };
-			assert_int_equal(pthread_create(&thread[i], NULL,
-							mark_own_pages,
-							&own[i]), 0);
+			thread[i] = run_thread(mark_own_pages, &own[i]);
 		}
 		for (i = 0; i < THREADS; i++) {
 			pthread_join(thread[i], NULL);
@@ -214,18 +201,5 @@ static void what_there_is_from_the_start(void **state)
 	munmap(map, PAGE);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_range_is_known_page_by_page),
-		cmocka_unit_test(a_cleared_middle_leaves_both_sides),
-		cmocka_unit_test(whole_gibs_take_no_table),
-		cmocka_unit_test(a_part_of_a_whole_gib_is_cleared),
-		cmocka_unit_test(without_memory_nothing_is_claimed),
-		cmocka_unit_test(neighbours_are_left_alone),
-		cmocka_unit_test(what_is_outside_the_table_is_never_known),
-		cmocka_unit_test(what_there_is_from_the_start),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+#define LISTED PLAIN
+#include "test_origin.cases.h"

@@ -3,15 +3,9 @@
  * kedge_notifier_opts.on_event: called before a change returns to its caller, and enough for a
  * cache that has no check at its lookups.
  */
-#include <errno.h>
-#include <pthread.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-
 #include <kedge/hooks.h>
 
-#include "core.h"
+#include "cases.h"
 #include "notify/announce/announce.h"
 
 #define DROP_NS 20000000 /* a callback that is called too late has not ended yet */
@@ -83,7 +77,7 @@ static int teardown(void **state)
 {
 	kedge_notifier_close(nf);
 	assert_true(well);
-	return 0;
+	return case_end(state);
 }
 
 static bool holds(const struct call *c, const char *p, size_t len)
@@ -143,22 +137,18 @@ static void *drop_pages(void *p)
 /* Two changes wait at once: each has a call of its own, before it is let go. */
 static void each_of_several_changes_has_its_call(void **state)
 {
-	char *p = new_pages(4);
+	char *p = case_pages(4);
 	pthread_t t[4];
-	int i;
 
 	assert_true(kedge_watch_add(nf, p, 4 * page_len(), 1) >= 0);
-	for (i = 0; i < 4; i++)
-		assert_int_equal(pthread_create(&t[i], NULL, drop_pages, p + i * page_len()), 0);
-	for (i = 0; i < 4; i++)
-		pthread_join(t[i], NULL);
+	run_threads(t, 4, drop_pages, p, page_len());
+	join_threads(t, 4);
 	assert_true(ended >= 4);
-	free_pages(p, 4);
 }
 
 static void an_announced_change_tells_its_range(void **state)
 {
-	char *p = new_pages(4), *other = new_pages(64);
+	char *p = case_pages(4), *other = case_pages(64);
 	struct kedge_hook hook;
 	struct call c;
 
@@ -190,8 +180,6 @@ static void an_announced_change_tells_its_range(void **state)
 	kedge_hook_begin(&hook, KEDGE_EVENT_UNMAP, other, 64 * page_len());
 	kedge_hook_end(&hook);
 	assert_int_equal(ended, 3);
-	free_pages(p, 4);
-	free_pages(other, 64);
 }
 
 /* A hole cannot be watched: of what comes there no change would be heard. */
@@ -234,7 +222,7 @@ static void *let_it_end(void *unused)
 
 static void a_close_waits_for_calls(void **state)
 {
-	char *p = new_pages(1);
+	char *p = case_pages(1);
 	pthread_t changer, ender;
 
 	assert_true(kedge_watch_add(nf, p, page_len(), 1) >= 0);
@@ -247,7 +235,6 @@ static void a_close_waits_for_calls(void **state)
 	nf = NULL;
 	pthread_join(changer, NULL);
 	pthread_join(ender, NULL);
-	free_pages(p, 1);
 }
 
 static int change_in_child(void *p)
@@ -259,12 +246,11 @@ static int change_in_child(void *p)
 
 static void a_child_has_no_calls(void **state)
 {
-	char *p = new_pages(1);
+	char *p = case_pages(1);
 
 	assert_true(kedge_watch_add(nf, p, page_len(), 1) >= 0);
 	assert_int_equal(in_child(change_in_child, p), 0);
 	assert_int_equal(begun, 0);
-	free_pages(p, 1);
 }
 
 static void it_makes_the_checks_of_those_users_ask(void **state)
@@ -302,7 +288,7 @@ static void ask_another(void *arg, const struct kedge_event *ev)
 static void asking_another_notifier_does_it_no_harm(void **state)
 {
 	struct kedge_notifier_info info = { .size = sizeof(info) };
-	char *p = new_pages(1), *q = new_pages(64);
+	char *p = case_pages(1), *q = case_pages(64);
 
 	other = nf;
 	assert_int_equal(open_with("uffd", ask_another), 0);
@@ -314,8 +300,6 @@ static void asking_another_notifier_does_it_no_harm(void **state)
 	assert_true(kedge_watch_add(other, q, 64 * page_len(), 1) >= 0);
 	kedge_notifier_close(nf);
 	nf = other;
-	free_pages(p, 1);
-	free_pages(q, 64);
 }
 
 /* Threads announce without a pause while notifiers come and go: a closed one has no call. */
@@ -337,14 +321,13 @@ static void *announce_on(void *p)
 
 static void notifiers_come_and_go_beside_changes(void **state)
 {
-	char *p = new_pages(4);
+	char *p = case_pages(4);
 	pthread_t t[4];
-	int i, round;
+	int round;
 
 	kedge_notifier_close(nf);
 	over = false;
-	for (i = 0; i < 4; i++)
-		assert_int_equal(pthread_create(&t[i], NULL, announce_on, p + i * page_len()), 0);
+	run_threads(t, 4, announce_on, p, page_len());
 	for (round = 0; round < COMERS; round++) {
 		const unsigned int before = ended;
 
@@ -356,10 +339,8 @@ static void notifiers_come_and_go_beside_changes(void **state)
 		is_open = false;
 	}
 	over = true;
-	for (i = 0; i < 4; i++)
-		pthread_join(t[i], NULL);
+	join_threads(t, 4);
 	assert_int_equal(open_with("uffd", slow), 0);
-	free_pages(p, 4);
 }
 
 /*
@@ -434,32 +415,19 @@ static void such_a_cache_is_never_stale(void **state)
 	assert_int_equal(open_with(NULL, drop_all), 0);
 	for (i = 0; i < SLOTS; i++)
 		assert_int_equal(pthread_create(&t[i], NULL, use, (void *)(intptr_t)i), 0);
-	for (i = 0; i < SLOTS; i++)
-		pthread_join(t[i], NULL);
+	join_threads(t, SLOTS);
 	assert_int_equal(stale, 0);
 	assert_true(hits > 0);
 	for (i = 0; i < SLOTS; i++)
 		free_pages(page_of[i], 1);
 }
 
+#include "test_push.cases.h"
+
 int main(void)
 {
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-	const struct CMUnitTest tests[] = {
-		CASE(it_is_called_before_a_change_returns),
-		CASE(each_of_several_changes_has_its_call),
-		CASE(an_announced_change_tells_its_range),
-		CASE(an_end_that_loses_the_watch_calls),
-		CASE(a_close_waits_for_calls),
-		CASE(a_child_has_no_calls),
-		CASE(it_makes_the_checks_of_those_users_ask),
-		CASE(where_the_kernel_keeps_the_queue_it_is_refused),
-		CASE(asking_another_notifier_does_it_no_harm),
-		CASE(notifiers_come_and_go_beside_changes),
-		CASE(such_a_cache_is_never_stale),
-	};
 	const int rc = need_uffd();
 
 	kedge_hook_attach(0);
-	return rc ? rc : cmocka_run_group_tests(tests, NULL, NULL);
+	return rc ? rc : cmocka_run_group_tests(cases, NULL, NULL);
 }

@@ -3,13 +3,10 @@
  * Memory whose pages are dropped, announced: it is let go of before, and watched
  * again by the next lookup that relies on it, with any memory that has come there meanwhile.
  */
-#include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
 
-#include "core.h"
+#include "cases.h"
 
 #include <kedge/hooks.h>
 
@@ -212,21 +209,5 @@ static void a_watch_of_its_own_goes_on_being_told(void **state)
 	assert_int_equal(ev[0].end, addr_of(mem) + page_len());
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		CASE(what_was_dropped_is_kept_and_watched_again),
-		CASE(so_is_a_part_of_a_mapping),
-		CASE(a_part_leaves_no_seam),
-		CASE(shared_memory_in_its_place_is_not_kept),
-		CASE(shared_memory_that_comes_during_the_drop_is_not_kept),
-		CASE(a_hole_that_is_filled_is_watched),
-		CASE(a_longer_mapping_in_its_place_is_watched),
-		CASE(a_stranger_in_the_other_half_refuses_his_alone),
-		CASE(a_watch_of_its_own_goes_on_being_told),
-	};
-
-	return need_uffd() ? 77 : cmocka_run_group_tests(tests, NULL, NULL);
-}
+#define NEEDED need_uffd
+#include "test_rearm.cases.h"

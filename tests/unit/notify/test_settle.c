@@ -3,35 +3,18 @@
  * A lookup learns of a change that is under way. The change is stopped
  * in the middle by holding the lock that the monitor needs to read its event.
  */
-#include <pthread.h>
-#include <sys/mman.h>
-
 #include <kedge/hooks.h>
 
 #include "cache/internal.h"
-#include "core.h"
 #include "notify/announce/announce.h"
 #include "notify/announce/origin.h"
 #include "notify/internal.h"
-
-static struct kedge_notifier *nf;
+#include "notifier.h"
 
 /* Here the test announces, not libkedge-hooks. */
 bool announce_try_calls(void)
 {
 	return true;
-}
-
-static int setup(void **state)
-{
-	nf = open_uffd();
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	kedge_notifier_close(nf);
-	return 0;
 }
 
 static uint32_t check_of(struct kedge_notifier *n)
@@ -177,7 +160,7 @@ static void end_of(int kind, void *p, size_t len)
 
 static void an_announcement_outlasts_the_handling_of_its_event(void **state)
 {
-	char *p = new_pages(1);
+	char *p = case_pages(1);
 
 	kedge_hook_mapped(p, page_len());
 	assert_int_equal(kedge_watch_add(nf, p, 1, 1), 0);
@@ -193,37 +176,34 @@ static void an_announcement_outlasts_the_handling_of_its_event(void **state)
 	announce_reading(-1);
 	end_of(KEDGE_EVENT_UNMAP, p, page_len());
 	assert_int_equal(awaited, 2);
-	free_pages(p, 1);
 }
 
 /* By the generation alone nobody can tell one memory from the other. */
 static void a_watch_on_other_memory_makes_lookups_ask(void **state)
 {
-	char *p = new_pages(2);
+	char *p = case_pages(2);
 
 	kedge_hook_mapped(p, page_len());
 	assert_int_equal(kedge_watch_add(nf, p, 1, 1), 0);
 	assert_int_equal(check_of(nf), KEDGE_CHECK_LOAD);
 	assert_int_equal(kedge_watch_add(nf, p, page_len() + 1, 2), 0);
 	assert_int_equal(check_of(nf), KEDGE_CHECK_CALL);
-	free_pages(p, 2);
 }
 
 static void a_watch_that_cannot_hold_is_provisional(void **state)
 {
-	char *p = new_pages(1);
+	char *p = case_pages(1);
 
 	nf->can_ask = false;
 	assert_int_equal(kedge_watch_add(nf, p, 1, 1), KEDGE_WATCH_PROVISIONAL);
 	assert_int_equal(check_of(nf), KEDGE_CHECK_LOAD);
 	nf->can_ask = true;
-	free_pages(p, 1);
 }
 
 /* Memory is handed out where something is watched: what was there has gone. */
 static void who_watches_memory_that_is_new_is_told(void **state)
 {
-	char *p = new_pages(3);
+	char *p = case_pages(3);
 	struct kedge_event ev;
 
 	kedge_hook_mapped(p, 3 * page_len());
@@ -240,7 +220,6 @@ static void who_watches_memory_that_is_new_is_told(void **state)
 	assert_int_equal(ev.kind, KEDGE_EVENT_UNMAP);
 	assert_int_equal(ev.cookie, 7);
 	assert_int_equal(check_of(nf), KEDGE_CHECK_LOAD);
-	free_pages(p, 3);
 }
 
 /* A cache over a device that counts. */
@@ -278,7 +257,7 @@ static int regs_after(struct counted *c, const void *p, size_t len)
  */
 static void only_other_memory_is_asked_about(void **state)
 {
-	char *p = new_pages(1), *q = new_pages(1), *known = new_pages(1);
+	char *p = case_pages(1), *q = case_pages(1), *known = case_pages(1);
 	struct counted c;
 	pthread_t t;
 
@@ -302,16 +281,13 @@ static void only_other_memory_is_asked_about(void **state)
 	/* Nothing that libc handed out went by. */
 	assert_int_equal(check_of(nf), KEDGE_CHECK_LOAD);
 	close_counted(&c);
-	free_pages(p, 1);
-	free_pages(q, 1);
-	free_pages(known, 1);
 }
 
 /* A region may be published after a lookup decided not to ask. */
 static void it_serves_nobody_who_did_not_ask(void **state)
 {
 	uint64_t len = page_len(), at;
-	char *p = new_pages(2);
+	char *p = case_pages(2);
 	struct region *other, *known;
 	struct counted c;
 
@@ -336,7 +312,6 @@ static void it_serves_nobody_who_did_not_ask(void **state)
 				  TRUST_ANNOUNCED));
 	assert_false(region_serves(c.cache, known, at, at + 1, 0, TRUST_NONE));
 	close_counted(&c);
-	free_pages(p, 2);
 }
 
 static int pieces_after(struct counted *c, char *p, size_t len)
@@ -353,7 +328,7 @@ static int pieces_after(struct counted *c, char *p, size_t len)
 static void a_region_with_holes_goes_on_being_asked_about(void **state)
 {
 	size_t cnt = 64, len = cnt * page_len();
-	char *room = new_pages(2 * cnt), *p = room + len - addr_of(room) % len;
+	char *room = case_pages(2 * cnt), *p = room + len - addr_of(room) % len;
 	struct counted c;
 	struct kedge_hook hook;
 
@@ -369,12 +344,11 @@ static void a_region_with_holes_goes_on_being_asked_about(void **state)
 	assert_int_equal(pieces_after(&c, p + len / 2, len / 4), 3);
 	nf->can_ask = true;
 	close_counted(&c);
-	free_pages(room, 2 * cnt);
 }
 
 static void where_nobody_can_be_asked_nothing_is_kept(void **state)
 {
-	char *p = new_pages(1), *known = new_pages(1);
+	char *p = case_pages(1), *known = case_pages(1);
 	struct counted c;
 
 	kedge_hook_mapped(known, page_len());
@@ -388,8 +362,6 @@ static void where_nobody_can_be_asked_nothing_is_kept(void **state)
 	assert_int_equal(regs_after(&c, known, 1), 3);
 	nf->can_ask = true;
 	close_counted(&c);
-	free_pages(p, 1);
-	free_pages(known, 1);
 }
 
 static void hooks_are_not_relied_on_where_asking_is_asked_for(void **state)
@@ -409,7 +381,7 @@ static void a_cache_follows_when_lookups_must_ask(void **state)
 	struct kedge_cache *cache;
 	struct nodev *d = nodev_new();
 	const struct kedge_mr *mr;
-	char *p = new_pages(1);
+	char *p = case_pages(1);
 
 	assert_int_equal(check_of(nf), KEDGE_CHECK_LOAD);
 	assert_int_equal(kedge_cache_open(d->dev, nf, NULL, &cache), 0);
@@ -428,7 +400,6 @@ static void a_cache_follows_when_lookups_must_ask(void **state)
 	kedge_cache_close(cache);
 	assert_int_equal(atomic_load(&d->live), 0);
 	nodev_free(d);
-	free_pages(p, 1);
 }
 
 /* With hooks in force from the notifier's opening. */
@@ -437,53 +408,30 @@ static int load_setup(void **state)
 	/* Forgets the marks of another test, whose memory has gone since. */
 	origin_clear(0, (uint64_t)1 << 48);
 	kedge_hook_attach(KEDGE_BLIND_RAW);
-	return setup(state);
+	return nf_open(state);
 }
+
+#define LOADED(f) cmocka_unit_test_setup_teardown(f, load_setup, nf_end)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(a_change_under_way_is_no_rest,
-						setup, teardown),
-		cmocka_unit_test_setup_teardown(an_answer_keeps_errno, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(bad_arguments_are_refused,
-						setup, teardown),
-		cmocka_unit_test_setup_teardown(a_child_is_refused, setup,
-						teardown),
-		cmocka_unit_test_setup_teardown(
-			an_unannounced_change_makes_lookups_ask, setup,
-			teardown),
-		cmocka_unit_test_setup_teardown(
-			an_announcement_outlasts_the_handling_of_its_event,
-			load_setup, teardown),
-		cmocka_unit_test_setup_teardown(
-			a_watch_on_other_memory_makes_lookups_ask, load_setup,
-			teardown),
-		cmocka_unit_test_setup_teardown(
-			a_watch_that_cannot_hold_is_provisional, load_setup,
-			teardown),
-		cmocka_unit_test_setup_teardown(
-			who_watches_memory_that_is_new_is_told, load_setup,
-			teardown),
-		cmocka_unit_test_setup_teardown(
-			only_other_memory_is_asked_about, load_setup, teardown),
-		cmocka_unit_test_setup_teardown(
-			it_serves_nobody_who_did_not_ask, load_setup, teardown),
-		cmocka_unit_test_setup_teardown(
-			a_region_with_holes_goes_on_being_asked_about,
-			load_setup, teardown),
-		cmocka_unit_test_setup_teardown(
-			where_nobody_can_be_asked_nothing_is_kept, load_setup,
-			teardown),
-		cmocka_unit_test_setup_teardown(
-			hooks_are_not_relied_on_where_asking_is_asked_for,
-			load_setup, teardown),
-		cmocka_unit_test_setup_teardown(
-			a_cache_follows_when_lookups_must_ask, load_setup,
-			teardown),
+		NF(a_change_under_way_is_no_rest),
+		NF(an_answer_keeps_errno),
+		NF(bad_arguments_are_refused),
+		NF(a_child_is_refused),
+		NF(an_unannounced_change_makes_lookups_ask),
+		LOADED(an_announcement_outlasts_the_handling_of_its_event),
+		LOADED(a_watch_on_other_memory_makes_lookups_ask),
+		LOADED(a_watch_that_cannot_hold_is_provisional),
+		LOADED(who_watches_memory_that_is_new_is_told),
+		LOADED(only_other_memory_is_asked_about),
+		LOADED(it_serves_nobody_who_did_not_ask),
+		LOADED(a_region_with_holes_goes_on_being_asked_about),
+		LOADED(where_nobody_can_be_asked_nothing_is_kept),
+		LOADED(hooks_are_not_relied_on_where_asking_is_asked_for),
+		LOADED(a_cache_follows_when_lookups_must_ask),
 	};
-	int rc = need_uffd();
 
-	return rc ? rc : cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN_WITH_UFFD(tests);
 }

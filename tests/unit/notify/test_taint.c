@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Taints: what covers what, and which are over when. */
-#include "core.h"
+#include "cases.h"
 #include "notify/internal.h"
 
 static struct kedge_notifier nf;
 
-static int set_up(void **state)
+static int setup(void **state)
 {
 	memset(&nf, 0, sizeof(nf));
 	return 0;
@@ -93,18 +93,5 @@ static void the_same_again_takes_no_room(void **state)
 	assert_true(tainted(10, 8));
 }
 
-#define CASE(f) cmocka_unit_test_setup(f, set_up)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		CASE(covers_its_pages_and_no_more),
-		CASE(ends_by_its_number),
-		CASE(the_latest_counts),
-		CASE(an_older_one_within_goes_with_the_newer),
-		CASE(a_full_table_forgets_none),
-		CASE(the_same_again_takes_no_room),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+#define LISTED(f) cmocka_unit_test_setup(f, setup)
+#include "test_taint.cases.h"

@@ -5,17 +5,11 @@
  * stopped by holding the lock that the monitor needs to read its event.
  */
 #include <liburing.h>
-#include <pthread.h>
-#include <sched.h>
 #include <semaphore.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 
-#include "core.h"
 #include "notify/internal.h"
+#include "notifier.h"
 
-static struct kedge_notifier *nf;
 static char *page;
 static sem_t go, gone;
 static atomic_bool stop;
@@ -23,18 +17,11 @@ static atomic_bool stop;
 static int setup(void **state)
 {
 	nf = open_uffd();
-	page = new_pages(1);
+	page = case_pages(1);
 	sem_init(&go, 0, 0);
 	sem_init(&gone, 0, 0);
 	atomic_store(&stop, false);
 	assert_true(kedge_watch_add(nf, page, 1, 1) >= 0);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	kedge_notifier_close(nf);
-	free_pages(page, 1);
 	return 0;
 }
 
@@ -140,11 +127,8 @@ static void a_thread_that_computes_is_out(void **state)
 
 static void a_thread_that_has_ended_is_out(void **state)
 {
-	pthread_t t;
-
 	sem_post(&go);
-	assert_int_equal(pthread_create(&t, NULL, drop_and_wait, NULL), 0);
-	pthread_join(t, NULL);
+	in_thread(drop_and_wait, NULL);
 	until_kept();
 }
 
@@ -307,16 +291,13 @@ static void threads_that_come_and_go_do_not_hide_others(void **state)
 	pthread_t makers[2];
 	int i;
 
-	for (i = 0; i < 2; i++)
-		assert_int_equal(pthread_create(&makers[i], NULL, make_threads,
-						NULL), 0);
+	run_threads(makers, 2, make_threads, NULL, 0);
 	for (i = 0; i < 20; i++) {
 		raw_drop();
 		until_kept();
 	}
 	atomic_store(&stop, true);
-	for (i = 0; i < 2; i++)
-		pthread_join(makers[i], NULL);
+	join_threads(makers, 2);
 }
 
 static void a_closed_descriptor_proves_nothing(void **state)
@@ -330,24 +311,21 @@ static void a_closed_descriptor_proves_nothing(void **state)
 	until_kept();
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(lines_are_told_apart),
-		CASE(ones_own_drop_is_over),
-		CASE(a_thread_that_waits_is_out),
-		CASE(a_thread_that_computes_is_out),
-		CASE(a_thread_that_has_ended_is_out),
-		CASE(a_thread_that_is_stopped_in_it_is_not),
-		CASE(another_mapping_does_not_end_it),
-		CASE(an_idle_worker_is_out),
-		CASE(a_child_that_shares_memory_may_be_in),
-		CASE(threads_that_come_and_go_do_not_hide_others),
-		CASE(a_closed_descriptor_proves_nothing),
+		NF_CASE(ones_own_drop_is_over),
+		NF_CASE(a_thread_that_waits_is_out),
+		NF_CASE(a_thread_that_computes_is_out),
+		NF_CASE(a_thread_that_has_ended_is_out),
+		NF_CASE(a_thread_that_is_stopped_in_it_is_not),
+		NF_CASE(another_mapping_does_not_end_it),
+		NF_CASE(an_idle_worker_is_out),
+		NF_CASE(a_child_that_shares_memory_may_be_in),
+		NF_CASE(threads_that_come_and_go_do_not_hide_others),
+		NF_CASE(a_closed_descriptor_proves_nothing),
 	};
-	int rc = need_uffd();
 
-	return rc ? rc : cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN_WITH_UFFD(tests);
 }

@@ -5,15 +5,13 @@
  * by an instruction of our own, so that nothing interposed can see them. A process
  * that may not have one gets a notifier that tells its blind spots.
  */
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/shm.h>
 #include <sys/uio.h>
-#include <sys/wait.h>
 
 #include "notify/internal.h"
 #include "notify/tripwire/tripwire.h"
-#include "tests/common/core.h"
+#include "tests/common/notifier.h"
 #include "tools/common/raw.h"
 
 #define ADVICE_GUARD_INSTALL 102
@@ -23,23 +21,15 @@
 static uint32_t covered;
 static int segment = -1;
 
-static struct kedge_notifier *nf;
 static char *mem;
 
-static int open_all(void **state)
+static int setup(void **state)
 {
 	nf = open_uffd();
 	mem = new_pages(4);
 	assert_int_equal(kedge_watch_add(nf, mem, page_len(), 1), 0);
 	assert_int_equal(
 		kedge_watch_add(nf, mem + 2 * page_len(), page_len(), 2), 0);
-	return 0;
-}
-
-static int close_all(void **state)
-{
-	kedge_notifier_close(nf);
-	free_pages(mem, 4);
 	return 0;
 }
 
@@ -151,10 +141,8 @@ static void *spring_on_thread(void *arg)
 static void another_thread_counts(void **state)
 {
 	uint64_t g = kedge_notifier_generation(nf);
-	pthread_t t;
 
-	assert_int_equal(pthread_create(&t, NULL, spring_on_thread, mem), 0);
-	pthread_join(t, NULL);
+	in_thread(spring_on_thread, mem);
 	assert_told(g);
 }
 
@@ -201,7 +189,7 @@ static void another_process_does_not_count(void **state)
 
 static void other_calls_do_not_count(void **state)
 {
-	char *p = new_pages(1);
+	char *p = case_pages(1);
 	uint64_t g = kedge_notifier_generation(nf);
 	void *at;
 
@@ -211,7 +199,6 @@ static void other_calls_do_not_count(void **state)
 	assert_ptr_not_equal(at, (void *)-1);
 	shmdt(at);
 	assert_int_equal(kedge_notifier_generation(nf), g);
-	free_pages(p, 1);
 }
 
 /* The child's copy reads as no generation of the parent's, and closes. */
@@ -311,25 +298,23 @@ static int make_segment(void)
 	return keep == (void *)-1 ? -1 : 0;
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, open_all, close_all)
-
 int main(void)
 {
 	const struct CMUnitTest always[] = {
-		cmocka_unit_test(who_may_not_is_told_so),
-		cmocka_unit_test(closing_leaves_nothing),
-		CASE(another_process_does_not_count),
-		CASE(other_calls_do_not_count),
+		PLAIN(who_may_not_is_told_so),
+		PLAIN(closing_leaves_nothing),
+		NF_CASE(another_process_does_not_count),
+		NF_CASE(other_calls_do_not_count),
 	};
 	const struct CMUnitTest tests[] = {
-		CASE(blind_spots_are_what_is_not_covered),
-		CASE(a_guard_page_is_seen_each_time),
-		CASE(a_guard_page_by_process_madvise_is_seen),
-		CASE(shm_remap_is_seen_each_time),
-		CASE(another_thread_counts),
-		CASE(a_vfork_child_counts),
-		CASE(a_child_that_closes_leaves_the_parents),
-		CASE(closed_descriptors_do_not_blind_it),
+		NF_CASE(blind_spots_are_what_is_not_covered),
+		NF_CASE(a_guard_page_is_seen_each_time),
+		NF_CASE(a_guard_page_by_process_madvise_is_seen),
+		NF_CASE(shm_remap_is_seen_each_time),
+		NF_CASE(another_thread_counts),
+		NF_CASE(a_vfork_child_counts),
+		NF_CASE(a_child_that_closes_leaves_the_parents),
+		NF_CASE(closed_descriptors_do_not_blind_it),
 	};
 	struct tripwire *t;
 	int rc = need_uffd();

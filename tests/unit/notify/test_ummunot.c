@@ -3,21 +3,14 @@
  * The backend of the kernel module, with the module: what only it sees, and what
  * it must not lose. Skipped where the module is not loaded; tests/vm loads it.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
-#include <sys/mman.h>
 #include <sys/shm.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 
-#include "core.h"
+#include "notifier.h"
 #include "tools/common/raw.h"
 
 #define PAGES 64
 
-static struct kedge_notifier *nf;
 static char *mem;
 
 static struct kedge_notifier *open_module(void)
@@ -32,19 +25,12 @@ static struct kedge_notifier *open_module(void)
 	return n;
 }
 
-static int set_up(void **state)
+static int setup(void **state)
 {
-	mem = new_pages(PAGES);
+	mem = case_pages(PAGES);
 	/* A huge page there would be split, which is told as its whole. */
 	madvise(mem, PAGES * page_len(), MADV_NOHUGEPAGE);
 	nf = open_module();
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	kedge_notifier_close(nf);
-	free_pages(mem, PAGES);
 	return 0;
 }
 
@@ -344,29 +330,16 @@ static void the_right_one_of_many_watches_has_the_event(void **state)
 	munmap(p, MANY * page_len());
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+#define LISTED NF_CASE
+#include "test_ummunot.cases.h"
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(it_says_what_it_is),
-		CASE(a_change_is_told_once_as_its_pages),
-		CASE(what_keeps_the_pages_is_silent),
-		CASE(another_process_truncates_the_file),
-		CASE(shm_remap_over_it),
-		CASE(the_descriptor_polls),
-		CASE(flags_set_by_the_application_do_no_harm),
-		CASE(beyond_the_limit_nothing_is_kept),
-		CASE(unmapped_memory_is_refused),
-		CASE(a_child_never_sees_the_parents_number),
-		CASE(a_program_closes_every_descriptor),
-		CASE(the_right_one_of_many_watches_has_the_event),
-	};
 	struct kedge_backend_info info = { .size = sizeof(info) };
 
 	if (kedge_backend_probe(0, &info) || info.rc) {
 		printf("skipped: %s\n", info.reason);
 		return 77;
 	}
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(cases);
 }

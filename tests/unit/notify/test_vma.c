@@ -3,14 +3,7 @@
  * Memory that may be watched, by both ways of asking: a descriptor that knows
  * PROCMAP_QUERY, and none, so that /proc/self/maps is read.
  */
-#include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
+#include "cases.h"
 #include "notify/internal.h"
 
 #define PAGE  ((uint64_t)4096)
@@ -118,21 +111,13 @@ static void files_are_refused(void **state)
 	expect(0, PAGES, -EOPNOTSUPP);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#include "test_vma.cases.h"
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(private_memory_is_good),
-		CASE(several_mappings_are_one_range),
-		CASE(a_hole_is_a_fault),
-		CASE(shared_memory_is_refused),
-		CASE(files_are_refused),
-	};
-
 	if (sysconf(_SC_PAGESIZE) != (long)PAGE) {
 		print_message("skipped: written for pages of 4 KiB\n");
 		return 77;
 	}
-	return cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0;
+	return RUN(cases);
 }

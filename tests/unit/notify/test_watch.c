@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Adding and removing watches: what is registered, counted, and let go. */
-#include <errno.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-
 #include <kedge/hooks.h>
 
-#include "core.h"
 #include "notify/announce/announce.h"
 #include "notify/internal.h"
+#include "notifier.h"
 
-static struct kedge_notifier *nf;
 static char *pages;
 
 #define PAGES 4
@@ -18,14 +13,7 @@ static char *pages;
 static int setup(void **state)
 {
 	nf = open_uffd();
-	pages = new_pages(PAGES);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	kedge_notifier_close(nf);
-	free_pages(pages, PAGES);
+	pages = case_pages(PAGES);
 	return 0;
 }
 
@@ -120,10 +108,7 @@ static void neither_does_a_long_one(void **state)
 	void *p = mmap(NULL, len, PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
-	if (p == MAP_FAILED) {
-		print_message("skipped: 3 GiB of addresses can't be had\n");
-		skip();
-	}
+	skip_if(p == MAP_FAILED, "3 GiB of addresses can't be had");
 	assert_int_equal(kedge_watch_add(nf, p, len, 1), 0);
 	assert_true(is_counted(page(1)));
 	assert_int_equal(kedge_watch_remove(nf, 1), 0);
@@ -191,22 +176,6 @@ static void an_announcement_keeps_errno(void **state)
 	assert_int_equal(errno, ERANGE);
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		CASE(a_watch_ends_with_its_notifier),
-		CASE(armed_ranges_that_touch_are_one),
-		CASE(a_tripwire_leaves_nothing_armed),
-		CASE(a_removed_watch_costs_nothing),
-		CASE(neither_does_a_long_one),
-		CASE(a_mapping_stays_registered_for_another_watch),
-		CASE(what_was_let_go_is_registered_again),
-		CASE(an_unarmed_neighbour_is_not_taken_in),
-		CASE(an_announcement_keeps_errno),
-	};
-	int rc = need_uffd();
-
-	return rc ? rc : cmocka_run_group_tests(tests, NULL, NULL);
-}
+#define NEEDED need_uffd
+#define LISTED NF_CASE
+#include "test_watch.cases.h"

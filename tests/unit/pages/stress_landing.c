@@ -4,11 +4,7 @@
  * gives them back, as they are or with a buffer's pages in them, and loses some.
  * A thread's blocks are its own alone. Worth most with -Db_sanitize=thread.
  */
-#include <errno.h>
-#include <pthread.h>
-#include <sys/mman.h>
-
-#include "core.h"
+#include "cases.h"
 #include "pages/landing.h"
 #include "pages/move.h"
 #include "pages/swap.h"
@@ -148,10 +144,8 @@ static void threads_that_join_and_leave_share_no_block(void **state)
 	pthread_join(t[0], NULL);
 	before = threads_now();
 	for (i = 0; i < THREADS; i++)
-		assert_int_equal(pthread_create(&t[i], NULL, use,
-						(void *)(i + 1)), 0);
-	for (i = 0; i < THREADS; i++)
-		pthread_join(t[i], NULL);
+		t[i] = run_thread(use, (void *)(i + 1));
+	join_threads(t, THREADS);
 	assert_true(threads_are(before));
 }
 
@@ -161,5 +155,5 @@ int main(void)
 		cmocka_unit_test(threads_that_join_and_leave_share_no_block),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(tests);
 }

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* See swap_mem.h. */
-#include <sys/mman.h>
-
 #include "swap_mem.h"
 
 uint32_t way;
@@ -17,6 +15,7 @@ char *area(size_t len)
 	assert_ptr_equal(mmap(p, len, PROT_READ | PROT_WRITE,
 			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
 			 p);
+	case_has(p, round_up(len, h) + h);
 	return p;
 }
 
@@ -24,6 +23,7 @@ void area_free(char *p, size_t len)
 {
 	size_t h = pages_huge_len();
 
+	case_lets_go(p);
 	munmap(p, round_up(len, h) + h);
 }
 
@@ -52,6 +52,12 @@ bool stamped(const char *p, size_t len, uint64_t id)
 		    *(const uint64_t *)(p + i + page - 8) != stamp_of(id, i / page))
 			return false;
 	return true;
+}
+
+void expect_stamps(const char *a, uint64_t id_a, const char *b, uint64_t id_b, size_t len)
+{
+	assert_true(stamped(a, len, id_a));
+	assert_true(stamped(b, len, id_b));
 }
 
 bool zeros(const char *p, size_t len)

@@ -7,7 +7,7 @@
 #define TESTS_SWAP_MEM_H
 
 #include "base/base.h"
-#include "core.h"
+#include "cases.h"
 #include "pages/swap.h"
 
 /* @len bytes at a huge page's boundary, with a huge page of nothing around. */
@@ -20,6 +20,8 @@ char *huge_area(size_t len, uint64_t id);
 uint64_t stamp_of(uint64_t id, size_t page);
 void stamp(char *p, size_t len, uint64_t id);
 bool stamped(const char *p, size_t len, uint64_t id);
+/* Both are stamped so. */
+void expect_stamps(const char *a, uint64_t id_a, const char *b, uint64_t id_b, size_t len);
 bool zeros(const char *p, size_t len);
 
 /* A flag such as "hg" of the mapping at @p, 0 or 1; or a size in KiB. */
@@ -41,13 +43,13 @@ int way_remap(void **state);
 int way_phys(void **state);
 
 #define EACH(f)                                                          \
-	{ #f " (move)", f, way_move, NULL, NULL },                       \
-	{ #f " (remap)", f, way_remap, NULL, NULL },                     \
-	{ #f " (phys)", f, way_phys, NULL, NULL }
+	{ #f " (move)", f, way_move, case_end, NULL },                       \
+	{ #f " (remap)", f, way_remap, case_end, NULL },                     \
+	{ #f " (phys)", f, way_phys, case_end, NULL }
 /* The ways that keep a descriptor. */
 #define KEPT(f)                                                          \
-	{ #f " (move)", f, way_move, NULL, NULL },                       \
-	{ #f " (phys)", f, way_phys, NULL, NULL }
-#define MOVE(f) { #f, f, way_move, NULL, NULL }
+	{ #f " (move)", f, way_move, case_end, NULL },                       \
+	{ #f " (phys)", f, way_phys, case_end, NULL }
+#define MOVE(f) { #f, f, way_move, case_end, NULL }
 
 #endif /* TESTS_SWAP_MEM_H */

@@ -3,16 +3,8 @@
  * Private memory that becomes shared in place, and private again: contents, holes, huge
  * pages, stores of running threads, refusals after which all is as it was.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <liburing.h>
-#include <pthread.h>
-#include <signal.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "pages/share/share.h"
 #include "swap_mem.h"
@@ -64,7 +56,6 @@ static int need_share(void **state)
 	int fd = file_of(page_len()), rc;
 	size_t done;
 
-	(void)state;
 	rc = pages_share(p, page_len(), fd, 0, &done);
 	if (!rc)
 		rc = pages_unshare(p, page_len(), fd, 0, &done);
@@ -106,21 +97,17 @@ static void contents_stay_at_their_addresses(void **state)
 {
 	char *p = small_area(LEN, 1);
 
-	(void)state;
 	there_and_back(p, 1);
 	/* And again. */
 	stamp(p, LEN, 20);
 	there_and_back(p, 20);
-	area_free(p, LEN);
 }
 
 static void huge_pages_go_as_well(void **state)
 {
 	char *p = huge_area(LEN, 1);
 
-	(void)state;
 	there_and_back(p, 1);
-	area_free(p, LEN);
 }
 
 static void a_part_of_a_mapping_is_enough(void **state)
@@ -130,7 +117,6 @@ static void a_part_of_a_mapping_is_enough(void **state)
 	int fd = file_of(3 * page);
 	size_t done;
 
-	(void)state;
 	assert_int_equal(pages_share(p + 3 * page, 3 * page, fd, 0, &done), 0);
 	assert_true(stamped(p, LEN, 5));
 	assert_int_equal(smaps_of(p + 2 * page, "sh"), 0);
@@ -139,7 +125,6 @@ static void a_part_of_a_mapping_is_enough(void **state)
 	assert_int_equal(pages_unshare(p + 3 * page, 3 * page, fd, 0, &done), 0);
 	assert_true(stamped(p, LEN, 5));
 	close(fd);
-	area_free(p, LEN);
 }
 
 static void holes_stay_holes(void **state)
@@ -149,7 +134,6 @@ static void holes_stay_holes(void **state)
 	char *p = area(LEN);
 	struct stat st;
 
-	(void)state;
 	madvise(p, LEN, MADV_NOHUGEPAGE);
 	p[page] = 1;
 	p[LEN - page] = 2;
@@ -164,7 +148,6 @@ static void holes_stay_holes(void **state)
 	assert_int_equal(p[page] + p[LEN - page], 3);
 	assert_true(zeros(p + 2 * page, LEN - 3 * page));
 	close(fd);
-	area_free(p, LEN);
 }
 
 /* ---- threads that store meanwhile ---- */
@@ -211,12 +194,10 @@ static void no_store_is_lost(void **state)
 	bool busy;
 	int i, fd;
 
-	(void)state;
 	for (i = 0; i < WRITERS; i++) {
 		w[i] = (struct writer){ .p = p, .word = (size_t)i * 8,
 					.stop = &stop, .wrong = &wrong };
-		assert_int_equal(pthread_create(&w[i].thread, NULL, write_on,
-						&w[i]), 0);
+		w[i].thread = run_thread(write_on, &w[i]);
 	}
 	do {
 		fd = file_of(len);
@@ -231,7 +212,6 @@ static void no_store_is_lost(void **state)
 	for (i = 0; i < WRITERS; i++)
 		pthread_join(w[i].thread, NULL);
 	assert_int_equal(wrong, 0);
-	area_free(p, len);
 }
 
 /* ---- refusals ---- */
@@ -254,7 +234,6 @@ static void pinned_pages_are_refused(void **state)
 	struct io_uring ring;
 	int fd = file_of(len);
 
-	(void)state;
 	if (io_uring_queue_init(2, &ring, 0))
 		skip();
 	assert_int_equal(io_uring_register_buffers(&ring, &v, 1), 0);
@@ -277,7 +256,6 @@ static void pinned_pages_are_refused(void **state)
 	}
 	assert_true(stamped(p, len, 2));
 	close(fd);
-	area_free(p, len);
 }
 
 static void other_memory_is_refused(void **state)
@@ -286,7 +264,6 @@ static void other_memory_is_refused(void **state)
 	int fd = file_of(len), other = file_of(len);
 	char *p = view_of(other, len), *q;
 
-	(void)state;
 	refused(p, len, fd, -EOPNOTSUPP);
 	munmap(p, len);
 	p = small_area(len, 1);
@@ -300,8 +277,6 @@ static void other_memory_is_refused(void **state)
 	refused(q + len, page_len(), fd, -EFAULT);
 	close(fd);
 	close(other);
-	area_free(p, len);
-	area_free(q, 2 * len);
 }
 
 static void a_memfd_that_takes_no_more_changes_nothing(void **state)
@@ -310,7 +285,6 @@ static void a_memfd_that_takes_no_more_changes_nothing(void **state)
 	char *p = small_area(len, 3);
 	int fd = file_of(len);
 
-	(void)state;
 	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), 0);
 	refused(p, len, fd, -EPERM);
 	assert_true(stamped(p, len, 3));
@@ -318,7 +292,6 @@ static void a_memfd_that_takes_no_more_changes_nothing(void **state)
 	stamp(p, len, 4);
 	assert_true(stamped(p, len, 4));
 	close(fd);
-	area_free(p, len);
 }
 
 /* By a system call of its own, which no handler of libkedge's sees. */
@@ -329,7 +302,6 @@ static void a_child_faults_instead_of_sharing(void **state)
 	int fd = file_of(len), status;
 	pid_t pid;
 
-	(void)state;
 	made_shared(p, len, fd);
 	pid = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
 	if (!pid) {
@@ -344,24 +316,14 @@ static void a_child_faults_instead_of_sharing(void **state)
 	made_private(p, len, fd);
 	assert_int_equal(smaps_of(p, "dc"), 0);
 	close(fd);
-	area_free(p, len);
 }
+
+#define LISTED PLAIN
+#include "test_share.cases.h"
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(contents_stay_at_their_addresses),
-		cmocka_unit_test(huge_pages_go_as_well),
-		cmocka_unit_test(a_part_of_a_mapping_is_enough),
-		cmocka_unit_test(holes_stay_holes),
-		cmocka_unit_test(no_store_is_lost),
-		cmocka_unit_test(pinned_pages_are_refused),
-		cmocka_unit_test(other_memory_is_refused),
-		cmocka_unit_test(a_memfd_that_takes_no_more_changes_nothing),
-		cmocka_unit_test(a_child_faults_instead_of_sharing),
-	};
-
 	if (need_share(NULL))
 		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(cases);
 }

@@ -3,13 +3,9 @@
  * Sharing in place, and its end, where the kernel refuses something in the middle: what
  * was not done is as it was, and can be done afterwards.
  */
-#include <errno.h>
-#include <stdarg.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include "pages/share/share.h"
 #include "swap_mem.h"
+#include "wrap.h"
 
 #define LEN ((size_t)10 << 20) /* three chunks */
 
@@ -30,18 +26,14 @@ static bool fails(void)
 	return true;
 }
 
-void *__real_mmap64(void *at, size_t len, int prot, int flags, int fd, off_t off);
-void *__wrap_mmap64(void *at, size_t len, int prot, int flags, int fd, off_t off);
-void *__wrap_mmap64(void *at, size_t len, int prot, int flags, int fd, off_t off)
+WRAP(void *, mmap64, void *at, size_t len, int prot, int flags, int fd, off_t off)
 {
 	return flags & MAP_SHARED && fails()
 		       ? MAP_FAILED
 		       : __real_mmap64(at, len, prot, flags, fd, off);
 }
 
-void *__real_mremap(void *from, size_t len, size_t new_len, int flags, ...);
-void *__wrap_mremap(void *from, size_t len, size_t new_len, int flags, ...);
-void *__wrap_mremap(void *from, size_t len, size_t new_len, int flags, ...)
+WRAP(void *, mremap, void *from, size_t len, size_t new_len, int flags, ...)
 {
 	va_list ap;
 	void *to;
@@ -59,9 +51,7 @@ void *__wrap_mremap(void *from, size_t len, size_t new_len, int flags, ...)
 
 static bool no_mprotect;
 
-int __real_mprotect(void *at, size_t len, int prot);
-int __wrap_mprotect(void *at, size_t len, int prot);
-int __wrap_mprotect(void *at, size_t len, int prot)
+WRAP(int, mprotect, void *at, size_t len, int prot)
 {
 	if (no_mprotect) {
 		errno = ENOMEM;
@@ -70,16 +60,12 @@ int __wrap_mprotect(void *at, size_t len, int prot)
 	return __real_mprotect(at, len, prot);
 }
 
-ssize_t __real_pwrite64(int fd, const void *p, size_t len, off_t off);
-ssize_t __wrap_pwrite64(int fd, const void *p, size_t len, off_t off);
-ssize_t __wrap_pwrite64(int fd, const void *p, size_t len, off_t off)
+WRAP(ssize_t, pwrite64, int fd, const void *p, size_t len, off_t off)
 {
 	return fails() ? -1 : __real_pwrite64(fd, p, len, off);
 }
 
-ssize_t __real_pread64(int fd, void *p, size_t len, off_t off);
-ssize_t __wrap_pread64(int fd, void *p, size_t len, off_t off);
-ssize_t __wrap_pread64(int fd, void *p, size_t len, off_t off)
+WRAP(ssize_t, pread64, int fd, void *p, size_t len, off_t off)
 {
 	ssize_t n = fails() ? -1 : __real_pread64(fd, p, len, off);
 
@@ -88,9 +74,7 @@ ssize_t __wrap_pread64(int fd, void *p, size_t len, off_t off)
 	return n;
 }
 
-off_t __real_lseek64(int fd, off_t off, int whence);
-off_t __wrap_lseek64(int fd, off_t off, int whence);
-off_t __wrap_lseek64(int fd, off_t off, int whence)
+WRAP(off_t, lseek64, int fd, off_t off, int whence)
 {
 	return whence >= SEEK_DATA && fails() ? -1
 					      : __real_lseek64(fd, off, whence);
@@ -133,7 +117,6 @@ static void a_failed_try_leaves_no_data(void **state)
 	int fd = memfd_create("share", MFD_CLOEXEC);
 	size_t done;
 
-	(void)state;
 	assert_int_equal(ftruncate(fd, (off_t)len), 0);
 	/* The first is the write, then come the mapping and its move. */
 	fail_call(2, ENOMEM);
@@ -154,7 +137,6 @@ static void a_mapping_that_has_gone_is_made_again(void **state)
 	int fd = memfd_create("share", MFD_CLOEXEC);
 	size_t done;
 
-	(void)state;
 	assert_int_equal(ftruncate(fd, (off_t)len), 0);
 	unmaps = true;
 	fail_call(3, ENOMEM);
@@ -177,7 +159,6 @@ static void a_mapping_that_has_gone_is_made_again(void **state)
 	assert_int_equal(pages_unshare(p, len, fd, 0, &done), 0);
 	assert_true(stamped(p, len, 4));
 	assert_int_equal(smaps_of(p, "sh"), 0);
-	area_free(p, len);
 	close(fd);
 }
 
@@ -189,7 +170,6 @@ static void protection_is_not_lost(void **state)
 	int fd = memfd_create("share", MFD_CLOEXEC), rc;
 	size_t done;
 
-	(void)state;
 	assert_int_equal(ftruncate(fd, (off_t)len), 0);
 	assert_int_equal(pages_share(p, len, fd, 0, &done), 0);
 	assert_int_equal(__real_mprotect(ro, page_len(), PROT_READ), 0);
@@ -204,7 +184,6 @@ static void protection_is_not_lost(void **state)
 	assert_int_equal(smaps_of(ro, "wr"), 0);
 	assert_int_equal(smaps_of(p, "wr"), 1);
 	assert_true(stamped(p, len, 4));
-	area_free(p, len);
 	close(fd);
 }
 
@@ -256,7 +235,6 @@ static void check_meanwhile(void (*change)(void), bool before)
 
 static void what_was_mapped_meanwhile_stays(void **state)
 {
-	(void)state;
 	check_meanwhile(map_a_page_over, false);
 	check_meanwhile(unmap_a_page, false);
 	check_meanwhile(map_a_page_over, true);
@@ -275,7 +253,6 @@ static void what_failed_is_as_it_was(void **state)
 	int fd = memfd_create("share", MFD_CLOEXEC);
 	char *view;
 
-	(void)state;
 	assert_int_equal(ftruncate(fd, LEN), 0);
 	each_fails(share, p, fd, 1);
 	view = __real_mmap64(NULL, LEN, PROT_READ, MAP_SHARED, fd, 0);
@@ -287,18 +264,13 @@ static void what_failed_is_as_it_was(void **state)
 	assert_false(stamped(view, LEN, 99));
 	munmap(view, LEN);
 	close(fd);
-	area_free(p, LEN);
 }
+
+#define LISTED PLAIN
+#include "test_share_faults.cases.h"
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_failed_is_as_it_was),
-		cmocka_unit_test(a_failed_try_leaves_no_data),
-		cmocka_unit_test(a_mapping_that_has_gone_is_made_again),
-		cmocka_unit_test(protection_is_not_lost),
-		cmocka_unit_test(what_was_mapped_meanwhile_stays),
-	};
 	char *p = small_area(page_len(), 1);
 	int fd = memfd_create("share", MFD_CLOEXEC);
 	size_t done;
@@ -314,5 +286,5 @@ int main(void)
 	}
 	close(fd);
 	area_free(p, page_len());
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(cases);
 }

@@ -3,17 +3,14 @@
  * Memory is shared while other threads are stopped, of which one has just what looks after
  * moves: the thread "kedge-pages" looks at the move of another thread, with its lock.
  */
-#include <stdarg.h>
-#include <sched.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <kedge/pageswap.h>
 
 #include "pages/move.h"
 #include "pages/share/share.h"
 #include "swap_mem.h"
+#include "wrap.h"
 
 static __thread bool is_main, is_mover;
 static _Atomic bool moving, may_look, looking, over;
@@ -24,9 +21,7 @@ static void wait_until(const _Atomic bool *what)
 		usleep(1000);
 }
 
-int __real_ioctl(int fd, unsigned long what, void *arg);
-int __wrap_ioctl(int fd, unsigned long what, ...);
-int __wrap_ioctl(int fd, unsigned long what, ...)
+WRAP(int, ioctl, int fd, unsigned long what, ...)
 {
 	va_list ap;
 	void *arg;
@@ -49,9 +44,7 @@ int __wrap_ioctl(int fd, unsigned long what, ...)
 }
 
 /* The others are stopped next. */
-int __real_clone(int (*fn)(void *), void *stack, int flags, void *arg, ...);
-int __wrap_clone(int (*fn)(void *), void *stack, int flags, void *arg, ...);
-int __wrap_clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
+WRAP(int, clone, int (*fn)(void *), void *stack, int flags, void *arg, ...)
 {
 	if (is_main) {
 		atomic_store(&may_look, true);
@@ -76,7 +69,6 @@ static void a_thread_that_has_a_lock_is_not_waited_for(void **state)
 	size_t done;
 	void *rc;
 
-	(void)state;
 	is_main = true;
 	assert_int_equal(ftruncate(fd, (off_t)len), 0);
 	assert_int_equal(pthread_create(&t, NULL, mover, other), 0);
@@ -88,16 +80,14 @@ static void a_thread_that_has_a_lock_is_not_waited_for(void **state)
 	assert_null(rc);
 	assert_int_equal(pages_unshare(p, len, fd, 0, &done), 0);
 	assert_true(stamped(p, len, 1));
-	area_free(p, len);
-	area_free(other, 2 * page_len());
 	close(fd);
 }
 
+#define LISTED PLAIN
+#include "test_share_stopped.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_thread_that_has_a_lock_is_not_waited_for),
-	};
 	char *p = small_area(page_len(), 1);
 	int fd = memfd_create("share", MFD_CLOEXEC);
 	size_t done;
@@ -116,5 +106,5 @@ int main(void)
 	pages_unshare(p, page_len(), fd, 0, &done);
 	close(fd);
 	area_free(p, page_len());
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(cases);
 }

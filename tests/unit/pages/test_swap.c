@@ -2,10 +2,6 @@
 /*
  * Promises of the page swap to a user: data, attributes, nothing left behind.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <sys/mman.h>
-
 #include "clock.h"
 #include "swap_mem.h"
 
@@ -19,16 +15,12 @@ static void each_address_has_the_other_ones_data(void **state)
 
 	need_way();
 	assert_int_equal(kedge_page_swap_with(a, b, len, way), 0);
-	assert_true(stamped(a, len, 2));
-	assert_true(stamped(b, len, 1));
+	expect_stamps(a, 2, b, 1, len);
 	/* And back, page after page. */
 	for (off = 0; off < len; off += page_len())
 		assert_int_equal(kedge_page_swap_with(a + off, b + off,
 						      page_len(), way), 0);
-	assert_true(stamped(a, len, 1));
-	assert_true(stamped(b, len, 2));
-	area_free(a, len);
-	area_free(b, len);
+	expect_stamps(a, 1, b, 2, len);
 }
 
 static void not_congruent_ranges_are_swapped_as_well(void **state)
@@ -46,8 +38,6 @@ static void not_congruent_ranges_are_swapped_as_well(void **state)
 	}
 	assert_true(stamped(a, len, 4));
 	assert_true(stamped(b, page, 2));
-	area_free(a, len);
-	area_free(b, len + 3 * page);
 }
 
 static void ranges_that_touch_are_swapped(void **state)
@@ -62,7 +52,6 @@ static void ranges_that_touch_are_swapped(void **state)
 	assert_true(stamped(a + len, len, 1));
 	assert_int_equal(kedge_page_swap_with(a + len, a, len, way), 0);
 	assert_true(stamped(a, len, 1));
-	area_free(a, 2 * len);
 }
 
 static void what_has_no_page_gives_none(void **state)
@@ -81,10 +70,7 @@ static void what_has_no_page_gives_none(void **state)
 	assert_false(in[2] & 1);
 	assert_true(zeros(b + page, page));
 	assert_true(zeros(a + 2 * page, page));
-	assert_true(stamped(a, page, 2));
-	assert_true(stamped(b, page, 1));
-	area_free(a, len);
-	area_free(b, len);
+	expect_stamps(a, 2, b, 1, page);
 }
 
 static void never_touched_memory_is_swapped(void **state)
@@ -97,8 +83,6 @@ static void never_touched_memory_is_swapped(void **state)
 	assert_int_equal(kedge_page_swap_with(a, b, len, way), 0);
 	assert_true(stamped(a, len, 2));
 	assert_true(zeros(b, len));
-	area_free(a, len);
-	area_free(b, len);
 }
 
 static void need_huge(char *p, size_t len)
@@ -118,12 +102,9 @@ static void huge_pages_stay_huge(void **state)
 	need_huge(a, len);
 	need_huge(b, len);
 	assert_int_equal(kedge_page_swap_with(a, b, len, way), 0);
-	assert_true(stamped(a, len, 2));
-	assert_true(stamped(b, len, 1));
+	expect_stamps(a, 2, b, 1, len);
 	need_huge(a, len);
 	need_huge(b, len);
-	area_free(a, len);
-	area_free(b, len);
 }
 
 /* As a message lands: huge pages come where none were, or single ones. */
@@ -142,8 +123,6 @@ static void huge_pages_land_whole(void **state)
 	assert_int_equal(pages_land(landing, fresh, len, 0), 0);
 	assert_true(stamped(landing, len, 2));
 	assert_int_equal(smaps_of(landing, "AnonHugePages") * 1024, len);
-	area_free(fresh, len);
-	area_free(landing, len);
 }
 
 static long page_tables(void)
@@ -183,16 +162,10 @@ static void huge_pages_land_whole_on_single_ones(void **state)
 
 	need_way();
 	need_huge(landing, len);
-	if (!tables_go()) {
-		print_message("skipped: this kernel keeps page tables\n");
-		skip();
-	}
+	skip_if(!tables_go(), "this kernel keeps page tables");
 	assert_int_equal(pages_land(used, landing, len, 0), 0);
-	assert_true(stamped(used, len, 2));
-	assert_true(stamped(landing, len, 1));
+	expect_stamps(used, 2, landing, 1, len);
 	assert_int_equal(smaps_of(used, "AnonHugePages") * 1024, len);
-	area_free(used, len);
-	area_free(landing, len);
 }
 
 static void a_cut_huge_page_keeps_its_rest(void **state)
@@ -212,8 +185,6 @@ static void a_cut_huge_page_keeps_its_rest(void **state)
 		assert_int_equal(*(uint64_t *)(b + i),
 				 stamp_of(in ? 1 : 2, i / page));
 	}
-	area_free(a, 3 * h);
-	area_free(b, 3 * h);
 }
 
 /* ---- random ranges against a model ---- */
@@ -289,7 +260,6 @@ static void any_ranges_agree_with_a_model(void **state)
 			if (*(uint64_t *)(p + i * page) != m[i] && m[i])
 				fail_msg("round %d, page %zu", round, i);
 	}
-	area_free(p, ARENA * page);
 }
 
 /* ---- what belongs to the addresses, and what is left ---- */
@@ -320,8 +290,6 @@ static void mappings_keep_their_attributes(void **state)
 	assert_int_equal(smaps_of(b, "dc"), 1);
 	assert_int_equal(smaps_of(b, "dd"), 0);
 	assert_int_equal(smaps_of(b, "um"), 0);
-	area_free(a, len);
-	area_free(b, len);
 }
 
 static void mremap_refuses_mappings_that_differ(void **state)
@@ -333,10 +301,7 @@ static void mremap_refuses_mappings_that_differ(void **state)
 	assert_int_equal(kedge_page_swap_with(a, b, len, KEDGE_SWAP_REMAP),
 			 -EOPNOTSUPP);
 	assert_non_null(strstr(kedge_strerror(-EOPNOTSUPP), "VmFlags"));
-	assert_true(stamped(a, len, 1));
-	assert_true(stamped(b, len, 2));
-	area_free(a, len);
-	area_free(b, len);
+	expect_stamps(a, 1, b, 2, len);
 }
 
 static void several_mappings_in_a_range(void **state)
@@ -348,12 +313,9 @@ static void several_mappings_in_a_range(void **state)
 	madvise(a + 3 * page, page, MADV_DONTDUMP);
 	madvise(b + 9 * page, 4 * page, MADV_DONTDUMP);
 	assert_int_equal(kedge_page_swap(a, b, len), 0);
-	assert_true(stamped(a, len, 2));
-	assert_true(stamped(b, len, 1));
+	expect_stamps(a, 2, b, 1, len);
 	assert_int_equal(kedge_page_swap_with(a, b, len, KEDGE_SWAP_REMAP),
 			 -EOPNOTSUPP);
-	area_free(a, len);
-	area_free(b, len);
 }
 
 /* ---- processes and descriptors ---- */
@@ -382,14 +344,11 @@ static void a_child_swaps_its_own_pages(void **state)
 	child_b = small_area(len, 2);
 	assert_int_equal(in_child(swap_in_child, NULL), 0);
 	assert_int_equal(in_raw_child(swap_in_child, NULL), 0);
-	assert_true(stamped(child_a, len, 1));
-	assert_true(stamped(child_b, len, 2));
+	expect_stamps(child_a, 1, child_b, 2, len);
 	stamp(child_a, len, 1);
 	stamp(child_b, len, 2);
 	assert_int_equal(kedge_page_swap_with(child_a, child_b, len, way), 0);
 	assert_true(stamped(child_a, len, 2));
-	area_free(child_a, len);
-	area_free(child_b, len);
 }
 
 static int close_all_and_swap(void *arg)
@@ -435,8 +394,6 @@ static void repeated_swaps_leave_nothing_behind(void **state)
 	assert_int_equal(open_fds(), fds);
 	MOVE_UNTIL(100, !has_watchdog());
 	assert_int_equal(map_lines(), maps);
-	area_free(a, len);
-	area_free(b, len);
 }
 
 /* ---- whichever is faster ---- */
@@ -450,8 +407,6 @@ static void either_way_is_good_enough(void **state)
 					      KEDGE_SWAP_REMAP),
 			 0);
 	assert_true(stamped(a, len, 1));
-	area_free(a, len);
-	area_free(b, len);
 }
 
 int main(void)
@@ -468,12 +423,12 @@ int main(void)
 		EACH(a_cut_huge_page_keeps_its_rest),
 		MOVE(any_ranges_agree_with_a_model),
 		MOVE(mappings_keep_their_attributes),
-		cmocka_unit_test(mremap_refuses_mappings_that_differ),
+		PLAIN(mremap_refuses_mappings_that_differ),
 		MOVE(several_mappings_in_a_range),
 		KEPT(a_child_swaps_its_own_pages),
 		KEPT(descriptors_closed_by_others_are_replaced),
 		EACH(repeated_swaps_leave_nothing_behind),
-		cmocka_unit_test(either_way_is_good_enough),
+		PLAIN(either_way_is_good_enough),
 	};
 
 	test_clock_begin();

@@ -5,13 +5,8 @@
  * and the next swap goes well. Each try is a process of its own, that has never
  * swapped before; and once more with the contexts that the first swap has left.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <stdarg.h>
-#include <sys/mman.h>
-
 #include "base/base.h"
-#include "core.h"
+#include "cases.h"
 #include "pages/swap.h"
 
 static int target, calls, with;
@@ -259,10 +254,7 @@ static void every_failure_leaves_all_or_nothing(uint32_t way)
 
 	t->way = way;
 	assert_int_equal(in_child(ask, t), 0);
-	if (t->done) {
-		print_message("skipped: this kernel cannot move pages\n");
-		skip();
-	}
+	skip_if(t->done, "this kernel cannot move pages");
 	for (i = 0; i < 2 * ARRAY_SIZE(errors); i++) {
 		t->with = errors[i / 2];
 		t->second = i % 2;
@@ -308,15 +300,11 @@ static void a_remap_that_fails_for_good_copies_what_is_out_home(void **state)
 	munmap(t, page_len());
 }
 
+#define LISTED PLAIN
+#include "test_swap_faults.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_move_that_fails_leaves_all_or_nothing),
-		cmocka_unit_test(a_remap_that_fails_leaves_all_or_nothing),
-		cmocka_unit_test(
-			a_remap_that_fails_for_good_copies_what_is_out_home),
-	};
-
-	return cmocka_run_group_tests_name("swap_faults", tests, NULL,
+	return cmocka_run_group_tests_name("swap_faults", cases, NULL,
 					   NULL);
 }

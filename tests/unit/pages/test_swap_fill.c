@@ -3,21 +3,11 @@
  * New pages with contents: all of it where there is nothing, up to the first page
  * where there is something, and nothing where others watch; no neighbour changes.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <poll.h>
-#include <pthread.h>
-#include <stdarg.h>
-#include <stdatomic.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-#include "core.h"
+#include "cases.h"
 #include "pages/swap.h"
 
 #define PAGES 64u
@@ -63,10 +53,7 @@ static void what_is_new_gets_everything(void **state)
 	unsigned int before;
 
 	/* The means of its work are kept. */
-	if (!pages_fill(dst, src, page)) {
-		puts("skipped: userfaultfd is not to be had");
-		skip();
-	}
+	skip_if(!pages_fill(dst, src, page), "userfaultfd is not to be had");
 	madvise(dst, page, MADV_DONTNEED);
 	before = map_lines();
 	assert_int_equal(pages_fill(dst, src, PAGES * page), PAGES * page);
@@ -237,18 +224,4 @@ static void who_looks_meanwhile_waits(void **state)
 	       (size_t)2000 * PAGES, atomic_load(&looks));
 }
 
-#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(what_is_new_gets_everything),
-		TEST(it_stops_where_something_is),
-		TEST(nothing_where_there_is_no_mapping),
-		TEST(nothing_where_another_watches),
-		TEST(who_waits_too_late_is_woken),
-		TEST(who_looks_meanwhile_waits),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+#include "test_swap_fill.cases.h"

@@ -3,23 +3,15 @@
  * A thread forks in the moment in which the first swap of this process makes
  * itself known to fork(). The handler was there before what it looks at.
  */
-#include <errno.h>
-#include <pthread.h>
-
-#include "core.h"
+#include "cases.h"
+#include "wrap.h"
 
 typedef void (*handler_fn)(void);
 
 static unsigned int registered;
 
-int __real_pthread_atfork(handler_fn prepare, handler_fn parent,
-			  handler_fn child);
-int __wrap_pthread_atfork(handler_fn prepare, handler_fn parent,
-			  handler_fn child);
-
 /* As the other thread's fork() would call them. */
-int __wrap_pthread_atfork(handler_fn prepare, handler_fn parent,
-			  handler_fn child)
+WRAP(int, pthread_atfork, handler_fn prepare, handler_fn parent, handler_fn child)
 {
 	int rc = __real_pthread_atfork(prepare, parent, child);
 
@@ -33,7 +25,7 @@ int __wrap_pthread_atfork(handler_fn prepare, handler_fn parent,
 
 static void a_fork_meets_the_first_swap(void **state)
 {
-	char *a = new_pages(1), *b = new_pages(1);
+	char *a = case_pages(1), *b = case_pages(1);
 	unsigned int before = registered;
 	int rc;
 
@@ -46,15 +38,7 @@ static void a_fork_meets_the_first_swap(void **state)
 	assert_int_equal(registered, before + 1);
 	assert_int_equal(a[0], 2);
 	assert_int_equal(b[0], 1);
-	free_pages(a, 1);
-	free_pages(b, 1);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_fork_meets_the_first_swap),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+#define LISTED PLAIN
+#include "test_swap_fork.cases.h"

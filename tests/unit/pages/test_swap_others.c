@@ -3,13 +3,7 @@
  * The page swap and other threads: those that read and write the ranges and
  * their neighbours, that map, that fork, that swap; and signals.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
-#include <sys/mman.h>
 #include <sys/time.h>
-#include <sys/wait.h>
 
 #include "swap_mem.h"
 
@@ -136,8 +130,7 @@ static void other_threads_see_old_or_new(void **state)
 		assert_int_equal(kedge_page_swap(r.a, r.b,
 						 PAGES * page_len()), 0);
 	r.stop = true;
-	for (i = 0; i < 3; i++)
-		pthread_join(t[i], NULL);
+	join_threads(t, 3);
 	assert_int_equal(r.wrong, 0);
 	for (i = 0; i < PAGES; i++)
 		sum += *word(r.a, i) + *word(r.b, i) - mid;
@@ -220,9 +213,8 @@ static void *swapper(void *arg)
 
 static void threads_swap_side_by_side(void **state)
 {
-	char *p = new_pages(8 * SWAPPERS);
+	char *p = case_pages(8 * SWAPPERS);
 	pthread_t t[SWAPPERS];
-	void *bad;
 	int i;
 
 	need_way();
@@ -230,14 +222,8 @@ static void threads_swap_side_by_side(void **state)
 		fill(p + i * 8 * page_len(), 4, 1);
 		fill(p + (i * 8 + 4) * page_len(), 4, 2);
 	}
-	for (i = 0; i < SWAPPERS; i++)
-		assert_int_equal(pthread_create(&t[i], NULL, swapper,
-						p + i * 8 * page_len()), 0);
-	for (i = 0; i < SWAPPERS; i++) {
-		pthread_join(t[i], &bad);
-		assert_null(bad);
-	}
-	free_pages(p, 8 * SWAPPERS);
+	run_threads(t, SWAPPERS, swapper, p, 8 * page_len());
+	join_threads(t, SWAPPERS);
 }
 
 /* ---- a thread that forks ---- */
@@ -336,7 +322,7 @@ static void a_handler_may_touch_the_range(void **state)
 	size_t len = 8 * page_len();
 
 	need_way();
-	touched = new_pages(16);
+	touched = case_pages(16);
 	assert_int_equal(sigaction(SIGALRM, &sa, &old), 0);
 	setitimer(ITIMER_REAL, &often, NULL);
 	while (handled < 100)
@@ -344,20 +330,7 @@ static void a_handler_may_touch_the_range(void **state)
 				 0);
 	setitimer(ITIMER_REAL, &off, NULL);
 	sigaction(SIGALRM, &old, NULL);
-	free_pages(touched, 16);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		MOVE(other_threads_see_old_or_new),
-		MOVE(neighbours_of_a_remap_see_nothing),
-		MOVE(nobody_gets_the_range),
-		MOVE(threads_swap_side_by_side),
-		MOVE(a_child_has_all_pages),
-		MOVE(it_takes_no_privilege),
-		MOVE(a_handler_may_touch_the_range),
-	};
-
-	return cmocka_run_group_tests_name("swap_others", tests, NULL, NULL);
-}
+#define LISTED MOVE
+#include "test_swap_others.cases.h"

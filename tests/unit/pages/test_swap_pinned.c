@@ -3,11 +3,7 @@
  * A huge page that io_uring has pinned, and whose pages are mapped one by one, as fork()
  * leaves it: a swap is refused, on kernels too that would try for ever to split it.
  */
-#include <errno.h>
 #include <liburing.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "pages/move.h"
 #include "pages/share/share.h"
@@ -38,7 +34,6 @@ static int pin(void **state)
 {
 	struct iovec v;
 
-	(void)state;
 	a = huge_area(LEN, 1);
 	b = huge_area(LEN, 2);
 	v = (struct iovec){ a, LEN };
@@ -50,22 +45,17 @@ static int pin(void **state)
 
 static int unpin(void **state)
 {
-	(void)state;
 	assert_int_equal(io_uring_unregister_buffers(&ring), 0);
-	area_free(a, LEN);
-	area_free(b, LEN);
-	return 0;
+	return case_end(state);
 }
 
 static void as_they_were(void)
 {
-	assert_true(stamped(a, LEN, 1));
-	assert_true(stamped(b, LEN, 2));
+	expect_stamps(a, 1, b, 2, LEN);
 }
 
 static void a_swap_of_it_is_refused(void **state)
 {
-	(void)state;
 	assert_int_equal(kedge_page_swap_with(a, b, LEN, KEDGE_SWAP_MOVE),
 			 -EBUSY);
 	as_they_were();
@@ -85,7 +75,6 @@ static void nor_is_it_shared(void **state)
 	int fd = memfd_create("share", MFD_CLOEXEC);
 	size_t done;
 
-	(void)state;
 	assert_int_equal(ftruncate(fd, LEN), 0);
 	assert_int_equal(pages_share(a, LEN, fd, 0, &done), -EBUSY);
 	assert_int_equal(done, 0);
@@ -98,22 +87,17 @@ static void others_are_swapped_afterwards(void **state)
 {
 	char *c = small_area(LEN, 5), *d = small_area(LEN, 6);
 
-	(void)state;
 	assert_int_equal(kedge_page_swap_with(a, b, LEN, KEDGE_SWAP_MOVE),
 			 -EBUSY);
 	assert_int_equal(kedge_page_swap_with(c, d, LEN, KEDGE_SWAP_MOVE), 0);
-	assert_true(stamped(c, LEN, 6));
-	assert_true(stamped(d, LEN, 5));
-	area_free(c, LEN);
-	area_free(d, LEN);
+	expect_stamps(c, 6, d, 5, LEN);
 }
 
 static void a_child_has_a_watchdog_of_its_own(void **state)
 {
-	int status, rc;
+	int rc;
 	pid_t pid;
 
-	(void)state;
 	need_threads_after_fork();
 	assert_int_equal(kedge_page_swap_with(a, b, LEN, KEDGE_SWAP_MOVE),
 			 -EBUSY);
@@ -132,20 +116,14 @@ static void a_child_has_a_watchdog_of_its_own(void **state)
 			rc = kedge_page_swap_with(a, b, LEN, KEDGE_SWAP_MOVE);
 		_exit(rc != -EBUSY);
 	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	ended_well(pid);
 }
 
-#define PINNED(f) cmocka_unit_test_setup_teardown(f, pin, unpin)
+#define LISTED(f) cmocka_unit_test_setup_teardown(f, pin, unpin)
+#include "test_swap_pinned.cases.h"
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		PINNED(a_swap_of_it_is_refused),
-		PINNED(nor_is_it_shared),
-		PINNED(others_are_swapped_afterwards),
-		PINNED(a_child_has_a_watchdog_of_its_own),
-	};
 	int rc = can_move();
 
 	if (!rc)
@@ -154,5 +132,5 @@ int main(void)
 		printf("skipped: %s\n", kedge_strerror(rc));
 		return 77;
 	}
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(cases);
 }

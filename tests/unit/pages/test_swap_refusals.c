@@ -2,11 +2,7 @@
 /*
  * Refusals of the page swap: none changes anything.
  */
-#include <errno.h>
 #include <liburing.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 
 #include "swap_mem.h"
 
@@ -27,7 +23,6 @@ static void wrong_ranges_are_refused(void **state)
 	assert_int_equal(kedge_page_swap(a, a + page, -page), -EINVAL);
 	assert_int_equal(kedge_page_swap_with(a, a + page, page, 8), -EINVAL);
 	assert_true(stamped(a, 8 * page, 1));
-	area_free(a, 8 * page);
 }
 
 /* Swap both ways round: refused with @want, the reason has @words, all is well. */
@@ -79,7 +74,6 @@ static void unfit_memory_is_refused(void **state)
 	     MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 	refused(p, len, -EOPNOTSUPP, "shared");
 	close(fd);
-	area_free(p, len);
 }
 
 static void huge_tlb_pages_are_refused(void **state)
@@ -89,10 +83,7 @@ static void huge_tlb_pages_are_refused(void **state)
 		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
 
 	need_way();
-	if (p == MAP_FAILED) {
-		print_message("skipped: vm.nr_hugepages is 0\n");
-		skip();
-	}
+	skip_if(p == MAP_FAILED, "vm.nr_hugepages is 0");
 	refused(p, len, -EOPNOTSUPP, "huge TLB");
 	munmap(p, len);
 }
@@ -105,23 +96,17 @@ static void a_pinned_page_stops_all_of_it(void **state)
 	struct iovec pin = { b + 555 * page, page };
 
 	need_way();
-	if (io_uring_queue_init(2, &ring, 0)) {
-		print_message("skipped: there is no io_uring\n");
-		skip();
-	}
+	skip_if(io_uring_queue_init(2, &ring, 0), "there is no io_uring");
 	assert_int_equal(io_uring_register_buffers(&ring, &pin, 1), 0);
 	assert_int_equal(kedge_page_swap(a, b, len), -EBUSY);
 	assert_int_equal(kedge_page_swap(b, a, len), -EBUSY);
-	assert_true(stamped(a, len, 1));
-	assert_true(stamped(b, len, 2));
+	expect_stamps(a, 1, b, 2, len);
 	io_uring_unregister_buffers(&ring);
 	io_uring_queue_exit(&ring);
 	/* The kernel unpins from a work queue. */
 	while (kedge_page_swap(a, b, len) == -EBUSY)
 		usleep(1000);
 	assert_true(stamped(a, len, 2));
-	area_free(a, len);
-	area_free(b, len);
 }
 
 static void a_pinned_huge_page_stops_all_of_it(void **state)
@@ -132,18 +117,12 @@ static void a_pinned_huge_page_stops_all_of_it(void **state)
 	struct iovec pin = { b + len - page, page };
 
 	need_way();
-	if (io_uring_queue_init(2, &ring, 0)) {
-		print_message("skipped: there is no io_uring\n");
-		skip();
-	}
+	skip_if(io_uring_queue_init(2, &ring, 0), "there is no io_uring");
 	assert_int_equal(io_uring_register_buffers(&ring, &pin, 1), 0);
 	assert_int_equal(kedge_page_swap(a, b, len), -EBUSY);
 	assert_int_equal(kedge_page_swap(b, a, len), -EBUSY);
-	assert_true(stamped(a, len, 1));
-	assert_true(stamped(b, len, 2));
+	expect_stamps(a, 1, b, 2, len);
 	io_uring_queue_exit(&ring);
-	area_free(a, len);
-	area_free(b, len);
 }
 
 /* Each takes a split, which some kernels try for ever. */
@@ -155,10 +134,7 @@ static void a_pinned_huge_page_that_is_cut_stops_all_of_it(void **state)
 	struct io_uring ring;
 
 	need_way();
-	if (io_uring_queue_init(2, &ring, 0)) {
-		print_message("skipped: there is no io_uring\n");
-		skip();
-	}
+	skip_if(io_uring_queue_init(2, &ring, 0), "there is no io_uring");
 	assert_int_equal(io_uring_register_buffers(&ring, &pin, 1), 0);
 	assert_int_equal(kedge_page_swap(a + page, b + page, huge - page),
 			 -EBUSY);
@@ -172,15 +148,13 @@ static void a_pinned_huge_page_that_is_cut_stops_all_of_it(void **state)
 		usleep(1000);
 	assert_int_equal(*(uint64_t *)(void *)(a + page), stamp_of(2, 1));
 	assert_true(stamped(a, page, 1));
-	area_free(a, huge);
-	area_free(b, 2 * huge);
 }
 
 static void a_forked_child_stops_it(void **state)
 {
 	size_t len = 40 * page_len();
 	char *a = small_area(len, 1), *b = small_area(len, 2);
-	int hold[2], status;
+	int hold[2];
 	char c;
 	pid_t pid;
 
@@ -195,24 +169,20 @@ static void a_forked_child_stops_it(void **state)
 	}
 	close(hold[0]);
 	assert_int_equal(kedge_page_swap(a, b, len), -EBUSY);
-	assert_true(stamped(a, len, 1));
-	assert_true(stamped(b, len, 2));
+	expect_stamps(a, 1, b, 2, len);
 	close(hold[1]);
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	ended_well(pid);
 	/* Written again, they are the parent's own. */
 	stamp(a, len, 1);
 	stamp(b, len, 2);
 	assert_int_equal(kedge_page_swap(a, b, len), 0);
 	assert_true(stamped(a, len, 2));
-	area_free(a, len);
-	area_free(b, len);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(wrong_ranges_are_refused),
+		PLAIN(wrong_ranges_are_refused),
 		EACH(unfit_memory_is_refused),
 		EACH(huge_tlb_pages_are_refused),
 		MOVE(a_pinned_page_stops_all_of_it),

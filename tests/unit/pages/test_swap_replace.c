@@ -3,25 +3,16 @@
  * Pages that are put under a buffer in place of its own: by what a message over RDMA
  * is received that landed elsewhere.
  */
-#include <errno.h>
-#include <pthread.h>
-#include <stdarg.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <kedge/notifier.h>
 
 #include "swap_mem.h"
+#include "wrap.h"
 
 /* mremap() fails as if the kernel had no memory: at once, or after it had unmapped the
  * place. */
 static enum { GOES_WELL, FAILS_FIRST, FAILS_LATE } next_move;
 
-void *__real_mremap(void *from, size_t len, size_t new_len, int flags, ...);
-void *__wrap_mremap(void *from, size_t len, size_t new_len, int flags, ...);
-
-void *__wrap_mremap(void *from, size_t len, size_t new_len, int flags, ...)
+WRAP(void *, mremap, void *from, size_t len, size_t new_len, int flags, ...)
 {
 	va_list ap;
 	void *to;
@@ -62,8 +53,6 @@ static void the_buffer_has_the_landed_pages(void **state)
 	/* The range that they came from is there, and has none. */
 	assert_true(stamped(src, 3 * page, 2));
 	assert_true(zeros(src + 3 * page, len - 10 * page));
-	area_free(dst, len);
-	area_free(src, len);
 }
 
 static void huge_pages_move_as_well(void **state)
@@ -76,8 +65,6 @@ static void huge_pages_move_as_well(void **state)
 	assert_int_equal(*(uint64_t *)(void *)(dst + page_len()),
 			 stamp_of(2, 1));
 	assert_true(stamped(dst, page_len(), 1));
-	area_free(dst, len);
-	area_free(src, len);
 }
 
 static void the_same_buffer_again_and_again(void **state)
@@ -92,7 +79,6 @@ static void the_same_buffer_again_and_again(void **state)
 		assert_true(stamped(dst, len, i));
 		area_free(src, len);
 	}
-	area_free(dst, len);
 }
 
 /* ---- other threads ---- */
@@ -138,7 +124,6 @@ static void no_thread_meets_a_hole(void **state)
 	l.stop = true;
 	pthread_join(thread, NULL);
 	assert_int_equal(l.holes, 0);
-	area_free(dst, len);
 }
 
 static void a_notifier_hears_of_it(void **state)
@@ -157,8 +142,6 @@ static void a_notifier_hears_of_it(void **state)
 	assert_int_equal(kedge_notifier_read(nf, &ev, 1), 1);
 	assert_int_equal(ev.cookie, 7);
 	kedge_notifier_close(nf);
-	area_free(dst, len);
-	area_free(src, len);
 }
 
 /* ---- failures ---- */
@@ -170,11 +153,8 @@ static void a_move_that_fails_changes_nothing(void **state)
 
 	next_move = FAILS_FIRST;
 	assert_int_equal(replace(dst, src, len), -ENOMEM);
-	assert_true(stamped(dst, len, 1));
-	assert_true(stamped(src, len, 2));
+	expect_stamps(dst, 1, src, 2, len);
 	assert_int_equal(replace(dst, src, len), 0);
-	area_free(dst, len);
-	area_free(src, len);
 }
 
 static void a_move_that_has_lost_the_place_is_made_good(void **state)
@@ -185,8 +165,6 @@ static void a_move_that_has_lost_the_place_is_made_good(void **state)
 	next_move = FAILS_LATE;
 	assert_int_equal(replace(dst, src, len), 0);
 	assert_true(stamped(dst, len, 2));
-	area_free(dst, len);
-	area_free(src, len);
 }
 
 /* ---- refusals ---- */
@@ -248,18 +226,5 @@ static void a_mapping_that_is_not_alike_is_refused(void **state)
 		differs(changes[i]);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_buffer_has_the_landed_pages),
-		cmocka_unit_test(huge_pages_move_as_well),
-		cmocka_unit_test(the_same_buffer_again_and_again),
-		cmocka_unit_test(no_thread_meets_a_hole),
-		cmocka_unit_test(a_notifier_hears_of_it),
-		cmocka_unit_test(a_move_that_fails_changes_nothing),
-		cmocka_unit_test(a_move_that_has_lost_the_place_is_made_good),
-		cmocka_unit_test(a_mapping_that_is_not_alike_is_refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+#define LISTED PLAIN
+#include "test_swap_replace.cases.h"

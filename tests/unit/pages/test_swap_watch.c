@@ -3,14 +3,8 @@
  * The page swap and those who watch: notifiers, caches, a stranger's userfaultfd;
  * and the limit of mappings.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <linux/userfaultfd.h>
-#include <pthread.h>
-#include <sched.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
 
 #include "swap_mem.h"
 
@@ -106,9 +100,9 @@ static void no_registration_outlives_a_swap(void **state)
 	nf = open_uffd();
 	d = nodev_new();
 	assert_int_equal(kedge_cache_open(d->dev, nf, NULL, &c), 0);
-	a = new_pages(8);
-	b = new_pages(8);
-	n = new_pages(8);
+	a = case_pages(8);
+	b = case_pages(8);
+	n = case_pages(8);
 	ha = get(c, a, len);
 	hb = get(c, b, len);
 	hn = get(c, n, len);
@@ -124,9 +118,6 @@ static void no_registration_outlives_a_swap(void **state)
 	kedge_cache_close(c);
 	kedge_notifier_close(nf);
 	nodev_free(d);
-	free_pages(a, 8);
-	free_pages(b, 8);
-	free_pages(n, 8);
 }
 
 /*
@@ -189,8 +180,8 @@ static void nothing_stale_is_served(void **state)
 	d = nodev_new();
 	d->on_reg = show;
 	assert_int_equal(kedge_cache_open(d->dev, nf, NULL, &race.cache), 0);
-	race.a = new_pages(4);
-	race.b = new_pages(4);
+	race.a = case_pages(4);
+	race.b = case_pages(4);
 	*(uint64_t *)race.a = 1;
 	*(uint64_t *)race.b = 2;
 	pthread_mutex_init(&race.turn, NULL);
@@ -213,8 +204,6 @@ static void nothing_stale_is_served(void **state)
 	kedge_cache_close(race.cache);
 	kedge_notifier_close(nf);
 	nodev_free(d);
-	free_pages(race.a, 4);
-	free_pages(race.b, 4);
 }
 
 /* Whole mappings are watched: the neighbour's watch is in the swap's way. */
@@ -242,7 +231,7 @@ static void neighbours_may_be_watched_meanwhile(void **state)
 {
 	size_t len = 4 * page_len();
 	struct next_door n = { NULL };
-	char *p = new_pages(24);
+	char *p = case_pages(24);
 	pthread_t t;
 	int i, rc = 0;
 
@@ -259,14 +248,13 @@ static void neighbours_may_be_watched_meanwhile(void **state)
 		fail_msg("after %d: %s", i, kedge_strerror(rc));
 	assert_int_equal(n.wrong, 0);
 	kedge_notifier_close(n.nf);
-	free_pages(p, 24);
 }
 
 /* Far enough for nobody to be told of a change here; one mapping all the same. */
 static void a_neighbour_that_stays_watched_is_no_hindrance(void **state)
 {
 	size_t len = 4 * page_len();
-	char *p = new_pages(1000);
+	char *p = case_pages(1000);
 	struct kedge_notifier *nf;
 	struct kedge_event ev;
 
@@ -289,7 +277,6 @@ static void a_neighbour_that_stays_watched_is_no_hindrance(void **state)
 	assert_int_equal(kedge_notifier_read(nf, &ev, 1), 1);
 	assert_int_equal(ev.cookie, 9);
 	kedge_notifier_close(nf);
-	free_pages(p, 990);
 	munmap(p + 991 * page_len(), 9 * page_len());
 }
 
@@ -300,7 +287,7 @@ static void a_strangers_userfaultfd_is_left_alone(void **state)
 	struct uffdio_api api = { .api = UFFD_API };
 	struct uffdio_register r = { .mode = UFFDIO_REGISTER_MODE_MISSING };
 	size_t len = 4 * page_len();
-	char *a = new_pages(4), *b = new_pages(4);
+	char *a = case_pages(4), *b = case_pages(4);
 	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | 1);
 
 	need_way();
@@ -320,8 +307,6 @@ static void a_strangers_userfaultfd_is_left_alone(void **state)
 	assert_int_equal(kedge_page_swap(a, b, len), 0);
 	assert_int_equal(b[len - 1], 3);
 	close(fd);
-	free_pages(a, 4);
-	free_pages(b, 4);
 }
 
 /* ---- as many mappings as there can be ---- */
@@ -370,18 +355,5 @@ static void near_the_limit_of_mappings_nothing_is_harmed(void **state)
 	assert_int_equal(in_child(at_the_limit, NULL), 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		MOVE(watchers_are_told_of_a_move),
-		MOVE(watchers_are_told_of_a_remap),
-		MOVE(no_registration_outlives_a_swap),
-		MOVE(nothing_stale_is_served),
-		MOVE(neighbours_may_be_watched_meanwhile),
-		MOVE(a_neighbour_that_stays_watched_is_no_hindrance),
-		MOVE(a_strangers_userfaultfd_is_left_alone),
-		MOVE(near_the_limit_of_mappings_nothing_is_harmed),
-	};
-
-	return cmocka_run_group_tests_name("swap_watch", tests, NULL, NULL);
-}
+#define LISTED MOVE
+#include "test_swap_watch.cases.h"

@@ -1,50 +1,25 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Segments as one uses them: make, get, attach, load, store, copy, and who may. */
-#include <errno.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
+#include "lists.h"
 #include "look.h"
-#include "peer.h"
+#include "shared.h"
 
-#define RW   (KEDGE_SEGMENT_READ | KEDGE_SEGMENT_WRITE)
-#define R    KEDGE_SEGMENT_READ
 #define LEN  ((size_t)3 << 20)
-#define NOBODY 65534
 
-static struct peer peer;
-static struct kedge_segment *segment;
-static struct kedge_segment_id id;
-
-static void make(void *at, size_t len, uint32_t mode)
+static void make_for(void *at, size_t len, uint32_t mode)
 {
-	const struct kedge_segment_opts o = { .size = sizeof(o), .mode = mode };
-
-	assert_int_equal(kedge_segment_make(at, len, mode ? &o : NULL, &segment), 0);
-	assert_int_equal(kedge_segment_id(segment, &id), 0);
-}
-
-static uint64_t loaded(size_t at)
-{
-	uint64_t v = 0;
-
-	assert_int_equal(peer_load(&peer, at, &v), 0);
-	return v;
+	make(at, len, &(struct kedge_segment_opts){ .size = sizeof(struct kedge_segment_opts),
+						    .mode = mode });
 }
 
 /* ---- cases ---- */
 
 static void both_see_what_either_stores(void **state)
 {
-	uint64_t *w = words(LEN);
+	uint64_t *w = case_words(LEN);
 	size_t i;
 
-	need_convert();
-	peer_start(&peer, 0);
-	make(w, LEN, 0);
-	peer_has(&peer, segment, RW);
+	share(w, LEN);
 	for (i = 0; i < LEN / sizeof(*w); i += 5000)
 		assert_int_equal(loaded(i * sizeof(*w)), i);
 	w[7] = 70;
@@ -52,22 +27,20 @@ static void both_see_what_either_stores(void **state)
 	assert_int_equal(peer_store(&peer, 100000 * sizeof(*w), 5), 0);
 	assert_int_equal(w[100000], 5);
 	assert_true(peer_valid(&peer));
-	peer_end(&peer);
-	kedge_segment_remove(segment);
+	end();
 	assert_int_equal(w[100000], 5);
 	assert_int_equal(w[100001], 100001);
-	free_pages(w, LEN / page_len());
 }
 
 /* Neither whole pages, nor from the first on. */
 static void a_part_is_attached(void **state)
 {
-	uint64_t *w = words(LEN);
+	uint64_t *w = case_words(LEN);
 	struct kedge_segment_info i = { .size = sizeof(i) };
 
 	need_convert();
 	peer_start(&peer, 0);
-	make(w + 100, LEN / 2, 0);
+	make(w + 100, LEN / 2, NULL);
 	assert_int_equal(peer_get(&peer, &id, R), 0);
 	assert_int_equal(peer_info(&peer, &i), 0);
 	assert_int_equal(i.len, LEN / 2);
@@ -84,19 +57,17 @@ static void a_part_is_attached(void **state)
 	assert_int_equal(peer_attach(&peer, LEN / 2 - 1, 2), -EINVAL);
 	assert_int_equal(peer_attach(&peer, 0, 0), -EINVAL);
 	assert_int_equal(peer_attach_with(&peer, 0, 1, 2), -EINVAL);
-	peer_end(&peer);
-	kedge_segment_remove(segment);
-	free_pages(w, LEN / page_len());
+	end();
 }
 
 static void a_process_attaches_its_own(void **state)
 {
-	uint64_t *w = words(LEN), *there;
+	uint64_t *w = case_words(LEN), *there;
 	struct kedge_grant *g;
 	struct kedge_attachment *a;
 
 	need_convert();
-	make(w, LEN, 0);
+	make(w, LEN, NULL);
 	assert_int_equal(kedge_segment_get(&id, RW, &g), 0);
 	assert_int_equal(kedge_segment_attach(g, 0, LEN, 0, &a), 0);
 	there = kedge_segment_addr(a);
@@ -108,7 +79,6 @@ static void a_process_attaches_its_own(void **state)
 	kedge_segment_release(g);
 	kedge_segment_remove(segment);
 	assert_int_equal(w[9], 90);
-	free_pages(w, LEN / page_len());
 }
 
 /* ---- kinds of memory ---- */
@@ -121,7 +91,7 @@ static void *on_its_stack(void *unused)
 
 	for (i = 0; i < 2000; i++)
 		mine[i] = i;
-	make((void *)(uintptr_t)mine, sizeof(mine), 0);
+	make((void *)(uintptr_t)mine, sizeof(mine), NULL);
 	peer_has(&peer, segment, RW);
 	assert_int_equal(loaded(8 * 1999), 1999);
 	mine[1] = 11;
@@ -138,12 +108,9 @@ static void *on_its_stack(void *unused)
 
 static void a_thread_shares_its_stack(void **state)
 {
-	pthread_t thread;
-
 	need_convert();
 	peer_start(&peer, 0);
-	assert_int_equal(pthread_create(&thread, NULL, on_its_stack, NULL), 0);
-	pthread_join(thread, NULL);
+	in_thread(on_its_stack, NULL);
 	peer_end(&peer);
 }
 
@@ -159,7 +126,7 @@ static void small_chunks_of_the_heap_are_attached(void **state)
 		len = 104 + i * 776;
 		chunk[i] = malloc(len);
 		memset(chunk[i], (int)i, len);
-		make(chunk[i], len, 0);
+		make(chunk[i], len, NULL);
 		peer_has(&peer, segment, RW);
 		assert_int_equal(loaded(len - 8) >> 56, i);
 		assert_int_equal(peer_store(&peer, 0, i * 3), 0);
@@ -183,14 +150,11 @@ static uint64_t empty[200000];
 
 static void a_programs_arrays_are_attached(void **state)
 {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-	print_message("skipped: a sanitizer looks at variables there, or has a thread\n");
-	skip();
-#endif
+	skip_if(UNDER_SANITIZER, "a sanitizer looks at variables there, or has a thread");
 	need_convert();
 	empty[0] = 4;
 	peer_start(&peer, 0);
-	make(given, sizeof(given), 0);
+	make(given, sizeof(given), NULL);
 	peer_has(&peer, segment, RW);
 	assert_int_equal(loaded(16), 3);
 	given[2] = 33;
@@ -200,11 +164,10 @@ static void a_programs_arrays_are_attached(void **state)
 	assert_int_equal(given[1], 2);
 	peer_detach(&peer);
 	peer_release(&peer);
-	make(empty, sizeof(empty), 0);
+	make(empty, sizeof(empty), NULL);
 	peer_has(&peer, segment, RW);
 	assert_int_equal(loaded(0), 4);
-	peer_end(&peer);
-	kedge_segment_remove(segment);
+	end();
 }
 
 static uint64_t more[8192] = { 7 };
@@ -234,7 +197,7 @@ static void with_threads_initialised_data_is_shared(void **state)
 	need_convert();
 	peer_start(&peer, 0);
 	assert_int_equal(pthread_create(&thread, NULL, counts_in_data, w), 0);
-	make(more + 1024, 4 * page_len(), 0);
+	make(more + 1024, 4 * page_len(), NULL);
 	assert_int_equal(kedge_segment_info(segment, &i), 0);
 #ifdef __SANITIZE_THREAD__
 	assert_int_equal(i.backend, KEDGE_SEGMENT_COPY);
@@ -258,12 +221,12 @@ static void with_threads_initialised_data_is_shared(void **state)
 static void many_segments_have_the_same_memory(void **state)
 {
 	struct kedge_segment *s[20];
-	uint64_t *w = words(LEN);
+	uint64_t *w = case_words(LEN);
 	int i;
 
 	need_convert();
 	peer_start(&peer, 0);
-	make(w, LEN, 0);
+	make(w, LEN, NULL);
 	for (i = 0; i < 20; i++)
 		assert_int_equal(kedge_segment_make(w + i * 1000, 80000, NULL, &s[i]), 0);
 	peer_has(&peer, s[19], RW);
@@ -274,25 +237,22 @@ static void many_segments_have_the_same_memory(void **state)
 	for (i = 0; i < 20; i++)
 		kedge_segment_remove(s[i]);
 	peer_end(&peer);
-	free_pages(w, LEN / page_len());
 }
 
 static void a_grant_to_read_is_no_way_to_write(void **state)
 {
-	uint64_t *w = words(LEN), v = 5;
+	uint64_t *w = case_words(LEN), v = 5;
 
 	need_convert();
 	peer_start(&peer, 0);
-	make(w, LEN, 0);
+	make(w, LEN, NULL);
 	peer_has(&peer, segment, R);
 	assert_int_equal(loaded(80), 10);
 	assert_int_equal(peer_store(&peer, 80, 5), -EFAULT);
 	assert_int_equal(peer_make_writable(&peer), -EACCES);
 	assert_int_equal(peer_copy(&peer, 80, &v, KEDGE_SEGMENT_WRITE), -EACCES);
 	assert_int_equal(w[10], 10);
-	peer_end(&peer);
-	kedge_segment_remove(segment);
-	free_pages(w, LEN / page_len());
+	end();
 }
 
 static void another_user_has_what_the_mode_gives(void **state)
@@ -302,22 +262,18 @@ static void another_user_has_what_the_mode_gives(void **state)
 		{ 0640, -EACCES, -EACCES }, { 0602, -EACCES, -EACCES },
 		{ 0006, 0, 0 },
 	};
-	uint64_t *w = words(LEN);
+	uint64_t *w = case_words(LEN);
 	size_t i;
 
-	if (getuid()) {
-		print_message("skipped: only root has other users\n");
-		skip();
-	}
+	need_root();
 	for (i = 0; i < sizeof(as) / sizeof(as[0]); i++) {
 		peer_start(&peer, NOBODY);
-		make(w, LEN, as[i].mode);
+		make_for(w, LEN, as[i].mode);
 		assert_int_equal(peer_get(&peer, &id, R), as[i].read);
 		assert_int_equal(peer_get(&peer, &id, RW), as[i].write);
 		peer_end(&peer);
 		kedge_segment_remove(segment);
 	}
-	free_pages(w, LEN / page_len());
 }
 
 static void a_group_has_what_the_mode_gives(void **state)
@@ -326,63 +282,54 @@ static void a_group_has_what_the_mode_gives(void **state)
 		{ 0640, 0, -EACCES }, { 0660, 0, 0 }, { 0606, -EACCES, -EACCES },
 		{ 0600, -EACCES, -EACCES },
 	};
-	uint64_t *w = words(LEN);
+	uint64_t *w = case_words(LEN);
 	size_t i;
 
-	if (getuid()) {
-		print_message("skipped: only root has other users\n");
-		skip();
-	}
+	need_root();
 	for (i = 0; i < 2 * sizeof(as) / sizeof(as[0]); i++) {
 		/* Its own group first, then one that it is in besides. */
 		peer_start_as(&peer, NOBODY, i & 1 ? NOBODY : getegid(),
 			      i & 1 ? getegid() : NOBODY);
-		make(w, LEN, as[i / 2].mode);
+		make_for(w, LEN, as[i / 2].mode);
 		assert_int_equal(peer_get(&peer, &id, R), as[i / 2].read);
 		assert_int_equal(peer_get(&peer, &id, RW), as[i / 2].write);
 		peer_end(&peer);
 		kedge_segment_remove(segment);
 	}
-	free_pages(w, LEN / page_len());
 }
 
 /* More than it was given lies in the same memfd: only copies are to be had. */
 static void another_user_gets_no_neighbours(void **state)
 {
 	struct kedge_segment *outer;
-	uint64_t *w = words(LEN);
+	uint64_t *w = case_words(LEN);
 	struct kedge_segment_info i = { .size = sizeof(i) };
 
 	need_convert();
-	if (getuid()) {
-		print_message("skipped: only root has other users\n");
-		skip();
-	}
+	need_root();
 	peer_start(&peer, NOBODY);
-	make(w, LEN, 0);
+	make(w, LEN, NULL);
 	outer = segment;
-	make(w + 4096, 4096, 0606);
+	make_for(w + 4096, 4096, 0606);
 	assert_int_equal(peer_get(&peer, &id, R), 0);
 	assert_int_equal(peer_info(&peer, &i), 0);
 	assert_int_equal(i.backend, KEDGE_SEGMENT_COPY);
 	assert_int_equal(peer_attach(&peer, 0, 1), -EOPNOTSUPP);
-	peer_end(&peer);
-	kedge_segment_remove(segment);
+	end();
 	kedge_segment_remove(outer);
-	free_pages(w, LEN / page_len());
 }
 
 static void what_cannot_be_shared_is_copied(void **state)
 {
 	const struct kedge_segment_opts o = { .size = sizeof(o),
 					      .backend = KEDGE_SEGMENT_CONVERT };
-	uint64_t *w = words(LEN), v = 0;
+	uint64_t *w = case_words(LEN), v = 0;
 	struct kedge_segment_info i = { .size = sizeof(i) };
 
 	peer_start(&peer, 0);
 	assert_int_equal(mprotect(w, LEN, PROT_READ), 0);
 	assert_int_equal(kedge_segment_make(w, LEN, &o, &segment), -EOPNOTSUPP);
-	make(w, LEN, 0);
+	make(w, LEN, NULL);
 	assert_int_equal(peer_get(&peer, &id, RW), 0);
 	assert_int_equal(peer_info(&peer, &i), 0);
 	assert_int_equal(i.backend, KEDGE_SEGMENT_COPY);
@@ -396,9 +343,7 @@ static void what_cannot_be_shared_is_copied(void **state)
 	v = 17;
 	assert_int_equal(peer_copy(&peer, 800, &v, KEDGE_SEGMENT_WRITE), 8);
 	assert_int_equal(w[100], 17);
-	peer_end(&peer);
-	kedge_segment_remove(segment);
-	free_pages(w, LEN / page_len());
+	end();
 }
 
 /* The one that joins waits in the stack of the other, by what is mapped there. */
@@ -426,22 +371,18 @@ static void who_waits_for_a_thread_is_woken(void **state)
 	pthread_attr_t attr;
 	uint64_t *stack;
 
-	need_convert();
-#ifdef __SANITIZE_THREAD__
-	skip(); /* no thread is stopped there */
-#endif
-	stack = words(LEN);
+	need_stopping();
+	stack = case_words(LEN);
 	pthread_attr_init(&attr);
 	assert_int_equal(pthread_attr_setstack(&attr, stack, LEN), 0);
 	assert_int_equal(pthread_create(&one, &attr, waits_to_end, NULL), 0);
 	assert_int_equal(pthread_create(&other, NULL, joins, &one), 0);
 	look_asleep(&joining);
-	make(stack, LEN, 0);
+	make(stack, LEN, NULL);
 	atomic_store(&may_end, true);
 	pthread_join(other, NULL);
 	kedge_segment_remove(segment);
 	pthread_attr_destroy(&attr);
-	free_pages(stack, LEN / page_len());
 }
 
 static void bad_arguments_are_refused(void **state)
@@ -449,7 +390,7 @@ static void bad_arguments_are_refused(void **state)
 	struct kedge_segment_opts o = { .size = sizeof(o), .mode = 01000 };
 	struct kedge_segment_id other = { { 1, 1 } };
 	struct kedge_grant *g;
-	uint64_t *w = words(LEN);
+	uint64_t *w = case_words(LEN);
 
 	assert_int_equal(kedge_segment_make(NULL, 1, NULL, &segment), -EINVAL);
 	assert_int_equal(kedge_segment_make(w, 0, NULL, &segment), -EINVAL);
@@ -465,7 +406,7 @@ static void bad_arguments_are_refused(void **state)
 	assert_int_equal(kedge_segment_get(&other, 0, &g), -EINVAL);
 	assert_int_equal(kedge_segment_get(&other, 4, &g), -EINVAL);
 	assert_int_equal(kedge_segment_get(NULL, R, &g), -EINVAL);
-	make(w, 1, 0);
+	make(w, 1, NULL);
 	other = id;
 	other.word[0] ^= 1;
 	assert_int_equal(kedge_segment_get(&other, R, &g), -ENOENT);
@@ -476,7 +417,6 @@ static void bad_arguments_are_refused(void **state)
 	assert_int_equal(kedge_segment_get(&other, R, &g), 0);
 	kedge_segment_release(g);
 	kedge_segment_remove(segment);
-	free_pages(w, LEN / page_len());
 }
 
 static void ids_have_a_text(void **state)
@@ -502,7 +442,7 @@ static void ids_have_a_text(void **state)
 static void nothing_is_left(void **state)
 {
 	unsigned int fds = open_fds(), threads = threads_now(), lines;
-	uint64_t *w = words(LEN);
+	uint64_t *w = case_words(LEN);
 	int i;
 
 	need_convert();
@@ -510,7 +450,7 @@ static void nothing_is_left(void **state)
 	fds = open_fds();
 	lines = map_lines();
 	for (i = 0; i < 20; i++) {
-		make(w, LEN, 0);
+		make(w, LEN, NULL);
 		peer_has(&peer, segment, RW);
 		kedge_segment_remove(segment);
 		peer_detach(&peer);
@@ -520,33 +460,13 @@ static void nothing_is_left(void **state)
 	assert_true(threads_are(threads));
 	assert_true(map_lines() <= lines + 8);
 	peer_end(&peer);
-	free_pages(w, LEN / page_len());
 }
 
-#define CASE(f) cmocka_unit_test(f)
+#define LISTED PLAIN
+#include "test_segment.cases.h"
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(both_see_what_either_stores),
-		CASE(a_part_is_attached),
-		CASE(a_process_attaches_its_own),
-		CASE(a_thread_shares_its_stack),
-		CASE(small_chunks_of_the_heap_are_attached),
-		CASE(with_threads_initialised_data_is_shared),
-		CASE(a_programs_arrays_are_attached),
-		CASE(many_segments_have_the_same_memory),
-		CASE(a_grant_to_read_is_no_way_to_write),
-		CASE(another_user_has_what_the_mode_gives),
-		CASE(a_group_has_what_the_mode_gives),
-		CASE(another_user_gets_no_neighbours),
-		CASE(what_cannot_be_shared_is_copied),
-		CASE(who_waits_for_a_thread_is_woken),
-		CASE(bad_arguments_are_refused),
-		CASE(ids_have_a_text),
-		CASE(nothing_is_left),
-	};
-
 	peer_main(argc, argv);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(cases);
 }

@@ -3,23 +3,20 @@
  * The chain of a grant's attachments, without a lock: the thread that takes what an owner has
  * taken back meets threads that attach and detach.
  */
-#include <pthread.h>
-#include <sched.h>
-
-#include "core.h"
+#include "cases.h"
 #include "segment/peer/attached.h"
 
 #define TURNS 5000
 
 static struct kedge_grant g;
 
-static int begin(void **state)
+static int setup(void **state)
 {
 	memset(&g, 0, sizeof(g));
 	return 0;
 }
 
-static int end(void **state)
+static int teardown(void **state)
 {
 	attached_free(&g);
 	return 0;
@@ -197,34 +194,13 @@ static void *attach_and_detach(void *arg)
 static void no_record_is_missed(void **state)
 {
 	pthread_t taker, t[3];
-	void *wrong;
-	int i;
 
 	atomic_store(&stop, false);
 	assert_int_equal(pthread_create(&taker, NULL, note_and_take, NULL), 0);
-	for (i = 0; i < 3; i++)
-		assert_int_equal(pthread_create(&t[i], NULL, attach_and_detach, NULL), 0);
-	for (i = 0; i < 3; i++) {
-		pthread_join(t[i], &wrong);
-		assert_null(wrong);
-	}
+	run_threads(t, 3, attach_and_detach, NULL, 0);
+	join_threads(t, 3);
 	atomic_store(&stop, true);
 	pthread_join(taker, NULL);
 }
 
-#define CASE(fn) cmocka_unit_test_setup_teardown(fn, begin, end)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		CASE(what_is_taken_is_confirmed_no_more),
-		CASE(what_is_taken_is_of_no_generation),
-		CASE(what_is_not_mapped_is_not_taken),
-		CASE(records_are_used_again),
-		CASE(a_childs_detach_waits_for_nobody),
-		CASE(detaching_waits_for_the_taker),
-		CASE(no_record_is_missed),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+#include "test_segment_attached.cases.h"

@@ -1,52 +1,18 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Segments whose owner goes on with its memory as if it were its own, forks or dies. */
-#include <errno.h>
-#include <pthread.h>
-#include <signal.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 
-#include "peer.h"
+#include "shared.h"
 
-#define RW  (KEDGE_SEGMENT_READ | KEDGE_SEGMENT_WRITE)
 #define LEN ((size_t)2 << 20)
 
-static struct peer peer;
-static struct kedge_segment *segment;
 static uint64_t *w;
 
 static int begin(void **state)
 {
-	need_convert();
 	w = words(LEN);
-	peer_start(&peer, 0);
-	assert_int_equal(kedge_segment_make(w, LEN, NULL, &segment), 0);
-	peer_has(&peer, segment, RW);
+	share(w, LEN);
 	return 0;
-}
-
-static void end(void)
-{
-	peer_end(&peer);
-	kedge_segment_remove(segment);
-	munmap(w, LEN);
-}
-
-static uint64_t loaded(size_t at)
-{
-	uint64_t v = 0;
-
-	assert_int_equal(peer_load(&peer, at, &v), 0);
-	return v;
-}
-
-static bool faults(size_t at)
-{
-	uint64_t v;
-
-	return peer_load(&peer, at, &v) == -EFAULT;
 }
 
 /* A change is told; what is touched then is no memory, in its own time. */
@@ -86,8 +52,7 @@ static void what_is_mapped_over_it_is_not_seen(void **state)
 			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0), w);
 	w[0] = 77;
 	taken(0);
-	peer_end(&peer);
-	kedge_segment_remove(segment);
+	end();
 	assert_int_equal(w[0], 77);
 	munmap(w, LEN);
 }
@@ -107,8 +72,7 @@ static void emptied_memory_is_zeros(void **state)
 	taken(0);
 	assert_int_equal(w[2 * page_len() / 8], 2 * page_len() / 8);
 	assert_int_equal(loaded(2 * page_len()), 2 * page_len() / 8);
-	peer_end(&peer);
-	kedge_segment_remove(segment);
+	end();
 	assert_int_equal(w[0], 4);
 	assert_int_equal(w[1], 0);
 	assert_int_equal(w[2 * page_len() / 8], 2 * page_len() / 8);
@@ -129,8 +93,7 @@ static void moved_memory_has_its_contents(void **state)
 	assert_int_equal(madvise(to, page_len(), MADV_DONTNEED), 0);
 	assert_int_equal(to[1], 0);
 	to[1000] = 3;
-	peer_end(&peer);
-	kedge_segment_remove(segment);
+	end();
 	assert_int_equal(to[1000], 3);
 	assert_int_equal(to[1001], 1001);
 	munmap(to, LEN);
@@ -148,8 +111,7 @@ static void grown_memory_is_zeros(void **state)
 	assert_int_equal(to[LEN / 8], 0);
 	assert_int_equal(to[LEN / 4 - 1], 0);
 	to[LEN / 4 - 1] = 1;
-	peer_end(&peer);
-	kedge_segment_remove(segment);
+	end();
 	assert_int_equal(to[LEN / 4 - 1], 1);
 	munmap(to, 2 * LEN);
 }
@@ -166,8 +128,7 @@ static void what_grows_back_is_zeros(void **state)
 	assert_int_equal(to[LEN / 16 - 1], LEN / 16 - 1);
 	assert_int_equal(to[LEN / 16], 0);
 	assert_int_equal(to[LEN / 8 - 1], 0);
-	peer_end(&peer);
-	kedge_segment_remove(segment);
+	end();
 	assert_int_equal(to[LEN / 8 - 1], 0);
 	munmap(to, LEN);
 }
@@ -194,12 +155,10 @@ static void what_is_kept_does_not_fault(void **state)
 
 static void a_removed_segment_is_private_again(void **state)
 {
-	struct kedge_segment_id id;
 	uint64_t v = 0;
 	ssize_t rc;
 
 	begin(state);
-	assert_int_equal(kedge_segment_id(segment, &id), 0);
 	assert_int_equal(peer_store(&peer, 800, 12345), 0);
 	kedge_segment_remove(segment);
 	assert_int_equal(w[100], 12345);
@@ -274,7 +233,6 @@ static int own_and_wait(void *arg)
 {
 	int *fd = arg;
 	struct kedge_segment *s;
-	struct kedge_segment_id id;
 	uint64_t *mem = words(LEN);
 
 	CHILD_CHECK(!kedge_segment_make(mem, LEN, NULL, &s));
@@ -287,7 +245,6 @@ static int own_and_wait(void *arg)
 static void an_owner_that_is_killed_is_noticed(void **state)
 {
 	struct kedge_attachment *a;
-	struct kedge_segment_id id;
 	struct kedge_grant *g;
 	uint64_t v;
 	int fd[2];
@@ -348,7 +305,7 @@ static int has_its_own_copy(void)
 
 static void a_child_has_a_copy(void **state)
 {
-	int status, ends[2];
+	int ends[2];
 	pid_t pid;
 
 	begin(state);
@@ -360,8 +317,7 @@ static void a_child_has_a_copy(void **state)
 		_exit(has_its_own_copy());
 	w[2] = 222;
 	tell(parents_end);
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	ended_well(pid);
 	close(parents_end);
 	close(childs_end);
 	assert_int_equal(w[1], 1);
@@ -380,9 +336,7 @@ static void a_child_has_a_copy(void **state)
 static void what_is_not_whole_is_copied_after_a_fork(void **state)
 {
 	struct kedge_segment_info i = { .size = sizeof(i) };
-	struct kedge_segment_id id;
 	uint64_t v = 0;
-	int status;
 	pid_t pid;
 
 	begin(state);
@@ -390,11 +344,9 @@ static void what_is_not_whole_is_copied_after_a_fork(void **state)
 	pid = fork();
 	if (!pid)
 		_exit(w[1] != 1 || w[LEN / 8 - 1] != LEN / 8 - 1);
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	ended_well(pid);
 	peer_detach(&peer);
 	peer_release(&peer);
-	assert_int_equal(kedge_segment_id(segment, &id), 0);
 	assert_int_equal(peer_get(&peer, &id, RW), 0);
 	assert_int_equal(peer_info(&peer, &i), 0);
 	assert_int_equal(i.backend, KEDGE_SEGMENT_COPY);
@@ -420,18 +372,15 @@ static void replace_it(void)
 
 static void fork_once(void)
 {
-	int status;
 	pid_t pid = fork();
 
 	if (!pid)
 		_exit(0);
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	ended_well(pid);
 }
 
 static void what_is_mapped_there_amid_a_fork_is_not_shared(void **state)
 {
-	struct kedge_segment_id id;
 
 	begin(state);
 	replaces = true;
@@ -439,7 +388,6 @@ static void what_is_mapped_there_amid_a_fork_is_not_shared(void **state)
 	replaces = false;
 	peer_detach(&peer);
 	peer_release(&peer);
-	assert_int_equal(kedge_segment_id(segment, &id), 0);
 	assert_int_equal(peer_get(&peer, &id, RW), 0);
 	assert_int_equal(peer_attach(&peer, 0, LEN), -EOPNOTSUPP);
 	assert_int_equal(w[1], 999);
@@ -472,7 +420,6 @@ static bool attached_through_fork(struct peer *p)
 /* The fork waits for a second for a peer that is stopped: another one comes meanwhile. */
 static void one_that_comes_amid_a_fork_is_not_told_wrong(void **state)
 {
-	struct kedge_segment_id id;
 	struct peer late;
 	pthread_t t;
 	uint64_t v;
@@ -481,7 +428,6 @@ static void one_that_comes_amid_a_fork_is_not_told_wrong(void **state)
 	begin(state);
 	atomic_store(&forked, false);
 	peer_start(&late, 0);
-	assert_int_equal(kedge_segment_id(segment, &id), 0);
 	kill(peer.pid, SIGSTOP);
 	assert_int_equal(pthread_create(&t, NULL, fork_beside, NULL), 0);
 	for (;;) {
@@ -520,30 +466,13 @@ static void a_child_made_around_libc_faults(void **state)
 	end();
 }
 
+#define LISTED PLAIN
+#include "test_segment_change.cases.h"
+
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(an_unmapped_part_is_recalled),
-		cmocka_unit_test(what_is_mapped_over_it_is_not_seen),
-		cmocka_unit_test(emptied_memory_is_zeros),
-		cmocka_unit_test(moved_memory_has_its_contents),
-		cmocka_unit_test(grown_memory_is_zeros),
-		cmocka_unit_test(what_grows_back_is_zeros),
-		cmocka_unit_test(what_is_kept_does_not_fault),
-		cmocka_unit_test(a_removed_segment_is_private_again),
-		cmocka_unit_test(no_store_of_a_peers_is_lost),
-		cmocka_unit_test(a_peer_that_is_killed_leaves_nothing),
-		cmocka_unit_test(a_stopped_peer_holds_nobody_up),
-		cmocka_unit_test(an_owner_that_is_killed_is_noticed),
-		cmocka_unit_test(a_child_has_a_copy),
-		cmocka_unit_test(what_is_not_whole_is_copied_after_a_fork),
-		cmocka_unit_test(what_is_mapped_there_amid_a_fork_is_not_shared),
-		cmocka_unit_test(one_that_comes_amid_a_fork_is_not_told_wrong),
-		cmocka_unit_test(a_child_made_around_libc_faults),
-	};
-
 	peer_main(argc, argv);
 	/* Before kedge's, so it runs after those. */
 	pthread_atfork(replace_it, NULL, NULL);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(cases);
 }

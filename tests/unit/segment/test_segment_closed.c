@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Programs that close what they have not opened, as daemons do: segments and grants go on. */
-#include <errno.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 
 #include "demand.h"
-#include "segment/wire.h"
+#include "lists.h"
 
 #define TIMES 3
 
@@ -38,17 +33,13 @@ static void close_all(void)
 
 static void begin_whole(void)
 {
-	need_convert();
 	w = words(LEN);
-	peer_start(&peer, 0);
-	make(w, LEN, NULL);
-	peer_has(&peer, segment, RW);
+	share(w, LEN);
 }
 
 static void end_whole(void)
 {
-	peer_end(&peer);
-	kedge_segment_remove(segment);
+	end();
 	free_pages(w, LEN / page_len());
 }
 
@@ -103,7 +94,7 @@ static int has_its_copy(uint64_t first)
 
 static void a_forked_child_has_the_memory(void **state)
 {
-	int status, i;
+	int i;
 	pid_t pid;
 
 	begin_whole();
@@ -113,8 +104,7 @@ static void a_forked_child_has_the_memory(void **state)
 		pid = fork();
 		if (!pid)
 			_exit(has_its_copy(50 + (uint64_t)i));
-		assert_int_equal(waitpid(pid, &status, 0), pid);
-		assert_int_equal(status, 0);
+		ended_well(pid);
 		assert_int_equal(w[1], 50 + i);
 		assert_false(peer_valid(&peer));
 		get_anew();
@@ -129,7 +119,7 @@ static void parts_are_attached(void **state)
 {
 	int i;
 
-	w = words(LEN);
+	w = case_words(LEN);
 	begin(w, LEN, &later);
 	/* It may be private again, or not yet: in the midst of that, now and then. */
 	for (i = 0; i < 10 * TIMES; i++) {
@@ -145,7 +135,6 @@ static void parts_are_attached(void **state)
 	}
 	end();
 	assert_int_equal(w[3], 3);
-	free_pages(w, LEN / page_len());
 }
 
 /* Another process: it would be handed the memory. */
@@ -154,14 +143,10 @@ static int says_it_is_the_owner(void)
 	const struct seg_head self = seg_head(SEG_SELF);
 	const struct seg_ask q = { .head = seg_head(SEG_ASK), .access = KEDGE_SEGMENT_READ,
 				   .id = id.word[0] };
-	struct sockaddr_un a = { .sun_family = AF_UNIX };
-	int n = snprintf(a.sun_path + 1, sizeof(a.sun_path) - 1, "kedge-segment-%06x",
-			 (unsigned int)(id.word[0] >> 41));
-	socklen_t len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
 	_Alignas(8) char room[512];
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	int fd = stranger((uint32_t)(id.word[0] >> 41));
 
-	CHILD_CHECK(fd >= 0 && !connect(fd, (struct sockaddr *)&a, len));
+	CHILD_CHECK(fd >= 0);
 	CHILD_CHECK(send(fd, &self, sizeof(self), MSG_NOSIGNAL) == sizeof(self));
 	send(fd, &q, sizeof(q), MSG_NOSIGNAL);
 	while (recv(fd, room, sizeof(room), 0) > 0)
@@ -171,7 +156,7 @@ static int says_it_is_the_owner(void)
 
 static void only_the_owner_is_the_owner(void **state)
 {
-	int status, n;
+	int n;
 	pid_t pid;
 
 	begin_whole();
@@ -179,8 +164,7 @@ static void only_the_owner_is_the_owner(void **state)
 		pid = fork();
 		if (!pid)
 			_exit(says_it_is_the_owner());
-		assert_int_equal(waitpid(pid, &status, 0), pid);
-		assert_int_equal(status, 0);
+		ended_well(pid);
 		get_anew();
 		assert_int_equal(loaded(16), 2);
 	}
@@ -273,22 +257,15 @@ static int makes_one(void *arg)
 static void a_filter_may_forbid_unshare(void **state)
 {
 	need_convert();
-	w = words(LEN);
+	w = case_words(LEN);
 	assert_int_equal(in_child(makes_one, NULL), 0);
-	free_pages(w, LEN / page_len());
 }
+
+#define LISTED PLAIN
+#include "test_segment_closed.cases.h"
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(segments_go_on),
-		cmocka_unit_test(a_forked_child_has_the_memory),
-		cmocka_unit_test(parts_are_attached),
-		cmocka_unit_test(only_the_owner_is_the_owner),
-		cmocka_unit_test(grants_go_on),
-		cmocka_unit_test(a_filter_may_forbid_unshare),
-	};
-
 	peer_main(argc, argv);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(cases);
 }

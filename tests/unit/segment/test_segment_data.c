@@ -3,11 +3,7 @@
  * Initialised data of a process with one thread: what io_uring has pinned stays where it is,
  * and what is converted keeps its contents.
  */
-#include <errno.h>
 #include <liburing.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 
 #include "peer.h"
 
@@ -45,14 +41,8 @@ static void assert_filled(const volatile uint64_t *w, size_t but)
 static void need_pages(void)
 {
 	need_convert();
-#ifdef __SANITIZE_THREAD__
-	print_message("skipped: ThreadSanitizer has a thread of its own\n");
-	skip();
-#endif
-	if (page_len() != PAGE) {
-		print_message("skipped: pages of another size\n");
-		skip();
-	}
+	skip_if(UNDER_TSAN, "ThreadSanitizer has a thread of its own");
+	skip_if(page_len() != PAGE, "pages of another size");
 }
 
 static void assert_refused(void *at, size_t len)
@@ -212,7 +202,7 @@ static void what_is_around_is_converted_with_them(void **state)
 
 	need_pages();
 	assert_non_null(f);
-	w = (void *)new_pages(CNT);
+	w = (void *)case_pages(CNT);
 	fill(w, CNT);
 	assert_int_equal(fwrite(w, 1, CNT * PAGE, f), CNT * PAGE);
 	assert_int_equal(fflush(f), 0);
@@ -222,7 +212,6 @@ static void what_is_around_is_converted_with_them(void **state)
 	w[WORD(3)] = WORD(3);
 	assert_converted(w, CNT * PAGE);
 	assert_filled(w, CNT);
-	free_pages(w, CNT);
 }
 
 static volatile sig_atomic_t heard;
@@ -251,18 +240,5 @@ static void no_child_is_left(void **state)
 	sigaction(SIGCHLD, &was, NULL);
 }
 
-#define CASE(f) cmocka_unit_test(f)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		CASE(pinned_data_stay_where_they_are),
-		CASE(every_page_is_looked_at),
-		CASE(by_default_pinned_data_are_copied),
-		CASE(data_kept_from_children_are_refused),
-		CASE(what_is_around_is_converted_with_them),
-		CASE(no_child_is_left),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+#define LISTED PLAIN
+#include "test_segment_data.cases.h"

@@ -4,22 +4,9 @@
  * what the program asks that for. Without the kernel module; then its threads are stopped for
  * a moment.
  */
-#include <errno.h>
-#include <pthread.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include "demand.h"
 
 static _Alignas(65536) uint64_t bss[8192]; /* no page of it is of the file */
-
-static bool faults(size_t at)
-{
-	uint64_t v;
-
-	return peer_load(&peer, at, &v) == -EFAULT;
-}
 
 /* "1234-5678 rw-s ..." of the mapping that has @at: shared. */
 static bool is_shared(const void *at)
@@ -42,7 +29,7 @@ static bool is_shared(const void *at)
 
 static void just_what_is_attached_is_converted(void **state)
 {
-	uint64_t *w = words(LEN);
+	uint64_t *w = case_words(LEN);
 
 	begin(w, LEN, &later);
 	assert_false(is_shared(w));
@@ -59,12 +46,11 @@ static void just_what_is_attached_is_converted(void **state)
 	end();
 	assert_false(is_shared(w + LEN / 16));
 	assert_int_equal(w[LEN / 16 + 1], 8);
-	free_pages(w, LEN / page_len());
 }
 
 static void it_is_private_again_with_its_last_peer(void **state)
 {
-	uint64_t *w = words(LEN);
+	uint64_t *w = case_words(LEN);
 
 	begin(w, LEN, &later);
 	assert_int_equal(peer_attach(&peer, 0, LEN), 0);
@@ -81,7 +67,6 @@ static void it_is_private_again_with_its_last_peer(void **state)
 	assert_int_equal(peer_attach(&peer, 0, LEN), 0);
 	assert_int_equal(loaded(16), 99);
 	end();
-	free_pages(w, LEN / page_len());
 }
 
 /* Parts that were attached before are parts of what is attached later. */
@@ -221,19 +206,17 @@ static void the_address_space_is_a_segment(void **state)
 	static const uint64_t constant[2] = { 1, 2 };
 	struct kedge_segment_info i = { .size = sizeof(i) };
 	uint64_t *heap = malloc(100000), *big, *file, stack[512];
-	pthread_t thread;
 
 	begin(NULL, 0, &whole);
 	assert_int_equal(kedge_segment_info(segment, &i), 0);
 	assert_int_equal(i.backend, KEDGE_SEGMENT_CONVERT);
 	/* Memory that comes to be later, too. */
-	big = words(3 * LEN);
+	big = case_words(3 * LEN);
 	attaches(heap, 100000);
 	attaches(big, 3 * LEN);
 	attaches(bss, sizeof(bss));
 	attaches(stack, sizeof(stack));
-	assert_int_equal(pthread_create(&thread, NULL, on_a_stack, NULL), 0);
-	pthread_join(thread, NULL);
+	in_thread(on_a_stack, NULL);
 	/* And what is not like that, not. */
 	assert_int_equal(peer_attach(&peer, (uintptr_t)constant, 16), -EOPNOTSUPP);
 	file = mmap(NULL, page_len(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -241,13 +224,12 @@ static void the_address_space_is_a_segment(void **state)
 	assert_int_equal(peer_attach(&peer, 0, 4096), -EFAULT);
 	munmap(file, page_len());
 	end();
-	free_pages(big, 3 * LEN / page_len());
 	free(heap);
 }
 
 static void others_own_segments_are_not_disturbed(void **state)
 {
-	uint64_t *w = words(LEN);
+	uint64_t *w = case_words(LEN);
 	struct kedge_segment *now;
 
 	begin(NULL, 0, &whole);
@@ -261,14 +243,12 @@ static void others_own_segments_are_not_disturbed(void **state)
 	assert_int_equal(loaded(LEN / 4 + 80), 1);
 	end();
 	assert_false(is_shared(w + LEN / 32 + 10));
-	free_pages(w, LEN / page_len());
 }
 
 static void a_fork_ends_parts_and_no_segment(void **state)
 {
-	uint64_t *w = words(LEN);
+	uint64_t *w = case_words(LEN);
 	pid_t pid;
-	int status;
 
 	begin(NULL, 0, &whole);
 	assert_int_equal(peer_attach(&peer, (uintptr_t)w, LEN), 0);
@@ -276,8 +256,7 @@ static void a_fork_ends_parts_and_no_segment(void **state)
 	pid = fork();
 	if (!pid)
 		_exit(w[1] != 10 || w[2] != 2 || is_shared(w));
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	ended_well(pid);
 	assert_false(peer_valid(&peer));
 	w[2] = 20;
 	/* The segment is there still: attach anew, by the same grant. */
@@ -286,7 +265,6 @@ static void a_fork_ends_parts_and_no_segment(void **state)
 	assert_int_equal(loaded(16), 20);
 	assert_int_equal(loaded(8), 10);
 	end();
-	free_pages(w, LEN / page_len());
 }
 
 static void what_is_emptied_or_moved_is_attached_anew(void **state)
@@ -348,8 +326,7 @@ static void what_changes_is_mapped_at_the_same_addresses(void **state)
 	assert_int_equal(peer_reattach(&peer), -EINVAL);
 	w = words(LEN);
 	assert_int_equal(peer_attach(&peer, (uintptr_t)w, LEN), 0);
-	kedge_segment_remove(segment);
-	segment = NULL;
+	remove_segment();
 	assert_int_equal(peer_reattach(&peer), -ESTALE);
 	end();
 	munmap(w, LEN);
@@ -359,7 +336,7 @@ static void what_changes_is_mapped_at_the_same_addresses(void **state)
 static void what_has_many_holes_is_attached(void **state)
 {
 	const size_t page = page_len();
-	uint64_t *w = words(LEN);
+	uint64_t *w = case_words(LEN);
 	size_t i, k;
 
 	begin(w, LEN, &later);
@@ -376,7 +353,6 @@ static void what_has_many_holes_is_attached(void **state)
 		}
 	}
 	end();
-	free_pages(w, LEN / page);
 }
 
 /* The attachment is the parent's, and stays. */
@@ -446,23 +422,11 @@ static void a_process_attaches_its_own(void **state)
 	munmap(w, LEN);
 }
 
+#define LISTED PLAIN
+#include "test_segment_demand.cases.h"
+
 int main(int argc, char **argv)
 {
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(just_what_is_attached_is_converted),
-		cmocka_unit_test(it_is_private_again_with_its_last_peer),
-		cmocka_unit_test(parts_overlap),
-		cmocka_unit_test(holes_are_a_sigbus),
-		cmocka_unit_test(a_hole_may_be_filled_by_the_call_itself),
-		cmocka_unit_test(the_address_space_is_a_segment),
-		cmocka_unit_test(others_own_segments_are_not_disturbed),
-		cmocka_unit_test(a_fork_ends_parts_and_no_segment),
-		cmocka_unit_test(what_is_emptied_or_moved_is_attached_anew),
-		cmocka_unit_test(what_changes_is_mapped_at_the_same_addresses),
-		cmocka_unit_test(what_has_many_holes_is_attached),
-		cmocka_unit_test(a_process_attaches_its_own),
-	};
-
 	peer_main(argc, argv);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(cases);
 }

@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Memory that is converted as it is attached, while its owner runs, is full, and ends. */
-#include <errno.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdatomic.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "demand.h"
 
@@ -66,11 +59,10 @@ static void what_is_emptied_is_zero(void **state)
 {
 	pthread_t thread[2];
 	uintptr_t i;
-	void *bad;
 	pid_t pid;
 	int n;
 
-	run_at = words(LEN / 8);
+	run_at = case_words(LEN / 8);
 	begin(NULL, 0, &whole);
 	atomic_store(&stops, false);
 	for (i = 0; i < 2; i++)
@@ -90,23 +82,18 @@ static void what_is_emptied_is_zero(void **state)
 		assert_int_equal(peer_get(&peer, &id, RW), 0);
 	}
 	atomic_store(&stops, true);
-	for (i = 0; i < 2; i++) {
-		pthread_join(thread[i], &bad);
-		assert_null(bad);
-	}
+	join_threads(thread, 2);
 	assert_int_equal(run_at[7], 7);
 	end();
-	free_pages(run_at, LEN / 8 / page_len());
 }
 
 static void no_store_is_lost(void **state)
 {
 	pthread_t thread[5];
 	uintptr_t i;
-	void *bad;
 	int n;
 
-	run_at = words(LEN);
+	run_at = case_words(LEN);
 	memset(run_at, 0, LEN);
 	begin(NULL, 0, &whole);
 	atomic_store(&stops, false);
@@ -122,12 +109,8 @@ static void no_store_is_lost(void **state)
 		assert_int_equal(peer_get(&peer, &id, RW), 0);
 	}
 	atomic_store(&stops, true);
-	for (i = 0; i < 5; i++) {
-		pthread_join(thread[i], &bad);
-		assert_null(bad);
-	}
+	join_threads(thread, 5);
 	end();
-	free_pages(run_at, LEN / page_len());
 }
 
 /* A segment of the same memory, converted as a whole. */
@@ -146,7 +129,7 @@ static void another_segment_comes_and_goes(void **state)
 	pthread_t thread;
 	uint64_t n, v;
 
-	run_at = words(LEN / 8);
+	run_at = case_words(LEN / 8);
 	begin(NULL, 0, &whole);
 	atomic_store(&stops, false);
 	assert_int_equal(pthread_create(&thread, NULL, makes_and_removes, NULL), 0);
@@ -163,7 +146,6 @@ static void another_segment_comes_and_goes(void **state)
 	pthread_join(thread, NULL);
 	assert_int_equal(run_at[9], 9);
 	end();
-	free_pages(run_at, LEN / 8 / page_len());
 }
 
 /* Detached memory is given back before it is too much, and a full table empties. */
@@ -173,8 +155,7 @@ static void many_small_parts_come_and_go(void **state)
 	size_t i;
 	char *p;
 
-	p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	assert_true(p != MAP_FAILED);
+	p = new_map(len);
 	begin(NULL, 0, &whole);
 	for (i = 0; i < 1400; i++) {
 		char *at = p + i * 17 * page_len();
@@ -188,32 +169,10 @@ static void many_small_parts_come_and_go(void **state)
 	munmap(p, len);
 }
 
-/* The program closes what it does not know, one by one: parts are converted all the same. */
-static void an_owner_without_its_descriptors_goes_on(void **state)
-{
-	uint64_t *w = words(2 * LEN);
-	int fd;
-
-	begin(w, 2 * LEN, &later);
-	assert_int_equal(peer_attach(&peer, 0, 8), 0);
-	assert_int_equal(peer_detach(&peer), 0);
-	for (fd = 3; fd < 65536; fd++)
-		if (fd != peer.sock)
-			close(fd);
-	assert_int_equal(peer_attach(&peer, LEN, 8), 0);
-	assert_int_equal(loaded(0), LEN / sizeof(*w));
-	assert_int_equal(peer_detach(&peer), 0);
-	assert_int_equal(peer_attach(&peer, 0, 8), 0);
-	assert_int_equal(loaded(0), 0);
-	end();
-	assert_int_equal(w[99], 99);
-	free_pages(w, 2 * LEN / page_len());
-}
-
 /* The owner ends, by a kill: nothing hangs. */
 static void an_owner_that_is_killed_is_stale(void **state)
 {
-	uint64_t *w = words(LEN), v;
+	uint64_t *w = case_words(LEN), v;
 	pid_t pid = 0;
 	int fd[2];
 
@@ -247,21 +206,34 @@ static void an_owner_that_is_killed_is_stale(void **state)
 	peer_end(&peer);
 	close(fd[0]);
 	close(fd[1]);
-	free_pages(w, LEN / page_len());
 }
+
+/* Last: this process closes what it does not know, one by one. Parts are converted all the same. */
+static void an_owner_without_its_descriptors_goes_on(void **state)
+{
+	uint64_t *w = case_words(2 * LEN);
+	int fd;
+
+	begin(w, 2 * LEN, &later);
+	assert_int_equal(peer_attach(&peer, 0, 8), 0);
+	assert_int_equal(peer_detach(&peer), 0);
+	for (fd = 3; fd < 65536; fd++)
+		if (fd != peer.sock)
+			close(fd);
+	assert_int_equal(peer_attach(&peer, LEN, 8), 0);
+	assert_int_equal(loaded(0), LEN / sizeof(*w));
+	assert_int_equal(peer_detach(&peer), 0);
+	assert_int_equal(peer_attach(&peer, 0, 8), 0);
+	assert_int_equal(loaded(0), 0);
+	end();
+	assert_int_equal(w[99], 99);
+}
+
+#define LISTED PLAIN
+#include "test_segment_demand_run.cases.h"
 
 int main(int argc, char **argv)
 {
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(no_store_is_lost),
-		cmocka_unit_test(what_is_emptied_is_zero),
-		cmocka_unit_test(another_segment_comes_and_goes),
-		cmocka_unit_test(many_small_parts_come_and_go),
-		cmocka_unit_test(an_owner_that_is_killed_is_stale),
-		/* Last: it is this process. */
-		cmocka_unit_test(an_owner_without_its_descriptors_goes_on),
-	};
-
 	peer_main(argc, argv);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(cases);
 }

@@ -4,10 +4,6 @@
  * library's, or that of the one that HEAP names, which is preloaded then.
  */
 #include <dlfcn.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "demand.h"
 
@@ -75,7 +71,6 @@ static void what_malloc_gives_is_attached(void **state)
 	static const size_t size[] = { 64, 5000, 100000, 3000000 };
 	pthread_t thread[THREADS];
 	uintptr_t i;
-	void *bad;
 
 	begin(NULL, 0, &whole);
 	for (i = 0; i < THREADS; i++)
@@ -83,18 +78,15 @@ static void what_malloc_gives_is_attached(void **state)
 	for (i = 0; i < ROUNDS; i++)
 		attaches(size[i % 4]);
 	atomic_store(&stops, true);
-	for (i = 0; i < THREADS; i++) {
-		pthread_join(thread[i], &bad);
-		assert_null(bad);
-	}
+	join_threads(thread, THREADS);
 	end();
 }
 
+#define LISTED PLAIN
+#include "test_segment_heap.cases.h"
+
 int main(int argc, char **argv)
 {
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_malloc_gives_is_attached),
-	};
 	const char *heap = getenv("HEAP");
 
 	peer_main(argc, argv);
@@ -102,5 +94,5 @@ int main(int argc, char **argv)
 		printf("skipped: %s is not installed\n", heap);
 		return 77;
 	}
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(cases);
 }

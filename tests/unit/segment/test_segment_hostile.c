@@ -1,34 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Peers that say what no peer of kedge's says, and owners that are none. */
-#include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/un.h>
 
-#include "peer.h"
-#include "segment/wire.h"
+#include "lists.h"
+#include "shared.h"
 
 #define LEN ((size_t)1 << 20)
-#define R   KEDGE_SEGMENT_READ
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
-static struct kedge_segment *segment;
-static struct kedge_segment_id id;
 static uint64_t *w;
-
-static socklen_t address(uint64_t word, struct sockaddr_un *a)
-{
-	int n;
-
-	*a = (struct sockaddr_un){ .sun_family = AF_UNIX };
-	n = snprintf(a->sun_path + 1, sizeof(a->sun_path) - 1, "kedge-segment-%06x",
-		     (unsigned int)(word >> 41));
-	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
-}
 
 /* ---- peers ---- */
 
@@ -36,8 +18,7 @@ static void begin_with(const struct kedge_segment_opts *o)
 {
 	need_convert();
 	w = words(LEN);
-	assert_int_equal(kedge_segment_make(w, LEN, o, &segment), 0);
-	assert_int_equal(kedge_segment_id(segment, &id), 0);
+	make(w, LEN, o);
 }
 
 static void begin(void)
@@ -45,24 +26,15 @@ static void begin(void)
 	begin_with(NULL);
 }
 
-static void end(void)
+static void over(void)
 {
 	kedge_segment_remove(segment);
 	free_pages(w, LEN / page_len());
 }
 
-static int stranger(void)
+static int asks(void)
 {
-	struct sockaddr_un a;
-	socklen_t len = address(id.word[0], &a);
-	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-
-	assert_true(fd >= 0);
-	if (connect(fd, (struct sockaddr *)&a, len)) {
-		close(fd);
-		return -1;
-	}
-	return fd;
+	return stranger(name_of(segment));
 }
 
 /* The segment is there for those who ask well. */
@@ -79,17 +51,6 @@ static void works(void)
 	kedge_segment_release(g);
 }
 
-static bool is_cut_off(int fd)
-{
-	char room[512];
-	ssize_t n;
-
-	do
-		n = recv(fd, room, sizeof(room), 0);
-	while (n > 0);
-	return !n || errno == ECONNRESET;
-}
-
 static void what_is_no_question_ends_the_connection(void **state)
 {
 	struct seg_ask q = { .head = seg_head(SEG_ASK), .access = R };
@@ -100,7 +61,7 @@ static void what_is_no_question_ends_the_connection(void **state)
 	begin();
 	srand(5);
 	for (i = 0; i < 200; i++) {
-		fd = stranger();
+		fd = asks();
 		assert_true(fd >= 0);
 		len = i < sizeof(q) ? i + 1 : (size_t)rand() % sizeof(raw) + 1;
 		memcpy(raw, &q, sizeof(q));
@@ -111,7 +72,7 @@ static void what_is_no_question_ends_the_connection(void **state)
 		close(fd);
 	}
 	works();
-	end();
+	over();
 }
 
 /* A second question, answers that nobody asked for, bytes without end. */
@@ -124,7 +85,7 @@ static void what_comes_after_the_question_is_looked_at(void **state)
 
 	begin();
 	q.id = id.word[0];
-	fd = stranger();
+	fd = asks();
 	assert_int_equal(send(fd, &q, sizeof(q), 0), sizeof(q));
 	for (n = 0; n < 1000; n++)
 		if (send(fd, &k, sizeof(k), MSG_NOSIGNAL) != sizeof(k))
@@ -137,13 +98,13 @@ static void what_comes_after_the_question_is_looked_at(void **state)
 	close(fd);
 	WAIT_FOR(!kedge_segment_info(segment, &i) && !i.grants);
 	works();
-	end();
+	over();
 }
 
 static bool is_refused(struct seg_part q)
 {
 	struct seg_answer a = { .rc = 0 };
-	int fd = stranger();
+	int fd = asks();
 	bool is;
 
 	send(fd, &q, sizeof(q), MSG_NOSIGNAL);
@@ -161,9 +122,7 @@ static void parts_are_looked_at(void **state)
 	struct seg_part good_part, q;
 	int fd, n;
 
-#ifdef __SANITIZE_THREAD__
-	skip(); /* no thread is stopped there */
-#endif
+	skip_if(UNDER_TSAN, "no thread is stopped there");
 	begin_with(&later);
 	good_part = (struct seg_part){ .head = seg_head(SEG_PART), .id = id.word[0], .access = R,
 				       .start = addr_of(w), .end = addr_of(w) + LEN };
@@ -183,7 +142,7 @@ static void parts_are_looked_at(void **state)
 	PART(q.end = UINT64_MAX - page + 1);
 #undef PART
 	for (n = 0; n < 100; n++) {
-		fd = stranger();
+		fd = asks();
 		send(fd, &good_part, sizeof(good_part), MSG_NOSIGNAL);
 		if (n % 3)
 			send(fd, &good_part, sizeof(good_part), MSG_NOSIGNAL);
@@ -191,7 +150,7 @@ static void parts_are_looked_at(void **state)
 	}
 	works();
 	assert_int_equal(w[99], 99);
-	end();
+	over();
 	/* One that is converted as a whole has no parts. */
 	begin();
 	good_part.id = id.word[0];
@@ -199,7 +158,7 @@ static void parts_are_looked_at(void **state)
 	good_part.end = addr_of(w) + LEN;
 	assert_true(is_refused(good_part));
 	works();
-	end();
+	over();
 }
 
 /* It reads nothing of what it is told: it is cut off, the owner goes on. */
@@ -212,7 +171,7 @@ static void one_that_does_not_read_is_cut_off(void **state)
 
 	begin();
 	q.id = id.word[0];
-	fd = stranger();
+	fd = asks();
 	assert_int_equal(send(fd, &q, sizeof(q), 0), sizeof(q));
 	WAIT_FOR(!kedge_segment_info(segment, &i) && i.grants);
 	for (n = 0; i.grants && n < 100000; n++) {
@@ -232,7 +191,7 @@ static void one_that_does_not_read_is_cut_off(void **state)
 	close(fd);
 	assert_int_equal(kedge_segment_id(segment, &id), 0);
 	works();
-	end();
+	over();
 }
 
 /* Those that say nothing have no place for ever: others get theirs. */
@@ -243,13 +202,13 @@ static void many_that_are_silent_do_not_shut_others_out(void **state)
 
 	begin();
 	for (i = 0; i < sizeof(fd) / sizeof(fd[0]); i++)
-		fd[i] = stranger();
+		fd[i] = asks();
 	works();
 	for (i = 0; i < sizeof(fd) / sizeof(fd[0]); i++)
 		if (fd[i] >= 0)
 			close(fd[i]);
 	works();
-	end();
+	over();
 }
 
 /* Each has an answer to read, or its end. */
@@ -283,7 +242,7 @@ static void a_full_table_turns_peers_away(void **state)
 	few = (struct rlimit){ 32, was.rlim_max };
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
 	for (n = 0; n < 39; n++) {
-		socklen_t len = address(id.word[0], &a);
+		socklen_t len = list_address(name_of(segment), &a);
 
 		assert_int_equal(connect(fd[n], (struct sockaddr *)&a, len), 0);
 		send(fd[n], &q, sizeof(q), MSG_NOSIGNAL);
@@ -295,7 +254,7 @@ static void a_full_table_turns_peers_away(void **state)
 	for (n = 0; n < 40; n++)
 		close(fd[n]);
 	works();
-	end();
+	over();
 }
 
 /* ---- owners ---- */
@@ -324,13 +283,13 @@ struct lie {
 /* A listing of all owners, of a test that runs beside this one, asks this one too. */
 static int accept_own(int listener)
 {
-	struct ucred peer = { 0 };
-	socklen_t len = sizeof(peer);
+	struct ucred who = { 0 };
+	socklen_t len = sizeof(who);
 	int fd;
 
 	while ((fd = accept(listener, NULL, NULL)) >= 0) {
-		getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len);
-		if (peer.pid == getpid())
+		getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len);
+		if (who.pid == getpid())
 			break;
 		close(fd);
 	}
@@ -393,7 +352,7 @@ static struct kedge_segment_id owner_begin(struct lie *l, void *(*answer)(void *
 {
 	struct kedge_segment_id name = { { (uint64_t)getpid() << 41, 5 } };
 	struct sockaddr_un a;
-	socklen_t len = address(name.word[0], &a);
+	socklen_t len = list_address((uint32_t)getpid(), &a);
 
 	l->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	assert_int_equal(bind(l->listener, (struct sockaddr *)&a, len), 0);
@@ -558,19 +517,5 @@ static void what_has_a_dead_owners_part_is_not_valid(void **state)
 	close(when_attached[1]);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_is_no_question_ends_the_connection),
-		cmocka_unit_test(what_comes_after_the_question_is_looked_at),
-		cmocka_unit_test(parts_are_looked_at),
-		cmocka_unit_test(one_that_does_not_read_is_cut_off),
-		cmocka_unit_test(many_that_are_silent_do_not_shut_others_out),
-		cmocka_unit_test(a_full_table_turns_peers_away),
-		cmocka_unit_test(an_owner_is_not_trusted),
-		cmocka_unit_test(an_owner_is_not_trusted_about_parts),
-		cmocka_unit_test(what_has_a_dead_owners_part_is_not_valid),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+#define LISTED PLAIN
+#include "test_segment_hostile.cases.h"

@@ -5,8 +5,6 @@
  * the one that was killed: no process, and in the other no thread, descriptor or mapping.
  */
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <sys/prctl.h>
 
 #include "actor.h"
@@ -479,10 +477,8 @@ static void begin(const struct scene *s)
 	unsigned int threads;
 
 	scene_name = s->name;
-	if (actor_backend == KEDGE_SEGMENT_MODULE && !has_module()) {
-		print_message("skipped: the module kedge_segment is not loaded\n");
-		skip();
-	}
+	skip_if(actor_backend == KEDGE_SEGMENT_MODULE && !has_module(),
+		"the module kedge_segment is not loaded");
 	need_steps();
 	shm_files = files_in_shm();
 	actor_start(&witness, false);

@@ -3,14 +3,12 @@
  * Segments where the kernel's limits end, and of memory with properties that shared memory in
  * its place would not have.
  */
-#include <errno.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 
-#include "peer.h"
+#include "lists.h"
+#include "shared.h"
 
 #define LEN    ((size_t)1 << 20)
-#define NOBODY 65534
 
 static bool intact(const uint64_t *w)
 {
@@ -29,7 +27,6 @@ static bool intact(const uint64_t *w)
 static void try_with(const struct kedge_segment_opts *o, rlim_t most, struct peer *p)
 {
 	struct rlimit was, few;
-	struct kedge_segment_id id;
 	struct kedge_segment *s;
 	uint64_t *w = words(LEN), v;
 	int rc;
@@ -67,11 +64,7 @@ static void a_lack_of_descriptors_is_not_for_ever(void **state)
 	struct peer p;
 	rlim_t n;
 
-	need_convert();
-#ifdef __SANITIZE_THREAD__
-	print_message("skipped: no thread is stopped under ThreadSanitizer\n");
-	skip();
-#endif
+	need_stopping();
 	for (n = 3; n < FEW; n++) {
 		peer_start(&p, 0);
 		try_with(NULL, n, &p);
@@ -108,23 +101,17 @@ static size_t limit_of_mappings(void)
 static void where_mappings_are_few_nothing_hangs(void **state)
 {
 	size_t pages = 2 * limit_of_mappings() + 100, last, left;
-	uint64_t *w = words(LEN);
+	uint64_t *w = case_words(LEN);
 	struct kedge_segment *s;
 	char *room;
 	int rc;
 
 	need_convert();
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-	print_message("skipped: a sanitizer ends the program where it gets no mapping\n");
-	skip();
-#endif
+	skip_if(UNDER_SANITIZER, "a sanitizer ends the program where it gets no mapping");
 	room = mmap(NULL, pages * page_len(), PROT_NONE,
 		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	last = pages < 1000000 && room != MAP_FAILED ? fill_mappings(room, pages) : 0;
-	if (!last) {
-		print_message("skipped: there is no limit of mappings that is met soon\n");
-		skip();
-	}
+	skip_if(!last, "there is no limit of mappings that is met soon");
 	for (left = 0; left < 24; left++) {
 		rc = kedge_segment_make(w, LEN, NULL, &s);
 		assert_true(intact(w));
@@ -140,7 +127,6 @@ static void where_mappings_are_few_nothing_hangs(void **state)
 	assert_int_equal(kedge_segment_make(w, LEN, NULL, &s), 0);
 	kedge_segment_remove(s);
 	assert_true(intact(w));
-	free_pages(w, LEN / page_len());
 }
 
 /* ---- properties ---- */
@@ -160,9 +146,7 @@ static void what_memory_is_kept_from_stays_so(void **state)
 						  .flags = KEDGE_SEGMENT_ON_ATTACH,
 						  .backend = KEDGE_SEGMENT_CONVERT };
 	struct kedge_segment_info info = { .size = sizeof(info) };
-	struct kedge_segment_id id;
 	struct kedge_segment *s;
-	struct peer peer;
 	uint64_t *w;
 	size_t i;
 
@@ -200,15 +184,10 @@ static void to_copy_from_another_user_is_not_allowed(void **state)
 {
 	const struct kedge_segment_opts o = { .size = sizeof(o), .mode = 0444,
 					      .backend = KEDGE_SEGMENT_COPY };
-	uint64_t *w = words(LEN), v = 0;
-	struct kedge_segment_id id;
+	uint64_t *w = case_words(LEN), v = 0;
 	struct kedge_segment *s;
-	struct peer peer;
 
-	if (geteuid()) {
-		print_message("skipped: only root can be another user\n");
-		skip();
-	}
+	need_root();
 	assert_int_equal(kedge_segment_make(w, LEN, &o, &s), 0);
 	assert_int_equal(kedge_segment_id(s, &id), 0);
 	peer_start(&peer, NOBODY);
@@ -216,19 +195,14 @@ static void to_copy_from_another_user_is_not_allowed(void **state)
 	assert_int_equal(peer_copy(&peer, 0, &v, KEDGE_SEGMENT_READ), -EPERM);
 	peer_end(&peer);
 	kedge_segment_remove(s);
-	free_pages(w, LEN / page_len());
 }
+
+#define LISTED PLAIN
+#include "test_segment_limits.cases.h"
 
 int main(int argc, char **argv)
 {
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_lack_of_descriptors_is_not_for_ever),
-		cmocka_unit_test(where_mappings_are_few_nothing_hangs),
-		cmocka_unit_test(what_memory_is_kept_from_stays_so),
-		cmocka_unit_test(to_copy_from_another_user_is_not_allowed),
-	};
-
 	peer_main(argc, argv);
 	alarm(HANG_S);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(cases);
 }

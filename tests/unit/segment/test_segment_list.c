@@ -1,18 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Lists of segments: what they show, and to whom. */
-#include <errno.h>
-#include <fcntl.h>
-#include <grp.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-
 #include "lists.h"
-#include "peer.h"
-
-#define RW     (KEDGE_SEGMENT_READ | KEDGE_SEGMENT_WRITE)
-#define NOBODY 65534
+#include "shared.h"
 
 /* ---- what is listed ---- */
 
@@ -29,21 +18,21 @@ static const struct kedge_segment_entry *entry_at(const struct listed *l, const 
 
 static void each_segment_is_there_as_it_is(void **state)
 {
-	uint64_t *a = words(1 << 16), *b = words(1 << 16), *c = words(1 << 16);
+	uint64_t *a = case_words(1 << 16), *b = case_words(1 << 16), *c = case_words(1 << 16);
 	const struct kedge_segment_entry *e;
 	struct kedge_segment *s[3];
-	struct peer peer[2];
+	struct peer two[2];
 	struct listed l;
 
 	need_convert();
 	/* A fork afterwards would be a change. */
-	peer_start(&peer[0], 0);
-	peer_start(&peer[1], 0);
+	peer_start(&two[0], 0);
+	peer_start(&two[1], 0);
 	s[0] = make_as(a, 1 << 16, 0, KEDGE_SEGMENT_CONVERT);
 	s[1] = make_as((char *)b + 5, 1000, 0644, KEDGE_SEGMENT_CONVERT);
 	s[2] = make_as(c, 100, 0400, KEDGE_SEGMENT_COPY);
-	peer_has(&peer[0], s[0], RW);
-	peer_has(&peer[1], s[0], KEDGE_SEGMENT_READ);
+	peer_has(&two[0], s[0], RW);
+	peer_has(&two[1], s[0], KEDGE_SEGMENT_READ);
 	list_now(getpid(), &l);
 	assert_int_equal(l.cnt, 3);
 	e = entry_at(&l, a);
@@ -69,21 +58,18 @@ static void each_segment_is_there_as_it_is(void **state)
 	assert_int_equal(e->len, 100);
 	/* A change shows; a segment that is made later has not seen it. */
 	madvise(a, page_len(), MADV_DONTNEED);
-	peer_end(&peer[1]);
+	peer_end(&two[1]);
 	kedge_segment_remove(s[2]);
 	s[2] = make_as((char *)a + 2 * page_len(), page_len(), 0, KEDGE_SEGMENT_CONVERT);
 	WAIT_FOR(!list_of(getpid(), LONG_MS, &l) && entry_at(&l, a)->grants == 1);
 	assert_int_equal(l.cnt, 3);
 	assert_int_equal(entry_at(&l, a)->changes, 1);
 	assert_int_equal(entry_at(&l, (char *)a + 2 * page_len())->changes, 0);
-	peer_end(&peer[0]);
+	peer_end(&two[0]);
 	while (l.cnt)
 		kedge_segment_remove(s[--l.cnt]);
 	list_now(getpid(), &l);
 	assert_int_equal(l.cnt, 0);
-	free_pages(a, (1 << 16) / page_len());
-	free_pages(b, (1 << 16) / page_len());
-	free_pages(c, (1 << 16) / page_len());
 }
 
 /* Why it can only be copied, in words. */
@@ -112,7 +98,7 @@ static void a_segment_that_is_only_copied_says_why(void **state)
 /* By address, no matter when each was made, and whatever page of messages it is in. */
 static void many_segments_are_in_order(void **state)
 {
-	char *p = new_pages(MANY);
+	char *p = case_pages(MANY);
 	struct kedge_segment *s[MANY];
 	struct listed l;
 	size_t i, at;
@@ -137,7 +123,6 @@ static void many_segments_are_in_order(void **state)
 	assert_int_equal(l.cnt, 32); /* two pages that are full, and an empty one */
 	for (; i < MANY; i++)
 		kedge_segment_remove(s[i]);
-	free_pages(p, MANY);
 }
 
 static void what_cannot_be_listed_is_refused(void **state)
@@ -194,14 +179,6 @@ static void a_stopped_owner_is_said_to_be(void **state)
 
 /* ---- other users ---- */
 
-static void become_nobody(void)
-{
-	gid_t group = NOBODY;
-
-	CHILD_CHECK(!setgroups(1, &group) && !setresgid(NOBODY, NOBODY, NOBODY) &&
-		    !setresuid(NOBODY, NOBODY, NOBODY));
-}
-
 static int lists_nothing(void *pid)
 {
 	static struct listed l;
@@ -228,17 +205,9 @@ static int is_told_nothing(void *name)
 	return 0;
 }
 
-static void need_root(void)
-{
-	if (!geteuid())
-		return;
-	print_message("skipped: only root can be another user\n");
-	skip();
-}
-
 static void another_user_is_told_nothing(void **state)
 {
-	char *p = new_pages(1);
+	char *p = case_pages(1);
 	struct kedge_segment *s;
 	pid_t pid = getpid();
 	uint32_t name;
@@ -250,7 +219,6 @@ static void another_user_is_told_nothing(void **state)
 	assert_int_equal(in_child(lists_nothing, &pid), 0);
 	assert_int_equal(in_child(is_told_nothing, &name), 0);
 	kedge_segment_remove(s);
-	free_pages(p, 1);
 }
 
 static void root_is_told_of_all_users(void **state)
@@ -327,20 +295,12 @@ static void segments_stay_those_of_the_user_that_made_them(void **state)
 	owner_end(&o);
 }
 
+#define LISTED PLAIN
+#include "test_segment_list.cases.h"
+
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_segment_is_there_as_it_is),
-		cmocka_unit_test(a_segment_that_is_only_copied_says_why),
-		cmocka_unit_test(many_segments_are_in_order),
-		cmocka_unit_test(what_cannot_be_listed_is_refused),
-		cmocka_unit_test(a_stopped_owner_is_said_to_be),
-		cmocka_unit_test(another_user_is_told_nothing),
-		cmocka_unit_test(root_is_told_of_all_users),
-		cmocka_unit_test(segments_stay_those_of_the_user_that_made_them),
-	};
-
 	peer_main(argc, argv);
 	owner_main(argc, argv);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(cases);
 }

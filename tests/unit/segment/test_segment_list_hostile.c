@@ -1,29 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Lists of segments, and grants, where askers or owners do not behave. */
-#include <errno.h>
-#include <fcntl.h>
-#include <grp.h>
-#include <signal.h>
-#include <sys/socket.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 
 #include "base/base.h"
 #include "clock.h"
 #include "lists.h"
 
 /* ---- askers ---- */
-
-static bool is_cut_off(int fd)
-{
-	char room[4096];
-	ssize_t n;
-
-	do
-		n = recv(fd, room, sizeof(room), 0);
-	while (n > 0);
-	return !n || errno == ECONNRESET;
-}
 
 static bool holds(const void *bytes, size_t len, uint64_t word)
 {
@@ -37,7 +20,7 @@ static bool holds(const void *bytes, size_t len, uint64_t word)
 
 static void a_list_has_no_word_of_an_id(void **state)
 {
-	char *p = new_pages(1);
+	char *p = case_pages(1);
 	struct kedge_segment *s = make_as(p, page_len(), 0, KEDGE_SEGMENT_COPY);
 	struct kedge_segment_id id;
 	struct seg_page page;
@@ -57,12 +40,11 @@ static void a_list_has_no_word_of_an_id(void **state)
 	assert_false(holds(&l, sizeof(l), id.word[0]));
 	assert_false(holds(&l, sizeof(l), id.word[1]));
 	kedge_segment_remove(s);
-	free_pages(p, 1);
 }
 
 static void what_is_no_question_for_a_list_ends_the_connection(void **state)
 {
-	char *p = new_pages(1), raw[256];
+	char *p = case_pages(1), raw[256];
 	struct kedge_segment *s = make_as(p, page_len(), 0, KEDGE_SEGMENT_COPY);
 	struct listed l;
 	size_t len, i;
@@ -86,13 +68,12 @@ static void what_is_no_question_for_a_list_ends_the_connection(void **state)
 	list_now(getpid(), &l);
 	assert_int_equal(l.cnt, 1);
 	kedge_segment_remove(s);
-	free_pages(p, 1);
 }
 
 /* Askers that never read, and some that read and ask without end: the owner goes on. */
 static void askers_that_flood_are_cut_off_and_others_answered(void **state)
 {
-	char *p = new_pages(MANY);
+	char *p = case_pages(MANY);
 	struct kedge_segment *s[MANY];
 	struct kedge_segment_id id;
 	struct kedge_grant *g;
@@ -123,7 +104,6 @@ static void askers_that_flood_are_cut_off_and_others_answered(void **state)
 	}
 	for (i = 0; i < MANY; i++)
 		kedge_segment_remove(s[i]);
-	free_pages(p, MANY);
 }
 
 /* ---- owners ---- */
@@ -324,9 +304,8 @@ static int seen_of(const pid_t *liar, const struct owner *owner)
 static int asks_no_other_user(void *pid)
 {
 	static struct listed l;
-	gid_t group = 65534;
 
-	CHILD_CHECK(!setgroups(1, &group) && !setresuid(65534, 65534, 65534));
+	become_nobody();
 	CHILD_CHECK(!list_of(*(pid_t *)pid, LONG_MS, &l));
 	CHILD_CHECK(l.cnt == 1 && l.e[0].status == -EACCES && !l.e[0].len);
 	return 0;
@@ -338,10 +317,7 @@ static void an_owner_of_another_user_is_not_asked(void **state)
 	struct lie l;
 	pid_t liar;
 
-	if (geteuid()) {
-		print_message("skipped: only root can be another user\n");
-		skip();
-	}
+	need_root();
 	honest(&l, 1);
 	l.to_all = true;
 	liar = liar_start(&l);
@@ -390,19 +366,12 @@ static void an_owner_that_is_silent_is_let_go(void **state)
 	liar_end(liar);
 }
 
+#define LISTED PLAIN
+#include "test_segment_list_hostile.cases.h"
+
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_list_has_no_word_of_an_id),
-		cmocka_unit_test(what_is_no_question_for_a_list_ends_the_connection),
-		cmocka_unit_test(askers_that_flood_are_cut_off_and_others_answered),
-		cmocka_unit_test(an_owner_that_lies_is_not_believed),
-		cmocka_unit_test(an_owner_of_another_user_is_not_asked),
-		cmocka_unit_test(liars_do_not_hide_other_owners),
-		cmocka_unit_test(an_owner_that_is_silent_is_let_go),
-	};
-
 	owner_main(argc, argv);
 	test_clock_begin();
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(cases);
 }

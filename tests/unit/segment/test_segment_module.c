@@ -1,21 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Segments by the kernel module, as one uses them: memory of any kind, which stays as it is. */
-#include <errno.h>
-#include <fcntl.h>
-#include <grp.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 
-#include "peer.h"
+#include "lists.h"
+#include "shared.h"
 
-#define RW    (KEDGE_SEGMENT_READ | KEDGE_SEGMENT_WRITE)
-#define R     KEDGE_SEGMENT_READ
 #define PAGES ((size_t)64)
 
-static struct peer peer;
-static struct kedge_segment *segment;
-static struct kedge_segment_id id;
 static size_t len;
 static uint64_t *w;
 
@@ -28,7 +18,7 @@ static bool has_module(void)
 	return fd >= 0;
 }
 
-static int begin(void **state)
+static int setup(void **state)
 {
 	if (!has_module())
 		return 0;
@@ -39,12 +29,11 @@ static int begin(void **state)
 	return 0;
 }
 
-static int end(void **state)
+static int teardown(void **state)
 {
 	if (!has_module())
 		return 0;
-	peer_end(&peer);
-	kedge_segment_remove(segment);
+	end();
 	segment = NULL;
 	munmap(w, len);
 	return 0;
@@ -59,7 +48,7 @@ static void need_module(void)
 }
 
 /* As a program does that says nothing. */
-static void make(void *at, size_t n)
+static void made(void *at, size_t n)
 {
 	struct kedge_segment_info i = { .size = sizeof(i) };
 
@@ -76,19 +65,11 @@ static size_t page(size_t n)
 	return n * page_len();
 }
 
-static uint64_t loaded(size_t at)
-{
-	uint64_t v = 0;
-
-	assert_int_equal(peer_load(&peer, at, &v), 0);
-	return v;
-}
-
 /* ---- memory ---- */
 
 static void both_see_what_either_stores(void **state)
 {
-	make(w, len);
+	made(w, len);
 	peer_has(&peer, segment, RW);
 	assert_int_equal(loaded(page(3)), page(3) / sizeof(*w));
 	w[7] = 70;
@@ -100,7 +81,7 @@ static void both_see_what_either_stores(void **state)
 
 static void a_part_starts_anywhere(void **state)
 {
-	make(w + 3, page(2));
+	made(w + 3, page(2));
 	assert_int_equal(peer_get(&peer, &id, R), 0);
 	assert_int_equal(peer_attach(&peer, page(1), page(1)), 0);
 	assert_int_equal(loaded(0), page(1) / sizeof(*w) + 3);
@@ -112,7 +93,7 @@ static const uint64_t constant[1024] = { 17 };
 
 static void what_is_read_only_is_not_written(void **state)
 {
-	make((void *)(uintptr_t)constant, sizeof(constant));
+	made((void *)(uintptr_t)constant, sizeof(constant));
 	peer_has(&peer, segment, RW);
 	assert_int_equal(loaded(0), 17);
 	assert_int_equal(peer_store(&peer, 0, 18), -EFAULT);
@@ -121,7 +102,7 @@ static void what_is_read_only_is_not_written(void **state)
 
 static void a_grant_to_read_is_not_written(void **state)
 {
-	make(w, len);
+	made(w, len);
 	peer_has(&peer, segment, R);
 	assert_int_equal(loaded(8), 1);
 	assert_int_equal(peer_make_writable(&peer), -EACCES);
@@ -160,7 +141,7 @@ static void an_unmapped_page_is_a_sigbus(void **state)
 {
 	uint64_t v;
 
-	make(w, len);
+	made(w, len);
 	peer_has(&peer, segment, R);
 	assert_int_equal(loaded(page(1)), page(1) / sizeof(*w));
 	assert_true(peer_valid(&peer));
@@ -176,7 +157,7 @@ static void a_reader_that_keeps_has_no_sigbus(void **state)
 {
 	uint64_t v = 1;
 
-	make(w, len);
+	made(w, len);
 	assert_int_equal(peer_get(&peer, &id, R), 0);
 	assert_int_equal(peer_attach_with(&peer, 0, len, KEDGE_ATTACH_KEEP), 0);
 	assert_int_equal(peer_load(&peer, 0, &v), 0);
@@ -186,15 +167,14 @@ static void a_reader_that_keeps_has_no_sigbus(void **state)
 	assert_int_equal(peer_load(&peer, page(40), &v), 0);
 	assert_int_equal(v, 0);
 	assert_false(peer_valid(&peer));
-	kedge_segment_remove(segment);
-	segment = NULL;
+	remove_segment();
 	assert_int_equal(peer_load(&peer, page(2), &v), 0);
 	assert_false(peer_valid(&peer));
 }
 
 static void emptied_memory_is_attached_anew(void **state)
 {
-	make(w, len);
+	made(w, len);
 	peer_has(&peer, segment, RW);
 	assert_int_equal(loaded(page(2)), page(2) / sizeof(*w));
 	madvise(w, len, MADV_DONTNEED);
@@ -211,8 +191,7 @@ static void emptied_memory_is_attached_anew(void **state)
 	assert_int_equal(peer_reattach(&peer), 0);
 	assert_true(peer_valid(&peer));
 	assert_int_equal(loaded(page(2)), 0);
-	kedge_segment_remove(segment);
-	segment = NULL;
+	remove_segment();
 	assert_int_equal(peer_reattach(&peer), -ESTALE);
 }
 
@@ -232,7 +211,7 @@ static int look_in_child(void *arg)
 
 static void a_child_has_its_own_copy(void **state)
 {
-	make(w, len);
+	made(w, len);
 	peer_has(&peer, segment, RW);
 	assert_int_equal(loaded(8), 1);
 	assert_int_equal(in_child(look_in_child, NULL), 0);
@@ -248,11 +227,10 @@ static void a_removed_segment_is_stale(void **state)
 {
 	uint64_t v;
 
-	make(w, len);
+	made(w, len);
 	peer_has(&peer, segment, R);
 	assert_int_equal(loaded(8), 1);
-	kedge_segment_remove(segment);
-	segment = NULL;
+	remove_segment();
 	assert_false(peer_valid(&peer));
 	assert_int_equal(peer_load(&peer, 8, &v), -EFAULT);
 	assert_int_equal(peer_copy(&peer, 8, &v, R), -ESTALE);
@@ -302,7 +280,7 @@ static void an_owner_that_is_killed_leaves_nothing(void **state)
 
 static void half_of_an_id_is_enough(void **state)
 {
-	make(w, len);
+	made(w, len);
 	id.word[1] = 0;
 	assert_int_equal(peer_get(&peer, &id, R), 0);
 	assert_int_equal(peer_attach(&peer, 0, len), 0);
@@ -313,7 +291,7 @@ static void a_copy_takes_no_attachment(void **state)
 {
 	uint64_t v = 0;
 
-	make(w, len);
+	made(w, len);
 	assert_int_equal(peer_get(&peer, &id, RW), 0);
 	assert_int_equal(peer_copy(&peer, 16, &v, R), sizeof(v));
 	assert_int_equal(v, 2);
@@ -326,9 +304,8 @@ static void other_users_may_not(void **state)
 {
 	struct peer other;
 
-	if (geteuid())
-		skip();
-	make(w, len);
+	need_root();
+	made(w, len);
 	peer_start(&other, 65534);
 	assert_int_equal(peer_get(&other, &id, R), -EACCES);
 	peer_end(&other);
@@ -376,7 +353,7 @@ static void lists_show_what_is_attached(void **state)
 	struct kedge_segment *whole;
 	uint64_t reached;
 
-	make(w, len);
+	made(w, len);
 	peer_has(&peer, segment, RW);
 	assert_int_equal(loaded(page(1)), page(1) / sizeof(*w));
 	assert_int_equal(loaded(page(4)), page(4) / sizeof(*w));
@@ -415,14 +392,11 @@ static void lists_show_what_is_attached(void **state)
 static int lists_none(void *unused)
 {
 	struct kedge_segment_entry e[2];
-	gid_t group = 65534;
 	pid_t owner = getppid();
 	const struct kedge_segments_opts o = { .size = sizeof(o), .pid = owner };
 	struct kedge_segments *s;
 
-	(void)unused;
-	CHILD_CHECK(!setgroups(1, &group) && !setresgid(group, group, group) &&
-		    !setresuid(65534, 65534, 65534));
+	become_nobody();
 	CHILD_CHECK(!kedge_segments_open(&o, &s));
 	e[0].size = sizeof(e[0]);
 	CHILD_CHECK(!kedge_segments_next(s, &e[0]));
@@ -432,34 +406,14 @@ static int lists_none(void *unused)
 
 static void what_one_may_not_read_is_not_listed(void **state)
 {
-	make(w, len);
+	made(w, len);
 	assert_int_equal(in_child(lists_none, NULL), 0);
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, begin, end)
+#include "test_segment_module.cases.h"
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(both_see_what_either_stores),
-		CASE(a_part_starts_anywhere),
-		CASE(what_is_read_only_is_not_written),
-		CASE(a_grant_to_read_is_not_written),
-		CASE(the_whole_address_space_is_a_segment),
-		CASE(an_unmapped_page_is_a_sigbus),
-		CASE(a_reader_that_keeps_has_no_sigbus),
-		CASE(emptied_memory_is_attached_anew),
-		CASE(a_child_has_its_own_copy),
-		CASE(a_removed_segment_is_stale),
-		CASE(an_owner_that_is_killed_leaves_nothing),
-		CASE(half_of_an_id_is_enough),
-		CASE(a_copy_takes_no_attachment),
-		CASE(other_users_may_not),
-		CASE(converted_memory_is_got_as_well),
-		CASE(lists_show_what_is_attached),
-		CASE(what_one_may_not_read_is_not_listed),
-	};
-
 	peer_main(argc, argv);
-	return cmocka_run_group_tests_name("segment_module", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("segment_module", cases, NULL, NULL);
 }

@@ -3,13 +3,7 @@
  * Places of buffers in segments of this process: as others find them there, or none. Where the
  * module is loaded each buffer has one, so the test skips.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-
-#include "core.h"
+#include "cases.h"
 #include "segment/internal.h"
 #include "segment/place.h"
 
@@ -35,7 +29,7 @@ static int share(void)
 	return kedge_segment_make(mem, LEN, &o, &segment);
 }
 
-static int begin(void **state)
+static int setup(void **state)
 {
 	int rc;
 
@@ -53,7 +47,7 @@ static int begin(void **state)
 	return rc;
 }
 
-static int end(void **state)
+static int teardown(void **state)
 {
 	segment_memos_fini(&memos);
 	kedge_segment_remove(segment);
@@ -180,18 +174,4 @@ static void a_closed_descriptor_is_opened_anew(void **state)
 	close(other);
 }
 
-#define CASE(fn) cmocka_unit_test_setup_teardown(fn, begin, end)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		CASE(a_part_is_found),
-		CASE(what_has_gone_is_not),
-		CASE(what_moved_is_not),
-		CASE(a_segment_that_has_ended_is_not),
-		CASE(new_memory_at_its_addresses_is_not),
-		CASE(a_closed_descriptor_is_opened_anew),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+#include "test_segment_place.cases.h"

@@ -1,25 +1,15 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Pages that an owner makes read-only, or guards, in memory that others have attached. */
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include "shared.h"
 
-#include "peer.h"
-
-#define RW  (KEDGE_SEGMENT_READ | KEDGE_SEGMENT_WRITE)
 #define LEN ((size_t)1 << 20)
 
-static struct peer peer;
-static struct kedge_segment *segment;
 static uint64_t *w;
 
 static void begin(void)
 {
-	need_convert();
 	w = words(LEN);
-	peer_start(&peer, 0);
-	assert_int_equal(kedge_segment_make(w, LEN, NULL, &segment), 0);
-	peer_has(&peer, segment, RW);
+	share(w, LEN);
 }
 
 static bool can_read(const void *at)
@@ -62,7 +52,6 @@ static bool is_protected(void)
 static void what_is_protected_stays_so(void **state)
 {
 	char *p;
-	int status;
 	pid_t pid;
 
 	begin();
@@ -73,29 +62,25 @@ static void what_is_protected_stays_so(void **state)
 	pid = fork();
 	if (!pid)
 		_exit(!is_protected());
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	ended_well(pid);
 	assert_true(is_protected());
-	peer_end(&peer);
-	kedge_segment_remove(segment);
+	end();
 	munmap(w, LEN);
 	/* And without a fork. */
 	begin();
 	p = (char *)w;
 	assert_int_equal(mprotect(p + 8 * page_len(), page_len(), PROT_NONE), 0);
 	assert_int_equal(mprotect(p + 16 * page_len(), page_len(), PROT_READ), 0);
-	peer_end(&peer);
-	kedge_segment_remove(segment);
+	end();
 	assert_true(is_protected());
 	munmap(w, LEN);
 }
 
+#define LISTED PLAIN
+#include "test_segment_protect.cases.h"
+
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_is_protected_stays_so),
-	};
-
 	peer_main(argc, argv);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(cases);
 }

@@ -4,36 +4,25 @@
  * for, and what the kernel stores there by itself when one ends. As root, whose userfaultfd
  * handles the kernel's faults, and as an ordinary user, whose does not.
  */
-#include <errno.h>
-#include <pthread.h>
 #include <sys/epoll.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <kedge/pageswap.h>
 
-#include "peer.h"
+#include "shared.h"
 
-#define NOBODY 65534
 #define MAKES  100
 #define STACK  ((size_t)256 << 10)
 
 static void need_stopped_threads(void)
 {
-	need_convert();
-#ifdef __SANITIZE_THREAD__
-	print_message("skipped: no thread is stopped under ThreadSanitizer\n");
-	skip();
-#endif
+	need_stopping();
 	need_threads_after_fork();
 }
 
 /* In a process of its own, as @uid. */
 static void run_as(uid_t uid, int (*fn)(void))
 {
-	int status;
 	pid_t pid = fork();
 
 	if (!pid) {
@@ -43,8 +32,7 @@ static void run_as(uid_t uid, int (*fn)(void))
 		alarm(100);
 		_exit(fn());
 	}
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	assert_int_equal(status, 0);
+	ended_well(pid);
 }
 
 static void as_both(int (*fn)(void))
@@ -116,8 +104,7 @@ static int locks_are_used(void)
 	sh->over = true;
 	pthread_cond_broadcast(&sh->cond);
 	pthread_mutex_unlock(&sh->mutex);
-	for (i = 0; i < 2; i++)
-		pthread_join(t[i], NULL);
+	join_threads(t, 2);
 	CHILD_CHECK(sh->turns[0] - sh->turns[1] + 1 <= 2);
 	return 0;
 }
@@ -277,7 +264,7 @@ static void *waits_for_nothing(void *unused)
 /* They are stopped: epoll_wait() is a call that fails by that. */
 static void threads_are_stopped(void **state)
 {
-	uint64_t *w = words(STACK);
+	uint64_t *w = case_words(STACK);
 	pthread_t t;
 
 	need_stopped_threads();
@@ -289,19 +276,13 @@ static void threads_are_stopped(void **state)
 	atomic_store(&over, true);
 	pthread_join(t, NULL);
 	close(epoll);
-	free_pages(w, STACK / page_len());
 }
+
+#define LISTED PLAIN
+#include "test_segment_threads.cases.h"
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(locks_in_it_are_used),
-		cmocka_unit_test(the_stack_of_a_thread_is_used),
-		cmocka_unit_test(threads_end_in_it),
-		cmocka_unit_test(pages_are_swapped_meanwhile),
-		cmocka_unit_test(threads_are_stopped),
-	};
-
 	peer_main(argc, argv);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(cases);
 }

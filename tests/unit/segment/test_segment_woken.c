@@ -4,19 +4,11 @@
  * reads what one does, in which others begin. They have one processor, with threads that are
  * always busy, so one that the reading has woken is not asleep again when it looks.
  */
-#include <errno.h>
 #include <linux/userfaultfd.h>
-#include <pthread.h>
-#include <sched.h>
-#include <stdarg.h>
-#include <stdatomic.h>
-#include <string.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "demand.h"
+#include "wrap.h"
 
 #define EMPTIERS 6
 #define ROUNDS	 200
@@ -61,10 +53,7 @@ static bool is_refused(long nr, const long a[6])
 	return refused;
 }
 
-int __real_clone(int (*fn)(void *), void *stack, int flags, void *arg);
-int __wrap_clone(int (*fn)(void *), void *stack, int flags, void *arg);
-
-int __wrap_clone(int (*fn)(void *), void *stack, int flags, void *arg)
+WRAP(int, clone, int (*fn)(void *), void *stack, int flags, void *arg)
 {
 	if (hears && atomic_load(&no_process)) {
 		atomic_fetch_add(&refused_cnt, 1);
@@ -176,8 +165,7 @@ static int run(int cnt)
 		one_round();
 	atomic_store(&slow, false);
 	atomic_store(&stops, true);
-	for (i = 0; i < SPINNERS; i++)
-		pthread_join(busy[i], NULL);
+	join_threads(busy, SPINNERS);
 	for (i = 0; i < EMPTIERS; i++) {
 		pthread_join(thread[i], &bad);
 		wrong += bad != NULL;
@@ -212,14 +200,11 @@ static void without_a_process_to_be_had_all_goes_on(void **state)
 	assert_true(atomic_load(&refused_cnt) > 0);
 }
 
+#define LISTED PLAIN
+#include "test_segment_woken.cases.h"
+
 int main(int argc, char **argv)
 {
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(all_that_is_emptied_at_once_is_zero),
-		cmocka_unit_test(a_full_table_of_descriptors_is_waited_for),
-		cmocka_unit_test(without_a_process_to_be_had_all_goes_on),
-	};
-
 	peer_main(argc, argv);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return RUN(cases);
 }

@@ -2,12 +2,8 @@
 #include "published.h"
 
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <stdarg.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 char folder[64];
 

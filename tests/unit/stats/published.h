@@ -3,9 +3,7 @@
 #ifndef TESTS_PUBLISHED_H
 #define TESTS_PUBLISHED_H
 
-#include <stddef.h>
-
-#include "core.h"
+#include "cases.h"
 
 extern char folder[]; /* of this test's own, empty at first */
 void folder_begin(void);

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* A reader beside threads that open, use and close caches, and a channel that is busy. */
-#include <pthread.h>
-#include <stdatomic.h>
-
 #include "channel_pair.h"
 #include "published.h"
 
@@ -54,11 +51,9 @@ static void readers_find_sums_that_grow(void **state)
 	const char *path = path_of("s.sock"), *text;
 	double gets, last = 0;
 	pthread_t users[2], talker;
-	int i;
 
 	assert_int_equal(pthread_create(&talker, NULL, channel_user, NULL), 0);
-	for (i = 0; i < 2; i++)
-		assert_int_equal(pthread_create(&users[i], NULL, cache_user, NULL), 0);
+	run_threads(users, 2, cache_user, NULL, 0);
 	/* Each cache's gets, by the time that it is closed. */
 	while (last < 2 * ROUNDS * 20) {
 		text = text_of_socket(path);
@@ -67,8 +62,7 @@ static void readers_find_sums_that_grow(void **state)
 		last = gets > last ? gets : last;
 	}
 	assert_int_equal(last, 2 * ROUNDS * 20);
-	for (i = 0; i < 2; i++)
-		pthread_join(users[i], NULL);
+	join_threads(users, 2);
 	atomic_store(&stop, true);
 	pthread_join(talker, NULL);
 }

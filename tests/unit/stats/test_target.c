@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The target that a value of KEDGE_STATS names. */
-#include <errno.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "published.h"
 #include "stats/target.h"
@@ -111,23 +109,15 @@ static void no_folder_is_an_error(void **state)
 	assert_int_equal(chdir(was), 0);
 }
 
+#define LISTED PLAIN
+#include "test_target.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(no_place_is_named_by_switches),
-		cmocka_unit_test(a_path_is_a_file_or_a_socket),
-		cmocka_unit_test(a_process_has_its_number_in_it),
-		cmocka_unit_test(a_relative_path_is_of_this_folder),
-		cmocka_unit_test(a_folder_has_a_name_for_each_process),
-		cmocka_unit_test(a_program_of_any_name_stays_in_the_folder),
-		cmocka_unit_test(what_is_too_long_is_refused),
-		cmocka_unit_test(no_path_is_an_error),
-		cmocka_unit_test(no_folder_is_an_error),
-	};
 	int failed;
 
 	folder_begin();
-	failed = cmocka_run_group_tests(tests, NULL, NULL);
+	failed = cmocka_run_group_tests(cases, NULL, NULL);
 	folder_end();
 	return failed;
 }

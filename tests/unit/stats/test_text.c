@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The counters themselves: of a cache by reason and kind, of a notifier, of a channel. */
-#include <sys/mman.h>
-
 #include "channel_pair.h"
 #include "published.h"
 #include "stats/stats.h"
@@ -166,23 +164,18 @@ static int end_text(void **state)
 	return 0;
 }
 
+#define LISTED PLAIN
+#include "test_text.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(misses_that_are_not_kept_have_a_reason),
-		cmocka_unit_test(a_full_cache_says_so),
-		cmocka_unit_test(invalidations_have_a_kind),
-		cmocka_unit_test(a_channel_counts_its_messages),
-		cmocka_unit_test(names_cannot_break_the_text),
-		cmocka_unit_test(a_name_has_one_head),
-	};
 	int failed = need_uffd();
 
 	if (failed)
 		return failed;
 	folder_begin();
 	setenv("KEDGE_STATS", path_of("counters.prom"), 1);
-	failed = cmocka_run_group_tests(tests, NULL, end_text);
+	failed = cmocka_run_group_tests(cases, NULL, end_text);
 	folder_end();
 	return failed;
 }

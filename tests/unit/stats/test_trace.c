@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* KEDGE_TRACE: a line for each change of watched memory, with the thread that made it. */
-#include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 
 #include <kedge/hooks.h>
 
+#include "cases.h"
 #include "clock.h"
-#include "core.h"
 #include "stats/trace.h"
 
 static char folder[] = "/tmp/kedge-trace-XXXXXX";
@@ -25,7 +19,7 @@ static char text[8 << 20];
 static void traced(int (*fn)(void *), void *arg, const char *to, const char *from)
 {
 	ssize_t n;
-	int fd, status;
+	int fd;
 	pid_t child;
 
 	unlink(path);
@@ -36,8 +30,7 @@ static void traced(int (*fn)(void *), void *arg, const char *to, const char *fro
 		/* By exit(): the last lines are written as the process ends. */
 		exit(fn(arg));
 	}
-	assert_int_equal(waitpid(child, &status, 0), child);
-	assert_int_equal(status, 0);
+	ended_well(child);
 	fd = open(from, O_RDONLY);
 	assert_true(fd >= 0);
 	n = read(fd, text, sizeof(text) - 1);
@@ -309,19 +302,11 @@ static void a_line_keeps_to_its_room(void **state)
 	}
 }
 
+#define LISTED PLAIN
+#include "test_trace.cases.h"
+
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_change_has_its_thread),
-		cmocka_unit_test(an_announced_change_has_its_stack),
-		cmocka_unit_test(what_does_not_fit_is_counted),
-		cmocka_unit_test(a_child_has_a_trace_of_its_own),
-		cmocka_unit_test(in_a_folder_it_has_a_name_of_its_own),
-		cmocka_unit_test(a_link_in_a_folder_is_not_followed),
-		cmocka_unit_test(children_hang_in_no_lock),
-		cmocka_unit_test(a_place_that_is_not_there_is_no_failure),
-		cmocka_unit_test(a_line_keeps_to_its_room),
-	};
 	int rc = need_uffd();
 
 	if (rc)
@@ -336,7 +321,7 @@ int main(int argc, char **argv)
 		return 1;
 	snprintf(path, sizeof(path), "%s/trace", folder);
 	test_clock_begin();
-	rc = cmocka_run_group_tests(tests, NULL, NULL);
+	rc = cmocka_run_group_tests(cases, NULL, NULL);
 	unlink(path);
 	rmdir(folder);
 	return rc;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Each step of a trace's beginning made to fail in turn, in a process of its own: the program goes
  * on without it, is told once, and keeps no descriptor. */
-#include <unistd.h>
-
 #include <kedge/hooks.h>
 
 #include "../../fakes/faults.h"
@@ -76,17 +74,17 @@ static void a_trace_that_is_not_to_be_had(void **state)
 	unlink(path_of("trace"));
 }
 
+#define LISTED PLAIN
+#include "test_trace_faults.cases.h"
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_trace_that_is_not_to_be_had),
-	};
 	int failed = need_uffd();
 
 	if (failed)
 		return failed;
 	folder_begin();
-	failed = cmocka_run_group_tests(tests, NULL, NULL);
+	failed = cmocka_run_group_tests(cases, NULL, NULL);
 	folder_end();
 	return failed;
 }

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "lists.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <sys/socket.h>
+#include <grp.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 
 /* ---- lists ---- */
 
@@ -123,4 +120,28 @@ int stranger(uint32_t name)
 		return -1;
 	}
 	return fd;
+}
+
+bool is_cut_off(int fd)
+{
+	char room[4096];
+	ssize_t n;
+
+	do
+		n = recv(fd, room, sizeof(room), 0);
+	while (n > 0);
+	return !n || errno == ECONNRESET;
+}
+
+void become_nobody(void)
+{
+	const gid_t nobody = 65534;
+
+	CHILD_CHECK(!setgroups(1, &nobody) && !setresgid(nobody, nobody, nobody) &&
+		    !setresuid(nobody, nobody, nobody));
+}
+
+void need_root(void)
+{
+	skip_if(geteuid(), "only root can be another user");
 }

@@ -6,7 +6,7 @@
 #ifndef TESTS_SEGMENT_ACTOR_H
 #define TESTS_SEGMENT_ACTOR_H
 
-#include "core.h"
+#include "cases.h"
 #include "steps.h"
 
 /* The acts of an actor. It has two ranges of memory, each for a segment, and one grant. */

@@ -2,15 +2,9 @@
 #include "actor.h"
 
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 
 #define RW     (KEDGE_SEGMENT_READ | KEDGE_SEGMENT_WRITE)
 #define PAGES  8u

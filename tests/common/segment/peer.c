@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 #include "peer.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <grp.h>
 #include <poll.h>
-#include <signal.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 
 enum op { GET, ATTACH, REATTACH, VALID, DETACH, RELEASE, COPY, INFO, LOAD, STORE, WRITABLE, COUNT };
 
@@ -331,18 +326,24 @@ void need_convert(void)
 	if (!rc)
 		kedge_segment_remove(s);
 	free_pages(p, 1);
-	if (rc) {
-		print_message("skipped: %s\n", kedge_strerror(rc));
-		skip();
-	}
+	skip_if_refused(rc);
 }
 
-uint64_t *words(size_t len)
+static uint64_t *numbered(uint64_t *w, size_t len)
 {
-	uint64_t *w = (void *)new_pages(len / page_len());
 	size_t i;
 
 	for (i = 0; i < len / sizeof(*w); i++)
 		w[i] = i;
 	return w;
+}
+
+uint64_t *words(size_t len)
+{
+	return numbered((void *)new_pages(len / page_len()), len);
+}
+
+uint64_t *case_words(size_t len)
+{
+	return numbered(case_pages(len / page_len()), len);
 }

@@ -5,7 +5,7 @@
 
 #include <sys/socket.h>
 
-#include "core.h"
+#include "cases.h"
 #include "segment/wire.h"
 
 #define MANY	 40 /* segments: more than two pages of the messages hold */
@@ -43,6 +43,12 @@ socklen_t list_address(uint32_t name, struct sockaddr_un *a);
 uint32_t name_of(const struct kedge_segment *s);
 /* A connection to that socket, or -1. */
 int stranger(uint32_t name);
+/* When it has been read to its end. */
+bool is_cut_off(int fd);
+
+/* In a child of root's; need_root() skips where one is not root, and says why. */
+void become_nobody(void);
+void need_root(void);
 
 static const struct seg_list all = { .head = { SEG_MAGIC, SEG_VERSION, SEG_LIST },
 				     .before = UINT64_MAX };
