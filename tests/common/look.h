@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The kernel's figures of this process: of a range of its memory, in bytes, and of threads; and huge
- * pages for tests. */
+/* The kernel's figures of this process: of a range of its memory, in bytes, and of threads; and
+ * huge pages for tests. */
 #ifndef TESTS_REGION_LOOK_H
 #define TESTS_REGION_LOOK_H
 

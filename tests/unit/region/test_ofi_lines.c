@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Lines by libfabric (region/ofi/), both ends in this process: what holds by each adapter (lines.h),
- * that a process that ends, stops or forks keeps none waiting, and that no program knows of them.
+ * Lines by libfabric (region/ofi/), both ends in this process: what holds by each adapter
+ * (lines.h), that a process that ends, stops or forks keeps none waiting, and that no program knows
+ * of them.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -131,7 +132,8 @@ static struct pair owner_in_child(char *mem, size_t len, int sig, pid_t *pid)
 	*pid = fork();
 	if (!*pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		CHILD_CHECK(!lines.f->open(lines.here, line_lend(mem, len, true).loan, &p.owner, &p.owner_end));
+		CHILD_CHECK(!lines.f->open(lines.here, line_lend(mem, len, true).loan, &p.owner,
+					   &p.owner_end));
 		CHILD_CHECK(write(pipes[1], &p.owner_end, sizeof(p.owner_end)) ==
 			    sizeof(p.owner_end));
 		if (sig == SIGSTOP)
