@@ -50,6 +50,7 @@ static void bad_options_are_refused(void **state)
 	refuse_open(NULL, &o, -E2BIG);
 	refuse_open(NULL, &newer.o, -E2BIG);
 	newer.more = 0;
+	close_cache();
 	assert_int_equal(kedge_cache_open(dev->dev, NULL, &newer.o, &cache), 0);
 }
 
