@@ -5,7 +5,6 @@
  */
 #include <endian.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -15,13 +14,12 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "base/clock/sock.h"
 #include "base/process/own.h"
 #include "region/peer/lease.h"
 #include "region/peer/state.h"
 #include "region/stream.h"
 #include "region/wire.h"
-
-static const struct timespec nap = { 0, 1000000 };
 
 /* ---- asking ---- */
 
@@ -44,18 +42,6 @@ static int no_owner(int err)
 	return kedge_reason(-err, "the region's owner cannot be asked: error %d", err);
 }
 
-/* False: the time is over, and errno says EAGAIN. */
-static bool wait_for(int sock, short what, uint64_t until)
-{
-	struct pollfd p = { sock, what, 0 };
-
-	/* Its caller looks again, also behind a signal. */
-	if (clock_poll(&p, 1, until))
-		return true;
-	errno = EAGAIN;
-	return false;
-}
-
 static int connect_to(struct link *l, uint64_t name, uint64_t until)
 {
 	struct ucred owner = { 0 };
@@ -69,13 +55,8 @@ static int connect_to(struct link *l, uint64_t name, uint64_t until)
 	if (rc)
 		return rc;
 	a_len = handle_address(name, false, &a);
-	/* The owner's socket says EAGAIN as long as too many ask. */
-	while (connect(l->sock.fd, (const struct sockaddr *)&a, a_len)) {
-		if (errno == EAGAIN && clock_ns() < until)
-			nanosleep(&nap, NULL);
-		else if (errno != EINTR)
-			return no_owner(errno);
-	}
+	if (clock_connect(l->sock.fd, &a, a_len, until))
+		return no_owner(errno);
 	if (getsockopt(l->sock.fd, SOL_SOCKET, SO_PEERCRED, &owner, &len))
 		return kedge_reason(-errno, "SO_PEERCRED: error %d", errno);
 	/* Another user may have taken the name of an owner that has ended, and would be shown the
@@ -84,17 +65,6 @@ static int connect_to(struct link *l, uint64_t name, uint64_t until)
 		return kedge_reason(-EACCES, "the region's owner is of user %u", owner.uid);
 	l->owner = owner.pid;
 	return 0;
-}
-
-/* As recvmsg(), until the time is over. */
-static ssize_t receive(int sock, struct msghdr *m, uint64_t until)
-{
-	ssize_t n;
-
-	do
-		n = recvmsg(sock, m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-	while (n < 0 && (errno == EINTR || (errno == EAGAIN && wait_for(sock, POLLIN, until))));
-	return n;
 }
 
 int remote_receive(int sock, uint64_t until, struct reply *reply)
@@ -106,10 +76,10 @@ int remote_receive(int sock, uint64_t until, struct reply *reply)
 	const struct cmsghdr *c;
 	ssize_t n;
 
-	n = receive(sock, &m, until);
+	n = clock_recvmsg(sock, &m, until);
 	/* An owner that turned this one away unheard: what it said is behind that. */
 	if (n < 0 && errno == ECONNRESET)
-		n = receive(sock, &m, until);
+		n = clock_recvmsg(sock, &m, until);
 	if (n < 0)
 		return no_owner(errno);
 	/* Also with a packet that has nothing else in it. */
@@ -140,12 +110,8 @@ void remote_close_fds(struct reply *reply)
 int remote_ask(const struct link *l, uint64_t until)
 {
 	const struct region_ask q = { REGION_MAGIC, REGION_VERSION, l->seq, 0, *l->handle };
-	ssize_t n;
+	const ssize_t n = clock_send(l->sock.fd, &q, sizeof(q), until);
 
-	do
-		n = send(l->sock.fd, &q, sizeof(q), MSG_NOSIGNAL | MSG_DONTWAIT);
-	while (n < 0 && (errno == EINTR ||
-			 (errno == EAGAIN && wait_for(l->sock.fd, POLLOUT, until))));
 	/* One that turned this peer away has said why. */
 	return n < 0 && errno != EPIPE && errno != ECONNRESET ? no_owner(errno) : 0;
 }
@@ -281,6 +247,7 @@ static int take(struct link *l, uint64_t until)
  */
 static int connect_and_take(struct link *l, uint64_t name, uint64_t until)
 {
+	const struct timespec nap = { 0, 1000000 };
 	int rc;
 
 	for (;;) {

@@ -10,7 +10,6 @@
  */
 #include <fcntl.h>
 #include <linux/magic.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -20,6 +19,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/clock/sock.h"
 #include "base/process/cancel.h"
 #include "base/process/page.h"
 #include "segment/peer/attached.h"
@@ -69,25 +69,6 @@ static int no_answer(int err)
 			    strerrordesc_np(err));
 }
 
-static void nap(void)
-{
-	const struct timespec ts = { 0, NAP_NS };
-
-	syscall(SYS_nanosleep, &ts, NULL);
-}
-
-/* False: the time is over, and errno says EAGAIN. */
-static bool wait_for(int sock, short what, uint64_t until)
-{
-	struct pollfd p = { sock, what, 0 };
-
-	/* Its caller looks again, also behind a signal. */
-	if (clock_poll(&p, 1, until))
-		return true;
-	errno = EAGAIN;
-	return false;
-}
-
 static int connect_to(uint32_t name, uint64_t until, struct clofork *sock)
 {
 	struct sockaddr_un a;
@@ -99,14 +80,7 @@ static int connect_to(uint32_t name, uint64_t until, struct clofork *sock)
 					      SOCK_NONBLOCK, 0));
 	if (rc)
 		return rc;
-	/* The owner's socket says EAGAIN as long as too many ask. */
-	while (connect(sock->fd, (const struct sockaddr *)&a, len)) {
-		if (errno == EAGAIN && clock_ns() < until)
-			nap();
-		else if (errno != EINTR)
-			return no_answer(errno);
-	}
-	return 0;
+	return clock_connect(sock->fd, &a, len, until) ? no_answer(errno) : 0;
 }
 
 static void close_fds(const struct reply *r)
@@ -116,17 +90,6 @@ static void close_fds(const struct reply *r)
 	for (i = 0; i < 2; i++)
 		if (r->fd[i] >= 0)
 			close(r->fd[i]);
-}
-
-/* As recvmsg(), until the time is over. */
-static ssize_t receive_by(int sock, struct msghdr *m, uint64_t until)
-{
-	ssize_t n;
-
-	do
-		n = recvmsg(sock, m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-	while (n < 0 && (errno == EINTR || (errno == EAGAIN && wait_for(sock, POLLIN, until))));
-	return n;
 }
 
 static int receive(int sock, uint64_t until, struct reply *r)
@@ -141,10 +104,10 @@ static int receive(int sock, uint64_t until, struct reply *r)
 	ssize_t n;
 
 	r->fd[0] = r->fd[1] = -1;
-	n = receive_by(sock, &m, until);
+	n = clock_recvmsg(sock, &m, until);
 	/* An owner that turned this one away unheard: what it said is behind that. */
 	if (n < 0 && errno == ECONNRESET)
-		n = receive_by(sock, &m, until);
+		n = clock_recvmsg(sock, &m, until);
 	if (n < 0)
 		return no_answer(errno);
 	c = CMSG_FIRSTHDR(&m);
@@ -202,12 +165,9 @@ struct question {
 static int ask(const struct kedge_segment_id *id, const struct question *q, int sock,
 	       uint64_t until, struct reply *r)
 {
-	ssize_t n;
+	const ssize_t n = clock_send(sock, q->packet, q->len, until);
 	int rc;
 
-	do
-		n = send(sock, q->packet, q->len, MSG_NOSIGNAL | MSG_DONTWAIT);
-	while (n < 0 && (errno == EINTR || (errno == EAGAIN && wait_for(sock, POLLOUT, until))));
 	/* It has ended, or turned this one away: what it said, if anything, is there still. */
 	if (n < 0 && errno != EPIPE && errno != ECONNRESET)
 		return no_answer(errno);
@@ -428,10 +388,9 @@ static int make(const struct reply *r, uint32_t access, struct clofork *sock,
 /* ---- calls ---- */
 
 /* A connection, a question, and a grant if the answer is yes. @r: the answer, whatever it is. */
-static int get(const struct kedge_segment_id *id, const struct question *q, struct reply *r,
-	       struct kedge_grant **out)
+static int get(const struct kedge_segment_id *id, const struct question *q, uint64_t until,
+	       struct reply *r, struct kedge_grant **out)
 {
-	const uint64_t until = clock_after_ms(WAIT_S * 1000);
 	struct clofork sock;
 	int rc;
 
@@ -451,15 +410,16 @@ static int get(const struct kedge_segment_id *id, const struct question *q, stru
 static int get_in_time(const struct kedge_segment_id *id, const struct question *q,
 		       struct reply *r, struct kedge_grant **out)
 {
-	const uint64_t deadline = clock_after_ms(WAIT_S * 1000);
+	const uint64_t until = clock_after_ms(WAIT_S * 1000);
+	const struct timespec nap = { 0, NAP_NS };
 	int rc;
 
 	for (;;) {
 		r->a.rc = 0;
-		rc = get(id, q, r, out);
-		if (!rc || r->a.rc != -EAGAIN || clock_ns() > deadline)
+		rc = get(id, q, until, r, out);
+		if (!rc || r->a.rc != -EAGAIN || clock_ns() > until)
 			return rc;
-		nap();
+		syscall(SYS_nanosleep, &nap, NULL);
 	}
 }
 
