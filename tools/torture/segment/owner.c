@@ -100,7 +100,7 @@ static void change_in_place(struct own *o, uint64_t what)
 		madvise((char *)o->mem + o->s->page, len / 2, MADV_DONTNEED);
 		break;
 	default:
-		to = mremap(o->mem, len, len, MREMAP_MAYMOVE | MREMAP_DONTUNMAP);
+		to = mremap(o->mem, len, len, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
 		if (to != MAP_FAILED)
 			munmap(to, len);
 		break;
