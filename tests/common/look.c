@@ -159,27 +159,12 @@ void look_huge_end(void)
 		huge_set(huge_before);
 }
 
-/* As ps has it; '?': it is over. */
-static char state_of(pid_t tid)
-{
-	char path[64], text[256] = "", *end;
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)tid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0 || read(fd, text, sizeof(text) - 1) < 0)
-		*text = '\0';
-	close(fd);
-	end = strrchr(text, ')');
-	return end ? end[2] : '?';
-}
-
 void look_asleep(const _Atomic pid_t *tid)
 {
-	char is;
+	pid_t is;
 
 	do {
 		usleep(200);
-		is = atomic_load(tid) ? state_of(atomic_load(tid)) : 'R';
-	} while (is != 'S' && is != '?');
+		is = atomic_load(tid);
+	} while (!is || (!is_asleep(is) && !syscall(SYS_tgkill, getpid(), is, 0)));
 }
