@@ -2,50 +2,6 @@
 /* See cases.h. */
 #include "cases.h"
 
-/* The memory of the case that runs; a place is free where the length is 0. */
-static struct {
-	void *at;
-	size_t len;
-} memory[256];
-static pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;
-
-static void exchange(const void *was, void *at, size_t len)
-{
-	size_t i;
-
-	pthread_mutex_lock(&memory_lock);
-	for (i = 0; i < ARRAY_SIZE(memory) - 1 && memory[i].at != was; i++)
-		;
-	/* One that finds no place is freed by its case. */
-	if (memory[i].at == was) {
-		memory[i].at = at;
-		memory[i].len = len;
-	}
-	pthread_mutex_unlock(&memory_lock);
-}
-
-void case_has(void *at, size_t len)
-{
-	exchange(NULL, at, len);
-}
-
-void case_lets_go(const void *at)
-{
-	exchange(at, NULL, 0);
-}
-
-int case_end(void **state)
-{
-	size_t i;
-
-	for (i = 0; i < ARRAY_SIZE(memory); i++) {
-		if (memory[i].at)
-			munmap(memory[i].at, memory[i].len);
-		memory[i].at = NULL;
-	}
-	return 0;
-}
-
 pthread_t run_thread(void *(*fn)(void *), void *arg)
 {
 	pthread_t t;

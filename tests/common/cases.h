@@ -31,25 +31,17 @@
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 #endif
 
-/* One case, in the fixture of its file; and one without any. A list that cases.py makes has
- * them as CASE, or as what LISTED is by then. */
+/* CASE has the fixture of its file, PLAIN has none. A list that cases.py makes uses CASE, or what
+ * LISTED is by then. */
 #define CASE(f)	 cmocka_unit_test_setup_teardown(f, setup, teardown)
-#define PLAIN(f) cmocka_unit_test_teardown(f, case_end)
+#define PLAIN(f) cmocka_unit_test(f)
 
-/* Memory that goes at the case's end, if it was not let go of before. */
-void case_has(void *at, size_t len);
-void case_lets_go(const void *at);
-/* As new_pages(), and such memory. */
-void *case_pages(size_t cnt);
-/* A teardown, or a part of one. */
-int case_end(void **state);
-
-/* What main() returns: of all, or 77 after printing why there is no userfaultfd here. */
+/* The exit status: of all cases, or 77 after printing why there is no userfaultfd here. */
 #define RUN(tests)	     (cmocka_run_group_tests(tests, NULL, NULL) ? 1 : 0)
 #define RUN_WITH_UFFD(tests) (need_uffd() ? 77 : RUN(tests))
 
-/* What main.c runs, in a test without a main(); @needed is need_uffd() or the like, or NULL:
- * the file says so by NEEDED, before its list. */
+/* The cases that main.c runs in a test without a main(). @needed is need_uffd() or the like, or
+ * NULL: the file says so by NEEDED, before its list. */
 struct main_cases {
 	const struct CMUnitTest *cases;
 	size_t cnt;
@@ -79,7 +71,7 @@ static inline void expect_words(int rc, const char *words)
 	assert_true(reason_says(rc, words));
 }
 
-/* These begin, or end, well. */
+/* Each call asserts that its threads begin, or end, well. */
 pthread_t run_thread(void *(*fn)(void *), void *arg);
 void *join_thread(pthread_t t);
 /* Both: what @fn returned. */

@@ -51,14 +51,6 @@ char *new_pages(size_t cnt)
 	return p + page;
 }
 
-void *case_pages(size_t cnt)
-{
-	char *p = new_pages(cnt);
-
-	case_has(p - page_len(), (cnt + 2) * page_len());
-	return p;
-}
-
 void pages_at(void *at, size_t cnt)
 {
 	map_pages(at, cnt, MAP_FIXED);
@@ -265,13 +257,13 @@ bool has_watchdog(void)
 	return threads_named("kedge-pages");
 }
 
-/* It comes with a swap, and ends in its own time. */
+/* The watchdog comes with a swap, and ends in its own time. */
 static unsigned int but_watchdog(void)
 {
 	bool before = has_watchdog();
 	unsigned int n = entries("/proc/self/task");
 
-	/* One that ends meanwhile counts, in doubt: who waits looks again. */
+	/* A watchdog that ends meanwhile counts, in doubt: the caller looks again. */
 	return n - (before && has_watchdog());
 }
 
@@ -482,7 +474,7 @@ void nodev_free(struct nodev *d)
 	free(d);
 }
 
-/* It runs until the kernel can say which call it waits in. */
+/* A thread runs until the kernel can say which call it waits in. */
 bool is_asleep(pid_t tid)
 {
 	char path[64], text[64] = "running";

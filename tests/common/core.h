@@ -87,7 +87,8 @@ static inline uint64_t now_ns(void)
 
 size_t page_len(void);
 
-/* @cnt private anonymous pages, each written to. */
+/* @cnt private anonymous pages, each written to. A case need not unmap them: they are few, and what
+ * it has unmapped may be somebody else's memory by its end. */
 char *new_pages(size_t cnt);
 /* The same at @at, whatever is there. */
 void pages_at(void *at, size_t cnt);

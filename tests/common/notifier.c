@@ -12,5 +12,5 @@ int nf_open(void **state)
 int nf_end(void **state)
 {
 	kedge_notifier_close(nf);
-	return case_end(state);
+	return 0;
 }

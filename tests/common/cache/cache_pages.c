@@ -40,7 +40,7 @@ void open_with(struct kedge_cache_opts o)
 
 int pages_setup(unsigned int what, size_t cnt)
 {
-	char *whole = case_pages(cnt + CHUNK);
+	char *whole = new_pages(cnt + CHUNK);
 
 	page = page_len();
 	mem = (char *)((addr_of(whole) + CHUNK * page - 1) &
@@ -90,7 +90,7 @@ int teardown(void **state)
 	assert_int_equal(dev->live, 0);
 	assert_int_equal(dev->wrong, 0);
 	nodev_free(dev);
-	return case_end(state);
+	return 0;
 }
 
 char *at(size_t n)

@@ -40,8 +40,8 @@ int setup_plain(void **state);
 #define OPEN(f) cmocka_unit_test_setup_teardown(f, setup_open, teardown)
 
 char *at(size_t n);
-/* They agree with one another, and with the device: raw_stats() also where windows are lent, and
- * while the device works. */
+/* The figures of the cache, which have to agree with one another, and for stats() with the device:
+ * raw_stats() is for windows that are lent, and for a device that is at work. */
 struct kedge_cache_stats stats(void);
 struct kedge_cache_stats raw_stats(void);
 

@@ -342,8 +342,3 @@ uint64_t *words(size_t len)
 {
 	return numbered((void *)new_pages(len / page_len()), len);
 }
-
-uint64_t *case_words(size_t len)
-{
-	return numbered(case_pages(len / page_len()), len);
-}

@@ -46,7 +46,5 @@ void peer_has(struct peer *p, const struct kedge_segment *s, uint32_t access);
 void need_convert(void);
 /* Of @len bytes, each word is where it is. */
 uint64_t *words(size_t len);
-/* The same, as case_pages(). */
-uint64_t *case_words(size_t len);
 
 #endif /* TESTS_SEGMENT_PEER_H */

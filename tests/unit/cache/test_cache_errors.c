@@ -405,7 +405,7 @@ static void a_late_destructor_may_use_the_cache(void **state)
 static void two_caches_in_one_thread(void **state)
 {
 	struct nodev *other = nodev_new();
-	char *theirs = case_pages(1); /* no two notifiers watch one page */
+	char *theirs = new_pages(1); /* no two notifiers watch one page */
 	struct kedge_cache *two;
 	const struct kedge_mr *a, *b;
 	int i;

@@ -145,7 +145,7 @@ static void what_was_dropped_is_not_preserved(void **state)
 
 static void what_was_unmapped_or_moved_is_said_to_be(void **state)
 {
-	char *to = case_pages(2);
+	char *to = new_pages(2);
 
 	touch(0, 16, WRITE);
 	munmap(at(4), page);
@@ -172,7 +172,7 @@ static void what_was_unmapped_or_moved_is_said_to_be(void **state)
 /* To find what was moved takes a look at the whole process: once is enough. */
 static void what_ends_together_is_looked_for_once(void **state)
 {
-	char *to = case_pages(3);
+	char *to = new_pages(3);
 	uint32_t i, moved = 0;
 	size_t n;
 

@@ -18,7 +18,6 @@ static int setup(void **state)
 
 	kedge_hook_attach(KEDGE_BLIND_RAW);
 	mem = new_map(LEN);
-	case_has(mem, LEN);
 	return kedge_notifier_open(&opts, &nf);
 }
 
@@ -147,7 +146,7 @@ static void what_was_announced_is_watched_anew(void **state)
 static void nothing_is_registered_while_mappings_move(void **state)
 {
 	struct kedge_notifier *own;
-	char *p = case_pages(2), *q = case_pages(1);
+	char *p = new_pages(2), *q = new_pages(1);
 	struct kedge_hook hook;
 
 	if (need_uffd())

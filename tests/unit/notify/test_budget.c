@@ -28,7 +28,7 @@ static int open_with(uint32_t flags)
 					 .flags = flags };
 
 	max_map_count = MANY;
-	mem = case_pages(4 * PAIRS);
+	mem = new_pages(4 * PAIRS);
 	if (kedge_notifier_open(&o, &nf) ||
 	    kedge_watch_add(nf, mem, 1, ++cookie))
 		return -1;

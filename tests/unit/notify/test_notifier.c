@@ -55,7 +55,7 @@ static uint64_t watches(void)
 
 static void a_cookie_names_one_watch(void **state)
 {
-	char *p = case_pages(2);
+	char *p = new_pages(2);
 
 	watch(p, 1, 7);
 	assert_int_equal(kedge_watch_add(nf, p + page_len(), 1, 7), -EEXIST);
@@ -91,7 +91,7 @@ static bool others_may_watch(void *at, size_t pages)
 
 static void a_hole_is_efault(void **state)
 {
-	char *p = case_pages(3);
+	char *p = new_pages(3);
 
 	assert_int_equal(munmap(p + page_len(), page_len()), 0);
 	assert_int_equal(kedge_watch_add(nf, p, 3 * page_len(), 1), -EFAULT);
@@ -152,7 +152,7 @@ static void files_and_shared_memory_are_refused(void **state)
 
 static void memory_of_another_userfaultfd_is_busy(void **state)
 {
-	char *p = case_pages(2);
+	char *p = new_pages(2);
 	struct uffdio_api api = { .api = UFFD_API };
 	struct uffdio_register r = {
 		.range = { addr_of(p), 2 * page_len() },
@@ -209,7 +209,7 @@ static void an_unmap_names_what_it_took(void **state)
 
 static void a_range_is_watched_in_whole_pages(void **state)
 {
-	char *p = case_pages(3);
+	char *p = new_pages(3);
 
 	assert_int_equal(kedge_watch_add(nf, p + page_len() - 1, 2, 5), 0);
 	assert_int_equal(munmap(p, 3 * page_len()), 0);
@@ -219,7 +219,7 @@ static void a_range_is_watched_in_whole_pages(void **state)
 
 static void a_fixed_map_over_it_is_an_unmap(void **state)
 {
-	char *p = case_pages(4);
+	char *p = new_pages(4);
 
 	watch(p, 4, 1);
 	pages_at(p + page_len(), 2);
@@ -228,7 +228,7 @@ static void a_fixed_map_over_it_is_an_unmap(void **state)
 
 static void a_move_is_a_remap(void **state)
 {
-	char *p = case_pages(2), *q = case_pages(2), *r;
+	char *p = new_pages(2), *q = new_pages(2), *r;
 	struct kedge_event ev[4];
 	ssize_t n;
 
@@ -246,7 +246,7 @@ static void a_move_is_a_remap(void **state)
 
 static void a_move_onto_it_is_an_unmap(void **state)
 {
-	char *p = case_pages(2), *q = case_pages(1), *r;
+	char *p = new_pages(2), *q = new_pages(1), *r;
 
 	watch(p, 2, 1);
 	r = mremap(q, page_len(), page_len(), MREMAP_MAYMOVE | MREMAP_FIXED, p);
@@ -257,7 +257,7 @@ static void a_move_onto_it_is_an_unmap(void **state)
 
 static void a_shrink_names_the_tail(void **state)
 {
-	char *p = case_pages(4);
+	char *p = new_pages(4);
 
 	watch(p, 4, 1);
 	assert_ptr_equal(mremap(p, 4 * page_len(), page_len(), 0), p);
@@ -266,7 +266,7 @@ static void a_shrink_names_the_tail(void **state)
 
 static void dropped_pages_are_a_remove(void **state)
 {
-	char *p = case_pages(4);
+	char *p = new_pages(4);
 
 	watch(p, 4, 1);
 	assert_int_equal(madvise(p, page_len(), MADV_DONTNEED), 0);
@@ -278,7 +278,7 @@ static void dropped_pages_are_a_remove(void **state)
 
 static void protection_and_use_are_no_events(void **state)
 {
-	char *p = case_pages(2);
+	char *p = new_pages(2);
 	uint64_t g;
 
 	watch(p, 2, 1);
@@ -293,7 +293,7 @@ static void protection_and_use_are_no_events(void **state)
 
 static void events_of_one_watch_coalesce(void **state)
 {
-	char *p = case_pages(8);
+	char *p = new_pages(8);
 
 	watch(p, 8, 1);
 	assert_int_equal(madvise(p + 6 * page_len(), page_len(),
@@ -306,7 +306,7 @@ static void events_of_one_watch_coalesce(void **state)
 
 static void overlapping_watches_are_each_told(void **state)
 {
-	char *p = case_pages(6);
+	char *p = new_pages(6);
 	struct kedge_event ev[8];
 	bool seen[4] = { false };
 	int i;
@@ -334,7 +334,7 @@ static void overlapping_watches_are_each_told(void **state)
 
 static void a_read_of_few_takes_few(void **state)
 {
-	char *p = case_pages(1);
+	char *p = new_pages(1);
 	struct kedge_event ev[64];
 	int i;
 
@@ -357,7 +357,7 @@ static void a_read_of_few_takes_few(void **state)
 
 static void what_is_removed_is_not_told(void **state)
 {
-	char *p = case_pages(2);
+	char *p = new_pages(2);
 
 	watch(p, 2, 1);
 	assert_int_equal(munmap(p, page_len()), 0);
@@ -370,7 +370,7 @@ static void what_is_removed_is_not_told(void **state)
 
 static void an_unmap_is_visible_when_it_returns(void **state)
 {
-	char *p = case_pages(1);
+	char *p = new_pages(1);
 	struct kedge_event ev[2];
 	int i;
 
@@ -392,7 +392,7 @@ static void an_unmap_is_visible_when_it_returns(void **state)
 static void memory_being_dropped_is_provisional_or_gone(void **state)
 {
 	size_t pages = 16, i;
-	char *p = case_pages(pages);
+	char *p = new_pages(pages);
 	int rc;
 
 	for (i = 0; i < 2000; i++) {
@@ -444,7 +444,7 @@ static void many_watches_need_few_mappings(void **state)
 static void info_counts_watches_and_events(void **state)
 {
 	struct kedge_notifier_info info = { .size = sizeof(info) };
-	char *p = case_pages(4);
+	char *p = new_pages(4);
 
 	watch(p, 1, 1);
 	watch(p + 2 * page_len(), 1, 2);

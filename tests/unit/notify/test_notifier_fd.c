@@ -94,7 +94,7 @@ static void poll_sees_it_while_events_wait(void **state)
 static void an_event_before_the_fd_was_asked_for_counts(void **state)
 {
 	struct kedge_notifier *other = open_uffd();
-	char *p = case_pages(1);
+	char *p = new_pages(1);
 	struct pollfd q = { .events = POLLIN };
 
 	assert_true(kedge_watch_add(other, p, 1, 1) >= 0);

@@ -87,7 +87,7 @@ static void hooks_without_an_announcer_are_refused(void **state)
 
 static void bad_arguments_are_refused(void **state)
 {
-	char *p = case_pages(1);
+	char *p = new_pages(1);
 	struct kedge_event ev;
 	struct kedge_notifier_info info = { .size = 8 };
 

@@ -15,7 +15,7 @@ static char *pages;
 static int setup(void **state)
 {
 	nf = open_uffd();
-	pages = case_pages(PAGES);
+	pages = new_pages(PAGES);
 	return 0;
 }
 

@@ -77,7 +77,7 @@ static int teardown(void **state)
 {
 	kedge_notifier_close(nf);
 	assert_true(well);
-	return case_end(state);
+	return 0;
 }
 
 static bool holds(const struct call *c, const char *p, size_t len)
@@ -137,7 +137,7 @@ static void *drop_pages(void *p)
 /* Two changes wait at once: each has a call of its own, before it is let go. */
 static void each_of_several_changes_has_its_call(void **state)
 {
-	char *p = case_pages(4);
+	char *p = new_pages(4);
 	pthread_t t[4];
 
 	assert_true(kedge_watch_add(nf, p, 4 * page_len(), 1) >= 0);
@@ -148,7 +148,7 @@ static void each_of_several_changes_has_its_call(void **state)
 
 static void an_announced_change_tells_its_range(void **state)
 {
-	char *p = case_pages(4), *other = case_pages(64);
+	char *p = new_pages(4), *other = new_pages(64);
 	struct kedge_hook hook;
 	struct call c;
 
@@ -222,7 +222,7 @@ static void *let_it_end(void *unused)
 
 static void a_close_waits_for_calls(void **state)
 {
-	char *p = case_pages(1);
+	char *p = new_pages(1);
 	pthread_t changer, ender;
 
 	assert_true(kedge_watch_add(nf, p, page_len(), 1) >= 0);
@@ -246,7 +246,7 @@ static int change_in_child(void *p)
 
 static void a_child_has_no_calls(void **state)
 {
-	char *p = case_pages(1);
+	char *p = new_pages(1);
 
 	assert_true(kedge_watch_add(nf, p, page_len(), 1) >= 0);
 	assert_int_equal(in_child(change_in_child, p), 0);
@@ -288,7 +288,7 @@ static void ask_another(void *arg, const struct kedge_event *ev)
 static void asking_another_notifier_does_it_no_harm(void **state)
 {
 	struct kedge_notifier_info info = { .size = sizeof(info) };
-	char *p = case_pages(1), *q = case_pages(64);
+	char *p = new_pages(1), *q = new_pages(64);
 
 	other = nf;
 	assert_int_equal(open_with("uffd", ask_another), 0);
@@ -321,7 +321,7 @@ static void *announce_on(void *p)
 
 static void notifiers_come_and_go_beside_changes(void **state)
 {
-	char *p = case_pages(4);
+	char *p = new_pages(4);
 	pthread_t t[4];
 	int round;
 

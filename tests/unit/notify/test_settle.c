@@ -160,7 +160,7 @@ static void end_of(int kind, void *p, size_t len)
 
 static void an_announcement_outlasts_the_handling_of_its_event(void **state)
 {
-	char *p = case_pages(1);
+	char *p = new_pages(1);
 
 	kedge_hook_mapped(p, page_len());
 	assert_int_equal(kedge_watch_add(nf, p, 1, 1), 0);
@@ -181,7 +181,7 @@ static void an_announcement_outlasts_the_handling_of_its_event(void **state)
 /* By the generation alone nobody can tell one memory from the other. */
 static void a_watch_on_other_memory_makes_lookups_ask(void **state)
 {
-	char *p = case_pages(2);
+	char *p = new_pages(2);
 
 	kedge_hook_mapped(p, page_len());
 	assert_int_equal(kedge_watch_add(nf, p, 1, 1), 0);
@@ -192,7 +192,7 @@ static void a_watch_on_other_memory_makes_lookups_ask(void **state)
 
 static void a_watch_that_cannot_hold_is_provisional(void **state)
 {
-	char *p = case_pages(1);
+	char *p = new_pages(1);
 
 	nf->can_ask = false;
 	assert_int_equal(kedge_watch_add(nf, p, 1, 1), KEDGE_WATCH_PROVISIONAL);
@@ -203,7 +203,7 @@ static void a_watch_that_cannot_hold_is_provisional(void **state)
 /* Memory is handed out where something is watched: what was there has gone. */
 static void who_watches_memory_that_is_new_is_told(void **state)
 {
-	char *p = case_pages(3);
+	char *p = new_pages(3);
 	struct kedge_event ev;
 
 	kedge_hook_mapped(p, 3 * page_len());
@@ -257,7 +257,7 @@ static int regs_after(struct counted *c, const void *p, size_t len)
  */
 static void only_other_memory_is_asked_about(void **state)
 {
-	char *p = case_pages(1), *q = case_pages(1), *known = case_pages(1);
+	char *p = new_pages(1), *q = new_pages(1), *known = new_pages(1);
 	struct counted c;
 	pthread_t t;
 
@@ -287,7 +287,7 @@ static void only_other_memory_is_asked_about(void **state)
 static void it_serves_nobody_who_did_not_ask(void **state)
 {
 	uint64_t len = page_len(), at;
-	char *p = case_pages(2);
+	char *p = new_pages(2);
 	struct region *other, *known;
 	struct counted c;
 
@@ -328,7 +328,7 @@ static int pieces_after(struct counted *c, char *p, size_t len)
 static void a_region_with_holes_goes_on_being_asked_about(void **state)
 {
 	size_t cnt = 64, len = cnt * page_len();
-	char *room = case_pages(2 * cnt), *p = room + len - addr_of(room) % len;
+	char *room = new_pages(2 * cnt), *p = room + len - addr_of(room) % len;
 	struct counted c;
 	struct kedge_hook hook;
 
@@ -348,7 +348,7 @@ static void a_region_with_holes_goes_on_being_asked_about(void **state)
 
 static void where_nobody_can_be_asked_nothing_is_kept(void **state)
 {
-	char *p = case_pages(1), *known = case_pages(1);
+	char *p = new_pages(1), *known = new_pages(1);
 	struct counted c;
 
 	kedge_hook_mapped(known, page_len());
@@ -381,7 +381,7 @@ static void a_cache_follows_when_lookups_must_ask(void **state)
 	struct kedge_cache *cache;
 	struct nodev *d = nodev_new();
 	const struct kedge_mr *mr;
-	char *p = case_pages(1);
+	char *p = new_pages(1);
 
 	assert_int_equal(check_of(nf), KEDGE_CHECK_LOAD);
 	assert_int_equal(kedge_cache_open(d->dev, nf, NULL, &cache), 0);

@@ -17,7 +17,7 @@ static atomic_bool stop;
 static int setup(void **state)
 {
 	nf = open_uffd();
-	page = case_pages(1);
+	page = new_pages(1);
 	sem_init(&go, 0, 0);
 	sem_init(&gone, 0, 0);
 	atomic_store(&stop, false);

@@ -189,7 +189,7 @@ static void another_process_does_not_count(void **state)
 
 static void other_calls_do_not_count(void **state)
 {
-	char *p = case_pages(1);
+	char *p = new_pages(1);
 	uint64_t g = kedge_notifier_generation(nf);
 	void *at;
 

@@ -27,7 +27,7 @@ static struct kedge_notifier *open_module(void)
 
 static int setup(void **state)
 {
-	mem = case_pages(PAGES);
+	mem = new_pages(PAGES);
 	/* A huge page there would be split, which is told as its whole. */
 	madvise(mem, PAGES * page_len(), MADV_NOHUGEPAGE);
 	nf = open_module();

@@ -43,13 +43,13 @@ int way_remap(void **state);
 int way_phys(void **state);
 
 #define EACH(f)                                                          \
-	{ #f " (move)", f, way_move, case_end, NULL },                       \
-	{ #f " (remap)", f, way_remap, case_end, NULL },                     \
-	{ #f " (phys)", f, way_phys, case_end, NULL }
+	{ #f " (move)", f, way_move, NULL, NULL },                       \
+	{ #f " (remap)", f, way_remap, NULL, NULL },                     \
+	{ #f " (phys)", f, way_phys, NULL, NULL }
 /* The ways that keep a descriptor. */
 #define KEPT(f)                                                          \
-	{ #f " (move)", f, way_move, case_end, NULL },                       \
-	{ #f " (phys)", f, way_phys, case_end, NULL }
-#define MOVE(f) { #f, f, way_move, case_end, NULL }
+	{ #f " (move)", f, way_move, NULL, NULL },                       \
+	{ #f " (phys)", f, way_phys, NULL, NULL }
+#define MOVE(f) { #f, f, way_move, NULL, NULL }
 
 #endif /* TESTS_SWAP_MEM_H */

@@ -25,7 +25,7 @@ WRAP(int, pthread_atfork, handler_fn prepare, handler_fn parent, handler_fn chil
 
 static void a_fork_meets_the_first_swap(void **state)
 {
-	char *a = case_pages(1), *b = case_pages(1);
+	char *a = new_pages(1), *b = new_pages(1);
 	unsigned int before = registered;
 	int rc;
 

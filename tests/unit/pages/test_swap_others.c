@@ -213,7 +213,7 @@ static void *swapper(void *arg)
 
 static void threads_swap_side_by_side(void **state)
 {
-	char *p = case_pages(8 * SWAPPERS);
+	char *p = new_pages(8 * SWAPPERS);
 	pthread_t t[SWAPPERS];
 	int i;
 
@@ -322,7 +322,7 @@ static void a_handler_may_touch_the_range(void **state)
 	size_t len = 8 * page_len();
 
 	need_way();
-	touched = case_pages(16);
+	touched = new_pages(16);
 	assert_int_equal(sigaction(SIGALRM, &sa, &old), 0);
 	setitimer(ITIMER_REAL, &often, NULL);
 	while (handled < 100)

@@ -46,7 +46,7 @@ static int pin(void **state)
 static int unpin(void **state)
 {
 	assert_int_equal(io_uring_unregister_buffers(&ring), 0);
-	return case_end(state);
+	return 0;
 }
 
 static void as_they_were(void)

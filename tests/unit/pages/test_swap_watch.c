@@ -100,9 +100,9 @@ static void no_registration_outlives_a_swap(void **state)
 	nf = open_uffd();
 	d = nodev_new();
 	assert_int_equal(kedge_cache_open(d->dev, nf, NULL, &c), 0);
-	a = case_pages(8);
-	b = case_pages(8);
-	n = case_pages(8);
+	a = new_pages(8);
+	b = new_pages(8);
+	n = new_pages(8);
 	ha = get(c, a, len);
 	hb = get(c, b, len);
 	hn = get(c, n, len);
@@ -180,8 +180,8 @@ static void nothing_stale_is_served(void **state)
 	d = nodev_new();
 	d->on_reg = show;
 	assert_int_equal(kedge_cache_open(d->dev, nf, NULL, &race.cache), 0);
-	race.a = case_pages(4);
-	race.b = case_pages(4);
+	race.a = new_pages(4);
+	race.b = new_pages(4);
 	*(uint64_t *)race.a = 1;
 	*(uint64_t *)race.b = 2;
 	pthread_mutex_init(&race.turn, NULL);
@@ -231,7 +231,7 @@ static void neighbours_may_be_watched_meanwhile(void **state)
 {
 	size_t len = 4 * page_len();
 	struct next_door n = { NULL };
-	char *p = case_pages(24);
+	char *p = new_pages(24);
 	pthread_t t;
 	int i, rc = 0;
 
@@ -254,7 +254,7 @@ static void neighbours_may_be_watched_meanwhile(void **state)
 static void a_neighbour_that_stays_watched_is_no_hindrance(void **state)
 {
 	size_t len = 4 * page_len();
-	char *p = case_pages(1000);
+	char *p = new_pages(1000);
 	struct kedge_notifier *nf;
 	struct kedge_event ev;
 
@@ -287,7 +287,7 @@ static void a_strangers_userfaultfd_is_left_alone(void **state)
 	struct uffdio_api api = { .api = UFFD_API };
 	struct uffdio_register r = { .mode = UFFDIO_REGISTER_MODE_MISSING };
 	size_t len = 4 * page_len();
-	char *a = case_pages(4), *b = case_pages(4);
+	char *a = new_pages(4), *b = new_pages(4);
 	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | 1);
 
 	need_way();

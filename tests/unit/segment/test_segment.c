@@ -16,7 +16,7 @@ static void make_for(void *at, size_t len, uint32_t mode)
 
 static void both_see_what_either_stores(void **state)
 {
-	uint64_t *w = case_words(LEN);
+	uint64_t *w = words(LEN);
 	size_t i;
 
 	share(w, LEN);
@@ -35,7 +35,7 @@ static void both_see_what_either_stores(void **state)
 /* Neither whole pages, nor from the first on. */
 static void a_part_is_attached(void **state)
 {
-	uint64_t *w = case_words(LEN);
+	uint64_t *w = words(LEN);
 	struct kedge_segment_info i = { .size = sizeof(i) };
 
 	need_convert();
@@ -62,7 +62,7 @@ static void a_part_is_attached(void **state)
 
 static void a_process_attaches_its_own(void **state)
 {
-	uint64_t *w = case_words(LEN), *there;
+	uint64_t *w = words(LEN), *there;
 	struct kedge_grant *g;
 	struct kedge_attachment *a;
 
@@ -221,7 +221,7 @@ static void with_threads_initialised_data_is_shared(void **state)
 static void many_segments_have_the_same_memory(void **state)
 {
 	struct kedge_segment *s[20];
-	uint64_t *w = case_words(LEN);
+	uint64_t *w = words(LEN);
 	int i;
 
 	need_convert();
@@ -241,7 +241,7 @@ static void many_segments_have_the_same_memory(void **state)
 
 static void a_grant_to_read_is_no_way_to_write(void **state)
 {
-	uint64_t *w = case_words(LEN), v = 5;
+	uint64_t *w = words(LEN), v = 5;
 
 	need_convert();
 	peer_start(&peer, 0);
@@ -262,7 +262,7 @@ static void another_user_has_what_the_mode_gives(void **state)
 		{ 0640, -EACCES, -EACCES }, { 0602, -EACCES, -EACCES },
 		{ 0006, 0, 0 },
 	};
-	uint64_t *w = case_words(LEN);
+	uint64_t *w = words(LEN);
 	size_t i;
 
 	need_root();
@@ -282,7 +282,7 @@ static void a_group_has_what_the_mode_gives(void **state)
 		{ 0640, 0, -EACCES }, { 0660, 0, 0 }, { 0606, -EACCES, -EACCES },
 		{ 0600, -EACCES, -EACCES },
 	};
-	uint64_t *w = case_words(LEN);
+	uint64_t *w = words(LEN);
 	size_t i;
 
 	need_root();
@@ -302,7 +302,7 @@ static void a_group_has_what_the_mode_gives(void **state)
 static void another_user_gets_no_neighbours(void **state)
 {
 	struct kedge_segment *outer;
-	uint64_t *w = case_words(LEN);
+	uint64_t *w = words(LEN);
 	struct kedge_segment_info i = { .size = sizeof(i) };
 
 	need_convert();
@@ -323,7 +323,7 @@ static void what_cannot_be_shared_is_copied(void **state)
 {
 	const struct kedge_segment_opts o = { .size = sizeof(o),
 					      .backend = KEDGE_SEGMENT_CONVERT };
-	uint64_t *w = case_words(LEN), v = 0;
+	uint64_t *w = words(LEN), v = 0;
 	struct kedge_segment_info i = { .size = sizeof(i) };
 
 	peer_start(&peer, 0);
@@ -372,7 +372,7 @@ static void who_waits_for_a_thread_is_woken(void **state)
 	uint64_t *stack;
 
 	need_stopping();
-	stack = case_words(LEN);
+	stack = words(LEN);
 	pthread_attr_init(&attr);
 	assert_int_equal(pthread_attr_setstack(&attr, stack, LEN), 0);
 	assert_int_equal(pthread_create(&one, &attr, waits_to_end, NULL), 0);
@@ -390,7 +390,7 @@ static void bad_arguments_are_refused(void **state)
 	struct kedge_segment_opts o = { .size = sizeof(o), .mode = 01000 };
 	struct kedge_segment_id other = { { 1, 1 } };
 	struct kedge_grant *g;
-	uint64_t *w = case_words(LEN);
+	uint64_t *w = words(LEN);
 
 	assert_int_equal(kedge_segment_make(NULL, 1, NULL, &segment), -EINVAL);
 	assert_int_equal(kedge_segment_make(w, 0, NULL, &segment), -EINVAL);
@@ -442,7 +442,7 @@ static void ids_have_a_text(void **state)
 static void nothing_is_left(void **state)
 {
 	unsigned int fds = open_fds(), threads = threads_now(), lines;
-	uint64_t *w = case_words(LEN);
+	uint64_t *w = words(LEN);
 	int i;
 
 	need_convert();

@@ -119,7 +119,7 @@ static void parts_are_attached(void **state)
 {
 	int i;
 
-	w = case_words(LEN);
+	w = words(LEN);
 	begin(w, LEN, &later);
 	/* It may be private again, or not yet: in the midst of that, now and then. */
 	for (i = 0; i < 10 * TIMES; i++) {
@@ -257,7 +257,7 @@ static int makes_one(void *arg)
 static void a_filter_may_forbid_unshare(void **state)
 {
 	need_convert();
-	w = case_words(LEN);
+	w = words(LEN);
 	assert_int_equal(in_child(makes_one, NULL), 0);
 }
 

@@ -202,7 +202,7 @@ static void what_is_around_is_converted_with_them(void **state)
 
 	need_pages();
 	assert_non_null(f);
-	w = (void *)case_pages(CNT);
+	w = (void *)new_pages(CNT);
 	fill(w, CNT);
 	assert_int_equal(fwrite(w, 1, CNT * PAGE, f), CNT * PAGE);
 	assert_int_equal(fflush(f), 0);

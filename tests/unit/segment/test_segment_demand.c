@@ -29,7 +29,7 @@ static bool is_shared(const void *at)
 
 static void just_what_is_attached_is_converted(void **state)
 {
-	uint64_t *w = case_words(LEN);
+	uint64_t *w = words(LEN);
 
 	begin(w, LEN, &later);
 	assert_false(is_shared(w));
@@ -50,7 +50,7 @@ static void just_what_is_attached_is_converted(void **state)
 
 static void it_is_private_again_with_its_last_peer(void **state)
 {
-	uint64_t *w = case_words(LEN);
+	uint64_t *w = words(LEN);
 
 	begin(w, LEN, &later);
 	assert_int_equal(peer_attach(&peer, 0, LEN), 0);
@@ -211,7 +211,7 @@ static void the_address_space_is_a_segment(void **state)
 	assert_int_equal(kedge_segment_info(segment, &i), 0);
 	assert_int_equal(i.backend, KEDGE_SEGMENT_CONVERT);
 	/* Memory that comes to be later, too. */
-	big = case_words(3 * LEN);
+	big = words(3 * LEN);
 	attaches(heap, 100000);
 	attaches(big, 3 * LEN);
 	attaches(bss, sizeof(bss));
@@ -229,7 +229,7 @@ static void the_address_space_is_a_segment(void **state)
 
 static void others_own_segments_are_not_disturbed(void **state)
 {
-	uint64_t *w = case_words(LEN);
+	uint64_t *w = words(LEN);
 	struct kedge_segment *now;
 
 	begin(NULL, 0, &whole);
@@ -247,7 +247,7 @@ static void others_own_segments_are_not_disturbed(void **state)
 
 static void a_fork_ends_parts_and_no_segment(void **state)
 {
-	uint64_t *w = case_words(LEN);
+	uint64_t *w = words(LEN);
 	pid_t pid;
 
 	begin(NULL, 0, &whole);
@@ -336,7 +336,7 @@ static void what_changes_is_mapped_at_the_same_addresses(void **state)
 static void what_has_many_holes_is_attached(void **state)
 {
 	const size_t page = page_len();
-	uint64_t *w = case_words(LEN);
+	uint64_t *w = words(LEN);
 	size_t i, k;
 
 	begin(w, LEN, &later);

@@ -62,7 +62,7 @@ static void what_is_emptied_is_zero(void **state)
 	pid_t pid;
 	int n;
 
-	run_at = case_words(LEN / 8);
+	run_at = words(LEN / 8);
 	begin(NULL, 0, &whole);
 	atomic_store(&stops, false);
 	for (i = 0; i < 2; i++)
@@ -93,7 +93,7 @@ static void no_store_is_lost(void **state)
 	uintptr_t i;
 	int n;
 
-	run_at = case_words(LEN);
+	run_at = words(LEN);
 	memset(run_at, 0, LEN);
 	begin(NULL, 0, &whole);
 	atomic_store(&stops, false);
@@ -129,7 +129,7 @@ static void another_segment_comes_and_goes(void **state)
 	pthread_t thread;
 	uint64_t n, v;
 
-	run_at = case_words(LEN / 8);
+	run_at = words(LEN / 8);
 	begin(NULL, 0, &whole);
 	atomic_store(&stops, false);
 	assert_int_equal(pthread_create(&thread, NULL, makes_and_removes, NULL), 0);
@@ -172,7 +172,7 @@ static void many_small_parts_come_and_go(void **state)
 /* The owner ends, by a kill: nothing hangs. */
 static void an_owner_that_is_killed_is_stale(void **state)
 {
-	uint64_t *w = case_words(LEN), v;
+	uint64_t *w = words(LEN), v;
 	pid_t pid = 0;
 	int fd[2];
 
@@ -211,7 +211,7 @@ static void an_owner_that_is_killed_is_stale(void **state)
 /* Last: this process closes what it does not know, one by one. Parts are converted all the same. */
 static void an_owner_without_its_descriptors_goes_on(void **state)
 {
-	uint64_t *w = case_words(2 * LEN);
+	uint64_t *w = words(2 * LEN);
 	int fd;
 
 	begin(w, 2 * LEN, &later);

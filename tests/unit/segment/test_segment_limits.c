@@ -101,7 +101,7 @@ static size_t limit_of_mappings(void)
 static void where_mappings_are_few_nothing_hangs(void **state)
 {
 	size_t pages = 2 * limit_of_mappings() + 100, last, left;
-	uint64_t *w = case_words(LEN);
+	uint64_t *w = words(LEN);
 	struct kedge_segment *s;
 	char *room;
 	int rc;
@@ -184,7 +184,7 @@ static void to_copy_from_another_user_is_not_allowed(void **state)
 {
 	const struct kedge_segment_opts o = { .size = sizeof(o), .mode = 0444,
 					      .backend = KEDGE_SEGMENT_COPY };
-	uint64_t *w = case_words(LEN), v = 0;
+	uint64_t *w = words(LEN), v = 0;
 	struct kedge_segment *s;
 
 	need_root();

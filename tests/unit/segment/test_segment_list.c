@@ -18,7 +18,7 @@ static const struct kedge_segment_entry *entry_at(const struct listed *l, const 
 
 static void each_segment_is_there_as_it_is(void **state)
 {
-	uint64_t *a = case_words(1 << 16), *b = case_words(1 << 16), *c = case_words(1 << 16);
+	uint64_t *a = words(1 << 16), *b = words(1 << 16), *c = words(1 << 16);
 	const struct kedge_segment_entry *e;
 	struct kedge_segment *s[3];
 	struct peer two[2];
@@ -98,7 +98,7 @@ static void a_segment_that_is_only_copied_says_why(void **state)
 /* By address, no matter when each was made, and whatever page of messages it is in. */
 static void many_segments_are_in_order(void **state)
 {
-	char *p = case_pages(MANY);
+	char *p = new_pages(MANY);
 	struct kedge_segment *s[MANY];
 	struct listed l;
 	size_t i, at;
@@ -207,7 +207,7 @@ static int is_told_nothing(void *name)
 
 static void another_user_is_told_nothing(void **state)
 {
-	char *p = case_pages(1);
+	char *p = new_pages(1);
 	struct kedge_segment *s;
 	pid_t pid = getpid();
 	uint32_t name;

@@ -20,7 +20,7 @@ static bool holds(const void *bytes, size_t len, uint64_t word)
 
 static void a_list_has_no_word_of_an_id(void **state)
 {
-	char *p = case_pages(1);
+	char *p = new_pages(1);
 	struct kedge_segment *s = make_as(p, page_len(), 0, KEDGE_SEGMENT_COPY);
 	struct kedge_segment_id id;
 	struct seg_page page;
@@ -44,7 +44,7 @@ static void a_list_has_no_word_of_an_id(void **state)
 
 static void what_is_no_question_for_a_list_ends_the_connection(void **state)
 {
-	char *p = case_pages(1), raw[256];
+	char *p = new_pages(1), raw[256];
 	struct kedge_segment *s = make_as(p, page_len(), 0, KEDGE_SEGMENT_COPY);
 	struct listed l;
 	size_t len, i;
@@ -73,7 +73,7 @@ static void what_is_no_question_for_a_list_ends_the_connection(void **state)
 /* Askers that never read, and some that read and ask without end: the owner goes on. */
 static void askers_that_flood_are_cut_off_and_others_answered(void **state)
 {
-	char *p = case_pages(MANY);
+	char *p = new_pages(MANY);
 	struct kedge_segment *s[MANY];
 	struct kedge_segment_id id;
 	struct kedge_grant *g;

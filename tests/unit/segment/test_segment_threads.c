@@ -264,7 +264,7 @@ static void *waits_for_nothing(void *unused)
 /* They are stopped: epoll_wait() is a call that fails by that. */
 static void threads_are_stopped(void **state)
 {
-	uint64_t *w = case_words(STACK);
+	uint64_t *w = words(STACK);
 	pthread_t t;
 
 	need_stopped_threads();
