@@ -175,8 +175,8 @@ void stream_welcome_tag(const unsigned char key[KEY_LEN], const struct stream_he
 /* The key of what is secret on a connection of two owners, which have an invitation's key. */
 void stream_seal(const unsigned char key[KEY_LEN], const struct stream_hello *h,
 		 const struct stream_ask *q, unsigned char seal[TAG_LEN]);
-/* As long as a host has to be heard of, at least 2,000: that is TCP's to count, in real time, so a
- * test cannot move it. It may set less than the usual before there is a connection. */
+/* A host that is not heard of for so many milliseconds is gone; at least 2,000. TCP counts them in
+ * real time, which a test cannot move: it may set less before there is a connection. */
 extern uint32_t stream_host_ms;
 /* Keepalive, and no delay. */
 void stream_prepare(int fd);

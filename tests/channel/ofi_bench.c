@@ -176,7 +176,7 @@ static uint64_t reap(struct raw *r)
 	return (uint64_t)n;
 }
 
-/* One small message: of the side that has received all. */
+/* The side that has received all says so in one small message. */
 static void tell(struct raw *r, const void *data, size_t len)
 {
 	TRY(fi_inject(r->ep, data, len, 0));

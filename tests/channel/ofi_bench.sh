@@ -50,7 +50,9 @@ perf()
 	$SERVER ${WITH:-} timeout -s KILL 20 "$KEDGE" perf --listen -q -t tcp 192.0.2.1:$port \
 		2>/dev/null &
 	server=$!
-	sleep 0.2
+	until $SERVER ss -Hltn "sport = :$port" | grep -q . || ! kill -0 $server 2>/dev/null; do
+		sleep 0.05
+	done
 	# shellcheck disable=SC2086
 	$CLIENT ${WITH:-} timeout -s KILL 20 "$KEDGE" perf --connect 192.0.2.1:$port -q -t tcp \
 		-s "$1" -w "$2" -r 3 --json |

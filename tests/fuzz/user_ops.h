@@ -27,12 +27,12 @@ extern struct user_op ops[OPS];
 /* A receive of what @tag and @mask say, or a send, of @len bytes. */
 void do_recv(struct kedge_channel *ch, size_t len, uint64_t tag, uint64_t mask);
 void do_send(struct kedge_channel *ch, size_t len, uint64_t tag);
-/* One of those that were posted, or was; 0 or -ENOENT. */
+/* Cancels an operation that is posted, or was: 0 or -ENOENT. */
 void do_cancel(struct kedge_channel *ch);
 ssize_t do_poll(struct kedge_channel *ch);
 /* Until the channel says that it has ended, and how: nothing is left. */
 ssize_t poll_to_the_end(struct kedge_channel *ch);
-/* Those that the channel is done with, as it was closed. */
+/* Frees the operations of a channel that was closed. */
 void ops_end(void);
 
 #endif /* FUZZ_USER_OPS_H */

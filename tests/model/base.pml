@@ -3,7 +3,7 @@
 
 /* A step that is left out where @condition does not hold. */
 #define when(condition, ...) if :: condition -> __VA_ARGS__ :: else fi
-/* One that is done again as long as it holds. */
+/* A step is done again as long as @condition holds. */
 #define repeat(condition, ...) do :: condition -> __VA_ARGS__ :: else -> break od
 
 /* The environment, and what was reached at all, told in the end. */

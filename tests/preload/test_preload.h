@@ -35,7 +35,7 @@ int kept(int plain, int kedge);
 struct ibv_mr *reg(void *addr, size_t len, int access);
 void dereg(struct ibv_mr *mr);
 struct ibv_context *open_fake(void);
-/* It fails with @err, as libibverbs would have it. */
+/* Asserts that the registration fails with @err, as libibverbs would have it. */
 void refused_with(void *addr, size_t len, int access, int err);
 
 /* test_ends.c: domains and devices go */

@@ -30,7 +30,7 @@ int ks_errno(const void *p);
 char *ks_mapped(int fd, size_t len, int prot, off_t offset);
 const uint64_t *ks_generation(int fd);
 
-/* What most cases have: an owner's file, one more, and a segment. */
+/* Most cases have an owner's file, one more, and a segment. */
 extern int mine, other;
 extern struct ks_id shared;
 

@@ -33,7 +33,7 @@
 #define PAGE 4096ul
 #define VM_COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-/* What older headers lack. */
+/* Older headers lack these. */
 #ifndef MADV_COLD
 #define MADV_COLD 20
 #define MADV_PAGEOUT 21
@@ -67,9 +67,9 @@ uint64_t vm_number(const char *path);
 uint64_t vm_memory_kib(const char *name);
 /* The kernel looks for equal pages as fast as it can; false where it has no KSM. */
 bool vm_ksm(void);
-/* What a call returned, or a negative errno. */
+/* Returns @rc, or a negative errno where it is -1. */
 int vm_errno(long rc);
-/* What mmap() says, of a mapping that is gone again; 0 or a negative errno. */
+/* Maps, unmaps again, and returns 0 or a negative errno of mmap(). */
 int vm_map_errno(int fd, size_t len, int prot, int flags, off_t offset);
 
 uint64_t vm_now(void); /* nanoseconds */

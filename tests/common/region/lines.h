@@ -45,7 +45,7 @@ void close_pair(struct pair *p);
 int put(const struct pair *p, uint64_t at, char c);
 int get(const struct pair *p, uint64_t at, char *c);
 
-/* What most cases have: LINE_LEN bytes that are lent, a line to them, and as many others. */
+/* Most cases have LINE_LEN bytes that are lent, a line to them, and as many other bytes. */
 extern char *at, *data;
 extern struct loan loan;
 extern struct pair a;
@@ -54,7 +54,7 @@ int begin_line(void **state);
 int end_line(void **state);
 #define line_case(f) cmocka_unit_test_setup_teardown(f, begin_line, end_line)
 
-/* Those that hold by each adapter. Returns how many failed. */
+/* Runs the cases that hold by each adapter, and returns how many failed. */
 int lines_run(void);
 
 #endif /* TESTS_REGION_LINES_H */

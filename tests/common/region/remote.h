@@ -35,7 +35,7 @@ void make_region(size_t len, const struct kedge_handle_opts *o);
 /* make_region() was called, ever. */
 bool regions_were_made(void);
 struct kedge_remote *open_it(void);
-/* One that can have a lease has it. */
+/* A remote region that can have a lease has it when this returns. */
 void begin_remote_of(size_t len, const struct kedge_handle_opts *o);
 void begin_remote(const struct kedge_handle_opts *o); /* of LEN */
 void end_remote(void);

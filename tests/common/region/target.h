@@ -33,7 +33,7 @@ struct target {
 	pid_t pid;
 };
 
-/* It listens where the way says, and waits for a region as long as it takes. */
+/* A target listens where the way says, and waits for a region as long as it takes. */
 struct target *target_new(void);
 void target_start(struct target *t);
 int target_say(struct target *t, int what);

@@ -19,7 +19,7 @@ extern int fail_with;
 extern void (*_Atomic instead)(void);
 /* Numbers of system calls that count, up to a 0: the program has them. */
 extern const long counted_calls[];
-/* So many calls of close_range() are answered as an old kernel does. */
+/* An old kernel answers that many calls of close_range(). */
 extern unsigned int unknown_calls;
 /* That of the madvise() that is made. */
 extern __thread int advice_now;
@@ -28,7 +28,7 @@ extern __thread int advice_now;
 bool fails(void);
 /* From here on the call fails that is the @step-th. */
 void fail_from(unsigned int step);
-/* As many calls as that were made the last time: so there is a step @step. */
+/* True if the last run made at least @step calls. */
 bool is_step(unsigned int step);
 /* Of @try one call after the other fails; returns how often it did then. */
 unsigned int each_step(int (*try)(void));

@@ -38,8 +38,8 @@ static void *wait_for_it(void *unused)
 	return unused;
 }
 
-/* What @call returns, which is to wait for an hour. A second before that it waits still: its thread
- * has slept some times by then. */
+/* Returns what @call does, which is to wait for an hour. A second before that it waits still: its
+ * thread has slept some times by then. */
 static int in_an_hour(int (*call)(void))
 {
 	uint64_t until;
