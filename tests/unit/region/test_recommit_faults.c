@@ -45,11 +45,13 @@ static unsigned int failed, step, unwatched;
 
 static void is_gone(char *at)
 {
+	const int put = kedge_remote_put(remote, FROM + 1, "x", 1, SOON_MS);
 	char c;
+	const int got = kedge_remote_get(remote, FROM, &c, 1, SOON_MS);
 
-	if (kedge_remote_put(remote, FROM + 1, "x", 1, SOON_MS) == 0 ||
-	    kedge_remote_get(remote, FROM, &c, 1, SOON_MS) == 0)
-		fail_msg("step %u: an access goes where the program has no memory", step);
+	if (!put || !got)
+		fail_msg("step %u: an access goes where the program has no memory: put %d, get %d",
+			 step, put, got);
 	TRY(kedge_remote_put(remote, FROM - 1, "x", 1, SOON_MS));
 	assert_int_equal(at[FROM - 1], 'x');
 }
@@ -158,6 +160,7 @@ static bool move_as_it_goes(void (*by)(void), unsigned int at)
 	int rc;
 
 	taken = false;
+	step = at;
 	assert_int_equal(kedge_region_create(LEN, NULL, &region), 0);
 	moved = region_at();
 	memset(moved, 'o', LEN);
