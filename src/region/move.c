@@ -155,12 +155,6 @@ static int exchange(struct kedge_region *r, struct kedge_region *next)
 	return 0;
 }
 
-static void look_again(struct kedge_region *r)
-{
-	watch_pause(r);
-	watch_go_on(r);
-}
-
 static int exchange_suspended(struct kedge_region *r, struct kedge_region *next,
 			      const void *former, int timeout_ms, uint64_t *pause_ns)
 {
@@ -179,10 +173,9 @@ static int exchange_suspended(struct kedge_region *r, struct kedge_region *next,
 		rc = watch_is_whole(r, 0, r->len);
 		if (!rc)
 			rc = exchange(r, next);
-		/* With what was not told of meanwhile. */
-		if (rc)
-			look_again(r);
 	}
+	if (rc)
+		watch_as_before(r);
 	gates_open(r);
 	if (pause_ns)
 		*pause_ns = clock_ns() - begun;

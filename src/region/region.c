@@ -339,7 +339,7 @@ static int trim_to(struct kedge_region *r, uint64_t len)
 	if (!rc)
 		rc = region_release(r, len);
 	if (rc) {
-		watch_again(r, len, was);
+		watch_as_before(r);
 		gates_set_len(r, was);
 	}
 	return rc;

@@ -342,6 +342,14 @@ static int again(void *arg)
 						    p->to - p->from);
 }
 
+static int all_again(void *arg)
+{
+	struct kedge_region *r = arg;
+	int rc = look_through(r, 0, r->len, add_own, r);
+
+	return rc ? rc : note_all(r, 0, r->len);
+}
+
 static int move_in(void *arg)
 {
 	const struct part *p = arg;
@@ -479,6 +487,13 @@ static void lose(struct kedge_region *r)
 	watch_pause(r);
 	kedge__log(KEDGE_LOG_WARN, "the mapping of a region cannot be watched any more: peers have "
 		   "it served, and slower, until kedge_region_recommit()");
+}
+
+void watch_as_before(struct kedge_region *r)
+{
+	/* Nothing was left out of a region that is not watched. */
+	if (!look_is_needed(r) && keeper_call(all_again, r))
+		lose(r);
 }
 
 void watch_again(struct kedge_region *r, uint64_t from, uint64_t to)

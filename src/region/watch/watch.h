@@ -22,6 +22,10 @@ void watch_end(struct kedge_region *r);
  * watched again. */
 int watch_leave_out(struct kedge_region *r, uint64_t from, uint64_t to);
 void watch_again(struct kedge_region *r, uint64_t from, uint64_t to);
+/* With the region's lock, before peers are let in again. The change that watch_leave_out() began
+ * was not made: all of the region is watched again, and what the program has changed since then is
+ * a gap. If that fails, peers are turned out of the memory. */
+void watch_as_before(struct kedge_region *r);
 /* With the region's lock. Before @len bytes at @at are moved to the region's place: 0 or -ENOMEM.
  * A change of them between the move and a registration would not be told of. */
 int watch_move_in(struct kedge_region *r, const void *at, uint64_t len);

@@ -19,6 +19,7 @@
 
 #define FROM ((size_t)16 << 10)
 #define PART ((size_t)8 << 10)
+#define OTHER ((size_t)32 << 10)
 
 WRAP(void *, mremap, void *at, size_t len, size_t to, int flags, void *next)
 {
@@ -43,17 +44,17 @@ WRAP(void *, mremap, void *at, size_t len, size_t to, int flags, void *next)
 
 static unsigned int failed, step, unwatched;
 
-static void is_gone(char *at)
+static void is_gone(char *at, size_t from)
 {
-	const int put = kedge_remote_put(remote, FROM + 1, "x", 1, SOON_MS);
+	const int put = kedge_remote_put(remote, from + 1, "x", 1, SOON_MS);
 	char c;
-	const int got = kedge_remote_get(remote, FROM, &c, 1, SOON_MS);
+	const int got = kedge_remote_get(remote, from, &c, 1, SOON_MS);
 
 	if (!put || !got)
 		fail_msg("step %u: an access goes where the program has no memory: put %d, get %d",
 			 step, put, got);
-	TRY(kedge_remote_put(remote, FROM - 1, "x", 1, SOON_MS));
-	assert_int_equal(at[FROM - 1], 'x');
+	TRY(kedge_remote_put(remote, from - 1, "x", 1, SOON_MS));
+	assert_int_equal(at[from - 1], 'x');
 }
 
 static void is_back(char *at)
@@ -81,19 +82,19 @@ static void all_of_it(int fault)
 	TRY(kedge_region_advertise(region, NULL, &handle));
 	TRY(kedge_remote_open(&handle, SOON_MS, &remote));
 	assert_int_equal(munmap(at + FROM, PART), 0);
-	is_gone(at);
+	is_gone(at, FROM);
 	TRY(kedge_region_recommit(region, FROM, PART, NULL));
 	is_back(at);
 	TRY(kedge_region_move(region, NULL, SOON_MS, NULL));
 	is_back(at);
 	TRY(kedge_region_grow(region, 2 * LEN));
 	assert_int_equal(munmap(at + FROM, PART), 0);
-	is_gone(at);
+	is_gone(at, FROM);
 	TRY(kedge_region_recommit(region, 0, 0, NULL));
 	is_back(at);
 	TRY(kedge_region_trim(region, LEN));
 	assert_int_equal(munmap(at + FROM, PART), 0);
-	is_gone(at);
+	is_gone(at, FROM);
 	TRY(kedge_region_recommit(region, 0, 0, NULL));
 	atomic_store(&fail_at, 0);
 	is_back(at);
@@ -152,6 +153,18 @@ static void remove_pages(void)
 	__real_madvise(moved + FROM, PART, MADV_REMOVE);
 }
 
+/* And a later call of the move fails, after which the program unmaps one more part. */
+static unsigned int then;
+
+static void unmap_and_refuse(void)
+{
+	if (advice_now == REPLACES)
+		return;
+	taken = true;
+	munmap(moved + FROM, PART);
+	fail_from(then);
+}
+
 /* False: the move has no such step. */
 static bool move_as_it_goes(void (*by)(void), unsigned int at)
 {
@@ -171,17 +184,23 @@ static bool move_as_it_goes(void (*by)(void), unsigned int at)
 	rc = kedge_region_move(region, NULL, SOON_MS, NULL);
 	atomic_store(&fail_at, 0);
 	last = atomic_exchange(&instead, NULL);
-	if (rc != (taken ? -ENODATA : 0))
+	if (by == unmap_and_refuse ? !rc == taken : rc != (taken ? -ENODATA : 0))
 		fail_msg("step %u: %s", at, rc ? kedge_strerror(rc) : "moved");
+	unwatched += !(query(region).flags & KEDGE_REGION_WATCHED);
+	if (by == unmap_and_refuse) {
+		munmap(moved + OTHER, PART);
+		is_gone(moved, OTHER);
+	}
 	if (taken) {
-		is_gone(moved);
+		is_gone(moved, FROM);
 		for (i = 0; i < PART && by == have_other_memory; i++)
 			assert_int_equal(moved[FROM + i], 'x');
 		if (by == have_other_memory)
 			munmap(moved + FROM, PART);
-		assert_int_equal(kedge_region_recommit(region, 0, 0, NULL), 0);
 	}
+	assert_int_equal(kedge_region_recommit(region, 0, 0, NULL), 0);
 	is_back(moved);
+	assert_true(query(region).flags & KEDGE_REGION_WATCHED);
 	kedge_remote_close(remote);
 	kedge_region_close(region);
 	return !last;
@@ -198,6 +217,22 @@ static void a_part_goes_at_each_step_of_a_move(void **state)
 	for (n = 1; move_as_it_goes(remove_pages, n); n++)
 		;
 	assert_true(n > 10);
+}
+
+/* Of those the one that would watch the region as before. */
+static void and_a_later_call_fails(void **error)
+{
+	bool is = true;
+	unsigned int n;
+
+	fail_with = *(int *)*error;
+	unwatched = 0;
+	for (n = 1; is; n++)
+		for (then = 1; (is = move_as_it_goes(unmap_and_refuse, n)) && is_step(then + 1);
+		     then++)
+			;
+	print_message("# %u steps, %u unwatched\n", n - 2, unwatched);
+	assert_true(n > 10 && unwatched);
 }
 
 static void *do_nothing(void *unused)
@@ -218,6 +253,8 @@ static const struct CMUnitTest tests[] = {
 	error_case(each_step_fails, EMFILE),
 	error_case(each_step_fails, EPERM),
 	cmocka_unit_test(a_part_goes_at_each_step_of_a_move),
+	error_case(and_a_later_call_fails, ENOMEM),
+	error_case(and_a_later_call_fails, EPERM),
 };
 
 const long counted_calls[] = { SYS_userfaultfd, SYS_ioctl, SYS_openat, SYS_epoll_create1,
