@@ -71,7 +71,7 @@ def counted(build):
 def main():
     args = sys.argv[1:]
     update = args[1:] == ['--update']
-    if not args or args[1:] and not update:
+    if not args or args[0] == '--help' or args[1:] and not update:
         sys.exit(__doc__.split('\n\n')[1])
     suites = counted(args[0])
     with open(README, encoding='utf-8') as f:
