@@ -6,14 +6,6 @@
 #ifndef TESTS_CASES_H
 #define TESTS_CASES_H
 
-#include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-
 #include "core.h"
 
 #ifdef __SANITIZE_THREAD__

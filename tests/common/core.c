@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* See core.h. */
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/kcmp.h>
 #include <linux/seccomp.h>
-#include <pthread.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 
 #include "cases.h"
 

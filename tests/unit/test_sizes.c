@@ -4,7 +4,6 @@
  * structs had, as numbers, so that a field that is added changes none of them.
  * They are those of every LP64 machine.
  */
-
 #include "channel/transport.h"
 #include "cases.h"
 #include "channel_pair.h"

@@ -6,7 +6,6 @@
 #include "way.h"
 
 #ifdef HAVE_OFI
-#include <errno.h>
 
 #include <kedge/ofi.h>
 

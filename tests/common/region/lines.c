@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* See lines.h. */
 #include <endian.h>
-#include <errno.h>
-#include <sys/mman.h>
 
 #include "lines.h"
 

@@ -6,8 +6,6 @@
 #ifndef TESTS_REGION_PEERS_H
 #define TESTS_REGION_PEERS_H
 
-#include <stdatomic.h>
-
 #include "remote.h"
 
 #define PEERS	 3

@@ -3,12 +3,6 @@
 #ifndef TESTS_REGION_REMOTE_H
 #define TESTS_REGION_REMOTE_H
 
-#include <errno.h>
-#include <pthread.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-
 #include "core.h"
 #include "way.h"
 

@@ -3,8 +3,6 @@
 #ifndef TESTS_REGION_TARGET_H
 #define TESTS_REGION_TARGET_H
 
-#include <stdatomic.h>
-
 #include "remote.h"
 
 enum target_state { TARGET_STARTS, TARGET_WAITS, TARGET_OWNS, TARGET_FAILED };

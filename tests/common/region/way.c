@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* See way.h. */
-#include <sys/mman.h>
-
 #include "fake_fabric.h"
 #include "way.h"
 

@@ -6,9 +6,6 @@
 #ifndef TESTS_REGION_WAY_H
 #define TESTS_REGION_WAY_H
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "core.h"
 
 /*

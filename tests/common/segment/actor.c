@@ -2,9 +2,7 @@
 #include "actor.h"
 
 #include <dirent.h>
-#include <poll.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 
 #define RW     (KEDGE_SEGMENT_READ | KEDGE_SEGMENT_WRITE)
 #define PAGES  8u

@@ -3,8 +3,6 @@
 #ifndef TESTS_SEGMENT_LISTS_H
 #define TESTS_SEGMENT_LISTS_H
 
-#include <sys/socket.h>
-
 #include "cases.h"
 #include "segment/wire.h"
 

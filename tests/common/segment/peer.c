@@ -2,9 +2,7 @@
 #include "peer.h"
 
 #include <grp.h>
-#include <poll.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 
 enum op { GET, ATTACH, REATTACH, VALID, DETACH, RELEASE, COPY, INFO, LOAD, STORE, WRITABLE, COUNT };
 

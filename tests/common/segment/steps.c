@@ -3,7 +3,6 @@
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 

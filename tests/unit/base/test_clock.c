@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The clock that a test moves: who waits for an hour is through at once when it is over. */
 #include <linux/futex.h>
-#include <poll.h>
 #include <sys/timerfd.h>
 
 #include "base/base.h"

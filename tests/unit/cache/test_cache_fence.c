@@ -4,9 +4,7 @@
  * test with a fence that can be counted, and at which a thread can be stopped;
  * membarrier() can be refused, by a replacement and by a seccomp filter.
  */
-
 #include "cache/internal.h" /* before the fixture's names */
-
 #include "cache_pages.h"
 #include "counted_fence.h"
 #include "wrap.h"

@@ -3,7 +3,6 @@
  * Ranges of many registrations, and making good what was lost: pieces, chunks,
  * holes, and a device that swaps pages under one handle.
  */
-#include <poll.h>
 #include <sys/resource.h>
 
 #include "cache_pages.h"

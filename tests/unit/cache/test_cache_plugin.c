@@ -5,7 +5,6 @@
  */
 #include <dlfcn.h>
 #include <limits.h>
-#include <pthread.h>
 
 #include "core.h"
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Ranges that a cache asks its device to preserve when registrations end. */
 #include "notify/internal.h" /* before the fixture's names */
-
 #include "cache_pages.h"
 
 #define UNSURE KEDGE_PRESERVE_UNSURE

@@ -297,10 +297,12 @@ static void operations_that_a_peer_never_answers_end_the_channel(void **state)
 {
 	struct kedge_channel_opts o = { .size = sizeof(o), .timeout_ms = 10,
 					.peer_timeout_ms = 50 };
-	char *out = malloc(MIB), *in = malloc(MIB);
+	char *out, *in;
 	ssize_t rc = 0;
 
 	need_shm("where the network has the data no answer is waited for");
+	out = malloc(MIB);
+	in = malloc(MIB);
 	fill(out, MIB, 1);
 	open_pair(NULL, &o);
 	assert_int_equal(put(&a, out, MIB, 1), 0);

@@ -3,10 +3,6 @@
  * What a user of a channel relies on, whatever carries it: the same cases over each
  * transport, most of them taken from the families of cases.h.
  */
-#include <poll.h>
-#include <signal.h>
-#include <sys/wait.h>
-
 #include "cases.h"
 
 static void many_in_both_directions_at_once(void **state)

@@ -4,12 +4,6 @@
  * receiving, made to fail in turn: a clear error or another way to do it,
  * nothing left behind, a peer that hears of it soon, and next time it works.
  */
-#include <errno.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-
 #include "channel_pair.h"
 #include "channel/internal.h"
 #include "clock.h"

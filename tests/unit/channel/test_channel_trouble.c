@@ -4,8 +4,6 @@
  * who give up at once, a fork. Both ends are of this process, so that a case
  * decides who moves when.
  */
-#include <stdatomic.h>
-
 #include "channel/internal.h"
 #include "channel/shm/internal.h"
 #include "channel_pair.h"

@@ -3,9 +3,6 @@
  * Calls of channels that wait: each lasts until its time is up by the clock, for all the
  * slices in which it sleeps meanwhile, and no longer.
  */
-#include <errno.h>
-#include <poll.h>
-#include <sys/socket.h>
 #include <sys/un.h>
 
 #include <kedge/tcp.h>

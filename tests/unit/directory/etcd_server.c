@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* See etcd_server.h. */
 #include <arpa/inet.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <ftw.h>
 #include <netinet/in.h>
-#include <signal.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 
 #include "core.h"
 #include "etcd_server.h"

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* See fake_etcd.h. A thread takes connections, one each serves them. */
 #include <arpa/inet.h>
-#include <errno.h>
 #include <netinet/in.h>
-#include <poll.h>
-#include <sys/socket.h>
 
 #include <kedge/etcd.h>
 

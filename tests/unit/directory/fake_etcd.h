@@ -6,8 +6,6 @@
 #ifndef TESTS_FAKE_ETCD_H
 #define TESTS_FAKE_ETCD_H
 
-#include <pthread.h>
-
 #include "core.h"
 
 enum fake_path { RANGE, TXN, GRANT, KEEPALIVE, REVOKE, AUTHENTICATE, OTHER, FAKE_PATHS };

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Directories of a table of functions: what open accepts of it, and what goes through. */
-#include <errno.h>
-
 #include "core.h"
 
 static void *const ctx = (void *)0x1234;

@@ -4,8 +4,6 @@
  * of answers that are wrong, cut, endless or missing. A request that was not answered
  * is never told as "not done", nor sent twice.
  */
-#include <errno.h>
-#include <signal.h>
 #include <sys/resource.h>
 
 #include <kedge/etcd.h>

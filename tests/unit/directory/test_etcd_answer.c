@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Answers of etcd: those that etcd 3.4 gives, and those that no etcd gives. */
-#include <errno.h>
-
 #include "core.h"
 #include "directory/etcd/answer.h"
 

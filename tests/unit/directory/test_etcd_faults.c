@@ -3,8 +3,6 @@
  * The directory in etcd where the process has no memory, lock or thread: each call in turn fails
  * once. The request fails, was not done, and leaves nothing.
  */
-#include <errno.h>
-
 #include <kedge/etcd.h>
 
 #include "fake_etcd.h"

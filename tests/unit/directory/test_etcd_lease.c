@@ -3,8 +3,6 @@
  * Leases, time and users, with a server on loopback in etcd's place: who has a lease, how it is
  * renewed, what is told when it is gone, servers that do not answer, and tokens that end.
  */
-#include <errno.h>
-
 #include <kedge/etcd.h>
 
 #include "clock.h"

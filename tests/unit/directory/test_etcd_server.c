@@ -4,11 +4,6 @@
  * same place, holders that are killed or stopped, an etcd that goes and comes, users, and
  * certificates. Skipped where there is no etcd.
  */
-#include <errno.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-
 #include <kedge/etcd.h>
 
 #include "clock.h"

@@ -3,7 +3,6 @@
  * The backend of the kernel module, with the module: what only it sees, and what
  * it must not lose. Skipped where the module is not loaded; tests/vm loads it.
  */
-#include <poll.h>
 #include <sys/shm.h>
 
 #include "notifier.h"

@@ -1,10 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The landing pool: what it lends, what it takes back, what it gives up. */
-#include <errno.h>
-#include <pthread.h>
-#include <sys/mman.h>
-#include <time.h>
-
 #include "base/clock/clock.h"
 #include "clock.h"
 #include "core.h"

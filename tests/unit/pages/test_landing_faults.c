@@ -3,8 +3,6 @@
  * Each step of joining the landing pool, and of taking blocks that are not mapped
  * yet, made to fail in turn: nothing is left behind, and next time it works.
  */
-#include <errno.h>
-
 #include "core.h"
 #include "fakes/faults.h"
 #include "pages/landing.h"

@@ -4,7 +4,6 @@
  * pages, stores of running threads, refusals after which all is as it was.
  */
 #include <liburing.h>
-#include <sys/stat.h>
 
 #include "pages/share/share.h"
 #include "swap_mem.h"

@@ -4,7 +4,6 @@
  * where there is something, and nothing where others watch; no neighbour changes.
  */
 #include <linux/userfaultfd.h>
-#include <poll.h>
 #include <sys/ioctl.h>
 
 #include "cases.h"

@@ -37,7 +37,6 @@ struct arena {
 /* Swaps go on until each of the others had a part in them. */
 #define PARTS 10
 
-
 static _Atomic uint64_t *word(char *p, size_t i)
 {
 	return (_Atomic uint64_t *)(void *)(p + i * page_len());

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* See by_hand.h. */
-#include <sys/socket.h>
-
 #include "base/base.h"
 #include "by_hand.h"
 

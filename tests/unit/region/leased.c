@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* See leased.h. */
-#include <sys/socket.h>
-
 #include "leased.h"
 
 unsigned int puts_done(void)

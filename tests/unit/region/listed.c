@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* See listed.h. */
-#include <sys/socket.h>
 #include <sys/un.h>
 
 #include "listed.h"

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* See recommit.h. */
-#include <sys/syscall.h>
-
 #include "recommit.h"
 
 char *at;

@@ -1,12 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Pages for a memfd, by this process and by a child that is ended as it gets them. */
-#include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-
 #include "core.h"
 #include "region/internal.h"
 

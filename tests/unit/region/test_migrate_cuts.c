@@ -9,8 +9,6 @@
  * what does not come, and for the other process once that is alone.
  */
 #include <netinet/in.h>
-#include <poll.h>
-#include <sys/socket.h>
 
 #include "clock.h"
 #include "target.h"

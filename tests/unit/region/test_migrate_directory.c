@@ -3,7 +3,6 @@
  * Regions that a directory knows: the one here is a page that the test's processes share. A peer
  * that comes late finds the region though all its former owners have ended.
  */
-
 #include <kedge/directory.h>
 
 #include "target.h"

@@ -4,11 +4,6 @@
  * there. There is one region in the end, either the former or the next, with all of its bytes, and
  * its peer goes on.
  */
-#include <pthread.h>
-#include <stdarg.h>
-#include <string.h>
-#include <sys/syscall.h>
-
 #include <kedge/migrate.h>
 
 #include "clock.h"

@@ -4,7 +4,6 @@
  * of both. The other one gives up with an error, its region stays or is not there, and the next
  * migration works.
  */
-
 #include <kedge/migrate.h>
 
 #include "clock.h"

@@ -3,9 +3,6 @@
  * Each call of the system's and of libc's fails in turn as a line by libfabric is made: the error
  * has a reason, what was begun is undone, and the next attempt succeeds.
  */
-#include <sys/syscall.h>
-#include <sys/wait.h>
-
 #include "core.h"
 #include "refuse.h"
 #include "region/fabric/fabric.h"

@@ -4,11 +4,7 @@
  * (lines.h), that a process that ends, stops or forks keeps none waiting, and that no program knows
  * of them.
  */
-#include <pthread.h>
-#include <signal.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 
 #include "clock.h"
 #include "lines.h"

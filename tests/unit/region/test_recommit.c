@@ -4,7 +4,6 @@
  * kedge_region_recommit() repairs it.
  */
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 
 #include "recommit.h"
 #include "suites.h"

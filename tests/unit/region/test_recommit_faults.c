@@ -5,8 +5,6 @@
  * again. However it ends, no access to the part works while it is gone, others work, and a put
  * is in the program's memory once the part is back; nothing is left in the end.
  */
-#include <sys/syscall.h>
-
 #include "remote.h"
 
 #include "look.h"

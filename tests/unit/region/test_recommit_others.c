@@ -3,7 +3,6 @@
  * Parts of a region that the program has taken away: for operations that are submitted, a
  * migration, a process that is refused userfaultfd later, huge pages, and pages swapped out.
  */
-#include <sys/syscall.h>
 #include <sys/sysinfo.h>
 
 #include "look.h"

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Regions, as a program makes and changes them. */
-#include <fcntl.h>
-#include <sys/syscall.h>
-
 #include "look.h"
 #include "remote.h"
 

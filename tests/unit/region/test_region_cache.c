@@ -7,9 +7,6 @@
  * The device keeps pages as adapters do: by a second mapping, which stays whatever becomes of the
  * first one.
  */
-#include <errno.h>
-#include <sys/mman.h>
-
 #include "core.h"
 
 #define LEN ((size_t)1 << 20)

@@ -3,9 +3,6 @@
  * Regions where the system refuses something: each call in turn fails once. The caller's
  * request fails, the region is as it was, nothing is left, and all works afterwards.
  */
-#include <fcntl.h>
-#include <sys/syscall.h>
-
 #include "look.h"
 #include "refuse.h"
 #include "region/internal.h"

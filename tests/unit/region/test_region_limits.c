@@ -4,11 +4,9 @@
  * fails and says what is short and how much could be had; this process lives, has what it
  * had, and can take what there is.
  */
-#include <fcntl.h>
 #include <grp.h>
 #include <linux/magic.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/statfs.h>
 
 #include "look.h"

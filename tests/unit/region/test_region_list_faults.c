@@ -4,8 +4,6 @@
  * process, too: each call in turn fails once. The list fails with a reason, or has the region, or
  * says of the process why not; nothing is left, and the owner's peers go on.
  */
-#include <sys/syscall.h>
-
 #include "listed.h"
 
 #include "look.h"

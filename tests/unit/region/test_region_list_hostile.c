@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Lists of regions where askers or owners do not behave. */
-
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/un.h>
 
 #include "listed.h"

@@ -4,11 +4,7 @@
  * too: each call in turn fails once. The caller's request fails or works, other peers go on,
  * nothing is left, and all works afterwards.
  */
-#include <fcntl.h>
-#include <poll.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
 
 #include "remote.h"
 

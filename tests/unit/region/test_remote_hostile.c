@@ -3,10 +3,8 @@
  * Peers that speak the protocol badly, or not at all: each is refused or cut off by itself,
  * and one that has a handle and its region go on.
  */
-#include <fcntl.h>
 #include <sched.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 
 #include "base/base.h"
 #include "by_hand.h"

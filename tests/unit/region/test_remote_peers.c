@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Peers that are processes of their own: at work, stopped, killed, and without an owner. */
-#include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <sys/ioctl.h>
-#include <sys/syscall.h>
 
 #include "look.h"
 #include "remote.h"

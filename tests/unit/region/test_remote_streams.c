@@ -3,15 +3,7 @@
  * Regions whose accesses the owner does: large ones, owners that do not answer, and addresses that
  * are none.
  */
-#include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
 
 #include "base/base.h"
 #include "region/share/share.h"

@@ -4,8 +4,6 @@
  * end it, and it is over once the clock has moved that far.
  */
 #include <dirent.h>
-#include <pthread.h>
-#include <signal.h>
 
 #include <kedge/directory.h>
 #include <kedge/migrate.h>

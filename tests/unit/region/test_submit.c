@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Operations that are submitted, and their completions, as a program has them. */
-#include <poll.h>
-
 #include "submit.h"
 #include "suites.h"
 

@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Operations where the system refuses memory, a thread or a descriptor. */
-#include <fcntl.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
-
 #include "submit.h"
 
 #include "look.h"

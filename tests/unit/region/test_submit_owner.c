@@ -3,9 +3,6 @@
  * Operations by a connection to an owner that is the test's: how many requests are under way before
  * it answers, and what becomes of them when it answers badly, late, or not at all.
  */
-#include <poll.h>
-#include <sys/socket.h>
-
 #include "clock.h"
 #include "region/peer/state.h"
 #include "by_hand.h"

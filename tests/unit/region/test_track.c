@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Pages that were stored into are told, by each way that works here. */
-#include <errno.h>
-#include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <sys/ioctl.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
 
 #include "core.h"
 #include "look.h"

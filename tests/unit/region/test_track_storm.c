@@ -3,12 +3,7 @@
  * Stores while pages are told: a mirror that is made of what is told alone is equal to the
  * memory in the end.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
 #include <sched.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
 
 #include "core.h"
 #include "look.h"

@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-#include <errno.h>
-#include <pthread.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 
 #include "core.h"

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Segments whose owner goes on with its memory as if it were its own, forks or dies. */
-#include <sys/socket.h>
-
 #include "shared.h"
 
 #define LEN ((size_t)2 << 20)

@@ -3,16 +3,6 @@
  * Segments where the system refuses something: each call in turn fails once. The segment
  * is refused, or had in another way, the memory is as it was, and all works afterwards.
  */
-#include <errno.h>
-#include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-
 #include "peer.h"
 
 #define LEN ((size_t)256 << 10)

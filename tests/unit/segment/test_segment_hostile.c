@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Peers that say what no peer of kedge's says, and owners that are none. */
-#include <poll.h>
 #include <sys/resource.h>
 #include <sys/un.h>
 

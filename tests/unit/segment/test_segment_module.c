@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Segments by the kernel module, as one uses them: memory of any kind, which stays as it is. */
-
 #include "lists.h"
 #include "shared.h"
 

@@ -2,7 +2,6 @@
 #include "published.h"
 
 #include <dirent.h>
-#include <sys/socket.h>
 #include <sys/un.h>
 
 char folder[64];

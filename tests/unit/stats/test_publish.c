@@ -1,16 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Processes that publish their counters, and what becomes of the file or socket: as they go on, as
  * they end or are killed, and where another one has the place. */
-#include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "clock.h"
 #include "published.h"

@@ -2,11 +2,6 @@
 /* Each step of the thread's beginning made to fail in turn, in a process of its own: the program
  * goes on with its cache, gets its socket later or is told once, and neither descriptors nor a name
  * stay. */
-#include <errno.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include "../../fakes/faults.h"
 #include "published.h"
 #include "stats/text.h"

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The target that a value of KEDGE_STATS names. */
-#include <sys/stat.h>
-
 #include "published.h"
 #include "stats/target.h"
 

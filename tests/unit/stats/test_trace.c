@@ -3,7 +3,6 @@
 #include <dirent.h>
 #include <semaphore.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 
 #include <kedge/hooks.h>
 
