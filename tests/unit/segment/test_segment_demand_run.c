@@ -67,7 +67,7 @@ static void what_is_emptied_is_zero(void **state)
 	atomic_store(&stops, false);
 	for (i = 0; i < 2; i++)
 		pthread_create(&thread[i], NULL, empties, (void *)i);
-	for (n = 0; n < 40; n++) {
+	for (n = 0; n < (int)by_circle(12, 40); n++) {
 		/* It may change all the time. */
 		if (!peer_attach(&peer, (uintptr_t)run_at, LEN / 8)) {
 			if (n % 4 == 0) {
@@ -100,7 +100,7 @@ static void no_store_is_lost(void **state)
 	for (i = 0; i < 4; i++)
 		pthread_create(&thread[i], NULL, stores, (void *)i);
 	pthread_create(&thread[4], NULL, maps, NULL);
-	for (n = 0; n < 40; n++) {
+	for (n = 0; n < (int)by_circle(12, 40); n++) {
 		attach_in_time((uintptr_t)run_at, LEN);
 		assert_int_equal(peer_store(&peer, LEN - 8, n), 0);
 		assert_int_equal(run_at[LEN / 8 - 1], n);
@@ -133,7 +133,7 @@ static void another_segment_comes_and_goes(void **state)
 	begin(NULL, 0, &whole);
 	atomic_store(&stops, false);
 	assert_int_equal(pthread_create(&thread, NULL, makes_and_removes, NULL), 0);
-	for (n = 0; n < 200; n++) {
+	for (n = 0; n < by_circle(60, 200); n++) {
 		if (peer_attach(&peer, (uintptr_t)run_at, LEN / 8))
 			continue;
 		__atomic_store_n(run_at, n, __ATOMIC_SEQ_CST);

@@ -11,7 +11,7 @@
 
 #include "shared.h"
 
-#define MAKES  100
+#define MAKES  (int)by_circle(30, 100)
 #define STACK  ((size_t)256 << 10)
 
 static void need_stopped_threads(void)
