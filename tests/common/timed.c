@@ -15,6 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define END_S 5
+
 static double seconds(struct timeval t)
 {
 	return (double)t.tv_sec + (double)t.tv_usec / 1e6;
@@ -39,8 +41,29 @@ static void note(const char *path, const struct rusage *u, char **command)
 	close(fd);
 }
 
+static volatile sig_atomic_t ending;
+
+static void kill_all(int sig)
+{
+	(void)sig;
+	kill(0, SIGKILL);
+}
+
+/* The runner of the tests was killed. meson gives each test a process group of its own: its shells
+ * remove what they made, and what is left after that time is killed. */
+static void end_all(int sig)
+{
+	(void)sig;
+	ending = 1;
+	signal(SIGTERM, SIG_IGN);
+	signal(SIGALRM, kill_all);
+	kill(0, SIGTERM);
+	alarm(END_S);
+}
+
 int main(int argc, char **argv)
 {
+	const pid_t parent = getppid();
 	char *path = getenv("TESTS_CPU_LOG");
 	struct rusage u;
 	int status;
@@ -52,6 +75,12 @@ int main(int argc, char **argv)
 		path = strdup(path);
 	/* The test finds the environment that it has without this. */
 	unsetenv("TESTS_CPU_LOG");
+	if (getpgrp() == getpid()) {
+		signal(SIGUSR1, end_all);
+		prctl(PR_SET_PDEATHSIG, SIGUSR1);
+		if (getppid() != parent)
+			return 1;
+	}
 	pid = fork();
 	if (!pid) {
 		/* meson ends a test by its process group; a lone SIGKILL reaches this one alone. */
@@ -62,6 +91,8 @@ int main(int argc, char **argv)
 	}
 	if (pid < 0 || wait4(pid, &status, 0, &u) != pid)
 		return 1;
+	while (ending)
+		pause();
 	if (path)
 		note(path, &u, argv + 1);
 	if (WIFSIGNALED(status)) {
