@@ -46,6 +46,9 @@ def run(build, *args):
 
 
 def main():
+    if sys.argv[1:] == ['--help']:
+        print(__doc__)
+        return 0
     if len(sys.argv) != 2 or not shutil.which('gcovr'):
         sys.exit(__doc__.split('\n\n')[1] + '\nIt needs gcovr(1).')
     build = os.path.abspath(sys.argv[1])

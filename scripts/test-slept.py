@@ -71,6 +71,9 @@ def traced(build, args):
 def main():
     if 'TESTS_SLEPT' in os.environ:
         wrapped(sys.argv[1:])
+    if sys.argv[1:] == ['--help']:
+        print(__doc__)
+        return 0
     if len(sys.argv) < 2 or not shutil.which('strace'):
         sys.exit(__doc__.split('\n\n')[1] + '\nIt needs strace(1).')
     build = sys.argv[1]

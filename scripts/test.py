@@ -151,6 +151,9 @@ def cpu_log(whole, args):
 
 
 def main():
+    if sys.argv[1:] == ['--help']:
+        print(__doc__)
+        return 0
     if len(sys.argv) < 2:
         sys.exit('usage: test.py BUILD [--whole] [ARGUMENT OF MESON TEST...]')
     build, args = sys.argv[1], sys.argv[2:]
