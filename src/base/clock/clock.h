@@ -146,13 +146,31 @@ static inline int clock_wait_ms(uint64_t deadline)
 	return clock_slice_ms(clock_left_ms(deadline));
 }
 
+#define CLOCK_REFUSED_NS 10000000
+
+/*
+ * poll() for @ms. The kernel refuses it (EINVAL) where RLIMIT_NOFILE is less than @cnt, as
+ * sandboxes set it. Then this takes CLOCK_REFUSED_NS, so that no loop around it spins.
+ */
+static inline int clock_poll_ms(struct pollfd *fds, nfds_t cnt, int ms)
+{
+	const struct timespec nap = { 0, CLOCK_REFUSED_NS };
+	int rc = poll(fds, cnt, ms), err = errno;
+
+	if (rc < 0 && err != EINTR) {
+		nanosleep(&nap, NULL);
+		errno = err;
+	}
+	return rc;
+}
+
 /* poll() until @deadline: 0 says that it is over. */
 static inline int clock_poll(struct pollfd *fds, nfds_t cnt, uint64_t deadline)
 {
 	int rc;
 
 	do
-		rc = poll(fds, cnt, clock_wait_ms(deadline));
+		rc = clock_poll_ms(fds, cnt, clock_wait_ms(deadline));
 	while (!rc && clock_ns() < deadline);
 	return rc;
 }
@@ -175,13 +193,14 @@ static inline struct timespec clock_wait_ts(uint64_t deadline)
 static inline struct timespec clock_until_ts(uint64_t deadline)
 {
 	struct clock_page *page = __atomic_load_n(&kedge__clock, __ATOMIC_RELAXED);
-	uint64_t left, now;
+	struct timespec now;
 
 	if (__builtin_expect(page == NULL, 1))
 		return clock_ts(deadline);
-	left = clock_slice_ns(clock_left_ns(deadline));
-	now = clock_ns() - atomic_load_explicit(&page->shift_ns, memory_order_relaxed);
-	return clock_ts(now + left);
+	/* Not clock_ns() less the shift, which may grow between the two. */
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return clock_ts((uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec +
+			clock_slice_ns(clock_left_ns(deadline)));
 }
 
 /* A condition for clock_cond_wait(): 0, or a positive errno. */

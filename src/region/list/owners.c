@@ -291,7 +291,7 @@ static void wait_for_any(struct asking *a)
 		else if (a->owner[i].state == WAITS)
 			until = clock_sooner(a->deadline, RETRY_NS);
 	}
-	if (poll(a->poll, a->cnt, clock_wait_ms(until)) <= 0)
+	if (clock_poll_ms(a->poll, a->cnt, clock_wait_ms(until)) <= 0)
 		for (i = 0; i < a->cnt; i++)
 			a->poll[i].revents = 0;
 }

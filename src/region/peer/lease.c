@@ -69,7 +69,7 @@ static int wait_for(struct lease *l, short what, int ms)
 	int n;
 
 	for (;;) {
-		n = poll(p, 2, clock_wait_ms(until));
+		n = clock_poll_ms(p, 2, clock_wait_ms(until));
 		if (!clofork_ours(&l->ctl->sock) || !clofork_ours(&l->wake))
 			return -EBADF;
 		if (atomic_load(&l->over))

@@ -45,7 +45,7 @@ static int hear(struct link *l, uint64_t until, struct reply *reply)
 	int rc;
 
 	for (;;) {
-		if (poll(&p, 1, clock_wait_ms(clock_sooner(until, LOOK_NS))) <= 0 &&
+		if (clock_poll_ms(&p, 1, clock_wait_ms(clock_sooner(until, LOOK_NS))) <= 0 &&
 		    clock_ns() >= until)
 			return no_answer(l);
 		if (!fd_same(l->sock.fd, &l->sock.id))

@@ -46,7 +46,7 @@ static int wait_for(const struct link *l, short what, uint64_t until)
 	struct pollfd p = { .fd = l->sock.fd, .events = what };
 
 	while (clock_ns() < until) {
-		if (poll(&p, 1, clock_wait_ms(clock_sooner(until, SLICE_NS))) > 0)
+		if (clock_poll_ms(&p, 1, clock_wait_ms(clock_sooner(until, SLICE_NS))) > 0)
 			return 0;
 		if (stream_host_is_gone(l->sock.fd))
 			return -ECONNRESET;

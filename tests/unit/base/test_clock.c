@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The clock that a test moves: who waits for an hour is through at once when it is over. */
 #include <linux/futex.h>
+#include <sys/resource.h>
 #include <sys/timerfd.h>
 
 #include "base/base.h"
@@ -197,6 +198,26 @@ static void both_clocks_move(void **state)
 	assert_true(clock_ns() >= fine + HOUR_MS * 1000000ull);
 	assert_true(clock_coarse_ns() >= coarse + HOUR_MS * 1000000ull);
 	test_clock_end();
+}
+
+/* As in a sandbox that lets a process have no descriptors: no loop around it spins. */
+static void a_poll_that_is_refused_takes_time(void **state)
+{
+	struct rlimit was, none;
+	struct pollfd p = { .fd = -1 };
+	uint64_t begin;
+	int rc, err;
+
+	getrlimit(RLIMIT_NOFILE, &was);
+	none = (struct rlimit){ 0, was.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	begin = clock_ns();
+	rc = clock_poll(&p, 1, CLOCK_NEVER);
+	err = errno;
+	setrlimit(RLIMIT_NOFILE, &was);
+	assert_int_equal(rc, -1);
+	assert_int_equal(err, EINVAL);
+	assert_true(clock_ns() - begin >= CLOCK_REFUSED_NS);
 }
 
 #define LISTED PLAIN

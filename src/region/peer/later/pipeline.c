@@ -459,7 +459,7 @@ static int wait_for_it(struct pipeline *p)
 		fd[0].events |= POLLOUT;
 	if (has_room(p) && takes_more(p) && !line_polls(p->w, p->making))
 		return 0;
-	n = poll(fd, bell ? 2 : 1, clock_slice_ms(bell ? SLICE_MS : NO_BELL_MS));
+	n = clock_poll_ms(fd, bell ? 2 : 1, clock_slice_ms(bell ? SLICE_MS : NO_BELL_MS));
 	line_polled(p->w);
 	return !n && stream_host_is_gone(p->l->sock.fd) ? -ECONNRESET : 0;
 }
