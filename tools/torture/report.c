@@ -257,6 +257,19 @@ static void print_totals(const struct torture *t, const struct totals *sum)
 		       sum->rows[STATUS_UNPROMISED]);
 }
 
+static int no_round(const struct torture *t)
+{
+	const struct row *row = t->rows;
+
+	while (row < t->rows + t->row_cnt && *row->why)
+		row++;
+	if (row < t->rows + t->row_cnt)
+		util_error("there was no time for a round: give it more --seconds");
+	else
+		util_error("no row can run here: %s", t->rows[0].why);
+	return CMD_CANNOT;
+}
+
 int report(struct torture *t)
 {
 	const struct kedge_notifier_info *info = &t->rig.info;
@@ -280,12 +293,12 @@ int report(struct torture *t)
 		print_findings(t, STATUS_STALE);
 		print_totals(t, &sum);
 	}
-	if (!sum.rounds && !sum.errors)
-		return CMD_CANNOT;
 	if (sum.few) {
 		util_error("%u rows had fewer than %" PRIu64 " rounds: give it more --seconds",
 			   sum.few, t->rounds);
 		return CMD_FINDING;
 	}
+	if (!sum.rounds && !sum.errors)
+		return no_round(t);
 	return sum.stale || sum.errors ? CMD_FINDING : CMD_OK;
 }
