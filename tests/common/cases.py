@@ -14,6 +14,11 @@ def main():
     with open(sys.argv[1], encoding='utf-8') as f:
         text = f.read()
     names = re.findall(r'^static void (\w+)\(void \*\*state\)$', text, re.M)
+    alike = re.findall(r'^\w.*\bvoid (\w+)\(void \*\*\w+\)[^;]*$', text, re.M)
+    for name in alike:
+        if name not in names:
+            sys.exit('%s: %s looks like a case and is not listed: write "static void %s(void '
+                     '**state)" on a line of its own' % (sys.argv[1], name, name))
     with open(sys.argv[2], 'w', encoding='utf-8') as f:
         f.write('#ifndef LISTED\n#define LISTED CASE\n#endif\n')
         f.write('static const struct CMUnitTest cases[] = {\n')
