@@ -17,10 +17,13 @@ passed=$(cd "$(git rev-parse --git-dir)" && pwd)/ci-passed
 commit=$(git rev-parse HEAD)
 [ -z "$(git status --porcelain)" ] ||
 	echo "ci.sh: what is not committed takes no part" >&2
+# A hook of git's has the repository in its environment, and checkout would go there.
+# shellcheck disable=SC2046 # names
+unset $(git rev-parse --local-env-vars)
 # In a folder that other users may enter, as a clone elsewhere is.
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
-trap 'exit 143' TERM INT
+trap 'exit 143' TERM INT HUP
 chmod 755 "$tmp"
 git clone -q . "$tmp/kedge"
 git -C "$tmp/kedge" checkout -q "$commit"

@@ -11,7 +11,7 @@ src=$(cd "$(dirname "$0")/.." && pwd)
 
 # Files that belong to the project, or will when they are added; in a tarball, every file,
 # also where that was unpacked within a repository of something else.
-files()
+find_files()
 {
 	if up=$(git -c safe.directory="$src" rev-parse --show-cdup 2>/dev/null) &&
 	   [ -z "$up" ]; then
@@ -23,6 +23,11 @@ files()
 	fi | while read -r f; do
 		[ ! -e "$f" ] || echo "$f"
 	done
+}
+
+files()
+{
+	echo "$all"
 }
 
 # All that stands in the root. Whatever a test or a crash leaves there shows, too.
@@ -129,7 +134,7 @@ style_of_lines()
 check_go()
 {
 	command -v gofmt >/dev/null || { echo "skipped: there is no gofmt"; return 0; }
-	unformatted=$(files | grep '\.go$' | xargs gofmt -l)
+	unformatted=$(files | grep '\.go$' | xargs gofmt -l) || return 1
 	[ -z "$unformatted" ] && return
 	echo "gofmt would change: $unformatted"
 	return 1
@@ -164,6 +169,8 @@ shift
 # shellcheck disable=SC2086 # a list of words
 [ $# -gt 0 ] || set -- $checks
 cd "$src" || exit 2
+all=$(find_files)
+[ -n "$all" ] || { echo "lint.sh: no file is found: does git work here?" >&2; exit 1; }
 status=0
 for check; do
 	if out=$(run "$check" 2>&1); then

@@ -210,8 +210,9 @@ def try_mutant(tree, m, good, limit):
     tree.write(m.path, after)
     try:
         rc, out = tree.compile()
-        if rc:
-            res.update(result='error', why='it does not build: ' + out[-300:])
+        if rc != 0:
+            res.update(result='error', why='it does not build%s: %s' % (
+                ' in time' if rc is None else '', out[-300:]))
             return res
         tests = [t for t in wanted(tree.tests, m.tests) if name_of(t) in good]
         tests.sort(key=lambda t: (of_whole(t), good[name_of(t)]))
