@@ -42,6 +42,8 @@ def run(build, *args):
     """A test that fails beside counters has run its lines all the same."""
     subprocess.call([os.path.join(ROOT, 'scripts/test.py'), build, *args, '-t', '5',
                      '--no-suite', 'perf'], stdin=subprocess.DEVNULL)
+    if not os.path.exists(os.path.join(build, 'meson-logs/testlog-timed.json')):
+        sys.exit('test-coverage.py: no test ran')
     return lines(build)
 
 
@@ -49,8 +51,10 @@ def main():
     if sys.argv[1:] == ['--help']:
         print(__doc__)
         return 0
-    if len(sys.argv) != 2 or not shutil.which('gcovr'):
-        sys.exit(__doc__.split('\n\n')[1] + '\nIt needs gcovr(1).')
+    if len(sys.argv) != 2 or sys.argv[1].startswith('-'):
+        sys.exit(__doc__.split('\n\n')[1])
+    if not shutil.which('gcovr'):
+        sys.exit('test-coverage.py: there is no gcovr(1)')
     build = os.path.abspath(sys.argv[1])
     if not os.path.exists(os.path.join(build, 'build.ninja')):
         must('meson', 'setup', '-Db_coverage=true', '-Doptimization=0', build, ROOT)

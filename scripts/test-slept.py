@@ -74,11 +74,17 @@ def main():
     if sys.argv[1:] == ['--help']:
         print(__doc__)
         return 0
-    if len(sys.argv) < 2 or not shutil.which('strace'):
-        sys.exit(__doc__.split('\n\n')[1] + '\nIt needs strace(1).')
+    if len(sys.argv) < 2:
+        sys.exit(__doc__.split('\n\n')[1])
     build = sys.argv[1]
+    if not shutil.which('strace'):
+        sys.exit('test-slept.py: there is no strace(1)')
+    if not os.path.exists(os.path.join(build, 'build.ninja')):
+        sys.exit('test-slept.py: %s is no build folder' % build)
     found = traced(build, sys.argv[2:])
     log = os.path.join(build, 'meson-logs', 'testlog-test-slept.py.json')
+    if not found:
+        sys.exit('test-slept.py: no test ran')
     with open(log, encoding='utf-8') as f:
         tests = [json.loads(line) for line in f if line.strip()]
     rows = []

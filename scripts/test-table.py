@@ -3,8 +3,8 @@
 """The table of suites in tests/README.md.
 
   test-table.py BUILD             say where it differs from the tests of BUILD
-  test-table.py BUILD --update    write it: the seconds are those of the last runs of
-                                  test.py there, with and without --whole
+  test-table.py BUILD --update    write it: the seconds are those of the last runs of all tests
+                                  there, with and without --whole; without one they stay
 
 A suite is a folder. The table says what it is for, which is written by hand, how many tests
 of it are in the gate and in the whole, and how many seconds of processor time they take.
@@ -39,7 +39,7 @@ def of_whole(test):
 
 
 def seconds(build, name):
-    """{command line: seconds} of the last run."""
+    """{command line: seconds} of the last run; nothing where there was none to its end."""
     path = os.path.join(build, 'meson-logs', name)
     found = collections.Counter()
     if os.path.exists(path):
@@ -68,20 +68,35 @@ def counted(build):
     return suites
 
 
+def took(seconds_now, before, ran):
+    """A cell: the seconds of the circles that ran, and those of before of the others."""
+    old = (before.strip() + ', ?').split(', ')
+    return ', '.join('%.0f' % now if was else then
+                     for now, then, was in zip(seconds_now, old, ran))
+
+
 def main():
     args = sys.argv[1:]
     update = args[1:] == ['--update']
     if not args or args[0] == '--help' or args[1:] and not update:
         sys.exit(__doc__.split('\n\n')[1])
+    if not os.path.exists(os.path.join(args[0], 'meson-info', 'intro-tests.json')):
+        sys.exit('test-table.py: %s is no build folder' % args[0])
     suites = counted(args[0])
+    ran = [os.path.exists(os.path.join(args[0], 'meson-logs', name))
+           for name in ('cpu.log', 'cpu-whole.log')]
     with open(README, encoding='utf-8') as f:
         text = f.read()
     rows = {m.group(1): m for m in ROW.finditer(text)}
     bad = ['tests/README.md: no row for %s' % s for s in suites if s not in rows]
     bad += ['tests/README.md: %s has no test' % s for s in rows if s not in suites]
     if update and not bad:
-        text = ROW.sub(lambda m: '| `%s` | %s | %d, %d | %.0f, %.0f |' % (
-            m.group(1), m.group(2), *suites[m.group(1)]), text)
+        text = ROW.sub(lambda m: '| `%s` | %s | %d, %d | %s |' % (
+            m.group(1), m.group(2), *suites[m.group(1)][:2],
+            took(suites[m.group(1)][2:], m.group(5), ran)), text)
+        for circle, was in zip(('gate', 'whole'), ran):
+            if not was:
+                print('no run of the %s in %s: its seconds stay' % (circle, args[0]))
         with open(README, 'w', encoding='utf-8') as f:
             f.write(text)
     elif not update:

@@ -228,6 +228,8 @@ def main():
         bad += [test['name']] if f else []
         passed, failed, skipped = passed + p, failed + f, skipped + s
     if status is None:
+        if os.path.exists(cpu):
+            os.unlink(cpu)
         print('interrupted: the tests that had not ended are not counted')
     if status != 0 and not failed:
         print('meson test ended with status %s' % status)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The clock of src/base/clock.h, moved: for programs that link the insides. Processes
- * that are forked behind test_clock_begin() share the moved clock.
+ * The clock of src/base/clock/clock.h, moved: for programs that link the insides ("base/base.h"
+ * has the clock, core_link in meson.build the insides). Processes that are forked behind
+ * test_clock_begin() share the moved clock.
  */
 #ifndef TESTS_CLOCK_H
 #define TESTS_CLOCK_H

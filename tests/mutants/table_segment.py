@@ -22,7 +22,7 @@ MUTANTS = [
     'place.c',
     ('new-memory-is-the-old',
      'memory at addresses that were just unmapped is sent as what was there',
-     '(m->converted && !is_mapped(all, m))', '(m->converted && !can_ask(all))'),
+     '(m->converted && !is_mapped(all, m))', '(m->converted && !all)'),
     ('memos-are-kept', 'a buffer is in a segment that was removed',
      'm->len == len && m->epoch == now)', 'm->len == len && m->epoch)'),
     'peer/attach.c',
