@@ -10,6 +10,7 @@ whole=
 case ${1-} in
 '') ;;
 --whole) whole=--whole ;;
+--help) sed -n '/^# ci.sh/,/^set /s/^# //p' "$0"; exit 0 ;;
 *) echo "usage: ci.sh [--whole]" >&2; exit 2 ;;
 esac
 cd "$(dirname "$0")/.."
