@@ -28,7 +28,8 @@ PRELOAD = ('preload:*',)
 STATS = ('unit:stats*', 'tools:top')
 PROCESS = ('process:*', 'churn:*')
 DEMO = ('tools:demo of MPI',)
-CHANNEL = ('unit:channel*', 'unit:ofi*', 'channel:hostile peers*',
+CHANNEL = ('unit:channel*', 'unit:ofi*', 'unit:tcp*', 'unit:shm*', 'unit:rdma*', 'unit:listener',
+           'unit:connector', 'unit:access', 'channel:hostile peers*',
            'tools:torture of channels', 'stress:stress_channel*')
 PARTS = {'cache': CACHE + PROCESS, 'notify': NOTIFY + PROCESS,
          'hooks': HOOKS, 'device': DEVICE,
