@@ -21,7 +21,7 @@ skip()
 
 command -v ip >/dev/null || skip "there is no ip (iproute2)"
 trap gone EXIT
-trap 'exit 1' INT TERM
+trap 'exit 1' HUP INT TERM
 ip netns add "$ns-1" 2>/dev/null || skip "making a network namespace needs root"
 ip netns add "$ns-2" || exit 1
 ip link add "k$$" netns "$ns-1" type veth peer name "k$$" netns "$ns-2" ||

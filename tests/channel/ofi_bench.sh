@@ -34,11 +34,11 @@ port=7500
 run()
 {
 	# shellcheck disable=SC2086 # words
-	$SERVER ${WITH:-} timeout -s KILL 20 \
+	$SERVER ${WITH:-} timeout --foreground -s KILL 20 \
 		"$BENCH" serve "$1" tcp 192.0.2.1 $port "$2" "$3" "$4" &
 	server=$!
 	# shellcheck disable=SC2086
-	$CLIENT ${WITH:-} timeout -s KILL 20 \
+	$CLIENT ${WITH:-} timeout --foreground -s KILL 20 \
 		"$BENCH" connect "$1" tcp 192.0.2.1 $port "$2" "$3" "$4"
 	wait $server || echo "$1 $2 failed" >&2
 }
@@ -47,15 +47,15 @@ run()
 perf()
 {
 	# shellcheck disable=SC2086 # words
-	$SERVER ${WITH:-} timeout -s KILL 20 "$KEDGE" perf --listen -q -t tcp 192.0.2.1:$port \
-		2>/dev/null &
+	$SERVER ${WITH:-} timeout --foreground -s KILL 20 \
+		"$KEDGE" perf --listen -q -t tcp 192.0.2.1:$port 2>/dev/null &
 	server=$!
 	until $SERVER ss -Hltn "sport = :$port" | grep -q . || ! kill -0 $server 2>/dev/null; do
 		sleep 0.05
 	done
 	# shellcheck disable=SC2086
-	$CLIENT ${WITH:-} timeout -s KILL 20 "$KEDGE" perf --connect 192.0.2.1:$port -q -t tcp \
-		-s "$1" -w "$2" -r 3 --json |
+	$CLIENT ${WITH:-} timeout --foreground -s KILL 20 \
+		"$KEDGE" perf --connect 192.0.2.1:$port -q -t tcp -s "$1" -w "$2" -r 3 --json |
 		python3 -c 'import json, sys
 print("%.3f" % (8 * json.load(sys.stdin)["rows"][0]["gbps"]))'
 	wait $server || echo "kedge $1 failed" >&2

@@ -57,8 +57,8 @@ END
 $SERVER "$KEDGE" perf --listen -t tcp 2>"$out/listen" &
 server=$!
 until grep -q listening "$out/listen"; do sleep 0.1; done
-$CLIENT timeout 60 "$KEDGE" perf --connect 192.0.2.1 -t tcp -s 8 -r 10000 >"$out/json" \
-	2>"$out/connect" &
+$CLIENT timeout --foreground 60 "$KEDGE" perf --connect 192.0.2.1 -t tcp -s 8 -r 10000 \
+	>"$out/json" 2>"$out/connect" &
 client=$!
 until $CLIENT ss -Htn state established | grep -q . || ! kill -0 $client; do sleep 0.1; done
 sleep 0.2

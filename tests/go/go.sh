@@ -30,7 +30,7 @@ fail=0
 try()
 {
 	echo "# $*"
-	timeout 300 "$dir/program" -tries 50 "$@"
+	timeout --foreground 300 "$dir/program" -tries 50 "$@"
 	status=$?
 	[ $status != 77 ] || exit 77
 	[ $status = 0 ] || fail=1

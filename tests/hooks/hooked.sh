@@ -13,7 +13,7 @@ try()
 {
 	what=$1 preload=$2
 	shift 2
-	LD_PRELOAD=$preload timeout 60 "$hooked" "$@" && return
+	LD_PRELOAD=$preload timeout --foreground 60 "$hooked" "$@" && return
 	echo "failed: $what" >&2
 	fail=1
 }

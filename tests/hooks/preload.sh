@@ -13,7 +13,7 @@ run()
 {
 	preload=$1
 	shift
-	if timeout 60 env LD_PRELOAD="$preload" "$@" >/dev/null 2>"$err" &&
+	if timeout --foreground 60 env LD_PRELOAD="$preload" "$@" >/dev/null 2>"$err" &&
 	   ! grep -q 'cannot be preloaded' "$err"; then
 		return
 	fi
@@ -24,6 +24,7 @@ run()
 
 err=$(mktemp) || exit 1
 trap 'rm -f "$err"' EXIT
+trap 'exit 1' HUP INT TERM
 
 # Preloaded means loaded: a library that is not proves nothing.
 LD_PRELOAD=$hooks grep -q libkedge-hooks /proc/self/maps ||

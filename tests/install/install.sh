@@ -11,6 +11,7 @@ src=$1
 build=$2
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
+trap 'exit 1' HUP INT TERM
 root=$tmp/root
 n=0
 bad=0

@@ -20,6 +20,7 @@ if [ $# -gt 0 ]; then
 else
 	dir=$(mktemp -d)
 	trap 'rm -rf "$dir"' EXIT
+	trap 'exit 1' HUP INT TERM
 fi
 cd "$dir" || exit 1
 failed=0
@@ -37,7 +38,7 @@ model()
 verify()
 {
 	# shellcheck disable=SC2086 # words
-	env $1 timeout 300 ./pan -m400000 >out 2>&1 &&
+	env $1 timeout --foreground 300 ./pan -m400000 >out 2>&1 &&
 		! grep -Eq 'out of memory|max search depth too small|VECTORSZ' out
 }
 

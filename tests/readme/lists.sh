@@ -21,6 +21,7 @@ EOF
 
 DIR=$(mktemp -d) || exit 1
 trap 'rm -rf "$DIR"' EXIT
+trap 'exit 1' HUP INT TERM
 MAN=$1
 # A member's errnos.
 has kedge_channel_poll.3 '0, or a negative errno:' '.Bl -tag -width Er' \

@@ -7,6 +7,7 @@ set -u
 
 DIR=$(mktemp -d) || exit 1
 trap 'rm -rf "$DIR"' EXIT
+trap 'exit 1' HUP INT TERM
 name=@kedge-man-loop-$$
 mkfifo "$DIR/out"
 

@@ -6,6 +6,7 @@ peek=$1
 out=$(mktemp -d)
 owner=
 trap '[ -z "$owner" ] || kill "$owner" 2>/dev/null; rm -rf "$out"' EXIT
+trap 'exit 1' HUP INT TERM
 
 "$peek" >"$out/id" &
 owner=$!

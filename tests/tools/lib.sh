@@ -6,6 +6,8 @@ KEDGE=$1
 FAILED=0
 DIR=$(mktemp -d) || exit 1
 trap 'rm -rf "$DIR"' EXIT
+# A signal ends dash without what it has for its exit.
+trap 'exit 1' HUP INT TERM
 unset KEDGE_NOTIFIER KEDGE_VERIFY KEDGE_LOG
 unset KEDGE_CHANNEL_SECRET KEDGE_CHANNEL_SECRET_FILE
 

@@ -22,6 +22,7 @@ hooks=$build/src/hooks/libkedge-hooks.so
 watch=$build/tests/tools/libwatch_all.so
 dir=$(mktemp -d) server=
 trap '[ -z "$server" ] || kill $server; rm -rf "$dir"' EXIT
+trap 'exit 1' HUP INT TERM
 tick=$(getconf CLK_TCK)
 
 # cpu PID: its user and system time in ms

@@ -127,6 +127,21 @@ static void remove_data(struct server *s)
 	nftw(s->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
+/* One at a time. */
+static struct server *volatile running;
+static pid_t starter;
+
+/* A signal ends the test: its data do not stay. A process that it has forked just ends. */
+static void remove_and_end(int sig)
+{
+	if (running && getpid() == starter) {
+		if (running->pid > 0 && !kill(running->pid, SIGKILL))
+			waitpid(running->pid, NULL, 0);
+		execl("/bin/sh", "sh", "-c", "rm -rf \"$0\"; exit 1", running->dir, (char *)NULL);
+	}
+	_exit(1);
+}
+
 struct server *server_start(const char *option)
 {
 	struct server *s = calloc(1, sizeof(*s));
@@ -134,6 +149,11 @@ struct server *server_start(const char *option)
 
 	assert_non_null(s);
 	s->option = option;
+	starter = getpid();
+	running = s;
+	signal(SIGHUP, remove_and_end);
+	signal(SIGINT, remove_and_end);
+	signal(SIGTERM, remove_and_end);
 	for (tries = 0; tries < 20; tries++) {
 		strcpy(s->dir, "/tmp/kedge-etcd-XXXXXX");
 		assert_non_null(mkdtemp(s->dir));
@@ -155,6 +175,7 @@ static void end_by(struct server *s, int sig)
 
 	assert_int_equal(kill(s->pid, sig), 0);
 	assert_int_equal(waitpid(s->pid, &status, 0), s->pid);
+	s->pid = 0;
 }
 
 void server_stop(struct server *s)
@@ -176,6 +197,7 @@ void server_end(struct server *s)
 {
 	server_kill(s);
 	remove_data(s);
+	running = NULL;
 	free(s);
 }
 
