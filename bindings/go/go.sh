@@ -20,8 +20,9 @@ preload=${LD_PRELOAD:-}
 unset LD_PRELOAD GOFLAGS GOOS GOARCH GOEXPERIMENT GODEBUG GOGC GOMEMLIMIT
 export GO111MODULE=on GOPROXY=off GOTOOLCHAIN=local GOWORK=off CGO_ENABLED=1 CC="$cc"
 export GOCACHE="$cache" GOPATH="$dir/path"
-export CGO_CFLAGS="-O2 -g -Wall -Wextra -Wno-unused-parameter -Werror -I$source/include"
-export CGO_LDFLAGS="-L$build/src -Wl,-rpath,$build/src"
+# Words in quotes, as Go reads them: a path may have a blank.
+export CGO_CFLAGS="-O2 -g -Wall -Wextra -Wno-unused-parameter -Werror '-I$source/include'"
+export CGO_LDFLAGS="'-L$build/src' '-Wl,-rpath,$build/src'"
 
 cd "$source/bindings/go" || exit 1
 unformatted=$(gofmt -l .)
@@ -54,8 +55,8 @@ program()
 	go mod edit -require=kedge@v0.0.0 -replace=kedge="$source/bindings/go" || return 1
 	go vet . && go build -tags kedge_hooks -o hooked . && go build -tags kedge_cgo -o program .
 }
-CGO_CFLAGS="-O2 -I$source/include" CGO_LDFLAGS="$CGO_LDFLAGS -L$build/src/hooks \
--Wl,-rpath,$build/src/hooks" program || exit 1
+CGO_CFLAGS="-O2 '-I$source/include'" CGO_LDFLAGS="$CGO_LDFLAGS '-L$build/src/hooks' \
+'-Wl,-rpath,$build/src/hooks'" program || exit 1
 [ -z "$preload" ] || export LD_PRELOAD="$preload"
 {
 	for p in program hooked; do

@@ -14,6 +14,7 @@ unset FI_MR_CACHE_MONITOR FI_LOG_LEVEL
 
 # shellcheck source=tests/tools/lib.sh
 . "$(dirname "$0")/../tools/lib.sh"
+preloads "$STANDIN"
 
 # torture STATUS KEDGE ARGUMENT...
 torture()

@@ -18,8 +18,9 @@ mkdir -p "$dir" || exit 1
 unset GOFLAGS GOOS GOARCH GOEXPERIMENT
 export GO111MODULE=off GOPROXY=off GOTOOLCHAIN=local CGO_ENABLED=1 CC="$cc"
 export GOCACHE="$dir/cache" GOPATH="$dir/path"
-export CGO_CFLAGS="-O2 -I$source/include"
-export CGO_LDFLAGS="-L$build/src -Wl,-rpath,$build/src \
+# Words in quotes, as Go reads them: a path may have a blank.
+export CGO_CFLAGS="-O2 '-I$source/include'"
+export CGO_LDFLAGS="'-L$build/src' '-Wl,-rpath,$build/src' \
 -lkedge-uring -lkedge -luring -lpthread"
 
 cd "$source/tests/go" || exit 1
@@ -44,6 +45,12 @@ if [ -n "${TESTS_WHOLE-}" ]; then
 	try -hooked 0 -drop 100ms
 	try -hooked 0 -drop 1s
 fi
+case $hooks in
+*[\ :]*)
+	echo "not tried preloaded: LD_PRELOAD cannot name a folder with a blank or colon in it"
+	exit $fail
+	;;
+esac
 export LD_PRELOAD="$hooks"
 try -hooked 1 -drop 3ms -compute 2
 [ -z "${TESTS_WHOLE-}" ] || try -hooked 1 -drop 3ms

@@ -11,9 +11,12 @@
 STANDIN=$2
 # shellcheck source=/dev/null
 . "$(dirname "$0")/lib.sh"
+preloads "$STANDIN"
 shift 2
 LIBRARIES=$*
 mkdir "$DIR/tmp" "$DIR/bin"
+# For fail() where PATH has nothing else.
+ln -s "$(command -v cat)" "$DIR/bin"
 export TMPDIR="$DIR/tmp"
 unset LD_PRELOAD FI_PROVIDER_PATH
 

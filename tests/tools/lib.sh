@@ -21,6 +21,16 @@ by_circle() {
 	if in_whole; then echo "$2"; else echo "$1"; fi
 }
 
+# preloads FILE: skips where LD_PRELOAD, whose names end at a blank or colon, cannot name it
+preloads() {
+	case $1 in
+	*[\ :]*)
+		echo "skipped: LD_PRELOAD cannot name a folder with a blank or colon in it: $1"
+		exit 77
+		;;
+	esac
+}
+
 fail() {
 	echo "FAIL: $*"
 	# shellcheck disable=SC2034
