@@ -17,7 +17,9 @@ cache=$build/bindings/go/cache dir=$build/bindings/go/$name
 mkdir -p "$dir" || exit 1
 preload=${LD_PRELOAD:-}
 
-unset LD_PRELOAD GOFLAGS GOOS GOARCH GOEXPERIMENT GODEBUG GOGC GOMEMLIMIT
+unset LD_PRELOAD GOOS GOARCH GOEXPERIMENT GODEBUG GOGC GOMEMLIMIT
+# A tree of another user's is none that git looks at.
+export GOFLAGS=-buildvcs=false
 export GO111MODULE=on GOPROXY=off GOTOOLCHAIN=local GOWORK=off CGO_ENABLED=1 CC="$cc"
 export GOCACHE="$cache" GOPATH="$dir/path"
 # Words in quotes, as Go reads them: a path may have a blank.
@@ -57,6 +59,9 @@ program()
 }
 CGO_CFLAGS="-O2 '-I$source/include'" CGO_LDFLAGS="$CGO_LDFLAGS '-L$build/src/hooks' \
 '-Wl,-rpath,$build/src/hooks'" program || exit 1
+# As pin_alone() of tests/tools/lib.sh.
+# shellcheck disable=SC3045 # dash has it
+[ "$(id -u)" = 0 ] || { exec 9</tmp && flock 9 && sleep 0.1 && ulimit -S -l 6144; }
 [ -z "$preload" ] || export LD_PRELOAD="$preload"
 {
 	for p in program hooked; do

@@ -15,6 +15,7 @@ unset FI_MR_CACHE_MONITOR FI_LOG_LEVEL
 # shellcheck source=tests/tools/lib.sh
 . "$(dirname "$0")/../tools/lib.sh"
 preloads "$STANDIN"
+pin_alone
 
 # torture STATUS KEDGE ARGUMENT...
 torture()

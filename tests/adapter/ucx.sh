@@ -13,6 +13,7 @@ unset LD_PRELOAD UCX_MEM_MMAP_HOOK_MODE UCX_MEM_EVENTS
 # shellcheck source=tests/tools/lib.sh
 . "$(dirname "$0")/../tools/lib.sh"
 preloads "$UCX"
+pin_alone
 
 # torture STATUS KEDGE ARGUMENT...: with what PRELOAD names
 torture()

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/process/alone.h"
 #include "tools/torture/churn.h"
 
 #define SKIP 77
@@ -162,6 +163,7 @@ int main(int argc, char **argv)
 		fputs(usage, stderr);
 		return 2;
 	}
+	pin_alone();
 	if (load(optind < argc ? argv[optind] : NULL, &api))
 		return 2;
 	for (; times > 0 && !rc; times--, o.seed++)

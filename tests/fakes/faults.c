@@ -164,7 +164,7 @@ int __wrap_madvise(void *at, size_t len, int advice)
 
 int __wrap_open(const char *path, int flags, ...)
 {
-	return fault_with("open", EMFILE) ? -1 : __real_open(path, flags, 0);
+	return fault_with("open", EMFILE) ? -1 : __real_open(path, flags, 0600);
 }
 
 FILE *__wrap_fopen(const char *path, const char *mode)

@@ -4,6 +4,7 @@
  * once it has stopped dropping. The drops are system calls of the program's own,
  * so only the kernel tells of them.
  */
+#include "alone.h"
 #include "proc.h"
 
 #define BUFS	64
@@ -118,5 +119,6 @@ static const struct proc_case cases[] = {
 
 int main(int argc, char **argv)
 {
+	pin_alone();
 	return proc_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -9,6 +9,7 @@
  */
 #include <malloc.h>
 
+#include "alone.h"
 #include "proc.h"
 
 #define BUFS	 2000
@@ -130,5 +131,6 @@ int main(int argc, char **argv)
 		  300 },
 	};
 
+	pin_alone();
 	return proc_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -3,6 +3,7 @@
 # kedge demo: the copy is right with kedge, and wrong with a naive cache.
 # shellcheck source=/dev/null
 . "$(dirname "$0")/lib.sh"
+pin_alone
 
 "$KEDGE" info --json >"$DIR/out" 2>/dev/null
 if ! python3 -c '
@@ -13,9 +14,14 @@ sys.exit(json.load(open(sys.argv[1]))["devices"][0]["state"] != "ok")' \
 	exit 77
 fi
 
+# So many buffers as pin_alone() leaves.
+few='-b 4 -d 3'
+[ "$(id -u)" = 0 ] && few=
+
 # An odd size, so that the last chunk is a short one.
 head -c 5000001 /dev/urandom >"$DIR/file"
-expect 0 demo --json --rounds 3 --churn 10 --seed 7 "$DIR/file"
+# shellcheck disable=SC2086 # words
+expect 0 demo --json $few --rounds 3 --churn 10 --seed 7 "$DIR/file"
 silent err
 json '[m["name"] for m in d["modes"]] == ["uncached", "naive", "kedge"]' \
 	'all({"name", "gbps", "registrations", "hits", "stale", "intact"} <=

@@ -12,6 +12,7 @@ STANDIN=$2
 # shellcheck source=/dev/null
 . "$(dirname "$0")/lib.sh"
 preloads "$STANDIN"
+pin_alone
 shift 2
 LIBRARIES=$*
 mkdir "$DIR/tmp" "$DIR/bin"

@@ -21,6 +21,22 @@ by_circle() {
 	if in_whole; then echo "$2"; else echo "$1"; fi
 }
 
+# pin_alone: what io_uring pins for all processes of a user counts as one against ulimit -l. Where
+# that binds, tests that pin much run one at a time, and leave 2 MiB to others, as
+# tests/process/alone.h has it.
+pin_alone() {
+	[ "$(id -u)" != 0 ] || return 0
+	# shellcheck disable=SC3045 # dash has it
+	kib=$(ulimit -l)
+	[ "$kib" != unlimited ] || return 0
+	[ "$kib" -ge 8192 ] || {
+		echo "skipped: ulimit -l is $kib, and this takes 8192"
+		exit 77
+	}
+	# shellcheck disable=SC3045
+	exec 9</tmp && flock 9 && sleep 0.1 && ulimit -S -l 6144
+}
+
 # preloads FILE: skips where LD_PRELOAD, whose names end at a blank or colon, cannot name it
 preloads() {
 	case $1 in

@@ -5,6 +5,7 @@
 # and that the torture finds a cache that is wrong. No time is judged.
 # shellcheck source=/dev/null
 . "$(dirname "$0")/lib.sh"
+pin_alone
 
 # The command's answer on a machine that it can't run on.
 "$KEDGE" torture --seconds 1 --event munmap --json >"$DIR/out" 2>"$DIR/err"
@@ -27,7 +28,7 @@ expect 0 bench watch -r 2 -w 1 -p 0 --json
 json 'all(r["ns"] > 0 for r in d["rows"] if r["bench"] == "munmap")'
 
 # One page of 64 chunks: one call of the device where it took 64.
-expect 0 bench reg -d noop,uring -s 64K -C 64 -e 64,1e9 -r 3 -t 1,2 --json
+expect 0 bench reg -d noop,uring -s 16K -C 64 -e 64,1e9 -r 3 -t 1,2 --json
 json '{r["device"] for r in d["rows"]} == {"noop", "uring"}' \
 	'all(r["ns"] > 0 for r in d["rows"])' \
 	'all(r["hits"] >= 64 for r in d["rows"] if r["step"] == "cached")' \

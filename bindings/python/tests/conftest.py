@@ -3,8 +3,10 @@
 part in it; and a line for each test by which scripts/test.py counts (TAP)."""
 import ctypes
 import errno
+import fcntl
 import mmap
 import os
+import resource
 import subprocess
 import sys
 import threading
@@ -20,6 +22,14 @@ libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_i
                       ctypes.c_int, ctypes.c_long]
 libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 MAP_FIXED_NOREPLACE = 0x100000
+
+# As pin_alone() of tests/tools/lib.sh: until the tests end.
+if os.geteuid():
+    fcntl.flock(os.open('/tmp', os.O_RDONLY), fcntl.LOCK_EX)
+    time.sleep(0.1)
+    MEMLOCK = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    if MEMLOCK[0] == resource.RLIM_INFINITY or MEMLOCK[0] > 6 << 20:
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (6 << 20, MEMLOCK[1]))
 
 
 class Memory:

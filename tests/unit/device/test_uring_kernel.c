@@ -10,6 +10,7 @@
 
 #include <kedge/uring.h>
 
+#include "../../process/alone.h"
 #include "cases.h"
 #include "base/base.h"
 #include "device/device.h"
@@ -220,6 +221,7 @@ static void a_gibibyte_is_the_most(void **state)
 {
 	struct kedge_device *dev = open_dev(0, 0, 1);
 	size_t gib = 1024 * MIB, at;
+	int rc;
 	struct kedge_device_mr mr;
 	int shm = memfd_create("test", MFD_CLOEXEC);
 	struct iovec iov;
@@ -237,11 +239,14 @@ static void a_gibibyte_is_the_most(void **state)
 	assert_int_equal(io_uring_register_buffers_update_tag(&ring, 0, &iov,
 							      NULL, 1),
 			 -EFAULT);
-	assert_int_equal(reg(dev, p, gib, &mr), 0);
-	device_dereg(dev, &mr);
+	rc = reg(dev, p, gib, &mr);
+	if (!rc)
+		device_dereg(dev, &mr);
 	munmap(p, gib + 2 * MIB);
 	close(shm);
 	kedge_device_close(dev);
+	skip_if(rc == -ENOMEM, "ulimit -l is less than the 1 GiB that this takes");
+	assert_int_equal(rc, 0);
 }
 
 /* ---- the limit on locked memory ---- */
@@ -515,6 +520,7 @@ int main(void)
 	struct kedge_device *dev;
 	int rc;
 
+	pin_alone();
 	page = kedge__page_size();
 	rc = io_uring_queue_init(8, &ring, 0);
 	if (rc) {

@@ -13,6 +13,7 @@
 
 #include <kedge/uring.h>
 
+#include "../../process/alone.h"
 #include "cases.h"
 #include "clock.h"
 
@@ -558,6 +559,7 @@ int main(void)
 	};
 	int rc;
 
+	pin_alone();
 	rc = io_uring_queue_init(8, &ring, 0);
 	if (rc) {
 		printf("skipped: no io_uring here: %s\n", strerror(-rc));

@@ -5,11 +5,13 @@
  */
 #include <liburing.h>
 
+#include "../../process/alone.h"
 #include "pages/move.h"
 #include "pages/share/share.h"
 #include "swap_mem.h"
 
-#define LEN ((size_t)4 << 20)
+/* Two are pinned at a time, by a process and its child. */
+#define LEN ((size_t)2 << 20)
 
 /* With ThreadSanitizer, too. */
 bool move_guard_wanted(void)
@@ -126,6 +128,7 @@ int main(void)
 {
 	int rc = can_move();
 
+	pin_alone();
 	if (!rc)
 		rc = io_uring_queue_init(2, &ring, 0);
 	if (rc) {

@@ -4,6 +4,7 @@
  */
 #include <liburing.h>
 
+#include "../../process/alone.h"
 #include "swap_mem.h"
 
 /* ---- refusals ---- */
@@ -96,6 +97,7 @@ static void a_pinned_page_stops_all_of_it(void **state)
 	struct iovec pin = { b + 555 * page, page };
 
 	need_way();
+	pin_alone();
 	skip_if(io_uring_queue_init(2, &ring, 0), "there is no io_uring");
 	assert_int_equal(io_uring_register_buffers(&ring, &pin, 1), 0);
 	assert_int_equal(kedge_page_swap(a, b, len), -EBUSY);
@@ -117,6 +119,7 @@ static void a_pinned_huge_page_stops_all_of_it(void **state)
 	struct iovec pin = { b + len - page, page };
 
 	need_way();
+	pin_alone();
 	skip_if(io_uring_queue_init(2, &ring, 0), "there is no io_uring");
 	assert_int_equal(io_uring_register_buffers(&ring, &pin, 1), 0);
 	assert_int_equal(kedge_page_swap(a, b, len), -EBUSY);
@@ -134,6 +137,7 @@ static void a_pinned_huge_page_that_is_cut_stops_all_of_it(void **state)
 	struct io_uring ring;
 
 	need_way();
+	pin_alone();
 	skip_if(io_uring_queue_init(2, &ring, 0), "there is no io_uring");
 	assert_int_equal(io_uring_register_buffers(&ring, &pin, 1), 0);
 	assert_int_equal(kedge_page_swap(a + page, b + page, huge - page),

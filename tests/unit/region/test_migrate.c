@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Regions that migrate to another process, with their handles, while peers go on. */
 #include "peers.h"
+#include "locked.h"
 #include "target.h"
 #include "suites.h"
 
@@ -79,6 +80,7 @@ static void peers_go_on(void **state)
 	struct kedge_migrate_info how = { .size = sizeof(how) };
 	struct peers *p = peers_new();
 
+	need_locked(PEER_LEN);
 	begin_target();
 	make_region(PEER_LEN, NULL);
 	peers_start(p); /* these start no threads */
@@ -127,9 +129,12 @@ static void what_the_owner_stores_itself_goes_too(void **state)
 {
 	struct kedge_migrate_opts o = { .size = sizeof(o), .freeze = freeze };
 	struct kedge_migrate_info how = { .size = sizeof(how) };
-	char *copy = malloc(PEER_LEN), *there = malloc(PEER_LEN);
+	char *copy, *there;
 	pthread_t thread;
 
+	need_locked(PEER_LEN);
+	copy = malloc(PEER_LEN);
+	there = malloc(PEER_LEN);
 	assert_true(copy && there);
 	begin_target();
 	make_region(PEER_LEN, NULL);
@@ -239,6 +244,7 @@ static void what_the_program_ends_stays(void **state)
 	struct kedge_remote_info info = { .size = sizeof(info) };
 	struct peers *p = peers_new();
 
+	need_locked(2 * PEER_LEN);
 	begin_target();
 	make_region(PEER_LEN, NULL);
 	remote = open_it();
@@ -436,6 +442,7 @@ static void a_region_goes_on_and_comes_back(void **state)
 	struct kedge_remote *idle;
 	struct kedge_handle first;
 
+	need_locked(PEER_LEN);
 	need_threads_after_fork();
 	make_region(PEER_LEN, NULL);
 	remote = open_it();

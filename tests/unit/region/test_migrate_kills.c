@@ -5,6 +5,7 @@
  * killed which had the region alone.
  */
 #include "peers.h"
+#include "locked.h"
 #include "target.h"
 #include "suites.h"
 
@@ -63,6 +64,7 @@ static void source_run(void *unused)
 
 static void begin_all(int accept_ms)
 {
+	need_locked(PEER_LEN);
 	source = shared_memory(sizeof(*source));
 	source->pid = start_child(source_run, NULL);
 	while (!atomic_load(&source->ready))

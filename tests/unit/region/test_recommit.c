@@ -416,8 +416,10 @@ static void one_that_has_changed_its_user_repairs(void **state)
 {
 	pid_t pid;
 
-	if (geteuid())
+	if (geteuid()) {
+		print_message("skipped: only root can be another user\n");
 		skip();
+	}
 	need_threads_after_fork();
 	pid = fork_child();
 	if (!pid)

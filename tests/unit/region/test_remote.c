@@ -477,8 +477,10 @@ static void another_user_is_served(void **state)
 	pid_t pid;
 
 	need_threads_after_fork();
-	if (geteuid())
+	if (geteuid()) {
+		print_message("skipped: only root can be another user\n");
 		skip();
+	}
 	make_region(LEN, NULL);
 	pid = fork_child();
 	if (!pid) {
