@@ -137,7 +137,8 @@ static void huge_pages(void **state)
 	char c;
 
 	if (kedge_region_create(2 * huge, &o, &region)) {
-		print_message("skipped: no huge pages are set aside: %s\n", kedge_strerror(-ENOMEM));
+		print_message("skipped: no huge pages are set aside: %s\n",
+			      kedge_strerror(-ENOMEM));
 		skip();
 	}
 	advertise(NULL);
