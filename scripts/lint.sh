@@ -27,7 +27,7 @@ find_files()
 
 files()
 {
-	echo "$all"
+	printf '%s\n' "$all"
 }
 
 # All that stands in the root. Whatever a test or a crash leaves there shows, too.

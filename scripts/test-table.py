@@ -39,7 +39,7 @@ def of_whole(test):
 
 
 def seconds(build, name):
-    """{command line: seconds} of the last run; nothing where there was none to its end."""
+    """{command line: seconds} of the last run."""
     path = os.path.join(build, 'meson-logs', name)
     found = collections.Counter()
     if os.path.exists(path):

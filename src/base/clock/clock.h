@@ -197,7 +197,7 @@ static inline struct timespec clock_until_ts(uint64_t deadline)
 
 	if (__builtin_expect(page == NULL, 1))
 		return clock_ts(deadline);
-	/* Not clock_ns() less the shift, which may grow between the two. */
+	/* clock_ns() less the shift would read it twice, and it may grow between the two. */
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return clock_ts((uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec +
 			clock_slice_ns(clock_left_ns(deadline)));

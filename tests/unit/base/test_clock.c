@@ -200,7 +200,7 @@ static void both_clocks_move(void **state)
 	test_clock_end();
 }
 
-/* As in a sandbox that lets a process have no descriptors: no loop around it spins. */
+/* A sandbox may let a process have no descriptors. A loop around the poll does not spin then. */
 static void a_poll_that_is_refused_takes_time(void **state)
 {
 	struct rlimit was, none;

@@ -127,7 +127,7 @@ static void remove_data(struct server *s)
 	nftw(s->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* One at a time. */
+/* A test has one server at a time. */
 static struct server *volatile running;
 static pid_t starter;
 

@@ -151,7 +151,7 @@ static void remove_pages(void)
 	__real_madvise(moved + FROM, PART, MADV_REMOVE);
 }
 
-/* And a later call of the move fails, after which the program unmaps one more part. */
+/* The later call of the move that fails. The program unmaps one more part when the move is over. */
 static unsigned int then;
 
 static void unmap_and_refuse(void)
@@ -217,7 +217,7 @@ static void a_part_goes_at_each_step_of_a_move(void **state)
 	assert_true(n > 10);
 }
 
-/* Of those the one that would watch the region as before. */
+/* Each later call fails once, among them those that watch the region as before. */
 static void and_a_later_call_fails(void **error)
 {
 	bool is = true;
