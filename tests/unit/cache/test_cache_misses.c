@@ -152,6 +152,17 @@ static void a_change_after_another_counts(void **state)
 	changes_of_a_merged_range(0, 3);
 }
 
+/* The first is in what was asked for, and the second is not. */
+static void the_first_change_is_not_forgotten(void **state)
+{
+	changes_of_a_merged_range(3, 7);
+}
+
+static void the_first_change_is_not_forgotten_for_one_below(void **state)
+{
+	changes_of_a_merged_range(3, 0);
+}
+
 static void change_always(struct nodev *d, void *addr, size_t len)
 {
 	pages_at(addr, 1);
@@ -222,6 +233,8 @@ int main(int argc, char **argv)
 		OPEN(the_faster_one_stays),
 		OPEN(a_change_before_another_counts),
 		OPEN(a_change_after_another_counts),
+		OPEN(the_first_change_is_not_forgotten),
+		OPEN(the_first_change_is_not_forgotten_for_one_below),
 		OPEN(what_never_rests_is_not_kept),
 		OPEN(as_many_bytes_go_as_are_short),
 		OPEN(a_hint_drives_nothing_out),

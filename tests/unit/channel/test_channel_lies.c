@@ -18,7 +18,8 @@ static void say(uint8_t type, const void *body, size_t len)
 
 	assert_non_null(p);
 	memcpy(p, &h, sizeof(h));
-	memcpy(p + sizeof(h), body, len);
+	if (len)
+		memcpy(p + sizeof(h), body, len);
 	a.ch->t->commit(a.ch->ctx, p, sizeof(h) + len);
 	if (a.ch->t->flush)
 		a.ch->t->flush(a.ch->ctx);
@@ -223,6 +224,26 @@ static void what_is_given_up_early_makes_room(void **state)
 	free(out);
 }
 
+/* A name is an index, and the number of its use: the message of another use stays. */
+static void what_is_given_up_is_of_one_use(void **state)
+{
+	const struct packet_rts rts = { .len = LEN, .sender = { 3, 1 } };
+	struct packet_op op = { .from = { 3, 2 } };
+
+	open_pair(NULL, NULL);
+	say(PACKET_RTS, &rts, offsetof(struct packet_rts, desc));
+	many_turns_of_b();
+	assert_int_equal(b.ch->unexpected_cnt, 1);
+	say(PACKET_ABORT, &op, sizeof(op));
+	many_turns_of_b();
+	assert_int_equal(b.ch->unexpected_cnt, 1);
+	op.from.gen = 1;
+	say(PACKET_ABORT, &op, sizeof(op));
+	many_turns_of_b();
+	assert_int_equal(b.ch->unexpected_cnt, 0);
+	close_pair();
+}
+
 /* The answer waits where the ring is full, and comes when it is not. */
 static void an_answer_waits_for_room(void **state)
 {
@@ -288,6 +309,34 @@ static void a_buffer_is_not_told_free_while_the_peer_writes(void **state)
 	free(out);
 }
 
+/* All of a message has landed, and the peer says in one breath so and that it leaves. */
+static void what_has_landed_is_received_though_the_peer_leaves(void **state)
+{
+	const struct kedge_channel_opts o = { .size = sizeof(o), .way = KEDGE_WAY_DIRECT };
+	char *out = malloc(MIB), *into = calloc(1, MIB);
+	const struct op *op;
+	uint64_t name;
+
+	open_pair(&o, &o);
+	memset(out, 'o', MIB);
+	assert_int_equal(kedge_channel_recv(b.ch, into, MIB, TAG(1), 1, NULL), 0);
+	assert_int_equal(kedge_channel_send(a.ch, out, MIB, 1, 0, &name), 0);
+	turn(&a);
+	turn(&b);
+	op = op_find(a.ch, (struct op_name){ (uint32_t)name, (uint32_t)(name >> 32) });
+	assert_non_null(op);
+	while (op->state != OP_SENT)
+		assert_int_equal(turn(&a), 0);
+	say(PACKET_BYE, NULL, 0);
+	turn(&b);
+	assert_int_equal(b.cnt, 1);
+	assert_int_equal(b.done[0].status, 0);
+	assert_memory_equal(into, out, MIB);
+	close_pair();
+	free(into);
+	free(out);
+}
+
 /* Names of operations that are none, are of the other kind, or are over. */
 static void words_to_nobody_change_nothing(void **state)
 {
@@ -326,8 +375,10 @@ int main(void)
 		cmocka_unit_test(a_long_message_goes_by_no_packet),
 		cmocka_unit_test(a_segment_is_named_with_one_piece),
 		cmocka_unit_test(what_is_given_up_early_makes_room),
+		cmocka_unit_test(what_is_given_up_is_of_one_use),
 		cmocka_unit_test(an_answer_waits_for_room),
 		cmocka_unit_test(a_buffer_is_not_told_free_while_the_peer_writes),
+		cmocka_unit_test(what_has_landed_is_received_though_the_peer_leaves),
 		cmocka_unit_test(words_to_nobody_change_nothing),
 	};
 
