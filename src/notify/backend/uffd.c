@@ -122,11 +122,9 @@ static int choose_check(struct kedge_notifier *nf,
  * (mmap_changing) while it holds the address space's lock, before a page goes,
  * and lowers it when its event has been read. While it is raised, requests to
  * fill a page are refused with EAGAIN before anything else is looked at. Else
- * one for a page that is not registered is refused with ENOENT; the generation's
- * is asked for, and if a stranger has registered that, it is there: EEXIST.
- * (Of the refusals this is the cheapest that only a userfaultfd gives. Asked for
- * a registered page the kernel walks its page tables, which costs half as much
- * again.)
+ * one for no bytes is refused with EINVAL, without a look at any mapping: no
+ * refusal that only a userfaultfd gives is cheaper. It is the answer of any
+ * userfaultfd, though, if another has the number (uffd_number.c).
  *
  * Proof. Thread A takes a range away, the kernel hands it to thread B. B took
  * the address space's lock after A had raised the count, so B, and whoever B
@@ -144,8 +142,11 @@ static bool uffd_settled(struct kedge_notifier *nf)
 	case UFFD_REST:
 		return true;
 	case UFFD_STRANGER:
-		/* A callback asks, on the thread of another: it has lost nothing. */
-		if (uffd_is_monitor())
+		/*
+		 * A callback asks, on the thread of another: it has lost nothing.
+		 * Nor has one that gave up the process's table (unshare()).
+		 */
+		if (uffd_is_monitor() || uffd_number_is_held(u))
 			break;
 		/* ASKS_NOT stays: announcements do for the rest. */
 		atomic_compare_exchange_strong(&nf->page->asks, &asks,

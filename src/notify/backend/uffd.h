@@ -44,11 +44,17 @@ bool uffd_fd_is_ours(const struct uffd *u);
 /* The changes that userfaultfd does not report here, found by trying. */
 uint32_t uffd_blind_spots(void);
 
+/* uffd_number.c: a number for a new descriptor that no other copy of libkedge has, or @fd. */
+int uffd_number(int fd);
+/* A thread of the process, besides the monitor, has the descriptor under its number. */
+bool uffd_number_is_held(const struct uffd *u);
+
 enum uffd_answer { UFFD_REST, UFFD_CHANGING, UFFD_STRANGER };
 /* Ask if a change is under way; a stranger: the descriptor is not ours. */
 enum uffd_answer uffd_ask_kernel(const struct uffd *u);
 
 /* uffd_monitor.c */
+#define UFFD_MONITOR_NAME "kedge-uffd"
 int uffd_monitor_start(struct kedge_notifier *nf);
 /* The calling thread is one, which has no descriptors of other notifiers: a callback asks. */
 bool uffd_is_monitor(void);

@@ -106,7 +106,7 @@ int uffd_get_fd(struct uffd *u)
 		close(u->fd);
 		return rc;
 	}
-	u->fd = fd_move_up(u->fd);
+	u->fd = uffd_number(u->fd);
 	fd_note(u->fd, &u->id);
 	u->unique = has_own_inode(&u->id);
 	return 0;
@@ -129,16 +129,12 @@ bool uffd_fd_is_ours(const struct uffd *u)
 
 enum uffd_answer uffd_ask_kernel(const struct uffd *u)
 {
-	struct uffdio_zeropage z = {
-		.range = { .start = (uintptr_t)u->nf->page,
-			   .len = kedge__page_size() },
-		.mode = UFFDIO_ZEROPAGE_MODE_DONTWAKE,
-	};
+	struct uffdio_zeropage nothing = { .mode = 0 };
 	int saved = errno, err;
 
-	err = ioctl(u->fd, UFFDIO_ZEROPAGE, &z) ? errno : 0;
+	err = ioctl(u->fd, UFFDIO_ZEROPAGE, &nothing) ? errno : 0;
 	errno = saved;
-	if (likely(err == ENOENT) || err == EEXIST)
+	if (likely(err == EINVAL))
 		return UFFD_REST;
 	return err == EAGAIN ? UFFD_CHANGING : UFFD_STRANGER;
 }

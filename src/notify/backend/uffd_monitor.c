@@ -372,7 +372,7 @@ static void *monitor(void *arg)
 	uint64_t spin = 0;
 
 	a_monitor = true;
-	prctl(PR_SET_NAME, "kedge-uffd");
+	prctl(PR_SET_NAME, UFFD_MONITOR_NAME);
 	own_descriptors(nf);
 	u->epoll = open_epoll(u);
 	run_anywhere();

@@ -8,6 +8,7 @@
 #include "cache/internal.h"
 #include "notify/announce/announce.h"
 #include "notify/announce/origin.h"
+#include "notify/backend/uffd.h"
 #include "notify/internal.h"
 #include "notifier.h"
 
@@ -106,6 +107,49 @@ static int ask_in_child(void *arg)
 static void a_child_is_refused(void **state)
 {
 	assert_int_equal(in_child(ask_in_child, NULL), 0);
+}
+
+/* ---- descriptors ---- */
+
+static void *ask_without_descriptors(void *arg)
+{
+	bool *settled = arg;
+
+	*settled = unshare(CLONE_FILES) || syscall(SYS_close_range, 3, ~0u, 0) ||
+		   notify_settled(nf);
+	return NULL;
+}
+
+/* It has lost its own, not the process's. */
+static void a_thread_that_closed_its_own_descriptors(void **state)
+{
+	bool settled = true;
+	pthread_t t;
+
+	assert_true(notify_settled(nf));
+	assert_int_equal(pthread_create(&t, NULL, ask_without_descriptors, &settled), 0);
+	pthread_join(t, NULL);
+	assert_false(settled);
+	assert_int_equal(check_of(nf), KEDGE_CHECK_CALL);
+	assert_true(notify_settled(nf));
+}
+
+/* The program has closed the descriptor of a monitor, which may be another copy's. */
+static void the_number_of_a_monitor_is_not_taken(void **state)
+{
+	const struct uffd *u = nf->backend;
+	const int number = u->fd;
+	int i, fd;
+
+	close(number);
+	for (i = 0; i < 1024; i++) {
+		fd = uffd_number(open("/dev/null", O_RDONLY | O_CLOEXEC));
+		assert_true(fd >= 0);
+		assert_int_not_equal(fd, number);
+		close(fd);
+	}
+	assert_false(notify_settled(nf));
+	assert_int_equal(check_of(nf), KEDGE_CHECK_NONE);
 }
 
 /* Where libkedge-hooks announces, nothing is asked, until it is passed by. */
@@ -420,6 +464,8 @@ int main(void)
 		NF(an_answer_keeps_errno),
 		NF(bad_arguments_are_refused),
 		NF(a_child_is_refused),
+		NF(a_thread_that_closed_its_own_descriptors),
+		NF(the_number_of_a_monitor_is_not_taken),
 		NF(an_unannounced_change_makes_lookups_ask),
 		LOADED(an_announcement_outlasts_the_handling_of_its_event),
 		LOADED(a_watch_on_other_memory_makes_lookups_ask),
