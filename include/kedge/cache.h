@@ -55,6 +55,10 @@ struct kedge_cache;
  * @merge_bytes:  neighbouring registrations are not merged beyond this size;
  *                0 is 64 KiB. A merged page is registered once more for each
  *                doubling, so more pays where a device is short of registrations
+ * @max_freed_bytes: registered bytes of memory that malloc()'s free() has taken
+ *                back, kept at most for the next malloc(); 0 is 256 MiB. They are
+ *                the first to go where another limit is met, too, and all of them
+ *                go in malloc_trim(). Counted by whole registrations, at misses
  */
 struct kedge_cache_opts {
 	uint32_t size;
@@ -65,6 +69,7 @@ struct kedge_cache_opts {
 	uint64_t merge_bytes;
 	uint32_t hint_threads;
 	uint32_t reserved;
+	uint64_t max_freed_bytes;
 };
 
 /**

@@ -33,9 +33,14 @@ struct kedge_hook {
 	uint64_t back_end;
 };
 
-/** KEDGE_HOOK_TELL_ONLY - or'ed to the kind: the range is given up, but whether
- *  the call unmaps it is not known, as with free(). The kernel goes on watching,
- *  and what it sees costs the event that an announcement saves otherwise. */
+/** KEDGE_HOOK_TELL_ONLY - or'ed to the kind: the range goes back to an allocator,
+ *  as with free(), which mostly keeps the pages. So caches keep registrations
+ *  there, until the kernel tells that the pages go; lookups ask it meanwhile, and
+ *  afterwards until one of them, in memory that was handed out again, has found
+ *  no change under way. Watches of kedge_watch_add(), and all of a notifier that
+ *  lives by announcements alone, are told. With KEDGE_EVENT_REMOVE: the allocator
+ *  gives the kernel back what it has free there, as with malloc_trim(), and
+ *  caches drop what they keep of freed memory. */
 #define KEDGE_HOOK_TELL_ONLY (1 << 8)
 
 /** KEDGE_HOOK_ONE_MAPPING - or'ed to the kind: the call fails unless the range
@@ -58,10 +63,11 @@ struct kedge_hook {
  * @addr: first byte
  * @len:  bytes; 0, or a range that wraps, does nothing
  *
- * On return every notifier of this process has invalidated the range, and
- * nothing registered there before kedge_hook_end() is kept. With KEDGE_EVENT_UNMAP
- * and KEDGE_EVENT_REMAP what kedge_hook_mapped() said of it no longer holds. Every begin has its
- * end on the same thread; several may be open at once. A begin without its end,
+ * On return every notifier of this process has invalidated the range, and no
+ * registration that is made there before kedge_hook_end() is kept; both but for
+ * KEDGE_HOOK_TELL_ONLY. With KEDGE_EVENT_UNMAP and KEDGE_EVENT_REMAP what
+ * kedge_hook_mapped() said of it no longer holds. Every begin has its end on the
+ * same thread; several may be open at once. A begin without its end,
  * as where a signal handler jumps out of a munmap() that libkedge-hooks announced
  * (siglongjmp), leaves the range uncached for the life of the process.
  *
@@ -97,9 +103,9 @@ KEDGE_API void kedge_hook_done(struct kedge_hook *hook);
  *
  * After a call that mapped memory, before anybody is told of it: what takes it
  * away again will be announced by kedge_hook_begin() with KEDGE_EVENT_UNMAP or
- * KEDGE_EVENT_REMAP. libkedge-hooks says so of what libc maps, and of large
- * blocks of malloc(). Lookups in such memory need not ask the kernel whether it
- * is being changed; lookups in any other memory do.
+ * KEDGE_EVENT_REMAP. libkedge-hooks says so of what libc maps, and of malloc()'s
+ * blocks with a mapping of their own. Lookups in such memory need not ask the
+ * kernel whether it is being changed; lookups in any other memory do.
  *
  * A watch that is still there is told that its memory has gone: whoever had the
  * range before may have given it back by a call that was not announced, and of
@@ -108,6 +114,20 @@ KEDGE_API void kedge_hook_done(struct kedge_hook *hook);
  * Threads: any; async-signal-safe, keeps errno.
  */
 KEDGE_API void kedge_hook_mapped(const void *addr, size_t len);
+
+/**
+ * kedge_hook_allocated() - the calling thread has been given memory by an allocator
+ * @addr: first byte
+ * @len:  bytes; a block below 64 KiB or above 64 MiB is ignored
+ *
+ * As kedge_hook_mapped(), for memory that was not mapped for this: the allocator
+ * cut it from what it keeps. It will be given up by kedge_hook_begin() with
+ * KEDGE_HOOK_TELL_ONLY, of the same bytes. Registrations of what was there before
+ * stay. The pages at both ends may hold others' chunks, too.
+ *
+ * Threads: any; async-signal-safe, keeps errno.
+ */
+KEDGE_API void kedge_hook_allocated(const void *addr, size_t len);
 
 /**
  * kedge_hook_relieve() - a call has failed for want of mappings

@@ -195,6 +195,7 @@ static int init(struct kedge_cache *c, struct kedge_device *dev,
 	rc = opts->flags & KEDGE_CACHE_RESYNC ? resyncer_start(c) : 0;
 	if (rc)
 		goto release_nf;
+	freed_init(c, opts->max_freed_bytes);
 	return 0;
 
 release_nf:
@@ -265,6 +266,7 @@ static void unwatch_held(struct kedge_cache *c)
 
 static void fini(struct kedge_cache *c)
 {
+	freed_fini(c);
 	resyncer_stop(c);
 	c->quiet = true;
 	claim_thread(c);

@@ -13,7 +13,7 @@
  * it asks for the memory, which the contract leaves to it.
  *
  * Where the generation alone does not show a change in time, seen equals no
- * generation, or the region is in a state with _ASK if it is so only there; then
+ * generation, or the region has REGION_ASK if it is so only there; then
  * get_any() asks first (notify/settle.c).
  *
  * Before the index, the region of the last hit is tried. It serves as well if it
@@ -40,8 +40,8 @@ static in_hit bool serves_whole(const struct region *r, uint64_t addr,
 {
 	uint64_t off;
 
-	if (atomic_load_explicit(&r->state, memory_order_acquire) !=
-	    REGION_WHOLE)
+	if ((atomic_load_explicit(&r->state, memory_order_acquire) &
+	     REGION_BYTE) != REGION_WHOLE)
 		return false;
 	off = addr - r->mr.addr;
 	/* No region serves a length of 0, which is for get_slow() to refuse. */
@@ -271,7 +271,7 @@ static inline void put_counted(struct kedge_cache *c, struct region *r,
 			       uint32_t id)
 {
 	compiler_fence();
-	if (unlikely(state_of(r) >= REGION_MAKING))
+	if (unlikely(phase_of(state_of(r)) >= REGION_MAKING))
 		region_put_slow(c, id, 0);
 }
 
@@ -340,7 +340,8 @@ int kedge_cache_tryput(struct kedge_cache *c, const struct kedge_mr *mr)
 	if (unlikely(!rec || mr->reserved >= rec->refs_cnt))
 		return -EAGAIN;
 	s = enter(rec, 0);
-	if (likely(state_of(container_of(mr, struct region, mr)) < REGION_MAKING)) {
+	if (likely(phase_of(state_of(container_of(mr, struct region, mr))) <
+		   REGION_MAKING)) {
 		add_own(&rec->refs[mr->reserved], (uint32_t)-1);
 		good = true;
 	}

@@ -92,12 +92,9 @@ static inline void leave(struct thread_rec *rec, uint64_t s)
 static inline enum trust trust_at(struct kedge_cache *c, uint64_t at,
 				  enum trust trust)
 {
-	return trust == TRUST_ANNOUNCED &&
-			       trust_for(state_of(
-				       &c->regions[index_find(c, at)])) ==
-				       TRUST_ALL
-		       ? notify_settle_asking(c->nf)
-		       : trust;
+	struct region *r = &c->regions[index_find(c, at)];
+
+	return unlikely(trust_for(state_of(r)) == TRUST_ALL) ? freed_look(c, r, trust) : trust;
 }
 
 static inline void add_own(_Atomic uint32_t *n, uint32_t by)

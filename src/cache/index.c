@@ -273,25 +273,10 @@ uint64_t index_clear(struct kedge_cache *c, uint64_t start, uint64_t end,
 uint64_t index_run(const struct kedge_cache *c, uint64_t start, uint64_t end,
 		   uint32_t id)
 {
-	uint64_t at, step;
+	uint64_t at, next;
 
-	for (at = start; at < end; at = round_down(at, step) + step) {
-		struct leaf *leaf = index_leaf(c, at);
-		uint32_t named;
-
-		if (!leaf)
+	for (at = start; at < end; at = next)
+		if (index_step(c, at, &next) != id)
 			return at;
-		step = BLOCK_LEN;
-		/* acquire: as in index_find(). */
-		named = atomic_load_explicit(block_of(leaf, at),
-					     memory_order_acquire);
-		if (named == BLOCK_SPLIT) {
-			step = PAGE_LEN;
-			named = atomic_load_explicit(page_of(leaf, at),
-						     memory_order_acquire);
-		}
-		if (named != id)
-			return at;
-	}
 	return end;
 }

@@ -64,6 +64,26 @@ static inline uint32_t index_find(const struct kedge_cache *c, uint64_t addr)
 	return id;
 }
 
+/* The id that is named at @at, up to @next: by any thread. */
+static inline uint32_t index_step(const struct kedge_cache *c, uint64_t at,
+				  uint64_t *next)
+{
+	struct leaf *leaf = index_leaf(c, at);
+	uint64_t step = leaf ? (uint64_t)1 << BLOCK_SHIFT : (uint64_t)1 << LEAF_SHIFT;
+	uint32_t id = 0;
+
+	if (leaf)
+		id = atomic_load_explicit(block_of(leaf, at),
+					  memory_order_acquire);
+	if (id == BLOCK_SPLIT) {
+		step = (uint64_t)1 << PAGE_SHIFT;
+		id = atomic_load_explicit(page_of(leaf, at),
+					  memory_order_acquire);
+	}
+	*next = round_down(at, step) + step;
+	return id;
+}
+
 /*
  * True if a region serves [addr, end) with @access; by any thread. @trust: what
  * the caller found out before it looked.

@@ -10,8 +10,8 @@
  * 64 KiB where one region is all there is to name, else page by page. A region
  * with only good pages is WHOLE: any range within it is a hit, whichever
  * region its other pages name. A region of which an event took pages is HOLED:
- * then each page of a range must name it. With _ASK either serves only lookups that
- * asked the kernel for changes under way (notify_settle_asking()).
+ * then each page of a range must name it. With REGION_ASK either serves only lookups
+ * that asked the kernel for changes under way (notify_settle_asking()).
  *
  * References are counted per thread and region: a hit adds to a number that no
  * other thread writes. A thread that wants to know whether a region is in use first
@@ -34,6 +34,7 @@
 #include "cache/sync/preserve.h"
 #include "cache/state.h"
 #include "device/device.h"
+#include "notify/announce/release.h"
 #include "notify/internal.h"
 #include "stats/stats.h"
 
@@ -52,9 +53,10 @@
 /* The part of a region that a hit reads: one cache line. */
 struct region {
 	struct kedge_mr mr;	/* constant while the region is not FREE */
-	_Atomic uint32_t state; /* written under lock */
+	_Atomic uint32_t state; /* the phase is changed under lock, flags by any thread */
 	_Atomic uint32_t used;	/* c->epoch of the last use; any thread */
 	uint32_t refs;		/* references counted under the lock */
+	_Atomic uint32_t next_freed; /* while REGION_LISTED */
 } __attribute__((aligned(64)));
 
 /* The rest of a region, which only slow paths need. */
@@ -186,6 +188,12 @@ struct kedge_cache {
 	struct arena arena;
 	struct thread_rec *recs;
 	uint64_t bytes; /* registered, the dying included */
+	struct release_user release;
+	_Atomic int64_t freed_bytes; /* of regions that are REGION_FREED */
+	int64_t max_freed_bytes;
+	_Atomic uint32_t freed_new; /* a stack: any thread */
+	uint32_t freed_first;	    /* a list, of what was taken from it */
+	uint32_t freed_last;
 	struct kedge_cache_stats st;
 	int pagemap_fd;
 
@@ -227,14 +235,16 @@ static inline struct region_cold *cold_of(const struct kedge_cache *c,
 
 static inline uint32_t state_of(const struct region *r)
 {
-	return atomic_load_explicit(&r->state, memory_order_relaxed);
+	return atomic_load_explicit(&r->state, memory_order_relaxed) & REGION_BYTE;
 }
 
-static inline void set_state(struct region *r, uint32_t state)
-{
-	/* release: a thread that finds the region through the index sees it made. */
-	atomic_store_explicit(&r->state, state, memory_order_release);
-}
+/* state.c: a phase and flags, with those that it has of @keep. */
+void set_state(struct kedge_cache *c, struct region *r, uint32_t set, uint32_t keep);
+/* The whole word; and to change it from *@word, which is what it is now where that fails. */
+uint32_t state_word(const struct region *r);
+bool state_change(struct region *r, uint32_t *word, uint32_t to);
+/* Add to c->freed_bytes what that changed; @len: the region's, as it was before the change. */
+void state_count(struct kedge_cache *c, uint64_t len, uint32_t from, uint32_t to);
 
 #include "cache/index.h"
 
@@ -350,7 +360,10 @@ enum room {
 bool evict(struct kedge_cache *c, enum room room, uint64_t bytes,
 	   uint32_t *killed);
 bool over_limit(const struct kedge_cache *c, uint64_t bytes);
+/* Those of freed memory beyond max_freed_bytes. */
+void evict_freed(struct kedge_cache *c, uint32_t *killed);
 
+#include "cache/freed.h"
 #include "cache/fill/register.h"
 
 /* lend.c */

@@ -30,8 +30,7 @@ static struct region *window_region(struct kedge_cache *c, uint32_t base,
 	pthread_mutex_lock(&c->lock);
 	r = region_new(c);
 	if (r) {
-		r->mr.addr = addr;
-		r->mr.len = len;
+		set_mr(r, addr, len);
 		r->mr.access = access;
 		cold_of(c, r)->base = base;
 	}

@@ -54,9 +54,12 @@ struct region *region_new(struct kedge_cache *c)
 	r = &c->regions[id];
 	*cold_at(c, id) = (struct region_cold){ .watch.queue = &c->queue,
 						.id = id };
-	memset(&r->mr, 0, sizeof(r->mr));
+	set_mr(r, 0, 0);
+	r->mr.device_handle = 0;
+	r->mr.offset = 0;
+	r->mr.access = 0;
 	r->mr.reserved = id;
-	set_state(r, REGION_MAKING);
+	set_state(c, r, REGION_MAKING, 0);
 	c->live++;
 	return r;
 }
@@ -76,7 +79,7 @@ void region_forget(struct kedge_cache *c, struct region *r)
 
 	free(cold_at(c, id)->frames);
 	cold_at(c, id)->frames = NULL;
-	set_state(r, REGION_FREE);
+	set_state(c, r, REGION_FREE, 0);
 	cold_at(c, id)->next = c->free_ids;
 	c->free_ids = id;
 	c->live--;
@@ -121,7 +124,7 @@ void region_kill(struct kedge_cache *c, struct region *r, enum why why,
 	struct region_cold *cold = cold_of(c, r);
 
 	index_clear(c, r->mr.addr, r->mr.addr + r->mr.len, region_id(c, r));
-	set_state(r, REGION_DYING);
+	set_state(c, r, REGION_DYING, 0);
 	lru_remove(c, r);
 	preserve_or_unwatch(c, r, why == WHY_CHANGED);
 	cold->next = *killed;
@@ -130,7 +133,7 @@ void region_kill(struct kedge_cache *c, struct region *r, enum why why,
 
 void region_die(struct kedge_cache *c, struct region *r, uint32_t *dead)
 {
-	set_state(r, REGION_DEAD);
+	set_state(c, r, REGION_DEAD, 0);
 	preserve_begin(c, r);
 	cold_of(c, r)->next = *dead;
 	*dead = region_id(c, r);
@@ -201,7 +204,7 @@ uint64_t kedge__cache_priv(const struct kedge_cache *c,
 /* In no index before, so there is no lookup to wait for. */
 void lend_begin(struct kedge_cache *c, struct region *r)
 {
-	set_state(r, REGION_DYING);
+	set_state(c, r, REGION_DYING, 0);
 	ref_add(c, region_id(c, r), 1);
 	c->st.lent++;
 }

@@ -2,8 +2,11 @@
 /*
  * free and realloc of chunks so large that the allocator may give their pages
  * back at once: glibc does it by calls within itself that no symbol leads to.
- * With any allocator, freed memory has no use for its registration; one that
- * is given back later was announced when it was freed.
+ *
+ * Mostly it does not: the chunk is handed out again, and its registration is as
+ * good as before. So libkedge is told that the chunk is given up, which changes
+ * no registration (KEDGE_HOOK_TELL_ONLY). Only a chunk that libc has mapped for
+ * itself is announced as unmapped, for that is what free() does.
  *
  * The allocator is the next one in the search order, glibc's or a preloaded one.
  * Other libraries' constructors may free before ours has looked it up, hence
@@ -26,6 +29,9 @@ static size_t (*real_size)(void *) = no_size;
 
 /* dlsym() may free what an earlier error left behind. */
 static __thread int resolving __attribute__((tls_model("initial-exec")));
+
+/* The allocator is libc's: it unmaps by calls that no symbol leads to. */
+static int is_libcs;
 
 static size_t no_size(void *ptr)
 {
@@ -55,6 +61,7 @@ __attribute__((constructor(101))) static void resolve(void)
 	next_free = kedge__next("free");
 	next_realloc = kedge__next("realloc");
 	next_size = kedge__next("malloc_usable_size");
+	is_libcs = same_library(next_free, kedge__next("munmap"));
 	if (same_library(next_free, next_size))
 		SET(real_size, next_size);
 	if (next_realloc)
@@ -86,15 +93,13 @@ static void *first_realloc(void *ptr, size_t len)
 }
 
 /*
- * A chunk that the allocator mapped for itself ends where a page ends; glibc
- * unmaps those by a call that no symbol leads to. Another shares its last page,
- * so it stays mapped, or goes by a later call together with what follows it.
- * Unregistering it would cost two mappings, and its next owner as much as it
- * saved this one.
+ * glibc's chunk with a mapping of its own ends where a page ends, any other 8 bytes
+ * behind a multiple of 16. Another allocator's is unmapped by a call that is
+ * announced, or that the kernel tells of.
  */
 static int own_mapping(const void *ptr, size_t len)
 {
-	return !(((uintptr_t)ptr + len) & (kedge__hooks_page() - 1));
+	return is_libcs && !(((uintptr_t)ptr + len) & (kedge__hooks_page() - 1));
 }
 
 static int kind_of_free(const void *ptr, size_t len)
@@ -111,12 +116,15 @@ static int kind_of_free(const void *ptr, size_t len)
  */
 void *kedge__new_chunk(void *chunk)
 {
-	size_t len = chunk ? real_size(chunk) : 0, before = 0;
+	size_t len = chunk ? real_size(chunk) : 0, before;
 
 	if (len < LARGE)
 		return chunk;
-	if (own_mapping(chunk, len))
-		before = (uintptr_t)chunk & (kedge__hooks_page() - 1);
+	if (!own_mapping(chunk, len)) {
+		kedge_hook_allocated(chunk, len);
+		return chunk;
+	}
+	before = (uintptr_t)chunk & (kedge__hooks_page() - 1);
 	kedge_hook_mapped((char *)chunk - before, len + before);
 	return chunk;
 }
@@ -144,12 +152,18 @@ KEDGE_API void free(void *ptr)
 /* An mremap() of a chunk's own mapping, which kedge must not have split. */
 static int kind_of_realloc(const void *ptr, size_t len)
 {
-	return kind_of_free(ptr, len) & KEDGE_HOOK_TELL_ONLY
-		? KEDGE_EVENT_REMAP | KEDGE_HOOK_TELL_ONLY
-		: KEDGE_EVENT_REMAP | KEDGE_HOOK_ONE_MAPPING;
+	return own_mapping(ptr, len)
+		? KEDGE_EVENT_REMAP | KEDGE_HOOK_ONE_MAPPING
+		: KEDGE_EVENT_REMAP | KEDGE_HOOK_TELL_ONLY;
 }
 
-/* A chunk that keeps its pages stays where it is. */
+/* A mapping of its own that loses no page stays as it is. */
+static int stays(const void *ptr, size_t had, size_t len)
+{
+	return len && len <= had && had - len < kedge__hooks_page() &&
+	       own_mapping(ptr, had);
+}
+
 KEDGE_API void *realloc(void *ptr, size_t len)
 {
 	struct kedge_hook hook;
@@ -161,12 +175,14 @@ KEDGE_API void *realloc(void *ptr, size_t len)
 		at = real_realloc(ptr, len);
 		return likely(len < LARGE) ? at : kedge__new_chunk(at);
 	}
-	if (len <= had && had - len < kedge__hooks_page())
+	if (stays(ptr, had, len))
 		return real_realloc(ptr, len);
 	kedge_hook_begin(&hook, kind_of_realloc(ptr, had), ptr, had);
 	at = real_realloc(ptr, len);
 	kedge_hook_end(&hook);
-	return kedge__new_chunk(at);
+	/* The old chunk is the caller's still where there was no memory. */
+	kedge__new_chunk(at || !len ? at : ptr);
+	return at;
 }
 
 /* Drops whole pages of any free chunk, wherever those are. */
@@ -183,7 +199,7 @@ KEDGE_API int malloc_trim(size_t pad)
 			return 0;
 		SET(real, next);
 	}
-	kedge_hook_begin(&hook, KEDGE_EVENT_REMOVE, NULL, EVERYTHING_LEN);
+	kedge_hook_begin(&hook, KEDGE_EVENT_REMOVE | KEDGE_HOOK_TELL_ONLY, NULL, EVERYTHING_LEN);
 	rc = real(pad);
 	kedge_hook_end(&hook);
 	return rc;

@@ -115,6 +115,7 @@ struct kedge_notifier {
 	struct queue queue; /* of the public watches */
 	struct tree cookies; /* public watches by cookie */
 	struct slab public_slab;
+	int public_cnt; /* of what is in use of it */
 	uint64_t events;
 	uint64_t trips_seen;
 	int pipe[2];
@@ -235,6 +236,8 @@ size_t queue_publish(struct kedge_notifier *nf, uint32_t kind, uint64_t start,
 #define KIND_UNSEEN (1u << 31)
 /* Likewise: it may not have happened there (KEDGE_EVENT_UNSURE). */
 #define KIND_POSSIBLE (1u << 30)
+/* Likewise: for public watches alone. */
+#define KIND_PUBLIC (1u << 29)
 void queue_tell(struct watch *w, uint32_t kind, uint64_t start, uint64_t end,
 		uint64_t generation);
 void queue_forget(struct watch *w);

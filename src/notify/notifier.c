@@ -9,6 +9,7 @@
 
 #include "base/process/cancel.h"
 #include "base/process/page.h"
+#include "notify/announce/announce.h"
 #include "notify/internal.h"
 #include "stats/trace.h"
 
@@ -156,6 +157,7 @@ void kedge_notifier_close(struct kedge_notifier *nf)
 	if (nf_owned(nf)) {
 		announce_detach(nf);
 		unwatch_all(nf);
+		announce_by_generation(-nf->public_cnt);
 		nf->ops->close(nf);
 		threads_fini(&nf->threads);
 		sig_lock_fini(&nf->lock);

@@ -43,7 +43,7 @@ void queue_forget(struct watch *w)
 void queue_tell(struct watch *w, uint32_t kind, uint64_t start, uint64_t end,
 		uint64_t generation)
 {
-	const uint32_t plain = kind & ~(KIND_UNSEEN | KIND_POSSIBLE);
+	const uint32_t plain = kind & ~(KIND_UNSEEN | KIND_POSSIBLE | KIND_PUBLIC);
 
 	if (!w->pending) {
 		append(w);
@@ -82,7 +82,11 @@ size_t queue_publish(struct kedge_notifier *nf, uint32_t kind, uint64_t start,
 
 	for (n = tree_first_overlap(&nf->watches, start, end); n;
 	     n = tree_next_overlap(n, start, end)) {
-		queue_tell(container_of(n, struct watch, node), kind,
+		struct watch *w = container_of(n, struct watch, node);
+
+		if (kind & KIND_PUBLIC && w->queue != &nf->queue)
+			continue;
+		queue_tell(w, kind,
 			   start > n->start ? start : n->start,
 			   end < n->end ? end : n->end,
 			   now + GENERATION_STEP + nf->trips_seen);

@@ -14,6 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "notify/announce/announce.h"
 #include "notify/announce/budget.h"
 #include "notify/internal.h"
 
@@ -280,6 +281,18 @@ static struct public_watch *find_cookie(struct kedge_notifier *nf,
 		: NULL;
 }
 
+static void public_count(struct kedge_notifier *nf, int by)
+{
+	nf->public_cnt += by;
+	announce_by_generation(by);
+}
+
+static void free_public(struct kedge_notifier *nf, struct public_watch *p)
+{
+	slab_put(&nf->public_slab, p);
+	public_count(nf, -1);
+}
+
 /* A public watch with its cookie taken, or NULL and *rc. */
 static struct public_watch *new_public(struct kedge_notifier *nf,
 				       uint64_t cookie, int *rc)
@@ -298,6 +311,7 @@ static struct public_watch *new_public(struct kedge_notifier *nf,
 		p->by_cookie.end = cookie;
 		p->watch.cookie = cookie;
 		tree_insert(&nf->cookies, &p->by_cookie);
+		public_count(nf, 1);
 	}
 	sig_unlock(&nf->lock);
 	if (*rc == -EEXIST)
@@ -349,7 +363,7 @@ int kedge_watch_add(struct kedge_notifier *nf, const void *addr, size_t len,
 		rc = ask_for(nf, start, end);
 	if (rc < 0) {
 		tree_remove(&nf->cookies, &p->by_cookie);
-		slab_put(&nf->public_slab, p);
+		free_public(nf, p);
 	}
 	sig_unlock(&nf->lock);
 	return rc;
@@ -375,7 +389,7 @@ int kedge_watch_remove(struct kedge_notifier *nf, uint64_t cookie)
 				    (unsigned long long)cookie);
 	notify_watch_remove(nf, &p->watch, false);
 	sig_lock(&nf->lock);
-	slab_put(&nf->public_slab, p);
+	free_public(nf, p);
 	sig_unlock(&nf->lock);
 	return 0;
 }

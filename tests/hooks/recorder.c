@@ -99,12 +99,23 @@ KEDGE_API void kedge_hook_done(struct kedge_hook *hook)
 	kedge_hook_end(hook);
 }
 
-KEDGE_API void kedge_hook_mapped(const void *addr, size_t len)
+static void note_given(const void *addr, size_t len, bool cut)
 {
 	if (!on || given_cnt == RECORD_MAX)
 		return;
+	given[given_cnt].cut = cut;
 	given[given_cnt].start = (uintptr_t)addr;
 	given[given_cnt++].end = (uintptr_t)addr + len;
+}
+
+KEDGE_API void kedge_hook_mapped(const void *addr, size_t len)
+{
+	note_given(addr, len, false);
+}
+
+KEDGE_API void kedge_hook_allocated(const void *addr, size_t len)
+{
+	note_given(addr, len, true);
 }
 
 KEDGE_API int kedge_hook_relieve(void)

@@ -25,6 +25,7 @@ extern __thread int record_open;
 
 /* Memory that this thread was said to have been given since then. */
 struct given {
+	bool cut; /* by an allocator, from what it has */
 	uint64_t start;
 	uint64_t end;
 };

@@ -13,6 +13,7 @@
 #include "recorder.h"
 
 #define LARGE	    (1u << 20)
+#define MAPPED	    ((size_t)64 << 20) /* a chunk with a mapping of its own */
 #define UNSET_ERRNO 4711
 
 /* The address that the callback looks for, and how often it was announced. */
@@ -67,25 +68,25 @@ static void small_chunks_are_not(void)
 
 static void realloc_announces_what_may_move(void)
 {
-	char *p = malloc(LARGE), *q;
+	char *p = malloc(MAPPED), *q;
 	size_t len = malloc_usable_size(p);
 	uintptr_t at = (uintptr_t)p;
 
 	CHECK(p);
-	memset(p, 7, LARGE);
+	memset(p, 7, MAPPED);
 	recorder_start();
-	q = realloc(p, LARGE - 100);
+	q = realloc(p, len - 100);
 	recorder_stop();
 	CHECK(record_cnt == 0 && (uintptr_t)q == at);
 	len = malloc_usable_size(q);
 	recorder_start();
-	q = realloc(q, 8 * (size_t)LARGE);
+	q = realloc(q, 2 * MAPPED);
 	expect_one(KEDGE_EVENT_REMAP, at, len);
-	CHECK(q && q[0] == 7 && q[LARGE - 101] == 7);
+	CHECK(q && q[0] == 7 && q[MAPPED - 101] == 7);
 	at = (uintptr_t)q;
 	len = malloc_usable_size(q);
 	recorder_start();
-	q = realloc(q, LARGE);
+	q = realloc(q, MAPPED);
 	expect_one(KEDGE_EVENT_REMAP, at, len);
 	free(q);
 }
@@ -94,7 +95,7 @@ static void realloc_announces_what_may_move(void)
 static void realloc_announces_from_one_page_on(void)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), had;
-	char *p = malloc(LARGE);
+	char *p = malloc(MAPPED);
 	uintptr_t at;
 
 	CHECK(p);
@@ -119,7 +120,7 @@ static void expect_given(const void *p, size_t len)
 	uintptr_t at = (uintptr_t)p & ~(page - 1);
 
 	recorder_stop();
-	CHECK(p && given_cnt == 1);
+	CHECK(p && given_cnt == 1 && !given[0].cut);
 	CHECK(given[0].start == at && given[0].end >= (uintptr_t)p + len);
 	CHECK(given[0].end == (uintptr_t)p + malloc_usable_size((void *)p));
 }
@@ -172,11 +173,45 @@ static void a_large_chunk_of_the_heap_is_told_of_as_it_is(void)
 	p = malloc(LARGE + 1000);
 	recorder_stop();
 	len = malloc_usable_size(p);
-	CHECK(p && given_cnt == 1);
-	if (((uintptr_t)p + len) % (uintptr_t)sysconf(_SC_PAGESIZE))
-		CHECK(given[0].start == (uintptr_t)p &&
-		      given[0].end == (uintptr_t)p + len);
+	CHECK(p && given_cnt == 1 && given[0].cut);
+	CHECK(given[0].start == (uintptr_t)p && given[0].end == (uintptr_t)p + len);
 	free(p);
+	free(low);
+}
+
+/* However little it gives back: a page may end there. And once more where it fails. */
+static void a_chunk_of_the_heap_is_given_up_by_each_realloc(void)
+{
+	const size_t to[] = { LARGE, LARGE - 8, 2 * LARGE, 65000 };
+	volatile size_t much = (size_t)1 << 62;
+	char *p, *low = malloc(100);
+	unsigned int i;
+	size_t had;
+
+	p = malloc(LARGE);
+	CHECK(p && low);
+	for (i = 0; i < 4; i++) {
+		uintptr_t at = (uintptr_t)p;
+
+		had = malloc_usable_size(p);
+		recorder_start();
+		p = realloc(p, to[i]);
+		expect_one(KEDGE_EVENT_REMAP, at, had);
+		CHECK(p && record[0].flags == KEDGE_HOOK_TELL_ONLY);
+		CHECK(given_cnt == (to[i] > 65536));
+		if (given_cnt)
+			CHECK(given[0].cut && given[0].start == (uintptr_t)p);
+	}
+	free(p);
+	p = malloc(LARGE);
+	recorder_start();
+	CHECK(p && !realloc(p, much));
+	CHECK(record_cnt == 1 && given_cnt == 1 && given[0].start == (uintptr_t)p);
+	recorder_stop();
+	recorder_start();
+	CHECK(!realloc(p, 0));
+	recorder_stop();
+	CHECK(record_cnt == 1 && !given_cnt);
 	free(low);
 }
 
@@ -231,6 +266,7 @@ static void malloc_trim_announces_everything(void)
 	malloc_trim(0);
 	recorder_stop();
 	CHECK(record_cnt == 1 && record[0].ended);
+	CHECK(record[0].kind == KEDGE_EVENT_REMOVE && record[0].flags == KEDGE_HOOK_TELL_ONLY);
 	CHECK(record[0].start == 0 &&
 	      record[0].end > (uintptr_t)__builtin_frame_address(0));
 }
@@ -388,6 +424,7 @@ int main(int argc, char **argv)
 	large_chunks_are_told_of();
 	small_and_refused_chunks_are_not_told_of();
 	a_large_chunk_of_the_heap_is_told_of_as_it_is();
+	a_chunk_of_the_heap_is_given_up_by_each_realloc();
 	malloc_trim_announces_everything();
 	the_guard_is_announced_with_its_stack();
 	a_stack_is_announced_when_its_thread_ends();

@@ -36,9 +36,25 @@ static bool enough(const struct kedge_cache *c, enum room room, uint64_t want,
 				   : relieved(want, freed, cnt);
 }
 
+static uint64_t drop(struct kedge_cache *c, struct region *r, uint32_t *killed)
+{
+	c->st.evictions++;
+	region_kill(c, r, WHY_UNWANTED, killed);
+	return r->mr.len;
+}
+
+void evict_freed(struct kedge_cache *c, uint32_t *killed)
+{
+	struct region *r;
+
+	while (freed_too_much(c) && (r = freed_take(c)))
+		drop(c, r, killed);
+}
+
 /*
- * Kill the least recently used until @bytes more fit: into the cache's limits,
- * or into the device. A size above the whole limit evicts no region.
+ * Kill what was freed, then the least recently used, until @bytes more fit: into
+ * the cache's limits, or into the device. A size above the whole limit evicts no
+ * region.
  */
 bool evict(struct kedge_cache *c, enum room room, uint64_t bytes,
 	   uint32_t *killed)
@@ -46,25 +62,28 @@ bool evict(struct kedge_cache *c, enum room room, uint64_t bytes,
 	uint64_t freed = 0;
 	uint32_t cnt = 0;
 	uint64_t scans = 2ull * c->live + 2;
+	struct region *r;
 
 	if (room == ROOM_LIMITS && c->max_bytes && bytes > c->max_bytes)
 		return false;
+	while (!enough(c, room, bytes, freed, cnt) && (r = freed_take(c))) {
+		freed += drop(c, r, killed);
+		cnt++;
+	}
 	while (c->lru_first && scans-- &&
 	       !enough(c, room, bytes, freed, cnt)) {
-		uint32_t id = c->lru_first;
-		struct region *r = &c->regions[id];
-		uint32_t used = atomic_load_explicit(&r->used,
-						     memory_order_relaxed);
+		uint32_t id = c->lru_first, used;
+
+		r = &c->regions[id];
+		used = atomic_load_explicit(&r->used, memory_order_relaxed);
 
 		if (used != cold_at(c, id)->queued || refs_sum(c, id)) {
 			lru_remove(c, r);
 			lru_add(c, r);
 			continue;
 		}
-		freed += r->mr.len;
+		freed += drop(c, r, killed);
 		cnt++;
-		c->st.evictions++;
-		region_kill(c, r, WHY_UNWANTED, killed);
 	}
 	return enough(c, room, bytes, freed, cnt);
 }

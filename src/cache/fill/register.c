@@ -118,8 +118,7 @@ static int make_room(struct kedge_cache *c, const struct want *w,
 
 static void set_range(struct region *r, const struct plan *p)
 {
-	r->mr.addr = p->start;
-	r->mr.len = p->end - p->start;
+	set_mr(r, p->start, p->end - p->start);
 	r->mr.access = p->access;
 }
 
@@ -170,6 +169,8 @@ static int begin(struct kedge_cache *c, const struct want *w, struct plan *p,
 	pthread_mutex_lock(&c->lock);
 	cache_sync(c, &killed);
 	*out = found(c, w);
+	if (!*out && unlikely(freed_too_much(c)))
+		evict_freed(c, &killed);
 	if (!*out)
 		*out = plan_region(c, w, p, &killed, &rc);
 	region_collect(c, &killed, &dead);
@@ -365,15 +366,13 @@ static bool publish(struct kedge_cache *c, struct plan *p,
 	if (!may_keep(c, p, r))
 		return false;
 	kill_covered(c, r, killed);
-	set_state(r, notify_announced(c->nf, r->mr.addr,
-				      r->mr.addr + r->mr.len)
-			     ? REGION_WHOLE
-			     : REGION_WHOLE_ASK);
+	set_state(c, r, REGION_WHOLE | REGION_ASK, 0);
 	if (index_set(c, region_id(c, r))) {
-		set_state(r, REGION_MAKING);
+		set_state(c, r, REGION_MAKING, 0);
 		p->why = KEDGE_UNCACHED_OTHER;
 		return false;
 	}
+	freed_settle(c, r);
 	atomic_store_explicit(
 		&r->used,
 		atomic_fetch_add_explicit(&c->epoch, 1, memory_order_relaxed) +
@@ -398,7 +397,7 @@ static void not_kept(struct kedge_cache *c, struct region *r, bool held,
 	if (!held && !cold_of(c, r)->heir)
 		cold_of(c, r)->safe = true;
 	preserve_or_unwatch(c, r, true);
-	set_state(r, REGION_DYING);
+	set_state(c, r, REGION_DYING, 0);
 	if (!held)
 		region_die(c, r, dead);
 }
@@ -466,8 +465,7 @@ void region_place(struct kedge_cache *c, struct region *r, uint64_t start,
 {
 	pthread_mutex_lock(&c->lock);
 	c->bytes -= r->mr.len;
-	r->mr.addr = start;
-	r->mr.len = len;
+	set_mr(r, start, len);
 	c->bytes += len;
 	c->st.registrations++;
 	pthread_mutex_unlock(&c->lock);

@@ -44,8 +44,7 @@ static struct region *successor(struct kedge_cache *c, uint32_t id,
 	    old->mr.addr + old->mr.len == end)
 		r = region_new(c);
 	if (r) {
-		r->mr.addr = start;
-		r->mr.len = end - start;
+		set_mr(r, start, end - start);
 		r->mr.access = old->mr.access;
 		/* The same pages, but for a moment. */
 		c->bytes += r->mr.len;

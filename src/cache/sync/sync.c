@@ -45,8 +45,7 @@ static void invalidate(struct kedge_cache *c, struct region *r,
 	 * must not take the region for whole. Readers that saw it whole
 	 * loaded the generation before this event.
 	 */
-	set_state(r, trust_for(state_of(r)) == TRUST_ALL ? REGION_HOLED_ASK
-							 : REGION_HOLED);
+	set_state(c, r, REGION_HOLED, REGION_ASK | REGION_FREED);
 	cold->bad += index_clear(c, t->start, t->end, region_id(c, r));
 	if (cold->bad * 2 > r->mr.len)
 		region_kill(c, r, WHY_CHANGED, killed);

@@ -22,9 +22,11 @@
 #include "base/process/own.h"
 #include "base/process/page.h"
 #include "notify/announce/announce.h"
+#include "notify/announce/chunks.h"
 #include "notify/announce/counts.h"
 #include "notify/announce/origin.h"
 #include "notify/announce/rearm.h"
+#include "notify/announce/release.h"
 #include "notify/internal.h"
 #include "stats/trace.h"
 
@@ -46,6 +48,7 @@ static struct proc_page *_Atomic proc;
 static _Atomic uint32_t moving;
 static _Atomic int reading; /* monitors between two events' reading and handling */
 static _Atomic uint32_t announced_only; /* notifiers that live by this */
+static _Atomic uint32_t by_generation; /* watches of users that look at the generation alone */
 
 enum { HOOK_IDLE, HOOK_COUNTED };
 
@@ -108,6 +111,8 @@ static int adopt(void)
 	sig_lock_init(&lock);
 	memset(listeners, 0, sizeof(listeners));
 	announced_only = 0;
+	by_generation = 0;
+	release_reset();
 	atomic_store(&reading, 0);
 	counts_reset();
 	atomic_store(&moving, 0);
@@ -204,6 +209,15 @@ static bool is_unsure(const struct kedge_hook *hook)
 	return hook->kind & KEDGE_HOOK_TELL_ONLY || !hook->start;
 }
 
+/*
+ * The kernel will tell of what goes: a cache keeps its registrations until then (release.h), and
+ * only those are told that could not tell a freed chunk by the generation.
+ */
+static bool is_kept(const struct kedge_notifier *nf, const struct kedge_hook *hook)
+{
+	return hook->kind & KEDGE_HOOK_TELL_ONLY && !nf->ops->announced_only;
+}
+
 /* With nf->lock held: invalidate the range. Returns how many watches were told. */
 static size_t tell_watches(struct kedge_notifier *nf, const struct kedge_hook *hook)
 {
@@ -215,6 +229,8 @@ static size_t tell_watches(struct kedge_notifier *nf, const struct kedge_hook *h
 		kind |= KIND_UNSEEN;
 	if (is_unsure(hook))
 		kind |= KIND_POSSIBLE;
+	if (is_kept(nf, hook))
+		kind |= KIND_PUBLIC;
 	told = queue_publish(nf, kind, hook->start, hook->end);
 	if (told)
 		/*
@@ -238,14 +254,13 @@ static size_t tell(struct kedge_notifier *nf, struct kedge_hook *hook)
 	uint32_t flags = hook->kind & HOOK_FLAGS;
 	bool only_if_split = flags & KEDGE_HOOK_ONE_MAPPING &&
 			     (hook->kind & ~HOOK_FLAGS) == KEDGE_EVENT_OTHER;
-	bool keep = flags & KEDGE_HOOK_TELL_ONLY && !nf->ops->announced_only;
 	size_t told = 0;
 
 	/* Signals are blocked: the caller holds lock. */
 	sig_lock_blocked(&nf->lock);
 	if (!only_if_split || split_by_us(nf, hook->start, hook->end)) {
 		told = tell_watches(nf, hook);
-		if (!keep)
+		if (!is_kept(nf, hook))
 			rearm_let_go(nf, hook, mapping_stays(hook));
 	}
 	sig_unlock_blocked(&nf->lock);
@@ -344,6 +359,48 @@ static bool gives_back(int kind)
 	       !(kind & KEDGE_HOOK_YIELD);
 }
 
+/*
+ * Memory goes back to an allocator. The fence: whoever registers a part of it at this moment, and
+ * is not counted below, finds that it is not known any more. Partner: announce_watch(), then
+ * origin_known().
+ */
+static void give_up(const struct kedge_hook *hook, uint64_t start, uint64_t end)
+{
+	chunks_remove(start);
+	atomic_thread_fence(memory_order_seq_cst);
+	if (!adopted() || own_call() || !counts_watched(hook->start, hook->end))
+		return;
+	if (mapping_stays(hook))
+		release_trim();
+	else
+		release_chunk(start, end);
+}
+
+/* The pages that are wholly the chunk's; its neighbours have the others, too. */
+static void shrink(struct kedge_hook *hook, uint64_t start, uint64_t end)
+{
+	uint64_t page = kedge__page_size();
+
+	hook->start = round_up(start, page);
+	hook->end = round_down(end, page);
+}
+
+static bool lives_by_announcements(void)
+{
+	return atomic_load_explicit(&announced_only, memory_order_relaxed);
+}
+
+/* False: watches have to be told, too. */
+static bool given_up(struct kedge_hook *hook, uint64_t start, uint64_t end)
+{
+	give_up(hook, start, end);
+	if (lives_by_announcements())
+		return false;
+	shrink(hook, start, end);
+	return hook->start >= hook->end ||
+	       !atomic_load_explicit(&by_generation, memory_order_relaxed);
+}
+
 /* @all: tell even if there is no watch there. */
 static void begin(struct kedge_hook *hook, int kind, const void *addr, size_t len, bool all)
 {
@@ -364,8 +421,12 @@ static void begin(struct kedge_hook *hook, int kind, const void *addr, size_t le
 	hook->kind = (uint32_t)kind;
 	hook->back_start = 0;
 	hook->back_end = 0;
-	if (gives_back(kind))
+	if (kind & KEDGE_HOOK_TELL_ONLY) {
+		if (given_up(hook, start, end))
+			return;
+	} else if (gives_back(kind)) {
 		origin_clear(hook->start, hook->end);
+	}
 	if (!adopted() || own_call())
 		return;
 	/*
@@ -373,8 +434,7 @@ static void begin(struct kedge_hook *hook, int kind, const void *addr, size_t le
 	 * the kernel's own event; only with a backend that has no such events
 	 * the proof above is needed.
 	 */
-	if (!all &&
-	    !atomic_load_explicit(&announced_only, memory_order_relaxed) &&
+	if (!all && !lives_by_announcements() &&
 	    !counts_watched(hook->start, hook->end))
 		return;
 	hook->state = HOOK_COUNTED;
@@ -396,6 +456,11 @@ void kedge_hook_begin(struct kedge_hook *hook, int kind, const void *addr, size_
 void announce_to_all(struct kedge_hook *hook, int kind, const void *addr, size_t len)
 {
 	begin(hook, kind, addr, len, true);
+}
+
+void announce_by_generation(int by)
+{
+	atomic_fetch_add(&by_generation, (uint32_t)by);
 }
 
 void announce_reading(int by)
@@ -449,8 +514,7 @@ void kedge_hook_end(struct kedge_hook *hook)
 		atomic_fetch_sub(&moving, 1);
 	if (hook->back_end)
 		rearm_all(hook);
-	if (atomic_load_explicit(&announced_only, memory_order_relaxed) &&
-	    counts_watched(hook->start, hook->end))
+	if (lives_by_announcements() && counts_watched(hook->start, hook->end))
 		cut_again(hook);
 	if (!mapping_stays(hook))
 		await_readers();
@@ -504,5 +568,21 @@ void kedge_hook_mapped(const void *addr, size_t len)
 		return;
 	tell_of_new(start, end);
 	origin_set(round_down(start, page), round_up(end, page));
+	errno = saved;
+}
+
+/*
+ * No watch is told: the allocator may have had the pages all along. Lookups of a registration that
+ * was there before ask the kernel, until one that begins after this finds no change under way
+ * (cache/freed.c).
+ */
+void kedge_hook_allocated(const void *addr, size_t len)
+{
+	uint64_t start = (uintptr_t)addr, end;
+	int saved = errno;
+
+	if (__builtin_add_overflow(start, len, &end) || origin_in_heap(start, end))
+		return;
+	chunks_add(start, len);
 	errno = saved;
 }

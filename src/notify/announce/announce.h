@@ -25,6 +25,9 @@ void announce_empty(void);
 void announce_passed_by(void);
 bool announce_was_passed_by(void);
 
+/* A watch is added (1) or removed (-1), of a user that looks at the generation alone. */
+void announce_by_generation(int by);
+
 /*
  * A monitor is about to read events (1), or has handled what it read (-1). The
  * call that an event is of may return in between; its announcement does not end

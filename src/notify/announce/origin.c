@@ -4,8 +4,9 @@
  * made, if it is made through libc. A runtime that makes its own system calls
  * unmaps unannounced; but it does that to memory that it mapped itself. So the
  * hooks say what libc has handed out, and take it back when it is undone: a bit
- * for each page. Memory without it may vanish unannounced, and lookups there ask
- * the kernel first (settle.c).
+ * for each page, and chunks.c for what an allocator cuts from memory of its own.
+ * Memory without either may vanish unannounced, and lookups there ask the kernel
+ * first (settle.c).
  *
  * Every error is on the side of asking: only the thread that was given a page
  * marks it, after the call that gave it, and it is cleared before the call that
@@ -36,6 +37,7 @@
 
 #include "base/base.h"
 #include "base/process/own.h"
+#include "notify/announce/chunks.h"
 #include "notify/announce/origin.h"
 
 #define SHIFT	    12 /* a bit's bytes, on every machine */
@@ -188,6 +190,7 @@ void origin_clear(uint64_t start, uint64_t end)
 
 	if (!in_table(start, end))
 		return;
+	chunks_remove_in(start, end);
 	while (start < end) {
 		start = first_part(start, end, &p);
 		clear_part(&p);
@@ -233,7 +236,7 @@ static bool marked(uint64_t start, uint64_t end, enum marked enough, bool all)
 
 bool origin_some(uint64_t start, uint64_t end)
 {
-	return marked(start, end, SOME, false);
+	return marked(start, end, SOME, false) || chunks_in(start, end);
 }
 
 /* ---- the heap: its end moves without anything being handed out ---- */
@@ -256,9 +259,26 @@ bool origin_in_heap(uint64_t start, uint64_t end)
 	return end <= high;
 }
 
+/* True if each page is marked, or has a part of a chunk. */
+static bool in_chunks(uint64_t start, uint64_t end)
+{
+	uint64_t page = kedge__page_size(), at = start, to;
+
+	for (; at < end; at = to) {
+		to = chunks_cover(at);
+		if (to > at)
+			continue;
+		to = at + page;
+		if (!marked(at, to, ALL, true))
+			return false;
+	}
+	return start < end;
+}
+
 bool origin_known(uint64_t start, uint64_t end)
 {
-	return marked(start, end, ALL, true) || origin_in_heap(start, end);
+	return marked(start, end, ALL, true) || origin_in_heap(start, end) ||
+	       in_chunks(start, end);
 }
 
 /* ---- what there is from the start ---- */

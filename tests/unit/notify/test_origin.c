@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Memory that came through libc: pages, GiBs, their edges, and no memory. */
 #include "cases.h"
+#include "base/base.h"
+#include "notify/announce/chunks.h"
 #include "notify/announce/origin.h"
 #include "fakes/memory.h"
 
@@ -154,6 +156,107 @@ static void neighbours_are_left_alone(void **state)
 		}
 		assert_false(origin_some(at, at + THREADS * TURNS * PAGE));
 	}
+}
+
+/* ---- chunks of an allocator ---- */
+
+#define CHUNK ((uint64_t)64 << 10) /* the shortest that is noted */
+
+static uint64_t page_up(uint64_t at)
+{
+	uint64_t page = kedge__page_size();
+
+	return (at + page - 1) / page * page;
+}
+
+static void a_chunk_is_known_with_the_pages_at_its_ends(void **state)
+{
+	const uint64_t begin[] = { 16, 4080, CHUNK - 16, CHUNK, 3 * CHUNK + 4096 };
+	const uint64_t length[] = { CHUNK, CHUNK + 8, 20 * CHUNK - 8, 64 * 16 * CHUNK };
+	uint64_t page = kedge__page_size(), low, high, start;
+	unsigned int i, k;
+
+	for (i = 0; i < ARRAY_SIZE(begin); i++)
+		for (k = 0; k < ARRAY_SIZE(length); k++) {
+			start = fresh(1) + GIB / 2 + begin[i];
+			low = start / page * page;
+			high = page_up(start + length[k]);
+			chunks_add(start, length[k]);
+			assert_true(origin_known(low, high));
+			assert_true(origin_known(high - page, high));
+			assert_false(origin_known(low - page, high));
+			assert_false(origin_known(low, high + page));
+			assert_true(origin_some(high - page, high));
+			assert_false(origin_some(high, high + page));
+			assert_false(origin_some(low - page, low));
+			chunks_remove(start + 16);
+			assert_true(origin_known(low, high));
+			chunks_remove(start);
+			assert_false(origin_some(low, high));
+		}
+}
+
+static void a_page_is_its_chunks_while_one_is_left(void **state)
+{
+	uint64_t page = kedge__page_size(), at = fresh(1), border = at + 2 * CHUNK;
+
+	chunks_add(at + 16, 2 * CHUNK);
+	chunks_add(at + 32 + 2 * CHUNK, 2 * CHUNK);
+	assert_true(origin_known(at, at + 4 * CHUNK + page));
+	chunks_remove(at + 16);
+	assert_true(origin_known(border, border + page));
+	assert_false(origin_some(border - page, border));
+	chunks_add(at + 16, 2 * CHUNK);
+	chunks_remove(at + 32 + 2 * CHUNK);
+	assert_true(origin_known(border, border + page));
+	assert_false(origin_known(border + page, border + 2 * page));
+	chunks_remove(at + 16);
+	assert_false(origin_some(at, at + 5 * CHUNK));
+}
+
+static void a_chunk_beside_a_mapping(void **state)
+{
+	uint64_t at = fresh(1), page = kedge__page_size();
+
+	origin_set(at, at + CHUNK);
+	chunks_add(at + CHUNK, CHUNK);
+	assert_true(origin_known(at, at + 2 * CHUNK));
+	origin_set(at + 2 * CHUNK, at + 3 * CHUNK);
+	assert_true(origin_known(at, at + 3 * CHUNK));
+	assert_false(origin_known(at, at + 3 * CHUNK + page));
+	/* The mapping goes with all that is in it. */
+	origin_clear(at, at + 3 * CHUNK);
+	assert_false(origin_some(at, at + 3 * CHUNK));
+}
+
+static void chunks_reach_over_gibs(void **state)
+{
+	uint64_t at = fresh(2) + GIB - CHUNK / 2;
+
+	chunks_add(at, CHUNK);
+	assert_true(origin_known(at, at + CHUNK));
+	origin_clear(at + 2 * CHUNK, at + 3 * CHUNK);
+	assert_true(origin_known(at, at + CHUNK));
+	/* A part of it: nothing is known of the rest. */
+	origin_clear(at + CHUNK / 2, at + CHUNK);
+	assert_false(origin_some(at, at + CHUNK));
+}
+
+static void what_is_no_chunk_is_not_noted(void **state)
+{
+	uint64_t at = fresh(1);
+	int before = mapped;
+
+	chunks_add(at, CHUNK - 1);
+	chunks_add(at, 64 * 16 * CHUNK + 1);
+	chunks_add(TOP - CHUNK, CHUNK + 1);
+	chunks_add(UINT64_MAX - CHUNK, 2 * CHUNK);
+	chunks_remove(UINT64_MAX);
+	assert_int_equal(mapped, before);
+	no_memory = true;
+	chunks_add(at, CHUNK);
+	no_memory = false;
+	assert_false(origin_some(at, at + CHUNK));
 }
 
 static void what_is_outside_the_table_is_never_known(void **state)
