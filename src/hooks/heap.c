@@ -53,6 +53,23 @@ static int same_library(void *a, void *b)
 #define SET(fn, next)                                                          \
 	__atomic_store_n((void **)(void *)&(fn), next, __ATOMIC_RELAXED)
 
+/*
+ * A sanitizer's malloc_usable_size() must not be called before the sanitizer has begun,
+ * and its free() is, by the dynamic linker. Its chunks are not told of: with one, lookups
+ * ask (announce_hooked()).
+ */
+static int sanitized(void)
+{
+	static const char *const init[] = { "__asan_init", "__hwasan_init", "__msan_init",
+					    "__tsan_init" };
+	unsigned int i;
+
+	for (i = 0; i < sizeof(init) / sizeof(init[0]); i++)
+		if (dlsym(RTLD_DEFAULT, init[i]))
+			return 1;
+	return 0;
+}
+
 __attribute__((constructor(101))) static void resolve(void)
 {
 	void *next_free, *next_realloc, *next_size;
@@ -62,7 +79,7 @@ __attribute__((constructor(101))) static void resolve(void)
 	next_realloc = kedge__next("realloc");
 	next_size = kedge__next("malloc_usable_size");
 	is_libcs = same_library(next_free, kedge__next("munmap"));
-	if (same_library(next_free, next_size))
+	if (!sanitized() && same_library(next_free, next_size))
 		SET(real_size, next_size);
 	if (next_realloc)
 		SET(real_realloc, next_realloc);

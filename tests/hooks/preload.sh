@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # The shared library preloaded into programs that know nothing of it, alone and
 # beside other allocators and a sanitizer, before and behind them.
-# usage: preload.sh libkedge-hooks.so workload workload-asan|""
+# usage: preload.sh libkedge-hooks.so workload [SANITIZED-WORKLOAD...]
 set -u
 hooks=$(readlink -f "$1") workload=$(readlink -f "$2")
-asan=${3:+$(readlink -f "$3")}
+shift 2
 fail=0
 
 # run PRELOAD COMMAND...
@@ -52,8 +52,11 @@ for lib in libjemalloc.so.2 libmimalloc.so.2 libtcmalloc.so.4; do
 	run "$hooks $path" "$workload"
 	run "$path $hooks" "$workload"
 done
-if [ -n "$asan" ]; then
-	path=$(ldd "$asan" | sed -n 's/.*libasan[^ ]* => \([^ ]*\).*/\1/p')
-	run "${path:+$path }$hooks" "$asan"
-fi
+# The address sanitizer wants to be the first; the thread sanitizer may not find its place where
+# addresses are random.
+for sanitized; do
+	sanitized=$(readlink -f "$sanitized")
+	path=$(ldd "$sanitized" | sed -n 's/.*libasan[^ ]* => \([^ ]*\).*/\1/p')
+	run "${path:+$path }$hooks" setarch -R "$sanitized"
+done
 exit $fail
