@@ -13,6 +13,7 @@
  * more than the question.
  */
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,6 @@
 #include <unistd.h>
 
 #include "notify/backend/uffd.h"
-#include "notify/threads.h"
 
 #define TRIES 64 /* more than the copies that a process has */
 
@@ -54,14 +54,28 @@ static bool stat_there(int tasks, int tid, int fd, struct stat *st)
 	return !fstatat(tasks, path, st, 0);
 }
 
+static bool has_name(int tasks, int tid, const char *line)
+{
+	char path[64], comm[32];
+	ssize_t got;
+	int fd;
+
+	snprintf(path, sizeof(path), "%d/comm", tid);
+	fd = openat(tasks, path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	got = read(fd, comm, sizeof(comm));
+	close(fd);
+	return got == (ssize_t)strlen(line) && !memcmp(comm, line, strlen(line));
+}
+
 /* It is the monitor of a copy that has the number. */
 static bool is_monitors(int tasks, int tid, const struct number *n)
 {
-	char comm[32];
 	struct stat st;
 
-	return thread_file(tasks, tid, "comm", comm, sizeof(comm)) &&
-	       !strcmp(comm, UFFD_MONITOR_NAME "\n") && stat_there(tasks, tid, n->fd, &st);
+	return has_name(tasks, tid, UFFD_MONITOR_NAME "\n") &&
+	       stat_there(tasks, tid, n->fd, &st);
 }
 
 int uffd_number(int fd)
