@@ -26,6 +26,8 @@ size_t kedge__page_size(void);
 int error_no_fd(int err);
 /* -ENOMEM with its reason: mmap() found no room for @len bytes, @what says for which purpose. */
 int error_no_addresses(uint64_t len, const char *what);
+/* The reason that this thread has goes: a caller's function may fail and give none. */
+void error_forget(void);
 /* This thread has what an error's reason needs: to give one allocates nothing. */
 void error_ready(void);
 

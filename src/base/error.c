@@ -81,6 +81,11 @@ int error_no_addresses(uint64_t len, const char *what)
 			    large ? "MiB" : "KiB", what);
 }
 
+void error_forget(void)
+{
+	last.rc = 0;
+}
+
 void error_ready(void)
 {
 	*(volatile int *)&last.rc = last.rc;

@@ -14,18 +14,6 @@
 
 #define SPOILED_TRIES 4
 
-/* The range that is about to be registered. */
-struct plan {
-	uint64_t start;
-	uint64_t end;
-	uint32_t access;
-	bool merged;
-	bool keep;
-	enum kedge_uncached why; /* not, where it is to be */
-	uint64_t device_ns; /* spent in the device's reg, to be counted */
-	bool made;	    /* reg has succeeded, to be counted */
-};
-
 static struct region *find(struct kedge_cache *c, const struct want *w)
 {
 	uint32_t id = index_find(c, w->start);
@@ -34,69 +22,6 @@ static struct region *find(struct kedge_cache *c, const struct want *w)
 	return id && region_serves(c, r, w->start, w->end, w->access, w->trust)
 		       ? r
 		       : NULL;
-}
-
-/*
- * True if a neighbour is worth registering again along with [p->start, p->end).
- * Only one that is no longer than that: so a page is registered again at most
- * once each time its region doubles, however small the steps.
- */
-static bool worth_merging(struct kedge_cache *c, const struct plan *p,
-			  const struct region *r)
-{
-	uint64_t start = r->mr.addr, end = start + r->mr.len;
-	uint64_t low = start < p->start ? start : p->start;
-	uint64_t high = end > p->end ? end : p->end;
-
-	if (!is_whole(state_of(r)) || r->mr.access != p->access)
-		return false;
-	if (end < p->start || start > p->end || r->mr.len > p->end - p->start)
-		return false;
-	return high - low <= c->merge_bytes &&
-	       (!c->attr.max_len || high - low <= c->attr.max_len);
-}
-
-/* Take in the neighbour that the page at @at belongs to. */
-static bool merge_at(struct kedge_cache *c, struct plan *p, uint64_t at)
-{
-	uint32_t id = index_find(c, at);
-	struct region *r = &c->regions[id];
-
-	if (!id || !worth_merging(c, p, r))
-		return false;
-	if (r->mr.addr >= p->start && r->mr.addr + r->mr.len <= p->end)
-		return false;
-	if (r->mr.addr < p->start)
-		p->start = r->mr.addr;
-	if (r->mr.addr + r->mr.len > p->end)
-		p->end = r->mr.addr + r->mr.len;
-	p->merged = true;
-	return true;
-}
-
-static void make_plan(struct kedge_cache *c, const struct want *w,
-		      struct plan *p)
-{
-	uint32_t id = index_find(c, w->start);
-	struct region *r = &c->regions[id];
-
-	*p = (struct plan){ .start = w->start, .end = w->end,
-			    .access = w->access, .keep = true };
-	if (w->lend) {
-		p->keep = false;
-		return;
-	}
-	/*
-	 * Asked for both ways: one registration that serves both. Not where
-	 * it has holes: what is mapped there now was not asked for that way.
-	 */
-	if (id && region_serves(c, r, w->start, w->end, 0, TRUST_ALL))
-		p->access |= r->mr.access;
-	if (!w->merge || w->trust == TRUST_NONE)
-		return;
-	while ((p->start && merge_at(c, p, p->start - 1)) ||
-	       merge_at(c, p, p->end))
-		;
 }
 
 /* Room for the plan, at others' cost if that is wanted. */
@@ -272,6 +197,7 @@ static int call_device(struct kedge_cache *c, const struct want *w,
 	int rc;
 
 	do {
+		error_forget();
 		rc = device_reg(c->dev, (void *)(uintptr_t)r->mr.addr,
 				r->mr.len, r->mr.access, &cold->dev);
 	} while (pressure(rc) && w->evict && relieve(c, r, rc));

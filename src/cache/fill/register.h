@@ -14,6 +14,22 @@ struct want {
 	bool evict; /* others may go for it */
 	bool lend;  /* ends with its put; not of whole pages, maybe */
 };
+
+/* The range that is about to be registered. */
+struct plan {
+	uint64_t start;
+	uint64_t end;
+	uint32_t access;
+	bool merged;
+	bool keep;
+	enum kedge_uncached why; /* not, where it is to be */
+	uint64_t device_ns; /* spent in the device's reg, to be counted */
+	bool made;	    /* reg has succeeded, to be counted */
+};
+
+/* plan.c. With the lock held. */
+void make_plan(struct kedge_cache *c, const struct want *w, struct plan *p);
+
 int cache_register(struct kedge_cache *c, const struct want *want,
 		   struct region **out);
 /*

@@ -135,8 +135,7 @@ int announce_attach(struct kedge_notifier *nf)
 
 	if (rc)
 		return rc;
-	rc = kedge_reason(-ENOSPC, "%d notifiers are open in this process: "
-				   "close some", NOTIFIERS_MAX);
+	rc = -ENOSPC;
 	sig_lock(&lock);
 	for (i = 0; i < NOTIFIERS_MAX && rc; i++) {
 		if (listeners[i])
@@ -146,7 +145,9 @@ int announce_attach(struct kedge_notifier *nf)
 		rc = 0;
 	}
 	sig_unlock(&lock);
-	return rc;
+	return rc ? kedge_reason(rc, "%d notifiers are open in this process: close some",
+				 NOTIFIERS_MAX)
+		  : 0;
 }
 
 void announce_each(void (*fn)(struct kedge_notifier *nf, void *arg), void *arg)

@@ -40,11 +40,11 @@ void open_with(struct kedge_cache_opts o)
 
 int pages_setup(unsigned int what, size_t cnt)
 {
-	char *whole = new_pages(cnt + CHUNK);
+	char *whole = new_pages(cnt + PAGES);
 
 	page = page_len();
-	mem = (char *)((addr_of(whole) + CHUNK * page - 1) &
-		       ~(uint64_t)(CHUNK * page - 1));
+	mem = (char *)((addr_of(whole) + PAGES * page - 1) &
+		       ~(uint64_t)(PAGES * page - 1));
 	cache = NULL;
 	nf = NULL;
 	dev = nodev_new_with(what);

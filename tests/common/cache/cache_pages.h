@@ -14,7 +14,7 @@
 
 extern struct nodev *dev;
 extern struct kedge_cache *cache;
-extern char *mem; /* it starts at a chunk */
+extern char *mem; /* it starts at a block of PAGES */
 extern size_t page;
 
 /* @cnt pages of memory, and a device as nodev_new_with(@what) makes it. */

@@ -195,6 +195,38 @@ static void refused_for(int rc)
 	put(get_at(at(32), 1, WRITE));
 }
 
+static int is_full(void *ctx, void *addr, size_t len, uint32_t access,
+		   struct kedge_device_mr *mr)
+{
+	return -ENOSPC;
+}
+
+static void ends_nothing(void *ctx, const struct kedge_device_mr *mr)
+{
+}
+
+/* It is no notifier's, nor an earlier failure's. */
+static void a_device_without_a_reason_has_the_general_one(void **state)
+{
+	const struct kedge_device_ops ops = {
+		.size = sizeof(ops),
+		.name = "full",
+		.reg = is_full,
+		.dereg = ends_nothing,
+	};
+	const struct kedge_mr *mr;
+	struct kedge_device *full;
+	struct kedge_cache *c;
+
+	assert_int_equal(kedge_device_open(&ops, NULL, &full), 0);
+	assert_int_equal(kedge_cache_open(full, NULL, NULL, &c), 0);
+	kedge_reason(-ENOSPC, "of before");
+	assert_int_equal(kedge_cache_get(c, at(0), page, WRITE, &mr), -ENOSPC);
+	assert_non_null(strstr(kedge_strerror(-ENOSPC), "the device's table"));
+	kedge_cache_close(c);
+	kedge_device_close(full);
+}
+
 static void enospc_of_the_device_evicts_one_and_tries_again(void **state)
 {
 	refused_for(-ENOSPC);

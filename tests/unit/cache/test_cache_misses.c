@@ -5,6 +5,52 @@
  */
 #include "cache_pages.h"
 
+/* Those within the block that holds the range; what they were is not registered any more. */
+static void ranges_over_borders_of_chunks_are_joined(void **state)
+{
+	assert_int_equal(kedge_cache_hint(cache, at(0), PAGES * page, WRITE), PAGES * page);
+	assert_int_equal(dev->regs, PAGES / CHUNK);
+	get_put(CHUNK - 1, 2, WRITE);
+	assert_int_equal(dev->last_addr, addr_of(at(0)));
+	assert_int_equal(dev->last_len, 2 * CHUNK * page);
+	assert_int_equal(dev->live, PAGES / CHUNK - 1);
+	assert_true(is_hit(0, 2 * CHUNK, WRITE));
+	get_put(2 * CHUNK - 1, 2, WRITE);
+	assert_int_equal(dev->last_addr, addr_of(at(0)));
+	assert_int_equal(dev->last_len, 4 * CHUNK * page);
+	get_put(5 * CHUNK + 1, 2 * CHUNK, WRITE);
+	assert_int_equal(dev->last_addr, addr_of(at(4 * CHUNK)));
+	assert_int_equal(dev->last_len, 4 * CHUNK * page);
+	get_put(4 * CHUNK - 1, 2, WRITE);
+	assert_int_equal(dev->last_len, PAGES * page);
+	assert_int_equal(dev->live, 1);
+	assert_true(is_hit(0, PAGES, WRITE));
+}
+
+static void borders_are_joined_up_to_the_devices_limit(void **state)
+{
+	dev->attr.max_len = 2 * CHUNK * page;
+	open_with((struct kedge_cache_opts){ 0 });
+	assert_int_equal(kedge_cache_hint(cache, at(0), 4 * CHUNK * page, WRITE),
+			 4 * CHUNK * page);
+	get_put(CHUNK - 1, 2, WRITE);
+	assert_int_equal(dev->last_len, 2 * CHUNK * page);
+	get_put(2 * CHUNK - 1, 2, WRITE);
+	assert_int_equal(dev->last_len, 2 * page);
+}
+
+/* One chunk is not registered, or has lost a page: the range is registered alone. */
+static void a_border_with_a_gap_is_not_joined(void **state)
+{
+	assert_int_equal(kedge_cache_hint(cache, at(0), 2 * CHUNK * page, WRITE),
+			 2 * CHUNK * page);
+	get_put(2 * CHUNK - 1, 2, WRITE);
+	assert_int_equal(dev->last_len, 2 * page);
+	pages_at(at(1), 1);
+	get_put(CHUNK - 1, 2, WRITE);
+	assert_int_equal(dev->last_len, 2 * page);
+}
+
 static void a_longer_neighbour_is_left_alone(void **state)
 {
 	get_put(0, 16, WRITE);
@@ -222,6 +268,9 @@ static void pieces_are_uses(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
+		OPEN(ranges_over_borders_of_chunks_are_joined),
+		OPEN(borders_are_joined_up_to_the_devices_limit),
+		OPEN(a_border_with_a_gap_is_not_joined),
 		OPEN(a_longer_neighbour_is_left_alone),
 		OPEN(a_neighbour_with_holes_is_left_alone),
 		OPEN(merging_goes_up_to_its_limit),
