@@ -297,6 +297,15 @@ static void run_round(struct worker *w)
 
 static int seconds = 3;
 
+/* What the threads are there for; on a slow machine not in so many seconds. */
+static bool all_happened(void)
+{
+	struct kedge_cache_stats st = { .size = sizeof(st) };
+
+	assert_int_equal(kedge_cache_stats(cache, &st), 0);
+	return st.hits && st.invalidations && st.evictions && st.resynced && st.replaced;
+}
+
 static void run(uint32_t flags)
 {
 	struct kedge_cache_opts o = { .size = sizeof(o), .max_regions = 48,
@@ -321,7 +330,7 @@ static void run(uint32_t flags)
 	}
 	assert_int_equal(kedge_device_open(&ops, NULL, &dev), 0);
 	assert_int_equal(kedge_cache_open(dev, NULL, &o, &cache), 0);
-	for (i = 0; i < seconds / ROUND_SEC; i++)
+	for (i = 0; i < seconds / ROUND_SEC || !all_happened(); i++)
 		run_round(w);
 	assert_int_equal(kedge_cache_stats(cache, &st), 0);
 	print_message("%llu gets, %llu hits, %llu failed, %llu registrations, "
@@ -340,8 +349,6 @@ static void run(uint32_t flags)
 	/* Where a thread of the cache's is at work, live is never at rest. */
 	if (!(flags & KEDGE_CACHE_RESYNC))
 		assert_int_equal(st.registrations - st.deregistrations, live);
-	assert_true(st.hits > 0 && st.invalidations > 0 && st.evictions > 0);
-	assert_true(st.resynced > 0 && st.replaced > 0);
 	assert_true(st.replaced <= replaces);
 	kedge_cache_flush(cache);
 	if (!(flags & KEDGE_CACHE_RESYNC))
