@@ -69,7 +69,7 @@ struct look {
 	bool moved;
 };
 
-/* None makes a turn while this one makes many. */
+/* None makes a turn while this one makes some. Beside load each may take a slice of another. */
 static int look(void *arg)
 {
 	struct look *l = arg;
@@ -78,7 +78,7 @@ static int look(void *arg)
 	l->calls++;
 	for (i = 0; i < THREADS; i++)
 		l->at[i] = turns[i];
-	for (k = 0; k < 100; k++)
+	for (k = 0; k < 10; k++)
 		syscall(SYS_sched_yield);
 	for (i = 0; i < THREADS; i++)
 		l->moved |= l->at[i] != turns[i];
