@@ -14,6 +14,7 @@
 #define MADV_DONTNEED_LOCKED 24
 #endif
 #define REPLACES (-1)
+#define ANY_ERROR 1
 
 #define FROM ((size_t)16 << 10)
 #define PART ((size_t)8 << 10)
@@ -129,26 +130,68 @@ static void each_step_fails(void **error)
 static char *moved;
 static bool taken;
 
+/*
+ * A thread of the region's may come to the step when the move has returned, or is about to. The
+ * part goes, and the move need not say so; once it is over nothing is done.
+ */
+static pthread_mutex_t amid = PTHREAD_MUTEX_INITIALIZER;
+static bool over, by_caller;
+static pthread_t caller;
+
+static bool take_begins(void)
+{
+	pthread_mutex_lock(&amid);
+	if (over) {
+		pthread_mutex_unlock(&amid);
+		return false;
+	}
+	taken = true;
+	by_caller = pthread_equal(pthread_self(), caller);
+	return true;
+}
+
+static void take_ends(void)
+{
+	pthread_mutex_unlock(&amid);
+}
+
+static void moves(bool does)
+{
+	pthread_mutex_lock(&amid);
+	over = !does;
+	if (does)
+		taken = false;
+	pthread_mutex_unlock(&amid);
+}
+
+/* What it said is what it has to say. */
+static bool is_told(int rc, int lost)
+{
+	if (taken && !by_caller)
+		return !rc || rc == lost || lost == ANY_ERROR;
+	return taken ? rc && (rc == lost || lost == ANY_ERROR) : !rc;
+}
+
 /* With other memory in its place, as an allocator of another thread may have at once. Two calls of
  * a move would hit that, and no call of the system looks and does that in one. */
 static void have_other_memory(void)
 {
-	if (advice_now == REPLACES || advice_now == MADV_DONTNEED_LOCKED)
+	if (advice_now == REPLACES || advice_now == MADV_DONTNEED_LOCKED || !take_begins())
 		return;
-	taken = true;
 	munmap(moved + FROM, PART);
 	if (mmap(moved + FROM, PART, PROT_READ | PROT_WRITE,
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) != MAP_FAILED)
 		memset(moved + FROM, 'x', PART);
+	take_ends();
 }
 
 static void remove_pages(void)
 {
-	if (advice_now == REPLACES)
+	if (advice_now == REPLACES || !take_begins())
 		return;
-	taken = true;
 	__real_syscall(SYS_munlock, (long)(uintptr_t)(moved + FROM), (long)PART, 0, 0, 0, 0);
 	__real_madvise(moved + FROM, PART, MADV_REMOVE);
+	take_ends();
 }
 
 /* The later call of the move that fails. The program unmaps one more part when the move is over. */
@@ -156,11 +199,11 @@ static unsigned int then;
 
 static void unmap_and_refuse(void)
 {
-	if (advice_now == REPLACES)
+	if (advice_now == REPLACES || !take_begins())
 		return;
-	taken = true;
 	munmap(moved + FROM, PART);
 	fail_from(then);
+	take_ends();
 }
 
 /* False: the move has no such step. */
@@ -170,19 +213,21 @@ static bool move_as_it_goes(void (*by)(void), unsigned int at)
 	size_t i;
 	int rc;
 
-	taken = false;
+	caller = pthread_self();
 	step = at;
 	assert_int_equal(kedge_region_create(LEN, NULL, &region), 0);
 	moved = region_at();
 	memset(moved, 'o', LEN);
 	assert_int_equal(kedge_region_advertise(region, NULL, &handle), 0);
 	assert_int_equal(kedge_remote_open(&handle, SOON_MS, &remote), 0);
+	moves(true);
 	atomic_store(&instead, by);
 	fail_from(at);
 	rc = kedge_region_move(region, NULL, SOON_MS, NULL);
+	moves(false);
 	atomic_store(&fail_at, 0);
 	last = atomic_exchange(&instead, NULL);
-	if (by == unmap_and_refuse ? !rc == taken : rc != (taken ? -ENODATA : 0))
+	if (!is_told(rc, by == unmap_and_refuse ? ANY_ERROR : -ENODATA))
 		fail_msg("step %u: %s", at, rc ? kedge_strerror(rc) : "moved");
 	unwatched += !(query(region).flags & KEDGE_REGION_WATCHED);
 	if (by == unmap_and_refuse) {
