@@ -58,7 +58,8 @@ struct kedge_cache;
  * @max_freed_bytes: registered bytes of memory that malloc()'s free() has taken
  *                back, kept at most for the next malloc(); 0 is 256 MiB. They are
  *                the first to go where another limit is met, too, and all of them
- *                go in malloc_trim(). Counted by whole registrations, at misses
+ *                go in malloc_trim(). Counted by whole registrations, at misses;
+ *                not with the notifier "ummunot", which hears of no free()
  */
 struct kedge_cache_opts {
 	uint32_t size;

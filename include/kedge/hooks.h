@@ -40,7 +40,7 @@ struct kedge_hook {
  *  no change under way. Watches of kedge_watch_add(), and all of a notifier that
  *  lives by announcements alone, are told. With KEDGE_EVENT_REMOVE: the allocator
  *  gives the kernel back what it has free there, as with malloc_trim(), and
- *  caches drop what they keep of freed memory. */
+ *  caches drop what they keep of freed memory; not in a signal handler. */
 #define KEDGE_HOOK_TELL_ONLY (1 << 8)
 
 /** KEDGE_HOOK_ONE_MAPPING - or'ed to the kind: the call fails unless the range

@@ -23,7 +23,9 @@
  * the chunk was freed, unmapped and handed out again since (2).
  *
  * A region that is published at that moment: F takes back, fences, reads the index; the
- * publisher sets the index, fences, does (1), (3) and (4). One of them sees the other.
+ * publisher sets the index, fences, does (1), (3) and (4). One of them sees the other. The
+ * publisher has asked before that, so it takes no flag off that F has set: the chunk may have
+ * been unmapped and handed out again since.
  */
 #include "cache/hit.h"
 #include "notify/announce/origin.h"
@@ -64,9 +66,11 @@ void freed_settle(struct kedge_cache *c, struct region *r)
 
 	full_fence();
 	word = state_word(r);
-	do
-		to = (word & ~REGION_ASK) | (is_known(c, range_of(r)) ? 0 : REGION_ASK);
-	while (!state_change(r, &word, to));
+	do {
+		if (word & REGION_FREED || !is_known(c, range_of(r)))
+			return;
+		to = word & ~REGION_ASK;
+	} while (!state_change(r, &word, to));
 }
 
 /* Tests free, and allocate, here. */
@@ -146,7 +150,7 @@ static uint32_t next_of(const struct kedge_cache *c, uint32_t id)
 				    memory_order_relaxed);
 }
 
-/* What was pushed since, the oldest of which is the last of the stack. */
+/* Append what the stack has, of which the last is the oldest. */
 static void take_new(struct kedge_cache *c)
 {
 	uint32_t id = atomic_exchange_explicit(&c->freed_new, 0,
@@ -286,17 +290,24 @@ static void trimmed(struct release_user *u)
 	cancel_restore(saved);
 }
 
+/* Where the kernel keeps the watches itself it tells in time, and no announcement comes. */
+static bool may_be_told(const struct kedge_cache *c)
+{
+	return !c->nf->ops->add;
+}
+
 void freed_init(struct kedge_cache *c, uint64_t max_bytes)
 {
 	c->max_freed_bytes = (int64_t)(max_bytes ? max_bytes : FREED_DEFAULT);
 	c->release.released = released;
 	c->release.trimmed = trimmed;
-	release_attach(&c->release);
+	if (may_be_told(c))
+		release_attach(&c->release);
 }
 
 void freed_fini(struct kedge_cache *c)
 {
 	/* In a forked child the list is the parent's. */
-	if (nf_owned(c->nf))
+	if (nf_owned(c->nf) && may_be_told(c))
 		release_detach(&c->release);
 }

@@ -360,7 +360,7 @@ enum room {
 bool evict(struct kedge_cache *c, enum room room, uint64_t bytes,
 	   uint32_t *killed);
 bool over_limit(const struct kedge_cache *c, uint64_t bytes);
-/* Those of freed memory beyond max_freed_bytes. */
+/* Kill registrations of freed memory while there are more bytes than max_freed_bytes. */
 void evict_freed(struct kedge_cache *c, uint32_t *killed);
 
 #include "cache/freed.h"

@@ -78,7 +78,8 @@ __attribute__((constructor(101))) static void resolve(void)
 	next_free = kedge__next("free");
 	next_realloc = kedge__next("realloc");
 	next_size = kedge__next("malloc_usable_size");
-	is_libcs = same_library(next_free, kedge__next("munmap"));
+	__atomic_store_n(&is_libcs, same_library(next_free, kedge__next("munmap")),
+			 __ATOMIC_RELAXED);
 	if (!sanitized() && same_library(next_free, next_size))
 		SET(real_size, next_size);
 	if (next_realloc)
@@ -116,7 +117,8 @@ static void *first_realloc(void *ptr, size_t len)
  */
 static int own_mapping(const void *ptr, size_t len)
 {
-	return is_libcs && !(((uintptr_t)ptr + len) & (kedge__hooks_page() - 1));
+	return __atomic_load_n(&is_libcs, __ATOMIC_RELAXED) &&
+	       !(((uintptr_t)ptr + len) & (kedge__hooks_page() - 1));
 }
 
 static int kind_of_free(const void *ptr, size_t len)

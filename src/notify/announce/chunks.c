@@ -117,7 +117,7 @@ static bool last_before(uint64_t at, struct chunk *c)
 
 	if (!far)
 		return false;
-	/* It may begin a page sooner: @at is the end of the page in which it ends. */
+	/* @at is the end of the page in which the chunk ends, so it may begin a page sooner. */
 	far += kedge__page_size();
 	low = at > far ? at - far : 0;
 	for (g = round_down(at - 1, GRANULE);; g -= GRANULE) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The list of those that keep registrations of freed memory. It is walked by every free() of a
+ * The list of caches, which keep registrations of freed memory. It is walked by every free() of a
  * large chunk that has a watch, so without a lock; a user that leaves waits until no walk is under
  * way that may have found it.
  *
@@ -10,14 +10,14 @@
  * it; one that raises it later finds the list without the user. The counts are several, by thread,
  * so that threads which free at the same time do not share a line.
  */
-#include <pthread.h>
 #include <sched.h>
 
 #include "base/base.h"
 #include "base/lock.h"
 #include "notify/announce/release.h"
 
-#define COUNTS 16u
+#define COUNTS_BITS 4
+#define COUNTS	    (1u << COUNTS_BITS)
 
 struct count {
 	_Atomic int walks;
@@ -63,29 +63,46 @@ static struct count *own_count(void)
 {
 	static __thread char mine;
 
-	return &counts[((uintptr_t)&mine >> 12) * 0x9e3779b97f4a7c15ull >> 60];
+	return &counts[((uintptr_t)&mine >> 12) * 0x9e3779b97f4a7c15ull >>
+		       (64 - COUNTS_BITS)];
+}
+
+static struct count *walk_begins(void)
+{
+	struct count *c = own_count();
+
+	atomic_fetch_add(&c->walks, 1);
+	return c;
+}
+
+static void walk_ends(struct count *c)
+{
+	atomic_fetch_sub_explicit(&c->walks, 1, memory_order_release);
+}
+
+static struct release_user *after(const struct release_user *u)
+{
+	return atomic_load_explicit(&u->next, memory_order_acquire);
 }
 
 void release_chunk(uint64_t start, uint64_t end)
 {
-	struct count *c = own_count();
+	struct count *c = walk_begins();
 	struct release_user *u;
 
-	atomic_fetch_add(&c->walks, 1);
-	for (u = atomic_load(&first); u; u = atomic_load_explicit(&u->next, memory_order_acquire))
+	for (u = atomic_load(&first); u; u = after(u))
 		u->released(u, start, end);
-	atomic_fetch_sub_explicit(&c->walks, 1, memory_order_release);
+	walk_ends(c);
 }
 
 void release_trim(void)
 {
-	struct count *c = own_count();
+	struct count *c = walk_begins();
 	struct release_user *u;
 
-	atomic_fetch_add(&c->walks, 1);
-	for (u = atomic_load(&first); u; u = atomic_load_explicit(&u->next, memory_order_acquire))
+	for (u = atomic_load(&first); u; u = after(u))
 		u->trimmed(u);
-	atomic_fetch_sub_explicit(&c->walks, 1, memory_order_release);
+	walk_ends(c);
 }
 
 void release_reset(void)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Those that keep registrations of memory which an allocator has taken back. */
+/* The users that keep registrations of memory which an allocator has taken back. */
 #ifndef NOTIFY_ANNOUNCE_RELEASE_H
 #define NOTIFY_ANNOUNCE_RELEASE_H
 
@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 /*
- * One of them. The functions are called by the thread that frees, with no lock held, and may be
+ * A user. The functions are called by the thread that frees, with no lock held, and may be
  * called by several threads at once.
  *
  * released: the bytes [start, end) are a chunk that is about to be freed; origin_known() does not

@@ -253,6 +253,19 @@ static void an_answer_of_before_is_no_answer(void **state)
 	assert_int_equal(asked, 2);
 }
 
+/* The publisher asked before the chunk went: it may be another's memory by now. */
+static void what_is_published_late_stays_freed(void **state)
+{
+	allocate(0, LONG);
+	use(0, LONG);
+	give_up(0, LONG);
+	allocate(0, LONG);
+	freed_settle(cache, region_at(0));
+	assert_int_equal(flags_at(0), REGION_ASK | REGION_FREED);
+	assert_true(use_hits(0, LONG));
+	assert_int_equal(flags_at(0), 0);
+}
+
 static void holes_are_remembered_as_freed(void **state)
 {
 	struct kedge_hook hook;
