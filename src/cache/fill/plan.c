@@ -93,7 +93,8 @@ static void block_of_range(const struct kedge_cache *c, const struct want *w, ui
  * A range over the border of chunks that are all registered: one registration for
  * them, or each range over that border would have its own. It takes in what is
  * adjacent in the block, so that each page is registered again at most once each
- * time the blocks double.
+ * time the blocks double. For a while the chunks are registered, too: where there
+ * is no room for both the range is registered alone, and no region goes for it.
  */
 static void join(const struct kedge_cache *c, const struct want *w, struct plan *p)
 {
@@ -106,14 +107,14 @@ static void join(const struct kedge_cache *c, const struct want *w, struct plan 
 	block_of_range(c, w, &low, &high);
 	end = adjacent_up(c, r->mr.addr, high, r->mr.access);
 	start = adjacent_down(c, r->mr.addr, low, r->mr.access);
-	if (end < w->end || start < low ||
-	    (c->attr.max_len && end - start > c->attr.max_len) ||
-	    (c->max_bytes && end - start > c->max_bytes))
+	if (end < w->end || start < low || over_limit(c, end - start) ||
+	    (c->attr.max_len && end - start > c->attr.max_len))
 		return;
 	p->start = start;
 	p->end = end;
 	p->access = r->mr.access;
 	p->merged = true;
+	p->joined = true;
 }
 
 void make_plan(struct kedge_cache *c, const struct want *w, struct plan *p)

@@ -200,7 +200,7 @@ static int call_device(struct kedge_cache *c, const struct want *w,
 		error_forget();
 		rc = device_reg(c->dev, (void *)(uintptr_t)r->mr.addr,
 				r->mr.len, r->mr.access, &cold->dev);
-	} while (pressure(rc) && w->evict && relieve(c, r, rc));
+	} while (pressure(rc) && w->evict && !p->joined && relieve(c, r, rc));
 	p->device_ns = clock_ns() - t0;
 	p->made = !rc;
 	if (rc)

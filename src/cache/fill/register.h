@@ -21,6 +21,7 @@ struct plan {
 	uint64_t end;
 	uint32_t access;
 	bool merged;
+	bool joined; /* over a border of chunks: not worth another's registration */
 	bool keep;
 	enum kedge_uncached why; /* not, where it is to be */
 	uint64_t device_ns; /* spent in the device's reg, to be counted */

@@ -39,6 +39,31 @@ static void borders_are_joined_up_to_the_devices_limit(void **state)
 	assert_int_equal(dev->last_len, 2 * page);
 }
 
+static void no_other_goes_for_a_join(void **state)
+{
+	open_with((struct kedge_cache_opts){ .max_bytes = 5 * CHUNK * page });
+	get_put(4 * CHUNK, CHUNK, WRITE);
+	assert_int_equal(kedge_cache_hint(cache, at(0), 2 * CHUNK * page, WRITE),
+			 2 * CHUNK * page);
+	get_put(CHUNK - 1, 2, WRITE);
+	assert_int_equal(dev->last_len, 2 * CHUNK * page);
+	/* With the four chunks beside, six would be registered for a while. */
+	get_put(2 * CHUNK, 2 * CHUNK, WRITE);
+	get_put(2 * CHUNK - 1, 2, WRITE);
+	assert_int_equal(dev->last_len, 2 * page);
+	/* The limit is the device's, and not known before. */
+	open_with((struct kedge_cache_opts){ 0 });
+	get_put(4 * CHUNK, CHUNK, WRITE);
+	assert_int_equal(kedge_cache_hint(cache, at(0), 2 * CHUNK * page, WRITE),
+			 2 * CHUNK * page);
+	dev->fail_rc = -ENOMEM;
+	dev->fail_cnt = 1;
+	get_put(CHUNK - 1, 2, WRITE);
+	assert_int_equal(dev->last_len, 2 * page);
+	assert_int_equal(stats().evictions, 0);
+	assert_true(is_hit(4 * CHUNK, CHUNK, WRITE));
+}
+
 /* One chunk is not registered, or has lost a page: the range is registered alone. */
 static void a_border_with_a_gap_is_not_joined(void **state)
 {
@@ -270,6 +295,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		OPEN(ranges_over_borders_of_chunks_are_joined),
 		OPEN(borders_are_joined_up_to_the_devices_limit),
+		OPEN(no_other_goes_for_a_join),
 		OPEN(a_border_with_a_gap_is_not_joined),
 		OPEN(a_longer_neighbour_is_left_alone),
 		OPEN(a_neighbour_with_holes_is_left_alone),
