@@ -143,8 +143,9 @@ static bool uffd_settled(struct kedge_notifier *nf)
 		return true;
 	case UFFD_STRANGER:
 		/*
-		 * A callback asks, on the thread of another: it has lost nothing.
-		 * Nor has one that gave up the process's table (unshare()).
+		 * A callback asks on the thread of another notifier's monitor, or
+		 * the thread gave up the process's table (unshare()): the process
+		 * has the descriptor still.
 		 */
 		if (uffd_is_monitor() || uffd_number_is_held(u))
 			break;

@@ -69,7 +69,7 @@ static bool has_name(int tasks, int tid, const char *line)
 	return got == (ssize_t)strlen(line) && !memcmp(comm, line, strlen(line));
 }
 
-/* It is the monitor of a copy that has the number. */
+/* True if that thread is the monitor of a copy that has the number. */
 static bool is_monitors(int tasks, int tid, const struct number *n)
 {
 	struct stat st;
@@ -89,7 +89,7 @@ int uffd_number(int fd)
 	return n.fd;
 }
 
-/* It is not the monitor, and has the descriptor under its number. */
+/* True if that thread is not the monitor, and has the descriptor under its number. */
 static bool has_ours(int tasks, int tid, const struct number *n)
 {
 	struct stat st;
@@ -98,12 +98,17 @@ static bool has_ours(int tasks, int tid, const struct number *n)
 	       st.st_dev == n->u->id.dev && st.st_ino == n->u->id.ino;
 }
 
+/*
+ * Of a thread once: it has a table of its own, and each of its lookups would read the list of
+ * threads again. What the process loses later the other threads find out.
+ */
 bool uffd_number_is_held(const struct uffd *u)
 {
+	static _Thread_local bool has_own_table;
 	struct number n = { .fd = u->fd, .u = u };
 	int saved = errno;
-	bool held = u->unique && any_thread(has_ours, &n);
 
+	has_own_table = has_own_table || (u->unique && any_thread(has_ours, &n));
 	errno = saved;
-	return held;
+	return has_own_table;
 }
