@@ -38,6 +38,8 @@ type CacheOptions struct {
 	MergeBytes uint64
 	// HintThreads is how many threads register for one Hint.
 	HintThreads uint32
+	// MaxFreedBytes is how much of it may be memory that free() has taken back.
+	MaxFreedBytes uint64
 	// TrustedPeers keeps registrations with remote access beyond their Put.
 	TrustedPeers bool
 	// Resync has a thread register anew whatever has changed, ahead of use.
@@ -60,6 +62,8 @@ func cacheOptions(o *CacheOptions) C.struct_kedge_cache_opts {
 		chunk_bytes:  C.uint64_t(o.ChunkBytes),
 		merge_bytes:  C.uint64_t(o.MergeBytes),
 		hint_threads: C.uint32_t(o.HintThreads),
+
+		max_freed_bytes: C.uint64_t(o.MaxFreedBytes),
 	}
 	if o.TrustedPeers {
 		opts.flags |= C.KEDGE_CACHE_TRUSTED_PEERS
@@ -170,6 +174,7 @@ type CacheStats struct {
 	Evictions, Resyncs, Bytes, BytesPeak  uint64
 	RegisterTime                          time.Duration
 	Failures, Lent, Resynced, Replaced    uint64
+	Overputs, FreedBytes                  uint64
 }
 
 // Stats says what the cache has done since it was opened.
@@ -192,5 +197,6 @@ func (c *Cache) Stats() (CacheStats, error) {
 		RegisterTime: time.Duration(s.register_ns),
 		Failures:     uint64(s.failures), Lent: uint64(s.lent),
 		Resynced: uint64(s.resynced), Replaced: uint64(s.replaced),
+		Overputs: uint64(s.overputs), FreedBytes: uint64(s.freed_bytes),
 	}, nil
 }

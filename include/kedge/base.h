@@ -76,8 +76,8 @@ typedef void (*kedge_log_fn)(void *ctx, int severity, const char *text);
  * @severity: the least important enum kedge_log_severity that is handed over;
  *            0 means what KEDGE_LOG asks for
  *
- * Without this call messages of KEDGE_LOG_WARN and worse go to standard error
- * when the environment has KEDGE_LOG set, and nowhere otherwise.
+ * Without this call messages go to standard error when the environment has
+ * KEDGE_LOG set, errors also when it has KEDGE_VERIFY=1, and nowhere otherwise.
  *
  * Threads: any; another thread's message that is on its way may still reach
  * the function that was set before.

@@ -139,6 +139,9 @@ KEDGE_API int kedge_cache_open(struct kedge_device *dev,
  * kedge_cache_close() - deregister everything and free the cache
  * @cache: may be NULL; every reference has been put
  *
+ * What is held all the same stays registered with the device, as a transfer may use
+ * it, and an error is logged.
+ *
  * Threads: one, the last user.
  */
 KEDGE_API void kedge_cache_close(struct kedge_cache *cache);
@@ -219,6 +222,12 @@ KEDGE_API int kedge_cache_tryget(struct kedge_cache *cache, const void *addr,
  *
  * The registration is kept for the next get. Where it was invalidated
  * meanwhile, the last put deregisters it.
+ *
+ * All who hold a registration have the same @mr, so a put too many can end another's
+ * reference. It is counted (overputs of kedge_cache_stats()) and logged when that one
+ * puts, and no later get loses by it. With KEDGE_VERIFY=1 in the environment each get
+ * has an @mr of its own: a put too many is known at once, has no effect, and the first
+ * is printed with its callers.
  *
  * Threads: any, not only the one that got it.
  */

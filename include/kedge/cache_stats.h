@@ -60,6 +60,11 @@ enum kedge_uncached {
  *                   with their put
  * @resynced:        registrations made good ahead of use
  * @replaced:        those of them that the device did under the same handle
+ * @overputs:        puts of registrations that their callers did not hold. Such
+ *                   a put counts for nothing where it is known at once, as with
+ *                   KEDGE_VERIFY=1; else it shows when the holder whose
+ *                   reference it took puts, and what that one held may have ended
+ * @freed_bytes:     of @bytes, what is kept of memory that free() has taken back
  * @uncached_why:    @uncached by enum kedge_uncached
  * @invalidated:     @invalidations by enum kedge_event_kind
  */
@@ -86,6 +91,8 @@ struct kedge_cache_stats {
 	uint64_t replaced;
 	uint64_t uncached_why[8];
 	uint64_t invalidated[8];
+	uint64_t overputs;
+	uint64_t freed_bytes;
 };
 
 /**

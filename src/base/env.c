@@ -12,7 +12,7 @@ static const struct kedge_env vars[] = {
 	  "auto|ummunot|uffd|hooks|none", "auto", NULL },
 	{ "KEDGE_VERIFY",
 	  "check on every hit that the device's page is the CPU's (needs "
-	  "CAP_SYS_ADMIN) and abort if not",
+	  "CAP_SYS_ADMIN) and abort if not, and on every put that it is not one too many",
 	  "0|1", "0", NULL },
 	{ "KEDGE_PEERS",
 	  "kedge run: whether remote access ends with its registration, or "

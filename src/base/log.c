@@ -29,8 +29,10 @@ static int env_severity(void)
 	const char *v = kedge__env("KEDGE_LOG");
 	size_t i;
 
-	if (!v)
-		return 0;
+	if (!v) {
+		v = kedge__env("KEDGE_VERIFY");
+		return v && !strcmp(v, "1") ? KEDGE_LOG_ERROR : 0;
+	}
 	for (i = 1; i < ARRAY_SIZE(names); i++)
 		if (!strcmp(v, names[i]))
 			return (int)i;
@@ -69,7 +71,7 @@ void kedge_log_set(kedge_log_fn fn, void *ctx, int severity)
 
 void kedge__log(int severity, const char *fmt, ...)
 {
-	char text[512];
+	char text[1024];
 	kedge_log_fn fn;
 	void *ctx;
 	int limit;

@@ -203,6 +203,7 @@ release_nf:
 close_verify:
 	if (c->pagemap_fd >= 0)
 		close(c->pagemap_fd);
+	tickets_close(c);
 free_cold:
 	free_cold(c);
 free_regions:
@@ -251,17 +252,37 @@ int kedge_cache_open(struct kedge_device *dev, struct kedge_notifier *nf,
 	return 0;
 }
 
-/* Those that are still held: the notifier may outlive the cache. */
-static void unwatch_held(struct kedge_cache *c)
+static void tell_held(struct kedge_cache *c, uint32_t cnt, uint32_t first)
 {
-	uint32_t id;
+	const struct region *r = &c->regions[first];
+	char holder[256];
+
+	ticket_holder(c, first, holder, sizeof(holder));
+	kedge__log(KEDGE_LOG_ERROR,
+		   "kedge_cache_close() with %u registrations held, the first of 0x%llx + %llu%s: "
+		   "device %s keeps them, because a transfer may use them. Put them first",
+		   cnt, (unsigned long long)r->mr.addr, (unsigned long long)r->mr.len, holder,
+		   c->dev->ops.name);
+}
+
+/* Those that are still held: the notifier may outlive the cache. */
+static void end_held(struct kedge_cache *c)
+{
+	uint32_t id, cnt = 0, first = 0;
 
 	if (!nf_owned(c->nf))
 		return;
 	pthread_mutex_lock(&c->lock);
-	for (id = 1; id < c->ids_used; id++)
+	for (id = c->ids_used - 1; id; id--) {
 		region_unwatch(c, &c->regions[id]);
+		if (state_of(&c->regions[id]) == REGION_DYING) {
+			cnt++;
+			first = id;
+		}
+	}
 	pthread_mutex_unlock(&c->lock);
+	if (cnt)
+		tell_held(c, cnt, first);
 }
 
 static void fini(struct kedge_cache *c)
@@ -271,12 +292,13 @@ static void fini(struct kedge_cache *c)
 	c->quiet = true;
 	claim_thread(c);
 	kedge_cache_flush(c); /* a no-op in a forked child */
-	unwatch_held(c);
+	end_held(c);
 	/* With the registrations that have just ended. */
 	stats_remove(&c->published);
 	release_notifier(c);
 	if (c->pagemap_fd >= 0)
 		close(c->pagemap_fd);
+	tickets_close(c);
 	recs_free(c);
 	index_free(c);
 	free_cold(c);

@@ -42,6 +42,8 @@ static const struct stats_metric metrics[] = {
 	TOTAL("replaced", replaced, "Those of them that kept their handle"),
 	TOTAL("remote_ended", lent, "Registrations and windows with remote access that ended "
 				    "with their put"),
+	TOTAL("overputs", overputs, "Puts of registrations that their callers did not hold"),
+	NOW("freed_bytes", freed_bytes, "Bytes registered now of memory that was freed"),
 	NOW("regions", regions, "Registrations now"),
 	NOW("bytes", bytes, "Bytes registered now"),
 	NOW("bytes_peak", bytes_peak, "The most bytes that were registered"),

@@ -204,7 +204,7 @@ struct region *freed_take(struct kedge_cache *c)
 		r = &c->regions[id];
 		set_listed(r, false);
 		if (state_of(r) & REGION_FREED) {
-			if (!refs_sum(c, id))
+			if (!is_held(c, id))
 				return r;
 			if (set_listed(r, true))
 				append(c, id);
@@ -215,10 +215,16 @@ struct region *freed_take(struct kedge_cache *c)
 	return NULL;
 }
 
+uint64_t freed_now(const struct kedge_cache *c)
+{
+	int64_t bytes = atomic_load_explicit(&c->freed_bytes, memory_order_relaxed);
+
+	return bytes > 0 ? (uint64_t)bytes : 0;
+}
+
 bool freed_too_much(const struct kedge_cache *c)
 {
-	return atomic_load_explicit(&c->freed_bytes, memory_order_relaxed) >
-	       c->max_freed_bytes;
+	return freed_now(c) > (uint64_t)c->max_freed_bytes;
 }
 
 /* ---- called by the thread that frees ---- */

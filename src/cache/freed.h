@@ -11,6 +11,8 @@ void freed_settle(struct kedge_cache *c, struct region *r);
 enum trust freed_look(struct kedge_cache *c, struct region *r, enum trust trust);
 /* With the lock held: the oldest that is not held, for the caller to kill; or NULL. */
 struct region *freed_take(struct kedge_cache *c);
+/* Bytes of regions with freed memory; freed_too_much(): more than is to be kept. */
+uint64_t freed_now(const struct kedge_cache *c);
 bool freed_too_much(const struct kedge_cache *c);
 /* For tests, which have their own; empty. The kernel has answered a lookup. */
 void freed_asked(void);

@@ -168,10 +168,26 @@ static inline struct region *find_any(struct kedge_cache *c,
 	return r;
 }
 
+/* @site: where the library was called, which ticket.c names. */
+static int give(struct kedge_cache *c, struct region *r, const void *site,
+		const struct kedge_mr **mr)
+{
+	int rc = 0;
+
+	if (modes_of(c) & MODE_TICKETS)
+		rc = ticket_give(c, r, site, mr);
+	else
+		*mr = &r->mr;
+	if (rc)
+		put_region(c, r);
+	return rc;
+}
+
 static __attribute__((noinline)) int get_any(struct kedge_cache *c,
 					     const void *ptr, size_t len,
 					     uint32_t access,
-					     const struct kedge_mr **mr)
+					     const struct kedge_mr **mr,
+					     const void *site)
 {
 	uint64_t addr = (uintptr_t)ptr;
 	struct region *r;
@@ -186,9 +202,8 @@ static __attribute__((noinline)) int get_any(struct kedge_cache *c,
 		return rc;
 	r = find_any(c, own_rec(c), addr, len, access, &trust);
 	if (!r)
-		return get_slow(c, addr, len, access, trust, mr);
-	*mr = &r->mr;
-	return 0;
+		rc = get_slow(c, addr, len, access, trust, &r);
+	return rc ? rc : give(c, r, site, mr);
 }
 
 /*
@@ -198,7 +213,8 @@ static __attribute__((noinline)) int get_any(struct kedge_cache *c,
 static __attribute__((noinline)) int tryget_any(struct kedge_cache *c,
 						const void *ptr, size_t len,
 						uint32_t access,
-						const struct kedge_mr **mr)
+						const struct kedge_mr **mr,
+						const void *site)
 {
 	struct thread_rec *rec;
 	struct region *r;
@@ -211,10 +227,7 @@ static __attribute__((noinline)) int tryget_any(struct kedge_cache *c,
 	if (!rec && !(modes_of(c) & MODE_SINGLE && is_owner(c)))
 		return -EAGAIN;
 	r = find_any(c, rec, (uintptr_t)ptr, len, access, &trust);
-	if (!r)
-		return -EAGAIN;
-	*mr = &r->mr;
-	return 0;
+	return r ? give(c, r, site, mr) : -EAGAIN;
 }
 
 /* The common hit: with the record of this cache at hand, or in one with a single thread. */
@@ -236,10 +249,10 @@ int kedge_cache_get(struct kedge_cache *c, const void *ptr, size_t len,
 	struct region *r;
 
 	if (unlikely(!c || !mr))
-		return get_any(c, ptr, len, access, mr);
+		return get_any(c, ptr, len, access, mr, CALL_SITE);
 	r = find_at_hand(c, (uintptr_t)ptr, len, access);
 	if (unlikely(!r))
-		return get_any(c, ptr, len, access, mr);
+		return get_any(c, ptr, len, access, mr, CALL_SITE);
 	mark_used(c, r);
 	*mr = &r->mr;
 	return 0;
@@ -251,10 +264,10 @@ int kedge_cache_tryget(struct kedge_cache *c, const void *ptr, size_t len,
 	struct region *r;
 
 	if (unlikely(!c || !mr))
-		return tryget_any(c, ptr, len, access, mr);
+		return tryget_any(c, ptr, len, access, mr, CALL_SITE);
 	r = find_at_hand(c, (uintptr_t)ptr, len, access);
 	if (unlikely(!r))
-		return tryget_any(c, ptr, len, access, mr);
+		return tryget_any(c, ptr, len, access, mr, CALL_SITE);
 	mark_used(c, r);
 	*mr = &r->mr;
 	return 0;
@@ -265,21 +278,38 @@ int kedge_cache_tryget(struct kedge_cache *c, const void *ptr, size_t len,
  * thread that makes the region unreachable: by membarrier() there, or by a fence
  * here. That thread either counts this put, or we see that the region is dying.
  * Partner: region_collect(). The region may be another's by now, so only its
- * state is read.
+ * state is read. @left: the count, by which a put too many is suspected.
  */
 static inline void put_counted(struct kedge_cache *c, struct region *r,
-			       uint32_t id)
+			       uint32_t id, uint32_t left)
 {
 	compiler_fence();
 	if (unlikely(phase_of(state_of(r)) >= REGION_MAKING))
 		region_put_slow(c, id, 0);
+	else if (unlikely((int32_t)left < 0))
+		overput_suspect(c, id);
+}
+
+void put_region(struct kedge_cache *c, struct region *r)
+{
+	uint32_t id = r->mr.reserved, left;
+	struct thread_rec *rec = own_rec(c);
+
+	if (!rec || id >= rec->refs_cnt) {
+		region_put_slow(c, id, (uint32_t)-1);
+		return;
+	}
+	left = add_own(&rec->refs[id], (uint32_t)-1);
+	if (modes_of(c) & MODE_FENCE)
+		own_fence(rec);
+	put_counted(c, r, id, left);
 }
 
 static __attribute__((noinline)) void put_any(struct kedge_cache *c,
-					      struct region *r)
+					      const struct kedge_mr *mr,
+					      const void *site)
 {
-	uint32_t id = r->mr.reserved;
-	struct thread_rec *rec;
+	struct region *r;
 
 	if (check_thread(c)) {
 		kedge__log(KEDGE_LOG_ERROR, "kedge_cache_put() by a second "
@@ -287,20 +317,17 @@ static __attribute__((noinline)) void put_any(struct kedge_cache *c,
 			   "the registration stays");
 		return;
 	}
-	rec = own_rec(c);
-	if (!rec || id >= rec->refs_cnt) {
-		region_put_slow(c, id, (uint32_t)-1);
-		return;
-	}
-	add_own(&rec->refs[id], (uint32_t)-1);
-	if (modes_of(c) & MODE_FENCE)
-		own_fence(rec);
-	put_counted(c, r, id);
+	if (modes_of(c) & MODE_TICKETS)
+		r = ticket_take(c, mr, site);
+	else
+		r = container_of(mr, struct region, mr);
+	if (r)
+		put_region(c, r);
 }
 
 void kedge_cache_put(struct kedge_cache *c, const struct kedge_mr *mr)
 {
-	uint32_t modes, id;
+	uint32_t modes, id, left;
 	struct region *r;
 
 	if (unlikely(!c || !mr))
@@ -310,14 +337,14 @@ void kedge_cache_put(struct kedge_cache *c, const struct kedge_mr *mr)
 	modes = modes_of(c);
 	if (likely(!modes) && has_last_rec(c) &&
 	    likely(id < last_rec.rec->refs_cnt))
-		add_own(&last_rec.rec->refs[id], (uint32_t)-1);
+		left = add_own(&last_rec.rec->refs[id], (uint32_t)-1);
 	else if (modes == MODE_SINGLE && is_owner(c))
-		r->refs--;
+		left = --r->refs;
 	else {
-		put_any(c, r);
+		put_any(c, mr, CALL_SITE);
 		return;
 	}
-	put_counted(c, r, id);
+	put_counted(c, r, id, left);
 }
 
 /*

@@ -97,12 +97,14 @@ static inline enum trust trust_at(struct kedge_cache *c, uint64_t at,
 	return unlikely(trust_for(state_of(r)) == TRUST_ALL) ? freed_look(c, r, trust) : trust;
 }
 
-static inline void add_own(_Atomic uint32_t *n, uint32_t by)
+/* The count that comes of it. */
+static inline uint32_t add_own(_Atomic uint32_t *n, uint32_t by)
 {
-	uint32_t v = atomic_load_explicit(n, memory_order_relaxed);
+	uint32_t v = atomic_load_explicit(n, memory_order_relaxed) + by;
 
 	/* release: what was done with the memory before a put stays before. */
-	atomic_store_explicit(n, v + by, memory_order_release);
+	atomic_store_explicit(n, v, memory_order_release);
+	return v;
 }
 
 /* release: a lookup that is counted as missed has left its section. */

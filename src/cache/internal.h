@@ -32,6 +32,8 @@
 #include "base/process/cancel.h"
 #include "base/base.h"
 #include "cache/sync/preserve.h"
+#include "cache/refs/overput.h"
+#include "cache/refs/refs.h"
 #include "cache/state.h"
 #include "device/device.h"
 #include "notify/announce/release.h"
@@ -119,32 +121,11 @@ struct arena {
 	void *chunks;
 };
 
-/*
- * One thread's part of a cache; see refs.c. refs has room for the ids that were
- * in use when it was made. Its thread alone replaces it, under the lock; so the
- * thread reads it without the lock, and others read it under the lock.
- */
-struct thread_rec {
-	_Atomic uint64_t section; /* odd inside a lookup; its thread writes */
-	_Atomic uint32_t *refs;	  /* by id; its thread writes */
-	struct region *last;	  /* of the last hit; its thread's alone */
-	uint32_t refs_cnt;	  /* ids that refs has room for */
-	_Atomic uint32_t fences;  /* it fences all it does; see refs.c */
-	_Atomic uint64_t missed;  /* sections that were no hit; its thread's */
-	_Atomic uint32_t gone;	  /* REC_* */
-	uint64_t serial;	     /* of the cache */
-	struct thread_rec *next;     /* of the cache */
-	struct thread_rec *next_own; /* of the thread */
-	_Atomic uint32_t first_refs[] __attribute__((aligned(64)));
-};
-
-#define REC_THREAD_GONE 1u
-#define REC_CACHE_GONE	2u
-
 /* Modes: the duties of a lookup besides looking up; any bit is rare. */
 #define MODE_FENCE  1u /* there is no membarrier(): fence in every lookup */
 #define MODE_VERIFY 2u
 #define MODE_SINGLE 4u /* KEDGE_CACHE_SINGLE_THREAD */
+#define MODE_TICKETS 8u /* KEDGE_VERIFY: see ticket.c */
 
 /* counters.c */
 extern const struct stats_kind cache_counters;
@@ -195,6 +176,8 @@ struct kedge_cache {
 	uint32_t freed_first;	    /* a list, of what was taken from it */
 	uint32_t freed_last;
 	struct kedge_cache_stats st;
+	struct overput overput;
+	struct tickets *tickets; /* of MODE_TICKETS */
 	int pagemap_fd;
 
 	bool trusted; /* peers; else what they may touch ends with the put */
@@ -281,30 +264,13 @@ static inline bool all_handled(const struct kedge_cache *c)
 /* The ways to a device's functions disable cancellation (base/process/cancel.h): a thread
  * that ended there would leave a region MAKING for good. A hit makes no call. */
 
-/* refs.c. The calling thread's records are no longer its own. */
-void forget_last(void);
-/* 0, or -EPERM where the cache is another thread's alone. */
-int check_thread(struct kedge_cache *c);
-/* It is this one's: the other has ended. */
-void claim_thread(struct kedge_cache *c);
-/* rec_grow() of the calling thread's record, if it has one. */
-void own_rec_grow(struct kedge_cache *c);
-
-/* refs.c: the records. */
-void recs_init(struct kedge_cache *c);
-void recs_free(struct kedge_cache *c);
-/* With the lock held: */
-uint32_t refs_sum(struct kedge_cache *c, uint32_t id);
-/*
- * Wait for lookups under way. False: it is not known whether there are any, so
- * regions that they may have found must stay.
- */
-bool readers_wait(struct kedge_cache *c);
-
 static inline void ref_add(struct kedge_cache *c, uint32_t id, uint32_t by)
 {
 	c->regions[id].refs += by;
 }
+
+/* get.c: a put of what this library itself has got. */
+void put_region(struct kedge_cache *c, struct region *r);
 
 /* region.c: zeroed memory, or NULL; munmap() ends it. */
 void *reserve(size_t len);

@@ -41,6 +41,7 @@ void region_reap(struct kedge_cache *c, uint32_t dead)
 {
 	while (dead)
 		dead = reap(c, dead);
+	overput_tell(c);
 }
 
 /*
@@ -62,8 +63,8 @@ void region_put_slow(struct kedge_cache *c, uint32_t id, uint32_t by)
 		own_rec_grow(c);
 	}
 	region_collect(c, &none, &dead);
-	if (state_of(&c->regions[id]) == REGION_DYING &&
-	    !cold_at(c, id)->in_limbo && !refs_sum(c, id))
+	if (!is_held(c, id) && !cold_at(c, id)->in_limbo &&
+	    state_of(&c->regions[id]) == REGION_DYING)
 		region_die(c, &c->regions[id], &dead);
 	pthread_mutex_unlock(&c->lock);
 	region_reap(c, dead);

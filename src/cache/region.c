@@ -148,7 +148,7 @@ static void collect(struct kedge_cache *c, uint32_t *list, uint32_t *dead)
 		next = cold_at(c, id)->next;
 		cold_at(c, id)->next = 0;
 		cold_at(c, id)->in_limbo = false;
-		if (!refs_sum(c, id))
+		if (!is_held(c, id))
 			region_die(c, &c->regions[id], dead);
 	}
 	*list = 0;

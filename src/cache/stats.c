@@ -38,6 +38,7 @@ int kedge_cache_stats(struct kedge_cache *c, struct kedge_cache_stats *stats)
 	st.gets = st.hits + st.misses;
 	st.regions = c->live;
 	st.bytes = c->bytes;
+	st.freed_bytes = freed_now(c);
 	pthread_mutex_unlock(&c->lock);
 	return kedge__info_copy(stats, STATS_V1, &st, sizeof(st));
 }

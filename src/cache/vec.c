@@ -207,6 +207,15 @@ static int piece_lent(struct ask *a, struct thread_rec *rec,
 	return rc;
 }
 
+static void put_regions(struct kedge_cache *c, const struct kedge_piece *pieces,
+			size_t cnt)
+{
+	size_t i;
+
+	for (i = 0; i < cnt; i++)
+		put_region(c, container_of(pieces[i].mr, struct region, mr));
+}
+
 static ssize_t fill(struct ask a, struct kedge_piece *pieces, size_t max)
 {
 	struct thread_rec *rec = own_rec(a.c);
@@ -219,12 +228,28 @@ static ssize_t fill(struct ask a, struct kedge_piece *pieces, size_t max)
 		     : lent   ? piece_lent(&a, rec, &pieces[n])
 			      : piece_kept(&a, rec, &pieces[n]);
 		if (rc) {
-			kedge_cache_putv(a.c, pieces, n);
+			put_regions(a.c, pieces, n);
 			return rc;
 		}
 		a.at += pieces[n++].len;
 	}
 	return (ssize_t)n;
+}
+
+/* Tickets for @n regions, or -ENOMEM, and none is held. */
+static ssize_t give_tickets(struct kedge_cache *c, struct kedge_piece *pieces, ssize_t n,
+			    const void *site)
+{
+	ssize_t i;
+
+	for (i = 0; i < n; i++)
+		if (ticket_give(c, container_of(pieces[i].mr, struct region, mr), site,
+				&pieces[i].mr)) {
+			kedge_cache_putv(c, pieces, (size_t)i);
+			put_regions(c, pieces + i, (size_t)(n - i));
+			return -ENOMEM;
+		}
+	return n;
 }
 
 #define MANY_CHUNKS 4 /* worth the threads of a hint */
@@ -254,6 +279,8 @@ ssize_t kedge_cache_getv(struct kedge_cache *c, const void *addr, size_t len,
 		cache_hint(c, addr, len, access, true);
 		n = fill(a, pieces, max);
 	}
+	if (modes_of(c) & MODE_TICKETS)
+		n = give_tickets(c, pieces, n, CALL_SITE);
 	if (n < 0)
 		count_failure(c);
 	if (n == -ENOBUFS)

@@ -42,15 +42,15 @@ static int parse(PyObject *args, PyObject *kwargs, struct kedge_cache_opts *o,
 {
 	static char *names[] = { "device", "notifier", "max_bytes", "max_regions",
 				 "chunk_bytes", "merge_bytes", "hint_threads",
-				 "trusted_peers", "resync", NULL };
+				 "max_freed_bytes", "trusted_peers", "resync", NULL };
 	int trusted = 0, resync = 0;
 
 	*device = *notifier = Py_None;
-	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O$OO&O&O&O&O&pp:Cache", names,
+	if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O$OO&O&O&O&O&O&pp:Cache", names,
 					 device, notifier, to_u64, &o->max_bytes, to_u64,
 					 &o->max_regions, to_u64, &o->chunk_bytes, to_u64,
-					 &o->merge_bytes, to_u32, &o->hint_threads, &trusted,
-					 &resync))
+					 &o->merge_bytes, to_u32, &o->hint_threads, to_u64,
+					 &o->max_freed_bytes, &trusted, &resync))
 		return -1;
 	o->size = sizeof(*o);
 	o->flags = (trusted ? KEDGE_CACHE_TRUSTED_PEERS : 0) |
@@ -231,7 +231,8 @@ static const struct {
 	COUNTER(merges), COUNTER(invalidations), COUNTER(registrations),
 	COUNTER(deregistrations), COUNTER(evictions), COUNTER(resyncs), COUNTER(bytes),
 	COUNTER(bytes_peak), COUNTER(register_ns), COUNTER(failures), COUNTER(lent),
-	COUNTER(resynced), COUNTER(replaced),
+	COUNTER(resynced), COUNTER(replaced), COUNTER(overputs),
+	COUNTER(freed_bytes),
 };
 
 static PyObject *cache_stats(struct cache *c, PyObject *unused)
@@ -302,8 +303,8 @@ PyTypeObject cache_type = {
 	.tp_dealloc = (destructor)cache_dealloc,
 	.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
 	.tp_doc = "Cache(device=None, *, notifier=None, max_bytes=0, max_regions=0, "
-		  "chunk_bytes=0, merge_bytes=0, hint_threads=0, trusted_peers=False, "
-		  "resync=False)\n\nA registration cache on a device.",
+		  "chunk_bytes=0, merge_bytes=0, hint_threads=0, max_freed_bytes=0, "
+		  "trusted_peers=False, resync=False)\n\nA registration cache on a device.",
 	.tp_traverse = (traverseproc)cache_traverse,
 	.tp_methods = cache_methods,
 	.tp_getset = cache_fields,

@@ -77,7 +77,7 @@ bool evict(struct kedge_cache *c, enum room room, uint64_t bytes,
 		r = &c->regions[id];
 		used = atomic_load_explicit(&r->used, memory_order_relaxed);
 
-		if (used != cold_at(c, id)->queued || refs_sum(c, id)) {
+		if (used != cold_at(c, id)->queued || is_held(c, id)) {
 			lru_remove(c, r);
 			lru_add(c, r);
 			continue;

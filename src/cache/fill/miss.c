@@ -5,7 +5,7 @@
 #include "cache/internal.h"
 
 static int do_get(struct kedge_cache *c, uint64_t addr, size_t len,
-		  uint32_t access, enum trust trust, const struct kedge_mr **mr)
+		  uint32_t access, enum trust trust, struct region **out)
 {
 	struct region *r;
 	int rc = cache_check_args(c, addr, len, access);
@@ -24,15 +24,15 @@ static int do_get(struct kedge_cache *c, uint64_t addr, size_t len,
 			      memory_order_relaxed);
 	if (modes_of(c) & MODE_VERIFY)
 		verify_hit(c, r, addr, addr + len);
-	*mr = &r->mr;
+	*out = r;
 	return 0;
 }
 
 int get_slow(struct kedge_cache *c, uint64_t addr, size_t len, uint32_t access,
-	     enum trust trust, const struct kedge_mr **mr)
+	     enum trust trust, struct region **out)
 {
 	int saved = cancel_disable();
-	int rc = do_get(c, addr, len, access, trust, mr);
+	int rc = do_get(c, addr, len, access, trust, out);
 
 	cancel_restore(saved);
 	return rc;

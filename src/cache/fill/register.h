@@ -54,6 +54,6 @@ void count_failure(struct kedge_cache *c);
 int get_kept(struct kedge_cache *c, uint64_t addr, size_t len, uint32_t access,
 	     enum trust trust, struct region **out);
 int get_slow(struct kedge_cache *c, uint64_t addr, size_t len, uint32_t access,
-	     enum trust trust, const struct kedge_mr **mr);
+	     enum trust trust, struct region **out);
 
 #endif /* CACHE_FILL_REGISTER_H */

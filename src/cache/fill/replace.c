@@ -71,7 +71,7 @@ static bool seize(struct kedge_cache *c, struct region *old, struct region *r,
 	if (is_holed(state_of(old)) && old->mr.addr == r->mr.addr &&
 	    old->mr.len == r->mr.len &&
 	    cold->spoiled_start == cold->spoiled_end &&
-	    !refs_sum(c, region_id(c, old))) {
+	    !is_held(c, region_id(c, old))) {
 		hull(c, old, from, to);
 		region_kill(c, old, WHY_CHANGED, &one);
 		/* A lookup that took a reference in the last moment keeps it. */

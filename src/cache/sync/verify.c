@@ -3,7 +3,8 @@
  * KEDGE_VERIFY=1: on every get, compare the page frames that were mapped when
  * the region was registered (those the device has) with those that are mapped
  * now. A difference is a failure of the contract, and ends the process with both
- * frames in the message: better than data that is wrong.
+ * frames in the message: better than data that is wrong. And each get has a
+ * pointer of its own, by which a put too many is known (ticket.c).
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -34,17 +35,21 @@ int verify_open(struct kedge_cache *c)
 	const char *v = kedge__env("KEDGE_VERIFY");
 	volatile char here = 1;
 	uint64_t frame;
+	int rc;
 
 	c->pagemap_fd = -1;
 	if (!v || strcmp(v, "1"))
 		return 0;
+	rc = tickets_open(c);
+	if (rc)
+		return rc;
 	c->pagemap_fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
 	if (c->pagemap_fd >= 0 &&
 	    read_frames(c, (uintptr_t)&here, &frame, 1) && frame && here) {
 		add_mode(c, MODE_VERIFY);
 		return 0;
 	}
-	kedge__log(KEDGE_LOG_WARN, "KEDGE_VERIFY has no effect: the kernel "
+	kedge__log(KEDGE_LOG_WARN, "KEDGE_VERIFY compares no pages: the kernel "
 				   "shows page frames only with CAP_SYS_ADMIN");
 	return 0;
 }
