@@ -181,6 +181,10 @@ KEDGE_API void kedge_cache_close(struct kedge_cache *cache);
  *   -ENOSPC      the device has no room and everything kept is in use
  *   -ENOMEM      no memory, or RLIMIT_MEMLOCK is used up by what is in use
  *   -EBADF       the device is gone (its ring is closed)
+ *   -EBUSY       the device takes no byte twice (KEDGE_DEVICE_EXCLUSIVE), and a part of
+ *                the range is registered and held, or the device cannot end that:
+ *                kedge_cache_getv() covers the range in pieces
+ *   -EEXIST      the device says so of memory that this cache has not registered
  *   -ECHILD      the cache belongs to the parent process
  *   -EPERM       the cache is another thread's (KEDGE_CACHE_SINGLE_THREAD)
  *   or what else the device's reg returns

@@ -65,6 +65,9 @@ enum kedge_uncached {
  *                   KEDGE_VERIFY=1; else it shows when the holder whose
  *                   reference it took puts, and what that one held may have ended
  * @freed_bytes:     of @bytes, what is kept of memory that free() has taken back
+ * @dereg_failures:  calls of the device's try_dereg that failed
+ * @stuck:           registrations now that the device has failed to end; they are
+ *                   in @regions and @bytes, and tried again
  * @uncached_why:    @uncached by enum kedge_uncached
  * @invalidated:     @invalidations by enum kedge_event_kind
  */
@@ -93,6 +96,8 @@ struct kedge_cache_stats {
 	uint64_t invalidated[8];
 	uint64_t overputs;
 	uint64_t freed_bytes;
+	uint64_t dereg_failures;
+	uint64_t stuck;
 };
 
 /**

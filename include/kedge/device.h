@@ -71,6 +71,12 @@ struct kedge_device_attr {
 /** KEDGE_DEVICE_EXACT - reg takes ranges that do not start or end at a page,
  *  and a peer reaches no byte beyond them */
 #define KEDGE_DEVICE_EXACT (1u << 2)
+/** KEDGE_DEVICE_EXCLUSIVE - no byte may be in two registrations at a time, as with
+ *  CUDA's host registrations and VFIO's mappings: reg would answer -EEXIST. The cache
+ *  ends what overlaps a new registration and is not held; where it is held, get fails
+ *  with -EBUSY and getv covers the range in pieces. A cache takes a device for such
+ *  a one when its reg has answered -EEXIST */
+#define KEDGE_DEVICE_EXCLUSIVE (1u << 3)
 
 /** KEDGE_PRESERVE_UNSURE - something happened to the range: the memory may have
  *  been unmapped or dropped, or other memory may be mapped there now. What is
@@ -88,9 +94,10 @@ struct kedge_device_attr {
  *         page-aligned, but for KEDGE_DEVICE_EXACT and remote access that ends
  *         with its put. 0 or a negative errno, and nothing left behind on
  *         failure. -ENOSPC: the device has no room, the cache evicts and tries
- *         again; so it does for -ENOMEM and -EAGAIN
+ *         again; so it does for -ENOMEM and -EAGAIN. -EEXIST: a part of the
+ *         range is registered, see KEDGE_DEVICE_EXCLUSIVE
  * @dereg: end a registration; transfers in flight are the caller's affair: the
- *         program holds a reference through them
+ *         program holds a reference through them. May be NULL if @try_dereg is not
  * @query: fill @attr, whose size is set; may be NULL
  * @close: free @ctx; every registration is gone by then; may be NULL
  * @replace: the pages of @mr, a registration of [addr, addr + len), have
@@ -112,6 +119,10 @@ struct kedge_device_attr {
  *         It leaves out what the program dropped, what is within another
  *         registration with the same rights, and what nobody got. NULL: nothing
  *         has to be done
+ * @try_dereg: dereg, where that can fail: 0, or a negative errno, and the
+ *         registration has not ended. Its bytes stay accounted, and the cache tries
+ *         again: at later misses, a flush and the close. kedge_cache_stats() counts
+ *         it, the first failure is logged. NULL: dereg is called
  *
  * A device that writes to memory marks the pages dirty by the time it lets go
  * of them, as ib_umem_release() does for RDMA: data in a page that
@@ -121,7 +132,8 @@ struct kedge_device_attr {
  * pinned, so that the end of the registration is early enough.
  *
  * Threads: every op may run on any thread, several at once. None may call
- * kedge with the same device's cache.
+ * kedge with the same device's cache. dereg and try_dereg also run within the
+ * program's malloc_trim(), and may not close any cache there.
  */
 struct kedge_device_ops {
 	uint32_t size;
@@ -140,6 +152,7 @@ struct kedge_device_ops {
 	void (*unbind)(void *ctx, const struct kedge_device_mr *window);
 	void (*preserve)(void *ctx, const struct kedge_device_mr *mr,
 			 void *addr, size_t len, uint32_t flags);
+	int (*try_dereg)(void *ctx, const struct kedge_device_mr *mr);
 };
 
 /**

@@ -133,6 +133,9 @@ static int set_limits(struct kedge_cache *c,
 		c->chunk_bytes = page;
 	c->merge_bytes = o->merge_bytes ? o->merge_bytes : MERGE_DEFAULT;
 	c->hint_threads = o->hint_threads ? o->hint_threads : usable_cpus();
+	c->exclusive = c->attr.flags & KEDGE_DEVICE_EXCLUSIVE;
+	/* Never destroyed: in a forked child that waits for threads of the parent's. */
+	c->moved = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
 	return 0;
 }
 
@@ -265,6 +268,15 @@ static void tell_held(struct kedge_cache *c, uint32_t cnt, uint32_t first)
 		   c->dev->ops.name);
 }
 
+static void tell_stuck(struct kedge_cache *c)
+{
+	if (nf_owned(c->nf) && c->stuck.cnt)
+		kedge__log(KEDGE_LOG_ERROR,
+			   "kedge_cache_close(): device %s has not ended %u registrations (error "
+			   "%d); what it pins stays pinned until the device is closed",
+			   c->dev->ops.name, c->stuck.cnt, -c->stuck.rc);
+}
+
 /* Those that are still held: the notifier may outlive the cache. */
 static void end_held(struct kedge_cache *c)
 {
@@ -293,6 +305,7 @@ static void fini(struct kedge_cache *c)
 	claim_thread(c);
 	kedge_cache_flush(c); /* a no-op in a forked child */
 	end_held(c);
+	tell_stuck(c);
 	/* With the registrations that have just ended. */
 	stats_remove(&c->published);
 	release_notifier(c);

@@ -43,6 +43,8 @@ static const struct stats_metric metrics[] = {
 	TOTAL("remote_ended", lent, "Registrations and windows with remote access that ended "
 				    "with their put"),
 	TOTAL("overputs", overputs, "Puts of registrations that their callers did not hold"),
+	TOTAL("mem_dereg_failures", dereg_failures, "Registrations that the device failed to end"),
+	NOW("stuck", stuck, "Registrations now that the device has failed to end"),
 	NOW("freed_bytes", freed_bytes, "Bytes registered now of memory that was freed"),
 	NOW("regions", regions, "Registrations now"),
 	NOW("bytes", bytes, "Bytes registered now"),

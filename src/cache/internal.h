@@ -76,6 +76,8 @@ struct region_cold {
 	uint32_t prev;
 	bool watched;
 	bool in_limbo; /* on the list of that name */
+	int end_rc;    /* of its thread in reap.c */
+	bool stuck;    /* on c->stuck: the device has failed to end it */
 
 	bool rearm;    /* the range is likely to be watched again soon */
 
@@ -98,6 +100,15 @@ struct lost {
 };
 
 #define LOST_MAX 1024
+
+/* Regions that the device has failed to end. They are DEAD, and tried again. */
+struct stuck {
+	uint32_t first;
+	uint32_t cnt;
+	int rc;
+	uint64_t retry_ns; /* when that is due */
+	bool told;
+};
 
 #define BLOCK_SPLIT UINT32_MAX /* ask the pages */
 
@@ -180,6 +191,9 @@ struct kedge_cache {
 	struct tickets *tickets; /* of MODE_TICKETS */
 	int pagemap_fd;
 
+	bool exclusive;	/* the device takes no byte twice: see exclusive.c */
+	pthread_cond_t moved; /* of an exclusive one: a region is made, or gone */
+	struct stuck stuck;
 	bool trusted; /* peers; else what they may touch ends with the put */
 	struct lost lost[LOST_MAX]; /* in no order */
 	uint32_t lost_cnt;
@@ -292,6 +306,11 @@ void region_die(struct kedge_cache *c, struct region *r, uint32_t *dead);
 int no_region(const struct kedge_cache *c); /* why region_new() failed */
 void region_put_slow(struct kedge_cache *c, uint32_t id, uint32_t by);
 void region_reap(struct kedge_cache *c, uint32_t dead);
+/* reap.c: what the device has failed to end. With the lock held: add it to *dead, for another try;
+ * the same where a try is due; and why it failed. */
+void stuck_take(struct kedge_cache *c, uint32_t *dead);
+uint32_t stuck_due(struct kedge_cache *c);
+int stuck_reason(const struct kedge_cache *c);
 void lru_add(struct kedge_cache *c, struct region *r);
 void lru_remove(struct kedge_cache *c, struct region *r);
 

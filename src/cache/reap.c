@@ -12,27 +12,108 @@ static void lend_end(struct kedge_cache *c, uint32_t id)
 	region_put_slow(c, cold_at(c, id)->base, (uint32_t)-1);
 }
 
+#define STUCK_RETRY_NS 10000000u
+
+/* The device has failed to end it. With the lock held. */
+static void stuck_add(struct kedge_cache *c, uint32_t id, int rc)
+{
+	struct region_cold *cold = cold_at(c, id);
+
+	cold->stuck = true;
+	cold->due = false; /* its data are preserved */
+	cold->next = c->stuck.first;
+	c->stuck.first = id;
+	c->stuck.cnt++;
+	c->stuck.rc = rc;
+	c->stuck.retry_ns = clock_ns() + STUCK_RETRY_NS;
+	c->st.dereg_failures++;
+	if (c->exclusive)
+		pthread_cond_broadcast(&c->moved);
+}
+
+void stuck_take(struct kedge_cache *c, uint32_t *dead)
+{
+	uint32_t id;
+
+	while ((id = c->stuck.first)) {
+		c->stuck.first = cold_at(c, id)->next;
+		c->stuck.cnt--;
+		cold_at(c, id)->stuck = false;
+		cold_at(c, id)->next = *dead;
+		*dead = id;
+	}
+}
+
+uint32_t stuck_due(struct kedge_cache *c)
+{
+	uint32_t dead = 0;
+
+	if (unlikely(c->stuck.first) && clock_ns() >= c->stuck.retry_ns)
+		stuck_take(c, &dead);
+	return dead;
+}
+
+int stuck_reason(const struct kedge_cache *c)
+{
+	return kedge_reason(-EBUSY, "%s cannot end an earlier registration of that memory "
+			    "(error %d), and takes no byte twice",
+			    c->dev->ops.name, -c->stuck.rc);
+}
+
+static void ended(struct kedge_cache *c, uint32_t id)
+{
+	if (!cold_at(c, id)->base) {
+		c->bytes -= c->regions[id].mr.len;
+		c->st.deregistrations++;
+	}
+	region_forget(c, &c->regions[id]);
+}
+
+/* 0, or why the device fails to end a region. */
+static int end_one(struct kedge_cache *c, uint32_t id)
+{
+	if (!cold_at(c, id)->base)
+		return device_dereg(c->dev, &cold_at(c, id)->dev);
+	lend_end(c, id);
+	return 0;
+}
+
+static void tell_first(struct kedge_cache *c, int rc)
+{
+	bool told;
+
+	pthread_mutex_lock(&c->lock);
+	told = c->stuck.told;
+	c->stuck.told = true;
+	pthread_mutex_unlock(&c->lock);
+	if (!told)
+		kedge__log(KEDGE_LOG_ERROR,
+			   "device %s has failed to end a registration (error %d): its bytes "
+			   "stay accounted, and it is tried again",
+			   c->dev->ops.name, -rc);
+}
+
 /* Deregister a list of dead regions; what died meanwhile comes back. */
 static uint32_t reap(struct kedge_cache *c, uint32_t dead)
 {
 	uint32_t more = preserve_dead(c, dead), id, next;
+	int failed = 0;
 
-	for (id = dead; id; id = cold_at(c, id)->next) {
-		if (cold_at(c, id)->base)
-			lend_end(c, id);
-		else
-			device_dereg(c->dev, &cold_at(c, id)->dev);
-	}
+	for (id = dead; id; id = cold_at(c, id)->next)
+		cold_at(c, id)->end_rc = end_one(c, id);
 	pthread_mutex_lock(&c->lock);
 	for (id = dead; id; id = next) {
+		int rc = cold_at(c, id)->end_rc;
+
 		next = cold_at(c, id)->next;
-		if (!cold_at(c, id)->base) {
-			c->bytes -= c->regions[id].mr.len;
-			c->st.deregistrations++;
-		}
-		region_forget(c, &c->regions[id]);
+		if (rc)
+			stuck_add(c, id, failed = rc);
+		else
+			ended(c, id);
 	}
 	pthread_mutex_unlock(&c->lock);
+	if (failed)
+		tell_first(c, failed);
 	return more;
 }
 

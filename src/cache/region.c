@@ -83,6 +83,8 @@ void region_forget(struct kedge_cache *c, struct region *r)
 	cold_at(c, id)->next = c->free_ids;
 	c->free_ids = id;
 	c->live--;
+	if (unlikely(c->exclusive))
+		pthread_cond_broadcast(&c->moved);
 }
 
 void lru_add(struct kedge_cache *c, struct region *r)

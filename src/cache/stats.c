@@ -39,6 +39,7 @@ int kedge_cache_stats(struct kedge_cache *c, struct kedge_cache_stats *stats)
 	st.regions = c->live;
 	st.bytes = c->bytes;
 	st.freed_bytes = freed_now(c);
+	st.stuck = c->stuck.cnt;
 	pthread_mutex_unlock(&c->lock);
 	return kedge__info_copy(stats, STATS_V1, &st, sizeof(st));
 }
@@ -53,6 +54,7 @@ static ssize_t drop_all(struct kedge_cache *c)
 	while (c->lru_first)
 		region_kill(c, &c->regions[c->lru_first], WHY_UNWANTED, &killed);
 	region_collect(c, &killed, &dead);
+	stuck_take(c, &dead);
 	for (id = dead; id; id = cold_at(c, id)->next)
 		n++;
 	pthread_mutex_unlock(&c->lock);

@@ -20,7 +20,7 @@ static int check_ops(const struct kedge_device_ops *ops)
 				    "version: .reserved must be 0");
 	if (!ops->name)
 		return kedge_reason(-EINVAL, "the device ops have no .name");
-	if (!ops->reg || !ops->dereg)
+	if (!ops->reg || (!ops->dereg && !ops->try_dereg))
 		return kedge_reason(-EINVAL, "device %s has no .%s op",
 				    ops->name, ops->reg ? "dereg" : "reg");
 	if (!ops->bind != !ops->unbind)

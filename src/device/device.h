@@ -9,9 +9,10 @@
 
 #include <kedge/device.h>
 
+/* The table at the end: it may grow. */
 struct kedge_device {
-	struct kedge_device_ops ops;
 	void *ctx;
+	struct kedge_device_ops ops;
 };
 
 /*
@@ -25,11 +26,14 @@ static inline int device_reg(struct kedge_device *dev, void *addr, size_t len,
 	return dev->ops.reg(dev->ctx, addr, len, access, mr);
 }
 
-/* End what device_reg() made. @mr is only read. */
-static inline void device_dereg(struct kedge_device *dev,
-				const struct kedge_device_mr *mr)
+/* End what device_reg() made. @mr is only read. 0, or a negative errno, and it has not ended. */
+static inline int device_dereg(struct kedge_device *dev,
+			       const struct kedge_device_mr *mr)
 {
+	if (dev->ops.try_dereg)
+		return dev->ops.try_dereg(dev->ctx, mr);
 	dev->ops.dereg(dev->ctx, mr);
+	return 0;
 }
 
 /* As the op of that name; -EOPNOTSUPP where the device lacks it. */

@@ -317,6 +317,41 @@ unsigned int map_lines(void)
 	return n;
 }
 
+static pthread_mutex_t spans_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* False: a part of it is registered. */
+static bool span_take(struct nodev *d, struct nodev_span want)
+{
+	struct nodev_span *room = NULL;
+	bool mine = true;
+	size_t i;
+
+	pthread_mutex_lock(&spans_lock);
+	for (i = 0; i < NODEV_SPANS; i++) {
+		struct nodev_span *s = &d->spans[i];
+
+		if (!s->handle)
+			room = s;
+		else if (s->start < want.end && want.start < s->end)
+			mine = false;
+	}
+	if (mine && room)
+		*room = want;
+	pthread_mutex_unlock(&spans_lock);
+	return mine && room;
+}
+
+static void span_drop(struct nodev *d, uint64_t handle)
+{
+	size_t i;
+
+	pthread_mutex_lock(&spans_lock);
+	for (i = 0; i < NODEV_SPANS; i++)
+		if (d->spans[i].handle == handle)
+			d->spans[i].handle = 0;
+	pthread_mutex_unlock(&spans_lock);
+}
+
 static int nodev_reg(void *ctx, void *addr, size_t len, uint32_t access,
 		     struct kedge_device_mr *mr)
 {
@@ -333,6 +368,11 @@ static int nodev_reg(void *ctx, void *addr, size_t len, uint32_t access,
 	if (d->max_live && d->live >= d->max_live)
 		return kedge_reason(-ENOSPC, "the test's device is full");
 	h = atomic_fetch_add(&d->next, 1) + 1;
+	if (d->exclusive &&
+	    !span_take(d, (struct nodev_span){ addr_of(addr), addr_of(addr) + len, h })) {
+		atomic_fetch_add(&d->refused, 1);
+		return -EEXIST;
+	}
 	atomic_fetch_add(&d->regs, 1);
 	atomic_fetch_add(&d->live, 1);
 	atomic_store(&d->alive[h % NODEV_HANDLES], 1);
@@ -350,8 +390,19 @@ static void nodev_dereg(void *ctx, const struct kedge_device_mr *mr)
 
 	if (!atomic_exchange(&d->alive[mr->handle % NODEV_HANDLES], 0))
 		atomic_fetch_add(&d->wrong, 1);
+	if (d->exclusive)
+		span_drop(d, mr->handle);
 	atomic_fetch_add(&d->deregs, 1);
 	atomic_fetch_sub(&d->live, 1);
+}
+
+static int nodev_try_dereg(void *ctx, const struct kedge_device_mr *mr)
+{
+	struct nodev *d = ctx;
+
+	if (!d->stuck_rc)
+		nodev_dereg(ctx, mr);
+	return d->stuck_rc;
 }
 
 static int nodev_query(void *ctx, struct kedge_device_attr *attr)
@@ -447,12 +498,17 @@ struct nodev *nodev_new_with(unsigned int what)
 		ops.bind = nodev_bind;
 		ops.unbind = nodev_unbind;
 	}
+	if (what & NODEV_STUCK) {
+		ops.dereg = NULL;
+		ops.try_dereg = nodev_try_dereg;
+	}
 	if (what & NODEV_PRESERVE)
 		ops.preserve = nodev_preserve;
 	if (what & NODEV_REPLACE)
 		ops.replace = nodev_replace;
 	d->attr.size = sizeof(d->attr);
 	d->attr.access = KEDGE_ACCESS_ALL;
+	d->exclusive = what & NODEV_EXCLUSIVE;
 	assert_int_equal(kedge_device_open(&ops, d, &d->dev), 0);
 	return d;
 }

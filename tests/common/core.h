@@ -129,6 +129,7 @@ bool threads_have_own_tables(void);
 
 #define NODEV_HANDLES (1u << 20)
 #define NODEV_KEPT    64
+#define NODEV_SPANS   64
 
 /* A device that registers nothing. Handles are never used twice. */
 struct nodev {
@@ -140,6 +141,12 @@ struct nodev {
 	uint64_t max_live; /* -ENOSPC beyond; 0 is no limit */
 	int fail_rc;	   /* what reg returns, */
 	int fail_cnt;	   /* so many times; -1 is for ever */
+	int stuck_rc;	   /* what try_dereg returns, while it is not 0 */
+	bool exclusive;	   /* reg answers -EEXIST where ranges overlap, */
+	_Atomic uint64_t refused; /* so many times */
+	struct nodev_span {
+		uint64_t start, end, handle;
+	} spans[NODEV_SPANS];
 	struct kedge_device_attr attr;
 	void (*on_reg)(struct nodev *d, void *addr, size_t len);
 	_Atomic uint64_t last_addr;
@@ -167,6 +174,8 @@ struct nodev *nodev_new(void);
 #define NODEV_WINDOWS (1u << 0)
 #define NODEV_REPLACE (1u << 1)
 #define NODEV_PRESERVE (1u << 2)
+#define NODEV_STUCK (1u << 3)
+#define NODEV_EXCLUSIVE (1u << 4) /* one that does not say so in its flags */
 struct nodev *nodev_new_with(unsigned int what);
 void nodev_free(struct nodev *d);
 

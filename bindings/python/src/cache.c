@@ -232,7 +232,7 @@ static const struct {
 	COUNTER(deregistrations), COUNTER(evictions), COUNTER(resyncs), COUNTER(bytes),
 	COUNTER(bytes_peak), COUNTER(register_ns), COUNTER(failures), COUNTER(lent),
 	COUNTER(resynced), COUNTER(replaced), COUNTER(overputs),
-	COUNTER(freed_bytes),
+	COUNTER(freed_bytes), COUNTER(dereg_failures), COUNTER(stuck),
 };
 
 static PyObject *cache_stats(struct cache *c, PyObject *unused)

@@ -37,6 +37,9 @@ int kedge__cache_adopt(struct kedge_cache *c, const struct kedge_device_mr *dev,
 
 	if (!a)
 		return -ENOMEM;
+	rc = -EOPNOTSUPP; /* where it moves to, something may be registered */
+	if (c->exclusive)
+		goto free_it;
 	a->c = c;
 	a->start = start;
 	rc = region_plan(c, start, start + len, access, &a->r);

@@ -63,12 +63,15 @@ static struct region *found(struct kedge_cache *c, const struct want *w)
 /* A region in the state MAKING, or NULL and *rc. In one go: or two threads would
  * take the same room. */
 static struct region *plan_region(struct kedge_cache *c, const struct want *w,
-				  struct plan *p, uint32_t *killed, int *rc)
+				  struct plan *p, uint32_t *killed, uint32_t *dead,
+				  int *rc)
 {
 	struct region *r;
 
 	make_plan(c, w, p);
-	*rc = make_room(c, w, p, killed);
+	*rc = unlikely(c->exclusive) ? make_way(c, w, p, killed, dead) : 0;
+	if (!*rc)
+		*rc = make_room(c, w, p, killed);
 	r = *rc ? NULL : region_new(c);
 	if (r) {
 		set_range(r, p);
@@ -85,20 +88,56 @@ static struct region *plan_region(struct kedge_cache *c, const struct want *w,
  */
 #define FOUND 1
 
-static int begin(struct kedge_cache *c, const struct want *w, struct plan *p,
-		 struct region **out)
+static int begin_once(struct kedge_cache *c, const struct want *w, struct plan *p,
+		      struct region **out, uint32_t *dead)
 {
-	uint32_t killed = 0, dead = 0;
+	uint32_t killed = 0;
 	int rc = FOUND;
 
-	pthread_mutex_lock(&c->lock);
 	cache_sync(c, &killed);
 	*out = found(c, w);
 	if (!*out && unlikely(freed_too_much(c)))
 		evict_freed(c, &killed);
 	if (!*out)
-		*out = plan_region(c, w, p, &killed, &rc);
-	region_collect(c, &killed, &dead);
+		*out = plan_region(c, w, p, &killed, dead, &rc);
+	region_collect(c, &killed, dead);
+	return rc;
+}
+
+/* Others may wait for what is @dead, so that ends first. */
+static void wait_or_reap(struct kedge_cache *c, uint32_t *dead)
+{
+	if (!*dead) {
+		pthread_cond_wait(&c->moved, &c->lock);
+		return;
+	}
+	pthread_mutex_unlock(&c->lock);
+	region_reap(c, *dead);
+	*dead = 0;
+	pthread_mutex_lock(&c->lock);
+}
+
+static int begin(struct kedge_cache *c, const struct want *w, struct plan *p,
+		 struct region **out)
+{
+	uint32_t dead;
+	bool tried = false;
+	int rc;
+
+	pthread_mutex_lock(&c->lock);
+	dead = stuck_due(c);
+	while ((rc = begin_once(c, w, p, out, &dead)) == WAY_BUSY ||
+	       rc == WAY_STUCK) {
+		if (rc == WAY_STUCK && tried) {
+			rc = stuck_reason(c);
+			break;
+		}
+		if (rc == WAY_STUCK) {
+			tried = true;
+			stuck_take(c, &dead);
+		}
+		wait_or_reap(c, &dead);
+	}
 	pthread_mutex_unlock(&c->lock);
 	region_reap(c, dead);
 	return rc;
@@ -362,6 +401,8 @@ static int finish(struct kedge_cache *c, const struct want *w,
 		ref_add(c, region_id(c, r), 1);
 	count_round(c, w, p, rc);
 	region_collect(c, &killed, &dead);
+	if (unlikely(c->exclusive))
+		pthread_cond_broadcast(&c->moved);
 	pthread_mutex_unlock(&c->lock);
 	region_reap(c, dead);
 	*out = r;
@@ -417,6 +458,8 @@ static void lend_made(struct kedge_cache *c, const struct want *w,
 	pthread_mutex_lock(&c->lock);
 	lend_begin(c, r);
 	count_round(c, w, p, 0);
+	if (unlikely(c->exclusive))
+		pthread_cond_broadcast(&c->moved);
 	pthread_mutex_unlock(&c->lock);
 }
 
@@ -439,7 +482,10 @@ static int register_once(struct kedge_cache *c, const struct want *w,
 	*merged = p.merged;
 	if (rc) {
 		drop_failed(c, w, &p, r, rc);
-		return rc;
+		if (rc != -EEXIST || !exclusive_learn(c, &p))
+			return rc;
+		*merged = false; /* the neighbours are not why */
+		return -EAGAIN;
 	}
 	if (!w->lend)
 		return finish(c, w, &p, r, last_try, out);

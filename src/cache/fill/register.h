@@ -23,6 +23,7 @@ struct plan {
 	bool merged;
 	bool joined; /* over a border of chunks: not worth another's registration */
 	bool keep;
+	bool exclusive; /* nothing else is registered there */
 	enum kedge_uncached why; /* not, where it is to be */
 	uint64_t device_ns; /* spent in the device's reg, to be counted */
 	bool made;	    /* reg has succeeded, to be counted */
@@ -30,6 +31,17 @@ struct plan {
 
 /* plan.c. With the lock held. */
 void make_plan(struct kedge_cache *c, const struct want *w, struct plan *p);
+
+/*
+ * exclusive.c. With the lock held: end what overlaps the plan. *dead is for region_reap() before
+ * the device registers. 0, -EBUSY where some of it is held, or:
+ */
+#define WAY_BUSY  2 /* wait for c->moved, and plan anew */
+#define WAY_STUCK 3 /* what the device has failed to end is in the way */
+int make_way(struct kedge_cache *c, const struct want *w, struct plan *p,
+	     uint32_t *killed, uint32_t *dead);
+/* reg has answered -EEXIST. True: to the cache's surprise, so it may try again. */
+bool exclusive_learn(struct kedge_cache *c, const struct plan *p);
 
 int cache_register(struct kedge_cache *c, const struct want *want,
 		   struct region **out);

@@ -30,17 +30,14 @@ static int dev_reg(void *ctx, void *addr, size_t len, uint32_t access,
 	return 0;
 }
 
-static void dev_dereg(void *ctx, const struct kedge_device_mr *mr)
+static int dev_dereg(void *ctx, const struct kedge_device_mr *mr)
 {
 	struct rdma *r = ctx;
 	int rc = r->port->dereg(r, (void *)(uintptr_t)mr->handle);
 
-	if (rc)
-		kedge__log(KEDGE_LOG_ERROR,
-			   "a registration does not end (%s): its pages stay "
-			   "pinned until the channel is closed",
-			   kedge_strerror(rc));
-	free((struct rdma_whole *)(uintptr_t)mr->priv);
+	if (!rc)
+		free((struct rdma_whole *)(uintptr_t)mr->priv);
+	return rc;
 }
 
 static int dev_query(void *ctx, struct kedge_device_attr *attr)
@@ -56,7 +53,7 @@ int kedge__rdma_cache(struct rdma *r)
 		.size = sizeof(ops),
 		.name = "rdma",
 		.reg = dev_reg,
-		.dereg = dev_dereg,
+		.try_dereg = dev_dereg,
 		.query = dev_query,
 	};
 	int rc;

@@ -158,18 +158,12 @@ static int ofi_reg(void *ctx, void *addr, size_t len, uint32_t access,
 	return 0;
 }
 
-static void ofi_dereg(void *ctx, const struct kedge_device_mr *mr)
+static int ofi_dereg(void *ctx, const struct kedge_device_mr *mr)
 {
 	const struct ofi *o = ctx;
 	struct fid_mr *m = (struct fid_mr *)(uintptr_t)mr->priv;
-	int rc;
 
-	if (o->pid != getpid())
-		return;
-	rc = fi_close(&m->fid);
-	if (rc)
-		kedge__log(KEDGE_LOG_ERROR, "libfabric does not end a registration: error %d; "
-			   "peers may reach its former pages", -rc);
+	return o->pid == getpid() ? fi_close(&m->fid) : 0;
 }
 
 static int ofi_query(void *ctx, struct kedge_device_attr *attr)
@@ -192,7 +186,7 @@ static const struct kedge_device_ops ops = {
 	.size = sizeof(ops),
 	.name = "ofi",
 	.reg = ofi_reg,
-	.dereg = ofi_dereg,
+	.try_dereg = ofi_dereg,
 	.query = ofi_query,
 	.close = ofi_close,
 };
