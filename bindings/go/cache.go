@@ -175,7 +175,7 @@ type CacheStats struct {
 	RegisterTime                          time.Duration
 	Failures, Lent, Resynced, Replaced    uint64
 	Overputs, FreedBytes                  uint64
-	DeregFailures, Stuck                  uint64
+	DeregFailures, Stuck, Vouched         uint64
 }
 
 // Stats says what the cache has done since it was opened.
@@ -200,5 +200,6 @@ func (c *Cache) Stats() (CacheStats, error) {
 		Resynced: uint64(s.resynced), Replaced: uint64(s.replaced),
 		Overputs: uint64(s.overputs), FreedBytes: uint64(s.freed_bytes),
 		DeregFailures: uint64(s.dereg_failures), Stuck: uint64(s.stuck),
+		Vouched: uint64(s.vouched),
 	}, nil
 }

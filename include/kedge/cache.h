@@ -340,6 +340,46 @@ KEDGE_API ssize_t kedge_cache_hint(struct kedge_cache *cache, const void *addr,
 				   size_t len, uint32_t access);
 
 /**
+ * kedge_cache_vouch() - promise that the pages of a range stay
+ * @cache: borrowed
+ * @addr:  first byte
+ * @len:   bytes, at least 1
+ *
+ * Memory that the notifier cannot watch (files, shared memory without seals, memory that
+ * another userfaultfd owns) is registered for each get and not kept. From this call to
+ * kedge_cache_unvouch() registrations within the range are kept. The caller promises that
+ * no process unmaps, truncates, punches or replaces what is there meanwhile; if one does,
+ * transfers go to pages that nobody sees. What libkedge-hooks sees this process unmap is
+ * noticed. Memory that can be watched is watched as ever. Of no effect with the notifier
+ * "none". A memfd with F_SEAL_SHRINK and F_SEAL_FUTURE_WRITE needs it not.
+ *
+ * Threads: any. Ranges may overlap, and be vouched for more than once.
+ * Return: 0, or a negative errno:
+ *   -EINVAL  @cache is NULL, @len is 0, or @addr + @len wraps
+ *   -ENOMEM  no memory
+ *   -ECHILD  the cache belongs to the parent process
+ *   -EPERM   the cache is another thread's (KEDGE_CACHE_SINGLE_THREAD)
+ */
+KEDGE_API int kedge_cache_vouch(struct kedge_cache *cache, const void *addr, size_t len);
+
+/**
+ * kedge_cache_unvouch() - end a promise, before the pages change
+ * @cache: borrowed
+ * @addr:  as it was vouched for
+ * @len:   likewise
+ *
+ * What was kept in the range on the caller's word is dropped: at once, or by its last put.
+ *
+ * Threads: any.
+ *
+ * Return: 0, or a negative errno:
+ *   -ENOENT  that range was not vouched for
+ *   else as kedge_cache_vouch(), but never -ENOMEM
+ */
+KEDGE_API int kedge_cache_unvouch(struct kedge_cache *cache, const void *addr,
+				  size_t len);
+
+/**
  * kedge_cache_flush() - drop every registration that nobody holds
  * @cache: borrowed
  *

@@ -60,6 +60,8 @@ enum kedge_uncached {
  *                   with their put
  * @resynced:        registrations made good ahead of use
  * @replaced:        those of them that the device did under the same handle
+ * @vouched:         registrations that were kept on the word of
+ *                   kedge_cache_vouch() alone
  * @overputs:        puts of registrations that their callers did not hold. Such
  *                   a put counts for nothing where it is known at once, as with
  *                   KEDGE_VERIFY=1; else it shows when the holder whose
@@ -98,6 +100,7 @@ struct kedge_cache_stats {
 	uint64_t freed_bytes;
 	uint64_t dereg_failures;
 	uint64_t stuck;
+	uint64_t vouched;
 };
 
 /**

@@ -314,6 +314,7 @@ static void fini(struct kedge_cache *c)
 	tickets_close(c);
 	recs_free(c);
 	index_free(c);
+	vouches_free(c);
 	free_cold(c);
 	munmap(c->regions, regions_len(c));
 	pthread_mutex_destroy(&c->lock);

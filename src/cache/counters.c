@@ -42,6 +42,7 @@ static const struct stats_metric metrics[] = {
 	TOTAL("replaced", replaced, "Those of them that kept their handle"),
 	TOTAL("remote_ended", lent, "Registrations and windows with remote access that ended "
 				    "with their put"),
+	TOTAL("vouched", vouched, "Registrations that were kept on the program's word alone"),
 	TOTAL("overputs", overputs, "Puts of registrations that their callers did not hold"),
 	TOTAL("mem_dereg_failures", dereg_failures, "Registrations that the device failed to end"),
 	NOW("stuck", stuck, "Registrations now that the device has failed to end"),

@@ -75,6 +75,7 @@ struct region_cold {
 	uint32_t next;	 /* LRU list, free list or a list of dead */
 	uint32_t prev;
 	bool watched;
+	bool vouched;  /* kept on the program's word alone: see vouch.c */
 	bool in_limbo; /* on the list of that name */
 	int end_rc;    /* of its thread in reap.c */
 	bool stuck;    /* on c->stuck: the device has failed to end it */
@@ -194,6 +195,7 @@ struct kedge_cache {
 	bool exclusive;	/* the device takes no byte twice: see exclusive.c */
 	pthread_cond_t moved; /* of an exclusive one: a region is made, or gone */
 	struct stuck stuck;
+	struct tree vouches;
 	bool trusted; /* peers; else what they may touch ends with the put */
 	struct lost lost[LOST_MAX]; /* in no order */
 	uint32_t lost_cnt;

@@ -281,6 +281,10 @@ void watch_looked(void);
 
 int notify_watch_add(struct kedge_notifier *nf, struct watch *w, uint64_t start,
 		     uint64_t end, struct own_range own);
+/* The same for memory that cannot be watched: it is told what is announced. False: not even
+ * that, and there is no watch. */
+bool notify_watch_announced(struct kedge_notifier *nf, struct watch *w,
+			    uint64_t start, uint64_t end);
 /* @keep: the range will be watched again soon; let the kernel go on. */
 void notify_watch_remove(struct kedge_notifier *nf, struct watch *w, bool keep);
 
@@ -311,8 +315,9 @@ void taint_expire(struct kedge_notifier *nf, uint64_t serial);
 bool taint_over(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 
 /*
- * vma.c: 0 if [start, end) is private anonymous memory without a hole; -EFAULT
- * if part of it is not mapped; -EOPNOTSUPP if part of it is something else. On
+ * vma.c: 0 if [start, end) is private anonymous memory, or sealed against changes
+ * by others, without a hole; -EFAULT if part of it is not mapped; -EOPNOTSUPP if
+ * part of it is something else. On
  * 0, *whole are the mappings that the range lies in, from end to end.
  */
 struct vma_span {
@@ -340,6 +345,9 @@ struct vma_info {
 	uint64_t inode; /* 0: of none */
 	uint64_t dev; /* as makedev() has it */
 };
+
+/* seals.c: true of shared memory from which no process can take a page. */
+bool seals_keep_pages(const struct vma_info *v);
 
 /* The first mapping that ends behind @at: 0 or a negative errno, -ENOENT if there is none. */
 int vma_from(int maps_fd, uint64_t at, struct vma_info *v);

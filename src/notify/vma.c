@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The kind of memory in a range. Only private anonymous memory changes by this
- * process's own calls on these addresses alone: memory with a file behind it can
+ * The kind of memory in a range. Private anonymous memory changes by this
+ * process's own calls on these addresses alone. Memory with a file behind it can
  * be truncated or punched by any process that has the file, without a word to
- * those that map it.
+ * those that map it, unless seals forbid that (seals.c).
  *
  * Asked by PROCMAP_QUERY (Linux 6.11, O(log n)) where the kernel has it, else
  * read from /proc/self/maps. Uses the stack alone: no allocation.
@@ -32,7 +32,9 @@ static int not_plain(uint64_t addr)
 	return kedge_reason(-EOPNOTSUPP,
 			    "0x%llx is shared or file-backed memory: whoever "
 			    "has the file can change its pages unseen, so it "
-			    "is not cached",
+			    "is not cached. Seal a memfd against that "
+			    "(F_SEAL_SHRINK, F_SEAL_FUTURE_WRITE), or vouch for "
+			    "it with kedge_cache_vouch()",
 			    (unsigned long long)addr);
 }
 
@@ -45,7 +47,7 @@ static int step(const struct vma_info *v, uint64_t *at, uint64_t end,
 {
 	if (*at < v->start)
 		return not_mapped(*at);
-	if (!v->plain)
+	if (!v->plain && !seals_keep_pages(v))
 		return not_plain(*at);
 	if (!whole->end)
 		whole->start = v->start;

@@ -223,6 +223,21 @@ int notify_watch_add(struct kedge_notifier *nf, struct watch *w, uint64_t start,
 	return rc;
 }
 
+bool notify_watch_announced(struct kedge_notifier *nf, struct watch *w,
+			    uint64_t start, uint64_t end)
+{
+	if (nf->ops->add)
+		return false;
+	w->node.start = start;
+	w->node.end = end;
+	w->pending = false;
+	announce_watch(start, end);
+	sig_lock(&nf->lock);
+	tree_insert(&nf->watches, &w->node);
+	sig_unlock(&nf->lock);
+	return true;
+}
+
 /* True if the range has no watch. With the lock held. */
 static bool unwatched(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 {

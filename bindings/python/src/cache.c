@@ -233,6 +233,7 @@ static const struct {
 	COUNTER(bytes_peak), COUNTER(register_ns), COUNTER(failures), COUNTER(lent),
 	COUNTER(resynced), COUNTER(replaced), COUNTER(overputs),
 	COUNTER(freed_bytes), COUNTER(dereg_failures), COUNTER(stuck),
+	COUNTER(vouched),
 };
 
 static PyObject *cache_stats(struct cache *c, PyObject *unused)

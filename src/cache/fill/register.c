@@ -189,10 +189,16 @@ static int watch(struct kedge_cache *c, const struct want *w, struct plan *p,
 		 struct region *r)
 {
 	int rc = p->keep ? try_watch(c, w, p, r) : -ENOSPC;
+	struct region_cold *cold = cold_of(c, r);
 
 	if (rc < 0 && p->merged) {
 		unmerge(c, w, p, r);
 		rc = p->keep ? try_watch(c, w, p, r) : rc;
+	}
+	if (rc < 0 && rc != -EFAULT && p->keep && vouch_region(c, r)) {
+		cold->watched = notify_watch_announced(c->nf, &cold->watch,
+						       p->start, p->end);
+		return 0;
 	}
 	if (rc && p->keep) {
 		p->keep = false;
@@ -247,7 +253,7 @@ static int call_device(struct kedge_cache *c, const struct want *w,
 	r->mr.device_handle = cold->dev.handle;
 	r->mr.offset = cold->dev.offset;
 	verify_record(c, r);
-	if (!p->keep || preserve_needs_all(c) ||
+	if (!p->keep || cold->vouched || preserve_needs_all(c) ||
 	    !notify_can_tell(c->nf, p->start, p->end))
 		preserve_unwatched(c, r);
 	return 0;
@@ -317,7 +323,7 @@ static bool may_keep(struct kedge_cache *c, struct plan *p, const struct region 
 		return false;
 	if (cold->spoiled_start != cold->spoiled_end)
 		p->why = KEDGE_UNCACHED_CHANGED;
-	else if (!notify_can_tell(c->nf, p->start, p->end))
+	else if (!cold->vouched && !notify_can_tell(c->nf, p->start, p->end))
 		p->why = KEDGE_UNCACHED_UNSURE;
 	else
 		return true;
@@ -328,16 +334,19 @@ static bool may_keep(struct kedge_cache *c, struct plan *p, const struct region 
 static bool publish(struct kedge_cache *c, struct plan *p,
 		    struct region *r, uint32_t *killed)
 {
+	bool vouch = cold_of(c, r)->vouched;
+
 	if (!may_keep(c, p, r))
 		return false;
 	kill_covered(c, r, killed);
-	set_state(c, r, REGION_WHOLE | REGION_ASK, 0);
+	set_state(c, r, REGION_WHOLE | (vouch ? 0 : REGION_ASK), 0);
 	if (index_set(c, region_id(c, r))) {
 		set_state(c, r, REGION_MAKING, 0);
 		p->why = KEDGE_UNCACHED_OTHER;
 		return false;
 	}
 	freed_settle(c, r);
+	c->st.vouched += vouch;
 	atomic_store_explicit(
 		&r->used,
 		atomic_fetch_add_explicit(&c->epoch, 1, memory_order_relaxed) +
@@ -522,28 +531,6 @@ int cache_register(struct kedge_cache *c, const struct want *want,
 		}
 	}
 	return rc == FOUND ? 0 : rc;
-}
-
-int cache_check_args(struct kedge_cache *c, uint64_t addr, size_t len,
-		      uint32_t access)
-{
-	uint64_t end;
-
-	if (!len || __builtin_add_overflow(addr, len, &end) ||
-	    end > UINT64_MAX - kedge__page_size())
-		return kedge_reason(-EINVAL, "an empty range, or one that "
-					     "wraps: 0x%llx + %zu",
-				    (unsigned long long)addr, len);
-	if (access & ~KEDGE_ACCESS_ALL)
-		return kedge_reason(-EINVAL, "unknown access flag 0x%x",
-				    access & ~KEDGE_ACCESS_ALL);
-	if (!nf_owned(c->nf))
-		return nf_not_owned();
-	if (c->attr.access && access & ~c->attr.access)
-		return kedge_reason(-EOPNOTSUPP,
-				    "%s gives no access 0x%x", c->dev->ops.name,
-				    access & ~c->attr.access);
-	return 0;
 }
 
 void count_failure(struct kedge_cache *c)

@@ -43,6 +43,10 @@ int make_way(struct kedge_cache *c, const struct want *w, struct plan *p,
 /* reg has answered -EEXIST. True: to the cache's surprise, so it may try again. */
 bool exclusive_learn(struct kedge_cache *c, const struct plan *p);
 
+/* vouch.c. Without the lock. */
+bool vouch_region(struct kedge_cache *c, struct region *r);
+void vouches_free(struct kedge_cache *c);
+
 int cache_register(struct kedge_cache *c, const struct want *want,
 		   struct region **out);
 /*

@@ -9,9 +9,14 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "cache/internal.h"
+
+#ifndef MADV_POPULATE_READ /* Linux 5.14 */
+#define MADV_POPULATE_READ 22
+#endif
 
 #define FRAME_MASK ((1ull << 55) - 1)
 #define BATCH	   64
@@ -121,6 +126,8 @@ static void judge(const struct kedge_cache *c, const struct region *r,
 	int ms;
 
 	for (ms = 0; ms < PATIENCE_MS; ms++) {
+		/* A page of shared memory may be there, and not mapped here. */
+		madvise((void *)(uintptr_t)addr, kedge__page_size(), MADV_POPULATE_READ);
 		if (!read_frames(c, addr, &now, 1) || now == was ||
 		    !still_good(c, r, addr, end))
 			return;
