@@ -61,4 +61,9 @@ bool uffd_is_monitor(void);
 /* Make it let go of everything and end. Once; in the owner. */
 void uffd_monitor_stop(struct kedge_notifier *nf);
 
+/* uffd_monitor.c. For tests, which have their own; empty. The monitor is to end: it is about to be
+ * woken; and it has answered all calls. */
+void monitor_stopping(void);
+void monitor_let_go(void);
+
 #endif /* NOTIFY_BACKEND_UFFD_H */

@@ -331,9 +331,20 @@ static uint64_t cuts_now(struct kedge_notifier *nf)
 	return cuts;
 }
 
+/* Tests let the other thread go on here. */
+__attribute__((weak, noinline)) void monitor_stopping(void)
+{
+}
+
+__attribute__((weak, noinline)) void monitor_let_go(void)
+{
+}
+
 /*
  * Unregister all that may be registered, mapping by mapping, and answer until no
- * call waits for an answer. A forked child may hold a copy of the descriptor:
+ * call waits for an answer. The monitor's own page comes first: the thread that ends the
+ * monitor may be about to drop it, and would wait for an answer if the question whether
+ * a call waits came before. A forked child may hold a copy of the descriptor:
  * closing ours would then not end the registrations, and an munmap() would wait
  * for ever. The mappings are read again while events came in between: mremap()
  * takes a registration along.
@@ -343,6 +354,10 @@ static void let_go(struct kedge_notifier *nf)
 	struct uffd *u = nf->backend;
 	uint64_t cuts;
 
+	/* Still registered it must not be unmapped: no monitor would answer. */
+	if (!atomic_load(&u->wakeup_gone) &&
+	    uffd_unregister(u->fd, u->wakeup, u->wakeup + kedge__page_size()))
+		atomic_store(&u->wakeup_gone, true);
 	do {
 		cuts = cuts_now(nf);
 		vma_each(nf->maps_fd, let_go_of, nf);
@@ -352,10 +367,7 @@ static void let_go(struct kedge_notifier *nf)
 			handle_events(nf);
 		}
 	} while (cuts_now(nf) != cuts);
-	/* Still registered it must not be unmapped: no monitor would answer. */
-	if (!atomic_load(&u->wakeup_gone) &&
-	    uffd_unregister(u->fd, u->wakeup, u->wakeup + kedge__page_size()))
-		atomic_store(&u->wakeup_gone, true);
+	monitor_let_go();
 }
 
 static _Thread_local bool a_monitor;
@@ -430,6 +442,7 @@ static void stop_thread(struct uffd *u)
 		u->closed = true;
 	}
 	atomic_store(&u->closing, true);
+	monitor_stopping();
 	/*
 	 * If its page was unmapped, the monitor looks from time to time. A
 	 * seccomp filter may refuse the one call, and hardly the other.

@@ -10,6 +10,7 @@
 #include <kedge/hooks.h>
 
 #include "notify/announce/announce.h"
+#include "notify/backend/uffd.h"
 #include "notify/internal.h"
 
 static void (*_Atomic on_adopting)(void);
@@ -37,6 +38,19 @@ void watch_looked(void)
 void announce_told(void)
 {
 	once(&on_told);
+}
+
+static void (*_Atomic on_stopping)(void);
+static void (*_Atomic on_let_go)(void);
+
+void monitor_stopping(void)
+{
+	once(&on_stopping);
+}
+
+void monitor_let_go(void)
+{
+	once(&on_let_go);
 }
 
 static const char *backend;
@@ -233,6 +247,55 @@ static void a_change_around_the_look_is_noticed(void **state)
 			 -EOPNOTSUPP);
 }
 
+/* ---- the monitor's end ---- */
+
+static sem_t has_let_go;
+static pid_t closer;
+
+/* The monitor hears of the end by this change, and not by being woken. */
+static void change_and_wait(void)
+{
+	munmap(mem, page_len());
+	while (sem_wait(&has_let_go) && errno == EINTR)
+		;
+}
+
+static void let_closer_wake_it(void)
+{
+	sem_post(&has_let_go);
+	WAIT_FOR(is_asleep(closer));
+}
+
+static pid_t child_with_descriptors(void)
+{
+	pid_t pid = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+
+	while (!pid)
+		pause();
+	assert_true(pid > 0);
+	return pid;
+}
+
+/* A call that begins when the monitor has answered all others would wait for ever, as the child
+ * has the descriptor still. */
+static void closing_while_the_monitor_ends(void **state)
+{
+	pid_t child;
+
+	if (strcmp(backend, "uffd"))
+		skip();
+	sem_init(&has_let_go, 0, 0);
+	assert_int_equal(kedge_watch_add(nf, mem, page_len(), 1), 0);
+	child = child_with_descriptors();
+	closer = (pid_t)syscall(SYS_gettid);
+	on_stopping = change_and_wait;
+	on_let_go = let_closer_wake_it;
+	kedge_notifier_close(nf);
+	nf = NULL;
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+}
+
 static int run(const char *name)
 {
 	const struct CMUnitTest tests[] = {
@@ -241,6 +304,7 @@ static int run(const char *name)
 		CASE(a_drop_after_the_look_is_an_event),
 		CASE(a_change_around_the_look_is_noticed),
 		CASE(a_watch_after_the_announcement_is_provisional),
+		CASE(closing_while_the_monitor_ends),
 	};
 
 	backend = name;
