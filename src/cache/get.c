@@ -153,7 +153,7 @@ static inline struct region *find_any(struct kedge_cache *c,
 	uint64_t end = addr + len;
 	struct region *r = NULL;
 
-	*trust = trust_at(c, addr, notify_settle(c->nf));
+	*trust = trust_at(c, addr, notify_settle_now(c->nf));
 	if (end <= addr || *trust == TRUST_NONE) /* empty, or wrapping */
 		return NULL;
 	if (rec)

@@ -236,7 +236,7 @@ static ssize_t fill(struct ask a, struct kedge_piece *pieces, size_t max)
 	return (ssize_t)n;
 }
 
-/* Tickets for @n regions, or -ENOMEM, and none is held. */
+/* Tickets for @n regions, or -ENOMEM with all of them put. */
 static ssize_t give_tickets(struct kedge_cache *c, struct kedge_piece *pieces, ssize_t n,
 			    const void *site)
 {
@@ -270,7 +270,7 @@ ssize_t kedge_cache_getv(struct kedge_cache *c, const void *addr, size_t len,
 		rc = check_thread(c);
 	if (rc)
 		return rc;
-	a.trust = notify_settle(c->nf);
+	a.trust = index_find(c, a.at) ? notify_settle(c->nf) : notify_settle_now(c->nf);
 	if (len / c->chunk_bytes >= MANY_CHUNKS && !index_find(c, a.at))
 		cache_hint(c, addr, len, access, true);
 	n = fill(a, pieces, max);

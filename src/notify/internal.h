@@ -216,6 +216,8 @@ void notify_must_ask(struct kedge_notifier *nf, enum asks asks);
 bool notify_settled(struct kedge_notifier *nf);
 /* The same, waiting for it a little. */
 enum trust notify_settle(struct kedge_notifier *nf);
+/* As notify_settle(), without waiting. */
+enum trust notify_settle_now(struct kedge_notifier *nf);
 /* As notify_settle(), by asking the kernel though announcements might do. */
 enum trust notify_settle_asking(struct kedge_notifier *nf);
 /* True if TRUST_ANNOUNCED is enough in [start, end). */

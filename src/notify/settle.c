@@ -54,28 +54,43 @@ bool notify_settled(struct kedge_notifier *nf)
 /*
  * The event is read within microseconds, unless the monitor has to wait for a
  * CPU; and where others unmap without a pause there may always be one unread. A
- * caller that is told "false" can still register anew, which needs no promise.
+ * caller that is told "false" can still register anew, which needs no promise,
+ * so the wait is no longer than that takes. Each sched_yield() may last a time
+ * slice of another thread's.
  */
-#define SETTLE_TRIES 64
-#define SETTLE_SPINS 8
+#define SETTLE_SPINS  8
+#define SETTLE_MAX_NS 50000
 
 enum trust notify_settle_asking(struct kedge_notifier *nf)
 {
+	uint64_t until = 0;
 	unsigned int i;
 
 	if (!nf->ops->settled)
 		return nf_asks(nf) ? TRUST_NONE : TRUST_ALL;
 	if (!nf->can_ask)
 		return TRUST_NONE;
-	for (i = 0; i < SETTLE_TRIES && nf_asks(nf) != ASKS_LOST; i++) {
+	for (i = 0; nf_asks(nf) != ASKS_LOST; i++) {
 		if (nf->ops->settled(nf))
 			return TRUST_ALL;
-		if (i < SETTLE_SPINS)
+		if (i < SETTLE_SPINS) {
 			cpu_relax();
-		else
-			sched_yield();
+			continue;
+		}
+		if (!until)
+			until = clock_ns() + SETTLE_MAX_NS;
+		else if (clock_ns() >= until)
+			break;
+		sched_yield();
 	}
 	return TRUST_NONE;
+}
+
+enum trust notify_settle_now(struct kedge_notifier *nf)
+{
+	if (nf_asks(nf) == ASKS_NOT)
+		return nf->ops->settled ? TRUST_ANNOUNCED : TRUST_ALL;
+	return nf->can_ask && notify_settled(nf) ? TRUST_ALL : TRUST_NONE;
 }
 
 enum trust notify_settle(struct kedge_notifier *nf)

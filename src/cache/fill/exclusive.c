@@ -117,7 +117,7 @@ int make_way(struct kedge_cache *c, const struct want *w, struct plan *p,
 	struct obstacles o;
 
 	p->exclusive = true;
-	/* What catching up has killed is nobody's any more, or it is held. */
+	/* Catching up has killed regions: those that are not held end first. */
 	region_collect(c, killed, dead);
 	look(c, p->start, p->end, &o);
 	if (!clear(&o) && p->merged) {

@@ -540,6 +540,23 @@ void count_failure(struct kedge_cache *c)
 	pthread_mutex_unlock(&c->lock);
 }
 
+/* True if a region would serve the range, were its find believed. */
+static bool is_there(struct kedge_cache *c, const struct want *w)
+{
+	uint32_t killed = 0, dead = 0;
+	struct want all = *w;
+	bool there;
+
+	all.trust = TRUST_ALL;
+	pthread_mutex_lock(&c->lock);
+	cache_sync(c, &killed);
+	there = find(c, &all);
+	region_collect(c, &killed, &dead);
+	pthread_mutex_unlock(&c->lock);
+	region_reap(c, dead);
+	return there;
+}
+
 int get_kept(struct kedge_cache *c, uint64_t addr, size_t len, uint32_t access,
 	     enum trust trust, struct region **out)
 {
@@ -549,9 +566,12 @@ int get_kept(struct kedge_cache *c, uint64_t addr, size_t len, uint32_t access,
 			  .access = access,
 			  .hold = true,
 			  .merge = true,
-			  .evict = true,
-			  .trust = trust,
-			  .look = trust != TRUST_NONE };
+			  .evict = true };
 
+	/* A miss need not wait. */
+	if (trust == TRUST_NONE && is_there(c, &w))
+		trust = notify_settle(c->nf);
+	w.trust = trust;
+	w.look = trust != TRUST_NONE;
 	return cache_register(c, &w, out);
 }

@@ -23,7 +23,7 @@ struct plan {
 	bool merged;
 	bool joined; /* over a border of chunks: not worth another's registration */
 	bool keep;
-	bool exclusive; /* nothing else is registered there */
+	bool exclusive; /* no other registration overlaps it */
 	enum kedge_uncached why; /* not, where it is to be */
 	uint64_t device_ns; /* spent in the device's reg, to be counted */
 	bool made;	    /* reg has succeeded, to be counted */

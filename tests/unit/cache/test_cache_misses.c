@@ -3,6 +3,8 @@
  * Registrations of a miss, at the rules' borders: the neighbours that it takes in,
  * its course when the memory or another thread is faster, and those that go for it.
  */
+#include "notify/internal.h"
+
 #include "cache_pages.h"
 
 /* Those within the block that holds the range; what they were is not registered any more. */
@@ -290,6 +292,43 @@ static void pieces_are_uses(void **state)
 	assert_false(is_hit(2, 1, WRITE));
 }
 
+static unsigned int asked;
+
+static bool never_settled(struct kedge_notifier *unused)
+{
+	asked++;
+	return false;
+}
+
+/* Another thread drops pages without a pause, so each answer is that a change is under way. */
+static void a_miss_does_not_wait_for_changes_of_others(void **state)
+{
+	const struct notify_ops *real = nf->ops;
+	struct notify_ops ops = *real;
+
+	get_put(0, 1, WRITE);
+	get_put(16, 1, WRITE);
+	ops.settled = never_settled;
+	nf->ops = &ops;
+	sig_lock(&nf->lock);
+	notify_must_ask(nf, ASKS_KERNEL);
+	sig_unlock(&nf->lock);
+	asked = 0;
+	get_put(8, 1, WRITE);
+	assert_in_range(asked, 1, 2);
+	/* Where a registration is lost there is none to wait for. */
+	pages_at(at(16), 1);
+	asked = 0;
+	get_put(16, 1, WRITE);
+	assert_in_range(asked, 1, 2);
+	/* Here waiting may spare one. */
+	asked = 0;
+	assert_false(is_hit(0, 1, WRITE));
+	assert_true(asked > 2);
+	nf->ops = real;
+	assert_true(is_hit(0, 1, WRITE));
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -314,6 +353,7 @@ int main(int argc, char **argv)
 		OPEN(as_many_bytes_go_as_are_short),
 		OPEN(a_hint_drives_nothing_out),
 		OPEN(pieces_are_uses),
+		OPEN(a_miss_does_not_wait_for_changes_of_others),
 	};
 
 	return RUN_CASES(tests, argc, argv);
