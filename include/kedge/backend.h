@@ -37,12 +37,17 @@ enum kedge_level {
  * @KEDGE_BLIND_SHM_REMAP: shmat(SHM_REMAP) over watched memory, made by a
  *                         system call instruction outside libc
  * @KEDGE_BLIND_GUARD:     madvise(MADV_GUARD_INSTALL), made likewise
+ * @KEDGE_BLIND_SHARING:   changes of a process that shares the address space
+ *                         (CLONE_VM), killed within them, or dropping pages
+ *                         while the mapping is renewed, where it was made
+ *                         by a system call instruction outside libc
  * @KEDGE_BLIND_RAW:       every change not made through libc
  */
 enum kedge_blind_spot {
 	KEDGE_BLIND_SHM_REMAP = 1 << 0,
 	KEDGE_BLIND_GUARD = 1 << 1,
 	KEDGE_BLIND_RAW = 1 << 2,
+	KEDGE_BLIND_SHARING = 1 << 3,
 };
 
 /**

@@ -130,6 +130,19 @@ KEDGE_API void kedge_hook_mapped(const void *addr, size_t len);
 KEDGE_API void kedge_hook_allocated(const void *addr, size_t len);
 
 /**
+ * kedge_hook_sharing() - a process that shares this one's memory is made
+ * @pid: 0 before it is made; then its number, or -1 where it was not made
+ *
+ * For clone(CLONE_VM) without CLONE_THREAD. The kernel does not tell of each change that
+ * such a process makes. So caches keep nothing, and watches are provisional, from the first
+ * call until it has ended or runs another program; all watches are told a
+ * KEDGE_EVENT_UNMAP. Not with the notifier "ummunot", which sees all changes.
+ *
+ * Threads: any; keeps errno.
+ */
+KEDGE_API void kedge_hook_sharing(int pid);
+
+/**
  * kedge_hook_relieve() - a call has failed for want of mappings
  *
  * Called after an ENOMEM, to try once more. If the process is near

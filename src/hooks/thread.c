@@ -14,7 +14,12 @@
  * which drops what was there, and moves them where a stack that a thread has left
  * is given to one that wants a larger guard; it is pages of that stack that go,
  * and the kernel tells no userfaultfd of it.
+ *
+ * And processes that share the memory of this one and are no threads of it. A vfork()ed child is
+ * left out: its parent waits until it has run another program.
  */
+#include <sched.h>
+#include <stdarg.h>
 #include <stdlib.h>
 
 #include "hooks/hooks.h"
@@ -223,4 +228,34 @@ KEDGE_API int thrd_join(thrd_t thread, int *ret)
 		return thrd_error;
 	find_stack(&stack, (pthread_t)thread);
 	return joined(real(thread, ret), &stack);
+}
+
+/* ---- processes ---- */
+
+#define SHARES(flags) \
+	(((flags) & (CLONE_VM | CLONE_VFORK | CLONE_THREAD)) == CLONE_VM)
+
+KEDGE_API int clone(int (*fn)(void *), void *stack, int flags, void *arg, ...)
+{
+	typeof(&clone) real = (typeof(&clone))kedge__next("clone");
+	pid_t *parent_tid, *child_tid;
+	void *tls;
+	va_list ap;
+	int pid;
+
+	va_start(ap, arg);
+	parent_tid = va_arg(ap, pid_t *);
+	tls = va_arg(ap, void *);
+	child_tid = va_arg(ap, pid_t *);
+	va_end(ap);
+	if (!real) {
+		errno = ENOSYS;
+		return -1;
+	}
+	if (SHARES(flags))
+		kedge_hook_sharing(0);
+	pid = real(fn, stack, flags, arg, parent_tid, tls, child_tid);
+	if (SHARES(flags))
+		kedge_hook_sharing(pid);
+	return pid;
 }

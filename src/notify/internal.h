@@ -368,6 +368,8 @@ void announce_each(void (*fn)(struct kedge_notifier *nf, void *arg), void *arg);
 void announce_watch(uint64_t start, uint64_t end);
 void announce_unwatch(uint64_t start, uint64_t end);
 bool announce_active(uint64_t start, uint64_t end);
+/* sharing.c: a process may share this one's memory. For watches that are in the tree. */
+bool announce_shared(void);
 /* The same, beside a change of just that range that the caller has announced. */
 bool announce_active_beside(uint64_t start, uint64_t end);
 /* A call is under way that fails if a part of its range is registered. */

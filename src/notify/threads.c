@@ -28,7 +28,7 @@
  *  - a child that shares the address space (vfork) is another process. While its
  *    parent waits in vfork(), clone() or clone3() the parent counts as "may be
  *    in". A process made by clone(CLONE_VM) without CLONE_VFORK and without
- *    CLONE_THREAD that drops watched pages goes unseen here.
+ *    CLONE_THREAD that drops watched pages goes unseen here: sharing.c.
  *
  * The list of threads may be cut short when one ends while it is read. So the
  * process' number of threads is read after the list, and then all listed are

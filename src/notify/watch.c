@@ -218,7 +218,7 @@ int notify_watch_add(struct kedge_notifier *nf, struct watch *w, uint64_t start,
 	signals_restore();
 	if (rc < 0)
 		notify_watch_remove(nf, w, false);
-	else if (announce_active(start, end))
+	else if (announce_active(start, end) || announce_shared())
 		rc = KEDGE_WATCH_PROVISIONAL;
 	return rc;
 }

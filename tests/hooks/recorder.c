@@ -118,6 +118,13 @@ KEDGE_API void kedge_hook_allocated(const void *addr, size_t len)
 	note_given(addr, len, true);
 }
 
+KEDGE_API _Atomic int recorder_sharing[2];
+
+KEDGE_API void kedge_hook_sharing(int pid)
+{
+	atomic_store(&recorder_sharing[!!pid], pid ? pid : 1);
+}
+
 KEDGE_API int kedge_hook_relieve(void)
 {
 	return 0;

@@ -37,6 +37,9 @@ extern _Atomic int recorder_total;
 extern _Atomic int recorder_blind;
 extern _Atomic int recorder_attached;
 
+/* Of kedge_hook_sharing(): 1 after a call with 0, and the argument of the last other one. */
+extern _Atomic int recorder_sharing[2];
+
 void recorder_start(void);
 void recorder_stop(void);
 

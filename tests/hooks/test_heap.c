@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Memory that libc gives back within itself: large chunks, thread stacks, libraries.
+ * Memory that libc gives back within itself: large chunks, thread stacks, libraries. And
+ * processes that share memory.
  * Linked with the shared library. argv: a library, and one that needs it.
  */
 #include <dlfcn.h>
 #include <malloc.h>
+#include <sched.h>
+#include <sys/wait.h>
 #include <threads.h>
 
 #include <kedge/hooks.h>
@@ -412,6 +415,33 @@ static void a_library_is_announced_when_closed(const char *path,
 	atomic_store(&wanted, 0);
 }
 
+static int end_at_once(void *code)
+{
+	return *(int *)code;
+}
+
+/* Not threads, nor children with memory of their own, nor those that their parent waits for. */
+static void processes_that_share_memory_are_announced(void)
+{
+	static const int others[] = { 0, CLONE_VM | CLONE_VFORK };
+	static char stack[65536] __attribute__((aligned(64)));
+	int code = 42, status = 0, pid;
+	size_t i;
+
+	for (i = 0; i < 2; i++) {
+		pid = clone(end_at_once, stack + sizeof(stack), others[i] | SIGCHLD, &code);
+		CHECK(pid > 0 && waitpid(pid, &status, 0) == pid);
+		CHECK(WEXITSTATUS(status) == 42 && !recorder_sharing[0]);
+	}
+	pid = clone(end_at_once, stack + sizeof(stack), CLONE_VM | SIGCHLD, &code);
+	CHECK(pid > 0 && waitpid(pid, &status, 0) == pid);
+	CHECK(WEXITSTATUS(status) == 42);
+	CHECK(recorder_sharing[0] == 1 && recorder_sharing[1] == pid);
+	CHECK(clone(end_at_once, stack + sizeof(stack), CLONE_VM | CLONE_SIGHAND | CLONE_FS |
+		    CLONE_NEWNS, &code) == -1);
+	CHECK(recorder_sharing[1] == -1);
+}
+
 int main(int argc, char **argv)
 {
 	CHECK(argc == 3);
@@ -428,6 +458,7 @@ int main(int argc, char **argv)
 	malloc_trim_announces_everything();
 	the_guard_is_announced_with_its_stack();
 	a_stack_is_announced_when_its_thread_ends();
+	processes_that_share_memory_are_announced();
 	a_library_is_announced_when_closed(argv[1], "plugin_bss");
 	a_library_is_announced_when_closed(argv[2], "plugin_bss_of_needed");
 	return 0;

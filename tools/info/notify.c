@@ -18,6 +18,7 @@ static const struct {
 	{ KEDGE_BLIND_RAW, "any change not made through libc" },
 	{ KEDGE_BLIND_SHM_REMAP, "shmat(SHM_REMAP) made around libc" },
 	{ KEDGE_BLIND_GUARD, "madvise(MADV_GUARD_INSTALL) made around libc" },
+	{ KEDGE_BLIND_SHARING, "processes made around libc that share the memory" },
 };
 
 static const char *level_words(uint32_t level)

@@ -143,7 +143,7 @@ enum uffd_answer uffd_ask_kernel(const struct uffd *u)
 uint32_t uffd_blind_spots(void)
 {
 	size_t len = kedge__page_size();
-	uint32_t blind = KEDGE_BLIND_SHM_REMAP;
+	uint32_t blind = KEDGE_BLIND_SHM_REMAP | KEDGE_BLIND_SHARING;
 	void *p = mmap(NULL, len, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1,
 		       0);
 
