@@ -9,7 +9,7 @@ set -eu
 build="gcc libc6-dev meson ninja-build pkg-config python3 liburing-dev libsodium-dev
 	libibverbs-dev librdmacm-dev libfabric-dev libcurl4-openssl-dev libpopt-dev
 	libjansson-dev libdw-dev libmicrohttpd-dev libucx-dev libcmocka-dev python3-dev"
-test="g++ libjemalloc2 libmimalloc2.0 gnuplot-nox spin etcd-server python3-pytest
+test="g++ libjemalloc2 libmimalloc2.0 libtcmalloc-minimal4 gnuplot-nox spin etcd-server python3-pytest
 	python3-numpy golang-go"
 vm="qemu-system-x86 busybox-static kmod e2fsprogs iproute2 procps ibverbs-utils
 	ibverbs-providers perftest rdmacm-utils openmpi-bin libopenmpi-dev
