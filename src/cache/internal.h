@@ -307,7 +307,7 @@ void region_die(struct kedge_cache *c, struct region *r, uint32_t *dead);
 /* Without the lock: */
 int no_region(const struct kedge_cache *c); /* why region_new() failed */
 void region_put_slow(struct kedge_cache *c, uint32_t id, uint32_t by);
-void region_reap(struct kedge_cache *c, uint32_t dead);
+uint32_t region_reap(struct kedge_cache *c, uint32_t dead); /* how many ended */
 /* reap.c: what the device has failed to end. With the lock held: add it to *dead, for another try;
  * the same where a try is due; and why it failed. */
 void stuck_take(struct kedge_cache *c, uint32_t *dead);

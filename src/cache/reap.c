@@ -93,8 +93,8 @@ static void tell_first(struct kedge_cache *c, int rc)
 			   c->dev->ops.name, -rc);
 }
 
-/* Deregister a list of dead regions; what died meanwhile comes back. */
-static uint32_t reap(struct kedge_cache *c, uint32_t dead)
+/* Deregister a list of dead regions; what died meanwhile comes back. *cnt grows by those ended. */
+static uint32_t reap(struct kedge_cache *c, uint32_t dead, uint32_t *cnt)
 {
 	uint32_t more = preserve_dead(c, dead), id, next;
 	int failed = 0;
@@ -110,6 +110,7 @@ static uint32_t reap(struct kedge_cache *c, uint32_t dead)
 			stuck_add(c, id, failed = rc);
 		else
 			ended(c, id);
+		*cnt += !rc;
 	}
 	pthread_mutex_unlock(&c->lock);
 	if (failed)
@@ -118,11 +119,14 @@ static uint32_t reap(struct kedge_cache *c, uint32_t dead)
 }
 
 /* Without the lock: the device is slow. */
-void region_reap(struct kedge_cache *c, uint32_t dead)
+uint32_t region_reap(struct kedge_cache *c, uint32_t dead)
 {
+	uint32_t cnt = 0;
+
 	while (dead)
-		dead = reap(c, dead);
+		dead = reap(c, dead, &cnt);
 	overput_tell(c);
+	return cnt;
 }
 
 /*

@@ -52,6 +52,8 @@ struct region *region_new(struct kedge_cache *c)
 	else
 		return NULL;
 	r = &c->regions[id];
+	/* A put too many of what it was before is none of what it is now. */
+	is_held(c, id);
 	*cold_at(c, id) = (struct region_cold){ .watch.queue = &c->queue,
 						.id = id };
 	set_mr(r, 0, 0);

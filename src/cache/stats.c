@@ -46,8 +46,7 @@ int kedge_cache_stats(struct kedge_cache *c, struct kedge_cache_stats *stats)
 
 static ssize_t drop_all(struct kedge_cache *c)
 {
-	uint32_t killed = 0, dead = 0, id;
-	ssize_t n = 0;
+	uint32_t killed = 0, dead = 0;
 
 	pthread_mutex_lock(&c->lock);
 	cache_sync(c, &killed);
@@ -55,11 +54,8 @@ static ssize_t drop_all(struct kedge_cache *c)
 		region_kill(c, &c->regions[c->lru_first], WHY_UNWANTED, &killed);
 	region_collect(c, &killed, &dead);
 	stuck_take(c, &dead);
-	for (id = dead; id; id = cold_at(c, id)->next)
-		n++;
 	pthread_mutex_unlock(&c->lock);
-	region_reap(c, dead);
-	return n;
+	return region_reap(c, dead);
 }
 
 ssize_t kedge_cache_flush(struct kedge_cache *c)

@@ -137,6 +137,9 @@ OWN = [
      '\t\tuint32_t gone = REC_THREAD_GONE;\n\n\t\tif (atomic_compare_exchange_strong_explicit(\n'
      '\t\t\t    &rec->gone, &gone, 0, memory_order_acq_rel,\n\t\t\t    memory_order_relaxed))\n',
      '\t\tif (atomic_load(&rec->gone) == REC_THREAD_GONE)\n'),
+    'src/cache/region.c',
+    ('a-new-region-owes', 'a put too many of an ended registration counts for the next in its place',
+     '\tis_held(c, id);\n\t*cold_at', '\t*cold_at'),
     'src/cache/refs/overput.c',
     ('sum-of-no-moment', 'a put too many is seen where a thread gets and another puts',
      'refs_sum(c, id) == *sum && sections_sum(c, &after) &&\n\t       before == after', 'true'),

@@ -126,6 +126,48 @@ static void another_thread_s_second_put_is(void **state)
 	assert_int_equal(dev->live, 0);
 }
 
+static _Atomic int turn;
+
+static void *put_others_and_once_more(void *arg)
+{
+	const struct kedge_mr **mr = arg;
+	int i;
+
+	get_put(8, 1, WRITE);
+	/* So that its puts are not looked at each time. */
+	for (i = 0; i < 100; i++)
+		put(mr[0]);
+	turn = 1;
+	WAIT_FOR(turn == 2);
+	put(mr[0]);
+	return NULL;
+}
+
+/* The registration has ended, and another has its place. */
+static void one_that_was_not_looked_at_harms_no_later_get(void **state)
+{
+	const struct kedge_mr *mr;
+	pthread_t t;
+	int i;
+
+	skip_if(is_single(), "it is a cache of one thread");
+	for (i = 0; i < 100; i++)
+		mr = get(0, 1, WRITE);
+	turn = 0;
+	assert_int_equal(pthread_create(&t, NULL, put_others_and_once_more, &mr), 0);
+	WAIT_FOR(turn == 1);
+	assert_int_equal(kedge_cache_flush(cache), 2);
+	turn = 2;
+	pthread_join(t, NULL);
+	for (i = 0; i < 2; i++)
+		mr = get(16 * (size_t)i, 1, WRITE);
+	assert_int_equal(stats().overputs, 1);
+	assert_int_equal(kedge_cache_flush(cache), 0);
+	assert_int_equal(dev->live, 2);
+	close_cache();
+	dev->live = 0;
+}
+
 static _Atomic(const struct kedge_mr *) hand;
 static _Atomic bool over;
 
@@ -294,6 +336,7 @@ int main(int argc, char **argv)
 		UNVERIFIED(that_of_another_shows_at_the_other_s_put),
 		UNVERIFIED(puts_of_other_threads_are_none_too_many),
 		UNVERIFIED(another_thread_s_second_put_is),
+		UNVERIFIED(one_that_was_not_looked_at_harms_no_later_get),
 		UNVERIFIED(hands_full_are_none_too_many),
 		UNVERIFIED(a_child_s_puts_touch_nothing),
 		UNVERIFIED(closing_what_is_held_is_told),
