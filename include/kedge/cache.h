@@ -228,10 +228,10 @@ KEDGE_API int kedge_cache_tryget(struct kedge_cache *cache, const void *addr,
  * meanwhile, the last put deregisters it.
  *
  * All who hold a registration have the same @mr, so a put too many can end another's
- * reference. It is counted (overputs of kedge_cache_stats()) and logged when that one
- * puts, or at last when the registration ends, and is undone then. With KEDGE_VERIFY=1 in the environment each get
- * has an @mr of its own: a put too many is known at once, has no effect, and the first
- * is printed with its callers.
+ * reference. It is counted (overputs of kedge_cache_stats()), logged and undone when
+ * that one puts, or at last when the registration ends. With KEDGE_VERIFY=1 in the
+ * environment each get has an @mr of its own: a put too many is known at once, has no
+ * effect, and the first is printed with its callers.
  *
  * Threads: any, not only the one that got it.
  */

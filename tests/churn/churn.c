@@ -20,11 +20,12 @@
 static const char usage[] =
 	"churn [-t THREADS] [-a malloc|mmap|mixed] [-z SIZE] [-l LEN]\n"
 	"      [-r libc|syscall|raw] [-p] [-d | -A] [-n NOTIFIER] [-s SECONDS]\n"
-	"      [-g GETS] [-S SEED] [-R TIMES] [libkedge-uring.so]\n"
+	"      [-g GETS] [-S SEED] [-R TIMES] [-H PERCENT] [libkedge-uring.so]\n"
 	"  -p  a cache and notifier for each thread\n"
 	"  -d  what NULL everywhere gives, and no KEDGE_* variables\n"
 	"  -A  with KEDGE_NOTIFIER_ASK, and without -d\n"
 	"  -R  open it all anew so many times\n"
+	"  -H  fail where fewer gets hit\n"
 	"The library is for the program that calls dlopen().\n";
 
 #ifdef CHURN_DLOPEN
@@ -83,11 +84,13 @@ static int named(const char *const *names, const char *text)
 	return -1;
 }
 
+static double least_hits; /* percent */
+
 static int options(int argc, char **argv, struct churn_opts *o, int *times)
 {
 	int c, alloc = CHURN_MALLOC, route = CHURN_LIBC;
 
-	while ((c = getopt(argc, argv, "t:a:z:l:r:pdAn:s:g:S:R:")) != -1) {
+	while ((c = getopt(argc, argv, "t:a:z:l:r:pdAn:s:g:S:R:H:")) != -1) {
 		switch (c) {
 		case 't': o->threads = (unsigned int)atoi(optarg); break;
 		case 'a': alloc = named(churn_alloc_names, optarg); break;
@@ -101,6 +104,7 @@ static int options(int argc, char **argv, struct churn_opts *o, int *times)
 		case 's': o->seconds = atof(optarg); break;
 		case 'g': o->gets = strtoull(optarg, NULL, 0); break;
 		case 'S': o->seed = strtoull(optarg, NULL, 0); break;
+		case 'H': least_hits = atof(optarg); break;
 		case 'R': *times = atoi(optarg); break;
 		default: return -1;
 		}
@@ -134,7 +138,12 @@ static int report(const struct churn_opts *o, const struct churn_result *r)
 		printf("FAIL: stale: %s\n", r->text);
 	else if (!r->gets)
 		printf("FAIL: not one round\n");
-	return r->error || r->stale || !r->gets;
+	if (r->error || r->stale || !r->gets)
+		return 1;
+	if (100.0 * (double)r->hits / (double)r->gets >= least_hits)
+		return 0;
+	printf("FAIL: fewer than %.0f %% hit\n", least_hits);
+	return 1;
 }
 
 static int churn_once(const struct churn_opts *o)
