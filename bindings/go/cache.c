@@ -116,6 +116,28 @@ struct go_rc go_cache_hint(struct go_cache *c, const unsigned char *addr, size_t
 	return a;
 }
 
+static struct go_rc promise(struct go_cache *c, const unsigned char *addr, size_t len,
+			    int (*call)(struct kedge_cache *, const void *, size_t))
+{
+	struct go_rc a;
+
+	if (go_use_begin(GO_USES(c)))
+		return (struct go_rc){ .rc = GO_CLOSED };
+	a = go_answer(call(c->c, addr, len));
+	go_use_end(&c->uses);
+	return a;
+}
+
+struct go_rc go_cache_vouch(struct go_cache *c, const unsigned char *addr, size_t len)
+{
+	return promise(c, addr, len, kedge_cache_vouch);
+}
+
+struct go_rc go_cache_unvouch(struct go_cache *c, const unsigned char *addr, size_t len)
+{
+	return promise(c, addr, len, kedge_cache_unvouch);
+}
+
 struct go_rc go_cache_resync(struct go_cache *c)
 {
 	struct go_rc a;

@@ -152,6 +152,21 @@ func (c *Cache) Hint(b []byte, access Access) (int, error) {
 	return n, err
 }
 
+// Vouch promises that the pages of b, which is shared memory, stay until Unvouch: so
+// registrations of it are kept.
+func (c *Cache) Vouch(b []byte) error {
+	_, err := counted("vouch", "cache", C.go_cache_vouch(c.c, first(b), C.size_t(len(b))))
+	runtime.KeepAlive(c)
+	return err
+}
+
+// Unvouch ends the promise of Vouch, before the pages change.
+func (c *Cache) Unvouch(b []byte) error {
+	_, err := counted("unvouch", "cache", C.go_cache_unvouch(c.c, first(b), C.size_t(len(b))))
+	runtime.KeepAlive(c)
+	return err
+}
+
 // Resync registers anew what has changed since it was registered, and returns the bytes.
 func (c *Cache) Resync() (int, error) {
 	n, err := counted("resync", "cache", C.go_cache_resync(c.c))

@@ -309,6 +309,37 @@ func TestARangeInPieces(t *testing.T) {
 	}
 }
 
+func TestSharedMemoryOnTheProgramsWord(t *testing.T) {
+	c := memoryCache(t)
+	b, err := syscall.Mmap(-1, 0, 16*page, syscall.PROT_READ|syscall.PROT_WRITE,
+		syscall.MAP_SHARED|syscall.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Munmap(b)
+	use := func() uint64 {
+		before := stats(t, c).Hits
+		r, err := c.Get(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Put()
+		return stats(t, c).Hits - before
+	}
+	if err := c.Vouch(b); err != nil {
+		t.Fatal(err)
+	}
+	if use(); use() != 1 {
+		t.Error("no hit in what was vouched for")
+	}
+	if err := c.Unvouch(b); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Unvouch(b); !errors.Is(err, syscall.ENOENT) {
+		t.Error(err)
+	}
+}
+
 func TestHintFlushAndResync(t *testing.T) {
 	c := memoryCache(t)
 	b := buffer(t, 64*page).Bytes()

@@ -112,6 +112,8 @@ struct go_rc go_cache_getv(struct go_cache *c, const unsigned char *addr, size_t
 			   uint32_t access, struct kedge_piece *pieces, size_t max);
 struct go_rc go_cache_hint(struct go_cache *c, const unsigned char *addr, size_t len,
 			   uint32_t access);
+struct go_rc go_cache_vouch(struct go_cache *c, const unsigned char *addr, size_t len);
+struct go_rc go_cache_unvouch(struct go_cache *c, const unsigned char *addr, size_t len);
 struct go_rc go_cache_resync(struct go_cache *c);
 struct go_rc go_cache_flush(struct go_cache *c);
 struct go_rc go_cache_stats(struct go_cache *c, struct kedge_cache_stats *stats);

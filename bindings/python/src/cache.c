@@ -192,6 +192,41 @@ static PyObject *cache_hint(struct cache *c, PyObject *const *args, Py_ssize_t n
 	return raised_end(&raised, n) ? NULL : PyLong_FromSsize_t(n);
 }
 
+static PyObject *promise(struct cache *c, PyObject *obj,
+			 int (*call)(struct kedge_cache *, const void *, size_t))
+{
+	struct raised raised;
+	struct range r;
+	int rc;
+
+	if (!open_cache(c) || range_get(&r, obj))
+		return NULL;
+	if (!open_cache(c)) {
+		range_put(&r);
+		return NULL;
+	}
+	raised_begin(&raised);
+	uses_begin(&c->calls);
+	Py_BEGIN_ALLOW_THREADS
+	rc = call(c->c, (void *)r.addr, r.len);
+	Py_END_ALLOW_THREADS
+	uses_end(&c->calls);
+	range_put(&r);
+	if (raised_end(&raised, rc))
+		return NULL;
+	Py_RETURN_NONE;
+}
+
+static PyObject *cache_vouch(struct cache *c, PyObject *obj)
+{
+	return promise(c, obj, kedge_cache_vouch);
+}
+
+static PyObject *cache_unvouch(struct cache *c, PyObject *obj)
+{
+	return promise(c, obj, kedge_cache_unvouch);
+}
+
 static PyObject *cache_resync(struct cache *c, PyObject *unused)
 {
 	struct raised raised;
@@ -279,6 +314,10 @@ static PyMethodDef cache_methods[] = {
 	     "cover it, for memory that is registered in chunks."),
 	FAST("hint", cache_hint, "hint(obj, access=None): register it ahead of use; the "
 	     "bytes that are registered."),
+	{ "vouch", (PyCFunction)cache_vouch, METH_O,
+	  "vouch(obj): promise that the pages of shared memory stay, so that it is cached." },
+	{ "unvouch", (PyCFunction)cache_unvouch, METH_O,
+	  "unvouch(obj): end that, before they change." },
 	{ "resync", (PyCFunction)cache_resync, METH_NOARGS,
 	  "Register again what has been invalidated; the bytes." },
 	{ "flush", (PyCFunction)cache_flush, METH_NOARGS,

@@ -155,6 +155,24 @@ def test_flush_and_hint_and_resync(cache, memory):
     assert cache.resync() == 0
 
 
+def test_shared_memory_on_the_programs_word(cache):
+    shared = mmap.mmap(-1, 16 * PAGE)
+    for hits in 0, 0:
+        with cache.get(shared):
+            assert cache.stats()['hits'] == hits
+    cache.vouch(shared)
+    for hits in 0, 1, 2:
+        with cache.get(shared):
+            assert cache.stats()['hits'] == hits
+    assert cache.stats()['vouched'] == 1
+    cache.unvouch(shared)
+    with cache.get(shared):
+        assert cache.stats()['hits'] == 2
+    with pytest.raises(FileNotFoundError):
+        cache.unvouch(shared)
+    shared.close()
+
+
 def test_a_range_in_pieces(notifier, memory):
     with kedge.Cache(notifier=notifier, chunk_bytes=4 * PAGE) as cache:
         pieces = cache.getv(memory.range)
