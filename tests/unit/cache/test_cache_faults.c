@@ -242,5 +242,44 @@ static void a_resync_does_what_it_can(void **state)
 	}
 }
 
+/* With a pointer for each get, which may be what there is no memory for. */
+static void a_get_that_is_verified_is_held_or_not(void **state)
+{
+	int step, rc, hit = 1, errors = 0;
+
+	setenv("KEDGE_VERIFY", "1", 1);
+	assert_true(undo_every_step_of_open(0) > 4);
+	pieces_come_together_or_not(state);
+	for (step = 1; hit; step++) {
+		struct kedge_cache *c = open_cache();
+		const struct kedge_mr *mr = NULL;
+
+		fault_at(step);
+		rc = kedge_cache_get(c, mem, 1, 0, &mr);
+		hit = fault_hit();
+		fault_at(0);
+		errors += !!rc;
+		kedge_cache_put(c, mr);
+		kedge_cache_flush(c);
+		assert_int_equal(dev->live, 0);
+		must_work(c);
+		close_cache(c);
+	}
+	assert_true(errors > 0);
+	unsetenv("KEDGE_VERIFY");
+}
+
+static void a_promise_is_made_or_not(void **state)
+{
+	struct kedge_cache *c = open_cache();
+
+	fault_at(1);
+	assert_int_equal(kedge_cache_vouch(c, mem, 1), -ENOMEM);
+	fault_at(0);
+	assert_int_equal(kedge_cache_unvouch(c, mem, 1), -ENOENT);
+	assert_int_equal(kedge_cache_vouch(c, mem, 1), 0);
+	close_cache(c);
+}
+
 #define NEEDED need_uffd
 #include "test_cache_faults.cases.h"
