@@ -183,7 +183,7 @@ KEDGE_API void kedge_cache_close(struct kedge_cache *cache);
  *   -EBADF       the device is gone (its ring is closed)
  *   -EBUSY       the device takes no byte twice (KEDGE_DEVICE_EXCLUSIVE), and a part of
  *                the range is registered and held, or the device cannot end that:
- *                kedge_cache_getv() covers the range in pieces
+ *                kedge_cache_getv() goes around what is held and has lost no page
  *   -EEXIST      the device says so of memory that this cache has not registered
  *   -ECHILD      the cache belongs to the parent process
  *   -EPERM       the cache is another thread's (KEDGE_CACHE_SINGLE_THREAD)
@@ -227,11 +227,11 @@ KEDGE_API int kedge_cache_tryget(struct kedge_cache *cache, const void *addr,
  * The registration is kept for the next get. Where it was invalidated
  * meanwhile, the last put deregisters it.
  *
- * All who hold a registration have the same @mr, so a put too many can end another's
- * reference. It is counted (overputs of kedge_cache_stats()), logged and undone when
- * that one puts, or at last when the registration ends. With KEDGE_VERIFY=1 in the
- * environment each get has an @mr of its own: a put too many is known at once, has no
- * effect, and the first is printed with its callers.
+ * All who hold a registration have the same @mr. A put too many by a thread that holds
+ * none is undone, counted (overputs of kedge_cache_stats()) and logged; else it ends
+ * another reference, and may be counted when that is put, or not. With KEDGE_VERIFY=1 in
+ * the environment each get has an @mr of its own: a put too many has no effect then, is
+ * counted, and the first is printed with its callers.
  *
  * Threads: any, not only the one that got it.
  */
@@ -250,7 +250,7 @@ KEDGE_API void kedge_cache_put(struct kedge_cache *cache,
  * Return: 0, or a negative errno, and the reference is held still:
  *   -EINVAL @cache or @mr is NULL
  *   -EAGAIN kedge_cache_put() may have more to do: @mr was invalidated or ends with its
- *           put, or this thread has not used the cache before; always with
+ *           put, or this thread got none of what it is to put; always with
  *           KEDGE_CACHE_SINGLE_THREAD, whose puts cost as little, and KEDGE_VERIFY
  */
 KEDGE_API int kedge_cache_tryput(struct kedge_cache *cache, const struct kedge_mr *mr);
@@ -383,7 +383,7 @@ KEDGE_API int kedge_cache_unvouch(struct kedge_cache *cache, const void *addr,
  * kedge_cache_flush() - drop every registration that nobody holds
  * @cache: borrowed
  *
- * A registration that is held leaves the index and is deregistered by its last put.
+ * One that is held is deregistered by its last put; it stays if the device is exclusive.
  *
  * Threads: any.
  *

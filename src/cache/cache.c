@@ -277,6 +277,14 @@ static void tell_stuck(struct kedge_cache *c)
 			   c->dev->ops.name, c->stuck.cnt, -c->stuck.rc);
 }
 
+static void free_frames(struct kedge_cache *c)
+{
+	uint32_t id;
+
+	for (id = 1; id < c->ids_used; id++)
+		free(cold_at(c, id)->frames);
+}
+
 /* Those that are still held: the notifier may outlive the cache. */
 static void end_held(struct kedge_cache *c)
 {
@@ -314,6 +322,7 @@ static void fini(struct kedge_cache *c)
 	tickets_close(c);
 	recs_free(c);
 	index_free(c);
+	free_frames(c);
 	vouches_free(c);
 	free_cold(c);
 	munmap(c->regions, regions_len(c));

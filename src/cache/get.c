@@ -368,7 +368,7 @@ int kedge_cache_tryput(struct kedge_cache *c, const struct kedge_mr *mr)
 		return -EAGAIN;
 	s = enter(rec, 0);
 	if (likely(phase_of(state_of(container_of(mr, struct region, mr))) <
-		   REGION_MAKING)) {
+		   REGION_MAKING) && !overput_looks(rec, mr->reserved)) {
 		add_own(&rec->refs[mr->reserved], (uint32_t)-1);
 		good = true;
 	}

@@ -88,9 +88,9 @@ static void tell_first(struct kedge_cache *c, int rc)
 	pthread_mutex_unlock(&c->lock);
 	if (!told)
 		kedge__log(KEDGE_LOG_ERROR,
-			   "device %s has failed to end a registration (error %d): its bytes "
-			   "stay accounted, and it is tried again",
-			   c->dev->ops.name, -rc);
+			   "device %s has failed to end a registration (%s): its bytes stay "
+			   "accounted, and it is tried again",
+			   c->dev->ops.name, strerrordesc_np(-rc));
 }
 
 /* Deregister a list of dead regions; what died meanwhile comes back. *cnt grows by those ended. */

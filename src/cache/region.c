@@ -209,6 +209,6 @@ uint64_t kedge__cache_priv(const struct kedge_cache *c,
 void lend_begin(struct kedge_cache *c, struct region *r)
 {
 	set_state(c, r, REGION_DYING, 0);
-	ref_add(c, region_id(c, r), 1);
+	ref_own(c, region_id(c, r));
 	c->st.lent++;
 }

@@ -46,12 +46,16 @@ int kedge_cache_stats(struct kedge_cache *c, struct kedge_cache_stats *stats)
 
 static ssize_t drop_all(struct kedge_cache *c)
 {
-	uint32_t killed = 0, dead = 0;
+	uint32_t killed = 0, dead = 0, id, next;
 
 	pthread_mutex_lock(&c->lock);
 	cache_sync(c, &killed);
-	while (c->lru_first)
-		region_kill(c, &c->regions[c->lru_first], WHY_UNWANTED, &killed);
+	for (id = c->lru_first; id; id = next) {
+		next = cold_at(c, id)->next;
+		/* Out of the index, it would be in the way of others. */
+		if (!c->exclusive || c->quiet || !is_held(c, id))
+			region_kill(c, &c->regions[id], WHY_UNWANTED, &killed);
+	}
 	region_collect(c, &killed, &dead);
 	stuck_take(c, &dead);
 	pthread_mutex_unlock(&c->lock);

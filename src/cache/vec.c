@@ -83,7 +83,7 @@ static bool piece_again(struct ask *a, struct kedge_piece *p)
 	id = index_find(c, a->at);
 	hit = take_run(a, id, p);
 	if (hit)
-		ref_add(c, id, 1);
+		ref_own(c, id);
 	c->st.hits += hit;
 	region_collect(c, &killed, &dead);
 	pthread_mutex_unlock(&c->lock);

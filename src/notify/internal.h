@@ -350,6 +350,8 @@ struct vma_info {
 
 /* seals.c: true of shared memory from which no process can take a page. */
 bool seals_keep_pages(const struct vma_info *v);
+/* For tests, which have their own; empty. A descriptor of the file was found. */
+void seals_found(int fd);
 
 /* The first mapping that ends behind @at: 0 or a negative errno, -ENOENT if there is none. */
 int vma_from(int maps_fd, uint64_t at, struct vma_info *v);

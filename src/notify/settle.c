@@ -55,33 +55,31 @@ bool notify_settled(struct kedge_notifier *nf)
  * The event is read within microseconds, unless the monitor has to wait for a
  * CPU; and where others unmap without a pause there may always be one unread. A
  * caller that is told "false" can still register anew, which needs no promise,
- * so the wait is no longer than that takes. Each sched_yield() may last a time
- * slice of another thread's.
+ * so the wait is no longer than that takes. Between two changes of a thread that
+ * makes them in a loop there is a moment of rest, which a spin meets; each
+ * sched_yield() may last a time slice of another thread's.
  */
-#define SETTLE_SPINS  8
-#define SETTLE_MAX_NS 50000
+#define SETTLE_SPIN_NS 20000
+#define SETTLE_MAX_NS  50000
 
 enum trust notify_settle_asking(struct kedge_notifier *nf)
 {
-	uint64_t until = 0;
-	unsigned int i;
+	uint64_t begun, passed;
 
 	if (!nf->ops->settled)
 		return nf_asks(nf) ? TRUST_NONE : TRUST_ALL;
 	if (!nf->can_ask)
 		return TRUST_NONE;
-	for (i = 0; nf_asks(nf) != ASKS_LOST; i++) {
+	for (begun = clock_ns(); nf_asks(nf) != ASKS_LOST;) {
 		if (nf->ops->settled(nf))
 			return TRUST_ALL;
-		if (i < SETTLE_SPINS) {
-			cpu_relax();
-			continue;
-		}
-		if (!until)
-			until = clock_ns() + SETTLE_MAX_NS;
-		else if (clock_ns() >= until)
+		passed = clock_ns() - begun;
+		if (passed >= SETTLE_MAX_NS)
 			break;
-		sched_yield();
+		if (passed < SETTLE_SPIN_NS)
+			cpu_relax();
+		else
+			sched_yield();
 	}
 	return TRUST_NONE;
 }

@@ -399,10 +399,11 @@ static void nodev_dereg(void *ctx, const struct kedge_device_mr *mr)
 static int nodev_try_dereg(void *ctx, const struct kedge_device_mr *mr)
 {
 	struct nodev *d = ctx;
+	int rc = d->stuck_rc;
 
-	if (!d->stuck_rc)
+	if (!rc)
 		nodev_dereg(ctx, mr);
-	return d->stuck_rc;
+	return rc;
 }
 
 static int nodev_query(void *ctx, struct kedge_device_attr *attr)

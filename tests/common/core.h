@@ -141,7 +141,7 @@ struct nodev {
 	uint64_t max_live; /* -ENOSPC beyond; 0 is no limit */
 	int fail_rc;	   /* what reg returns, */
 	int fail_cnt;	   /* so many times; -1 is for ever */
-	int stuck_rc;	   /* what try_dereg returns, while it is not 0 */
+	_Atomic int stuck_rc; /* what try_dereg returns, while it is not 0 */
 	bool exclusive;	   /* reg answers -EEXIST where ranges overlap, */
 	_Atomic uint64_t refused; /* so many times */
 	struct nodev_span {

@@ -141,6 +141,17 @@ int make_way(struct kedge_cache *c, const struct want *w, struct plan *p,
 	return o.held ? held(c, w) : 0;
 }
 
+bool way_is_clear(struct kedge_cache *c, const struct region *r)
+{
+	uint32_t id;
+
+	for (id = 1; id < c->ids_used; id++)
+		if (&c->regions[id] != r &&
+		    overlaps(c, &c->regions[id], r->mr.addr, r->mr.addr + r->mr.len))
+			return false;
+	return true;
+}
+
 bool exclusive_learn(struct kedge_cache *c, const struct plan *p)
 {
 	if (p->exclusive)

@@ -54,8 +54,7 @@ static struct region *found(struct kedge_cache *c, const struct want *w)
 
 	if (!r)
 		return NULL;
-	own_rec_grow(c);
-	ref_add(c, region_id(c, r), 1);
+	ref_own(c, region_id(c, r));
 	c->st.hits++;
 	return r;
 }
@@ -117,6 +116,21 @@ static void wait_or_reap(struct kedge_cache *c, uint32_t *dead)
 	pthread_mutex_lock(&c->lock);
 }
 
+/* The device may have failed to end what was in the way of @r. */
+static int check_way(struct kedge_cache *c, struct region *r)
+{
+	int rc = 0;
+
+	pthread_mutex_lock(&c->lock);
+	if (!way_is_clear(c, r)) {
+		rc = stuck_reason(c);
+		c->bytes -= r->mr.len;
+		region_forget(c, r);
+	}
+	pthread_mutex_unlock(&c->lock);
+	return rc;
+}
+
 static int begin(struct kedge_cache *c, const struct want *w, struct plan *p,
 		 struct region **out)
 {
@@ -140,7 +154,7 @@ static int begin(struct kedge_cache *c, const struct want *w, struct plan *p,
 	}
 	pthread_mutex_unlock(&c->lock);
 	region_reap(c, dead);
-	return rc;
+	return !rc && unlikely(p->exclusive) ? check_way(c, *out) : rc;
 }
 
 /* Back to what was asked for: the neighbours can't be had. */
@@ -407,7 +421,7 @@ static int finish(struct kedge_cache *c, const struct want *w,
 		c->st.uncached_why[p->why] += w->hold;
 	}
 	if (!rc && w->hold)
-		ref_add(c, region_id(c, r), 1);
+		ref_own(c, region_id(c, r));
 	count_round(c, w, p, rc);
 	region_collect(c, &killed, &dead);
 	if (unlikely(c->exclusive))
@@ -479,9 +493,10 @@ static int register_once(struct kedge_cache *c, const struct want *w,
 			 bool last_try, bool *merged, struct region **out)
 {
 	struct region *r;
-	struct plan p;
+	struct plan p = { .merged = false };
 	int rc = begin(c, w, &p, out);
 
+	*merged = p.merged;
 	if (rc)
 		return rc;
 	r = *out;

@@ -40,6 +40,8 @@ void make_plan(struct kedge_cache *c, const struct want *w, struct plan *p);
 #define WAY_STUCK 3 /* what the device has failed to end is in the way */
 int make_way(struct kedge_cache *c, const struct want *w, struct plan *p,
 	     uint32_t *killed, uint32_t *dead);
+/* With the lock held, when what was in the way has ended, or should have. */
+bool way_is_clear(struct kedge_cache *c, const struct region *r);
 /* reg has answered -EEXIST. True: to the cache's surprise, so it may try again. */
 bool exclusive_learn(struct kedge_cache *c, const struct plan *p);
 

@@ -17,6 +17,18 @@ struct overput {
 
 /* overput.c. A put has left the calling thread's count of @id below 0. Without the lock. */
 void overput_suspect(struct kedge_cache *c, uint32_t id);
+/* True: a put by @rec's thread is to be looked at, as it holds none of @id. */
+static inline bool overput_looks(struct thread_rec *rec, uint32_t id)
+{
+	if (likely(atomic_load_explicit(&rec->refs[id], memory_order_relaxed) - 1 <
+		   UINT32_MAX / 2))
+		return false;
+	if (!rec->looks_after)
+		return true;
+	rec->looks_after--;
+	return false;
+}
+
 /* With the lock held, where a sum is below 0: count the puts too many, and undo them. */
 void overput_settle(struct kedge_cache *c, uint32_t id);
 /* Without the lock: tell the first. */

@@ -402,6 +402,16 @@ void own_rec_grow(struct kedge_cache *c)
 		rec_grow(c, last_rec.rec);
 }
 
+/* In the thread's own record, so that its put does not leave that below 0 (overput.c). */
+void ref_own(struct kedge_cache *c, uint32_t id)
+{
+	own_rec_grow(c);
+	if (has_last_rec(c) && id < last_rec.rec->refs_cnt)
+		add_own(&last_rec.rec->refs[id], 1);
+	else
+		ref_add(c, id, 1);
+}
+
 /* The first thread that uses the cache is the one. */
 int check_thread(struct kedge_cache *c)
 {

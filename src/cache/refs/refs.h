@@ -41,6 +41,8 @@ void forget_last(void);
 int check_thread(struct kedge_cache *c);
 /* It is this one's: the other has ended. */
 void claim_thread(struct kedge_cache *c);
+/* With the lock held: a reference of the calling thread's. */
+void ref_own(struct kedge_cache *c, uint32_t id);
 /* rec_grow() of the calling thread's record, if it has one. */
 void own_rec_grow(struct kedge_cache *c);
 

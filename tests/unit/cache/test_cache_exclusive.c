@@ -213,6 +213,54 @@ static void threads_make_way_for_each_other(void **state)
 	get_put(0, 8, WRITE);
 }
 
+static _Atomic bool toggling;
+
+static void *fail_now_and_then(void *unused)
+{
+	while (toggling) {
+		dev->stuck_rc = dev->stuck_rc ? 0 : -EBUSY;
+		sched_yield();
+	}
+	dev->stuck_rc = 0;
+	return NULL;
+}
+
+/* Another thread may be trying again to end what is in the way. */
+static void nor_beside_ends_that_fail(void **state)
+{
+	size_t first[3] = { 0, 2, 3 };
+	pthread_t t[4];
+	int i;
+
+	skip_if(is_single(), "it is a cache of one thread");
+	get_put(0, 4, WRITE);
+	get_put(1, 4, WRITE);
+	dev->refused = 0;
+	toggling = true;
+	assert_int_equal(pthread_create(&t[3], NULL, fail_now_and_then, NULL), 0);
+	for (i = 0; i < 3; i++)
+		assert_int_equal(pthread_create(&t[i], NULL, overlap, &first[i]), 0);
+	join_threads(t, 3);
+	toggling = false;
+	join_thread(t[3]);
+	assert_int_equal(dev->refused, 0);
+	get_put(0, 8, WRITE);
+	assert_int_equal(stats().stuck, 0);
+}
+
+static void a_flush_leaves_what_is_held(void **state)
+{
+	const struct kedge_mr *mr = get(0, 4, WRITE);
+	struct kedge_piece p[4];
+
+	get_put(8, 1, WRITE);
+	assert_int_equal(kedge_cache_flush(cache), 1);
+	/* Or it would be in the way until its put. */
+	assert_int_equal(kedge_cache_getv(cache, at(2), 4 * page, WRITE, p, 4), 2);
+	kedge_cache_putv(cache, p, 2);
+	put(mr);
+}
+
 /* ---- an end that fails ---- */
 
 static unsigned int logged;
@@ -294,6 +342,8 @@ int main(int argc, char **argv)
 		BOTH(a_peer_s_key_has_its_range_alone),
 		BOTH(what_others_have_registered),
 		BOTH(threads_make_way_for_each_other),
+		BOTH(nor_beside_ends_that_fail),
+		cmocka_unit_test_setup_teardown(a_flush_leaves_what_is_held, begin_said, end),
 		cmocka_unit_test_setup_teardown(an_end_that_fails_is_tried_again, begin_said, end),
 		cmocka_unit_test_setup_teardown(a_miss_tries_again_after_a_while, begin, end),
 		cmocka_unit_test_setup_teardown(a_close_says_what_has_not_ended, begin, end),

@@ -70,6 +70,28 @@ static void later_gets_hold_what_they_get(void **state)
 	assert_true(is_hit(0, 1, WRITE));
 }
 
+/* By any way, and after hits. */
+static void it_is_known_at_once_on_one_thread(void **state)
+{
+	struct kedge_piece p;
+	const struct kedge_mr *mr;
+	int i;
+
+	for (i = 0; i < 5; i++) {
+		get_put(0, 1, WRITE);
+		get_put(0, 1, WRITE);
+		assert_int_equal(kedge_cache_getv(cache, at(0), page, WRITE, &p, 1), 1);
+		kedge_cache_putv(cache, &p, 1);
+		kedge_cache_putv(cache, &p, 1);
+		assert_int_equal(stats().overputs, i + 1);
+		mr = get(0, 1, WRITE);
+		assert_int_equal(kedge_cache_flush(cache), 0);
+		assert_int_equal(dev->live, 1);
+		put(mr);
+		pages_at(at(0), 1);
+	}
+}
+
 /* Both have the same pointer: it shows when the second puts. */
 static void that_of_another_shows_at_the_other_s_put(void **state)
 {
@@ -333,6 +355,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		UNVERIFIED(it_is_counted_and_told_once),
 		UNVERIFIED(later_gets_hold_what_they_get),
+		UNVERIFIED(it_is_known_at_once_on_one_thread),
 		UNVERIFIED(that_of_another_shows_at_the_other_s_put),
 		UNVERIFIED(puts_of_other_threads_are_none_too_many),
 		UNVERIFIED(another_thread_s_second_put_is),

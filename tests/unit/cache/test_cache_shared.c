@@ -148,6 +148,37 @@ static void its_descriptor_may_be_any(void **state)
 		close(many[i]);
 }
 
+static int other_fd = -1;
+
+/* The library calls an empty function where it has found a descriptor of the file. */
+void seals_found(int found)
+{
+	if (other_fd >= 0)
+		dup2(other_fd, found);
+}
+
+/* The seals that are read have to be of the file that was found. */
+static void its_number_may_become_another_s(void **state)
+{
+	int sealed, more[4];
+	size_t i;
+
+	new_memfd(FULL);
+	sealed = fd;
+	munmap(shm, CNT * page);
+	new_memfd(F_SEAL_GROW);
+	/* It is looked for before the memory is watched, and after. */
+	for (i = 0; i < 4; i++)
+		more[i] = dup(fd);
+	other_fd = sealed;
+	shm_hit(0, CNT);
+	other_fd = -1;
+	assert_false(shm_hit(0, CNT));
+	for (i = 0; i < 4; i++)
+		close(more[i]);
+	close(sealed);
+}
+
 /* Without one, by /proc/self/map_files, for those who may open that. */
 static void its_descriptor_may_be_closed(void **state)
 {
@@ -283,6 +314,7 @@ int main(int argc, char **argv)
 		SHARED(this_process_s_changes_are_seen),
 		SHARED(other_processes_cannot_take_pages_away),
 		SHARED(its_descriptor_may_be_any),
+		SHARED(its_number_may_become_another_s),
 		SHARED(its_descriptor_may_be_closed),
 		SHARED(vouched_memory_is_kept),
 		SHARED(promises_are_counted),
