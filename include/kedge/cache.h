@@ -139,7 +139,7 @@ KEDGE_API int kedge_cache_open(struct kedge_device *dev,
  * kedge_cache_close() - deregister everything and free the cache
  * @cache: may be NULL; every reference has been put
  *
- * What is held all the same stays registered with the device, as a transfer may use
+ * A registration that is held all the same stays with the device, as a transfer may use
  * it, and an error is logged.
  *
  * Threads: one, the last user.
@@ -368,7 +368,7 @@ KEDGE_API int kedge_cache_vouch(struct kedge_cache *cache, const void *addr, siz
  * @addr:  as it was vouched for
  * @len:   likewise
  *
- * What was kept in the range on the caller's word is dropped: at once, or by its last put.
+ * Registrations kept there on the caller's word are dropped: at once, or by their last put.
  *
  * Threads: any.
  *
@@ -383,7 +383,7 @@ KEDGE_API int kedge_cache_unvouch(struct kedge_cache *cache, const void *addr,
  * kedge_cache_flush() - drop every registration that nobody holds
  * @cache: borrowed
  *
- * One that is held is deregistered by its last put; it stays if the device is exclusive.
+ * A held registration ends by its last put; on an exclusive device it stays.
  *
  * Threads: any.
  *

@@ -62,10 +62,9 @@ enum kedge_uncached {
  * @replaced:        those of them that the device did under the same handle
  * @vouched:         registrations that were kept on the word of
  *                   kedge_cache_vouch() alone
- * @overputs:        puts of registrations that their callers did not hold. Such
- *                   a put counts for nothing where it is known at once, as with
- *                   KEDGE_VERIFY=1; else it shows when the holder whose
- *                   reference it took puts, and what that one held may have ended
+ * @overputs:        puts of registrations that their callers did not hold, as far
+ *                   as is known: with KEDGE_VERIFY=1 all, else those by a thread
+ *                   that holds none while no other does
  * @freed_bytes:     of @bytes, what is kept of memory that free() has taken back
  * @dereg_failures:  calls of the device's try_dereg that failed
  * @stuck:           registrations now that the device has failed to end; they are

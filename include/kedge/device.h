@@ -74,8 +74,8 @@ struct kedge_device_attr {
 /** KEDGE_DEVICE_EXCLUSIVE - no byte may be in two registrations at a time, as with
  *  CUDA's host registrations and VFIO's mappings: reg would answer -EEXIST. The cache
  *  ends what overlaps a new registration and is not held; where it is held, get fails
- *  with -EBUSY and getv covers the range in pieces. A cache takes a device for such
- *  a one when its reg has answered -EEXIST */
+ *  with -EBUSY, and getv goes around it unless it has lost pages. A cache takes a
+ *  device for such a one when its reg has answered -EEXIST */
 #define KEDGE_DEVICE_EXCLUSIVE (1u << 3)
 
 /** KEDGE_PRESERVE_UNSURE - something happened to the range: the memory may have

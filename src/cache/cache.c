@@ -285,7 +285,7 @@ static void free_frames(struct kedge_cache *c)
 		free(cold_at(c, id)->frames);
 }
 
-/* Those that are still held: the notifier may outlive the cache. */
+/* Regions that are still held are unwatched: the notifier may outlive the cache. */
 static void end_held(struct kedge_cache *c)
 {
 	uint32_t id, cnt = 0, first = 0;

@@ -296,7 +296,7 @@ static void trimmed(struct release_user *u)
 	cancel_restore(saved);
 }
 
-/* Where the kernel keeps the watches itself it tells in time, and no announcement comes. */
+/* The kernel tells in time where it keeps the watches itself, and no announcement comes. */
 static bool may_be_told(const struct kedge_cache *c)
 {
 	return !c->nf->ops->add;

@@ -78,7 +78,7 @@ __attribute__((constructor(101))) static void resolve(void)
 	next_free = kedge__next("free");
 	next_realloc = kedge__next("realloc");
 	next_size = kedge__next("malloc_usable_size");
-	/* Not by munmap(), which allocators have, too: tcmalloc does. */
+	/* munmap() would be the wrong question: allocators may have one, as tcmalloc has. */
 	__atomic_store_n(&is_libcs, same_library(next_free, kedge__next("getauxval")),
 			 __ATOMIC_RELAXED);
 	if (!sanitized() && same_library(next_free, next_size))

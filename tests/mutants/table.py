@@ -174,7 +174,7 @@ OWN = [
      'kedge__next("getauxval")', 'kedge__next("munmap")'),
     'src/notify/announce/sharing.c',
     ('the-dead-share-for-ever', 'nothing is kept after a process that shared the memory',
-     '\t\t\tatomic_fetch_sub(&sharing, 1);\n\t}\n\terrno = saved;\n\treturn', '\t\t\t;\n\t}\n\terrno = saved;\n\treturn'),
+     '\t\t\tatomic_fetch_sub(&s->cnt, 1);\n\t}\n\terrno = saved;\n\treturn', '\t\t\t;\n\t}\n\terrno = saved;\n\treturn'),
     'src/notify/seals.c',
     ('shrink-is-enough', 'a memfd is kept in which others can punch holes',
      ' && seals & SHRINK && seals & WRITE_ANY', ' && seals & SHRINK'),

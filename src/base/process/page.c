@@ -24,8 +24,21 @@ void *page_of_process(void)
 	return NULL;
 }
 
+void *page_once(void *_Atomic *at)
+{
+	void *page = atomic_load_explicit(at, memory_order_acquire), *found = NULL;
+
+	if (page)
+		return page;
+	page = page_of_process();
+	if (!page || atomic_compare_exchange_strong(at, &found, page))
+		return page;
+	munmap(page, kedge__page_size());
+	return found;
+}
+
 /* The number, in such a page: 0 in a child that has not asked yet. */
-static _Atomic pid_t *_Atomic known;
+static void *_Atomic known;
 
 static pid_t ask(_Atomic pid_t *at)
 {
@@ -36,25 +49,13 @@ static pid_t ask(_Atomic pid_t *at)
 	return pid;
 }
 
-static pid_t ask_first(void)
-{
-	_Atomic pid_t *none = NULL, *at = page_of_process();
-
-	/* Another thread was faster. */
-	if (at && !atomic_compare_exchange_strong(&known, &none, at)) {
-		munmap((void *)at, kedge__page_size());
-		at = none;
-	}
-	return ask(at);
-}
-
 pid_t process_pid(void)
 {
 	_Atomic pid_t *at = atomic_load_explicit(&known, memory_order_acquire);
 	pid_t pid;
 
 	if (!at)
-		return ask_first();
+		return ask(page_once(&known));
 	pid = atomic_load_explicit(at, memory_order_relaxed);
 	return pid ? pid : ask(at);
 }

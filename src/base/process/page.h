@@ -9,6 +9,9 @@
  * any way of forking, so a load tells a child from its parent. */
 void *page_of_process(void);
 
+/* The page at *@at, which the first of several threads makes; NULL and errno without memory. */
+void *page_once(void *_Atomic *at);
+
 /* As getpid(), by two loads. */
 pid_t process_pid(void);
 

@@ -80,7 +80,7 @@ static void widen(struct kedge_cache *c, const struct want *w, struct plan *p,
 	    (c->attr.max_len && o->end - o->start > c->attr.max_len))
 		return;
 	look(c, o->start, o->end, &wider);
-	/* Those that overlap the wider range alone would have to go, too. */
+	/* Regions that overlap the wider range alone would have to go, too. */
 	if (!clear(&wider) || wider.start != o->start || wider.end != o->end)
 		return;
 	p->merged |= o->start < p->start || o->end > p->end;

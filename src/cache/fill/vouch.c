@@ -86,7 +86,7 @@ static void kill_vouched(struct kedge_cache *c, const struct tree_node *range,
 			region_kill(c, r, WHY_UNWANTED, killed);
 		if (state != REGION_MAKING)
 			continue;
-		/* It is not kept. */
+		/* A region that loses pages while it is made is not kept. */
 		cold->spoiled_start = r->mr.addr;
 		cold->spoiled_end = r->mr.addr + r->mr.len;
 	}

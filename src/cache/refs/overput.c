@@ -2,24 +2,27 @@
 /*
  * A put too many. All holders of a registration have the same pointer to it, so a put of what its
  * caller has put before takes the reference of another, and no count shows that while the other
- * holds it. It shows when the other puts: the sum of the counts falls below 0. Then the put is
- * undone, so that it takes no reference of a later get, and it is counted and told. ticket.c tells
- * sooner, where each get has a pointer of its own.
+ * holds it. Where nobody else holds it, the sum of the counts falls below 0. If that is seen, the
+ * put is undone, so that it takes no reference of a later get, and it is counted and told. ticket.c
+ * sees each, where each get has a pointer of its own.
  *
  * When a sum is looked at: at each put under the lock; where a region may die; and where a put
  * leaves its thread's count below 0. The last is ordinary where other threads get what this one
- * puts, so looks that find no error become rarer.
+ * puts, so looks that find no error become rarer. A put that leaves its thread's count at 0 or
+ * above is not looked at: after a put too many by another thread its sum may be below 0 unseen,
+ * and a later get of a third makes up for it. To look at each put would cost more than the put.
  *
  * Proof that a sum below 0 is no accident of its being added up while threads get and put. Where
  * no lookup finds the region there are no gets, and counts only fall: the sum that is read is at
  * least the true one. Where lookups find it, the counts are added up twice with the sections of
- * the records around them: sections, counts; counts, sections. A get enters its section before it
- * adds, and leaves it after. If all sections are even and their sum is the same both times, then
- * none has changed, as they only grow, and no thread has added to a count from before the first
- * reading of it until after the second. So counts have only fallen in between, and if their sum
- * is the same, then none has. So there was a moment between the two at which the counts were what
- * was read. A get happens before its put: where the first reading saw the put, the second, which
- * is later, has seen the get, and found it in the first as well.
+ * the records around them: sections, counts; counts, sections. No get under the lock comes between,
+ * as the lock is held. Any other enters its section before it adds, and leaves it after. If all
+ * sections are even and their sum is the same both times, then none has changed, as they only grow,
+ * and no thread has added to a count from before the first reading of it until after the second. So
+ * counts have only fallen in between, and if their sum is the same, then none has. So there was a
+ * moment between the two at which the counts were what was read. A get happens before its put:
+ * where the first reading saw the put, the second, which is later, has seen the get, and found it
+ * in the first as well.
  */
 #include "cache/hit.h"
 
@@ -107,7 +110,7 @@ void overput_count(struct kedge_cache *c)
 	pthread_mutex_unlock(&c->lock);
 }
 
-/* Where the program may answer with a call of its own. */
+/* Without the lock, as the program's log function may make calls of its own. */
 void overput_tell(struct kedge_cache *c)
 {
 	if (!atomic_load_explicit(&c->overput.news, memory_order_relaxed) ||

@@ -63,7 +63,7 @@ int ticket_give(struct kedge_cache *c, struct region *r, const void *site,
 /* The region to put, or NULL: @mr was put before, which is told. */
 struct region *ticket_take(struct kedge_cache *c, const struct kedge_mr *mr,
 			   const void *site);
-/* Where @id was got that is held still, as text in @buf; "" without tickets. */
+/* The call site of a get of @id that is held still, as text in @buf; "" without tickets. */
 void ticket_holder(struct kedge_cache *c, uint32_t id, char *buf, size_t size);
 
 #endif /* CACHE_OVERPUT_H */

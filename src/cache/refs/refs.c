@@ -24,8 +24,10 @@
  * sum can only fall, by puts. A put stores its count, then loads the state. If
  * the load came before its thread's barrier, so did the store, and 3 counts it.
  * If after, it sees DYING and goes the slow way, under the lock, where the sum
- * is taken again. So the last put is never lost; and once the sum is 0, the region
- * is not held, and no thread can find it.
+ * is taken again. A get that finds the region under the lock, or makes it, adds to
+ * its thread's record there (ref_own()), so it comes before 1, or does not find it.
+ * So the last put is never lost; and once the sum is 0, the region is not held, and
+ * no thread can find it.
  *
  * Without 2's barrier a lookup's store of the section could still be in its
  * CPU's store buffer while it already reads the index; without the wait a

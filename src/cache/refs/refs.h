@@ -12,7 +12,7 @@
 struct region;
 
 /*
- * One thread's part of a cache; see refs.c. refs has room for the ids that were
+ * The part of a cache that is one thread's; see refs.c. refs has room for the ids that were
  * in use when it was made. Its thread alone replaces it, under the lock; so the
  * thread reads it without the lock, and others read it under the lock.
  */
@@ -39,7 +39,7 @@ struct thread_rec {
 void forget_last(void);
 /* 0, or -EPERM where the cache is another thread's alone. */
 int check_thread(struct kedge_cache *c);
-/* It is this one's: the other has ended. */
+/* The cache is the calling thread's: the other has ended. */
 void claim_thread(struct kedge_cache *c);
 /* With the lock held: a reference of the calling thread's. */
 void ref_own(struct kedge_cache *c, uint32_t id);

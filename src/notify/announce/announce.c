@@ -39,7 +39,7 @@ struct proc_page {
 
 enum { NOT_OURS = 0, ADOPTING, OURS };
 
-static struct proc_page *_Atomic proc;
+static void *_Atomic proc; /* a struct proc_page */
 /*
  * Calls under way that want their range to be one mapping. Raised before the
  * notifiers are told, so whoever registers memory under nf->lock either does so
@@ -64,20 +64,6 @@ bool announce_moving(void)
 	return atomic_load(&moving);
 }
 
-/* The page, which the first of several threads makes; NULL without memory. */
-static struct proc_page *proc_page(void)
-{
-	struct proc_page *page = atomic_load(&proc), *found = NULL;
-
-	if (page)
-		return page;
-	page = page_of_process();
-	if (!page || atomic_compare_exchange_strong(&proc, &found, page))
-		return page;
-	munmap(page, kedge__page_size());
-	return found;
-}
-
 /* Tests stop here, and fork. */
 __attribute__((weak, noinline)) void announce_adopting(void)
 {
@@ -96,7 +82,7 @@ __attribute__((weak, noinline)) void announce_adopting(void)
  */
 static int adopt(void)
 {
-	struct proc_page *page = proc_page();
+	struct proc_page *page = page_once(&proc);
 	uint32_t was = NOT_OURS;
 
 	if (!page)

@@ -6,10 +6,10 @@
  * renewed, threads.c does not see the end of that call. So no registration is kept while there is
  * one. All that were kept are told when it is about to be made.
  *
- * Whether one lives still is asked at each watch while there may be one. kcmp() says of two tasks
- * whether they have the same memory: no longer after the end of a task, or its exec. The first
- * thread of a process may end before others; then /proc says that it is a zombie with threads. If
- * the kernel does not answer, the process is taken to share as long as its number is in use.
+ * Each watch asks whether such a process lives still, while there may be one. kcmp() says of two
+ * tasks whether they have the same memory: no longer after the end of a task, or its exec. A
+ * process's first thread may end before others; then /proc says that it is a zombie with threads.
+ * If the kernel does not answer, the process is taken to share as long as its number is in use.
  */
 #include <fcntl.h>
 #include <linux/kcmp.h>
@@ -20,15 +20,21 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/process/page.h"
 #include "notify/announce/announce.h"
 #include "notify/internal.h"
 
 #define SHARING_MAX 256
 #define EVERYTHING  (UINT64_MAX - 65536)
 
-/* Calls under way and processes known. seq_cst: see announce_shared(). */
-static _Atomic uint32_t sharing;
-static _Atomic int pids[SHARING_MAX]; /* 0: no process */
+/* Zero in a forked child, which shares its memory with none of the parent's. */
+struct sharers {
+	_Atomic uint32_t cnt; /* calls under way and processes; seq_cst: see announce_shared() */
+	_Atomic int pids[SHARING_MAX]; /* 0: no process */
+};
+
+static void *_Atomic page; /* a struct sharers */
+static _Atomic bool unknown; /* there was no memory for it */
 
 static bool is_zombie(int pid)
 {
@@ -68,14 +74,14 @@ static bool shares(int pid)
 	return errno != ESRCH && (!kill(pid, 0) || errno != ESRCH);
 }
 
-static bool add(int pid)
+static bool add(struct sharers *s, int pid)
 {
 	size_t i;
 
 	for (i = 0; i < SHARING_MAX; i++) {
 		int none = 0;
 
-		if (atomic_compare_exchange_strong(&pids[i], &none, pid))
+		if (atomic_compare_exchange_strong(&s->pids[i], &none, pid))
 			return true;
 	}
 	return false;
@@ -85,17 +91,22 @@ void kedge_hook_sharing(int pid)
 {
 	struct kedge_hook hook;
 	int saved = errno;
+	struct sharers *s = page_once(&page);
 
-	if (!pid) {
-		atomic_fetch_add(&sharing, 1);
-		kedge_hook_begin(&hook, KEDGE_EVENT_UNMAP, NULL, EVERYTHING);
-		kedge_hook_end(&hook);
+	if (!s) {
+		atomic_store(&unknown, true);
+	} else if (!pid) {
+		atomic_fetch_add(&s->cnt, 1);
 	} else if (pid < 0) {
-		atomic_fetch_sub(&sharing, 1);
-	} else if (!add(pid)) {
+		atomic_fetch_sub(&s->cnt, 1);
+	} else if (!add(s, pid)) {
 		kedge__log(KEDGE_LOG_WARN,
 			   "more than %d processes share this one's memory: nothing is cached "
 			   "any more", SHARING_MAX);
+	}
+	if (!pid) {
+		kedge_hook_begin(&hook, KEDGE_EVENT_UNMAP, NULL, EVERYTHING);
+		kedge_hook_end(&hook);
 	}
 	errno = saved;
 }
@@ -106,17 +117,18 @@ void kedge_hook_sharing(int pid)
  */
 bool announce_shared(void)
 {
+	struct sharers *s = atomic_load(&page);
 	int saved = errno;
 	size_t i;
 
-	if (likely(!atomic_load(&sharing)))
-		return false;
+	if (likely(!s || !atomic_load(&s->cnt)))
+		return atomic_load(&unknown);
 	for (i = 0; i < SHARING_MAX; i++) {
-		int pid = atomic_load(&pids[i]);
+		int pid = atomic_load(&s->pids[i]);
 
-		if (pid && !shares(pid) && atomic_compare_exchange_strong(&pids[i], &pid, 0))
-			atomic_fetch_sub(&sharing, 1);
+		if (pid && !shares(pid) && atomic_compare_exchange_strong(&s->pids[i], &pid, 0))
+			atomic_fetch_sub(&s->cnt, 1);
 	}
 	errno = saved;
-	return atomic_load(&sharing);
+	return atomic_load(&s->cnt) || atomic_load(&unknown);
 }

@@ -99,8 +99,8 @@ static bool has_ours(int tasks, int tid, const struct number *n)
 }
 
 /*
- * Of a thread once: it has a table of its own, and each of its lookups would read the list of
- * threads again. What the process loses later the other threads find out.
+ * The answer is looked for once in a thread: it has a table of its own, and each of its lookups
+ * would read the list of threads again. What the process loses later the other threads find out.
  */
 bool uffd_number_is_held(const struct uffd *u)
 {

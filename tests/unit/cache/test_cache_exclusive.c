@@ -195,21 +195,32 @@ static void *overlap(void *arg)
 	return NULL;
 }
 
-/* Threads that make, end and wait for each other's: none is refused, and none waits for ever. */
-static void threads_make_way_for_each_other(void **state)
+static void overlap_on_threads(void)
 {
 	size_t first[4] = { 0, 2, 4, 3 };
 	pthread_t t[4];
 	int i;
 
-	skip_if(is_single(), "it is a cache of one thread");
-	get_put(0, 4, WRITE);
-	get_put(1, 4, WRITE);
-	dev->refused = 0;
 	for (i = 0; i < 4; i++)
 		assert_int_equal(pthread_create(&t[i], NULL, overlap, &first[i]), 0);
 	join_threads(t, 4);
 	assert_int_equal(dev->refused, 0);
+}
+
+/* The device has been asked for a byte twice, if it does not say that it refuses. */
+static void learn(void)
+{
+	get_put(0, 4, WRITE);
+	get_put(1, 4, WRITE);
+	dev->refused = 0;
+}
+
+/* Threads that make, end and wait for each other's: none is refused, and none waits for ever. */
+static void threads_make_way_for_each_other(void **state)
+{
+	skip_if(is_single(), "it is a cache of one thread");
+	learn();
+	overlap_on_threads();
 	get_put(0, 8, WRITE);
 }
 
@@ -228,22 +239,15 @@ static void *fail_now_and_then(void *unused)
 /* Another thread may be trying again to end what is in the way. */
 static void nor_beside_ends_that_fail(void **state)
 {
-	size_t first[3] = { 0, 2, 3 };
-	pthread_t t[4];
-	int i;
+	pthread_t t;
 
 	skip_if(is_single(), "it is a cache of one thread");
-	get_put(0, 4, WRITE);
-	get_put(1, 4, WRITE);
-	dev->refused = 0;
+	learn();
 	toggling = true;
-	assert_int_equal(pthread_create(&t[3], NULL, fail_now_and_then, NULL), 0);
-	for (i = 0; i < 3; i++)
-		assert_int_equal(pthread_create(&t[i], NULL, overlap, &first[i]), 0);
-	join_threads(t, 3);
+	assert_int_equal(pthread_create(&t, NULL, fail_now_and_then, NULL), 0);
+	overlap_on_threads();
 	toggling = false;
-	join_thread(t[3]);
-	assert_int_equal(dev->refused, 0);
+	join_thread(t);
 	get_put(0, 8, WRITE);
 	assert_int_equal(stats().stuck, 0);
 }
@@ -292,6 +296,18 @@ static void an_end_that_fails_is_tried_again(void **state)
 	assert_int_equal(stats().stuck, 0);
 	assert_int_equal(stats().bytes, 2 * page);
 	kedge_log_set(NULL, NULL, 0);
+}
+
+/* It is in the way, and found to be only when it does not end. */
+static void what_does_not_make_way(void **state)
+{
+	get_put(0, 4, WRITE);
+	dev->stuck_rc = -EIO;
+	assert_int_equal(busy(2, 4), -EBUSY);
+	assert_int_equal(dev->refused, 0);
+	assert_int_equal(stats().regions, 1);
+	dev->stuck_rc = 0;
+	get_put(2, 4, WRITE);
 }
 
 static void a_miss_tries_again_after_a_while(void **state)
@@ -345,6 +361,7 @@ int main(int argc, char **argv)
 		BOTH(nor_beside_ends_that_fail),
 		cmocka_unit_test_setup_teardown(a_flush_leaves_what_is_held, begin_said, end),
 		cmocka_unit_test_setup_teardown(an_end_that_fails_is_tried_again, begin_said, end),
+		cmocka_unit_test_setup_teardown(what_does_not_make_way, begin_said, end),
 		cmocka_unit_test_setup_teardown(a_miss_tries_again_after_a_while, begin, end),
 		cmocka_unit_test_setup_teardown(a_close_says_what_has_not_ended, begin, end),
 	};

@@ -6,6 +6,8 @@
 #include "cases.h"
 #include "fakes/faults.h"
 
+#include <kedge/hooks.h>
+
 static char *page;
 static unsigned int fds, threads;
 static long live;
@@ -155,6 +157,28 @@ static void a_watch_is_added_or_not(void **state)
 	}
 	print_message("%d steps, %d of them needed\n", step - 2, errors);
 	assert_true(errors >= 3);
+}
+
+static int make_a_sharer(void *unused)
+{
+	struct kedge_notifier *nf = NULL;
+
+	fault_at(1);
+	kedge_hook_sharing(0);
+	CHILD_CHECK(fault_hit());
+	fault_at(0);
+	kedge_hook_sharing(-1);
+	nf = open_uffd();
+	CHILD_CHECK(kedge_watch_add(nf, page, page_len(), 1) == KEDGE_WATCH_PROVISIONAL);
+	kedge_notifier_close(nf);
+	return 0;
+}
+
+/* Who shares the memory cannot be remembered, so nothing is kept. In a process of its own. */
+static void without_memory_for_sharers(void **state)
+{
+	need_threads_after_fork();
+	assert_int_equal(in_child(make_a_sharer, NULL), 0);
 }
 
 #define NEEDED need_uffd
