@@ -98,12 +98,12 @@ static int set_add(struct kedge_notifier *nf, struct tree *t, uint64_t start,
 	return 0;
 }
 
-bool armed_covers(struct kedge_notifier *nf, uint64_t start, uint64_t end)
+const struct tree_node *armed_whole(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 {
 	struct tree_node *n = tree_first_overlap(&nf->armed, start, end);
 
 	/* Ranges that touch have melted, so all of it is in one node. */
-	return n && n->start <= start && n->end >= end;
+	return n && n->start <= start && n->end >= end ? n : NULL;
 }
 
 /* Narrow [*start, *end) to the hull of what is not armed in it. */
@@ -140,13 +140,19 @@ bool whole_find(struct kedge_notifier *nf, uint64_t start, uint64_t end,
 void armed_add(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 {
 	/* A range that is not recorded is armed again at the next watch. */
+	const struct tree_node *n;
+
 	set_add(nf, &nf->armed, start, end);
 	set_cut(nf, &nf->whole, start, end);
+	n = armed_whole(nf, start, end);
+	if (n)
+		incoming_know(nf, n->start, n->end);
 }
 
 void armed_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 {
 	nf->cuts++;
+	incoming_forget(nf, start, end);
 	set_cut(nf, &nf->armed, start, end);
 	set_cut(nf, &nf->whole, start, end);
 }

@@ -86,6 +86,7 @@ static void go_along(struct carry *k)
 {
 	struct kedge_notifier *nf = k->nf;
 
+	incoming_settle(nf);
 	tree_remove(&nf->watches, &k->watch->node);
 	k->watch->node.start = k->to;
 	k->watch->node.end = k->to + k->len;

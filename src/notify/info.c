@@ -21,6 +21,7 @@ int kedge_notifier_info(struct kedge_notifier *nf,
 	i.check = i.level == KEDGE_LEVEL_NONE ? KEDGE_CHECK_NONE : nf_asks(nf);
 	if (i.check == KEDGE_CHECK_NONE)
 		i.level = KEDGE_LEVEL_NONE;
+	incoming_settle(nf);
 	i.watches = nf->watches.cnt;
 	i.armed = nf->armed.cnt;
 	i.events = nf->events;

@@ -25,6 +25,7 @@
 #include "base/tree.h"
 #include "notify/announce/push.h"
 #include "notify/threads.h"
+#include "notify/watch/incoming.h"
 #include "stats/stats.h"
 
 #define GENERATION_FIRST 2u
@@ -67,7 +68,7 @@ struct queue {
 struct watch {
 	struct tree_node node; /* in nf->watches */
 	struct queue *queue;   /* its user's */
-	struct watch *next;    /* in the queue, if pending */
+	struct watch *next;    /* in the queue, if pending; before: incoming */
 	struct watch *prev;
 	uint64_t cookie;
 	bool pending;
@@ -107,6 +108,7 @@ struct kedge_notifier {
 	uint32_t blind;
 	struct stats_object published;
 	struct push push;
+	struct incoming incoming;
 
 	/* lock guards all that follows, and every store to the generation. */
 	struct sig_lock lock;
@@ -291,7 +293,8 @@ bool notify_watch_announced(struct kedge_notifier *nf, struct watch *w,
 void notify_watch_remove(struct kedge_notifier *nf, struct watch *w, bool keep);
 
 /* armed.c. With nf->lock held. */
-bool armed_covers(struct kedge_notifier *nf, uint64_t start, uint64_t end);
+/* The armed range that has all of it, or NULL. */
+const struct tree_node *armed_whole(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 void armed_first_gap(struct kedge_notifier *nf, uint64_t *start, uint64_t *end);
 void armed_add(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 void armed_cut(struct kedge_notifier *nf, uint64_t start, uint64_t end);

@@ -95,6 +95,7 @@ int nf_open_backend(const struct notify_ops *ops,
 	if (rc)
 		goto free_page;
 	init_sets(nf);
+	incoming_init(&nf->incoming);
 	if (pipe2(nf->pipe, O_CLOEXEC | O_NONBLOCK)) {
 		rc = -errno;
 		goto fini_lock;
@@ -144,6 +145,7 @@ static void unwatch_all(struct kedge_notifier *nf)
 
 	if (nf->ops->remove)
 		return;
+	incoming_settle(nf);
 	for (n = tree_first_overlap(&nf->watches, 0, UINT64_MAX); n;
 	     n = tree_next_overlap(n, 0, UINT64_MAX))
 		announce_unwatch(n->start, n->end);

@@ -128,11 +128,12 @@ void rearm_let_go(struct kedge_notifier *nf, struct kedge_hook *hook,
 
 /* Take what was let go of the first piece in there. False: no such piece. */
 static bool take_back(struct kedge_notifier *nf, uint64_t start, uint64_t end,
-		      struct vma_span *piece)
+		      struct vma_span *piece, uint64_t *cuts)
 {
 	struct tree_node *n;
 
 	sig_lock_blocked(&nf->lock);
+	*cuts = nf->cuts;
 	n = tree_first_overlap(&nf->back, start, end);
 	if (n) {
 		piece->start = n->start > start ? n->start : start;
@@ -143,15 +144,35 @@ static bool take_back(struct kedge_notifier *nf, uint64_t start, uint64_t end,
 	return n;
 }
 
+/*
+ * [start, end) is registered: the next watch there need not ask for it again. As in arm_once():
+ * what was mapped there in the place of what is registered has an event, which cuts it. @cuts is
+ * of before it was registered.
+ */
+static void note_armed(struct kedge_notifier *nf, uint64_t start, uint64_t end, uint64_t cuts)
+{
+	struct vma_span whole;
+
+	if (vma_check(nf->maps_fd, start, end, &whole))
+		return;
+	watch_looked();
+	sig_lock_blocked(&nf->lock);
+	if (nf->cuts == cuts)
+		armed_add(nf, start, end);
+	sig_unlock_blocked(&nf->lock);
+}
+
 /* Register all of it that can be, mapping by mapping. True: watches were told of the rest. */
-static bool stays(struct kedge_notifier *nf, uint64_t start, uint64_t end)
+static bool stays(struct kedge_notifier *nf, uint64_t start, uint64_t end, uint64_t cuts)
 {
 	uint64_t at = start, page = kedge__page_size();
 	struct vma_span whole;
 	bool told = false;
 
-	if (!nf->ops->arm(nf, start, end))
+	if (!nf->ops->arm(nf, start, end)) {
+		note_armed(nf, start, end, cuts);
 		return false;
+	}
 	while (at < end) {
 		uint64_t to = at + page;
 
@@ -212,12 +233,13 @@ bool rearm_again(struct kedge_notifier *nf, const struct kedge_hook *hook,
 {
 	struct vma_span piece = { hook->back_start, hook->back_end };
 	bool told = false;
+	uint64_t cuts;
 
 	if (!mapping_stays) {
 		heal(nf, &piece);
 		return false;
 	}
-	while (take_back(nf, hook->start, hook->end, &piece))
-		told |= stays(nf, piece.start, piece.end);
+	while (take_back(nf, hook->start, hook->end, &piece, &cuts))
+		told |= stays(nf, piece.start, piece.end, cuts);
 	return told;
 }

@@ -10,6 +10,8 @@
 
 #include <kedge/hooks.h>
 
+#include "notify/internal.h"
+
 #define PAGES 16
 #define ACCESS KEDGE_ACCESS_LOCAL_WRITE
 
@@ -123,6 +125,65 @@ static void a_part_leaves_no_seam(void **state)
 	before = map_lines();
 	drop_announced(mem + len / 4, len / 4);
 	assert_int_equal(map_lines(), before);
+}
+
+static bool part_is_armed(void)
+{
+	const uint64_t start = addr_of(mem) + len / 4;
+	bool is;
+
+	sig_lock(&nf->lock);
+	is = armed_whole(nf, start, start + len / 4);
+	sig_unlock(&nf->lock);
+	return is;
+}
+
+static void a_part_is_armed_by_the_end_of_its_drop(void **state)
+{
+	assert_int_equal(regs_of(mem, len), 1);
+	drop_announced(mem + len / 4, len / 4);
+	assert_true(part_is_armed());
+	expect_watched(mem + len / 4, len / 4);
+}
+
+static void (*on_looked)(void);
+
+void watch_looked(void)
+{
+	void (*fn)(void) = on_looked;
+
+	on_looked = NULL;
+	if (fn)
+		fn();
+}
+
+static void exchange_part(void)
+{
+	map_at(mem + len / 4, len / 4, PROT_READ | PROT_WRITE, MAP_SHARED);
+}
+
+static void a_part_that_is_exchanged_then_is_not(void **state)
+{
+	assert_int_equal(regs_of(mem, len), 1);
+	on_looked = exchange_part;
+	drop_announced(mem + len / 4, len / 4);
+	assert_null(on_looked);
+	assert_false(part_is_armed());
+	assert_int_equal(regs_of(mem + len / 4, len / 4), 1);
+	assert_int_equal(regs_of(mem + len / 4, len / 4), 1);
+}
+
+static void nor_is_shared_memory_that_came_during_the_drop(void **state)
+{
+	struct kedge_hook hook;
+
+	assert_int_equal(regs_of(mem, len), 1);
+	kedge_hook_begin(&hook, KEDGE_EVENT_REMOVE, mem + len / 4, len / 4);
+	exchange_part();
+	kedge_hook_end(&hook);
+	assert_false(part_is_armed());
+	assert_int_equal(regs_of(mem + len / 4, len / 4), 1);
+	assert_int_equal(regs_of(mem + len / 4, len / 4), 1);
 }
 
 /* It came while nothing was registered, so no event tells of it. */

@@ -39,7 +39,7 @@ static bool covers(uint64_t start, uint64_t end)
 	bool yes;
 
 	sig_lock(&nf->lock);
-	yes = armed_covers(nf, start, end);
+	yes = armed_whole(nf, start, end);
 	sig_unlock(&nf->lock);
 	return yes;
 }

@@ -80,6 +80,8 @@ size_t queue_publish(struct kedge_notifier *nf, uint32_t kind, uint64_t start,
 	struct tree_node *n;
 	size_t told = 0;
 
+	incoming_forget(nf, start, end);
+	incoming_settle(nf);
 	for (n = tree_first_overlap(&nf->watches, start, end); n;
 	     n = tree_next_overlap(n, start, end)) {
 		struct watch *w = container_of(n, struct watch, node);

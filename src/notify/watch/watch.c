@@ -112,9 +112,14 @@ static int arm_once(struct kedge_notifier *nf, const struct adding *a)
 /* With nf->lock held. */
 static void look(struct kedge_notifier *nf, struct adding *a)
 {
+	const struct tree_node *whole;
+
 	queue_check_trips(nf);
-	a->armed = armed_covers(nf, a->start, a->end);
-	if (!a->armed)
+	whole = armed_whole(nf, a->start, a->end);
+	a->armed = whole;
+	if (whole)
+		incoming_know(nf, whole->start, whole->end);
+	else
 		armed_first_gap(nf, &a->start, &a->end);
 	a->whole = (struct vma_span){ 0, 0 };
 	if (!a->armed)
@@ -180,15 +185,14 @@ static int add_in_kernel(struct kedge_notifier *nf, struct watch *w)
 	return rc;
 }
 
-/* With signals blocked: several locks are taken in a row. */
-static int add(struct kedge_notifier *nf, struct watch *w, struct own_range own)
+/* A watch that is incoming. With signals blocked: several locks are taken in a row. */
+static int add(struct kedge_notifier *nf, uint64_t start, uint64_t end, struct own_range own)
 {
-	uint64_t start = w->node.start, end = w->node.end;
 	struct adding a = { .start = start, .end = end };
 	int rc;
 
 	sig_lock_blocked(&nf->lock);
-	tree_insert(&nf->watches, &w->node);
+	incoming_settle(nf);
 	look(nf, &a);
 	a.tainted = taint_serial(nf, start, end);
 	sig_unlock_blocked(&nf->lock);
@@ -213,9 +217,12 @@ int notify_watch_add(struct kedge_notifier *nf, struct watch *w, uint64_t start,
 	if (nf->ops->add)
 		return add_in_kernel(nf, w);
 	announce_watch(start, end);
-	signals_block();
-	rc = add(nf, w, own);
-	signals_restore();
+	rc = 0;
+	if (!incoming_add(nf, w)) {
+		signals_block();
+		rc = add(nf, start, end, own);
+		signals_restore();
+	}
 	if (rc < 0)
 		notify_watch_remove(nf, w, false);
 	else if (announce_active(start, end) || announce_shared())
@@ -238,9 +245,11 @@ bool notify_watch_announced(struct kedge_notifier *nf, struct watch *w,
 	return true;
 }
 
-/* True if the range has no watch. With the lock held. */
+/* True if the range has no watch, and gets none without the lock. With that held. */
 static bool unwatched(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 {
+	incoming_forget(nf, start, end);
+	incoming_settle(nf);
 	return !tree_first_overlap(&nf->watches, start, end);
 }
 
@@ -274,6 +283,7 @@ void notify_watch_remove(struct kedge_notifier *nf, struct watch *w, bool keep)
 	uint64_t start = w->node.start, end = w->node.end;
 
 	sig_lock(&nf->lock);
+	incoming_settle(nf);
 	queue_forget(w);
 	tree_remove(&nf->watches, &w->node);
 	if (nf->ops->remove)
