@@ -351,8 +351,12 @@ struct vma_info {
 	uint64_t dev; /* as makedev() has it */
 };
 
-/* seals.c: true of shared memory from which no process can take a page. */
+/* seals.c: true of shared memory from which no other process can take a page. */
 bool seals_keep_pages(const struct vma_info *v);
+/* The memfd @fd is kedge's, and no other process has it or a mapping of it; or that ends. What its
+ * mappings lose then, by calls that are not made on them, is announced before. */
+void seals_own(int fd);
+void seals_disown(int fd);
 /* For tests, which have their own; empty. A descriptor of the file was found. */
 void seals_found(int fd);
 

@@ -79,6 +79,8 @@ struct region_counts {
  *             has migrated; -EINPROGRESS, it is not known whether it has. Lists of regions read
  *             it without the lock, which a change of the length holds for long
  * @overstayed: a peer was still inside when it was trimmed
+ * @given:     other processes may have its file, or a userfaultfd of kedge's its memory: since its
+ *             first handle, or its migration
  * @uid:       the user that has made it
  * @view:      a mapping of @view_len bytes for accesses that are done here for peers, or NULL;
  *             of the pages that were there at @view_epoch; the @views-th
@@ -102,6 +104,7 @@ struct kedge_region {
 	uint64_t file_len;
 	_Atomic int refuses;
 	bool overstayed;
+	bool given;
 	struct doubt doubt;
 	struct invite *from;
 	/* Handles of it, and peers; guarded by shares_lock (share/share.h). */

@@ -60,7 +60,7 @@ static int make_next(const struct kedge_region *r, const struct kedge_move_opts 
 	int rc;
 
 	*next = (struct kedge_region){ .pid = r->pid, .fd = -1, .uffd = -1, .max_len = r->len,
-				       .page_size = r->page_size,
+				       .page_size = r->page_size, .given = r->given,
 				       .on_node = other || r->on_node,
 				       .node = other ? o->node : r->node };
 	list_init(&next->slots);

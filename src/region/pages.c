@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "notify/internal.h"
 #include "region/internal.h"
 #include "region/keeper.h"
 #include "region/watch/look.h"
@@ -190,6 +191,8 @@ static int open_file(struct kedge_region *r)
 	fcntl(r->fd, F_ADD_SEALS, SEALS);
 	/* A peer that was given it to be read alone does not open it for more. */
 	fchmod(r->fd, 0400);
+	if (!r->given)
+		seals_own(r->fd);
 	return 0;
 }
 
@@ -367,6 +370,7 @@ static int end(void *arg)
 
 	if (r->fd >= 0) {
 		give_back(r, 0, r->file_len);
+		seals_disown(r->fd);
 		close(r->fd);
 	}
 	return 0;

@@ -16,6 +16,7 @@
 #include "base/base.h"
 #include "base/process/own.h"
 #include "region/migrate/job.h"
+#include "region/watch/watch.h"
 
 #define PROGRESS_NS UINT64_C(100000000)
 #define GROWS	    2 /* rounds with no less to send than the one before */
@@ -212,6 +213,7 @@ static int watch_own(struct job *j)
 		j->info.track = KEDGE_TRACK_QUIET;
 		return rounds_shut(j);
 	}
+	watch_let_others(j->r);
 	rc = track_begin(j->r->at, j->info.len, j->r->page_size, NULL, &j->track);
 	if (rc) {
 		j->track = NULL;

@@ -42,8 +42,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <kedge/hooks.h>
+
 #include "base/base.h"
 #include "base/process/thread.h"
+#include "notify/internal.h"
 #include "region/keeper.h"
 #include "region/share/share.h"
 #include "region/watch/look.h"
@@ -428,6 +431,26 @@ static void enlist(struct kedge_region *r, bool is)
 	sig_unlock(&gaps_lock);
 }
 
+static int disown(void *arg)
+{
+	const struct kedge_region *r = arg;
+
+	seals_disown(r->fd);
+	return 0;
+}
+
+void watch_let_others(struct kedge_region *r)
+{
+	struct kedge_hook hook;
+
+	if (r->given)
+		return;
+	r->given = true;
+	keeper_call(disown, r);
+	kedge_hook_begin(&hook, KEDGE_EVENT_UNMAP | KEDGE_HOOK_YIELD, r->at, r->len);
+	kedge_hook_done(&hook);
+}
+
 int watch_begin(struct kedge_region *r)
 {
 	int rc;
@@ -437,6 +460,7 @@ int watch_begin(struct kedge_region *r)
 	rc = use_thread();
 	if (rc)
 		return rc;
+	watch_let_others(r);
 	enlist(r, true);
 	rc = keeper_call(begin_region, r);
 	if (rc)

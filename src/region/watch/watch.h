@@ -11,6 +11,9 @@
  * and it is not.
  */
 int watch_begin(struct kedge_region *r);
+/* With the region's lock, or in its stead while it migrates, before another process gets its memory
+ * or a userfaultfd of the region's: notifiers let go of it, and do not watch it any more. */
+void watch_let_others(struct kedge_region *r);
 /* With the region's lock, or in its stead while it migrates: changes are not noticed meanwhile, and
  * another userfaultfd may have the memory; then what has changed is, as far as it can be seen. */
 void watch_pause(struct kedge_region *r);

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * A region whose owner registers its memory with a device of its own, by a cache: the pages that a
- * move puts behind the region are those that the device has from the next get on. With the module
- * the cache keeps the registration between two moves, without it each get has its own.
+ * move puts behind the region are those that the device has from the next get on. The cache keeps
+ * the registration between two moves; without the module it does until the region has a handle.
  *
  * The device keeps pages as adapters do: by a second mapping, which stays whatever becomes of the
  * first one.
  */
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+
 #include "core.h"
 
 /* Each registration locks it once more, and all are to fit in ulimit -l. */
@@ -106,10 +111,80 @@ static void the_device_has_the_pages_of_a_region_that_was_moved(void **state)
 	end();
 }
 
+/* While a drop of pages may be under way nothing is: a move makes one. */
+static bool is_kept(void)
+{
+	unsigned int regs;
+
+	same_pages();
+	regs = adapter.regs;
+	same_pages();
+	return adapter.regs == regs;
+}
+
+/* Shared memory, that is, by userfaultfd: Linux 5.19. */
+static void need_watch(void)
+{
+	struct uffdio_api api = { .api = UFFD_API, .features = 1u << 12 };
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | 1 /* user mode */);
+
+	if (fd < 0 || ioctl(fd, UFFDIO_API, &api))
+		skip();
+	close(fd);
+}
+
+static uint32_t level(void)
+{
+	struct kedge_notifier_info info = { .size = sizeof(info) };
+	struct kedge_notifier *nf;
+	uint32_t is;
+
+	assert_int_equal(kedge_notifier_open(NULL, &nf), 0);
+	assert_int_equal(kedge_notifier_info(nf, &info), 0);
+	is = info.level;
+	kedge_notifier_close(nf);
+	return is;
+}
+
+static void until_it_has_a_handle_it_is_kept(void **state)
+{
+	struct kedge_handle h;
+
+	need_watch();
+	begin();
+	WAIT_FOR(is_kept());
+	assert_int_equal(kedge_region_move(region, NULL, SOON_MS, NULL), 0);
+	WAIT_FOR(is_kept());
+	assert_int_equal(kedge_region_trim(region, LEN / 2), 0);
+	assert_int_equal(kedge_region_grow(region, LEN), 0);
+	WAIT_FOR(is_kept());
+	assert_int_equal(kedge_region_advertise(region, NULL, &h), 0);
+	assert_int_equal(is_kept(), level() == KEDGE_LEVEL_EXACT);
+	end();
+}
+
+static void what_the_program_puts_in_its_place_is_seen(void **state)
+{
+	need_watch();
+	begin();
+	WAIT_FOR(is_kept());
+	assert_int_equal(syscall(SYS_munmap, at, LEN), 0);
+	assert_ptr_equal((void *)syscall(SYS_mmap, at, LEN, PROT_READ | PROT_WRITE,
+					 MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0L), at);
+	same_pages();
+	assert_int_equal(is_kept(), level() == KEDGE_LEVEL_EXACT);
+	kedge_cache_close(cache);
+	kedge_device_close(dev);
+	munmap(at, LEN);
+	kedge_region_close(region);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_device_has_the_pages_of_a_region_that_was_moved),
+		cmocka_unit_test(until_it_has_a_handle_it_is_kept),
+		cmocka_unit_test(what_the_program_puts_in_its_place_is_seen),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
