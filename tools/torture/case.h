@@ -124,13 +124,14 @@ enum route_id {
 	ROUTE_THREAD,
 	ROUTE_THREAD_RAW,
 	ROUTE_VFORK,
+	ROUTE_CLONE, /* a process that shares the memory */
 	ROUTE_PROCESS,
 	ROUTE_CNT,
 };
 
 #define R(id) (1u << ROUTE_##id)
 #define ROUTES_CALL \
-	(R(LIBC) | R(SYSCALL) | R(RAW) | R(THREAD) | R(THREAD_RAW) | R(VFORK))
+	(R(LIBC) | R(SYSCALL) | R(RAW) | R(THREAD) | R(THREAD_RAW) | R(VFORK) | R(CLONE))
 #define ROUTES_ADVICE (ROUTES_CALL | R(URING))
 #define ROUTES_FILE   (ROUTES_CALL | R(URING) | R(PROCESS))
 #define P(id)	      (1u << PAGES_##id)

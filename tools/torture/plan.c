@@ -81,6 +81,8 @@ static bool promised(const struct torture *t, const struct row *row)
 	if (flags & EV_GUARD && info->blind & KEDGE_BLIND_GUARD &&
 	    !(info->hooked && by_symbol(row->route)))
 		return false;
+	if (row->route == ROUTE_CLONE && info->blind & KEDGE_BLIND_SHARING && !info->hooked)
+		return false;
 	/* Where announcements are all there is, not every call has one before. */
 	if (flags & EV_RECYCLE && many && info->level < KEDGE_LEVEL_ORDERED)
 		return info->hooked && row->ev->race &&
@@ -120,7 +122,7 @@ static void judge_row(struct row *row, bool thp, bool hugetlb)
 		row_fail(row, -EOPNOTSUPP, "vm.nr_hugepages is 0");
 	else if (row->pages == PAGES_THP && !thp)
 		row_fail(row, -EOPNOTSUPP, "transparent huge pages are off");
-	else if (row->route == ROUTE_VFORK && !RAW_SYSCALL)
+	else if ((row->route == ROUTE_VFORK || row->route == ROUTE_CLONE) && !RAW_SYSCALL)
 		row_fail(row, -EOPNOTSUPP, "not written for this processor");
 }
 

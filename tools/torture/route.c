@@ -21,7 +21,8 @@ const char *const route_name[ROUTE_CNT] = {
 	[ROUTE_LIBC] = "libc",	   [ROUTE_SYSCALL] = "syscall",
 	[ROUTE_RAW] = "raw",	   [ROUTE_URING] = "uring",
 	[ROUTE_THREAD] = "thread", [ROUTE_THREAD_RAW] = "thread-raw",
-	[ROUTE_VFORK] = "vfork",   [ROUTE_PROCESS] = "process",
+	[ROUTE_VFORK] = "vfork",   [ROUTE_CLONE] = "clone",
+	[ROUTE_PROCESS] = "process",
 };
 
 static long of_errno(long ret)
@@ -144,7 +145,7 @@ int route_run(struct run *x, void (*fn)(void *), void *arg)
 	return 0;
 }
 
-RAW_CODE static void vfork_main(void *p)
+RAW_CODE static void child_main(void *p)
 {
 	struct job *j = p;
 
@@ -153,8 +154,22 @@ RAW_CODE static void vfork_main(void *p)
 	raw_syscall6(SYS_exit, 0, 0, 0, 0, 0, 0);
 }
 
-/* The call of vfork(), but on a stack that a sanitizer doesn't know. */
-static long vfork_call(struct lane *l, long nr, const long a[6])
+static int clone_main(void *p)
+{
+	child_main(p);
+	return 0;
+}
+
+/* By libc's clone(), which libkedge-hooks sees: the process shares the memory. */
+static long make_child(void *stack, enum route_id route, struct job *j)
+{
+	if (route == ROUTE_VFORK)
+		return raw_clone(CLONE_VM | CLONE_VFORK | SIGCHLD, stack, child_main, j);
+	return of_errno(clone(clone_main, stack, CLONE_VM | SIGCHLD, j));
+}
+
+/* The call of vfork() or clone(), but on a stack that a sanitizer doesn't know. */
+static long child_call(struct lane *l, enum route_id route, long nr, const long a[6])
 {
 	struct job j = { true, nr, a, -EINTR };
 	void *p;
@@ -167,8 +182,7 @@ static long vfork_call(struct lane *l, long nr, const long a[6])
 			return -errno;
 		l->vstack = p;
 	}
-	pid = raw_clone(CLONE_VM | CLONE_VFORK | SIGCHLD,
-			(char *)l->vstack + VSTACK_LEN, vfork_main, &j);
+	pid = make_child((char *)l->vstack + VSTACK_LEN, route, &j);
 	if (pid < 0)
 		return pid;
 	while (waitpid((pid_t)pid, NULL, 0) < 0 && errno == EINTR)
@@ -264,7 +278,8 @@ static long route_once(struct lane *l, enum route_id route, long nr,
 	case ROUTE_THREAD_RAW:
 		return thread_call(l, true, nr, arg);
 	case ROUTE_VFORK:
-		return vfork_call(l, nr, arg);
+	case ROUTE_CLONE:
+		return child_call(l, route, nr, arg);
 	case ROUTE_PROCESS:
 		return peer_call(&l->t->peer, (int)arg[0], nr, arg);
 	default:
