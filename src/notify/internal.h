@@ -353,10 +353,15 @@ struct vma_info {
 
 /* seals.c: true of shared memory from which no other process can take a page. */
 bool seals_keep_pages(const struct vma_info *v);
-/* The memfd @fd is kedge's, and no other process has it or a mapping of it; or that ends. What its
- * mappings lose then, by calls that are not made on them, is announced before. */
-void seals_own(int fd);
-void seals_disown(int fd);
+
+/*
+ * own_files.c: the memfd @fd is kedge's, and no other process has it or a mapping of it; or that
+ * ends. What its mappings lose by calls that are not made on them is announced before.
+ */
+void own_file_add(int fd);
+void own_file_remove(int fd);
+bool is_own_file(const struct vma_info *v);
+
 /* For tests, which have their own; empty. A descriptor of the file was found. */
 void seals_found(int fd);
 

@@ -13,20 +13,15 @@
  * each get of such memory comes here.
  *
  * A private mapping of such a file is left out: a write of the program's copies its page.
- *
- * A file of kedge's own that no other process has needs no seals: what is done to it is done by
- * calls on this process's addresses, or after those.
  */
 #include <dirent.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/process/owner.h"
 #include "notify/internal.h"
 
 #define SHRINK	  F_SEAL_SHRINK
@@ -152,85 +147,6 @@ static void note_miss(const struct vma_info *v, uint64_t now)
 			      memory_order_relaxed);
 }
 
-/* ---- files of kedge's own ---- */
-
-struct own_file {
-	struct tree_node node; /* by inode */
-	uint64_t dev;
-};
-
-static _Atomic int owner;
-static struct sig_lock lock; /* guards: */
-static struct tree own_files;
-
-/* What a parent has open, its child does not have mapped. */
-static void forget(void)
-{
-	sig_lock_init(&lock);
-	own_files = (struct tree){ 0 };
-}
-
-static void lock_files(void)
-{
-	owner_adopt(&owner, forget);
-	sig_lock(&lock);
-}
-
-static struct own_file *file_of(struct tree_node *n)
-{
-	return container_of(n, struct own_file, node);
-}
-
-/* With the lock held. */
-static struct own_file *own_file(uint64_t inode, uint64_t dev)
-{
-	struct tree_node *n = tree_first_overlap(&own_files, inode, inode + 1);
-
-	while (n && file_of(n)->dev != dev)
-		n = tree_next_overlap(n, inode, inode + 1);
-	return n ? file_of(n) : NULL;
-}
-
-static bool is_own(const struct vma_info *v)
-{
-	bool is;
-
-	lock_files();
-	is = own_file(v->inode, v->dev);
-	sig_unlock(&lock);
-	return is;
-}
-
-void seals_own(int fd)
-{
-	struct own_file *f;
-	struct stat st;
-
-	if (fstat(fd, &st) || !(f = malloc(sizeof(*f))))
-		return;
-	f->node.start = st.st_ino;
-	f->node.end = st.st_ino + 1;
-	f->dev = st.st_dev;
-	lock_files();
-	tree_insert(&own_files, &f->node);
-	sig_unlock(&lock);
-}
-
-void seals_disown(int fd)
-{
-	struct own_file *f = NULL;
-	struct stat st;
-
-	if (fstat(fd, &st))
-		return;
-	lock_files();
-	f = own_file(st.st_ino, st.st_dev);
-	if (f)
-		tree_remove(&own_files, &f->node);
-	sig_unlock(&lock);
-	free(f);
-}
-
 bool seals_keep_pages(const struct vma_info *v)
 {
 	uint64_t now;
@@ -238,7 +154,7 @@ bool seals_keep_pages(const struct vma_info *v)
 
 	if (!v->shared || !v->inode)
 		return false;
-	if (is_own(v))
+	if (is_own_file(v))
 		return true;
 	rc = by_fd(atomic_load_explicit(&last_fd, memory_order_relaxed), v);
 	if (rc == 1)

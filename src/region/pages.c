@@ -192,7 +192,7 @@ static int open_file(struct kedge_region *r)
 	/* A peer that was given it to be read alone does not open it for more. */
 	fchmod(r->fd, 0400);
 	if (!r->given)
-		seals_own(r->fd);
+		own_file_add(r->fd);
 	return 0;
 }
 
@@ -370,7 +370,7 @@ static int end(void *arg)
 
 	if (r->fd >= 0) {
 		give_back(r, 0, r->file_len);
-		seals_disown(r->fd);
+		own_file_remove(r->fd);
 		close(r->fd);
 	}
 	return 0;

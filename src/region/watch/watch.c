@@ -435,7 +435,7 @@ static int disown(void *arg)
 {
 	const struct kedge_region *r = arg;
 
-	seals_disown(r->fd);
+	own_file_remove(r->fd);
 	return 0;
 }
 
