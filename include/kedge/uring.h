@@ -26,8 +26,8 @@ struct io_uring;
  * struct kedge_uring_opts - how to use a ring's table; 0 is the default
  * @size:       sizeof(struct kedge_uring_opts)
  * @flags:      KEDGE_URING_* or'ed
- * @slots:      how many slots; 0 is as many as the kernel takes (16,384). One
- *              slot is one registration
+ * @slots:      how many slots, at most 16,384; 0 is 4,096. One slot is one registration.
+ *              The kernel takes about .5 ns more a slot for each huge page that it registers
  * @first_slot: with KEDGE_URING_TABLE_EXISTS: the first slot that is ours
  */
 struct kedge_uring_opts {

@@ -126,8 +126,8 @@ int kedge__uring_full(const struct uring *u)
 {
 	return kedge_reason(-ENOSPC,
 			    "all %u slots of the ring's buffer table are in "
-			    "use: hold fewer registrations at once, or make "
-			    "the table larger (16384 is the most of Linux 6)",
+			    "use: hold fewer registrations at once, or ask for "
+			    "more slots at the open (16384 is the most of Linux 6)",
 			    u->slots);
 }
 

@@ -19,6 +19,8 @@
 
 /* The largest table of all kernels so far. */
 #define TABLE_MAX 16384u
+/* For each huge page that is registered the kernel looks at all slots, .5 ns at each. */
+#define TABLE_DEFAULT 4096u
 /* Linux 6.3; not in the liburing of every distribution. */
 #define USE_REGISTERED_RING (1u << 31)
 
@@ -186,7 +188,7 @@ void kedge__uring_table_drop(const struct uring *u)
 
 int kedge__uring_table_new(struct uring *u, uint32_t slots)
 {
-	uint32_t nr = slots ? slots : TABLE_MAX;
+	uint32_t nr = slots ? slots : TABLE_DEFAULT;
 	int rc = make_table(u, nr);
 
 	while (rc == -EINVAL && !slots && nr > 1) {

@@ -77,7 +77,7 @@ static void bad_arguments_do_not_reach_the_kernel(void **state)
 
 	newer.later = 0;
 	assert_int_equal(kedge_device_open_uring(&fake_ring, &newer.opts, &dev), 0);
-	assert_int_equal(slots_of(), 16384);
+	assert_int_equal(slots_of(), 4096);
 }
 
 static void kernels_of_all_ages(void **state)
@@ -85,7 +85,7 @@ static void kernels_of_all_ages(void **state)
 
 	fake.no_sparse = true;
 	open_with(0, 0, 0);
-	assert_int_equal(slots_of(), 16384);
+	assert_int_equal(slots_of(), 4096);
 	close_dev();
 	assert_int_equal(fake.nr, 0);
 
@@ -124,7 +124,7 @@ static void what_the_kernel_says_to_open_comes_back(void **state)
 		const char *words;
 	} cases[] = {
 		{ -EBUSY, -EBUSY, "KEDGE_URING_TABLE_EXISTS" },
-		{ -ENOMEM, -ENOMEM, "16384 slots" },
+		{ -ENOMEM, -ENOMEM, "4096 slots" },
 		{ -EEXIST, -EEXIST, "IORING_SETUP_SINGLE_ISSUER" },
 		{ -EACCES, -EACCES, "restrictions" },
 		{ -EPERM, -EPERM, "seccomp" },
