@@ -31,6 +31,10 @@ __attribute__((weak, noinline)) void incoming_pushed(void)
 {
 }
 
+__attribute__((weak, noinline)) void incoming_read(void)
+{
+}
+
 static void push(struct incoming *in, struct watch *w)
 {
 	struct watch *first = atomic_load_explicit(&in->first, memory_order_relaxed);
@@ -52,6 +56,7 @@ static bool is_known(const struct kedge_notifier *nf, uint64_t start, uint64_t e
 		end <= atomic_load_explicit(&in->end, memory_order_acquire) &&
 		__atomic_load_n(nf->head.trips, __ATOMIC_ACQUIRE) ==
 			atomic_load_explicit(&in->trips, memory_order_acquire);
+	incoming_read();
 	return known && atomic_load(&in->version) == version;
 }
 

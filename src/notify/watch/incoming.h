@@ -44,7 +44,9 @@ void incoming_know(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 /* Something changes in [start, end). Before incoming_settle(), if that is to see all watches. */
 void incoming_forget(struct kedge_notifier *nf, uint64_t start, uint64_t end);
 
-/* For tests, which have their own; empty. A watch was added, and its range not looked at yet. */
+/* For tests, which have their own; empty. A watch was added, and its range not looked at yet; and
+ * what is known of it was read, and the version not for the second time. */
 void incoming_pushed(void);
+void incoming_read(void);
 
 #endif /* NOTIFY_WATCH_INCOMING_H */

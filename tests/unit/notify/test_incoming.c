@@ -14,6 +14,7 @@ static char *pages;
 static struct queue told;
 static struct watch watch;
 static void (*on_pushed)(void);
+static void (*on_read)(void);
 
 static int setup(void **state)
 {
@@ -57,17 +58,27 @@ static void *call_it(void *fn)
 	return NULL;
 }
 
-/* Another thread does it, when the watch is on the list and its range not looked at. */
-void incoming_pushed(void)
+/* Another thread does it. */
+static void once(void (**on)(void))
 {
-	void (*fn)(void) = on_pushed;
+	void (*fn)(void) = *on;
 	pthread_t t;
 
-	on_pushed = NULL;
+	*on = NULL;
 	if (!fn)
 		return;
 	assert_int_equal(pthread_create(&t, NULL, call_it, fn), 0);
 	pthread_join(t, NULL);
+}
+
+void incoming_pushed(void)
+{
+	once(&on_pushed);
+}
+
+void incoming_read(void)
+{
+	once(&on_read);
 }
 
 static void unmap_it(void)
@@ -126,6 +137,13 @@ static void what_is_gone_is_not_armed(void **state)
 	on_pushed = unmap_and_wait;
 	assert_int_equal(add(&watch, 1), -EFAULT);
 	assert_null(atomic_load(&nf->incoming.first));
+}
+
+static void nor_is_what_goes_while_it_is_looked_at(void **state)
+{
+	on_read = unmap_and_wait;
+	assert_int_equal(add(&watch, 1), -EFAULT);
+	assert_null(on_read);
 }
 
 static void a_drop_in_between_is_told(void **state)
