@@ -42,12 +42,18 @@ enum kedge_level {
  *                         while the mapping is renewed, where it was made
  *                         by a system call instruction outside libc
  * @KEDGE_BLIND_RAW:       every change not made through libc
+ * @KEDGE_BLIND_AROUND:    the first change of memory that libc handed out, made
+ *                         outside libc: a second thread that the kernel hands
+ *                         the range before that call returns may be served from
+ *                         a cache. Where lookups ask (KEDGE_CHECK_CALL) they
+ *                         are not blind to it: KEDGE_NOTIFIER_ASK has them ask
  */
 enum kedge_blind_spot {
 	KEDGE_BLIND_SHM_REMAP = 1 << 0,
 	KEDGE_BLIND_GUARD = 1 << 1,
 	KEDGE_BLIND_RAW = 1 << 2,
 	KEDGE_BLIND_SHARING = 1 << 3,
+	KEDGE_BLIND_AROUND = 1 << 4,
 };
 
 /**

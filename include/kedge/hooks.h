@@ -143,6 +143,17 @@ KEDGE_API void kedge_hook_allocated(const void *addr, size_t len);
 KEDGE_API void kedge_hook_sharing(int pid);
 
 /**
+ * kedge_hook_number() - the number of a descriptor is about to be another file's
+ * @fd: the number
+ *
+ * Before dup2() and its kin. A notifier that asks the kernel by a descriptor of that
+ * number does not ask any more: each get registers from then on.
+ *
+ * Threads: any; keeps errno.
+ */
+KEDGE_API void kedge_hook_number(int fd);
+
+/**
  * kedge_hook_relieve() - a call has failed for want of mappings
  *
  * Called after an ENOMEM, to try once more. If the process is near

@@ -20,7 +20,8 @@ struct kedge_notifier;
 struct kedge_event;
 
 /** KEDGE_NOTIFIER_NO_BLIND_SPOT - refuse a backend that knows of events it
- *  cannot see on this kernel (see struct kedge_notifier_info) */
+ *  cannot see on this kernel (see struct kedge_notifier_info); lookups ask, as
+ *  with KEDGE_NOTIFIER_ASK */
 #define KEDGE_NOTIFIER_NO_BLIND_SPOT (1u << 0)
 
 /** KEDGE_NOTIFIER_EXACT_RANGES - have the kernel watch the pages that were asked

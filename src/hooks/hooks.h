@@ -51,6 +51,8 @@ struct kedge__real {
 	int (*shmdt)(const void *);
 	int (*mprotect)(void *, size_t, int);
 	int (*ioctl)(int, unsigned long, ...);
+	int (*dup2)(int, int);
+	int (*dup3)(int, int, int);
 	int (*brk)(void *);
 	void *(*sbrk)(intptr_t);
 };

@@ -29,6 +29,7 @@
  * This file: the functions behind the wrappers.
  */
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -185,6 +186,19 @@ static int raw_ioctl(int fd, unsigned long request, ...)
 	return (int)kedge__raw_syscall(SYS_ioctl, (long)fd, request, arg);
 }
 
+static int raw_dup3(int from, int to, int flags)
+{
+	return (int)kedge__raw_syscall(SYS_dup3, (long)from, (long)to, (long)flags);
+}
+
+/* Some machines have dup3(2) alone, which refuses two equal numbers. */
+static int raw_dup2(int from, int to)
+{
+	if (from != to)
+		return raw_dup3(from, to, 0);
+	return kedge__raw_syscall(SYS_fcntl, (long)from, (long)F_GETFD) < 0 ? -1 : to;
+}
+
 struct kedge__real kedge__real = {
 	.munmap = raw_munmap,
 	.mmap = raw_mmap,
@@ -197,6 +211,8 @@ struct kedge__real kedge__real = {
 	.shmdt = raw_shmdt,
 	.mprotect = raw_mprotect,
 	.ioctl = raw_ioctl,
+	.dup2 = raw_dup2,
+	.dup3 = raw_dup3,
 	.brk = raw_brk,
 	.sbrk = raw_sbrk,
 };
@@ -257,6 +273,8 @@ __attribute__((constructor(101))) static void hooks_init(void)
 	RESOLVE(shmdt);
 	RESOLVE(mprotect);
 	RESOLVE(ioctl);
+	RESOLVE(dup2);
+	RESOLVE(dup3);
 	RESOLVE(brk);
 	RESOLVE(sbrk);
 #ifdef HOOKS_SYSCALL

@@ -4,6 +4,13 @@
 
 #define INFO_V1 STRUCT_END(struct kedge_notifier_info, armed)
 
+/* The backend's own, and what announcements leave out while no lookup asks. */
+uint32_t nf_blind(const struct kedge_notifier *nf)
+{
+	return nf->blind |
+	       (nf->ops->settled && nf_asks(nf) == ASKS_NOT ? KEDGE_BLIND_AROUND : 0);
+}
+
 int kedge_notifier_info(struct kedge_notifier *nf,
 			struct kedge_notifier_info *info)
 {
@@ -15,7 +22,7 @@ int kedge_notifier_info(struct kedge_notifier *nf,
 		return nf_not_owned();
 	i.level = nf->ops->level;
 	i.backend = nf->ops->name;
-	i.blind = nf->blind;
+	i.blind = nf_blind(nf);
 	i.hooked = announce_hooked(NULL);
 	sig_lock(&nf->lock);
 	i.check = i.level == KEDGE_LEVEL_NONE ? KEDGE_CHECK_NONE : nf_asks(nf);

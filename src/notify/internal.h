@@ -193,6 +193,7 @@ struct notify_ops {
 };
 
 /* info.c */
+uint32_t nf_blind(const struct kedge_notifier *nf);
 extern const struct stats_kind notifier_counters;
 
 extern const struct notify_ops notify_ummunot;

@@ -26,7 +26,7 @@ int kedge_backend_probe(unsigned int index, struct kedge_backend_info *info)
 			 kedge_strerror(i.rc));
 	} else {
 		i.level = ops->level;
-		i.blind = nf->blind;
+		i.blind = nf_blind(nf);
 		kedge_notifier_close(nf);
 	}
 	return kedge__info_copy(info, INFO_V1, &i, sizeof(i));

@@ -125,6 +125,13 @@ KEDGE_API void kedge_hook_sharing(int pid)
 	atomic_store(&recorder_sharing[!!pid], pid ? pid : 1);
 }
 
+KEDGE_API _Atomic int recorder_number;
+
+KEDGE_API void kedge_hook_number(int fd)
+{
+	atomic_store(&recorder_number, fd);
+}
+
 KEDGE_API int kedge_hook_relieve(void)
 {
 	return 0;

@@ -40,6 +40,9 @@ extern _Atomic int recorder_attached;
 /* Of kedge_hook_sharing(): 1 after a call with 0, and the argument of the last other one. */
 extern _Atomic int recorder_sharing[2];
 
+/* The last number that kedge_hook_number() was told. */
+extern _Atomic int recorder_number;
+
 void recorder_start(void);
 void recorder_stop(void);
 

@@ -437,6 +437,35 @@ static void other_system_calls_pass(void)
 	close(p[1]);
 }
 
+static int dup2_at(int from, int to)
+{
+	return dup2(from, to);
+}
+
+static int dup3_at(int from, int to)
+{
+	return dup3(from, to, O_CLOEXEC);
+}
+
+static void check_number(int (*dup_at)(int from, int to))
+{
+	recorder_number = -1;
+	CHECK(dup_at(1, 77) == 77);
+	CHECK(recorder_number == 77);
+	recorder_number = -1;
+	CHECK(dup_at(78, 77) == -1 && errno == EBADF);
+	CHECK(recorder_number == -1);
+	CHECK(!close(77));
+}
+
+static void a_number_that_is_taken_is_told(void)
+{
+	check_number(dup2_at);
+	check_number(dup3_at);
+	CHECK(dup2(1, 1) == 1);
+	CHECK(recorder_number == -1);
+}
+
 /*
  * A vfork child goes on in its caller's frame; what it writes below the return
  * address of syscall() must hurt nobody. (Above, libc's own would break too.)
@@ -503,6 +532,7 @@ int main(void)
 		a_heap_that_shrinks_is_announced();
 	}
 	other_system_calls_pass();
+	a_number_that_is_taken_is_told();
 	vfork_through_syscall_needs_no_frame();
 	forked_and_vforked_children_announce_too();
 	return 0;

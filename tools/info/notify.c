@@ -19,6 +19,8 @@ static const struct {
 	{ KEDGE_BLIND_SHM_REMAP, "shmat(SHM_REMAP) made around libc" },
 	{ KEDGE_BLIND_GUARD, "madvise(MADV_GUARD_INSTALL) made around libc" },
 	{ KEDGE_BLIND_SHARING, "processes made around libc that share the memory" },
+	{ KEDGE_BLIND_AROUND, "the first change around libc of what libc handed out, for a second "
+			      "thread" },
 };
 
 static const char *level_words(uint32_t level)

@@ -98,13 +98,14 @@ static int choose_check(struct kedge_notifier *nf,
 			const struct kedge_notifier_opts *opts)
 {
 	const struct uffd *u = nf->backend;
+	const uint32_t ask = KEDGE_NOTIFIER_ASK | KEDGE_NOTIFIER_NO_BLIND_SPOT;
 
 	/*
 	 * Users of on_event put an entry where the callback finds it, and then ask. A change that
 	 * is not announced may have had its call before the entry was there, and move the
 	 * generation after the look: its count is raised by then.
 	 */
-	if (announce_hooked(NULL) && !(opts->flags & KEDGE_NOTIFIER_ASK) && !opts->on_event &&
+	if (announce_hooked(NULL) && !(opts->flags & ask) && !opts->on_event &&
 	    !announce_was_passed_by())
 		return 0;
 	if (!u->counts)
@@ -140,7 +141,8 @@ static bool uffd_settled(struct kedge_notifier *nf)
 
 	switch (uffd_ask_kernel(u)) {
 	case UFFD_REST:
-		return true;
+		/* It is set before the number can be another userfaultfd's. */
+		return likely(nf_asks(nf) != ASKS_LOST);
 	case UFFD_STRANGER:
 		/*
 		 * A callback asks on the thread of another notifier's monitor, or

@@ -6,8 +6,8 @@
  * another's changes. So the number is a high one, which is not given twice in a row (fd_move_up()),
  * and differs from that of a second copy of this library, in another namespace of the linker
  * (dlmopen(), a plug-in that has libkedge.a inside): the monitor of that copy holds its userfaultfd
- * under the same number in a table of its own, where the program cannot close it. A program that
- * puts a userfaultfd of its own in the place of ours by dup2() is not noticed.
+ * under the same number in a table of its own, where the program cannot close it. That a program
+ * puts a userfaultfd of its own in the place of ours by dup2() libkedge-hooks tells.
  *
  * To look at the descriptor's inode at each question was ruled out: it costs a second system call,
  * more than the question.
@@ -111,4 +111,20 @@ bool uffd_number_is_held(const struct uffd *u)
 	has_own_table = has_own_table || (u->unique && any_thread(has_ours, &n));
 	errno = saved;
 	return has_own_table;
+}
+
+static void take(struct kedge_notifier *nf, void *fd)
+{
+	const struct uffd *u = nf->backend;
+
+	if (nf->ops != &notify_uffd || u->fd != *(int *)fd)
+		return;
+	sig_lock_blocked(&nf->lock);
+	notify_must_ask(nf, ASKS_LOST);
+	sig_unlock_blocked(&nf->lock);
+}
+
+void kedge_hook_number(int fd)
+{
+	announce_each(take, &fd);
 }

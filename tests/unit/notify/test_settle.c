@@ -3,6 +3,10 @@
  * A lookup learns of a change that is under way. The change is stopped
  * in the middle by holding the lock that the monitor needs to read its event.
  */
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
+
 #include <kedge/hooks.h>
 
 #include "cache/internal.h"
@@ -457,6 +461,37 @@ static int load_setup(void **state)
 
 #define LOADED(f) cmocka_unit_test_setup_teardown(f, load_setup, nf_end)
 
+static int new_userfaultfd(void)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | 1 /* user mode */);
+
+	assert_true(fd >= 0);
+	assert_int_equal(ioctl(fd, UFFDIO_API, &api), 0);
+	return fd;
+}
+
+/* It would answer for its own memory, where nothing changes. */
+static void another_userfaultfd_under_the_number_is_not_asked(void **state)
+{
+	const struct kedge_notifier_opts o = { .size = sizeof(o), .backend = "uffd",
+					       .flags = KEDGE_NOTIFIER_ASK };
+	struct kedge_notifier *mine;
+	int other = new_userfaultfd(), number;
+
+	assert_int_equal(kedge_notifier_open(&o, &mine), 0);
+	number = ((struct uffd *)mine->backend)->fd;
+	kedge_hook_number(number + 1);
+	assert_true(notify_settled(mine));
+	kedge_hook_number(number);
+	assert_int_equal(dup2(other, number), number);
+	assert_false(notify_settled(mine));
+	assert_int_equal(check_of(mine), KEDGE_CHECK_NONE);
+	kedge_notifier_close(mine);
+	close(number);
+	close(other);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -466,6 +501,7 @@ int main(void)
 		NF(a_child_is_refused),
 		NF(a_thread_that_closed_its_own_descriptors),
 		NF(the_number_of_a_monitor_is_not_taken),
+		NF(another_userfaultfd_under_the_number_is_not_asked),
 		NF(an_unannounced_change_makes_lookups_ask),
 		LOADED(an_announcement_outlasts_the_handling_of_its_event),
 		LOADED(a_watch_on_other_memory_makes_lookups_ask),
