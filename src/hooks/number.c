@@ -8,7 +8,7 @@
 
 #include "hooks/hooks.h"
 
-/* Before it is so. kedge has none of the first three numbers, which are dup2()'s usual ones. */
+/* Before it is so. The first three numbers, dup2()'s usual ones, are never kedge's. */
 static void announce(int from, int to)
 {
 	int saved = errno;

@@ -245,7 +245,7 @@ bool notify_watch_announced(struct kedge_notifier *nf, struct watch *w,
 	return true;
 }
 
-/* True if the range has no watch, and gets none without the lock. With that held. */
+/* True if the range has no watch, nor gets one without the lock. With that held. */
 static bool unwatched(struct kedge_notifier *nf, uint64_t start, uint64_t end)
 {
 	incoming_forget(nf, start, end);
