@@ -148,6 +148,13 @@ for lib in kedge hooks/kedge-hooks kedge-uring kedge-verbs kedge-rdma \
 	sed -i "s# path='[^']*/src/# path='src/#" "$now"
 	! first "$lib" "$name" || compare_library "$lib" "$name"
 done
+# libkedge-hooks' functions have libc's names and no version: Debian's list names each.
+sed -n 's/^\t\([a-z_0-9]*\);$/\1/p' "$root/src/hooks/kedge-hooks.map" | LC_ALL=C sort >"$tmp/map"
+sed -n 's/^ \([a-z_0-9]*\)@.*/\1/p' "$root/debian/libkedge-hooks0.symbols" >"$tmp/symbols"
+diff "$tmp/symbols" "$tmp/map" || {
+	echo "debian/libkedge-hooks0.symbols does not name what src/hooks/kedge-hooks.map does"
+	status=1
+}
 "$root/scripts/constants.py" "$root" >"$tmp/constants"
 LC_ALL=C sort "$tmp/constants" >"$now"
 ! first constants constants || compare_constants

@@ -278,5 +278,9 @@ int main(int argc, char **argv)
 		SHARED(more_than_are_remembered),
 	};
 
+	if (UNDER_TSAN) {
+		puts("skipped: ThreadSanitizer takes a process that shares the memory for a fork");
+		return 77;
+	}
 	return RUN_CASES(tests, argc, argv);
 }
