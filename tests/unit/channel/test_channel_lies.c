@@ -224,6 +224,27 @@ static void what_is_given_up_early_makes_room(void **state)
 	free(out);
 }
 
+/* Not by a way, either, that would be refused of one that is not given up. */
+static void a_send_that_is_given_up_is_asked_for_in_vain(void **state)
+{
+	struct packet_cts cts = { .receiver = { 1, 1 }, .way = KEDGE_WAY_EAGER };
+	char *out = calloc(1, MIB);
+	uint64_t name;
+
+	open_pair(NULL, NULL);
+	assert_int_equal(kedge_channel_send(b.ch, out, MIB, 1, 0, &name), 0);
+	cts.sender = heard(PACKET_RTS).rts.sender;
+	assert_int_equal(kedge_channel_cancel(b.ch, name), 0);
+	heard(PACKET_ABORT);
+	say(PACKET_CTS, &cts, offsetof(struct packet_cts, desc));
+	many_turns_of_b();
+	assert_int_equal(turn(&b), 0);
+	assert_int_equal(b.cnt, 1);
+	assert_int_equal(b.done[0].status, -ECANCELED);
+	close_pair();
+	free(out);
+}
+
 /* A name is an index, and the number of its use: the message of another use stays. */
 static void what_is_given_up_is_of_one_use(void **state)
 {
@@ -375,6 +396,7 @@ int main(void)
 		cmocka_unit_test(a_long_message_goes_by_no_packet),
 		cmocka_unit_test(a_segment_is_named_with_one_piece),
 		cmocka_unit_test(what_is_given_up_early_makes_room),
+		cmocka_unit_test(a_send_that_is_given_up_is_asked_for_in_vain),
 		cmocka_unit_test(what_is_given_up_is_of_one_use),
 		cmocka_unit_test(an_answer_waits_for_room),
 		cmocka_unit_test(a_buffer_is_not_told_free_while_the_peer_writes),
