@@ -6,6 +6,7 @@
 #include <semaphore.h>
 
 #include "base/process/service.h"
+#include "notify/backend/uffd_place.h"
 #include "notify/internal.h"
 #include "notify/tripwire/tripwire.h"
 
@@ -33,6 +34,7 @@ struct uffd {
 	/* The monitor's own: */
 	_Atomic bool own_table; /* of descriptors */
 	int epoll;		/* or negative */
+	struct uffd_place place;
 	uint64_t last_ns;
 	uint64_t gap_ns; /* between events, smoothed */
 };

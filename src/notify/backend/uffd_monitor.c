@@ -12,6 +12,7 @@
  * descriptors it does not know can not cut it off, which would leave munmap()
  * hanging or unseen. It may run on every CPU that the process may use, whatever
  * the thread that opened the notifier is bound to: others wait for its answer.
+ * uffd_place.c has the exception.
  */
 #include <limits.h>
 #include <linux/close_range.h>
@@ -23,13 +24,13 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "notify/announce/announce.h"
 #include "notify/announce/origin.h"
 #include "notify/backend/uffd.h"
+#include "notify/backend/uffd_place.h"
 #include "notify/backend/uffd_range.h"
 #include "notify/backend/uffd_who.h"
 #include "notify/carry.h"
@@ -230,9 +231,9 @@ static bool more_than_one_cpu(void)
 }
 
 /* Events come in bursts: how long to keep looking after this one. */
-static uint64_t spin_until(struct uffd *u)
+static uint64_t spin_until(struct uffd *u, uint64_t now)
 {
-	uint64_t now = clock_ns(), gap = now - u->last_ns;
+	uint64_t gap = now - u->last_ns;
 
 	u->last_ns = now;
 	if (gap > 4 * u->spin_ns)
@@ -286,24 +287,6 @@ static void own_descriptors(struct kedge_notifier *nf)
 	}
 	if (!flags)
 		syscall(SYS_close_range, from, UINT_MAX, flags);
-}
-
-/*
- * Others wait for this thread, so it must not wait for the CPU that its creator
- * was bound to, nor as one that has time. A refused call is ignored.
- */
-static void run_anywhere(void)
-{
-	struct sched_param none = { 0 };
-	unsigned long cpus[128];
-	int policy = sched_getscheduler(0);
-
-	memset(cpus, 0xff, sizeof(cpus));
-	syscall(SYS_sched_setaffinity, 0, sizeof(cpus), cpus);
-	if (policy == SCHED_IDLE || policy == SCHED_BATCH)
-		sched_setscheduler(0, SCHED_OTHER, &none);
-	if (getpriority(PRIO_PROCESS, 0) > 0)
-		setpriority(PRIO_PROCESS, 0, 0);
 }
 
 static void let_go_of(void *arg, uint64_t start, uint64_t end)
@@ -381,20 +364,22 @@ static void *monitor(void *arg)
 {
 	struct kedge_notifier *nf = arg;
 	struct uffd *u = nf->backend;
-	uint64_t spin = 0;
+	uint64_t spin = 0, now;
 
 	a_monitor = true;
 	prctl(PR_SET_NAME, UFFD_MONITOR_NAME);
 	own_descriptors(nf);
 	u->epoll = open_epoll(u);
-	run_anywhere();
+	uffd_place_first(&u->place);
 	nf->threads.monitor = (int)syscall(SYS_gettid);
 	atomic_store(&u->tid, nf->threads.monitor);
 	sem_post(&u->ready);
 	while (!atomic_load(&u->closing)) {
 		wait_event(u, spin);
 		handle_events(nf);
-		spin = spin_until(u);
+		now = clock_ns();
+		uffd_place_again(&u->place, now);
+		spin = spin_until(u, now);
 	}
 	let_go(nf);
 	if (u->epoll >= 0)
