@@ -334,7 +334,7 @@ KEDGE_API ssize_t kedge_cache_resync(struct kedge_cache *cache,
  * Threads: any.
  *
  * Return: the bytes of the area that are registered now, or a negative errno
- * as kedge_cache_get(), where no chunk could be registered.
+ * as kedge_cache_get(), where no chunk could be; -EOPNOTSUPP: such memory is not kept.
  */
 KEDGE_API ssize_t kedge_cache_hint(struct kedge_cache *cache, const void *addr,
 				   size_t len, uint32_t access);
