@@ -180,6 +180,22 @@ static void check_descriptor(struct kedge_notifier *other, void *arg)
 	sig_unlock_blocked(&other->lock);
 }
 
+static void take(struct kedge_notifier *nf, void *fd)
+{
+	const struct uffd *u = nf->backend;
+
+	if (nf->ops != &notify_uffd || u->fd != *(int *)fd)
+		return;
+	sig_lock_blocked(&nf->lock);
+	notify_must_ask(nf, ASKS_LOST);
+	sig_unlock_blocked(&nf->lock);
+}
+
+void kedge_hook_number(int fd)
+{
+	announce_each(take, &fd);
+}
+
 static int uffd_open(struct kedge_notifier *nf,
 		     const struct kedge_notifier_opts *opts)
 {

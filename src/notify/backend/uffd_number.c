@@ -112,19 +112,3 @@ bool uffd_number_is_held(const struct uffd *u)
 	errno = saved;
 	return has_own_table;
 }
-
-static void take(struct kedge_notifier *nf, void *fd)
-{
-	const struct uffd *u = nf->backend;
-
-	if (nf->ops != &notify_uffd || u->fd != *(int *)fd)
-		return;
-	sig_lock_blocked(&nf->lock);
-	notify_must_ask(nf, ASKS_LOST);
-	sig_unlock_blocked(&nf->lock);
-}
-
-void kedge_hook_number(int fd)
-{
-	announce_each(take, &fd);
-}

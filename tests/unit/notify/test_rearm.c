@@ -10,6 +10,7 @@
 
 #include <kedge/hooks.h>
 
+#include "notify/announce/rearm.h"
 #include "notify/internal.h"
 
 #define PAGES 16
@@ -148,7 +149,7 @@ static void a_part_is_armed_by_the_end_of_its_drop(void **state)
 
 static void (*on_looked)(void);
 
-void watch_looked(void)
+void rearm_looked(void)
 {
 	void (*fn)(void) = on_looked;
 

@@ -8,10 +8,16 @@
  *
  * ioctl(UFFDIO_MOVE): pages go to another address, of which the kernel tells no
  * userfaultfd. Where a device has pinned them it refuses.
+ *
+ * dup2() and dup3(): another file takes the number of a descriptor. If that is kedge's
+ * userfaultfd, and the other file one too, the kernel would answer a lookup's question for the
+ * other one.
  */
+#include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <stdarg.h>
 #include <sys/ioctl.h>
+#include <unistd.h>
 
 #include "hooks/hooks.h"
 
@@ -70,4 +76,26 @@ KEDGE_API int ioctl(int fd, unsigned long request, ...)
 	if (arg && unlikely((unsigned int)request == (unsigned int)MOVE))
 		return move_pages(fd, request, arg);
 	return kedge__real.ioctl(fd, request, arg);
+}
+
+/* Before it is so. The first three numbers, dup2()'s usual ones, are never kedge's. */
+static void announce(int from, int to)
+{
+	int saved = errno;
+
+	if (to > 2 && from != to && fcntl(from, F_GETFD) >= 0)
+		kedge_hook_number(to);
+	errno = saved;
+}
+
+KEDGE_API int dup2(int from, int to)
+{
+	announce(from, to);
+	return kedge__real.dup2(from, to);
+}
+
+KEDGE_API int dup3(int from, int to, int flags)
+{
+	announce(from, to);
+	return kedge__real.dup3(from, to, flags);
 }
