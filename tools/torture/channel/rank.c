@@ -19,7 +19,7 @@
 #define TICK	   64u /* polls between tricks */
 #define IDLE_POLLS 256u
 #define IDLE_WAITS 5u
-#define DRAIN_NS   25000000000ull /* nothing comes any more; less than CHAN_LATE_NS */
+#define DRAIN_NS   5000000000ull /* nothing comes any more */
 #define NOTICE_NS  10000000000ull /* to see that a peer is dead */
 #define SETTLED	   3u /* sessions until a process has all it keeps */
 #define MAPS_SPARE 64u
