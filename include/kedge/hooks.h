@@ -146,8 +146,8 @@ KEDGE_API void kedge_hook_sharing(int pid);
  * kedge_hook_number() - the number of a descriptor is about to be another file's
  * @fd: the number
  *
- * Before dup2() and its kin. A notifier that asks the kernel by a descriptor of that
- * number does not ask any more: each get registers from then on.
+ * The caller is about to make a dup2() or the like. A notifier whose descriptor has that
+ * number cannot ask the kernel any more: each get registers from then on.
  *
  * Threads: any; keeps errno.
  */

@@ -27,7 +27,7 @@ struct io_uring;
  * @size:       sizeof(struct kedge_uring_opts)
  * @flags:      KEDGE_URING_* or'ed
  * @slots:      how many slots, at most 16,384; 0 is 4,096. One slot is one registration.
- *              The kernel takes about .5 ns more a slot for each huge page that it registers
+ *              The kernel takes about .4 ns more a slot for each huge page that it registers
  * @first_slot: with KEDGE_URING_TABLE_EXISTS: the first slot that is ours
  */
 struct kedge_uring_opts {

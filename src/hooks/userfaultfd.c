@@ -78,7 +78,7 @@ KEDGE_API int ioctl(int fd, unsigned long request, ...)
 	return kedge__real.ioctl(fd, request, arg);
 }
 
-/* Before it is so. The first three numbers, dup2()'s usual ones, are never kedge's. */
+/* kedge hears of the number first. It has none of the first three, dup2()'s usual ones. */
 static void announce(int from, int to)
 {
 	int saved = errno;

@@ -18,7 +18,7 @@ static _Atomic int owner;
 static struct sig_lock lock; /* guards: */
 static struct tree own_files;
 
-/* What a parent has open, its child does not have mapped. */
+/* A child begins with no file: kedge maps them in the parent alone. */
 static void forget(void)
 {
 	sig_lock_init(&lock);

@@ -107,7 +107,7 @@ static int opener_is_pinned(void)
 #define TURNS 3000
 #define TURN_MS 10
 
-/* It looks around after an event, and then not for a while. */
+/* The monitor looks around after an event, and then not for a while. */
 static int until_monitor_may(struct rig *r, int cpu, int may)
 {
 	int i, rc = 0;

@@ -19,7 +19,7 @@
 
 /* The largest table of all kernels so far. */
 #define TABLE_MAX 16384u
-/* For each huge page that is registered the kernel looks at all slots, .5 ns at each. */
+/* For each huge page that is registered the kernel looks at all slots, .4 ns at each. */
 #define TABLE_DEFAULT 4096u
 /* Linux 6.3; not in the liburing of every distribution. */
 #define USE_REGISTERED_RING (1u << 31)

@@ -141,7 +141,7 @@ static bool uffd_settled(struct kedge_notifier *nf)
 
 	switch (uffd_ask_kernel(u)) {
 	case UFFD_REST:
-		/* It is set before the number can be another userfaultfd's. */
+		/* kedge_hook_number() sets this before another descriptor has the number. */
 		return likely(nf_asks(nf) != ASKS_LOST);
 	case UFFD_STRANGER:
 		/*

@@ -30,7 +30,6 @@
 #include "notify/announce/announce.h"
 #include "notify/announce/origin.h"
 #include "notify/backend/uffd.h"
-#include "notify/backend/uffd_place.h"
 #include "notify/backend/uffd_range.h"
 #include "notify/backend/uffd_who.h"
 #include "notify/carry.h"

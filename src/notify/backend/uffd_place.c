@@ -2,8 +2,8 @@
 /*
  * The processors that the monitor runs on: all that the process may use, as others wait for it.
  * But where the process has one thread, which is bound to one processor, the monitor goes there.
- * That thread is the only one to wait for an answer, and the processor is free meanwhile. To wake
- * another processor, and then this one again, takes ten times as long in a virtual machine.
+ * No other thread waits for an answer, and the processor is free meanwhile. On an idle virtual
+ * machine it takes ten times as long to wake another processor, and then this one again.
  *
  * The process may have a second thread later, and the first one real-time priority, and never
  * pause. Then the monitor waits for as long as the kernel lets such a thread run, a second at the

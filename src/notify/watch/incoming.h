@@ -37,7 +37,7 @@ bool incoming_add(struct kedge_notifier *nf, struct watch *w);
 
 /* With nf->lock held: */
 
-/* What was added enters nf->watches. */
+/* Watches on the list enter nf->watches. */
 void incoming_settle(struct kedge_notifier *nf);
 /* [start, end) is armed, and no page there is on its way out. */
 void incoming_know(struct kedge_notifier *nf, uint64_t start, uint64_t end);

@@ -298,7 +298,7 @@ static void an_end_that_fails_is_tried_again(void **state)
 	kedge_log_set(NULL, NULL, 0);
 }
 
-/* It is in the way, and found to be only when it does not end. */
+/* A registration is in the way, and found to be only when it does not end. */
 static void what_does_not_make_way(void **state)
 {
 	get_put(0, 4, WRITE);

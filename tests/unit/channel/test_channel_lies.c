@@ -224,7 +224,7 @@ static void what_is_given_up_early_makes_room(void **state)
 	free(out);
 }
 
-/* Not by a way, either, that would be refused of one that is not given up. */
+/* The way of this CTS would be refused for a send that is not given up. */
 static void a_send_that_is_given_up_is_asked_for_in_vain(void **state)
 {
 	struct packet_cts cts = { .receiver = { 1, 1 }, .way = KEDGE_WAY_EAGER };

@@ -461,6 +461,24 @@ static int load_setup(void **state)
 
 #define LOADED(f) cmocka_unit_test_setup_teardown(f, load_setup, nf_end)
 
+static bool is_blind_around_libc(void)
+{
+	struct kedge_notifier_info info = { .size = sizeof(info) };
+
+	assert_int_equal(kedge_notifier_info(nf, &info), 0);
+	return info.blind & KEDGE_BLIND_AROUND;
+}
+
+static void lookups_that_do_not_ask_say_what_they_miss(void **state)
+{
+	assert_int_equal(check_of(nf), KEDGE_CHECK_LOAD);
+	assert_true(is_blind_around_libc());
+	sig_lock(&nf->lock);
+	notify_must_ask(nf, ASKS_KERNEL);
+	sig_unlock(&nf->lock);
+	assert_false(is_blind_around_libc());
+}
+
 static int new_userfaultfd(void)
 {
 	struct uffdio_api api = { .api = UFFD_API };
@@ -504,6 +522,7 @@ int main(void)
 		NF(another_userfaultfd_under_the_number_is_not_asked),
 		NF(an_unannounced_change_makes_lookups_ask),
 		LOADED(an_announcement_outlasts_the_handling_of_its_event),
+		LOADED(lookups_that_do_not_ask_say_what_they_miss),
 		LOADED(a_watch_on_other_memory_makes_lookups_ask),
 		LOADED(a_watch_that_cannot_hold_is_provisional),
 		LOADED(who_watches_memory_that_is_new_is_told),
