@@ -457,10 +457,10 @@ int watch_begin(struct kedge_region *r)
 
 	if (r->watched && r->uffd >= 0)
 		return 0;
+	watch_let_others(r);
 	rc = use_thread();
 	if (rc)
 		return rc;
-	watch_let_others(r);
 	enlist(r, true);
 	rc = keeper_call(begin_region, r);
 	if (rc)
